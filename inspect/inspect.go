@@ -3,6 +3,7 @@
 package inspect
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"iter"
@@ -76,7 +77,7 @@ func compile(pattern string) (engine.Pattern, error) {
 	if _, err := path.Match(pattern, ""); err != nil {
 		return engine.Pattern{}, fmt.Errorf("%w: pattern %.64q: %w", holdfast.ErrInvalid, pattern, err)
 	}
-	p := engine.Pattern{Text: pattern, Begin: pattern, Matches: func(string) bool { return true }}
+	p := engine.Pattern{Text: cmp.Or(pattern, "*"), Begin: pattern, Matches: func(string) bool { return true }}
 	if i := strings.IndexAny(pattern, `*?[\`); i >= 0 {
 		p.Begin = pattern[:i]
 	}

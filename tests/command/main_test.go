@@ -118,6 +118,9 @@ func TestScripts(t *testing.T) {
 					}
 					env.Setenv("HOLDFAST_REDIS", "redis://"+open.Addr())
 					env.Setenv("GORACE", "atexit_sleep_ms=0")
+					for i, owner := range []string{`{"o":"first","p":1}`, `{"o":"second"}`} { // entries of a queue, which have line feeds
+						env.Setenv(fmt.Sprintf("WAITER%d", i+1), fmt.Sprintf("token%d\n30000\nnowhere\n%s", i, owner))
+					}
 				})
 			})
 		})

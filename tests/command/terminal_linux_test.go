@@ -189,6 +189,17 @@ func TestTerminal(t *testing.T) {
 			term.send("echo rc=$?\n")
 			term.expect("\nrc=0\n")
 		},
+		"a list fits": func(term *terminal) {
+			for _, i := range []string{"1", "2"} {
+				if _, err := redis.Do("SET", "listed:{a/long/name/of/a/lock/number/"+i+"}", `hf1:AAAAAAAAAAAAAAAAAAAAAA:17:1700000000000:0:{"o":"somebody-with-a-long-name"}`); err != nil {
+					term.t.Fatal(err)
+				}
+			}
+			term.send("export TERM=xterm; stty cols 50; holdfast ls --prefix listed:\n")
+			term.expect(`\x1b\[1mNAME +KIND +HOLDER +AGE +WAITING\x1b\[0m\n(a/long/n[^ ]*… +mutex +somebody[^ ]*… +\d+d +-\n){2}`)
+			term.send("stty cols 200; NO_COLOR=1 holdfast ls --prefix listed:\n")
+			term.expect(`\nNAME +KIND +HOLDER +AGE +TTL +WAITING +FENCE\n(a/long/name/of/a/lock/number/\d +mutex +somebody-with-a-long-name +\d+d +- +- +17\n){2}`)
+		},
 		"the command is in the foreground": func(term *terminal) {
 			term.script("which", foremost+" && echo front''most")
 			term.send("holdfast run front -- sh which\n")

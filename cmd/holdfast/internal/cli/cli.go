@@ -25,6 +25,8 @@ func commands() []command {
 		{"demo", "see locks at work in 10 seconds, without a server", demoHelp, runDemo},
 		{"run", "run a command while holding a lock", runHelp, run},
 		{"elect", "run a command while leading, or say who leads", electHelp, elect},
+		{"ls", "list the locks, who holds them and who waits", lsHelp, ls},
+		{"show", "say all about one lock", showHelp, show},
 		{"resize", "change the number of slots", resizeHelp, resize},
 		{"bench", "measure what locks cost on a server", benchHelp, runBench},
 		{"doctor", "check whether a server is safe for locks", doctorHelp, examine},

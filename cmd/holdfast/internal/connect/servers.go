@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/inspect"
 	"github.com/holdfast-go/holdfast/internal/keys"
 
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/exitcode"
@@ -161,6 +162,14 @@ func (l *Locks) Mutex(name string, option holdfast.Option, wait holdfast.WaitOpt
 		return l.quorum.Mutex(name, option, wait)
 	}
 	return l.clients[0].Mutex(name, option, wait)
+}
+
+// Inspector returns an inspector of the locks.
+func (l *Locks) Inspector() *inspect.Inspector {
+	if l.quorum != nil {
+		return inspect.NewQuorum(l.quorum)
+	}
+	return inspect.New(l.clients[0])
 }
 
 // Nodes returns the servers of a quorum that hold a lease at the moment.

@@ -1,6 +1,6 @@
 //go:build unix
 
-// Package tty moves a terminal's foreground between process groups.
+// Package tty moves a terminal's foreground between process groups, and knows a terminal's size.
 package tty
 
 import (
@@ -62,4 +62,13 @@ func OwnGroup() int {
 func IsTerminal(f *os.File) bool {
 	_, err := unix.IoctlGetInt(int(f.Fd()), unix.TIOCGPGRP)
 	return err == nil
+}
+
+// Size returns the size of a terminal; false if f is none.
+func Size(f *os.File) (columns, rows int, ok bool) {
+	size, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ)
+	if err != nil {
+		return 0, 0, false
+	}
+	return int(size.Col), int(size.Row), true
 }

@@ -6,6 +6,8 @@ import (
 	"io"
 	"os"
 	"strings"
+
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/tty"
 )
 
 // Screen writes lines that stay. On a terminal with enough room, a picture stays below them.
@@ -34,7 +36,8 @@ const plainColumns = 80
 func New(out io.Writer) *Screen {
 	s := &Screen{out: out}
 	if f, ok := out.(*os.File); ok {
-		if columns, rows, ok := terminalSize(f); ok {
+		// A dumb terminal does not interpret the sequences that move a cursor.
+		if columns, rows, ok := tty.Size(f); ok && os.Getenv("TERM") != "dumb" {
 			s.columns, s.rows = columns, rows
 			s.colors = os.Getenv("NO_COLOR") == ""
 		}

@@ -1,0 +1,345 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/inspect"
+
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/connect"
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/console"
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/exitcode"
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/lockstatus"
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/output"
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/table"
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/tty"
+)
+
+// lsFlags are the flags and arguments of holdfast ls.
+type lsFlags struct {
+	lookFlags
+	pattern string
+	held    bool
+	waiting bool
+	kind    string
+	sort    string
+	limit   int
+}
+
+// The orders of a list.
+const (
+	byName    = "name"
+	byAge     = "age"
+	byWaiters = "waiters"
+	unsorted  = "none"
+)
+
+// kindNames are the kinds of locks that --kind takes.
+var kindNames = []string{
+	string(holdfast.KindMutex), string(holdfast.KindRWMutex), string(holdfast.KindSemaphore), string(holdfast.KindOwner), string(holdfast.KindLatch),
+	string(holdfast.KindBarrier), string(holdfast.KindRedisson), string(holdfast.KindForeign),
+}
+
+func newLsFlags() *lsFlags {
+	o := &lsFlags{lookFlags: newLookFlags("ls")}
+	f := o.flags
+	f.BoolVar(&o.held, "held", false, "only locks that somebody holds")
+	f.BoolVar(&o.waiting, "waiting", false, "only locks that somebody waits for")
+	f.StringVar(&o.kind, "kind", "", "only locks of this `KIND`: "+strings.Join(kindNames, ", "))
+	f.StringVar(&o.sort, "sort", "", "`ORDER`: name, age (the oldest first), waiters (the most first), or none, as they\nare found (default name; with --json none)")
+	f.IntVarP(&o.limit, "limit", "n", 0, "only the first `N` in that order")
+	o.define("a line of JSON for each lock")
+	return o
+}
+
+func lsHelp(w io.Writer) {
+	fmt.Fprintf(w, `Usage: holdfast ls [flags] [PATTERN]
+
+Lists the locks whose names match PATTERN, of every kind, with who holds them, for how
+long, and how many wait. Without PATTERN it lists all. In a PATTERN * stands for any
+characters but /, ? for one, and [a-z] for one of those; quote it for the shell.
+
+  holdfast ls                                # all locks
+  holdfast ls 'orders/*' --waiting           # those that somebody waits for
+  holdfast ls --sort waiters -n 20           # the 20 that most wait for
+  holdfast ls --json | jq -r .name
+
+A lock is listed if somebody holds it or waits for it; a latch until it is open; a
+semaphore also if holdfast resize has set its number of permits. A lock with an exact
+key (holdfast run --key, --redisson) is listed only while somebody waits for it; holdfast
+show KEY shows it at any time. The server goes on serving others meanwhile, and with
+--sort none the list needs the same memory however long it is.
+
+Flags:
+%s
+The server is the first of --redis, HOLDFAST_REDIS, REDIS_URL, %s.
+
+Columns: AGE is how long the oldest holder has held the lock, TTL what is left until the
+  first would lose it without a renewal, WAITING how many processes wait. FENCE is the
+  number of the latest grant. On a terminal, columns are cut or left out to fit.
+
+JSON: time (the server's), name, key, kind, held, fence, limit, count; holders, each with
+  owner, host, pid, meta, mode, permits, fence, since and ttl_ms, which is null if it does
+  not expire; waiting, and waiters, the first 100, in their order.
+
+Exit codes: 0 some are listed, 1 none, %d wrong usage, %d unavailable, %d refused,
+%d wrong configuration, %d interrupted (INT; also 129, 131, 143).
+`, newLsFlags().flags.FlagUsages(), connect.Default, exitcode.Usage, exitcode.Unavailable, exitcode.Denied, exitcode.Config, exitcode.Signal+2)
+}
+
+func (o *lsFlags) parse(args []string) error {
+	if err := parse(o.flags, args); err != nil {
+		return err
+	}
+	o.pattern = o.flags.Arg(0)
+	if o.sort == "" {
+		o.sort = byName
+		if o.json {
+			o.sort = unsorted
+		}
+	}
+	switch {
+	case o.flags.NArg() > 1:
+		return exitcode.Usagef("want one PATTERN, not %d arguments (quote it for the shell): holdfast ls [flags] [PATTERN]", o.flags.NArg())
+	case !slices.Contains([]string{byName, byAge, byWaiters, unsorted}, o.sort):
+		return exitcode.Usagef("--sort %q: want name, age, waiters or none", o.sort)
+	case o.kind != "" && !slices.Contains(kindNames, o.kind):
+		return exitcode.Usagef("--kind %q: want one of %s", o.kind, strings.Join(kindNames, ", "))
+	case o.limit < 0 || o.limit == 0 && o.flags.Changed("limit"):
+		return exitcode.Usagef("--limit %d: want at least 1", o.limit)
+	}
+	return nil
+}
+
+func ls(ctx context.Context, args []string, _ io.Reader, stdout, stderr io.Writer) error {
+	o := newLsFlags()
+	if err := o.parse(args); err != nil {
+		return err
+	}
+	return o.look(ctx, stderr, func(ctx context.Context, in *inspect.Inspector) error { return o.list(ctx, in, stdout) })
+}
+
+// list prints the locks. Locks that the server does not show it reports on the console.
+func (o *lsFlags) list(ctx context.Context, in *inspect.Inspector, stdout io.Writer) error {
+	to := o.listing(stdout)
+	var denied error
+	n := 0
+	for s, err := range in.List(ctx, o.pattern) {
+		switch {
+		case err != nil && s.Name == "":
+			return errors.Join(to.flush(), err)
+		case err != nil:
+			o.console.Error(err)
+			denied = cmp.Or(denied, err)
+			continue
+		case !o.wants(s):
+			continue
+		}
+		n++
+		if err := to.add(s); err != nil {
+			return exitcode.OfOutput(err)
+		}
+		if o.sort == unsorted && n == o.limit {
+			break
+		}
+	}
+	if err := to.flush(); err != nil {
+		return exitcode.OfOutput(err)
+	}
+	switch {
+	case denied != nil:
+		return &exitcode.Error{Code: exitcode.OfLibrary(denied).Code}
+	case n == 0:
+		return &exitcode.Error{Code: exitcode.None}
+	}
+	return nil
+}
+
+func (o *lsFlags) wants(s holdfast.Status) bool {
+	return (!o.held || s.Held()) && (!o.waiting || s.Waiting > 0) && (o.kind == "" || o.kind == string(s.Kind))
+}
+
+// listing prints locks, in its order.
+type listing interface {
+	add(s holdfast.Status) error
+	flush() error
+}
+
+func (o *lsFlags) listing(w io.Writer) listing {
+	to := newTableWriter(w)
+	switch {
+	case o.json && o.sort == unsorted:
+		return &jsonLines{w}
+	case o.json:
+		return newSorted(o, func(s holdfast.Status) *lockstatus.Report { return lockstatus.NewReport(s) },
+			func(all []*lockstatus.Report) error {
+				for _, r := range all {
+					if err := output.WriteJSON(w, r); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+	case o.sort == unsorted:
+		return to
+	}
+	return newSorted(o, lockstatus.Summarize, to.writeAll)
+}
+
+// jsonLines prints each lock at once.
+type jsonLines struct{ w io.Writer }
+
+func (j *jsonLines) add(s holdfast.Status) error {
+	return output.WriteJSON(j.w, lockstatus.NewReport(s))
+}
+func (j *jsonLines) flush() error { return nil }
+
+// sorted keeps what is printed of each lock, of which there may be a limit, until all are known.
+type sorted[T any] struct {
+	order string
+	limit int
+	make  func(holdfast.Status) T
+	write func([]T) error
+	all   []ranked[T]
+}
+
+// ranked is what is printed of a lock, and what decides its place.
+type ranked[T any] struct {
+	name  string
+	rank  int64 // the highest first
+	entry T
+}
+
+func newSorted[T any](o *lsFlags, make func(holdfast.Status) T, write func([]T) error) *sorted[T] {
+	return &sorted[T]{order: o.sort, limit: o.limit, make: make, write: write}
+}
+
+func (l *sorted[T]) add(s holdfast.Status) error {
+	r := ranked[T]{name: s.Name, entry: l.make(s)}
+	switch l.order {
+	case byAge:
+		r.rank = int64(lockstatus.Summarize(s).Age)
+	case byWaiters:
+		r.rank = int64(s.Waiting)
+	}
+	l.all = append(l.all, r)
+	if l.limit > 0 && len(l.all) >= 2*l.limit+100 { // so that no more than that is kept
+		l.cut()
+	}
+	return nil
+}
+
+// cut sorts, and forgets what is past the limit.
+func (l *sorted[T]) cut() {
+	slices.SortFunc(l.all, func(a, b ranked[T]) int {
+		return cmp.Or(cmp.Compare(b.rank, a.rank), strings.Compare(a.name, b.name))
+	})
+	if l.limit > 0 && len(l.all) > l.limit {
+		clear(l.all[l.limit:])
+		l.all = l.all[:l.limit]
+	}
+}
+
+func (l *sorted[T]) flush() error {
+	l.cut()
+	all := make([]T, len(l.all))
+	for i, r := range l.all {
+		all[i] = r.entry
+	}
+	return l.write(all)
+}
+
+// lockColumns are the columns of a list of locks.
+var lockColumns = []table.Column{
+	{Title: "NAME", Least: 12}, {Title: "KIND", Expendable: true}, {Title: "HOLDER", Least: 10},
+	{Title: "AGE", Right: true}, {Title: "TTL", Right: true, Expendable: true}, {Title: "WAITING", Right: true}, {Title: "FENCE", Right: true, Expendable: true},
+}
+
+// lockRow returns the cells of a lock.
+func lockRow(s lockstatus.Summary) []string {
+	waiting, fence := "-", "-"
+	if s.Waiting > 0 {
+		waiting = strconv.Itoa(s.Waiting)
+	}
+	if s.Fence > 0 {
+		fence = strconv.FormatUint(s.Fence, 10)
+	}
+	return []string{s.Name, s.Kind, s.Holders, lockstatus.Age(s.Age), lockstatus.Age(s.TTL), waiting, fence}
+}
+
+// tableWriter prints a table.
+type tableWriter struct {
+	w       io.Writer
+	columns int // of the terminal; 0 if it is none
+	bold    bool
+	layout  *table.Layout // nil before the first line
+	first   []lockstatus.Summary
+}
+
+func newTableWriter(w io.Writer) *tableWriter {
+	t := &tableWriter{w: w}
+	if f, ok := w.(*os.File); ok {
+		t.columns, _, _ = tty.Size(f)
+		t.bold = console.IsTerminal(w) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
+	}
+	return t
+}
+
+// measured is by how many of the first locks an unsorted list decides on the widths of its columns.
+const measured = 100
+
+// add prints a lock at once, but the first together.
+func (t *tableWriter) add(s holdfast.Status) error {
+	if t.layout != nil {
+		_, err := fmt.Fprintln(t.w, t.layout.Line(lockRow(lockstatus.Summarize(s))))
+		return err
+	}
+	if t.first = append(t.first, lockstatus.Summarize(s)); len(t.first) == measured {
+		return t.writeAll(t.first)
+	}
+	return nil
+}
+
+func (t *tableWriter) flush() error {
+	if t.layout != nil {
+		return nil
+	}
+	return t.writeAll(t.first)
+}
+
+// writeAll prints the header and these locks; nothing if there are none.
+func (t *tableWriter) writeAll(all []lockstatus.Summary) error {
+	if len(all) == 0 {
+		return nil
+	}
+	widths := table.Measure(lockColumns)
+	for _, s := range all {
+		table.Widen(widths, lockRow(s))
+	}
+	t.layout = table.Fit(lockColumns, widths, t.columns)
+	header := t.layout.Header()
+	if t.bold {
+		header = "\x1b[1m" + header + "\x1b[0m"
+	}
+	var b strings.Builder
+	b.WriteString(header + "\n")
+	for _, s := range all {
+		b.WriteString(t.layout.Line(lockRow(s)) + "\n")
+		if b.Len() > 32<<10 {
+			if _, err := io.WriteString(t.w, b.String()); err != nil {
+				return err
+			}
+			b.Reset()
+		}
+	}
+	_, err := io.WriteString(t.w, b.String())
+	return err
+}

@@ -1,0 +1,178 @@
+// Package lockstatus says to people, and to programs, what is known of a lock.
+package lockstatus
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/printable"
+)
+
+// Report is what is known of a lock, as JSON.
+type Report struct {
+	Time    time.Time     `json:"time"` // by the server's clock
+	Name    string        `json:"name"`
+	Key     string        `json:"key"`
+	Kind    holdfast.Kind `json:"kind,omitempty"`
+	Held    bool          `json:"held"`
+	Fence   uint64        `json:"fence,omitempty"`
+	Limit   int           `json:"limit,omitempty"`
+	Count   *int          `json:"count,omitempty"` // of a latch
+	Holders []Holder      `json:"holders"`
+	Waiting int           `json:"waiting"`
+	Waiters []Waiter      `json:"waiters"` // the first
+}
+
+// Holder is a holder of a lock.
+type Holder struct {
+	Owner   string            `json:"owner,omitempty"`
+	Host    string            `json:"host,omitempty"`
+	PID     int               `json:"pid,omitempty"`
+	Meta    map[string]string `json:"meta,omitempty"`
+	Mode    holdfast.Mode     `json:"mode,omitempty"`
+	Permits int               `json:"permits,omitempty"`
+	Fence   uint64            `json:"fence,omitempty"`
+	Since   *time.Time        `json:"since,omitempty"`
+	TTL     *int64            `json:"ttl_ms"` // null: no expiry
+	Foreign bool              `json:"foreign,omitempty"`
+}
+
+// Waiter is a process that waits for a lock.
+type Waiter struct {
+	Owner   string            `json:"owner,omitempty"`
+	Host    string            `json:"host,omitempty"`
+	PID     int               `json:"pid,omitempty"`
+	Meta    map[string]string `json:"meta,omitempty"`
+	Mode    holdfast.Mode     `json:"mode,omitempty"`
+	Permits int               `json:"permits,omitempty"`
+	Since   time.Time         `json:"since"`
+}
+
+// NewReport returns the report of a lock.
+func NewReport(s holdfast.Status) *Report {
+	r := &Report{
+		Time: s.Time, Name: s.Name, Key: s.Key, Kind: s.Kind, Held: s.Held(), Fence: s.Fence, Limit: s.Limit, Waiting: s.Waiting,
+		Holders: []Holder{}, Waiters: []Waiter{},
+	}
+	if s.Kind == holdfast.KindLatch {
+		r.Count = &s.Count
+	}
+	for _, h := range s.Holders {
+		own := Holder{Owner: h.Owner, Host: h.Host, PID: h.PID, Meta: h.Meta, Mode: h.Mode, Permits: h.Permits, Fence: h.Fence, Foreign: h.Foreign}
+		if !h.Since.IsZero() {
+			own.Since = &h.Since
+		}
+		if ttl := h.TTL.Milliseconds(); h.TTL >= 0 {
+			own.TTL = &ttl
+		}
+		r.Holders = append(r.Holders, own)
+	}
+	for _, w := range s.Waiters {
+		r.Waiters = append(r.Waiters, Waiter{Owner: w.Owner, Host: w.Host, PID: w.PID, Meta: w.Meta, Mode: w.Mode, Permits: w.Permits, Since: w.Since})
+	}
+	return r
+}
+
+// Summary is what a table says of a lock.
+type Summary struct {
+	Name    string
+	Kind    string
+	Holders string
+	Age     time.Duration // of the oldest holder; negative if there is none, or it is not known
+	TTL     time.Duration // of the holder that would expire first; negative if there is none, or it has no expiry
+	Waiting int
+	Fence   uint64
+}
+
+const (
+	// maxName bounds what a table shows of a name, in bytes; a name has 512 at most.
+	maxName = 512
+	// maxOwner bounds what it shows of an owner.
+	maxOwner = 64
+	// named is how many holders it names.
+	named = 3
+)
+
+// Summarize returns the summary of a lock.
+func Summarize(s holdfast.Status) Summary {
+	sum := Summary{Name: printable.Line(s.Name, maxName), Kind: string(s.Kind), Holders: holders(s), Age: -1, TTL: -1, Waiting: s.Waiting, Fence: s.Fence}
+	for _, h := range s.Holders {
+		if !h.Since.IsZero() {
+			sum.Age = max(sum.Age, s.Time.Sub(h.Since), 0)
+		}
+		if h.TTL >= 0 && (sum.TTL < 0 || h.TTL < sum.TTL) {
+			sum.TTL = h.TTL
+		}
+	}
+	return sum
+}
+
+// holders says in a few words who holds a lock.
+func holders(s holdfast.Status) string {
+	var who []string
+	permits := 0
+	for _, h := range s.Holders {
+		permits += h.Permits
+		if owner := ownerOf(h); !slices.Contains(who, owner) {
+			who = append(who, owner)
+		}
+	}
+	names := strings.Join(who[:min(len(who), named)], ", ")
+	if len(who) > named {
+		names += ", …"
+	}
+	before := ""
+	switch n := len(s.Holders); {
+	case s.Kind == holdfast.KindSemaphore:
+		before = fmt.Sprintf("%d of %d", permits, s.Limit)
+	case s.Kind == holdfast.KindLatch:
+		before = fmt.Sprintf("%d of %d left", s.Count, s.Limit)
+	case s.Kind == holdfast.KindBarrier:
+		before = fmt.Sprintf("%d of %d", n, s.Limit)
+	case n == 0:
+		return "-"
+	case s.Kind == holdfast.KindRWMutex && s.Holders[0].Mode == holdfast.ModeWriter:
+		before = "writer"
+	case s.Kind == holdfast.KindRWMutex && n == 1:
+		before = "reader"
+	case s.Kind == holdfast.KindRWMutex:
+		before = fmt.Sprintf("%d readers", n)
+	case n > 1:
+		return fmt.Sprintf("%s (%d times)", names, n)
+	default:
+		return names
+	}
+	if names == "" {
+		return before
+	}
+	return before + ": " + names
+}
+
+// ownerOf names a holder.
+func ownerOf(h holdfast.Holder) string {
+	switch {
+	case h.Foreign:
+		return "(another program)"
+	case h.Owner == "":
+		return "(unknown)"
+	}
+	return printable.Word(h.Owner, maxOwner)
+}
+
+// Age writes how old something is, or how long it has left, in a few characters; "-" if it is negative.
+func Age(d time.Duration) string {
+	switch {
+	case d < 0:
+		return "-"
+	case d < time.Minute:
+		return fmt.Sprintf("%ds", d/time.Second)
+	case d < time.Hour:
+		return fmt.Sprintf("%dm", d/time.Minute)
+	case d < 48*time.Hour:
+		return fmt.Sprintf("%dh", d/time.Hour)
+	}
+	return fmt.Sprintf("%dd", d/(24*time.Hour))
+}

@@ -5,6 +5,7 @@ go 1.25.0
 replace (
 	github.com/holdfast-go/holdfast => ..
 	github.com/holdfast-go/holdfast/holdfastgoredis => ../holdfastgoredis
+	github.com/holdfast-go/holdfast/holdfastotel => ../holdfastotel
 	github.com/holdfast-go/holdfast/holdfastrueidis => ../holdfastrueidis
 	github.com/holdfast-go/holdfast/holdfasttest => ../holdfasttest
 	github.com/holdfast-go/holdfast/holdfastvalkey => ../holdfastvalkey
@@ -16,6 +17,7 @@ require (
 	github.com/creack/pty v1.1.24
 	github.com/holdfast-go/holdfast v0.0.0
 	github.com/holdfast-go/holdfast/holdfastgoredis v0.0.0
+	github.com/holdfast-go/holdfast/holdfastotel v0.0.0
 	github.com/holdfast-go/holdfast/holdfastrueidis v0.0.0
 	github.com/holdfast-go/holdfast/holdfasttest v0.0.0
 	github.com/holdfast-go/holdfast/holdfastvalkey v0.0.0
@@ -25,6 +27,9 @@ require (
 	github.com/rogpeppe/go-internal v1.16.0
 	github.com/valkey-io/valkey-go v1.0.79
 	github.com/yuin/gopher-lua v1.1.1
+	go.opentelemetry.io/otel v1.43.0
+	go.opentelemetry.io/otel/sdk v1.43.0
+	go.opentelemetry.io/otel/sdk/metric v1.43.0
 	golang.org/x/sys v0.47.0
 	modernc.org/sqlite v1.34.5
 )
@@ -32,6 +37,8 @@ require (
 require (
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect
 	github.com/dustin/go-humanize v1.0.1 // indirect
+	github.com/go-logr/logr v1.4.3 // indirect
+	github.com/go-logr/stdr v1.2.2 // indirect
 	github.com/google/uuid v1.6.0 // indirect
 	github.com/jackc/pgpassfile v1.0.0 // indirect
 	github.com/jackc/pgservicefile v0.0.0-20240606120523-5a60cdf6a761 // indirect
@@ -39,6 +46,9 @@ require (
 	github.com/mattn/go-isatty v0.0.20 // indirect
 	github.com/ncruces/go-strftime v0.1.9 // indirect
 	github.com/remyoudompheng/bigfft v0.0.0-20230129092748-24d4a6f8daec // indirect
+	go.opentelemetry.io/auto/sdk v1.2.1 // indirect
+	go.opentelemetry.io/otel/metric v1.43.0 // indirect
+	go.opentelemetry.io/otel/trace v1.43.0 // indirect
 	go.uber.org/atomic v1.11.0 // indirect
 	golang.org/x/sync v0.22.0 // indirect
 	golang.org/x/text v0.41.0 // indirect

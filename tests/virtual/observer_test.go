@@ -164,13 +164,17 @@ func (d *broken) Run(ctx context.Context, call driver.Call) (string, error) {
 }
 
 // Whatever happens to requests, locks and callers, each AcquireStart has one AcquireEnd, and each granted lease ends with one
-// Lost or Released and has no event after that.
+// Lost or Released and has no event after that. So the numbers of OpenTelemetry add up.
 func TestEveryAcquireAndEveryLeaseHasOneEnd(t *testing.T) {
 	eachWay(t, func(t *testing.T, srv *holdfasttest.Server, cfg holdfast.Config) {
 		var r recorder.Recorder
-		cfg.Observers, cfg.Logger = []*holdfast.Observer{r.Observer()}, slog.New(slog.DiscardHandler)
+		o := newTelemetry(t)
+		cfg.Observers, cfg.Logger = []*holdfast.Observer{r.Observer(), o.observer}, slog.New(slog.DiscardHandler)
 		cfg.TTL, cfg.CommandTimeout, cfg.RetryTimeout = 2*time.Second, 500*time.Millisecond, time.Second
-		t.Cleanup(func() { r.Check(t) })
+		t.Cleanup(func() {
+			r.Check(t)
+			o.check(t, r.Acquires())
+		})
 		var ways []*broken
 		var all []*holdfast.Client
 		for range 2 {

@@ -1,0 +1,202 @@
+package holdfastotel
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"sync"
+	"sync/atomic"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/holdfast-go/holdfast"
+)
+
+// Bounds of the histograms' buckets, in seconds. A free lock takes a round trip, from 100 µs; others wait for minutes.
+var (
+	acquireBounds = []float64{.0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300}
+	holdBounds    = []float64{.0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 1800, 7200}
+	slackBounds   = []float64{0, .1, .25, .5, 1, 2, 3, 5, 7.5, 10, 15, 20, 30, 60, 300}
+)
+
+// metrics are the instruments, and the series of locks that they have.
+type metrics struct {
+	acquire, hold, slack      metric.Float64Histogram
+	failures, lost, handovers metric.Int64Counter
+	held, waiting             metric.Int64UpDownCounter
+	servers                   metric.Int64UpDownCounter
+
+	group func(name string) string
+
+	series atomic.Pointer[map[subject]*series] // replaced, not changed, so that acquires read it without a mutex
+	mu     sync.Mutex                          // held while series are added
+	groups map[string]bool                     // those that have series
+}
+
+// newMetrics makes the instruments.
+func newMetrics(m metric.Meter, group func(string) string) (*metrics, error) {
+	var errs []error
+	histogram := func(name, what string, bounds []float64) metric.Float64Histogram {
+		h, err := m.Float64Histogram(name, metric.WithDescription(what), metric.WithUnit("s"), metric.WithExplicitBucketBoundaries(bounds...))
+		errs = append(errs, err)
+		return h
+	}
+	counter := func(name, unit, what string) metric.Int64Counter {
+		c, err := m.Int64Counter(name, metric.WithDescription(what), metric.WithUnit(unit))
+		errs = append(errs, err)
+		return c
+	}
+	gauge := func(name, unit, what string) metric.Int64UpDownCounter {
+		g, err := m.Int64UpDownCounter(name, metric.WithDescription(what), metric.WithUnit(unit))
+		errs = append(errs, err)
+		return g
+	}
+	all := &metrics{
+		acquire:   histogram("holdfast.acquire.duration", "How long acquires took, granted or not.", acquireBounds),
+		hold:      histogram("holdfast.hold.duration", "How long leases were held.", holdBounds),
+		slack:     histogram("holdfast.renew.slack", "How much was left of leases when their renewals were confirmed.", slackBounds),
+		failures:  counter("holdfast.renew.failures", "{renewal}", "Renewals that failed. They are retried until the lease ends."),
+		lost:      counter("holdfast.lost", "{lease}", "Leases that were lost."),
+		handovers: counter("holdfast.handovers", "{handover}", "Acquires to which another holder's lock was passed on."),
+		held:      gauge("holdfast.held", "{lease}", "Leases that are held."),
+		waiting:   gauge("holdfast.waiting", "{acquire}", "Acquires that wait for other holders."),
+		servers:   gauge("holdfast.server.unavailable", "{server}", "Servers that do not answer."),
+		group:     group,
+		groups:    map[string]bool{"": true},
+	}
+	all.series.Store(&map[subject]*series{})
+	return all, errors.Join(errs...)
+}
+
+// server counts a server that was lost, or found.
+func (m *metrics) server(addr string, change int64) {
+	m.servers.Add(context.Background(), change, metric.WithAttributes(attribute.String("holdfast.server", addr)))
+}
+
+// subject is what the metrics of locks have in common.
+type subject struct {
+	kind  holdfast.Kind
+	mode  holdfast.Mode
+	group string
+}
+
+// series has the attributes of locks with one subject, ready for use.
+type series struct {
+	attributes []attribute.KeyValue
+	span       []trace.SpanStartOption
+	add        []metric.AddOption
+	record     []metric.RecordOption
+
+	grants    map[holdfast.Handover][]metric.RecordOption // of acquires that were granted
+	failures  map[outcome][]metric.RecordOption           // of the others
+	ends      map[outcome][]metric.RecordOption           // of holds
+	handovers map[holdfast.Handover][]metric.AddOption
+	losses    map[holdfast.LossReason][]metric.AddOption
+}
+
+// seriesOf returns the series of a lock.
+func (m *metrics) seriesOf(name string, kind holdfast.Kind, mode holdfast.Mode) *series {
+	of := subject{kind, mode, m.group(name)}
+	if s, known := (*m.series.Load())[of]; known {
+		return s
+	}
+	return m.addSeries(of)
+}
+
+// maxGroups bounds how many groups of locks have series of their own. The others share those of otherGroup.
+const (
+	maxGroups  = 1000
+	otherGroup = "other"
+)
+
+func (m *metrics) addSeries(of subject) *series {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !m.groups[of.group] {
+		if len(m.groups) > maxGroups {
+			of.group = otherGroup
+		} else {
+			m.groups[of.group] = true
+		}
+	}
+	all := *m.series.Load()
+	if s, known := all[of]; known {
+		return s
+	}
+	s := newSeries(of)
+	m.begin(s)
+	all = maps.Clone(all)
+	all[of] = s
+	m.series.Store(&all)
+	return s
+}
+
+// begin sets the counters of new series to 0: Prometheus takes the first value of a series for no increase.
+func (m *metrics) begin(s *series) {
+	ctx := context.Background()
+	m.held.Add(ctx, 0, s.add...)
+	m.waiting.Add(ctx, 0, s.add...)
+	m.failures.Add(ctx, 0, s.add...)
+	for _, of := range s.losses {
+		m.lost.Add(ctx, 0, of...)
+	}
+	for _, of := range s.handovers {
+		m.handovers.Add(ctx, 0, of...)
+	}
+}
+
+func newSeries(of subject) *series {
+	s := &series{
+		attributes: []attribute.KeyValue{attribute.String("holdfast.kind", string(of.kind)), attribute.String("holdfast.mode", string(of.mode))},
+		grants:     map[holdfast.Handover][]metric.RecordOption{},
+		failures:   map[outcome][]metric.RecordOption{},
+		ends:       map[outcome][]metric.RecordOption{},
+		handovers:  map[holdfast.Handover][]metric.AddOption{},
+		losses:     map[holdfast.LossReason][]metric.AddOption{},
+	}
+	if of.group != "" {
+		s.attributes = append(s.attributes, attribute.String("holdfast.lock", of.group))
+	}
+	s.span = []trace.SpanStartOption{trace.WithAttributes(s.attributes...)}
+	s.add, s.record = []metric.AddOption{s.with()}, []metric.RecordOption{s.with()}
+	for _, h := range []holdfast.Handover{holdfast.HandoverNone, holdfast.HandoverServer, holdfast.HandoverLocal} {
+		s.grants[h] = []metric.RecordOption{s.with(granted.attribute(), handoverAttribute(h))}
+		if h != holdfast.HandoverNone {
+			s.handovers[h] = []metric.AddOption{s.with(handoverAttribute(h))}
+		}
+	}
+	for _, o := range []outcome{held, canceled, unavailable, lost, closed, refused} {
+		s.failures[o] = []metric.RecordOption{s.with(o.attribute())}
+	}
+	for _, o := range []outcome{released, lost} {
+		s.ends[o] = []metric.RecordOption{s.with(o.attribute())}
+	}
+	for _, r := range []holdfast.LossReason{
+		holdfast.LossExpired, holdfast.LossUnreachable, holdfast.LossDeleted, holdfast.LossTaken, holdfast.LossBroken, holdfast.LossBound, holdfast.LossSuperseded,
+	} {
+		s.losses[r] = []metric.AddOption{s.with(reasonAttribute(r))}
+	}
+	return s
+}
+
+// with returns the attributes of the series, and more, as an option of a measurement.
+func (s *series) with(more ...attribute.KeyValue) metric.MeasurementOption {
+	return metric.WithAttributeSet(attribute.NewSet(append(s.attributes[:len(s.attributes):len(s.attributes)], more...)...))
+}
+
+func (o outcome) attribute() attribute.KeyValue {
+	return attribute.String("holdfast.outcome", string(o))
+}
+
+func handoverAttribute(h holdfast.Handover) attribute.KeyValue {
+	if h == holdfast.HandoverNone {
+		h = "none"
+	}
+	return attribute.String("holdfast.handover", string(h))
+}
+
+func reasonAttribute(r holdfast.LossReason) attribute.KeyValue {
+	return attribute.String("holdfast.reason", string(r))
+}

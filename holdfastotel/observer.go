@@ -1,0 +1,289 @@
+// Package holdfastotel reports on locks to OpenTelemetry: metrics of waits, holds, renewals and losses, and a span for each
+// acquire. It needs the API of OpenTelemetry only; what is done with the data is up to the program's SDK.
+//
+//	observer, err := holdfastotel.New()
+//	locks, err := holdfastgoredis.New(rdb, &holdfast.Config{Observers: []*holdfast.Observer{observer}})
+//
+// # Metrics
+//
+//	name                         kind              unit         attributes of holdfast.
+//	holdfast.acquire.duration    histogram         s            kind, mode, outcome, handover
+//	holdfast.hold.duration       histogram         s            kind, mode, outcome
+//	holdfast.renew.slack         histogram         s            kind, mode
+//	holdfast.renew.failures      counter           {renewal}    kind, mode
+//	holdfast.lost                counter           {lease}      kind, mode, reason
+//	holdfast.handovers           counter           {handover}   kind, mode, handover
+//	holdfast.held                up-down counter   {lease}      kind, mode
+//	holdfast.waiting             up-down counter   {acquire}    kind, mode
+//	holdfast.server.unavailable  up-down counter   {server}     server
+//
+// What they count are the acquires and leases of this process, as holdfast.Observer describes them: each of the nested leases
+// of a Reentrant lock, for instance. Acquires that wait for others are in waiting, granted leases in held until they are
+// released or lost. Slack is how much was left of a lease when a renewal was confirmed; near 0, leases are about to be lost. A
+// client that is closed while its server does not answer stays in server.unavailable.
+//
+//	attribute            values
+//	holdfast.kind        "mutex", "rwmutex", "semaphore" and so on: those of holdfast.Kind
+//	holdfast.mode        "exclusive", "reader", "writer" and so on: those of holdfast.Mode
+//	holdfast.outcome     of an acquire: "granted", "held", "canceled", "unavailable", "lost", "closed" or "refused";
+//	                     of a hold: "released" or "lost"
+//	holdfast.handover    of a granted acquire: "none", "server" or "local"
+//	holdfast.reason      "expired", "unreachable" and so on: those of holdfast.LossReason
+//	holdfast.server      the address of the server, without credentials
+//	holdfast.lock        only with the option Names
+//
+// An acquire is canceled if its context ended while it waited. It is held if it found the lock held, and did not wait or had
+// waited as long as the option Wait allows. It is refused if the program has to change: see the errors of package holdfast.
+//
+// # Spans
+//
+// A span holdfast.acquire lasts for as long as an acquire. It is a child of the span in the caller's context, and has the
+// attributes of holdfast.acquire.duration, holdfast.permits of a semaphore and, if the lock was granted, holdfast.fence. An
+// event holdfast.queued says when the acquire began to wait for others. If the holder is known then, and acquired the lock with
+// the same Observer, the span has a link to the holder's span; one Observer may serve several clients. Holders of a Multi or
+// Quorum are not linked. When a lease is lost, the caller's span gets an event holdfast.lost, if it has not ended.
+//
+// Errors' texts have names of locks in them, and are in neither metrics nor spans.
+package holdfastotel
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/holdfast-go/holdfast"
+)
+
+// scope is the name of the meter and of the tracer.
+const scope = "github.com/holdfast-go/holdfast/holdfastotel"
+
+// New returns an Observer that reports to OpenTelemetry, for holdfast.Config.Observers. It may serve several clients; observers
+// that share a MeterProvider add to the same metrics. An error is the MeterProvider's, or matches holdfast.ErrInvalid.
+func New(opts ...Option) (*holdfast.Observer, error) {
+	s, err := resolve(opts)
+	if err != nil {
+		return nil, err
+	}
+	o := &observer{tracer: s.tracers.Tracer(scope)}
+	if o.metrics, err = newMetrics(s.meters.Meter(scope), s.group); err != nil {
+		return nil, err
+	}
+	return &holdfast.Observer{
+		AcquireStart:  o.acquireStart,
+		AcquireQueued: o.acquireQueued,
+		AcquireEnd:    o.acquireEnd,
+		Renewed:       o.renewed,
+		RenewFailed:   o.renewFailed,
+		Lost:          o.lost,
+		Released:      o.released,
+		ServerLost:    o.serverLost,
+		ServerFound:   o.serverFound,
+	}, nil
+}
+
+type observer struct {
+	tracer  trace.Tracer
+	metrics *metrics
+	holders sync.Map // by holder, of *acquire: those whose spans can be linked to
+}
+
+// holder is a lease as those who wait for its lock know it.
+type holder struct {
+	name, owner string
+	fence       uint64
+}
+
+// acquire is one acquire and its lease, as the observer sees them. It is also the context that all functions get, in which
+// they find it.
+type acquire struct {
+	context.Context
+
+	by     *observer
+	in     *series
+	caller context.Context // without the span
+	span   trace.Span
+	queued bool
+	linked bool   // the span has a link to that of the holder
+	holds  holder // under which it is in the observer's holders; else zero
+}
+
+func (a *acquire) Value(key any) any {
+	if key == any(a.by) {
+		return a
+	}
+	return a.Context.Value(key)
+}
+
+// of returns the acquire to which an observer's context belongs, and the context for its measurements, which looks for an
+// exemplar's span only where there is one. The acquire is nil if AcquireStart has panicked.
+func (o *observer) of(ctx context.Context) (*acquire, context.Context) {
+	a, _ := ctx.Value(o).(*acquire)
+	if a == nil || !a.span.SpanContext().IsSampled() {
+		ctx = context.Background()
+	}
+	return a, ctx
+}
+
+func (o *observer) acquireStart(ctx context.Context, e holdfast.AcquireEvent) context.Context {
+	a := &acquire{by: o, in: o.metrics.seriesOf(e.Name, e.Kind, e.Mode), caller: ctx}
+	a.Context, a.span = o.tracer.Start(ctx, "holdfast.acquire", a.in.span...)
+	if e.Permits > 0 && a.span.IsRecording() {
+		a.span.SetAttributes(attribute.Int("holdfast.permits", e.Permits))
+	}
+	return a
+}
+
+func (o *observer) acquireQueued(ctx context.Context, e holdfast.AcquireEvent) {
+	a, ctx := o.of(ctx)
+	if a == nil {
+		return
+	}
+	a.queued = true
+	o.metrics.waiting.Add(ctx, 1, a.in.add...)
+	if a.span.IsRecording() {
+		a.span.AddEvent("holdfast.queued", trace.WithAttributes(attribute.Int("holdfast.ahead", e.Ahead)))
+		o.link(a, e.Name, e.Holder)
+	}
+}
+
+func (o *observer) acquireEnd(ctx context.Context, e holdfast.AcquireEvent) {
+	a, ctx := o.of(ctx)
+	if a == nil {
+		return
+	}
+	m := o.metrics
+	if a.queued {
+		m.waiting.Add(ctx, -1, a.in.add...)
+	}
+	what := outcomeOf(e.Err)
+	if e.Err == nil {
+		m.held.Add(ctx, 1, a.in.add...)
+		m.acquire.Record(ctx, e.Waited.Seconds(), a.in.grants[e.Handover]...)
+		if e.Handover != holdfast.HandoverNone {
+			m.handovers.Add(ctx, 1, a.in.handovers[e.Handover]...)
+		}
+	} else {
+		m.acquire.Record(ctx, e.Waited.Seconds(), a.in.failures[what]...)
+	}
+	if a.span.IsRecording() {
+		o.describe(a, e, what)
+	}
+	a.span.End()
+}
+
+// describe adds to the span how the acquire ended.
+func (o *observer) describe(a *acquire, e holdfast.AcquireEvent, what outcome) {
+	if e.Err == nil {
+		a.span.SetAttributes(what.attribute(), handoverAttribute(e.Handover), attribute.Int64("holdfast.fence", int64(e.Fence)))
+		if a.span.SpanContext().IsSampled() {
+			a.holds = holder{e.Name, e.Owner, e.Fence}
+			o.holders.Store(a.holds, a)
+		}
+		return
+	}
+	a.span.SetAttributes(what.attribute())
+	o.link(a, e.Name, e.Holder)
+	if what.isError() {
+		a.span.SetStatus(codes.Error, string(what))
+	}
+}
+
+// link links the span to the holder's, once, if the holder is known and is one of ours.
+func (o *observer) link(a *acquire, name string, h holdfast.Holder) {
+	if a.linked || h.Fence == 0 {
+		return
+	}
+	if other, known := o.holders.Load(holder{name, h.Owner, h.Fence}); known {
+		a.linked = true
+		a.span.AddLink(trace.Link{SpanContext: other.(*acquire).span.SpanContext()})
+	}
+}
+
+func (o *observer) renewed(ctx context.Context, e holdfast.LeaseEvent) {
+	if a, ctx := o.of(ctx); a != nil {
+		o.metrics.slack.Record(ctx, e.Slack.Seconds(), a.in.record...)
+	}
+}
+
+func (o *observer) renewFailed(ctx context.Context, _ holdfast.LeaseEvent) {
+	if a, ctx := o.of(ctx); a != nil {
+		o.metrics.failures.Add(ctx, 1, a.in.add...)
+	}
+}
+
+func (o *observer) lost(ctx context.Context, e holdfast.LeaseEvent) {
+	a, ctx := o.of(ctx)
+	if a == nil {
+		return
+	}
+	o.metrics.lost.Add(ctx, 1, a.in.losses[e.Reason]...)
+	o.end(ctx, a, e, lost)
+	if caller := trace.SpanFromContext(a.caller); caller.IsRecording() {
+		caller.AddEvent("holdfast.lost", trace.WithAttributes(reasonAttribute(e.Reason), attribute.Int64("holdfast.fence", int64(e.Fence))))
+	}
+}
+
+func (o *observer) released(ctx context.Context, e holdfast.LeaseEvent) {
+	if a, ctx := o.of(ctx); a != nil {
+		o.end(ctx, a, e, released)
+	}
+}
+
+// end counts the end of a lease.
+func (o *observer) end(ctx context.Context, a *acquire, e holdfast.LeaseEvent, what outcome) {
+	o.metrics.held.Add(ctx, -1, a.in.add...)
+	o.metrics.hold.Record(ctx, e.Held.Seconds(), a.in.ends[what]...)
+	if a.holds != (holder{}) {
+		o.holders.CompareAndDelete(a.holds, a) // unless another reader, say, has the same fence
+	}
+}
+
+func (o *observer) serverLost(e holdfast.ServerEvent) { o.metrics.server(e.Server, 1) }
+
+func (o *observer) serverFound(e holdfast.ServerEvent) { o.metrics.server(e.Server, -1) }
+
+// outcome says how an acquire or a hold ended.
+type outcome string
+
+const (
+	granted     outcome = "granted"
+	held        outcome = "held"
+	canceled    outcome = "canceled"
+	unavailable outcome = "unavailable"
+	lost        outcome = "lost" // also the ticket of an Adopt
+	closed      outcome = "closed"
+	refused     outcome = "refused"
+	released    outcome = "released"
+)
+
+// outcomeOf returns how an acquire ended that returned err.
+func outcomeOf(err error) outcome {
+	switch {
+	case err == nil:
+		return granted
+	case errors.Is(err, holdfast.ErrHeld):
+		return held
+	case errors.Is(err, holdfast.ErrUnavailable): // even if the context ended meanwhile
+		return unavailable
+	case errors.Is(err, holdfast.ErrLost):
+		return lost
+	case errors.Is(err, holdfast.ErrClosed):
+		return closed
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return canceled
+	}
+	return refused
+}
+
+// isError reports whether an acquire with this outcome has failed: one that found the lock held, or was canceled, has not.
+func (o outcome) isError() bool {
+	switch o {
+	case granted, held, canceled:
+		return false
+	}
+	return true
+}

@@ -62,7 +62,7 @@ func parse(args []string, stderr io.Writer) (o options, err error) {
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	var (
-		kinds    = flags.String("cells", "free,far,contended,one,held,read,readwrite,quorum,cluster", "what to measure")
+		kinds    = flags.String("cells", "free,far,contended,one,observed,held,read,readwrite,quorum,cluster", "what to measure")
 		only     = flags.String("only", "", "contestants, with commas (default all)")
 		rounds   = flags.Int("rounds", 0, "rounds of each cell (default 5; of contended and readwrite 3, of held 1)")
 		length   = flags.Duration("for", 0, "length of a turn (default 700ms; of contended and readwrite 3.5s, of held 12s)")

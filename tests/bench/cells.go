@@ -40,6 +40,8 @@ func quorumCell(goroutines int) string { return fmt.Sprint("quorum/", goroutines
 
 func readCell(processes int) string { return fmt.Sprint("read/", processes) }
 
+const observedCell = "observed/64"
+
 const clusterCell = "cluster/512"
 
 // size is the size of a run.
@@ -74,6 +76,7 @@ func (s size) cells() []cell {
 	all = append(all,
 		cell{kind: "contended", name: "contended", rounds: s.contendedRounds, processes: 8, goroutines: 16, time: s.contended, hold: time.Millisecond, think: 10 * time.Millisecond},
 		cell{kind: "one", name: "one", rounds: s.rounds, processes: 1, goroutines: 64, time: s.short},
+		cell{kind: "observed", name: observedCell, rounds: 2 * s.rounds, processes: 1, goroutines: 64, time: s.short},
 		cell{kind: "held", name: "held", rounds: 1, processes: 1, goroutines: 64, leases: s.leases, time: s.hold},
 		cell{kind: "read", name: readCell(1), rounds: s.rounds, processes: 1, goroutines: 64, readers: 64, time: s.short},
 		cell{kind: "read", name: readCell(8), rounds: s.rounds, processes: 8, goroutines: 8, readers: 8, time: s.short},

@@ -68,6 +68,8 @@ var contestants = []contestant{
 	{name: "holdfast-goredis-nolocal", role: ours, client: "go-redis", notified: true, noLocal: true, only: "contended,one", open: holdfastOverGoredis(-1)},
 	{name: "holdfast-rueidis", role: ours, client: "rueidis", notified: true, open: holdfastOverRueidis(0)},
 	{name: "holdfast-rueidis-nolocal", role: ours, client: "rueidis", notified: true, noLocal: true, only: "contended,one", open: holdfastOverRueidis(-1)},
+	{name: "holdfast-goredis-metrics", role: ours, client: "go-redis", notified: true, only: "observed", open: holdfastObserved(false)},
+	{name: "holdfast-goredis-traces", role: ours, client: "go-redis", notified: true, only: "observed", open: holdfastObserved(true)},
 	{name: "bare-goredis", role: floor, client: "go-redis", only: "free,far,contended,one,cluster", sends: "set", open: bareGoredis},
 	{name: "bare-goredis-autopipeline", role: floor, client: "go-redis", only: "free", sends: "set", open: bareAutoPipeline},
 	{name: "bare-rueidis", role: floor, client: "rueidis", only: "free,far,contended,one,cluster", sends: "set", open: bareRueidis},

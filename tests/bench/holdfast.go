@@ -4,8 +4,12 @@ import (
 	"context"
 	"errors"
 
+	"go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/sdk/trace"
+
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/holdfastgoredis"
+	"github.com/holdfast-go/holdfast/holdfastotel"
 	"github.com/holdfast-go/holdfast/holdfastrueidis"
 )
 
@@ -27,6 +31,37 @@ func holdfastOverRueidis(localHandovers int) func(job) (locker, error) {
 		})
 	}
 }
+
+// holdfastObserved reports to OpenTelemetry's SDK: metrics, which are not read during a turn, and a span for each acquire, which
+// is recorded and thrown away if traces is set, and otherwise not sampled.
+func holdfastObserved(traces bool) func(job) (locker, error) {
+	return func(j job) (locker, error) {
+		sampler := trace.NeverSample()
+		if traces {
+			sampler = trace.AlwaysSample()
+		}
+		observer, err := holdfastotel.New(
+			holdfastotel.MeterProvider(metric.NewMeterProvider(metric.WithReader(metric.NewManualReader()))),
+			holdfastotel.TracerProvider(trace.NewTracerProvider(trace.WithSampler(sampler), trace.WithSpanProcessor(discard{}))))
+		if err != nil {
+			return nil, err
+		}
+		rdb := dialGoredis(j.Addrs)
+		c, err := holdfastgoredis.New(rdb, &holdfast.Config{TTL: ttl, Observers: []*holdfast.Observer{observer}})
+		if err != nil {
+			return nil, err
+		}
+		return &holdfastLocker{clients: []*holdfast.Client{c}, closers: []func(){func() { _ = rdb.Close() }}}, nil
+	}
+}
+
+// discard is a processor that throws spans away.
+type discard struct{}
+
+func (discard) OnStart(context.Context, trace.ReadWriteSpan) {}
+func (discard) OnEnd(trace.ReadOnlySpan)                     {}
+func (discard) Shutdown(context.Context) error               { return nil }
+func (discard) ForceFlush(context.Context) error             { return nil }
 
 // holdfastLocker has one client, or a client for each node and their quorum.
 type holdfastLocker struct {

@@ -50,6 +50,7 @@ func write(w io.Writer, about surroundings, o options, r results, found []standi
 	writeFar(w, r)
 	writeContended(w, r)
 	writeOne(w, r)
+	writeObserved(w, r)
 	writeHeld(w, r)
 	writeRead(w, r)
 	writeReadWrite(w, r)
@@ -142,6 +143,16 @@ func writeOne(w io.Writer, r results) {
 	for _, c := range contestants {
 		if f := r["one"][c.name]; f.measured() {
 			t.add(c.name, measure.Figure(f["rate"]), measure.Figure(f["redis_us"]), measure.Figure(f["client_us"]), measure.Figure(f["commands"]))
+		}
+	}
+	t.write(w)
+}
+
+func writeObserved(w io.Writer, r results) {
+	t := table{head: []string{"observed, 64 goroutines", "cycles/s", "Redis CPU, µs", "client CPU, µs", "allocations"}}
+	for _, c := range contestants {
+		if f := r[observedCell][c.name]; f.measured() {
+			t.add(c.name, measure.Figure(f["rate"]), measure.Figure(f["redis_us"]), measure.Figure(f["client_us"]), measure.Figure(f["allocs"]))
 		}
 	}
 	t.write(w)

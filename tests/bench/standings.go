@@ -22,6 +22,7 @@ func standings(r results) []standing {
 	s.far()
 	s.contended()
 	s.one()
+	s.observed()
 	s.held()
 	s.read()
 	s.readWrite()
@@ -123,6 +124,13 @@ func (s *comparison) one() {
 		} else {
 			s.atLeast(ok, what, ratio, 30)
 		}
+	}
+}
+
+func (s *comparison) observed() {
+	for _, name := range []string{"holdfast-goredis-metrics", "holdfast-goredis-traces"} {
+		ratio, ok := s.over(observedCell, "rate", name, "holdfast-goredis")
+		s.atLeast(ok, observedCell+": "+name+" over holdfast-goredis", ratio, 0.97)
 	}
 }
 

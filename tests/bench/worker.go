@@ -16,7 +16,7 @@ import (
 type workload func(ctx context.Context, l locker, j job, b *board, start func() error) (outcome, error)
 
 var workloads = map[string]workload{
-	"free": free, "far": free, "quorum": free, "cluster": free,
+	"free": free, "far": free, "observed": free, "quorum": free, "cluster": free,
 	"contended": contended, "one": contended, "read": contended, "readwrite": contended,
 	"held": held,
 }

@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/holdfast-go/holdfast"
@@ -33,6 +34,7 @@ type runFlags struct {
 	owner     string
 	lockKey   string
 	redisson  string
+	metrics   string // the file for node_exporter
 }
 
 func newRunFlags() *runFlags {
@@ -55,6 +57,7 @@ func newRunFlags() *runFlags {
 	f.StringVar(&o.owner, "owner", "", "run beside other runs of NAME with the same `ID`, ahead of waiters, and beside\nno others")
 	f.StringVar(&o.lockKey, "key", "", "exact `KEY` of the lock, to share it with other programs")
 	f.StringVar(&o.redisson, "redisson", "", "`NAME` of the lock in Java, to share it with Redisson's getLock(NAME)")
+	f.StringVar(&o.metrics, "metrics-file", "", "write metrics of the run to `FILE` for node_exporter; it ends in .prom")
 	f.Var((*seconds)(&o.nodeTimeout), "node-timeout", "with several servers, wait at most `DUR` for each in a round (default: a 200th\nof --ttl, 5ms to 50ms, or longer if the nodes are far away)")
 	o.defineJob("`ACTION` if the lock is lost: terminate, kill, notify or ignore; see below")
 	return o
@@ -121,6 +124,8 @@ func (o *runFlags) checkUsage() error {
 		return exitcode.Usagef("--once-key is empty")
 	case len(o.also) > 0 && (modes || o.slots != 0 || o.owner != "" || o.once != 0 || kind.Foreign != ""):
 		return exitcode.Usagef("--also is for plain runs: it cannot be used with --shared, --exclusive, --slots, --owner, --once, --key or --redisson")
+	case changed("metrics-file") && !strings.HasSuffix(o.metrics, ".prom"):
+		return exitcode.Usagef("--metrics-file %q: want a name that ends in .prom; node_exporter reads no others", o.metrics)
 	case o.busyCode < 0 || o.busyCode > 255:
 		return exitcode.Usagef("--conflict-exit-code %d: want 0 to 255", o.busyCode)
 	}
@@ -218,7 +223,7 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 		return last(ctx, o, stdout, stderr)
 	}
 	began := time.Now()
-	r := &job.Run{Name: o.name, Also: o.also, Streams: job.Streams{In: stdin, Out: stdout, Err: stderr}}
+	r := &job.Run{Name: o.name, Also: o.also, Metrics: o.metrics, Streams: job.Streams{In: stdin, Out: stdout, Err: stderr}}
 	return job.Main(r, o.level(), o.json, func() *exitcode.Error {
 		closeAll, err := o.openFor(r, o.checkServers)
 		if err != nil {

@@ -127,6 +127,13 @@ Report (--json): name, server, outcome (ran, busy, skipped, done, tries, lost,
   several, the one that has held the lock longest), run (with --once: the one that
   counts), error.
 
+Metrics (--metrics-file): a file for the textfile collector of node_exporter, written when
+  the run ends, also if it did not get the lock; a file for each NAME of a host. Its gauges
+  have the label lock, which is NAME: holdfast_run_end_time_seconds, _success_time_seconds
+  (of the last success, which later failures keep; with --once on any machine), _exit_code,
+  _outcome (1 for the run's outcome, among all), _lost (1 if the lock was lost),
+  _wait_seconds, _hold_seconds and _command_seconds.
+
 Exit codes:
   CMD's own; 128+N if signal N killed it
    %d  wrong usage                        %d  the lock was lost and CMD ended

@@ -27,6 +27,8 @@ type Report struct {
 	Holder   *Holder           `json:"holder,omitempty"` // who holds the lock instead
 	Run      *PastRun          `json:"run,omitempty"`
 	Error    string            `json:"error,omitempty"`
+
+	lost bool // the lock, while the command ran
 }
 
 // Outcome says how a run ended.

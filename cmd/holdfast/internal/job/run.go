@@ -25,6 +25,7 @@ import (
 type Run struct {
 	Name    string
 	Also    []string // further locks, held with that of Name
+	Metrics string   // a file for node_exporter; "" if none is wanted
 	Console *console.Console
 	Streams Streams
 	Servers *connect.Servers
@@ -41,7 +42,7 @@ type Streams struct {
 	Out, Err io.Writer
 }
 
-// Main runs do, and writes the report to a file if there is one: ToStderr is standard error. It returns how to exit.
+// Main runs do, and writes the report to a file if there is one, and metrics: ToStderr is standard error. It returns how to exit.
 func Main(r *Run, level console.Level, reportFile string, do func() *exitcode.Error) error {
 	r.signals = make(chan os.Signal, 16)
 	signal.Notify(r.signals, signals.Handled()...)
@@ -65,6 +66,11 @@ func Main(r *Run, level console.Level, reportFile string, do func() *exitcode.Er
 		r.report.Error = r.Console.Redact(r.report.Error)
 		if err := r.report.write(reportFile, spool); err != nil {
 			r.Console.Error(fmt.Errorf("the report was not written: %w", err))
+		}
+	}
+	if r.Metrics != "" {
+		if err := r.report.writeMetrics(r.Metrics); err != nil {
+			r.Console.Error(fmt.Errorf("the metrics were not written: %w", err))
 		}
 	}
 	if exit.Code == 0 {
@@ -147,7 +153,7 @@ func (r *Run) release(s source, lease *holdfast.Lease, ttl time.Duration) {
 	case err == nil:
 		r.Console.Detailf("released %s", r.quotedNames())
 	case errors.Is(err, holdfast.ErrLost) && r.report.Error == "" && r.report.Outcome == Ran:
-		r.report.Error = err.Error()
+		r.report.Error, r.report.lost = err.Error(), true
 		r.Console.Warnf("%v; another process may have held the lock while the command ran", err)
 	case !errors.Is(err, holdfast.ErrLost):
 		r.Console.Notef("the lock was not released, and expires within %s: %v", ttl, err)
@@ -255,7 +261,7 @@ func (r *Run) verdict(j *Job, result keeper.Event, lost error) *exitcode.Error {
 		return &exitcode.Error{Code: exitcode.Overtime, Err: fmt.Errorf("the command ran for longer than --max-runtime %s, and was ended", j.MaxRuntime)}
 	}
 	if lost != nil {
-		r.report.Error = lost.Error()
+		r.report.Error, r.report.lost = lost.Error(), true
 	}
 	return &exitcode.Error{Code: code}
 }

@@ -40,7 +40,14 @@ func WriteJSON(w io.Writer, value any) error {
 // ReplaceFile writes a file completely or not at all, and does not follow a symbolic link, which somebody else may
 // have put there: it writes another file and renames it. It writes directly to what is not a regular file, such as a
 // pipe or a terminal.
-func ReplaceFile(name string, text []byte) error {
+func ReplaceFile(name string, text []byte) error { return replaceFile(name, text, 0) }
+
+// PublishFile is ReplaceFile for a file that everybody may read, whatever the umask is and the file was. A reader never sees a
+// part of it: without the right to rename in its folder, it fails.
+func PublishFile(name string, text []byte) error { return replaceFile(name, text, 0o644) }
+
+// replaceFile gives the file the permissions, if they are not 0.
+func replaceFile(name string, text []byte, permissions fs.FileMode) error {
 	mode := fs.FileMode(0o644) // before umask
 	target, err := os.Stat(name)
 	if err == nil && !target.Mode().IsRegular() || isDevice(name) {
@@ -53,13 +60,16 @@ func ReplaceFile(name string, text []byte) error {
 	replaces := oldErr == nil && old.Mode().IsRegular()
 	f, err := os.OpenFile(next, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
 	if err != nil {
-		if replaces { // in a directory that we may not write to
+		if replaces && permissions == 0 { // in a directory that we may not write to
 			return os.WriteFile(name, text, mode)
 		}
 		return err
 	}
 	_, err = f.Write(text)
-	if replaces {
+	switch {
+	case permissions != 0:
+		err = errors.Join(err, f.Chmod(permissions))
+	case replaces:
 		err = errors.Join(err, f.Chmod(old.Mode().Perm()))
 	}
 	if err = errors.Join(err, f.Close()); err == nil {

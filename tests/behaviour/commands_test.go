@@ -61,23 +61,19 @@ func TestACrowdCostsNoMoreCommands(t *testing.T) {
 					backend.CloseWith(t, c)
 					clients = append(clients, c)
 				}
-				// Commands do not count before everybody waits, or after somebody has stopped. Only the holder
-				// counts hand-overs, so the counters need no mutex.
-				first, last := n, 2*n+500
-				handovers, before, after := 0, int64(0), int64(0)
+				// Commands do not count before everybody waits, or after somebody has stopped.
+				count := &handovers{first: n, last: 2*n + 500, sent: &sent}
 				began := time.Now()
 				lease := backend.Acquire(t, clients[0].Mutex("m"))
 				var wg sync.WaitGroup
 				for _, c := range clients[1:] {
-					wg.Go(func() { compete(t, c, func() bool { return turn(&handovers, first, last, &before, &after, &sent) }) })
+					wg.Go(func() { compete(t, c, count.turn) })
 				}
 				backend.Waiters(t, clients[0].Mutex("m"), n-1)
 				backend.Release(t, lease)
-				wg.Go(func() {
-					compete(t, clients[0], func() bool { return turn(&handovers, first, last, &before, &after, &sent) })
-				})
+				wg.Go(func() { compete(t, clients[0], count.turn) })
 				wg.Wait()
-				cost = append(cost, float64(after-before)/float64(last-first))
+				cost = append(cost, float64(count.after-count.before)/float64(count.last-count.first))
 				t.Logf("%d clients wait: %.2f commands a hand-over, %d renewals and %d looks in all", waiting, cost[len(cost)-1], renewals.Load(), looks.Load())
 				// No waiter looks twice within half a second.
 				if n, most := looks.Load(), int64(waiting)*int64(1+time.Since(began)/(500*time.Millisecond)); n > most {
@@ -113,13 +109,24 @@ func compete(t testing.TB, c *holdfast.Client, turn func() (over bool)) {
 	}
 }
 
+// handovers counts hand-overs, and the commands that were sent from the first to the last that counts.
+type handovers struct {
+	first, last   int
+	sent          *atomic.Int64
+	mu            sync.Mutex // a holder whose lease is lost may count beside the next
+	n             int
+	before, after int64
+}
+
 // turn counts a hand-over. The holder calls it.
-func turn(handovers *int, first, last int, before, after *int64, sent *atomic.Int64) (over bool) {
-	switch *handovers++; *handovers {
-	case first:
-		*before = sent.Load()
-	case last:
-		*after = sent.Load()
+func (h *handovers) turn() (over bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	switch h.n++; h.n {
+	case h.first:
+		h.before = h.sent.Load()
+	case h.last:
+		h.after = h.sent.Load()
 	}
-	return *handovers >= last
+	return h.n >= h.last
 }

@@ -1,0 +1,153 @@
+package virtual
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/holdfasttest"
+	"github.com/holdfast-go/holdfast/inspect"
+)
+
+// watching is what a watch has yielded.
+type watching struct {
+	t      *testing.T
+	events chan inspect.Event
+	errs   chan error
+	over   chan struct{}
+	stop   func()
+}
+
+func watch(t *testing.T, in *inspect.Inspector, pattern string) *watching {
+	ctx, cancel := context.WithCancel(t.Context())
+	w := &watching{t, make(chan inspect.Event, 1000), make(chan error, 1000), make(chan struct{}), cancel}
+	go func() {
+		defer close(w.over)
+		for e, err := range in.Watch(ctx, pattern) {
+			if err != nil {
+				w.errs <- err
+			} else {
+				w.events <- e
+			}
+		}
+	}()
+	return w
+}
+
+// wants requires that these are the events of the next look, in any order of the locks: "TYPE NAME".
+func (w *watching) wants(when string, want ...string) {
+	w.t.Helper()
+	time.Sleep(1100 * time.Millisecond)
+	synctest.Wait()
+	var got []string
+	for len(w.events) > 0 {
+		e := <-w.events
+		if e.Time.IsZero() || !e.Time.Equal(e.Status.Time) || e.Time.After(time.Now()) {
+			w.t.Errorf("%s: the time of %s is %s, now is %s", when, e.Type, e.Time, time.Now())
+		}
+		got = append(got, string(e.Type)+" "+e.Status.Name)
+	}
+	slices.SortStableFunc(got, func(a, b string) int {
+		return strings.Compare(a[strings.Index(a, " "):], b[strings.Index(b, " "):])
+	})
+	if !slices.Equal(got, want) {
+		w.t.Errorf("%s: the events are %q, want %q", when, got, want)
+	}
+	for len(w.errs) > 0 {
+		w.t.Errorf("%s: %v", when, <-w.errs)
+	}
+}
+
+func (w *watching) ends() {
+	w.stop()
+	<-w.over
+}
+
+// A watch sees what is there at first, and then who comes and goes, and how.
+func TestWatchSeesChanges(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
+		c, other := client(t, srv), client(t, srv)
+		first := acquire(t, c.Mutex("a"))
+		reader := acquire(t, c.RWMutex("b").Reader())
+		w := watch(t, inspect.New(client(t, srv)), "?")
+		one := watch(t, inspect.New(client(t, srv)), "a")
+		exact := watch(t, inspect.New(client(t, srv)), "k")
+		w.wants("at first", "present a", "present b")
+		one.wants("of one lock, at first", "present a")
+		w.wants("while nothing happens")
+
+		queued := make(chan *holdfast.Lease)
+		go func() { queued <- acquire(t, other.Mutex("a")) }()
+		brief := acquire(t, other.Mutex("c", holdfast.TTL(3500*time.Millisecond), holdfast.NoRenew()))
+		acquire(t, c.Mutex("too long to match", holdfast.NoRenew(), holdfast.TTL(time.Second)))
+		key := acquire(t, c.MutexKey("k"))
+		w.wants("one waits, and one is granted", "queued a", "granted c")
+		release(t, first)
+		second := <-queued
+		w.wants("handed over", "released a", "granted a")
+		w.wants("while it lasts")
+		<-brief.Done()
+		w.wants("the lease that is not renewed is over", "expired c")
+		release(t, second)
+		other2 := acquire(t, other.RWMutex("b").Reader())
+		w.wants("free, and another reader", "released a", "granted b")
+		release(t, reader)
+		release(t, other2)
+		w.wants("both readers have left", "released b")
+		one.wants("of one lock, since then", "queued a", "released a", "granted a", "released a")
+		exact.wants("of an exact key", "granted k")
+		release(t, key)
+		exact.wants("of an exact key that was given up", "released k")
+		for _, each := range []*watching{w, one, exact} {
+			each.ends()
+		}
+	})
+}
+
+// An outage does not end a watch, which then reports what has changed meanwhile; what asking again does not mend does.
+func TestWatchOutlivesOutages(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
+		var d moody
+		c := client(t, srv)
+		in := inspect.New(client(t, srv, d.wrap))
+		lease := acquire(t, c.Mutex("a"))
+		w := watch(t, in, "")
+		w.wants("at first", "present a")
+		d.refuses.Store(driver.ReplyError("LOADING wait"))
+		release(t, lease)
+		lease = acquire(t, c.Mutex("b"))
+		time.Sleep(10 * time.Second) // less than the lease has left: it did not expire
+		synctest.Wait()
+		if n := len(w.errs); n < 2 || n > 4 || len(w.events) > 0 {
+			t.Errorf("in an outage of 10 s there are %d errors and %d events", n, len(w.events))
+		}
+		for len(w.errs) > 0 {
+			if err := <-w.errs; !errors.Is(err, holdfast.ErrUnavailable) {
+				t.Error(err)
+			}
+		}
+		d.refuses.Store(driver.ReplyError(""))
+		time.Sleep(4 * time.Second)
+		for len(w.errs) > 0 { // of the look that was under way
+			<-w.errs
+		}
+		w.wants("after the outage", "released a", "granted b")
+		d.refuses.Store(driver.ReplyError("NOPERM no"))
+		<-w.over
+		if err := <-w.errs; !errors.Is(err, holdfast.ErrDenied) {
+			t.Errorf("the last error is %v", err)
+		}
+		release(t, lease)
+		for _, err := range in.Watch(t.Context(), "[a") {
+			if !errors.Is(err, holdfast.ErrInvalid) {
+				t.Errorf("of a bad pattern: %v", err)
+			}
+		}
+	})
+}

@@ -189,6 +189,25 @@ func TestTerminal(t *testing.T) {
 			term.send("echo rc=$?\n")
 			term.expect("\nrc=0\n")
 		},
+		"watching fills the screen": func(term *terminal) {
+			for _, i := range []string{"1", "2", "3", "4", "5", "6"} {
+				if _, err := redis.Do("SET", "watched:{lock/"+i+"}", `hf1:AAAAAAAAAAAAAAAAAAAAAA:17:1700000000000:0:{"o":"somebody"}`); err != nil {
+					term.t.Fatal(err)
+				}
+			}
+			term.send("export TERM=xterm; stty cols 60 rows 6; holdfast watch --prefix watched:; echo rc=$?\n")
+			term.expect(`\x1b\[\?1049h\x1b\[\?25l\x1b\[H\x1b\[K\x1b\[1mall locks on [^\n]{1,47} \d\d:\d\d:\d\d\x1b\[0m\n\x1b\[K\x1b\[2mNAME +KIND +HOLDER +AGE +TTL +WAITING +FENCE\x1b\[0m\n(\x1b\[Klock/\d +mutex +somebody [^\n]*\n){3}\x1b\[K\x1b\[2mand 3 more\x1b\[0m`)
+			if err := pty.Setsize(term.file, &pty.Winsize{Rows: 20, Cols: 40}); err != nil {
+				term.t.Fatal(err)
+			}
+			term.expect(`NAME +KIND +HOLDER +AGE +WAITING\x1b\[0m\n(\x1b\[Klock/\d +mutex +somebody [^\n]*\n){6}\x1b\[J`)
+			if _, err := redis.Do("DEL", "watched:{lock/4}"); err != nil {
+				term.t.Fatal(err)
+			}
+			term.expect(`lock/3[^\n]*\n\x1b\[Klock/5`)
+			term.send("\x03")
+			term.expect(`\x1b\[\?25h\x1b\[\?1049l(.*\n)*rc=130\n`)
+		},
 		"a list fits": func(term *terminal) {
 			for _, i := range []string{"1", "2"} {
 				if _, err := redis.Do("SET", "listed:{a/long/name/of/a/lock/number/"+i+"}", `hf1:AAAAAAAAAAAAAAAAAAAAAA:17:1700000000000:0:{"o":"somebody-with-a-long-name"}`); err != nil {

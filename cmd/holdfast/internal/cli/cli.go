@@ -26,6 +26,7 @@ func commands() []command {
 		{"run", "run a command while holding a lock", runHelp, run},
 		{"elect", "run a command while leading, or say who leads", electHelp, elect},
 		{"ls", "list the locks, who holds them and who waits", lsHelp, ls},
+		{"watch", "show the locks as they change", watchHelp, watch},
 		{"show", "say all about one lock", showHelp, show},
 		{"resize", "change the number of slots", resizeHelp, resize},
 		{"bench", "measure what locks cost on a server", benchHelp, runBench},

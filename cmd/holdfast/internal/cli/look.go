@@ -66,7 +66,8 @@ func (o *lookFlags) look(ctx context.Context, stderr io.Writer, f func(ctx conte
 
 // explainDenied adds to an error which role has the rights that were lacking.
 func explainDenied(err error) error {
-	if !errors.Is(err, holdfast.ErrDenied) {
+	var server *holdfast.ServerError
+	if !errors.As(err, &server) || server.Code != "NOPERM" {
 		return err
 	}
 	return withAdvice{err, "; the role inspector in docs/SECURITY.md has what looking at locks needs"}

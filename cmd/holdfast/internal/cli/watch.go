@@ -1,0 +1,237 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/inspect"
+	"github.com/holdfast-go/holdfast/internal/printable"
+
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/connect"
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/exitcode"
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/fullscreen"
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/lockstatus"
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/output"
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/table"
+)
+
+// watchFlags are the flags and arguments of holdfast watch.
+type watchFlags struct {
+	lookFlags
+	pattern string
+	sort    string
+}
+
+func newWatchFlags() *watchFlags {
+	o := &watchFlags{lookFlags: newLookFlags("watch")}
+	o.flags.StringVar(&o.sort, "sort", byName, "`ORDER` of the table: name, age (the oldest first), or waiters (the most first)")
+	o.define("a line of JSON for each change, also on a terminal")
+	return o
+}
+
+func watchHelp(w io.Writer) {
+	fmt.Fprintf(w, `Usage: holdfast watch [flags] [NAME]
+
+Shows the locks whose names match NAME, which may be a pattern as for holdfast ls, or all:
+on a terminal as a table that fills it and is renewed every second, until ^C; otherwise,
+and with --json, as a line of JSON for each change.
+
+  holdfast watch
+  holdfast watch 'orders/*' --sort waiters
+  holdfast watch nightly | jq -r '.event + " " + .holders[0].owner'
+
+Flags:
+%s
+The server is the first of --redis, HOLDFAST_REDIS, REDIS_URL, %s.
+
+Changes: event is present (the lock was there at first), granted, queued (somebody waits
+  who did not before), released, expired or broken; the other fields, as holdfast ls
+  --json has them, are those of the lock after it. The locks are looked at once a second,
+  so what comes and goes in between is not seen. If there are so many that a look takes
+  longer, the next begins after a pause as long. While the server does not answer,
+  watching goes on; only a server that has never answered is an error.
+
+Exit codes: %d wrong usage, %d unavailable, %d refused, %d wrong configuration,
+%d interrupted (INT; also 129, 131, 143), 141 if nobody reads the lines any more.
+`, newWatchFlags().flags.FlagUsages(), connect.Default, exitcode.Usage, exitcode.Unavailable, exitcode.Denied, exitcode.Config, exitcode.Signal+2)
+}
+
+func (o *watchFlags) parse(args []string) error {
+	if err := parse(o.flags, args); err != nil {
+		return err
+	}
+	o.pattern = o.flags.Arg(0)
+	switch {
+	case o.flags.NArg() > 1:
+		return exitcode.Usagef("want one NAME, not %d arguments (quote a pattern for the shell): holdfast watch [flags] [NAME]", o.flags.NArg())
+	case !slices.Contains([]string{byName, byAge, byWaiters}, o.sort):
+		return exitcode.Usagef("--sort %q: want name, age or waiters", o.sort)
+	}
+	return nil
+}
+
+func watch(ctx context.Context, args []string, _ io.Reader, stdout, stderr io.Writer) error {
+	o := newWatchFlags()
+	if err := o.parse(args); err != nil {
+		return err
+	}
+	return o.look(ctx, stderr, func(ctx context.Context, in *inspect.Inspector) error {
+		if screen := fullscreen.Of(stdout); screen != nil && !o.json {
+			return o.fill(ctx, in, screen)
+		}
+		return o.follow(ctx, in, stdout)
+	})
+}
+
+// change is a change as JSON.
+type change struct {
+	Event inspect.EventType `json:"event"`
+	*lockstatus.Report
+}
+
+// follow prints each change, until ctx ends.
+func (o *watchFlags) follow(ctx context.Context, in *inspect.Inspector, stdout io.Writer) error {
+	// Watching waits for a server that does not answer. Asking first, about any lock, tells of a wrong address.
+	if _, err := in.Get(ctx, "*"); err != nil {
+		return err
+	}
+	outage := false
+	for e, err := range in.Watch(ctx, o.pattern) {
+		switch {
+		case err == nil:
+			outage = false
+			if err := output.WriteJSON(stdout, change{e.Type, lockstatus.NewReport(e.Status)}); err != nil {
+				return exitcode.OfOutput(err)
+			}
+		case e.Status.Name != "":
+			o.console.Error(err)
+		case !errors.Is(err, holdfast.ErrUnavailable):
+			return err
+		case !outage:
+			outage = true
+			o.console.Warnf("%v; watching goes on", err)
+		}
+	}
+	return ctx.Err()
+}
+
+const (
+	// watchPeriod is the time between the beginnings of two looks.
+	watchPeriod = time.Second
+	// mostWatched bounds how many locks the table has, whatever the size of the terminal.
+	mostWatched = 1000
+)
+
+// fill fills the terminal with a table, until ctx ends.
+func (o *watchFlags) fill(ctx context.Context, in *inspect.Inspector, screen *fullscreen.Screen) error {
+	b := &board{o: o}
+	if err := b.look(ctx, in); err != nil {
+		return err
+	}
+	screen.Begin()
+	defer screen.End()
+	for {
+		screen.Draw(b.draw)
+		pause := time.NewTimer(max(watchPeriod-b.took, b.took))
+		select {
+		case <-pause.C:
+			// What was seen before stays, with the error above it.
+			b.err = b.look(ctx, in)
+		case <-screen.Resized():
+			pause.Stop()
+		case <-ctx.Done():
+			pause.Stop()
+			return ctx.Err()
+		}
+		if ctx.Err() == nil && b.err != nil && !errors.Is(b.err, holdfast.ErrUnavailable) {
+			return b.err
+		}
+	}
+}
+
+// board is what the table shows.
+type board struct {
+	o       *watchFlags
+	rows    []lockstatus.Summary // the first
+	locks   int
+	held    int
+	waiting int // processes
+	seen    time.Time
+	took    time.Duration // the latest look
+	err     error         // of the latest look
+}
+
+// look looks at all locks.
+func (b *board) look(ctx context.Context, in *inspect.Inspector) error {
+	began := time.Now()
+	defer func() { b.took = time.Since(began) }()
+	next := board{o: b.o}
+	sorting := newSorted(&lsFlags{sort: b.o.sort, limit: mostWatched}, lockstatus.Summarize, func(all []lockstatus.Summary) error {
+		next.rows = all
+		return nil
+	})
+	for s, err := range in.List(ctx, b.o.pattern) {
+		if err != nil && s.Name != "" {
+			continue // holdfast ls says why
+		}
+		if err != nil {
+			return err
+		}
+		next.locks++
+		next.waiting += s.Waiting
+		if s.Held() {
+			next.held++
+		}
+		_ = sorting.add(s) // never fails
+	}
+	_ = sorting.flush()
+	next.seen = time.Now()
+	*b = next
+	return nil
+}
+
+// draw returns the lines for a terminal of that size.
+func (b *board) draw(s *fullscreen.Screen, columns, rows int) []string {
+	what := "all locks"
+	if b.o.pattern != "" {
+		what = printable.Line(b.o.pattern, maxPattern)
+	}
+	head := fmt.Sprintf("%s on %s: %d, %d held, %d waiting", what, printable.Line(b.o.servers.Addr(), maxPattern), b.locks, b.held, b.waiting)
+	at := b.seen.Format(time.TimeOnly)
+	if room := columns - len(at) - 1; room > 20 {
+		head = table.Cut(head, room)
+		head += strings.Repeat(" ", room-table.Width(head)+1) + at
+	}
+	lines := []string{s.Bold(table.Cut(head, columns))}
+	if b.err != nil {
+		text := strings.TrimPrefix(b.o.console.Redact(b.err.Error()), "holdfast: ")
+		lines = append(lines, s.Red(table.Cut(printable.Line("as of "+at+": "+text, maxPattern), columns)))
+	}
+	shown := b.rows[:min(len(b.rows), max(rows-len(lines)-2, 0))]
+	widths := table.Measure(lockColumns)
+	for _, r := range shown {
+		table.Widen(widths, lockRow(r))
+	}
+	layout := table.Fit(lockColumns, widths, columns)
+	lines = append(lines, s.Dim(table.Cut(layout.Header(), columns)))
+	for _, r := range shown {
+		line := table.Cut(layout.Line(lockRow(r)), columns)
+		if r.Waiting > 0 {
+			line = s.Yellow(line)
+		}
+		lines = append(lines, line)
+	}
+	if left := b.locks - len(shown); left > 0 {
+		lines = append(lines, s.Dim(fmt.Sprintf("and %d more", left)))
+	}
+	return lines[:min(len(lines), rows)]
+}
+
+// maxPattern bounds what is shown of a text above the table, in bytes.
+const maxPattern = 1024

@@ -24,6 +24,9 @@ func commands() []command {
 	return []command{
 		{"demo", "see locks at work in 10 seconds, without a server", demoHelp, runDemo},
 		{"run", "run a command while holding a lock", runHelp, run},
+		{"acquire", "acquire a lock for a shell script", acquireHelp, acquire},
+		{"renew", "keep the lock of a script for longer", renewHelp, renew},
+		{"release", "release the lock of a script", releaseHelp, release},
 		{"elect", "run a command while leading, or say who leads", electHelp, elect},
 		{"ls", "list the locks, who holds them and who waits", lsHelp, ls},
 		{"watch", "show the locks as they change", watchHelp, watch},

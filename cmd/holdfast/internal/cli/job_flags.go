@@ -112,7 +112,12 @@ func (o *jobFlags) checkJob(policies ...keeper.Policy) error {
 	case j.LostCode < 0 || j.LostCode > 255:
 		return exitcode.Usagef("--lost-exit-code %d: want 0 to 255", j.LostCode)
 	}
-	for _, m := range o.meta {
+	return checkMeta(o.meta)
+}
+
+// checkMeta refuses notes that are not KEY=VALUE.
+func checkMeta(notes []string) error {
+	for _, m := range notes {
 		if k, _, ok := strings.Cut(m, "="); !ok || k == "" {
 			return exitcode.Usagef("--meta %q: want KEY=VALUE", m)
 		}

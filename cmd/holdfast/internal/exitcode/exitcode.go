@@ -12,20 +12,22 @@ import (
 // Exit codes of holdfast, besides those of the commands that it runs. 64 to 78 are those of sysexits.h, 124 to 127
 // those of timeout(1) and shells.
 const (
-	None        = 1 // the answer to a question is nobody, or nothing
-	Usage       = 64
-	Unavailable = 69
-	Internal    = 70
-	System      = 71
-	Busy        = 75
-	Denied      = 77
-	Config      = 78
-	Lost        = 79
-	Tries       = 80
-	Overtime    = 124
-	NotRunnable = 126
-	NotFound    = 127
-	Signal      = 128 // plus the signal's number
+	None         = 1 // the answer to a question is nobody, or nothing
+	Usage        = 64
+	NoInput      = 66 // there is no ticket
+	Unavailable  = 69
+	Internal     = 70
+	System       = 71
+	CannotCreate = 73 // a ticket, or another file
+	Busy         = 75
+	Denied       = 77
+	Config       = 78
+	Lost         = 79
+	Tries        = 80
+	Overtime     = 124
+	NotRunnable  = 126
+	NotFound     = 127
+	Signal       = 128 // plus the signal's number
 )
 
 // Error is an error that ends holdfast with an exit code. If Err is nil, the user has been told everything.

@@ -1,0 +1,241 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/connect"
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/console"
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/exitcode"
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/job"
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/output"
+)
+
+// acquireFlags are the flags and arguments of holdfast acquire.
+type acquireFlags struct {
+	ticketFlags
+	try      bool
+	wait     time.Duration
+	busyCode int
+}
+
+func newAcquireFlags() *acquireFlags {
+	o := &acquireFlags{ticketFlags: newTicketFlags("acquire")}
+	f := o.flags
+	o.defineTicket("write the ticket to `FILE`, which must not exist, for its owner only", "write the ticket to the open file descriptor `N`, and close it")
+	f.Var((*seconds)(&o.ttl), "ttl", "keep the lock for `DUR` unless it is renewed")
+	f.BoolVarP(&o.try, "try", "n", false, "do not wait if the lock is held")
+	f.VarP((*seconds)(&o.wait), "wait", "w", "wait at most `DUR`; 0 is the same as --try (default: no limit)")
+	f.IntVarP(&o.busyCode, "conflict-exit-code", "E", exitcode.Busy, "exit code `N` if the lock is held")
+	f.StringArrayVar(&o.meta, "meta", nil, "a note `K=V` for those who ask who holds the lock; may be repeated")
+	f.BoolVarP(&o.verbose, "verbose", "v", false, "print what happens to the lock")
+	o.defineServers()
+	return o
+}
+
+func acquireHelp(w io.Writer) {
+	fmt.Fprintf(w, `Usage: holdfast acquire [flags] --ticket FILE NAME
+       holdfast acquire [flags] --ticket-fd N NAME
+
+Acquires the lock NAME for a shell script, writes a ticket that stands for it, prints the
+fence, and exits. The lock is held for --ttl, and for longer if holdfast renew is run in
+time; holdfast release gives it up. Nobody renews it in between: holdfast run does, and
+ends the job if the lock is lost, so use it if the job can be one command.
+
+  export HOLDFAST_REDIS=redis://redis:6379
+  ticket=$(mktemp -du)                             # a name, and no file
+  fence=$(holdfast acquire --wait 1m --ttl 10m --ticket "$ticket" orders) || exit
+  trap 'holdfast release --ticket "$ticket"' EXIT
+  ./first.sh
+  holdfast renew --ttl 10m --ticket "$ticket" || exit   # 79: it is lost
+  ./second.sh
+
+Flags:
+%s
+Times are written 90s or 1m30s; a plain number means seconds. The server is the first of
+--redis, HOLDFAST_REDIS, REDIS_URL, %s; holdfast help run describes URLs.
+
+Ticket:
+  Whoever has the ticket can release the lock, or take it: keep it secret. The file is
+  new, only its owner can read it, and it is there only when it is complete. It is never
+  written over another file, nor through a symbolic link. The ticket is never in the
+  arguments of a program, nor in its environment, nor in a message. A file descriptor
+  may be a pipe or a file, but no terminal; with --ticket-fd 1 the fence is not printed:
+    ticket=$(holdfast acquire --ticket-fd 1 orders)
+    holdfast release --ticket-fd 3 3<<<"$ticket"
+  If the exit code is not 0, there is no ticket, and the lock is not held: if it cannot be
+  written, or a signal comes before, the lock is released. If holdfast is killed with -9,
+  or the machine dies, the lock stays held for --ttl at most.
+  Others are shown the process of holdfast acquire as the holder, which has ended: say with
+  --meta whose the lock is.
+
+JSON: name, server, outcome (acquired, busy, interrupted or failed), exit_code, fence,
+  ttl_ms, expires, ticket (the file), waited_ms, holder, error. It has no secret.
+
+Exit codes:
+    0  acquired, and the ticket is      %3d  the lock is held (-E)
+       written                          %3d  credentials or ACL refused
+  %3d  wrong usage                     %3d  wrong configuration
+  %3d  server unavailable              %3d  interrupted (INT; also 129, 131, 143)
+  %3d  the ticket cannot be written
+`, newAcquireFlags().flags.FlagUsages(), connect.Default,
+		exitcode.Busy, exitcode.Denied, exitcode.Usage, exitcode.Config, exitcode.Unavailable, exitcode.Signal+2, exitcode.CannotCreate)
+}
+
+func (o *acquireFlags) parse(args []string) error {
+	if err := parse(o.flags, args); err != nil {
+		return err
+	}
+	switch {
+	case o.flags.NArg() != 1:
+		return exitcode.Usagef("want one NAME, not %d arguments: holdfast acquire [flags] --ticket FILE NAME", o.flags.NArg())
+	case o.flags.Arg(0) == "":
+		return exitcode.Usagef("NAME is empty")
+	case o.try && o.flags.Changed("wait"):
+		return exitcode.Usagef("--try and --wait: choose one")
+	case o.quiet && o.verbose:
+		return exitcode.Usagef("--quiet and --verbose: choose one")
+	case o.busyCode < 0 || o.busyCode > 255:
+		return exitcode.Usagef("--conflict-exit-code %d: want 0 to 255", o.busyCode)
+	}
+	o.name = o.flags.Arg(0)
+	if err := checkMeta(o.meta); err != nil {
+		return err
+	}
+	// The lock is renewed until there is a ticket.
+	o.job.TTL = min(15*time.Second, o.ttl)
+	return o.checkTicket(true)
+}
+
+func acquire(ctx context.Context, args []string, _ io.Reader, stdout, stderr io.Writer) error {
+	o := newAcquireFlags()
+	if err := o.parse(args); err != nil {
+		return err
+	}
+	if err := o.claim(true); err != nil {
+		return err
+	}
+	return o.with(ctx, stdout, stderr, o.acquire)
+}
+
+// acquire acquires the lock, detaches it, and puts the ticket in its place. If it fails, the lock is released.
+func (o *acquireFlags) acquire(ctx context.Context, q *question, r *ticketReport) *exitcode.Error {
+	began := time.Now()
+	lease, err := o.obtain(ctx, q)
+	r.Waited = time.Since(began).Milliseconds()
+	if err != nil {
+		return o.refused(q, r, err)
+	}
+	// Before the lock is detached, so that a full disk costs no more than a release.
+	pending, err := o.ticket.Reserve()
+	if err != nil {
+		return o.unwritten(err, lease.Release(context.Background()))
+	}
+	defer pending.Drop()
+	detaching := time.Now()
+	ticket, err := lease.Detach(ctx, o.ttl)
+	if err != nil {
+		if kept := lease.Release(context.Background()); kept != nil && !errors.Is(kept, holdfast.ErrLost) {
+			err = fmt.Errorf("%w; the lock was not released, and expires within %s", err, o.ttl)
+		}
+		return o.ticketFailure(q, err)
+	}
+	if err = ctx.Err(); err == nil {
+		err = pending.Write(ticket)
+	}
+	if err != nil {
+		return o.unwritten(err, giveBack(q, ticket))
+	}
+	r.Outcome, r.Fence = "acquired", lease.Fence()
+	r.keepsFor(o.ttl, detaching)
+	q.Console.Detailf("acquired %q on %s, fence %d; the ticket is in %s", o.name, r.Server, r.Fence, &o.ticket)
+	if err := o.tell(q, r); err != nil {
+		return &exitcode.Error{Code: exitcode.OfOutput(err).Code, Err: errors.Join(err, giveBack(q, ticket), o.ticket.Remove())}
+	}
+	return nil
+}
+
+// obtain waits for the lock. On a terminal it says what it waits for.
+func (o *acquireFlags) obtain(ctx context.Context, q *question) (*holdfast.Lease, error) {
+	bound := holdfast.Options()
+	lock := q.Locks.Mutex(o.name, o.option(), bound)
+	if o.try || o.flags.Changed("wait") && o.wait == 0 {
+		return lock.TryAcquire(ctx)
+	}
+	if o.flags.Changed("wait") {
+		lock = q.Locks.Mutex(o.name, o.option(), holdfast.Wait(o.wait))
+	}
+	if q.Console.Verbose() || console.IsTerminal(q.Streams.Err) {
+		ctx, stop := context.WithCancel(ctx)
+		defer stop()
+		tell := time.AfterFunc(time.Second, func() {
+			if status, err := lock.Status(ctx); err == nil && status.Held() {
+				q.Console.Notef("waiting for lock %q, held by %s; %d waiting", o.name, job.Describe(status.Holders[0], status.Key), status.Waiting)
+			}
+		})
+		defer tell.Stop()
+	}
+	return lock.Acquire(ctx)
+}
+
+// refused returns how to exit if the lock was not acquired.
+func (o *acquireFlags) refused(q *question, r *ticketReport, err error) *exitcode.Error {
+	var held *holdfast.HeldError
+	if !errors.As(err, &held) {
+		return q.Failure(err)
+	}
+	by := "others, who wait for it"
+	if h := held.Holder; h.Foreign || h.Owner != "" || h.PID != 0 {
+		by, r.Holder = job.Describe(h, o.keyOf(o.name)), job.NewHolder(h, 0)
+	}
+	r.Outcome = "busy"
+	if o.quiet {
+		return &exitcode.Error{Code: o.busyCode}
+	}
+	after := ""
+	if o.wait > 0 {
+		after = fmt.Sprintf("after --wait %s, ", o.wait)
+	}
+	return &exitcode.Error{Code: o.busyCode, Err: fmt.Errorf("%slock %q on %s is held by %s; holdfast show %s says more", after, o.name, r.Server, by, shellWord(o.name))}
+}
+
+// unwritten returns how to exit if the ticket was not written; kept is the error of releasing the lock.
+func (o *acquireFlags) unwritten(err, kept error) *exitcode.Error {
+	what := "the lock was released"
+	if kept != nil && !errors.Is(kept, holdfast.ErrLost) {
+		what = fmt.Sprintf("the lock was not released, and expires within %s: %v", o.ttl, kept)
+	}
+	return &exitcode.Error{Code: exitcode.CannotCreate, Err: fmt.Errorf("the ticket of lock %q was not written to %s: %w; %s", o.name, &o.ticket, err, what)}
+}
+
+// giveBackTime is how long giveBack tries.
+const giveBackTime = 5 * time.Second
+
+// giveBack releases a lock whose ticket nobody else has.
+func giveBack(q *question, t holdfast.Ticket) error {
+	ctx, cancel := context.WithTimeout(context.Background(), giveBackTime)
+	defer cancel()
+	lease, err := q.Locks.Client().Adopt(ctx, t)
+	if err == nil {
+		err = lease.Release(ctx)
+	}
+	return err
+}
+
+// tell prints the fence, or the report. If the ticket is on standard output, it prints nothing.
+func (o *acquireFlags) tell(q *question, r *ticketReport) error {
+	switch {
+	case o.asJSON:
+		return output.WriteJSON(q.Streams.Out, r)
+	case o.ticket.File == "" && o.ticket.FD == 1:
+		return nil
+	}
+	_, err := io.WriteString(q.Streams.Out, strconv.FormatUint(r.Fence, 10)+"\n")
+	return err
+}

@@ -1,0 +1,89 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/holdfast-go/holdfast"
+
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/connect"
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/exitcode"
+)
+
+func newReleaseFlags() *ticketFlags {
+	o := newTicketFlags("release")
+	o.defineTicket("read the ticket from `FILE`, and remove the file", "read the ticket from the open file descriptor `N`")
+	o.defineServers()
+	return &o
+}
+
+func releaseHelp(w io.Writer) {
+	fmt.Fprintf(w, `Usage: holdfast release [flags] --ticket FILE
+       holdfast release [flags] --ticket-fd N
+
+Releases a lock that holdfast acquire has acquired, hands it to the next who waits, and
+removes the file of the ticket. If the lock was lost before, the file is removed, too, and
+the exit code is %d: somebody else may have held the lock while the script still worked.
+
+  trap 'holdfast release --ticket "$ticket"' EXIT
+
+After another error the file stays, unless the ticket is used up; run it again. If a reply
+was lost, that may say that the lock is lost when it was this command that released it.
+
+Flags:
+%s
+The server is the first of --redis, HOLDFAST_REDIS, REDIS_URL, %s; it must be the one
+of holdfast acquire, with the same --prefix.
+
+JSON: name, server, outcome (released, lost, interrupted or failed), exit_code, ticket
+  (the file), error.
+
+Exit codes: 0 released, %d wrong usage, %d no ticket there, %d unavailable, %d refused,
+%d wrong configuration, %d the lock was lost before, %d interrupted (INT; also 129, 131,
+143).
+`, exitcode.Lost, newReleaseFlags().flags.FlagUsages(), connect.Default, exitcode.Usage, exitcode.NoInput, exitcode.Unavailable, exitcode.Denied,
+		exitcode.Config, exitcode.Lost, exitcode.Signal+2)
+}
+
+func release(ctx context.Context, args []string, _ io.Reader, stdout, stderr io.Writer) error {
+	o := newReleaseFlags()
+	return o.withTicket(ctx, args, stdout, stderr, func(ctx context.Context, q *question, r *ticketReport, t holdfast.Ticket) *exitcode.Error {
+		lease, err := q.Locks.Client().Adopt(ctx, t)
+		switch {
+		case errors.Is(err, holdfast.ErrAmbiguous):
+			return &exitcode.Error{Code: exitcode.Unavailable, Err: fmt.Errorf("%w; if lock %q was released, holdfast release says next time that it is lost", err, o.name)}
+		case errors.Is(err, holdfast.ErrLost):
+			return o.used(o.ticketFailure(q, err))
+		case err != nil:
+			return o.ticketFailure(q, err)
+		}
+		// The ticket is used up: from here on a signal would only leave the lock to expire.
+		if err := lease.Release(context.Background()); err != nil && !errors.Is(err, holdfast.ErrLost) {
+			exit := q.Failure(err)
+			exit.Err = fmt.Errorf("%w; the lock expires by itself", exit.Err)
+			return o.used(exit)
+		} else if err != nil {
+			return o.used(o.ticketFailure(q, err))
+		}
+		r.Outcome = "released"
+		if exit := o.used(nil); exit != nil {
+			return exit
+		}
+		return o.tell(q, r)
+	})
+}
+
+// used removes the file of a ticket that is used up, and returns how to exit.
+func (o *ticketFlags) used(exit *exitcode.Error) *exitcode.Error {
+	err := o.ticket.Remove()
+	switch {
+	case err == nil:
+		return exit
+	case exit == nil:
+		return &exitcode.Error{Code: exitcode.CannotCreate, Err: fmt.Errorf("lock %q is released, but the ticket was not removed: %w", o.name, err)}
+	}
+	exit.Err = errors.Join(exit.Err, fmt.Errorf("the ticket was not removed: %w", err))
+	return exit
+}

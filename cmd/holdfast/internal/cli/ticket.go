@@ -1,0 +1,185 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/connect"
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/exitcode"
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/job"
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/output"
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/signals"
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/ticketfile"
+)
+
+// ticketFlags are the flags of acquire, renew and release, between which a ticket stands for the lock.
+type ticketFlags struct {
+	jobFlags
+	ticket ticketfile.Place
+	ttl    time.Duration // for which the ticket keeps the lock
+	asJSON bool
+}
+
+// defaultTicketTTL is how long a lock is kept for a script that does not say so.
+const defaultTicketTTL = time.Minute
+
+func newTicketFlags(command string) ticketFlags {
+	return ticketFlags{jobFlags: jobFlags{serverFlags: newServerFlags(command), maxTTL: defaultStrictTTL}, ttl: defaultTicketTTL}
+}
+
+// defineTicket defines the flags that all three have. ticket and fd are the texts of --ticket and --ticket-fd.
+func (o *ticketFlags) defineTicket(ticket, fd string) {
+	f := o.flags
+	f.StringVar(&o.ticket.File, "ticket", "", ticket)
+	f.IntVar(&o.ticket.FD, "ticket-fd", 0, fd)
+}
+
+// defineServers defines the flags about servers and output that all three have.
+func (o *ticketFlags) defineServers() {
+	f := o.flags
+	f.BoolVar(&o.asJSON, "json", false, "print the outcome as one line of JSON on standard output")
+	f.BoolVarP(&o.quiet, "quiet", "q", false, "print only errors")
+	o.define("`URL` of the server, as for holdfast run; only one, a Cluster, or a master\nbehind Sentinel")
+	f.BoolVar(&o.strict, "strict", false, "Strict mode, as for holdfast run; the same for all that use the lock")
+	f.Var((*seconds)(&o.maxTTL), "max-ttl", "with --strict, the longest lease `DUR` of any program that uses the server")
+}
+
+// checkTicket refuses flags that make no sense. forWriting says that the ticket is to be written.
+func (o *ticketFlags) checkTicket(forWriting bool) error {
+	changed := o.flags.Changed
+	switch {
+	case changed("ticket") == changed("ticket-fd"):
+		return exitcode.Usagef("want --ticket FILE or --ticket-fd N: where the ticket is; see holdfast help %s", o.flags.Name())
+	case changed("ticket") && o.ticket.File == "":
+		return exitcode.Usagef("--ticket is empty")
+	case changed("ticket"):
+	case o.ticket.FD < 0 || o.ticket.FD > 1<<20:
+		return exitcode.Usagef("--ticket-fd %d: want the number of an open file descriptor", o.ticket.FD)
+	case o.ticket.FD == 2:
+		return exitcode.Usagef("--ticket-fd 2: the ticket is a secret, and standard error is for messages")
+	case forWriting && o.ticket.FD == 0, !forWriting && o.ticket.FD == 1:
+		return exitcode.Usagef("--ticket-fd %d: choose another file descriptor", o.ticket.FD)
+	case forWriting && o.ticket.FD == 1 && o.asJSON:
+		return exitcode.Usagef("--ticket-fd 1 and --json: both go to standard output")
+	}
+	if o.ttl < minTTL || o.ttl > maxTTL {
+		return exitcode.Configf("--ttl %s: want %s to %s", o.ttl, minTTL, maxTTL)
+	}
+	return nil
+}
+
+// checkTicketServers refuses servers and times that tickets do not allow.
+func (o *ticketFlags) checkTicketServers(s *connect.Servers) error {
+	switch {
+	case s.AreQuorum():
+		return exitcode.Configf("%d servers are named, a quorum, whose locks have no tickets: name one server, or use holdfast run", len(s.All))
+	case o.flags.Changed("max-ttl") && !o.strict:
+		return exitcode.Configf("--max-ttl needs --strict")
+	case o.strict && (o.maxTTL < o.ttl || o.maxTTL > maxTTL):
+		return exitcode.Configf("--max-ttl %s: want %s (--ttl) to %s", o.maxTTL, o.ttl, maxTTL)
+	}
+	return nil
+}
+
+// ticketReport is what --json prints: how it went.
+type ticketReport struct {
+	Name     string      `json:"name,omitempty"`
+	Server   string      `json:"server"`
+	Outcome  string      `json:"outcome"` // acquired, renewed, released, busy, lost, interrupted or failed
+	ExitCode int         `json:"exit_code"`
+	Fence    uint64      `json:"fence,omitempty"`
+	TTL      int64       `json:"ttl_ms,omitempty"`
+	Expires  *time.Time  `json:"expires,omitempty"` // not before, by this machine's clock
+	Ticket   string      `json:"ticket,omitempty"`  // the file
+	Waited   int64       `json:"waited_ms,omitempty"`
+	Holder   *job.Holder `json:"holder,omitempty"` // who holds the lock instead
+	Error    string      `json:"error,omitempty"`
+}
+
+// keepsFor notes that the ticket keeps the lock for ttl, counted from began.
+func (r *ticketReport) keepsFor(ttl time.Duration, began time.Time) {
+	expires := began.Add(ttl)
+	r.TTL, r.Expires = ttl.Milliseconds(), &expires
+}
+
+// with opens the servers and calls f, whose context a signal ends, and reports how it went. If f succeeds, a signal changes
+// nothing any more.
+func (o *ticketFlags) with(ctx context.Context, stdout, stderr io.Writer, f func(context.Context, *question, *ticketReport) *exitcode.Error) error {
+	q := newQuestion(&o.jobFlags, stdout, stderr)
+	closeAll, err := o.openFor(q.Run, o.checkTicketServers)
+	if err != nil {
+		return err
+	}
+	defer closeAll()
+	r := &ticketReport{Name: o.name, Server: q.Servers.Addr(), Ticket: o.ticket.File}
+	ctx, stop := signals.Context(ctx)
+	defer stop()
+	exit := f(ctx, q, r)
+	if exit == nil {
+		return nil
+	}
+	var sig signals.Error
+	if errors.As(context.Cause(ctx), &sig) && exit.Code != exitcode.Lost {
+		exit.Code, r.Outcome = exitcode.Signal+signals.Number(sig.Signal), "interrupted"
+	}
+	if exit.Err != nil {
+		q.Console.Error(exit.Err)
+		r.Error = q.Console.Redact(exit.Err.Error())
+	}
+	if r.ExitCode = exit.Code; r.Outcome == "" {
+		r.Outcome = "failed"
+		if exit.Code == exitcode.Lost {
+			r.Outcome = "lost"
+		}
+	}
+	if o.asJSON {
+		_ = output.WriteJSON(stdout, r) // what failed first decides on the exit code
+	}
+	return &exitcode.Error{Code: exit.Code}
+}
+
+// claim opens the ticket's file descriptor, and refuses to write over a file.
+func (o *ticketFlags) claim(forWriting bool) error {
+	err := o.ticket.Claim(forWriting)
+	switch {
+	case err == nil:
+		return nil
+	case o.ticket.File == "":
+		return exitcode.Usagef("--ticket-fd: %w", err)
+	}
+	return &exitcode.Error{Code: exitcode.CannotCreate, Err: fmt.Errorf("the ticket cannot be written: %w", err)}
+}
+
+// read returns the ticket. It is called before a server is asked.
+func (o *ticketFlags) read(stderr io.Writer) (holdfast.Ticket, error) {
+	if err := o.claim(false); err != nil {
+		return holdfast.Ticket{}, err
+	}
+	t, exposed, err := o.ticket.Read()
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		err = fmt.Errorf("there is no ticket %s: it was released, or never acquired", o.ticket.File)
+	case err == nil && exposed:
+		newQuestion(&o.jobFlags, nil, stderr).Console.Warnf("other users can read the ticket %s, and whoever has it can take the lock: chmod 600 it", o.ticket.File)
+	}
+	if err != nil {
+		return t, &exitcode.Error{Code: exitcode.NoInput, Err: err}
+	}
+	o.name = t.Name()
+	return t, nil
+}
+
+// ticketFailure is Run.Failure, with what is to be done about a ticket.
+func (o *ticketFlags) ticketFailure(q *question, err error) *exitcode.Error {
+	exit := q.Failure(err)
+	if errors.Is(err, holdfast.ErrLost) {
+		exit.Err = fmt.Errorf("lock %q on %s is lost: the ticket has expired, or was released, or is of another server; somebody else may hold the lock", o.name, q.Servers.Addr())
+	}
+	return exit
+}

@@ -1,0 +1,184 @@
+// Package ticketfile keeps the ticket of a lock where a shell script can pass it on: in a file that only its owner can
+// read, or on a file descriptor. A ticket is a secret, and gives its bearer the lock.
+package ticketfile
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/holdfast-go/holdfast"
+)
+
+// Place is where a ticket is put or found: a file or, if File is "", a file descriptor.
+type Place struct {
+	File string
+	FD   int
+
+	descriptor *os.File // a copy of FD
+}
+
+// String names the place.
+func (p *Place) String() string {
+	if p.File != "" {
+		return p.File
+	}
+	return fmt.Sprintf("file descriptor %d", p.FD)
+}
+
+// Claim opens the descriptor before anything else does, which could be given the same number. forWriting says for what.
+// Before a ticket is written, Claim refuses a file that exists, whatever it is.
+func (p *Place) Claim(forWriting bool) (err error) {
+	if p.File == "" {
+		p.descriptor, err = duplicate(p.FD, forWriting)
+		return err
+	}
+	if !forWriting {
+		return nil
+	}
+	_, err = os.Lstat(p.File)
+	switch {
+	case err == nil:
+		return existsError(p.File)
+	case errors.Is(err, fs.ErrNotExist):
+		_, err = os.Stat(filepath.Dir(p.File)) // rather than after a long wait
+	}
+	return err
+}
+
+func existsError(file string) error {
+	return fmt.Errorf("%s exists: if it is the ticket of a lock, holdfast release --ticket FILE releases the lock and removes the file: %w", file, fs.ErrExist)
+}
+
+// A Pending ticket has its place, but is not there yet.
+type Pending struct {
+	place *Place
+	temp  *os.File // beside the file; nil of a descriptor
+}
+
+// room is how many bytes are kept for a ticket, which has at most 2 KiB.
+const room = 4096
+
+// Reserve makes sure that there is room for a ticket, so that a full disk is noticed before there is one.
+func (p *Place) Reserve() (*Pending, error) {
+	if p.File == "" {
+		return &Pending{place: p}, nil
+	}
+	var random [6]byte
+	_, _ = rand.Read(random[:]) // never fails, since Go 1.24
+	name := filepath.Join(filepath.Dir(p.File), "."+filepath.Base(p.File)+"."+hex.EncodeToString(random[:]))
+	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	pending := &Pending{place: p, temp: f}
+	if _, err = f.Write(make([]byte, room)); err == nil {
+		err = f.Sync()
+	}
+	if err != nil {
+		pending.Drop()
+		return nil, err
+	}
+	return pending, nil
+}
+
+// Write puts the ticket in its place, completely or not at all. A file never replaces another. After an error nothing is
+// left of the ticket, unless it was written to a descriptor.
+func (p *Pending) Write(t holdfast.Ticket) error {
+	text, err := t.MarshalText()
+	if err != nil {
+		return err
+	}
+	text = append(text, '\n')
+	if p.temp == nil {
+		_, err = p.place.descriptor.Write(text)
+		return errors.Join(err, p.place.descriptor.Close())
+	}
+	defer p.Drop()
+	if _, err = p.temp.WriteAt(text, 0); err == nil {
+		err = p.temp.Truncate(int64(len(text)))
+	}
+	if err == nil {
+		err = p.temp.Sync()
+	}
+	if err != nil {
+		return err
+	}
+	err = os.Link(p.temp.Name(), p.place.File)
+	switch {
+	case errors.Is(err, fs.ErrExist):
+		return existsError(p.place.File)
+	case err != nil: // a filesystem without hard links
+		return writeNew(p.place.File, text)
+	}
+	return nil
+}
+
+// writeNew writes a file that does not exist yet.
+func writeNew(name string, text []byte) error {
+	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if errors.Is(err, fs.ErrExist) {
+		return existsError(name)
+	}
+	if err != nil {
+		return err
+	}
+	if _, err = f.Write(text); err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		_ = os.Remove(name)
+	}
+	return err
+}
+
+// Drop removes what Reserve has made.
+func (p *Pending) Drop() {
+	if p.temp != nil {
+		_ = p.temp.Close()
+		_ = os.Remove(p.temp.Name())
+		p.temp = nil
+	}
+}
+
+// Read returns the ticket, and whether other users could read its file. It does not follow a symbolic link.
+func (p *Place) Read() (t holdfast.Ticket, exposed bool, err error) {
+	f := p.descriptor
+	if p.File != "" {
+		if f, err = openUnlinked(p.File); err != nil {
+			return t, false, err
+		}
+		info, err := f.Stat()
+		if err != nil {
+			return t, false, errors.Join(err, f.Close())
+		}
+		if !info.Mode().IsRegular() {
+			return t, false, errors.Join(fmt.Errorf("%s is not a regular file", p.File), f.Close())
+		}
+		exposed = isExposed(info)
+	}
+	text, err := io.ReadAll(io.LimitReader(f, room+1))
+	if err = errors.Join(err, f.Close()); err != nil {
+		return t, exposed, err
+	}
+	for len(text) > 0 && (text[len(text)-1] == '\n' || text[len(text)-1] == '\r') {
+		text = text[:len(text)-1]
+	}
+	if err := t.UnmarshalText(text); err != nil {
+		return t, exposed, fmt.Errorf("%s has no ticket", p)
+	}
+	return t, exposed, nil
+}
+
+// Remove removes the file.
+func (p *Place) Remove() error {
+	if p.File == "" {
+		return nil
+	}
+	return os.Remove(p.File)
+}

@@ -1,0 +1,129 @@
+//go:build unix
+
+package ticketfile
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/holdfastgoredis"
+	"github.com/holdfast-go/holdfast/holdfasttest"
+)
+
+// ticket returns a ticket of a lock.
+func ticket(t *testing.T) holdfast.Ticket {
+	t.Helper()
+	server := holdfasttest.Run(t)
+	redis := redis.NewClient(&redis.Options{Addr: server.Addr(), Dialer: server.Dial})
+	t.Cleanup(func() { redis.Close() })
+	client, err := holdfastgoredis.New(redis, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { client.Close(context.Background()) })
+	lease, err := client.Mutex("orders").TryAcquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ticket, err := lease.Detach(t.Context(), time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ticket
+}
+
+func names(t *testing.T, dir string) (names []string) {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	return names
+}
+
+func TestATicketIsWrittenForItsOwnerAndRead(t *testing.T) {
+	want := ticket(t)
+	p := &Place{File: filepath.Join(t.TempDir(), "t")}
+	if err := p.Claim(true); err != nil {
+		t.Fatal(err)
+	}
+	pending, err := p.Reserve()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Lstat(p.File); !errors.Is(err, fs.ErrNotExist) {
+		t.Error("the file exists before it is complete: ", err)
+	}
+	if err := pending.Write(want); err != nil {
+		t.Fatal(err)
+	}
+	info, err := os.Stat(p.File)
+	if err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("%v, %v: want mode 600", info.Mode(), err)
+	}
+	if left := names(t, filepath.Dir(p.File)); len(left) != 1 {
+		t.Errorf("left over: %q", left)
+	}
+	got, exposed, err := p.Read()
+	if err != nil || exposed {
+		t.Fatal(exposed, err)
+	}
+	a, _ := want.MarshalText()
+	if b, _ := got.MarshalText(); string(a) != string(b) {
+		t.Error("another ticket was read")
+	}
+	if err := os.Chmod(p.File, 0o640); err != nil {
+		t.Fatal(err)
+	}
+	if _, exposed, err = p.Read(); err != nil || !exposed {
+		t.Error("a file that others can read: ", exposed, err)
+	}
+}
+
+// A file that appears after Claim stays as it is, as does the target of a link.
+func TestATicketReplacesNothing(t *testing.T) {
+	want, dir := ticket(t), t.TempDir()
+	target := filepath.Join(dir, "target")
+	for name, put := range map[string]func(string) error{
+		"file": func(name string) error { return os.WriteFile(name, []byte("mine"), 0o644) },
+		"link": func(name string) error { return os.Symlink(target, name) },
+	} {
+		p := &Place{File: filepath.Join(dir, name)}
+		pending, err := p.Reserve()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := put(p.File); err != nil {
+			t.Fatal(err)
+		}
+		if err := p.Claim(true); !errors.Is(err, fs.ErrExist) {
+			t.Errorf("%s: claimed: %v", name, err)
+		}
+		if err := pending.Write(want); !errors.Is(err, fs.ErrExist) {
+			t.Errorf("%s: written: %v", name, err)
+		}
+		if err := writeNew(p.File, []byte("x")); !errors.Is(err, fs.ErrExist) {
+			t.Errorf("%s: written without links: %v", name, err)
+		}
+	}
+	if text, err := os.ReadFile(filepath.Join(dir, "file")); err != nil || string(text) != "mine" {
+		t.Errorf("%q, %v", text, err)
+	}
+	if left := names(t, dir); len(left) != 2 {
+		t.Errorf("left over: %q", left)
+	}
+	if _, _, err := (&Place{File: filepath.Join(dir, "link")}).Read(); err == nil {
+		t.Error("a link was followed")
+	}
+}

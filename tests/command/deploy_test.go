@@ -170,11 +170,13 @@ func (all families) addObserved(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	acquire := holdfast.AcquireEvent{Kind: holdfast.KindMutex, Mode: holdfast.ModeExclusive, Waited: time.Second}
-	ctx := o.AcquireStart(context.Background(), acquire)
-	o.AcquireEnd(ctx, acquire)
-	o.Renewed(ctx, holdfast.LeaseEvent{Slack: time.Second})
-	o.Released(ctx, holdfast.LeaseEvent{Held: time.Second})
+	for _, kind := range []holdfast.Kind{holdfast.KindMutex, holdfast.KindElection} {
+		acquire := holdfast.AcquireEvent{Kind: kind, Mode: holdfast.ModeExclusive, Waited: time.Second}
+		ctx := o.AcquireStart(context.Background(), acquire)
+		o.AcquireEnd(ctx, acquire)
+		o.Renewed(ctx, holdfast.LeaseEvent{Slack: time.Second})
+		o.Released(ctx, holdfast.LeaseEvent{Held: time.Second})
+	}
 	o.ServerLost(holdfast.ServerEvent{Server: "127.0.0.1:6379"})
 	gathered, err := registry.Gather()
 	if err != nil {

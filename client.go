@@ -13,7 +13,7 @@ type Client struct {
 	e      *engine.Client
 	common []engine.Option // of its locks, from Config
 	poll   []engine.Option // of those that can poll, from Config
-	single bool            // Config asks for what the locks of a quorum cannot have
+	single bool            // Config sets MinReplicas or Fsync, which a quorum refuses
 }
 
 // New returns a client that reaches its server through a driver. Programs call an adapter's New, such as

@@ -56,6 +56,12 @@ func TestConfigHasTheDefaultsOfItsLocks(t *testing.T) {
 		t.Errorf("the holder is %+v", h)
 	}
 	release(t, lease)
+	short := s.client(func(cfg *holdfast.Config) { cfg.MaxTTL, cfg.TTL = 10*time.Second, 0 })
+	lease = acquire(t, short.Mutex("short"))
+	if left := time.Until(lease.Deadline()); left > 10*time.Second {
+		t.Errorf("with a MaxTTL of 10 s and no TTL, a lease lasts for %s", left)
+	}
+	release(t, lease)
 	if text := c.String(); !strings.Contains(text, "socket") || fmt.Sprint(c) != text {
 		t.Errorf("the client is printed as %s", text)
 	}

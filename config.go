@@ -20,7 +20,7 @@ type Config struct {
 
 	// Logger is told of lost leases, at level WARN (INFO if they are LossSuperseded); of a server that stops answering, at
 	// level WARN, and answers again, at level INFO; of settings under which locks are unsafe or slow, at level WARN, once for
-	// each client and finding; and of an Observer that panics, at level ERROR. Default: slog.Default() at the time of New;
+	// each client and finding; and of an Observer that panics, at level ERROR. Default: slog.Default();
 	// slog.New(slog.DiscardHandler) silences it.
 	Logger *slog.Logger
 
@@ -83,7 +83,7 @@ type Config struct {
 	Strict bool
 
 	// TTL is the lease time of locks without the TTL option: how long a lock outlives a holder that crashed. From 5 ms to
-	// MaxTTL. Default 15 s.
+	// MaxTTL. Default 15 s, or MaxTTL if that is shorter.
 	TTL time.Duration
 }
 

@@ -13,7 +13,8 @@ import (
 
 // What happened to a lock. Test for these with errors.Is.
 var (
-	// ErrHeld says that somebody else holds the lock, or is queued for it. errors.As with *HeldError tells who.
+	// ErrHeld says that somebody else holds the lock, or is queued for it. errors.As with *HeldError tells who, as far as
+	// known; a Latch's ErrHeld, that all remaining parties have registered, is no *HeldError.
 	ErrHeld = errors.New("holdfast: lock is held")
 	// ErrLost says that the lease is, or may be, no longer the caller's. errors.As with *LostError tells why.
 	ErrLost = errors.New("holdfast: lease lost")
@@ -70,8 +71,8 @@ var (
 	// another number of permits or parties; or more permits are wanted at once than there are.
 	ErrMismatch = errors.New("holdfast: programs disagree about the lock")
 	// ErrNotAdmitted says that a majority of a Quorum's nodes is new, or has restarted and a node among them has lost its
-	// data: Quorum.Admit or "holdfast init" admits them. It comes after the quarantine of these nodes, for whose end Acquire
-	// waits.
+	// data: Quorum.Admit or "holdfast init" admits them. Acquire returns it only after it has waited for the end of the nodes'
+	// quarantine.
 	ErrNotAdmitted = errors.New("holdfast: node has not been admitted")
 	// ErrUnsupported says that the server is older than Redis 7.0 or Valkey 7.2, or lacks something that locks need.
 	ErrUnsupported = errors.New("holdfast: server is not supported")
@@ -101,7 +102,7 @@ func (e *HeldError) Is(target error) bool { return target == ErrHeld }
 // maxWord is the length, in bytes, up to which errors show a name that others wrote.
 const maxWord = 128
 
-// who says who a holder is that has told anything of it.
+// who describes a holder by its owner, host and process, as far as they are known.
 func (h Holder) who() string {
 	owner := "somebody"
 	if h.Owner != "" {
@@ -276,8 +277,8 @@ var happened = []struct{ engine, own error }{
 	{engine.ErrBroken, ErrBarrierBroken},
 }
 
-// said are the kinds of what servers say.
-var said = []struct {
+// serverErrors are the errors of this package for what a server, or the way to it, has to say.
+var serverErrors = []struct {
 	engine error
 	own    []error
 }{
@@ -371,7 +372,7 @@ func newServerError(f *exec.Failure) *ServerError {
 		Op: f.Op, Name: f.Name, Server: f.Server, Code: f.Code(), Err: f.Err,
 		text: f.Error(), ended: f.Ended,
 	}
-	for _, s := range said {
+	for _, s := range serverErrors {
 		if errors.Is(f, s.engine) {
 			e.is = append(e.is, s.own...)
 		}

@@ -55,8 +55,8 @@ func (c *Client) mutex(name string, o options, own ...engine.Option) *Lock {
 // ReleaseOwner ends one lease of an OwnerMutex's owner, in whatever process it is, and returns how many are left. It ends
 // the lease that would expire first. That is most often one left behind by a process that has died; but a lease with
 // a shorter TTL, or a waiter that was handed the lock a moment ago, comes before it, and so may the caller's own. Leases
-// that are nested end together, and count as one. The holder is told, with ErrLost (LossSuperseded), by its next renewal;
-// one that is no longer renewed lasts, for its holder, until its deadline. With the last lease the lock goes to the first
+// that are nested end together, and count as one. The holder learns of it at its next renewal (ErrLost,
+// LossSuperseded); a lease that is not renewed ends at its deadline. With the last lease the lock goes to the first
 // in the queue.
 //
 // ErrNotHeld says that nobody holds the lock: it has expired or was released. ErrNotOwner says that another owner does; it

@@ -2,8 +2,8 @@ package holdfast
 
 import "fmt"
 
-// What fmt prints of a Client, a Lock or a Lease, by whatever verb, is what people may see. Without these methods fmt
-// would walk into them.
+// fmt prints a Client, a Lock and a Lease by String, whatever the verb, so that no token is shown. Without these methods it
+// would print their fields.
 
 // Format prints String.
 func (c *Client) Format(s fmt.State, _ rune) { _, _ = fmt.Fprint(s, c.String()) }

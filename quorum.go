@@ -17,8 +17,8 @@ import (
 //
 // All programs that share a lock name the same nodes. Each node is a standalone server, reached by a Client with
 // Config.Strict, all with one MaxTTL. A node that restarted, or was emptied, is in quarantine for MaxTTL, and then has its
-// fence counter raised to that of a majority of the others; clients see to that. Where a majority has restarted, all nodes
-// have to answer for that, with their data. New nodes are admitted with Admit.
+// fence counter raised to that of a majority of the others; clients see to that. If a majority has restarted,
+// nothing is granted until every node answers and has kept its data. New nodes are admitted with Admit.
 type Quorum struct {
 	e      *quorum.Quorum
 	common []engine.Option
@@ -61,9 +61,9 @@ func NewQuorum(clients []*Client, cfg *QuorumConfig) (*Quorum, error) {
 	return q, nil
 }
 
-// Mutex returns the lock of that name, which one holder has at a time. Between processes it has no order that is promised:
-// those that wait are served about in the order in which they began to, and ask again after random times, 2 to 300 ms.
-// Waiters of one process are served in order.
+// Mutex returns the lock of that name, which one holder has at a time. The order between processes is not promised: waiters
+// are served roughly in order of arrival, and ask again after random times, 2 to 300 ms. Waiters of one process are served
+// in order.
 //
 // TryAcquire returns ErrHeld when a majority of nodes names the same holder. While others want the lock, too, and nobody has
 // a majority, it tries again, for Config.RetryTimeout at most. An acquire that reaches no majority retries for the same time,
@@ -87,9 +87,8 @@ func (q *Quorum) Election(name string, opts ...ElectionOption) *Election {
 // restarted and lost its data, for which the others cannot vouch. A node that is replaced, or comes back empty, while a
 // majority goes on, needs a quarantine, but no Admit.
 //
-// Where a node is known already, one that is not may have held locks and lost them: it gets the quarantine that it would
-// have without Admit, which does not wait for that. It then returns a *QuorumError that matches ErrQuarantine and names the
-// node: call it again when that is over.
+// If another node was admitted earlier, a node that looks new may have lost its locks. Admit leaves it in quarantine, does
+// not wait for the end of that, and returns a *QuorumError that matches ErrQuarantine and names the node: call it again then.
 func (q *Quorum) Admit(ctx context.Context) error { return leave(q.e.Init(ctx, false)) }
 
 // ForceAdmit is Admit, and ends the quarantine of nodes that were known: use it only if no holder can still rely on an

@@ -40,9 +40,9 @@ func (rw *RWMutex) Writer(opts ...RWMutexOption) *Lock {
 }
 
 // Downgrade makes a writer's lease a reader's, without a gap: no other writer comes between, and readers that wait go in.
-// It returns the reader's lease, with the same fence. The writer's lease is over, whatever it returns; only after ErrInvalid,
-// as when the lock was acquired again within it (Reentrant), is everything as before. After another error the lock is given
-// up, in the background if need be.
+// It returns the reader's lease, with the same fence. The writer's lease is over, even after an
+// error, when the lock is given up, in the background if need be. ErrInvalid is the exception: nothing has changed then. One
+// cause is a nested lease (Reentrant).
 //
 // The reader's lease has the options of rw.Reader(), the writer's owner, and the bounds of both: MaxHold counts from the
 // writer's grant, and MaxRenewals goes on counting.

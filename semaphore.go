@@ -24,7 +24,7 @@ func (c *Client) Semaphore(name string, permits int, opts ...SemaphoreOption) *S
 }
 
 // Permits returns the lock that takes n permits at once, with further options. An n below 1 is ErrInvalid; one above the
-// number of permits that there are is ErrMismatch, which the server says.
+// number of permits is ErrMismatch, which only the server can tell, since Resize may have changed the number.
 func (s *Semaphore) Permits(n int, opts ...SemaphoreOption) *Lock {
 	o := resolve(s.options, opts)
 	return &Lock{s.e.Permits(n, o.given...), o.wait}

@@ -104,7 +104,7 @@ func (l *Lease) Detach(ctx context.Context, ttl time.Duration) (Ticket, error) {
 // the lock is adopted once. ErrAmbiguous, which also accompanies ErrReplicas, says that the lock may have been adopted. If it
 // was, it is released in the background. Trying again does no harm: ErrLost says that the ticket is used up. After any other
 // error the ticket stays valid.
-func (c *Client) Adopt(ctx context.Context, t Ticket, opts ...Option) (*Lease, error) {
+func (c *Client) Adopt(ctx context.Context, t Ticket, opts ...MutexOption) (*Lease, error) {
 	return newLease(c.e.Adopt(ctx, t.engine(), resolve(options{given: c.common}, opts).given...))
 }
 

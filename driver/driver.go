@@ -174,7 +174,7 @@ type Subscription struct {
 	Message func(msg string)
 }
 
-// ServerInfo is what a server says about itself.
+// ServerInfo is what a server says about itself, and how the driver finds it.
 type ServerInfo struct {
 	Server  string // "redis", "valkey", or whatever else HELLO returns
 	Version string // such as "7.0.15"

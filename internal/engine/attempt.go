@@ -264,7 +264,7 @@ func (a *attempt) granted(sent, heard clock.Instant, now int64, ttl time.Duratio
 	if !believable(fence, now) {
 		return nil, &exec.Failure{Op: "acquire", Name: a.l.name, Server: a.l.c.server.Addr(), Kind: exec.ErrWrongType, Err: errUnbelievable(a.l, fence)}
 	}
-	if h.isLate(heard) {
+	if h.noteHeard(heard) {
 		return nil, &exec.Failure{Op: "acquire", Name: a.l.name, Server: a.l.c.server.Addr(), Kind: exec.ErrUnavailable, Err: errLate}
 	}
 	return h, nil

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/base64"
@@ -138,7 +139,7 @@ func (c *Config) fill(host string) error {
 		{"CommandTimeout", &c.CommandTimeout, DefaultCommandTimeout},
 		{"MaxTTL", &c.MaxTTL, maxTTL},
 		{"RetryTimeout", &c.RetryTimeout, 3 * time.Second},
-		{"TTL", &c.TTL, 15 * time.Second},
+		{"TTL", &c.TTL, min(15*time.Second, cmp.Or(c.MaxTTL, maxTTL))},
 	} {
 		if *d.value == 0 {
 			*d.value = d.fallback

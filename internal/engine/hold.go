@@ -39,7 +39,7 @@ type hold struct {
 	valid         time.Duration // how long the hold lasts, from anchor
 	nextFence     uint64        // fence of the next lease
 	fenceEnd      uint64        // end of the reserved fences, exclusive
-	renewAt       clock.Instant // when to renew; zero for never. Until begin: when isLate was called
+	renewAt       clock.Instant // when to renew; zero for never. Until begin: when the grant was heard
 	failure       *exec.Failure // of the latest renewal; nil after a success
 	passed        int32         // how often the lock was passed on within the process
 	mostPasses    int32         // bound of passed
@@ -97,8 +97,8 @@ func newHold(a *attempt, since, anchor clock.Instant, valid time.Duration, fence
 	return h
 }
 
-// isLate reports whether the hold has expired before it began.
-func (h *hold) isLate(now clock.Instant) bool {
+// noteHeard notes when the grant was heard, for begin, and reports whether that was too late.
+func (h *hold) noteHeard(now clock.Instant) (late bool) {
 	h.renewAt = now
 	return h.expired(now)
 }

@@ -49,8 +49,8 @@ func (l *target) Holder(ctx context.Context) (Holder, error) {
 	return l.holderOf(&a.reply.Holder), nil
 }
 
-// awaitDepartures has those of this client left the queue that have given up: nobody is to be counted as
-// waiting whose Acquire has returned.
+// awaitDepartures waits until waiters of this client that gave up have left the server's queue, so that nobody is counted
+// whose Acquire has returned.
 func (l *target) awaitDepartures(ctx context.Context) {
 	patience := max(500*time.Millisecond, min(8*l.c.server.RTT.Mean(), l.c.cfg.CommandTimeout))
 	l.c.departing.wait(ctx, l.keys.Queue, patience)
@@ -59,7 +59,7 @@ func (l *target) awaitDepartures(ctx context.Context) {
 // holderOf returns who has the lock, as a script says.
 func (l *target) holderOf(h *codec.Holder) Holder { return l.shown(h.TTL, h.Ours, &h.Value) }
 
-// shown returns the lock's holder, of whom a script says that; the value counts if it is ours.
+// shown returns the holder that a script reported. v is used only if ours is true.
 func (l *target) shown(ttl time.Duration, ours bool, v *wire.Value) Holder {
 	h := Holder{Name: l.name, Form: l.set.kind.form, TTL: ttl, Foreign: !ours}
 	if ours {

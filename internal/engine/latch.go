@@ -60,7 +60,7 @@ func (l *Latch) Name() string { return l.lock.name }
 // CountDown returns ErrHeld if all remaining parties have joined: they count down themselves.
 //
 // It counts once, however often the request has to be sent, and continues after ctx ends, for at
-// most RetryTimeout. After an Ambiguous error it may still count, until RetryTimeout,
+// most RetryTimeout. After an ambiguous error it may still count, until RetryTimeout,
 // CommandTimeout and one second have passed. Other errors are those of Lock.TryAcquire.
 func (l *Latch) CountDown(ctx context.Context) error {
 	if err := l.lock.ready(ctx); err != nil {
@@ -70,7 +70,7 @@ func (l *Latch) CountDown(ctx context.Context) error {
 		return &codec.CountDown{Lock: l.lock.ref(), ID: id, Parties: l.lock.set.limit, NotAfter: notAfter}
 	})
 	if err == nil && reply.Word == codec.Taken {
-		err = fmt.Errorf("%w: latch %.64q: the remaining parties, %d, have all joined and count down themselves", ErrHeld, l.lock.name, reply.Left)
+		err = fmt.Errorf("%w: latch %.64q: the remaining parties, %d, have all registered and count down themselves", ErrHeld, l.lock.name, reply.Left)
 	}
 	return err
 }
@@ -185,7 +185,7 @@ type LatchParty struct {
 func (l *Latch) Join(ctx context.Context) (*LatchParty, error) {
 	lease, err := l.lock.tryAcquire(ctx)
 	if errors.Is(err, ErrHeld) {
-		return nil, fmt.Errorf("%w: latch %.64q: all remaining parties have joined", ErrHeld, l.lock.name)
+		return nil, fmt.Errorf("%w: latch %.64q: all remaining parties have registered", ErrHeld, l.lock.name)
 	}
 	if err != nil {
 		return nil, err

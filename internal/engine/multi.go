@@ -43,7 +43,7 @@ type multi struct {
 // starves. A caller that acquires further locks within the lease has to keep to an order of its own.
 //
 // The lease is lost if one of the locks is. The others are then no longer renewed, and end with Release or their TTL.
-// Lease.Tokens has the fence of each. Renew(false), MaxHold and MaxRenewals apply once all locks are held: until then
+// Lease.Tokens has the fence of each. NoRenew, MaxHold and MaxRenewals apply once all locks are held: until then
 // each is renewed, since the first may have to wait for the last. A lock that is acquired again (Reentrant) keeps the bounds
 // of the lease around it.
 func (c *Client) Multi(names []string, opts ...Option) Lock {

@@ -269,7 +269,8 @@ func (v *NodeAttempt) NoteUnanswered(notAfter int64) { v.a.sent(true, notAfter) 
 // IsOwed reports whether the node has, or may have, something under the token.
 func (v *NodeAttempt) IsOwed() bool { return v.a.owed }
 
-// WhenSettled has f called once the attempt is given back, before earlier ones. Nothing is given back unless IsOwed.
+// WhenSettled registers f to be called when the attempt has been given back, latest first. Nothing is given back unless
+// IsOwed.
 func (v *NodeAttempt) WhenSettled(f func()) {
 	earlier := v.a.settled
 	v.a.settled = func() {

@@ -23,8 +23,7 @@ var owned = shared(codec.Owned, kind{
 	check: func(s *settings) error { return keys.Check("owner", s.owner) },
 })
 
-// ReleaseOwner ends one lease of the lock's owner, as named by Owner with Reentrant, whichever
-// process has that lease. So the last step of a job can release what an earlier step acquired.
+// ReleaseOwner ends one lease of the owner of an OwnerMutex, whichever process has that lease. So the last step of a job can release what an earlier step acquired.
 //
 // ReleaseOwner ends the lease that would expire first. That is likely to be one that a process left
 // behind when it died; but a lease with a shorter TTL comes before it, and so does one that was
@@ -39,7 +38,7 @@ var owned = shared(codec.Owned, kind{
 // It returns ErrNotHeld if nobody holds the lock, because it has expired or was released, and a
 // *NotOwnerError, which matches ErrNotOwner, if another owner holds it; neither changes anything.
 // It returns ErrInvalid for a lock without these options, and otherwise the errors of
-// Lease.Release. After an Ambiguous error the lease may have ended, and calling again could end
+// Lease.Release. After an error that matches ErrAmbiguous the lease may have ended, and calling again could end
 // another.
 func (l *target) ReleaseOwner(ctx context.Context) (left int, err error) {
 	if l.set.err == nil && l.set.kind != &owned {

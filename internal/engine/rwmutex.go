@@ -92,8 +92,8 @@ func mustBe(l Lease, want *target, what, side string) (*holdLease, error) {
 	return lease, nil
 }
 
-// inheriting returns the lock for a lease that follows one of from without a gap: it is bounded as
-// both are, and its holder is who the server says it is.
+// inheriting returns the lock for a lease that follows one of from without a gap. It has the stricter bounds of both, and
+// from's owner and notes, which the server keeps.
 func (l *target) inheriting(from *target) *target {
 	own, old := *l.set, from.set
 	own.renew = own.renew && old.renew
@@ -115,7 +115,7 @@ func (l *holdLease) changeSeen(ctx context.Context, as *target, try bool) (Lease
 	return o.end(leased(next, err))
 }
 
-// weigh makes the lease one of as, which has another weight.
+// changeMode makes the lease one of as, the lock's other side.
 func (l *holdLease) changeMode(ctx context.Context, as *target) (*holdLease, error) {
 	h, c := l.g, as.c
 	as = as.inheriting(h.l)
@@ -139,8 +139,8 @@ func (l *holdLease) changeMode(ctx context.Context, as *target) (*holdLease, err
 	return l.finishChange(as, a)
 }
 
-// freeze keeps the grant as it is while it is weighed: it is not renewed, passed on or
-// joined. What is under way may be answered as if it were not ours any more.
+// beginChange keeps the hold as it is while its mode is changed: it is not renewed, passed on or joined. Renewals that are
+// under way may be answered as if the lock were no longer ours.
 func (l *holdLease) beginChange(as *target) error {
 	h := l.g
 	h.queue.lock()
@@ -191,8 +191,7 @@ func (l *holdLease) undoChange(why error) error {
 	return why
 }
 
-// abort ends the lease because of an error of its weighing, after which it is not known
-// what the server has.
+// abortChange ends the lease because of an error of the change, after which it is not known what the server has.
 func (l *holdLease) abortChange(err error) error {
 	h := l.g
 	lost := &LostError{Name: l.Name(), Reason: LossUnreachable, Err: err}
@@ -207,8 +206,7 @@ func (l *holdLease) abortChange(err error) error {
 	return err
 }
 
-// replace ends the lease for another, which has its hold on the server, with another
-// weight.
+// finishChange ends the lease for another, which has its hold on the server, in the other mode.
 func (l *holdLease) finishChange(as *target, a answer[codec.WeighReply]) (*holdLease, error) {
 	h := l.g
 	from := *h.from
@@ -230,7 +228,7 @@ func (l *holdLease) finishChange(as *target, a answer[codec.WeighReply]) (*holdL
 	if next.renewals = h.renewals; !h.isClaim() {
 		next.renewals += int32(h.flying) // whose answers nobody waits for
 	}
-	if next.isLate(clock.Now()) {
+	if next.noteHeard(clock.Now()) {
 		defer h.mu.Unlock()
 		h.lose(&LostError{Name: as.name, Reason: LossExpired})
 		return nil, &exec.Failure{Op: "weigh", Name: as.name, Server: as.c.server.Addr(), Kind: exec.ErrUnavailable, Err: errLate}

@@ -266,7 +266,7 @@ func IsDivided(err error) bool {
 	return is && strings.HasPrefix(string(reply), tryAgain)
 }
 
-// RefusesAll reports whether what a request met would meet any other request that is sent to the same server now.
+// RefusesAll reports whether any other request to the same server would fail in the same way now.
 func RefusesAll(err error) bool {
 	fate, kind := Classify(err)
 	if fate == NeverSent {
@@ -287,8 +287,8 @@ func Temporary(kind error) bool {
 	return false
 }
 
-// Passing reports whether what a waiter meets may pass while it waits: what the server refuses to everybody, it refuses
-// for a while.
+// Passing reports whether a waiter should go on waiting after an error of this kind: a server that refuses all writes mostly
+// does so for a while.
 func Passing(kind error) bool {
 	return Temporary(kind) || kind == ErrWritesRefused || kind == ErrOutOfMemory
 }

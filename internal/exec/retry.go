@@ -123,7 +123,7 @@ func (s *Server) IsSilent(sent time.Time) bool {
 }
 
 // Patience is how long a caller waits for an answer after its own time is up. It is long enough for a server, or a process, that
-// is slow for a moment: who waited for a lock that is held would be told that the server is unavailable.
+// is slow for a moment. If it were shorter, a waiter for a lock that is held might report an unavailable server instead.
 func (s *Server) Patience() time.Duration {
 	return max(min(time.Second, s.cfg.CommandTimeout), 4*s.RTT.Mean())
 }

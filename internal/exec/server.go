@@ -83,7 +83,7 @@ type Answer struct {
 	Sent clock.Instant
 }
 
-// Do sends a request until it is answered, while what its attempts meet may pass, for at most RetryTimeout; ctx may end
+// Do sends a request, and retries it after temporary failures, for at most RetryTimeout; ctx may end
 // it sooner. unanswered reports whether some attempt may have been carried out without its answer having
 // arrived, or may still be.
 func (s *Server) Do(ctx context.Context, rq Request) (a Answer, unanswered bool, err error) {

@@ -36,7 +36,7 @@ func detach(t testing.TB, lease *holdfast.Lease) (ticket holdfast.Ticket) {
 }
 
 // adopt adopts a lock, or fails the test.
-func adopt(t testing.TB, c *holdfast.Client, ticket holdfast.Ticket, opts ...holdfast.Option) *holdfast.Lease {
+func adopt(t testing.TB, c *holdfast.Client, ticket holdfast.Ticket, opts ...holdfast.MutexOption) *holdfast.Lease {
 	t.Helper()
 	lease, err := c.Adopt(t.Context(), ticket, opts...)
 	if err != nil {
@@ -297,7 +297,7 @@ func TestOptionsOfAnAdoption(t *testing.T) {
 	t.Parallel()
 	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
 		c := b.Client(t, nil)
-		carry := func(opts ...holdfast.Option) *holdfast.Lease {
+		carry := func(opts ...holdfast.MutexOption) *holdfast.Lease {
 			t.Helper()
 			// As short as it can be, so that the options decide.
 			lease := backend.Acquire(t, c.Mutex("a", holdfast.TTL(5*time.Second), holdfast.Meta("step", "one")))
@@ -314,12 +314,12 @@ func TestOptionsOfAnAdoption(t *testing.T) {
 		}
 		backend.Release(t, heir)
 		for what, want := range map[string]struct {
-			opts []holdfast.Option
+			opts []holdfast.MutexOption
 			why  holdfast.LossReason
 		}{
-			"NoRenew":     {[]holdfast.Option{holdfast.TTL(time.Second), holdfast.NoRenew()}, holdfast.LossExpired},
-			"MaxHold":     {[]holdfast.Option{holdfast.TTL(time.Second), holdfast.MaxHold(2 * time.Second)}, holdfast.LossBound},
-			"MaxRenewals": {[]holdfast.Option{holdfast.TTL(time.Second), holdfast.MaxRenewals(2)}, holdfast.LossBound},
+			"NoRenew":     {[]holdfast.MutexOption{holdfast.TTL(time.Second), holdfast.NoRenew()}, holdfast.LossExpired},
+			"MaxHold":     {[]holdfast.MutexOption{holdfast.TTL(time.Second), holdfast.MaxHold(2 * time.Second)}, holdfast.LossBound},
+			"MaxRenewals": {[]holdfast.MutexOption{holdfast.TTL(time.Second), holdfast.MaxRenewals(2)}, holdfast.LossBound},
 		} {
 			if lost := lossOf(t, carry(want.opts...)); lost.Reason != want.why || lost.Fence == 0 {
 				t.Errorf("%s: lost: %+v", what, lost)

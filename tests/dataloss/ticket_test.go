@@ -150,11 +150,16 @@ func TestMinReplicasHoldsForTickets(t *testing.T) {
 			if err := soon.ExtendTicket(t.Context(), ticket, time.Hour); !errors.Is(err, holdfast.ErrReplicas) {
 				t.Errorf("ExtendTicket without the replica: %v", err)
 			}
-			if _, err := soon.Adopt(t.Context(), ticket); !errors.Is(err, holdfast.ErrReplicas) || !errors.Is(err, holdfast.ErrAmbiguous) {
+			demanding := holdfast.MinReplicas(1, time.Second)
+			if _, err := plain.Adopt(t.Context(), ticket, demanding); !errors.Is(err, holdfast.ErrReplicas) || !errors.Is(err, holdfast.ErrAmbiguous) {
 				t.Errorf("Adopt without the replica: %v", err)
 			}
+			ticket = detach(t, backend.Acquire(t, plain.Mutex("e")), time.Hour)
+			if _, err := soon.Adopt(t.Context(), ticket); !errors.Is(err, holdfast.ErrReplicas) || !errors.Is(err, holdfast.ErrAmbiguous) {
+				t.Errorf("Adopt by a client that wants a replica, without the replica: %v", err)
+			}
 			backend.Eventually(t, "what was not confirmed is given back", func() bool {
-				return do(t, master, "EXISTS", "holdfast:{d}") == int64(0)
+				return do(t, master, "EXISTS", "holdfast:{d}", "holdfast:{e}") == int64(0)
 			})
 			if _, err := plain.Adopt(t.Context(), ticket); !errors.Is(err, holdfast.ErrLost) {
 				t.Errorf("Adopt with a ticket that was used up: %v", err)

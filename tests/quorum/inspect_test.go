@@ -8,6 +8,7 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/inspect"
+	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
 // The list has what a majority holds, whichever nodes are down, and nothing else.
@@ -19,10 +20,16 @@ func TestInspectorListsWhatAMajoritySays(t *testing.T) {
 		for _, name := range []string{"a", "b", "other"} {
 			leases = append(leases, acquire(t, q.Mutex(name, holdfast.Owner("me"))))
 		}
-		// One node has what the others do not.
-		if _, err := s.nodes[0].Do("SET", "holdfast:{alone}", `hf1:AAAAAAAAAAAAAAAAAAAAAA:9:1700000000000:0:{"o":"ghost"}`, "PX", "3600000"); err != nil {
-			t.Fatal(err)
+		put := func(name, owner string, nodes ...*server.Server) {
+			t.Helper()
+			for _, node := range nodes {
+				if _, err := node.Do("SET", "holdfast:{"+name+"}", `hf1:AAAAAAAAAAAAAAAAAAAAAA:9:1700000000000:0:{"o":"`+owner+`"}`, "PX", "3600000"); err != nil {
+					t.Fatal(err)
+				}
+			}
 		}
+		put("alone", "ghost", s.nodes[0])
+		put("most", "me", s.nodes[1:]...) // the first node does not have what a majority has
 		wants := func(pattern string, want ...string) {
 			t.Helper()
 			got := map[string]bool{}
@@ -39,7 +46,7 @@ func TestInspectorListsWhatAMajoritySays(t *testing.T) {
 				t.Errorf("%q lists %q, want %q", pattern, all, want)
 			}
 		}
-		wants("", "a", "b", "other")
+		wants("", "a", "b", "most", "other")
 		wants("?", "a", "b")
 		in := inspect.NewQuorum(q)
 		if st, err := in.Get(t.Context(), "a"); err != nil || len(st.Holders) != 1 || st.Holders[0].Owner != "me" {

@@ -389,6 +389,9 @@ func inspecting(j job) error {
 		return fmt.Errorf("seen: %+v", all)
 	}
 	backend.Release(j.t, permit)
+	if s, err := inspect.New(user).Get(ctx, j.name+"/seen"); err != nil || s.Kind != holdfast.KindMutex || len(s.Holders) != 1 {
+		return fmt.Errorf("got: %+v, %w", s, err)
+	}
 	names, err := list(ctx, user, j.name+"/*")
 	if err != nil {
 		return err

@@ -107,6 +107,10 @@ func (o *showFlags) next(s holdfast.Status) string {
 			words = append(words, "--redis", shellWord(url))
 		}
 	}
-	words = append(words, "--fence", fmt.Sprint(h.Fence), "--", shellWord(s.Name))
+	words = append(words, "--fence", fmt.Sprint(h.Fence))
+	if strings.HasPrefix(s.Name, "-") {
+		words = append(words, "--")
+	}
+	words = append(words, shellWord(s.Name))
 	return "To take it from the first holder and hand it on:\n    " + strings.Join(words, " ") + "\n"
 }

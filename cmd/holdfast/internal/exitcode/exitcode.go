@@ -24,6 +24,7 @@ const (
 	Config       = 78
 	Lost         = 79
 	Tries        = 80
+	Broken       = 81 // a latch or a barrier, by a party that left
 	Overtime     = 124
 	NotRunnable  = 126
 	NotFound     = 127

@@ -1,0 +1,165 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/connect"
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/console"
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/exitcode"
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/output"
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/signals"
+)
+
+// partyFlags are the flags and arguments of latch and barrier, at which a number of parties meet.
+type partyFlags struct {
+	serverFlags
+	name    string
+	parties int
+	action  string
+	wait    time.Duration
+	asJSON  bool
+
+	servers *connect.Servers
+	console *console.Console
+}
+
+func newPartyFlags(command string) partyFlags {
+	return partyFlags{serverFlags: newServerFlags(command)}
+}
+
+// defineParty defines the flags that both have.
+func (o *partyFlags) defineParty() {
+	o.flags.VarP((*seconds)(&o.wait), "wait", "w", "with wait, wait at most `DUR` (default: no limit)")
+	o.flags.BoolVar(&o.asJSON, "json", false, "print the outcome as one line of JSON on standard output")
+	o.define("`URL` of the server, as for holdfast run; only one, a Cluster, or a master\nbehind Sentinel")
+}
+
+// parse takes NAME, the number of parties up to most, and what to do, which is one of actions.
+func (o *partyFlags) parse(args []string, most int, actions ...string) error {
+	if err := parse(o.flags, args); err != nil {
+		return err
+	}
+	command, f := o.flags.Name(), o.flags
+	if f.NArg() != 3 {
+		return exitcode.Usagef("want three arguments, not %d: holdfast %s NAME N %s", f.NArg(), command, strings.Join(actions, "|"))
+	}
+	n, err := strconv.Atoi(f.Arg(1))
+	o.name, o.parties, o.action = f.Arg(0), n, f.Arg(2)
+	switch {
+	case o.name == "":
+		return exitcode.Usagef("NAME is empty")
+	case err != nil || n < 1 || n > most:
+		return exitcode.Usagef("%q is not a number of parties: want 1 to %d", f.Arg(1), most)
+	case !slices.Contains(actions, o.action):
+		return exitcode.Usagef("%q: want %s", o.action, strings.Join(actions, " or "))
+	case f.Changed("wait") && o.action != "wait":
+		return exitcode.Usagef("--wait is for wait, not for %s", o.action)
+	}
+	return nil
+}
+
+// partyReport is what --json prints.
+type partyReport struct {
+	Name     string `json:"name"`
+	Server   string `json:"server"`
+	Parties  int    `json:"parties"`
+	Action   string `json:"action"`
+	Outcome  string `json:"outcome"`
+	ExitCode int    `json:"exit_code"`
+	Phase    uint64 `json:"phase,omitempty"` // of a barrier
+	Waited   int64  `json:"waited_ms"`
+	Error    string `json:"error,omitempty"`
+}
+
+// with opens the server and calls f, whose context ends by a signal, or when --wait is over. It returns how to exit.
+func (o *partyFlags) with(ctx context.Context, stdout, stderr io.Writer, f func(context.Context, *holdfast.Client, *partyReport) error) (err error) {
+	if o.servers, o.console, err = o.open(stderr); err != nil {
+		return err
+	}
+	defer o.servers.Close()
+	if o.servers.AreQuorum() {
+		return exitcode.Configf("%d servers are named, a quorum, which has no %s: name one server", len(o.servers.All), o.flags.Name())
+	}
+	locks, err := o.servers.Locks(&holdfast.Config{MaxTTL: maxTTL, Prefix: o.prefix, Logger: o.console.Logger()}, 0)
+	if err != nil {
+		return err
+	}
+	defer locks.Close(connect.CloseTime)
+	ctx, stop := signals.Context(ctx)
+	defer stop()
+	work := ctx
+	if o.wait > 0 {
+		var cancel context.CancelFunc
+		work, cancel = context.WithTimeout(ctx, o.wait)
+		defer cancel()
+	}
+	began := time.Now()
+	r := &partyReport{Name: o.name, Server: o.servers.Addr(), Parties: o.parties, Action: o.action}
+	err = f(work, locks.Client(), r)
+	r.Waited = time.Since(began).Milliseconds()
+	exit := o.exit(ctx, r, err)
+	if exit.Err != nil {
+		o.console.Error(exit.Err)
+		r.Error = o.console.Redact(exit.Err.Error())
+	}
+	r.ExitCode = exit.Code
+	if o.asJSON {
+		if err := output.WriteJSON(stdout, r); err != nil {
+			return exitcode.OfOutput(err)
+		}
+	}
+	if exit.Code == 0 {
+		return nil
+	}
+	return &exitcode.Error{Code: exit.Code}
+}
+
+// errNotOpen says that what is not waited for has not happened yet.
+var errNotOpen = errors.New("not open yet")
+
+// exit returns how to exit after err, and completes the report's outcome.
+func (o *partyFlags) exit(ctx context.Context, r *partyReport, err error) *exitcode.Error {
+	var sig signals.Error
+	switch {
+	case err == nil:
+		return &exitcode.Error{}
+	case errors.As(context.Cause(ctx), &sig):
+		r.Outcome = "interrupted"
+		return &exitcode.Error{Code: exitcode.Signal + signals.Number(sig.Signal)}
+	case errors.Is(err, holdfast.ErrLatchIncomplete):
+		r.Outcome = "incomplete"
+		return &exitcode.Error{Code: exitcode.Broken, Err: err}
+	case errors.Is(err, holdfast.ErrBarrierBroken):
+		r.Outcome = "broken"
+		return &exitcode.Error{Code: exitcode.Broken, Err: err}
+	case errors.Is(err, holdfast.ErrLatchReset):
+		r.Outcome = "reset"
+		return &exitcode.Error{Code: exitcode.Broken, Err: err}
+	case errors.Is(err, errNotOpen), errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, holdfast.ErrUnavailable):
+		r.Outcome = "waited"
+		return &exitcode.Error{Code: exitcode.Busy, Err: fmt.Errorf("after --wait %s, %s %q on %s is not open yet; holdfast show %s says who is missing",
+			o.wait, o.flags.Name(), o.name, r.Server, shellWord(o.name))}
+	case errors.Is(err, holdfast.ErrHeld):
+		r.Outcome = "held"
+		return &exitcode.Error{Code: exitcode.Busy, Err: err}
+	}
+	r.Outcome = "failed"
+	exit := exitcode.OfLibrary(err)
+	exit.Err = o.servers.ExplainTLS(err)
+	switch {
+	case errors.Is(err, holdfast.ErrAmbiguous) && o.action != "wait":
+		exit.Err = fmt.Errorf("%w; holdfast show %s says whether it was done", err, shellWord(o.name))
+	case errors.Is(err, holdfast.ErrMismatch):
+		exit.Err = fmt.Errorf("%w; all that use a NAME give the same N, and NAME is not used for anything else", err)
+	}
+	return exit
+}

@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"io"
+	"time"
 
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/exitcode"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/job"
@@ -17,15 +18,22 @@ type electFlags struct {
 	terms  count
 	leader bool
 	watch  bool
+
+	http      string // the address
+	httpHosts []string
+	drain     time.Duration
 }
 
 func newElectFlags() *electFlags {
-	o := &electFlags{jobFlags: jobFlags{serverFlags: newServerFlags("elect")}}
+	o := &electFlags{jobFlags: jobFlags{serverFlags: newServerFlags("elect")}, drain: time.Second}
 	f := o.flags
 	f.BoolVar(&o.leader, "leader", false, "say who leads, and run nothing")
 	f.BoolVar(&o.watch, "watch", false, "say who leads, now and after every change, and run nothing")
 	f.BoolVar(&o.again, "again", false, "campaign again also after the command has ended by itself")
 	f.Var(&o.terms, "terms", "lead at most `N` times (default: no limit)")
+	f.StringVar(&o.http, "http", "", "run nothing, and say over HTTP at `ADDRESS`, such as 127.0.0.1:4040, whether this\nprocess leads")
+	f.StringArrayVar(&o.httpHosts, "http-host", nil, "with --http, also serve the host `NAME`, besides addresses and localhost; may be\nrepeated")
+	f.Var((*seconds)(&o.drain), "drain", "with --http, when told to end, say for `DUR` that it does not lead, and then resign")
 	o.defineJob("`ACTION` if the term is lost: terminate, or kill, which sends no TERM")
 	return o
 }
@@ -35,7 +43,12 @@ func parseElect(args []string) (*electFlags, error) {
 	if err := parse(o.flags, args); err != nil || o.help {
 		return o, err
 	}
-	if o.leader || o.watch {
+	switch {
+	case o.flags.Changed("http"):
+		return o, o.checkHTTP()
+	case o.flags.Changed("http-host"), o.flags.Changed("drain"):
+		return o, exitcode.Usagef("--http-host and --drain need --http")
+	case o.leader || o.watch:
 		return o, o.checkLeader()
 	}
 	if err := o.takeCommand(); err != nil {
@@ -55,6 +68,8 @@ func elect(ctx context.Context, args []string, stdin io.Reader, stdout, stderr i
 		return nil
 	case err != nil:
 		return err
+	case o.http != "":
+		return o.serve(ctx, stdout, stderr)
 	case o.leader, o.watch:
 		return leader(ctx, o, stdout, stderr)
 	}

@@ -12,6 +12,7 @@ func electHelp(w io.Writer) {
 	fmt.Fprintf(w, `Usage: holdfast elect [flags] NAME -- CMD [ARG...]
        holdfast elect [flags] NAME --leader
        holdfast elect [flags] NAME --watch
+       holdfast elect [flags] NAME --http ADDRESS
 
 Campaigns in the election NAME, and runs CMD while it leads: one CMD at a time on all
 machines. Candidates wait in a queue; the next one leads when the leader resigns, dies,
@@ -21,6 +22,7 @@ or cannot reach the server.
   holdfast elect --again scheduler -- ./scheduler    # start it again after it has ended
   holdfast elect scheduler --leader                  # who leads?
   holdfast elect scheduler --watch --json            # a line for each change
+  holdfast elect scheduler --http 127.0.0.1:4040     # for a program that asks
 
 Flags:
 %s
@@ -52,6 +54,19 @@ Who leads:
   They look at the lock of NAME, whose key is printed if nobody leads, and always with
   --json. A run with --key or --redisson holds another lock, whatever its NAME, and is not
   seen.
+
+HTTP:
+  With --http, holdfast campaigns for a program beside it, in any language, or for a
+  readiness probe, until a signal ends it. GET /leader answers 200 while it leads, and 503
+  otherwise, and never 200 after the term: JSON with name, leading, fence and ttl_ms, for
+  how long it leads even if the server is not heard of any more. GET /status answers 200,
+  and adds time, key, server, since, leader, candidates (as for --leader) and seen, when
+  it last heard of these. An answer may be out of date when it is read: ask before each
+  step, take less than ttl_ms for it, and give resources the fence.
+  Without a host in ADDRESS it is 127.0.0.1. Anybody who can reach the address can ask; it
+  says nothing secret and changes nothing. Requests for another host name than localhost
+  are refused (421), lest a web page asks in its visitor's browser: --http-host allows one.
+  When told to end, it answers 503 for --drain, resigns, and exits. Ask more often than that.
 
 Report (--json with CMD): as for holdfast run, and terms, the number of terms. What is about
   one term is about the last.

@@ -1,0 +1,193 @@
+package sidecar
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/holdfastgoredis"
+	"github.com/holdfast-go/holdfast/holdfasttest"
+
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/console"
+)
+
+// open returns a client of the server, for a test in virtual time.
+func open(t *testing.T, server *holdfasttest.Server) *holdfast.Client {
+	t.Helper()
+	r := redis.NewClient(&redis.Options{Addr: "127.0.0.1:0", Dialer: server.Dial})
+	client, err := holdfastgoredis.New(r, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		_ = client.Close(ctx)
+		_ = r.Close()
+		time.Sleep(2 * time.Second) // for goroutines of go-redis that dial
+	})
+	return client
+}
+
+// begin runs a candidate, whose listener nobody connects to, and returns how to end it.
+func begin(t *testing.T, client *holdfast.Client, drain time.Duration) (s *Sidecar, end func()) {
+	t.Helper()
+	s = &Sidecar{Election: client.Election("office"), Server: "here", Key: "key", Drain: drain, Console: console.New(io.Discard, console.Normal)}
+	ctx, cancel := context.WithCancel(t.Context())
+	over := make(chan error, 1)
+	go func() { over <- s.Run(ctx, &nobody{closed: make(chan struct{})}) }()
+	return s, func() {
+		t.Helper()
+		cancel()
+		if err := <-over; err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// nobody is a listener to which nobody connects.
+type nobody struct{ closed chan struct{} }
+
+func (n *nobody) Accept() (net.Conn, error) {
+	<-n.closed
+	return nil, net.ErrClosed
+}
+
+func (n *nobody) Close() error {
+	select {
+	case <-n.closed:
+	default:
+		close(n.closed)
+	}
+	return nil
+}
+
+func (n *nobody) Addr() net.Addr { return &net.TCPAddr{} }
+
+// ask asks for a path, and returns the code and the answer.
+func ask(t *testing.T, s *Sidecar, path string) (int, Status) {
+	t.Helper()
+	w := httptest.NewRecorder()
+	s.ServeHTTP(w, httptest.NewRequest("GET", "http://127.0.0.1:4040"+path, nil))
+	var answer Status
+	if err := json.Unmarshal(w.Body.Bytes(), &answer); err != nil {
+		t.Fatalf("%s: %v", w.Body, err)
+	}
+	return w.Code, answer
+}
+
+func TestOneOfTwoLeads(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := holdfasttest.Run(t)
+		client := open(t, server)
+		first, end := begin(t, client, 3*time.Second)
+		time.Sleep(time.Second)
+		second, endSecond := begin(t, open(t, server), 0)
+		defer endSecond()
+		time.Sleep(time.Second)
+		code, answer := ask(t, first, "/leader")
+		if code != http.StatusOK || !answer.Leading.Leading || answer.Name != "office" || answer.Fence == 0 || answer.TTL <= 0 || answer.TTL > 15_000 {
+			t.Errorf("the first: %d, %+v", code, answer)
+		}
+		if code, answer := ask(t, second, "/leader"); code != http.StatusServiceUnavailable || answer.Leading.Leading || answer.Fence != 0 {
+			t.Errorf("the second: %d, %+v", code, answer)
+		}
+		code, status := ask(t, second, "/status")
+		if code != http.StatusOK || status.Leader == nil || status.Leader.Fence != answer.Fence || status.Seen == nil || status.Key != "key" || status.Server != "here" {
+			t.Errorf("the second: %d, %+v", code, status)
+		}
+
+		// The first says that it does not lead before the second leads.
+		go end()
+		synctest.Wait()
+		for range 29 {
+			if code, _ := ask(t, first, "/leader"); code != http.StatusServiceUnavailable {
+				t.Fatalf("the first, told to end: %d", code)
+			}
+			if code, _ := ask(t, second, "/leader"); code != http.StatusServiceUnavailable {
+				t.Fatalf("the second, while the first drains: %d", code)
+			}
+			time.Sleep(100 * time.Millisecond)
+		}
+		time.Sleep(2 * time.Second)
+		if code, later := ask(t, second, "/leader"); code != http.StatusOK || later.Fence <= answer.Fence {
+			t.Errorf("the second, in the end: %d, %+v", code, later)
+		}
+	})
+}
+
+// When the server is gone, a leader leads until the deadline of its lease, and no longer.
+func TestNobodyLeadsAfterTheDeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := holdfasttest.Run(t)
+		s, end := begin(t, open(t, server), 0)
+		time.Sleep(time.Second)
+		s.mu.Lock()
+		term := s.term
+		s.mu.Unlock()
+		if term == nil {
+			t.Fatal("it does not lead")
+		}
+		server.Close()
+		for led, lost := 0, 0; lost < 100; time.Sleep(20 * time.Millisecond) {
+			code, answer := ask(t, s, "/leader")
+			left := time.Until(term.Deadline())
+			switch {
+			case code == http.StatusOK && (left <= 0 || answer.TTL > left.Milliseconds()):
+				t.Fatalf("it leads with %v left, and says %d ms", left, answer.TTL)
+			case code == http.StatusOK:
+				led++
+			case lost == 0 && led < 100:
+				t.Fatalf("it led for too short a time: %v left", left)
+			default:
+				lost++
+			}
+		}
+		end()
+	})
+}
+
+func TestRequestsThatAreRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, end := begin(t, open(t, holdfasttest.Run(t)), 0)
+		defer end()
+		s.Hosts = []string{"Sidecar.internal"}
+		for _, c := range []struct {
+			method, host, path string
+			code               int
+		}{
+			{"GET", "127.0.0.1:4040", "/status", 200},
+			{"HEAD", "[::1]:4040", "/status", 200},
+			{"GET", "10.2.3.4", "/status", 200},
+			{"GET", "localhost:4040", "/status", 200},
+			{"GET", "LOCALHOST.", "/status", 200},
+			{"GET", "sidecar.internal:80", "/status", 200},
+			{"GET", "", "/status", 200}, // HTTP/1.0
+			{"GET", "evil.example", "/status", 421},
+			{"GET", "evil.example:4040", "/leader", 421},
+			{"GET", "127.0.0.1.evil.example", "/leader", 421},
+			{"GET", "localhost.evil.example:4040", "/leader", 421},
+			{"POST", "localhost", "/leader", 405},
+			{"GET", "localhost", "/", 404},
+			{"GET", "localhost", "/leader/", 404},
+		} {
+			w, r := httptest.NewRecorder(), httptest.NewRequest(c.method, "http://x"+c.path, nil)
+			r.Host = c.host
+			if s.ServeHTTP(w, r); w.Code != c.code {
+				t.Errorf("%s %s of %q: %d, want %d", c.method, c.path, c.host, w.Code, c.code)
+			}
+			if w.Header().Get("Cache-Control") != "no-store" || w.Header().Get("Access-Control-Allow-Origin") != "" {
+				t.Errorf("%s %s of %q: %v", c.method, c.path, c.host, w.Header())
+			}
+		}
+	})
+}

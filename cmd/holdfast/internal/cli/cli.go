@@ -39,6 +39,8 @@ func commands() []command {
 		{"doctor", "check whether a server is safe for locks", doctorHelp, examine},
 		{"init", "admit new servers to Strict mode or to a quorum", initHelp, initServers},
 		{"dev", "run an embedded server for development", devHelp, dev},
+		{"completion", "print completions for a shell", completionHelp, completion},
+		{"man", "print or write manual pages", manHelp, man},
 		{"version", "print the version", versionHelp, version},
 	}
 }
@@ -102,6 +104,12 @@ func helpFor(args []string, stdout io.Writer) error {
 		help(stdout)
 		return nil
 	}
+	if args[0] == exitCodesTopic {
+		for _, code := range exitcode.All {
+			fmt.Fprintf(stdout, "%10s  %s\n", code.Text(), code.Meaning)
+		}
+		return nil
+	}
 	c, err := find(args[0])
 	if err != nil {
 		return err
@@ -110,10 +118,13 @@ func helpFor(args []string, stdout io.Writer) error {
 	return nil
 }
 
+// exitCodesTopic is what help describes besides commands.
+const exitCodesTopic = "exit-codes"
+
 func help(w io.Writer) {
 	fmt.Fprint(w, "holdfast: distributed locks on Redis and Valkey\n\nCommands:\n")
 	for _, c := range commands() {
-		fmt.Fprintf(w, "  %-9s %s\n", c.name, c.summary)
+		fmt.Fprintf(w, "  %-10s %s\n", c.name, c.summary)
 	}
-	fmt.Fprint(w, "\nSee holdfast help COMMAND for one of them.\n")
+	fmt.Fprint(w, "\nSee holdfast help COMMAND for one of them, and holdfast help exit-codes.\n")
 }

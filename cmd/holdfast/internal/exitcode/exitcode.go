@@ -4,6 +4,7 @@ package exitcode
 import (
 	"errors"
 	"fmt"
+	"strconv"
 	"syscall"
 
 	"github.com/holdfast-go/holdfast"
@@ -30,6 +31,45 @@ const (
 	NotFound     = 127
 	Signal       = 128 // plus the signal's number
 )
+
+// Code is an exit code, or several in a row, and what it means.
+type Code struct {
+	First, Last int
+	Meaning     string
+}
+
+// Text returns the code as people write it.
+func (c Code) Text() string {
+	if c.Last > c.First {
+		return fmt.Sprintf("%d to %d", c.First, c.Last)
+	}
+	return strconv.Itoa(c.First)
+}
+
+func code(n int, meaning string) Code { return Code{n, n, meaning} }
+
+// All are the exit codes of holdfast. They do not change; new ones may be added.
+var All = []Code{
+	code(0, "done; of a question, yes"),
+	code(None, "the answer to a question is nobody, or nothing; of bench, demo and doctor, something failed or is wrong"),
+	{2, 3, "of doctor, problems, or checks that were impossible"},
+	code(Usage, "wrong usage"),
+	code(NoInput, "renew, release: there is no ticket"),
+	code(Unavailable, "the server cannot be reached, or is of no use now"),
+	code(Internal, "the keeper process died, or the output could not be written"),
+	code(System, "the system cannot start processes, or listen on an address"),
+	code(CannotCreate, "a ticket or a page cannot be written"),
+	code(Busy, "the lock is held, or what was waited for has not happened in time"),
+	code(Denied, "credentials or ACL refused"),
+	code(Config, "wrong configuration, or another kind of lock"),
+	code(Lost, "the lock was lost"),
+	code(Tries, "run: --max-tries runs have failed"),
+	code(Broken, "latch, barrier: a party left or died, or the latch was reset"),
+	code(Overtime, "run, elect: --max-runtime was over"),
+	code(NotRunnable, "run, elect: the command cannot be executed"),
+	code(NotFound, "run, elect: the command was not found"),
+	{Signal + 1, Signal + 15, "128 and the number of the signal that ended holdfast, or the command: 129 HUP, 130 INT, 131 QUIT, 141 PIPE, 143 TERM"},
+}
 
 // Error is an error that ends holdfast with an exit code. If Err is nil, the user has been told everything.
 type Error struct {

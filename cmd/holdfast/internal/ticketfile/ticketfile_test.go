@@ -40,6 +40,15 @@ func ticket(t *testing.T) holdfast.Ticket {
 	return ticket
 }
 
+func text(t *testing.T, of holdfast.Ticket) []byte {
+	t.Helper()
+	text, err := of.MarshalText()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
 func names(t *testing.T, dir string) (names []string) {
 	t.Helper()
 	entries, err := os.ReadDir(dir)
@@ -79,8 +88,7 @@ func TestATicketIsWrittenForItsOwnerAndRead(t *testing.T) {
 	if err != nil || exposed {
 		t.Fatal(exposed, err)
 	}
-	a, _ := want.MarshalText()
-	if b, _ := got.MarshalText(); string(a) != string(b) {
+	if string(text(t, got)) != string(text(t, want)) {
 		t.Error("another ticket was read")
 	}
 	if err := os.Chmod(p.File, 0o640); err != nil {
@@ -117,11 +125,17 @@ func TestATicketReplacesNothing(t *testing.T) {
 			t.Errorf("%s: written without links: %v", name, err)
 		}
 	}
-	if text, err := os.ReadFile(filepath.Join(dir, "file")); err != nil || string(text) != "mine" {
-		t.Errorf("%q, %v", text, err)
+	if got, err := os.ReadFile(filepath.Join(dir, "file")); err != nil || string(got) != "mine" {
+		t.Errorf("%q, %v", got, err)
 	}
 	if left := names(t, dir); len(left) != 2 {
 		t.Errorf("left over: %q", left)
+	}
+	if err := writeNew(target, text(t, want)); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := (&Place{File: target}).Read(); err != nil {
+		t.Error(err)
 	}
 	if _, _, err := (&Place{File: filepath.Join(dir, "link")}).Read(); err == nil {
 		t.Error("a link was followed")

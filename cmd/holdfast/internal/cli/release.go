@@ -34,8 +34,8 @@ was lost, that may say that the lock is lost when it was this command that relea
 
 Flags:
 %s
-The server is the first of --redis, HOLDFAST_REDIS, REDIS_URL, %s; it must be the one
-of holdfast acquire, with the same --prefix.
+The server is the first of --redis, HOLDFAST_REDIS, REDIS_URL, %s.
+It must be the one of holdfast acquire, with the same --prefix.
 
 JSON: name, server, outcome (released, lost, interrupted or failed), exit_code, ticket
   (the file), error.

@@ -35,8 +35,8 @@ After another error the ticket is worth what it was before; try again while ther
 
 Flags:
 %s
-The server is the first of --redis, HOLDFAST_REDIS, REDIS_URL, %s; it must be the one
-of holdfast acquire, with the same --prefix.
+The server is the first of --redis, HOLDFAST_REDIS, REDIS_URL, %s.
+It must be the one of holdfast acquire, with the same --prefix.
 
 JSON: name, server, outcome (renewed, lost, interrupted or failed), exit_code, ttl_ms,
   expires, ticket (the file), error.

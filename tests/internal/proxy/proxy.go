@@ -9,21 +9,21 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/holdfast-go/holdfast/internal/network"
 )
 
 // Proxy forwards connections to a server. Without a fault it only copies.
 type Proxy struct {
+	network.Network
 	target   string
 	listener net.Listener
 	ctx      context.Context // until the end of the test
 	end      context.CancelFunc
 	running  sync.WaitGroup
 
-	requestDelay atomic.Int64 // nanoseconds
-	replyDelay   atomic.Int64
-	swallow      atomic.Bool
-	deafen       atomic.Bool
-	refuse       atomic.Bool
+	deafen atomic.Bool
+	refuse atomic.Bool
 
 	mu    sync.Mutex
 	links map[*link]struct{}
@@ -48,16 +48,6 @@ func New(tb testing.TB, target string) *Proxy {
 // Addr returns the address for clients, host:port.
 func (p *Proxy) Addr() string { return p.listener.Addr().String() }
 
-// DelayRequests makes requests that arrive from now on reach the server after d; zero ends that. As in a
-// network, a delayed request still arrives if its client has gone; only Cut loses it.
-func (p *Proxy) DelayRequests(d time.Duration) { p.requestDelay.Store(int64(d)) }
-
-// DelayReplies makes replies that arrive from now on reach the client after d; zero ends that.
-func (p *Proxy) DelayReplies(d time.Duration) { p.replyDelay.Store(int64(d)) }
-
-// SwallowReplies discards, while on, everything that the server sends.
-func (p *Proxy) SwallowReplies(on bool) { p.swallow.Store(on) }
-
 // Deafen discards, while on, what the server sends on connections with subscriptions. The server still counts
 // them as receivers.
 func (p *Proxy) Deafen(on bool) { p.deafen.Store(on) }
@@ -65,22 +55,13 @@ func (p *Proxy) Deafen(on bool) { p.deafen.Store(on) }
 // Refuse closes, while on, every new connection at once.
 func (p *Proxy) Refuse(on bool) { p.refuse.Store(on) }
 
-// Cut cuts all connections, and loses everything on its way in them.
-func (p *Proxy) Cut() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for l := range p.links {
-		l.cut()
-	}
-}
-
 // CutSubscriptions cuts the connections that have, or had, a subscription.
 func (p *Proxy) CutSubscriptions() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for l := range p.links {
 		if l.subscribed.Load() {
-			l.cut()
+			l.Cut()
 		}
 	}
 }
@@ -88,7 +69,7 @@ func (p *Proxy) CutSubscriptions() {
 func (p *Proxy) close() {
 	p.end()
 	p.listener.Close()
-	p.Cut()
+	p.Close()
 	p.running.Wait()
 }
 
@@ -117,13 +98,10 @@ func (p *Proxy) serve(client net.Conn) {
 		client.Close()
 		return
 	}
-	l := newLink(p, client, server)
+	l := p.newLink(client, server)
 	p.mu.Lock()
 	p.links[l] = struct{}{}
 	p.mu.Unlock()
-	if p.ctx.Err() != nil {
-		l.cut() // close has cut the links, but not this one
-	}
 	l.run()
 	p.mu.Lock()
 	delete(p.links, l)

@@ -151,7 +151,7 @@ func (t *Trap) takeRequest(l *link, request []byte) bool {
 		})
 	case hold:
 		if t.after == Cut {
-			l.cut()
+			l.Cut()
 		}
 	}
 	return t.fault == hold
@@ -164,7 +164,7 @@ func (t *Trap) takeReply(l *link, reply []byte) {
 	default: // only the first counts
 	}
 	if t.after == Cut {
-		l.cut()
+		l.Cut()
 	}
 }
 

@@ -1,0 +1,153 @@
+package network
+
+import (
+	"bufio"
+	"net"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Tap sees what passes on a link, and may take it. Nil fields take nothing.
+type Tap struct {
+	// Read reads one request from a client. By default a request is whatever has come.
+	Read func(in *bufio.Reader) ([]byte, error)
+	// Request reports whether a request goes on to the server. One goroutine at a time calls it for each link.
+	Request func(request []byte) bool
+	// Reply reports whether what the server has sent goes on to the client, if the network does not swallow it.
+	Reply func(reply []byte) bool
+}
+
+// Link is a client's connection and the corresponding one to the server. Each direction has a goroutine that reads and one
+// that writes, so that a delay holds up no reading.
+type Link struct {
+	network  *Network
+	client   net.Conn
+	server   net.Conn
+	tap      Tap
+	requests chan packet
+	replies  chan packet
+	cutOnce  sync.Once
+	broken   chan struct{} // closed when everything on its way is lost
+}
+
+// packet is some bytes on their way, due at a time.
+type packet struct {
+	data []byte
+	due  time.Time
+}
+
+// NewLink joins a client's connection to one to the server. Nothing passes before Run.
+func (n *Network) NewLink(client, server net.Conn) *Link {
+	return &Link{
+		network:  n,
+		client:   client,
+		server:   server,
+		requests: make(chan packet, 1024),
+		replies:  make(chan packet, 1024),
+		broken:   make(chan struct{}),
+	}
+}
+
+// Run returns when both connections have ended. It passes the client's end on to the server behind the requests that are on
+// their way, and the server's end to the client behind the replies.
+func (l *Link) Run(tap Tap) {
+	l.tap = tap
+	l.network.add(l)
+	defer l.network.remove(l)
+	var pumps sync.WaitGroup
+	pumps.Go(l.readRequests)
+	pumps.Go(l.readReplies)
+	pumps.Go(func() {
+		l.deliver(l.requests, l.server)
+		if half, ok := l.server.(*net.TCPConn); ok {
+			_ = half.CloseWrite() // fails if the server has already gone
+			return
+		}
+		l.server.Close()
+	})
+	pumps.Go(func() {
+		l.deliver(l.replies, l.client)
+		l.client.Close()
+	})
+	pumps.Wait()
+	l.Cut()
+}
+
+// Cut cuts both connections, and loses everything on its way in them.
+func (l *Link) Cut() {
+	l.cutOnce.Do(func() {
+		close(l.broken)
+		l.client.Close()
+		l.server.Close()
+	})
+}
+
+func (l *Link) readRequests() {
+	defer close(l.requests)
+	read := l.tap.Read
+	if read == nil {
+		read = chunk
+	}
+	in := bufio.NewReader(l.client)
+	for {
+		request, err := read(in)
+		if err != nil {
+			return
+		}
+		if l.tap.Request == nil || l.tap.Request(request) {
+			l.send(l.requests, request, &l.network.requestDelay)
+		}
+	}
+}
+
+// chunk reads whatever has come.
+func chunk(in *bufio.Reader) ([]byte, error) {
+	buffer := make([]byte, 64<<10)
+	n, err := in.Read(buffer)
+	return buffer[:n], err
+}
+
+func (l *Link) readReplies() {
+	defer close(l.replies)
+	buffer := make([]byte, 64<<10)
+	for {
+		n, err := l.server.Read(buffer)
+		if err != nil {
+			return
+		}
+		reply := slices.Clone(buffer[:n])
+		if (l.tap.Reply == nil || l.tap.Reply(reply)) && !l.network.swallow.Load() {
+			l.send(l.replies, reply, &l.network.replyDelay)
+		}
+	}
+}
+
+func (l *Link) send(to chan<- packet, data []byte, delay *atomic.Int64) {
+	select {
+	case to <- packet{data, time.Now().Add(time.Duration(delay.Load()))}:
+	case <-l.broken:
+	}
+}
+
+// deliver writes packets, each at its time, until there are no more. If the other side has gone it discards them, so that no
+// sender waits for room.
+func (l *Link) deliver(packets <-chan packet, to net.Conn) {
+	gone := false
+	for pk := range packets {
+		if gone {
+			continue
+		}
+		select {
+		case <-time.After(time.Until(pk.due)):
+			if gone = !l.network.part.Pass(l.broken); !gone {
+				_, err := to.Write(pk.data)
+				gone = err != nil
+			}
+		case <-l.broken:
+			gone = true
+		}
+	}
+	l.network.part.Pass(l.broken) // a connection's end does not pass either
+}

@@ -3,12 +3,15 @@ package redistest
 import (
 	"context"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
 	"testing"
 	"time"
+
+	"github.com/holdfast-go/holdfast/internal/bare"
 )
 
 // patience bounds how long a server may take to start or to answer a test. A loaded machine needs much of it.
@@ -73,11 +76,7 @@ func (s *Server) ready() error {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	for {
-		c, err := dial(ctx, s.socket())
-		if err == nil {
-			_, err = c.do(ctx, "PING")
-			c.close()
-		}
+		_, err := s.do(ctx, "PING")
 		if err == nil {
 			return nil
 		}
@@ -102,18 +101,27 @@ func (s *Server) Stop() {
 func (s *Server) socket() string { return filepath.Join(s.dir, "socket") }
 func (s *Server) log() string    { return filepath.Join(s.dir, "log") }
 
+// Driver returns a new driver for the server. Nothing is sent.
+func (s *Server) Driver() *bare.Driver { return bare.New(s.socket(), s.dial) }
+
+func (s *Server) dial(ctx context.Context) (net.Conn, error) {
+	var d net.Dialer
+	return d.DialContext(ctx, "unix", s.socket())
+}
+
 // Do runs a command on a connection of its own and returns the reply as text.
 func (s *Server) Do(args ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	c, err := dial(ctx, s.socket())
+	return s.do(ctx, args...)
+}
+
+func (s *Server) do(ctx context.Context, args ...string) (string, error) {
+	c, err := s.dial(ctx)
 	if err != nil {
 		return "", err
 	}
-	defer c.close()
-	reply, err := c.do(ctx, args...)
-	if err != nil {
-		return "", err
-	}
-	return text(reply), nil
+	conn := bare.NewConn(c)
+	defer conn.Close()
+	return conn.Do(ctx, args...)
 }

@@ -4,11 +4,12 @@ import (
 	"context"
 
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/bare"
 )
 
 // Tap is a driver whose calls a test can watch, delay, fail and answer.
 type Tap struct {
-	*Driver
+	*bare.Driver
 	// On is called in place of Run, which is next.
 	On func(ctx context.Context, call driver.Call, next Run) (string, error)
 }

@@ -1,4 +1,4 @@
-package redistest
+package bare
 
 import (
 	"context"
@@ -7,14 +7,14 @@ import (
 )
 
 // subscriber opens the connection for subscriptions. There is one server, so there is nothing to locate.
-type subscriber struct{ s *Server }
+type subscriber struct{ dial Dial }
 
 func (subscriber) Locate(pubsub.Channel) (string, bool) { return "", true }
 
 func (subscriber) Refresh(context.Context, pubsub.Channel, error) error { return nil }
 
 func (s subscriber) Connect(ctx context.Context, _ string, l *pubsub.Link) (pubsub.Conn, error) {
-	c, err := dial(ctx, s.s.socket())
+	c, err := s.dial.open(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -23,7 +23,7 @@ func (s subscriber) Connect(ctx context.Context, _ string, l *pubsub.Link) (pubs
 }
 
 // listen passes what arrives to the link, until the connection fails.
-func listen(c *conn, l *pubsub.Link) {
+func listen(c *Conn, l *pubsub.Link) {
 	for {
 		reply, err := c.receive()
 		if err != nil {
@@ -47,7 +47,7 @@ func listen(c *conn, l *pubsub.Link) {
 }
 
 // subscribed is the connection for subscriptions.
-type subscribed struct{ c *conn }
+type subscribed struct{ c *Conn }
 
 func (s subscribed) Send(_ context.Context, commands []pubsub.Command) error {
 	words := make([][]string, len(commands))
@@ -66,4 +66,4 @@ func (s subscribed) Send(_ context.Context, commands []pubsub.Command) error {
 
 func (subscribed) CheckMaster(context.Context) error { return nil }
 
-func (s subscribed) Close() { s.c.close() }
+func (s subscribed) Close() { s.c.Close() }

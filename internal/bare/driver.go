@@ -1,8 +1,11 @@
-package redistest
+// Package bare is a driver that needs no client library, for tests: it speaks the Redis protocol itself, over whatever
+// connections it is given. It reaches one server, without credentials.
+package bare
 
 import (
 	"context"
 	"fmt"
+	"net"
 	"slices"
 	"strconv"
 	"strings"
@@ -12,24 +15,28 @@ import (
 	"github.com/holdfast-go/holdfast/internal/pubsub"
 )
 
-// Driver is a driver.Driver for a Server. It uses a connection for each call under way, and one for subscriptions.
+// Driver is a driver.Driver for a server. It uses a connection for each call under way, and one for subscriptions.
 type Driver struct {
-	s    *Server
+	addr string
+	dial Dial
 	subs *pubsub.Pool
 
 	mu   sync.Mutex
-	idle []*conn
+	idle []*Conn
 }
 
-// Driver returns a new driver for the server. Nothing is sent.
-func (s *Server) Driver() *Driver {
-	d := &Driver{s: s}
-	d.subs = pubsub.New(subscriber{s}, d.Run)
+// Dial opens a connection to the server.
+type Dial func(ctx context.Context) (net.Conn, error)
+
+// New returns a driver of the server that dial reaches; addr names it to people. Nothing is sent.
+func New(addr string, dial Dial) *Driver {
+	d := &Driver{addr: addr, dial: dial}
+	d.subs = pubsub.New(subscriber{dial}, d.Run)
 	return d
 }
 
-// Addr returns the path of the server's socket.
-func (d *Driver) Addr() string { return d.s.socket() }
+// Addr returns the server's name.
+func (d *Driver) Addr() string { return d.addr }
 
 // Close closes all connections.
 func (d *Driver) Close() error {
@@ -38,7 +45,7 @@ func (d *Driver) Close() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, c := range d.idle {
-		c.close()
+		c.Close()
 	}
 	return nil
 }
@@ -48,7 +55,7 @@ func (d *Driver) Subscribe(sub driver.Subscription) (cancel func()) { return d.s
 
 // Probe asks the server what it is.
 func (d *Driver) Probe(ctx context.Context) (info driver.ServerInfo, err error) {
-	err = d.use(ctx, func(c *conn) error {
+	err = d.use(ctx, func(c *Conn) error {
 		hello, err := c.do(ctx, "HELLO", "2")
 		if err != nil {
 			return err
@@ -74,7 +81,7 @@ func (d *Driver) Probe(ctx context.Context) (info driver.ServerInfo, err error) 
 
 // Run sends a script or a command.
 func (d *Driver) Run(ctx context.Context, call driver.Call) (reply string, err error) {
-	err = d.use(ctx, func(c *conn) error {
+	err = d.use(ctx, func(c *Conn) error {
 		reply, err = run(ctx, c, call)
 		return err
 	})
@@ -85,7 +92,7 @@ func (d *Driver) Run(ctx context.Context, call driver.Call) (reply string, err e
 func (d *Driver) RunAll(ctx context.Context, calls []driver.Call, tell func(i int, reply string, err error)) {
 	replies, errs := make([]string, len(calls)), make([]error, len(calls))
 	answered := 0
-	err := d.use(ctx, func(c *conn) error {
+	err := d.use(ctx, func(c *Conn) error {
 		commands := make([][]string, len(calls))
 		for i, call := range calls {
 			commands[i] = command(call, false)
@@ -116,7 +123,7 @@ func (d *Driver) RunAll(ctx context.Context, calls []driver.Call, tell func(i in
 
 // RunDurably sends a script and waits for replicas or disks on the same connection.
 func (d *Driver) RunDurably(ctx context.Context, call driver.Call, want driver.Durability) (reply string, reached driver.Confirmation, err error) {
-	err = d.use(ctx, func(c *conn) error {
+	err = d.use(ctx, func(c *Conn) error {
 		if reply, err = run(ctx, c, call); err != nil || want.Counts != nil && !want.Counts(reply) {
 			return err
 		}
@@ -140,27 +147,28 @@ func (d *Driver) RunDurably(ctx context.Context, call driver.Call, want driver.D
 }
 
 // use calls f with a connection, which is kept for reuse unless f returns an error that the server did not send.
-func (d *Driver) use(ctx context.Context, f func(c *conn) error) error {
+func (d *Driver) use(ctx context.Context, f func(c *Conn) error) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("%w: %w", driver.ErrNotSent, err)
 	}
 	d.mu.Lock()
-	var c *conn
+	var c *Conn
 	if n := len(d.idle); n > 0 {
 		c, d.idle = d.idle[n-1], d.idle[:n-1]
 	}
 	d.mu.Unlock()
 	if c == nil {
 		var err error
-		if c, err = dial(ctx, d.s.socket()); err != nil {
+		if c, err = d.dial.open(ctx); err != nil {
 			return fmt.Errorf("%w: %w", driver.ErrNotSent, err)
 		}
 	}
 	err := f(c)
 	if isBroken(err) {
-		c.close()
+		c.Close()
 		return err
 	}
+	c.rest()
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.idle = append(d.idle, c)
@@ -168,7 +176,7 @@ func (d *Driver) use(ctx context.Context, f func(c *conn) error) error {
 }
 
 // run sends a script's hash, and its source if the server does not know the hash.
-func run(ctx context.Context, c *conn, call driver.Call) (string, error) {
+func run(ctx context.Context, c *Conn, call driver.Call) (string, error) {
 	reply, err := c.do(ctx, command(call, false)...)
 	if isNoScript(err) {
 		reply, err = c.do(ctx, command(call, true)...)

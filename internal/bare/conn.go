@@ -1,4 +1,4 @@
-package redistest
+package bare
 
 import (
 	"bufio"
@@ -14,25 +14,44 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// conn is a connection that speaks version 2 of the Redis protocol.
-type conn struct {
+// Conn is a connection that speaks version 2 of the Redis protocol.
+type Conn struct {
 	net net.Conn
 	in  *bufio.Reader
 }
 
-func dial(ctx context.Context, socket string) (*conn, error) {
-	var d net.Dialer
-	c, err := d.DialContext(ctx, "unix", socket)
+// NewConn returns the protocol's side of a connection.
+func NewConn(c net.Conn) *Conn { return &Conn{c, bufio.NewReader(c)} }
+
+// open opens a connection.
+func (dial Dial) open(ctx context.Context) (*Conn, error) {
+	c, err := dial(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return &conn{c, bufio.NewReader(c)}, nil
+	return NewConn(c), nil
 }
 
-func (c *conn) close() { _ = c.net.Close() }
+// Close closes the connection.
+func (c *Conn) Close() {
+	c.rest()
+	_ = c.net.Close()
+}
+
+// rest removes the deadline, whose timer would otherwise run on.
+func (c *Conn) rest() { _ = c.net.SetDeadline(time.Time{}) }
+
+// Do sends a command and returns its reply as text; that of several items has one on a line.
+func (c *Conn) Do(ctx context.Context, args ...string) (string, error) {
+	reply, err := c.do(ctx, args...)
+	if err != nil {
+		return "", err
+	}
+	return text(reply), nil
+}
 
 // do sends a command and returns its reply. After an error that is not a driver.ReplyError the connection must not be used.
-func (c *conn) do(ctx context.Context, args ...string) (any, error) {
+func (c *Conn) do(ctx context.Context, args ...string) (any, error) {
 	if err := c.send(ctx, args); err != nil {
 		return nil, err
 	}
@@ -40,7 +59,7 @@ func (c *conn) do(ctx context.Context, args ...string) (any, error) {
 }
 
 // send writes commands. ctx's deadline bounds that and the reading of the replies.
-func (c *conn) send(ctx context.Context, commands ...[]string) error {
+func (c *Conn) send(ctx context.Context, commands ...[]string) error {
 	deadline, _ := ctx.Deadline()
 	if err := c.net.SetDeadline(deadline); err != nil {
 		return err
@@ -57,7 +76,7 @@ func (c *conn) send(ctx context.Context, commands ...[]string) error {
 }
 
 // receive returns the next reply, or the error that the server sent.
-func (c *conn) receive() (any, error) {
+func (c *Conn) receive() (any, error) {
 	reply, err := c.read()
 	if err != nil {
 		return nil, inTime(err)
@@ -78,7 +97,7 @@ func inTime(err error) error {
 }
 
 // read reads a reply: a string, an int64, nil, a driver.ReplyError, or a []any of these.
-func (c *conn) read() (any, error) {
+func (c *Conn) read() (any, error) {
 	line, err := c.in.ReadString('\n')
 	if err != nil {
 		return nil, err
@@ -118,7 +137,7 @@ func (c *conn) read() (any, error) {
 	return nil, errMalformed
 }
 
-var errMalformed = errors.New("redistest: malformed reply")
+var errMalformed = errors.New("bare: malformed reply")
 
 // text returns a reply as text, with a line for each item of an array.
 func text(reply any) string {

@@ -33,8 +33,10 @@ type Scheduler struct {
 	wakeup    chan struct{}
 	done      chan struct{}
 	closed    bool
-	nextCheck clock.Reading // when the goroutine checks the entries unless woken earlier
-	lag       time.Duration // clock.Instant.Lag at the last check
+	held      int             // how many Holds have not ended
+	behind    []chan struct{} // closed when everything that is due has been called
+	nextCheck clock.Reading   // when the goroutine checks the entries unless woken earlier
+	lag       time.Duration   // clock.Instant.Lag at the last check
 }
 
 // Set schedules e to call c once at that time. It replaces what e was scheduled to do. After Close it does nothing.
@@ -73,6 +75,32 @@ func (s *Scheduler) Callers() []Caller {
 		all[i] = x.entry.caller
 	}
 	return all
+}
+
+// Hold makes the scheduler call nothing until end, as in a process that is suspended. Before end returns, what became due
+// meanwhile has been called; further calls of it do nothing. Holds may overlap. They are for rehearsals.
+func (s *Scheduler) Hold() (end func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.held++
+	return sync.OnceFunc(func() {
+		s.mu.Lock()
+		s.held--
+		idle := s.held > 0 || s.closed || s.wakeup == nil
+		caughtUp := make(chan struct{})
+		if !idle {
+			s.behind = append(s.behind, caughtUp)
+			s.wake()
+		}
+		s.mu.Unlock()
+		if idle {
+			return
+		}
+		select {
+		case <-caughtUp:
+		case <-s.done:
+		}
+	})
 }
 
 // Close drops all entries and waits for the goroutine to end.
@@ -151,7 +179,7 @@ func (s *Scheduler) callDue(now clock.Instant, longest time.Duration) (time.Dura
 			return 0, false
 		}
 		wait := longest
-		if len(s.entries) > 0 {
+		if len(s.entries) > 0 && s.held == 0 {
 			wait = min(wait, s.entries[0].at.Sub(now.Mono))
 		}
 		if wait > 0 && calls > 0 { // the calls may have taken a while, or the process may have been stopped
@@ -160,6 +188,12 @@ func (s *Scheduler) callDue(now clock.Instant, longest time.Duration) (time.Dura
 		}
 		if wait > 0 {
 			s.nextCheck = now.Mono.Add(wait)
+			if s.held == 0 {
+				for _, caughtUp := range s.behind {
+					close(caughtUp)
+				}
+				s.behind = nil
+			}
 			s.mu.Unlock()
 			return wait, true
 		}

@@ -215,3 +215,40 @@ func TestManyGoroutinesSetAndCancel(t *testing.T) {
 		}
 	})
 }
+
+// What becomes due while a scheduler is held is called when that ends, before end returns, and everything else at its time.
+func TestNothingIsCalledWhileHeld(t *testing.T) {
+	bubble(t, func(t *testing.T, s *Scheduler, _ *atomic.Int64) {
+		l := newLog()
+		early, late, during := new(Entry), new(Entry), new(Entry)
+		s.Set(early, l.began.Add(time.Second), l.event("early"))
+		s.Set(late, l.began.Add(time.Minute), l.event("late"))
+		end, other := s.Hold(), s.Hold()
+		s.Set(during, l.began.Add(2*time.Second), l.event("during"))
+		time.Sleep(10 * time.Second)
+		end()
+		end()
+		l.expect(t)
+		time.Sleep(10 * time.Second)
+		other()
+		l.mu.Lock()
+		if len(l.events) != 2 {
+			t.Errorf("when it returns, it has called %q", l.events)
+		}
+		l.mu.Unlock()
+		l.expect(t, "early at 20s", "during at 20s")
+		time.Sleep(time.Minute)
+		l.expect(t, "early at 20s", "during at 20s", "late at 1m0s")
+	})
+}
+
+// A scheduler that has nothing to do, or is closed, can be held, too.
+func TestHoldOfAnIdleScheduler(t *testing.T) {
+	bubble(t, func(t *testing.T, s *Scheduler, _ *atomic.Int64) {
+		s.Hold()()
+		s.Set(new(Entry), clock.Mono().Add(time.Hour), Func(func() {}))
+		end := s.Hold()
+		s.Close()
+		end()
+	})
+}

@@ -78,7 +78,7 @@ var start = time.Now()
 var boot atomic.Pointer[func() time.Duration]
 
 func init() {
-	read := bootTime
+	read := readBoot
 	boot.Store(&read)
 }
 

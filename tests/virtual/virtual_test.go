@@ -16,18 +16,13 @@ import (
 	"github.com/holdfast-go/holdfast/driver/drivertest"
 	"github.com/holdfast-go/holdfast/holdfastgoredis"
 	"github.com/holdfast-go/holdfast/holdfasttest"
-	"github.com/holdfast-go/holdfast/internal/clock"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
 )
 
 // bubble runs f with a server of its own. What f opens is closed before the bubble ends.
 func bubble(t *testing.T, f func(t *testing.T, srv *holdfasttest.Server)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		// The clock that runs during suspension is not virtual.
-		t.Cleanup(clock.SetBoot(func() time.Duration { return 0 }))
-		f(t, holdfasttest.Run(t))
-	})
+	synctest.Test(t, func(t *testing.T) { f(t, holdfasttest.Run(t)) })
 }
 
 // ways are the ways of sending a client's requests, set by Config.Batch.

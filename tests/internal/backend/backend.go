@@ -25,6 +25,7 @@ import (
 	"github.com/holdfast-go/holdfast/holdfastrueidis"
 	"github.com/holdfast-go/holdfast/holdfasttest"
 	"github.com/holdfast-go/holdfast/holdfastvalkey"
+	"github.com/holdfast-go/holdfast/internal/clock"
 	"github.com/holdfast-go/holdfast/tests/internal/machine"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
@@ -269,7 +270,7 @@ func patient(cfg *holdfast.Config) *holdfast.Config {
 func CloseWith(tb testing.TB, c *holdfast.Client) {
 	tb.Cleanup(func() {
 		limit := time.Second
-		if virtualTime() {
+		if clock.InBubble() {
 			limit = 48 * time.Hour // longer than any lease
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), limit)

@@ -1,12 +1,8 @@
 package backend
 
 import (
-	"sync"
 	"testing"
 	"testing/synctest"
-	"time"
-
-	"github.com/holdfast-go/holdfast/internal/clock"
 )
 
 // Virtual runs f on the embedded server in a bubble of testing/synctest. The bubble's time advances as soon as
@@ -17,7 +13,6 @@ func Virtual(t *testing.T, f func(t *testing.T, b *Backend)) {
 	if Pipelines(t) {
 		t.Skipf("SKIPPED: %s leaves goroutines behind, and has no virtual time", Adapter(t))
 	}
-	stopBootInBubbles()
 	synctest.Test(t, func(t *testing.T) { f(t, Embedded(t)) })
 }
 
@@ -30,18 +25,3 @@ func embedded(t *testing.T, f func(t *testing.T, b *Backend)) {
 	}
 	Virtual(t, f)
 }
-
-// stopBootInBubbles makes the library's boot clock stand still in bubbles. The machine's own boot clock would
-// run on there while virtual time stands still. The clock is replaced only once, because tests in and out of
-// bubbles run at the same time.
-var stopBootInBubbles = sync.OnceFunc(func() {
-	clock.SetBoot(func() time.Duration {
-		if virtualTime() {
-			return 0
-		}
-		return bootTime()
-	})
-})
-
-// virtualTime reports whether the caller is in a bubble, whose time starts in the year 2000.
-func virtualTime() bool { return time.Now().Year() < 2020 }

@@ -81,7 +81,7 @@ quick() {
 }
 
 quick_packages() {
-  go list ./... ./holdfastgoredis/... ./holdfastotel/... ./holdfastrueidis/... ./holdfastvalkey/... ./holdfasttest/... ./cmd/holdfast/...
+  go list ./... ./holdfastgoredis/... ./holdfastotel/... ./holdfastrueidis/... ./holdfastvalkey/... ./holdfasttest/... ./cmd/holdfast/... ./examples/rehearsal
   (cd tests && go list ./adapters ./behaviour ./command ./compatibility ./scripts ./virtual ./internal/... | grep -vE '/internal/(campaign|clockshim|postgres)')
 }
 

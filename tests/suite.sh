@@ -239,8 +239,8 @@ case ${1-} in
     set --
     ;;
 esac
-# The bench has a workspace of its own: tests/bench/go.work says why.
-modules=$(go list -m -f '{{.Dir}}' && echo "$root/tests/bench") || exit 1
+# The bench and the integrations have workspaces of their own: tests/bench/go.work and integrations/go.work say why.
+modules=$(go list -m -f '{{.Dir}}' && printf '%s\n' "$root"/tests/bench "$root"/integrations/*/) || exit 1
 for step in "$@"; do
   case $step in
     format) run "gofmt" . format ;;

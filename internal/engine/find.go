@@ -49,8 +49,9 @@ func (in *Inspector) List(ctx context.Context, p Pattern, yield func(Status, err
 const (
 	// keysPerScan is about how many keys a server looks at in one step, also of those that are not of locks.
 	keysPerScan = 250
-	// locksPerBatch is how many locks are asked for together, each in a request of its own.
-	locksPerBatch = 256
+	// locksPerBatch is how many locks are asked for together, each in a request of its own: so few that a slow server answers
+	// all of them within CommandTimeout.
+	locksPerBatch = 64
 	// maxSearches is how often a Cluster's masters are searched if slots move meanwhile.
 	maxSearches = 3
 )

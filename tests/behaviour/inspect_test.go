@@ -174,7 +174,10 @@ func alike(a, b holdfast.Status) bool {
 func TestInspectorListsThousands(t *testing.T) {
 	t.Parallel()
 	backend.Each(t, func(t *testing.T, b *backend.Backend) {
-		const n = 1500
+		n := 1500
+		if b.Server == nil && backend.Pipelines(t) {
+			n = 100 // in real time the embedded server takes long
+		}
 		ctx, rdb := t.Context(), b.Redis(t)
 		want := map[string]holdfast.Kind{}
 		pipe := rdb.Pipeline()
@@ -198,9 +201,11 @@ func TestInspectorListsThousands(t *testing.T) {
 			add(i, holdfast.KindSemaphore, share("sem", 2))
 			add(i, holdfast.KindRWMutex, share("rw", 1))
 			pipe.Set(ctx, "noise:"+strconv.Itoa(i), "x", 0)
-		}
-		if _, err := pipe.Exec(ctx); err != nil {
-			t.Fatal(err)
+			if i%100 == 99 {
+				if _, err := pipe.Exec(ctx); err != nil {
+					t.Fatal(err)
+				}
+			}
 		}
 		in, c := inspect.New(b.Client(t, nil)), b.Client(t, nil)
 		got := map[string]bool{}

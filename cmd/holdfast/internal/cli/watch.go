@@ -51,8 +51,8 @@ Flags:
 The server is the first of --redis, HOLDFAST_REDIS, REDIS_URL, %s.
 
 Changes: event is present (the lock was there at first), granted, queued (somebody waits
-  who did not before), released, expired or broken; the other fields, as holdfast ls
-  --json has them, are those of the lock after it. The locks are looked at once a second,
+  who did not before), released or expired; the other fields, as holdfast ls --json has
+  them, are those of the lock after it. The locks are looked at once a second,
   so what comes and goes in between is not seen. If there are so many that a look takes
   longer, the next begins after a pause as long. While the server does not answer,
   watching goes on; only a server that has never answered is an error.

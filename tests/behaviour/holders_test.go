@@ -3,6 +3,7 @@ package behaviour
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -12,6 +13,7 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/driver/drivertest"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
+	"github.com/holdfast-go/holdfast/tests/internal/machine"
 )
 
 // census is a driver that counts the holders that its server lists.
@@ -49,11 +51,16 @@ func TestOneOfManyHoldersIsFoundAmongAFew(t *testing.T) {
 				}
 				t.Cleanup(func() { backend.Release(t, lease) })
 			}
-			_, err := locks[1].Acquire(t.Context())
-			var held *holdfast.HeldError
-			if told := d.told.Swap(0); !errors.As(err, &held) || held.Holder.Owner == "" || told < 1 || told > few {
-				t.Errorf("%s: the caller whose time is up has %v; the server told of %d of %d holders, want 1 to %d", kind, err, told, n, few)
-			}
+			// A server that does not answer within a second is not waited for.
+			machine.Undisturbed(t, func() error {
+				d.told.Store(0)
+				_, err := locks[1].Acquire(t.Context())
+				var held *holdfast.HeldError
+				if told := d.told.Swap(0); !errors.As(err, &held) || held.Holder.Owner == "" || told < 1 || told > few {
+					return fmt.Errorf("%s: the caller whose time is up has %v; the server told of %d of %d holders, want 1 to %d", kind, err, told, n, few)
+				}
+				return nil
+			})
 			if holders, err := backend.HoldersOf(t.Context(), l); err != nil || len(holders) != n {
 				t.Errorf("%s: Holders returned %d, %v, want %d", kind, len(holders), err, n)
 			}

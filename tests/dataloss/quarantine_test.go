@@ -441,9 +441,6 @@ func TestStrictIsRefusedWhereItCannotWork(t *testing.T) {
 			t.Errorf("Init: %v; want %v", err, kind)
 		}
 	}
-	t.Run("embedded", func(t *testing.T) {
-		try(t, backend.Embedded(t).Client(t, strict(time.Minute)), holdfast.ErrUnsupported, "INFO")
-	})
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
 		do(t, b.Server, "ACL", "SETUSER", "blind", "on", ">x", "~*", "&*", "+@all", "-info")
 		blind := b.Client(t, strict(time.Minute), func(o *redis.Options) { o.Username, o.Password = "blind", "x" })

@@ -63,7 +63,9 @@ func TestObserversOfALossOfAMajority(t *testing.T) {
 		var r recorder.Recorder
 		t.Cleanup(func() { r.Check(t) })
 		s.observers = []*holdfast.Observer{r.Observer()}
-		lease := backend.Acquire(t, s.quorum().Mutex("q"))
+		q := s.quorum()
+		lease := backend.Acquire(t, q.Mutex("q"))
+		backend.Eventually(t, "all nodes have granted the lock", func() bool { return len(q.Nodes(lease)) == 3 })
 		s.nodes[0].Kill()
 		backend.Eventually(t, "a renewal failed", func() bool { return slices.Contains(r.Latest(t).Events, "RenewFailed") })
 		if a := r.Latest(t); a.Last != nil {

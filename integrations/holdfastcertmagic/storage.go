@@ -76,7 +76,7 @@ func (w *wrapped) Unlock(ctx context.Context, name string) error {
 
 // RenewLockLease makes sure that the lock is held, at the beginning of each try to get a certificate. If it was lost, it is
 // acquired again: certmagic tries for a month without doing so, and sees after this call whether others have the certificate.
-// d says how long a try may take. The lock is renewed meanwhile, but not kept for so long if the process dies.
+// d is how long a try may take. The lock is renewed meanwhile, but it does not outlive its TTL if the process dies.
 func (w *wrapped) RenewLockLease(ctx context.Context, name string, d time.Duration) error {
 	lease, err := w.lease(name)
 	if err != nil {

@@ -129,7 +129,7 @@ func TestEachMigrationRunsOnce(t *testing.T) {
 	})
 }
 
-// One who loses the lock is told in the end, and the lock can be had again.
+// A process that loses the lock learns it from the unlock, and can lock again.
 func TestALossIsTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var versions table

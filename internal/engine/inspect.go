@@ -10,7 +10,7 @@ import (
 	"github.com/holdfast-go/holdfast/internal/keys"
 )
 
-// Inspector says of locks, without being told of which kind they are, who holds them and who waits. It changes nothing.
+// Inspector says who holds locks and who waits for them, whatever their kinds. It changes nothing.
 type Inspector struct {
 	c  *Client
 	as map[string]*settings // of the locks of each form

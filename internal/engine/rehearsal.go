@@ -13,7 +13,7 @@ import (
 // driver has to hold back what is under way.
 func (c *Client) Suspend() (resume func()) { return c.schedule.Hold() }
 
-// Starve makes the client renew the leases that it has of a lock no more, so that they end at their deadlines. left returns
+// Starve makes the client stop renewing its leases of a lock, so that they end at their deadlines. left returns
 // how long the server keeps the longest of them, about; 0 if all are past their deadlines. It is nil if the client has no
 // lease of the lock.
 func (c *Client) Starve(name string) (left func() time.Duration) {

@@ -196,8 +196,8 @@ func TestStatusOfACrowd(t *testing.T) {
 	})
 }
 
-// A lock of any kind is told with the waiters for that kind; one that does not exist, or is another program's, with those of
-// the first kind that has any.
+// The status of a lock of any kind has the waiters for that kind. For a lock that nobody holds, or another program's value, it
+// has those of the first kind that has any.
 func TestStatusOfALockOfAnyKind(t *testing.T) {
 	t.Parallel()
 	backend.Each(t, func(t *testing.T, back *backend.Backend) {

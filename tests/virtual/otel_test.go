@@ -24,7 +24,7 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/recorder"
 )
 
-// telemetry is what OpenTelemetry is told.
+// telemetry collects the metrics and spans of an observer.
 type telemetry struct {
 	observer *holdfast.Observer
 	reader   *metric.ManualReader
@@ -393,7 +393,7 @@ func TestTelemetryOfAcquiresThatFail(t *testing.T) {
 	})
 }
 
-// A group of locks has its own series, but only so many groups do.
+// Each group of locks has its own series, up to a bound.
 func TestTelemetryWithGroupsOfNames(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
 		o := newTelemetry(t, holdfastotel.Names(func(name string) string {

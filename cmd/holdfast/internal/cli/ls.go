@@ -202,7 +202,7 @@ func (j *jsonLines) add(s holdfast.Status) error {
 }
 func (j *jsonLines) flush() error { return nil }
 
-// sorted keeps what is printed of each lock, of which there may be a limit, until all are known.
+// sorted keeps what is to be printed of each lock, up to a limit, until all are known.
 type sorted[T any] struct {
 	order string
 	limit int

@@ -21,7 +21,7 @@ type Sidecar struct {
 	Server   string // names the server, without credentials
 	Key      string // of the leader's lock
 	Hosts    []string
-	// Drain is for how long a leader that is told to end says that it does not lead, before another can lead.
+	// Drain is how long, after a signal, the leader denies that it leads before it resigns.
 	Drain   time.Duration
 	Console *console.Console
 

@@ -41,7 +41,7 @@ func Widen(widths []int, row []string) {
 	}
 }
 
-// Fit returns the layout of a table whose columns need these widths, on a terminal with so many columns; 0 means that any
+// Fit returns the layout of a table whose columns need these widths, on a terminal that is so wide; 0 means that any
 // width is fine.
 func Fit(columns []Column, widths []int, terminal int) *Layout {
 	l := &Layout{columns, append([]int(nil), widths...)}

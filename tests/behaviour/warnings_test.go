@@ -98,6 +98,9 @@ func TestWarnsOfUnsafeSettings(t *testing.T) {
 				client := b.Client(t, said.config(), func(o *redis.Options) { o.Username, o.Password = "default", "canary" })
 				use(t, client)
 				surveyed(t, b)
+				if c.want != nil { // the answer may still be on its way, and a client that closes does not wait for it
+					backend.Eventually(t, "a warning", func() bool { return said.String() != "" })
+				}
 				if err := client.Close(t.Context()); err != nil {
 					t.Error(err)
 				}

@@ -20,7 +20,7 @@ type Tap struct {
 }
 
 // Link is a client's connection and the corresponding one to the server. Each direction has a goroutine that reads and one
-// that writes, so that a delay holds up no reading.
+// that writes, so that packets are read while earlier ones are still delayed.
 type Link struct {
 	network  *Network
 	client   net.Conn
@@ -75,7 +75,7 @@ func (l *Link) Run(tap Tap) {
 	l.Cut()
 }
 
-// Cut cuts both connections, and loses everything on its way in them.
+// Cut cuts both connections. Whatever is on its way is lost.
 func (l *Link) Cut() {
 	l.cutOnce.Do(func() {
 		close(l.broken)

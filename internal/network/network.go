@@ -44,7 +44,7 @@ func (n *Network) Wait(ctx context.Context) error {
 	return nil
 }
 
-// Cut cuts all connections, and loses everything on its way in them.
+// Cut cuts all connections. Whatever is on its way is lost.
 func (n *Network) Cut() {
 	n.mu.Lock()
 	defer n.mu.Unlock()

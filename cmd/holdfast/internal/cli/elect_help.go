@@ -58,8 +58,8 @@ Who leads:
 HTTP:
   With --http, holdfast campaigns for a program beside it, in any language, or for a
   readiness probe, until a signal ends it. GET /leader answers 200 while it leads, and 503
-  otherwise, and never 200 after the term: JSON with name, leading, fence and ttl_ms, for
-  how long it leads even if the server is not heard of any more. GET /status answers 200,
+  otherwise, and never 200 after the term: JSON with name, leading, fence and ttl_ms, how
+  long it leads even if the server no longer answers. GET /status answers 200,
   and adds time, key, server, since, leader, candidates (as for --leader) and seen, when
   it last heard of these. An answer may be out of date when it is read: ask before each
   step, take less than ttl_ms for it, and give resources the fence.

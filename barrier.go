@@ -2,6 +2,7 @@ package holdfast
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/holdfast-go/holdfast/internal/engine"
 )
@@ -35,6 +36,9 @@ func (b *Barrier) Name() string { return b.e.Name() }
 // Status says which parties have joined and who waits to. It changes nothing.
 func (b *Barrier) Status(ctx context.Context) (Status, error) { return statusOf(ctx, b.e.Lock()) }
 
+// String names the barrier, for people.
+func (b *Barrier) String() string { return named("Barrier", b.Name()) }
+
 // BarrierParty is a party of a barrier. When it leaves, or its lease is lost, the present phase is broken, for all who have
 // joined and await it, now or later; then another may join in its place, and the next phase begins.
 type BarrierParty struct {
@@ -59,7 +63,7 @@ func newParty(e *engine.BarrierParty, err error) (*BarrierParty, error) {
 //
 // When ctx ends, the arrival is taken back, unless the phase has come to its end; the next Await arrives again, or is told
 // of that. After another error it is taken back, too. A party awaits one phase at a time: a second Await at the same time is
-// ErrInvalid. A party is notified when the phase ends, and looks for itself when a party may have died, and every 30 s, since
+// ErrInvalid, at once, and leaves the first as it is. A party is notified when the phase ends, and looks for itself when a party may have died, and every 30 s, since
 // notifications can be lost. Other errors are those of Lock.Acquire.
 func (p *BarrierParty) Await(ctx context.Context) (phase uint64, err error) {
 	phase, err = p.e.Await(ctx)
@@ -71,3 +75,8 @@ func (p *BarrierParty) Leave(ctx context.Context) error { return p.lease.Release
 
 // Lease returns the party's lease.
 func (p *BarrierParty) Lease() *Lease { return p.lease }
+
+// String names the barrier and the party's fence.
+func (p *BarrierParty) String() string {
+	return fmt.Sprintf("holdfast.BarrierParty(%q, fence %d)", p.lease.Name(), p.lease.Fence())
+}

@@ -48,8 +48,9 @@ type Config struct {
 	Owner string
 
 	// PollInterval makes waiters ask the server again and again instead of subscribing, for servers where pub/sub is
-	// forbidden: see Poll. It does not apply to latches and barriers, which look once a second if they are not notified. At
-	// least 1 ms. Default 0: notifications.
+	// forbidden: see Poll. It does not apply to latches and barriers, which look once a second if they are not notified. A
+	// Quorum has that of its first client. At least 1 ms. Default 0: notifications; a Quorum, which has none, asks at random
+	// times.
 	PollInterval time.Duration
 
 	// Prefix begins every key and channel. It has no braces. Default "holdfast:".

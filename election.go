@@ -79,3 +79,6 @@ func (e *Election) Name() string { return e.e.Lock().Name() }
 
 // Status says who leads and who waits to. It changes nothing.
 func (e *Election) Status(ctx context.Context) (Status, error) { return statusOf(ctx, e.e.Lock()) }
+
+// String names the election, for people.
+func (e *Election) String() string { return named("Election", e.Name()) }

@@ -37,10 +37,15 @@ var (
 	// ErrDepth says that a Reentrant lock was acquired within itself more often than MaxDepth allows. What is held stays
 	// held.
 	ErrDepth = errors.New("holdfast: lock is nested too deep")
-	// ErrInvalid says that an argument, a name, an option or a Config was refused before anything was sent.
+	// ErrInvalid says that a call was refused before it sent anything, because it cannot be right: an argument, a name, an
+	// option or a Config is not possible, or the lease or party does not allow the call, as a BarrierParty that awaits a phase
+	// already. Nothing has changed.
 	ErrInvalid = errors.New("holdfast: invalid argument")
 	// ErrOnceExhausted says that a job of Once was begun in this window as often as MaxTries allows, and not completed.
 	ErrOnceExhausted = errors.New("holdfast: job has failed too often in this window")
+	// ErrOnceResult says that a job of Once was completed, and counts, but that its result is longer than 64 KiB and was not
+	// recorded.
+	ErrOnceResult = errors.New("holdfast: result is too long")
 	// ErrOnceNone is returned by Once.Last when no completion is known.
 	ErrOnceNone = errors.New("holdfast: job has not been completed yet")
 	// ErrLatchIncomplete says that a latch is open, but that some of its parties never counted down. errors.As with
@@ -81,7 +86,9 @@ var (
 // HeldError says that the lock is held, and by whom. It matches ErrHeld.
 type HeldError struct {
 	Name string
-	// Holder is who held the lock when the server answered; zero if only others are queued.
+	// Holder is who held the lock when the server answered, one of them if there are several. It is zero (Holder.IsZero) if
+	// nobody holds the lock and others are queued for it, and after RWMutex.TryUpgrade, whose answer does not name the other
+	// readers.
 	Holder Holder
 }
 
@@ -90,7 +97,7 @@ func (e *HeldError) Error() string {
 	switch {
 	case h.Foreign:
 		return fmt.Sprintf("holdfast: lock %q is held by another program for %s", e.Name, ttlText(h.TTL))
-	case h.Owner == "" && h.PID == 0 && h.Host == "":
+	case h.IsZero():
 		return fmt.Sprintf("holdfast: lock %q is held by others, too", e.Name)
 	}
 	return fmt.Sprintf("holdfast: lock %q is held by %s for %s", e.Name, h.who(), ttlText(h.TTL))
@@ -271,6 +278,7 @@ var happened = []struct{ engine, own error }{
 	{engine.ErrDepth, ErrDepth},
 	{engine.ErrInvalid, ErrInvalid},
 	{engine.ErrTries, ErrOnceExhausted},
+	{engine.ErrResult, ErrOnceResult},
 	{engine.ErrNotDone, ErrOnceNone},
 	{engine.ErrIncomplete, ErrLatchIncomplete},
 	{engine.ErrReset, ErrLatchReset},

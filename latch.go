@@ -2,6 +2,7 @@ package holdfast
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/holdfast-go/holdfast/internal/engine"
 )
@@ -84,6 +85,9 @@ func (l *Latch) Name() string { return l.e.Name() }
 // Status says which parties have registered and not counted down yet, and how many are left. It changes nothing.
 func (l *Latch) Status(ctx context.Context) (Status, error) { return statusOf(ctx, l.e.Lock()) }
 
+// String names the latch, for people.
+func (l *Latch) String() string { return named("Latch", l.Name()) }
+
 // LatchParty is a registered party of a latch.
 type LatchParty struct {
 	e     *engine.LatchParty
@@ -102,3 +106,8 @@ func (p *LatchParty) Leave(ctx context.Context) error { return p.lease.Release(c
 
 // Lease returns the party's lease.
 func (p *LatchParty) Lease() *Lease { return p.lease }
+
+// String names the latch and the party's fence.
+func (p *LatchParty) String() string {
+	return fmt.Sprintf("holdfast.LatchParty(%q, fence %d)", p.lease.Name(), p.lease.Fence())
+}

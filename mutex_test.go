@@ -161,6 +161,10 @@ func TestMutexKeyIsSharedWithOtherPrograms(t *testing.T) {
 	if h, is := status(t, l).Holder(); !is || !h.Foreign {
 		t.Errorf("Status of another program's lock: %+v", h)
 	}
+	s.do("PERSIST", key)
+	if h, is := status(t, l).Holder(); !is || h.TTL != holdfast.NoExpiry {
+		t.Errorf("Status of a lock that never expires: %+v", h)
+	}
 	next := start(t, l.Acquire)
 	wantWaiting(t, "a waiter for another program's lock", next)
 	s.do("DEL", key)

@@ -61,8 +61,8 @@ type Completion struct {
 // f's error is returned joined with the release's, and as it is if only f fails. An error that matches ErrLost says that the
 // lock was lost while f ran: the run does not count then, whatever f did. ErrOnceExhausted says that MaxTries are used up;
 // other errors are those of Lock.Acquire. When f has returned nil, its completion is recorded even if ctx has ended, and
-// that is tried for as long as the lease lasts; if it fails, the run may count or not. A result longer than 64 KiB
-// is left out, and ErrInvalid returned; the run counts. f's context is that of Lock.Do. When f panics, the run does not count.
+// that is tried for as long as the lease lasts; if it fails, the run may count or not. ErrOnceResult says that the run counts,
+// but without its result, which is longer than 64 KiB. f's context is that of Lock.Do. When f panics, the run does not count.
 func (o *Once) Do(ctx context.Context, f func(ctx context.Context, l *Lease) (result string, err error)) (Completion, error) {
 	run := newRun(ctx, f)
 	defer run.over()
@@ -90,6 +90,9 @@ func (o *Once) Name() string { return o.e.Lock().Name() }
 
 // Status says who runs the job and who waits for that. It changes nothing.
 func (o *Once) Status(ctx context.Context) (Status, error) { return statusOf(ctx, o.e.Lock()) }
+
+// String names the job, for people.
+func (o *Once) String() string { return named("Once", o.Name()) }
 
 func completion(r engine.Run) Completion {
 	return Completion{

@@ -167,8 +167,15 @@ func TestOnceOfALongResult(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t)
 	once := s.client().Once("j", holdfast.Every(time.Hour))
-	_, err := once.Do(t.Context(), func(context.Context, *holdfast.Lease) (string, error) { return strings.Repeat("x", 64<<10+1), nil })
-	want(t, "a result of more than 64 KiB", err, holdfast.ErrInvalid)
+	longest := func(context.Context, *holdfast.Lease) (string, error) { return strings.Repeat("x", 64<<10), nil }
+	if got, err := s.client().Once("other", holdfast.Every(time.Hour)).Do(t.Context(), longest); err != nil || len(got.Result) != 64<<10 {
+		t.Errorf("a result of 64 KiB: %d bytes, %v", len(got.Result), err)
+	}
+	run, err := once.Do(t.Context(), func(context.Context, *holdfast.Lease) (string, error) { return strings.Repeat("x", 64<<10+1), nil })
+	want(t, "a result of more than 64 KiB", err, holdfast.ErrOnceResult)
+	if errors.Is(err, holdfast.ErrInvalid) || !run.Here || !run.Current || run.Result != "" {
+		t.Errorf("a result of more than 64 KiB: %+v, %v", run, err)
+	}
 	if got, err := once.Do(t.Context(), mustNotRun(t)); err != nil || got.Result != "" {
 		t.Errorf("Do after that: %+v, %v", got, err)
 	}

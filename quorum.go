@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/holdfast-go/holdfast/internal/engine"
@@ -20,8 +22,9 @@ import (
 // fence counter raised to that of a majority of the others; clients see to that. If a majority has restarted,
 // nothing is granted until every node answers and has kept its data. New nodes are admitted with Admit.
 type Quorum struct {
-	e      *quorum.Quorum
-	common []engine.Option
+	e       *quorum.Quorum
+	common  []engine.Option
+	servers []string
 }
 
 // QuorumConfig is what the locks of one quorum share. A nil *QuorumConfig means the defaults.
@@ -35,7 +38,8 @@ type QuorumConfig struct {
 // NewQuorum returns the quorum of these clients' servers: 3 to 31, best an odd number, all Strict. With 4 nodes, as with 3,
 // only one may be down: a majority of 4 is 3. The caller closes the clients after releasing the leases. Nothing is sent.
 // Clients that do not fit together are ErrInvalid: two for the same server, different values of MaxTTL, or MinReplicas or
-// Fsync, in whose place a quorum has its nodes. A nil cfg means the defaults.
+// Fsync, in whose place a quorum has its nodes. Where their Configs may differ, the quorum has Observers, Owner, PollInterval,
+// RetryTimeout and TTL from the first client. A nil cfg means the defaults.
 func NewQuorum(clients []*Client, cfg *QuorumConfig) (*Quorum, error) {
 	nodes := make([]*engine.Client, len(clients))
 	for i, c := range clients {
@@ -51,7 +55,10 @@ func NewQuorum(clients []*Client, cfg *QuorumConfig) (*Quorum, error) {
 	if err != nil {
 		return nil, leave(err)
 	}
-	q := &Quorum{e: e}
+	q := &Quorum{e: e, common: slices.Clone(clients[0].poll)}
+	for _, n := range nodes {
+		q.servers = append(q.servers, n.Server().Addr())
+	}
 	if cfg != nil && cfg.NodeTimeout != 0 {
 		if cfg.NodeTimeout < time.Millisecond {
 			return nil, fmt.Errorf("%w: a QuorumConfig.NodeTimeout of %s is not possible; at least 1ms is needed", ErrInvalid, cfg.NodeTimeout)
@@ -97,6 +104,9 @@ func (q *Quorum) ForceAdmit(ctx context.Context) error { return leave(q.e.Init(c
 
 // Nodes returns the servers that hold a lease of the quorum at the moment, in alphabetical order; nil for another lease.
 func (q *Quorum) Nodes(l *Lease) []string { return q.e.Nodes(l.e) }
+
+// String names the quorum's servers, without credentials.
+func (q *Quorum) String() string { return "holdfast.Quorum(" + strings.Join(q.servers, ", ") + ")" }
 
 // QuorumError says that too few nodes agreed. It matches what any of its nodes' errors matches: ErrUnavailable,
 // ErrQuarantine, ErrDenied and so on; but not ErrHeld, which is returned when a majority names a holder.

@@ -233,6 +233,38 @@ func TestAQuorumElectsALeader(t *testing.T) {
 	}
 }
 
+// Where the clients of a quorum differ, the first one's Config counts.
+func TestAQuorumHasTheConfigOfItsFirstClient(t *testing.T) {
+	t.Parallel()
+	e := admitted(t)
+	lease := acquire(t, e.quorum().Mutex("m"))
+	queued := make(chan struct{}, 1)
+	seldom := e.clients(func(cfg *holdfast.Config) {
+		cfg.PollInterval, cfg.TTL = time.Hour, 40*time.Second
+		cfg.Observers = []*holdfast.Observer{{AcquireQueued: func(context.Context, holdfast.AcquireEvent) { queued <- struct{}{} }}}
+	})
+	q, err := holdfast.NewQuorum([]*holdfast.Client{seldom[0], e.clients()[1], e.clients()[2]}, &holdfast.QuorumConfig{NodeTimeout: 10 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	next := start(t, func(context.Context) (*holdfast.Lease, error) { return q.Mutex("m").Acquire(ctx) })
+	receive(t, queued)
+	release(t, lease)
+	select { // one that asked every 300 ms or sooner would have the lock by then
+	case got := <-next:
+		t.Fatalf("Acquire with a PollInterval of an hour: %v, %v", got.value, got.err)
+	case <-time.After(2 * time.Second):
+	}
+	cancel()
+	want(t, "Acquire whose context ended", receive(t, next).err, context.Canceled)
+	lease = acquire(t, q.Mutex("m"))
+	if left := time.Until(lease.Deadline()); left > 40*time.Second {
+		t.Errorf("the lease lasts for %s, although the first client's TTL is 40s", left)
+	}
+	release(t, lease)
+}
+
 func TestNewQuorumRefuses(t *testing.T) {
 	t.Parallel()
 	e := newEnsemble(t)

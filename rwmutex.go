@@ -51,8 +51,9 @@ func (rw *RWMutex) Downgrade(ctx context.Context, writer *Lease) (*Lease, error)
 	return lease, writer.leave(err)
 }
 
-// TryUpgrade makes a reader's lease a writer's if there is no other reader; otherwise it returns ErrHeld, and nothing has
-// changed. It does not wait: two readers that both want to write would wait for each other forever. It returns the writer's
+// TryUpgrade makes a reader's lease a writer's if there is no other reader; otherwise it returns a *HeldError, which does not
+// name the others (Status does), and nothing has changed. It does not wait: two readers that both want to write would wait for
+// each other forever. It returns the writer's
 // lease, which has a new fence; the reader's is over then, and after any other error. Options and bounds are as after
 // Downgrade, with those of rw.Writer().
 func (rw *RWMutex) TryUpgrade(ctx context.Context, reader *Lease) (*Lease, error) {
@@ -65,3 +66,6 @@ func (rw *RWMutex) Name() string { return rw.e.Reader().Name() }
 
 // Status says who holds the lock, readers and writers, and who waits for it. It changes nothing.
 func (rw *RWMutex) Status(ctx context.Context) (Status, error) { return statusOf(ctx, rw.e.Reader()) }
+
+// String names the lock, for people.
+func (rw *RWMutex) String() string { return named("RWMutex", rw.Name()) }

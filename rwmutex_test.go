@@ -2,6 +2,7 @@ package holdfast_test
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -115,6 +116,10 @@ func TestTryUpgrade(t *testing.T) {
 	reading, other := acquire(t, rw.Reader()), acquire(t, s.client().RWMutex("rw").Reader())
 	_, err := rw.TryUpgrade(t.Context(), reading)
 	want(t, "TryUpgrade beside another reader", err, holdfast.ErrHeld)
+	var held *holdfast.HeldError
+	if !errors.As(err, &held) || held.Name != "rw" || !held.Holder.IsZero() {
+		t.Errorf("TryUpgrade beside another reader: %#v", err)
+	}
 	if err := reading.Err(); err != nil {
 		t.Errorf("the reader's lease after it was refused: %v", err)
 	}

@@ -44,3 +44,6 @@ func (s *Semaphore) Name() string { return s.e.Lock().Name() }
 
 // Status says who holds permits and who waits for them. It changes nothing.
 func (s *Semaphore) Status(ctx context.Context) (Status, error) { return statusOf(ctx, s.e.Lock()) }
+
+// String names the semaphore, for people.
+func (s *Semaphore) String() string { return named("Semaphore", s.Name()) }

@@ -1,9 +1,14 @@
 package holdfast_test
 
 import (
+	"context"
+	"errors"
+	"strings"
 	"testing"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/redistest"
 )
 
 func TestSemaphoreCountsItsPermits(t *testing.T) {
@@ -98,6 +103,24 @@ func TestResize(t *testing.T) {
 		want(t, "Resize out of bounds", sem.Resize(t.Context(), n), holdfast.ErrInvalid)
 	}
 	s.cleaned()
+}
+
+// A server that lets nobody in because others are queued names no holder.
+func TestHeldByNobody(t *testing.T) {
+	t.Parallel()
+	s := newSpace(t)
+	c := s.tapped(func(ctx context.Context, call driver.Call, next redistest.Run) (string, error) {
+		reply, err := next(ctx, call)
+		if call.Script.Name != "share_acquire" || err != nil {
+			return reply, err
+		}
+		return "held " + strings.Fields(reply)[1] + " 0 1 hf1:-:0:0:0:", nil
+	})
+	_, err := c.Semaphore("s", 2).Permits(1).TryAcquire(t.Context())
+	var held *holdfast.HeldError
+	if !errors.As(err, &held) || !held.Holder.IsZero() {
+		t.Errorf("TryAcquire: %#v", err)
+	}
 }
 
 func TestStatusOfASemaphore(t *testing.T) {

@@ -22,7 +22,7 @@ type Status struct {
 	// none, because nobody uses the lock, it is the caller's number. For other locks it is 0.
 	Limit int
 	Count int       // parties of a latch that have not counted down, else 0
-	Fence uint64    // of the latest grant; 0 of a mutex that is free
+	Fence uint64    // of the latest grant; 0 of a mutex that is free. Of a Quorum it is one node's count: see Holder.Fence
 	Time  time.Time // by the server's clock
 }
 
@@ -47,11 +47,21 @@ type Holder struct {
 	Mode    Mode
 	Permits int // of a semaphore, else 0
 	// Fence is that of the grant by the server. Goroutines of the holder's process that passed the lock on among themselves
-	// have higher ones. Of a Quorum it is one node's count, and not the lease's fence.
+	// have higher ones. The nodes of a Quorum count each for itself, and the lease's fence follows from several of them: here it
+	// is one node's count, which can be below or above the lease's fence and must not be compared with it.
 	Fence   uint64
 	Since   time.Time     // by the server's clock
-	TTL     time.Duration // what is left; negative: no expiry
+	TTL     time.Duration // what is left; NoExpiry if the key stays until somebody deletes it
 	Foreign bool          // another program holds it: only Name and TTL are known
+}
+
+// NoExpiry is the TTL of a Holder whose key has no expiry. No lock of this package is such; another program has set it.
+const NoExpiry time.Duration = -1
+
+// IsZero reports whether nothing is known of the holder, as in a HeldError that names none.
+func (h Holder) IsZero() bool {
+	return h.Name == "" && h.Owner == "" && h.Host == "" && h.PID == 0 && h.Meta == nil && h.Mode == "" && h.Permits == 0 &&
+		h.Fence == 0 && h.Since.IsZero() && h.TTL == 0 && !h.Foreign
 }
 
 // Waiter is a process that waits for a lock, with one or more goroutines. Its program wrote Owner, Host and Meta: escape
@@ -132,6 +142,9 @@ func holder(h engine.Holder) Holder {
 	own := Holder{
 		Name: h.Name, Owner: h.Owner, Host: h.Host, PID: h.PID, Meta: h.Meta, Fence: h.Fence, Since: h.Since, TTL: h.TTL,
 		Foreign: h.Foreign,
+	}
+	if h.TTL < 0 {
+		own.TTL = NoExpiry
 	}
 	if !h.Foreign {
 		own.Mode, own.Permits = modeOf(kinds[h.Form], h.Weight)

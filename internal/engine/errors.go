@@ -40,6 +40,8 @@ var (
 	ErrDone = errors.New("holdfast: job is done already")
 	// ErrTries says that a job of Once has failed in this window as often as MaxTries allows.
 	ErrTries = errors.New("holdfast: job has failed too often")
+	// ErrResult says that a run counts, but that its result was too long to be recorded.
+	ErrResult = errors.New("holdfast: result is too long")
 	// ErrIncomplete says that a latch is open, but that some of its parties never counted
 	// down. errors.As with *IncompleteError tells how many.
 	ErrIncomplete = errors.New("holdfast: latch is open, but not all parties have counted down")

@@ -56,8 +56,13 @@ func (l *target) awaitDepartures(ctx context.Context) {
 	l.c.departing.wait(ctx, l.keys.Queue, patience)
 }
 
-// holderOf returns who has the lock, as a script says.
-func (l *target) holderOf(h *codec.Holder) Holder { return l.shown(h.TTL, h.Ours, &h.Value) }
+// holderOf returns who has the lock, as a script says; a zero Holder if nobody has it, and others are queued.
+func (l *target) holderOf(h *codec.Holder) Holder {
+	if h.Ours && h.Value.Token == wire.NoToken {
+		return Holder{}
+	}
+	return l.shown(h.TTL, h.Ours, &h.Value)
+}
 
 // shown returns the holder that a script reported. v is used only if ours is true.
 func (l *target) shown(ttl time.Duration, ours bool, v *wire.Value) Holder {

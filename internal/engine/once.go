@@ -218,7 +218,7 @@ const maxResult = 64 << 10
 // Complete records that the holder of the job's lock has completed the run that it began. It returns a *LostError if the
 // lock is no longer the caller's: the run does not count, and another may have begun. While the server is unavailable,
 // Complete retries until the lease or ctx ends. After any other error the run may count, now or when a request that is still
-// under way arrives, until the lease is over. A result longer than 64 KiB is left out and Complete returns ErrInvalid; the
+// under way arrives, until the lease is over. A result longer than 64 KiB is left out and Complete returns ErrResult; the
 // run counts.
 func (o *Once) Complete(ctx context.Context, lease *holdLease, result string) (Run, error) {
 	if err := o.mine(ctx, lease, "Complete"); err != nil {
@@ -226,7 +226,7 @@ func (o *Once) Complete(ctx context.Context, lease *holdLease, result string) (R
 	}
 	var tooLong error
 	if len(result) > maxResult {
-		tooLong = fmt.Errorf("%w: job %q: its result of %d bytes was left out; at most %d are kept", ErrInvalid, o.lock.name, len(result), maxResult)
+		tooLong = fmt.Errorf("%w: job %q counts as completed, without its result of %d bytes; at most %d are recorded", ErrResult, o.lock.name, len(result), maxResult)
 		result = ""
 	}
 	s := lease.g.l.set

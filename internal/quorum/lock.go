@@ -3,6 +3,7 @@ package quorum
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/holdfast-go/holdfast/internal/codec"
@@ -20,8 +21,9 @@ type lock struct {
 
 func (q *Quorum) newLock(name string, opts []engine.Option) *lock {
 	l := &lock{q: q, name: name, c: q.clients[0]}
-	// The same owner on all nodes: clients without Config.Owner would each have their own.
+	// The same owner on all nodes: clients without Config.Owner would each have their own. And one TTL.
 	owner := l.c.Config().Owner
+	opts = slices.Concat([]engine.Option{engine.TTL(l.c.Config().TTL)}, opts)
 	for _, c := range q.clients {
 		l.parts = append(l.parts, c.NodeLock(name, owner, opts))
 	}

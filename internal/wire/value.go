@@ -15,6 +15,9 @@ type Value struct {
 	Info    Info
 }
 
+// NoToken is the token in the value of a lock that nobody has.
+const NoToken = "-"
+
 // ParseValue parses a lock's value. It returns false for a value of another format, which another program or a later
 // version wrote.
 func ParseValue(s string) (Value, bool) {

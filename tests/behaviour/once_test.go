@@ -290,7 +290,7 @@ func TestOnceWithALongResult(t *testing.T) {
 	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
 		j := job(t, b)
 		run, err := j.Do(t.Context(), func(context.Context, *holdfast.Lease) (string, error) { return strings.Repeat("x", 64<<10+1), nil })
-		if !errors.Is(err, holdfast.ErrInvalid) || !run.Here || run.Result != "" {
+		if !errors.Is(err, holdfast.ErrOnceResult) || !run.Here || run.Result != "" {
 			t.Errorf("Do: %.200v, %v", run, err)
 		}
 		if last, err := j.Last(t.Context()); err != nil || last.Fence != run.Fence {

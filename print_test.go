@@ -1,0 +1,65 @@
+package holdfast_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+)
+
+func TestHandlesPrintTheirNames(t *testing.T) {
+	t.Parallel()
+	s := newSpace(t)
+	c := s.client()
+	lease := acquire(t, c.Mutex("m"))
+	latch := c.Latch("l", 2)
+	registered, err := latch.Register(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	barrier := c.Barrier("b", 2)
+	joined, err := barrier.Join(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for want, handle := range map[string]fmt.Stringer{
+		fmt.Sprintf("holdfast.Client(%s on %s)", s.prefix, s.server.Driver().Addr()): c,
+		`holdfast.Lock("m")`:            c.Mutex("m"),
+		`holdfast.Lock("a, b")`:         c.Multi([]string{"a", "b"}),
+		`holdfast.Lock("rw")`:           c.RWMutex("rw").Reader(),
+		`holdfast.RWMutex("rw")`:        c.RWMutex("rw"),
+		`holdfast.Semaphore("s \"1\"")`: c.Semaphore(`s "1"`, 1),
+		`holdfast.Once("j")`:            c.Once("j", holdfast.Every(time.Hour)),
+		`holdfast.Election("e")`:        c.Election("e"),
+		`holdfast.Latch("l")`:           latch,
+		`holdfast.Barrier("b")`:         barrier,
+		fmt.Sprintf(`holdfast.Lease("m", fence %d)`, lease.Fence()):                   lease,
+		fmt.Sprintf(`holdfast.LatchParty("l", fence %d)`, registered.Lease().Fence()): registered,
+		fmt.Sprintf(`holdfast.BarrierParty("b", fence %d)`, joined.Lease().Fence()):   joined,
+	} {
+		for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%d"} {
+			if got := fmt.Sprintf(verb, handle); got != want {
+				t.Errorf("%s of a %T prints %s, want %s", verb, handle, got, want)
+			}
+		}
+	}
+	release(t, lease, registered.Lease(), joined.Lease())
+}
+
+func TestAQuorumPrintsItsServers(t *testing.T) {
+	t.Parallel()
+	e := newEnsemble(t)
+	q := e.quorum()
+	var servers []string
+	for _, node := range e.nodes {
+		servers = append(servers, node.Driver().Addr())
+	}
+	want := "holdfast.Quorum(" + strings.Join(servers, ", ") + ")"
+	for _, verb := range []string{"%v", "%+v", "%#v", "%s"} {
+		if got := fmt.Sprintf(verb, q); got != want {
+			t.Errorf("%s of a quorum prints %s, want %s", verb, got, want)
+		}
+	}
+}

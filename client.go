@@ -31,7 +31,7 @@ func New(d driver.Driver, cfg *Config) (*Client, error) {
 	if err != nil {
 		return nil, leave(err)
 	}
-	if _, can := d.(driver.Durable); !can && cfg.isDurable() {
+	if cfg.isDurable() && !e.Server().CanConfirm() {
 		return nil, fmt.Errorf("%w: Config.MinReplicas and Config.Fsync are not possible: this driver cannot wait for replicas", ErrInvalid)
 	}
 	c := &Client{e: e, single: cfg.isDurable()}

@@ -203,6 +203,11 @@ func TestStrict(t *testing.T) {
 	want(t, "Admit by a client that is not Strict", newSpace(t).client().Admit(t.Context()), holdfast.ErrInvalid)
 }
 
+// wrapper is a driver that passes everything on.
+type wrapper struct{ driver.Driver }
+
+func (w wrapper) Unwrap() driver.Driver { return w.Driver }
+
 // Without replicas no lock is confirmed, and none is left behind.
 func TestMinReplicas(t *testing.T) {
 	t.Parallel()
@@ -217,6 +222,10 @@ func TestMinReplicas(t *testing.T) {
 		want(t, what, err, holdfast.ErrUnavailable)
 		awaitRelease(t, l)
 	}
+	l := s.clientWith(wrapper{s.server.Driver()}, few).Mutex("m", holdfast.MinReplicas(1, 5*time.Millisecond))
+	_, err := l.TryAcquire(t.Context())
+	want(t, "through a driver that wraps another", err, holdfast.ErrReplicas)
+	awaitRelease(t, l)
 	// Without an append-only file nothing reaches the disk. Older servers do not have WAITAOF.
 	for what, l := range map[string]*holdfast.Lock{
 		"by option": s.client(few).Mutex("m", holdfast.Fsync()), "by Config": s.client(few, func(cfg *holdfast.Config) { cfg.Fsync = true }).Mutex("m"),

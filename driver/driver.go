@@ -21,7 +21,8 @@ import (
 // Driver runs scripts on one server or one Cluster, and keeps subscriptions open. Its methods may be called by many
 // goroutines at once.
 //
-// Drivers that can do more also implement Batcher, Durable, Cluster or Wide.
+// Drivers that can do more also implement Batcher, Durable, Cluster or Wide. A driver that passes calls on to another one is a
+// Wrapper.
 type Driver interface {
 	// Run sends one script or command and returns its reply as text: scripts reply with one string, and commands with a
 	// number. Run sends the script at most once for each reply. It may send it again after a NOSCRIPT or a redirection,

@@ -78,7 +78,7 @@ func Run(t *testing.T, open func(*testing.T) driver.Driver, peer Peer) {
 		}
 	})
 	t.Run("RunAll", func(t *testing.T) {
-		b, ok := d.(driver.Batcher)
+		b, ok := driver.As[driver.Batcher](d)
 		if !ok {
 			t.Skip("the driver is not a Batcher")
 		}
@@ -88,7 +88,7 @@ func Run(t *testing.T, open func(*testing.T) driver.Driver, peer Peer) {
 		testCommand(t, d, peer)
 	})
 	t.Run("RunDurably", func(t *testing.T) {
-		durable, ok := d.(driver.Durable)
+		durable, ok := driver.As[driver.Durable](d)
 		if !ok {
 			t.Skip("the driver is not Durable")
 		}

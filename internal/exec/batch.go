@@ -182,8 +182,8 @@ func outcome[R BatchReply](s *Server, slot uint16, by BatchCall[R], sent clock.I
 
 // runAll runs calls that go to one server: together, if the driver can do that.
 func (s *Server) runAll(ctx context.Context, calls []driver.Call, tell func(i int, reply string, err error)) {
-	if d, ok := s.driver.(driver.Batcher); ok {
-		d.RunAll(ctx, calls, tell)
+	if s.batcher != nil {
+		s.batcher.RunAll(ctx, calls, tell)
 		return
 	}
 	var all sync.WaitGroup
@@ -198,8 +198,8 @@ func (s *Server) runAll(ctx context.Context, calls []driver.Call, tell func(i in
 
 // Node names the server of a Cluster that has a key; "" if that is not known.
 func (s *Server) Node(key string) string {
-	if d, ok := s.driver.(driver.Cluster); ok {
-		return d.Node(key)
+	if s.cluster != nil {
+		return s.cluster.Node(key)
 	}
 	return ""
 }
@@ -207,8 +207,8 @@ func (s *Server) Node(key string) string {
 // Width returns how many calls the driver can have under way at once without one waiting for another; 0 if it does not
 // say.
 func (s *Server) Width() int {
-	if d, ok := s.driver.(driver.Wide); ok {
-		return d.Width()
+	if s.wide != nil {
+		return s.wide.Width()
 	}
 	return 0
 }

@@ -35,6 +35,12 @@ type Server struct {
 	driver driver.Driver
 	cfg    Config
 
+	// What the driver can do beyond that; nil if it cannot.
+	batcher driver.Batcher
+	durable driver.Durable
+	cluster driver.Cluster
+	wide    driver.Wide
+
 	// RTT is a running mean of how long the server takes to answer.
 	RTT RoundTrip
 
@@ -47,7 +53,12 @@ type Server struct {
 
 // New returns the server behind a driver. Nothing is sent.
 func New(d driver.Driver, cfg Config) *Server {
-	return &Server{driver: d, cfg: cfg, clocks: serverClocks{anchors: map[uint16]Anchor{}}}
+	s := &Server{driver: d, cfg: cfg, clocks: serverClocks{anchors: map[uint16]Anchor{}}}
+	s.batcher, _ = driver.As[driver.Batcher](d)
+	s.durable, _ = driver.As[driver.Durable](d)
+	s.cluster, _ = driver.As[driver.Cluster](d)
+	s.wide, _ = driver.As[driver.Wide](d)
+	return s
 }
 
 // Addr names the server in errors and logs, without credentials.
@@ -57,10 +68,7 @@ func (s *Server) Addr() string { return s.driver.Addr() }
 func (s *Server) Close() error { return s.driver.Close() }
 
 // CanConfirm reports whether the driver can wait for replicas and disks.
-func (s *Server) CanConfirm() bool {
-	_, can := s.driver.(driver.Durable)
-	return can
-}
+func (s *Server) CanConfirm() bool { return s.durable != nil }
 
 // Subscribe opens a subscription.
 func (s *Server) Subscribe(sub driver.Subscription) (cancel func()) { return s.driver.Subscribe(sub) }
@@ -409,7 +417,7 @@ func (s *Server) run(ctx context.Context, rq Request) (text string, short, err e
 	if !rq.Call.Urgent { // asking what counts costs a round trip, which a renewal can do without
 		d.Counts = rq.Durability.Achieves
 	}
-	text, reached, err := s.driver.(driver.Durable).RunDurably(ctx, rq.Call, d)
+	text, reached, err := s.durable.RunDurably(ctx, rq.Call, d)
 	var refusal driver.ReplyError
 	if text != "" && errors.As(err, &refusal) {
 		return text, unconfirmed{told(refusal), d.Fsync}, nil

@@ -1,0 +1,46 @@
+package exec
+
+import (
+	"context"
+	"testing"
+
+	"github.com/holdfast-go/holdfast/driver"
+)
+
+// able is a driver with all optional interfaces, none of which is used, and wrapper passes everything on to it.
+type (
+	able struct {
+		driver.Driver
+		together int // calls of RunAll
+	}
+	wrapper struct{ driver.Driver }
+)
+
+func (a *able) RunAll(_ context.Context, calls []driver.Call, tell func(int, string, error)) {
+	a.together++
+	for i := range calls {
+		tell(i, "reply", nil)
+	}
+}
+
+func (a *able) RunDurably(context.Context, driver.Call, driver.Durability) (string, driver.Confirmation, error) {
+	return "", driver.Confirmation{}, nil
+}
+func (a *able) Node(key string) string { return "node of " + key }
+func (a *able) Width() int             { return 7 }
+
+func (w wrapper) Unwrap() driver.Driver { return w.Driver }
+
+func TestAServerSeesThroughWrappers(t *testing.T) {
+	inner := &able{}
+	s := New(wrapper{wrapper{inner}}, Config{})
+	told := 0
+	s.runAll(t.Context(), make([]driver.Call, 3), func(int, string, error) { told++ })
+	if inner.together != 1 || told != 3 || !s.CanConfirm() || s.Node("k") != "node of k" || s.Width() != 7 {
+		t.Errorf("%d RunAll with %d replies; confirms: %t; node: %q; width: %d", inner.together, told, s.CanConfirm(), s.Node("k"), s.Width())
+	}
+	s = New(wrapper{struct{ driver.Driver }{inner}}, Config{})
+	if s.CanConfirm() || s.Node("k") != "" || s.Width() != 0 {
+		t.Errorf("a driver that cannot: confirms: %t; node: %q; width: %d", s.CanConfirm(), s.Node("k"), s.Width())
+	}
+}

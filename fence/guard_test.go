@@ -117,6 +117,7 @@ func TestAGuardRefusesInvalidRequests(t *testing.T) {
 		"control character": {&Memory{}, h(Stamp{Lock: "led\nger", Fence: 7, Owner: "a"}), 400, nil, "control characters"},
 		"not UTF-8":         {&Memory{}, append(h(s)[:4], HeaderOwner, "%ff"), 400, nil, "not UTF-8"},
 		"long owner":        {&Memory{}, append(h(s)[:4], HeaderOwner, strings.Repeat("a", 1025)), 400, nil, "1025 bytes"},
+		"no bool":           {&Memory{}, append(h(s), HeaderShared, "shared"), 400, nil, `Holdfast-Shared is "shared", not "true"`},
 		"marks fail":        {failing, h(s), 503, secret, "cannot be checked"},
 	} {
 		t.Run(name, func(t *testing.T) {

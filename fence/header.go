@@ -15,7 +15,7 @@ const (
 	HeaderFence  = "Holdfast-Fence"  // the fence, in decimal
 	HeaderLock   = "Holdfast-Lock"   // the lock's name
 	HeaderOwner  = "Holdfast-Owner"  // the lease's owner
-	HeaderBeside = "Holdfast-Beside" // "shared" if others may hold the lock with the same fence, as readers do; otherwise absent
+	HeaderShared = "Holdfast-Shared" // "true" if others may hold the lock with the same fence, as readers do; otherwise absent
 )
 
 // The headers of a refusal, which have the mark.
@@ -23,6 +23,9 @@ const (
 	HeaderMark      = "Holdfast-Mark"
 	HeaderMarkOwner = "Holdfast-Mark-Owner"
 )
+
+// isShared is the value of HeaderShared.
+const isShared = "true"
 
 // maxLock bounds lock names, as the library does.
 const maxLock = 512
@@ -32,16 +35,16 @@ func (s Stamp) write(h http.Header) {
 	h.Set(HeaderFence, strconv.FormatUint(s.Fence, 10))
 	h.Set(HeaderLock, url.PathEscape(s.Lock))
 	h.Set(HeaderOwner, url.PathEscape(s.Owner))
-	h.Del(HeaderBeside)
+	h.Del(HeaderShared)
 	if s.Shared {
-		h.Set(HeaderBeside, s.beside())
+		h.Set(HeaderShared, isShared)
 	}
 }
 
 // readStamp reads the stamp from a request's header. found is false if the request has none of the headers. A stamp that
 // is incomplete or invalid is an error.
 func readStamp(h http.Header) (s Stamp, found bool, err error) {
-	if len(h.Values(HeaderFence))+len(h.Values(HeaderLock))+len(h.Values(HeaderOwner))+len(h.Values(HeaderBeside)) == 0 {
+	if len(h.Values(HeaderFence))+len(h.Values(HeaderLock))+len(h.Values(HeaderOwner))+len(h.Values(HeaderShared)) == 0 {
 		return Stamp{}, false, nil
 	}
 	fence, err := single(h, HeaderFence)
@@ -60,10 +63,10 @@ func readStamp(h http.Header) (s Stamp, found bool, err error) {
 	if s.Owner, err = name(h, HeaderOwner, maxOwner); err != nil {
 		return Stamp{}, true, err
 	}
-	if len(h.Values(HeaderBeside)) > 0 {
-		beside, err := single(h, HeaderBeside)
-		if err == nil && beside != "shared" {
-			err = fmt.Errorf("%s is %.32q, not %q", HeaderBeside, beside, "shared")
+	if len(h.Values(HeaderShared)) > 0 {
+		shared, err := single(h, HeaderShared)
+		if err == nil && shared != isShared {
+			err = fmt.Errorf("%s is %.32q, not %q", HeaderShared, shared, isShared)
 		}
 		if err != nil {
 			return Stamp{}, true, err

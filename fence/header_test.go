@@ -74,3 +74,18 @@ func FuzzStamp(f *testing.F) {
 		}
 	})
 }
+
+// A stamp replaces the one that a header has, and says whether its fence is shared.
+func TestSharedStampsInHeaders(t *testing.T) {
+	h := http.Header{}
+	for _, shared := range []bool{true, false, true} {
+		sent := Stamp{Lock: "ledger", Fence: 7, Owner: "a", Shared: shared}
+		sent.write(h)
+		if got, found, err := readStamp(h); got != sent || !found || err != nil {
+			t.Errorf("%+v is read as %+v, %t, %v", sent, got, found, err)
+		}
+		if got, want := h.Get("Holdfast-Shared"), map[bool]string{true: "true"}[shared]; got != want {
+			t.Errorf("the header of %+v is %q, want %q", sent, got, want)
+		}
+	}
+}

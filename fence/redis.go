@@ -111,7 +111,7 @@ func (r *Redis) eval(ctx context.Context, script driver.Script, s Stamp, resourc
 		return "", err
 	}
 	keys = append(keys[:len(keys):len(keys)], mark)
-	args = append(args[:len(args):len(args)], strconv.FormatUint(s.Fence, 10), s.Owner, s.beside(), milliseconds(r.cfg.MarkTTL))
+	args = append(args[:len(args):len(args)], strconv.FormatUint(s.Fence, 10), s.Owner, s.sharing(), milliseconds(r.cfg.MarkTTL))
 	reply, err := r.driver.Run(ctx, driver.Call{Script: script, Keys: keys, Args: args})
 	if err == nil {
 		return reply, nil

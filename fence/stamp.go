@@ -105,8 +105,8 @@ func (s Stamp) within(maxLead time.Duration) error {
 	return nil
 }
 
-// beside returns "shared" if others may hold the lock with the same fence, and otherwise "alone".
-func (s Stamp) beside() string {
+// sharing returns, for the script of a Redis, "shared" if others may hold the lock with the same fence, and otherwise "alone".
+func (s Stamp) sharing() string {
 	if s.Shared {
 		return "shared"
 	}

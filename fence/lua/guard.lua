@@ -17,10 +17,10 @@
 do
   local mark = table.remove(KEYS)
   local life = table.remove(ARGV) or ''
-  local beside = table.remove(ARGV) or ''
+  local sharing = table.remove(ARGV) or ''
   local owner = table.remove(ARGV) or ''
   local fence = table.remove(ARGV) or ''
-  if not mark or owner == '' or beside ~= 'shared' and beside ~= 'alone' or not string.match(life, '^%d+$') or not string.match(fence, '^[1-9]%d*$') then
+  if not mark or owner == '' or sharing ~= 'shared' and sharing ~= 'alone' or not string.match(life, '^%d+$') or not string.match(fence, '^[1-9]%d*$') then
     return redis.error_reply('BADMARK the last of KEYS is to be a mark; the last of ARGV a fence, its owner, shared or alone, and a time to live')
   end
   local seen = redis.call('GET', mark)
@@ -29,7 +29,7 @@ do
     if not highest then
       return redis.error_reply('BADMARK the key of the mark holds something else')
     end
-    if #fence < #highest or #fence == #highest and fence < highest or fence == highest and owner ~= holder and beside == 'alone' then
+    if #fence < #highest or #fence == #highest and fence < highest or fence == highest and owner ~= holder and sharing == 'alone' then
       return redis.error_reply('STALE ' .. seen)
     end
   end

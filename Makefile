@@ -19,7 +19,7 @@ SLICE ?= 23m
 BENCH ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help test test-all check verify slice mutants soak bench server everything
+.PHONY: help test test-all check verify slice mutants soak bench pictures server everything
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -48,9 +48,14 @@ soak: everything ## Run campaigns, simulation and storms for SOAK=10m; then loss
 bench: everything ## Compare with the bare commands and with other libraries, 16 minutes; BENCH=-quick: two
 	cd tests/bench && go run . -svg free.svg $(BENCH)
 
+pictures: server ## Take the pictures of the inspector in docs/pictures anew
+	@tests/ensure-chromium.sh
+	cd tests && go test -count=1 -run TestPictures ./ui -pictures "$(CURDIR)/docs/pictures"
+
 server: ## Make sure that there is a redis-server or valkey-server, installing one if need be
 	@tests/ensure-redis.sh
 
-everything: server ## Make sure that there are also PostgreSQL, and programs in Java and Python
+everything: server ## Make sure that there are also PostgreSQL, programs in Java and Python, and Chromium
 	@tests/ensure-postgres.sh
 	@tests/ensure-interop.sh
+	@tests/ensure-chromium.sh

@@ -31,6 +31,7 @@ func commands() []command {
 		{"ls", "list the locks, who holds them and who waits", lsHelp, ls},
 		{"watch", "show the locks as they change", watchHelp, watch},
 		{"show", "say all about one lock", showHelp, show},
+		{"ui", "show the locks on web pages", uiHelp, serveUI},
 		{"once", "say which run of a job was completed last", onceHelp, once},
 		{"latch", "wait for a count of parties, or count down", latchHelp, latch},
 		{"barrier", "wait until a number of parties wait", barrierHelp, barrier},

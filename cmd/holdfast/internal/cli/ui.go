@@ -1,0 +1,180 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"strings"
+	"time"
+
+	"github.com/holdfast-go/holdfast/inspect"
+	"github.com/holdfast-go/holdfast/inspect/ui"
+
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/connect"
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/exitcode"
+)
+
+// uiFlags are the flags and arguments of holdfast ui.
+type uiFlags struct {
+	lookFlags
+	pattern    string
+	listen     string
+	hosts      []string
+	authFile   string
+	path       string
+	allowBreak bool
+}
+
+// defaultListen is where the inspector is served.
+const defaultListen = "127.0.0.1:4041"
+
+func newUIFlags() *uiFlags {
+	o := &uiFlags{lookFlags: newLookFlags("ui")}
+	f := o.flags
+	f.StringVar(&o.listen, "listen", defaultListen, "serve on this `ADDRESS`: HOST:PORT, or :PORT on 127.0.0.1; port 0 is a\nfree one")
+	f.StringVar(&o.authFile, "auth-file", "", "ask for a name and password, from this `FILE` with a line user:password\nfor each user, which others may not read")
+	f.BoolVar(&o.allowBreak, "allow-break", false, "let those who see the pages break and revoke locks")
+	f.StringArrayVar(&o.hosts, "host", nil, "answer requests for this host `NAME`, too, such as that of a proxy;\nrepeatable")
+	f.StringVar(&o.path, "path", "", "serve below this `PATH`, such as /locks, if a proxy does not remove it")
+	o.serverFlags.define(oneOrMore)
+	return o
+}
+
+func uiHelp(w io.Writer) {
+	fmt.Fprintf(w, `Usage: holdfast ui [flags] [PATTERN]
+
+Serves the inspector: web pages on which the locks are seen as they change, who holds
+them, who waits, and what has happened to each while somebody looked; until ^C. It prints
+the address. With PATTERN, as for holdfast ls, it lists only locks whose names match.
+
+  holdfast ui
+  holdfast ui --listen :8080 'orders/*'
+  holdfast ui --listen 10.1.2.3:4041 --auth-file /etc/holdfast/users --allow-break
+
+Flags:
+%s
+The server is the first of --redis, HOLDFAST_REDIS, REDIS_URL, %s.
+
+Who can see them: everybody who can reach ADDRESS, or with --auth-file those whom it names.
+  On an address that is not loopback it is required. Passwords are sent as they are:
+  put a proxy with TLS before it, on loopback, and name the proxy's host with --host. Requests
+  for other host names are refused (421), lest a web page reads the locks in its
+  visitor's browser. The pages load nothing from elsewhere.
+
+Breaking: without --allow-break the pages only look. With it, the page of a lock can take
+  it from the holder whose fence the operator types. The server's user then needs the role
+  breaker in docs/SECURITY.md instead of inspector. On loopback without --auth-file, every
+  user of this machine can do it.
+
+Metrics: /metrics has the numbers of locks, holders and waiters, the oldest hold and the
+  longest wait, by kind, for Prometheus.
+
+Exit codes: %d wrong usage, %d unavailable, %d the address cannot be used, %d refused,
+%d wrong configuration, %d interrupted (INT; also 129, 131, 143).
+`, newUIFlags().flags.FlagUsages(), connect.Default, exitcode.Usage, exitcode.Unavailable, exitcode.System, exitcode.Denied, exitcode.Config, exitcode.Signal+2)
+}
+
+func (o *uiFlags) parse(args []string) error {
+	if err := parse(o.flags, args); err != nil {
+		return err
+	}
+	o.pattern = o.flags.Arg(0)
+	if o.flags.NArg() > 1 {
+		return exitcode.Usagef("want one PATTERN, not %d arguments (quote it for the shell): holdfast ui [flags] [PATTERN]", o.flags.NArg())
+	}
+	host, port, err := net.SplitHostPort(o.listen)
+	switch host {
+	case "", "localhost":
+		host = "127.0.0.1"
+	}
+	addr, notIP := netip.ParseAddr(host)
+	if err != nil || notIP != nil {
+		return exitcode.Usagef("--listen: want ADDRESS:PORT, such as %s", defaultListen)
+	}
+	if o.listen = net.JoinHostPort(host, port); !addr.Unmap().IsLoopback() && o.authFile == "" {
+		return exitcode.Usagef("--listen %s: others can reach it: name users with --auth-file, or listen on 127.0.0.1", o.listen)
+	}
+	return nil
+}
+
+func serveUI(ctx context.Context, args []string, _ io.Reader, stdout, stderr io.Writer) error {
+	o := newUIFlags()
+	if err := o.parse(args); err != nil {
+		return err
+	}
+	opts := &ui.Options{AllowBreak: o.allowBreak, Hosts: o.hosts, Pattern: o.pattern, Prefix: o.path, Logger: slog.New(slog.NewTextHandler(stderr, nil))}
+	if o.authFile != "" {
+		users, err := readUsers(o.authFile)
+		if err != nil {
+			return &exitcode.Error{Code: exitcode.Config, Err: fmt.Errorf("--auth-file: %w", err)}
+		}
+		opts.Authenticate = users.has
+	}
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", o.listen)
+	if err != nil {
+		return &exitcode.Error{Code: exitcode.System, Err: fmt.Errorf("%w; choose another address with --listen", err)}
+	}
+	defer listener.Close()
+	return o.look(ctx, stderr, func(ctx context.Context, in *inspect.Inspector) error {
+		opts.Label = o.servers.Addr()
+		handler, err := ui.New(in, opts)
+		if err != nil {
+			return err
+		}
+		defer handler.Close()
+		// Asking first, about any lock, tells of a wrong address. Later, an outage is waited out.
+		if _, err := in.Get(ctx, "*"); err != nil {
+			return err
+		}
+		if _, err := fmt.Fprintf(stdout, "http://%s%s/\n", listener.Addr(), strings.TrimSuffix(o.path, "/")); err != nil {
+			return exitcode.OfOutput(err)
+		}
+		o.warn(listener.Addr())
+		return serveUntil(ctx, listener, handler)
+	})
+}
+
+// warn says who can see the pages, if that is more than it seems.
+func (o *uiFlags) warn(at net.Addr) {
+	addr, is := at.(*net.TCPAddr)
+	switch {
+	case is && !addr.IP.IsLoopback():
+		o.console.Warnf("passwords are sent to %s as they are: put a proxy with TLS before it", at)
+	case o.allowBreak && o.authFile == "":
+		o.console.Warnf("every user of this machine can break locks: --auth-file names those who may")
+	}
+}
+
+// serveUntil serves the pages until ctx ends. It closes the listener.
+func serveUntil(ctx context.Context, listener net.Listener, handler *ui.Handler) error {
+	server := &http.Server{
+		Handler:           handler,
+		ReadHeaderTimeout: 5 * time.Second,
+		ReadTimeout:       time.Minute,
+		IdleTimeout:       2 * time.Minute,
+		MaxHeaderBytes:    16 << 10,
+		ErrorLog:          slog.NewLogLogger(slog.DiscardHandler, slog.LevelError), // what clients do wrong
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- server.Serve(listener) }()
+	select {
+	case err := <-ended:
+		return &exitcode.Error{Code: exitcode.System, Err: fmt.Errorf("cannot serve: %w", err)}
+	case <-ctx.Done():
+	}
+	handler.Close()
+	ending, stop := context.WithTimeout(context.Background(), 2*time.Second)
+	defer stop()
+	if server.Shutdown(ending) != nil {
+		_ = server.Close()
+	}
+	if err := <-ended; !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return ctx.Err()
+}

@@ -1,0 +1,72 @@
+package cli
+
+import (
+	"bufio"
+	"crypto/sha256"
+	"crypto/subtle"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"strings"
+)
+
+// users are those who may see the inspector: hashes of passwords by name.
+type users map[string][sha256.Size]byte
+
+// readUsers reads a file with a line user:password for each user. Blank lines and those that begin with # do not count. Its errors
+// do not quote it.
+func readUsers(name string) (users, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if runtime.GOOS != "windows" && info.Mode().IsRegular() && info.Mode().Perm()&0o077 != 0 {
+		return nil, fmt.Errorf("%s can be read by others: chmod 600 it", name)
+	}
+	all := users{}
+	n := 0
+	for lines := bufio.NewScanner(io.LimitReader(f, 1<<20)); ; {
+		if !lines.Scan() {
+			err = lines.Err()
+			break
+		}
+		n++
+		line := strings.TrimSuffix(lines.Text(), "\r")
+		if strings.TrimSpace(line) == "" || strings.HasPrefix(line, "#") {
+			continue
+		}
+		user, password, is := strings.Cut(line, ":")
+		if !is || user == "" || password == "" {
+			return nil, fmt.Errorf("%s, line %d: want user:password", name, n)
+		}
+		if _, twice := all[user]; twice {
+			return nil, fmt.Errorf("%s, line %d: the user comes twice", name, n)
+		}
+		all[user] = sha256.Sum256([]byte(password))
+	}
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("%s: %w", name, err)
+	case len(all) == 0:
+		return nil, errors.New(name + " names no user: want lines user:password")
+	}
+	return all, nil
+}
+
+// has reports whether these are a user's name and password. How long it takes tells nothing about either.
+func (u users) has(user, password string) bool {
+	given, name := sha256.Sum256([]byte(password)), sha256.Sum256([]byte(user))
+	found := 0
+	for own, hash := range u {
+		ownName := sha256.Sum256([]byte(own))
+		found |= subtle.ConstantTimeCompare(name[:], ownName[:]) & subtle.ConstantTimeCompare(given[:], hash[:])
+	}
+	return found == 1
+}

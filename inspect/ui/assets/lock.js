@@ -1,0 +1,232 @@
+// The page of one lock: who holds it, who waits, and what has happened to it.
+
+import { $, el, setText } from "./dom.js";
+import { clock, count, dayAndClock, duration, owner, plural, shown } from "./format.js";
+
+export class LockPage {
+  constructor(name, breaks) {
+    this.name = name;
+    this.offset = 0;
+    this.report = null;
+    this.ticking = []; // functions of the time, once a second
+    this.root = $("lock");
+    this.parts = {
+      badges: el("div", { class: "badges" }),
+      facts: el("dl", { class: "facts" }),
+      problem: el("p", { class: "problem", role: "alert", hidden: true }),
+      holders: el("div", { class: "holders" }),
+      waiters: el("ol", { class: "waiters" }),
+      waitersMore: el("p", { class: "more" }),
+      timeline: el("ol", { class: "timeline" }),
+      holdersTitle: el("h2", {}, "Holder"),
+      waitersTitle: el("h2", {}, "Waiting"),
+    };
+    const p = this.parts;
+    const copy = el("button", { type: "button", class: "button quiet", onclick: () => this.copy(copy) }, "Copy name");
+    this.root.replaceChildren(
+      el("div", { class: "lock-head" },
+        el("a", { href: "./", class: "back", "data-view": "back" }, "← All locks"),
+        el("div", { class: "title" }, el("h1", { id: "lock-name" }, shown(name)), p.badges, copy),
+        p.facts, p.problem),
+      el("div", { class: "columns" },
+        el("div", {},
+          el("section", { class: "panel", "aria-label": "Holders" }, p.holdersTitle, p.holders),
+          el("section", { class: "panel", "aria-label": "Waiters" }, p.waitersTitle, p.waiters, p.waitersMore)),
+        el("div", {},
+          el("section", { class: "panel", "aria-label": "Timeline" }, el("h2", {}, "Timeline"), p.timeline),
+          breaks ? this.breakForm() : null)));
+  }
+
+  now() {
+    return Date.now() + this.offset;
+  }
+
+  async copy(button) {
+    try {
+      await navigator.clipboard.writeText(this.name);
+      button.textContent = "Copied";
+    } catch {
+      button.textContent = "Not allowed";
+    }
+    setTimeout(() => { button.textContent = "Copy name"; }, 1500);
+  }
+
+  // show takes what is known now.
+  show(report) {
+    const p = this.parts;
+    p.problem.hidden = !report.error;
+    this.root.classList.toggle("outdated", Boolean(report.error));
+    if (report.error) {
+      const title = report.denied ? "The server refuses to show this lock: " : "The server does not answer: ";
+      setText(p.problem, title + report.error + (this.report ? `. This is as of ${clock(this.seen)}.` : ""));
+      this.showTimeline(report.timeline);
+      return;
+    }
+    this.report = report;
+    this.seen = Date.now();
+    if (report.t) this.offset = report.t - this.seen;
+    this.ticking = [];
+    this.showHead(report);
+    this.showHolders(report);
+    this.showWaiters(report);
+    this.showTimeline(report.timeline);
+    this.tick();
+  }
+
+  tick() {
+    const now = this.now();
+    for (const f of this.ticking) f(now);
+  }
+
+  // live is a text that changes with time.
+  live(f, properties = {}) {
+    const e = el("span", properties);
+    this.ticking.push((now) => setText(e, f(now)));
+    return e;
+  }
+
+  showHead(r) {
+    const held = r.holders.length > 0;
+    const badges = [el("span", { class: `badge ${held ? "held" : "idle"}` }, held ? "held" : "free")];
+    if (r.waiting) badges.push(el("span", { class: "badge waiting" }, `${count(r.waiting)} waiting`));
+    if (r.kind) badges.push(el("span", { class: "badge plain" }, r.kind));
+    this.parts.badges.replaceChildren(...badges);
+    const facts = [];
+    const fact = (name, value) => facts.push(el("div", {}, el("dt", {}, name), el("dd", {}, value)));
+    if (r.fence) fact("Latest fence", r.fence);
+    if (r.kind === "semaphore") fact("Permits", `${r.holders.reduce((n, h) => n + h.permits, 0)} of ${r.limit} taken`);
+    if (r.kind === "latch") fact("Parties", `${r.count} of ${r.limit} have not counted down`);
+    if (r.kind === "barrier") fact("Parties", `${r.holders.length} of ${r.limit} have arrived`);
+    fact("Key", shown(r.key));
+    this.parts.facts.replaceChildren(...facts);
+  }
+
+  showHolders(r) {
+    const title = { latch: "Parties that have counted down", barrier: "Parties that wait" }[r.kind] ?? (r.holders.length > 1 ? "Holders" : "Holder");
+    setText(this.parts.holdersTitle, r.holders.length > 1 ? `${title} (${count(r.holders.length)})` : title);
+    if (r.holders.length === 0) {
+      this.parts.holders.replaceChildren(el("p", { class: "nobody" }, r.waiting ? "Nobody holds it at the moment." : "Nobody holds it. It is free."));
+      return;
+    }
+    this.parts.holders.replaceChildren(...r.holders.map((h) => this.holder(h)));
+  }
+
+  holder(h) {
+    const facts = el("dl", { class: "facts" });
+    const fact = (name, ...value) => facts.append(el("div", {}, el("dt", {}, name), el("dd", {}, ...value)));
+    if (h.fence) fact("Fence", el("code", { class: "fence" }, h.fence));
+    if (h.since) fact("Held for", this.live((now) => duration(now - h.since), { title: `since ${dayAndClock(h.since)}` }));
+    fact("Lease left", h.until ? this.live((now) => (h.until < now ? "over" : duration(h.until - now + 999))) : "no expiry");
+    if (h.permits) fact("Permits", count(h.permits));
+    return el("article", { class: "person" },
+      el("div", { class: "who" },
+        el("strong", {}, owner(h)),
+        h.mode && h.mode !== "exclusive" && h.mode !== "permits" ? el("span", { class: "badge plain" }, h.mode) : null,
+        el("span", { class: "where" }, where(h))),
+      facts, notes(h.meta));
+  }
+
+  showWaiters(r) {
+    setText(this.parts.waitersTitle, r.waiting ? `Waiting (${count(r.waiting)})` : "Waiting");
+    if (r.waiting === 0) {
+      this.parts.waiters.replaceChildren(el("li", { class: "nobody" }, "Nobody waits."));
+    } else {
+      this.parts.waiters.replaceChildren(...r.waiters.map((w) => el("li", { class: "person" },
+        el("div", { class: "who" },
+          el("strong", {}, owner(w)),
+          w.mode && w.mode !== "exclusive" ? el("span", { class: "badge plain" }, w.permits ? plural(w.permits, "permit", "permits") : w.mode) : null,
+          el("span", { class: "where" }, where(w)),
+          this.live((now) => duration(now - w.since), { class: "time", title: `since ${dayAndClock(w.since)}` })),
+        notes(w.meta))));
+    }
+    const left = r.waiting - r.waiters.length;
+    setText(this.parts.waitersMore, left > 0 ? `and ${count(left)} more` : "");
+  }
+
+  showTimeline(timeline) {
+    const key = JSON.stringify(timeline);
+    if (this.timeline === key) return;
+    this.timeline = key;
+    if (timeline.length === 0) {
+      this.parts.timeline.replaceChildren(el("li", { class: "nobody" }, "Nothing has been seen to happen yet. What happens while somebody looks is kept here."));
+      return;
+    }
+    this.parts.timeline.replaceChildren(...timeline.map((h) => el("li", { "data-what": h.what },
+      el("span", { class: "dot", "aria-hidden": "true" }),
+      el("time", { title: dayAndClock(h.t) }, clock(h.t)),
+      el("span", { class: "what" }, el("b", {}, words[h.what]?.(h) ?? h.what), " ", said(h)),
+      h.fence ? el("code", { class: "fence" }, h.fence) : null)));
+  }
+
+  breakForm() {
+    const fence = el("input", { id: "fence", inputmode: "numeric", autocomplete: "off", required: true, pattern: "[0-9]+", "aria-describedby": "break-hint" });
+    const reason = el("input", { id: "reason", autocomplete: "off", required: true, maxlength: "400" });
+    const answer = el("p", { class: "answer", role: "status" });
+    const act = async (verb) => {
+      if (!form.reportValidity()) return;
+      answer.className = "answer";
+      answer.textContent = verb === "break" ? "Breaking …" : "Asking …";
+      const buttons = form.querySelectorAll("button");
+      for (const b of buttons) b.disabled = true;
+      const [failed, text] = await order(verb, { name: this.name, fence: fence.value.trim(), reason: reason.value.trim() });
+      for (const b of buttons) b.disabled = false;
+      answer.className = failed ? "answer failed" : "answer done";
+      answer.textContent = text;
+      if (!failed && verb === "break") fence.value = "";
+    };
+    const form = el("form", { class: "break", onsubmit: (e) => { e.preventDefault(); act("break"); } },
+      el("p", { id: "break-hint" }, "Type the fence of the holder that you mean: another holder is left alone. Its program is told at once, and the next waiter gets the lock. If it goes on working all the same, only resources that check fences refuse it."),
+      el("label", { for: "fence" }, "Fence of the holder"), fence,
+      el("label", { for: "reason" }, "Reason, for the record"), reason,
+      el("div", { class: "buttons" },
+        el("button", { type: "submit", class: "button danger" }, "Break the lock"),
+        el("button", { type: "button", class: "button", onclick: () => act("revoke") }, "Ask it to let go")),
+      answer);
+    return el("section", { class: "panel danger", "aria-label": "Break" }, el("h2", {}, "Take it away"), form);
+  }
+}
+
+// order asks for a break or a revocation, and returns whether that failed and what to say of it.
+async function order(verb, body) {
+  try {
+    const response = await fetch(verb, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) });
+    if (response.ok) return [false, verb === "break" ? "The lock was taken away, and goes to the next waiter." : "The holder was asked to let go."];
+    const { error } = await response.json().catch(() => ({ error: `the inspector answered ${response.status}` }));
+    return [true, error];
+  } catch {
+    return [true, "The inspector does not answer. It is not known whether this was done."];
+  }
+}
+
+const words = {
+  granted: (h) => `Granted${modeOf(h)} to`,
+  "handed over": (h) => `Handed over${modeOf(h)} to`,
+  released: () => "Released by",
+  expired: () => "Lease ran out:",
+  broken: () => "Broken:",
+};
+
+const modeOf = (h) => (h.mode === "reader" || h.mode === "writer" ? ` (${h.mode})` : "");
+
+function said(h) {
+  let text = owner(h);
+  if (h.host) text += ` on ${shown(h.host)}`;
+  if (h.from) text += `, from ${shown(h.from)}`;
+  if (h.held) text += ` after ${duration(h.held)}`;
+  if (h.by) text += `, by ${shown(h.by)}`;
+  if (h.reason) text += `: ${shown(h.reason)}`;
+  return text;
+}
+
+function where(h) {
+  if (h.foreign) return "";
+  const parts = [];
+  if (h.host) parts.push(shown(h.host));
+  if (h.pid) parts.push(`pid ${h.pid}`);
+  return parts.join(" · ");
+}
+
+function notes(meta) {
+  if (!meta || meta.length === 0) return null;
+  return el("dl", { class: "notes" }, ...meta.map(([key, value]) => el("div", {}, el("dt", {}, shown(key)), el("dd", {}, shown(value)))));
+}

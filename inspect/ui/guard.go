@@ -1,0 +1,66 @@
+package ui
+
+import (
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+)
+
+// guard refuses requests that the handler must not answer.
+type guard struct {
+	hosts        []string
+	authenticate func(user, password string) bool
+	origin       *http.CrossOriginProtection
+}
+
+func newGuard(o *Options) guard {
+	return guard{hosts: o.Hosts, authenticate: o.Authenticate, origin: http.NewCrossOriginProtection()}
+}
+
+// policy lets pages load what comes from here, and nothing inline, and keeps others from framing them. Trusted types keep
+// scripts from making elements of text.
+const policy = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; base-uri 'none'; " +
+	"form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
+
+// admit sets the headers of every answer, and refuses a request unless it asks for an allowed host, by a user if there are any,
+// and not from another site's page if it could change something.
+func (g *guard) admit(w http.ResponseWriter, r *http.Request) bool {
+	h := w.Header()
+	h.Set("Cache-Control", "no-store")
+	h.Set("Content-Security-Policy", policy)
+	h.Set("Cross-Origin-Opener-Policy", "same-origin")
+	h.Set("Cross-Origin-Resource-Policy", "same-origin")
+	h.Set("Permissions-Policy", "camera=(), geolocation=(), microphone=()")
+	h.Set("Referrer-Policy", "no-referrer")
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("X-Frame-Options", "DENY")
+	if !g.serves(r.Host) {
+		http.Error(w, "this host name is not served: allow it by ui.Options.Hosts, or holdfast ui --host NAME", http.StatusMisdirectedRequest)
+		return false
+	}
+	if g.authenticate != nil {
+		user, password, given := r.BasicAuth()
+		if !given || !g.authenticate(user, password) {
+			h.Set("WWW-Authenticate", `Basic realm="Holdfast", charset="UTF-8"`)
+			http.Error(w, "name and password, please", http.StatusUnauthorized)
+			return false
+		}
+	}
+	if err := g.origin.Check(r); err != nil {
+		http.Error(w, "this must be asked for by the inspector's own page", http.StatusForbidden)
+		return false
+	}
+	return true
+}
+
+// serves reports whether requests for this host are answered. A web page that makes its own name lead here sends that name;
+// nobody can do so with an address. Browsers always send one of both.
+func (g *guard) serves(host string) bool {
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	host = strings.TrimSuffix(strings.ToLower(strings.Trim(host, "[]")), ".")
+	return host == "" || host == "localhost" || net.ParseIP(host) != nil ||
+		slices.ContainsFunc(g.hosts, func(allowed string) bool { return allowed == "*" || strings.EqualFold(allowed, host) })
+}

@@ -1,0 +1,112 @@
+package ui
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+)
+
+// breaker breaks and revokes locks.
+type breaker interface {
+	Break(ctx context.Context, name string, fence uint64, reason string) error
+	Revoke(ctx context.Context, name string, fence uint64, reason string) error
+}
+
+// order is what a page asks for: to break or revoke the grant with this fence, which the operator has typed.
+type order struct {
+	Name   string `json:"name"`
+	Fence  string `json:"fence"`
+	Reason string `json:"reason"`
+}
+
+const (
+	// longestReason bounds a reason, in bytes.
+	longestReason = 500
+	// verbTime bounds a break.
+	verbTime = 15 * time.Second
+)
+
+// errChanged says that the lock is held under another fence than the one that was typed.
+var errChanged = errors.New("held under another fence")
+
+// serveVerb breaks or revokes. The guard has made sure that it is not asked for by another site's page; that the body
+// must be JSON, which no form can send, does so again.
+func (h *Handler) serveVerb(w http.ResponseWriter, r *http.Request, verb string) {
+	kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	switch {
+	case h.breaker == nil:
+		refuse(w, http.StatusForbidden, "this inspector only looks: see ui.Options.AllowBreak, or holdfast ui --allow-break")
+		return
+	case r.Method != http.MethodPost:
+		w.Header().Set("Allow", "POST")
+		refuse(w, http.StatusMethodNotAllowed, "only POST is served here")
+		return
+	case kind != "application/json":
+		refuse(w, http.StatusUnsupportedMediaType, "want application/json")
+		return
+	}
+	o, fence, err := readOrder(http.MaxBytesReader(w, r.Body, 8<<10))
+	if err != nil {
+		refuse(w, http.StatusBadRequest, err.Error())
+		return
+	}
+	user := "somebody"
+	if h.opts.Authenticate != nil {
+		user, _, _ = r.BasicAuth()
+		o.Reason = user + ": " + o.Reason
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), verbTime) // It is done, or not, whether or not the page is still open.
+	defer cancel()
+	act := h.breaker.Revoke
+	if verb == "break" {
+		act = h.breaker.Break
+	}
+	err = act(ctx, o.Name, fence, o.Reason)
+	h.opts.Logger.Info("holdfast: inspector: "+verb, "lock", o.Name, "fence", fence, "user", user, "address", r.RemoteAddr, "reason", o.Reason, "err", err)
+	switch {
+	case err == nil:
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, "{}\n")
+	case errors.Is(err, errChanged):
+		refuse(w, http.StatusConflict, fmt.Sprintf("%q is held under another fence than %d by now: look again who holds it", o.Name, fence))
+	case errors.Is(err, holdfast.ErrNotHeld):
+		refuse(w, http.StatusConflict, fmt.Sprintf("nobody holds %q any more", o.Name))
+	case errors.Is(err, holdfast.ErrInvalid):
+		refuse(w, http.StatusBadRequest, errorText(err))
+	case errors.Is(err, holdfast.ErrDenied):
+		refuse(w, http.StatusForbidden, errorText(err)+"; the role breaker in docs/SECURITY.md has what breaking needs")
+	default:
+		refuse(w, http.StatusBadGateway, errorText(err))
+	}
+}
+
+func readOrder(body io.Reader) (o order, fence uint64, err error) {
+	if err := json.NewDecoder(body).Decode(&o); err != nil {
+		return o, 0, errors.New("want JSON with name, fence and reason")
+	}
+	fence, err = strconv.ParseUint(o.Fence, 10, 64)
+	switch {
+	case o.Name == "":
+		return o, 0, errors.New("the name is missing")
+	case err != nil || fence == 0:
+		return o, 0, errors.New("type the fence of the holder: a number")
+	case o.Reason == "" || len(o.Reason) > longestReason:
+		return o, 0, fmt.Errorf("say why, in at most %d bytes", longestReason)
+	}
+	return o, fence, nil
+}
+
+// refuse answers with an error as JSON.
+func refuse(w http.ResponseWriter, code int, text string) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(code)
+	_ = json.NewEncoder(w).Encode(map[string]string{"error": text}) // The client does not listen any more.
+}

@@ -1,0 +1,104 @@
+package ui_test
+
+import (
+	"testing"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/tests/internal/backend"
+)
+
+func TestThePageOfALock(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, nil)
+	lease := s.hold(s.newClient("ann").Mutex("nightly", holdfast.Meta("job", "backup")))
+	s.wait("bob", mutex("nightly"))
+	backend.Waiters(t, s.client.Mutex("nightly"), 1)
+	s.wait("cat", mutex("nightly"))
+	page := open(t, s.url+"?lock=nightly", 1280, 800)
+	page.sees("Waiting (2)")
+	for _, text := range []string{"ann", "backup", "held", "2 waiting", "mutex", "holdfast:{nightly}", "Granted to"} {
+		page.sees(text)
+	}
+	page.until("the fence", `document.querySelector(".holders .fence").textContent === "%d"`, lease.Fence())
+	page.until("the waiters, in order", `[...document.querySelectorAll(".waiters strong")].map((e) => e.textContent).join() === "bob,cat"`)
+	left := eval[string](page, `document.querySelector(".holders .facts").innerText`)
+	page.until("time passes", `document.querySelector(".holders .facts").innerText !== %s`, quote(left))
+	backend.Release(t, lease)
+	page.until("bob has it", `document.querySelector(".holders strong")?.textContent === "bob"`)
+	page.sees("Handed over to")
+	page.sees("from ann")
+	s.letGo("bob")
+	page.until("cat has it", `document.querySelector(".holders strong")?.textContent === "cat"`)
+	s.letGo("cat")
+	page.sees("It is free.")
+	page.sees("Released by cat")
+	if eval[bool](page, `document.querySelector("form") !== null`) {
+		t.Error("there is a form though nothing may be broken")
+	}
+}
+
+func TestALossIsInTheTimeline(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, nil)
+	if _, err := s.b.Redis(t).Set(t.Context(), "holdfast:{dead}", `hf1:AAAAAAAAAAAAAAAAAAAAAA:7:1700000000000:0:{"o":"hung"}`, 0).Result(); err != nil {
+		t.Fatal(err)
+	}
+	page := open(t, s.url+"?lock=dead", 1280, 800)
+	page.sees("no expiry")
+	if err := s.b.Redis(t).PExpire(t.Context(), "holdfast:{dead}", 2500e6).Err(); err != nil {
+		t.Fatal(err)
+	}
+	page.sees("Lease ran out")
+}
+
+// That the server does not answer does not look as if there were no locks.
+func TestAnOutageIsSeen(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, nil)
+	s.hold(s.client.Mutex("orders/1"))
+	list, lock, late := open(t, s.url, 1280, 800), open(t, s.url+"?lock=orders/1", 1280, 800), (*tab)(nil)
+	list.lists("orders/1")
+	lock.sees("Granted to")
+	s.b.Server.Pause()
+	list.sees("The server does not answer. What you see is as of")
+	list.until("it looks out of date", `document.body.classList.contains("outdated") && document.querySelector("#live").dataset.state === "down"`)
+	list.lists("orders/1")
+	lock.sees("The server does not answer")
+	late = open(t, s.url+"?q=x", 1280, 800)
+	late.sees("The server does not answer")
+	s.b.Server.Resume()
+	for _, page := range []*tab{list, lock, late} {
+		page.until("it is live again", `!document.body.classList.contains("outdated") && document.querySelector("#live").dataset.state === "live"`)
+	}
+	list.until("without the banner", `document.querySelector("#banner").hidden`)
+}
+
+// A page finds back to an inspector that was away.
+func TestAPageConnectsAgain(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, nil)
+	s.hold(s.client.Mutex("orders/1"))
+	page := open(t, s.url, 1280, 800)
+	page.lists("orders/1")
+	s.web.CloseClientConnections()
+	s.hold(s.client.Mutex("orders/2"))
+	page.lists("orders/1", "orders/2")
+	page.until("it is live", `document.querySelector("#live").dataset.state === "live"`)
+}
+
+func TestContention(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, nil)
+	s.hold(s.client.Mutex("long"))
+	s.wait("w1", mutex("long"))
+	backend.Waiters(t, s.client.Mutex("long"), 1)
+	s.hold(s.client.Mutex("broad"))
+	s.wait("w2", mutex("broad"))
+	s.wait("w3", mutex("broad"))
+	s.hold(s.client.Mutex("calm"))
+	page := open(t, s.url+"?view=contention", 1280, 800)
+	page.until("the most waiters first", `[...document.querySelectorAll("#by-waiters a")].map((a) => a.textContent).join() === "broad,long"`)
+	page.until("the longest wait first", `[...document.querySelectorAll("#by-wait a")].map((a) => a.textContent).join() === "long,broad"`)
+	page.click("#by-wait a")
+	page.until("its page is open", `document.querySelector("#lock-name")?.textContent === "long"`)
+}

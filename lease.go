@@ -53,6 +53,12 @@ func (l *Lease) scope(parent context.Context) (_ context.Context, end context.Ca
 // Done returns a channel that is closed when the lease ends: at the deadline at the latest.
 func (l *Lease) Done() <-chan struct{} { return l.e.Context().Done() }
 
+// Revoked returns a channel that is closed when somebody asks the holder to let go, as holdfast revoke and
+// inspect.Inspector.Revoke do. The lease goes on until it is released. Goroutines of this process that share the grant, or pass
+// it on, are asked together. The client learns of the request by push, at the earliest a second after the grant; without a
+// subscription (Poll, Config.PollInterval, an ACL) it never does.
+func (l *Lease) Revoked() <-chan struct{} { return l.e.Revoked() }
+
 // Fence returns a number above those of all earlier leases of the lock; of Multi, the highest of Fences. A resource that
 // refuses writes with a lower fence than it has seen is safe from holders that are late: see package fence. Fences go on
 // rising after the server has lost its data, unless the server's clock went back too.

@@ -15,7 +15,7 @@ import (
 // No lock is held while a function runs, so it may call anything of this package but Client.Close. It is called by the
 // goroutine that acquires, renews or releases, and must not block. For each lease the functions are called one at a time and
 // in order: AcquireStart, AcquireQueued at most once, AcquireEnd; if the lock was granted, Renewed and RenewFailed any number
-// of times; then either Lost or Released, and nothing more. AcquireEnd is called before the acquire returns. Released is
+// of times and Revoked at most once; then either Lost or Released, and nothing more. AcquireEnd is called before the acquire returns. Released is
 // called when the server has answered, and most often before Release returns; Client.Close waits for all of them.
 //
 // Every lease counts: each of the nested leases of a Reentrant lock, the readers that share a hold, each term of an Election,
@@ -39,6 +39,8 @@ type Observer struct {
 	// Lost is called when a lease was lost. Each granted lease ends with Lost or Released. A lease that is not released after
 	// Client.Close is lost when it expires.
 	Lost func(ctx context.Context, e LeaseEvent)
+	// Revoked is called when somebody asked the holder to let go: see Lease.Revoked.
+	Revoked func(ctx context.Context, e LeaseEvent)
 	// Released is called when a lease was released or detached. The lease is over even if the release failed (Err).
 	Released func(ctx context.Context, e LeaseEvent)
 	// ServerLost is called once for each outage: when the server stops answering, or does not answer in the first place. An
@@ -81,6 +83,8 @@ type LeaseEvent struct {
 	Held     time.Duration // Lost, Released: since Granted
 	Handover Handover      // Released: HandoverLocal if another goroutine of this process has the lock now
 	Reason   LossReason    // Lost
+	By       string        // Revoked: who asks, by that program's Config.Owner
+	Note     string        // Revoked: why; may be empty
 	Err      error         // RenewFailed; Lost: a *LostError; Released: why the release failed, or nil
 }
 
@@ -120,6 +124,7 @@ func newObserver(given []*Observer, logger *slog.Logger) *engine.Observer {
 		Renewed:       tell(all, func(o *Observer) func(context.Context, LeaseEvent) { return o.Renewed }, newLeaseEvent),
 		RenewFailed:   tell(all, func(o *Observer) func(context.Context, LeaseEvent) { return o.RenewFailed }, newLeaseEvent),
 		Lost:          tell(all, func(o *Observer) func(context.Context, LeaseEvent) { return o.Lost }, newLeaseEvent),
+		Revoked:       tell(all, func(o *Observer) func(context.Context, LeaseEvent) { return o.Revoked }, newLeaseEvent),
 		Released:      tell(all, func(o *Observer) func(context.Context, LeaseEvent) { return o.Released }, newLeaseEvent),
 		ServerLost: func(server string, err error) {
 			all.tellServer(func(o *Observer) func(ServerEvent) { return o.ServerLost }, ServerEvent{Server: server, Err: leave(err)})
@@ -207,7 +212,7 @@ func newAcquireEvent(e engine.AcquireEvent) AcquireEvent {
 func newLeaseEvent(e engine.LeaseEvent) LeaseEvent {
 	own := newSubject(e.Subject)
 	own.Fence, own.Granted, own.Deadline, own.Slack, own.Held = e.Fence, e.Granted, e.Deadline, e.Slack, e.Held
-	own.Handover, own.Reason, own.Err = Handover(e.Handover), LossReason(e.Reason), leave(e.Err)
+	own.Handover, own.Reason, own.By, own.Note, own.Err = Handover(e.Handover), LossReason(e.Reason), e.By, e.Note, leave(e.Err)
 	if lost, is := own.Err.(*LostError); is && lost.Fence == 0 {
 		lost.Fence = e.Fence
 	}

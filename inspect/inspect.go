@@ -1,5 +1,5 @@
-// Package inspect shows which locks there are: who holds each, since when and for how long, and who waits for it. It is for
-// programs that look after locks; those that use them need only package holdfast.
+// Package inspect shows which locks there are: who holds each, since when and for how long, and who waits for it. It frees a
+// lock whose holder hangs. It is for programs that look after locks; those that use them need only package holdfast.
 package inspect
 
 import (
@@ -17,13 +17,16 @@ import (
 
 // Inspector looks at the locks of one prefix, of every kind. It is safe for concurrent use.
 //
-// It needs the rights of the role "inspector" in docs/SECURITY.md.
+// It needs the rights of the role "inspector" in docs/SECURITY.md; Break and Revoke need those of "breaker".
 type Inspector struct{ of source }
 
 // source is where an Inspector looks.
 type source interface {
 	Get(ctx context.Context, name string) (engine.Status, error)
 	List(ctx context.Context, p engine.Pattern, yield func(engine.Status, error) bool)
+	Break(ctx context.Context, name string, fence uint64, reason string) (engine.Broken, error)
+	Revoke(ctx context.Context, name string, fence uint64, reason string) error
+	History(ctx context.Context, yield func(engine.Broken, error) bool)
 }
 
 // New returns the inspector of a client's server, or Cluster, and prefix. Nothing is sent.

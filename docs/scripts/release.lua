@@ -328,33 +328,6 @@ local function quarantine(text)
   end
   return math.max(0, math.ceil((ready - now) / 1000)), others, self
 end
-local function remember(what, until_time)
-  if until_time <= now then
-    return
-  end
-  redis.call('ZREMRANGEBYSCORE', KEYS[2], '(' .. whole(-now), '(0')
-  redis.call('ZADD', KEYS[2], whole(-until_time), what)
-  local rest = math.ceil((until_time - now) / 1000)
-  if redis.call('PTTL', KEYS[2]) < rest then
-    redis.call('PEXPIRE', KEYS[2], rest)
-  end
-  settle()
-end
-local function leave_tombstone(until_time)
-  remember('x:' .. token, until_time)
-end
-local function answer(main)
-  local ok, reply = pcall(main)
-  if ok then
-    return reply
-  end
-  reply = error_text(reply)
-  if string.sub(reply, 1, 9) == 'READONLY ' then
-    return { err = reply }
-  end
-  return 'error ' .. reply
-end
-local member, until_time = ARGV[3], tonumber(ARGV[4])
 local function next_chain(value)
   if not shared then
     return '0'
@@ -394,6 +367,33 @@ local function give(value)
     free_and_notify(gap_length)
   end
 end
+local function remember(what, until_time)
+  if until_time <= now then
+    return
+  end
+  redis.call('ZREMRANGEBYSCORE', KEYS[2], '(' .. whole(-now), '(0')
+  redis.call('ZADD', KEYS[2], whole(-until_time), what)
+  local rest = math.ceil((until_time - now) / 1000)
+  if redis.call('PTTL', KEYS[2]) < rest then
+    redis.call('PEXPIRE', KEYS[2], rest)
+  end
+  settle()
+end
+local function leave_tombstone(until_time)
+  remember('x:' .. token, until_time)
+end
+local function answer(main)
+  local ok, reply = pcall(main)
+  if ok then
+    return reply
+  end
+  reply = error_text(reply)
+  if string.sub(reply, 1, 9) == 'READONLY ' then
+    return { err = reply }
+  end
+  return 'error ' .. reply
+end
+local member, until_time = ARGV[3], tonumber(ARGV[4])
 local function leave()
   local led = leads(member)
   if redis.call('ZREM', KEYS[2], member) == 0 then

@@ -14,6 +14,8 @@ var (
 	Quorum func(q any) *quorum.Quorum
 	// Status returns the engine's status as a holdfast.Status.
 	Status func(s *engine.Status) any
+	// Holder returns the engine's holder as a holdfast.Holder.
+	Holder func(h engine.Holder) any
 	// Error returns an error of the engine as one of package holdfast.
 	Error func(err error) error
 )

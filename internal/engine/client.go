@@ -53,6 +53,7 @@ type Client struct {
 	cache      settingsCache
 	departing  departures
 	detached   detachments
+	notices    notices
 
 	mu       sync.Mutex
 	queues   compact.Map[string, *waitQueue]

@@ -176,6 +176,8 @@ const (
 	LossTaken LossReason = "taken"
 	// LossDeleted: the server says that nobody has the lock.
 	LossDeleted LossReason = "deleted"
+	// LossBroken: an operator broke the lock.
+	LossBroken LossReason = "broken"
 	// LossSuperseded: ReleaseOwner or Latch.Reset ended the lease.
 	LossSuperseded LossReason = "superseded"
 	// LossUnreachable: renewals failed until the deadline passed.

@@ -9,6 +9,7 @@ import (
 	"github.com/holdfast-go/holdfast/internal/clock"
 	"github.com/holdfast-go/holdfast/internal/exec"
 	"github.com/holdfast-go/holdfast/internal/schedule"
+	"github.com/holdfast-go/holdfast/internal/wire"
 )
 
 // Bounds on what is under way at once.
@@ -64,6 +65,9 @@ type more struct {
 	leases []*holdLease  // besides hold.lease at the same time, of other readers or of the same holder
 	landed chan struct{} // closed when flying drops to 0; nil if nobody waits for that
 	bounds *bounds       // nil: those of the lock's options, counted from the grant
+
+	revocation revocation
+	rumour     *wire.Remark // of a notice that the lock was broken; nil if there was none
 }
 
 // state is the stage of a hold's life. What a release does follows from it.
@@ -297,6 +301,7 @@ func (h *hold) expiry() *LostError {
 // lose ends the hold and its leases with err, and releases what the server may still have, in the
 // background. The caller holds h.mu.
 func (h *hold) lose(err *LostError) {
+	err = h.explained(err)
 	believed := h.hasBeliever()
 	h.endLeases(err)
 	h.stop()
@@ -324,10 +329,6 @@ func (h *hold) lose(err *LostError) {
 func (h *hold) retire(err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.retireLocked(err)
-}
-
-func (h *hold) retireLocked(err error) {
 	if h.state == over {
 		return
 	}

@@ -31,6 +31,8 @@ type JointLease struct {
 	ended    error
 	endedAt  time.Time
 	observed *observation // what observers are told of it; nil if nobody is
+
+	revocation revocation
 }
 
 // JoinNodes makes one lease, with that fence, from what nodes of a quorum have granted. The lease lasts while need of the
@@ -88,11 +90,14 @@ func (m *JointLease) watch(p *holdLease) {
 			return // it has ended already
 		}
 		go func() {
-			if m.Err() == nil && m.onLoss != nil {
+			// What an operator took is not taken back.
+			var lost *LostError
+			broken := errors.As(p.Err(), &lost) && lost.Reason == LossBroken
+			if m.Err() == nil && m.onLoss != nil && !broken {
 				m.onLoss(m)
 			}
 		}()
-	})
+	}, m.revoke)
 }
 
 // add adds a part. It returns false if the lease has ended.

@@ -9,6 +9,7 @@ import (
 	"github.com/holdfast-go/holdfast/internal/clock"
 	"github.com/holdfast-go/holdfast/internal/codec"
 	"github.com/holdfast-go/holdfast/internal/exec"
+	"github.com/holdfast-go/holdfast/internal/wire"
 )
 
 // maxPassing bounds how long after its grant a lock is passed on within one process while other processes may be
@@ -39,7 +40,8 @@ type scope struct {
 	ctx      context.Context // that ends with the lease; nil until somebody asks for it
 	cancel   context.CancelCauseFunc
 	calls    calls
-	observed *observation // what observers are told of the lease; nil if nobody is
+	revoked  func(wire.Remark) // called when the holder is asked to let go; or nil
+	observed *observation      // what observers are told of the lease; nil if nobody is
 }
 
 // scoped returns the lease's scope, which it makes if there is none. The caller holds l.g.mu.
@@ -150,9 +152,9 @@ func (l *holdLease) Context() context.Context {
 	return l.scope.ctx
 }
 
-// whenEnded calls f when the lease ends, or now if it has ended. It is for leases that are parts of a JointLease and have
-// no context of their own. f must not block.
-func (l *holdLease) whenEnded(f func()) {
+// whenEnded calls f when the lease ends, or now if it has ended, and revoked when its holder is asked to let go. It is for
+// leases that are parts of a JointLease and have no context of their own. f must not block.
+func (l *holdLease) whenEnded(f func(), revoked func(wire.Remark)) {
 	l.g.mu.Lock()
 	defer l.g.mu.Unlock()
 	l.part = true
@@ -160,7 +162,7 @@ func (l *holdLease) whenEnded(f func()) {
 		f()
 		return
 	}
-	l.scoped().cancel = func(error) { f() }
+	l.scoped().cancel, l.scope.revoked = func(error) { f() }, revoked
 }
 
 // end ends the lease; further calls do nothing. The caller holds l.g.mu.

@@ -51,6 +51,8 @@ type Lease interface {
 	Deadline() time.Time
 	Extend(ctx context.Context, ttl time.Duration) error
 	Release(ctx context.Context) error
+	// Revoked returns a channel that is closed when an operator asks the holder to let go.
+	Revoked() <-chan struct{}
 
 	// observeBy makes o the lease's observation.
 	observeBy(o *observation)

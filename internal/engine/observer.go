@@ -21,6 +21,7 @@ type Observer struct {
 	Renewed     func(ctx context.Context, e LeaseEvent)
 	RenewFailed func(ctx context.Context, e LeaseEvent)
 	Lost        func(ctx context.Context, e LeaseEvent)
+	Revoked     func(ctx context.Context, e LeaseEvent)
 	Released    func(ctx context.Context, e LeaseEvent)
 
 	ServerLost  func(server string, err error)
@@ -78,6 +79,8 @@ type LeaseEvent struct {
 	Held     time.Duration // of Lost and Released
 	Handover Handover      // of Released
 	Reason   LossReason    // of Lost
+	By       string        // of Revoked: who asks
+	Note     string        // of Revoked: why
 	Err      error
 }
 

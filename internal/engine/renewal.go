@@ -90,6 +90,9 @@ func (h *hold) planAt(now clock.Instant) {
 	if !h.renewAt.IsZero() {
 		at = min(at, now.Mono.Add(-now.Sub(h.renewAt)))
 	}
+	if by, is := h.heedsBy(); is {
+		at = min(at, by)
+	}
 	h.l.c.schedule.Set(&h.entry, at, h)
 }
 
@@ -105,6 +108,9 @@ func (h *hold) Due(now clock.Instant) {
 		h.lose(h.expiry())
 		return
 	}
+	if by, is := h.heedsBy(); is && now.Mono >= by {
+		h.l.c.heed()
+	}
 	if !h.renewAt.IsZero() && now.Sub(h.renewAt) >= 0 {
 		// If this renewal is not answered in time, another one is sent: several fit
 		// before the deadline.
@@ -117,11 +123,6 @@ func (h *hold) Due(now clock.Instant) {
 		}
 	}
 	h.planAt(now)
-	// Close retires the holds that it finds with the scheduler. It misses one that is due
-	// just then.
-	if h.l.c.isClosing() {
-		h.retireLocked(exec.ErrClosed)
-	}
 }
 
 // renew sends one renewal and applies its reply, however late that is.

@@ -62,6 +62,14 @@ func (s Space) Channel(client string) string { return s.prefix + "c:" + client }
 // ShardChannel returns the channel that notifies a client of one lock in Cluster mode.
 func ShardChannel(k Set, client string) string { return k.Queue + ":c:" + client }
 
+// Journal returns the key of the record of what operators did to holders. In Cluster mode it is also the name of the sharded
+// channel on which new entries are announced: both are in one slot.
+func (s Space) Journal() string { return s.prefix + "journal" }
+
+// JournalChannel returns the channel on which new entries of the journal are announced outside Cluster mode. It is no
+// client's Channel, since those are longer.
+func (s Space) JournalChannel() string { return s.Channel("h") }
+
 // WatchChannel returns the channel that announces a lock's new holders to its watchers outside Cluster mode. It is no
 // client's Channel, since clients' names contain no colon.
 func (s Space) WatchChannel(k Set) string { return s.prefix + "c:w:" + k.Lock }

@@ -30,6 +30,7 @@ func (f Func) Due(clock.Instant) { f() }
 type Scheduler struct {
 	mu        sync.Mutex
 	entries   heap
+	calling   Caller // nil if none is
 	wakeup    chan struct{}
 	done      chan struct{}
 	closed    bool
@@ -66,13 +67,16 @@ func (s *Scheduler) Cancel(e *Entry) {
 	e.caller = nil
 }
 
-// Callers returns the callers of all scheduled entries.
+// Callers returns the callers of all scheduled entries, and of the one that is being called. One may be returned twice.
 func (s *Scheduler) Callers() []Caller {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	all := make([]Caller, len(s.entries))
+	all := make([]Caller, len(s.entries), len(s.entries)+1)
 	for i, x := range s.entries {
 		all[i] = x.entry.caller
+	}
+	if s.calling != nil {
+		all = append(all, s.calling)
 	}
 	return all
 }
@@ -174,6 +178,7 @@ const maxCalls = 64
 func (s *Scheduler) callDue(now clock.Instant, longest time.Duration) (time.Duration, bool) {
 	for calls := range maxCalls {
 		s.mu.Lock()
+		s.calling = nil
 		if s.closed {
 			s.mu.Unlock()
 			return 0, false
@@ -200,7 +205,7 @@ func (s *Scheduler) callDue(now clock.Instant, longest time.Duration) (time.Dura
 		e := s.entries[0].entry
 		s.entries.remove(e)
 		caller := e.caller
-		e.caller = nil
+		e.caller, s.calling = nil, caller
 		s.mu.Unlock()
 		caller.Due(now)
 	}

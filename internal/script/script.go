@@ -37,6 +37,7 @@ var (
 	MultiAcquire = load("multi_acquire")
 	Release      = load("release")
 	ReleaseByKey = load("release_by_key")
+	Break        = load("break")
 	Renew        = load("renew")
 	Reassert     = load("reassert")
 	Adopt        = load("adopt")
@@ -47,6 +48,8 @@ var (
 	WhatIs       = load("whatis")
 	Status       = load("status")
 	Scan         = load("scan")
+	Note         = load("note")
+	Notes        = load("notes")
 )
 
 // The scripts for many mutexes in one call. They do the common case, and leave all else to those of one.
@@ -72,6 +75,7 @@ var (
 	ShareHolders = load("share_holders")
 	ShareResize  = load("share_resize")
 	ShareDisown  = load("share_disown")
+	ShareBreak   = load("share_break")
 )
 
 // The scripts of jobs that run once.
@@ -102,8 +106,8 @@ var (
 // All returns the scripts. DeleteIfEqual is a command, and not among them.
 func All() []Script {
 	return []Script{
-		Acquire, MultiAcquire, BatchAcquire, BatchRelease, BatchRenew, Release, ReleaseByKey, Renew, Reassert, Adopt, Holder, Init, Survey, WhatIs, Status, Scan,
-		ShareAcquire, ShareRelease, ShareRenew, ShareWeigh, ShareHolders, ShareResize, ShareDisown,
+		Acquire, MultiAcquire, BatchAcquire, BatchRelease, BatchRenew, Release, ReleaseByKey, Break, Renew, Reassert, Adopt, Holder, Init, Survey, WhatIs, Status, Scan, Note, Notes,
+		ShareAcquire, ShareRelease, ShareRenew, ShareWeigh, ShareHolders, ShareResize, ShareDisown, ShareBreak,
 		OnceLook, OnceBegin, OnceComplete, Announce,
 		LatchCount, LatchLook, LatchReset, BarrierAwait, BarrierWithdraw,
 		NodeAcquire, NodeBatchAcquire, NodeFence, NodeCounter, NodeRaise,

@@ -27,6 +27,31 @@ type Message struct {
 	Standby *Standby
 }
 
+// Notice says that an operator has broken a lock, or asks its holder to let go. Anyone who may publish can send one: only
+// the journal says if it is true.
+type Notice struct {
+	Broken bool // otherwise the holder is asked
+	Now    int64
+	Fence  uint64 // of the holder
+	Lock   string // the lock's key
+	Note   Remark
+}
+
+// ParseNotice parses a notice. It returns ErrMalformed if the notice is not valid.
+func ParseNotice(s string) (Notice, error) {
+	head, note, _ := strings.Cut(s, "\n")
+	parts := strings.SplitN(head, " ", 3)
+	if len(s) > maxMessage+maxRemark || len(parts) != 3 || parts[0] != "hf1" || parts[1] != "broken" && parts[1] != "revoked" {
+		return Notice{}, ErrMalformed
+	}
+	n, r, fence := Notice{Broken: parts[1] == "broken"}, Reply{rest: parts[2]}, int64(0)
+	if err := r.ints(&n.Now, &fence); err != nil || !sane(n.Now) || fence <= 0 || r.rest == "" {
+		return Notice{}, ErrMalformed
+	}
+	n.Fence, n.Lock, n.Note = uint64(fence), r.rest, ParseRemark(note)
+	return n, nil
+}
+
 // ParseMessage parses a notification. It returns ErrMalformed if the notification is not valid.
 func ParseMessage(s string) (Message, error) {
 	parts := strings.SplitN(s, " ", 4)

@@ -6,6 +6,31 @@ import (
 	"testing"
 )
 
+func TestParseNotice(t *testing.T) {
+	for s, want := range map[string]Notice{
+		"hf1 broken 17 42 holdfast:{a b}\n{\"b\":\"ann\",\"r\":\"hangs\"}": {Broken: true, Now: 17, Fence: 42, Lock: "holdfast:{a b}", Note: Remark{By: "ann", Reason: "hangs"}},
+		"hf1 revoked 17 42 k\n{\"b\":1,\"w\":\"x\"}":                       {Now: 17, Fence: 42, Lock: "k", Note: Remark{By: "1", Whole: "x"}},
+		"hf1 revoked 17 42 k":    {Now: 17, Fence: 42, Lock: "k"},
+		"hf1 revoked 17 42 k\n{": {Now: 17, Fence: 42, Lock: "k"},
+	} {
+		if n, err := ParseNotice(s); err != nil || n != want {
+			t.Errorf("ParseNotice(%q) = %+v, %v; want %+v", s, n, err, want)
+		}
+	}
+	for _, s := range []string{
+		"", "hf1 broken", "hf2 broken 17 42 k", "hf1 grant 17 42 k", "hf1 broken 17 0 k", "hf1 broken x 42 k", "hf1 broken 17 42 ", "hf1 broken 0 42 k",
+		"hf1 broken 17 42 " + strings.Repeat("a", maxMessage+maxRemark),
+	} {
+		if n, err := ParseNotice(s); err != ErrMalformed {
+			t.Errorf("ParseNotice(%q) = %+v, %v; want ErrMalformed", s, n, err)
+		}
+	}
+	long := Remark{By: "ann", Reason: strings.Repeat("x", maxRemark)}
+	if text, err := long.Encode(); err == nil {
+		t.Errorf("a remark of %d bytes is encoded", len(text))
+	}
+}
+
 func TestParseMessage(t *testing.T) {
 	for s, want := range map[string]Message{
 		"hf1 grant tok 17 1500 42 holdfast:{a b}": {Token: "tok", Grant: &Grant{Now: 17, Claim: 1500, Fence: 42, Lock: "holdfast:{a b}"}},

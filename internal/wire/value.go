@@ -83,6 +83,37 @@ func ParseInfo(text string) (info Info) {
 	return info
 }
 
+// Remark is what an operator says of a lock that is broken, or whose holder is asked to let go.
+type Remark struct {
+	By     string `json:"b"`
+	Reason string `json:"r,omitempty"`
+	Whole  string `json:"w,omitempty"` // of the nodes of a quorum: the request of which this is a part
+}
+
+// maxRemark bounds an encoded Remark, in bytes.
+const maxRemark = 2048
+
+// Encode returns r as one line of JSON.
+func (r Remark) Encode() (string, error) {
+	text, err := json.Marshal(r)
+	if err != nil {
+		return "", err
+	}
+	if len(text) > maxRemark {
+		return "", errors.New("owner and reason take " + strconv.Itoa(len(text)) + " bytes; the limit is " + strconv.Itoa(maxRemark))
+	}
+	return string(text), nil
+}
+
+// ParseRemark parses an encoded Remark. If it cannot, it returns an empty one.
+func ParseRemark(text string) Remark {
+	var fields map[string]json.RawMessage
+	if len(text) > maxRemark || json.Unmarshal([]byte(text), &fields) != nil {
+		return Remark{}
+	}
+	return Remark{By: plain(fields["b"]), Reason: plain(fields["r"]), Whole: plain(fields["w"])}
+}
+
 // plain returns the string that value encodes, or, if it is no string, the JSON text.
 func plain(value json.RawMessage) (text string) {
 	if len(value) == 0 || json.Unmarshal(value, &text) == nil { // null leaves text empty

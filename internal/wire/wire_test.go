@@ -38,6 +38,9 @@ func FuzzParse(f *testing.F) {
 		if r, err := ParseTimeless(s); err == nil && (r.Word == "error" || strings.Contains(r.Word, " ")) {
 			t.Errorf("ParseTimeless(%q) has the word %q", s, r.Word)
 		}
+		if n, err := ParseNotice(s); err == nil && (n.Fence == 0 || n.Lock == "") {
+			t.Errorf("ParseNotice(%q) = %+v", s, n)
+		}
 		m, err := ParseMessage(s)
 		if err == nil && (m.Token == "" || (m.Grant == nil) == (m.Standby == nil)) {
 			t.Errorf("ParseMessage(%q) = %+v", s, m)

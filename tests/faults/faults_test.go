@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/inspect"
 	"github.com/holdfast-go/holdfast/internal/script"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
 	"github.com/holdfast-go/holdfast/tests/internal/proxy"
@@ -313,6 +314,53 @@ func lostReplies(t *testing.T, b *place, p *proxy.Proxy, c *holdfast.Client, w f
 		if !errors.Is(err, holdfast.ErrAmbiguous) || errors.Is(err, holdfast.ErrLost) {
 			t.Errorf("Release, repeated after a lost reply: %v", err)
 		}
+	})
+	t.Run("break", func(t *testing.T) {
+		lease, other := backend.Acquire(t, w.lock(b.Client(t, nil))), w.rival(b.Client(t, nil))
+		leases := backend.Start(t, other)
+		backend.Waiters(t, other, 1)
+		breaks := script.Break
+		if w.enqueue.Name == script.ShareAcquire.Name {
+			breaks = script.ShareBreak
+		}
+		rdb := b.Redis(t)
+		if err := rdb.ScriptLoad(t.Context(), breaks.Source).Err(); err != nil {
+			t.Fatal(err)
+		}
+		trap := p.LoseReply(proxy.Containing(breaks.SHA1), after)
+		in := inspect.New(c)
+		broken, err := in.Break(t.Context(), lease.Name(), lease.Fence(), t.Name())
+		if lost := trap.Reply(t); !strings.Contains(lost, "broken ") || err != nil {
+			t.Fatalf("the lost reply was %q; Break: %v", lost, err)
+		}
+		if _, err := in.Break(t.Context(), lease.Name(), lease.Fence(), ""); err == nil {
+			t.Error("a second Break has broken the lock again")
+		}
+		onRecord := 0
+		for r, err := range in.History(t.Context()) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if r.Reason == t.Name() {
+				if onRecord++; r.Fence != broken.Fence {
+					t.Errorf("on record is %+v, told was %+v", r, broken)
+				}
+			}
+		}
+		if onRecord != 1 {
+			t.Errorf("the break is on record %d times", onRecord)
+		}
+		if err := lease.Release(t.Context()); !errors.Is(err, holdfast.ErrLost) {
+			t.Errorf("Release of what was broken: %v", err)
+		}
+		backend.Release(t, backend.Receive(t, leases))
+		// The tombstone of the broken holder would last for a minute, and the record longer.
+		rdb.Del(t.Context(), "holdfast:journal")
+		backend.Eventually(t, "nothing but tombstones is left", func() bool {
+			_, ok := buried(t, rdb, b.Keys(t))
+			return ok
+		})
+		rdb.Del(t.Context(), append(b.Keys(t), "none")...)
 	})
 	if w.batch < 0 {
 		return

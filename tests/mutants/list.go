@@ -8,7 +8,7 @@ import (
 
 // All are the mutants. Each family has a file of its name.
 var All = slices.Concat(
-	leases, waiting, fences, dataloss, batches, tickets, shares, kinds, quorum, parties, observers, naive,
+	leases, waiting, fences, dataloss, batches, tickets, breaks, shares, kinds, quorum, parties, observers, naive,
 )
 
 // Short names for the constructors that most of the lists consist of. The places are markers in the library's

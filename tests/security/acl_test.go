@@ -421,23 +421,52 @@ func denied(err error) error {
 	return err
 }
 
-// breaking does what inspecting does, and deletes a lock, whose holder is told.
+// breaking does what inspecting does, and takes locks from their holders, who are told, hands them to others, and asks a holder
+// to let go.
 func breaking(j job) error {
 	if err := inspecting(j); err != nil {
 		return err
 	}
-	return lasting(func(ttl time.Duration) error {
-		lease := backend.Acquire(j.t, j.lock(j.client(j.t, ""), "broken", ttl))
-		if err := j.redis(j.t, j.name).Del(context.Background(), "holdfast:{"+lease.Name()+"}").Err(); err != nil {
-			return denied(err)
+	ctx := context.Background()
+	operator, in := j.client(j.t, ""), inspect.New(j.client(j.t, j.name))
+	permits := func(c *holdfast.Client) *holdfast.Lock {
+		return c.Semaphore(j.name+"/broken permits", 2, holdfast.TTL(time.Hour)).Permits(2)
+	}
+	for _, lock := range []func(c *holdfast.Client) *holdfast.Lock{
+		func(c *holdfast.Client) *holdfast.Lock { return j.lock(c, "broken", time.Hour) }, permits,
+	} {
+		lease := backend.Acquire(j.t, lock(operator))
+		next := j.queue(ctx, lock(operator), lock(j.client(j.t, "")))
+		if err := in.Revoke(ctx, lease.Name(), lease.Fence(), "test"); err != nil {
+			return err
+		}
+		<-lease.Revoked()
+		if _, err := in.Break(ctx, lease.Name(), lease.Fence(), "test"); err != nil {
+			return err
 		}
 		<-lease.Done()
 		var lost *holdfast.LostError
-		if !errors.As(lease.Err(), &lost) || lost.Reason != holdfast.LossDeleted {
+		if !errors.As(lease.Err(), &lost) || lost.Reason != holdfast.LossBroken {
 			return fmt.Errorf("the holder is told %w", lease.Err())
 		}
-		return nil
-	})
+		if err := <-next; err != nil {
+			return err
+		}
+	}
+	barrier := operator.Barrier(j.name+"/broken phase", 2, holdfast.TTL(time.Hour))
+	one, err := barrier.Join(ctx)
+	if err != nil {
+		return err
+	}
+	if _, err := in.Break(ctx, barrier.Name(), one.Lease().Fence(), "test"); err != nil {
+		return err
+	}
+	for b, err := range in.History(ctx) {
+		if err != nil || b.Name == barrier.Name() {
+			return err
+		}
+	}
+	return errors.New("what was broken is not on record")
 }
 
 // lasting calls f with a TTL, and again with twice the TTL if a lease expired because the process was held up
@@ -571,7 +600,7 @@ func TestRolesCannotDoMore(t *testing.T) {
 		if !ok {
 			t.Fatalf("the lock's value is %q", before)
 		}
-		for _, user := range []string{"inspector", "breaker"} {
+		for _, user := range []string{"inspector"} {
 			c := s.client(t, user)
 			for _, name := range []string{"free", "held"} {
 				short, cancel := context.WithTimeout(ctx, 30*time.Second)
@@ -600,6 +629,11 @@ func TestRolesCannotDoMore(t *testing.T) {
 				if err := s.redis(t, user).Do(ctx, command...).Err(); !errors.Is(denied(err), holdfast.ErrDenied) {
 					t.Errorf("%s: %v: %v", user, command, err)
 				}
+			}
+		}
+		for _, command := range [][]any{{"APPEND", "holdfast:{held}", "+"}, {"PERSIST", "holdfast:{held}"}, {"SUBSCRIBE", "holdfast:c:x"}, {"CONFIG", "GET", "*"}, {"FLUSHALL"}} {
+			if err := s.redis(t, "breaker").Do(ctx, command...).Err(); !errors.Is(denied(err), holdfast.ErrDenied) {
+				t.Errorf("breaker: %v: %v", command, err)
 			}
 		}
 		flags := ""

@@ -4,6 +4,7 @@ package virtual
 
 import (
 	"context"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -183,12 +184,16 @@ func TestBackgroundReleaseOutlivesALongRefusal(t *testing.T) {
 	})
 }
 
-// If no lock of a client has had a waiter for a minute, the client has no subscription.
+// If no lock of a client has had a waiter for a minute, the client has no subscription; nor has one that has held no lock for
+// two.
 func TestAnIdleSubscriptionIsClosed(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
 		observer := redis.NewClient(&redis.Options{Addr: "127.0.0.1:0", Dialer: srv.Dial})
 		t.Cleanup(func() { _ = observer.Close() })
-		channels := func() int { return len(observer.PubSubChannels(t.Context(), "*").Val()) }
+		channels := func() int {
+			all := observer.PubSubChannels(t.Context(), "*").Val()
+			return len(slices.DeleteFunc(all, func(name string) bool { return name == "holdfast:c:h" }))
+		}
 		c := client(t, srv)
 		for range 2 { // it is opened again when it is needed
 			lease := acquire(t, client(t, srv).Mutex("a"))
@@ -206,6 +211,17 @@ func TestAnIdleSubscriptionIsClosed(t *testing.T) {
 			if n := channels(); n != 0 {
 				t.Errorf("%d channels after a minute", n)
 			}
+		}
+		lease := acquire(t, c.Mutex("a"))
+		time.Sleep(5 * time.Minute)
+		heard := func() int64 { return observer.PubSubNumSub(t.Context(), "holdfast:c:h").Val()["holdfast:c:h"] }
+		if n := heard(); n != 1 {
+			t.Errorf("%d listen for what operators do while a lock is held", n)
+		}
+		release(t, lease)
+		time.Sleep(2 * time.Minute)
+		if n := heard(); n != 0 {
+			t.Errorf("%d listen for what operators do when no lock is held", n)
 		}
 	})
 }

@@ -17,59 +17,11 @@
 -- requires prelude
 -- requires lock
 -- requires queue
--- requires chain
--- requires hand_over
--- requires incarnation
+-- requires give
 -- requires tombstone
 -- requires answer
 
 local member, until_time = ARGV[3], tonumber(ARGV[4])
-
--- Returns the chain of the next holder after the one with that value, or nil if it is time for a gap.
-local function next_chain(value)
-  if not shared then
-    return '0'
-  end
-  local n, since = string.match(value or '', '^hf1:[^:]*:%d+:%d+:(%d+)@(%d+)[@:]')
-  if not n then
-    return new_chain()
-  end
-  if n + 1 > 8 or now / 1000 - since > 50 then
-    return nil
-  end
-  return whole(n + 1) .. '@' .. since .. queue_name()
-end
-
-local function open_gap()
-  pcall(function()
-    redis.call('ZADD', KEYS[2], whole(-now - gap_length * 1000), 'gap')
-    -- The queue may have ended with its last waiter.
-    if redis.call('PTTL', KEYS[2]) < gap_length then
-      redis.call('PEXPIRE', KEYS[2], gap_length)
-    end
-  end)
-end
-
--- Deletes the lock, and tells the first waiter to look after so many ms.
-local function free_and_notify(ms)
-  free_lock()
-  local first = first_waiter()
-  if first then
-    stand_by(first, now + ms * 1000)
-  end
-end
-
-local function give(value)
-  local chain, rest = next_chain(value), quarantine()
-  if rest > 0 then
-    free_and_notify(rest)
-  elseif chain then
-    hand_over(chain)
-  else
-    open_gap()
-    free_and_notify(gap_length)
-  end
-end
 
 local function leave()
   local led = leads(member)

@@ -162,12 +162,12 @@ func (o *jobFlags) level() console.Level {
 }
 
 // config is the configuration of the library's clients.
-func (o *jobFlags) config(s *connect.Servers, c *console.Console) *holdfast.Config {
+func (o *jobFlags) config(s *connect.Servers, r *job.Run) *holdfast.Config {
 	cfg := &holdfast.Config{MaxTTL: maxTTL, Prefix: o.prefix}
 	if o.strict || s.AreQuorum() {
 		cfg = strictConfig(o.maxTTL, o.prefix)
 	}
-	cfg.Logger = c.Logger()
+	cfg.Logger, cfg.Observers = r.Console.Logger(), []*holdfast.Observer{r.Observer()}
 	return cfg
 }
 
@@ -181,7 +181,7 @@ func (o *jobFlags) openFor(r *job.Run, check func(*connect.Servers) error) (clos
 		if err := check(s); err != nil {
 			return nil, err
 		}
-		return s.Locks(o.config(s, r.Console), o.nodeTimeout)
+		return s.Locks(o.config(s, r), o.nodeTimeout)
 	})
 }
 

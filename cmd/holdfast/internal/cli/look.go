@@ -21,6 +21,7 @@ import (
 type lookFlags struct {
 	serverFlags
 	json bool
+	by   string // who acts, for the record; "" of those that only look
 
 	servers *connect.Servers
 	console *console.Console
@@ -43,7 +44,7 @@ func (o *lookFlags) look(ctx context.Context, stderr io.Writer, f func(ctx conte
 	if o.servers.AreQuorum() {
 		cfg = strictConfig(defaultStrictTTL, o.prefix)
 	}
-	cfg.Logger = o.console.Logger()
+	cfg.Owner, cfg.Logger = o.by, o.console.Logger()
 	locks, err := o.servers.Locks(cfg, 0)
 	if err != nil {
 		return err
@@ -60,15 +61,18 @@ func (o *lookFlags) look(ctx context.Context, stderr io.Writer, f func(ctx conte
 	case err == nil || errors.As(err, &exit):
 		return err
 	}
-	o.console.Error(o.servers.ExplainTLS(explainDenied(err)))
+	o.console.Error(o.servers.ExplainTLS(o.explainDenied(err)))
 	return &exitcode.Error{Code: exitcode.OfLibrary(err).Code}
 }
 
 // explainDenied adds to an error which role has the rights that were lacking.
-func explainDenied(err error) error {
+func (o *lookFlags) explainDenied(err error) error {
 	var server *holdfast.ServerError
 	if !errors.As(err, &server) || server.Code != "NOPERM" {
 		return err
+	}
+	if o.by != "" {
+		return withAdvice{err, "; the role breaker in docs/SECURITY.md has what this needs"}
 	}
 	return withAdvice{err, "; the role inspector in docs/SECURITY.md has what looking at locks needs"}
 }

@@ -117,7 +117,8 @@ Processes:
   the first process of a container it reaps orphans.
   On other Unix systems this holds for CMD's process group while holdfast lives; on Windows
   it holds only for CMD.
-  INT, TERM, HUP, QUIT, USR1, USR2 and WINCH are passed on to CMD's process group.
+  INT, TERM, HUP, QUIT, USR1, USR2 and WINCH are passed on to CMD's process group. It also
+  gets TERM if an operator asks for the lock (holdfast revoke).
   On a terminal CMD is in the foreground, and ^Z also stops holdfast. A job that is stopped
   for longer than its lease is ended.
 

@@ -3,9 +3,11 @@ package job
 import (
 	"context"
 	"os"
+	"syscall"
 	"time"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/printable"
 
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/console"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/keeper"
@@ -75,6 +77,8 @@ func (x *execution) execute(env []string) (keeper.Event, error) {
 			x.lose(context.Cause(x.lease.Context(context.Background())))
 		case sig := <-x.run.signals:
 			x.passOn(sig)
+		case e := <-x.run.revoked:
+			x.letGo(e)
 		case ev := <-kept.Events():
 			if ev.Kind == keeper.Ended {
 				return ev, nil
@@ -95,6 +99,19 @@ func (x *execution) lose(cause error) {
 	default:
 		x.run.Console.Detailf("%v; ending the command", cause)
 	}
+}
+
+// letGo asks the command to end, as an operator asks of the lease with that fence.
+func (x *execution) letGo(e holdfast.LeaseEvent) {
+	if e.Fence != x.lease.Fence() { // of an earlier term
+		return
+	}
+	why := ""
+	if e.Note != "" {
+		why = ": " + printable.Line(e.Note, 256)
+	}
+	x.run.Console.Notef("%s asks to let go of %q%s; sending TERM to the command", printable.Word(e.By, 64), x.run.Name, why)
+	x.kept.Signal(int(syscall.SIGTERM))
 }
 
 // handle handles an event of the keeper.

@@ -33,7 +33,8 @@ type Run struct {
 
 	report    Report
 	signals   chan os.Signal
-	closeTime time.Duration // for which the library may release what it holds when the run ends
+	revoked   chan holdfast.LeaseEvent // tells that the holder is asked to let go
+	closeTime time.Duration            // for which the library may release what it holds when the run ends
 }
 
 // Streams are the standard streams.
@@ -44,7 +45,7 @@ type Streams struct {
 
 // Main runs do, and writes the report to a file if there is one, and metrics: ToStderr is standard error. It returns how to exit.
 func Main(r *Run, level console.Level, reportFile string, do func() *exitcode.Error) error {
-	r.signals = make(chan os.Signal, 16)
+	r.signals, r.revoked = make(chan os.Signal, 16), make(chan holdfast.LeaseEvent, 1)
 	signal.Notify(r.signals, signals.Handled()...)
 	// Until the very end: a signal that arrives while the process exits must not change its exit code.
 	defer keeper.ReapOrphans()()
@@ -100,6 +101,16 @@ func (r *Run) Use(s *connect.Servers, makeLocks func() (*connect.Locks, error)) 
 		}
 		s.Close()
 	}, nil
+}
+
+// Observer is to be among the observers of the run's clients.
+func (r *Run) Observer() *holdfast.Observer {
+	return &holdfast.Observer{Revoked: func(_ context.Context, e holdfast.LeaseEvent) {
+		select {
+		case r.revoked <- e:
+		default: // it was asked already
+		}
+	}}
 }
 
 // CheckAdmitted refuses a quorum that has never been used: see connect.Servers.NeverAdmitted.

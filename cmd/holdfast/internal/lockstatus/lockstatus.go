@@ -61,19 +61,24 @@ func NewReport(s holdfast.Status) *Report {
 		r.Count = &s.Count
 	}
 	for _, h := range s.Holders {
-		own := Holder{Owner: h.Owner, Host: h.Host, PID: h.PID, Meta: h.Meta, Mode: h.Mode, Permits: h.Permits, Fence: h.Fence, Foreign: h.Foreign}
-		if !h.Since.IsZero() {
-			own.Since = &h.Since
-		}
-		if ttl := h.TTL.Milliseconds(); h.TTL >= 0 {
-			own.TTL = &ttl
-		}
-		r.Holders = append(r.Holders, own)
+		r.Holders = append(r.Holders, NewHolder(h))
 	}
 	for _, w := range s.Waiters {
 		r.Waiters = append(r.Waiters, Waiter{Owner: w.Owner, Host: w.Host, PID: w.PID, Meta: w.Meta, Mode: w.Mode, Permits: w.Permits, Since: w.Since})
 	}
 	return r
+}
+
+// NewHolder returns a holder as reports have it.
+func NewHolder(h holdfast.Holder) Holder {
+	own := Holder{Owner: h.Owner, Host: h.Host, PID: h.PID, Meta: h.Meta, Mode: h.Mode, Permits: h.Permits, Fence: h.Fence, Foreign: h.Foreign}
+	if !h.Since.IsZero() {
+		own.Since = &h.Since
+	}
+	if ttl := h.TTL.Milliseconds(); h.TTL >= 0 {
+		own.TTL = &ttl
+	}
+	return own
 }
 
 // Summary is what a table says of a lock.

@@ -1,0 +1,300 @@
+package cli
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/user"
+	"strings"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/inspect"
+	"github.com/holdfast-go/holdfast/internal/printable"
+
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/connect"
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/exitcode"
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/lockstatus"
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/output"
+)
+
+// breakFlags are the flags and arguments of holdfast break and holdfast revoke.
+type breakFlags struct {
+	lookFlags
+	command string
+	name    string
+	fence   uint64
+	reason  string
+}
+
+func newBreakFlags(command string) *breakFlags {
+	o := &breakFlags{lookFlags: newLookFlags(command), command: command}
+	o.flags.Uint64Var(&o.fence, "fence", 0, "the fence `N` of the holder that is meant, as holdfast show prints it")
+	o.flags.StringVar(&o.reason, "reason", "", "`TEXT` for the record and for the holder")
+	o.flags.StringVar(&o.by, "by", operator(), "who does it, for the record and for the holder: `NAME`")
+	o.define("print what was done as one line of JSON")
+	return o
+}
+
+// operator names whoever runs holdfast, as USER@HOST.
+func operator() string {
+	name, host := "unknown", "unknown"
+	if u, err := user.Current(); err == nil {
+		name = u.Username
+	}
+	if h, err := os.Hostname(); err == nil {
+		host = h
+	}
+	return name + "@" + host
+}
+
+func breakHelp(w io.Writer) {
+	fmt.Fprintf(w, `Usage: holdfast break [flags] NAME --fence N
+
+Takes the lock NAME, of whatever kind, from the holder with fence N, hands it to the next
+who waits, and tells the holder. If another holds the lock by now, nothing is done. All
+readers that share a fence lose the lock together.
+
+The holder may still be at work. Break a lock when you know that its holder hangs or is
+gone; to ask a holder that works, there is holdfast revoke.
+
+  holdfast show orders/42                                    # who holds it, and its fence
+  holdfast break orders/42 --fence 1764000000000000 --reason "hangs since 3 am"
+  holdfast breaks                                            # what was broken
+
+The holder learns of it at once if its process runs and can reach the server: holdfast run
+ends its command (--on-lost), and in a program the lease ends. One that hangs learns of it
+when it goes on; what it then still writes only a fence keeps out.
+
+Flags:
+%s
+The server is the first of --redis, HOLDFAST_REDIS, REDIS_URL, %s. The user
+needs the rights of the role breaker in docs/SECURITY.md.
+
+JSON: name, holder (as in holdfast show --json), by, reason, time (the server's), fence:
+  the lock's from now on, above the broken holder's and below the next one's.
+
+Exit codes: 0 done, 1 nobody holds the lock, %d another holds it, or it has another fence,
+%d wrong usage, %d unavailable, %d refused, %d wrong configuration, %d interrupted (INT;
+also 129, 131, 143): look at holdfast breaks.
+`, newBreakFlags("break").flags.FlagUsages(), connect.Default, exitcode.Busy, exitcode.Usage, exitcode.Unavailable, exitcode.Denied, exitcode.Config, exitcode.Signal+2)
+}
+
+func revokeHelp(w io.Writer) {
+	fmt.Fprintf(w, `Usage: holdfast revoke [flags] NAME --fence N
+
+Asks the holder of the lock NAME with fence N to let go, and does nothing else. holdfast
+run passes TERM on to its command; a program learns of it by Lease.Revoked. The holder
+keeps the lock until it releases it, and may take no notice: then there is holdfast break.
+
+  holdfast show orders/42                                  # who holds it, and its fence
+  holdfast revoke orders/42 --fence 1764000000000000 --reason "deployment"
+
+Flags:
+%s
+The server is the first of --redis, HOLDFAST_REDIS, REDIS_URL, %s. The user
+needs the rights of the role breaker in docs/SECURITY.md.
+
+JSON: name, fence (the holder's), by, reason.
+
+Exit codes: 0 the holder is asked, 1 nobody holds the lock, %d another holds it, or it has
+another fence, %d wrong usage, %d unavailable, %d refused, %d wrong configuration,
+%d interrupted (INT; also 129, 131, 143).
+`, newBreakFlags("revoke").flags.FlagUsages(), connect.Default, exitcode.Busy, exitcode.Usage, exitcode.Unavailable, exitcode.Denied, exitcode.Config, exitcode.Signal+2)
+}
+
+func (o *breakFlags) parse(args []string) error {
+	if err := parse(o.flags, args); err != nil {
+		return err
+	}
+	if n := o.flags.NArg(); n != 1 {
+		return exitcode.Usagef("want one NAME, not %d arguments: holdfast %s [flags] NAME --fence N", n, o.command)
+	}
+	o.name = o.flags.Arg(0)
+	if o.fence == 0 {
+		return exitcode.Usagef("want --fence N, the fence of the holder that is meant; holdfast show %s says it", shellWord(o.name))
+	}
+	return nil
+}
+
+func breakLock(ctx context.Context, args []string, _ io.Reader, stdout, stderr io.Writer) error {
+	o := newBreakFlags("break")
+	if err := o.parse(args); err != nil {
+		return err
+	}
+	return o.look(ctx, stderr, func(ctx context.Context, in *inspect.Inspector) error {
+		broken, err := in.Break(ctx, o.name, o.fence, o.reason)
+		if broken.Name == "" {
+			return o.failed(err)
+		}
+		var text bytes.Buffer
+		if o.json {
+			if err := output.WriteJSON(&text, newBreakReport(broken)); err != nil {
+				return exitcode.OfOutput(err)
+			}
+		} else {
+			fmt.Fprintf(&text, "%q is taken from %s, fence %d; the lock's fence is %d now\n", broken.Name, ownerOf(broken.Holder), broken.Holder.Fence, broken.Fence)
+		}
+		if _, err := stdout.Write(text.Bytes()); err != nil {
+			return exitcode.OfOutput(err)
+		}
+		return err // that it could not be recorded
+	})
+}
+
+func revoke(ctx context.Context, args []string, _ io.Reader, stdout, stderr io.Writer) error {
+	o := newBreakFlags("revoke")
+	if err := o.parse(args); err != nil {
+		return err
+	}
+	return o.look(ctx, stderr, func(ctx context.Context, in *inspect.Inspector) error {
+		if err := in.Revoke(ctx, o.name, o.fence, o.reason); err != nil {
+			return o.failed(err)
+		}
+		var err error
+		if o.json {
+			err = output.WriteJSON(stdout, struct {
+				Name   string `json:"name"`
+				Fence  uint64 `json:"fence"`
+				By     string `json:"by"`
+				Reason string `json:"reason"`
+			}{o.name, o.fence, o.by, o.reason})
+		} else {
+			_, err = fmt.Fprintf(stdout, "the holder of %q with fence %d is asked to let go\n", o.name, o.fence)
+		}
+		if err != nil {
+			return exitcode.OfOutput(err)
+		}
+		return nil
+	})
+}
+
+// failed gives an error of Break or Revoke its exit code.
+func (o *breakFlags) failed(err error) error {
+	switch {
+	case errors.Is(err, holdfast.ErrNotHeld):
+		o.console.Error(err)
+		return &exitcode.Error{Code: exitcode.None}
+	case errors.Is(err, inspect.ErrChanged):
+		o.console.Error(withAdvice{err, fmt.Sprintf("; holdfast show %s says all about it", shellWord(o.name))})
+		return &exitcode.Error{Code: exitcode.Busy}
+	case errors.Is(err, holdfast.ErrAmbiguous):
+		return withAdvice{err, "; holdfast breaks says what was broken"}
+	}
+	return err
+}
+
+// breakReport is a break, as JSON.
+type breakReport struct {
+	Name   string            `json:"name"`
+	Holder lockstatus.Holder `json:"holder"`
+	By     string            `json:"by"`
+	Reason string            `json:"reason"`
+	Time   time.Time         `json:"time"`
+	Fence  uint64            `json:"fence"`
+}
+
+func newBreakReport(b inspect.Broken) breakReport {
+	return breakReport{b.Name, lockstatus.NewHolder(b.Holder), b.By, b.Reason, b.Time, b.Fence}
+}
+
+func ownerOf(h holdfast.Holder) string {
+	return cmp.Or(printable.Word(h.Owner, 64), "(unknown)")
+}
+
+// breaksFlags are the flags and arguments of holdfast breaks.
+type breaksFlags struct {
+	lookFlags
+	name  string
+	limit int
+}
+
+func newBreaksFlags() *breaksFlags {
+	o := &breaksFlags{lookFlags: newLookFlags("breaks")}
+	o.flags.IntVarP(&o.limit, "limit", "n", 20, "the latest `N`; 0: all that are on record")
+	o.define("a line of JSON for each break, as holdfast break --json prints it")
+	return o
+}
+
+func breaksHelp(w io.Writer) {
+	fmt.Fprintf(w, `Usage: holdfast breaks [flags] [NAME]
+
+Lists what was broken, the latest first: which lock, who had it, who broke it, and why. With
+NAME only the breaks of that lock. The server keeps about the latest 1,000.
+
+  holdfast breaks
+  holdfast breaks --json -n 0 orders/42 | jq -r .reason
+
+Flags:
+%s
+The server is the first of --redis, HOLDFAST_REDIS, REDIS_URL, %s.
+
+Exit codes: 0 some are listed, 1 none, %d wrong usage, %d unavailable, %d refused,
+%d wrong configuration, %d interrupted (INT; also 129, 131, 143).
+`, newBreaksFlags().flags.FlagUsages(), connect.Default, exitcode.Usage, exitcode.Unavailable, exitcode.Denied, exitcode.Config, exitcode.Signal+2)
+}
+
+func (o *breaksFlags) parse(args []string) error {
+	if err := parse(o.flags, args); err != nil {
+		return err
+	}
+	o.name = o.flags.Arg(0)
+	switch {
+	case o.flags.NArg() > 1:
+		return exitcode.Usagef("want one NAME, not %d arguments: holdfast breaks [flags] [NAME]", o.flags.NArg())
+	case o.limit < 0:
+		return exitcode.Usagef("--limit %d: want a number of breaks, or 0 for all", o.limit)
+	}
+	return nil
+}
+
+func breaks(ctx context.Context, args []string, _ io.Reader, stdout, stderr io.Writer) error {
+	o := newBreaksFlags()
+	if err := o.parse(args); err != nil {
+		return err
+	}
+	return o.look(ctx, stderr, func(ctx context.Context, in *inspect.Inspector) error {
+		n := 0
+		for b, err := range in.History(ctx) {
+			if err != nil {
+				return err
+			}
+			if o.name != "" && b.Name != o.name {
+				continue
+			}
+			if o.json {
+				err = output.WriteJSON(stdout, newBreakReport(b))
+			} else {
+				_, err = io.WriteString(stdout, describeBreak(b))
+			}
+			if err != nil {
+				return exitcode.OfOutput(err)
+			}
+			if n++; n == o.limit {
+				break
+			}
+		}
+		if n == 0 {
+			return &exitcode.Error{Code: exitcode.None}
+		}
+		return nil
+	})
+}
+
+// describeBreak says what was broken, in two lines.
+func describeBreak(b inspect.Broken) string {
+	held := ""
+	if !b.Holder.Since.IsZero() {
+		held = ", held for " + lockstatus.Age(max(b.Time.Sub(b.Holder.Since), 0))
+	}
+	text := fmt.Sprintf("%s  %s\n    from %s, fence %d%s; by %s", b.Time.Local().Format(time.DateTime), printable.Line(b.Name, 512),
+		ownerOf(b.Holder), b.Holder.Fence, held, cmp.Or(printable.Word(b.By, 64), "(unknown)"))
+	if reason := strings.TrimSpace(b.Reason); reason != "" {
+		text += ": " + printable.Line(reason, 512)
+	}
+	return text + "\n"
+}

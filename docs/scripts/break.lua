@@ -1,0 +1,462 @@
+local flags = ARGV[1]
+local cluster = string.find(flags, 'c', 1, true)
+local clock = redis.call('TIME')
+local at = clock[1] .. string.sub('00000', #clock[2]) .. clock[2]
+local now = tonumber(at)
+local function whole(n)
+  return n == now and at or string.format('%d', n)
+end
+local function error_text(err)
+  if type(err) == 'table' then
+    return err.err
+  end
+  return (string.gsub(tostring(err), '^[^ ]*:%d+: ', ''))
+end
+local token = ARGV[2]
+local mine = 'hf1:' .. token .. ':'
+local shared = string.find(flags, 'k', 1, true)
+local function is_mine(value)
+  return value and string.sub(value, 1, #mine) == mine
+end
+local function on_master()
+  local ok, err = pcall(redis.call, 'PEXPIRE', KEYS[1], -3600000, 'GT')
+  if not ok and string.sub(error_text(err), 1, 9) == 'READONLY ' then
+    error(error_text(err), 0)
+  end
+end
+local function look_at(...)
+  local ok, reply = pcall(redis.call, ...)
+  if ok then
+    return reply
+  end
+  reply = error_text(reply)
+  if not string.find(reply, 'non local key', 1, true) then
+    error(reply, 0)
+  end
+  return nil
+end
+local redisson = string.find(flags, 'r', 1, true)
+local function read_lock(command)
+  command = command or redis.call
+  if not redisson then
+    return command('GET', KEYS[1])
+  end
+  return command('HGET', KEYS[1], 'holdfast') or command('EXISTS', KEYS[1]) == 1 and ''
+end
+local function write_lock(holder, value, ttl)
+  if not redisson then
+    redis.call('SET', KEYS[1], value, 'PX', ttl)
+    return
+  end
+  local old = string.match(redis.call('HGET', KEYS[1], 'holdfast') or '', '^hf1:([^:]*):')
+  redis.call('HSET', KEYS[1], holder .. ':1', 1, 'holdfast', value)
+  local ok, err = pcall(function()
+    if old and old ~= holder then
+      redis.call('HDEL', KEYS[1], old .. ':1')
+    end
+    redis.call('PEXPIRE', KEYS[1], ttl)
+  end)
+  if not ok then
+    redis.call('DEL', KEYS[1])
+    error(error_text(err), 0)
+  end
+end
+local function free_lock()
+  if redis.call('DEL', KEYS[1]) == 0 or not redisson then
+    return
+  end
+  local tagged = string.find(KEYS[1], '{', 1, true) and KEYS[1] or '{' .. KEYS[1] .. '}'
+  local channel = 'redisson_lock__channel:' .. tagged
+  if cluster then
+    pcall(redis.call, 'SPUBLISH', channel, '0')
+  end
+  pcall(redis.call, 'PUBLISH', channel, '0')
+end
+local longest_lead = 86400000000
+local function believed(key, last, time)
+  if not string.match(last, '^%d+$') or #last > 16 or tonumber(last) > 9e15 then
+    error('BADFENCE the fence counter is not a number that fences can follow', 0)
+  end
+  if tonumber(last) - time >= longest_lead then
+    error('BADFENCE the fence counter ' .. key .. " leads the server's clock by more than a day: set that clock right if it is behind; if the counter was set by somebody, delete it, and fences follow the clock again", 0)
+  end
+  return tonumber(last)
+end
+local counter = KEYS[3]
+local function store_counter(fence)
+  if cluster then
+    redis.call('SET', counter, whole(fence), 'EX', 86400)
+  else
+    redis.call('SET', counter, whole(fence))
+  end
+end
+local function mint(n)
+  local fence = 0
+  local last = redis.call('GET', counter)
+  if last then
+    fence = believed(counter, last, now)
+  end
+  fence = math.max(fence + 1, now)
+  if fence - now > 1000000 then
+    n = 1
+  end
+  store_counter(fence + n - 1)
+  return fence, n
+end
+local function waiters(n)
+  return look_at('ZRANGEBYSCORE', KEYS[2], '0', '+inf', 'LIMIT', '0', n) or {}
+end
+local function first_waiter()
+  return waiters(1)[1]
+end
+local function parse_waiter(member)
+  return string.match(member, '^([^\n]*)\n(%d+)\n([^\n]*)\n(.*)$')
+end
+local function settle()
+  local last = (look_at('ZRANGE', KEYS[2], '0', '0', 'WITHSCORES') or {})[2]
+  if last and not first_waiter() then
+    redis.call('PEXPIRE', KEYS[2], math.max(0, math.ceil((-last - now) / 1000)))
+  end
+end
+local function receivers(channel)
+  return redis.call('PUBSUB', cluster and 'SHARDNUMSUB' or 'NUMSUB', channel)[2]
+end
+local function send(channel, text)
+  return redis.call(cluster and 'SPUBLISH' or 'PUBLISH', channel, text)
+end
+local most_removed = 500
+local function ask_again()
+  error('AGAIN there is more to clear away first', 0)
+end
+local function hearers(members)
+  local channels, counts = {}, {}
+  for i, member in ipairs(members) do
+    local _, _, channel = parse_waiter(member)
+    channels[i] = channel or ''
+  end
+  local reply = channels[1] and redis.call('PUBSUB', cluster and 'SHARDNUMSUB' or 'NUMSUB', unpack(channels)) or {}
+  for i = 1, #channels do
+    counts[i] = reply[2 * i]
+  end
+  return counts
+end
+local function dead_ahead(n, self)
+  local first = waiters(n)
+  for i, count in ipairs(hearers(first)) do
+    if count > 0 or first[i] == self then
+      return i - 1, first
+    end
+  end
+  return #first, first
+end
+local function notify(member, due)
+  local ok, waiter_token, _, channel = pcall(parse_waiter, member)
+  if ok and waiter_token then
+    pcall(send, channel, 'hf1 standby ' .. waiter_token .. ' ' .. whole(now) .. ' ' .. whole(due))
+  end
+end
+local function is_dead(member)
+  local ok, counts = pcall(hearers, { member })
+  return ok and counts[1] == 0
+end
+local function leads(member)
+  local first = first_waiter()
+  if not first or first == member or not is_dead(first) then
+    return first == member
+  end
+  local n, ahead = dead_ahead(100, member)
+  return ahead[n + 1] == member
+end
+local function latest_alive()
+  local latest = look_at('ZRANGE', KEYS[2], '-100', '-1') or {}
+  local counts = hearers(latest)
+  for i = #latest, 1, -1 do
+    if counts[i] > 0 then
+      return latest[i]
+    end
+  end
+end
+local function first_alive(first)
+  if not is_dead(first) then
+    return first
+  end
+  local n, ahead = dead_ahead(100)
+  return ahead[n + 1] or latest_alive()
+end
+local function stand_by(first, due)
+  local ok, member = pcall(first_alive, first)
+  notify(ok and member or first, due)
+end
+local function drop_dead(self)
+  for _ = 1, most_removed, 100 do
+    local n, first = dead_ahead(100, self)
+    if n > 0 then
+      redis.call('ZREM', KEYS[2], unpack(first, 1, n))
+    end
+    if n < 100 then
+      return
+    end
+  end
+  if dead_ahead(1, self) > 0 then
+    local latest = latest_alive()
+    if latest then
+      notify(latest, now)
+    end
+    ask_again()
+  end
+end
+local function queue_name()
+  if string.match(KEYS[2], '^(.*):') == KEYS[1] then
+    return ''
+  end
+  return '@' .. string.sub(redis.sha1hex(KEYS[2]), 1, 8)
+end
+local function serves_others(value)
+  return (string.match(value, '^hf1:[^:]*:%d+:%d+:%d+@%d+(@%x+):') or '') ~= queue_name()
+end
+local function new_chain()
+  return shared and '0@' .. string.sub(at, 1, -4) .. queue_name() or '0'
+end
+local gap_length = 10
+local function gap()
+  local due = shared and look_at('ZSCORE', KEYS[2], 'gap')
+  local left = due and math.ceil((-due - now) / 1000) or 0
+  return left > 0 and left <= gap_length and left or 0
+end
+local function lock_value(head, fence, granted, chain, info)
+  return head .. fence .. ':' .. granted .. ':' .. chain .. ':' .. info
+end
+local function new_value(holder, fence, chain, info, marked)
+  local value = lock_value('hf1:' .. holder .. ':', whole(fence), string.sub(at, 1, -4), chain, info)
+  return marked and value .. '+' or value
+end
+local function serve(chain, self, ttl, block)
+  while true do
+    local first = waiters(2)
+    local member, follower = first[1], first[2]
+    if not member then
+      free_lock()
+      settle()
+      return nil
+    end
+    redis.call('ZREM', KEYS[2], member)
+    local waiter_token, claim, channel, info = parse_waiter(member)
+    if waiter_token and member == self then
+      local fence, n = mint(block)
+      write_lock(waiter_token, new_value(waiter_token, fence, chain, info, follower), ttl)
+      if follower then
+        stand_by(follower, now + ttl * 1000)
+      else
+        settle()
+      end
+      return fence, n
+    elseif waiter_token and receivers(channel) > 0 then
+      local fence = mint(1)
+      write_lock(waiter_token, new_value(waiter_token, fence, chain, info, follower), claim)
+      local heard = send(channel, 'hf1 ' .. (redisson and 'redisson ' or 'grant ') .. waiter_token .. ' ' .. whole(now) .. ' ' .. claim .. ' ' .. whole(fence) .. ' ' .. KEYS[1])
+      if not cluster or heard > 0 then
+        if follower then
+          stand_by(follower, now + claim * 1000)
+        else
+          pcall(settle)
+        end
+        return nil
+      end
+    else
+      drop_dead(self)
+    end
+  end
+end
+local function hand_over(chain, self, ttl, block)
+  local ok, fence, n = pcall(serve, chain, self, ttl, block)
+  if not ok then
+    free_lock()
+    error(error_text(fence), 0)
+  end
+  return fence, n
+end
+local quarantine_time, replica_lag = string.match(flags, 's(%d+)%+(%d+)')
+local function told(info, name, pattern)
+  local _, last = string.find(info, name, 1, true)
+  return last and string.match(info, pattern, last + 1)
+end
+local function replicated(info)
+  local replicas = tonumber(told(info, 'connected_slaves:', '^%d+') or 0)
+  if replicas > 0 and not string.find(info, 'min_slaves_good_slaves:', 1, true) then
+    error('NOSTRICT this server has replicas, but min-replicas-to-write and min-replicas-max-lag are not both set: when one of them is promoted, this server could go on granting locks', 0)
+  end
+  return replicas > 0 or not told(info, 'master_replid2:', '^0+%s')
+end
+local function incarnation(info)
+  if string.find(info, 'role:slave', 1, true) then
+    error('READONLY this server is a replica', 0)
+  end
+  local run, repl = told(info, 'run_id:', '^%w+'), told(info, 'master_replid:', '^%w+')
+  if not run or not repl then
+    error('NOSTRICT this server does not tell its run_id and replication id, so that a loss of data could not be noticed', 0)
+  end
+  return run .. '/' .. repl
+end
+local function write_mark(id, ready, longest)
+  redis.call('SET', KEYS[#KEYS], 'hf1:' .. id .. ':' .. whole(ready) .. ':' .. whole(longest))
+end
+local function read_mark(text)
+  local id, ready, longest = string.match(text or redis.call('GET', KEYS[#KEYS]) or '', '^hf1:([^:]*):(%d+):(%d+)$')
+  return id, tonumber(ready or 0), tonumber(longest or 0)
+end
+local function quarantine(text)
+  if not quarantine_time then
+    return 0
+  end
+  local known, info = pcall(redis.call, 'INFO', 'server', 'replication')
+  if not known then
+    error('NOSTRICT INFO, by which a loss of data is noticed, is not to be had: ' .. error_text(info), 0)
+  end
+  local self, others = incarnation(info), replicated(info)
+  local wanted = quarantine_time + (others and replica_lag or 0)
+  local id, ready, longest = read_mark(text)
+  if id ~= self then
+    longest = math.max(wanted, longest)
+    ready = now + longest * 1000
+    write_mark(self, ready, longest)
+  elseif wanted > longest then
+    ready = ready > now and ready + (wanted - longest) * 1000 or ready
+    write_mark(self, ready, wanted)
+  elseif ready > now + longest * 1000 then
+    ready = now + longest * 1000
+    write_mark(self, ready, longest)
+  end
+  return math.max(0, math.ceil((ready - now) / 1000)), others, self
+end
+local function next_chain(value)
+  if not shared then
+    return '0'
+  end
+  local n, since = string.match(value or '', '^hf1:[^:]*:%d+:%d+:(%d+)@(%d+)[@:]')
+  if not n then
+    return new_chain()
+  end
+  if n + 1 > 8 or now / 1000 - since > 50 then
+    return nil
+  end
+  return whole(n + 1) .. '@' .. since .. queue_name()
+end
+local function open_gap()
+  pcall(function()
+    redis.call('ZADD', KEYS[2], whole(-now - gap_length * 1000), 'gap')
+    if redis.call('PTTL', KEYS[2]) < gap_length then
+      redis.call('PEXPIRE', KEYS[2], gap_length)
+    end
+  end)
+end
+local function free_and_notify(ms)
+  free_lock()
+  local first = first_waiter()
+  if first then
+    stand_by(first, now + ms * 1000)
+  end
+end
+local function give(value)
+  local chain, rest = next_chain(value), quarantine()
+  if rest > 0 then
+    free_and_notify(rest)
+  elseif chain then
+    hand_over(chain)
+  else
+    open_gap()
+    free_and_notify(gap_length)
+  end
+end
+local function remember(what, until_time)
+  if until_time <= now then
+    return
+  end
+  redis.call('ZREMRANGEBYSCORE', KEYS[2], '(' .. whole(-now), '(0')
+  redis.call('ZADD', KEYS[2], whole(-until_time), what)
+  local rest = math.ceil((until_time - now) / 1000)
+  if redis.call('PTTL', KEYS[2]) < rest then
+    redis.call('PEXPIRE', KEYS[2], rest)
+  end
+  settle()
+end
+local function leave_tombstone(until_time)
+  remember('x:' .. token, until_time)
+end
+local journal_length = 1000
+local function announce(channel, what, fence, key, note)
+  redis.call(cluster and 'SPUBLISH' or 'PUBLISH', channel, 'hf1 ' .. what .. ' ' .. at .. ' ' .. fence .. ' ' .. key .. '\n' .. note)
+end
+local function write_journal(journal, what, id, fence, raised, kind, key, note, holder)
+  redis.call('ZADD', journal, at, table.concat({ 'hf1 ' .. what .. ' ' .. id .. ' ' .. fence .. ' ' .. raised .. ' ' .. kind .. ' ' .. key, note, holder }, '\n'))
+  if redis.call('ZCOUNT', journal, '-inf', '+inf') >= journal_length + 100 then
+    redis.call('ZREM', journal, unpack(redis.call('ZRANGEBYSCORE', journal, '-inf', '+inf', 'LIMIT', '0', '100')))
+  end
+end
+local broken_fence, not_after = ARGV[3], tonumber(ARGV[4])
+local function replied_before()
+  local begin = 'd:' .. token .. '\n'
+  for _, member in ipairs(redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', '(0', 'LIMIT', '0', '1000')) do
+    if string.sub(member, 1, #begin) == begin then
+      return string.sub(member, #begin + 1)
+    end
+  end
+end
+local function prepare()
+  hearers({ first_waiter() })
+  if not cluster then
+    announce(ARGV[7], 'broken', broken_fence, KEYS[1], ARGV[6])
+  end
+  redis.call('ZREM', KEYS[2], '')
+end
+local function refuse_late(holder_token, pttl)
+  remember('x:' .. holder_token, now + math.max(pttl, 60000) * 1000)
+end
+local function record_break(raised, holder, journal)
+  local reply = whole(raised) .. '\n' .. holder
+  remember('d:' .. token .. '\n' .. reply, not_after)
+  if not cluster then
+    write_journal(journal, 'broken', token, broken_fence, whole(raised), ARGV[5], KEYS[1], ARGV[6], holder)
+  end
+  return 'broken ' .. whole(now) .. ' ' .. reply
+end
+local function nothing(reply)
+  on_master()
+  return reply
+end
+local function answer(main)
+  local ok, reply = pcall(main)
+  if ok then
+    return reply
+  end
+  reply = error_text(reply)
+  if string.sub(reply, 1, 9) == 'READONLY ' then
+    return { err = reply }
+  end
+  return 'error ' .. reply
+end
+local function main()
+  local reply = replied_before()
+  if reply then
+    return nothing('broken ' .. whole(now) .. ' ' .. reply)
+  elseif now >= not_after then
+    return nothing('late ' .. whole(now))
+  end
+  local value = read_lock()
+  if not value then
+    return nothing('free ' .. whole(now))
+  end
+  local pttl = redis.call('PTTL', KEYS[1])
+  local holder_token, fence = string.match(value, '^hf1:([^:]*):(%d+):')
+  if fence ~= broken_fence then
+    return nothing('changed ' .. whole(now) .. ' ' .. pttl .. ' 0 ' .. value)
+  end
+  prepare()
+  local raised = mint(1)
+  refuse_late(holder_token, pttl)
+  reply = record_break(raised, pttl .. ' 0 ' .. string.gsub(value, '^hf1:[^:]*:', 'hf1:-:', 1), KEYS[4])
+  if not pcall(give, value) and read_lock(look_at) == value then
+    free_lock()
+  end
+  return reply
+end
+return answer(main)

@@ -1,0 +1,70 @@
+package inspect
+
+import (
+	"context"
+	"iter"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/access"
+	"github.com/holdfast-go/holdfast/internal/engine"
+)
+
+// Broken is the record of a Break.
+type Broken struct {
+	Name   string          // of the lock
+	Holder holdfast.Holder // who had it; one of them if there were several
+	By     string          // Config.Owner of the client that broke it
+	Reason string
+	Time   time.Time // by the server's clock
+	Fence  uint64    // above the broken holder's, and below the next one's
+}
+
+// ErrChanged says that the lock has another holder than the one with the fence that was given. Nothing was done.
+var ErrChanged = engine.ErrChanged
+
+// Break takes the lock of that name, whatever its kind, from the holder with this fence, as Status.Holders has it, and hands
+// it to the next waiter. Of an RWMutex, the readers that share the fence all lose it, and of an OwnerMutex all leases of the
+// owner; to a Latch or Barrier a party that is broken has died. Nobody else is touched: if the lock has another holder by
+// now, the error is [ErrChanged], and if it has none, [holdfast.ErrNotHeld].
+//
+// The holder may still be at work: break a lock when you know that its holder hangs, is gone, or minds its lease. A client
+// that held the lock for more than a second is told at once, by push: the lease ends with a [*holdfast.LostError] whose
+// Reason is [holdfast.LossBroken] and whose By is the Config.Owner of the inspector's client. One that cannot hear it ends
+// the lease when it next renews, and one that hangs when it goes on: Lease.Err compares clocks. Only fences protect a
+// resource from what it does until then: guards refuse its fence once they have seen Broken.Fence or the next holder's.
+//
+// Who broke which lock, when and why is recorded on the server: see History. reason, together with the owner, may take 2 KiB
+// ([holdfast.ErrInvalid]). A break that was not answered is retried like an acquire, and takes effect once;
+// [holdfast.ErrAmbiguous] says that it may have. Of a quorum, the lock is broken on all nodes that the holder has; if too few
+// answer, the error is a [*holdfast.QuorumError], and some may have been broken. In a Cluster the record follows the break
+// in a request of its own: if that fails, Break returns both a Broken and the error.
+//
+// Break works when the server is out of memory, and in Strict mode during a quarantine; the lock is free then, and nobody is
+// granted it before the quarantine ends.
+func (i *Inspector) Break(ctx context.Context, name string, fence uint64, reason string) (Broken, error) {
+	b, err := i.of.Break(ctx, name, fence, reason)
+	return newBroken(&b), access.Error(err)
+}
+
+// Revoke asks the holder with this fence to let go, and does nothing else: its Lease.Revoked channel is closed, and a job of
+// holdfast run gets TERM. The errors are those of Break. nil says that the request is on record, not that the holder is there
+// to read it.
+func (i *Inspector) Revoke(ctx context.Context, name string, fence uint64, reason string) error {
+	return access.Error(i.of.Revoke(ctx, name, fence, reason))
+}
+
+// History yields the breaks on record, the latest first. The server keeps about the latest 1,000, revocations among them; of
+// a quorum each node does, and what any of them has is yielded. An error is the last: see List.
+func (i *Inspector) History(ctx context.Context) iter.Seq2[Broken, error] {
+	return func(yield func(Broken, error) bool) {
+		i.of.History(ctx, func(b engine.Broken, err error) bool { return yield(newBroken(&b), access.Error(err)) })
+	}
+}
+
+func newBroken(b *engine.Broken) Broken {
+	if b.Name == "" {
+		return Broken{}
+	}
+	return Broken{b.Name, access.Holder(b.Holder).(holdfast.Holder), b.By, b.Reason, b.Time, b.Fence}
+}

@@ -1,0 +1,186 @@
+package codec
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/script"
+)
+
+// Journal is where it is recorded what operators did to holders.
+type Journal struct {
+	Key     string
+	Channel string // on which new entries are announced
+}
+
+// Break takes a lock from the holder with a fence: break.lua; or from all holders with it: share_break.lua.
+type Break struct {
+	Lock     Lock
+	Journal  Journal
+	Kind     string // of the lock, as in StatusReply
+	ID       string // of the request: the same in its repetitions
+	Fence    uint64
+	NotAfter int64  // server time, µs
+	Note     string // what the operator says, without line feeds
+}
+
+// Call returns the script's call.
+func (q *Break) Call() driver.Call {
+	s := script.Break
+	if q.Lock.Keys.Holds != "" {
+		s = script.ShareBreak
+	}
+	words := q.Lock.Keys.appendOwn(make([]string, 0, maxKeys+8))
+	if !strings.Contains(string(q.Lock.Flags), string(Cluster)) {
+		words = append(words, q.Journal.Key)
+	}
+	if q.Lock.Keys.Mark != "" {
+		words = append(words, q.Lock.Keys.Mark)
+	}
+	n := len(words)
+	words = append(words, string(q.Lock.Flags), q.ID, unsigned(q.Fence), decimal(q.NotAfter), q.Kind, q.Note, q.Journal.Channel)
+	return urgent(call(s, words, n))
+}
+
+// BreakReply is the reply to Break. Which of its fields counts depends on its word:
+//
+//	Broken      Raised and Hold, whose token is not told
+//	Changed     Holder: the lock's fence is another
+//	Free, Late  none
+type BreakReply struct {
+	Head
+	Raised uint64 // the lock's fence since then
+	Hold   Hold   // that was ended, or one of several
+	Text   string // Hold as the journal has it
+	Holder Holder
+}
+
+// Parse reads the script's reply.
+func (q *Break) Parse(text string) (BreakReply, error) {
+	head, r, err := begin(text)
+	if err != nil {
+		return BreakReply{}, err
+	}
+	reply := BreakReply{Head: head}
+	switch head.Word {
+	case Broken:
+		r.rest, reply.Text, _ = strings.Cut(r.rest, "\n")
+		reply.Raised = r.fence(1)
+		r.bad = r.bad || r.rest != "" || strings.Contains(reply.Text, "\n")
+		r.rest = reply.Text
+		reply.Hold = r.hold()
+	case Changed:
+		reply.Holder = r.holder()
+	case Free, Late:
+	default:
+		r.bad = true
+	}
+	return finish(&r, reply)
+}
+
+// What an operator did to a holder.
+const (
+	WasBroken  = "broken"
+	WasRevoked = "revoked" // was asked to let go
+)
+
+// Note writes an entry of the journal: note.lua.
+type Note struct {
+	Flags   Flags
+	Journal Journal
+	Entry   Entry
+}
+
+// Entry is an entry of the journal.
+type Entry struct {
+	What   string // WasBroken or WasRevoked
+	ID     string
+	Fence  uint64 // of the holder
+	Raised uint64 // the lock's fence since then; 0 if the lock was not broken
+	Kind   string // of the lock, as in StatusReply
+	Key    string // the lock's
+	Note   string
+	Holder string // as BreakReply.Text; "" if the lock was not broken
+
+	// Of an entry that was read:
+	Time int64 // server time, µs
+	Hold Hold  // what Holder says
+}
+
+// Call returns the script's call.
+func (q *Note) Call() driver.Call {
+	e := &q.Entry
+	return urgent(call(script.Note, []string{
+		q.Journal.Key, string(q.Flags), e.ID, q.Journal.Channel, e.What, unsigned(e.Fence), unsigned(e.Raised), e.Kind, e.Key, e.Note, e.Holder,
+	}, 1))
+}
+
+// NoteReply says that the entry was written: Noted.
+type NoteReply struct{ Head }
+
+// Parse reads the script's reply.
+func (q *Note) Parse(text string) (NoteReply, error) {
+	head, err := parseWord(text, Noted)
+	return NoteReply{head}, err
+}
+
+// Notes asks for entries of the journal, the latest first: notes.lua.
+type Notes struct {
+	Flags   Flags
+	Journal Journal
+	Skip    int // how many to leave out
+	Count   int // how many to look at, at most
+}
+
+// Call returns the script's call.
+func (q *Notes) Call() driver.Call {
+	return call(script.Notes, []string{q.Journal.Key, string(q.Flags), "", strconv.Itoa(q.Skip), strconv.Itoa(q.Count)}, 1)
+}
+
+// NotesReply has entries of the journal: NotesAre.
+type NotesReply struct {
+	Head
+	Seen    int // how many were looked at: fewer than were asked for if there are no more
+	Entries []Entry
+}
+
+// Parse reads the script's reply. Entries that make no sense, which somebody else may have written, are left out.
+func (q *Notes) Parse(text string) (NotesReply, error) {
+	head, r, err := begin(text)
+	if err != nil {
+		return NotesReply{}, err
+	}
+	var lines string
+	r.rest, lines, _ = strings.Cut(r.rest, "\n")
+	r.bad = head.Word != NotesAre
+	reply := NotesReply{Head: head, Seen: r.count(0)}
+	if r.bad || r.rest != "" {
+		return finish(&r, reply)
+	}
+	all := strings.Split(lines, "\n")
+	if lines == "" {
+		all = nil
+	}
+	r.bad = len(all)%4 != 0 || len(all)/4 > q.Count
+	for ; len(all) >= 4 && !r.bad; all = all[4:] {
+		if e, ok := parseEntry(all[0], all[1], all[2], all[3]); ok {
+			reply.Entries = append(reply.Entries, e)
+		}
+	}
+	return finish(&r, reply)
+}
+
+// parseEntry reads an entry of the journal.
+func parseEntry(at, head, note, holder string) (Entry, bool) {
+	r := reader{rest: at}
+	e := Entry{Time: r.number(0), Note: note, Holder: holder}
+	r.rest = head
+	r.bad = r.bad || r.field() != "hf1"
+	e.What, e.ID, e.Fence, e.Raised, e.Kind, e.Key = r.text(), r.text(), r.fence(1), r.fence(0), r.text(), r.all()
+	if holder != "" {
+		r.rest = holder
+		e.Hold = r.hold()
+	}
+	return e, !r.bad && e.Key != ""
+}

@@ -1,0 +1,203 @@
+package engine
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/holdfast-go/holdfast/internal/codec"
+	"github.com/holdfast-go/holdfast/internal/exec"
+	"github.com/holdfast-go/holdfast/internal/keys"
+	"github.com/holdfast-go/holdfast/internal/printable"
+	"github.com/holdfast-go/holdfast/internal/wire"
+)
+
+// Broken is the record of a lock that was broken.
+type Broken struct {
+	ID     string // of the request; of a quorum, of the request to all nodes
+	Name   string
+	Holder Holder // who had it, or one of several
+	By     string
+	Reason string
+	Time   time.Time // by the server's clock
+	Fence  uint64    // the lock's, since then
+}
+
+// ErrChanged says that the lock's holder has another fence than the one that was to be broken or asked.
+var ErrChanged = errors.New("holdfast: lock has another holder now")
+
+// Break takes the lock from the holder with that fence, from all of them if there are several, and hands it to the next
+// waiter. Nothing is done unless somebody holds the lock with that fence.
+func (in *Inspector) Break(ctx context.Context, name string, fence uint64, reason string) (Broken, error) {
+	return in.BreakPart(ctx, name, fence, reason, "")
+}
+
+// BreakPart is Break on one node of a quorum. whole is an id of the request to all nodes.
+func (in *Inspector) BreakPart(ctx context.Context, name string, fence uint64, reason, whole string) (Broken, error) {
+	note, err := in.remark(name, fence, reason, whole)
+	if err != nil {
+		return Broken{}, err
+	}
+	l, _, err := in.holding(ctx, name, fence)
+	if err != nil {
+		return Broken{}, err
+	}
+	c := in.c
+	q := codec.Break{Lock: l.ref(), Journal: c.journal(), Kind: l.set.kind.form, Fence: fence, Note: note}
+	reply, err := askOf(ctx, request{op: "break", lock: l}, func(id string, notAfter int64) codec.Request[codec.BreakReply] {
+		q.ID, q.NotAfter = id, notAfter
+		return &q
+	})
+	switch {
+	case err != nil:
+		return Broken{}, err
+	case reply.Word == codec.Free:
+		return Broken{}, notHeld(name)
+	case reply.Word == codec.Changed:
+		return Broken{}, changed(l.holderOf(&reply.Holder), fence)
+	}
+	broken := Broken{
+		ID: cmp.Or(whole, q.ID), Name: l.name, Holder: l.sharer(&reply.Hold), By: c.cfg.Owner, Reason: reason, Time: time.UnixMicro(reply.Now), Fence: reply.Raised,
+	}
+	if !c.server.InCluster() {
+		return broken, nil
+	}
+	err = c.record(context.WithoutCancel(ctx), "break", codec.Entry{
+		What: codec.WasBroken, ID: q.ID, Fence: fence, Raised: reply.Raised, Kind: q.Kind, Key: l.keys.Lock, Note: note, Holder: reply.Text,
+	})
+	if err != nil {
+		err = fmt.Errorf("holdfast: lock %q was broken, but that could not be recorded, and its holder will learn of it only when it renews: %w", l.name, err)
+	}
+	return broken, err
+}
+
+// Revoke asks the holder with that fence to let go.
+func (in *Inspector) Revoke(ctx context.Context, name string, fence uint64, reason string) error {
+	note, err := in.remark(name, fence, reason, "")
+	if err != nil {
+		return err
+	}
+	l, _, err := in.holding(ctx, name, fence)
+	if err != nil {
+		return err
+	}
+	return in.c.record(ctx, "revoke", codec.Entry{
+		What: codec.WasRevoked, ID: randomText(), Fence: fence, Kind: l.set.kind.form, Key: l.keys.Lock, Note: note,
+	})
+}
+
+// History calls yield with each break on record, the latest first, or with an error, which is the last, until yield returns
+// false.
+func (in *Inspector) History(ctx context.Context, yield func(Broken, error) bool) {
+	known := map[string]bool{}
+	err := in.c.readJournal(ctx, func(e codec.Entry) bool {
+		if e.What != codec.WasBroken || known[e.ID] {
+			return true
+		}
+		known[e.ID] = true
+		name, _ := in.c.space.NameOf(e.Key)
+		l := in.target(Found{name, in.c.space.Of(e.Key)}, e.Kind)
+		said := wire.ParseRemark(e.Note)
+		return yield(Broken{cmp.Or(said.Whole, e.ID), name, l.sharer(&e.Hold), said.By, said.Reason, time.UnixMicro(e.Time), e.Raised}, nil)
+	})
+	if err != nil {
+		yield(Broken{}, err)
+	}
+}
+
+// remark encodes what the operator says.
+func (in *Inspector) remark(name string, fence uint64, reason, whole string) (string, error) {
+	if fence == 0 {
+		return "", fmt.Errorf("%w: lock %.64q: the fence is 0, which no holder has", ErrInvalid, name)
+	}
+	note, err := wire.Remark{By: in.c.cfg.Owner, Reason: reason, Whole: whole}.Encode()
+	if err != nil {
+		return "", fmt.Errorf("%w: lock %.64q: %w", ErrInvalid, name, err)
+	}
+	return note, nil
+}
+
+// holding returns the lock of that name, of whatever kind, and its holder with that fence.
+func (in *Inspector) holding(ctx context.Context, name string, fence uint64) (*target, Holder, error) {
+	s, err := in.Get(ctx, name)
+	if err != nil {
+		return nil, Holder{}, err
+	}
+	if len(s.Holders) == 0 {
+		return nil, Holder{}, notHeld(name)
+	}
+	for _, h := range s.Holders {
+		if h.Fence == fence {
+			return in.target(Found{s.Name, in.c.space.Of(s.Key)}, s.Form), h, nil
+		}
+	}
+	return nil, Holder{}, changed(s.Holders[0], fence)
+}
+
+func notHeld(name string) error { return fmt.Errorf("%w: nobody holds %.64q", ErrNotHeld, name) }
+
+// changed returns the error of a lock that h holds, and not the holder with that fence.
+func changed(h Holder, fence uint64) error {
+	if h.Foreign {
+		return fmt.Errorf("%w: another program holds %q, without a fence", ErrChanged, h.Name)
+	}
+	return fmt.Errorf("%w: %s holds %q with fence %d, not %d", ErrChanged, printable.Word(h.Owner, maxShownWord), h.Name, h.Fence, fence)
+}
+
+// journal returns where it is recorded what operators do to holders.
+func (c *Client) journal() codec.Journal {
+	if c.server.InCluster() {
+		return codec.Journal{Key: c.space.Journal(), Channel: c.space.Journal()}
+	}
+	return codec.Journal{Key: c.space.Journal(), Channel: c.space.JournalChannel()}
+}
+
+// aboutJournal returns a request about the journal, which is addressed like a lock.
+func (c *Client) aboutJournal(op string) request {
+	key := c.space.Journal()
+	return request{op: op, lock: &target{c: c, name: key, keys: keys.Set{Lock: key, Queue: key + ":q"}, set: &c.defaults}, unexplained: true}
+}
+
+// record writes an entry of the journal. op says in errors what for.
+func (c *Client) record(ctx context.Context, op string, e codec.Entry) error {
+	rq := c.aboutJournal(op)
+	_, _, err := ask(ctx, c, rq, &codec.Note{Flags: rq.lock.flags(), Journal: c.journal(), Entry: e})
+	return err
+}
+
+const (
+	entriesPerReply = 100
+	// maxEntries bounds what is read of the journal, which keeps some more than 1,000 entries.
+	maxEntries = 2000
+)
+
+// readJournal calls f with the entries of the journal, the latest first, until it returns false. Of entries that come
+// meanwhile, it may call f with some others twice.
+func (c *Client) readJournal(ctx context.Context, f func(codec.Entry) bool) error {
+	if c.isClosing() {
+		return exec.ErrClosed
+	}
+	rq := c.aboutJournal("list breaks")
+	if err := c.server.Connect(ctx, rq.lock.name); err != nil {
+		return err
+	}
+	q := codec.Notes{Flags: rq.lock.flags(), Journal: c.journal(), Count: entriesPerReply}
+	for q.Skip < maxEntries {
+		a, _, err := ask(ctx, c, rq, &q)
+		if err != nil {
+			return err
+		}
+		for _, e := range a.reply.Entries {
+			if !f(e) {
+				return nil
+			}
+		}
+		if a.reply.Seen < q.Count {
+			return nil
+		}
+		q.Skip += a.reply.Seen
+	}
+	return nil
+}

@@ -1,0 +1,110 @@
+package engine
+
+import (
+	"context"
+	"log/slog"
+
+	"github.com/holdfast-go/holdfast/internal/wire"
+)
+
+// revocation is that a holder is asked to let go.
+type revocation struct {
+	asked bool
+	told  chan struct{} // closed when it is asked; nil until somebody wants to know
+}
+
+// channel returns what is closed when the holder is asked.
+func (r *revocation) channel() <-chan struct{} {
+	if r.told == nil {
+		r.told = make(chan struct{})
+		if r.asked {
+			close(r.told)
+		}
+	}
+	return r.told
+}
+
+// ask asks the holder. It returns false if that was done before.
+func (r *revocation) ask() bool {
+	if r.asked {
+		return false
+	}
+	r.asked = true
+	if r.told != nil {
+		close(r.told)
+	}
+	return true
+}
+
+// Revoked implements Lease. All leases of a hold are asked together, those that the hold is passed on to among them: the server
+// knows one holder.
+func (l *holdLease) Revoked() <-chan struct{} {
+	l.g.mu.Lock()
+	defer l.g.mu.Unlock()
+	return l.g.needMore().revocation.channel()
+}
+
+// revoke asks the holder with that fence to let go.
+func (h *hold) revoke(fence uint64, said wire.Remark) {
+	h.mu.Lock()
+	if h.state == over || h.fence != fence || !h.hasLease() || !h.needMore().revocation.ask() {
+		h.mu.Unlock()
+		return
+	}
+	var joint []func(wire.Remark)
+	for _, o := range h.observations() {
+		if o.joint == nil {
+			o.revoked(said)
+		}
+	}
+	believed := h.hasBeliever()
+	for _, l := range append([]*holdLease{h.lease}, h.joinedLeases()...) {
+		if l.ended == nil && l.scope != nil && l.scope.revoked != nil {
+			joint = append(joint, l.scope.revoked)
+		}
+	}
+	subject, fence := h.l.subject(), h.lease.fence
+	h.mu.Unlock()
+	h.flush()
+	for _, tell := range joint {
+		tell(said)
+	}
+	if believed {
+		h.l.c.logRevocation(subject, fence, said)
+	}
+}
+
+// Revoked implements Lease: it is closed when the holder of a part is asked.
+func (m *JointLease) Revoked() <-chan struct{} {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.revocation.channel()
+}
+
+// revoke is called when the holder of a part is asked to let go.
+func (m *JointLease) revoke(said wire.Remark) {
+	m.mu.Lock()
+	asked := m.ended == nil && m.revocation.ask()
+	observed := m.observed
+	m.mu.Unlock()
+	if !asked {
+		return
+	}
+	observed.revoked(said)
+	observed.flush()
+	m.of.c.logRevocation(m.of.subject(), m.Token(), said)
+}
+
+// revoked adds that the holder is asked to let go.
+func (o *observation) revoked(said wire.Remark) {
+	if o != nil {
+		o.add(o.c.cfg.Observer.Revoked, LeaseEvent{By: said.By, Note: said.Reason})
+	}
+}
+
+// logRevocation logs that a holder is asked to let go.
+func (c *Client) logRevocation(s Subject, fence uint64, said wire.Remark) {
+	c.logger().LogAttrs(context.Background(), slog.LevelInfo, "holdfast: holder is asked to let go",
+		slog.String("lock", s.Name), slog.Uint64("fence", fence), slog.String("owner", s.Owner),
+		slog.String("by", said.By), slog.String("reason", said.Reason), slog.String("server", c.server.Addr()))
+}

@@ -1,0 +1,133 @@
+package quorum
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/holdfast-go/holdfast/internal/engine"
+)
+
+// Break takes the lock from the holder whose grant has that fence on some node, on all nodes that it has.
+func (in *Inspector) Break(ctx context.Context, name string, fence uint64, reason string) (broken engine.Broken, err error) {
+	var mu sync.Mutex
+	whole := rand.Text()
+	err = in.onHolder(ctx, "break", name, fence, func(node *engine.Inspector, h engine.Holder) error {
+		b, err := node.BreakPart(ctx, name, h.Fence, reason, whole)
+		mu.Lock()
+		defer mu.Unlock()
+		if err == nil && (broken.Name == "" || h.Fence == fence) {
+			broken = b
+		}
+		return err
+	})
+	if err == nil && broken.Name == "" {
+		err = fmt.Errorf("%w: nobody holds %.64q", engine.ErrNotHeld, name)
+	}
+	return broken, err
+}
+
+// Revoke asks the holder whose grant has that fence on some node to let go.
+func (in *Inspector) Revoke(ctx context.Context, name string, fence uint64, reason string) error {
+	return in.onHolder(ctx, "revoke", name, fence, func(node *engine.Inspector, h engine.Holder) error {
+		return node.Revoke(ctx, name, h.Fence, reason)
+	})
+}
+
+// onHolder calls f for each node that a holder has, with the grant there. The holder is the one whose grant has that fence on
+// some node; f is called for none unless there is one. A node that the holder no longer has counts as done.
+func (in *Inspector) onHolder(ctx context.Context, op, name string, fence uint64, f func(node *engine.Inspector, h engine.Holder) error) error {
+	grants, errs := in.grants(ctx, name)
+	var meant *engine.Holder
+	others := 0
+	for _, h := range grants {
+		switch {
+		case h == nil:
+		case h.Fence == fence && !h.Foreign:
+			meant = h
+		default:
+			others++
+		}
+	}
+	switch {
+	case meant != nil:
+	case in.areTooFew(errs):
+		return in.q.tooFew(op, name, errs)
+	case others > 0:
+		return fmt.Errorf("%w: no node has granted %.64q with fence %d", engine.ErrChanged, name, fence)
+	default:
+		return fmt.Errorf("%w: nobody holds %.64q", engine.ErrNotHeld, name)
+	}
+	var doing sync.WaitGroup
+	for i, h := range grants {
+		if h != nil && isSame(h, meant) {
+			doing.Go(func() {
+				if err := f(in.nodes[i], *h); err != nil && !errors.Is(err, engine.ErrChanged) && !errors.Is(err, engine.ErrNotHeld) {
+					errs[i] = err
+				}
+			})
+		}
+	}
+	doing.Wait()
+	if in.areTooFew(errs) {
+		return in.q.tooFew(op, name, errs)
+	}
+	return nil
+}
+
+// grants returns whom each node has granted the lock, nil if nobody, or why it did not say.
+func (in *Inspector) grants(ctx context.Context, name string) ([]*engine.Holder, []error) {
+	grants, errs := make([]*engine.Holder, len(in.nodes)), make([]error, len(in.nodes))
+	var asking sync.WaitGroup
+	for i, node := range in.nodes {
+		asking.Go(func() {
+			s, err := node.Get(ctx, name)
+			if errs[i] = err; err == nil && len(s.Holders) > 0 {
+				grants[i] = &s.Holders[0]
+			}
+		})
+	}
+	asking.Wait()
+	return grants, errs
+}
+
+// isSame reports whether one process has both grants, which are of two nodes.
+func isSame(a, b *engine.Holder) bool {
+	return a.Owner == b.Owner && a.Host == b.Host && a.PID == b.PID && !a.Foreign && !b.Foreign
+}
+
+// History calls yield with each break that some node has on record, the latest first, until yield returns false. An error is
+// the last: too few nodes have answered.
+func (in *Inspector) History(ctx context.Context, yield func(engine.Broken, error) bool) {
+	found, errs := make([][]engine.Broken, len(in.nodes)), make([]error, len(in.nodes))
+	var asking sync.WaitGroup
+	for i, node := range in.nodes {
+		asking.Go(func() {
+			node.History(ctx, func(b engine.Broken, err error) bool {
+				if errs[i] = err; err == nil {
+					found[i] = append(found[i], b)
+				}
+				return true
+			})
+		})
+	}
+	asking.Wait()
+	all := slices.Concat(found...)
+	slices.SortStableFunc(all, func(a, b engine.Broken) int { return b.Time.Compare(a.Time) })
+	known := map[string]bool{}
+	for _, b := range all {
+		if known[b.ID] {
+			continue
+		}
+		known[b.ID] = true
+		if !yield(b, nil) {
+			return
+		}
+	}
+	if in.areTooFew(errs) {
+		yield(engine.Broken{}, in.q.tooFew("list breaks", "", errs))
+	}
+}

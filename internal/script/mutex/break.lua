@@ -1,0 +1,55 @@
+-- break.lua: takes a lock from the holder with that fence, whoever it is, and hands it over. It is for operators: the holder
+-- may be at work.
+--
+-- KEYS    [1] lock  [2] queue  [3] fence counter, outside Cluster mode [4] journal, in Strict mode the last: incarnation mark
+-- ARGV    [1] flags as in prelude.lua  [2] names the request: the same in its repetitions  [3] FENCE of the grant to be
+--         broken  [4] not-after, server time in µs  [5] the kind of the lock  [6] a note  [7] the channel of the journal
+-- Returns 'broken NOW RAISED', a line feed and 'PTTL WEIGHT VALUE'
+--             RAISED  a fence above all of the broken holder's, and below the next holder's
+--             VALUE   what the lock's value was, without its token; WEIGHT is 0
+--         'changed NOW PTTL WAITERS VALUE'  the lock's holder has another fence, or none; WAITERS is 0
+--         'free NOW'           nobody has the lock
+--         'late NOW'           not-after has come: nothing was done
+--         'error MESSAGE'      nothing was done
+--
+-- Invariants: only a grant with that fence is broken; sent twice, the second run gives the first one's reply; the holder is
+-- told before the next one is granted the lock; it works when the server is out of memory.
+
+-- requires prelude
+-- requires lock
+-- requires mint
+-- requires give
+-- requires breaking
+-- requires answer
+
+local function main()
+  -- mutants: break-once
+  local reply = replied_before()
+  if reply then
+    return nothing('broken ' .. whole(now) .. ' ' .. reply)
+  elseif now >= not_after then
+    return nothing('late ' .. whole(now))
+  end
+  local value = read_lock()
+  if not value then
+    return nothing('free ' .. whole(now))
+  end
+  local pttl = redis.call('PTTL', KEYS[1])
+  local holder_token, fence = string.match(value, '^hf1:([^:]*):(%d+):')
+  -- mutants: break-compare
+  if fence ~= broken_fence then
+    return nothing('changed ' .. whole(now) .. ' ' .. pttl .. ' 0 ' .. value)
+  end
+  prepare()
+  -- mutants: break-raise
+  local raised = mint(1)
+  refuse_late(holder_token, pttl)
+  reply = record_break(raised, pttl .. ' 0 ' .. string.gsub(value, '^hf1:[^:]*:', 'hf1:-:', 1), KEYS[4])
+  if not pcall(give, value) and read_lock(look_at) == value then
+    -- It failed before it changed anything.
+    free_lock()
+  end
+  return reply
+end
+
+return answer(main)

@@ -1,0 +1,305 @@
+package behaviour
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/inspect"
+	"github.com/holdfast-go/holdfast/tests/internal/backend"
+)
+
+// breakable are the locks that can be broken, by what they are called.
+var breakable = map[string]func(c *holdfast.Client, o holdfast.Option) *holdfast.Lock{
+	"mutex":    func(c *holdfast.Client, o holdfast.Option) *holdfast.Lock { return c.Mutex("a", o) },
+	"key":      func(c *holdfast.Client, o holdfast.Option) *holdfast.Lock { return c.MutexKey("{a}:key", o) },
+	"redisson": func(c *holdfast.Client, o holdfast.Option) *holdfast.Lock { return c.RedissonMutex("java", o) },
+	"owner": func(c *holdfast.Client, o holdfast.Option) *holdfast.Lock {
+		return c.OwnerMutex("own", fmt.Sprintf("%p", c), o)
+	},
+	"reader":    func(c *holdfast.Client, o holdfast.Option) *holdfast.Lock { return c.RWMutex("rw", o).Reader() },
+	"writer":    func(c *holdfast.Client, o holdfast.Option) *holdfast.Lock { return c.RWMutex("rw", o).Writer() },
+	"semaphore": func(c *holdfast.Client, o holdfast.Option) *holdfast.Lock { return c.Semaphore("sem", 2, o).Permits(2) },
+}
+
+// next is the lock that a waiter wants while a lock is held.
+func next(kind string, c *holdfast.Client, o holdfast.Option) *holdfast.Lock {
+	if kind == "reader" {
+		kind = "writer"
+	}
+	return breakable[kind](c, o)
+}
+
+// history returns the breaks of a lock that are on record.
+func history(t testing.TB, in *inspect.Inspector, name string) (all []inspect.Broken) {
+	t.Helper()
+	for b, err := range in.History(t.Context()) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if b.Name == name {
+			all = append(all, b)
+		}
+	}
+	return all
+}
+
+// The holder that an operator has seen loses the lock, the first waiter gets it, and the holder is told at once.
+func TestBreak(t *testing.T) {
+	t.Parallel()
+	for kind, lock := range breakable {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			backend.Each(t, func(t *testing.T, b *backend.Backend) {
+				ttl := holdfast.TTL(time.Hour)
+				c, other := b.Client(t, &holdfast.Config{Owner: "hung"}), b.Client(t, &holdfast.Config{Owner: "next"})
+				in := inspect.New(b.Client(t, &holdfast.Config{Owner: "operator"}))
+				l := lock(c, ttl)
+				lease := backend.Acquire(t, l)
+				got := make(chan *holdfast.Lease, 1)
+				go func() {
+					lease, err := next(kind, other, ttl).Acquire(t.Context())
+					if err != nil {
+						t.Errorf("the waiter: %v", err)
+					}
+					got <- lease
+				}()
+				backend.Eventually(t, "somebody waits", func() bool {
+					s, err := l.Status(t.Context())
+					return err == nil && s.Waiting == 1
+				})
+				if _, err := in.Break(t.Context(), l.Name(), lease.Fence()+1, "test"); !errors.Is(err, inspect.ErrChanged) || !strings.Contains(err.Error(), fmt.Sprint(lease.Fence())) {
+					t.Errorf("Break with another fence: %v", err)
+				}
+				s, err := in.Get(t.Context(), l.Name())
+				if err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(1100 * time.Millisecond) // until the holder listens
+				broken, err := in.Break(t.Context(), l.Name(), lease.Fence(), "it hung")
+				if err != nil {
+					t.Fatal(err)
+				}
+				if broken.Name != l.Name() || broken.By != "operator" || broken.Reason != "it hung" || broken.Fence <= lease.Fence() {
+					t.Errorf("Broken is %+v", broken)
+				}
+				was, _ := s.Holder()
+				if h := broken.Holder; h.Owner != was.Owner || h.Fence != was.Fence || h.Mode != was.Mode || h.Permits != was.Permits || !h.Since.Equal(was.Since) || h.PID != was.PID {
+					t.Errorf("Broken.Holder is %+v, want %+v", h, was)
+				}
+				backend.Eventually(t, "the holder is told", func() bool { return lease.Err() != nil })
+				wantLoss(t, "the holder", lease.Err(), holdfast.LossBroken, "operator")
+				second := <-got
+				if second == nil {
+					t.FailNow()
+				}
+				if second.Fence() <= broken.Fence {
+					t.Errorf("the next fence is %d, after a break with %d", second.Fence(), broken.Fence)
+				}
+				if err := lease.Release(t.Context()); !errors.Is(err, holdfast.ErrLost) {
+					t.Errorf("Release of what was broken: %v", err)
+				}
+				if _, err := in.Break(t.Context(), l.Name(), lease.Fence(), "again"); !errors.Is(err, inspect.ErrChanged) {
+					t.Errorf("a second Break: %v", err)
+				}
+				if err := second.Err(); err != nil {
+					t.Errorf("the next holder: %v", err)
+				}
+				backend.Release(t, second)
+				if _, err := in.Break(t.Context(), l.Name(), second.Fence(), "again"); !errors.Is(err, holdfast.ErrNotHeld) {
+					t.Errorf("Break of a free lock: %v", err)
+				}
+				if all := history(t, in, l.Name()); len(all) != 1 || all[0].Fence != broken.Fence || all[0].Holder.Owner != broken.Holder.Owner || !all[0].Time.Equal(broken.Time) {
+					t.Errorf("on record are %+v, want %+v", all, broken)
+				}
+			})
+		})
+	}
+}
+
+// All readers that share a fence are broken together.
+func TestBreakOfReaders(t *testing.T) {
+	t.Parallel()
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+		var leases []*holdfast.Lease
+		for range 3 {
+			leases = append(leases, backend.Acquire(t, b.Client(t, nil).RWMutex("rw", holdfast.TTL(time.Hour)).Reader()))
+		}
+		time.Sleep(1100 * time.Millisecond)
+		in := inspect.New(b.Client(t, &holdfast.Config{Owner: "operator"}))
+		if _, err := in.Break(t.Context(), "rw", leases[0].Fence(), ""); err != nil {
+			t.Fatal(err)
+		}
+		for _, l := range leases {
+			backend.Eventually(t, "a reader is told", func() bool { return l.Err() != nil })
+			wantLoss(t, "a reader", l.Err(), holdfast.LossBroken, "operator")
+		}
+		if s, err := in.Get(t.Context(), "rw"); err != nil || s.Held() {
+			t.Errorf("Get: %+v, %v", s, err)
+		}
+	})
+}
+
+// A holder of some permits is broken, and no other.
+func TestBreakOfOneOfSeveral(t *testing.T) {
+	t.Parallel()
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+		var leases []*holdfast.Lease
+		for range 3 {
+			leases = append(leases, backend.Acquire(t, b.Client(t, nil).Semaphore("sem", 3, holdfast.TTL(time.Hour)).Permits(1)))
+		}
+		time.Sleep(1100 * time.Millisecond)
+		in := inspect.New(b.Client(t, nil))
+		if _, err := in.Break(t.Context(), "sem", leases[1].Fence(), ""); err != nil {
+			t.Fatal(err)
+		}
+		<-leases[1].Done()
+		for _, i := range []int{0, 2} {
+			if err := leases[i].Err(); err != nil {
+				t.Errorf("holder %d: %v", i, err)
+			}
+			backend.Release(t, leases[i])
+		}
+	})
+}
+
+// A party that is broken has died: its latch opens without it, and its barrier's phase breaks.
+func TestBreakOfAParty(t *testing.T) {
+	t.Parallel()
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+		c, in := b.Client(t, nil), inspect.New(b.Client(t, nil))
+		latch := c.Latch("latch", 1, holdfast.TTL(time.Hour))
+		party, err := latch.Register(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := in.Break(t.Context(), "latch", party.Lease().Fence(), ""); err != nil {
+			t.Fatal(err)
+		}
+		if err := latch.Wait(t.Context()); !errors.Is(err, holdfast.ErrLatchIncomplete) {
+			t.Errorf("Wait: %v", err)
+		}
+		barrier := c.Barrier("barrier", 2, holdfast.TTL(time.Hour))
+		one, err := barrier.Join(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		two, err := b.Client(t, nil).Barrier("barrier", 2, holdfast.TTL(time.Hour)).Join(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := in.Break(t.Context(), "barrier", one.Lease().Fence(), ""); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := two.Await(t.Context()); !errors.Is(err, holdfast.ErrBarrierBroken) {
+			t.Errorf("Await: %v", err)
+		}
+		if err := two.Leave(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A lock of several is lost when one of them is broken.
+func TestBreakOfOneOfMulti(t *testing.T) {
+	t.Parallel()
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+		lease := backend.Acquire(t, b.Client(t, nil).Multi([]string{"{m}1", "{m}2"}, holdfast.TTL(time.Hour)))
+		time.Sleep(1100 * time.Millisecond)
+		in := inspect.New(b.Client(t, &holdfast.Config{Owner: "operator"}))
+		if _, err := in.Break(t.Context(), "{m}2", lease.Fences()["{m}2"], ""); err != nil {
+			t.Fatal(err)
+		}
+		<-lease.Done()
+		wantLoss(t, "the lease", lease.Err(), holdfast.LossBroken, "operator")
+		backend.Eventually(t, "the other part is free", func() bool {
+			_ = lease.Release(t.Context())
+			s, err := in.Get(t.Context(), "{m}1")
+			return err == nil && !s.Held()
+		})
+	})
+}
+
+// A holder that is asked to let go learns of it, once, and goes on until it releases the lock.
+func TestRevoke(t *testing.T) {
+	t.Parallel()
+	for kind, lock := range breakable {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			backend.Each(t, func(t *testing.T, b *backend.Backend) {
+				var mu sync.Mutex
+				var told []holdfast.LeaseEvent
+				c := b.Client(t, &holdfast.Config{Observers: []*holdfast.Observer{{Revoked: func(_ context.Context, e holdfast.LeaseEvent) {
+					mu.Lock()
+					defer mu.Unlock()
+					told = append(told, e)
+				}}}})
+				in := inspect.New(b.Client(t, &holdfast.Config{Owner: "operator"}))
+				l := lock(c, holdfast.TTL(time.Hour))
+				lease := backend.Acquire(t, l)
+				early := lease.Revoked()
+				for what, err := range map[string]error{
+					"another fence": in.Revoke(t.Context(), l.Name(), lease.Fence()+1, ""),
+					"no fence":      in.Revoke(t.Context(), l.Name(), 0, ""),
+				} {
+					if !errors.Is(err, inspect.ErrChanged) && !errors.Is(err, holdfast.ErrInvalid) {
+						t.Errorf("Revoke with %s: %v", what, err)
+					}
+				}
+				for range 2 {
+					// The first time before the client listens.
+					if err := in.Revoke(t.Context(), l.Name(), lease.Fence(), "your turn is over"); err != nil {
+						t.Fatal(err)
+					}
+					<-early
+					<-lease.Revoked()
+				}
+				if err := lease.Err(); err != nil {
+					t.Errorf("after Revoke: %v", err)
+				}
+				backend.Release(t, lease)
+				mu.Lock()
+				defer mu.Unlock()
+				if len(told) != 1 || told[0].By != "operator" || told[0].Note != "your turn is over" || told[0].Fence != lease.Fence() {
+					t.Errorf("the observer was told %+v", told)
+				}
+				if err := in.Revoke(t.Context(), l.Name(), lease.Fence(), ""); !errors.Is(err, holdfast.ErrNotHeld) {
+					t.Errorf("Revoke of a free lock: %v", err)
+				}
+			})
+		})
+	}
+}
+
+// A message that anybody may have sent ends no lease.
+func TestANoticeAloneEndsNoLease(t *testing.T) {
+	t.Parallel()
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+		rdb := b.Redis(t)
+		c := b.Client(t, nil)
+		lease := backend.Acquire(t, c.Mutex("m", holdfast.TTL(time.Hour)))
+		backend.Eventually(t, "the holder listens", func() bool {
+			n, err := rdb.PubSubNumSub(t.Context(), "holdfast:c:h").Result()
+			return err == nil && n["holdfast:c:h"] == 1
+		})
+		for _, what := range []string{"broken", "revoked"} {
+			for _, text := range []string{"", "\n", "\n{\"b\":\"stranger\"}", "\n\x00{"} {
+				rdb.Publish(t.Context(), "holdfast:c:h", fmt.Sprintf("hf1 %s %d %d holdfast:{m}%s", what, time.Now().UnixMicro(), lease.Fence(), text))
+			}
+		}
+		// What the client reads after that tells it of a true one.
+		if err := inspect.New(c).Revoke(t.Context(), "m", lease.Fence(), ""); err != nil {
+			t.Fatal(err)
+		}
+		<-lease.Revoked()
+		if err := lease.Err(); err != nil {
+			t.Errorf("after notices that are not true: %v", err)
+		}
+		backend.Release(t, lease)
+	})
+}

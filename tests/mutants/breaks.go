@@ -1,0 +1,42 @@
+package mutants
+
+import "github.com/holdfast-go/holdfast/tests/internal/overlay"
+
+// Locks that an operator breaks.
+var breaks = []Mutant{
+	{
+		Name: "breaks-anybodys", About: "a break takes the lock from whoever has it by now",
+		Edits: []overlay.Edit{line("break-compare", "if false then")},
+		Tests: []Test{{"scripts", "TestBreak"}},
+	},
+	{
+		Name: "breaks-all-permits", About: "a break takes a lock from all who hold it, whatever their fences",
+		Edits: []overlay.Edit{line("share-break-compare", "if hold then")},
+		Tests: []Test{{"scripts", "TestShareBreak"}},
+	},
+	{
+		Name: "broken-fence-kept", About: "a break does not raise the fence",
+		Edits: []overlay.Edit{line("break-raise", "local raised = tonumber(fence)")},
+		Tests: []Test{{"scripts", "TestBreak"}},
+	},
+	{
+		Name: "broken-without-tombstone", About: "a late acquire of the broken holder's token takes the lock again",
+		Edits: []overlay.Edit{line("break-tombstone", "")},
+		Tests: []Test{{"scripts", "TestBreak"}},
+	},
+	{
+		Name: "break-not-idempotent", About: "a repeated break does not recognize what it has done",
+		Edits: []overlay.Edit{line("break-once", "local reply = nil")},
+		Tests: []Test{{"scripts", "TestBreak"}},
+	},
+	{
+		Name: "break-unheeded", About: "a holder takes no notice of a break",
+		Edits: []overlay.Edit{line("heed-break", "if false {")},
+		Tests: []Test{{"behaviour", "TestBreak"}},
+	},
+	{
+		Name: "notice-believed", About: "a message that anybody can publish ends a lease",
+		Edits: []overlay.Edit{line("notice-only-asks", "h.lose(&LostError{Name: h.l.name, Reason: LossBroken})")},
+		Tests: []Test{{"behaviour", "TestANoticeAloneEndsNoLease"}},
+	},
+}

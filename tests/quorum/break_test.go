@@ -1,0 +1,67 @@
+package quorum
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/inspect"
+)
+
+// What a majority has granted is taken from its holder, which is told, and is on record once. Some node may be down.
+func TestBreakOnAQuorum(t *testing.T) {
+	t.Parallel()
+	each(t, 3, age, func(t *testing.T, s *site) {
+		q, other := s.quorum(), s.quorum()
+		lease := acquire(t, q.Mutex("a", holdfast.Owner("hung")))
+		agree(t, lease, 3)
+		next := make(chan *holdfast.Lease, 1)
+		go func() {
+			l, err := other.Mutex("a", holdfast.Owner("next")).Acquire(t.Context())
+			if err != nil {
+				t.Error(err)
+			}
+			next <- l
+		}()
+		time.Sleep(1100 * time.Millisecond) // until the holder listens
+		s.nodes[2].Kill()
+		in := inspect.NewQuorum(s.quorum())
+		seen, err := in.Get(t.Context(), "a")
+		if err != nil || len(seen.Holders) != 1 {
+			t.Fatalf("Get: %+v, %v", seen, err)
+		}
+		fence := seen.Holders[0].Fence
+		if _, err := in.Break(t.Context(), "a", fence+1, ""); !errors.Is(err, inspect.ErrChanged) {
+			t.Errorf("Break with another fence: %v", err)
+		}
+		if err := in.Revoke(t.Context(), "a", fence, "test"); err != nil {
+			t.Fatal(err)
+		}
+		<-lease.Revoked()
+		broken, err := in.Break(t.Context(), "a", fence, "it hung")
+		if err != nil || broken.Holder.Owner != "hung" || broken.Fence <= fence {
+			t.Fatalf("Break: %+v, %v", broken, err)
+		}
+		<-lease.Done()
+		var lost *holdfast.LostError
+		if !errors.As(lease.Err(), &lost) || lost.Reason != holdfast.LossBroken || lost.By != broken.By {
+			t.Errorf("the holder: %v", lease.Err())
+		}
+		if l := <-next; l != nil {
+			_ = l.Release(t.Context())
+		}
+		n := 0
+		for b, err := range in.History(t.Context()) {
+			if n++; err != nil || b.Name != "a" || b.Reason != "it hung" || b.Holder.Owner != "hung" {
+				t.Errorf("on record: %+v, %v", b, err)
+			}
+		}
+		if n != 1 {
+			t.Errorf("%d are on record", n)
+		}
+		if _, err := in.Break(t.Context(), "free", 17, ""); !errors.Is(err, holdfast.ErrNotHeld) {
+			t.Errorf("Break of a free lock: %v", err)
+		}
+	})
+}

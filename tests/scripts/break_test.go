@@ -1,0 +1,214 @@
+package scripts
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/holdfast-go/holdfast/internal/script"
+	"github.com/holdfast-go/holdfast/tests/internal/backend"
+)
+
+const (
+	journal = "{k}:journal"
+	remark  = `{"b":"ann"}`
+)
+
+// breaks breaks the grant with that fence, under an id of the request.
+func (b bench) breaks(s script.Script, id, fence string) string {
+	b.t.Helper()
+	return volatile.ReplaceAllString(b.breaking(s, "", id, fence, b.later(time.Minute)), "T")
+}
+
+func (b bench) breaking(s script.Script, flags, id, fence string, notAfter int64) string {
+	b.t.Helper()
+	kind := "mutex"
+	if s.Name == script.ShareBreak.Name {
+		kind = "sem"
+	}
+	reply, err := b.rdb.Eval(b.t.Context(), s.Source, append(keysFor(s), journal), flags+b.flag, id, fence, notAfter, kind, remark, "channel-h").Text()
+	if err != nil {
+		b.t.Fatalf("%s: %v", s.Name, err)
+	}
+	return reply
+}
+
+// notes returns what the journal has.
+func (b bench) notes(skip, count int) string {
+	b.t.Helper()
+	reply, err := b.rdb.Eval(b.t.Context(), script.Notes.Source, []string{journal}, "", "", skip, count).Text()
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return volatile.ReplaceAllString(reply, "T")
+}
+
+func TestBreak(t *testing.T) {
+	for name, test := range map[string]func(b bench){
+		"the grant that was seen": func(b bench) {
+			b.expect("free T", b.breaks(script.Break, "I", "17"))
+			b.acquire("t", "A")
+			fence := b.fence()
+			told := b.listen("h")
+			b.expect("changed T P 0 hf1:A:T:T:0:"+info, b.breaks(script.Break, "I", "17"))
+			b.expect("broken T T\nP 0 hf1:-:T:T:0:"+info, b.breaks(script.Break, "I", fence))
+			b.expect("hf1 broken T T {k}\n"+remark, b.heard(told))
+			b.expect("free T 0", b.eval(script.Holder, "", "x"))
+			b.expect("absent T", b.renew("A", 60000, 0))
+			b.expect("notes T 1\nT\nhf1 broken I T T mutex {k}\n"+remark+"\nP 0 hf1:-:T:T:0:"+info, b.notes(0, 10))
+		},
+		"handed over": func(b bench) {
+			b.acquire("t", "A")
+			fence := b.fence()
+			first, second := b.listen("B"), b.listen("C")
+			b.acquire("w", "B")
+			b.acquire("w", "C")
+			reply := b.breaking(script.Break, "", "I", fence, b.later(time.Minute))
+			granted := strings.Fields(b.raw(first))
+			var raised string
+			if _, err := fmt.Sscanf(reply, "broken %s %s", new(string), &raised); err != nil || number(raised) <= number(fence) || number(granted[5]) <= number(raised) {
+				b.t.Errorf("the fences are %s, %s and %s: %v", fence, raised, granted[5], err)
+			}
+			b.expect("hf1 standby C T T", b.heard(second))
+			b.expect("gone T", b.renew("A", 60000, 0))
+			b.expect("gone T", b.release("A", "", 0))
+			// The holder was another's by then.
+			b.expect("changed T P 0 hf1:B:T:T:0:"+info+"+", b.breaks(script.Break, "J", fence))
+		},
+		"sent again": func(b bench) {
+			b.acquire("t", "A")
+			fence := b.fence()
+			once := strings.SplitN(b.breaking(script.Break, "", "I", fence, b.later(time.Minute)), " ", 3)
+			b.acquire("t", "B")
+			again := strings.SplitN(b.breaking(script.Break, "", "I", fence, b.later(time.Minute)), " ", 3)
+			if once[0] != "broken" || again[0] != once[0] || again[2] != once[2] {
+				b.t.Errorf("the replies are %q and %q", once, again)
+			}
+			b.expect("renewed T P 0 0", b.renew("B", 60000, 0))
+			b.expect("notes T 1", strings.SplitN(b.notes(0, 10), "\n", 2)[0])
+		},
+		"late": func(b bench) {
+			b.acquire("t", "A")
+			fence := b.fence()
+			reply := b.breaking(script.Break, "", "I", fence, b.later(0)-1)
+			b.expect("late T", volatile.ReplaceAllString(reply, "T"))
+			b.expect("renewed T P 0 0", b.renew("A", 60000, 0))
+			b.expect("notes T 0", b.notes(0, 10))
+		},
+		"a late copy of its acquire": func(b bench) {
+			b.acquire("t", "A")
+			b.breaks(script.Break, "I", b.fence())
+			b.expect("gone T", b.acquire("t", "A"))
+			b.expect("granted T P T 1", b.acquire("t", "B"))
+		},
+		"another program's": func(b bench) {
+			b.take()
+			b.expect("changed", strings.Fields(b.breaks(script.Break, "I", "17"))[0])
+			b.theirsIsIntact()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			backend.Each(t, func(t *testing.T, back *backend.Backend) {
+				for _, f := range []form{plain, rlock} {
+					b := newBench(t, back)
+					b.form = f
+					b.rdb.FlushAll(t.Context())
+					if f.name == rlock.name && name != "the grant that was seen" && name != "another program's" {
+						continue
+					}
+					test(b)
+				}
+			})
+		})
+	}
+}
+
+func TestShareBreak(t *testing.T) {
+	for name, test := range map[string]func(b bench){
+		"one permit of three": func(b bench) {
+			l := semaphore(b, 3)
+			for _, token := range []string{"A", "B", "C"} {
+				l.acquire("t", token, 1)
+			}
+			next := b.listen("D")
+			l.acquire("w", "D", 1)
+			fence := fmt.Sprint(l.hold("B").fence)
+			b.expect("changed T P 0 hf1:C:T:T:0:"+info, b.breaks(script.ShareBreak, "I", "17"))
+			b.expect("broken T T\nP 1 hf1:-:T:T:0:"+info, b.breaks(script.ShareBreak, "I", fence))
+			b.expect("hf1 sem D T P T {k}", b.heard(next))
+			b.expect("gone T", b.eval(script.ShareRenew, "", "B", 60000, 0, fence))
+			b.expect("gone T", l.acquire("t", "B", 1)) // a late copy
+			b.expect("renewed T P 0 0", l.renew("A", 60000, 0))
+			for _, token := range []string{"A", "C", "D"} {
+				b.expect("released T", l.release(token, "", 0))
+			}
+			b.expect("free T", b.breaks(script.ShareBreak, "J", fence))
+		},
+		"many readers": func(b bench) {
+			l := readWrite(b)
+			const readers = 1100 // more than two calls may end
+			for i := range readers {
+				l.acquire("t", fmt.Sprint("R", i), 1)
+			}
+			fence := fmt.Sprint(l.hold("R0").fence)
+			next := b.listen("W")
+			l.acquire("w", "W", everything)
+			calls := 1
+			for ; strings.HasPrefix(b.breaks(script.ShareBreak, "I", fence), "error AGAIN"); calls++ {
+				if calls > readers {
+					b.t.Fatal("it does not end")
+				}
+			}
+			if calls != 3 {
+				b.t.Errorf("it took %d calls", calls)
+			}
+			if got := strings.Fields(b.heard(next)); got[1] != "rw" || got[2] != "W" {
+				b.t.Errorf("the writer heard %q", got)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			backend.Each(t, func(t *testing.T, back *backend.Backend) {
+				b := newBench(t, back)
+				b.rdb.FlushAll(t.Context())
+				test(b)
+			})
+		})
+	}
+}
+
+// The journal keeps the latest entries, and tells them in pages, the latest first, without those that are none.
+func TestJournal(t *testing.T) {
+	backend.Each(t, func(t *testing.T, back *backend.Backend) {
+		b := newBench(t, back)
+		b.rdb.FlushAll(t.Context())
+		note := func(id string) {
+			b.t.Helper()
+			reply, err := b.rdb.Eval(t.Context(), script.Note.Source, []string{journal}, "", id, "channel-h", "revoked", 17, 0, "mutex", "{k}", remark, "").Text()
+			if err != nil || !strings.HasPrefix(reply, "noted ") {
+				t.Fatal(reply, err)
+			}
+		}
+		b.expect("notes T 0", b.notes(0, 3))
+		for i := range 5 {
+			note(fmt.Sprint("I", i))
+		}
+		note("I4") // sent again
+		entry := func(id string) string { return "\nT\nhf1 revoked " + id + " 17 0 mutex {k}\n" + remark + "\n" }
+		b.expect("notes T 2"+entry("I4")+entry("I3"), b.notes(0, 2))
+		b.expect("notes T 2"+entry("I2")+entry("I1"), b.notes(2, 2))
+		b.expect("notes T 1"+entry("I0"), b.notes(4, 2))
+		b.expect("notes T 0", b.notes(5, 2))
+		b.rdb.ZAdd(t.Context(), journal, redis.Z{Score: 9e15, Member: "rubbish"}, redis.Z{Score: 9e15, Member: "hf1 broken x\ny"})
+		b.expect("notes T 3"+entry("I4"), b.notes(0, 3))
+		for i := range 1200 {
+			note(fmt.Sprint("J", i))
+		}
+		if n := b.rdb.ZCard(t.Context(), journal).Val(); n < 1000 || n > 1100 {
+			t.Errorf("it has %d entries", n)
+		}
+	})
+}

@@ -26,7 +26,7 @@ func TestThePageOfALock(t *testing.T) {
 	backend.Release(t, lease)
 	page.until("bob has it", `document.querySelector(".holders strong")?.textContent === "bob"`)
 	page.sees("Handed over to")
-	page.sees("from ann")
+	page.sees("from ann, who had it for")
 	s.letGo("bob")
 	page.until("cat has it", `document.querySelector(".holders strong")?.textContent === "cat"`)
 	s.letGo("cat")
@@ -48,7 +48,7 @@ func TestALossIsInTheTimeline(t *testing.T) {
 	if err := s.b.Redis(t).PExpire(t.Context(), "holdfast:{dead}", 2500e6).Err(); err != nil {
 		t.Fatal(err)
 	}
-	page.sees("Lease ran out")
+	page.sees("The lease ran out of hung")
 }
 
 // That the server does not answer does not look as if there were no locks.

@@ -39,7 +39,7 @@ func TestPictures(t *testing.T) {
 	list.do(chromedp.Navigate(s.url + "?view=contention"))
 	list.sees("invoices:2026-11")
 	list.take("contention-dark.png")
-	lock := open(t, s.url+"?lock=invoices:2026-11", 1280, 760)
+	lock := open(t, s.url+"?lock=invoices:2026-11", 1280, 800)
 	lock.sees("Handed over")
 	lock.take("lock.png")
 	lock.emulate("prefers-color-scheme", "dark")

@@ -8,6 +8,7 @@ export class LockPage {
     this.name = name;
     this.offset = 0;
     this.report = null;
+    this.most = new Map(); // of leases by fence, in ms
     this.ticking = []; // functions of the time, once a second
     this.root = $("lock");
     this.parts = {
@@ -116,7 +117,7 @@ export class LockPage {
     const fact = (name, ...value) => facts.append(el("div", {}, el("dt", {}, name), el("dd", {}, ...value)));
     if (h.fence) fact("Fence", el("code", { class: "fence" }, h.fence));
     if (h.since) fact("Held for", this.live((now) => duration(now - h.since), { title: `since ${dayAndClock(h.since)}` }));
-    fact("Lease left", h.until ? this.live((now) => (h.until < now ? "over" : duration(h.until - now + 999))) : "no expiry");
+    fact("Lease left", ...(h.until ? this.lease(h) : ["no expiry"]));
     if (h.permits) fact("Permits", count(h.permits));
     return el("article", { class: "person" },
       el("div", { class: "who" },
@@ -124,6 +125,15 @@ export class LockPage {
         h.mode && h.mode !== "exclusive" && h.mode !== "permits" ? el("span", { class: "badge plain" }, h.mode) : null,
         el("span", { class: "where" }, where(h))),
       facts, notes(h.meta));
+  }
+
+  // lease shows how much of a lease is left, beside the most of it that was seen.
+  lease(h) {
+    const most = Math.max(this.most.get(h.fence) ?? 0, h.until - this.now(), 1);
+    this.most.set(h.fence, most);
+    const bar = el("progress", { class: "lease", max: "1", "aria-hidden": "true" });
+    this.ticking.push((now) => { bar.value = Math.max(0, Math.min(1, (h.until - now) / most)); });
+    return [this.live((now) => (h.until < now ? "over" : duration(h.until - now + 999))), bar];
   }
 
   showWaiters(r) {
@@ -154,7 +164,7 @@ export class LockPage {
     this.parts.timeline.replaceChildren(...timeline.map((h) => el("li", { "data-what": h.what },
       el("span", { class: "dot", "aria-hidden": "true" }),
       el("time", { title: dayAndClock(h.t) }, clock(h.t)),
-      el("span", { class: "what" }, el("b", {}, words[h.what]?.(h) ?? h.what), " ", said(h)),
+      el("span", { class: "what" }, words[h.what]?.(h) ?? h.what, " ", el("b", {}, owner(h)), el("span", { class: "more" }, said(h))),
       h.fence ? el("code", { class: "fence" }, h.fence) : null)));
   }
 
@@ -202,20 +212,20 @@ const words = {
   granted: (h) => `Granted${modeOf(h)} to`,
   "handed over": (h) => `Handed over${modeOf(h)} to`,
   released: () => "Released by",
-  expired: () => "Lease ran out:",
-  broken: () => "Broken:",
+  expired: () => "The lease ran out of",
+  broken: () => "Broken, and taken from",
 };
 
 const modeOf = (h) => (h.mode === "reader" || h.mode === "writer" ? ` (${h.mode})` : "");
 
+// said is what else is to say of what happened.
 function said(h) {
-  let text = owner(h);
-  if (h.host) text += ` on ${shown(h.host)}`;
-  if (h.from) text += `, from ${shown(h.from)}`;
-  if (h.held) text += ` after ${duration(h.held)}`;
-  if (h.by) text += `, by ${shown(h.by)}`;
-  if (h.reason) text += `: ${shown(h.reason)}`;
-  return text;
+  const parts = [where(h)];
+  if (h.from) parts.push(`from ${shown(h.from)}, who had it for ${duration(h.held ?? 0)}`);
+  else if (h.held) parts.push(`after ${duration(h.held)}`);
+  if (h.by) parts.push(`by ${shown(h.by)}`);
+  if (h.reason) parts.push(shown(h.reason));
+  return parts.filter(Boolean).join(" · ");
 }
 
 function where(h) {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/inspect"
 )
 
 // details are looks at single locks, which viewers of the same lock share.
@@ -27,6 +28,7 @@ type detail struct {
 	seen   time.Time
 	status holdfast.Status
 	err    error
+	broken []inspect.Broken // what is on record about the lock, the latest first
 }
 
 // enter lets viewers of a lock share looks, until leave.
@@ -48,25 +50,45 @@ func (d *details) enter(name string) (leave func()) {
 	}
 }
 
-// get returns the status of a lock that was entered, which is half a second old at most.
-func (d *details) get(ctx context.Context, name string) (holdfast.Status, error) {
+// get returns the status of a lock that was entered, which is half a second old at most, and what is on record about it.
+func (d *details) get(ctx context.Context, name string) (holdfast.Status, []inspect.Broken, error) {
 	d.mu.Lock()
 	own := d.of[name]
 	d.mu.Unlock()
 	select {
 	case own.mu <- struct{}{}:
 	case <-ctx.Done():
-		return holdfast.Status{}, ctx.Err()
+		return holdfast.Status{}, nil, ctx.Err()
 	}
 	defer func() { <-own.mu }()
 	if time.Since(own.seen) > lookPeriod/2 {
 		status, err := d.in.Get(ctx, name)
+		if err == nil && (own.seen.IsZero() || !sameHolders(&status, &own.status)) {
+			own.broken = d.history(ctx, name)
+		}
 		if ctx.Err() != nil {
-			return holdfast.Status{}, ctx.Err()
+			return holdfast.Status{}, nil, ctx.Err()
 		}
 		own.status, own.err, own.seen = status, err, time.Now()
 	}
-	return own.status, own.err
+	return own.status, own.broken, own.err
+}
+
+// history returns what is on record about a lock. If that cannot be read, the page does without.
+func (d *details) history(ctx context.Context, name string) (all []inspect.Broken) {
+	for b, err := range d.in.History(ctx) {
+		if err != nil {
+			break
+		}
+		if b.Name == name {
+			all = append(all, b)
+		}
+	}
+	return all
+}
+
+func sameHolders(a, b *holdfast.Status) bool {
+	return slices.EqualFunc(a.Holders, b.Holders, func(h, g holdfast.Holder) bool { return h.Fence == g.Fence && h.Since.Equal(g.Since) })
 }
 
 // report is what the page of a lock shows.

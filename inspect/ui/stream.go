@@ -164,11 +164,11 @@ func (h *Handler) followLock(ctx context.Context, s *stream, name string) {
 	defer tick.Stop()
 	var last []byte
 	for {
-		status, err := h.details.get(ctx, name)
+		status, broken, err := h.details.get(ctx, name)
 		if ctx.Err() != nil {
 			return
 		}
-		text := event("lock", newReport(&status, err, h.board.timeline(name)))
+		text := event("lock", newReport(&status, err, withBroken(h.board.timeline(name), broken)))
 		if bytes.Equal(text, last) {
 			text = event("beat", struct{}{})
 		} else {

@@ -1,11 +1,13 @@
 package ui
 
 import (
+	"cmp"
 	"container/list"
 	"slices"
 	"time"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/inspect"
 )
 
 const (
@@ -26,6 +28,9 @@ type happening struct {
 	Mode  string `json:"mode,omitempty"`
 	Held  int64  `json:"held,omitempty"` // for how long the holder had it, in milliseconds; of a hand-over, the one before
 	From  string `json:"from,omitempty"` // of a hand-over: who had it before
+
+	By     string `json:"by,omitempty"` // of a break: who did it, and why
+	Reason string `json:"reason,omitempty"`
 }
 
 // what says what happened.
@@ -36,6 +41,7 @@ const (
 	granted    what = "granted"
 	handedOver what = "handed over" // to a waiter, when the holder before let go
 	released   what = "released"
+	broken     what = "broken"
 	expired    what = "expired" // the lease ran out: the holder died, hung, or could not renew it
 )
 
@@ -171,4 +177,25 @@ func (h held) name() string {
 		return "another program"
 	}
 	return h.owner
+}
+
+// withBroken adds the breaks on record to a timeline; both have the latest first. What looks like a release is none then.
+func withBroken(all []happening, record []inspect.Broken) []happening {
+	if len(record) == 0 {
+		return all
+	}
+	for i := range record {
+		b := &record[i]
+		fence := fenceText(b.Holder.Fence)
+		all = slices.DeleteFunc(all, func(h happening) bool { return h.What == released && h.Fence == fence && h.Owner == b.Holder.Owner })
+		own := happening{
+			Time: millis(b.Time), What: broken, Owner: b.Holder.Owner, Host: b.Holder.Host, PID: b.Holder.PID, Fence: fence, By: b.By, Reason: b.Reason,
+		}
+		if since := millis(b.Holder.Since); since != 0 {
+			own.Held = max(own.Time-since, 0)
+		}
+		all = append(all, own)
+	}
+	slices.SortStableFunc(all, func(a, b happening) int { return cmp.Compare(b.Time, a.Time) })
+	return all[:min(len(all), longestTimeline)]
 }

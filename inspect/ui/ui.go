@@ -63,11 +63,16 @@ type Handler struct {
 type source interface {
 	Get(ctx context.Context, name string) (holdfast.Status, error)
 	List(ctx context.Context, pattern string) iter.Seq2[holdfast.Status, error]
+	History(ctx context.Context) iter.Seq2[inspect.Broken, error]
 }
 
 // New returns a handler. Nothing is sent before somebody looks. An option that makes no sense is [holdfast.ErrInvalid].
 func New(in *inspect.Inspector, opts *Options) (*Handler, error) {
-	return newHandler(in, opts)
+	h, err := newHandler(in, opts)
+	if err == nil && h.opts.AllowBreak {
+		h.breaker = in
+	}
+	return h, err
 }
 
 func newHandler(in source, opts *Options) (*Handler, error) {

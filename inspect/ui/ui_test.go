@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/inspect"
 )
 
 // locks are a source that tests change.
@@ -22,6 +23,9 @@ type locks struct {
 	all   map[string]holdfast.Status
 	err   error
 	looks int
+
+	broken []inspect.Broken
+	asked  int // for them
 }
 
 func newLocks(all ...holdfast.Status) *locks {
@@ -62,6 +66,19 @@ func (l *locks) Get(_ context.Context, name string) (holdfast.Status, error) {
 		s = holdfast.Status{Name: name, Time: now()}
 	}
 	return s, l.err
+}
+
+func (l *locks) History(context.Context) iter.Seq2[inspect.Broken, error] {
+	return func(yield func(inspect.Broken, error) bool) {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.asked++
+		for _, b := range l.broken {
+			if !yield(b, nil) {
+				return
+			}
+		}
+	}
 }
 
 func (l *locks) set(s holdfast.Status) {

@@ -12,11 +12,12 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/inspect"
 )
 
 // breaker breaks and revokes locks.
 type breaker interface {
-	Break(ctx context.Context, name string, fence uint64, reason string) error
+	Break(ctx context.Context, name string, fence uint64, reason string) (inspect.Broken, error)
 	Revoke(ctx context.Context, name string, fence uint64, reason string) error
 }
 
@@ -33,9 +34,6 @@ const (
 	// verbTime bounds a break.
 	verbTime = 15 * time.Second
 )
-
-// errChanged says that the lock is held under another fence than the one that was typed.
-var errChanged = errors.New("held under another fence")
 
 // serveVerb breaks or revokes. The guard has made sure that it is not asked for by another site's page; that the body
 // must be JSON, which no form can send, does so again.
@@ -65,17 +63,22 @@ func (h *Handler) serveVerb(w http.ResponseWriter, r *http.Request, verb string)
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), verbTime) // It is done, or not, whether or not the page is still open.
 	defer cancel()
-	act := h.breaker.Revoke
+	var broken inspect.Broken
 	if verb == "break" {
-		act = h.breaker.Break
+		broken, err = h.breaker.Break(ctx, o.Name, fence, o.Reason)
+	} else {
+		err = h.breaker.Revoke(ctx, o.Name, fence, o.Reason)
 	}
-	err = act(ctx, o.Name, fence, o.Reason)
 	h.opts.Logger.Info("holdfast: inspector: "+verb, "lock", o.Name, "fence", fence, "user", user, "address", r.RemoteAddr, "reason", o.Reason, "err", err)
 	switch {
-	case err == nil:
+	case err == nil || broken.Name != "": // With both, it was done, and could not be recorded.
+		answer := map[string]string{"fence": fenceText(broken.Fence)}
+		if err != nil {
+			answer["warning"] = errorText(err)
+		}
 		w.Header().Set("Content-Type", "application/json")
-		_, _ = io.WriteString(w, "{}\n")
-	case errors.Is(err, errChanged):
+		_ = json.NewEncoder(w).Encode(answer) // The client does not listen any more.
+	case errors.Is(err, inspect.ErrChanged):
 		refuse(w, http.StatusConflict, fmt.Sprintf("%q is held under another fence than %d by now: look again who holds it", o.Name, fence))
 	case errors.Is(err, holdfast.ErrNotHeld):
 		refuse(w, http.StatusConflict, fmt.Sprintf("nobody holds %q any more", o.Name))

@@ -37,6 +37,7 @@ export class List {
     this.free = [];
     this.stale = "order";
     this.frame = 0;
+    this.height = rowHeight(); // of a row, in px
     this.listen();
   }
 
@@ -59,7 +60,10 @@ export class List {
       e.preventDefault();
       this.openLock(Number(line.dataset.id));
     });
-    new ResizeObserver(() => this.draw()).observe(this.grid);
+    new ResizeObserver(() => {
+      this.height = rowHeight();
+      this.draw();
+    }).observe(this.grid);
   }
 
   // choose takes what the tools say.
@@ -149,7 +153,7 @@ export class List {
     if (this.grid.offsetParent === null) return;
     const now = this.store.now();
     this.drawFigures(now);
-    const height = rowHeight();
+    const { height } = this;
     this.rows.style.height = `${this.view.length * height}px`;
     setAttribute(this.grid, "aria-rowcount", String(this.view.length + 1));
     const first = Math.max(0, Math.floor(this.grid.scrollTop / height) - overscan);
@@ -203,7 +207,7 @@ export class List {
 
   onKey(e) {
     if (e.ctrlKey || e.metaKey || e.altKey) return;
-    const page = Math.max(1, Math.floor(this.grid.clientHeight / rowHeight()) - 2);
+    const page = Math.max(1, Math.floor(this.grid.clientHeight / this.height) - 2);
     const steps = { ArrowDown: 1, j: 1, ArrowUp: -1, k: -1, PageDown: page, PageUp: -page, Home: -Infinity, End: Infinity };
     if (e.key in steps) this.move(steps[e.key]);
     else if (e.key === "Enter" && e.target === this.grid && this.active) this.openLock(this.active);
@@ -219,7 +223,7 @@ export class List {
     const from = at < 0 && step > 0 ? -1 : at;
     const to = Math.min(this.view.length - 1, Math.max(0, from + step));
     this.active = this.view[to].id;
-    const height = rowHeight();
+    const { height } = this;
     const head = this.grid.firstElementChild.offsetHeight;
     const top = to * height;
     if (top < this.grid.scrollTop) this.grid.scrollTop = top;
@@ -247,7 +251,7 @@ function why(state, locks) {
   return ["none", "No locks", "Nobody holds a lock or waits for one. They appear here as soon as somebody does."];
 }
 
-// rowHeight is set in the style sheet: two lines on a phone.
+// rowHeight reads the style sheet: on a phone, a row has two lines.
 function rowHeight() {
   return parseFloat(getComputedStyle(document.documentElement).getPropertyValue("--row")) || 44;
 }

@@ -199,8 +199,13 @@ export class LockPage {
 // order asks for a break or a revocation, and returns whether that failed and what to say of it.
 async function order(verb, body) {
   try {
-    const response = await fetch(verb, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) });
-    if (response.ok) return [false, verb === "break" ? "The lock was taken away, and goes to the next waiter." : "The holder was asked to let go."];
+    // Not relative: if the page's address has a password in it, fetch refuses what is made of that.
+    const response = await fetch(new URL(verb, location.origin + location.pathname), { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) });
+    if (response.ok) {
+      const { fence, warning } = await response.json();
+      const done = verb === "break" ? `The lock was taken away. Its fence is ${fence} now.` : "The holder was asked to let go.";
+      return [Boolean(warning), warning ? `${done} It could not be recorded: ${warning}` : done];
+    }
     const { error } = await response.json().catch(() => ({ error: `the inspector answered ${response.status}` }));
     return [true, error];
   } catch {

@@ -120,6 +120,7 @@ func serveUI(ctx context.Context, args []string, _ io.Reader, stdout, stderr io.
 		return &exitcode.Error{Code: exitcode.System, Err: fmt.Errorf("%w; choose another address with --listen", err)}
 	}
 	defer listener.Close()
+	o.by = operator()
 	return o.look(ctx, stderr, func(ctx context.Context, in *inspect.Inspector) error {
 		opts.Label = o.servers.Addr()
 		handler, err := ui.New(in, opts)

@@ -85,21 +85,32 @@ func read(tree fs.FS) (library, error) {
 
 var (
 	requirement = regexp.MustCompile(`^-- requires ([a-z0-9_]+)$`)
-	// Any other line like this would be a comment, and leave out what it means to require.
+	// Any other comment like this would be left out, with what it means to require.
 	likeRequirement = regexp.MustCompile(`(?i)^\s*--\s*(requires?|includes?)\b`)
 )
 
 func parse(name, text string) (file, error) {
 	f := file{path: name}
 	var code strings.Builder
+	code.Grow(len(text))
 	for line := range strings.Lines(text) {
-		bare := strings.TrimRight(line, "\n")
-		if m := requirement.FindStringSubmatch(bare); m != nil {
+		bare := strings.TrimSpace(line)
+		comment, ok := strings.CutPrefix(bare, "--")
+		if !ok {
+			if bare != "" {
+				code.WriteString(line)
+			}
+			continue
+		}
+		// A program parses all scripts when it starts. Matching each line would take most of that time.
+		if comment = strings.TrimSpace(comment); comment == "" || !strings.ContainsRune("rRiI", rune(comment[0])) {
+			continue
+		}
+		line = strings.TrimRight(line, "\n")
+		if m := requirement.FindStringSubmatch(line); m != nil {
 			f.requires = append(f.requires, m[1])
-		} else if likeRequirement.MatchString(bare) {
-			return f, fmt.Errorf("%s: %q is not a line \"-- requires NAME\"", name, bare)
-		} else if bare = strings.TrimSpace(bare); bare != "" && !strings.HasPrefix(bare, "--") {
-			code.WriteString(line)
+		} else if likeRequirement.MatchString(line) {
+			return f, fmt.Errorf("%s: %q is not a line \"-- requires NAME\"", name, line)
 		}
 	}
 	f.code = code.String()

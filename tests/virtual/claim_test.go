@@ -1,6 +1,7 @@
 package virtual
 
 import (
+	"context"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -57,5 +58,45 @@ func TestAPublishedClaimIsNoLongerThanTheOneAskedFor(t *testing.T) {
 			t.Errorf("the lease lasts for another %s, its lock for %s", own, left)
 		}
 		release(t, w.lease)
+	})
+}
+
+// stalling is a driver whose first renewal hangs until it is let go.
+type stalling struct {
+	drivertest.Driver
+	hangs, let chan struct{} // closed when it hangs, and to let it go
+	hung       atomic.Bool
+}
+
+func (d *stalling) wrap(inner drivertest.Driver) drivertest.Driver {
+	d.Driver = inner
+	return d
+}
+
+func (d *stalling) Run(ctx context.Context, call driver.Call) (string, error) {
+	if does(call.Script, "renew") && d.hung.CompareAndSwap(false, true) {
+		close(d.hangs)
+		<-d.let
+	}
+	return d.Driver.Run(ctx, call)
+}
+
+// A waiter renews its claim at once. Release waits no longer than 50 ms for the reply, and not for the end of the
+// claim.
+func TestReleaseDoesNotWaitForARenewalThatHangs(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
+		d := stalling{hangs: make(chan struct{}), let: make(chan struct{})}
+		held := acquire(t, client(t, srv).Mutex("a"))
+		c := configured(t, srv, holdfast.Config{CommandTimeout: time.Minute}, d.wrap)
+		first, second := wait(t, c.Mutex("a")), wait(t, c.Mutex("a"))
+		release(t, held)
+		<-d.hangs
+		begun := time.Now()
+		first.served(t, 0)
+		second.served(t, 0)
+		if took := time.Since(begun); took > 50*time.Millisecond {
+			t.Errorf("both releases took %s", took)
+		}
+		close(d.let)
 	})
 }

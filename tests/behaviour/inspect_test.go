@@ -220,7 +220,10 @@ func TestInspectorListsThousands(t *testing.T) {
 			if got[s.Name] = true; len(got)%500 == 0 { // the keys are moved about
 				backend.Acquire(t, c.Mutex(fmt.Sprint("new", len(got)), holdfast.NoRenew(), holdfast.TTL(time.Minute)))
 				for i := range 2000 {
-					rdb.Set(ctx, fmt.Sprint("noise:", len(got), "-", i), "x", 0)
+					pipe.Set(ctx, fmt.Sprint("noise:", len(got), "-", i), "x", 0)
+				}
+				if _, err := pipe.Exec(ctx); err != nil {
+					t.Fatal(err)
 				}
 			}
 		}

@@ -293,7 +293,7 @@ func TestObserversOfRenewals(t *testing.T) {
 		backend.Release(t, lease)
 
 		backend.Eventually(t, "a renewal of several locks", func() bool {
-			lease := backend.Acquire(t, c.Multi([]string{"a", "b"}, holdfast.TTL(time.Second)))
+			lease := backend.Acquire(t, c.Multi([]string{"a", "b"}, holdfast.TTL(6*time.Second)))
 			defer backend.Release(t, lease)
 			if err := lease.Extend(context.Background(), time.Minute); err != nil {
 				t.Fatal(err)

@@ -191,7 +191,7 @@ soak() { # soak TIME
   hunt default $((all / 24 + 5))s latch
   hunt default $((all / 24 + 5))s barrier
   hunt strict $((all / 12 + 5))s quorum
-  longer $((all / 4 + 5))s "$replayable" ./simulation -run 'Simulation|Broken'
+  longer $((all / 4 + 5))s "$replayable" ./simulation -run 'Simulation|Broken|NoMistake'
   longer $((all / 60 + 5))s -race ./processes
   longer "$1" "" ./dataloss -run 'Strict|Overlap' -parallel 12 # they wait, most of the time
   longer "$1" "" ./leaks
@@ -226,7 +226,7 @@ slice() {
   hunt default "$(share 20)" latch
   hunt default "$(share 20)" barrier
   hunt strict "$(share 30)" quorum
-  run "$hours simulated hours, and broken locks" tests tell env HOLDFAST_SIMULATE_HOURS=$hours go test $replayable -count=1 -v -timeout 0 -run 'Simulation|Broken' ./simulation
+  run "$hours simulated hours, and broken locks" tests tell env HOLDFAST_SIMULATE_HOURS=$hours go test $replayable -count=1 -v -timeout 0 -run 'Simulation|Broken|NoMistake' ./simulation
   mutants $mutants
   report
 }

@@ -78,18 +78,20 @@ func kept(t *testing.T, l *holdfast.Lease) {
 	}
 }
 
+// kinds are locks of the name "a".
+var kinds = map[string]func(c *holdfasttest.Client) *holdfast.Lock{
+	"mutex":     func(c *holdfasttest.Client) *holdfast.Lock { return c.Mutex("a") },
+	"bounded":   func(c *holdfasttest.Client) *holdfast.Lock { return c.Mutex("a", holdfast.MaxHold(time.Hour)) },
+	"key":       func(c *holdfasttest.Client) *holdfast.Lock { return c.MutexKey("a") },
+	"reader":    func(c *holdfasttest.Client) *holdfast.Lock { return c.RWMutex("a").Reader() },
+	"writer":    func(c *holdfasttest.Client) *holdfast.Lock { return c.RWMutex("a").Writer() },
+	"semaphore": func(c *holdfasttest.Client) *holdfast.Lock { return c.Semaphore("a", 3).Permits(2) },
+	"owner":     func(c *holdfasttest.Client) *holdfast.Lock { return c.OwnerMutex("a", "job") },
+	"multi":     func(c *holdfasttest.Client) *holdfast.Lock { return c.Multi([]string{"other", "a"}) },
+}
+
 func TestExpire(t *testing.T) {
-	many := func(c *holdfasttest.Client) *holdfast.Lock { return c.Multi([]string{"other", "a"}) }
-	for kind, lock := range map[string]func(c *holdfasttest.Client) *holdfast.Lock{
-		"mutex":     func(c *holdfasttest.Client) *holdfast.Lock { return c.Mutex("a") },
-		"bounded":   func(c *holdfasttest.Client) *holdfast.Lock { return c.Mutex("a", holdfast.MaxHold(time.Hour)) },
-		"key":       func(c *holdfasttest.Client) *holdfast.Lock { return c.MutexKey("a") },
-		"reader":    func(c *holdfasttest.Client) *holdfast.Lock { return c.RWMutex("a").Reader() },
-		"writer":    func(c *holdfasttest.Client) *holdfast.Lock { return c.RWMutex("a").Writer() },
-		"semaphore": func(c *holdfasttest.Client) *holdfast.Lock { return c.Semaphore("a", 3).Permits(2) },
-		"owner":     func(c *holdfasttest.Client) *holdfast.Lock { return c.OwnerMutex("a", "job") },
-		"multi":     many,
-	} {
+	for kind, lock := range kinds {
 		t.Run(kind, func(t *testing.T) {
 			bubble(t, func(t *testing.T, one, other *holdfasttest.Client) {
 				lease, spared := acquire(t, lock(one)), acquire(t, one.Mutex("spared"))
@@ -135,17 +137,22 @@ func TestExpireServesWaiters(t *testing.T) {
 	})
 }
 
-func TestExpireOfALockThatIsNotHeldFailsTheTest(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := &recorder{T: t}
-		c := holdfasttest.Run(t).NewClient(r, nil)
-		lease := acquire(t, c.Mutex("a"))
-		c.Expire("b")
-		if !r.failed {
-			t.Error("Expire did not fail the test")
-		}
-		release(t, lease)
-	})
+// What is done to the holder of a lock needs one.
+func TestALockThatIsNotHeldFailsTheTest(t *testing.T) {
+	for what, do := range map[string]func(c *holdfasttest.Client, name string){
+		"Expire": (*holdfasttest.Client).Expire, "Break": (*holdfasttest.Client).Break, "Revoke": (*holdfasttest.Client).Revoke,
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			r := &recorder{T: t}
+			c := holdfasttest.Run(t).NewClient(r, nil)
+			lease := acquire(t, c.Mutex("a"))
+			do(c, "b")
+			if !r.failed {
+				t.Errorf("%s did not fail the test", what)
+			}
+			release(t, lease)
+		})
+	}
 }
 
 // recorder notes that a test would have failed.

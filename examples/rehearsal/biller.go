@@ -17,7 +17,8 @@ type Biller struct {
 	Ledger *Ledger
 }
 
-// Run posts an invoice every minute, until ctx ends or the lock is lost: the error then matches holdfast.ErrLost.
+// Run posts an invoice every minute, until ctx ends, the lock is lost, or an operator wants it to let go. The error is ctx's
+// own, matches holdfast.ErrLost, or is nil.
 func (b *Biller) Run(ctx context.Context) error {
 	return b.Locks.Mutex("billing").Do(ctx, func(ctx context.Context, lease *holdfast.Lease) error {
 		for {
@@ -26,6 +27,8 @@ func (b *Biller) Run(ctx context.Context) error {
 			}
 			select {
 			case <-time.After(time.Minute):
+			case <-lease.Revoked():
+				return nil // between two invoices, and the lock is released
 			case <-ctx.Done():
 				return context.Cause(ctx)
 			}

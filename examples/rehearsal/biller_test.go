@@ -179,3 +179,37 @@ func TestTheServerRestarts(t *testing.T) {
 		posts(t, &ledger, "other")
 	})
 }
+
+// A process whose lock an operator breaks stops at once, and not when it next renews its lease.
+func TestTheLockIsBroken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var ledger Ledger
+		srv := holdfasttest.Run(t)
+		one := start(t, srv, "one", &ledger)
+		start(t, srv, "other", &ledger)
+		posts(t, &ledger, "one")
+		before := ledger.Posted("one")
+		one.Break("billing")
+		one.lost(t, holdfast.LossBroken)
+		posts(t, &ledger, "other")
+		if n := ledger.Posted("one") - before; n != 0 {
+			t.Errorf("it has posted %d invoices since", n)
+		}
+	})
+}
+
+// A process that an operator asks to let go finishes what it does, and leaves without an error.
+func TestTheHolderIsAskedToLetGo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var ledger Ledger
+		srv := holdfasttest.Run(t)
+		one := start(t, srv, "one", &ledger)
+		start(t, srv, "other", &ledger)
+		posts(t, &ledger, "one")
+		one.Revoke("billing")
+		if err := <-one.ended; err != nil {
+			t.Errorf("it ended with %v", err)
+		}
+		posts(t, &ledger, "other")
+	})
+}

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"slices"
 	"time"
 
 	"github.com/holdfast-go/holdfast/internal/clock"
@@ -17,15 +18,12 @@ func (c *Client) Suspend() (resume func()) { return c.schedule.Hold() }
 // how long the server keeps the longest of them, about; 0 if all are past their deadlines. It is nil if the client has no
 // lease of the lock.
 func (c *Client) Starve(name string) (left func() time.Duration) {
-	var starved []*hold
-	for _, caller := range c.schedule.Callers() {
-		if h, is := caller.(*hold); is && h.l.name == name && h.isLive() {
-			h.setBounds(bounds{maxRenewals: -1, since: clock.Now()})
-			starved = append(starved, h)
-		}
-	}
+	starved := c.holdsOf(name)
 	if starved == nil {
 		return nil
+	}
+	for _, h := range starved {
+		h.setBounds(bounds{maxRenewals: -1, since: clock.Now()})
 	}
 	return func() (longest time.Duration) {
 		for _, h := range starved {
@@ -33,6 +31,26 @@ func (c *Client) Starve(name string) (left func() time.Duration) {
 		}
 		return longest
 	}
+}
+
+// FencesOf returns the fences with which the client holds a lock, as the server has them. It is nil if the client has no lease
+// of the lock.
+func (c *Client) FencesOf(name string) (fences []uint64) {
+	for _, h := range c.holdsOf(name) {
+		fences = append(fences, h.ownFence())
+	}
+	slices.Sort(fences)
+	return slices.Compact(fences)
+}
+
+// holdsOf returns the client's holds of a lock that have leases.
+func (c *Client) holdsOf(name string) (holds []*hold) {
+	for _, caller := range c.schedule.Callers() {
+		if h, is := caller.(*hold); is && h.l.name == name && h.isLive() {
+			holds = append(holds, h)
+		}
+	}
+	return holds
 }
 
 // left returns how long the server keeps the hold unless it is renewed, about; 0 if the hold is over or has expired.

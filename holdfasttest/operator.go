@@ -1,0 +1,63 @@
+package holdfasttest
+
+import (
+	"context"
+	"net"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/inspect"
+	"github.com/holdfast-go/holdfast/internal/bare"
+)
+
+// Break breaks the lock of that name, which this client holds, as an operator does with holdfast break. When it returns, the
+// server has taken the lock away, and the next waiter may have it. The client's leases of the lock end as soon as the client
+// hears of that, with holdfast.LossBroken; LostError.By is "operator". A client hears at once of leases that are older than a
+// second, and of others when they are. One that cannot, because of another fault or a TTL of less than three seconds, learns of
+// it when it next renews.
+//
+// Break fails the test if the client has no lease of the lock.
+func (c *Client) Break(name string) {
+	c.t.Helper()
+	c.operate("Break", name, func(ctx context.Context, in *inspect.Inspector, fence uint64) error {
+		_, err := in.Break(ctx, name, fence, "holdfasttest")
+		return err
+	})
+}
+
+// Revoke asks this client to let go of the lock of that name, as an operator does with holdfast revoke. Lease.Revoked is closed
+// as soon as the client hears of that, which is when Break would end the lease. Nothing else happens.
+//
+// Revoke fails the test if the client has no lease of the lock.
+func (c *Client) Revoke(name string) {
+	c.t.Helper()
+	c.operate("Revoke", name, func(ctx context.Context, in *inspect.Inspector, fence uint64) error {
+		return in.Revoke(ctx, name, fence, "holdfasttest")
+	})
+}
+
+// operate does something to each of the client's holds of a lock. The operator has a connection that meets no faults.
+func (c *Client) operate(what, name string, do func(ctx context.Context, in *inspect.Inspector, fence uint64) error) {
+	c.t.Helper()
+	fences := c.engine.FencesOf(name)
+	if fences == nil {
+		c.t.Fatalf("holdfasttest: %s(%q): this client has no lease of that lock", what, name)
+		return
+	}
+	dial := func(ctx context.Context) (net.Conn, error) { return c.Server.Dial(ctx, "", "") }
+	driver := bare.New("holdfasttest", dial)
+	defer driver.Close()
+	operator, err := holdfast.New(driver, &holdfast.Config{Owner: "operator", Prefix: c.prefix})
+	if err != nil {
+		c.t.Fatalf("holdfasttest: %s(%q): %v", what, name, err)
+		return
+	}
+	ctx := context.Background()
+	defer operator.Close(ctx)
+	in := inspect.New(operator)
+	for _, fence := range fences {
+		if err := do(ctx, in, fence); err != nil {
+			c.t.Fatalf("holdfasttest: %s(%q): %v", what, name, err)
+			return
+		}
+	}
+}

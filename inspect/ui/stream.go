@@ -14,8 +14,6 @@ const (
 	writeTime = 30 * time.Second
 	// heartbeat is how often something is sent at least, so that proxies keep the connection, and a page can tell a dead one.
 	heartbeat = 10 * time.Second
-	// retryTime is when a browser whose connection ended connects again, in milliseconds.
-	retryTime = 2000
 )
 
 // viewer is a browser that shows the list.
@@ -99,8 +97,7 @@ func (h *Handler) serveEvents(w http.ResponseWriter, r *http.Request) {
 	if h.opts.Authenticate == nil {
 		user = ""
 	}
-	first := append([]byte("retry: 2000\n"), event("hello", hello{h.opts.Label, h.opts.Pattern, h.breaker != nil, user, time.Now().UnixMilli()})...)
-	if s.write(first) != nil {
+	if s.write(event("hello", hello{h.opts.Label, h.opts.Pattern, h.breaker != nil, user, time.Now().UnixMilli()})) != nil {
 		return
 	}
 	if one {

@@ -1,7 +1,6 @@
 package ui_test
 
 import (
-	"fmt"
 	"slices"
 	"testing"
 
@@ -32,7 +31,7 @@ func TestControlsHaveNames(t *testing.T) {
 			if node.Ignored || node.Role == nil {
 				continue
 			}
-			role := fmt.Sprintf("%s", node.Role.Value)
+			role := string(node.Role.Value)
 			if !slices.ContainsFunc(roles, func(r string) bool { return role == quote(r) }) || role == quote("main") {
 				continue
 			}

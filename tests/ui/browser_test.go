@@ -49,17 +49,22 @@ var browser = sync.OnceValues(func() (context.Context, error) {
 	if os.Geteuid() == 0 { // as in containers: Chromium refuses to run with its sandbox
 		options = append(options, chromedp.NoSandbox)
 	}
+	launched = true
 	ctx, _ := chromedp.NewExecAllocator(ending, options...)
 	ctx, _ = chromedp.NewContext(ctx)
 	return ctx, chromedp.Do(ctx, chromedp.Navigate("about:blank"))
 })
+
+// launched reports whether a test has used the browser.
+var launched bool
 
 // ending ends when all tests have ended, and the browser with it.
 var ending, endAll = context.WithCancel(context.Background())
 
 func TestMain(m *testing.M) {
 	code := m.Run()
-	if ctx, err := browser(); err == nil {
+	if launched {
+		ctx, _ := browser()
 		_ = chromedp.Cancel(ctx)
 	}
 	endAll()

@@ -36,6 +36,7 @@ func TestPictures(t *testing.T) {
 	time.Sleep(12 * time.Second) // for figures that look lived in
 	list.take("list.png")
 	list.emulate("prefers-color-scheme", "dark")
+	list.take("list-dark.png")
 	list.do(chromedp.Navigate(s.url + "?view=contention"))
 	list.sees("invoices:2026-11")
 	list.take("contention-dark.png")

@@ -1,7 +1,7 @@
 // The pages, their addresses, and the keyboard.
 
 import { $, setText } from "./dom.js";
-import { clock, plural } from "./format.js";
+import { clock, plural, shown } from "./format.js";
 import { drawContention } from "./contention.js";
 import { List } from "./list.js";
 import { LockPage } from "./lock.js";
@@ -47,10 +47,10 @@ function route() {
     listAddress = location.search || "./";
     list.restore(query);
   }
-  document.title = name !== null ? `${name} – Holdfast` : view === "contention" ? "Contention – Holdfast" : "Locks – Holdfast";
+  document.title = name !== null ? `${shown(name)} – Holdfast` : view === "contention" ? "Contention – Holdfast" : "Locks – Holdfast";
   page = null;
   if (view === "lock") {
-    page = new LockPage(name, hello?.breaks ?? false);
+    page = new LockPage(name, hello);
     if (came) $("main").focus();
   } else if (came === "lock") {
     (view === "locks" ? $("grid") : $("main")).focus();
@@ -68,7 +68,7 @@ function follow(url) {
       hello = value;
       store.tell(value.now); // until the server's own time is known
       setText($("label"), value.label);
-      if (first && page) page = new LockPage(page.name, value.breaks);
+      if (first && page) page = new LockPage(page.name, value);
     },
     reset: () => store.reset(),
     changes: (value) => {
@@ -88,10 +88,9 @@ function follow(url) {
 
 // draw says how things are, and draws what does not draw itself.
 function draw() {
-  const error = page ? page.report === null && page.parts.problem.textContent : store.state?.error;
-  const outage = page ? !page.parts.problem.hidden : Boolean(store.state?.error);
+  const error = page ? page.problem : (store.state?.error ?? "");
   const live = $("live");
-  const [state, text] = connected === false ? ["down", "No connection"] : outage ? ["down", "No answer"] : connected === null ? ["wait", "Connecting"] : ["live", "Live"];
+  const [state, text] = connected === false ? ["down", "No connection"] : error ? ["down", "No answer"] : connected === null ? ["wait", "Connecting"] : ["live", "Live"];
   live.dataset.state = state;
   setText(live.querySelector(".text"), text);
   const banner = $("banner");
@@ -103,7 +102,7 @@ function draw() {
   setText(banner, words);
   banner.hidden = words === "";
   banner.dataset.kind = connected === false || error ? "down" : "note";
-  document.body.classList.toggle("outdated", connected === false || outage);
+  document.body.classList.toggle("outdated", connected === false || error !== "");
   if (view === "contention") drawContention(store);
 }
 

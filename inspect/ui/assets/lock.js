@@ -4,12 +4,16 @@ import { $, el, setText } from "./dom.js";
 import { clock, count, dayAndClock, duration, owner, plural, shown } from "./format.js";
 
 export class LockPage {
-  constructor(name, breaks) {
+  // hello is what the inspector says of itself; null before it has.
+  constructor(name, hello) {
     this.name = name;
     this.offset = 0;
-    this.report = null;
-    this.most = new Map(); // of leases by fence, in ms
-    this.ticking = []; // functions of the time, once a second
+    this.report = null; // the latest without an error
+    this.problem = ""; // the error of the latest
+    this.drawn = {}; // what each part shows, as text
+    this.ticking = {}; // of each part, what changes once a second
+    this.until = []; // when the holders' leases end
+    this.most = []; // how long they were at most, in ms
     this.root = $("lock");
     this.parts = {
       badges: el("div", { class: "badges" }),
@@ -35,7 +39,7 @@ export class LockPage {
           el("section", { class: "panel", "aria-label": "Waiters" }, p.waitersTitle, p.waiters, p.waitersMore)),
         el("div", {},
           el("section", { class: "panel", "aria-label": "Timeline" }, el("h2", {}, "Timeline"), p.timeline),
-          breaks ? this.breakForm() : null)));
+          hello?.breaks ? this.breakForm(hello.user) : null)));
   }
 
   now() {
@@ -55,8 +59,8 @@ export class LockPage {
   // show takes what is known now.
   show(report) {
     const p = this.parts;
-    p.problem.hidden = !report.error;
-    this.root.classList.toggle("outdated", Boolean(report.error));
+    this.problem = report.error ?? "";
+    p.problem.hidden = this.problem === "";
     if (report.error) {
       const title = report.denied ? "The server refuses to show this lock: " : "The server does not answer: ";
       setText(p.problem, title + report.error + (this.report ? `. This is as of ${clock(this.seen)}.` : ""));
@@ -66,23 +70,33 @@ export class LockPage {
     this.report = report;
     this.seen = Date.now();
     if (report.t) this.offset = report.t - this.seen;
-    this.ticking = [];
-    this.showHead(report);
-    this.showHolders(report);
-    this.showWaiters(report);
+    this.until = report.holders.map((h) => h.until);
+    const holders = report.holders.map((h) => ({ ...h, until: h.until > 0 }));
+    this.part("head", [report.kind, report.fence, report.limit, report.count, holders, report.waiting, report.key], () => this.showHead(report));
+    this.part("holders", [report.kind, holders, report.waiting > 0], () => this.showHolders(report));
+    this.part("waiters", [report.waiting, report.waiters], () => this.showWaiters(report));
     this.showTimeline(report.timeline);
     this.tick();
   }
 
+  // part draws a part of the page anew only if it has changed: what somebody has marked, to copy it, stays marked.
+  part(name, values, draw) {
+    const text = JSON.stringify(values);
+    if (this.drawn[name] === text) return;
+    this.drawn[name] = text;
+    this.drawing = this.ticking[name] = [];
+    draw();
+  }
+
   tick() {
     const now = this.now();
-    for (const f of this.ticking) f(now);
+    for (const part of Object.values(this.ticking)) for (const f of part) f(now);
   }
 
   // live is a text that changes with time.
   live(f, properties = {}) {
     const e = el("span", properties);
-    this.ticking.push((now) => setText(e, f(now)));
+    this.drawing.push((now) => setText(e, f(now)));
     return e;
   }
 
@@ -109,15 +123,16 @@ export class LockPage {
       this.parts.holders.replaceChildren(el("p", { class: "nobody" }, r.waiting ? "Nobody holds it at the moment." : "Nobody holds it. It is free."));
       return;
     }
-    this.parts.holders.replaceChildren(...r.holders.map((h) => this.holder(h)));
+    this.most = [];
+    this.parts.holders.replaceChildren(...r.holders.map((h, i) => this.holder(h, i)));
   }
 
-  holder(h) {
+  holder(h, i) {
     const facts = el("dl", { class: "facts" });
     const fact = (name, ...value) => facts.append(el("div", {}, el("dt", {}, name), el("dd", {}, ...value)));
     if (h.fence) fact("Fence", el("code", { class: "fence" }, h.fence));
     if (h.since) fact("Held for", this.live((now) => duration(now - h.since), { title: `since ${dayAndClock(h.since)}` }));
-    fact("Lease left", ...(h.until ? this.lease(h) : ["no expiry"]));
+    fact("Lease left", ...(h.until ? this.lease(i) : ["no expiry"]));
     if (h.permits) fact("Permits", count(h.permits));
     return el("article", { class: "person" },
       el("div", { class: "who" },
@@ -127,13 +142,15 @@ export class LockPage {
       facts, notes(h.meta));
   }
 
-  // lease shows how much of a lease is left, beside the most of it that was seen.
-  lease(h) {
-    const most = Math.max(this.most.get(h.fence) ?? 0, h.until - this.now(), 1);
-    this.most.set(h.fence, most);
+  // lease shows how much of the lease of a holder is left, beside the most of it that was seen.
+  lease(i) {
     const bar = el("progress", { class: "lease", max: "1", "aria-hidden": "true" });
-    this.ticking.push((now) => { bar.value = Math.max(0, Math.min(1, (h.until - now) / most)); });
-    return [this.live((now) => (h.until < now ? "over" : duration(h.until - now + 999))), bar];
+    this.drawing.push((now) => {
+      const left = Math.max(0, this.until[i] - now);
+      this.most[i] = Math.max(this.most[i] ?? 1, left);
+      bar.value = left / this.most[i];
+    });
+    return [this.live((now) => (this.until[i] < now ? "over" : duration(this.until[i] - now + 999))), bar];
   }
 
   showWaiters(r) {
@@ -154,9 +171,10 @@ export class LockPage {
   }
 
   showTimeline(timeline) {
-    const key = JSON.stringify(timeline);
-    if (this.timeline === key) return;
-    this.timeline = key;
+    this.part("timeline", timeline, () => this.drawTimeline(timeline));
+  }
+
+  drawTimeline(timeline) {
     if (timeline.length === 0) {
       this.parts.timeline.replaceChildren(el("li", { class: "nobody" }, "Nothing has been seen to happen yet. What happens while somebody looks is kept here."));
       return;
@@ -168,7 +186,7 @@ export class LockPage {
       h.fence ? el("code", { class: "fence" }, h.fence) : null)));
   }
 
-  breakForm() {
+  breakForm(user) {
     const fence = el("input", { id: "fence", inputmode: "numeric", autocomplete: "off", required: true, pattern: "[0-9]+", "aria-describedby": "break-hint" });
     const reason = el("input", { id: "reason", autocomplete: "off", required: true, maxlength: "400" });
     const answer = el("p", { class: "answer", role: "status" });
@@ -185,7 +203,7 @@ export class LockPage {
       if (!failed && verb === "break") fence.value = "";
     };
     const form = el("form", { class: "break", onsubmit: (e) => { e.preventDefault(); act("break"); } },
-      el("p", { id: "break-hint" }, "Type the fence of the holder that you mean: another holder is left alone. Its program is told at once, and the next waiter gets the lock. If it goes on working all the same, only resources that check fences refuse it."),
+      el("p", { id: "break-hint" }, "Type the fence of the holder that you mean: another holder is left alone. Its program is told at once, and the next waiter gets the lock. If it goes on working all the same, only resources that check fences refuse it." + (user ? ` It is recorded as done by ${shown(user)}.` : "")),
       el("label", { for: "fence" }, "Fence of the holder"), fence,
       el("label", { for: "reason" }, "Reason, for the record"), reason,
       el("div", { class: "buttons" },

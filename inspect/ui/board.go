@@ -57,8 +57,8 @@ type state struct {
 	Locks  int    `json:"locks"`  // that are listed
 	Hidden int    `json:"hidden"` // locks that the server does not show to this user
 	Error  string `json:"error,omitempty"`
-	Denied bool   `json:"denied,omitempty"`
-	Seen   int64  `json:"seen"` // when all locks were seen last, by this machine's clock; 0: never
+	Why    why    `json:"why,omitempty"` // there is an error
+	Seen   int64  `json:"seen"`          // when all locks were seen last, by this machine's clock; 0: never
 
 	seen time.Time
 }
@@ -160,10 +160,10 @@ func (b *board) lookOnce() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	ended := time.Now()
-	b.state.Took, b.state.Error, b.state.Denied = ended.Sub(began).Milliseconds(), "", false
+	b.state.Took, b.state.Error, b.state.Why = ended.Sub(began).Milliseconds(), "", ""
 	switch {
 	case failed != nil:
-		b.state.Error, b.state.Denied = errorText(failed), errors.Is(failed, holdfast.ErrDenied)
+		b.state.Error, b.state.Why = errorText(failed), whyOf(failed)
 	default:
 		b.state.Hidden, b.state.Seen, b.state.seen = hidden, ended.UnixMilli(), ended
 		b.sweep(now)

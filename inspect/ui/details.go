@@ -2,7 +2,6 @@ package ui
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"strings"
 	"sync"
@@ -105,7 +104,7 @@ type report struct {
 	Waiters  []waiter      `json:"waiters"` // the first
 	Timeline []happening   `json:"timeline"`
 	Error    string        `json:"error,omitempty"`
-	Denied   bool          `json:"denied,omitempty"`
+	Why      why           `json:"why,omitempty"` // there is an error
 }
 
 // holder is a holder of the lock.
@@ -146,7 +145,7 @@ func newReport(s *holdfast.Status, err error, timeline []happening) report {
 		r.Timeline = []happening{}
 	}
 	if err != nil {
-		r.Error, r.Denied = errorText(err), errors.Is(err, holdfast.ErrDenied)
+		r.Error, r.Why = errorText(err), whyOf(err)
 		return r
 	}
 	r.Time, r.Name, r.Key, r.Kind, r.Fence = millis(s.Time), s.Name, s.Key, s.Kind, fenceText(s.Fence)

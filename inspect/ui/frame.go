@@ -3,10 +3,13 @@ package ui
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"regexp"
 	"strconv"
 	"strings"
+
+	"github.com/holdfast-go/holdfast"
 )
 
 // changes are what has changed about the list since it was published last.
@@ -47,6 +50,26 @@ var credentials = regexp.MustCompile(`://[^\s"']*@`)
 // errorText is an error as people read it.
 func errorText(err error) string {
 	return credentials.ReplaceAllString(strings.TrimPrefix(err.Error(), "holdfast: "), "://")
+}
+
+// why sorts errors by what the page says above them.
+type why string
+
+// What may be the matter.
+const (
+	silent why = "silent" // the server does not answer
+	denied why = "denied" // it refuses
+	other  why = "other"
+)
+
+func whyOf(err error) why {
+	switch {
+	case errors.Is(err, holdfast.ErrDenied):
+		return denied
+	case errors.Is(err, holdfast.ErrUnavailable):
+		return silent
+	}
+	return other
 }
 
 // fenceText is a fence for JavaScript, whose numbers have 53 bits; "" if there is none.

@@ -201,7 +201,7 @@ func TestAnOutageIsNotAnEmptyList(t *testing.T) {
 		c.sees("a ann 0")
 		in.fail(fmt.Errorf("holdfast: redis://me:secret@h:1: %w", holdfast.ErrUnavailable))
 		c.until("the outage is told", func() bool { return c.state.Error != "" })
-		if len(c.rows) != 1 || strings.Contains(c.state.Error, "secret") || c.state.Seen == 0 {
+		if len(c.rows) != 1 || strings.Contains(c.state.Error, "secret") || c.state.Why != silent || c.state.Seen == 0 {
 			t.Errorf("%v, %+v", c.rows, c.state)
 		}
 		late := listen(t, h, "/events")
@@ -311,4 +311,30 @@ func TestALongListIsSentWhole(t *testing.T) {
 		}
 		h.Close()
 	})
+}
+
+// A program's own server may have timeouts that fit its other pages.
+func TestTimeoutsOfTheServerDoNotEndStreams(t *testing.T) {
+	t.Parallel()
+	in := newLocks(heldLock("a", "ann", 1, 0))
+	web := httptest.NewUnstartedServer(newTestHandler(t, in, nil))
+	web.Config.ReadTimeout, web.Config.WriteTimeout = time.Second, time.Second
+	web.Start()
+	t.Cleanup(web.Close)
+	var response *http.Response
+	for { // A machine that stands still may not send the request in time.
+		var err error
+		if response, err = http.Get(web.URL + "/events"); err == nil {
+			break
+		}
+	}
+	t.Cleanup(func() { _ = response.Body.Close() })
+	c := &client{t: t, lines: bufio.NewScanner(response.Body), rows: map[float64][]any{}}
+	c.sees("a ann 0")
+	for i := range 3 {
+		looks := in.count()
+		c.until("another look", func() bool { return in.count() > looks })
+		in.set(heldLock("a", fmt.Sprint("owner-", i), uint64(i+2), 0))
+		c.sees(fmt.Sprintf("a owner-%d 0", i))
+	}
 }

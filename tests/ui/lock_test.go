@@ -103,3 +103,11 @@ func TestContention(t *testing.T) {
 	page.click("#by-wait a")
 	page.until("its page is open", `document.querySelector("#lock-name")?.textContent === "long"`)
 }
+
+// What cannot be a lock's name is no outage.
+func TestANameThatIsNoneIsNoOutage(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, nil)
+	page := open(t, s.url+"?lock=a%0ab", 1280, 800)
+	page.sees("This cannot be looked at")
+}

@@ -3,7 +3,7 @@
 import { $, setText } from "./dom.js";
 import { clock, plural, shown } from "./format.js";
 import { drawContention } from "./contention.js";
-import { List } from "./list.js";
+import { List, titleOf } from "./list.js";
 import { LockPage } from "./lock.js";
 import { Store } from "./store.js";
 import { Stream } from "./stream.js";
@@ -97,7 +97,7 @@ function draw() {
   let words = "";
   if (connected === false) words = "The connection to the inspector is lost. It is tried again every few seconds; what you see may be out of date.";
   else if (!page && error && store.locks.size > 0) {
-    words = `${store.state.denied ? "The server refuses to show its locks" : "The server does not answer"}. What you see is as of ${store.state.seen ? clock(store.state.seen) : "an earlier look"}: ${error}`;
+    words = `${titleOf(store.state.why)}. What you see is as of ${store.state.seen ? clock(store.state.seen) : "an earlier look"}: ${error}`;
   } else if (!page && store.state?.hidden) words = `${plural(store.state.hidden, "lock is", "locks are")} not shown: the server does not let this user see them.`;
   setText(banner, words);
   banner.hidden = words === "";

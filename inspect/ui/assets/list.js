@@ -240,12 +240,15 @@ export class List {
   }
 }
 
+// titleOf says what is the matter.
+export function titleOf(why) {
+  return { silent: "The server does not answer", denied: "The server refuses to show this" }[why] ?? "This cannot be looked at";
+}
+
 function why(state, locks) {
   if (state === null) return ["loading", "Looking at the locks …", ""];
   if (state.error && locks === 0) {
-    return state.denied
-      ? ["down", "The server refuses to show its locks", state.error]
-      : ["down", "The server does not answer", state.error];
+    return ["down", titleOf(state.why), state.error];
   }
   if (locks > 0) return ["none", "No lock matches", "Change the filter, or press Esc to clear it."];
   return ["none", "No locks", "Nobody holds a lock or waits for one. They appear here as soon as somebody does."];

@@ -2,6 +2,7 @@
 
 import { $, el, setText } from "./dom.js";
 import { clock, count, dayAndClock, duration, owner, plural, shown } from "./format.js";
+import { titleOf } from "./list.js";
 
 export class LockPage {
   // hello is what the inspector says of itself; null before it has.
@@ -62,8 +63,7 @@ export class LockPage {
     this.problem = report.error ?? "";
     p.problem.hidden = this.problem === "";
     if (report.error) {
-      const title = report.denied ? "The server refuses to show this lock: " : "The server does not answer: ";
-      setText(p.problem, title + report.error + (this.report ? `. This is as of ${clock(this.seen)}.` : ""));
+      setText(p.problem, `${titleOf(report.why)}: ${report.error}` + (this.report ? `. This is as of ${clock(this.seen)}.` : ""));
       this.showTimeline(report.timeline);
       return;
     }

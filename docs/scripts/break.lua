@@ -401,9 +401,10 @@ local function replied_before()
     end
   end
 end
-local function prepare()
+local function prepare(journal)
   hearers({ first_waiter() })
   if not cluster then
+    redis.call('ZCOUNT', journal, '0', '0')
     announce(ARGV[7], 'broken', broken_fence, KEYS[1], ARGV[6])
   end
   redis.call('ZREM', KEYS[2], '')
@@ -450,7 +451,7 @@ local function main()
   if fence ~= broken_fence then
     return nothing('changed ' .. whole(now) .. ' ' .. pttl .. ' 0 ' .. value)
   end
-  prepare()
+  prepare(KEYS[4])
   local raised = mint(1)
   refuse_late(holder_token, pttl)
   reply = record_break(raised, pttl .. ' 0 ' .. string.gsub(value, '^hf1:[^:]*:', 'hf1:-:', 1), KEYS[4])

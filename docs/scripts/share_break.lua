@@ -624,9 +624,10 @@ local function replied_before()
     end
   end
 end
-local function prepare()
+local function prepare(journal)
   hearers({ first_waiter() })
   if not cluster then
+    redis.call('ZCOUNT', journal, '0', '0')
     announce(ARGV[7], 'broken', broken_fence, KEYS[1], ARGV[6])
   end
   redis.call('ZREM', KEYS[2], '')
@@ -694,7 +695,7 @@ local function main()
     local pttl, value = sample()
     return nothing('changed ' .. whole(now) .. ' ' .. (pttl or 0) .. ' 0 ' .. (value or 'hf1:-:0:0:0:'))
   end
-  prepare()
+  prepare(KEYS[5])
   for i, hold in ipairs(found) do
     dismiss(tokens[i], hold)
     refuse_late(tokens[i], math.ceil((parse_hold(hold) - now) / 1000))

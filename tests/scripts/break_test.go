@@ -180,6 +180,36 @@ func TestShareBreak(t *testing.T) {
 	}
 }
 
+// A break that cannot be recorded changes nothing, and is not remembered as one that did.
+func TestBreakWithoutAJournal(t *testing.T) {
+	backend.Each(t, func(t *testing.T, back *backend.Backend) {
+		b := newBench(t, back)
+		wrong := func(what string, s script.Script, fence string) {
+			b.t.Helper()
+			b.rdb.Set(t.Context(), journal, "another program's", 0)
+			for range 2 { // the second is the same request, sent again
+				if got := b.breaks(s, "I", fence); !strings.HasPrefix(got, "error WRONGTYPE") {
+					t.Errorf("%s: the reply is %q", what, got)
+				}
+			}
+			b.rdb.Del(t.Context(), journal)
+		}
+		b.rdb.FlushAll(t.Context())
+		b.acquire("t", "A")
+		wrong("a mutex", script.Break, b.fence())
+		b.expect("renewed T P 0 0", b.renew("A", 60000, 0))
+		b.expect("broken", strings.Fields(b.breaks(script.Break, "I", b.fence()))[0])
+
+		b.rdb.FlushAll(t.Context())
+		l := semaphore(b, 3)
+		l.acquire("t", "A", 1)
+		fence := fmt.Sprint(l.hold("A").fence)
+		wrong("a semaphore", script.ShareBreak, fence)
+		b.expect("renewed T P 0 0", l.renew("A", 60000, 0))
+		b.expect("broken", strings.Fields(b.breaks(script.ShareBreak, "I", fence))[0])
+	})
+}
+
 // The journal keeps the latest entries, and tells them in pages, the latest first, without those that are none.
 func TestJournal(t *testing.T) {
 	backend.Each(t, func(t *testing.T, back *backend.Backend) {

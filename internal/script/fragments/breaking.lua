@@ -20,12 +20,13 @@ local function replied_before()
   end
 end
 
--- Does first what may be refused: it tells the holder, and asks whether the first waiter is alive, before anything has changed.
--- Then it lets the script write although the server is out of memory: ZREM works then, and so does everything after a
+-- Does first what may be refused: it looks at the journal, which may be another program's key, tells the holder, and asks
+-- whether the first waiter is alive, before anything has changed. Then it lets the script write although the server is out of memory: ZREM works then, and so does everything after a
 -- script's first write.
-local function prepare()
+local function prepare(journal)
   hearers({ first_waiter() })
   if not cluster then
+    redis.call('ZCOUNT', journal, '0', '0')
     announce(ARGV[7], 'broken', broken_fence, KEYS[1], ARGV[6])
   end
   redis.call('ZREM', KEYS[2], '')

@@ -40,7 +40,7 @@ local function main()
   if fence ~= broken_fence then
     return nothing('changed ' .. whole(now) .. ' ' .. pttl .. ' 0 ' .. value)
   end
-  prepare()
+  prepare(KEYS[4])
   -- mutants: break-raise
   local raised = mint(1)
   refuse_late(holder_token, pttl)

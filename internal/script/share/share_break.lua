@@ -65,7 +65,7 @@ local function main()
     local pttl, value = sample()
     return nothing('changed ' .. whole(now) .. ' ' .. (pttl or 0) .. ' 0 ' .. (value or 'hf1:-:0:0:0:'))
   end
-  prepare()
+  prepare(KEYS[5])
   for i, hold in ipairs(found) do
     dismiss(tokens[i], hold)
     refuse_late(tokens[i], math.ceil((parse_hold(hold) - now) / 1000))

@@ -145,6 +145,9 @@ func (o *watchFlags) fill(ctx context.Context, in *inspect.Inspector, screen *fu
 			b.err = b.look(ctx, in)
 		case <-screen.Resized():
 			pause.Stop()
+		case <-screen.Suspended():
+			pause.Stop()
+			screen.Suspend(ctx)
 		case <-ctx.Done():
 			pause.Stop()
 			return ctx.Err()

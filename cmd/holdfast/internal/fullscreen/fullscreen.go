@@ -2,20 +2,31 @@
 package fullscreen
 
 import (
+	"context"
 	"io"
 	"os"
+	"os/signal"
 	"strings"
+	"time"
 
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/signals"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/tty"
 )
 
 // Screen is a terminal that is drawn on as a whole. What it showed before comes back in the end.
 type Screen struct {
-	f       *os.File
-	colors  bool
-	resized <-chan os.Signal
-	stop    func()
+	f         *os.File
+	colors    bool
+	resized   <-chan os.Signal
+	suspended <-chan os.Signal
+	stop      func()
 }
+
+// What is written to take the terminal and to give it back.
+const (
+	take     = "\x1b[?1049h\x1b[?25l" // another screen, no cursor
+	giveBack = "\x1b[?25h\x1b[?1049l"
+)
 
 // Of returns the screen of a terminal; nil if w is none that can be drawn on.
 func Of(w io.Writer) *Screen {
@@ -31,18 +42,60 @@ func Of(w io.Writer) *Screen {
 
 // Begin takes the terminal.
 func (s *Screen) Begin() {
-	s.resized, s.stop = tty.Resized()
-	s.write("\x1b[?1049h\x1b[?25l") // another screen, no cursor
+	resized, ignoreSizes := tty.Resized()
+	suspended, ignoreSuspensions := receive(signals.Suspends)
+	s.resized, s.suspended = resized, suspended
+	s.stop = func() {
+		ignoreSizes()
+		ignoreSuspensions()
+	}
+	s.write(take)
 }
 
 // End gives the terminal back.
 func (s *Screen) End() {
-	s.write("\x1b[?25h\x1b[?1049l")
+	s.write(giveBack)
 	s.stop()
 }
 
 // Resized returns a channel that receives a value when the terminal has another size.
 func (s *Screen) Resized() <-chan os.Signal { return s.resized }
+
+// Suspended returns a channel that receives a value when ^Z asks the program to stop: call Suspend.
+func (s *Screen) Suspended() <-chan os.Signal { return s.suspended }
+
+// Suspend gives the terminal back, stops this program's job, and takes the terminal again when the job goes on in the
+// foreground, or ctx has ended.
+func (s *Screen) Suspend(ctx context.Context) {
+	s.write(giveBack)
+	continued, ignore := receive(signals.Continues)
+	defer ignore()
+	terminal := tty.Open()
+	defer terminal.Close()
+	for ctx.Err() == nil {
+		signals.StopGroup()
+		select {
+		case <-continued:
+		case <-time.After(time.Second): // it has not stopped: nobody could continue a job without a shell
+		case <-ctx.Done():
+		}
+		if terminal == nil || terminal.Foreground(tty.OwnGroup()) {
+			break
+		}
+	}
+	s.write(take)
+}
+
+// receive returns a channel of the signals of a kind, until stop is called.
+func receive(kind func(os.Signal) bool) (received <-chan os.Signal, stop func()) {
+	c := make(chan os.Signal, 1)
+	for _, sig := range signals.Handled() {
+		if kind(sig) {
+			signal.Notify(c, sig)
+		}
+	}
+	return c, func() { signal.Stop(c) }
+}
 
 // Draw replaces everything by the lines that draw returns for a terminal of this size, which must fit it.
 func (s *Screen) Draw(draw func(s *Screen, columns, rows int) []string) {

@@ -69,6 +69,9 @@ func barrier(ctx context.Context, args []string, _ io.Reader, stdout, stderr io.
 	if o.ttl < minTTL || o.ttl > maxTTL {
 		return exitcode.Configf("--ttl %s: want %s to %s", o.ttl, minTTL, maxTTL)
 	}
+	if o.strict && o.ttl > o.maxTTL {
+		return exitcode.Configf("--ttl %s is longer than --max-ttl %s", o.ttl, o.maxTTL)
+	}
 	return o.with(ctx, stdout, stderr, func(ctx context.Context, c *holdfast.Client, r *partyReport) error {
 		party, err := c.Barrier(o.name, o.parties, holdfast.TTL(o.ttl)).Join(ctx)
 		if err != nil {

@@ -27,13 +27,15 @@ type partyFlags struct {
 	action  string
 	wait    time.Duration
 	asJSON  bool
+	strict  bool
+	maxTTL  time.Duration
 
 	servers *connect.Servers
 	console *console.Console
 }
 
 func newPartyFlags(command string) partyFlags {
-	return partyFlags{serverFlags: newServerFlags(command)}
+	return partyFlags{serverFlags: newServerFlags(command), maxTTL: defaultStrictTTL}
 }
 
 // defineParty defines the flags that both have.
@@ -41,6 +43,8 @@ func (o *partyFlags) defineParty() {
 	o.flags.VarP((*seconds)(&o.wait), "wait", "w", "with wait, wait at most `DUR` (default: no limit)")
 	o.flags.BoolVar(&o.asJSON, "json", false, "print the outcome as one line of JSON on standard output")
 	o.define("`URL` of the server, as for holdfast run; only one, a Cluster, or a master\nbehind Sentinel")
+	o.flags.BoolVar(&o.strict, "strict", false, "Strict mode, as for holdfast run; the same for all that use NAME")
+	o.flags.Var((*seconds)(&o.maxTTL), "max-ttl", "with --strict, the longest lease `DUR` of any program that uses the server")
 }
 
 // parse takes NAME, the number of parties up to most, and what to do, which is one of actions.
@@ -63,6 +67,10 @@ func (o *partyFlags) parse(args []string, most int, actions ...string) error {
 		return exitcode.Usagef("%q: want %s", o.action, strings.Join(actions, " or "))
 	case f.Changed("wait") && o.action != "wait":
 		return exitcode.Usagef("--wait is for wait, not for %s", o.action)
+	case f.Changed("max-ttl") && !o.strict:
+		return exitcode.Configf("--max-ttl needs --strict")
+	case o.strict && (o.maxTTL < minTTL || o.maxTTL > maxTTL):
+		return exitcode.Configf("--max-ttl %s: want %s to %s", o.maxTTL, minTTL, maxTTL)
 	}
 	return nil
 }
@@ -89,7 +97,12 @@ func (o *partyFlags) with(ctx context.Context, stdout, stderr io.Writer, f func(
 	if o.servers.AreQuorum() {
 		return exitcode.Configf("%d servers are named, a quorum, which has no %s: name one server", len(o.servers.All), o.flags.Name())
 	}
-	locks, err := o.servers.Locks(&holdfast.Config{MaxTTL: maxTTL, Prefix: o.prefix, Logger: o.console.Logger()}, 0)
+	cfg := &holdfast.Config{MaxTTL: maxTTL, Prefix: o.prefix}
+	if o.strict {
+		cfg = strictConfig(o.maxTTL, o.prefix)
+	}
+	cfg.Logger = o.console.Logger()
+	locks, err := o.servers.Locks(cfg, 0)
 	if err != nil {
 		return err
 	}

@@ -130,8 +130,8 @@ func (k *lock) Lock(ctx context.Context, requestUnlock func()) error {
 	}
 	lease, err := k.acquire(ctx)
 	if err != nil {
-		<-u.turn
 		k.of.leave(k.name, u)
+		<-u.turn
 		return err
 	}
 	asked, unlocked := make(chan struct{}), make(chan struct{})
@@ -168,8 +168,8 @@ func (k *lock) Unlock() error {
 	close(k.unlocked)
 	k.of.hold(u, nil)
 	err := lease.Release(context.Background())
+	k.of.leave(k.name, u) // first, so that the next one does not take this request for one that waits
 	<-u.turn
-	k.of.leave(k.name, u)
 	return err
 }
 

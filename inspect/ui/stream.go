@@ -73,6 +73,11 @@ type hello struct {
 	Now     int64  `json:"now"`
 }
 
+// beat says that nothing has changed.
+type beat struct {
+	Time int64 `json:"t,omitempty"` // by the server's clock
+}
+
 // serveEvents keeps a page up to date: about one lock, if one is named, or about all.
 func (h *Handler) serveEvents(w http.ResponseWriter, r *http.Request) {
 	query := r.URL.Query()
@@ -112,8 +117,8 @@ func (b *board) follow(ctx context.Context, s *stream, v *viewer) {
 	if b.resync(s, v) != nil {
 		return
 	}
-	beat := time.NewTicker(heartbeat)
-	defer beat.Stop()
+	silence := time.NewTicker(heartbeat)
+	defer silence.Stop()
 	for {
 		var err error
 		select {
@@ -123,15 +128,15 @@ func (b *board) follow(ctx context.Context, s *stream, v *viewer) {
 			} else {
 				err = s.write(frame)
 			}
-		case <-beat.C: // A look takes long.
-			err = s.write(event("beat", struct{}{}))
+		case <-silence.C: // A look takes long.
+			err = s.write(event("beat", beat{}))
 		case <-ctx.Done():
 			return
 		}
 		if err != nil {
 			return
 		}
-		beat.Reset(heartbeat)
+		silence.Reset(heartbeat)
 	}
 }
 
@@ -165,11 +170,16 @@ func (h *Handler) followLock(ctx context.Context, s *stream, name string) {
 		if ctx.Err() != nil {
 			return
 		}
-		text := event("lock", newReport(&status, err, withBroken(h.board.timeline(name), broken)))
+		r := newReport(&status, err, withBroken(h.board.timeline(name), broken))
+		now := r.Time
+		r.Time = 0
+		text := event("lock", r)
 		if bytes.Equal(text, last) {
-			text = event("beat", struct{}{})
+			text = event("beat", beat{now})
 		} else {
 			last = text
+			r.Time = now
+			text = event("lock", r)
 		}
 		if s.write(text) != nil {
 			return

@@ -247,6 +247,7 @@ func TestOneLockIsFollowed(t *testing.T) {
 		if got := c.lock; got.Holders[0].Owner != "ann" || got.Holders[0].Fence != "1152921504606846977" || got.Waiting != 2 || len(got.Waiters) != 2 || got.Timeline[0].What != granted {
 			t.Errorf("%+v", got)
 		}
+		c.until("nothing is sent anew", func() bool { return c.last == "beat" })
 		in.set(heldLock("a", "bob", 1<<60+2, 1))
 		c.until("the hand-over", func() bool { return len(c.lock.Timeline) == 2 })
 		if got := c.lock.Timeline; got[0].Owner != "bob" || got[0].What != handedOver || got[0].From != "ann" {

@@ -69,7 +69,12 @@ func (h *Handler) serveVerb(w http.ResponseWriter, r *http.Request, verb string)
 	} else {
 		err = h.breaker.Revoke(ctx, o.Name, fence, o.Reason)
 	}
-	h.opts.Logger.Info("holdfast: inspector: "+verb, "lock", o.Name, "fence", fence, "user", user, "address", r.RemoteAddr, "reason", o.Reason, "err", err)
+	log := h.opts.Logger.With("lock", o.Name, "fence", fence, "user", user, "address", r.RemoteAddr, "reason", o.Reason)
+	if err == nil {
+		log.Info("holdfast: inspector: " + verb)
+	} else {
+		log.Warn("holdfast: inspector: "+verb+" failed", "err", err)
+	}
 	switch {
 	case err == nil || broken.Name != "": // With both, it was done, and could not be recorded.
 		answer := map[string]string{"fence": fenceText(broken.Fence)}

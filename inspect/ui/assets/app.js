@@ -75,6 +75,7 @@ function follow(url) {
       list.update(store.apply(value));
       draw();
     },
+    beat: (value) => page?.hear(value.t),
     lock: (value) => {
       page?.show(value);
       draw();

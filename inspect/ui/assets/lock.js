@@ -68,8 +68,7 @@ export class LockPage {
       return;
     }
     this.report = report;
-    this.seen = Date.now();
-    if (report.t) this.offset = report.t - this.seen;
+    this.hear(report.t);
     this.until = report.holders.map((h) => h.until);
     const holders = report.holders.map((h) => ({ ...h, until: h.until > 0 }));
     this.part("head", [report.kind, report.fence, report.limit, report.count, holders, report.waiting, report.key], () => this.showHead(report));
@@ -86,6 +85,13 @@ export class LockPage {
     this.drawn[name] = text;
     this.drawing = this.ticking[name] = [];
     draw();
+  }
+
+  // hear takes the server's time, at which all was as it is shown.
+  hear(t) {
+    if (this.problem || !t) return;
+    this.seen = Date.now();
+    this.offset = t - this.seen;
   }
 
   tick() {

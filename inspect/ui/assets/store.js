@@ -3,6 +3,7 @@
 export class Store {
   constructor() {
     this.locks = new Map(); // by id
+    this.next = null; // a list that is being sent anew; null if none is
     this.state = null; // how the latest look ended; null before the first
     this.offset = 0; // of the server's clock to this browser's, in ms
   }
@@ -11,27 +12,33 @@ export class Store {
     return Date.now() + this.offset;
   }
 
+  // reset begins a list that is sent anew. What was known stays until all of it is there.
   reset() {
-    this.locks = new Map();
-    this.state = null;
+    this.next = this.locks.size > 0 ? new Map() : null;
   }
 
   // apply returns what may have changed: "order" of the list, "lease" of some locks, or "".
   apply(changes) {
+    const locks = this.next ?? this.locks;
     let what = "";
     for (const values of changes.rows ?? []) {
       const lock = lockOf(values);
-      this.locks.set(lock.id, lock);
+      locks.set(lock.id, lock);
       what = "order";
     }
     for (const id of changes.gone ?? []) {
-      this.locks.delete(id);
+      locks.delete(id);
       what = "order";
     }
     for (const [id, until] of changes.renewed ?? []) {
-      const lock = this.locks.get(id);
+      const lock = locks.get(id);
       if (lock) lock.until = until;
       what ||= "lease";
+    }
+    if (changes.state && this.next) {
+      this.locks = this.next;
+      this.next = null;
+      what = "order";
     }
     if (changes.state) {
       this.state = changes.state;

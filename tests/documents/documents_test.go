@@ -1,0 +1,294 @@
+// Package documents tests the pages that users read first, README.md and docs/guides: their programs compile and run, their shell
+// commands do what they say, and links of all documents lead somewhere.
+package documents
+
+import (
+	"bytes"
+	"encoding/json"
+	"go/format"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+	"unicode"
+
+	"github.com/holdfast-go/holdfast/tests/internal/server"
+)
+
+// root is the root of the repository.
+var root = filepath.Join("..", "..")
+
+// page is a document for users.
+type page struct {
+	path   string // from the root
+	text   string
+	blocks []block
+}
+
+// block is a fenced block of a page.
+type block struct{ kind, body string }
+
+var fenced = regexp.MustCompile("(?ms)^```(\\w*)\n(.*?)^```$")
+
+// pages returns README.md and the guides.
+func pages(t *testing.T) (all []page) {
+	t.Helper()
+	paths, err := filepath.Glob(filepath.Join(root, "docs", "guides", "*.md"))
+	if err != nil || len(paths) < 5 {
+		t.Fatalf("the guides are %q, %v", paths, err)
+	}
+	for _, path := range append(paths, filepath.Join(root, "README.md")) {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		path, _ = filepath.Rel(root, path)
+		p := page{path: path, text: string(text)}
+		for _, m := range fenced.FindAllStringSubmatch(p.text, -1) {
+			p.blocks = append(p.blocks, block{m[1], m[2]})
+		}
+		all = append(all, p)
+	}
+	return all
+}
+
+func (p page) of(kind string) (bodies []string) {
+	for _, b := range p.blocks {
+		if b.kind == kind {
+			bodies = append(bodies, b.body)
+		}
+	}
+	return bodies
+}
+
+// name is fit for a folder.
+func (p page) name() string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsLetter(r) {
+			return unicode.ToLower(r)
+		}
+		return '_'
+	}, strings.TrimSuffix(filepath.Base(p.path), ".md"))
+}
+
+func TestReadmeIsShort(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(root, "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := bytes.Count(text, []byte("\n")); n >= 200 {
+		t.Errorf("README.md has %d lines; it is to stay below 200: what needs more belongs into a guide", n)
+	}
+}
+
+// Blocks of Go are functions, statements or whole programs. They compile beside the stubs of testdata/stubs.go.txt.
+func TestGoCompiles(t *testing.T) {
+	stubs, err := os.ReadFile(filepath.Join("testdata", "stubs.go.txt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	folder, err := filepath.Abs(".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := map[string]string{}
+	var packages []string
+	for _, p := range pages(t) {
+		parts := strings.Builder{}
+		programs := 0
+		for i, body := range p.of("go") {
+			if pretty, err := format.Source([]byte(body)); err != nil || string(pretty) != body {
+				t.Errorf("%s: this is not as gofmt has it: %v\n%s", p.path, err, body)
+			}
+			switch {
+			case strings.HasPrefix(body, "package main\n"):
+				programs++
+				files[filepath.Join(folder, "virtual", p.name()+"_program", "main.go")] = body
+				packages = append(packages, "./virtual/"+p.name()+"_program")
+			case strings.HasPrefix(body, "func "):
+				parts.WriteString(body)
+			default:
+				parts.WriteString("func block" + string(rune('A'+i)) + "(t *testing.T) {\n" + body + "}\n")
+			}
+		}
+		if programs > 1 {
+			t.Errorf("%s has %d programs; this test knows one", p.path, programs)
+		}
+		if parts.Len() > 0 {
+			files[filepath.Join(folder, "virtual", p.name(), "doc.go")] = string(stubs) + "\n" + parts.String()
+			packages = append(packages, "./virtual/"+p.name())
+		}
+	}
+	if len(packages) < 5 {
+		t.Fatalf("only %q have Go", packages)
+	}
+	goCommand(t, files, append([]string{"build"}, packages...)...)
+}
+
+// The program of README.md runs.
+func TestReadmesProgramRuns(t *testing.T) {
+	s := server.Start(t, server.One(t))
+	folder, err := filepath.Abs(".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range pages(t) {
+		if p.path != "README.md" {
+			continue
+		}
+		for _, body := range p.of("go") {
+			if !strings.Contains(body, `"127.0.0.1:6379"`) {
+				t.Fatalf("it does not name the server:\n%s", body)
+			}
+			goCommand(t, map[string]string{
+				filepath.Join(folder, "virtual", "program", "main.go"): strings.Replace(body, "127.0.0.1:6379", s.Addr(), 1),
+			}, "run", "./virtual/program")
+			return
+		}
+	}
+	t.Fatal("README.md has no program")
+}
+
+// goCommand runs the go command, which sees these files as well.
+func goCommand(t *testing.T, files map[string]string, args ...string) {
+	t.Helper()
+	replace := map[string]string{}
+	for name, text := range files {
+		other := filepath.Join(t.TempDir(), "file.go")
+		if err := os.WriteFile(other, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		replace[name] = other
+	}
+	list, err := json.Marshal(map[string]any{"Replace": replace})
+	if err != nil {
+		t.Fatal(err)
+	}
+	overlay := filepath.Join(t.TempDir(), "overlay.json")
+	if err := os.WriteFile(overlay, list, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	args = append([]string{args[0], "-overlay", overlay}, args[1:]...)
+	if out, err := exec.CommandContext(t.Context(), "go", args...).CombinedOutput(); err != nil {
+		t.Errorf("go %s: %v\n%s", strings.Join(args, " "), err, out)
+	}
+}
+
+// Blocks of shell in the guides do what they say, pasted one after another, with stubs for the user's own programs. Blocks that
+// are only to be read are marked console.
+func TestShellRuns(t *testing.T) {
+	bash, err := exec.LookPath("bash")
+	if err != nil {
+		t.Skipf("SKIPPED, THE GUIDES' COMMANDS ARE NOT TESTED: %v", err)
+	}
+	programs := t.TempDir()
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", filepath.Join(programs, "holdfast"), ".")
+	build.Dir = filepath.Join(root, "cmd", "holdfast")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	ran := 0
+	for _, p := range pages(t) {
+		blocks := p.of("sh")
+		if p.path == "README.md" || len(blocks) == 0 {
+			continue // what README.md begins with is the demo and make test
+		}
+		ran++
+		t.Run(p.name(), func(t *testing.T) {
+			t.Parallel()
+			work := t.TempDir()
+			for _, m := range regexp.MustCompile(`\./(\w+)(\.sh)?\b`).FindAllString(strings.Join(blocks, ""), -1) {
+				if err := os.WriteFile(filepath.Join(work, m), []byte("#!/bin/sh\nexit 0\n"), 0o700); err != nil {
+					t.Fatal(err)
+				}
+			}
+			var urls []string
+			for range strings.Count(p.path, "quorum")*2 + 1 {
+				urls = append(urls, "redis://"+server.Start(t, server.One(t)).Addr())
+			}
+			script := "set -e\n" + strings.Join(blocks, "\n")
+			shell := exec.CommandContext(t.Context(), bash, "--norc", "-c", script)
+			shell.Dir = work
+			shell.Env = append(os.Environ(), "PATH="+programs+string(os.PathListSeparator)+os.Getenv("PATH"),
+				"HOLDFAST_REDIS="+strings.Join(urls, " "))
+			shell.WaitDelay = 10 * time.Second
+			if out, err := shell.CombinedOutput(); err != nil {
+				t.Errorf("%v\n%s", err, out)
+			}
+		})
+	}
+	if ran == 0 {
+		t.Error("no guide has commands")
+	}
+}
+
+var (
+	link    = regexp.MustCompile(`\]\(([^)\s]+)\)`)
+	heading = regexp.MustCompile(`(?m)^#+ (.*)$`)
+)
+
+// Links within the repository lead to a file, and to a heading in it.
+func TestLinksLeadSomewhere(t *testing.T) {
+	var all []string
+	for _, pattern := range []string{"*.md", "docs/*.md", "docs/guides/*.md", "docs/decisions/*.md", "models/*.md", "integrations/*/*.md", "tests/*/README.md"} {
+		paths, err := filepath.Glob(filepath.Join(root, pattern))
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, paths...)
+	}
+	if len(all) < 50 {
+		t.Fatalf("only %d documents", len(all))
+	}
+	for _, path := range all {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range link.FindAllStringSubmatch(fenced.ReplaceAllString(string(text), ""), -1) {
+			to, anchor, _ := strings.Cut(m[1], "#")
+			if strings.Contains(to, "://") || strings.HasPrefix(to, "mailto:") {
+				continue
+			}
+			target := path
+			if to != "" {
+				target = filepath.Join(filepath.Dir(path), to)
+			}
+			info, err := os.Stat(target)
+			if err != nil {
+				t.Errorf("%s: the link %q leads to nothing: %v", path, m[1], err)
+				continue
+			}
+			if anchor != "" && !info.IsDir() && !hasAnchor(t, target, anchor) {
+				t.Errorf("%s: %s has no heading for the link %q", path, target, m[1])
+			}
+		}
+	}
+}
+
+// hasAnchor reports whether a document has a heading whose anchor, as GitHub makes it, is that one.
+func hasAnchor(t *testing.T, path, anchor string) bool {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range heading.FindAllStringSubmatch(fenced.ReplaceAllString(string(text), ""), -1) {
+		made := strings.Map(func(r rune) rune {
+			switch {
+			case r == ' ':
+				return '-'
+			case unicode.IsLetter(r), unicode.IsDigit(r), r == '-', r == '_':
+				return unicode.ToLower(r)
+			}
+			return -1
+		}, m[1])
+		if made == anchor {
+			return true
+		}
+	}
+	return false
+}

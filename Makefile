@@ -19,7 +19,7 @@ SLICE ?= 23m
 BENCH ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help test test-all check verify slice mutants soak bench pictures server everything
+.PHONY: help test test-all check verify slice mutants soak bench pictures proof server everything
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -51,6 +51,9 @@ bench: everything ## Compare with the bare commands and with other libraries, 16
 pictures: server ## Take the pictures of the inspector in docs/pictures anew
 	@tests/ensure-chromium.sh
 	cd tests && go test -count=1 -run TestPictures ./ui -pictures "$(CURDIR)/docs/pictures"
+
+proof: ## Prove that a release could be installed: tags in a clone, a module proxy, an empty cache
+	@release/prove.sh
 
 server: ## Make sure that there is a redis-server or valkey-server, installing one if need be
 	@tests/ensure-redis.sh

@@ -8,10 +8,11 @@ import (
 	"github.com/holdfast-go/holdfast/internal/engine"
 )
 
-// Config is what the locks of one client share. A nil *Config means the defaults.
+// Config is what the locks of one client share. A nil *Config means the defaults, and so does a field that is zero. New copies
+// it; what is not possible is ErrInvalid there.
 type Config struct {
-	// CommandTimeout bounds one attempt of one command. An attempt that takes longer is given up and, while its context
-	// allows, repeated. At least 5 ms. Default 2 s.
+	// CommandTimeout bounds one attempt of one command. An attempt that takes longer is given up and, as long as RetryTimeout
+	// and its context allow, repeated. At least 5 ms. Default 2 s.
 	CommandTimeout time.Duration
 
 	// Fsync makes a grant or renewal count only once it is on disk, on the master and on as many replicas as MinReplicas
@@ -30,11 +31,12 @@ type Config struct {
 	MaxBatch int
 
 	// MaxLocalHandovers bounds how often in a row goroutines of this process pass a lock among themselves, for at most
-	// 100 ms, before it is offered to other processes; sixteen times as often if none waited when the lock was last
-	// renewed. Default 64; negative: never.
+	// 100 ms, before it is offered to other processes. The bound is sixteen times as high if no other process was waiting when
+	// the lock was last renewed. Default 64; negative: never.
 	MaxLocalHandovers int
 
-	// MaxTTL bounds every lease. Default 24 h, in Strict mode 1 min.
+	// MaxTTL bounds how long a lease lasts without a renewal, so that a crashed holder never keeps others out for longer. From
+	// 5 ms to 10 years. Default 24 h, in Strict mode 1 min.
 	MaxTTL time.Duration
 
 	// MinReplicas makes a grant or renewal count only once that many replicas have it (WAIT). The option of the same name
@@ -56,10 +58,9 @@ type Config struct {
 	// Prefix begins every key and channel. It has no braces. Default "holdfast:".
 	Prefix string
 
-	// Quarantine is how long a Strict server grants nothing after it lost data: at least MaxTTL. Default: MaxTTL, and on a
-	// server that has or had replicas 13 s more, since the master that it replaces may go on granting for
-	// min-replicas-max-lag, which is 10 s by default, and 2 s. With another max-lag set this to MaxTTL, the max-lag and
-	// 3 s.
+	// Quarantine is how long a Strict server grants nothing after it lost data: at least MaxTTL. It is for Strict only. Default:
+	// MaxTTL, and 13 s more on a server that has or had replicas, because the master that it replaced may go on granting for
+	// min-replicas-max-lag, by default 10 s, plus 2 s. With another max-lag, set Quarantine to MaxTTL plus max-lag plus 3 s.
 	Quarantine time.Duration
 
 	// ReplicaTimeout bounds how long MinReplicas and Fsync are waited for: from 1 ms to CommandTimeout. Default:

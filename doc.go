@@ -5,7 +5,8 @@
 //		return post(ctx, l.Fence())
 //	})
 //
-// A [Client] hands out locks. A [Lock] is acquired and gives a [Lease], which is renewed until it is released. A lease that
+// An adapter makes the [Client], over the Redis client library that the program has: holdfastgoredis, holdfastrueidis or
+// holdfastvalkey. A Client hands out locks. A [Lock] is acquired and gives a [Lease], which is renewed until it is released. A lease that
 // is lost says so: its [Lease.Context] ends, and [Lease.Err] reports it, before anybody else can hold the lock, as far as
 // clocks allow. [Lease.Fence] is a number that rises with every grant, by which a resource can refuse a holder that is late.
 //

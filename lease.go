@@ -8,7 +8,8 @@ import (
 	"github.com/holdfast-go/holdfast/internal/engine"
 )
 
-// Lease is a lock that is held. It is safe for concurrent use.
+// Lease is a lock that is held until it is released or lost. Err, Done and Context tell when it is over. It is renewed by itself,
+// unless NoRenew says otherwise, and safe for concurrent use.
 type Lease struct {
 	e engine.Lease
 }
@@ -81,8 +82,8 @@ func (l *Lease) IsShared() bool { return l.e.IsShared() }
 // with a claim of about 1.5 s, which the first renewal, sent after 5 ms, makes a TTL; Extend waits for that.
 func (l *Lease) Deadline() time.Time { return l.e.Deadline() }
 
-// Extend makes the lease last at least ttl from now, from 1 ms to Config.MaxTTL. It does not go beyond MaxHold, and never
-// makes the server keep the lock for less than before; Deadline is then reckoned anew from the server's answer, which can
+// Extend makes the lease last at least ttl from now, from 1 ms to Config.MaxTTL; another ttl is ErrInvalid. It does not go
+// beyond MaxHold, and never makes the server keep the lock for less than before; Deadline is then reckoned anew from the server's answer, which can
 // put it a fraction of a millisecond earlier. Renewals go on as before. After ErrLost the lease is over; after another error
 // it lasts as long as before, or longer.
 func (l *Lease) Extend(ctx context.Context, ttl time.Duration) error {

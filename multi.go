@@ -11,7 +11,8 @@ package holdfast
 // If one of the locks is lost, so is the lease. The others are no longer renewed, and end with Release or their TTL. When
 // the limit of Wait passes, HeldError.Name is the lock that was held, and nothing stays held.
 //
-// NoRenew, MaxHold and MaxRenewals apply once all locks are held; until then, those already held are renewed. A lock that is acquired again (Reentrant) keeps the bounds of the lease around it.
+// NoRenew, MaxHold and MaxRenewals apply once all locks are held; until then, those already held are renewed. A lock that is
+// acquired again (Reentrant) keeps the bounds of the lease around it.
 func (c *Client) Multi(names []string, opts ...MultiOption) *Lock {
 	o := resolve(c.queued(), opts)
 	return &Lock{c.e.Multi(names, o.given...), o.wait}

@@ -12,8 +12,8 @@ import (
 
 // Observer is told what happens to locks, for logs, metrics and traces: see [Config.Observers]. Any function may be nil.
 //
-// No lock is held while a function runs, so it may call anything of this package but Client.Close. It is called by the
-// goroutine that acquires, renews or releases, and must not block. For each lease the functions are called one at a time and
+// No mutex of the library is locked while a function runs, so it may call anything of this package but Client.Close. It is
+// called by the goroutine that acquires, renews or releases, and must not block. For each lease the functions are called one at a time and
 // in order: AcquireStart, AcquireQueued at most once, AcquireEnd; if the lock was granted, Renewed and RenewFailed any number
 // of times and Revoked at most once; then either Lost or Released, and nothing more. AcquireEnd is called before the acquire returns. Released is
 // called when the server has answered, and most often before Release returns; Client.Close waits for all of them.

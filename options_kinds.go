@@ -90,7 +90,7 @@ type ReentrantOption interface {
 	MultiOption
 }
 
-// DurableOption fits the locks of one server. A Quorum has several in place of replicas.
+// DurableOption fits the locks of one server, and not those of a Quorum, which has several servers in place of replicas.
 type DurableOption interface {
 	MutexOption
 	RWMutexOption

@@ -30,8 +30,8 @@ type Quorum struct {
 // QuorumConfig is what the locks of one quorum share. A nil *QuorumConfig means the defaults.
 type QuorumConfig struct {
 	// NodeTimeout bounds how long a node is waited for in one round: from 1 ms to a quarter of the TTL. Default: a 200th of
-	// the TTL, 5 to 50 ms, and at least six times as long as the slowest node takes to answer; twice as long after each
-	// round without a majority; at most a quarter of the TTL, and Config.CommandTimeout.
+	// the TTL, but from 5 to 50 ms; or six times as long as the slowest node takes to answer, if that is longer. It doubles
+	// with each round without a majority. It is never above a quarter of the TTL or Config.CommandTimeout.
 	NodeTimeout time.Duration
 }
 

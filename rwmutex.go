@@ -13,8 +13,8 @@ import (
 // neither side starves: a reader that comes while a writer waits goes in after that writer. Readers of one process that
 // come within 100 ms share one lease on the server.
 //
-// A writer's fence is above those of all earlier leases. Readers that hold the lock at the same time have the same, above
-// that of the last writer, or that of the writer among them that was downgraded.
+// A writer's fence is above those of all earlier leases. Readers that hold the lock at the same time have the same fence: one
+// above the last writer's or, if a writer among them was downgraded, that writer's.
 type RWMutex struct {
 	e       *engine.RWMutex
 	options options
@@ -40,9 +40,9 @@ func (rw *RWMutex) Writer(opts ...RWMutexOption) *Lock {
 }
 
 // Downgrade makes a writer's lease a reader's, without a gap: no other writer comes between, and readers that wait go in.
-// It returns the reader's lease, with the same fence. The writer's lease is over, even after an
-// error, when the lock is given up, in the background if need be. ErrInvalid is the exception: nothing has changed then. One
-// cause is a nested lease (Reentrant).
+// It returns the reader's lease, with the same fence. The writer's lease is over, even after an error: the lock is then given
+// up, in the background if need be. ErrInvalid, as for a lease that has others nested in it (Reentrant), is the exception:
+// nothing has changed then.
 //
 // The reader's lease has the options of rw.Reader(), the writer's owner, and the bounds of both: MaxHold counts from the
 // writer's grant, and MaxRenewals goes on counting.
@@ -51,11 +51,10 @@ func (rw *RWMutex) Downgrade(ctx context.Context, writer *Lease) (*Lease, error)
 	return lease, writer.leave(err)
 }
 
-// TryUpgrade makes a reader's lease a writer's if there is no other reader; otherwise it returns a *HeldError, which does not
-// name the others (Status does), and nothing has changed. It does not wait: two readers that both want to write would wait for
-// each other forever. It returns the writer's
-// lease, which has a new fence; the reader's is over then, and after any other error. Options and bounds are as after
-// Downgrade, with those of rw.Writer().
+// TryUpgrade makes a reader's lease a writer's if there is no other reader, and returns the writer's lease, which has a new
+// fence. If there is another, it returns a *HeldError, which does not name it (Status does), and the reader's lease goes on. It
+// does not wait: two readers that both want to write would wait for each other forever. After success, and after any other error
+// than ErrHeld and ErrInvalid, the reader's lease is over. Options and bounds are as after Downgrade, with those of rw.Writer().
 func (rw *RWMutex) TryUpgrade(ctx context.Context, reader *Lease) (*Lease, error) {
 	lease, err := newLease(rw.e.TryUpgrade(ctx, reader.e))
 	return lease, reader.leave(err)

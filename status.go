@@ -7,7 +7,8 @@ import (
 	"github.com/holdfast-go/holdfast/internal/engine"
 )
 
-// Status is what the server knows about one lock.
+// Status is what the server knows about one lock. The methods that return it wait for no lock. Their errors are a *ServerError,
+// of a Quorum a *QuorumError; ErrInvalid for a bad name or option; ErrClosed; and ctx's.
 type Status struct {
 	Name    string
 	Key     string // "" of several locks
@@ -55,7 +56,8 @@ type Holder struct {
 	Foreign bool          // another program holds it: only Name and TTL are known
 }
 
-// NoExpiry is the TTL of a Holder whose key has no expiry. No lock of this package is such; another program has set it.
+// NoExpiry is the TTL of a Holder whose key does not expire. Locks of this package always expire: another program has set or
+// changed the key.
 const NoExpiry time.Duration = -1
 
 // IsZero reports whether nothing is known of the holder, as in a HeldError that names none.

@@ -108,7 +108,8 @@ func (c *Client) Adopt(ctx context.Context, t Ticket, opts ...MutexOption) (*Lea
 	return newLease(c.e.Adopt(ctx, t.engine(), resolve(options{given: c.common}, opts).given...))
 }
 
-// ExtendTicket keeps a detached lock held for at least ttl from now, 1 ms to Config.MaxTTL. It never shortens the time left.
+// ExtendTicket keeps a detached lock held for at least ttl from now, 1 ms to Config.MaxTTL; another ttl is ErrInvalid. It never
+// shortens the time left.
 // The ticket stays valid, even after an error, unless the error matches ErrLost: then it was adopted, it has expired, or the
 // lock was deleted.
 func (c *Client) ExtendTicket(ctx context.Context, t Ticket, ttl time.Duration) error {

@@ -9,7 +9,7 @@ import (
 // Lock can be acquired, which gives a Lease. It is immutable and free to make; nothing is sent before it is used.
 type Lock struct {
 	e    engine.Lock
-	wait patience
+	wait waitLimit
 }
 
 // Acquire waits until it has the lock, the Wait limit passes or ctx ends. Waiters are served in order: the processes in

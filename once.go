@@ -16,7 +16,7 @@ import (
 // it is repeated: the lease's fence tells the resource which run is the later. The record is lost with the server's data.
 type Once struct {
 	e    *engine.Once
-	wait patience
+	wait waitLimit
 }
 
 // Window says which runs of a job count as the same.

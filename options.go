@@ -56,7 +56,7 @@ func Wait(d time.Duration) WaitOption {
 	if d < 0 {
 		return waitOption{change: given(engine.Refuse(fmt.Errorf("a Wait of %s is not possible; 0 means do not wait", d)))}
 	}
-	return waitOption{change: func(o *options) { o.wait = patience{d, true} }}
+	return waitOption{change: func(o *options) { o.wait = waitLimit{d, true} }}
 }
 
 // Reentrant lets the holder acquire the lock again, without waiting and without asking the server: with a context made
@@ -107,18 +107,18 @@ func Poll(interval time.Duration) PollOption {
 // options are those of one lock, as far as this package resolves them.
 type options struct {
 	given []engine.Option
-	wait  patience
+	wait  waitLimit
 	named bool // by Owner
 }
 
-// patience is how long an acquire waits for its lock, if that is bounded.
-type patience struct {
+// waitLimit is how long an acquire waits for its lock, if that is bounded.
+type waitLimit struct {
 	limit   time.Duration
 	bounded bool
 }
 
 // end is when an acquire that begins now waits no longer; zero if that is not bounded.
-func (p patience) end() time.Time {
+func (p waitLimit) end() time.Time {
 	if !p.bounded {
 		return time.Time{}
 	}

@@ -174,7 +174,7 @@ func (acq *acquirer) listen() {
 }
 
 // ask asks the server for the lock and notes the outcome in the wait queue.
-func (acq *acquirer) ask(mode codec.Mode) (said, error) {
+func (acq *acquirer) ask(mode codec.Mode) (grantOrReply, error) {
 	acq.queue.noteAsked()
 	acq.queue.mu.Lock()
 	acq.looking, acq.lastLook = acq.lastLook, nil

@@ -133,29 +133,29 @@ func (a *attempt) request(q codec.Acquire) acquireRequest {
 	return &q
 }
 
-// said is what the server says to an attempt that asks for its lock: it is granted, or the reply says what else is. The reply
-// is large, and would make every stack on the way of a free lock grow.
-type said struct {
+// grantOrReply is what the server says to an attempt that asks for its lock: it is granted, or the reply says what else is. The
+// reply is large, and would make every stack on the way of a free lock grow.
+type grantOrReply struct {
 	hold *hold // if the lock is granted
 	*codec.AcquireReply
 }
 
 // holder returns the holder that the reply names, or nil.
-func (s said) holder(l *target) *Holder {
-	if s.Word != codec.Held {
+func (g grantOrReply) holder(l *target) *Holder {
+	if g.Word != codec.Held {
 		return nil
 	}
-	h := l.holderOf(s.Holder)
+	h := l.holderOf(g.Holder)
 	return &h
 }
 
 // ask asks for the lock and for that many fences.
-func (a *attempt) ask(ctx context.Context, mode codec.Mode, fences int) (said, error) {
+func (a *attempt) ask(ctx context.Context, mode codec.Mode, fences int) (grantOrReply, error) {
 	return a.askSince(time.Time{}, ctx, mode, fences)
 }
 
 // askSince is ask for a caller that has been trying since began, if that is not zero.
-func (a *attempt) askSince(began time.Time, ctx context.Context, mode codec.Mode, fences int) (said, error) {
+func (a *attempt) askSince(began time.Time, ctx context.Context, mode codec.Mode, fences int) (grantOrReply, error) {
 	c := a.l.c
 	fresh := !a.owed && a.unanswered == 0
 	for range 3 {
@@ -168,7 +168,7 @@ func (a *attempt) askSince(began time.Time, ctx context.Context, mode codec.Mode
 		}
 		if err != nil {
 			a.owed = a.owed || !r.sent.IsZero() // it was answered, and nobody knows what the answer means
-			return said{}, err
+			return grantOrReply{}, err
 		}
 		if r.reply.Word == codec.Late {
 			continue
@@ -180,7 +180,7 @@ func (a *attempt) askSince(began time.Time, ctx context.Context, mode codec.Mode
 		}
 		return got, err
 	}
-	return said{}, a.l.clockJumps("acquire")
+	return grantOrReply{}, a.l.clockJumps("acquire")
 }
 
 // notAfter returns the server time after which no copy of a request that is sent now will be
@@ -213,21 +213,21 @@ func (e unadvised) Error() string { return string(e) }
 func (unadvised) Advice() string { return "" }
 
 // heard takes the reply to a request for the lock.
-func (a *attempt) heard(r answer[codec.AcquireReply]) (said, error) {
+func (a *attempt) heard(r answer[codec.AcquireReply]) (grantOrReply, error) {
 	switch reply := &r.reply; reply.Word {
 	case codec.Granted:
 		a.owed = true
 		h, err := a.granted(r.sent, clock.Now(), reply.Now, reply.Grant.TTL, reply.Grant.Fence, reply.Grant.Block)
-		return said{hold: h}, err
+		return grantOrReply{hold: h}, err
 	case codec.Queued:
 		a.score, a.enqueued = reply.Place.Score, true
 		a.l.c.server.HasWritten()
 		a.anchor = exec.Anchor{Sent: r.sent, Server: reply.Now}
 	case codec.Deep:
-		return said{}, a.l.tooDeep()
+		return grantOrReply{}, a.l.tooDeep()
 	}
 	reply := r.reply
-	return said{AcquireReply: &reply}, nil
+	return grantOrReply{AcquireReply: &reply}, nil
 }
 
 // recordLead notes by how much that fence is ahead of the time in the lock's value, which is now:
@@ -326,9 +326,9 @@ func (a *attempt) abandon() {
 	c := a.l.c
 	departed := func() {}
 	if a.inbox != nil { // it may be in the queue
-		departed = c.departing.begin(a.l.keys.Queue)
+		departed = c.departing.add(a.l.keys.Queue)
 	}
-	end := c.patienceFor(a.l)
+	end := c.takingBackUntil(a.l)
 	c.reclaimersOf(a.l).run(func(hopeless bool) bool {
 		answered := false
 		if !hopeless {
@@ -390,8 +390,8 @@ func (a *attempt) abandonPredecessor() {
 	}
 }
 
-// patienceFor returns until when to go on taking back what the server has, or may get, for l.
-func (c *Client) patienceFor(l *target) time.Time {
+// takingBackUntil returns until when to go on taking back what the server has, or may get, for l.
+func (c *Client) takingBackUntil(l *target) time.Time {
 	return time.Now().Add(l.set.term() + c.cfg.RetryTimeout + c.cfg.CommandTimeout)
 }
 

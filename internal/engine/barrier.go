@@ -66,7 +66,7 @@ func (b *Barrier) Name() string { return b.lock.name }
 // Join makes the caller a party. If the barrier has all its parties, Join waits until one leaves or
 // dies; those that wait are served in order. Errors are those of Lock.Acquire.
 func (b *Barrier) Join(ctx context.Context) (*BarrierParty, error) {
-	return b.join(ctx, func(ctx context.Context) (*holdLease, error) { return b.lock.held(ctx, time.Time{}) })
+	return b.join(ctx, func(ctx context.Context) (*holdLease, error) { return b.lock.acquireLease(ctx, time.Time{}) })
 }
 
 // TryJoin makes the caller a party if the barrier lacks one and nobody is waiting to join.
@@ -129,12 +129,12 @@ func (p *BarrierParty) Await(ctx context.Context) (phase uint64, err error) {
 	if err := ctx.Err(); err != nil {
 		return 0, err
 	}
-	number, at, passed, err := p.begin()
+	number, at, passed, err := p.beginAwait()
 	if err != nil {
 		return 0, err
 	}
 	next := at
-	defer func() { p.end(next, phase) }()
+	defer func() { p.endAwait(next, phase) }()
 	w, err := l.c.watch(l)
 	if err != nil {
 		return 0, err
@@ -183,8 +183,8 @@ func (p *BarrierParty) Await(ctx context.Context) (phase uint64, err error) {
 	}
 }
 
-// begin begins an Await, and end ends it. passed is the phase that has tripped, or 0.
-func (p *BarrierParty) begin() (number, phase, passed uint64, err error) {
+// beginAwait begins an Await, and endAwait ends it. passed is the phase that has tripped, or 0.
+func (p *BarrierParty) beginAwait() (number, phase, passed uint64, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.awaiting {
@@ -195,7 +195,7 @@ func (p *BarrierParty) begin() (number, phase, passed uint64, err error) {
 	return p.number, p.phase, p.passed, nil
 }
 
-func (p *BarrierParty) end(next, passed uint64) {
+func (p *BarrierParty) endAwait(next, passed uint64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.awaiting, p.phase, p.passed = false, next, max(p.passed, passed)

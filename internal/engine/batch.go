@@ -56,19 +56,19 @@ func (b *batches) init(c *Client) {
 func (groups *serverGroups) init(c *Client) {
 	groups.renewers = exec.Limiter{Tasks: &c.tasks, Most: maxRenewing}
 	groups.reclaimers.init(c)
-	const patience = 20 * time.Millisecond // many times what a healthy server takes
+	const hungAfter = 20 * time.Millisecond // since then a batch may hang: many times what a healthy server takes
 	groups.takes = gather.Group[*batchItem]{
-		Send: c.sendAcquires, Drop: rejectItems, Go: c.tasks.Run, Most: c.cfg.Batch, Patience: patience, Width: c.server.Width,
+		Send: c.sendAcquires, Drop: rejectItems, Go: c.tasks.Run, Most: c.cfg.Batch, Patience: hungAfter, Width: c.server.Width,
 	}
 	groups.releases = gather.Group[*batchItem]{
-		Send: c.sendReleases, Drop: rejectItems, Go: c.tasks.Run, Most: c.cfg.Batch, Patience: patience, Width: c.server.Width,
+		Send: c.sendReleases, Drop: rejectItems, Go: c.tasks.Run, Most: c.cfg.Batch, Patience: hungAfter, Width: c.server.Width,
 	}
 	if c.cfg.Strict { // the locks are a quorum's, which waits for its nodes no longer than this
-		groups.takes.Patience = min(patience, c.defaults.wait()/2)
+		groups.takes.Patience = min(hungAfter, c.defaults.wait()/2)
 	}
 	groups.renewals = gather.Group[*hold]{
 		// Nobody waits for a renewal, so they gather as for a nearby server.
-		Send: c.sendRenewals, Drop: putOff, Go: c.tasks.Run, Most: c.cfg.Batch, Patience: patience,
+		Send: c.sendRenewals, Drop: putOff, Go: c.tasks.Run, Most: c.cfg.Batch, Patience: hungAfter,
 	}
 }
 
@@ -207,15 +207,15 @@ func (l *target) plain() bool {
 	return l.set.kind.batch != nil && l.c.cfg.Batch > 0
 }
 
-// begin is ask for a new attempt. If the lock looks free, begin asks for it in a batch first.
-func (a *attempt) begin(ctx context.Context, mode codec.Mode, fences int) (said, error) {
+// start is ask for a new attempt. If the lock looks free, start asks for it in a batch first.
+func (a *attempt) start(ctx context.Context, mode codec.Mode, fences int) (grantOrReply, error) {
 	c := a.l.c
 	var began time.Time
 	if fences == 1 && a.l.plain() && !c.cfg.Strict && !a.l.set.isDurable() && !c.batches.isContended(a.l) {
 		began = time.Now()
 		h, err := a.acquireInBatch(ctx)
 		if h != nil || err != nil {
-			return said{hold: h}, err
+			return grantOrReply{hold: h}, err
 		}
 	}
 	got, err := a.askSince(began, ctx, mode, fences)
@@ -270,16 +270,16 @@ func (c *Client) sendAcquires(items []*batchItem) bool {
 // acquireBatch returns the batch that acquires the items' locks.
 func (c *Client) acquireBatch(items []*batchItem) exec.Batch[codec.BatchReply] {
 	l := items[0].l
-	notAfter, patience := items[0].notAfter, time.Duration(0)
+	notAfter, wait := items[0].notAfter, time.Duration(0)
 	for _, item := range items {
-		notAfter, patience = min(notAfter, item.notAfter), max(patience, item.l.set.wait())
+		notAfter, wait = min(notAfter, item.notAfter), max(wait, item.l.set.wait())
 	}
 	// All items are of one kind: a client's own mutexes do not gather in Strict mode.
 	b := l.set.kind.batch(l, len(items), notAfter)
 	for _, item := range items {
 		b.Add(item.l.keys.Lock, item.l.keys.Queue, item.head, item.l.set.term(), item.l.set.info)
 	}
-	return exec.Batch[codec.BatchReply]{Slot: c.slot(l), Script: b, Patience: patience}
+	return exec.Batch[codec.BatchReply]{Slot: c.slot(l), Script: b, Wait: wait}
 }
 
 // giveBack releases a lock that was granted with that fence, as Client.release does, even if ctx

@@ -126,9 +126,9 @@ func (h *hold) isPassable() bool {
 	return (h.more == nil || h.more.bounds == nil) && h.l.set.passable()
 }
 
-// begin starts the renewals and returns the first lease. That lease has ended already if the hold
+// firstLease starts the renewals and returns the first lease. That lease has ended already if the hold
 // is over because the server has granted the lock again.
-func (h *hold) begin() *holdLease {
+func (h *hold) firstLease() *holdLease {
 	c := h.l.c
 	h.mu.Lock()
 	lease := h.lease

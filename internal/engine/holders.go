@@ -52,8 +52,8 @@ func (l *target) Holder(ctx context.Context) (Holder, error) {
 // awaitDepartures waits until waiters of this client that gave up have left the server's queue, so that nobody is counted
 // whose Acquire has returned.
 func (l *target) awaitDepartures(ctx context.Context) {
-	patience := max(500*time.Millisecond, min(8*l.c.server.RTT.Mean(), l.c.cfg.CommandTimeout))
-	l.c.departing.wait(ctx, l.keys.Queue, patience)
+	most := max(500*time.Millisecond, min(8*l.c.server.RTT.Mean(), l.c.cfg.CommandTimeout))
+	l.c.departing.wait(ctx, l.keys.Queue, most)
 }
 
 // holderOf returns who has the lock, as a script says; a zero Holder if nobody has it, and others are queued.

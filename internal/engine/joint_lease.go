@@ -41,22 +41,22 @@ type JointLease struct {
 func JoinNodes(of *NodeLock, need int, fence uint64, granted []*NodeAttempt, onLoss func(*JointLease)) *JointLease {
 	parts := make([]*holdLease, len(granted))
 	for i, v := range granted {
-		parts[i] = v.h.begin()
+		parts[i] = v.h.firstLease()
 	}
 	m := &JointLease{of: &several{c: of.l.c, name: of.l.name, set: of.l.set}, need: need, voted: true, fence: fence, onLoss: onLoss}
-	return m.begin(parts)
+	return m.joinParts(parts)
 }
 
 // Add adds another node's grant. If the lease has ended, Add releases the grant.
 func (m *JointLease) Add(v *NodeAttempt) {
-	p := v.h.begin()
+	p := v.h.firstLease()
 	if m.Err() != nil || !m.add(p) {
 		_ = p.Release(context.Background())
 	}
 }
 
-// begin makes one lease of parts, and returns it.
-func (m *JointLease) begin(parts []*holdLease) *JointLease {
+// joinParts makes one lease of parts, and returns it.
+func (m *JointLease) joinParts(parts []*holdLease) *JointLease {
 	m.parts = parts
 	m.ctx, m.cancel = context.WithCancelCause(m.Within(context.Background()))
 	for _, p := range parts {
@@ -319,9 +319,9 @@ func (m *JointLease) Release(ctx context.Context) error {
 // succeed, giveUp returns the errors, joined.
 func (m *JointLease) giveUp(ctx context.Context, parts []*holdLease) error {
 	begun := time.Now()
-	patience := time.NewTimer(time.Hour)
-	patience.Stop() // the last release that is needed starts it
-	defer patience.Stop()
+	grace := time.NewTimer(time.Hour)
+	grace.Stop() // the last release that is needed starts it
+	defer grace.Stop()
 	over := make(chan struct{})
 	var mu sync.Mutex
 	var errs []error
@@ -333,7 +333,7 @@ func (m *JointLease) giveUp(ctx context.Context, parts []*holdLease) error {
 			if err != nil {
 				errs = append(errs, err)
 			} else if succeeded++; succeeded == m.need {
-				patience.Reset(m.of.set.patience(begun))
+				grace.Reset(m.of.set.slowNodeGrace(begun))
 			}
 			if succeeded+len(errs) == len(parts) {
 				close(over)
@@ -343,7 +343,7 @@ func (m *JointLease) giveUp(ctx context.Context, parts []*holdLease) error {
 	if len(parts) > 0 {
 		select {
 		case <-over:
-		case <-patience.C:
+		case <-grace.C:
 		}
 	}
 	mu.Lock()

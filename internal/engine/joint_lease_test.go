@@ -18,7 +18,7 @@ func TestNotifyCallsOnceWhenAMultiLeaseEnds(t *testing.T) {
 	defer c.Close(t.Context())
 	l := c.Mutex("a")
 	part := func() *holdLease {
-		lease, err := l.held(t.Context(), time.Time{})
+		lease, err := l.acquireLease(t.Context(), time.Time{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -38,7 +38,7 @@ func TestNotifyCallsOnceWhenAMultiLeaseEnds(t *testing.T) {
 	call := func() { calls.Add(1) }
 	p := part()
 	m := &JointLease{of: &several{c: c, name: "a", set: l.set}, need: 1}
-	lease := m.begin([]*holdLease{p})
+	lease := m.joinParts([]*holdLease{p})
 	if !m.Notify(call) || calls.Load() != 0 {
 		t.Errorf("while the lease is held: called %d times", calls.Load())
 	}
@@ -56,7 +56,7 @@ func TestNotifyCallsOnceWhenAMultiLeaseEnds(t *testing.T) {
 	for range 2000 { // Notify or the end may be first
 		calls.Store(0)
 		p, m := part(), &JointLease{of: &several{c: c, name: "a", set: l.set}, need: 1}
-		m.begin([]*holdLease{p})
+		m.joinParts([]*holdLease{p})
 		var late bool
 		var wg sync.WaitGroup
 		wg.Go(func() { late = !m.Notify(call) })
@@ -83,14 +83,14 @@ func TestAPartAddedDuringAReleaseIsReleased(t *testing.T) {
 	defer c.Close(t.Context())
 	a, b := c.Mutex("a"), c.Mutex("b")
 	part := func(l *target) *holdLease {
-		lease, err := l.held(t.Context(), time.Time{})
+		lease, err := l.acquireLease(t.Context(), time.Time{})
 		if err != nil {
 			t.Fatal(err)
 		}
 		return lease
 	}
 	for range 5000 {
-		m := (&JointLease{of: &several{c: c, name: "a", set: a.set}, need: 1}).begin([]*holdLease{part(a)})
+		m := (&JointLease{of: &several{c: c, name: "a", set: a.set}, need: 1}).joinParts([]*holdLease{part(a)})
 		late := part(b)
 		var all sync.WaitGroup
 		all.Go(func() {

@@ -16,9 +16,9 @@ import (
 // waiting for it. A process that stalls for less keeps its turn: otherwise its goroutines would wait for another round.
 const maxPassing = 100 * time.Millisecond
 
-// patience is how long, besides four round trips, a release waits for a renewal that is under way, so that the lock can
+// renewalGrace is how long, besides four round trips, a release waits for a renewal that is under way, so that the lock can
 // be passed on after it.
-const patience = 50 * time.Millisecond
+const renewalGrace = 50 * time.Millisecond
 
 // holdLease is one lease of a hold. It is safe for concurrent use.
 type holdLease struct {
@@ -311,7 +311,7 @@ func (l *holdLease) releaseWithin(ctx context.Context, how ending) error {
 		}
 		select {
 		case <-first.landed:
-		case <-time.After(4*c.server.RTT.Mean() + patience):
+		case <-time.After(4*c.server.RTT.Mean() + renewalGrace):
 			patient = false
 		}
 	}

@@ -142,7 +142,7 @@ func acquireBy(ctx context.Context, c *Client, name string, end time.Time, acqui
 	lease, err := acquire(asking)
 	if err == ErrTimeUp {
 		var cancel context.CancelFunc
-		asking, cancel = context.WithTimeout(ctx, c.server.Patience())
+		asking, cancel = context.WithTimeout(ctx, c.server.AnswerGrace())
 		defer cancel()
 		lease, err = withheld(asking)
 	}
@@ -171,8 +171,8 @@ func (l *target) acquire(ctx context.Context, end time.Time) (*holdLease, error)
 	return l.c.queueOf(l.queueKey()).acquire(ctx, l, end)
 }
 
-// held is AcquireBy for callers that need the target's own type of lease.
-func (l *target) held(ctx context.Context, end time.Time) (*holdLease, error) {
+// acquireLease is AcquireBy for callers that need the target's own type of lease.
+func (l *target) acquireLease(ctx context.Context, end time.Time) (*holdLease, error) {
 	lease, err := l.AcquireBy(ctx, end)
 	if err != nil {
 		return nil, err
@@ -208,14 +208,14 @@ func (l *target) tryUnseen(ctx context.Context) (*holdLease, error) {
 // try takes the lock if it is free, past the local wait queue.
 func (l *target) try(ctx context.Context) (*holdLease, error) {
 	a := l.newAttempt()
-	got, err := a.begin(ctx, codec.Try, 1)
+	got, err := a.start(ctx, codec.Try, 1)
 	if err != nil {
 		a.abandon()
 		return nil, err
 	}
 	if got.hold != nil {
 		l.noteUnqueued(got.hold)
-		return got.hold.begin(), nil
+		return got.hold.firstLease(), nil
 	}
 	a.abandon()
 	switch got.Word {
@@ -249,7 +249,7 @@ func (l *target) noteUnqueued(h *hold) {
 	if wq != nil {
 		wq.mu.Lock()
 		defer wq.mu.Unlock()
-		wq.held.replacedBy(h)
+		wq.current.replacedBy(h)
 	}
 }
 
@@ -341,7 +341,7 @@ func (c *Client) asking(ctx context.Context, end time.Time) (context.Context, co
 	if end.IsZero() {
 		return ctx, func() {}
 	}
-	return context.WithDeadline(ctx, end.Add(c.server.Patience()))
+	return context.WithDeadline(ctx, end.Add(c.server.AnswerGrace()))
 }
 
 // ErrTimeUp says that a waiter's time to wait has passed.
@@ -394,7 +394,7 @@ func (c *Client) unanswered(name string, err error) error {
 	case errors.Is(err, context.DeadlineExceeded):
 		return &exec.Failure{
 			Op: "acquire", Name: name, Server: c.server.Addr(), Kind: exec.ErrUnavailable, Ambiguous: true,
-			Err: fmt.Errorf("no answer for %s", c.server.Patience().Round(time.Millisecond)),
+			Err: fmt.Errorf("no answer for %s", c.server.AnswerGrace().Round(time.Millisecond)),
 		}
 	}
 	return err

@@ -209,13 +209,13 @@ func (l *multi) tryAtOnce(ctx context.Context) (lease *JointLease, busy bool, er
 	}
 	leases := make([]*holdLease, len(grants))
 	for i, h := range grants {
-		leases[i] = h.begin()
+		leases[i] = h.firstLease()
 	}
-	return l.begin(leases, grants[0].since), false, nil
+	return l.joinLeases(leases, grants[0].since), false, nil
 }
 
-// begin makes one lease from the leases of all locks. Its bounds count from since, when all were held.
-func (l *multi) begin(leases []*holdLease, since clock.Instant) *JointLease {
+// joinLeases makes one lease from the leases of all locks. Its bounds count from since, when all were held.
+func (l *multi) joinLeases(leases []*holdLease, since clock.Instant) *JointLease {
 	if l.bounds != nil {
 		b := *l.bounds
 		b.since = since
@@ -225,7 +225,7 @@ func (l *multi) begin(leases []*holdLease, since clock.Instant) *JointLease {
 			}
 		}
 	}
-	return (&JointLease{of: &l.several, need: len(leases)}).begin(leases)
+	return (&JointLease{of: &l.several, need: len(leases)}).joinParts(leases)
 }
 
 func (l *multi) askAtOnce(ctx context.Context, attempts []*attempt) (grants []*hold, busy bool, err error) {
@@ -341,7 +341,7 @@ func (l *multi) inOrder(ctx context.Context, take func(*target, context.Context)
 			return nil, err
 		}
 	}
-	return l.begin(leases, since), nil
+	return l.joinLeases(leases, since), nil
 }
 
 // giveBack releases, in the background, the locks that were acquired before another one failed.

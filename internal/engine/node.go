@@ -53,8 +53,8 @@ func (s *settings) wait() time.Duration {
 	return min(max(s.ttl/200, 5*time.Millisecond), 50*time.Millisecond)
 }
 
-// patience is how long to wait for the other nodes once a majority, asked at begun, has answered.
-func (s *settings) patience(begun time.Time) time.Duration {
+// slowNodeGrace is how long to wait for the other nodes once a majority, asked at begun, has answered.
+func (s *settings) slowNodeGrace(begun time.Time) time.Duration {
 	return max(time.Since(begun), s.wait()/10, time.Millisecond)
 }
 
@@ -89,10 +89,10 @@ func (n *NodeLock) Observed(ctx context.Context, try bool, f func(context.Contex
 	return o.end(f(o.within(ctx)))
 }
 
-// Waits tells observers, once, that the acquire with that context has to wait for others. held is nil or the error of a try,
+// Waits tells observers, once, that the acquire with that context has to wait for others. refused is nil or the error of a try,
 // which may name the holder.
-func (n *NodeLock) Waits(ctx context.Context, ahead int, held error) {
-	n.l.c.observing(ctx).wait(ahead, holderIn(held))
+func (n *NodeLock) Waits(ctx context.Context, ahead int, refused error) {
+	n.l.c.observing(ctx).wait(ahead, holderIn(refused))
 }
 
 // Err returns what is wrong with the lock's name or options.
@@ -132,8 +132,8 @@ func (n *NodeLock) Timeout() (d time.Duration, given bool) {
 	return n.l.set.wait(), n.l.set.nodeTimeout > 0
 }
 
-// Patience returns how long to wait for the other nodes once a majority, asked at begun, has answered.
-func (n *NodeLock) Patience(begun time.Time) time.Duration { return n.l.set.patience(begun) }
+// SlowNodeGrace returns how long to wait for the other nodes once a majority, asked at begun, has answered.
+func (n *NodeLock) SlowNodeGrace(begun time.Time) time.Duration { return n.l.set.slowNodeGrace(begun) }
 
 // HolderOf returns who has the lock, as the node says.
 func (n *NodeLock) HolderOf(h *codec.Holder) Holder { return n.l.holderOf(h) }

@@ -77,7 +77,7 @@ func (c *Client) notified(payload string) {
 		}
 		l := c.stray(m.Grant)
 		c.tasks.Run(func() {
-			c.takeBack(l, m.Token, "", 0, unaware, c.patienceFor(l))
+			c.takeBack(l, m.Token, "", 0, unaware, c.takingBackUntil(l))
 			<-c.strays
 		})
 	}

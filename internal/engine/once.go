@@ -133,7 +133,7 @@ func (o *Once) Do(ctx context.Context, f func(ctx context.Context, lease Lease) 
 
 // DoBy is Do, but waits for another process's run only until end, unless end is zero: see Lock.AcquireBy.
 func (o *Once) DoBy(ctx context.Context, end time.Time, f func(ctx context.Context, lease Lease) (result string, err error)) (Run, error) {
-	return o.do(ctx, end, func(ctx context.Context) (*holdLease, error) { return o.lock.held(ctx, end) }, f)
+	return o.do(ctx, end, func(ctx context.Context) (*holdLease, error) { return o.lock.acquireLease(ctx, end) }, f)
 }
 
 // TryDo is Do, but returns ErrHeld if another process is running the job.

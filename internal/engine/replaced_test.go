@@ -29,10 +29,10 @@ func TestAHoldThatIsReplacedBeforeItBegins(t *testing.T) {
 	}
 	first := granted()
 	second := granted()
-	if lease := first.begin(); !errors.Is(lease.Err(), ErrLost) {
+	if lease := first.firstLease(); !errors.Is(lease.Err(), ErrLost) {
 		t.Errorf("the first lease: %v", lease.Err())
 	}
-	lease := second.begin()
+	lease := second.firstLease()
 	if lease.Err() != nil {
 		t.Errorf("the second lease: %v", lease.Err())
 	}

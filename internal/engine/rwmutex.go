@@ -241,7 +241,7 @@ func (l *holdLease) finishChange(as *target, a answer[codec.WeighReply]) (*holdL
 
 	var lease *holdLease
 	if h.queue == nil {
-		lease = next.begin()
+		lease = next.firstLease()
 	} else {
 		lease = h.queue.keep(next)
 		h.queue.admitReaders()

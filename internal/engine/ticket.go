@@ -247,7 +247,7 @@ func (l *target) adopt(ctx context.Context, t *Ticket) (*holdLease, error) {
 	}
 	// mutants: adopted-noted
 	l.noteUnqueued(h)
-	return h.begin(), nil
+	return h.firstLease(), nil
 }
 
 // adopt asks for the lock of a ticket.
@@ -311,7 +311,7 @@ func (a *attempt) adoptionFailed(ctx context.Context, err error) error {
 func (c *Client) spent(l *target, t *Ticket, word codec.Word) error {
 	// mutants: spent-ticket
 	if c.untilTombstone(l, t.Tombstone) > 0 {
-		end := c.patienceFor(l)
+		end := c.takingBackUntil(l)
 		c.reclaimersOf(l).run(func(hopeless bool) bool {
 			return !hopeless && c.takeBack(l, t.Token, "", t.Tombstone, unaware, end)
 		})

@@ -30,7 +30,7 @@ type waitQueue struct {
 	acquirer        *acquirer  // nil if none is running
 	unansweredSince time.Time  // since when the server owes this queue an answer; zero if it owes none
 	lastFailure     error      // of a request sent since then; nil if none failed
-	held            *hold      // of this process, acquired through this queue; for locks with one holder
+	current         *hold      // of this process, acquired through this queue; for locks with one holder
 	readers         *hold      // the latest one that readers have
 }
 
@@ -99,7 +99,7 @@ func (wq *waitQueue) unlock() {
 func (wq *waitQueue) isHeld() bool {
 	wq.mu.Lock()
 	defer wq.mu.Unlock()
-	return wq.held.isLive()
+	return wq.current.isLive()
 }
 
 // waiting returns the number of waiters.
@@ -116,12 +116,12 @@ func (wq *waitQueue) acquire(ctx context.Context, l *target, end time.Time) (*ho
 		}
 	}
 	var w *waiter
-	if !wq.asking && wq.acquirer == nil && wq.held == nil && wq.waiting() == 0 {
+	if !wq.asking && wq.acquirer == nil && wq.current == nil && wq.waiting() == 0 {
 		wq.asking, wq.unansweredSince = true, time.Now()
 		wq.mu.Unlock()
 		var lease *holdLease
 		var err error
-		var got said
+		var got grantOrReply
 		if lease, w, got, err = wq.askFirst(ctx, l); w == nil {
 			return lease, err
 		}
@@ -143,7 +143,7 @@ func (wq *waitQueue) acquire(ctx context.Context, l *target, end time.Time) (*ho
 
 // askFirst asks the server for the lock. If the lock is held, askFirst puts a waiter at the head of
 // the queue and returns it.
-func (wq *waitQueue) askFirst(ctx context.Context, l *target) (*holdLease, *waiter, said, error) {
+func (wq *waitQueue) askFirst(ctx context.Context, l *target) (*holdLease, *waiter, grantOrReply, error) {
 	c := wq.c
 	a := l.newAttempt()
 	mode := codec.Try
@@ -153,7 +153,7 @@ func (wq *waitQueue) askFirst(ctx context.Context, l *target) (*holdLease, *wait
 		a.onFailure = wq.noteFailure
 		mode = codec.Wait
 	}
-	got, err := a.begin(ctx, mode, 1+wq.fences(l))
+	got, err := a.start(ctx, mode, 1+wq.fences(l))
 
 	wq.mu.Lock()
 	defer wq.mu.Unlock()
@@ -165,11 +165,11 @@ func (wq *waitQueue) askFirst(ctx context.Context, l *target) (*holdLease, *wait
 		}
 		if err != nil {
 			a.abandon()
-			return nil, nil, said{}, err
+			return nil, nil, grantOrReply{}, err
 		}
 		lease := wq.keep(got.hold)
 		wq.admitReaders()
-		return lease, nil, said{}, nil
+		return lease, nil, grantOrReply{}, nil
 	}
 	w := wq.join(ctx, l, (*list.List).PushFront)
 	if got.Word != codec.Queued {
@@ -204,10 +204,10 @@ func (wq *waitQueue) fencesIfAlone(l *target) int {
 // holderHere returns the lock's holder, for observers, if, as far as the queue knows, it is this process; otherwise nil. The
 // caller holds wq.mu.
 func (wq *waitQueue) holderHere(l *target) *Holder {
-	if l.c.cfg.Observer == nil || !wq.held.isLive() {
+	if l.c.cfg.Observer == nil || !wq.current.isLive() {
 		return nil
 	}
-	h := wq.held
+	h := wq.current
 	return &Holder{
 		Name: l.name, Form: l.set.kind.form, Owner: h.l.set.owner, Host: l.c.host, PID: os.Getpid(),
 		Fence: h.fence, Since: time.UnixMicro(h.at), TTL: h.remaining(),
@@ -218,16 +218,16 @@ func (wq *waitQueue) holderHere(l *target) *Holder {
 func (wq *waitQueue) keep(h *hold) *holdLease {
 	h.queue, h.kept = wq, true
 	if !h.l.set.kind.isShared() {
-		wq.held.replacedBy(h)
+		wq.current.replacedBy(h)
 		wq.c.unqueuedFor(wq.key).replacedBy(h)
-		wq.held = h
+		wq.current = h
 	}
 	wq.readers = nil // a writer may have come between: nobody else may join the readers that were before it
 	if h.l.set.kind.joinable {
 		wq.readers = h
 	}
 	wq.ref()
-	return h.begin()
+	return h.firstLease()
 }
 
 // joinReaders returns a lease that shares the hold of other readers of this process, for a caller
@@ -276,8 +276,8 @@ func (wq *waitQueue) releaseLocked(h *hold) {
 	if wq.readers == h {
 		wq.readers = nil
 	}
-	if wq.held == h { // not if a later hold has replaced h, whose loss was noticed late
-		wq.held = nil
+	if wq.current == h { // not if a later hold has replaced h, whose loss was noticed late
+		wq.current = nil
 	}
 	wq.unref()
 }
@@ -389,7 +389,7 @@ func (wq *waitQueue) head() *waiter {
 // not be reached. The caller holds wq.mu and h.mu.
 func (wq *waitQueue) successor(h *hold, now clock.Instant) *waiter {
 	// mutants: reserved-fences
-	if wq == nil || !h.state.isSteady() || h.extended || !h.kept || !h.l.set.kind.isShared() && wq.held != h || h.nextFence >= h.fenceEnd && h.flying == 0 || wq.c.isClosing() {
+	if wq == nil || !h.state.isSteady() || h.extended || !h.kept || !h.l.set.kind.isShared() && wq.current != h || h.nextFence >= h.fenceEnd && h.flying == 0 || wq.c.isClosing() {
 		return nil
 	}
 	// mutants: passing-time
@@ -486,7 +486,7 @@ func (wq *waitQueue) awaitLast(ctx context.Context, w *waiter) (*holdLease, erro
 func (wq *waitQueue) withdraw(w *waiter) {
 	wq.remove(w)
 	if acq := wq.acquirer; acq != nil && acq.leaving == nil && wq.waiting() == 0 {
-		acq.leaving = wq.c.departing.begin(w.l.keys.Queue)
+		acq.leaving = wq.c.departing.add(w.l.keys.Queue)
 	}
 }
 
@@ -502,8 +502,8 @@ type departure struct {
 	done  chan struct{} // closed when count falls to 0
 }
 
-// begin counts one waiter. The returned function ends that.
-func (d *departures) begin(queue string) (end func()) {
+// add counts one waiter. The returned function ends that.
+func (d *departures) add(queue string) (end func()) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.leaving == nil {

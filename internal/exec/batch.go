@@ -23,10 +23,10 @@ type BatchCall[R BatchReply] interface {
 
 // Batch is one call for several items.
 type Batch[R BatchReply] struct {
-	Slot     uint16 // as in Request
-	Script   BatchCall[R]
-	Command  BatchCall[R]  // DELIFEQ, if it does the same as the script; or nil
-	Patience time.Duration // with which the callers wait, if it may be longer than CommandTimeout
+	Slot    uint16 // as in Request
+	Script  BatchCall[R]
+	Command BatchCall[R]  // DELIFEQ, if it does the same as the script; or nil
+	Wait    time.Duration // with which the callers wait, if it may be longer than CommandTimeout
 }
 
 // Outcome is what became of a batch.
@@ -58,7 +58,7 @@ func SendAll[T any, R BatchReply](s *Server, all []T, compose func([]T) Batch[R]
 // sendBatch sends a batch once, and tells once what became of it: its answer, or that it was given up after
 // CommandTimeout, even if the driver does not return then.
 func sendBatch[R BatchReply](s *Server, b Batch[R], tell func(Outcome[R])) (answered bool) {
-	work, cancel := context.WithTimeout(context.Background(), max(s.cfg.CommandTimeout, b.Patience))
+	work, cancel := context.WithTimeout(context.Background(), max(s.cfg.CommandTimeout, b.Wait))
 	defer cancel()
 	sent, trying := clock.Now(), s.trying()
 	inTime := context.AfterFunc(work, func() {

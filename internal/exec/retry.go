@@ -122,9 +122,9 @@ func (s *Server) IsSilent(sent time.Time) bool {
 	return time.Since(sent) > max(100*time.Millisecond, 4*s.RTT.Mean())
 }
 
-// Patience is how long a caller waits for an answer after its own time is up. It is long enough for a server, or a process, that
+// AnswerGrace is how long a caller waits for an answer after its own time is up. It is long enough for a server, or a process, that
 // is slow for a moment. If it were shorter, a waiter for a lock that is held might report an unavailable server instead.
-func (s *Server) Patience() time.Duration {
+func (s *Server) AnswerGrace() time.Duration {
 	return max(min(time.Second, s.cfg.CommandTimeout), 4*s.RTT.Mean())
 }
 

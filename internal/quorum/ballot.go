@@ -19,7 +19,7 @@ type ballot struct {
 	round string
 	terms
 	begun time.Time
-	timer *time.Timer   // the node timeout; once a majority has granted, the patience with the others
+	timer *time.Timer   // the node timeout; once a majority has granted, the grace of the others
 	news  chan struct{} // has an item when there may be enough
 
 	mu      sync.Mutex
@@ -28,8 +28,8 @@ type ballot struct {
 	open    int           // votes that are missing
 	granted int           // of the rest, those that granted
 	said    int           // of the rest, those that granted or said that others have or want the lock
-	patient bool          // the timer measures the patience
-	over    bool          // the patience is at its end, or nobody waits for a majority any more
+	inGrace bool          // the timer measures the grace
+	over    bool          // the grace is at its end, or nobody waits for a majority any more
 }
 
 // pendingVote is a vote that was asked for together with other locks and has not been answered.
@@ -51,7 +51,7 @@ func (b *bid) poll(ctx context.Context) *ballot {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if !p.patient { // the process may have stopped since
+	if !p.inGrace { // the process may have stopped since
 		p.timer.Reset(p.timeout)
 	}
 	return p
@@ -94,35 +94,35 @@ func (p *ballot) askByItself(ctx context.Context, v vote) {
 }
 
 // answered takes a node's answer about this lock from its answer about several, unless it comes too late.
-func (p *ballot) answered(ctx context.Context, v vote, said engine.NodeAnswer, notAfter int64) {
+func (p *ballot) answered(ctx context.Context, v vote, answer engine.NodeAnswer, notAfter int64) {
 	p.mu.Lock()
 	late := p.pending[v.node].a != v.a
 	if !late {
 		p.pending[v.node] = pendingVote{}
 	}
 	p.mu.Unlock()
-	if said.Err == nil {
-		p.q.observe(v.node, said.Heard.Sub(said.Sent))
+	if answer.Err == nil {
+		p.q.observe(v.node, answer.Heard.Sub(answer.Sent))
 	}
 	switch {
 	case late:
 		return
-	case said.Err == driver.ErrNotSent:
+	case answer.Err == driver.ErrNotSent:
 		v.err = exec.Unsent(errHangs)
-	case said.Err != nil:
-		if outcome, _ := exec.Classify(said.Err); outcome == exec.Refused {
+	case answer.Err != nil:
+		if outcome, _ := exec.Classify(answer.Err); outcome == exec.Refused {
 			p.askByItself(ctx, v) // the error may be about another lock
 			return
 		}
-		v = p.q.unanswered(p.l, v, said.Err, notAfter)
-	case said.Refused:
-		v = p.q.declined(p.l, v, said.Refusal)
-	case !said.Granted:
+		v = p.q.unanswered(p.l, v, answer.Err, notAfter)
+	case answer.Refused:
+		v = p.q.declined(p.l, v, answer.Refusal)
+	case !answer.Granted:
 		p.l.parts[v.node].NoteContended(true)
 		p.askByItself(ctx, v)
 		return
 	default:
-		v.take(said.NodeGrant)
+		v.take(answer.NodeGrant)
 	}
 	p.count(v)
 }
@@ -140,8 +140,8 @@ func (p *ballot) count(v vote) {
 		p.said++
 	}
 	if v.a.IsGranted() && p.granted == p.q.need && !p.over {
-		p.patient = true
-		p.timer.Reset(p.l.first().Patience(p.begun))
+		p.inGrace = true
+		p.timer.Reset(p.l.first().SlowNodeGrace(p.begun))
 	}
 	if p.open == 0 || p.isEnough() {
 		p.tell()
@@ -184,7 +184,7 @@ func (p *ballot) wait(ctx context.Context) bool {
 		return true
 	case <-p.timer.C:
 		p.mu.Lock()
-		p.over = p.patient
+		p.over = p.inGrace
 		p.mu.Unlock()
 		if !p.over {
 			p.expire()

@@ -94,14 +94,14 @@ func (q *Quorum) Nodes(l engine.Lease) []string {
 	return slices.Compact(all)
 }
 
-// begin makes the Close of all clients wait until end is called.
-func (q *Quorum) begin() {
+// beginTask makes the Close of all clients wait until endTask is called.
+func (q *Quorum) beginTask() {
 	for _, c := range q.clients {
 		c.Tasks().Begin()
 	}
 }
 
-func (q *Quorum) end() {
+func (q *Quorum) endTask() {
 	for _, c := range q.clients {
 		c.Tasks().End()
 	}

@@ -47,8 +47,8 @@ func (q *Quorum) missing(b *lease) []int {
 }
 
 func (q *Quorum) refillNode(b *lease, i int) {
-	q.begin()
-	defer q.end()
+	q.beginTask()
+	defer q.endTask()
 	v := q.vote(b.Context(), b.l, i, b.round, terms{&holdersTicket, q.timeout(b.l)})
 	if v.behind != "" {
 		_ = q.repair(b.Context(), b.l, []vote{v})

@@ -16,16 +16,16 @@ import (
 // round asks every node once.
 func (b *bid) round(ctx context.Context) (*lease, []vote, error) {
 	q, l := b.q, b.l
-	q.begin() // a vote may be a grant, which has to be held or taken back
-	defer q.end()
+	q.beginTask() // a vote may be a grant, which has to be held or taken back
+	defer q.endTask()
 	p := b.poll(ctx)
 	for !p.enough() && p.wait(ctx) {
 	}
 	votes, open := p.end()
 	if open > 0 {
-		q.begin()
+		q.beginTask()
 		l.c.Tasks().Run(func() {
-			defer q.end()
+			defer q.endTask()
 			for _, v := range p.await(len(votes)) {
 				q.giveBack(v)
 			}

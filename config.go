@@ -27,7 +27,8 @@ type Config struct {
 
 	// MaxBatch bounds how many mutexes one command acquires, releases or renews. Commands are shared by calls that come
 	// while an earlier command is under way; no call waits for others to come. In a Cluster it bounds how many commands are
-	// sent to one master together. Default 128, the most; negative: no batches.
+	// sent to one master together. In Strict mode only releases share commands, and acquires of a Quorum's locks. Default 128,
+	// the most; negative: no batches.
 	MaxBatch int
 
 	// MaxLocalHandovers bounds how often in a row goroutines of this process pass a lock among themselves, for at most

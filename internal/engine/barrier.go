@@ -100,22 +100,7 @@ type BarrierParty struct {
 // Lease returns the party's lease.
 func (p *BarrierParty) Lease() Lease { return p.holdLease }
 
-// Await arrives at the current phase and waits until all parties have arrived. It returns the
-// number of the phase, which begins with 1 and is one higher each time. All parties return from a
-// phase before one of them can return from the next. If all parties leave, the first to join
-// afterwards begins with 1 again.
-//
-// Await returns a *BrokenError, which matches ErrBroken, if a party has left or died since the last
-// phase. The phase is then over for all parties alike. Each of them is told once, at the latest
-// when it awaits the phase, and its next Await is for the phase that follows. Await returns ErrLost
-// if the caller's own lease is lost: the caller is not a party any more.
-//
-// If ctx ends, the arrival is taken back, unless the phase has ended; the next Await arrives again,
-// or reports how the phase ended. After any other error the arrival is taken back, too. A party
-// awaits one phase at a time: a second Await at the same time gets ErrInvalid.
-//
-// Await does not poll: it is notified when the phase ends. It also checks when a party may have
-// died, and every 30 s, since notifications can be lost. Other errors are those of Lock.Acquire.
+// Await is holdfast.BarrierParty.Await.
 func (p *BarrierParty) Await(ctx context.Context) (phase uint64, err error) {
 	l := p.lock()
 	l.c.tasks.Begin()

@@ -17,12 +17,7 @@ var latch = shared(codec.Latch, kind{
 	check:      atMost(maxPermits),
 })
 
-// Latch counts down parties that have something to do before others go on. The count begins with
-// the number of parties, each party lowers it by one, and waiters go on when it is 0. The count
-// then stays 0 until Reset restarts it, Delete removes it, or nobody has used it for a day.
-//
-// A party either calls CountDown or joins first. A party that has joined has a lease: if its
-// process dies, nobody waits for the party any longer than that.
+// Latch is holdfast.Latch. The server keeps a count, and a hold for each registered party.
 type Latch struct {
 	lock *target
 }
@@ -56,12 +51,7 @@ func (l *Latch) Lock() Lock { return l.lock }
 // Name returns the latch's name.
 func (l *Latch) Name() string { return l.lock.name }
 
-// CountDown lowers the count by one, for a party that has not joined. At 0 the count stays 0.
-// CountDown returns ErrHeld if all remaining parties have joined: they count down themselves.
-//
-// It counts once, however often the request has to be sent, and continues after ctx ends, for at
-// most RetryTimeout. After an ambiguous error it may still count, until RetryTimeout,
-// CommandTimeout and one second have passed. Other errors are those of Lock.TryAcquire.
+// CountDown is holdfast.Latch.CountDown.
 func (l *Latch) CountDown(ctx context.Context) error {
 	if err := l.lock.ready(ctx); err != nil {
 		return err
@@ -110,14 +100,7 @@ func (l *Latch) Count(ctx context.Context) (int, error) {
 	return now.Left, err
 }
 
-// Wait waits until the count is 0. It returns nil if all parties have counted down. It returns an
-// *IncompleteError, which matches ErrIncomplete, if some never did: they had joined, and then left
-// or died. Wait waits for a party that has died until its lease expires. Wait returns ErrReset if
-// the count was restarted before it reached 0, by Reset or because the server had lost it.
-//
-// Wait does not poll: it is notified when the count reaches 0. It also checks when a party may have
-// died, and every 30 s, since notifications can be lost. Other errors are those of Lock.Acquire.
-// Wait leaves nothing behind.
+// Wait is holdfast.Latch.Wait.
 func (l *Latch) Wait(ctx context.Context) error {
 	lock := l.lock
 	lock.c.tasks.Begin()
@@ -166,22 +149,7 @@ type LatchParty struct {
 	*holdLease
 }
 
-// Join makes the caller a party, without waiting. It returns ErrHeld if every party has joined or
-// counted down already. Other errors are those of Lock.TryAcquire.
-//
-// The party counts down with LatchParty.CountDown. If its lease ends in another way, because it is
-// released or lost or its process dies, the count is lowered, too, so that nobody waits for the
-// party; but waiters get ErrIncomplete. So release the lease in a defer:
-//
-//	party, err := latch.Join(ctx)
-//	if err != nil {
-//		return err
-//	}
-//	defer party.Release(ctx)
-//	if err := work(party.Context()); err != nil {
-//		return err
-//	}
-//	return party.CountDown(ctx)
+// Join is holdfast.Latch.Register.
 func (l *Latch) Join(ctx context.Context) (*LatchParty, error) {
 	lease, err := l.lock.tryAcquire(ctx)
 	if errors.Is(err, ErrHeld) {

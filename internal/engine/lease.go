@@ -248,14 +248,7 @@ func (l *holdLease) Extend(ctx context.Context, ttl time.Duration) error {
 	return l.ended
 }
 
-// Release gives the lock up, to the first waiter in the queue if there is one. If ctx has ended, Release still works, for at
-// most RetryTimeout; otherwise ctx's deadline bounds how long the call waits. A second Release returns nil; a call while
-// another is under way returns that one's outcome. If the lease was no longer the caller's, Release returns a *LostError,
-// which matches ErrLost. If the server does not answer, it returns another error and retries in the background; the caller
-// may call it again.
-//
-// The lease is over from the moment of the call, whatever Release returns. If readers of this process, or holders that
-// acquired the lock again (Reentrant), share the hold, the lock stays held until the last of them releases it.
+// Release is holdfast.Lease.Release, without its lease's fence in a *LostError.
 func (l *holdLease) Release(ctx context.Context) error {
 	return l.release(ctx, hasLeft)
 }

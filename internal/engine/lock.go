@@ -103,15 +103,7 @@ func (l *target) Name() string { return l.name }
 // String names the lock.
 func (l target) String() string { return fmt.Sprintf("holdfast.Lock(%q)", l.name) }
 
-// Acquire waits until it has the lock or ctx ends. The server serves processes in the order in
-// which they came, and a process serves its goroutines in the order of their calls. A free lock
-// costs one round trip; a waiter sleeps until the lock is handed to it.
-//
-// If ctx ends while others hold the lock, the error is ctx.Err(). If the server had not answered a
-// request by then, it is a *ServerError that matches ctx.Err() and, most often, ErrUnavailable.
-// Other errors are ErrClosed; ErrInvalid, before any I/O; and a *ServerError if the server or the
-// connection to it fails. After an error the caller has no lock and no place in the queue; a
-// request that is still under way is undone in the background.
+// Acquire implements Lock: it is AcquireBy without an end.
 func (l *target) Acquire(ctx context.Context) (Lease, error) { return l.AcquireBy(ctx, time.Time{}) }
 
 // AcquireBy implements Lock.

@@ -34,18 +34,7 @@ type multi struct {
 	bounds *bounds // once all are held; nil if there are none
 }
 
-// Multi returns a lock that is the Mutexes of 2 to 256 different names at once, all or none. Callers that want one of these
-// names alone, or with others, wait for the same Mutex.
-//
-// If all are free, one round trip takes them; on a Cluster this needs names in one slot, such as those that begin with the
-// same "{tag}". Otherwise they are acquired one by one, each through its queue, while the earlier ones are held. The order
-// is the same for all callers, whatever order they name the locks in, so no two callers wait for each other, and none
-// starves. A caller that acquires further locks within the lease has to keep to an order of its own.
-//
-// The lease is lost if one of the locks is. The others are then no longer renewed, and end with Release or their TTL.
-// Lease.Tokens has the fence of each. NoRenew, MaxHold and MaxRenewals apply once all locks are held: until then
-// each is renewed, since the first may have to wait for the last. A lock that is acquired again (Reentrant) keeps the bounds
-// of the lease around it.
+// Multi is holdfast.Client.Multi.
 func (c *Client) Multi(names []string, opts ...Option) Lock {
 	l := &multi{several: several{c: c, name: strings.Join(names, ", "), set: &c.defaults}}
 	for _, name := range names {

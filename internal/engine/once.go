@@ -13,12 +13,7 @@ import (
 	"github.com/holdfast-go/holdfast/internal/schedule"
 )
 
-// Once is a job that all processes together complete at most once in a window. It runs under the Mutex of its name. The
-// server records the completion while the lock is still held, so the next holder sees it. A run does not count if it fails,
-// or if its process dies or loses the lock: the next caller tries again.
-//
-// Repeating a run that stopped halfway, or that completed but was not recorded, should do no harm: the lease's Token tells
-// the resource which of two runs is the later one. The record is lost with the server's data.
+// Once is holdfast.Once: a mutex, and a record of the latest run beside it.
 type Once struct {
 	lock   *target
 	window Window
@@ -118,15 +113,7 @@ func (e *DoneError) Is(target error) bool { return target == ErrDone }
 // Lock returns the lock under which the job runs: the Mutex of its name.
 func (o *Once) Lock() Lock { return o.lock }
 
-// Do runs f unless the job has already been completed in this window, and records the completion if f returns no error. It
-// waits while another process runs the job, and runs f if that process fails. It returns the run that counts; Run.Here
-// reports whether that was f.
-//
-// Errors are those of f, Acquire and Release, and ErrTries. If the lock was lost while f ran, the error matches ErrLost and
-// the run does not count, whatever f did. If recording the completion fails, the run may or may not count. The lock is
-// released in every case. A completion is recorded even if ctx has ended, and retried as long as the lease lasts.
-//
-// f gets the context that Lock.Do gives. If f panics, the run does not count.
+// Do is holdfast.Once.Do, with a lease of the engine's.
 func (o *Once) Do(ctx context.Context, f func(ctx context.Context, lease Lease) (result string, err error)) (Run, error) {
 	return o.DoBy(ctx, time.Time{}, f)
 }

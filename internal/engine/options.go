@@ -75,16 +75,14 @@ type metaList struct {
 // Refuse makes every use of the lock fail with ErrInvalid, for that reason.
 func Refuse(why error) Option { return func(s *settings) { s.wrong = why } }
 
-// TTL sets the lease time: how long the lock outlives a holder that crashed.
-// At least 5 ms, at most Config.MaxTTL. Default: Config.TTL.
+// TTL is holdfast.TTL.
 func TTL(d time.Duration) Option { return func(s *settings) { s.ttl = d } }
 
 // Renew says whether the lease is renewed, at a third of its TTL, until it is
 // released. Default true. A lease that is not renewed ends with its TTL.
 func Renew(on bool) Option { return func(s *settings) { s.renew = on } }
 
-// MaxHold bounds how long the lease is renewed: it ends, with ErrLost, at most
-// d after the grant. At least 5 ms. Default: no bound.
+// MaxHold is holdfast.MaxHold.
 func MaxHold(d time.Duration) Option {
 	return func(s *settings) {
 		if d <= 0 {
@@ -94,15 +92,12 @@ func MaxHold(d time.Duration) Option {
 	}
 }
 
-// MaxRenewals bounds how often the lease is renewed: it ends, with ErrLost, a
-// TTL after the nth renewal. At least 1. Default: no bound.
+// MaxRenewals is holdfast.MaxRenewals.
 func MaxRenewals(n int) Option {
 	return func(s *settings) { s.maxRenewals = max(n, 0) }
 }
 
-// Poll makes Acquire ask the server every interval, jittered by a tenth, instead of queueing and
-// being notified. It is for servers where pub/sub is forbidden. A poller has no place in the queue:
-// while others are queued, it does not get the lock.
+// Poll is holdfast.Poll.
 func Poll(interval time.Duration) Option {
 	return func(s *settings) {
 		if interval <= 0 {
@@ -138,14 +133,7 @@ func Redisson(name string) Option {
 	return func(s *settings) { s.kind, s.key = &redisson, name }
 }
 
-// MinReplicas makes a grant or renewal count only once n replicas have received it (WAIT) within the timeout, which is at
-// most Config.CommandTimeout; 0 means that, or 1 s if that is shorter, or with Fsync 1.7 s. If too few replicas confirm a
-// grant, Acquire gives the lock back and returns ErrReplicas; a renewal that they do not confirm does not extend the lease.
-// A failover is then less likely to lose the lock, but still can: a replica without it may be promoted. Default 0.
-//
-// Counts and resets of a latch, and arrivals at a barrier, are confirmed in the same way. If they return ErrReplicas, they
-// may count all the same. The order of the queue is not confirmed. A lock that is passed on within the process is as
-// durable as it was.
+// MinReplicas is holdfast.MinReplicas. A timeout of 0 means the default.
 func MinReplicas(n int, timeout time.Duration) Option {
 	return func(s *settings) {
 		s.replicas = n
@@ -155,12 +143,7 @@ func MinReplicas(n int, timeout time.Duration) Option {
 	}
 }
 
-// Fsync makes a grant or renewal count only once it is in the append-only file, on disk, of the master and of as many
-// replicas as MinReplicas says (WAITAOF). It needs appendonly yes, and Redis 7.2 or Valkey. Default false.
-//
-// With appendfsync everysec, the server's default, a grant or renewal can take more than a second. The default timeout is
-// therefore 1.7 s, and a TTL below 6 s makes no sense. With always it takes as long as the disk; with no, nothing is ever
-// confirmed.
+// Fsync is holdfast.Fsync, which false turns off.
 func Fsync(on bool) Option { return func(s *settings) { s.fsync = on } }
 
 // Meta adds a note for people who ask who holds the lock. All notes together,

@@ -23,23 +23,8 @@ var owned = shared(codec.Owned, kind{
 	check: func(s *settings) error { return keys.Check("owner", s.owner) },
 })
 
-// ReleaseOwner ends one lease of the owner of an OwnerMutex, whichever process has that lease. So the last step of a job can release what an earlier step acquired.
-//
-// ReleaseOwner ends the lease that would expire first. That is likely to be one that a process left
-// behind when it died; but a lease with a shorter TTL comes before it, and so does one that was
-// handed to a waiter a moment ago, or the caller's own. Leases that were acquired within the
-// context of another one end with it, and count as one. The process that has the lease is told,
-// with ErrLost, by its next renewal; if the lease is not renewed, it lasts, as far as that process
-// knows, until its deadline.
-//
-// ReleaseOwner returns how many leases the owner has left. With the last one the lock goes to the
-// next waiter. Once begun, ReleaseOwner continues after ctx ends, for at most RetryTimeout.
-//
-// It returns ErrNotHeld if nobody holds the lock, because it has expired or was released, and a
-// *NotOwnerError, which matches ErrNotOwner, if another owner holds it; neither changes anything.
-// It returns ErrInvalid for a lock without these options, and otherwise the errors of
-// Lease.Release. After an error that matches ErrAmbiguous the lease may have ended, and calling again could end
-// another.
+// ReleaseOwner is holdfast.Client.ReleaseOwner. If another owner holds the lock, the error is a *NotOwnerError. It is ErrInvalid
+// for a lock without an owner.
 func (l *target) ReleaseOwner(ctx context.Context) (left int, err error) {
 	if l.set.err == nil && l.set.kind != &owned {
 		return 0, fmt.Errorf("%w: lock %q: ReleaseOwner is for a Mutex with Owner and Reentrant", ErrInvalid, l.name)

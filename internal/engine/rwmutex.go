@@ -18,17 +18,7 @@ var (
 	writer = shared(codec.ReadWrite, kind{exclusive: true})
 )
 
-// RWMutex is a lock that can be held by any number of readers or by one writer. Each side is a
-// Lock. Each holder has a lease of its own, so a holder that crashed blocks others for at most its
-// TTL.
-//
-// Readers and writers wait in one queue and are served in order; consecutive readers are served
-// together. So neither side starves: a reader that arrives while a writer is waiting is served after
-// that writer. Readers of one process that arrive within 100 ms share one lease on the server.
-//
-// A writer's fence is above those of all earlier leases. Readers that hold the lock at the same time
-// have the same fence: a number above the last writer's or, if a writer among them was downgraded, that
-// writer's.
+// RWMutex is holdfast.RWMutex. Each side is a target: two kinds of one lock, whose holders weigh 1 and all of it.
 type RWMutex struct {
 	read, write *target
 }
@@ -51,14 +41,7 @@ func (rw *RWMutex) Reader(opts ...Option) Lock { return rw.read.With(opts...) }
 // Writer returns the lock that writers acquire, with further options.
 func (rw *RWMutex) Writer(opts ...Option) Lock { return rw.write.With(opts...) }
 
-// Downgrade makes a writer's lease a reader's. No other writer acquires the lock in between, and
-// readers that are waiting acquire it, too. Downgrade returns the reader's lease, which has the same
-// fence. The writer's lease ends when Downgrade is called, whatever it returns. After an error the
-// lock is released, in the background if necessary. ErrInvalid is the exception: nothing has changed
-// then, for instance because the lock was acquired again within the lease (Reentrant).
-//
-// The reader's lease has the options of rw.Reader(), the writer's owner, and the bounds of both:
-// MaxHold counts from the writer's grant, and renewals of both leases count for MaxRenewals.
+// Downgrade is holdfast.RWMutex.Downgrade.
 func (rw *RWMutex) Downgrade(ctx context.Context, writer Lease) (Lease, error) {
 	lease, err := mustBe(writer, rw.write, "Downgrade", "writer")
 	if err != nil {
@@ -67,11 +50,7 @@ func (rw *RWMutex) Downgrade(ctx context.Context, writer Lease) (Lease, error) {
 	return lease.changeSeen(ctx, rw.read, false)
 }
 
-// TryUpgrade makes a reader's lease a writer's if there is no other reader, and returns the writer's
-// lease, which has a new fence. If there is another reader, it returns a *HeldError, which matches
-// ErrHeld, and the reader's lease goes on. It does not wait for other readers to leave: two readers
-// that did so would wait for each other forever. After success, and after any other error, the
-// reader's lease has ended. Options and bounds are as after Downgrade, with those of rw.Writer().
+// TryUpgrade is holdfast.RWMutex.TryUpgrade.
 func (rw *RWMutex) TryUpgrade(ctx context.Context, reader Lease) (Lease, error) {
 	lease, err := mustBe(reader, rw.read, "TryUpgrade", "readers")
 	if err != nil {

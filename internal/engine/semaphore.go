@@ -21,13 +21,7 @@ var semaphore = shared(codec.Semaphore, kind{
 	},
 })
 
-// Semaphore is a number of permits, each of which has one holder at a time. Acquire and the other
-// methods of its Lock take as many permits as Weight says, by default 1. Waiters are served in
-// order: one that wants many permits is not overtaken by those that want few. The permits of a
-// holder that crashed come back after its TTL.
-//
-// Lease.Token rises with every grant. It tells which of two grants was later, but not that the
-// earlier one is over: others may hold permits at the same time.
+// Semaphore is holdfast.Semaphore. Its permits are the weights of its holders.
 type Semaphore struct {
 	lock *target
 }
@@ -56,12 +50,7 @@ func Weight(n int) Option {
 	return func(s *settings) { s.weight = n }
 }
 
-// Resize sets the number of permits for good: from then on the server's number counts, even if
-// nobody holds a permit, and the numbers that clients give are ignored. With 0 the server forgets
-// its number, and the clients' numbers count again.
-//
-// Nobody loses a permit: if more are held than there are now, none is granted until enough have
-// been released. Waiters that want more than there are get ErrPermits.
+// Resize is holdfast.Semaphore.Resize.
 func (s *Semaphore) Resize(ctx context.Context, permits int) error {
 	l := s.lock
 	if permits < 0 || permits > maxPermits {

@@ -10,14 +10,7 @@ import (
 	"github.com/holdfast-go/holdfast/internal/wire"
 )
 
-// Init admits a server to Strict mode: a server that has not been used with the client's Prefix yet
-// grants locks at once, not only after a quarantine. Run it by hand, once for each new server. Do
-// not run it whenever a server starts: a server that has lost its data looks like a new one. With
-// force, Init also ends the quarantine of a server that was in use before. Do that only if no
-// holder can still rely on an earlier lease.
-//
-// Init returns ErrQuarantine if the server is in quarantine, and ErrInvalid if the client is not
-// Strict.
+// Init is holdfast.Client.Admit, or with force ForceAdmit.
 func (c *Client) Init(ctx context.Context, force bool) error {
 	if !c.cfg.Strict {
 		return fmt.Errorf("%w: only a client with Config.Strict admits a server", ErrInvalid)

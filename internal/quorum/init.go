@@ -11,13 +11,7 @@ import (
 	"github.com/holdfast-go/holdfast/internal/exec"
 )
 
-// Init admits new nodes. All nodes have to answer. Run it by hand, once for a new quorum. Also run it after a majority has
-// lost its data, once no holder can rely on an earlier lease, with force, which ends the quarantine of nodes that were known.
-// A node that is replaced, or comes back empty, while a majority goes on needs a quarantine but no Init.
-//
-// If some node is known already, a node that is not may have held locks and lost them. Without force it gets the quarantine
-// that it would have without Init, and Init does not wait for that. It returns an *Error that matches ErrQuarantine and names
-// the node; call it again after the quarantine.
+// Init is holdfast.Quorum.Admit, or with force ForceAdmit.
 func (q *Quorum) Init(ctx context.Context, force bool) error {
 	const name = "quorum"
 	l := q.newLock(name, nil)

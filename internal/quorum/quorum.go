@@ -11,16 +11,7 @@ import (
 	"github.com/holdfast-go/holdfast/internal/engine"
 )
 
-// Quorum hands out locks that are held while a majority of independent servers, its nodes, agrees: with 5 nodes, while 3
-// do. So a lock survives the loss of a minority, and no single server's loss of data leads to two holders. It is Redlock
-// (https://redis.io/docs/latest/develop/use/patterns/distributed-locks/), with fences that rise, leases that are renewed,
-// and nodes whose votes do not count after a restart until all earlier leases are over.
-//
-// All programs that share a lock name the same nodes. Each node is a standalone server, reached
-// by a Client with Config.Strict, all with one MaxTTL. A node that restarted, or was emptied, is
-// in quarantine for MaxTTL, and then has its fence counter raised to that of a majority of
-// the others; clients see to that. Where a majority has restarted, all nodes have to answer for
-// that, with their data. New nodes are admitted with Init.
+// Quorum is holdfast.Quorum: what is known of its nodes, and which of this process's goroutines want its locks.
 type Quorum struct {
 	clients []*engine.Client
 	need    int
@@ -64,19 +55,7 @@ func New(clients ...*engine.Client) (*Quorum, error) {
 	return &Quorum{clients: slices.Clone(clients), need: n/2 + 1, turns: map[string]*turn{}, nodes: make([]node, n), settled: make(chan struct{}), hanging: map[wish]int{}, given: map[string]struct{}{}}, nil
 }
 
-// Mutex returns the lock of that name, which one holder has at a time. It is used like any Lock. Waiters of one process are
-// served in their order, and processes that wait in the order in which they began to; they ask again after random times, 2
-// to 300 ms. TryAcquire returns ErrHeld when a majority of nodes names the same holder. While others want the lock, too,
-// and nobody has a majority, it tries again, for Config.RetryTimeout at most. An acquire that reaches no majority retries
-// for the same time, and then fails with an *Error; so it does when ctx ends before that, and the error then also matches
-// ctx's.
-//
-// Nodes tells which servers agree. Nodes that did not at first, or came back, are asked again while
-// the lease lasts. The fence rises from lease to lease of the name, and is known to a majority
-// before the lease is returned.
-//
-// Status goes by what a majority of nodes says. When nodes that do not answer could make one, it
-// fails with an *Error.
+// Mutex is holdfast.Quorum.Mutex.
 func (q *Quorum) Mutex(name string, opts ...engine.Option) engine.Lock { return q.newLock(name, opts) }
 
 // Nodes returns the addresses of the servers that hold a lease of the quorum at the moment, in alphabetical order; none

@@ -28,7 +28,7 @@ const (
 	EventPresent  EventType = "present"  // it was there when Watch began
 	EventGranted  EventType = "granted"  // it has a new holder
 	EventQueued   EventType = "queued"   // it has a new waiter
-	EventReleased EventType = "released" // a holder released it, or it was deleted
+	EventReleased EventType = "released" // a holder released it, or it was deleted or broken (see Inspector.History)
 	EventExpired  EventType = "expired"  // a holder's lease ran out
 )
 

@@ -35,10 +35,12 @@ var ErrChanged = engine.ErrChanged
 // resource from what it does until then: guards refuse its fence once they have seen Broken.Fence or the next holder's.
 //
 // Who broke which lock, when and why is recorded on the server: see History. reason, together with the owner, may take 2 KiB
-// ([holdfast.ErrInvalid]). A break that was not answered is retried like an acquire, and takes effect once;
-// [holdfast.ErrAmbiguous] says that it may have. Of a quorum, the lock is broken on all nodes that the holder has; if too few
-// answer, the error is a [*holdfast.QuorumError], and some may have been broken. In a Cluster the record follows the break
-// in a request of its own: if that fails, Break returns both a Broken and the error.
+// as JSON ([holdfast.ErrInvalid]). A break that was not answered is retried like an acquire, and takes effect once;
+// [holdfast.ErrAmbiguous] says that it may have. In a Cluster the record follows the break in a request of its own: if that
+// fails, Break returns both a Broken and the error.
+//
+// The nodes of a quorum have a fence each. Its lock is broken on all nodes that have it for the process that has this fence on
+// some node; if too few answer, the error is a [*holdfast.QuorumError], and some may have been broken.
 //
 // Break works when the server is out of memory, and in Strict mode during a quarantine; the lock is free then, and nobody is
 // granted it before the quarantine ends.
@@ -49,7 +51,7 @@ func (i *Inspector) Break(ctx context.Context, name string, fence uint64, reason
 
 // Revoke asks the holder with this fence to let go, and does nothing else: its Lease.Revoked channel is closed, and a job of
 // holdfast run gets TERM. The errors are those of Break. nil says that the request is on record, not that the holder is there
-// to read it.
+// to read it. A lease that is detached has no holder to ask, and once it is adopted it has another fence.
 func (i *Inspector) Revoke(ctx context.Context, name string, fence uint64, reason string) error {
 	return access.Error(i.of.Revoke(ctx, name, fence, reason))
 }

@@ -386,16 +386,20 @@ local journal_length = 1000
 local function announce(channel, what, fence, key, note)
   redis.call(cluster and 'SPUBLISH' or 'PUBLISH', channel, 'hf1 ' .. what .. ' ' .. at .. ' ' .. fence .. ' ' .. key .. '\n' .. note)
 end
+local longest_ahead = 86400000000
 local function write_journal(journal, what, id, fence, raised, kind, key, note, holder)
-  redis.call('ZADD', journal, at, table.concat({ 'hf1 ' .. what .. ' ' .. id .. ' ' .. fence .. ' ' .. raised .. ' ' .. kind .. ' ' .. key, note, holder }, '\n'))
+  redis.call('ZREMRANGEBYSCORE', journal, whole(now + longest_ahead), '+inf')
+  local last = redis.call('ZRANGE', journal, '-1', '-1', 'WITHSCORES')[2]
+  local score = math.max(now, tonumber(last or 0) + 1)
+  redis.call('ZADD', journal, whole(score), table.concat({ 'hf1 ' .. what .. ' ' .. id .. ' ' .. fence .. ' ' .. raised .. ' ' .. kind .. ' ' .. key, note, holder }, '\n'))
   if redis.call('ZCOUNT', journal, '-inf', '+inf') >= journal_length + 100 then
     redis.call('ZREM', journal, unpack(redis.call('ZRANGEBYSCORE', journal, '-inf', '+inf', 'LIMIT', '0', '100')))
   end
 end
 local broken_fence, not_after = ARGV[3], tonumber(ARGV[4])
 local function replied_before()
-  local begin = 'd:' .. token .. '\n'
-  for _, member in ipairs(redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', '(0', 'LIMIT', '0', '1000')) do
+  local begin, at_end = 'd:' .. token .. '\n', whole(-not_after)
+  for _, member in ipairs(redis.call('ZRANGEBYSCORE', KEYS[2], at_end, at_end)) do
     if string.sub(member, 1, #begin) == begin then
       return string.sub(member, #begin + 1)
     end
@@ -409,8 +413,8 @@ local function prepare(journal)
   end
   redis.call('ZREM', KEYS[2], '')
 end
-local function refuse_late(holder_token, pttl)
-  remember('x:' .. holder_token, now + math.max(pttl, 60000) * 1000)
+local function grave_until(pttl)
+  return now + math.max(pttl, 60000) * 1000
 end
 local function record_break(raised, holder, journal)
   local reply = whole(raised) .. '\n' .. holder
@@ -453,7 +457,7 @@ local function main()
   end
   prepare(KEYS[4])
   local raised = mint(1)
-  refuse_late(holder_token, pttl)
+  remember('x:' .. holder_token, grave_until(pttl))
   reply = record_break(raised, pttl .. ' 0 ' .. string.gsub(value, '^hf1:[^:]*:', 'hf1:-:', 1), KEYS[4])
   if not pcall(give, value) and read_lock(look_at) == value then
     free_lock()

@@ -10,8 +10,12 @@ local journal_length = 1000
 local function announce(channel, what, fence, key, note)
   redis.call(cluster and 'SPUBLISH' or 'PUBLISH', channel, 'hf1 ' .. what .. ' ' .. at .. ' ' .. fence .. ' ' .. key .. '\n' .. note)
 end
+local longest_ahead = 86400000000
 local function write_journal(journal, what, id, fence, raised, kind, key, note, holder)
-  redis.call('ZADD', journal, at, table.concat({ 'hf1 ' .. what .. ' ' .. id .. ' ' .. fence .. ' ' .. raised .. ' ' .. kind .. ' ' .. key, note, holder }, '\n'))
+  redis.call('ZREMRANGEBYSCORE', journal, whole(now + longest_ahead), '+inf')
+  local last = redis.call('ZRANGE', journal, '-1', '-1', 'WITHSCORES')[2]
+  local score = math.max(now, tonumber(last or 0) + 1)
+  redis.call('ZADD', journal, whole(score), table.concat({ 'hf1 ' .. what .. ' ' .. id .. ' ' .. fence .. ' ' .. raised .. ' ' .. kind .. ' ' .. key, note, holder }, '\n'))
   if redis.call('ZCOUNT', journal, '-inf', '+inf') >= journal_length + 100 then
     redis.call('ZREM', journal, unpack(redis.call('ZRANGEBYSCORE', journal, '-inf', '+inf', 'LIMIT', '0', '100')))
   end

@@ -444,7 +444,7 @@ local function tidy()
   if used == 0 and not stays() then
     delete_lock()
   elseif removed[1] then
-    redis.call('ZREM', expiries, unpack(removed))
+    in_parts('ZREM', expiries, removed)
     if holds == 0 then
       let_index_end()
     end
@@ -609,16 +609,20 @@ local journal_length = 1000
 local function announce(channel, what, fence, key, note)
   redis.call(cluster and 'SPUBLISH' or 'PUBLISH', channel, 'hf1 ' .. what .. ' ' .. at .. ' ' .. fence .. ' ' .. key .. '\n' .. note)
 end
+local longest_ahead = 86400000000
 local function write_journal(journal, what, id, fence, raised, kind, key, note, holder)
-  redis.call('ZADD', journal, at, table.concat({ 'hf1 ' .. what .. ' ' .. id .. ' ' .. fence .. ' ' .. raised .. ' ' .. kind .. ' ' .. key, note, holder }, '\n'))
+  redis.call('ZREMRANGEBYSCORE', journal, whole(now + longest_ahead), '+inf')
+  local last = redis.call('ZRANGE', journal, '-1', '-1', 'WITHSCORES')[2]
+  local score = math.max(now, tonumber(last or 0) + 1)
+  redis.call('ZADD', journal, whole(score), table.concat({ 'hf1 ' .. what .. ' ' .. id .. ' ' .. fence .. ' ' .. raised .. ' ' .. kind .. ' ' .. key, note, holder }, '\n'))
   if redis.call('ZCOUNT', journal, '-inf', '+inf') >= journal_length + 100 then
     redis.call('ZREM', journal, unpack(redis.call('ZRANGEBYSCORE', journal, '-inf', '+inf', 'LIMIT', '0', '100')))
   end
 end
 local broken_fence, not_after = ARGV[3], tonumber(ARGV[4])
 local function replied_before()
-  local begin = 'd:' .. token .. '\n'
-  for _, member in ipairs(redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', '(0', 'LIMIT', '0', '1000')) do
+  local begin, at_end = 'd:' .. token .. '\n', whole(-not_after)
+  for _, member in ipairs(redis.call('ZRANGEBYSCORE', KEYS[2], at_end, at_end)) do
     if string.sub(member, 1, #begin) == begin then
       return string.sub(member, #begin + 1)
     end
@@ -632,8 +636,8 @@ local function prepare(journal)
   end
   redis.call('ZREM', KEYS[2], '')
 end
-local function refuse_late(holder_token, pttl)
-  remember('x:' .. holder_token, now + math.max(pttl, 60000) * 1000)
+local function grave_until(pttl)
+  return now + math.max(pttl, 60000) * 1000
 end
 local function record_break(raised, holder, journal)
   local reply = whole(raised) .. '\n' .. holder
@@ -667,13 +671,32 @@ local function with_fence()
     for j, hold in ipairs(redis.call('HMGET', KEYS[1], unpack(all, i, last))) do
       if hold and string.match(hold, '^%d+:%d+:(%d+):') == broken_fence then
         tokens[#tokens + 1], found[#found + 1] = all[i + j - 1], hold
-        if #tokens == most_removed then
-          return tokens, found
-        end
       end
     end
   end
   return tokens, found
+end
+local function dismiss_all(tokens, found)
+  local marks, graves, last = {}, {}, 0
+  for i, hold in ipairs(found) do
+    local expiry, weight = parse_hold(hold)
+    local ends = grave_until(math.ceil((expiry - now) / 1000))
+    used, last = used - weight, math.max(last, ends)
+    marks[i], removed[i] = '@' .. tokens[i], tokens[i]
+    graves[2 * i - 1], graves[2 * i] = whole(-ends), 'x:' .. tokens[i]
+  end
+  holds = holds - #tokens
+  if used == 0 then
+    next_expiry, common_fence = 9e15, nil
+  end
+  in_parts('HDEL', KEYS[1], tokens)
+  in_parts('HDEL', KEYS[1], marks)
+  redis.call('HSET', KEYS[1], 'used', whole(used), 'holds', whole(holds), 'next', whole(next_expiry))
+  in_parts('ZADD', KEYS[2], graves)
+  local rest = math.ceil((last - now) / 1000)
+  if redis.call('PTTL', KEYS[2]) < rest then
+    redis.call('PEXPIRE', KEYS[2], rest)
+  end
 end
 local function line(hold)
   local expiry, weight, fence, granted, info = string.match(hold, '^(%d+):(%d+):(%d+):(%d+):(.*)$')
@@ -696,16 +719,8 @@ local function main()
     return nothing('changed ' .. whole(now) .. ' ' .. (pttl or 0) .. ' 0 ' .. (value or 'hf1:-:0:0:0:'))
   end
   prepare(KEYS[5])
-  for i, hold in ipairs(found) do
-    dismiss(tokens[i], hold)
-    refuse_late(tokens[i], math.ceil((parse_hold(hold) - now) / 1000))
-  end
+  dismiss_all(tokens, found)
   depart(kind, #tokens, 'died', info_of(found[1]))
-  redis.call('ZREM', expiries, unpack(removed))
-  removed = {}
-  if #tokens == most_removed and used > 0 then
-    ask_again()
-  end
   reply = record_break(mint(1), line(found[1]), KEYS[5])
   pcall(serve_or_notify)
   tidy()

@@ -444,7 +444,7 @@ local function tidy()
   if used == 0 and not stays() then
     delete_lock()
   elseif removed[1] then
-    redis.call('ZREM', expiries, unpack(removed))
+    in_parts('ZREM', expiries, removed)
     if holds == 0 then
       let_index_end()
     end

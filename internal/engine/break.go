@@ -26,7 +26,7 @@ type Broken struct {
 }
 
 // ErrChanged says that the lock's holder has another fence than the one that was to be broken or asked.
-var ErrChanged = errors.New("holdfast: lock has another holder now")
+var ErrChanged = errors.New("holdfast: the lock's fence is another")
 
 // Break takes the lock from the holder with that fence, from all of them if there are several, and hands it to the next
 // waiter. Nothing is done unless somebody holds the lock with that fence.

@@ -154,6 +154,8 @@ func (h *hold) firstLease() *holdLease {
 	}
 	h.planAt(now)
 	h.mu.Unlock()
+	// mutants: notice-before-grant
+	h.catchUpWithMissed()
 	// mutants: granted-during-close
 	if c.isClosing() {
 		h.retire(exec.ErrClosed)

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -33,6 +34,16 @@ type notices struct {
 	reading bool
 	again   bool  // the journal is to be read once more
 	read    int64 // server time, µs, until which it was read; 0 if it was not
+
+	// unmatched are notices about holds that the client does not have, but may be about to have, and when they were heard.
+	unmatched    map[grant]time.Time
+	hasUnmatched atomic.Bool
+}
+
+// grant is a lock's key, and the fence of a grant.
+type grant struct {
+	key   string
+	fence uint64
 }
 
 // heed makes the client listen to notices for as long as it has leases. It may be called under any mutex.
@@ -85,7 +96,14 @@ func (c *Client) noticed(payload string) {
 	if err != nil {
 		return // a version that we do not know
 	}
-	concerned := false
+	// The second look finds a hold that has begun between the first and the note that it was missed.
+	if c.tellHolds(n) || c.notices.miss(grant{n.Lock, n.Fence}) && c.tellHolds(n) {
+		c.catchUpWithNotices()
+	}
+}
+
+// tellHolds tells the client's holds what a notice says, and reports whether it has one that is meant.
+func (c *Client) tellHolds(n wire.Notice) (concerned bool) {
 	for _, live := range c.schedule.Callers() {
 		if h, ok := live.(*hold); ok && h.hasFence(n.Lock, n.Fence) {
 			concerned = true
@@ -97,8 +115,42 @@ func (c *Client) noticed(payload string) {
 			}
 		}
 	}
-	if concerned {
-		c.catchUpWithNotices()
+	return concerned
+}
+
+const (
+	// missedFor is how long a notice is remembered that came before the answer that grants the lock.
+	missedFor = 10 * time.Second
+	// mostMissed bounds how many are: anybody who may publish can send any number.
+	mostMissed = 256
+)
+
+// miss remembers that there was no hold for a notice. It returns true.
+func (n *notices) miss(of grant) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	maps.DeleteFunc(n.unmatched, func(_ grant, heard time.Time) bool { return time.Since(heard) > missedFor })
+	if n.unmatched == nil {
+		n.unmatched = map[grant]time.Time{}
+	}
+	if len(n.unmatched) < mostMissed {
+		n.unmatched[of] = time.Now()
+	}
+	n.hasUnmatched.Store(true)
+	return true
+}
+
+// catchUpWithMissed reads the journal if there was a notice about the hold before it began.
+func (h *hold) catchUpWithMissed() {
+	n := &h.l.c.notices
+	if !n.hasUnmatched.Load() {
+		return
+	}
+	n.mu.Lock()
+	_, missed := n.unmatched[grant{h.l.keys.Lock, h.ownFence()}]
+	n.mu.Unlock()
+	if missed {
+		h.l.c.catchUpWithNotices()
 	}
 }
 
@@ -138,11 +190,7 @@ const (
 func (c *Client) readNotices() {
 	ctx, cancel := context.WithTimeout(context.Background(), c.cfg.RetryTimeout+c.cfg.CommandTimeout)
 	defer cancel()
-	type place struct {
-		key   string
-		fence uint64
-	}
-	found := map[place][]codec.Entry{}
+	found := map[grant][]codec.Entry{}
 	n := &c.notices
 	n.mu.Lock()
 	since := n.read - noticesAgain.Microseconds()
@@ -155,13 +203,13 @@ func (c *Client) readNotices() {
 				since = c.server.Time(0) - firstNotices.Microseconds()
 			}
 		}
-		at := place{e.Key, e.Fence}
+		at := grant{e.Key, e.Fence}
 		found[at] = append(found[at], e)
 		return e.Time >= since
 	})
 	if err == nil {
 		n.mu.Lock()
-		n.read = max(n.read, latest)
+		n.read = max(n.read, min(latest, c.server.Time(0))) // somebody can have written any time
 		n.mu.Unlock()
 	}
 	if len(found) == 0 {
@@ -169,7 +217,7 @@ func (c *Client) readNotices() {
 	}
 	for _, live := range c.schedule.Callers() {
 		if h, ok := live.(*hold); ok {
-			for _, e := range found[place{h.l.keys.Lock, h.ownFence()}] {
+			for _, e := range found[grant{h.l.keys.Lock, h.ownFence()}] {
 				h.heed(e)
 			}
 		}

@@ -94,6 +94,10 @@ func (h *hold) planAt(now clock.Instant) {
 		at = min(at, by)
 	}
 	h.l.c.schedule.Set(&h.entry, at, h)
+	// The client may have stopped listening meanwhile, because it did not find this hold.
+	if by, is := h.heedsBy(); is && by < at {
+		h.l.c.schedule.Set(&h.entry, by, h)
+	}
 }
 
 // Due is called by the scheduler. It starts a renewal, or ends the hold at its deadline.

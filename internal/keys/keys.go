@@ -99,6 +99,9 @@ func (s Space) Exact(key string) (Set, error) {
 	if key == s.Fence() {
 		return Set{}, fmt.Errorf("key %q is the fence counter that all locks share", key)
 	}
+	if key == s.Journal() {
+		return Set{}, fmt.Errorf("key %q is the record of what operators did", key)
+	}
 	return s.Of(key), nil
 }
 

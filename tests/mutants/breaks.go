@@ -30,6 +30,16 @@ var breaks = []Mutant{
 		Tests: []Test{{"scripts", "TestBreak"}},
 	},
 	{
+		Name: "journal-out-of-order", About: "an entry of the journal is scored by a clock that went back, and cut off first",
+		Edits: []overlay.Edit{line("journal-order", "local score = now")},
+		Tests: []Test{{"scripts", "TestJournal"}},
+	},
+	{
+		Name: "early-notice-dropped", About: "a notice that comes before the answer that grants the lock is forgotten",
+		Edits: []overlay.Edit{line("notice-before-grant", "")},
+		Tests: []Test{{"virtual", "TestANoticeBeforeTheGrantIsNotLost"}},
+	},
+	{
 		Name: "break-unheeded", About: "a holder takes no notice of a break",
 		Edits: []overlay.Edit{line("heed-break", "if false {")},
 		Tests: []Test{{"behaviour", "TestBreak"}},

@@ -10,10 +10,11 @@
 
 local broken_fence, not_after = ARGV[3], tonumber(ARGV[4])
 
--- Returns what an earlier copy of the request has replied after the time; nil if none has broken the lock.
+-- Returns what an earlier copy of the request has replied after the time; nil if none has broken the lock. All copies have the
+-- same not-after.
 local function replied_before()
-  local begin = 'd:' .. token .. '\n'
-  for _, member in ipairs(redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', '(0', 'LIMIT', '0', '1000')) do
+  local begin, at_end = 'd:' .. token .. '\n', whole(-not_after)
+  for _, member in ipairs(redis.call('ZRANGEBYSCORE', KEYS[2], at_end, at_end)) do
     if string.sub(member, 1, #begin) == begin then
       return string.sub(member, #begin + 1)
     end
@@ -32,11 +33,10 @@ local function prepare(journal)
   redis.call('ZREM', KEYS[2], '')
 end
 
--- Keeps a late copy of the broken holder's acquire from taking the lock again. How late that may come only the holder
--- knows; no later than its lease could have ended.
-local function refuse_late(holder_token, pttl)
-  -- mutants: break-tombstone
-  remember('x:' .. holder_token, now + math.max(pttl, 60000) * 1000)
+-- Returns until when a late copy of a broken holder's acquire has to be refused. How late that may come only the holder knows; no
+-- later than its lease could have ended.
+local function grave_until(pttl)
+  return now + math.max(pttl, 60000) * 1000
 end
 
 -- Records the break. raised is the lock's fence since then, holder the line that describes the holder. Returns the reply.

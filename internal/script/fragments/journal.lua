@@ -18,9 +18,18 @@ local function announce(channel, what, fence, key, note)
   redis.call(cluster and 'SPUBLISH' or 'PUBLISH', channel, 'hf1 ' .. what .. ' ' .. at .. ' ' .. fence .. ' ' .. key .. '\n' .. note)
 end
 
--- Adds an entry.
+-- Later than this by so many µs, an entry is none: somebody else has written it. Others may be later than now, if the clock
+-- went back.
+local longest_ahead = 86400000000
+
+-- Adds an entry, after all others. It can be written although the server is out of memory: removing works then, and so does
+-- everything after a script's first write.
 local function write_journal(journal, what, id, fence, raised, kind, key, note, holder)
-  redis.call('ZADD', journal, at, table.concat({ 'hf1 ' .. what .. ' ' .. id .. ' ' .. fence .. ' ' .. raised .. ' ' .. kind .. ' ' .. key, note, holder }, '\n'))
+  redis.call('ZREMRANGEBYSCORE', journal, whole(now + longest_ahead), '+inf')
+  local last = redis.call('ZRANGE', journal, '-1', '-1', 'WITHSCORES')[2]
+  -- mutants: journal-order
+  local score = math.max(now, tonumber(last or 0) + 1)
+  redis.call('ZADD', journal, whole(score), table.concat({ 'hf1 ' .. what .. ' ' .. id .. ' ' .. fence .. ' ' .. raised .. ' ' .. kind .. ' ' .. key, note, holder }, '\n'))
   if redis.call('ZCOUNT', journal, '-inf', '+inf') >= journal_length + 100 then
     redis.call('ZREM', journal, unpack(redis.call('ZRANGEBYSCORE', journal, '-inf', '+inf', 'LIMIT', '0', '100')))
   end

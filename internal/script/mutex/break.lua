@@ -43,7 +43,8 @@ local function main()
   prepare(KEYS[4])
   -- mutants: break-raise
   local raised = mint(1)
-  refuse_late(holder_token, pttl)
+  -- mutants: break-tombstone
+  remember('x:' .. holder_token, grave_until(pttl))
   reply = record_break(raised, pttl .. ' 0 ' .. string.gsub(value, '^hf1:[^:]*:', 'hf1:-:', 1), KEYS[4])
   if not pcall(give, value) and read_lock(look_at) == value then
     -- It failed before it changed anything.

@@ -9,7 +9,7 @@
 --         'changed NOW PTTL WAITERS VALUE'  others hold the lock; VALUE as of one of their holds, WAITERS is 0
 --         'free NOW'           nobody has the lock
 --         'late NOW'           not-after has come: nothing was done
---         'error MESSAGE'      AGAIN if there are more than one call may end: some have been
+--         'error MESSAGE'      nothing was done
 --
 -- Invariants: as break.lua. To a latch or a barrier, a party that was broken has died.
 
@@ -23,7 +23,7 @@
 -- requires breaking
 -- requires answer
 
--- Returns the tokens of holds that have that fence, as many as a script may remove, and the holds.
+-- Returns the tokens of holds that have that fence, and the holds.
 local function with_fence()
   complete_index()
   local tokens, found = {}, {}
@@ -34,13 +34,34 @@ local function with_fence()
       -- mutants: share-break-compare
       if hold and string.match(hold, '^%d+:%d+:(%d+):') == broken_fence then
         tokens[#tokens + 1], found[#found + 1] = all[i + j - 1], hold
-        if #tokens == most_removed then
-          return tokens, found
-        end
       end
     end
   end
   return tokens, found
+end
+
+-- Is dismiss of shares.lua for all of these, and leaves tombstones for their tokens.
+local function dismiss_all(tokens, found)
+  local marks, graves, last = {}, {}, 0
+  for i, hold in ipairs(found) do
+    local expiry, weight = parse_hold(hold)
+    local ends = grave_until(math.ceil((expiry - now) / 1000))
+    used, last = used - weight, math.max(last, ends)
+    marks[i], removed[i] = '@' .. tokens[i], tokens[i]
+    graves[2 * i - 1], graves[2 * i] = whole(-ends), 'x:' .. tokens[i]
+  end
+  holds = holds - #tokens
+  if used == 0 then
+    next_expiry, common_fence = 9e15, nil
+  end
+  in_parts('HDEL', KEYS[1], tokens)
+  in_parts('HDEL', KEYS[1], marks)
+  redis.call('HSET', KEYS[1], 'used', whole(used), 'holds', whole(holds), 'next', whole(next_expiry))
+  in_parts('ZADD', KEYS[2], graves)
+  local rest = math.ceil((last - now) / 1000)
+  if redis.call('PTTL', KEYS[2]) < rest then
+    redis.call('PEXPIRE', KEYS[2], rest)
+  end
 end
 
 -- Writes a hold as status.lua does, without its token.
@@ -66,16 +87,8 @@ local function main()
     return nothing('changed ' .. whole(now) .. ' ' .. (pttl or 0) .. ' 0 ' .. (value or 'hf1:-:0:0:0:'))
   end
   prepare(KEYS[5])
-  for i, hold in ipairs(found) do
-    dismiss(tokens[i], hold)
-    refuse_late(tokens[i], math.ceil((parse_hold(hold) - now) / 1000))
-  end
+  dismiss_all(tokens, found)
   depart(kind, #tokens, 'died', info_of(found[1]))
-  redis.call('ZREM', expiries, unpack(removed))
-  removed = {}
-  if #tokens == most_removed and used > 0 then
-    ask_again()
-  end
   reply = record_break(mint(1), line(found[1]), KEYS[5])
   pcall(serve_or_notify)
   tidy()

@@ -1,0 +1,55 @@
+package virtual
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/driver/drivertest"
+	"github.com/holdfast-go/holdfast/holdfasttest"
+	"github.com/holdfast-go/holdfast/inspect"
+)
+
+// lagging is a driver whose replies about the lock "late" take a second.
+type lagging struct{ drivertest.Driver }
+
+func (d lagging) Run(ctx context.Context, call driver.Call) (string, error) {
+	reply, err := d.Driver.Run(ctx, call)
+	if strings.Contains(call.Keys[0], "{late}") {
+		time.Sleep(time.Second)
+	}
+	return reply, err
+}
+
+// A holder that is asked to let go before it has heard that it holds the lock learns of that, too.
+func TestANoticeBeforeTheGrantIsNotLost(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
+		cfg := holdfast.Config{MaxBatch: -1, TTL: time.Hour}
+		c := configured(t, srv, cfg, func(inner drivertest.Driver) drivertest.Driver { return lagging{inner} })
+		first := acquire(t, c.Mutex("first"))
+		time.Sleep(2 * time.Second) // since then the client listens
+		got := make(chan *holdfast.Lease, 1)
+		go func() { got <- acquire(t, c.Mutex("late")) }()
+		time.Sleep(500 * time.Millisecond)
+		in := inspect.New(client(t, srv))
+		s, err := in.Get(t.Context(), "late")
+		if err != nil || len(s.Holders) != 1 || len(got) > 0 {
+			t.Fatalf("Get: %+v, %v", s, err)
+		}
+		if err := in.Revoke(t.Context(), "late", s.Fence, ""); err != nil {
+			t.Fatal(err)
+		}
+		lease := <-got
+		time.Sleep(time.Minute)
+		select {
+		case <-lease.Revoked():
+		default:
+			t.Error("it was not told")
+		}
+		release(t, lease)
+		release(t, first)
+	})
+}

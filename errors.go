@@ -159,7 +159,7 @@ var lossTexts = map[LossReason]string{
 	LossUnreachable: "not renewed",
 	LossDeleted:     "the lock was deleted",
 	LossTaken:       "somebody else has the lock",
-	LossBroken:      "broken by an operator",
+	LossBroken:      "broken",
 	LossBound:       "hold limit reached",
 	LossSuperseded:  "ended on purpose",
 }

@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"os/user"
+	"strconv"
 	"strings"
 	"time"
 
@@ -29,12 +30,18 @@ type breakFlags struct {
 	name    string
 	fence   uint64
 	reason  string
+
+	fenceText string
 }
 
 func newBreakFlags(command string) *breakFlags {
 	o := &breakFlags{lookFlags: newLookFlags(command), command: command}
-	o.flags.Uint64Var(&o.fence, "fence", 0, "the fence `N` of the holder that is meant, as holdfast show prints it")
-	o.flags.StringVar(&o.reason, "reason", "", "`TEXT` for the record and for the holder")
+	o.flags.StringVar(&o.fenceText, "fence", "", "the fence `N` of the holder that is meant, as holdfast show prints it")
+	forWhom := "for the record and for the holder"
+	if command == "break" {
+		forWhom = "for the record"
+	}
+	o.flags.StringVar(&o.reason, "reason", "", "`TEXT` "+forWhom)
 	o.flags.StringVar(&o.by, "by", operator(), "who does it, for the record and for the holder: `NAME`")
 	o.define("print what was done as one line of JSON")
 	return o
@@ -67,8 +74,13 @@ gone; to ask a holder that works, there is holdfast revoke.
   holdfast breaks                                            # what was broken
 
 The holder learns of it at once if its process runs and can reach the server: holdfast run
-ends its command (--on-lost), and in a program the lease ends. One that hangs learns of it
-when it goes on; what it then still writes only a fence keeps out.
+ends its command (TERM, and KILL after --kill-after, 5s by default), and in a program the
+lease ends. Until then, both the command and the next holder may be at work. One that hangs
+learns of it when it goes on; what it then still writes only a fence keeps out.
+
+Which holder hangs? One that is stopped does not renew: its TTL only falls from one holdfast
+show to the next, and it loses the lock by itself at the end. One that is stuck in its work
+goes on renewing: look for long waits (holdfast ls --sort waiters) and old locks (--sort age).
 
 Flags:
 %s
@@ -115,7 +127,11 @@ func (o *breakFlags) parse(args []string) error {
 		return exitcode.Usagef("want one NAME, not %d arguments: holdfast %s [flags] NAME --fence N", n, o.command)
 	}
 	o.name = o.flags.Arg(0)
-	if o.fence == 0 {
+	fence, err := strconv.ParseUint(o.fenceText, 10, 64)
+	if err != nil && o.fenceText != "" {
+		return exitcode.Usagef("--fence: want the number that holdfast show prints, not %q", o.fenceText)
+	}
+	if o.fence = fence; fence == 0 {
 		return exitcode.Usagef("want --fence N, the fence of the holder that is meant; holdfast show %s says it", shellWord(o.name))
 	}
 	return nil
@@ -137,7 +153,7 @@ func breakLock(ctx context.Context, args []string, _ io.Reader, stdout, stderr i
 				return exitcode.OfOutput(err)
 			}
 		} else {
-			fmt.Fprintf(&text, "%q is taken from %s, fence %d; the lock's fence is %d now\n", broken.Name, ownerOf(broken.Holder), broken.Holder.Fence, broken.Fence)
+			fmt.Fprintf(&text, "%q is taken from %s, fence %d; the lock's fence is above %d now (holdfast show %s)\n", broken.Name, ownerOf(broken.Holder), broken.Holder.Fence, broken.Fence, shellWord(broken.Name))
 		}
 		if _, err := stdout.Write(text.Bytes()); err != nil {
 			return exitcode.OfOutput(err)

@@ -158,9 +158,25 @@ func (o *lsFlags) list(ctx context.Context, in *inspect.Inspector, stdout io.Wri
 	case denied != nil:
 		return &exitcode.Error{Code: exitcode.OfLibrary(denied).Code}
 	case n == 0:
+		if !o.json {
+			o.console.Notef("%s", o.nothing())
+		}
 		return &exitcode.Error{Code: exitcode.None}
 	}
 	return nil
+}
+
+// nothing says that no lock is listed.
+func (o *lsFlags) nothing() string {
+	switch {
+	case o.held || o.waiting || o.kind != "":
+		return "no lock in use fits these flags"
+	case o.pattern == "":
+		return "no lock of this prefix is held or waited for"
+	case strings.Contains(o.pattern, "*"):
+		return "no lock in use matches; * stands for any characters but /"
+	}
+	return "no lock in use has that name; holdfast show looks at exact keys, too"
 }
 
 func (o *lsFlags) wants(s holdfast.Status) bool {

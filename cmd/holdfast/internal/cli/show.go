@@ -98,7 +98,7 @@ func (o *showFlags) next(s holdfast.Status) string {
 	if !held || h.Foreign || h.Fence == 0 || s.Kind == holdfast.KindLatch || s.Kind == holdfast.KindBarrier {
 		return ""
 	}
-	words := []string{"holdfast", "break"}
+	var words []string
 	if o.prefix != "" {
 		words = append(words, "--prefix", shellWord(o.prefix))
 	}
@@ -112,5 +112,20 @@ func (o *showFlags) next(s holdfast.Status) string {
 		words = append(words, "--")
 	}
 	words = append(words, shellWord(s.Name))
-	return "To take it from the first holder and hand it on:\n    " + strings.Join(words, " ") + "\n"
+	whom := "the first holder"
+	if n := withFence(s, h.Fence); n > 1 {
+		whom = fmt.Sprintf("the %d holders with fence %d", n, h.Fence)
+	}
+	arguments := strings.Join(words, " ") + "\n"
+	return "To ask " + whom + " to let go, or to take the lock and hand it on:\n    holdfast revoke " + arguments + "    holdfast break " + arguments
+}
+
+// withFence returns how many holders have a fence.
+func withFence(s holdfast.Status, fence uint64) (n int) {
+	for _, h := range s.Holders {
+		if h.Fence == fence {
+			n++
+		}
+	}
+	return n
 }

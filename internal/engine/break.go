@@ -59,7 +59,7 @@ func (in *Inspector) BreakPart(ctx context.Context, name string, fence uint64, r
 		return Broken{}, changed(l.holderOf(&reply.Holder), fence)
 	}
 	broken := Broken{
-		ID: cmp.Or(whole, q.ID), Name: l.name, Holder: l.sharer(&reply.Hold), By: c.cfg.Owner, Reason: reason, Time: time.UnixMicro(reply.Now), Fence: reply.Raised,
+		ID: cmp.Or(whole, q.ID), Name: l.name, Holder: l.sharer(&reply.Hold), By: in.by, Reason: reason, Time: time.UnixMicro(reply.Now), Fence: reply.Raised,
 	}
 	if !c.server.InCluster() {
 		return broken, nil
@@ -112,7 +112,7 @@ func (in *Inspector) remark(name string, fence uint64, reason, whole string) (st
 	if fence == 0 {
 		return "", fmt.Errorf("%w: lock %.64q: the fence is 0, which no holder has", ErrInvalid, name)
 	}
-	note, err := wire.Remark{By: in.c.cfg.Owner, Reason: reason, Whole: whole}.Encode()
+	note, err := wire.Remark{By: in.by, Reason: reason, Whole: whole}.Encode()
 	if err != nil {
 		return "", fmt.Errorf("%w: lock %.64q: %w", ErrInvalid, name, err)
 	}

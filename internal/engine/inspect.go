@@ -14,11 +14,12 @@ import (
 type Inspector struct {
 	c  *Client
 	as map[string]*settings // of the locks of each form
+	by string               // who breaks locks, for their record
 }
 
 // NewInspector returns an inspector of the client's locks.
 func (c *Client) NewInspector() *Inspector {
-	in := &Inspector{c: c, as: map[string]*settings{}}
+	in := &Inspector{c: c, as: map[string]*settings{}, by: c.cfg.Owner}
 	for _, k := range []*kind{&mutex, &redisson, &reader, &semaphore, &owned, &barrier, &latch} {
 		own := c.defaults
 		own.kind = k
@@ -26,6 +27,9 @@ func (c *Client) NewInspector() *Inspector {
 	}
 	return in
 }
+
+// ActAs sets who breaks locks, for their record, if that is not the client's owner.
+func (in *Inspector) ActAs(owner string) { in.by = owner }
 
 // Found is a lock that was found, of any kind.
 type Found struct {

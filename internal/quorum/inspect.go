@@ -18,7 +18,9 @@ type Inspector struct {
 func (q *Quorum) NewInspector() *Inspector {
 	in := &Inspector{q: q}
 	for _, c := range q.clients {
-		in.nodes = append(in.nodes, c.NewInspector())
+		node := c.NewInspector()
+		node.ActAs(q.clients[0].Config().Owner) // the nodes' clients need not have the same
+		in.nodes = append(in.nodes, node)
 	}
 	return in
 }

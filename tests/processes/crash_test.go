@@ -235,7 +235,7 @@ func passDeadHead(t *testing.T, b *backend.Backend) (cost time.Duration, seen bo
 	head.kill()
 	rdb, l := b.Redis(t), b.Client(t, nil).Mutex("a")
 	backend.Eventually(t, "the server knows that the process is gone", func() bool {
-		return len(rdb.PubSubChannels(t.Context(), "*").Val()) == 1
+		return len(backend.Channels(t, rdb)) == 1
 	})
 	begun := time.Now()
 	holder.send("release")

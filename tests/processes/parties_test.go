@@ -398,7 +398,7 @@ func TestBarrierOfACrowdThatDies(t *testing.T) {
 			}
 		}
 		backend.Eventually(t, "nothing is left", func() bool {
-			return len(b.Keys(t)) == 0 && len(b.Redis(t).PubSubChannels(t.Context(), "*").Val()) == 0
+			return len(b.Keys(t)) == 0 && len(backend.Channels(t, b.Redis(t))) == 0
 		})
 	})
 }

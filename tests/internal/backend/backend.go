@@ -322,6 +322,17 @@ func Eventually(tb testing.TB, what string, f func() bool) {
 	}
 }
 
+// Channels returns the channels that clients hear. It leaves out the one on which holders hear what operators do: a client
+// goes on hearing that for some time after its last lease.
+func Channels(tb testing.TB, rdb *redis.Client) []string {
+	tb.Helper()
+	all, err := rdb.PubSubChannels(tb.Context(), "*").Result()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return slices.DeleteFunc(all, func(name string) bool { return name == "holdfast:c:h" })
+}
+
 // Waiters waits until n processes are queued for the lock.
 func Waiters(tb testing.TB, l *holdfast.Lock, n int) {
 	tb.Helper()

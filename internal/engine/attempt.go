@@ -133,8 +133,8 @@ func (a *attempt) request(q codec.Acquire) acquireRequest {
 	return &q
 }
 
-// grantOrReply is what the server says to an attempt that asks for its lock: it is granted, or the reply says what else is. The
-// reply is large, and would make every stack on the way of a free lock grow.
+// grantOrReply is the server's answer to an attempt that asks for its lock: the hold that was granted, or the reply. It points to
+// the reply, which is large: as a value it would make the stack of every acquire grow.
 type grantOrReply struct {
 	hold *hold // if the lock is granted
 	*codec.AcquireReply

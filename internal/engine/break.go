@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/holdfast-go/holdfast/internal/codec"
@@ -34,13 +35,13 @@ func (in *Inspector) Break(ctx context.Context, name string, fence uint64, reaso
 	return in.BreakPart(ctx, name, fence, reason, "")
 }
 
-// BreakPart is Break on one node of a quorum. whole is an id of the request to all nodes.
+// BreakPart is Break on one node of a quorum. whole identifies the request to all nodes.
 func (in *Inspector) BreakPart(ctx context.Context, name string, fence uint64, reason, whole string) (Broken, error) {
 	note, err := in.remark(name, fence, reason, whole)
 	if err != nil {
 		return Broken{}, err
 	}
-	l, _, err := in.holding(ctx, name, fence)
+	l, err := in.held(ctx, name, fence)
 	if err != nil {
 		return Broken{}, err
 	}
@@ -79,7 +80,7 @@ func (in *Inspector) Revoke(ctx context.Context, name string, fence uint64, reas
 	if err != nil {
 		return err
 	}
-	l, _, err := in.holding(ctx, name, fence)
+	l, err := in.held(ctx, name, fence)
 	if err != nil {
 		return err
 	}
@@ -88,8 +89,7 @@ func (in *Inspector) Revoke(ctx context.Context, name string, fence uint64, reas
 	})
 }
 
-// History calls yield with each break on record, the latest first, or with an error, which is the last, until yield returns
-// false.
+// History calls yield with each break on record, the latest first, until yield returns false. An error is the last.
 func (in *Inspector) History(ctx context.Context, yield func(Broken, error) bool) {
 	known := map[string]bool{}
 	err := in.c.readJournal(ctx, func(e codec.Entry) bool {
@@ -119,26 +119,23 @@ func (in *Inspector) remark(name string, fence uint64, reason, whole string) (st
 	return note, nil
 }
 
-// holding returns the lock of that name, of whatever kind, and its holder with that fence.
-func (in *Inspector) holding(ctx context.Context, name string, fence uint64) (*target, Holder, error) {
+// held returns the lock of that name, whatever its kind, if somebody holds it with that fence.
+func (in *Inspector) held(ctx context.Context, name string, fence uint64) (*target, error) {
 	s, err := in.Get(ctx, name)
-	if err != nil {
-		return nil, Holder{}, err
+	switch {
+	case err != nil:
+		return nil, err
+	case len(s.Holders) == 0:
+		return nil, notHeld(name)
+	case !slices.ContainsFunc(s.Holders, func(h Holder) bool { return h.Fence == fence }):
+		return nil, changed(s.Holders[0], fence)
 	}
-	if len(s.Holders) == 0 {
-		return nil, Holder{}, notHeld(name)
-	}
-	for _, h := range s.Holders {
-		if h.Fence == fence {
-			return in.target(Found{s.Name, in.c.space.Of(s.Key)}, s.Form), h, nil
-		}
-	}
-	return nil, Holder{}, changed(s.Holders[0], fence)
+	return in.target(Found{s.Name, in.c.space.Of(s.Key)}, s.Form), nil
 }
 
 func notHeld(name string) error { return fmt.Errorf("%w: nobody holds %.64q", ErrNotHeld, name) }
 
-// changed returns the error of a lock that h holds, and not the holder with that fence.
+// changed returns the error of a request that names a fence when h, with another fence, holds the lock.
 func changed(h Holder, fence uint64) error {
 	if h.Foreign {
 		return fmt.Errorf("%w: another program holds %q, without a fence", ErrChanged, h.Name)
@@ -146,7 +143,7 @@ func changed(h Holder, fence uint64) error {
 	return fmt.Errorf("%w: %s holds %q with fence %d, not %d", ErrChanged, printable.Word(h.Owner, maxShownWord), h.Name, h.Fence, fence)
 }
 
-// journal returns where it is recorded what operators do to holders.
+// journal returns the record of what operators did to holders.
 func (c *Client) journal() codec.Journal {
 	if c.server.InCluster() {
 		return codec.Journal{Key: c.space.Journal(), Channel: c.space.Journal()}
@@ -154,13 +151,13 @@ func (c *Client) journal() codec.Journal {
 	return codec.Journal{Key: c.space.Journal(), Channel: c.space.JournalChannel()}
 }
 
-// aboutJournal returns a request about the journal, which is addressed like a lock.
+// aboutJournal returns a request about the journal. It is addressed as one about a lock is.
 func (c *Client) aboutJournal(op string) request {
 	key := c.space.Journal()
 	return request{op: op, lock: &target{c: c, name: key, keys: keys.Set{Lock: key, Queue: key + ":q"}, set: &c.defaults}, unexplained: true}
 }
 
-// record writes an entry of the journal. op says in errors what for.
+// record writes an entry of the journal. op is the operation that errors name.
 func (c *Client) record(ctx context.Context, op string, e codec.Entry) error {
 	rq := c.aboutJournal(op)
 	_, _, err := ask(ctx, c, rq, &codec.Note{Flags: rq.lock.flags(), Journal: c.journal(), Entry: e})
@@ -173,8 +170,8 @@ const (
 	maxEntries = 2000
 )
 
-// readJournal calls f with the entries of the journal, the latest first, until it returns false. Of entries that come
-// meanwhile, it may call f with some others twice.
+// readJournal calls f with the entries of the journal, the latest first, until f returns false. If entries are added meanwhile, f
+// may see some of the others twice.
 func (c *Client) readJournal(ctx context.Context, f func(codec.Entry) bool) error {
 	if c.isClosing() {
 		return exec.ErrClosed

@@ -197,10 +197,8 @@ func randomText() string {
 func (c *Client) Close(ctx context.Context) error {
 	c.closeOnce.Do(func() {
 		close(c.closing)
-		for _, live := range c.schedule.Callers() {
-			if h, ok := live.(*hold); ok {
-				h.retire(exec.ErrClosed)
-			}
+		for _, h := range c.scheduledHolds() {
+			h.retire(exec.ErrClosed)
 		}
 		go c.shutDown()
 	})
@@ -210,6 +208,16 @@ func (c *Client) Close(ctx context.Context) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
+}
+
+// scheduledHolds returns the client's holds that have begun and are not over.
+func (c *Client) scheduledHolds() (holds []*hold) {
+	for _, caller := range c.schedule.Callers() {
+		if h, is := caller.(*hold); is {
+			holds = append(holds, h)
+		}
+	}
+	return holds
 }
 
 func (c *Client) shutDown() {

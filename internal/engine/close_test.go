@@ -77,7 +77,7 @@ func TestNoSubscriptionIsOpenedAfterClose(t *testing.T) {
 	}
 }
 
-// A lease that is due just when the client closes is found by Close, although it waits for nothing then.
+// Close finds a lease that is due at that moment, although the scheduler is calling it and no longer has it queued.
 func TestALeaseThatIsDueDuringCloseIsEnded(t *testing.T) {
 	c, err := New(&fake{holders: map[string]string{}}, nil)
 	if err != nil {

@@ -28,7 +28,7 @@ func (c *Client) NewInspector() *Inspector {
 	return in
 }
 
-// ActAs sets who breaks locks, for their record, if that is not the client's owner.
+// ActAs sets the name under which locks are broken, instead of the client's owner.
 func (in *Inspector) ActAs(owner string) { in.by = owner }
 
 // Found is a lock that was found, of any kind.

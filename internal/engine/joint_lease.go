@@ -90,7 +90,7 @@ func (m *JointLease) watch(p *holdLease) {
 			return // it has ended already
 		}
 		go func() {
-			// What an operator took is not taken back.
+			// A node on which an operator broke the lock is not voted on again.
 			var lost *LostError
 			broken := errors.As(p.Err(), &lost) && lost.Reason == LossBroken
 			if m.Err() == nil && m.onLoss != nil && !broken {

@@ -152,7 +152,7 @@ func (l *holdLease) Context() context.Context {
 	return l.scope.ctx
 }
 
-// whenEnded calls f when the lease ends, or now if it has ended, and revoked when its holder is asked to let go. It is for
+// whenEnded calls f when the lease ends, or now if it has ended. It calls revoked when the holder is asked to let go. It is for
 // leases that are parts of a JointLease and have no context of their own. f must not block.
 func (l *holdLease) whenEnded(f func(), revoked func(wire.Remark)) {
 	l.g.mu.Lock()

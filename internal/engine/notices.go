@@ -3,7 +3,6 @@ package engine
 import (
 	"context"
 	"maps"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -19,23 +18,23 @@ import (
 // programs whose leases are short need no subscription.
 const heedAfter = time.Second
 
-// idleAfter is how often the client looks whether it has a lease still, for which it listens.
+// idleAfter is how often a client that listens checks whether it still has a lease.
 const idleAfter = 30 * time.Second
 
 // notices tell the holders of a client that a lock was broken, or that they are asked to let go.
 //
-// Whoever may publish can send a notice, and it can be missed. So a notice, and each time that the subscription is
-// confirmed, only makes the client read the journal, which says what is true.
+// Anyone who may publish can send a notice, and a notice can be lost. So a notice only makes the client read the journal, which
+// says what is true. The client also reads it each time that the subscription is confirmed.
 type notices struct {
-	listening atomic.Bool // or about to
+	listening atomic.Bool // the client listens, or is about to
 	idle      schedule.Entry
 
 	mu      sync.Mutex
 	reading bool
-	again   bool  // the journal is to be read once more
+	again   bool  // read the journal once more
 	read    int64 // server time, µs, until which it was read; 0 if it was not
 
-	// unmatched are notices about holds that the client does not have, but may be about to have, and when they were heard.
+	// unmatched has the time of each recent notice about a grant that the client does not have. Its reply may be on the way.
 	unmatched    map[grant]time.Time
 	hasUnmatched atomic.Bool
 }
@@ -60,10 +59,10 @@ func (c *Client) heed() {
 // heedUntilIdle ends a listener some time after the client's last lease.
 func (c *Client) heedUntilIdle(l *notify.Listener) {
 	c.schedule.Set(&c.notices.idle, clock.Mono().Add(idleAfter), schedule.Func(func() {
-		// A lease that begins from now on has the client listen again.
+		// A lease that begins from now on makes the client listen again.
 		c.notices.listening.Store(false)
 		switch {
-		case !c.hasHold():
+		case len(c.scheduledHolds()) == 0:
 			l.Leave()
 		case c.notices.listening.Swap(true): // another listener has come
 			l.Leave()
@@ -71,14 +70,6 @@ func (c *Client) heedUntilIdle(l *notify.Listener) {
 			c.heedUntilIdle(l)
 		}
 	}))
-}
-
-// hasHold reports whether the client has a hold that is not over.
-func (c *Client) hasHold() bool {
-	return slices.ContainsFunc(c.schedule.Callers(), func(live schedule.Caller) bool {
-		_, is := live.(*hold)
-		return is
-	})
 }
 
 // heedsBy returns when the hold is old enough for its client to listen to notices; false if the client does so already or
@@ -96,40 +87,44 @@ func (c *Client) noticed(payload string) {
 	if err != nil {
 		return // a version that we do not know
 	}
-	// The second look finds a hold that has begun between the first and the note that it was missed.
-	if c.tellHolds(n) || c.notices.miss(grant{n.Lock, n.Fence}) && c.tellHolds(n) {
-		c.catchUpWithNotices()
+	if !c.tellHolds(n) {
+		c.notices.miss(grant{n.Lock, n.Fence})
+		if !c.tellHolds(n) { // none has begun meanwhile
+			return
+		}
 	}
+	c.catchUpWithNotices()
 }
 
 // tellHolds tells the client's holds what a notice says, and reports whether it has one that is meant.
 func (c *Client) tellHolds(n wire.Notice) (concerned bool) {
-	for _, live := range c.schedule.Callers() {
-		if h, ok := live.(*hold); ok && h.hasFence(n.Lock, n.Fence) {
-			concerned = true
-			if n.Broken {
-				h.mu.Lock()
-				// mutants: notice-only-asks
-				h.needMore().rumour = &n.Note
-				h.mu.Unlock()
-			}
+	for _, h := range c.scheduledHolds() {
+		if h.l.keys.Lock != n.Lock || h.ownFence() != n.Fence {
+			continue
+		}
+		concerned = true
+		if n.Broken {
+			h.mu.Lock()
+			// mutants: notice-only-asks
+			h.needMore().rumour = &n.Note
+			h.mu.Unlock()
 		}
 	}
 	return concerned
 }
 
 const (
-	// missedFor is how long a notice is remembered that came before the answer that grants the lock.
+	// missedFor is how long a notice may come before the reply that grants the lock.
 	missedFor = 10 * time.Second
-	// mostMissed bounds how many are: anybody who may publish can send any number.
+	// mostMissed bounds how many notices are remembered: anyone who may publish can send any number.
 	mostMissed = 256
 )
 
-// miss remembers that there was no hold for a notice. It returns true.
-func (n *notices) miss(of grant) bool {
+// miss remembers a notice for which there was no hold.
+func (n *notices) miss(of grant) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	maps.DeleteFunc(n.unmatched, func(_ grant, heard time.Time) bool { return time.Since(heard) > missedFor })
+	n.forgetMissed()
 	if n.unmatched == nil {
 		n.unmatched = map[grant]time.Time{}
 	}
@@ -137,7 +132,12 @@ func (n *notices) miss(of grant) bool {
 		n.unmatched[of] = time.Now()
 	}
 	n.hasUnmatched.Store(true)
-	return true
+}
+
+// forgetMissed forgets notices that are too old to be about a hold that begins now. The caller holds n.mu.
+func (n *notices) forgetMissed() {
+	maps.DeleteFunc(n.unmatched, func(_ grant, heard time.Time) bool { return time.Since(heard) > missedFor })
+	n.hasUnmatched.Store(len(n.unmatched) > 0)
 }
 
 // catchUpWithMissed reads the journal if there was a notice about the hold before it began.
@@ -146,8 +146,10 @@ func (h *hold) catchUpWithMissed() {
 	if !n.hasUnmatched.Load() {
 		return
 	}
+	own := grant{h.l.keys.Lock, h.ownFence()}
 	n.mu.Lock()
-	_, missed := n.unmatched[grant{h.l.keys.Lock, h.ownFence()}]
+	n.forgetMissed()
+	_, missed := n.unmatched[own]
 	n.mu.Unlock()
 	if missed {
 		h.l.c.catchUpWithNotices()
@@ -178,15 +180,15 @@ func (c *Client) catchUpWithNotices() {
 	})
 }
 
-// How far back the journal is read: at first, and after that before the time until which it was read, in case a failover
-// has set the server's clock back.
+// How far back the journal is read. The first reading goes back firstNotices from now. Later ones go back noticesAgain from the
+// time until which it was read, in case a failover has set the server's clock back.
 const (
 	firstNotices = time.Hour
 	noticesAgain = 10 * time.Second
 )
 
-// readNotices reads the journal once. An error does not matter: a holder whose lock was broken learns of it, at the latest,
-// when it renews, and one that is only asked may be asked again.
+// readNotices reads the journal once. It ignores errors: a holder whose lock was broken learns of it when it next renews, and an
+// operator can repeat a request.
 func (c *Client) readNotices() {
 	ctx, cancel := context.WithTimeout(context.Background(), c.cfg.RetryTimeout+c.cfg.CommandTimeout)
 	defer cancel()
@@ -215,11 +217,9 @@ func (c *Client) readNotices() {
 	if len(found) == 0 {
 		return
 	}
-	for _, live := range c.schedule.Callers() {
-		if h, ok := live.(*hold); ok {
-			for _, e := range found[grant{h.l.keys.Lock, h.ownFence()}] {
-				h.heed(e)
-			}
+	for _, h := range c.scheduledHolds() {
+		for _, e := range found[grant{h.l.keys.Lock, h.ownFence()}] {
+			h.heed(e)
 		}
 	}
 }
@@ -229,11 +229,6 @@ func (h *hold) ownFence() uint64 {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.fence
-}
-
-// hasFence reports whether it is the hold with that fence, of the lock with that key.
-func (h *hold) hasFence(key string, fence uint64) bool {
-	return h.l.keys.Lock == key && h.ownFence() == fence
 }
 
 // heed does what an entry of the journal says.
@@ -252,7 +247,7 @@ func (h *hold) heed(e codec.Entry) {
 	}
 }
 
-// explained returns the reason of a loss: if somebody is said to have broken the lock, this is why it is gone.
+// explained returns the error of a loss. If a notice said that the lock was broken, that is why it is gone.
 func (h *hold) explained(err *LostError) *LostError {
 	if h.more == nil || h.more.rumour == nil || err.Reason != LossTaken && err.Reason != LossDeleted {
 		return err

@@ -143,7 +143,7 @@ func MinReplicas(n int, timeout time.Duration) Option {
 	}
 }
 
-// Fsync is holdfast.Fsync, which false turns off.
+// Fsync is holdfast.Fsync. False turns the option off.
 func Fsync(on bool) Option { return func(s *settings) { s.fsync = on } }
 
 // Meta adds a note for people who ask who holds the lock. All notes together,

@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// Reentrant is holdfast.Reentrant, which false turns off.
+// Reentrant is holdfast.Reentrant. False turns the option off.
 func Reentrant(on bool) Option { return func(s *settings) { s.reentrant = on } }
 
 // MaxDepth bounds how many leases of a Reentrant lock are nested: one more gets ErrDepth. For a

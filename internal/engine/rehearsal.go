@@ -43,10 +43,10 @@ func (c *Client) FencesOf(name string) (fences []uint64) {
 	return slices.Compact(fences)
 }
 
-// holdsOf returns the client's holds of a lock that have leases.
+// holdsOf returns the client's live holds of a lock.
 func (c *Client) holdsOf(name string) (holds []*hold) {
-	for _, caller := range c.schedule.Callers() {
-		if h, is := caller.(*hold); is && h.l.name == name && h.isLive() {
+	for _, h := range c.scheduledHolds() {
+		if h.l.name == name && h.isLive() {
 			holds = append(holds, h)
 		}
 	}

@@ -7,13 +7,13 @@ import (
 	"github.com/holdfast-go/holdfast/internal/wire"
 )
 
-// revocation is that a holder is asked to let go.
+// revocation says whether a holder was asked to let go, and tells those who want to know.
 type revocation struct {
 	asked bool
 	told  chan struct{} // closed when it is asked; nil until somebody wants to know
 }
 
-// channel returns what is closed when the holder is asked.
+// channel returns a channel that is closed when the holder is asked.
 func (r *revocation) channel() <-chan struct{} {
 	if r.told == nil {
 		r.told = make(chan struct{})
@@ -24,7 +24,7 @@ func (r *revocation) channel() <-chan struct{} {
 	return r.told
 }
 
-// ask asks the holder. It returns false if that was done before.
+// ask notes that the holder is asked, and tells. It returns false if the holder was asked before.
 func (r *revocation) ask() bool {
 	if r.asked {
 		return false
@@ -36,15 +36,15 @@ func (r *revocation) ask() bool {
 	return true
 }
 
-// Revoked implements Lease. All leases of a hold are asked together, those that the hold is passed on to among them: the server
-// knows one holder.
+// Revoked implements Lease. The server knows one holder, so all leases of a hold are asked together, also later ones to which
+// it is passed on.
 func (l *holdLease) Revoked() <-chan struct{} {
 	l.g.mu.Lock()
 	defer l.g.mu.Unlock()
 	return l.g.needMore().revocation.channel()
 }
 
-// revoke asks the holder with that fence to let go.
+// revoke asks the holder to let go, if it has that fence.
 func (h *hold) revoke(fence uint64, said wire.Remark) {
 	h.mu.Lock()
 	if h.state == over || h.fence != fence || !h.hasLease() || !h.needMore().revocation.ask() {
@@ -74,7 +74,7 @@ func (h *hold) revoke(fence uint64, said wire.Remark) {
 	}
 }
 
-// Revoked implements Lease: it is closed when the holder of a part is asked.
+// Revoked implements Lease. The channel is closed when the holder of any part is asked.
 func (m *JointLease) Revoked() <-chan struct{} {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -95,16 +95,16 @@ func (m *JointLease) revoke(said wire.Remark) {
 	m.of.c.logRevocation(m.of.subject(), m.Token(), said)
 }
 
-// revoked adds that the holder is asked to let go.
+// revoked adds an event: the holder was asked to let go.
 func (o *observation) revoked(said wire.Remark) {
 	if o != nil {
 		o.add(o.c.cfg.Observer.Revoked, LeaseEvent{By: said.By, Note: said.Reason})
 	}
 }
 
-// logRevocation logs that a holder is asked to let go.
+// logRevocation logs that a holder was asked to let go.
 func (c *Client) logRevocation(s Subject, fence uint64, said wire.Remark) {
-	c.logger().LogAttrs(context.Background(), slog.LevelInfo, "holdfast: holder is asked to let go",
+	c.logger().LogAttrs(context.Background(), slog.LevelInfo, "holdfast: holder asked to let go",
 		slog.String("lock", s.Name), slog.Uint64("fence", fence), slog.String("owner", s.Owner),
 		slog.String("by", said.By), slog.String("reason", said.Reason), slog.String("server", c.server.Addr()))
 }

@@ -19,8 +19,8 @@ import (
 
 // A goroutine begins with a stack of 2 KiB, which is doubled and copied when it is full. An acquire makes it 4 KiB. When it
 // made it 8 KiB, because replies were handed on by value, 4096 goroutines did 0.83 of the cycles. About 700 bytes are left: if
-// this fails, look for large arguments, results and local variables. The race detector needs more, so it is not for that. It
-// measures in a process of its own, where no earlier test has left stacks behind.
+// this fails, look for large arguments, results and local variables. Code under the race detector needs more. The test measures in
+// a process of its own, where no earlier test has left stacks behind.
 func TestAnAcquireNeedsASmallStack(t *testing.T) {
 	const alone = "HOLDFAST_TEST_STACKS"
 	if os.Getenv(alone) == "" {

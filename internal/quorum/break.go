@@ -11,7 +11,7 @@ import (
 	"github.com/holdfast-go/holdfast/internal/engine"
 )
 
-// Break takes the lock from the holder whose grant has that fence on some node, on all nodes that it has.
+// Break takes the lock, on all nodes, from the process that has it with that fence on one of them.
 func (in *Inspector) Break(ctx context.Context, name string, fence uint64, reason string) (broken engine.Broken, err error) {
 	var mu sync.Mutex
 	whole := rand.Text()
@@ -30,15 +30,15 @@ func (in *Inspector) Break(ctx context.Context, name string, fence uint64, reaso
 	return broken, err
 }
 
-// Revoke asks the holder whose grant has that fence on some node to let go.
+// Revoke asks the process that has the lock with that fence on some node to let go.
 func (in *Inspector) Revoke(ctx context.Context, name string, fence uint64, reason string) error {
 	return in.onHolder(ctx, "revoke", name, fence, func(node *engine.Inspector, h engine.Holder) error {
 		return node.Revoke(ctx, name, h.Fence, reason)
 	})
 }
 
-// onHolder calls f for each node that a holder has, with the grant there. The holder is the one whose grant has that fence on
-// some node; f is called for none unless there is one. A node that the holder no longer has counts as done.
+// onHolder finds the process that has the lock with that fence on some node, and calls f for each node on which it has the
+// lock, with the grant there. A node on which the grant has ended meanwhile counts as done.
 func (in *Inspector) onHolder(ctx context.Context, op, name string, fence uint64, f func(node *engine.Inspector, h engine.Holder) error) error {
 	grants, errs := in.grants(ctx, name)
 	var meant *engine.Holder
@@ -63,7 +63,7 @@ func (in *Inspector) onHolder(ctx context.Context, op, name string, fence uint64
 	}
 	var doing sync.WaitGroup
 	for i, h := range grants {
-		if h != nil && isSame(h, meant) {
+		if h != nil && isSameProcess(h, meant) {
 			doing.Go(func() {
 				if err := f(in.nodes[i], *h); err != nil && !errors.Is(err, engine.ErrChanged) && !errors.Is(err, engine.ErrNotHeld) {
 					errs[i] = err
@@ -78,7 +78,7 @@ func (in *Inspector) onHolder(ctx context.Context, op, name string, fence uint64
 	return nil
 }
 
-// grants returns whom each node has granted the lock, nil if nobody, or why it did not say.
+// grants returns the lock's holder on each node, nil if it has none, or the node's error.
 func (in *Inspector) grants(ctx context.Context, name string) ([]*engine.Holder, []error) {
 	grants, errs := make([]*engine.Holder, len(in.nodes)), make([]error, len(in.nodes))
 	var asking sync.WaitGroup
@@ -92,11 +92,6 @@ func (in *Inspector) grants(ctx context.Context, name string) ([]*engine.Holder,
 	}
 	asking.Wait()
 	return grants, errs
-}
-
-// isSame reports whether one process has both grants, which are of two nodes.
-func isSame(a, b *engine.Holder) bool {
-	return a.Owner == b.Owner && a.Host == b.Host && a.PID == b.PID && !a.Foreign && !b.Foreign
 }
 
 // History calls yield with each break that some node has on record, the latest first, until yield returns false. An error is

@@ -157,7 +157,7 @@ func (q *Quorum) majority(all []engine.Holder, there int) (holders []engine.Hold
 	for _, h := range all {
 		same := 0
 		for _, other := range all {
-			if h.Owner == other.Owner && h.Host == other.Host && h.PID == other.PID && h.Foreign == other.Foreign {
+			if isSameProcess(&h, &other) {
 				same++
 			}
 		}
@@ -168,6 +168,11 @@ func (q *Quorum) majority(all []engine.Holder, there int) (holders []engine.Hold
 	}
 	// Nodes that did not answer may name the same holder.
 	return nil, most == 0 || most+len(q.clients)-there < q.need
+}
+
+// isSameProcess reports whether one process, as far as the nodes say, has the grants of two nodes.
+func isSameProcess(a, b *engine.Holder) bool {
+	return a.Owner == b.Owner && a.Host == b.Host && a.PID == b.PID && a.Foreign == b.Foreign
 }
 
 // ready refuses what cannot work before any I/O, and learns what the nodes are.

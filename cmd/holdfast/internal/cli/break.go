@@ -153,7 +153,7 @@ func breakLock(ctx context.Context, args []string, _ io.Reader, stdout, stderr i
 				return exitcode.OfOutput(err)
 			}
 		} else {
-			fmt.Fprintf(&text, "%q is taken from %s, fence %d; the lock's fence is above %d now (holdfast show %s)\n", broken.Name, ownerOf(broken.Holder), broken.Holder.Fence, broken.Fence, shellWord(broken.Name))
+			fmt.Fprintf(&text, "%q is taken from %s, fence %d; the lock's fence is above %d now (holdfast show %s)\n", broken.Name, lockstatus.OwnerOf(broken.Holder), broken.Holder.Fence, broken.Fence, shellWord(broken.Name))
 		}
 		if _, err := stdout.Write(text.Bytes()); err != nil {
 			return exitcode.OfOutput(err)
@@ -216,10 +216,6 @@ type breakReport struct {
 
 func newBreakReport(b inspect.Broken) breakReport {
 	return breakReport{b.Name, lockstatus.NewHolder(b.Holder), b.By, b.Reason, b.Time, b.Fence}
-}
-
-func ownerOf(h holdfast.Holder) string {
-	return cmp.Or(printable.Word(h.Owner, 64), "(unknown)")
 }
 
 // breaksFlags are the flags and arguments of holdfast breaks.
@@ -308,7 +304,7 @@ func describeBreak(b inspect.Broken) string {
 		held = ", held for " + lockstatus.Age(max(b.Time.Sub(b.Holder.Since), 0))
 	}
 	text := fmt.Sprintf("%s  %s\n    from %s, fence %d%s; by %s", b.Time.Local().Format(time.DateTime), printable.Line(b.Name, 512),
-		ownerOf(b.Holder), b.Holder.Fence, held, cmp.Or(printable.Word(b.By, 64), "(unknown)"))
+		lockstatus.OwnerOf(b.Holder), b.Holder.Fence, held, cmp.Or(printable.Word(b.By, 64), "(unknown)"))
 	if reason := strings.TrimSpace(b.Reason); reason != "" {
 		text += ": " + printable.Line(reason, 512)
 	}

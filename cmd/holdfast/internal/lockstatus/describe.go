@@ -79,7 +79,7 @@ func writeMeta(b *strings.Builder, meta map[string]string) {
 }
 
 func describeHolder(h holdfast.Holder, now time.Time) string {
-	parts := []string{who(ownerOf(h), h.Host, h.PID)}
+	parts := []string{who(OwnerOf(h), h.Host, h.PID)}
 	parts = append(parts, modeOf(h.Mode, h.Permits)...)
 	if h.Fence > 0 {
 		parts = append(parts, fmt.Sprintf("fence %d", h.Fence))
@@ -96,7 +96,7 @@ func describeHolder(h holdfast.Holder, now time.Time) string {
 }
 
 func describeWaiter(w holdfast.Waiter, now time.Time) string {
-	parts := []string{who(ownerOf(holdfast.Holder{Owner: w.Owner}), w.Host, w.PID)}
+	parts := []string{who(OwnerOf(holdfast.Holder{Owner: w.Owner}), w.Host, w.PID)}
 	parts = append(parts, modeOf(w.Mode, w.Permits)...)
 	return strings.Join(append(parts, since(w.Since, now)), ", ")
 }

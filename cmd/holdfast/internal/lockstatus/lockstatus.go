@@ -69,7 +69,7 @@ func NewReport(s holdfast.Status) *Report {
 	return r
 }
 
-// NewHolder returns a holder as reports have it.
+// NewHolder returns the report of a holder.
 func NewHolder(h holdfast.Holder) Holder {
 	own := Holder{Owner: h.Owner, Host: h.Host, PID: h.PID, Meta: h.Meta, Mode: h.Mode, Permits: h.Permits, Fence: h.Fence, Foreign: h.Foreign}
 	if !h.Since.IsZero() {
@@ -121,7 +121,7 @@ func holders(s holdfast.Status) string {
 	permits := 0
 	for _, h := range s.Holders {
 		permits += h.Permits
-		if owner := ownerOf(h); !slices.Contains(who, owner) {
+		if owner := OwnerOf(h); !slices.Contains(who, owner) {
 			who = append(who, owner)
 		}
 	}
@@ -156,8 +156,8 @@ func holders(s holdfast.Status) string {
 	return before + ": " + names
 }
 
-// ownerOf names a holder.
-func ownerOf(h holdfast.Holder) string {
+// OwnerOf names a holder.
+func OwnerOf(h holdfast.Holder) string {
 	switch {
 	case h.Foreign:
 		return "(another program)"

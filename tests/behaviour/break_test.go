@@ -92,7 +92,7 @@ func TestBreak(t *testing.T) {
 				if h := broken.Holder; h.Owner != was.Owner || h.Fence != was.Fence || h.Mode != was.Mode || h.Permits != was.Permits || !h.Since.Equal(was.Since) || h.PID != was.PID {
 					t.Errorf("Broken.Holder is %+v, want %+v", h, was)
 				}
-				backend.Eventually(t, "the holder is told", func() bool { return lease.Err() != nil })
+				backend.Told(t, "the holder is told of the loss", lease.Done())
 				wantLoss(t, "the holder", lease.Err(), holdfast.LossBroken, "operator")
 				second := <-got
 				if second == nil {
@@ -136,7 +136,7 @@ func TestBreakOfReaders(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, l := range leases {
-			backend.Eventually(t, "a reader is told", func() bool { return l.Err() != nil })
+			backend.Told(t, "a reader is told of the loss", l.Done())
 			wantLoss(t, "a reader", l.Err(), holdfast.LossBroken, "operator")
 		}
 		if s, err := in.Get(t.Context(), "rw"); err != nil || s.Held() {
@@ -158,7 +158,7 @@ func TestBreakOfOneOfSeveral(t *testing.T) {
 		if _, err := in.Break(t.Context(), "sem", leases[1].Fence(), ""); err != nil {
 			t.Fatal(err)
 		}
-		<-leases[1].Done()
+		backend.Told(t, "the holder is told of the loss", leases[1].Done())
 		for _, i := range []int{0, 2} {
 			if err := leases[i].Err(); err != nil {
 				t.Errorf("holder %d: %v", i, err)
@@ -215,7 +215,7 @@ func TestBreakOfOneOfMulti(t *testing.T) {
 		if _, err := in.Break(t.Context(), "{m}2", lease.Fences()["{m}2"], ""); err != nil {
 			t.Fatal(err)
 		}
-		<-lease.Done()
+		backend.Told(t, "the holder is told of the loss", lease.Done())
 		wantLoss(t, "the lease", lease.Err(), holdfast.LossBroken, "operator")
 		backend.Eventually(t, "the other part is free", func() bool {
 			_ = lease.Release(t.Context())
@@ -256,8 +256,8 @@ func TestRevoke(t *testing.T) {
 					if err := in.Revoke(t.Context(), l.Name(), lease.Fence(), "your turn is over"); err != nil {
 						t.Fatal(err)
 					}
-					<-early
-					<-lease.Revoked()
+					backend.Told(t, "the holder is asked", early)
+					backend.Told(t, "the holder is asked", lease.Revoked())
 				}
 				if err := lease.Err(); err != nil {
 					t.Errorf("after Revoke: %v", err)
@@ -296,7 +296,7 @@ func TestANoticeAloneEndsNoLease(t *testing.T) {
 		if err := inspect.New(c).Revoke(t.Context(), "m", lease.Fence(), ""); err != nil {
 			t.Fatal(err)
 		}
-		<-lease.Revoked()
+		backend.Told(t, "the holder is asked", lease.Revoked())
 		if err := lease.Err(); err != nil {
 			t.Errorf("after notices that are not true: %v", err)
 		}

@@ -4,6 +4,7 @@ package documents
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"go/format"
 	"os"
@@ -210,7 +211,9 @@ func TestShellRuns(t *testing.T) {
 				urls = append(urls, "redis://"+server.Start(t, server.One(t)).Addr())
 			}
 			script := "set -e\n" + strings.Join(blocks, "\n")
-			shell := exec.CommandContext(t.Context(), bash, "--norc", "-c", script)
+			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute) // they wait for each other
+			defer cancel()
+			shell := exec.CommandContext(ctx, bash, "--norc", "-c", script)
 			shell.Dir = work
 			shell.Env = append(os.Environ(), "PATH="+programs+string(os.PathListSeparator)+os.Getenv("PATH"),
 				"HOLDFAST_REDIS="+strings.Join(urls, " "))

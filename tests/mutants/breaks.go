@@ -30,6 +30,11 @@ var breaks = []Mutant{
 		Tests: []Test{{"scripts", "TestBreak"}},
 	},
 	{
+		Name: "broken-unrecorded", About: "a break begins although the journal cannot be written",
+		Edits: []overlay.Edit{line("break-journal-first", "")},
+		Tests: []Test{{"scripts", "TestBreakWithoutAJournal"}},
+	},
+	{
 		Name: "journal-out-of-order", About: "an entry of the journal is scored by a clock that went back, and cut off first",
 		Edits: []overlay.Edit{line("journal-order", "local score = now")},
 		Tests: []Test{{"scripts", "TestJournal"}},

@@ -7,6 +7,7 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/inspect"
+	"github.com/holdfast-go/holdfast/tests/internal/backend"
 )
 
 // What a majority has granted is taken from its holder, which is told, and is on record once. Some node may be down.
@@ -38,12 +39,12 @@ func TestBreakOnAQuorum(t *testing.T) {
 		if err := in.Revoke(t.Context(), "a", fence, "test"); err != nil {
 			t.Fatal(err)
 		}
-		<-lease.Revoked()
+		backend.Told(t, "the holder is asked", lease.Revoked())
 		broken, err := in.Break(t.Context(), "a", fence, "it hung")
 		if err != nil || broken.Holder.Owner != "hung" || broken.Fence <= fence {
 			t.Fatalf("Break: %+v, %v", broken, err)
 		}
-		<-lease.Done()
+		backend.Told(t, "the holder is told of the loss", lease.Done())
 		var lost *holdfast.LostError
 		if !errors.As(lease.Err(), &lost) || lost.Reason != holdfast.LossBroken || lost.By != broken.By {
 			t.Errorf("the holder: %v", lease.Err())

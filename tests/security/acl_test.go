@@ -440,11 +440,11 @@ func breaking(j job) error {
 		if err := in.Revoke(ctx, lease.Name(), lease.Fence(), "test"); err != nil {
 			return err
 		}
-		<-lease.Revoked()
+		backend.Told(j.t, "the holder is asked", lease.Revoked())
 		if _, err := in.Break(ctx, lease.Name(), lease.Fence(), "test"); err != nil {
 			return err
 		}
-		<-lease.Done()
+		backend.Told(j.t, "the holder is told of the loss", lease.Done())
 		var lost *holdfast.LostError
 		if !errors.As(lease.Err(), &lost) || lost.Reason != holdfast.LossBroken {
 			return fmt.Errorf("the holder is told %w", lease.Err())

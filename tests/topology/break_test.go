@@ -31,12 +31,12 @@ func breaksAll(t *testing.T, open opener) {
 			if err := in.Revoke(t.Context(), name, lease.Fence(), "test"); err != nil {
 				t.Fatalf("%s %s: Revoke: %v", kind, name, err)
 			}
-			<-lease.Revoked()
+			backend.Told(t, "the holder is asked", lease.Revoked())
 			broken, err := in.Break(t.Context(), name, lease.Fence(), "test")
 			if err != nil {
 				t.Fatalf("%s %s: Break: %v", kind, name, err)
 			}
-			<-lease.Done()
+			backend.Told(t, "the holder is told of the loss", lease.Done())
 			var lost *holdfast.LostError
 			if !errors.As(lease.Err(), &lost) || lost.Reason != holdfast.LossBroken || lost.By != "operator" {
 				t.Errorf("%s %s: the holder: %v", kind, name, lease.Err())

@@ -333,6 +333,19 @@ func Channels(tb testing.TB, rdb *redis.Client) []string {
 	return slices.DeleteFunc(all, func(name string) bool { return name == "holdfast:c:h" })
 }
 
+// Told waits until a channel is closed: a lease's Done, or Revoked.
+func Told(tb testing.TB, what string, closed <-chan struct{}) {
+	tb.Helper()
+	Eventually(tb, what, func() bool {
+		select {
+		case <-closed:
+			return true
+		default:
+			return false
+		}
+	})
+}
+
 // Waiters waits until n processes are queued for the lock.
 func Waiters(tb testing.TB, l *holdfast.Lock, n int) {
 	tb.Helper()

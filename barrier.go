@@ -62,9 +62,11 @@ func newParty(e *engine.BarrierParty, err error) (*BarrierParty, error) {
 // ErrLost says that the caller's lease is lost: it is a party no longer.
 //
 // When ctx ends, the arrival is taken back, unless the phase has come to its end; the next Await arrives again, or is told
-// of that. After another error it is taken back, too. A party awaits one phase at a time: a second Await at the same time is
-// ErrInvalid, at once, and leaves the first as it is. A party is notified when the phase ends, and looks for itself when a party may have died, and every 30 s, since
-// notifications can be lost. Other errors are those of Lock.Acquire.
+// of that. After another error it is taken back, too. A party awaits one phase at a time: a second Await at the same time
+// returns ErrInvalid at once, and leaves the first as it is.
+//
+// A party is notified when the phase ends. Notifications can be lost, so it also looks when a party may have died, and every
+// 30 s. Other errors are those of Lock.Acquire.
 func (p *BarrierParty) Await(ctx context.Context) (phase uint64, err error) {
 	phase, err = p.e.Await(ctx)
 	return phase, p.lease.leave(err)

@@ -9,7 +9,7 @@ import (
 )
 
 // Config is what the locks of one client share. A nil *Config means the defaults, and so does a field that is zero. New copies
-// it; what is not possible is ErrInvalid there.
+// it, and returns ErrInvalid for a value that is not allowed.
 type Config struct {
 	// CommandTimeout bounds one attempt of one command. An attempt that takes longer is given up and, as long as RetryTimeout
 	// and its context allow, repeated. At least 5 ms. Default 2 s.
@@ -27,7 +27,7 @@ type Config struct {
 
 	// MaxBatch bounds how many mutexes one command acquires, releases or renews. Commands are shared by calls that come
 	// while an earlier command is under way; no call waits for others to come. In a Cluster it bounds how many commands are
-	// sent to one master together. In Strict mode only releases share commands, and acquires of a Quorum's locks. Default 128,
+	// sent to one master together. In Strict mode only releases, and acquires of a Quorum's locks, share commands. Default 128,
 	// the most; negative: no batches.
 	MaxBatch int
 

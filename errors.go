@@ -37,9 +37,9 @@ var (
 	// ErrDepth says that a Reentrant lock was acquired within itself more often than MaxDepth allows. What is held stays
 	// held.
 	ErrDepth = errors.New("holdfast: lock is nested too deep")
-	// ErrInvalid says that a call was refused before it sent anything, because it cannot be right: an argument, a name, an
-	// option or a Config is not possible, or the lease or party does not allow the call, as a BarrierParty that awaits a phase
-	// already. Nothing has changed.
+	// ErrInvalid says that a call was refused before it sent anything. An argument, a name, an option or a Config is not
+	// allowed, or the lease or party is in a state that does not allow the call: a BarrierParty that already awaits a phase,
+	// for example. Nothing has changed.
 	ErrInvalid = errors.New("holdfast: invalid argument")
 	// ErrOnceExhausted says that a job of Once was begun in this window as often as MaxTries allows, and not completed.
 	ErrOnceExhausted = errors.New("holdfast: job has failed too often in this window")

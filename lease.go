@@ -8,14 +8,14 @@ import (
 	"github.com/holdfast-go/holdfast/internal/engine"
 )
 
-// Lease is a lock that is held until it is released or lost. Err, Done and Context tell when it is over. It is renewed by itself,
-// unless NoRenew says otherwise, and safe for concurrent use.
+// Lease is a lock that is held until it is released or lost. It renews itself, unless the lock has NoRenew. Err, Done and Context
+// tell when it is over. It is safe for concurrent use.
 type Lease struct {
 	e engine.Lease
 }
 
-// newLease returns what an acquire of the engine brought. The facade is an allocation of its own, 16 bytes: the engine would
-// have to know this type to make both in one.
+// newLease returns the result of the engine's acquire. The facade is an allocation of 16 bytes: to avoid it, the engine would have
+// to know this type.
 func newLease(e engine.Lease, err error) (*Lease, error) {
 	if err != nil {
 		return nil, leave(err)
@@ -56,8 +56,8 @@ func (l *Lease) Done() <-chan struct{} { return l.e.Context().Done() }
 
 // Revoked returns a channel that is closed when somebody asks the holder to let go, as holdfast revoke and
 // inspect.Inspector.Revoke do. The lease goes on until it is released. Goroutines of this process that share the grant, or pass
-// it on, are asked together. The client learns of the request by push, at the earliest a second after the grant; without a
-// subscription (Poll, Config.PollInterval, an ACL) it never does.
+// it on, are asked together. The client learns of the request by push, at the earliest a second after the grant. Without a
+// subscription (Poll, Config.PollInterval, an ACL that forbids it) it does not learn of it.
 func (l *Lease) Revoked() <-chan struct{} { return l.e.Revoked() }
 
 // Fence returns a number above those of all earlier leases of the lock; of Multi, the highest of Fences. A resource that

@@ -11,9 +11,9 @@ package driver
 //
 //	func (c *counter) Unwrap() driver.Driver { return c.Driver }
 //
-// The library uses an optional interface of a wrapper if the wrapped driver has it, too. What the wrapper does not implement
-// itself goes to the wrapped driver directly: RunAll and RunDurably do not call the wrapper's Run. A wrapper that is to see
-// every call implements Run, RunAll and RunDurably, and passes each on with As:
+// The library uses an optional interface of a wrapper only if the wrapped driver also has it. It calls the wrapped driver
+// directly for what the wrapper does not implement: RunAll and RunDurably do not call the wrapper's Run. A wrapper that needs
+// to see every call implements Run, RunAll and RunDurably, and passes each on with As:
 //
 //	func (c *counter) RunAll(ctx context.Context, calls []driver.Call, tell func(int, string, error)) {
 //		c.calls.Add(int64(len(calls)))
@@ -21,18 +21,19 @@ package driver
 //		inner.RunAll(ctx, calls, tell)
 //	}
 //
-// A wrapper without Unwrap has the optional interfaces that it implements itself. Without them all calls go through its Run,
-// and locks are slower. MinReplicas and Fsync are then refused.
+// A wrapper without Unwrap has only the optional interfaces that it implements itself. If it has none, all calls go through its
+// Run, locks are slower, and MinReplicas and Fsync are refused.
 //
 // drivertest.RunWrapper tests that a wrapper hides nothing.
 type Wrapper interface {
 	Driver
-	// Unwrap returns the driver that the wrapper passes calls on to, always the same.
+	// Unwrap returns the driver to which the wrapper passes calls on. It always returns the same one.
 	Unwrap() Driver
 }
 
-// As returns what implements an optional interface of d, such as Batcher: d itself or, if d is a Wrapper and does not
-// implement it, the driver that it wraps. A Wrapper has an interface only if the wrapped driver has it.
+// As finds an optional interface of a driver, such as Batcher, and reports whether the driver has it. It returns d if d
+// implements the interface. If d is a Wrapper that does not, it returns the wrapped driver. A Wrapper never has an interface that
+// the wrapped driver lacks.
 func As[T any](d Driver) (T, bool) {
 	own, has := d.(T)
 	w, wraps := d.(Wrapper)

@@ -10,10 +10,10 @@ import (
 )
 
 // Break breaks the lock of that name, which this client holds, as an operator does with holdfast break. When it returns, the
-// server has taken the lock away, and the next waiter may have it. The client's leases of the lock end as soon as the client
-// hears of that, with holdfast.LossBroken; LostError.By is "operator". A client hears at once of leases that are older than a
-// second, and of others when they are. One that cannot, because of another fault or a TTL of less than three seconds, learns of
-// it when it next renews.
+// server has taken the lock away, and the next waiter may have it. The client's leases of the lock end, with
+// holdfast.LossBroken, as soon as the client hears of the break; LostError.By is "operator". It hears at once if the lease is
+// older than a second, and otherwise when the lease is. If it cannot hear, because of another fault or a TTL below three
+// seconds, it learns of the break when it next renews.
 //
 // Break fails the test if the client has no lease of the lock.
 func (c *Client) Break(name string) {
@@ -25,7 +25,7 @@ func (c *Client) Break(name string) {
 }
 
 // Revoke asks this client to let go of the lock of that name, as an operator does with holdfast revoke. Lease.Revoked is closed
-// as soon as the client hears of that, which is when Break would end the lease. Nothing else happens.
+// as soon as the client hears of the request, which is when Break would end the lease. Nothing else happens.
 //
 // Revoke fails the test if the client has no lease of the lock.
 func (c *Client) Revoke(name string) {
@@ -35,7 +35,7 @@ func (c *Client) Revoke(name string) {
 	})
 }
 
-// operate does something to each of the client's holds of a lock. The operator has a connection that meets no faults.
+// operate calls do with the fence of each of the client's holds of a lock. The operator's connection meets no faults.
 func (c *Client) operate(what, name string, do func(ctx context.Context, in *inspect.Inspector, fence uint64) error) {
 	c.t.Helper()
 	fences := c.engine.FencesOf(name)

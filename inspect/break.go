@@ -24,9 +24,9 @@ type Broken struct {
 var ErrChanged = engine.ErrChanged
 
 // Break takes the lock of that name, whatever its kind, from the holder with this fence, as Status.Holders has it, and hands
-// it to the next waiter. Of an RWMutex, the readers that share the fence all lose it, and of an OwnerMutex all leases of the
-// owner; to a Latch or Barrier a party that is broken has died. Nobody else is touched: if the lock has another holder by
-// now, the error is [ErrChanged], and if it has none, [holdfast.ErrNotHeld].
+// it to the next waiter. All readers of an RWMutex that share the fence lose it, and so do all leases of an OwnerMutex's owner. A
+// party of a Latch or Barrier counts as dead. Nobody else is touched: if the lock has another holder by now, the error is
+// [ErrChanged], and if it has none, [holdfast.ErrNotHeld].
 //
 // The holder may still be at work: break a lock when you know that its holder hangs, is gone, or minds its lease. A client
 // that held the lock for more than a second is told at once, by push: the lease ends with a [*holdfast.LostError] whose
@@ -42,8 +42,8 @@ var ErrChanged = engine.ErrChanged
 // The nodes of a quorum have a fence each. Its lock is broken on all nodes that have it for the process that has this fence on
 // some node; if too few answer, the error is a [*holdfast.QuorumError], and some may have been broken.
 //
-// Break works when the server is out of memory, and in Strict mode during a quarantine; the lock is free then, and nobody is
-// granted it before the quarantine ends.
+// Break works when the server is out of memory. It also works in Strict mode during a quarantine: the lock is then free, and
+// nobody is granted it before the quarantine ends.
 func (i *Inspector) Break(ctx context.Context, name string, fence uint64, reason string) (Broken, error) {
 	b, err := i.of.Break(ctx, name, fence, reason)
 	return newBroken(&b), access.Error(err)
@@ -56,8 +56,8 @@ func (i *Inspector) Revoke(ctx context.Context, name string, fence uint64, reaso
 	return access.Error(i.of.Revoke(ctx, name, fence, reason))
 }
 
-// History yields the breaks on record, the latest first. The server keeps about the latest 1,000, revocations among them; of
-// a quorum each node does, and what any of them has is yielded. An error is the last: see List.
+// History yields the breaks on record, the latest first. The server keeps about the latest 1,000 breaks and revocations. Of a
+// quorum it yields what any node has on record, each break once. An error is the last: see List.
 func (i *Inspector) History(ctx context.Context) iter.Seq2[Broken, error] {
 	return func(yield func(Broken, error) bool) {
 		i.of.History(ctx, func(b engine.Broken, err error) bool { return yield(newBroken(&b), access.Error(err)) })

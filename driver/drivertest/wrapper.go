@@ -10,9 +10,9 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// RunWrapper tests that a driver which wraps another one hides nothing of it: that the library finds Batcher, Durable, Cluster
-// and Wide where the wrapped driver has them, and only there, and that calls and results pass through unchanged. wrap returns
-// a wrapper, which embeds the driver it is given and has Unwrap: see driver.Wrapper. RunWrapper needs no server.
+// RunWrapper tests that a wrapper hides nothing of the driver that it wraps. The library must find Batcher, Durable, Cluster and
+// Wide exactly where the wrapped driver has them, and calls and results must pass through unchanged. wrap returns a wrapper of
+// the driver that it is given: see driver.Wrapper. RunWrapper needs no server.
 func RunWrapper(t *testing.T, wrap func(driver.Driver) driver.Driver) {
 	t.Run("a driver with all interfaces", func(t *testing.T) {
 		inner := &echo{}
@@ -79,8 +79,7 @@ func testWrapper(t *testing.T, d driver.Driver, inner *echo, full bool) {
 	}
 }
 
-// has requires that the library finds an interface of the wrapper, or that it does not. It reports whether that is to be
-// tested.
+// has requires that the library finds an interface of the wrapper if wanted, and only then. It reports whether to test it.
 func has(t *testing.T, name string, is, want bool) bool {
 	t.Helper()
 	switch {
@@ -97,7 +96,7 @@ var (
 	echoInfo = driver.ServerInfo{Server: "redis", Version: "7.0.15"}
 )
 
-// echo is a driver whose replies are the calls' first keys, each with an error.
+// echo is a driver that answers each call with the call's first key, and with an error.
 type echo struct{ cancelled, closed bool }
 
 func (e *echo) Run(_ context.Context, c driver.Call) (string, error) { return c.Keys[0], errEcho }

@@ -22,7 +22,7 @@ const (
 // board knows all locks while somebody looks. It lists them once a second, as inspect's Watch does, and publishes what has changed
 // to all viewers at once.
 //
-// It is no Watch, because people also want to see what that leaves out: how long a lease still lasts, who has left the queue, and
+// It does not use Watch, which leaves out what people want to see: how long a lease still lasts, who has left the queue, and
 // whether the server answers.
 type board struct {
 	in          source
@@ -70,7 +70,7 @@ func newBoard(ctx context.Context, in source, pattern string, mostViewers int) *
 	}
 }
 
-// errFull says that there are as many viewers as there may be.
+// errFull says that there are too many viewers.
 var errFull = errors.New("too many pages are open")
 
 // enter lets the board look, until leave. v is nil for a guest, who is not told of changes; a viewer begins with a snapshot.
@@ -240,7 +240,7 @@ func (b *board) publish(state *state) {
 	b.changes.clear()
 }
 
-// snapshot returns what a viewer has to know to follow the changes from now on.
+// snapshot returns all locks and the state, from which on a viewer can follow the changes.
 func (b *board) snapshot(v *viewer) ([]row, state) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -252,7 +252,7 @@ func (b *board) snapshot(v *viewer) ([]row, state) {
 	return rows, b.state
 }
 
-// timeline returns what was seen to happen to a lock, the latest first.
+// timeline returns what happened to a lock, as far as the board saw it, the latest first.
 func (b *board) timeline(name string) []happening {
 	b.mu.Lock()
 	defer b.mu.Unlock()

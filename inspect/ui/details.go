@@ -49,7 +49,7 @@ func (d *details) enter(name string) (leave func()) {
 	}
 }
 
-// get returns the status of a lock that was entered, which is half a second old at most, and what is on record about it.
+// get returns the status of a lock that was entered, at most half a second old, and the breaks of it on record.
 func (d *details) get(ctx context.Context, name string) (holdfast.Status, []inspect.Broken, error) {
 	d.mu.Lock()
 	own := d.of[name]
@@ -73,7 +73,7 @@ func (d *details) get(ctx context.Context, name string) (holdfast.Status, []insp
 	return own.status, own.broken, own.err
 }
 
-// history returns what is on record about a lock. If that cannot be read, the page does without.
+// history returns the breaks of a lock on record. If they cannot be read, the page does without them.
 func (d *details) history(ctx context.Context, name string) (all []inspect.Broken) {
 	for b, err := range d.in.History(ctx) {
 		if err != nil {
@@ -138,7 +138,7 @@ const (
 	mostWaiters = 200
 )
 
-// newReport returns the report of a lock, or of why nothing is known of it.
+// newReport returns the report of a lock, or of the error that kept it from being read.
 func newReport(s *holdfast.Status, err error, timeline []happening) report {
 	r := report{Holders: []holder{}, Waiters: []waiter{}, Timeline: timeline}
 	if r.Timeline == nil {

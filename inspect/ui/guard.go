@@ -18,13 +18,13 @@ func newGuard(o *Options) guard {
 	return guard{hosts: o.Hosts, authenticate: o.Authenticate, origin: http.NewCrossOriginProtection()}
 }
 
-// policy lets pages load what comes from here, and nothing inline, and keeps others from framing them. Trusted types keep
-// scripts from making elements of text.
+// policy lets pages load files of this handler, and nothing inline, and forbids other pages to frame them. Trusted types keep
+// scripts from turning text into elements.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; base-uri 'none'; " +
 	"form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
 
-// admit sets the headers of every answer, and refuses a request unless it asks for an allowed host, by a user if there are any,
-// and not from another site's page if it could change something.
+// admit sets the headers of every answer. It refuses a request for a host that is not allowed, without a user's credentials if
+// there are users, or from another site's page if it could change something.
 func (g *guard) admit(w http.ResponseWriter, r *http.Request) bool {
 	h := w.Header()
 	h.Set("Cache-Control", "no-store")
@@ -54,8 +54,8 @@ func (g *guard) admit(w http.ResponseWriter, r *http.Request) bool {
 	return true
 }
 
-// serves reports whether requests for this host are answered. A web page that makes its own name lead here sends that name;
-// nobody can do so with an address. Browsers always send one of both.
+// serves reports whether requests for this host are answered. An attacker's page can make its own host name resolve to this
+// server, and the browser then sends that name. It cannot do that with an IP address.
 func (g *guard) serves(host string) bool {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name

@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	// fresh is how old a look may be for the metrics to be made of it.
+	// fresh is how old a look may be that metrics are made of.
 	fresh = 5 * time.Second
 	// scrapeTime bounds a look that a scrape makes. Prometheus waits for 10 s by default.
 	scrapeTime = 30 * time.Second
@@ -93,7 +93,7 @@ func (h *Handler) take() census {
 	return c
 }
 
-// census counts what the board has just seen; false if that is not fresh.
+// census counts what the board saw in its latest look. It returns false if that is not fresh.
 func (b *board) census() (census, bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

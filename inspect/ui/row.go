@@ -51,7 +51,7 @@ func newRow(id int, s *holdfast.Status) row {
 	return r
 }
 
-// sameUntil is how far apart the server's answers may be about a lease that was not renewed, in milliseconds.
+// sameUntil is how far the end of a lease may move, in milliseconds, without a renewal: the server's answers vary that much.
 const sameUntil = 100
 
 // isRenewed reports whether only the end of the lease differs from that of an older row, and equals whether nothing does.

@@ -10,9 +10,9 @@ import (
 const (
 	// mostFrames is how many events wait for a slow browser. If there are more, it gets the whole list anew when it reads again.
 	mostFrames = 16
-	// writeTime bounds how long a browser may take nothing.
+	// writeTime bounds one write to a browser.
 	writeTime = 30 * time.Second
-	// heartbeat is how often something is sent at least, so that proxies keep the connection, and a page can tell a dead one.
+	// heartbeat is the longest time without an event, so that proxies keep the connection and pages notice a dead one.
 	heartbeat = 10 * time.Second
 )
 

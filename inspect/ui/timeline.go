@@ -120,7 +120,7 @@ func (t *timelines) add(name string, h happening) {
 	}
 }
 
-// compare adds what must have happened to a lock between two looks. waited is how many waited for it at the first.
+// compare adds what must have happened to a lock between two looks. waited is the number of waiters at the first look.
 func (t *timelines) compare(name string, before, after []held, waited int, now time.Time) {
 	gone, came := without(before, after), without(after, before)
 	at := now.UnixMilli()
@@ -179,7 +179,7 @@ func (h held) name() string {
 	return h.owner
 }
 
-// withBroken adds the breaks on record to a timeline; both have the latest first. What looks like a release is none then.
+// withBroken adds the breaks on record to a timeline. Each replaces what looked like a release. Both have the latest first.
 func withBroken(all []happening, record []inspect.Broken) []happening {
 	if len(record) == 0 {
 		return all

@@ -2,7 +2,7 @@
 // http.Handler, for a program's own server; the command holdfast ui serves it alone.
 //
 // The pages change nothing unless Options.AllowBreak is set. They show names of locks, owners, hosts and notes to everyone whom the
-// handler answers: give it Options.Authenticate, or put it behind what guards the program's other pages for operators.
+// handler answers: set Options.Authenticate, or mount it behind whatever guards the program's other pages for operators.
 package ui
 
 import (
@@ -26,9 +26,9 @@ type Options struct {
 	// Authenticate reports whether these are the name and password of a user; a request without them gets 401. It is called for
 	// every request, by several at a time, and should compare in constant time. Default nil: everyone is answered.
 	Authenticate func(user, password string) bool
-	// Hosts are the host names, without a port, under which the pages are asked for, besides localhost and addresses. Other
-	// names are refused, because a web page elsewhere could make its own name lead here, and read everything as its visitor.
-	// "*" allows all: only if something in front of the handler checks them. Default none.
+	// Hosts are the host names, without a port, under which people open the pages, besides localhost and IP addresses. Other
+	// names are refused: an attacker's page could make its own name resolve to this server, and read everything as its
+	// visitor. "*" allows every name; use it only if something in front of the handler checks them. Default none.
 	Hosts []string
 	// Label names the server on the pages, such as its address, without credentials. Default "".
 	Label string
@@ -36,8 +36,8 @@ type Options struct {
 	Logger *slog.Logger
 	// MaxViewers bounds how many pages are kept up to date at a time; one more gets 503. Default 100.
 	MaxViewers int
-	// Pattern is that of the names of the locks that the pages list, as inspect's List takes it. It hides nothing: a page
-	// can be asked for any lock. Default "": all.
+	// Pattern selects the locks that the pages list, by their names, as inspect's List does. It hides nothing: the page of any
+	// lock can be opened. Default "": all.
 	Pattern string
 	// Prefix is the path below which the handler is mounted, such as "/locks", if that has not been removed from the
 	// requests' paths. The pages use relative addresses only, so that a proxy may put them under any path. Default "".
@@ -108,7 +108,7 @@ func newHandler(in source, opts *Options) (*Handler, error) {
 	return h, nil
 }
 
-// Close ends what the handler does for those who look, and its looking at the server. Requests get 503 from then on.
+// Close ends all streams to browsers, and stops asking the server. From then on requests get 503.
 // http.Server.Shutdown waits for pages that are kept up to date: call Close before it, or by RegisterOnShutdown.
 func (h *Handler) Close() { h.stop() }
 

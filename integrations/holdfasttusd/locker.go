@@ -31,15 +31,15 @@ var _ handler.Locker = (*Locker)(nil)
 
 // NewLocker returns a Locker. The upload ID has the mutex "tusd/ID"; the options are those of holdfast.Client.Mutex.
 //
-// A request for an upload that another one uses asks that to stop, as holdfast revoke does: tusd then ends it, and keeps what it
-// has received. In the same process it is asked at once; in another, when it has had the lock for a second, and without a
-// subscription (holdfast.Poll, Config.PollInterval, an ACL) never. Requests wait in the server's queue until their context
-// ends, after tusd's Config.AcquireLockTimeout.
+// A request for an upload that another request uses asks that one to stop, as holdfast revoke does. tusd then ends it, and keeps
+// what it has received. A request of the same process is asked at once. One of another process is asked once it has had the lock
+// for a second; without a subscription (holdfast.Poll, Config.PollInterval, an ACL that forbids it) it never is. Requests wait in
+// the server's queue until their context ends, after tusd's Config.AcquireLockTimeout.
 //
 // A request that loses its lock, because the server of the locks cannot be reached for longer than the TTL, is ended too.
 //
-// The client needs the rights of the role "breaker" in docs/SECURITY.md. Each time that one server asks another goes on the
-// record of breaks, which has room for 1,000: give uploads a Config.Prefix of their own.
+// The client needs the rights of the role "breaker" in docs/SECURITY.md. Each request that crosses processes takes one of the
+// 1,000 places in the record of breaks: give uploads a Config.Prefix of their own.
 func NewLocker(locks *holdfast.Client, opts ...holdfast.MutexOption) *Locker {
 	return &Locker{locks: locks, look: inspect.New(locks), opts: opts, uploads: map[string]*upload{}}
 }
@@ -64,8 +64,8 @@ func name(id string) string {
 	return "tusd/sha256/" + hex.EncodeToString(sum[:])
 }
 
-// upload is what requests of this process for one upload have in common: one at a time deals with the server. Otherwise they
-// would pass the server's grant on among themselves, and who gets a grant whose holder was asked to let go is asked, too.
+// upload is what requests of this process for one upload share. One at a time deals with the server. Otherwise they would pass
+// the server's grant on among themselves, and a request that got a grant whose holder was asked to let go would be asked, too.
 type upload struct {
 	turn     chan struct{} // has a value while a request has its turn
 	requests int           // that have or want it
@@ -196,7 +196,8 @@ func (k *lock) acquire(ctx context.Context) (*holdfast.Lease, error) {
 // again is how often a request that waits looks who has the lock.
 const again = time.Second
 
-// ask asks each holder of the lock to let go, until ctx ends. It returns the latest error that is not about a holder who has gone.
+// ask asks each holder of the lock to let go, until ctx ends. It returns the latest error, unless that says that the holder has
+// gone.
 func (k *lock) ask(ctx context.Context) (failed error) {
 	var asked uint64 // the fence of the latest holder that was
 	for {
@@ -220,7 +221,7 @@ func (k *lock) ask(ctx context.Context) (failed error) {
 	}
 }
 
-// timeout returns the error of a request whose context has ended: tusd's own, with what else went wrong.
+// timeout returns the error of a request whose context has ended: tusd's own, and the server's if there was one.
 func timeout(err error) error {
 	var server *holdfast.ServerError
 	if errors.As(err, &server) {

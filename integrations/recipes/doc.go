@@ -1,3 +1,3 @@
-// Package recipes has tests only: locks for libraries whose interface is so small that a module of its own would be more than
-// it takes. Copy what they begin with.
+// Package recipes shows locks for libraries whose lock interface is too small for a module of its own. It has only tests: copy the
+// type with which each begins.
 package recipes

@@ -8,7 +8,7 @@ import (
 	"github.com/holdfast-go/holdfast/internal/script"
 )
 
-// Journal is where it is recorded what operators did to holders.
+// Journal is the record of what operators did to holders.
 type Journal struct {
 	Key     string
 	Channel string // on which new entries are announced
@@ -45,13 +45,13 @@ func (q *Break) Call() driver.Call {
 
 // BreakReply is the reply to Break. Which of its fields counts depends on its word:
 //
-//	Broken      Raised and Hold, whose token is not told
-//	Changed     Holder: the lock's fence is another
+//	Broken      Raised, Text, and Hold without its token
+//	Changed     Holder, whose fence is another
 //	Free, Late  none
 type BreakReply struct {
 	Head
 	Raised uint64 // the lock's fence since then
-	Hold   Hold   // that was ended, or one of several
+	Hold   Hold   // that was ended; one of them if there were several
 	Text   string // Hold as the journal has it
 	Holder Holder
 }
@@ -145,7 +145,7 @@ type NotesReply struct {
 	Entries []Entry
 }
 
-// Parse reads the script's reply. Entries that make no sense, which somebody else may have written, are left out.
+// Parse reads the script's reply. It leaves out entries that it cannot read: somebody else may have written them.
 func (q *Notes) Parse(text string) (NotesReply, error) {
 	head, r, err := begin(text)
 	if err != nil {

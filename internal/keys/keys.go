@@ -62,8 +62,8 @@ func (s Space) Channel(client string) string { return s.prefix + "c:" + client }
 // ShardChannel returns the channel that notifies a client of one lock in Cluster mode.
 func ShardChannel(k Set, client string) string { return k.Queue + ":c:" + client }
 
-// Journal returns the key of the record of what operators did to holders. In Cluster mode it is also the name of the sharded
-// channel on which new entries are announced: both are in one slot.
+// Journal returns the key of the journal, which records what operators did to holders. In Cluster mode it is also the name of the
+// sharded channel on which new entries are announced, so that both are in one slot.
 func (s Space) Journal() string { return s.prefix + "journal" }
 
 // JournalChannel returns the channel on which new entries of the journal are announced outside Cluster mode. It is no
@@ -100,7 +100,7 @@ func (s Space) Exact(key string) (Set, error) {
 		return Set{}, fmt.Errorf("key %q is the fence counter that all locks share", key)
 	}
 	if key == s.Journal() {
-		return Set{}, fmt.Errorf("key %q is the record of what operators did", key)
+		return Set{}, fmt.Errorf("key %q is the journal of what operators did", key)
 	}
 	return s.Of(key), nil
 }

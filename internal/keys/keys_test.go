@@ -112,7 +112,7 @@ func TestBadNamesAreRefused(t *testing.T) {
 			t.Errorf("Name(%.20q) succeeds", bad)
 		}
 	}
-	for _, bad := range []string{"", "a}b", "{}a}", "{}", "a\nb", "\xff", "holdfast:fence"} {
+	for _, bad := range []string{"", "a}b", "{}a}", "{}", "a\nb", "\xff", "holdfast:fence", "holdfast:journal"} {
 		if _, err := s.Exact(bad); err == nil {
 			t.Errorf("Exact(%q) succeeds", bad)
 		}

@@ -67,7 +67,7 @@ func (s *Scheduler) Cancel(e *Entry) {
 	e.caller = nil
 }
 
-// Callers returns the callers of all scheduled entries, and of the one that is being called. One may be returned twice.
+// Callers returns the callers of all scheduled entries, and of the entry that is being called. It may return one twice.
 func (s *Scheduler) Callers() []Caller {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -85,7 +85,7 @@ func read(tree fs.FS) (library, error) {
 
 var (
 	requirement = regexp.MustCompile(`^-- requires ([a-z0-9_]+)$`)
-	// Any other comment like this would be left out, with what it means to require.
+	// Any other comment like this would be dropped, and its requirement with it.
 	likeRequirement = regexp.MustCompile(`(?i)^\s*--\s*(requires?|includes?)\b`)
 )
 
@@ -102,7 +102,7 @@ func parse(name, text string) (file, error) {
 			}
 			continue
 		}
-		// A program parses all scripts when it starts. Matching each line would take most of that time.
+		// Every program parses all scripts when it starts. Matching every line would take most of that time.
 		if comment = strings.TrimSpace(comment); comment == "" || !strings.ContainsRune("rRiI", rune(comment[0])) {
 			continue
 		}

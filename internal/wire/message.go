@@ -27,10 +27,10 @@ type Message struct {
 	Standby *Standby
 }
 
-// Notice says that an operator has broken a lock, or asks its holder to let go. Anyone who may publish can send one: only
-// the journal says if it is true.
+// Notice says that an operator has broken a lock, or asks its holder to let go. Anyone who may publish can send one, so only the
+// journal can be trusted.
 type Notice struct {
-	Broken bool // otherwise the holder is asked
+	Broken bool // otherwise the holder is asked to let go
 	Now    int64
 	Fence  uint64 // of the holder
 	Lock   string // the lock's key

@@ -83,11 +83,11 @@ func ParseInfo(text string) (info Info) {
 	return info
 }
 
-// Remark is what an operator says of a lock that is broken, or whose holder is asked to let go.
+// Remark says who broke a lock, or asked its holder to let go, and why.
 type Remark struct {
 	By     string `json:"b"`
 	Reason string `json:"r,omitempty"`
-	Whole  string `json:"w,omitempty"` // of the nodes of a quorum: the request of which this is a part
+	Whole  string `json:"w,omitempty"` // on a node of a quorum: identifies the request to all nodes
 }
 
 // maxRemark bounds an encoded Remark, in bytes.

@@ -41,7 +41,7 @@ local function free_and_notify(ms)
   end
 end
 
--- Hands the lock, which has that value, to the first waiter; or deletes it, if nobody waits or nothing may be granted yet.
+-- Hands the lock, which has that value, to the first waiter. Deletes it if nobody waits, or nothing may be granted yet.
 local function give(value)
   local chain, rest = next_chain(value), quarantine()
   if rest > 0 then

@@ -1,29 +1,30 @@
--- journal.lua: the record of what operators did to holders of locks, by which those holders learn of it.
+-- journal.lua: records what operators did to holders. Holders learn of it from this record.
 --
 -- The journal is a sorted set, scored by server time (µs). An entry is three lines:
 --   hf1 WHAT ID FENCE RAISED KIND KEY
 --   NOTE
 --   PTTL WEIGHT VALUE
 -- WHAT is 'broken' or 'revoked'. ID names the request. FENCE is that of the holder, RAISED the lock's fence after a break, or
--- 0; KIND that of the lock, and KEY its key. NOTE is what the operator says, as JSON: who it is, and why. The last line is
--- the holder, in the form in which status.lua writes one, without its token; it is empty when somebody was asked only.
+-- 0; KIND that of the lock, and KEY its key. NOTE is JSON: who the operator is, and why. The last line is the broken holder, as
+-- status.lua writes one, but without its token. It is empty if the holder was only asked.
 --
 -- requires request
 
--- How many entries are kept, at the least.
+-- How many entries are kept at least.
 local journal_length = 1000
 
--- Publishes that there is, or will be, an entry. Those who miss it read the journal when they are subscribed again.
+-- Publishes that there is an entry, or will be one at the end of this script. Clients that miss the message read the journal when
+-- they are subscribed again.
 local function announce(channel, what, fence, key, note)
   redis.call(cluster and 'SPUBLISH' or 'PUBLISH', channel, 'hf1 ' .. what .. ' ' .. at .. ' ' .. fence .. ' ' .. key .. '\n' .. note)
 end
 
--- Later than this by so many µs, an entry is none: somebody else has written it. Others may be later than now, if the clock
--- went back.
+-- An entry that is later than now by more µs than this was written by somebody else. If the clock went back, our own may be later
+-- than now, too.
 local longest_ahead = 86400000000
 
--- Adds an entry, after all others. It can be written although the server is out of memory: removing works then, and so does
--- everything after a script's first write.
+-- Adds an entry after all others. This works even if the server is out of memory: removing is allowed then, and so is everything
+-- after a script's first write.
 local function write_journal(journal, what, id, fence, raised, kind, key, note, holder)
   redis.call('ZREMRANGEBYSCORE', journal, whole(now + longest_ahead), '+inf')
   local last = redis.call('ZRANGE', journal, '-1', '-1', 'WITHSCORES')[2]

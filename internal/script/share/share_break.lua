@@ -11,7 +11,7 @@
 --         'late NOW'           not-after has come: nothing was done
 --         'error MESSAGE'      nothing was done
 --
--- Invariants: as break.lua. To a latch or a barrier, a party that was broken has died.
+-- Invariants: as break.lua. A broken party of a latch or a barrier counts as dead.
 
 -- requires prelude
 -- requires mint
@@ -40,7 +40,7 @@ local function with_fence()
   return tokens, found
 end
 
--- Is dismiss of shares.lua for all of these, and leaves tombstones for their tokens.
+-- Removes all of these holds, as dismiss of shares.lua does one, and leaves tombstones for their tokens.
 local function dismiss_all(tokens, found)
   local marks, graves, last = {}, {}, 0
   for i, hold in ipairs(found) do

@@ -128,7 +128,7 @@ func serveUI(ctx context.Context, args []string, _ io.Reader, stdout, stderr io.
 			return err
 		}
 		defer handler.Close()
-		// Asking first, about any lock, tells of a wrong address. Later, an outage is waited out.
+		// A question about any lock reports a wrong address now. Later, the pages wait for outages to end.
 		if _, err := in.Get(ctx, "*"); err != nil {
 			return err
 		}

@@ -15,8 +15,8 @@ import (
 // users are those who may see the inspector: hashes of passwords by name.
 type users map[string][sha256.Size]byte
 
-// readUsers reads a file with a line user:password for each user. Blank lines and those that begin with # do not count. Its errors
-// do not quote it.
+// readUsers reads a file with a line user:password for each user. It skips blank lines and lines that begin with #. Its errors do
+// not quote the file.
 func readUsers(name string) (users, error) {
 	f, err := os.Open(name)
 	if err != nil {
@@ -60,7 +60,7 @@ func readUsers(name string) (users, error) {
 	return all, nil
 }
 
-// has reports whether these are a user's name and password. How long it takes tells nothing about either.
+// has reports whether these are a user's name and password. Its running time depends on neither.
 func (u users) has(user, password string) bool {
 	given, name := sha256.Sum256([]byte(password)), sha256.Sum256([]byte(user))
 	found := 0

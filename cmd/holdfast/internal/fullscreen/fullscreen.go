@@ -22,7 +22,7 @@ type Screen struct {
 	stop      func()
 }
 
-// What is written to take the terminal and to give it back.
+// Escape sequences that take the terminal and give it back.
 const (
 	take     = "\x1b[?1049h\x1b[?25l" // another screen, no cursor
 	giveBack = "\x1b[?25h\x1b[?1049l"

@@ -101,7 +101,7 @@ func (x *execution) lose(cause error) {
 	}
 }
 
-// letGo asks the command to end, as an operator asks of the lease with that fence.
+// letGo asks the command to end, because an operator asks the holder to let go.
 func (x *execution) letGo(e holdfast.LeaseEvent) {
 	if e.Fence != x.lease.Fence() { // of an earlier term
 		return

@@ -33,7 +33,7 @@ type Run struct {
 
 	report    Report
 	signals   chan os.Signal
-	revoked   chan holdfast.LeaseEvent // tells that the holder is asked to let go
+	revoked   chan holdfast.LeaseEvent // receives a request to let go
 	closeTime time.Duration            // for which the library may release what it holds when the run ends
 }
 
@@ -103,7 +103,7 @@ func (r *Run) Use(s *connect.Servers, makeLocks func() (*connect.Locks, error)) 
 	}, nil
 }
 
-// Observer is to be among the observers of the run's clients.
+// Observer returns an observer that the run's clients must have.
 func (r *Run) Observer() *holdfast.Observer {
 	return &holdfast.Observer{Revoked: func(_ context.Context, e holdfast.LeaseEvent) {
 		select {

@@ -181,7 +181,9 @@ func TestBreakOfAParty(t *testing.T) {
 		if _, err := in.Break(t.Context(), "latch", party.Lease().Fence(), ""); err != nil {
 			t.Fatal(err)
 		}
-		if err := latch.Wait(t.Context()); !errors.Is(err, holdfast.ErrLatchIncomplete) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // otherwise it would wait for the lease's end
+		defer cancel()
+		if err := latch.Wait(ctx); !errors.Is(err, holdfast.ErrLatchIncomplete) {
 			t.Errorf("Wait: %v", err)
 		}
 		barrier := c.Barrier("barrier", 2, holdfast.TTL(time.Hour))
@@ -196,7 +198,7 @@ func TestBreakOfAParty(t *testing.T) {
 		if _, err := in.Break(t.Context(), "barrier", one.Lease().Fence(), ""); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := two.Await(t.Context()); !errors.Is(err, holdfast.ErrBarrierBroken) {
+		if _, err := two.Await(ctx); !errors.Is(err, holdfast.ErrBarrierBroken) {
 			t.Errorf("Await: %v", err)
 		}
 		if err := two.Leave(t.Context()); err != nil {

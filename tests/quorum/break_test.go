@@ -2,10 +2,15 @@ package quorum
 
 import (
 	"errors"
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/holdfastgoredis"
 	"github.com/holdfast-go/holdfast/inspect"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
 )
@@ -61,8 +66,48 @@ func TestBreakOnAQuorum(t *testing.T) {
 		if n != 1 {
 			t.Errorf("%d are on record", n)
 		}
+		for _, node := range s.nodes[:2] {
+			entry, err := node.Do("ZRANGE", "holdfast:journal", "-1", "-1")
+			if want := fmt.Sprintf(`{"b":%q,`, broken.By); err != nil || !strings.Contains(fmt.Sprint(entry), want) {
+				t.Errorf("a node has on record %q, %v; want %s", entry, err, want)
+			}
+		}
 		if _, err := in.Break(t.Context(), "free", 17, ""); !errors.Is(err, holdfast.ErrNotHeld) {
 			t.Errorf("Break of a free lock: %v", err)
 		}
+	})
+}
+
+// A node on which an operator has broken the lock does not get it back, though a majority goes on.
+func TestABrokenVoteIsNotCastAgain(t *testing.T) {
+	t.Parallel()
+	each(t, 3, age, func(t *testing.T, s *site) {
+		lease := acquire(t, s.quorum().Mutex("a"))
+		agree(t, lease, 3)
+		time.Sleep(1100 * time.Millisecond) // until the holder listens
+		rdb := redis.NewClient(&redis.Options{Addr: s.nodes[0].Addr()})
+		defer rdb.Close()
+		node, err := holdfastgoredis.New(rdb, &holdfast.Config{Strict: true, MaxTTL: age, TTL: age})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer node.Close(t.Context())
+		in := inspect.New(node)
+		st, err := in.Get(t.Context(), "a")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := in.Break(t.Context(), "a", st.Fence, ""); err != nil {
+			t.Fatal(err)
+		}
+		agree(t, lease, 2)
+		time.Sleep(2 * time.Second) // a vote would take some ms
+		if nodes := nodesOf(lease); len(nodes) != 2 {
+			t.Errorf("%q have the lock after it was broken on one", nodes)
+		}
+		if err := lease.Err(); err != nil {
+			t.Errorf("the lease, which a majority still has: %v", err)
+		}
+		_ = lease.Release(t.Context())
 	})
 }

@@ -42,6 +42,7 @@ func TestANoticeBeforeTheGrantIsNotLost(t *testing.T) {
 		if err := in.Revoke(t.Context(), "late", s.Fence, ""); err != nil {
 			t.Fatal(err)
 		}
+		release(t, acquire(t, c.Mutex("between"))) // which the notice does not concern
 		lease := <-got
 		time.Sleep(time.Minute)
 		select {

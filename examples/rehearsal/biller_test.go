@@ -188,6 +188,7 @@ func TestTheLockIsBroken(t *testing.T) {
 		one := start(t, srv, "one", &ledger)
 		start(t, srv, "other", &ledger)
 		posts(t, &ledger, "one")
+		time.Sleep(30 * time.Second) // it has posted, and posts again in half a minute
 		before := ledger.Posted("one")
 		one.Break("billing")
 		one.lost(t, holdfast.LossBroken)

@@ -292,10 +292,10 @@ func (h *hold) expiry() *LostError {
 	switch b := h.bound(); {
 	case h.failure != nil:
 		e.Reason, e.Err = LossUnreachable, h.failure
-	case h.renewalQueued:
-		e.Reason, e.Err = LossUnreachable, &exec.Failure{Op: "renew", Name: h.l.name, Server: h.l.c.server.Addr(), Kind: exec.ErrUnavailable, Err: errPutOff}
 	case b.renew && (b.maxHold > 0 || b.maxRenewals >= 0) && !h.canRenew():
 		e.Reason = LossBound
+	case h.renewalQueued:
+		e.Reason, e.Err = LossUnreachable, &exec.Failure{Op: "renew", Name: h.l.name, Server: h.l.c.server.Addr(), Kind: exec.ErrUnavailable, Err: errPutOff}
 	}
 	return e
 }

@@ -115,6 +115,9 @@ func (h *hold) Due(now clock.Instant) {
 	if by, is := h.heedsBy(); is && now.Mono >= by {
 		h.l.c.heed()
 	}
+	if !h.canRenew() { // Extend may have reached MaxHold
+		h.renewAt = clock.Instant{}
+	}
 	if !h.renewAt.IsZero() && now.Sub(h.renewAt) >= 0 {
 		// If this renewal is not answered in time, another one is sent: several fit
 		// before the deadline.

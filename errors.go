@@ -171,8 +171,10 @@ type LostError struct {
 	Reason LossReason
 	// By is who broke or superseded the lease, as far as the server knows. For ReleaseOwner it is the owner, in whose name
 	// any process may call it; for a latch it is "". Another program wrote it: escape it before you display it.
-	By  string
-	Err error // error of the last renewal, or nil
+	By string
+	// Note is why an operator broke the lock (LossBroken), or "". Escape it, too.
+	Note string
+	Err  error // error of the last renewal, or nil
 }
 
 func (e *LostError) Error() string {
@@ -183,6 +185,9 @@ func (e *LostError) Error() string {
 	text := fmt.Sprintf("holdfast: lease of %q lost: %s", e.Name, why)
 	if e.By != "" {
 		text += " by " + printable.Word(e.By, maxWord)
+	}
+	if e.Note != "" {
+		text += fmt.Sprintf(" (%s)", printable.Word(e.Note, maxWord))
 	}
 	if e.Err != nil {
 		text += ": " + e.Err.Error()
@@ -325,7 +330,7 @@ func translate(err error) (_ error, changed bool) {
 	case *engine.NotOwnerError:
 		return &reworded{e.Error(), []error{ErrNotOwner, &HeldError{e.Name, holder(e.Holder)}}}, true
 	case *engine.LostError:
-		return &LostError{Name: e.Name, Reason: LossReason(e.Reason), By: e.By, Err: leave(e.Err)}, true
+		return &LostError{Name: e.Name, Reason: LossReason(e.Reason), By: e.By, Note: e.Note, Err: leave(e.Err)}, true
 	case *engine.IncompleteError:
 		return &LatchIncompleteError{e.Name, e.Missing, e.Parties}, true
 	case *engine.BrokenError:

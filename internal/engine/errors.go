@@ -192,6 +192,7 @@ type LostError struct {
 	Name   string
 	Reason LossReason
 	By     string // who did it, if that is known
+	Note   string // LossBroken: why the operator did it, if that is known
 	Err    error  // error of the last renewal, or nil
 }
 

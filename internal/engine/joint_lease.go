@@ -148,7 +148,7 @@ func (m *JointLease) errAt(now clock.Instant) error {
 	}
 	var lost *LostError
 	if errors.As(last, &lost) && m.voted {
-		last = &LostError{Name: m.of.name, Reason: lost.Reason, By: lost.By, Err: lost.Err}
+		last = &LostError{Name: m.of.name, Reason: lost.Reason, By: lost.By, Note: lost.Note, Err: lost.Err}
 	}
 	m.end(last)
 	return m.ended

@@ -28,6 +28,9 @@ func (c *Client) logLoss(s Subject, fence uint64, err *LostError) {
 	if err.By != "" {
 		attrs = append(attrs, slog.String("by", err.By))
 	}
+	if err.Note != "" {
+		attrs = append(attrs, slog.String("note", err.Note))
+	}
 	if err.Err != nil {
 		attrs = append(attrs, slog.String("error", err.Err.Error()))
 	}

@@ -240,7 +240,7 @@ func (h *hold) heed(e codec.Entry) {
 		defer h.mu.Unlock()
 		// mutants: heed-break
 		if h.state != over && h.fence == e.Fence {
-			h.lose(&LostError{Name: h.l.name, Reason: LossBroken, By: said.By})
+			h.lose(&LostError{Name: h.l.name, Reason: LossBroken, By: said.By, Note: said.Reason})
 		}
 	case codec.WasRevoked:
 		h.revoke(e.Fence, said)
@@ -252,5 +252,5 @@ func (h *hold) explained(err *LostError) *LostError {
 	if h.more == nil || h.more.rumour == nil || err.Reason != LossTaken && err.Reason != LossDeleted {
 		return err
 	}
-	return &LostError{Name: err.Name, Reason: LossBroken, By: h.more.rumour.By, Err: err.Err}
+	return &LostError{Name: err.Name, Reason: LossBroken, By: h.more.rumour.By, Note: h.more.rumour.Reason, Err: err.Err}
 }

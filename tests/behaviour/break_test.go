@@ -94,6 +94,10 @@ func TestBreak(t *testing.T) {
 				}
 				backend.Told(t, "the holder is told of the loss", lease.Done())
 				wantLoss(t, "the holder", lease.Err(), holdfast.LossBroken, "operator")
+				var lost *holdfast.LostError
+				if errors.As(lease.Err(), &lost) && lost.Note != "it hung" {
+					t.Errorf("the holder was told why: %q", lost.Note)
+				}
 				second := <-got
 				if second == nil {
 					t.FailNow()

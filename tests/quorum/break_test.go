@@ -51,7 +51,7 @@ func TestBreakOnAQuorum(t *testing.T) {
 		}
 		backend.Told(t, "the holder is told of the loss", lease.Done())
 		var lost *holdfast.LostError
-		if !errors.As(lease.Err(), &lost) || lost.Reason != holdfast.LossBroken || lost.By != broken.By {
+		if !errors.As(lease.Err(), &lost) || lost.Reason != holdfast.LossBroken || lost.By != broken.By || lost.Note != "it hung" {
 			t.Errorf("the holder: %v", lease.Err())
 		}
 		if l := <-next; l != nil {

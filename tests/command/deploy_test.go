@@ -3,7 +3,9 @@ package command
 import (
 	"context"
 	"encoding/json"
+	"io"
 	"maps"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -23,6 +25,9 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/holdfastotel"
+	"github.com/holdfast-go/holdfast/holdfasttest"
+	"github.com/holdfast-go/holdfast/inspect"
+	"github.com/holdfast-go/holdfast/inspect/ui"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
@@ -33,6 +38,7 @@ func TestDeployAsksForWhatExists(t *testing.T) {
 	all := families{}
 	all.addObserved(t)
 	all.addRun(t)
+	all.addInspected(t)
 	asked := map[string]bool{}
 	for where, query := range queries(t) {
 		e, err := metricsql.Parse(query)
@@ -202,6 +208,31 @@ func (all families) addRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer text.Close()
+	all.addText(t, text)
+}
+
+// addInspected adds the metrics of the inspector, while a lock is held.
+func (all families) addInspected(t *testing.T) {
+	t.Helper()
+	locks := holdfasttest.New(t)
+	lease, err := locks.Mutex("deploy").Acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer lease.Release(context.Background())
+	handler, err := ui.New(inspect.New(locks.Client), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer handler.Close()
+	answer := httptest.NewRecorder()
+	handler.ServeHTTP(answer, httptest.NewRequest("GET", "http://localhost/metrics", nil))
+	all.addText(t, answer.Body)
+}
+
+// addText adds metrics in Prometheus' text format.
+func (all families) addText(t *testing.T, text io.Reader) {
+	t.Helper()
 	parser := expfmt.NewTextParser(model.LegacyValidation)
 	parsed, err := parser.TextToMetricFamilies(text)
 	if err != nil {

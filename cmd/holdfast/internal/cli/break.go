@@ -18,6 +18,7 @@ import (
 	"github.com/holdfast-go/holdfast/internal/printable"
 
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/connect"
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/console"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/exitcode"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/lockstatus"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/output"
@@ -303,7 +304,7 @@ func describeBreak(b inspect.Broken) string {
 	if !b.Holder.Since.IsZero() {
 		held = ", held for " + lockstatus.Age(max(b.Time.Sub(b.Holder.Since), 0))
 	}
-	text := fmt.Sprintf("%s  %s\n    from %s, fence %d%s; by %s", b.Time.Local().Format(time.DateTime), printable.Line(b.Name, 512),
+	text := fmt.Sprintf("%s  %s\n    from %s, fence %d%s; by %s", b.Time.Local().Format(console.TimeFormat), printable.Line(b.Name, 512),
 		lockstatus.OwnerOf(b.Holder), b.Holder.Fence, held, cmp.Or(printable.Word(b.By, 64), "(unknown)"))
 	if reason := strings.TrimSpace(b.Reason); reason != "" {
 		text += ": " + printable.Line(reason, 512)

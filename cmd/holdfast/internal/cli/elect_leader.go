@@ -9,6 +9,7 @@ import (
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/internal/printable"
 
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/console"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/exitcode"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/job"
 )
@@ -93,5 +94,5 @@ func (o *electFlags) show(q *question, status holdfast.Status) *exitcode.Error {
 	if len(status.Waiters) > 0 {
 		text += fmt.Sprintf("; %d waiting, first %s", status.Waiting, job.DescribeWaiter(status.Waiters[0]))
 	}
-	return q.answer(answer.Time.Format(time.DateTime)+"  "+text+"\n", answer)
+	return q.answer(answer.Time.Format(console.TimeFormat)+"  "+text+"\n", answer)
 }

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"cmp"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -49,7 +50,7 @@ func (o *jobFlags) defineJob(onLost string) {
 	f.StringVar((*string)(&j.OnLost), "on-lost", string(keeper.Terminate), onLost)
 	f.Var((*seconds)(&j.KillAfter), "kill-after", "time `DUR` from TERM to KILL")
 	f.IntVar(&j.LostCode, "lost-exit-code", exitcode.Lost, "exit code `N` if the command was ended because the lock was lost")
-	f.StringArrayVar(&o.meta, "meta", nil, "a note `K=V` for those who ask who holds the lock; may be repeated")
+	f.StringArrayVar(&o.meta, "meta", nil, "a note `K=V` for those who ask who holds the lock; may be repeated (default\ncommand=FILE, the name of the command's file)")
 	f.StringVar(&o.json, "json", "", "write a report, one JSON object, to `FILE`; without =FILE, to stderr")
 	f.Lookup("json").NoOptDefVal = job.ToStderr
 	f.BoolVarP(&j.Shell, "shell", "c", false, "join the arguments and give them to sh -c")
@@ -193,11 +194,20 @@ func strictConfig(maxTTL time.Duration, prefix string) *holdfast.Config {
 // option has the options of locks and elections.
 func (o *jobFlags) option() holdfast.Option {
 	options := []holdfast.Option{holdfast.TTL(o.job.TTL)}
-	for _, m := range o.meta {
+	for _, m := range o.notes() {
 		k, v, _ := strings.Cut(m, "=")
 		options = append(options, holdfast.Meta(k, v))
 	}
 	return holdfast.Options(options...)
+}
+
+// notes are those for people who ask who holds the lock. Arguments, which may have secrets, and what a shell is given are not
+// among them.
+func (o *jobFlags) notes() []string {
+	if len(o.meta) > 0 || o.job.Shell || len(o.job.Args) == 0 {
+		return o.meta
+	}
+	return []string{"command=" + filepath.Base(o.job.Args[0])}
 }
 
 // keyOf returns the key of the lock of a name; "" if the name is not valid.

@@ -13,6 +13,9 @@ import (
 	"github.com/holdfast-go/holdfast/internal/printable"
 )
 
+// TimeFormat is how people are shown a time. It has the zone: logs of several machines are read side by side.
+const TimeFormat = "2006-01-02 15:04:05 MST"
+
 // Console writes messages, one line each. Messages quote servers and other holders, so it removes passwords and
 // escapes what a terminal would interpret.
 type Console struct {

@@ -4,10 +4,11 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/internal/printable"
+
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/console"
 )
 
 // MaxShown bounds what is shown of a text that others wrote, in bytes.
@@ -60,7 +61,7 @@ func Describe(h holdfast.Holder, key string) string {
 		about = append(about, "on "+printable.Word(h.Host, MaxShown))
 	}
 	if !h.Since.IsZero() {
-		about = append(about, "since "+h.Since.Local().Format(time.DateTime))
+		about = append(about, "since "+h.Since.Local().Format(console.TimeFormat))
 	}
 	var meta []string
 	for k, v := range h.Meta {

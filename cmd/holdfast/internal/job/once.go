@@ -4,12 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/internal/printable"
 
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/connect"
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/console"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/exitcode"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/signals"
 )
@@ -111,6 +111,6 @@ func (o *OnceLock) complete(lease *holdfast.Lease, lostCode int) (exit *exitcode
 
 // DescribeRun says when a run was completed, and by whom.
 func DescribeRun(name string, run holdfast.Completion) string {
-	return fmt.Sprintf("job %q was completed at %s by %s (pid %d on %s)", name, run.Time.Local().Format(time.DateTime),
+	return fmt.Sprintf("job %q was completed at %s by %s (pid %d on %s)", name, run.Time.Local().Format(console.TimeFormat),
 		printable.Word(run.Owner, MaxShown), run.PID, printable.Word(run.Host, MaxShown))
 }

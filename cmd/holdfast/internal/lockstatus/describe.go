@@ -10,6 +10,8 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/internal/printable"
+
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/console"
 )
 
 // maxShown bounds what is shown of a text that others wrote, in bytes.
@@ -128,5 +130,5 @@ func modeOf(mode holdfast.Mode, permits int) []string {
 }
 
 func since(t, now time.Time) string {
-	return fmt.Sprintf("since %s (%s)", t.Local().Format(time.DateTime), Age(max(now.Sub(t), 0)))
+	return fmt.Sprintf("since %s (%s)", t.Local().Format(console.TimeFormat), Age(max(now.Sub(t), 0)))
 }

@@ -86,32 +86,31 @@ quick_packages() {
 }
 
 # In test-all, tests that load the machine, or count what exists, run one at a time after the others.
-# The simulation, which has its own time, runs in the background.
 alone='/tests/(leaks|processes|internal/campaign|cmd/campaign)$'
-aside='/tests/simulation$'
 
 # packages FOLDER PATTERN: the packages of the module there that match.
 packages() {
   (cd "$1" && go list ./... | grep -E "$2")
 }
 
-# bubbles FOLDER: the packages of the module there with tests in bubbles of testing/synctest.
+# bubbles FOLDER: the packages of the module there with tests in bubbles of testing/synctest. They run on one
+# processor: Go 1.26's race detector crashes when two timers of a bubble fire in parallel, since both use the
+# bubble's one race context.
 bubbles() {
   (cd "$1" && go list -f '{{.ImportPath}} {{.Imports}} {{.TestImports}} {{.XTestImports}}' ./... |
-    awk '/[[ ]testing\/synctest[] ]/ { print $1 }')
+    awk '/[[ ]testing\/synctest[] ]/ { print $1 }' | grep -vE "$alone")
 }
 
 everything() {
-  local folder name chosen inside rest
-  run_behind "go test -race, behind the others (in /tests/simulation)" tests go test -race -cpu 1 -vet=off $TESTFLAGS -timeout 40m ./simulation
+  local folder name inside chosen
+  # Those in virtual time need not be alone.
+  run_behind "go test -race -cpu 1, behind the others (in /tests)" tests go test -race -cpu 1 -vet=off -p 1 $TESTFLAGS -timeout 40m $(bubbles tests)
   while read -r folder; do
     name=${folder#"$root"}
-    inside=$(bubbles "$folder" | grep -vE "$alone|$aside")
-    rest=$(packages "$folder" . | grep -vE "$alone|$aside" | grep -vxF "${inside:-none}")
-    [ -z "$rest" ] || run "go test -race (in ${name:-/})" "$folder" go test -race -vet=off -p 3 $TESTFLAGS $rest
-    # Go 1.26's race detector crashes when two timers of a bubble fire in parallel: both use the bubble's
-    # one race context.
-    [ -z "$inside" ] || run "go test -race -cpu 1 (in ${name:-/})" "$folder" go test -race -cpu 1 -vet=off -p 3 $TESTFLAGS $inside
+    inside=$(bubbles "$folder")
+    chosen=$(packages "$folder" . | grep -vE "$alone" | grep -vxF "${inside:-none}")
+    [ -z "$chosen" ] || run "go test -race (in ${name:-/})" "$folder" go test -race -vet=off -p 3 $TESTFLAGS $chosen
+    [ -z "$inside" ] || [ "$name" = /tests ] || run "go test -race -cpu 1 (in ${name:-/})" "$folder" go test -race -cpu 1 -vet=off -p 3 $TESTFLAGS $inside
     chosen=$(packages "$folder" "$alone")
     [ -z "$chosen" ] || run "go test -race, one at a time (in ${name:-/})" "$folder" go test -race -vet=off -p 1 $TESTFLAGS $chosen
   done <<<"$modules"

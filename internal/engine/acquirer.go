@@ -108,8 +108,8 @@ func (acq *acquirer) run() {
 		}
 	}()
 	for {
-		head := acq.next()
-		if head == nil {
+		l := acq.next()
+		if l == nil {
 			return
 		}
 		// Check before subscribing: Close has closed the client's subscriptions by the time
@@ -119,13 +119,13 @@ func (acq *acquirer) run() {
 			continue
 		}
 		if acq.sub == nil {
-			acq.sub = acq.queue.c.notifier.Hear(acq.queue.c.channelOf(head.l), acq.queue.c.notified, acq.wake)
+			acq.sub = acq.queue.c.notifier.Hear(acq.queue.c.channelOf(l), acq.queue.c.notified, acq.wake)
 			defer acq.sub.Leave()
 		}
-		if a := acq.attempt; a != nil && !a.l.interchangeable(head.l) {
-			acq.renewAttempt(head.l)
+		if a := acq.attempt; a != nil && !a.l.interchangeable(l) {
+			acq.renewAttempt(l)
 		} else if a == nil {
-			acq.attempt = head.l.newAttempt()
+			acq.attempt = l.newAttempt()
 			acq.listen()
 			acq.began = time.Now()
 		}
@@ -137,8 +137,8 @@ func (acq *acquirer) run() {
 	}
 }
 
-// next returns the first waiter. If there is none, next ends the acquirer and returns nil.
-func (acq *acquirer) next() *waiter {
+// next returns the lock that the first waiter wants. If there is none, next ends the acquirer and returns nil.
+func (acq *acquirer) next() *target {
 	acq.queue.mu.Lock()
 	defer acq.queue.mu.Unlock()
 	acq.endLook()
@@ -153,7 +153,10 @@ func (acq *acquirer) next() *waiter {
 		acq.leaving()
 		acq.leaving = nil
 	}
-	return head
+	if head == nil {
+		return nil
+	}
+	return head.l
 }
 
 // renewAttempt starts another attempt, which takes the place of the present one in the server's

@@ -47,6 +47,7 @@ type Client struct {
 	tasks      exec.Tasks
 	holds      exec.Tasks // one for each hold that is not over
 	batches    batches
+	waiters    sync.Pool    // each client has its own, since waiters must not leave a test's virtual time
 	renewers   exec.Limiter // of renewals in a Cluster, if it is not known which server has the lock
 	reclaimers reclaimers   // likewise
 	cleanups   exec.Limiter // of releases of lost leases

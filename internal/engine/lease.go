@@ -259,7 +259,7 @@ func (l *holdLease) release(ctx context.Context, how ending) error {
 	defer c.telling()()
 	end, bounded := ctx.Deadline()
 	if !bounded || ctx.Err() != nil {
-		return l.releaseWithin(context.WithoutCancel(ctx), how)
+		return l.releaseWithin(ctx, how)
 	}
 	// After ctx's deadline the release goes on in the background until the server has answered.
 	began := time.Now()
@@ -282,7 +282,7 @@ func (l *holdLease) release(ctx context.Context, how ending) error {
 	}
 }
 
-// releaseWithin is release without a bound on how long it takes.
+// releaseWithin is release without a bound on how long it takes, even if ctx has ended.
 func (l *holdLease) releaseWithin(ctx context.Context, how ending) error {
 	h := l.g
 	c := h.l.c

@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"container/list"
 	"context"
 	"os"
 	"sync"
@@ -26,20 +25,21 @@ type waitQueue struct {
 
 	asking          bool // a caller that found the queue empty is asking the server; guarded by mu, like all that follows
 	mu              sync.Mutex
-	waiters         *list.List // of *waiter; nil until the first one comes
-	acquirer        *acquirer  // nil if none is running
-	unansweredSince time.Time  // since when the server owes this queue an answer; zero if it owes none
-	lastFailure     error      // of a request sent since then; nil if none failed
-	current         *hold      // of this process, acquired through this queue; for locks with one holder
-	readers         *hold      // the latest one that readers have
+	first, last     *waiter
+	acquirer        *acquirer // nil if none is running
+	unansweredSince time.Time // since when the server owes this queue an answer; zero if it owes none
+	lastFailure     error     // of a request sent since then; nil if none failed
+	current         *hold     // of this process, acquired through this queue; for locks with one holder
+	readers         *hold     // the latest one that readers have
 }
 
 // waiter is a goroutine in a wait queue.
 type waiter struct {
-	ctx     context.Context
-	l       *target
-	place   *list.Element // nil once the waiter has left the queue
-	results chan result
+	ctx          context.Context
+	l            *target
+	queued       bool // false once the waiter has left the queue: then it gets a result, unless it left by itself
+	ahead, after *waiter
+	results      chan result
 }
 
 type result struct {
@@ -129,7 +129,8 @@ func (wq *waitQueue) acquire(ctx context.Context, l *target, end time.Time) (*ho
 			o.wait(got.Place.Rank-1, got.holder(l))
 		}
 	} else {
-		w = wq.join(ctx, l, (*list.List).PushBack)
+		w = wq.c.newWaiter(ctx, l)
+		wq.pushBack(w)
 		if !wq.asking {
 			wq.startAcquirer(nil, false)
 			wq.acquirer.join(l)
@@ -171,7 +172,8 @@ func (wq *waitQueue) askFirst(ctx context.Context, l *target) (*holdLease, *wait
 		wq.admitReaders()
 		return lease, nil, grantOrReply{}, nil
 	}
-	w := wq.join(ctx, l, (*list.List).PushFront)
+	w := wq.c.newWaiter(ctx, l)
+	wq.pushFront(w)
 	if got.Word != codec.Queued {
 		a.abandon()
 		wq.startAcquirer(nil, true)
@@ -284,6 +286,7 @@ func (wq *waitQueue) releaseLocked(h *hold) {
 
 // await waits for what the acquirer, or a holder in this process, gives w, until end if that is not zero.
 func (wq *waitQueue) await(ctx context.Context, w *waiter, end time.Time) (*holdLease, error) {
+	defer w.recycle()
 	limit, stop := TimeUp(end)
 	defer stop()
 	select {
@@ -297,7 +300,7 @@ func (wq *waitQueue) await(ctx context.Context, w *waiter, end time.Time) (*hold
 		}
 	}
 	wq.mu.Lock()
-	served := w.place == nil
+	served := !w.queued
 	err := wq.unheard(ctx, w.l)
 	if !served {
 		wq.withdraw(w)
@@ -354,21 +357,60 @@ func (wq *waitQueue) unheard(ctx context.Context, l *target) error {
 	return ctx.Err()
 }
 
-// join adds a waiter at the front or the back of the queue. The caller holds wq.mu.
-func (wq *waitQueue) join(ctx context.Context, l *target, push func(*list.List, any) *list.Element) *waiter {
-	if wq.waiters == nil {
-		wq.waiters = list.New()
+// newWaiter returns a waiter that is in no queue, from the client's pool if possible.
+func (c *Client) newWaiter(ctx context.Context, l *target) *waiter {
+	w, known := c.waiters.Get().(*waiter)
+	if !known {
+		w = &waiter{results: make(chan result, 1)}
 	}
-	w := &waiter{ctx: ctx, l: l, results: make(chan result, 1)}
-	w.place = push(wq.waiters, w)
-	wq.count.Add(1)
+	w.ctx, w.l = ctx, l
 	return w
+}
+
+// recycle returns a waiter that has left the queue, and has taken its result if it got one, to the pool.
+func (w *waiter) recycle() {
+	pool := &w.l.c.waiters
+	*w = waiter{results: w.results}
+	pool.Put(w)
+}
+
+// pushBack adds a waiter at the back of the queue. The caller holds wq.mu.
+func (wq *waitQueue) pushBack(w *waiter) {
+	w.queued, w.ahead = true, wq.last
+	if wq.last == nil {
+		wq.first = w
+	} else {
+		wq.last.after = w
+	}
+	wq.last = w
+	wq.count.Add(1)
+}
+
+// pushFront adds a waiter at the front of the queue. The caller holds wq.mu.
+func (wq *waitQueue) pushFront(w *waiter) {
+	w.queued, w.after = true, wq.first
+	if wq.first == nil {
+		wq.last = w
+	} else {
+		wq.first.ahead = w
+	}
+	wq.first = w
+	wq.count.Add(1)
 }
 
 // remove takes w out of the queue. The caller holds wq.mu.
 func (wq *waitQueue) remove(w *waiter) {
-	wq.waiters.Remove(w.place)
-	w.place = nil
+	if w.ahead == nil {
+		wq.first = w.after
+	} else {
+		w.ahead.after = w.after
+	}
+	if w.after == nil {
+		wq.last = w.ahead
+	} else {
+		w.after.ahead = w.ahead
+	}
+	w.queued, w.ahead, w.after = false, nil, nil
 	wq.count.Add(-1)
 	// The acquirer need not notice a new head that wants the same lease.
 	if head := wq.head(); wq.acquirer != nil && (head == nil || !head.l.interchangeable(w.l)) {
@@ -377,12 +419,7 @@ func (wq *waitQueue) remove(w *waiter) {
 }
 
 // head returns the first waiter, or nil. The caller holds wq.mu.
-func (wq *waitQueue) head() *waiter {
-	if wq.waiting() == 0 {
-		return nil
-	}
-	return wq.waiters.Front().Value.(*waiter)
-}
+func (wq *waitQueue) head() *waiter { return wq.first }
 
 // successor returns the waiter to which a lease of h may be passed on now, or nil. The waiter must
 // want just what the holder has, there must be a fence for it, and the bounds on passing on must
@@ -467,7 +504,7 @@ func (wq *waitQueue) awaitLast(ctx context.Context, w *waiter) (*holdLease, erro
 		}
 	}
 	wq.mu.Lock()
-	if w.place == nil {
+	if !w.queued {
 		wq.mu.Unlock()
 		return w.take(<-w.results)
 	}

@@ -1,13 +1,16 @@
-"""A Python program with the client of holdfast.py: protocol.py ADDRESS SCRIPTS NAME.
+"""A Python program with the client of examples/python: protocol.py ADDRESS SCRIPTS NAME.
 
 It carries out one command a line, and answers each; protocol_test.go says which. A kind is mutex, reader or writer.
 Times are in nanoseconds of the clock that Go's tests read, too: on Linux, time.monotonic is CLOCK_MONOTONIC.
 """
 
+import pathlib
 import sys
 import threading
 import time
 import traceback
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[3] / "examples" / "python"))
 
 import holdfast
 

@@ -41,6 +41,7 @@ func commands() []command {
 		{"resize", "change the number of slots", resizeHelp, resize},
 		{"bench", "measure what locks cost on a server", benchHelp, runBench},
 		{"doctor", "check whether a server is safe for locks", doctorHelp, examine},
+		{"conformance", "judge a client of the protocol that you wrote", conformanceHelp, judgeClient},
 		{"init", "admit new servers to Strict mode or to a quorum", initHelp, initServers},
 		{"dev", "run an embedded server for development", devHelp, dev},
 		{"completion", "print completions for a shell", completionHelp, completion},
@@ -128,7 +129,7 @@ const exitCodesTopic = "exit-codes"
 func help(w io.Writer) {
 	fmt.Fprint(w, "holdfast: distributed locks on Redis and Valkey\n\nCommands:\n")
 	for _, c := range commands() {
-		fmt.Fprintf(w, "  %-10s %s\n", c.name, c.summary)
+		fmt.Fprintf(w, "  %-12s %s\n", c.name, c.summary)
 	}
 	fmt.Fprint(w, "\nSee holdfast help COMMAND for one of them, and holdfast help exit-codes.\n")
 }

@@ -1,0 +1,151 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os/exec"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/conformance"
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/console"
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/demo/screen"
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/exitcode"
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/output"
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/signals"
+)
+
+func conformanceFlags(cfg *conformance.Config) (f *pflag.FlagSet, json *bool) {
+	f = newFlags("conformance")
+	f.StringVar(&cfg.Server, "server", "", "`HOST:PORT` of a server to use, without a password (default: one in this process)")
+	f.StringSliceVar(&cfg.Only, "only", nil, "only these `SCENARIOS`, separated by commas")
+	f.Var((*seconds)(&cfg.For), "for", "let processes compete for `DUR`")
+	f.Var((*seconds)(&cfg.Answer), "answer", "an answer may take `DUR`; only programs that hang take so long")
+	json = f.Bool("json", false, "print only the report, as one JSON object")
+	return f, json
+}
+
+// newConformance has what the flags are if they are not given.
+func newConformance() conformance.Config {
+	return conformance.Config{For: 5 * time.Second, Answer: time.Minute}
+}
+
+func conformanceHelp(w io.Writer) {
+	cfg := newConformance()
+	flags, _ := conformanceFlags(&cfg)
+	fmt.Fprintf(w, `Usage: holdfast conformance [flags] -- CLIENT [ARGS...]
+
+Judges a client of the protocol (docs/PROTOCOL.md) that you wrote, in any language. It
+takes locks beside Holdfast's own client, on one server, and its network fails.
+
+CLIENT is started several times for each scenario, with two more arguments: the HOST:PORT
+of a server, and the name of a mutex. It prints ready, then reads one command a line and
+prints one answer a line:
+
+  try TTL_MS      acquire the lock without waiting: granted FENCE, or held
+  acquire TTL_MS  acquire it, however long that takes: granted FENCE
+  release         released, or lost
+  holds           whether the lease is valid, without asking the server: yes or no
+
+After error and a text, in place of an answer, it goes on. It renews its lease until it
+is told to release it, and exits at the end of its input. What it prints on standard
+error is shown. examples/python has such a client.
+
+Scenarios:
+`)
+	for _, s := range conformance.Scenarios() {
+		fmt.Fprintf(w, "  %-12s %s\n", s.Scenario, s.Shows)
+	}
+	fmt.Fprintf(w, `
+Flags:
+%s
+Report (--json): ok, passed, and verdicts, each with scenario, shows, ok and, if it did
+  not pass, problem and dialogue: the end of what was said.
+
+Exit codes: 0 all passed, %d some did not, %d wrong usage, %d server unavailable,
+%d the client was not found, %d interrupted (INT; also 129, 131, 143).
+`, flags.FlagUsages(), exitcode.None, exitcode.Usage, exitcode.Unavailable, exitcode.NotFound, exitcode.Signal+2)
+}
+
+func judgeClient(ctx context.Context, args []string, _ io.Reader, stdout, stderr io.Writer) error {
+	cfg := newConformance()
+	flags, json := conformanceFlags(&cfg)
+	if err := parse(flags, args); err != nil {
+		return err
+	}
+	switch {
+	case flags.ArgsLenAtDash() != 0 || flags.NArg() == 0:
+		return exitcode.Usagef("want the client after --: holdfast conformance [flags] -- CLIENT [ARGS...]")
+	case cfg.For <= 0 || cfg.For > time.Hour:
+		return exitcode.Usagef("--for %s: want more than 0, and at most 1h", cfg.For)
+	case cfg.Answer < 5*time.Second:
+		return exitcode.Usagef("--answer %s: want at least 5s", cfg.Answer)
+	}
+	var known []string
+	for _, s := range conformance.Scenarios() {
+		known = append(known, s.Scenario)
+	}
+	for _, name := range cfg.Only {
+		if !slices.Contains(known, name) {
+			return exitcode.Usagef("--only %s: the scenarios are %s", name, strings.Join(known, ", "))
+		}
+	}
+	cfg.Command, cfg.Messages = flags.Args(), stderr
+	scr := screen.New(stdout)
+	if !*json {
+		cfg.Tell = func(v conformance.Verdict) { tellVerdict(scr, v) }
+	}
+	ctx, stop := signals.Context(ctx)
+	defer stop()
+	report, err := conformance.Run(ctx, cfg)
+	if err != nil {
+		console.New(stderr, console.Normal).Error(err)
+		return &exitcode.Error{Code: conformanceCode(err)}
+	}
+	if *json {
+		if err := output.WriteJSON(stdout, report); err != nil {
+			return exitcode.OfOutput(err)
+		}
+	} else {
+		scr.Line("")
+		scr.Line(fmt.Sprintf("%d of %d scenarios passed", report.Passed, len(report.Verdicts)))
+	}
+	if !report.OK {
+		return &exitcode.Error{Code: exitcode.None}
+	}
+	return nil
+}
+
+func tellVerdict(scr *screen.Screen, v conformance.Verdict) {
+	word := scr.Green("ok    ")
+	if !v.OK {
+		word = scr.Red("FAILED")
+	}
+	scr.Line(fmt.Sprintf("%s  %-12s %s", word, v.Scenario, scr.Dim(v.Shows)))
+	if v.OK {
+		return
+	}
+	scr.Line("        " + v.Problem)
+	for _, line := range v.Dialogue {
+		scr.Line(scr.Dim("        " + line))
+	}
+}
+
+func conformanceCode(err error) int {
+	var sig signals.Error
+	switch {
+	case errors.As(err, &sig):
+		return exitcode.Signal + signals.Number(sig.Signal)
+	case errors.Is(err, exec.ErrNotFound), errors.Is(err, conformance.ErrNotStarted) && errors.Is(err, fs.ErrNotExist):
+		return exitcode.NotFound
+	case errors.Is(err, conformance.ErrNotStarted):
+		return exitcode.NotRunnable
+	}
+	return exitcode.OfLibrary(err).Code
+}

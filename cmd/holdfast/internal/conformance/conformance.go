@@ -1,0 +1,130 @@
+// Package conformance judges clients of the protocol that others wrote. It runs a client beside Holdfast's own on one server,
+// with a network between that it can break, and says what the client does that docs/PROTOCOL.md does not allow.
+package conformance
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/holdfast-go/holdfast/holdfasttest"
+)
+
+// Config says what to judge.
+type Config struct {
+	Command  []string      // the client; the address of a server and a lock's name are added
+	Server   string        // HOST:PORT; "" for one in this process
+	For      time.Duration // how long clients compete for one lock
+	Only     []string      // scenarios; empty for all
+	Answer   time.Duration // how long an answer may take
+	Messages io.Writer     // what clients print on standard error
+	// Tell, if not nil, is called with each verdict, in the order of the scenarios.
+	Tell func(Verdict)
+}
+
+// Verdict says whether a client passed a scenario.
+type Verdict struct {
+	Scenario string   `json:"scenario"`
+	Shows    string   `json:"shows"`
+	OK       bool     `json:"ok"`
+	Problem  string   `json:"problem,omitempty"`
+	Dialogue []string `json:"dialogue,omitempty"` // what was said, if it did not pass
+}
+
+// Report has the verdicts of all scenarios.
+type Report struct {
+	OK       bool      `json:"ok"`
+	Passed   int       `json:"passed"`
+	Verdicts []Verdict `json:"verdicts"`
+}
+
+// Scenarios returns what there is to pass: verdicts that have not been given.
+func Scenarios() (all []Verdict) {
+	for _, s := range scenarios {
+		all = append(all, Verdict{Scenario: s.name, Shows: s.shows})
+	}
+	return all
+}
+
+// Run judges a client. It returns an error if that was not possible: there is no such program, say, or no server.
+func Run(ctx context.Context, cfg Config) (*Report, error) {
+	server := cfg.Server
+	if server == "" {
+		own, err := holdfasttest.NewServer(&holdfasttest.ServerConfig{Listen: "127.0.0.1:0"})
+		if err != nil {
+			return nil, err
+		}
+		defer own.Close()
+		server = own.Addr()
+	}
+	var chosen []scenario
+	for _, s := range scenarios {
+		if len(cfg.Only) == 0 || slices.Contains(cfg.Only, s.name) {
+			chosen = append(chosen, s)
+		}
+	}
+	verdicts := make([]Verdict, len(chosen))
+	done := make([]chan struct{}, len(chosen))
+	failures := make([]error, len(chosen))
+	var all sync.WaitGroup
+	// Most scenarios wait for most of their time: several run side by side, each with a lock of its own.
+	slots := make(chan struct{}, atOnce)
+	for i, s := range chosen {
+		done[i] = make(chan struct{})
+		all.Go(func() {
+			defer close(done[i])
+			slots <- struct{}{}
+			defer func() { <-slots }()
+			verdicts[i], failures[i] = try(ctx, cfg, server, s)
+		})
+	}
+	defer all.Wait()
+	r := &Report{OK: true}
+	for i := range chosen {
+		<-done[i]
+		if err := ctx.Err(); err != nil {
+			return nil, context.Cause(ctx)
+		}
+		if failures[i] != nil {
+			return nil, failures[i]
+		}
+		v := verdicts[i]
+		if v.OK {
+			r.Passed++
+		} else {
+			r.OK = false
+		}
+		r.Verdicts = append(r.Verdicts, v)
+		if cfg.Tell != nil {
+			cfg.Tell(v)
+		}
+	}
+	return r, nil
+}
+
+// atOnce is how many scenarios run side by side.
+const atOnce = 4
+
+// try runs a scenario. It returns an error if there can be no verdict.
+func try(ctx context.Context, cfg Config, server string, s scenario) (Verdict, error) {
+	t, err := newTrial(ctx, cfg, server, s.name)
+	if err != nil {
+		return Verdict{}, err
+	}
+	problem := s.run(t)
+	if err := t.end(); err != nil {
+		return Verdict{}, err
+	}
+	v := Verdict{Scenario: s.name, Shows: s.shows, OK: problem == nil}
+	if problem != nil {
+		v.Problem = problem.Error()
+		v.Dialogue = t.dialogue()
+	}
+	return v, t.broken
+}
+
+// problemf says what a client did wrong.
+func problemf(format string, args ...any) error { return fmt.Errorf(format, args...) }

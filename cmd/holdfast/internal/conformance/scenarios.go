@@ -1,0 +1,436 @@
+package conformance
+
+import (
+	"encoding/json"
+	"errors"
+	"regexp"
+	"strconv"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/printable"
+)
+
+// scenario is something that a client meets. run returns what the client did wrong.
+type scenario struct {
+	name, shows string
+	run         func(t *trial) error
+}
+
+var scenarios = []scenario{
+	{"value", "the lock's value, its expiry and the fence counter are as the protocol has them", showsValue},
+	{"exclusion", "a holder keeps others out, whoever they are, and is kept out by them", keepsOut},
+	{"fences", "every grant has a higher fence than those before", fencesRise},
+	{"queue", "a waiter waits in the queue, in its turn, and a release hands the lock over to it", queues},
+	{"quiet", "a waiter does not poll", isQuiet},
+	{"renewal", "a lease is renewed for as long as it is held", renews},
+	{"theft", "a holder whose lock is somebody else's by now says so, and leaves it alone", losesToThief},
+	{"outage", "a holder that gets no answer does not rely on its lease for longer than it lasts", losesInOutage},
+	{"lost-reply", "an acquire without a reply is asked about, and neither forgotten nor believed", losesReply},
+	{"dead-waiter", "a waiter that is killed does not keep the lock from those behind it", diesWaiting},
+	{"competition", "four processes take turns for a while: never two at once, and fences rise", competes},
+}
+
+// value is the form of a mutex's value.
+var value = regexp.MustCompile(`^hf1:([A-Za-z0-9_-]{22}):([1-9][0-9]*):([1-9][0-9]*):([^:]+):(\{.*\})(\+?)$`)
+
+// held returns the parts of the lock's value.
+func (t *trial) held() (token string, fence uint64, info string, err error) {
+	text, err := t.rdb.Get(t.ctx, t.key).Result()
+	if errors.Is(err, redis.Nil) {
+		return "", 0, "", problemf("the client says that it has the lock, and the key %s does not exist", t.key)
+	}
+	if err != nil {
+		return "", 0, "", problemf("the key %s: %v", t.key, err)
+	}
+	parts := value.FindStringSubmatch(text)
+	if parts == nil {
+		return "", 0, "", problemf("the key %s has a value of another form: %s", t.key, printable.Word(text, 300))
+	}
+	fence, err = strconv.ParseUint(parts[2], 10, 63)
+	if err != nil {
+		return "", 0, "", problemf("the fence of %s: %v", t.key, err)
+	}
+	return parts[1], fence, parts[5], nil
+}
+
+func showsValue(t *trial) error {
+	c, err := t.start()
+	if err != nil {
+		return err
+	}
+	tokens := map[string]bool{}
+	for range 3 {
+		fence, err := c.try(long)
+		if err != nil {
+			return err
+		}
+		token, inValue, info, err := t.held()
+		if err != nil {
+			return err
+		}
+		var about struct {
+			Owner *string `json:"o"`
+		}
+		ttl, err := t.rdb.PTTL(t.ctx, t.key).Result()
+		counter, _ := t.rdb.Get(t.ctx, "holdfast:fence").Uint64()
+		switch {
+		case err != nil:
+			return problemf("the expiry of %s: %v", t.key, err)
+		case inValue != fence:
+			return problemf("the client says that its fence is %d; the lock's value has %d", fence, inValue)
+		case ttl <= 0 || ttl > long:
+			return problemf("the lock expires in %s; the TTL is %s", ttl, long)
+		case json.Unmarshal([]byte(info), &about) != nil || about.Owner == nil:
+			return problemf(`the lock's value says %s about the holder, which is not JSON with an owner "o"`, printable.Word(info, 300))
+		case counter < fence:
+			return problemf("the fence is %d, and the counter holdfast:fence has %d", fence, counter)
+		case tokens[token]:
+			return problemf("the client has used a token twice")
+		}
+		tokens[token] = true
+		if err := c.must("released", "release"); err != nil {
+			return err
+		}
+		if n, err := t.rdb.Exists(t.ctx, t.key).Result(); err != nil || n != 0 {
+			return problemf("after the release the key %s still exists (%v)", t.key, err)
+		}
+	}
+	return nil
+}
+
+func keepsOut(t *trial) error {
+	c, err := t.start()
+	if err != nil {
+		return err
+	}
+	if _, err := c.try(long); err != nil {
+		return err
+	}
+	var refused *holdfast.HeldError
+	if _, err := t.lock.TryAcquire(t.ctx); !errors.As(err, &refused) || refused.Holder.Foreign {
+		return problemf("while the client has the lock, Holdfast's TryAcquire gets: %v", err)
+	}
+	if err := c.must("released", "release"); err != nil {
+		return err
+	}
+	lease, err := t.acquire()
+	if err != nil {
+		return err
+	}
+	if err := c.must("held", "try %d", long.Milliseconds()); err != nil {
+		return err
+	}
+	if err := t.release(lease); err != nil {
+		return err
+	}
+	t.note("another program", "has the lock by SET")
+	if err := t.rdb.Set(t.ctx, t.key, "somebody", long).Err(); err != nil {
+		return problemf("SET: %v", err)
+	}
+	if err := c.must("held", "try %d", long.Milliseconds()); err != nil {
+		return err
+	}
+	if got, err := t.rdb.Get(t.ctx, t.key).Result(); got != "somebody" {
+		return problemf("the client changed a lock that another program has: %s (%v)", printable.Word(got, 300), err)
+	}
+	return nil
+}
+
+func fencesRise(t *trial) error {
+	c, err := t.start()
+	if err != nil {
+		return err
+	}
+	last := uint64(0)
+	next := func(who string, fence uint64) error {
+		if fence <= last {
+			return problemf("the fence %d of %s follows %d", fence, who, last)
+		}
+		last = fence
+		return nil
+	}
+	for range 5 {
+		fence, err := c.try(long)
+		if err == nil {
+			err = next("the client", fence)
+		}
+		if err == nil {
+			err = c.must("released", "release")
+		}
+		if err != nil {
+			return err
+		}
+		lease, err := t.acquire()
+		if err == nil {
+			err = next("Holdfast", lease.Fence())
+		}
+		if err == nil {
+			err = t.release(lease)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func queues(t *trial) error {
+	lease, err := t.acquire()
+	if err != nil {
+		return err
+	}
+	first, err := t.start()
+	if err != nil {
+		return err
+	}
+	second, err := t.start()
+	if err != nil {
+		return err
+	}
+	for i, c := range []*client{first, second} {
+		if err := c.tell("acquire %d", long.Milliseconds()); err != nil {
+			return err
+		}
+		if err := t.waiting(i + 1); err != nil {
+			return err
+		}
+	}
+	last := lease.Fence()
+	if err := t.release(lease); err != nil {
+		return err
+	}
+	for _, c := range []*client{first, second} {
+		fence, err := c.granted()
+		if err != nil {
+			return err
+		}
+		if fence <= last {
+			return problemf("the fence %d of a hand-over follows %d", fence, last)
+		}
+		last = fence
+		// The claim is short; the client has to make a lease of it.
+		if err := t.until("a lease of its own length", func() (bool, error) {
+			left, err := t.rdb.PTTL(t.ctx, t.key).Result()
+			return left > long/2, err
+		}); err != nil {
+			return err
+		}
+		if err := c.must("released", "release"); err != nil {
+			return err
+		}
+	}
+	return t.waiting(0)
+}
+
+// A waiter may look now and then, and check its connections.
+const (
+	quietFor     = 5 * time.Second
+	quietAllowed = 15 // requests
+)
+
+func isQuiet(t *trial) error {
+	lease, err := t.acquire()
+	if err != nil {
+		return err
+	}
+	c, err := t.start()
+	if err != nil {
+		return err
+	}
+	if err := c.tell("acquire %d", long.Milliseconds()); err != nil {
+		return err
+	}
+	if err := t.waiting(1); err != nil {
+		return err
+	}
+	before := t.network.requests.Load()
+	if err := t.pause(quietFor); err != nil {
+		return err
+	}
+	if n := t.network.requests.Load() - before; n > quietAllowed {
+		return problemf("while it waited, the client sent %d requests in %s", n, quietFor)
+	}
+	if err := t.release(lease); err != nil {
+		return err
+	}
+	_, err = c.granted()
+	return err
+}
+
+// short is the TTL of leases that are to end, or to be renewed, within a scenario.
+const short = 5 * time.Second
+
+func renews(t *trial) error {
+	c, err := t.start()
+	if err != nil {
+		return err
+	}
+	if _, err := c.try(short); err != nil {
+		return err
+	}
+	token, _, _, err := t.held()
+	if err != nil {
+		return err
+	}
+	if err := t.pause(short * 2); err != nil {
+		return err
+	}
+	if err := c.must("yes", "holds"); err != nil {
+		return err
+	}
+	now, _, _, err := t.held()
+	if err != nil {
+		return err
+	}
+	if now != token {
+		return problemf("the lock has another token than %s ago: the client lost it, and took it again", short*2)
+	}
+	return c.must("released", "release")
+}
+
+func losesToThief(t *trial) error {
+	c, err := t.start()
+	if err != nil {
+		return err
+	}
+	if _, err := c.try(short); err != nil {
+		return err
+	}
+	t.note("another program", "takes the lock by SET")
+	if err := t.rdb.Set(t.ctx, t.key, "thief", long).Err(); err != nil {
+		return problemf("SET: %v", err)
+	}
+	if err := t.pause(short + time.Second); err != nil {
+		return err
+	}
+	if err := c.must("no", "holds"); err != nil {
+		return err
+	}
+	if _, err := c.ask("release"); err != nil && !errors.As(err, new(*clientError)) {
+		return err
+	}
+	if got, err := t.rdb.Get(t.ctx, t.key).Result(); got != "thief" {
+		return problemf("the client released a lock that another program has: its key is %q now (%v)", got, err)
+	}
+	return nil
+}
+
+func losesInOutage(t *trial) error {
+	c, err := t.start()
+	if err != nil {
+		return err
+	}
+	if _, err := c.try(short); err != nil {
+		return err
+	}
+	t.note("the network", "delivers nothing")
+	heal := t.network.Partition()
+	defer heal()
+	if err := t.pause(short + time.Second); err != nil {
+		return err
+	}
+	if err := c.must("no", "holds"); err != nil {
+		return err
+	}
+	t.note("the network", "delivers")
+	heal()
+	lease, err := t.acquire()
+	if err != nil {
+		return err
+	}
+	if err := c.must("no", "holds"); err != nil {
+		return err
+	}
+	return t.release(lease)
+}
+
+func losesReply(t *trial) error {
+	c, err := t.start()
+	if err != nil {
+		return err
+	}
+	// Once, undisturbed, so that its scripts are loaded.
+	if _, err := c.try(long); err != nil {
+		return err
+	}
+	if err := c.must("released", "release"); err != nil {
+		return err
+	}
+	t.note("the network", "loses replies")
+	t.network.SwallowReplies(true)
+	if err := c.tell("try %d", short.Milliseconds()); err != nil {
+		return err
+	}
+	err = t.until("a request to acquire the lock", func() (bool, error) {
+		n, err := t.rdb.Exists(t.ctx, t.key).Result()
+		return n == 1, err
+	})
+	t.network.SwallowReplies(false)
+	t.network.Cut()
+	t.note("the network", "has cut the connections, and works")
+	if err != nil {
+		return err
+	}
+	answer, err := c.next("an answer to the try whose reply was lost")
+	switch {
+	case errors.As(err, new(*clientError)):
+		// It does not know. Whatever it got must end.
+	case err != nil:
+		return err
+	case answer == "held":
+		return problemf("the client takes its own lock for another's: nobody else asked for it")
+	default:
+		fence, err := c.grantedBy(answer)
+		if err != nil {
+			return err
+		}
+		if _, inValue, _, err := t.held(); err != nil || inValue != fence {
+			return problemf("the client says that its fence is %d; the lock's value has %d (%v)", fence, inValue, err)
+		}
+		if err := c.must("released", "release"); err != nil {
+			return err
+		}
+	}
+	return t.until("a free lock", func() (bool, error) {
+		n, err := t.rdb.Exists(t.ctx, t.key).Result()
+		return n == 0, err
+	})
+}
+
+func diesWaiting(t *trial) error {
+	lease, err := t.acquire()
+	if err != nil {
+		return err
+	}
+	c, err := t.start()
+	if err != nil {
+		return err
+	}
+	if err := c.tell("acquire %d", long.Milliseconds()); err != nil {
+		return err
+	}
+	if err := t.waiting(1); err != nil {
+		return err
+	}
+	behind, err := t.start()
+	if err != nil {
+		return err
+	}
+	if err := behind.tell("acquire %d", long.Milliseconds()); err != nil {
+		return err
+	}
+	if err := t.waiting(2); err != nil {
+		return err
+	}
+	c.kill()
+	if err := t.release(lease); err != nil {
+		return err
+	}
+	if _, err := behind.granted(); err != nil {
+		return err
+	}
+	return behind.must("released", "release")
+}

@@ -1,0 +1,199 @@
+package conformance
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"fmt"
+	"log/slog"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/holdfastgoredis"
+	"github.com/holdfast-go/holdfast/internal/network"
+)
+
+// trial is one run of a scenario: a lock, clients, and Holdfast's own, which reaches the server directly.
+type trial struct {
+	ctx     context.Context
+	cancel  context.CancelFunc
+	cfg     Config
+	name    string // of the lock
+	key     string // of the lock
+	network *way
+	rdb     *redis.Client
+	own     *holdfast.Client
+	lock    *holdfast.Lock
+	clients []*client
+	lease   *holdfast.Lease // the latest of Holdfast's
+	broken  error           // why there can be no verdict
+
+	mu    sync.Mutex
+	began time.Time
+	said  []string
+}
+
+// long is the TTL of leases that must not end within a scenario.
+const long = 5 * time.Minute
+
+func newTrial(ctx context.Context, cfg Config, server, scenario string) (*trial, error) {
+	t := &trial{cfg: cfg, name: "conformance-" + strings.ToLower(rand.Text()[:10]) + "-" + scenario, began: time.Now()}
+	t.key = "holdfast:{" + t.name + "}"
+	t.ctx, t.cancel = context.WithCancel(ctx)
+	t.rdb = redis.NewClient(&redis.Options{Addr: server})
+	var err error
+	if t.own, err = holdfastgoredis.New(t.rdb, &holdfast.Config{Owner: "holdfast conformance", Logger: slog.New(slog.DiscardHandler)}); err != nil {
+		return nil, err
+	}
+	t.lock = t.own.Mutex(t.name, holdfast.TTL(long))
+	if _, err := t.lock.Status(ctx); err != nil {
+		return nil, err
+	}
+	if t.network, err = newWay(server); err != nil {
+		return nil, err
+	}
+	return t, nil
+}
+
+// end ends the processes, and deletes what the scenario has left on the server.
+func (t *trial) end() error {
+	t.network.close()
+	for _, c := range t.clients {
+		c.leave()
+	}
+	t.cancel()
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	if t.lease != nil {
+		_ = t.lease.Release(ctx) // most often it is released
+	}
+	closed := t.own.Close(ctx)
+	err := t.rdb.Del(ctx, t.key, t.key+":q").Err()
+	return cmp.Or(closed, err, t.rdb.Close())
+}
+
+// note adds to the dialogue.
+func (t *trial) note(who, text string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(t.said) > 100*mostSaid {
+		t.said = slices.Clone(t.said[len(t.said)-mostSaid:])
+	}
+	t.said = append(t.said, fmt.Sprintf("%7.3fs %s %s", time.Since(t.began).Seconds(), who, text))
+}
+
+// mostSaid bounds the dialogue that is shown: the end of it, which tells what went wrong.
+const mostSaid = 20
+
+func (t *trial) dialogue() []string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.said[max(0, len(t.said)-mostSaid):]
+}
+
+// acquire takes the lock for Holdfast.
+func (t *trial) acquire() (*holdfast.Lease, error) {
+	ctx, cancel := context.WithTimeout(t.ctx, t.cfg.Answer)
+	defer cancel()
+	lease, err := t.lock.Acquire(ctx)
+	if err != nil {
+		return nil, problemf("Holdfast does not get the lock: %v", err)
+	}
+	t.note("holdfast", fmt.Sprintf("has the lock, fence %d", lease.Fence()))
+	t.lease = lease
+	return lease, nil
+}
+
+// release releases Holdfast's lease.
+func (t *trial) release(lease *holdfast.Lease) error {
+	t.note("holdfast", "releases the lock")
+	if err := lease.Release(t.ctx); err != nil {
+		return problemf("Holdfast's release: %v", err)
+	}
+	return nil
+}
+
+// waiting waits until that many processes wait for the lock.
+func (t *trial) waiting(n int) error {
+	return t.until(fmt.Sprintf("%d in the lock's queue", n), func() (bool, error) {
+		s, err := t.lock.Status(t.ctx)
+		return s.Waiting == n, err
+	})
+}
+
+// until waits for something that a client owes.
+func (t *trial) until(what string, is func() (bool, error)) error {
+	for began := time.Now(); ; {
+		switch done, err := is(); {
+		case err != nil:
+			return problemf("%s: %v", what, err)
+		case done:
+			return nil
+		case time.Since(began) > t.cfg.Answer:
+			return problemf("the client owes %s for %s", what, t.cfg.Answer)
+		}
+		if err := t.pause(20 * time.Millisecond); err != nil {
+			return err
+		}
+	}
+}
+
+func (t *trial) pause(d time.Duration) error {
+	select {
+	case <-time.After(d):
+		return nil
+	case <-t.ctx.Done():
+		return context.Cause(t.ctx)
+	}
+}
+
+// way is what lies between clients and the server.
+type way struct {
+	network.Network
+	listener net.Listener
+	server   string
+	requests atomic.Int64 // that came from clients, about
+	links    sync.WaitGroup
+}
+
+func newWay(server string) (*way, error) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	w := &way{listener: listener, server: server}
+	w.links.Go(w.accept)
+	return w, nil
+}
+
+func (w *way) addr() string { return w.listener.Addr().String() }
+
+func (w *way) accept() {
+	for {
+		from, err := w.listener.Accept()
+		if err != nil {
+			return // closed
+		}
+		w.links.Go(func() {
+			to, err := net.Dial("tcp", w.server)
+			if err != nil {
+				from.Close()
+				return
+			}
+			w.NewLink(from, to).Run(network.Tap{Request: func([]byte) bool { w.requests.Add(1); return true }})
+		})
+	}
+}
+
+func (w *way) close() {
+	w.listener.Close()
+	w.Close()
+	w.links.Wait()
+}

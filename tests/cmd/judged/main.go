@@ -1,0 +1,140 @@
+// Command judged is a client for holdfast conformance to judge: Holdfast's own, with one flaw or none.
+//
+//	judged FLAW HOST:PORT NAME
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/holdfastgoredis"
+)
+
+func main() {
+	if len(os.Args) != 4 {
+		fmt.Fprintln(os.Stderr, "usage: judged FLAW HOST:PORT NAME")
+		os.Exit(2)
+	}
+	rdb := redis.NewClient(&redis.Options{Addr: os.Args[2]})
+	locks, err := holdfastgoredis.New(rdb, &holdfast.Config{Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	c := &client{flaw: os.Args[1], rdb: rdb, locks: locks, name: os.Args[3]}
+	fmt.Println("ready")
+	in := bufio.NewScanner(os.Stdin)
+	for in.Scan() {
+		answer, err := c.answer(context.Background(), strings.Fields(in.Text()))
+		if err != nil {
+			answer = "error " + strings.ReplaceAll(err.Error(), "\n", " ")
+		}
+		fmt.Println(answer)
+	}
+}
+
+type client struct {
+	flaw  string
+	rdb   *redis.Client
+	locks *holdfast.Client
+	name  string
+	lease *holdfast.Lease
+}
+
+func (c *client) key() string { return "holdfast:{" + c.name + "}" }
+
+func (c *client) answer(ctx context.Context, words []string) (string, error) {
+	switch words[0] {
+	case "try", "acquire":
+		ms, err := strconv.Atoi(words[1])
+		if err != nil {
+			return "", err
+		}
+		return c.take(ctx, words[0] == "try", time.Duration(ms)*time.Millisecond)
+	case "release":
+		if c.flaw == "deletes" || c.lease == nil {
+			return "released", c.rdb.Del(ctx, c.key()).Err()
+		}
+		if err := c.lease.Release(ctx); errors.Is(err, holdfast.ErrLost) {
+			return "lost", nil
+		} else if err != nil {
+			return "", err
+		}
+		return "released", nil
+	case "holds":
+		if c.flaw == "believes" || c.lease != nil && c.lease.Err() == nil {
+			return "yes", nil
+		}
+		return "no", nil
+	}
+	return "", fmt.Errorf("there is no command %q", words[0])
+}
+
+func (c *client) take(ctx context.Context, once bool, ttl time.Duration) (answer string, err error) {
+	if c.flaw == "plain" || c.flaw == "naive" {
+		return c.set(ctx, ttl)
+	}
+	options := holdfast.Options(holdfast.TTL(ttl))
+	if c.flaw == "unrenewed" {
+		options = holdfast.Options(options, holdfast.NoRenew())
+	}
+	lock := c.locks.Mutex(c.name, options)
+	if c.flaw == "chatty" {
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		go func() {
+			for ctx.Err() == nil {
+				c.rdb.Ping(ctx)
+				time.Sleep(50 * time.Millisecond)
+			}
+		}()
+	}
+	switch {
+	case once:
+		c.lease, err = lock.TryAcquire(ctx)
+	case c.flaw == "polls":
+		for c.lease, err = lock.TryAcquire(ctx); errors.Is(err, holdfast.ErrHeld); c.lease, err = lock.TryAcquire(ctx) {
+			time.Sleep(50 * time.Millisecond)
+		}
+	default:
+		c.lease, err = lock.Acquire(ctx)
+	}
+	switch {
+	case errors.Is(err, holdfast.ErrHeld) && c.flaw == "greedy":
+		return "granted 9000000000000000000", nil
+	case errors.Is(err, holdfast.ErrHeld):
+		return "held", nil
+	case err != nil:
+		return "", err
+	case c.flaw == "mute" && !once:
+		select {} // until it is killed
+	case c.flaw == "counts":
+		return "granted 1", nil
+	}
+	return fmt.Sprint("granted ", c.lease.Fence()), nil
+}
+
+// set does what a program does that knows only SET. If it is naive, the value is right, and a lost reply makes it ask again.
+func (c *client) set(ctx context.Context, ttl time.Duration) (string, error) {
+	value := "mine"
+	if c.flaw == "naive" {
+		value = "hf1:AAAAAAAAAAAAAAAAAAAAAA:1:1:0:{\"o\":\"naive\"}"
+	}
+	switch is, err := c.rdb.SetNX(ctx, c.key(), value, ttl).Result(); {
+	case err != nil:
+		return "", err
+	case !is:
+		return "held", nil
+	}
+	return "granted 1", nil
+}

@@ -1,0 +1,95 @@
+package command
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"testing"
+
+	"github.com/holdfast-go/holdfast/tests/internal/machine"
+)
+
+// verdicts is what holdfast conformance --json reports.
+type verdicts struct {
+	OK       bool
+	Passed   int
+	Verdicts []struct{ Scenario, Problem string }
+}
+
+// judged returns the path of the client that is judged.
+func judged(t *testing.T) string {
+	t.Helper()
+	uses(t)
+	program := filepath.Join(t.TempDir(), "judged")
+	if said, err := exec.Command("go", "build", "-o", program, "../cmd/judged").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, said)
+	}
+	return program
+}
+
+// judge runs holdfast conformance on that client with a flaw.
+func judge(t *testing.T, program, flaw string, flags ...string) (code int, v verdicts, err error) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "holdfast", append(append([]string{"conformance", "--json"}, flags...), "--", program, flaw)...)
+	said, err := cmd.Output()
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		code = exit.ExitCode()
+	} else if err != nil {
+		return 0, v, err
+	}
+	if err := json.Unmarshal(said, &v); err != nil {
+		return code, v, fmt.Errorf("exit code %d, %q: %w", code, said, err)
+	}
+	return code, v, nil
+}
+
+// Holdfast's own client passes all scenarios, also on the embedded server.
+func TestASoundClientConforms(t *testing.T) {
+	t.Parallel()
+	program := judged(t)
+	machine.Undisturbed(t, func() error {
+		code, v, err := judge(t, program, "none", "--for", "1s")
+		if err == nil && (code != 0 || !v.OK || v.Passed != len(v.Verdicts) || v.Passed < 10) {
+			err = fmt.Errorf("exit code %d: %+v", code, v)
+		}
+		return err
+	})
+}
+
+// Every scenario finds the clients that it is for.
+func TestFlawedClientsAreFound(t *testing.T) {
+	t.Parallel()
+	program := judged(t)
+	for _, c := range []struct{ flaw, scenario, problem string }{
+		{"plain", "value", `has a value of another form: mine`},
+		{"greedy", "exclusion", `answers "granted 9000000000000000000" to "try \d+", and not held`},
+		{"counts", "fences", `the fence 1 of the client follows`},
+		{"polls", "queue", `owes 1 in the lock's queue`},
+		{"chatty", "quiet", `the client sent \d+ requests`},
+		{"unrenewed", "renewal", `answers no to "holds", and not yes`},
+		{"believes", "theft", `answers yes to "holds", and not no`},
+		{"deletes", "theft", `released a lock that another program has`},
+		{"believes", "outage", `answers yes to "holds", and not no`},
+		{"naive", "lost-reply", `takes its own lock for another's`},
+		{"mute", "dead-waiter", `owes granted for`},
+		{"counts", "competition", `the fence 1 of .* follows`},
+	} {
+		t.Run(c.flaw+" "+c.scenario, func(t *testing.T) {
+			t.Parallel()
+			machine.Undisturbed(t, func() error {
+				code, v, err := judge(t, program, c.flaw, "--only", c.scenario, "--for", "500ms", "--answer", "5s")
+				switch {
+				case err != nil:
+					return err
+				case code != 1 || v.OK || len(v.Verdicts) != 1 || !regexp.MustCompile(c.problem).MatchString(v.Verdicts[0].Problem):
+					return fmt.Errorf("exit code %d: %+v", code, v)
+				}
+				return nil
+			})
+		})
+	}
+}

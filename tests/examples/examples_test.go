@@ -1,5 +1,5 @@
-// Package examples runs the examples of the library's documentation. The library imports no client of Redis, so
-// they cannot run where they are: go run -overlay combines them here with a program that has one.
+// Package examples runs the programs in examples/, and the examples of the library's documentation. The library imports no client of
+// Redis, so the latter cannot run where they are: go run -overlay combines them here with a program that has one.
 package examples
 
 import (

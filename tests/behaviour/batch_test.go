@@ -149,7 +149,7 @@ func TestBatchesOfOneAndNoneCostTheSame(t *testing.T) {
 			}
 			c := b.Client(t, &holdfast.Config{MaxBatch: size})
 			backend.Release(t, backend.Acquire(t, c.Mutex("m")))
-			surveyed(t, b)
+			settled(t, b, c)
 			const cycles = 20
 			before := scripts(b.Server)
 			many(t, c, cycles)
@@ -179,7 +179,7 @@ func TestAContendedLockIsLeftOnce(t *testing.T) {
 		if err := b.Redis(t).ScriptLoad(t.Context(), script.BatchRelease.Source).Err(); err != nil {
 			t.Fatal(err)
 		}
-		surveyed(t, b)
+		settled(t, b, c)
 		lease := backend.Acquire(t, c.Mutex("m"))
 		cost := func(want int64, do func()) {
 			t.Helper()

@@ -63,9 +63,10 @@ func TestMultiIsAllOrNothing(t *testing.T) {
 func TestMultiFreeCostsOneRoundTrip(t *testing.T) {
 	t.Parallel()
 	backend.EachRealUndisturbed(t, func(t testing.TB, b *backend.Backend) {
-		all := several(t, b, "a", "b", "c")
+		c := b.Client(t, nil)
+		all := c.Multi([]string{"a", "b", "c"})
 		backend.Release(t, backend.Acquire(t, all))
-		surveyed(t, b)
+		settled(t, b, c)
 		before := b.Server.CommandStats()
 		lease := backend.Acquire(t, all)
 		if n := b.Server.CommandStats()["evalsha"] - before["evalsha"]; n != 1 {

@@ -55,7 +55,7 @@ func TestAReleaseThatGoesAloneIsOneCommand(t *testing.T) {
 	eachNative(t, func(t testing.TB, b *backend.Backend) {
 		c, p := through(t, b, nil)
 		other := b.Client(t, nil)
-		surveyed(t, b)
+		settled(t, b, c)
 		for _, s := range []script.Script{script.Release, script.BatchRelease} {
 			if err := b.Redis(t).ScriptLoad(t.Context(), s.Source).Err(); err != nil {
 				t.Fatal(err)

@@ -73,7 +73,9 @@ func TestReentrantIsHeldUntilTheLastRelease(t *testing.T) {
 func TestReentrantCostsNoRoundTrip(t *testing.T) {
 	t.Parallel()
 	backend.EachRealUndisturbed(t, func(t testing.TB, b *backend.Backend) {
-		l := reentrant(t, b, holdfast.TTL(time.Hour)) // not renewed meanwhile
+		c := b.Client(t, nil)
+		settled(t, b, c)
+		l := c.Mutex("a", holdfast.Reentrant(), holdfast.TTL(time.Hour)) // not renewed meanwhile
 		first := backend.Acquire(t, l)
 		before := b.Server.CommandStats()["evalsha"]
 		for range 100 {
@@ -85,8 +87,7 @@ func TestReentrantCostsNoRoundTrip(t *testing.T) {
 			backend.Release(t, tried)
 			backend.Release(t, lease)
 		}
-		// One may be the survey of the server's settings at a client's first use.
-		if n := b.Server.CommandStats()["evalsha"] - before; n > 1 {
+		if n := b.Server.CommandStats()["evalsha"] - before; n > 0 {
 			t.Errorf("the server ran %d scripts", n)
 		}
 		backend.Release(t, first)

@@ -12,6 +12,8 @@ import (
 )
 
 // All programs print the same scene.
+//
+// Fault: A holder is paused past its lease, and then writes to Redis, SQLite or a web server. The write is refused.
 func TestPausedHoldersAreRefused(t *testing.T) {
 	want, err := os.ReadFile("testdata/scene.txt")
 	if err != nil {

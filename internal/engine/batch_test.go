@@ -124,8 +124,8 @@ func (d *cluster) RunAll(ctx context.Context, calls []driver.Call, tell func(i i
 	}
 }
 
-// In a Cluster, locks of one master go out together. One that is not answered is given up without
-// the others.
+// Fault: One of the locks that go out together to a master of a Cluster is not answered. It is given up without the
+// others.
 func TestLocksOfAMasterGoOutTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		t.Cleanup(clock.SetBoot(func() time.Duration { return 0 }))
@@ -172,8 +172,8 @@ func TestLocksOfAMasterGoOutTogether(t *testing.T) {
 	})
 }
 
-// If a master hangs, its leases are lost, even if they are more than can be renewed singly at once.
-// Those of the other master are renewed as before, together or singly.
+// Fault: One master of a Cluster hangs, with more leases than can be renewed singly at once. Its leases are lost;
+// those of the other master are renewed as before, together or singly.
 func TestAMasterThatHangsHoldsUpNoRenewalsOfOthers(t *testing.T) {
 	t.Run("together", func(t *testing.T) { testAMasterThatHangs(t, 2*maxRenewing, Renew(true), 2*maxRenewing) })
 	t.Run("by themselves", func(t *testing.T) { testAMasterThatHangs(t, 8*maxRenewing, MaxHold(time.Hour), math.MaxInt) })

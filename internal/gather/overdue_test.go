@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Another batch is sent each time that items have waited for as long as Patience. When no more batches may be in
-// flight, the items are dropped.
+// Fault: A batch hangs. Another is sent each time that items have waited for as long as Patience; when no more may be
+// in flight, the items are dropped.
 func TestNoItemWaitsForABatchThatHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer(1000)

@@ -357,8 +357,8 @@ func TestSentinel(t *testing.T) {
 	})
 }
 
-// A connection to a server that has become a replica is given up. Every other new connection leads to the
-// master, but that one would be used again and again. What such a server says about locks is not believed.
+// Fault: A connection leads to a server that has become a replica, by a proxy or a name that has moved, or a sentinel
+// that is late. What it says about locks is not believed, and the connection is given up.
 func TestMasterThatWasDemotedIsLeft(t *testing.T) {
 	t.Parallel()
 	long(t)

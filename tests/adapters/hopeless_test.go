@@ -67,9 +67,8 @@ func (a access) open(t *testing.T, adapter string) *holdfast.Client {
 	return c
 }
 
-// An error that waiting does not cure is returned at once, and says what it is: a server that cannot prove its
-// identity, a name that does not resolve, a replica, wrong credentials. If it were retried, the test would wait
-// for an hour.
+// Fault: A server cannot prove its identity, a name does not resolve, the server is a replica, or the credentials are
+// wrong. The error is returned at once and says what it is: waiting does not mend it.
 func TestWhatCannotPassIsToldAtOnce(t *testing.T) {
 	t.Parallel()
 	s := server.Start(t, server.One(t), server.Conf("requirepass", "canary"))

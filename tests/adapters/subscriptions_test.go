@@ -168,8 +168,8 @@ func TestSubscriptionsShareAConnectionToEachMaster(t *testing.T) {
 	})
 }
 
-// An address now leads to another server. A connection to the old server, which has become a replica, stays
-// open and silent.
+// Fault: An address leads to another server now, while the old one, which has become a replica, keeps its connection
+// open and silent. The subscription is opened anew within 5 s.
 func TestSubscriptionFollowsAnAddress(t *testing.T) {
 	t.Parallel()
 	long(t)

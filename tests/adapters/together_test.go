@@ -129,7 +129,8 @@ func TestNodesOfACluster(t *testing.T) {
 	})
 }
 
-// A script that waits for replicas runs on the node to which its key has moved, followed by WAIT, once.
+// Fault: A slot moves while a script waits for replicas. It runs on the node to which its key has moved, followed by
+// WAIT, once.
 func TestRunDurablyWhileASlotMoves(t *testing.T) {
 	t.Parallel()
 	long(t)
@@ -166,8 +167,8 @@ func TestRunDurablyWhileASlotMoves(t *testing.T) {
 	})
 }
 
-// Several scripts are sent together: one is not loaded, one fails, and some have keys that have moved, or are
-// about to move.
+// Fault: Of several scripts that are sent together one is not loaded, one fails, and some have keys that have moved
+// or are about to. Each runs at most once, and each caller is told of its own.
 func TestRunAllWhileSlotsMove(t *testing.T) {
 	t.Parallel()
 	long(t)
@@ -232,7 +233,7 @@ func TestRunAllWhileSlotsMove(t *testing.T) {
 	})
 }
 
-// A connection breaks while many scripts are on it: each ran at most once, and every caller is told.
+// Fault: A connection breaks while many scripts are on it. Each ran at most once, and every caller is told.
 func TestRunAllOnAConnectionThatBreaks(t *testing.T) {
 	t.Parallel()
 	long(t)
@@ -295,7 +296,7 @@ func through(p *proxy.Proxy, s *server.Server) wires {
 	}
 }
 
-// Scripts that find no connection were not sent.
+// Fault: Scripts find no connection. Their callers are told that they were not sent.
 func TestRunAllWithoutAConnection(t *testing.T) {
 	t.Parallel()
 	long(t)
@@ -338,7 +339,7 @@ func TestRunAllWithoutAConnection(t *testing.T) {
 	})
 }
 
-// A server that rejects the credentials refuses all scripts.
+// Fault: A server rejects the credentials of many scripts. All are refused.
 func TestRunAllWithAWrongPassword(t *testing.T) {
 	t.Parallel()
 	s := server.Start(t, server.One(t))
@@ -354,8 +355,8 @@ func TestRunAllWithAWrongPassword(t *testing.T) {
 	}
 }
 
-// A master that hangs does not hold up the locks of the others: it does not answer for minutes, while theirs
-// are acquired and released again and again.
+// Fault: One master of a Cluster does not answer for minutes. Locks of the others are acquired and released
+// meanwhile.
 func TestMasterThatHangsHoldsUpNoOther(t *testing.T) {
 	t.Parallel()
 	long(t)

@@ -206,8 +206,8 @@ func TestAContendedLockIsLeftOnce(t *testing.T) {
 	})
 }
 
-// A caller whose context ends while the batch is under way returns at once. Its lock is given back if the batch
-// is granted it, and the other callers get theirs.
+// Fault: A caller's context ends while its batch is under way. It returns at once; its lock is given back if the
+// batch is granted it, and the other callers get theirs.
 func TestCancelledInABatch(t *testing.T) {
 	t.Parallel()
 	backend.NeedsManyConnections(t)
@@ -269,7 +269,7 @@ func TestCancelledInABatch(t *testing.T) {
 	})
 }
 
-// If a batch is refused as a whole because the user may not access one of its keys, the other locks are served
+// Fault: A batch is refused as a whole because the user may not access one of its keys. The other locks are served
 // all the same: acquires, renewals and releases.
 func TestABatchWithAForbiddenLock(t *testing.T) {
 	if testing.Short() {
@@ -374,7 +374,7 @@ func TestManyLeasesAreRenewedByFewCommands(t *testing.T) {
 	})
 }
 
-// A client that is closed while a batch is under way and others wait behind it leaves no locks behind.
+// Fault: A client is closed while a batch is under way and others wait behind it. No locks are left.
 func TestCloseWithBatchesUnderWay(t *testing.T) {
 	t.Parallel()
 	backend.EachRealUndisturbed(t, func(t testing.TB, b *backend.Backend) {

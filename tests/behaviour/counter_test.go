@@ -10,8 +10,8 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
 )
 
-// Somebody sets the fence counter so far ahead that a resource that saw such a fence would refuse all later
-// ones for good. Nobody is granted such a fence; a holder keeps its lock, and can release it.
+// Fault: Somebody sets the fence counter so far ahead that a resource that saw such a fence would refuse all later
+// ones. Nobody is granted it; a holder keeps its lock, and can release it; fences rise once the counter is deleted.
 func TestACounterThatSomebodyHasSet(t *testing.T) {
 	t.Parallel()
 	backend.Each(t, func(t *testing.T, b *backend.Backend) {

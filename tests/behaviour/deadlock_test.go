@@ -44,6 +44,8 @@ func inLease(t testing.TB, l *holdfast.Lock, ctx context.Context) context.Contex
 }
 
 // An acquire that would wait for the caller's own lease fails at once.
+//
+// Bug: A caller waits for itself.
 func TestAnAcquireWithinItsOwnLeaseFailsAtOnce(t *testing.T) {
 	t.Parallel()
 	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {

@@ -30,6 +30,7 @@ func unreachable(t testing.TB) *holdfast.Client {
 	return c
 }
 
+// Fault: Absurd TTLs, names and keys. ErrInvalid, before anything is sent.
 func TestBadInputIsRefusedBeforeIO(t *testing.T) {
 	c := unreachable(t)
 	long := strings.Repeat("x", 2000)
@@ -88,6 +89,7 @@ func TestBadInputIsRefusedBeforeIO(t *testing.T) {
 	}
 }
 
+// Fault: An absurd Config. ErrInvalid, before anything is sent.
 func TestBadConfigIsRefused(t *testing.T) {
 	d := drivertest.Of(holdfastgoredis.NewDriver(redis.NewClient(&redis.Options{})))
 	for what, cfg := range map[string]holdfast.Config{

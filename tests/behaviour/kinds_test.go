@@ -10,8 +10,8 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
 )
 
-// If a name is in use as another kind of lock, the caller should use it as that kind, not delete it. So the
-// error names the kind.
+// Fault: A name is in use as another kind of lock. The error, ErrMismatch, names the kind: the caller should use it
+// as that, not delete it.
 func TestAnotherKindOfLockIsNamed(t *testing.T) {
 	t.Parallel()
 	backend.Each(t, func(t *testing.T, b *backend.Backend) {

@@ -51,6 +51,8 @@ func TestALeaseThatIsNotRenewedEndsWithItsTTL(t *testing.T) {
 }
 
 // A deadline is the TTL after the request was sent, less 1% and 2 ms for clocks that run at different speeds.
+//
+// Bug: Expiry is measured from the wrong time.
 func TestDeadlinesAllowForDrift(t *testing.T) {
 	t.Parallel()
 	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
@@ -191,6 +193,7 @@ func TestABoundedOrFixedLeaseIsHandedOver(t *testing.T) {
 	})
 }
 
+// Bug: An extension by 0 deletes the key.
 func TestExtend(t *testing.T) {
 	t.Parallel()
 	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
@@ -223,6 +226,7 @@ func TestExtend(t *testing.T) {
 	})
 }
 
+// Bug: A release fails on a cancelled context.
 func TestReleaseWorksOnAnEndedContext(t *testing.T) {
 	t.Parallel()
 	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
@@ -245,6 +249,8 @@ func TestReleaseWorksOnAnEndedContext(t *testing.T) {
 	})
 }
 
+// Fault: Somebody overwrites the key of a held lock. The holder is told within its TTL, and the stranger's key is
+// left alone.
 func TestAStrangersLockIsLeftAlone(t *testing.T) {
 	t.Parallel()
 	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
@@ -272,6 +278,7 @@ func TestAStrangersLockIsLeftAlone(t *testing.T) {
 	})
 }
 
+// Fault: The contexts of waiters end. They leave the queue, and those behind them are served.
 func TestCancelledWaitersLeaveTheQueue(t *testing.T) {
 	t.Parallel()
 	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
@@ -339,6 +346,7 @@ func TestACancelledHeadPassesItsPlaceOn(t *testing.T) {
 	})
 }
 
+// Fault: The fence counter, or everything, is deleted. Fences still rise.
 func TestFencesRise(t *testing.T) {
 	t.Parallel()
 	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {

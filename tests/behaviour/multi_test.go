@@ -178,7 +178,8 @@ func TestMultiLosesOneWhileItWaits(t *testing.T) {
 	})
 }
 
-// If one lock is lost, the lease is lost. The other locks stay held until they expire or the lease is released.
+// Fault: One lock of several is lost. The lease is lost; the others stay held until they expire or the lease is
+// released.
 func TestMultiIsLostWithOne(t *testing.T) {
 	t.Parallel()
 	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {

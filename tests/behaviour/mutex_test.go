@@ -103,6 +103,7 @@ func TestWaitersAreServedInOrder(t *testing.T) {
 	})
 }
 
+// Bug: Waiters of one process deadlock.
 func TestGoroutinesOfOneProcessAreServedInOrder(t *testing.T) {
 	t.Parallel()
 	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
@@ -280,6 +281,7 @@ func TestPoll(t *testing.T) {
 	})
 }
 
+// Bug: A waiter outlives its session.
 func TestClose(t *testing.T) {
 	t.Parallel()
 	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {

@@ -129,7 +129,7 @@ func TestReadersGoInWhenTheWriterBeforeThemGivesUp(t *testing.T) {
 	})
 }
 
-// A dead reader is in the way for its own TTL, whatever others do meanwhile.
+// Fault: A reader dies. It is in the way for its own TTL, whatever others do meanwhile.
 func TestADeadReaderIsGoneAfterItsTTL(t *testing.T) {
 	t.Parallel()
 	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
@@ -179,8 +179,7 @@ func TestAWriterGetsInWhenTheLastReaderDies(t *testing.T) {
 	})
 }
 
-// A writer gets the lock before all readers that come after it, even if readers come and go without a pause: it
-// waits only for those that came earlier.
+// Fault: Readers come and go without a pause. A writer gets the lock before all readers that come after it.
 func TestAWriterWaitsForTheReadersBeforeItOnly(t *testing.T) {
 	t.Parallel()
 	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {

@@ -178,6 +178,7 @@ func TestSharedKeyKeepsBothSidesOut(t *testing.T) {
 	})
 }
 
+// Fault: A foreign program that shares a key, or ours, crashes with the lock. The other has it after the TTL.
 func TestSharedKeySurvivesCrashes(t *testing.T) {
 	t.Parallel()
 	eachSharing(t, func(t testing.TB, b *backend.Backend, shared sharedKey, strange func(*redis.Client, string) stranger) {
@@ -263,7 +264,8 @@ func TestSharedKeyUnderLoad(t *testing.T) {
 	})
 }
 
-// While our clients hand over to each other without a pause, a program that polls gets the lock.
+// Fault: Ours hand over a shared key to each other without end, while a foreign program polls it. The lock is free
+// for a moment after some hand-overs, and the foreign program gets it.
 func TestHandoversLeaveGapsOnASharedKey(t *testing.T) {
 	t.Parallel()
 	eachSharing(t, func(t testing.TB, b *backend.Backend, shared sharedKey, strange func(*redis.Client, string) stranger) {
@@ -296,6 +298,8 @@ func TestHandoversLeaveGapsOnASharedKey(t *testing.T) {
 	})
 }
 
+// Fault: The lock, its queue or the fence counter has the wrong type. ErrMismatch says what it is, and no lock is
+// half taken.
 func TestKeysOfAnotherTypeAreRefused(t *testing.T) {
 	t.Parallel()
 	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
@@ -331,7 +335,7 @@ func TestKeysOfAnotherTypeAreRefused(t *testing.T) {
 	})
 }
 
-// A queue of the wrong type does not keep a holder from releasing.
+// Fault: A queue has the wrong type. Its lock's holder can still release.
 func TestReleaseDespiteABrokenQueue(t *testing.T) {
 	t.Parallel()
 	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {

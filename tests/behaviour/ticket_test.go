@@ -394,7 +394,7 @@ func TestTicketsAreSecret(t *testing.T) {
 	})
 }
 
-// However many try at once, only one of those with the ticket adopts the lock.
+// Fault: Many processes have the same ticket, and adopt at the same time. One of them does.
 func TestOneOfManyAdopts(t *testing.T) {
 	t.Parallel()
 	backend.Each(t, func(t *testing.T, b *backend.Backend) {
@@ -427,8 +427,8 @@ func TestOneOfManyAdopts(t *testing.T) {
 	})
 }
 
-// A lock goes around between processes while others wait for it, and the goroutines of each pass it on among themselves. At
-// most one believes it holds the lock at a time, and nobody is left waiting.
+// Fault: A lock goes around between processes by tickets while others wait for it and goroutines pass it on. At most
+// one believes that it holds it, and nobody is left waiting.
 func TestARelay(t *testing.T) {
 	t.Parallel()
 	backend.Each(t, func(t *testing.T, b *backend.Backend) {

@@ -22,8 +22,8 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/machine"
 )
 
-// Clients whose goroutines gave up or lost their locks leave nothing behind once they are closed: no goroutine,
-// key, channel or connection.
+// Fault: Goroutines of clients give up, or lose their locks, and the clients are closed. No goroutine, key, channel
+// or connection is left.
 func TestNothingIsLeftBehind(t *testing.T) {
 	inTurn := backend.EachInTurn
 	if testing.Short() { // on real servers it waits for long, and nothing else can run meanwhile
@@ -276,6 +276,8 @@ func TestLocalHandoversAreFewWhileOthersWait(t *testing.T) {
 }
 
 // Goroutines of one process pass the lock on without the server, within bounds.
+//
+// Bug: Local waiters deadlock when a lock is passed on within a process.
 func TestLocalHandovers(t *testing.T) {
 	backend.EachRealInTurn(t, func(t *testing.T, b *backend.Backend) {
 		for _, limit := range []int{-1, 4, 0} {

@@ -88,7 +88,8 @@ func expectWarnings(t testing.TB, said string, want ...string) {
 	}
 }
 
-// A client warns once of settings that make locks unsafe, and not of others.
+// Fault: The server's settings make locks unsafe, such as an eviction policy. The client warns of each once, and not
+// of others.
 func TestWarnsOfUnsafeSettings(t *testing.T) {
 	for name, c := range map[string]struct {
 		conf []server.Option

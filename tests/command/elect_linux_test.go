@@ -69,6 +69,8 @@ func rise(t testing.TB, fences ...string) {
 // These flags make terms short.
 var shortTerms = []string{"--ttl=6s", "--kill-after=1s"}
 
+// Fault: holdfast elect is killed while it leads. The next leads within the TTL, when nothing of the leader's job is
+// left.
 func TestLeaderKilled(t *testing.T) {
 	t.Parallel()
 	machine.UndisturbedTest(t, func(t testing.TB) {
@@ -94,7 +96,7 @@ func TestLeaderKilled(t *testing.T) {
 	})
 }
 
-// When a leader is stopped, the next one leads. When it goes on, it queues again.
+// Fault: holdfast elect is stopped while it leads. The next one leads; when the first goes on, it queues again.
 func TestLeaderStopped(t *testing.T) {
 	long(t)
 	t.Parallel()
@@ -118,7 +120,7 @@ func TestLeaderStopped(t *testing.T) {
 	})
 }
 
-// A leader that is told to end resigns when its command has ended. A candidate that waits leaves.
+// Fault: A leader is told to end. It resigns when its command has ended; a candidate that waits leaves.
 func TestLeaderInterrupted(t *testing.T) {
 	t.Parallel()
 	machine.UndisturbedTest(t, func(t testing.TB) {

@@ -320,6 +320,10 @@ func graceOf(d time.Duration) []string { return []string{"--ttl=6h", "--kill-aft
 // units.
 const unit = 2 * time.Second
 
+// Fault: The server of holdfast run is paused while the job runs. TERM and KILL reach the job before the deadline,
+// and nothing of it survives.
+//
+// Bug: TERM comes after the lock is lost.
 func TestServerPausedWhileTheJobRuns(t *testing.T) {
 	t.Parallel()
 	machine.UnhurriedTest(t, unit, func(t testing.TB, unit time.Duration) {
@@ -335,6 +339,7 @@ func TestServerPausedWhileTheJobRuns(t *testing.T) {
 	})
 }
 
+// Fault: holdfast run is stopped while its job runs. The keeper ends the job before the deadline.
 func TestHoldfastStoppedWhileTheJobRuns(t *testing.T) {
 	t.Parallel()
 	redis := server.Start(t, server.One(t))
@@ -350,7 +355,8 @@ func TestHoldfastStoppedWhileTheJobRuns(t *testing.T) {
 	})
 }
 
-// A stopped keeper is continued when it has to act, and when its job's lock is renewed.
+// Fault: holdfast run and its keeper are stopped. The keeper is continued when it has to act, and when the job's lock
+// is renewed.
 func TestHoldfastAndKeeperStoppedWhileTheJobRuns(t *testing.T) {
 	t.Parallel()
 	redis := server.Start(t, server.One(t))
@@ -370,6 +376,7 @@ func TestHoldfastAndKeeperStoppedWhileTheJobRuns(t *testing.T) {
 	})
 }
 
+// Fault: holdfast run is killed. Its keeper ends the job.
 func TestHoldfastKilled(t *testing.T) {
 	t.Parallel()
 	redis := server.Start(t, server.One(t))
@@ -383,6 +390,7 @@ func TestHoldfastKilled(t *testing.T) {
 	})
 }
 
+// Fault: The keeper of holdfast run is killed. holdfast ends what it leaves of the job.
 func TestKeeperKilled(t *testing.T) {
 	t.Parallel()
 	r := begin(t, server.Start(t, server.One(t)), stubborn, graceOf(time.Hour)...)
@@ -392,7 +400,7 @@ func TestKeeperKilled(t *testing.T) {
 	r.exits(70)
 }
 
-// holdfast kills a stopped keeper if it could not renew the lock.
+// Fault: The keeper of holdfast run is stopped. If the lock cannot be renewed, holdfast kills it.
 func TestKeeperStoppedWhileTheJobRuns(t *testing.T) {
 	t.Parallel()
 	machine.UnhurriedTest(t, unit, func(t testing.TB, unit time.Duration) {
@@ -407,7 +415,7 @@ func TestKeeperStoppedWhileTheJobRuns(t *testing.T) {
 	})
 }
 
-// The parent of a killed keeper ends what that leaves; the keeper's death continues a stopped parent.
+// Fault: The keeper is killed while holdfast run is stopped. Its death continues holdfast, which ends what it leaves.
 func TestKeeperKilledWhileHoldfastIsStopped(t *testing.T) {
 	t.Parallel()
 	r := begin(t, server.Start(t, server.One(t)), stubborn, graceOf(time.Hour)...)
@@ -419,7 +427,8 @@ func TestKeeperKilledWhileHoldfastIsStopped(t *testing.T) {
 	r.exits(70)
 }
 
-// If holdfast may not kill what a killed keeper leaves, it waits for it, and keeps the lock.
+// Fault: The keeper is killed, and holdfast may not kill the job, which is another user's. It waits for the job, and
+// keeps the lock.
 func TestKeeperKilledWhoseJobIsAnotherUsers(t *testing.T) {
 	t.Parallel()
 	if _, err := exec.LookPath("setpriv"); err != nil || os.Getuid() != 0 {
@@ -464,7 +473,7 @@ func TestLockHandedOverSlowly(t *testing.T) {
 	})
 }
 
-// TestHoldfastAndKeeperKilled shows the best possible outcome: the command itself dies with the keeper.
+// Fault: holdfast run and its keeper are killed. The command dies with the keeper.
 func TestHoldfastAndKeeperKilled(t *testing.T) {
 	t.Parallel()
 	r := begin(t, server.Start(t, server.One(t)), stubborn+"; : the command", graceOf(time.Hour)...)
@@ -482,8 +491,8 @@ func TestHoldfastAndKeeperKilled(t *testing.T) {
 	})
 }
 
-// TestProcessGroupKilled does what a shell does that kills a whole pipeline: the keeper is in a group of its
-// own.
+// Fault: The whole group of holdfast run is killed, as a shell does with a pipeline. The keeper is in a group of its
+// own, and ends the job.
 func TestProcessGroupKilled(t *testing.T) {
 	t.Parallel()
 	r := begin(t, server.Start(t, server.One(t)), stubborn, graceOf(500*time.Millisecond)...)
@@ -493,7 +502,8 @@ func TestProcessGroupKilled(t *testing.T) {
 	r.exits(-1)
 }
 
-// The next renewal finds the lock gone, although the lease would last longer.
+// Fault: The lock of holdfast run is deleted. The next renewal finds it gone, and the job is ended, although the
+// lease would last longer.
 func TestLockDeletedWhileTheJobRuns(t *testing.T) {
 	t.Parallel()
 	redis := server.Start(t, server.One(t))
@@ -507,7 +517,7 @@ func TestLockDeletedWhileTheJobRuns(t *testing.T) {
 	})
 }
 
-// The command gets TERM at the end of --max-runtime, and is killed after the grace.
+// Fault: A job ignores TERM at the end of --max-runtime. It is killed after the grace.
 func TestMaxRuntimeOfAStubbornJob(t *testing.T) {
 	t.Parallel()
 	redis := server.Start(t, server.One(t))
@@ -527,6 +537,7 @@ func unlessIgnored(t testing.TB, sig os.Signal) {
 	}
 }
 
+// Bug: QUIT or HUP orphans the child.
 func TestSignalsReachTheJob(t *testing.T) {
 	t.Parallel()
 	redis := server.Start(t, server.One(t))
@@ -615,7 +626,7 @@ func TestIgnoredSignalsStayIgnored(t *testing.T) {
 	}
 }
 
-// A server that swallows requests does not make a wait much longer.
+// Fault: A server swallows the requests of holdfast run. Its wait is not much longer than --wait.
 func TestWaitForASilentServerEnds(t *testing.T) {
 	t.Parallel()
 	machine.UndisturbedTest(t, func(t testing.TB) {
@@ -649,7 +660,7 @@ func (r *trial) clog(name string) *os.File {
 	return f
 }
 
-// If nobody reads holdfast's output, as on a terminal after ^S, it holds up neither the job nor the lock.
+// Fault: Nobody reads holdfast's output, as on a terminal after ^S. It holds up neither the job nor the lock.
 func TestOutputThatNobodyReads(t *testing.T) {
 	t.Parallel()
 	redis := server.Start(t, server.One(t))
@@ -698,7 +709,7 @@ func unshared(t testing.TB, flags ...string) []string {
 	return append(args, "--")
 }
 
-// The /proc of another namespace does not show the processes that the job starts.
+// Fault: /proc is another namespace's, and does not show the processes that the job starts. Nothing runs.
 func TestForeignProcIsRefused(t *testing.T) {
 	t.Parallel()
 	redis := server.Start(t, server.One(t))

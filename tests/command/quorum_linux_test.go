@@ -57,6 +57,7 @@ func pttl(t testing.TB, s *server.Server) int64 {
 	return n.(int64)
 }
 
+// Fault: A minority of the nodes of holdfast run is killed. The job goes on, and the nodes are named.
 func TestQuorumRunsGoOnWithoutAMinority(t *testing.T) {
 	long(t)
 	t.Parallel()
@@ -99,6 +100,7 @@ func TestQuorumRunsGoOnWithoutAMinority(t *testing.T) {
 	})
 }
 
+// Fault: A majority of the nodes of holdfast run is killed. The job is ended in time.
 func TestQuorumRunsEndWithoutAMajority(t *testing.T) {
 	long(t)
 	t.Parallel()

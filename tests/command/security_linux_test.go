@@ -108,7 +108,7 @@ func TestCommandOverTLS(t *testing.T) {
 	}
 }
 
-// Whatever a lock's value says of its holder, a terminal is shown harmless text, and a program JSON.
+// Fault: A lock's value says hostile things of its holder. A terminal is shown harmless text, and a program JSON.
 func TestHostileHolders(t *testing.T) {
 	long(t)
 	t.Parallel()

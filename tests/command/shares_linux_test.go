@@ -83,6 +83,7 @@ func TestSharedAndExclusiveRuns(t *testing.T) {
 	})
 }
 
+// Fault: holdfast run --slots is killed. Its slot comes back when the job in it is dead.
 func TestSlotOfAKilledRunComesBack(t *testing.T) {
 	long(t)
 	t.Parallel()
@@ -113,8 +114,7 @@ func TestSlotOfAKilledRunComesBack(t *testing.T) {
 	})
 }
 
-// When a renewal finds the lock gone, the leases would last for another two thirds: the renewal, not the
-// deadline, ends the jobs.
+// Fault: The lock of shared runs is deleted. The next renewal, not the deadline, ends the jobs.
 func TestSharedLockDeletedWhileJobsRun(t *testing.T) {
 	long(t)
 	t.Parallel()
@@ -143,7 +143,7 @@ func TestSharedLockDeletedWhileJobsRun(t *testing.T) {
 	}
 }
 
-// Whatever kind of lock is lost, --on-lost says what happens to the job.
+// Fault: A lock of holdfast run is lost, of whatever kind. --on-lost says what happens to the job.
 func TestOnLostOfEveryKind(t *testing.T) {
 	long(t)
 	t.Parallel()

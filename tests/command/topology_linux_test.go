@@ -70,6 +70,8 @@ func (r *trial) fence() string {
 	return strings.TrimSpace(string(text))
 }
 
+// Fault: The master behind Sentinel dies under holdfast run of each kind, and elect. The job goes on, and the next
+// waits for it.
 func TestRunOutlastsASentinelFailover(t *testing.T) {
 	long(t)
 	t.Parallel()
@@ -85,6 +87,8 @@ func TestRunOutlastsASentinelFailover(t *testing.T) {
 	})
 }
 
+// Fault: A Cluster's master dies under holdfast run of each kind, and elect. The job goes on, and the next waits for
+// it.
 func TestRunOutlastsAClusterFailover(t *testing.T) {
 	long(t)
 	t.Parallel()

@@ -102,7 +102,8 @@ func settle(t *testing.T, c *holdfast.Client, all []*succession, outage, ttl tim
 	return overlaps
 }
 
-// Row 7, without Strict mode: the server is killed and comes back without its data.
+// Fault: The server is killed and comes back without its data, without Strict mode. Fences rise and none is repeated,
+// nobody hangs; overlaps are counted, and late writes refused.
 func TestRestartWithoutData(t *testing.T) {
 	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
@@ -123,8 +124,9 @@ func TestRestartWithoutData(t *testing.T) {
 	})
 }
 
-// Row 8, without Strict mode: the server comes back with older data. Locks that were released since then are
-// held again, later ones are gone, and the fence counter has its old value.
+// Fault: The server comes back with older data, without Strict mode: released locks are held again, later ones are
+// gone, and the fence counter has its old value. Fences rise all the same, nobody hangs; overlaps are counted, and
+// late writes refused.
 func TestRestartFromAnOlderAOF(t *testing.T) {
 	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
@@ -166,8 +168,10 @@ func TestRestartFromAnOlderAOF(t *testing.T) {
 	}, server.Conf("appendonly", "yes"), server.Conf("appendfsync", "always"))
 }
 
-// Row 9, without Strict mode: the master dies, and the replica that succeeds it has missed the locks. Leases
-// may overlap then, which Strict mode prevents.
+// Fault: The master dies, and the replica that succeeds it has missed the locks, without Strict mode. Leases may
+// overlap, which are counted; fences rise, and late writes are refused.
+//
+// Bug: An unsynced replica is promoted, and nobody can tell the two holders apart.
 func TestFailoverToAReplicaThatMissedTheLock(t *testing.T) {
 	t.Parallel()
 	for _, bin := range server.Binaries(t) {

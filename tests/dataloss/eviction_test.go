@@ -10,9 +10,9 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/history"
 )
 
-// Row 14 under load: a server that is short of memory evicts a lock, its queue and, if the policy allows, the
-// fence counter, again and again. Holders may overlap, and are counted. Still, fences rise, every waiter is
-// served, and nothing is left.
+// Fault: A server that is short of memory evicts a lock, its queue and, if the policy allows, the fence counter,
+// again and again under load. Holders may overlap, which are counted; fences rise, every waiter is served, and
+// nothing is left.
 func TestEvictionUnderLoad(t *testing.T) {
 	t.Parallel()
 	for _, policy := range []string{"volatile-random", "allkeys-lru"} {

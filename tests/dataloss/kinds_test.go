@@ -54,8 +54,8 @@ func oldMasterDead() *holdfast.Config {
 	return cfg
 }
 
-// Rows 7, 9 and 26 for every kind of lock: after a loss of data nothing is granted before the longest lease has
-// ended, and by then no earlier holder believes in its lock.
+// Fault: The server of any kind of lock loses its data, in Strict mode. Nothing is granted before the longest lease
+// has ended, and by then no earlier holder believes in its lock.
 func TestStrictHoldsForEveryKind(t *testing.T) {
 	t.Parallel()
 	eachLoss(t, func(t *testing.T, l loss) {
@@ -123,8 +123,8 @@ func grantedAfter(t *testing.T, what string, fence uint64, losing time.Time) {
 	}
 }
 
-// A run whose lock was lost with the server's data does not count, and the next run waits for the end of the
-// quarantine.
+// Fault: The lock of a job's run is lost with the server's data, in Strict mode. The run does not count, and the next
+// one waits for the end of the quarantine.
 func TestStrictJobsAfterALossOfData(t *testing.T) {
 	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
@@ -149,8 +149,8 @@ func TestStrictJobsAfterALossOfData(t *testing.T) {
 	})
 }
 
-// For every kind of lock: a lock that the replicas have not confirmed is neither granted nor kept, and a run
-// does not count if they have not confirmed it.
+// Fault: Replicas do not confirm a lock of any kind. It is neither granted nor kept, and a run that they have not
+// confirmed does not count.
 func TestMinReplicasHoldsForEveryKind(t *testing.T) {
 	t.Parallel()
 	for _, bin := range server.Binaries(t) {

@@ -50,8 +50,8 @@ func awaitGrant(t *testing.T, l *holdfast.Lock) *holdfast.Lease {
 	return lease
 }
 
-// A master grants locks until it misses its replica. Its last leases must have ended before the replica, which
-// was promoted meanwhile, grants anything.
+// Fault: A master that was replaced grants locks until it misses its replica, in Strict mode. Its last leases have
+// ended before the promoted one grants anything.
 func TestStrictOverlapsNothingWhenTheOldMasterGoesOn(t *testing.T) {
 	t.Parallel()
 	for _, bin := range server.Binaries(t) {
@@ -126,8 +126,8 @@ func acquireShort(t *testing.T, l *holdfast.Lock) {
 	})
 }
 
-// A master that was paused and replaced wakes up. It answers the requests that it has received before it checks
-// whether it still has its replica. A lock that the replica must confirm is not granted.
+// Fault: A master that was paused and replaced wakes up, and answers what it has received before it checks whether it
+// still has its replica. With MinReplicas nothing is granted that the replica has not confirmed.
 func TestStrictOverlapsNothingWhenTheOldMasterWakesUp(t *testing.T) {
 	t.Parallel()
 	for _, bin := range server.Binaries(t) {

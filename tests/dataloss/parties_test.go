@@ -17,9 +17,9 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
-// Rows 7, 9 and 26 for latches and barriers: after a loss of data nobody joins before the longest lease has
-// ended, and by then no earlier party believes in its place. A waiter at a latch is told that its count is
-// lost; meanwhile parties can count down.
+// Fault: The server of latches and barriers loses its data, in Strict mode. Nobody joins before the longest lease has
+// ended, and by then no earlier party believes in its place; a waiter at a latch is told that its count is lost, and
+// counts go on.
 func TestStrictHoldsForParties(t *testing.T) {
 	t.Parallel()
 	eachLoss(t, func(t *testing.T, l loss) {
@@ -91,7 +91,7 @@ func TestStrictHoldsForParties(t *testing.T) {
 	})
 }
 
-// With MinReplicas, nobody is told a latch's count, or who is a party, before the replicas have it, even if the
+// Fault: Replicas do not confirm a latch's count, or who is a party. Nobody is told before they do, even if the
 // request was carried out earlier and not answered.
 func TestMinReplicasHoldsForParties(t *testing.T) {
 	t.Parallel()

@@ -129,7 +129,7 @@ func TestAServerThatIsNotInitialisedIsInQuarantine(t *testing.T) {
 	})
 }
 
-// In quarantine nothing is handed over, and nothing is lost by that.
+// Fault: A lock with waiters is released in quarantine. Nothing is handed over, and nothing is lost by that.
 func TestReleaseInQuarantineHandsNothingOver(t *testing.T) {
 	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
@@ -147,9 +147,8 @@ func TestReleaseInQuarantineHandsNothingOver(t *testing.T) {
 	})
 }
 
-// A waiter is handed the lock and does not hear of it; then the server cannot vouch for its grants. The waiter
-// asks, and returns to its place in the queue when the claim is over. After the quarantine it gets its turn,
-// once.
+// Fault: A waiter is handed the lock and does not hear of it, and then a quarantine begins. It returns to its place
+// when the claim is over, and gets its turn after the quarantine, once.
 func TestAWaiterThatOwnsTheLockInQuarantine(t *testing.T) {
 	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
@@ -220,7 +219,8 @@ func waiterOwnsTheLockInQuarantine(t *testing.T, b *backend.Backend, name string
 	return true
 }
 
-// The same holds if the reply to the waiter's request is lost, and the request is sent again.
+// Fault: The reply to a waiter's request is lost, and the request is sent again in quarantine. It gets its turn after
+// the quarantine, once.
 func TestAnAcquireThatIsRepeatedInQuarantine(t *testing.T) {
 	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
@@ -273,8 +273,8 @@ func TestAnAcquireThatIsRepeatedInQuarantine(t *testing.T) {
 	})
 }
 
-// A lease that the server still knows is renewed in quarantine: without replicas no other server can have
-// granted anything.
+// Fault: A server without replicas is in quarantine, and still knows a lease. The lease is renewed: no other server
+// can have granted anything.
 func TestRenewalsGoOnInQuarantine(t *testing.T) {
 	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
@@ -298,7 +298,8 @@ func TestRenewalsGoOnInQuarantine(t *testing.T) {
 	})
 }
 
-// The first replica makes a server another incarnation, which might have an old master.
+// Fault: A Strict server is given its first replica, and counts as another server, which might have replaced an old
+// master. Leases end by their deadlines, and there is a quarantine.
 func TestTheFirstReplicaEndsLeases(t *testing.T) {
 	t.Parallel()
 	for _, bin := range server.Binaries(t) {
@@ -317,7 +318,7 @@ func TestTheFirstReplicaEndsLeases(t *testing.T) {
 	}
 }
 
-// A replica may have been made writable; its master does not see those writes.
+// Fault: A replica was made writable, in Strict mode. It grants nothing: its master does not see those writes.
 func TestStrictGrantsNothingOnAReplica(t *testing.T) {
 	t.Parallel()
 	for _, bin := range server.Binaries(t) {
@@ -406,8 +407,7 @@ func TestQuarantineIsLongerWhereThereAreReplicas(t *testing.T) {
 	}
 }
 
-// A client whose leases can last longer than the server's quarantine may have been granted one before that
-// began.
+// Fault: The leases of a client can last longer than the server's quarantine. The quarantine is lengthened.
 func TestAQuarantineIsLengthenedForLongerLeases(t *testing.T) {
 	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {

@@ -40,7 +40,7 @@ func lost(t *testing.T, what string, lease *holdfast.Lease) {
 	}
 }
 
-// The server loses everything under a holder, which claims its lock again, with the same fence.
+// Fault: The server loses everything under a holder. The holder takes its lock again, with the same fence.
 func TestAHolderAssertsItsLockAgain(t *testing.T) {
 	t.Parallel()
 	backend.Each(t, func(t *testing.T, b *backend.Backend) {
@@ -73,7 +73,8 @@ func TestAHolderAssertsItsLockAgain(t *testing.T) {
 	})
 }
 
-// A lock that must not be claimed again is lost.
+// Fault: The server loses everything under a holder, and another has, or may have, had the lock since, or the
+// deadline is past. The lock is lost.
 func TestALockThatMayHaveBeenAnothersIsLost(t *testing.T) {
 	t.Parallel()
 	backend.Each(t, func(t *testing.T, b *backend.Backend) {
@@ -118,8 +119,8 @@ func TestALockThatMayHaveBeenAnothersIsLost(t *testing.T) {
 	})
 }
 
-// A request to claim the lock again is held back, the lease is released, and then the request arrives: the
-// tombstone answers it.
+// Fault: A request to take a lost lock again is held back, and arrives after the lease was released. The tombstone
+// answers it, and nothing comes back.
 func TestALateReassertionBringsNothingBack(t *testing.T) {
 	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
@@ -140,7 +141,7 @@ func TestALateReassertionBringsNothingBack(t *testing.T) {
 	})
 }
 
-// After a failover to a lagging replica that lacks the lock, its holder claims it again.
+// Fault: A lagging replica that lacks the lock is promoted. The holder takes its lock again.
 func TestAHolderAssertsItsLockAgainAfterAFailover(t *testing.T) {
 	t.Parallel()
 	for _, bin := range server.Binaries(t) {
@@ -189,7 +190,8 @@ func alone(t *testing.T, clients func() *holdfast.Client, lose func()) {
 	backend.Release(t, other)
 }
 
-// The counter is lost, and the next fence is below the holder's, because the server's clock went back meanwhile.
+// Fault: The counter is lost, and the next fence is below the holder's because the server's clock went back. The
+// holder is told if another had its lock, and goes on if nobody had.
 func TestAHolderAfterWhomTheClockWentBack(t *testing.T) {
 	t.Parallel()
 	for _, bin := range server.Binaries(t) {
@@ -214,8 +216,8 @@ func TestAHolderAfterWhomTheClockWentBack(t *testing.T) {
 	}
 }
 
-// The clock goes back with the data, another process acquires the lock a moment after its holder did, and the holder's
-// request for its lock takes far longer to arrive than that moment lasted.
+// Fault: The clock goes back with the data, another process acquires the lock soon after its holder did, and the
+// holder's request for its lock takes far longer to arrive. The holder does not take the lock again.
 func TestAReassertionThatTakesLongToArrive(t *testing.T) {
 	t.Parallel()
 	for _, bin := range server.Binaries(t) {
@@ -252,7 +254,8 @@ func TestAReassertionThatTakesLongToArrive(t *testing.T) {
 	}
 }
 
-// The counter is lost, and the next fence is below the holder's, which was ahead of the server's clock.
+// Fault: The counter is lost, and the next fence is below the holder's, which led the server's clock. The holder is
+// told if another had its lock, and goes on if nobody had.
 func TestAHolderWhoseFenceLedTheClock(t *testing.T) {
 	t.Parallel()
 	backend.Each(t, func(t *testing.T, b *backend.Backend) {
@@ -273,7 +276,8 @@ func TestAHolderWhoseFenceLedTheClock(t *testing.T) {
 	})
 }
 
-// A replica that lacks the lock is promoted, and its clock is slow.
+// Fault: A replica that lacks the lock, and whose clock is slow, is promoted. The holder is told if another had its
+// lock, and goes on if nobody had.
 func TestAHolderWhoseNextServersClockIsSlow(t *testing.T) {
 	t.Parallel()
 	for _, bin := range server.Binaries(t) {

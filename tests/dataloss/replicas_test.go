@@ -29,7 +29,7 @@ func inSoShortATime[T any](t *testing.T, f func(context.Context) (T, error)) (go
 	return got
 }
 
-// A lock that the replicas have not confirmed is neither granted nor kept.
+// Fault: Replicas do not confirm a lock. It is neither granted nor kept.
 func TestMinReplicas(t *testing.T) {
 	t.Parallel()
 	for _, bin := range server.Binaries(t) {
@@ -95,7 +95,7 @@ func TestMinReplicas(t *testing.T) {
 	}
 }
 
-// A lock is on disk before it is granted.
+// Fault: The server is killed, and has only what was on disk when a lock was granted with Fsync. It has the lock.
 func TestFsync(t *testing.T) {
 	t.Parallel()
 	tested := false
@@ -132,8 +132,8 @@ func TestFsync(t *testing.T) {
 	}
 }
 
-// With the default timeouts of clients, a lock that must be on disk can be acquired from a server that syncs
-// once a second, which is the default of servers.
+// Fault: The server syncs its disk once a second, as it does by default. A lock that must be on disk can be acquired
+// with the default timeouts.
 func TestFsyncOnceASecond(t *testing.T) {
 	t.Parallel()
 	for _, bin := range server.Binaries(t) {
@@ -173,7 +173,7 @@ func TestFsyncOnceASecond(t *testing.T) {
 	}
 }
 
-// The script was carried out, and then the server refused to wait for the disk or the replicas. The lock is
+// Fault: A script was carried out, and then the server refuses to wait for the disk or the replicas. The lock is
 // given back, and nobody else in the queue is affected.
 func TestALockIsGivenBackWhenWaitingIsRefused(t *testing.T) {
 	t.Parallel()

@@ -12,8 +12,8 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
-// In Strict mode a server that restarts with all its data grants nothing for a while, since it cannot know that
-// they are complete. A holder keeps its lock, and a waiter gets it in the end.
+// Fault: A Strict server restarts with all its data, from an RDB or an AOF file. It grants nothing for a while, since
+// it cannot know that they are complete; a holder keeps its lock, and a waiter gets it in the end.
 func TestStrictLeasesOutliveARestartThatKeepsThem(t *testing.T) {
 	t.Parallel()
 	for how, opts := range map[string][]server.Option{
@@ -62,7 +62,7 @@ func TestStrictLeasesOutliveARestartThatKeepsThem(t *testing.T) {
 	}
 }
 
-// DEBUG RELOAD saves a server's data and loads them again: nothing is lost, and there is no quarantine.
+// Fault: DEBUG RELOAD saves a Strict server's data and loads them again. Nothing is lost, and there is no quarantine.
 func TestStrictLeasesOutliveAReload(t *testing.T) {
 	t.Parallel()
 	for _, bin := range server.Binaries(t) {
@@ -96,8 +96,8 @@ func TestStrictLeasesOutliveAReload(t *testing.T) {
 	}
 }
 
-// A user who loses the right to INFO gets no more locks in Strict mode, and keeps none past its deadline. The
-// error says why, and locks can still be released.
+// Fault: A user loses the right to INFO, in Strict mode. It gets no more locks, keeps none past its deadline, and is
+// told why; locks can still be released.
 func TestStrictWithoutInfoFromNowOn(t *testing.T) {
 	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {

@@ -85,8 +85,8 @@ func eachLane(t *testing.T, inSoak, otherwise int, f func(t *testing.T, bin serv
 	}
 }
 
-// Rows 7, 8 and 26: a server that comes back empty or with older data, or is emptied, grants nothing until the
-// longest lease has ended.
+// Fault: A Strict server comes back empty, or with older data, or is emptied by FLUSHALL. It grants nothing until the
+// longest lease has ended, nothing overlaps, and then all is normal.
 func TestStrictOverlapsNothingWhenDataIsLost(t *testing.T) {
 	t.Parallel()
 	var all verdict
@@ -246,7 +246,10 @@ func (p *pair) fail() {
 	p.master.Store(1 - m)
 }
 
-// Row 9: a replica that missed locks is promoted.
+// Fault: A replica that missed locks is promoted, in Strict mode. It grants nothing until the longest lease has
+// ended, and nothing overlaps.
+//
+// Bug: An unsynced replica is promoted, and grants what is held.
 func TestStrictOverlapsNothingWhenAReplicaLags(t *testing.T) {
 	t.Parallel()
 	var all verdict

@@ -23,7 +23,8 @@ func detach(t *testing.T, lease *holdfast.Lease, ttl time.Duration) holdfast.Tic
 	return ticket
 }
 
-// In quarantine nothing is adopted, since somebody may have adopted the lock before the loss. Tickets stay valid.
+// Fault: A ticket is to be adopted in quarantine. It is refused, since somebody may have adopted the lock before the
+// loss, and stays valid.
 func TestTicketsOutliveAQuarantine(t *testing.T) {
 	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
@@ -69,8 +70,8 @@ func TestTicketsOutliveAQuarantine(t *testing.T) {
 	})
 }
 
-// A server that comes back from an older file has the lock as it was before its adoption. A Strict one does not let the
-// ticket be used again before the adopter's lease is over.
+// Fault: A Strict server comes back from an older file, with the lock as it was before its adoption. The ticket
+// cannot be used again before the adopter's lease is over.
 func TestStrictTicketsAreNotUsedTwice(t *testing.T) {
 	t.Parallel()
 	for _, bin := range server.Binaries(t) {
@@ -113,7 +114,7 @@ func TestStrictTicketsAreNotUsedTwice(t *testing.T) {
 	}
 }
 
-// With MinReplicas neither a ticket nor an adoption counts before the replicas have it.
+// Fault: Replicas do not confirm a ticket or its adoption. Neither counts.
 func TestMinReplicasHoldsForTickets(t *testing.T) {
 	t.Parallel()
 	for _, bin := range server.Binaries(t) {

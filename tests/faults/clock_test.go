@@ -47,8 +47,8 @@ func taken(t *testing.T, lease *holdfast.Lease) {
 
 const jump = 2 * time.Minute
 
-// Row 11: the server's clock jumps forward, and every lock expires. The next holder gets the lock before the
-// old one is told; the resource must refuse the old one.
+// Fault: The server's clock jumps forward by 2 min, and every lock expires. The next holder may have the lock before
+// the old one is told; the resource refuses the old one.
 func TestServersClockJumpsForward(t *testing.T) {
 	eachWithClock(t, func(t *testing.T, b *backend.Backend, clock *clockshim.Clock) {
 		const ttl = 6 * time.Second
@@ -88,8 +88,10 @@ func TestServersClockJumpsForward(t *testing.T) {
 	})
 }
 
-// The queue expires with the locks. Its waiters return to their old places at their next look. The first that
-// looks gets the lock.
+// Fault: The server's clock jumps forward, and the queue expires with the locks. Waiters return to their old places
+// at their next look, within 36 s; the first that looks gets the lock.
+//
+// Bug: A waiter outlives its own dead entry in the queue.
 func TestWaitersOutliveAJumpForward(t *testing.T) {
 	eachWithClock(t, func(t *testing.T, b *backend.Backend, clock *clockshim.Clock) {
 		const ttl = 6 * time.Second
@@ -141,8 +143,8 @@ func TestWaitersOutliveAJumpForward(t *testing.T) {
 	})
 }
 
-// The first in the queue hangs, and the second knows the server's clock from before the jump. It must not wait
-// until the first one's claim ends by the old time.
+// Fault: The first in the queue hangs, and the second knows the server's clock from before a jump forward. The second
+// does not wait until the first one's claim would end by the old time.
 func TestAJumpForwardDoesNotHoldUpTheRunnerUp(t *testing.T) {
 	eachWithClock(t, func(t *testing.T, b *backend.Backend, clock *clockshim.Clock) {
 		l := b.Client(t, nil).Mutex("a")
@@ -165,7 +167,8 @@ func TestAJumpForwardDoesNotHoldUpTheRunnerUp(t *testing.T) {
 	})
 }
 
-// Row 12: the server's clock jumps back, and every lock lasts longer.
+// Fault: The server's clock jumps back by 2 min. Locks last longer by the jump; a deletion by hand frees one, and
+// fences rise.
 func TestServersClockJumpsBack(t *testing.T) {
 	eachWithClock(t, func(t *testing.T, b *backend.Backend, clock *clockshim.Clock) {
 		const ttl = 6 * time.Second
@@ -229,8 +232,8 @@ func TestServersClockJumpsBack(t *testing.T) {
 	})
 }
 
-// A counter ahead of the clock issues fences one at a time: locks pass from process to process as before, but
-// are hardly passed on within a process any more.
+// Fault: The server's clock is behind its fence counter. Fences rise one at a time; locks pass from process to
+// process as before, but hardly within a process.
 func TestFencesRiseAfterAJumpBack(t *testing.T) {
 	eachWithClock(t, func(t *testing.T, b *backend.Backend, clock *clockshim.Clock) {
 		const goroutines, cycles = 8, 20
@@ -287,7 +290,8 @@ func TestFencesRiseAfterAJumpBack(t *testing.T) {
 	})
 }
 
-// The clock jumps between a request and its late copy.
+// Fault: The server's clock jumps between a request and its late copy. The copy is refused, and leaves no lock
+// without a holder.
 func TestLateCopiesAfterAJump(t *testing.T) {
 	eachWithClock(t, func(t *testing.T, server *backend.Backend, clock *clockshim.Clock) {
 		b := &place{Backend: server, clock: clock}
@@ -354,7 +358,8 @@ func TestLateCopiesAfterAJump(t *testing.T) {
 	})
 }
 
-// An acquire is late, by the server's clock, each time it is sent.
+// Fault: The server's clock jumps all the time, so that every acquire is late when it arrives. The caller is told so,
+// with ErrUnavailable.
 func TestAClockThatJumpsAllTheTimeIsAnError(t *testing.T) {
 	eachWithClock(t, func(t *testing.T, b *backend.Backend, clock *clockshim.Clock) {
 		p := proxy.New(t, b.Server.Addr())
@@ -375,9 +380,9 @@ func TestAClockThatJumpsAllTheTimeIsAnError(t *testing.T) {
 	})
 }
 
-// When a slot moves, the expiries of shares go along as absolute times by the old master's clock, but the key's
-// own expiry as a remaining time. A node with another clock ends shares earlier or later by the difference,
-// unless they are renewed.
+// Fault: A slot moves to a node with another clock, to which the expiries of shares go along as absolute times by the
+// old master's. Shares end earlier or later by the difference, unless they are renewed; nothing stays for good, and
+// the fence shows which holder is late.
 func TestSharesThatMoveToAnotherClock(t *testing.T) {
 	eachWithClock(t, func(t *testing.T, b *backend.Backend, clock *clockshim.Clock) {
 		c := b.Client(t, nil)
@@ -434,7 +439,7 @@ func TestSharesThatMoveToAnotherClock(t *testing.T) {
 		refused(writer, "it was renewed")
 		backend.Release(t, lease)
 
-		// As GUARANTEES says, "A change of servers is such a jump": the fence shows which holder is late.
+		// A move to another clock is a jump of the clock: the fence shows which holder is late.
 		reader, writer = locks("ahead", 10*time.Minute)
 		lease = backend.Acquire(t, reader)
 		moves("ahead", 11*time.Minute)

@@ -11,7 +11,7 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/proxy"
 )
 
-// A renewal that is never answered is under way.
+// Fault: A renewal that is never answered is under way when the client closes. Close ends with its context.
 func TestCloseEndsWithItsContextWhileACommandHangs(t *testing.T) {
 	t.Parallel()
 	b := backend.One(t)

@@ -13,7 +13,7 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/proxy"
 )
 
-// Watching can begin while the server cannot be reached.
+// Fault: A watch begins while the server cannot be reached. It goes on when the server is back.
 func TestWatchBegunInAnOutage(t *testing.T) {
 	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
@@ -37,8 +37,8 @@ func TestWatchBegunInAnOutage(t *testing.T) {
 	})
 }
 
-// A watcher whose look is not answered looks again soon, not only when it hears something: the leader may have
-// crashed.
+// Fault: A watcher's look is not answered, and the leader crashes meanwhile. The watcher looks again soon, not only
+// when it hears something.
 func TestWatcherLooksAgainSoonAfterAnOutage(t *testing.T) {
 	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {

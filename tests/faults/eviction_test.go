@@ -10,7 +10,8 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
 )
 
-// Row 14: the server is short of memory, and its policy lets it evict locks.
+// Fault: The server is short of memory, and its policy evicts locks, queues or the fence counter. Holders are told,
+// and fences rise.
 func TestEviction(t *testing.T) {
 	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {

@@ -1,5 +1,5 @@
 // Package faults tests one fault at a time on real servers: replies are lost, requests come late or twice,
-// servers refuse, stall and forget. Row numbers are those of docs/GUARANTEES.md.
+// servers refuse, stall and forget.
 package faults
 
 import (
@@ -255,7 +255,8 @@ func (w form) within(t *testing.T, b *place, lease *holdfast.Lease) {
 	notPast(t, lease, deadline, h.TTL)
 }
 
-// Row 3, and what a retry meets: the server has carried out the request, and the reply is lost.
+// Fault: The server carries out a request, and its reply is lost. A repeated acquire, enqueue or renewal recognizes
+// what it has; a repeated release is ambiguous, not a loss; nothing is left behind.
 func TestLostReplies(t *testing.T) {
 	t.Parallel()
 	for what, after := range map[string]proxy.After{"connection cut": proxy.Cut, "silence": proxy.Hang} {
@@ -391,7 +392,10 @@ func waiterServed(t *testing.T, b *place, w form) func() {
 	}
 }
 
-// Row 33: the first copy is late; a second one acquires the lock and releases it; then the first one arrives.
+// Fault: The first copy of an acquire, an enqueue or a release is late, and arrives after a second one has acquired
+// the lock and released it. The late copy is refused: it leaves no lock without a holder, and nothing in the queue.
+//
+// Bug: A stale release, repeated, deletes a newer lock.
 func TestLateCopies(t *testing.T) {
 	t.Parallel()
 	eachForm(t, patient, lateCopies)
@@ -472,7 +476,8 @@ func lateCopies(t *testing.T, b *place, p *proxy.Proxy, c *holdfast.Client, w fo
 	})
 }
 
-// Row 34: an old, shorter renewal arrives after a newer, longer one.
+// Fault: An old, shorter renewal arrives after a newer, longer one. Nothing is shortened, and the holder believes no
+// more than the server grants.
 func TestLateRenewal(t *testing.T) {
 	t.Parallel()
 	eachForm(t, holdfast.Config{}, func(t *testing.T, b *place, p *proxy.Proxy, c *holdfast.Client, w form) {
@@ -496,6 +501,7 @@ func TestLateRenewal(t *testing.T) {
 	})
 }
 
+// Fault: The network doubles commands. Both copies bring the same grant, and fences rise.
 func TestDoubledCommands(t *testing.T) {
 	t.Parallel()
 	eachForm(t, holdfast.Config{}, doubledCommands)
@@ -539,7 +545,8 @@ func doubledCommands(t *testing.T, b *place, p *proxy.Proxy, c *holdfast.Client,
 	}
 }
 
-// Row 4: the grant takes longer to arrive than the lease lasts.
+// Fault: The reply to an acquire takes longer to arrive than the lease lasts. The acquire fails, and the lock is
+// given back.
 func TestReplyPastTheDeadline(t *testing.T) {
 	t.Parallel()
 	eachForm(t, holdfast.Config{}, func(t *testing.T, b *place, p *proxy.Proxy, c *holdfast.Client, w form) {
@@ -558,7 +565,7 @@ func TestReplyPastTheDeadline(t *testing.T) {
 	})
 }
 
-// Row 5: the context ends in the middle of an acquire.
+// Fault: The context ends in the middle of an acquire. No lock is left, and the waiter behind is served.
 func TestCancelledInTheMiddle(t *testing.T) {
 	t.Parallel()
 	eachForm(t, patient, func(t *testing.T, b *place, p *proxy.Proxy, c *holdfast.Client, w form) {

@@ -35,8 +35,8 @@ func free(t *testing.T, b *place, names ...string) {
 	}
 }
 
-// Row 3 for several locks as one: whichever reply is lost, all of them are acquired or none, and all are
-// released.
+// Fault: A reply to a request for several locks is lost, whichever it is. All of them are acquired or none, and all
+// are released.
 func TestLostRepliesToSeveral(t *testing.T) {
 	t.Parallel()
 	eachPlace(t, func(t *testing.T, b *place) {
@@ -101,8 +101,8 @@ func TestLostRepliesToSeveral(t *testing.T) {
 	})
 }
 
-// Row 33: a copy that comes after the lease acquires nothing. Both copies of a doubled request acquire the
-// locks once.
+// Fault: Requests for several locks are doubled, or a copy comes after the lease. Both copies acquire the locks once,
+// and the late one acquires nothing.
 func TestLateAndDoubledCopiesForSeveral(t *testing.T) {
 	t.Parallel()
 	eachPlace(t, func(t *testing.T, b *place) {
@@ -151,7 +151,8 @@ func TestLateAndDoubledCopiesForSeveral(t *testing.T) {
 	})
 }
 
-// Row 4.
+// Fault: The grant of several locks takes longer to arrive than the lease lasts. The acquire fails, and all are given
+// back.
 func TestReplyForSeveralPastTheDeadline(t *testing.T) {
 	t.Parallel()
 	eachPlace(t, func(t *testing.T, b *place) {
@@ -167,7 +168,7 @@ func TestReplyForSeveralPastTheDeadline(t *testing.T) {
 	})
 }
 
-// Row 5: when the context ends, all locks acquired so far are released.
+// Fault: The context ends while several locks are acquired. Those acquired so far are released.
 func TestSeveralCancelledInTheMiddle(t *testing.T) {
 	t.Parallel()
 	eachPlace(t, func(t *testing.T, b *place) {
@@ -203,7 +204,7 @@ func TestSeveralCancelledInTheMiddle(t *testing.T) {
 	})
 }
 
-// One of several locks is lost. A waiter for all of them gets them when the others are released or expire, but
+// Fault: One of several locks is lost. A waiter for all of them gets them when the others are released or expire, but
 // not before the holder has been told.
 func TestSeveralAreTakenOverWhenOneIsLost(t *testing.T) {
 	t.Parallel()
@@ -252,7 +253,8 @@ func jobThrough(t *testing.T, p *proxy.Proxy) func(window string) *holdfast.Once
 	return job
 }
 
-// Row 3 for jobs: a begin counts once, and a completion is recognized as the caller's own.
+// Fault: Replies to the requests of a job are lost. A begin counts once, and a completion is recognized as the
+// caller's own.
 func TestLostRepliesToJobs(t *testing.T) {
 	t.Parallel()
 	eachPlace(t, func(t *testing.T, b *place) {
@@ -280,8 +282,8 @@ func TestLostRepliesToJobs(t *testing.T) {
 	})
 }
 
-// Row 33 for jobs: a copy that comes after the run changes nothing, not even if another run has begun; both
-// copies of a doubled request count once.
+// Fault: A job's requests are doubled, or a copy comes after the run. Both copies count once; the late one changes
+// nothing, not even if another run has begun.
 func TestLateAndDoubledCopiesForJobs(t *testing.T) {
 	t.Parallel()
 	eachPlace(t, func(t *testing.T, b *place) {
@@ -341,7 +343,7 @@ func TestLateAndDoubledCopiesForJobs(t *testing.T) {
 	})
 }
 
-// A late completion of a run that lost its lock has no effect, whoever has the lock by then.
+// Fault: The completion of a run that has lost its lock comes late. It has no effect, whoever has the lock by then.
 func TestLateCompletionOfALostRun(t *testing.T) {
 	t.Parallel()
 	eachPlace(t, func(t *testing.T, b *place) {
@@ -372,8 +374,8 @@ func TestLateCompletionOfALostRun(t *testing.T) {
 	})
 }
 
-// An election survives an outage that is longer than a term: no Run returns, a leader is told in time, and
-// later terms have higher fences.
+// Fault: The server is away for longer than a term. No Run returns, the leader is told in time, and later terms have
+// higher fences.
 func TestElectionsOutliveAnOutage(t *testing.T) {
 	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
@@ -431,7 +433,7 @@ func TestElectionsOutliveAnOutage(t *testing.T) {
 	}, server.Conf("appendonly", "yes"), server.Conf("appendfsync", "always"))
 }
 
-// A leader whose resignation was not answered is succeeded all the same.
+// Fault: The reply to a leader's resignation is lost. It is succeeded all the same.
 func TestLostReplyToAResignation(t *testing.T) {
 	t.Parallel()
 	eachPlace(t, func(t *testing.T, b *place) {
@@ -457,7 +459,7 @@ func TestLostReplyToAResignation(t *testing.T) {
 	})
 }
 
-// A watcher that may not subscribe looks once a second, and no more often.
+// Fault: A watcher of an election may not subscribe. It looks once a second, and no more often.
 func TestWatchWithoutPubSub(t *testing.T) {
 	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {

@@ -11,8 +11,8 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
-// Row 10: the replica has become the master, and the old master can still be reached. It has no replica left,
-// and refuses writes.
+// Fault: An old master, which has lost its replica to the new one, stays reachable. It refuses writes: ErrUnavailable
+// with the code NOREPLICAS, and nobody spins.
 func TestAnOldMasterRefusesWrites(t *testing.T) {
 	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {

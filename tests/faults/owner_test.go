@@ -13,7 +13,8 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/proxy"
 )
 
-// Requests that acquire or end an owner's lease count once if they are repeated.
+// Fault: Replies to requests that acquire or end an owner's lease are lost. Each counts once, however often it is
+// repeated.
 func TestLostRepliesCountOnce(t *testing.T) {
 	t.Parallel()
 	b := backend.One(t)
@@ -66,8 +67,7 @@ func TestLostRepliesCountOnce(t *testing.T) {
 	}
 }
 
-// If a request to release by the owner's name found no holder, or another owner, its late copy ends nothing
-// either.
+// Fault: A copy of a ReleaseOwner that found no holder, or another owner, comes late. It ends nothing either.
 func TestLateCopyOfReleaseOwnerThatEndedNothing(t *testing.T) {
 	t.Parallel()
 	b := backend.One(t)
@@ -100,7 +100,7 @@ func TestLateCopyOfReleaseOwnerThatEndedNothing(t *testing.T) {
 	}
 }
 
-// ReleaseOwner goes on when its context ends, and reports what it did.
+// Fault: The context of a ReleaseOwner ends before it is answered. It goes on, and reports what it did.
 func TestReleaseOwnerWithAContextThatEnds(t *testing.T) {
 	t.Parallel()
 	b := backend.One(t)
@@ -124,7 +124,7 @@ func TestReleaseOwnerWithAContextThatEnds(t *testing.T) {
 	}
 }
 
-// A late request to release by the owner's name ends no lease that was acquired later.
+// Fault: A copy of a ReleaseOwner comes late. It ends no lease that was acquired later.
 func TestLateCopyOfReleaseOwner(t *testing.T) {
 	t.Parallel()
 	b := backend.One(t)

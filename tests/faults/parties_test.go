@@ -21,8 +21,7 @@ func left(t *testing.T, l *holdfast.Latch, want int) {
 	}
 }
 
-// A request that is sent again, because its reply was lost, counts once; so does one that the network doubles,
-// and one that comes late.
+// Fault: A count-down's reply is lost, the network doubles it, or a copy comes late. It counts once.
 func TestCountDownsThatAreRepeated(t *testing.T) {
 	t.Parallel()
 	b := backend.One(t)
@@ -89,8 +88,8 @@ func TestCountDownsThatAreRepeated(t *testing.T) {
 	left(t, l, 9)
 }
 
-// If a party's count-down failed, or may have failed, a repeated one returns the same error: it never reports
-// that the party counts.
+// Fault: A party's count-down failed, or may have failed, and the party asks again. It gets the same error: it is
+// never told that it counts.
 func TestCountDownsThatCameTooLate(t *testing.T) {
 	t.Parallel()
 	b := backend.One(t)
@@ -127,8 +126,8 @@ func TestCountDownsThatCameTooLate(t *testing.T) {
 	}
 }
 
-// A count-down that was sent when its client is closed may count; one of a client that was closed earlier does
-// not. The error tells which.
+// Fault: The client is closed before a count-down is answered. The error tells whether it may count: ErrAmbiguous if
+// it had been sent.
 func TestCountDownsOfAClientThatIsClosed(t *testing.T) {
 	t.Parallel()
 	b := backend.One(t)
@@ -156,7 +155,7 @@ func TestCountDownsOfAClientThatIsClosed(t *testing.T) {
 	left(t, seen, 1)
 }
 
-// A caller that could not join, because the reply was lost, is no party: nothing is counted for it.
+// Fault: The reply to a Join is lost, and the caller gives up. It is no party: nothing is counted for it.
 func TestJoinThatFails(t *testing.T) {
 	t.Parallel()
 	b := backend.One(t)
@@ -233,7 +232,7 @@ func arrived(t *testing.T, b *backend.Backend, want string) {
 	})
 }
 
-// An arrival counts once, even if its reply is lost, and not at all once it was given up.
+// Fault: The reply to an arrival at a barrier is lost, or the arrival is given up. It counts once, or not at all.
 func TestAwaitsThatAreRepeated(t *testing.T) {
 	t.Parallel()
 	b := backend.One(t)
@@ -286,7 +285,7 @@ func TestAwaitsThatAreRepeated(t *testing.T) {
 	wantPhase(t, 4, first, arrive(t.Context(), two))
 }
 
-// Lost messages leave nobody hanging.
+// Fault: Messages to the waiters of latches and barriers are lost. Nobody is left hanging.
 func TestLostMessagesToThoseWhoWait(t *testing.T) {
 	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {

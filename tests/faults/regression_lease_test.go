@@ -22,6 +22,8 @@ func scripts(b *backend.Backend) int64 {
 
 // Two goroutines share a Lock. If one releases twice, or too late, that affects only its own lease, even if the
 // other was passed the lock within the process, with the same token.
+//
+// Bug: Two goroutines share a handle, and one releases the other's lock, by releasing twice or too late.
 func TestAReleaseIsOfItsOwnLeaseOnly(t *testing.T) {
 	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
@@ -77,6 +79,8 @@ func TestAReleaseIsOfItsOwnLeaseOnly(t *testing.T) {
 }
 
 // After a loss, or a release at whatever moment, nothing is renewed.
+//
+// Bug: A renewal is armed after the release, or goes on after a loss.
 func TestNothingIsRenewedAfterTheEnd(t *testing.T) {
 	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
@@ -123,6 +127,8 @@ func TestNothingIsRenewedAfterTheEnd(t *testing.T) {
 }
 
 // Errors, however many, are no reason to stop renewing.
+//
+// Bug: A watchdog stops at the first error.
 func TestRenewalsGoOnAfterErrors(t *testing.T) {
 	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
@@ -143,6 +149,8 @@ func TestRenewalsGoOnAfterErrors(t *testing.T) {
 }
 
 // A waiter behind a dead one does not keep asking whether it is gone.
+//
+// Bug: The head of the queue is dead, and the others spin.
 func TestADeadHeadCostsNoCommands(t *testing.T) {
 	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {

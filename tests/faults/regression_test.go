@@ -59,7 +59,11 @@ func cancelled(t *testing.T, p *proxy.Proxy, l *holdfast.Lock, rdb *redis.Client
 	return held
 }
 
-// Nobody calls Release again; the lock must not keep its waiter waiting for the rest of its TTL.
+// Fault: The server refuses all writes when a lock is released. Release returns ErrUnavailable with the code
+// NOREPLICAS; when the server recovers, the lock is released in the background, and its waiter need not wait for the
+// TTL.
+//
+// Bug: A failed release drops the token, so that nobody can repeat it.
 func TestRefusedReleaseIsDoneInTheBackground(t *testing.T) {
 	t.Parallel()
 	b := backend.One(t)
@@ -90,7 +94,8 @@ func TestRefusedReleaseIsDoneInTheBackground(t *testing.T) {
 	}
 }
 
-// If the background release was carried out meanwhile, that is not a loss of the lease.
+// Fault: Release is called again after a refusal, and the release in the background has been carried out meanwhile.
+// It returns ErrAmbiguous, which is no loss of the lease.
 func TestReleaseRepeatedAfterARefusalIsAmbiguous(t *testing.T) {
 	t.Parallel()
 	b := backend.One(t)
@@ -113,7 +118,7 @@ func TestReleaseRepeatedAfterARefusalIsAmbiguous(t *testing.T) {
 	}
 }
 
-// A try that was answered may still have an unanswered copy on its way.
+// Fault: A copy of a TryAcquire that was answered "held" comes when the lock is free. It takes nothing.
 func TestLateCopyOfATryThatFoundTheLockHeldTakesNothing(t *testing.T) {
 	t.Parallel()
 	b := onePlace(t)
@@ -133,7 +138,8 @@ func TestLateCopyOfATryThatFoundTheLockHeldTakesNothing(t *testing.T) {
 	})
 }
 
-// The token has the lock again, but the lease does not: somebody may have held it in between.
+// Fault: A lock is deleted, and a late copy of its acquire brings it back with the same token. The lease is lost:
+// somebody may have held the lock in between.
 func TestDeletedLockThatALateCopyBringsBackIsLost(t *testing.T) {
 	t.Parallel()
 	b := onePlace(t)
@@ -151,8 +157,8 @@ func TestDeletedLockThatALateCopyBringsBackIsLost(t *testing.T) {
 	})
 }
 
-// The waiter is handed the lock for a claim. It learns that from the answer to its repeated enqueue, as if it
-// had just acquired it.
+// Fault: The reply to an enqueue is lost, and the waiter is handed the lock meanwhile. It learns that from the answer
+// to its repeated enqueue, as if it had just acquired the lock.
 func TestLockHandedOverBehindALostReplyIsAWholeLease(t *testing.T) {
 	t.Parallel()
 	b := backend.One(t)
@@ -183,7 +189,8 @@ func TestLockHandedOverBehindALostReplyIsAWholeLease(t *testing.T) {
 	}
 }
 
-// A crashed waiter's entry is in the queue, and nobody keeps the queue alive.
+// Fault: A crashed waiter's entry is in the queue, and nobody keeps the queue alive. A tombstone in it lasts as long
+// as it must.
 func TestTombstoneOutlivesTheQueueOfADeadWaiter(t *testing.T) {
 	t.Parallel()
 	b := onePlace(t)
@@ -210,7 +217,8 @@ func TestTombstoneOutlivesTheQueueOfADeadWaiter(t *testing.T) {
 	b.Cleaned(t)
 }
 
-// A client with a long RetryTimeout has a tombstone that lasts as long.
+// Fault: A client with a long RetryTimeout has left a tombstone in the queue, and another enqueues. The tombstone
+// lasts as long as before.
 func TestEnqueueDoesNotShortenTheLifeOfATombstone(t *testing.T) {
 	t.Parallel()
 	b := backend.One(t)
@@ -235,7 +243,7 @@ func TestEnqueueDoesNotShortenTheLifeOfATombstone(t *testing.T) {
 // slowly makes go-redis wait for answers as long as the client does.
 func slowly(o *redis.Options) { o.ReadTimeout = 5 * time.Minute }
 
-// Answers take less time than a lease lasts, but more than one try may take.
+// Fault: Answers take less time than a lease lasts, but more than one try may take. The lease is kept.
 func TestRenewalsOnASlowWayKeepTheLease(t *testing.T) {
 	t.Parallel()
 	b := backend.One(t)
@@ -260,7 +268,8 @@ func TestRenewalsOnASlowWayKeepTheLease(t *testing.T) {
 	})
 }
 
-// The server has carried out both requests. Only the Extend, which was sent first, asked for an hour.
+// Fault: The answers to an Extend and to a later renewal come in the wrong order. The Extend, which was sent first
+// and asked for more, counts.
 func TestExtendAnsweredAfterALaterRenewalCounts(t *testing.T) {
 	backend.NeedsManyConnections(t)
 	t.Parallel()

@@ -32,7 +32,7 @@ func still(t *testing.T, waiting <-chan *holdfast.Lease, d time.Duration) {
 	}
 }
 
-// A waiter looks when the lock may have expired, and the server refuses.
+// Fault: A queued waiter looks when the lock may have expired, and the server refuses. The waiter waits on.
 func TestQueuedWaiterOutlivesRefusals(t *testing.T) {
 	t.Parallel()
 	b := backend.One(t)
@@ -47,7 +47,7 @@ func TestQueuedWaiterOutlivesRefusals(t *testing.T) {
 	b.Cleaned(t)
 }
 
-// A poller is in no queue, but it waits all the same.
+// Fault: The server is away, or refuses, while a poller waits, which is in no queue. It waits on all the same.
 func TestPollingWaiterOutlivesOutagesAndRefusals(t *testing.T) {
 	t.Parallel()
 	b := backend.One(t)
@@ -111,7 +111,8 @@ func TestExtendedLeaseIsNotPassedOnWithinTheProcess(t *testing.T) {
 	b.Cleaned(t)
 }
 
-// A lease may be passed on within the process only once its renewal is answered. This one never is.
+// Fault: A renewal is never answered, and the lease could be passed on within the process only after that answer. The
+// release does not wait for it.
 func TestHangingRenewalDoesNotHoldUpRelease(t *testing.T) {
 	backend.NeedsManyConnections(t)
 	t.Parallel()
@@ -171,7 +172,8 @@ func releasesInItsClaim(t *testing.T, p *proxy.Proxy, l, other *holdfast.Lock) b
 	return claim && !lost
 }
 
-// Row 13: the machine sleeps past the deadline, and the timers with it.
+// Fault: The machine is suspended past the deadline, and the timers with it. Err says that the lease is lost, and
+// contexts end soon after waking.
 func TestSuspensionEndsLeasesOnWakingUp(t *testing.T) {
 	var slept atomic.Int64
 	begun := time.Now()
@@ -206,8 +208,8 @@ func TestSuspensionEndsLeasesOnWakingUp(t *testing.T) {
 	b.Cleaned(t)
 }
 
-// While a Cluster's slot moves, a script is refused if some of its keys are not on the node. The queue of a
-// lock without waiters does not exist, and counts as such a key.
+// Fault: While a Cluster's slot moves, a script is refused if some of its keys are not on the node; the queue of a
+// lock without waiters is such a key. Leases are renewed all the same.
 func TestRenewalsInASlotOnTheMove(t *testing.T) {
 	t.Parallel()
 	nodes := server.StartCluster(t, server.One(t), 2)

@@ -30,7 +30,8 @@ func do(t *testing.T, s *server.Server, args ...any) any {
 	return reply
 }
 
-// Row 2: the server stands still for longer than the TTL.
+// Fault: The server stands still for longer than the TTL. The holder is told meanwhile, with the reason; afterwards
+// the waiter is served, with a higher fence.
 func TestServerPausedPastTheTTL(t *testing.T) {
 	t.Parallel()
 	eachKind(t, func(t *testing.T, b *place, w form) {
@@ -58,7 +59,7 @@ func TestServerPausedPastTheTTL(t *testing.T) {
 	})
 }
 
-// A restart of the server with its data does not end a waiter's wait.
+// Fault: The server restarts with its data while clients wait. They wait on, and are served.
 func TestWaitersOutliveARestart(t *testing.T) {
 	t.Parallel()
 	eachKind(t, func(t *testing.T, b *place, w form) {
@@ -75,7 +76,8 @@ func TestWaitersOutliveARestart(t *testing.T) {
 	}, server.Conf("appendonly", "yes"), server.Conf("appendfsync", "always"))
 }
 
-// Row 15: out of memory, without eviction.
+// Fault: The server is out of memory and evicts nothing, also in the middle of a hand-over. Acquires fail with
+// ErrUnavailable and the code OOM; renewals and releases work, and nobody believes in a grant that was not made.
 func TestOutOfMemory(t *testing.T) {
 	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
@@ -95,7 +97,7 @@ func TestOutOfMemory(t *testing.T) {
 		}
 		backend.Eventually(t, "renewals go on", func() bool { return lease.Deadline().Sub(first) > ttl })
 		backend.Release(t, lease)
-		// Row 35: in the middle of a hand-over. The release is done in any case.
+		// In the middle of a hand-over. The release is done in any case.
 		backend.Release(t, waiting)
 		do(t, b.Server, "CONFIG", "SET", "maxmemory", "0")
 		backend.Release(t, backend.Receive(t, next))
@@ -103,7 +105,7 @@ func TestOutOfMemory(t *testing.T) {
 	})
 }
 
-// Row 19: SCRIPT FLUSH at any moment.
+// Fault: SCRIPT FLUSH at any moment. There is no error, and one holder at a time.
 func TestScriptFlush(t *testing.T) {
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
 		began := time.Now()
@@ -141,7 +143,8 @@ func TestScriptFlush(t *testing.T) {
 	})
 }
 
-// Row 20: the server is busy with somebody's script.
+// Fault: The server is busy with somebody's script. Requests are retried within RetryTimeout and the context, and
+// then fail with ErrUnavailable and the code BUSY; afterwards all are served.
 func TestBusyScript(t *testing.T) {
 	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
@@ -190,7 +193,9 @@ func TestBusyScript(t *testing.T) {
 	}, server.Conf("lua-time-limit", "50"))
 }
 
-// Row 21: each refusal is an error of its own, and none says "held".
+// Fault: READONLY, LOADING, MISCONF, NOREPLICAS, NOPERM, NOAUTH, a wrong password, a server that cannot be reached or
+// is silent. Each is an error of its own, within the context's time; it names lock and server, not the password, and
+// never says that the lock is held.
 func TestRefusals(t *testing.T) {
 	t.Parallel()
 	bin := server.One
@@ -303,7 +308,10 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// Row 22: connections are killed while a waiter sleeps.
+// Fault: CLIENT KILL ends the connections of waiters, ordinary ones and subscriptions. They subscribe again, look,
+// and are served.
+//
+// Bug: A missed message stalls a waiter until the TTL has passed.
 func TestKilledConnections(t *testing.T) {
 	t.Parallel()
 	eachKind(t, func(t *testing.T, b *place, w form) {
@@ -326,7 +334,9 @@ func TestKilledConnections(t *testing.T) {
 	})
 }
 
-// Row 23: deadlines count from the sending, however long the server holds requests back.
+// Fault: CLIENT PAUSE holds requests back. Deadlines count from the sending: none is past the key's expiry.
+//
+// Bug: Expiry is measured from the wrong time.
 func TestClientPause(t *testing.T) {
 	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
@@ -348,7 +358,7 @@ func TestClientPause(t *testing.T) {
 	})
 }
 
-// Row 25: the application has used up its connections.
+// Fault: The application has used up its connections. Renewals go out all the same.
 func TestExhaustedPool(t *testing.T) {
 	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
@@ -378,7 +388,7 @@ func TestExhaustedPool(t *testing.T) {
 	})
 }
 
-// Row 26: a held lock is deleted. FLUSHALL is in tests/dataloss.
+// Fault: Somebody deletes the key of a held lock. The holder is told by its next renewal.
 func TestDeletedLocks(t *testing.T) {
 	t.Parallel()
 	eachKind(t, func(t *testing.T, b *place, w form) {
@@ -396,7 +406,8 @@ func TestDeletedLocks(t *testing.T) {
 	})
 }
 
-// Row 35, the channel: publishing on a waiter's channel is forbidden.
+// Fault: Publishing on a waiter's channel is forbidden in the middle of a hand-over. The release succeeds, the lock
+// is free, and nobody believes in a grant.
 func TestHandoverWithoutPermissionToPublish(t *testing.T) {
 	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
@@ -424,7 +435,7 @@ func TestHandoverWithoutPermissionToPublish(t *testing.T) {
 	})
 }
 
-// If pub/sub is forbidden, waiters poll.
+// Fault: Pub/sub is forbidden. Waiters poll.
 func TestWaitingWithoutPubSub(t *testing.T) {
 	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {

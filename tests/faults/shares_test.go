@@ -12,8 +12,8 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/proxy"
 )
 
-// Row 15 for locks that several may hold: the server checks all holds when the first of them would have
-// expired, and they outlast that.
+// Fault: The server of locks that several may hold is out of memory. All holds are checked when the first would have
+// expired, and outlast that.
 func TestOutOfMemoryWithShares(t *testing.T) {
 	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
@@ -56,7 +56,8 @@ func TestOutOfMemoryWithShares(t *testing.T) {
 	})
 }
 
-// A release needs no memory, even if it is the first to check all holds.
+// Fault: The server is out of memory when a share is released. The release needs none, even if it is the first to
+// check all holds.
 func TestReleaseOfAShareWithoutMemory(t *testing.T) {
 	t.Parallel()
 	eachPlace(t, func(t *testing.T, b *place) {
@@ -73,8 +74,8 @@ func TestReleaseOfAShareWithoutMemory(t *testing.T) {
 	})
 }
 
-// The token stays the same. A request that was sent for the earlier writer must not make the present writer a
-// reader.
+// Fault: A copy of a downgrade comes when its lease is a writer's again, with the same token. It must not make the
+// present writer a reader.
 func TestLateCopyOfADowngradeLetsNobodyIn(t *testing.T) {
 	t.Parallel()
 	b := onePlace(t)
@@ -100,7 +101,7 @@ func TestLateCopyOfADowngradeLetsNobodyIn(t *testing.T) {
 	b.Cleaned(t)
 }
 
-// Nor may a repeated upgrade turn a reader into a writer.
+// Fault: A copy of an upgrade comes when its lease is a reader's again. It does not make the reader a writer.
 func TestLateCopyOfAnUpgradeKeepsNobodyOut(t *testing.T) {
 	t.Parallel()
 	b := onePlace(t)
@@ -126,7 +127,7 @@ func TestLateCopyOfAnUpgradeKeepsNobodyOut(t *testing.T) {
 	b.Cleaned(t)
 }
 
-// A change that was carried out is answered in the same way when it is sent again.
+// Fault: The reply to a downgrade or an upgrade is lost. A repeated one is answered as the first was.
 func TestLostRepliesToChangesOfWeight(t *testing.T) {
 	t.Parallel()
 	b := onePlace(t)
@@ -166,7 +167,7 @@ func TestLostRepliesToChangesOfWeight(t *testing.T) {
 	b.Cleaned(t)
 }
 
-// An upgrade is a grant: without the confirmation of replicas it fails.
+// Fault: Replicas do not confirm an upgrade. It is a grant, and fails.
 func TestUpgradeThatReplicasDoNotConfirm(t *testing.T) {
 	t.Parallel()
 	b := onePlace(t)

@@ -19,8 +19,8 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
-// A holder's process is paused past its lease, and another holder writes. When it
-// wakes, its write is refused.
+// Fault: A holder's process is paused past its lease, and another holder writes to PostgreSQL. When the first wakes,
+// its write is refused.
 func TestAPausedHolderIsRefusedByPostgres(t *testing.T) {
 	t.Parallel()
 	total, said := pauseHolder(t, between, nil)
@@ -29,7 +29,7 @@ func TestAPausedHolderIsRefusedByPostgres(t *testing.T) {
 	}
 }
 
-// A holder that is paused within a transaction keeps the mark locked. The next holder waits until the server
+// Fault: A holder is paused within a transaction, which keeps the mark locked. The next holder waits until the server
 // ends the paused one's session, which undoes its writes.
 func TestAHolderPausedWithinATransactionIsCutOff(t *testing.T) {
 	t.Parallel()

@@ -135,8 +135,8 @@ var guards = map[string]func(d *database, ctx context.Context, tx fence.DB, s fe
 	},
 }
 
-// The second of two concurrent transactions raises the mark while the first has not ended: it waits, and then
-// sees what the first has done.
+// Fault: Of two concurrent transactions the second raises the mark while the first has not ended. It waits, and then
+// sees what the first has done, or is refused.
 func TestConcurrentTransactionsOnPostgres(t *testing.T) {
 	t.Parallel()
 	for _, level := range []string{"read committed", "repeatable read", "serializable"} {

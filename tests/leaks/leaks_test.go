@@ -26,8 +26,10 @@ import (
 // keep some of their memory. A leak in every cycle shows from 50 bytes on, and in a soak from a byte on.
 const maxGrowth = 512 << 10
 
-// Row 30: a million acquires. Many of them are given up, locks are deleted, connections are killed and clients
-// are closed. Afterwards everything is as before: goroutines, heap, keys, channels and connections.
+// Fault: A million acquires in a soak: many are given up, locks are deleted, connections are killed, clients are
+// closed. Goroutines, heap, keys, channels and connections are as before.
+//
+// Bug: Queues, tickers or channels are left behind.
 func TestNothingIsLeftOfManyCycles(t *testing.T) {
 	cycles, others := 10_000, 2_000 // a leak in the client shows with any server
 	if soak.Long() {

@@ -27,7 +27,8 @@ func inTime(t *testing.T, what string, begun time.Time, limit time.Duration) {
 	}
 }
 
-// Row 1: a holder that was paused past its deadline knows that when it first looks.
+// Fault: The holder's process is paused past its deadline. The next is served within TTL + 1 s; the first call of Err
+// after the pause says that the lease is lost, and its release is refused.
 func TestPausedHolder(t *testing.T) {
 	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
@@ -53,7 +54,7 @@ func TestPausedHolder(t *testing.T) {
 	})
 }
 
-// Row 6: the holder is killed.
+// Fault: The holder's process is killed. The next is served within TTL + 1 s.
 func TestKilledHolder(t *testing.T) {
 	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
@@ -76,8 +77,8 @@ func TestKilledHolder(t *testing.T) {
 	})
 }
 
-// Everything that an owner acquired in a process that is killed ends with its TTL, at any depth, but nothing
-// that the owner has elsewhere.
+// Fault: A process of an owner is killed. What it had acquired ends with its TTL, at any depth, but nothing that the
+// owner has elsewhere.
 func TestKilledOwners(t *testing.T) {
 	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
@@ -124,7 +125,7 @@ func TestKilledOwners(t *testing.T) {
 	})
 }
 
-// A reader that is killed is in a writer's way for its own TTL, whatever other TTLs are.
+// Fault: A reader is killed while a writer waits. It is in the writer's way for its own TTL, whatever other TTLs are.
 func TestKilledReader(t *testing.T) {
 	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
@@ -152,8 +153,11 @@ func waitForWaiters(t *testing.T, b *backend.Backend, n int) {
 	backend.Waiters(t, b.Client(t, nil).Mutex("a"), n)
 }
 
-// How much the first in the queue delays those behind it if it is killed, or, row 31, paused with the grant in
-// its socket.
+// Fault: The first in the queue is killed, or paused with the grant in its socket. A dead one is passed over at once;
+// a paused one delays the others by the claim, does not believe that it holds the lock when it wakes, and gets its
+// turn.
+//
+// Bug: A dead head of the queue stalls those behind it.
 func TestDeadAndPausedHeads(t *testing.T) {
 	t.Parallel()
 	inTurn(t, func(t *testing.T, b *backend.Backend) {

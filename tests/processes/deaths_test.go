@@ -152,8 +152,8 @@ type storms struct {
 	duration                   time.Duration
 }
 
-// Processes that take turns with a lock are killed at random moments, and others take their places. Survivors
-// go on, no more hold the lock than may, and nothing is left of any of them.
+// Fault: Processes that take turns with a lock of any kind are killed at random moments, and others take their
+// places. Survivors go on, no more hold the lock than may, fences rise, and nothing is left of the dead.
 func TestEveryLockOutlivesItsDead(t *testing.T) {
 	program, servers := os.Args[0], []server.Binary{server.One(t)}
 	s := storms{survivors: 3, mortals: 3, deaths: 100, duration: time.Minute}

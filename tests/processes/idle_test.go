@@ -27,6 +27,8 @@ func processorTime(t *testing.T) time.Duration {
 }
 
 // A waiter sleeps, and so does the server.
+//
+// Bug: Waiting takes processor time.
 func TestWaitingTakesNoProcessorTime(t *testing.T) {
 	const clients, goroutines = 5, 10
 	ctx, cancel := context.WithCancel(t.Context())

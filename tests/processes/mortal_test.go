@@ -135,8 +135,8 @@ func light(t *testing.T) string {
 	return program
 }
 
-// Row 32: a crowd of processes wants one lock, and half of it is killed: on the way to the queue, in the queue,
-// when its turn comes, and while it holds the lock. The other half gets the lock in the order of the queue.
+// Fault: A crowd of processes wants one lock, and half of it is killed on the way to the queue, in it, when its turn
+// comes or with the lock. The other half gets the lock in the order of the queue.
 func TestACrowdThatDies(t *testing.T) {
 	program, each := os.Args[0], backend.EachReal // it mostly waits for leases of the dead to end
 	if soak.Long() {

@@ -68,8 +68,8 @@ func plague(t *testing.T) (program string, deaths int, d time.Duration) {
 	return os.Args[0], 20, 5 * time.Second
 }
 
-// A waiter waits for a latch until every party has counted down, or has died and its lease is over, and is told
-// how many are missing.
+// Fault: Parties of a latch are killed. A waiter waits until every party has counted down, or has died and its lease
+// is over, and is told how many are missing.
 func TestLatchOfACrowdThatDies(t *testing.T) {
 	t.Parallel()
 	inTurn(t, func(t *testing.T, b *backend.Backend) {
@@ -297,8 +297,8 @@ func (g *gate) recovered() bool {
 	return 0 < broken && broken < passed
 }
 
-// Parties die, and waiters take their places: no phase is passed by some and broken for others, none is passed
-// before all have arrived, and the survivors go on.
+// Fault: Parties of a barrier are killed, and waiters take their places. No phase is passed by some and broken for
+// others, none is passed before all have arrived, and the survivors go on.
 func TestBarrierOfACrowdThatDies(t *testing.T) {
 	t.Parallel()
 	inTurn(t, func(t *testing.T, b *backend.Backend) {

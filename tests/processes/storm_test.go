@@ -259,8 +259,8 @@ func inTurn(t *testing.T, f func(t *testing.T, b *backend.Backend)) {
 	backend.EachReal(t, f)
 }
 
-// Many processes want one lock. Holds never overlap, fences rise, nobody in the queue is overtaken, and all get
-// equally many turns.
+// Fault: Eight processes of 16 goroutines want one lock. Holds never overlap, fences rise, nobody in the queue is
+// overtaken, and all get equally many turns.
 func TestStorm(t *testing.T) {
 	inTurn(t, func(t *testing.T, b *backend.Backend) {
 		const processes, goroutines = 8, 16
@@ -278,6 +278,8 @@ func TestStorm(t *testing.T) {
 }
 
 // Waiting costs the server nothing: each turn takes the same number of commands, however many processes wait.
+//
+// Bug: Waiting costs the server commands: the more wait, the more a turn takes.
 func TestNobodyPolls(t *testing.T) {
 	inTurn(t, func(t *testing.T, b *backend.Backend) {
 		// Processes that are held up renew their claims, and look when the claims of others have ended.

@@ -32,8 +32,8 @@ func (s *site) split() (all []*holdfast.Lock) {
 	return all
 }
 
-// All try at once, each nearest to another node, so that nobody gets a majority at first. In the end one of
-// them has the lock, and the others are told who has it.
+// Fault: All contenders try at once, each nearest to another node, so that nobody gets a majority at first. In the
+// end one has the lock, and the others are told who.
 func TestAllTryAtOnce(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{3, 5} {
@@ -84,8 +84,8 @@ func TestAllTryAtOnce(t *testing.T) {
 	}
 }
 
-// If nodes name different holders, and none of them has a majority, the caller is not told that the lock is
-// held.
+// Fault: Nodes name different holders, none of which has a majority, as when voters died. The caller is not told that
+// the lock is held.
 func TestHeldIsWhatAMajoritySays(t *testing.T) {
 	t.Parallel()
 	each(t, 3, age, func(t *testing.T, s *site) {
@@ -147,7 +147,7 @@ func (s *site) tickets() (n int) {
 	return n
 }
 
-// A process that asks again as soon as it has released the lock does not overtake a waiter.
+// Fault: A process asks again as soon as it has released the lock. It does not overtake a waiter.
 func TestNobodyPassesAWaiter(t *testing.T) {
 	t.Parallel()
 	for _, bin := range server.Binaries(t) {
@@ -205,7 +205,7 @@ func TestNobodyPassesAWaiter(t *testing.T) {
 	}
 }
 
-// A waiter that gives up makes way at once for those behind it.
+// Fault: A waiter gives up. It makes way at once for those behind it.
 func TestWaiterGivesUp(t *testing.T) {
 	t.Parallel()
 	each(t, 3, age, func(t *testing.T, s *site) {

@@ -13,8 +13,8 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/proxy"
 )
 
-// Nodes that are farther away than the default node timeout for the TTL can be locked, even over new
-// connections, and if they do not know the scripts.
+// Fault: Nodes are farther away than the default node timeout, connections are new, and scripts unknown. They can be
+// locked.
 func TestFarNodes(t *testing.T) {
 	t.Parallel()
 	each(t, 3, 10*time.Second, func(t *testing.T, s *site) {
@@ -67,7 +67,7 @@ func (s *site) cutOff(votes *atomic.Int64) (q *holdfast.Quorum, mend func()) {
 	}
 }
 
-// A majority that is away for less than RetryTimeout is waited for, even by TryAcquire.
+// Fault: A majority is away for less than RetryTimeout. It is waited for, even by TryAcquire.
 func TestMajorityComesBack(t *testing.T) {
 	t.Parallel()
 	each(t, 3, age, func(t *testing.T, s *site) {
@@ -99,7 +99,7 @@ func TestMajorityComesBack(t *testing.T) {
 	})
 }
 
-// If the context ends while there is no majority, the error says both.
+// Fault: The context ends while there is no majority. The error says both.
 func TestContextEndsWithoutAMajority(t *testing.T) {
 	t.Parallel()
 	each(t, 3, age, func(t *testing.T, s *site) {
@@ -122,7 +122,7 @@ func TestContextEndsWithoutAMajority(t *testing.T) {
 	})
 }
 
-// An error that waiting does not cure is returned at once, if a majority reports it.
+// Fault: A majority reports an error that waiting does not mend. It is returned at once.
 func TestMajorityRefuses(t *testing.T) {
 	t.Parallel()
 	each(t, 3, age, func(t *testing.T, s *site) {

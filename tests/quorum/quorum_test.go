@@ -417,8 +417,7 @@ func TestLeaseIsRenewed(t *testing.T) {
 	})
 }
 
-// A minority of nodes that are down is in nobody's way. Without a majority nothing is granted, and nothing is
-// left.
+// Fault: Nodes are down. A minority is in nobody's way; without a majority nothing is granted, and nothing is left.
 func TestNodesAreDown(t *testing.T) {
 	t.Parallel()
 	each(t, 5, age, func(t *testing.T, s *site) {
@@ -472,7 +471,7 @@ func TestHeldWithoutAMajority(t *testing.T) {
 	})
 }
 
-// A process that gets one node of three has nothing, and leaves nothing.
+// Fault: A process gets one node of three. It has nothing, and leaves nothing.
 func TestMinorityIsGivenBack(t *testing.T) {
 	t.Parallel()
 	each(t, 3, age, func(t *testing.T, s *site) {
@@ -505,8 +504,8 @@ func TestMinorityIsGivenBack(t *testing.T) {
 	})
 }
 
-// A node that lost its counter grants nothing before it knows the counters of a majority of the others: each
-// single one may have missed all grants. Fences rise, although they are ahead of the clock.
+// Fault: A node has lost its counter. It grants nothing before it knows the counters of a majority of the others;
+// fences rise, although they are ahead of the clock.
 func TestRestartedNodeIsToldTheFences(t *testing.T) {
 	t.Parallel()
 	eachUnhurried(t, 3, func(t *testing.T, s *site) error {
@@ -557,7 +556,7 @@ func TestRestartedNodeIsToldTheFences(t *testing.T) {
 	})
 }
 
-// If a lease loses its majority, it is lost, and its holder is told.
+// Fault: A lease loses its majority. It is lost, and its holder is told.
 func TestMajorityIsLost(t *testing.T) {
 	t.Parallel()
 	eachUnhurried(t, 3, func(t *testing.T, s *site) error {
@@ -650,7 +649,8 @@ func (d slowProbe) Probe(ctx context.Context) (driver.ServerInfo, error) {
 	return d.Driver.Probe(ctx)
 }
 
-// A process that has reached a majority does not wait for a node that it cannot reach, whichever node that is.
+// Fault: A process starts while some node cannot be reached. It does not wait for that node once it has reached a
+// majority.
 func TestMajorityIsReachedBeforeTheRest(t *testing.T) {
 	t.Parallel()
 	each(t, 3, age, func(t *testing.T, s *site) {
@@ -674,8 +674,8 @@ func TestMajorityIsReachedBeforeTheRest(t *testing.T) {
 	})
 }
 
-// If one node of the majority that a process has reached does not grant, the process waits for those that it is
-// still reaching: they make another majority.
+// Fault: A process has reached a majority, one node of which does not grant. It waits for those that it is still
+// reaching: they make another majority.
 func TestNodesThatAreBeingReachedCount(t *testing.T) {
 	t.Parallel()
 	each(t, 3, age, func(t *testing.T, s *site) {
@@ -710,7 +710,8 @@ func (d onFence) Run(ctx context.Context, call driver.Call) (string, error) {
 	return d.Driver.Run(ctx, call)
 }
 
-// If a context ends while nodes are told of a fence, that says nothing about the nodes.
+// Fault: The context ends while nodes are told of a fence. That says nothing about the nodes, and the error says why
+// it failed.
 func TestContextEndsWhileNodesAreToldAFence(t *testing.T) {
 	t.Parallel()
 	each(t, 3, age, func(t *testing.T, s *site) {
@@ -770,7 +771,7 @@ func TestCloseWhileNodesAreToldAFence(t *testing.T) {
 	})
 }
 
-// A node that lost the lock before it was told of a fence answers in a way that the client understands.
+// Fault: A node loses the lock before it is told of its fence. Too few agree, and the error says why.
 func TestNodeLosesTheLockBeforeItIsToldAFence(t *testing.T) {
 	t.Parallel()
 	each(t, 3, age, func(t *testing.T, s *site) {
@@ -891,8 +892,8 @@ func TestInitOfANodeThatWasEmptied(t *testing.T) {
 	})
 }
 
-// A node that comes back empty is first in quarantine, is then told the fences, and then holds what the others
-// hold.
+// Fault: A node comes back empty while a lock is held. It is first in quarantine, is then told the fences, and then
+// holds what the others hold.
 func TestNodeComesBackEmpty(t *testing.T) {
 	t.Parallel()
 	eachUnhurried(t, 3, func(t *testing.T, s *site) error {
@@ -933,7 +934,7 @@ func TestNodeComesBackEmpty(t *testing.T) {
 	})
 }
 
-// A lease that has lost its majority is not extended to nodes that come back, though they would grant it.
+// Fault: A lease has lost its majority, and nodes come back that would grant it. It is not extended to them.
 func TestNodesAreNotRefilledWithoutAMajority(t *testing.T) {
 	t.Parallel()
 	eachUnhurried(t, 3, func(t *testing.T, s *site) error {
@@ -1019,8 +1020,8 @@ func TestNodeIsEmptiedWhileItIsRaised(t *testing.T) {
 	})
 }
 
-// Two nodes are killed in turn, and come back without data, while several processes use the lock: two never
-// hold it at the same time, and fences rise.
+// Fault: Two nodes of five are killed in turn, and come back without data, under load. Two processes never hold the
+// lock at the same time, and fences rise.
 func TestNodesKilledInTurnUnderLoad(t *testing.T) {
 	t.Parallel()
 	each(t, 5, term, func(t *testing.T, s *site) {
@@ -1171,8 +1172,8 @@ func (s *site) stopsBetweenItsRequests(ttl time.Duration) bool {
 	return true
 }
 
-// A node that hangs while it is asked, and grants when nobody waits for its answer any more, is also sent the
-// release.
+// Fault: A node hangs while it is asked, and grants when nobody waits for its answer any more. It is sent the
+// release, too.
 func TestNodeHangs(t *testing.T) {
 	t.Parallel()
 	each(t, 3, age, func(t *testing.T, s *site) {

@@ -57,7 +57,7 @@ func eachLasting(t *testing.T, f func(t *testing.T, s *site)) {
 	}
 }
 
-// All nodes restart, one by one, and nobody asks for a lock meanwhile. They vouch for each other once all are
+// Fault: All nodes restart, one by one, and nobody asks for a lock meanwhile. They vouch for each other once all are
 // back.
 func TestRollingRestart(t *testing.T) {
 	t.Parallel()
@@ -77,8 +77,8 @@ func TestRollingRestart(t *testing.T) {
 	})
 }
 
-// If one node is away, or has lost its data, the others do not vouch for themselves: it may have been the one
-// that knew the latest fence.
+// Fault: All nodes have restarted, and one is away, or has lost its data. The others do not vouch for themselves,
+// since it may have known the latest fence; with an empty one it takes an operator.
 func TestRestartedTogether(t *testing.T) {
 	t.Parallel()
 	eachLasting(t, func(t *testing.T, s *site) {

@@ -17,7 +17,7 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
-// Three of seven nodes may be away, and no more.
+// Fault: Three of seven nodes are away, and then four. Three may be, and no more.
 func TestSevenNodes(t *testing.T) {
 	t.Parallel()
 	s := open(t, server.One(t), 7, age)
@@ -127,8 +127,8 @@ func (d hanging) Run(ctx context.Context, call driver.Call) (string, error) {
 	return d.Driver.Run(ctx, call)
 }
 
-// Nodes that do not answer cost an acquire their node timeout, not CommandTimeout, and what they grant later is
-// given back.
+// Fault: A majority does not answer. That costs an acquire the node timeout, not CommandTimeout, and what the nodes
+// grant later is given back.
 func TestHangingMajority(t *testing.T) {
 	t.Parallel()
 	s := open(t, server.One(t), 3, age)

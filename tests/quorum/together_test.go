@@ -151,8 +151,8 @@ func TestManyLocksAtOnce(t *testing.T) {
 	})
 }
 
-// Nodes that grant locks while their answers are lost cost the acquires their timeout, and have the locks taken
-// back. No late copy acquires them again.
+// Fault: Nodes grant many locks, and their answers are lost. The acquires cost their timeout, the locks are taken
+// back, and no late copy acquires them again.
 func TestAnswersToManyLocksAreLost(t *testing.T) {
 	t.Parallel()
 	each(t, 3, age, func(t *testing.T, s *site) {
@@ -191,7 +191,7 @@ func TestAnswersToManyLocksAreLost(t *testing.T) {
 	})
 }
 
-// A node that refuses every request is not asked again for each lock.
+// Fault: A node refuses every request. It is not asked again for each of many locks.
 func TestRefusedTogether(t *testing.T) {
 	t.Parallel()
 	s := open(t, server.One(t), 3, age)
@@ -218,7 +218,7 @@ func TestRefusedTogether(t *testing.T) {
 	s.cleaned()
 }
 
-// If another process has one of several locks, only that acquire is told so, and nobody else waits for it.
+// Fault: Another process has one of many locks. Only that acquire is told so, and nobody else waits for it.
 func TestOneOfManyIsHeld(t *testing.T) {
 	t.Parallel()
 	each(t, 3, age, func(t *testing.T, s *site) {
@@ -334,7 +334,7 @@ func releasedBefore(t *testing.T) (time.Duration, error) {
 	return late, nil
 }
 
-// If a caller gives up while nodes have not answered, the locks that they grant then are taken back.
+// Fault: Callers give up while nodes have not answered. The locks that are granted then are taken back.
 func TestManyAreGivenUp(t *testing.T) {
 	t.Parallel()
 	s := open(t, server.One(t), 3, age)

@@ -427,7 +427,8 @@ func TestBatchScripts(t *testing.T) {
 	}
 }
 
-// A server without memory grants nothing, not even part of a batch; but leases can be renewed and released.
+// Fault: The server has no memory when a batch arrives. It grants nothing, not even part of it; leases can be renewed
+// and released.
 func TestBatchesWithoutMemory(t *testing.T) {
 	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, back *backend.Backend) {
@@ -460,7 +461,7 @@ func TestBatchesWithoutMemory(t *testing.T) {
 	})
 }
 
-// A batch with a key that its user may not access is refused as a whole, before it has any effect.
+// Fault: A batch has a key that its user may not access. It is refused as a whole, before it has any effect.
 func TestBatchWithAForbiddenKey(t *testing.T) {
 	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, back *backend.Backend) {
@@ -478,8 +479,7 @@ func TestBatchWithAForbiddenKey(t *testing.T) {
 	})
 }
 
-// A replica refuses a batch with the error that servers use, which connection pools understand. If there is
-// nothing to do, it may leave the locks.
+// Fault: A batch reaches a replica. It is refused with the error that connection pools understand.
 func TestBatchesRefuseAReplica(t *testing.T) {
 	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, back *backend.Backend) {

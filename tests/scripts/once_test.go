@@ -132,7 +132,7 @@ func TestOnce(t *testing.T) {
 	}
 }
 
-// A completed run can be recorded when the server is out of memory.
+// Fault: The server is out of memory. A completed run can be recorded, but none begun.
 func TestOnceOutOfMemory(t *testing.T) {
 	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, back *backend.Backend) {

@@ -513,7 +513,7 @@ func TestBarrier(t *testing.T) {
 	}
 }
 
-// A party that has begun can end even if the server is out of memory.
+// Fault: The server is out of memory. A party that has begun can end, and count down.
 func TestPartiesOutOfMemory(t *testing.T) {
 	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, back *backend.Backend) {

@@ -448,8 +448,8 @@ func TestSurvey(t *testing.T) {
 	})
 }
 
-// A replica answers only questions about holders: its data may be outdated, and a client that it answered would
-// stay with it. The error is one of the server's, which connection pools understand.
+// Fault: A script reaches a replica. It answers questions about holders only: its data may be outdated, and a client
+// that it answered would stay with it.
 func TestScriptsRefuseAReplica(t *testing.T) {
 	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, back *backend.Backend) {

@@ -666,8 +666,8 @@ func TestShares(t *testing.T) {
 	}
 }
 
-// Requests that end or prolong a hold work when the server is out of memory, even at a time when some hold may
-// have expired.
+// Fault: The server is out of memory, even at a time when some hold may have expired. Requests that end or prolong a
+// hold work.
 func TestSharesOutOfMemory(t *testing.T) {
 	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, back *backend.Backend) {

@@ -40,8 +40,8 @@ func queueings(b bench) map[string]queueing {
 	}
 }
 
-// The waiter that must look when the lock may be free is the first live one, however many dead ones are ahead
-// of it, and it is told that it is first.
+// Fault: Waiters at the head of the queue are dead. The one that must look when the lock may be free is the first
+// live one, and it is told that it is first.
 func TestStandbysGoToTheFirstThatIsAlive(t *testing.T) {
 	t.Parallel()
 	backend.Each(t, func(t *testing.T, back *backend.Backend) {

@@ -488,8 +488,8 @@ var jobs = []struct {
 	do   func(job) error
 }{{"locker", locking}, {"inspector", inspecting}, {"breaker", breaking}}
 
-// Every role can do what it is for, and has no unnecessary rule: without any one of them something fails, and
-// the error says so, or nothing fails if docs/acl says that the rule is optional.
+// Fault: One rule of a role's ACL is taken away. Something fails with ErrDenied, or nothing fails if docs/acl says
+// that the rule is optional.
 func TestRolesHaveWhatTheyNeedAndNoMore(t *testing.T) {
 	t.Parallel()
 	everySite(t, func(t *testing.T, s site) {

@@ -43,8 +43,8 @@ var hostileValues = []string{
 	`hf1:t:7:1700000000000:99999999999999999999@99999999999999999999:{"o":"x"}+`,
 }
 
-// Text that others write is shown, if at all, in a form that misleads neither terminals nor people. Whatever it
-// contains, locks work.
+// Fault: Others write hostile text into what people are shown. It misleads neither terminals nor people, and locks
+// work whatever it contains.
 func TestHostileValues(t *testing.T) {
 	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {

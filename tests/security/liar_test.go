@@ -321,7 +321,7 @@ func FuzzLyingServer(f *testing.F) {
 	f.Fuzz(lie)
 }
 
-// The server answers at random.
+// Fault: The server answers at random. No panic, no hang, and no lease beyond MaxTTL.
 func TestALyingServer(t *testing.T) {
 	seeds := uint64(40)
 	if soak.Long() {
@@ -395,8 +395,8 @@ func (d *flood) sends(token, key string) {
 	synctest.Wait()
 }
 
-// Somebody who may publish on a client's channel can make it release what it waited for and gave up, a few at a
-// time, but no other tokens or locks.
+// Fault: A stranger publishes grants on a client's channel. The client releases what it waited for and gave up, a few
+// at a time, but no other tokens or locks.
 func TestAFloodOfStrayGrantsIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		t.Cleanup(clock.SetBoot(func() time.Duration { return 0 }))

@@ -62,7 +62,7 @@ func answering(t *testing.T, reply string, hangUp bool) (addr string) {
 	return l.Addr().String()
 }
 
-// These replies cannot be a script's: they have any type, are malformed, or are cut short.
+// Fault: Replies have any type, are malformed, or are cut short. No panic, no hang, and no lease.
 func TestRepliesOfAnyForm(t *testing.T) {
 	cfg := holdfast.Config{CommandTimeout: 200 * time.Millisecond, RetryTimeout: 200 * time.Millisecond}
 	before := heap() // of other tests' clients, which keep all commands of their servers

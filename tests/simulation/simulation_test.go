@@ -51,6 +51,10 @@ type quiet struct{}
 func (quiet) Printf(context.Context, string, ...any) {}
 
 // TestSimulation runs worlds, in one process for each processor.
+//
+// Fault: Many kinds of faults at once in virtual time, with clocks of different rates, on one server and on quorums
+// of three or five whose nodes lose data. Nobody believes more than the server grants, or a majority; fences rise,
+// and all are served in the end.
 func TestSimulation(t *testing.T) {
 	if shard := os.Getenv(envShard); shard != "" {
 		runShard(t, shard)
@@ -88,6 +92,9 @@ func TestSimulation(t *testing.T) {
 }
 
 // TestEveryForm runs worlds in which all locks have one form; worlds as drawn mix them.
+//
+// Fault: Many kinds of faults at once in virtual time, in worlds of one form of lock each, quorums among them. Nobody
+// believes more than the server grants, or a majority; fences rise, and all are served in the end.
 func TestEveryForm(t *testing.T) {
 	first := firstSeed(t)
 	tempers, length := []Temper{Rough, Calm, Wild}, 20*time.Minute

@@ -7,8 +7,8 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
-// If a master and its replica agree on a failover, or keys move, no lease is lost, and no lock ever has two
-// holders.
+// Fault: A Cluster's master and its replica agree on a failover, or keys move, under load. No lease is lost, and no
+// lock ever has two holders.
 func TestClusterKeepsLocksUnderLoad(t *testing.T) {
 	each(t, func(t *testing.T, bin server.Binary) {
 		c := startCluster(t, bin)
@@ -39,7 +39,8 @@ func TestClusterKeepsLocksUnderLoad(t *testing.T) {
 	})
 }
 
-// A master dies, and its replica takes over, perhaps without the last writes.
+// Fault: A Cluster's master dies under load, and its replica takes over, perhaps without the last writes. Everybody
+// goes on; overlaps are counted.
 func TestClusterCrashUnderLoad(t *testing.T) {
 	each(t, func(t *testing.T, bin server.Binary) {
 		c := startCluster(t, bin)

@@ -9,8 +9,8 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
-// Leases that replicas, or disks, must confirm are renewed on the node that has their keys, and confirmed
-// there, while their slot moves.
+// Fault: A slot moves with leases that replicas, or disks, must confirm. They are renewed and confirmed on the node
+// that has their keys.
 func TestConfirmedLeasesOutliveASlotOnTheMove(t *testing.T) {
 	each(t, func(t *testing.T, bin server.Binary) {
 		c := startCluster(t, bin)

@@ -13,9 +13,9 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
-// Fifty parties in five programs meet at a barrier and at latches, round after round, while their slot moves
-// from master to master, key by key, and a replica replaces its master; fifty others do so on another master.
-// No party goes on before all have come, none is left behind, and each counts once.
+// Fault: Fifty parties in five programs meet at a barrier and at latches, round after round, while their slot moves
+// key by key and a replica replaces its master. No party goes on before all have come, none is left behind, and each
+// counts once.
 func TestACrowdOfPartiesInACluster(t *testing.T) {
 	each(t, func(t *testing.T, bin server.Binary) {
 		c := startCluster(t, bin)

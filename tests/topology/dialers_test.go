@@ -36,7 +36,7 @@ func tunnelOf(ctx context.Context, addr string, _ *net.Dialer, _ *tls.Config) (n
 	return tunnel(ctx, "tcp", addr)
 }
 
-// If all connections of a dialer have one remote address, clients still leave a master that was replaced and
+// Fault: All connections of a dialer have one remote address. Clients still leave a master that was replaced and
 // stays alive, and waiters follow a slot to its next master.
 func TestMastersThatShareARemoteAddress(t *testing.T) {
 	each(t, func(t *testing.T, bin server.Binary) {

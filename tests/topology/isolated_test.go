@@ -23,9 +23,9 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
-// A Cluster's master hangs, or is cut off from some clients, and is not replaced, while locks on all masters
-// are held and waited for. Its leases end by their deadlines, without overlaps; the locks of other masters are
-// renewed, handed over and granted meanwhile; and afterwards all its locks are granted again.
+// Fault: A Cluster's master hangs, or is cut off from some clients, and is not replaced. Its leases end by their
+// deadlines, without overlaps; locks of other masters are renewed, handed over and granted meanwhile; afterwards all
+// its locks are granted again.
 func TestAnIsolatedMaster(t *testing.T) {
 	each(t, func(t *testing.T, bin server.Binary) {
 		t.Run("it hangs", func(t *testing.T) {

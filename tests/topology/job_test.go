@@ -10,8 +10,8 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
-// A job is completed while its lock and its record are on different nodes for longer than RetryTimeout. It
-// counts once its slot has moved, and is not done again.
+// Fault: A job's lock and record are on different nodes of a Cluster for longer than RetryTimeout while it is
+// completed. It counts once its slot has moved, and is not done again.
 func TestAJobIsDoneWhileItsSlotIsOnTheMove(t *testing.T) {
 	each(t, func(t *testing.T, bin server.Binary) {
 		c := startCluster(t, bin)

@@ -129,6 +129,8 @@ func (p *play) passes(after string) {
 	}
 }
 
+// Fault: A Cluster fails over, moves a slot, or loses a master, with every kind of lock in it. Leases and tickets go
+// on, waiters are handed what they wait for, the next leads, and watchers hear of it.
 func TestEveryKindInACluster(t *testing.T) {
 	each(t, func(t *testing.T, bin server.Binary) {
 		c := startCluster(t, bin)
@@ -151,6 +153,8 @@ func TestEveryKindInACluster(t *testing.T) {
 	})
 }
 
+// Fault: The master behind Sentinel dies, with every kind of lock on it. Leases and tickets go on, waiters are handed
+// what they wait for, and the next leads.
 func TestEveryKindBehindSentinels(t *testing.T) {
 	each(t, func(t *testing.T, bin server.Binary) {
 		g := server.StartSentinels(t, bin, 2, 3)
@@ -162,7 +166,7 @@ func TestEveryKindBehindSentinels(t *testing.T) {
 	})
 }
 
-// A completed job is still completed after a failover.
+// Fault: The master behind Sentinel dies after a job was completed. It is still completed.
 func TestOnceRemembersOverAFailover(t *testing.T) {
 	each(t, func(t *testing.T, bin server.Binary) {
 		g := server.StartSentinels(t, bin, 2, 3)
@@ -187,8 +191,8 @@ func TestOnceRemembersOverAFailover(t *testing.T) {
 	})
 }
 
-// While a slot moves key by key, a shared lock in it without a queue cannot be released: a script with the
-// queue's key is refused. It is released when the slot has moved.
+// Fault: A slot moves key by key with a shared lock in it that has no queue. It cannot be released meanwhile, and is
+// when the slot has moved.
 func TestSharesInASlotOnTheMove(t *testing.T) {
 	each(t, func(t *testing.T, bin server.Binary) {
 		c := startCluster(t, bin)

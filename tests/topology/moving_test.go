@@ -12,7 +12,8 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
-// Row 24: a slot is being moved to another master for as long as the test likes.
+// Fault: A Cluster's slot moves for as long as it likes, while locks in it are held and waited for. No lease is lost
+// and nothing overlaps; waiters are handed the lock, and retries are bounded.
 func TestLocksInASlotOnTheMove(t *testing.T) {
 	each(t, func(t *testing.T, bin server.Binary) {
 		c := startCluster(t, bin)
@@ -131,8 +132,8 @@ func locksInASlotOnTheMove(t *testing.T, c *server.Cluster, names []string, shar
 	})
 }
 
-// A client whose view of the Cluster is out of date would subscribe to a node that has become a replica and
-// accepts that.
+// Fault: A client's view of the Cluster is out of date, and names a node that has become a replica, which accepts
+// subscriptions. The client does not subscribe there.
 func TestWaitersDoNotSubscribeToReplicas(t *testing.T) {
 	each(t, func(t *testing.T, bin server.Binary) {
 		c := startCluster(t, bin)
@@ -161,7 +162,7 @@ func TestWaitersDoNotSubscribeToReplicas(t *testing.T) {
 	})
 }
 
-// A script runs once, on the node that has its key, however often it is redirected.
+// Fault: The Cluster redirects a script. It runs once, on the node that has its key, however often it is redirected.
 func TestRedirectedScriptsRunOnce(t *testing.T) {
 	each(t, func(t *testing.T, bin server.Binary) {
 		c := startCluster(t, bin)

@@ -33,7 +33,8 @@ func wantPhase(t *testing.T, want uint64, all ...<-chan uint64) {
 	}
 }
 
-// Waiters at a latch or a barrier are woken by the master of its slot, even after that was replaced.
+// Fault: A Cluster's master is replaced while others wait at latches and barriers. They are woken by the master of
+// their slot.
 func TestPartiesInACluster(t *testing.T) {
 	each(t, func(t *testing.T, bin server.Binary) {
 		c := startCluster(t, bin)
@@ -52,6 +53,8 @@ func TestPartiesInACluster(t *testing.T) {
 	})
 }
 
+// Fault: The master behind Sentinel is replaced while others wait at latches and barriers. They are woken by the new
+// one.
 func TestPartiesBehindSentinels(t *testing.T) {
 	each(t, func(t *testing.T, bin server.Binary) {
 		for name, replace := range map[string]func(*server.Sentinels){

@@ -16,9 +16,8 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
-// A master is replaced while many clients want locks. Replication is asynchronous, so there may be two holders
-// at a time, which are counted. Everything else holds: every waiter is served, holders are told, fences rise,
-// errors have their types.
+// Fault: A master behind Sentinel dies, is paused or is replaced under load. There may be two holders at a time,
+// which are counted; every waiter is served, holders are told, fences rise, and errors have their types.
 func TestSentinelUnderLoad(t *testing.T) {
 	t.Parallel()
 	for what, replace := range map[string]func(g *server.Sentinels, master *server.Server){
@@ -57,8 +56,8 @@ func TestSentinelUnderLoad(t *testing.T) {
 	}
 }
 
-// The replicas have missed a grant when one of them becomes the master. Another client gets the lock, which the
-// guarantees do not exclude. The holder is told by its next renewal, and its writes before that are refused.
+// Fault: A replica that missed a grant becomes the master, and another client gets the lock. The holder is told by
+// its next renewal, and its writes before that are refused.
 func TestHoldersAreToldOfLocksThatAFailoverLost(t *testing.T) {
 	each(t, func(t *testing.T, bin server.Binary) {
 		g := server.StartSentinels(t, bin, 2, 3)
@@ -101,7 +100,7 @@ func TestHoldersAreToldOfLocksThatAFailoverLost(t *testing.T) {
 	})
 }
 
-// With min-replicas-to-write, a master that its replicas have left, perhaps for another master, grants nothing
+// Fault: A master's replicas have left it, perhaps for another master. With min-replicas-to-write it grants nothing
 // that they would miss.
 func TestAMasterWithoutReplicasGrantsNothing(t *testing.T) {
 	each(t, func(t *testing.T, bin server.Binary) {
@@ -125,8 +124,8 @@ func TestAMasterWithoutReplicasGrantsNothing(t *testing.T) {
 	})
 }
 
-// One of three sentinels hangs, or answers without having heard of the failover. The old master remains a
-// master, and accepts writes. The client follows the other sentinels.
+// Fault: One of three sentinels hangs, or has not heard of the failover, and the old master accepts writes. The
+// client follows the other sentinels within 2 s.
 func TestOneBadSentinelIsOutvoted(t *testing.T) {
 	t.Parallel()
 	for what, bad := range map[string]func(t *testing.T, g *server.Sentinels) (addr string){

@@ -12,8 +12,8 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
-// In a Cluster each name has its own fence counter, and the masters' clocks differ. A holder of one name that
-// comes after a lease of several must not be shut out by the fence of another name.
+// Fault: In a Cluster each name has its own fence counter, and the masters' clocks differ. A holder of one name that
+// comes after a lease of several is not shut out by another name's fence.
 func TestFencesOfSeveralNamesGuardEachItsOwn(t *testing.T) {
 	each(t, func(t *testing.T, bin server.Binary) {
 		c := startCluster(t, bin)

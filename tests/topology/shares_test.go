@@ -9,8 +9,8 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
-// Locks that several may hold work in a Cluster: all keys of a name are in one slot, and its master wakes the
-// waiters, even after it was replaced.
+// Fault: A Cluster's master is replaced while others wait for shared locks. All keys of a name are in one slot, and
+// its new master wakes the waiters.
 func TestSharesInACluster(t *testing.T) {
 	each(t, func(t *testing.T, bin server.Binary) {
 		c := startCluster(t, bin)

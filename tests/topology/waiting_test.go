@@ -85,6 +85,8 @@ func soon[T any](t *testing.T, otherwise string, all ...<-chan T) (got T) {
 	}
 }
 
+// Fault: A Cluster's master dies, is paused, or is replaced, or a slot moves, while others wait. The end of a
+// subscription counts as a disconnect, and no waiter stays deaf.
 func TestClusterWaitersHearTheNextMaster(t *testing.T) {
 	each(t, func(t *testing.T, bin server.Binary) {
 		c := startCluster(t, bin)
@@ -128,6 +130,8 @@ func TestClusterWaitersHearTheNextMaster(t *testing.T) {
 	})
 }
 
+// Fault: The master behind Sentinel dies, is paused, or is replaced and goes on, while others wait. No waiter stays
+// deaf.
 func TestSentinelWaitersHearTheNextMaster(t *testing.T) {
 	t.Parallel()
 	for what, replace := range map[string]func(g *server.Sentinels, master *server.Server){

@@ -53,8 +53,8 @@ func (c forgotten) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// When an address moves, or a firewall forgets its connections, all connections of a pool are dead at once. No
-// lease is lost, however many connections releases had opened.
+// Fault: All connections of a pool die silently, as when an address moves or a firewall forgets them. No lease is
+// lost, however many connections releases had opened.
 func TestLeasesOutliveConnectionsThatAreAllDead(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
 		const ttl, goroutines = 15 * time.Second, 60

@@ -30,8 +30,8 @@ func (d *absent) Probe(ctx context.Context) (driver.ServerInfo, error) {
 	return driver.ServerInfo{}, fmt.Errorf("%w: connection refused", driver.ErrNotSent)
 }
 
-// All callers that need a server for the first time share one attempt to reach it, and no error names another
-// caller's lock.
+// Fault: A server that many callers need for the first time cannot be reached. They share one attempt, and no error
+// names another caller's lock.
 func TestFirstContactIsShared(t *testing.T) {
 	for what, swallows := range map[string]bool{"refused": false, "swallowed": true} {
 		t.Run(what, func(t *testing.T) {
@@ -71,7 +71,7 @@ func TestFirstContactIsShared(t *testing.T) {
 	}
 }
 
-// If a caller gives up before the attempt ends, its error also says why the server was not reached.
+// Fault: A caller gives up before a server was first reached. Its error also says why it was not.
 func TestFirstContactThatIsNotWaitedFor(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
 		d := &absent{}
@@ -85,7 +85,7 @@ func TestFirstContactThatIsNotWaitedFor(t *testing.T) {
 	})
 }
 
-// Close does not wait for a server that was never reached.
+// Fault: The client is closed while a server is first contacted. Close does not wait for it.
 func TestCloseEndsTheFirstContact(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
 		d := &absent{swallows: true}

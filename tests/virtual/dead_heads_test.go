@@ -97,8 +97,8 @@ var kindsOfLocks = map[string]func(c *holdfast.Client, ttl time.Duration) *holdf
 	},
 }
 
-// A waiter behind waiters that died with the holder gets the lock within TTL + 1 s, however many they are, and
-// whenever they died.
+// Fault: The holder dies, and with it the first waiters. The next waiter gets the lock within TTL + 1 s, however many
+// they are, and whenever they died.
 func TestAHolderDiesWithTheFirstWaiters(t *testing.T) {
 	for kind, lock := range kindsOfLocks {
 		for _, dead := range []int{0, 1, 6} {
@@ -126,7 +126,7 @@ func TestAHolderDiesWithTheFirstWaiters(t *testing.T) {
 	}
 }
 
-// Another program has the key, and tells nobody when it deletes it. So the first live waiter must ask often.
+// Fault: The first waiters for a key that another program holds die. The next notices at its next look, within 12 s.
 func TestTheFirstWaitersDieWhileAnotherProgramHasTheKey(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
 		other := redis.NewClient(&redis.Options{Addr: "127.0.0.1:0", Dialer: srv.Dial})

@@ -35,8 +35,8 @@ func (d unheard) RunAll(ctx context.Context, calls []driver.Call, tell func(i in
 	d.Driver.RunAll(ctx, calls, tell)
 }
 
-// Waiters of many locks whose one channel is unknown to the server poll, and keep neither the server nor each
-// other busy.
+// Fault: The server does not know the one channel of the waiters of many locks. They poll, and keep neither the
+// server nor each other busy.
 func TestManyWaitersWhomTheServerDoesNotKnow(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
 		const locks = 10

@@ -29,8 +29,8 @@ func (d *distant) Run(ctx context.Context, call driver.Call) (string, error) {
 	return reply, err
 }
 
-// A grant whose reply comes after the deadline is a failure for the caller that wanted so short a lease, but
-// not for the goroutine that is first in the wait queue by then.
+// Fault: A grant comes past the deadline of the short lease that its caller wanted. That caller fails, and not the
+// goroutine that is first in the wait queue by then.
 func TestALateReplyIsNoFailureOfSomebodyElse(t *testing.T) {
 	eachWay(t, func(t *testing.T, srv *holdfasttest.Server, cfg holdfast.Config) {
 		lease := acquire(t, client(t, srv).Mutex("a"))

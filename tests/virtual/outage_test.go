@@ -26,7 +26,8 @@ func (d *failing) Run(ctx context.Context, call driver.Call) (string, error) {
 	return d.Driver.Run(ctx, call)
 }
 
-// A waiter whose first request was answered survives an outage that begins before it is queued.
+// Fault: An outage begins after a waiter's first request was answered, and before it is queued. The waiter outlives
+// it.
 func TestAWaiterOutlivesAnOutageThatBeginsAfterItsFirstTry(t *testing.T) {
 	eachWay(t, func(t *testing.T, srv *holdfasttest.Server, cfg holdfast.Config) {
 		lease := acquire(t, client(t, srv).Mutex("a"))

@@ -167,7 +167,8 @@ func (d lying) Run(ctx context.Context, call driver.Call) (string, error) {
 	return strings.Join(words, " "), err
 }
 
-// A fence that is too high is shown to nobody: wherever it was seen, it would shut out all later holders.
+// Fault: An answer has a fence that is far too high. It is shown to nobody: wherever it was seen, it would shut out
+// all later holders.
 func TestFencesBeyondBelief(t *testing.T) {
 	const forged = 8_999_999_999_999_000
 	eachWay(t, func(t *testing.T, srv *holdfasttest.Server, cfg holdfast.Config) {

@@ -45,8 +45,8 @@ func redisson(name string) func(c *holdfast.Client) *holdfast.Lock {
 	return func(c *holdfast.Client) *holdfast.Lock { return c.RedissonMutex(name) }
 }
 
-// Clients with different prefixes have different queues for one key, and a release by a client of one queue
-// tells nobody in the other. The first waiter there polls, even if the one before it has left.
+// Fault: Clients with different prefixes share a key, so that a release in one queue tells nobody in the other. The
+// first waiter there polls, and has the lock within 300 ms, even if the one before it has left.
 func TestOneKeyUnderTwoPrefixes(t *testing.T) {
 	for what, locks := range map[string]struct {
 		holder, waiter func(c *holdfast.Client) *holdfast.Lock
@@ -131,7 +131,8 @@ func TestAKeyUnderOnePrefixIsNotPolled(t *testing.T) {
 	}
 }
 
-// A client of an earlier version does not say which queue it serves, so it may serve another one.
+// Fault: The holder is a client of an earlier version, which does not say which queue it serves. The waiter polls, as
+// it may serve another one.
 func TestAHolderThatDoesNotNameItsQueue(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
 		rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:0", Dialer: srv.Dial})

@@ -58,8 +58,8 @@ func (p *voiceless) dial(ctx context.Context, network, addr string) (net.Conn, e
 	return theirs, nil
 }
 
-// Behind a proxy without pub/sub waiters poll, whatever it does to subscribers. They get their locks, and keep
-// nobody busy.
+// Fault: A proxy before the server refuses to subscribe, cuts the connection, or says nothing. Waiters poll, get
+// their locks, and keep nobody busy.
 func TestWaitersBehindAProxyWithoutPubSub(t *testing.T) {
 	for what, subscribed := range map[string]func(client net.Conn){
 		"refuses":  func(c net.Conn) { _, _ = io.WriteString(c, "-ERR unknown command 'subscribe'\r\n") },

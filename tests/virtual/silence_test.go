@@ -59,7 +59,8 @@ func (d *moody) wrap(inner drivertest.Driver) drivertest.Driver {
 	return d
 }
 
-// Close waits until leases that were lost have expired on the server, too, and no longer.
+// Fault: The server falls silent, and many leases are lost. Close waits until they have expired on the server, too,
+// and no longer.
 func TestCloseAfterManyLeasesWereLostInSilence(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
 		var d moody
@@ -167,8 +168,8 @@ func TestReleasesAtOnceInAnOutage(t *testing.T) {
 	})
 }
 
-// Acquires that are cancelled while the server hangs do not pile up. They are taken back a few at a time, and
-// their locks are gone soon after the server answers again. Close does not wait for one after another.
+// Fault: The server hangs, and many acquires are cancelled. They are taken back a few at a time, and their locks are
+// gone soon after the server answers again.
 func TestManyAreCancelledInSilence(t *testing.T) {
 	for what, opts := range map[string][]holdfast.MutexOption{"together": nil, "by themselves": {holdfast.MaxHold(time.Hour)}} {
 		t.Run(what, func(t *testing.T) {

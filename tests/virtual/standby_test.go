@@ -30,9 +30,8 @@ func (d mute) Run(ctx context.Context, call driver.Call) (string, error) {
 
 func dying(d drivertest.Driver) drivertest.Driver { return mute{d} }
 
-// A waiter that finds the lock free when it looks acquires it without a hand-over. The next in the queue is
-// then first, and must be told when to look, as in a hand-over: until then it looks only as often as suits its
-// old rank.
+// Fault: A waiter finds the lock free when it looks, acquires it without a hand-over, and dies. The next in the queue
+// has been told when to look, and is served.
 func TestFirstWaiterIsServedAfterAHolderThatFoundTheLockAndDied(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
 		acquire(t, client(t, srv, dying).Mutex("a", holdfast.TTL(5*time.Second), holdfast.NoRenew()))
@@ -47,8 +46,8 @@ func TestFirstWaiterIsServedAfterAHolderThatFoundTheLockAndDied(t *testing.T) {
 	})
 }
 
-// A standby, which may be late, or forged by anybody who may publish, does not make a waiter look later than it
-// would without it.
+// Fault: A message that says when to look is late, or forged. It does not make a waiter look later than it would
+// without it.
 func TestAStandbyDoesNotPutOffALook(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
 		observer := redis.NewClient(&redis.Options{Addr: "127.0.0.1:0", Dialer: srv.Dial})

@@ -26,7 +26,7 @@ func suspendable(t *testing.T, f func(t *testing.T, srv *holdfasttest.Server, su
 	})
 }
 
-// When the machine wakes up, enough of the lease is left for a renewal.
+// Fault: The machine is suspended for less than the lease lasts. When it wakes, the lease is renewed.
 func TestLeaseIsRenewedAfterASuspensionShorterThanItself(t *testing.T) {
 	suspendable(t, func(t *testing.T, srv *holdfasttest.Server, suspend func(time.Duration)) {
 		lease := acquire(t, client(t, srv).Mutex("a", holdfast.TTL(10*time.Minute)))
@@ -55,7 +55,8 @@ func (d unreachable) Run(ctx context.Context, call driver.Call) (string, error) 
 	return d.Driver.Run(ctx, call)
 }
 
-// When the machine wakes up, the rest of the lease is measured by the clock that went on.
+// Fault: The machine is suspended for less than a lease without renewals lasts. When it wakes, the rest is measured
+// by the clock that went on.
 func TestContextEndsOnTimeAfterASuspensionShorterThanTheLease(t *testing.T) {
 	for name, cfg := range ways {
 		t.Run(name, func(t *testing.T) {
@@ -73,7 +74,7 @@ func TestContextEndsOnTimeAfterASuspensionShorterThanTheLease(t *testing.T) {
 	}
 }
 
-// A lease that ended while the machine was suspended is not passed on within the process.
+// Fault: A lease ends while the machine is suspended. It is not passed on within the process.
 func TestALeaseThatASuspensionOutlivedIsNotPassedOn(t *testing.T) {
 	suspendable(t, func(t *testing.T, srv *holdfasttest.Server, suspend func(time.Duration)) {
 		other := acquire(t, client(t, srv).Mutex("a", holdfast.TTL(time.Minute)))

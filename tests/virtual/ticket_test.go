@@ -156,7 +156,8 @@ func TestALeaseThatWasPassedOnIsDetached(t *testing.T) {
 	})
 }
 
-// A machine that was suspended while a lease was being detached notices that it is too late, whatever the answer is.
+// Fault: The machine is suspended while a lease is being detached. It notices that it is too late, whatever the
+// answer is.
 func TestALeaseThatIsDetachedInASuspension(t *testing.T) {
 	suspendable(t, func(t *testing.T, srv *holdfasttest.Server, suspend func(time.Duration)) {
 		var d between
@@ -177,7 +178,8 @@ func TestALeaseThatIsDetachedInASuspension(t *testing.T) {
 	})
 }
 
-// A lease of which the server has lost the lock is claimed again, as by a renewal, and detached.
+// Fault: A lease is to be detached whose lock the server has lost. It takes the lock again, as by a renewal, and is
+// detached.
 func TestALeaseIsDetachedAfterALossOfData(t *testing.T) {
 	eachWay(t, func(t *testing.T, srv *holdfasttest.Server, cfg holdfast.Config) {
 		lease := acquire(t, configured(t, srv, cfg).Mutex("a"))
@@ -201,7 +203,8 @@ func TestALeaseIsDetachedAfterALossOfData(t *testing.T) {
 	})
 }
 
-// If a process adopts a lock while it still believes it holds an earlier lease of it, that lease is lost at once.
+// Fault: A process adopts a lock while it still believes that it holds an earlier lease of it. That lease is lost at
+// once.
 func TestAnAdoptionEndsAnEarlierLease(t *testing.T) {
 	eachWay(t, func(t *testing.T, srv *holdfasttest.Server, cfg holdfast.Config) {
 		c, other := configured(t, srv, cfg), client(t, srv)
@@ -223,7 +226,7 @@ func TestAnAdoptionEndsAnEarlierLease(t *testing.T) {
 	})
 }
 
-// The message that granted the lock may come late, when the lock already belongs to the ticket.
+// Fault: The message that granted a lock comes late, when the lock already belongs to a ticket. Nothing is released.
 func TestALateMessageDoesNotReleaseADetachedLock(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
 		d := &echoing{}
@@ -274,7 +277,8 @@ func (d *echoing) Subscribe(s driver.Subscription) (cancel func()) {
 	return d.Driver.Subscribe(s)
 }
 
-// Unless the server confirms that it keeps the lock, there is no ticket, and the lease goes on and is renewed.
+// Fault: The server does not confirm that it keeps a lock that is being detached. There is no ticket, and the lease
+// goes on and is renewed.
 func TestALeaseThatCannotBeDetachedGoesOn(t *testing.T) {
 	for what, c := range map[string]struct {
 		run     func(call driver.Call, send func() (string, error)) (string, error)
@@ -325,7 +329,7 @@ func TestALeaseThatCannotBeDetachedGoesOn(t *testing.T) {
 	}
 }
 
-// A lease that ends while it is being detached is over, and no ticket is made, whatever the server answers.
+// Fault: A lease ends while it is being detached. It is over, and there is no ticket, whatever the server answers.
 func TestALeaseThatEndsWhileItIsDetached(t *testing.T) {
 	eachWay(t, func(t *testing.T, srv *holdfasttest.Server, cfg holdfast.Config) {
 		for what, c := range map[string]struct {
@@ -403,7 +407,7 @@ func TestALeaseIsDetachedOnce(t *testing.T) {
 	})
 }
 
-// An adoption whose reply is lost is asked for again, and is the same one.
+// Fault: The reply to an adoption is lost. The adoption is asked for again, and is the same one.
 func TestAnAdoptionIsAskedForAgain(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
 		ticket := detach(t, acquire(t, client(t, srv).Mutex("a")), time.Minute)
@@ -436,8 +440,8 @@ func TestAnAdoptionIsAskedForAgain(t *testing.T) {
 	})
 }
 
-// An adopter that gives up leaves nothing behind: a lock that it may have adopted is released, and its late requests adopt
-// nothing. The ticket is either used up or still valid.
+// Fault: An adopter gives up before it is answered. A lock that it may have adopted is released, its late requests
+// adopt nothing, and the ticket is either used up or still valid.
 func TestAnAdoptionThatIsGivenUp(t *testing.T) {
 	for what, c := range map[string]struct {
 		carriedOut bool // at once; otherwise when the caller has left
@@ -502,7 +506,7 @@ func TestAnAdoptionThatIsGivenUp(t *testing.T) {
 	}
 }
 
-// An adoption whose reply comes past the deadline is given back.
+// Fault: The reply to an adoption comes past the deadline. The lock is given back.
 func TestAnAdoptionPastItsDeadlineIsGivenBack(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
 		lease := acquire(t, client(t, srv).Mutex("a", holdfast.TTL(time.Second)))
@@ -526,8 +530,8 @@ func TestAnAdoptionPastItsDeadlineIsGivenBack(t *testing.T) {
 	})
 }
 
-// A copy of the first holder's acquire that comes late takes nothing: neither after an adoption, nor if the lock was
-// deleted, and never once the ticket has expired, for the lock is kept until no copy can come.
+// Fault: A copy of the first holder's acquire comes late. It takes nothing: neither after an adoption, nor if the
+// lock was deleted, nor once the ticket has expired.
 func TestALateAcquireOfADetachedLock(t *testing.T) {
 	for what, use := range map[string]func(t *testing.T, c *holdfast.Client, srv *holdfasttest.Server, ticket holdfast.Ticket){
 		"it was adopted and released": func(t *testing.T, c *holdfast.Client, _ *holdfasttest.Server, ticket holdfast.Ticket) {

@@ -127,8 +127,8 @@ func (w *way) client(t *testing.T, cfg holdfast.Config) *holdfast.Client {
 	return c
 }
 
-// A service that waits for a lock for a second answers 409 if others have it, and 503 if the server is out of
-// order. The error of Acquire says which it was.
+// Fault: The server is out of order while a service waits for a lock for a second. The error says so, and so tells a
+// 503 from a 409.
 func TestAnOutageDoesNotLookLikeABusyLock(t *testing.T) {
 	const patience = time.Second
 	within := func(t *testing.T, l *holdfast.Lock) error {
@@ -262,7 +262,7 @@ func TestAnOutageDoesNotLookLikeABusyLock(t *testing.T) {
 	})
 }
 
-// A timeout of a single command is not a matter of the caller's context, which has not ended.
+// Fault: A single command is not answered. The error is not one of the caller's context, which has not ended.
 func TestAnUnansweredCommandDoesNotLookLikeTheCallersDeadline(t *testing.T) {
 	for what, broken := range map[string]state{"refused": refused, "hung": hung} {
 		t.Run(what, func(t *testing.T) {

@@ -134,6 +134,8 @@ func release(t *testing.T, l *holdfast.Lease) {
 
 // A waiter is told to look when the lock may expire, because the one before it leaves. It must look before
 // that, too: nobody else keeps the queue alive.
+//
+// Bug: Live waiters are expelled from the queue.
 func TestWaiterWhoMovesUpStaysInTheQueue(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
 		ttl := holdfast.TTL(10 * time.Minute)
@@ -186,6 +188,8 @@ func TestBackgroundReleaseOutlivesALongRefusal(t *testing.T) {
 
 // If no lock of a client has had a waiter for a minute, the client has no subscription; nor has one that has held no lock for
 // two.
+//
+// Bug: Channels are never unsubscribed.
 func TestAnIdleSubscriptionIsClosed(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
 		observer := redis.NewClient(&redis.Options{Addr: "127.0.0.1:0", Dialer: srv.Dial})

@@ -38,6 +38,9 @@ var ready = sync.OnceValues(func() (string, error) {
 
 // A slice of a campaign has every kind of fault alone, on every kind of server. In a soak it has as much as
 // there is time for.
+//
+// Fault: Every kind of fault, alone and in pairs, at random moments, on every kind of server. One holder, rising
+// fences, order, nobody left waiting, nothing left behind, stale writes refused.
 func TestSlice(t *testing.T) {
 	t.Parallel()
 	// For some kinds it is a matter of luck whether a fault finds what it wants to hit.

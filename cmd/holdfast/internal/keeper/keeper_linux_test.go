@@ -253,6 +253,7 @@ sleep 1000 &
 setsid sh -c 'trap "" TERM; setsid sh -c "sleep 1000; :" & touch $DIR/up; sleep 1000; :' &
 `
 
+// Bug: sh -c is killed, and its child lives on.
 func TestLeftoversAreEnded(t *testing.T) {
 	t.Parallel()
 	const grace = 200 * time.Millisecond
@@ -270,6 +271,7 @@ func TestLeftoversAreEnded(t *testing.T) {
 	}
 }
 
+// Fault: A job ignores TERM. It is killed after the grace.
 func TestStubbornJobIsKilledAfterTheGrace(t *testing.T) {
 	t.Parallel()
 	j, dir := start(t, Spec{KillAfter: 200 * time.Millisecond}, stubborn+"sleep 1000")
@@ -326,6 +328,8 @@ func TestCommandDiesWithItsKeeperOnAnyThread(t *testing.T) {
 }
 
 // This test does not run in parallel, because every child of the test is killed with the keeper.
+//
+// Fault: A keeper is killed. Its job dies with it.
 func TestKilledKeeperTakesTheJobAlong(t *testing.T) {
 	// A child of ours that does not belong to the keeper must survive.
 	bystander, err := os.StartProcess("/bin/sleep", []string{"sleep", "60"}, &os.ProcAttr{})

@@ -15,6 +15,7 @@ const grace = 5 * time.Second
 // killed is the end of a job that ignores TERM.
 var killed = Event{Signal: 9, Cause: CauseLost}
 
+// Bug: TERM comes late.
 func TestEachPolicyActsBeforeTheDeadline(t *testing.T) {
 	for policy, c := range map[Policy]struct {
 		want []string
@@ -155,7 +156,7 @@ func TestWithAlmostNoLockNothingRuns(t *testing.T) {
 	})
 }
 
-// After the machine slept, or the keeper was stopped, no grace remains.
+// Fault: The machine slept past the deadline, or the keeper was stopped. It kills the job at once: no grace remains.
 func TestAKeeperThatWakesUpAfterTheDeadlineKillsAtOnce(t *testing.T) {
 	inWorld(t, Spec{OnLost: Terminate, KillAfter: grace}, func(w *world) {
 		w.Release(w.at(100))
@@ -253,7 +254,7 @@ func TestKillIsRepeatedUntilNothingRemains(t *testing.T) {
 	})
 }
 
-// Nobody renews the lock after the parent has died, but it holds until the deadline.
+// Fault: The keeper's parent dies, so that nobody renews the lock. The job is ended by the deadline.
 func TestADeadParentsJobIsEnded(t *testing.T) {
 	for policy, want := range map[Policy][]string{
 		Terminate: {"0s runs", "10s terminal back", "10s TERM", "15s KILL", "15s told: ended"},
@@ -311,7 +312,8 @@ func TestSignalsAndStopsPassThrough(t *testing.T) {
 	})
 }
 
-// For example, holdfast is stopped, and its job is stopped and continued again and again.
+// Fault: The keeper's parent does not listen, for example because it is stopped while its job is stopped and
+// continued again and again. The keeper is not blocked.
 func TestAParentThatDoesNotListenDoesNotBlockTheKeeper(t *testing.T) {
 	inWorld(t, Spec{OnLost: Terminate, KillAfter: grace}, func(w *world) {
 		w.listens <- struct{}{}
@@ -347,7 +349,7 @@ func TestAPauseMakesADeadlineEarlierNeverLater(t *testing.T) {
 	})
 }
 
-// A stopped keeper, for example, does nothing and reads nothing.
+// Fault: A keeper does nothing and reads nothing, for example because it is stopped. It is killed.
 func TestAKeeperThatDoesNothingIsKilled(t *testing.T) {
 	renewed := func(j *Job, at func(float64) time.Time) {
 		time.Sleep(30 * time.Second)

@@ -125,7 +125,8 @@ func TestOneOfTwoLeads(t *testing.T) {
 	})
 }
 
-// When the server is gone, a leader leads until the deadline of its lease, and no longer.
+// Fault: The server of holdfast elect --http is gone. A leader says that it leads until the deadline of its lease,
+// and no longer.
 func TestNobodyLeadsAfterTheDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := holdfasttest.Run(t)
@@ -156,6 +157,7 @@ func TestNobodyLeadsAfterTheDeadline(t *testing.T) {
 	})
 }
 
+// Fault: A web page asks holdfast elect --http under a name of its own. It is refused.
 func TestRequestsThatAreRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, end := begin(t, open(t, holdfasttest.Run(t)), 0)

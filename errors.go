@@ -62,7 +62,8 @@ var (
 // *QuorumError.
 var (
 	// ErrUnavailable says that the server did not answer, or answered "not now", as with LOADING, READONLY, OOM, BUSY,
-	// MISCONF or NOREPLICAS. It is worth trying again later.
+	// MISCONF or NOREPLICAS. It is worth trying again later. An acquire was retried for Config.RetryTimeout before it was
+	// returned, except after OOM, MISCONF and NOREPLICAS, which only a waiter in the queue outlasts.
 	ErrUnavailable = errors.New("holdfast: server is unavailable")
 	// ErrReplicas says that too few replicas, or disks, confirmed the lock in time (MinReplicas, Fsync). It comes with
 	// ErrUnavailable.
@@ -145,7 +146,7 @@ const (
 	LossDeleted LossReason = "deleted"
 	// LossTaken: the lock is somebody else's.
 	LossTaken LossReason = "taken"
-	// LossBroken: an operator broke it.
+	// LossBroken: an operator broke it. A holder that did not hear of that is told LossTaken or LossDeleted.
 	LossBroken LossReason = "broken"
 	// LossBound: MaxHold or MaxRenewals ended it.
 	LossBound LossReason = "bound"

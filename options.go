@@ -72,8 +72,8 @@ func Reentrant() ReentrantOption { return reentrantOption{change: given(engine.R
 // they are. At least 1. Default: no bound.
 func MaxDepth(n int) ReentrantOption { return reentrantOption{change: given(engine.MaxDepth(n))} }
 
-// MaxTries bounds how often a job is begun in one window, by all processes together: one more gets ErrOnceExhausted. At
-// least 1. Default: no bound.
+// MaxTries bounds how often a job is begun in one window, by all processes together: one more gets ErrOnceExhausted. With
+// Every, tries count anew once d has passed since the first of them; with Slot they do not. At least 1. Default: no bound.
 func MaxTries(n int) OnceOption { return triesOption{change: given(engine.MaxTries(n))} }
 
 // MinReplicas makes every grant and every renewal count only once n replicas have received it, within the timeout, by

@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/json"
 	"go/format"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -225,6 +226,50 @@ func TestShellRuns(t *testing.T) {
 	}
 	if ran == 0 {
 		t.Error("no guide has commands")
+	}
+}
+
+// A promise is one that a test shows, and somebody can read them all.
+func TestPromisesHaveTests(t *testing.T) {
+	tests := map[string]bool{}
+	err := filepath.WalkDir(root, func(path string, _ fs.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		for _, m := range regexp.MustCompile(`(?m)^func (Test\w+)\(`).FindAllSubmatch(text, -1) {
+			tests[string(m[1])] = true
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for file, least := range map[string]int{"GUARANTEES.md": 100, "faults.md": 200} {
+		text, err := os.ReadFile(filepath.Join(root, "docs", file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		named := regexp.MustCompile(`\bTest[A-Z]\w*`).FindAllString(string(text), -1)
+		if len(named) < least {
+			t.Errorf("%s names only %d tests", file, len(named))
+		}
+		for _, name := range named {
+			if !tests[name] {
+				t.Errorf("%s names %s, which is no test", file, name)
+			}
+		}
+		if file != "GUARANTEES.md" {
+			continue
+		}
+		if len(text) >= 20_000 {
+			t.Errorf("%s has %d bytes; it is to stay below 20,000: explanations belong into doc comments and decisions", file, len(text))
+		}
+		for _, row := range regexp.MustCompile(`(?m)^\| ([^|]+) \|[^|]*\| ?([^|]*) \|$`).FindAllStringSubmatch(string(text), -1) {
+			if !strings.HasPrefix(row[2], "Test") && row[2] != "test" && !regexp.MustCompile(`^A\d$`).MatchString(row[1]) {
+				t.Errorf("no test shows that %q", row[1])
+			}
+		}
 	}
 }
 

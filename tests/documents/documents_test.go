@@ -281,7 +281,7 @@ var (
 // Links within the repository lead to a file, and to a heading in it.
 func TestLinksLeadSomewhere(t *testing.T) {
 	var all []string
-	for _, pattern := range []string{"*.md", "docs/*.md", "docs/guides/*.md", "docs/decisions/*.md", "models/*.md", "examples/*/README.md", "integrations/*/*.md", "tests/*/README.md"} {
+	for _, pattern := range []string{"*.md", "docs/*.md", "docs/guides/*.md", "docs/decisions/*.md", "docs/scripts/*.md", "models/*.md", "examples/*/README.md", "integrations/*/*.md", "tests/*/README.md"} {
 		paths, err := filepath.Glob(filepath.Join(root, pattern))
 		if err != nil {
 			t.Fatal(err)

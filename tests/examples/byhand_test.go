@@ -20,10 +20,10 @@ import (
 // step is a block of shell commands, with the output that the document shows.
 type step struct{ shell, prints string }
 
-// byHand returns the blocks of that section of docs/PROTOCOL.md.
+// byHand returns the blocks of that section of docs/scripts/README.md.
 func byHand(t *testing.T, docs string) (steps []step) {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(docs, "PROTOCOL.md"))
+	text, err := os.ReadFile(filepath.Join(docs, "scripts", "README.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,7 +45,7 @@ func byHand(t *testing.T, docs string) (steps []step) {
 	return steps
 }
 
-// The commands in docs/PROTOCOL.md under "By hand" work if they are pasted into bash, and print what the
+// The commands in docs/scripts/README.md under "By hand" work if they are pasted into bash, and print what the
 // document shows.
 func TestByHandWorksAsItIsPasted(t *testing.T) {
 	docs, err := filepath.Abs(filepath.Join("..", "..", "docs"))
@@ -102,7 +102,7 @@ func TestByHandWorksAsItIsPasted(t *testing.T) {
 					got = strings.TrimSuffix(printed[i], end)
 				}
 				if err := alike(step.prints, got, known); err != nil {
-					t.Errorf("%v\n%sprints\n%swhich docs/PROTOCOL.md shows as\n%s", err, step.shell, got, step.prints)
+					t.Errorf("%v\n%sprints\n%swhich docs/scripts/README.md shows as\n%s", err, step.shell, got, step.prints)
 				}
 			}
 		})

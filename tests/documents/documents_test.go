@@ -86,6 +86,17 @@ func TestReadmeIsShort(t *testing.T) {
 	}
 }
 
+// The protocol's page is for people who write a client from it.
+func TestProtocolIsShort(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(root, "docs", "PROTOCOL.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := len(text); n >= 40_000 {
+		t.Errorf("docs/PROTOCOL.md has %d bytes; it is to stay below 40,000: reasons belong into docs/decisions, promises into GUARANTEES", n)
+	}
+}
+
 // Blocks of Go are functions, statements or whole programs. They compile beside the stubs of testdata/stubs.go.txt.
 func TestGoCompiles(t *testing.T) {
 	stubs, err := os.ReadFile(filepath.Join("testdata", "stubs.go.txt"))

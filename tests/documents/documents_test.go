@@ -1,5 +1,5 @@
 // Package documents tests the pages that users read first, README.md and docs/guides: their programs compile and run, their shell
-// commands do what they say, and links of all documents lead somewhere.
+// commands do what they say, what they quote is in the code, and links of all documents lead somewhere.
 package documents
 
 import (
@@ -16,6 +16,8 @@ import (
 	"testing"
 	"time"
 	"unicode"
+
+	"go.yaml.in/yaml/v3"
 
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
@@ -281,6 +283,65 @@ func TestPromisesHaveTests(t *testing.T) {
 				t.Errorf("no test shows that %q", row[1])
 			}
 		}
+	}
+}
+
+// Blocks of YAML can be read.
+func TestYAMLParses(t *testing.T) {
+	for _, p := range pages(t) {
+		for _, body := range p.of("yaml") {
+			var content any
+			if err := yaml.Unmarshal([]byte(body), &content); err != nil {
+				t.Errorf("%s: %v\n%s", p.path, err, body)
+			}
+		}
+	}
+}
+
+var code = regexp.MustCompile("`([^`]+)`")
+
+// What trouble.md says that people see, in the first cells of its tables, is what the code says.
+func TestTroubleQuotesTheCode(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(root, "docs", "guides", "trouble.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var sources strings.Builder
+	for _, folder := range []string{".", "fence", "internal", filepath.Join("cmd", "holdfast", "internal")} {
+		err := filepath.WalkDir(filepath.Join(root, folder), func(path string, entry os.DirEntry, err error) error {
+			switch {
+			case err != nil:
+				return err
+			case entry.IsDir() && folder == "." && path != root:
+				return filepath.SkipDir
+			case !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go"):
+				return nil
+			}
+			source, err := os.ReadFile(path)
+			sources.Write(source)
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	quotes := 0
+	for line := range strings.Lines(string(text)) {
+		if !strings.HasPrefix(line, "| ") {
+			continue
+		}
+		first, _, _ := strings.Cut(line[2:], " | ")
+		for _, m := range code.FindAllStringSubmatch(first, -1) {
+			quotes++
+			for part := range strings.SplitSeq(m[1], "…") {
+				if !strings.Contains(sources.String(), strings.TrimSpace(part)) {
+					t.Errorf("no code says %q of %s", part, line)
+				}
+			}
+		}
+	}
+	if quotes < 20 {
+		t.Errorf("only %d quotes", quotes)
 	}
 }
 

@@ -1,4 +1,5 @@
-// Package holdfast locks names across processes, on Redis and Valkey.
+// Package holdfast provides distributed locks on Redis and Valkey. A lease renews itself, ends before another process can hold
+// the lock, and has a fence by which a resource can refuse a late holder.
 //
 //	locks, err := holdfastgoredis.New(rdb, nil)
 //	err = locks.Mutex("invoices").Do(ctx, func(ctx context.Context, l *holdfast.Lease) error {

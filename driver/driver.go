@@ -1,5 +1,5 @@
-// Package driver defines what a Redis client library does for Holdfast. Only authors of adapters need it: programs call
-// an adapter's New, such as holdfastgoredis.New.
+// Package driver is the interface between Holdfast and a Redis client library. Only authors of adapters need it: programs
+// call an adapter's New, such as holdfastgoredis.New.
 //
 // A driver sends a script at most once for each reply that it returns. The library itself decides what to repeat,
 // because it knows what a repetition means, so a driver must not use the client library's retries.

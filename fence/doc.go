@@ -1,6 +1,6 @@
-// Package fence guards the resource that a lock protects. A lock cannot stop a holder that was paused, or a request
-// that took a long time to arrive. A resource can, if it remembers its mark, the highest fence that it has seen, and
-// refuses lower fences:
+// Package fence lets a resource refuse writes of a holder whose lease is over. The lock cannot stop a holder that was
+// paused, or a request that took a long time to arrive. The resource can, if it remembers its mark, the highest fence
+// that it has seen, and refuses lower fences:
 //
 //   - [Redis] guards values and scripts in Redis and Valkey.
 //   - [Table] guards database rows that have columns for a mark, and [SQL] whole transactions, with a table of marks.

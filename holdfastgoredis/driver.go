@@ -1,5 +1,5 @@
-// Package holdfastgoredis runs Holdfast over the go-redis client that a program already has: for a single server, for a
-// master found through Sentinel, or for a Cluster.
+// Package holdfastgoredis makes a holdfast.Client from the go-redis client that a program already has: for a single
+// server, for a master found through Sentinel, or for a Cluster.
 //
 // Acquires use that client. Renewals, releases and subscriptions use connections of their own, made with the same
 // options, so that they are not stuck behind the application's commands when its pool is exhausted. Calls that wait for

@@ -1,5 +1,5 @@
-// Package holdfastrueidis runs Holdfast over rueidis: for a single server, for a master found through Sentinel, or for a
-// Cluster.
+// Package holdfastrueidis makes a holdfast.Client that talks to the server through rueidis: a single server, a master
+// found through Sentinel, or a Cluster.
 //
 // With Sentinel it asks all sentinels for the master, once a second, for at most half a second, and follows the majority.
 // If there is no majority, the sentinel with the latest configuration decides. If fewer than three sentinels are given,

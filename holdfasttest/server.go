@@ -1,5 +1,5 @@
-// Package holdfasttest helps to test programs that use Holdfast. It has a server that runs inside the process, also in
-// virtual time, and clients to which a test can do what production does to them:
+// Package holdfasttest tests programs that use Holdfast: New gives a client to which a test can do what production does,
+// such as expire a lock or cut the client off. Its server runs inside the process, also in virtual time:
 //
 //	func TestTheJobStopsWhenItLosesTheLock(t *testing.T) {
 //		synctest.Test(t, func(t *testing.T) {

@@ -1,5 +1,5 @@
-// Package holdfastvalkey runs Holdfast over valkey-go: for a single server or for a Cluster. It does not support
-// Sentinel; holdfastgoredis.NewFailover and holdfastrueidis do.
+// Package holdfastvalkey makes a holdfast.Client that talks to the server through valkey-go: a single server or a
+// Cluster. It does not support Sentinel; holdfastgoredis.NewFailover and holdfastrueidis do.
 //
 // A valkey.Client does not reveal its options, and all its users share its connections. So the driver takes the options
 // and makes a client of its own. Each command is sent once: valkey-go's own retries do not apply.

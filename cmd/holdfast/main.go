@@ -1,4 +1,4 @@
-// Command holdfast runs jobs under a distributed lock. See "holdfast help".
+// Command holdfast runs jobs under a distributed lock, and shows and breaks locks. See "holdfast help".
 package main
 
 import (

@@ -1,4 +1,4 @@
-// Package drivertest has the tests that every driver of Holdfast must pass.
+// Package drivertest has the tests that every driver of Holdfast must pass: an adapter calls Run from a test of its own.
 package drivertest
 
 import (

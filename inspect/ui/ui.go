@@ -1,5 +1,5 @@
-// Package ui is the web inspector: pages on which people see, live, who holds which lock, since when, and who waits. It is an
-// http.Handler, for a program's own server; the command holdfast ui serves it alone.
+// Package ui is the web inspector, an http.Handler: its pages show, live, who holds which lock, since when, and who waits. A
+// program mounts it in its own server; the command holdfast ui serves it alone.
 //
 // The pages change nothing unless Options.AllowBreak is set. They show names of locks, owners, hosts and notes to everyone whom the
 // handler answers: set Options.Authenticate, or mount it behind whatever guards the program's other pages for operators.

@@ -1,4 +1,4 @@
-// Package holdfastcertmagic gives a storage of github.com/caddyserver/certmagic the locks of Holdfast, so that servers which
+// Package holdfastcertmagic adds Holdfast's locks to a storage of github.com/caddyserver/certmagic, so that servers which
 // share certificates obtain and renew each of them once.
 package holdfastcertmagic
 

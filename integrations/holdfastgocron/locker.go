@@ -1,5 +1,5 @@
-// Package holdfastgocron lets the schedulers of github.com/go-co-op/gocron in several processes share their jobs: with a
-// Locker each run of a job is done by one of them, with an Elector one of them does all.
+// Package holdfastgocron lets schedulers of github.com/go-co-op/gocron in several processes share their jobs: with a Locker,
+// one process does each run of a job; with an Elector, one process does all of them.
 package holdfastgocron
 
 import (

@@ -1,5 +1,5 @@
-// Package holdfastgoose lets github.com/pressly/goose migrate a database from several processes at once: one does it, and the
-// others find it done.
+// Package holdfastgoose lets several processes run the migrations of github.com/pressly/goose at once: one of them migrates
+// the database, and the others find it done.
 package holdfastgoose
 
 import (

@@ -1,5 +1,4 @@
-// Package holdfasttusd gives servers of resumable uploads, github.com/tus/tusd, the locks of Holdfast, so that several servers can
-// share a store.
+// Package holdfasttusd lets several servers of resumable uploads, github.com/tus/tusd, share a store, by locks of Holdfast.
 package holdfasttusd
 
 import (

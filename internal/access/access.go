@@ -1,5 +1,5 @@
-// Package access gives the module's other packages, such as inspect, what is behind the types of the API, which that keeps to
-// itself. Package holdfast sets the functions when the program starts. It imports this package, so its types are any here.
+// Package access lets other packages of this module, such as inspect, reach what the API's types hide. Package holdfast sets
+// the functions when the program starts. It imports this package, so its types are any here.
 package access
 
 import (

@@ -346,7 +346,7 @@ func TestTroubleQuotesTheCode(t *testing.T) {
 }
 
 var (
-	link    = regexp.MustCompile(`\]\(([^)\s]+)\)`)
+	link    = regexp.MustCompile(`(?m)(?:\]\(|^\[[^\]]+\]: )([^)\s]+)`) // inline, or defined on a line of its own
 	heading = regexp.MustCompile(`(?m)^#+ (.*)$`)
 )
 

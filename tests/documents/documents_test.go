@@ -1,5 +1,5 @@
-// Package documents tests the pages that users read first, README.md and docs/guides: their programs compile and run, their shell
-// commands do what they say, what they quote is in the code, and links of all documents lead somewhere.
+// Package documents tests the pages that users read first, README.md, docs/guides and docs/migration: their programs compile and run,
+// their shell commands do what they say, what they quote is in the code, and links of all documents lead somewhere.
 package documents
 
 import (
@@ -37,14 +37,18 @@ type block struct{ kind, body string }
 
 var fenced = regexp.MustCompile("(?ms)^```(\\w*)\n(.*?)^```$")
 
-// pages returns README.md and the guides.
+// pages returns README.md, the guides, and the ways over from other libraries.
 func pages(t *testing.T) (all []page) {
 	t.Helper()
-	paths, err := filepath.Glob(filepath.Join(root, "docs", "guides", "*.md"))
-	if err != nil || len(paths) < 5 {
-		t.Fatalf("the guides are %q, %v", paths, err)
+	paths := []string{filepath.Join(root, "README.md")}
+	for _, folder := range []string{"guides", "migration"} {
+		found, err := filepath.Glob(filepath.Join(root, "docs", folder, "*.md"))
+		if err != nil || len(found) < 5 {
+			t.Fatalf("the pages in %s are %q, %v", folder, found, err)
+		}
+		paths = append(paths, found...)
 	}
-	for _, path := range append(paths, filepath.Join(root, "README.md")) {
+	for _, path := range paths {
 		text, err := os.ReadFile(path)
 		if err != nil {
 			t.Fatal(err)
@@ -99,19 +103,41 @@ func TestProtocolIsShort(t *testing.T) {
 	}
 }
 
-// Blocks of Go are functions, statements or whole programs. They compile beside the stubs of testdata/stubs.go.txt.
+// Blocks of Go are declarations, statements or whole programs. They compile beside the stubs in testdata, and so do the calls in the
+// tables of docs/migration.
 func TestGoCompiles(t *testing.T) {
-	stubs, err := os.ReadFile(filepath.Join("testdata", "stubs.go.txt"))
-	if err != nil {
-		t.Fatal(err)
+	for _, m := range []*module{
+		{folder: ".", stubs: "stubs.go.txt"},
+		{folder: filepath.Join("..", "bench"), stubs: "migration.go.txt", migration: true}, // it has the other libraries
+	} {
+		m.compile(t)
 	}
-	folder, err := filepath.Abs(".")
-	if err != nil {
-		t.Fatal(err)
-	}
+}
+
+// module is where some of the pages compile.
+type module struct {
+	folder    string
+	stubs     string
+	migration bool // the pages in docs/migration; otherwise the others
+}
+
+func (m *module) compile(t *testing.T) {
+	t.Helper()
+	stubs := testdata(t, m.stubs)
 	files := map[string]string{}
 	var packages []string
+	add := func(name, file, text string) {
+		folder, err := filepath.Abs(filepath.Join(m.folder, "virtual", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		files[filepath.Join(folder, file)] = text
+		packages = append(packages, "./virtual/"+name)
+	}
 	for _, p := range pages(t) {
+		if p.isMigration() != m.migration {
+			continue
+		}
 		parts := strings.Builder{}
 		programs := 0
 		for i, body := range p.of("go") {
@@ -121,9 +147,8 @@ func TestGoCompiles(t *testing.T) {
 			switch {
 			case strings.HasPrefix(body, "package main\n"):
 				programs++
-				files[filepath.Join(folder, "virtual", p.name()+"_program", "main.go")] = body
-				packages = append(packages, "./virtual/"+p.name()+"_program")
-			case strings.HasPrefix(body, "func "):
+				add(p.name()+"_program", "main.go", body)
+			case strings.HasPrefix(body, "func "), strings.HasPrefix(body, "var "):
 				parts.WriteString(body)
 			default:
 				parts.WriteString("func block" + string(rune('A'+i)) + "(t *testing.T) {\n" + body + "}\n")
@@ -132,15 +157,27 @@ func TestGoCompiles(t *testing.T) {
 		if programs > 1 {
 			t.Errorf("%s has %d programs; this test knows one", p.path, programs)
 		}
+		if m.migration {
+			parts.WriteString(testdata(t, p.name()+".go.txt"))
+			parts.WriteString(p.calls(t))
+		}
 		if parts.Len() > 0 {
-			files[filepath.Join(folder, "virtual", p.name(), "doc.go")] = string(stubs) + "\n" + parts.String()
-			packages = append(packages, "./virtual/"+p.name())
+			add(p.name(), "doc.go", stubs+"\n"+parts.String())
 		}
 	}
 	if len(packages) < 5 {
 		t.Fatalf("only %q have Go", packages)
 	}
-	goCommand(t, files, append([]string{"build"}, packages...)...)
+	goCommand(t, m.folder, files, append([]string{"build"}, packages...)...)
+}
+
+func testdata(t *testing.T, name string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("testdata", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
 }
 
 // The program of README.md runs.
@@ -158,7 +195,7 @@ func TestReadmesProgramRuns(t *testing.T) {
 			if !strings.Contains(body, `"127.0.0.1:6379"`) {
 				t.Fatalf("it does not name the server:\n%s", body)
 			}
-			goCommand(t, map[string]string{
+			goCommand(t, ".", map[string]string{
 				filepath.Join(folder, "virtual", "program", "main.go"): strings.Replace(body, "127.0.0.1:6379", s.Addr(), 1),
 			}, "run", "./virtual/program")
 			return
@@ -167,8 +204,8 @@ func TestReadmesProgramRuns(t *testing.T) {
 	t.Fatal("README.md has no program")
 }
 
-// goCommand runs the go command, which sees these files as well.
-func goCommand(t *testing.T, files map[string]string, args ...string) {
+// goCommand runs the go command in a folder. It sees these files as well.
+func goCommand(t *testing.T, folder string, files map[string]string, args ...string) {
 	t.Helper()
 	replace := map[string]string{}
 	for name, text := range files {
@@ -187,7 +224,9 @@ func goCommand(t *testing.T, files map[string]string, args ...string) {
 		t.Fatal(err)
 	}
 	args = append([]string{args[0], "-overlay", overlay}, args[1:]...)
-	if out, err := exec.CommandContext(t.Context(), "go", args...).CombinedOutput(); err != nil {
+	cmd := exec.CommandContext(t.Context(), "go", args...)
+	cmd.Dir = folder
+	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Errorf("go %s: %v\n%s", strings.Join(args, " "), err, out)
 	}
 }
@@ -353,7 +392,7 @@ var (
 // Links within the repository lead to a file, and to a heading in it.
 func TestLinksLeadSomewhere(t *testing.T) {
 	var all []string
-	for _, pattern := range []string{"*.md", "docs/*.md", "docs/guides/*.md", "docs/decisions/*.md", "docs/scripts/*.md", "models/*.md", "examples/*/README.md", "integrations/*/*.md", "tests/*/README.md"} {
+	for _, pattern := range []string{"*.md", "docs/*.md", "docs/guides/*.md", "docs/migration/*.md", "docs/decisions/*.md", "docs/scripts/*.md", "models/*.md", "examples/*/README.md", "integrations/*/*.md", "tests/*/README.md"} {
 		paths, err := filepath.Glob(filepath.Join(root, pattern))
 		if err != nil {
 			t.Fatal(err)

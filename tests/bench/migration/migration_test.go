@@ -70,7 +70,7 @@ func TestTwoReleasesSideBySide(t *testing.T) {
 			for i, later := range w.releases[1:] {
 				earlier := w.releases[i]
 				machine.Undisturbed(t, func() error {
-					r, err := sideBySide(t, addrs, earlier, later, 20)
+					r, err := sideBySide(t, addrs, earlier, later, 50)
 					if n := r.overlaps.Load(); n > 0 {
 						err = errors.Join(err, fmt.Errorf("there were two holders %d times", n))
 					}

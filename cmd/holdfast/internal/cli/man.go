@@ -138,7 +138,7 @@ type manPage struct{ bytes.Buffer }
 
 func newPage(name, summary string) *manPage {
 	p := &manPage{}
-	p.printf(".TH %s 1 \"\" \"holdfast %s\" \"Holdfast\"\n.SH NAME\n%s \\- %s\n", strings.ToUpper(troff(name)), Version(), troff(name), troff(summary))
+	p.printf(".TH %s 1 \"\" \"holdfast %s\" \"Holdfast\"\n.SH NAME\n%s \\- %s\n", strings.ToUpper(troff(name)), thisBuild().Version, troff(name), troff(summary))
 	return p
 }
 

@@ -130,7 +130,7 @@ func TestBashCompletes(t *testing.T) {
 		"holdfast acquire --ticket": "--ticket --ticket-fd",
 		"holdfast elect x --http":   "--http --http-host",
 		"holdfast run x -- bas":     "bash",
-		"holdfast version --":       "--help",
+		"holdfast version --":       "--json --help",
 	} {
 		cmd := exec.Command(bash, "-c", printed(t, "completion", "bash")+`
 COMP_WORDS=($1); [[ $1 == *" " ]] && COMP_WORDS+=("")

@@ -9,20 +9,59 @@ import (
 	"runtime/debug"
 	"strings"
 
+	"github.com/spf13/pflag"
+
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/exitcode"
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/output"
 )
 
-// next is the version that is being worked on.
+// next is the version that is being worked on. release/apidiff.sh reads it, too.
 const next = "0.1.0"
 
-// Version returns the version of the command: that of its module, if it was installed as one.
-func Version() string {
-	if info, ok := debug.ReadBuildInfo(); ok {
-		if v, released := strings.CutPrefix(info.Main.Version, "v"); released && !isPseudo(v) {
-			return v
+// The linker sets these in programs that are built for a release: -ldflags "-X PACKAGE.stampedVersion=0.1.0". Otherwise they are
+// empty, and Go says what it knows of the build. tests/command checks that builds for releases name them rightly.
+var stampedVersion, stampedCommit string
+
+// build says what was built.
+type build struct {
+	Version  string `json:"version"`
+	Commit   string `json:"commit"`   // "" if it is not known
+	Modified bool   `json:"modified"` // there were changes beside the commit
+	Go       string `json:"go"`
+	OS       string `json:"os"`
+	Arch     string `json:"arch"`
+}
+
+// thisBuild is the build that runs.
+func thisBuild() build {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		info = &debug.BuildInfo{}
+	}
+	return buildOf(info, stampedVersion, stampedCommit)
+}
+
+// buildOf puts together what the linker and Go know of a build. A stamp counts for more.
+func buildOf(info *debug.BuildInfo, stampedVersion, stampedCommit string) build {
+	b := build{Version: next + "-dev", Go: runtime.Version(), OS: runtime.GOOS, Arch: runtime.GOARCH}
+	if v, released := strings.CutPrefix(info.Main.Version, "v"); released && !isPseudo(v) {
+		b.Version = v
+	}
+	for _, s := range info.Settings {
+		switch s.Key {
+		case "vcs.revision":
+			b.Commit = s.Value
+		case "vcs.modified":
+			b.Modified = s.Value == "true"
 		}
 	}
-	return next
+	if stampedVersion != "" {
+		b.Version = strings.TrimPrefix(stampedVersion, "v")
+	}
+	if stampedCommit != "" {
+		b.Commit = stampedCommit
+	}
+	return b
 }
 
 // pseudo matches the version that Go gives to a commit without a tag, or with changes.
@@ -32,31 +71,51 @@ func isPseudo(version string) bool {
 	return pseudo.MatchString(version) || strings.Contains(version, "+")
 }
 
+func (b build) String() string {
+	text := fmt.Sprintf("holdfast %s (%s, %s/%s", b.Version, b.Go, b.OS, b.Arch)
+	if b.Commit != "" {
+		text += ", commit " + b.Commit[:min(12, len(b.Commit))]
+	}
+	if b.Modified {
+		text += " with changes"
+	}
+	return text + ")"
+}
+
+func versionFlags() (flags *pflag.FlagSet, json *bool) {
+	flags = newFlags("version")
+	return flags, flags.Bool("json", false, "print it as one line of JSON")
+}
+
 func versionHelp(w io.Writer) {
-	fmt.Fprint(w, "Usage: holdfast version\n\nPrints the version, the version of Go, and the commit that was built.\n")
+	flags, _ := versionFlags()
+	fmt.Fprintf(w, `Usage: holdfast version [flags]
+
+Prints the version, the version of Go, the system it was built for, and the commit. A
+build that is not of a release has the version that comes next, with -dev.
+
+Flags:
+%s
+JSON: version, commit (empty if it is not known), modified (there were changes beside the
+  commit), go, os, arch.
+
+Exit codes: 0 done, %d wrong usage.
+`, flags.FlagUsages(), exitcode.Usage)
 }
 
 func version(_ context.Context, args []string, _ io.Reader, stdout, _ io.Writer) error {
-	if len(args) > 0 {
-		return exitcode.Usagef("holdfast version takes no arguments")
+	flags, json := versionFlags()
+	if err := parseOnlyFlags(flags, args); err != nil {
+		return err
 	}
-	text := fmt.Sprintf("holdfast %s (%s, %s/%s", Version(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
-	if info, ok := debug.ReadBuildInfo(); ok {
-		text += commit(info.Settings)
+	var err error
+	if b := thisBuild(); *json {
+		err = output.WriteJSON(stdout, b)
+	} else {
+		_, err = fmt.Fprintln(stdout, b)
 	}
-	_, err := fmt.Fprintln(stdout, text+")")
-	return err
-}
-
-// commit names the commit that was built, if Go knows it.
-func commit(settings []debug.BuildSetting) (text string) {
-	for _, s := range settings {
-		switch {
-		case s.Key == "vcs.revision":
-			text = ", commit " + s.Value[:min(12, len(s.Value))] + text
-		case s.Key == "vcs.modified" && s.Value == "true":
-			text += " with changes"
-		}
+	if err != nil {
+		return exitcode.OfOutput(err)
 	}
-	return text
+	return nil
 }

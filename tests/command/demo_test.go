@@ -3,6 +3,7 @@ package command
 import (
 	"bufio"
 	"context"
+	"encoding/xml"
 	"errors"
 	"fmt"
 	"os"
@@ -28,7 +29,20 @@ func demoOn(t *testing.T) (url string, s *server.Server) {
 // On a machine with nothing but holdfast, the demo shows everything and succeeds.
 func TestDemo(t *testing.T) {
 	t.Parallel()
-	play(t, "", `Holdfast demo  4 processes, embedded server, lease time 1\.5 s`, func() []string { return nil }, "--seed", "1")
+	picture := filepath.Join(t.TempDir(), "demo.svg")
+	play(t, "", `Holdfast demo  4 processes, embedded server, lease time 1\.5 s`, func() []string { return nil }, "--seed", "1", "--record", picture)
+	text, err := os.ReadFile(picture)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, scene := range []string{">A hand-over<", ">A crash<", ">A pause<", ">write refused<"} {
+		if !strings.Contains(string(text), scene) {
+			t.Errorf("the picture has no %s", scene)
+		}
+	}
+	if err := xml.Unmarshal(text, new(struct{ XMLName xml.Name })); err != nil {
+		t.Errorf("the picture: %v", err)
+	}
 }
 
 func TestDemoOnARealServer(t *testing.T) {

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -16,6 +17,7 @@ import (
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/console"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/demo"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/exitcode"
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/output"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/signals"
 )
 
@@ -23,17 +25,19 @@ import (
 // HOLDFAST_REDIS unless it is told to: people who only look around may not want to work on that server.
 const fromEnvironment = "env"
 
-func demoFlags(cfg *demo.Config) *pflag.FlagSet {
-	f := newFlags("demo")
+func demoFlags(cfg *demo.Config) (f *pflag.FlagSet, record *string) {
+	f = newFlags("demo")
 	f.StringVar(&cfg.URL, "redis", "", "`URL` of a server to use; env: the one of HOLDFAST_REDIS or REDIS_URL\n(default: a server in this process)")
 	f.IntVar(&cfg.Workers, "workers", 4, fmt.Sprintf("how many processes compete: `N` from %d to %d", demo.MinWorkers, demo.MaxWorkers))
 	f.Uint64Var(&cfg.Seed, "seed", 0, "`N` decides who wins and who has an accident (default: random)")
 	f.BoolVar(&cfg.NoLock, "no-lock", false, "draw the lottery without the lock, and see it go wrong: exits with 1")
 	f.BoolVar(&cfg.JSON, "json", false, "print only the summary, as one JSON object")
-	return f
+	record = f.String("record", "", "draw what happened into `FILE`: an SVG that plays a hand-over, the crash and\nthe pause, as the processes recorded them")
+	return f, record
 }
 
 func demoHelp(w io.Writer) {
+	flags, _ := demoFlags(&demo.Config{})
 	fmt.Fprintf(w, `Usage: holdfast demo [flags]
 
 Shows in about 10 seconds what the lock does, with processes of its own. They compete to
@@ -47,19 +51,26 @@ On a server of yours, its keys begin with holdfast:demo: and a random part, and 
 deleted at the end, even after ^C.
 
 Exit codes: 0 every check passed, 1 a check failed, 64 wrong usage, 69 server
-unavailable, 77 credentials or a command refused, 78 wrong configuration, 130
-interrupted.
-`, demoFlags(&demo.Config{}).FlagUsages())
+unavailable, 73 FILE cannot be written, 77 credentials or a command refused, 78 wrong
+configuration, 130 interrupted.
+`, flags.FlagUsages())
 }
 
 func runDemo(ctx context.Context, args []string, _ io.Reader, stdout, stderr io.Writer) error {
 	cfg := demo.Config{Open: openDemo, Out: stdout}
-	flags := demoFlags(&cfg)
+	flags, record := demoFlags(&cfg)
 	if err := parseOnlyFlags(flags, args); err != nil {
 		return err
 	}
 	if cfg.Workers < demo.MinWorkers || cfg.Workers > demo.MaxWorkers {
 		return exitcode.Usagef("--workers %d: want %d to %d", cfg.Workers, demo.MinWorkers, demo.MaxWorkers)
+	}
+	var picture bytes.Buffer
+	if *record != "" {
+		if cfg.NoLock {
+			return exitcode.Usagef("--record draws the lock: leave out --no-lock")
+		}
+		cfg.Picture = &picture
 	}
 	if !flags.Changed("seed") {
 		cfg.Seed = rand.Uint64()
@@ -78,7 +89,13 @@ func runDemo(ctx context.Context, args []string, _ io.Reader, stdout, stderr io.
 	}
 	ctx, stop := signals.Context(ctx)
 	defer stop()
-	if err := demo.Run(ctx, cfg); err != nil {
+	err := demo.Run(ctx, cfg)
+	if picture.Len() > 0 { // also if a check failed
+		if err := output.ReplaceFile(*record, picture.Bytes()); err != nil {
+			return &exitcode.Error{Code: exitcode.CannotCreate, Err: err}
+		}
+	}
+	if err != nil {
 		c.Error(err)
 		return &exitcode.Error{Code: demoCode(err)}
 	}

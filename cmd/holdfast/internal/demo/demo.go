@@ -22,6 +22,7 @@ import (
 	"github.com/holdfast-go/holdfast/internal/printable"
 
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/demo/history"
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/demo/picture"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/demo/screen"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/demo/worker"
 )
@@ -34,7 +35,8 @@ type Config struct {
 	Seed    uint64 // decides who wins, and who has an accident
 	NoLock  bool   // do without the lock, to show what it prevents
 	Out     io.Writer
-	JSON    bool // print only the summary, as one JSON object
+	JSON    bool      // print only the summary, as one JSON object
+	Picture io.Writer // for an animated SVG of what happened; nil for none
 }
 
 // Bounds of Config.Workers. At least two are needed, so that one can take over from the other.
@@ -115,6 +117,11 @@ func Run(ctx context.Context, cfg Config) (err error) {
 	s := summarize(cfg, name, &d.history, history.Now().Sub(d.began))
 	if err := s.write(cfg); err != nil {
 		return err
+	}
+	if cfg.Picture != nil {
+		if err := picture.Write(cfg.Picture, &d.history, ttl); err != nil {
+			return err
+		}
 	}
 	return s.failed()
 }

@@ -137,12 +137,12 @@ func (h *History) checkFences(r *result) {
 			}
 			count++
 			switch {
-			case g.fence == 0:
+			case g.Fence == 0:
 				r.problem("%s: worker %d worked without a fence", lock, g.Worker)
 				continue
-			case g.fence <= highest.fence:
+			case g.Fence <= highest.Fence:
 				r.problem("%s: worker %d got fence %d after worker %d had got %d",
-					lock, g.Worker, g.fence, highest.Worker, highest.fence)
+					lock, g.Worker, g.Fence, highest.Worker, highest.Fence)
 				continue
 			}
 			highest = g

@@ -70,8 +70,8 @@ type Grant struct {
 	At       Instant
 	Released Instant // when Release was called; 0 if it was not
 	Died     Instant // when the process ended while it had the lock; 0 if it did not
-	fence    uint64
-	asked    Instant
+	Fence    uint64
+	Asked    Instant // when Acquire was called
 	deadline Instant // as last told by the worker
 }
 
@@ -85,6 +85,11 @@ func (g Grant) End() Instant {
 		return min(g.Released, g.deadline)
 	}
 	return g.deadline
+}
+
+// FollowsDirectly reports whether the holder before released the lock while this one waited for it.
+func (g Grant) FollowsDirectly(before Grant) bool {
+	return before.Released != 0 && before.Released < before.deadline && g.Asked < before.Released
 }
 
 // held reports whether the worker ever had reason to believe that it had the lock. It had none if the grant arrived
@@ -115,7 +120,7 @@ func (h *History) Grants(lock string) []Grant {
 		switch {
 		case e.Kind == Granted && e.Lock == lock:
 			open[e.Worker] = len(all)
-			all = append(all, Grant{Worker: e.Worker, At: e.At, fence: e.Fence, asked: e.Asked, deadline: e.Deadline})
+			all = append(all, Grant{Worker: e.Worker, At: e.At, Fence: e.Fence, Asked: e.Asked, deadline: e.Deadline})
 		case e.Kind == Released && e.Lock == lock && holds:
 			all[i].Released, all[i].deadline = e.At, e.Deadline
 			delete(open, e.Worker)
@@ -163,7 +168,7 @@ func (h *History) Handovers() []time.Duration {
 		grants := h.Grants(lock)
 		for i := 1; i < len(grants); i++ {
 			before, g := grants[i-1], grants[i]
-			if before.Released != 0 && before.Released < before.deadline && g.asked < before.Released {
+			if g.FollowsDirectly(before) {
 				took = append(took, g.At.Sub(before.Released))
 			}
 		}

@@ -5,6 +5,12 @@ export STATICCHECK    := v0.8.2
 export GOREDIS_OLDEST := v9.20.1
 export GOREDIS_NEWEST := v9.23.0
 
+# The versions that releases and their checks use.
+export GORELEASER  := v2.15.1
+export CYCLONEDX   := v1.10.0
+export APIDIFF     := v0.0.0-20261113113407-e3970619a1a4
+export GOVULNCHECK := v1.9.0
+
 # Further flags of go test, such as TESTFLAGS='-run TestMutex -v'.
 TESTFLAGS ?= -timeout 12m
 export TESTFLAGS
@@ -19,10 +25,10 @@ SLICE ?= 23m
 BENCH ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help test test-all check verify slice mutants soak bench pictures proof server everything
+.PHONY: help test test-all check verify slice mutants soak bench pictures proof snapshot draft image apidiff vulncheck server everything
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 test: server ## Run the tests that a person waits for, on one server: under 3 minutes
 	@tests/suite.sh quick
@@ -48,12 +54,29 @@ soak: everything ## Run campaigns, simulation and storms for SOAK=10m; then loss
 bench: everything ## Compare with the bare commands and with other libraries, 16 minutes; BENCH=-quick: two
 	cd tests/bench && go run . -svg free.svg $(BENCH)
 
-pictures: server ## Take the pictures of the inspector in docs/pictures anew
+pictures: server ## Take the pictures in docs/pictures anew: those of the inspector, and that of the demo
 	@tests/ensure-chromium.sh
+	go run ./cmd/holdfast demo --seed 4 --record docs/pictures/demo.svg
 	cd tests && go test -count=1 -run TestPictures ./ui -pictures "$(CURDIR)/docs/pictures"
 
-proof: ## Prove that a release could be installed: tags in a clone, a module proxy, an empty cache
+proof: ## Prove that a release could be installed: tags in a clone, a module proxy, an empty cache; and that apidiff and vulncheck find things
 	@release/prove.sh
+	@release/prove_checks.sh
+
+snapshot: ## Build what a release has into dist/, publish nothing, and check it: programs, deb, rpm, checksums, SBOMs
+	@release/goreleaser.sh snapshot
+
+draft: ## In a checkout of the tag VERSION=vX.Y.Z: build what the release has, and draft it on GitHub
+	@release/goreleaser.sh release "$(VERSION)"
+
+image: ## Build the image of deploy/Dockerfile, or without docker what can be built of it
+	@release/image.sh
+
+apidiff: ## Compare the API of all modules with that of the last release; fail if the next version must not change it so
+	@release/apidiff.sh
+
+vulncheck: ## Look for known vulnerabilities in what the modules call; VULNDB=URL: another database than Go's
+	@release/vulncheck.sh
 
 server: ## Make sure that there is a redis-server or valkey-server, installing one if need be
 	@tests/ensure-redis.sh

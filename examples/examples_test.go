@@ -23,7 +23,7 @@ func TestPausedHoldersAreRefused(t *testing.T) {
 	if out, err := exec.Command("go", "build", "-o", dir, "./...").CombinedOutput(); err != nil {
 		t.Fatalf("go build: %v\n%s", err, out)
 	}
-	for _, program := range []string{"fenced-sql", "fenced-http"} {
+	for _, program := range []string{"fenced-http"} {
 		t.Run(program, func(t *testing.T) {
 			t.Parallel() // each waits for a lease to end
 			var errs bytes.Buffer

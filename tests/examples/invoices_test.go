@@ -1,0 +1,125 @@
+//go:build unix
+
+package examples
+
+import (
+	"database/sql"
+	"errors"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+
+	"github.com/holdfast-go/holdfast/tests/internal/backend"
+	"github.com/holdfast-go/holdfast/tests/internal/postgres"
+	"github.com/holdfast-go/holdfast/tests/internal/server"
+)
+
+// cluster is the PostgreSQL that the tests share.
+var cluster = sync.OnceValues(func() (*postgres.Server, error) {
+	s, err := postgres.Start()
+	if err == nil {
+		removeAtEnd(s.Stop)
+	}
+	return s, err
+})
+
+// orders creates a database with the tables of the example, and some orders.
+func orders(t *testing.T, name string) (dsn string, db *sql.DB) {
+	t.Helper()
+	s, err := cluster()
+	if errors.Is(err, postgres.ErrMissing) {
+		t.Skipf("SKIPPED, THE EXAMPLE invoices IS NOT TESTED: %v", err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Create(t.Context(), name); err != nil {
+		t.Fatal(err)
+	}
+	dsn = s.DSN(name, nil)
+	if db, err = sql.Open("pgx", dsn); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = db.Close() })
+	schema, err := os.ReadFile(filepath.Join("..", "..", "examples", "invoices", "schema.sql"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := db.ExecContext(t.Context(), string(schema)); err != nil {
+		t.Fatal(err)
+	}
+	return dsn, db
+}
+
+// query returns the number that a query selects.
+func query(t *testing.T, db *sql.DB, text string) (n int) {
+	t.Helper()
+	if err := db.QueryRowContext(t.Context(), text).Scan(&n); err != nil {
+		t.Fatalf("%s: %v", text, err)
+	}
+	return n
+}
+
+// complete waits until every order has an invoice, and checks the numbers.
+func complete(t *testing.T, db *sql.DB) {
+	t.Helper()
+	backend.Eventually(t, "every order has an invoice", func() bool {
+		return query(t, db, `SELECT count(*) FROM orders WHERE id NOT IN (SELECT order_id FROM invoices)`) == 0
+	})
+	if n := query(t, db, `SELECT count(*) - max(number) FROM invoices`); n != 0 {
+		t.Errorf("the numbers have %d gaps", -n)
+	}
+	if n := query(t, db, `SELECT count(*) FROM (SELECT fence, lag(fence) OVER (ORDER BY number) AS before FROM invoices) AS i WHERE fence <= before`); n != 0 {
+		t.Errorf("%d invoices have a fence that is not above that of the one before", n)
+	}
+}
+
+// A worker dies while it prints an invoice. The others write all of them, and leave no gap.
+func TestInvoicesHaveNoGaps(t *testing.T) {
+	t.Parallel()
+	s := server.Start(t, server.One(t))
+	dsn, db := orders(t, "gaps")
+	first := start(t, "invoices", "-addr", s.Addr(), "-db", dsn, "-print", "1h")
+	first.says("invoice 1: printing")
+	var others []*process
+	for range 2 {
+		others = append(others, start(t, "invoices", "-addr", s.Addr(), "-db", dsn, "-print", "1ms"))
+	}
+	first.kill()
+	complete(t, db)
+	for _, p := range others {
+		p.interrupt()
+	}
+}
+
+// A later worker raises the mark between a worker's Raise and its write. The invoice's number is free, and its order has none: only
+// the fence tells that it is late.
+func TestALateInvoiceIsRefused(t *testing.T) {
+	t.Parallel()
+	s := server.Start(t, server.One(t))
+	dsn, db := orders(t, "late")
+	// Workers cannot read orders until the transaction ends.
+	tx, err := db.BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback() }() // no effect after Commit
+	if _, err := tx.ExecContext(t.Context(), `LOCK TABLE orders IN ACCESS EXCLUSIVE MODE`); err != nil {
+		t.Fatal(err)
+	}
+	worker := start(t, "invoices", "-addr", s.Addr(), "-db", dsn, "-print", "1ms")
+	backend.Eventually(t, "the worker has raised the mark", func() bool {
+		return query(t, db, `SELECT count(*) FROM holdfast_marks`) == 1
+	})
+	if _, err := db.ExecContext(t.Context(), `UPDATE holdfast_marks SET fence = fence + 1, owner = 'a later worker'`); err != nil {
+		t.Fatal(err)
+	}
+	if err := tx.Commit(); err != nil {
+		t.Fatal(err)
+	}
+	worker.says("invoice 1: printing, for order 1,")
+	worker.says("nothing written: invoice 1:")
+	complete(t, db)
+	worker.interrupt()
+}

@@ -1,0 +1,104 @@
+//go:build unix
+
+package examples
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast/tests/internal/backend"
+	"github.com/holdfast-go/holdfast/tests/internal/server"
+)
+
+// Three calls of one process are under way when it dies. The other process calls when the permits have come back, and no sooner.
+func TestPermitsOfADeadProcessComeBack(t *testing.T) {
+	t.Parallel()
+	b := &backend.Backend{Server: server.Start(t, server.One(t))}
+	calls := make(chan string, 1000) // the path of each, as it comes
+	answer := make(chan struct{})
+	var mu sync.Mutex
+	var now, most int
+	api := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		now++
+		most = max(most, now)
+		mu.Unlock()
+		defer func() {
+			mu.Lock()
+			now--
+			mu.Unlock()
+		}()
+		select {
+		case calls <- r.URL.Path:
+		default: // enough of them
+		}
+		select {
+		case <-answer:
+		case <-r.Context().Done():
+		}
+	}))
+	t.Cleanup(api.Close)
+	come := func(path string) {
+		t.Helper()
+		for range 3 {
+			select {
+			case got := <-calls:
+				if got != path {
+					t.Fatalf("a call of %s, not of %s", got, path)
+				}
+			case <-time.After(time.Minute):
+				t.Fatalf("no call of %s", path)
+			}
+		}
+	}
+
+	first := start(t, "ratelimit", "-addr", b.Server.Addr(), "-api", api.URL+"/first")
+	come("/first")
+	second := start(t, "ratelimit", "-addr", b.Server.Addr(), "-api", api.URL+"/second")
+	permit := b.Client(t, nil).Semaphore("ratelimit", 3).Permits(1)
+	backend.Waiters(t, permit, 2) // both processes have callers without a permit
+	select {
+	case path := <-calls:
+		t.Errorf("a call too many, of %s", path)
+	default:
+	}
+	first.kill()
+	come("/second")
+	close(answer)
+	second.says("/second: 200 OK")
+	second.interrupt()
+	mu.Lock()
+	defer mu.Unlock()
+	if most != 3 {
+		t.Errorf("there were %d calls at a time, not 3", most)
+	}
+}
+
+// Two processes call the stand-in as often as they can, and it never has to refuse.
+func TestTheStandInRefusesNobody(t *testing.T) {
+	t.Parallel()
+	s := server.Start(t, server.One(t))
+	api := start(t, "ratelimit", "-serve", "127.0.0.1:0", "-takes", "10ms")
+	url := api.url()
+	var callers []*process
+	for range 2 {
+		callers = append(callers, start(t, "ratelimit", "-addr", s.Addr(), "-api", url))
+	}
+	for range 20 {
+		for _, p := range callers {
+			p.says(": 200 OK")
+		}
+	}
+	api.says("3 of 3 calls")
+	for _, p := range callers {
+		p.interrupt()
+	}
+	if strings.Contains(api.String(), "too many") {
+		t.Error("the API had to refuse a call")
+	}
+	api.interrupt()
+}

@@ -25,7 +25,7 @@ for system in linux darwin windows; do
     program=$(echo holdfast_${system}_"$arch"*/holdfast*)
     go version -m "$program" >"$scratch/build"
     for setting in "GOOS=$system" "GOARCH=$arch" CGO_ENABLED=0 -trimpath=true; do
-      grep -q "$setting\$" "$scratch/build" || fail "$program was not built with $setting"
+      grep -q -- "$setting\$" "$scratch/build" || fail "$program was not built with $setting"
     done
   done
 done

@@ -28,12 +28,12 @@ release/tag.sh v0.1.0 >/dev/null
 version 0.1.1
 says 'no incompatible change since v0.1.0'
 printf '\n// More is new.\nfunc More() {}\n' >>proof.go
-says '- .More: added'
+says '- More: added'
 sed -i 's/int/string/' holdfastgoredis/proof.go
-refuses '.Proof: changed from func(int) to func(string)'
+refuses '- Proof: changed from func(int) to func(string)'
 git checkout -q holdfastgoredis
 rm proof.go
-refuses '- .Proof: removed'
+refuses '- Proof: removed'
 refuses 'since v0.1.0, which v0.1.1 must not have'
 version 0.2.0
 says 'since v0.1.0, which v0.2.0 may have'

@@ -36,7 +36,7 @@ func send(t *testing.T, method, url string, header ...string) (status int, text 
 	return resp.StatusCode, strings.TrimSpace(string(body))
 }
 
-// A process dies in the middle of a draw. Until its lease is over, the other says that the drum is taken; then it draws.
+// Fault: A process of a web service dies in the middle of a request. Others answer 409 until its lease is over, and then do its work.
 func TestALotteryOutlivesAProcess(t *testing.T) {
 	t.Parallel()
 	s := server.Start(t, server.One(t))
@@ -80,7 +80,7 @@ func TestALotteryOutlivesAProcess(t *testing.T) {
 	other.interrupt()
 }
 
-// A write of a number is under way for so long that another process has drawn one meanwhile. The store refuses it.
+// Fault: A write to Redis is under way for so long that the next holder has written meanwhile. The write is refused.
 func TestALateNumberIsRefused(t *testing.T) {
 	t.Parallel()
 	s := server.Start(t, server.One(t))

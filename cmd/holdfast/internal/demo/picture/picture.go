@@ -199,7 +199,7 @@ func stepFor(whole time.Duration) time.Duration {
 func (p *painter) motion(i int, s *scene, lanes, bottom int) {
 	part := playsFor / float64(len(p.scenes))
 	begins, ends := float64(i)*part, float64(i+1)*part-sceneRest
-	p.printf("<rect class=\"curtain\" id=\"curtain%d\" x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\"/>\n", i, left, lanes-2, lanesWidth+18, bottom-lanes+1)
+	p.printf("<rect class=\"curtain\" id=\"curtain%d\" x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\"/>\n", i, left, lanes-2, lanesWidth+18, bottom-lanes+2)
 	p.printf("<line class=\"head\" id=\"head%d\" x1=\"%d\" y1=\"%d\" x2=\"%[2]d\" y2=\"%[4]d\"/>\n", i, left, lanes-2, bottom)
 	wide := float64(lanesWidth)
 	p.rule("curtain", i, "linear", fmt.Sprintf("0%%,%.2f%%{transform:scaleX(1)}%.2f%%,100%%{transform:scaleX(0)}", begins, ends))

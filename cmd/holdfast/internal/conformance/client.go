@@ -131,7 +131,7 @@ func (c *client) grantedBy(answer string) (fence uint64, err error) {
 	return fence, nil
 }
 
-// granted waits until the client says that it has the lock.
+// granted returns the fence once the client says that it has the lock.
 func (c *client) granted() (fence uint64, err error) {
 	answer, err := c.next("granted")
 	if err != nil {

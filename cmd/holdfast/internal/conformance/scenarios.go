@@ -182,21 +182,13 @@ func queues(t *trial) error {
 	if err != nil {
 		return err
 	}
-	first, err := t.start()
+	first, err := t.waiter(1)
 	if err != nil {
 		return err
 	}
-	second, err := t.start()
+	second, err := t.waiter(2)
 	if err != nil {
 		return err
-	}
-	for i, c := range []*client{first, second} {
-		if err := c.tell("acquire %d", long.Milliseconds()); err != nil {
-			return err
-		}
-		if err := t.waiting(i + 1); err != nil {
-			return err
-		}
 	}
 	last := lease.Fence()
 	if err := t.release(lease); err != nil {
@@ -236,14 +228,8 @@ func isQuiet(t *trial) error {
 	if err != nil {
 		return err
 	}
-	c, err := t.start()
+	c, err := t.waiter(1)
 	if err != nil {
-		return err
-	}
-	if err := c.tell("acquire %d", long.Milliseconds()); err != nil {
-		return err
-	}
-	if err := t.waiting(1); err != nil {
 		return err
 	}
 	before := t.network.requests.Load()
@@ -263,12 +249,18 @@ func isQuiet(t *trial) error {
 // short is the TTL of leases that are to end, or to be renewed, within a scenario.
 const short = 5 * time.Second
 
-func renews(t *trial) error {
+// holder starts a client that has the lock for a short time, unless it renews its lease.
+func (t *trial) holder() (*client, error) {
 	c, err := t.start()
-	if err != nil {
-		return err
+	if err == nil {
+		_, err = c.try(short)
 	}
-	if _, err := c.try(short); err != nil {
+	return c, err
+}
+
+func renews(t *trial) error {
+	c, err := t.holder()
+	if err != nil {
 		return err
 	}
 	token, _, _, err := t.held()
@@ -292,11 +284,8 @@ func renews(t *trial) error {
 }
 
 func losesToThief(t *trial) error {
-	c, err := t.start()
+	c, err := t.holder()
 	if err != nil {
-		return err
-	}
-	if _, err := c.try(short); err != nil {
 		return err
 	}
 	t.note("another program", "takes the lock by SET")
@@ -319,11 +308,8 @@ func losesToThief(t *trial) error {
 }
 
 func losesInOutage(t *trial) error {
-	c, err := t.start()
+	c, err := t.holder()
 	if err != nil {
-		return err
-	}
-	if _, err := c.try(short); err != nil {
 		return err
 	}
 	t.note("the network", "delivers nothing")
@@ -405,24 +391,12 @@ func diesWaiting(t *trial) error {
 	if err != nil {
 		return err
 	}
-	c, err := t.start()
+	c, err := t.waiter(1)
 	if err != nil {
 		return err
 	}
-	if err := c.tell("acquire %d", long.Milliseconds()); err != nil {
-		return err
-	}
-	if err := t.waiting(1); err != nil {
-		return err
-	}
-	behind, err := t.start()
+	behind, err := t.waiter(2)
 	if err != nil {
-		return err
-	}
-	if err := behind.tell("acquire %d", long.Milliseconds()); err != nil {
-		return err
-	}
-	if err := t.waiting(2); err != nil {
 		return err
 	}
 	c.kill()

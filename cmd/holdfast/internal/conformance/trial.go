@@ -128,6 +128,18 @@ func (t *trial) waiting(n int) error {
 	})
 }
 
+// waiter starts a client that waits for the lock, as the nth.
+func (t *trial) waiter(n int) (*client, error) {
+	c, err := t.start()
+	if err == nil {
+		err = c.tell("acquire %d", long.Milliseconds())
+	}
+	if err == nil {
+		err = t.waiting(n)
+	}
+	return c, err
+}
+
 // until waits for something that a client owes.
 func (t *trial) until(what string, is func() (bool, error)) error {
 	for began := time.Now(); ; {

@@ -55,7 +55,7 @@ func TestAReleaseThatGoesAloneIsOneCommand(t *testing.T) {
 	eachNative(t, func(t testing.TB, b *backend.Backend) {
 		c, p := through(t, b, nil)
 		other := b.Client(t, nil)
-		settled(t, b, c)
+		end := settled(t, b, c)
 		for _, s := range []script.Script{script.Release, script.BatchRelease} {
 			if err := b.Redis(t).ScriptLoad(t.Context(), s.Source).Err(); err != nil {
 				t.Fatal(err)
@@ -100,6 +100,7 @@ func TestAReleaseThatGoesAloneIsOneCommand(t *testing.T) {
 		if _, err := fmt.Sscanf(since(), "%d DELIFEQ, %d MGET, %d scripts", &singles, &together, &scripts); err != nil || together == 0 || singles+together > goroutines/2 {
 			t.Errorf("%d releases at once: %d DELIFEQ and %d scripts for many", goroutines, singles, together)
 		}
+		end()
 		b.Cleaned(t)
 	})
 }

@@ -52,16 +52,19 @@ func surveyed(t testing.TB, b *backend.Backend) {
 }
 
 // settled waits until a client does by itself nothing that a test would count: it has checked the server's settings, and
-// listens to notices for operators, as it does once it has had a lease for a second.
-func settled(t testing.TB, b *backend.Backend, c *holdfast.Client) {
+// listens to notices for operators, as it does once it has had a lease for a second. The client listens for as long as it has
+// that lease: end releases it, and so does the end of the test.
+func settled(t testing.TB, b *backend.Backend, c *holdfast.Client) (end func()) {
 	t.Helper()
 	lease := backend.Acquire(t, c.Mutex(fmt.Sprintf("settled %p", c), holdfast.TTL(5*time.Minute)))
-	t.Cleanup(func() { _ = lease.Release(context.Background()) }) // fails if the test has ended the client
+	end = func() { _ = lease.Release(context.Background()) } // fails if the test has ended the client
+	t.Cleanup(end)
 	surveyed(t, b)
 	backend.Eventually(t, "the journal was read", func() bool {
 		known, err := b.Server.Do("SCRIPT", "EXISTS", script.Notes.SHA1)
 		return err == nil && fmt.Sprint(known) == "[1]"
 	})
+	return end
 }
 
 // use acquires and releases some locks in several goroutines.

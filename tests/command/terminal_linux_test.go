@@ -284,7 +284,7 @@ func TestTerminal(t *testing.T) {
 			term.expectPrompt()
 			term.foreground("holdfast run stopped")
 			term.send("first\n")
-			term.expect("\ngot first")
+			term.expect("\ngot f?first") // the f of an "fg" that the shell lost may come here
 			term.send("\x1a")
 			term.expect("Stopped")
 			term.expectPrompt()
@@ -301,7 +301,7 @@ func TestTerminal(t *testing.T) {
 			term.expectOfShell("Stopped")
 			term.foreground("holdfast run background")
 			term.send("text\n")
-			term.expect("\ngot text")
+			term.expect("\ngot f?text")
 			term.send("echo rc=$?\n")
 			term.expect("\nrc=0\n")
 		},

@@ -225,12 +225,19 @@ func oldRueidislock(majority int32) release {
 	return release{fmt.Sprintf("rueidislock, majority %d", majority), func(t *testing.T, addrs []string) instance {
 		locker := rueidisLocker(t, addrs[0], majority)
 		return func(ctx context.Context, f work) error {
-			held, cancel, err := locker.WithContext(ctx, name)
-			if err != nil {
-				return err
+			for {
+				// A waiter may miss that the lock is free, and would sleep until the key changes again.
+				asking, stop := context.WithTimeout(ctx, 2*time.Second)
+				held, cancel, err := locker.WithContext(asking, name)
+				if err == nil {
+					err = f(held, 0)
+					cancel()
+				}
+				stop()
+				if !errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil {
+					return err
+				}
 			}
-			defer cancel()
-			return f(held, 0)
 		}
 	}}
 }

@@ -2,6 +2,7 @@ package virtual
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"github.com/holdfast-go/holdfast/driver/drivertest"
 	"github.com/holdfast-go/holdfast/holdfasttest"
 	"github.com/holdfast-go/holdfast/inspect"
+	"github.com/holdfast-go/holdfast/internal/script"
 )
 
 // lagging is a driver whose replies about the lock "late" take a second.
@@ -52,5 +54,38 @@ func TestANoticeBeforeTheGrantIsNotLost(t *testing.T) {
 		}
 		release(t, lease)
 		release(t, first)
+	})
+}
+
+// journalless is a driver that cannot read the operators' journal.
+type journalless struct{ drivertest.Driver }
+
+func (d journalless) Run(ctx context.Context, call driver.Call) (string, error) {
+	if call.Script.Name == script.Notes.Name {
+		return "", driver.ErrNotSent
+	}
+	return d.Driver.Run(ctx, call)
+}
+
+// A holder that has heard of a break, and could not read of it, is told at its next renewal that its lock was broken, by whom
+// and why.
+func TestANoticeExplainsWhatARenewalFinds(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
+		c := client(t, srv, func(inner drivertest.Driver) drivertest.Driver { return journalless{inner} })
+		lease := acquire(t, c.Mutex("m"))
+		time.Sleep(2500 * time.Millisecond) // the client listens after one second, and renews after five
+		broken, err := inspect.New(client(t, srv)).Break(t.Context(), "m", lease.Fence(), "it hung")
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		if err := lease.Err(); err != nil {
+			t.Fatalf("a notice alone ended it: %v", err)
+		}
+		<-lease.Done()
+		var lost *holdfast.LostError
+		if !errors.As(lease.Err(), &lost) || lost.Reason != holdfast.LossBroken || lost.By != broken.By || lost.Note != "it hung" {
+			t.Errorf("it was told %+v", lost)
+		}
 	})
 }

@@ -68,9 +68,9 @@ func NewQuorum(clients []*Client, cfg *QuorumConfig) (*Quorum, error) {
 	return q, nil
 }
 
-// Mutex returns the lock of that name, which one holder has at a time. The order between processes is not promised: waiters
-// are served roughly in order of arrival, and ask again after random times, 2 to 300 ms. Waiters of one process are served
-// in order.
+// Mutex returns the lock of that name, which one holder has at a time. Processes are served in the order in which they began to
+// wait, by the median of the nodes' clocks: from the second time that a waiter asks, later ones do not pass it, unless it is silent
+// for 2 s. Waiters are not notified; they ask again after random times, 2 to 300 ms. Waiters of one process are served in order.
 //
 // TryAcquire returns ErrHeld when a majority of nodes names the same holder. While others want the lock, too, and nobody has
 // a majority, it tries again, for Config.RetryTimeout at most. An acquire that reaches no majority retries for the same time,

@@ -195,7 +195,7 @@ func stepFor(whole time.Duration) time.Duration {
 	}
 }
 
-// motion writes what moves in a scene: a curtain opens, with a line at its edge, and the moments follow each other.
+// motion animates a scene: a curtain opens from left to right, and below it one moment is described after another.
 func (p *painter) motion(i int, s *scene, lanes, bottom int) {
 	part := playsFor / float64(len(p.scenes))
 	begins, ends := float64(i)*part, float64(i+1)*part-sceneRest

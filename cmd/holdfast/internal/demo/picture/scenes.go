@@ -190,7 +190,7 @@ func first(h *history.History, k history.Kind, after history.Event) history.Even
 	return history.Event{}
 }
 
-// margins lets the scene begin a little before an instant, and end a little after another.
+// margins sets the scene's time: from one instant to another, and a little on both sides.
 func (s *scene) margins(from, to history.Instant) {
 	margin := to.Sub(from) / 20
 	s.from, s.to = from.Add(-margin), to.Add(margin)

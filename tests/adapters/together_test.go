@@ -361,7 +361,7 @@ func TestMasterThatHangsHoldsUpNoOther(t *testing.T) {
 	t.Parallel()
 	long(t)
 	each(t, func(t *testing.T, a adapter) {
-		nodes := server.StartCluster(t, server.One(t), 3, server.Conf("cluster-node-timeout", "300000"))
+		nodes := server.StartCluster(t, server.One(t), 3)
 		c, err := holdfast.New(a.cluster(t, addrsOf(nodes), direct), &holdfast.Config{CommandTimeout: 5 * time.Minute, RetryTimeout: 5 * time.Minute})
 		if err != nil {
 			t.Fatal(err)

@@ -101,9 +101,12 @@ func TestDoctorOfAClusterWithAHole(t *testing.T) {
 		t.Skip("SKIPPED: part of make test-all")
 	}
 	t.Parallel()
-	nodes := server.StartCluster(t, server.One(t), 3, server.Conf("cluster-node-timeout", "500"))
+	nodes := server.StartCluster(t, server.One(t), 3)
 	nodes[2].Kill()
 	others := nodes[:2]
+	for _, s := range others {
+		order(t, s, "CONFIG", "SET", "cluster-node-timeout", "500")
+	}
 	all := func(field string) func() bool {
 		return func() bool {
 			return !slices.ContainsFunc(others, func(s *server.Server) bool {

@@ -24,6 +24,9 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/machine"
 )
 
+// lasts is the TTL of locks that must not expire, however slow the machine is.
+const lasts = time.Hour
+
 // job is what a role is for. It works as that user on locks whose names begin with its name, and returns the
 // first error.
 type job struct {
@@ -44,7 +47,7 @@ func (j job) lock(c *holdfast.Client, step string, ttl time.Duration) *holdfast.
 // user is deaf, after a while.
 func (j job) waiter(ctx context.Context, operator, user *holdfast.Client, step string) <-chan error {
 	j.t.Helper()
-	return j.queue(ctx, j.lock(operator, step, time.Second), j.lock(user, step, 20*time.Second))
+	return j.queue(ctx, j.lock(operator, step, lasts), j.lock(user, step, lasts))
 }
 
 // queue does that for any lock. The operator watches the queue through seen.
@@ -58,7 +61,7 @@ func (j job) queue(ctx context.Context, seen, wanted *holdfast.Lock) <-chan erro
 		}
 		done <- err
 	}()
-	limit := time.Now().Add(time.Minute)
+	limit := time.Now().Add(5 * time.Minute)
 	if j.deaf {
 		limit = time.Now().Add(200 * time.Millisecond)
 	}
@@ -83,7 +86,7 @@ func result(done <-chan error) error {
 	select {
 	case err := <-done:
 		return err
-	case <-time.After(time.Minute):
+	case <-time.After(5 * time.Minute):
 		return errors.New("a waiter got nothing, not even an error")
 	}
 }
@@ -97,14 +100,14 @@ func locking(j job) error {
 	if j.forget {
 		j.do(j.t, "SCRIPT", "FLUSH")
 	}
-	lease, err := j.lock(one, "free", 10*time.Second).TryAcquire(ctx)
+	lease, err := j.lock(one, "free", lasts).TryAcquire(ctx)
 	if err != nil {
 		return err
 	}
-	if err := lease.Extend(ctx, 20*time.Second); err != nil {
+	if err := lease.Extend(ctx, 2*lasts); err != nil {
 		return err
 	}
-	if _, err := j.lock(two, "free", time.Second).TryAcquire(ctx); !errors.Is(err, holdfast.ErrHeld) {
+	if _, err := j.lock(two, "free", lasts).TryAcquire(ctx); !errors.Is(err, holdfast.ErrHeld) {
 		return fmt.Errorf("a lock that is held: %w", err)
 	}
 	if err := lease.Release(ctx); err != nil {
@@ -128,31 +131,32 @@ func locking(j job) error {
 		return err
 	}
 
-	// It is handed over.
-	lease, err = j.lock(one, "held", 10*time.Second).Acquire(ctx)
+	// It is handed over. If that is denied, the waiter looks again when the lease would have ended.
+	err = lasting(func(ttl time.Duration) error {
+		lease, err := j.lock(one, "held", ttl).Acquire(ctx)
+		if err != nil {
+			return err
+		}
+		waiting := j.waiter(ctx, operator, two, "held")
+		released := lease.Release(ctx)
+		return errors.Join(released, result(waiting))
+	})
 	if err != nil {
-		return err
-	}
-	waiting := j.waiter(ctx, operator, two, "held")
-	if err := lease.Release(ctx); err != nil {
-		return err
-	}
-	if err := result(waiting); err != nil {
 		return err
 	}
 
 	// The lock is found free while somebody is queued: at least once in three times by another client, or by
 	// the waiter itself, if it looks at that moment.
 	for times := 3; times > 0; {
-		lease, err = j.lock(one, "found", 20*time.Second).Acquire(ctx)
+		lease, err = j.lock(one, "found", lasts).Acquire(ctx)
 		if err != nil {
 			return err
 		}
-		waiting = j.waiter(ctx, operator, two, "found")
+		waiting := j.waiter(ctx, operator, two, "found")
 		if err := j.redis(j.t, "").Del(ctx, "holdfast:{"+lease.Name()+"}").Err(); err != nil {
 			return err
 		}
-		passing, err := j.lock(one, "found", 20*time.Second).TryAcquire(ctx)
+		passing, err := j.lock(one, "found", lasts).TryAcquire(ctx)
 		// The waiter may have looked just before that, and have the lock, but not have said so yet. While the
 		// lock is held, it does not matter who was overtaken.
 		for end := time.Now().Add(15 * time.Second); err == nil && !j.deaf && len(waiting) == 0 && time.Now().Before(end); {
@@ -180,18 +184,18 @@ func locking(j job) error {
 	}
 
 	// A waiter gives up.
-	lease, err = j.lock(one, "left", 20*time.Second).Acquire(ctx)
+	lease, err = j.lock(one, "left", lasts).Acquire(ctx)
 	if err != nil {
 		return err
 	}
 	leaving, leave := context.WithCancel(ctx)
-	waiting = j.waiter(leaving, operator, two, "left")
+	waiting := j.waiter(leaving, operator, two, "left")
 	leave()
 	if err := result(waiting); !errors.Is(err, context.Canceled) {
 		return fmt.Errorf("a waiter that gave up: %w", err)
 	}
 	backend.Eventually(j.t, "the waiter that gave up is not in the queue", func() bool {
-		queued, err := backend.Waiting(ctx, j.lock(operator, "left", time.Second))
+		queued, err := backend.Waiting(ctx, j.lock(operator, "left", lasts))
 		return err == nil && queued == 0
 	})
 	if err := lease.Release(ctx); err != nil {
@@ -222,11 +226,11 @@ func takingSeveral(j job) error {
 	ctx := context.Background()
 	operator, one, two := j.client(j.t, ""), j.client(j.t, j.name), j.client(j.t, j.name)
 	names := []string{j.name + "/one", j.name + "/two"}
-	lease, err := one.Multi(names, holdfast.TTL(20*time.Second)).TryAcquire(ctx)
+	lease, err := one.Multi(names, holdfast.TTL(lasts)).TryAcquire(ctx)
 	if err != nil {
 		return err
 	}
-	waiting := j.queue(ctx, operator.Mutex(names[0]), two.Multi(names, holdfast.TTL(20*time.Second)))
+	waiting := j.queue(ctx, operator.Mutex(names[0]), two.Multi(names, holdfast.TTL(lasts)))
 	if err := lease.Release(ctx); err != nil {
 		return err
 	}
@@ -238,7 +242,7 @@ func runningOnce(j job) error {
 	ctx := context.Background()
 	window := holdfast.Slot("monday", time.Minute)
 	for _, first := range []bool{true, false} {
-		o := j.client(j.t, j.name).Once(j.name+"/once", window, holdfast.TTL(20*time.Second))
+		o := j.client(j.t, j.name).Once(j.name+"/once", window, holdfast.TTL(lasts))
 		run, err := o.Do(ctx, func(context.Context, *holdfast.Lease) (string, error) { return "done", nil })
 		if err != nil {
 			return err
@@ -256,7 +260,7 @@ func runningOnce(j job) error {
 // electing leads, while another candidate waits and a third client watches.
 func electing(j job) error {
 	of := func() *holdfast.Election {
-		return j.client(j.t, j.name).Election(j.name+"/election", holdfast.TTL(time.Minute))
+		return j.client(j.t, j.name).Election(j.name+"/election", holdfast.TTL(lasts))
 	}
 	sees := backend.Watch(j.t, of())
 	first := backend.Campaign(j.t.Context(), of())
@@ -278,7 +282,7 @@ func electing(j job) error {
 func readingAndWriting(j job) error {
 	ctx := context.Background()
 	of := func(user string) *holdfast.RWMutex {
-		return j.client(j.t, user).RWMutex(j.name+"/shared", holdfast.TTL(20*time.Second))
+		return j.client(j.t, user).RWMutex(j.name+"/shared", holdfast.TTL(lasts))
 	}
 	operator, one, two := of(""), of(j.name), of(j.name)
 
@@ -307,7 +311,7 @@ func readingAndWriting(j job) error {
 	if err := result(waiting); err != nil {
 		return err
 	}
-	if err := reader.Extend(ctx, 30*time.Second); err != nil {
+	if err := reader.Extend(ctx, 2*lasts); err != nil {
 		return err
 	}
 	return reader.Release(ctx)
@@ -318,7 +322,7 @@ func readingAndWriting(j job) error {
 func counting(j job) error {
 	ctx := context.Background()
 	of := func() *holdfast.Semaphore {
-		return j.client(j.t, j.name).Semaphore(j.name+"/permits", 2, holdfast.TTL(20*time.Second))
+		return j.client(j.t, j.name).Semaphore(j.name+"/permits", 2, holdfast.TTL(lasts))
 	}
 	one, two := of(), of()
 	held, err := one.Permits(1).TryAcquire(ctx)
@@ -355,7 +359,7 @@ func counting(j job) error {
 func inspecting(j job) error {
 	ctx := context.Background()
 	operator, user := j.client(j.t, ""), j.client(j.t, j.name)
-	lease := backend.Acquire(j.t, operator.Mutex(j.name+"/seen", holdfast.Owner("the operator")))
+	lease := backend.Acquire(j.t, operator.Mutex(j.name+"/seen", holdfast.Owner("the operator"), holdfast.TTL(lasts)))
 	waiting, leave := context.WithCancel(ctx)
 	defer leave()
 	waiter := j.waiter(waiting, operator, j.client(j.t, ""), "seen")
@@ -364,7 +368,7 @@ func inspecting(j job) error {
 	}
 	s, err := user.Mutex(j.name + "/seen").Status(ctx)
 	// A waiter whose subscription is slow polls for a while, and is not queued then.
-	for end := time.Now().Add(time.Minute); err == nil && len(s.Waiters) == 0 && len(waiter) == 0 && time.Now().Before(end); {
+	for end := time.Now().Add(5 * time.Minute); err == nil && len(s.Waiters) == 0 && len(waiter) == 0 && time.Now().Before(end); {
 		time.Sleep(10 * time.Millisecond)
 		s, err = user.Mutex(j.name + "/seen").Status(ctx)
 	}
@@ -380,7 +384,7 @@ func inspecting(j job) error {
 	if held, err := backend.IsHeld(ctx, user.Mutex(j.name+"/free")); held || err != nil {
 		return fmt.Errorf("a free lock is held: %v, %w", held, err)
 	}
-	permit := backend.Acquire(j.t, operator.Semaphore(j.name+"/permits", 2, holdfast.Owner("the operator")).Permits(1))
+	permit := backend.Acquire(j.t, operator.Semaphore(j.name+"/permits", 2, holdfast.Owner("the operator"), holdfast.TTL(lasts)).Permits(1))
 	all, err := backend.HoldersOf(ctx, user.Semaphore(j.name+"/permits", 2))
 	if err != nil {
 		return err
@@ -430,10 +434,10 @@ func breaking(j job) error {
 	ctx := context.Background()
 	operator, in := j.client(j.t, ""), inspect.New(j.client(j.t, j.name))
 	permits := func(c *holdfast.Client) *holdfast.Lock {
-		return c.Semaphore(j.name+"/broken permits", 2, holdfast.TTL(time.Hour)).Permits(2)
+		return c.Semaphore(j.name+"/broken permits", 2, holdfast.TTL(lasts)).Permits(2)
 	}
 	for _, lock := range []func(c *holdfast.Client) *holdfast.Lock{
-		func(c *holdfast.Client) *holdfast.Lock { return j.lock(c, "broken", time.Hour) }, permits,
+		func(c *holdfast.Client) *holdfast.Lock { return j.lock(c, "broken", lasts) }, permits,
 	} {
 		lease := backend.Acquire(j.t, lock(operator))
 		next := j.queue(ctx, lock(operator), lock(j.client(j.t, "")))
@@ -453,7 +457,7 @@ func breaking(j job) error {
 			return err
 		}
 	}
-	barrier := operator.Barrier(j.name+"/broken phase", 2, holdfast.TTL(time.Hour))
+	barrier := operator.Barrier(j.name+"/broken phase", 2, holdfast.TTL(lasts))
 	one, err := barrier.Join(ctx)
 	if err != nil {
 		return err
@@ -538,7 +542,7 @@ func TestRolesHaveWhatTheyNeedAndNoMore(t *testing.T) {
 // The waiter gets the lock all the same.
 func (j job) silence() {
 	operator := j.client(j.t, "")
-	lease := backend.Acquire(j.t, j.lock(operator, "silent", time.Minute))
+	lease := backend.Acquire(j.t, j.lock(operator, "silent", lasts))
 	waiting := j.waiter(context.Background(), operator, j.client(j.t, j.name), "silent")
 	backend.Eventually(j.t, "a ping is refused", func() bool {
 		for _, n := range j.nodes {
@@ -594,7 +598,7 @@ func TestRolesCannotDoMore(t *testing.T) {
 		}
 		ctx := t.Context()
 		operator, rdb := s.client(t, ""), s.redis(t, "")
-		lease := backend.Acquire(t, operator.Mutex("held", holdfast.TTL(time.Minute)))
+		lease := backend.Acquire(t, operator.Mutex("held", holdfast.TTL(lasts)))
 		before := rdb.Get(ctx, "holdfast:{held}").Val()
 		value, ok := wire.ParseValue(before)
 		if !ok {

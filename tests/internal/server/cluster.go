@@ -10,10 +10,15 @@ import (
 const slots = 16384
 
 // StartCluster starts masters servers with cluster-enabled that share all
-// slots evenly, in order, and waits until each of them knows that.
+// slots evenly, in order, and waits until each of them knows that. Only after five minutes of silence do they
+// consider each other down: on a machine that stands still for two seconds, all of them would refuse everything.
 func StartCluster(tb testing.TB, bin Binary, masters int, opts ...Option) []*Server {
 	tb.Helper()
-	return startNodes(tb, bin, masters, masters, opts)
+	nodes := startNodes(tb, bin, masters, masters, opts)
+	for _, node := range nodes {
+		must(tb, node, "CONFIG", "SET", "cluster-node-timeout", 300000)
+	}
+	return nodes
 }
 
 // startNodes starts a cluster of all nodes, the first of which are masters. The others have no role yet.

@@ -1,0 +1,127 @@
+//go:build !race
+
+package engine
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast/driver"
+)
+
+// generous is a server that grants every lock, and remembers none.
+type generous struct{ fake }
+
+func (g *generous) Run(_ context.Context, call driver.Call) (string, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	switch call.Script.Name {
+	case "batch_acquire":
+		first := g.fence + 1
+		g.fence += uint64(len(call.Keys) / 2)
+		return fmt.Sprintf("taken %d %d", time.Now().UnixMicro(), first), nil
+	case "batch_renew":
+		return fmt.Sprintf("kept %d", time.Now().UnixMicro()), nil
+	case "batch_release":
+		return "freed", nil
+	}
+	return "", fmt.Errorf("%s is not for a free lock", call.Script.Name)
+}
+
+func (g *generous) RunAll(ctx context.Context, calls []driver.Call, tell func(i int, reply string, err error)) {
+	for i, call := range calls {
+		reply, err := g.Run(ctx, call)
+		tell(i, reply, err)
+	}
+}
+
+// A lease takes few bytes of the heap, with its lock and everything that the client has for it: a process may hold 100,000.
+// The bounds are a tenth above what is reached. Names and notes are the caller's, and do not count.
+func TestALeaseIsSmall(t *testing.T) {
+	const n = 10_000
+	names, notes := make([]string, n), make([]string, n)
+	for i := range n {
+		names[i], notes[i] = "orders-"+strconv.Itoa(100_000+i), "request-"+strconv.Itoa(100_000+i)
+	}
+	for _, c := range []struct {
+		what    string
+		most    int
+		options func(i int) []Option
+	}{
+		{"without options", 700, func(int) []Option { return nil }},
+		{"with options that are the same for all", 1090, func(int) []Option {
+			return []Option{Owner("shipping"), TTL(time.Minute), Meta("version", "1.2")}
+		}},
+		{"with notes of its own", 1110, func(i int) []Option {
+			return []Option{Owner("shipping"), TTL(time.Minute), Meta("request", notes[i])}
+		}},
+	} {
+		t.Run(c.what, func(t *testing.T) {
+			client, err := New(&generous{}, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			locks, leases := make([]Lock, n), make([]Lease, n)
+			take := func(i int) Lease {
+				locks[i] = client.Mutex(names[i], c.options(i)...)
+				lease, err := locks[i].Acquire(context.Background())
+				if err != nil {
+					t.Fatal(err)
+				}
+				return lease
+			}
+			_ = take(0).Release(t.Context()) // what the client makes once does not count
+			before := heapBytes()
+			for i := range n {
+				leases[i] = take(i)
+			}
+			bytes := (heapBytes() - before) / n
+			t.Logf("a lease takes %d bytes", bytes)
+			if bytes > c.most {
+				t.Errorf("a lease takes %d bytes; want %d at most", bytes, c.most)
+			}
+			for i := range n {
+				if err := leases[i].Release(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := client.Close(t.Context()); err != nil {
+				t.Error(err)
+			}
+			runtime.KeepAlive(locks)
+		})
+	}
+}
+
+// heapBytes returns how many bytes of the heap are in use after a collection.
+func heapBytes() int {
+	var m runtime.MemStats
+	runtime.GC()
+	runtime.GC() // of what finalizers and pools have let go
+	runtime.ReadMemStats(&m)
+	return int(m.HeapAlloc)
+}
+
+// A cycle of a free lock makes few allocations.
+func BenchmarkFreeCycle(b *testing.B) {
+	client, err := New(&generous{}, nil)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer func() { _ = client.Close(context.Background()) }()
+	lock := client.Mutex("orders")
+	b.ReportAllocs()
+	for b.Loop() {
+		lease, err := lock.Acquire(context.Background())
+		if err != nil {
+			b.Fatal(err)
+		}
+		if err := lease.Release(context.Background()); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -75,11 +75,11 @@ const maxSleepRedisson = time.Second
 // which is queued already. answered says that the server has answered a request for this queue. The
 // caller holds wq.mu.
 func (wq *waitQueue) startAcquirer(a *attempt, answered bool) {
-	if wq.acquirer != nil {
+	if wq.acquirer() != nil {
 		return
 	}
 	acq := &acquirer{queue: wq, attempt: a, wakeups: make(chan struct{}, 1), began: time.Now(), answered: answered}
-	wq.acquirer = acq
+	wq.needContention().acquirer = acq
 	wq.ref()
 	wq.c.tasks.Run(acq.run)
 }
@@ -144,7 +144,7 @@ func (acq *acquirer) next() *target {
 	acq.endLook()
 	head := acq.queue.head()
 	if head == nil {
-		acq.queue.acquirer = nil
+		acq.queue.contention.acquirer = nil
 		if acq.attempt != nil {
 			acq.attempt.abandon()
 		}

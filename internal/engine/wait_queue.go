@@ -25,12 +25,17 @@ type waitQueue struct {
 
 	asking          bool // a caller that found the queue empty is asking the server; guarded by mu, like all that follows
 	mu              sync.Mutex
-	first, last     *waiter
-	acquirer        *acquirer // nil if none is running
-	unansweredSince time.Time // since when the server owes this queue an answer; zero if it owes none
-	lastFailure     error     // of a request sent since then; nil if none failed
-	current         *hold     // of this process, acquired through this queue; for locks with one holder
-	readers         *hold     // the latest one that readers have
+	unansweredSince clock.Reading // since when the server owes this queue an answer; zero if it owes none
+	current         *hold         // of this process, acquired through this queue; for locks with one holder
+	readers         *hold         // the latest one that readers have
+	contention      *contention   // nil until there is some
+}
+
+// contention is what only the queues have in which somebody waits, or has waited.
+type contention struct {
+	first, last *waiter
+	acquirer    *acquirer // nil if none is running
+	lastFailure error     // of a request sent since waitQueue.unansweredSince; nil if none failed
 }
 
 // waiter is a goroutine in a wait queue.
@@ -95,6 +100,31 @@ func (wq *waitQueue) unlock() {
 	}
 }
 
+// needContention returns wq.contention, which it makes if there is none. The caller holds wq.mu.
+func (wq *waitQueue) needContention() *contention {
+	if wq.contention == nil {
+		wq.contention = &contention{}
+	}
+	return wq.contention
+}
+
+// acquirer returns the acquirer that is running, or nil. The caller holds wq.mu.
+func (wq *waitQueue) acquirer() *acquirer {
+	if wq.contention == nil {
+		return nil
+	}
+	return wq.contention.acquirer
+}
+
+// lastFailure returns why a request failed that was sent since the server owes an answer; nil if none failed. The caller holds
+// wq.mu.
+func (wq *waitQueue) lastFailure() error {
+	if wq.contention == nil {
+		return nil
+	}
+	return wq.contention.lastFailure
+}
+
 // isHeld reports whether the queue has a hold that is not over.
 func (wq *waitQueue) isHeld() bool {
 	wq.mu.Lock()
@@ -116,8 +146,8 @@ func (wq *waitQueue) acquire(ctx context.Context, l *target, end time.Time) (*ho
 		}
 	}
 	var w *waiter
-	if !wq.asking && wq.acquirer == nil && wq.current == nil && wq.waiting() == 0 {
-		wq.asking, wq.unansweredSince = true, time.Now()
+	if !wq.asking && wq.acquirer() == nil && wq.current == nil && wq.waiting() == 0 {
+		wq.asking, wq.unansweredSince = true, clock.Mono()
 		wq.mu.Unlock()
 		var lease *holdLease
 		var err error
@@ -133,7 +163,7 @@ func (wq *waitQueue) acquire(ctx context.Context, l *target, end time.Time) (*ho
 		wq.pushBack(w)
 		if !wq.asking {
 			wq.startAcquirer(nil, false)
-			wq.acquirer.join(l)
+			wq.acquirer().join(l)
 		}
 		holder := wq.holderHere(l)
 		wq.mu.Unlock()
@@ -180,7 +210,7 @@ func (wq *waitQueue) askFirst(ctx context.Context, l *target) (*holdLease, *wait
 		return nil, w, got, nil
 	}
 	wq.startAcquirer(a, true)
-	wq.acquirer.standing = &standing{a, got.Place, by}
+	wq.acquirer().standing = &standing{a, got.Place, by}
 	return nil, w, got, nil
 }
 
@@ -322,8 +352,8 @@ func (wq *waitQueue) await(ctx context.Context, w *waiter, end time.Time) (*hold
 func (wq *waitQueue) noteAsked() {
 	wq.mu.Lock()
 	defer wq.mu.Unlock()
-	if wq.unansweredSince.IsZero() {
-		wq.unansweredSince = time.Now()
+	if wq.unansweredSince == 0 {
+		wq.unansweredSince = clock.Mono()
 	}
 }
 
@@ -331,28 +361,31 @@ func (wq *waitQueue) noteAsked() {
 func (wq *waitQueue) noteFailure(err error) {
 	wq.mu.Lock()
 	defer wq.mu.Unlock()
-	if !wq.unansweredSince.IsZero() {
-		wq.lastFailure = err
+	if wq.unansweredSince != 0 {
+		wq.needContention().lastFailure = err
 	}
 }
 
 // noteOutcome notes the outcome of a request. The caller holds wq.mu.
 func (wq *waitQueue) noteOutcome(err error) {
 	if err != nil && exec.Passing(exec.KindOf(err)) {
-		wq.lastFailure = err
+		wq.needContention().lastFailure = err
 		return
 	}
-	wq.unansweredSince, wq.lastFailure = time.Time{}, nil
+	wq.unansweredSince = 0
+	if wq.contention != nil {
+		wq.contention.lastFailure = nil
+	}
 }
 
 // unheard returns the error for a waiter whose context has ended: ctx's own, or one that also says
 // that the server did not answer. The caller holds wq.mu.
 func (wq *waitQueue) unheard(ctx context.Context, l *target) error {
 	switch {
-	case wq.lastFailure != nil:
-		return exec.EndedBy(ctx, wq.lastFailure)
-	case !wq.unansweredSince.IsZero() && wq.c.server.IsSilent(wq.unansweredSince):
-		return wq.c.server.Unheard(ctx, "acquire", l.name, wq.unansweredSince)
+	case wq.lastFailure() != nil:
+		return exec.EndedBy(ctx, wq.lastFailure())
+	case wq.unansweredSince != 0 && wq.c.server.IsSilent(wq.unansweredSince.Time()):
+		return wq.c.server.Unheard(ctx, "acquire", l.name, wq.unansweredSince.Time())
 	}
 	return ctx.Err()
 }
@@ -376,50 +409,58 @@ func (w *waiter) recycle() {
 
 // pushBack adds a waiter at the back of the queue. The caller holds wq.mu.
 func (wq *waitQueue) pushBack(w *waiter) {
-	w.queued, w.ahead = true, wq.last
-	if wq.last == nil {
-		wq.first = w
+	line := wq.needContention()
+	w.queued, w.ahead = true, line.last
+	if line.last == nil {
+		line.first = w
 	} else {
-		wq.last.after = w
+		line.last.after = w
 	}
-	wq.last = w
+	line.last = w
 	wq.count.Add(1)
 }
 
 // pushFront adds a waiter at the front of the queue. The caller holds wq.mu.
 func (wq *waitQueue) pushFront(w *waiter) {
-	w.queued, w.after = true, wq.first
-	if wq.first == nil {
-		wq.last = w
+	line := wq.needContention()
+	w.queued, w.after = true, line.first
+	if line.first == nil {
+		line.last = w
 	} else {
-		wq.first.ahead = w
+		line.first.ahead = w
 	}
-	wq.first = w
+	line.first = w
 	wq.count.Add(1)
 }
 
 // remove takes w out of the queue. The caller holds wq.mu.
 func (wq *waitQueue) remove(w *waiter) {
+	line := wq.contention
 	if w.ahead == nil {
-		wq.first = w.after
+		line.first = w.after
 	} else {
 		w.ahead.after = w.after
 	}
 	if w.after == nil {
-		wq.last = w.ahead
+		line.last = w.ahead
 	} else {
 		w.after.ahead = w.ahead
 	}
 	w.queued, w.ahead, w.after = false, nil, nil
 	wq.count.Add(-1)
 	// The acquirer need not notice a new head that wants the same lease.
-	if head := wq.head(); wq.acquirer != nil && (head == nil || !head.l.interchangeable(w.l)) {
-		wq.acquirer.wake()
+	if head := wq.head(); line.acquirer != nil && (head == nil || !head.l.interchangeable(w.l)) {
+		line.acquirer.wake()
 	}
 }
 
 // head returns the first waiter, or nil. The caller holds wq.mu.
-func (wq *waitQueue) head() *waiter { return wq.first }
+func (wq *waitQueue) head() *waiter {
+	if wq.contention == nil {
+		return nil
+	}
+	return wq.contention.first
+}
 
 // successor returns the waiter to which a lease of h may be passed on now, or nil. The waiter must
 // want just what the holder has, there must be a fence for it, and the bounds on passing on must
@@ -491,8 +532,8 @@ func (wq *waitQueue) failHead(l *target, err error) {
 func (wq *waitQueue) awaitLast(ctx context.Context, w *waiter) (*holdLease, error) {
 	wq.mu.Lock()
 	var looked <-chan struct{}
-	if wq.acquirer != nil && wq.head() == w {
-		looked = wq.acquirer.lookOnceMore()
+	if acq := wq.acquirer(); acq != nil && wq.head() == w {
+		looked = acq.lookOnceMore()
 	}
 	wq.mu.Unlock()
 	if looked != nil {
@@ -511,10 +552,10 @@ func (wq *waitQueue) awaitLast(ctx context.Context, w *waiter) (*holdLease, erro
 	defer wq.mu.Unlock()
 	wq.withdraw(w)
 	switch {
-	case wq.lastFailure != nil:
-		return nil, wq.lastFailure
-	case !wq.unansweredSince.IsZero() && ctx.Err() != nil:
-		return nil, wq.c.server.Unheard(ctx, "acquire", w.l.name, wq.unansweredSince)
+	case wq.lastFailure() != nil:
+		return nil, wq.lastFailure()
+	case wq.unansweredSince != 0 && ctx.Err() != nil:
+		return nil, wq.c.server.Unheard(ctx, "acquire", w.l.name, wq.unansweredSince.Time())
 	}
 	return nil, ErrTimeUp
 }
@@ -522,7 +563,7 @@ func (wq *waitQueue) awaitLast(ctx context.Context, w *waiter) (*holdLease, erro
 // withdraw takes a waiter that has not been served out of the queue. Guarded by the queue.
 func (wq *waitQueue) withdraw(w *waiter) {
 	wq.remove(w)
-	if acq := wq.acquirer; acq != nil && acq.leaving == nil && wq.waiting() == 0 {
+	if acq := wq.acquirer(); acq != nil && acq.leaving == nil && wq.waiting() == 0 {
 		acq.leaving = wq.c.departing.add(w.l.keys.Queue)
 	}
 }

@@ -132,7 +132,7 @@ func (acq *acquirer) run() {
 		if h := acq.step(); h != nil && !acq.queue.deliver(h) {
 			// The waiter has left. The attempt keeps its place, for the one that is
 			// first now.
-			acq.attempt = h.from
+			acq.attempt = &h.attempt
 		}
 	}
 }

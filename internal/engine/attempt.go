@@ -173,12 +173,11 @@ func (a *attempt) askSince(began time.Time, ctx context.Context, mode codec.Mode
 		if r.reply.Word == codec.Late {
 			continue
 		}
-		got, err := a.heard(r)
 		// The time in the value is that of this reply only if no other request can have written it.
-		if h := got.hold; h != nil && err == nil && fresh && !unanswered {
-			a.recordLead(h.fence, r.reply.Now)
+		if r.reply.Word == codec.Granted && fresh && !unanswered {
+			a.recordLead(r.reply.Grant.Fence, r.reply.Now)
 		}
-		return got, err
+		return a.heard(r)
 	}
 	return grantOrReply{}, a.l.clockJumps("acquire")
 }

@@ -131,7 +131,7 @@ func (p *BarrierParty) Await(ctx context.Context) (phase uint64, err error) {
 	defer context.AfterFunc(p.Context(), cancel)()
 	for answered := false; ; answered = true {
 		a, _, err := ask(work, l.c, request{op: "await", lock: l, durable: true}, &codec.Await{
-			Lock: l.ref(), Token: p.g.from.token(), Number: number, Phase: at, Parties: l.set.limit, Passed: passed,
+			Lock: l.ref(), Token: p.g.attempt.token(), Number: number, Phase: at, Parties: l.set.limit, Passed: passed,
 		})
 		reply := a.reply
 		if err == nil {
@@ -214,7 +214,7 @@ func (p *BarrierParty) withdraw(number uint64) {
 	l.c.tasks.Run(func() {
 		for pause := 250 * time.Millisecond; p.Err() == nil; pause = min(2*pause, 5*time.Second) {
 			_, _, err := ask(p.Context(), l.c, request{op: "withdraw from", lock: l, durable: true},
-				&codec.Withdraw{Lock: l.ref(), Token: p.g.from.token(), Number: number})
+				&codec.Withdraw{Lock: l.ref(), Token: p.g.attempt.token(), Number: number})
 			if err == nil || errors.Is(err, exec.ErrWrongType) {
 				return
 			}

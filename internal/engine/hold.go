@@ -23,9 +23,8 @@ const (
 // themselves have one lease of it after another; readers, and whoever acquires it again
 // (Reentrant), have several at once.
 type hold struct {
-	l     *target
-	from  *attempt   // the attempt that was granted
-	queue *waitQueue // nil if the lock was acquired past the wait queue, by TryAcquire
+	attempt            // the attempt that was granted, a copy: whoever asked has no more to do with it
+	queue   *waitQueue // nil if the lock was acquired past the wait queue, by TryAcquire
 
 	fence uint64 // in the lock's value: that of the first lease
 	at    int64  // server time of the reply that granted it, µs; 0 if not needed
@@ -38,12 +37,7 @@ type hold struct {
 	since         clock.Instant // local time of the grant, about
 	anchor        clock.Instant // when the request was sent that valid counts from
 	valid         time.Duration // how long the hold lasts, from anchor
-	nextFence     uint64        // fence of the next lease
-	fenceEnd      uint64        // end of the reserved fences, exclusive
 	renewAt       clock.Instant // when to renew; zero for never. Until begin: when the grant was heard
-	failure       *exec.Failure // of the latest renewal; nil after a success
-	passed        int32         // how often the lock was passed on within the process
-	mostPasses    int32         // bound of passed
 	renewals      int32         // how often it was renewed
 	flying        int8          // renewals under way
 	renewalQueued bool          // one of them is not sent yet
@@ -62,6 +56,13 @@ type hold struct {
 
 // more is what only some holds have.
 type more struct {
+	failure *exec.Failure // of the latest renewal; nil after a success
+
+	nextFence  uint64 // of the lease with which the lock is passed on
+	fenceEnd   uint64 // end of the fences that are reserved for that, exclusive; 0 if none ever were
+	passed     int32  // how often the lock was passed on within the process
+	mostPasses int32  // bound of passed, if it is above that of the client's configuration
+
 	leases []*holdLease  // besides hold.lease at the same time, of other readers or of the same holder
 	landed chan struct{} // closed when flying drops to 0; nil if nobody waits for that
 	bounds *bounds       // nil: those of the lock's options, counted from the grant
@@ -95,7 +96,10 @@ func (h *hold) isClaim() bool {
 // newHold returns a hold that lasts for valid from anchor on and has block fences, from fence on.
 func newHold(a *attempt, since, anchor clock.Instant, valid time.Duration, fence uint64, block int64) *hold {
 	a.l.c.server.HasWritten()
-	h := &hold{l: a.l, state: held, from: a, since: since, anchor: anchor, valid: valid, fence: fence, nextFence: fence, fenceEnd: fence + uint64(max(block, 1)), mostPasses: int32(min(a.l.c.cfg.LocalHandovers, math.MaxInt32/aloneFactor))}
+	h := &hold{attempt: *a, state: held, since: since, anchor: anchor, valid: valid, fence: fence}
+	if block > 1 {
+		h.more = &more{nextFence: fence + 1, fenceEnd: fence + uint64(block)}
+	}
 	h.final = a.l.set.maxHold > 0 && a.l.set.maxHold <= a.l.set.ttl
 	h.capHold()
 	return h
@@ -167,13 +171,13 @@ func (h *hold) firstLease() *holdLease {
 // h.mu.
 func (h *hold) newLease() *holdLease {
 	if h.lease == nil {
+		h.first = holdLease{g: h, fence: h.fence}
 		h.lease = &h.first
-	} else {
-		h.lease = new(holdLease)
+		return h.lease
 	}
-	h.lease.g, h.lease.fence = h, h.nextFence
+	h.lease = &holdLease{g: h, fence: h.more.nextFence}
 	// mutants: next-fence
-	h.nextFence++
+	h.more.nextFence++
 	return h.lease
 }
 
@@ -190,6 +194,49 @@ func (h *hold) needMore() *more {
 		h.more = &more{}
 	}
 	return h.more
+}
+
+// hasFence reports whether a fence is reserved with which the lock can be passed on.
+func (h *hold) hasFence() bool { return h.more != nil && h.more.nextFence < h.more.fenceEnd }
+
+// lastFence returns the highest fence that was ever reserved for the hold.
+func (h *hold) lastFence() uint64 {
+	if h.more == nil || h.more.fenceEnd == 0 {
+		return h.fence
+	}
+	return h.more.fenceEnd - 1
+}
+
+// passed returns how often the lock was passed on within the process.
+func (h *hold) passed() int32 {
+	if h.more == nil {
+		return 0
+	}
+	return h.more.passed
+}
+
+// mostPasses bounds passed.
+func (h *hold) mostPasses() int32 {
+	most := int32(min(h.l.c.cfg.LocalHandovers, math.MaxInt32/aloneFactor))
+	if h.more == nil {
+		return most
+	}
+	return max(most, h.more.mostPasses)
+}
+
+// failure returns that of the latest renewal; nil after a success.
+func (h *hold) failure() *exec.Failure {
+	if h.more == nil {
+		return nil
+	}
+	return h.more.failure
+}
+
+// noteSuccess notes that the latest renewal did not fail.
+func (h *hold) noteSuccess() {
+	if h.more != nil {
+		h.more.failure = nil
+	}
 }
 
 func (h *hold) isJoined() bool { return len(h.joinedLeases()) > 0 }
@@ -290,8 +337,8 @@ func (h *hold) capHold() {
 func (h *hold) expiry() *LostError {
 	e := &LostError{Name: h.l.name, Reason: LossExpired}
 	switch b := h.bound(); {
-	case h.failure != nil:
-		e.Reason, e.Err = LossUnreachable, h.failure
+	case h.failure() != nil:
+		e.Reason, e.Err = LossUnreachable, h.failure()
 	case b.renew && (b.maxHold > 0 || b.maxRenewals >= 0) && !h.canRenew():
 		e.Reason = LossBound
 	case h.renewalQueued:
@@ -315,8 +362,8 @@ func (h *hold) lose(err *LostError) {
 	c.tasks.Run(func() {
 		h.queue.release(h)
 		c.cleanups.Run(func() {
-			c.takeBack(h.l, h.from.token(), h.from.member, h.from.unanswered, hasDied, end)
-			h.from.forget()
+			c.takeBack(h.l, h.attempt.token(), h.attempt.member, h.attempt.unanswered, hasDied, end)
+			h.attempt.forget()
 			h.uncount()
 		})
 		h.flushLoss(err)

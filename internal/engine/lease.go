@@ -308,11 +308,11 @@ func (l *holdLease) releaseWithin(ctx context.Context, how ending) error {
 			patient = false
 		}
 	}
-	tombstone := h.from.unanswered
-	if h.from.ending == hasCountedDown {
+	tombstone := h.attempt.unanswered
+	if h.attempt.ending == hasCountedDown {
 		tombstone = max(tombstone, c.notAfter(h.l)) // by which a copy is known
 	}
-	reply, unanswered, err := h.from.giveBack(ctx, h.fence, tombstone)
+	reply, unanswered, err := h.attempt.giveBack(ctx, h.fence, tombstone)
 	return l.gaveBack(reply, unanswered, err)
 }
 
@@ -337,24 +337,24 @@ func (l *holdLease) releaseThen(ctx context.Context, done func(error)) {
 		l.flush()
 		done(err)
 		return
-	case first != (prior{}) || h.from.unanswered != 0 || !h.from.freeable():
+	case first != (prior{}) || h.attempt.unanswered != 0 || !h.attempt.freeable():
 		c.tasks.Run(func() {
 			if first != (prior{}) {
 				done(l.releaseWithin(ctx, hasLeft))
 				return
 			}
-			done(l.gaveBack(h.from.giveBack(ctx, h.fence, h.from.unanswered)))
+			done(l.gaveBack(h.attempt.giveBack(ctx, h.fence, h.attempt.unanswered)))
 		})
 		return
 	}
 	began := time.Now()
-	h.from.freeThen(h.fence, func(freed, unanswered bool) {
+	h.attempt.freeThen(h.fence, func(freed, unanswered bool) {
 		if freed {
 			done(l.gaveBack(released, false, nil))
 			return
 		}
 		c.tasks.Run(func() {
-			reply, again, err := c.releaseSince(began, context.WithoutCancel(ctx), h.l, h.from.token(), h.from.member, 0, h.from.ending)
+			reply, again, err := c.releaseSince(began, context.WithoutCancel(ctx), h.l, h.attempt.token(), h.attempt.member, 0, h.attempt.ending)
 			done(l.gaveBack(reply, unanswered || again, err))
 		})
 	})
@@ -364,7 +364,7 @@ func (l *holdLease) releaseThen(ctx context.Context, done func(error)) {
 func (l *holdLease) gaveBack(reply codec.ReleaseReply, unanswered bool, err error) error {
 	err = l.noteOutcome(reply, unanswered, err)
 	l.flush()
-	if lost, is := err.(*LostError); is && !l.part && l.g.from.ending != unaware {
+	if lost, is := err.(*LostError); is && !l.part && l.g.attempt.ending != unaware {
 		l.g.l.c.logLoss(l.lock().subject(), l.fence, lost)
 	}
 	return err
@@ -373,9 +373,9 @@ func (l *holdLease) gaveBack(reply codec.ReleaseReply, unanswered bool, err erro
 func (l *holdLease) noteOutcome(reply codec.ReleaseReply, unanswered bool, err error) (outcome error) {
 	h := l.g
 	if err != nil {
-		h.from.abandon()
+		h.attempt.abandon()
 	} else {
-		h.from.forget()
+		h.attempt.forget()
 	}
 	h.uncount()
 
@@ -434,7 +434,7 @@ func (l *holdLease) giveUp(patient bool, how ending) (first prior, done bool, er
 	switch {
 	case l.released && how != hasCountedDown:
 		return prior{}, true, nil
-	case l.released && h.from.ending != hasCountedDown:
+	case l.released && h.attempt.ending != hasCountedDown:
 		return prior{}, true, ErrReleased
 	case l.released && l.trouble != nil:
 		return prior{}, true, l.trouble.missed
@@ -469,15 +469,15 @@ func (l *holdLease) giveUp(patient bool, how ending) (first prior, done bool, er
 			l.end(ErrReleased)
 			l.endObserved(HandoverLocal, nil)
 			l.released = true
-			h.passed++
+			h.more.passed++ // it has more, since a fence is reserved
 			h.queue.pass(next, h.newLease())
 			return prior{}, true, nil
 		}
 	}
 	l.end(ErrReleased)
 	l.releasing = true
-	if h.from.ending == unaware {
-		h.from.ending = how
+	if h.attempt.ending == unaware {
+		h.attempt.ending = how
 	}
 	h.stop()
 	h.queue.releaseLocked(h)

@@ -248,10 +248,14 @@ func (v *NodeAttempt) AskTogether(notAfter int64, tell func(NodeAnswer)) {
 }
 
 // Take takes what the node has granted. It returns an error if that cannot count.
-func (v *NodeAttempt) Take(g NodeGrant) (err error) {
+func (v *NodeAttempt) Take(g NodeGrant) error {
 	v.a.owed = true
-	v.h, err = v.a.granted(g.Sent, g.Heard, g.Now, g.TTL, g.Fence, g.Block)
-	return err
+	h, err := v.a.granted(g.Sent, g.Heard, g.Now, g.TTL, g.Fence, g.Block)
+	if err != nil {
+		return err
+	}
+	v.h, v.a = h, &h.attempt
+	return nil
 }
 
 // IsGranted reports whether the node has granted the lock.

@@ -13,7 +13,7 @@ import (
 func TestNoObserverCostsNothing(t *testing.T) {
 	c := &Client{}
 	l := &target{c: c, set: &settings{kind: &mutex}}
-	h := &hold{l: l}
+	h := &hold{attempt: attempt{l: l}}
 	h.lease = &holdLease{g: h}
 	ctx := context.WithValue(context.Background(), observationKey{}, "not looked up")
 	if n := testing.AllocsPerRun(100, func() {

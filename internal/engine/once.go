@@ -180,7 +180,7 @@ func (o *Once) Begin(ctx context.Context, lease *holdLease) error {
 		return err
 	}
 	reply, err := askOfJob(ctx, o, "begin", true, &codec.BeginRun{
-		Job: o.job(), Token: lease.g.from.token(), Window: o.window.length, Keep: o.window.keep,
+		Job: o.job(), Token: lease.g.attempt.token(), Window: o.window.length, Keep: o.window.keep,
 		Fence: lease.fence, MaxTries: o.lock.set.maxTries,
 	})
 	if err != nil {
@@ -218,7 +218,7 @@ func (o *Once) Complete(ctx context.Context, lease *holdLease, result string) (R
 	}
 	s := lease.g.l.set
 	reply, err := o.insist(ctx, lease, &codec.CompleteRun{
-		Job: o.job(), Token: lease.g.from.token(), Keep: o.window.keep, Fence: lease.fence, Info: s.info, Result: result,
+		Job: o.job(), Token: lease.g.attempt.token(), Keep: o.window.keep, Fence: lease.fence, Info: s.info, Result: result,
 	})
 	if err != nil {
 		return Run{}, err

@@ -179,10 +179,10 @@ func (h *hold) renew() {
 // holds h.mu.
 func (h *hold) renewed(sent, now clock.Instant, err error) {
 	if err != nil {
-		h.failure = h.l.c.server.Failure("renew", h.l.name, err)
+		h.needMore().failure = h.l.c.server.Failure("renew", h.l.name, err)
 		remaining := h.valid - now.Sub(h.anchor)
 		h.renewAt = now.Add(min(max(remaining/8, 25*time.Millisecond), time.Second))
-		h.observeRenewal(now, 0, h.failure)
+		h.observeRenewal(now, 0, h.more.failure)
 	} else {
 		if h.state == claimed {
 			h.state = held
@@ -243,18 +243,18 @@ func (h *hold) reassertion(a answer[codec.RenewReply], err error, ttl time.Durat
 	}
 	// From now on a release leaves a tombstone, in case this request arrives after it.
 	notAfter := c.server.Time(c.slot(h.l)) + remaining.Microseconds()
-	h.from.unanswered = max(h.from.unanswered, notAfter)
+	h.attempt.unanswered = max(h.attempt.unanswered, notAfter)
 	h.reassertions++
 	age := now.Sub(h.notHeldBefore())
 	return &codec.Reassert{
-		Lock: h.l.ref(), Token: h.from.token(), TTL: ttl, NotAfter: notAfter,
-		Fence: h.fence, Reserved: h.fenceEnd - 1, Info: h.l.set.info, GrantedAt: h.at, Age: age + drift(age), Asked: a.reply.Time(),
+		Lock: h.l.ref(), Token: h.attempt.token(), TTL: ttl, NotAfter: notAfter,
+		Fence: h.fence, Reserved: h.lastFence(), Info: h.l.set.info, GrantedAt: h.at, Age: age + drift(age), Asked: a.reply.Time(),
 	}
 }
 
 // notHeldBefore returns a time at which the lock was not granted to this hold yet.
 func (h *hold) notHeldBefore() clock.Instant {
-	if queued := h.from.anchor.Sent; !queued.IsZero() { // the server said that it was still waiting
+	if queued := h.attempt.anchor.Sent; !queued.IsZero() { // the server said that it was still waiting
 		return queued
 	}
 	return h.since
@@ -271,9 +271,9 @@ func (h *hold) endRenewal() {
 
 // renewal returns the request that renews the hold for ttl and reserves that many fences.
 func (h *hold) renewal(ttl time.Duration, fences int) codec.Request[codec.RenewReply] {
-	q := codec.Renew{Lock: h.l.ref(), Token: h.from.token(), TTL: ttl, Fence: h.fence, Fences: fences}
+	q := codec.Renew{Lock: h.l.ref(), Token: h.attempt.token(), TTL: ttl, Fence: h.fence, Fences: fences}
 	if fences > 0 && h.l.set.kind.reserves {
-		q.FencesAlone, q.Channel = h.queue.fencesIfAlone(h.l), h.from.channel
+		q.FencesAlone, q.Channel = h.queue.fencesIfAlone(h.l), h.attempt.channel
 	}
 	if h.l.set.kind.isShared() {
 		return &codec.ShareRenew{Renew: q}
@@ -290,12 +290,14 @@ func (h *hold) apply(a answer[codec.RenewReply], final, fences bool) (*LostError
 	case codec.Quarantined:
 		return nil, &exec.Quarantine{Left: a.reply.Refusal.Quarantine}
 	}
-	h.failure = nil
+	h.noteSuccess()
 	h.final = h.final || final
 	grant := a.reply.Grant
-	if block := uint64(grant.Block); fences && block > 0 && h.nextFence >= h.fenceEnd && believable(grant.Fence+block, a.reply.Now) {
-		h.nextFence, h.fenceEnd = grant.Fence, grant.Fence+block
-		h.mostPasses = max(h.mostPasses, int32(min(grant.Block, aloneFactor*int64(h.mostPasses))))
+	if block := uint64(grant.Block); fences && block > 0 && !h.hasFence() && believable(grant.Fence+block, a.reply.Now) {
+		most := h.mostPasses()
+		m := h.needMore()
+		m.nextFence, m.fenceEnd = grant.Fence, grant.Fence+block
+		m.mostPasses = max(most, int32(min(grant.Block, aloneFactor*int64(most))))
 	}
 	h.prolong(a.sent, clock.Now(), min(grant.TTL, h.l.c.cfg.MaxTTL))
 	return nil, nil
@@ -318,7 +320,7 @@ func (h *hold) prolong(sent, now clock.Instant, term time.Duration) {
 // fencesWanted returns how many fences a renewal should reserve: one for each goroutine of this
 // process that waits for the lock. The caller holds h.mu.
 func (h *hold) fencesWanted() int {
-	if h.queue == nil || !h.isPassable() || h.nextFence < h.fenceEnd || h.failure != nil {
+	if h.queue == nil || !h.isPassable() || h.hasFence() || h.failure() != nil {
 		return 0 // after a failure only the renewal itself matters
 	}
 	return h.queue.fences(h.l)
@@ -398,7 +400,7 @@ func (c *Client) renewBatch(holds []*hold) exec.Batch[codec.BatchReply] {
 	b.Flags = l.flags()
 	for _, h := range holds {
 		h.mu.Lock()
-		b.Add(h.l.keys.Lock, h.from.head, h.fence, h.l.set.ttl)
+		b.Add(h.l.keys.Lock, h.attempt.head, h.fence, h.l.set.ttl)
 		h.mu.Unlock()
 	}
 	return exec.Batch[codec.BatchReply]{Slot: c.slot(l), Script: &b}
@@ -424,7 +426,7 @@ func (c *Client) applyRenewals(holds []*hold, r exec.Outcome[codec.BatchReply]) 
 		h.endRenewal()
 		if h.state.takesRenewals() {
 			if r.Err == nil {
-				h.failure = nil
+				h.noteSuccess()
 				// mutants: kept-from
 				h.prolong(r.Sent, now, h.l.set.ttl)
 			}

@@ -102,7 +102,7 @@ func (l *holdLease) changeMode(ctx context.Context, as *target) (*holdLease, err
 		return nil, err
 	}
 	a, _, err := ask(ctx, c, request{op: "weigh", lock: as, durable: true}, &codec.Weigh{
-		Lock: as.ref(), Token: h.from.token(), Weight: as.set.weight, Fence: h.fence, LeaseFence: l.fence,
+		Lock: as.ref(), Token: h.attempt.token(), Weight: as.set.weight, Fence: h.fence, LeaseFence: l.fence,
 	})
 	if err != nil {
 		return nil, l.abortChange(err)
@@ -188,7 +188,7 @@ func (l *holdLease) abortChange(err error) error {
 // finishChange ends the lease for another, which has its hold on the server, in the other mode.
 func (l *holdLease) finishChange(as *target, a answer[codec.WeighReply]) (*holdLease, error) {
 	h := l.g
-	from := *h.from
+	from := h.attempt
 	from.l = as
 	term := min(a.reply.TTL, as.c.cfg.MaxTTL)
 
@@ -225,7 +225,9 @@ func (l *holdLease) finishChange(as *target, a answer[codec.WeighReply]) (*holdL
 		lease = h.queue.keep(next)
 		h.queue.admitReaders()
 	}
+	h.mu.Lock()
 	h.queue.releaseLocked(h)
+	h.mu.Unlock()
 	h.uncount()
 	return lease, nil
 }

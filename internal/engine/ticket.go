@@ -97,7 +97,7 @@ func (l *holdLease) beginDetach(ttl time.Duration) (term time.Duration, err erro
 	}
 	// While the lock is the token's, a late copy of its acquire changes nothing.
 	// mutants: detach-term
-	term = max(ttl, h.valid-now.Sub(h.anchor), h.l.c.untilTombstone(h.l, h.from.unanswered))
+	term = max(ttl, h.valid-now.Sub(h.anchor), h.l.c.untilTombstone(h.l, h.attempt.unanswered))
 	// Even if no ticket comes of it, the server may keep the lock for that long.
 	h.extended = h.extended || term > h.l.set.ttl
 	// mutants: detach-freezes
@@ -121,7 +121,7 @@ func (l *holdLease) finishDetach(a answer[codec.RenewReply]) (*Ticket, error) {
 	if t == nil {
 		return nil, l.undoChange(err)
 	}
-	h.from.forget()
+	h.attempt.forget()
 	h.uncount()
 	// mutants: ticket-tombstone
 	if c.untilTombstone(h.l, t.Tombstone) == 0 {
@@ -152,9 +152,9 @@ func (l *holdLease) leaveBehind(a answer[codec.RenewReply]) (*Ticket, error) {
 	case errors.As(err, &q):
 		return nil, c.quarantineError("detach", l.Name(), q.Left)
 	}
-	if h.from.inbox != nil {
+	if h.attempt.inbox != nil {
 		// mutants: detached-message
-		c.detached.add(h.from.token(), c.server.Time(c.slot(h.l)))
+		c.detached.add(h.attempt.token(), c.server.Time(c.slot(h.l)))
 	}
 	// mutants: detach-ends
 	l.end(ErrReleased)
@@ -163,9 +163,9 @@ func (l *holdLease) leaveBehind(a answer[codec.RenewReply]) (*Ticket, error) {
 	// mutants: detach-stops
 	h.stop()
 	h.queue.releaseLocked(h)
-	t := &Ticket{Prefix: c.space.Prefix(), Lock: h.l.name, Exact: h.l.set.key != "", Token: h.from.token()}
+	t := &Ticket{Prefix: c.space.Prefix(), Lock: h.l.name, Exact: h.l.set.key != "", Token: h.attempt.token()}
 	// mutants: ticket-fence
-	t.Fence, t.Tombstone = h.fence, h.from.unanswered
+	t.Fence, t.Tombstone = h.fence, h.attempt.unanswered
 	return t, nil
 }
 
@@ -274,13 +274,12 @@ func (a *attempt) adopt(ctx context.Context, t *Ticket) (*hold, error) {
 			return nil, c.spent(l, t, reply.Word)
 		}
 		a.owed = true
-		// mutants: adopted-fence
-		h, err := a.granted(r.sent, clock.Now(), r.reply.Now, r.reply.TTL, r.reply.Fence, 1)
 		// The time in the value is that of this reply only if no other request can have written it.
-		if err == nil && fresh && !unanswered {
-			a.recordLead(h.fence, r.reply.Now)
+		if fresh && !unanswered {
+			a.recordLead(r.reply.Fence, r.reply.Now)
 		}
-		return h, err
+		// mutants: adopted-fence
+		return a.granted(r.sent, clock.Now(), r.reply.Now, r.reply.TTL, r.reply.Fence, 1)
 	}
 	return nil, l.clockJumps("adopt")
 }

@@ -273,7 +273,7 @@ func (wq *waitQueue) joinReaders(l *target) *holdLease {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	now := clock.Now()
-	if !h.state.isSteady() || h.extended || h.failure != nil || h.expired(now) || now.Sub(h.since) > maxPassing ||
+	if !h.state.isSteady() || h.extended || h.failure() != nil || h.expired(now) || now.Sub(h.since) > maxPassing ||
 		h.lease.ended != nil || wq.c.cfg.LocalHandovers < 0 || !h.l.set.unbounded() || wq.c.isClosing() {
 		return nil
 	}
@@ -296,15 +296,18 @@ func (wq *waitQueue) admitReaders() {
 func (wq *waitQueue) release(h *hold) {
 	wq.lock()
 	defer wq.unlock()
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	wq.releaseLocked(h)
 }
 
+// releaseLocked is release for a caller that holds wq.mu and h.mu.
 func (wq *waitQueue) releaseLocked(h *hold) {
 	if wq == nil || !h.kept {
 		return
 	}
 	h.kept = false
-	wq.passedLast.Store(h.passed)
+	wq.passedLast.Store(h.passed())
 	if wq.readers == h {
 		wq.readers = nil
 	}
@@ -467,11 +470,11 @@ func (wq *waitQueue) head() *waiter {
 // not be reached. The caller holds wq.mu and h.mu.
 func (wq *waitQueue) successor(h *hold, now clock.Instant) *waiter {
 	// mutants: reserved-fences
-	if wq == nil || !h.state.isSteady() || h.extended || !h.kept || !h.l.set.kind.isShared() && wq.current != h || h.nextFence >= h.fenceEnd && h.flying == 0 || wq.c.isClosing() {
+	if wq == nil || !h.state.isSteady() || h.extended || !h.kept || !h.l.set.kind.isShared() && wq.current != h || !h.hasFence() && h.flying == 0 || wq.c.isClosing() {
 		return nil
 	}
 	// mutants: passing-time
-	if h.passed >= h.mostPasses || now.Sub(h.since) > maxPassing || !h.isPassable() {
+	if h.passed() >= h.mostPasses() || now.Sub(h.since) > maxPassing || !h.isPassable() {
 		return nil
 	}
 	w := wq.head()
@@ -498,7 +501,7 @@ func (wq *waitQueue) deliver(h *hold) bool {
 	}
 	wq.remove(w) // first, so that keep does not count it as waiting
 	came := HandoverNone
-	if h.from.enqueued {
+	if h.attempt.enqueued {
 		came = HandoverServer
 	}
 	w.results <- result{lease: wq.keep(h), came: came}

@@ -119,7 +119,7 @@ var tickets = []Mutant{
 	},
 	{
 		Name: "ticket-expires-before-late-acquire", About: "a lock is free again before a late acquire of its ticket's token has come",
-		Edits: []overlay.Edit{part("detach-term", ", h.l.c.untilTombstone(h.l, h.from.unanswered))", ")")},
+		Edits: []overlay.Edit{part("detach-term", ", h.l.c.untilTombstone(h.l, h.attempt.unanswered))", ")")},
 		Tests: []Test{{"virtual", "TestALateAcquireOfADetachedLock"}},
 	},
 	{

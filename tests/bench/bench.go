@@ -125,11 +125,11 @@ func (o options) takes(c contestant) bool {
 	return o.only == nil || slices.Contains(o.only, c.builtIn())
 }
 
-// takesJava reports whether a contestant in Java has a turn.
-func (o options) takesJava() bool {
+// takesAny reports whether one of some contestants has a turn.
+func (o options) takesAny(of func(contestant) bool) bool {
 	for _, c := range o.cells {
 		for _, who := range contestants {
-			if who.java && who.in(c.kind) && o.takes(who) {
+			if of(who) && who.in(c.kind) && o.takes(who) {
 				return true
 			}
 		}
@@ -151,16 +151,19 @@ func compare(ctx context.Context, o options, stdout, stderr io.Writer) error {
 			return
 		}
 		about.server = v.bin.Name
-		if o.takesJava() {
+		if o.takesAny(contestant.usesJava) {
 			var java jvm
 			if java, err = findJava(ctx, v.dir); err != nil {
 				return
 			}
 			defer v.endJVM()
-			v.java, about.redisson, about.missing = java.command, java.redisson, java.missing
-			if java.missing != "" {
-				fmt.Fprintf(stderr, "\n!!! Redisson is NOT MEASURED: %s\n\n", java.missing)
-			}
+			v.java, about.redisson = java.command, java.redisson
+			about.leaveOut(stderr, "Redisson", java.missing)
+		}
+		if o.takesAny(contestant.usesEtcd) {
+			var missing string
+			v.etcd, missing = buildEtcd(ctx, v.dir)
+			about.leaveOut(stderr, "etcd", missing)
 		}
 		r, between, err = takeTurns(ctx, v, o, stderr)
 	})
@@ -191,7 +194,7 @@ func takeTurns(ctx context.Context, v *rig, o options, stderr io.Writer) (r, bet
 		}
 		var taking []contestant
 		for _, who := range o.contestants() {
-			if who.in(c.kind) && o.takes(who) && (!who.java || v.java != nil) {
+			if who.in(c.kind) && o.takes(who) && v.has(who) {
 				taking = append(taking, who)
 			}
 		}

@@ -47,6 +47,7 @@ const (
 	ours  role = iota
 	floor      // the two bare commands
 	peer
+	outside // a lock on another kind of server
 )
 
 type contestant struct {
@@ -57,6 +58,7 @@ type contestant struct {
 	noLocal  bool   // local hand-over is off
 	only     string // the cells that it takes part in, separated by commas; all if empty
 	sends    string // a command that it sends, besides scripts
+	members  int    // of the etcd that it uses instead of Redis; 0 for Redis
 	java     bool   // it is java/Contestant.java: one process, which has all turns
 	program  string // another build of this program, whose contestant it is; "" for this one
 	open     func(j job) (locker, error)
@@ -82,6 +84,8 @@ var contestants = []contestant{
 	{name: "redisson-scripts-goredis", role: peer, client: "go-redis", only: "read", open: redissonScriptsOverGoredis},
 	{name: "redisson-scripts-rueidis", role: peer, client: "rueidis", only: "read", open: redissonScriptsOverRueidis},
 	{name: "redisson", role: peer, notified: true, only: "free,contended,readwrite", java: true},
+	{name: "etcd", role: outside, notified: true, only: "free,contended,held", members: 1, open: openEtcd},
+	{name: "etcd-3", role: outside, notified: true, only: "free,contended,held", members: 3, open: openEtcd},
 }
 
 func named(name string) contestant {
@@ -91,6 +95,15 @@ func named(name string) contestant {
 // in reports whether the contestant takes part in cells of this kind.
 func (c contestant) in(kind string) bool {
 	return c.only == "" || slices.Contains(strings.Split(c.only, ","), kind)
+}
+
+func (c contestant) usesJava() bool { return c.java }
+
+func (c contestant) usesEtcd() bool { return c.members > 0 }
+
+// has reports whether the rig has what the contestant needs.
+func (v *rig) has(c contestant) bool {
+	return (!c.usesJava() || v.java != nil) && (!c.usesEtcd() || v.etcd != "")
 }
 
 // dialGoredis and rueidisOption make clients with their defaults, for all contestants that use them. Several addresses are

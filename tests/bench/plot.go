@@ -58,7 +58,7 @@ func plot(r results) string {
 		switch c.role {
 		case floor:
 			style += ` stroke-dasharray="7 4"`
-		case peer:
+		case peer, outside:
 			style += ` stroke-dasharray="2 3"`
 		}
 		at := top + 20 + 22*line

@@ -19,9 +19,18 @@ type surroundings struct {
 	began                 time.Time
 	took                  time.Duration
 	server                string
-	redisson              string // its version; "" if it had no turn
-	missing               string // why it had none
+	redisson              string   // its version; "" if it had no turn
+	missing               []string // who was not measured, and why
 	loadBefore, loadAfter string
+}
+
+// leaveOut reports, loudly, that a contestant is not measured for a reason; "" is none.
+func (s *surroundings) leaveOut(stderr io.Writer, who, reason string) {
+	if reason == "" {
+		return
+	}
+	fmt.Fprintf(stderr, "\n!!! %s is NOT MEASURED: %s\n\n", who, reason)
+	s.missing = append(s.missing, fmt.Sprintf("%s was not measured: %s", who, reason))
 }
 
 // load returns the machine's load average over a minute, if the system has it.
@@ -43,8 +52,8 @@ func write(w io.Writer, about surroundings, o options, r results, found []standi
 	fmt.Fprintf(w, "%s with %s, %s; %d processors; load %s before and %s after; %v; %s.\n", runtime.Version(),
 		about.server, strings.Join(clients, ", "), runtime.NumCPU(), about.loadBefore, about.loadAfter,
 		about.took.Round(time.Second), strings.Join(rounds(o), ", "))
-	if about.missing != "" {
-		fmt.Fprintf(w, "\n**Redisson was not measured: %s.**\n", about.missing)
+	for _, what := range about.missing {
+		fmt.Fprintf(w, "\n**%s.**\n", what)
 	}
 	writeFree(w, r)
 	writeFar(w, r)
@@ -68,9 +77,9 @@ func versions() (all []string) {
 		return nil
 	}
 	for _, m := range info.Deps {
-		for _, path := range []string{"redis/go-redis/v9", "redis/rueidis", "go-redsync/redsync/v4", "bsm/redislock"} {
-			if m.Path == "github.com/"+path {
-				all = append(all, path+" "+m.Version)
+		for _, path := range []string{"github.com/redis/go-redis/v9", "github.com/redis/rueidis", "github.com/go-redsync/redsync/v4", "github.com/bsm/redislock", "go.etcd.io/etcd/client/v3"} {
+			if m.Path == path {
+				all = append(all, strings.TrimPrefix(path, "github.com/")+" "+m.Version)
 			}
 		}
 	}

@@ -21,6 +21,7 @@ func TestStandings(t *testing.T) {
 		"contended": {
 			"holdfast-goredis-nolocal": {"rate": 1, "handover_us": 30, "longest_us": 50, "jain": 0.5},
 			"redsync":                  {"rate": 1, "handover_us": 10, "longest_us": 100, "overlaps": 1},
+			"etcd":                     {"rate": 1, "handover_us": 15, "longest_us": 10}, // no peer: it is outside Redis
 			"redislock":                {"rate": 1, "handover_us": 20, "longest_us": 200},
 			"rueidislock":              {"rate": 1, "handover_us": 40, "longest_us": 400},
 		},
@@ -41,6 +42,7 @@ func TestStandings(t *testing.T) {
 		"p50 of a lone cycle: holdfast-rueidis over bare-rueidis":                            "1.30 no",
 		"contended, hand-over p50: holdfast-goredis-nolocal over the best peer, rueidislock": "0.75 no",  // of the peers that notify
 		"contended, longest wait: holdfast-goredis-nolocal over the best peer, redislock":    "0.25 yes", // of the peers without overlaps
+		"contended, hand-over p50: holdfast-goredis-nolocal over etcd":                       "2",
 		"contended, Jain's index: holdfast-goredis-nolocal":                                  "0.50 no",
 		"far/500µs/8, p50: holdfast-rueidis over the best peer, redislock":                   "1.04 yes",
 		"far/500µs/8: holdfast-rueidis over the best peer, redislock":                        "0.90 no",

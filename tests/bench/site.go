@@ -10,7 +10,14 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
-// site is the servers on which a cell is measured: one, the masters of a Cluster, or the nodes of a quorum.
+// servers are those that a contestant uses in a turn.
+type servers interface {
+	addrs() []string
+	cpu() (time.Duration, error)              // the processor time that all of them have used
+	sent(other string) (sum int64, err error) // commands that acquire or release locks, with one other besides scripts
+}
+
+// site is the Redis servers on which a cell is measured: one, the masters of a Cluster, or the nodes of a quorum.
 type site []*server.Server
 
 func (s site) addrs() (all []string) {
@@ -20,17 +27,15 @@ func (s site) addrs() (all []string) {
 	return all
 }
 
-// cpu returns the processor time that all of them have used.
-func (s site) cpu() (sum time.Duration) {
+func (s site) cpu() (sum time.Duration, err error) {
 	for _, one := range s {
 		sum += one.CPU()
 	}
-	return sum
+	return sum, nil
 }
 
-// sent returns how many commands that acquire or release locks all of them have run: scripts, a command that replaces a
-// script, and one other.
-func (s site) sent(other string) (sum int64) {
+// sent counts scripts, a command that replaces a script, and one other.
+func (s site) sent(other string) (sum int64, err error) {
 	for _, one := range s {
 		for command, n := range one.CommandStats() {
 			if command == "evalsha" || command == "eval" || command == "delifeq" || command == other {
@@ -38,7 +43,7 @@ func (s site) sent(other string) (sum int64) {
 			}
 		}
 	}
-	return sum
+	return sum, nil
 }
 
 // rig is what the turns of a run work with.
@@ -49,6 +54,7 @@ type rig struct {
 	self  string   // this program
 	java  []string // runs the contestant in Java; nil without a JVM
 	jvm   *worker  // while it runs
+	etcd  string   // its server, a program; "" if it cannot be built
 	sites map[string]site
 
 	delayers map[string]*worker // by address and delay

@@ -28,6 +28,7 @@ func standings(r results) []standing {
 	s.readWrite()
 	s.quorum()
 	s.cluster()
+	s.outside()
 	return s.all
 }
 
@@ -190,6 +191,25 @@ func (s *comparison) cluster() {
 		bare := bareOf(c)
 		ratio, ok := s.over(clusterCell, "rate", c.name, bare)
 		s.atLeast(ok, clusterCell+": "+c.name+" over "+bare, ratio, map[string]float64{"rueidis": 0.9, "go-redis": 1}[c.client])
+	}
+}
+
+// outside compares with locks on other servers than Redis, which promise other things: there is no aim.
+func (s *comparison) outside() {
+	for _, other := range contestants {
+		if other.role != outside {
+			continue
+		}
+		for _, c := range ourNames("free") {
+			for _, n := range levels {
+				ratio, ok := s.over(freeCell(n), "rate", c.name, other.name)
+				s.note(ok, fmt.Sprintf("%s: %s over %s", freeCell(n), c.name, other.name), ratio)
+			}
+		}
+		for _, c := range ourNames("contended") {
+			ratio, ok := s.over("contended", "handover_us", c.name, other.name)
+			s.note(ok, fmt.Sprintf("contended, hand-over p50: %s over %s", c.name, other.name), ratio)
+		}
 	}
 }
 

@@ -29,7 +29,11 @@ func turn(ctx context.Context, v *rig, c contestant, of cell, number int) (figur
 	if err != nil {
 		return nil, err
 	}
-	s := v.site(ctx, of.kind)
+	s, end, err := v.serversOf(ctx, c, of.kind)
+	if err != nil {
+		return nil, err
+	}
+	defer end()
 	addrs := s.addrs()
 	if of.roundTrip > 0 {
 		if addrs, err = v.delay(addrs, of.roundTrip/2); err != nil {
@@ -70,7 +74,10 @@ func turn(ctx context.Context, v *rig, c contestant, of cell, number int) (figur
 			return nil, fmt.Errorf("%s did not get ready: %q: %w", c.name, line, err)
 		}
 	}
-	cpu, sent := s.cpu(), s.sent(c.sends)
+	cpuBefore, sentBefore, err := usage(s, c.sends)
+	if err != nil {
+		return nil, err
+	}
 	for _, w := range workers {
 		if _, err := io.WriteString(w.in, "go\n"); err != nil {
 			return nil, err
@@ -89,8 +96,33 @@ func turn(ctx context.Context, v *rig, c contestant, of cell, number int) (figur
 		outcomes = append(outcomes, o)
 	}
 	done = true
-	cpu, sent = s.cpu()-cpu, s.sent(c.sends)-sent
-	return account(outcomes, cpu, int(sent), int(b.overlaps.Load())), nil
+	cpu, sent, err := usage(s, c.sends)
+	if err != nil {
+		return nil, err
+	}
+	return account(outcomes, cpu-cpuBefore, int(sent-sentBefore), int(b.overlaps.Load())), nil
+}
+
+// serversOf returns a contestant's servers for a turn, and what ends those that no other turn uses. An etcd has only one
+// turn: its members would use the processors during the turns of others.
+func (v *rig) serversOf(ctx context.Context, c contestant, kind string) (s servers, end func(), err error) {
+	if c.members == 0 {
+		return v.site(ctx, kind), func() {}, nil
+	}
+	e, err := startEtcd(ctx, v.etcd, v.dir, c.members)
+	if err != nil {
+		return nil, nil, err
+	}
+	return e, e.end, nil
+}
+
+// usage returns the processor time that servers have used, and the commands that they were sent.
+func usage(s servers, other string) (cpu time.Duration, sent int64, err error) {
+	if cpu, err = s.cpu(); err != nil {
+		return 0, 0, err
+	}
+	sent, err = s.sent(other)
+	return cpu, sent, err
 }
 
 func newBoard(dir string, number int) (*board, string, error) {

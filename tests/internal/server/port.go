@@ -20,10 +20,10 @@ var reservations struct {
 	all []io.Closer
 }
 
-// reservePort picks a port between 10000 and 19999 on which, and on whose cluster bus, nobody listens. No other
+// ReservePort picks a port between 10000 and 19999 on which, and on whose cluster bus, nobody listens. No other
 // test gets it while this process runs: a server that is down for a moment finds its port free again. Outgoing
 // connections have higher ports.
-func reservePort() (int, error) {
+func ReservePort() (int, error) {
 	var err error
 	for range 100 {
 		port := 10000 + rand.IntN(10000)

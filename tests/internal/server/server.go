@@ -80,7 +80,7 @@ func Start(tb testing.TB, bin Binary, opts ...Option) *Server {
 	// A process that is not one of these tests may take the port before the server does.
 	var err error
 	for range 5 {
-		if s.port, err = reservePort(); err != nil {
+		if s.port, err = ReservePort(); err != nil {
 			break
 		}
 		if err = os.WriteFile(s.confFile(), []byte(s.config()), 0o600); err != nil {

@@ -1,0 +1,98 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/holdfast-go/holdfast/tests/internal/server"
+)
+
+// medians runs the bench, which has to succeed, and returns its medians, and all that it wrote.
+func medians(t *testing.T, args ...string) (r results, tables, said string) {
+	t.Helper()
+	t.Setenv("GORACE", "atexit_sleep_ms=0")
+	var out, log bytes.Buffer
+	if code := bench(t.Context(), args, nil, &out, &log); code != 0 {
+		t.Fatalf("code %d: %s", code, &log)
+	}
+	tables, line, ok := strings.Cut(out.String(), "\n{")
+	var all struct{ Medians results }
+	if err := json.Unmarshal([]byte("{"+line), &all); !ok || err != nil {
+		t.Fatalf("%v in %s", err, &out)
+	}
+	return all.Medians, tables, log.String()
+}
+
+// Etcd has its turns, on one member and on three, and its servers' figures are taken.
+func TestEtcd(t *testing.T) {
+	if _, missing := buildEtcd(t.Context(), t.TempDir()); missing != "" {
+		t.Skipf("SKIPPED, ETCD NOT TESTED: %s", missing)
+	}
+	r, tables, said := medians(t, "-quick", "-for", "300ms", "-leases", "50", "-cells", "free,contended,held", "-only", "etcd")
+	for cell, f := range r {
+		if f := f["etcd"]; f["client_us"] == 0 || f["overlaps"]+f["errors"]+f["lost"] > 0 {
+			t.Errorf("%s: %v; %s", cell, f, said)
+		}
+	}
+	if f := r["held"]["etcd"]; f["rate"] == 0 || f["commands"] < 2 || f["redis_us"] == 0 {
+		t.Errorf("held: %v; want a lock and an unlock for each lease, and processor time", f)
+	}
+	if len(r) != len(levels)+2 || !strings.Contains(tables, "go.etcd.io/etcd/client/v3 v3.") {
+		t.Errorf("%d cells; %s", len(r), tables)
+	}
+	r, _, said = medians(t, "-quick", "-for", "300ms", "-leases", "50", "-cells", "contended,held", "-only", "etcd-3")
+	for _, cell := range []string{"contended", "held"} {
+		if f := r[cell]["etcd-3"]; f["client_us"] == 0 || f["overlaps"]+f["errors"]+f["lost"] > 0 {
+			t.Errorf("%s: %v; %s", cell, f, said)
+		}
+	}
+}
+
+// Without etcd's server the bench says so, twice, and goes on.
+func TestAMissingEtcdIsLeftOutLoudly(t *testing.T) {
+	server.One(t)        // before PATH changes
+	t.Setenv("PATH", "") // there is no go command
+	r, tables, said := medians(t, "-quick", "-for", "50ms", "-leases", "10", "-cells", "held", "-only", "holdfast-goredis,etcd,etcd-3")
+	if !strings.Contains(said, "!!! etcd is NOT MEASURED: ") || !strings.Contains(tables, "**etcd was not measured: ") {
+		t.Errorf("nothing is said of etcd in %s or in %s", said, tables)
+	}
+	if f := r["held"]["holdfast-goredis"]; f["rate"] == 0 || len(r["held"]) != 1 {
+		t.Errorf("got %v", r["held"])
+	}
+}
+
+// Members that do not start are an error of the turn, with what they wrote, and leave no folder.
+func TestAnEtcdThatDoesNotStartFails(t *testing.T) {
+	dir := t.TempDir()
+	program := filepath.Join(dir, "etcd")
+	if err := os.WriteFile(program, []byte("#!/bin/sh\necho no room >&2\nexit 1\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	_, err := startEtcd(t.Context(), program, dir, 3)
+	if err == nil || !strings.Contains(err.Error(), "no room") {
+		t.Errorf("got %v", err)
+	}
+	if left, _ := filepath.Glob(filepath.Join(dir, "etcd-*")); len(left) > 0 {
+		t.Errorf("%v is left", left)
+	}
+}
+
+// A metric is added up over its labels; others that begin like it do not count.
+func TestScrape(t *testing.T) {
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprint(w, "# TYPE n counter\nn{a=\"x y\"} 3\nn{a=\"z\"} 1.5e+01\nn_total 100\nm 7\n")
+	}))
+	defer s.Close()
+	for metric, want := range map[string]float64{"n": 18, "m": 7, "absent": 0} {
+		if got, err := scrape(s.URL, metric); got != want || err != nil {
+			t.Errorf("%s: got %v, %v; want %v", metric, got, err, want)
+		}
+	}
+}

@@ -52,6 +52,7 @@ type Client struct {
 	reclaimers reclaimers   // likewise
 	cleanups   exec.Limiter // of releases of lost leases
 	cache      settingsCache
+	noted      settingsCache // of locks with notes
 	departing  departures
 	detached   detachments
 	notices    notices

@@ -51,14 +51,19 @@ type settingsCache struct {
 	next   atomic.Uint32
 }
 
-// share returns s, which must not change any more, or equal settings from the cache. Settings with notes are most often
-// for a single lease, and are not cached.
-func (c *settingsCache) share(s *settings) *settings {
+// cacheFor returns the cache for settings like s. Those with notes have one of their own: most often notes differ from lease to
+// lease, and would push all others out.
+func (c *Client) cacheFor(s *settings) *settingsCache {
 	if s.meta != nil {
-		return s
+		return &c.noted
 	}
+	return &c.cache
+}
+
+// share returns s, which must not change any more, or equal settings from the cache.
+func (c *settingsCache) share(s *settings) *settings {
 	for i := range c.latest {
-		if known := c.latest[i].Load(); known != nil && *known == *s {
+		if known := c.latest[i].Load(); known != nil && (*known == *s || s.meta != nil && known.interchangeable(s)) {
 			return known
 		}
 	}
@@ -181,7 +186,7 @@ func (l *target) resolved() *target {
 	if err := l.resolve(); err != nil {
 		l.refuse(fmt.Errorf("%w: lock %.64q: %w", ErrInvalid, l.name, err))
 	} else {
-		l.set = l.c.cache.share(l.set)
+		l.set = l.c.cacheFor(l.set).share(l.set)
 	}
 	return l
 }

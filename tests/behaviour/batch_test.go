@@ -142,19 +142,11 @@ func TestBatchesOfOneAndNoneCostTheSame(t *testing.T) {
 	t.Parallel()
 	backend.EachRealUndisturbed(t, func(t testing.TB, b *backend.Backend) {
 		for _, size := range []int{-1, 1} {
-			// Each client surveys the server. Without its script, the server can show that this client has done
-			// so.
-			if err := b.Redis(t).ScriptFlush(t.Context()).Err(); err != nil {
-				t.Fatal(err)
-			}
-			c := b.Client(t, &holdfast.Config{MaxBatch: size})
-			backend.Release(t, backend.Acquire(t, c.Mutex("m")))
-			settled(t, b, c)
+			c, sent := b.Counted(t, &holdfast.Config{MaxBatch: size})
 			const cycles = 20
-			before := scripts(b.Server)
 			many(t, c, cycles)
-			if n := scripts(b.Server) - before; n != 2*cycles {
-				t.Errorf("Batch %d: %d scripts for %d cycles", size, n, cycles)
+			if n := sent(); n != 2*cycles {
+				t.Errorf("Batch %d: %d calls for %d cycles", size, n, cycles)
 			}
 		}
 	})
@@ -165,28 +157,20 @@ func TestBatchesOfOneAndNoneCostTheSame(t *testing.T) {
 func TestAContendedLockIsLeftOnce(t *testing.T) {
 	t.Parallel()
 	backend.EachRealUndisturbed(t, func(t testing.TB, b *backend.Backend) {
-		c := b.Client(t, nil)
+		c, sent := b.Counted(t, nil)
 		held := func(name string) {
 			t.Helper()
 			if _, err := c.Mutex(name).TryAcquire(t.Context()); !errors.Is(err, holdfast.ErrHeld) {
 				t.Errorf("a lock that is held: %v", err)
 			}
 		}
-		backend.Release(t, backend.Acquire(t, c.Mutex("warm")))
-		warm := backend.Acquire(t, c.Mutex("warm"))
-		held("warm") // now the server has all scripts, except BatchRelease if its own command replaces that
-		backend.Release(t, warm)
-		if err := b.Redis(t).ScriptLoad(t.Context(), script.BatchRelease.Source).Err(); err != nil {
-			t.Fatal(err)
-		}
-		settled(t, b, c)
 		lease := backend.Acquire(t, c.Mutex("m"))
 		cost := func(want int64, do func()) {
 			t.Helper()
-			before := scripts(b.Server)
+			before := sent()
 			do()
-			if n := scripts(b.Server) - before; n != want {
-				t.Errorf("%d scripts; want %d", n, want)
+			if n := sent() - before; n != want {
+				t.Errorf("%d calls; want %d", n, want)
 			}
 		}
 		const tries = 20

@@ -73,7 +73,7 @@ func (r role) texts() []string { return r.without(rule{}) }
 // TestMain collects go-redis's log about servers that have gone.
 func TestMain(m *testing.M) {
 	redis.SetLogger(said)
-	backend.AtOnce(6) // some wait for seconds; more at once, on one processor, keep each other from renewing
+	backend.AtOnce(24)
 	os.Exit(m.Run())
 }
 

@@ -37,7 +37,12 @@ func TestEtcd(t *testing.T) {
 	}
 	r, tables, said := medians(t, "-quick", "-for", "300ms", "-leases", "50", "-cells", "free,contended,held", "-only", "etcd")
 	for cell, f := range r {
-		if f := f["etcd"]; f["client_us"] == 0 || f["overlaps"]+f["lost"] > 0 {
+		f := f["etcd"]
+		errors := f["errors"]
+		if cell == "free/4096" {
+			errors = 0 // on a busy machine etcd's client gives up calls of so many goroutines
+		}
+		if f["client_us"] == 0 || f["overlaps"]+errors+f["lost"] > 0 {
 			t.Errorf("%s: %v; %s", cell, f, said)
 		}
 	}
@@ -49,7 +54,7 @@ func TestEtcd(t *testing.T) {
 	}
 	r, _, said = medians(t, "-quick", "-for", "300ms", "-leases", "50", "-cells", "contended,held", "-only", "etcd-3")
 	for _, cell := range []string{"contended", "held"} {
-		if f := r[cell]["etcd-3"]; f["client_us"] == 0 || f["overlaps"]+f["lost"] > 0 {
+		if f := r[cell]["etcd-3"]; f["client_us"] == 0 || f["overlaps"]+f["errors"]+f["lost"] > 0 {
 			t.Errorf("%s: %v; %s", cell, f, said)
 		}
 	}

@@ -295,6 +295,9 @@ func convert(err error) error {
 	if errors.As(err, &reply) && !errors.Is(err, redis.Nil) {
 		return driver.ReplyError(reply.Error())
 	}
+	if errors.Is(err, driver.ErrNotSent) { // as the follower's dialer reports
+		return err
+	}
 	var op *net.OpError
 	if errors.As(err, &op) && op.Op == "dial" || errors.Is(err, redis.ErrPoolTimeout) || errors.Is(err, redis.ErrClosed) {
 		return fmt.Errorf("%w: %w", driver.ErrNotSent, err)

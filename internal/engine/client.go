@@ -250,7 +250,7 @@ func (c *Client) isClosing() bool {
 // accept refuses a server that is unfit for Strict mode.
 func (c *Client) accept(server driver.ServerInfo) error {
 	if c.cfg.Strict && server.Cluster {
-		return errors.New("it runs in Cluster mode, where Strict is not possible, because slots can move between servers")
+		return unadvised("it runs in Cluster mode, where Strict is not possible, because slots can move between servers")
 	}
 	return nil
 }

@@ -51,7 +51,7 @@ type Failure struct {
 }
 
 func (e *Failure) Error() string {
-	what := Shown(e.Err.Error())
+	what := Shown(strings.ReplaceAll(e.Err.Error(), "\n", "; ")) // joined errors, as of sentinels
 	if e.Kind != nil {
 		what = e.Kind.Error() + ": " + what
 	}
@@ -146,10 +146,12 @@ func (e *Failure) Advice() string {
 		return " (is it a Redis or Valkey server, and does it want TLS on this port?)"
 	case e.Kind == ErrUnsupported && strings.HasPrefix(e.Err.Error(), "NOSTRICT"):
 		return "" // it says what is missing
+	case e.Kind == ErrUnsupported && isShort:
+		return " (Fsync needs Redis 7.2 or Valkey)"
 	case e.Kind == ErrReplicas && isShort && short.disk:
 		return " (check appendonly and appendfsync of the master and its replicas: INFO persistence)"
 	case e.Kind == ErrPermission && strings.Contains(e.Err.Error(), "can't run this command"):
-		return " (ACL LOG on the server names the command, which Redis 7.0 does not; see docs/SECURITY.md for the ACL that locks need)"
+		return " (Redis 7.0 does not say which command; ACL LOG on the server does. docs/SECURITY.md has the ACL that locks need)"
 	}
 	return advice[e.Kind]
 }
@@ -164,7 +166,7 @@ var advice = map[error]string{
 	ErrParties:       " (have all programs name the same number; Reset begins a latch with another)",
 	ErrReadOnly:      " (connect to the master, or through Sentinel or Cluster)",
 	ErrUnsupported:   " (Redis 7.0 or Valkey 7.2 is needed; for a Cluster, a Cluster client)",
-	ErrQuarantine:    " (Acquire waits for its end; for a server that is new, run \"holdfast init\" once)",
+	ErrQuarantine:    " (Acquire waits for its end; if the server is new and has never granted a lock, \"holdfast init --force\" ends it)",
 	ErrUninitialised: " (Quorum.Admit admits it)",
 	ErrReplicas:      " (check the replicas: INFO replication)",
 	ErrOutOfMemory:   " (raise maxmemory or free some)",

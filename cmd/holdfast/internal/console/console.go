@@ -53,7 +53,7 @@ func (c *Console) Error(err error) {
 // Notef writes a message that everybody should read.
 func (c *Console) Notef(format string, args ...any) {
 	if c.level >= Normal {
-		c.write(fmt.Sprintf(format, args...))
+		c.write(sprintf(format, args))
 	}
 }
 
@@ -63,8 +63,20 @@ func (c *Console) Warnf(format string, args ...any) { c.Notef("warning: "+format
 // Detailf writes a message for those who want to follow what happens.
 func (c *Console) Detailf(format string, args ...any) {
 	if c.level >= Verbose {
-		c.write(fmt.Sprintf(format, args...))
+		c.write(sprintf(format, args))
 	}
+}
+
+// sprintf is fmt.Sprintf, but leaves out the name with which errors of the library begin: every message begins with it.
+func sprintf(format string, args []any) string {
+	texts := make([]any, len(args))
+	for i, arg := range args {
+		texts[i] = arg
+		if err, is := arg.(error); is {
+			texts[i] = strings.TrimPrefix(err.Error(), "holdfast: ")
+		}
+	}
+	return fmt.Sprintf(format, texts...)
 }
 
 func (c *Console) write(text string) {

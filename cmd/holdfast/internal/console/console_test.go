@@ -27,6 +27,23 @@ func TestMessagesAreEscaped(t *testing.T) {
 	}
 }
 
+// A message that quotes an error of the library names holdfast once.
+func TestMessagesNameHoldfastOnce(t *testing.T) {
+	err := errors.New("holdfast: lease lost")
+	for what, say := range map[string]func(c *Console){
+		"an error":  func(c *Console) { c.Error(err) },
+		"a note":    func(c *Console) { c.Notef("%q was not released: %v", "a", err) },
+		"a warning": func(c *Console) { c.Warnf("%v; go on", err) },
+		"a detail":  func(c *Console) { c.Detailf("closing: %v", err) },
+	} {
+		var said bytes.Buffer
+		say(New(&said, Verbose))
+		if n := strings.Count(said.String(), "holdfast: "); n != 1 || !strings.Contains(said.String(), "lease lost") {
+			t.Errorf("%s: %q", what, said.String())
+		}
+	}
+}
+
 func TestRedact(t *testing.T) {
 	c := New(nil, Normal)
 	c.Hide("hunter2", "abc")

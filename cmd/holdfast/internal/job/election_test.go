@@ -47,6 +47,7 @@ func TestHoldersAreDescribed(t *testing.T) {
 		{[]holdfast.Holder{a, {Owner: "carol", Since: since}, a}, "carol (since 2026-03-01 12:00:00 " + zone + ") and 2 others"},
 		{[]holdfast.Holder{{}}, "somebody"},
 		{[]holdfast.Holder{{Name: "k\n", Foreign: true}}, `another program (key of k\n)`},
+		{[]holdfast.Holder{{Name: "k", Foreign: true, TTL: -1}}, "another program (key of k, which has no expiry)"},
 	} {
 		if got := describeAll(c.holders, func(name string) string { return "of " + name }); got != c.want {
 			t.Errorf("got  %s\nwant %s", got, c.want)

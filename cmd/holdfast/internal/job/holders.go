@@ -39,7 +39,11 @@ func describeAll(holders []holdfast.Holder, keyOf func(name string) string) stri
 // Describe describes a holder of the lock with this key.
 func Describe(h holdfast.Holder, key string) string {
 	if h.Foreign {
-		return fmt.Sprintf("another program (key %s)", printable.Line(key, MaxShown))
+		expiry := ""
+		if h.TTL < 0 {
+			expiry = ", which has no expiry"
+		}
+		return fmt.Sprintf("another program (key %s%s)", printable.Line(key, MaxShown), expiry)
 	}
 	text := "somebody"
 	if h.Owner != "" {

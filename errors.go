@@ -205,7 +205,7 @@ func (e *LostError) Unwrap() error { return e.Err }
 // ServerError is an operation that the server, or the way to it, made fail.
 type ServerError struct {
 	Op     string // "acquire", "renew", "release", ...
-	Name   string // the lock's
+	Name   string // the lock's; of what is about many locks, their pattern or ""
 	Server string // its address, without credentials
 	// Code is the server's word for it, such as "LOADING" or "NOPERM"; "" if it did not answer.
 	Code string
@@ -405,7 +405,7 @@ func newServerError(f *exec.Failure) *ServerError {
 }
 
 func newQuorumError(q *quorum.Error) *QuorumError {
-	e := &QuorumError{Op: q.Op, Name: q.Name, Need: q.Need, Of: q.Of, ended: q.Ended()}
+	e := &QuorumError{Op: q.Op, Name: q.Name, Need: q.Need, Of: q.Of, task: q.Task, ended: q.Ended()}
 	for _, n := range q.Nodes {
 		e.Nodes = append(e.Nodes, &NodeError{n.Server, leave(n.Err)})
 	}

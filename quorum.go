@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/internal/engine"
+	"github.com/holdfast-go/holdfast/internal/exec"
 	"github.com/holdfast-go/holdfast/internal/quorum"
 )
 
@@ -112,16 +113,17 @@ func (q *Quorum) String() string { return "holdfast.Quorum(" + strings.Join(q.se
 // ErrQuarantine, ErrDenied and so on; but not ErrHeld, which is returned when a majority names a holder.
 type QuorumError struct {
 	Op    string // "acquire", "admit", ...
-	Name  string // the lock's
+	Name  string // the lock's; of what is about many locks, their pattern
 	Need  int    // nodes that must agree
 	Of    int    // nodes
 	Nodes []*NodeError
 
-	ended error // that of the caller's context, if it ended before a majority answered
+	task  string // as in exec.Failure
+	ended error  // that of the caller's context, if it ended before a majority answered
 }
 
 func (e *QuorumError) Error() string {
-	text := fmt.Sprintf("holdfast: %s %q: too few nodes answered as they should; %d of %d have to", e.Op, e.Name, e.Need, e.Of)
+	text := fmt.Sprintf("holdfast: %s: too few nodes answered as they should; %d of %d have to", exec.TaskOf(e.task, e.Op, e.Name), e.Need, e.Of)
 	before := ": "
 	for _, n := range e.Nodes {
 		text += before + n.Error()

@@ -23,6 +23,7 @@ type Inspector struct{ of source }
 // source is where an Inspector looks.
 type source interface {
 	Get(ctx context.Context, name string) (engine.Status, error)
+	Reach(ctx context.Context, p engine.Pattern) error
 	List(ctx context.Context, p engine.Pattern, yield func(engine.Status, error) bool)
 	Break(ctx context.Context, name string, fence uint64, reason string) (engine.Broken, error)
 	Revoke(ctx context.Context, name string, fence uint64, reason string) error
@@ -64,27 +65,42 @@ func (i *Inspector) Get(ctx context.Context, name string) (holdfast.Status, erro
 // [holdfast.ErrClosed]. What was listed until then is true.
 func (i *Inspector) List(ctx context.Context, pattern string) iter.Seq2[holdfast.Status, error] {
 	return func(yield func(holdfast.Status, error) bool) {
-		p, err := compile(pattern)
+		p, err := compile("list", pattern)
 		if err != nil {
 			yield(holdfast.Status{}, err)
 			return
 		}
-		i.of.List(ctx, p, func(s engine.Status, err error) bool { return yield(statusOf(&s), access.Error(err)) })
+		i.list(ctx, p, yield)
+	}
+}
+
+func (i *Inspector) list(ctx context.Context, p engine.Pattern, yield func(holdfast.Status, error) bool) {
+	i.of.List(ctx, p, func(s engine.Status, err error) bool { return yield(statusOf(&s), access.Error(err)) })
+}
+
+func init() {
+	access.Reach = func(ctx context.Context, inspector any, verb, pattern string) error {
+		p, err := compile(verb, pattern)
+		if err != nil {
+			return err
+		}
+		return access.Error(inspector.(*Inspector).of.Reach(ctx, p))
 	}
 }
 
 func statusOf(s *engine.Status) holdfast.Status { return access.Status(s).(holdfast.Status) }
 
-// compile reads a pattern.
-func compile(pattern string) (engine.Pattern, error) {
+// compile reads a pattern. verb is what is to be done with the locks that match, for errors.
+func compile(verb, pattern string) (engine.Pattern, error) {
 	if _, err := path.Match(pattern, ""); err != nil {
 		return engine.Pattern{}, fmt.Errorf("%w: pattern %.64q: %w", holdfast.ErrInvalid, pattern, err)
 	}
-	p := engine.Pattern{Text: cmp.Or(pattern, "*"), Begin: pattern, Matches: func(string) bool { return true }}
+	p := engine.Pattern{Text: cmp.Or(pattern, "*"), Task: verb + " all locks", Begin: pattern, Matches: func(string) bool { return true }}
 	if i := strings.IndexAny(pattern, `*?[\`); i >= 0 {
 		p.Begin = pattern[:i]
 	}
 	if pattern != "" {
+		p.Task = fmt.Sprintf("%s locks that match %q", verb, pattern)
 		p.Matches = func(name string) bool {
 			matches, _ := path.Match(pattern, name)
 			return matches

@@ -3,13 +3,16 @@ package inspect_test
 import (
 	"context"
 	"errors"
+	"net"
 	"path"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/inspect"
+	"github.com/holdfast-go/holdfast/internal/bare"
 	"github.com/holdfast-go/holdfast/internal/redistest"
 )
 
@@ -89,5 +92,68 @@ func TestBadArgumentsAreRefused(t *testing.T) {
 	}
 	if _, err := in.Get(t.Context(), "a\nb"); !errors.Is(err, holdfast.ErrInvalid) {
 		t.Errorf("Get: %v", err)
+	}
+}
+
+// Without a pattern, locks are watched whose names no pattern of one * matches.
+func TestWatchSeesAllLocks(t *testing.T) {
+	t.Parallel()
+	c := newClient(t)
+	for _, name := range []string{"plain", "orders/1", "orders/2/a"} {
+		acquire(t, c.Mutex(name))
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	seen := map[string]inspect.EventType{}
+	for e, err := range inspect.New(c).Watch(ctx, "") {
+		if err != nil {
+			t.Fatalf("%v; seen until then: %v", err, seen)
+		}
+		if seen[e.Status.Name] = e.Type; len(seen) == 3 {
+			break
+		}
+	}
+	for name, what := range seen {
+		if what != inspect.EventPresent {
+			t.Errorf("%s: %s", name, what)
+		}
+	}
+}
+
+// An error about many locks names no lock, but what was tried, and where.
+func TestErrorsSayWhatWasTried(t *testing.T) {
+	t.Parallel()
+	c, err := holdfast.New(bare.New("127.0.0.1:1", func(ctx context.Context) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "tcp", "127.0.0.1:1")
+	}), &holdfast.Config{RetryTimeout: 20 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close(context.Background()) })
+	in := inspect.New(c)
+	for _, pattern := range []string{"", "orders/*"} {
+		which := "all locks"
+		if pattern != "" {
+			which = `locks that match "orders/*"`
+		}
+		for _, err := range in.List(t.Context(), pattern) {
+			says(t, err, "list "+which)
+		}
+		for _, err := range in.Watch(t.Context(), pattern) {
+			says(t, err, "watch "+which)
+			break
+		}
+	}
+	for _, err := range in.History(t.Context()) {
+		says(t, err, "list breaks")
+	}
+}
+
+// says requires an error about a server that nobody can reach.
+func says(t *testing.T, err error, task string) {
+	t.Helper()
+	want := "holdfast: " + task + " on 127.0.0.1:1: server is unavailable: "
+	if !errors.Is(err, holdfast.ErrUnavailable) || !strings.HasPrefix(err.Error(), want) {
+		t.Errorf("%v, want %s", err, want)
 	}
 }

@@ -47,7 +47,7 @@ const (
 // [holdfast.ErrClosed].
 func (i *Inspector) Watch(ctx context.Context, pattern string) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
-		p, err := compile(pattern)
+		p, err := compile("watch", pattern)
 		if err != nil {
 			yield(Event{}, err)
 			return
@@ -143,11 +143,7 @@ func (w *watch) look(ctx context.Context) (goOn bool) {
 func (w *watch) each(ctx context.Context, f func(holdfast.Status, error) bool) {
 	name, is := literal(w.pattern.Text)
 	if !is {
-		for s, err := range w.in.List(ctx, w.pattern.Text) {
-			if !f(s, err) {
-				return
-			}
-		}
+		w.in.list(ctx, w.pattern, f)
 		return
 	}
 	s, err := w.in.Get(ctx, name)

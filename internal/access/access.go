@@ -1,8 +1,10 @@
-// Package access lets other packages of this module, such as inspect, reach what the API's types hide. Package holdfast sets
-// the functions when the program starts. It imports this package, so its types are any here.
+// Package access lets other packages of this module, such as inspect, reach what the API's types hide. Package holdfast, and
+// inspect, set the functions when the program starts. They import this package, so their types are any here.
 package access
 
 import (
+	"context"
+
 	"github.com/holdfast-go/holdfast/internal/engine"
 	"github.com/holdfast-go/holdfast/internal/quorum"
 )
@@ -18,4 +20,8 @@ var (
 	Holder func(h engine.Holder) any
 	// Error returns an error of the engine as one of package holdfast.
 	Error func(err error) error
+
+	// Reach asks an *inspect.Inspector's server whether it answers. verb and pattern are what for, in errors: to "watch" all
+	// locks, say.
+	Reach func(ctx context.Context, inspector any, verb, pattern string) error
 )

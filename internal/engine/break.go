@@ -170,21 +170,24 @@ const (
 	maxEntries = 2000
 )
 
+// TaskBreaks is what errors call reading the journal.
+const TaskBreaks = "list breaks"
+
 // readJournal calls f with the entries of the journal, the latest first, until f returns false. If entries are added meanwhile, f
 // may see some of the others twice.
 func (c *Client) readJournal(ctx context.Context, f func(codec.Entry) bool) error {
 	if c.isClosing() {
 		return exec.ErrClosed
 	}
-	rq := c.aboutJournal("list breaks")
+	rq := c.aboutJournal(TaskBreaks)
 	if err := c.server.Connect(ctx, rq.lock.name); err != nil {
-		return err
+		return exec.InTask(TaskBreaks, err)
 	}
 	q := codec.Notes{Flags: rq.lock.flags(), Journal: c.journal(), Count: entriesPerReply}
 	for q.Skip < maxEntries {
 		a, _, err := ask(ctx, c, rq, &q)
 		if err != nil {
-			return err
+			return exec.InTask(TaskBreaks, err)
 		}
 		for _, e := range a.reply.Entries {
 			if !f(e) {

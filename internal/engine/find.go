@@ -17,7 +17,8 @@ import (
 
 // Pattern says which locks are looked for.
 type Pattern struct {
-	Text    string // names the search in errors
+	Text    string
+	Task    string // what errors call the search, such as "list all locks"
 	Begin   string // what all names begin with
 	Matches func(name string) bool
 }
@@ -42,8 +43,14 @@ func (in *Inspector) List(ctx context.Context, p Pattern, yield func(Status, err
 		return true, nil
 	})
 	if err != nil {
-		yield(Status{}, err)
+		yield(Status{}, exec.InTask(p.Task, err))
 	}
+}
+
+// Reach asks about some lock, to learn whether the server answers. Its errors are about a search.
+func (in *Inspector) Reach(ctx context.Context, p Pattern) error {
+	_, err := in.Get(ctx, "any")
+	return exec.InTask(p.Task, err)
 }
 
 const (

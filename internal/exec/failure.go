@@ -42,6 +42,7 @@ var (
 type Failure struct {
 	Op     string // "acquire", "renew", "release", ...
 	Name   string // what it was about
+	Task   string // what the text calls it, instead of Op and Name; "" if it was about one lock
 	Server string // its address, without credentials
 	Kind   error  // one of the errors above, or nil if it is of no known kind
 	Err    error  // what the driver returned, without arguments that the server repeated
@@ -58,7 +59,28 @@ func (e *Failure) Error() string {
 	if e.Ended != nil {
 		what = e.Ended.Error() + "; " + what
 	}
-	return fmt.Sprintf("holdfast: %s %q on %s: %s%s", e.Op, e.Name, e.Server, what, e.Advice())
+	return fmt.Sprintf("holdfast: %s on %s: %s%s", TaskOf(e.Task, e.Op, e.Name), e.Server, what, e.Advice())
+}
+
+// TaskOf returns what a text calls an operation: its task, if it has one, or else op and the name.
+func TaskOf(task, op, name string) string {
+	if task != "" {
+		return task
+	}
+	return fmt.Sprintf("%s %q", op, name)
+}
+
+// InTask returns an error as one of a task that is about many locks. What is no Failure is returned as it is.
+func InTask(task string, err error) error {
+	switch e := err.(type) {
+	case *Failure:
+		own := *e
+		own.Task = task
+		return &own
+	case NotSent:
+		return NotSent{InTask(task, e.error)}
+	}
+	return err
 }
 
 // Unwrap returns the kind, the driver's error and, if it has ended, that of the caller's context.

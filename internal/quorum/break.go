@@ -123,6 +123,6 @@ func (in *Inspector) History(ctx context.Context, yield func(engine.Broken, erro
 		}
 	}
 	if in.areTooFew(errs) {
-		yield(engine.Broken{}, in.q.tooFew("list breaks", "", errs))
+		yield(engine.Broken{}, inTask(engine.TaskBreaks, in.q.tooFew(engine.TaskBreaks, "", errs)))
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/holdfast-go/holdfast/internal/codec"
@@ -16,6 +17,7 @@ import (
 type Error struct {
 	Op    string // "acquire", "init", ...
 	Name  string // the lock's
+	Task  string // as in exec.Failure
 	Nodes []NodeError
 	Need  int // how many have to agree
 	Of    int // nodes
@@ -34,7 +36,8 @@ func (e *Error) Error() string {
 	for _, n := range e.Nodes {
 		all = append(all, n.Err.Error())
 	}
-	text := fmt.Sprintf("holdfast: %s %q: too few nodes answered as they should; %d of %d have to: %s", e.Op, e.Name, e.Need, e.Of, strings.Join(all, "; "))
+	text := fmt.Sprintf("holdfast: %s: too few nodes answered as they should; %d of %d have to: %s",
+		exec.TaskOf(e.Task, e.Op, e.Name), e.Need, e.Of, strings.Join(all, "; "))
 	if e.ended != nil {
 		text += "; " + e.ended.Error()
 	}
@@ -87,6 +90,20 @@ func (q *Quorum) tooFew(op, name string, errs []error) error {
 		e.Nodes = append(e.Nodes, NodeError{q.clients[i].Server().Addr(), err})
 	}
 	return e
+}
+
+// inTask is exec.InTask for errors of quorums, too, and their nodes.
+func inTask(task string, err error) error {
+	e, is := err.(*Error)
+	if !is {
+		return exec.InTask(task, err)
+	}
+	own := *e
+	own.Task, own.Nodes = task, slices.Clone(e.Nodes)
+	for i := range own.Nodes {
+		own.Nodes[i].Err = exec.InTask(task, own.Nodes[i].Err)
+	}
+	return &own
 }
 
 // curable reports whether a majority may agree later, because few enough nodes refuse for good.

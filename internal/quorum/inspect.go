@@ -34,6 +34,12 @@ func (in *Inspector) Get(ctx context.Context, name string) (engine.Status, error
 	return s, err
 }
 
+// Reach asks about some lock, to learn whether a majority answers. Its errors are about a search.
+func (in *Inspector) Reach(ctx context.Context, p engine.Pattern) error {
+	_, err := in.Get(ctx, "any")
+	return inTask(p.Task, err)
+}
+
 // List calls yield with each lock whose name matches and that a majority of nodes says is held, or with the error of one of
 // which that is open, until yield returns false. An error without a name ends the list: too few nodes have answered.
 func (in *Inspector) List(ctx context.Context, p engine.Pattern, yield func(engine.Status, error) bool) {
@@ -77,7 +83,7 @@ func (in *Inspector) List(ctx context.Context, p engine.Pattern, yield func(engi
 		}
 	}
 	if left > 0 {
-		yield(engine.Status{}, q.tooFew("list", p.Text, errs))
+		yield(engine.Status{}, inTask(p.Task, q.tooFew("list", p.Text, errs)))
 	}
 }
 

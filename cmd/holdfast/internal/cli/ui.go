@@ -14,6 +14,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/inspect"
 	"github.com/holdfast-go/holdfast/inspect/ui"
+	"github.com/holdfast-go/holdfast/internal/access"
 
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/connect"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/exitcode"
@@ -128,8 +129,8 @@ func serveUI(ctx context.Context, args []string, _ io.Reader, stdout, stderr io.
 			return err
 		}
 		defer handler.Close()
-		// A question about any lock reports a wrong address now. Later, the pages wait for outages to end.
-		if _, err := in.Get(ctx, "*"); err != nil {
+		// Asking first tells of a wrong address. Later, the pages wait for outages to end.
+		if err := access.Reach(ctx, in, "list", o.pattern); err != nil {
 			return err
 		}
 		if _, err := fmt.Fprintf(stdout, "http://%s%s/\n", listener.Addr(), strings.TrimSuffix(o.path, "/")); err != nil {

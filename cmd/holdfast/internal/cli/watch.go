@@ -11,6 +11,7 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/inspect"
+	"github.com/holdfast-go/holdfast/internal/access"
 	"github.com/holdfast-go/holdfast/internal/printable"
 
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/connect"
@@ -97,8 +98,8 @@ type change struct {
 
 // follow prints each change, until ctx ends.
 func (o *watchFlags) follow(ctx context.Context, in *inspect.Inspector, stdout io.Writer) error {
-	// Watching waits for a server that does not answer. Asking first, about any lock, tells of a wrong address.
-	if _, err := in.Get(ctx, "*"); err != nil {
+	// Watching waits for a server that does not answer. Asking first tells of a wrong address.
+	if err := access.Reach(ctx, in, "watch", o.pattern); err != nil {
 		return err
 	}
 	outage := false

@@ -29,7 +29,7 @@ func (b *BatchAcquire) Add(lock, queue string, head wire.Head, ttl time.Duration
 
 // Call returns the script's call, when all items have been added.
 func (b *BatchAcquire) Call() driver.Call {
-	return b.items.call(script.BatchAcquire, b.Flags, b.NotAfter, b.Fence)
+	return b.items.call(script.BatchAcquire(), b.Flags, b.NotAfter, b.Fence)
 }
 
 // NodeBatchAcquire is BatchAcquire for a node of a quorum: node_batch_acquire.lua. Of Keys it takes what concerns the
@@ -53,7 +53,7 @@ func (b *NodeBatchAcquire) Add(lock, queue string, head wire.Head, ttl time.Dura
 
 // Call returns the script's call, when all items have been added.
 func (b *NodeBatchAcquire) Call() driver.Call {
-	return b.items.call(script.NodeBatchAcquire, b.Flags, b.NotAfter, b.Keys.Fence, b.Keys.CaughtUp, b.Keys.Mark)
+	return b.items.call(script.NodeBatchAcquire(), b.Flags, b.NotAfter, b.Keys.Fence, b.Keys.CaughtUp, b.Keys.Mark)
 }
 
 // acquireItems are the locks that a batch asks for.
@@ -178,7 +178,7 @@ func (b *BatchRelease) Add(lock string, head wire.Head) {
 }
 
 // Call returns the script's call, when all items have been added.
-func (b *BatchRelease) Call() driver.Call { return urgent(call(script.BatchRelease, b.words, b.n)) }
+func (b *BatchRelease) Call() driver.Call { return urgent(call(script.BatchRelease(), b.words, b.n)) }
 
 // Parse reads the script's reply.
 func (b *BatchRelease) Parse(text string) (BatchReply, error) {
@@ -264,7 +264,7 @@ func (b *BatchRenew) Call() driver.Call {
 	for _, ttl := range b.terms {
 		args = append(args, milliseconds(ttl))
 	}
-	return driver.Call{Script: script.BatchRenew, Keys: b.keys, Args: args, Urgent: true}
+	return driver.Call{Script: script.BatchRenew(), Keys: b.keys, Args: args, Urgent: true}
 }
 
 // Parse reads the script's reply.

@@ -27,9 +27,9 @@ type Break struct {
 
 // Call returns the script's call.
 func (q *Break) Call() driver.Call {
-	s := script.Break
+	s := script.Break()
 	if q.Lock.Keys.Holds != "" {
-		s = script.ShareBreak
+		s = script.ShareBreak()
 	}
 	words := q.Lock.Keys.appendOwn(make([]string, 0, maxKeys+8))
 	if !strings.Contains(string(q.Lock.Flags), string(Cluster)) {
@@ -111,7 +111,7 @@ type Entry struct {
 // Call returns the script's call.
 func (q *Note) Call() driver.Call {
 	e := &q.Entry
-	return urgent(call(script.Note, []string{
+	return urgent(call(script.Note(), []string{
 		q.Journal.Key, string(q.Flags), e.ID, q.Journal.Channel, e.What, unsigned(e.Fence), unsigned(e.Raised), e.Kind, e.Key, e.Note, e.Holder,
 	}, 1))
 }
@@ -135,7 +135,7 @@ type Notes struct {
 
 // Call returns the script's call.
 func (q *Notes) Call() driver.Call {
-	return call(script.Notes, []string{q.Journal.Key, string(q.Flags), "", strconv.Itoa(q.Skip), strconv.Itoa(q.Count)}, 1)
+	return call(script.Notes(), []string{q.Journal.Key, string(q.Flags), "", strconv.Itoa(q.Skip), strconv.Itoa(q.Count)}, 1)
 }
 
 // NotesReply has entries of the journal: NotesAre.

@@ -135,59 +135,59 @@ var run = Run{Completed: 16, Fence: 7, Try: 2, Counts: true, Info: wire.Info{Own
 
 var samples = []sample{
 	of("try", &Acquire{Lock: mutexLock, Mode: Try, Token: "A", TTL: time.Minute, NotAfter: 16, Fences: 3, Info: info}).
-		sends(script.Acquire, "k q f", "tck", "A", "60000", "16", "3", info).reads(acquireReplies).
+		sends(script.Acquire(), "k q f", "tck", "A", "60000", "16", "3", info).reads(acquireReplies).
 		refuses("queued "+now+" 5 16 1 0 ours", "deep "+now+" 3", "granted "+now+" 1 0 1", "granted "+now+" 1 7 0", "held "+now+" 5 -1 x", "held "+now+" 5"),
 	of("wait", &Acquire{Lock: strictLock, Mode: Wait, Token: "A", TTL: 1500 * time.Microsecond, Fences: 1, Info: info, Claim: time.Second, Channel: "c"}).
-		sends(script.Acquire, "k q f m", "ws60000+13000", "A", "2", "0", "1", info, "1000", "c", "").reads(queuedReplies).
+		sends(script.Acquire(), "k q f m", "ws60000+13000", "A", "2", "0", "1", info, "1000", "c", "").reads(queuedReplies).
 		refuses("held "+now+" 5 2 "+value, "quarantined "+now+" 5", "queued "+now+" 5 16 0 0 ours", "queued "+now+" 5 16 1 -1 ours", "queued "+now+" 5 16 1 1 theirs", "queued "+now+" 5 -1 1 1 ours"),
 	of("look", &Acquire{Lock: mutexLock, Mode: Look, Token: "A", TTL: time.Minute, NotAfter: 16, Fences: 3, Info: info, Claim: time.Second, Channel: "c", Score: 15}).
-		sends(script.Acquire, "k q f", "lck", "A", "60000", "16", "3", info, "1000", "c", "15").reads(queuedReplies),
+		sends(script.Acquire(), "k q f", "lck", "A", "60000", "16", "3", info, "1000", "c", "15").reads(queuedReplies),
 	of("share try", &ShareAcquire{Acquire{Lock: shareLock, Mode: Try, Token: "A", TTL: time.Minute, Fences: 1, Info: info}, share}).
-		sends(script.ShareAcquire, "k q f e", "t", "A", "60000", "0", "1", info, "sem", "5", "2").reads(acquireReplies),
+		sends(script.ShareAcquire(), "k q f e", "t", "A", "60000", "0", "1", info, "sem", "5", "2").reads(acquireReplies),
 	of("share wait", &ShareAcquire{Acquire{Lock: shareLock, Mode: Wait, Token: "A", TTL: time.Minute, Fences: 1, Info: info, Claim: time.Second, Channel: "c"}, Share{Kind: Owned, Limit: 9, Weight: 1, Owner: "o"}}).
-		sends(script.ShareAcquire, "k q f e", "w", "A", "60000", "0", "1", info, "own", "9", "1\no", "1000", "c", "").
+		sends(script.ShareAcquire(), "k q f e", "w", "A", "60000", "0", "1", info, "own", "9", "1\no", "1000", "c", "").
 		reads(map[string]any{"deep " + now + " 9": AcquireReply{Head: head(Deep), Holds: 9}}),
 
 	of("release", &Release{Lock: strictLock, Token: "A", Member: "m", Tombstone: 16}).urgently().
-		sends(script.Release, "k q f m", "s60000+13000", "A", "m", "16").
+		sends(script.Release(), "k q f m", "s60000+13000", "A", "m", "16").
 		reads(map[string]any{"released " + now: ReleaseReply{head(Released)}, "left " + now: ReleaseReply{head(LeftQueue)}, "gone " + now: ReleaseReply{head(Gone)}}).
 		refuses("kept " + now),
 	of("release of a ticket", &Release{Lock: nodeLock, Token: "A", Member: Ticket("123").Member()}).urgently().
-		sends(script.Release, "k q f m", "ns60000+0", "A", "t:123", "0"),
+		sends(script.Release(), "k q f m", "ns60000+0", "A", "t:123", "0"),
 	of("share release", &ShareRelease{Release{Lock: shareLock, Token: "A"}, Unaware}).urgently().
-		sends(script.ShareRelease, "k q f e", "", "A", "", "0").reads(map[string]any{"released " + now: ReleaseReply{head(Released)}}),
+		sends(script.ShareRelease(), "k q f e", "", "A", "", "0").reads(map[string]any{"released " + now: ReleaseReply{head(Released)}}),
 	of("count-down of a party", &ShareRelease{Release{Lock: shareLock, Token: "A"}, CountedDown}).urgently().
-		sends(script.ShareRelease, "k q f e", "", "A", "", "0", "done"),
+		sends(script.ShareRelease(), "k q f e", "", "A", "", "0", "done"),
 	of("release by key", &ReleaseByKey{Lock: strictLock, Token: "A"}).urgently().
-		sends(script.ReleaseByKey, "k", "s60000+13000", "A").
+		sends(script.ReleaseByKey(), "k", "s60000+13000", "A").
 		reads(map[string]any{"released " + now: ReleaseReply{head(Released)}, "kept " + now: ReleaseReply{head(Kept)}}).refuses("gone " + now),
 
 	of("renewal", &Renew{Lock: mutexLock, Token: "A", TTL: time.Minute, Fence: 7, FencesAlone: 9, Channel: "c"}).urgently().
-		sends(script.Renew, "k", "ck", "A", "60000", "0", "7").reads(renewReplies).
+		sends(script.Renew(), "k", "ck", "A", "60000", "0", "7").reads(renewReplies).
 		refuses("renewed "+now+" 60000 0 1", "renewed "+now+" 60000 9 -1", "renewed "+now+" 60000 -9 0", "late "+now, "behind "+now+" x"),
 	of("renewal in Strict mode", &Renew{Lock: strictLock, Token: "A", TTL: time.Minute, Fence: 7}).urgently().
-		sends(script.Renew, "k q f m", "s60000+13000", "A", "60000", "0", "7").
+		sends(script.Renew(), "k q f m", "s60000+13000", "A", "60000", "0", "7").
 		reads(map[string]any{"absent " + now: RenewReply{Head: head(Absent)}, "quarantined " + now + " 5": RenewReply{Head: head(Quarantined), Refusal: Refusal{Quarantine: 5 * time.Millisecond}}}),
 	of("renewal with fences", &Renew{Lock: mutexLock, Token: "A", TTL: time.Minute, Fence: 7, Fences: 3}).urgently().
-		sends(script.Renew, "k q f", "ck", "A", "60000", "3", "7"),
+		sends(script.Renew(), "k q f", "ck", "A", "60000", "3", "7"),
 	of("renewal with more fences", &Renew{Lock: mutexLock, Token: "A", TTL: time.Minute, Fence: 7, Fences: 3, FencesAlone: 9, Channel: "c"}).urgently().
-		sends(script.Renew, "k q f", "ck", "A", "60000", "3", "7", "9", "c"),
+		sends(script.Renew(), "k q f", "ck", "A", "60000", "3", "7", "9", "c"),
 	of("share renewal", &ShareRenew{Renew{Lock: shareLock, Token: "A", TTL: time.Minute, Fence: 7, FencesAlone: 9}}).urgently().
-		sends(script.ShareRenew, "k e", "", "A", "60000", "0", "7").reads(renewReplies).
+		sends(script.ShareRenew(), "k e", "", "A", "60000", "0", "7").reads(renewReplies).
 		reads(map[string]any{"absent " + now: RenewReply{Head: head(Absent)}, "superseded " + now: RenewReply{Head: head(Superseded)}}),
 	of("share renewal with fences", &ShareRenew{Renew{Lock: shareLock, Token: "A", TTL: time.Minute, Fence: 7, Fences: 3, FencesAlone: 9}}).urgently().
-		sends(script.ShareRenew, "k q f e", "", "A", "60000", "3", "7"),
+		sends(script.ShareRenew(), "k q f e", "", "A", "60000", "3", "7"),
 	of("reassertion", &Reassert{Lock: mutexLock, Token: "A", TTL: time.Minute, NotAfter: 16, Fence: 7, Reserved: 9, Info: info, GrantedAt: 15, Age: time.Second, Asked: 17}).urgently().
-		sends(script.Reassert, "k q f", "ck", "A", "60000", "16", "7", "9", info, "15", "1000000", "17").reads(renewReplies).
+		sends(script.Reassert(), "k q f", "ck", "A", "60000", "16", "7", "9", info, "15", "1000000", "17").reads(renewReplies).
 		reads(map[string]any{"late " + now: RenewReply{Head: head(Late)}, "absent " + now: RenewReply{Head: head(Absent)}}).refuses("superseded "+now, "quarantined "+now+" 5"),
-	of("who holds", &WhoHolds{mutexLock}).sends(script.Holder, "k q f", "ck", "").
+	of("who holds", &WhoHolds{mutexLock}).sends(script.Holder(), "k q f", "ck", "").
 		reads(map[string]any{
 			"held " + now + " 5 2 " + value: HolderReply{Head: head(Held), Holder: Holder{TTL: 5 * time.Millisecond, Waiters: 2, Ours: true, Value: holder}, Waiters: 2},
 			"free " + now + " 2":            HolderReply{Head: head(Free), Waiters: 2},
 		}).refuses("free "+now+" -1", "gone "+now),
 
 	of("several", &MultiAcquire{Flags: Cluster, Locks: []TokenOf{{mutexKeys, "A"}, {Keys{Lock: "k2", Queue: "q2", Fence: "f2"}, "B"}}, TTL: time.Minute, NotAfter: 16, Info: info}).
-		sends(script.MultiAcquire, "k q f k2 q2 f2", "c", "A", "60000", "16", info, "B").
+		sends(script.MultiAcquire(), "k q f k2 q2 f2", "c", "A", "60000", "16", info, "B").
 		reads(map[string]any{
 			"granted " + now + " 60000 7 8":   MultiReply{Head: head(Granted), TTL: time.Minute, Fences: []uint64{7, 8}},
 			"held " + now + " 2 5 1 " + value: MultiReply{Head: head(Held), Index: 1, Holder: Holder{TTL: 5 * time.Millisecond, Waiters: 1, Ours: true, Value: holder}},
@@ -196,29 +196,29 @@ var samples = []sample{
 			"quarantined " + now + " 5":       MultiReply{Head: head(Quarantined), Refusal: Refusal{Quarantine: 5 * time.Millisecond}},
 		}).refuses("granted "+now+" 60000 7", "granted "+now+" 60000 7 8 9", "granted "+now+" 60000 7 0", "held "+now+" 0 5 1 x", "held "+now+" 3 5 1 x"),
 	of("several in Strict mode", &MultiAcquire{Locks: []TokenOf{{strictKeys, "A"}, {strictKeys, "B"}}, Mark: "m", TTL: time.Minute, Info: info}).
-		sends(script.MultiAcquire, "k q f k q f m", "", "A", "60000", "0", info, "B"),
+		sends(script.MultiAcquire(), "k q f k q f m", "", "A", "60000", "0", info, "B"),
 
 	batchOf("batch of alike", NewBatchAcquire(2), func(b *BatchAcquire) {
 		b.Flags, b.Fence, b.NotAfter = Cluster, "f", 16
 		b.Add("a", "qa", "hf1:A:", time.Minute, info)
 		b.Add("b", "qb", "hf1:B:", time.Minute, info)
-	}).sends(script.BatchAcquire, "a b qa qb f", "c", "16", "hf1:A:", "hf1:B:", "60000", info).reads(batchReplies).
+	}).sends(script.BatchAcquire(), "a b qa qb f", "c", "16", "hf1:A:", "hf1:B:", "60000", info).reads(batchReplies).
 		refuses("taken "+now+" 0", "taken "+now+" 0 1", "taken "+now+" -1 1 2", "taken "+now+" 7 3", "taken "+now+" 7 2 1", "taken "+now+" 7 1 1", "taken "+now+" 7 0", "taken "+now, "behind "+now+" x"),
 	batchOf("batch of different ones", NewBatchAcquire(3), func(b *BatchAcquire) {
 		b.Fence = "f"
 		b.Add("a", "qa", "hf1:A:", time.Minute, info)
 		b.Add("b", "qb", "hf1:B:", time.Minute, info)
 		b.Add("c", "qc", "hf1:C:", time.Second, "{}")
-	}).sends(script.BatchAcquire, "a b c qa qb qc f", "", "0", "hf1:A:", "hf1:B:", "hf1:C:", "60000", "60000", "1000", info, info, "{}"),
+	}).sends(script.BatchAcquire(), "a b c qa qb qc f", "", "0", "hf1:A:", "hf1:B:", "hf1:C:", "60000", "60000", "1000", info, info, "{}"),
 	batchOf("batch of one", NewBatchAcquire(1), func(b *BatchAcquire) {
 		b.Fence = "f"
 		b.Add("a", "qa", "hf1:A:", time.Minute, info)
-	}).sends(script.BatchAcquire, "a qa f", "", "0", "hf1:A:", "60000", info),
+	}).sends(script.BatchAcquire(), "a qa f", "", "0", "hf1:A:", "60000", info),
 	batchOf("batch on a node", NewNodeBatchAcquire(2), func(b *NodeBatchAcquire) {
 		b.Flags, b.Keys, b.NotAfter = nodeLock.Flags, nodeKeys, 16
 		b.Add("a", "qa", "hf1:A:", time.Minute, "{}")
 		b.Add("b", "qb", "hf1:B:", time.Minute, info)
-	}).sends(script.NodeBatchAcquire, "a b qa qb f u m", "ns60000+0", "16", "hf1:A:", "hf1:B:", "60000", "60000", "{}", info).reads(batchReplies).
+	}).sends(script.NodeBatchAcquire(), "a b qa qb f u m", "ns60000+0", "16", "hf1:A:", "hf1:B:", "60000", "60000", "{}", info).reads(batchReplies).
 		reads(map[string]any{
 			"quarantined " + now + " 5":    BatchReply{Head: head(Quarantined), Refusal: Refusal{Quarantine: 5 * time.Millisecond}},
 			"behind " + now + " r/i?5+":    BatchReply{Head: head(Behind), Refusal: Refusal{Stands: "r/i?5+"}},
@@ -229,7 +229,7 @@ var samples = []sample{
 	batchOf("batch of releases", NewBatchRelease(2), func(b *BatchRelease) {
 		b.Add("a", "hf1:A:")
 		b.Add("b", "hf1:B:")
-	}).urgently().sends(script.BatchRelease, "a b", "hf1:A:", "hf1:B:").
+	}).urgently().sends(script.BatchRelease(), "a b", "hf1:A:", "hf1:B:").
 		reads(map[string]any{"freed": BatchReply{Head: Head{Word: Freed}}, "freed 2": BatchReply{Head: Head{Word: Freed}, Left: []int{1}}}).
 		refuses("freed 0", "freed 3", "freed 2 2", "freed x", "", "kept", "kept 1"),
 	of("command that releases", &DeleteIfEqual{"a", value}).urgently().sends(script.DeleteIfEqual, "a", value).
@@ -239,17 +239,17 @@ var samples = []sample{
 		b.Flags = Cluster
 		b.Add("a", "hf1:A:", 7, time.Minute)
 		b.Add("b", "hf1:B:", 18446744073709551615, time.Minute)
-	}).urgently().sends(script.BatchRenew, "a b", "c", "hf1:A:7:", "hf1:B:18446744073709551615:", "60000").
+	}).urgently().sends(script.BatchRenew(), "a b", "c", "hf1:A:7:", "hf1:B:18446744073709551615:", "60000").
 		reads(map[string]any{"kept " + now: BatchReply{Head: head(Kept)}, "kept " + now + " 1 2": BatchReply{Head: head(Kept), Left: []int{0, 1}}}).
 		refuses("kept "+now+" 3", "kept "+now+" 0", "taken "+now+" 7", "quarantined "+now+" 5"),
 	batchOf("batch of different renewals", NewBatchRenew(3), func(b *BatchRenew) {
 		b.Add("a", "hf1:A:", 7, time.Minute)
 		b.Add("b", "hf1:B:", 8, time.Second)
 		b.Add("c", "hf1:C:", 9, time.Minute)
-	}).urgently().sends(script.BatchRenew, "a b c", "", "hf1:A:7:", "hf1:B:8:", "hf1:C:9:", "60000", "1000", "60000"),
+	}).urgently().sends(script.BatchRenew(), "a b c", "", "hf1:A:7:", "hf1:B:8:", "hf1:C:9:", "60000", "1000", "60000"),
 
 	of("change of weight", &Weigh{Lock: shareLock, Token: "A", Weight: 1, Fence: 7, LeaseFence: 9}).urgently().
-		sends(script.ShareWeigh, "k q f e", "", "A", "1", "7", "9").
+		sends(script.ShareWeigh(), "k q f e", "", "A", "1", "7", "9").
 		reads(map[string]any{
 			"weighed " + now + " 60000 9": WeighReply{Head: head(Weighed), TTL: time.Minute, Fence: 9},
 			"held " + now:                 WeighReply{Head: head(Held)},
@@ -257,16 +257,16 @@ var samples = []sample{
 			"quarantined " + now + " 5":   WeighReply{Head: head(Quarantined), Refusal: Refusal{Quarantine: 5 * time.Millisecond}},
 		}).refuses("weighed "+now+" 60000 0", "late "+now),
 	of("holders", &Holders{Lock: shareLock, Cursor: "17", Count: 500, Kind: Semaphore}).
-		sends(script.ShareHolders, "k q f e", "", "", "17", "500", "sem").
+		sends(script.ShareHolders(), "k q f e", "", "", "17", "500", "sem").
 		reads(map[string]any{
 			"holders " + now + " 1 3 5 0": HoldersReply{Head: head(HoldersAre), Waiters: 1, Used: 3, Limit: 5, Next: "0"},
 			"holders " + now + " 1 3 5 9\n5 2 " + value + "\n6 1 hf1:a:b:no": HoldersReply{Head: head(HoldersAre), Waiters: 1, Used: 3, Limit: 5, Next: "9", Holds: []Hold{
 				{Token: "A", TTL: 5 * time.Millisecond, Weight: 2, Ours: true, Value: holder}, {Token: "a", TTL: 6 * time.Millisecond, Weight: 1},
 			}},
 		}).refuses("holders "+now+" 1 3 5", "holders "+now+" 1 3 5 0 x", "holders "+now+" 1 3 5 0\nx 2 "+value, "holders "+now+" 1 3 5 0\n5 2 "+value+"\n5", "held "+now+" 1 3 5 0"),
-	of("holders of any kind", &Holders{Lock: shareLock, Cursor: "0", Count: 10}).sends(script.ShareHolders, "k q f e", "", "", "0", "10"),
+	of("holders of any kind", &Holders{Lock: shareLock, Cursor: "0", Count: 10}).sends(script.ShareHolders(), "k q f e", "", "", "0", "10"),
 	of("status", &Status{Lock: shareLock, Kind: Semaphore, Cursor: "17", Holds: 500, Waiters: 2}).
-		sends(script.Status, "k q", "", "", "sem", "17", "500", "2").
+		sends(script.Status(), "k q", "", "", "sem", "17", "500", "2").
 		reads(map[string]any{
 			"status " + now + " nothing 0 0 -1 0 0 0": StatusReply{Head: head(StatusIs), Kind: HoldsNothing, Count: -1, Next: "0"},
 			"status " + now + " foreign 0 0 -1 1 0 1\n-1 0 \n15 0 " + info: StatusReply{
@@ -288,20 +288,20 @@ var samples = []sample{
 		"holders "+now+" sem 7 5 -1 0 0 0",
 	),
 	of("status of a lock of any kind", &Status{Lock: shareLock, Kind: HoldsMutex, Others: []Queue{{Semaphore, "s"}, {Owned, "o"}}, Cursor: "0", Holds: 500}).
-		sends(script.Status, "k q s o", "", "", "mutex sem own", "0", "500", "0").
+		sends(script.Status(), "k q s o", "", "", "mutex sem own", "0", "500", "0").
 		reads(map[string]any{
 			"status " + now + " own 0 0 -1 3 0 0": StatusReply{Head: head(StatusIs), Kind: Owned, Count: -1, Queued: 3, Next: "0"},
 		}),
 	of("scan", &Scan{Flags: Cluster, On: "k", Cursor: "17", Count: 500, Match: "p:*", Begin: []string{"p:{", "p:key:"}}).
-		sends(script.Scan, "k", "c", "", "17", "500", "p:*", "p:{", "p:key:").
+		sends(script.Scan(), "k", "c", "", "17", "500", "p:*", "p:{", "p:key:").
 		reads(map[string]any{
 			"keys " + now + " 0":               ScanReply{Head: head(KeysAre), Next: "0"},
 			"keys " + now + " 9\np:{a b}\np:c": ScanReply{Head: head(KeysAre), Next: "9", Keys: []string{"p:{a b}", "p:c"}},
 		}).refuses("keys "+now, "keys "+now+" ", "keys "+now+" 0 x", "holds "+now+" 0"),
-	of("number of permits", &Resize{Lock: shareLock, Kind: Semaphore, Limit: 9}).sends(script.ShareResize, "k q f e", "", "", "sem", "9").
+	of("number of permits", &Resize{Lock: shareLock, Kind: Semaphore, Limit: 9}).sends(script.ShareResize(), "k q f e", "", "", "sem", "9").
 		reads(map[string]any{"resized " + now + " 9 4": ResizeReply{Head: head(Resized), Limit: 9, Used: 4}}).refuses("resized "+now+" 9", "gone "+now),
 	of("release of an owner", &Disown{Lock: shareLock, ID: "id", Owner: "o", NotAfter: 16}).urgently().
-		sends(script.ShareDisown, "k q f e", "", "id", "o", "16").
+		sends(script.ShareDisown(), "k q f e", "", "id", "o", "16").
 		reads(map[string]any{
 			"released " + now + " 2":        DisownReply{Head: head(Released), Left: 2},
 			"free " + now:                   DisownReply{Head: head(Free)},
@@ -310,7 +310,7 @@ var samples = []sample{
 		}).refuses("released "+now+" -1", "gone "+now),
 
 	of("break", &Break{Lock: Lock{Keys: mutexKeys, Flags: Shared}, Journal: journal, Kind: HoldsMutex, ID: "id", Fence: 7, NotAfter: 16, Note: "{}"}).urgently().
-		sends(script.Break, "k q f j", "k", "id", "7", "16", "mutex", "{}", "c").
+		sends(script.Break(), "k q f j", "k", "id", "7", "16", "mutex", "{}", "c").
 		reads(map[string]any{
 			"broken " + now + " 9\n5 0 " + unnamed: BreakReply{Head: head(Broken), Raised: 9, Text: "5 0 " + unnamed, Hold: broken},
 			"changed " + now + " 5 0 " + value:     BreakReply{Head: head(Changed), Holder: Holder{TTL: 5 * time.Millisecond, Ours: true, Value: holder}},
@@ -318,16 +318,16 @@ var samples = []sample{
 			"late " + now:                          BreakReply{Head: head(Late)},
 		}).refuses("broken "+now+" 0\n5 0 "+unnamed, "broken "+now+" 9", "broken "+now+" 9\n5 0 x\ny", "broken "+now+" 9 1\n5 0 x", "gone "+now),
 	of("break in a Cluster", &Break{Lock: mutexLock, Journal: journal, Kind: HoldsMutex, ID: "id", Fence: 7, NotAfter: 16, Note: "{}"}).urgently().
-		sends(script.Break, "k q f", "ck", "id", "7", "16", "mutex", "{}", "c"),
+		sends(script.Break(), "k q f", "ck", "id", "7", "16", "mutex", "{}", "c"),
 	of("break of a share", &Break{Lock: shareLock, Journal: journal, Kind: Semaphore, ID: "id", Fence: 7, NotAfter: 16, Note: "{}"}).urgently().
-		sends(script.ShareBreak, "k q f e j", "", "id", "7", "16", "sem", "{}", "c").
+		sends(script.ShareBreak(), "k q f e j", "", "id", "7", "16", "sem", "{}", "c").
 		reads(map[string]any{"broken " + now + " 9\n5 0 " + unnamed: BreakReply{Head: head(Broken), Raised: 9, Text: "5 0 " + unnamed, Hold: broken}}),
 	of("break in Strict mode", &Break{Lock: strictLock, Journal: journal, Kind: HoldsMutex, ID: "id", Fence: 7, NotAfter: 16, Note: "{}"}).urgently().
-		sends(script.Break, "k q f j m", string(strictLock.Flags), "id", "7", "16", "mutex", "{}", "c"),
+		sends(script.Break(), "k q f j m", string(strictLock.Flags), "id", "7", "16", "mutex", "{}", "c"),
 	of("note", &Note{Flags: Cluster, Journal: journal, Entry: Entry{What: WasRevoked, ID: "id", Fence: 7, Kind: HoldsMutex, Key: "k", Note: "{}"}}).urgently().
-		sends(script.Note, "j", "c", "id", "c", "revoked", "7", "0", "mutex", "k", "{}", "").
+		sends(script.Note(), "j", "c", "id", "c", "revoked", "7", "0", "mutex", "k", "{}", "").
 		reads(map[string]any{"noted " + now: NoteReply{head(Noted)}}).refuses("noted", "told "+now),
-	of("notes", &Notes{Flags: Cluster, Journal: journal, Skip: 100, Count: 3}).sends(script.Notes, "j", "c", "", "100", "3").
+	of("notes", &Notes{Flags: Cluster, Journal: journal, Skip: 100, Count: 3}).sends(script.Notes(), "j", "c", "", "100", "3").
 		reads(map[string]any{
 			"notes " + now + " 0": NotesReply{Head: head(NotesAre)},
 			"notes " + now + " 3\n16\nhf1 revoked id 7 0 mutex a b\n{}\n\n15\nhf1 broken id 7 9 mutex k\n{}\n5 0 " + unnamed: NotesReply{Head: head(NotesAre), Seen: 3, Entries: []Entry{
@@ -338,20 +338,20 @@ var samples = []sample{
 			"notes " + now + " 1\n16\nhf1 broken id x 0 mutex k\n{}\n": NotesReply{Head: head(NotesAre), Seen: 1},
 		}).refuses("notes "+now, "notes "+now+" 1\n16\nhf1", "notes "+now+" -1", "keys "+now+" 0"),
 
-	of("count-down", &CountDown{Lock: shareLock, ID: "id", Parties: 3, NotAfter: 16}).sends(script.LatchCount, "k q f e", "", "id", "3", "16").
+	of("count-down", &CountDown{Lock: shareLock, ID: "id", Parties: 3, NotAfter: 16}).sends(script.LatchCount(), "k q f e", "", "id", "3", "16").
 		reads(map[string]any{"counted " + now + " 2": CountReply{head(Counted), 2}, "taken " + now + " 2": CountReply{head(Taken), 2}, "late " + now: CountReply{Head: head(Late)}}).
 		refuses("counted "+now+" -1", "gone "+now),
-	of("look at a latch", &LookAtLatch{Lock: shareLock, Parties: 3}).sends(script.LatchLook, "k q f e", "", "", "3", "0").
+	of("look at a latch", &LookAtLatch{Lock: shareLock, Parties: 3}).sends(script.LatchLook(), "k q f e", "", "", "3", "0").
 		reads(map[string]any{
 			"count " + now + " 16 2 1 5":  LatchReply{Head: head(CountIs), Since: 16, Left: 2, Missing: 1, TTL: 5 * time.Millisecond},
 			"count " + now + " 16 2 1 -1": LatchReply{Head: head(CountIs), Since: 16, Left: 2, Missing: 1, TTL: -time.Millisecond},
 		}).refuses("count "+now+" 0 2 1 5", "count "+now+" 16 -2 1 5", "count "+now+" 16 2 -1 5", "opened "+now+" 1", "reset "+now),
-	of("look at a count", &LookAtLatch{Lock: shareLock, Parties: 3, Since: 16}).sends(script.LatchLook, "k q f e", "", "", "3", "16").
+	of("look at a count", &LookAtLatch{Lock: shareLock, Parties: 3, Since: 16}).sends(script.LatchLook(), "k q f e", "", "", "3", "16").
 		reads(map[string]any{"opened " + now + " 1": LatchReply{Head: head(Opened), Missing: 1}, "reset " + now: LatchReply{Head: head(Reset)}}).
 		refuses("opened " + now + " -1"),
-	of("reset", &ResetLatch{Lock: shareLock, ID: "id", Parties: 3, NotAfter: 16}).sends(script.LatchReset, "k q f e", "", "id", "3", "16").
+	of("reset", &ResetLatch{Lock: shareLock, ID: "id", Parties: 3, NotAfter: 16}).sends(script.LatchReset(), "k q f e", "", "id", "3", "16").
 		reads(map[string]any{"reset " + now: ResetReply{head(Reset)}, "late " + now: ResetReply{head(Late)}}).refuses("gone " + now),
-	of("await", &Await{Lock: shareLock, Token: "A", Number: 1, Phase: 2, Parties: 3, Passed: 4}).sends(script.BarrierAwait, "k q f e", "", "A", "1", "2", "3", "4").
+	of("await", &Await{Lock: shareLock, Token: "A", Number: 1, Phase: 2, Parties: 3, Passed: 4}).sends(script.BarrierAwait(), "k q f e", "", "A", "1", "2", "3", "4").
 		reads(map[string]any{
 			"waiting " + now + " 5 2 1":             AwaitReply{Head: head(Waiting), TTL: 5 * time.Millisecond, Phase: 2, Arrived: 1},
 			"tripped " + now + " 2":                 AwaitReply{Head: head(Tripped), Phase: 2},
@@ -360,18 +360,18 @@ var samples = []sample{
 			"gone " + now:                           AwaitReply{Head: head(Gone)},
 			"stale " + now:                          AwaitReply{Head: head(Stale)},
 		}).refuses("waiting "+now+" 5 0 1", "tripped "+now+" 0", "broken "+now+" 2 2 left {}", "broken "+now+" 0 2 left {}", "broken "+now+" 2 3 done {}"),
-	of("withdrawal", &Withdraw{Lock: shareLock, Token: "A", Number: 1}).urgently().sends(script.BarrierWithdraw, "k q f e", "", "A", "1").
+	of("withdrawal", &Withdraw{Lock: shareLock, Token: "A", Number: 1}).urgently().sends(script.BarrierWithdraw(), "k q f e", "", "A", "1").
 		reads(map[string]any{"withdrawn " + now: WithdrawReply{head(Withdrawn)}, "stale " + now: WithdrawReply{head(Stale)}, "gone " + now: WithdrawReply{head(Gone)}}).
 		refuses("released " + now),
 
-	of("look at a job", &LookAtJob{Job: Job{"k", "r", Cluster}, Window: time.Hour}).sends(script.OnceLook, "k r", "c", "", "3600000").
+	of("look at a job", &LookAtJob{Job: Job{"k", "r", Cluster}, Window: time.Hour}).sends(script.OnceLook(), "k r", "c", "", "3600000").
 		reads(map[string]any{
 			"done " + now + " 16 7 2 counts " + info + "\none\ntwo three": LastRunReply{Head: head(Done), Run: run},
 			"done " + now + " 16 7 2 over not JSON":                       LastRunReply{Head: head(Done), Run: Run{Completed: 16, Fence: 7, Try: 2}},
 			"none " + now + " 3":                                          LastRunReply{Head: head(NeverDone), Begun: 3},
 		}).refuses("done "+now+" 0 7 2 counts {}\n", "done "+now+" 16 0 2 counts {}\n", "done "+now+" 16 7 2 perhaps {}\n", "gone "+now),
 	of("begin", &BeginRun{Job: Job{"k", "r", ""}, Token: "A", Window: time.Hour, Keep: time.Minute, Fence: 7, MaxTries: 3}).
-		sends(script.OnceBegin, "k r", "", "A", "3600000", "60000", "7", "3").
+		sends(script.OnceBegin(), "k r", "", "A", "3600000", "60000", "7", "3").
 		reads(map[string]any{
 			"begun " + now + " 2": BeginReply{Head: head(Begun), Tries: 2},
 			"spent " + now + " 3": BeginReply{Head: head(Spent), Tries: 3},
@@ -380,12 +380,12 @@ var samples = []sample{
 			"done " + now + " 16 7 2 counts " + info + "\none\ntwo three": BeginReply{Head: head(Done), Run: run},
 		}).refuses("begun "+now+" -1", "begun "+now, "none "+now+" 3"),
 	of("complete", &CompleteRun{Job: Job{"k", "r", ""}, Token: "A", Keep: time.Minute, Fence: 7, Info: info, Result: "one\ntwo"}).
-		sends(script.OnceComplete, "k r", "", "A", "60000", "7", info, "one\ntwo").
+		sends(script.OnceComplete(), "k r", "", "A", "60000", "7", info, "one\ntwo").
 		reads(map[string]any{"completed " + now + " 16 2": CompleteReply{head(Completed), 16, 2}, "gone " + now: CompleteReply{Head: head(Gone)}}).
 		refuses("completed "+now+" 0 2", "completed "+now+" 16"),
 
 	of("vote", &NodeAcquire{Lock: nodeLock, Token: "A", TTL: time.Minute, NotAfter: 16, Info: info, Ticket: "123", Keep: time.Second}).
-		sends(script.NodeAcquire, "k q f u m", "ns60000+0", "A", "60000", "16", info, "123", "1000").
+		sends(script.NodeAcquire(), "k q f u m", "ns60000+0", "A", "60000", "16", info, "123", "1000").
 		reads(map[string]any{
 			"granted " + now + " 60000 7":   NodeAcquireReply{Head: head(Granted), Grant: Grant{TTL: time.Minute, Fence: 7, Block: 1}},
 			"held " + now + " 5 2 " + value: NodeAcquireReply{Head: head(Held), Holder: Holder{TTL: 5 * time.Millisecond, Ours: true, Value: holder}, Ahead: 2},
@@ -395,14 +395,14 @@ var samples = []sample{
 			"quarantined " + now + " 5":     NodeAcquireReply{Head: head(Quarantined), Refusal: Refusal{Quarantine: 5 * time.Millisecond}},
 			"behind " + now + " r/i?5":      NodeAcquireReply{Head: head(Behind), Refusal: Refusal{Stands: "r/i?5"}},
 		}).refuses("granted "+now+" 60000 7 1", "granted "+now+" 60000 0", "wanted "+now+" 0", "queued "+now, "behind "+now+" a b"),
-	of("fence of a grant", &NodeFence{Lock: nodeLock, Token: "A", Fence: 7}).sends(script.NodeFence, "k q f u m", "ns60000+0", "A", "7").
+	of("fence of a grant", &NodeFence{Lock: nodeLock, Token: "A", Fence: 7}).sends(script.NodeFence(), "k q f u m", "ns60000+0", "A", "7").
 		reads(map[string]any{
 			"fenced " + now + " 5":      NodeFenceReply{Head: head(Fenced), TTL: 5 * time.Millisecond},
 			"gone " + now:               NodeFenceReply{Head: head(Gone)},
 			"quarantined " + now + " 5": NodeFenceReply{Head: head(Quarantined), Refusal: Refusal{Quarantine: 5 * time.Millisecond}},
 			"behind " + now + " r/i?5":  NodeFenceReply{Head: head(Behind), Refusal: Refusal{Stands: "r/i?5"}},
 		}).refuses("fenced "+now, "late "+now),
-	of("counter of a node", &NodeCounter{nodeLock}).sends(script.NodeCounter, "k q f u m", "ns60000+0", "").
+	of("counter of a node", &NodeCounter{nodeLock}).sends(script.NodeCounter(), "k q f u m", "ns60000+0", "").
 		reads(map[string]any{
 			"counter " + now + " 7":        NodeCounterReply{Head: head(CounterIs), Counter: 7},
 			"behind " + now + " 7 r/i?5+":  NodeCounterReply{Head: head(Behind), Counter: 7, Refusal: Refusal{Stands: "r/i?5+"}},
@@ -410,7 +410,7 @@ var samples = []sample{
 			"counter 1700000000000000 0":   NodeCounterReply{Head: head(CounterIs)},
 			"behind 1700000000000000 0 r?": NodeCounterReply{Head: head(Behind), Refusal: Refusal{Stands: "r?"}},
 		}).refuses("counter "+now+" -1", "counter "+now, "behind "+now+" r/i?5", "raised "+now+" 7"),
-	of("raised counter", &NodeRaise{Lock: nodeLock, Counter: 9, Stands: "r/i?5"}).sends(script.NodeRaise, "k q f u m", "ns60000+0", "", "9", "r/i?5").
+	of("raised counter", &NodeRaise{Lock: nodeLock, Counter: 9, Stands: "r/i?5"}).sends(script.NodeRaise(), "k q f u m", "ns60000+0", "", "9", "r/i?5").
 		reads(map[string]any{
 			"raised " + now + " 9":      NodeRaiseReply{Head: head(Raised), Counter: 9},
 			"behind " + now + " r/i?6":  NodeRaiseReply{Head: head(Behind), Refusal: Refusal{Stands: "r/i?6"}},
@@ -418,7 +418,7 @@ var samples = []sample{
 		}).refuses("raised "+now+" -1", "counter "+now+" 7"),
 
 	of("adoption", &Adopt{Lock: strictLock, Token: "A", TTL: time.Minute, NotAfter: 9, Info: info, Detached: "B", Fence: 7, Tombstone: 8}).
-		sends(script.Adopt, "k q f m", "s60000+13000", "A", "60000", "9", info, "B", "7", "8").
+		sends(script.Adopt(), "k q f m", "s60000+13000", "A", "60000", "9", info, "B", "7", "8").
 		reads(map[string]any{
 			"adopted " + now + " 60000 43": AdoptReply{Head: head(Adopted), TTL: time.Minute, Fence: 43},
 			"gone " + now:                  AdoptReply{Head: head(Gone)},
@@ -427,21 +427,21 @@ var samples = []sample{
 			"quarantined " + now + " 5":    AdoptReply{Head: head(Quarantined), Refusal: Refusal{Quarantine: 5 * time.Millisecond}},
 		}).refuses("adopted "+now+" 60000 0", "adopted "+now+" 60000", "granted "+now+" 60000 43 1"),
 
-	of("init", &Init{Flags: strictLock.Flags, Mark: "m", Mode: AdmitKnown}).sends(script.Init, "m", "fs60000+13000", "").
+	of("init", &Init{Flags: strictLock.Flags, Mark: "m", Mode: AdmitKnown}).sends(script.Init(), "m", "fs60000+13000", "").
 		reads(map[string]any{"ready " + now: InitReply{Head: head(Ready)}, "quarantined " + now + " 5": InitReply{Head: head(Quarantined), Refusal: Refusal{Quarantine: 5 * time.Millisecond}}}).
 		refuses("known "+now, "new "+now, "behind "+now+" x"),
-	of("look at a mark", &Init{Flags: strictLock.Flags, Mark: "m", Mode: LookAtMark}).sends(script.Init, "m", "ls60000+13000", "").
+	of("look at a mark", &Init{Flags: strictLock.Flags, Mark: "m", Mode: LookAtMark}).sends(script.Init(), "m", "ls60000+13000", "").
 		reads(map[string]any{"known " + now: InitReply{Head: head(Known)}, "new " + now: InitReply{Head: head(Unmarked)}}).refuses("ready " + now),
-	of("settings", &Survey{strictLock}).urgently().sends(script.Survey, "k", "s60000+13000", "").
+	of("settings", &Survey{strictLock}).urgently().sends(script.Survey(), "k", "s60000+13000", "").
 		reads(map[string]any{
 			"settings " + now + " 1024 allkeys-lru master": SurveyReply{Head: head(SettingsAre), MaxMemory: 1024, Policy: "allkeys-lru", Role: "master"},
 			"settings " + now + " - - -":                   SurveyReply{Head: head(SettingsAre)},
 			"settings " + now + " lots noeviction slave":   SurveyReply{Head: head(SettingsAre), Policy: "noeviction", Role: "slave"},
 		}).refuses("settings "+now+" 0 noeviction", "settings "+now+" 0 noeviction master x", "gone "+now),
-	of("what a key holds", &WhatIs{shareLock}).sends(script.WhatIs, "k", "", "").
+	of("what a key holds", &WhatIs{shareLock}).sends(script.WhatIs(), "k", "", "").
 		reads(map[string]any{"holds " + now + " mutex": WhatIsReply{head(KeyHolds), HoldsMutex}, "holds " + now + " any thing": WhatIsReply{head(KeyHolds), "any thing"}}).
 		refuses("holds "+now, "gone "+now),
-	of("announcement", &Announce{Lock: mutexLock, Channel: "c"}).urgently().sends(script.Announce, "k", "ck", "", "c").
+	of("announcement", &Announce{Lock: mutexLock, Channel: "c"}).urgently().sends(script.Announce(), "k", "ck", "", "c").
 		reads(map[string]any{"told " + now + " 2": AnnounceReply{head(Told), 2}}).refuses("told "+now+" -1", "told "+now),
 }
 

@@ -37,7 +37,7 @@ func (q *MultiAcquire) Call() driver.Call {
 	for _, l := range q.Locks[1:] {
 		words = append(words, l.Token)
 	}
-	return call(script.MultiAcquire, words, n)
+	return call(script.MultiAcquire(), words, n)
 }
 
 // MultiReply is the reply to a request for several locks. Which of its fields counts depends on its word:

@@ -36,7 +36,7 @@ type Acquire struct {
 }
 
 // Call returns the script's call.
-func (q *Acquire) Call() driver.Call { return q.call(script.Acquire, nil) }
+func (q *Acquire) Call() driver.Call { return q.call(script.Acquire(), nil) }
 
 func (q *Acquire) call(s driver.Script, share *Share) driver.Call {
 	words := q.Lock.Keys.appendAll(make([]string, 0, maxKeys+12))
@@ -135,7 +135,7 @@ type Release struct {
 }
 
 // Call returns the script's call.
-func (q *Release) Call() driver.Call { return q.call(script.Release, "") }
+func (q *Release) Call() driver.Call { return q.call(script.Release(), "") }
 
 func (q *Release) call(s driver.Script, how Ending) driver.Call {
 	words := q.Lock.Keys.appendAll(make([]string, 0, maxKeys+5))
@@ -165,7 +165,7 @@ type ReleaseByKey struct {
 
 // Call returns the script's call.
 func (q *ReleaseByKey) Call() driver.Call {
-	return urgent(q.Lock.byKey(script.ReleaseByKey, q.Token))
+	return urgent(q.Lock.byKey(script.ReleaseByKey(), q.Token))
 }
 
 // Parse reads the script's reply.
@@ -193,7 +193,7 @@ func (q *Renew) Call() driver.Call {
 	if q.Fences > 0 && q.FencesAlone > 0 {
 		words = append(words, strconv.Itoa(q.FencesAlone), q.Channel)
 	}
-	return urgent(call(script.Renew, words, n))
+	return urgent(call(script.Renew(), words, n))
 }
 
 // words returns the keys and arguments of any renewal, and the number of keys: if no fences are wanted, only those that
@@ -262,7 +262,7 @@ type Reassert struct {
 
 // Call returns the script's call.
 func (q *Reassert) Call() driver.Call {
-	return urgent(q.Lock.onLock(script.Reassert, q.Token, milliseconds(q.TTL), decimal(q.NotAfter),
+	return urgent(q.Lock.onLock(script.Reassert(), q.Token, milliseconds(q.TTL), decimal(q.NotAfter),
 		unsigned(q.Fence), unsigned(q.Reserved), q.Info, decimal(q.GrantedAt), decimal(q.Age.Microseconds()), decimal(q.Asked)))
 }
 
@@ -286,7 +286,7 @@ type Adopt struct {
 
 // Call returns the script's call.
 func (q *Adopt) Call() driver.Call {
-	return q.Lock.onLock(script.Adopt, q.Token, milliseconds(q.TTL), decimal(q.NotAfter), q.Info,
+	return q.Lock.onLock(script.Adopt(), q.Token, milliseconds(q.TTL), decimal(q.NotAfter), q.Info,
 		q.Detached, unsigned(q.Fence), decimal(q.Tombstone))
 }
 
@@ -325,7 +325,7 @@ func (q *Adopt) Parse(text string) (AdoptReply, error) {
 type WhoHolds struct{ Lock Lock }
 
 // Call returns the script's call.
-func (q *WhoHolds) Call() driver.Call { return q.Lock.onLock(script.Holder, "") }
+func (q *WhoHolds) Call() driver.Call { return q.Lock.onLock(script.Holder(), "") }
 
 // HolderReply says who holds a mutex: Held with Holder, or Free with Waiters.
 type HolderReply struct {

@@ -31,7 +31,7 @@ func (t Ticket) Member() string { return "t:" + string(t) }
 
 // Call returns the script's call.
 func (q *NodeAcquire) Call() driver.Call {
-	return q.Lock.onNode(script.NodeAcquire, q.Token, milliseconds(q.TTL), decimal(q.NotAfter), q.Info, string(q.Ticket), milliseconds(q.Keep))
+	return q.Lock.onNode(script.NodeAcquire(), q.Token, milliseconds(q.TTL), decimal(q.NotAfter), q.Info, string(q.Ticket), milliseconds(q.Keep))
 }
 
 // NodeAcquireReply is a node's reply to a request for a lock. Which of its fields counts depends on its word:
@@ -80,7 +80,7 @@ type NodeFence struct {
 
 // Call returns the script's call.
 func (q *NodeFence) Call() driver.Call {
-	return q.Lock.onNode(script.NodeFence, q.Token, unsigned(q.Fence))
+	return q.Lock.onNode(script.NodeFence(), q.Token, unsigned(q.Fence))
 }
 
 // NodeFenceReply says whether a node knows the fence of a grant. Which of its fields counts depends on its word:
@@ -115,7 +115,7 @@ func (q *NodeFence) Parse(text string) (NodeFenceReply, error) {
 type NodeCounter struct{ Lock Lock }
 
 // Call returns the script's call.
-func (q *NodeCounter) Call() driver.Call { return q.Lock.onNode(script.NodeCounter, "") }
+func (q *NodeCounter) Call() driver.Call { return q.Lock.onNode(script.NodeCounter(), "") }
 
 // NodeCounterReply has a node's fence counter. Which of its fields counts depends on its word:
 //
@@ -153,7 +153,7 @@ type NodeRaise struct {
 
 // Call returns the script's call.
 func (q *NodeRaise) Call() driver.Call {
-	return q.Lock.onNode(script.NodeRaise, "", decimal(q.Counter), q.Stands)
+	return q.Lock.onNode(script.NodeRaise(), "", decimal(q.Counter), q.Stands)
 }
 
 // NodeRaiseReply says whether a node may grant again: Raised with Counter, or Quarantined or Behind with Refusal.

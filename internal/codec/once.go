@@ -49,7 +49,7 @@ type LookAtJob struct {
 
 // Call returns the script's call.
 func (q *LookAtJob) Call() driver.Call {
-	return q.Job.call(script.OnceLook, "", milliseconds(q.Window))
+	return q.Job.call(script.OnceLook(), "", milliseconds(q.Window))
 }
 
 // LastRunReply says when a job was completed last: Done with Run, or NeverDone with how many runs were begun.
@@ -89,7 +89,7 @@ type BeginRun struct {
 
 // Call returns the script's call.
 func (q *BeginRun) Call() driver.Call {
-	return q.Job.call(script.OnceBegin, q.Token, milliseconds(q.Window), milliseconds(q.Keep), unsigned(q.Fence), strconv.Itoa(q.MaxTries))
+	return q.Job.call(script.OnceBegin(), q.Token, milliseconds(q.Window), milliseconds(q.Keep), unsigned(q.Fence), strconv.Itoa(q.MaxTries))
 }
 
 // BeginReply says whether a job is to be run. Which of its fields counts depends on its word:
@@ -136,7 +136,7 @@ type CompleteRun struct {
 
 // Call returns the script's call.
 func (q *CompleteRun) Call() driver.Call {
-	return q.Job.call(script.OnceComplete, q.Token, milliseconds(q.Keep), unsigned(q.Fence), q.Info, q.Result)
+	return q.Job.call(script.OnceComplete(), q.Token, milliseconds(q.Keep), unsigned(q.Fence), q.Info, q.Result)
 }
 
 // CompleteReply says whether a run counts: Completed, with when, and which try of its window it was; or Gone or Absent.

@@ -19,7 +19,7 @@ type CountDown struct {
 
 // Call returns the script's call.
 func (q *CountDown) Call() driver.Call {
-	return q.Lock.onLock(script.LatchCount, q.ID, strconv.Itoa(q.Parties), decimal(q.NotAfter))
+	return q.Lock.onLock(script.LatchCount(), q.ID, strconv.Itoa(q.Parties), decimal(q.NotAfter))
 }
 
 // CountReply is the reply to a count-down: Counted or Taken, with how many parties are left, or Late.
@@ -54,7 +54,7 @@ type LookAtLatch struct {
 
 // Call returns the script's call.
 func (q *LookAtLatch) Call() driver.Call {
-	return q.Lock.onLock(script.LatchLook, "", strconv.Itoa(q.Parties), decimal(q.Since))
+	return q.Lock.onLock(script.LatchLook(), "", strconv.Itoa(q.Parties), decimal(q.Since))
 }
 
 // LatchReply says where a latch's count is. Which of its fields counts depends on its word:
@@ -100,7 +100,7 @@ type ResetLatch struct {
 
 // Call returns the script's call.
 func (q *ResetLatch) Call() driver.Call {
-	return q.Lock.onLock(script.LatchReset, q.ID, strconv.Itoa(q.Parties), decimal(q.NotAfter))
+	return q.Lock.onLock(script.LatchReset(), q.ID, strconv.Itoa(q.Parties), decimal(q.NotAfter))
 }
 
 // ResetReply is the reply to a reset: Reset or Late.
@@ -124,7 +124,7 @@ type Await struct {
 
 // Call returns the script's call.
 func (q *Await) Call() driver.Call {
-	return q.Lock.onLock(script.BarrierAwait, q.Token, unsigned(q.Number), unsigned(q.Phase), strconv.Itoa(q.Parties), unsigned(q.Passed))
+	return q.Lock.onLock(script.BarrierAwait(), q.Token, unsigned(q.Number), unsigned(q.Phase), strconv.Itoa(q.Parties), unsigned(q.Passed))
 }
 
 // AwaitReply is the reply to an await. Which of its fields counts depends on its word:
@@ -176,7 +176,7 @@ type Withdraw struct {
 
 // Call returns the script's call.
 func (q *Withdraw) Call() driver.Call {
-	return urgent(q.Lock.onLock(script.BarrierWithdraw, q.Token, unsigned(q.Number)))
+	return urgent(q.Lock.onLock(script.BarrierWithdraw(), q.Token, unsigned(q.Number)))
 }
 
 // WithdrawReply is the reply to a withdrawal: Withdrawn, Stale or Gone.

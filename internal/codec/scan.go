@@ -21,7 +21,7 @@ type Scan struct {
 // Call returns the script's call.
 func (q *Scan) Call() driver.Call {
 	words := append([]string{q.On, string(q.Flags), "", q.Cursor, strconv.Itoa(q.Count), q.Match}, q.Begin...)
-	return call(script.Scan, words, 1)
+	return call(script.Scan(), words, 1)
 }
 
 // ScanReply has some of a server's keys: KeysAre.

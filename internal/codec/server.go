@@ -25,7 +25,7 @@ const (
 
 // Call returns the script's call.
 func (q *Init) Call() driver.Call {
-	return call(script.Init, []string{q.Mark, q.Flags.in(string(q.Mode)), ""}, 1)
+	return call(script.Init(), []string{q.Mark, q.Flags.in(string(q.Mode)), ""}, 1)
 }
 
 // InitReply says how a server stands in Strict mode: Ready, or Quarantined with Refusal; to LookAtMark, Known or
@@ -56,7 +56,7 @@ func (q *Init) Parse(text string) (InitReply, error) {
 type Survey struct{ Lock Lock }
 
 // Call returns the script's call.
-func (q *Survey) Call() driver.Call { return urgent(q.Lock.byKey(script.Survey, "")) }
+func (q *Survey) Call() driver.Call { return urgent(q.Lock.byKey(script.Survey(), "")) }
 
 // SurveyReply has a server's settings: SettingsAre. What the server does not tell is "", or 0.
 type SurveyReply struct {
@@ -89,7 +89,7 @@ func (q *Survey) Parse(text string) (SurveyReply, error) {
 type WhatIs struct{ Lock Lock }
 
 // Call returns the script's call.
-func (q *WhatIs) Call() driver.Call { return q.Lock.byKey(script.WhatIs, "") }
+func (q *WhatIs) Call() driver.Call { return q.Lock.byKey(script.WhatIs(), "") }
 
 // WhatIsReply says what a lock's key holds: KeyHolds.
 type WhatIsReply struct {
@@ -124,7 +124,7 @@ type Announce struct {
 }
 
 // Call returns the script's call.
-func (q *Announce) Call() driver.Call { return urgent(q.Lock.byKey(script.Announce, "", q.Channel)) }
+func (q *Announce) Call() driver.Call { return urgent(q.Lock.byKey(script.Announce(), "", q.Channel)) }
 
 // AnnounceReply says how many connections were told: Told.
 type AnnounceReply struct {

@@ -42,7 +42,7 @@ type ShareAcquire struct {
 }
 
 // Call returns the script's call.
-func (q *ShareAcquire) Call() driver.Call { return q.call(script.ShareAcquire, &q.Share) }
+func (q *ShareAcquire) Call() driver.Call { return q.call(script.ShareAcquire(), &q.Share) }
 
 // Member returns the waiter's member of the queue.
 func (q *ShareAcquire) Member() string { return q.member(q.Share.wanted()) }
@@ -73,7 +73,7 @@ const (
 )
 
 // Call returns the script's call.
-func (q *ShareRelease) Call() driver.Call { return q.call(script.ShareRelease, q.Ending) }
+func (q *ShareRelease) Call() driver.Call { return q.call(script.ShareRelease(), q.Ending) }
 
 // Parse reads the script's reply.
 func (q *ShareRelease) Parse(text string) (ReleaseReply, error) {
@@ -87,7 +87,7 @@ type ShareRenew struct{ Renew }
 // Call returns the script's call.
 func (q *ShareRenew) Call() driver.Call {
 	words, n := q.words()
-	return urgent(call(script.ShareRenew, words, n))
+	return urgent(call(script.ShareRenew(), words, n))
 }
 
 // Parse reads the script's reply.
@@ -106,7 +106,7 @@ type Weigh struct {
 
 // Call returns the script's call.
 func (q *Weigh) Call() driver.Call {
-	return urgent(q.Lock.onLock(script.ShareWeigh, q.Token, strconv.Itoa(q.Weight), unsigned(q.Fence), unsigned(q.LeaseFence)))
+	return urgent(q.Lock.onLock(script.ShareWeigh(), q.Token, strconv.Itoa(q.Weight), unsigned(q.Fence), unsigned(q.LeaseFence)))
 }
 
 // WeighReply is the reply to a change of weight. Which of its fields counts depends on its word:
@@ -155,7 +155,7 @@ func (q *Holders) Call() driver.Call {
 	if q.Kind != "" {
 		args = append(args, q.Kind)
 	}
-	return q.Lock.onLock(script.ShareHolders, args...)
+	return q.Lock.onLock(script.ShareHolders(), args...)
 }
 
 // HoldersReply has some of a lock's holders: HoldersAre.
@@ -220,7 +220,7 @@ type Resize struct {
 
 // Call returns the script's call.
 func (q *Resize) Call() driver.Call {
-	return q.Lock.onLock(script.ShareResize, "", q.Kind, strconv.Itoa(q.Limit))
+	return q.Lock.onLock(script.ShareResize(), "", q.Kind, strconv.Itoa(q.Limit))
 }
 
 // ResizeReply is the reply to a change of the number of permits: Resized.
@@ -250,7 +250,7 @@ type Disown struct {
 
 // Call returns the script's call.
 func (q *Disown) Call() driver.Call {
-	return urgent(q.Lock.onLock(script.ShareDisown, q.ID, q.Owner, decimal(q.NotAfter)))
+	return urgent(q.Lock.onLock(script.ShareDisown(), q.ID, q.Owner, decimal(q.NotAfter)))
 }
 
 // DisownReply is the reply to a request to end an owner's hold. Which of its fields counts depends on its word:

@@ -31,7 +31,7 @@ func (q *Status) Call() driver.Call {
 	}
 	n := len(words)
 	words = append(words, string(q.Lock.Flags), "", kinds, q.Cursor, strconv.Itoa(q.Holds), strconv.Itoa(q.Waiters))
-	return call(script.Status, words, n)
+	return call(script.Status(), words, n)
 }
 
 // HoldsForeign is the kind of a lock that this library did not write.

@@ -5,9 +5,9 @@ import (
 	"io/fs"
 	"maps"
 	"path"
-	"regexp"
 	"slices"
 	"strings"
+	"unicode"
 )
 
 // fragmentDir is the folder of the code that several scripts need.
@@ -24,126 +24,114 @@ const fragmentDir = "fragments"
 // It is an error if a fragment does not exist, requires itself, directly or through others, or is required by no
 // script.
 func Assemble(tree fs.FS) (map[string]string, error) {
-	l, err := read(tree)
+	all, err := fs.Glob(tree, "*/*.lua")
 	if err != nil {
 		return nil, err
 	}
-	sources, used := map[string]string{}, map[string]bool{}
-	for _, name := range slices.Sorted(maps.Keys(l.scripts)) {
-		a := assembly{library: l, done: map[string]bool{}}
-		if err := a.add(l.scripts[name]); err != nil {
+	sources, paths, used := map[string]string{}, map[string]string{}, map[string]bool{}
+	for _, file := range all {
+		if path.Dir(file) == fragmentDir {
+			continue
+		}
+		name := strings.TrimSuffix(path.Base(file), ".lua")
+		if other, ok := paths[name]; ok {
+			return nil, fmt.Errorf("%s: %s has the same name", file, other)
+		}
+		paths[name] = file
+		a, err := assemble(tree, file)
+		if err != nil {
 			return nil, err
 		}
 		sources[name] = a.source.String()
 		maps.Copy(used, a.done)
 	}
-	for _, name := range slices.Sorted(maps.Keys(l.fragments)) {
-		if !used[name] {
-			return nil, fmt.Errorf("%s: no script requires it", l.fragments[name].path)
+	for _, file := range all {
+		if path.Dir(file) == fragmentDir && !used[strings.TrimSuffix(path.Base(file), ".lua")] {
+			return nil, fmt.Errorf("%s: no script requires it", file)
 		}
 	}
 	return sources, nil
 }
 
-// file is a Lua file: its code, and the fragments that it requires.
-type file struct {
-	path     string
-	code     string
-	requires []string
-}
-
-// library is a tree of files, by their names without folder and suffix.
-type library struct {
-	scripts, fragments map[string]file
-}
-
-func read(tree fs.FS) (library, error) {
-	l := library{map[string]file{}, map[string]file{}}
-	return l, fs.WalkDir(tree, ".", func(name string, entry fs.DirEntry, err error) error {
-		if err != nil || entry.IsDir() || path.Ext(name) != ".lua" {
-			return err
-		}
-		text, err := fs.ReadFile(tree, name)
-		if err != nil {
-			return err
-		}
-		f, err := parse(name, string(text))
-		if err != nil {
-			return err
-		}
-		files, key := l.scripts, strings.TrimSuffix(path.Base(name), ".lua")
-		if path.Dir(name) == fragmentDir {
-			files = l.fragments
-		}
-		if other, ok := files[key]; ok {
-			return fmt.Errorf("%s: %s has the same name", name, other.path)
-		}
-		files[key] = f
-		return nil
-	})
-}
-
-var (
-	requirement = regexp.MustCompile(`^-- requires ([a-z0-9_]+)$`)
-	// Any other comment like this would be dropped, and its requirement with it.
-	likeRequirement = regexp.MustCompile(`(?i)^\s*--\s*(requires?|includes?)\b`)
-)
-
-func parse(name, text string) (file, error) {
-	f := file{path: name}
-	var code strings.Builder
-	code.Grow(len(text))
+// parse returns the code of a Lua file, and the names of the fragments that it requires.
+func parse(file, text string) (code string, requires []string, err error) {
+	var b strings.Builder
+	b.Grow(len(text))
 	for line := range strings.Lines(text) {
 		bare := strings.TrimSpace(line)
 		comment, ok := strings.CutPrefix(bare, "--")
-		if !ok {
-			if bare != "" {
-				code.WriteString(line)
+		switch {
+		case ok && likeRequirement(comment):
+			line = strings.TrimRight(line, "\n")
+			name, ok := strings.CutPrefix(line, "-- requires ")
+			if !ok || strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789_") != "" {
+				return "", nil, fmt.Errorf("%s: %q is not a line \"-- requires NAME\"", file, line)
 			}
-			continue
-		}
-		// Every program parses all scripts when it starts. Matching every line would take most of that time.
-		if comment = strings.TrimSpace(comment); comment == "" || !strings.ContainsRune("rRiI", rune(comment[0])) {
-			continue
-		}
-		line = strings.TrimRight(line, "\n")
-		if m := requirement.FindStringSubmatch(line); m != nil {
-			f.requires = append(f.requires, m[1])
-		} else if likeRequirement.MatchString(line) {
-			return f, fmt.Errorf("%s: %q is not a line \"-- requires NAME\"", name, line)
+			requires = append(requires, name)
+		case !ok && bare != "":
+			b.WriteString(line)
 		}
 	}
-	f.code = code.String()
-	return f, nil
+	return b.String(), requires, nil
+}
+
+// likeRequirement reports whether a comment is a requirement, or looks like a misspelled one, which must not be dropped.
+func likeRequirement(comment string) bool {
+	comment = strings.TrimSpace(comment)
+	end := strings.IndexFunc(comment, func(r rune) bool { return !unicode.IsLetter(r) })
+	if end < 0 {
+		return false
+	}
+	switch strings.ToLower(comment[:end]) {
+	case "require", "requires", "include", "includes":
+		return true
+	}
+	return false
 }
 
 // assembly is a script that is being put together.
 type assembly struct {
-	library
+	tree   fs.FS
 	source strings.Builder
 	done   map[string]bool // the fragments that source has
 	within []string        // the fragments whose requirements are being added
 }
 
-func (a *assembly) add(f file) error {
-	for _, name := range f.requires {
+// assemble puts the script in a file together. It reads no other files than those that the script requires.
+func assemble(tree fs.FS, file string) (*assembly, error) {
+	a := &assembly{tree: tree, done: map[string]bool{}}
+	text, err := fs.ReadFile(tree, file)
+	if err != nil {
+		return nil, err
+	}
+	return a, a.add(file, string(text))
+}
+
+func (a *assembly) add(file, text string) error {
+	code, requires, err := parse(file, text)
+	if err != nil {
+		return err
+	}
+	for _, name := range requires {
 		if a.done[name] {
 			continue
 		}
 		if slices.Contains(a.within, name) {
-			return fmt.Errorf("%s: it requires itself: %s", a.fragments[name].path, strings.Join(append(a.within, name), " -> "))
+			return fmt.Errorf("%s: it requires itself: %s", fragmentPath(name), strings.Join(append(a.within, name), " -> "))
 		}
-		fragment, ok := a.fragments[name]
-		if !ok {
-			return fmt.Errorf("%s: it requires %q, but %s has no such file", f.path, name, fragmentDir)
+		fragment, err := fs.ReadFile(a.tree, fragmentPath(name))
+		if err != nil {
+			return fmt.Errorf("%s: it requires %q, but %s has no such file", file, name, fragmentDir)
 		}
 		a.within = append(a.within, name)
-		if err := a.add(fragment); err != nil {
+		if err := a.add(fragmentPath(name), string(fragment)); err != nil {
 			return err
 		}
 		a.within = a.within[:len(a.within)-1]
 		a.done[name] = true
 	}
-	a.source.WriteString(f.code)
+	a.source.WriteString(code)
 	return nil
 }
+
+func fragmentPath(name string) string { return fragmentDir + "/" + name + ".lua" }

@@ -21,6 +21,8 @@ package script
 
 import (
 	"embed"
+	"path"
+	"sync"
 
 	"github.com/holdfast-go/holdfast/driver"
 )
@@ -33,30 +35,30 @@ type Script = driver.Script
 
 // The scripts of mutexes and of servers.
 var (
-	Acquire      = load("acquire")
-	MultiAcquire = load("multi_acquire")
-	Release      = load("release")
-	ReleaseByKey = load("release_by_key")
-	Break        = load("break")
-	Renew        = load("renew")
-	Reassert     = load("reassert")
-	Adopt        = load("adopt")
-	Holder       = load("holder")
-	Init         = load("init")
-	Survey       = load("survey")
-	Announce     = load("announce")
-	WhatIs       = load("whatis")
-	Status       = load("status")
-	Scan         = load("scan")
-	Note         = load("note")
-	Notes        = load("notes")
+	Acquire      = load("mutex/acquire")
+	MultiAcquire = load("multi/multi_acquire")
+	Release      = load("mutex/release")
+	ReleaseByKey = load("mutex/release_by_key")
+	Break        = load("mutex/break")
+	Renew        = load("mutex/renew")
+	Reassert     = load("mutex/reassert")
+	Adopt        = load("mutex/adopt")
+	Holder       = load("mutex/holder")
+	Init         = load("server/init")
+	Survey       = load("server/survey")
+	Announce     = load("election/announce")
+	WhatIs       = load("server/whatis")
+	Status       = load("server/status")
+	Scan         = load("server/scan")
+	Note         = load("server/note")
+	Notes        = load("server/notes")
 )
 
 // The scripts for many mutexes in one call. They do the common case, and leave all else to those of one.
 var (
-	BatchAcquire = load("batch_acquire")
-	BatchRelease = load("batch_release")
-	BatchRenew   = load("batch_renew")
+	BatchAcquire = load("batch/batch_acquire")
+	BatchRelease = load("batch/batch_release")
+	BatchRenew   = load("batch/batch_renew")
 )
 
 // DeleteIfEqual is a command of Valkey 9 that does what BatchRelease does for one lock whose whole value is known.
@@ -68,66 +70,60 @@ var DeleteIfEqual = Script{Name: "delifeq", Command: "delifeq"}
 
 // The scripts of locks that several may hold at once.
 var (
-	ShareAcquire = load("share_acquire")
-	ShareRelease = load("share_release")
-	ShareRenew   = load("share_renew")
-	ShareWeigh   = load("share_weigh")
-	ShareHolders = load("share_holders")
-	ShareResize  = load("share_resize")
-	ShareDisown  = load("share_disown")
-	ShareBreak   = load("share_break")
+	ShareAcquire = load("share/share_acquire")
+	ShareRelease = load("share/share_release")
+	ShareRenew   = load("share/share_renew")
+	ShareWeigh   = load("share/share_weigh")
+	ShareHolders = load("share/share_holders")
+	ShareResize  = load("share/share_resize")
+	ShareDisown  = load("share/share_disown")
+	ShareBreak   = load("share/share_break")
 )
 
 // The scripts of jobs that run once.
 var (
-	OnceLook     = load("once_look")
-	OnceBegin    = load("once_begin")
-	OnceComplete = load("once_complete")
+	OnceLook     = load("once/once_look")
+	OnceBegin    = load("once/once_begin")
+	OnceComplete = load("once/once_complete")
 )
 
 // The scripts of latches and barriers. Their parties have holds, too: see those of locks that several may hold.
 var (
-	LatchCount      = load("latch_count")
-	LatchLook       = load("latch_look")
-	LatchReset      = load("latch_reset")
-	BarrierAwait    = load("barrier_await")
-	BarrierWithdraw = load("barrier_withdraw")
+	LatchCount      = load("party/latch_count")
+	LatchLook       = load("party/latch_look")
+	LatchReset      = load("party/latch_reset")
+	BarrierAwait    = load("party/barrier_await")
+	BarrierWithdraw = load("party/barrier_withdraw")
 )
 
 // The scripts of a quorum's nodes.
 var (
-	NodeAcquire      = load("node_acquire")
-	NodeBatchAcquire = load("node_batch_acquire")
-	NodeFence        = load("node_fence")
-	NodeCounter      = load("node_counter")
-	NodeRaise        = load("node_raise")
+	NodeAcquire      = load("node/node_acquire")
+	NodeBatchAcquire = load("node/node_batch_acquire")
+	NodeFence        = load("node/node_fence")
+	NodeCounter      = load("node/node_counter")
+	NodeRaise        = load("node/node_raise")
 )
 
 // All returns the scripts. DeleteIfEqual is a command, and not among them.
 func All() []Script {
 	return []Script{
-		Acquire, MultiAcquire, BatchAcquire, BatchRelease, BatchRenew, Release, ReleaseByKey, Break, Renew, Reassert, Adopt, Holder, Init, Survey, WhatIs, Status, Scan, Note, Notes,
-		ShareAcquire, ShareRelease, ShareRenew, ShareWeigh, ShareHolders, ShareResize, ShareDisown, ShareBreak,
-		OnceLook, OnceBegin, OnceComplete, Announce,
-		LatchCount, LatchLook, LatchReset, BarrierAwait, BarrierWithdraw,
-		NodeAcquire, NodeBatchAcquire, NodeFence, NodeCounter, NodeRaise,
+		Acquire(), MultiAcquire(), BatchAcquire(), BatchRelease(), BatchRenew(), Release(), ReleaseByKey(), Break(), Renew(), Reassert(), Adopt(), Holder(), Init(), Survey(), WhatIs(), Status(), Scan(), Note(), Notes(),
+		ShareAcquire(), ShareRelease(), ShareRenew(), ShareWeigh(), ShareHolders(), ShareResize(), ShareDisown(), ShareBreak(),
+		OnceLook(), OnceBegin(), OnceComplete(), Announce(),
+		LatchCount(), LatchLook(), LatchReset(), BarrierAwait(), BarrierWithdraw(),
+		NodeAcquire(), NodeBatchAcquire(), NodeFence(), NodeCounter(), NodeRaise(),
 	}
 }
 
-// sources has the text of each script, by its name.
-var sources = func() map[string]string {
-	all, err := Assemble(files)
-	if err != nil {
-		panic("holdfast: internal/script/" + err.Error())
-	}
-	return all
-}()
-
-// load returns the script of that name. A missing file is a mistake of the build.
-func load(name string) Script {
-	source, ok := sources[name]
-	if !ok {
-		panic("holdfast: internal/script has no " + name + ".lua")
-	}
-	return driver.NewScript(name, source)
+// load returns a function that returns the script FOLDER/NAME. A program assembles a script when it first needs it: it
+// uses few of them, and holdfast run starts often. A missing file is a mistake of the build, which All shows.
+func load(file string) func() Script {
+	return sync.OnceValue(func() Script {
+		a, err := assemble(files, file+".lua")
+		if err != nil {
+			panic("holdfast: internal/script: " + err.Error())
+		}
+		return driver.NewScript(path.Base(file), a.source.String())
+	})
 }

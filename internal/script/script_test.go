@@ -98,6 +98,10 @@ func TestEveryFileIsAScriptOfTheLibrary(t *testing.T) {
 	for _, s := range scripts {
 		known[s.Name] = true
 	}
+	sources, err := Assemble(files)
+	if err != nil {
+		t.Fatal(err)
+	}
 	for name := range sources {
 		if !known[name] {
 			t.Errorf("no variable has the script %s, or All lacks it", name)

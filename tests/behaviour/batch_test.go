@@ -199,7 +199,7 @@ func TestCancelledInABatch(t *testing.T) {
 		c, p := through(t, b, &holdfast.Config{CommandTimeout: 10 * time.Second, RetryTimeout: 30 * time.Second})
 		const goroutines = 20
 		p.DelayReplies(10 * time.Millisecond)
-		lost := p.LoseReply(proxy.Containing(script.BatchAcquire.SHA1, "{left0}"), proxy.Hang)
+		lost := p.LoseReply(proxy.Containing(script.BatchAcquire().SHA1, "{left0}"), proxy.Hang)
 		before := scripts(b.Server)
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
@@ -363,7 +363,7 @@ func TestCloseWithBatchesUnderWay(t *testing.T) {
 	t.Parallel()
 	backend.EachRealUndisturbed(t, func(t testing.TB, b *backend.Backend) {
 		c, p := through(t, b, nil)
-		held := p.Hold(proxy.Containing(script.BatchAcquire.SHA1), proxy.Cut)
+		held := p.Hold(proxy.Containing(script.BatchAcquire().SHA1), proxy.Cut)
 		const goroutines = 50
 		began, results := time.Now(), make(chan error, goroutines)
 		for i := range goroutines {

@@ -56,7 +56,7 @@ func TestAReleaseThatGoesAloneIsOneCommand(t *testing.T) {
 		c, p := through(t, b, nil)
 		other := b.Client(t, nil)
 		end := settled(t, b, c)
-		for _, s := range []script.Script{script.Release, script.BatchRelease} {
+		for _, s := range []script.Script{script.Release(), script.BatchRelease()} {
 			if err := b.Redis(t).ScriptLoad(t.Context(), s.Source).Err(); err != nil {
 				t.Fatal(err)
 			}

@@ -46,7 +46,7 @@ func (j *journal) config() *holdfast.Config {
 func surveyed(t testing.TB, b *backend.Backend) {
 	t.Helper()
 	backend.Eventually(t, "the settings were looked at", func() bool {
-		known, err := b.Server.Do("SCRIPT", "EXISTS", script.Survey.SHA1)
+		known, err := b.Server.Do("SCRIPT", "EXISTS", script.Survey().SHA1)
 		return err == nil && fmt.Sprint(known) == "[1]"
 	})
 }
@@ -61,7 +61,7 @@ func settled(t testing.TB, b *backend.Backend, c *holdfast.Client) (end func()) 
 	t.Cleanup(end)
 	surveyed(t, b)
 	backend.Eventually(t, "the journal was read", func() bool {
-		known, err := b.Server.Do("SCRIPT", "EXISTS", script.Notes.SHA1)
+		known, err := b.Server.Do("SCRIPT", "EXISTS", script.Notes().SHA1)
 		return err == nil && fmt.Sprint(known) == "[1]"
 	})
 	return end

@@ -67,9 +67,9 @@ type way struct {
 }
 
 var (
-	batched = way{"in batches", 0, script.BatchAcquire, script.BatchRelease, script.BatchRenew}
-	single  = way{"each by itself", -1, script.Acquire, script.Release, script.Renew}
-	shared  = way{"", -1, script.ShareAcquire, script.ShareRelease, script.ShareRenew} // shares have no batches
+	batched = way{"in batches", 0, script.BatchAcquire(), script.BatchRelease(), script.BatchRenew()}
+	single  = way{"each by itself", -1, script.Acquire(), script.Release(), script.Renew()}
+	shared  = way{"", -1, script.ShareAcquire(), script.ShareRelease(), script.ShareRenew()} // shares have no batches
 )
 
 // eachWay runs f with a client through p in each of the ways.
@@ -94,7 +94,7 @@ type form struct {
 // namedKey is the key of the lock "a" of any kind.
 const namedKey = "holdfast:{a}"
 
-func (w form) isMutex() bool { return w.enqueue == script.Acquire && w.key == namedKey }
+func (w form) isMutex() bool { return w.enqueue == script.Acquire() && w.key == namedKey }
 
 type lockOf func(c *holdfast.Client, opts ...holdfast.Option) *holdfast.Lock
 
@@ -125,13 +125,13 @@ func forms() []form {
 		return c.Semaphore("a", 1, holdfast.Options(opts...)).Permits(1)
 	}
 	all := []form{
-		{batched, script.Acquire, namedKey, mutex(), mutex(holdfast.Owner("rival"))},
-		{single, script.Acquire, namedKey, mutex(), mutex(holdfast.Owner("rival"))},
-		{single, script.Acquire, "{a}", redisson(), redisson(holdfast.Owner("rival"))},
-		{shared, script.ShareAcquire, namedKey, reader, writer},
-		{shared, script.ShareAcquire, namedKey, writer, reader},
-		{shared, script.ShareAcquire, namedKey, permit, permit},
-		{shared, script.ShareAcquire, namedKey, owner("me"), owner("you")},
+		{batched, script.Acquire(), namedKey, mutex(), mutex(holdfast.Owner("rival"))},
+		{single, script.Acquire(), namedKey, mutex(), mutex(holdfast.Owner("rival"))},
+		{single, script.Acquire(), "{a}", redisson(), redisson(holdfast.Owner("rival"))},
+		{shared, script.ShareAcquire(), namedKey, reader, writer},
+		{shared, script.ShareAcquire(), namedKey, writer, reader},
+		{shared, script.ShareAcquire(), namedKey, permit, permit},
+		{shared, script.ShareAcquire(), namedKey, owner("me"), owner("you")},
 	}
 	for i, name := range []string{"of Redisson's", "a reader's", "a writer's", "a permit", "an owner's"} {
 		all[i+2].name = name
@@ -320,9 +320,9 @@ func lostReplies(t *testing.T, b *place, p *proxy.Proxy, c *holdfast.Client, w f
 		lease, other := backend.Acquire(t, w.lock(b.Client(t, nil))), w.rival(b.Client(t, nil))
 		leases := backend.Start(t, other)
 		backend.Waiters(t, other, 1)
-		breaks := script.Break
-		if w.enqueue.Name == script.ShareAcquire.Name {
-			breaks = script.ShareBreak
+		breaks := script.Break()
+		if w.enqueue.Name == script.ShareAcquire().Name {
+			breaks = script.ShareBreak()
 		}
 		rdb := b.Redis(t)
 		if err := rdb.ScriptLoad(t.Context(), breaks.Source).Err(); err != nil {

@@ -47,7 +47,7 @@ func TestLostRepliesToSeveral(t *testing.T) {
 				p := proxy.New(t, b.Server.Addr())
 				c, all := severalThrough(t, b, p, steady)
 				t.Run("acquire", func(t *testing.T) {
-					trap := p.LoseReply(running(script.MultiAcquire, "a"), after)
+					trap := p.LoseReply(running(script.MultiAcquire(), "a"), after)
 					lease := backend.Acquire(t, all)
 					if lost := trap.Reply(t); !strings.Contains(lost, "granted") {
 						t.Fatalf("the lost reply was %q", lost)
@@ -108,7 +108,7 @@ func TestLateAndDoubledCopiesForSeveral(t *testing.T) {
 	eachPlace(t, func(t *testing.T, b *place) {
 		p := proxy.New(t, b.Server.Addr())
 		_, all := severalThrough(t, b, p, patient)
-		held := p.Hold(running(script.MultiAcquire, "a"), proxy.Cut)
+		held := p.Hold(running(script.MultiAcquire(), "a"), proxy.Cut)
 		backend.Release(t, backend.Acquire(t, all))
 		for _, when := range []string{"at once", "after a while"} { // with tombstones, and without
 			if reply := held.Forward(t); strings.Contains(reply, "granted") {
@@ -118,7 +118,7 @@ func TestLateAndDoubledCopiesForSeveral(t *testing.T) {
 			b.Cleaned(t)
 		}
 
-		held = p.Hold(running(script.MultiAcquire, "a"), proxy.Hang)
+		held = p.Hold(running(script.MultiAcquire(), "a"), proxy.Hang)
 		ctx, cancel := context.WithCancel(t.Context())
 		failed := make(chan error, 1)
 		go func() {
@@ -139,7 +139,7 @@ func TestLateAndDoubledCopiesForSeveral(t *testing.T) {
 
 		_, all = severalThrough(t, b, p, patient)
 		for range 10 { // either copy may come first
-			trap := p.Double(running(script.MultiAcquire, "a"))
+			trap := p.Double(running(script.MultiAcquire(), "a"))
 			lease := backend.Acquire(t, all)
 			if reply := trap.Reply(t); !strings.Contains(reply, "granted") {
 				t.Errorf("the second copy is answered %q", reply)
@@ -261,7 +261,7 @@ func TestLostRepliesToJobs(t *testing.T) {
 		p := proxy.New(t, b.Server.Addr())
 		job := jobThrough(t, p)
 		for what, after := range map[string]proxy.After{"connection cut": proxy.Cut, "silence": proxy.Hang} {
-			for _, s := range []script.Script{script.OnceBegin, script.OnceComplete} {
+			for _, s := range []script.Script{script.OnceBegin(), script.OnceComplete()} {
 				window := s.Name + " " + what
 				trap := p.LoseReply(running(s, "j"), after)
 				run, err := job(window).Do(t.Context(), succeeds)
@@ -290,21 +290,21 @@ func TestLateAndDoubledCopiesForJobs(t *testing.T) {
 		p := proxy.New(t, b.Server.Addr())
 		job := jobThrough(t, p)
 		fails := errors.New("fails")
-		for _, s := range []script.Script{script.OnceBegin, script.OnceComplete} {
+		for _, s := range []script.Script{script.OnceBegin(), script.OnceComplete()} {
 			// The first run's completion is late, and fails after the second run's begin; the second run is
 			// completed.
 			window := "late " + s.Name
 			held := p.Hold(running(s, "j"), proxy.Cut)
 			first, err := job(window).Do(t.Context(), func(context.Context, *holdfast.Lease) (string, error) {
-				if s == script.OnceBegin {
+				if s == script.OnceBegin() {
 					return "", fails
 				}
 				return "first", nil
 			})
-			if s == script.OnceBegin && !errors.Is(err, fails) || s == script.OnceComplete && (err != nil || !first.Here) {
+			if s == script.OnceBegin() && !errors.Is(err, fails) || s == script.OnceComplete() && (err != nil || !first.Here) {
 				t.Errorf("%s: %+v, %v", window, first, err)
 			}
-			if s == script.OnceBegin {
+			if s == script.OnceBegin() {
 				held.Forward(t)
 				run, err := job(window).Do(t.Context(), func(context.Context, *holdfast.Lease) (string, error) {
 					held.Forward(t) // while another runs
@@ -324,7 +324,7 @@ func TestLateAndDoubledCopiesForJobs(t *testing.T) {
 			window = "doubled " + s.Name
 			trap := p.Double(running(s, "j"))
 			run, err := job(window).Do(t.Context(), func(context.Context, *holdfast.Lease) (string, error) {
-				if s == script.OnceBegin {
+				if s == script.OnceBegin() {
 					trap.Reply(t)
 				}
 				return "", nil
@@ -332,7 +332,7 @@ func TestLateAndDoubledCopiesForJobs(t *testing.T) {
 			if err != nil || !run.Here || run.Try != 1 {
 				t.Errorf("%s: %+v, %v", window, run, err)
 			}
-			if s == script.OnceComplete {
+			if s == script.OnceComplete() {
 				trap.Reply(t)
 			}
 			if last, err := job(window).Last(t.Context()); err != nil || last.Try != 1 || last.Fence != run.Fence {
@@ -349,7 +349,7 @@ func TestLateCompletionOfALostRun(t *testing.T) {
 	eachPlace(t, func(t *testing.T, b *place) {
 		p := proxy.New(t, b.Server.Addr())
 		job := jobThrough(t, p)
-		held := p.Hold(running(script.OnceComplete, "j"), proxy.Hang)
+		held := p.Hold(running(script.OnceComplete(), "j"), proxy.Hang)
 		failed := make(chan error, 1)
 		go func() {
 			_, err := job("w").Do(t.Context(), succeeds)
@@ -442,7 +442,7 @@ func TestLostReplyToAResignation(t *testing.T) {
 		term, _ := first.Elected(t)
 		second := backend.Campaign(t.Context(), b.Client(t, nil).Election("e", holdfast.TTL(time.Minute)))
 		backend.Waiters(t, b.Client(t, nil).Mutex("e"), 1)
-		p.LoseReply(running(script.Release, "e"), proxy.Cut)
+		p.LoseReply(running(script.Release(), "e"), proxy.Cut)
 		first.Answer <- holdfast.ErrResign
 		next, _ := second.Elected(t)
 		if next.Fence() <= term.Fence() {

@@ -35,7 +35,7 @@ func TestLostRepliesCountOnce(t *testing.T) {
 	for what, after := range map[string]proxy.After{"connection cut": proxy.Cut, "silence": proxy.Hang} {
 		t.Run(what, func(t *testing.T) {
 			first := backend.Acquire(t, l)
-			trap := p.LoseReply(running(script.ShareAcquire, "a"), after)
+			trap := p.LoseReply(running(script.ShareAcquire(), "a"), after)
 			second := backend.Acquire(t, l)
 			if lost := trap.Reply(t); !strings.Contains(lost, "granted") {
 				t.Fatalf("the lost reply was %q", lost)
@@ -43,12 +43,12 @@ func TestLostRepliesCountOnce(t *testing.T) {
 			count(2)
 			third := backend.Acquire(t, l)
 			count(3)
-			p.LoseReply(running(script.ShareRelease, "a"), after)
+			p.LoseReply(running(script.ShareRelease(), "a"), after)
 			if err := third.Release(t.Context()); !errors.Is(err, holdfast.ErrAmbiguous) {
 				t.Errorf("Release, repeated after a lost reply: %v", err)
 			}
 			count(2)
-			trap = p.LoseReply(running(script.ShareDisown, "a"), after)
+			trap = p.LoseReply(running(script.ShareDisown(), "a"), after)
 			if left, err := here.ReleaseOwner(t.Context(), "a", "me"); left != 1 || err != nil {
 				t.Errorf("ReleaseOwner, repeated after a lost reply: %d, %v; want 1", left, err)
 			}
@@ -84,7 +84,7 @@ func TestLateCopyOfReleaseOwnerThatEndedNothing(t *testing.T) {
 		if first == holdfast.ErrNotOwner {
 			other = backend.Acquire(t, yours)
 		}
-		held := p.Hold(running(script.ShareDisown, "a"), proxy.Cut)
+		held := p.Hold(running(script.ShareDisown(), "a"), proxy.Cut)
 		if _, err := here.ReleaseOwner(t.Context(), "a", "me"); !errors.Is(err, first) {
 			t.Fatalf("ReleaseOwner: %v; want %v", err, first)
 		}
@@ -114,7 +114,7 @@ func TestReleaseOwnerWithAContextThatEnds(t *testing.T) {
 	backend.Acquire(t, l)
 	backend.Acquire(t, l)
 	ctx, cancel := context.WithCancel(t.Context())
-	trap := p.LoseReply(running(script.ShareDisown, "a"), proxy.Hang)
+	trap := p.LoseReply(running(script.ShareDisown(), "a"), proxy.Hang)
 	go func() {
 		trap.Wait(t)
 		cancel()
@@ -136,7 +136,7 @@ func TestLateCopyOfReleaseOwner(t *testing.T) {
 		t.Fatalf("ReleaseOwner: %d, %v", left, err)
 	}
 	backend.Acquire(t, l)
-	held := p.Hold(running(script.ShareDisown, "a"), proxy.Cut)
+	held := p.Hold(running(script.ShareDisown(), "a"), proxy.Cut)
 	if left, err := here.ReleaseOwner(t.Context(), "a", "me"); left != 0 || err != nil {
 		t.Fatalf("ReleaseOwner: %d, %v", left, err)
 	}

@@ -45,8 +45,8 @@ func TestCountDownsThatAreRepeated(t *testing.T) {
 		script driver.Script
 		do     func() error
 	}{
-		"CountDown":            {script.LatchCount, func() error { return l.CountDown(t.Context()) }},
-		"CountDown of a party": {script.ShareRelease, func() error { err := parties[1].CountDown(t.Context()); parties = parties[1:]; return err }},
+		"CountDown":            {script.LatchCount(), func() error { return l.CountDown(t.Context()) }},
+		"CountDown of a party": {script.ShareRelease(), func() error { err := parties[1].CountDown(t.Context()); parties = parties[1:]; return err }},
 	} {
 		lost := p.LoseReply(running(step.script, "a"), proxy.Cut)
 		if err := step.do(); err != nil {
@@ -63,7 +63,7 @@ func TestCountDownsThatAreRepeated(t *testing.T) {
 		want--
 		left(t, l, want)
 	}
-	late := p.Hold(running(script.LatchCount, "a"), proxy.Cut)
+	late := p.Hold(running(script.LatchCount(), "a"), proxy.Cut)
 	if err := l.CountDown(t.Context()); err != nil {
 		t.Error(err)
 	}
@@ -77,7 +77,7 @@ func TestCountDownsThatAreRepeated(t *testing.T) {
 	if err := l.Reset(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	lost := p.Hold(running(script.LatchReset, "a"), proxy.Cut)
+	lost := p.Hold(running(script.LatchReset(), "a"), proxy.Cut)
 	if err := l.Reset(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -112,7 +112,7 @@ func TestCountDownsThatCameTooLate(t *testing.T) {
 			t.Fatal(err)
 		}
 		if lost {
-			p.LoseReply(running(script.ShareRelease, "a"), proxy.Cut)
+			p.LoseReply(running(script.ShareRelease(), "a"), proxy.Cut)
 		}
 		first := party.CountDown(t.Context())
 		again := party.CountDown(t.Context())
@@ -137,7 +137,7 @@ func TestCountDownsOfAClientThatIsClosed(t *testing.T) {
 	if err := l.CountDown(t.Context()); err != nil { // the server has the script from now on
 		t.Fatal(err)
 	}
-	lost := p.LoseReply(running(script.LatchCount, "a"), proxy.Cut)
+	lost := p.LoseReply(running(script.LatchCount(), "a"), proxy.Cut)
 	p.Refuse(true) // new connections
 	over, closed := make(chan error, 1), make(chan error, 1)
 	go func() { over <- l.CountDown(t.Context()) }()
@@ -170,7 +170,7 @@ func TestJoinThatFails(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	lost := p.LoseReply(running(script.ShareAcquire, "a"), proxy.Hang)
+	lost := p.LoseReply(running(script.ShareAcquire(), "a"), proxy.Hang)
 	ctx, cancel := context.WithCancel(t.Context())
 	over := make(chan error, 1)
 	go func() {
@@ -249,7 +249,7 @@ func TestAwaitsThatAreRepeated(t *testing.T) {
 	arrived(t, b, "1")
 	wantPhase(t, 1, first, arrive(t.Context(), two))
 
-	lost := p.LoseReply(running(script.BarrierAwait, "a"), proxy.Cut) // of the first party
+	lost := p.LoseReply(running(script.BarrierAwait(), "a"), proxy.Cut) // of the first party
 	first = arrive(t.Context(), one)
 	lost.Wait(t)
 	arrived(t, b, "1")
@@ -262,13 +262,13 @@ func TestAwaitsThatAreRepeated(t *testing.T) {
 
 	second := arrive(t.Context(), two)
 	arrived(t, b, "1")
-	lost = p.LoseReply(running(script.BarrierAwait, "a"), proxy.Cut) // of the last party
+	lost = p.LoseReply(running(script.BarrierAwait(), "a"), proxy.Cut) // of the last party
 	wantPhase(t, 3, arrive(t.Context(), one), second)
 	if reply := lost.Reply(t); !strings.Contains(reply, "tripped") {
 		t.Errorf("the lost reply was %q", reply)
 	}
 
-	late := p.Hold(running(script.BarrierAwait, "a"), proxy.Cut)
+	late := p.Hold(running(script.BarrierAwait(), "a"), proxy.Cut)
 	ctx, cancel := context.WithCancel(t.Context())
 	first = arrive(ctx, one)
 	late.Wait(t)

@@ -169,7 +169,7 @@ func TestLockHandedOverBehindALostReplyIsAWholeLease(t *testing.T) {
 			p := proxy.New(t, b.Server.Addr())
 			c := through(t, p, holdfast.Config{CommandTimeout: 800 * time.Millisecond})
 			lease := backend.Acquire(t, b.Client(t, nil).Mutex(name))
-			trap := p.LoseReply(proxy.Containing(script.Acquire.SHA1, "{"+name+"}", "holdfast:c:"), proxy.Hang)
+			trap := p.LoseReply(proxy.Containing(script.Acquire().SHA1, "{"+name+"}", "holdfast:c:"), proxy.Hang)
 			next := backend.Start(t, c.Mutex(name, holdfast.TTL(ttl), backend.Renew(renew)))
 			if lost := trap.Reply(t); !strings.Contains(lost, "queued") {
 				t.Fatalf("the lost reply was %q", lost)

@@ -142,8 +142,8 @@ func releasesInItsClaim(t *testing.T, p *proxy.Proxy, l, other *holdfast.Lock) b
 	backend.Waiters(t, other, 1)
 	claim := false
 	renewal := p.Hold(func(request []byte) bool { // at once, for a claim
-		claim = running(script.Renew, "a")(request)
-		return claim || running(script.BatchRenew, "a")(request)
+		claim = running(script.Renew(), "a")(request)
+		return claim || running(script.BatchRenew(), "a")(request)
 	}, proxy.Hang)
 	backend.Release(t, lease)
 	select {

@@ -81,7 +81,7 @@ func TestLateCopyOfADowngradeLetsNobodyIn(t *testing.T) {
 	b := onePlace(t)
 	p := proxy.New(t, b.Server.Addr())
 	rw := b.through(t, p, patient).RWMutex("a", holdfast.TTL(time.Minute))
-	held := p.Hold(running(script.ShareWeigh, "a"), proxy.Cut)
+	held := p.Hold(running(script.ShareWeigh(), "a"), proxy.Cut)
 	reader, err := rw.Downgrade(t.Context(), backend.Acquire(t, rw.Writer()))
 	if err != nil {
 		t.Fatal(err)
@@ -107,7 +107,7 @@ func TestLateCopyOfAnUpgradeKeepsNobodyOut(t *testing.T) {
 	b := onePlace(t)
 	p := proxy.New(t, b.Server.Addr())
 	rw := b.through(t, p, patient).RWMutex("a", holdfast.TTL(time.Minute))
-	held := p.Hold(running(script.ShareWeigh, "a"), proxy.Cut)
+	held := p.Hold(running(script.ShareWeigh(), "a"), proxy.Cut)
 	writer, err := rw.TryUpgrade(t.Context(), backend.Acquire(t, rw.Reader()))
 	if err != nil {
 		t.Fatal(err)
@@ -138,7 +138,7 @@ func TestLostRepliesToChangesOfWeight(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	trap := p.LoseReply(running(script.ShareWeigh, "a"), proxy.Cut)
+	trap := p.LoseReply(running(script.ShareWeigh(), "a"), proxy.Cut)
 	writer, err = rw.TryUpgrade(t.Context(), reader)
 	if err != nil {
 		t.Fatal(err)
@@ -149,7 +149,7 @@ func TestLostRepliesToChangesOfWeight(t *testing.T) {
 	if writer.Fence() <= reader.Fence() {
 		t.Errorf("the writer's fence is %d, the reader's %d", writer.Fence(), reader.Fence())
 	}
-	trap = p.LoseReply(running(script.ShareWeigh, "a"), proxy.Cut)
+	trap = p.LoseReply(running(script.ShareWeigh(), "a"), proxy.Cut)
 	reader, err = rw.Downgrade(t.Context(), writer)
 	if err != nil {
 		t.Fatal(err)

@@ -983,7 +983,7 @@ type before struct {
 }
 
 func (d *before) Run(ctx context.Context, call driver.Call) (string, error) {
-	if call.Script.SHA1 == d.script.SHA1 || d.script.SHA1 == script.NodeAcquire.SHA1 && asks(call.Script) {
+	if call.Script.SHA1 == d.script.SHA1 || d.script.SHA1 == script.NodeAcquire().SHA1 && asks(call.Script) {
 		d.once.Do(d.do)
 	}
 	return d.Driver.Run(ctx, call)
@@ -1000,12 +1000,12 @@ func TestNodeIsEmptiedWhileItIsRaised(t *testing.T) {
 		s.wrap = func(i int, d drivertest.Driver) drivertest.Driver {
 			switch i {
 			case 0:
-				return &before{Driver: d, script: script.NodeRaise, do: func() {
+				return &before{Driver: d, script: script.NodeRaise(), do: func() {
 					_, _ = s.nodes[0].Do("FLUSHALL")
 					close(emptied)
 				}}
 			case 1: // its vote is missing until then
-				return &before{Driver: d, script: script.NodeAcquire, do: func() {
+				return &before{Driver: d, script: script.NodeAcquire(), do: func() {
 					select {
 					case <-emptied:
 					case <-time.After(30 * time.Second):

@@ -101,7 +101,7 @@ func TestFourNodes(t *testing.T) {
 
 // asks reports whether a script asks a node for locks.
 func asks(s driver.Script) bool {
-	return s.SHA1 == script.NodeAcquire.SHA1 || s.SHA1 == script.NodeBatchAcquire.SHA1
+	return s.SHA1 == script.NodeAcquire().SHA1 || s.SHA1 == script.NodeBatchAcquire().SHA1
 }
 
 // left reports whether a node that was asked for one lock in a batch left it; it is then asked for that lock

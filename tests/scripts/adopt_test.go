@@ -41,7 +41,7 @@ func (b bench) fence() string {
 // adopt adopts a ticket's lock under a token, for a minute.
 func (b bench) adopt(token string, of ticket) string {
 	b.t.Helper()
-	return b.eval(script.Adopt, b.adoption("", token, of, 60000, b.later(time.Minute))...)
+	return b.eval(script.Adopt(), b.adoption("", token, of, 60000, b.later(time.Minute))...)
 }
 
 func (b bench) adoption(flags, token string, of ticket, ttl int, notAfter int64) []any {
@@ -51,24 +51,24 @@ func (b bench) adoption(flags, token string, of ticket, ttl int, notAfter int64)
 // extend keeps a ticket's lock held for a minute.
 func (b bench) extend(of ticket) string {
 	b.t.Helper()
-	return b.eval(script.Renew, "", of.token, 60000, 0, of.fence)
+	return b.eval(script.Renew(), "", of.token, 60000, 0, of.fence)
 }
 
 func TestAdopt(t *testing.T) {
 	for name, test := range map[string]func(b bench){
 		"adopted": func(b bench) {
-			b.expect("granted T P T 3", b.eval(script.Acquire, "t", "A", 60000, 0, 3, info))
+			b.expect("granted T P T 3", b.eval(script.Acquire(), "t", "A", 60000, 0, 3, info))
 			of := b.detach("A")
 			b.expect("renewed T P 0 0", b.extend(of))
 			b.expect("adopted T P T", b.adopt("N", of))
-			b.expect("held T P 0 hf1:N:T:T:0:"+adopters, b.eval(script.Holder, "", "x"))
+			b.expect("held T P 0 hf1:N:T:T:0:"+adopters, b.eval(script.Holder(), "", "x"))
 			if got := b.fence(); number(got) < number(of.fence)+3 {
 				b.t.Errorf("the fence is %s; %s was one of three", got, of.fence)
 			}
 			// The earlier holder, and the ticket, can do nothing more.
 			b.expect("gone T", b.extend(of))
 			b.expect("gone T", b.release("A", "", 0))
-			b.expect("kept T", b.eval(script.ReleaseByKey, "", "A"))
+			b.expect("kept T", b.eval(script.ReleaseByKey(), "", "A"))
 			b.expect("held T P 0 hf1:N:T:T:0:"+adopters, b.acquire("t", "A"))
 			b.expect("renewed T P 0 0", b.renew("N", 60000, 0))
 			b.expect("released T", b.release("N", "", 0))
@@ -96,7 +96,7 @@ func TestAdopt(t *testing.T) {
 			for i := range replies {
 				args := b.adoption("", fmt.Sprint("N", i), of, 60000, 0)
 				all.Go(func() {
-					reply, err := b.rdb.Eval(b.t.Context(), script.Adopt.Source, keysFor(script.Adopt), args...).Text()
+					reply, err := b.rdb.Eval(b.t.Context(), script.Adopt().Source, keysFor(script.Adopt()), args...).Text()
 					if err != nil {
 						b.t.Error(err)
 					}
@@ -121,16 +121,16 @@ func TestAdopt(t *testing.T) {
 			b.acquire("t", "A")
 			of := b.detach("A")
 			args := b.adoption("", "N", of, 60000, b.later(time.Minute))
-			b.expect("adopted T P T", b.eval(script.Adopt, args...))
+			b.expect("adopted T P T", b.eval(script.Adopt(), args...))
 			value := b.read()
 			b.rdb.PExpire(b.t.Context(), "{k}", 20*time.Second)
-			reply := b.run(script.Adopt, args...)
+			reply := b.run(script.Adopt(), args...)
 			if want := " " + b.fence(); !strings.HasSuffix(reply, want) || b.read() != value {
 				b.t.Errorf("the second run says %q, and leaves %q of %q", reply, b.read(), value)
 			}
 			b.expect("adopted T P T", volatile.ReplaceAllString(reply, "T")) // with a full TTL
 			b.rdb.Del(b.t.Context(), "{k}")
-			b.expect("absent T", b.eval(script.Adopt, args...))
+			b.expect("absent T", b.eval(script.Adopt(), args...))
 		},
 		"for as long as is left, or longer": func(b bench) {
 			ttl := func() int64 { return b.rdb.PTTL(b.t.Context(), "{k}").Val().Milliseconds() }
@@ -138,7 +138,7 @@ func TestAdopt(t *testing.T) {
 				b.acquire("t", "A")
 				of := b.detach("A")
 				b.rdb.PExpire(b.t.Context(), "{k}", time.Duration(left)*time.Millisecond)
-				b.expect("adopted T P T", b.eval(script.Adopt, b.adoption("", "N", of, asked, 0)...))
+				b.expect("adopted T P T", b.eval(script.Adopt(), b.adoption("", "N", of, asked, 0)...))
 				if !b.below(ttl(), 60000) {
 					b.t.Errorf("%d ms were left, %d asked for: it lasts for %d", left, asked, ttl())
 				}
@@ -148,11 +148,11 @@ func TestAdopt(t *testing.T) {
 		"late": func(b bench) {
 			b.acquire("t", "A")
 			of := b.detach("A")
-			b.expect("late T", b.eval(script.Adopt, b.adoption("", "N", of, 60000, b.later(-time.Second))...))
+			b.expect("late T", b.eval(script.Adopt(), b.adoption("", "N", of, 60000, b.later(-time.Second))...))
 			b.expect("renewed T P 0 0", b.extend(of))
-			b.expect("adopted T P T", b.eval(script.Adopt, b.adoption("", "N", of, 60000, 0)...))
+			b.expect("adopted T P T", b.eval(script.Adopt(), b.adoption("", "N", of, 60000, 0)...))
 			// A late copy finds that it already has the lock.
-			b.expect("adopted T P T", b.eval(script.Adopt, b.adoption("", "N", of, 60000, b.later(-time.Second))...))
+			b.expect("adopted T P T", b.eval(script.Adopt(), b.adoption("", "N", of, 60000, b.later(-time.Second))...))
 		},
 		"given up": func(b bench) {
 			b.acquire("t", "A")
@@ -193,7 +193,7 @@ func TestAdopt(t *testing.T) {
 			b.acquire("w", "B")
 			of := b.detach("A")
 			b.expect("adopted T P T", b.adopt("N", of))
-			b.expect("held T P 1 hf1:N:T:T:0:"+adopters+"+", b.eval(script.Holder, "", "x"))
+			b.expect("held T P 1 hf1:N:T:T:0:"+adopters+"+", b.eval(script.Holder(), "", "x"))
 			b.acquire("w", "C")
 			b.expect("queued T P T 1 1 ours", b.acquire("l", "B"))
 			b.expect("released T", b.release("N", "", 0))
@@ -210,7 +210,7 @@ func TestAdopt(t *testing.T) {
 			b.acquire("t", "A")
 			of := b.detach("A")
 			b.expect("adopted T P T", b.adopt("N", of))
-			b.expect("held T P 0 hf1:N:T:T:0:"+adopters, b.eval(script.Holder, "", "x"))
+			b.expect("held T P 0 hf1:N:T:T:0:"+adopters, b.eval(script.Holder(), "", "x"))
 			messages := b.listen("B")
 			b.expect("queued T P T 1 1 ours", b.acquire("w", "B"))
 			b.expect("released T", b.release("N", "", 0))
@@ -231,7 +231,7 @@ func TestAdopt(t *testing.T) {
 			if !strings.HasPrefix(before, "0@") {
 				b.t.Fatalf("the chain of a shared key is %q", before)
 			}
-			b.expect("adopted T P T", b.eval(script.Adopt, b.adoption("k", "N", of, 60000, 0)...))
+			b.expect("adopted T P T", b.eval(script.Adopt(), b.adoption("k", "N", of, 60000, 0)...))
 			if got := chain(); got != before {
 				b.t.Errorf("the chain became %q; it was %q", got, before)
 			}
@@ -239,7 +239,7 @@ func TestAdopt(t *testing.T) {
 			// A lock that was acquired by its name has no such flag yet.
 			b.acquire("t", "A")
 			of = b.detach("A")
-			b.expect("adopted T P T", b.eval(script.Adopt, b.adoption("k", "N", of, 60000, 0)...))
+			b.expect("adopted T P T", b.eval(script.Adopt(), b.adoption("k", "N", of, 60000, 0)...))
 			if got := chain(); !strings.HasPrefix(got, "0@") {
 				b.t.Errorf("the chain became %q", got)
 			}
@@ -247,7 +247,7 @@ func TestAdopt(t *testing.T) {
 		"in a queue of another name": func(b bench) {
 			adopt := func(of ticket) {
 				b.t.Helper()
-				err := b.rdb.Eval(b.t.Context(), script.Adopt.Source, []string{"{k}", "p{k}:q", "{k}:f"}, b.adoption("k", "N", of, 60000, 0)...).Err()
+				err := b.rdb.Eval(b.t.Context(), script.Adopt().Source, []string{"{k}", "p{k}:q", "{k}:f"}, b.adoption("k", "N", of, 60000, 0)...).Err()
 				if err != nil {
 					b.t.Fatal(err)
 				}
@@ -273,7 +273,7 @@ func TestAdopt(t *testing.T) {
 		"in Cluster mode": func(b bench) {
 			b.acquire("tc", "A")
 			of := b.detach("A")
-			b.expect("adopted T P T", b.eval(script.Adopt, b.adoption("c", "N", of, 60000, 0)...))
+			b.expect("adopted T P T", b.eval(script.Adopt(), b.adoption("c", "N", of, 60000, 0)...))
 			if ttl := b.rdb.TTL(b.t.Context(), "{k}:f").Val(); ttl <= 0 || ttl > 24*time.Hour {
 				b.t.Errorf("a lock's own counter lasts for %s", ttl)
 			}
@@ -342,17 +342,17 @@ func TestNothingIsAdoptedInQuarantine(t *testing.T) {
 		const flags = "s60000+0"
 		ready := func() {
 			t.Helper()
-			if err := b.rdb.Eval(t.Context(), script.Init.Source, []string{"mark"}, "f"+flags, "x").Err(); err != nil {
+			if err := b.rdb.Eval(t.Context(), script.Init().Source, []string{"mark"}, "f"+flags, "x").Err(); err != nil {
 				t.Fatal(err)
 			}
 		}
 		ready()
-		b.expect("granted T P T 1", strict(script.Acquire, "t"+flags, "A", 60000, 0, 1, info))
+		b.expect("granted T P T 1", strict(script.Acquire(), "t"+flags, "A", 60000, 0, 1, info))
 		of := ticket{token: "A", fence: b.fence()}
-		adopt := func() string { return strict(script.Adopt, b.adoption(flags, "N", of, 60000, 0)...) }
+		adopt := func() string { return strict(script.Adopt(), b.adoption(flags, "N", of, 60000, 0)...) }
 		b.rdb.Del(t.Context(), "mark")
 		b.expect("quarantined T P", adopt())
-		b.expect("renewed T P 0 0", strict(script.Renew, flags, "A", 60000, 0, of.fence)) // the ticket can be extended meanwhile
+		b.expect("renewed T P 0 0", strict(script.Renew(), flags, "A", 60000, 0, of.fence)) // the ticket can be extended meanwhile
 		ready()
 		b.expect("adopted T P T", adopt())
 		value := b.read()

@@ -55,20 +55,20 @@ func (c crowd) request(flags string, notAfter int64, all ...string) (keys []stri
 func (c crowd) take(all ...string) string {
 	c.t.Helper()
 	keys, args := c.request("", c.later(time.Minute), all...)
-	return c.said(script.BatchAcquire, keys, args...)
+	return c.said(script.BatchAcquire(), keys, args...)
 }
 
 func (c crowd) free(all ...string) string {
 	c.t.Helper()
 	keys, _, heads := locks(all, nothing)
-	return c.said(script.BatchRelease, keys, heads...)
+	return c.said(script.BatchRelease(), keys, heads...)
 }
 
 // keep renews the leases of locks together, with their present fences.
 func (c crowd) keep(ttl int, all ...string) string {
 	c.t.Helper()
 	keys, _, heads := locks(all, func(key string) string { return c.fence(key) + ":" })
-	return seen(c.said(script.BatchRenew, keys, append(append([]any{""}, heads...), ttl)...))
+	return seen(c.said(script.BatchRenew(), keys, append(append([]any{""}, heads...), ttl)...))
 }
 
 // alone runs a script for a single lock.
@@ -80,7 +80,7 @@ func (c crowd) alone(s script.Script, flags, lock string, args ...any) string {
 
 func (c crowd) acquire(lock string) string {
 	c.t.Helper()
-	return c.alone(script.Acquire, "t", lock, 60000, 0, 1, info)
+	return c.alone(script.Acquire(), "t", lock, 60000, 0, 1, info)
 }
 
 // wait queues for a lock, as a waiter with a subscription.
@@ -88,7 +88,7 @@ func (c crowd) wait(lock string) {
 	c.t.Helper()
 	_, token, _ := strings.Cut(lock, "/")
 	c.listen(token)
-	c.expect("queued T P T 1 1 ours", seen(c.alone(script.Acquire, "w", lock, 60000, 0, 1, info, claim, "channel-"+token, "")))
+	c.expect("queued T P T 1 1 ours", seen(c.alone(script.Acquire(), "w", lock, 60000, 0, 1, info, claim, "channel-"+token, "")))
 }
 
 func (c crowd) value(key string) string { return c.rdb.Get(c.t.Context(), key).Val() }
@@ -147,15 +147,15 @@ func TestBatchScripts(t *testing.T) {
 			c.expect("taken T T 1 3", seen(c.take("a/A", "d/D", "c/C")))
 			c.has("a/A", fence)
 			c.expect("kept T", c.keep(90000, "b/B", "c/C"))
-			c.expect("renewed T P 0 0", seen(c.alone(script.Renew, "", "a/A", 10, 0, fence)))
-			c.expect("released T", seen(c.alone(script.Release, "", "a/A", "", 0)))
+			c.expect("renewed T P 0 0", seen(c.alone(script.Renew(), "", "a/A", 10, 0, fence)))
+			c.expect("released T", seen(c.alone(script.Release(), "", "a/A", "", 0)))
 			c.expect("freed", c.free("b/B", "c/C", "d/D"))
 			c.only()
 		},
 		"each has a TTL and an info of its own": func(c crowd) {
 			keys, queues, heads := locks([]string{"a/A", "b/B"}, nothing)
 			args := append(append([]any{"", c.later(time.Minute)}, heads...), 60000, 90000, `{"o":"a"}`, `{"o":"b"}`)
-			c.expect("taken T T", seen(c.said(script.BatchAcquire, append(append(keys, queues...), "fence"), args...)))
+			c.expect("taken T T", seen(c.said(script.BatchAcquire(), append(append(keys, queues...), "fence"), args...)))
 			expect := func(ttls ...int64) {
 				c.t.Helper()
 				for i, key := range keys {
@@ -169,11 +169,11 @@ func TestBatchScripts(t *testing.T) {
 				c.t.Errorf("the values are %q and %q", a, b)
 			}
 			_, _, fenced := locks([]string{"a/A", "b/B"}, func(key string) string { return c.fence(key) + ":" })
-			c.expect("kept T", seen(c.said(script.BatchRenew, keys, append(append([]any{""}, fenced...), 120000, 150000)...)))
+			c.expect("kept T", seen(c.said(script.BatchRenew(), keys, append(append([]any{""}, fenced...), 120000, 150000)...)))
 			expect(120000, 150000)
 			// Another token, with the present fences, changes nothing.
 			_, _, others := locks([]string{"a/X", "b/B"}, func(key string) string { return c.fence(key) + ":" })
-			c.expect("kept T 1", seen(c.said(script.BatchRenew, keys, append(append([]any{""}, others...), 180000)...)))
+			c.expect("kept T 1", seen(c.said(script.BatchRenew(), keys, append(append([]any{""}, others...), 180000)...)))
 			expect(120000, 180000)
 		},
 		"some are held": func(c crowd) {
@@ -216,7 +216,7 @@ func TestBatchScripts(t *testing.T) {
 				c.t.Error("the mark is gone")
 			}
 			c.expect("freed 1", c.free("waited/A"))
-			c.expect("released T", seen(c.alone(script.Release, "", "waited/A", "", 0))) // it hands over
+			c.expect("released T", seen(c.alone(script.Release(), "", "waited/A", "", 0))) // it hands over
 			if got := c.value("{waited}"); !strings.HasPrefix(got, "hf1:W:") {
 				c.t.Errorf("after the hand-over the lock is %q", got)
 			}
@@ -230,7 +230,7 @@ func TestBatchScripts(t *testing.T) {
 			c.expect("held T P 0 hf1:V:T:T:0:"+info, seen(c.acquire("passed/B"))) // it serves the waiter
 
 			// A token was given up, and copies of its request may still come.
-			c.expect("absent T", seen(c.alone(script.Release, "", "over/A", "", c.later(time.Hour))))
+			c.expect("absent T", seen(c.alone(script.Release(), "", "over/A", "", c.later(time.Hour))))
 			c.expect("taken T T 1", seen(c.take("over/A", "beside/A")))
 			c.expect("gone T", seen(c.acquire("over/A")))
 			c.expect("granted T P T 1", seen(c.acquire("over/B")))
@@ -252,7 +252,7 @@ func TestBatchScripts(t *testing.T) {
 			if said := c.keep(90000, "a/A", "a/B", "a/A"); said != "kept T 2 3" && said != "kept T 2" {
 				c.t.Errorf("a lock twice in a batch: %q", said)
 			}
-			if said := c.alone(script.Renew, "", "a/A", 90000, 0, c.fence("{a}")); !strings.HasPrefix(said, "renewed ") {
+			if said := c.alone(script.Renew(), "", "a/A", 90000, 0, c.fence("{a}")); !strings.HasPrefix(said, "renewed ") {
 				c.t.Errorf("what a batch has left is %q", said)
 			}
 			c.expect("freed 2", c.free("a/A", "a/B", "b/C", "a/A"))
@@ -263,13 +263,13 @@ func TestBatchScripts(t *testing.T) {
 			now := c.later(0)
 			for _, notAfter := range []int64{now - 1_000_000, now} { // it is earlier than the time at which the script runs
 				keys, args := c.request("", notAfter, "a/A", "b/B")
-				c.expect("taken T 0 1 2", seen(c.said(script.BatchAcquire, keys, args...)))
+				c.expect("taken T 0 1 2", seen(c.said(script.BatchAcquire(), keys, args...)))
 			}
 			c.only()
 			if n := c.rdb.Exists(c.t.Context(), "fence").Val(); n != 0 {
 				c.t.Error("fences were issued for nothing")
 			}
-			c.expect("late T", seen(c.alone(script.Acquire, "t", "a/A", 60000, now, 1, info)))
+			c.expect("late T", seen(c.alone(script.Acquire(), "t", "a/A", 60000, now, 1, info)))
 		},
 		"fences rise": func(c crowd) {
 			last := int64(0)
@@ -349,14 +349,14 @@ func TestBatchScripts(t *testing.T) {
 			c.rdb.HSet(c.t.Context(), "fence", "a", "b")
 			c.expect("error WRONGTYPE Operation against a key holding the wrong kind of value", c.take("a/A", "b/B"))
 			keys, args := c.request("", c.later(time.Minute), "a/A")
-			if reply, err := c.ask(script.BatchAcquire, keys, args...); err == nil || !strings.Contains(err.Error(), "WRONGTYPE") {
+			if reply, err := c.ask(script.BatchAcquire(), keys, args...); err == nil || !strings.Contains(err.Error(), "WRONGTYPE") {
 				c.t.Errorf("one lock, with a counter of another kind: %q, %v", reply, err)
 			}
 			c.only()
 		},
 		"in a Cluster": func(c crowd) {
 			keys, args := c.request("c", c.later(time.Minute), "a/A")
-			c.expect("taken T T", seen(c.said(script.BatchAcquire, keys, args...)))
+			c.expect("taken T T", seen(c.said(script.BatchAcquire(), keys, args...)))
 			if left := c.rdb.TTL(c.t.Context(), "fence").Val(); left < 23*time.Hour || left > 24*time.Hour {
 				c.t.Errorf("the counter of a name lasts for %v", left)
 			}
@@ -380,7 +380,7 @@ func TestBatchScripts(t *testing.T) {
 			c.expect("freed 1 2", c.free("a/A", "b/AB"))
 			c.rdb.Set(c.t.Context(), "{c}", "xhf1:A:1:1:0:{}", time.Minute)
 			c.expect("freed 1", c.free("c/A"))
-			c.expect("kept T 1", seen(c.said(script.BatchRenew, []string{"{c}"}, "", "hf1:A:1:", 90000)))
+			c.expect("kept T 1", seen(c.said(script.BatchRenew(), []string{"{c}"}, "", "hf1:A:1:", 90000)))
 			// Tokens are text, not patterns.
 			c.expect("freed 1", c.free("b/."))
 			c.rdb.Append(c.t.Context(), "{a}", "+")
@@ -403,11 +403,11 @@ func TestBatchScripts(t *testing.T) {
 			if left := c.rdb.PTTL(ctx, "{ever}").Val(); left != -1 {
 				c.t.Errorf("a lock without an expiry has got one: %v", left)
 			}
-			c.expect("renewed T P 0 0", seen(c.alone(script.Renew, "", "shorter/A", 50000, 0, c.fence("{shorter}"))))
+			c.expect("renewed T P 0 0", seen(c.alone(script.Renew(), "", "shorter/A", 50000, 0, c.fence("{shorter}"))))
 			for _, head := range []string{fmt.Sprintf("hf1:A:%d:", fence+1), fmt.Sprintf("hf1:A:%d:", fence/10), fmt.Sprintf("hf1:B:%d:", fence)} {
-				c.expect("kept T 1", seen(c.said(script.BatchRenew, []string{"{fence}"}, "", head, 90000)))
+				c.expect("kept T 1", seen(c.said(script.BatchRenew(), []string{"{fence}"}, "", head, 90000)))
 			}
-			c.expect("gone T", seen(c.alone(script.Renew, "", "fence/A", 90000, 0, fence+1)))
+			c.expect("gone T", seen(c.alone(script.Renew(), "", "fence/A", 90000, 0, fence+1)))
 			if left := c.rdb.PTTL(ctx, "{fence}").Val().Milliseconds(); !c.below(left, 60000) {
 				c.t.Errorf("a renewal with another fence or token has made 60000 ms %d", left)
 			}
@@ -471,7 +471,7 @@ func TestBatchWithAForbiddenKey(t *testing.T) {
 		}
 		half := back.Redis(t, func(o *redis.Options) { o.Username, o.Password = "half", "secret" })
 		keys, args := c.request("", c.later(time.Minute), "a/A", "b/B", "c/C")
-		err := half.Eval(t.Context(), script.BatchAcquire.Source, keys, args...).Err()
+		err := half.Eval(t.Context(), script.BatchAcquire().Source, keys, args...).Err()
 		if !redis.HasErrorPrefix(err, "NOPERM") {
 			t.Errorf("a batch with a key that is forbidden: %v", err)
 		}
@@ -495,17 +495,17 @@ func TestBatchesRefuseAReplica(t *testing.T) {
 			t.Fatal(err)
 		}
 		for what, ask := range map[string]func() (string, error){
-			"acquired": func() (string, error) { return c.ask(script.BatchAcquire, taken, wanted...) },
-			"released": func() (string, error) { return c.ask(script.BatchRelease, keys, heads...) },
+			"acquired": func() (string, error) { return c.ask(script.BatchAcquire(), taken, wanted...) },
+			"released": func() (string, error) { return c.ask(script.BatchRelease(), keys, heads...) },
 			"renewed": func() (string, error) {
-				return c.ask(script.BatchRenew, keys, append(append([]any{""}, renewed...), 90000)...)
+				return c.ask(script.BatchRenew(), keys, append(append([]any{""}, renewed...), 90000)...)
 			},
 		} {
 			if said, err := ask(); !redis.HasErrorPrefix(err, "READONLY") {
 				t.Errorf("%s: the replica says %q, %v", what, said, err)
 			}
 		}
-		c.expect("freed 1 2", c.said(script.BatchRelease, keys, strangers...))
+		c.expect("freed 1 2", c.said(script.BatchRelease(), keys, strangers...))
 		c.only("{a}", "{b}")
 		if left := c.rdb.PTTL(t.Context(), "{a}").Val(); c.value("{a}") != before || left > 30*time.Second {
 			t.Errorf("the lock was %q and is %q, for %v", before, c.value("{a}"), left)

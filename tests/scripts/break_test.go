@@ -26,7 +26,7 @@ func (b bench) breaks(s script.Script, id, fence string) string {
 func (b bench) breaking(s script.Script, flags, id, fence string, notAfter int64) string {
 	b.t.Helper()
 	kind := "mutex"
-	if s.Name == script.ShareBreak.Name {
+	if s.Name == script.ShareBreak().Name {
 		kind = "sem"
 	}
 	reply, err := b.rdb.Eval(b.t.Context(), s.Source, append(keysFor(s), journal), flags+b.flag, id, fence, notAfter, kind, remark, "channel-h").Text()
@@ -39,7 +39,7 @@ func (b bench) breaking(s script.Script, flags, id, fence string, notAfter int64
 // notes returns what the journal has.
 func (b bench) notes(skip, count int) string {
 	b.t.Helper()
-	reply, err := b.rdb.Eval(b.t.Context(), script.Notes.Source, []string{journal}, "", "", skip, count).Text()
+	reply, err := b.rdb.Eval(b.t.Context(), script.Notes().Source, []string{journal}, "", "", skip, count).Text()
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -49,14 +49,14 @@ func (b bench) notes(skip, count int) string {
 func TestBreak(t *testing.T) {
 	for name, test := range map[string]func(b bench){
 		"the grant that was seen": func(b bench) {
-			b.expect("free T", b.breaks(script.Break, "I", "17"))
+			b.expect("free T", b.breaks(script.Break(), "I", "17"))
 			b.acquire("t", "A")
 			fence := b.fence()
 			told := b.listen("h")
-			b.expect("changed T P 0 hf1:A:T:T:0:"+info, b.breaks(script.Break, "I", "17"))
-			b.expect("broken T T\nP 0 hf1:-:T:T:0:"+info, b.breaks(script.Break, "I", fence))
+			b.expect("changed T P 0 hf1:A:T:T:0:"+info, b.breaks(script.Break(), "I", "17"))
+			b.expect("broken T T\nP 0 hf1:-:T:T:0:"+info, b.breaks(script.Break(), "I", fence))
 			b.expect("hf1 broken T T {k}\n"+remark, b.heard(told))
-			b.expect("free T 0", b.eval(script.Holder, "", "x"))
+			b.expect("free T 0", b.eval(script.Holder(), "", "x"))
 			b.expect("absent T", b.renew("A", 60000, 0))
 			b.expect("notes T 1\nT\nhf1 broken I T T mutex {k}\n"+remark+"\nP 0 hf1:-:T:T:0:"+info, b.notes(0, 10))
 		},
@@ -66,7 +66,7 @@ func TestBreak(t *testing.T) {
 			first, second := b.listen("B"), b.listen("C")
 			b.acquire("w", "B")
 			b.acquire("w", "C")
-			reply := b.breaking(script.Break, "", "I", fence, b.later(time.Minute))
+			reply := b.breaking(script.Break(), "", "I", fence, b.later(time.Minute))
 			granted := strings.Fields(b.raw(first))
 			var raised string
 			if _, err := fmt.Sscanf(reply, "broken %s %s", new(string), &raised); err != nil || number(raised) <= number(fence) || number(granted[5]) <= number(raised) {
@@ -76,15 +76,15 @@ func TestBreak(t *testing.T) {
 			b.expect("gone T", b.renew("A", 60000, 0))
 			b.expect("gone T", b.release("A", "", 0))
 			// The holder was another's by then.
-			b.expect("changed T P 0 hf1:B:T:T:0:"+info+"+", b.breaks(script.Break, "J", fence))
+			b.expect("changed T P 0 hf1:B:T:T:0:"+info+"+", b.breaks(script.Break(), "J", fence))
 		},
 		"sent again": func(b bench) {
 			b.acquire("t", "A")
 			fence := b.fence()
 			notAfter := b.later(time.Minute)
-			once := strings.SplitN(b.breaking(script.Break, "", "I", fence, notAfter), " ", 3)
+			once := strings.SplitN(b.breaking(script.Break(), "", "I", fence, notAfter), " ", 3)
 			b.acquire("t", "B")
-			again := strings.SplitN(b.breaking(script.Break, "", "I", fence, notAfter), " ", 3)
+			again := strings.SplitN(b.breaking(script.Break(), "", "I", fence, notAfter), " ", 3)
 			if once[0] != "broken" || again[0] != once[0] || again[2] != once[2] {
 				b.t.Errorf("the replies are %q and %q", once, again)
 			}
@@ -94,20 +94,20 @@ func TestBreak(t *testing.T) {
 		"late": func(b bench) {
 			b.acquire("t", "A")
 			fence := b.fence()
-			reply := b.breaking(script.Break, "", "I", fence, b.later(0)-1)
+			reply := b.breaking(script.Break(), "", "I", fence, b.later(0)-1)
 			b.expect("late T", volatile.ReplaceAllString(reply, "T"))
 			b.expect("renewed T P 0 0", b.renew("A", 60000, 0))
 			b.expect("notes T 0", b.notes(0, 10))
 		},
 		"a late copy of its acquire": func(b bench) {
 			b.acquire("t", "A")
-			b.breaks(script.Break, "I", b.fence())
+			b.breaks(script.Break(), "I", b.fence())
 			b.expect("gone T", b.acquire("t", "A"))
 			b.expect("granted T P T 1", b.acquire("t", "B"))
 		},
 		"another program's": func(b bench) {
 			b.take()
-			b.expect("changed", strings.Fields(b.breaks(script.Break, "I", "17"))[0])
+			b.expect("changed", strings.Fields(b.breaks(script.Break(), "I", "17"))[0])
 			b.theirsIsIntact()
 		},
 	} {
@@ -137,16 +137,16 @@ func TestShareBreak(t *testing.T) {
 			next := b.listen("D")
 			l.acquire("w", "D", 1)
 			fence := fmt.Sprint(l.hold("B").fence)
-			b.expect("changed T P 0 hf1:C:T:T:0:"+info, b.breaks(script.ShareBreak, "I", "17"))
-			b.expect("broken T T\nP 1 hf1:-:T:T:0:"+info, b.breaks(script.ShareBreak, "I", fence))
+			b.expect("changed T P 0 hf1:C:T:T:0:"+info, b.breaks(script.ShareBreak(), "I", "17"))
+			b.expect("broken T T\nP 1 hf1:-:T:T:0:"+info, b.breaks(script.ShareBreak(), "I", fence))
 			b.expect("hf1 sem D T P T {k}", b.heard(next))
-			b.expect("gone T", b.eval(script.ShareRenew, "", "B", 60000, 0, fence))
+			b.expect("gone T", b.eval(script.ShareRenew(), "", "B", 60000, 0, fence))
 			b.expect("gone T", l.acquire("t", "B", 1)) // a late copy
 			b.expect("renewed T P 0 0", l.renew("A", 60000, 0))
 			for _, token := range []string{"A", "C", "D"} {
 				b.expect("released T", l.release(token, "", 0))
 			}
-			b.expect("free T", b.breaks(script.ShareBreak, "J", fence))
+			b.expect("free T", b.breaks(script.ShareBreak(), "J", fence))
 		},
 		"many readers": func(b bench) {
 			l := readWrite(b)
@@ -158,9 +158,9 @@ func TestShareBreak(t *testing.T) {
 			next := b.listen("W")
 			l.acquire("w", "W", everything)
 			notAfter := b.later(time.Minute)
-			once := strings.SplitN(b.breaking(script.ShareBreak, "", "I", fence, notAfter), " ", 3)
+			once := strings.SplitN(b.breaking(script.ShareBreak(), "", "I", fence, notAfter), " ", 3)
 			// The tombstones of the readers do not hide what was replied.
-			again := strings.SplitN(b.breaking(script.ShareBreak, "", "I", fence, notAfter), " ", 3)
+			again := strings.SplitN(b.breaking(script.ShareBreak(), "", "I", fence, notAfter), " ", 3)
 			if once[0] != "broken" || again[0] != once[0] || again[2] != once[2] {
 				b.t.Errorf("the replies are %.200q and %.200q", once, again)
 			}
@@ -196,17 +196,17 @@ func TestBreakWithoutAJournal(t *testing.T) {
 		}
 		b.rdb.FlushAll(t.Context())
 		b.acquire("t", "A")
-		wrong("a mutex", script.Break, b.fence())
+		wrong("a mutex", script.Break(), b.fence())
 		b.expect("renewed T P 0 0", b.renew("A", 60000, 0))
-		b.expect("broken", strings.Fields(b.breaks(script.Break, "I", b.fence()))[0])
+		b.expect("broken", strings.Fields(b.breaks(script.Break(), "I", b.fence()))[0])
 
 		b.rdb.FlushAll(t.Context())
 		l := semaphore(b, 3)
 		l.acquire("t", "A", 1)
 		fence := fmt.Sprint(l.hold("A").fence)
-		wrong("a semaphore", script.ShareBreak, fence)
+		wrong("a semaphore", script.ShareBreak(), fence)
 		b.expect("renewed T P 0 0", l.renew("A", 60000, 0))
-		b.expect("broken", strings.Fields(b.breaks(script.ShareBreak, "I", fence))[0])
+		b.expect("broken", strings.Fields(b.breaks(script.ShareBreak(), "I", fence))[0])
 	})
 }
 
@@ -217,7 +217,7 @@ func TestJournal(t *testing.T) {
 		b.rdb.FlushAll(t.Context())
 		note := func(id string) {
 			b.t.Helper()
-			reply, err := b.rdb.Eval(t.Context(), script.Note.Source, []string{journal}, "", id, "channel-h", "revoked", 17, 0, "mutex", "{k}", remark, "").Text()
+			reply, err := b.rdb.Eval(t.Context(), script.Note().Source, []string{journal}, "", id, "channel-h", "revoked", 17, 0, "mutex", "{k}", remark, "").Text()
 			if err != nil || !strings.HasPrefix(reply, "noted ") {
 				t.Fatal(reply, err)
 			}

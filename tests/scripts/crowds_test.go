@@ -24,14 +24,14 @@ func (l shares) crowd(n int, weight any) (tokens []string) {
 	for i := range n {
 		tokens = append(tokens, "crowd"+strconv.Itoa(i))
 	}
-	if err := l.rdb.ScriptLoad(l.t.Context(), script.ShareAcquire.Source).Err(); err != nil {
+	if err := l.rdb.ScriptLoad(l.t.Context(), script.ShareAcquire().Source).Err(); err != nil {
 		l.t.Fatal(err)
 	}
 	// Several ask at once: on a slow machine the first lease would otherwise expire before the last begins.
 	for some := range slices.Chunk(tokens, 8) {
 		_, _ = l.rdb.Pipelined(l.t.Context(), func(p redis.Pipeliner) error {
 			for _, token := range some {
-				p.EvalSha(l.t.Context(), script.ShareAcquire.SHA1, keysFor(script.ShareAcquire), l.arguments("t", token, weight, ordinary)...)
+				p.EvalSha(l.t.Context(), script.ShareAcquire().SHA1, keysFor(script.ShareAcquire()), l.arguments("t", token, weight, ordinary)...)
 			}
 			return nil
 		})
@@ -125,14 +125,14 @@ func TestRenewalsRemoveNobody(t *testing.T) {
 		l.acquire("t", "A", 1)
 		crowd := l.crowd(10, 1)
 		l.age(crowd)
-		reply, err := b.rdb.Eval(t.Context(), script.ShareRenew.Source, []string{"{k}", "{k}:q:e"}, "", "A", 120000, 0, l.hold("A").fence).Text()
+		reply, err := b.rdb.Eval(t.Context(), script.ShareRenew().Source, []string{"{k}", "{k}:q:e"}, "", "A", 120000, 0, l.hold("A").fence).Text()
 		if err != nil || !strings.HasPrefix(reply, "renewed ") {
 			t.Fatal(reply, err)
 		}
 		if n := len(l.holds()); n != 11 {
 			t.Errorf("%d holds are left", n)
 		}
-		b.expect("gone T", b.eval(script.ShareRenew, "", crowd[0], 60000, 0, l.hold(crowd[0]).fence))
+		b.expect("gone T", b.eval(script.ShareRenew(), "", crowd[0], 60000, 0, l.hold(crowd[0]).fence))
 		if reply := l.acquire("t", "W", everything); !strings.HasPrefix(reply, "held T ") {
 			t.Error(reply)
 		}
@@ -165,14 +165,14 @@ func TestNoScriptLooksAtAllHolders(t *testing.T) {
 			}
 		}
 		expect("held T ", func() string { return l.acquire("t", "W", everything) })
-		expect("holders T ", func() string { return b.eval(script.ShareHolders, "", "x", 0, 10) })
+		expect("holders T ", func() string { return b.eval(script.ShareHolders(), "", "x", 0, 10) })
 		l.age(crowd[:100])
 		expect("held T ", func() string { return l.acquire("t", "W", everything) })
 
 		b.rdb.Del(t.Context(), "{k}", "{k}:q:e")
 		owned.crowd(500, "1\nme")
 		expect("released T 499", func() string {
-			return b.eval(script.ShareDisown, "", "R", "me", b.later(time.Minute))
+			return b.eval(script.ShareDisown(), "", "R", "me", b.later(time.Minute))
 		})
 
 		b.rdb.Del(t.Context(), "{k}", "{k}:q:e")
@@ -195,7 +195,7 @@ func TestHoldersInPages(t *testing.T) {
 		told := map[string]bool{}
 		token := regexp.MustCompile(`hf1:([^:]*):`)
 		for cursor := "0"; ; {
-			reply := b.run(script.ShareHolders, "", "x", cursor, 50)
+			reply := b.run(script.ShareHolders(), "", "x", cursor, 50)
 			head, lines, _ := strings.Cut(reply, "\n")
 			for _, m := range token.FindAllStringSubmatch(lines, -1) {
 				told[m[1]] = true
@@ -288,7 +288,7 @@ func TestDeadWaitersAreRemovedInSteps(t *testing.T) {
 		for _, kind := range []string{"mutex", "rw"} {
 			b := newBench(t, back)
 			b.rdb.FlushAll(t.Context())
-			acquire, release, more := b.acquire, func(token string) string { return b.eval(script.Release, "", token, "", 0) }, ""
+			acquire, release, more := b.acquire, func(token string) string { return b.eval(script.Release(), "", token, "", 0) }, ""
 			if kind == "rw" {
 				l := readWrite(b)
 				acquire = func(mode, token string) string { return l.acquire(mode, token, everything) }

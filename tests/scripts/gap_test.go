@@ -19,10 +19,10 @@ func TestGap(t *testing.T) {
 		const gap = 10 * time.Millisecond
 		comes := []any{"wk", "D", 60000, 0, 1, info, claim, "channel-B", ""}
 		for what, asks := range map[string][]call{
-			"the first looks":  {{script.Acquire, []any{"lk", "B", 60000, 0, 1, info, claim, "channel-B", ""}}},
-			"one tries":        {{script.Acquire, []any{"tk", "C", 60000, 0, 1, info}}},
-			"one comes":        {{script.Acquire, comes}},
-			"the first leaves": {{script.Acquire, comes}, {script.Release, []any{"k", "B", member("B"), 0}}},
+			"the first looks":  {{script.Acquire(), []any{"lk", "B", 60000, 0, 1, info, claim, "channel-B", ""}}},
+			"one tries":        {{script.Acquire(), []any{"tk", "C", 60000, 0, 1, info}}},
+			"one comes":        {{script.Acquire(), comes}},
+			"the first leaves": {{script.Acquire(), comes}, {script.Release(), []any{"k", "B", member("B"), 0}}},
 		} {
 			// If the machine stalls, the test may be too late for a gap.
 			seen := false
@@ -33,7 +33,7 @@ func TestGap(t *testing.T) {
 				b.acquire("tk", "A")
 				b.acquire("wk", "B")
 				time.Sleep(55 * time.Millisecond) // longer than a chain
-				replies, took, free := b.together(back, append([]call{{script.Release, []any{"k", "A", "", 0}}}, asks...))
+				replies, took, free := b.together(back, append([]call{{script.Release(), []any{"k", "A", "", 0}}}, asks...))
 				if seen = took < gap; seen && !free {
 					t.Errorf("%s: %q, and the gap is over", what, replies)
 				}
@@ -95,7 +95,7 @@ func TestGapEnds(t *testing.T) {
 		b.acquire("tk", "A")
 		b.acquire("wk", "B")
 		time.Sleep(55 * time.Millisecond)
-		b.eval(script.Release, "k", "A", "", 0)
+		b.eval(script.Release(), "k", "A", "", 0)
 		backend.Eventually(t, "the first gets the lock", func() bool { return strings.HasPrefix(b.acquire("lk", "B"), "granted") })
 		b.expect("released T", b.release("B", "", 0))
 		backend.Eventually(t, "the gap is forgotten", func() bool { return b.rdb.Exists(t.Context(), "{k}:q").Val() == 0 })
@@ -105,7 +105,7 @@ func TestGapEnds(t *testing.T) {
 		b.acquire("wk", "B")
 		b.rdb.Del(t.Context(), "{k}:q")
 		time.Sleep(55 * time.Millisecond)
-		b.expect("released T", b.eval(script.Release, "k", "A", "", 0))
+		b.expect("released T", b.eval(script.Release(), "k", "A", "", 0))
 		backend.Eventually(t, "the gap is forgotten", func() bool { return b.rdb.Exists(t.Context(), "{k}:q").Val() == 0 })
 
 		b.rdb.ZAdd(t.Context(), "{k}:q", redis.Z{Score: -float64(b.later(time.Hour)), Member: "gap"})

@@ -18,7 +18,7 @@ local ends = redis.call('PEXPIRETIME', KEYS[1])
 for i = 1, 2000000 do
 end
 local function renew()
-` + script.Renew.Source + `
+` + script.Renew().Source + `
 end
 local said = renew()
 return string.match(said, '^%a+') .. ' ' .. redis.call('PEXPIRETIME', KEYS[1]) - ends`

@@ -16,7 +16,7 @@ import (
 func (b bench) both(token string, notAfter int64) (string, error) {
 	b.t.Helper()
 	keys := []string{"{k}", "{k}:q", "{k}:f", "{k}2", "{k}2:q", "{k}2:f"}
-	reply, err := b.rdb.Eval(b.t.Context(), script.MultiAcquire.Source, keys, "", token+"1", 60000, notAfter, info, token+"2").Text()
+	reply, err := b.rdb.Eval(b.t.Context(), script.MultiAcquire().Source, keys, "", token+"1", 60000, notAfter, info, token+"2").Text()
 	return volatile.ReplaceAllString(reply, "T"), err
 }
 
@@ -36,13 +36,13 @@ func TestMulti(t *testing.T) {
 			b.expect("renewed T P 0 0", b.renew("A1", 10, 0))
 			b.expect("released T", b.release("A1", "", 0))
 			b.expect("held T 2 P 0 hf1:A2:T:T:0:"+info, ask("B"))
-			b.expect("free T 0", b.eval(script.Holder, "", "x"))
+			b.expect("free T 0", b.eval(script.Holder(), "", "x"))
 		},
 		"again, with one lost": func(b bench, ask func(string) string) {
 			b.expect("granted T P T T", ask("A"))
 			b.expect("released T", b.release("A1", "", 0))
 			b.expect("queued T", ask("A")) // no late copy takes effect
-			b.expect("free T 0", b.eval(script.Holder, "", "x"))
+			b.expect("free T 0", b.eval(script.Holder(), "", "x"))
 		},
 		"lasts as long as it did": func(b bench, ask func(string) string) {
 			b.expect("granted T P T T", ask("A"))
@@ -61,12 +61,12 @@ func TestMulti(t *testing.T) {
 			b.acquire("w", "B")
 			b.rdb.Del(b.t.Context(), "{k}")
 			b.expect("queued T", ask("C"))
-			b.expect("free T 1", b.eval(script.Holder, "", "x"))
+			b.expect("free T 1", b.eval(script.Holder(), "", "x"))
 		},
 		"tombstone": func(b bench, ask func(string) string) {
 			b.expect("absent T", b.release("A1", "", b.later(time.Hour)))
 			b.expect("queued T", ask("A"))
-			b.expect("free T 0", b.eval(script.Holder, "", "x"))
+			b.expect("free T 0", b.eval(script.Holder(), "", "x"))
 			b.expect("granted T P T T", ask("B")) // a tombstone keeps nobody else out
 		},
 		"late": func(b bench, _ func(string) string) {
@@ -75,7 +75,7 @@ func TestMulti(t *testing.T) {
 				b.t.Fatal(err)
 			}
 			b.expect("late T", reply)
-			b.expect("free T 0", b.eval(script.Holder, "", "x"))
+			b.expect("free T 0", b.eval(script.Holder(), "", "x"))
 		},
 		"errors": func(b bench, ask func(string) string) {
 			b.rdb.HSet(b.t.Context(), "{k}2", "a", "b")
@@ -90,7 +90,7 @@ func TestMulti(t *testing.T) {
 		"one fence counter": func(b bench, _ func(string) string) {
 			keys := []string{"{k}", "{k}:q", "{k}:f", "{k}2", "{k}2:q", "{k}:f"}
 			b.rdb.Set(b.t.Context(), "{k}:f", b.later(time.Hour), 0)
-			reply, err := b.rdb.Eval(b.t.Context(), script.MultiAcquire.Source, keys, "", "A1", 60000, b.later(time.Minute), info, "A2").Text()
+			reply, err := b.rdb.Eval(b.t.Context(), script.MultiAcquire().Source, keys, "", "A1", 60000, b.later(time.Minute), info, "A2").Text()
 			if err != nil {
 				b.t.Fatal(err)
 			}
@@ -107,7 +107,7 @@ func TestMulti(t *testing.T) {
 					args = append(args, fmt.Sprint("A", i))
 				}
 			}
-			reply, err := b.rdb.Eval(b.t.Context(), script.MultiAcquire.Source, keys, args...).Text()
+			reply, err := b.rdb.Eval(b.t.Context(), script.MultiAcquire().Source, keys, args...).Text()
 			if err != nil || len(strings.Fields(reply)) != 3+256 {
 				b.t.Errorf("%.80s, %v", reply, err)
 			}

@@ -26,7 +26,7 @@ func (v voters) ballot(notAfter int64, all ...string) (keys []string, args []any
 func (v voters) take(all ...string) string {
 	v.t.Helper()
 	keys, args := v.ballot(v.later(time.Minute), all...)
-	return v.said(script.NodeBatchAcquire, keys, args...)
+	return v.said(script.NodeBatchAcquire(), keys, args...)
 }
 
 // alone acquires a single lock.
@@ -34,7 +34,7 @@ func (v voters) alone(lock string) string {
 	v.t.Helper()
 	name, token, _ := strings.Cut(lock, "/")
 	keys := append([]string{"{" + name + "}", "{" + name + "}:q"}, nodeKeys[2:]...)
-	return seen(v.said(script.NodeAcquire, keys, nodeFlags, token, 60000, v.later(time.Minute), info, "", 0))
+	return seen(v.said(script.NodeAcquire(), keys, nodeFlags, token, 60000, v.later(time.Minute), info, "", 0))
 }
 
 // over ends a token of which copies may still come.
@@ -42,13 +42,13 @@ func (v voters) over(lock string) {
 	v.t.Helper()
 	name, token, _ := strings.Cut(lock, "/")
 	keys := append([]string{"{" + name + "}", "{" + name + "}:q"}, nodeKeys[2], nodeKeys[4])
-	v.expect("absent T", seen(v.said(script.Release, keys, nodeFlags, token, "", v.later(time.Hour))))
+	v.expect("absent T", seen(v.said(script.Release(), keys, nodeFlags, token, "", v.later(time.Hour))))
 }
 
 // serving makes the node serve, with a counter of 7.
 func (v voters) serving() {
 	v.t.Helper()
-	v.expect("raised T 7", v.node(script.NodeRaise, "", 7, v.admit()))
+	v.expect("raised T 7", v.node(script.NodeRaise(), "", 7, v.admit()))
 }
 
 // counts requires that the node's counter has this value.
@@ -82,7 +82,7 @@ func TestNodeBatches(t *testing.T) {
 			if n := v.rdb.Exists(v.t.Context(), nodeKeys[2]).Val(); n != 0 {
 				v.t.Error("a node that is behind issues fences")
 			}
-			v.expect("raised T 0", v.node(script.NodeRaise, "", 0, id))
+			v.expect("raised T 0", v.node(script.NodeRaise(), "", 0, id))
 			now := v.later(0)
 			reply := v.take("a/A", "b/B") // without a counter, fences begin at the time
 			v.expect("taken T T", seen(reply))
@@ -131,7 +131,7 @@ func TestNodeBatches(t *testing.T) {
 		"too late": func(v voters) {
 			v.serving()
 			keys, args := v.ballot(v.later(-time.Second), "a/A", "b/B")
-			v.expect("taken T 0 1 2", seen(v.said(script.NodeBatchAcquire, keys, args...)))
+			v.expect("taken T 0 1 2", seen(v.said(script.NodeBatchAcquire(), keys, args...)))
 			v.counts(7)
 			v.holds()
 		},
@@ -139,7 +139,7 @@ func TestNodeBatches(t *testing.T) {
 			v.serving()
 			keys, args := v.ballot(v.later(time.Minute), "a/A", "b/B")
 			args = append(args[:len(args)-2], 60000, 90000, `{"o":"a"}`, `{"o":"b"}`)
-			v.expect("taken T 8", seen(v.said(script.NodeBatchAcquire, keys, args...)))
+			v.expect("taken T 8", seen(v.said(script.NodeBatchAcquire(), keys, args...)))
 			for i, ttl := range []int64{60000, 90000} {
 				if left := v.rdb.PTTL(v.t.Context(), keys[i]).Val().Milliseconds(); !v.below(left, ttl) {
 					v.t.Errorf("%s lasts for %d ms, want %d", keys[i], left, ttl)
@@ -214,7 +214,7 @@ func TestNodeBatchesRefuseAReplica(t *testing.T) {
 		if err := v.rdb.ReplicaOf(t.Context(), "127.0.0.1", "1").Err(); err != nil { // nobody listens there
 			t.Fatal(err)
 		}
-		if _, err := v.ask(script.NodeBatchAcquire, keys, args...); !redis.HasErrorPrefix(err, "READONLY") {
+		if _, err := v.ask(script.NodeBatchAcquire(), keys, args...); !redis.HasErrorPrefix(err, "READONLY") {
 			t.Errorf("the replica says %v", err)
 		}
 	})

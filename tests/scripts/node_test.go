@@ -35,13 +35,13 @@ func (b bench) vote(token string) string {
 // waits votes with a ticket.
 func (b bench) waits(token, ticket string) string {
 	b.t.Helper()
-	return b.node(script.NodeAcquire, token, 60000, b.later(time.Minute), info, ticket, 60000)
+	return b.node(script.NodeAcquire(), token, 60000, b.later(time.Minute), info, ticket, 60000)
 }
 
 // admit ends the quarantine of a new node, and returns its state.
 func (b bench) admit() string {
 	b.t.Helper()
-	if err := b.rdb.Eval(b.t.Context(), script.Init.Source, []string{"{k}:mark"}, nodeFlags+"f", "").Err(); err != nil {
+	if err := b.rdb.Eval(b.t.Context(), script.Init().Source, []string{"{k}:mark"}, nodeFlags+"f", "").Err(); err != nil {
 		b.t.Fatal(err)
 	}
 	return b.behind()
@@ -50,7 +50,7 @@ func (b bench) admit() string {
 // behind returns the state of a node that is behind.
 func (b bench) behind() string {
 	b.t.Helper()
-	reply, err := b.rdb.Eval(b.t.Context(), script.NodeCounter.Source, nodeKeys, nodeFlags, "").Text()
+	reply, err := b.rdb.Eval(b.t.Context(), script.NodeCounter().Source, nodeKeys, nodeFlags, "").Text()
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -67,7 +67,7 @@ func TestNodes(t *testing.T) {
 	for name, test := range map[string]func(b bench){
 		"looked at": func(b bench) {
 			look := func() string {
-				reply, err := b.rdb.Eval(b.t.Context(), script.Init.Source, []string{"{k}:mark"}, nodeFlags+"l", "").Text()
+				reply, err := b.rdb.Eval(b.t.Context(), script.Init().Source, []string{"{k}:mark"}, nodeFlags+"l", "").Text()
 				if err != nil {
 					b.t.Fatal(err)
 				}
@@ -81,45 +81,45 @@ func TestNodes(t *testing.T) {
 		},
 		"new": func(b bench) {
 			b.expect("quarantined T P", b.vote("A"))
-			b.expect("quarantined T P", b.node(script.NodeCounter, ""))
-			b.expect("quarantined T P", b.node(script.NodeRaise, "", 5, "x"))
-			b.expect("quarantined T P", b.node(script.NodeFence, "A", 5))
+			b.expect("quarantined T P", b.node(script.NodeCounter(), ""))
+			b.expect("quarantined T P", b.node(script.NodeRaise(), "", 5, "x"))
+			b.expect("quarantined T P", b.node(script.NodeFence(), "A", 5))
 			id := b.admit()
 			behind := volatile.ReplaceAllString("behind T "+id, "T")
-			b.expect(strings.Replace(behind, " T ", " T 0 ", 1), b.node(script.NodeCounter, ""))
-			b.expect(behind, b.node(script.NodeFence, "A", 5))
-			b.expect(behind, b.node(script.NodeRaise, "", 5, "another"))
+			b.expect(strings.Replace(behind, " T ", " T 0 ", 1), b.node(script.NodeCounter(), ""))
+			b.expect(behind, b.node(script.NodeFence(), "A", 5))
+			b.expect(behind, b.node(script.NodeRaise(), "", 5, "another"))
 			b.expect(behind, b.vote("A"))
-			b.expect("raised T 0", b.node(script.NodeRaise, "", 0, id))
-			b.expect("counter T 0", b.node(script.NodeCounter, ""))
+			b.expect("raised T 0", b.node(script.NodeRaise(), "", 0, id))
+			b.expect("counter T 0", b.node(script.NodeCounter(), ""))
 			b.expect("granted T P T", b.vote("A")) // without a counter, fences begin at the time
 		},
 		"grants": func(b bench) {
 			id := b.admit()
-			b.expect("raised T 7", b.node(script.NodeRaise, "", 7, id))
-			b.expect("raised T 7", b.node(script.NodeRaise, "", 5, id)) // never down
+			b.expect("raised T 7", b.node(script.NodeRaise(), "", 7, id))
+			b.expect("raised T 7", b.node(script.NodeRaise(), "", 5, id)) // never down
 			b.expect("granted T P 8", b.vote("A"))
 			b.expect("granted T P 8", b.vote("A")) // the same again
 			b.expect("held T P 0 hf1:A:8:T:0:"+info, b.vote("B"))
-			b.expect("renewed T P 0 0", b.eval(script.Renew, "", "A", 10, 0, 8))
-			b.expect("gone T", b.node(script.NodeFence, "B", 50))
-			b.expect("fenced T P", b.node(script.NodeFence, "A", 20))
-			b.expect("fenced T P", b.node(script.NodeFence, "A", 15)) // never down
-			b.expect("counter T 20", b.node(script.NodeCounter, ""))
+			b.expect("renewed T P 0 0", b.eval(script.Renew(), "", "A", 10, 0, 8))
+			b.expect("gone T", b.node(script.NodeFence(), "B", 50))
+			b.expect("fenced T P", b.node(script.NodeFence(), "A", 20))
+			b.expect("fenced T P", b.node(script.NodeFence(), "A", 15)) // never down
+			b.expect("counter T 20", b.node(script.NodeCounter(), ""))
 			b.expect("released T", b.release("A", "", 0))
-			b.expect("gone T", b.node(script.NodeFence, "A", 30))
+			b.expect("gone T", b.node(script.NodeFence(), "A", 30))
 			b.expect("granted T P 21", b.vote("B"))
 		},
 		"late, and given up": func(b bench) {
-			b.node(script.NodeRaise, "", 7, b.admit())
-			b.expect("late T", b.node(script.NodeAcquire, "A", 60000, b.later(-time.Second), info, "", 0))
+			b.node(script.NodeRaise(), "", 7, b.admit())
+			b.expect("late T", b.node(script.NodeAcquire(), "A", 60000, b.later(-time.Second), info, "", 0))
 			b.expect("absent T", b.release("A", "", b.later(time.Hour)))
 			b.expect("gone T", b.vote("A"))
-			b.expect("counter T 7", b.node(script.NodeCounter, ""))
+			b.expect("counter T 7", b.node(script.NodeCounter(), ""))
 			b.expect("granted T P 8", b.vote("B"))
 		},
 		"waited for": func(b bench) {
-			b.node(script.NodeRaise, "", 7, b.admit())
+			b.node(script.NodeRaise(), "", 7, b.admit())
 			b.expect("granted T P 8", b.vote("A"))
 			b.expect("held T P 0 hf1:A:8:T:0:"+info, b.waits("C", "21"))
 			b.expect("held T P 1 hf1:A:8:T:0:"+info, b.waits("D", "22"))
@@ -140,19 +140,19 @@ func TestNodes(t *testing.T) {
 			b.expect("granted T P 11", b.waits("C", "21"))
 			b.expect("released T", b.release("C", "", b.later(time.Second)))
 			b.expect("gone T", b.waits("C", "31"))
-			b.expect("late T", b.node(script.NodeAcquire, "A", 60000, b.later(-time.Second), info, "12", 60000)) // leaves no ticket
+			b.expect("late T", b.node(script.NodeAcquire(), "A", 60000, b.later(-time.Second), info, "12", 60000)) // leaves no ticket
 			b.expect("wanted T 1", b.vote("E"))
 			b.rdb.ZAdd(b.t.Context(), "{k}:q", redis.Z{Score: -float64(b.later(-time.Second)), Member: "t:21"}) // it has expired
 			b.expect("granted T P 12", b.vote("E"))
 		},
 		"restarted": func(b bench) {
-			b.node(script.NodeRaise, "", 7, b.admit())
+			b.node(script.NodeRaise(), "", 7, b.admit())
 			b.expect("granted T P 8", b.vote("A"))
 			// Its data seem to be those of another incarnation.
 			b.rdb.Set(b.t.Context(), "{k}:mark", fmt.Sprintf("hf1:run/repl:%d:60000", b.later(-time.Hour)), 0)
 			b.expect("quarantined T P", b.vote("A"))
-			b.expect("quarantined T P", b.node(script.NodeFence, "A", 20))
-			reply, err := b.rdb.Eval(b.t.Context(), script.Renew.Source, []string{"{k}", "{k}:q", "{k}:f", "{k}:mark"}, nodeFlags, "A", 60000, 0, 8).Text()
+			b.expect("quarantined T P", b.node(script.NodeFence(), "A", 20))
+			reply, err := b.rdb.Eval(b.t.Context(), script.Renew().Source, []string{"{k}", "{k}:q", "{k}:f", "{k}:mark"}, nodeFlags, "A", 60000, 0, 8).Text()
 			if err != nil {
 				b.t.Fatal(err)
 			}
@@ -163,7 +163,7 @@ func TestNodes(t *testing.T) {
 			if strings.HasSuffix(id, "+") {
 				b.t.Errorf("a new node has kept data: %s", id)
 			}
-			b.node(script.NodeRaise, "", 7, id)
+			b.node(script.NodeRaise(), "", 7, id)
 			// It seems to have restarted, twice.
 			for _, known := range []string{"run/repl", "run/repl?5+"} {
 				b.rdb.Set(b.t.Context(), "{k}:caught", known, 0)
@@ -171,50 +171,50 @@ func TestNodes(t *testing.T) {
 				if !strings.HasSuffix(stands, "+") {
 					b.t.Errorf("after %s it stands as %s", known, stands)
 				}
-				b.expect(volatile.ReplaceAllString("behind T 7 "+stands, "T"), b.node(script.NodeCounter, ""))
+				b.expect(volatile.ReplaceAllString("behind T 7 "+stands, "T"), b.node(script.NodeCounter(), ""))
 				b.expect(volatile.ReplaceAllString("behind T "+stands, "T"), b.vote("A"))
 			}
 			b.rdb.Set(b.t.Context(), "{k}:caught", "run/repl?5", 0) // it was new, and restarted
 			if stands := b.behind(); strings.HasSuffix(stands, "+") {
 				b.t.Errorf("a new node that restarted has kept data: %s", stands)
 			}
-			b.expect("raised T 9", b.node(script.NodeRaise, "", 9, b.behind()))
+			b.expect("raised T 9", b.node(script.NodeRaise(), "", 9, b.behind()))
 			b.expect("granted T P 10", b.vote("A"))
 		},
 		"emptied again": func(b bench) {
 			first := b.admit()
-			b.expect("raised T 7", b.node(script.NodeRaise, "", 7, first))
+			b.expect("raised T 7", b.node(script.NodeRaise(), "", 7, first))
 			if err := b.rdb.FlushAll(b.t.Context()).Err(); err != nil { // no restart
 				b.t.Fatal(err)
 			}
 			second := b.admit()
 			// Values read earlier are no longer valid.
-			b.expect(volatile.ReplaceAllString("behind T "+second, "T"), b.node(script.NodeRaise, "", 7, first))
+			b.expect(volatile.ReplaceAllString("behind T "+second, "T"), b.node(script.NodeRaise(), "", 7, first))
 			b.expect(volatile.ReplaceAllString("behind T "+second, "T"), b.vote("A"))
-			b.expect("raised T 9", b.node(script.NodeRaise, "", 9, second))
-			b.expect("raised T 9", b.node(script.NodeRaise, "", 7, first)) // it changes nothing now
+			b.expect("raised T 9", b.node(script.NodeRaise(), "", 9, second))
+			b.expect("raised T 9", b.node(script.NodeRaise(), "", 7, first)) // it changes nothing now
 			b.expect("granted T P 10", b.vote("A"))
 		},
 		"errors": func(b bench) {
 			id := b.admit()
 			b.rdb.Set(b.t.Context(), "{k}:f", "-1", 0)
 			bad := "error BADFENCE the fence counter is not a number that fences can follow"
-			b.expect(bad, b.node(script.NodeRaise, "", 7, id))
+			b.expect(bad, b.node(script.NodeRaise(), "", 7, id))
 			b.rdb.Del(b.t.Context(), "{k}:f")
-			b.node(script.NodeRaise, "", 7, id)
+			b.node(script.NodeRaise(), "", 7, id)
 			b.rdb.Set(b.t.Context(), "{k}:f", "x", 0)
 			b.expect(bad, b.vote("A"))
-			b.expect(bad, b.node(script.NodeCounter, ""))
+			b.expect(bad, b.node(script.NodeCounter(), ""))
 			b.rdb.Set(b.t.Context(), "{k}:f", b.later(25*time.Hour), 0)
 			for what, said := range map[string]string{
-				"a vote": b.vote("A"), "a look": b.node(script.NodeCounter, ""), "raised": b.node(script.NodeRaise, "", b.later(25*time.Hour), id),
+				"a vote": b.vote("A"), "a look": b.node(script.NodeCounter(), ""), "raised": b.node(script.NodeRaise(), "", b.later(25*time.Hour), id),
 			} {
 				if !strings.HasPrefix(said, "error BADFENCE the fence counter {k}:f leads the server's clock by more than a day") {
 					b.t.Errorf("%s, with a counter that somebody has set: %s", what, said)
 				}
 			}
 			b.rdb.Set(b.t.Context(), "{k}:f", 1, 0)
-			if said := b.node(script.NodeRaise, "", b.later(25*time.Hour), id); !strings.HasPrefix(said, "error BADFENCE ") {
+			if said := b.node(script.NodeRaise(), "", b.later(25*time.Hour), id); !strings.HasPrefix(said, "error BADFENCE ") {
 				b.t.Errorf("a node is raised to another's counter, which somebody has set: %s", said)
 			}
 			if n := b.rdb.Exists(b.t.Context(), "{k}").Val(); n != 0 {
@@ -236,19 +236,19 @@ func TestNodesRefuseAReplica(t *testing.T) {
 	backend.EachReal(t, func(t *testing.T, back *backend.Backend) {
 		b := newBench(t, back)
 		id := b.admit()
-		b.node(script.NodeRaise, "", 7, id)
+		b.node(script.NodeRaise(), "", 7, id)
 		b.vote("A")
 		soon := b.later(time.Minute)
 		if err := b.rdb.ReplicaOf(t.Context(), "127.0.0.1", "1").Err(); err != nil { // nobody listens there
 			t.Fatal(err)
 		}
 		for what, ask := range map[string]*redis.Cmd{
-			"acquired":  b.rdb.Eval(t.Context(), script.NodeAcquire.Source, nodeKeys, nodeFlags, "B", 60000, soon, info),
-			"had":       b.rdb.Eval(t.Context(), script.NodeAcquire.Source, nodeKeys, nodeFlags, "A", 60000, soon, info),
-			"fenced":    b.rdb.Eval(t.Context(), script.NodeFence.Source, nodeKeys, nodeFlags, "A", 20),
-			"counted":   b.rdb.Eval(t.Context(), script.NodeCounter.Source, nodeKeys, nodeFlags, ""),
-			"raised":    b.rdb.Eval(t.Context(), script.NodeRaise.Source, nodeKeys, nodeFlags, "", 20, id),
-			"announced": b.rdb.Eval(t.Context(), script.Announce.Source, []string{"{k}"}, "", "", "channel"),
+			"acquired":  b.rdb.Eval(t.Context(), script.NodeAcquire().Source, nodeKeys, nodeFlags, "B", 60000, soon, info),
+			"had":       b.rdb.Eval(t.Context(), script.NodeAcquire().Source, nodeKeys, nodeFlags, "A", 60000, soon, info),
+			"fenced":    b.rdb.Eval(t.Context(), script.NodeFence().Source, nodeKeys, nodeFlags, "A", 20),
+			"counted":   b.rdb.Eval(t.Context(), script.NodeCounter().Source, nodeKeys, nodeFlags, ""),
+			"raised":    b.rdb.Eval(t.Context(), script.NodeRaise().Source, nodeKeys, nodeFlags, "", 20, id),
+			"announced": b.rdb.Eval(t.Context(), script.Announce().Source, []string{"{k}"}, "", "", "channel"),
 		} {
 			if err := ask.Err(); !redis.HasErrorPrefix(err, "READONLY") {
 				t.Errorf("%s: the replica says %v", what, err)

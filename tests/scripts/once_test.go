@@ -24,23 +24,23 @@ func (b bench) once(s script.Script, args ...any) string {
 
 func (b bench) begin(token string, window int, fence string, tries int) string {
 	b.t.Helper()
-	return b.once(script.OnceBegin, "", token, window, keep, fence, tries)
+	return b.once(script.OnceBegin(), "", token, window, keep, fence, tries)
 }
 
 func (b bench) complete(token, fence, result string) string {
 	b.t.Helper()
-	return b.once(script.OnceComplete, "", token, keep, fence, info, result)
+	return b.once(script.OnceComplete(), "", token, keep, fence, info, result)
 }
 
 func TestOnce(t *testing.T) {
 	for name, test := range map[string]func(b bench){
 		"completed": func(b bench) {
-			b.expect("none T 0", b.once(script.OnceLook, "", "", 0))
+			b.expect("none T 0", b.once(script.OnceLook(), "", "", 0))
 			b.expect("absent T", b.begin("A", 0, "7", 0))
 			b.acquire("t", "A")
 			b.expect("begun T 1", b.begin("A", 0, "7", 0))
 			b.expect("begun T 1", b.begin("A", 0, "7", 0)) // the same again
-			b.expect("none T 1", b.once(script.OnceLook, "", "", 0))
+			b.expect("none T 1", b.once(script.OnceLook(), "", "", 0))
 			b.expect("gone T", b.complete("B", "8", "")) // another holder's
 			b.expect("completed T T 1", b.complete("A", "7", "one\ntwo three"))
 			b.expect("completed T T 1", b.complete("A", "7", "again")) // the same again
@@ -49,12 +49,12 @@ func TestOnce(t *testing.T) {
 			}
 			b.release("A", "", 0)
 			b.expect("completed T T 1", b.complete("A", "7", "late")) // although A no longer has the lock
-			b.expect("done T T 7 1 counts "+info+"\none\ntwo three", b.once(script.OnceLook, "", "", 0))
+			b.expect("done T T 7 1 counts "+info+"\none\ntwo three", b.once(script.OnceLook(), "", "", 0))
 			b.acquire("t", "B")
 			b.expect("done T T 7 1 counts "+info+"\none\ntwo three", b.begin("B", 0, "8", 1))
 			b.expect("done T T 7 1 counts "+info+"\none\ntwo three", b.begin("B", 3600000, "8", 1))
 			time.Sleep(2 * time.Millisecond)
-			b.expect("done T T 7 1 over "+info+"\none\ntwo three", b.once(script.OnceLook, "", "", 1))
+			b.expect("done T T 7 1 over "+info+"\none\ntwo three", b.once(script.OnceLook(), "", "", 1))
 			b.expect("begun T 1", b.begin("B", 1, "8", 1)) // another window
 		},
 		"twice under one lease": func(b bench) {
@@ -118,7 +118,7 @@ func TestOnce(t *testing.T) {
 			b.acquire("t", "A")
 			b.rdb.Set(b.t.Context(), "{k}:once", "x", 0)
 			wrong := "error WRONGTYPE Operation against a key holding the wrong kind of value"
-			b.expect(wrong, b.once(script.OnceLook, "", "", 0))
+			b.expect(wrong, b.once(script.OnceLook(), "", "", 0))
 			b.expect(wrong, b.begin("A", 0, "7", 0))
 			b.expect(wrong, b.complete("A", "7", ""))
 		},
@@ -160,12 +160,12 @@ func TestOnceRefusesAReplica(t *testing.T) {
 		}
 		keys := []string{"{k}", "{k}:once"}
 		for what, ask := range map[string]*redis.Cmd{
-			"begun":              b.rdb.Eval(t.Context(), script.OnceBegin.Source, keys, "", "A", 0, keep, "8", 0),
-			"begun again":        b.rdb.Eval(t.Context(), script.OnceBegin.Source, keys, "", "A", 0, keep, "7", 0),
-			"begun by another":   b.rdb.Eval(t.Context(), script.OnceBegin.Source, keys, "", "B", 0, keep, "8", 0),
-			"no tries":           b.rdb.Eval(t.Context(), script.OnceBegin.Source, keys, "", "A", 0, keep, "8", 1),
-			"completed":          b.rdb.Eval(t.Context(), script.OnceComplete.Source, keys, "", "A", keep, "7", info, ""),
-			"another's complete": b.rdb.Eval(t.Context(), script.OnceComplete.Source, keys, "", "B", keep, "8", info, ""),
+			"begun":              b.rdb.Eval(t.Context(), script.OnceBegin().Source, keys, "", "A", 0, keep, "8", 0),
+			"begun again":        b.rdb.Eval(t.Context(), script.OnceBegin().Source, keys, "", "A", 0, keep, "7", 0),
+			"begun by another":   b.rdb.Eval(t.Context(), script.OnceBegin().Source, keys, "", "B", 0, keep, "8", 0),
+			"no tries":           b.rdb.Eval(t.Context(), script.OnceBegin().Source, keys, "", "A", 0, keep, "8", 1),
+			"completed":          b.rdb.Eval(t.Context(), script.OnceComplete().Source, keys, "", "A", keep, "7", info, ""),
+			"another's complete": b.rdb.Eval(t.Context(), script.OnceComplete().Source, keys, "", "B", keep, "8", info, ""),
 		} {
 			if err := ask.Err(); !redis.HasErrorPrefix(err, "READONLY") {
 				t.Errorf("%s: the replica says %v", what, err)

@@ -18,13 +18,13 @@ func owned(b bench) shares { return shares{b, "own", everything} }
 // enter acquires it for an owner.
 func (l shares) enter(mode, token, owner string) string {
 	l.t.Helper()
-	return l.eval(script.ShareAcquire, l.arguments(mode, token, "1\n"+owner, ordinary)...)
+	return l.eval(script.ShareAcquire(), l.arguments(mode, token, "1\n"+owner, ordinary)...)
 }
 
 // disown ends a hold of an owner.
 func (l shares) disown(request, owner string) string {
 	l.t.Helper()
-	return l.eval(script.ShareDisown, "", request, owner, l.later(time.Minute))
+	return l.eval(script.ShareDisown(), "", request, owner, l.later(time.Minute))
 }
 
 // queuedFor is the member of the queue for a waiter of that owner.
@@ -189,13 +189,13 @@ func TestOwned(t *testing.T) {
 			l.held("A")
 			b.expect("released T 1", l.disown("r3", "me")) // the same again
 			l.held("A")
-			b.expect("superseded T", b.eval(script.ShareRenew, "", "B", 60000, 0, 1))
+			b.expect("superseded T", b.eval(script.ShareRenew(), "", "B", 60000, 0, 1))
 			b.expect("superseded T", l.release("B", "", 0))
 			b.expect("gone T", l.release("B", "", 0)) // whose holder knows by now
-			b.expect("gone T", b.eval(script.ShareRenew, "", "C", 60000, 0, 1))
+			b.expect("gone T", b.eval(script.ShareRenew(), "", "C", 60000, 0, 1))
 			x := b.listen("X")
 			l.enter("w", "X", "you")
-			b.expect("late T", b.eval(script.ShareDisown, "", "r4", "me", 1))
+			b.expect("late T", b.eval(script.ShareDisown(), "", "r4", "me", 1))
 			l.held("A")
 			b.expect("released T 0", l.disown("r5", "me"))
 			b.expect("hf1 own X T P T {k}", b.heard(x))
@@ -216,7 +216,7 @@ func TestOwned(t *testing.T) {
 			l.past(over)
 			l.brief("F", "1\nme", 20000)
 			b.expect("released T 1", l.disown("rF", "me"))
-			if n := b.rdb.ZCount(b.t.Context(), keysFor(script.ShareDisown)[3], "-inf", "(0").Val(); n != 1 {
+			if n := b.rdb.ZCount(b.t.Context(), keysFor(script.ShareDisown())[3], "-inf", "(0").Val(); n != 1 {
 				b.t.Errorf("the index has %d notes of holds that were ended, all but one of which would have expired by now", n)
 			}
 		},
@@ -225,14 +225,14 @@ func TestOwned(t *testing.T) {
 			l.enter("t", "A", "me")
 			l.brief("B", "1\nme", 20000)
 			b.expect("released T", l.release("A", "", 0))
-			b.rdb.Del(b.t.Context(), keysFor(script.ShareDisown)[3]) // evicted
+			b.rdb.Del(b.t.Context(), keysFor(script.ShareDisown())[3]) // evicted
 			if got := l.renew("B", 15000, 0); !strings.HasPrefix(got, "renewed T ") {
 				b.t.Error(got)
 			}
 			b.expect("released T 0", l.disown("r", "me"))
 			l.exist(1)
-			if n := b.rdb.PTTL(b.t.Context(), keysFor(script.ShareDisown)[3]).Val(); n == -1 {
-				b.t.Errorf("nothing ends the index of a lock that nobody holds: %v", b.rdb.ZRangeWithScores(b.t.Context(), keysFor(script.ShareDisown)[3], 0, -1).Val())
+			if n := b.rdb.PTTL(b.t.Context(), keysFor(script.ShareDisown())[3]).Val(); n == -1 {
+				b.t.Errorf("nothing ends the index of a lock that nobody holds: %v", b.rdb.ZRangeWithScores(b.t.Context(), keysFor(script.ShareDisown())[3], 0, -1).Val())
 			}
 		},
 		"another kind": func(b bench) {

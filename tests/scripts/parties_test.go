@@ -21,39 +21,39 @@ type parties struct {
 
 func (p parties) join(token string, ttl int) string {
 	p.t.Helper()
-	return p.eval(script.ShareAcquire, "t", token, ttl, 0, 1, info, p.kind, p.n, 1)
+	return p.eval(script.ShareAcquire(), "t", token, ttl, 0, 1, info, p.kind, p.n, 1)
 }
 
 // end ends a party in the way that how says.
 func (p parties) end(token, how string) string {
 	p.t.Helper()
-	return p.eval(script.ShareRelease, "", token, "", p.later(time.Minute), how)
+	return p.eval(script.ShareRelease(), "", token, "", p.later(time.Minute), how)
 }
 
 func (p parties) count(id string) string {
 	p.t.Helper()
-	return p.eval(script.LatchCount, "", id, p.n, p.later(time.Minute))
+	return p.eval(script.LatchCount(), "", id, p.n, p.later(time.Minute))
 }
 
 func (p parties) reset(id string) string {
 	p.t.Helper()
-	return p.eval(script.LatchReset, "", id, p.n, p.later(time.Minute))
+	return p.eval(script.LatchReset(), "", id, p.n, p.later(time.Minute))
 }
 
 // look asks about the count that began at since.
 func (p parties) look(since string) string {
 	p.t.Helper()
-	return p.eval(script.LatchLook, "", "", p.n, since)
+	return p.eval(script.LatchLook(), "", "", p.n, since)
 }
 
 func (p parties) await(token string, number, phase int) string {
 	p.t.Helper()
-	return p.eval(script.BarrierAwait, "", token, number, phase, p.n, max(phase-1, 0))
+	return p.eval(script.BarrierAwait(), "", token, number, phase, p.n, max(phase-1, 0))
 }
 
 func (p parties) withdraw(token string, number int) string {
 	p.t.Helper()
-	return p.eval(script.BarrierWithdraw, "", token, number)
+	return p.eval(script.BarrierWithdraw(), "", token, number)
 }
 
 func (p parties) field(name string) string {
@@ -146,7 +146,7 @@ func TestLatch(t *testing.T) {
 			l.expect("gone T", l.end("C", "done"))
 			l.expect("count T T 1 0 P", l.look("0"))
 			l.rdb.PExpire(l.t.Context(), "{k}", 30*time.Second) // as if a day had passed without another use
-			l.expect("renewed T P 0 0", l.eval(script.ShareRenew, "", "B", 60000, 0, shares{l.bench, l.kind, l.n}.hold("B").fence))
+			l.expect("renewed T P 0 0", l.eval(script.ShareRenew(), "", "B", 60000, 0, shares{l.bench, l.kind, l.n}.hold("B").fence))
 			l.kept(60000)
 			l.expect("released T", l.end("B", "done"))
 			l.kept(86400000)
@@ -171,7 +171,7 @@ func TestLatch(t *testing.T) {
 				l.count(id)
 			}
 			l.expect("counted T 0", l.count("D"))
-			l.expect("reset T", l.eval(script.LatchReset, "", "R", 3, l.later(time.Minute)))
+			l.expect("reset T", l.eval(script.LatchReset(), "", "R", 3, l.later(time.Minute)))
 			l.expect("counted T 3", l.count("D"))
 			l.expect("counted T 2", l.count("E"))
 		},
@@ -239,7 +239,7 @@ func TestLatch(t *testing.T) {
 		// A waiter for a count that had opened is told so, even if the latch has been deleted since.
 		"deleted": func(l parties) {
 			remove := func(id string) string {
-				return l.eval(script.LatchReset, "", id, 0, l.later(time.Minute))
+				return l.eval(script.LatchReset(), "", id, 0, l.later(time.Minute))
 			}
 			l.expect("reset T", remove("R"))
 			if n := l.rdb.Exists(l.t.Context(), "{k}").Val(); n != 0 {
@@ -308,8 +308,8 @@ func TestLatch(t *testing.T) {
 			l.expect("count T T 5 0 -1", five.look("0"))
 		},
 		"too late": func(l parties) {
-			l.expect("late T", l.eval(script.LatchCount, "", "A", 3, l.later(-time.Second)))
-			l.expect("late T", l.eval(script.LatchReset, "", "A", 3, l.later(-time.Second)))
+			l.expect("late T", l.eval(script.LatchCount(), "", "A", 3, l.later(-time.Second)))
+			l.expect("late T", l.eval(script.LatchReset(), "", "A", 3, l.later(-time.Second)))
 			if n := l.rdb.Exists(l.t.Context(), "{k}", "{k}:q").Val(); n != 0 {
 				l.t.Errorf("%d keys", n)
 			}
@@ -452,7 +452,7 @@ func TestBarrier(t *testing.T) {
 			b.expect("error BADPARTIES it has 3 parties now, not 4", four.join("D", 60000))
 			b.expect("error BADPARTIES it has 3 parties now, not 4", four.await("A", 1, 0))
 			messages := b.listen("D")
-			b.expect("queued T P T 1 1 ours", b.eval(script.ShareAcquire, "w", "D", 60000, 0, 1, info, "bar", 3, 1, claim, "channel-D", ""))
+			b.expect("queued T P T 1 1 ours", b.eval(script.ShareAcquire(), "w", "D", 60000, 0, 1, info, "bar", 3, 1, claim, "channel-D", ""))
 			b.expect("released T", b.end("A", "left"))
 			b.expect("hf1 bar D T P T {k}", b.heard(messages))
 			b.expect("waiting T P 2 1", b.await("D", 1, 0)) // it came when the first was broken
@@ -460,7 +460,7 @@ func TestBarrier(t *testing.T) {
 			b.expect("released T", b.end("B", "left"))
 			messages = b.listen("E")
 			b.expect("granted T 2000 T 1", b.join("X", 2000)) // E is queued before it dies
-			if got := b.eval(script.ShareAcquire, "w", "E", 60000, 0, 1, info, "bar", 3, 1, claim, "channel-E", ""); !strings.HasPrefix(got, "queued ") {
+			if got := b.eval(script.ShareAcquire(), "w", "E", 60000, 0, 1, info, "bar", 3, 1, claim, "channel-E", ""); !strings.HasPrefix(got, "queued ") {
 				b.t.Errorf("E: %s", got)
 			}
 			b.dead("X")
@@ -495,7 +495,7 @@ func TestBarrier(t *testing.T) {
 				if field == "A" {
 					continue
 				}
-				b.expect("gone T", b.eval(script.ShareRelease, "", field, "", 0, ""))
+				b.expect("gone T", b.eval(script.ShareRelease(), "", field, "", 0, ""))
 				b.expect("gone T", b.await(field, 1, 0))
 				b.expect("gone T", b.withdraw(field, 1))
 			}
@@ -558,17 +558,17 @@ func TestPartiesRefuseAReplica(t *testing.T) {
 				return b.rdb.Eval(t.Context(), s.Source, []string{key, key + ":q", "{k}:f", key + ":q:e"}, args...).Err()
 			}
 		}
-		on("counts", script.LatchCount, "", "X", 3, later)
-		on("counted before", script.LatchCount, "", "Y", 3, later)
-		on("counts too late", script.LatchCount, "", "X", 3, b.later(-time.Second))
-		on("looks", script.LatchLook, "", "", 3, 0)
-		on("looks back", script.LatchLook, "", "", 3, 7)
-		on("resets", script.LatchReset, "", "X", 3, later)
-		on("reset before", script.LatchReset, "", "Y", 3, later)
-		on("resets too late", script.LatchReset, "", "X", 3, b.later(-time.Second))
-		on("counted down before", script.ShareRelease, "", "Y", "", 0, "done")
+		on("counts", script.LatchCount(), "", "X", 3, later)
+		on("counted before", script.LatchCount(), "", "Y", 3, later)
+		on("counts too late", script.LatchCount(), "", "X", 3, b.later(-time.Second))
+		on("looks", script.LatchLook(), "", "", 3, 0)
+		on("looks back", script.LatchLook(), "", "", 3, 7)
+		on("resets", script.LatchReset(), "", "X", 3, later)
+		on("reset before", script.LatchReset(), "", "Y", 3, later)
+		on("resets too late", script.LatchReset(), "", "X", 3, b.later(-time.Second))
+		on("counted down before", script.ShareRelease(), "", "Y", "", 0, "done")
 		for key, kind := range map[string]string{"{k}": "latch", "{b}": "bar"} {
-			if err := b.rdb.Eval(t.Context(), script.ShareAcquire.Source, []string{key, key + ":q", "{k}:f", key + ":q:e"}, "t", "A", 60000, 0, 1, info, kind, 3, 1).Err(); err != nil {
+			if err := b.rdb.Eval(t.Context(), script.ShareAcquire().Source, []string{key, key + ":q", "{k}:f", key + ":q:e"}, "t", "A", 60000, 0, 1, info, kind, 3, 1).Err(); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -584,11 +584,11 @@ func TestPartiesRefuseAReplica(t *testing.T) {
 			}
 		}
 		clear(scripts)
-		on("awaits", script.BarrierAwait, "", "A", 1, 0, 3, 0)
-		on("awaits what has broken", script.BarrierAwait, "", "A", 1, 7, 3, 6)
-		on("another awaits", script.BarrierAwait, "", "X", 1, 0, 3, 0)
-		on("withdraws", script.BarrierWithdraw, "", "A", 1)
-		on("another withdraws", script.BarrierWithdraw, "", "X", 1)
+		on("awaits", script.BarrierAwait(), "", "A", 1, 0, 3, 0)
+		on("awaits what has broken", script.BarrierAwait(), "", "A", 1, 7, 3, 6)
+		on("another awaits", script.BarrierAwait(), "", "X", 1, 0, 3, 0)
+		on("withdraws", script.BarrierWithdraw(), "", "A", 1)
+		on("another withdraws", script.BarrierWithdraw(), "", "X", 1)
 		for what, ask := range scripts {
 			if err := ask("{b}"); !redis.HasErrorPrefix(err, "READONLY") {
 				t.Errorf("%s: the replica says %v", what, err)

@@ -17,11 +17,11 @@ func TestALateCopyInQuarantineFreesNothing(t *testing.T) {
 	backend.EachReal(t, func(t *testing.T, back *backend.Backend) {
 		b := newBench(t, back)
 		mutex := func(mode, token string) (script.Script, []string, []any) {
-			return script.Acquire, []string{"{k}", "{k}:q", "{k}:f", "mark"},
+			return script.Acquire(), []string{"{k}", "{k}:q", "{k}:f", "mark"},
 				[]any{mode + "s60000+0", token, 60000, 0, 1, info, claim, "channel-" + token, ""}
 		}
 		writer := func(mode, token string) (script.Script, []string, []any) {
-			return script.ShareAcquire, []string{"{k}", "{k}:q", "{k}:f", "{k}:q:e", "mark"},
+			return script.ShareAcquire(), []string{"{k}", "{k}:q", "{k}:f", "{k}:q:e", "mark"},
 				[]any{mode + "s60000+0", token, 60000, 0, 1, info, "rw", everything, everything, claim, "channel-" + token, ""}
 		}
 		for kind, request := range map[string]func(mode, token string) (script.Script, []string, []any){"mutex": mutex, "writer": writer} {
@@ -36,7 +36,7 @@ func TestALateCopyInQuarantineFreesNothing(t *testing.T) {
 			}
 			ready := func() {
 				t.Helper()
-				if err := b.rdb.Eval(t.Context(), script.Init.Source, []string{"mark"}, "fs60000+0", "x").Err(); err != nil {
+				if err := b.rdb.Eval(t.Context(), script.Init().Source, []string{"mark"}, "fs60000+0", "x").Err(); err != nil {
 					t.Fatal(err)
 				}
 			}

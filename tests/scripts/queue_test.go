@@ -22,7 +22,7 @@ func TestATombstoneThatHasJustEnded(t *testing.T) {
 			b := newBench(t, back)
 			ended := b.later(-time.Microsecond)
 			b.rdb.ZAdd(t.Context(), "{k}:q", redis.Z{Score: -float64(ended), Member: "x:Z"})
-			reply := b.run(script.Acquire, "tk", "A", 60000, 0, 1, info)
+			reply := b.run(script.Acquire(), "tk", "A", 60000, 0, 1, info)
 			if !strings.HasPrefix(reply, "granted ") {
 				t.Fatalf("the reply is %q", reply)
 			}

@@ -69,7 +69,7 @@ func TestRedissonsForm(t *testing.T) {
 		b.holds("A")
 		expect("acquired, and waited for")
 
-		b.expect("released T", b.eval(script.Release, "", "A", "", 0))
+		b.expect("released T", b.eval(script.Release(), "", "A", "", 0))
 		b.holds("B")
 		if left := ttl(); left <= 0 || left > claim {
 			t.Errorf("the claim lasts for %d ms", left)
@@ -79,14 +79,14 @@ func TestRedissonsForm(t *testing.T) {
 		b.holds("B")
 		expect("confirmed")
 
-		b.expect("released T", b.eval(script.Release, "", "B", "", 0))
+		b.expect("released T", b.eval(script.Release(), "", "B", "", 0))
 		expect("released", "0")
-		b.expect("absent T", b.eval(script.Release, "", "B", "", 0))
+		b.expect("absent T", b.eval(script.Release(), "", "B", "", 0))
 		expect("released again")
 
 		b.acquire("tk", "A")
 		b.acquire("wk", "deaf")
-		b.expect("released T", b.eval(script.Release, "", "A", "", 0))
+		b.expect("released T", b.eval(script.Release(), "", "A", "", 0))
 		expect("released, and nobody there hears", "0")
 
 		b.acquire("tk", "A")
@@ -95,22 +95,22 @@ func TestRedissonsForm(t *testing.T) {
 		b.expect("granted T P T 1", b.acquire("tk", "A"))
 		expect("free before, and nobody there hears")
 
-		b.expect("released T", b.eval(script.ReleaseByKey, "", "A"))
+		b.expect("released T", b.eval(script.ReleaseByKey(), "", "A"))
 		expect("dropped", "0")
 
 		b.acquire("tk", "A")
 		b.acquire("wk", "B")
 		time.Sleep(55 * time.Millisecond) // longer than a chain
-		b.expect("released T", b.eval(script.Release, "k", "A", "", 0))
+		b.expect("released T", b.eval(script.Release(), "k", "A", "", 0))
 		expect("released after a chain", "0")
-		b.expect("left T", b.eval(script.Release, "k", "B", member("B"), 0))
+		b.expect("left T", b.eval(script.Release(), "k", "B", member("B"), 0))
 		told()
 		b.rdb.FlushAll(t.Context()) // the gap, too
 
 		b.acquire("tk", "A")
 		b.acquire("wk", "B")
 		b.rdb.Set(t.Context(), "{k}:f", "x", 0)
-		b.expect("released T", b.eval(script.Release, "", "A", "", 0))
+		b.expect("released T", b.eval(script.Release(), "", "A", "", 0))
 		expect("released, and there is no fence for the next", "0")
 		if n := b.rdb.Exists(t.Context(), "{k}").Val(); n != 0 {
 			t.Error("a lock that could not be handed over is held")
@@ -131,7 +131,7 @@ func TestRedissonsHoldersAreForeign(t *testing.T) {
 		b.expect("held T -1 0 ", b.acquire("tk", "A"))
 		b.listen("A")
 		b.expect("queued T -1 T 1 1 foreign", b.acquire("wk", "A"))
-		b.expect("absent T", func() string { b.rdb.Del(t.Context(), "{k}"); return b.eval(script.Renew, "k", "A", 10, 0, 0) }())
+		b.expect("absent T", func() string { b.rdb.Del(t.Context(), "{k}"); return b.eval(script.Renew(), "k", "A", 10, 0, 0) }())
 		b.expect("granted T P T 1", b.acquire("lk", "A"))
 		// Their clients do not enter a hash of ours: they look for their own field.
 		if b.rdb.HExists(t.Context(), "{k}", theirs).Val() || !maps.Equal(b.rdb.HGetAll(t.Context(), "{k}").Val(), map[string]string{"A:1": "1", "holdfast": b.read()}) {

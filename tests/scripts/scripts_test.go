@@ -120,7 +120,7 @@ func (b bench) eval(s script.Script, args ...any) string {
 // keysFor returns the keys of the lock for that script.
 func keysFor(s script.Script) []string {
 	keys := []string{"{k}", "{k}:q", "{k}:f"}
-	if strings.Contains(s.Source, "local expiries") || s.Name == script.ShareHolders.Name {
+	if strings.Contains(s.Source, "local expiries") || s.Name == script.ShareHolders().Name {
 		keys = append(keys, "{k}:q:e")
 	}
 	return keys
@@ -160,12 +160,12 @@ func (b bench) acquire(mode, token string) string {
 	if !strings.Contains(mode, "t") {
 		args = append(args, claim, "channel-"+token, "")
 	}
-	return b.eval(script.Acquire, args...)
+	return b.eval(script.Acquire(), args...)
 }
 
 func (b bench) release(token, member string, tombstone int64) string {
 	b.t.Helper()
-	return b.eval(script.Release, "", token, member, tombstone)
+	return b.eval(script.Release(), "", token, member, tombstone)
 }
 
 func (b bench) renew(token string, ttl, fences int) string {
@@ -174,7 +174,7 @@ func (b bench) renew(token string, ttl, fences int) string {
 	if value := b.read(); value != "" {
 		fence = strings.Split(value, ":")[2]
 	}
-	return b.eval(script.Renew, "", token, ttl, fences, fence)
+	return b.eval(script.Renew(), "", token, ttl, fences, fence)
 }
 
 func member(token string) string {
@@ -222,26 +222,26 @@ func (b bench) raw(messages <-chan *redis.Message) string {
 func TestScripts(t *testing.T) {
 	for name, test := range map[string]func(b bench){
 		"released by key": func(b bench) {
-			b.expect("kept T", b.eval(script.ReleaseByKey, "", "A"))
+			b.expect("kept T", b.eval(script.ReleaseByKey(), "", "A"))
 			b.expect("granted T P T 1", b.acquire("t", "A"))
-			b.expect("released T", b.eval(script.ReleaseByKey, "", "A"))
-			b.expect("free T 0", b.eval(script.Holder, "", "x"))
+			b.expect("released T", b.eval(script.ReleaseByKey(), "", "A"))
+			b.expect("free T 0", b.eval(script.Holder(), "", "x"))
 			b.expect("granted T P T 1", b.acquire("t", "A"))
 			b.mark()
-			b.expect("kept T", b.eval(script.ReleaseByKey, "", "A"))
+			b.expect("kept T", b.eval(script.ReleaseByKey(), "", "A"))
 		},
 		"free": func(b bench) {
-			b.expect("free T 0", b.eval(script.Holder, "", "x"))
+			b.expect("free T 0", b.eval(script.Holder(), "", "x"))
 			b.expect("granted T P T 1", b.acquire("t", "A"))
 			b.expect("granted T P T 1", b.acquire("t", "A")) // the same again
 			b.expect("held T P 0 hf1:A:T:T:0:"+info, b.acquire("t", "B"))
-			b.expect("held T P 0 hf1:A:T:T:0:"+info, b.eval(script.Holder, "", "x"))
+			b.expect("held T P 0 hf1:A:T:T:0:"+info, b.eval(script.Holder(), "", "x"))
 			b.expect("renewed T P 0 0", b.renew("A", 10, 0))
 			b.expect("renewed T P T 5", b.renew("A", 10, 5))
 			b.expect("gone T", b.renew("B", 10, 0))
 			alone := func(want string) {
 				b.t.Helper()
-				b.expect(want, b.eval(script.Renew, "", "A", 60000, 5, strings.Split(b.read(), ":")[2], 80, "channel-W"))
+				b.expect(want, b.eval(script.Renew(), "", "A", 60000, 5, strings.Split(b.read(), ":")[2], 80, "channel-W"))
 			}
 			alone("renewed T P T 80")
 			b.listen("W")
@@ -255,7 +255,7 @@ func TestScripts(t *testing.T) {
 			b.release("X", member("X"), b.later(time.Minute))
 			alone("renewed T P T 80") // a tombstone does not count as a waiter
 			b.expect("gone T", b.release("B", "", 0))
-			b.expect("kept T", b.eval(script.ReleaseByKey, "", "B"))
+			b.expect("kept T", b.eval(script.ReleaseByKey(), "", "B"))
 			b.expect("released T", b.release("A", "", 0))
 			b.expect("absent T", b.release("A", "", 0))
 			b.expect("absent T", b.renew("A", 10, 0))
@@ -276,7 +276,7 @@ func TestScripts(t *testing.T) {
 			b.expect("granted T P T 1", b.acquire("l", "B")) // confirms the claim
 			b.expect("left T", b.release("C", member("C"), 0))
 			b.expect("released T", b.release("B", "", 0)) // past the deaf one
-			b.expect("free T 0", b.eval(script.Holder, "", "x"))
+			b.expect("free T 0", b.eval(script.Holder(), "", "x"))
 		},
 		"expired under waiters": func(b bench) {
 			b.acquire("t", "A")
@@ -304,23 +304,23 @@ func TestScripts(t *testing.T) {
 			b.expect("granted T P T 1", b.acquire("t", "A"))
 		},
 		"late": func(b bench) {
-			b.expect("late T", b.eval(script.Acquire, "t", "A", 60000, b.later(-time.Second), 1, info))
-			b.expect("granted T P T 3", b.eval(script.Acquire, "t", "A", 60000, b.later(time.Minute), 3, info))
-			b.expect("late T", b.eval(script.Acquire, "w", "B", 60000, b.later(-time.Second), 1, info, claim, "channel-B", ""))
+			b.expect("late T", b.eval(script.Acquire(), "t", "A", 60000, b.later(-time.Second), 1, info))
+			b.expect("granted T P T 3", b.eval(script.Acquire(), "t", "A", 60000, b.later(time.Minute), 3, info))
+			b.expect("late T", b.eval(script.Acquire(), "w", "B", 60000, b.later(-time.Second), 1, info, claim, "channel-B", ""))
 		},
 		"asserted again": func(b bench) {
 			b.acquire("t", "A")
 			value := b.read()
 			fence, soon := strings.Split(value, ":")[2], b.later(time.Minute)
 			reassert := func(token string, notAfter int64, fence string) string {
-				return b.eval(script.Reassert, "", token, 60000, notAfter, fence, fence, info, fence, 0, b.later(0))
+				return b.eval(script.Reassert(), "", token, 60000, notAfter, fence, fence, info, fence, 0, b.later(0))
 			}
 			b.expect("renewed T P 0 0", reassert("A", soon, fence)) // nothing was lost
 			b.rdb.Del(b.t.Context(), "{k}")
 			b.expect("absent T", reassert("A", soon, fence)) // an operator deleted it
 			b.rdb.Del(b.t.Context(), "{k}:f")
 			b.expect("late T", reassert("A", b.later(-time.Second), fence))
-			b.eval(script.Release, "", "A", "", soon)
+			b.eval(script.Release(), "", "A", "", soon)
 			b.expect("absent T", reassert("A", soon, fence)) // released meanwhile
 			b.rdb.Del(b.t.Context(), "{k}:q")
 			b.expect("renewed T P 0 0", reassert("A", soon, fence))
@@ -359,16 +359,16 @@ func TestScripts(t *testing.T) {
 			} {
 				b.rdb.Set(b.t.Context(), "{k}:f", c.counter, 0)
 				b.t.Log(what)
-				b.expect(c.verdict, b.eval(script.Reassert, "", "A", 60000, soon, c.fence, c.fence, info, c.granted, c.age, c.asked))
+				b.expect(c.verdict, b.eval(script.Reassert(), "", "A", 60000, soon, c.fence, c.fence, info, c.granted, c.age, c.asked))
 				b.rdb.Del(b.t.Context(), "{k}")
 			}
 			// In Cluster mode a counter expires after a day.
 			b.rdb.Del(b.t.Context(), "{k}:f")
 			for flags, verdict := range map[string]string{"": "renewed T P 0 0", "c": "absent T"} {
-				b.expect(verdict, b.eval(script.Reassert, flags, "A", 60000, soon, now-86400e6, now-86400e6, info, now-86400e6, 0, now))
+				b.expect(verdict, b.eval(script.Reassert(), flags, "A", 60000, soon, now-86400e6, now-86400e6, info, now-86400e6, 0, now))
 				b.rdb.Del(b.t.Context(), "{k}")
 			}
-			b.expect("renewed T P 0 0", b.eval(script.Reassert, "c", "A", 60000, soon, now-80000e6, now-80000e6, info, now-80000e6, 0, now))
+			b.expect("renewed T P 0 0", b.eval(script.Reassert(), "c", "A", 60000, soon, now-80000e6, now-80000e6, info, now-80000e6, 0, now))
 		},
 		"foreign": func(b bench) {
 			b.take()
@@ -376,9 +376,9 @@ func TestScripts(t *testing.T) {
 			b.listen("A")
 			b.expect("queued T P T 1 1 foreign", b.acquire("wk", "A"))
 			b.expect("queued T P T 1 1 foreign", b.acquire("lk", "A"))
-			b.expect("gone T", b.eval(script.Renew, "", "A", 10, 0, 0))
+			b.expect("gone T", b.eval(script.Renew(), "", "A", 10, 0, 0))
 			b.expect("gone T", b.release("A", "", 0))
-			b.expect("kept T", b.eval(script.ReleaseByKey, "", "A"))
+			b.expect("kept T", b.eval(script.ReleaseByKey(), "", "A"))
 			b.theirsIsIntact()
 		},
 		"chain on a shared key": func(b bench) {
@@ -389,7 +389,7 @@ func TestScripts(t *testing.T) {
 			}
 			gaps := 0
 			for n := range 9 {
-				b.eval(script.Release, "k", fmt.Sprint(n), "", 0)
+				b.eval(script.Release(), "k", fmt.Sprint(n), "", 0)
 				if b.rdb.Exists(b.t.Context(), "{k}").Val() == 0 {
 					gaps++
 					b.acquire("lk", fmt.Sprint(n+1)) // the lock that the standby is for
@@ -412,7 +412,7 @@ func TestScripts(t *testing.T) {
 			}
 			// A counter far ahead of the clock issues fences one at a time.
 			b.rdb.Set(b.t.Context(), "{k}:f", b.later(time.Hour), 0)
-			b.expect("granted T P T 1", b.eval(script.Acquire, "t", "A", 60000, 0, 50, info))
+			b.expect("granted T P T 1", b.eval(script.Acquire(), "t", "A", 60000, 0, 50, info))
 		},
 	} {
 		for _, f := range []form{plain, rlock} {
@@ -434,17 +434,17 @@ func TestSurvey(t *testing.T) {
 	backend.Each(t, func(t *testing.T, back *backend.Backend) {
 		b := newBench(t, back)
 		if back.Server == nil {
-			b.expect("settings T - - -", b.eval(script.Survey, "", "x"))
+			b.expect("settings T - - -", b.eval(script.Survey(), "", "x"))
 			return
 		}
-		b.expect("settings T 0 noeviction master", b.eval(script.Survey, "", "x"))
+		b.expect("settings T 0 noeviction master", b.eval(script.Survey(), "", "x"))
 		if err := b.rdb.ConfigSet(t.Context(), "maxmemory", "100mb").Err(); err != nil {
 			t.Fatal(err)
 		}
 		if err := b.rdb.ConfigSet(t.Context(), "maxmemory-policy", "volatile-ttl").Err(); err != nil {
 			t.Fatal(err)
 		}
-		b.expect("settings T 104857600 volatile-ttl master", b.eval(script.Survey, "", "x"))
+		b.expect("settings T 104857600 volatile-ttl master", b.eval(script.Survey(), "", "x"))
 	})
 }
 
@@ -481,9 +481,9 @@ func TestScriptsRefuseAReplica(t *testing.T) {
 		}
 		b.listen("B") // otherwise it would be removed
 		for _, write := range []func() error{
-			mutex(script.Release, "", "X", "", b.later(time.Hour)), share(script.ShareRelease, "", "X", "", b.later(time.Hour)),
-			mutex(script.Acquire, "t", "A", 60000, 0, 1, info), mutex(script.Acquire, wait("w", "B")...),
-			share(script.ShareAcquire, shared("t", "A")...), share(script.ShareAcquire, shared("w", "B")...),
+			mutex(script.Release(), "", "X", "", b.later(time.Hour)), share(script.ShareRelease(), "", "X", "", b.later(time.Hour)),
+			mutex(script.Acquire(), "t", "A", 60000, 0, 1, info), mutex(script.Acquire(), wait("w", "B")...),
+			share(script.ShareAcquire(), shared("t", "A")...), share(script.ShareAcquire(), shared("w", "B")...),
 		} {
 			if err := write(); err != nil {
 				t.Fatal(err)
@@ -493,50 +493,50 @@ func TestScriptsRefuseAReplica(t *testing.T) {
 			t.Fatal(err)
 		}
 		for what, ask := range map[string]func() error{
-			"held":                    mutex(script.Acquire, "t", "C", 60000, 0, 1, info),
-			"taken before":            mutex(script.Acquire, "t", "A", 60000, 0, 1, info),
-			"queues":                  mutex(script.Acquire, wait("w", "C")...),
-			"queued before":           mutex(script.Acquire, wait("w", "B")...),
-			"looks":                   mutex(script.Acquire, wait("l", "B")...),
-			"looks, not queued":       mutex(script.Acquire, wait("l", "C")...),
-			"renewed":                 mutex(script.Renew, "", "A", 60000, 0, 7),
-			"renewed by another":      mutex(script.Renew, "", "C", 60000, 0, 7),
-			"too late":                mutex(script.Acquire, "t", "C", 60000, b.later(-time.Second), 1, info),
-			"too late for nothing":    nothing(script.Acquire, "t", "C", 60000, b.later(-time.Second), 1, info),
-			"given up":                mutex(script.Acquire, "t", "X", 60000, 0, 1, info),
-			"renewed, not there":      nothing(script.Renew, "", "A", 60000, 0, 7),
-			"asserted too late":       mutex(script.Reassert, "", "C", 60000, b.later(-time.Second), 7, 7, info, 7, 0, 7),
-			"share: given up":         share(script.ShareAcquire, shared("t", "X")...),
-			"asserted again":          mutex(script.Reassert, "", "C", 60000, b.later(time.Hour), 7, 7, info, 7, 0, 7),
-			"released":                mutex(script.Release, "", "A", "", 0),
-			"released by another":     mutex(script.Release, "", "C", "", 0),
-			"leaves":                  mutex(script.Release, "", "B", member("B"), 0),
-			"dropped":                 mutex(script.ReleaseByKey, "", "A"),
-			"adopted":                 mutex(script.Adopt, "", "N", 60000, 0, info, "A", strings.Split(b.read(), ":")[2], 0),
-			"adopted before":          mutex(script.Adopt, "", "A", 60000, 0, info, "Z", 7, 0),
-			"adopted too late":        mutex(script.Adopt, "", "N", 60000, b.later(-time.Second), info, "A", 7, 0),
-			"adopts another's":        mutex(script.Adopt, "", "N", 60000, 0, info, "C", 7, 0),
-			"adopts, given up":        mutex(script.Adopt, "", "X", 60000, 0, info, "A", 7, 0),
-			"adopts nothing":          nothing(script.Adopt, "", "N", 60000, 0, info, "A", 7, 0),
-			"share: held":             share(script.ShareAcquire, shared("t", "C")...),
-			"share: taken before":     share(script.ShareAcquire, shared("t", "A")...),
-			"share: too late":         share(script.ShareAcquire, "t", "C", 60000, b.later(-time.Second), 1, info, "sem", 1, 1),
-			"share: queues":           share(script.ShareAcquire, shared("w", "C")...),
-			"share: queued before":    share(script.ShareAcquire, shared("w", "B")...),
-			"share: looks":            share(script.ShareAcquire, shared("l", "B")...),
-			"share: looks, not there": share(script.ShareAcquire, shared("l", "C")...),
-			"share: renewed":          share(script.ShareRenew, "", "A", 60000, 0, 7),
-			"share: another's":        share(script.ShareRenew, "", "C", 60000, 0, 7),
-			"share: weighed":          share(script.ShareWeigh, "", "C", 1, 7, 7),
-			"share: released":         share(script.ShareRelease, "", "A", "", 0),
-			"share: by another":       share(script.ShareRelease, "", "C", "", 0),
-			"share: resized":          share(script.ShareResize, "", "", "sem", 2),
+			"held":                    mutex(script.Acquire(), "t", "C", 60000, 0, 1, info),
+			"taken before":            mutex(script.Acquire(), "t", "A", 60000, 0, 1, info),
+			"queues":                  mutex(script.Acquire(), wait("w", "C")...),
+			"queued before":           mutex(script.Acquire(), wait("w", "B")...),
+			"looks":                   mutex(script.Acquire(), wait("l", "B")...),
+			"looks, not queued":       mutex(script.Acquire(), wait("l", "C")...),
+			"renewed":                 mutex(script.Renew(), "", "A", 60000, 0, 7),
+			"renewed by another":      mutex(script.Renew(), "", "C", 60000, 0, 7),
+			"too late":                mutex(script.Acquire(), "t", "C", 60000, b.later(-time.Second), 1, info),
+			"too late for nothing":    nothing(script.Acquire(), "t", "C", 60000, b.later(-time.Second), 1, info),
+			"given up":                mutex(script.Acquire(), "t", "X", 60000, 0, 1, info),
+			"renewed, not there":      nothing(script.Renew(), "", "A", 60000, 0, 7),
+			"asserted too late":       mutex(script.Reassert(), "", "C", 60000, b.later(-time.Second), 7, 7, info, 7, 0, 7),
+			"share: given up":         share(script.ShareAcquire(), shared("t", "X")...),
+			"asserted again":          mutex(script.Reassert(), "", "C", 60000, b.later(time.Hour), 7, 7, info, 7, 0, 7),
+			"released":                mutex(script.Release(), "", "A", "", 0),
+			"released by another":     mutex(script.Release(), "", "C", "", 0),
+			"leaves":                  mutex(script.Release(), "", "B", member("B"), 0),
+			"dropped":                 mutex(script.ReleaseByKey(), "", "A"),
+			"adopted":                 mutex(script.Adopt(), "", "N", 60000, 0, info, "A", strings.Split(b.read(), ":")[2], 0),
+			"adopted before":          mutex(script.Adopt(), "", "A", 60000, 0, info, "Z", 7, 0),
+			"adopted too late":        mutex(script.Adopt(), "", "N", 60000, b.later(-time.Second), info, "A", 7, 0),
+			"adopts another's":        mutex(script.Adopt(), "", "N", 60000, 0, info, "C", 7, 0),
+			"adopts, given up":        mutex(script.Adopt(), "", "X", 60000, 0, info, "A", 7, 0),
+			"adopts nothing":          nothing(script.Adopt(), "", "N", 60000, 0, info, "A", 7, 0),
+			"share: held":             share(script.ShareAcquire(), shared("t", "C")...),
+			"share: taken before":     share(script.ShareAcquire(), shared("t", "A")...),
+			"share: too late":         share(script.ShareAcquire(), "t", "C", 60000, b.later(-time.Second), 1, info, "sem", 1, 1),
+			"share: queues":           share(script.ShareAcquire(), shared("w", "C")...),
+			"share: queued before":    share(script.ShareAcquire(), shared("w", "B")...),
+			"share: looks":            share(script.ShareAcquire(), shared("l", "B")...),
+			"share: looks, not there": share(script.ShareAcquire(), shared("l", "C")...),
+			"share: renewed":          share(script.ShareRenew(), "", "A", 60000, 0, 7),
+			"share: another's":        share(script.ShareRenew(), "", "C", 60000, 0, 7),
+			"share: weighed":          share(script.ShareWeigh(), "", "C", 1, 7, 7),
+			"share: released":         share(script.ShareRelease(), "", "A", "", 0),
+			"share: by another":       share(script.ShareRelease(), "", "C", "", 0),
+			"share: resized":          share(script.ShareResize(), "", "", "sem", 2),
 		} {
 			if err := ask(); !redis.HasErrorPrefix(err, "READONLY") {
 				t.Errorf("%s: the replica says %v", what, err)
 			}
 		}
-		for _, asked := range []func() error{mutex(script.Holder, "", "x"), share(script.ShareHolders, "", "x", 0, 10), mutex(script.Status, "", "x", "mutex", 0, 500, 1000), mutex(script.Scan, "", "x", 0, 10, "*")} {
+		for _, asked := range []func() error{mutex(script.Holder(), "", "x"), share(script.ShareHolders(), "", "x", 0, 10), mutex(script.Status(), "", "x", "mutex", 0, 500, 1000), mutex(script.Scan(), "", "x", 0, 10, "*")} {
 			if err := asked(); err != nil {
 				t.Errorf("who holds the lock: %v", err)
 			}
@@ -551,7 +551,7 @@ func TestWhatIs(t *testing.T) {
 		b := newBench(t, back)
 		what := func(want string) {
 			t.Helper()
-			b.expect("holds T "+want, b.eval(script.WhatIs, "", "x"))
+			b.expect("holds T "+want, b.eval(script.WhatIs(), "", "x"))
 			if err := b.rdb.Del(t.Context(), "{k}").Err(); err != nil {
 				t.Fatal(err)
 			}

@@ -17,7 +17,7 @@ func (b bench) share(mode, token, kind string, limit, weight int) string {
 	if mode != "t" {
 		args = append(args, claim, "channel-"+token, "")
 	}
-	return b.eval(script.ShareAcquire, args...)
+	return b.eval(script.ShareAcquire(), args...)
 }
 
 func TestFaultsOfShares(t *testing.T) {
@@ -30,9 +30,9 @@ func TestFaultsOfShares(t *testing.T) {
 				if field == "A" {
 					continue
 				}
-				b.expect("gone T", b.eval(script.ShareRelease, "", field, "", 0))
-				b.expect("gone T", b.eval(script.ShareRenew, "", field, 60000, 0, before["fence"]))
-				b.expect("gone T", b.eval(script.ShareWeigh, "", field, 1, before["fence"], before["fence"]))
+				b.expect("gone T", b.eval(script.ShareRelease(), "", field, "", 0))
+				b.expect("gone T", b.eval(script.ShareRenew(), "", field, 60000, 0, before["fence"]))
+				b.expect("gone T", b.eval(script.ShareWeigh(), "", field, 1, before["fence"], before["fence"]))
 			}
 			if now := b.rdb.HGetAll(b.t.Context(), "{k}").Val(); fmt.Sprint(now) != fmt.Sprint(before) {
 				b.t.Errorf("the lock has become %v; it was %v", now, before)
@@ -43,13 +43,13 @@ func TestFaultsOfShares(t *testing.T) {
 			fence := func() string { return b.rdb.HGet(b.t.Context(), "{k}", "fence").Val() }
 			b.expect("granted T P T 1", b.share("t", "A", "rw", 1e9, 1e9))
 			writer := fence()
-			b.expect("released T", b.eval(script.ShareRelease, "", "A", "", 0))
+			b.expect("released T", b.eval(script.ShareRelease(), "", "A", "", 0))
 			b.rdb.Set(b.t.Context(), "{k}:f", b.later(-time.Minute), 0)
 			b.expect("granted T P T 1", b.share("t", "B", "rw", 1e9, 1))
 			if got := fence(); got < writer {
 				b.t.Errorf("the reader has fence %s, and the writer before it had %s", got, writer)
 			}
-			b.expect("released T", b.eval(script.ShareRelease, "", "B", "", 0))
+			b.expect("released T", b.eval(script.ShareRelease(), "", "B", "", 0))
 			b.rdb.Set(b.t.Context(), "{k}:f", "9999999999999999", 0)
 			b.expect("error BADFENCE the fence counter is not a number that fences can follow", b.share("t", "C", "rw", 1e9, 1))
 		},
@@ -60,13 +60,13 @@ func TestFaultsOfShares(t *testing.T) {
 				limit int
 			}{{"sem", 5}, {"rw", 1e9}, {"sem", 3}} {
 				b.expect("granted T P T 1", b.share("t", "A", "sem", 3, 1))
-				b.expect("granted T 30 T 1", b.eval(script.ShareAcquire, "t", "dead", 30, 0, 1, info, "sem", 3, 1))
-				b.expect("released T", b.eval(script.ShareRelease, "", "A", "", 0))
+				b.expect("granted T 30 T 1", b.eval(script.ShareAcquire(), "t", "dead", 30, 0, 1, info, "sem", 3, 1))
+				b.expect("released T", b.eval(script.ShareRelease(), "", "A", "", 0))
 				backend.Eventually(b.t, "the hold has expired", func() bool {
-					return !strings.Contains(b.eval(script.ShareHolders, "", "x", 0, 500), "\n")
+					return !strings.Contains(b.eval(script.ShareHolders(), "", "x", 0, 500), "\n")
 				})
 				b.expect("granted T P T 1", b.share("t", "B", next.kind, next.limit, 1))
-				b.expect("released T", b.eval(script.ShareRelease, "", "B", "", 0))
+				b.expect("released T", b.eval(script.ShareRelease(), "", "B", "", 0))
 			}
 		},
 	} {

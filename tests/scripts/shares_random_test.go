@@ -246,7 +246,7 @@ func (w *world) step(m *model, ttl func() int, last state) {
 		mode := modes[w.IntN(len(modes))]
 		want = m.acquire(mode, token, weight)
 		d := demand{ttl: ttl(), fences: 1 + w.IntN(3)}
-		word, _ = w.call(script.ShareAcquire, w.arguments(mode, token, weight, d)...)
+		word, _ = w.call(script.ShareAcquire(), w.arguments(mode, token, weight, d)...)
 	case n < 14:
 		member := ""
 		if i := m.place(token); i >= 0 {
@@ -255,7 +255,7 @@ func (w *world) step(m *model, ttl func() int, last state) {
 			member = heavy(token, last.queue[i].weight)
 		}
 		want = m.release(token)
-		word, _ = w.call(script.ShareRelease, "", token, member, 0)
+		word, _ = w.call(script.ShareRelease(), "", token, member, 0)
 	case n < 16:
 		want = m.missing()
 		fence := last.holds[token].fence
@@ -264,21 +264,21 @@ func (w *world) step(m *model, ttl func() int, last state) {
 		} else if m.holds[token] > 0 {
 			want = "renewed"
 		}
-		word, _ = w.call(script.ShareRenew, "", token, ttl(), w.IntN(3), fence)
+		word, _ = w.call(script.ShareRenew(), "", token, ttl(), w.IntN(3), fence)
 	case n < 18:
 		want = m.weigh(token, weight)
 		fence := last.holds[token].fence
-		word, _ = w.call(script.ShareWeigh, "", token, weight, fence, fence)
+		word, _ = w.call(script.ShareWeigh(), "", token, weight, fence, fence)
 	case n < 19 && w.kind == "sem" && m.alive != nil:
 		limit := w.IntN(w.limit + 2)
 		if len(m.holds) > 0 {
 			limit = max(limit, 1) // after 0, the next request sets it: TestShares has that
 		}
 		want = m.resize(limit)
-		word, _ = w.call(script.ShareResize, "", "", w.kind, limit)
+		word, _ = w.call(script.ShareResize(), "", "", w.kind, limit)
 	default:
 		want = "holders"
-		_, reply := w.call(script.ShareHolders, "", "x", 0, 500)
+		_, reply := w.call(script.ShareHolders(), "", "x", 0, 500)
 		word = strings.Fields(reply)[0]
 		if got := len(strings.Split(reply, "\n")) - 1; m.alive != nil && got != len(m.holds) {
 			w.fail("%d holders are told, %d are there", got, len(m.holds))

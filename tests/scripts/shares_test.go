@@ -46,34 +46,34 @@ func (l shares) arguments(mode, token string, weight any, d demand) []any {
 
 func (l shares) acquire(mode, token string, weight int) string {
 	l.t.Helper()
-	return l.eval(script.ShareAcquire, l.arguments(mode, token, weight, ordinary)...)
+	return l.eval(script.ShareAcquire(), l.arguments(mode, token, weight, ordinary)...)
 }
 
 func (l shares) release(token, member string, tombstone int64) string {
 	l.t.Helper()
-	return l.eval(script.ShareRelease, "", token, member, tombstone)
+	return l.eval(script.ShareRelease(), "", token, member, tombstone)
 }
 
 func (l shares) renew(token string, ttl, fences int) string {
 	l.t.Helper()
-	return l.eval(script.ShareRenew, "", token, ttl, fences, l.hold(token).fence)
+	return l.eval(script.ShareRenew(), "", token, ttl, fences, l.hold(token).fence)
 }
 
 func (l shares) weigh(token string, weight int) string {
 	l.t.Helper()
 	fence := l.hold(token).fence
-	return l.eval(script.ShareWeigh, "", token, weight, fence, fence)
+	return l.eval(script.ShareWeigh(), "", token, weight, fence, fence)
 }
 
 func (l shares) resize(limit int) string {
 	l.t.Helper()
-	return l.eval(script.ShareResize, "", "", l.kind, limit)
+	return l.eval(script.ShareResize(), "", "", l.kind, limit)
 }
 
 // holders returns the reply with its holders sorted.
 func (l shares) holders() string {
 	l.t.Helper()
-	lines := strings.Split(l.eval(script.ShareHolders, "", "x", 0, 500), "\n")
+	lines := strings.Split(l.eval(script.ShareHolders(), "", "x", 0, 500), "\n")
 	byToken := func(a, b string) int {
 		return strings.Compare(a[strings.Index(a, "hf1:"):], b[strings.Index(b, "hf1:"):])
 	}
@@ -161,7 +161,7 @@ func (l shares) brief(token string, weight any, ms int) (over int64) {
 	l.t.Helper()
 	d := ordinary
 	d.ttl = ms
-	if reply := l.eval(script.ShareAcquire, l.arguments("t", token, weight, d)...); !strings.HasPrefix(reply, "granted") {
+	if reply := l.eval(script.ShareAcquire(), l.arguments("t", token, weight, d)...); !strings.HasPrefix(reply, "granted") {
 		l.t.Fatalf("%s: %s", token, reply)
 	}
 	return l.hold(token).expiry
@@ -250,11 +250,11 @@ func TestShares(t *testing.T) {
 			b.expect("released T", l.release("A", "", 0))
 			b.expect("released T", l.release("B", "", 0))
 			b.expect("granted T P T 1", five.acquire("t", "C", 5))
-			if got := b.eval(script.ShareAcquire, l.arguments("t", "A", 1, ordinary)...); !strings.HasPrefix(got, "error BADLIMIT the semaphore has 5 ") {
+			if got := b.eval(script.ShareAcquire(), l.arguments("t", "A", 1, ordinary)...); !strings.HasPrefix(got, "error BADLIMIT the semaphore has 5 ") {
 				b.t.Error(got)
 			}
 			b.expect("released T", l.release("C", "", 0))
-			b.expect("granted T P T 7", b.eval(script.ShareAcquire, l.arguments("t", "A", 1, demand{ttl: 60000, fences: 7})...))
+			b.expect("granted T P T 7", b.eval(script.ShareAcquire(), l.arguments("t", "A", 1, demand{ttl: 60000, fences: 7})...))
 			seventh := l.hold("A").fence + 6
 			l.acquire("t", "B", 1)
 			if fence := l.hold("B").fence; fence <= seventh {
@@ -288,7 +288,7 @@ func TestShares(t *testing.T) {
 				"release": func() { b.expect("gone T", l.release("B", "", 0)) },
 				"renewal": func() {
 					fence := l.hold("B").fence
-					b.expect("gone T", b.eval(script.ShareRenew, "", "B", 60000, 0, fence))
+					b.expect("gone T", b.eval(script.ShareRenew(), "", "B", 60000, 0, fence))
 				},
 				"resize": func() { b.expect("resized T 4 1", l.resize(4)) },
 				"weigh":  func() { b.expect("gone T", l.weigh("B", 1)) },
@@ -370,7 +370,7 @@ func TestShares(t *testing.T) {
 			score := strconv.FormatInt(int64(b.rdb.ZScore(b.t.Context(), "{k}:q", heavy("1", 1)).Val()), 10)
 			l.acquire("w", "2", 1)
 			b.expect("left T", l.release("1", heavy("1", 1), 0))
-			b.expect("queued T P T 1 0 ours", b.eval(script.ShareAcquire, "w", "3", 60000, 0, 1, info, "rw", everything, 1, claim, "channel-3", score))
+			b.expect("queued T P T 1 0 ours", b.eval(script.ShareAcquire(), "w", "3", 60000, 0, 1, info, "rw", everything, 1, claim, "channel-3", score))
 		},
 		"heavy waiter": func(b bench) {
 			l := semaphore(b, 3)
@@ -462,7 +462,7 @@ func TestShares(t *testing.T) {
 		"late": func(b bench) {
 			l := readWrite(b)
 			ask := func(mode, token string, by time.Duration) string {
-				return b.eval(script.ShareAcquire, l.arguments(mode, token, everything, demand{60000, b.later(by), 1})...)
+				return b.eval(script.ShareAcquire(), l.arguments(mode, token, everything, demand{60000, b.later(by), 1})...)
 			}
 			b.expect("late T", ask("t", "A", -time.Second))
 			b.expect("late T", ask("w", "A", -time.Second))
@@ -492,8 +492,8 @@ func TestShares(t *testing.T) {
 			wrong = "error WRONGTYPE Operation against a key holding the wrong kind of value"
 			b.expect(wrong, l.acquire("t", "A", 1))
 			b.expect(wrong, l.release("A", "", 0))
-			b.expect(wrong, b.eval(script.ShareRenew, "", "A", 60000, 0, 0))
-			b.expect(wrong, b.eval(script.ShareWeigh, "", "A", 1, 0, 0))
+			b.expect(wrong, b.eval(script.ShareRenew(), "", "A", 60000, 0, 0))
+			b.expect(wrong, b.eval(script.ShareWeigh(), "", "A", 1, 0, 0))
 			b.expect(wrong, l.resize(3))
 			b.expect(wrong, l.holders())
 			if got := b.rdb.Get(b.t.Context(), "{k}").Val(); got != "theirs" {
@@ -506,8 +506,8 @@ func TestShares(t *testing.T) {
 			l.exist(0)
 			over := l.brief("A", 1, 2000)
 			first := l.hold("A")
-			b.expect("gone T", b.eval(script.ShareRenew, "", "A", 60000, 0, first.fence+1)) // another grant's
-			b.expect("gone T", b.eval(script.ShareRenew, "", "B", 60000, 0, first.fence))
+			b.expect("gone T", b.eval(script.ShareRenew(), "", "A", 60000, 0, first.fence+1)) // another grant's
+			b.expect("gone T", b.eval(script.ShareRenew(), "", "B", 60000, 0, first.fence))
 			b.expect("renewed T P 0 0", l.renew("A", 60000, 0))
 			l.lasts("A", 60000)
 			b.expect("renewed T P 0 0", l.renew("A", 10, 0)) // not shortened

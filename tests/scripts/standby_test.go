@@ -126,7 +126,7 @@ func TestStandbysGoToTheFirstThatIsAlive(t *testing.T) {
 		heard := b.listen("last")
 		b.acquire("wk", "last")
 		b.rdb.Set(t.Context(), "{k}", "hf1:A:1:1:8@1:"+info+"+", time.Minute)
-		b.expect("released T", b.eval(script.Release, "k", "A", "", 0))
+		b.expect("released T", b.eval(script.Release(), "k", "A", "", 0))
 		b.expect("hf1 standby last T T", b.heard(heard))
 	})
 }

@@ -20,7 +20,7 @@ import (
 // status asks for the status of a lock of that kind, with all its holders and waiters.
 func (b bench) status(kind string) string {
 	b.t.Helper()
-	return b.eval(script.Status, "", "x", kind, 0, 500, 1000)
+	return b.eval(script.Status(), "", "x", kind, 0, 500, 1000)
 }
 
 // rest is what is left of a hold that lasts for centuries.
@@ -54,8 +54,8 @@ func TestStatusOfAMutex(t *testing.T) {
 			b.rdb.ZAdd(t.Context(), "{k}:q", redis.Z{Score: -9e15, Member: "x:B"}, redis.Z{Score: 9e15 + 1e14, Member: "D\n1\nd\n{\"o\":\n\"d\"}"})
 			queue := "\n15 0 {\"o\":\"b\"}\n16 0 {\"o\":\"a\"}\n17 0 \n18 0 \n0 0 {\"o\": \"d\"}"
 			b.expect("status T "+kind+" 0 0 -1 5 0 1\nP 0 hf1:A:T:T:0:"+info+queue, b.status(kind))
-			b.expect("status T "+kind+" 0 0 -1 5 0 1\nP 0 hf1:A:T:T:0:"+info+queue[:15], b.eval(script.Status, "", "x", kind, 0, 500, 1))
-			b.expect("status T "+kind+" 0 0 -1 5 0 1\nP 0 hf1:A:T:T:0:"+info, b.eval(script.Status, "", "x", kind, 0, 500, 0))
+			b.expect("status T "+kind+" 0 0 -1 5 0 1\nP 0 hf1:A:T:T:0:"+info+queue[:15], b.eval(script.Status(), "", "x", kind, 0, 500, 1))
+			b.expect("status T "+kind+" 0 0 -1 5 0 1\nP 0 hf1:A:T:T:0:"+info, b.eval(script.Status(), "", "x", kind, 0, 500, 0))
 			if got := b.status("sem"); !strings.HasPrefix(got, "error BADKIND ") {
 				t.Errorf("a semaphore of that name: %q", got)
 			}
@@ -126,7 +126,7 @@ func TestStatusOfShares(t *testing.T) {
 		latch.count("1")
 		latch.join("A", 60000)
 		b.expect("status T latch T 3 2 0 0 1"+hold("1"), b.status("latch"))
-		b.eval(script.LatchReset, "", "id", 0, b.later(time.Minute))
+		b.eval(script.LatchReset(), "", "id", 0, b.later(time.Minute))
 		b.expect("status T latch T 0 -1 0 0 0", b.status("latch"))
 
 		start()
@@ -204,7 +204,7 @@ func TestStatusOfALockOfAnyKind(t *testing.T) {
 		b := newBench(t, back)
 		status := func() string {
 			t.Helper()
-			reply, err := b.rdb.Eval(t.Context(), script.Status.Source, []string{"{k}", "{k}:q", "{k}:rw", "{k}:own"}, "", "x", "mutex rw own", 0, 500, 10).Text()
+			reply, err := b.rdb.Eval(t.Context(), script.Status().Source, []string{"{k}", "{k}:q", "{k}:rw", "{k}:own"}, "", "x", "mutex rw own", 0, 500, 10).Text()
 			if err != nil {
 				t.Fatal(err)
 			}

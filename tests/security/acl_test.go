@@ -333,7 +333,7 @@ func counting(j job) error {
 	if j.cluster {
 		flags += "c"
 	}
-	reply, err := j.run(j.t, "", script.ShareAcquire, one.Name(), flags, "AAAAAAAAAAAAAAAAAAAAAA", "300", "0", "1", `{"o":"dead"}`, "sem", "2", "1")
+	reply, err := j.run(j.t, "", script.ShareAcquire(), one.Name(), flags, "AAAAAAAAAAAAAAAAAAAAAA", "300", "0", "1", `{"o":"dead"}`, "sem", "2", "1")
 	if err != nil || !strings.HasPrefix(reply, "granted ") {
 		j.t.Errorf("the permit of somebody who died: %s, %v", reply, err)
 	}
@@ -579,7 +579,7 @@ func (s site) run(t *testing.T, user string, sc script.Script, name string, args
 	if s.cluster {
 		all[2] = k.Fence()
 	}
-	if sc.Name == script.ShareAcquire.Name {
+	if sc.Name == script.ShareAcquire().Name {
 		k = k.For("sem")
 		all[1], all = k.Queue, append(all, k.Expiries())
 	}
@@ -616,11 +616,11 @@ func TestRolesCannotDoMore(t *testing.T) {
 				}
 			}
 			for _, mode := range []string{"t", "w", "l"} {
-				reply, err := s.run(t, user, script.Acquire, "free", mode, "AAAAAAAAAAAAAAAAAAAAAA", "1000", "0", "1", "{}", "1000", "holdfast:c:x", "")
+				reply, err := s.run(t, user, script.Acquire(), "free", mode, "AAAAAAAAAAAAAAAAAAAAAA", "1000", "0", "1", "{}", "1000", "holdfast:c:x", "")
 				if err == nil && strings.HasPrefix(reply, "granted") {
 					t.Errorf("%s is %s", user, reply)
 				}
-				reply, err = s.run(t, user, script.ShareAcquire, "free", mode, "AAAAAAAAAAAAAAAAAAAAAA", "1000", "0", "1", "{}", "sem", "2", "1", "1000", "holdfast:c:x", "")
+				reply, err = s.run(t, user, script.ShareAcquire(), "free", mode, "AAAAAAAAAAAAAAAAAAAAAA", "1000", "0", "1", "{}", "sem", "2", "1", "1000", "holdfast:c:x", "")
 				if err == nil && strings.HasPrefix(reply, "granted") {
 					t.Errorf("%s is %s a permit", user, reply)
 				}
@@ -644,10 +644,10 @@ func TestRolesCannotDoMore(t *testing.T) {
 		if s.cluster {
 			flags = "c"
 		}
-		if reply, err := s.run(t, "inspector", script.Renew, "held", flags, value.Token, "3600000", "0", fmt.Sprint(value.Fence)); err == nil && !strings.HasPrefix(reply, "error ") {
+		if reply, err := s.run(t, "inspector", script.Renew(), "held", flags, value.Token, "3600000", "0", fmt.Sprint(value.Fence)); err == nil && !strings.HasPrefix(reply, "error ") {
 			t.Errorf("inspector renews: %s", reply)
 		}
-		if reply, err := s.run(t, "inspector", script.Release, "held", flags, value.Token, "", "0"); err == nil && !strings.HasPrefix(reply, "error ") {
+		if reply, err := s.run(t, "inspector", script.Release(), "held", flags, value.Token, "", "0"); err == nil && !strings.HasPrefix(reply, "error ") {
 			t.Errorf("inspector releases: %s", reply)
 		}
 		if err := s.redis(t, "inspector").Del(ctx, "holdfast:{held}").Err(); !errors.Is(denied(err), holdfast.ErrDenied) {

@@ -61,7 +61,7 @@ func TestANoticeBeforeTheGrantIsNotLost(t *testing.T) {
 type journalless struct{ drivertest.Driver }
 
 func (d journalless) Run(ctx context.Context, call driver.Call) (string, error) {
-	if call.Script.Name == script.Notes.Name {
+	if call.Script.Name == script.Notes().Name {
 		return "", driver.ErrNotSent
 	}
 	return d.Driver.Run(ctx, call)

@@ -32,7 +32,7 @@ type counted struct {
 func (d *counted) Unwrap() driver.Driver { return d.Driver }
 
 func (d *counted) Run(ctx context.Context, c driver.Call) (string, error) {
-	if name := c.Script.Name; name != script.Survey.Name && name != script.Notes.Name {
+	if name := c.Script.Name; name != script.Survey().Name && name != script.Notes().Name {
 		d.calls.Add(1)
 	}
 	return d.Driver.Run(ctx, c)

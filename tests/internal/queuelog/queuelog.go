@@ -144,7 +144,7 @@ func (l *Log) step(text string) {
 	}
 	l.steps++
 	if command, rest, _ := strings.Cut(words, " "); strings.HasPrefix(strings.ToUpper(command), `"EVAL`) {
-		l.adopt = strings.HasPrefix(rest, `"`+script.Adopt.SHA1) || strings.Contains(rest[:min(len(rest), len(script.Adopt.Source))], "'adopted '")
+		l.adopt = strings.HasPrefix(rest, `"`+script.Adopt().SHA1) || strings.Contains(rest[:min(len(rest), len(script.Adopt().Source))], "'adopted '")
 		return
 	}
 	switch command, _, _ := strings.Cut(words, " "); strings.ToUpper(command) {

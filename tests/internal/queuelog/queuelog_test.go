@@ -39,11 +39,11 @@ func TestLog(t *testing.T) {
 		log  []string
 		want int
 	}{
-		"adopted past the queue":        {[]string{enter(1, "A", 1), run(script.Adopt), grant("B")}, 0},
-		"adopted, by the source":        {[]string{enter(1, "A", 1), source(script.Adopt), grant("B")}, 0},
-		"adopted, then acquired":        {[]string{enter(1, "A", 1), run(script.Adopt), grant("B"), run(script.Acquire), grant("C")}, 1},
-		"acquired, by the source":       {[]string{enter(1, "A", 1), source(script.Acquire), grant("B")}, 1},
-		"released to one that was last": {[]string{enter(1, "A", 1), run(script.Adopt), grant("B"), enter(2, "C", 2), run(script.Release), leave(2, "C"), grant("C")}, 1},
+		"adopted past the queue":        {[]string{enter(1, "A", 1), run(script.Adopt()), grant("B")}, 0},
+		"adopted, by the source":        {[]string{enter(1, "A", 1), source(script.Adopt()), grant("B")}, 0},
+		"adopted, then acquired":        {[]string{enter(1, "A", 1), run(script.Adopt()), grant("B"), run(script.Acquire()), grant("C")}, 1},
+		"acquired, by the source":       {[]string{enter(1, "A", 1), source(script.Acquire()), grant("B")}, 1},
+		"released to one that was last": {[]string{enter(1, "A", 1), run(script.Adopt()), grant("B"), enter(2, "C", 2), run(script.Release()), leave(2, "C"), grant("C")}, 1},
 
 		"in Redisson's form, passed":     {[]string{enter(1, "A", 1), redissons("B", "")}, 1},
 		"in Redisson's form, in turn":    {[]string{enter(1, "A", 1), leave(1, "A"), redissons("A", "")}, 0},

@@ -19,6 +19,9 @@ var keepers = struct {
 
 // orphans returns the children that are not keepers. The lock is held.
 func orphans() (all []process) {
+	if childless() {
+		return nil // as most runs are when they begin; reading all of /proc takes about a millisecond
+	}
 	for _, d := range descendants(os.Getpid()) {
 		if d.parent == os.Getpid() && !keepers.pids[d.pid] {
 			all = append(all, d)

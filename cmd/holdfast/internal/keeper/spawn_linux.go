@@ -17,8 +17,10 @@ import (
 func spawn(spec Spec) (*link, error) {
 	// Children that we already have, left by a shell that called exec, do not belong to the job.
 	before := map[int]bool{}
-	for _, d := range descendants(os.Getpid()) {
-		before[d.pid] = true
+	if !childless() {
+		for _, d := range descendants(os.Getpid()) {
+			before[d.pid] = true
+		}
 	}
 	if err := becomeSubreaper(); err != nil {
 		return nil, err

@@ -1,0 +1,284 @@
+package engine
+
+import (
+	"context"
+	"time"
+
+	"github.com/holdfast-go/holdfast/internal/clock"
+	"github.com/holdfast-go/holdfast/internal/exec"
+)
+
+// waiter is a goroutine in a wait queue.
+type waiter struct {
+	ctx          context.Context
+	l            *target
+	queued       bool // false once the waiter has left the queue: then it gets a result, unless it left by itself
+	ahead, after *waiter
+	results      chan result
+}
+
+type result struct {
+	lease *holdLease
+	err   error
+	came  Handover
+}
+
+// take returns the waiter's result, and notes how the lock came.
+func (w *waiter) take(r result) (*holdLease, error) {
+	w.l.c.observing(w.ctx).came(r.came)
+	return r.lease, r.err
+}
+
+// await waits for what the acquirer, or a holder in this process, gives w, until end if that is not zero.
+func (wq *waitQueue) await(ctx context.Context, w *waiter, end time.Time) (*holdLease, error) {
+	defer w.recycle()
+	limit, stop := TimeUp(end)
+	defer stop()
+	select {
+	case r := <-w.results:
+		return w.take(r)
+	case <-limit:
+		return wq.awaitLast(ctx, w)
+	case <-ctx.Done():
+		if IsOver(end) {
+			return wq.awaitLast(ctx, w)
+		}
+	}
+	wq.mu.Lock()
+	served := !w.queued
+	err := wq.unheard(ctx, w.l)
+	if !served {
+		wq.withdraw(w)
+	}
+	wq.mu.Unlock()
+	if served {
+		r := <-w.results
+		if r.lease != nil {
+			// The lease goes to the next waiter, or back to the server.
+			// mutants: crossed-local-grant
+			wq.c.tasks.Run(func() { _ = r.lease.release(ctx, unaware) })
+		}
+		return nil, exec.EndedBy(ctx, r.err)
+	}
+	return nil, err
+}
+
+// awaitLast ends the wait of a waiter whose time is up. Before the first in the queue leaves, the server is asked once
+// more: a grant that is on its way to it is not to be wasted.
+func (wq *waitQueue) awaitLast(ctx context.Context, w *waiter) (*holdLease, error) {
+	wq.mu.Lock()
+	var looked <-chan struct{}
+	if acq := wq.acquirer(); acq != nil && wq.head() == w {
+		looked = acq.lookOnceMore()
+	}
+	wq.mu.Unlock()
+	if looked != nil {
+		select {
+		case r := <-w.results:
+			return w.take(r)
+		case <-looked:
+		case <-ctx.Done():
+		}
+	}
+	wq.mu.Lock()
+	if !w.queued {
+		wq.mu.Unlock()
+		return w.take(<-w.results)
+	}
+	defer wq.mu.Unlock()
+	wq.withdraw(w)
+	switch {
+	case wq.lastFailure() != nil:
+		return nil, wq.lastFailure()
+	case wq.unansweredSince != 0 && ctx.Err() != nil:
+		return nil, wq.c.server.Unheard(ctx, "acquire", w.l.name, wq.unansweredSince.Time())
+	}
+	return nil, ErrTimeUp
+}
+
+// noteAsked notes that the server owes an answer.
+func (wq *waitQueue) noteAsked() {
+	wq.mu.Lock()
+	defer wq.mu.Unlock()
+	if wq.unansweredSince == 0 {
+		wq.unansweredSince = clock.Mono()
+	}
+}
+
+// noteFailure notes why a request failed that is being repeated.
+func (wq *waitQueue) noteFailure(err error) {
+	wq.mu.Lock()
+	defer wq.mu.Unlock()
+	if wq.unansweredSince != 0 {
+		wq.needContention().lastFailure = err
+	}
+}
+
+// noteOutcome notes the outcome of a request. The caller holds wq.mu.
+func (wq *waitQueue) noteOutcome(err error) {
+	if err != nil && exec.Passing(exec.KindOf(err)) {
+		wq.needContention().lastFailure = err
+		return
+	}
+	wq.unansweredSince = 0
+	if wq.contention != nil {
+		wq.contention.lastFailure = nil
+	}
+}
+
+// unheard returns the error for a waiter whose context has ended: ctx's own, or one that also says
+// that the server did not answer. The caller holds wq.mu.
+func (wq *waitQueue) unheard(ctx context.Context, l *target) error {
+	switch {
+	case wq.lastFailure() != nil:
+		return exec.EndedBy(ctx, wq.lastFailure())
+	case wq.unansweredSince != 0 && wq.c.server.IsSilent(wq.unansweredSince.Time()):
+		return wq.c.server.Unheard(ctx, "acquire", l.name, wq.unansweredSince.Time())
+	}
+	return ctx.Err()
+}
+
+// newWaiter returns a waiter that is in no queue, from the client's pool if possible.
+func (c *Client) newWaiter(ctx context.Context, l *target) *waiter {
+	w, known := c.waiters.Get().(*waiter)
+	if !known {
+		w = &waiter{results: make(chan result, 1)}
+	}
+	w.ctx, w.l = ctx, l
+	return w
+}
+
+// recycle returns a waiter that has left the queue, and has taken its result if it got one, to the pool.
+func (w *waiter) recycle() {
+	pool := &w.l.c.waiters
+	*w = waiter{results: w.results}
+	pool.Put(w)
+}
+
+// pushBack adds a waiter at the back of the queue. The caller holds wq.mu.
+func (wq *waitQueue) pushBack(w *waiter) {
+	line := wq.needContention()
+	w.queued, w.ahead = true, line.last
+	if line.last == nil {
+		line.first = w
+	} else {
+		line.last.after = w
+	}
+	line.last = w
+	wq.count.Add(1)
+}
+
+// pushFront adds a waiter at the front of the queue. The caller holds wq.mu.
+func (wq *waitQueue) pushFront(w *waiter) {
+	line := wq.needContention()
+	w.queued, w.after = true, line.first
+	if line.first == nil {
+		line.last = w
+	} else {
+		line.first.ahead = w
+	}
+	line.first = w
+	wq.count.Add(1)
+}
+
+// remove takes w out of the queue. The caller holds wq.mu.
+func (wq *waitQueue) remove(w *waiter) {
+	line := wq.contention
+	if w.ahead == nil {
+		line.first = w.after
+	} else {
+		w.ahead.after = w.after
+	}
+	if w.after == nil {
+		line.last = w.ahead
+	} else {
+		w.after.ahead = w.ahead
+	}
+	w.queued, w.ahead, w.after = false, nil, nil
+	wq.count.Add(-1)
+	// The acquirer need not notice a new head that wants the same lease.
+	if head := wq.head(); line.acquirer != nil && (head == nil || !head.l.interchangeable(w.l)) {
+		line.acquirer.wake()
+	}
+}
+
+// head returns the first waiter, or nil. The caller holds wq.mu.
+func (wq *waitQueue) head() *waiter {
+	if wq.contention == nil {
+		return nil
+	}
+	return wq.contention.first
+}
+
+// successor returns the waiter to which a lease of h may be passed on now, or nil. The waiter must
+// want just what the holder has, there must be a fence for it, and the bounds on passing on must
+// not be reached. The caller holds wq.mu and h.mu.
+func (wq *waitQueue) successor(h *hold, now clock.Instant) *waiter {
+	// mutants: reserved-fences
+	if wq == nil || !h.state.isSteady() || h.extended || !h.kept || !h.l.set.kind.isShared() && wq.current != h || !h.hasFence() && h.flying == 0 || wq.c.isClosing() {
+		return nil
+	}
+	// mutants: passing-time
+	if h.passed() >= h.mostPasses() || now.Sub(h.since) > maxPassing || !h.isPassable() {
+		return nil
+	}
+	w := wq.head()
+	if w == nil || !w.l.interchangeable(h.l) {
+		return nil
+	}
+	return w
+}
+
+// pass gives w a lease. The caller holds wq.mu.
+func (wq *waitQueue) pass(w *waiter, lease *holdLease) {
+	wq.remove(w)
+	w.results <- result{lease: lease, came: HandoverLocal}
+}
+
+// deliver gives a hold from the server to the first waiter. It returns false if there is no waiter,
+// or if the first one wants something else.
+func (wq *waitQueue) deliver(h *hold) bool {
+	wq.mu.Lock()
+	defer wq.mu.Unlock()
+	w := wq.head()
+	if w == nil || !w.l.interchangeable(h.l) {
+		return false
+	}
+	wq.remove(w) // first, so that keep does not count it as waiting
+	came := HandoverNone
+	if h.attempt.enqueued {
+		came = HandoverServer
+	}
+	w.results <- result{lease: wq.keep(h), came: came}
+	wq.admitReaders()
+	return true
+}
+
+// fail gives every waiter err.
+func (wq *waitQueue) fail(err error) {
+	wq.mu.Lock()
+	defer wq.mu.Unlock()
+	for w := wq.head(); w != nil; w = wq.head() {
+		wq.remove(w)
+		w.results <- result{err: err}
+	}
+}
+
+// failHead gives the first waiter an error of an attempt for l, unless it wants something other
+// than l: the waiter that the attempt was for may have left.
+func (wq *waitQueue) failHead(l *target, err error) {
+	wq.mu.Lock()
+	defer wq.mu.Unlock()
+	if w := wq.head(); w != nil && w.l.interchangeable(l) {
+		wq.remove(w)
+		w.results <- result{err: err}
+	}
+}
+
+// withdraw takes a waiter that has not been served out of the queue. Guarded by the queue.
+func (wq *waitQueue) withdraw(w *waiter) {
+	wq.remove(w)
+	if acq := wq.acquirer(); acq != nil && acq.leaving == nil && wq.waiting() == 0 {
+		acq.leaving = wq.c.departing.add(w.l.keys.Queue)
+	}
+}

@@ -4,10 +4,8 @@ import (
 	"fmt"
 	"maps"
 	"os"
-	"os/exec"
 	"path"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -29,7 +27,7 @@ func TestEveryMutantCanBeMade(t *testing.T) {
 	}
 	scripts := readScripts(t)
 	sound := scripts.assembled(t)
-	builds := make(chan struct{}, runtime.GOMAXPROCS(0))
+	compiled := newChecker(t)
 	for _, m := range All {
 		t.Run(m.Name, func(t *testing.T) {
 			t.Parallel()
@@ -49,18 +47,8 @@ func TestEveryMutantCanBeMade(t *testing.T) {
 					t.Errorf("%s has no %q where the mutant needs it", name, g)
 				}
 			}
-			if packages := packagesOf(edited); len(packages) > 0 {
-				builds <- struct{}{}
-				defer func() { <-builds }()
-				list, err := overlay.Write(t.TempDir(), m.Edits...)
-				if err != nil {
-					t.Fatal(err)
-				}
-				// Without optimizations it takes two thirds of the time.
-				args := append([]string{"build", "-gcflags=-N -l", "-overlay", list}, packages...)
-				if out, err := exec.CommandContext(t.Context(), "go", args...).CombinedOutput(); err != nil {
-					t.Errorf("go build: %v\n%s", err, out)
-				}
+			if err := compiled.check(edited); err != nil {
+				t.Error(err)
 			}
 			for _, test := range m.Tests {
 				if !declares(t, filepath.Join("..", test.Package), test.Name) {
@@ -109,18 +97,6 @@ func TestEveryPlaceHasItsMutant(t *testing.T) {
 	for name, where := range places {
 		t.Errorf("%s: no mutant uses the marker %q", where, "mutants: "+name)
 	}
-}
-
-// packagesOf returns the import paths of the packages of Go files, whose names are relative to the library's
-// root.
-func packagesOf(files map[string]string) (packages []string) {
-	for file := range files {
-		p := path.Join("github.com/holdfast-go/holdfast", path.Dir(file))
-		if path.Ext(file) == ".go" && !slices.Contains(packages, p) {
-			packages = append(packages, p)
-		}
-	}
-	return packages
 }
 
 func declares(t *testing.T, folder, test string) bool {

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 
 	"github.com/spf13/pflag"
 
@@ -173,7 +174,7 @@ func (p *manPage) options(flags []flagText) {
 }
 
 // columns matches lines that are parts of a table, or examples.
-var columns = regexp.MustCompile(`^ {4,}|\S {2,}\S`)
+var columns = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^ {4,}|\S {2,}\S`) })
 
 // body writes paragraphs, and what is a table or an example as it is.
 func (p *manPage) body(s section) {
@@ -189,7 +190,7 @@ func (p *manPage) body(s section) {
 		first = false
 		asIs := s.title == "" && strings.HasPrefix(group[0], " ") // an example
 		for _, line := range group {
-			asIs = asIs || columns.MatchString(line)
+			asIs = asIs || columns().MatchString(line)
 		}
 		if asIs {
 			p.verbatim(group)
@@ -202,7 +203,7 @@ func (p *manPage) body(s section) {
 	}
 	for _, line := range s.lines {
 		// An example begins where the indentation changes.
-		if line == "" || len(group) > 0 && isExample(line) != isExample(group[len(group)-1]) && !columns.MatchString(strings.TrimSpace(line)) {
+		if line == "" || len(group) > 0 && isExample(line) != isExample(group[len(group)-1]) && !columns().MatchString(strings.TrimSpace(line)) {
 			end()
 		}
 		if line != "" {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"regexp"
 	"strings"
+	"sync"
 )
 
 // A manual is the help of a command, taken apart. Manual pages and completions are made of it, so that they say what the
@@ -34,9 +35,11 @@ type flagText struct {
 }
 
 var (
-	usageLine = regexp.MustCompile(`^(?:Usage:| {6}) (holdfast .*)$`)
-	titleLine = regexp.MustCompile(`^([A-Z][^:.]*):$`)
-	flagLine  = regexp.MustCompile(`^  (?:-(\w), |    )--([a-z][a-z0-9-]*)(?: ([^\s\[]+))?(\[=[^\]]*\])?\s+(.*)$`)
+	usageLine = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^(?:Usage:| {6}) (holdfast .*)$`) })
+	titleLine = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^([A-Z][^:.]*):$`) })
+	flagLine  = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`^  (?:-(\w), |    )--([a-z][a-z0-9-]*)(?: ([^\s\[]+))?(\[=[^\]]*\])?\s+(.*)$`)
+	})
 )
 
 // manualOf returns the manual of a command.
@@ -47,10 +50,10 @@ func manualOf(c command) *manual {
 	lines := strings.Split(strings.TrimRight(help.String(), "\n"), "\n")
 	for i, line := range lines {
 		here := &m.sections[len(m.sections)-1]
-		title := titleLine.FindStringSubmatch(line)
+		title := titleLine().FindStringSubmatch(line)
 		switch {
-		case i == len(m.usage) && usageLine.MatchString(line):
-			m.usage = append(m.usage, usageLine.FindStringSubmatch(line)[1])
+		case i == len(m.usage) && usageLine().MatchString(line):
+			m.usage = append(m.usage, usageLine().FindStringSubmatch(line)[1])
 		case title != nil:
 			m.sections = append(m.sections, section{title: title[1]})
 		case here.title == flagsTitle && line != "" && m.addFlag(line):
@@ -70,7 +73,7 @@ func manualOf(c command) *manual {
 
 // addFlag reads a line about a flag, or one that goes on about it.
 func (m *manual) addFlag(line string) bool {
-	if f := flagLine.FindStringSubmatch(line); f != nil {
+	if f := flagLine().FindStringSubmatch(line); f != nil {
 		m.flags = append(m.flags, flagText{short: f[1], long: f[2], value: f[3], optional: f[4] != "", text: f[5]})
 		return true
 	}
@@ -98,7 +101,7 @@ func (m *manual) words() (words []string) {
 			if word == "--" {
 				break
 			}
-			if plainWord.MatchString(word) {
+			if plainWord().MatchString(word) {
 				words = append(words, word)
 			}
 		}
@@ -106,7 +109,7 @@ func (m *manual) words() (words []string) {
 	return words
 }
 
-var plainWord = regexp.MustCompile(`^[a-z][a-z-]*$`)
+var plainWord = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[a-z][a-z-]*$`) })
 
 // runsCommand reports whether a command follows after --.
 func (m *manual) runsCommand() bool {

@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"runtime/debug"
 	"strings"
+	"sync"
 
 	"github.com/spf13/pflag"
 
@@ -65,10 +66,10 @@ func buildOf(info *debug.BuildInfo, stampedVersion, stampedCommit string) build 
 }
 
 // pseudo matches the version that Go gives to a commit without a tag, or with changes.
-var pseudo = regexp.MustCompile(`[.-]\d{14}-[0-9a-f]{12}(\+.*)?$`)
+var pseudo = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`[.-]\d{14}-[0-9a-f]{12}(\+.*)?$`) })
 
 func isPseudo(version string) bool {
-	return pseudo.MatchString(version) || strings.Contains(version, "+")
+	return pseudo().MatchString(version) || strings.Contains(version, "+")
 }
 
 func (b build) String() string {

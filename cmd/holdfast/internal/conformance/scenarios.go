@@ -5,6 +5,7 @@ import (
 	"errors"
 	"regexp"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -34,7 +35,9 @@ var scenarios = []scenario{
 }
 
 // value is the form of a mutex's value.
-var value = regexp.MustCompile(`^hf1:([A-Za-z0-9_-]{22}):([1-9][0-9]*):([1-9][0-9]*):([^:]+):(\{.*\})(\+?)$`)
+var value = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^hf1:([A-Za-z0-9_-]{22}):([1-9][0-9]*):([1-9][0-9]*):([^:]+):(\{.*\})(\+?)$`)
+})
 
 // held returns the parts of the lock's value.
 func (t *trial) held() (token string, fence uint64, info string, err error) {
@@ -45,7 +48,7 @@ func (t *trial) held() (token string, fence uint64, info string, err error) {
 	if err != nil {
 		return "", 0, "", problemf("the key %s: %v", t.key, err)
 	}
-	parts := value.FindStringSubmatch(text)
+	parts := value().FindStringSubmatch(text)
 	if parts == nil {
 		return "", 0, "", problemf("the key %s has a value of another form: %s", t.key, printable.Word(text, 300))
 	}

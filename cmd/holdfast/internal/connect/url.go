@@ -6,6 +6,7 @@ import (
 	"os"
 	"regexp"
 	"strings"
+	"sync"
 
 	"github.com/redis/go-redis/v9"
 
@@ -34,13 +35,16 @@ func Named(flags []string) (source string, urls []string) {
 
 // nextURL matches the space between two URLs and the beginning of the second. A URL without "//" is never second: what
 // looks like it may be a password with a space.
-var nextURL = regexp.MustCompile(`[\s,]+([a-z]+(\+[a-z]+)?://)`)
+//
+// It is compiled when it is first used, as all expressions of this program are: holdfast run is three processes, and what
+// a package does when it is initialized takes time in each.
+var nextURL = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`[\s,]+([a-z]+(\+[a-z]+)?://)`) })
 
 // splitURLs splits a list of URLs with spaces or commas between them.
 func splitURLs(text string) []string {
 	var urls []string
 	for text = strings.TrimSpace(text); text != ""; {
-		next := nextURL.FindStringSubmatchIndex(text)
+		next := nextURL().FindStringSubmatchIndex(text)
 		if next == nil {
 			return append(urls, text)
 		}
@@ -134,7 +138,7 @@ func (s *Server) openSentinel(u *url.URL, tls tlsParameters) error {
 }
 
 // parameterName matches names that parameters of URLs have.
-var parameterName = regexp.MustCompile(`^[a-zA-Z][a-zA-Z_]{0,31}$`)
+var parameterName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[a-zA-Z][a-zA-Z_]{0,31}$`) })
 
 // unknownParameters returns the parameters that go-redis does not know, if that is its error. They may be part of a
 // password that contains a question mark: then the host follows, and nothing is returned.
@@ -144,7 +148,7 @@ func unknownParameters(u *url.URL, err error) string {
 	}
 	_, names, unknown := strings.Cut(err.Error(), "unexpected option: ")
 	for name := range strings.SplitSeq(names, ", ") {
-		if !parameterName.MatchString(name) {
+		if !parameterName().MatchString(name) {
 			return ""
 		}
 	}

@@ -91,15 +91,15 @@ func (c *Console) write(text string) {
 const maxMessage = 16 << 10
 
 // credentials matches what stands between "://" and the last "@" of a word.
-var credentials = regexp.MustCompile(`://[^\s"']*@`)
+var credentials = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`://[^\s"']*@`) })
 
 // passwordParameters matches parameters of a URL that are passwords.
-var passwordParameters = regexp.MustCompile(`(?i)([?&][a-z_]*password=)[^&\s"']+`)
+var passwordParameters = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(?i)([?&][a-z_]*password=)[^&\s"']+`) })
 
 // Redact removes secrets from a text. Our own messages do not contain any; errors of other packages may.
 func (c *Console) Redact(text string) string {
-	text = credentials.ReplaceAllString(text, "://")
-	text = passwordParameters.ReplaceAllString(text, "$1[redacted]")
+	text = credentials().ReplaceAllString(text, "://")
+	text = passwordParameters().ReplaceAllString(text, "$1[redacted]")
 	for _, s := range c.secrets {
 		if len(s) >= 4 {
 			text = strings.ReplaceAll(text, s, "[redacted]")

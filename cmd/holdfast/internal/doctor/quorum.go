@@ -173,7 +173,7 @@ func (q *quorum) checkNear() (found []report.Finding) {
 
 // incarnationMark matches what incarnation.lua writes: an incarnation, and until when, by the server's clock, the
 // server grants nothing.
-var incarnationMark = regexp.MustCompile(`^hf1:([^:]*):(\d+):\d+$`)
+var incarnationMark = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^hf1:([^:]*):(\d+):\d+$`) })
 
 // checkAdmitted checks that nodes grant locks, by reading their marks. It sends nothing that begins a quarantine.
 func (q *quorum) checkAdmitted(ctx context.Context) (found []report.Finding) {
@@ -222,7 +222,7 @@ func (s *subject) whyIdle(ctx context.Context) (why, remedy string, err error) {
 	if err != nil {
 		return "", "", err
 	}
-	parts := incarnationMark.FindStringSubmatch(mark)
+	parts := incarnationMark().FindStringSubmatch(mark)
 	if parts == nil {
 		return "not admitted yet", "if the quorum is new, run holdfast init with all its nodes; a node that was replaced, or came back empty, is admitted by the others after its quarantine", nil
 	}

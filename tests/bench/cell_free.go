@@ -8,8 +8,9 @@ import (
 	"github.com/holdfast-go/holdfast/cmd/holdfast/measure"
 )
 
-// grace is how long to wait for acquires that are still under way after the time d: some never return.
-func grace(d time.Duration) time.Duration { return max(3*d, time.Second) }
+// grace is how long to wait for cycles that are still under way after the time d: some never return. What it cuts short
+// counts as an error, so that it must be enough for 4096 goroutines to have one turn each on a slow machine.
+func grace(d time.Duration) time.Duration { return max(3*d, 10*time.Second) }
 
 // free has every goroutine acquire and release a lock of its own.
 func free(ctx context.Context, l locker, j job, _ *board, start func() error) (outcome, error) {

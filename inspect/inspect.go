@@ -57,7 +57,8 @@ func (i *Inspector) Get(ctx context.Context, name string) (holdfast.Status, erro
 // than 1,000,000 others, and one is left out if it had to be in use all the time and a slot of a Cluster was moved.
 //
 // A lock with an exact key (MutexKey, RedissonMutex) has no key of the prefix while it is held. It is listed while somebody
-// waits for it; in a Cluster also while it is held, if it was acquired within a day.
+// waits for it; in a Cluster also while it is held, if it was acquired within a day. Otherwise nothing tells its key, a string or a
+// hash, from the application's, which List does not read. Get finds such a lock by its name.
 //
 // An error that comes with a name in the status is about that lock: the server does not let this user see it, say, and the
 // list goes on. Any other is the last: [holdfast.ErrInvalid] for a pattern that is none, before anything is sent; a

@@ -312,52 +312,6 @@ func TestABatchWithAForbiddenLock(t *testing.T) {
 	})
 }
 
-// A few commands keep many leases.
-func TestManyLeasesAreRenewedByFewCommands(t *testing.T) {
-	if testing.Short() {
-		t.Skip("SKIPPED: part of make test-all")
-	}
-	t.Parallel()
-	backend.EachRealUndisturbed(t, func(t testing.TB, b *backend.Backend) {
-		c, p := through(t, b, nil)
-		p.DelayReplies(10 * time.Millisecond) // like that of a remote server
-		const leases, ttl = 2000, 6 * time.Second
-		all := make([]*holdfast.Lease, leases)
-		crowd(leases, func(i int) {
-			lease, err := c.Mutex(fmt.Sprint("m", i), holdfast.TTL(ttl)).Acquire(t.Context())
-			if err != nil {
-				t.Errorf("m%d: %v", i, err)
-			}
-			all[i] = lease
-		})
-		machine.Undisturbed(t, func() error {
-			before := b.Server.CommandStats()
-			time.Sleep(2 * ttl)
-			after := b.Server.CommandStats()
-			renewals := after["pexpire"] - before["pexpire"]
-			commands := after["evalsha"] - before["evalsha"]
-			if renewals < 4*leases || commands > renewals/8 {
-				return fmt.Errorf("%d scripts have renewed %d times %d leases", commands, renewals, leases)
-			}
-			return nil
-		})
-		for i, lease := range all {
-			if lease != nil && lease.Err() != nil {
-				t.Errorf("m%d: %v", i, lease.Err())
-			}
-		}
-		crowd(leases, func(i int) {
-			if all[i] == nil {
-				return
-			}
-			if err := all[i].Release(t.Context()); err != nil {
-				t.Errorf("m%d: %v", i, err)
-			}
-		})
-		b.Cleaned(t)
-	})
-}
-
 // Fault: A client is closed while a batch is under way and others wait behind it. No locks are left.
 func TestCloseWithBatchesUnderWay(t *testing.T) {
 	t.Parallel()

@@ -33,7 +33,7 @@ const (
 // slice is how many hours the ordinary tests run. The race detector makes that ten times slower.
 const (
 	slice     = 25.0
-	sliceRace = 2.0
+	sliceRace = 0.5
 )
 
 func TestMain(m *testing.M) {

@@ -3,6 +3,7 @@ package virtual
 import (
 	"context"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -50,6 +51,59 @@ func TestRenewalsWaitForEachOther(t *testing.T) {
 			t.Errorf("%d leases were renewed with %d calls in %d periods", n, got, periods)
 		}
 		for _, lease := range leases {
+			if err := lease.Err(); err != nil {
+				t.Errorf("%s: %v", lease.Name(), err)
+			}
+			release(t, lease)
+		}
+	})
+}
+
+// batches counts the calls that renew mutexes, and how many mutexes they renew.
+type batches struct {
+	drivertest.Driver
+	calls, renewed *atomic.Int64
+}
+
+func (d batches) Run(ctx context.Context, call driver.Call) (string, error) {
+	if does(call.Script, "renew") {
+		d.calls.Add(1)
+		if call.Script.Name == "renew" {
+			d.renewed.Add(1)
+		} else {
+			d.renewed.Add(int64(len(call.Keys)))
+		}
+	}
+	return d.Driver.Run(ctx, call)
+}
+
+// A few commands keep many leases on a distant server.
+func TestManyLeasesAreRenewedByFewCommands(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
+		var calls, renewed atomic.Int64
+		c := client(t, srv, func(d drivertest.Driver) drivertest.Driver {
+			return batches{overseas{d, 10 * time.Millisecond}, &calls, &renewed}
+		})
+		const leases, ttl = 2000, 6 * time.Second
+		all := make([]*holdfast.Lease, leases)
+		var acquiring sync.WaitGroup
+		for i := range all {
+			acquiring.Go(func() {
+				var err error
+				if all[i], err = c.Mutex(fmt.Sprint(i), holdfast.TTL(ttl)).Acquire(t.Context()); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		acquiring.Wait()
+		time.Sleep(2 * ttl)
+		if n := renewed.Load(); n < 4*leases || calls.Load() > n/8 {
+			t.Errorf("%d calls have renewed %d times %d leases", calls.Load(), n, leases)
+		}
+		for _, lease := range all {
+			if lease == nil {
+				continue
+			}
 			if err := lease.Err(); err != nil {
 				t.Errorf("%s: %v", lease.Name(), err)
 			}

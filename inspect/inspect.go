@@ -23,6 +23,7 @@ type Inspector struct{ of source }
 // source is where an Inspector looks.
 type source interface {
 	Get(ctx context.Context, name string) (engine.Status, error)
+	Lookup(ctx context.Context, name string, yield func(engine.Status, error) bool)
 	Reach(ctx context.Context, p engine.Pattern) error
 	List(ctx context.Context, p engine.Pattern, yield func(engine.Status, error) bool)
 	Break(ctx context.Context, name string, fence uint64, reason string) (engine.Broken, error)
@@ -56,14 +57,17 @@ func (i *Inspector) Get(ctx context.Context, name string) (holdfast.Status, erro
 // masters are asked. Locks that come or go meanwhile may or may not be listed. A lock is listed twice only if there are more
 // than 1,000,000 others, and one is left out if it had to be in use all the time and a slot of a Cluster was moved.
 //
-// A lock with an exact key (MutexKey, RedissonMutex) has no key of the prefix while it is held. It is listed while somebody
-// waits for it; in a Cluster also while it is held, if it was acquired within a day. Otherwise nothing tells its key, a string or a
-// hash, from the application's, which List does not read. Get finds such a lock by its name.
+// A pattern without wildcards is one name. List then searches nothing: it asks for the lock of that name, and for the one with
+// that exact key (MutexKey, RedissonMutex) if it may, and lists those of the two that are in use.
+//
+// With wildcards, a lock with an exact key is listed while somebody waits for it; in a Cluster also while it is held, if it was
+// acquired within a day. Otherwise it has no key of the prefix, and nothing tells its own, a string or a hash, from the
+// application's, which List does not read.
 //
 // An error that comes with a name in the status is about that lock: the server does not let this user see it, say, and the
-// list goes on. Any other is the last: [holdfast.ErrInvalid] for a pattern that is none, before anything is sent; a
-// [*holdfast.ServerError]; of a quorum a [*holdfast.QuorumError], if too few nodes answer; ctx's own; or
-// [holdfast.ErrClosed]. What was listed until then is true.
+// list goes on. Any other is the last: [holdfast.ErrInvalid] for a pattern that is none, or a name that cannot be
+// a lock's, before anything is sent; a [*holdfast.ServerError]; of a quorum a [*holdfast.QuorumError], if too few nodes answer;
+// ctx's own; or [holdfast.ErrClosed]. What was listed until then is true.
 func (i *Inspector) List(ctx context.Context, pattern string) iter.Seq2[holdfast.Status, error] {
 	return func(yield func(holdfast.Status, error) bool) {
 		p, err := compile("list", pattern)
@@ -76,7 +80,33 @@ func (i *Inspector) List(ctx context.Context, pattern string) iter.Seq2[holdfast
 }
 
 func (i *Inspector) list(ctx context.Context, p engine.Pattern, yield func(holdfast.Status, error) bool) {
-	i.of.List(ctx, p, func(s engine.Status, err error) bool { return yield(statusOf(&s), access.Error(err)) })
+	name, is := literal(p.Text)
+	if !is {
+		i.of.List(ctx, p, func(s engine.Status, err error) bool { return yield(statusOf(&s), access.Error(err)) })
+		return
+	}
+	i.lookup(ctx, name, func(s holdfast.Status, err error) bool {
+		s.Waiters = s.Waiters[:min(len(s.Waiters), maxWaiters)]
+		return err == nil && !isInUse(s) || yield(s, err)
+	})
+}
+
+// maxWaiters is how many waiters of a lock List names.
+const maxWaiters = 100
+
+// lookup yields the lock of that name and the one with that exact key, in use or not. An error is the last, and comes alone.
+func (i *Inspector) lookup(ctx context.Context, name string, yield func(holdfast.Status, error) bool) {
+	i.of.Lookup(ctx, name, func(s engine.Status, err error) bool {
+		if err != nil {
+			return yield(holdfast.Status{}, access.Error(err))
+		}
+		return yield(statusOf(&s), nil)
+	})
+}
+
+// isInUse reports whether List lists a lock.
+func isInUse(s holdfast.Status) bool {
+	return s.Held() || s.Waiting > 0 || s.Kind == holdfast.KindLatch && s.Count > 0 || s.Kind == holdfast.KindSemaphore && s.Limit > 0
 }
 
 func init() {
@@ -108,4 +138,19 @@ func compile(verb, pattern string) (engine.Pattern, error) {
 		}
 	}
 	return p, nil
+}
+
+// literal returns the name that alone matches a pattern, which has no wildcard then.
+func literal(pattern string) (name string, is bool) {
+	var b strings.Builder
+	for i := 0; i < len(pattern); i++ {
+		switch pattern[i] {
+		case '*', '?', '[':
+			return "", false
+		case '\\':
+			i++ // what follows stands for itself
+		}
+		b.WriteByte(pattern[i])
+	}
+	return b.String(), pattern != ""
 }

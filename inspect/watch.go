@@ -5,8 +5,6 @@ import (
 	"errors"
 	"hash/maphash"
 	"iter"
-	"path"
-	"strings"
 	"time"
 
 	"github.com/holdfast-go/holdfast"
@@ -33,7 +31,7 @@ const (
 )
 
 // Watch yields the changes of the locks whose names match a pattern, as List takes it, until ctx ends: first each lock that
-// List would list, then what happens. A pattern without special characters is one lock, which is found as Get finds it.
+// List would list, then what happens.
 //
 // Watch looks at the locks once a second; if a look takes longer, it pauses for as long. The server tells nobody of
 // all changes, so what comes and goes between two looks is not seen, and a lock that changed hands twice is granted once. A
@@ -146,30 +144,13 @@ func (w *watch) each(ctx context.Context, f func(holdfast.Status, error) bool) {
 		w.in.list(ctx, w.pattern, f)
 		return
 	}
-	s, err := w.in.Get(ctx, name)
-	switch {
-	case err != nil:
-		f(holdfast.Status{}, err)
-	case isInUse(s):
-		f(s, nil)
-	default:
-		w.server, w.local = s.Time, time.Now()
-	}
-}
-
-// literal returns the name that alone matches a pattern.
-func literal(pattern string) (name string, is bool) {
-	if pattern == "" || strings.ContainsAny(pattern, "*?[") {
-		return "", false
-	}
-	name = strings.ReplaceAll(pattern, `\`, "")
-	matches, err := path.Match(pattern, name)
-	return name, matches && err == nil
-}
-
-// isInUse reports whether List lists a lock.
-func isInUse(s holdfast.Status) bool {
-	return s.Held() || s.Waiting > 0 || s.Kind == holdfast.KindLatch && s.Count > 0 || s.Kind == holdfast.KindSemaphore && s.Limit > 0
+	w.in.lookup(ctx, name, func(s holdfast.Status, err error) bool {
+		if err == nil && !isInUse(s) {
+			w.server, w.local = s.Time, time.Now()
+			return true
+		}
+		return f(s, err)
+	})
 }
 
 // compare yields what has changed about a lock.

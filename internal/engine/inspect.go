@@ -3,6 +3,7 @@ package engine
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/holdfast-go/holdfast/internal/codec"
@@ -57,28 +58,40 @@ const (
 
 // Get returns the status of the lock of that name or, if nothing is known of such a lock, of the lock with that exact key.
 // Its Form is "" if nothing is known of either.
-func (in *Inspector) Get(ctx context.Context, name string) (Status, error) {
-	set, invalid := in.c.space.Name(name)
-	if invalid == nil {
-		s, err := in.get(ctx, Found{name, set})
-		if err != nil || s.Form != "" {
-			return s, err
+func (in *Inspector) Get(ctx context.Context, name string) (found Status, err error) {
+	in.Lookup(ctx, name, func(s Status, failed error) bool {
+		if err = failed; err == nil && (found.Name == "" || s.Form != "") {
+			found = s
 		}
-		// The user may be allowed to see this prefix, but not that key.
-		if exact, err := in.getExact(ctx, name); err == nil && exact.Form != "" {
-			return exact, nil
-		}
-		return s, nil
+		return err == nil && s.Form == ""
+	})
+	if err != nil {
+		return Status{}, err
 	}
-	return in.getExact(ctx, name)
+	return found, nil
 }
 
-func (in *Inspector) getExact(ctx context.Context, key string) (Status, error) {
-	set, err := in.c.space.Exact(key)
-	if err != nil {
-		return Status{}, fmt.Errorf("%w: lock %.64q: %w", ErrInvalid, key, err)
+// Lookup calls yield with the status of the lock of that name, and then with that of the lock with that exact key, whether or
+// not they are in use, until yield returns false. It leaves out a lock that cannot be, and one with an exact key that the user
+// may not see. An error is the last.
+func (in *Inspector) Lookup(ctx context.Context, name string, yield func(Status, error) bool) {
+	named, noName := in.c.space.Name(name)
+	if noName == nil {
+		if s, err := in.get(ctx, Found{name, named}); !yield(s, err) || err != nil {
+			return
+		}
 	}
-	return in.get(ctx, Found{key, set})
+	exact, noKey := in.c.space.Exact(name)
+	switch {
+	case noKey != nil && noName != nil:
+		yield(Status{}, fmt.Errorf("%w: lock %.64q: %w", ErrInvalid, name, noKey))
+	case noKey == nil:
+		s, err := in.get(ctx, Found{name, exact})
+		if noName == nil && errors.Is(err, ErrPermission) {
+			return // the user may be allowed to see this prefix, but not that key
+		}
+		yield(s, err)
+	}
 }
 
 func (in *Inspector) get(ctx context.Context, f Found) (Status, error) {

@@ -34,6 +34,11 @@ func (in *Inspector) Get(ctx context.Context, name string) (engine.Status, error
 	return s, err
 }
 
+// Lookup calls yield with the status of the lock of that name, or an error. A quorum has no exact keys.
+func (in *Inspector) Lookup(ctx context.Context, name string, yield func(engine.Status, error) bool) {
+	yield(in.Get(ctx, name))
+}
+
 // Reach asks about some lock, to learn whether a majority answers. Its errors are about a search.
 func (in *Inspector) Reach(ctx context.Context, p engine.Pattern) error {
 	_, err := in.Get(ctx, "any")

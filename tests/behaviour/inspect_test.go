@@ -155,6 +155,105 @@ func TestInspectorListsLocksOfEveryKind(t *testing.T) {
 	})
 }
 
+// A pattern that is a name finds the lock of that name and the one with that exact key, which nobody has to wait for. A watch of
+// it sees the same.
+func TestAPatternThatIsANameFindsExactKeys(t *testing.T) {
+	t.Parallel()
+	const hour = time.Hour
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+		c, other := b.Client(t, &holdfast.Config{Owner: "me"}), b.Client(t, &holdfast.Config{Prefix: "other:", Owner: "other"})
+		in := inspect.New(b.Client(t, nil))
+		// wants requires that a pattern lists locks, as "KIND KEY OWNER", in any order.
+		wants := func(pattern string, want ...string) {
+			t.Helper()
+			var got, seen []string
+			text := func(s holdfast.Status) string {
+				h, _ := s.Holder()
+				return strings.TrimSpace(fmt.Sprintf("%s %s %s", s.Kind, s.Key, h.Owner))
+			}
+			for s, err := range in.List(t.Context(), pattern) {
+				if err != nil {
+					t.Fatalf("%q: %v", pattern, err)
+				}
+				got = append(got, text(s))
+			}
+			slices.Sort(got)
+			if !slices.Equal(got, want) {
+				t.Errorf("%q lists %q, want %q", pattern, got, want)
+			}
+			if len(want) == 0 {
+				return
+			}
+			for e, err := range in.Watch(t.Context(), pattern) {
+				if err != nil {
+					t.Fatalf("%q: %v", pattern, err)
+				}
+				if seen = append(seen, text(e.Status)); len(seen) == len(want) {
+					break
+				}
+			}
+			slices.Sort(seen)
+			if !slices.Equal(seen, want) {
+				t.Errorf("a watch of %q sees %q, want %q", pattern, seen, want)
+			}
+		}
+		wants("orders")
+		orders := backend.Acquire(t, c.MutexKey("orders", holdfast.TTL(hour)))
+		leases := []*holdfast.Lease{
+			backend.Acquire(t, other.MutexKey("{order}:1*", holdfast.TTL(hour))), // asked for by clients of another prefix
+			backend.Acquire(t, c.RedissonMutex("java", holdfast.TTL(hour))),
+		}
+		wants("orders", "mutex orders me")
+		wants(`o\rders`, "mutex orders me")
+		wants(`{order}:1\*`, "mutex {order}:1* other")
+		wants("java", "redisson java me")
+		wants("holdfast:{orders}")
+		wants("order?")
+		wants("java*")
+		b.Redis(t).Set(t.Context(), "app", "theirs", hour)
+		wants("app", "foreign app")
+
+		// The lock of that name is another one. If it is free, it hides nothing.
+		if err := c.Latch("orders", 1).CountDown(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		wants("orders", "mutex orders me")
+		b.Redis(t).Del(t.Context(), "holdfast:{orders}")
+		leases = append(leases, backend.Acquire(t, c.Mutex("orders", holdfast.TTL(hour))))
+		wants("orders", "mutex holdfast:{orders} me", "mutex orders me")
+		backend.Release(t, orders)
+		wants("orders", "mutex holdfast:{orders} me")
+		for _, l := range leases {
+			backend.Release(t, l)
+		}
+		wants("orders")
+		for _, err := range in.List(t.Context(), "}") {
+			if !errors.Is(err, holdfast.ErrInvalid) {
+				t.Errorf("of a name that no lock has: %v", err)
+			}
+		}
+	})
+}
+
+// Of a lock with a long queue, a list names the first 100 waiters, however it is found.
+func TestInspectorListsTheFirstWaiters(t *testing.T) {
+	t.Parallel()
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+		pipe := b.Redis(t).Pipeline()
+		for i := range 150 {
+			pipe.ZAdd(t.Context(), "holdfast:{long}:q", redis.Z{Score: float64(1700000000000000 + i), Member: fmt.Sprintf("token%d\n1\nnowhere\n{\"o\":\"w%d\"}", i, i)})
+		}
+		if _, err := pipe.Exec(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		for _, pattern := range []string{"long", "l*"} {
+			if s := listed(t, inspect.New(b.Client(t, nil)), pattern)["long"]; s.Waiting != 150 || len(s.Waiters) != 100 {
+				t.Errorf("%q: %d wait, %d are named", pattern, s.Waiting, len(s.Waiters))
+			}
+		}
+	})
+}
+
 // alike reports whether two statuses are the same but for the time that has passed.
 func alike(a, b holdfast.Status) bool {
 	settle := func(s holdfast.Status) holdfast.Status {

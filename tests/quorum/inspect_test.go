@@ -48,6 +48,9 @@ func TestInspectorListsWhatAMajoritySays(t *testing.T) {
 		}
 		wants("", "a", "b", "most", "other")
 		wants("?", "a", "b")
+		wants("a", "a")
+		wants("most", "most")
+		wants("alone")
 		in := inspect.NewQuorum(q)
 		if st, err := in.Get(t.Context(), "a"); err != nil || len(st.Holders) != 1 || st.Holders[0].Owner != "me" {
 			t.Errorf("Get: %+v, %v", st, err)
@@ -72,14 +75,25 @@ func TestInspectorListsWhatAMajoritySays(t *testing.T) {
 				t.Errorf("%s: %v, %v", name, listed, err)
 			}
 		}
-		s.nodes[2].Kill()
-		var last error
-		for _, err := range inspect.NewQuorum(s.quorum()).List(t.Context(), "") {
-			last = err
+		// last returns the error with which a list of a pattern ends.
+		last := func(pattern string) (last error) {
+			for _, err := range inspect.NewQuorum(s.quorum()).List(t.Context(), pattern) {
+				last = err
+			}
+			return last
 		}
-		var few *holdfast.QuorumError
-		if !errors.As(last, &few) || !errors.Is(last, holdfast.ErrUnavailable) || few.Need != 2 {
-			t.Errorf("without a majority: %v", last)
+		if err := last("a"); err != nil {
+			t.Errorf("what the nodes that are left agree on: %v", err)
+		}
+		if err := last("alone"); !errors.Is(err, holdfast.ErrUnavailable) {
+			t.Errorf("what the node that is down may have, by its name: %v", err)
+		}
+		s.nodes[2].Kill()
+		for _, pattern := range []string{"", "a"} {
+			var few *holdfast.QuorumError
+			if err := last(pattern); !errors.As(err, &few) || !errors.Is(err, holdfast.ErrUnavailable) || few.Need != 2 {
+				t.Errorf("without a majority, %q: %v", pattern, err)
+			}
 		}
 	})
 }

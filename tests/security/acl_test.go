@@ -403,6 +403,16 @@ func inspecting(j job) error {
 	if !slices.Contains(names, lease.Name()) {
 		return fmt.Errorf("listed: %q", names)
 	}
+	// The key that has this name is not the role's. It hides nothing.
+	for _, name := range []string{lease.Name(), j.name + "/free"} {
+		names, err := list(ctx, user, name)
+		if err != nil {
+			return err
+		}
+		if len(names) > 0 != (name == lease.Name()) {
+			return fmt.Errorf("listed by the name %s: %q", name, names)
+		}
+	}
 	return lease.Release(ctx)
 }
 

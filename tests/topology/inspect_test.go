@@ -7,6 +7,7 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/inspect"
+	"github.com/holdfast-go/holdfast/internal/keys"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
@@ -63,5 +64,46 @@ func TestInspectorListsTheMasterBehindSentinels(t *testing.T) {
 			g.Servers[0].Kill()
 			g.NextMaster(g.Servers[0])
 		})
+	})
+}
+
+// A lock with an exact key is found by its name, whichever master has its key, and whoever wrote it: we, Redisson's form, or a
+// program that knows only SET.
+func TestAPatternThatIsANameFindsExactKeysOfACluster(t *testing.T) {
+	each(t, func(t *testing.T, bin server.Binary) {
+		c := startCluster(t, bin)
+		open := clusterOf(c)
+		holder, in := open.client(t, nil), inspect.New(open.client(t, nil))
+		var leases []*holdfast.Lease
+		masters := map[*server.Server]bool{}
+		finds := func(key string, kind holdfast.Kind) {
+			t.Helper()
+			masters[c.Owner(int(keys.Slot(key)))] = true
+			n := 0
+			for s, err := range in.List(t.Context(), key) {
+				if n++; err != nil || s.Name != key || s.Key != key || s.Kind != kind || len(s.Holders) != 1 {
+					t.Errorf("%s: %+v, %v", key, s, err)
+				}
+			}
+			if n != 1 {
+				t.Errorf("%s: %d are listed", key, n)
+			}
+		}
+		for i := range 6 {
+			own, java, theirs := "own-"+strconv.Itoa(i), "java-"+strconv.Itoa(i), "theirs-"+strconv.Itoa(i)
+			leases = append(leases, backend.Acquire(t, holder.MutexKey(own, holdfast.TTL(time.Hour))), backend.Acquire(t, holder.RedissonMutex(java, holdfast.TTL(time.Hour))))
+			if _, err := c.Owner(int(keys.Slot(theirs))).Do("SET", theirs, "x", "NX", "PX", "3600000"); err != nil {
+				t.Fatal(err)
+			}
+			finds(own, holdfast.KindMutex)
+			finds(java, holdfast.KindRedisson)
+			finds(theirs, holdfast.KindForeign)
+		}
+		if len(masters) != 3 {
+			t.Errorf("%d masters have locks", len(masters))
+		}
+		for _, l := range leases {
+			backend.Release(t, l)
+		}
 	})
 }

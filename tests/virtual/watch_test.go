@@ -5,12 +5,14 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/driver/drivertest"
 	"github.com/holdfast-go/holdfast/holdfasttest"
 	"github.com/holdfast-go/holdfast/inspect"
 )
@@ -149,5 +151,68 @@ func TestWatchOutlivesOutages(t *testing.T) {
 				t.Errorf("of a bad pattern: %v", err)
 			}
 		}
+	})
+}
+
+// keyless is a driver that does not reach the server of a key.
+type keyless struct {
+	drivertest.Driver
+	key string
+	on  atomic.Bool
+}
+
+func (d *keyless) Run(ctx context.Context, call driver.Call) (string, error) {
+	if d.on.Load() && len(call.Keys) > 0 && call.Keys[0] == d.key {
+		return "", driver.ReplyError("CLUSTERDOWN the slot has no master")
+	}
+	return d.Driver.Run(ctx, call)
+}
+
+func (d *keyless) wrap(inner drivertest.Driver) drivertest.Driver {
+	d.Driver = inner
+	return d
+}
+
+// While the master that has an exact key does not answer, nobody is told that the lock of that name is free: neither by Get, nor
+// by a list, nor by a watch.
+func TestAnExactKeyOutOfReachIsNotFree(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
+		d := keyless{key: "k"}
+		in := inspect.New(client(t, srv, d.wrap))
+		lease := acquire(t, client(t, srv).MutexKey("k", holdfast.TTL(time.Hour)))
+		w := watch(t, in, "k")
+		w.wants("at first", "present k")
+		d.on.Store(true)
+		if s, err := in.Get(t.Context(), "k"); !errors.Is(err, holdfast.ErrUnavailable) {
+			t.Errorf("Get: %+v, %v", s, err)
+		}
+		var last error
+		for s, err := range in.List(t.Context(), "k") {
+			if last = err; err == nil {
+				t.Errorf("listed: %+v", s)
+			}
+		}
+		if !errors.Is(last, holdfast.ErrUnavailable) {
+			t.Errorf("List: %v", last)
+		}
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		if len(w.errs) == 0 {
+			t.Error("the watch says nothing")
+		}
+		for len(w.errs) > 0 {
+			if err := <-w.errs; !errors.Is(err, holdfast.ErrUnavailable) {
+				t.Error(err)
+			}
+		}
+		d.on.Store(false)
+		time.Sleep(4 * time.Second)
+		for len(w.errs) > 0 { // of the look that was under way
+			<-w.errs
+		}
+		w.wants("after that")
+		release(t, lease)
+		w.wants("released", "released k")
+		w.ends()
 	})
 }

@@ -69,14 +69,15 @@ characters but /, ? for one, and [a-z] for one of those; quote it for the shell.
 
   holdfast ls                                # all locks
   holdfast ls 'orders/*' --waiting           # those that somebody waits for
+  holdfast ls orders                         # the lock orders, and the exact key orders
   holdfast ls --sort waiters -n 20           # the 20 that most wait for
   holdfast ls --json | jq -r .name
 
 A lock is listed if somebody holds it or waits for it; a latch until it is open; a
 semaphore also if holdfast resize has set its number of permits. A lock with an exact
-key (holdfast run --key, --redisson) is listed only while somebody waits for it; holdfast
-show KEY shows it at any time. The server goes on serving others meanwhile, and with
---sort none the list needs the same memory however long it is.
+key (holdfast run --key, --redisson) is always listed if PATTERN is that key, without
+wildcards; otherwise only while somebody waits for it. The server goes on serving others
+meanwhile, and with --sort none the list needs the same memory however long it is.
 
 Flags:
 %s
@@ -176,7 +177,7 @@ func (o *lsFlags) nothing() string {
 	case strings.Contains(o.pattern, "*"):
 		return "no lock in use matches; * stands for any characters but /"
 	}
-	return "no lock in use has that name; holdfast show looks at exact keys, too"
+	return "no lock in use has that name, nor that exact key as far as this user may read it"
 }
 
 func (o *lsFlags) wants(s holdfast.Status) bool {

@@ -59,6 +59,7 @@ func TestClusterCrashUnderLoad(t *testing.T) {
 		c.Patience(time.Second)
 		master.Kill() // with writes that the replica does not have yet
 		c.Owner(slot, master)
+		c.Patience(30 * time.Second)
 		ld.goesOn("the master's death")
 		took, n := time.Since(begun), reloads()-before
 		t.Logf("in %s clients have asked %d times who has which slot", took.Round(time.Millisecond), n)

@@ -53,13 +53,15 @@ func startCluster(t *testing.T, bin server.Binary) *server.Cluster {
 	return c
 }
 
-// fails makes a slot's master fail, so that its replica notices, and waits until the replica has replaced it.
+// fails makes a slot's master fail, so that its replica notices, and waits until the replica has replaced it. Only
+// meanwhile are nodes impatient: on a slow machine they would replace masters that are well.
 func fails(c *server.Cluster, slot int, fail func(master *server.Server)) (master *server.Server) {
 	master = c.Owner(slot)
 	master.AwaitInStep()
 	c.Patience(time.Second)
 	fail(master)
 	c.Owner(slot, master)
+	c.Patience(30*time.Second, master)
 	return master
 }
 

@@ -148,11 +148,14 @@ func (c *Cluster) Failover(replica *Server) {
 	must(c.tb, replica, "CLUSTER", "FAILOVER")
 }
 
-// Patience sets after how much silence running nodes consider others down. A second does not suit a test in
-// which no master is to die at that time: on a busy machine replicas would take over.
-func (c *Cluster) Patience(d time.Duration) {
+// Patience sets after how much silence running nodes, but those in except, consider others down. A second does
+// not suit a test in which no master is to die at that time: on a busy machine replicas would take over.
+func (c *Cluster) Patience(d time.Duration, except ...*Server) {
 	c.tb.Helper()
 	for _, s := range c.running() {
+		if slices.Contains(except, s) {
+			continue
+		}
 		must(c.tb, s, "CONFIG", "SET", "cluster-node-timeout", d.Milliseconds())
 	}
 }

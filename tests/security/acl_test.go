@@ -485,7 +485,7 @@ func breaking(j job) error {
 // lasting calls f with a TTL, and again with twice the TTL if a lease ended because the process or the server was
 // too slow to renew it in time. What a user may not do is refused, however slow the machine is.
 func lasting(f func(ttl time.Duration) error) error {
-	for ttl := 6 * time.Second; ; ttl *= 2 {
+	for ttl := 2 * time.Second; ; ttl *= 2 {
 		err := f(ttl)
 		var lost *holdfast.LostError
 		late := errors.As(err, &lost) && !errors.Is(err, holdfast.ErrDenied) &&

@@ -55,6 +55,27 @@ func TestTheInspectorsPagesOfAQuorum(t *testing.T) {
 		if a := in.Order("break", "a", strconv.FormatUint(other+1, 10), "too far"); a.Code != http.StatusConflict || lease.Err() != nil {
 			t.Errorf("Break with another fence: %+v; the lease: %v", a, lease.Err())
 		}
+		if a := in.Order("revoke", "a", strconv.FormatUint(other+1, 10), "too far"); a.Code != http.StatusConflict {
+			t.Errorf("Revoke with another fence: %+v", a)
+		}
+		isAsked := func(l *holdfast.Lease) bool {
+			select {
+			case <-l.Revoked():
+				return true
+			default:
+				return false
+			}
+		}
+		if isAsked(lease) {
+			t.Error("the holder is asked by orders with another fence")
+		}
+		if a := in.Order("revoke", "a", fence, "a deployment"); a.Code != http.StatusOK || a.Warning != "" {
+			t.Fatalf("Revoke: %+v", a)
+		}
+		backend.Told(t, "the holder is asked to let go", lease.Revoked())
+		if err := lease.Err(); err != nil {
+			t.Errorf("the lease of a holder that was asked to let go: %v", err)
+		}
 		if a := in.Order("break", "a", fence, "it hangs"); a.Code != http.StatusOK || a.Fence == "" || a.Warning != "" {
 			t.Fatalf("Break: %+v", a)
 		}
@@ -72,6 +93,9 @@ func TestTheInspectorsPagesOfAQuorum(t *testing.T) {
 		page.Until("the page says so", func(l pages.Lock) bool { return l.Why == "silent" })
 		if a := in.Order("break", "b", fence, "no majority"); a.Code != http.StatusBadGateway || a.Error == "" || errors.Is(kept.Err(), holdfast.ErrLost) {
 			t.Errorf("Break without a majority: %+v; the lease: %v", a, kept.Err())
+		}
+		if a := in.Order("revoke", "b", fence, "no majority"); a.Code != http.StatusBadGateway || a.Error == "" || isAsked(kept) {
+			t.Errorf("Revoke without a majority: %+v", a)
 		}
 	})
 }

@@ -58,7 +58,8 @@ func TestTheInspectorsPagesOfACluster(t *testing.T) {
 	})
 }
 
-// breaksOnThePage looks at the page of a lock that worker holds, and breaks it there; other, which waits, gets it.
+// breaksOnThePage looks at the page of a lock that worker holds. There it asks worker to let go, and then breaks the lock; other,
+// which waits, gets it.
 func breaksOnThePage(t *testing.T, in *pages.Inspector, worker, other *holdfast.Client, name string, lease *holdfast.Lease) {
 	t.Helper()
 	page := in.Lock(name)
@@ -71,6 +72,21 @@ func breaksOnThePage(t *testing.T, in *pages.Inspector, worker, other *holdfast.
 
 	if a := in.Order("break", name, strconv.FormatUint(lease.Fence()+1, 10), "too far"); a.Code != http.StatusConflict || a.Error == "" || lease.Err() != nil {
 		t.Errorf("%s: Break with another fence: %+v; the lease: %v", name, a, lease.Err())
+	}
+	if a := in.Order("revoke", name, strconv.FormatUint(lease.Fence()+1, 10), "too far"); a.Code != http.StatusConflict || a.Error == "" {
+		t.Errorf("%s: Revoke with another fence: %+v", name, a)
+	}
+	select {
+	case <-lease.Revoked():
+		t.Errorf("%s: the holder is asked by orders with another fence", name)
+	default:
+	}
+	if a := in.Order("revoke", name, fenceOf(lease), "a deployment"); a.Code != http.StatusOK || a.Warning != "" {
+		t.Fatalf("%s: Revoke: %+v", name, a)
+	}
+	backend.Told(t, "the holder is asked to let go", lease.Revoked())
+	if err := lease.Err(); err != nil {
+		t.Errorf("%s: the lease of a holder that was asked to let go: %v", name, err)
 	}
 	a := in.Order("break", name, fenceOf(lease), "it hangs")
 	if fence, err := strconv.ParseUint(a.Fence, 10, 64); a.Code != http.StatusOK || a.Warning != "" || err != nil || fence <= lease.Fence() {

@@ -141,10 +141,10 @@ const (
 	LossExpired LossReason = "expired"
 	// LossUnreachable: renewals failed until the deadline.
 	LossUnreachable LossReason = "unreachable"
-	// LossDeleted: the lock is gone from the server: it was deleted, as by Latch.Delete, or lost with the server's data.
-	// Somebody may have held it since.
+	// LossDeleted: the lock was gone from the server before the deadline: it was deleted, as by Latch.Delete, or lost
+	// with the server's data. Somebody may have held it since.
 	LossDeleted LossReason = "deleted"
-	// LossTaken: the lock is somebody else's.
+	// LossTaken: the lock was somebody else's before the deadline.
 	LossTaken LossReason = "taken"
 	// LossBroken: an operator broke it. A holder that did not hear of that is told LossTaken or LossDeleted.
 	LossBroken LossReason = "broken"

@@ -172,9 +172,9 @@ const (
 	// LossExpired: the deadline passed. The lease was not renewed, or its
 	// process or machine slept through the renewal.
 	LossExpired LossReason = "expired"
-	// LossTaken: the server says that the lock is somebody else's.
+	// LossTaken: the server said, before the deadline, that the lock is somebody else's.
 	LossTaken LossReason = "taken"
-	// LossDeleted: the server says that nobody has the lock.
+	// LossDeleted: the server said, before the deadline, that nobody has the lock.
 	LossDeleted LossReason = "deleted"
 	// LossBroken: an operator broke the lock.
 	LossBroken LossReason = "broken"

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/internal/clock"
+	"github.com/holdfast-go/holdfast/internal/codec"
 	"github.com/holdfast-go/holdfast/internal/exec"
 	"github.com/holdfast-go/holdfast/internal/schedule"
 	"github.com/holdfast-go/holdfast/internal/wire"
@@ -345,6 +346,16 @@ func (h *hold) expiry() *LostError {
 		e.Reason, e.Err = LossUnreachable, &exec.Failure{Op: "renew", Name: h.l.name, Server: h.l.c.server.Addr(), Kind: exec.ErrUnavailable, Err: errPutOff}
 	}
 	return e
+}
+
+// missing returns the error of a hold that, by that word of a reply, the server no longer knows. If the reply came after the
+// hold's deadline, the lock may have been deleted or taken because it had expired. The caller holds h.mu.
+func (h *hold) missing(word codec.Word) *LostError {
+	lost := h.l.missing(word)
+	if lost.Reason != LossSuperseded && h.expired(clock.Now()) && !h.hasRumour() {
+		return h.expiry()
+	}
+	return lost
 }
 
 // lose ends the hold and its leases with err, and releases what the server may still have, in the

@@ -402,7 +402,7 @@ func (l *holdLease) noteOutcome(reply codec.ReleaseReply, unanswered bool, err e
 		l.trouble.missed = &exec.Failure{Op: "release", Name: l.Name(), Server: h.l.c.server.Addr(), Ambiguous: true, Kind: exec.ErrUnavailable,
 			Err: errors.New("an earlier try was not answered; the lock is no longer this lease's, which that try may have brought about")}
 	default:
-		l.trouble.missed = h.l.missing(reply.Word)
+		l.trouble.missed = h.missing(reply.Word)
 	}
 	return l.trouble.missed
 }

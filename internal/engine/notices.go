@@ -247,9 +247,12 @@ func (h *hold) heed(e codec.Entry) {
 	}
 }
 
+// hasRumour reports whether a notice said that the lock was broken.
+func (h *hold) hasRumour() bool { return h.more != nil && h.more.rumour != nil }
+
 // explained returns the error of a loss. If a notice said that the lock was broken, that is why it is gone.
 func (h *hold) explained(err *LostError) *LostError {
-	if h.more == nil || h.more.rumour == nil || err.Reason != LossTaken && err.Reason != LossDeleted {
+	if !h.hasRumour() || err.Reason != LossTaken && err.Reason != LossDeleted {
 		return err
 	}
 	return &LostError{Name: err.Name, Reason: LossBroken, By: h.more.rumour.By, Note: h.more.rumour.Reason, Err: err.Err}

@@ -286,7 +286,7 @@ func (h *hold) renewal(ttl time.Duration, fences int) codec.Request[codec.RenewR
 func (h *hold) apply(a answer[codec.RenewReply], final, fences bool) (*LostError, error) {
 	switch a.reply.Word {
 	case codec.Gone, codec.Absent, codec.Late, codec.Superseded:
-		return h.l.missing(a.reply.Word), nil
+		return h.missing(a.reply.Word), nil
 	case codec.Quarantined:
 		return nil, &exec.Quarantine{Left: a.reply.Refusal.Quarantine}
 	}

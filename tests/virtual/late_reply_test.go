@@ -72,3 +72,37 @@ func TestAGrantPastItsDeadlineIsGivenBack(t *testing.T) {
 		}
 	})
 }
+
+// slowToRelease is a driver whose releases arrive late.
+type slowToRelease struct{ drivertest.Driver }
+
+func (d slowToRelease) Run(ctx context.Context, call driver.Call) (string, error) {
+	if does(call.Script, "release") {
+		time.Sleep(2 * time.Second)
+	}
+	return d.Driver.Run(ctx, call)
+}
+
+// Fault: A release arrives after the lease has ended, and finds the lock gone, or in other hands. Nobody deleted it, or took it
+// before its time: it had expired.
+func TestALockThatExpiredBeforeItsReleaseArrivedWasNotDeleted(t *testing.T) {
+	eachWay(t, func(t *testing.T, srv *holdfasttest.Server, cfg holdfast.Config) {
+		cfg.CommandTimeout = 5 * time.Second
+		l := configured(t, srv, cfg, func(d drivertest.Driver) drivertest.Driver { return slowToRelease{d} }).
+			Mutex("a", holdfast.TTL(time.Second), holdfast.NoRenew())
+		for _, taken := range []bool{false, true} {
+			lease := acquire(t, l)
+			var next *waiting
+			if taken {
+				next = inLine(t, client(t, srv).Mutex("a"))
+			}
+			var lost *holdfast.LostError
+			if err := lease.Release(t.Context()); !errors.As(err, &lost) || lost.Reason != holdfast.LossExpired {
+				t.Errorf("taken by another %v: Release: %v", taken, err)
+			}
+			if taken {
+				next.served(t, 5*time.Second)
+			}
+		}
+	})
+}

@@ -9,18 +9,18 @@
 // An adapter makes the [Client], over the Redis client library that the program has: holdfastgoredis, holdfastrueidis or
 // holdfastvalkey. A Client hands out locks. A [Lock] is acquired and gives a [Lease], which is renewed until it is released. A lease that
 // is lost says so: its [Lease.Context] ends, and [Lease.Err] reports it, before anybody else can hold the lock, as far as
-// clocks allow. [Lease.Fence] is a number that rises with every grant, by which a resource can refuse a holder that is late.
+// clocks allow. [Lease.Fence] is a number that rises with every grant.
 //
 // [Client.Mutex] is a lock that one holder has at a time, [Client.RWMutex] one for readers and writers, [Client.Semaphore]
 // a number of permits, and [Client.Multi] several names as one lock. [Client.OwnerMutex] belongs to an owner in any process;
-// [Client.MutexKey] and [Client.RedissonMutex] are shared with other programs. Built on locks are [Client.Once], a job that
-// is completed once; [Client.Election], which chooses a leader; [Client.Latch], which opens when parties have counted down;
-// and [Client.Barrier], where parties wait for each other. [NewQuorum] makes locks that a majority of servers agrees on.
+// [Client.MutexKey] and [Client.RedissonMutex] are shared with other programs. Four more are built on locks: [Client.Once] is
+// a job that is completed once, [Client.Election] chooses a leader, [Client.Latch] opens when parties have counted down, and
+// parties wait for each other at a [Client.Barrier]. [NewQuorum] makes locks that a majority of servers agrees on.
 // [Lease.Detach] and [Client.Adopt] carry a mutex to another process.
 //
 // A handle, such as a [Lock], is immutable, free to make and safe for concurrent use. Making it sends nothing: a bad name
 // or option shows as [ErrInvalid] when it is used. A name is 1 to 512 bytes of UTF-8 without control characters, and does
 // not begin with a closing brace.
 //
-// docs/GUARANTEES.md says what is promised under which faults, docs/PROTOCOL.md how it works.
+// docs/GUARANTEES.md says what is promised under which faults. docs/PROTOCOL.md says how it works.
 package holdfast

@@ -79,7 +79,8 @@ func (o *Once) TryDo(ctx context.Context, f func(ctx context.Context, l *Lease) 
 }
 
 // Last returns the latest completion, for 30 days after its window; ErrOnceNone if there is none. Completion.Current says
-// whether it counts now. Of a Slot, it is the completion for that slot, for as long as the slot is remembered.
+// whether it counts now. Each Slot has a record of its own: Last of a Slot returns the completion for that slot, for as long as it
+// is remembered, and Last of Every knows of no Slot.
 func (o *Once) Last(ctx context.Context) (Completion, error) {
 	done, err := o.e.Last(ctx)
 	return completion(done), leave(err)

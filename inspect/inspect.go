@@ -1,5 +1,5 @@
 // Package inspect shows who holds which locks, since when and for how long, and who waits, and breaks a lock whose holder
-// hangs. It is for programs that look after locks; those that use them need only package holdfast.
+// hangs. It is for programs that look after locks; programs that use locks need only package holdfast.
 package inspect
 
 import (

@@ -63,17 +63,17 @@ Times are written 90s or 1m30s; a plain number means seconds. The server is the 
 
 Ticket:
   Whoever has the ticket can release the lock, or take it: keep it secret. The file is
-  new, only its owner can read it, and it is there only when it is complete. It is never
+  new, only its owner can read it, and it exists only when it is complete. It is never
   written over another file, nor through a symbolic link. The ticket is never in the
   arguments of a program, nor in its environment, nor in a message. A file descriptor
-  may be a pipe or a file, but no terminal; with --ticket-fd 1 the fence is not printed:
+  may be a pipe or a file, but not a terminal; with --ticket-fd 1 the fence is not printed:
     ticket=$(holdfast acquire --ticket-fd 1 orders)
     holdfast release --ticket-fd 3 3<<<"$ticket"
   If the exit code is not 0, there is no ticket, and the lock is not held: if it cannot be
   written, or a signal comes before, the lock is released. If holdfast is killed with -9,
   or the machine dies, the lock stays held for --ttl at most.
-  Others are shown the process of holdfast acquire as the holder, which has ended: say with
-  --meta whose the lock is.
+  Others see the process of holdfast acquire, which has ended, as the holder: use --meta to
+  say whose the lock is.
 
 JSON: name, server, outcome (acquired, busy, interrupted or failed), exit_code, fence,
   ttl_ms, expires, ticket (the file), waited_ms, holder, error. It has no secret.

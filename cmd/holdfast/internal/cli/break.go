@@ -77,7 +77,7 @@ gone; to ask a holder that works, there is holdfast revoke.
 The holder learns of it at once if its process runs and can reach the server: holdfast run
 ends its command (TERM, and KILL after --kill-after, 5s by default), and in a program the
 lease ends. Until then, both the command and the next holder may be at work. One that hangs
-learns of it when it goes on; what it then still writes only a fence keeps out.
+learns of it when it goes on; only a fence keeps out what it still writes then.
 
 Which holder hangs? One that is stopped does not renew: its TTL only falls from one holdfast
 show to the next, and it loses the lock by itself at the end. One that is stuck in its work

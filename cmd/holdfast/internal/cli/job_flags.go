@@ -132,7 +132,7 @@ func (o *jobFlags) checkTimes() error {
 	case j.TTL < minTTL || j.TTL > maxTTL:
 		return exitcode.Configf("--ttl %s: want %s to %s", j.TTL, minTTL, maxTTL)
 	case j.TTL < 3*j.KillAfter:
-		return exitcode.Configf("--ttl %s is under 3 × --kill-after %s: the command could not be ended in time if the lock is lost", j.TTL, j.KillAfter)
+		return exitcode.Configf("--ttl %s is under 3 × --kill-after %s: the command could not be ended in time if the lock is lost; give a longer --ttl or a shorter --kill-after", j.TTL, j.KillAfter)
 	}
 	return nil
 }

@@ -26,16 +26,16 @@ func latchHelp(w io.Writer) {
        holdfast latch [flags] NAME N count-down
        holdfast latch [flags] NAME N reset
 
-A latch is a count of N parties that have something to do before others go on. wait waits
-until all N have counted down; count-down lowers the count by one; reset begins it anew.
+A latch counts N parties that have something to do before others go on. wait waits until
+all N have counted down, count-down lowers the count by one, and reset starts it over.
 All that use NAME give the same N. Programs that use the library's Latch share it.
 
   holdfast latch shards-loaded 5 count-down     # each of five loaders, when it is done
   holdfast latch shards-loaded 5 wait           # others, for all of them
 
-A latch that is open stays so until it is reset, or nobody has used it for a day. Each
-count-down counts, so run it once for each party; whoever counts down by this command has
-no lease, and is waited for even if its machine has died (--wait).
+An open latch stays open until it is reset, or until nobody has used it for a day. Each
+count-down counts, so run it once for each party. A party of this command has no lease: if
+its machine dies, others wait for it all the same, unless they use --wait.
 
 Flags:
 %s

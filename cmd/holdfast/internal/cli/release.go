@@ -23,14 +23,14 @@ func releaseHelp(w io.Writer) {
 	fmt.Fprintf(w, `Usage: holdfast release [flags] --ticket FILE
        holdfast release [flags] --ticket-fd N
 
-Releases a lock that holdfast acquire has acquired, hands it to the next who waits, and
+Releases a lock that holdfast acquire has acquired, hands it to the next waiter, and
 removes the file of the ticket. If the lock was lost before, the file is removed, too, and
 the exit code is %d: somebody else may have held the lock while the script still worked.
 
   trap 'holdfast release --ticket "$ticket"' EXIT
 
-After another error the file stays, unless the ticket is used up; run it again. If a reply
-was lost, that may say that the lock is lost when it was this command that released it.
+After another error the file stays, unless the ticket is used up: run the command again. If
+only the reply was lost, the second run may report a lost lock that the first one released.
 
 Flags:
 %s

@@ -26,12 +26,12 @@ func renewHelp(w io.Writer) {
        holdfast renew [flags] --ticket-fd N
 
 Keeps a lock that holdfast acquire has acquired for longer: for at least --ttl from now.
-Run it well before the time is over. If the lock is lost, the exit code is %d: somebody
+Run it well before that time is over. If the lock is lost, the exit code is %d: somebody
 else may hold it, so stop working with what it guards.
 
   holdfast renew --ttl 10m --ticket "$ticket" || exit
 
-After another error the ticket is worth what it was before; try again while there is time.
+After another error the ticket is as valid as before: try again while there is time.
 
 Flags:
 %s

@@ -82,11 +82,13 @@ Once:
   the time from the end of one run to the start of the next. With --once-key, CMD runs
   only if no run with the same KEY has succeeded, which is remembered for DUR:
     holdfast run --once 1440h --once-key "$(date +%%F)" nightly -- ./draw.sh
-  If a run fails, or its machine dies, CMD may run again: a run that waits runs then.
-  --last NAME prints which run succeeded last, up to 30 days after its DUR, or with
-  --once-key the last one of that KEY. It exits with 0, or with 1 if none is known or, with
-  --once, if none counts now. --json prints a line of JSON on standard output: time, name,
-  server, key, and run, which is null or has completed, owner, host, pid, fence and try.
+  If a run fails, or its machine dies, CMD may run again: the next run that waits begins.
+  In a crontab write \%% for %%.
+  --last NAME prints which run without --once-key succeeded last, up to 30 days after its
+  DUR. With --once-key, it prints the last one of that KEY. It exits with 0, or with 1 if
+  none is known or, with --once, if none counts now. --json prints a line of JSON on
+  standard output: time, name, server, key, and run, which is null or has completed, owner,
+  host, pid, fence and try.
   One server, a Cluster, or a master behind Sentinel keeps the record; a quorum does not.
 
 Environment of CMD:

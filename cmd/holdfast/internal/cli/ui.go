@@ -49,9 +49,9 @@ func newUIFlags() *uiFlags {
 func uiHelp(w io.Writer) {
 	fmt.Fprintf(w, `Usage: holdfast ui [flags] [PATTERN]
 
-Serves the inspector: web pages on which the locks are seen as they change, who holds
-them, who waits, and what has happened to each while somebody looked; until ^C. It prints
-the address. With PATTERN, as for holdfast ls, it lists only locks whose names match.
+Serves the inspector until ^C: web pages that show the locks as they change, who holds
+them, who waits, and what has happened to each while somebody looked. It prints its
+address. With PATTERN, as for holdfast ls, it lists only locks whose names match.
 
   holdfast ui
   holdfast ui --listen :8080 'orders/*'
@@ -62,7 +62,7 @@ Flags:
 The server is the first of --redis, HOLDFAST_REDIS, REDIS_URL, %s.
 
 Who can see them: everybody who can reach ADDRESS, or with --auth-file those whom it names.
-  On an address that is not loopback it is required. Passwords are sent as they are:
+  On an address that is not loopback, --auth-file is required. Passwords are sent in clear:
   put a proxy with TLS before it, on loopback, and name the proxy's host with --host. Requests
   for other host names are refused (421), lest a web page reads the locks in its
   visitor's browser. The pages load nothing from elsewhere.

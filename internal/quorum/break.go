@@ -78,16 +78,19 @@ func (in *Inspector) onHolder(ctx context.Context, op, name string, fence uint64
 	return nil
 }
 
-// grants returns the lock's holder on each node, nil if it has none, or the node's error.
+// grants returns the lock's holder on each node, nil if it has none, or the node's error. What has that name as its exact key
+// is no lock of a quorum.
 func (in *Inspector) grants(ctx context.Context, name string) ([]*engine.Holder, []error) {
 	grants, errs := make([]*engine.Holder, len(in.nodes)), make([]error, len(in.nodes))
 	var asking sync.WaitGroup
 	for i, node := range in.nodes {
 		asking.Go(func() {
-			s, err := node.Get(ctx, name)
-			if errs[i] = err; err == nil && len(s.Holders) > 0 {
-				grants[i] = &s.Holders[0]
-			}
+			node.Lookup(ctx, name, func(s engine.Status, err error) bool {
+				if errs[i] = err; err == nil && len(s.Holders) > 0 {
+					grants[i] = &s.Holders[0]
+				}
+				return false
+			})
 		})
 	}
 	asking.Wait()

@@ -72,6 +72,11 @@ func TestBreakOnAQuorum(t *testing.T) {
 				t.Errorf("a node has on record %q, %v; want %s", entry, err, want)
 			}
 		}
+		for _, node := range s.nodes[:2] {
+			if _, err := node.Do("SET", "free", "no lock of a quorum, though it has the name as its exact key"); err != nil {
+				t.Fatal(err)
+			}
+		}
 		if _, err := in.Break(t.Context(), "free", 17, ""); !errors.Is(err, holdfast.ErrNotHeld) {
 			t.Errorf("Break of a free lock: %v", err)
 		}

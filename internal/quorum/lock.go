@@ -117,34 +117,41 @@ func (q *Quorum) status(name, key string, holders []engine.Holder) engine.Status
 	return s
 }
 
-// holders returns who holds the lock on a majority of nodes, or an error if that is not known.
+// holders returns who holds the lock on a majority of nodes, or an error if that is not known. It asks again, and waits longer,
+// as long as nodes that have not answered may only be slow, as they are when the first request has to connect.
 func (l *lock) holders(ctx context.Context) ([]engine.Holder, error) {
 	if err := l.ready(ctx); err != nil {
 		return nil, err
 	}
 	q := l.q
-	replies, errs := askNodes(ctx, l, max(q.timeout(l), 100*time.Millisecond), "inspect", func(_ int, p *engine.NodeLock) codec.Request[codec.HolderReply] {
-		return &codec.WhoHolds{Lock: p.Ref()}
-	})
-	if err := ctx.Err(); err != nil {
-		return nil, err
-	}
-	there := 0
-	var all []engine.Holder
-	for i, reply := range replies {
-		if errs[i] != nil {
-			continue
+	for timeout := max(q.timeout(l), 100*time.Millisecond); ; {
+		replies, errs := askNodes(ctx, l, timeout, "inspect", func(_ int, p *engine.NodeLock) codec.Request[codec.HolderReply] {
+			return &codec.WhoHolds{Lock: p.Ref()}
+		})
+		if err := ctx.Err(); err != nil {
+			return nil, err
 		}
-		there++
-		if reply.Word == codec.Held {
-			all = append(all, l.parts[i].HolderOf(&reply.Holder))
+		there := 0
+		var all []engine.Holder
+		for i, reply := range replies {
+			if errs[i] != nil {
+				continue
+			}
+			there++
+			if reply.Word == codec.Held {
+				all = append(all, l.parts[i].HolderOf(&reply.Holder))
+			}
 		}
+		holders, known := q.majority(all, there)
+		if known {
+			return holders, nil
+		}
+		longer := q.longer(l, timeout)
+		if longer <= timeout {
+			return nil, q.tooFew("inspect", l.name, errs)
+		}
+		timeout = longer
 	}
-	holders, known := q.majority(all, there)
-	if !known {
-		return nil, q.tooFew("inspect", l.name, errs)
-	}
-	return holders, nil
 }
 
 // majority returns the holder that a majority of nodes names, or none. there is how many have answered; known is false if

@@ -49,6 +49,26 @@ func TestFarNodes(t *testing.T) {
 	})
 }
 
+// Fault: A node without which it is not known who holds a lock is reached late. It is waited for.
+func TestALateNodeIsAskedWhoHoldsALock(t *testing.T) {
+	t.Parallel()
+	each(t, 3, age, func(t *testing.T, s *site) {
+		s.retryTimeout = 10 * time.Minute
+		lease := acquire(t, s.quorum().Mutex("q", holdfast.Owner("me")))
+		agree(t, lease, 3)
+		if _, err := s.nodes[0].Do("DEL", "holdfast:{q}"); err != nil {
+			t.Fatal(err)
+		}
+		late := proxy.New(t, s.nodes[2].Addr())
+		late.DelayReplies(300 * time.Millisecond)
+		q := s.quorumOf([]string{s.nodes[0].Addr(), s.nodes[1].Addr(), late.Addr()})
+		st, err := q.Mutex("q").Status(t.Context())
+		if h, held := st.Holder(); err != nil || !held || h.Owner != "me" {
+			t.Errorf("Status: %+v, %v", st, err)
+		}
+	})
+}
+
 // cutOff returns a quorum two of whose nodes cannot be reached, and a function that ends that; votes counts how
 // often nodes are asked for locks.
 func (s *site) cutOff(votes *atomic.Int64) (q *holdfast.Quorum, mend func()) {

@@ -34,7 +34,7 @@ test: server ## Run the tests that a person waits for, on one server: under 3 mi
 	@tests/suite.sh quick
 
 test-all: everything ## Run all tests, under the race detector, on every server, with other languages and databases: 15 minutes
-	@tests/suite.sh everything rueidis goredis
+	@tests/suite.sh everything goredis
 
 check: ## Run gofmt, vet (also for Windows and macOS), staticcheck and go mod tidy -diff
 	@tests/suite.sh format vet portable staticcheck tidy

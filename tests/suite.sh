@@ -119,6 +119,10 @@ everything() {
   run_behind "go test -race -cpu 1, behind the others (in /tests)" tests go test -race -cpu 1 -vet=off -p 1 $TESTFLAGS -timeout 40m $(bubbles tests)
   while read -r folder; do
     name=${folder#"$root"}
+    if [ "$name" = /tests/bench ]; then # which does not need both processors
+      await_behind
+      run_behind "go test -race, over rueidis, on one server, behind the others (in /tests/topology)" tests rueidis
+    fi
     inside=$(bubbles "$folder")
     chosen=$(packages "$folder" . | grep -vE "$alone" | grep -vxF "${inside:-none}")
     [ -z "$chosen" ] || run "go test -race (in ${name:-/})" "$folder" go test -race -vet=off -p 3 $TESTFLAGS $chosen
@@ -277,7 +281,6 @@ for step in "$@"; do
       ;;
     quick) run "go test -short" . quick ;;
     everything) everything ;;
-    rueidis) run "go test -race, over rueidis, on one server (in /tests/topology)" tests rueidis ;;
     goredis)
       run "go test with go-redis $GOREDIS_OLDEST (in /tests)" tests goredis_oldest
       run "go test with go-redis $GOREDIS_NEWEST (in /tests)" tests goredis_newest

@@ -155,6 +155,7 @@ func (e *Failure) Advice() string {
 	var dns *net.DNSError
 	var plain tls.RecordHeaderError
 	short, isShort := as[unconfirmed](e.Err)
+	reply, isReply := as[driver.ReplyError](e.Err)
 	switch {
 	case errors.As(e.Err, &adviser):
 		return adviser.Advice()
@@ -166,6 +167,12 @@ func (e *Failure) Advice() string {
 		return " (it runs, but does not speak TLS on this port)"
 	case e.Kind == ErrUnavailable && e.Op == OpReach && errors.Is(e.Err, io.EOF):
 		return " (is it a Redis or Valkey server, and does it want TLS on this port?)"
+	case e.Kind == ErrUnavailable && isReply:
+		for _, r := range refusals {
+			if strings.HasPrefix(string(reply), r.prefix) {
+				return r.advice
+			}
+		}
 	case e.Kind == ErrUnsupported && strings.HasPrefix(e.Err.Error(), "NOSTRICT"):
 		return "" // it says what is missing
 	case e.Kind == ErrUnsupported && isShort:
@@ -193,6 +200,15 @@ var advice = map[error]string{
 	ErrReplicas:      " (check the replicas: INFO replication)",
 	ErrOutOfMemory:   " (raise maxmemory or free some)",
 	ErrWritesRefused: " (check its replicas and its disk)",
+}
+
+// refusals are errors of servers that run, but cannot serve.
+var refusals = []struct{ prefix, advice string }{
+	{"CLUSTERDOWN", " (it runs, but its Cluster has no master for this slot, or too few: CLUSTER INFO, CLUSTER NODES)"},
+	{"MASTERDOWN", " (it runs, but has lost its master: INFO replication)"},
+	{tryAgain, " (the slot is on the move; try again)"},
+	{nonLocal, " (the slot is on the move; try again)"},
+	{"ERR max number of clients", " (it runs: raise maxclients, or open fewer connections)"},
 }
 
 // Fate says what is known of an attempt that failed.

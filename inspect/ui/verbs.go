@@ -97,7 +97,8 @@ func (h *Handler) serveVerb(w http.ResponseWriter, r *http.Request, verb string)
 }
 
 func readOrder(body io.Reader) (o order, fence uint64, err error) {
-	if err := json.NewDecoder(body).Decode(&o); err != nil {
+	text, err := io.ReadAll(body)
+	if err != nil || json.Unmarshal(text, &o) != nil { // Unmarshal, unlike a Decoder, refuses what follows the object
 		return o, 0, errors.New("want JSON with name, fence and reason")
 	}
 	fence, err = strconv.ParseUint(o.Fence, 10, 64)

@@ -90,6 +90,7 @@ func TestOrdersAreChecked(t *testing.T) {
 		"", "[]", `{"name":"a","fence":"","reason":"x"}`, `{"name":"a","fence":"0","reason":"x"}`, `{"name":"a","fence":"-1","reason":"x"}`, `{"name":"a","fence":7,"reason":"x"}`,
 		`{"name":"a","fence":"7x","reason":"x"}`, `{"name":"","fence":"7","reason":"x"}`, `{"name":"a","fence":"7","reason":""}`,
 		`{"name":"a","fence":"7","reason":"` + strings.Repeat("x", longestReason+1) + `"}`, `{"name":"a","fence":"7","reason":"` + strings.Repeat("x", 10<<10) + `"}`,
+		goodOrder + goodOrder, goodOrder + "x",
 	} {
 		w := demand(h, "break", body, nil)
 		var answer struct{ Error string }

@@ -15,6 +15,7 @@ import (
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/exitcode"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/job"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/output"
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/signals"
 )
 
 // acquireFlags are the flags and arguments of holdfast acquire.
@@ -129,7 +130,12 @@ func (o *acquireFlags) acquire(ctx context.Context, q *question, r *ticketReport
 	began := time.Now()
 	lease, err := o.obtain(ctx, q)
 	r.Waited = time.Since(began).Milliseconds()
-	if err != nil {
+	var sig signals.Error
+	switch {
+	case err == nil:
+	case errors.As(context.Cause(ctx), &sig) && errors.Is(err, context.Canceled) && !errors.Is(err, holdfast.ErrUnavailable):
+		return &exitcode.Error{Code: exitcode.Signal, Err: fmt.Errorf("%s while waiting for lock %q; there is no ticket", sig.Signal, o.name)}
+	default:
 		return o.refused(q, r, err)
 	}
 	// Before the lock is detached, so that a full disk costs no more than a release.

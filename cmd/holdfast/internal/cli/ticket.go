@@ -127,6 +127,9 @@ func (o *ticketFlags) with(ctx context.Context, stdout, stderr io.Writer, f func
 	var sig signals.Error
 	if errors.As(context.Cause(ctx), &sig) && exit.Code != exitcode.Lost {
 		exit.Code, r.Outcome = exitcode.Signal+signals.Number(sig.Signal), "interrupted"
+		if exit.Err == context.Canceled { // and nothing is known besides
+			exit.Err = fmt.Errorf("%s before the server answered; run holdfast %s again", sig.Signal, o.flags.Name())
+		}
 	}
 	if exit.Err != nil {
 		q.Console.Error(exit.Err)

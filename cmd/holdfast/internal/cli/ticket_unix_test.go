@@ -1,0 +1,32 @@
+//go:build unix
+
+package cli
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/exitcode"
+)
+
+// A signal that comes before the server has answered is named, and what to do about the ticket.
+func TestASignalBeforeTheServerAnswersIsNamed(t *testing.T) {
+	o := newReleaseFlags()
+	o.redis = []string{"redis://127.0.0.1:1"}
+	var stderr bytes.Buffer
+	err := o.with(t.Context(), io.Discard, &stderr, func(ctx context.Context, q *question, _ *ticketReport) *exitcode.Error {
+		if err := syscall.Kill(syscall.Getpid(), syscall.SIGTERM); err != nil {
+			t.Error(err)
+		}
+		<-ctx.Done()
+		return o.ticketFailure(q, ctx.Err())
+	})
+	const want = "holdfast: terminated before the server answered; run holdfast release again"
+	if got := strings.TrimSpace(stderr.String()); got != want || err == nil {
+		t.Errorf("got  %s (%v)\nwant %s", got, err, want)
+	}
+}

@@ -2,6 +2,7 @@
 package cli
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -80,7 +81,7 @@ func dispatch(ctx context.Context, args []string, stdin io.Reader, stdout, stder
 	case worker.Arg:
 		return worker.Main(stdin, stdout, openDemo)
 	case "help", "-h", "--help":
-		return helpFor(args[1:], stdout)
+		return written(stdout, func(w io.Writer) error { return helpFor(args[1:], w) })
 	case "--version":
 		args[0] = "version"
 	}
@@ -89,10 +90,21 @@ func dispatch(ctx context.Context, args []string, stdin io.Reader, stdout, stder
 		return err
 	}
 	if args = args[1:]; len(args) > 0 && (args[0] == "-h" || args[0] == "--help") {
-		c.help(stdout)
-		return nil
+		return written(stdout, func(w io.Writer) error { c.help(w); return nil })
 	}
 	return c.exec(ctx, args, stdin, stdout, stderr)
+}
+
+// written writes what help prints at once, and reports if that fails.
+func written(stdout io.Writer, help func(io.Writer) error) error {
+	var text bytes.Buffer
+	if err := help(&text); err != nil {
+		return err
+	}
+	if _, err := stdout.Write(text.Bytes()); err != nil {
+		return exitcode.OfOutput(err)
+	}
+	return nil
 }
 
 func find(name string) (command, error) {

@@ -28,7 +28,7 @@ func (o *runFlags) checkLast() (err error) {
 		}
 	})
 	if err == nil {
-		err = o.takeNameToAsk("--last", "holdfast run --last NAME")
+		err = o.takeNameToAsk("--last", "holdfast "+f.Name()+" --last NAME")
 	}
 	switch {
 	case err != nil:

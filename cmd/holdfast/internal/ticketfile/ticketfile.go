@@ -51,9 +51,14 @@ func (p *Place) Claim(forWriting bool) (err error) {
 	return err
 }
 
-func existsError(file string) error {
-	return fmt.Errorf("%s exists: if it is the ticket of a lock, holdfast release --ticket FILE releases the lock and removes the file: %w", file, fs.ErrExist)
+// existsError says that a file exists, whose name it is. It matches fs.ErrExist.
+type existsError string
+
+func (e existsError) Error() string {
+	return fmt.Sprintf("%s exists: if it is the ticket of a lock, holdfast release --ticket FILE releases the lock and removes the file", string(e))
 }
+
+func (existsError) Is(target error) bool { return target == fs.ErrExist }
 
 // A Pending ticket has its place, but is not there yet.
 type Pending struct {

@@ -17,13 +17,16 @@ import (
 const Default = "redis://127.0.0.1:6379"
 
 // Named returns the URLs of servers, and what names them: the first of the flag --redis, HOLDFAST_REDIS, REDIS_URL and
-// the default.
+// the default. A flag without a URL names none: an empty one, perhaps of an unset variable, must not mean another server.
 func Named(flags []string) (source string, urls []string) {
 	for _, text := range flags {
 		urls = append(urls, splitURLs(text)...)
 	}
-	if len(urls) > 0 {
+	switch {
+	case len(urls) > 0:
 		return "--redis", urls
+	case len(flags) > 0:
+		return "--redis", []string{""}
 	}
 	for _, name := range []string{"HOLDFAST_REDIS", "REDIS_URL"} {
 		if urls = splitURLs(os.Getenv(name)); len(urls) > 0 {
@@ -61,6 +64,9 @@ func splitURLs(text string) []string {
 func Open(source, text string) (*Server, error) {
 	redis.SetLogger(noLogger{})
 	s := &Server{source: source}
+	if text == "" {
+		return nil, exitcode.Configf("the URL in %s is empty: name a server, or leave the flag out", source)
+	}
 	if !strings.Contains(text, "://") {
 		text = "redis://" + text
 	}

@@ -24,7 +24,7 @@ func TestOpenOne(t *testing.T) {
 	} {
 		t.Setenv("HOLDFAST_REDIS", c.holdfastRedis)
 		t.Setenv("REDIS_URL", c.redisURL)
-		e, err := OpenOne([]string{c.flag})
+		e, err := OpenOne(given(c.flag))
 		if err != nil {
 			t.Errorf("%+v: %v", c, err)
 			continue
@@ -33,6 +33,21 @@ func TestOpenOne(t *testing.T) {
 			t.Errorf("%+v: got %s from %s", c, e.Addr, e.source)
 		}
 		e.Close()
+	}
+}
+
+// given returns the values of the flag --redis, which is left out if the text is empty.
+func given(text string) []string {
+	if text == "" {
+		return nil
+	}
+	return []string{text}
+}
+
+func TestAnEmptyURLIsRefused(t *testing.T) {
+	t.Setenv("HOLDFAST_REDIS", "redis://d")
+	if _, err := OpenAll([]string{""}); err == nil || !strings.Contains(err.Error(), "--redis is empty") {
+		t.Errorf("an empty URL: %v", err)
 	}
 }
 
@@ -52,7 +67,7 @@ func TestNamed(t *testing.T) {
 		{nil, "a:1,b:1", "HOLDFAST_REDIS", "a:1,b:1"}, // no list
 		{nil, "redis://:pass word@a", "HOLDFAST_REDIS", "redis://:pass word@a"},
 		{[]string{"a:1", "b:1 redis://c:1", ""}, "redis://d", "--redis", "a:1|b:1|redis://c:1"},
-		{[]string{""}, "redis://d", "HOLDFAST_REDIS", "redis://d"},
+		{[]string{""}, "redis://d", "--redis", ""},
 	} {
 		t.Setenv("HOLDFAST_REDIS", c.variable)
 		source, urls := Named(c.flags)
@@ -66,7 +81,7 @@ func TestPasswordsOnTheCommandLineAreExposed(t *testing.T) {
 	t.Setenv("HOLDFAST_REDIS", "redis://:secret@a")
 	for flag, want := range map[string]bool{"": false, "redis://a": false, "redis://user@a": false, "redis://:secret@a": true, "redis://:abc@a": true,
 		"redis+sentinel://a?master_name=m&password=secret": true, "redis+sentinel://a?master_name=m": false} {
-		e, err := OpenOne([]string{flag})
+		e, err := OpenOne(given(flag))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -57,7 +57,7 @@ func (q *Quorum) try(ctx context.Context, l *lock) (*lease, error) {
 func (q *Quorum) contend(ctx context.Context, l *lock, waits bool, limit time.Time, onEnd func()) (*lease, error) {
 	b := &bid{q: q, l: l, onEnd: onEnd, terms: terms{timeout: q.timeout(l)}}
 	end := time.Now().Add(l.c.Config().RetryTimeout)
-	var unheard *Error // of the latest rounds, if no majority answered
+	var why *Error // of the latest rounds, if no majority answered, or quarantines keep one from granting anything
 	for pause := shortPause; ; pause *= 2 {
 		lease, err := b.try(ctx)
 		if lease != nil {
@@ -67,15 +67,16 @@ func (q *Quorum) contend(ctx context.Context, l *lock, waits bool, limit time.Ti
 		held := errors.Is(err, engine.ErrHeld)
 		if ctx.Err() != nil && !(held && engine.IsOver(limit)) {
 			b.withdraw()
-			return nil, unheard.endedBy(ctx)
+			return nil, why.endedBy(ctx)
 		}
-		answered := held || b.said || q.quarantined(err)
-		if answered {
-			unheard = nil
-			if waits {
-				end = time.Now().Add(l.c.Config().RetryTimeout)
-			}
-		} else if errors.As(err, &unheard) {
+		resting := q.quarantined(err)
+		answered := held || b.said || resting
+		if why = nil; !answered || resting {
+			errors.As(err, &why)
+		}
+		if answered && waits {
+			end = time.Now().Add(l.c.Config().RetryTimeout)
+		} else if !answered && why != nil {
 			b.timeout = q.longer(l, b.timeout)
 		}
 		if !held && !q.curable(err) || answered && !b.said && !waits || held && !waits || engine.IsOver(limit) || time.Now().After(end) {
@@ -101,7 +102,7 @@ func (q *Quorum) contend(ctx context.Context, l *lock, waits bool, limit time.Ti
 		case <-time.After(rest):
 		case <-ctx.Done():
 			b.withdraw()
-			return nil, unheard.endedBy(ctx)
+			return nil, why.endedBy(ctx)
 		}
 	}
 }

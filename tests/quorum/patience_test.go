@@ -142,6 +142,33 @@ func TestContextEndsWithoutAMajority(t *testing.T) {
 	})
 }
 
+// Fault: The context ends while nodes that lost their data grant nothing yet. The error says both.
+func TestContextEndsInAQuarantine(t *testing.T) {
+	t.Parallel()
+	each(t, 3, age, func(t *testing.T, s *site) {
+		for _, node := range s.nodes {
+			if _, err := node.Do("FLUSHALL"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var votes atomic.Int64
+		s.wrap = func(_ int, d drivertest.Driver) drivertest.Driver { return counted{d, &votes} }
+		q := s.quorum()
+		s.wrap = nil
+		ctx, cancel := context.WithCancel(t.Context())
+		failed := make(chan error, 1)
+		go func() {
+			_, err := q.Mutex("q").Acquire(ctx)
+			failed <- err
+		}()
+		backend.Eventually(t, "it has asked all nodes twice, or given up", func() bool { return votes.Load() >= 7 || len(failed) > 0 })
+		cancel()
+		if err := <-failed; !errors.Is(err, context.Canceled) || !errors.Is(err, holdfast.ErrQuarantine) {
+			t.Errorf("Acquire: %v", err)
+		}
+	})
+}
+
 // Fault: A majority reports an error that waiting does not mend. It is returned at once.
 func TestMajorityRefuses(t *testing.T) {
 	t.Parallel()

@@ -1,0 +1,57 @@
+package scripts
+
+import (
+	"maps"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/holdfast-go/holdfast/tests/internal/backend"
+)
+
+// handOverCalls is how many commands the scripts of one hand-over call while a few wait: 11 in the release, 14 in
+// the enqueue of the next waiter.
+const handOverCalls = 25
+
+// A hand-over calls no more commands than that.
+func TestCommandsOfAHandOver(t *testing.T) {
+	t.Parallel()
+	backend.EachReal(t, func(t *testing.T, back *backend.Backend) {
+		const waiting, rounds = 4, 5
+		b := newBench(t, back)
+		token := func(n int) string { return "W" + strconv.Itoa(n) }
+		for n := range waiting + rounds {
+			b.listen(token(n))
+		}
+		b.expect("granted T P T 1", b.acquire("t", token(0)))
+		for n := 1; n < waiting; n++ {
+			b.acquire("w", token(n))
+		}
+
+		before := back.Server.CommandStats()
+		for n := range rounds {
+			if reply := b.acquire("w", token(n+waiting)); !strings.HasPrefix(reply, "queued ") {
+				t.Fatalf("the waiter is answered %q", reply)
+			}
+			b.expect("released T", b.release(token(n), "", 0))
+		}
+		calls := back.Server.CommandStats()
+		maps.DeleteFunc(calls, func(command string, n int64) bool {
+			calls[command] -= before[command]
+			// These are the test's own.
+			return n == before[command] || command == "eval" || command == "info"
+		})
+
+		if value := b.read(); !strings.HasPrefix(value, "hf1:"+token(rounds)+":") {
+			t.Errorf("the lock is %q, want it with %s", value, token(rounds))
+		}
+		sum := int64(0)
+		for _, n := range calls {
+			sum += n
+		}
+		// On a slow machine the queue's expiry is set once more.
+		if sum < rounds || sum > handOverCalls*rounds+2 {
+			t.Errorf("%d hand-overs call %d commands, want %d at most: %v", rounds, sum, handOverCalls*rounds, calls)
+		}
+	})
+}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/clock"
+	"github.com/holdfast-go/holdfast/internal/codec"
 	"github.com/holdfast-go/holdfast/internal/compact"
 	"github.com/holdfast-go/holdfast/internal/exec"
 	"github.com/holdfast-go/holdfast/internal/keys"
@@ -26,13 +27,15 @@ import (
 // Client hands out locks on one server, or one Cluster. It is safe for concurrent use; a process
 // needs only one.
 type Client struct {
-	server   *exec.Server
-	cfg      Config
-	space    keys.Space
-	id       string // names the channel on which this client is notified
-	mint     tokenMint
-	host     string
-	defaults settings // of locks without options
+	server    *exec.Server
+	cfg       Config
+	space     keys.Space
+	strict    codec.Flags // of incarnation.lua
+	nodeFlags codec.Flags // of locks on a node of a quorum
+	id        string      // names the channel on which this client is notified
+	mint      tokenMint
+	host      string
+	defaults  settings // of locks without options
 
 	notifier   *notify.Notifier
 	ownChannel string        // where the client is notified outside Cluster mode
@@ -112,6 +115,8 @@ func New(d driver.Driver, cfg *Config) (*Client, error) {
 	if client.defaults.info, err = client.holderInfo(c.Owner).Encode(); err != nil {
 		return nil, fmt.Errorf("%w: Config.Owner: %w", ErrInvalid, err)
 	}
+	client.strict = c.strictFlags()
+	client.nodeFlags = codec.Node + client.strict
 	client.mint.init()
 	client.ownChannel = space.Channel(client.id)
 	client.strays = make(chan struct{}, maxStrays)
@@ -191,7 +196,9 @@ const maxMaxTTL = 10 * 365 * 24 * time.Hour
 func randomText() string {
 	var bits [16]byte
 	_, _ = rand.Read(bits[:]) // never fails, since Go 1.24
-	return base64.RawURLEncoding.EncodeToString(bits[:])
+	var text [22]byte
+	base64.RawURLEncoding.Encode(text[:], bits[:])
+	return string(text[:])
 }
 
 // Close is holdfast.Client.Close. Even if ctx ends first, the client's connections are closed only after the last lease has

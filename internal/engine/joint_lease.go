@@ -11,6 +11,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/internal/clock"
 	"github.com/holdfast-go/holdfast/internal/exec"
+	"github.com/holdfast-go/holdfast/internal/wire"
 )
 
 // JointLease is several leases, its parts, that are held as one: it lasts while enough of them do.
@@ -59,8 +60,9 @@ func (m *JointLease) Add(v *NodeAttempt) {
 func (m *JointLease) joinParts(parts []*holdLease) *JointLease {
 	m.parts = parts
 	m.ctx, m.cancel = context.WithCancelCause(m.Within(context.Background()))
+	revoke := m.revoke
 	for _, p := range parts {
-		m.watch(p)
+		m.watch(p, revoke)
 	}
 	return m
 }
@@ -83,9 +85,9 @@ func (m *JointLease) Token() uint64 { return slices.Max(slices.Collect(maps.Valu
 // IsShared returns false.
 func (m *JointLease) IsShared() bool { return false }
 
-// watch makes the lease end with p if too few parts are left then.
-func (m *JointLease) watch(p *holdLease) {
-	p.whenEnded(func() {
+// watch makes the lease end with p if too few parts are left then. revoke is m.revoke.
+func (m *JointLease) watch(p *holdLease, revoke func(wire.Remark)) {
+	p.whenEnded(func(error) {
 		if m.ctx.Err() != nil {
 			return // it has ended already
 		}
@@ -97,7 +99,7 @@ func (m *JointLease) watch(p *holdLease) {
 				m.onLoss(m)
 			}
 		}()
-	}, m.revoke)
+	}, revoke)
 }
 
 // add adds a part. It returns false if the lease has ended.
@@ -108,7 +110,7 @@ func (m *JointLease) add(p *holdLease) bool {
 		return false
 	}
 	m.parts = append(slices.DeleteFunc(m.parts, func(old *holdLease) bool { return old.g.l == p.g.l }), p)
-	m.watch(p)
+	m.watch(p, m.revoke)
 	if m.observed != nil {
 		p.observeAsPart(m.observed)
 	}

@@ -152,17 +152,17 @@ func (l *holdLease) Context() context.Context {
 	return l.scope.ctx
 }
 
-// whenEnded calls f when the lease ends, or now if it has ended. It calls revoked when the holder is asked to let go. It is for
+// whenEnded calls f with the lease's error when it ends, or now if it has ended. It calls revoked when the holder is asked to let go. It is for
 // leases that are parts of a JointLease and have no context of their own. f must not block.
-func (l *holdLease) whenEnded(f func(), revoked func(wire.Remark)) {
+func (l *holdLease) whenEnded(f context.CancelCauseFunc, revoked func(wire.Remark)) {
 	l.g.mu.Lock()
 	defer l.g.mu.Unlock()
 	l.part = true
 	if l.ended != nil {
-		f()
+		f(l.ended)
 		return
 	}
-	l.scoped().cancel, l.scope.revoked = func(error) { f() }, revoked
+	l.scoped().cancel, l.scope.revoked = f, revoked
 }
 
 // end ends the lease; further calls do nothing. The caller holds l.g.mu.

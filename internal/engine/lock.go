@@ -409,7 +409,7 @@ func (l *target) flags() (f codec.Flags) {
 	if l.c.server.InCluster() {
 		f = codec.Cluster
 	}
-	return f + l.set.kind.flags + l.c.strictFlags()
+	return f + l.set.kind.flags + l.c.strict
 }
 
 // fenceOf returns the key of the counter that the lock's fences come from.
@@ -421,14 +421,14 @@ func (c *Client) fenceOf(l *target) string {
 }
 
 // strictFlags returns the flags of incarnation.lua.
-func (c *Client) strictFlags() codec.Flags {
+func (c *Config) strictFlags() codec.Flags {
 	switch {
-	case !c.cfg.Strict:
+	case !c.Strict:
 		return ""
-	case c.cfg.Quarantine > 0:
-		return codec.Strict(c.cfg.Quarantine, 0)
+	case c.Quarantine > 0:
+		return codec.Strict(c.Quarantine, 0)
 	}
-	return codec.Strict(c.cfg.MaxTTL, replicaLag)
+	return codec.Strict(c.MaxTTL, replicaLag)
 }
 
 // replicaLag is how long a master may go on granting without its replicas: min-replicas-max-lag, by

@@ -108,7 +108,7 @@ func (l *target) nodeRef() codec.Lock {
 	space := l.c.space
 	return codec.Lock{
 		Keys:  codec.Keys{Lock: l.keys.Lock, Queue: l.keys.Queue, Fence: space.Fence(), CaughtUp: space.CaughtUp(), Mark: space.Incarnation()},
-		Flags: l.set.kind.flags + l.c.strictFlags(),
+		Flags: l.c.nodeFlags,
 	}
 }
 
@@ -196,14 +196,18 @@ func RoundOf(token string) string { return token[:min(len(token), roundLength)] 
 
 // NodeAttempt is one token's attempt to get a NodeLock. It ends with JoinNodes, JointLease.Add or Abandon.
 type NodeAttempt struct {
-	a *attempt
-	h *hold // nil until it is granted
+	a   *attempt // own, or that of h
+	own attempt
+	h   *hold // nil until it is granted
 }
 
 // Attempt returns an attempt of a round at the node. It has a token of its own: a server that has two addresses does not
 // grant twice.
 func (n *NodeLock) Attempt(round string) *NodeAttempt {
-	return &NodeAttempt{a: &attempt{l: n.l, head: wire.HeadBegin + wire.Head(round+randomText()[roundLength:]) + wire.HeadEnd, queueEntry: &noEntry}}
+	head := wire.HeadBegin + wire.Head(round) + wire.Head(randomText()[roundLength:]) + wire.HeadEnd
+	v := &NodeAttempt{own: attempt{l: n.l, head: head, queueEntry: &noEntry}}
+	v.a = &v.own
+	return v
 }
 
 // Token returns the attempt's token.

@@ -42,7 +42,7 @@ func (c *Client) askInit(ctx context.Context, mode codec.InitMode) (codec.InitRe
 	if err := c.server.Connect(ctx, mark); err != nil {
 		return codec.InitReply{}, err
 	}
-	q := codec.Init{Flags: c.strictFlags(), Mark: mark, Mode: mode}
+	q := codec.Init{Flags: c.strict, Mark: mark, Mode: mode}
 	a, _, err := c.server.Do(ctx, exec.Request{Op: "init", Name: mark, Call: q.Call()})
 	if err != nil {
 		return codec.InitReply{}, err

@@ -30,7 +30,8 @@ func (s Set) Expiries() string { return s.Queue + ":e" }
 
 // Space is the key space of a client's locks: all keys with one prefix.
 type Space struct {
-	prefix string
+	prefix                       string
+	fence, incarnation, caughtUp string // keys that every other request names
 }
 
 // NewSpace returns the space of keys that begin with the prefix.
@@ -41,20 +42,20 @@ func NewSpace(prefix string) (Space, error) {
 	if strings.ContainsAny(prefix, "{}") {
 		return Space{}, fmt.Errorf("prefix %q contains a brace; only the braces around the lock's name may decide its Cluster slot", prefix)
 	}
-	return Space{prefix}, nil
+	return Space{prefix, prefix + "fence", prefix + "incarnation", prefix + "caughtup"}, nil
 }
 
 // Prefix returns what the keys begin with.
 func (s Space) Prefix() string { return s.prefix }
 
 // Fence returns the key of the fence counter that all locks share outside Cluster mode.
-func (s Space) Fence() string { return s.prefix + "fence" }
+func (s Space) Fence() string { return s.fence }
 
 // Incarnation returns the key of the mark by which Strict mode notices a loss of data.
-func (s Space) Incarnation() string { return s.prefix + "incarnation" }
+func (s Space) Incarnation() string { return s.incarnation }
 
 // CaughtUp returns the key that holds, on a node of a quorum, the incarnation for which its fence counter is good.
-func (s Space) CaughtUp() string { return s.prefix + "caughtup" }
+func (s Space) CaughtUp() string { return s.caughtUp }
 
 // Channel returns the channel that notifies a client outside Cluster mode.
 func (s Space) Channel(client string) string { return s.prefix + "c:" + client }

@@ -1,12 +1,11 @@
-// Package documents tests the pages that users read first, README.md, docs/guides and docs/migration: their programs compile and run,
-// their shell commands do what they say, what they quote is in the code, and links of all documents lead somewhere.
+// Package documents tests the pages that users read first, README.md, docs/guides and docs/migration: their Go and their
+// shell commands do what they say, what they quote is in the code, and links of all documents lead somewhere.
 package documents
 
 import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"go/format"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -101,74 +100,6 @@ func TestProtocolIsShort(t *testing.T) {
 	if n := len(text); n >= 40_000 {
 		t.Errorf("docs/PROTOCOL.md has %d bytes; it is to stay below 40,000: reasons belong into docs/decisions, promises into GUARANTEES", n)
 	}
-}
-
-// Blocks of Go are declarations, statements or whole programs. They compile beside the stubs in testdata, and so do the calls in the
-// tables of docs/migration.
-func TestGoCompiles(t *testing.T) {
-	for _, m := range []*module{
-		{folder: ".", stubs: "stubs.go.txt"},
-		{folder: filepath.Join("..", "bench"), stubs: "migration.go.txt", migration: true}, // it has the other libraries
-	} {
-		m.compile(t)
-	}
-}
-
-// module is where some of the pages compile.
-type module struct {
-	folder    string
-	stubs     string
-	migration bool // the pages in docs/migration; otherwise the others
-}
-
-func (m *module) compile(t *testing.T) {
-	t.Helper()
-	stubs := testdata(t, m.stubs)
-	files := map[string]string{}
-	var packages []string
-	add := func(name, file, text string) {
-		folder, err := filepath.Abs(filepath.Join(m.folder, "virtual", name))
-		if err != nil {
-			t.Fatal(err)
-		}
-		files[filepath.Join(folder, file)] = text
-		packages = append(packages, "./virtual/"+name)
-	}
-	for _, p := range pages(t) {
-		if p.isMigration() != m.migration {
-			continue
-		}
-		parts := strings.Builder{}
-		programs := 0
-		for i, body := range p.of("go") {
-			if pretty, err := format.Source([]byte(body)); err != nil || string(pretty) != body {
-				t.Errorf("%s: this is not as gofmt has it: %v\n%s", p.path, err, body)
-			}
-			switch {
-			case strings.HasPrefix(body, "package main\n"):
-				programs++
-				add(p.name()+"_program", "main.go", body)
-			case strings.HasPrefix(body, "func "), strings.HasPrefix(body, "var "):
-				parts.WriteString(body)
-			default:
-				parts.WriteString("func block" + string(rune('A'+i)) + "(t *testing.T) {\n" + body + "}\n")
-			}
-		}
-		if programs > 1 {
-			t.Errorf("%s has %d programs; this test knows one", p.path, programs)
-		}
-		if m.migration {
-			parts.WriteString(testdata(t, p.name()+".go.txt"))
-			parts.WriteString(p.calls(t))
-		}
-		if parts.Len() > 0 {
-			add(p.name(), "doc.go", stubs+"\n"+parts.String())
-		}
-	}
-	if len(packages) < 5 {
-		t.Fatalf("only %q have Go", packages)
-	}
-	goCommand(t, m.folder, files, append([]string{"build"}, packages...)...)
 }
 
 func testdata(t *testing.T, name string) string {

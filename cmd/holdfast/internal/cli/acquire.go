@@ -120,7 +120,7 @@ func acquire(ctx context.Context, args []string, _ io.Reader, stdout, stderr io.
 		return err
 	}
 	if err := o.claim(true); err != nil {
-		return err
+		return o.withoutTicket(stdout, stderr, err)
 	}
 	return o.with(ctx, stdout, stderr, o.acquire)
 }

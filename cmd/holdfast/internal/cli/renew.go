@@ -71,7 +71,7 @@ func (o *ticketFlags) withTicket(ctx context.Context, args []string, stdout, std
 	}
 	t, err := o.read(stderr)
 	if err != nil {
-		return err
+		return o.withoutTicket(stdout, stderr, err)
 	}
 	return o.with(ctx, stdout, stderr, func(ctx context.Context, q *question, r *ticketReport) *exitcode.Error { return f(ctx, q, r, t) })
 }

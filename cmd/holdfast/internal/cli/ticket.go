@@ -90,8 +90,8 @@ func (o *ticketFlags) checkTicketServers(s *connect.Servers) error {
 // ticketReport is what --json prints: how it went.
 type ticketReport struct {
 	Name     string      `json:"name,omitempty"`
-	Server   string      `json:"server"`
-	Outcome  string      `json:"outcome"` // acquired, renewed, released, busy, lost, interrupted or failed
+	Server   string      `json:"server,omitempty"` // unless the ticket was refused before
+	Outcome  string      `json:"outcome"`          // acquired, renewed, released, busy, lost, interrupted or failed
 	ExitCode int         `json:"exit_code"`
 	Fence    uint64      `json:"fence,omitempty"`
 	TTL      int64       `json:"ttl_ms,omitempty"`
@@ -131,6 +131,11 @@ func (o *ticketFlags) with(ctx context.Context, stdout, stderr io.Writer, f func
 			exit.Err = fmt.Errorf("%s before the server answered; run holdfast %s again", sig.Signal, o.flags.Name())
 		}
 	}
+	return o.report(q, r, exit)
+}
+
+// report tells of a failure, and returns how to exit.
+func (o *ticketFlags) report(q *question, r *ticketReport, exit *exitcode.Error) error {
 	if exit.Err != nil {
 		q.Console.Error(exit.Err)
 		r.Error = q.Console.Redact(exit.Err.Error())
@@ -142,9 +147,18 @@ func (o *ticketFlags) with(ctx context.Context, stdout, stderr io.Writer, f func
 		}
 	}
 	if o.asJSON {
-		_ = output.WriteJSON(stdout, r) // what failed first decides on the exit code
+		_ = output.WriteJSON(q.Streams.Out, r) // what failed first decides on the exit code
 	}
 	return &exitcode.Error{Code: exit.Code}
+}
+
+// withoutTicket reports that the ticket cannot be read, or has no place, before a server is asked.
+func (o *ticketFlags) withoutTicket(stdout, stderr io.Writer, err error) error {
+	var exit *exitcode.Error
+	if !errors.As(err, &exit) || exit.Code == exitcode.Usage {
+		return err
+	}
+	return o.report(newQuestion(&o.jobFlags, stdout, stderr), &ticketReport{Name: o.name, Ticket: o.ticket.File}, exit)
 }
 
 // claim opens the ticket's file descriptor, and refuses to write over a file.

@@ -62,20 +62,24 @@ func (o *jobFlags) defineJob(onLost string) {
 	f.BoolVarP(&o.help, "help", "h", false, "show this help")
 }
 
-// takeCommand takes the lock's name from before --, and the command from after it.
+// takeCommand takes the lock's name from before --, and the command from after it. A name that begins with a dash has a -- of its
+// own before it, as with other commands.
 func (o *jobFlags) takeCommand() error {
 	f := o.flags
 	usage := "holdfast " + f.Name() + " [flags] NAME -- CMD..."
-	dash := f.ArgsLenAtDash()
+	dash, args := f.ArgsLenAtDash(), f.Args()
+	if dash == 0 && len(args) > 1 && args[1] == "--" { // a name that begins with a dash: -- NAME -- CMD
+		dash, args = 1, slices.Delete(args, 1, 2)
+	}
 	switch {
 	case dash < 0:
 		return exitcode.Usagef("the command is missing: %s", usage)
 	case dash != 1:
 		return exitcode.Usagef("want one NAME before --, not %d arguments: %s", dash, usage)
-	case f.NArg() == 1:
+	case len(args) == 1:
 		return exitcode.Usagef("there is no command after --: %s", usage)
 	}
-	o.name, o.job.Args = f.Arg(0), f.Args()[1:]
+	o.name, o.job.Args = args[0], args[1:]
 	return nil
 }
 

@@ -14,7 +14,8 @@ func runHelp(w io.Writer) {
 
 Runs CMD while holding the lock NAME, and releases the lock when all processes of CMD
 have ended. CMD runs without a shell, unless -c is given. It has holdfast's standard
-input, output and error.
+input, output and error. Write -- before a NAME that begins with a dash:
+  holdfast run -- -NAME -- CMD
 
 Flags:
 %s

@@ -64,8 +64,10 @@ func (h *Handler) serveVerb(w http.ResponseWriter, r *http.Request, verb string)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), verbTime) // It is done, or not, whether or not the page is still open.
 	defer cancel()
 	var broken inspect.Broken
+	latest := fence
 	if verb == "break" {
 		broken, err = h.breaker.Break(ctx, o.Name, fence, o.Reason)
+		latest = broken.Fence
 	} else {
 		err = h.breaker.Revoke(ctx, o.Name, fence, o.Reason)
 	}
@@ -77,7 +79,7 @@ func (h *Handler) serveVerb(w http.ResponseWriter, r *http.Request, verb string)
 	}
 	switch {
 	case err == nil || broken.Name != "": // With both, it was done, and could not be recorded.
-		answer := map[string]string{"fence": fenceText(broken.Fence)}
+		answer := map[string]string{"fence": fenceText(latest)}
 		if err != nil {
 			answer["warning"] = errorText(err)
 		}

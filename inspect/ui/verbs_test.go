@@ -107,7 +107,10 @@ func TestWhoOrderedItIsOnRecord(t *testing.T) {
 	p := &pretender{}
 	h := newTestHandler(t, newLocks(), &Options{Authenticate: func(string, string) bool { return true }})
 	h.breaker = p
-	demand(h, "revoke", goodOrder, func(r *http.Request) { r.SetBasicAuth("ann", "x") })
+	w := demand(h, "revoke", goodOrder, func(r *http.Request) { r.SetBasicAuth("ann", "x") })
+	if said := w.Body.String(); said != `{"fence":"42"}`+"\n" {
+		t.Errorf("the answer is %s", said)
+	}
 	if len(p.did) != 1 || p.did[0] != "revoke orders/1 42 ann: hung" {
 		t.Errorf("%q", p.did)
 	}

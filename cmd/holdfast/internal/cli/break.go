@@ -127,7 +127,9 @@ func (o *breakFlags) parse(args []string) error {
 	if n := o.flags.NArg(); n != 1 {
 		return exitcode.Usagef("want one NAME, not %d arguments: holdfast %s [flags] NAME --fence N", n, o.command)
 	}
-	o.name = o.flags.Arg(0)
+	if o.name = o.flags.Arg(0); o.name == "" {
+		return exitcode.Usagef("NAME is empty")
+	}
 	fence, err := strconv.ParseUint(o.fenceText, 10, 64)
 	if err != nil && o.fenceText != "" {
 		return exitcode.Usagef("--fence: want the number that holdfast show prints, not %q", o.fenceText)

@@ -56,7 +56,9 @@ func (o *resizeFlags) parse(args []string) error {
 	if n := o.flags.NArg(); n != 2 {
 		return exitcode.Usagef("want two arguments, not %d: holdfast resize NAME N", n)
 	}
-	o.name = o.flags.Arg(0)
+	if o.name = o.flags.Arg(0); o.name == "" {
+		return exitcode.Usagef("NAME is empty")
+	}
 	n, err := strconv.Atoi(o.flags.Arg(1))
 	if err != nil || n < 0 {
 		return exitcode.Usagef("%q is not a number of slots", o.flags.Arg(1))

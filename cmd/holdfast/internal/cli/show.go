@@ -58,7 +58,9 @@ func (o *showFlags) parse(args []string) error {
 	if n := o.flags.NArg(); n != 1 {
 		return exitcode.Usagef("want one NAME, not %d arguments: holdfast show [flags] NAME", n)
 	}
-	o.name = o.flags.Arg(0)
+	if o.name = o.flags.Arg(0); o.name == "" {
+		return exitcode.Usagef("NAME is empty")
+	}
 	return nil
 }
 

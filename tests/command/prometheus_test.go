@@ -1,0 +1,451 @@
+package command
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"math"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/common/expfmt"
+	exporter "go.opentelemetry.io/otel/exporters/prometheus"
+	"go.opentelemetry.io/otel/sdk/metric"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/holdfastotel"
+	"github.com/holdfast-go/holdfast/inspect"
+	"github.com/holdfast-go/holdfast/inspect/ui"
+	"github.com/holdfast-go/holdfast/tests/internal/backend"
+	"github.com/holdfast-go/holdfast/tests/internal/child"
+	"github.com/holdfast-go/holdfast/tests/internal/server"
+)
+
+// mustFire are the alerts that the faults of TestDashboardShowsALoad are for.
+var mustFire = []string{"HoldfastLeaseLost", "HoldfastRenewalsFail", "HoldfastServerUnavailable", "HoldfastRunLostItsLock", "HoldfastRunFailed"}
+
+// A real Prometheus scrapes programs under load, with faults, and has numbers for every query of the dashboard. It
+// evaluates every alert, and those for these faults fire. The load lasts for HOLDFAST_TEST_LOAD, by default 15s, and longer
+// until all of that is so.
+func TestDashboardShowsALoad(t *testing.T) {
+	if testing.Short() {
+		t.Skip("SKIPPED: part of make test-all")
+	}
+	bin, err := prometheusFolder()
+	if err != nil {
+		t.Skipf("SKIPPED, THE DASHBOARD AND THE ALERTS NOT TESTED WITH A PROMETHEUS: %v", err)
+	}
+	uses(t)
+	t.Parallel()
+	least := 15 * time.Second
+	if text := os.Getenv("HOLDFAST_TEST_LOAD"); text != "" {
+		if least, err = time.ParseDuration(text); err != nil {
+			t.Fatalf("HOLDFAST_TEST_LOAD: %v", err)
+		}
+	}
+	here, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	rules := filepath.Join(here, "../../deploy/prometheus-alerts.yml")
+	if said, err := exec.Command(filepath.Join(bin, "promtool"), "check", "rules", rules).CombinedOutput(); err != nil {
+		t.Fatalf("promtool: %v\n%s", err, said)
+	}
+
+	b, away := backend.One(t), backend.One(t)
+	rdb := b.Redis(t)
+	load := &load{t: t}
+	targets := map[string]http.Handler{}
+	first, second := load.client(b, "orders", targets), load.client(b, "bills", targets)
+	lonely := load.client(away, "lonely", targets)
+	handler, err := ui.New(inspect.New(first), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(handler.Close)
+	targets["inspector"] = handler
+	files := t.TempDir()
+	for _, name := range []string{"good", "bad", "lost"} {
+		targets["run-"+name] = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			http.ServeFile(w, r, filepath.Join(files, name+".prom"))
+		})
+	}
+	began := time.Now()
+	p := startPrometheus(t, bin, rules, targets)
+	load.ctx, load.cancel = context.WithCancel(context.Background())
+	t.Cleanup(load.end) // before the clients are closed
+	load.work(first, second)
+	lease := backend.Acquire(t, lonely.Mutex("alone", holdfast.TTL(6*time.Second)))
+	load.goes(func(ctx context.Context) { // a loss every second or so, since its key is deleted
+		fragile := first.Mutex("fragile", holdfast.TTL(5*time.Second))
+		for ctx.Err() == nil {
+			l, err := fragile.Acquire(ctx)
+			if err != nil {
+				continue
+			}
+			rdb.Del(ctx, "holdfast:{fragile}")
+			select {
+			case <-l.Done():
+			case <-ctx.Done():
+				_ = l.Release(context.Background())
+			}
+			pause(ctx, time.Second)
+		}
+	})
+	load.runs(b, files)
+
+	// Counters have to have been seen at zero before they rise.
+	p.eventually("the metrics were scraped before the faults", func() bool {
+		n, err := p.numbers("query", `min(count_over_time(holdfast_held{job="lonely",holdfast_kind="mutex"}[1h])) > 2`, nil)
+		return err == nil && n > 0
+	})
+	away.Server.Kill()
+	backend.Told(t, "the lease is over", lease.Done())
+
+	variables := strings.NewReplacer("$__rate_interval", "4s", "$job", ".*", "$kind", ".*") // as Grafana does it for a scrape each second
+	p.eventually("the load is over, and everything asked for has numbers", func() bool {
+		p.missing = nil
+		for where, q := range dashboardQueries(t) {
+			path, params := "query", url.Values{}
+			if !q.Instant {
+				path = "query_range"
+				params.Set("start", strconv.FormatInt(began.Unix(), 10))
+				params.Set("end", strconv.FormatInt(time.Now().Unix(), 10))
+				params.Set("step", "1")
+			}
+			p.expect(path, where, variables.Replace(q.Expr), params, true)
+		}
+		for where, query := range queries(t) {
+			if alert, is := strings.CutPrefix(where, "alert "); is {
+				p.expect("query", where, query, nil, slices.Contains(mustFire, alert))
+			}
+		}
+		return len(p.missing) == 0 && time.Since(began) >= least
+	})
+}
+
+// A dashboardQuery is a query as Grafana has it, with variables.
+type dashboardQuery struct {
+	Expr    string
+	Instant bool
+	RefID   string
+}
+
+func dashboardQueries(t *testing.T) map[string]dashboardQuery {
+	t.Helper()
+	var dashboard struct {
+		Panels []struct {
+			Title   string
+			Targets []dashboardQuery
+		}
+	}
+	if err := json.Unmarshal(deployed(t, "grafana-dashboard.json"), &dashboard); err != nil {
+		t.Fatal(err)
+	}
+	all := map[string]dashboardQuery{}
+	for _, panel := range dashboard.Panels {
+		for _, q := range panel.Targets {
+			all["panel "+panel.Title+" "+q.RefID] = q
+		}
+	}
+	if len(all) < 20 {
+		t.Fatalf("only %d queries", len(all))
+	}
+	return all
+}
+
+// load is what goes on until the test ends.
+type load struct {
+	t      *testing.T
+	ctx    context.Context
+	cancel context.CancelFunc
+	wg     sync.WaitGroup
+}
+
+func (l *load) end() {
+	l.cancel()
+	l.wg.Wait()
+}
+
+func (l *load) goes(f func(ctx context.Context)) {
+	l.wg.Add(1)
+	go func() {
+		defer l.wg.Done()
+		f(l.ctx)
+	}()
+}
+
+// again calls f until the load ends.
+func (l *load) again(f func(ctx context.Context)) {
+	l.goes(func(ctx context.Context) {
+		for ctx.Err() == nil {
+			f(ctx)
+			pause(ctx, 50*time.Millisecond)
+		}
+	})
+}
+
+// client returns a client whose metrics are a target of that name.
+func (l *load) client(b *backend.Backend, name string, targets map[string]http.Handler) *holdfast.Client {
+	l.t.Helper()
+	registry := prometheus.NewRegistry()
+	reader, err := exporter.New(exporter.WithRegisterer(registry))
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	o, err := holdfastotel.New(holdfastotel.MeterProvider(metric.NewMeterProvider(metric.WithReader(reader))))
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	targets[name] = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		gathered, err := registry.Gather()
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+			return
+		}
+		format := expfmt.NewFormat(expfmt.TypeTextPlain)
+		w.Header().Set("Content-Type", string(format))
+		for _, family := range gathered {
+			_ = expfmt.NewEncoder(w, format).Encode(family)
+		}
+	})
+	return b.Client(l.t, &holdfast.Config{Owner: name, Observers: []*holdfast.Observer{o}})
+}
+
+// work makes two programs use every kind of lock.
+func (l *load) work(programs ...*holdfast.Client) {
+	hold := func(ctx context.Context, _ *holdfast.Lease) error {
+		pause(ctx, 20*time.Millisecond)
+		return nil
+	}
+	for i, c := range programs {
+		rw := c.RWMutex("table")
+		for _, lock := range []*holdfast.Lock{
+			c.Mutex("hot"), c.Mutex("hot"), rw.Reader(), rw.Reader(), rw.Writer(), c.Semaphore("slots", 2).Permits(1), c.Semaphore("slots", 2).Permits(1),
+			c.Multi([]string{"from", "to"}),
+		} {
+			l.again(func(ctx context.Context) { _ = lock.Do(ctx, hold) })
+		}
+		l.again(func(ctx context.Context) { _ = c.Mutex("hot").TryDo(ctx, hold) })
+		for n := range 3 { // renewed, while the other program waits for it
+			l.goes(func(ctx context.Context) {
+				_ = c.Mutex(fmt.Sprint("long", n), holdfast.TTL(5*time.Second)).Do(ctx, untilDone)
+			})
+		}
+		l.goes(func(ctx context.Context) { _ = c.Election("leader").Run(ctx, untilDone) })
+		l.again(func(ctx context.Context) {
+			_, _ = c.Once("report", holdfast.Every(time.Second)).Do(ctx, func(ctx context.Context, lease *holdfast.Lease) (string, error) {
+				return "done", hold(ctx, lease)
+			})
+			pause(ctx, time.Second)
+		})
+		l.again(func(ctx context.Context) {
+			if party, err := c.Barrier("round", len(programs)).Join(ctx); err == nil {
+				_, _ = party.Await(ctx)
+				_ = party.Leave(context.Background())
+			}
+			pause(ctx, time.Second)
+		})
+		if i == 0 {
+			l.goes(func(ctx context.Context) { _ = c.Latch("ready", 2).Wait(ctx) })
+		} else {
+			l.goes(func(ctx context.Context) {
+				if party, err := c.Latch("ready", 2).Register(ctx); err == nil {
+					<-ctx.Done()
+					_ = party.Leave(context.Background())
+				}
+			})
+		}
+	}
+}
+
+func untilDone(ctx context.Context, _ *holdfast.Lease) error {
+	<-ctx.Done()
+	return nil
+}
+
+// runs runs a job that succeeds, one that fails, and one whose lock is deleted.
+func (l *load) runs(b *backend.Backend, files string) {
+	l.t.Helper()
+	run := func(name string, command ...string) *exec.Cmd {
+		args := []string{"run", "--redis", b.Server.Addr(), "--metrics-file", filepath.Join(files, name+".prom"), "--ttl", "6s", "--kill-after", "1s", "job-" + name, "--"}
+		return exec.Command("holdfast", append(args, command...)...)
+	}
+	if said, err := run("good", "true").CombinedOutput(); err != nil {
+		l.t.Fatalf("%v: %s", err, said)
+	}
+	var exit *exec.ExitError
+	if said, err := run("bad", "false").CombinedOutput(); !errors.As(err, &exit) {
+		l.t.Fatalf("%v: %s", err, said)
+	}
+	lost := run("lost", "sleep", "600")
+	if err := child.Start(lost); err != nil {
+		l.t.Fatal(err)
+	}
+	ended := make(chan struct{})
+	go func() { _ = lost.Wait(); close(ended) }()
+	l.t.Cleanup(func() { _ = lost.Process.Kill(); <-ended })
+	rdb := b.Redis(l.t)
+	backend.Eventually(l.t, "the run has its lock", func() bool {
+		return rdb.Del(l.t.Context(), "holdfast:{job-lost}").Val() > 0
+	})
+	backend.Told(l.t, "the run without its lock ends", ended)
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	select {
+	case <-time.After(d):
+	case <-ctx.Done():
+	}
+}
+
+// prometheusFolder returns the folder of prometheus and promtool.
+func prometheusFolder() (string, error) {
+	if dir := os.Getenv("HOLDFAST_TEST_PROMETHEUS"); dir != "" {
+		return dir, nil
+	}
+	if path, err := exec.LookPath("prometheus"); err == nil {
+		if _, err := exec.LookPath("promtool"); err == nil {
+			return filepath.Dir(path), nil
+		}
+	}
+	if cache, err := os.UserCacheDir(); err == nil {
+		dir := filepath.Join(cache, "holdfast-prometheus", "usr", "bin") // the same as in tests/ensure-prometheus.sh
+		if _, err := os.Stat(filepath.Join(dir, "promtool")); err == nil {
+			return dir, nil
+		}
+	}
+	return "", errors.New("there is none: tests/ensure-prometheus.sh unpacks one, or name its folder in HOLDFAST_TEST_PROMETHEUS")
+}
+
+// monitor is a running Prometheus.
+type monitor struct {
+	t       *testing.T
+	url     string
+	missing []string // what has no numbers yet
+}
+
+// startPrometheus starts one that scrapes each target every second, as a job of its name.
+func startPrometheus(t *testing.T, bin, rules string, targets map[string]http.Handler) *monitor {
+	t.Helper()
+	dir := t.TempDir()
+	config := "global: {scrape_interval: 1s, evaluation_interval: 1s}\nrule_files: [" + strconv.Quote(rules) + "]\nscrape_configs:\n"
+	for _, name := range slices.Sorted(maps.Keys(targets)) {
+		mux := http.NewServeMux()
+		mux.Handle("/metrics", targets[name])
+		s := httptest.NewServer(mux)
+		t.Cleanup(s.Close)
+		config += fmt.Sprintf("- {job_name: %s, static_configs: [{targets: [%q]}]}\n", name, strings.TrimPrefix(s.URL, "http://"))
+	}
+	file := filepath.Join(dir, "prometheus.yml")
+	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	port, err := server.ReservePort()
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
+	log, err := os.Create(filepath.Join(dir, "log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(filepath.Join(bin, "prometheus"), "--config.file="+file, "--storage.tsdb.path="+filepath.Join(dir, "data"), "--web.listen-address="+addr)
+	cmd.Stdout, cmd.Stderr = log, log
+	if err := child.Start(cmd); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+		_ = log.Close()
+		if t.Failed() {
+			said, _ := os.ReadFile(log.Name())
+			t.Logf("prometheus: %s", said[max(0, len(said)-4000):])
+		}
+	})
+	return &monitor{t: t, url: "http://" + addr}
+}
+
+// eventually is like backend.Eventually, asks less often, and says what is missing.
+func (p *monitor) eventually(what string, f func() bool) {
+	p.t.Helper()
+	for began := time.Now(); !f(); time.Sleep(time.Second) {
+		if time.Since(began) > 3*time.Minute { // for a test that hangs
+			p.t.Fatalf("not: %s\n%s", what, strings.Join(p.missing, "\n"))
+		}
+	}
+}
+
+// expect notes a query that fails, or that has no number though it must.
+func (p *monitor) expect(path, where, query string, params url.Values, must bool) {
+	n, err := p.numbers(path, query, params)
+	if err != nil || must && n == 0 {
+		p.missing = append(p.missing, fmt.Sprintf("%s: %d numbers, %v: %s", where, n, err, query))
+	}
+}
+
+// numbers returns how many numbers that are not NaN a query has.
+func (p *monitor) numbers(path, query string, params url.Values) (n int, err error) {
+	if params == nil {
+		params = url.Values{}
+	}
+	params.Set("query", query)
+	ctx, cancel := context.WithTimeout(p.t.Context(), time.Minute)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, "GET", p.url+"/api/v1/"+path+"?"+params.Encode(), nil)
+	if err != nil {
+		return 0, err
+	}
+	reply, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return 0, err
+	}
+	defer reply.Body.Close()
+	text, err := io.ReadAll(reply.Body)
+	if err != nil {
+		return 0, err
+	}
+	var answer struct {
+		Status, Error string
+		Data          struct {
+			Result []struct {
+				Value  []any
+				Values [][]any
+			}
+		}
+	}
+	if err := json.Unmarshal(text, &answer); err != nil {
+		return 0, err
+	}
+	if answer.Status != "success" {
+		return 0, errors.New(answer.Error)
+	}
+	for _, series := range answer.Data.Result {
+		if series.Value != nil {
+			series.Values = append(series.Values, series.Value)
+		}
+		for _, v := range series.Values {
+			number, err := strconv.ParseFloat(fmt.Sprint(v[1]), 64)
+			if err == nil && !math.IsNaN(number) {
+				n++
+			}
+		}
+	}
+	return n, nil
+}

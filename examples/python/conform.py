@@ -13,10 +13,12 @@ SCRIPTS = pathlib.Path(__file__).resolve().parents[2] / "docs" / "scripts"
 
 def answer(client, name, lease, word):
     """Carries out a command. Returns the answer, and the lease from then on."""
-    if word[0] in ("try", "acquire"):
-        lock = client.mutex_lock(name, int(word[1]) / 1000)
+    verb, _, side = word[0].partition("-")
+    if verb in ("try", "acquire"):
+        kind = {"": client.mutex_lock, "read": client.reader, "write": client.writer}[side]
+        lock = kind(name, int(word[1]) / 1000)
         try:
-            lease = lock.acquire() if word[0] == "acquire" else lock.try_acquire()
+            lease = lock.acquire() if verb == "acquire" else lock.try_acquire()
         except holdfast.Held:
             return "held", None
         return f"granted {lease.fence}", lease
@@ -35,7 +37,7 @@ def main(address, name):
     host, port = address.rsplit(":", 1)
     client = holdfast.Client(host, int(port), SCRIPTS)
     lease = None
-    print("ready", flush=True)
+    print("ready rwmutex", flush=True)
     for line in sys.stdin:
         try:
             said, lease = answer(client, name, lease, line.split())

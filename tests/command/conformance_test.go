@@ -16,6 +16,7 @@ import (
 type verdicts struct {
 	OK       bool
 	Passed   int
+	Skipped  int
 	Verdicts []struct{ Scenario, Problem string }
 }
 
@@ -60,6 +61,21 @@ func TestASoundClientConforms(t *testing.T) {
 	})
 }
 
+// What a client does not say that it implements is neither passed nor failed.
+func TestWhatAClientLacksIsSkipped(t *testing.T) {
+	t.Parallel()
+	program := judged(t)
+	for only, want := range map[string]struct{ code, passed, skipped int }{
+		"value,rw-sharing,rw-queue": {0, 1, 2},
+		"rw-sharing":                {1, 0, 1}, // nothing was judged
+	} {
+		code, v, err := judge(t, program, "mutexes", "--only", only)
+		if err != nil || code != want.code || v.OK != (code == 0) || v.Passed != want.passed || v.Skipped != want.skipped {
+			t.Errorf("--only %s: exit code %d, %+v, %v", only, code, v, err)
+		}
+	}
+}
+
 // Every scenario finds the clients that it is for.
 func TestFlawedClientsAreFound(t *testing.T) {
 	t.Parallel()
@@ -77,6 +93,19 @@ func TestFlawedClientsAreFound(t *testing.T) {
 		{"naive", "lost-reply", `takes its own lock for another's`},
 		{"mute", "dead-waiter", `owes granted for`},
 		{"counts", "competition", `the fence 1 of .* follows`},
+		{"unknown", "rw-sharing", `says that it implements rwlock; the words are rwmutex`},
+		{"alone", "rw-sharing", `says held, and not granted`},
+		{"deletes", "rw-sharing", `Holdfast's TryAcquire as a writer gets: <nil>`},
+		{"shares", "rw-exclusion", `Holdfast's TryAcquire as a reader gets: <nil>`},
+		{"counts", "rw-fences", `the fence 1 of the client's try-read follows`},
+		{"greedy", "rw-queue", `answers "granted 9000000000000000000" to "try-read \d+", and not held`},
+		{"polls", "rw-queue", `owes 1 in the lock's queue`},
+		{"chatty", "rw-quiet", `the client sent \d+ requests`},
+		{"unrenewed", "rw-renewal", `answers no to "holds", and not yes`},
+		{"believes", "rw-outage", `answers yes to "holds", and not no`},
+		{"mute", "rw-expiry", `owes granted for`},
+		{"shares", "rw-competition", `two had the lock at once|the fence \d+ of .* follows`},
+		{"counts", "rw-competition", `the fence 1 of .* follows`},
 	} {
 		t.Run(c.flaw+" "+c.scenario, func(t *testing.T) {
 			t.Parallel()

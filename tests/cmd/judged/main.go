@@ -32,7 +32,13 @@ func main() {
 		os.Exit(1)
 	}
 	c := &client{flaw: os.Args[1], rdb: rdb, locks: locks, name: os.Args[3]}
-	fmt.Println("ready")
+	if c.flaw == "unknown" {
+		fmt.Println("ready rwlock")
+	} else if c.flaw == "mutexes" {
+		fmt.Println("ready")
+	} else {
+		fmt.Println("ready rwmutex")
+	}
 	in := bufio.NewScanner(os.Stdin)
 	for in.Scan() {
 		answer, err := c.answer(context.Background(), strings.Fields(in.Text()))
@@ -55,12 +61,12 @@ func (c *client) key() string { return "holdfast:{" + c.name + "}" }
 
 func (c *client) answer(ctx context.Context, words []string) (string, error) {
 	switch words[0] {
-	case "try", "acquire":
+	case "try", "acquire", "try-read", "acquire-read", "try-write", "acquire-write":
 		ms, err := strconv.Atoi(words[1])
 		if err != nil {
 			return "", err
 		}
-		return c.take(ctx, words[0] == "try", time.Duration(ms)*time.Millisecond)
+		return c.take(ctx, words[0], time.Duration(ms)*time.Millisecond)
 	case "release":
 		if c.flaw == "deletes" || c.lease == nil {
 			return "released", c.rdb.Del(ctx, c.key()).Err()
@@ -80,7 +86,7 @@ func (c *client) answer(ctx context.Context, words []string) (string, error) {
 	return "", fmt.Errorf("there is no command %q", words[0])
 }
 
-func (c *client) take(ctx context.Context, once bool, ttl time.Duration) (answer string, err error) {
+func (c *client) take(ctx context.Context, verb string, ttl time.Duration) (answer string, err error) {
 	if c.flaw == "plain" || c.flaw == "naive" {
 		return c.set(ctx, ttl)
 	}
@@ -88,7 +94,15 @@ func (c *client) take(ctx context.Context, once bool, ttl time.Duration) (answer
 	if c.flaw == "unrenewed" {
 		options = holdfast.Options(options, holdfast.NoRenew())
 	}
+	command, side, _ := strings.Cut(verb, "-")
+	once := command == "try"
 	lock := c.locks.Mutex(c.name, options)
+	switch {
+	case side == "read" && c.flaw != "alone", side == "write" && c.flaw == "shares":
+		lock = c.locks.RWMutex(c.name, options).Reader()
+	case side != "":
+		lock = c.locks.RWMutex(c.name, options).Writer()
+	}
 	if c.flaw == "chatty" {
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -45,11 +46,14 @@ Judges a client of the protocol (docs/PROTOCOL.md) that you wrote, in any langua
 takes locks beside Holdfast's own client, on one server, and its network fails.
 
 CLIENT is started several times for each scenario, with two more arguments: the HOST:PORT
-of a server, and the name of a mutex. It prints ready, then reads one command a line and
-prints one answer a line:
+of a server, and the name of a lock. It prints ready, or ready rwmutex if it implements
+read-write locks, too: without that word they are not judged, but SKIPPED. Then it reads
+one command a line and prints one answer a line:
 
   try TTL_MS      acquire the lock without waiting: granted FENCE, or held
   acquire TTL_MS  acquire it, however long that takes: granted FENCE
+  try-read, acquire-read, try-write, acquire-write TTL_MS
+                  the same for a reader or the writer of a read-write lock of that name
   release         released, or lost
   holds           whether the lease is valid, without asking the server: yes or no
 
@@ -60,15 +64,16 @@ error is shown. examples/python has such a client.
 Scenarios:
 `)
 	for _, s := range conformance.Scenarios() {
-		fmt.Fprintf(w, "  %-12s %s\n", s.Scenario, s.Shows)
+		fmt.Fprintf(w, "  %-14s %s\n", s.Scenario, s.Shows)
 	}
 	fmt.Fprintf(w, `
 Flags:
 %s
-Report (--json): ok, passed, and verdicts, each with scenario, shows, ok and, if it did
-  not pass, problem and dialogue: the end of what was said.
+Report (--json): ok, passed, skipped, and verdicts, each with scenario, shows, ok and, if
+  it did not pass, problem and dialogue: the end of what was said; or skipped, which says
+  why it was not judged.
 
-Exit codes: 0 all passed, %d some did not, %d wrong usage, %d server unavailable,
+Exit codes: 0 all passed that were judged, %d some did not or none was judged, %d wrong usage, %d server unavailable,
 %d the client was not found, %d interrupted (INT; also 129, 131, 143).
 `, flags.FlagUsages(), exitcode.None, exitcode.Usage, exitcode.Unavailable, exitcode.NotFound, exitcode.Signal+2)
 }
@@ -114,7 +119,11 @@ func judgeClient(ctx context.Context, args []string, _ io.Reader, stdout, stderr
 		}
 	} else {
 		scr.Line("")
-		scr.Line(fmt.Sprintf("%d of %d scenarios passed", report.Passed, len(report.Verdicts)))
+		summary := fmt.Sprintf("%d of %d scenarios passed", report.Passed, len(report.Verdicts))
+		if report.Skipped > 0 {
+			summary += fmt.Sprintf(", %d SKIPPED: not judged", report.Skipped)
+		}
+		scr.Line(summary)
 	}
 	if !report.OK {
 		return &exitcode.Error{Code: exitcode.None}
@@ -123,17 +132,20 @@ func judgeClient(ctx context.Context, args []string, _ io.Reader, stdout, stderr
 }
 
 func tellVerdict(scr *screen.Screen, v conformance.Verdict) {
-	word := scr.Green("ok    ")
-	if !v.OK {
-		word = scr.Red("FAILED")
+	word := scr.Green("ok     ")
+	switch {
+	case v.Skipped != "":
+		word = scr.Yellow("SKIPPED")
+	case !v.OK:
+		word = scr.Red("FAILED ")
 	}
-	scr.Line(fmt.Sprintf("%s  %-12s %s", word, v.Scenario, scr.Dim(v.Shows)))
+	scr.Line(fmt.Sprintf("%s  %-14s %s", word, v.Scenario, scr.Dim(v.Shows)))
 	if v.OK {
 		return
 	}
-	scr.Line("        " + v.Problem)
+	scr.Line("         " + cmp.Or(v.Skipped, v.Problem))
 	for _, line := range v.Dialogue {
-		scr.Line(scr.Dim("        " + line))
+		scr.Line(scr.Dim("         " + line))
 	}
 }
 

@@ -50,10 +50,39 @@ func (t *trial) start() (*client, error) {
 	}
 	if line, err := c.next("its first line"); err != nil {
 		return nil, err
-	} else if line != "ready" {
-		return nil, problemf("a client says %s first, and not ready", printable.Word(line, 200))
+	} else if err := t.implements(line); err != nil {
+		return nil, err
 	}
 	return c, nil
+}
+
+// features are the words that may follow ready: what a client implements besides mutexes.
+var features = []string{rwmutex}
+
+const rwmutex = "rwmutex"
+
+// missingError says that a client does not implement what the scenario is about.
+type missingError struct{ feature string }
+
+func (e *missingError) Error() string {
+	return fmt.Sprintf("not judged: the client does not say that it implements %s", e.feature)
+}
+
+// implements reads a client's first line.
+func (t *trial) implements(line string) error {
+	words := strings.Fields(line)
+	if len(words) == 0 || words[0] != "ready" {
+		return problemf("a client says %s first, and not ready", printable.Word(line, 200))
+	}
+	for _, word := range words[1:] {
+		if !slices.Contains(features, word) {
+			return problemf("a client says that it implements %s; the words are %s", printable.Word(word, 200), strings.Join(features, ", "))
+		}
+	}
+	if t.feature != "" && !slices.Contains(words[1:], t.feature) {
+		return &missingError{t.feature}
+	}
+	return nil
 }
 
 func (c *client) read(stdout io.Reader) {
@@ -142,7 +171,12 @@ func (c *client) granted() (fence uint64, err error) {
 
 // try makes the client ask for a lock that is free.
 func (c *client) try(ttl time.Duration) (fence uint64, err error) {
-	answer, err := c.ask("try %d", ttl.Milliseconds())
+	return c.take(c.t.verb("try"), ttl)
+}
+
+// take sends a command that must be granted.
+func (c *client) take(verb string, ttl time.Duration) (fence uint64, err error) {
+	answer, err := c.ask("%s %d", verb, ttl.Milliseconds())
 	if err != nil {
 		return 0, err
 	}

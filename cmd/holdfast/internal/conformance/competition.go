@@ -7,6 +7,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/holdfast-go/holdfast"
 )
 
 // turn is a time during which somebody surely had the lock: after it was told so, and before it was told to release it.
@@ -14,41 +16,38 @@ type turn struct {
 	who      string
 	from, to time.Duration // since the scenario began
 	fence    uint64
+	reads    bool
 }
 
-// competes lets two clients and two of Holdfast's goroutines take turns.
-func competes(t *trial) error {
+func competes(t *trial) error   { return t.competeFor(t.lock, t.lock) }
+func rwCompetes(t *trial) error { return t.competeFor(t.lock, t.reader) }
+
+// competeFor lets two clients and two of Holdfast's goroutines take turns, one of each with either side of the lock in turn.
+func (t *trial) competeFor(sides ...*holdfast.Lock) error {
+	clients, err := t.started(2)
+	if err != nil {
+		return err
+	}
 	var mu sync.Mutex
 	var turns []turn
 	began := time.Now()
-	record := func(who string, from time.Duration, fence uint64) {
-		mu.Lock()
-		defer mu.Unlock()
-		turns = append(turns, turn{who, from, time.Since(began), fence})
-	}
-	var clients []*client
-	for range 2 {
-		c, err := t.start()
-		if err != nil {
-			return err
-		}
-		clients = append(clients, c)
-	}
-	began = time.Now()
 	over := func() bool { return time.Since(began) > t.cfg.For }
 	problems := make([]error, 4)
 	var all sync.WaitGroup
-	for i, c := range clients {
+	for i := range problems {
 		all.Go(func() {
-			for problems[i] == nil && !over() {
-				problems[i] = c.takeTurn(func(from time.Duration, fence uint64) { record(c.who, from, fence) }, began)
-			}
-		})
-	}
-	for i := range 2 {
-		all.Go(func() {
-			for p := &problems[len(clients)+i]; *p == nil && !over(); {
-				*p = t.takeTurn(func(from time.Duration, fence uint64) { record("Holdfast", from, fence) }, began)
+			for n := i; problems[i] == nil && !over(); n++ {
+				lock := sides[n%len(sides)]
+				record := func(who string, from time.Duration, fence uint64) {
+					mu.Lock()
+					defer mu.Unlock()
+					turns = append(turns, turn{who, from, time.Since(began), fence, lock == t.reader})
+				}
+				if i < len(clients) {
+					problems[i] = clients[i].takeTurn(lock, record, began)
+				} else {
+					problems[i] = t.takeTurn(lock, record, began)
+				}
 			}
 		})
 	}
@@ -59,8 +58,14 @@ func competes(t *trial) error {
 // turnLasts is how long a turn lasts at least.
 const turnLasts = time.Millisecond
 
-func (c *client) takeTurn(record func(from time.Duration, fence uint64), began time.Time) error {
-	if err := c.tell("acquire %d", long.Milliseconds()); err != nil {
+type recorder func(who string, from time.Duration, fence uint64)
+
+func (c *client) takeTurn(lock *holdfast.Lock, record recorder, began time.Time) error {
+	verb := c.t.verb("acquire")
+	if lock == c.t.reader {
+		verb = "acquire-read"
+	}
+	if err := c.tell("%s %d", verb, long.Milliseconds()); err != nil {
 		return err
 	}
 	fence, err := c.granted()
@@ -69,44 +74,58 @@ func (c *client) takeTurn(record func(from time.Duration, fence uint64), began t
 	}
 	from := time.Since(began)
 	time.Sleep(turnLasts)
-	record(from, fence)
+	record(c.who, from, fence)
 	return c.must("released", "release")
 }
 
-func (t *trial) takeTurn(record func(from time.Duration, fence uint64), began time.Time) error {
+func (t *trial) takeTurn(lock *holdfast.Lock, record recorder, began time.Time) error {
 	ctx, cancel := context.WithTimeout(t.ctx, t.cfg.Answer)
 	defer cancel()
-	lease, err := t.lock.Acquire(ctx)
+	lease, err := lock.Acquire(ctx)
 	if err != nil {
 		return problemf("Holdfast does not get the lock: %v", err)
 	}
 	from := time.Since(began)
 	time.Sleep(turnLasts)
-	record(from, lease.Fence())
+	record("Holdfast", from, lease.Fence())
 	if err := lease.Release(t.ctx); err != nil {
 		return problemf("Holdfast's release: %v", err)
 	}
 	return nil
 }
 
-// judge says what is wrong with turns: that two had the lock at once, or that a later one had no higher fence.
+// judge says what is wrong with turns: that two had the lock at once of which one was no reader, or that a later one had no
+// higher fence. Readers that follow a reader may have its fence.
 func judge(turns []turn) error {
 	slices.SortFunc(turns, func(a, b turn) int { return cmp.Compare(a.from, b.from) })
 	byClients := 0
-	for i, b := range turns {
+	var writer, reader, latest turn // so far: the last writer, the reader with the highest fence, and the one that ended last
+	for _, b := range turns {
 		if b.who != "Holdfast" {
 			byClients++
 		}
-		if i == 0 {
+		for _, a := range []turn{writer, reader, latest} {
+			if a.who == "" || a.reads && b.reads {
+				continue
+			}
+			if b.from < a.to {
+				return problemf("two had the lock at once: %s from %s to %s with fence %d, and %s from %s to %s with fence %d",
+					a.who, a.from, a.to, a.fence, b.who, b.from, b.to, b.fence)
+			}
+			if b.fence <= a.fence {
+				return problemf("the fence %d of %s follows %d, which %s had", b.fence, b.who, a.fence, a.who)
+			}
+		}
+		if !b.reads {
+			writer = b
 			continue
 		}
-		a := turns[i-1]
-		if b.from < a.to {
-			return problemf("two had the lock at once: %s from %s to %s with fence %d, and %s from %s to %s with fence %d",
-				a.who, a.from, a.to, a.fence, b.who, b.from, b.to, b.fence)
+		if b.fence < reader.fence {
+			return problemf("the fence %d of %s, a reader, follows %d, which %s had", b.fence, b.who, reader.fence, reader.who)
 		}
-		if b.fence <= a.fence {
-			return problemf("the fence %d of %s follows %d, which %s had", b.fence, b.who, a.fence, a.who)
+		reader = b
+		if b.to > latest.to {
+			latest = b
 		}
 	}
 	if byClients == 0 {

@@ -4,6 +4,7 @@ package conformance
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -30,14 +31,16 @@ type Verdict struct {
 	Scenario string   `json:"scenario"`
 	Shows    string   `json:"shows"`
 	OK       bool     `json:"ok"`
+	Skipped  string   `json:"skipped,omitempty"` // why it was not judged; OK is false then
 	Problem  string   `json:"problem,omitempty"`
 	Dialogue []string `json:"dialogue,omitempty"` // what was said, if it did not pass
 }
 
-// Report has the verdicts of all scenarios.
+// Report has the verdicts of all scenarios. It is OK if some were passed and the others were skipped.
 type Report struct {
 	OK       bool      `json:"ok"`
 	Passed   int       `json:"passed"`
+	Skipped  int       `json:"skipped"`
 	Verdicts []Verdict `json:"verdicts"`
 }
 
@@ -82,7 +85,8 @@ func Run(ctx context.Context, cfg Config) (*Report, error) {
 		})
 	}
 	defer all.Wait()
-	r := &Report{OK: true}
+	r := &Report{}
+	failed := 0
 	for i := range chosen {
 		<-done[i]
 		if err := ctx.Err(); err != nil {
@@ -92,16 +96,20 @@ func Run(ctx context.Context, cfg Config) (*Report, error) {
 			return nil, failures[i]
 		}
 		v := verdicts[i]
-		if v.OK {
+		switch {
+		case v.OK:
 			r.Passed++
-		} else {
-			r.OK = false
+		case v.Skipped != "":
+			r.Skipped++
+		default:
+			failed++
 		}
 		r.Verdicts = append(r.Verdicts, v)
 		if cfg.Tell != nil {
 			cfg.Tell(v)
 		}
 	}
+	r.OK = failed == 0 && r.Passed > 0
 	return r, nil
 }
 
@@ -110,7 +118,7 @@ const atOnce = 4
 
 // try runs a scenario. It returns an error if there can be no verdict.
 func try(ctx context.Context, cfg Config, server string, s scenario) (Verdict, error) {
-	t, err := newTrial(ctx, cfg, server, s.name)
+	t, err := newTrial(ctx, cfg, server, s)
 	if err != nil {
 		return Verdict{}, err
 	}
@@ -119,7 +127,9 @@ func try(ctx context.Context, cfg Config, server string, s scenario) (Verdict, e
 		return Verdict{}, err
 	}
 	v := Verdict{Scenario: s.name, Shows: s.shows, OK: problem == nil}
-	if problem != nil {
+	if missing := (*missingError)(nil); errors.As(problem, &missing) {
+		v.Skipped = missing.Error()
+	} else if problem != nil {
 		v.Problem = problem.Error()
 		v.Dialogue = t.dialogue()
 	}

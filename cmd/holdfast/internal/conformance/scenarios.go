@@ -18,21 +18,22 @@ import (
 type scenario struct {
 	name, shows string
 	run         func(t *trial) error
+	feature     string // what the client must implement; empty for mutexes
 }
 
-var scenarios = []scenario{
-	{"value", "the lock's value, its expiry and the fence counter are as the protocol has them", showsValue},
-	{"exclusion", "a holder keeps others out, whoever they are, and is kept out by them", keepsOut},
-	{"fences", "every grant has a higher fence than those before", fencesRise},
-	{"queue", "a waiter waits in the queue, in its turn, and a release hands the lock over to it", queues},
-	{"quiet", "a waiter does not poll", isQuiet},
-	{"renewal", "a lease is renewed for as long as it is held", renews},
-	{"theft", "a holder whose lock is somebody else's by now says so, and leaves it alone", losesToThief},
-	{"outage", "a holder that gets no answer does not rely on its lease for longer than it lasts", losesInOutage},
-	{"lost-reply", "an acquire without a reply is asked about, and neither forgotten nor believed", losesReply},
-	{"dead-waiter", "a waiter that is killed does not keep the lock from those behind it", diesWaiting},
-	{"competition", "four processes take turns for a while: never two at once, and fences rise", competes},
-}
+var scenarios = append([]scenario{
+	{"value", "the lock's value, its expiry and the fence counter are as the protocol has them", showsValue, ""},
+	{"exclusion", "a holder keeps others out, whoever they are, and is kept out by them", keepsOut, ""},
+	{"fences", "every grant has a higher fence than those before", fencesRise, ""},
+	{"queue", "a waiter waits in the queue, in its turn, and a release hands the lock over to it", queues, ""},
+	{"quiet", "a waiter does not poll", isQuiet, ""},
+	{"renewal", "a lease is renewed for as long as it is held", renews, ""},
+	{"theft", "a holder whose lock is somebody else's by now says so, and leaves it alone", losesToThief, ""},
+	{"outage", "a holder that gets no answer does not rely on its lease for longer than it lasts", losesInOutage, ""},
+	{"lost-reply", "an acquire without a reply is asked about, and neither forgotten nor believed", losesReply, ""},
+	{"dead-waiter", "a waiter that is killed does not keep the lock from those behind it", diesWaiting, ""},
+	{"competition", "four processes take turns for a while: never two at once, and fences rise", competes, ""},
+}, rwScenarios...)
 
 // value is the form of a mutex's value.
 var value = sync.OnceValue(func() *regexp.Regexp {

@@ -25,12 +25,14 @@ type trial struct {
 	ctx     context.Context
 	cancel  context.CancelFunc
 	cfg     Config
+	feature string // what the scenario is about; empty for mutexes
 	name    string // of the lock
 	key     string // of the lock
 	network *way
 	rdb     *redis.Client
 	own     *holdfast.Client
-	lock    *holdfast.Lock
+	lock    *holdfast.Lock // of a read-write lock, the writer
+	reader  *holdfast.Lock // of a read-write lock
 	clients []*client
 	lease   *holdfast.Lease // the latest of Holdfast's
 	broken  error           // why there can be no verdict
@@ -43,8 +45,9 @@ type trial struct {
 // long is the TTL of leases that must not end within a scenario.
 const long = 5 * time.Minute
 
-func newTrial(ctx context.Context, cfg Config, server, scenario string) (*trial, error) {
-	t := &trial{cfg: cfg, name: "conformance-" + strings.ToLower(rand.Text()[:10]) + "-" + scenario, began: time.Now()}
+func newTrial(ctx context.Context, cfg Config, server string, s scenario) (*trial, error) {
+	name := "conformance-" + strings.ToLower(rand.Text()[:10]) + "-" + s.name
+	t := &trial{cfg: cfg, feature: s.feature, name: name, began: time.Now()}
 	t.key = "holdfast:{" + t.name + "}"
 	t.ctx, t.cancel = context.WithCancel(ctx)
 	t.rdb = redis.NewClient(&redis.Options{Addr: server})
@@ -52,7 +55,12 @@ func newTrial(ctx context.Context, cfg Config, server, scenario string) (*trial,
 	if t.own, err = holdfastgoredis.New(t.rdb, &holdfast.Config{Owner: "holdfast conformance", Logger: slog.New(slog.DiscardHandler)}); err != nil {
 		return nil, err
 	}
-	t.lock = t.own.Mutex(t.name, holdfast.TTL(long))
+	if t.feature == rwmutex {
+		rw := t.own.RWMutex(t.name, holdfast.TTL(long))
+		t.lock, t.reader = rw.Writer(), rw.Reader()
+	} else {
+		t.lock = t.own.Mutex(t.name, holdfast.TTL(long))
+	}
 	if _, err := t.lock.Status(ctx); err != nil {
 		return nil, err
 	}
@@ -75,7 +83,7 @@ func (t *trial) end() error {
 		_ = t.lease.Release(ctx) // most often it is released
 	}
 	closed := t.own.Close(ctx)
-	err := t.rdb.Del(ctx, t.key, t.key+":q").Err()
+	err := t.rdb.Del(ctx, t.key, t.key+":q", t.key+":q:e").Err()
 	return cmp.Or(closed, err, t.rdb.Close())
 }
 
@@ -99,10 +107,13 @@ func (t *trial) dialogue() []string {
 }
 
 // acquire takes the lock for Holdfast.
-func (t *trial) acquire() (*holdfast.Lease, error) {
+func (t *trial) acquire() (*holdfast.Lease, error) { return t.take(t.lock) }
+
+// take takes a side of the lock for Holdfast.
+func (t *trial) take(lock *holdfast.Lock) (*holdfast.Lease, error) {
 	ctx, cancel := context.WithTimeout(t.ctx, t.cfg.Answer)
 	defer cancel()
-	lease, err := t.lock.Acquire(ctx)
+	lease, err := lock.Acquire(ctx)
 	if err != nil {
 		return nil, problemf("Holdfast does not get the lock: %v", err)
 	}
@@ -120,6 +131,14 @@ func (t *trial) release(lease *holdfast.Lease) error {
 	return nil
 }
 
+// verb is the command for the lock, or for its writer.
+func (t *trial) verb(command string) string {
+	if t.feature == rwmutex {
+		command += "-write"
+	}
+	return command
+}
+
 // waiting waits until that many processes wait for the lock.
 func (t *trial) waiting(n int) error {
 	return t.until(fmt.Sprintf("%d in the lock's queue", n), func() (bool, error) {
@@ -132,7 +151,7 @@ func (t *trial) waiting(n int) error {
 func (t *trial) waiter(n int) (*client, error) {
 	c, err := t.start()
 	if err == nil {
-		err = c.tell("acquire %d", long.Milliseconds())
+		err = c.tell("%s %d", t.verb("acquire"), long.Milliseconds())
 	}
 	if err == nil {
 		err = t.waiting(n)

@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strings"
 	"testing"
 
 	"github.com/holdfast-go/holdfast/tests/internal/machine"
@@ -109,8 +110,17 @@ func TestFlawedClientsAreFound(t *testing.T) {
 	} {
 		t.Run(c.flaw+" "+c.scenario, func(t *testing.T) {
 			t.Parallel()
+			tries := 1
+			if strings.HasSuffix(c.scenario, "competition") {
+				tries = 20 // whether those meet that must not is a matter of chance
+			}
 			machine.Undisturbed(t, func() error {
-				code, v, err := judge(t, program, c.flaw, "--only", c.scenario, "--for", "500ms", "--answer", "5s")
+				var code int
+				var v verdicts
+				var err error
+				for n := 0; n == 0 || err == nil && v.OK && n < tries; n++ {
+					code, v, err = judge(t, program, c.flaw, "--only", c.scenario, "--for", "500ms", "--answer", "5s")
+				}
 				switch {
 				case err != nil:
 					return err

@@ -24,7 +24,15 @@ func TestTheClientInPythonConforms(t *testing.T) {
 	}
 	for _, bin := range binaries(t) {
 		s := server.Start(t, bin)
-		said, err := exec.CommandContext(t.Context(), holdfast, "conformance", "--server", s.Addr(), "--", python[0], program).CombinedOutput()
+		judge := func() ([]byte, error) {
+			return exec.CommandContext(t.Context(), holdfast, "conformance", "--server", s.Addr(), "--", python[0], program).CombinedOutput()
+		}
+		said, err := judge()
+		// Leases of scenarios last for a few seconds: if many want the processors, a client may not get one in time.
+		for n := 1; err != nil && n < 3; n++ {
+			t.Logf("%s: once more: %v\n%s", bin.Name, err, said)
+			said, err = judge()
+		}
 		if err != nil {
 			t.Errorf("%s: %v\n%s", bin.Name, err, said)
 		}

@@ -112,7 +112,7 @@ var leases = []Mutant{
 	},
 	{
 		Name: "past-the-reserved", About: "a lease is passed on within the process with fences that were not reserved",
-		Edits: []overlay.Edit{part("reserved-fences", "!h.hasFence() && h.flying == 0 || ", "")},
+		Edits: []overlay.Edit{part("reserved-fences", "!h.hasFence() && h.flying == 0", "h.needMore() == nil")},
 		Tests: []Test{{"virtual", "TestALockIsNotPassedOnPastTheReservedFences"}},
 	},
 	{

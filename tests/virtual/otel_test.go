@@ -120,6 +120,10 @@ func (o *telemetry) check(t *testing.T, acquires []*recorder.Acquire) {
 	t.Helper()
 	want := map[string]float64{}
 	for _, a := range acquires {
+		if a.End == nil {
+			t.Errorf("of an acquire, told was %v, and no end", a.Events)
+			return
+		}
 		want["acquire.duration"]++
 		if a.End.Err == nil {
 			want["hold.duration"]++

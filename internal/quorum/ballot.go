@@ -88,8 +88,14 @@ func (p *ballot) askByItself(ctx context.Context, v vote) {
 		over = p.ticket.carriers[v.node].Done
 	}
 	p.q.clients[v.node].Tasks().Run(func() {
-		defer over()
-		p.count(p.q.askAlone(ctx, p.l, v, p.terms))
+		v := p.q.askAlone(ctx, p.l, v, p.terms)
+		// mutants: ticket-overtaken
+		if v.unsettled {
+			v.a.WhenSettled(over)
+		} else {
+			over()
+		}
+		p.count(v)
 	})
 }
 

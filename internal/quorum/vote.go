@@ -11,14 +11,15 @@ import (
 
 // vote is one node's answer to a request for a lock.
 type vote struct {
-	node   int
-	a      *engine.NodeAttempt // which says whether it is granted
-	holder *engine.Holder      // who has the lock instead; nil if it is an attempt of this process that is being given back
-	theirs string              // the round in which the holder got it
-	said   bool                // it granted, or said why it did not
-	ahead  int                 // how many earlier tickets the node has
-	behind string              // its own account of its state, if its fence counter has to be raised before it grants
-	err    error               // why it neither granted nor said why
+	node      int
+	a         *engine.NodeAttempt // which says whether it is granted
+	holder    *engine.Holder      // who has the lock instead; nil if it is an attempt of this process that is being given back
+	theirs    string              // the round in which the holder got it
+	said      bool                // it granted, or said why it did not
+	ahead     int                 // how many earlier tickets the node has
+	behind    string              // its own account of its state, if its fence counter has to be raised before it grants
+	err       error               // why it neither granted nor said why
+	unsettled bool                // it was not answered, and the node may still carry it out until it has been given back
 }
 
 // take makes a grant of the node's answer.
@@ -80,6 +81,7 @@ func (q *Quorum) askAlone(ctx context.Context, l *lock, v vote, terms terms) vot
 // unanswered returns the vote of a node whose request, with that not-after, ended in an error.
 func (q *Quorum) unanswered(l *lock, v vote, err error, notAfter int64) vote {
 	if outcome, _ := exec.Classify(err); outcome == exec.Unknown {
+		v.unsettled = true
 		w := wish{v.node, l.parts[v.node].Key()}
 		v.a.NoteUnanswered(notAfter)
 		q.noteHanging(w, 1)

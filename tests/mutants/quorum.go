@@ -37,6 +37,11 @@ var quorum = []Mutant{
 		Tests: []Test{{"scripts", "TestNodes"}},
 	},
 	{
+		Name: "tickets-overtaken", About: "a ticket is withdrawn while a vote that nobody waits for may still bring it",
+		Edits: []overlay.Edit{line("ticket-overtaken", "if false {")},
+		Tests: []Test{{"quorum", "TestVotesArriveAfterTheWaiterGaveUp"}},
+	},
+	{
 		Name: "held-by-one-node", About: "a quorum's lock counts as held if one node names a holder",
 		Edits: []overlay.Edit{part("named-by-a-majority", "most >= q.need", "most >= 1")},
 		Tests: []Test{{"quorum", "TestHeldIsWhatAMajoritySays"}},

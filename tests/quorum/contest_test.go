@@ -11,7 +11,9 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/driver/drivertest"
+	"github.com/holdfast-go/holdfast/internal/script"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
 	"github.com/holdfast-go/holdfast/tests/internal/machine"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
@@ -227,4 +229,83 @@ func TestWaiterGivesUp(t *testing.T) {
 		backend.Release(t, acquire(t, s.lock()))
 		s.cleaned()
 	})
+}
+
+// Fault: A waiter gives up while its votes are on the way, and its later requests overtake them. No node keeps its ticket.
+func TestVotesArriveAfterTheWaiterGaveUp(t *testing.T) {
+	t.Parallel()
+	each(t, 3, age, func(t *testing.T, s *site) {
+		lease := acquire(t, s.lock())
+		agree(t, lease, 3)
+		var nodes []*overtaken
+		s.wrap = func(_ int, d drivertest.Driver) drivertest.Driver {
+			nodes = append(nodes, &overtaken{Driver: d, sent: make(chan struct{}), arrives: make(chan struct{}), arrived: make(chan struct{}), early: make(chan struct{})})
+			return nodes[len(nodes)-1]
+		}
+		s.commandTimeout = time.Minute // so long that no slow machine reaches it
+		l := s.quorum(time.Minute).Mutex("q")
+		ctx, cancel := context.WithCancel(t.Context())
+		failed := make(chan error, 1)
+		go func() {
+			_, err := l.Acquire(ctx)
+			failed <- err
+		}()
+		for _, node := range nodes {
+			<-node.sent
+		}
+		cancel()
+		if err := <-failed; err != context.Canceled {
+			t.Errorf("Acquire, cancelled: %v", err)
+		}
+		for i, node := range nodes {
+			backend.Eventually(t, fmt.Sprintf("node %d is told to forget the ticket after the vote has brought it", i), node.forgets.Load)
+		}
+		backend.Release(t, lease)
+	})
+}
+
+// overtaken is a node that the first vote with a ticket reaches after all that may come before it.
+type overtaken struct {
+	drivertest.Driver
+	once    sync.Once
+	token   string
+	sent    chan struct{} // closed when there is such a vote
+	arrives chan struct{} // closed when it is to arrive
+	arrived chan struct{} // closed when the node has answered it
+	hurry   sync.Once
+	early   chan struct{} // closed when the ticket has been withdrawn before that
+	forgets atomic.Bool   // the ticket has been withdrawn after that
+}
+
+func (d *overtaken) Run(ctx context.Context, call driver.Call) (string, error) {
+	switch {
+	case call.Script.SHA1 == script.NodeAcquire().SHA1 && call.Args[5] != "":
+		first := false
+		d.once.Do(func() { first = true })
+		if !first {
+			break
+		}
+		d.token = call.Args[1]
+		close(d.sent)
+		<-d.arrives
+		defer close(d.arrived)
+	case call.Script.SHA1 != script.Release().SHA1:
+	case strings.HasPrefix(call.Args[2], "t:"):
+		reply, err := d.Driver.Run(ctx, call)
+		select {
+		case <-d.arrived:
+			d.forgets.Store(true)
+		default:
+			d.hurry.Do(func() { close(d.early) })
+		}
+		return reply, err
+	case call.Args[1] == d.token: // after this the node refuses the vote
+		select {
+		case <-d.early:
+		case <-time.After(50 * time.Millisecond): // there may be no such withdrawal
+		}
+		close(d.arrives)
+		<-d.arrived
+	}
+	return d.Driver.Run(ctx, call)
 }

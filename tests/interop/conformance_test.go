@@ -3,10 +3,12 @@
 package interop
 
 import (
+	"fmt"
 	"os/exec"
 	"path/filepath"
 	"testing"
 
+	"github.com/holdfast-go/holdfast/tests/internal/machine"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
@@ -24,17 +26,12 @@ func TestTheClientInPythonConforms(t *testing.T) {
 	}
 	for _, bin := range binaries(t) {
 		s := server.Start(t, bin)
-		judge := func() ([]byte, error) {
-			return exec.CommandContext(t.Context(), holdfast, "conformance", "--server", s.Addr(), "--", python[0], program).CombinedOutput()
-		}
-		said, err := judge()
-		// Leases of scenarios last for a few seconds: if many want the processors, a client may not get one in time.
-		for n := 1; err != nil && n < 3; n++ {
-			t.Logf("%s: once more: %v\n%s", bin.Name, err, said)
-			said, err = judge()
-		}
-		if err != nil {
-			t.Errorf("%s: %v\n%s", bin.Name, err, said)
-		}
+		machine.Undisturbed(t, func() error {
+			said, err := exec.CommandContext(t.Context(), holdfast, "conformance", "--server", s.Addr(), "--", python[0], program).CombinedOutput()
+			if err != nil {
+				err = fmt.Errorf("%s: %w\n%s", bin.Name, err, said)
+			}
+			return err
+		})
 	}
 }

@@ -123,19 +123,21 @@ func Stalled(then time.Time) bool {
 }
 
 // Undisturbed requires that f returns nil. f depends on timeouts of a second or more. An attempt that fails
-// proves nothing if the process stood still meanwhile, and is repeated.
+// proves nothing, and is repeated, if the process stood still meanwhile, or if one of its threads, or of its
+// descendants', waited for a processor for long.
 func Undisturbed(tb testing.TB, f func() error) {
 	tb.Helper()
 	for range 10 {
-		began := time.Now()
+		began, waits := time.Now(), watchWaits()
 		err := f()
+		longest := waits.end()
 		if err == nil {
 			return
 		}
-		if !Stalled(began) {
+		if !Stalled(began) && longest.by < starved {
 			tb.Fatalf("%v\n%s", err, Report(began))
 		}
-		tb.Logf("again, since the machine stood still: %v", err)
+		tb.Logf("again, since the machine stood still: %v\n%s%s", err, Report(began), longest)
 	}
 	tb.Fatal("the machine stood still in each of ten attempts")
 }

@@ -152,8 +152,8 @@ func (l *holdLease) Context() context.Context {
 	return l.scope.ctx
 }
 
-// whenEnded calls f with the lease's error when it ends, or now if it has ended. It calls revoked when the holder is asked to let go. It is for
-// leases that are parts of a JointLease and have no context of their own. f must not block.
+// whenEnded calls f with the lease's error when the lease ends, or now if it has ended. It calls revoked when the holder is
+// asked to let go. A JointLease uses it for the leases that are its parts, which have no contexts of their own. f must not block.
 func (l *holdLease) whenEnded(f context.CancelCauseFunc, revoked func(wire.Remark)) {
 	l.g.mu.Lock()
 	defer l.g.mu.Unlock()

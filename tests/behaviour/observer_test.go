@@ -463,7 +463,7 @@ func TestObserversAreCalledWithoutALock(t *testing.T) {
 		expect("Released")
 		second := backend.Receive(t, leases)
 		lease.Store(second)
-		// Of a server that lost everything, a renewal might take the lock again before the release.
+		// Only this key: if the server lost all its data, a renewal might take the lock back before the release.
 		b.Redis(t).Del(ctx, "holdfast:{x}")
 		go func() { _ = second.Release(ctx) }()
 		expect("Lost")

@@ -40,8 +40,8 @@ import (
 var mustFire = []string{"HoldfastLeaseLost", "HoldfastRenewalsFail", "HoldfastServerUnavailable", "HoldfastRunLostItsLock", "HoldfastRunFailed"}
 
 // A real Prometheus scrapes programs under load, with faults, and has numbers for every query of the dashboard. It
-// evaluates every alert, and those for these faults fire. The load lasts for HOLDFAST_TEST_LOAD, by default 15s, and longer
-// until all of that is so.
+// evaluates every alert rule, and the alerts for these faults fire. The load lasts for HOLDFAST_TEST_LOAD, by default 15s, and
+// goes on until all of this has happened.
 func TestDashboardShowsALoad(t *testing.T) {
 	if testing.Short() {
 		t.Skip("SKIPPED: part of make test-all")
@@ -109,7 +109,7 @@ func TestDashboardShowsALoad(t *testing.T) {
 	})
 	load.runs(b, files)
 
-	// Counters have to have been seen at zero before they rise.
+	// Prometheus sees a counter rise only if it has scraped it at zero before.
 	p.eventually("the metrics were scraped before the faults", func() bool {
 		n, err := p.numbers("query", `min(count_over_time(holdfast_held{job="lonely",holdfast_kind="mutex"}[1h])) > 2`, nil)
 		return err == nil && n > 0
@@ -400,7 +400,7 @@ func (p *monitor) expect(path, where, query string, params url.Values, must bool
 	}
 }
 
-// numbers returns how many numbers that are not NaN a query has.
+// numbers counts the values in the result of a query, except NaN.
 func (p *monitor) numbers(path, query string, params url.Values) (n int, err error) {
 	if params == nil {
 		params = url.Values{}

@@ -1,5 +1,5 @@
-// Package documents tests the pages that users read first, README.md, docs/guides and docs/migration: their Go and their
-// shell commands do what they say, what they quote is in the code, and links of all documents lead somewhere.
+// Package documents tests README.md, docs/guides and docs/migration, which users read first: that their Go and their shell
+// commands do what the pages say, and that the code has what they quote. It checks the links of all documents.
 package documents
 
 import (

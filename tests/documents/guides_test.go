@@ -14,7 +14,7 @@ import (
 
 // The Go of the guides and of docs/migration does what the pages say. Each page is a package, which has the page's blocks as they are
 // printed, and tests for them, testdata/PAGE.go.txt, that also have what the blocks call. testdata/all.go.txt runs the tests, and
-// demands that every statement of a block is carried out, except for returns of errors.
+// fails if a statement of a block did not run. Only statements that return an error need not run.
 func TestGoRuns(t *testing.T) {
 	for _, m := range []module{
 		{folder: ".", path: "github.com/holdfast-go/holdfast/tests/documents/virtual/"},

@@ -90,7 +90,7 @@ func (o *ticketFlags) checkTicketServers(s *connect.Servers) error {
 // ticketReport is what --json prints: how it went.
 type ticketReport struct {
 	Name     string      `json:"name,omitempty"`
-	Server   string      `json:"server,omitempty"` // unless the ticket was refused before
+	Server   string      `json:"server,omitempty"` // empty if no server was asked
 	Outcome  string      `json:"outcome"`          // acquired, renewed, released, busy, lost, interrupted or failed
 	ExitCode int         `json:"exit_code"`
 	Fence    uint64      `json:"fence,omitempty"`

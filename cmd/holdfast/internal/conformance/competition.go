@@ -19,10 +19,10 @@ type turn struct {
 	reads    bool
 }
 
-func competes(t *trial) error   { return t.competeFor(t.lock, t.lock) }
+func competes(t *trial) error   { return t.competeFor(t.lock) }
 func rwCompetes(t *trial) error { return t.competeFor(t.lock, t.reader) }
 
-// competeFor lets two clients and two of Holdfast's goroutines take turns, one of each with either side of the lock in turn.
+// competeFor lets two clients and two of Holdfast's goroutines take turns with the lock, each with one side of it after the other.
 func (t *trial) competeFor(sides ...*holdfast.Lock) error {
 	clients, err := t.started(2)
 	if err != nil {

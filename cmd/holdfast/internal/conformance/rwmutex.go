@@ -31,7 +31,7 @@ func (t *trial) started(n int) (clients []*client, err error) {
 	return clients, nil
 }
 
-// keepsOutHoldfast checks that Holdfast does not get a side of the lock.
+// keepsOutHoldfast checks that Holdfast does not get a side of the lock while a client has the lock.
 func (t *trial) keepsOutHoldfast(lock *holdfast.Lock, side string) error {
 	t.note("holdfast", "tries the lock as a "+side)
 	if lease, err := lock.TryAcquire(t.ctx); !errors.Is(err, holdfast.ErrHeld) {
@@ -150,7 +150,7 @@ func rwFencesRise(t *trial) error {
 	return nil
 }
 
-// writersAreNotPassed has a reader, a writer that waits, and two readers that wait behind it.
+// writersAreNotPassed lets a writer wait for a reader, and two readers wait behind the writer. They must get the lock in that order.
 func writersAreNotPassed(t *trial) error {
 	lease, err := t.take(t.reader)
 	if err != nil {

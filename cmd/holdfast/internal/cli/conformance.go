@@ -73,8 +73,9 @@ Report (--json): ok, passed, skipped, and verdicts, each with scenario, shows, o
   it did not pass, problem and dialogue: the end of what was said; or skipped, which says
   why it was not judged.
 
-Exit codes: 0 all passed that were judged, %d some did not or none was judged, %d wrong usage, %d server unavailable,
-%d the client was not found, %d interrupted (INT; also 129, 131, 143).
+Exit codes: 0 all passed that were judged, %d some did not or none was judged,
+%d wrong usage, %d server unavailable, %d the client was not found,
+%d interrupted (INT; also 129, 131, 143).
 `, flags.FlagUsages(), exitcode.None, exitcode.Usage, exitcode.Unavailable, exitcode.NotFound, exitcode.Signal+2)
 }
 

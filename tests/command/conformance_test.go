@@ -84,7 +84,7 @@ func TestFlawedClientsAreFound(t *testing.T) {
 	for _, c := range []struct{ flaw, scenario, problem string }{
 		{"plain", "value", `has a value of another form: mine`},
 		{"greedy", "exclusion", `answers "granted 9000000000000000000" to "try \d+", and not held`},
-		{"counts", "fences", `the fence 1 of the client follows`},
+		{"counts", "fences", `the fence 1 of the client's try follows`},
 		{"polls", "queue", `owes 1 in the lock's queue`},
 		{"chatty", "quiet", `the client sent \d+ requests`},
 		{"unrenewed", "renewal", `answers no to "holds", and not yes`},
@@ -105,6 +105,7 @@ func TestFlawedClientsAreFound(t *testing.T) {
 		{"unrenewed", "rw-renewal", `answers no to "holds", and not yes`},
 		{"believes", "rw-outage", `answers yes to "holds", and not no`},
 		{"mute", "rw-expiry", `owes granted for`},
+		{"hasty", "rw-expiry", `acquire-write is granted to another client within 2\.\d+s of the try-read of a client that was killed`},
 		{"shares", "rw-competition", `two had the lock at once|the fence \d+ of .* follows`},
 		{"counts", "rw-competition", `the fence 1 of .* follows`},
 	} {

@@ -120,6 +120,8 @@ func (c *client) take(ctx context.Context, verb string, ttl time.Duration) (answ
 		for c.lease, err = lock.TryAcquire(ctx); errors.Is(err, holdfast.ErrHeld); c.lease, err = lock.TryAcquire(ctx) {
 			time.Sleep(50 * time.Millisecond)
 		}
+	case c.flaw == "hasty":
+		c.lease, err = c.takeFromDead(ctx, lock)
 	default:
 		c.lease, err = lock.Acquire(ctx)
 	}
@@ -136,6 +138,20 @@ func (c *client) take(ctx context.Context, verb string, ttl time.Duration) (answ
 		return "granted 1", nil
 	}
 	return fmt.Sprint("granted ", c.lease.Fence()), nil
+}
+
+// takeFromDead waits for 2 s, and then takes the lock as if its holder were dead.
+func (c *client) takeFromDead(ctx context.Context, lock *holdfast.Lock) (*holdfast.Lease, error) {
+	waits, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	lease, err := lock.Acquire(waits)
+	if errors.Is(err, context.DeadlineExceeded) {
+		if err := c.rdb.Del(ctx, c.key()).Err(); err != nil {
+			return nil, err
+		}
+		return lock.Acquire(ctx)
+	}
+	return lease, err
 }
 
 // set does what a program does that knows only SET. If it is naive, the value is right, and a lost reply makes it ask again.

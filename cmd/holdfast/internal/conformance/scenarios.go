@@ -143,38 +143,33 @@ func keepsOut(t *trial) error {
 	return nil
 }
 
-func fencesRise(t *trial) error {
+func fencesRise(t *trial) error { return t.fencesRise("try", "try", "try", "try", "try") }
+
+// fencesRise lets a client take the lock by each of these commands, and Holdfast take it after each. Every fence must be above
+// those before it.
+func (t *trial) fencesRise(verbs ...string) error {
 	c, err := t.start()
 	if err != nil {
 		return err
 	}
 	last := uint64(0)
-	next := func(who string, fence uint64) error {
-		if fence <= last {
-			return problemf("the fence %d of %s follows %d", fence, who, last)
-		}
-		last = fence
-		return nil
-	}
-	for range 5 {
-		fence, err := c.try(long)
-		if err == nil {
-			err = next("the client", fence)
-		}
-		if err == nil {
-			err = c.must("released", "release")
-		}
+	for _, verb := range verbs {
+		fence, err := c.take(verb, long)
 		if err != nil {
 			return err
 		}
+		if err := c.must("released", "release"); err != nil {
+			return err
+		}
 		lease, err := t.acquire()
-		if err == nil {
-			err = next("Holdfast", lease.Fence())
-		}
-		if err == nil {
-			err = t.release(lease)
-		}
 		if err != nil {
+			return err
+		}
+		if fence <= last || lease.Fence() <= fence {
+			return problemf("the fence %d of the client's %s follows %d, and Holdfast's %d follows it", fence, verb, last, lease.Fence())
+		}
+		last = lease.Fence()
+		if err := t.release(lease); err != nil {
 			return err
 		}
 	}

@@ -85,7 +85,8 @@ The server is the first of --redis, HOLDFAST_REDIS, REDIS_URL, %s.
 
 Columns: AGE is how long the oldest holder has held the lock, TTL what is left until the
   first would lose it without a renewal, WAITING how many processes wait. FENCE is the
-  number of the latest grant. On a terminal, columns are cut or left out to fit.
+  number of the latest grant. On a terminal, columns are cut or left out to fit. Of a
+  quorum it is not known who waits.
 
 JSON: time (the server's), name, key, kind, held, fence, limit, count; holders, each with
   owner, host, pid, meta, mode, permits, fence, since and ttl_ms, which is null if it does
@@ -130,6 +131,9 @@ func ls(ctx context.Context, args []string, _ io.Reader, stdout, stderr io.Write
 
 // list prints the locks. Locks that the server does not show it reports on the console.
 func (o *lsFlags) list(ctx context.Context, in *inspect.Inspector, stdout io.Writer) error {
+	if o.servers.AreQuorum() && (o.waiting || o.sort == byWaiters) {
+		return exitcode.Usagef("it is not known who waits for a lock of a quorum: leave out --waiting and --sort waiters")
+	}
 	to := o.listing(stdout)
 	var denied error
 	n := 0

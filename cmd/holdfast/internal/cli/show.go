@@ -44,7 +44,8 @@ Flags:
 The server is the first of --redis, HOLDFAST_REDIS, REDIS_URL, %s.
 
 Of those that wait, the first 1,000 are shown. Processes that died without leaving the
-queue are among them until it would be their turn.
+queue are among them until it would be their turn. Who waits for a lock of a quorum is not
+known.
 
 Exit codes: 0 somebody holds it or waits for it, 1 nobody does, %d wrong usage,
 %d unavailable, %d refused, %d wrong configuration.
@@ -78,7 +79,7 @@ func show(ctx context.Context, args []string, _ io.Reader, stdout, stderr io.Wri
 		if o.json {
 			err = output.WriteJSON(&text, lockstatus.NewReport(s))
 		} else {
-			err = lockstatus.Write(&text, s)
+			err = lockstatus.Write(&text, s, o.servers.AreQuorum())
 			text.WriteString(o.next(s))
 		}
 		if err == nil {

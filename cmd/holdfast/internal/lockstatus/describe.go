@@ -17,8 +17,8 @@ import (
 // maxShown bounds what is shown of a text that others wrote, in bytes.
 const maxShown = 512
 
-// Write writes all that is known of a lock, for people.
-func Write(w io.Writer, s holdfast.Status) error {
+// Write writes all that is known of a lock, for people. The nodes of a quorum do not say who waits.
+func Write(w io.Writer, s holdfast.Status, quorum bool) error {
 	var b strings.Builder
 	kind := string(s.Kind)
 	if kind == "" {
@@ -58,9 +58,13 @@ func Write(w io.Writer, s holdfast.Status) error {
 		fmt.Fprintf(&b, "    %d. %s\n", i+1, describeHolder(h, s.Time))
 		writeMeta(&b, h.Meta)
 	}
-	if s.Waiting > 0 {
+	switch {
+	case s.Waiting > 0:
 		line("awaited", "by %d, in this order", s.Waiting)
-	} else if s.Kind != holdfast.KindLatch && s.Kind != "" {
+	case s.Kind == holdfast.KindLatch || s.Kind == "":
+	case quorum:
+		line("awaited", "not known of a lock of a quorum")
+	default:
 		line("awaited", "by nobody")
 	}
 	for i, waiter := range s.Waiters {

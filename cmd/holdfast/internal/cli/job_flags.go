@@ -120,6 +120,9 @@ func (o *jobFlags) checkJob(policies ...keeper.Policy) error {
 	return checkMeta(o.meta)
 }
 
+// advice is job.Run.Advice.
+func (o *jobFlags) advice(err error) string { return mismatchAdvice(o.flags.Name(), err) }
+
 // checkMeta refuses notes that are not KEY=VALUE.
 func checkMeta(notes []string) error {
 	for _, m := range notes {

@@ -172,7 +172,7 @@ func (o *partyFlags) exit(ctx context.Context, r *partyReport, err error) *exitc
 	case errors.Is(err, holdfast.ErrAmbiguous) && o.action != "wait":
 		exit.Err = fmt.Errorf("%w; holdfast show %s says whether it was done", err, shellWord(o.name))
 	case errors.Is(err, holdfast.ErrMismatch):
-		exit.Err = fmt.Errorf("%w; all that use a NAME give the same N, and NAME is not used for anything else", err)
+		exit.Err = fmt.Errorf("%w; %s", err, mismatchAdvice(o.flags.Name(), err))
 	}
 	return exit
 }

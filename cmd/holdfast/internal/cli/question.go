@@ -21,7 +21,7 @@ type question struct {
 // newQuestion returns a question with these flags.
 func newQuestion(o *jobFlags, stdout, stderr io.Writer) *question {
 	return &question{
-		Run:  &job.Run{Name: o.name, Console: console.New(stderr, o.level()), Streams: job.Streams{Out: stdout, Err: stderr}},
+		Run:  &job.Run{Name: o.name, Console: console.New(stderr, o.level()), Streams: job.Streams{Out: stdout, Err: stderr}, Advice: o.advice},
 		json: o.json != "",
 	}
 }

@@ -89,8 +89,12 @@ func resize(ctx context.Context, args []string, _ io.Reader, stdout, stderr io.W
 	defer cancel()
 	// A semaphore needs a number of permits, but Resize does not send it.
 	if err := locks.Client().Semaphore(o.name, max(o.slots, 1)).Resize(ctx, o.slots); err != nil {
+		exit := exitcode.OfLibrary(err)
+		if advice := mismatchAdvice("resize", err); advice != "" {
+			err = fmt.Errorf("%w; %s", err, advice)
+		}
 		c.Error(err)
-		return &exitcode.Error{Code: exitcode.OfLibrary(err).Code}
+		return &exitcode.Error{Code: exit.Code}
 	}
 	if o.slots == 0 {
 		_, err = fmt.Fprintf(stdout, "%q has as many slots as its users say\n", o.name)

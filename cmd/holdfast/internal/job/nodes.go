@@ -104,7 +104,7 @@ func quorumFailure(err error) error {
 	}
 	text := fmt.Sprintf("%s %q: %d of %d nodes must agree, but too few did: %s", quorum.Op, quorum.Name, quorum.Need, quorum.Of, strings.Join(nodes, "; "))
 	switch {
-	case errors.Is(err, holdfast.ErrDenied), errors.Is(err, holdfast.ErrUnsupported):
+	case errors.Is(err, holdfast.ErrDenied), errors.Is(err, holdfast.ErrUnsupported), errors.Is(err, holdfast.ErrMismatch):
 	case errors.Is(err, holdfast.ErrNotAdmitted):
 		text += "; if nodes are new, run holdfast init with all nodes"
 	case errors.Is(err, holdfast.ErrQuarantine):

@@ -30,6 +30,8 @@ type Run struct {
 	Streams Streams
 	Servers *connect.Servers
 	Locks   *connect.Locks
+	// Advice says what to do after an error of the library, in the words of the command; "" if it knows nothing.
+	Advice func(error) string
 
 	report    Report
 	signals   chan os.Signal
@@ -139,20 +141,14 @@ func (r *Run) quotedNames() string {
 	return text
 }
 
-// Failure returns how to exit after an error of the library, with advice about flags and servers.
+// Failure returns how to exit after an error of the library, with advice about the command and servers.
 func (r *Run) Failure(err error) *exitcode.Error {
 	exit := exitcode.OfLibrary(err)
-	if quorum := quorumFailure(err); quorum != nil {
-		exit.Err = quorum
-		return exit
+	if exit.Err = quorumFailure(err); exit.Err == nil {
+		exit.Err = r.Servers.ExplainTLS(err)
 	}
-	exit.Err = r.Servers.ExplainTLS(err)
-	var server *holdfast.ServerError
-	switch {
-	case errors.As(err, &server) && server.Code == "BADLIMIT":
-		exit.Err = fmt.Errorf("%w; give --slots the number that the other runs give, or change it for all with holdfast resize", err)
-	case errors.Is(err, holdfast.ErrMismatch):
-		exit.Err = fmt.Errorf("%w; if another run holds it: all runs of a NAME are plain ones, or all with --shared or --exclusive, or all with --slots, or all with --owner", err)
+	if advice := r.Advice(err); advice != "" {
+		exit.Err = fmt.Errorf("%w; %s", exit.Err, advice)
 	}
 	return exit
 }

@@ -1,0 +1,40 @@
+package cli
+
+import (
+	"errors"
+
+	"github.com/holdfast-go/holdfast"
+)
+
+// mismatchAdvice says what to do after an error that says that programs disagree about a lock, in the words of the command that
+// met it. It returns "" for other errors.
+func mismatchAdvice(command string, err error) string {
+	var server *holdfast.ServerError
+	switch {
+	case !errors.Is(err, holdfast.ErrMismatch):
+		return ""
+	case errors.As(err, &server) && otherNumber[command][server.Code] != "":
+		return otherNumber[command][server.Code]
+	}
+	return otherKind[command]
+}
+
+// otherNumber is what to do about another number of slots or parties, by the command and the server's word.
+var otherNumber = map[string]map[string]string{
+	"run":     {"BADLIMIT": "give --slots the number that the other runs give, or change it for all with holdfast resize"},
+	"latch":   {"BADPARTIES": "give the N that the others give, or start the latch over with another: holdfast latch NAME N reset"},
+	"barrier": {"BADPARTIES": "give the N that the other parties give"},
+}
+
+// otherKind is what to do about another kind of lock, by the command.
+var otherKind = map[string]string{
+	"run":     "if another run holds it: all runs of a NAME are plain ones, or all with --shared or --exclusive, or all with --slots, or all with --owner",
+	"once":    "give a NAME that only runs with --once use",
+	"acquire": "give a NAME that only holdfast acquire, holdfast elect and plain runs use",
+	"renew":   "the ticket's lock is gone, and its NAME is used for something else",
+	"release": "the ticket's lock is gone, and its NAME is used for something else",
+	"elect":   "give a NAME that only holdfast elect, holdfast acquire and plain runs use",
+	"latch":   "give a NAME that only holdfast latch uses",
+	"barrier": "give a NAME that only holdfast barrier uses",
+	"resize":  "give the NAME of runs with --slots, or of a semaphore",
+}

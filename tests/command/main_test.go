@@ -104,7 +104,7 @@ func TestScripts(t *testing.T) {
 				open := server.Start(t, server.One(t))
 				var nodes []string
 				for range 3 {
-					if name == "quorum" || name == "bench" { // these scripts name the servers
+					if name == "quorum" || name == "bench" || name == "ticket_server" { // these scripts name the servers
 						nodes = append(nodes, server.Start(t, server.One(t)).Addr())
 					}
 				}

@@ -16,6 +16,7 @@ import (
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/job"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/output"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/signals"
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/ticketfile"
 )
 
 // acquireFlags are the flags and arguments of holdfast acquire.
@@ -73,6 +74,8 @@ Ticket:
   If the exit code is not 0, there is no ticket, and the lock is not held: if it cannot be
   written, or a signal comes before, the lock is released. If holdfast is killed with -9,
   or the machine dies, the lock stays held for --ttl at most.
+  The file also says which server gave the ticket, and until when it lasts: holdfast release
+  does not remove it because another server does not know the lock.
   Others see the process of holdfast acquire, which has ended, as the holder: use --meta to
   say whose the lock is.
 
@@ -144,16 +147,18 @@ func (o *acquireFlags) acquire(ctx context.Context, q *question, r *ticketReport
 		return o.unwritten(err, lease.Release(context.Background()))
 	}
 	defer pending.Drop()
+	origin := &ticketfile.Origin{Server: r.Server, RunID: o.runID(ctx, q)}
 	detaching := time.Now()
 	ticket, err := lease.Detach(ctx, o.ttl)
 	if err != nil {
 		if kept := lease.Release(context.Background()); kept != nil && !errors.Is(kept, holdfast.ErrLost) {
 			err = fmt.Errorf("%w; the lock was not released, and expires within %s", err, o.ttl)
 		}
-		return o.ticketFailure(q, err)
+		return q.Failure(err)
 	}
 	if err = ctx.Err(); err == nil {
-		err = pending.Write(ticket)
+		origin.Expires = detaching.Add(o.ttl)
+		err = pending.Write(ticketfile.Content{Ticket: ticket, Origin: origin})
 	}
 	if err != nil {
 		return o.unwritten(err, giveBack(q, ticket))

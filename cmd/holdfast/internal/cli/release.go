@@ -26,6 +26,8 @@ func releaseHelp(w io.Writer) {
 Releases a lock that holdfast acquire has acquired, hands it to the next waiter, and
 removes the file of the ticket. If the lock was lost before, the file is removed, too, and
 the exit code is %d: somebody else may have held the lock while the script still worked.
+The file stays if the ticket still lasts, and another server may be the one that gave it:
+the message says which server that was.
 
   trap 'holdfast release --ticket "$ticket"' EXIT
 
@@ -54,10 +56,15 @@ func release(ctx context.Context, args []string, _ io.Reader, stdout, stderr io.
 		switch {
 		case errors.Is(err, holdfast.ErrAmbiguous):
 			return &exitcode.Error{Code: exitcode.Unavailable, Err: fmt.Errorf("%w; if lock %q was released, holdfast release says next time that it is lost", err, o.name)}
-		case errors.Is(err, holdfast.ErrLost):
-			return o.used(o.ticketFailure(q, err))
 		case err != nil:
-			return o.ticketFailure(q, err)
+			exit, certain := o.ticketFailure(ctx, q, err)
+			if certain {
+				return o.used(exit)
+			}
+			if errors.Is(err, holdfast.ErrLost) && o.ticket.File != "" {
+				exit.Err = fmt.Errorf("%w; the ticket %s is kept: remove it if the lock is lost", exit.Err, o.ticket.File)
+			}
+			return exit
 		}
 		// The ticket is used up: from here on a signal would only leave the lock to expire.
 		if err := lease.Release(context.Background()); err != nil && !errors.Is(err, holdfast.ErrLost) {
@@ -65,7 +72,7 @@ func release(ctx context.Context, args []string, _ io.Reader, stdout, stderr io.
 			exit.Err = fmt.Errorf("%w; the lock expires by itself", exit.Err)
 			return o.used(exit)
 		} else if err != nil {
-			return o.used(o.ticketFailure(q, err))
+			return o.used(q.Failure(err))
 		}
 		r.Outcome = "released"
 		if exit := o.used(nil); exit != nil {

@@ -11,6 +11,7 @@ import (
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/connect"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/exitcode"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/output"
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/ticketfile"
 )
 
 func newRenewFlags() *ticketFlags {
@@ -52,12 +53,25 @@ func renew(ctx context.Context, args []string, _ io.Reader, stdout, stderr io.Wr
 	return o.withTicket(ctx, args, stdout, stderr, func(ctx context.Context, q *question, r *ticketReport, t holdfast.Ticket) *exitcode.Error {
 		began := time.Now()
 		if err := q.Locks.Client().ExtendTicket(ctx, t, o.ttl); err != nil {
-			return o.ticketFailure(q, err)
+			exit, _ := o.ticketFailure(ctx, q, err)
+			return exit
 		}
 		r.Outcome = "renewed"
 		r.keepsFor(o.ttl, began)
+		o.noteRenewal(q, t, began.Add(o.ttl))
 		return o.tell(q, r)
 	})
+}
+
+// noteRenewal writes into the ticket's file until when it lasts now.
+func (o *ticketFlags) noteRenewal(q *question, t holdfast.Ticket, expires time.Time) {
+	if o.origin == nil || !expires.After(o.origin.Expires) {
+		return
+	}
+	o.origin.Expires = expires
+	if err := o.ticket.Update(ticketfile.Content{Ticket: t, Origin: o.origin}); err != nil {
+		q.Console.Warnf("the lock is renewed, but the ticket does not say so: %v", err)
+	}
 }
 
 // withTicket parses the command line, reads the ticket and calls f.

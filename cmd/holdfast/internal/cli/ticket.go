@@ -22,7 +22,8 @@ import (
 type ticketFlags struct {
 	jobFlags
 	ticket ticketfile.Place
-	ttl    time.Duration // for which the ticket keeps the lock
+	origin *ticketfile.Origin // of the ticket that was read, if that is known
+	ttl    time.Duration      // for which the ticket keeps the lock
 	asJSON bool
 }
 
@@ -173,12 +174,12 @@ func (o *ticketFlags) claim(forWriting bool) error {
 	return &exitcode.Error{Code: exitcode.CannotCreate, Err: fmt.Errorf("the ticket cannot be written: %w", err)}
 }
 
-// read returns the ticket. It is called before a server is asked.
+// read returns the ticket, and notes its origin. It is called before a server is asked.
 func (o *ticketFlags) read(stderr io.Writer) (holdfast.Ticket, error) {
 	if err := o.claim(false); err != nil {
 		return holdfast.Ticket{}, err
 	}
-	t, exposed, err := o.ticket.Read()
+	c, exposed, err := o.ticket.Read()
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		err = fmt.Errorf("there is no ticket %s: it was released, or never acquired", o.ticket.File)
@@ -186,17 +187,44 @@ func (o *ticketFlags) read(stderr io.Writer) (holdfast.Ticket, error) {
 		newQuestion(&o.jobFlags, nil, stderr).Console.Warnf("other users can read the ticket %s, and whoever has it can take the lock: chmod 600 it", o.ticket.File)
 	}
 	if err != nil {
-		return t, &exitcode.Error{Code: exitcode.NoInput, Err: err}
+		return holdfast.Ticket{}, &exitcode.Error{Code: exitcode.NoInput, Err: err}
 	}
-	o.name = t.Name()
-	return t, nil
+	o.name, o.origin = c.Ticket.Name(), c.Origin
+	return c.Ticket, nil
 }
 
-// ticketFailure is Run.Failure, with what is to be done about a ticket.
-func (o *ticketFlags) ticketFailure(q *question, err error) *exitcode.Error {
-	exit := q.Failure(err)
-	if errors.Is(err, holdfast.ErrLost) {
-		exit.Err = fmt.Errorf("lock %q on %s is lost: the ticket has expired, or was released, or is of another server; somebody else may hold the lock", o.name, q.Servers.Addr())
+// originTime is how long the server is asked for its run id.
+const originTime = 2 * time.Second
+
+// runID returns the run id of the server that has the lock, or "".
+func (o *ticketFlags) runID(ctx context.Context, q *question) string {
+	ctx, cancel := context.WithTimeout(ctx, originTime)
+	defer cancel()
+	return q.Servers.All[0].RunID(ctx, o.keyOf(o.name))
+}
+
+// ticketFailure is Run.Failure, with what is to be done about a ticket. certain reports whether the ticket is of no use any
+// more if the server says that the lock is lost. It is not if another server may have answered: while a ticket lasts, only
+// the server that gave it can know, and a server that has restarted does not tell that it is the same.
+func (o *ticketFlags) ticketFailure(ctx context.Context, q *question, err error) (exit *exitcode.Error, certain bool) {
+	exit = q.Failure(err)
+	if !errors.Is(err, holdfast.ErrLost) {
+		return exit, false
 	}
-	return exit
+	lost := fmt.Sprintf("lock %q on %s is lost: the ticket has expired, or was released", o.name, q.Servers.Addr())
+	switch from := o.origin; {
+	case from == nil:
+		exit.Err = fmt.Errorf("%s, or is of another server; somebody else may hold the lock", lost)
+	case !time.Now().Before(from.Expires), from.RunID != "" && from.RunID == o.runID(ctx, q):
+		exit.Err = fmt.Errorf("%s; somebody else may hold the lock", lost)
+	case from.Server != q.Servers.Addr():
+		exit.Err = fmt.Errorf("%s does not have lock %q under this ticket, which is of %s and lasts until %s: if that is another server, name it with --redis; "+
+			"if not, the lock is lost, and somebody else may hold it", q.Servers.Addr(), o.name, from.Server, from.Expires.Local().Format(time.DateTime))
+		return exit, false
+	default:
+		exit.Err = fmt.Errorf("%s does not have lock %q under this ticket, which lasts until %s: if that address is now another server's than when the ticket was written, "+
+			"reach that one; if not, the lock is lost, and somebody else may hold it", q.Servers.Addr(), o.name, from.Expires.Local().Format(time.DateTime))
+		return exit, false
+	}
+	return exit, true
 }

@@ -23,7 +23,8 @@ func TestASignalBeforeTheServerAnswersIsNamed(t *testing.T) {
 			t.Error(err)
 		}
 		<-ctx.Done()
-		return o.ticketFailure(q, ctx.Err())
+		exit, _ := o.ticketFailure(ctx, q, ctx.Err())
+		return exit
 	})
 	const want = "holdfast: terminated before the server answered; run holdfast release again"
 	if got := strings.TrimSpace(stderr.String()); got != want || err == nil {

@@ -2,6 +2,7 @@
 package connect
 
 import (
+	"context"
 	"net/url"
 	"slices"
 	"strings"
@@ -57,6 +58,26 @@ func (s *Server) locks(cfg *holdfast.Config) (*holdfast.Client, error) {
 		return holdfastgoredis.NewFailover(s.Sentinel, cfg)
 	}
 	return holdfastgoredis.New(s.client, cfg)
+}
+
+// RunID returns the id of the server that has a key: of the key's master in a Cluster. No other server has it, and it changes
+// when the server restarts. It is "" if the server does not tell.
+func (s *Server) RunID(ctx context.Context, key string) string {
+	if cluster, is := s.client.(*redis.ClusterClient); is {
+		master, err := cluster.MasterForKey(ctx, key)
+		if err != nil {
+			return ""
+		}
+		return runID(ctx, master)
+	}
+	return runID(ctx, s.client)
+}
+
+func runID(ctx context.Context, client redis.Cmdable) string {
+	text, _ := client.Info(ctx, "server").Result()
+	_, rest, _ := strings.Cut(text, "run_id:")
+	id, _, _ := strings.Cut(rest, "\r\n")
+	return id
 }
 
 // Secrets returns the passwords that no text may show.

@@ -101,12 +101,7 @@ func (s *Servers) NeverAdmitted(ctx context.Context, prefix string, timeout time
 func (s *Servers) CheckDistinct(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
-	ids := each(s.All, func(one *Server) string {
-		text, _ := one.client.Info(ctx, "server").Result()
-		_, rest, _ := strings.Cut(text, "run_id:")
-		id, _, _ := strings.Cut(rest, "\r\n")
-		return id
-	})
+	ids := each(s.All, func(one *Server) string { return runID(ctx, one.client) })
 	for i, id := range ids {
 		if other := slices.Index(ids, id); id != "" && other < i {
 			return exitcode.Configf("%s and %s are the same server; name each server once", s.All[other].Addr, s.All[i].Addr)

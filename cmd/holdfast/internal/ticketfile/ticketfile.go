@@ -1,16 +1,22 @@
 // Package ticketfile keeps the ticket of a lock where a shell script can pass it on: in a file that only its owner can
 // read, or on a file descriptor. A ticket is a secret, and gives its bearer the lock.
+//
+// The first line is the library's text of the ticket. The second, which is optional, is a JSON object that says where the
+// ticket is from.
 package ticketfile
 
 import (
+	"bytes"
 	"crypto/rand"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/holdfast-go/holdfast"
 )
@@ -60,13 +66,62 @@ func (e existsError) Error() string {
 
 func (existsError) Is(target error) bool { return target == fs.ErrExist }
 
+// Content is what is kept: the ticket, and where it is from.
+type Content struct {
+	Ticket holdfast.Ticket
+	Origin *Origin // nil if that is not known
+}
+
+// Origin says where a ticket is from.
+type Origin struct {
+	Server  string    `json:"server"`           // its address, without credentials
+	RunID   string    `json:"run_id,omitempty"` // of the server, until it restarts
+	Expires time.Time `json:"expires"`          // not before, by the clock of the machine that wrote it
+}
+
+// text returns the content as it is written. It leaves out the origin rather than need more than room.
+func (c Content) text() ([]byte, error) {
+	text, err := c.Ticket.MarshalText()
+	if err != nil {
+		return nil, err
+	}
+	text = append(text, '\n')
+	if c.Origin == nil {
+		return text, nil
+	}
+	origin, err := json.Marshal(Origin{c.Origin.Server, c.Origin.RunID, c.Origin.Expires.UTC().Truncate(time.Second)})
+	if err != nil {
+		return nil, err
+	}
+	if len(text)+len(origin) < room {
+		text = append(append(text, origin...), '\n')
+	}
+	return text, nil
+}
+
+// parse reads what text returned, also if a shell has made a space of the line's end. An origin that it cannot read is nil.
+func parse(text []byte) (c Content, err error) {
+	ticket, rest := bytes.TrimSpace(text), []byte(nil)
+	if end := bytes.IndexAny(ticket, " \t\r\n"); end >= 0 {
+		ticket, rest = ticket[:end], ticket[end:]
+	}
+	if err := c.Ticket.UnmarshalText(ticket); err != nil {
+		return Content{}, err
+	}
+	var origin Origin
+	if json.Unmarshal(rest, &origin) == nil {
+		c.Origin = &origin
+	}
+	return c, nil
+}
+
 // A Pending ticket has its place, but is not there yet.
 type Pending struct {
 	place *Place
 	temp  *os.File // beside the file; nil of a descriptor
 }
 
-// room is how many bytes are kept for a ticket, which has at most 2 KiB.
+// room is how many bytes are kept for a ticket, which has at most 2 KiB, and its origin.
 const room = 4096
 
 // Reserve makes sure that there is room for a ticket, so that a full disk is noticed before there is one.
@@ -94,12 +149,11 @@ func (p *Place) Reserve() (*Pending, error) {
 
 // Write puts the ticket in its place, completely or not at all. A file never replaces another. After an error nothing is
 // left of the ticket, unless it was written to a descriptor.
-func (p *Pending) Write(t holdfast.Ticket) error {
-	text, err := t.MarshalText()
+func (p *Pending) Write(c Content) error {
+	text, err := c.text()
 	if err != nil {
 		return err
 	}
-	text = append(text, '\n')
 	if p.temp == nil {
 		_, err = p.place.descriptor.Write(text)
 		return errors.Join(err, p.place.descriptor.Close())
@@ -122,6 +176,34 @@ func (p *Pending) Write(t holdfast.Ticket) error {
 		return writeNew(p.place.File, text)
 	}
 	return nil
+}
+
+// Update writes another origin of a ticket that was read from its file. It does not touch the ticket. Of a descriptor it does
+// nothing.
+func (p *Place) Update(c Content) error {
+	if p.File == "" {
+		return nil
+	}
+	text, err := c.text()
+	if err != nil {
+		return err
+	}
+	f, err := openUnlinked(p.File, os.O_RDWR)
+	if err != nil {
+		return err
+	}
+	ticket := bytes.IndexByte(text, '\n') + 1
+	was := make([]byte, ticket)
+	if _, err = f.ReadAt(was, 0); err == nil && !bytes.Equal(was, text[:ticket]) {
+		err = fmt.Errorf("%s has another ticket now", p)
+	}
+	if err == nil {
+		_, err = f.WriteAt(text[ticket:], int64(ticket))
+	}
+	if err == nil {
+		err = f.Truncate(int64(len(text)))
+	}
+	return errors.Join(err, f.Close())
 }
 
 // writeNew writes a file that does not exist yet.
@@ -151,33 +233,30 @@ func (p *Pending) Drop() {
 	}
 }
 
-// Read returns the ticket, and whether other users could read its file. It does not follow a symbolic link.
-func (p *Place) Read() (t holdfast.Ticket, exposed bool, err error) {
+// Read returns the content, and whether other users could read its file. It does not follow a symbolic link.
+func (p *Place) Read() (c Content, exposed bool, err error) {
 	f := p.descriptor
 	if p.File != "" {
-		if f, err = openUnlinked(p.File); err != nil {
-			return t, false, err
+		if f, err = openUnlinked(p.File, os.O_RDONLY); err != nil {
+			return c, false, err
 		}
 		info, err := f.Stat()
 		if err != nil {
-			return t, false, errors.Join(err, f.Close())
+			return c, false, errors.Join(err, f.Close())
 		}
 		if !info.Mode().IsRegular() {
-			return t, false, errors.Join(fmt.Errorf("%s is not a regular file", p.File), f.Close())
+			return c, false, errors.Join(fmt.Errorf("%s is not a regular file", p.File), f.Close())
 		}
 		exposed = isExposed(info)
 	}
 	text, err := io.ReadAll(io.LimitReader(f, room+1))
 	if err = errors.Join(err, f.Close()); err != nil {
-		return t, exposed, err
+		return c, exposed, err
 	}
-	for len(text) > 0 && (text[len(text)-1] == '\n' || text[len(text)-1] == '\r') {
-		text = text[:len(text)-1]
+	if c, err = parse(text); err != nil {
+		return c, exposed, fmt.Errorf("%s has no ticket", p)
 	}
-	if err := t.UnmarshalText(text); err != nil {
-		return t, exposed, fmt.Errorf("%s has no ticket", p)
-	}
-	return t, exposed, nil
+	return c, exposed, nil
 }
 
 // Remove removes the file.

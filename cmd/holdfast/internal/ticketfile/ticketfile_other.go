@@ -14,8 +14,8 @@ func duplicate(int, bool) (*os.File, error) {
 	return nil, errors.New("--ticket-fd needs a Unix system: use --ticket FILE")
 }
 
-// openUnlinked opens a file for reading, and refuses a symbolic link.
-func openUnlinked(name string) (*os.File, error) {
+// openUnlinked opens a file that exists, and refuses a symbolic link.
+func openUnlinked(name string, flag int) (*os.File, error) {
 	info, err := os.Lstat(name)
 	if err == nil && info.Mode()&fs.ModeSymlink != 0 {
 		err = fmt.Errorf("%s is a symbolic link: name the file itself", name)
@@ -23,7 +23,7 @@ func openUnlinked(name string) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	return os.Open(name)
+	return os.OpenFile(name, flag, 0)
 }
 
 // isExposed returns false: the mode does not say who may read a file.

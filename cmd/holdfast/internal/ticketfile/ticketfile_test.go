@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -74,7 +75,7 @@ func TestATicketIsWrittenForItsOwnerAndRead(t *testing.T) {
 	if _, err := os.Lstat(p.File); !errors.Is(err, fs.ErrNotExist) {
 		t.Error("the file exists before it is complete: ", err)
 	}
-	if err := pending.Write(want); err != nil {
+	if err := pending.Write(Content{Ticket: want}); err != nil {
 		t.Fatal(err)
 	}
 	info, err := os.Stat(p.File)
@@ -88,7 +89,7 @@ func TestATicketIsWrittenForItsOwnerAndRead(t *testing.T) {
 	if err != nil || exposed {
 		t.Fatal(exposed, err)
 	}
-	if string(text(t, got)) != string(text(t, want)) {
+	if string(text(t, got.Ticket)) != string(text(t, want)) {
 		t.Error("another ticket was read")
 	}
 	if err := os.Chmod(p.File, 0o640); err != nil {
@@ -118,7 +119,7 @@ func TestATicketReplacesNothing(t *testing.T) {
 		if err := p.Claim(true); !errors.Is(err, fs.ErrExist) {
 			t.Errorf("%s: claimed: %v", name, err)
 		}
-		if err := pending.Write(want); !errors.Is(err, fs.ErrExist) {
+		if err := pending.Write(Content{Ticket: want}); !errors.Is(err, fs.ErrExist) {
 			t.Errorf("%s: written: %v", name, err)
 		}
 		if err := writeNew(p.File, []byte("x")); !errors.Is(err, fs.ErrExist) {
@@ -139,5 +140,80 @@ func TestATicketReplacesNothing(t *testing.T) {
 	}
 	if _, _, err := (&Place{File: filepath.Join(dir, "link")}).Read(); err == nil {
 		t.Error("a link was followed")
+	}
+}
+
+// A ticket says where it is from. Tickets that do not are read, too, and so are those whose line ends a shell has changed.
+func TestATicketSaysWhereItIsFrom(t *testing.T) {
+	want := Content{ticket(t), &Origin{Server: "redis:6379", RunID: "f00d", Expires: time.Date(2026, 11, 27, 1, 2, 3, 999, time.UTC)}}
+	p := &Place{File: filepath.Join(t.TempDir(), "t")}
+	pending, err := p.Reserve()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := pending.Write(want); err != nil {
+		t.Fatal(err)
+	}
+	check := func(expires time.Time) {
+		t.Helper()
+		got, _, err := p.Read()
+		if err != nil || got.Origin == nil || *got.Origin != (Origin{"redis:6379", "f00d", expires}) || string(text(t, got.Ticket)) != string(text(t, want.Ticket)) {
+			t.Errorf("%+v, %v", got.Origin, err)
+		}
+	}
+	check(time.Date(2026, 11, 27, 1, 2, 3, 0, time.UTC))
+
+	later := time.Date(2026, 11, 27, 2, 0, 0, 0, time.UTC)
+	want.Origin.Expires = later
+	if err := p.Update(want); err != nil {
+		t.Fatal(err)
+	}
+	check(later)
+	if left := names(t, filepath.Dir(p.File)); len(left) != 1 {
+		t.Errorf("left over: %q", left)
+	}
+	kept, err := os.ReadFile(p.File)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, put := range map[string]string{
+		"words":  strings.ReplaceAll(string(kept), "\n", " "),
+		"dos":    strings.ReplaceAll(string(kept), "\n", "\r\n"),
+		"no end": strings.TrimSpace(string(kept)),
+	} {
+		if err := os.WriteFile(p.File, []byte(put), 0o600); err != nil {
+			t.Fatal(name, err)
+		}
+		check(later)
+	}
+	for name, rest := range map[string]string{"of before": "\n", "torn": "\n{\"server\":\"re", "with other lines": "\nx\ny\n"} {
+		if err := os.WriteFile(p.File, append(text(t, want.Ticket), rest...), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if got, _, err := p.Read(); err != nil || got.Origin != nil || string(text(t, got.Ticket)) != string(text(t, want.Ticket)) {
+			t.Errorf("%s: %+v, %v", name, got.Origin, err)
+		}
+	}
+}
+
+// A file that is gone, or has another ticket by now, stays so.
+func TestOnlyTheTicketsOwnFileIsUpdated(t *testing.T) {
+	c := Content{ticket(t), &Origin{Server: "redis:6379"}}
+	p := &Place{File: filepath.Join(t.TempDir(), "t")}
+	if err := p.Update(c); !errors.Is(err, fs.ErrNotExist) {
+		t.Error(err)
+	}
+	other := append(text(t, ticket(t)), '\n')
+	if err := os.WriteFile(p.File, other, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Update(c); err == nil {
+		t.Error("another ticket's file was updated")
+	}
+	if got, err := os.ReadFile(p.File); err != nil || string(got) != string(other) {
+		t.Error("another ticket's file has changed: ", err)
+	}
+	if left := names(t, filepath.Dir(p.File)); len(left) != 1 {
+		t.Errorf("left over: %q", left)
 	}
 }

@@ -46,12 +46,12 @@ func TestLeadersFollowEachOther(t *testing.T) {
 		}
 		backend.Waiters(t, lock, 2)
 		second.Answer <- nil // for good
-		if err := <-second.Over; err != nil {
+		if err := second.Ran(t); err != nil {
 			t.Errorf("Run: %v", err)
 		}
 		third.Elected(t)
 		third.Answer <- errBroken
-		if err := <-third.Over; err != errBroken {
+		if err := third.Ran(t); err != errBroken {
 			t.Errorf("Run: %v", err)
 		}
 		again, _ := first.Elected(t)
@@ -59,7 +59,7 @@ func TestLeadersFollowEachOther(t *testing.T) {
 			machine.Unexcused(t, "fence %d follows %d", again.Fence(), after.Fence())
 		}
 		first.Answer <- nil
-		if err := <-first.Over; err != nil {
+		if err := first.Ran(t); err != nil {
 			t.Errorf("Run: %v", err)
 		}
 		b.Cleaned(t)
@@ -84,7 +84,7 @@ func TestLeaderThatIsDeposed(t *testing.T) {
 			machine.Unexcused(t, "fence %d follows %d, %v", again.Fence(), term.Fence(), ctx.Err())
 		}
 		c.Answer <- nil
-		if err := <-c.Over; err != nil {
+		if err := c.Ran(t); err != nil {
 			t.Errorf("Run: %v", err)
 		}
 	})
@@ -104,7 +104,7 @@ func TestElectionEndsWithItsContext(t *testing.T) {
 		}
 		<-term.Done()
 		leading.Answer <- nil
-		if err := <-leading.Over; err != context.Canceled {
+		if err := leading.Ran(t); err != context.Canceled {
 			t.Errorf("Run of the leader: %v", err)
 		}
 		b.Cleaned(t)
@@ -130,7 +130,7 @@ func TestACandidateThatPollsGoesOn(t *testing.T) {
 			t.Errorf("fence %d follows %d", next.Fence(), term.Fence())
 		}
 		second.Answer <- nil
-		if err := <-second.Over; err != nil {
+		if err := second.Ran(t); err != nil {
 			t.Errorf("Run: %v", err)
 		}
 		if err := election(t, b, holdfast.Poll(-time.Second)).Run(t.Context(), nil); !errors.Is(err, holdfast.ErrInvalid) {

@@ -526,7 +526,7 @@ func (p *process) lead(name string) (term granted, resign func()) {
 	return granted{p.tb, lease}, func() {
 		p.tb.Helper()
 		candidate.Answer <- nil
-		if err := <-candidate.Over; err != nil {
+		if err := candidate.Ran(p.tb); err != nil {
 			p.tb.Errorf("Run: %v", err)
 		}
 		cancel()

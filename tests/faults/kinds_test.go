@@ -423,7 +423,7 @@ func TestElectionsOutliveAnOutage(t *testing.T) {
 		}
 		for _, c := range []*backend.Candidate{first, second, third} {
 			// A claim does not outlast a stall of the machine.
-			if err := <-c.Over; err != nil && !(errors.Is(err, holdfast.ErrLost) && machine.Stalled(began)) {
+			if err := c.Ran(t); err != nil && !(errors.Is(err, holdfast.ErrLost) && machine.Stalled(began)) {
 				t.Errorf("Run: %v", err)
 			}
 		}
@@ -452,7 +452,7 @@ func TestLostReplyToAResignation(t *testing.T) {
 		first.Elected(t) // it campaigns again
 		p.LoseReply(releasing("e"), proxy.Cut)
 		first.Answer <- nil
-		if err := <-first.Over; err != nil && !errors.Is(err, holdfast.ErrAmbiguous) {
+		if err := first.Ran(t); err != nil && !errors.Is(err, holdfast.ErrAmbiguous) {
 			t.Errorf("Run: %v", err)
 		}
 		b.Cleaned(t)

@@ -273,7 +273,7 @@ func electing(j job) error {
 	second.Answer <- nil
 	for sees() != "" {
 	}
-	return errors.Join(<-first.Over, <-second.Over)
+	return errors.Join(first.Ran(j.t), second.Ran(j.t))
 }
 
 // readingAndWriting makes readers hold a lock together, makes one of them the writer and a reader again, and

@@ -123,7 +123,7 @@ func (p *play) passes(after string) {
 	}
 	p.second.Answer <- nil
 	for _, c := range []*backend.Candidate{p.first, p.second} {
-		if err := <-c.Over; err != nil && kindOf(err) != holdfast.ErrUnavailable {
+		if err := c.Ran(p.t); err != nil && kindOf(err) != holdfast.ErrUnavailable {
 			p.t.Errorf("after %s: Run: %v", after, err)
 		}
 	}

@@ -51,6 +51,21 @@ func (c *Candidate) Elected(tb testing.TB) (*holdfast.Lease, context.Context) {
 	return nil, nil
 }
 
+// Ran waits until Run has returned, after lead was told to return, and returns what Run did. The test fails if the candidate is
+// elected once more, as it is if it lost the term before it could return.
+func (c *Candidate) Ran(tb testing.TB) error {
+	tb.Helper()
+	for {
+		select {
+		case err := <-c.Over:
+			return err
+		case term := <-c.Terms:
+			tb.Errorf("elected once more, with fence %d", term.Lease.Fence())
+			c.Answer <- nil
+		}
+	}
+}
+
 // Watch watches an election until the test ends. next waits for the next leader that the watcher reports, and
 // returns its owner, or "" if there is none. It fails the test after half of the interval at which a watcher
 // that hears nothing looks by itself.

@@ -128,9 +128,8 @@ func Stalled(then time.Time) bool {
 func Undisturbed(tb testing.TB, f func() error) {
 	tb.Helper()
 	for range 10 {
-		began, waits := time.Now(), watchWaits()
-		err := f()
-		longest := waits.end()
+		began := time.Now()
+		longest, err := watched(began, f)
 		if err == nil {
 			return
 		}
@@ -140,6 +139,16 @@ func Undisturbed(tb testing.TB, f func() error) {
 		tb.Logf("again, since the machine stood still: %v\n%s%s", err, Report(began), longest)
 	}
 	tb.Fatal("the machine stood still in each of ten attempts")
+}
+
+// watched calls f, which may end the goroutine, and returns the longest wait of a thread meanwhile.
+func watched(began time.Time, f func() error) (longest wait, err error) {
+	if virtual(began) {
+		return wait{}, f()
+	}
+	processes.begin()
+	defer func() { longest = processes.end(began) }()
+	return wait{}, f()
 }
 
 // Unhurried requires that f returns nil. Its deadlines and timeouts are multiples of unit. An attempt that

@@ -21,10 +21,11 @@ const (
 	sample = starved / 3
 )
 
-// wait is the longest time for which a thread waited for a processor.
+// wait is how long a thread waited for a processor.
 type wait struct {
 	by      time.Duration
 	process string // whose thread it was
+	at      time.Time
 }
 
 func (w wait) String() string {
@@ -34,68 +35,82 @@ func (w wait) String() string {
 	return fmt.Sprintf("; %s could run, and waited for a processor for %v", w.process, w.by.Round(time.Millisecond))
 }
 
-// waits watches the threads of a process and of its descendants. It sees nothing on systems other than Linux.
+// waits watches the threads of a process and of its descendants while somebody wants to know. It sees nothing on systems other
+// than Linux.
 type waits struct {
-	proc    string // /proc
-	pid     int
-	stop    chan struct{}
-	done    sync.WaitGroup
+	proc string // /proc
+	pid  string
+
+	mu      sync.Mutex
+	users   int
+	stop    chan struct{}            // closed when the last user ends
 	threads map[string]time.Duration // how long each has waited, by its folder
-	longest wait
+	long    []wait                   // that were as long as starved, while there are users
 }
 
-func watchWaits() *waits {
-	w := newWaits("/proc", os.Getpid())
-	if virtual(time.Now()) {
-		return w
+var processes = &waits{proc: "/proc", pid: strconv.Itoa(os.Getpid())}
+
+// begin watches until end is called. What threads have waited before does not count.
+func (w *waits) begin() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.users++; w.users > 1 {
+		return
 	}
-	w.done.Go(func() {
-		ticker := time.NewTicker(sample)
-		defer ticker.Stop()
-		for {
-			select {
-			case <-ticker.C:
-				w.look()
-			case <-w.stop:
-				w.look()
-				return
-			}
+	w.threads, w.stop = map[string]time.Duration{}, make(chan struct{})
+	w.look(w.pid)
+	w.long = nil
+	go w.watch(w.stop)
+}
+
+func (w *waits) watch(stop chan struct{}) {
+	ticker := time.NewTicker(sample)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ticker.C:
+			w.mu.Lock()
+			w.look(w.pid)
+			w.mu.Unlock()
+		case <-stop:
+			return
 		}
-	})
-	return w
+	}
 }
 
-// newWaits takes note of what the threads that exist have waited already.
-func newWaits(proc string, pid int) *waits {
-	w := &waits{proc: proc, pid: pid, stop: make(chan struct{}), threads: map[string]time.Duration{}}
-	w.look()
-	w.longest = wait{}
-	return w
+// end ends what begin began. It returns the longest wait since then, if it was as long as starved.
+func (w *waits) end(since time.Time) (longest wait) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.look(w.pid)
+	for _, one := range w.long {
+		if one.by > longest.by && !one.at.Before(since) {
+			longest = one
+		}
+	}
+	if w.users--; w.users == 0 {
+		close(w.stop)
+	}
+	return longest
 }
 
-// end returns the longest wait since the watch began.
-func (w *waits) end() wait {
-	close(w.stop)
-	w.done.Wait()
-	return w.longest
-}
-
-func (w *waits) look() { w.lookAt(strconv.Itoa(w.pid)) }
-
-// lookAt ignores what it cannot read: a process that has ended, or a system that does not count.
-func (w *waits) lookAt(pid string) {
-	threads, _ := filepath.Glob(filepath.Join(w.proc, pid, "task", "*"))
-	for _, thread := range threads {
+// look notes which threads of a process and of its descendants have waited for long since the last look. It ignores what it
+// cannot read: a process that has ended, or a system that does not count.
+func (w *waits) look(pid string) {
+	folder := filepath.Join(w.proc, pid, "task")
+	threads, _ := os.ReadDir(folder)
+	for _, entry := range threads {
+		thread := filepath.Join(folder, entry.Name())
 		if _, waited, err := schedule(thread); err == nil {
-			if by := waited - w.threads[thread]; by > w.longest.by {
+			if by := waited - w.threads[thread]; by >= starved {
 				name, _ := os.ReadFile(filepath.Join(thread, "comm"))
-				w.longest = wait{by, strings.TrimSpace(string(name)) + " (process " + pid + ")"}
+				w.long = append(w.long, wait{by, strings.TrimSpace(string(name)) + " (process " + pid + ")", time.Now()})
 			}
 			w.threads[thread] = waited
 		}
 		children, _ := os.ReadFile(filepath.Join(thread, "children"))
 		for _, child := range strings.Fields(string(children)) {
-			w.lookAt(child)
+			w.look(child)
 		}
 	}
 }

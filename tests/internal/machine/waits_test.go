@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 )
@@ -32,31 +31,42 @@ func TestTheLongestWaitForAProcessor(t *testing.T) {
 	s.thread(t, 1, 1, time.Minute, "")
 	s.thread(t, 1, 2, 2*time.Minute, "3 9") // 9 has ended
 	s.thread(t, 3, 3, 0, "")
-	w := newWaits(string(s), 1)
-	if w.longest.by != 0 {
-		t.Errorf("what was before counts: %v", w.longest)
-	}
+	w := &waits{proc: string(s), pid: "1"}
+	w.begin()
+	began := time.Now()
 	for _, c := range []struct {
 		pid, tid int
 		waited   time.Duration
 		children string
-		want     wait
+		want     time.Duration
+		process  string
 	}{
-		{1, 1, time.Minute + 500*time.Millisecond, "", wait{500 * time.Millisecond, "name1 (process 1)"}},
-		{1, 2, 2*time.Minute + 400*time.Millisecond, "3", wait{500 * time.Millisecond, "name1 (process 1)"}},
-		{1, 1, time.Minute + time.Second, "", wait{500 * time.Millisecond, "name1 (process 1)"}},
-		{3, 3, 2 * time.Second, "4", wait{2 * time.Second, "name3 (process 3)"}},
-		{4, 5, 3 * time.Second, "", wait{3 * time.Second, "name5 (process 4)"}}, // a new process of a descendant
+		{1, 1, time.Minute + starved - 1, "", 0, ""},
+		{1, 1, time.Minute + 2*starved - 1, "", starved, "name1 (process 1)"},
+		{1, 2, 2*time.Minute + starved/2, "3", starved, "name1 (process 1)"},
+		{3, 3, 2 * time.Second, "4", 2 * time.Second, "name3 (process 3)"},
+		{4, 5, 3 * time.Second, "", 3 * time.Second, "name5 (process 4)"}, // a new process of a descendant
 	} {
 		s.thread(t, c.pid, c.tid, c.waited, c.children)
-		if w.look(); w.longest != c.want {
-			t.Errorf("after %d of %d has waited for %v: %+v; want %+v", c.tid, c.pid, c.waited, w.longest, c.want)
+		w.begin()
+		if got := w.end(began); got.by != c.want || got.process != c.process {
+			t.Errorf("after %d of %d has waited for %v: %+v; want %v of %s", c.tid, c.pid, c.waited, got, c.want, c.process)
 		}
 	}
-	if got := w.end(); !strings.Contains(got.String(), "name5 (process 4) could run, and waited for a processor for 3s") {
-		t.Errorf("%q", got)
+	if got := w.end(time.Now()); got.by != 0 {
+		t.Errorf("a wait from before counts: %+v", got)
 	}
-	if got := (wait{starved - 1, "x"}).String(); got != "" {
+	w.begin()
+	got := w.end(began)
+	if got.by != 0 {
+		t.Errorf("a wait from before is counted again: %+v", got)
+	}
+	got = wait{by: starved, process: "name5 (process 4)"}
+	if want := "; name5 (process 4) could run, and waited for a processor for 750ms"; got.String() != want {
+		t.Errorf("%q; want %q", got, want)
+	}
+	got.by--
+	if got.String() != "" {
 		t.Errorf("%q", got)
 	}
 }

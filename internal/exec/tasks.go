@@ -1,12 +1,16 @@
 package exec
 
-import "sync"
+import (
+	"sync"
+	"sync/atomic"
+)
 
 // Tasks counts work that a client waits for before it is closed.
 type Tasks struct {
+	n atomic.Int64
+
 	mu   sync.Mutex
-	n    int
-	idle chan struct{} // closed when n falls to 0; nil while nobody waits
+	idle chan struct{} // closed when n has fallen to 0; nil while nobody waits
 }
 
 // Run calls f in a goroutine, as a task.
@@ -19,43 +23,37 @@ func (t *Tasks) Run(f func()) {
 }
 
 // Begin begins a task, which End ends.
-func (t *Tasks) Begin() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.n++
-}
+func (t *Tasks) Begin() { t.n.Add(1) }
 
 // End ends a task.
 func (t *Tasks) End() {
+	if t.n.Add(-1) != 0 {
+		return
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.n--
-	if t.n == 0 && t.idle != nil {
-		close(t.idle)
+	if t.idle != nil {
+		close(t.idle) // Wait looks whether others have begun since
 		t.idle = nil
 	}
 }
 
 // None reports whether no task is left.
-func (t *Tasks) None() bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.n == 0
-}
+func (t *Tasks) None() bool { return t.n.Load() == 0 }
 
 // Wait returns when no task is left. Until then tasks may start others.
 func (t *Tasks) Wait() {
 	for {
 		t.mu.Lock()
-		if t.n == 0 {
-			t.mu.Unlock()
-			return
-		}
 		if t.idle == nil {
 			t.idle = make(chan struct{})
 		}
 		idle := t.idle
 		t.mu.Unlock()
+		// The last task to end after this look finds the channel.
+		if t.None() {
+			return
+		}
 		<-idle
 	}
 }

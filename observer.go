@@ -107,7 +107,7 @@ const (
 
 // newObserver returns the engine's observer, which tells all of these; nil if there are none.
 func newObserver(given []*Observer, logger *slog.Logger) *engine.Observer {
-	var all observers
+	all := observers{logger: logger}
 	for _, o := range given {
 		if o != nil {
 			all.list = append(all.list, o)
@@ -116,9 +116,7 @@ func newObserver(given []*Observer, logger *slog.Logger) *engine.Observer {
 	if len(all.list) == 0 {
 		return nil
 	}
-	all.logger = logger
-	return &engine.Observer{
-		AcquireStart:  all.acquireStart,
+	o := &engine.Observer{
 		AcquireQueued: tell(all, func(o *Observer) func(context.Context, AcquireEvent) { return o.AcquireQueued }, newAcquireEvent),
 		AcquireEnd:    tell(all, func(o *Observer) func(context.Context, AcquireEvent) { return o.AcquireEnd }, newAcquireEvent),
 		Renewed:       tell(all, func(o *Observer) func(context.Context, LeaseEvent) { return o.Renewed }, newLeaseEvent),
@@ -133,6 +131,10 @@ func newObserver(given []*Observer, logger *slog.Logger) *engine.Observer {
 			all.tellServer(func(o *Observer) func(ServerEvent) { return o.ServerFound }, ServerEvent{Server: server, Down: down})
 		},
 	}
+	if starts := all.wanted(func(o *Observer) bool { return o.AcquireStart != nil }); starts.list != nil {
+		o.AcquireStart = starts.acquireStart
+	}
+	return o
 }
 
 // observers are those of one client.
@@ -141,22 +143,37 @@ type observers struct {
 	logger *slog.Logger
 }
 
-func (all observers) acquireStart(ctx context.Context, e engine.AcquireEvent) context.Context {
-	event := newAcquireEvent(e)
+// wanted returns those of which want is true.
+func (all observers) wanted(want func(*Observer) bool) observers {
+	some := observers{logger: all.logger}
 	for _, o := range all.list {
-		if o.AcquireStart != nil {
-			all.guard(func() {
-				if next := o.AcquireStart(ctx, event); next != nil {
-					ctx = next
-				}
-			})
+		if want(o) {
+			some.list = append(some.list, o)
 		}
+	}
+	return some
+}
+
+func (all observers) acquireStart(ctx context.Context, e engine.AcquireEvent) context.Context {
+	event := newAcquireEvent(&e)
+	for _, o := range all.list {
+		ctx = all.start(ctx, o.AcquireStart, &event)
 	}
 	return ctx
 }
 
+// start returns what an Observer's AcquireStart returns; ctx if that is nil, or it panics.
+func (all observers) start(ctx context.Context, f func(context.Context, AcquireEvent) context.Context, e *AcquireEvent) (next context.Context) {
+	next = ctx
+	defer all.outlive()
+	if made := f(ctx, *e); made != nil {
+		next = made
+	}
+	return next
+}
+
 // tell returns a function that tells an event to all observers that want it; nil if none does.
-func tell[E, Own any](all observers, of func(*Observer) func(context.Context, Own), own func(E) Own) func(context.Context, E) {
+func tell[E, Own any](all observers, of func(*Observer) func(context.Context, Own), own func(*E) Own) func(context.Context, E) {
 	var wanted []func(context.Context, Own)
 	for _, o := range all.list {
 		if f := of(o); f != nil {
@@ -167,64 +184,71 @@ func tell[E, Own any](all observers, of func(*Observer) func(context.Context, Ow
 		return nil
 	}
 	return func(ctx context.Context, e E) {
-		event := own(e)
+		event := own(&e)
 		for _, f := range wanted {
-			all.guard(func() { f(ctx, event) })
+			tellOne(all, ctx, f, &event)
 		}
 	}
+}
+
+func tellOne[Own any](all observers, ctx context.Context, f func(context.Context, Own), event *Own) {
+	defer all.outlive()
+	f(ctx, *event)
 }
 
 func (all observers) tellServer(of func(*Observer) func(ServerEvent), e ServerEvent) {
 	for _, o := range all.list {
 		if f := of(o); f != nil {
-			all.guard(func() { f(e) })
+			func() {
+				defer all.outlive()
+				f(e)
+			}()
 		}
 	}
 }
 
-// guard calls a function of an Observer. Its panic must not unwind whoever acquires or renews a lock.
-func (all observers) guard(f func()) {
-	defer func() {
-		// mutants: observer-panics
-		if what := recover(); what != nil {
-			logger := all.logger
-			if logger == nil {
-				logger = slog.Default()
-			}
-			logger.Error("holdfast: an Observer panicked", "panic", fmt.Sprint(what), "stack", string(debug.Stack()))
+// outlive is deferred by whoever calls a function of an Observer, whose panic must not unwind whoever acquires or renews a lock.
+func (all observers) outlive() {
+	// mutants: observer-panics
+	if what := recover(); what != nil {
+		logger := all.logger
+		if logger == nil {
+			logger = slog.Default()
 		}
-	}()
-	f()
+		logger.Error("holdfast: an Observer panicked", "panic", fmt.Sprint(what), "stack", string(debug.Stack()))
+	}
 }
 
-func newAcquireEvent(e engine.AcquireEvent) AcquireEvent {
-	s := newSubject(e.Subject)
+func newAcquireEvent(e *engine.AcquireEvent) AcquireEvent {
 	own := AcquireEvent{
-		Name: s.Name, Kind: s.Kind, Mode: s.Mode, Permits: s.Permits, Owner: s.Owner, Try: e.Try, Start: e.Start,
-		Ahead: e.Ahead, Waited: e.Waited, Handover: Handover(e.Handover), Fence: e.Fence, Err: leave(e.Err),
+		Name: e.Name, Owner: e.Owner, Try: e.Try, Start: e.Start, Ahead: e.Ahead, Waited: e.Waited, Handover: Handover(e.Handover),
+		Fence: e.Fence, Err: leave(e.Err),
 	}
-	if e.Holder.Name != "" {
-		own.Holder = holder(e.Holder)
+	own.Kind, own.Mode, own.Permits = seen(&e.Subject)
+	if e.Holder != nil && e.Holder.Name != "" {
+		own.Holder = holder(*e.Holder)
 	}
 	return own
 }
 
-func newLeaseEvent(e engine.LeaseEvent) LeaseEvent {
-	own := newSubject(e.Subject)
-	own.Fence, own.Granted, own.Deadline, own.Slack, own.Held = e.Fence, e.Granted, e.Deadline, e.Slack, e.Held
-	own.Handover, own.Reason, own.By, own.Note, own.Err = Handover(e.Handover), LossReason(e.Reason), e.By, e.Note, leave(e.Err)
+func newLeaseEvent(e *engine.LeaseEvent) LeaseEvent {
+	own := LeaseEvent{
+		Name: e.Name, Owner: e.Owner, Fence: e.Fence, Granted: e.Granted, Deadline: e.Deadline, Slack: e.Slack, Held: e.Held,
+		Handover: Handover(e.Handover), Reason: LossReason(e.Reason), By: e.By, Note: e.Note, Err: leave(e.Err),
+	}
+	own.Kind, own.Mode, own.Permits = seen(&e.Subject)
 	if lost, is := own.Err.(*LostError); is && lost.Fence == 0 {
 		lost.Fence = e.Fence
 	}
 	return own
 }
 
-// newSubject returns an event that says which lock it is about.
-func newSubject(s engine.Subject) LeaseEvent {
-	h := holder(engine.Holder{Form: s.Kind, Weight: s.Weight})
-	own := LeaseEvent{Name: s.Name, Kind: kinds[s.Kind], Mode: h.Mode, Permits: h.Permits, Owner: s.Owner}
-	if own.Kind == "" { // one that only observers know
-		own.Kind, own.Mode = Kind(s.Kind), ModeExclusive
+// seen returns which kind of lock an event is about, how that is held or wanted, and how many permits of a semaphore.
+func seen(s *engine.Subject) (kind Kind, mode Mode, permits int) {
+	kind = kindOf(s.Kind)
+	if kind == "" { // one that only observers know
+		return Kind(s.Kind), ModeExclusive, 0
 	}
-	return own
+	mode, permits = modeOf(kind, s.Weight)
+	return kind, mode, permits
 }

@@ -109,10 +109,27 @@ const (
 	ModeParty     Mode = "party"
 )
 
-// kinds are the engine's names of kinds of locks.
-var kinds = map[string]Kind{
-	"mutex": KindMutex, "own": KindOwner, "redisson": KindRedisson, "rw": KindRWMutex, "sem": KindSemaphore,
-	"latch": KindLatch, "bar": KindBarrier, "foreign": KindForeign,
+// kindOf returns the kind that the engine calls form; "" if it is none of these.
+func kindOf(form string) Kind {
+	switch form {
+	case "mutex":
+		return KindMutex
+	case "own":
+		return KindOwner
+	case "redisson":
+		return KindRedisson
+	case "rw":
+		return KindRWMutex
+	case "sem":
+		return KindSemaphore
+	case "latch":
+		return KindLatch
+	case "bar":
+		return KindBarrier
+	case "foreign":
+		return KindForeign
+	}
+	return ""
 }
 
 func statusOf(ctx context.Context, l engine.Lock) (Status, error) {
@@ -125,14 +142,14 @@ func statusOf(ctx context.Context, l engine.Lock) (Status, error) {
 
 func newStatus(of *engine.Status) Status {
 	s := Status{
-		Name: of.Name, Key: of.Key, Kind: kinds[of.Form], Waiting: of.Waiting, Limit: of.Limit, Count: of.Count, Fence: of.Fence,
+		Name: of.Name, Key: of.Key, Kind: kindOf(of.Form), Waiting: of.Waiting, Limit: of.Limit, Count: of.Count, Fence: of.Fence,
 		Time: of.Time,
 	}
 	for _, h := range of.Holders {
 		s.Holders = append(s.Holders, holder(h))
 	}
 	for _, w := range of.Waiters {
-		mode, permits := modeOf(kinds[w.Form], w.Weight)
+		mode, permits := modeOf(kindOf(w.Form), w.Weight)
 		s.Waiters = append(s.Waiters, Waiter{
 			Owner: w.Owner, Host: w.Host, PID: w.PID, Meta: w.Meta, Mode: mode, Permits: permits, Since: w.Since,
 		})
@@ -149,7 +166,7 @@ func holder(h engine.Holder) Holder {
 		own.TTL = NoExpiry
 	}
 	if !h.Foreign {
-		own.Mode, own.Permits = modeOf(kinds[h.Form], h.Weight)
+		own.Mode, own.Permits = modeOf(kindOf(h.Form), h.Weight)
 	}
 	return own
 }

@@ -286,7 +286,8 @@ func (m *JointLease) Extend(ctx context.Context, ttl time.Duration) error {
 
 // Release releases all parts; after a loss, those that are left.
 func (m *JointLease) Release(ctx context.Context) error {
-	defer m.of.c.telling()()
+	m.of.c.beginTelling()
+	defer m.of.c.endTelling()
 	now := clock.Now()
 	lost := m.errAt(now)
 	m.mu.Lock()

@@ -200,7 +200,8 @@ func (l *holdLease) Extend(ctx context.Context, ttl time.Duration) error {
 		return err
 	}
 	h := l.g
-	defer h.l.c.telling()()
+	h.l.c.beginTelling()
+	defer h.l.c.endTelling()
 	if err := l.Err(); err != nil {
 		return err
 	}
@@ -256,7 +257,8 @@ func (l *holdLease) Release(ctx context.Context) error {
 // release is Release for a party that ends in that way.
 func (l *holdLease) release(ctx context.Context, how ending) error {
 	c := l.g.l.c
-	defer c.telling()()
+	c.beginTelling()
+	defer c.endTelling()
 	end, bounded := ctx.Deadline()
 	if !bounded || ctx.Err() != nil {
 		return l.releaseWithin(ctx, how)

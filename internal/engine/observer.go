@@ -60,8 +60,8 @@ type AcquireEvent struct {
 	Try   bool // it does not wait
 	Start time.Time
 
-	Ahead  int    // processes that are queued before this one, as far as known
-	Holder Holder // who holds the lock, as far as known
+	Ahead  int     // processes that are queued before this one, as far as known
+	Holder *Holder // who holds the lock; nil if that is not known
 
 	Waited   time.Duration
 	Handover Handover
@@ -72,8 +72,13 @@ type AcquireEvent struct {
 // LeaseEvent describes something that happened to a lease.
 type LeaseEvent struct {
 	Subject
-	Fence    uint64
-	Granted  time.Time
+	Fence   uint64
+	Granted time.Time
+	LeaseNews
+}
+
+// LeaseNews is what happened to a lease.
+type LeaseNews struct {
 	Deadline time.Time     // of Renewed and RenewFailed
 	Slack    time.Duration // of Renewed: what was left
 	Held     time.Duration // of Lost and Released
@@ -91,29 +96,44 @@ type LeaseEvent struct {
 // An event of a lease is added while the mutexes that guard the lease are held. After they are unlocked, flush tells the
 // events, unless another goroutine is doing so. So the events of a lease are told one at a time and in order, usually by the
 // goroutine that caused them, and without a goroutine for each.
+//
+// All of an observation is one allocation, with what its lease needs for it and room for the event that most leases have.
 type observation struct {
 	context.Context
 
-	c       *Client
-	told    context.Context // for observers
-	acquire AcquireEvent
-	queued  bool
+	c        *Client
+	told     endless // for observers
+	subject  Subject
+	start    time.Time
+	try      bool
+	queued   bool
+	handover Handover
 
 	// Set when the lease is granted.
 	granted time.Time
+	fence   uint64
 	joint   *JointLease // nil if the lease is a hold's
+	scope   scope       // of a hold's lease that had none
 
 	mu     sync.Mutex
-	events []leaseNews // not told yet
-	busy   bool        // a goroutine is telling them
-	over   bool        // Lost or Released was added
+	events []toldNews // not told yet
+	room   [1]toldNews
+	busy   bool // a goroutine is telling them
+	over   bool // Lost or Released was added
 }
 
-// leaseNews is an event of a lease, and the observer's function for it.
-type leaseNews struct {
-	tell  func(context.Context, LeaseEvent)
-	event LeaseEvent
+// toldNews is what happened to a lease, and the observer's function for it.
+type toldNews struct {
+	tell func(context.Context, LeaseEvent)
+	LeaseNews
 }
+
+// endless is a context with the values of another, and no end.
+type endless struct{ context.Context }
+
+func (*endless) Deadline() (end time.Time, ok bool) { return time.Time{}, false }
+func (*endless) Done() <-chan struct{}              { return nil }
+func (*endless) Err() error                         { return nil }
 
 // observationKey is the key under which an observation finds itself.
 type observationKey struct{}
@@ -143,21 +163,30 @@ func (c *Client) observe(ctx context.Context, l observable, try bool) *observati
 		return nil
 	}
 	c.tasks.Begin() // until end
-	o := &observation{Context: ctx, c: c, told: context.WithoutCancel(ctx), busy: true}
-	o.acquire = AcquireEvent{Subject: l.subject(), Try: try, Start: time.Now()}
+	o := &observation{Context: ctx, c: c, told: endless{ctx}, subject: l.subject(), start: time.Now(), try: try, busy: true}
 	if start := c.cfg.Observer.AcquireStart; start != nil {
-		o.told = context.WithoutCancel(start(ctx, o.acquire))
+		o.told.Context = start(ctx, o.event())
 	}
 	return o
 }
 
-// telling makes Close wait until end is called, for a goroutine that may tell observers. Without observers it does nothing.
-func (c *Client) telling() (end func()) {
-	if c.cfg.Observer == nil {
-		return func() {}
+// event returns what is known of the acquire.
+func (o *observation) event() AcquireEvent {
+	return AcquireEvent{Subject: o.subject, Try: o.try, Start: o.start, Handover: o.handover, Fence: o.fence}
+}
+
+// beginTelling makes Close wait until endTelling is called, for a goroutine that may tell observers. Without observers both do
+// nothing.
+func (c *Client) beginTelling() {
+	if c.cfg.Observer != nil {
+		c.tasks.Begin()
 	}
-	c.tasks.Begin()
-	return c.tasks.End
+}
+
+func (c *Client) endTelling() {
+	if c.cfg.Observer != nil {
+		c.tasks.End()
+	}
 }
 
 // within returns the context for the observed acquire: the caller's if nobody observes it.
@@ -175,19 +204,16 @@ func (o *observation) wait(ahead int, holder *Holder) {
 	}
 	o.queued = true
 	if tell := o.c.cfg.Observer.AcquireQueued; tell != nil {
-		e := o.acquire
-		e.Ahead = max(ahead, 0)
-		if holder != nil {
-			e.Holder = *holder
-		}
-		tell(o.told, e)
+		e := o.event()
+		e.Ahead, e.Holder = max(ahead, 0), holder
+		tell(&o.told, e)
 	}
 }
 
 // came notes how the lock came.
 func (o *observation) came(how Handover) {
 	if o != nil {
-		o.acquire.Handover = how
+		o.handover = how
 	}
 }
 
@@ -198,44 +224,45 @@ func (o *observation) end(lease Lease, err error) (Lease, error) {
 	}
 	defer o.c.tasks.End()
 	o.granted = time.Now()
-	e := o.acquire
-	e.Waited, e.Err = o.granted.Sub(e.Start), err
 	if err == nil {
 		lease.observeBy(o)
-		e.Subject, e.Fence = o.acquire.Subject, o.acquire.Fence
-	} else {
-		e.Handover = HandoverNone
-		if holder := holderIn(err); holder != nil {
-			e.Holder = *holder
-		}
 	}
 	// mutants: tell-end
 	if tell := o.c.cfg.Observer.AcquireEnd; tell != nil {
-		tell(o.told, e)
+		e := o.event()
+		e.Waited, e.Err = o.granted.Sub(o.start), err
+		if err != nil {
+			e.Handover, e.Holder = HandoverNone, holderIn(err)
+		}
+		tell(&o.told, e)
 	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
 	o.tellAll()
 	return lease, err
 }
 
 // add adds an event of the lease, unless the lease is over.
-func (o *observation) add(tell func(context.Context, LeaseEvent), e LeaseEvent) {
+func (o *observation) add(tell func(context.Context, LeaseEvent), n LeaseNews) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.over || tell == nil {
 		return
 	}
-	o.addLocked(tell, e)
+	o.addLocked(tell, n)
 }
 
 // addLocked is add under o.mu.
-func (o *observation) addLocked(tell func(context.Context, LeaseEvent), e LeaseEvent) {
-	e.Subject, e.Fence, e.Granted = o.acquire.Subject, o.acquire.Fence, o.granted
+func (o *observation) addLocked(tell func(context.Context, LeaseEvent), n LeaseNews) {
+	if o.events == nil {
+		o.events = o.room[:0]
+	}
 	// mutants: told-later
-	o.events = append(o.events, leaseNews{tell, e})
+	o.events = append(o.events, toldNews{tell, n})
 }
 
 // addLast adds the event with which the lease ends. Only the first call counts.
-func (o *observation) addLast(tell func(context.Context, LeaseEvent), e LeaseEvent) {
+func (o *observation) addLast(tell func(context.Context, LeaseEvent), n LeaseNews) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	// mutants: one-end
@@ -244,15 +271,15 @@ func (o *observation) addLast(tell func(context.Context, LeaseEvent), e LeaseEve
 	}
 	o.over = true
 	if tell != nil {
-		e.Held = time.Since(o.granted)
-		o.addLocked(tell, e)
+		n.Held = time.Since(o.granted)
+		o.addLocked(tell, n)
 	}
 }
 
 // lost adds that the lease was lost.
 func (o *observation) lost(err *LostError) {
 	if o != nil {
-		o.addLast(o.c.cfg.Observer.Lost, LeaseEvent{Reason: err.Reason, Err: err})
+		o.addLast(o.c.cfg.Observer.Lost, LeaseNews{Reason: err.Reason, Err: err})
 	}
 }
 
@@ -261,12 +288,14 @@ func (o *observation) released(to Handover, err error) {
 	if o == nil {
 		return
 	}
-	var lost *LostError
-	if errors.As(err, &lost) {
-		o.lost(lost)
-		return
+	if err != nil {
+		var lost *LostError
+		if errors.As(err, &lost) {
+			o.lost(lost)
+			return
+		}
 	}
-	o.addLast(o.c.cfg.Observer.Released, LeaseEvent{Handover: to, Err: err})
+	o.addLast(o.c.cfg.Observer.Released, LeaseNews{Handover: to, Err: err})
 }
 
 // flush tells the events that were added, unless somebody else is doing that. The caller holds no mutex.
@@ -275,32 +304,31 @@ func (o *observation) flush() {
 		return
 	}
 	o.mu.Lock()
-	if o.busy || len(o.events) == 0 {
-		o.mu.Unlock()
-		return
+	defer o.mu.Unlock()
+	if !o.busy {
+		o.busy = true
+		o.tellAll()
 	}
-	o.busy = true
-	o.mu.Unlock()
-	o.tellAll()
 }
 
-// tellAll tells events until there are none left.
+// tellAll tells events until there are none left. The caller holds o.mu, which is unlocked meanwhile, and has set o.busy.
 func (o *observation) tellAll() {
-	for {
-		o.mu.Lock()
-		if len(o.events) == 0 {
-			o.busy, o.events = false, nil
-			o.mu.Unlock()
-			return
-		}
+	for len(o.events) > 0 {
 		next := o.events[0]
 		o.events = o.events[1:]
-		o.mu.Unlock()
-		if o.joint != nil && !next.event.Deadline.IsZero() {
-			next.event.Deadline = o.joint.Deadline()
-		}
-		next.tell(o.told, next.event)
+		o.tell(next)
 	}
+	o.busy, o.events = false, nil
+}
+
+// tell tells an event without o.mu, which the caller holds.
+func (o *observation) tell(next toldNews) {
+	o.mu.Unlock()
+	defer o.mu.Lock()
+	if o.joint != nil && !next.Deadline.IsZero() {
+		next.Deadline = o.joint.Deadline()
+	}
+	next.tell(&o.told, LeaseEvent{Subject: o.subject, Fence: o.fence, Granted: o.granted, LeaseNews: next.LeaseNews})
 }
 
 // subject implements observable.
@@ -316,8 +344,11 @@ func (l *target) subject() Subject {
 func (l *holdLease) observeBy(o *observation) {
 	l.g.mu.Lock()
 	defer l.g.mu.Unlock()
-	o.acquire.Subject, o.acquire.Fence = l.lock().subject(), l.fence
-	l.scoped().observed = o
+	o.subject, o.fence = l.lock().subject(), l.fence
+	if l.scope == nil {
+		l.scope = &o.scope
+	}
+	l.scope.observed = o
 	// It may be over already.
 	if lost, is := l.ended.(*LostError); is {
 		o.lost(lost)
@@ -378,12 +409,12 @@ func (h *hold) flush() {
 // observeRenewal adds that the hold was renewed, when slack was left of it, or why not. The caller holds h.mu.
 func (h *hold) observeRenewal(now clock.Instant, slack time.Duration, err error) {
 	for _, o := range h.observations() {
-		e := LeaseEvent{Deadline: h.deadline(now).Time(), Slack: slack, Err: err}
+		n := LeaseNews{Deadline: h.deadline(now).Time(), Slack: slack, Err: err}
 		tell := o.c.cfg.Observer.Renewed
 		if err != nil {
-			tell, e.Slack = o.c.cfg.Observer.RenewFailed, 0
+			tell, n.Slack = o.c.cfg.Observer.RenewFailed, 0
 		}
-		o.add(tell, e)
+		o.add(tell, n)
 	}
 }
 
@@ -426,7 +457,7 @@ func (m *JointLease) observeBy(o *observation) {
 	fence := m.Token()
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	o.acquire.Subject, o.acquire.Fence, o.joint = m.of.subject(), fence, m
+	o.subject, o.fence, o.joint = m.of.subject(), fence, m
 	m.observed = o
 	for _, p := range m.parts {
 		p.observeAsPart(o)

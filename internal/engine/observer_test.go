@@ -36,3 +36,54 @@ func TestNoObserverCostsNothing(t *testing.T) {
 		t.Errorf("a hold takes %d bytes", size)
 	}
 }
+
+// What observers are told of a free acquire and its release takes one allocation: the observation.
+func TestAnObservationIsOneAllocation(t *testing.T) {
+	told := 0
+	c := &Client{}
+	c.cfg.Observer = &Observer{
+		AcquireStart: func(ctx context.Context, _ AcquireEvent) context.Context { return ctx },
+		AcquireEnd:   func(context.Context, AcquireEvent) { told++ },
+		Released:     func(context.Context, LeaseEvent) { told++ },
+	}
+	l := &target{c: c, set: &settings{kind: &mutex}}
+	h := &hold{attempt: attempt{l: l}}
+	ctx := t.Context()
+	const cycles = 100
+	leases := make([]holdLease, cycles+1) // AllocsPerRun runs once more
+	n := testing.AllocsPerRun(cycles, func() {
+		h.lease = &leases[told/2]
+		h.lease.g = h
+		c.beginTelling()
+		o := c.observe(ctx, l, false)
+		if c.observing(o.within(ctx)) != o {
+			t.Error("there is no observation")
+		}
+		_, _ = o.end(h.lease, nil)
+		h.lease.endObserved(HandoverNone, nil)
+		h.lease.flush()
+		c.endTelling()
+	})
+	if n != 1 || told != 2*len(leases) {
+		t.Errorf("%v allocations, %d events of %d leases", n, told, len(leases))
+	}
+}
+
+// Observers get the values of a caller's context, but not its end.
+func TestAnObserversContextNeverEnds(t *testing.T) {
+	type key struct{}
+	ctx, cancel := context.WithTimeout(context.WithValue(t.Context(), key{}, "value"), time.Hour)
+	cancel()
+	var told context.Context
+	c := &Client{}
+	c.cfg.Observer = &Observer{AcquireEnd: func(ctx context.Context, _ AcquireEvent) { told = ctx }}
+	_, _ = c.observe(ctx, &target{c: c, set: &settings{kind: &mutex}}, false).end(nil, ctx.Err())
+	if _, ends := told.Deadline(); ends || told.Err() != nil || told.Done() != nil || told.Value(key{}) != "value" {
+		t.Errorf("%v", told)
+	}
+	child, end := context.WithCancel(told)
+	defer end()
+	if child.Err() != nil {
+		t.Error("a context that is made of it has ended")
+	}
+}

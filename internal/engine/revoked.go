@@ -98,7 +98,7 @@ func (m *JointLease) revoke(said wire.Remark) {
 // revoked adds an event: the holder was asked to let go.
 func (o *observation) revoked(said wire.Remark) {
 	if o != nil {
-		o.add(o.c.cfg.Observer.Revoked, LeaseEvent{By: said.By, Note: said.Reason})
+		o.add(o.c.cfg.Observer.Revoked, LeaseNews{By: said.By, Note: said.Reason})
 	}
 }
 

@@ -35,7 +35,8 @@ func Detach(ctx context.Context, lease Lease, ttl time.Duration) (*Ticket, error
 	if !single || !l.lock().set.carriable() {
 		return nil, fmt.Errorf("%w: lock %q: only a lease of a Mutex or MutexKey can be detached", ErrInvalid, lease.Name())
 	}
-	defer l.g.l.c.telling()()
+	l.g.l.c.beginTelling()
+	defer l.g.l.c.endTelling()
 	t, err := l.detach(ctx, ttl)
 	l.flush()
 	return t, err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"runtime"
 	"sync"
 	"sync/atomic"
 
@@ -25,14 +26,18 @@ var (
 type metrics struct {
 	acquire, hold, slack      metric.Float64Histogram
 	failures, lost, handovers metric.Int64Counter
-	held, waiting             metric.Int64UpDownCounter
-	servers                   metric.Int64UpDownCounter
+	waiting, servers          metric.Int64UpDownCounter
 
 	group func(name string) string
 
-	series atomic.Pointer[map[subject]*series] // replaced, not changed, so that acquires read it without a mutex
-	mu     sync.Mutex                          // held while series are added
-	groups map[string]bool                     // those that have series
+	*table
+	mu     sync.Mutex      // held while series are added
+	groups map[string]bool // those that have series
+}
+
+// table has the series by their subjects. Its map is replaced, not changed, so that acquires read it without a mutex.
+type table struct {
+	series atomic.Pointer[map[subject]*series]
 }
 
 // newMetrics makes the instruments.
@@ -53,6 +58,8 @@ func newMetrics(m metric.Meter, group func(string) string) (*metrics, error) {
 		errs = append(errs, err)
 		return g
 	}
+	held, err := m.Int64ObservableUpDownCounter("holdfast.held", metric.WithDescription("Leases that are held."), metric.WithUnit("{lease}"))
+	errs = append(errs, err)
 	all := &metrics{
 		acquire:   histogram("holdfast.acquire.duration", "How long acquires took, granted or not.", acquireBounds),
 		hold:      histogram("holdfast.hold.duration", "How long leases were held.", holdBounds),
@@ -60,14 +67,31 @@ func newMetrics(m metric.Meter, group func(string) string) (*metrics, error) {
 		failures:  counter("holdfast.renew.failures", "{renewal}", "Renewals that failed. They are retried until the lease ends."),
 		lost:      counter("holdfast.lost", "{lease}", "Leases that were lost."),
 		handovers: counter("holdfast.handovers", "{handover}", "Acquires to which another holder's lock was passed on."),
-		held:      gauge("holdfast.held", "{lease}", "Leases that are held."),
 		waiting:   gauge("holdfast.waiting", "{acquire}", "Acquires that wait for other holders."),
 		servers:   gauge("holdfast.server.unavailable", "{server}", "Servers that do not answer."),
 		group:     group,
+		table:     &table{},
 		groups:    map[string]bool{"": true},
 	}
 	all.series.Store(&map[subject]*series{})
+	errs = append(errs, all.watchHeld(m, held))
 	return all, errors.Join(errs...)
+}
+
+// watchHeld tells the meter, whenever it is read, how many leases are held. The meter keeps the table, but not the metrics, until
+// those are garbage: an observer is never closed.
+func (m *metrics) watchHeld(meter metric.Meter, held metric.Int64Observable) error {
+	t := m.table
+	watch, err := meter.RegisterCallback(func(_ context.Context, o metric.Observer) error {
+		for _, s := range *t.series.Load() {
+			o.ObserveInt64(held, s.held.n.Load(), s.observe...)
+		}
+		return nil
+	}, held)
+	if err == nil && watch != nil {
+		runtime.AddCleanup(m, func(watch metric.Registration) { _ = watch.Unregister() }, watch)
+	}
+	return err
 }
 
 // server counts a server that was lost, or found.
@@ -82,18 +106,36 @@ type subject struct {
 	group string
 }
 
-// series has the attributes of locks with one subject, ready for use.
+// series has the attributes of locks with one subject, ready for use, and the number of those that are held.
 type series struct {
 	attributes []attribute.KeyValue
 	span       []trace.SpanStartOption
 	add        []metric.AddOption
 	record     []metric.RecordOption
+	observe    []metric.ObserveOption
 
-	grants    map[holdfast.Handover][]metric.RecordOption // of acquires that were granted
-	failures  map[outcome][]metric.RecordOption           // of the others
-	ends      map[outcome][]metric.RecordOption           // of holds
-	handovers map[holdfast.Handover][]metric.AddOption
-	losses    map[holdfast.LossReason][]metric.AddOption
+	free                    []metric.RecordOption                       // of acquires that were granted, without a hand-over
+	handed                  map[holdfast.Handover][]metric.RecordOption // of those with one
+	failures                map[outcome][]metric.RecordOption           // of the others
+	endByRelease, endByLoss []metric.RecordOption                       // of holds
+	handovers               map[holdfast.Handover][]metric.AddOption
+	losses                  map[holdfast.LossReason][]metric.AddOption
+
+	held *count
+}
+
+// count is a number that changes often, in a cache line of its own: all acquires read what would be beside it.
+type count struct {
+	n atomic.Int64
+	_ [120]byte
+}
+
+// granted returns the attributes of an acquire that was granted.
+func (s *series) granted(by holdfast.Handover) []metric.RecordOption {
+	if by == holdfast.HandoverNone {
+		return s.free
+	}
+	return s.handed[by]
 }
 
 // seriesOf returns the series of a lock.
@@ -136,7 +178,6 @@ func (m *metrics) addSeries(of subject) *series {
 // begin sets the counters of new series to 0: Prometheus takes the first value of a series for no increase.
 func (m *metrics) begin(s *series) {
 	ctx := context.Background()
-	m.held.Add(ctx, 0, s.add...)
 	m.waiting.Add(ctx, 0, s.add...)
 	m.failures.Add(ctx, 0, s.add...)
 	for _, of := range s.losses {
@@ -150,29 +191,26 @@ func (m *metrics) begin(s *series) {
 func newSeries(of subject) *series {
 	s := &series{
 		attributes: []attribute.KeyValue{attribute.String("holdfast.kind", string(of.kind)), attribute.String("holdfast.mode", string(of.mode))},
-		grants:     map[holdfast.Handover][]metric.RecordOption{},
+		handed:     map[holdfast.Handover][]metric.RecordOption{},
 		failures:   map[outcome][]metric.RecordOption{},
-		ends:       map[outcome][]metric.RecordOption{},
 		handovers:  map[holdfast.Handover][]metric.AddOption{},
 		losses:     map[holdfast.LossReason][]metric.AddOption{},
+		held:       &count{},
 	}
 	if of.group != "" {
 		s.attributes = append(s.attributes, attribute.String("holdfast.lock", of.group))
 	}
 	s.span = []trace.SpanStartOption{trace.WithAttributes(s.attributes...)}
-	s.add, s.record = []metric.AddOption{s.with()}, []metric.RecordOption{s.with()}
-	for _, h := range []holdfast.Handover{holdfast.HandoverNone, holdfast.HandoverServer, holdfast.HandoverLocal} {
-		s.grants[h] = []metric.RecordOption{s.with(granted.attribute(), handoverAttribute(h))}
-		if h != holdfast.HandoverNone {
-			s.handovers[h] = []metric.AddOption{s.with(handoverAttribute(h))}
-		}
+	s.add, s.record, s.observe = []metric.AddOption{s.with()}, []metric.RecordOption{s.with()}, []metric.ObserveOption{s.with()}
+	s.free = []metric.RecordOption{s.with(granted.attribute(), handoverAttribute(holdfast.HandoverNone))}
+	for _, h := range []holdfast.Handover{holdfast.HandoverServer, holdfast.HandoverLocal} {
+		s.handed[h] = []metric.RecordOption{s.with(granted.attribute(), handoverAttribute(h))}
+		s.handovers[h] = []metric.AddOption{s.with(handoverAttribute(h))}
 	}
 	for _, o := range []outcome{held, canceled, unavailable, lost, closed, refused} {
 		s.failures[o] = []metric.RecordOption{s.with(o.attribute())}
 	}
-	for _, o := range []outcome{released, lost} {
-		s.ends[o] = []metric.RecordOption{s.with(o.attribute())}
-	}
+	s.endByRelease, s.endByLoss = []metric.RecordOption{s.with(released.attribute())}, []metric.RecordOption{s.with(lost.attribute())}
 	for _, r := range []holdfast.LossReason{
 		holdfast.LossExpired, holdfast.LossUnreachable, holdfast.LossDeleted, holdfast.LossTaken, holdfast.LossBroken, holdfast.LossBound, holdfast.LossSuperseded,
 	} {

@@ -19,8 +19,9 @@
 //
 // What they count are the acquires and leases of this process, as holdfast.Observer describes them: each of the nested leases
 // of a Reentrant lock, for instance. Acquires that wait for others are in waiting, granted leases in held until they are
-// released or lost. Slack is how much was left of a lease when a renewal was confirmed; near 0, leases are about to be lost. A
-// client that is closed while its server does not answer stays in server.unavailable.
+// released or lost; held is observed when the metrics are read. Slack is how much was left of a lease when a renewal was
+// confirmed; near 0, leases are about to be lost. A client that is closed while its server does not answer stays in
+// server.unavailable.
 //
 //	attribute            values
 //	holdfast.kind        "mutex", "rwmutex", "semaphore" and so on: those of holdfast.Kind
@@ -49,10 +50,10 @@ package holdfastotel
 import (
 	"context"
 	"errors"
-	"sync"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/holdfast-go/holdfast"
@@ -88,13 +89,7 @@ func New(opts ...Option) (*holdfast.Observer, error) {
 type observer struct {
 	tracer  trace.Tracer
 	metrics *metrics
-	holders sync.Map // by holder, of *acquire: those whose spans can be linked to
-}
-
-// holder is a lease as those who wait for its lock know it.
-type holder struct {
-	name, owner string
-	fence       uint64
+	holders holders
 }
 
 // acquire is one acquire and its lease, as the observer sees them. It is also the context that all functions get, in which
@@ -102,13 +97,15 @@ type holder struct {
 type acquire struct {
 	context.Context
 
-	by     *observer
-	in     *series
-	caller context.Context // without the span
-	span   trace.Span
-	queued bool
-	linked bool   // the span has a link to that of the holder
-	holds  holder // under which it is in the observer's holders; else zero
+	by        *observer
+	in        *series
+	caller    context.Context // without the span
+	span      trace.Span
+	recording bool // the span is recorded
+	sampled   bool
+	queued    bool
+	linked    bool   // the span has a link to that of the holder
+	holds     holder // under which it is in the observer's holders; else zero
 }
 
 func (a *acquire) Value(key any) any {
@@ -122,7 +119,7 @@ func (a *acquire) Value(key any) any {
 // exemplar's span only where there is one. The acquire is nil if AcquireStart has panicked.
 func (o *observer) of(ctx context.Context) (*acquire, context.Context) {
 	a, _ := ctx.Value(o).(*acquire)
-	if a == nil || !a.span.SpanContext().IsSampled() {
+	if a == nil || !a.sampled {
 		ctx = context.Background()
 	}
 	return a, ctx
@@ -131,7 +128,8 @@ func (o *observer) of(ctx context.Context) (*acquire, context.Context) {
 func (o *observer) acquireStart(ctx context.Context, e holdfast.AcquireEvent) context.Context {
 	a := &acquire{by: o, in: o.metrics.seriesOf(e.Name, e.Kind, e.Mode), caller: ctx}
 	a.Context, a.span = o.tracer.Start(ctx, "holdfast.acquire", a.in.span...)
-	if e.Permits > 0 && a.span.IsRecording() {
+	a.recording, a.sampled = a.span.IsRecording(), a.span.SpanContext().IsSampled()
+	if e.Permits > 0 && a.recording {
 		a.span.SetAttributes(attribute.Int("holdfast.permits", e.Permits))
 	}
 	return a
@@ -144,7 +142,7 @@ func (o *observer) acquireQueued(ctx context.Context, e holdfast.AcquireEvent) {
 	}
 	a.queued = true
 	o.metrics.waiting.Add(ctx, 1, a.in.add...)
-	if a.span.IsRecording() {
+	if a.recording {
 		a.span.AddEvent("holdfast.queued", trace.WithAttributes(attribute.Int("holdfast.ahead", e.Ahead)))
 		o.link(a, e.Name, e.Holder)
 	}
@@ -161,15 +159,15 @@ func (o *observer) acquireEnd(ctx context.Context, e holdfast.AcquireEvent) {
 	}
 	what := outcomeOf(e.Err)
 	if e.Err == nil {
-		m.held.Add(ctx, 1, a.in.add...)
-		m.acquire.Record(ctx, e.Waited.Seconds(), a.in.grants[e.Handover]...)
+		a.in.held.n.Add(1)
+		m.acquire.Record(ctx, e.Waited.Seconds(), a.in.granted(e.Handover)...)
 		if e.Handover != holdfast.HandoverNone {
 			m.handovers.Add(ctx, 1, a.in.handovers[e.Handover]...)
 		}
 	} else {
 		m.acquire.Record(ctx, e.Waited.Seconds(), a.in.failures[what]...)
 	}
-	if a.span.IsRecording() {
+	if a.recording {
 		o.describe(a, e, what)
 	}
 	a.span.End()
@@ -179,9 +177,9 @@ func (o *observer) acquireEnd(ctx context.Context, e holdfast.AcquireEvent) {
 func (o *observer) describe(a *acquire, e holdfast.AcquireEvent, what outcome) {
 	if e.Err == nil {
 		a.span.SetAttributes(what.attribute(), handoverAttribute(e.Handover), attribute.Int64("holdfast.fence", int64(e.Fence)))
-		if a.span.SpanContext().IsSampled() {
+		if a.sampled {
 			a.holds = holder{e.Name, e.Owner, e.Fence}
-			o.holders.Store(a.holds, a)
+			o.holders.add(a)
 		}
 		return
 	}
@@ -197,9 +195,9 @@ func (o *observer) link(a *acquire, name string, h holdfast.Holder) {
 	if a.linked || h.Fence == 0 {
 		return
 	}
-	if other, known := o.holders.Load(holder{name, h.Owner, h.Fence}); known {
+	if other := o.holders.find(holder{name, h.Owner, h.Fence}); other != nil {
 		a.linked = true
-		a.span.AddLink(trace.Link{SpanContext: other.(*acquire).span.SpanContext()})
+		a.span.AddLink(trace.Link{SpanContext: other.span.SpanContext()})
 	}
 }
 
@@ -221,7 +219,7 @@ func (o *observer) lost(ctx context.Context, e holdfast.LeaseEvent) {
 		return
 	}
 	o.metrics.lost.Add(ctx, 1, a.in.losses[e.Reason]...)
-	o.end(ctx, a, e, lost)
+	o.end(ctx, a, e, a.in.endByLoss)
 	if caller := trace.SpanFromContext(a.caller); caller.IsRecording() {
 		caller.AddEvent("holdfast.lost", trace.WithAttributes(reasonAttribute(e.Reason), attribute.Int64("holdfast.fence", int64(e.Fence))))
 	}
@@ -229,16 +227,16 @@ func (o *observer) lost(ctx context.Context, e holdfast.LeaseEvent) {
 
 func (o *observer) released(ctx context.Context, e holdfast.LeaseEvent) {
 	if a, ctx := o.of(ctx); a != nil {
-		o.end(ctx, a, e, released)
+		o.end(ctx, a, e, a.in.endByRelease)
 	}
 }
 
 // end counts the end of a lease.
-func (o *observer) end(ctx context.Context, a *acquire, e holdfast.LeaseEvent, what outcome) {
-	o.metrics.held.Add(ctx, -1, a.in.add...)
-	o.metrics.hold.Record(ctx, e.Held.Seconds(), a.in.ends[what]...)
+func (o *observer) end(ctx context.Context, a *acquire, e holdfast.LeaseEvent, how []metric.RecordOption) {
+	a.in.held.n.Add(-1)
+	o.metrics.hold.Record(ctx, e.Held.Seconds(), how...)
 	if a.holds != (holder{}) {
-		o.holders.CompareAndDelete(a.holds, a) // unless another reader, say, has the same fence
+		o.holders.remove(a)
 	}
 }
 

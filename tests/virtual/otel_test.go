@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -16,11 +17,13 @@ import (
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 	"go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+	"go.opentelemetry.io/otel/trace/noop"
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/driver/drivertest"
 	"github.com/holdfast-go/holdfast/holdfastotel"
 	"github.com/holdfast-go/holdfast/holdfasttest"
+	"github.com/holdfast-go/holdfast/tests/internal/backend"
 	"github.com/holdfast-go/holdfast/tests/internal/recorder"
 )
 
@@ -427,6 +430,57 @@ func TestTelemetryWithGroupsOfNames(t *testing.T) {
 			t.Errorf("%v leases of other groups", n)
 		}
 	})
+}
+
+// Observers that share a MeterProvider add to the same metrics. One that nobody has any more is not read.
+func TestObserversThatShareAMeterProvider(t *testing.T) {
+	reader := metric.NewManualReader()
+	provider := metric.NewMeterProvider(metric.WithReader(reader))
+	o := &telemetry{reader: reader}
+	hold := func() (release func()) {
+		observer, err := holdfastotel.New(holdfastotel.MeterProvider(provider), holdfastotel.TracerProvider(noop.NewTracerProvider()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		kind := holdfast.AcquireEvent{Kind: holdfast.KindMutex, Mode: holdfast.ModeExclusive}
+		ctx := observer.AcquireStart(t.Context(), kind)
+		observer.AcquireEnd(ctx, kind)
+		return func() { observer.Released(ctx, holdfast.LeaseEvent{}) }
+	}
+	release := hold()
+	o.sees(t, "held", map[string]float64{"held kind=mutex mode=exclusive": 1})
+	hold()
+	// The second observer's lease counts until the collector has found the observer.
+	backend.Eventually(t, "an observer without a client is not read", func() bool {
+		runtime.GC()
+		return o.series(t)["held kind=mutex mode=exclusive"] == 1
+	})
+	another := hold()
+	o.sees(t, "held", map[string]float64{"held kind=mutex mode=exclusive": 2})
+	release()
+	runtime.GC()
+	o.sees(t, "held", map[string]float64{"held kind=mutex mode=exclusive": 1})
+	another()
+	o.sees(t, "held", map[string]float64{})
+	o.sees(t, "acquire", map[string]float64{"acquire.duration handover=none kind=mutex mode=exclusive outcome=granted": 3})
+}
+
+// The metrics of a free cycle allocate nothing: only the acquire is, and a context for its span, here one that does nothing.
+func TestMetricsAllocateNothing(t *testing.T) {
+	observer, err := holdfastotel.New(holdfastotel.MeterProvider(metric.NewMeterProvider(metric.WithReader(metric.NewManualReader()))),
+		holdfastotel.TracerProvider(noop.NewTracerProvider()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	acquired := holdfast.AcquireEvent{Name: "x", Kind: holdfast.KindMutex, Mode: holdfast.ModeExclusive, Waited: time.Millisecond}
+	released := holdfast.LeaseEvent{Name: "x", Kind: holdfast.KindMutex, Mode: holdfast.ModeExclusive, Held: time.Millisecond}
+	if n := testing.AllocsPerRun(100, func() {
+		ctx := observer.AcquireStart(t.Context(), acquired)
+		observer.AcquireEnd(ctx, acquired)
+		observer.Released(ctx, released)
+	}); n > 2 {
+		t.Errorf("%v allocations", n)
+	}
 }
 
 func TestTelemetryRefusesOptions(t *testing.T) {

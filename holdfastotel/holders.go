@@ -21,23 +21,23 @@ func (h *holders) of(l holder) (mu *sync.Mutex, all *map[holder]*acquire) {
 	return &part.mu, &part.all
 }
 
-func (h *holders) add(a *acquire) {
-	mu, all := h.of(a.holds)
+func (h *holders) add(l holder, a *acquire) {
+	mu, all := h.of(l)
 	mu.Lock()
 	defer mu.Unlock()
 	if *all == nil {
 		*all = map[holder]*acquire{}
 	}
-	(*all)[a.holds] = a
+	(*all)[l] = a
 }
 
 // remove removes an acquire, unless another has taken its place: that of another reader, say, with the same fence.
-func (h *holders) remove(a *acquire) {
-	mu, all := h.of(a.holds)
+func (h *holders) remove(l holder, a *acquire) {
+	mu, all := h.of(l)
 	mu.Lock()
 	defer mu.Unlock()
-	if (*all)[a.holds] == a {
-		delete(*all, a.holds)
+	if (*all)[l] == a {
+		delete(*all, l)
 	}
 }
 

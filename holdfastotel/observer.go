@@ -104,8 +104,8 @@ type acquire struct {
 	recording bool // the span is recorded
 	sampled   bool
 	queued    bool
-	linked    bool   // the span has a link to that of the holder
-	holds     holder // under which it is in the observer's holders; else zero
+	linked    bool // the span has a link to that of the holder
+	listed    bool // it is one of the observer's holders
 }
 
 func (a *acquire) Value(key any) any {
@@ -178,8 +178,8 @@ func (o *observer) describe(a *acquire, e holdfast.AcquireEvent, what outcome) {
 	if e.Err == nil {
 		a.span.SetAttributes(what.attribute(), handoverAttribute(e.Handover), attribute.Int64("holdfast.fence", int64(e.Fence)))
 		if a.sampled {
-			a.holds = holder{e.Name, e.Owner, e.Fence}
-			o.holders.add(a)
+			a.listed = true
+			o.holders.add(holder{e.Name, e.Owner, e.Fence}, a)
 		}
 		return
 	}
@@ -235,8 +235,8 @@ func (o *observer) released(ctx context.Context, e holdfast.LeaseEvent) {
 func (o *observer) end(ctx context.Context, a *acquire, e holdfast.LeaseEvent, how []metric.RecordOption) {
 	a.in.held.n.Add(-1)
 	o.metrics.hold.Record(ctx, e.Held.Seconds(), how...)
-	if a.holds != (holder{}) {
-		o.holders.remove(a)
+	if a.listed {
+		o.holders.remove(holder{e.Name, e.Owner, e.Fence}, a)
 	}
 }
 

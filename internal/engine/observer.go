@@ -103,7 +103,7 @@ type observation struct {
 
 	c        *Client
 	told     endless // for observers
-	subject  Subject
+	of       observable
 	start    time.Time
 	try      bool
 	queued   bool
@@ -163,7 +163,7 @@ func (c *Client) observe(ctx context.Context, l observable, try bool) *observati
 		return nil
 	}
 	c.tasks.Begin() // until end
-	o := &observation{Context: ctx, c: c, told: endless{ctx}, subject: l.subject(), start: time.Now(), try: try, busy: true}
+	o := &observation{Context: ctx, c: c, told: endless{ctx}, of: l, start: time.Now(), try: try, busy: true}
 	if start := c.cfg.Observer.AcquireStart; start != nil {
 		o.told.Context = start(ctx, o.event())
 	}
@@ -172,7 +172,7 @@ func (c *Client) observe(ctx context.Context, l observable, try bool) *observati
 
 // event returns what is known of the acquire.
 func (o *observation) event() AcquireEvent {
-	return AcquireEvent{Subject: o.subject, Try: o.try, Start: o.start, Handover: o.handover, Fence: o.fence}
+	return AcquireEvent{Subject: o.of.subject(), Try: o.try, Start: o.start, Handover: o.handover, Fence: o.fence}
 }
 
 // beginTelling makes Close wait until endTelling is called, for a goroutine that may tell observers. Without observers both do
@@ -328,7 +328,7 @@ func (o *observation) tell(next toldNews) {
 	if o.joint != nil && !next.Deadline.IsZero() {
 		next.Deadline = o.joint.Deadline()
 	}
-	next.tell(&o.told, LeaseEvent{Subject: o.subject, Fence: o.fence, Granted: o.granted, LeaseNews: next.LeaseNews})
+	next.tell(&o.told, LeaseEvent{Subject: o.of.subject(), Fence: o.fence, Granted: o.granted, LeaseNews: next.LeaseNews})
 }
 
 // subject implements observable.
@@ -344,7 +344,7 @@ func (l *target) subject() Subject {
 func (l *holdLease) observeBy(o *observation) {
 	l.g.mu.Lock()
 	defer l.g.mu.Unlock()
-	o.subject, o.fence = l.lock().subject(), l.fence
+	o.of, o.fence = l.lock(), l.fence
 	if l.scope == nil {
 		l.scope = &o.scope
 	}
@@ -457,7 +457,7 @@ func (m *JointLease) observeBy(o *observation) {
 	fence := m.Token()
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	o.subject, o.fence, o.joint = m.of.subject(), fence, m
+	o.of, o.fence, o.joint = m.of, fence, m
 	m.observed = o
 	for _, p := range m.parts {
 		p.observeAsPart(o)

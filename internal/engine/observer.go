@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -97,36 +98,55 @@ type LeaseNews struct {
 // events, unless another goroutine is doing so. So the events of a lease are told one at a time and in order, usually by the
 // goroutine that caused them, and without a goroutine for each.
 //
-// All of an observation is one allocation, with what its lease needs for it and room for the event that most leases have.
+// An observation is one allocation, with what its lease needs for it and room for the event with which that ends, and small:
+// every acquire makes one.
 type observation struct {
 	context.Context
 
-	c        *Client
-	told     endless // for observers
-	of       observable
-	start    time.Time
+	c     *Client
+	told  endless // for observers
+	of    observable
+	at    time.Time // when the acquire began; once the lease is granted, when that was
+	fence uint64
+	joint *JointLease // nil if the lease is a hold's, or not granted yet
+	scope scope       // of a hold's lease that had none
+
+	mu   sync.Mutex
+	news *queuedNews // not told yet
+	last lastNews
+
+	handover handover
 	try      bool
 	queued   bool
-	handover Handover
-
-	// Set when the lease is granted.
-	granted time.Time
-	fence   uint64
-	joint   *JointLease // nil if the lease is a hold's
-	scope   scope       // of a hold's lease that had none
-
-	mu     sync.Mutex
-	events []toldNews // not told yet
-	room   [1]toldNews
-	busy   bool // a goroutine is telling them
-	over   bool // Lost or Released was added
+	busy     bool // a goroutine is telling news
+	over     bool // Lost or Released was added
+	untold   bool // and is to be told, after all other news
 }
 
-// toldNews is what happened to a lease, and the observer's function for it.
-type toldNews struct {
-	tell func(context.Context, LeaseEvent)
+// queuedNews is what happened to a lease that goes on, and the observer's function for it.
+type queuedNews struct {
 	LeaseNews
+	tell func(context.Context, LeaseEvent)
+	next *queuedNews
 }
+
+// lastNews is how a lease ended.
+type lastNews struct {
+	held   time.Duration
+	reason LossReason // if it was lost
+	err    error
+	to     handover // if it was released
+	lost   bool
+}
+
+// handover is a Handover as an observation keeps it.
+type handover byte
+
+var handovers = [...]Handover{HandoverNone, HandoverServer, HandoverLocal}
+
+func (h handover) word() Handover { return handovers[h] }
+
+func newHandover(h Handover) handover { return handover(slices.Index(handovers[:], h)) }
 
 // endless is a context with the values of another, and no end.
 type endless struct{ context.Context }
@@ -163,7 +183,7 @@ func (c *Client) observe(ctx context.Context, l observable, try bool) *observati
 		return nil
 	}
 	c.tasks.Begin() // until end
-	o := &observation{Context: ctx, c: c, told: endless{ctx}, of: l, start: time.Now(), try: try, busy: true}
+	o := &observation{Context: ctx, c: c, told: endless{ctx}, of: l, at: time.Now(), try: try, busy: true}
 	if start := c.cfg.Observer.AcquireStart; start != nil {
 		o.told.Context = start(ctx, o.event())
 	}
@@ -172,7 +192,7 @@ func (c *Client) observe(ctx context.Context, l observable, try bool) *observati
 
 // event returns what is known of the acquire.
 func (o *observation) event() AcquireEvent {
-	return AcquireEvent{Subject: o.of.subject(), Try: o.try, Start: o.start, Handover: o.handover, Fence: o.fence}
+	return AcquireEvent{Subject: o.of.subject(), Try: o.try, Start: o.at, Handover: o.handover.word(), Fence: o.fence}
 }
 
 // beginTelling makes Close wait until endTelling is called, for a goroutine that may tell observers. Without observers both do
@@ -213,7 +233,7 @@ func (o *observation) wait(ahead int, holder *Holder) {
 // came notes how the lock came.
 func (o *observation) came(how Handover) {
 	if o != nil {
-		o.handover = how
+		o.handover = newHandover(how)
 	}
 }
 
@@ -223,14 +243,15 @@ func (o *observation) end(lease Lease, err error) (Lease, error) {
 		return lease, err
 	}
 	defer o.c.tasks.End()
-	o.granted = time.Now()
+	began := o.at
+	o.at = time.Now()
 	if err == nil {
 		lease.observeBy(o)
 	}
 	// mutants: tell-end
 	if tell := o.c.cfg.Observer.AcquireEnd; tell != nil {
 		e := o.event()
-		e.Waited, e.Err = o.granted.Sub(o.start), err
+		e.Start, e.Waited, e.Err = began, o.at.Sub(began), err
 		if err != nil {
 			e.Handover, e.Holder = HandoverNone, holderIn(err)
 		}
@@ -249,37 +270,30 @@ func (o *observation) add(tell func(context.Context, LeaseEvent), n LeaseNews) {
 	if o.over || tell == nil {
 		return
 	}
-	o.addLocked(tell, n)
-}
-
-// addLocked is add under o.mu.
-func (o *observation) addLocked(tell func(context.Context, LeaseEvent), n LeaseNews) {
-	if o.events == nil {
-		o.events = o.room[:0]
+	end := &o.news
+	for *end != nil {
+		end = &(*end).next
 	}
 	// mutants: told-later
-	o.events = append(o.events, toldNews{tell, n})
+	*end = &queuedNews{n, tell, nil}
 }
 
 // addLast adds the event with which the lease ends. Only the first call counts.
-func (o *observation) addLast(tell func(context.Context, LeaseEvent), n LeaseNews) {
+func (o *observation) addLast(n lastNews) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	// mutants: one-end
 	if o.over {
 		return
 	}
-	o.over = true
-	if tell != nil {
-		n.Held = time.Since(o.granted)
-		o.addLocked(tell, n)
-	}
+	n.held = time.Since(o.at)
+	o.last, o.over, o.untold = n, true, true
 }
 
 // lost adds that the lease was lost.
 func (o *observation) lost(err *LostError) {
 	if o != nil {
-		o.addLast(o.c.cfg.Observer.Lost, LeaseNews{Reason: err.Reason, Err: err})
+		o.addLast(lastNews{lost: true, reason: err.Reason, err: err})
 	}
 }
 
@@ -295,7 +309,7 @@ func (o *observation) released(to Handover, err error) {
 			return
 		}
 	}
-	o.addLast(o.c.cfg.Observer.Released, LeaseNews{Handover: to, Err: err})
+	o.addLast(lastNews{to: newHandover(to), err: err})
 }
 
 // flush tells the events that were added, unless somebody else is doing that. The caller holds no mutex.
@@ -313,22 +327,35 @@ func (o *observation) flush() {
 
 // tellAll tells events until there are none left. The caller holds o.mu, which is unlocked meanwhile, and has set o.busy.
 func (o *observation) tellAll() {
-	for len(o.events) > 0 {
-		next := o.events[0]
-		o.events = o.events[1:]
-		o.tell(next)
+	for {
+		if next := o.news; next != nil {
+			o.news = next.next
+			o.tell(next.tell, next.LeaseNews)
+			continue
+		}
+		if !o.untold {
+			o.busy = false
+			return
+		}
+		o.untold = false
+		tell := o.c.cfg.Observer.Released
+		if o.last.lost {
+			tell = o.c.cfg.Observer.Lost
+		}
+		if tell != nil {
+			o.tell(tell, LeaseNews{Held: o.last.held, Handover: o.last.to.word(), Reason: o.last.reason, Err: o.last.err})
+		}
 	}
-	o.busy, o.events = false, nil
 }
 
 // tell tells an event without o.mu, which the caller holds.
-func (o *observation) tell(next toldNews) {
+func (o *observation) tell(tell func(context.Context, LeaseEvent), n LeaseNews) {
 	o.mu.Unlock()
 	defer o.mu.Lock()
-	if o.joint != nil && !next.Deadline.IsZero() {
-		next.Deadline = o.joint.Deadline()
+	if o.joint != nil && !n.Deadline.IsZero() {
+		n.Deadline = o.joint.Deadline()
 	}
-	next.tell(&o.told, LeaseEvent{Subject: o.of.subject(), Fence: o.fence, Granted: o.granted, LeaseNews: next.LeaseNews})
+	tell(&o.told, LeaseEvent{Subject: o.of.subject(), Fence: o.fence, Granted: o.at, LeaseNews: n})
 }
 
 // subject implements observable.

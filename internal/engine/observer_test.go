@@ -67,6 +67,9 @@ func TestAnObservationIsOneAllocation(t *testing.T) {
 	if n != 1 || told != 2*len(leases) {
 		t.Errorf("%v allocations, %d events of %d leases", n, told, len(leases))
 	}
+	if size := unsafe.Sizeof(observation{}); size > 224 { // an allocation's size
+		t.Errorf("an observation takes %d bytes", size)
+	}
 }
 
 // Observers get the values of a caller's context, but not its end.

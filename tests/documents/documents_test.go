@@ -1,5 +1,5 @@
-// Package documents tests README.md, docs/guides and docs/migration, which users read first: that their Go and their shell
-// commands do what the pages say, and that the code has what they quote. It checks the links of all documents.
+// Package documents tests README.md, docs/OBSERVABILITY.md, docs/guides and docs/migration, which users read first: that their Go and
+// their shell commands do what the pages say, and that the code has what they quote. It checks the links of all documents.
 package documents
 
 import (
@@ -36,10 +36,10 @@ type block struct{ kind, body string }
 
 var fenced = regexp.MustCompile("(?ms)^```(\\w*)\n(.*?)^```$")
 
-// pages returns README.md, the guides, and the ways over from other libraries.
+// pages returns README.md, OBSERVABILITY.md, the guides, and the ways over from other libraries.
 func pages(t *testing.T) (all []page) {
 	t.Helper()
-	paths := []string{filepath.Join(root, "README.md")}
+	paths := []string{filepath.Join(root, "README.md"), filepath.Join(root, "docs", "OBSERVABILITY.md")}
 	for _, folder := range []string{"guides", "migration"} {
 		found, err := filepath.Glob(filepath.Join(root, "docs", folder, "*.md"))
 		if err != nil || len(found) < 5 {
@@ -194,7 +194,8 @@ func TestShellRuns(t *testing.T) {
 			for range strings.Count(p.path, "quorum")*2 + 1 {
 				urls = append(urls, "redis://"+server.Start(t, server.One(t)).Addr())
 			}
-			script := "set -e\n" + strings.Join(blocks, "\n")
+			const metrics = "/var/lib/node_exporter"
+			script := "set -e\n" + strings.ReplaceAll(strings.Join(blocks, "\n"), metrics, work)
 			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute) // they wait for each other
 			defer cancel()
 			shell := exec.CommandContext(ctx, bash, "--norc", "-c", script)
@@ -204,6 +205,9 @@ func TestShellRuns(t *testing.T) {
 			shell.WaitDelay = 10 * time.Second
 			if out, err := shell.CombinedOutput(); err != nil {
 				t.Errorf("%v\n%s", err, out)
+			}
+			if written, err := filepath.Glob(filepath.Join(work, "*.prom")); err != nil || strings.Contains(p.text, metrics) != (len(written) > 0) {
+				t.Errorf("the files with metrics are %q, %v", written, err)
 			}
 		})
 	}

@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// The Go of the guides and of docs/migration does what the pages say. Each page is a package, which has the page's blocks as they are
+// The Go of the guides, of OBSERVABILITY.md and of docs/migration does what the pages say. Each page is a package, which has the page's blocks as they are
 // printed, and tests for them, testdata/PAGE.go.txt, that also have what the blocks call. testdata/all.go.txt runs the tests, and
 // fails if a statement of a block did not run. Only statements that return an error need not run.
 func TestGoRuns(t *testing.T) {
@@ -104,14 +104,16 @@ var (
 
 // packages are those that blocks may use.
 var packages = []string{
-	"context", "crypto/rand", "database/sql", "errors", "log", "log/slog", "net/http", "os", "strconv", "testing", "testing/synctest", "time",
+	"context", "crypto/rand", "database/sql", "errors", "log", "log/slog", "net/http", "os", "strconv", "strings", "testing", "testing/synctest", "time",
 	"github.com/bsm/redislock",
 	"github.com/go-redsync/redsync/v4",
 	"github.com/holdfast-go/holdfast",
 	"github.com/holdfast-go/holdfast/fence",
 	"github.com/holdfast-go/holdfast/holdfastgoredis",
+	"github.com/holdfast-go/holdfast/holdfastotel",
 	"github.com/holdfast-go/holdfast/holdfasttest",
 	"github.com/holdfast-go/holdfast/inspect",
+	"github.com/holdfast-go/holdfast/inspect/ui",
 	"github.com/redis/go-redis/v9",
 	"github.com/redis/rueidis/rueidislock",
 }

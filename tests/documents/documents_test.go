@@ -169,12 +169,7 @@ func TestShellRuns(t *testing.T) {
 	if err != nil {
 		t.Skipf("SKIPPED, THE GUIDES' COMMANDS ARE NOT TESTED: %v", err)
 	}
-	programs := t.TempDir()
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", filepath.Join(programs, "holdfast"), ".")
-	build.Dir = filepath.Join(root, "cmd", "holdfast")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
+	programs := withHoldfast(t)
 	ran := 0
 	for _, p := range pages(t) {
 		blocks := p.of("sh")
@@ -214,6 +209,108 @@ func TestShellRuns(t *testing.T) {
 	if ran == 0 {
 		t.Error("no guide has commands")
 	}
+}
+
+// withHoldfast returns a folder with the command.
+func withHoldfast(t *testing.T) string {
+	t.Helper()
+	folder := t.TempDir()
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", filepath.Join(folder, "holdfast"), ".")
+	build.Dir = filepath.Join(root, "cmd", "holdfast")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	return folder
+}
+
+// Crontabs, units of systemd and manifests of Kubernetes in the guides run their jobs, under stubs for those.
+func TestConfigurationsRun(t *testing.T) {
+	bash, err := exec.LookPath("bash")
+	if err != nil {
+		t.Skipf("SKIPPED, THE COMMANDS IN CONFIGURATIONS ARE NOT TESTED: %v", err)
+	}
+	programs := withHoldfast(t)
+	run := func(t *testing.T, line string) {
+		t.Parallel()
+		work := t.TempDir()
+		job, ran := filepath.Join(work, "job"), filepath.Join(work, "ran")
+		if err := os.WriteFile(job, []byte("#!/bin/sh\necho $HOLDFAST_FENCE >"+ran+"\n"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		for pattern, with := range map[string]string{
+			`\bHOLDFAST_REDIS=\S+ `: "", `--min-hold=\S+`: "--min-hold=1ms", `--http=127.0.0.1:\d+`: "--http=127.0.0.1:0", `-- /\S+`: "-- " + job,
+		} {
+			line = regexp.MustCompile(pattern).ReplaceAllLiteralString(line, with)
+		}
+		sidecar := !strings.Contains(line, job)
+		if sidecar {
+			line += ` 2>said & until grep leading said; do kill -0 $! || exit; sleep 0.1; done; kill $!; wait $!; [ $? = 143 ]`
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+		defer cancel()
+		shell := exec.CommandContext(ctx, bash, "--norc", "-c", line)
+		shell.Dir = work
+		shell.Env = append(os.Environ(), "PATH="+programs+string(os.PathListSeparator)+os.Getenv("PATH"),
+			"HOLDFAST_REDIS=redis://"+server.Start(t, server.One(t)).Addr())
+		shell.WaitDelay = 10 * time.Second
+		if out, err := shell.CombinedOutput(); err != nil {
+			t.Errorf("%v\n%s", err, out)
+		}
+		if fence, err := os.ReadFile(ran); !sidecar && (err != nil || len(fence) < 10) {
+			t.Errorf("the job has left %q, %v", fence, err)
+		}
+	}
+	lines := 0
+	for _, p := range pages(t) {
+		for _, b := range p.blocks {
+			for _, line := range b.commands(t) {
+				lines++
+				t.Run(line, func(t *testing.T) { run(t, line) })
+			}
+		}
+	}
+	if lines < 5 {
+		t.Errorf("only %d commands", lines)
+	}
+}
+
+// commands returns the command lines of a crontab, a unit or a manifest. Those of containers with the command's own image begin with
+// its first argument.
+func (b block) commands(t *testing.T) (lines []string) {
+	t.Helper()
+	switch b.kind {
+	case "cron":
+		for _, m := range regexp.MustCompile(`(?m)^(?:\S+\s+){5}(.*)$`).FindAllStringSubmatch(b.body, -1) {
+			lines = append(lines, m[1])
+		}
+	case "ini":
+		for _, m := range regexp.MustCompile(`(?m)^ExecStart=/usr/bin/(.*)$`).FindAllStringSubmatch(b.body, -1) {
+			lines = append(lines, m[1])
+		}
+	case "yaml":
+		var all yaml.Node
+		if err := yaml.Unmarshal([]byte(b.body), &all); err != nil {
+			t.Fatal(err)
+		}
+		var walk func(n *yaml.Node)
+		walk = func(n *yaml.Node) {
+			for i, child := range n.Content {
+				if i%2 == 1 && n.Kind == yaml.MappingNode && (n.Content[i-1].Value == "command" || n.Content[i-1].Value == "args") {
+					line := ""
+					if n.Content[i-1].Value == "args" {
+						line = "holdfast"
+					}
+					for _, word := range child.Content {
+						line += " " + word.Value
+					}
+					lines = append(lines, strings.TrimSpace(line))
+				}
+				walk(child)
+			}
+		}
+		walk(&all)
+	}
+	return lines
 }
 
 // A promise is one that a test shows, and somebody can read them all.

@@ -5,7 +5,6 @@ package command
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -19,6 +18,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
+	"github.com/holdfast-go/holdfast/tests/internal/inputs"
 	"github.com/holdfast-go/holdfast/tests/internal/machine"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
@@ -58,9 +58,7 @@ func withHoldfast(m *testing.M) int {
 // source is the program's module.
 var source = filepath.Join("..", "..", "cmd", "holdfast")
 
-// Every test that runs holdfast calls uses. The go command caches the result of tests whose code, and whose
-// opened files in their own module, are unchanged. uses tells it of the program's sources, under names that
-// begin like those of the tests' module.
+// Every test that runs holdfast calls uses. A cached result is not repeated then when the program has changed.
 func uses(t testing.TB) {
 	t.Helper()
 	if err := sources(); err != nil {
@@ -68,21 +66,7 @@ func uses(t testing.TB) {
 	}
 }
 
-var sources = sync.OnceValue(func() error {
-	here, err := os.Getwd()
-	if err != nil {
-		return err
-	}
-	return filepath.WalkDir(source, func(path string, _ fs.DirEntry, err error) error {
-		if err == nil {
-			_, err = os.Stat(here + string(filepath.Separator) + path)
-		}
-		if errors.Is(err, fs.ErrNotExist) { // somebody is editing and has removed it
-			return nil
-		}
-		return err
-	})
-})
+var sources = sync.OnceValue(func() error { return inputs.In(source) })
 
 // TestScripts runs testdata/*.txtar, which show every exit code and message.
 func TestScripts(t *testing.T) {

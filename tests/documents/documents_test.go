@@ -12,17 +12,22 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 	"unicode"
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/holdfast-go/holdfast/tests/internal/inputs"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
 // root is the root of the repository.
 var root = filepath.Join("..", "..")
+
+// uses makes the go command run these tests again when documents, or what they describe, have changed.
+var uses = sync.OnceValue(func() error { return inputs.In(root) })
 
 // page is a document for users.
 type page struct {
@@ -39,6 +44,9 @@ var fenced = regexp.MustCompile("(?ms)^```(\\w*)\n(.*?)^```$")
 // pages returns README.md, OBSERVABILITY.md, the guides, and the ways over from other libraries.
 func pages(t *testing.T) (all []page) {
 	t.Helper()
+	if err := uses(); err != nil {
+		t.Fatal(err)
+	}
 	paths := []string{filepath.Join(root, "README.md"), filepath.Join(root, "docs", "OBSERVABILITY.md")}
 	for _, folder := range []string{"guides", "migration"} {
 		found, err := filepath.Glob(filepath.Join(root, "docs", folder, "*.md"))

@@ -5,9 +5,14 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/holdfast-go/holdfast/tests/internal/inputs"
 )
 
 func TestFaultsAreThoseOfTheTests(t *testing.T) {
+	if err := inputs.In(root); err != nil {
+		t.Fatal(err)
+	}
 	want, err := page(root)
 	if err != nil {
 		t.Fatal(err)

@@ -301,8 +301,16 @@ func (acq *acquirer) sleep(a *attempt, q codec.Place) *hold {
 	checkAt := time.Now().Add(d)
 	timer := time.NewTimer(d)
 	defer timer.Stop()
+	var look <-chan time.Time
+	if acq.queue.c.cfg.Strict {
+		timer := time.NewTimer(quarantineLook)
+		defer timer.Stop()
+		look = timer.C
+	}
 	for {
 		select {
+		case <-look:
+			acq.queue.c.tasks.Run(func() { acq.queue.lookForQuarantine(a.l) })
 		case m := <-a.inbox:
 			if m.Standby != nil {
 				// A standby only moves the check forward: it may be older than the
@@ -428,6 +436,9 @@ func (acq *acquirer) poll(up bool) *hold {
 	if got.hold != nil {
 		acq.attempt = nil
 		return got.hold
+	}
+	if got.Word == codec.Quarantined {
+		acq.queue.noteQuarantineLocking(got.Refusal.Quarantine)
 	}
 	acq.pause(schedule.Jitter(min(max(time.Since(acq.began)/8, 50*time.Millisecond), time.Second), 20))
 	return nil

@@ -254,18 +254,20 @@ func poll[L any](ctx context.Context, c *Client, s *settings, end time.Time, try
 	var none L
 	limit, stop := TimeUp(end)
 	defer stop()
-	for n := 1; ; n++ {
+	var refused error // by the latest answer
+	for {
 		asked := time.Now()
 		lease, err := try(ctx)
-		if n > 1 && err != nil && ctx.Err() != nil && !c.server.IsSilent(asked) {
+		if refused != nil && err != nil && ctx.Err() != nil && !c.server.IsSilent(asked) {
 			if IsOver(end) {
 				return none, ErrTimeUp
 			}
-			return none, ctx.Err() // it was answered before
+			return none, exec.EndedBy(ctx, refused)
 		}
 		if !errors.Is(err, ErrHeld) && !errors.Is(err, exec.ErrQuarantine) {
 			return lease, err
 		}
+		refused = err
 		c.observing(ctx).wait(0, holderIn(err))
 		select {
 		case <-time.After(schedule.Jitter(s.pollInterval, 10)):
@@ -275,7 +277,7 @@ func poll[L any](ctx context.Context, c *Client, s *settings, end time.Time, try
 			if IsOver(end) {
 				return none, err
 			}
-			return none, ctx.Err()
+			return none, exec.EndedBy(ctx, err)
 		case <-c.closing:
 			return none, exec.ErrClosed
 		}

@@ -35,6 +35,7 @@ type contention struct {
 	first, last *waiter
 	acquirer    *acquirer // nil if none is running
 	lastFailure error     // of a request sent since waitQueue.unansweredSince; nil if none failed
+	restsUntil  time.Time // when the quarantine ends in which the server was found; zero if it was in none
 }
 
 // queueOf returns the wait queue with that key, and takes a reference to it.
@@ -182,6 +183,9 @@ func (wq *waitQueue) askFirst(ctx context.Context, l *target) (*holdLease, *wait
 	}
 	w := wq.c.newWaiter(ctx, l)
 	wq.pushFront(w)
+	if got.Word == codec.Quarantined {
+		wq.noteQuarantine(got.Refusal.Quarantine)
+	}
 	if got.Word != codec.Queued {
 		a.abandon()
 		wq.startAcquirer(nil, true)

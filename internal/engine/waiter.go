@@ -127,13 +127,16 @@ func (wq *waitQueue) noteOutcome(err error) {
 }
 
 // unheard returns the error for a waiter whose context has ended: ctx's own, or one that also says
-// that the server did not answer. The caller holds wq.mu.
+// that the server did not answer, or grants nothing yet. The caller holds wq.mu.
 func (wq *waitQueue) unheard(ctx context.Context, l *target) error {
 	switch {
 	case wq.lastFailure() != nil:
 		return exec.EndedBy(ctx, wq.lastFailure())
 	case wq.unansweredSince != 0 && wq.c.server.IsSilent(wq.unansweredSince.Time()):
 		return wq.c.server.Unheard(ctx, "acquire", l.name, wq.unansweredSince.Time())
+	}
+	if left := wq.quarantineLeft(); left > 0 {
+		return exec.EndedBy(ctx, wq.c.quarantineError("acquire", l.name, left))
 	}
 	return ctx.Err()
 }
@@ -244,6 +247,7 @@ func (wq *waitQueue) deliver(h *hold) bool {
 	if w == nil || !w.l.interchangeable(h.l) {
 		return false
 	}
+	wq.noteQuarantine(0)
 	wq.remove(w) // first, so that keep does not count it as waiting
 	came := HandoverNone
 	if h.attempt.enqueued {

@@ -136,7 +136,7 @@ func (o *acquireFlags) acquire(ctx context.Context, q *question, r *ticketReport
 	var sig signals.Error
 	switch {
 	case err == nil:
-	case errors.As(context.Cause(ctx), &sig) && errors.Is(err, context.Canceled) && !errors.Is(err, holdfast.ErrUnavailable):
+	case errors.As(context.Cause(ctx), &sig) && errors.Is(err, context.Canceled) && (!errors.Is(err, holdfast.ErrUnavailable) || errors.Is(err, holdfast.ErrQuarantine)):
 		return &exitcode.Error{Code: exitcode.Signal, Err: fmt.Errorf("%s while waiting for lock %q; there is no ticket", sig.Signal, o.name)}
 	default:
 		return o.refused(q, r, err)

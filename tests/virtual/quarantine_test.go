@@ -1,0 +1,98 @@
+package virtual
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver/drivertest"
+	"github.com/holdfast-go/holdfast/holdfasttest"
+)
+
+// Fault: The context of a waiter ends while a Strict server that lost its data grants nothing yet. The error says both, and for how long the server grants nothing.
+func TestAContextEndsInAQuarantine(t *testing.T) {
+	strict := holdfast.Config{Strict: true} // a quarantine lasts for a minute
+	polls := strict
+	polls.PollInterval = 300 * time.Millisecond
+	mutex := func(c *holdfast.Client) *holdfast.Lock { return c.Mutex("a") }
+	for name, form := range map[string]struct {
+		cfg  holdfast.Config
+		lock func(*holdfast.Client) *holdfast.Lock
+		wrap []func(drivertest.Driver) drivertest.Driver
+	}{
+		"mutex":     {strict, mutex, nil},
+		"reader":    {strict, func(c *holdfast.Client) *holdfast.Lock { return c.RWMutex("a").Reader() }, nil},
+		"writer":    {strict, func(c *holdfast.Client) *holdfast.Lock { return c.RWMutex("a").Writer() }, nil},
+		"semaphore": {strict, func(c *holdfast.Client) *holdfast.Lock { return c.Semaphore("a", 2).Permits(1) }, nil},
+		"owner":     {strict, func(c *holdfast.Client) *holdfast.Lock { return c.OwnerMutex("a", "me") }, nil},
+		"several":   {strict, func(c *holdfast.Client) *holdfast.Lock { return c.Multi([]string{"a", "b"}) }, nil},
+		"polls":     {polls, mutex, nil},
+		"unheard": {strict, mutex, []func(drivertest.Driver) drivertest.Driver{
+			func(d drivertest.Driver) drivertest.Driver { return unheard{d, new(atomic.Int64), new(atomic.Int64)} },
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
+				c := configured(t, srv, form.cfg, form.wrap...)
+				for _, patience := range []time.Duration{time.Second, 12 * time.Second} { // before and after the server is asked again
+					first, began := wait(t, form.lock(c)), time.Now()
+					ctx, cancel := context.WithTimeout(t.Context(), patience)
+					_, err := form.lock(c).Acquire(ctx)
+					cancel()
+					if took := time.Since(began); took != patience {
+						t.Errorf("it returns after %s, and not %s", took, patience)
+					}
+					inQuarantine(t, err, context.DeadlineExceeded)
+					first.cancel()
+					<-first.done
+					inQuarantine(t, first.err, context.Canceled)
+				}
+				release(t, acquire(t, form.lock(c)))
+			})
+		})
+	}
+}
+
+func inQuarantine(t *testing.T, err, ended error) {
+	t.Helper()
+	var server *holdfast.ServerError
+	if !errors.Is(err, ended) || !errors.Is(err, holdfast.ErrQuarantine) || !errors.Is(err, holdfast.ErrUnavailable) || !errors.As(err, &server) {
+		t.Fatalf("Acquire: %v", err)
+	}
+	if left := server.RetryAfter; left < 30*time.Second || left > time.Minute {
+		t.Errorf("the server grants nothing for %s: %v", left, err)
+	}
+	if text := err.Error(); !strings.HasPrefix(text, "holdfast: acquire ") || !strings.Contains(text, ended.Error()+"; server is in quarantine: it may have lost locks, and grants none for another ") {
+		t.Errorf("the error says %s", text)
+	}
+}
+
+// Waiters for a lock that is held are not told of a quarantine that an operator has ended.
+func TestAContextEndsAfterAQuarantine(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
+		strict := holdfast.Config{Strict: true}
+		one, other := configured(t, srv, strict), configured(t, srv, strict)
+		first, second := wait(t, one.Mutex("a")), wait(t, one.Mutex("a"))
+		if err := other.ForceAdmit(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		<-first.done
+		second.cancel() // at once
+		<-second.done
+		if first.err != nil || second.err != context.Canceled {
+			t.Fatal(first.err, second.err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		for _, c := range []*holdfast.Client{one, other} {
+			if _, err := c.Mutex("a").Acquire(ctx); err != context.DeadlineExceeded {
+				t.Errorf("Acquire: %v", err)
+			}
+		}
+		release(t, first.lease)
+	})
+}

@@ -13,14 +13,14 @@ type Election struct{ Mutex }
 
 func (Election) Name() string { return "election" }
 
+// HasExactKeys returns false: an election is known by its name.
+func (Election) HasExactKeys() bool { return false }
+
 func (Election) Draw(random *rand.Rand, p *Plan, n Name) []worker.Want {
 	var wants []worker.Want
 	for range 1 + random.IntN(2) {
 		w := drawWant(random, p, n)
 		w.Share, w.Try = worker.Leading, false
-		if n.Shared {
-			w.Key = n.Key
-		}
 		wants = append(wants, w)
 	}
 	return wants
@@ -28,11 +28,7 @@ func (Election) Draw(random *rand.Rand, p *Plan, n Name) []worker.Want {
 
 func (Election) Finally(p *Plan) (wants []worker.Want) {
 	for _, n := range p.Names {
-		w := worker.Want{Name: n.Name, Share: worker.Leading, TTL: p.LongestTTL}
-		if n.Shared {
-			w.Key = n.Key
-		}
-		wants = append(wants, w)
+		wants = append(wants, worker.Want{Name: n.Name, Share: worker.Leading, TTL: p.LongestTTL})
 	}
 	return wants
 }

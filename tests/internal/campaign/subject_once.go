@@ -16,6 +16,9 @@ type Once struct{ Mutex }
 
 func (Once) Name() string { return "once" }
 
+// HasExactKeys returns false: a job is known by its name.
+func (Once) HasExactKeys() bool { return false }
+
 func (Once) Draw(random *rand.Rand, p *Plan, n Name) []worker.Want {
 	var wants []worker.Want
 	for range 1 + random.IntN(2) {
@@ -32,9 +35,6 @@ func onceWant(p *Plan, n Name, w worker.Want) worker.Want {
 	w.Share = worker.Job
 	w.Slots = fixed.IntN(3) > 0
 	w.Window = 20*time.Millisecond + time.Duration(fixed.Int64N(int64(200*time.Millisecond)))
-	if n.Shared {
-		w.Key = n.Key
-	}
 	return w
 }
 

@@ -35,8 +35,9 @@ local function look_at(...)
   end
   return nil
 end
-local function receivers(channel)
-  return redis.call('PUBSUB', cluster and 'SHARDNUMSUB' or 'NUMSUB', channel)[2]
+local function receivers(...)
+  local reply = redis.call('PUBSUB', cluster and 'SHARDNUMSUB' or 'NUMSUB', ...)
+  return reply[2], reply[4]
 end
 local function send(channel, text)
   return redis.call(cluster and 'SPUBLISH' or 'PUBLISH', channel, text)

@@ -118,8 +118,9 @@ local function settle()
     redis.call('PEXPIRE', KEYS[2], math.max(0, math.ceil((-last - now) / 1000)))
   end
 end
-local function receivers(channel)
-  return redis.call('PUBSUB', cluster and 'SHARDNUMSUB' or 'NUMSUB', channel)[2]
+local function receivers(...)
+  local reply = redis.call('PUBSUB', cluster and 'SHARDNUMSUB' or 'NUMSUB', ...)
+  return reply[2], reply[4]
 end
 local function send(channel, text)
   return redis.call(cluster and 'SPUBLISH' or 'PUBLISH', channel, text)
@@ -155,8 +156,11 @@ local function notify(member, due)
     pcall(send, channel, 'hf1 standby ' .. waiter_token .. ' ' .. whole(now) .. ' ' .. whole(due))
   end
 end
-local function is_dead(member)
-  local ok, counts = pcall(hearers, { member })
+local function is_dead(member, count)
+  local ok, counts = true, { count }
+  if not count then
+    ok, counts = pcall(hearers, { member })
+  end
   return ok and counts[1] == 0
 end
 local function leads(member)
@@ -176,15 +180,15 @@ local function latest_alive()
     end
   end
 end
-local function first_alive(first)
-  if not is_dead(first) then
+local function first_alive(first, count)
+  if not is_dead(first, count) then
     return first
   end
   local n, ahead = dead_ahead(100)
   return ahead[n + 1] or latest_alive()
 end
-local function stand_by(first, due)
-  local ok, member = pcall(first_alive, first)
+local function stand_by(first, due, count)
+  local ok, member = pcall(first_alive, first, count)
   notify(ok and member or first, due)
 end
 local function drop_dead(self)
@@ -241,6 +245,7 @@ local function serve(chain, self, ttl, block)
     end
     redis.call('ZREM', KEYS[2], member)
     local waiter_token, claim, channel, info = parse_waiter(member)
+    local counts = member == self and {} or hearers(first)
     if waiter_token and member == self then
       local fence, n = mint(block)
       write_lock(waiter_token, new_value(waiter_token, fence, chain, info, follower), ttl)
@@ -250,13 +255,13 @@ local function serve(chain, self, ttl, block)
         settle()
       end
       return fence, n
-    elseif waiter_token and receivers(channel) > 0 then
+    elseif waiter_token and counts[1] > 0 then
       local fence = mint(1)
       write_lock(waiter_token, new_value(waiter_token, fence, chain, info, follower), claim)
       local heard = send(channel, 'hf1 ' .. (redisson and 'redisson ' or 'grant ') .. waiter_token .. ' ' .. whole(now) .. ' ' .. claim .. ' ' .. whole(fence) .. ' ' .. KEYS[1])
       if not cluster or heard > 0 then
         if follower then
-          stand_by(follower, now + claim * 1000)
+          stand_by(follower, now + claim * 1000, counts[2])
         else
           pcall(settle)
         end

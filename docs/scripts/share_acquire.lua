@@ -81,8 +81,9 @@ local function settle()
     redis.call('PEXPIRE', KEYS[2], math.max(0, math.ceil((-last - now) / 1000)))
   end
 end
-local function receivers(channel)
-  return redis.call('PUBSUB', cluster and 'SHARDNUMSUB' or 'NUMSUB', channel)[2]
+local function receivers(...)
+  local reply = redis.call('PUBSUB', cluster and 'SHARDNUMSUB' or 'NUMSUB', ...)
+  return reply[2], reply[4]
 end
 local function send(channel, text)
   return redis.call(cluster and 'SPUBLISH' or 'PUBLISH', channel, text)
@@ -118,8 +119,11 @@ local function notify(member, due)
     pcall(send, channel, 'hf1 standby ' .. waiter_token .. ' ' .. whole(now) .. ' ' .. whole(due))
   end
 end
-local function is_dead(member)
-  local ok, counts = pcall(hearers, { member })
+local function is_dead(member, count)
+  local ok, counts = true, { count }
+  if not count then
+    ok, counts = pcall(hearers, { member })
+  end
   return ok and counts[1] == 0
 end
 local function leads(member)
@@ -139,15 +143,15 @@ local function latest_alive()
     end
   end
 end
-local function first_alive(first)
-  if not is_dead(first) then
+local function first_alive(first, count)
+  if not is_dead(first, count) then
     return first
   end
   local n, ahead = dead_ahead(100)
   return ahead[n + 1] or latest_alive()
 end
-local function stand_by(first, due)
-  local ok, member = pcall(first_alive, first)
+local function stand_by(first, due, count)
+  local ok, member = pcall(first_alive, first, count)
   notify(ok and member or first, due)
 end
 local function drop_dead(self)
@@ -612,12 +616,17 @@ local function enqueue(member, earlier)
   redis.call('ZREMRANGEBYSCORE', KEYS[2], '(' .. whole(-now), '(0')
   return score
 end
-local function rank(member, score)
+local function rank(member, score, channel)
   local n = redis.call('ZCOUNT', KEYS[2], '0', whole(score))
-  if n > 1 and is_dead(first_waiter()) then
+  if n <= 1 then
+    return 1, receivers(channel)
+  end
+  local _, _, head = parse_waiter(first_waiter())
+  local own, first = receivers(channel, head or '')
+  if first == 0 then
     n = n - dead_ahead(100, member)
   end
-  return math.max(n, 1)
+  return math.max(n, 1), own
 end
 local function answer(main)
   local ok, reply = pcall(main)
@@ -640,8 +649,8 @@ local function quarantined(rest)
   return 'quarantined ' .. whole(now) .. ' ' .. rest
 end
 local function queued(pttl, score)
-  return 'queued ' .. whole(now) .. ' ' .. whole(pttl) .. ' ' .. whole(score)
-    .. ' ' .. rank(member, score) .. ' ' .. receivers(ARGV[11]) .. ' ours'
+  local position, own = rank(member, score, ARGV[11])
+  return 'queued ' .. whole(now) .. ' ' .. whole(pttl) .. ' ' .. whole(score) .. ' ' .. position .. ' ' .. own .. ' ours'
 end
 local function take(weight, owner)
   local fence, n = admit(token, weight, info, ttl, block, owner)

@@ -81,8 +81,9 @@ local function settle()
     redis.call('PEXPIRE', KEYS[2], math.max(0, math.ceil((-last - now) / 1000)))
   end
 end
-local function receivers(channel)
-  return redis.call('PUBSUB', cluster and 'SHARDNUMSUB' or 'NUMSUB', channel)[2]
+local function receivers(...)
+  local reply = redis.call('PUBSUB', cluster and 'SHARDNUMSUB' or 'NUMSUB', ...)
+  return reply[2], reply[4]
 end
 local function send(channel, text)
   return redis.call(cluster and 'SPUBLISH' or 'PUBLISH', channel, text)
@@ -118,8 +119,11 @@ local function notify(member, due)
     pcall(send, channel, 'hf1 standby ' .. waiter_token .. ' ' .. whole(now) .. ' ' .. whole(due))
   end
 end
-local function is_dead(member)
-  local ok, counts = pcall(hearers, { member })
+local function is_dead(member, count)
+  local ok, counts = true, { count }
+  if not count then
+    ok, counts = pcall(hearers, { member })
+  end
   return ok and counts[1] == 0
 end
 local function leads(member)
@@ -139,15 +143,15 @@ local function latest_alive()
     end
   end
 end
-local function first_alive(first)
-  if not is_dead(first) then
+local function first_alive(first, count)
+  if not is_dead(first, count) then
     return first
   end
   local n, ahead = dead_ahead(100)
   return ahead[n + 1] or latest_alive()
 end
-local function stand_by(first, due)
-  local ok, member = pcall(first_alive, first)
+local function stand_by(first, due, count)
+  local ok, member = pcall(first_alive, first, count)
   notify(ok and member or first, due)
 end
 local function drop_dead(self)

@@ -2,10 +2,11 @@
 --
 -- requires request
 
--- Returns how many connections hear this channel on this node. The count of PUBLISH would include
--- subscribers to patterns.
-local function receivers(channel)
-  return redis.call('PUBSUB', cluster and 'SHARDNUMSUB' or 'NUMSUB', channel)[2]
+-- Returns how many connections hear the first channel on this node, and how many hear the second. The count of
+-- PUBLISH would include subscribers to patterns.
+local function receivers(...)
+  local reply = redis.call('PUBSUB', cluster and 'SHARDNUMSUB' or 'NUMSUB', ...)
+  return reply[2], reply[4]
 end
 
 local function send(channel, text)

@@ -45,11 +45,17 @@ local function enqueue(member, earlier)
   return score
 end
 
--- Returns a waiter's position in the queue, from 1. Dead waiters at the head do not count.
-local function rank(member, score)
+-- Returns a waiter's position in the queue, from 1, and how many connections hear its channel. Dead waiters at the head do
+-- not count.
+local function rank(member, score, channel)
   local n = redis.call('ZCOUNT', KEYS[2], '0', whole(score))
-  if n > 1 and is_dead(first_waiter()) then
+  if n <= 1 then
+    return 1, receivers(channel)
+  end
+  local _, _, head = parse_waiter(first_waiter())
+  local own, first = receivers(channel, head or '')
+  if first == 0 then
     n = n - dead_ahead(100, member)
   end
-  return math.max(n, 1)
+  return math.max(n, 1), own
 end

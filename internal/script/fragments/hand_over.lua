@@ -22,6 +22,7 @@ local function serve(chain, self, ttl, block)
     end
     redis.call('ZREM', KEYS[2], member)
     local waiter_token, claim, channel, info = parse_waiter(member)
+    local counts = member == self and {} or hearers(first)
     if waiter_token and member == self then
       local fence, n = mint(block)
       write_lock(waiter_token, new_value(waiter_token, fence, chain, info, follower), ttl)
@@ -32,14 +33,14 @@ local function serve(chain, self, ttl, block)
       end
       return fence, n
     -- mutants: waiter-listens
-    elseif waiter_token and receivers(channel) > 0 then
+    elseif waiter_token and counts[1] > 0 then
       local fence = mint(1)
       write_lock(waiter_token, new_value(waiter_token, fence, chain, info, follower), claim)
       -- mutants: tell-of-grant
       local heard = send(channel, 'hf1 ' .. (redisson and 'redisson ' or 'grant ') .. waiter_token .. ' ' .. whole(now) .. ' ' .. claim .. ' ' .. whole(fence) .. ' ' .. KEYS[1])
       if not cluster or heard > 0 then
         if follower then
-          stand_by(follower, now + claim * 1000)
+          stand_by(follower, now + claim * 1000, counts[2])
         else
           pcall(settle)
         end

@@ -47,9 +47,12 @@ local function notify(member, due)
   end
 end
 
--- Reports whether that waiter is known to be dead.
-local function is_dead(member)
-  local ok, counts = pcall(hearers, { member })
+-- Reports whether that waiter is known to be dead. count is how many connections hear it, if that was asked already.
+local function is_dead(member, count)
+  local ok, counts = true, { count }
+  if not count then
+    ok, counts = pcall(hearers, { member })
+  end
   -- mutants: known-dead
   return ok and counts[1] == 0
 end
@@ -75,19 +78,19 @@ local function latest_alive()
   end
 end
 
--- Returns the first waiter that is alive. first is the first of all. If a hundred are dead before it, the latest
--- that is alive does as well: whoever looks serves the first.
-local function first_alive(first)
-  if not is_dead(first) then
+-- Returns the first waiter that is alive. first is the first of all, and count is as in is_dead. If a hundred are dead
+-- before it, the latest that is alive does as well: whoever looks serves the first.
+local function first_alive(first, count)
+  if not is_dead(first, count) then
     return first
   end
   local n, ahead = dead_ahead(100)
   return ahead[n + 1] or latest_alive()
 end
 
--- Tells the first waiter that is alive when to look. first is the first of all.
-local function stand_by(first, due)
-  local ok, member = pcall(first_alive, first)
+-- Tells the first waiter that is alive when to look. first is the first of all, and count is as in is_dead.
+local function stand_by(first, due, count)
+  local ok, member = pcall(first_alive, first, count)
   notify(ok and member or first, due)
 end
 

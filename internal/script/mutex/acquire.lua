@@ -48,8 +48,8 @@ local function quarantined(rest)
 end
 
 local function queued(pttl, score, kind)
-  return 'queued ' .. whole(now) .. ' ' .. pttl .. ' ' .. whole(score)
-    .. ' ' .. rank(member, score) .. ' ' .. receivers(ARGV[8]) .. ' ' .. kind
+  local position, own = rank(member, score, ARGV[8])
+  return 'queued ' .. whole(now) .. ' ' .. pttl .. ' ' .. whole(score) .. ' ' .. position .. ' ' .. own .. ' ' .. kind
 end
 
 local function take()

@@ -45,8 +45,8 @@ local function quarantined(rest)
 end
 
 local function queued(pttl, score)
-  return 'queued ' .. whole(now) .. ' ' .. whole(pttl) .. ' ' .. whole(score)
-    .. ' ' .. rank(member, score) .. ' ' .. receivers(ARGV[11]) .. ' ours'
+  local position, own = rank(member, score, ARGV[11])
+  return 'queued ' .. whole(now) .. ' ' .. whole(pttl) .. ' ' .. whole(score) .. ' ' .. position .. ' ' .. own .. ' ours'
 end
 
 local function take(weight, owner)

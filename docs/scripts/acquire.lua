@@ -334,7 +334,17 @@ local function quarantine(text)
   return math.max(0, math.ceil((ready - now) / 1000)), others, self
 end
 local old_age = 60000000
+local head
+local function read_head(member)
+  local entry = redis.call('ZRANGE', KEYS[2], '0', '0', 'WITHSCORES')
+  if not entry[1] or tonumber(entry[2]) > now - old_age then
+    head = entry[1] or member
+  end
+end
 local function drop_old(self)
+  if head then
+    return
+  end
   local old = redis.call('ZCOUNT', KEYS[2], '0', whole(now - old_age))
   if old == 0 then
     return
@@ -361,7 +371,9 @@ local function enqueue(member, earlier)
   if redis.call('PTTL', KEYS[2]) < 60000 then
     redis.call('PEXPIRE', KEYS[2], 70000)
   end
-  redis.call('ZREMRANGEBYSCORE', KEYS[2], '(' .. whole(-now), '(0')
+  if known or not head then
+    redis.call('ZREMRANGEBYSCORE', KEYS[2], '(' .. whole(-now), '(0')
+  end
   return score
 end
 local function rank(member, score, channel)
@@ -369,9 +381,9 @@ local function rank(member, score, channel)
   if n <= 1 then
     return 1, receivers(channel)
   end
-  local _, _, head = parse_waiter(first_waiter())
-  local own, first = receivers(channel, head or '')
-  if first == 0 then
+  local _, _, first = parse_waiter(head or first_waiter())
+  local own, ahead = receivers(channel, first or '')
+  if ahead == 0 then
     n = n - dead_ahead(100, member)
   end
   return math.max(n, 1), own
@@ -438,7 +450,10 @@ local function main()
     end
     return queued(math.min(redis.call('PTTL', KEYS[1]), rest), tonumber(ARGV[9]) or now, 'ours')
   end
-  if redis.call('ZSCORE', KEYS[2], 'x:' .. token) then
+  if not try then
+    read_head(member)
+  end
+  if not head and redis.call('ZSCORE', KEYS[2], 'x:' .. token) then
     on_master()
     return 'gone ' .. whole(now)
   end
@@ -468,6 +483,7 @@ local function main()
   end
   local score = enqueue(member, ARGV[9])
   if not value and rest == 0 and left == 0 then
+    head = nil
     local fence, n = hand_over(new_chain(), member, ttl, block)
     if fence then
       return granted(ttl, fence, n)

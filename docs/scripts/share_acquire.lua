@@ -586,7 +586,17 @@ local function quarantine(text)
   return math.max(0, math.ceil((ready - now) / 1000)), others, self
 end
 local old_age = 60000000
+local head
+local function read_head(member)
+  local entry = redis.call('ZRANGE', KEYS[2], '0', '0', 'WITHSCORES')
+  if not entry[1] or tonumber(entry[2]) > now - old_age then
+    head = entry[1] or member
+  end
+end
 local function drop_old(self)
+  if head then
+    return
+  end
   local old = redis.call('ZCOUNT', KEYS[2], '0', whole(now - old_age))
   if old == 0 then
     return
@@ -613,7 +623,9 @@ local function enqueue(member, earlier)
   if redis.call('PTTL', KEYS[2]) < 60000 then
     redis.call('PEXPIRE', KEYS[2], 70000)
   end
-  redis.call('ZREMRANGEBYSCORE', KEYS[2], '(' .. whole(-now), '(0')
+  if known or not head then
+    redis.call('ZREMRANGEBYSCORE', KEYS[2], '(' .. whole(-now), '(0')
+  end
   return score
 end
 local function rank(member, score, channel)
@@ -621,9 +633,9 @@ local function rank(member, score, channel)
   if n <= 1 then
     return 1, receivers(channel)
   end
-  local _, _, head = parse_waiter(first_waiter())
-  local own, first = receivers(channel, head or '')
-  if first == 0 then
+  local _, _, first = parse_waiter(head or first_waiter())
+  local own, ahead = receivers(channel, first or '')
+  if ahead == 0 then
     n = n - dead_ahead(100, member)
   end
   return math.max(n, 1), own

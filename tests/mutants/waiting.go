@@ -48,6 +48,11 @@ var waiting = []Mutant{
 		Rules: []campaign.Rule{campaign.Order},
 	},
 	{
+		Name: "tombstone-at-the-head", About: "an acquire takes the first entry of the queue for a waiter, even if that is a tombstone",
+		Edits: []overlay.Edit{line("head-of-queue", "if true then")},
+		Tests: []Test{{"scripts", "TestTheHeadOfAQueueTellsTheSame"}},
+	},
+	{
 		Name: "barging", About: "a newcomer acquires a free lock although others queue for it",
 		Edits: []overlay.Edit{
 			part("nobody-waits", " and redis.call('EXISTS', KEYS[2]) == 0", ""),

@@ -7,9 +7,25 @@
 -- subscribed again.
 local old_age = 60000000
 
+-- The first waiter, if it is the first entry of the queue and not old: then no entry is a tombstone, and no waiter is old.
+-- If the queue is empty, it is the caller, which is about to enter. nil if this is not known.
+local head
+
+-- Reads the first entry, which tells more than several other commands do. Whoever removes waiters afterwards sets head to nil.
+local function read_head(member)
+  local entry = redis.call('ZRANGE', KEYS[2], '0', '0', 'WITHSCORES')
+  -- mutants: head-of-queue
+  if not entry[1] or tonumber(entry[2]) > now - old_age then
+    head = entry[1] or member
+  end
+end
+
 -- Removes some old waiters that are dead, wherever they stand. Without this a queue would grow while a lock is
 -- held, if processes enter it and die.
 local function drop_old(self)
+  if head then
+    return
+  end
   local old = redis.call('ZCOUNT', KEYS[2], '0', whole(now - old_age))
   if old == 0 then
     return
@@ -41,7 +57,10 @@ local function enqueue(member, earlier)
   if redis.call('PTTL', KEYS[2]) < 60000 then
     redis.call('PEXPIRE', KEYS[2], 70000)
   end
-  redis.call('ZREMRANGEBYSCORE', KEYS[2], '(' .. whole(-now), '(0')
+  -- A waiter that was in the queue has not written yet, and must, as in on_master.
+  if known or not head then
+    redis.call('ZREMRANGEBYSCORE', KEYS[2], '(' .. whole(-now), '(0')
+  end
   return score
 end
 
@@ -52,9 +71,9 @@ local function rank(member, score, channel)
   if n <= 1 then
     return 1, receivers(channel)
   end
-  local _, _, head = parse_waiter(first_waiter())
-  local own, first = receivers(channel, head or '')
-  if first == 0 then
+  local _, _, first = parse_waiter(head or first_waiter())
+  local own, ahead = receivers(channel, first or '')
+  if ahead == 0 then
     n = n - dead_ahead(100, member)
   end
   return math.max(n, 1), own

@@ -97,7 +97,10 @@ local function main()
     return queued(math.min(redis.call('PTTL', KEYS[1]), rest), tonumber(ARGV[9]) or now, 'ours')
   end
 
-  if redis.call('ZSCORE', KEYS[2], 'x:' .. token) then
+  if not try then
+    read_head(member)
+  end
+  if not head and redis.call('ZSCORE', KEYS[2], 'x:' .. token) then
     on_master()
     return 'gone ' .. whole(now)
   end
@@ -130,6 +133,7 @@ local function main()
   local score = enqueue(member, ARGV[9])
 
   if not value and rest == 0 and left == 0 then
+    head = nil
     local fence, n = hand_over(new_chain(), member, ttl, block)
     if fence then
       return granted(ttl, fence, n)

@@ -1,0 +1,184 @@
+package scripts
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/script"
+	"github.com/holdfast-go/holdfast/tests/internal/backend"
+)
+
+// swap returns the script with one part replaced, which occurs once.
+func swap(t *testing.T, s script.Script, old, replacement string) script.Script {
+	t.Helper()
+	if n := strings.Count(s.Source, old); n != 1 {
+		t.Fatalf("%s has %q %d times, want once", s.Name, old, n)
+	}
+	return driver.NewScript(s.Name, strings.Replace(s.Source, old, replacement, 1))
+}
+
+// standstill is the server's time (µs) in scripts whose clock stands.
+const standstill = 1_700_000_000_000_000
+
+// queueCase is a state of a lock and its queue, and a request.
+type queueCase struct {
+	value   string // of the lock, if it has one
+	queue   []redis.Z
+	forever bool // the queue has no expiry
+	args    []any
+}
+
+// lay makes the server have that state.
+func (c queueCase) lay(b bench) {
+	b.t.Helper()
+	if err := b.rdb.FlushAll(b.t.Context()).Err(); err != nil {
+		b.t.Fatal(err)
+	}
+	if c.value != "" {
+		b.rdb.Set(b.t.Context(), "{k}", c.value, time.Hour)
+	}
+	if len(c.queue) > 0 {
+		b.rdb.ZAdd(b.t.Context(), "{k}:q", c.queue...)
+		if !c.forever {
+			b.rdb.PExpire(b.t.Context(), "{k}:q", time.Hour)
+		}
+	}
+}
+
+// after returns what the server has, but for times that pass meanwhile.
+func (c queueCase) after(b bench) string {
+	b.t.Helper()
+	lasts := func(key string) string {
+		switch d := b.rdb.PTTL(b.t.Context(), key).Val(); {
+		case d < 0:
+			return "without an expiry"
+		case d > 30*time.Minute:
+			return "for an hour"
+		default:
+			return "for a while"
+		}
+	}
+	queue := b.rdb.ZRangeWithScores(b.t.Context(), "{k}:q", 0, -1).Val()
+	return fmt.Sprintf("%q %s\n%v %s\nfence %q", b.read(), lasts("{k}"), queue, lasts("{k}:q"), b.rdb.Get(b.t.Context(), "{k}:f").Val())
+}
+
+// drawCase draws a state and a request of A. Of the waiters B to E are alive.
+func drawCase(r *rand.Rand) queueCase {
+	c := queueCase{forever: r.IntN(4) == 0}
+	c.value = []string{
+		"", "hf1:H:1699999999000000:1699999999000:0:" + info, "hf1:H:1699999999000000:1699999999000:0:" + info + "+", "theirs",
+	}[r.IntN(4)]
+	oldest := []int64{1_000_000, 59_999_999, 60_000_000, 60_000_001, 600_000_000}[r.IntN(5)]
+	waiting := []int{0, 1, 2, 3, 5, 13, 14, 15, 16, 17, 30, 120}[r.IntN(12)]
+	own, mode := r.IntN(4), []string{"w", "l", "wk", "lk"}[r.IntN(4)]
+	for i := range waiting {
+		token := "dead" + strconv.Itoa(i)
+		if r.IntN(3) == 0 {
+			token = string("BCDE"[r.IntN(4)])
+		}
+		score := standstill - oldest + int64(i)*(oldest/int64(waiting))
+		if r.IntN(100) == 0 {
+			score = standstill + 5_000_000 // the clock went back
+		}
+		text := member(token)
+		if r.IntN(100) == 0 {
+			text = "no waiter " + strconv.Itoa(i)
+		}
+		c.queue = append(c.queue, redis.Z{Score: float64(score), Member: text})
+	}
+	if own == 0 && waiting > 0 || own > 0 && strings.HasPrefix(mode, "l") {
+		// A is in the queue, instead of another waiter or in addition.
+		score := float64(standstill - r.Int64N(oldest))
+		if waiting > 0 && r.IntN(2) == 0 {
+			i := r.IntN(waiting)
+			score, c.queue = c.queue[i].Score, slices.Delete(c.queue, i, i+1)
+		}
+		c.queue = append(c.queue, redis.Z{Score: score, Member: member("A")})
+	}
+	ends := []int{0, 0, 1, 2, 12, 20}[r.IntN(6)]
+	if ends > 0 {
+		// The queue does not expire before the test has looked at it.
+		c.queue = append(c.queue, redis.Z{Score: -standstill - 3_600_000_000, Member: "x:last"})
+	}
+	for i := range ends {
+		end := standstill + []int64{-1, 0, 1, -1_000_000, 1_000_000, 60_000_000}[r.IntN(6)]
+		what := []string{"x:T", "d:T", "t:"}[r.IntN(3)] + strconv.Itoa(i)
+		switch {
+		case i == 0 && r.IntN(4) == 0:
+			what = "x:A"
+		case i == 1 && r.IntN(2) == 0:
+			what = "gap"
+		}
+		c.queue = append(c.queue, redis.Z{Score: float64(-end), Member: what})
+	}
+	earlier := ""
+	if r.IntN(3) == 0 {
+		earlier = strconv.FormatInt(standstill-r.Int64N(oldest), 10)
+		if len(c.queue) > 0 && r.IntN(2) == 0 {
+			if at := c.queue[r.IntN(len(c.queue))].Score; at > 0 {
+				earlier = strconv.FormatInt(int64(at), 10)
+			}
+		}
+	}
+	notAfter := []int64{0, standstill, standstill + 1}[r.IntN(3)]
+	c.args = []any{mode, "A", 60000, notAfter, 1 + r.IntN(3), info, claim, "channel-A", earlier}
+	return c
+}
+
+// The head of the queue tells an acquire what single commands would: it replies the same and leaves the same if it does
+// not read the head.
+func TestTheHeadOfAQueueTellsTheSame(t *testing.T) {
+	t.Parallel()
+	backend.Each(t, func(t *testing.T, back *backend.Backend) {
+		b := newBench(t, back)
+		for _, token := range []string{"A", "B", "C", "D", "E"} {
+			go func(messages <-chan *redis.Message) {
+				for range messages {
+				}
+			}(b.listen(token))
+		}
+		still := fmt.Sprintf("{'%d', '%d'}", standstill/1_000_000, standstill%1_000_000)
+		reads := swap(t, script.Acquire(), "redis.call('TIME')", still)
+		asks := swap(t, reads, "    read_head(member)\n", "")
+
+		replies := map[string]int{}
+		for range 600 {
+			seed := rand.Uint64()
+			c := drawCase(rand.New(rand.NewPCG(seed, 0)))
+			c.lay(b)
+			wantReply := b.run(asks, slices.Clone(c.args)...)
+			want := c.after(b)
+			c.lay(b)
+			reply := b.run(reads, slices.Clone(c.args)...)
+			got := c.after(b)
+			if blur(reply) != blur(wantReply) || got != want {
+				t.Fatalf("seed %d: %q, with a lock %q and the queue %v:\nthe reply is %q, want %q;\nafterwards\n%s\nwant\n%s",
+					seed, c.args, c.value, c.queue, reply, wantReply, got, want)
+			}
+			word, _, _ := strings.Cut(reply, " ")
+			replies[word]++
+		}
+		for _, word := range []string{"queued", "granted", "gone", "late"} {
+			if replies[word] == 0 {
+				t.Errorf("nothing was answered %q: %v", word, replies)
+			}
+		}
+	})
+}
+
+// blur hides what passes of a lock's time: its rest in ms is the third word.
+func blur(reply string) string {
+	words := strings.Split(reply, " ")
+	if len(words) > 2 && len(words[2]) > 4 {
+		words[2] = "P"
+	}
+	return strings.Join(words, " ")
+}

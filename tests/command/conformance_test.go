@@ -105,15 +105,15 @@ func TestFlawedClientsAreFound(t *testing.T) {
 		{"unrenewed", "rw-renewal", `answers no to "holds", and not yes`},
 		{"believes", "rw-outage", `answers yes to "holds", and not no`},
 		{"mute", "rw-expiry", `owes granted for`},
-		{"hasty", "rw-expiry", `acquire-write is granted to another client within 2\.\d+s of the try-read of a client that was killed`},
+		{"hasty", "rw-expiry", `acquire-\w+ is granted to another client within [12]\.\d+s of the try-\w+ of a client that was killed`},
 		{"shares", "rw-competition", `two had the lock at once|the fence \d+ of .* follows`},
 		{"counts", "rw-competition", `the fence 1 of .* follows`},
 	} {
 		t.Run(c.flaw+" "+c.scenario, func(t *testing.T) {
 			t.Parallel()
 			tries := 1
-			if strings.HasSuffix(c.scenario, "competition") {
-				tries = 20 // whether those meet that must not is a matter of chance
+			if strings.HasSuffix(c.scenario, "competition") || c.flaw == "hasty" {
+				tries = 20 // whether those meet that must not, and who is early enough, is a matter of chance
 			}
 			machine.Undisturbed(t, func() error {
 				var code int

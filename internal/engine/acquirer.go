@@ -303,7 +303,7 @@ func (acq *acquirer) sleep(a *attempt, q codec.Place) *hold {
 	defer timer.Stop()
 	var look <-chan time.Time
 	if acq.queue.c.cfg.Strict {
-		timer := time.NewTimer(quarantineLook)
+		timer := time.NewTimer(acq.queue.c.untilLook())
 		defer timer.Stop()
 		look = timer.C
 	}

@@ -11,6 +11,7 @@ import (
 	"os"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
@@ -59,6 +60,7 @@ type Client struct {
 	departing  departures
 	detached   detachments
 	notices    notices
+	grants     atomic.Int64 // the clock.Reading when a server was last known to be in no quarantine, in Strict mode
 
 	mu       sync.Mutex
 	queues   compact.Map[string, *waitQueue]

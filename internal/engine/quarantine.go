@@ -4,15 +4,26 @@ import (
 	"context"
 	"time"
 
+	"github.com/holdfast-go/holdfast/internal/clock"
 	"github.com/holdfast-go/holdfast/internal/codec"
 )
 
 // Waiters queue in a quarantine as they do for a lock that is held, and the server's answer looks the same. A waiter whose
 // context ends has to say that there is a quarantine, and must not ask the server then. So the server is asked beforehand.
 
-// quarantineLook is how long waiters wait before the server is asked whether it is in quarantine. Most hand-overs come sooner, and
-// cost no further command.
-const quarantineLook = 20 * time.Millisecond
+const (
+	// quarantineLook is how long waiters wait before the server is asked whether it is in quarantine. Most hand-overs come sooner, and
+	// cost no further command.
+	quarantineLook = 20 * time.Millisecond
+
+	// quarantineKnown is for how long a client does not ask again. While locks go from hand to hand, grants say that there is none.
+	quarantineKnown = time.Second
+)
+
+// untilLook returns how long to wait before the server is asked.
+func (c *Client) untilLook() time.Duration {
+	return max(quarantineLook, quarantineKnown-clock.Mono().Sub(clock.Reading(c.grants.Load())))
+}
 
 // lookForQuarantine asks the server whether it is in quarantine. Only the answer to a try tells; if it grants the lock, the
 // first waiter gets it.
@@ -36,14 +47,20 @@ func (wq *waitQueue) lookForQuarantine(l *target) {
 	a.abandon()
 }
 
-// noteQuarantine notes for how long the server grants nothing; 0 if it is in no quarantine. The caller holds wq.mu.
+// noteQuarantine notes for how long a Strict client's server grants nothing; 0 if it is in no quarantine. The caller holds wq.mu.
 func (wq *waitQueue) noteQuarantine(left time.Duration) {
+	if !wq.c.cfg.Strict {
+		return
+	}
+	grants := clock.Mono()
 	switch {
 	case left > 0:
+		grants = 0
 		wq.needContention().restsUntil = time.Now().Add(left)
 	case wq.contention != nil:
 		wq.contention.restsUntil = time.Time{}
 	}
+	wq.c.grants.Store(int64(grants))
 }
 
 // noteQuarantineLocking is noteQuarantine for callers that do not hold wq.mu.

@@ -9,8 +9,10 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/driver/drivertest"
 	"github.com/holdfast-go/holdfast/holdfasttest"
+	"github.com/holdfast-go/holdfast/internal/script"
 )
 
 // Fault: The context of a waiter ends while a Strict server that lost its data grants nothing yet. The error says both, and for how long the server grants nothing.
@@ -95,4 +97,47 @@ func TestAContextEndsAfterAQuarantine(t *testing.T) {
 		}
 		release(t, first.lease)
 	})
+}
+
+// Clients that hand a lock to each other in Strict mode do not ask at each turn whether the server is in quarantine.
+func TestAQuarantineIsNotAskedForAtEachTurn(t *testing.T) {
+	acquires := func(cfg holdfast.Config) int64 {
+		var n atomic.Int64
+		bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
+			count := func(d drivertest.Driver) drivertest.Driver { return acquiring{d, &n} }
+			one, other := configured(t, srv, cfg, count), configured(t, srv, cfg, count)
+			if cfg.Strict {
+				if err := one.ForceAdmit(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+			}
+			held := acquire(t, one.Mutex("a"))
+			for turn := range 20 {
+				next := make(chan *holdfast.Lease)
+				go func() { next <- acquire(t, []*holdfast.Client{other, one}[turn%2].Mutex("a")) }()
+				time.Sleep(100 * time.Millisecond)
+				release(t, held)
+				held = <-next
+			}
+			release(t, held)
+		})
+		return n.Load()
+	}
+	// It takes two seconds: each client asks once a second at most, and at first.
+	if plain, strict := acquires(holdfast.Config{}), acquires(holdfast.Config{Strict: true}); strict > plain+6 {
+		t.Errorf("20 turns take %d acquires in Strict mode, and %d otherwise", strict, plain)
+	}
+}
+
+// acquiring counts scripts that acquire a lock.
+type acquiring struct {
+	drivertest.Driver
+	n *atomic.Int64
+}
+
+func (d acquiring) Run(ctx context.Context, call driver.Call) (string, error) {
+	if call.Script.SHA1 == script.Acquire().SHA1 {
+		d.n.Add(1)
+	}
+	return d.Driver.Run(ctx, call)
 }

@@ -17,11 +17,11 @@ type Lock struct {
 // trip; a waiter sleeps until it is handed the lock.
 //
 // When ctx ends, the error is ctx's. If the client knows that the server was not answering, the error also matches
-// ErrUnavailable and is a *ServerError; if it knows that a Strict server was in quarantine, it matches ErrQuarantine, too. If the server does not answer and ctx's deadline leaves no time for another try,
-// ErrUnavailable is returned before the deadline. Wait says which error is returned when its limit passes. What the server,
-// or the way to it, does not allow is a *ServerError; a bad name or option is ErrInvalid, before anything is sent; after
-// Client.Close it is ErrClosed. After an error the caller has no lock and no place in the queue; what may still be on its
-// way is taken back in the background.
+// ErrUnavailable and is a *ServerError; if it knows that a Strict server was in quarantine, it matches ErrQuarantine, too. If
+// the server does not answer and ctx's deadline leaves no time for another try, ErrUnavailable is returned before the
+// deadline. Wait says which error is returned when its limit passes. What the server, or the way to it, does not allow is a
+// *ServerError; a bad name or option is ErrInvalid, before anything is sent; after Client.Close it is ErrClosed. After an
+// error the caller has no lock and no place in the queue; what may still be on its way is taken back in the background.
 //
 // A ctx that was made from a lease's (Lease.Context, or f's of Do) carries that lease. If the lease is still held and is one
 // of this lock, of the same Client, the acquire would wait for itself: it returns ErrDeadlock at once. This includes readers

@@ -143,7 +143,7 @@ type observers struct {
 	logger *slog.Logger
 }
 
-// wanted returns those of which want is true.
+// wanted returns the observers for which want is true.
 func (all observers) wanted(want func(*Observer) bool) observers {
 	some := observers{logger: all.logger}
 	for _, o := range all.list {
@@ -162,7 +162,7 @@ func (all observers) acquireStart(ctx context.Context, e engine.AcquireEvent) co
 	return ctx
 }
 
-// start returns what an Observer's AcquireStart returns; ctx if that is nil, or it panics.
+// start calls an Observer's AcquireStart and returns its context, or ctx if it returns nil or panics.
 func (all observers) start(ctx context.Context, f func(context.Context, AcquireEvent) context.Context, e *AcquireEvent) (next context.Context) {
 	next = ctx
 	defer all.outlive()
@@ -207,7 +207,8 @@ func (all observers) tellServer(of func(*Observer) func(ServerEvent), e ServerEv
 	}
 }
 
-// outlive is deferred by whoever calls a function of an Observer, whose panic must not unwind whoever acquires or renews a lock.
+// outlive is deferred by callers of an Observer's functions. It recovers from a panic, which must not unwind an acquire or a
+// renewal.
 func (all observers) outlive() {
 	// mutants: observer-panics
 	if what := recover(); what != nil {
@@ -243,7 +244,7 @@ func newLeaseEvent(e *engine.LeaseEvent) LeaseEvent {
 	return own
 }
 
-// seen returns which kind of lock an event is about, how that is held or wanted, and how many permits of a semaphore.
+// seen returns the kind of an event's lock, its mode, and the permits of a semaphore.
 func seen(s *engine.Subject) (kind Kind, mode Mode, permits int) {
 	kind = kindOf(s.Kind)
 	if kind == "" { // one that only observers know

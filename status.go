@@ -109,7 +109,7 @@ const (
 	ModeParty     Mode = "party"
 )
 
-// kindOf returns the kind that the engine calls form; "" if it is none of these.
+// kindOf returns the kind that the engine calls form; "" if there is none.
 func kindOf(form string) Kind {
 	switch form {
 	case "mutex":

@@ -2,20 +2,20 @@ package holdfastotel
 
 import "sync"
 
-// holder is a lease as those who wait for its lock know it.
+// holder identifies a lease by what those who wait for its lock know.
 type holder struct {
 	name, owner string
 	fence       uint64
 }
 
-// holders are the acquires of leases whose spans can be linked to. All acquires of a process that are sampled change it, so it
-// has many parts.
+// holders has the acquires to whose spans others can link. Every sampled acquire changes it, so it is split into parts with a
+// mutex each.
 type holders [64]struct {
 	mu  sync.Mutex
 	all map[holder]*acquire
 }
 
-// of returns the part for a lease. Fences that follow one another are in different ones.
+// of returns the part for a lease. Consecutive fences are in different parts.
 func (h *holders) of(l holder) (mu *sync.Mutex, all *map[holder]*acquire) {
 	part := &h[l.fence%uint64(len(h))]
 	return &part.mu, &part.all
@@ -31,7 +31,7 @@ func (h *holders) add(l holder, a *acquire) {
 	(*all)[l] = a
 }
 
-// remove removes an acquire, unless another has taken its place: that of another reader, say, with the same fence.
+// remove removes an acquire, unless another has taken its place, such as that of another reader with the same fence.
 func (h *holders) remove(l holder, a *acquire) {
 	mu, all := h.of(l)
 	mu.Lock()

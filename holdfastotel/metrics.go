@@ -35,7 +35,7 @@ type metrics struct {
 	groups map[string]bool // those that have series
 }
 
-// table has the series by their subjects. Its map is replaced, not changed, so that acquires read it without a mutex.
+// table has the series by subject. The map is replaced when a series is added, so that acquires can read it without a mutex.
 type table struct {
 	series atomic.Pointer[map[subject]*series]
 }
@@ -78,8 +78,8 @@ func newMetrics(m metric.Meter, group func(string) string) (*metrics, error) {
 	return all, errors.Join(errs...)
 }
 
-// watchHeld tells the meter, whenever it is read, how many leases are held. The meter keeps the table, but not the metrics, until
-// those are garbage: an observer is never closed.
+// watchHeld lets the meter ask how many leases are held whenever metrics are read. Since an observer is never closed, the
+// callback must not keep the metrics alive: it refers to the table only, and is unregistered once the metrics are garbage.
 func (m *metrics) watchHeld(meter metric.Meter, held metric.Int64Observable) error {
 	t := m.table
 	watch, err := meter.RegisterCallback(func(_ context.Context, o metric.Observer) error {
@@ -106,7 +106,7 @@ type subject struct {
 	group string
 }
 
-// series has the attributes of locks with one subject, ready for use, and the number of those that are held.
+// series has the ready-made attributes of the locks of one subject, and how many of their leases are held.
 type series struct {
 	attributes []attribute.KeyValue
 	span       []trace.SpanStartOption
@@ -114,9 +114,9 @@ type series struct {
 	record     []metric.RecordOption
 	observe    []metric.ObserveOption
 
-	free                    []metric.RecordOption                       // of acquires that were granted, without a hand-over
-	handed                  map[holdfast.Handover][]metric.RecordOption // of those with one
-	failures                map[outcome][]metric.RecordOption           // of the others
+	free                    []metric.RecordOption                       // of granted acquires without a hand-over
+	handed                  map[holdfast.Handover][]metric.RecordOption // of granted acquires with one
+	failures                map[outcome][]metric.RecordOption           // of acquires that failed
 	endByRelease, endByLoss []metric.RecordOption                       // of holds
 	handovers               map[holdfast.Handover][]metric.AddOption
 	losses                  map[holdfast.LossReason][]metric.AddOption
@@ -124,7 +124,7 @@ type series struct {
 	held *count
 }
 
-// count is a number that changes often, in a cache line of its own: all acquires read what would be beside it.
+// count is a counter with a cache line of its own, so that changing it does not slow down those who read what is beside it.
 type count struct {
 	n atomic.Int64
 	_ [120]byte

@@ -60,7 +60,7 @@ type Client struct {
 	departing  departures
 	detached   detachments
 	notices    notices
-	grants     atomic.Int64 // the clock.Reading when a server was last known to be in no quarantine, in Strict mode
+	grantingAt atomic.Int64 // in Strict mode, the clock.Reading when a server was last known not to be in quarantine; or 0
 
 	mu       sync.Mutex
 	queues   compact.Map[string, *waitQueue]

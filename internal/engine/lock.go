@@ -254,7 +254,7 @@ func poll[L any](ctx context.Context, c *Client, s *settings, end time.Time, try
 	var none L
 	limit, stop := TimeUp(end)
 	defer stop()
-	var refused error // by the latest answer
+	var refused error // the latest answer
 	for {
 		asked := time.Now()
 		lease, err := try(ctx)

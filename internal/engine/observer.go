@@ -98,15 +98,15 @@ type LeaseNews struct {
 // events, unless another goroutine is doing so. So the events of a lease are told one at a time and in order, usually by the
 // goroutine that caused them, and without a goroutine for each.
 //
-// An observation is one allocation, with what its lease needs for it and room for the event with which that ends, and small:
-// every acquire makes one.
+// Every acquire makes an observation, so it is small, and a single allocation: it has the scope that its lease needs, and room
+// for the event with which the lease ends.
 type observation struct {
 	context.Context
 
 	c     *Client
 	told  endless // for observers
 	of    observable
-	at    time.Time // when the acquire began; once the lease is granted, when that was
+	at    time.Time // when the acquire began; once it has ended, when it ended
 	fence uint64
 	joint *JointLease // nil if the lease is a hold's, or not granted yet
 	scope scope       // of a hold's lease that had none
@@ -120,10 +120,10 @@ type observation struct {
 	queued   bool
 	busy     bool // a goroutine is telling news
 	over     bool // Lost or Released was added
-	untold   bool // and is to be told, after all other news
+	untold   bool // and has not been told; it is told after all other news
 }
 
-// queuedNews is what happened to a lease that goes on, and the observer's function for it.
+// queuedNews is an event of a lease that goes on, and the observer's function for it.
 type queuedNews struct {
 	LeaseNews
 	tell func(context.Context, LeaseEvent)
@@ -139,7 +139,7 @@ type lastNews struct {
 	lost   bool
 }
 
-// handover is a Handover as an observation keeps it.
+// handover is a Handover in one byte.
 type handover byte
 
 var handovers = [...]Handover{HandoverNone, HandoverServer, HandoverLocal}
@@ -148,7 +148,7 @@ func (h handover) word() Handover { return handovers[h] }
 
 func newHandover(h Handover) handover { return handover(slices.Index(handovers[:], h)) }
 
-// endless is a context with the values of another, and no end.
+// endless is a context with the values of another that never ends.
 type endless struct{ context.Context }
 
 func (*endless) Deadline() (end time.Time, ok bool) { return time.Time{}, false }
@@ -195,8 +195,8 @@ func (o *observation) event() AcquireEvent {
 	return AcquireEvent{Subject: o.of.subject(), Try: o.try, Start: o.at, Handover: o.handover.word(), Fence: o.fence}
 }
 
-// beginTelling makes Close wait until endTelling is called, for a goroutine that may tell observers. Without observers both do
-// nothing.
+// beginTelling is called before observers may be told of anything. Close waits for the call of endTelling. Without observers
+// both do nothing.
 func (c *Client) beginTelling() {
 	if c.cfg.Observer != nil {
 		c.tasks.Begin()
@@ -325,7 +325,8 @@ func (o *observation) flush() {
 	}
 }
 
-// tellAll tells events until there are none left. The caller holds o.mu, which is unlocked meanwhile, and has set o.busy.
+// tellAll tells all events, including those that are added meanwhile. The caller holds o.mu and has set o.busy. tellAll unlocks
+// o.mu while it calls an observer.
 func (o *observation) tellAll() {
 	for {
 		if next := o.news; next != nil {
@@ -348,7 +349,7 @@ func (o *observation) tellAll() {
 	}
 }
 
-// tell tells an event without o.mu, which the caller holds.
+// tell tells an event. The caller holds o.mu, which tell unlocks meanwhile.
 func (o *observation) tell(tell func(context.Context, LeaseEvent), n LeaseNews) {
 	o.mu.Unlock()
 	defer o.mu.Lock()

@@ -37,7 +37,7 @@ func TestNoObserverCostsNothing(t *testing.T) {
 	}
 }
 
-// What observers are told of a free acquire and its release takes one allocation: the observation.
+// Observing a free acquire and its release takes one allocation: the observation.
 func TestAnObservationIsOneAllocation(t *testing.T) {
 	told := 0
 	c := &Client{}
@@ -50,7 +50,7 @@ func TestAnObservationIsOneAllocation(t *testing.T) {
 	h := &hold{attempt: attempt{l: l}}
 	ctx := t.Context()
 	const cycles = 100
-	leases := make([]holdLease, cycles+1) // AllocsPerRun runs once more
+	leases := make([]holdLease, cycles+1) // AllocsPerRun makes one more run
 	n := testing.AllocsPerRun(cycles, func() {
 		h.lease = &leases[told/2]
 		h.lease.g = h
@@ -67,7 +67,7 @@ func TestAnObservationIsOneAllocation(t *testing.T) {
 	if n != 1 || told != 2*len(leases) {
 		t.Errorf("%v allocations, %d events of %d leases", n, told, len(leases))
 	}
-	if size := unsafe.Sizeof(observation{}); size > 224 { // an allocation's size
+	if size := unsafe.Sizeof(observation{}); size > 224 { // a size class of Go's allocator
 		t.Errorf("an observation takes %d bytes", size)
 	}
 }

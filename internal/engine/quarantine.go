@@ -8,25 +8,25 @@ import (
 	"github.com/holdfast-go/holdfast/internal/codec"
 )
 
-// Waiters queue in a quarantine as they do for a lock that is held, and the server's answer looks the same. A waiter whose
-// context ends has to say that there is a quarantine, and must not ask the server then. So the server is asked beforehand.
+// In a quarantine waiters queue as they do for a lock that is held, and get the same answer. When a waiter's context ends, its
+// error has to mention the quarantine, but it is too late to ask the server. So the server is asked while they wait.
 
 const (
-	// quarantineLook is how long waiters wait before the server is asked whether it is in quarantine. Most hand-overs come sooner, and
-	// cost no further command.
+	// quarantineLook is how long waiters wait before the server is asked about a quarantine. Most hand-overs come sooner, and cost
+	// no more commands.
 	quarantineLook = 20 * time.Millisecond
 
-	// quarantineKnown is for how long a client does not ask again. While locks go from hand to hand, grants say that there is none.
+	// quarantineKnown is how long a client believes that there is no quarantine. Each grant to a waiter shows that there is none.
 	quarantineKnown = time.Second
 )
 
-// untilLook returns how long to wait before the server is asked.
+// untilLook returns how long a waiter waits before it asks the server.
 func (c *Client) untilLook() time.Duration {
-	return max(quarantineLook, quarantineKnown-clock.Mono().Sub(clock.Reading(c.grants.Load())))
+	return max(quarantineLook, quarantineKnown-clock.Mono().Sub(clock.Reading(c.grantingAt.Load())))
 }
 
-// lookForQuarantine asks the server whether it is in quarantine. Only the answer to a try tells; if it grants the lock, the
-// first waiter gets it.
+// lookForQuarantine asks the server whether it is in quarantine. Only a try is answered so. If it is granted the lock, the first
+// waiter gets it.
 func (wq *waitQueue) lookForQuarantine(l *target) {
 	ctx, cancel := context.WithTimeout(context.Background(), wq.c.server.AnswerGrace())
 	defer cancel()
@@ -47,23 +47,24 @@ func (wq *waitQueue) lookForQuarantine(l *target) {
 	a.abandon()
 }
 
-// noteQuarantine notes for how long a Strict client's server grants nothing; 0 if it is in no quarantine. The caller holds wq.mu.
+// noteQuarantine notes for how long the server of a Strict client grants nothing, or with 0 that it is not in quarantine. The
+// caller holds wq.mu.
 func (wq *waitQueue) noteQuarantine(left time.Duration) {
 	if !wq.c.cfg.Strict {
 		return
 	}
-	grants := clock.Mono()
+	grantingAt := clock.Mono()
 	switch {
 	case left > 0:
-		grants = 0
+		grantingAt = 0
 		wq.needContention().restsUntil = time.Now().Add(left)
 	case wq.contention != nil:
 		wq.contention.restsUntil = time.Time{}
 	}
-	wq.c.grants.Store(int64(grants))
+	wq.c.grantingAt.Store(int64(grantingAt))
 }
 
-// noteQuarantineLocking is noteQuarantine for callers that do not hold wq.mu.
+// noteQuarantineLocking is noteQuarantine for a caller that does not hold wq.mu.
 func (wq *waitQueue) noteQuarantineLocking(left time.Duration) {
 	wq.mu.Lock()
 	defer wq.mu.Unlock()

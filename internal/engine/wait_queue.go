@@ -35,7 +35,7 @@ type contention struct {
 	first, last *waiter
 	acquirer    *acquirer // nil if none is running
 	lastFailure error     // of a request sent since waitQueue.unansweredSince; nil if none failed
-	restsUntil  time.Time // when the quarantine ends in which the server was found; zero if it was in none
+	restsUntil  time.Time // when the server's quarantine ends; zero if it was not in one when it was last asked
 }
 
 // queueOf returns the wait queue with that key, and takes a reference to it.

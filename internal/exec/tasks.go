@@ -33,7 +33,7 @@ func (t *Tasks) End() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.idle != nil {
-		close(t.idle) // Wait looks whether others have begun since
+		close(t.idle) // Wait checks again: others may have begun
 		t.idle = nil
 	}
 }
@@ -50,7 +50,7 @@ func (t *Tasks) Wait() {
 		}
 		idle := t.idle
 		t.mu.Unlock()
-		// The last task to end after this look finds the channel.
+		// If tasks are left, the last one to end finds the channel.
 		if t.None() {
 			return
 		}

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// Wait finds the end of the last task, however close the two come, also of one that began meanwhile.
+// Wait does not miss the end of the last task, even if that began while it waited, or ends just when it begins to wait.
 func TestWaitReturnsAfterTheLastTask(t *testing.T) {
 	var tasks Tasks
 	var ended atomic.Int64

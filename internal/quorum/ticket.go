@@ -16,7 +16,7 @@ import (
 // ticket is a contender's place among those who wait for a lock.
 type ticket struct {
 	place    codec.Ticket
-	carriers []sync.WaitGroup // by node, the votes that carry it there and may still arrive
+	carriers []sync.WaitGroup // by node, the votes that may still bring it there
 }
 
 // holdersTicket is the ticket of a process that already holds the lock on a majority of other nodes.
@@ -58,8 +58,8 @@ func (q *Quorum) newTicket() codec.Ticket {
 	return codec.Ticket(fmt.Sprintf("%016d%012d", now, rand.Int64N(1e12)))
 }
 
-// withdraw takes the bid's ticket back, from each node once no vote can bring it there any more. A vote that the bid did not
-// wait for may be overtaken; the node refuses it after it has been given back.
+// withdraw removes the bid's ticket from each node, once no vote can bring it there any more. A vote for whose answer the bid
+// did not wait may arrive after later requests; once it has been given back, the node refuses it.
 func (b *bid) withdraw() {
 	if b.ticket == nil {
 		return

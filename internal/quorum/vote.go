@@ -19,7 +19,7 @@ type vote struct {
 	ahead     int                 // how many earlier tickets the node has
 	behind    string              // its own account of its state, if its fence counter has to be raised before it grants
 	err       error               // why it neither granted nor said why
-	unsettled bool                // it was not answered, and the node may still carry it out until it has been given back
+	unsettled bool                // it was not answered; until it has been given back, the node may still carry it out
 }
 
 // take makes a grant of the node's answer.

@@ -67,8 +67,8 @@ func many(t testing.TB, c *holdfast.Client, n int, opts ...holdfast.MutexOption)
 	return fences
 }
 
-// rise requires that each name's fence is above the one before, and that all fences differ. 0 is that of a lock that was not
-// acquired.
+// rise requires that each name's fence is above the one before, and that all fences differ. It ignores locks that were not
+// acquired, whose fence is 0.
 func rise(t testing.TB, before, after []uint64) {
 	t.Helper()
 	of := map[uint64]int{}

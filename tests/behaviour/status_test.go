@@ -124,7 +124,7 @@ func TestStatusNamesWaitersInTheirOrder(t *testing.T) {
 				c := b.Client(t, &holdfast.Config{Owner: w.owner})
 				go func() {
 					err := w.enter(ctx, c)
-					for errors.Is(err, holdfast.ErrUnavailable) { // a slow machine's server answers too late
+					for errors.Is(err, holdfast.ErrUnavailable) { // the server answers too late on a slow machine
 						err = w.enter(ctx, c)
 					}
 					over <- err

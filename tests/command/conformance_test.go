@@ -113,7 +113,7 @@ func TestFlawedClientsAreFound(t *testing.T) {
 			t.Parallel()
 			tries := 1
 			if strings.HasSuffix(c.scenario, "competition") || c.flaw == "hasty" {
-				tries = 20 // whether those meet that must not, and who is early enough, is a matter of chance
+				tries = 20 // the flaw shows only if clients meet, or in time
 			}
 			machine.Undisturbed(t, func() error {
 				var code int

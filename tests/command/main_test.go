@@ -58,7 +58,7 @@ func withHoldfast(m *testing.M) int {
 // source is the program's module.
 var source = filepath.Join("..", "..", "cmd", "holdfast")
 
-// Every test that runs holdfast calls uses. A cached result is not repeated then when the program has changed.
+// Every test that runs holdfast calls uses, so that the go command does not reuse a cached result after the program has changed.
 func uses(t testing.TB) {
 	t.Helper()
 	if err := sources(); err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
-// ticketsOutlast uses tickets before and after the master, which here describes, is replaced. replace returns the next one.
+// ticketsOutlast uses tickets before and after the master is replaced. here describes the master; replace returns the next one.
 func ticketsOutlast(t testing.TB, url string, master *server.Server, here func(name string) bool, replace func() *server.Server) {
 	t.Helper()
 	uses(t)

@@ -19,7 +19,7 @@ import (
 // units are those of deploy/systemd. Instances have names.
 var units = []string{"holdfast@.service", "holdfast@.timer", "holdfast-ui.service"}
 
-// systemd accepts the units, with the one that the guide prints, and finds the inspector well confined.
+// systemd accepts the units, including the one that the guide prints, and finds the inspector well confined.
 func TestUnitsAreValid(t *testing.T) {
 	t.Parallel()
 	analyze, err := exec.LookPath("systemd-analyze")

@@ -41,7 +41,7 @@ type block struct{ kind, body string }
 
 var fenced = regexp.MustCompile("(?ms)^```(\\w*)\n(.*?)^```$")
 
-// pages returns README.md, OBSERVABILITY.md, the guides, and the ways over from other libraries.
+// pages returns README.md, OBSERVABILITY.md, the guides and the pages on migration.
 func pages(t *testing.T) (all []page) {
 	t.Helper()
 	if err := uses(); err != nil {
@@ -219,7 +219,7 @@ func TestShellRuns(t *testing.T) {
 	}
 }
 
-// withHoldfast returns a folder with the command.
+// withHoldfast builds the command and returns its folder.
 func withHoldfast(t *testing.T) string {
 	t.Helper()
 	folder := t.TempDir()
@@ -231,7 +231,7 @@ func withHoldfast(t *testing.T) string {
 	return folder
 }
 
-// Crontabs, units of systemd and manifests of Kubernetes in the guides run their jobs, under stubs for those.
+// The crontabs, systemd units and Kubernetes manifests of the guides run their jobs, for which there are stubs.
 func TestConfigurationsRun(t *testing.T) {
 	bash, err := exec.LookPath("bash")
 	if err != nil {
@@ -282,8 +282,8 @@ func TestConfigurationsRun(t *testing.T) {
 	}
 }
 
-// commands returns the command lines of a crontab, a unit or a manifest. Those of containers with the command's own image begin with
-// its first argument.
+// commands returns the command lines of a crontab, a unit or a manifest. For containers whose image is the command's own, they
+// begin with its first argument.
 func (b block) commands(t *testing.T) (lines []string) {
 	t.Helper()
 	switch b.kind {

@@ -12,9 +12,9 @@ import (
 	"testing"
 )
 
-// The Go of the guides, of OBSERVABILITY.md and of docs/migration does what the pages say. Each page is a package, which has the page's blocks as they are
-// printed, and tests for them, testdata/PAGE.go.txt, that also have what the blocks call. testdata/all.go.txt runs the tests, and
-// fails if a statement of a block did not run. Only statements that return an error need not run.
+// The Go of the guides, of OBSERVABILITY.md and of docs/migration does what the pages say. Each page is a package. It has the page's
+// blocks as they are printed, and tests for them, testdata/PAGE.go.txt, that also have what the blocks call. testdata/all.go.txt
+// runs the tests, and fails if a statement of a block did not run. Only statements that return an error need not run.
 func TestGoRuns(t *testing.T) {
 	for _, m := range []module{
 		{folder: ".", path: "github.com/holdfast-go/holdfast/tests/documents/virtual/"},

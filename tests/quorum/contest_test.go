@@ -264,17 +264,17 @@ func TestVotesArriveAfterTheWaiterGaveUp(t *testing.T) {
 	})
 }
 
-// overtaken is a node that the first vote with a ticket reaches after all that may come before it.
+// overtaken is a node that is reached by the first vote with a ticket as late as possible: just before the vote is given back.
 type overtaken struct {
 	drivertest.Driver
 	once    sync.Once
 	token   string
-	sent    chan struct{} // closed when there is such a vote
-	arrives chan struct{} // closed when it is to arrive
+	sent    chan struct{} // closed when that vote is sent
+	arrives chan struct{} // closed when it is let through
 	arrived chan struct{} // closed when the node has answered it
 	hurry   sync.Once
-	early   chan struct{} // closed when the ticket has been withdrawn before that
-	forgets atomic.Bool   // the ticket has been withdrawn after that
+	early   chan struct{} // closed when the ticket has been withdrawn before the vote arrived
+	forgets atomic.Bool   // the ticket has been withdrawn after the vote arrived
 }
 
 func (d *overtaken) Run(ctx context.Context, call driver.Call) (string, error) {

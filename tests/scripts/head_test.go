@@ -25,7 +25,7 @@ func swap(t *testing.T, s script.Script, old, replacement string) script.Script 
 	return driver.NewScript(s.Name, strings.Replace(s.Source, old, replacement, 1))
 }
 
-// standstill is the server's time (µs) in scripts whose clock stands.
+// standstill is the server's time (µs) in scripts whose clock stands still.
 const standstill = 1_700_000_000_000_000
 
 // queueCase is a state of a lock and its queue, and a request.
@@ -36,7 +36,7 @@ type queueCase struct {
 	args    []any
 }
 
-// lay makes the server have that state.
+// lay puts the server into that state.
 func (c queueCase) lay(b bench) {
 	b.t.Helper()
 	if err := b.rdb.FlushAll(b.t.Context()).Err(); err != nil {
@@ -53,7 +53,7 @@ func (c queueCase) lay(b bench) {
 	}
 }
 
-// after returns what the server has, but for times that pass meanwhile.
+// after returns what the server has now, without what changes as time passes.
 func (c queueCase) after(b bench) string {
 	b.t.Helper()
 	lasts := func(key string) string {
@@ -70,7 +70,7 @@ func (c queueCase) after(b bench) string {
 	return fmt.Sprintf("%q %s\n%v %s\nfence %q", b.read(), lasts("{k}"), queue, lasts("{k}:q"), b.rdb.Get(b.t.Context(), "{k}:f").Val())
 }
 
-// drawCase draws a state and a request of A. Of the waiters B to E are alive.
+// drawCase draws a state, and a request of A. Of the waiters, only B to E are alive.
 func drawCase(r *rand.Rand) queueCase {
 	c := queueCase{forever: r.IntN(4) == 0}
 	c.value = []string{
@@ -133,8 +133,7 @@ func drawCase(r *rand.Rand) queueCase {
 	return c
 }
 
-// The head of the queue tells an acquire what single commands would: it replies the same and leaves the same if it does
-// not read the head.
+// An acquire that reads the head of the queue replies and does the same as one that asks by single commands.
 func TestTheHeadOfAQueueTellsTheSame(t *testing.T) {
 	t.Parallel()
 	backend.Each(t, func(t *testing.T, back *backend.Backend) {
@@ -174,7 +173,7 @@ func TestTheHeadOfAQueueTellsTheSame(t *testing.T) {
 	})
 }
 
-// blur hides what passes of a lock's time: its rest in ms is the third word.
+// blur hides how much of a lock's time is left, which is the third word, in ms.
 func blur(reply string) string {
 	words := strings.Split(reply, " ")
 	if len(words) > 2 && len(words[2]) > 4 {

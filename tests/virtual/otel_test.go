@@ -432,7 +432,7 @@ func TestTelemetryWithGroupsOfNames(t *testing.T) {
 	})
 }
 
-// Observers that share a MeterProvider add to the same metrics. One that nobody has any more is not read.
+// Observers that share a MeterProvider add to the same metrics. One that nobody uses any more is no longer asked.
 func TestObserversThatShareAMeterProvider(t *testing.T) {
 	reader := metric.NewManualReader()
 	provider := metric.NewMeterProvider(metric.WithReader(reader))
@@ -465,7 +465,7 @@ func TestObserversThatShareAMeterProvider(t *testing.T) {
 	o.sees(t, "acquire", map[string]float64{"acquire.duration handover=none kind=mutex mode=exclusive outcome=granted": 3})
 }
 
-// The metrics of a free cycle allocate nothing: only the acquire is, and a context for its span, here one that does nothing.
+// The metrics of a free cycle allocate nothing. What is allocated is the acquire, and a context for its span, which does nothing here.
 func TestMetricsAllocateNothing(t *testing.T) {
 	observer, err := holdfastotel.New(holdfastotel.MeterProvider(metric.NewMeterProvider(metric.WithReader(metric.NewManualReader()))),
 		holdfastotel.TracerProvider(noop.NewTracerProvider()))

@@ -15,7 +15,8 @@ import (
 	"github.com/holdfast-go/holdfast/internal/script"
 )
 
-// Fault: The context of a waiter ends while a Strict server that lost its data grants nothing yet. The error says both, and for how long the server grants nothing.
+// Fault: The context of a waiter ends while a Strict server that lost its data grants nothing yet. The error says both, and for how
+// long the server grants nothing.
 func TestAContextEndsInAQuarantine(t *testing.T) {
 	strict := holdfast.Config{Strict: true} // a quarantine lasts for a minute
 	polls := strict
@@ -99,7 +100,7 @@ func TestAContextEndsAfterAQuarantine(t *testing.T) {
 	})
 }
 
-// Clients that hand a lock to each other in Strict mode do not ask at each turn whether the server is in quarantine.
+// Strict clients that hand a lock to each other do not ask at each turn whether the server is in quarantine.
 func TestAQuarantineIsNotAskedForAtEachTurn(t *testing.T) {
 	acquires := func(cfg holdfast.Config) int64 {
 		var n atomic.Int64
@@ -123,7 +124,7 @@ func TestAQuarantineIsNotAskedForAtEachTurn(t *testing.T) {
 		})
 		return n.Load()
 	}
-	// It takes two seconds: each client asks once a second at most, and at first.
+	// The turns take two seconds. Each client asks when it begins to wait, and not more than once a second after that.
 	if plain, strict := acquires(holdfast.Config{}), acquires(holdfast.Config{Strict: true}); strict > plain+6 {
 		t.Errorf("20 turns take %d acquires in Strict mode, and %d otherwise", strict, plain)
 	}

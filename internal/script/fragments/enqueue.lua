@@ -7,11 +7,12 @@
 -- subscribed again.
 local old_age = 60000000
 
--- The first waiter, if it is the first entry of the queue and not old: then no entry is a tombstone, and no waiter is old.
--- If the queue is empty, it is the caller, which is about to enter. nil if this is not known.
+-- The first waiter, or the caller if the queue is empty; nil if it is not known. It is known only if it is the first entry of
+-- the queue and not old. Then there are no tombstones, and no old waiters.
 local head
 
--- Reads the first entry, which tells more than several other commands do. Whoever removes waiters afterwards sets head to nil.
+-- Reads the first entry of the queue, which saves several other commands. Code that removes waiters afterwards must set head
+-- to nil.
 local function read_head(member)
   local entry = redis.call('ZRANGE', KEYS[2], '0', '0', 'WITHSCORES')
   -- mutants: head-of-queue
@@ -57,7 +58,7 @@ local function enqueue(member, earlier)
   if redis.call('PTTL', KEYS[2]) < 60000 then
     redis.call('PEXPIRE', KEYS[2], 70000)
   end
-  -- A waiter that was in the queue has not written yet, and must, as in on_master.
+  -- If the waiter was in the queue before, nothing has been written yet. This makes a replica refuse, like on_master.
   if known or not head then
     redis.call('ZREMRANGEBYSCORE', KEYS[2], '(' .. whole(-now), '(0')
   end

@@ -47,7 +47,7 @@ local function notify(member, due)
   end
 end
 
--- Reports whether that waiter is known to be dead. count is how many connections hear it, if that was asked already.
+-- Reports whether that waiter is known to be dead. count is how many connections hear its channel, if that is known already.
 local function is_dead(member, count)
   local ok, counts = true, { count }
   if not count then

@@ -51,8 +51,8 @@ func (c *Candidate) Elected(tb testing.TB) (*holdfast.Lease, context.Context) {
 	return nil, nil
 }
 
-// Ran waits until Run has returned, after lead was told to return, and returns what Run did. The test fails if the candidate is
-// elected once more, as it is if it lost the term before it could return.
+// Ran is called after lead was told to return. It waits for Run, and returns what Run returned. The test fails if the candidate
+// is elected again, which happens if it lost its term before lead returned.
 func (c *Candidate) Ran(tb testing.TB) error {
 	tb.Helper()
 	for {

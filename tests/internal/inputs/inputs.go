@@ -1,5 +1,5 @@
-// Package inputs tells the go command which files outside the tests' module a test depends on, so that it does not repeat a cached
-// result once they have changed.
+// Package inputs tells the go command on which files outside the tests' module a test depends, so that it runs the test again when
+// they have changed.
 package inputs
 
 import (
@@ -9,10 +9,10 @@ import (
 	"path/filepath"
 )
 
-// In names all files in a folder, and in those within it. It takes the folder from the present one.
+// In makes a test depend on all files in a folder and below it. The folder's name is relative to the working directory.
 //
-// The go command remembers the files that a test opens or looks at, but only those whose names begin like that of the test's module.
-// That is how the names that it gets begin: they lead out of the module later.
+// The go command notes which files a test opens or looks at, and ignores names that do not begin with the folder of the test's
+// module. So In uses names that begin with it, and leave the module by "..".
 func In(folder string) error {
 	here, err := os.Getwd()
 	if err != nil {

@@ -141,7 +141,7 @@ func Undisturbed(tb testing.TB, f func() error) {
 	tb.Fatal("the machine stood still in each of ten attempts")
 }
 
-// watched calls f, which may end the goroutine, and returns the longest wait of a thread meanwhile.
+// watched calls f, which may end the goroutine, and returns the longest wait of a thread for a processor meanwhile.
 func watched(began time.Time, f func() error) (longest wait, err error) {
 	if virtual(began) {
 		return wait{}, f()

@@ -10,14 +10,14 @@ import (
 	"time"
 )
 
-// A machine on which many want the processors may let a thread that could run wait for seconds, above all one that has run much,
-// and wake up sleepers at once meanwhile. The watch does not see that. Linux counts how long each thread has waited.
+// On a machine with too much to do, a thread that could run may wait for a processor for seconds, above all one that has run a
+// lot, while sleepers are woken up at once. The watch over sleepers does not see that. Linux counts how long each thread has waited.
 
 const (
-	// starved is how long a thread must have waited for a processor to excuse a test with timeouts of a second or more.
+	// starved is the wait for a processor that excuses a test with timeouts of a second or more.
 	starved = 750 * time.Millisecond
 
-	// sample is how often the counts are read. A thread that waited for less than that, again and again, is not starved.
+	// sample is the time between two looks at the counts. Only waits within one sample add up.
 	sample = starved / 3
 )
 
@@ -35,8 +35,7 @@ func (w wait) String() string {
 	return fmt.Sprintf("; %s could run, and waited for a processor for %v", w.process, w.by.Round(time.Millisecond))
 }
 
-// waits watches the threads of a process and of its descendants while somebody wants to know. It sees nothing on systems other
-// than Linux.
+// waits watches the threads of a process and of its descendants, while it has users. It sees nothing except on Linux.
 type waits struct {
 	proc string // /proc
 	pid  string
@@ -45,12 +44,12 @@ type waits struct {
 	users   int
 	stop    chan struct{}            // closed when the last user ends
 	threads map[string]time.Duration // how long each has waited, by its folder
-	long    []wait                   // that were as long as starved, while there are users
+	long    []wait                   // waits of at least starved, since there are users
 }
 
 var processes = &waits{proc: "/proc", pid: strconv.Itoa(os.Getpid())}
 
-// begin watches until end is called. What threads have waited before does not count.
+// begin watches until end is called. Earlier waits do not count.
 func (w *waits) begin() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -78,7 +77,7 @@ func (w *waits) watch(stop chan struct{}) {
 	}
 }
 
-// end ends what begin began. It returns the longest wait since then, if it was as long as starved.
+// end ends the watch that begin began. It returns the longest wait since then, if that was at least starved.
 func (w *waits) end(since time.Time) (longest wait) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -95,7 +94,7 @@ func (w *waits) end(since time.Time) (longest wait) {
 }
 
 // look notes which threads of a process and of its descendants have waited for long since the last look. It ignores what it
-// cannot read: a process that has ended, or a system that does not count.
+// cannot read, such as a process that has ended.
 func (w *waits) look(pid string) {
 	folder := filepath.Join(w.proc, pid, "task")
 	threads, _ := os.ReadDir(folder)
@@ -115,7 +114,8 @@ func (w *waits) look(pid string) {
 	}
 }
 
-// schedule returns how long a thread, or the first one of a process, has run, and how long it has waited for a processor.
+// schedule returns how long a thread has run and how long it has waited for a processor. The folder of a process stands for its
+// first thread.
 func schedule(folder string) (ran, waited time.Duration, err error) {
 	text, err := os.ReadFile(filepath.Join(folder, "schedstat"))
 	if err != nil {
@@ -125,8 +125,8 @@ func schedule(folder string) (ran, waited time.Duration, err error) {
 	return ran, waited, err
 }
 
-// Waited says how long a process has run, and waited for a processor, for the log of a test that failed; nothing where the
-// system does not count.
+// Waited says how long a process has run and waited for a processor, for the log of a test that failed. It returns "" on systems
+// that do not count.
 func Waited(pid int) string {
 	ran, waited, err := schedule(filepath.Join("/proc", strconv.Itoa(pid)))
 	if err != nil {

@@ -120,7 +120,7 @@ func (o *jobFlags) checkJob(policies ...keeper.Policy) error {
 	return checkMeta(o.meta)
 }
 
-// advice is job.Run.Advice.
+// advice implements job.Run.Advice.
 func (o *jobFlags) advice(err error) string { return mismatchAdvice(o.flags.Name(), err) }
 
 // checkMeta refuses notes that are not KEY=VALUE.

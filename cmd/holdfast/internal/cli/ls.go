@@ -90,7 +90,7 @@ Columns: AGE is how long the oldest holder has held the lock, TTL what is left u
 
 JSON: time (the server's), name, key, kind, held, fence, limit, count; holders, each with
   owner, host, pid, meta, mode, permits, fence, since and ttl_ms, which is null if it does
-  not expire; waiting, and waiters, the first 100, in their order.
+  not expire; waiting, and waiters, the first 100, in their order (of a quorum 0 and none).
 
 Exit codes: 0 some are listed, 1 none, %d wrong usage, %d unavailable, %d refused,
 %d wrong configuration, %d interrupted (INT; also 129, 131, 143).

@@ -6,8 +6,7 @@ import (
 	"github.com/holdfast-go/holdfast"
 )
 
-// mismatchAdvice says what to do after an error that says that programs disagree about a lock, in the words of the command that
-// met it. It returns "" for other errors.
+// mismatchAdvice says what to do after an ErrMismatch, in the words of the command that got it. It returns "" for other errors.
 func mismatchAdvice(command string, err error) string {
 	var server *holdfast.ServerError
 	switch {
@@ -19,14 +18,14 @@ func mismatchAdvice(command string, err error) string {
 	return otherKind[command]
 }
 
-// otherNumber is what to do about another number of slots or parties, by the command and the server's word.
+// otherNumber is the advice where the number of slots or parties differs, by command and ServerError.Code.
 var otherNumber = map[string]map[string]string{
 	"run":     {"BADLIMIT": "give --slots the number that the other runs give, or change it for all with holdfast resize"},
 	"latch":   {"BADPARTIES": "give the N that the others give, or start the latch over with another: holdfast latch NAME N reset"},
 	"barrier": {"BADPARTIES": "give the N that the other parties give"},
 }
 
-// otherKind is what to do about another kind of lock, by the command.
+// otherKind is the advice where the lock is of another kind, by command.
 var otherKind = map[string]string{
 	"run":     "if another run holds it: all runs of a NAME are plain ones, or all with --shared or --exclusive, or all with --slots, or all with --owner",
 	"once":    "give a NAME that only runs with --once use",

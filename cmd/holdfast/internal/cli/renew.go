@@ -63,7 +63,7 @@ func renew(ctx context.Context, args []string, _ io.Reader, stdout, stderr io.Wr
 	})
 }
 
-// noteRenewal writes into the ticket's file until when it lasts now.
+// noteRenewal updates the expiry in the ticket's file.
 func (o *ticketFlags) noteRenewal(q *question, t holdfast.Ticket, expires time.Time) {
 	if o.origin == nil || !expires.After(o.origin.Expires) {
 		return

@@ -193,7 +193,7 @@ func (o *ticketFlags) read(stderr io.Writer) (holdfast.Ticket, error) {
 	return c.Ticket, nil
 }
 
-// originTime is how long the server is asked for its run id.
+// originTime bounds how long the command waits for the server's run id.
 const originTime = 2 * time.Second
 
 // runID returns the run id of the server that has the lock, or "".
@@ -203,9 +203,9 @@ func (o *ticketFlags) runID(ctx context.Context, q *question) string {
 	return q.Servers.All[0].RunID(ctx, o.keyOf(o.name))
 }
 
-// ticketFailure is Run.Failure, with what is to be done about a ticket. certain reports whether the ticket is of no use any
-// more if the server says that the lock is lost. It is not if another server may have answered: while a ticket lasts, only
-// the server that gave it can know, and a server that has restarted does not tell that it is the same.
+// ticketFailure is Run.Failure with advice about the ticket. If the server says that the lock is lost, certain reports whether
+// that is beyond doubt, so that the ticket is of no more use. Until a ticket expires, only the server that issued it knows, and
+// a server with another run id may be a different one, or the same one after a restart.
 func (o *ticketFlags) ticketFailure(ctx context.Context, q *question, err error) (exit *exitcode.Error, certain bool) {
 	exit = q.Failure(err)
 	if !errors.Is(err, holdfast.ErrLost) {

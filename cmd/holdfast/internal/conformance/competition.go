@@ -22,7 +22,7 @@ type turn struct {
 func competes(t *trial) error   { return t.competeFor(t.lock) }
 func rwCompetes(t *trial) error { return t.competeFor(t.lock, t.reader) }
 
-// competeFor lets two clients and two of Holdfast's goroutines take turns with the lock, each with one side of it after the other.
+// competeFor lets two clients and two of Holdfast's goroutines compete for the lock. Each goes through the sides in turn.
 func (t *trial) competeFor(sides ...*holdfast.Lock) error {
 	clients, err := t.started(2)
 	if err != nil {

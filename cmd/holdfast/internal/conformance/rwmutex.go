@@ -126,7 +126,8 @@ func rwFencesRise(t *trial) error {
 	return t.fencesRise("try-write", "try-read", "try-write", "try-write", "try-read")
 }
 
-// writersAreNotPassed lets a writer wait for a reader, and two readers wait behind the writer. They must get the lock in that order.
+// writersAreNotPassed lets a writer wait for a reader, and two readers wait behind the writer. They have to get the lock in that
+// order.
 func writersAreNotPassed(t *trial) error {
 	lease, err := t.take(t.reader)
 	if err != nil {
@@ -210,7 +211,7 @@ func rwRenews(t *trial) error {
 	return nil
 }
 
-// clocksDiffer is how much less of a lease may pass here than on the server.
+// clocksDiffer allows for a clock here that is slower than the server's.
 const clocksDiffer = 100 * time.Millisecond
 
 func rwExpires(t *trial) error {
@@ -220,7 +221,7 @@ func rwExpires(t *trial) error {
 			return err
 		}
 		dies, next := clients[0], clients[1]
-		began := time.Now() // The lease ends no earlier than short after that.
+		began := time.Now() // the lease lasts for short after this, or longer
 		if _, err := dies.take(verbs[0], short); err != nil {
 			return err
 		}

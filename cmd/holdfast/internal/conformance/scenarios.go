@@ -145,8 +145,8 @@ func keepsOut(t *trial) error {
 
 func fencesRise(t *trial) error { return t.fencesRise("try", "try", "try", "try", "try") }
 
-// fencesRise lets a client take the lock by each of these commands, and Holdfast take it after each. Every fence must be above
-// those before it.
+// fencesRise lets a client and Holdfast acquire the lock by turns, the client with each of these commands. Each fence must be
+// above the one before.
 func (t *trial) fencesRise(verbs ...string) error {
 	c, err := t.start()
 	if err != nil {

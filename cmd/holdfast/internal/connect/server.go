@@ -60,8 +60,8 @@ func (s *Server) locks(cfg *holdfast.Config) (*holdfast.Client, error) {
 	return holdfastgoredis.New(s.client, cfg)
 }
 
-// RunID returns the id of the server that has a key: of the key's master in a Cluster. No other server has it, and it changes
-// when the server restarts. It is "" if the server does not tell.
+// RunID returns the run id of the server that has a key; in a Cluster, that of the key's master. No two servers have the same
+// one, and a server gets a new one when it restarts. It is "" if the server does not say.
 func (s *Server) RunID(ctx context.Context, key string) string {
 	if cluster, is := s.client.(*redis.ClusterClient); is {
 		master, err := cluster.MasterForKey(ctx, key)

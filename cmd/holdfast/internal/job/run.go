@@ -30,7 +30,7 @@ type Run struct {
 	Streams Streams
 	Servers *connect.Servers
 	Locks   *connect.Locks
-	// Advice says what to do after an error of the library, in the words of the command; "" if it knows nothing.
+	// Advice says what to do about an error of the library, in the words of the command; "" if it has no advice.
 	Advice func(error) string
 
 	report    Report

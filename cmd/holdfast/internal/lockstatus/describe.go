@@ -17,7 +17,7 @@ import (
 // maxShown bounds what is shown of a text that others wrote, in bytes.
 const maxShown = 512
 
-// Write writes all that is known of a lock, for people. The nodes of a quorum do not say who waits.
+// Write writes all that is known of a lock, for people. Of a quorum's lock it is not known who waits.
 func Write(w io.Writer, s holdfast.Status, quorum bool) error {
 	var b strings.Builder
 	kind := string(s.Kind)

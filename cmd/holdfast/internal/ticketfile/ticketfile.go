@@ -1,8 +1,8 @@
 // Package ticketfile keeps the ticket of a lock where a shell script can pass it on: in a file that only its owner can
 // read, or on a file descriptor. A ticket is a secret, and gives its bearer the lock.
 //
-// The first line is the library's text of the ticket. The second, which is optional, is a JSON object that says where the
-// ticket is from.
+// The first line is the ticket, as holdfast.Ticket marshals it. The second line, which is optional, is a JSON object that says
+// where the ticket is from.
 package ticketfile
 
 import (
@@ -66,7 +66,7 @@ func (e existsError) Error() string {
 
 func (existsError) Is(target error) bool { return target == fs.ErrExist }
 
-// Content is what is kept: the ticket, and where it is from.
+// Content is a ticket, and where it is from.
 type Content struct {
 	Ticket holdfast.Ticket
 	Origin *Origin // nil if that is not known
@@ -75,11 +75,11 @@ type Content struct {
 // Origin says where a ticket is from.
 type Origin struct {
 	Server  string    `json:"server"`           // its address, without credentials
-	RunID   string    `json:"run_id,omitempty"` // of the server, until it restarts
-	Expires time.Time `json:"expires"`          // not before, by the clock of the machine that wrote it
+	RunID   string    `json:"run_id,omitempty"` // the server's when it issued the ticket
+	Expires time.Time `json:"expires"`          // or later; by the clock of the machine that wrote it
 }
 
-// text returns the content as it is written. It leaves out the origin rather than need more than room.
+// text returns the content as it is written. It leaves out an origin for which there is no room.
 func (c Content) text() ([]byte, error) {
 	text, err := c.Ticket.MarshalText()
 	if err != nil {
@@ -99,7 +99,7 @@ func (c Content) text() ([]byte, error) {
 	return text, nil
 }
 
-// parse reads what text returned, also if a shell has made a space of the line's end. An origin that it cannot read is nil.
+// parse reads what text returned, even if a shell has turned the line end into a space. It ignores an origin that it cannot read.
 func parse(text []byte) (c Content, err error) {
 	ticket, rest := bytes.TrimSpace(text), []byte(nil)
 	if end := bytes.IndexAny(ticket, " \t\r\n"); end >= 0 {
@@ -121,7 +121,7 @@ type Pending struct {
 	temp  *os.File // beside the file; nil of a descriptor
 }
 
-// room is how many bytes are kept for a ticket, which has at most 2 KiB, and its origin.
+// room is how many bytes are reserved for a ticket, which takes up to 2 KiB, and its origin.
 const room = 4096
 
 // Reserve makes sure that there is room for a ticket, so that a full disk is noticed before there is one.
@@ -178,8 +178,7 @@ func (p *Pending) Write(c Content) error {
 	return nil
 }
 
-// Update writes another origin of a ticket that was read from its file. It does not touch the ticket. Of a descriptor it does
-// nothing.
+// Update replaces the origin in the file of a ticket, and leaves the ticket as it is. With a descriptor it does nothing.
 func (p *Place) Update(c Content) error {
 	if p.File == "" {
 		return nil
@@ -233,7 +232,7 @@ func (p *Pending) Drop() {
 	}
 }
 
-// Read returns the content, and whether other users could read its file. It does not follow a symbolic link.
+// Read returns the content, and whether other users can read the file. It does not follow a symbolic link.
 func (p *Place) Read() (c Content, exposed bool, err error) {
 	f := p.descriptor
 	if p.File != "" {

@@ -14,7 +14,7 @@ func duplicate(int, bool) (*os.File, error) {
 	return nil, errors.New("--ticket-fd needs a Unix system: use --ticket FILE")
 }
 
-// openUnlinked opens a file that exists, and refuses a symbolic link.
+// openUnlinked opens an existing file, and refuses a symbolic link.
 func openUnlinked(name string, flag int) (*os.File, error) {
 	info, err := os.Lstat(name)
 	if err == nil && info.Mode()&fs.ModeSymlink != 0 {

@@ -143,7 +143,8 @@ func TestATicketReplacesNothing(t *testing.T) {
 	}
 }
 
-// A ticket says where it is from. Tickets that do not are read, too, and so are those whose line ends a shell has changed.
+// The file of a ticket says where the ticket is from. Files that do not, and files whose line ends a shell has changed, can be
+// read, too.
 func TestATicketSaysWhereItIsFrom(t *testing.T) {
 	want := Content{ticket(t), &Origin{Server: "redis:6379", RunID: "f00d", Expires: time.Date(2026, 11, 27, 1, 2, 3, 999, time.UTC)}}
 	p := &Place{File: filepath.Join(t.TempDir(), "t")}
@@ -196,7 +197,7 @@ func TestATicketSaysWhereItIsFrom(t *testing.T) {
 	}
 }
 
-// A file that is gone, or has another ticket by now, stays so.
+// A file that is gone, or has another ticket by now, is left as it is.
 func TestOnlyTheTicketsOwnFileIsUpdated(t *testing.T) {
 	c := Content{ticket(t), &Origin{Server: "redis:6379"}}
 	p := &Place{File: filepath.Join(t.TempDir(), "t")}

@@ -41,7 +41,7 @@ func duplicate(fd int, forWriting bool) (*os.File, error) {
 	return os.NewFile(uintptr(own), "ticket"), nil
 }
 
-// openUnlinked opens a file that exists, and does not follow a symbolic link. It does not wait for the other end of a pipe.
+// openUnlinked opens an existing file, and does not follow a symbolic link. It does not wait for the other end of a pipe.
 func openUnlinked(name string, flag int) (*os.File, error) {
 	f, err := os.OpenFile(name, flag|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if errors.Is(err, unix.ELOOP) || errors.Is(err, unix.EMLINK) {

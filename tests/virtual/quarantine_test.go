@@ -60,6 +60,37 @@ func TestAContextEndsInAQuarantine(t *testing.T) {
 	}
 }
 
+// A waiter that is told of the quarantine at once does not have to wait for a look.
+func TestAShortWaitInAQuarantine(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+		defer cancel()
+		_, err := configured(t, srv, holdfast.Config{Strict: true}).Mutex("a").Acquire(ctx)
+		inQuarantine(t, err, context.DeadlineExceeded)
+	})
+}
+
+// A waiter that has to poll is told of a quarantine that began while it waited.
+func TestAQuarantineBeginsWhileAWaiterPolls(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
+		strict := holdfast.Config{Strict: true}
+		other := configured(t, srv, strict)
+		if err := other.ForceAdmit(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		held := acquire(t, other.Mutex("a"))
+		waits := wait(t, configured(t, srv, strict, func(d drivertest.Driver) drivertest.Driver {
+			return unheard{d, new(atomic.Int64), new(atomic.Int64)}
+		}).Mutex("a"))
+		srv.Restart(false)
+		<-held.Done()
+		time.Sleep(10 * time.Second)
+		waits.cancel()
+		<-waits.done
+		inQuarantine(t, waits.err, context.Canceled)
+	})
+}
+
 func inQuarantine(t *testing.T, err, ended error) {
 	t.Helper()
 	var server *holdfast.ServerError

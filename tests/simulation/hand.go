@@ -284,10 +284,20 @@ func (h *hand) job(i int, ctx context.Context, try bool) {
 	}
 }
 
+// endedWith reports whether err says that ctx has ended. A context with the same deadline, from which err may be, can end
+// before ctx does: both timers fire at one moment, one after the other.
+func endedWith(ctx context.Context, err error) bool {
+	if ctx.Err() != nil {
+		return errors.Is(err, ctx.Err())
+	}
+	deadline, bounded := ctx.Deadline()
+	return bounded && !time.Now().Before(deadline) && errors.Is(err, context.DeadlineExceeded)
+}
+
 // judgeRefusal judges whether an acquire may have failed like this.
 func (h *hand) judgeRefusal(ctx context.Context, i int, try bool, err error, took time.Duration) {
 	switch {
-	case ctx.Err() != nil && errors.Is(err, ctx.Err()):
+	case endedWith(ctx, err):
 		if context.Cause(ctx) == errStuck {
 			h.w.finding("%s, goroutine %d: Acquire of %s: %v", h.p.owner, h.number, h.locks[i].Name(), errStuck)
 		}

@@ -312,7 +312,7 @@ func (h *hand) ballot(i int, ctx context.Context, try bool, way string) {
 // judgeMinority judges whether an acquire may have failed like this.
 func (h *hand) judgeMinority(ctx context.Context, i int, try bool, err error, begun time.Time) {
 	var few *holdfast.QuorumError
-	if !errors.As(err, &few) || ctx.Err() != nil && errors.Is(err, ctx.Err()) { // it may say what kept it, too
+	if !errors.As(err, &few) || endedWith(ctx, err) { // it may say what kept it, too
 		h.judgeRefusal(ctx, i, try, err, time.Since(begun))
 		return
 	}

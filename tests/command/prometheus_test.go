@@ -4,13 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
-	"io"
-	"maps"
-	"math"
-	"net"
 	"net/http"
-	"net/http/httptest"
 	"net/url"
 	"os"
 	"os/exec"
@@ -33,11 +29,12 @@ import (
 	"github.com/holdfast-go/holdfast/inspect/ui"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
 	"github.com/holdfast-go/holdfast/tests/internal/child"
-	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
 // mustFire are the alerts that the faults of TestDashboardShowsALoad are for.
 var mustFire = []string{"HoldfastLeaseLost", "HoldfastRenewalsFail", "HoldfastServerUnavailable", "HoldfastRunLostItsLock", "HoldfastRunFailed"}
+
+var answers = flag.String("answers", "", "write what Prometheus answers to the dashboard's queries into this file, for a picture of it")
 
 // A real Prometheus scrapes programs under load, with faults, and has numbers for every query of the dashboard. It
 // evaluates every alert rule, and the alerts for these faults fire. The load lasts for HOLDFAST_TEST_LOAD, by default 15s, and
@@ -121,13 +118,7 @@ func TestDashboardShowsALoad(t *testing.T) {
 	p.eventually("the load is over, and everything asked for has numbers", func() bool {
 		p.missing = nil
 		for where, q := range dashboardQueries(t) {
-			path, params := "query", url.Values{}
-			if !q.Instant {
-				path = "query_range"
-				params.Set("start", strconv.FormatInt(began.Unix(), 10))
-				params.Set("end", strconv.FormatInt(time.Now().Unix(), 10))
-				params.Set("step", "1")
-			}
+			path, params := q.between(began, time.Now())
 			p.expect(path, where, variables.Replace(q.Expr), params, true)
 		}
 		for where, query := range queries(t) {
@@ -137,13 +128,43 @@ func TestDashboardShowsALoad(t *testing.T) {
 		}
 		return len(p.missing) == 0 && time.Since(began) >= least
 	})
+	now := time.Now()
+	all := map[string]json.RawMessage{}
+	for where, q := range dashboardQueries(t) {
+		path, params := q.between(began, now)
+		if all[where], err = p.ask(path, variables.Replace(q.Expr), params); err != nil {
+			t.Fatal(err)
+		}
+		if q.Format == "table" && strings.Contains(string(all[where]), "__name__") {
+			t.Errorf("%s: Grafana merges no rows that differ by the name of the metric: %s", where, q.Expr)
+		}
+	}
+	if *answers != "" {
+		text, err := json.Marshal(map[string]any{"from": began.Unix(), "to": now.Unix(), "answers": all})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(*answers, text, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
 // A dashboardQuery is a query as Grafana has it, with variables.
 type dashboardQuery struct {
 	Expr    string
 	Instant bool
+	Format  string
 	RefID   string
+}
+
+// between returns how to ask for what a panel shows: the last value, or one for each second.
+func (q dashboardQuery) between(began, now time.Time) (path string, params url.Values) {
+	seconds := func(at time.Time) []string { return []string{strconv.FormatInt(at.Unix(), 10)} }
+	if q.Instant {
+		return "query", url.Values{"time": seconds(now)}
+	}
+	return "query_range", url.Values{"start": seconds(began), "end": seconds(now), "step": {"1"}}
 }
 
 func dashboardQueries(t *testing.T) map[string]dashboardQuery {
@@ -312,140 +333,4 @@ func pause(ctx context.Context, d time.Duration) {
 	case <-time.After(d):
 	case <-ctx.Done():
 	}
-}
-
-// prometheusFolder returns the folder of prometheus and promtool.
-func prometheusFolder() (string, error) {
-	if dir := os.Getenv("HOLDFAST_TEST_PROMETHEUS"); dir != "" {
-		return dir, nil
-	}
-	if path, err := exec.LookPath("prometheus"); err == nil {
-		if _, err := exec.LookPath("promtool"); err == nil {
-			return filepath.Dir(path), nil
-		}
-	}
-	if cache, err := os.UserCacheDir(); err == nil {
-		dir := filepath.Join(cache, "holdfast-prometheus", "usr", "bin") // the same as in tests/ensure-prometheus.sh
-		if _, err := os.Stat(filepath.Join(dir, "promtool")); err == nil {
-			return dir, nil
-		}
-	}
-	return "", errors.New("there is none: tests/ensure-prometheus.sh unpacks one, or name its folder in HOLDFAST_TEST_PROMETHEUS")
-}
-
-// monitor is a running Prometheus.
-type monitor struct {
-	t       *testing.T
-	url     string
-	missing []string // what has no numbers yet
-}
-
-// startPrometheus starts one that scrapes each target every second, as a job of its name.
-func startPrometheus(t *testing.T, bin, rules string, targets map[string]http.Handler) *monitor {
-	t.Helper()
-	dir := t.TempDir()
-	config := "global: {scrape_interval: 1s, evaluation_interval: 1s}\nrule_files: [" + strconv.Quote(rules) + "]\nscrape_configs:\n"
-	for _, name := range slices.Sorted(maps.Keys(targets)) {
-		mux := http.NewServeMux()
-		mux.Handle("/metrics", targets[name])
-		s := httptest.NewServer(mux)
-		t.Cleanup(s.Close)
-		config += fmt.Sprintf("- {job_name: %s, static_configs: [{targets: [%q]}]}\n", name, strings.TrimPrefix(s.URL, "http://"))
-	}
-	file := filepath.Join(dir, "prometheus.yml")
-	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	port, err := server.ReservePort()
-	if err != nil {
-		t.Fatal(err)
-	}
-	addr := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
-	log, err := os.Create(filepath.Join(dir, "log"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.Command(filepath.Join(bin, "prometheus"), "--config.file="+file, "--storage.tsdb.path="+filepath.Join(dir, "data"), "--web.listen-address="+addr)
-	cmd.Stdout, cmd.Stderr = log, log
-	if err := child.Start(cmd); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
-		_ = log.Close()
-		if t.Failed() {
-			said, _ := os.ReadFile(log.Name())
-			t.Logf("prometheus: %s", said[max(0, len(said)-4000):])
-		}
-	})
-	return &monitor{t: t, url: "http://" + addr}
-}
-
-// eventually is like backend.Eventually, asks less often, and says what is missing.
-func (p *monitor) eventually(what string, f func() bool) {
-	p.t.Helper()
-	for began := time.Now(); !f(); time.Sleep(time.Second) {
-		if time.Since(began) > 3*time.Minute { // for a test that hangs
-			p.t.Fatalf("not: %s\n%s", what, strings.Join(p.missing, "\n"))
-		}
-	}
-}
-
-// expect notes a query that fails, or that has no number though it must.
-func (p *monitor) expect(path, where, query string, params url.Values, must bool) {
-	n, err := p.numbers(path, query, params)
-	if err != nil || must && n == 0 {
-		p.missing = append(p.missing, fmt.Sprintf("%s: %d numbers, %v: %s", where, n, err, query))
-	}
-}
-
-// numbers counts the values in the result of a query, except NaN.
-func (p *monitor) numbers(path, query string, params url.Values) (n int, err error) {
-	if params == nil {
-		params = url.Values{}
-	}
-	params.Set("query", query)
-	ctx, cancel := context.WithTimeout(p.t.Context(), time.Minute)
-	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, "GET", p.url+"/api/v1/"+path+"?"+params.Encode(), nil)
-	if err != nil {
-		return 0, err
-	}
-	reply, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return 0, err
-	}
-	defer reply.Body.Close()
-	text, err := io.ReadAll(reply.Body)
-	if err != nil {
-		return 0, err
-	}
-	var answer struct {
-		Status, Error string
-		Data          struct {
-			Result []struct {
-				Value  []any
-				Values [][]any
-			}
-		}
-	}
-	if err := json.Unmarshal(text, &answer); err != nil {
-		return 0, err
-	}
-	if answer.Status != "success" {
-		return 0, errors.New(answer.Error)
-	}
-	for _, series := range answer.Data.Result {
-		if series.Value != nil {
-			series.Values = append(series.Values, series.Value)
-		}
-		for _, v := range series.Values {
-			number, err := strconv.ParseFloat(fmt.Sprint(v[1]), 64)
-			if err == nil && !math.IsNaN(number) {
-				n++
-			}
-		}
-	}
-	return n, nil
 }

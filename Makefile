@@ -54,10 +54,11 @@ soak: everything ## Run campaigns, simulation and storms for SOAK=10m; then loss
 bench: everything ## Compare with the bare commands and with other libraries, 20 minutes; BENCH=-quick: two
 	cd tests/bench && go run . -svg free.svg $(BENCH)
 
-pictures: server ## Take the pictures in docs/pictures anew: those of the inspector, and that of the demo
+pictures: server ## Take the pictures in docs/pictures anew: of the inspector, the demo, and the dashboard
 	@tests/ensure-chromium.sh
 	go run ./cmd/holdfast demo --seed 4 --record docs/pictures/demo.svg
 	cd tests && go test -count=1 -run TestPictures ./ui -pictures "$(CURDIR)/docs/pictures"
+	@tests/dashboard/picture.sh docs/pictures
 
 proof: ## Prove that a release could be installed: tags in a clone, a module proxy, an empty cache; and that apidiff and vulncheck find things
 	@release/prove.sh

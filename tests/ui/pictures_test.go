@@ -9,6 +9,7 @@ import (
 	"image/png"
 	"maps"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
@@ -20,7 +21,10 @@ import (
 	"github.com/holdfast-go/holdfast/inspect/ui"
 )
 
-var pictures = flag.String("pictures", "", "write the pictures of the documentation into this folder")
+var (
+	pictures  = flag.String("pictures", "", "write the pictures of the documentation into this folder")
+	dashboard = flag.String("dashboard", "", "take a picture of the page in this folder: see tests/dashboard")
+)
 
 // TestPictures takes the pictures of the documentation, of real locks.
 func TestPictures(t *testing.T) {
@@ -48,6 +52,18 @@ func TestPictures(t *testing.T) {
 	phone := open(t, s.url+"?sort=waiting", 390, 780)
 	phone.sees("invoices:2026-11")
 	phone.take("phone.png")
+}
+
+// TestDashboardPicture takes the picture of the dashboard in deploy/.
+func TestDashboardPicture(t *testing.T) {
+	if *dashboard == "" {
+		t.Skip("SKIPPED: only make pictures takes it")
+	}
+	web := httptest.NewServer(http.FileServer(http.Dir(*dashboard)))
+	t.Cleanup(web.Close)
+	page := open(t, web.URL, 1600, 2260)
+	page.until("the dashboard is drawn", "document.title === 'drawn'")
+	page.take("dashboard.png")
 }
 
 // passOn lets a lock go through as many hands as wait for it, up to n, seen by those who look.

@@ -140,6 +140,7 @@ func (g *Group[T]) sendOverdue() {
 
 // sender sends batches until no items wait.
 func (g *Group[T]) sender() {
+	growStack(0)
 	for {
 		g.mu.Lock()
 		g.gather()
@@ -166,6 +167,18 @@ func (g *Group[T]) sender() {
 		g.idle++
 		g.mu.Unlock()
 	}
+}
+
+// stackRoom is what a client library needs of the stack to send a command, and more than a new goroutine has.
+const stackRoom = 5 << 10
+
+// growStack makes the goroutine's stack grow while there is little on it. It would otherwise grow twice on the way down through
+// the client library, and each time all its frames would be copied and adjusted.
+//
+//go:noinline
+func growStack(i int) byte {
+	var room [stackRoom]byte
+	return room[i%stackRoom]
 }
 
 // maxYields bounds how often a sender yields before it sends. If no other goroutine can run, a yield takes a fraction

@@ -109,6 +109,10 @@ func (l *target) Acquire(ctx context.Context) (Lease, error) { return l.AcquireB
 // AcquireBy implements Lock.
 func (l *target) AcquireBy(ctx context.Context, end time.Time) (Lease, error) {
 	o := l.c.observe(ctx, l, false)
+	if end.IsZero() { // past the frame of acquireUnseen: thousands of waiting goroutines keep no more than they need in the caches
+		lease, err := l.acquire(o.within(ctx), end)
+		return o.end(leased(lease, err))
+	}
 	return o.end(l.acquireUnseen(o.within(ctx), end))
 }
 
@@ -158,7 +162,7 @@ func (l *target) acquire(ctx context.Context, end time.Time) (*holdLease, error)
 		return lease, err
 	}
 	if l.set.pollInterval > 0 {
-		return poll(ctx, l.c, l.set, end, l.try)
+		return l.poll(ctx, end)
 	}
 	return l.c.queueOf(l.queueKey()).acquire(ctx, l, end)
 }
@@ -247,6 +251,11 @@ func (l *target) noteUnqueued(h *hold) {
 
 func (l *target) malformed(op string) error {
 	return &exec.Failure{Op: op, Name: l.name, Server: l.c.server.Addr(), Err: wire.ErrMalformed}
+}
+
+// poll is acquire for a lock whose waiters poll.
+func (l *target) poll(ctx context.Context, end time.Time) (*holdLease, error) {
+	return poll(ctx, l.c, l.set, end, l.try)
 }
 
 // poll calls try at an interval until it succeeds, end comes or ctx ends.

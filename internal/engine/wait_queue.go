@@ -9,6 +9,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/internal/clock"
 	"github.com/holdfast-go/holdfast/internal/codec"
+	"github.com/holdfast-go/holdfast/internal/notify"
 )
 
 // waitQueue is where goroutines of this process wait for one lock, first come, first served. The
@@ -124,36 +125,36 @@ func (wq *waitQueue) acquire(ctx context.Context, l *target, end time.Time) (*ho
 			return lease, nil
 		}
 	}
-	var w *waiter
-	if !wq.asking && wq.acquirer() == nil && wq.current == nil && wq.waiting() == 0 {
-		wq.asking, wq.unansweredSince = true, clock.Mono()
-		wq.mu.Unlock()
-		var lease *holdLease
-		var err error
-		var got grantOrReply
-		if lease, w, got, err = wq.askFirst(ctx, l); w == nil {
-			return lease, err
-		}
-		if o := wq.c.observing(ctx); o != nil {
-			o.wait(got.Place.Rank-1, got.holder(l))
-		}
-	} else {
-		w = wq.c.newWaiter(ctx, l)
-		wq.pushBack(w)
-		if !wq.asking {
-			wq.startAcquirer(nil, false)
-			wq.acquirer().join(l)
-		}
-		holder := wq.holderHere(l)
+	if wq.asking || wq.acquirer() != nil || wq.current != nil || wq.waiting() > 0 {
+		w, holder := wq.enter(ctx, l)
 		wq.mu.Unlock()
 		wq.c.observing(ctx).wait(0, holder)
+		return wq.await(ctx, w, end)
+	}
+	wq.asking, wq.unansweredSince = true, clock.Mono()
+	wq.mu.Unlock()
+	lease, w, err := wq.askFirst(ctx, l)
+	if w == nil {
+		return lease, err
 	}
 	return wq.await(ctx, w, end)
 }
 
+// enter puts a waiter at the end of the queue. It also returns who holds the lock, if that is known here. The caller holds
+// wq.mu.
+func (wq *waitQueue) enter(ctx context.Context, l *target) (*waiter, *Holder) {
+	w := wq.c.newWaiter(ctx, l)
+	wq.pushBack(w)
+	if !wq.asking {
+		wq.startAcquirer(nil, false)
+		wq.acquirer().join(l)
+	}
+	return w, wq.holderHere(l)
+}
+
 // askFirst asks the server for the lock. If the lock is held, askFirst puts a waiter at the head of
 // the queue and returns it.
-func (wq *waitQueue) askFirst(ctx context.Context, l *target) (*holdLease, *waiter, grantOrReply, error) {
+func (wq *waitQueue) askFirst(ctx context.Context, l *target) (*holdLease, *waiter, error) {
 	c := wq.c
 	a := l.newAttempt()
 	mode := codec.Try
@@ -164,24 +165,41 @@ func (wq *waitQueue) askFirst(ctx context.Context, l *target) (*holdLease, *wait
 		mode = codec.Wait
 	}
 	got, err := a.start(ctx, mode, 1+wq.fences(l))
+	if err != nil || got.hold != nil {
+		return wq.endAsking(a, got.hold, err), nil, err
+	}
+	w := wq.waitFirst(ctx, a, by, got)
+	if o := wq.c.observing(ctx); o != nil {
+		o.wait(got.Place.Rank-1, got.holder(l))
+	}
+	return nil, w, nil
+}
 
+// endAsking ends an acquire that askFirst began and that was granted a hold, or failed. It returns the hold's first lease.
+func (wq *waitQueue) endAsking(a *attempt, h *hold, err error) *holdLease {
 	wq.mu.Lock()
 	defer wq.mu.Unlock()
 	wq.asking = false
 	wq.noteOutcome(err)
-	if err != nil || got.hold != nil {
-		if wq.waiting() > 0 {
-			wq.startAcquirer(nil, err == nil)
-		}
-		if err != nil {
-			a.abandon()
-			return nil, nil, grantOrReply{}, err
-		}
-		lease := wq.keep(got.hold)
-		wq.admitReaders()
-		return lease, nil, grantOrReply{}, nil
+	if wq.waiting() > 0 {
+		wq.startAcquirer(nil, err == nil)
 	}
-	w := wq.c.newWaiter(ctx, l)
+	if err != nil {
+		a.abandon()
+		return nil
+	}
+	lease := wq.keep(h)
+	wq.admitReaders()
+	return lease
+}
+
+// waitFirst puts a waiter at the head of the queue, for an acquire that askFirst began and that has to wait, as got says.
+func (wq *waitQueue) waitFirst(ctx context.Context, a *attempt, by notify.Confirmation, got grantOrReply) *waiter {
+	wq.mu.Lock()
+	defer wq.mu.Unlock()
+	wq.asking = false
+	wq.noteOutcome(nil)
+	w := wq.c.newWaiter(ctx, a.l)
 	wq.pushFront(w)
 	if got.Word == codec.Quarantined {
 		wq.noteQuarantine(got.Refusal.Quarantine)
@@ -189,11 +207,11 @@ func (wq *waitQueue) askFirst(ctx context.Context, l *target) (*holdLease, *wait
 	if got.Word != codec.Queued {
 		a.abandon()
 		wq.startAcquirer(nil, true)
-		return nil, w, got, nil
+		return w
 	}
 	wq.startAcquirer(a, true)
 	wq.acquirer().standing = &standing{a, got.Place, by}
-	return nil, w, got, nil
+	return w
 }
 
 // fences returns how many of the waiters one hold could serve in turn, at most.

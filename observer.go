@@ -32,7 +32,8 @@ type Observer struct {
 	AcquireQueued func(ctx context.Context, e AcquireEvent)
 	// AcquireEnd is called when the lock was granted, or, with Err set, was not. Each AcquireStart has one.
 	AcquireEnd func(ctx context.Context, e AcquireEvent)
-	// Renewed is called when a lease was renewed or extended.
+	// Renewed is called when a lease was renewed or extended. The first renewal of a lock that was handed over by the server, with
+	// which the new holder confirms that it is there, does not count.
 	Renewed func(ctx context.Context, e LeaseEvent)
 	// RenewFailed is called when a renewal failed. Renewals are retried until the deadline.
 	RenewFailed func(ctx context.Context, e LeaseEvent)

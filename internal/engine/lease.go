@@ -235,7 +235,7 @@ func (l *holdLease) Extend(ctx context.Context, ttl time.Duration) error {
 	if h.state == changing {
 		return fmt.Errorf("%w: lock %q: Extend while the lease is being changed", ErrInvalid, l.Name())
 	}
-	lost, err := h.apply(a, final, false)
+	slack, lost, err := h.apply(a, final, false)
 	if lost != nil {
 		h.lose(lost)
 		return lost
@@ -244,6 +244,7 @@ func (l *holdLease) Extend(ctx context.Context, ttl time.Duration) error {
 	if errors.As(err, &q) {
 		return h.l.c.quarantineError("renew", l.Name(), q.Left)
 	}
+	h.observeRenewal(clock.Now(), slack, nil)
 	h.plan()
 	l.check()
 	return l.ended

@@ -162,22 +162,23 @@ func (h *hold) renew() {
 		}
 		return
 	}
+	var slack time.Duration
 	if err == nil {
 		var lost *LostError
 		// If the lock was claimed again after this renewal was sent, the server has lost its
 		// data, and may grant the fences that this renewal reserved to others.
 		// mutants: block-from-before
-		if lost, err = h.apply(a, final, h.reassertions == reassertions); lost != nil {
+		if slack, lost, err = h.apply(a, final, h.reassertions == reassertions); lost != nil {
 			h.lose(lost)
 			return
 		}
 	}
-	h.renewed(a.sent, clock.Now(), err)
+	h.renewed(a.sent, clock.Now(), slack, err)
 }
 
-// renewed notes the outcome of a renewal that was sent at sent, and plans the next one. The caller
-// holds h.mu.
-func (h *hold) renewed(sent, now clock.Instant, err error) {
+// renewed notes the outcome of a renewal that was sent at sent and came when slack was left of the hold, and plans the next one.
+// The renewal that confirms a claim is part of the hand-over: neither MaxRenewals nor observers count it. The caller holds h.mu.
+func (h *hold) renewed(sent, now clock.Instant, slack time.Duration, err error) {
 	if err != nil {
 		h.needMore().failure = h.l.c.server.Failure("renew", h.l.name, err)
 		remaining := h.valid - now.Sub(h.anchor)
@@ -188,6 +189,7 @@ func (h *hold) renewed(sent, now clock.Instant, err error) {
 			h.state = held
 		} else {
 			h.countRenewal(sent)
+			h.observeRenewal(now, slack, nil)
 		}
 		h.renewAt = clock.Instant{}
 		if h.canRenew() {
@@ -282,13 +284,13 @@ func (h *hold) renewal(ttl time.Duration, fences int) codec.Request[codec.RenewR
 }
 
 // apply applies the reply to a renewal. It uses the fences that the reply reserved only if fences
-// is true. If the reply says that the lock is lost, apply returns the loss. The caller holds h.mu.
-func (h *hold) apply(a answer[codec.RenewReply], final, fences bool) (*LostError, error) {
+// is true. It returns how much was left of the hold, or the loss if the reply says that the lock is lost. The caller holds h.mu.
+func (h *hold) apply(a answer[codec.RenewReply], final, fences bool) (slack time.Duration, lost *LostError, err error) {
 	switch a.reply.Word {
 	case codec.Gone, codec.Absent, codec.Late, codec.Superseded:
-		return h.missing(a.reply.Word), nil
+		return 0, h.missing(a.reply.Word), nil
 	case codec.Quarantined:
-		return nil, &exec.Quarantine{Left: a.reply.Refusal.Quarantine}
+		return 0, nil, &exec.Quarantine{Left: a.reply.Refusal.Quarantine}
 	}
 	h.noteSuccess()
 	h.final = h.final || final
@@ -299,22 +301,21 @@ func (h *hold) apply(a answer[codec.RenewReply], final, fences bool) (*LostError
 		m.nextFence, m.fenceEnd = grant.Fence, grant.Fence+block
 		m.mostPasses = max(most, int32(min(grant.Block, aloneFactor*int64(most))))
 	}
-	h.prolong(a.sent, clock.Now(), min(grant.TTL, h.l.c.cfg.MaxTTL))
-	return nil, nil
+	return h.prolong(a.sent, clock.Now(), min(grant.TTL, h.l.c.cfg.MaxTTL)), nil, nil
 }
 
-// prolong notes that, by the reply to a request sent at sent, the server keeps the lock for term.
+// prolong notes that, by the reply to a request sent at sent, the server keeps the lock for term. It returns how much was left of the hold.
 // Replies may arrive in another order than their requests were sent. The request that was sent last
 // knows best what the server has, but an earlier one may have asked for more.
-func (h *hold) prolong(sent, now clock.Instant, term time.Duration) {
+func (h *hold) prolong(sent, now clock.Instant, term time.Duration) (slack time.Duration) {
 	valid := term - drift(term)
-	slack := h.valid - now.Sub(h.anchor)
+	slack = h.valid - now.Sub(h.anchor)
 	if now.Sub(sent) < now.Sub(h.anchor) || valid-now.Sub(sent) > h.valid-now.Sub(h.anchor) {
 		// mutants: renewed-deadline
 		h.anchor, h.valid = sent, valid
 		h.capHold()
 	}
-	h.observeRenewal(now, slack, nil)
+	return slack
 }
 
 // fencesWanted returns how many fences a renewal should reserve: one for each goroutine of this
@@ -347,7 +348,7 @@ func putOff(holds []*hold) {
 		h.endRenewal()
 		if h.state.takesRenewals() {
 			now := clock.Now()
-			h.renewed(now, now, errPutOff)
+			h.renewed(now, now, 0, errPutOff)
 		}
 		h.mu.Unlock()
 		h.flush()
@@ -425,12 +426,13 @@ func (c *Client) applyRenewals(holds []*hold, r exec.Outcome[codec.BatchReply]) 
 		}
 		h.endRenewal()
 		if h.state.takesRenewals() {
+			var slack time.Duration
 			if r.Err == nil {
 				h.noteSuccess()
 				// mutants: kept-from
-				h.prolong(r.Sent, now, h.l.set.ttl)
+				slack = h.prolong(r.Sent, now, h.l.set.ttl)
 			}
-			h.renewed(r.Sent, now, r.Err)
+			h.renewed(r.Sent, now, slack, r.Err)
 		}
 		h.mu.Unlock()
 		h.flush()

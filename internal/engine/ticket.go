@@ -144,7 +144,7 @@ func (l *holdLease) leaveBehind(a answer[codec.RenewReply]) (*Ticket, error) {
 	if l.ended != nil {
 		return nil, l.ended
 	}
-	lost, err := h.apply(a, false, false)
+	slack, lost, err := h.apply(a, false, false)
 	var q *exec.Quarantine
 	switch {
 	case lost != nil:
@@ -153,6 +153,7 @@ func (l *holdLease) leaveBehind(a answer[codec.RenewReply]) (*Ticket, error) {
 	case errors.As(err, &q):
 		return nil, c.quarantineError("detach", l.Name(), q.Left)
 	}
+	h.observeRenewal(clock.Now(), slack, nil)
 	if h.attempt.inbox != nil {
 		// mutants: detached-message
 		c.detached.add(h.attempt.token(), c.server.Time(c.slot(h.l)))

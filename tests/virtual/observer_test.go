@@ -62,6 +62,55 @@ func (d *away) Run(ctx context.Context, call driver.Call) (string, error) {
 	return "", fmt.Errorf("%w: connection refused", driver.ErrNotSent)
 }
 
+// The renewal with which a waiter confirms that it was handed a lock comes when little is left of a short claim. It is part of the
+// hand-over: observers, who warn of renewals that are late, are not told of it, but of an extension at that time.
+func TestObserversOfAHandOver(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
+		const ttl = 15 * time.Second
+		var r recorder.Recorder
+		defer r.Check(t)
+		a, b := client(t, srv).Mutex("m"), configured(t, srv, holdfast.Config{Observers: []*holdfast.Observer{r.Observer()}}).Mutex("m", holdfast.TTL(ttl))
+		for _, extends := range []bool{false, true} {
+			held := acquire(t, a)
+			w := wait(t, b)
+			release(t, held)
+			if <-w.done; w.err != nil {
+				t.Fatal(w.err)
+			}
+			var slacks []time.Duration
+			told := func() []time.Duration {
+				slacks = nil
+				for _, e := range r.Latest(t).Leases {
+					slacks = append(slacks, e.Slack)
+				}
+				return slacks
+			}
+			if extends {
+				if err := w.lease.Extend(t.Context(), ttl); err != nil {
+					t.Fatal(err)
+				}
+				if told(); len(slacks) != 1 || slacks[0] <= 0 || slacks[0] > 2*time.Second {
+					t.Errorf("after an extension at once, told was of renewals with %v left", slacks)
+				}
+				release(t, w.lease)
+				continue
+			}
+			time.Sleep(time.Second)
+			if left := time.Until(w.lease.Deadline()); left < ttl/2 {
+				t.Errorf("after a second, it is held for %s", left)
+			}
+			if told(); len(slacks) != 0 {
+				t.Errorf("after the hand-over, told was of renewals with %v left", slacks)
+			}
+			time.Sleep(ttl / 3)
+			if told(); len(slacks) != 1 || slacks[0] < ttl/2 {
+				t.Errorf("after a third of the TTL, told was of renewals with %v left", slacks)
+			}
+			release(t, w.lease)
+		}
+	})
+}
+
 // Observers are told once of an outage and once of its end, however many requests fail in between, and of a lease lost in it.
 func TestObserversOfAnOutage(t *testing.T) {
 	for _, hangs := range []bool{false, true} {

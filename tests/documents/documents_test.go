@@ -171,7 +171,7 @@ func goCommand(t *testing.T, folder string, files map[string]string, args ...str
 }
 
 // Blocks of shell in the guides do what they say, pasted one after another, with stubs for the user's own programs. Blocks that
-// are only to be read are marked console.
+// cannot run so are marked console: see attempts.
 func TestShellRuns(t *testing.T) {
 	bash, err := exec.LookPath("bash")
 	if err != nil {

@@ -69,6 +69,9 @@ func (m module) run(t *testing.T) {
 		if ddl := p.of("sql"); len(ddl) > 0 {
 			add(name, "sql.go", fmt.Sprintf("package page\n\nvar printedSQL = %q\n", strings.Join(ddl, "")))
 		}
+		if shell := p.of("console"); len(shell) > 0 {
+			add(name, "console.go", fmt.Sprintf("package page\n\nvar printedConsole = %q\n", strings.Join(shell, "")))
+		}
 		fmt.Fprintf(&imports, "\tpage_%s %q\n", name, m.path+name)
 		fmt.Fprintf(&calls, "\tpage(t, %q, page_%s.Ran.Count[:], page_%s.Ran.Pos[:], map[string]func(*testing.T){\n", filepath.Join(root, p.path), name, name)
 		for _, test := range testFunc.FindAllStringSubmatch(printed+"\n"+checks, -1) {

@@ -29,7 +29,7 @@ var runBy = []struct{ path, kind, test string }{
 	{"docs/SECURITY.md", "", "TestACLsWorkAsTheyArePasted"},
 	{"docs/scripts/README.md", "sh", "TestByHandWorksAsItIsPasted"},
 	{"examples/python/README.md", "console", "TestTheClientInPythonConforms"},
-	{"examples/*/README.md", "sh", "no test pastes it; tests/examples runs the programs"},
+	{"examples/*/README.md", "sh", "TestReadmesOfExamples"},
 	{"integrations/*/README.md", "go", "no test: it is copied from the integration's tests"},
 	{"CONTRIBUTING.md", "sh", "TestLongCommandsExist"},
 	{"docs/PERFORMANCE.md", "sh", "TestLongCommandsExist"},

@@ -30,7 +30,7 @@ var runBy = []struct{ path, kind, test string }{
 	{"docs/scripts/README.md", "sh", "TestByHandWorksAsItIsPasted"},
 	{"examples/python/README.md", "console", "TestTheClientInPythonConforms"},
 	{"examples/*/README.md", "sh", "TestReadmesOfExamples"},
-	{"integrations/*/README.md", "go", "no test: it is copied from the integration's tests"},
+	{"integrations/*/README.md", "go", "TestREADME"}, // in readme_test.go beside it
 	{"CONTRIBUTING.md", "sh", "TestLongCommandsExist"},
 	{"docs/PERFORMANCE.md", "sh", "TestLongCommandsExist"},
 	{"docs/RELIABILITY.md", "sh", "TestLongCommandsExist"},
@@ -131,6 +131,12 @@ func TestEveryBlockHasATest(t *testing.T) {
 			case strings.HasPrefix(by, "Test") && !strings.Contains(tests, "func "+by+"("):
 				t.Errorf("%s:%d: there is no %s", p.path, line, by)
 			}
+			if by == "TestREADME" {
+				beside, err := os.ReadFile(filepath.Join(root, filepath.Dir(p.path), "readme_test.go"))
+				if err != nil || !strings.Contains(unindented(string(beside)), unindented(b.body)) {
+					t.Errorf("%s:%d: readme_test.go does not have these lines: %v\n%s", p.path, line, err, b.body)
+				}
+			}
 			count[by]++
 			first, _, _ := strings.Cut(strings.TrimSpace(b.body), "\n")
 			list = append(list, fmt.Sprintf("%-36s %-10s %-28s %.60s", fmt.Sprintf("%s:%d", p.path, line), b.kind, by, first))
@@ -139,4 +145,9 @@ func TestEveryBlockHasATest(t *testing.T) {
 	slices.Sort(list)
 	t.Log("\n" + strings.Join(list, "\n"))
 	t.Logf("%d blocks: %v", len(list), count)
+}
+
+// unindented returns the lines without the space that they begin with.
+func unindented(text string) string {
+	return regexp.MustCompile(`(?m)^[ \t]+`).ReplaceAllString(text, "")
 }

@@ -425,7 +425,7 @@ func TestTroubleQuotesTheCode(t *testing.T) {
 }
 
 var (
-	link    = regexp.MustCompile(`(?m)(?:\]\(|^\[[^\]]+\]: )([^)\s]+)`) // inline, or defined on a line of its own
+	link    = regexp.MustCompile(`(?m)(?:\]\(|^\[[^\]]+\]: |\bsrc(?:set)?=")([^)\s"]+)`) // inline, defined on a line of its own, or of a picture
 	heading = regexp.MustCompile(`(?m)^#+ (.*)$`)
 )
 

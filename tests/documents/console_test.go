@@ -21,6 +21,7 @@ type attempt struct {
 	page, begins string   // a block's page, and how the block begins
 	with         []string // parts of the block, each of which must be there, and what becomes of it
 	before       string   // shell to run first
+	long         bool     // it takes long: not in go test -short
 	after        string   // shell that checks what the block did
 }
 
@@ -42,11 +43,11 @@ var attempts = []attempt{
 		after: `"$work/built" version`,
 	},
 	{
-		page: "docs/guides/clients.md", begins: "go mod edit", before: `mv program app && cd app && go mod init example.com/app && cp "$checkout/holdfastgoredis/go.sum" . && ln -s "$checkout" ../holdfast`,
+		page: "docs/guides/clients.md", long: true, begins: "go mod edit", before: `mv program app && cd app && go mod init example.com/app && cp "$checkout/holdfastgoredis/go.sum" . && ln -s "$checkout" ../holdfast`,
 		after: `go build -o program . && test -x program`,
 	},
 	{
-		page: "docs/guides/cluster-sentinel.md", begins: "export HOLDFAST_REDIS",
+		page: "docs/guides/cluster-sentinel.md", long: true, begins: "export HOLDFAST_REDIS",
 		with: []string{
 			"s1:26379", "$s1", "s2:26379", "$s2", "s3:26379", "$s3", "master_name=main", "master_name=$master", "sleep 60", "sleep 5",
 			"redis-cli -p 26379 SENTINEL FAILOVER main", `until holdfast show failover >held; do sleep 0.2; done; redis-cli -p "${s1#*:}" SENTINEL FAILOVER "$master"`,
@@ -61,7 +62,7 @@ var attempts = []attempt{
 	},
 	{
 		page: "docs/guides/jobs.md", begins: "holdfast elect",
-		before: `leads() { until grep -q "$1" said; do kill -0 $! && sleep 0.1; done; }`,
+		before: `leads() { until grep -q "$1" said; do kill -0 $! || exit; sleep 0.1; done; }`,
 		with: []string{
 			"./scheduler ", "sleep 600 & leader=$!; until holdfast elect scheduler --leader; do sleep 0.1; done ",
 			"--json", `--json >said & leads '"fence"'; kill $!; wait $! || true`,
@@ -108,6 +109,9 @@ func TestBlocksRunWithChanges(t *testing.T) {
 	all := pages(t)
 	for _, a := range attempts {
 		t.Run(a.page+"/"+a.begins, func(t *testing.T) {
+			if a.long && testing.Short() {
+				t.Skip("it takes long")
+			}
 			t.Parallel()
 			body, program := "", ""
 			for _, p := range all {
@@ -153,7 +157,7 @@ func TestBlocksRunWithChanges(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute) // on a busy machine
 			defer cancel()
 			shell := exec.CommandContext(ctx, path["bash"], "--norc", "-c", "set -e\n"+a.before+"\n"+body+"\n"+a.after)
 			shell.Dir, shell.Env, shell.WaitDelay = work, env, 10*time.Second

@@ -13,6 +13,7 @@ import (
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/internal/access"
 	"github.com/holdfast-go/holdfast/internal/engine"
+	"github.com/holdfast-go/holdfast/internal/quorum"
 )
 
 // Inspector looks at the locks of one prefix, of every kind. It is safe for concurrent use.
@@ -116,6 +117,10 @@ func init() {
 			return err
 		}
 		return access.Error(inspector.(*Inspector).of.Reach(ctx, p))
+	}
+	access.IsOfQuorum = func(inspector any) bool {
+		_, is := inspector.(*Inspector).of.(*quorum.Inspector)
+		return is
 	}
 }
 

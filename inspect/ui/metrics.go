@@ -112,7 +112,7 @@ func (b *board) census() (census, bool) {
 func (h *Handler) serveMetrics(w http.ResponseWriter, _ *http.Request) {
 	var text bytes.Buffer
 	c := h.take()
-	if err := prometheus.Write(&text, c.metrics()...); err != nil {
+	if err := prometheus.Write(&text, c.metrics(!h.quorum)...); err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
 	}
@@ -120,7 +120,8 @@ func (h *Handler) serveMetrics(w http.ResponseWriter, _ *http.Request) {
 	_, _ = w.Write(text.Bytes()) // The client does not listen any more.
 }
 
-func (c *census) metrics() []prometheus.Metric {
+// metrics returns the values. Without queues, it is not known who waits.
+func (c *census) metrics(queues bool) []prometheus.Metric {
 	gauge := func(name, help string) prometheus.Metric {
 		return prometheus.Metric{Name: "holdfast_inspect_" + name, Help: help, Type: prometheus.Gauge}
 	}
@@ -137,15 +138,19 @@ func (c *census) metrics() []prometheus.Metric {
 	all := []prometheus.Metric{up, took, hidden}
 	for _, m := range []struct {
 		prometheus.Metric
-		of func(t *tally) float64
+		known bool
+		of    func(t *tally) float64
 	}{
-		{gauge("locks", "Locks that somebody holds or waits for, or whose number of permits or parties is set."), func(t *tally) float64 { return float64(t.locks) }},
-		{gauge("held", "Locks that somebody holds."), func(t *tally) float64 { return float64(t.held) }},
-		{gauge("holders", "Leases: several of a semaphore or of readers."), func(t *tally) float64 { return float64(t.holders) }},
-		{gauge("waiting", "Processes that wait for locks."), func(t *tally) float64 { return float64(t.waiting) }},
-		{gauge("oldest_hold_seconds", "How long the oldest holder has held a lock."), func(t *tally) float64 { return t.oldest.Seconds() }},
-		{gauge("longest_wait_seconds", "How long the process has waited that has waited longest."), func(t *tally) float64 { return t.longest.Seconds() }},
+		{gauge("locks", "Locks that somebody holds or waits for, or whose number of permits or parties is set."), true, func(t *tally) float64 { return float64(t.locks) }},
+		{gauge("held", "Locks that somebody holds."), true, func(t *tally) float64 { return float64(t.held) }},
+		{gauge("holders", "Leases: several of a semaphore or of readers."), true, func(t *tally) float64 { return float64(t.holders) }},
+		{gauge("waiting", "Processes that wait for locks."), queues, func(t *tally) float64 { return float64(t.waiting) }},
+		{gauge("oldest_hold_seconds", "How long the oldest holder has held a lock."), true, func(t *tally) float64 { return t.oldest.Seconds() }},
+		{gauge("longest_wait_seconds", "How long the process has waited that has waited longest."), queues, func(t *tally) float64 { return t.longest.Seconds() }},
 	} {
+		if !m.known {
+			continue
+		}
 		for _, kind := range slices.SortedFunc(maps.Keys(c.kinds), cmp.Compare[holdfast.Kind]) {
 			m.Samples = append(m.Samples, prometheus.Sample{
 				Labels: []prometheus.Label{{Name: "holdfast_kind", Value: string(kind)}}, Value: m.of(c.kinds[kind]),

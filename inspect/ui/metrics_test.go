@@ -10,6 +10,16 @@ import (
 	"github.com/holdfast-go/holdfast/internal/prometheus"
 )
 
+// Of a quorum it is not known who waits.
+func TestMetricsOfAQuorum(t *testing.T) {
+	h := newTestHandler(t, newLocks(heldLock("a", "ann", 1, 0)), nil)
+	h.quorum = true
+	text := ask(h, "GET", "http://localhost/metrics", nil).Body.String()
+	if !strings.Contains(text, "holdfast_inspect_held") || strings.Contains(text, "_wait") {
+		t.Errorf("the metrics are\n%s", text)
+	}
+}
+
 func TestMetrics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		semaphore := heldLock("slots", "eve", 1, 0)

@@ -69,6 +69,7 @@ type hello struct {
 	Label   string `json:"label"`
 	Pattern string `json:"pattern"`
 	Breaks  bool   `json:"breaks"`
+	Quorum  bool   `json:"quorum,omitempty"` // it is not known who waits
 	User    string `json:"user,omitempty"`
 	Now     int64  `json:"now"`
 }
@@ -102,7 +103,7 @@ func (h *Handler) serveEvents(w http.ResponseWriter, r *http.Request) {
 	if h.opts.Authenticate == nil {
 		user = ""
 	}
-	if s.write(event("hello", hello{h.opts.Label, h.opts.Pattern, h.breaker != nil, user, time.Now().UnixMilli()})) != nil {
+	if s.write(event("hello", hello{h.opts.Label, h.opts.Pattern, h.breaker != nil, h.quorum, user, time.Now().UnixMilli()})) != nil {
 		return
 	}
 	if one {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/inspect"
+	"github.com/holdfast-go/holdfast/internal/access"
 )
 
 // Options are what a Handler is made with. A nil *Options means the defaults.
@@ -50,6 +51,7 @@ type Handler struct {
 	opts    Options
 	in      source
 	breaker breaker // nil unless breaking is allowed
+	quorum  bool    // of a quorum, it is not known who waits
 	board   *board
 	guard   guard
 	scrapes scrapes
@@ -69,10 +71,14 @@ type source interface {
 // New returns a handler. Nothing is sent before somebody looks. An option that makes no sense is [holdfast.ErrInvalid].
 func New(in *inspect.Inspector, opts *Options) (*Handler, error) {
 	h, err := newHandler(in, opts)
-	if err == nil && h.opts.AllowBreak {
+	if err != nil {
+		return nil, err
+	}
+	if h.opts.AllowBreak {
 		h.breaker = in
 	}
-	return h, err
+	h.quorum = access.IsOfQuorum(in)
+	return h, nil
 }
 
 func newHandler(in source, opts *Options) (*Handler, error) {

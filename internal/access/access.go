@@ -24,4 +24,6 @@ var (
 	// Reach asks an *inspect.Inspector's server whether it answers. verb and pattern are what for, in errors: to "watch" all
 	// locks, say.
 	Reach func(ctx context.Context, inspector any, verb, pattern string) error
+	// IsOfQuorum reports whether an *inspect.Inspector looks at the locks of a quorum, of which it is not known who waits.
+	IsOfQuorum func(inspector any) bool
 )

@@ -208,6 +208,18 @@ func TestTerminal(t *testing.T) {
 			term.send("\x03")
 			term.expect(`\x1b\[\?25h\x1b\[\?1049l(.*\n)*rc=130\n`)
 		},
+		"watching a quorum": func(term *terminal) {
+			nodes := startNodes(t, 3)
+			for _, s := range nodes {
+				if _, err := s.Do("SET", "holdfast:{nightly}", `hf1:AAAAAAAAAAAAAAAAAAAAAA:17:1700000000000:0:{"o":"somebody"}`, "PX", "3600000"); err != nil {
+					term.t.Fatal(err)
+				}
+			}
+			term.send("export TERM=xterm; stty cols 200 rows 6; export '" + nodes.env()[0] + "'; holdfast watch; echo rc=$?\n")
+			term.expect(`all locks on [^\n]*: 1, 1 held, waiters not known +\d\d:\d\d:\d\d\x1b\[0m\n[^\n]*WAITING[^\n]*\n\x1b\[Knightly +mutex +somebody +\d+d +\d+m +- +17\n`)
+			term.send("\x03")
+			term.expect(`rc=130\n`)
+		},
 		"watching stops and goes on": func(term *terminal) {
 			term.send("export TERM=xterm; stty cols 60 rows 6; holdfast watch --prefix stopped:\n")
 			term.expect(`\x1b\[\?1049h\x1b\[\?25l\x1b\[H\x1b\[K\x1b\[1mall locks on`)

@@ -36,18 +36,25 @@ func newStage(tb testing.TB, opts *ui.Options) *stage {
 	if opts == nil {
 		opts = &ui.Options{}
 	}
+	s.web = serve(tb, inspect.New(s.client), opts)
+	s.url = s.web.URL + opts.Prefix + "/"
+	return s
+}
+
+// serve serves the pages of an inspector, until the test ends.
+func serve(tb testing.TB, in *inspect.Inspector, opts *ui.Options) *httptest.Server {
+	tb.Helper()
 	opts.Logger = slog.New(slog.DiscardHandler)
-	handler, err := ui.New(inspect.New(s.client), opts)
+	handler, err := ui.New(in, opts)
 	if err != nil {
 		tb.Fatal(err)
 	}
-	s.web = httptest.NewServer(handler)
+	web := httptest.NewServer(handler)
 	tb.Cleanup(func() {
 		handler.Close()
-		s.web.Close()
+		web.Close()
 	})
-	s.url = s.web.URL + opts.Prefix + "/"
-	return s
+	return web
 }
 
 func (s *stage) newClient(owner string) *holdfast.Client {

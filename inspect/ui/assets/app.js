@@ -64,8 +64,10 @@ function follow(url) {
   stream?.close();
   stream = new Stream(url, {
     hello: (value) => {
-      const first = hello === null || hello.breaks !== value.breaks;
+      const first = hello === null || hello.breaks !== value.breaks || hello.quorum !== value.quorum;
       hello = value;
+      store.quorum = value.quorum ?? false;
+      if (first) list.update("order");
       store.tell(value.now); // until the server's own time is known
       setText($("label"), value.label);
       if (first && page) page = new LockPage(page.name, value);

@@ -1,12 +1,18 @@
 // The locks that most wait for, and those that somebody has waited for longest.
 
 import { $, el } from "./dom.js";
-import { count, duration, owner, plural, shown } from "./format.js";
+import { count, duration, notKnown, owner, plural, shown } from "./format.js";
 
 const most = 20;
 
 export function drawContention(store) {
   const now = store.now();
+  if (store.quorum) {
+    for (const id of ["by-waiters", "by-wait"]) {
+      if ($(id).textContent !== notKnown) $(id).replaceChildren(el("li", { class: "nobody" }, notKnown));
+    }
+    return;
+  }
   const waited = [...store.locks.values()].filter((lock) => lock.waiting > 0);
   rank($("by-waiters"), waited, (l) => l.waiting, (l) => count(l.waiting), (l) => `longest ${l.waited ? duration(now - l.waited) : "–"}`);
   rank($("by-wait"), waited.filter((l) => l.waited), (l) => now - l.waited, (l) => duration(now - l.waited), (l) => plural(l.waiting, "waiter", "waiters"));

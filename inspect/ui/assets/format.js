@@ -29,6 +29,9 @@ export const dayAndClock = (ms) => days.format(new Date(ms));
 
 export const plural = (n, one, many) => `${count(n)} ${n === 1 ? one : many}`;
 
+// What is said where a number of waiters would be. A quorum's nodes keep no queue.
+export const notKnown = "It is not known who waits for a lock of a quorum.";
+
 // owner names a holder or waiter.
 export function owner(h) {
   if (h.foreign) return "another program";

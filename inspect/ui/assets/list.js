@@ -1,7 +1,7 @@
 // The list of locks. Only the rows that are seen exist, however many locks there are.
 
 import { $, el, setAttribute, setText } from "./dom.js";
-import { count, duration, owner, plural, shown } from "./format.js";
+import { count, duration, notKnown, owner, plural, shown } from "./format.js";
 import { stateOf } from "./store.js";
 
 const overscan = 6; // rows above and below those that are seen
@@ -75,6 +75,7 @@ export class List {
   }
 
   sortBy(column) {
+    if (column === "waiting" && this.store.quorum) return;
     this.down = this.sort === column && !this.down;
     this.sort = column;
     this.changed();
@@ -122,16 +123,18 @@ export class List {
     let waiting = 0;
     let longest = 0;
     const found = [];
+    const { quorum } = this.store;
+    const sort = quorum && this.sort === "waiting" ? "name" : this.sort;
     for (const lock of this.store.locks.values()) {
       if (lock.holders > 0) held++;
       waiting += lock.waiting;
       if (lock.waited && (!longest || lock.waited < longest)) longest = lock.waited;
       if (this.show === "held" && lock.holders === 0) continue;
       if (this.show === "waiting" && lock.waiting === 0) continue;
-      if (this.words.every((word) => lock.text.includes(word))) found.push([columns[this.sort].key(lock), lock]);
+      if (this.words.every((word) => lock.text.includes(word))) found.push([columns[sort].key(lock), lock]);
     }
-    const natural = columns[this.sort].text ? 1 : -1;
-    const direction = this.down ? -natural : natural;
+    const natural = columns[sort].text ? 1 : -1;
+    const direction = this.down && sort === this.sort ? -natural : natural;
     found.sort(([a, l], [b, m]) => {
       if (a < b) return -direction;
       if (a > b) return direction;
@@ -140,9 +143,13 @@ export class List {
     this.view = found.map(([, lock]) => lock);
     this.figures = { locks: this.store.locks.size, held, waiting, longest };
     for (const header of this.grid.querySelectorAll("[data-column]")) {
-      const sorted = header.dataset.column === this.sort;
+      const sorted = header.dataset.column === sort;
       if (sorted) header.setAttribute("aria-sort", direction > 0 ? "ascending" : "descending");
       else header.removeAttribute("aria-sort");
+    }
+    for (const button of document.querySelectorAll("[data-column=waiting] button, input[value=waiting]")) {
+      button.disabled = quorum;
+      setAttribute(button.parentElement, "title", quorum ? notKnown : "");
     }
     const some = this.words.length > 0 || this.show !== "all";
     setText($("found"), some ? `${count(this.view.length)} of ${count(this.store.locks.size)}` : "");
@@ -173,7 +180,7 @@ export class List {
         this.pool.set(lock.id, line);
         this.rows.append(line.root);
       }
-      fill(line, lock, now, i, i * height, lock.id === this.active);
+      fill(line, lock, now, i, i * height, lock.id === this.active, this.store.quorum);
     }
     for (const line of this.free) line.root.remove();
     this.free.length = Math.min(this.free.length, 50);
@@ -186,7 +193,8 @@ export class List {
     if (!this.figures || this.store.state === null) return;
     setText($("n-locks"), count(this.figures.locks));
     setText($("n-held"), count(this.figures.held));
-    setText($("n-waiting"), count(this.figures.waiting));
+    setText($("n-waiting"), this.store.quorum ? "–" : count(this.figures.waiting));
+    for (const id of ["n-waiting", "n-longest"]) setAttribute($(id), "title", this.store.quorum ? notKnown : "");
     setText($("n-longest"), this.figures.longest ? duration(now - this.figures.longest) : "–");
   }
 
@@ -196,7 +204,7 @@ export class List {
     empty.hidden = this.view.length > 0;
     if (!empty.hidden) {
       const state = this.store.state;
-      const [kind, title, text] = why(state, this.store.locks.size);
+      const [kind, title, text] = this.show === "waiting" && this.store.quorum ? ["none", notKnown, "Show all locks, or those that are held."] : why(state, this.store.locks.size);
       if (empty.dataset.kind !== kind + text) {
         empty.dataset.kind = kind + text;
         empty.className = `empty ${kind}`;
@@ -269,7 +277,7 @@ function newLine() {
   return line;
 }
 
-function fill(line, lock, now, index, top, active) {
+function fill(line, lock, now, index, top, active, quorum) {
   const { root } = line;
   root.style.transform = `translateY(${top}px)`;
   root.dataset.id = lock.id;
@@ -287,7 +295,7 @@ function fill(line, lock, now, index, top, active) {
   line.lease.dataset.late = String(lock.until > 0 && lock.until < now);
   setText(line.badge, lock.waiting ? count(lock.waiting) : "–");
   setAttribute(line.badge, "class", lock.waiting ? "badge" : "nobody");
-  setAttribute(line.badge, "title", lock.waiting ? plural(lock.waiting, "process waits", "processes wait") : "");
+  setAttribute(line.badge, "title", lock.waiting ? plural(lock.waiting, "process waits", "processes wait") : quorum ? notKnown : "");
   setText(line.fence, lock.fence === "0" ? "–" : lock.fence);
 }
 

@@ -1,13 +1,14 @@
 // The page of one lock: who holds it, who waits, and what has happened to it.
 
 import { $, el, setText } from "./dom.js";
-import { clock, count, dayAndClock, duration, owner, plural, shown } from "./format.js";
+import { clock, count, dayAndClock, duration, notKnown, owner, plural, shown } from "./format.js";
 import { titleOf } from "./list.js";
 
 export class LockPage {
   // hello is what the inspector says of itself; null before it has.
   constructor(name, hello) {
     this.name = name;
+    this.quorum = hello?.quorum ?? false; // it is not known who waits
     this.offset = 0;
     this.report = null; // the latest without an error
     this.problem = ""; // the error of the latest
@@ -162,7 +163,7 @@ export class LockPage {
   showWaiters(r) {
     setText(this.parts.waitersTitle, r.waiting ? `Waiting (${count(r.waiting)})` : "Waiting");
     if (r.waiting === 0) {
-      this.parts.waiters.replaceChildren(el("li", { class: "nobody" }, "Nobody waits."));
+      this.parts.waiters.replaceChildren(el("li", { class: "nobody" }, this.quorum ? notKnown : "Nobody waits."));
     } else {
       this.parts.waiters.replaceChildren(...r.waiters.map((w) => el("li", { class: "person" },
         el("div", { class: "who" },
@@ -202,7 +203,7 @@ export class LockPage {
       answer.textContent = verb === "break" ? "Breaking …" : "Asking …";
       const buttons = form.querySelectorAll("button");
       for (const b of buttons) b.disabled = true;
-      const [failed, text] = await order(verb, { name: this.name, fence: fence.value.trim(), reason: reason.value.trim() });
+      const [failed, text] = await order(verb, this.quorum, { name: this.name, fence: fence.value.trim(), reason: reason.value.trim() });
       for (const b of buttons) b.disabled = false;
       answer.className = failed ? "answer failed" : "answer done";
       answer.textContent = text;
@@ -220,14 +221,16 @@ export class LockPage {
   }
 }
 
-// order asks for a break or a revocation, and returns whether that failed and what to say of it.
-async function order(verb, body) {
+// order asks for a break or a revocation, and returns whether that failed and what to say of it. Of a quorum, where each node
+// counts fences for itself, it names none: that of the next holder may be below it.
+async function order(verb, quorum, body) {
   try {
     // Not relative: if the page's address has a password in it, fetch refuses what is made of that.
     const response = await fetch(new URL(verb, location.origin + location.pathname), { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) });
     if (response.ok) {
       const { fence, warning } = await response.json();
-      const done = verb === "break" ? `The lock was taken away. Its fence is ${fence} now.` : "The holder was asked to let go.";
+      const taken = quorum ? "The lock was taken away." : `The lock was taken away. Its fence is ${fence} now.`;
+      const done = verb === "break" ? taken : "The holder was asked to let go.";
       return [Boolean(warning), warning ? `${done} It could not be recorded: ${warning}` : done];
     }
     const { error } = await response.json().catch(() => ({ error: `the inspector answered ${response.status}` }));

@@ -5,6 +5,7 @@ export class Store {
     this.locks = new Map(); // by id
     this.next = null; // a list that is being sent anew; null if none is
     this.state = null; // how the latest look ended; null before the first
+    this.quorum = false; // it is not known who waits
     this.offset = 0; // of the server's clock to this browser's, in ms
   }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/connect"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/console"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/exitcode"
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/lockstatus"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/signals"
 )
 
@@ -63,6 +64,11 @@ func (o *lookFlags) look(ctx context.Context, stderr io.Writer, f func(ctx conte
 	}
 	o.console.Error(o.servers.ExplainTLS(o.explainDenied(err)))
 	return &exitcode.Error{Code: exitcode.OfLibrary(err).Code}
+}
+
+// report returns what is known of a lock, for JSON.
+func (o *lookFlags) report(s holdfast.Status) *lockstatus.Report {
+	return lockstatus.NewReport(s, o.servers.AreQuorum())
 }
 
 // explainDenied adds to an error which role has the rights that were lacking.

@@ -90,7 +90,7 @@ Columns: AGE is how long the oldest holder has held the lock, TTL what is left u
 
 JSON: time (the server's), name, key, kind, held, fence, limit, count; holders, each with
   owner, host, pid, meta, mode, permits, fence, since and ttl_ms, which is null if it does
-  not expire; waiting, and waiters, the first 100, in their order (of a quorum 0 and none).
+  not expire; waiting, and waiters, the first 100, in their order (both null of a quorum).
 
 Exit codes: 0 some are listed, 1 none, %d wrong usage, %d unavailable, %d refused,
 %d wrong configuration, %d interrupted (INT; also 129, 131, 143).
@@ -198,9 +198,9 @@ func (o *lsFlags) listing(w io.Writer) listing {
 	to := newTableWriter(w)
 	switch {
 	case o.json && o.sort == unsorted:
-		return &jsonLines{w}
+		return &jsonLines{w, o.report}
 	case o.json:
-		return newSorted(o, func(s holdfast.Status) *lockstatus.Report { return lockstatus.NewReport(s) },
+		return newSorted(o, o.report,
 			func(all []*lockstatus.Report) error {
 				for _, r := range all {
 					if err := output.WriteJSON(w, r); err != nil {
@@ -216,12 +216,13 @@ func (o *lsFlags) listing(w io.Writer) listing {
 }
 
 // jsonLines prints each lock at once.
-type jsonLines struct{ w io.Writer }
-
-func (j *jsonLines) add(s holdfast.Status) error {
-	return output.WriteJSON(j.w, lockstatus.NewReport(s))
+type jsonLines struct {
+	w      io.Writer
+	report func(holdfast.Status) *lockstatus.Report
 }
-func (j *jsonLines) flush() error { return nil }
+
+func (j *jsonLines) add(s holdfast.Status) error { return output.WriteJSON(j.w, j.report(s)) }
+func (j *jsonLines) flush() error                { return nil }
 
 // sorted keeps what is to be printed of each lock, up to a limit, until all are known.
 type sorted[T any] struct {

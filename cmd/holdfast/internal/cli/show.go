@@ -77,7 +77,7 @@ func show(ctx context.Context, args []string, _ io.Reader, stdout, stderr io.Wri
 		}
 		var text bytes.Buffer
 		if o.json {
-			err = output.WriteJSON(&text, lockstatus.NewReport(s))
+			err = output.WriteJSON(&text, o.report(s))
 		} else {
 			err = lockstatus.Write(&text, s, o.servers.AreQuorum())
 			text.WriteString(o.next(s))

@@ -73,7 +73,7 @@ Breaking: without --allow-break the pages only look. With it, the page of a lock
   user of this machine can do it.
 
 Metrics: /metrics has the numbers of locks, holders and waiters, the oldest hold and the
-  longest wait, by kind, for Prometheus.
+  longest wait, by kind, for Prometheus. Of a quorum it is not known who waits.
 
 Exit codes: %d wrong usage, %d unavailable, %d the address cannot be used, %d refused,
 %d wrong configuration, %d interrupted (INT; also 129, 131, 143).

@@ -56,7 +56,8 @@ Changes: event is present (the lock was there at first), granted, queued (somebo
   them, are those of the lock after it. The locks are looked at once a second,
   so what comes and goes in between is not seen. If there are so many that a look takes
   longer, the next begins after a pause as long. While the server does not answer,
-  watching goes on; only a server that has never answered is an error.
+  watching goes on; only a server that has never answered is an error. Of a quorum it is
+  not known who waits: nothing is queued, and --sort waiters is refused.
 
 Exit codes: %d wrong usage, %d unavailable, %d refused, %d wrong configuration,
 %d interrupted (INT; also 129, 131, 143), 141 if nobody reads the lines any more.
@@ -83,6 +84,9 @@ func watch(ctx context.Context, args []string, _ io.Reader, stdout, stderr io.Wr
 		return err
 	}
 	return o.look(ctx, stderr, func(ctx context.Context, in *inspect.Inspector) error {
+		if o.servers.AreQuorum() && o.sort == byWaiters {
+			return exitcode.Usagef("it is not known who waits for a lock of a quorum: leave out --sort waiters")
+		}
 		if screen := fullscreen.Of(stdout); screen != nil && !o.json {
 			return o.fill(ctx, in, screen)
 		}
@@ -107,7 +111,7 @@ func (o *watchFlags) follow(ctx context.Context, in *inspect.Inspector, stdout i
 		switch {
 		case err == nil:
 			outage = false
-			if err := output.WriteJSON(stdout, change{e.Type, lockstatus.NewReport(e.Status)}); err != nil {
+			if err := output.WriteJSON(stdout, change{e.Type, o.report(e.Status)}); err != nil {
 				return exitcode.OfOutput(err)
 			}
 		case e.Status.Name != "":
@@ -206,7 +210,11 @@ func (b *board) draw(s *fullscreen.Screen, columns, rows int) []string {
 	if b.o.pattern != "" {
 		what = printable.Line(b.o.pattern, maxPattern)
 	}
-	head := fmt.Sprintf("%s on %s: %d, %d held, %d waiting", what, printable.Line(b.o.servers.Addr(), maxPattern), b.locks, b.held, b.waiting)
+	waiting := fmt.Sprintf("%d waiting", b.waiting)
+	if b.o.servers.AreQuorum() {
+		waiting = "waiters not known"
+	}
+	head := fmt.Sprintf("%s on %s: %d, %d held, %s", what, printable.Line(b.o.servers.Addr(), maxPattern), b.locks, b.held, waiting)
 	at := b.seen.Format(time.TimeOnly)
 	if room := columns - len(at) - 1; room > 20 {
 		head = table.Cut(head, room)

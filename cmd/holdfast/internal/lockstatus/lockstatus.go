@@ -22,8 +22,8 @@ type Report struct {
 	Limit   int           `json:"limit,omitempty"`
 	Count   *int          `json:"count,omitempty"` // of a latch
 	Holders []Holder      `json:"holders"`
-	Waiting int           `json:"waiting"`
-	Waiters []Waiter      `json:"waiters"` // the first
+	Waiting *int          `json:"waiting"` // null if it is not known
+	Waiters []Waiter      `json:"waiters"` // the first; null if they are not known
 }
 
 // Holder is a holder of a lock.
@@ -51,11 +51,10 @@ type Waiter struct {
 	Since   time.Time         `json:"since"`
 }
 
-// NewReport returns the report of a lock.
-func NewReport(s holdfast.Status) *Report {
+// NewReport returns the report of a lock. Of a quorum's lock it is not known who waits.
+func NewReport(s holdfast.Status, quorum bool) *Report {
 	r := &Report{
-		Time: s.Time, Name: s.Name, Key: s.Key, Kind: s.Kind, Held: s.Held(), Fence: s.Fence, Limit: s.Limit, Waiting: s.Waiting,
-		Holders: []Holder{}, Waiters: []Waiter{},
+		Time: s.Time, Name: s.Name, Key: s.Key, Kind: s.Kind, Held: s.Held(), Fence: s.Fence, Limit: s.Limit, Holders: []Holder{},
 	}
 	if s.Kind == holdfast.KindLatch {
 		r.Count = &s.Count
@@ -63,6 +62,10 @@ func NewReport(s holdfast.Status) *Report {
 	for _, h := range s.Holders {
 		r.Holders = append(r.Holders, NewHolder(h))
 	}
+	if quorum {
+		return r
+	}
+	r.Waiting, r.Waiters = &s.Waiting, []Waiter{}
 	for _, w := range s.Waiters {
 		r.Waiters = append(r.Waiters, Waiter{Owner: w.Owner, Host: w.Host, PID: w.PID, Meta: w.Meta, Mode: w.Mode, Permits: w.Permits, Since: w.Since})
 	}

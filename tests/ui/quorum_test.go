@@ -1,0 +1,107 @@
+package ui_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/inspect"
+	"github.com/holdfast-go/holdfast/inspect/ui"
+	"github.com/holdfast-go/holdfast/tests/internal/backend"
+	"github.com/holdfast-go/holdfast/tests/internal/server"
+)
+
+// quorum is a quorum's nodes with an inspector.
+type quorum struct {
+	tb    testing.TB
+	nodes []*backend.Backend
+	url   string
+}
+
+// newQuorum serves the inspector of a new quorum of three.
+func newQuorum(tb testing.TB) *quorum {
+	tb.Helper()
+	q := &quorum{tb: tb}
+	for range 3 {
+		q.nodes = append(q.nodes, backend.Real(tb, server.One(tb)))
+	}
+	locks := q.locks("inspector")
+	if err := locks.Admit(tb.Context()); err != nil {
+		tb.Fatal(err)
+	}
+	q.url = serve(tb, inspect.NewQuorum(locks), &ui.Options{AllowBreak: true}).URL + "/"
+	return q
+}
+
+// locks returns the quorum of a new process.
+func (q *quorum) locks(owner string) *holdfast.Quorum {
+	q.tb.Helper()
+	var clients []*holdfast.Client
+	for _, b := range q.nodes {
+		clients = append(clients, b.Client(q.tb, &holdfast.Config{Owner: owner, Strict: true, TTL: 30 * time.Second}))
+	}
+	locks, err := holdfast.NewQuorum(clients, &holdfast.QuorumConfig{NodeTimeout: 5 * time.Second})
+	if err != nil {
+		q.tb.Fatal(err)
+	}
+	return locks
+}
+
+// hold acquires a lock, until the test ends.
+func (q *quorum) hold(owner, name string) *holdfast.Lease {
+	q.tb.Helper()
+	lease := backend.Acquire(q.tb, q.locks(owner).Mutex(name))
+	q.tb.Cleanup(func() { _ = lease.Release(context.Background()) })
+	return lease
+}
+
+// The nodes of a quorum keep no queue: that nobody is known to wait does not look as if nobody did.
+func TestWhoWaitsForALockOfAQuorumIsNotKnown(t *testing.T) {
+	t.Parallel()
+	q := newQuorum(t)
+	q.hold("zoe", "a")
+	lease := q.hold("hung", "nightly")
+	next := backend.Start(t, q.locks("next").Mutex("nightly"))
+	page := open(t, q.url, 1280, 800)
+	page.lists("a", "nightly")
+	const says = "It is not known who waits for a lock of a quorum."
+	for _, figure := range []string{"#n-waiting", "#n-longest", "#rows .waiting > span"} {
+		page.until(figure+" is a dash that says why", `document.querySelector(%s).textContent === "–" && document.querySelector(%[1]s).title === %s`, quote(figure), quote(says))
+	}
+	page.until("the choice cannot be made", `document.querySelector("input[value=waiting]").disabled && document.querySelector("[data-column=waiting] button").disabled`)
+	page.press("2") // by kind, which is the same
+	page.press("2")
+	page.until("it is sorted", `document.querySelector("[data-column=kind]").getAttribute("aria-sort") === "descending"`)
+	page.press("6")
+	page.press("1")
+	page.press("1")
+	page.lists("nightly", "a")
+	if got, want := eval[string](page, "location.search"), "?sort=-name"; got != want {
+		t.Errorf("the address ends in %q, not %q", got, want)
+	}
+	// Addresses may come from another inspector.
+	sorted := open(t, q.url+"?sort=-waiting", 1280, 800)
+	sorted.lists("a", "nightly")
+	open(t, q.url+"?show=waiting", 1280, 800).sees(says)
+	contention := open(t, q.url+"?view=contention", 1280, 800)
+	contention.until("neither rank", `[...document.querySelectorAll(".ranking")].every((e) => e.innerText === %s)`, quote(says))
+
+	page.click(`#rows a[title="nightly"]`)
+	page.sees(says)
+	page.write("#fence", eval[string](page, `document.querySelector(".holders .fence").textContent`))
+	page.write("#reason", "hangs since 3 am")
+	page.click(".break .danger")
+	page.sees("The lock was taken away.")
+	if text := eval[string](page, `document.querySelector(".answer").textContent`); text != "The lock was taken away." {
+		t.Errorf("the page says %q: fences of nodes cannot be compared", text)
+	}
+	backend.Eventually(t, "the holder is told", func() bool { return lease.Err() != nil })
+	got := backend.Receive(t, next)
+	t.Cleanup(func() { _ = got.Release(context.Background()) })
+	page.until("the next has it", `document.querySelector(".holders strong")?.textContent === "next"`)
+	page.sees("Broken, and taken from hung")
+	if eval[bool](page, `document.body.innerText.includes("Nobody waits")`) {
+		t.Error("the page says that nobody waits")
+	}
+}

@@ -29,6 +29,7 @@ type board struct {
 	pattern     string
 	ctx         context.Context
 	mostViewers int
+	absent      func() []error // of a quorum: why nodes did not answer the latest look
 
 	mu        sync.Mutex
 	looking   bool // a goroutine runs look
@@ -52,13 +53,16 @@ type listed struct {
 
 // state is how the latest look ended.
 type state struct {
-	Time   int64  `json:"t"`      // the server's clock, as far as it is known, in Unix milliseconds
-	Took   int64  `json:"took"`   // ms
-	Locks  int    `json:"locks"`  // that are listed
-	Hidden int    `json:"hidden"` // locks that the server does not show to this user
-	Error  string `json:"error,omitempty"`
-	Why    why    `json:"why,omitempty"` // there is an error
-	Seen   int64  `json:"seen"`          // when all locks were seen last, by this machine's clock; 0: never
+	Time   int64    `json:"t"`              // the server's clock, as far as it is known, in Unix milliseconds
+	Took   int64    `json:"took"`           // ms
+	Locks  int      `json:"locks"`          // that are listed
+	Hidden int      `json:"hidden"`         // locks that the server does not show to this user
+	Open   int      `json:"open,omitempty"` // locks of a quorum of which too few nodes said who holds them
+	Error  string   `json:"error,omitempty"`
+	Why    why      `json:"why,omitempty"`    // there is an error
+	Partly bool     `json:"partly,omitempty"` // there is an error, but some locks were seen
+	Seen   int64    `json:"seen"`             // when all locks were seen last, by this machine's clock; 0: never
+	Absent []string `json:"absent,omitempty"` // why nodes of a quorum did not answer; the others are a majority
 
 	seen time.Time
 }
@@ -66,7 +70,7 @@ type state struct {
 func newBoard(ctx context.Context, in source, pattern string, mostViewers int) *board {
 	return &board{
 		in: in, pattern: pattern, ctx: ctx, mostViewers: mostViewers, viewers: map[*viewer]bool{},
-		locks: map[string]*listed{}, changes: &changes{}, timelines: newTimelines(),
+		locks: map[string]*listed{}, changes: &changes{}, timelines: newTimelines(), absent: func() []error { return nil },
 	}
 }
 
@@ -139,18 +143,23 @@ func (b *board) ends() bool {
 func (b *board) lookOnce() {
 	began := time.Now()
 	b.looks++
-	hidden := 0
+	hidden, open, seen := 0, 0, 0
 	var failed error
 	var now time.Time
 	for s, err := range b.in.List(b.ctx, b.pattern) {
 		switch {
 		case err != nil && s.Name != "":
-			hidden++
+			if whyOf(err) == denied {
+				hidden++
+			} else {
+				open++
+			}
 			b.keep(s.Key)
 		case err != nil:
 			failed = err
 		default:
 			now = s.Time
+			seen++
 			b.see(&s)
 		}
 	}
@@ -160,12 +169,15 @@ func (b *board) lookOnce() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	ended := time.Now()
-	b.state.Took, b.state.Error, b.state.Why = ended.Sub(began).Milliseconds(), "", ""
+	b.state.Took, b.state.Error, b.state.Why, b.state.Partly, b.state.Absent = ended.Sub(began).Milliseconds(), "", "", false, nil
 	switch {
 	case failed != nil:
-		b.state.Error, b.state.Why = errorText(failed), whyOf(failed)
+		b.state.Error, b.state.Why, b.state.Partly = errorText(failed), whyOf(failed), seen > 0
 	default:
-		b.state.Hidden, b.state.Seen, b.state.seen = hidden, ended.UnixMilli(), ended
+		b.state.Hidden, b.state.Open, b.state.Seen, b.state.seen = hidden, open, ended.UnixMilli(), ended
+		for _, err := range b.absent() {
+			b.state.Absent = append(b.state.Absent, errorText(err))
+		}
 		b.sweep(now)
 	}
 	b.state.Time, b.state.Locks = millis(now), len(b.locks)
@@ -252,11 +264,12 @@ func (b *board) snapshot(v *viewer) ([]row, state) {
 	return rows, b.state
 }
 
-// timeline returns what happened to a lock, as far as the board saw it, the latest first.
-func (b *board) timeline(name string) []happening {
+// timeline returns what happened to a lock, as far as the board saw it, the latest first, and why nodes of a quorum did not
+// answer its latest look.
+func (b *board) timeline(name string) (all []happening, absent []string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	all := b.timelines.of(name)
+	all = b.timelines.of(name)
 	slices.Reverse(all)
-	return all
+	return all, b.state.Absent
 }

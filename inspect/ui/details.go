@@ -103,6 +103,7 @@ type report struct {
 	Waiting  int           `json:"waiting"`
 	Waiters  []waiter      `json:"waiters"` // the first
 	Timeline []happening   `json:"timeline"`
+	Absent   []string      `json:"absent,omitempty"` // as in state
 	Error    string        `json:"error,omitempty"`
 	Why      why           `json:"why,omitempty"` // there is an error
 }

@@ -100,7 +100,7 @@ func (b *board) census() (census, bool) {
 	if !b.looking || b.state.Error != "" || time.Since(b.state.seen) > fresh {
 		return census{}, false
 	}
-	c := census{hidden: b.state.Hidden, took: time.Duration(b.state.Took) * time.Millisecond}
+	c := census{hidden: b.state.Hidden + b.state.Open, took: time.Duration(b.state.Took) * time.Millisecond}
 	now := time.UnixMilli(b.state.Time).Add(time.Since(b.state.seen))
 	for _, l := range b.locks {
 		c.add(l.row, now)
@@ -133,7 +133,7 @@ func (c *census) metrics(queues bool) []prometheus.Metric {
 	}
 	took := gauge("look_duration_seconds", "How long the latest look at all locks took.")
 	took.Samples = []prometheus.Sample{{Value: c.took.Seconds()}}
-	hidden := gauge("hidden", "Locks that the server does not show to this user.")
+	hidden := gauge("hidden", "Locks that are not shown: the server does not let this user see them, or too few nodes of a quorum answer.")
 	hidden.Samples = []prometheus.Sample{{Value: float64(c.hidden)}}
 	all := []prometheus.Metric{up, took, hidden}
 	for _, m := range []struct {

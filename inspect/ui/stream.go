@@ -171,7 +171,9 @@ func (h *Handler) followLock(ctx context.Context, s *stream, name string) {
 		if ctx.Err() != nil {
 			return
 		}
-		r := newReport(&status, err, withBroken(h.board.timeline(name), broken))
+		timeline, absent := h.board.timeline(name)
+		r := newReport(&status, err, withBroken(timeline, broken))
+		r.Absent = absent
 		now := r.Time
 		r.Time = 0
 		text := event("lock", r)

@@ -78,6 +78,7 @@ func New(in *inspect.Inspector, opts *Options) (*Handler, error) {
 		h.breaker = in
 	}
 	h.quorum = access.IsOfQuorum(in)
+	h.board.absent = func() []error { return access.Absent(in) }
 	return h, nil
 }
 

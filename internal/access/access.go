@@ -26,4 +26,6 @@ var (
 	Reach func(ctx context.Context, inspector any, verb, pattern string) error
 	// IsOfQuorum reports whether an *inspect.Inspector looks at the locks of a quorum, of which it is not known who waits.
 	IsOfQuorum func(inspector any) bool
+	// Absent returns the errors of a quorum's nodes that did not answer the latest List of its *inspect.Inspector as they should.
+	Absent func(inspector any) []error
 )

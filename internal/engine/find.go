@@ -65,7 +65,8 @@ const (
 
 // Find calls found with locks that may be in use and whose names match, some at a time, until it returns false or an error.
 // It leaves out those in seen. The locks of one call are on one server. All locks that are in use from the beginning to the
-// end are found, unless a slot of a Cluster moves in between.
+// end are found, unless a slot of a Cluster moves in between. If one master of a Cluster is unavailable, the others are searched
+// before its error is returned.
 func (in *Inspector) Find(ctx context.Context, p Pattern, seen *Seen, found func([]Found) (more bool, err error)) error {
 	// The key of the fence counter is any key of the prefix.
 	any := in.c.space.Fence()
@@ -83,14 +84,22 @@ func (in *Inspector) Find(ctx context.Context, p Pattern, seen *Seen, found func
 			return err
 		}
 		searched := map[string]bool{"": true}
+		var failed error
 		for slot, master := range now {
 			if searched[master] || before != nil && before[slot] == master {
 				continue
 			}
 			searched[master] = true
-			if more, err := in.search(ctx, p, in.c.keyIn(uint16(slot)), seen, found); !more || err != nil {
+			more, err := in.search(ctx, p, in.c.keyIn(uint16(slot)), seen, found)
+			switch {
+			case err != nil && failed == nil && ctx.Err() == nil && errors.Is(err, exec.ErrUnavailable):
+				failed = err // The others may answer. If one more does not, each of them could take as long to fail.
+			case !more || err != nil:
 				return err
 			}
+		}
+		if failed != nil {
+			return failed
 		}
 		if len(searched) == 1 { // no slot has moved since
 			return nil

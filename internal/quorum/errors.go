@@ -77,7 +77,10 @@ func (e *Error) Unwrap() []error {
 }
 
 // tooFew returns the error of a round with too few answers.
-func (q *Quorum) tooFew(op, name string, errs []error) error {
+func (q *Quorum) tooFew(op, name string, errs []error) error { return q.errorOf(op, name, errs) }
+
+// errorOf returns the error of a round, with the errors of the nodes that had one.
+func (q *Quorum) errorOf(op, name string, errs []error) *Error {
 	e := &Error{Op: op, Name: name, Need: q.need, Of: len(q.clients)}
 	for i, err := range errs {
 		if err == nil || err == errUnasked {

@@ -3,15 +3,18 @@ package quorum
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 
 	"github.com/holdfast-go/holdfast/internal/codec"
 	"github.com/holdfast-go/holdfast/internal/engine"
+	"github.com/holdfast-go/holdfast/internal/exec"
 )
 
 // Inspector says who holds locks on a majority of nodes.
 type Inspector struct {
-	q     *Quorum
-	nodes []*engine.Inspector
+	q      *Quorum
+	nodes  []*engine.Inspector
+	absent atomic.Pointer[[]error] // of the latest List
 }
 
 // NewInspector returns an inspector of the quorum's locks.
@@ -46,12 +49,22 @@ func (in *Inspector) Reach(ctx context.Context, p engine.Pattern) error {
 }
 
 // List calls yield with each lock whose name matches and that a majority of nodes says is held, or with the error of one of
-// which that is open, until yield returns false. An error without a name ends the list: too few nodes have answered.
+// which that is open, until yield returns false. An error without a name ends the list: too few nodes have answered. Absent tells
+// of the others that have not.
 func (in *Inspector) List(ctx context.Context, p engine.Pattern, yield func(engine.Status, error) bool) {
 	q, seen := in.q, engine.NewSeen()
 	// What a majority holds is on each set of that many nodes, or more.
 	left := len(in.nodes) - q.need + 1
 	errs := make([]error, len(in.nodes)) // of nodes that have failed, and are not asked again
+	defer func() {
+		if ctx.Err() == nil {
+			var absent []error
+			for _, n := range in.q.errorOf("list", p.Text, errs).Nodes {
+				absent = append(absent, exec.InTask(p.Task, n.Err))
+			}
+			in.absent.Store(&absent)
+		}
+	}()
 	for i, node := range in.nodes {
 		if left == 0 {
 			return
@@ -90,6 +103,15 @@ func (in *Inspector) List(ctx context.Context, p engine.Pattern, yield func(engi
 	if left > 0 {
 		yield(engine.Status{}, inTask(p.Task, q.tooFew("list", p.Text, errs)))
 	}
+}
+
+// Absent returns the errors of the nodes that did not answer the latest List as they should. A node that List did not need,
+// because no lock is held, is not among them.
+func (in *Inspector) Absent() []error {
+	if absent := in.absent.Load(); absent != nil {
+		return *absent
+	}
+	return nil
 }
 
 // areTooFew reports whether the nodes that have not failed are no majority.

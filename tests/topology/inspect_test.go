@@ -1,6 +1,8 @@
 package topology
 
 import (
+	"context"
+	"errors"
 	"strconv"
 	"testing"
 	"time"
@@ -53,6 +55,48 @@ func TestInspectorListsAllMastersOfACluster(t *testing.T) {
 			slot := slotOf("listed/0")
 			c.StartMove(slot, otherMaster(c, slot)).Finish()
 		})
+	})
+}
+
+// Fault: A master of a Cluster is down while its locks are listed. The locks of the others are listed, and then the error comes.
+func TestInspectorListsTheOtherMastersOfACluster(t *testing.T) {
+	each(t, func(t *testing.T, bin server.Binary) {
+		c := startCluster(t, bin)
+		open := clusterOf(c)
+		holder := open.client(t, nil)
+		want := map[string]bool{}
+		for i := range 30 {
+			lease := backend.Acquire(t, holder.Mutex("listed/"+strconv.Itoa(i), holdfast.TTL(time.Hour)))
+			t.Cleanup(func() { _ = lease.Release(context.Background()) })
+			want["listed/"+strconv.Itoa(i)] = true
+		}
+		in := inspect.New(open.client(t, nil))
+		for _, err := range in.List(t.Context(), "listed/*") { // its client knows who has which slot
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		c.Patience(5 * time.Minute) // no replica takes over
+		dead := c.Owner(0)          // the first that is searched
+		for name := range want {
+			if c.Owner(slotOf(name)) == dead {
+				delete(want, name)
+			}
+		}
+		dead.Kill()
+		var last error
+		for s, err := range in.List(t.Context(), "listed/*") {
+			if last != nil {
+				t.Errorf("%q, %v comes after the error", s.Name, err)
+			}
+			if last = err; err == nil && !want[s.Name] {
+				t.Errorf("%q is listed", s.Name)
+			}
+			delete(want, s.Name)
+		}
+		if len(want) > 0 || !errors.Is(last, holdfast.ErrUnavailable) {
+			t.Errorf("%v are not listed; the error is %v", want, last)
+		}
 	})
 }
 

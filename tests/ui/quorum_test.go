@@ -2,6 +2,7 @@ package ui_test
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"time"
 
@@ -39,7 +40,8 @@ func (q *quorum) locks(owner string) *holdfast.Quorum {
 	q.tb.Helper()
 	var clients []*holdfast.Client
 	for _, b := range q.nodes {
-		clients = append(clients, b.Client(q.tb, &holdfast.Config{Owner: owner, Strict: true, TTL: 30 * time.Second}))
+		cfg := &holdfast.Config{Owner: owner, Strict: true, TTL: 30 * time.Second, CommandTimeout: 6 * time.Second, RetryTimeout: time.Second}
+		clients = append(clients, b.Client(q.tb, cfg))
 	}
 	locks, err := holdfast.NewQuorum(clients, &holdfast.QuorumConfig{NodeTimeout: 5 * time.Second})
 	if err != nil {
@@ -103,5 +105,44 @@ func TestWhoWaitsForALockOfAQuorumIsNotKnown(t *testing.T) {
 	page.sees("Broken, and taken from hung")
 	if eval[bool](page, `document.body.innerText.includes("Nobody waits")`) {
 		t.Error("the page says that nobody waits")
+	}
+}
+
+// A minority of a quorum's nodes is down. The list is whole all the same, and the pages name the node.
+func TestANodeThatIsDownIsNamed(t *testing.T) {
+	t.Parallel()
+	q := newQuorum(t)
+	q.hold("zoe", "a")
+	list, lock := open(t, q.url, 1280, 800), open(t, q.url+"?lock=a", 1280, 800)
+	list.lists("a")
+	lock.sees("zoe")
+	if text := eval[string](list, `document.querySelector("#banner").textContent`); text != "" {
+		t.Errorf("the page says %q", text)
+	}
+	// Whether a majority has granted it is open without the third node.
+	if _, err := q.nodes[0].Server.Do("SET", "holdfast:{half}", `hf1:AAAAAAAAAAAAAAAAAAAAAA:9:1700000000000:0:{"o":"half"}`, "PX", "3600000"); err != nil {
+		t.Fatal(err)
+	}
+	q.nodes[2].Server.Kill()
+	for _, page := range []*tab{list, lock} {
+		page.sees("1 node of the quorum did not answer. The others are a majority, and know who holds which lock.")
+		page.sees("(list all locks on " + q.nodes[2].Server.Addr() + ": server is unavailable")
+		page.until("it is live", `document.querySelector("#live").dataset.state === "live" && document.querySelector("#banner").dataset.kind === "note"`)
+	}
+	list.sees("1 lock is not shown: too few nodes of the quorum said who holds it.")
+	list.lists("a")
+	q.nodes[1].Server.Kill()
+	for _, page := range []*tab{list, lock} {
+		page.sees("Too few nodes of the quorum answer")
+		page.sees(q.nodes[1].Server.Addr())
+		if text := eval[string](page, `document.body.innerText`); strings.Contains(text, "holdfast: ") {
+			t.Errorf("an error has our name in it: %s", text)
+		}
+	}
+	open(t, q.url+"?q=x", 1280, 800).sees("Too few nodes of the quorum answer")
+	q.nodes[1].Server.Restart()
+	q.nodes[2].Server.Restart()
+	for _, page := range []*tab{list, lock} {
+		page.until("it says no more", `document.querySelector("#banner").hidden && document.querySelector("#live").dataset.state === "live"`)
 	}
 }

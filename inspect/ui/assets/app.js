@@ -93,20 +93,38 @@ function follow(url) {
 function draw() {
   const error = page ? page.problem : (store.state?.error ?? "");
   const live = $("live");
-  const [state, text] = connected === false ? ["down", "No connection"] : error ? ["down", "No answer"] : connected === null ? ["wait", "Connecting"] : ["live", "Live"];
+  const [state, text] = connected === false ? ["down", "No connection"] : error ? ["down", !page && store.state.partly ? "Not all" : "No answer"] : connected === null ? ["wait", "Connecting"] : ["live", "Live"];
   live.dataset.state = state;
   setText(live.querySelector(".text"), text);
   const banner = $("banner");
   let words = "";
   if (connected === false) words = "The connection to the inspector is lost. It is tried again every few seconds; what you see may be out of date.";
   else if (!page && error && store.locks.size > 0) {
-    words = `${titleOf(store.state.why)}. What you see is as of ${store.state.seen ? clock(store.state.seen) : "an earlier look"}: ${error}`;
-  } else if (!page && store.state?.hidden) words = `${plural(store.state.hidden, "lock is", "locks are")} not shown: the server does not let this user see them.`;
+    words = `${asOf(store.state)}: ${error}`;
+  } else if (!error) words = notes(page ? page.report : store.state);
   setText(banner, words);
   banner.hidden = words === "";
   banner.dataset.kind = connected === false || error ? "down" : "note";
   document.body.classList.toggle("outdated", connected === false || error !== "");
   if (view === "contention") drawContention(store);
+}
+
+// asOf says what is seen although the latest look has failed.
+function asOf(state) {
+  const earlier = state.seen ? clock(state.seen) : "an earlier look";
+  if (!state.partly) return `${titleOf(state.why, store.quorum)}. What you see is as of ${earlier}`;
+  return state.seen ? `Only some of the locks can be looked at. What you see of the others is as of ${earlier}` : "Only some of the locks can be looked at. The others are not listed";
+}
+
+// notes say what is missing although the latest look went well.
+function notes(state) {
+  const parts = [];
+  if (state?.absent) {
+    parts.push(`${plural(state.absent.length, "node", "nodes")} of the quorum did not answer. The others are a majority, and know who holds which lock. (${state.absent.join("; ")})`);
+  }
+  if (state?.hidden) parts.push(`${plural(state.hidden, "lock is", "locks are")} not shown: the server does not let this user see them.`);
+  if (state?.open) parts.push(`${plural(state.open, "lock is", "locks are")} not shown: too few nodes of the quorum said who holds ${state.open === 1 ? "it" : "them"}.`);
+  return parts.join(" ");
 }
 
 setInterval(() => {

@@ -204,7 +204,7 @@ export class List {
     empty.hidden = this.view.length > 0;
     if (!empty.hidden) {
       const state = this.store.state;
-      const [kind, title, text] = this.show === "waiting" && this.store.quorum ? ["none", notKnown, "Show all locks, or those that are held."] : why(state, this.store.locks.size);
+      const [kind, title, text] = this.show === "waiting" && this.store.quorum ? ["none", notKnown, "Show all locks, or those that are held."] : why(state, this.store.locks.size, this.store.quorum);
       if (empty.dataset.kind !== kind + text) {
         empty.dataset.kind = kind + text;
         empty.className = `empty ${kind}`;
@@ -249,14 +249,14 @@ export class List {
 }
 
 // titleOf says what is the matter.
-export function titleOf(why) {
-  return { silent: "The server does not answer", denied: "The server refuses to show this" }[why] ?? "This cannot be looked at";
+export function titleOf(why, quorum) {
+  return { silent: quorum ? "Too few nodes of the quorum answer" : "The server does not answer", denied: "The server refuses to show this" }[why] ?? "This cannot be looked at";
 }
 
-function why(state, locks) {
+function why(state, locks, quorum) {
   if (state === null) return ["loading", "Looking at the locks …", ""];
   if (state.error && locks === 0) {
-    return ["down", titleOf(state.why), state.error];
+    return ["down", titleOf(state.why, quorum), state.error];
   }
   if (locks > 0) return ["none", "No lock matches", "Change the filter, or press Esc to clear it."];
   return ["none", "No locks", "Nobody holds a lock or waits for one. They appear here as soon as somebody does."];

@@ -64,7 +64,7 @@ export class LockPage {
     this.problem = report.error ?? "";
     p.problem.hidden = this.problem === "";
     if (report.error) {
-      setText(p.problem, `${titleOf(report.why)}: ${report.error}` + (this.report ? `. This is as of ${clock(this.seen)}.` : ""));
+      setText(p.problem, `${titleOf(report.why, this.quorum)}: ${report.error}` + (this.report ? `. This is as of ${clock(this.seen)}.` : ""));
       this.showTimeline(report.timeline);
       return;
     }

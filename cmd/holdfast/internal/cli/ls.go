@@ -77,7 +77,8 @@ A lock is listed if somebody holds it or waits for it; a latch until it is open;
 semaphore also if holdfast resize has set its number of permits. A lock with an exact
 key (holdfast run --key, --redisson) is always listed if PATTERN is that key, without
 wildcards; otherwise only while somebody waits for it. The server goes on serving others
-meanwhile, and with --sort none the list needs the same memory however long it is.
+meanwhile, and with --sort none the list needs the same memory however long it is. If a
+master of a Cluster is down, the locks of the others are listed, and the exit code is 69.
 
 Flags:
 %s

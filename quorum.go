@@ -126,7 +126,7 @@ func (e *QuorumError) Error() string {
 	text := fmt.Sprintf("holdfast: %s: too few nodes answered as they should; %d of %d have to", exec.TaskOf(e.task, e.Op, e.Name), e.Need, e.Of)
 	before := ": "
 	for _, n := range e.Nodes {
-		text += before + n.Error()
+		text += before + strings.TrimPrefix(n.Error(), "holdfast: ")
 		before = "; "
 	}
 	if e.ended != nil {

@@ -49,11 +49,7 @@ var credentials = regexp.MustCompile(`://[^\s"']*@`)
 
 // errorText is an error as people read it.
 func errorText(err error) string {
-	text := strings.TrimPrefix(err.Error(), "holdfast: ")
-	for _, before := range []string{": ", "; "} { // of the errors of a quorum's nodes
-		text = strings.ReplaceAll(text, before+"holdfast: ", before)
-	}
-	return credentials.ReplaceAllString(text, "://")
+	return credentials.ReplaceAllString(strings.TrimPrefix(err.Error(), "holdfast: "), "://")
 }
 
 // why sorts errors by what the page says above them.

@@ -34,7 +34,7 @@ type NodeError struct {
 func (e *Error) Error() string {
 	var all []string
 	for _, n := range e.Nodes {
-		all = append(all, n.Err.Error())
+		all = append(all, strings.TrimPrefix(n.Err.Error(), "holdfast: "))
 	}
 	text := fmt.Sprintf("holdfast: %s: too few nodes answered as they should; %d of %d have to: %s",
 		exec.TaskOf(e.Task, e.Op, e.Name), e.Need, e.Of, strings.Join(all, "; "))

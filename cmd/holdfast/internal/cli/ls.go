@@ -13,6 +13,7 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/inspect"
+	"github.com/holdfast-go/holdfast/internal/access"
 
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/connect"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/console"
@@ -159,6 +160,9 @@ func (o *lsFlags) list(ctx context.Context, in *inspect.Inspector, stdout io.Wri
 	}
 	if err := to.flush(); err != nil {
 		return exitcode.OfOutput(err)
+	}
+	for _, err := range access.Absent(in) {
+		o.console.Warnf("%v; the other nodes are a majority, and know who holds which lock", err)
 	}
 	switch {
 	case denied != nil:

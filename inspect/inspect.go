@@ -55,8 +55,9 @@ func (i *Inspector) Get(ctx context.Context, name string) (holdfast.Status, erro
 // waiters it names the first 100; Status.Waiting says how many there are.
 //
 // The server goes on serving others meanwhile: it is asked for some keys, and for some locks, at a time. Of a Cluster all
-// masters are asked; if one is unavailable, its error comes after the locks of the others. Locks that come or go meanwhile may or may not be listed. A lock is listed twice only if there are more
-// than 1,000,000 others, and one is left out if it had to be in use all the time and a slot of a Cluster was moved.
+// masters are asked; if one is unavailable, its error comes after the locks of the others. Locks that come or go meanwhile
+// may or may not be listed. A lock is listed twice only if there are more than 1,000,000 others, and one is left out if it had
+// to be in use all the time and a slot of a Cluster was moved.
 //
 // A pattern without wildcards is one name. List then searches nothing: it asks for the lock of that name, and for the one with
 // that exact key (MutexKey, RedissonMutex) if it may, and lists those of the two that are in use.

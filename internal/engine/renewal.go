@@ -304,9 +304,9 @@ func (h *hold) apply(a answer[codec.RenewReply], final, fences bool) (slack time
 	return h.prolong(a.sent, clock.Now(), min(grant.TTL, h.l.c.cfg.MaxTTL)), nil, nil
 }
 
-// prolong notes that, by the reply to a request sent at sent, the server keeps the lock for term. It returns how much was left of the hold.
-// Replies may arrive in another order than their requests were sent. The request that was sent last
-// knows best what the server has, but an earlier one may have asked for more.
+// prolong notes that, by the reply to a request sent at sent, the server keeps the lock for term. It returns how much was left
+// of the hold. Replies may arrive in another order than their requests were sent. The request that was sent last knows best what
+// the server has, but an earlier one may have asked for more.
 func (h *hold) prolong(sent, now clock.Instant, term time.Duration) (slack time.Duration) {
 	valid := term - drift(term)
 	slack = h.valid - now.Sub(h.anchor)

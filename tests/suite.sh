@@ -172,6 +172,7 @@ seconds() {
 
 # tell COMMAND...: runs it, and keeps what it prints for the report.
 tell() {
+  mkdir -p "$kept"
   "$@" 2>&1 | tee -a "$kept/output"
   return "${PIPESTATUS[0]}"
 }

@@ -176,8 +176,9 @@ func (h *hold) renew() {
 	h.renewed(a.sent, clock.Now(), slack, err)
 }
 
-// renewed notes the outcome of a renewal that was sent at sent and came when slack was left of the hold, and plans the next one.
-// The renewal that confirms a claim is part of the hand-over: neither MaxRenewals nor observers count it. The caller holds h.mu.
+// renewed notes the outcome of a renewal and plans the next one. sent is when it was sent, and slack is how much of the hold was
+// left when its answer came. The renewal that confirms a claim is part of the hand-over: neither MaxRenewals nor observers count
+// it. The caller holds h.mu.
 func (h *hold) renewed(sent, now clock.Instant, slack time.Duration, err error) {
 	if err != nil {
 		h.needMore().failure = h.l.c.server.Failure("renew", h.l.name, err)

@@ -214,9 +214,8 @@ func TestTenThousandLocks(t *testing.T) {
 	page.lists("lock-07777")
 	s.hold(s.newClient("newcomer").Mutex("lock-07777b"))
 	page.lists("lock-07777", "lock-07777b")
-	page.press(kb.Escape)
-	page.press(kb.Escape)
-	page.press(kb.End)
+	// Three keys within one frame: the last of them goes to the end of what the first one brings back.
+	eval[bool](page, `["Escape", "Escape", "End"].every((key) => document.activeElement.dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true, cancelable: true })) || true)`)
 	page.until("the last is seen", `[...document.querySelectorAll("#rows a")].some((a) => a.textContent === "lock-09999")`)
 	few("at the end")
 }

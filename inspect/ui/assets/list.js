@@ -226,6 +226,10 @@ export class List {
 
   // move goes to another row, and takes the focus to the list.
   move(step) {
+    if (this.stale) { // a key came before the frame that shows what was chosen
+      this.arrange();
+      this.draw();
+    }
     if (this.view.length === 0) return;
     const at = this.view.findIndex((l) => l.id === this.active);
     const from = at < 0 && step > 0 ? -1 : at;

@@ -3,6 +3,7 @@ package holdfast
 import (
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/holdfast-go/holdfast/internal/engine"
@@ -56,7 +57,7 @@ func Wait(d time.Duration) WaitOption {
 	if d < 0 {
 		return waitOption{change: given(engine.Refuse(fmt.Errorf("a Wait of %s is not possible; 0 means do not wait", d)))}
 	}
-	return waitOption{change: func(o *options) { o.wait = waitLimit{d, true} }}
+	return waitOption{change: func(o *options) { o.wait = limitedTo(d) }}
 }
 
 // Reentrant lets the holder acquire the lock again, without waiting and without asking the server: with a context made
@@ -111,18 +112,19 @@ type options struct {
 	named bool // by Owner
 }
 
-// waitLimit is how long an acquire waits for its lock, if that is bounded.
-type waitLimit struct {
-	limit   time.Duration
-	bounded bool
-}
+// waitLimit is how long an acquire waits for its lock, and 1 ns; 0 if that is not bounded. It is one number because every Lock
+// has one.
+type waitLimit time.Duration
+
+// limitedTo returns the limit d.
+func limitedTo(d time.Duration) waitLimit { return waitLimit(min(d, math.MaxInt64-1) + 1) }
 
 // end is when an acquire that begins now waits no longer; zero if that is not bounded.
-func (p waitLimit) end() time.Time {
-	if !p.bounded {
+func (w waitLimit) end() time.Time {
+	if w == 0 {
 		return time.Time{}
 	}
-	return time.Now().Add(p.limit)
+	return time.Now().Add(time.Duration(w - 1))
 }
 
 // option is what all options have in common.

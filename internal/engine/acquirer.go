@@ -81,7 +81,7 @@ func (wq *waitQueue) startAcquirer(a *attempt, answered bool) {
 	acq := &acquirer{queue: wq, attempt: a, wakeups: make(chan struct{}, 1), began: time.Now(), answered: answered}
 	wq.needContention().acquirer = acq
 	wq.ref()
-	wq.c.tasks.Run(acq.run)
+	wq.l.c.tasks.Run(acq.run)
 }
 
 // wake makes the acquirer notice that the wait queue or a subscription has changed.
@@ -114,12 +114,12 @@ func (acq *acquirer) run() {
 		}
 		// Check before subscribing: Close has closed the client's subscriptions by the time
 		// an acquirer starts that is its last task, and nothing would close a new one.
-		if acq.queue.c.isClosing() {
+		if acq.queue.l.c.isClosing() {
 			acq.queue.fail(exec.ErrClosed)
 			continue
 		}
 		if acq.sub == nil {
-			acq.sub = acq.queue.c.notifier.Hear(acq.queue.c.channelOf(l), acq.queue.c.notified, acq.wake)
+			acq.sub = acq.queue.l.c.notifier.Hear(acq.queue.l.c.channelOf(l), acq.queue.l.c.notified, acq.wake)
 			defer acq.sub.Leave()
 		}
 		if a := acq.attempt; a != nil && !a.l.interchangeable(l) {
@@ -256,7 +256,7 @@ func (acq *acquirer) step() *hold {
 		acq.subscriptionUnknown, acq.pollingSince = false, time.Time{}
 		acq.sub.Heard()
 		if place.Foreign && place.Rank == 1 && a.l.set.kind.overhear != nil && acq.overheard == nil {
-			acq.overheard = a.l.set.kind.overhear(acq.queue.c, a.l, acq.wake)
+			acq.overheard = a.l.set.kind.overhear(acq.queue.l.c, a.l, acq.wake)
 		}
 		return acq.sleep(a, place)
 	}
@@ -291,7 +291,7 @@ func (acq *acquirer) pause(d time.Duration) {
 	select {
 	case <-timer.C:
 	case <-acq.wakeups:
-	case <-acq.queue.c.closing:
+	case <-acq.queue.l.c.closing:
 	}
 }
 
@@ -302,15 +302,15 @@ func (acq *acquirer) sleep(a *attempt, q codec.Place) *hold {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	var look <-chan time.Time
-	if acq.queue.c.cfg.Strict {
-		timer := time.NewTimer(acq.queue.c.untilLook())
+	if acq.queue.l.c.cfg.Strict {
+		timer := time.NewTimer(acq.queue.l.c.untilLook())
 		defer timer.Stop()
 		look = timer.C
 	}
 	for {
 		select {
 		case <-look:
-			acq.queue.c.tasks.Run(func() { acq.queue.lookForQuarantine(a.l) })
+			acq.queue.l.c.tasks.Run(func() { acq.queue.lookForQuarantine(a.l) })
 		case m := <-a.inbox:
 			if m.Standby != nil {
 				// A standby only moves the check forward: it may be older than the
@@ -339,7 +339,7 @@ func (acq *acquirer) sleep(a *attempt, q codec.Place) *hold {
 			if q.Foreign && q.Rank == 1 && slices.ContainsFunc(acq.overheard, (*notify.Listener).HasMissed) {
 				return nil
 			}
-		case <-acq.queue.c.closing:
+		case <-acq.queue.l.c.closing:
 			return nil
 		}
 	}
@@ -377,7 +377,7 @@ func (acq *acquirer) sleepTime(q codec.Place) time.Duration {
 		return schedule.Jitter(d, 20)
 	case q.TTL < 0:
 		return schedule.Jitter(maxSleep, 20)
-	case acq.queue.c.cfg.Strict:
+	case acq.queue.l.c.cfg.Strict:
 		return min(q.TTL, maxSleepStrict) + time.Millisecond + rand.N(10*time.Millisecond)
 	}
 	return min(q.TTL, maxSleep) + time.Millisecond + rand.N(10*time.Millisecond)
@@ -400,7 +400,7 @@ func (acq *acquirer) accept(a *attempt, n *wire.Grant) *hold {
 	}
 	// As far as we know this process holds the lock. Only the server's own reply may end that:
 	// anyone who can publish could have sent the notification.
-	if acq.queue.isHeld() || acq.queue.c.unqueuedFor(acq.queue.key).isLive() {
+	if acq.queue.isHeld() || acq.queue.l.unqueued().isLive() {
 		return nil
 	}
 	h, ok := a.holdFromMessage(n)

@@ -24,13 +24,8 @@ import (
 type attempt struct {
 	l    *target
 	head wire.Head // how the lock's value begins if this attempt has it
-	*queueEntry
+	*particulars
 
-	// unanswered is the latest not-after of requests that were not answered and may still be
-	// carried out: server time in µs, 0 if there are none.
-	unanswered int64
-	// settled is called once the attempt has been taken back; it may be nil.
-	settled func()
 	// owed says that the server has, or may have, something under this token, which must be taken
 	// back.
 	owed bool
@@ -41,8 +36,15 @@ type attempt struct {
 	lead uint32
 }
 
-// queueEntry is the part of an attempt that can be queued and notified.
-type queueEntry struct {
+// particulars are what only some attempts have: those that can be queued and notified, and those with requests that were not
+// answered.
+type particulars struct {
+	// unanswered is the latest not-after of requests that were not answered and may still be
+	// carried out: server time in µs, 0 if there are none.
+	unanswered int64
+	// settled is called once the attempt has been taken back; it may be nil.
+	settled func()
+
 	score int64 // in the queue, or that of the predecessor; 0 if none
 	// predecessor is the attempt whose place this one takes; nil once it has taken it.
 	predecessor *attempt
@@ -55,8 +57,16 @@ type queueEntry struct {
 	onFailure   func(error)       // called with the error of each request that will be repeated; may be nil
 }
 
-// noEntry is shared by all attempts that cannot be queued. It is never written to.
-var noEntry queueEntry
+// nothingParticular is shared by all attempts without particulars of their own. It is never written to.
+var nothingParticular particulars
+
+// own returns the attempt's particulars, to be written to.
+func (a *attempt) own() *particulars {
+	if a.particulars == &nothingParticular {
+		a.particulars = &particulars{}
+	}
+	return a.particulars
+}
 
 // ending says how a party of a latch or a barrier ended, in the words of its scripts. For other
 // locks it makes no difference.
@@ -74,7 +84,7 @@ func (e ending) word() codec.Ending {
 }
 
 func (l *target) newAttempt() *attempt {
-	return &attempt{l: l, head: l.c.mint.head(l.keys.Lock, 0), queueEntry: &noEntry}
+	return &attempt{l: l, head: l.c.mint.head(l.keys.Lock, 0), particulars: &nothingParticular}
 }
 
 func (a *attempt) token() string { return a.head.Token() }
@@ -89,7 +99,7 @@ const minClaim = 1500 * time.Millisecond
 func (a *attempt) listen(channel string) {
 	c := a.l.c
 	a.head = c.mint.head(a.l.keys.Lock, waiterBit)
-	a.queueEntry = &queueEntry{channel: channel}
+	a.own().channel = channel
 	a.claim = min(max(minClaim, 4*c.server.RTT.Mean()), a.l.set.term())
 	a.member = a.request(codec.Acquire{}).Member()
 	a.inbox = make(chan wire.Message, 4)
@@ -192,7 +202,7 @@ func (c *Client) notAfter(l *target) int64 {
 func (a *attempt) sent(unanswered bool, notAfter int64) {
 	if unanswered {
 		a.owed = true
-		a.unanswered = max(a.unanswered, notAfter)
+		a.own().unanswered = max(a.unanswered, notAfter)
 	}
 }
 
@@ -219,9 +229,10 @@ func (a *attempt) heard(r answer[codec.AcquireReply]) (grantOrReply, error) {
 		h, err := a.granted(r.sent, clock.Now(), reply.Now, reply.Grant.TTL, reply.Grant.Fence, reply.Grant.Block)
 		return grantOrReply{hold: h}, err
 	case codec.Queued:
-		a.score, a.enqueued = reply.Place.Score, true
+		own := a.own()
+		own.score, own.enqueued = reply.Place.Score, true
 		a.l.c.server.HasWritten()
-		a.anchor = exec.Anchor{Sent: r.sent, Server: reply.Now}
+		own.anchor = exec.Anchor{Sent: r.sent, Server: reply.Now}
 	case codec.Deep:
 		return grantOrReply{}, a.l.tooDeep()
 	}
@@ -492,13 +503,12 @@ func (t *tokenMint) init() {
 func (t *tokenMint) head(key string, kind uint64) wire.Head {
 	// mutants: new-token
 	number := t.made.Add(1)
-	// Block and text share one allocation: what is passed to the cipher escapes.
-	memory := make([]byte, aes.BlockSize, aes.BlockSize+len(wire.HeadBegin)+len(wire.HeadEnd)+base64.RawURLEncoding.EncodedLen(aes.BlockSize))
-	block, text := memory, memory[aes.BlockSize:]
+	block := make([]byte, aes.BlockSize) // what is passed to the cipher escapes
 	binary.BigEndian.PutUint64(block, number|kind)
 	binary.BigEndian.PutUint64(block[8:], maphash.String(t.seed, key))
 	t.block.Encrypt(block, block)
-	text = append(text, wire.HeadBegin...)
+	var memory [len(wire.HeadBegin) + (aes.BlockSize*8+5)/6 + len(wire.HeadEnd)]byte
+	text := append(memory[:0], wire.HeadBegin...)
 	text = base64.RawURLEncoding.AppendEncode(text, block)
 	return wire.Head(append(text, wire.HeadEnd...))
 }

@@ -202,10 +202,10 @@ func (p *BarrierParty) expelled(word codec.Word) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	p.check()
-	if p.ended == nil {
+	if !p.over {
 		h.lose(h.l.missing(word))
 	}
-	return p.ended
+	return p.ended()
 }
 
 // withdraw takes an arrival back in the background, while the lease is held.

@@ -27,30 +27,25 @@ type hold struct {
 	attempt            // the attempt that was granted, a copy: whoever asked has no more to do with it
 	queue   *waitQueue // nil if the lock was acquired past the wait queue, by TryAcquire
 
-	fence uint64 // in the lock's value: that of the first lease
-	at    int64  // server time of the reply that granted it, µs; 0 if not needed
+	at int64 // server time of the reply that granted it, µs; 0 if not needed
 
 	entry schedule.Entry
 
 	mu            sync.Mutex
-	lease         *holdLease    // the current one; nil before begin
 	more          *more         // nil until some of it is needed
 	since         clock.Instant // local time of the grant, about
 	anchor        clock.Instant // when the request was sent that valid counts from
 	valid         time.Duration // how long the hold lasts, from anchor
 	renewAt       clock.Instant // when to renew; zero for never. Until begin: when the grant was heard
-	renewals      int32         // how often it was renewed
 	flying        int8          // renewals under way
 	renewalQueued bool          // one of them is not sent yet
-	reassertions  uint8         // how often the lock was claimed again after the server lost data
 
+	state    state
 	unqueued bool // it is in Client.unqueued
 	counted  bool // it is in Client.holds, which Close waits for
-	state    state
-	before   state // the state before changing
-	final    bool  // the server keeps the lock for as long as MaxHold allows
-	extended bool  // Extend asked for more than the lock's TTL
-	kept     bool  // it has a reference to its wait queue; guarded by the queue
+	final    bool // the server keeps the lock for as long as MaxHold allows
+	extended bool // Extend asked for more than the lock's TTL
+	kept     bool // it has a reference to its wait queue; guarded by the queue
 
 	first holdLease // here because every hold needs one: one allocation instead of two
 }
@@ -59,12 +54,17 @@ type hold struct {
 type more struct {
 	failure *exec.Failure // of the latest renewal; nil after a success
 
-	nextFence  uint64 // of the lease with which the lock is passed on
-	fenceEnd   uint64 // end of the fences that are reserved for that, exclusive; 0 if none ever were
-	passed     int32  // how often the lock was passed on within the process
-	mostPasses int32  // bound of passed, if it is above that of the client's configuration
+	renewals     int   // how often it was renewed, if that counts
+	reassertions int   // how often the lock was claimed again after the server lost data
+	before       state // the state before changing
 
-	leases []*holdLease  // besides hold.lease at the same time, of other readers or of the same holder
+	lease      *holdLease // the current one, if the lock was passed on; otherwise nil
+	nextFence  uint64     // of the lease with which the lock is passed on
+	fenceEnd   uint64     // end of the fences that are reserved for that, exclusive; 0 if none ever were
+	passed     int32      // how often the lock was passed on within the process
+	mostPasses int32      // bound of passed, if it is above that of the client's configuration
+
+	leases []*holdLease  // besides hold.lease() at the same time, of other readers or of the same holder
 	landed chan struct{} // closed when flying drops to 0; nil if nobody waits for that
 	bounds *bounds       // nil: those of the lock's options, counted from the grant
 
@@ -91,13 +91,14 @@ func (s state) takesRenewals() bool { return s != changing && s != over }
 
 // isClaim reports whether no renewal has confirmed the hold yet. The caller holds h.mu.
 func (h *hold) isClaim() bool {
-	return h.state == claimed || h.state == changing && h.before == claimed
+	return h.state == claimed || h.state == changing && h.more.before == claimed
 }
 
 // newHold returns a hold that lasts for valid from anchor on and has block fences, from fence on.
 func newHold(a *attempt, since, anchor clock.Instant, valid time.Duration, fence uint64, block int64) *hold {
 	a.l.c.server.HasWritten()
-	h := &hold{attempt: *a, state: held, since: since, anchor: anchor, valid: valid, fence: fence}
+	h := &hold{attempt: *a, state: held, since: since, anchor: anchor, valid: valid}
+	h.first = holdLease{g: h, fence: fence}
 	if block > 1 {
 		h.more = &more{nextFence: fence + 1, fenceEnd: fence + uint64(block)}
 	}
@@ -136,13 +137,9 @@ func (h *hold) isPassable() bool {
 func (h *hold) firstLease() *holdLease {
 	c := h.l.c
 	h.mu.Lock()
-	lease := h.lease
-	if lease == nil {
-		lease = h.newLease()
-	}
 	if h.state == over {
 		h.mu.Unlock()
-		return lease
+		return &h.first
 	}
 	c.holds.Begin()
 	h.counted = true
@@ -165,21 +162,26 @@ func (h *hold) firstLease() *holdLease {
 	if c.isClosing() {
 		h.retire(exec.ErrClosed)
 	}
-	return lease
+	return &h.first
 }
 
-// newLease makes the lease that has the lock from now on, with the next fence. The caller holds
-// h.mu.
-func (h *hold) newLease() *holdLease {
-	if h.lease == nil {
-		h.first = holdLease{g: h, fence: h.fence}
-		h.lease = &h.first
-		return h.lease
+// fence returns the fence in the lock's value: that of the first lease.
+func (h *hold) fence() uint64 { return h.first.fence }
+
+// lease returns the current lease. The caller holds h.mu.
+func (h *hold) lease() *holdLease {
+	if h.more != nil && h.more.lease != nil {
+		return h.more.lease
 	}
-	h.lease = &holdLease{g: h, fence: h.more.nextFence}
+	return &h.first
+}
+
+// nextLease makes the lease that has the lock from now on, with the next fence, which is reserved. The caller holds h.mu.
+func (h *hold) nextLease() *holdLease {
+	h.more.lease = &holdLease{g: h, fence: h.more.nextFence}
 	// mutants: next-fence
 	h.more.nextFence++
-	return h.lease
+	return h.more.lease
 }
 
 // join makes another lease that shares the lock, with the given fence. The caller holds h.mu.
@@ -203,7 +205,7 @@ func (h *hold) hasFence() bool { return h.more != nil && h.more.nextFence < h.mo
 // lastFence returns the highest fence that was ever reserved for the hold.
 func (h *hold) lastFence() uint64 {
 	if h.more == nil || h.more.fenceEnd == 0 {
-		return h.fence
+		return h.fence()
 	}
 	return h.more.fenceEnd - 1
 }
@@ -242,7 +244,7 @@ func (h *hold) noteSuccess() {
 
 func (h *hold) isJoined() bool { return len(h.joinedLeases()) > 0 }
 
-// joinedLeases returns the leases besides h.lease.
+// joinedLeases returns the leases besides h.lease().
 func (h *hold) joinedLeases() []*holdLease {
 	if h.more == nil {
 		return nil
@@ -259,8 +261,8 @@ func (h *hold) removeLease(l *holdLease) bool {
 	}
 	others := h.more.leases
 	last := others[len(others)-1]
-	if h.lease == l {
-		h.lease = last
+	if h.lease() == l {
+		h.more.lease = last
 	} else {
 		others[slices.Index(others, l)] = last
 	}
@@ -295,18 +297,18 @@ func (h *hold) retireIfIdle() {
 
 // hasLease reports whether a lease of the hold has not ended. The caller holds h.mu.
 func (h *hold) hasLease() bool {
-	return h.lease.ended == nil || slices.ContainsFunc(h.joinedLeases(), func(l *holdLease) bool { return l.ended == nil })
+	return !h.lease().over || slices.ContainsFunc(h.joinedLeases(), func(l *holdLease) bool { return !l.over })
 }
 
 // hasBeliever reports whether a lease of the hold is held that is not part of a JointLease. The caller holds h.mu.
 func (h *hold) hasBeliever() bool {
-	relies := func(l *holdLease) bool { return l.ended == nil && !l.part }
-	return relies(h.lease) || slices.ContainsFunc(h.joinedLeases(), relies)
+	relies := func(l *holdLease) bool { return !l.over && !l.part }
+	return relies(h.lease()) || slices.ContainsFunc(h.joinedLeases(), relies)
 }
 
 // endLeases ends all leases with err. The caller holds h.mu.
 func (h *hold) endLeases(err error) {
-	h.lease.end(err)
+	h.lease().end(err)
 	for _, l := range h.joinedLeases() {
 		l.end(err)
 	}
@@ -368,7 +370,7 @@ func (h *hold) lose(err *LostError) {
 	// mutants: tell-loss
 	h.observeLoss(err)
 	c := h.l.c
-	subject, fence := h.l.subject(), h.lease.fence
+	subject, fence := h.l.subject(), h.lease().fence
 	end := time.Now().Add(h.l.set.term()) // by then whatever the server has of it has expired
 	c.tasks.Run(func() {
 		h.queue.release(h)

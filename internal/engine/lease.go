@@ -26,13 +26,38 @@ type holdLease struct {
 	fence uint64
 
 	// Guarded by g.mu.
-	ended     error    // nil while it is held
-	scope     *scope   // who is told when it ends; nil until somebody wants to be
-	trouble   *trouble // with the release; nil while there is none
-	depth     int32    // leases of this lock under whose context it was acquired
-	released  bool     // nothing is left to release
-	releasing bool     // the release is under way
-	part      bool     // it is part of a JointLease
+	extra     *leaseExtra // nil until some of it is needed
+	depth     int32       // leases of this lock under whose context it was acquired
+	over      bool        // it is not held any more
+	released  bool        // nothing is left to release
+	releasing bool        // the release is under way
+	part      bool        // it is part of a JointLease
+}
+
+// leaseExtra is what only some leases have.
+type leaseExtra struct {
+	loss    error    // why it is over; nil while it is not, or if it was released
+	trouble *trouble // with the release; nil while there is none
+	scope            // who is told when it ends
+}
+
+// needExtra returns l.extra, which it makes if there is none. The caller holds l.g.mu.
+func (l *holdLease) needExtra() *leaseExtra {
+	if l.extra == nil {
+		l.extra = &leaseExtra{}
+	}
+	return l.extra
+}
+
+// ended returns nil while the lease is held, and then why it is over. The caller holds l.g.mu.
+func (l *holdLease) ended() error {
+	switch {
+	case !l.over:
+		return nil
+	case l.extra != nil && l.extra.loss != nil:
+		return l.extra.loss
+	}
+	return ErrReleased
 }
 
 // scope is who is told when a lease ends.
@@ -44,20 +69,12 @@ type scope struct {
 	observed *observation      // what observers are told of the lease; nil if nobody is
 }
 
-// scoped returns the lease's scope, which it makes if there is none. The caller holds l.g.mu.
-func (l *holdLease) scoped() *scope {
-	if l.scope == nil {
-		l.scope = &scope{}
-	}
-	return l.scope
-}
-
 // observed returns what observers are told of the lease; nil if nobody is told. The caller holds l.g.mu.
 func (l *holdLease) observed() *observation {
-	if l.scope == nil {
+	if l.extra == nil {
 		return nil
 	}
-	return l.scope.observed
+	return l.extra.observed
 }
 
 // trouble is the state of a release that is called twice, or fails.
@@ -68,12 +85,20 @@ type trouble struct {
 	missed   error         // when the server knew the lease no more
 }
 
-// troubled returns the lease's trouble, which it makes if there is none.
-func (l *holdLease) troubled() *trouble {
-	if l.trouble == nil {
-		l.trouble = &trouble{}
+// trouble returns that with the lease's release; nil if there is none. The caller holds l.g.mu.
+func (l *holdLease) trouble() *trouble {
+	if l.extra == nil {
+		return nil
 	}
-	return l.trouble
+	return l.extra.trouble
+}
+
+// troubled is trouble, but makes it if there is none. The caller holds l.g.mu.
+func (l *holdLease) troubled() *trouble {
+	if l.needExtra().trouble == nil {
+		l.extra.trouble = &trouble{}
+	}
+	return l.extra.trouble
 }
 
 // Name returns the lock's name; of Multi, all names, with commas between them.
@@ -124,7 +149,7 @@ func (l *holdLease) errAt(now clock.Instant) error {
 	l.g.mu.Lock()
 	defer l.g.mu.Unlock()
 	l.checkAt(now)
-	return l.ended
+	return l.ended()
 }
 
 // check ends the lease if its deadline has passed. The caller holds l.g.mu.
@@ -132,7 +157,7 @@ func (l *holdLease) check() { l.checkAt(clock.Now()) }
 
 func (l *holdLease) checkAt(now clock.Instant) {
 	// mutants: deadline-by-clock
-	if l.ended == nil && l.g.expired(now) {
+	if !l.over && l.g.expired(now) {
 		l.g.lose(l.g.expiry())
 	}
 }
@@ -142,14 +167,15 @@ func (l *holdLease) checkAt(now clock.Instant) {
 func (l *holdLease) Context() context.Context {
 	l.g.mu.Lock()
 	defer l.g.mu.Unlock()
-	if l.scoped().ctx == nil {
-		l.scope.ctx, l.scope.cancel = context.WithCancelCause(l.Within(context.Background()))
+	x := l.needExtra()
+	if x.ctx == nil {
+		x.ctx, x.cancel = context.WithCancelCause(l.Within(context.Background()))
 		l.check()
-		if l.ended != nil {
-			l.scope.cancel(l.ended)
+		if l.over {
+			x.cancel(l.ended())
 		}
 	}
-	return l.scope.ctx
+	return x.ctx
 }
 
 // whenEnded calls f with the lease's error when the lease ends, or now if it has ended. It calls revoked when the holder is
@@ -158,26 +184,29 @@ func (l *holdLease) whenEnded(f context.CancelCauseFunc, revoked func(wire.Remar
 	l.g.mu.Lock()
 	defer l.g.mu.Unlock()
 	l.part = true
-	if l.ended != nil {
-		f(l.ended)
+	if l.over {
+		f(l.ended())
 		return
 	}
-	l.scoped().cancel, l.scope.revoked = f, revoked
+	l.needExtra().cancel, l.extra.revoked = f, revoked
 }
 
 // end ends the lease; further calls do nothing. The caller holds l.g.mu.
 func (l *holdLease) end(err error) {
-	if l.ended != nil {
+	if l.over {
 		return
 	}
-	l.ended = err
-	if l.scope == nil {
+	l.over = true
+	if err != ErrReleased {
+		l.needExtra().loss = err
+	}
+	if l.extra == nil {
 		return
 	}
-	if l.scope.cancel != nil {
-		l.scope.cancel(err)
+	if l.extra.cancel != nil {
+		l.extra.cancel(err)
 	}
-	l.scope.calls.make(err)
+	l.extra.calls.make(err)
 }
 
 // checkExtension returns an error if no lease can have this TTL.
@@ -209,9 +238,9 @@ func (l *holdLease) Extend(ctx context.Context, ttl time.Duration) error {
 		return err
 	}
 	h.mu.Lock()
-	if l.ended != nil {
+	if l.over {
 		defer h.mu.Unlock()
-		return l.ended
+		return l.ended()
 	}
 	ttl, final := h.renewTTL(ttl)
 	// From now on, whatever the answer is: a lock that the server may keep for so long must not be passed on.
@@ -229,8 +258,8 @@ func (l *holdLease) Extend(ctx context.Context, ttl time.Duration) error {
 	defer h.flush()
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if l.ended != nil || h.state == over {
-		return l.ended
+	if l.over || h.state == over {
+		return l.ended()
 	}
 	if h.state == changing {
 		return fmt.Errorf("%w: lock %q: Extend while the lease is being changed", ErrInvalid, l.Name())
@@ -247,7 +276,7 @@ func (l *holdLease) Extend(ctx context.Context, ttl time.Duration) error {
 	h.observeRenewal(clock.Now(), slack, nil)
 	h.plan()
 	l.check()
-	return l.ended
+	return l.ended()
 }
 
 // Release is holdfast.Lease.Release, without its lease's fence in a *LostError.
@@ -315,7 +344,7 @@ func (l *holdLease) releaseWithin(ctx context.Context, how ending) error {
 	if h.attempt.ending == hasCountedDown {
 		tombstone = max(tombstone, c.notAfter(h.l)) // by which a copy is known
 	}
-	reply, unanswered, err := h.attempt.giveBack(ctx, h.fence, tombstone)
+	reply, unanswered, err := h.attempt.giveBack(ctx, h.fence(), tombstone)
 	return l.gaveBack(reply, unanswered, err)
 }
 
@@ -326,7 +355,7 @@ func (l *holdLease) releaseFailed() error {
 	if l.released || l.releasing {
 		return nil
 	}
-	return l.trouble.failed
+	return l.troubled().failed
 }
 
 // releaseThen is Release, but returns at once and calls done, in any goroutine, with what Release would have returned. If
@@ -346,12 +375,12 @@ func (l *holdLease) releaseThen(ctx context.Context, done func(error)) {
 				done(l.releaseWithin(ctx, hasLeft))
 				return
 			}
-			done(l.gaveBack(h.attempt.giveBack(ctx, h.fence, h.attempt.unanswered)))
+			done(l.gaveBack(h.attempt.giveBack(ctx, h.fence(), h.attempt.unanswered)))
 		})
 		return
 	}
 	began := time.Now()
-	h.attempt.freeThen(h.fence, func(freed, unanswered bool) {
+	h.attempt.freeThen(h.fence(), func(freed, unanswered bool) {
 		if freed {
 			done(l.gaveBack(released, false, nil))
 			return
@@ -386,28 +415,29 @@ func (l *holdLease) noteOutcome(reply codec.ReleaseReply, unanswered bool, err e
 	defer h.mu.Unlock()
 	defer func() { l.endObserved(HandoverNone, outcome) }()
 	l.releasing = false
-	if l.trouble != nil && l.trouble.answered != nil {
-		close(l.trouble.answered)
-		l.trouble.answered = nil
+	if t := l.trouble(); t != nil && t.answered != nil {
+		close(t.answered)
+		t.answered = nil
 	}
 	if unanswered || err != nil {
-		l.troubled().unsure = true
-		l.trouble.failed = err
+		t := l.troubled()
+		t.unsure, t.failed = true, err
 	}
 	if err != nil {
 		return err
 	}
 	l.released = true
-	switch {
-	case reply.Word == codec.Released, reply.Word == codec.LeftQueue:
+	if reply.Word == codec.Released || reply.Word == codec.LeftQueue {
 		return nil
-	case l.troubled().unsure:
-		l.trouble.missed = &exec.Failure{Op: "release", Name: l.Name(), Server: h.l.c.server.Addr(), Ambiguous: true, Kind: exec.ErrUnavailable,
-			Err: errors.New("an earlier try was not answered; the lock is no longer this lease's, which that try may have brought about")}
-	default:
-		l.trouble.missed = h.missing(reply.Word)
 	}
-	return l.trouble.missed
+	t := l.troubled()
+	if t.unsure {
+		t.missed = &exec.Failure{Op: "release", Name: l.Name(), Server: h.l.c.server.Addr(), Ambiguous: true, Kind: exec.ErrUnavailable,
+			Err: errors.New("an earlier try was not answered; the lock is no longer this lease's, which that try may have brought about")}
+	} else {
+		t.missed = h.missing(reply.Word)
+	}
+	return t.missed
 }
 
 // prior is what a release has to wait for: nothing, or the closing of one of these channels.
@@ -431,7 +461,7 @@ func (l *holdLease) giveUp(patient bool, how ending) (first prior, done bool, er
 	// mutants: look-at-release
 	l.checkAt(now)
 	// mutants: lost-at-release
-	if lost, ok := l.ended.(*LostError); ok && h.state == over {
+	if lost, ok := l.ended().(*LostError); ok && h.state == over {
 		return prior{}, true, lost
 	}
 	switch {
@@ -439,16 +469,17 @@ func (l *holdLease) giveUp(patient bool, how ending) (first prior, done bool, er
 		return prior{}, true, nil
 	case l.released && h.attempt.ending != hasCountedDown:
 		return prior{}, true, ErrReleased
-	case l.released && l.trouble != nil:
-		return prior{}, true, l.trouble.missed
+	case l.released && l.trouble() != nil:
+		return prior{}, true, l.trouble().missed
 	case l.released:
 		return prior{}, true, nil
 	}
 	if l.releasing {
-		if l.troubled().answered == nil {
-			l.trouble.answered = make(chan struct{})
+		t := l.troubled()
+		if t.answered == nil {
+			t.answered = make(chan struct{})
 		}
-		return prior{released: l.trouble.answered}, false, nil
+		return prior{released: t.answered}, false, nil
 	}
 	if h.state != over && h.removeLease(l) { // also when the client closes
 		l.end(ErrReleased)
@@ -458,7 +489,7 @@ func (l *holdLease) giveUp(patient bool, how ending) (first prior, done bool, er
 		return prior{}, true, nil
 	}
 	// mutants: pass-on
-	if l.ended == nil {
+	if !l.over {
 		next := h.queue.successor(h, now)
 		if next != nil && h.flying > 0 && patient {
 			// An answer to a renewal that is under way must not reach the next
@@ -473,7 +504,7 @@ func (l *holdLease) giveUp(patient bool, how ending) (first prior, done bool, er
 			l.endObserved(HandoverLocal, nil)
 			l.released = true
 			h.more.passed++ // it has more, since a fence is reserved
-			h.queue.pass(next, h.newLease())
+			h.queue.pass(next, h.nextLease())
 			return prior{}, true, nil
 		}
 	}
@@ -516,15 +547,15 @@ func (l *holdLease) WhenOver(f func(error)) (forget func()) {
 	l.g.mu.Lock()
 	defer l.g.mu.Unlock()
 	l.check()
-	if l.ended != nil {
-		f(l.ended)
+	if l.over {
+		f(l.ended())
 		return func() {}
 	}
-	number := l.scoped().calls.add(f)
+	number := l.needExtra().calls.add(f)
 	return func() {
 		l.g.mu.Lock()
 		defer l.g.mu.Unlock()
-		delete(l.scope.calls.all, number)
+		delete(l.extra.calls.all, number)
 	}
 }
 

@@ -164,7 +164,7 @@ func (l *target) acquire(ctx context.Context, end time.Time) (*holdLease, error)
 	if l.set.pollInterval > 0 {
 		return l.poll(ctx, end)
 	}
-	return l.c.queueOf(l.queueKey()).acquire(ctx, l, end)
+	return l.queue().acquire(ctx, l, end)
 }
 
 // acquireLease is AcquireBy for callers that need the target's own type of lease.
@@ -226,12 +226,8 @@ func (l *target) try(ctx context.Context) (*holdLease, error) {
 // noteUnqueued records a hold that was acquired past the wait queue. If this process still believes in an earlier hold of
 // the lock, that one is lost.
 //
-// From then on h itself can be replaced in the same way, even before it begins. So it gets its first lease now, which then
-// ends.
+// From then on h itself can be replaced in the same way, even before it begins. Its first lease then ends.
 func (l *target) noteUnqueued(h *hold) {
-	h.mu.Lock()
-	h.newLease()
-	h.mu.Unlock()
 	if l.set.kind.isShared() {
 		return
 	}

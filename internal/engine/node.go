@@ -205,7 +205,7 @@ type NodeAttempt struct {
 // grant twice.
 func (n *NodeLock) Attempt(round string) *NodeAttempt {
 	head := wire.HeadBegin + wire.Head(round) + wire.Head(randomText()[roundLength:]) + wire.HeadEnd
-	v := &NodeAttempt{own: attempt{l: n.l, head: head, queueEntry: &noEntry}}
+	v := &NodeAttempt{own: attempt{l: n.l, head: head, particulars: &nothingParticular}}
 	v.a = &v.own
 	return v
 }
@@ -266,7 +266,7 @@ func (v *NodeAttempt) Take(g NodeGrant) error {
 func (v *NodeAttempt) IsGranted() bool { return v.h != nil }
 
 // Fence returns the fence of a lock that is granted.
-func (v *NodeAttempt) Fence() uint64 { return v.h.fence }
+func (v *NodeAttempt) Fence() uint64 { return v.h.fence() }
 
 // Expired reports whether a grant has expired.
 func (v *NodeAttempt) Expired(now clock.Instant) bool { return v.h.expired(now) }
@@ -281,7 +281,7 @@ func (v *NodeAttempt) IsOwed() bool { return v.a.owed }
 // IsOwed.
 func (v *NodeAttempt) WhenSettled(f func()) {
 	earlier := v.a.settled
-	v.a.settled = func() {
+	v.a.own().settled = func() {
 		f()
 		if earlier != nil {
 			earlier()

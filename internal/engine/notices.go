@@ -228,7 +228,7 @@ func (c *Client) readNotices() {
 func (h *hold) ownFence() uint64 {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.fence
+	return h.fence()
 }
 
 // heed does what an entry of the journal says.
@@ -239,7 +239,7 @@ func (h *hold) heed(e codec.Entry) {
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		// mutants: heed-break
-		if h.state != over && h.fence == e.Fence {
+		if h.state != over && h.fence() == e.Fence {
 			h.lose(&LostError{Name: h.l.name, Reason: LossBroken, By: said.By, Note: said.Reason})
 		}
 	case codec.WasRevoked:

@@ -98,7 +98,7 @@ type LeaseNews struct {
 // events, unless another goroutine is doing so. So the events of a lease are told one at a time and in order, usually by the
 // goroutine that caused them, and without a goroutine for each.
 //
-// Every acquire makes an observation, so it is small, and a single allocation: it has the scope that its lease needs, and room
+// Every acquire makes an observation, so it is small, and a single allocation: it has the extra that its lease needs, and room
 // for the event with which the lease ends.
 type observation struct {
 	context.Context
@@ -109,7 +109,7 @@ type observation struct {
 	at    time.Time // when the acquire began; once it has ended, when it ended
 	fence uint64
 	joint *JointLease // nil if the lease is a hold's, or not granted yet
-	scope scope       // of a hold's lease that had none
+	extra leaseExtra  // of a hold's lease that had none
 
 	mu   sync.Mutex
 	news *queuedNews // not told yet
@@ -373,12 +373,12 @@ func (l *holdLease) observeBy(o *observation) {
 	l.g.mu.Lock()
 	defer l.g.mu.Unlock()
 	o.of, o.fence = l.lock(), l.fence
-	if l.scope == nil {
-		l.scope = &o.scope
+	if l.extra == nil {
+		l.extra = &o.extra
 	}
-	l.scope.observed = o
+	l.extra.observed = o
 	// It may be over already.
-	if lost, is := l.ended.(*LostError); is {
+	if lost, is := l.ended().(*LostError); is {
 		o.lost(lost)
 	}
 }
@@ -407,10 +407,10 @@ func (h *hold) isObserved() bool { return h.l.c.cfg.Observer != nil || h.l.set.k
 
 // observations returns those of the hold's leases. The caller holds h.mu.
 func (h *hold) observations() (all []*observation) {
-	if !h.isObserved() || h.lease == nil {
+	if !h.isObserved() {
 		return nil
 	}
-	if o := h.lease.observed(); o != nil {
+	if o := h.lease().observed(); o != nil {
 		all = append(all, o)
 	}
 	for _, l := range h.joinedLeases() {
@@ -499,7 +499,7 @@ func (m *JointLease) observeBy(o *observation) {
 func (l *holdLease) observeAsPart(o *observation) {
 	l.g.mu.Lock()
 	defer l.g.mu.Unlock()
-	l.scoped().observed = o
+	l.needExtra().observed = o
 }
 
 // partOver adds that the lease was lost, if the client was closed before: it then went on until a part expired.

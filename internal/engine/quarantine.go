@@ -28,7 +28,7 @@ func (c *Client) untilLook() time.Duration {
 // lookForQuarantine asks the server whether it is in quarantine. Only a try is answered so. If it is granted the lock, the first
 // waiter gets it.
 func (wq *waitQueue) lookForQuarantine(l *target) {
-	ctx, cancel := context.WithTimeout(context.Background(), wq.c.server.AnswerGrace())
+	ctx, cancel := context.WithTimeout(context.Background(), wq.l.c.server.AnswerGrace())
 	defer cancel()
 	a := l.newAttempt()
 	got, err := a.ask(ctx, codec.Try, 1)
@@ -50,7 +50,7 @@ func (wq *waitQueue) lookForQuarantine(l *target) {
 // noteQuarantine notes for how long the server of a Strict client grants nothing, or with 0 that it is not in quarantine. The
 // caller holds wq.mu.
 func (wq *waitQueue) noteQuarantine(left time.Duration) {
-	if !wq.c.cfg.Strict {
+	if !wq.l.c.cfg.Strict {
 		return
 	}
 	grantingAt := clock.Mono()
@@ -61,7 +61,7 @@ func (wq *waitQueue) noteQuarantine(left time.Duration) {
 	case wq.contention != nil:
 		wq.contention.restsUntil = time.Time{}
 	}
-	wq.c.grantingAt.Store(int64(grantingAt))
+	wq.l.c.grantingAt.Store(int64(grantingAt))
 }
 
 // noteQuarantineLocking is noteQuarantine for a caller that does not hold wq.mu.

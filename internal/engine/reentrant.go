@@ -31,7 +31,7 @@ func (l *target) reenter(ctx context.Context) (*holdLease, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	switch {
-	case outer.ended != nil:
+	case outer.over:
 		return nil, nil
 	case h.state == changing:
 		return nil, fmt.Errorf("%w: lock %q cannot be acquired again while its lease is being upgraded, downgraded or detached", ErrInvalid, l.name)

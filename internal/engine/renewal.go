@@ -44,7 +44,7 @@ func (h *hold) setBounds(b bounds) {
 		return
 	}
 	before := h.valid
-	h.needMore().bounds, h.renewals = &b, 0
+	h.needMore().bounds, h.more.renewals = &b, 0
 	h.capHold()
 	h.final = h.valid < before
 	if !h.canRenew() {
@@ -53,12 +53,25 @@ func (h *hold) setBounds(b bounds) {
 	h.plan()
 }
 
-// countRenewal counts a renewal that was sent at that time.
+// countRenewal counts a renewal that was sent at that time. Without a bound nobody asks how many there were, unless the lock
+// has another mode, which may have one.
 func (h *hold) countRenewal(sent clock.Instant) {
-	// mutants: renewals-before-all
-	if sent.Sub(h.bound().since) >= 0 {
-		h.renewals++
+	b := h.bound()
+	if b.maxRenewals < 0 && !h.l.set.kind.isShared() {
+		return
 	}
+	// mutants: renewals-before-all
+	if sent.Sub(b.since) >= 0 {
+		h.needMore().renewals++
+	}
+}
+
+// renewals returns how many renewals have been counted.
+func (h *hold) renewals() int {
+	if h.more == nil {
+		return 0
+	}
+	return h.more.renewals
 }
 
 // canRenew reports whether a renewal would make the hold last longer.
@@ -67,7 +80,7 @@ func (h *hold) canRenew() bool {
 	switch {
 	case h.isClaim():
 		return true
-	case !b.renew, b.maxRenewals >= 0 && int(h.renewals) >= b.maxRenewals:
+	case !b.renew, b.maxRenewals >= 0 && h.renewals() >= b.maxRenewals:
 		return false
 	}
 	return !h.final
@@ -137,14 +150,15 @@ func (h *hold) renew() {
 	h.mu.Lock()
 	h.renewalQueued = false
 	ttl, final := h.renewTTL(h.l.set.ttl)
-	fences, reassertions := h.fencesWanted(), h.reassertions
+	fences, reassertions := h.fencesWanted(), h.reassertions()
 	if !h.state.takesRenewals() || !h.canRenew() {
 		defer h.mu.Unlock()
 		h.endRenewal()
 		return
 	}
+	q := h.renewal(ttl, fences)
 	h.mu.Unlock()
-	a, err := h.sendOnce(h.renewal(ttl, fences))
+	a, err := h.sendOnce(q)
 	if again := h.reassertion(a, err, ttl, false); again != nil {
 		a, err = h.sendOnce(again)
 	}
@@ -168,7 +182,7 @@ func (h *hold) renew() {
 		// If the lock was claimed again after this renewal was sent, the server has lost its
 		// data, and may grant the fences that this renewal reserved to others.
 		// mutants: block-from-before
-		if slack, lost, err = h.apply(a, final, h.reassertions == reassertions); lost != nil {
+		if slack, lost, err = h.apply(a, final, h.reassertions() == reassertions); lost != nil {
 			h.lose(lost)
 			return
 		}
@@ -246,13 +260,21 @@ func (h *hold) reassertion(a answer[codec.RenewReply], err error, ttl time.Durat
 	}
 	// From now on a release leaves a tombstone, in case this request arrives after it.
 	notAfter := c.server.Time(c.slot(h.l)) + remaining.Microseconds()
-	h.attempt.unanswered = max(h.attempt.unanswered, notAfter)
-	h.reassertions++
+	h.attempt.own().unanswered = max(h.attempt.unanswered, notAfter)
+	h.needMore().reassertions++
 	age := now.Sub(h.notHeldBefore())
 	return &codec.Reassert{
 		Lock: h.l.ref(), Token: h.attempt.token(), TTL: ttl, NotAfter: notAfter,
-		Fence: h.fence, Reserved: h.lastFence(), Info: h.l.set.info, GrantedAt: h.at, Age: age + drift(age), Asked: a.reply.Time(),
+		Fence: h.fence(), Reserved: h.lastFence(), Info: h.l.set.info, GrantedAt: h.at, Age: age + drift(age), Asked: a.reply.Time(),
 	}
+}
+
+// reassertions returns how often the lock was claimed again.
+func (h *hold) reassertions() int {
+	if h.more == nil {
+		return 0
+	}
+	return h.more.reassertions
 }
 
 // notHeldBefore returns a time at which the lock was not granted to this hold yet.
@@ -274,7 +296,7 @@ func (h *hold) endRenewal() {
 
 // renewal returns the request that renews the hold for ttl and reserves that many fences.
 func (h *hold) renewal(ttl time.Duration, fences int) codec.Request[codec.RenewReply] {
-	q := codec.Renew{Lock: h.l.ref(), Token: h.attempt.token(), TTL: ttl, Fence: h.fence, Fences: fences}
+	q := codec.Renew{Lock: h.l.ref(), Token: h.attempt.token(), TTL: ttl, Fence: h.fence(), Fences: fences}
 	if fences > 0 && h.l.set.kind.reserves {
 		q.FencesAlone, q.Channel = h.queue.fencesIfAlone(h.l), h.attempt.channel
 	}
@@ -402,7 +424,7 @@ func (c *Client) renewBatch(holds []*hold) exec.Batch[codec.BatchReply] {
 	b.Flags = l.flags()
 	for _, h := range holds {
 		h.mu.Lock()
-		b.Add(h.l.keys.Lock, h.attempt.head, h.fence, h.l.set.ttl)
+		b.Add(h.l.keys.Lock, h.attempt.head, h.fence(), h.l.set.ttl)
 		h.mu.Unlock()
 	}
 	return exec.Batch[codec.BatchReply]{Slot: c.slot(l), Script: &b}

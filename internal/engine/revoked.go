@@ -47,7 +47,7 @@ func (l *holdLease) Revoked() <-chan struct{} {
 // revoke asks the holder to let go, if it has that fence.
 func (h *hold) revoke(fence uint64, said wire.Remark) {
 	h.mu.Lock()
-	if h.state == over || h.fence != fence || !h.hasLease() || !h.needMore().revocation.ask() {
+	if h.state == over || h.fence() != fence || !h.hasLease() || !h.needMore().revocation.ask() {
 		h.mu.Unlock()
 		return
 	}
@@ -58,12 +58,12 @@ func (h *hold) revoke(fence uint64, said wire.Remark) {
 		}
 	}
 	believed := h.hasBeliever()
-	for _, l := range append([]*holdLease{h.lease}, h.joinedLeases()...) {
-		if l.ended == nil && l.scope != nil && l.scope.revoked != nil {
-			joint = append(joint, l.scope.revoked)
+	for _, l := range append([]*holdLease{h.lease()}, h.joinedLeases()...) {
+		if !l.over && l.extra != nil && l.extra.revoked != nil {
+			joint = append(joint, l.extra.revoked)
 		}
 	}
-	subject, fence := h.l.subject(), h.lease.fence
+	subject, fence := h.l.subject(), h.lease().fence
 	h.mu.Unlock()
 	h.flush()
 	for _, tell := range joint {

@@ -102,7 +102,7 @@ func (l *holdLease) changeMode(ctx context.Context, as *target) (*holdLease, err
 		return nil, err
 	}
 	a, _, err := ask(ctx, c, request{op: "weigh", lock: as, durable: true}, &codec.Weigh{
-		Lock: as.ref(), Token: h.attempt.token(), Weight: as.set.weight, Fence: h.fence, LeaseFence: l.fence,
+		Lock: as.ref(), Token: h.attempt.token(), Weight: as.set.weight, Fence: h.fence(), LeaseFence: l.fence,
 	})
 	if err != nil {
 		return nil, l.abortChange(err)
@@ -128,8 +128,8 @@ func (l *holdLease) beginChange(as *target) error {
 	defer h.mu.Unlock()
 	l.check()
 	switch {
-	case l.ended != nil:
-		return l.ended
+	case l.over:
+		return l.ended()
 	case h.state == changing:
 		return fmt.Errorf("%w: lock %q: the lease is being changed already", ErrInvalid, as.name)
 	case h.isJoined() && as.set.kind == &reader:
@@ -142,7 +142,7 @@ func (l *holdLease) beginChange(as *target) error {
 		l.endObserved(HandoverNone, nil)
 		l.released = true
 	}
-	h.before, h.state, h.renewAt = h.state, changing, clock.Instant{}
+	h.needMore().before, h.state, h.renewAt = h.state, changing, clock.Instant{}
 	h.plan()
 	return nil
 }
@@ -153,14 +153,14 @@ func (l *holdLease) undoChange(why error) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.state == changing {
-		h.state = h.before
+		h.state = h.more.before
 		if !h.hasLease() {
 			h.state = retired
 		}
 	}
 	l.check()
-	if l.ended != nil {
-		return l.ended
+	if l.over {
+		return l.ended()
 	}
 	// mutants: undone-renewed
 	if h.canRenew() {
@@ -200,12 +200,12 @@ func (l *holdLease) finishChange(as *target, a answer[codec.WeighReply]) (*holdL
 		if as.set.kind == &reader { // freeze has ended the writer's lease
 			return nil, &LostError{Name: as.name, Reason: LossExpired}
 		}
-		return nil, l.ended
+		return nil, l.ended()
 	}
 	next := newHold(&from, h.since, a.sent, term-drift(term), a.reply.Fence, 1)
-	next.state = h.before
-	if next.renewals = h.renewals; !h.isClaim() {
-		next.renewals += int32(h.flying) // whose answers nobody waits for
+	next.state = h.more.before
+	if next.needMore().renewals = h.renewals(); !h.isClaim() {
+		next.more.renewals += int(h.flying) // whose answers nobody waits for
 	}
 	if next.noteHeard(clock.Now()) {
 		defer h.mu.Unlock()

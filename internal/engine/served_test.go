@@ -19,7 +19,7 @@ func TestAWaiterThatIsServedAsItLeavesTakesItsResult(t *testing.T) {
 	if err := l.ready(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	wq := c.queueOf(l.keys.Queue)
+	wq := l.queue()
 	defer wq.unref()
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()

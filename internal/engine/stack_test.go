@@ -85,7 +85,7 @@ func TestAnAcquireNeedsASmallStack(t *testing.T) {
 	if _, err := held.Acquire(ctx); err != nil {
 		t.Fatal(err)
 	}
-	wq := c.queueOf(held.keys.Queue)
+	wq := held.queue()
 	defer wq.unref()
 	waiting := measure(func(int) {
 		if _, err := held.Acquire(ctx); !errors.Is(err, context.Canceled) {

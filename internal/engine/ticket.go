@@ -88,8 +88,8 @@ func (l *holdLease) beginDetach(ttl time.Duration) (term time.Duration, err erro
 	now := clock.Now()
 	l.checkAt(now)
 	switch {
-	case l.ended != nil:
-		return 0, l.ended
+	case l.over:
+		return 0, l.ended()
 	case h.state == changing:
 		return 0, fmt.Errorf("%w: lock %q: the lease is being detached already", ErrInvalid, l.Name())
 	// mutants: detach-nested
@@ -102,7 +102,7 @@ func (l *holdLease) beginDetach(ttl time.Duration) (term time.Duration, err erro
 	// Even if no ticket comes of it, the server may keep the lock for that long.
 	h.extended = h.extended || term > h.l.set.ttl
 	// mutants: detach-freezes
-	h.before, h.state, h.renewAt = h.state, changing, clock.Instant{}
+	h.needMore().before, h.state, h.renewAt = h.state, changing, clock.Instant{}
 	h.plan()
 	return term, nil
 }
@@ -141,8 +141,8 @@ func (l *holdLease) leaveBehind(a answer[codec.RenewReply]) (*Ticket, error) {
 	defer h.mu.Unlock()
 	// mutants: detached-lost
 	l.check()
-	if l.ended != nil {
-		return nil, l.ended
+	if l.over {
+		return nil, l.ended()
 	}
 	slack, lost, err := h.apply(a, false, false)
 	var q *exec.Quarantine
@@ -167,7 +167,7 @@ func (l *holdLease) leaveBehind(a answer[codec.RenewReply]) (*Ticket, error) {
 	h.queue.releaseLocked(h)
 	t := &Ticket{Prefix: c.space.Prefix(), Lock: h.l.name, Exact: h.l.set.key != "", Token: h.attempt.token()}
 	// mutants: ticket-fence
-	t.Fence, t.Tombstone = h.fence, h.attempt.unanswered
+	t.Fence, t.Tombstone = h.fence(), h.attempt.unanswered
 	return t, nil
 }
 

@@ -16,9 +16,8 @@ import (
 // server sees only one of them: a caller that finds the queue empty asks for itself, and an
 // acquirer asks for those that have to wait.
 type waitQueue struct {
-	c    *Client
-	key  string
-	refs int32 // guarded by c.mu
+	l    *target // the lock, as the queue's first caller wanted it
+	refs int32   // guarded by l.c.mu
 
 	count      atomic.Int32 // of waiters
 	passedLast atomic.Int32 // how often the latest hold was passed on
@@ -39,13 +38,14 @@ type contention struct {
 	restsUntil  time.Time // when the server's quarantine ends; zero if it was not in one when it was last asked
 }
 
-// queueOf returns the wait queue with that key, and takes a reference to it.
-func (c *Client) queueOf(key string) *waitQueue {
+// queue returns the lock's wait queue, and takes a reference to it.
+func (l *target) queue() *waitQueue {
+	c, key := l.c, l.queueKey()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	wq := c.queues.Get(key)
 	if wq == nil {
-		wq = &waitQueue{c: c, key: key}
+		wq = &waitQueue{l: l}
 		c.queues.Set(key, wq)
 	}
 	wq.refs++
@@ -53,17 +53,17 @@ func (c *Client) queueOf(key string) *waitQueue {
 }
 
 func (wq *waitQueue) ref() {
-	wq.c.mu.Lock()
-	defer wq.c.mu.Unlock()
+	wq.l.c.mu.Lock()
+	defer wq.l.c.mu.Unlock()
 	wq.refs++
 }
 
 func (wq *waitQueue) unref() {
-	wq.c.mu.Lock()
-	defer wq.c.mu.Unlock()
+	wq.l.c.mu.Lock()
+	defer wq.l.c.mu.Unlock()
 	wq.refs--
 	if wq.refs == 0 {
-		wq.c.queues.Delete(wq.key)
+		wq.l.c.queues.Delete(wq.l.queueKey())
 	}
 }
 
@@ -128,7 +128,7 @@ func (wq *waitQueue) acquire(ctx context.Context, l *target, end time.Time) (*ho
 	if wq.asking || wq.acquirer() != nil || wq.current != nil || wq.waiting() > 0 {
 		w, holder := wq.enter(ctx, l)
 		wq.mu.Unlock()
-		wq.c.observing(ctx).wait(0, holder)
+		wq.l.c.observing(ctx).wait(0, holder)
 		return wq.await(ctx, w, end)
 	}
 	wq.asking, wq.unansweredSince = true, clock.Mono()
@@ -143,7 +143,7 @@ func (wq *waitQueue) acquire(ctx context.Context, l *target, end time.Time) (*ho
 // enter puts a waiter at the end of the queue. It also returns who holds the lock, if that is known here. The caller holds
 // wq.mu.
 func (wq *waitQueue) enter(ctx context.Context, l *target) (*waiter, *Holder) {
-	w := wq.c.newWaiter(ctx, l)
+	w := wq.l.c.newWaiter(ctx, l)
 	wq.pushBack(w)
 	if !wq.asking {
 		wq.startAcquirer(nil, false)
@@ -155,7 +155,7 @@ func (wq *waitQueue) enter(ctx context.Context, l *target) (*waiter, *Holder) {
 // askFirst asks the server for the lock. If the lock is held, askFirst puts a waiter at the head of
 // the queue and returns it.
 func (wq *waitQueue) askFirst(ctx context.Context, l *target) (*holdLease, *waiter, error) {
-	c := wq.c
+	c := wq.l.c
 	a := l.newAttempt()
 	mode := codec.Try
 	by, up := c.listening(l)
@@ -169,7 +169,7 @@ func (wq *waitQueue) askFirst(ctx context.Context, l *target) (*holdLease, *wait
 		return wq.endAsking(a, got.hold, err), nil, err
 	}
 	w := wq.waitFirst(ctx, a, by, got)
-	if o := wq.c.observing(ctx); o != nil {
+	if o := wq.l.c.observing(ctx); o != nil {
 		o.wait(got.Place.Rank-1, got.holder(l))
 	}
 	return nil, w, nil
@@ -199,7 +199,7 @@ func (wq *waitQueue) waitFirst(ctx context.Context, a *attempt, by notify.Confir
 	defer wq.mu.Unlock()
 	wq.asking = false
 	wq.noteOutcome(nil)
-	w := wq.c.newWaiter(ctx, a.l)
+	w := wq.l.c.newWaiter(ctx, a.l)
 	wq.pushFront(w)
 	if got.Word == codec.Quarantined {
 		wq.noteQuarantine(got.Refusal.Quarantine)
@@ -219,7 +219,7 @@ func (wq *waitQueue) fences(l *target) int {
 	if !l.set.passable() {
 		return 0
 	}
-	return max(min(wq.waiting(), wq.c.cfg.LocalHandovers), 0)
+	return max(min(wq.waiting(), wq.l.c.cfg.LocalHandovers), 0)
 }
 
 // aloneFactor is how many times more often a lock may be passed on while no other process waits for
@@ -230,7 +230,7 @@ const aloneFactor = 16
 // used take the counter ahead of the server's clock, so unless more goroutines wait, fencesIfAlone
 // is at most twice what the last hold used.
 func (wq *waitQueue) fencesIfAlone(l *target) int {
-	return min(max(wq.fences(l), 2*int(wq.passedLast.Load())), aloneFactor*wq.c.cfg.LocalHandovers)
+	return min(max(wq.fences(l), 2*int(wq.passedLast.Load())), aloneFactor*wq.l.c.cfg.LocalHandovers)
 }
 
 // holderHere returns the lock's holder, for observers, if, as far as the queue knows, it is this process; otherwise nil. The
@@ -242,7 +242,7 @@ func (wq *waitQueue) holderHere(l *target) *Holder {
 	h := wq.current
 	return &Holder{
 		Name: l.name, Form: l.set.kind.form, Owner: h.l.set.owner, Host: l.c.host, PID: os.Getpid(),
-		Fence: h.fence, Since: time.UnixMicro(h.at), TTL: h.remaining(),
+		Fence: h.fence(), Since: time.UnixMicro(h.at), TTL: h.remaining(),
 	}
 }
 
@@ -251,7 +251,7 @@ func (wq *waitQueue) keep(h *hold) *holdLease {
 	h.queue, h.kept = wq, true
 	if !h.l.set.kind.isShared() {
 		wq.current.replacedBy(h)
-		wq.c.unqueuedFor(wq.key).replacedBy(h)
+		wq.l.unqueued().replacedBy(h)
 		wq.current = h
 	}
 	wq.readers = nil // a writer may have come between: nobody else may join the readers that were before it
@@ -274,10 +274,10 @@ func (wq *waitQueue) joinReaders(l *target) *holdLease {
 	defer h.mu.Unlock()
 	now := clock.Now()
 	if !h.state.isSteady() || h.extended || h.failure() != nil || h.expired(now) || now.Sub(h.since) > maxPassing ||
-		h.lease.ended != nil || wq.c.cfg.LocalHandovers < 0 || !h.l.set.unbounded() || wq.c.isClosing() {
+		h.lease().over || wq.l.c.cfg.LocalHandovers < 0 || !h.l.set.unbounded() || wq.l.c.isClosing() {
 		return nil
 	}
-	return h.join(h.fence)
+	return h.join(h.fence())
 }
 
 // admitReaders gives the readers at the head of the queue leases of the latest readers' hold. The
@@ -317,9 +317,9 @@ func (wq *waitQueue) releaseLocked(h *hold) {
 	wq.unref()
 }
 
-// unqueuedFor returns the latest hold that was acquired past the wait queue with that key, or nil.
-func (c *Client) unqueuedFor(key string) *hold {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.unqueued.Get(key)
+// unqueued returns the latest hold that was acquired past the lock's wait queue, or nil.
+func (l *target) unqueued() *hold {
+	l.c.mu.Lock()
+	defer l.c.mu.Unlock()
+	return l.c.unqueued.Get(l.queueKey())
 }

@@ -56,7 +56,7 @@ func (wq *waitQueue) await(ctx context.Context, w *waiter, end time.Time) (*hold
 		if r.lease != nil {
 			// The lease goes to the next waiter, or back to the server.
 			// mutants: crossed-local-grant
-			wq.c.tasks.Run(func() { _ = r.lease.release(ctx, unaware) })
+			wq.l.c.tasks.Run(func() { _ = r.lease.release(ctx, unaware) })
 		}
 		return nil, exec.EndedBy(ctx, r.err)
 	}
@@ -91,7 +91,7 @@ func (wq *waitQueue) awaitLast(ctx context.Context, w *waiter) (*holdLease, erro
 	case wq.lastFailure() != nil:
 		return nil, wq.lastFailure()
 	case wq.unansweredSince != 0 && ctx.Err() != nil:
-		return nil, wq.c.server.Unheard(ctx, "acquire", w.l.name, wq.unansweredSince.Time())
+		return nil, wq.l.c.server.Unheard(ctx, "acquire", w.l.name, wq.unansweredSince.Time())
 	}
 	return nil, ErrTimeUp
 }
@@ -132,11 +132,11 @@ func (wq *waitQueue) unheard(ctx context.Context, l *target) error {
 	switch {
 	case wq.lastFailure() != nil:
 		return exec.EndedBy(ctx, wq.lastFailure())
-	case wq.unansweredSince != 0 && wq.c.server.IsSilent(wq.unansweredSince.Time()):
-		return wq.c.server.Unheard(ctx, "acquire", l.name, wq.unansweredSince.Time())
+	case wq.unansweredSince != 0 && wq.l.c.server.IsSilent(wq.unansweredSince.Time()):
+		return wq.l.c.server.Unheard(ctx, "acquire", l.name, wq.unansweredSince.Time())
 	}
 	if left := wq.quarantineLeft(); left > 0 {
-		return exec.EndedBy(ctx, wq.c.quarantineError("acquire", l.name, left))
+		return exec.EndedBy(ctx, wq.l.c.quarantineError("acquire", l.name, left))
 	}
 	return ctx.Err()
 }
@@ -218,7 +218,7 @@ func (wq *waitQueue) head() *waiter {
 // not be reached. The caller holds wq.mu and h.mu.
 func (wq *waitQueue) successor(h *hold, now clock.Instant) *waiter {
 	// mutants: reserved-fences
-	if wq == nil || !h.state.isSteady() || h.extended || !h.kept || !h.l.set.kind.isShared() && wq.current != h || !h.hasFence() && h.flying == 0 || wq.c.isClosing() {
+	if wq == nil || !h.state.isSteady() || h.extended || !h.kept || !h.l.set.kind.isShared() && wq.current != h || !h.hasFence() && h.flying == 0 || wq.l.c.isClosing() {
 		return nil
 	}
 	// mutants: passing-time
@@ -283,6 +283,6 @@ func (wq *waitQueue) failHead(l *target, err error) {
 func (wq *waitQueue) withdraw(w *waiter) {
 	wq.remove(w)
 	if acq := wq.acquirer(); acq != nil && acq.leaving == nil && wq.waiting() == 0 {
-		acq.leaving = wq.c.departing.add(w.l.keys.Queue)
+		acq.leaving = wq.l.c.departing.add(w.l.keys.Queue)
 	}
 }

@@ -120,7 +120,7 @@ func (acq *acquirer) warnOfPolling() {
 	case acq.sub.IsRefused():
 		w.seen = "the server's ACL refuses the subscription"
 		w.remedy = "allow subscribe, publish and the channels; see docs/SECURITY.md"
-	case acq.subscriptionUnknown && acq.queue.c.server.InCluster():
+	case acq.subscriptionUnknown && acq.queue.l.c.server.InCluster():
 		// While a slot moves key by key, its old node has the subscription and its new one the
 		// lock. That passes.
 		if time.Since(acq.pollingSince) < maxSleep {
@@ -135,5 +135,5 @@ func (acq *acquirer) warnOfPolling() {
 	default:
 		return
 	}
-	acq.queue.c.warn(w)
+	acq.queue.l.c.warn(w)
 }

@@ -53,7 +53,7 @@ var kinds = []Mutant{
 		Name: "leads-on", About: "a leader does not check whether its lease is over",
 		Subject: campaign.Election{},
 		Edits: []overlay.Edit{
-			part("deadline-by-clock", "l.ended == nil", "!l.g.l.set.apart && l.ended == nil"),
+			part("deadline-by-clock", "!l.over", "!l.g.l.set.apart && !l.over"),
 			insert("deadline-timer", "if h.expired(now) && h.l.set.apart {\n\treturn\n}"),
 		},
 		Kinds: paused, Rules: []campaign.Rule{campaign.Overlap},

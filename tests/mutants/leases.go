@@ -52,7 +52,7 @@ var leases = []Mutant{
 	},
 	{
 		Name: "loss-by-timer", About: "Err trusts a timer that a paused process does not run",
-		Edits: []overlay.Edit{part("deadline-by-clock", "l.ended == nil", "false")},
+		Edits: []overlay.Edit{part("deadline-by-clock", "!l.over", "false")},
 		Kinds: []string{"process-pause-long"}, Rules: []campaign.Rule{campaign.Overlap},
 	},
 	{
@@ -120,8 +120,8 @@ var leases = []Mutant{
 		Edits: []overlay.Edit{
 			line("look-at-release", ""),
 			part("lost-at-release", "h.state == over", "false"),
-			line("pass-on", "if l.ended != ErrReleased {"),
-			part("deadline-by-clock", "l.ended == nil", "false"),
+			line("pass-on", "if l.ended() != ErrReleased {"),
+			part("deadline-by-clock", "!l.over", "false"),
 			part("passing-time", "> maxPassing", "< 0"),
 		},
 		Kinds: paused, Rules: []campaign.Rule{campaign.Overlap, campaign.Fences},

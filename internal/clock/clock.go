@@ -59,6 +59,14 @@ func (t Instant) Sub(u Instant) time.Duration {
 	return mono
 }
 
+// Between returns the time from u to t, which may be in either order. Both must have been read.
+func Between(u, t Instant) time.Duration {
+	if t.Mono < u.Mono {
+		return -u.Sub(t) // Sub returns the longer time by one clock or the other
+	}
+	return t.Sub(u)
+}
+
 // Add returns the instant d after t.
 func (t Instant) Add(d time.Duration) Instant {
 	return Instant{t.Mono.Add(d), t.boot + d}

@@ -318,7 +318,8 @@ func (a *attempt) holdFromMessage(n *wire.Grant) (*hold, bool) {
 		return nil, false
 	}
 	h := newHold(a, now, a.anchor.Sent, valid, n.Fence, 1)
-	h.state, h.renewAt, h.at = claimed, now, n.Now
+	h.state, h.at = claimed, n.Now
+	h.renewAt(now)
 	return h, true
 }
 

@@ -30,7 +30,7 @@ func TestALeaseThatReachedItsBoundEndsByIt(t *testing.T) {
 		time.Sleep(10 * time.Second) // longer than a renewal takes to become due
 		synctest.Wait()
 		h.mu.Lock()
-		if !h.renewAt.IsZero() {
+		if h.renewAfter != 0 {
 			t.Error("another renewal is due")
 		}
 		h.renewalQueued = true // as long as its goroutine has not run, on a slow machine
@@ -41,4 +41,46 @@ func TestALeaseThatReachedItsBoundEndsByIt(t *testing.T) {
 			t.Errorf("it ended with %v", lease.Err())
 		}
 	})
+}
+
+// A hold's other times are kept as distances from the request that its deadline counts from. They stay when that moves.
+func TestALaterDeadlineMovesNoOtherTime(t *testing.T) {
+	t.Run("with a clock that runs through suspension", otherTimesStay)
+	t.Run("without", func(t *testing.T) {
+		t.Cleanup(clock.SetBoot(func() time.Duration { return 0 }))
+		otherTimesStay(t)
+	})
+}
+
+func otherTimesStay(t *testing.T) {
+	c, err := New(&fake{}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close(t.Context())
+	asked := clock.Now()
+	at := func(d time.Duration) clock.Instant { return asked.Add(d) }
+	h := newHold(c.Mutex("a").newAttempt(), at(time.Second), asked, 10*time.Second, 1, 1)
+	for i, c := range []struct{ sent, renew, want time.Duration }{
+		{sent: 3 * time.Second, renew: 5 * time.Second, want: 5 * time.Second},
+		{sent: 2 * time.Second, renew: 5 * time.Second, want: 5 * time.Second}, // answered late, and for longer
+		{sent: 8 * time.Second, renew: 7 * time.Second, want: 8*time.Second + 1},
+	} {
+		h.renewAt(at(c.renew))
+		h.prolong(at(c.sent), at(9*time.Second), time.Duration(i+1)*time.Hour)
+		if h.anchor != at(c.sent) {
+			t.Fatalf("the deadline does not count from the request sent at %s", c.sent)
+		}
+		if got := h.anchor.Add(h.renewAfter); got != at(c.want) {
+			t.Errorf("after a request sent at %s the renewal is due at %s, want %s", c.sent, got.Sub(asked), c.want)
+		}
+		if h.since() != at(time.Second) {
+			t.Errorf("after a request sent at %s the hold is from %s, want 1s", c.sent, h.since().Sub(asked))
+		}
+	}
+	h.renewAfter = 0
+	h.prolong(at(9*time.Second), at(9*time.Second), 4*time.Hour)
+	if h.renewAfter != 0 {
+		t.Error("a renewal is due, although there is to be none")
+	}
 }

@@ -33,10 +33,10 @@ type hold struct {
 
 	mu            sync.Mutex
 	more          *more         // nil until some of it is needed
-	since         clock.Instant // local time of the grant, about
-	anchor        clock.Instant // when the request was sent that valid counts from
-	valid         time.Duration // how long the hold lasts, from anchor
-	renewAt       clock.Instant // when to renew; zero for never. Until begin: when the grant was heard
+	anchor        clock.Instant // when the request was sent that the following count from
+	valid         time.Duration // how long the hold lasts
+	renewAfter    time.Duration // when to renew; 0 for never. Until begin: when the grant was heard
+	age           time.Duration // how old the hold was at the anchor, about
 	flying        int8          // renewals under way
 	renewalQueued bool          // one of them is not sent yet
 
@@ -97,7 +97,7 @@ func (h *hold) isClaim() bool {
 // newHold returns a hold that lasts for valid from anchor on and has block fences, from fence on.
 func newHold(a *attempt, since, anchor clock.Instant, valid time.Duration, fence uint64, block int64) *hold {
 	a.l.c.server.HasWritten()
-	h := &hold{attempt: *a, state: held, since: since, anchor: anchor, valid: valid}
+	h := &hold{attempt: *a, state: held, age: clock.Between(since, anchor), anchor: anchor, valid: valid}
 	h.first = holdLease{g: h, fence: fence}
 	if block > 1 {
 		h.more = &more{nextFence: fence + 1, fenceEnd: fence + uint64(block)}
@@ -109,7 +109,7 @@ func newHold(a *attempt, since, anchor clock.Instant, valid time.Duration, fence
 
 // noteHeard notes when the grant was heard, for begin, and reports whether that was too late.
 func (h *hold) noteHeard(now clock.Instant) (late bool) {
-	h.renewAt = now
+	h.renewAt(now)
 	return h.expired(now)
 }
 
@@ -143,16 +143,15 @@ func (h *hold) firstLease() *holdLease {
 	}
 	c.holds.Begin()
 	h.counted = true
-	now := h.renewAt
+	now := h.anchor.Add(h.renewAfter)
 	switch {
 	case h.state == claimed && h.fencesWanted() > 0: // renew at once, to reserve them
 	case h.state == claimed:
-		remaining := h.valid - now.Sub(h.anchor)
-		h.renewAt = now.Add(min(confirmAfter, remaining/16))
+		h.renewAt(now.Add(min(confirmAfter, h.remainingAt(now)/16)))
 	case h.canRenew():
-		h.renewAt = h.renewalAfter(h.anchor, min(h.l.set.ttl, h.valid))
+		h.renewAt(h.renewalAfter(h.anchor, min(h.l.set.ttl, h.valid)))
 	default:
-		h.renewAt = clock.Instant{}
+		h.renewAfter = 0
 	}
 	h.planAt(now)
 	h.mu.Unlock()
@@ -291,7 +290,7 @@ func (h *hold) retireIfIdle() {
 	if h.state != changing {
 		h.state = retired
 	}
-	h.renewAt = clock.Instant{}
+	h.renewAfter = 0
 	h.plan()
 }
 
@@ -314,20 +313,26 @@ func (h *hold) endLeases(err error) {
 	}
 }
 
+// since returns the local time of the grant, about.
+func (h *hold) since() clock.Instant { return h.anchor.Add(-h.age) }
+
 func (h *hold) expired(now clock.Instant) bool { return now.Sub(h.anchor) >= h.valid }
 
 // deadline returns when the hold expires, by the monotonic clock. It counts from now: that clock
 // may have stood still since the anchor, while the machine was suspended.
 func (h *hold) deadline(now clock.Instant) clock.Reading {
-	return now.Mono.Add(h.valid - now.Sub(h.anchor))
+	return now.Mono.Add(h.remainingAt(now))
 }
 
 // remaining returns how long the hold lasts unless it is renewed.
 func (h *hold) remaining() time.Duration {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.valid - clock.Since(h.anchor)
+	return h.remainingAt(clock.Now())
 }
+
+// remainingAt is remaining at that time. The caller holds h.mu.
+func (h *hold) remainingAt(now clock.Instant) time.Duration { return h.valid - now.Sub(h.anchor) }
 
 // capHold makes the hold end when MaxHold does.
 func (h *hold) capHold() {

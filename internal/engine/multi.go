@@ -200,7 +200,7 @@ func (l *multi) tryAtOnce(ctx context.Context) (lease *JointLease, busy bool, er
 	for i, h := range grants {
 		leases[i] = h.firstLease()
 	}
-	return l.joinLeases(leases, grants[0].since), false, nil
+	return l.joinLeases(leases, grants[0].since()), false, nil
 }
 
 // joinLeases makes one lease from the leases of all locks. Its bounds count from since, when all were held.

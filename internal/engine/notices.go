@@ -78,7 +78,7 @@ func (h *hold) heedsBy() (clock.Reading, bool) {
 	if h.l.c.notices.listening.Load() || h.l.set.pollInterval > 0 {
 		return 0, false
 	}
-	return h.since.Mono.Add(heedAfter), true
+	return h.since().Mono.Add(heedAfter), true
 }
 
 // noticed handles a notice.

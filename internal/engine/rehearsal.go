@@ -57,7 +57,7 @@ func (c *Client) holdsOf(name string) (holds []*hold) {
 func (h *hold) left() time.Duration {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	remaining := h.valid - clock.Since(h.anchor)
+	remaining := h.remainingAt(clock.Now())
 	if h.state == over || remaining <= 0 {
 		return 0
 	}

@@ -33,7 +33,7 @@ func (h *hold) bound() bounds {
 		return *h.more.bounds
 	}
 	s := h.l.set
-	return bounds{s.renew, s.maxHold, s.maxRenewals, h.since}
+	return bounds{s.renew, s.maxHold, s.maxRenewals, h.since()}
 }
 
 // setBounds gives bounds to a hold that had none. Renewals sent before b.since do not count, even if they are answered later.
@@ -48,7 +48,7 @@ func (h *hold) setBounds(b bounds) {
 	h.capHold()
 	h.final = h.valid < before
 	if !h.canRenew() {
-		h.renewAt = clock.Instant{}
+		h.renewAfter = 0
 	}
 	h.plan()
 }
@@ -99,10 +99,11 @@ func (h *hold) renewTTL(want time.Duration) (ttl time.Duration, final bool) {
 func (h *hold) plan() { h.planAt(clock.Now()) }
 
 func (h *hold) planAt(now clock.Instant) {
-	at := h.deadline(now)
-	if !h.renewAt.IsZero() {
-		at = min(at, now.Mono.Add(-now.Sub(h.renewAt)))
+	next := h.valid
+	if h.renewAfter > 0 {
+		next = min(next, h.renewAfter)
 	}
+	at := now.Mono.Add(next - now.Sub(h.anchor))
 	if by, is := h.heedsBy(); is {
 		at = min(at, by)
 	}
@@ -112,6 +113,9 @@ func (h *hold) planAt(now clock.Instant) {
 		h.l.c.schedule.Set(&h.entry, by, h)
 	}
 }
+
+// renewAt makes the next renewal due at that time.
+func (h *hold) renewAt(at clock.Instant) { h.renewAfter = max(at.Sub(h.anchor), 1) }
 
 // Due is called by the scheduler. It starts a renewal, or ends the hold at its deadline.
 func (h *hold) Due(now clock.Instant) {
@@ -129,13 +133,12 @@ func (h *hold) Due(now clock.Instant) {
 		h.l.c.heed()
 	}
 	if !h.canRenew() { // Extend may have reached MaxHold
-		h.renewAt = clock.Instant{}
+		h.renewAfter = 0
 	}
-	if !h.renewAt.IsZero() && now.Sub(h.renewAt) >= 0 {
+	if h.renewAfter > 0 && now.Sub(h.anchor) >= h.renewAfter {
 		// If this renewal is not answered in time, another one is sent: several fit
 		// before the deadline.
-		remaining := h.valid - now.Sub(h.anchor)
-		h.renewAt = now.Add(min(max(remaining/3, 50*time.Millisecond), h.l.c.cfg.CommandTimeout))
+		h.renewAt(now.Add(min(max(h.remainingAt(now)/3, 50*time.Millisecond), h.l.c.cfg.CommandTimeout)))
 		if h.flying < maxFlying && !h.renewalQueued {
 			h.flying++
 			h.renewalQueued = true
@@ -196,8 +199,7 @@ func (h *hold) renew() {
 func (h *hold) renewed(sent, now clock.Instant, slack time.Duration, err error) {
 	if err != nil {
 		h.needMore().failure = h.l.c.server.Failure("renew", h.l.name, err)
-		remaining := h.valid - now.Sub(h.anchor)
-		h.renewAt = now.Add(min(max(remaining/8, 25*time.Millisecond), time.Second))
+		h.renewAt(now.Add(min(max(h.remainingAt(now)/8, 25*time.Millisecond), time.Second)))
 		h.observeRenewal(now, 0, h.more.failure)
 	} else {
 		if h.state == claimed {
@@ -206,13 +208,13 @@ func (h *hold) renewed(sent, now clock.Instant, slack time.Duration, err error) 
 			h.countRenewal(sent)
 			h.observeRenewal(now, slack, nil)
 		}
-		h.renewAt = clock.Instant{}
+		h.renewAfter = 0
 		if h.canRenew() {
-			h.renewAt = h.renewalAfter(sent, h.l.set.ttl)
+			h.renewAt(h.renewalAfter(sent, h.l.set.ttl))
 		}
 	}
 	if h.state == retired {
-		h.renewAt = clock.Instant{}
+		h.renewAfter = 0
 	}
 	h.planAt(now)
 }
@@ -253,9 +255,9 @@ func (h *hold) reassertion(a answer[codec.RenewReply], err error, ttl time.Durat
 	now := clock.Now()
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	remaining := h.valid - now.Sub(h.anchor)
+	remaining := h.remainingAt(now)
 	// mutants: shared-key-lost
-	if h.state == over || !detaching && h.state == changing || remaining <= 0 || !h.l.set.kind.reasserted || c.cfg.Strict || c.server.InCluster() && now.Sub(h.since) > maxReassert {
+	if h.state == over || !detaching && h.state == changing || remaining <= 0 || !h.l.set.kind.reasserted || c.cfg.Strict || c.server.InCluster() && now.Sub(h.since()) > maxReassert {
 		return nil
 	}
 	// From now on a release leaves a tombstone, in case this request arrives after it.
@@ -282,7 +284,7 @@ func (h *hold) notHeldBefore() clock.Instant {
 	if queued := h.attempt.anchor.Sent; !queued.IsZero() { // the server said that it was still waiting
 		return queued
 	}
-	return h.since
+	return h.since()
 }
 
 // endRenewal notes that one renewal less is under way. The caller holds h.mu.
@@ -332,8 +334,13 @@ func (h *hold) apply(a answer[codec.RenewReply], final, fences bool) (slack time
 // the server has, but an earlier one may have asked for more.
 func (h *hold) prolong(sent, now clock.Instant, term time.Duration) (slack time.Duration) {
 	valid := term - drift(term)
-	slack = h.valid - now.Sub(h.anchor)
-	if now.Sub(sent) < now.Sub(h.anchor) || valid-now.Sub(sent) > h.valid-now.Sub(h.anchor) {
+	slack = h.remainingAt(now)
+	if now.Sub(sent) < now.Sub(h.anchor) || valid-now.Sub(sent) > slack {
+		moved := clock.Between(h.anchor, sent)
+		h.age += moved
+		if h.renewAfter > 0 {
+			h.renewAfter = max(h.renewAfter-moved, 1)
+		}
 		// mutants: renewed-deadline
 		h.anchor, h.valid = sent, valid
 		h.capHold()

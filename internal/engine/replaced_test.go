@@ -23,7 +23,7 @@ func TestAHoldThatIsReplacedBeforeItBegins(t *testing.T) {
 	granted := func() *hold {
 		now := clock.Now()
 		h := newHold(l.newAttempt(), now, now, l.set.ttl, 1, 1)
-		h.renewAt = now
+		h.renewAt(now)
 		l.noteUnqueued(h)
 		return h
 	}

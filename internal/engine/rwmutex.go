@@ -142,7 +142,7 @@ func (l *holdLease) beginChange(as *target) error {
 		l.endObserved(HandoverNone, nil)
 		l.released = true
 	}
-	h.needMore().before, h.state, h.renewAt = h.state, changing, clock.Instant{}
+	h.needMore().before, h.state, h.renewAfter = h.state, changing, 0
 	h.plan()
 	return nil
 }
@@ -164,7 +164,7 @@ func (l *holdLease) undoChange(why error) error {
 	}
 	// mutants: undone-renewed
 	if h.canRenew() {
-		h.renewAt = clock.Now()
+		h.renewAt(clock.Now())
 	}
 	h.plan()
 	return why
@@ -202,7 +202,7 @@ func (l *holdLease) finishChange(as *target, a answer[codec.WeighReply]) (*holdL
 		}
 		return nil, l.ended()
 	}
-	next := newHold(&from, h.since, a.sent, term-drift(term), a.reply.Fence, 1)
+	next := newHold(&from, h.since(), a.sent, term-drift(term), a.reply.Fence, 1)
 	next.state = h.more.before
 	if next.needMore().renewals = h.renewals(); !h.isClaim() {
 		next.more.renewals += int(h.flying) // whose answers nobody waits for

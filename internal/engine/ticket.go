@@ -98,11 +98,11 @@ func (l *holdLease) beginDetach(ttl time.Duration) (term time.Duration, err erro
 	}
 	// While the lock is the token's, a late copy of its acquire changes nothing.
 	// mutants: detach-term
-	term = max(ttl, h.valid-now.Sub(h.anchor), h.l.c.untilTombstone(h.l, h.attempt.unanswered))
+	term = max(ttl, h.remainingAt(now), h.l.c.untilTombstone(h.l, h.attempt.unanswered))
 	// Even if no ticket comes of it, the server may keep the lock for that long.
 	h.extended = h.extended || term > h.l.set.ttl
 	// mutants: detach-freezes
-	h.needMore().before, h.state, h.renewAt = h.state, changing, clock.Instant{}
+	h.needMore().before, h.state, h.renewAfter = h.state, changing, 0
 	h.plan()
 	return term, nil
 }

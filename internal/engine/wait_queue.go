@@ -273,7 +273,7 @@ func (wq *waitQueue) joinReaders(l *target) *holdLease {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	now := clock.Now()
-	if !h.state.isSteady() || h.extended || h.failure() != nil || h.expired(now) || now.Sub(h.since) > maxPassing ||
+	if !h.state.isSteady() || h.extended || h.failure() != nil || h.expired(now) || now.Sub(h.since()) > maxPassing ||
 		h.lease().over || wq.l.c.cfg.LocalHandovers < 0 || !h.l.set.unbounded() || wq.l.c.isClosing() {
 		return nil
 	}

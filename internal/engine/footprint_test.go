@@ -52,11 +52,11 @@ func TestALeaseIsSmall(t *testing.T) {
 		most    int
 		options func(i int) []Option
 	}{
-		{"without options", 490, func(int) []Option { return nil }},
-		{"with options that are the same for all", 490, func(int) []Option {
+		{"without options", 475, func(int) []Option { return nil }},
+		{"with options that are the same for all", 475, func(int) []Option {
 			return []Option{Owner("shipping"), TTL(time.Minute), Meta("version", "1.2")}
 		}},
-		{"with notes of its own", 895, func(i int) []Option {
+		{"with notes of its own", 880, func(i int) []Option {
 			return []Option{Owner("shipping"), TTL(time.Minute), Meta("request", notes[i])}
 		}},
 	} {

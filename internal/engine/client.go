@@ -56,7 +56,6 @@ type Client struct {
 	reclaimers reclaimers   // likewise
 	cleanups   exec.Limiter // of releases of lost leases
 	cache      settingsCache
-	noted      settingsCache // of locks with notes
 	departing  departures
 	detached   detachments
 	notices    notices
@@ -108,11 +107,8 @@ func New(d driver.Driver, cfg *Config) (*Client, error) {
 		Lost: client.serverLost, Found: client.serverFound,
 	})
 	client.defaults = settings{
-		ttl:         c.TTL,
-		kind:        &mutex,
-		renew:       true,
-		maxRenewals: -1,
-		owner:       c.Owner,
+		terms: &terms{ttl: c.TTL, kind: &mutex, renew: true, maxRenewals: -1},
+		owner: c.Owner,
 	}
 	if client.defaults.info, err = client.holderInfo(c.Owner).Encode(); err != nil {
 		return nil, fmt.Errorf("%w: Config.Owner: %w", ErrInvalid, err)

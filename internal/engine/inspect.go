@@ -22,9 +22,9 @@ type Inspector struct {
 func (c *Client) NewInspector() *Inspector {
 	in := &Inspector{c: c, as: map[string]*settings{}, by: c.cfg.Owner}
 	for _, k := range []*kind{&mutex, &redisson, &reader, &semaphore, &owned, &barrier, &latch} {
-		own := c.defaults
+		own := c.defaults.copied()
 		own.kind = k
-		in.as[k.form] = &own
+		in.as[k.form] = own
 	}
 	return in
 }

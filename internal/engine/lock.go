@@ -328,12 +328,6 @@ func (l *target) interchangeable(m *target) bool {
 	return l.c == m.c && l.keys == m.keys && (l.set == m.set || l.set.interchangeable(m.set))
 }
 
-func (s *settings) interchangeable(t *settings) bool {
-	a, b := *s, *t
-	a.meta, b.meta = nil, nil // info includes them
-	return a == b
-}
-
 // asking returns the context for requests that are sent until end, unless that is zero. It ends a little later, so that
 // they can be answered.
 func (c *Client) asking(ctx context.Context, end time.Time) (context.Context, context.CancelFunc) {

@@ -86,7 +86,7 @@ func (c *Client) notified(payload string) {
 // stray returns the lock that a notification grants, so that it can be given back.
 func (c *Client) stray(n *wire.Grant) *target {
 	place := c.space.Of(n.Lock)
-	set := &settings{ttl: min(duration(n.Claim), c.cfg.MaxTTL), kind: kindAt(n.Kind, place)}
+	set := &settings{terms: &terms{ttl: min(duration(n.Claim), c.cfg.MaxTTL), kind: kindAt(n.Kind, place)}}
 	if set.kind.name != "" {
 		place = place.For(set.kind.name)
 	}

@@ -7,22 +7,29 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/keys"
 )
 
 // Option changes one lock.
 type Option func(*settings)
 
-// settings are a lock's resolved options. They are comparable: goroutines whose locks have equal settings can pass
-// the lock on among themselves.
+// settings are a lock's resolved options. Goroutines whose locks have interchangeable settings can pass the lock on among
+// themselves.
 type settings struct {
+	*terms // only those of copied settings may be changed
+	owner  string
+	key    string    // exact key, or ""
+	meta   *metaList // with which info was made
+	info   string    // of the holder, as it stands in the lock's value
+}
+
+// terms are those settings that differ from lock to lock in few programs. They are comparable.
+type terms struct {
 	ttl          time.Duration
 	renew        bool
 	maxHold      time.Duration // 0: no bound
 	maxRenewals  int           // < 0: no bound; not 0
 	pollInterval time.Duration // 0: wait for notifications
-	owner        string
-	key          string // exact key, or ""
-	meta         *metaList
 	reentrant    bool
 	maxDepth     int           // 0: no bound
 	once         bool          // for a Once
@@ -39,36 +46,53 @@ type settings struct {
 	fsync        bool
 	confirmation time.Duration // how long to wait for replicas or disks; 0: the default
 
-	info  string // of the holder, as it stands in the lock's value
-	wrong error  // what Refuse said
-	err   error  // what is wrong with the lock's name or options
+	wrong error // what Refuse said
+	err   error // what is wrong with the lock's name or options
 }
 
-// settingsCache has the settings of the latest locks, for equal ones to share: a program may make a lock for each of a
-// million leases.
+// copied returns a copy that can be changed.
+func (s *settings) copied() *settings {
+	own, terms := *s, *s.terms
+	own.terms = &terms
+	return &own
+}
+
+func (s *settings) interchangeable(t *settings) bool {
+	return (s.terms == t.terms || *s.terms == *t.terms) && s.owner == t.owner && s.key == t.key && s.info == t.info // which has the notes
+}
+
+// settingsCache has the settings of the latest locks, for others to share: a program may make a lock for each of a million
+// leases. Settings with notes or a key, which most often differ from lock to lock, would push all others out, and have a place of
+// their own.
 type settingsCache struct {
-	latest [8]atomic.Pointer[settings]
+	terms       latest[terms]
+	usual, rare latest[settings]
+}
+
+// share returns s, which must not change any more, or settings that are interchangeable with it.
+func (c *settingsCache) share(s *settings) *settings {
+	s.terms = c.terms.share(s.terms, func(a, b *terms) bool { return *a == *b })
+	if s.meta != nil || s.key != "" {
+		return c.rare.share(s, (*settings).interchangeable)
+	}
+	return c.usual.share(s, (*settings).interchangeable)
+}
+
+// latest has the latest values that share returned.
+type latest[T any] struct {
+	values [8]atomic.Pointer[T]
 	next   atomic.Uint32
 }
 
-// cacheFor returns the cache for settings like s. Those with notes have one of their own: most often notes differ from lease to
-// lease, and would push all others out.
-func (c *Client) cacheFor(s *settings) *settingsCache {
-	if s.meta != nil {
-		return &c.noted
-	}
-	return &c.cache
-}
-
-// share returns s, which must not change any more, or equal settings from the cache.
-func (c *settingsCache) share(s *settings) *settings {
-	for i := range c.latest {
-		if known := c.latest[i].Load(); known != nil && (*known == *s || s.meta != nil && known.interchangeable(s)) {
+// share returns one of the latest values that is the same as v, or v.
+func (l *latest[T]) share(v *T, same func(a, b *T) bool) *T {
+	for i := range l.values {
+		if known := l.values[i].Load(); known != nil && same(known, v) {
 			return known
 		}
 	}
-	c.latest[c.next.Add(1)%uint32(len(c.latest))].Store(s)
-	return s
+	l.values[l.next.Add(1)%uint32(len(l.values))].Store(v)
+	return v
 }
 
 // metaList is the list of the notes that Meta added, latest first.
@@ -175,36 +199,39 @@ func (l *target) With(opts ...Option) *target {
 
 // choose applies options to a copy of the lock's settings.
 func (l *target) choose(opts []Option) {
-	own := *l.set
+	own := l.set.copied()
 	for _, o := range opts {
-		o(&own)
+		o(own)
 	}
-	l.set = &own
+	l.set = own
 }
 
 func (l *target) resolved() *target {
 	if err := l.resolve(); err != nil {
 		l.refuse(fmt.Errorf("%w: lock %.64q: %w", ErrInvalid, l.name, err))
-	} else {
-		l.set = l.c.cacheFor(l.set).share(l.set)
+	} else if l.set != &l.c.defaults {
+		l.set = l.c.cache.share(l.set)
 	}
 	return l
 }
 
 // refuse makes every use of the lock return err, unless that is nil.
 func (l *target) refuse(err error) {
-	own := *l.set
+	own := l.set.copied()
 	own.err = err
-	l.set = &own
+	l.set = own
 }
 
 func (l *target) resolve() (err error) {
-	if _, err = l.c.space.Name(l.name); err != nil {
+	if err = keys.CheckName(l.name); err != nil {
 		return err
 	}
 	s := l.set
 	if l.keys, err = s.kind.place(l.c.space, l.name, s); err != nil {
 		return err
+	}
+	if s.key == "" {
+		l.name, _ = l.c.space.NameOf(l.keys.Lock) // the same name, without keeping the caller's string
 	}
 	if err := s.check(l.c.cfg.MaxTTL); err != nil {
 		return err

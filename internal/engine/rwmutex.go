@@ -74,7 +74,7 @@ func mustBe(l Lease, want *target, what, side string) (*holdLease, error) {
 // inheriting returns the lock for a lease that follows one of from without a gap. It has the stricter bounds of both, and
 // from's owner and notes, which the server keeps.
 func (l *target) inheriting(from *target) *target {
-	own, old := *l.set, from.set
+	own, old := l.set.copied(), from.set
 	own.renew = own.renew && old.renew
 	if own.maxHold == 0 || old.maxHold > 0 && old.maxHold < own.maxHold {
 		own.maxHold = old.maxHold
@@ -83,7 +83,7 @@ func (l *target) inheriting(from *target) *target {
 		own.maxRenewals = old.maxRenewals
 	}
 	own.owner, own.meta, own.info = old.owner, old.meta, old.info
-	return &target{c: l.c, name: l.name, keys: l.keys, set: &own}
+	return &target{c: l.c, name: l.name, keys: l.keys, set: own}
 }
 
 // changeSeen is changeMode, and tells observers of it: an acquire of the other side, during which this lease is released.

@@ -78,13 +78,21 @@ func (s Space) WatchChannel(k Set) string { return s.prefix + "c:w:" + k.Lock }
 // ShardWatchChannel is WatchChannel in Cluster mode.
 func ShardWatchChannel(k Set) string { return k.Queue + ":w" }
 
-// Name returns the keys of the lock with that name.
-func (s Space) Name(name string) (Set, error) {
+// CheckName returns an error if no lock can have that name.
+func CheckName(name string) error {
 	if err := Check("name", name); err != nil {
-		return Set{}, err
+		return err
 	}
 	if strings.HasPrefix(name, "}") {
-		return Set{}, fmt.Errorf("name %q begins with a closing brace, so its keys would not be in one Cluster slot", name)
+		return fmt.Errorf("name %q begins with a closing brace, so its keys would not be in one Cluster slot", name)
+	}
+	return nil
+}
+
+// Name returns the keys of the lock with that name.
+func (s Space) Name(name string) (Set, error) {
+	if err := CheckName(name); err != nil {
+		return Set{}, err
 	}
 	return named(s.prefix + "{" + name + "}:q"), nil
 }

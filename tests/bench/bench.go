@@ -15,6 +15,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/cmd/holdfast/measure"
 	"github.com/holdfast-go/holdfast/tests/internal/harness"
+	"github.com/holdfast-go/holdfast/tests/internal/machine"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
@@ -22,6 +23,9 @@ import (
 type results map[string]map[string]figures
 
 func bench(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	if len(args) > 0 && (args[0] == workerArgument || args[0] == delayerArgument) {
+		machine.EndWatch()
+	}
 	if len(args) == 1 && args[0] == workerArgument {
 		if err := work(ctx, stdin, stdout); err != nil {
 			fmt.Fprintln(stderr, err)

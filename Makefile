@@ -51,7 +51,7 @@ mutants: server ## Hunt every mutant once: 15 minutes
 soak: everything ## Run campaigns, simulation and storms for SOAK=10m; then losses of data, leaks, topologies, quorums, other languages, mutants; print a report
 	@tests/suite.sh soak $(SOAK)
 
-bench: everything ## Compare with the bare commands and with other libraries, 20 minutes; BENCH=-quick: two
+bench: everything ## Compare with the bare commands and with other libraries, 25 minutes; BENCH=-quick: two
 	cd tests/bench && go run . -svg free.svg $(BENCH)
 
 pictures: server ## Take the pictures in docs/pictures anew: of the inspector, the demo, and the dashboard

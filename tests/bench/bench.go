@@ -66,10 +66,10 @@ func parse(args []string, stderr io.Writer) (o options, err error) {
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	var (
-		kinds    = flags.String("cells", "free,far,contended,one,observed,held,read,readwrite,quorum,cluster", "what to measure")
+		kinds    = flags.String("cells", "free,far,contended,one,observed,held,read,readwrite,quorum,cluster,crowd", "what to measure: cells, or kinds of cells")
 		only     = flags.String("only", "", "contestants, with commas (default all)")
-		rounds   = flags.Int("rounds", 0, "rounds of each cell (default 5; of contended and readwrite 3, of held 1)")
-		length   = flags.Duration("for", 0, "length of a turn (default 700ms; of contended and readwrite 3.5s, of held 12s)")
+		rounds   = flags.Int("rounds", 0, "rounds of each cell (default 5; of contended, readwrite and crowd 3, of held 1)")
+		length   = flags.Duration("for", 0, "length of a turn (default 700ms; of contended and readwrite 3.5s, of crowd 2s, of held 12s)")
 		leases   = flags.Int("leases", 0, "leases of held (default 10000)")
 		hurry    = flags.Bool("quick", false, "one short round, about two minutes, to see that everything works")
 		complete = flags.Bool("full", false, "100000 leases in held, for a minute")
@@ -94,7 +94,7 @@ func parse(args []string, stderr io.Writer) (o options, err error) {
 		o.only = strings.Split(*only, ",")
 	}
 	for _, c := range s.cells() {
-		if !slices.Contains(strings.Split(*kinds, ","), c.kind) {
+		if asked := strings.Split(*kinds, ","); !slices.Contains(asked, c.kind) && !slices.Contains(asked, c.name) {
 			continue
 		}
 		if *rounds > 0 {

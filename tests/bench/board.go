@@ -15,9 +15,10 @@ type board struct {
 	waiting  atomic.Int64 // goroutines
 	released atomic.Int64 // when the last holder called release; 0 if nobody was waiting then
 	overlaps atomic.Int64 // grants beside another holder, unless both are readers
+	cycles   atomic.Int64 // the contestant in Java does not count them
 }
 
-const boardSize = 5 * 8
+const boardSize = 6 * 8
 
 // exclusive is more than any number of readers.
 const exclusive = 1 << 32
@@ -43,6 +44,7 @@ func (b *board) enter(reads bool) (handover time.Duration, ok bool) {
 
 // leave is called by a holder just before it releases.
 func (b *board) leave(reads bool) {
+	b.cycles.Add(1)
 	if b.inside.Add(-share(reads)) == 0 && b.waiting.Load() > 0 {
 		b.released.Store(history.Now())
 	}

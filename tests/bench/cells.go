@@ -17,6 +17,7 @@ type cell struct {
 	time       time.Duration
 	hold       time.Duration
 	think      time.Duration
+	lead       time.Duration // in a crowd: from the start of a turn until it counts
 	roundTrip  time.Duration // to the server and back, besides the time that this machine takes
 	warm       time.Duration // processor time that a process that has all turns uses before the first
 }
@@ -40,6 +41,11 @@ func quorumCell(goroutines int) string { return fmt.Sprint("quorum/", goroutines
 
 func readCell(processes int) string { return fmt.Sprint("read/", processes) }
 
+// crowdLevels are the numbers of processes of the crowd's cells.
+var crowdLevels = []int{2, 8, 32, 200, 500}
+
+func crowdCell(processes int) string { return fmt.Sprint("crowd/", processes) }
+
 const observedCell = "observed/64"
 
 const clusterCell = "cluster/512"
@@ -49,12 +55,14 @@ type size struct {
 	rounds, contendedRounds int
 	short, contended, hold  time.Duration // of turns; short ones are in free, far, one, read, quorum and cluster
 	leases                  int
+	crowds                  int // of the crowd's levels
+	crowd                   time.Duration
 	warm                    time.Duration
 }
 
 var (
-	plain = size{rounds: 5, contendedRounds: 3, short: 700 * time.Millisecond, contended: 3500 * time.Millisecond, hold: 12 * time.Second, leases: 10_000, warm: 10 * time.Second}
-	quick = size{rounds: 1, contendedRounds: 1, short: 100 * time.Millisecond, contended: 700 * time.Millisecond, hold: 3500 * time.Millisecond, leases: 1000, warm: 500 * time.Millisecond}
+	plain = size{rounds: 5, contendedRounds: 3, short: 700 * time.Millisecond, contended: 3500 * time.Millisecond, hold: 12 * time.Second, leases: 10_000, crowds: len(crowdLevels), crowd: 2 * time.Second, warm: 10 * time.Second}
+	quick = size{rounds: 1, contendedRounds: 1, short: 100 * time.Millisecond, contended: 700 * time.Millisecond, hold: 3500 * time.Millisecond, leases: 1000, crowds: 2, crowd: 300 * time.Millisecond, warm: 500 * time.Millisecond}
 )
 
 // cells returns the cells of a run of this size.
@@ -85,6 +93,11 @@ func (s size) cells() []cell {
 		cell{kind: "quorum", name: quorumCell(64), rounds: s.rounds, processes: 1, goroutines: 64, time: s.short},
 		cell{kind: "cluster", name: clusterCell, rounds: s.rounds, processes: 1, goroutines: 512, time: s.short},
 	)
+	for _, n := range crowdLevels[:s.crowds] {
+		// Until then everybody waits.
+		lead := s.crowd/4 + time.Duration(n)*6*time.Millisecond
+		all = append(all, cell{kind: "crowd", name: crowdCell(n), rounds: s.contendedRounds, processes: n, goroutines: 1, time: s.crowd, lead: lead})
+	}
 	for i := range all {
 		all[i].warm = s.warm
 	}
@@ -105,14 +118,22 @@ func (c cell) job(of contestant, process int) job {
 		Goroutines: c.goroutines,
 		Readers:    c.readers,
 		Warm:       c.warm,
-		For:        c.time,
+		For:        c.length(),
 		Hold:       c.hold,
 		Think:      c.think,
 		Leases:     c.leases,
 	}
 }
 
+// length is how long a process works, unless it is told to stop.
+func (c cell) length() time.Duration {
+	if c.kind == "crowd" {
+		return c.limit()
+	}
+	return c.time
+}
+
 // limit is how long a turn may take on a machine that stalls.
 func (c cell) limit() time.Duration {
-	return 2*c.time + 4*c.warm + time.Minute + time.Duration(c.leases)*time.Millisecond
+	return c.lead + 2*c.time + 4*c.warm + time.Minute + time.Duration(c.leases)*time.Millisecond + time.Duration(c.processes)*100*time.Millisecond
 }

@@ -4,8 +4,8 @@
 //
 // Every turn of a contestant has processes of its own, so that their processor time and memory can be measured. Such a
 // process reads a job from its standard input, as a line of JSON; prepares itself, and prints "ready"; reads "go";
-// measures, and prints an outcome as a line of JSON. The bench itself is such a program. java/Contestant.java is another,
-// which knows the fields of job and outcome, and the board: a file of five 64-bit counters that the processes of a turn
+// measures, and prints an outcome as a line of JSON. In a crowd it goes on until it reads "stop". The bench itself is such a program. java/Contestant.java is another,
+// which knows the fields of job and outcome, and the board: a file of six 64-bit counters that the processes of a turn
 // map into memory.
 //
 // What it shares with "holdfast bench" is in cmd/holdfast/measure.

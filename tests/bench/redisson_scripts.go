@@ -24,17 +24,18 @@ var (
 )
 
 // redissonScripts sends only the scripts of Redisson's read lock: there are no renewals and no subscriptions, and a reader
-// that waits for a writer polls.
+// that waits for a writer polls. Over go-redis it also has Redisson's RLock.
 type redissonScripts struct {
 	lockScript   func(ctx context.Context, keys, args []string) error // a nil reply is an error for which isNil is true
 	unlockScript func(ctx context.Context, keys, args []string) error
 	isNil        func(error) bool
+	mutex        func(name string, handle int64) lock
 	end          func()
 
 	handles atomic.Int64
 }
 
-func (s *redissonScripts) lock(name string) lock { return s.reader(name) }
+func (s *redissonScripts) lock(name string) lock { return s.mutex(name, s.handles.Add(1)) }
 
 func (s *redissonScripts) writer(string) lock { panic("bench: these scripts are the readers'") }
 
@@ -101,6 +102,7 @@ func redissonScriptsOverGoredis(j job) (locker, error) {
 	return &redissonScripts{
 		lockScript: send(redissonReadLock), unlockScript: send(redissonReadUnlock),
 		isNil: func(err error) bool { return errors.Is(err, redis.Nil) },
+		mutex: func(name string, handle int64) lock { return newRedissonMutex(rdb, name, handle) },
 		end:   func() { _ = rdb.Close() },
 	}, nil
 }

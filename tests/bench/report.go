@@ -65,6 +65,7 @@ func write(w io.Writer, about surroundings, o options, r results, found []standi
 	writeReadWrite(w, r)
 	writeQuorum(w, r)
 	writeCluster(w, r)
+	writeCrowd(w, r)
 	writeFaults(w, o, r)
 	writeStandings(w, found)
 	fmt.Fprintln(w)
@@ -215,6 +216,30 @@ func writeCluster(w io.Writer, r results) {
 	for _, c := range contestants {
 		if f := r[clusterCell][c.name]; f.measured() {
 			t.add(c.name, measure.Figure(f["rate"]), measure.Figure(f["redis_us"]), measure.Figure(f["client_us"]), measure.Figure(f["commands"]), measure.Figure(f["allocs"]))
+		}
+	}
+	t.write(w)
+}
+
+func writeCrowd(w io.Writer, r results) {
+	t := table{head: []string{"crowd: cycles/s (CPU µs of Redis + of the client)"}}
+	largest := ""
+	for _, n := range crowdLevels {
+		if r[crowdCell(n)] != nil {
+			t.head, largest = append(t.head, strconv.Itoa(n)), crowdCell(n)
+		}
+	}
+	t.head = append(t.head, "Jain", "commands")
+	for _, c := range contestants {
+		row, any := []string{c.name}, false
+		for _, n := range crowdLevels {
+			if r[crowdCell(n)] != nil {
+				f := r[crowdCell(n)][c.name]
+				row, any = append(row, rate(f)), any || f.measured()
+			}
+		}
+		if f := r[largest][c.name]; any {
+			t.add(append(row, fmt.Sprintf("%.3f", f["jain"]), figure(f, "commands"))...)
 		}
 	}
 	t.write(w)

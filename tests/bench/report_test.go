@@ -32,6 +32,8 @@ func TestStandings(t *testing.T) {
 		"quorum/1":    {"holdfast-goredis": {"rate": 1, "p50_us": 100}, "redsync": {"rate": 1, "p50_us": 125}},
 		"quorum/64":   {"holdfast-goredis": {"rate": 300}, "redsync": {"rate": 100}},
 		"cluster/512": {"holdfast-rueidis": {"rate": 90}, "bare-rueidis": {"rate": 100}, "holdfast-goredis": {"rate": 90}, "bare-goredis": {"rate": 100}},
+		"crowd/2":     {"holdfast-goredis": {"rate": 10, "redis_us": 50}, "rueidislock-1s": {"rate": 20}},
+		"crowd/500":   {"holdfast-goredis": {"rate": 90, "redis_us": 61}, "rueidislock-1s": {"rate": 4}, "redisson-scripts-goredis": {"rate": 5}},
 		"held":        {"holdfast-goredis": {"errors": 1}}, // a turn that did not finish shows nothing
 	}) {
 		found[s.What] = s
@@ -53,6 +55,12 @@ func TestStandings(t *testing.T) {
 		"readwrite, writers' wait p99: holdfast-rueidis over redisson":                       "0.25",
 		"quorum/64: holdfast-goredis over redsync":                                           "3 yes",
 		"quorum, p50 of a lone cycle: holdfast-goredis over redsync":                         "0.80 yes",
+		"crowd/2: holdfast-goredis over rueidislock-1s":                                      "0.50",
+		"crowd/2, Redis CPU of a cycle, µs: holdfast-goredis":                                "50 yes",
+		"crowd/500: holdfast-goredis over rueidislock-1s":                                    "22.5 yes",
+		"crowd/500: holdfast-goredis over redisson-scripts-goredis":                          "18 no",
+		"crowd/500, Redis CPU of a cycle, µs: holdfast-goredis":                              "61 no",
+		"crowd, Redis CPU of a cycle: the highest over the lowest: holdfast-goredis":         "1.22 no",
 		"cluster/512: holdfast-goredis over bare-goredis":                                    "0.90 no",
 		"cluster/512: holdfast-rueidis over bare-rueidis":                                    "0.90 yes",
 	} {
@@ -130,6 +138,7 @@ func TestBench(t *testing.T) {
 		"one holdfast-goredis", "one bare-goredis", "held holdfast-goredis",
 		"read/1 holdfast-goredis", "read/8 redisson-scripts-goredis", "readwrite holdfast-goredis",
 		"quorum/1 redsync", "quorum/64 holdfast-goredis", "cluster/512 bare-goredis", "cluster/512 holdfast-goredis",
+		"crowd/2 rueidislock-1s", "crowd/8 holdfast-goredis", "crowd/8 redisson-scripts-goredis",
 	} {
 		cell, name, _ := strings.Cut(turn, " ")
 		f := all.Medians[cell][name]

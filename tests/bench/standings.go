@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 )
@@ -28,6 +29,7 @@ func standings(r results) []standing {
 	s.readWrite()
 	s.quorum()
 	s.cluster()
+	s.crowd()
 	s.outside()
 	return s.all
 }
@@ -191,6 +193,33 @@ func (s *comparison) cluster() {
 		bare := bareOf(c)
 		ratio, ok := s.over(clusterCell, "rate", c.name, bare)
 		s.atLeast(ok, clusterCell+": "+c.name+" over "+bare, ratio, map[string]float64{"rueidis": 0.9, "go-redis": 1}[c.client])
+	}
+}
+
+func (s *comparison) crowd() {
+	const most = 500
+	for _, c := range ourNames("crowd") {
+		lowest, highest := math.Inf(1), 0.0
+		for _, n := range crowdLevels {
+			cell := crowdCell(n)
+			for _, other := range contestants {
+				if other.role != peer {
+					continue
+				}
+				ratio, ok := s.over(cell, "rate", c.name, other.name)
+				what := fmt.Sprintf("%s: %s over %s", cell, c.name, other.name)
+				if n == most {
+					s.atLeast(ok, what, ratio, 20)
+				} else {
+					s.note(ok, what, ratio)
+				}
+			}
+			if cpu, ok := s.figure(cell, c.name, "redis_us"); ok {
+				s.atMost(ok, cell+", Redis CPU of a cycle, µs: "+c.name, cpu, 60)
+				lowest, highest = min(lowest, cpu), max(highest, cpu)
+			}
+		}
+		s.atMost(highest > lowest, "crowd, Redis CPU of a cycle: the highest over the lowest: "+c.name, highest/lowest, 1.1)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"os"
 	"os/exec"
@@ -56,7 +57,21 @@ func turn(ctx context.Context, v *rig, c contestant, of cell, number int) (figur
 			w.end()
 		}
 	}()
+	ready := 0
+	awaitReady := func() error {
+		w := workers[ready]
+		ready++
+		if line, err := w.out.ReadString('\n'); line != "ready\n" {
+			return fmt.Errorf("%s did not get ready: %q: %w", c.name, line, err)
+		}
+		return nil
+	}
 	for i := range of.processes {
+		if i >= startsAtOnce {
+			if err := awaitReady(); err != nil {
+				return nil, err
+			}
+		}
 		j := of.job(c, i)
 		j.Addrs, j.Board, j.Names = addrs, path, fmt.Sprintf("%s-%d", c.name, number)
 		w, err := v.hire(c)
@@ -69,9 +84,9 @@ func turn(ctx context.Context, v *rig, c contestant, of cell, number int) (figur
 			return nil, err
 		}
 	}
-	for _, w := range workers {
-		if line, err := w.out.ReadString('\n'); line != "ready\n" {
-			return nil, fmt.Errorf("%s did not get ready: %q: %w", c.name, line, err)
+	for ready < len(workers) {
+		if err := awaitReady(); err != nil {
+			return nil, err
 		}
 	}
 	cpuBefore, sentBefore, err := usage(s, c.sends)
@@ -80,6 +95,12 @@ func turn(ctx context.Context, v *rig, c contestant, of cell, number int) (figur
 	}
 	for _, w := range workers {
 		if _, err := io.WriteString(w.in, "go\n"); err != nil {
+			return nil, err
+		}
+	}
+	var seen figures
+	if of.kind == "crowd" {
+		if seen, err = watchCrowd(ctx, s, c, of, b, workers); err != nil {
 			return nil, err
 		}
 	}
@@ -100,7 +121,9 @@ func turn(ctx context.Context, v *rig, c contestant, of cell, number int) (figur
 	if err != nil {
 		return nil, err
 	}
-	return account(outcomes, cpu-cpuBefore, int(sent-sentBefore), int(b.overlaps.Load())), nil
+	f := account(outcomes, cpu-cpuBefore, int(sent-sentBefore), int(b.overlaps.Load()))
+	maps.Copy(f, seen)
+	return f, nil
 }
 
 // serversOf returns a contestant's servers for a turn, and what ends those that no other turn uses. An etcd has only one

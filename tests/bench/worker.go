@@ -17,7 +17,7 @@ type workload func(ctx context.Context, l locker, j job, b *board, start func() 
 
 var workloads = map[string]workload{
 	"free": free, "far": free, "observed": free, "quorum": free, "cluster": free,
-	"contended": contended, "one": contended, "read": contended, "readwrite": contended,
+	"contended": contended, "one": contended, "read": contended, "readwrite": contended, "crowd": contended,
 	"held": held,
 }
 
@@ -40,9 +40,17 @@ func work(ctx context.Context, stdin io.Reader, stdout io.Writer) error {
 	if err != nil {
 		return err
 	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	o, err := workloads[j.Kind](ctx, l, j, b, func() error {
 		fmt.Fprintln(stdout, "ready")
 		_, err := in.ReadString('\n')
+		if j.Kind == "crowd" {
+			go func() {
+				_, _ = in.ReadString('\n') // stop
+				cancel()
+			}()
+		}
 		return err
 	})
 	if err != nil {

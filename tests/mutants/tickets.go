@@ -79,7 +79,7 @@ var tickets = []Mutant{
 	},
 	{
 		Name: "detaching-goes-on", About: "a lease is shared and renewed while it is being detached",
-		Edits: []overlay.Edit{line("detach-freezes", "h.before = h.state")},
+		Edits: []overlay.Edit{line("detach-freezes", "h.needMore().before = h.state")},
 		Tests: []Test{{"virtual", "TestALeaseIsDetachedOnce"}},
 	},
 	{
@@ -109,7 +109,7 @@ var tickets = []Mutant{
 	},
 	{
 		Name: "ticket-of-latest-fence", About: "a ticket has the fence of the latest lease, not that of the lock's value",
-		Edits: []overlay.Edit{part("ticket-fence", "h.fence, ", "l.fence, ")},
+		Edits: []overlay.Edit{part("ticket-fence", "h.fence(), ", "l.fence, ")},
 		Tests: []Test{{"virtual", "TestALeaseThatWasPassedOnIsDetached"}},
 	},
 	{

@@ -21,6 +21,9 @@ func held(ctx context.Context, l locker, j job, _ *board, start func() error) (o
 	if o.Errors > 0 {
 		return o, errors.New(o.Error)
 	}
+	if err := hold(ctx, ready, listened); err != nil {
+		return o, err
+	}
 	o = outcome{}
 	names := make([]string, j.Leases)
 	for i := range names {
@@ -63,6 +66,25 @@ func held(ctx context.Context, l locker, j job, _ *board, start func() error) (o
 	read(&o)
 	runtime.KeepAlive(names)
 	return o, nil
+}
+
+// listened is how long a lock is held when every connection is there: Holdfast makes one for notices after a second.
+const listened = 1500 * time.Millisecond
+
+// hold acquires locks and releases them after d.
+func hold(ctx context.Context, locks []lock, d time.Duration) error {
+	for _, l := range locks {
+		if err := l.acquire(ctx); err != nil {
+			return err
+		}
+	}
+	time.Sleep(d)
+	for _, l := range locks {
+		if err := l.release(); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // inParallel calls f for each lease, from the job's goroutines.

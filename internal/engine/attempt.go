@@ -208,7 +208,7 @@ func (a *attempt) sent(unanswered bool, notAfter int64) {
 
 // clockJumps returns the error of a request of which every copy arrived after its not-after time.
 func (l *target) clockJumps(op string) error {
-	return &exec.Failure{Op: op, Name: l.name, Server: l.c.server.Addr(), Kind: exec.ErrUnavailable, Err: errClockJumps}
+	return &exec.Failure{Op: op, Name: l.name(), Server: l.c.server.Addr(), Kind: exec.ErrUnavailable, Err: errClockJumps}
 }
 
 const errClockJumps = unadvised("its clock jumps")
@@ -272,10 +272,10 @@ func (a *attempt) granted(sent, heard clock.Instant, now int64, ttl time.Duratio
 	h.at = now
 	// mutants: fence-believed
 	if !believable(fence, now) {
-		return nil, &exec.Failure{Op: "acquire", Name: a.l.name, Server: a.l.c.server.Addr(), Kind: exec.ErrWrongType, Err: errUnbelievable(a.l, fence)}
+		return nil, &exec.Failure{Op: "acquire", Name: a.l.name(), Server: a.l.c.server.Addr(), Kind: exec.ErrWrongType, Err: errUnbelievable(a.l, fence)}
 	}
 	if h.noteHeard(heard) {
-		return nil, &exec.Failure{Op: "acquire", Name: a.l.name, Server: a.l.c.server.Addr(), Kind: exec.ErrUnavailable, Err: errLate}
+		return nil, &exec.Failure{Op: "acquire", Name: a.l.name(), Server: a.l.c.server.Addr(), Kind: exec.ErrUnavailable, Err: errLate}
 	}
 	return h, nil
 }
@@ -440,7 +440,7 @@ func (c *Client) releaseSince(began time.Time, ctx context.Context, l *target, t
 	rq := request{op: exec.OpRelease, lock: l, durable: how == hasCountedDown}
 	lock := l.ref()
 	release := releaseRequest(l, codec.Release{Lock: lock, Token: token, Member: member, Tombstone: tombstone}, how)
-	return exec.PersistSince(began, ctx, c.server, rq.op, l.name, func(ctx context.Context) (codec.ReleaseReply, error) {
+	return exec.PersistSince(began, ctx, c.server, rq.op, l.name(), func(ctx context.Context) (codec.ReleaseReply, error) {
 		a, err := askOnce(ctx, c, rq, release)
 		if !exec.IsDivided(err) || tombstone != 0 || l.set.kind.isShared() {
 			return a.reply, err

@@ -61,7 +61,7 @@ func (e *BrokenError) Is(target error) bool { return target == ErrBroken }
 func (b *Barrier) Lock() Lock { return b.lock }
 
 // Name returns the barrier's name.
-func (b *Barrier) Name() string { return b.lock.name }
+func (b *Barrier) Name() string { return b.lock.name() }
 
 // Join makes the caller a party. If the barrier has all its parties, Join waits until one leaves or
 // dies; those that wait are served in order. Errors are those of Lock.Acquire.

@@ -245,7 +245,7 @@ func (a *attempt) acquireInBatch(ctx context.Context) (*hold, error) {
 	if err := item.await(ctx); err != nil {
 		// mutants: batch-unanswered
 		a.sent(true, notAfter)
-		return nil, c.server.Unheard(ctx, "acquire", a.l.name, began)
+		return nil, c.server.Unheard(ctx, "acquire", a.l.name(), began)
 	}
 	defer item.recycle()
 	if item.err != nil {

@@ -60,7 +60,7 @@ func (in *Inspector) BreakPart(ctx context.Context, name string, fence uint64, r
 		return Broken{}, changed(l.holderOf(&reply.Holder), fence)
 	}
 	broken := Broken{
-		ID: cmp.Or(whole, q.ID), Name: l.name, Holder: l.sharer(&reply.Hold), By: in.by, Reason: reason, Time: time.UnixMicro(reply.Now), Fence: reply.Raised,
+		ID: cmp.Or(whole, q.ID), Name: l.name(), Holder: l.sharer(&reply.Hold), By: in.by, Reason: reason, Time: time.UnixMicro(reply.Now), Fence: reply.Raised,
 	}
 	if !c.server.InCluster() {
 		return broken, nil
@@ -69,7 +69,7 @@ func (in *Inspector) BreakPart(ctx context.Context, name string, fence uint64, r
 		What: codec.WasBroken, ID: q.ID, Fence: fence, Raised: reply.Raised, Kind: q.Kind, Key: l.keys.Lock, Note: note, Holder: reply.Text,
 	})
 	if err != nil {
-		err = fmt.Errorf("holdfast: lock %q was broken, but that could not be recorded, and its holder will learn of it only when it renews: %w", l.name, err)
+		err = fmt.Errorf("holdfast: lock %q was broken, but that could not be recorded, and its holder will learn of it only when it renews: %w", l.name(), err)
 	}
 	return broken, err
 }
@@ -154,7 +154,7 @@ func (c *Client) journal() codec.Journal {
 // aboutJournal returns a request about the journal. It is addressed as one about a lock is.
 func (c *Client) aboutJournal(op string) request {
 	key := c.space.Journal()
-	return request{op: op, lock: &target{c: c, name: key, keys: keys.Set{Lock: key, Queue: key + ":q"}, set: &c.defaults}, unexplained: true}
+	return request{op: op, lock: &target{c: c, keys: keys.Set{Lock: key, Queue: key + ":q"}, set: &c.defaults}, unexplained: true}
 }
 
 // record writes an entry of the journal. op is the operation that errors name.
@@ -180,7 +180,7 @@ func (c *Client) readJournal(ctx context.Context, f func(codec.Entry) bool) erro
 		return exec.ErrClosed
 	}
 	rq := c.aboutJournal(TaskBreaks)
-	if err := c.server.Connect(ctx, rq.lock.name); err != nil {
+	if err := c.server.Connect(ctx, rq.lock.name()); err != nil {
 		return exec.InTask(TaskBreaks, err)
 	}
 	q := codec.Notes{Flags: rq.lock.flags(), Journal: c.journal(), Count: entriesPerReply}

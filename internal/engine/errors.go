@@ -208,7 +208,7 @@ func (e *LostError) Error() string {
 
 // missing returns the error of a lease that, by that word of a reply, the server no longer knows.
 func (l *target) missing(word codec.Word) *LostError {
-	lost := &LostError{Name: l.name, Reason: LossTaken}
+	lost := &LostError{Name: l.name(), Reason: LossTaken}
 	switch word {
 	// mutants: deleted-or-taken
 	case codec.Absent, codec.Late: // Late follows Absent

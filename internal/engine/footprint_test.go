@@ -53,11 +53,11 @@ func TestALeaseIsSmall(t *testing.T) {
 		most    int
 		options func(i int) []Option
 	}{
-		{"without options", 475, func(int) []Option { return nil }},
-		{"with options that are the same for all", 475, func(int) []Option {
+		{"without options", 455, func(int) []Option { return nil }},
+		{"with options that are the same for all", 455, func(int) []Option {
 			return []Option{Owner("shipping"), TTL(time.Minute), Meta("version", "1.2")}
 		}},
-		{"with notes of its own", 685, func(i int) []Option {
+		{"with notes of its own", 665, func(i int) []Option {
 			return []Option{Owner("shipping"), TTL(time.Minute), Meta("request", notes[i])}
 		}},
 	} {

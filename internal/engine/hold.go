@@ -343,14 +343,14 @@ func (h *hold) capHold() {
 
 // expiry returns the error of a hold that has expired: why no renewal prolonged it.
 func (h *hold) expiry() *LostError {
-	e := &LostError{Name: h.l.name, Reason: LossExpired}
+	e := &LostError{Name: h.l.name(), Reason: LossExpired}
 	switch b := h.bound(); {
 	case h.failure() != nil:
 		e.Reason, e.Err = LossUnreachable, h.failure()
 	case b.renew && (b.maxHold > 0 || b.maxRenewals >= 0) && !h.canRenew():
 		e.Reason = LossBound
 	case h.renewalQueued:
-		e.Reason, e.Err = LossUnreachable, &exec.Failure{Op: "renew", Name: h.l.name, Server: h.l.c.server.Addr(), Kind: exec.ErrUnavailable, Err: errPutOff}
+		e.Reason, e.Err = LossUnreachable, &exec.Failure{Op: "renew", Name: h.l.name(), Server: h.l.c.server.Addr(), Kind: exec.ErrUnavailable, Err: errPutOff}
 	}
 	return e
 }
@@ -411,7 +411,7 @@ func (h *hold) replacedBy(next *hold) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.state != over {
-		h.lose(&LostError{Name: h.l.name, Reason: LossTaken})
+		h.lose(&LostError{Name: h.l.name(), Reason: LossTaken})
 	}
 }
 

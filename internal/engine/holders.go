@@ -66,7 +66,7 @@ func (l *target) holderOf(h *codec.Holder) Holder {
 
 // shown returns the holder that a script reported. v is used only if ours is true.
 func (l *target) shown(ttl time.Duration, ours bool, v *wire.Value) Holder {
-	h := Holder{Name: l.name, Form: l.set.kind.form, TTL: ttl, Foreign: !ours}
+	h := Holder{Name: l.name(), Form: l.set.kind.form, TTL: ttl, Foreign: !ours}
 	if ours {
 		h.Owner, h.Host, h.PID, h.Meta = v.Info.Owner, v.Info.Host, v.Info.PID, v.Info.Meta
 		h.Fence, h.Since = v.Fence, time.UnixMilli(v.Granted)

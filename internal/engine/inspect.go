@@ -47,7 +47,12 @@ func (in *Inspector) target(f Found, form string) *target {
 	if !ok {
 		set = in.as[codec.HoldsMutex]
 	}
-	return &target{c: in.c, name: f.Name, keys: f.keys.For(cmp.Or(set.kind.name, "q")), set: set}
+	l := &target{c: in.c, keys: f.keys.For(cmp.Or(set.kind.name, "q")), set: set}
+	if l.name() != f.Name { // it stands for all locks of a pattern
+		l.set = set.copied()
+		l.set.called = f.Name
+	}
+	return l
 }
 
 // How much a request asks for about one lock of many, so that none keeps the server's other clients waiting for long.

@@ -44,7 +44,7 @@ func JoinNodes(of *NodeLock, need int, fence uint64, granted []*NodeAttempt, onL
 	for i, v := range granted {
 		parts[i] = v.h.firstLease()
 	}
-	m := &JointLease{of: &several{c: of.l.c, name: of.l.name, set: of.l.set}, need: need, voted: true, fence: fence, onLoss: onLoss}
+	m := &JointLease{of: &several{c: of.l.c, name: of.l.name(), set: of.l.set}, need: need, voted: true, fence: fence, onLoss: onLoss}
 	return m.joinParts(parts)
 }
 

@@ -49,7 +49,7 @@ func (e *IncompleteError) Is(target error) bool { return target == ErrIncomplete
 func (l *Latch) Lock() Lock { return l.lock }
 
 // Name returns the latch's name.
-func (l *Latch) Name() string { return l.lock.name }
+func (l *Latch) Name() string { return l.lock.name() }
 
 // CountDown is holdfast.Latch.CountDown.
 func (l *Latch) CountDown(ctx context.Context) error {
@@ -60,7 +60,7 @@ func (l *Latch) CountDown(ctx context.Context) error {
 		return &codec.CountDown{Lock: l.lock.ref(), ID: id, Parties: l.lock.set.limit, NotAfter: notAfter}
 	})
 	if err == nil && reply.Word == codec.Taken {
-		err = fmt.Errorf("%w: latch %.64q: the remaining parties, %d, have all registered and count down themselves", ErrHeld, l.lock.name, reply.Left)
+		err = fmt.Errorf("%w: latch %.64q: the remaining parties, %d, have all registered and count down themselves", ErrHeld, l.lock.name(), reply.Left)
 	}
 	return err
 }
@@ -118,9 +118,9 @@ func (l *Latch) Wait(ctx context.Context) error {
 		now, err := l.check(ctx, since)
 		switch {
 		case err == nil && (now.Word == codec.Reset || now.Word == codec.CountIs && now.Since != since && since != 0):
-			return fmt.Errorf("%w: %.64q", ErrReset, lock.name)
+			return fmt.Errorf("%w: %.64q", ErrReset, lock.name())
 		case err == nil && now.Left == 0 && now.Missing > 0:
-			return &IncompleteError{Name: lock.name, Missing: now.Missing, Parties: lock.set.limit}
+			return &IncompleteError{Name: lock.name(), Missing: now.Missing, Parties: lock.set.limit}
 		case err == nil && now.Left == 0:
 			return nil
 		case err != nil && (since == 0 || ctx.Err() != nil || !exec.Passing(exec.KindOf(err))):
@@ -153,7 +153,7 @@ type LatchParty struct {
 func (l *Latch) Join(ctx context.Context) (*LatchParty, error) {
 	lease, err := l.lock.tryAcquire(ctx)
 	if errors.Is(err, ErrHeld) {
-		return nil, fmt.Errorf("%w: latch %.64q: all remaining parties have registered", ErrHeld, l.lock.name)
+		return nil, fmt.Errorf("%w: latch %.64q: all remaining parties have registered", ErrHeld, l.lock.name())
 	}
 	if err != nil {
 		return nil, err

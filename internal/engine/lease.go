@@ -102,7 +102,7 @@ func (l *holdLease) troubled() *trouble {
 }
 
 // Name returns the lock's name; of Multi, all names, with commas between them.
-func (l *holdLease) Name() string { return l.lock().name }
+func (l *holdLease) Name() string { return l.lock().name() }
 
 // Owner returns the owner's name, as set by Owner or Config.Owner.
 func (l *holdLease) Owner() string { return l.lock().set.owner }

@@ -85,7 +85,6 @@ func do(ctx context.Context, lease Lease, f func(ctx context.Context) error) (er
 // it is used.
 type target struct {
 	c    *Client
-	name string
 	keys keys.Set
 	set  *settings // not to be changed: locks share them
 }
@@ -98,10 +97,22 @@ func (c *Client) Mutex(name string, opts ...Option) *target {
 }
 
 // Name returns the lock's name.
-func (l *target) Name() string { return l.name }
+func (l *target) Name() string { return l.name() }
+
+// name returns the lock's name, which stands in its keys. The string that a caller made for it is not kept.
+func (l *target) name() string {
+	switch {
+	case l.set.called != "":
+		return l.set.called
+	case l.set.key != "":
+		return l.set.key
+	}
+	name, _ := l.c.space.NameOf(l.keys.Lock)
+	return name
+}
 
 // String names the lock.
-func (l target) String() string { return fmt.Sprintf("holdfast.Lock(%q)", l.name) }
+func (l target) String() string { return fmt.Sprintf("holdfast.Lock(%q)", l.name()) }
 
 // Acquire implements Lock: it is AcquireBy without an end.
 func (l *target) Acquire(ctx context.Context) (Lease, error) { return l.AcquireBy(ctx, time.Time{}) }
@@ -121,11 +132,11 @@ func (l *target) acquireUnseen(ctx context.Context, end time.Time) (Lease, error
 	if end.IsZero() {
 		return leased(l.acquire(ctx, end))
 	}
-	return acquireBy(ctx, l.c, l.name, end, func(asking context.Context) (Lease, error) { return leased(l.acquire(asking, end)) }, func(asking context.Context) (Lease, error) {
+	return acquireBy(ctx, l.c, l.name(), end, func(asking context.Context) (Lease, error) { return leased(l.acquire(asking, end)) }, func(asking context.Context) (Lease, error) {
 		if l.c.cfg.Strict { // only a try tells that nothing is granted yet; it can be granted the lock
 			return leased(l.try(asking))
 		}
-		return nil, heldBy(l.name)(l.Holder(asking))
+		return nil, heldBy(l.name())(l.Holder(asking))
 	})
 }
 
@@ -216,9 +227,9 @@ func (l *target) try(ctx context.Context) (*holdLease, error) {
 	a.abandon()
 	switch got.Word {
 	case codec.Held:
-		return nil, &HeldError{Name: l.name, Holder: l.holderOf(got.Holder)}
+		return nil, &HeldError{Name: l.name(), Holder: l.holderOf(got.Holder)}
 	case codec.Quarantined:
-		return nil, l.c.quarantineError("acquire", l.name, got.Refusal.Quarantine)
+		return nil, l.c.quarantineError("acquire", l.name(), got.Refusal.Quarantine)
 	}
 	return nil, l.malformed("acquire")
 }
@@ -246,7 +257,7 @@ func (l *target) noteUnqueued(h *hold) {
 }
 
 func (l *target) malformed(op string) error {
-	return &exec.Failure{Op: op, Name: l.name, Server: l.c.server.Addr(), Err: wire.ErrMalformed}
+	return &exec.Failure{Op: op, Name: l.name(), Server: l.c.server.Addr(), Err: wire.ErrMalformed}
 }
 
 // poll is acquire for a lock whose waiters poll.
@@ -290,7 +301,7 @@ func poll[L any](ctx context.Context, c *Client, s *settings, end time.Time, try
 }
 
 // ready returns an error if the lock cannot be acquired, before any I/O if possible. It connects to the server.
-func (l *target) ready(ctx context.Context) error { return l.c.ready(ctx, l.name, l, l.set.err) }
+func (l *target) ready(ctx context.Context) error { return l.c.ready(ctx, l.name(), l, l.set.err) }
 
 // ready is target.ready for a lock that consists of several targets, one of which is given. wrong is the error of its name or
 // options.

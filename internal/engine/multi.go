@@ -68,10 +68,10 @@ func (l *multi) check() error {
 		switch {
 		case p.set.err != nil:
 			return p.set.err
-		case named[p.name]:
-			return fmt.Errorf("%q is named twice", p.name)
+		case named[p.name()]:
+			return fmt.Errorf("%q is named twice", p.name())
 		}
-		named[p.name] = true
+		named[p.name()] = true
 	}
 	return nil
 }
@@ -245,7 +245,7 @@ func (l *multi) askAtOnce(ctx context.Context, attempts []*attempt) (grants []*h
 			return nil, true, c.quarantineError("acquire", l.name, r.reply.Refusal.Quarantine)
 		case codec.Held:
 			p := l.parts[r.reply.Index]
-			return nil, true, &HeldError{Name: p.name, Holder: p.holderOf(&r.reply.Holder)}
+			return nil, true, &HeldError{Name: p.name(), Holder: p.holderOf(&r.reply.Holder)}
 		}
 	}
 	return nil, false, l.parts[0].clockJumps("acquire")

@@ -140,7 +140,7 @@ func (n *NodeLock) HolderOf(h *codec.Holder) Holder { return n.l.holderOf(h) }
 
 // LateError returns the error of a grant that was over before it could count.
 func (n *NodeLock) LateError() error {
-	return &exec.Failure{Op: "acquire", Name: n.l.name, Server: n.l.c.server.Addr(), Kind: exec.ErrUnavailable, Err: errLate}
+	return &exec.Failure{Op: "acquire", Name: n.l.name(), Server: n.l.c.server.Addr(), Kind: exec.ErrUnavailable, Err: errLate}
 }
 
 // ClockJumpsError returns the error of a request for the lock of which every copy arrived too late to be carried out.
@@ -157,8 +157,8 @@ func (n *NodeLock) AcquireBy(ctx context.Context, end time.Time, acquire func(as
 	if end.IsZero() {
 		return acquire(ctx)
 	}
-	return acquireBy(ctx, n.l.c, n.l.name, end, acquire, func(asking context.Context) (Lease, error) {
-		return nil, heldBy(n.l.name)(first(holders(asking)))
+	return acquireBy(ctx, n.l.c, n.l.name(), end, acquire, func(asking context.Context) (Lease, error) {
+		return nil, heldBy(n.l.name())(first(holders(asking)))
 	})
 }
 

@@ -240,7 +240,7 @@ func (h *hold) heed(e codec.Entry) {
 		defer h.mu.Unlock()
 		// mutants: heed-break
 		if h.state != over && h.fence() == e.Fence {
-			h.lose(&LostError{Name: h.l.name, Reason: LossBroken, By: said.By, Note: said.Reason})
+			h.lose(&LostError{Name: h.l.name(), Reason: LossBroken, By: said.By, Note: said.Reason})
 		}
 	case codec.WasRevoked:
 		h.revoke(e.Fence, said)

@@ -90,5 +90,5 @@ func (c *Client) stray(n *wire.Grant) *target {
 	if set.kind.name != "" {
 		place = place.For(set.kind.name)
 	}
-	return &target{c: c, name: n.Lock, keys: place, set: set}
+	return &target{c: c, keys: place, set: set}
 }

@@ -365,7 +365,7 @@ func (l *target) subject() Subject {
 	if kind == "" {
 		kind = l.set.kind.form
 	}
-	return Subject{Name: l.name, Kind: kind, Weight: l.set.weight, Owner: l.set.owner}
+	return Subject{Name: l.name(), Kind: kind, Weight: l.set.weight, Owner: l.set.owner}
 }
 
 // observeBy implements Lease.

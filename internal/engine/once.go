@@ -138,7 +138,7 @@ func (o *Once) do(ctx context.Context, end time.Time, acquire func(context.Conte
 	stop()
 	switch {
 	case err != nil && timeUp:
-		return Run{}, o.lock.c.unanswered(o.lock.name, err)
+		return Run{}, o.lock.c.unanswered(o.lock.name(), err)
 	case err != nil || last.Counts:
 		return last, err
 	}
@@ -188,11 +188,11 @@ func (o *Once) Begin(ctx context.Context, lease *holdLease) error {
 	}
 	switch reply.Word {
 	case codec.Done:
-		return &DoneError{o.lock.name, runOf(&reply.Run)}
+		return &DoneError{o.lock.name(), runOf(&reply.Run)}
 	case codec.Spent:
-		return fmt.Errorf("%w: job %q: %d runs in this window have begun, and none was completed", ErrTries, o.lock.name, reply.Tries)
+		return fmt.Errorf("%w: job %q: %d runs in this window have begun, and none was completed", ErrTries, o.lock.name(), reply.Tries)
 	case codec.Used:
-		return fmt.Errorf("%w: job %q: a run was completed under this lease; for the next window acquire another", ErrInvalid, o.lock.name)
+		return fmt.Errorf("%w: job %q: a run was completed under this lease; for the next window acquire another", ErrInvalid, o.lock.name())
 	case codec.Gone, codec.Absent:
 		return o.lock.missing(reply.Word)
 	}
@@ -213,7 +213,7 @@ func (o *Once) Complete(ctx context.Context, lease *holdLease, result string) (R
 	}
 	var tooLong error
 	if len(result) > maxResult {
-		tooLong = fmt.Errorf("%w: job %q counts as completed, without its result of %d bytes; at most %d are recorded", ErrResult, o.lock.name, len(result), maxResult)
+		tooLong = fmt.Errorf("%w: job %q counts as completed, without its result of %d bytes; at most %d are recorded", ErrResult, o.lock.name(), len(result), maxResult)
 		result = ""
 	}
 	s := lease.g.l.set
@@ -309,7 +309,7 @@ func (o *Once) mine(ctx context.Context, lease *holdLease, what string) error {
 		return o.lock.set.err
 	}
 	if have := lease.lock(); have.c != o.lock.c || have.keys != o.lock.keys || !have.set.once {
-		return fmt.Errorf("%w: job %q: %s needs a lease of its lock; this is one of %q", ErrInvalid, o.lock.name, what, have.name)
+		return fmt.Errorf("%w: job %q: %s needs a lease of its lock; this is one of %q", ErrInvalid, o.lock.name(), what, have.name())
 	}
 	// mutants: job-locked
 	if err := lease.Err(); err != nil {

@@ -37,6 +37,7 @@ type terms struct {
 	nodeTimeout  time.Duration // of a quorum's lock, 0: by the TTL
 	apart        bool          // each lease is granted by the server: none is passed on within the process
 	seenAs       string        // the kind that observers are told, if it is not the server's
+	called       string        // the name of what has none in its keys; most often ""
 
 	kind   *kind
 	limit  int // of the holders' weights in all, if several may hold the lock
@@ -183,18 +184,18 @@ func Meta(key, value string) Option {
 
 // newLock returns the lock with these options. If they are invalid, every use of the lock returns ErrInvalid.
 func (c *Client) newLock(name string, opts []Option) *target {
-	l := &target{c: c, name: name, set: &c.defaults}
+	l := &target{c: c, set: &c.defaults}
 	if len(opts) > 0 {
 		l.choose(opts)
 	}
-	return l.resolved()
+	return l.resolved(name)
 }
 
 // With returns the lock with other options.
 func (l *target) With(opts ...Option) *target {
-	m := &target{c: l.c, name: l.name, set: l.set}
+	m := &target{c: l.c, set: l.set}
 	m.choose(opts)
-	return m.resolved()
+	return m.resolved(l.name())
 }
 
 // choose applies options to a copy of the lock's settings.
@@ -206,9 +207,11 @@ func (l *target) choose(opts []Option) {
 	l.set = own
 }
 
-func (l *target) resolved() *target {
-	if err := l.resolve(); err != nil {
-		l.refuse(fmt.Errorf("%w: lock %.64q: %w", ErrInvalid, l.name, err))
+// resolved completes the lock of that name, whose options are chosen.
+func (l *target) resolved(name string) *target {
+	if err := l.resolve(name); err != nil {
+		l.refuse(fmt.Errorf("%w: lock %.64q: %w", ErrInvalid, name, err))
+		l.set.called = name
 	} else if l.set != &l.c.defaults {
 		l.set = l.c.cache.share(l.set)
 	}
@@ -222,16 +225,13 @@ func (l *target) refuse(err error) {
 	l.set = own
 }
 
-func (l *target) resolve() (err error) {
-	if err = keys.CheckName(l.name); err != nil {
+func (l *target) resolve(name string) (err error) {
+	if err = keys.CheckName(name); err != nil {
 		return err
 	}
 	s := l.set
-	if l.keys, err = s.kind.place(l.c.space, l.name, s); err != nil {
+	if l.keys, err = s.kind.place(l.c.space, name, s); err != nil {
 		return err
-	}
-	if s.key == "" {
-		l.name, _ = l.c.space.NameOf(l.keys.Lock) // the same name, without keeping the caller's string
 	}
 	if err := s.check(l.c.cfg.MaxTTL); err != nil {
 		return err

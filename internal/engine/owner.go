@@ -27,7 +27,7 @@ var owned = shared(codec.Owned, kind{
 // for a lock without an owner.
 func (l *target) ReleaseOwner(ctx context.Context) (left int, err error) {
 	if l.set.err == nil && l.set.kind != &owned {
-		return 0, fmt.Errorf("%w: lock %q: ReleaseOwner is for a Mutex with Owner and Reentrant", ErrInvalid, l.name)
+		return 0, fmt.Errorf("%w: lock %q: ReleaseOwner is for a Mutex with Owner and Reentrant", ErrInvalid, l.name())
 	}
 	l.c.tasks.Begin()
 	defer l.c.tasks.End()
@@ -41,14 +41,14 @@ func (l *target) ReleaseOwner(ctx context.Context) (left int, err error) {
 	case err != nil:
 		return 0, err
 	case reply.Word == codec.Free:
-		return 0, fmt.Errorf("%w: lock %q has no lease that %q could release", ErrNotHeld, l.name, l.set.owner)
+		return 0, fmt.Errorf("%w: lock %q has no lease that %q could release", ErrNotHeld, l.name(), l.set.owner)
 	case reply.Word == codec.Held:
-		return 0, &NotOwnerError{Name: l.name, Owner: l.set.owner, Holder: l.holderOf(&reply.Holder)}
+		return 0, &NotOwnerError{Name: l.name(), Owner: l.set.owner, Holder: l.holderOf(&reply.Holder)}
 	}
 	return reply.Left, nil
 }
 
 // tooDeep returns the error for an owner that has all the leases it may have.
 func (l *target) tooDeep() error {
-	return fmt.Errorf("%w: lock %q: %q has %d leases already, the most that MaxDepth allows", ErrDepth, l.name, l.set.owner, l.set.maxDepth)
+	return fmt.Errorf("%w: lock %q: %q has %d leases already, the most that MaxDepth allows", ErrDepth, l.name(), l.set.owner, l.set.maxDepth)
 }

@@ -46,7 +46,7 @@ func (c *Client) FencesOf(name string) (fences []uint64) {
 // holdsOf returns the client's live holds of a lock.
 func (c *Client) holdsOf(name string) (holds []*hold) {
 	for _, h := range c.scheduledHolds() {
-		if h.l.name == name && h.isLive() {
+		if h.l.name() == name && h.isLive() {
 			holds = append(holds, h)
 		}
 	}

@@ -198,7 +198,7 @@ func (h *hold) renew() {
 // it. The caller holds h.mu.
 func (h *hold) renewed(sent, now clock.Instant, slack time.Duration, err error) {
 	if err != nil {
-		h.needMore().failure = h.l.c.server.Failure("renew", h.l.name, err)
+		h.needMore().failure = h.l.c.server.Failure("renew", h.l.name(), err)
 		h.renewAt(now.Add(min(max(h.remainingAt(now)/8, 25*time.Millisecond), time.Second)))
 		h.observeRenewal(now, 0, h.more.failure)
 	} else {

@@ -59,7 +59,7 @@ func askOnce[R any](ctx context.Context, c *Client, rq request, q codec.Request[
 
 // addressed returns a request's call as package exec takes it.
 func (c *Client) addressed(rq request, call driver.Call) exec.Request {
-	out := exec.Request{Op: rq.op, Name: rq.lock.name, Slot: c.slot(rq.lock), Call: call, Began: rq.began, Met: rq.onFailure}
+	out := exec.Request{Op: rq.op, Name: rq.lock.name(), Slot: c.slot(rq.lock), Call: call, Began: rq.began, Met: rq.onFailure}
 	if rq.durable && rq.lock.set.isDurable() {
 		out.Durability = &exec.Durability{Durability: rq.lock.set.durability(c.cfg.CommandTimeout), Achieves: codec.Achieves}
 	}
@@ -74,7 +74,7 @@ func askOf[R interface{ Is(codec.Word) bool }](ctx context.Context, rq request, 
 	for range 3 {
 		a, unanswered, err := ask(context.WithoutCancel(ctx), l.c, rq, compose(id, l.c.notAfter(l)))
 		unheard := func(kind error) error {
-			return &exec.Failure{Op: rq.op, Name: l.name, Server: l.c.server.Addr(), Ambiguous: true, Kind: kind,
+			return &exec.Failure{Op: rq.op, Name: l.name(), Server: l.c.server.Addr(), Ambiguous: true, Kind: kind,
 				Err: errors.New("no copy of the request was answered in time")}
 		}
 		switch {

@@ -66,7 +66,7 @@ func mustBe(l Lease, want *target, what, side string) (*holdLease, error) {
 	}
 	lease, single := l.(*holdLease)
 	if have := lease; !single || have.g.l.c != want.c || have.g.l.keys != want.keys || have.g.l.set.kind != want.set.kind {
-		return nil, fmt.Errorf("%w: lock %q: %s needs a lease of its %s; this is another, of %q", ErrInvalid, want.name, what, side, l.Name())
+		return nil, fmt.Errorf("%w: lock %q: %s needs a lease of its %s; this is another, of %q", ErrInvalid, want.name(), what, side, l.Name())
 	}
 	return lease, nil
 }
@@ -83,7 +83,7 @@ func (l *target) inheriting(from *target) *target {
 		own.maxRenewals = old.maxRenewals
 	}
 	own.owner, own.meta, own.info = old.owner, old.meta, old.info
-	return &target{c: l.c, name: l.name, keys: l.keys, set: own}
+	return &target{c: l.c, keys: l.keys, set: own}
 }
 
 // changeSeen is changeMode, and tells observers of it: an acquire of the other side, during which this lease is released.
@@ -113,7 +113,7 @@ func (l *holdLease) changeMode(ctx context.Context, as *target) (*holdLease, err
 	case codec.Gone, codec.Absent:
 		return nil, l.abortChange(as.missing(a.reply.Word))
 	case codec.Quarantined:
-		return nil, l.abortChange(c.quarantineError("weigh", as.name, a.reply.Refusal.Quarantine))
+		return nil, l.abortChange(c.quarantineError("weigh", as.name(), a.reply.Refusal.Quarantine))
 	}
 	return l.finishChange(as, a)
 }
@@ -131,11 +131,11 @@ func (l *holdLease) beginChange(as *target) error {
 	case l.over:
 		return l.ended()
 	case h.state == changing:
-		return fmt.Errorf("%w: lock %q: the lease is being changed already", ErrInvalid, as.name)
+		return fmt.Errorf("%w: lock %q: the lease is being changed already", ErrInvalid, as.name())
 	case h.isJoined() && as.set.kind == &reader:
-		return fmt.Errorf("%w: lock %q: it was acquired again within the lease, and cannot be downgraded before that is released", ErrInvalid, as.name)
+		return fmt.Errorf("%w: lock %q: it was acquired again within the lease, and cannot be downgraded before that is released", ErrInvalid, as.name())
 	case h.isJoined():
-		return &HeldError{Name: as.name, Holder: Holder{Owner: as.set.owner, Host: as.c.host, PID: os.Getpid()}}
+		return &HeldError{Name: as.name(), Holder: Holder{Owner: as.set.owner, Host: as.c.host, PID: os.Getpid()}}
 	}
 	if as.set.kind == &reader {
 		l.end(ErrReleased)
@@ -198,7 +198,7 @@ func (l *holdLease) finishChange(as *target, a answer[codec.WeighReply]) (*holdL
 	if h.state == over { // lost or released meanwhile
 		defer h.mu.Unlock()
 		if as.set.kind == &reader { // freeze has ended the writer's lease
-			return nil, &LostError{Name: as.name, Reason: LossExpired}
+			return nil, &LostError{Name: as.name(), Reason: LossExpired}
 		}
 		return nil, l.ended()
 	}
@@ -209,8 +209,8 @@ func (l *holdLease) finishChange(as *target, a answer[codec.WeighReply]) (*holdL
 	}
 	if next.noteHeard(clock.Now()) {
 		defer h.mu.Unlock()
-		h.lose(&LostError{Name: as.name, Reason: LossExpired})
-		return nil, &exec.Failure{Op: "weigh", Name: as.name, Server: as.c.server.Addr(), Kind: exec.ErrUnavailable, Err: errLate}
+		h.lose(&LostError{Name: as.name(), Reason: LossExpired})
+		return nil, &exec.Failure{Op: "weigh", Name: as.name(), Server: as.c.server.Addr(), Kind: exec.ErrUnavailable, Err: errLate}
 	}
 	l.end(ErrReleased)
 	l.endObserved(HandoverNone, nil)

@@ -54,7 +54,7 @@ func Weight(n int) Option {
 func (s *Semaphore) Resize(ctx context.Context, permits int) error {
 	l := s.lock
 	if permits < 0 || permits > maxPermits {
-		return fmt.Errorf("%w: lock %.64q: Resize to %d permits; the number must be between 0 and %d", ErrInvalid, l.name, permits, maxPermits)
+		return fmt.Errorf("%w: lock %.64q: Resize to %d permits; the number must be between 0 and %d", ErrInvalid, l.name(), permits, maxPermits)
 	}
 	if err := l.ready(ctx); err != nil {
 		return err

@@ -48,7 +48,7 @@ func (l *target) Status(ctx context.Context) (Status, error) {
 		return Status{}, err
 	}
 	l.awaitDepartures(ctx)
-	s := Status{Name: l.name, Key: l.keys.Lock}
+	s := Status{Name: l.name(), Key: l.keys.Lock}
 	known := map[string]bool{}                               // by token: the server may return a holder twice
 	rq := request{op: "inspect", lock: l, began: time.Now()} // RetryTimeout bounds all pages together
 	q := codec.Status{Lock: l.ref(), Kind: l.set.kind.form, Cursor: "0", Holds: holdersPerReply, Waiters: maxWaiters}

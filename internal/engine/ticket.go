@@ -165,7 +165,7 @@ func (l *holdLease) leaveBehind(a answer[codec.RenewReply]) (*Ticket, error) {
 	// mutants: detach-stops
 	h.stop()
 	h.queue.releaseLocked(h)
-	t := &Ticket{Prefix: c.space.Prefix(), Lock: h.l.name, Exact: h.l.set.key != "", Token: h.attempt.token()}
+	t := &Ticket{Prefix: c.space.Prefix(), Lock: h.l.name(), Exact: h.l.set.key != "", Token: h.attempt.token()}
 	// mutants: ticket-fence
 	t.Fence, t.Tombstone = h.fence(), h.attempt.unanswered
 	return t, nil
@@ -271,7 +271,7 @@ func (a *attempt) adopt(ctx context.Context, t *Ticket) (*hold, error) {
 		case codec.Late:
 			continue
 		case codec.Quarantined:
-			return nil, c.quarantineError("adopt", l.name, reply.Refusal.Quarantine)
+			return nil, c.quarantineError("adopt", l.name(), reply.Refusal.Quarantine)
 		case codec.Gone, codec.Absent:
 			return nil, c.spent(l, t, reply.Word)
 		}
@@ -299,7 +299,7 @@ func (a *attempt) adoptionFailed(ctx context.Context, err error) error {
 	if !a.owed {
 		return err
 	}
-	f = &exec.Failure{Op: "adopt", Name: a.l.name, Server: a.l.c.server.Addr(), Kind: exec.ErrUnavailable, Ambiguous: true, Ended: ctx.Err(),
+	f = &exec.Failure{Op: "adopt", Name: a.l.name(), Server: a.l.c.server.Addr(), Kind: exec.ErrUnavailable, Ambiguous: true, Ended: ctx.Err(),
 		Err: errors.New("it was given up before it was answered; if the lock was adopted, it is being released")}
 	if errors.Is(err, exec.ErrClosed) {
 		f.Kind = exec.ErrClosed
@@ -317,7 +317,7 @@ func (c *Client) spent(l *target, t *Ticket, word codec.Word) error {
 			return !hopeless && c.takeBack(l, t.Token, "", t.Tombstone, unaware, end)
 		})
 	}
-	lost := &LostError{Name: l.name, Reason: LossTaken}
+	lost := &LostError{Name: l.name(), Reason: LossTaken}
 	if word == codec.Absent {
 		lost.Reason = LossExpired
 	}
@@ -331,7 +331,7 @@ func (c *Client) ExtendTicket(ctx context.Context, t *Ticket, ttl time.Duration,
 	if err != nil {
 		return err
 	}
-	if err := c.checkTerm("ExtendTicket by", l.name, ttl); err != nil {
+	if err := c.checkTerm("ExtendTicket by", l.name(), ttl); err != nil {
 		return err
 	}
 	c.tasks.Begin()
@@ -349,7 +349,7 @@ func (c *Client) ExtendTicket(ctx context.Context, t *Ticket, ttl time.Duration,
 	case codec.Gone, codec.Absent:
 		return c.spent(l, t, r.reply.Word)
 	case codec.Quarantined:
-		return c.quarantineError("renew", l.name, r.reply.Refusal.Quarantine)
+		return c.quarantineError("renew", l.name(), r.reply.Refusal.Quarantine)
 	}
 	return nil
 }

@@ -91,7 +91,7 @@ func (wq *waitQueue) awaitLast(ctx context.Context, w *waiter) (*holdLease, erro
 	case wq.lastFailure() != nil:
 		return nil, wq.lastFailure()
 	case wq.unansweredSince != 0 && ctx.Err() != nil:
-		return nil, wq.l.c.server.Unheard(ctx, "acquire", w.l.name, wq.unansweredSince.Time())
+		return nil, wq.l.c.server.Unheard(ctx, "acquire", w.l.name(), wq.unansweredSince.Time())
 	}
 	return nil, ErrTimeUp
 }
@@ -133,10 +133,10 @@ func (wq *waitQueue) unheard(ctx context.Context, l *target) error {
 	case wq.lastFailure() != nil:
 		return exec.EndedBy(ctx, wq.lastFailure())
 	case wq.unansweredSince != 0 && wq.l.c.server.IsSilent(wq.unansweredSince.Time()):
-		return wq.l.c.server.Unheard(ctx, "acquire", l.name, wq.unansweredSince.Time())
+		return wq.l.c.server.Unheard(ctx, "acquire", l.name(), wq.unansweredSince.Time())
 	}
 	if left := wq.quarantineLeft(); left > 0 {
-		return exec.EndedBy(ctx, wq.l.c.quarantineError("acquire", l.name, left))
+		return exec.EndedBy(ctx, wq.l.c.quarantineError("acquire", l.name(), left))
 	}
 	return ctx.Err()
 }

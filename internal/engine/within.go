@@ -103,7 +103,7 @@ func (l *target) deadlock(outer *holdLease) error {
 	case l.set.kind.byOwner:
 		advice = fmt.Sprintf("that lease is of owner %q", have.owner)
 	}
-	return fmt.Errorf("%w: lock %q is acquired within a lease of it (fence %d): %s", ErrDeadlock, l.name, outer.fence, advice)
+	return fmt.Errorf("%w: lock %q is acquired within a lease of it (fence %d): %s", ErrDeadlock, l.name(), outer.fence, advice)
 }
 
 // checkRoom returns ErrDeadlock if l wants more than these leases leave free, even when nobody else holds any of the lock.
@@ -125,5 +125,5 @@ func (l *target) checkRoom(ctx context.Context, own []*holdLease) error {
 	if err != nil || taken+int64(l.set.weight) <= room || int64(l.set.weight) > room {
 		return nil
 	}
-	return fmt.Errorf("%w: lock %q: %d of %d are wanted within leases that have %d of them", ErrDeadlock, l.name, l.set.weight, room, taken)
+	return fmt.Errorf("%w: lock %q: %d of %d are wanted within leases that have %d of them", ErrDeadlock, l.name(), l.set.weight, room, taken)
 }

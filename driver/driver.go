@@ -21,7 +21,7 @@ import (
 // Driver runs scripts on one server or one Cluster, and keeps subscriptions open. Its methods may be called by many
 // goroutines at once.
 //
-// Drivers that can do more also implement Batcher, Durable, Cluster or Wide. A driver that passes calls on to another one is a
+// Drivers that can do more also implement Batcher, Durable, Cluster, Wide or Prompt. A driver that passes calls on to another one is a
 // Wrapper.
 type Driver interface {
 	// Run sends one script or command and returns its reply as text: scripts reply with one string, and commands with a
@@ -111,6 +111,16 @@ type Wide interface {
 	// shares the connections, some are left to it. If calls share a connection, as in a pipeline, none waits, and Width
 	// should return 64, since more would be no faster.
 	Width() int
+}
+
+// Prompt is implemented by drivers that can end a call at any time, at the price of its connection. The library uses it
+// outside Cluster mode, and only if it was given the driver itself: a Wrapper's Run would not see the calls.
+type Prompt interface {
+	// RunPrompt is Run for a caller that sends in its own goroutine. ctx ends when the caller gives up, and RunPrompt then
+	// returns at once. Its deadline bounds the call, but ctx need not end then. RunPrompt neither waits for a connection
+	// nor makes one. If none is idle, or if a call was ended a short while ago, it returns ErrNotSent at once, and the
+	// library calls Run in another goroutine.
+	RunPrompt(ctx context.Context, c Call) (string, error)
 }
 
 // Call is one script or command with its keys and arguments.

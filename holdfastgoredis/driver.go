@@ -3,8 +3,9 @@
 //
 // Acquires use that client. Renewals, releases and subscriptions use connections of their own, made with the same
 // options, so that they are not stuck behind the application's commands when its pool is exhausted. Calls that wait for
-// replicas or disks use up to 64 further connections to a server, and up to 256 for renewals and releases. Each command
-// is sent once: the client's own retries do not apply.
+// replicas or disks use up to 64 further connections to a server, and up to 256 for renewals and releases. Outside a
+// Cluster, acquires and releases that come one at a time use one further connection, which is closed when a caller gives
+// up. Hooks of the program's client do not see them. Each command is sent once: the client's own retries do not apply.
 //
 // In a Cluster, acquires and releases of many locks at once are sent in pipelines, with the clients of its nodes. To see
 // all commands, a hook must be added to those as well, with OnNewNode.
@@ -112,6 +113,7 @@ func (d *adapter) makeClients(o *redis.Options) {
 		d.durable[i] = redis.NewClient(&o)
 	}
 	d.urgent.client, d.urgent.options = redis.NewClient(o), o
+	d.prompt.init(o)
 }
 
 // adapter is the driver.Driver over several go-redis clients for the same server.
@@ -124,6 +126,7 @@ type adapter struct {
 	width    int          // how many calls may be in flight on user
 	inFlight atomic.Int64 // how many are
 	subs     *pubsub.Pool
+	prompt   prompt
 	refresh  func()    // finds out which server has the locks now; nil if that cannot change
 	follower *follower // nil without Sentinel
 
@@ -182,17 +185,14 @@ func (d *adapter) acquireClient(c driver.Call) (rdb redis.UniversalClient, done 
 	if c.Urgent {
 		rdb := d.urgent.get()
 		return rdb, func(err error) {
-			var netErr net.Error
-			if errors.As(err, &netErr) && netErr.Timeout() || errors.Is(err, context.DeadlineExceeded) {
-				d.replaceUrgent(rdb)
-			}
+			d.replaceAfter(err, rdb)
 		}
 	}
 	d.inFlight.Add(1)
 	return d.user, func(error) { d.inFlight.Add(-1) }
 }
 
-func run(ctx context.Context, rdb redis.UniversalClient, c driver.Call) (string, error) {
+func run(ctx context.Context, rdb processor, c driver.Call) (string, error) {
 	if c.Script.Command != "" {
 		return send(ctx, rdb, commandArgs(&c))
 	}
@@ -238,7 +238,12 @@ func hasCode(err error, codes []string) bool {
 	return slices.ContainsFunc(codes, func(code string) bool { return redis.HasErrorPrefix(err, code) })
 }
 
-func send(ctx context.Context, rdb redis.UniversalClient, args []any) (string, error) {
+// processor is a client, or a connection.
+type processor interface {
+	Process(ctx context.Context, cmd redis.Cmder) error
+}
+
+func send(ctx context.Context, rdb processor, args []any) (string, error) {
 	cmd := once{redis.NewCmd(ctx, args...)}
 	if err := rdb.Process(ctx, cmd); err != nil {
 		return "", err
@@ -338,6 +343,7 @@ func (d *adapter) Close() error {
 	d.stop()
 	d.closing.Unlock()
 	d.subs.Stop()
+	d.prompt.close()
 	err := d.urgent.get().Close()
 	for _, durable := range d.durable {
 		err = errors.Join(err, durable.Close())

@@ -58,10 +58,10 @@ func (groups *serverGroups) init(c *Client) {
 	groups.reclaimers.init(c)
 	const hungAfter = 20 * time.Millisecond // since then a batch may hang: many times what a healthy server takes
 	groups.takes = gather.Group[*batchItem]{
-		Send: c.sendAcquires, Drop: rejectItems, Go: c.tasks.Run, Most: c.cfg.Batch, Patience: hungAfter, Width: c.server.Width,
+		Send: c.sendAcquires, Prompt: c.acquirePromptly, Drop: rejectItems, Go: c.tasks.Run, Most: c.cfg.Batch, Patience: hungAfter, Width: c.server.Width,
 	}
 	groups.releases = gather.Group[*batchItem]{
-		Send: c.sendReleases, Drop: rejectItems, Go: c.tasks.Run, Most: c.cfg.Batch, Patience: hungAfter, Width: c.server.Width,
+		Send: c.sendReleases, Prompt: c.releasePromptly, Drop: rejectItems, Go: c.tasks.Run, Most: c.cfg.Batch, Patience: hungAfter, Width: c.server.Width,
 	}
 	if c.cfg.Strict { // the locks are a quorum's, which waits for its nodes no longer than this
 		groups.takes.Patience = min(hungAfter, c.defaults.wait()/2)
@@ -136,9 +136,10 @@ func (b *batches) remember(key string) {
 // batchItem is a request for one lock that can be part of a batch.
 type batchItem struct {
 	l        *target
-	head     wire.Head // how the lock's value begins
-	notAfter int64     // server time, µs
-	since    int64     // for releases, like fence: time in the lock's value, ms of server time; 0 if not known
+	ctx      context.Context // of an acquire's caller
+	head     wire.Head       // how the lock's value begins
+	notAfter int64           // server time, µs
+	since    int64           // for releases, like fence: time in the lock's value, ms of server time; 0 if not known
 
 	// tell is called when the item is done, and must not block: its caller has other items to
 	// finish. If tell is nil, done receives a value.
@@ -237,9 +238,12 @@ func (a *attempt) acquireInBatch(ctx context.Context) (*hold, error) {
 	began, notAfter := time.Now(), c.notAfter(a.l)
 	item.notAfter = notAfter
 	groups, _ := c.groupsFor(a.l)
-	if ctx.Done() == nil {
+	item.ctx = ctx
+	switch {
+	case c.server.IsPrompt() && groups.takes.DoPromptly(item):
+	case ctx.Done() == nil:
 		groups.takes.Do(item)
-	} else {
+	default:
 		groups.takes.Add(item)
 	}
 	if err := item.await(ctx); err != nil {
@@ -265,6 +269,12 @@ func (a *attempt) acquireInBatch(ctx context.Context) (*hold, error) {
 // sendAcquires sends a batch of acquires and reports whether the server answered.
 func (c *Client) sendAcquires(items []*batchItem) bool {
 	return exec.SendAll(c.server, items, c.acquireBatch, deliver)
+}
+
+// acquirePromptly sends an acquire in its caller's goroutine, until the caller's context ends.
+func (c *Client) acquirePromptly(item *batchItem) (answered, sent bool) {
+	items := []*batchItem{item}
+	return exec.SendPromptly(item.ctx, c.server, c.acquireBatch(items), func(o exec.Outcome[codec.BatchReply]) { deliver(items, o) })
 }
 
 // acquireBatch returns the batch that acquires the items' locks.
@@ -309,7 +319,9 @@ func (a *attempt) free(fence uint64) (done, unanswered bool) {
 	item := newBatchItem(a.l, a.head)
 	item.fence, item.since = fence, a.valueTime(fence)
 	groups, _ := a.l.c.groupsFor(a.l)
-	groups.releases.Do(item)
+	if !a.l.c.server.IsPrompt() || !groups.releases.DoPromptly(item) {
+		groups.releases.Do(item)
+	}
 	<-item.done
 	return item.freed()
 }
@@ -338,6 +350,12 @@ func (item *batchItem) freed() (done, unanswered bool) {
 // sendReleases sends a batch of releases and reports whether the server answered.
 func (c *Client) sendReleases(items []*batchItem) bool {
 	return exec.SendAll(c.server, items, c.releaseBatch, deliver)
+}
+
+// releasePromptly sends a release in its caller's goroutine.
+func (c *Client) releasePromptly(item *batchItem) (answered, sent bool) {
+	items := []*batchItem{item}
+	return exec.SendPromptly(context.Background(), c.server, c.releaseBatch(items), func(o exec.Outcome[codec.BatchReply]) { deliver(items, o) })
 }
 
 // releaseBatch returns the batch that releases the items' locks.

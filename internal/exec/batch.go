@@ -2,6 +2,7 @@ package exec
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -65,7 +66,7 @@ func sendBatch[R BatchReply](s *Server, b Batch[R], tell func(Outcome[R])) (answ
 		s.tried(trying, work.Err())
 		tell(Outcome[R]{Sent: sent, Err: work.Err()})
 	})
-	by, text, err := runBatch(work, s, b)
+	by, text, err := runBatch(work, s, s.driver.Run, b)
 	s.tried(trying, err)
 	if !inTime() {
 		return false
@@ -73,6 +74,36 @@ func sendBatch[R BatchReply](s *Server, b Batch[R], tell func(Outcome[R])) (answ
 	tell(outcome(s, b.Slot, by, sent, text, err))
 	return err == nil
 }
+
+// IsPrompt reports whether SendPromptly may be called.
+func (s *Server) IsPrompt() bool { return s.prompt != nil && !s.InCluster() }
+
+// SendPromptly sends a batch of one item in its caller's goroutine, and returns as soon as ctx ends. If it returns with
+// sent false, the batch was not sent. If ctx ends first, tell is not called.
+func SendPromptly[R BatchReply](ctx context.Context, s *Server, b Batch[R], tell func(Outcome[R])) (answered, sent bool) {
+	began, trying := clock.Now(), s.trying()
+	work := &timed{ctx, time.Now().Add(max(s.cfg.CommandTimeout, b.Wait))}
+	by, text, err := runBatch(work, s, s.prompt.RunPrompt, b)
+	if err != nil {
+		if errors.Is(err, driver.ErrNotSent) {
+			return false, false
+		}
+		if ctx.Err() != nil {
+			return false, true // the attempt is taken back, and that shows whether the server answers
+		}
+	}
+	s.tried(trying, err)
+	tell(outcome(s, b.Slot, by, began, text, err))
+	return err == nil, true
+}
+
+// timed is a context with a deadline that only connections keep to. It does not end then, which saves a timer.
+type timed struct {
+	context.Context
+	deadline time.Time
+}
+
+func (t *timed) Deadline() (time.Time, bool) { return t.deadline, true }
 
 // sendApart sends batches for one server of a Cluster together, and tells of each what sendBatch does.
 func sendApart[R BatchReply](s *Server, all []Batch[R], tell func(i int, o Outcome[R])) (answered bool) {
@@ -135,14 +166,14 @@ func (b *Batch[R]) first() BatchCall[R] {
 
 // runBatch sends a batch, and returns the call that was answered, with its reply. A batch whose command is refused
 // because the server does not have it, or not for this user, goes by the script, and so do all after it.
-func runBatch[R BatchReply](ctx context.Context, s *Server, b Batch[R]) (by BatchCall[R], text string, err error) {
+func runBatch[R BatchReply](ctx context.Context, s *Server, run func(context.Context, driver.Call) (string, error), b Batch[R]) (by BatchCall[R], text string, err error) {
 	by = b.first()
-	text, err = s.driver.Run(ctx, by.Call())
+	text, err = run(ctx, by.Call())
 	if b.Command == nil || !isLacking(err) {
 		return by, text, err
 	}
 	s.native.Store(false)
-	text, err = s.driver.Run(ctx, b.Script.Call())
+	text, err = run(ctx, b.Script.Call())
 	return b.Script, text, err
 }
 

@@ -40,6 +40,7 @@ type Server struct {
 	durable driver.Durable
 	cluster driver.Cluster
 	wide    driver.Wide
+	prompt  driver.Prompt
 
 	// RTT is a running mean of how long the server takes to answer.
 	RTT RoundTrip
@@ -58,6 +59,7 @@ func New(d driver.Driver, cfg Config) *Server {
 	s.durable, _ = driver.As[driver.Durable](d)
 	s.cluster, _ = driver.As[driver.Cluster](d)
 	s.wide, _ = driver.As[driver.Wide](d)
+	s.prompt, _ = d.(driver.Prompt)
 	return s
 }
 

@@ -8,6 +8,7 @@ package gather
 import (
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -15,6 +16,9 @@ import (
 type Group[T any] struct {
 	// Send sends a batch and returns when it has been answered, or, with false, when it has been given up.
 	Send func(items []T) (answered bool)
+	// Prompt sends one item without ever keeping its caller waiting for longer than the caller wants, or returns with sent
+	// false. It is nil if DoPromptly is not called.
+	Prompt func(item T) (answered, sent bool)
 	// Drop is called with items that will not be sent because too many batches hang.
 	Drop func(items []T)
 	// Go calls f in a new goroutine.
@@ -27,6 +31,8 @@ type Group[T any] struct {
 	// Width returns how many batches the connections to the server can carry at once, now. If it is nil, the server is
 	// treated as near.
 	Width func() int
+
+	lastMet atomic.Int64 // when an item that was to be sent promptly last was not; ns
 
 	mu        sync.Mutex
 	queue     []T // items that wait, from index head on; those before it are zero
@@ -78,12 +84,42 @@ func (g *Group[T]) Do(item T) {
 		g.Add(item)
 		return
 	}
+	g.inCaller(func() (answered bool) { return g.Send([]T{item}) })
+}
+
+// DoPromptly sends an item with Prompt if it is alone, and reports whether it did. For a while after items have met, it
+// does not look: they are better sent together, even if that wakes another goroutine.
+func (g *Group[T]) DoPromptly(item T) (sent bool) {
+	now := time.Now().UnixNano()
+	if since := now - g.lastMet.Load(); since >= 0 && since < int64(metFor) { // without mu, for which thousands would wait
+		return false
+	}
+	g.mu.Lock()
+	if g.inFlight > g.idle || g.waiting() > 0 {
+		g.mu.Unlock()
+	} else {
+		g.inCaller(func() (answered bool) {
+			answered, sent = g.Prompt(item)
+			return answered
+		})
+	}
+	if !sent {
+		g.lastMet.Store(now)
+	}
+	return sent
+}
+
+// metFor is how long items are not sent promptly after one was not alone, or could not be sent promptly.
+const metFor = 5 * time.Millisecond
+
+// inCaller calls send, which sends one item. The caller holds mu, which inCaller releases.
+func (g *Group[T]) inCaller(send func() (answered bool)) {
 	g.inFlight++
 	alone := g.inFlight <= maxTogether
 	began := time.Now()
 	g.lastStart = began
 	g.mu.Unlock()
-	answered := g.Send([]T{item})
+	answered := send()
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if answered {

@@ -1,0 +1,83 @@
+package adapters
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/driver/drivertest"
+	"github.com/holdfast-go/holdfast/internal/script"
+	"github.com/holdfast-go/holdfast/tests/internal/backend"
+	"github.com/holdfast-go/holdfast/tests/internal/proxy"
+	"github.com/holdfast-go/holdfast/tests/internal/server"
+)
+
+// promptly is a driver of which a test counts the prompt calls.
+type promptly struct {
+	drivertest.Driver
+	sent chan error // what each call that was sent met
+}
+
+func (d *promptly) RunPrompt(ctx context.Context, c driver.Call) (string, error) {
+	reply, err := d.Driver.(driver.Prompt).RunPrompt(ctx, c)
+	if !errors.Is(err, driver.ErrNotSent) {
+		d.sent <- err
+	}
+	return reply, err
+}
+
+// Fault: A caller gives up while its request for a lock is under way, in its own goroutine. It returns at once. The lock,
+// which it was granted meanwhile, is given back, and the connection is replaced.
+func TestACallerThatSendsItselfGivesUp(t *testing.T) {
+	t.Parallel()
+	s := server.Start(t, server.One(t))
+	p := proxy.New(t, s.Addr())
+	d := &promptly{goRedis(t, redis.NewClient(&redis.Options{Addr: p.Addr()})), make(chan error, 100)}
+	l := client(t, d).Mutex("a", holdfast.TTL(2*time.Minute)) // longer than Eventually waits
+	cycle := func() (prompt bool) {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		lease, err := l.Acquire(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		backend.Release(t, lease)
+		sent := len(d.sent)
+		for range sent {
+			<-d.sent
+		}
+		return sent == 2
+	}
+	for range 2 {
+		backend.Eventually(t, "both calls are sent in the caller's goroutine", cycle)
+		trap := p.LoseReply(proxy.Containing("evalsha", script.BatchAcquire().SHA1), proxy.Hang)
+		ctx, cancel := context.WithCancel(t.Context())
+		gone := make(chan error)
+		go func() {
+			_, err := l.Acquire(ctx)
+			gone <- err
+		}()
+		trap.Wait(t)
+		trap.Reply(t) // the server has granted it
+		cancel()
+		if err := <-gone; !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+		if err := <-d.sent; err == nil || errors.Is(err, driver.ErrNotSent) {
+			t.Errorf("the call of the caller that gave up: %v", err)
+		}
+		other := client(t, goRedis(t, redis.NewClient(&redis.Options{Addr: s.Addr()}))).Mutex("a")
+		backend.Eventually(t, "the lock is given back", func() bool {
+			lease, err := other.TryAcquire(t.Context())
+			if err == nil {
+				backend.Release(t, lease)
+			}
+			return err == nil
+		})
+	}
+}

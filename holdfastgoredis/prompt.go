@@ -40,6 +40,8 @@ const (
 	promptPause = time.Second
 	// promptIdle is how long a connection may have been idle. Afterwards something on the way may have dropped it.
 	promptIdle = 30 * time.Second
+	// promptTrusted is how long it may have been idle without a look at whether the server has closed it.
+	promptTrusted = 100 * time.Millisecond
 )
 
 // init lets the connection be made, with the options of the driver's own. go-redis sends new credentials only on
@@ -86,7 +88,7 @@ func (d *adapter) takeLine() *line {
 		return nil
 	}
 	now, l := time.Now(), p.line
-	if l != nil && now.Sub(l.used) < promptIdle && (p.options.ConnMaxLifetime <= 0 || now.Sub(l.made) < p.options.ConnMaxLifetime) {
+	if l != nil && l.isGood(now, p.options.ConnMaxLifetime) {
 		p.line, p.idle = nil, false
 		return l
 	}
@@ -102,6 +104,14 @@ func (d *adapter) takeLine() *line {
 		p.giveBack(made, err == nil)
 	})
 	return nil
+}
+
+// isGood reports whether a connection may be used. lifetime is how old it may get; 0 means any age.
+func (l *line) isGood(now time.Time, lifetime time.Duration) bool {
+	if idle := now.Sub(l.used); idle > promptIdle || idle > promptTrusted && isClosed(l.conn) {
+		return false
+	}
+	return lifetime <= 0 || now.Sub(l.made) < lifetime
 }
 
 // newLine opens a connection. If it fails, the line is only to be closed.

@@ -20,7 +20,8 @@ type Peer interface {
 	Do(args ...string) (string, error)
 }
 
-// Run tests that a driver does what driver.Driver says, and driver.Batcher and driver.Durable if it implements them.
+// Run tests that a driver does what driver.Driver says, and driver.Batcher, driver.Durable and driver.Prompt if it
+// implements them.
 // open returns a new driver for a server that nothing else uses. An adapter should call Run for every kind of server and
 // client that it supports. Run does not test that a script is sent only once if its reply is lost, which takes a network
 // that loses replies.
@@ -97,6 +98,13 @@ func Run(t *testing.T, open func(*testing.T) driver.Driver, peer Peer) {
 		}
 		testRunDurably(t, ctx, durable)
 	})
+	t.Run("RunPrompt", func(t *testing.T) {
+		prompt, ok := d.(driver.Prompt)
+		if !ok {
+			t.Skip("the driver is not Prompt")
+		}
+		testRunPrompt(t, ctx, prompt, peer)
+	})
 	t.Run("Subscribe", func(t *testing.T) {
 		testSubscribe(t, d, peer)
 	})
@@ -124,6 +132,48 @@ func testRunDurably(t *testing.T, ctx context.Context, d driver.Durable) {
 	if reply, _, err := d.RunDurably(ctx, call, driver.Durability{Replicas: 1, Timeout: 10 * time.Millisecond}); reply != "" || err != driver.ReplyError("WRONGTYPE by hand") {
 		t.Errorf("RunDurably of a script that fails = %q, %#v", reply, err)
 	}
+}
+
+// testRunPrompt tests that a call that is not sent says so, and that one that is ends with its caller's context.
+func testRunPrompt(t *testing.T, ctx context.Context, d driver.Prompt, peer Peer) {
+	count := driver.Call{Script: driver.NewScript("test", "return 'prompt ' .. redis.call('INCR', KEYS[1])"), Keys: []string{"{k}prompt"}}
+	sent := 0
+	send := func(ctx context.Context, c driver.Call) (reply string, err error) {
+		for {
+			if reply, err = d.RunPrompt(ctx, c); !errors.Is(err, driver.ErrNotSent) || ctx.Err() != nil {
+				return reply, err
+			}
+			time.Sleep(time.Millisecond) // meanwhile a connection is made
+		}
+	}
+	increase := func() {
+		t.Helper()
+		sent++
+		if reply, err := send(ctx, count); reply != fmt.Sprint("prompt ", sent) || err != nil {
+			t.Errorf("RunPrompt %d = %q, %v", sent, reply, err)
+		}
+	}
+	increase()
+	increase()
+	if _, err := send(ctx, driver.Call{Script: driver.NewScript("test", "return redis.error_reply('WRONGTYPE by hand')"), Keys: []string{"k"}}); err != driver.ReplyError("WRONGTYPE by hand") {
+		t.Errorf("RunPrompt of a script that fails returns %#v", err)
+	}
+	increase()
+	ended, cancel := context.WithCancel(ctx)
+	cancel()
+	if _, err := d.RunPrompt(ended, count); !errors.Is(err, driver.ErrNotSent) {
+		t.Errorf("RunPrompt with a context that has ended returns %v", err)
+	}
+	if _, err := peer.Do("COMMAND", "INFO", "BLPOP"); err != nil {
+		t.Logf("the server blocks no command: %v", err)
+		return
+	}
+	ended, cancel = context.WithCancel(ctx)
+	time.AfterFunc(10*time.Millisecond, cancel)
+	if reply, err := send(ended, driver.Call{Script: driver.Script{Name: "blpop", Command: "blpop"}, Keys: []string{"{k}none"}, Args: []string{"0"}}); err == nil || ctx.Err() != nil {
+		t.Errorf("RunPrompt whose caller gives up = %q, %v", reply, err)
+	}
+	increase()
 }
 
 // testRunAll runs several scripts, of which some are not loaded and some fail.

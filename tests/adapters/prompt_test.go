@@ -81,3 +81,47 @@ func TestACallerThatSendsItselfGivesUp(t *testing.T) {
 		})
 	}
 }
+
+// Fault: The server closes a lone caller's connection between acquire and release, as a restart or CLIENT KILL does. The
+// release notices it, and goes by another one.
+func TestALoneCallerNoticesThatItsConnectionIsClosed(t *testing.T) {
+	t.Parallel()
+	s := server.Start(t, server.One(t))
+	rdb := redis.NewClient(&redis.Options{Addr: s.Addr()})
+	d := &promptly{goRedis(t, rdb), make(chan error, 100)}
+	l := client(t, d).Mutex("a", holdfast.TTL(2*time.Minute))
+	prompt := func() (n int) { // how many calls were, since the last time
+		t.Helper()
+		n = len(d.sent)
+		for range n {
+			if err := <-d.sent; err != nil {
+				t.Errorf("a call was sent on a connection that is closed: %v", err)
+			}
+		}
+		return n
+	}
+	var held *holdfast.Lease
+	backend.Eventually(t, "an acquire is sent in the caller's goroutine", func() bool {
+		ctx, cancel := context.WithCancel(t.Context())
+		t.Cleanup(cancel)
+		lease, err := l.Acquire(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if prompt() == 1 {
+			held = lease
+			return true
+		}
+		backend.Release(t, lease)
+		prompt()
+		return false
+	})
+	if _, err := s.Do("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(150 * time.Millisecond) // without this, the connection is trusted, and the release asks again
+	if err := held.Release(t.Context()); err != nil {
+		t.Error(err)
+	}
+	prompt()
+}

@@ -1,0 +1,33 @@
+//go:build unix
+
+package holdfastgoredis
+
+import (
+	"crypto/tls"
+	"net"
+	"syscall"
+	"time"
+)
+
+// isClosed reports whether the other side has closed a connection on which nothing is awaited, or has sent something that
+// nobody asked for. It does not wait.
+func isClosed(conn net.Conn) bool {
+	if secure, ok := conn.(*tls.Conn); ok {
+		conn = secure.NetConn()
+	}
+	file, ok := conn.(syscall.Conn)
+	if !ok {
+		return false
+	}
+	raw, err := file.SyscallConn()
+	if err != nil || conn.SetReadDeadline(time.Time{}) != nil { // the last call's may have passed
+		return true
+	}
+	open := false
+	err = raw.Read(func(fd uintptr) bool {
+		_, _, err := syscall.Recvfrom(int(fd), make([]byte, 1), syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
+		open = err == syscall.EAGAIN
+		return true
+	})
+	return err != nil || !open
+}

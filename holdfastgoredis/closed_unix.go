@@ -3,18 +3,14 @@
 package holdfastgoredis
 
 import (
-	"crypto/tls"
 	"net"
 	"syscall"
 	"time"
 )
 
 // isClosed reports whether the other side has closed a connection on which nothing is awaited, or has sent something that
-// nobody asked for. It does not wait.
+// nobody asked for. It does not wait. Of a TLS connection it cannot tell.
 func isClosed(conn net.Conn) bool {
-	if secure, ok := conn.(*tls.Conn); ok {
-		conn = secure.NetConn()
-	}
 	file, ok := conn.(syscall.Conn)
 	if !ok {
 		return false

@@ -38,7 +38,8 @@ const (
 	// promptPause is how long there is no connection after one has failed. If the server is slow, many callers give up, and
 	// each would cost a connection.
 	promptPause = time.Second
-	// promptIdle is how long a connection may have been idle. Afterwards something on the way may have dropped it.
+	// promptIdle is how long a connection may have been idle, if the user's options do not say less. Afterwards something on
+	// the way may have dropped it.
 	promptIdle = 30 * time.Second
 	// promptTrusted is how long it may have been idle without a look at whether the server has closed it.
 	promptTrusted = 100 * time.Millisecond
@@ -88,7 +89,7 @@ func (d *adapter) takeLine() *line {
 		return nil
 	}
 	now, l := time.Now(), p.line
-	if l != nil && l.isGood(now, p.options.ConnMaxLifetime) {
+	if l != nil && l.isGood(now, p.options) {
 		p.line, p.idle = nil, false
 		return l
 	}
@@ -106,12 +107,13 @@ func (d *adapter) takeLine() *line {
 	return nil
 }
 
-// isGood reports whether a connection may be used. lifetime is how old it may get; 0 means any age.
-func (l *line) isGood(now time.Time, lifetime time.Duration) bool {
-	if idle := now.Sub(l.used); idle > promptIdle || idle > promptTrusted && isClosed(l.conn) {
+// isGood reports whether a connection may be used.
+func (l *line) isGood(now time.Time, o *redis.Options) bool {
+	age, idle := now.Sub(l.made), now.Sub(l.used)
+	if idle > promptIdle || o.ConnMaxIdleTime > 0 && idle > o.ConnMaxIdleTime || o.ConnMaxLifetime > 0 && age > o.ConnMaxLifetime {
 		return false
 	}
-	return lifetime <= 0 || now.Sub(l.made) < lifetime
+	return idle <= promptTrusted || !isClosed(l.conn)
 }
 
 // newLine opens a connection. If it fails, the line is only to be closed.

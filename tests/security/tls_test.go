@@ -12,6 +12,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/driver/drivertest"
 	"github.com/holdfast-go/holdfast/holdfastgoredis"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
 	"github.com/holdfast-go/holdfast/tests/internal/pki"
@@ -60,6 +62,41 @@ func TestEveryConnectionUsesTheUsersTLS(t *testing.T) {
 			t.Errorf("the subscription is not at %s: %v, %v", addr, clients, err)
 		}
 	})
+}
+
+// The connection of a lone caller, which sends itself, is no exception.
+func TestALoneCallerUsesTheUsersTLS(t *testing.T) {
+	t.Parallel()
+	s := server.Start(t, server.One(t))
+	authority := pki.NewAuthority(t, "authority")
+	addr := pki.Listen(t, s, authority.Issue("redis.test", time.Now().Add(time.Hour)), authority)
+	rdb := redis.NewClient(&redis.Options{Addr: addr, TLSConfig: &tls.Config{
+		ServerName: "redis.test", RootCAs: authority.Pool(),
+		Certificates: []tls.Certificate{authority.Issue("client", time.Now().Add(time.Hour)).Load(t)},
+	}})
+	d := drivertest.Of(holdfastgoredis.NewDriver(rdb))
+	t.Cleanup(func() {
+		_ = d.Close()
+		_ = rdb.Close()
+	})
+	call := driver.Call{Script: driver.NewScript("test", "return 'x'"), Keys: []string{"a"}}
+	backend.Eventually(t, "a call is sent in its caller's goroutine", func() bool {
+		_, err := d.(driver.Prompt).RunPrompt(t.Context(), call)
+		if err != nil && !errors.Is(err, driver.ErrNotSent) {
+			t.Fatal(err)
+		}
+		return err == nil
+	})
+	reply, err := s.Do("CLIENT", "LIST")
+	clients, _ := reply.(string)
+	if err != nil || !strings.Contains(clients, "cmd=eval") {
+		t.Fatalf("%v, %v", clients, err)
+	}
+	for line := range strings.Lines(clients) {
+		if strings.Contains(line, "cmd=eval") && !strings.Contains(line, "laddr="+addr) {
+			t.Errorf("it did not go by TLS: %s", line)
+		}
+	}
 }
 
 // The same holds in a Cluster.

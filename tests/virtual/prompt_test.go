@@ -23,6 +23,8 @@ type counted struct {
 	srv  *holdfasttest.Server
 	slow atomic.Bool // scripts are not answered; connections can be made
 
+	maxAge, maxIdle time.Duration // of connections, as clients are told
+
 	mu             sync.Mutex
 	opened, closed int // closed by the client
 }
@@ -36,7 +38,7 @@ func (w *counted) counts() (opened, closed int) {
 // client returns a new client whose calls nothing intercepts.
 func (w *counted) client(t *testing.T) *holdfast.Client {
 	t.Helper()
-	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:0", DialerRetries: 1, PoolSize: 4096, Dialer: func(ctx context.Context, network, addr string) (net.Conn, error) {
+	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:0", DialerRetries: 1, PoolSize: 4096, ConnMaxLifetime: w.maxAge, ConnMaxIdleTime: w.maxIdle, Dialer: func(ctx context.Context, network, addr string) (net.Conn, error) {
 		conn, err := w.srv.Dial(ctx, network, addr)
 		if err != nil {
 			return nil, err
@@ -187,4 +189,34 @@ func TestTheConnectionOfACallerThatGaveUpIsReplaced(t *testing.T) {
 			}
 		}
 	})
+}
+
+// The connection of lone callers is used no longer than the user wants of all connections.
+func TestTheConnectionOfLoneCallersIsReplacedInTime(t *testing.T) {
+	for name, w := range map[string]*counted{
+		"age":      {maxAge: 10 * time.Second},
+		"idleness": {maxIdle: 2 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
+				w.srv = srv
+				l := w.promptly(t)
+				opened, closed := w.counts()
+				const pause = 1900 * time.Millisecond
+				for range 3 {
+					time.Sleep(pause)
+					cycle(t, l)
+				}
+				if o, c := w.counts(); o != opened || c != closed {
+					t.Errorf("%d connections were opened and %d closed too early", o-opened, c-closed)
+				}
+				time.Sleep(max(w.maxAge-3*pause, w.maxIdle) + time.Second)
+				cycle(t, l)
+				synctest.Wait()
+				if _, c := w.counts(); c == closed {
+					t.Error("no connection was closed")
+				}
+			})
+		})
+	}
 }

@@ -421,6 +421,14 @@ func (d counting) Run(ctx context.Context, call driver.Call) (string, error) {
 	return d.Driver.Run(ctx, call)
 }
 
+func (d counting) RunPrompt(ctx context.Context, call driver.Call) (string, error) {
+	reply, err := d.Driver.(driver.Prompt).RunPrompt(ctx, call)
+	if !errors.Is(err, driver.ErrNotSent) {
+		d.n.Add(1)
+	}
+	return reply, err
+}
+
 // line is a line of the log.
 type line struct {
 	at                 time.Duration

@@ -6,6 +6,45 @@ local now = tonumber(at)
 local function whole(n)
   return n == now and at or string.format('%d', n)
 end
+local function queue_up()
+  local value, not_after = redis.call('GET', KEYS[1]), tonumber(ARGV[4])
+  local holder = value and string.match(value, '^hf1:([^:]*):%d+:%d+:0:')
+  if not holder or holder == ARGV[2] or not_after > 0 and now >= not_after then
+    return nil
+  end
+  local first, channel = redis.call('ZRANGE', KEYS[2], '0', '0', 'WITHSCORES'), ''
+  if first[1] then
+    channel = string.match(first[1], '^[^\n]*\n%d+\n([^\n]*)\n')
+    if not channel or tonumber(first[2]) <= now - 60000000 then
+      return nil
+    end
+    if tonumber(redis.call('ZRANGE', KEYS[2], '-1', '-1', 'WITHSCORES')[2]) >= now then
+      return nil
+    end
+  end
+  local heard = redis.call('PUBSUB', cluster and 'SHARDNUMSUB' or 'NUMSUB', ARGV[8], channel)
+  if first[1] and heard[4] == 0 then
+    return nil
+  end
+  local pttl = redis.call('PTTL', KEYS[1])
+  if redis.call('ZADD', KEYS[2], 'NX', at, ARGV[2] .. '\n' .. ARGV[7] .. '\n' .. ARGV[8] .. '\n' .. ARGV[6]) == 0 then
+    return nil
+  end
+  if redis.call('PTTL', KEYS[2]) < 60000 then
+    redis.call('PEXPIRE', KEYS[2], 70000)
+  end
+  if string.sub(value, -1) ~= '+' then
+    redis.call('APPEND', KEYS[1], '+')
+  end
+  local rank = first[1] and redis.call('ZCOUNT', KEYS[2], '0', at) or 1
+  return 'queued ' .. at .. ' ' .. pttl .. ' ' .. at .. ' ' .. rank .. ' ' .. heard[2] .. ' ours'
+end
+if (flags == 'w' or flags == 'wc') and ARGV[9] == '' then
+  local ok, reply = pcall(queue_up)
+  if ok and reply then
+    return reply
+  end
+end
 local function error_text(err)
   if type(err) == 'table' then
     return err.err

@@ -6,6 +6,66 @@ local now = tonumber(at)
 local function whole(n)
   return n == now and at or string.format('%d', n)
 end
+local function lock_value(head, fence, granted, chain, info)
+  return head .. fence .. ':' .. granted .. ':' .. chain .. ':' .. info
+end
+local unheard
+local function pass_to(member, waiter, claim, channel, info, mark)
+  redis.call('ZREM', KEYS[2], member)
+  if cluster then
+    redis.call('SET', KEYS[3], at, 'EX', 86400)
+  else
+    redis.call('SET', KEYS[3], at)
+  end
+  redis.call('SET', KEYS[1], lock_value('hf1:' .. waiter .. ':', at, string.sub(at, 1, -4), '0', info) .. mark, 'PX', claim)
+  return redis.call(cluster and 'SPUBLISH' or 'PUBLISH', channel, 'hf1 grant ' .. waiter .. ' ' .. at .. ' ' .. claim .. ' ' .. at .. ' ' .. KEYS[1])
+end
+local function after_pass(follower, channel, claim)
+  if follower then
+    redis.call(cluster and 'SPUBLISH' or 'PUBLISH', channel, 'hf1 standby ' .. follower .. ' ' .. at .. ' ' .. whole(now + claim * 1000))
+    return
+  end
+  local last = redis.call('ZRANGE', KEYS[2], '0', '0', 'WITHSCORES')[2]
+  if last then
+    redis.call('PEXPIRE', KEYS[2], math.max(0, math.ceil((-last - now) / 1000)))
+  end
+end
+local function pass_on()
+  local value, mine = redis.call('GET', KEYS[1]), 'hf1:' .. ARGV[2] .. ':'
+  if not value or string.sub(value, 1, #mine) ~= mine or string.sub(value, -1) ~= '+' then
+    return nil
+  end
+  local first = redis.call('ZRANGEBYSCORE', KEYS[2], '0', '+inf', 'LIMIT', '0', '2')
+  local waiter, claim, channel, info = string.match(first[1] or '', '^([^\n]*)\n(%d+)\n([^\n]*)\n(.*)$')
+  local follower, behind = string.match(first[2] or '', '^([^\n]*)\n%d+\n([^\n]*)\n')
+  if not waiter or first[2] and not follower then
+    return nil
+  end
+  local heard = redis.call('PUBSUB', cluster and 'SHARDNUMSUB' or 'NUMSUB', channel, behind or channel)
+  if heard[2] == 0 or heard[4] == 0 then
+    return nil
+  end
+  local last = redis.call('GET', KEYS[3])
+  if last and (#last ~= #at or last >= at or not string.find(last, '^%d+$')) then
+    return nil
+  end
+  local ok, told = pcall(pass_to, first[1], waiter, claim, channel, info, first[2] and '+' or '')
+  if not ok then
+    redis.call('DEL', KEYS[1])
+  elseif cluster and told == 0 then
+    unheard = value
+    return nil
+  else
+    pcall(after_pass, follower, behind, claim)
+  end
+  return 'released ' .. at
+end
+if (flags == '' or flags == 'c') and ARGV[4] == '0' then
+  local ok, reply = pcall(pass_on)
+  if ok and reply then
+    return reply
+  end
+end
 local function error_text(err)
   if type(err) == 'table' then
     return err.err
@@ -227,9 +287,6 @@ local function mint(n)
   store_counter(fence + n - 1)
   return fence, n
 end
-local function lock_value(head, fence, granted, chain, info)
-  return head .. fence .. ':' .. granted .. ':' .. chain .. ':' .. info
-end
 local function new_value(holder, fence, chain, info, marked)
   local value = lock_value('hf1:' .. holder .. ':', whole(fence), string.sub(at, 1, -4), chain, info)
   return marked and value .. '+' or value
@@ -427,7 +484,7 @@ local function leave()
   return true
 end
 local function main()
-  local value = read_lock()
+  local value = unheard or read_lock()
   if is_mine(value) then
     if string.sub(value, -1) ~= '+' then
       free_lock()

@@ -9,7 +9,11 @@ import (
 var fences = []Mutant{
 	{
 		Name: "one-fence", About: "every grant has the same fence",
-		Edits: []overlay.Edit{line("minted", "return 5, n"), line("lone-taken", "return 'taken ' .. at .. ' 5'")},
+		Edits: []overlay.Edit{
+			line("minted", "return 5, n"),
+			line("lone-taken", "return 'taken ' .. at .. ' 5'"),
+			line("short-release", "if false then"),
+		},
 		Rules: []campaign.Rule{campaign.Fences, campaign.StaleWrite},
 	},
 	{
@@ -19,6 +23,7 @@ var fences = []Mutant{
 			part("lone-fence", "= at,", "= '1',"),
 			part("lone-counter", "last and (", "last and (true or "),
 			line("lone-next-fence", "fence = string.format('%d', tonumber(last) + 1)"),
+			line("short-release", "if false then"),
 		},
 		Kinds: []string{"fences-deleted", "flushall", "wiped-restart"}, Rules: []campaign.Rule{campaign.Fences, campaign.StaleWrite},
 	},

@@ -28,23 +28,27 @@ var waiting = []Mutant{
 			line("subscribe-first", "up := true"),
 			line("subscription-seen", "if false {"),
 			line("waiter-listens", "elseif waiter_token then"),
+			line("short-release", "if false then"),
 			part("subscription-cut", "acq.sub.HasMissed() || ", ""),
 		},
 		Rules: []campaign.Rule{campaign.Wakeup, campaign.Leak},
 	},
 	{
 		Name: "hand-over-untold", About: "a release hands the lock over and tells nobody",
-		Edits: []overlay.Edit{part("tell-of-grant", "send(channel,", "send('x' .. channel,")},
+		Edits: []overlay.Edit{part("tell-of-grant", "send(channel,", "send('x' .. channel,"), line("short-release", "if false then")},
 		Rules: []campaign.Rule{campaign.Wakeup, campaign.Leak},
 	},
 	{
 		Name: "mark-forgotten", About: "a waiter does not mark the lock, so its release does not check the queue",
-		Edits: []overlay.Edit{line("mark-lock", "kind = 'ours'")},
+		Edits: []overlay.Edit{line("mark-lock", "kind = 'ours'"), line("short-acquire", "if false then")},
 		Rules: []campaign.Rule{campaign.Wakeup},
 	},
 	{
 		Name: "last-come-first-served", About: "the youngest waiter is served",
-		Edits: []overlay.Edit{line("waiters-in-order", "return look_at('ZREVRANGEBYSCORE', KEYS[2], '+inf', '0', 'LIMIT', '0', n) or {}")},
+		Edits: []overlay.Edit{
+			line("waiters-in-order", "return look_at('ZREVRANGEBYSCORE', KEYS[2], '+inf', '0', 'LIMIT', '0', n) or {}"),
+			line("short-release", "if false then"),
+		},
 		Rules: []campaign.Rule{campaign.Order},
 	},
 	{
@@ -85,5 +89,60 @@ var waiting = []Mutant{
 		Name: "late-copy-frees", About: "while the server is in quarantine, a late copy of a waiter's request frees the waiter's lock",
 		Edits: []overlay.Edit{line("quarantined-own", "free_lock()\n    value = nil")},
 		Tests: []Test{{"scripts", "TestALateCopyInQuarantineFreesNothing"}},
+	},
+	{
+		Name: "short-acquire-of-the-holder", About: "the short way of an acquire queues a token that has the lock",
+		Edits: []overlay.Edit{part("queue-up-held", "holder == ARGV[2]", "false")},
+		Tests: []Test{{"scripts", "TestTheHeadOfAQueueTellsTheSame"}},
+	},
+	{
+		Name: "short-acquire-after-the-end", About: "the short way of an acquire queues a token that a tombstone stands for",
+		Edits: []overlay.Edit{part("queue-up-head", "not channel or tonumber(first[2]) <= now - 60000000", "false")},
+		Tests: []Test{{"scripts", "TestTheHeadOfAQueueTellsTheSame"}},
+	},
+	{
+		Name: "short-acquire-out-of-order", About: "the short way of an acquire passes waiters that came when the clock was ahead",
+		Edits: []overlay.Edit{line("queue-up-order", "if false then")},
+		Tests: []Test{{"scripts", "TestTheHeadOfAQueueTellsTheSame"}},
+	},
+	{
+		Name: "short-acquire-behind-the-dead", About: "the short way of an acquire counts dead waiters in the rank",
+		Edits: []overlay.Edit{line("queue-up-dead", "if false then")},
+		Tests: []Test{{"scripts", "TestTheHeadOfAQueueTellsTheSame"}},
+	},
+	{
+		Name: "short-acquire-unmarked", About: "the short way of an acquire does not mark the lock",
+		Edits: []overlay.Edit{line("queue-up-mark", "if false then")},
+		Tests: []Test{{"scripts", "TestTheHeadOfAQueueTellsTheSame"}},
+	},
+	{
+		Name: "short-release-to-the-last", About: "the short way of a release serves the youngest waiter",
+		Edits: []overlay.Edit{part("pass-on-order", "'ZRANGEBYSCORE', KEYS[2], '0', '+inf'", "'ZREVRANGEBYSCORE', KEYS[2], '+inf', '0'")},
+		Tests: []Test{{"scripts", "TestTheShortWayOfAReleaseDoesTheSame"}},
+	},
+	{
+		Name: "short-release-to-the-dead", About: "the short way of a release hands the lock to dead waiters",
+		Edits: []overlay.Edit{part("pass-on-dead", "heard[2] == 0 or ", "")},
+		Tests: []Test{{"scripts", "TestTheShortWayOfAReleaseDoesTheSame"}},
+	},
+	{
+		Name: "short-release-leaves-the-first", About: "the short way of a release tells a dead waiter when to look, and not the first that is alive",
+		Edits: []overlay.Edit{part("pass-on-dead", " or heard[4] == 0", "")},
+		Tests: []Test{{"scripts", "TestTheShortWayOfAReleaseDoesTheSame"}},
+	},
+	{
+		Name: "short-release-with-old-fences", About: "the short way of a release gives a fence below the counter",
+		Edits: []overlay.Edit{line("pass-on-fence", "if false then")},
+		Tests: []Test{{"scripts", "TestTheShortWayOfAReleaseDoesTheSame"}},
+	},
+	{
+		Name: "short-release-unmarked", About: "the short way of a release does not mark the lock for those who wait on",
+		Edits: []overlay.Edit{part("pass-on-mark", "'+' or ''", "'' or ''")},
+		Tests: []Test{{"scripts", "TestTheShortWayOfAReleaseDoesTheSame"}},
+	},
+	{
+		Name: "short-release-untold", About: "the short way of a release tells nobody of the grant",
+		Edits: []overlay.Edit{part("pass-on-tell", "channel,", "'x' .. channel,")},
+		Tests: []Test{{"scripts", "TestTheShortWayOfAReleaseDoesTheSame"}},
 	},
 }

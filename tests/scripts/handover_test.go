@@ -9,9 +9,9 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
 )
 
-// handOverCalls is how many commands the scripts of one hand-over call while a few wait: 10 in the release, 10 in
+// handOverCalls is how many commands the scripts of one hand-over call while a few wait: 10 in the release, 9 in
 // the enqueue of the next waiter.
-const handOverCalls = 20
+const handOverCalls = 19
 
 // A hand-over calls no more commands than that.
 func TestCommandsOfAHandOver(t *testing.T) {

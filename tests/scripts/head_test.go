@@ -3,6 +3,7 @@ package scripts
 import (
 	"fmt"
 	"math/rand/v2"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -28,9 +29,12 @@ func swap(t *testing.T, s script.Script, old, replacement string) script.Script 
 // standstill is the server's time (µs) in scripts whose clock stands still.
 const standstill = 1_700_000_000_000_000
 
+var still = fmt.Sprintf("{'%d', '%d'}", standstill/1_000_000, standstill%1_000_000)
+
 // queueCase is a state of a lock and its queue, and a request.
 type queueCase struct {
 	value   string // of the lock, if it has one
+	fence   string // the fence counter, if there is one
 	queue   []redis.Z
 	forever bool // the queue has no expiry
 	args    []any
@@ -44,6 +48,9 @@ func (c queueCase) lay(b bench) {
 	}
 	if c.value != "" {
 		b.rdb.Set(b.t.Context(), "{k}", c.value, time.Hour)
+	}
+	if c.fence != "" {
+		b.rdb.Set(b.t.Context(), "{k}:f", c.fence, 0)
 	}
 	if len(c.queue) > 0 {
 		b.rdb.ZAdd(b.t.Context(), "{k}:q", c.queue...)
@@ -67,21 +74,31 @@ func (c queueCase) after(b bench) string {
 		}
 	}
 	queue := b.rdb.ZRangeWithScores(b.t.Context(), "{k}:q", 0, -1).Val()
-	return fmt.Sprintf("%q %s\n%v %s\nfence %q", b.read(), lasts("{k}"), queue, lasts("{k}:q"), b.rdb.Get(b.t.Context(), "{k}:f").Val())
+	return fmt.Sprintf("%q %s\n%v %s\nfence %q %s", b.read(), lasts("{k}"), queue, lasts("{k}:q"), b.rdb.Get(b.t.Context(), "{k}:f").Val(), lasts("{k}:f"))
 }
 
-// drawCase draws a state, and a request of A. Of the waiters, only B to E are alive.
+// drawCase draws a state, and a request of A. Of the waiters, only B to E are alive. Half of the cases are usual ones.
 func drawCase(r *rand.Rand) queueCase {
 	c := queueCase{forever: r.IntN(4) == 0}
+	usual, alive := r.IntN(2) == 0, 3
+	if usual {
+		alive = 1 + r.IntN(3)
+	}
 	c.value = []string{
 		"", "hf1:H:1699999999000000:1699999999000:0:" + info, "hf1:H:1699999999000000:1699999999000:0:" + info + "+", "theirs",
 	}[r.IntN(4)]
+	if usual {
+		c.value = "hf1:" + []string{"H", "H", "H", "A"}[r.IntN(4)] + ":1699999999000000:1699999999000:0:" + info + []string{"", "+"}[r.IntN(2)]
+	}
 	oldest := []int64{1_000_000, 59_999_999, 60_000_000, 60_000_001, 600_000_000}[r.IntN(5)]
 	waiting := []int{0, 1, 2, 3, 5, 13, 14, 15, 16, 17, 30, 120}[r.IntN(12)]
 	own, mode := r.IntN(4), []string{"w", "l", "wk", "lk"}[r.IntN(4)]
+	if usual {
+		mode = "w"
+	}
 	for i := range waiting {
 		token := "dead" + strconv.Itoa(i)
-		if r.IntN(3) == 0 {
+		if r.IntN(alive) == 0 {
 			token = string("BCDE"[r.IntN(4)])
 		}
 		score := standstill - oldest + int64(i)*(oldest/int64(waiting))
@@ -104,6 +121,9 @@ func drawCase(r *rand.Rand) queueCase {
 		c.queue = append(c.queue, redis.Z{Score: score, Member: member("A")})
 	}
 	ends := []int{0, 0, 1, 2, 12, 20}[r.IntN(6)]
+	if usual && r.IntN(4) > 0 {
+		ends = 0
+	}
 	if ends > 0 {
 		// The queue does not expire before the test has looked at it.
 		c.queue = append(c.queue, redis.Z{Score: -standstill - 3_600_000_000, Member: "x:last"})
@@ -120,7 +140,7 @@ func drawCase(r *rand.Rand) queueCase {
 		c.queue = append(c.queue, redis.Z{Score: float64(-end), Member: what})
 	}
 	earlier := ""
-	if r.IntN(3) == 0 {
+	if !usual && r.IntN(3) == 0 {
 		earlier = strconv.FormatInt(standstill-r.Int64N(oldest), 10)
 		if len(c.queue) > 0 && r.IntN(2) == 0 {
 			if at := c.queue[r.IntN(len(c.queue))].Score; at > 0 {
@@ -129,11 +149,15 @@ func drawCase(r *rand.Rand) queueCase {
 		}
 	}
 	notAfter := []int64{0, standstill, standstill + 1}[r.IntN(3)]
+	if usual {
+		notAfter = 0
+	}
 	c.args = []any{mode, "A", 60000, notAfter, 1 + r.IntN(3), info, claim, "channel-A", earlier}
 	return c
 }
 
-// An acquire that reads the head of the queue replies and does the same as one that asks by single commands.
+// An acquire that queues in the short way, or reads the head of the queue, replies and does the same as one that asks by
+// single commands.
 func TestTheHeadOfAQueueTellsTheSame(t *testing.T) {
 	t.Parallel()
 	backend.Each(t, func(t *testing.T, back *backend.Backend) {
@@ -144,31 +168,134 @@ func TestTheHeadOfAQueueTellsTheSame(t *testing.T) {
 				}
 			}(b.listen(token))
 		}
-		still := fmt.Sprintf("{'%d', '%d'}", standstill/1_000_000, standstill%1_000_000)
-		reads := swap(t, script.Acquire(), "redis.call('TIME')", still)
+		short := swap(t, script.Acquire(), "redis.call('TIME')", still)
+		reads := swap(t, short, "pcall(queue_up)", "false")
 		asks := swap(t, reads, "    read_head(member)\n", "")
+		shortOnly := swap(t, short, "    return reply\n  end\nend\nlocal function error_text", "    return reply\n  end\nend\nif true then return 'rest' end\nlocal function error_text")
 
-		replies := map[string]int{}
+		replies, ways := map[string]int{}, map[bool]int{}
 		for range 600 {
 			seed := rand.Uint64()
 			c := drawCase(rand.New(rand.NewPCG(seed, 0)))
 			c.lay(b)
 			wantReply := b.run(asks, slices.Clone(c.args)...)
 			want := c.after(b)
-			c.lay(b)
-			reply := b.run(reads, slices.Clone(c.args)...)
-			got := c.after(b)
-			if blur(reply) != blur(wantReply) || got != want {
-				t.Fatalf("seed %d: %q, with a lock %q and the queue %v:\nthe reply is %q, want %q;\nafterwards\n%s\nwant\n%s",
-					seed, c.args, c.value, c.queue, reply, wantReply, got, want)
+			for way, s := range map[string]script.Script{"reads the head": reads, "tries the short way": short} {
+				c.lay(b)
+				reply := b.run(s, slices.Clone(c.args)...)
+				got := c.after(b)
+				if blur(reply) != blur(wantReply) || got != want {
+					t.Fatalf("seed %d: %q, with a lock %q and the queue %v:\nthe reply of a script that %s is %q, want %q;\nafterwards\n%s\nwant\n%s",
+						seed, c.args, c.value, c.queue, way, reply, wantReply, got, want)
+				}
 			}
-			word, _, _ := strings.Cut(reply, " ")
+			c.lay(b)
+			ways[b.run(shortOnly, slices.Clone(c.args)...) != "rest"]++
+			word, _, _ := strings.Cut(wantReply, " ")
 			replies[word]++
 		}
 		for _, word := range []string{"queued", "granted", "gone", "late"} {
 			if replies[word] == 0 {
 				t.Errorf("nothing was answered %q: %v", word, replies)
 			}
+		}
+		if ways[true] == 0 || ways[false] == 0 {
+			t.Errorf("the short way was taken or not: %v", ways)
+		}
+	})
+}
+
+// drawRelease draws a state, and a release of A.
+func drawRelease(r *rand.Rand) queueCase {
+	c := queueCase{forever: r.IntN(4) == 0}
+	holder := []string{"A", "A", "A", "A", "H"}[r.IntN(5)]
+	mark := []string{"+", "+", "+", ""}[r.IntN(4)]
+	chain := []string{"0", "0", "0", "1@1699999999000"}[r.IntN(4)]
+	c.value = "hf1:" + holder + ":1699999999000000:1699999999000:" + chain + ":" + info + mark
+	switch r.IntN(12) {
+	case 0:
+		c.value = ""
+	case 1:
+		c.value = "theirs"
+	}
+	c.fence = []string{
+		"", "1699999999999999", "1699999999000000", strconv.Itoa(standstill), strconv.Itoa(standstill + 1), strconv.Itoa(standstill + 5_000_000),
+		"99", "99999999999999999", "x", "169999999900000x",
+	}[r.IntN(10)]
+	for i := range []int{0, 1, 1, 2, 2, 2, 3, 5}[r.IntN(8)] {
+		token := string("BCDE"[r.IntN(4)])
+		switch r.IntN(10) {
+		case 0, 1:
+			token = "dead" + strconv.Itoa(i)
+		case 2:
+			token = "A"
+		}
+		text := member(token)
+		switch r.IntN(20) {
+		case 0:
+			text = "no waiter " + strconv.Itoa(i)
+		case 1: // its claim cannot be one
+			text = strings.Replace(text, strconv.Itoa(claim), "0", 1)
+		}
+		c.queue = append(c.queue, redis.Z{Score: float64(standstill - 1_000_000 + i), Member: text})
+	}
+	if r.IntN(4) == 0 {
+		c.queue = append(c.queue, redis.Z{Score: -standstill - 3_600_000_000, Member: "x:last"})
+	}
+	tombstone := []int64{0, 0, 0, standstill + 3_600_000_000}[r.IntN(4)]
+	c.args = []any{[]string{"", "", "", "k"}[r.IntN(4)], "A", []string{"", member("A")}[r.IntN(2)], tombstone}
+	return c
+}
+
+// A release that passes the lock on in the short way replies, does and tells the same as one that does not.
+func TestTheShortWayOfAReleaseDoesTheSame(t *testing.T) {
+	t.Parallel()
+	backend.Each(t, func(t *testing.T, back *backend.Backend) {
+		b := newBench(t, back)
+		told := map[string]<-chan *redis.Message{}
+		for _, token := range []string{"A", "B", "C", "D", "E"} {
+			told[token] = b.listen(token)
+		}
+		// messages returns what was published since it was called last.
+		messages := func() string {
+			var all strings.Builder
+			for _, token := range []string{"A", "B", "C", "D", "E"} {
+				b.rdb.Publish(t.Context(), "channel-"+token, "end")
+				for text := b.raw(told[token]); text != "end"; text = b.raw(told[token]) {
+					// The lock's hour runs.
+					text = regexp.MustCompile(` 170000(359[5-9]|3600)\d{6}$`).ReplaceAllString(text, " in an hour")
+					fmt.Fprintf(&all, "%s is told %q\n", token, text)
+				}
+			}
+			return all.String()
+		}
+		short := swap(t, script.Release(), "redis.call('TIME')", still)
+		long := swap(t, short, "pcall(pass_on)", "false")
+		shortOnly := swap(t, short, "    return reply\n  end\nend\nlocal function error_text", "    return reply\n  end\nend\nif true then return 'rest' end\nlocal function error_text")
+
+		ways, heard := map[bool]int{}, map[string]int{}
+		for range 500 {
+			seed := rand.Uint64()
+			c := drawRelease(rand.New(rand.NewPCG(seed, 0)))
+			c.lay(b)
+			wantReply := b.run(long, slices.Clone(c.args)...)
+			want := c.after(b) + "\n" + messages()
+			c.lay(b)
+			reply := b.run(short, slices.Clone(c.args)...)
+			got := c.after(b) + "\n" + messages()
+			if reply != wantReply || got != want {
+				t.Fatalf("seed %d: %q, with a lock %q, the fence counter %q and the queue %v:\nthe reply is %q, want %q;\nafterwards\n%s\nwant\n%s",
+					seed, c.args, c.value, c.fence, c.queue, reply, wantReply, got, want)
+			}
+			for _, word := range []string{"grant", "standby"} {
+				heard[word] += strings.Count(got, "hf1 "+word)
+			}
+			c.lay(b)
+			ways[b.run(shortOnly, slices.Clone(c.args)...) != "rest"]++
+			messages()
+		}
+		if ways[true] == 0 || ways[false] == 0 || heard["grant"] == 0 || heard["standby"] == 0 {
+			t.Errorf("the short way was taken or not: %v; messages: %v", ways, heard)
 		}
 	})
 }

@@ -23,6 +23,7 @@
 -- times, and with a full TTL if the first had been handed the lock for a claim;
 -- nobody passes a live waiter.
 
+-- requires queue_up
 -- requires prelude
 -- requires lock
 -- requires mint

@@ -14,6 +14,7 @@
 -- Invariants: a release never fails because of the hand-over: if that fails, the lock
 -- is deleted; only the token's own lock is touched; a token that has ended stays ended.
 
+-- requires pass_on
 -- requires prelude
 -- requires lock
 -- requires queue
@@ -52,7 +53,7 @@ local function leave()
 end
 
 local function main()
-  local value = read_lock()
+  local value = unheard or read_lock()
   -- mutants: release-owner
   if is_mine(value) then
     if string.sub(value, -1) ~= '+' then

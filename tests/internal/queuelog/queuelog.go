@@ -168,6 +168,10 @@ func (l *Log) step(text string) {
 	switch command := strings.ToUpper(args[0]); {
 	case command == "ZADD" && len(args) == 4:
 		q.enter(args[3], args[2], l.steps)
+	case command == "ZADD" && len(args) == 5 && args[2] == "NX":
+		if _, known := q.entries[args[4]]; !known {
+			q.enter(args[4], args[3], l.steps)
+		}
 	case command == "ZREM":
 		for _, member := range args[2:] {
 			q.leave(member)

@@ -13,6 +13,9 @@ func TestLog(t *testing.T) {
 	enter := func(process int, token string, score int) string {
 		return fmt.Sprintf(`1700000000.000001 [0 lua] "ZADD" "Q" "%d" "%s\n1500\nchannel\n{\"o\":\"x\",\"p\":%d}"`, score, token, process)
 	}
+	enterOnce := func(process int, token string, score int) string {
+		return strings.Replace(enter(process, token, score), `"Q"`, `"Q" "NX"`, 1)
+	}
 	leave := func(process int, token string) string {
 		return fmt.Sprintf(`1700000000.000001 [0 lua] "ZREM" "Q" "%s\n1500\nchannel\n{\"o\":\"x\",\"p\":%d}"`, token, process)
 	}
@@ -56,6 +59,8 @@ func TestLog(t *testing.T) {
 		"a tombstone":              {[]string{`1700000000.000001 [0 lua] "ZADD" "Q" "-5" "x:A"`, grant("B")}, 0},
 		"a stranger":               {[]string{enter(1, "A", 1), `1700000000.000001 [0 127.0.0.1:1] "SET" "L" "stranger" "NX" "PX" "100"`}, 0},
 		"another lock":             {[]string{enter(1, "A", 1), strings.Replace(grant("B"), "L", "M", 1)}, 0},
+		"first come, entered once": {[]string{enterOnce(1, "A", 1), enterOnce(2, "B", 2), enterOnce(1, "A", 3), leave(1, "A"), grant("A")}, 0},
+		"last come, entered once":  {[]string{enterOnce(1, "A", 1), enterOnce(2, "B", 2), leave(2, "B"), grant("B")}, 1},
 		"comes back to its place":  {[]string{enter(1, "A", 1), leave(1, "A"), enter(2, "B", 2), enter(1, "C", 1), leave(1, "C"), grant("C")}, 0},
 
 		"last come, first served":   {[]string{enter(1, "A", 1), enter(2, "B", 2), leave(2, "B"), grant("B")}, 1},

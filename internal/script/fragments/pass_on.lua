@@ -1,0 +1,79 @@
+-- pass_on.lua: hands a lock to the first waiter for release.lua, which requires this first. It is what most releases of locks need
+-- that others wait for; all else is left to the rest of the script. The functions of that rest cost as much as all commands of a
+-- hand-over, so this has few of its own.
+--
+-- requires request
+-- requires value
+
+-- The lock's value, if it was handed to a waiter that did not hear of it. The rest of the script serves others.
+local unheard
+
+-- Gives the lock to that waiter, as serve of hand_over.lua does. Returns how many have heard of it.
+local function pass_to(member, waiter, claim, channel, info, mark)
+  redis.call('ZREM', KEYS[2], member)
+  if cluster then
+    redis.call('SET', KEYS[3], at, 'EX', 86400)
+  else
+    redis.call('SET', KEYS[3], at)
+  end
+  redis.call('SET', KEYS[1], lock_value('hf1:' .. waiter .. ':', at, string.sub(at, 1, -4), '0', info) .. mark, 'PX', claim)
+  -- mutants: pass-on-tell
+  return redis.call(cluster and 'SPUBLISH' or 'PUBLISH', channel, 'hf1 grant ' .. waiter .. ' ' .. at .. ' ' .. claim .. ' ' .. at .. ' ' .. KEYS[1])
+end
+
+-- Tells the waiter behind the next holder when to look. If there is none, the queue lasts as long as its last tombstone.
+local function after_pass(follower, channel, claim)
+  if follower then
+    redis.call(cluster and 'SPUBLISH' or 'PUBLISH', channel, 'hf1 standby ' .. follower .. ' ' .. at .. ' ' .. whole(now + claim * 1000))
+    return
+  end
+  local last = redis.call('ZRANGE', KEYS[2], '0', '0', 'WITHSCORES')[2]
+  if last then
+    redis.call('PEXPIRE', KEYS[2], math.max(0, math.ceil((-last - now) / 1000)))
+  end
+end
+
+-- Returns the reply, or nil if the rest of the script has to decide.
+local function pass_on()
+  local value, mine = redis.call('GET', KEYS[1]), 'hf1:' .. ARGV[2] .. ':'
+  if not value or string.sub(value, 1, #mine) ~= mine or string.sub(value, -1) ~= '+' then
+    return nil
+  end
+  -- mutants: pass-on-order
+  local first = redis.call('ZRANGEBYSCORE', KEYS[2], '0', '+inf', 'LIMIT', '0', '2')
+  local waiter, claim, channel, info = string.match(first[1] or '', '^([^\n]*)\n(%d+)\n([^\n]*)\n(.*)$')
+  local follower, behind = string.match(first[2] or '', '^([^\n]*)\n%d+\n([^\n]*)\n')
+  if not waiter or first[2] and not follower then
+    return nil
+  end
+  local heard = redis.call('PUBSUB', cluster and 'SHARDNUMSUB' or 'NUMSUB', channel, behind or channel)
+  -- mutants: pass-on-dead
+  if heard[2] == 0 or heard[4] == 0 then
+    return nil
+  end
+  -- A counter below the clock, which nearly every one is, is recognized by its text.
+  local last = redis.call('GET', KEYS[3])
+  -- mutants: pass-on-fence
+  if last and (#last ~= #at or last >= at or not string.find(last, '^%d+$')) then
+    return nil
+  end
+  -- mutants: pass-on-mark
+  local ok, told = pcall(pass_to, first[1], waiter, claim, channel, info, first[2] and '+' or '')
+  if not ok then
+    redis.call('DEL', KEYS[1])
+  elseif cluster and told == 0 then
+    unheard = value
+    return nil
+  else
+    pcall(after_pass, follower, behind, claim)
+  end
+  return 'released ' .. at
+end
+
+-- mutants: short-release
+if (flags == '' or flags == 'c') and ARGV[4] == '0' then
+  local ok, reply = pcall(pass_on)
+  if ok and reply then
+    return reply
+  end
+end

@@ -1,0 +1,57 @@
+-- queue_up.lua: enters the queue of a held lock for acquire.lua, which requires this first. It is what most enqueues need; all
+-- else is left to the rest of the script. The functions of that rest cost as much as all commands of an enqueue, so this has few
+-- of its own.
+--
+-- requires request
+
+-- Returns the reply, or nil if the rest of the script has to decide. Then nothing was done, or what a copy of the request would
+-- have done.
+local function queue_up()
+  local value, not_after = redis.call('GET', KEYS[1]), tonumber(ARGV[4])
+  -- A chain, which is not 0, may name another queue.
+  local holder = value and string.match(value, '^hf1:([^:]*):%d+:%d+:0:')
+  -- mutants: queue-up-held
+  if not holder or holder == ARGV[2] or not_after > 0 and now >= not_after then
+    return nil
+  end
+  local first, channel = redis.call('ZRANGE', KEYS[2], '0', '0', 'WITHSCORES'), ''
+  if first[1] then
+    channel = string.match(first[1], '^[^\n]*\n%d+\n([^\n]*)\n')
+    -- If the first entry is a waiter that came within a minute, there are no tombstones, and no old waiters.
+    -- mutants: queue-up-head
+    if not channel or tonumber(first[2]) <= now - 60000000 then
+      return nil
+    end
+    -- mutants: queue-up-order
+    if tonumber(redis.call('ZRANGE', KEYS[2], '-1', '-1', 'WITHSCORES')[2]) >= now then
+      return nil
+    end
+  end
+  local heard = redis.call('PUBSUB', cluster and 'SHARDNUMSUB' or 'NUMSUB', ARGV[8], channel)
+  -- mutants: queue-up-dead
+  if first[1] and heard[4] == 0 then
+    return nil
+  end
+  local pttl = redis.call('PTTL', KEYS[1])
+  if redis.call('ZADD', KEYS[2], 'NX', at, ARGV[2] .. '\n' .. ARGV[7] .. '\n' .. ARGV[8] .. '\n' .. ARGV[6]) == 0 then
+    return nil
+  end
+  -- enqueue.lua says why.
+  if redis.call('PTTL', KEYS[2]) < 60000 then
+    redis.call('PEXPIRE', KEYS[2], 70000)
+  end
+  -- mutants: queue-up-mark
+  if string.sub(value, -1) ~= '+' then
+    redis.call('APPEND', KEYS[1], '+')
+  end
+  local rank = first[1] and redis.call('ZCOUNT', KEYS[2], '0', at) or 1
+  return 'queued ' .. at .. ' ' .. pttl .. ' ' .. at .. ' ' .. rank .. ' ' .. heard[2] .. ' ours'
+end
+
+-- mutants: short-acquire
+if (flags == 'w' or flags == 'wc') and ARGV[9] == '' then
+  local ok, reply = pcall(queue_up)
+  if ok and reply then
+    return reply
+  end
+end

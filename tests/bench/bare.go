@@ -29,7 +29,7 @@ type bare struct {
 }
 
 func (b *bare) lock(name string) lock {
-	return &bareLock{b, name, fmt.Sprintf("%d-%d", os.Getpid(), b.handles.Add(1))}
+	return &bareLock{b, name, fmt.Sprintf("%011d%011d", os.Getpid(), b.handles.Add(1))}
 }
 
 func (b *bare) close() { b.end() }

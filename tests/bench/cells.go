@@ -98,6 +98,7 @@ func (s size) cells() []cell {
 		lead := s.crowd/4 + time.Duration(n)*6*time.Millisecond
 		all = append(all, cell{kind: "crowd", name: crowdCell(n), rounds: s.contendedRounds, processes: n, goroutines: 1, time: s.crowd, lead: lead})
 	}
+	all = append(all, cell{kind: "memory", name: "memory", rounds: 1, processes: 1, goroutines: 64, leases: min(s.leases, 10_000)})
 	for i := range all {
 		all[i].warm = s.warm
 	}

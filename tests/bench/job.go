@@ -38,6 +38,8 @@ type outcome struct {
 	LeaseHeap  float64 // bytes of heap for each lease
 	LeaseStack float64 // bytes of stacks for each lease
 
+	Figures figures `json:",omitempty"` // that the process computed itself
+
 	Errors int
 	Error  string // one of them
 }

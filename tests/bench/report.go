@@ -66,6 +66,7 @@ func write(w io.Writer, about surroundings, o options, r results, found []standi
 	writeQuorum(w, r)
 	writeCluster(w, r)
 	writeCrowd(w, r)
+	writeMemory(w, r)
 	writeFaults(w, o, r)
 	writeStandings(w, found)
 	fmt.Fprintln(w)
@@ -241,6 +242,22 @@ func writeCrowd(w io.Writer, r results) {
 		if f := r[largest][c.name]; any {
 			t.add(append(row, fmt.Sprintf("%.3f", f["jain"]), figure(f, "commands"))...)
 		}
+	}
+	t.write(w)
+}
+
+func writeMemory(w io.Writer, r results) {
+	t := table{head: []string{"memory of the server: bytes of a held lock", "all", "MEMORY USAGE", "expiries, tables", "name", "value"}}
+	for _, c := range contestants {
+		f := r["memory"][c.name]
+		if !f.measured() {
+			continue
+		}
+		row := []string{c.name}
+		for _, name := range []string{"stored", "stored_keys", "stored_rest", "stored_name", "stored_value"} {
+			row = append(row, figure(f, name))
+		}
+		t.add(row...)
 	}
 	t.write(w)
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -34,6 +35,7 @@ func TestStandings(t *testing.T) {
 		"cluster/512": {"holdfast-rueidis": {"rate": 90}, "bare-rueidis": {"rate": 100}, "holdfast-goredis": {"rate": 90}, "bare-goredis": {"rate": 100}},
 		"crowd/2":     {"holdfast-goredis": {"rate": 10, "redis_us": 50}, "rueidislock-1s": {"rate": 20}},
 		"crowd/500":   {"holdfast-goredis": {"rate": 90, "redis_us": 61}, "rueidislock-1s": {"rate": 4}, "redisson-scripts-goredis": {"rate": 5}},
+		"memory":      {"holdfast-goredis": {"rate": 1, "stored": 240}, "bare-goredis": {"rate": 1, "stored": 160}},
 		"held":        {"holdfast-goredis": {"errors": 1}}, // a turn that did not finish shows nothing
 	}) {
 		found[s.What] = s
@@ -55,6 +57,8 @@ func TestStandings(t *testing.T) {
 		"readwrite, writers' wait p99: holdfast-rueidis over redisson":                       "0.25",
 		"quorum/64: holdfast-goredis over redsync":                                           "3 yes",
 		"quorum, p50 of a lone cycle: holdfast-goredis over redsync":                         "0.80 yes",
+		"memory of the server, bytes of a held lock: holdfast-goredis":                       "240 no",
+		"memory of the server: holdfast-goredis over bare-goredis":                           "1.50",
 		"crowd/2: holdfast-goredis over rueidislock-1s":                                      "0.50",
 		"crowd/2, Redis CPU of a cycle, µs: holdfast-goredis":                                "50 yes",
 		"crowd/500: holdfast-goredis over rueidislock-1s":                                    "22.5 yes",
@@ -139,6 +143,7 @@ func TestBench(t *testing.T) {
 		"read/1 holdfast-goredis", "read/8 redisson-scripts-goredis", "readwrite holdfast-goredis",
 		"quorum/1 redsync", "quorum/64 holdfast-goredis", "cluster/512 bare-goredis", "cluster/512 holdfast-goredis",
 		"crowd/2 rueidislock-1s", "crowd/8 holdfast-goredis", "crowd/8 redisson-scripts-goredis",
+		"memory holdfast-goredis", "memory bare-goredis", "memory redisson-scripts-goredis",
 	} {
 		cell, name, _ := strings.Cut(turn, " ")
 		f := all.Medians[cell][name]
@@ -148,6 +153,36 @@ func TestBench(t *testing.T) {
 		}
 		if !strings.Contains(tables, fmt.Sprintf("| %s | ", name)) {
 			t.Errorf("%s is not in %s", name, tables)
+		}
+	}
+}
+
+// The plain key has a name of 12 bytes and a value of 22. What it takes beside them, and in all, differs from server to server.
+func TestMemory(t *testing.T) {
+	t.Setenv("GORACE", "atexit_sleep_ms=0")
+	var out, said bytes.Buffer
+	if code := bench(t.Context(), []string{"-cells", "memory", "-leases", "2000", "-only", "bare-goredis,holdfast-goredis"}, nil, &out, &said); code != 0 {
+		t.Fatalf("code %d: %s", code, &said)
+	}
+	_, line, _ := strings.Cut(out.String(), "\n{")
+	var all struct{ Medians results }
+	if err := json.Unmarshal([]byte("{"+line), &all); err != nil {
+		t.Fatal(err)
+	}
+	plain, ours := all.Medians["memory"]["bare-goredis"], all.Medians["memory"]["holdfast-goredis"]
+	if plain["stored_name"] != 12 || plain["stored_value"] != 22 || plain["stored_keys"] < 50 || plain["stored"] < plain["stored_keys"] || plain["stored"] > 250 {
+		t.Errorf("a plain key: %v", plain)
+	}
+	if more := ours["stored"] - plain["stored"]; more < ours["stored_value"]-30 || more > 250 || ours["stored_name"] < 23 {
+		t.Errorf("Holdfast's lock: %v; a plain key: %v", ours, plain)
+	}
+}
+
+func TestPairs(t *testing.T) {
+	want := map[string]any{"a": int64(1), "b": "x"}
+	for _, reply := range []any{map[any]any{"a": int64(1), "b": "x"}, []any{"a", int64(1), "b", "x"}} {
+		if got := pairs(reply); !maps.Equal(got, want) {
+			t.Errorf("%v: got %v", reply, got)
 		}
 	}
 }

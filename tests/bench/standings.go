@@ -30,6 +30,7 @@ func standings(r results) []standing {
 	s.quorum()
 	s.cluster()
 	s.crowd()
+	s.memory()
 	s.outside()
 	return s.all
 }
@@ -220,6 +221,16 @@ func (s *comparison) crowd() {
 			}
 		}
 		s.atMost(highest > lowest, "crowd, Redis CPU of a cycle: the highest over the lowest: "+c.name, highest/lowest, 1.1)
+	}
+}
+
+func (s *comparison) memory() {
+	const cell = "memory"
+	for _, c := range ourNames(cell) {
+		bytes, ok := s.figure(cell, c.name, "stored")
+		s.atMost(ok, "memory of the server, bytes of a held lock: "+c.name, bytes, 220)
+		ratio, ok := s.over(cell, "stored", c.name, "bare-goredis")
+		s.note(ok, "memory of the server: "+c.name+" over bare-goredis", ratio)
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/cmd/holdfast/measure"
 	"github.com/holdfast-go/holdfast/tests/internal/child"
+	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
 // workerArgument makes the program a process of a contestant.
@@ -122,6 +123,13 @@ func turn(ctx context.Context, v *rig, c contestant, of cell, number int) (figur
 		return nil, err
 	}
 	f := account(outcomes, cpu-cpuBefore, int(sent-sentBefore), int(b.overlaps.Load()))
+	for _, o := range outcomes {
+		for name, value := range o.Figures {
+			if value != 0 {
+				f[name] = math.Round(value*1000) / 1000
+			}
+		}
+	}
 	maps.Copy(f, seen)
 	return f, nil
 }
@@ -129,6 +137,10 @@ func turn(ctx context.Context, v *rig, c contestant, of cell, number int) (figur
 // serversOf returns a contestant's servers for a turn, and what ends those that no other turn uses. An etcd has only one
 // turn: its members would use the processors during the turns of others.
 func (v *rig) serversOf(ctx context.Context, c contestant, kind string) (s servers, end func(), err error) {
+	if kind == "memory" { // which counts all that a server has
+		one := server.Start(v.h, v.bin)
+		return site{one}, one.Stop, nil
+	}
 	if c.members == 0 {
 		return v.site(ctx, kind), func() {}, nil
 	}

@@ -1,0 +1,146 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// memory takes many locks, and asks the server, which nobody else uses, what they take in its memory.
+func memory(ctx context.Context, l locker, j job, _ *board, start func() error) (outcome, error) {
+	ready := make([]lock, j.Goroutines)
+	for g := range ready {
+		ready[g] = l.lock(fmt.Sprintf("%s-ready-%d", j.Names, g))
+	}
+	o := spin(ctx, ready, 200*time.Millisecond, false) // scripts and the fence counter do not count as part of locks
+	if o.Errors > 0 {
+		return o, errors.New(o.Error)
+	}
+	o = outcome{}
+	rdb := redis.NewClient(&redis.Options{Addr: j.Addrs[0]})
+	defer rdb.Close()
+	if err := start(); err != nil {
+		return o, err
+	}
+	before, err := settledMemory(ctx, rdb)
+	if err != nil {
+		return o, err
+	}
+	read := meter()
+	began := time.Now()
+	locks := make([]lock, j.Leases)
+	var mu sync.Mutex // guards o
+	inParallel(j, func(i int) {
+		locks[i] = l.lock(fmt.Sprintf("order-%06d", i))
+		if err := locks[i].acquire(ctx); err != nil {
+			mu.Lock()
+			o.fail(err)
+			mu.Unlock()
+		}
+	})
+	after, err := settledMemory(ctx, rdb)
+	if err != nil {
+		return o, err
+	}
+	keys, err := readKeys(ctx, rdb)
+	if err != nil {
+		return o, err
+	}
+	inParallel(j, func(i int) {
+		if err := locks[i].release(); err != nil {
+			mu.Lock()
+			o.fail(err)
+			mu.Unlock()
+		}
+	})
+	o.Cycles, o.Took = j.Leases, time.Since(began)
+	read(&o)
+	n := float64(j.Leases)
+	o.Figures = figures{
+		"stored":       (after - before) / n,
+		"stored_keys":  float64(keys.usage) / n,
+		"stored_rest":  (after - before - float64(keys.usage)) / n,
+		"stored_name":  float64(keys.names) / n,
+		"stored_value": float64(keys.values) / n,
+	}
+	return o, nil
+}
+
+// settledMemory returns what the server has allocated, in bytes, without what it keeps for connections. It reads that until it
+// is the same twice: a hash table that has grown is moved little by little.
+func settledMemory(ctx context.Context, rdb *redis.Client) (allocated float64, err error) {
+	for range 50 {
+		reply, err := rdb.Do(ctx, "MEMORY", "STATS").Result()
+		if err != nil {
+			return 0, err
+		}
+		stats, last := pairs(reply), allocated
+		if allocated = number(stats["total.allocated"]) - number(stats["clients.normal"]); allocated == last {
+			return allocated, nil
+		}
+		if err := pause(ctx, 100*time.Millisecond); err != nil {
+			return 0, err
+		}
+	}
+	return 0, errors.New("the memory of the server does not come to rest")
+}
+
+// pairs returns a reply of names and values, a map in RESP3 and an array in RESP2, as a map.
+func pairs(reply any) map[string]any {
+	all := map[string]any{}
+	switch reply := reply.(type) {
+	case map[any]any:
+		for name, value := range reply {
+			all[fmt.Sprint(name)] = value
+		}
+	case []any:
+		for i := 0; i+1 < len(reply); i += 2 {
+			all[fmt.Sprint(reply[i])] = reply[i+1]
+		}
+	}
+	return all
+}
+
+func number(reply any) float64 {
+	n, _ := reply.(int64)
+	return float64(n)
+}
+
+// storedKeys are the keys on the server.
+type storedKeys struct {
+	usage  int64 // MEMORY USAGE of all, in bytes
+	names  int64 // the lengths of all
+	values int64 // those of strings
+}
+
+func readKeys(ctx context.Context, rdb *redis.Client) (k storedKeys, err error) {
+	for cursor := uint64(0); ; {
+		var names []string
+		if names, cursor, err = rdb.Scan(ctx, cursor, "", 1000).Result(); err != nil {
+			return k, err
+		}
+		usage, values := make([]*redis.IntCmd, len(names)), make([]*redis.IntCmd, len(names))
+		// A hash has no length as a string, which is an error.
+		_, _ = rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+			for i, name := range names {
+				usage[i], values[i] = p.MemoryUsage(ctx, name, 0), p.StrLen(ctx, name)
+			}
+			return nil
+		})
+		for i, name := range names {
+			if usage[i].Err() != nil {
+				return k, usage[i].Err()
+			}
+			k.usage += usage[i].Val()
+			k.names += int64(len(name))
+			k.values += values[i].Val()
+		}
+		if cursor == 0 {
+			return k, nil
+		}
+	}
+}

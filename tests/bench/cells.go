@@ -99,6 +99,7 @@ func (s size) cells() []cell {
 		all = append(all, cell{kind: "crowd", name: crowdCell(n), rounds: s.contendedRounds, processes: n, goroutines: 1, time: s.crowd, lead: lead})
 	}
 	all = append(all, cell{kind: "memory", name: "memory", rounds: 1, processes: 1, goroutines: 64, leases: min(s.leases, 10_000)})
+	all = append(all, cell{kind: "queue", name: "queue", rounds: s.contendedRounds, processes: 1, goroutines: 1, time: 2 * s.crowd})
 	for i := range all {
 		all[i].warm = s.warm
 	}

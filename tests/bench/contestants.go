@@ -56,7 +56,7 @@ type contestant struct {
 	client   string // the Redis client that it uses
 	notified bool   // waiters are told when the lock is free: they do not poll
 	noLocal  bool   // local hand-over is off
-	only     string // the cells that it takes part in, separated by commas; all if empty
+	only     string // the cells that it takes part in, separated by commas; all but queue if empty
 	sends    string // a command that it sends, besides scripts
 	members  int    // of the etcd that it uses instead of Redis; 0 for Redis
 	java     bool   // it is java/Contestant.java: one process, which has all turns
@@ -72,6 +72,7 @@ var contestants = []contestant{
 	{name: "holdfast-rueidis-nolocal", role: ours, client: "rueidis", notified: true, noLocal: true, only: "contended,one", open: holdfastOverRueidis(-1)},
 	{name: "holdfast-goredis-metrics", role: ours, client: "go-redis", notified: true, only: "observed", open: holdfastObserved(false)},
 	{name: "holdfast-goredis-traces", role: ours, client: "go-redis", notified: true, only: "observed", open: holdfastObserved(true)},
+	{name: "holdfast-scripts", role: ours, client: "go-redis", notified: true, only: "queue", open: openScripts},
 	{name: "bare-goredis", role: floor, client: "go-redis", only: "free,far,contended,one,cluster,memory", sends: "set", open: bareGoredis},
 	{name: "bare-goredis-autopipeline", role: floor, client: "go-redis", only: "free", sends: "set", open: bareAutoPipeline},
 	{name: "bare-rueidis", role: floor, client: "rueidis", only: "free,far,contended,one,cluster", sends: "set", open: bareRueidis},
@@ -94,7 +95,7 @@ func named(name string) contestant {
 
 // in reports whether the contestant takes part in cells of this kind.
 func (c contestant) in(kind string) bool {
-	return c.only == "" || slices.Contains(strings.Split(c.only, ","), kind)
+	return c.only == "" && kind != "queue" || slices.Contains(strings.Split(c.only, ","), kind)
 }
 
 func (c contestant) usesJava() bool { return c.java }

@@ -67,6 +67,7 @@ func write(w io.Writer, about surroundings, o options, r results, found []standi
 	writeCluster(w, r)
 	writeCrowd(w, r)
 	writeMemory(w, r)
+	writeQueue(w, r)
 	writeFaults(w, o, r)
 	writeStandings(w, found)
 	fmt.Fprintln(w)
@@ -258,6 +259,30 @@ func writeMemory(w io.Writer, r results) {
 			row = append(row, figure(f, name))
 		}
 		t.add(row...)
+	}
+	t.write(w)
+}
+
+func writeQueue(w io.Writer, r results) {
+	f := r["queue"]["holdfast-scripts"]
+	if !f.measured() {
+		return
+	}
+	t := table{head: []string{"queue: time of a script, µs: p50 (p99)"}}
+	for _, depth := range queueDepths {
+		t.head = append(t.head, strconv.Itoa(depth)+" waiters")
+	}
+	for _, old := range []bool{false, true} {
+		for _, step := range queueSteps {
+			row := []string{step}
+			if old {
+				row[0] += ", the first has waited for 2 minutes"
+			}
+			for _, depth := range queueDepths {
+				row = append(row, queueTimes(f, step, old, depth))
+			}
+			t.add(row...)
+		}
 	}
 	t.write(w)
 }

@@ -36,6 +36,7 @@ func TestStandings(t *testing.T) {
 		"crowd/2":     {"holdfast-goredis": {"rate": 10, "redis_us": 50}, "rueidislock-1s": {"rate": 20}},
 		"crowd/500":   {"holdfast-goredis": {"rate": 90, "redis_us": 61}, "rueidislock-1s": {"rate": 4}, "redisson-scripts-goredis": {"rate": 5}},
 		"memory":      {"holdfast-goredis": {"rate": 1, "stored": 240}, "bare-goredis": {"rate": 1, "stored": 160}},
+		"queue":       {"holdfast-scripts": {"rate": 1, "release_1000_p99": 100, "release_100000_p99": 151, "old_look_1000_p50": 40, "old_look_100000_p50": 48}},
 		"held":        {"holdfast-goredis": {"errors": 1}}, // a turn that did not finish shows nothing
 	}) {
 		found[s.What] = s
@@ -57,6 +58,9 @@ func TestStandings(t *testing.T) {
 		"readwrite, writers' wait p99: holdfast-rueidis over redisson":                       "0.25",
 		"quorum/64: holdfast-goredis over redsync":                                           "3 yes",
 		"quorum, p50 of a lone cycle: holdfast-goredis over redsync":                         "0.80 yes",
+		"queue, release, p99 with 100000 waiters, µs":                                        "151 no",
+		"queue, release, p99: 100000 waiters over 1000":                                      "1.51 no",
+		"queue, look of old waiters, p50: 100000 waiters over 1000":                          "1.20 yes",
 		"memory of the server, bytes of a held lock: holdfast-goredis":                       "240 no",
 		"memory of the server: holdfast-goredis over bare-goredis":                           "1.50",
 		"crowd/2: holdfast-goredis over rueidislock-1s":                                      "0.50",
@@ -128,7 +132,7 @@ func TestUnknownNamesAreRefused(t *testing.T) {
 func TestBench(t *testing.T) {
 	t.Setenv("GORACE", "atexit_sleep_ms=0") // otherwise every process takes a second to end
 	var out, said bytes.Buffer
-	args := []string{"-quick", "-for", "50ms", "-leases", "50", "-only", "holdfast-goredis,bare-goredis,rueidislock-1s,redsync,redisson-scripts-goredis", "-svg", filepath.Join(t.TempDir(), "free.svg")}
+	args := []string{"-quick", "-for", "50ms", "-leases", "50", "-only", "holdfast-goredis,holdfast-scripts,bare-goredis,rueidislock-1s,redsync,redisson-scripts-goredis", "-svg", filepath.Join(t.TempDir(), "free.svg")}
 	if code := bench(t.Context(), args, nil, &out, &said); code != 0 {
 		t.Fatalf("code %d: %s", code, &said)
 	}
@@ -144,12 +148,19 @@ func TestBench(t *testing.T) {
 		"quorum/1 redsync", "quorum/64 holdfast-goredis", "cluster/512 bare-goredis", "cluster/512 holdfast-goredis",
 		"crowd/2 rueidislock-1s", "crowd/8 holdfast-goredis", "crowd/8 redisson-scripts-goredis",
 		"memory holdfast-goredis", "memory bare-goredis", "memory redisson-scripts-goredis",
+		"queue holdfast-scripts",
 	} {
 		cell, name, _ := strings.Cut(turn, " ")
 		f := all.Medians[cell][name]
 		// If the machine stands still, there may be no time for a cycle, except in held.
 		if f["client_us"] == 0 || cell == "held" && f["rate"] == 0 || f["overlaps"]+f["lost"] > 0 {
 			t.Errorf("%s: %v; %s", turn, f, &said)
+		}
+		if cell == "queue" {
+			if f["release_1000_p50"] == 0 || f["old_enqueue_100000_p99"] < f["old_enqueue_100000_p50"] {
+				t.Errorf("%s: %v", turn, f)
+			}
+			name = "look, the first has waited for 2 minutes"
 		}
 		if !strings.Contains(tables, fmt.Sprintf("| %s | ", name)) {
 			t.Errorf("%s is not in %s", name, tables)

@@ -31,6 +31,7 @@ func standings(r results) []standing {
 	s.cluster()
 	s.crowd()
 	s.memory()
+	s.queue()
 	s.outside()
 	return s.all
 }
@@ -231,6 +232,26 @@ func (s *comparison) memory() {
 		s.atMost(ok, "memory of the server, bytes of a held lock: "+c.name, bytes, 220)
 		ratio, ok := s.over(cell, "stored", c.name, "bare-goredis")
 		s.note(ok, "memory of the server: "+c.name+" over bare-goredis", ratio)
+	}
+}
+
+func (s *comparison) queue() {
+	f := s.results["queue"]["holdfast-scripts"]
+	few, many := queueDepths[0], queueDepths[1]
+	for _, old := range []bool{false, true} {
+		for _, step := range queueSteps {
+			what := "queue, " + step
+			if old {
+				what += " of old waiters"
+			}
+			for _, p := range []int{50, 99} {
+				high, low := f[queueFigure(step, old, many, p)], f[queueFigure(step, old, few, p)]
+				if p == 99 {
+					s.atMost(high > 0, fmt.Sprintf("%s, p99 with %d waiters, µs", what, many), high, 150)
+				}
+				s.atMost(high > 0 && low > 0, fmt.Sprintf("%s, p%d: %d waiters over %d", what, p, many, few), high/low, 1.2)
+			}
+		}
 	}
 }
 

@@ -137,7 +137,7 @@ func turn(ctx context.Context, v *rig, c contestant, of cell, number int) (figur
 // serversOf returns a contestant's servers for a turn, and what ends those that no other turn uses. An etcd has only one
 // turn: its members would use the processors during the turns of others.
 func (v *rig) serversOf(ctx context.Context, c contestant, kind string) (s servers, end func(), err error) {
-	if kind == "memory" { // which counts all that a server has
+	if kind == "memory" || kind == "queue" { // they count all that a server has or does
 		one := server.Start(v.h, v.bin)
 		return site{one}, one.Stop, nil
 	}

@@ -18,7 +18,7 @@ type workload func(ctx context.Context, l locker, j job, b *board, start func() 
 var workloads = map[string]workload{
 	"free": free, "far": free, "observed": free, "quorum": free, "cluster": free,
 	"contended": contended, "one": contended, "read": contended, "readwrite": contended, "crowd": contended,
-	"held": held, "memory": memory,
+	"held": held, "memory": memory, "queue": queue,
 }
 
 // work is a contestant's process. See the package's comment.

@@ -145,7 +145,7 @@ func (s *comparison) held() {
 		lost, ok := s.figure(cell, c.name, "lost")
 		s.atMost(ok, "held, leases lost: "+c.name, lost, 0)
 		heap, ok := s.figure(cell, c.name, "lease_heap")
-		s.atMost(ok, "held, heap bytes of a lease: "+c.name, heap, 700)
+		s.atMost(ok, "held, heap bytes of a lease: "+c.name, heap, 500)
 		for _, m := range []struct {
 			what, figure string
 			most         float64

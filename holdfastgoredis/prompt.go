@@ -41,6 +41,9 @@ const (
 	// promptIdle is how long a connection may have been idle, if the user's options do not say less. Afterwards something on
 	// the way may have dropped it.
 	promptIdle = 30 * time.Second
+	// promptGreeting is how long the server may take to greet on a new one, beyond the time that the user's options leave for
+	// dialing. Their timeouts for reading and writing can be far longer.
+	promptGreeting = 5 * time.Second
 	// promptTrusted is how long it may have been idle without a look at whether the server has closed it.
 	promptTrusted = 100 * time.Millisecond
 )
@@ -116,26 +119,47 @@ func (l *line) isGood(now time.Time, o *redis.Options) bool {
 	return idle <= promptTrusted || !isClosed(l.conn)
 }
 
-// newLine opens a connection. If it fails, the line is only to be closed.
+// newLine opens a connection, until ctx ends. If it fails, the line is only to be closed.
 func newLine(ctx context.Context, o *redis.Options) (*line, error) {
+	ctx, cancel := context.WithTimeout(ctx, o.DialTimeout+promptGreeting)
+	defer cancel()
 	own, dialed := *o, make(chan net.Conn, 1)
-	own.PoolSize, own.DialerRetries = 1, 1
+	own.PoolSize = 2 // with 1, go-redis would go on dialing after it has failed
+	own.DialerRetries = 1
 	own.Protocol = 2 // in RESP3 go-redis looks for pushes before and after each call, with a system call
-	own.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
-		conn, err := o.Dialer(ctx, network, addr)
-		if err == nil {
-			select {
-			case dialed <- conn:
-			default:
-				_ = conn.Close()
-				return nil, errors.New("dialed again")
-			}
+	own.Dialer = func(dialing context.Context, network, addr string) (net.Conn, error) {
+		conn, err := o.Dialer(dialing, network, addr)
+		if err != nil {
+			return nil, err
 		}
-		return conn, err
+		select {
+		case dialed <- conn:
+			err = ctx.Err()
+		default:
+			err = errors.New("dialed again")
+		}
+		if err != nil {
+			_ = conn.Close()
+			return nil, err
+		}
+		return conn, nil
 	}
 	l := &line{client: redis.NewClient(&own), made: time.Now()}
 	l.sticky = l.client.Conn()
-	if err := l.sticky.Do(ctx, "hello").Err(); err != nil {
+	hangUp := func() {
+		select {
+		case conn := <-dialed:
+			_ = conn.Close()
+		default: // if there will be one, the dialer looks at ctx
+		}
+	}
+	stop := context.AfterFunc(ctx, hangUp) // go-redis would go on waiting for the server
+	err := l.sticky.Do(ctx, "hello").Err()
+	switch {
+	case !stop():
+		return l, ctx.Err()
+	case err != nil:
+		hangUp() // go-redis 9.20 does not close a connection that the server has not greeted
 		return l, err
 	}
 	l.conn = <-dialed

@@ -14,6 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/holdfastgoredis"
 	"github.com/holdfast-go/holdfast/holdfasttest"
 )
@@ -219,4 +220,86 @@ func TestTheConnectionOfLoneCallersIsReplacedInTime(t *testing.T) {
 			})
 		})
 	}
+}
+
+// still is a server that accepts connections and does not answer, as if it were stopped.
+type still struct{ counted }
+
+// driver returns a new driver whose user lets reads take an hour, and has made it make a connection that is not greeted.
+func (w *still) driver(t *testing.T) driver.Driver {
+	t.Helper()
+	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:0", ReadTimeout: time.Hour, Dialer: func(ctx context.Context, network, addr string) (net.Conn, error) {
+		conn, err := w.srv.Dial(ctx, network, addr)
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.opened++
+		return &stillConn{countedConn{Conn: conn, w: &w.counted}}, err
+	}})
+	t.Cleanup(func() { _ = rdb.Close() })
+	d, err := holdfastgoredis.NewDriver(rdb)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.slow.Store(true)
+	w.echo(t, d, driver.ErrNotSent)
+	synctest.Wait()
+	if opened, closed := w.counts(); opened != 1 || closed != 0 {
+		t.Fatalf("%d connections were opened and %d closed, want one that waits", opened, closed)
+	}
+	return d
+}
+
+// echo sends a call promptly, and tests what it meets.
+func (w *still) echo(t *testing.T, d driver.Driver, want error) {
+	t.Helper()
+	call := driver.Call{Script: driver.Script{Name: "echo", Command: "echo"}, Args: []string{"a"}}
+	if reply, err := d.(driver.Prompt).RunPrompt(t.Context(), call); !errors.Is(err, want) || err == nil && reply != "a" {
+		t.Errorf("RunPrompt = %q, %v, want %v", reply, err, want)
+	}
+}
+
+// stillConn is a connection to such a server.
+type stillConn struct{ countedConn }
+
+func (c *stillConn) Write(p []byte) (int, error) {
+	if c.w.slow.Load() {
+		return len(p), nil
+	}
+	return c.Conn.Write(p)
+}
+
+// Fault: The server stops while it greets a new connection for lone callers. Close does not wait for it.
+func TestCloseDoesNotWaitForAGreeting(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
+		w := &still{counted{srv: srv}}
+		d := w.driver(t)
+		began := time.Now()
+		if err := d.Close(); err != nil {
+			t.Error(err)
+		}
+		if took := time.Since(began); took != 0 {
+			t.Errorf("Close took %v", took)
+		}
+		synctest.Wait()
+		if opened, closed := w.counts(); opened != closed {
+			t.Errorf("%d of %d connections were closed", closed, opened)
+		}
+	})
+}
+
+// Fault: The server stops while it greets a new connection for lone callers, and never answers on it. Another one is made.
+func TestAConnectionThatIsNotGreetedIsReplaced(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
+		w := &still{counted{srv: srv}}
+		d := w.driver(t)
+		defer d.Close()
+		w.slow.Store(false)
+		time.Sleep(15 * time.Second)
+		w.echo(t, d, driver.ErrNotSent)
+		time.Sleep(10 * time.Millisecond)
+		w.echo(t, d, nil)
+		if opened, closed := w.counts(); opened != 2 || closed != 1 {
+			t.Errorf("%d connections were opened and %d closed", opened, closed)
+		}
+	})
 }

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"syscall"
 	"time"
+	"weak"
 
 	"github.com/redis/go-redis/v9"
 
@@ -29,11 +30,13 @@ type follower struct {
 	mu        sync.Mutex                       // guards the fields below
 	sentinels map[string]*redis.SentinelClient // by address
 	closed    bool
-	master    string              // the server that the latest connection leads to
-	conns     map[net.Conn]string // the server that each connection leads to
-	watching  bool
-	looking   bool
-	lastLook  time.Time
+	master    string // the server that the latest connection leads to
+	// conns has the connections. go-redis before 9.23 does not close those that were not greeted, and leaves them to the
+	// garbage collector.
+	conns    map[weak.Pointer[followedConn]]struct{}
+	watching bool
+	looking  bool
+	lastLook time.Time
 }
 
 const (
@@ -50,7 +53,7 @@ type dialer func(ctx context.Context, network, addr string) (net.Conn, error)
 func usesSentinel(o *redis.Options) bool { return o.Addr == "FailoverClient" }
 
 func newFollower(d *adapter, dial dialer) *follower {
-	return &follower{d: d, dialer: dial, conns: map[net.Conn]string{}}
+	return &follower{d: d, dialer: dial, conns: map[weak.Pointer[followedConn]]struct{}{}}
 }
 
 // install makes clients with these options dial with the follower and refuse replicas.
@@ -90,12 +93,12 @@ func (f *follower) dial(ctx context.Context, network, addr string) (conn net.Con
 		_ = conn.Close()
 		return nil, fmt.Errorf("%w: the master was replaced while connecting to it", driver.ErrNotSent)
 	}
-	f.conns[conn] = addr
+	followed := &followedConn{conn, f, addr}
+	f.conns[weak.Make(followed)] = struct{}{}
 	if !f.watching {
 		f.watching = true
 		f.d.spawn(f.watch)
 	}
-	followed := followedConn{conn, f}
 	if sys, ok := conn.(syscall.Conn); ok { // go-redis needs it to detect broken connections
 		return followedSyscallConn{followed, sys}, nil
 	}
@@ -108,11 +111,21 @@ func (f *follower) setMaster(master string) {
 		return
 	}
 	f.master = master
-	for conn, addr := range f.conns {
-		if addr != master {
-			_ = conn.Close() // its user gets an error and closes it, too, which removes it from conns
+	for ref := range f.conns {
+		if c := ref.Value(); c != nil && c.server != master {
+			_ = c.Conn.Close() // its user gets an error and closes it, too, which removes it from conns
 		}
 	}
+}
+
+// isInUse reports whether there are connections. The caller holds mu.
+func (f *follower) isInUse() bool {
+	for ref := range f.conns {
+		if ref.Value() == nil {
+			delete(f.conns, ref)
+		}
+	}
+	return len(f.conns) > 0
 }
 
 // watch looks for the master while there are connections.
@@ -126,7 +139,7 @@ func (f *follower) watch() {
 			return
 		}
 		f.mu.Lock()
-		f.watching = len(f.conns) > 0
+		f.watching = f.isInUse()
 		watching := f.watching
 		f.mu.Unlock()
 		if !watching {
@@ -178,24 +191,25 @@ func (f *follower) addr() string {
 	return f.master
 }
 
-func (f *follower) forget(conn net.Conn) {
+func (f *follower) forget(c *followedConn) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	delete(f.conns, conn)
+	delete(f.conns, weak.Make(c))
 }
 
 // followedConn is a connection that its follower can close.
 type followedConn struct {
 	net.Conn
-	f *follower
+	f      *follower
+	server string // that it leads to
 }
 
-func (c followedConn) Close() error {
-	c.f.forget(c.Conn)
+func (c *followedConn) Close() error {
+	c.f.forget(c)
 	return c.Conn.Close()
 }
 
 type followedSyscallConn struct {
-	followedConn
+	*followedConn
 	syscall.Conn
 }

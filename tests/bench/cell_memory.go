@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -70,16 +72,21 @@ func memory(ctx context.Context, l locker, j job, _ *board, start func() error) 
 	return o, nil
 }
 
-// settledMemory returns what the server has allocated, in bytes, without what it keeps for connections. It reads that until it
-// is the same twice: a hash table that has grown is moved little by little.
+// settledMemory returns what the server has allocated, in bytes, without connections and scripts. It reads that until it is the
+// same for half a second: a hash table that has grown is moved little by little, and the old one is freed in the end.
 func settledMemory(ctx context.Context, rdb *redis.Client) (allocated float64, err error) {
-	for range 50 {
-		reply, err := rdb.Do(ctx, "MEMORY", "STATS").Result()
-		if err != nil {
+	same := 0
+	for range 100 {
+		p := rdb.TxPipeline()
+		stats, clients := p.Do(ctx, "MEMORY", "STATS"), p.ClientList(ctx) // clients.normal of MEMORY STATS is up to a second old
+		if _, err := p.Exec(ctx); err != nil {
 			return 0, err
 		}
-		stats, last := pairs(reply), allocated
-		if allocated = number(stats["total.allocated"]) - number(stats["clients.normal"]); allocated == last {
+		all, last := pairs(stats.Val()), allocated
+		if allocated = number(all["total.allocated"]) - number(all["lua.caches"]) - clientMemory(clients.Val()); allocated != last {
+			same = 0
+		}
+		if same++; same > 5 {
 			return allocated, nil
 		}
 		if err := pause(ctx, 100*time.Millisecond); err != nil {
@@ -87,6 +94,17 @@ func settledMemory(ctx context.Context, rdb *redis.Client) (allocated float64, e
 		}
 	}
 	return 0, errors.New("the memory of the server does not come to rest")
+}
+
+// clientMemory adds up what connections take, from a reply to CLIENT LIST.
+func clientMemory(list string) (sum float64) {
+	for _, field := range strings.Fields(list) {
+		if n, is := strings.CutPrefix(field, "tot-mem="); is {
+			bytes, _ := strconv.ParseFloat(n, 64)
+			sum += bytes
+		}
+	}
+	return sum
 }
 
 // pairs returns a reply of names and values, a map in RESP3 and an array in RESP2, as a map.

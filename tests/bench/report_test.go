@@ -189,6 +189,12 @@ func TestMemory(t *testing.T) {
 	}
 }
 
+func TestTheMemoryOfConnections(t *testing.T) {
+	if sum := clientMemory("id=1 tot-mem=100 flags=N\nid=2 flags=N tot-mem=23 argv-mem=7\n"); sum != 123 {
+		t.Errorf("got %v", sum)
+	}
+}
+
 func TestPairs(t *testing.T) {
 	want := map[string]any{"a": int64(1), "b": "x"}
 	for _, reply := range []any{map[any]any{"a": int64(1), "b": "x"}, []any{"a", int64(1), "b", "x"}} {

@@ -29,6 +29,7 @@ func ownOptions(o *redis.Options) *redis.Options {
 	own.MaxActiveConns = 0
 	own.MaxRetries = -1
 	own.MinIdleConns = 0
+	own.Limiter = nil // what is refused to the program must not cost a lease
 	own.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 	return &own
 }

@@ -173,6 +173,7 @@ func (h *hand) several(i int, ctx context.Context, try bool) {
 	tokens := lease.Fences()
 	granted, deadline := h.now(), h.at(lease.Deadline())
 	h.note("%s: granted %v after %s", l.Name(), tokens, time.Since(begun))
+	h.w.acquiredJointly(tokens)
 	for _, k := range h.w.plan.several {
 		h.believe(k, lease)
 	}

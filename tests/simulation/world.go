@@ -45,6 +45,7 @@ type World struct {
 	present   []*incarnation // by process; nil while it is down
 	born      int
 	events    []history.Event
+	jointly   map[uint64]bool // fences of locks that were acquired as one with others
 	queued    map[uint64]bool // events of waiters with a place in the queue
 	jobs      []jobRun
 	carriages []*carriage
@@ -452,6 +453,18 @@ func (w *World) note(process, goroutine int, format string, args ...any) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.lines = append(w.lines, l)
+}
+
+// acquiredJointly records the fences of locks that were acquired as one.
+func (w *World) acquiredJointly(fences map[string]uint64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.jointly == nil {
+		w.jointly = map[uint64]bool{}
+	}
+	for _, fence := range fences {
+		w.jointly[fence] = true
+	}
 }
 
 // finding logs a violation.

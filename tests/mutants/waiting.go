@@ -145,4 +145,9 @@ var waiting = []Mutant{
 		Edits: []overlay.Edit{part("pass-on-tell", "channel,", "'x' .. channel,")},
 		Tests: []Test{{"scripts", "TestTheShortWayOfAReleaseDoesTheSame"}},
 	},
+	{
+		Name: "short-release-forgets-the-unheard", About: "a release whose short way met a waiter that did not listen takes the lock for another's",
+		Edits: []overlay.Edit{part("pass-on-unheard", "value", "nil")},
+		Tests: []Test{{"scripts", "TestTheShortWayOfAReleaseDoesTheSame"}},
+	},
 }

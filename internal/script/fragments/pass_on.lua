@@ -1,11 +1,11 @@
--- pass_on.lua: hands a lock to the first waiter for release.lua, which requires this first. It is what most releases of locks need
--- that others wait for; all else is left to the rest of the script. The functions of that rest cost as much as all commands of a
--- hand-over, so this has few of its own.
+-- pass_on.lua: the short way of release.lua, which requires it first. It hands a lock to the first waiter in the usual case, and
+-- leaves every other case to the rest of the script. To make the functions of the rest takes as long as all commands of a
+-- hand-over, so this file has few of its own.
 --
 -- requires request
 -- requires value
 
--- The lock's value, if it was handed to a waiter that did not hear of it. The rest of the script serves others.
+-- The lock's value before it was handed to a waiter that turned out not to listen. The rest of the script then serves the next.
 local unheard
 
 -- Gives the lock to that waiter, as serve of hand_over.lua does. Returns how many have heard of it.
@@ -33,7 +33,7 @@ local function after_pass(follower, channel, claim)
   end
 end
 
--- Returns the reply, or nil if the rest of the script has to decide.
+-- Returns the reply, or nil to leave the release to the rest of the script.
 local function pass_on()
   local value, mine = redis.call('GET', KEYS[1]), 'hf1:' .. ARGV[2] .. ':'
   if not value or string.sub(value, 1, #mine) ~= mine or string.sub(value, -1) ~= '+' then
@@ -62,6 +62,7 @@ local function pass_on()
   if not ok then
     redis.call('DEL', KEYS[1])
   elseif cluster and told == 0 then
+    -- mutants: pass-on-unheard
     unheard = value
     return nil
   else

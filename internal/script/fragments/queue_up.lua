@@ -1,14 +1,14 @@
--- queue_up.lua: enters the queue of a held lock for acquire.lua, which requires this first. It is what most enqueues need; all
--- else is left to the rest of the script. The functions of that rest cost as much as all commands of an enqueue, so this has few
--- of its own.
+-- queue_up.lua: the short way of acquire.lua, which requires it first. It enters the queue of a held lock in the usual case, and
+-- leaves every other case to the rest of the script. To make the functions of the rest takes as long as all commands of an
+-- enqueue, so this file has few of its own.
 --
 -- requires request
 
--- Returns the reply, or nil if the rest of the script has to decide. Then nothing was done, or what a copy of the request would
--- have done.
+-- Returns the reply, or nil to leave the acquire to the rest of the script. Until then it has written nothing that a repeated
+-- request would not write.
 local function queue_up()
   local value, not_after = redis.call('GET', KEYS[1]), tonumber(ARGV[4])
-  -- A chain, which is not 0, may name another queue.
+  -- If the chain is not 0, the lock may have another queue.
   local holder = value and string.match(value, '^hf1:([^:]*):%d+:%d+:0:')
   -- mutants: queue-up-held
   if not holder or holder == ARGV[2] or not_after > 0 and now >= not_after then
@@ -36,7 +36,7 @@ local function queue_up()
   if redis.call('ZADD', KEYS[2], 'NX', at, ARGV[2] .. '\n' .. ARGV[7] .. '\n' .. ARGV[8] .. '\n' .. ARGV[6]) == 0 then
     return nil
   end
-  -- enqueue.lua says why.
+  -- enqueue.lua says why it is so long.
   if redis.call('PTTL', KEYS[2]) < 60000 then
     redis.call('PEXPIRE', KEYS[2], 70000)
   end

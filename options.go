@@ -112,8 +112,8 @@ type options struct {
 	named bool // by Owner
 }
 
-// waitLimit is how long an acquire waits for its lock, and 1 ns; 0 if that is not bounded. It is one number because every Lock
-// has one.
+// waitLimit is one nanosecond more than an acquire may wait for its lock, or 0 if there is no bound. It is a single number
+// because every Lock holds one.
 type waitLimit time.Duration
 
 // limitedTo returns the limit d.

@@ -21,8 +21,8 @@ import (
 // Driver runs scripts on one server or one Cluster, and keeps subscriptions open. Its methods may be called by many
 // goroutines at once.
 //
-// Drivers that can do more also implement Batcher, Durable, Cluster, Wide or Prompt. A driver that passes calls on to another one is a
-// Wrapper.
+// Drivers that can do more also implement Batcher, Durable, Cluster, Wide or Prompt. A driver that passes calls on to
+// another one is a Wrapper.
 type Driver interface {
 	// Run sends one script or command and returns its reply as text: scripts reply with one string, and commands with a
 	// number. Run sends the script at most once for each reply. It may send it again after a NOSCRIPT or a redirection,
@@ -116,10 +116,10 @@ type Wide interface {
 // Prompt is implemented by drivers that can end a call at any time, at the price of its connection. The library uses it
 // outside Cluster mode, and only if it was given the driver itself: a Wrapper's Run would not see the calls.
 type Prompt interface {
-	// RunPrompt is Run for a caller that sends in its own goroutine. ctx ends when the caller gives up, and RunPrompt then
-	// returns at once. Its deadline bounds the call, but ctx need not end then. RunPrompt neither waits for a connection
-	// nor makes one. If none is idle, or if a call was ended a short while ago, it returns ErrNotSent at once, and the
-	// library calls Run in another goroutine.
+	// RunPrompt does what Run does, but in the goroutine of a caller that may give up: it returns as soon as ctx is
+	// cancelled. It must also keep to the deadline of ctx, even if ctx is not cancelled when that has passed. RunPrompt
+	// neither waits for a connection nor makes one. If none is idle, or a caller gave up a short while ago, it returns
+	// ErrNotSent at once, and the library calls Run in another goroutine.
 	RunPrompt(ctx context.Context, c Call) (string, error)
 }
 

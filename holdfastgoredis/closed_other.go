@@ -4,5 +4,5 @@ package holdfastgoredis
 
 import "net"
 
-// isClosed cannot tell here. A connection that is closed fails with its next call.
+// isClosed cannot tell on this system. On a connection that is closed, the next call fails.
 func isClosed(net.Conn) bool { return false }

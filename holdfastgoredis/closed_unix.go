@@ -8,15 +8,15 @@ import (
 	"time"
 )
 
-// isClosed reports whether the other side has closed a connection on which nothing is awaited, or has sent something that
-// nobody asked for. It does not wait. Of a TLS connection it cannot tell.
+// isClosed reports whether an idle connection was closed by the other side, or has received something that nobody asked
+// for. It does not block. For a TLS connection it returns false.
 func isClosed(conn net.Conn) bool {
 	file, ok := conn.(syscall.Conn)
 	if !ok {
 		return false
 	}
 	raw, err := file.SyscallConn()
-	if err != nil || conn.SetReadDeadline(time.Time{}) != nil { // the last call's may have passed
+	if err != nil || conn.SetReadDeadline(time.Time{}) != nil { // the deadline of the last call may have passed
 		return true
 	}
 	open := false

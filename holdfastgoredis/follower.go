@@ -31,8 +31,8 @@ type follower struct {
 	sentinels map[string]*redis.SentinelClient // by address
 	closed    bool
 	master    string // the server that the latest connection leads to
-	// conns has the connections. go-redis before 9.23 does not close those that were not greeted, and leaves them to the
-	// garbage collector.
+	// conns are the open connections. The pointers are weak because go-redis before 9.23 does not close a connection whose
+	// server did not answer HELLO, and leaves it to the garbage collector.
 	conns    map[weak.Pointer[followedConn]]struct{}
 	watching bool
 	looking  bool

@@ -41,15 +41,15 @@ const (
 	// promptIdle is how long a connection may have been idle, if the user's options do not say less. Afterwards something on
 	// the way may have dropped it.
 	promptIdle = 30 * time.Second
-	// promptGreeting is how long the server may take to greet on a new one, beyond the time that the user's options leave for
-	// dialing. Their timeouts for reading and writing can be far longer.
+	// promptGreeting is how long a new connection may wait for the reply to HELLO, on top of the user's DialTimeout. The
+	// user's ReadTimeout can be far longer.
 	promptGreeting = 5 * time.Second
-	// promptTrusted is how long it may have been idle without a look at whether the server has closed it.
+	// promptTrusted is how long a connection may have been idle before it is checked for whether the server has closed it.
 	promptTrusted = 100 * time.Millisecond
 )
 
-// init lets the connection be made, with the options of the driver's own. go-redis sends new credentials only on
-// connections that it has in a pool.
+// init allows the connection, with the options of the driver's other connections. There is none if credentials can change:
+// go-redis sends new ones only on the connections of a pool.
 func (p *prompt) init(o *redis.Options) {
 	if o.StreamingCredentialsProvider == nil {
 		p.options, p.idle = o, true
@@ -83,7 +83,7 @@ func (d *adapter) RunPrompt(ctx context.Context, c driver.Call) (string, error) 
 	return reply, convert(err)
 }
 
-// takeLine returns the connection, for one call. It returns nil, and perhaps has one made, if there is none.
+// takeLine returns the connection for one call. If there is none that can be used, it returns nil, and may start making one.
 func (d *adapter) takeLine() *line {
 	p := &d.prompt
 	p.mu.Lock()
@@ -119,7 +119,7 @@ func (l *line) isGood(now time.Time, o *redis.Options) bool {
 	return idle <= promptTrusted || !isClosed(l.conn)
 }
 
-// newLine opens a connection, until ctx ends. If it fails, the line is only to be closed.
+// newLine opens a connection, and gives up when ctx ends. If it returns an error, the line must still be closed.
 func newLine(ctx context.Context, o *redis.Options) (*line, error) {
 	ctx, cancel := context.WithTimeout(ctx, o.DialTimeout+promptGreeting)
 	defer cancel()
@@ -150,7 +150,7 @@ func newLine(ctx context.Context, o *redis.Options) (*line, error) {
 		select {
 		case conn := <-dialed:
 			_ = conn.Close()
-		default: // if there will be one, the dialer looks at ctx
+		default: // there is none yet, and the dialer will see that ctx has ended
 		}
 	}
 	stop := context.AfterFunc(ctx, hangUp) // go-redis would go on waiting for the server

@@ -36,8 +36,8 @@ type attempt struct {
 	lead uint32
 }
 
-// particulars are what only some attempts have: those that can be queued and notified, and those with requests that were not
-// answered.
+// particulars are the fields that only some attempts need: those that can be queued and notified, and those with
+// unanswered requests.
 type particulars struct {
 	// unanswered is the latest not-after of requests that were not answered and may still be
 	// carried out: server time in µs, 0 if there are none.
@@ -60,7 +60,7 @@ type particulars struct {
 // nothingParticular is shared by all attempts without particulars of their own. It is never written to.
 var nothingParticular particulars
 
-// own returns the attempt's particulars, to be written to.
+// own returns particulars that belong to the attempt alone, so that it can write to them.
 func (a *attempt) own() *particulars {
 	if a.particulars == &nothingParticular {
 		a.particulars = &particulars{}

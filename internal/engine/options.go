@@ -23,7 +23,7 @@ type settings struct {
 	info   string    // of the holder, as it stands in the lock's value
 }
 
-// terms are those settings that differ from lock to lock in few programs. They are comparable.
+// terms are the settings that are the same for most locks of a program. They are comparable.
 type terms struct {
 	ttl          time.Duration
 	renew        bool
@@ -62,15 +62,15 @@ func (s *settings) interchangeable(t *settings) bool {
 	return (s.terms == t.terms || *s.terms == *t.terms) && s.owner == t.owner && s.key == t.key && s.info == t.info // which has the notes
 }
 
-// settingsCache has the settings of the latest locks, for others to share: a program may make a lock for each of a million
-// leases. Settings with notes or a key, which most often differ from lock to lock, would push all others out, and have a place of
-// their own.
+// settingsCache keeps the settings of recent locks so that new locks can share them: a program may make a lock for each of a
+// million leases. Settings with notes or a key differ from lock to lock in most programs. They are kept apart, because they
+// would push out all others.
 type settingsCache struct {
 	terms       latest[terms]
 	usual, rare latest[settings]
 }
 
-// share returns s, which must not change any more, or settings that are interchangeable with it.
+// share returns recent settings that are interchangeable with s, or else s itself, which must not change from then on.
 func (c *settingsCache) share(s *settings) *settings {
 	s.terms = c.terms.share(s.terms, func(a, b *terms) bool { return *a == *b })
 	if s.meta != nil || s.key != "" {
@@ -79,7 +79,7 @@ func (c *settingsCache) share(s *settings) *settings {
 	return c.usual.share(s, (*settings).interchangeable)
 }
 
-// latest has the latest values that share returned.
+// latest keeps the values that share returned most recently.
 type latest[T any] struct {
 	values [8]atomic.Pointer[T]
 	next   atomic.Uint32

@@ -78,8 +78,8 @@ func sendBatch[R BatchReply](s *Server, b Batch[R], tell func(Outcome[R])) (answ
 // IsPrompt reports whether SendPromptly may be called.
 func (s *Server) IsPrompt() bool { return s.prompt != nil && !s.InCluster() }
 
-// SendPromptly sends a batch of one item in its caller's goroutine, and returns as soon as ctx ends. If it returns with
-// sent false, the batch was not sent. If ctx ends first, tell is not called.
+// SendPromptly sends a batch of one item in the goroutine of its caller, and returns as soon as ctx ends. It calls tell with
+// the outcome, unless ctx ended first or sent is false: then the batch was not sent.
 func SendPromptly[R BatchReply](ctx context.Context, s *Server, b Batch[R], tell func(Outcome[R])) (answered, sent bool) {
 	began, trying := clock.Now(), s.trying()
 	work := &timed{ctx, time.Now().Add(max(s.cfg.CommandTimeout, b.Wait))}
@@ -97,7 +97,8 @@ func SendPromptly[R BatchReply](ctx context.Context, s *Server, b Batch[R], tell
 	return err == nil, true
 }
 
-// timed is a context with a deadline that only connections keep to. It does not end then, which saves a timer.
+// timed is a context whose deadline only the connection keeps to. The context does not end at its deadline, which saves a
+// timer.
 type timed struct {
 	context.Context
 	deadline time.Time

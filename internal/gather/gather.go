@@ -16,8 +16,8 @@ import (
 type Group[T any] struct {
 	// Send sends a batch and returns when it has been answered, or, with false, when it has been given up.
 	Send func(items []T) (answered bool)
-	// Prompt sends one item without ever keeping its caller waiting for longer than the caller wants, or returns with sent
-	// false. It is nil if DoPromptly is not called.
+	// Prompt sends one item, and returns as soon as the item's caller gives up. If it could not send it, sent is false.
+	// Prompt may be nil if DoPromptly is not called.
 	Prompt func(item T) (answered, sent bool)
 	// Drop is called with items that will not be sent because too many batches hang.
 	Drop func(items []T)
@@ -32,7 +32,7 @@ type Group[T any] struct {
 	// treated as near.
 	Width func() int
 
-	lastMet atomic.Int64 // when an item that was to be sent promptly last was not; ns
+	lastMet atomic.Int64 // when DoPromptly last did not send an item, ns
 
 	mu        sync.Mutex
 	queue     []T // items that wait, from index head on; those before it are zero
@@ -87,8 +87,8 @@ func (g *Group[T]) Do(item T) {
 	g.inCaller(func() (answered bool) { return g.Send([]T{item}) })
 }
 
-// DoPromptly sends an item with Prompt if it is alone, and reports whether it did. For a while after items have met, it
-// does not look: they are better sent together, even if that wakes another goroutine.
+// DoPromptly sends an item with Prompt if no other is being sent or waiting, and reports whether it did. For a while after
+// items have met it sends none: they are better sent together, even if that wakes another goroutine.
 func (g *Group[T]) DoPromptly(item T) (sent bool) {
 	now := time.Now().UnixNano()
 	if since := now - g.lastMet.Load(); since >= 0 && since < int64(metFor) { // without mu, for which thousands would wait
@@ -109,7 +109,7 @@ func (g *Group[T]) DoPromptly(item T) (sent bool) {
 	return sent
 }
 
-// metFor is how long items are not sent promptly after one was not alone, or could not be sent promptly.
+// metFor is how long DoPromptly sends nothing after an item was not alone or could not be sent.
 const metFor = 5 * time.Millisecond
 
 // inCaller calls send, which sends one item. The caller holds mu, which inCaller releases.

@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	// queueClients are the processes that the cell queue simulates. Each has a channel.
+	// queueClients is how many processes the queue cell simulates. Each has a channel.
 	queueClients = 1000
 
 	// queueClaim is longer than the claims of real waiters, so that a lock lasts until the queue has its next turn.
@@ -25,10 +25,10 @@ const (
 	queueChunk = 50
 )
 
-// queueDepths are the numbers of waiters of the cell queue.
+// queueDepths are the numbers of waiters in the queue cell.
 var queueDepths = []int{1000, 100_000}
 
-// queueSteps are the scripts that the cell queue measures.
+// queueSteps are the scripts that the queue cell measures.
 var queueSteps = []string{"release", "enqueue", "look"}
 
 // queueFigure names a figure: a percentile of a script's time. In an old queue, waiters came two minutes ago; then the scripts

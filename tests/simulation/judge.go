@@ -92,7 +92,7 @@ func (w *World) judge() Result {
 		case v.Rule == history.Fencing && w.plan.temper == Wild && v.Second.Share != 0 && v.First.Fence != v.Second.Fence:
 			// A holder that believes in a lock which was deleted admits others of its process.
 		case v.Rule == history.Fencing && w.plan.temper == Wild && w.jointly[v.Second.Fence] && v.First.Fence != v.Second.Fence:
-			// It was granted while the goroutine waited for the others, and deleted before it had them all.
+			// One of several locks, granted while the goroutine waited for the others, and deleted before it had all.
 		default:
 			r.Violations = append(r.Violations, fmt.Sprintf("%s: %s: %v", time.Duration(v.Second.Granted), v.Rule, v))
 		}

@@ -268,7 +268,7 @@ func (c *stillConn) Write(p []byte) (int, error) {
 	return c.Conn.Write(p)
 }
 
-// Fault: The server stops while it greets a new connection for lone callers. Close does not wait for it.
+// Fault: The server accepts a lone caller's connection and stops before it answers HELLO. Close does not wait for it.
 func TestCloseDoesNotWaitForAGreeting(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
 		w := &still{counted{srv: srv}}
@@ -287,7 +287,7 @@ func TestCloseDoesNotWaitForAGreeting(t *testing.T) {
 	})
 }
 
-// Fault: The server stops while it greets a new connection for lone callers, and never answers on it. Another one is made.
+// Fault: The server accepts a lone caller's connection and never answers HELLO on it. Another connection is made.
 func TestAConnectionThatIsNotGreetedIsReplaced(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
 		w := &still{counted{srv: srv}}

@@ -117,11 +117,22 @@ func (b *acquireItems) call(s driver.Script, flags Flags, notAfter int64, server
 //	Quarantined, Behind  Refusal of all items; of NodeBatchAcquire
 type BatchReply struct {
 	Head
-	// Fence is that of the first item. Those of the others follow it, one by one.
-	Fence uint64
+	Fence    uint64 // of the first item; see FenceOf
+	oneFence bool   // of all items
 	// Left has the items that were left as they are, to be asked for by themselves: from 0, ascending.
 	Left    []int
 	Refusal Refusal
+	// Denied is for how many of these the server refused a command: of a spread batch.
+	Denied int
+}
+
+// FenceOf returns the fence of item i, if that was done. They follow each other one by one, but for locks that have counters
+// of their own.
+func (r *BatchReply) FenceOf(i int) uint64 {
+	if r.oneFence {
+		return r.Fence
+	}
+	return r.Fence + uint64(i)
 }
 
 // Refuses reports whether all items were refused alike.

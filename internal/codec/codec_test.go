@@ -242,6 +242,37 @@ var samples = []sample{
 	}).urgently().sends(script.BatchRenew(), "a b", "c", "hf1:A:7:", "hf1:B:18446744073709551615:", "60000").
 		reads(map[string]any{"kept " + now: BatchReply{Head: head(Kept)}, "kept " + now + " 1 2": BatchReply{Head: head(Kept), Left: []int{0, 1}}}).
 		refuses("kept "+now+" 3", "kept "+now+" 0", "taken "+now+" 7", "quarantined "+now+" 5"),
+	batchOf("spread batch of alike", NewSpreadAcquire(2), func(b *SpreadAcquire) {
+		b.Flags, b.NotAfter = Cluster, 16
+		b.Add("a", "a:q", "hf1:A:", time.Minute, info)
+		b.Add("b", "b:q", "hf1:B:", time.Minute, info)
+	}).sends(script.SpreadAcquire(), "a", "c", "16", "60000", info, "a", "a:q", "a:f", "hf1:A:", "b", "b:q", "b:f", "hf1:B:").
+		reads(map[string]any{
+			"taken " + now + " 0":     BatchReply{Head: head(Taken), Fence: 1700000000000000, oneFence: true},
+			"taken " + now + " 1 2":   BatchReply{Head: head(Taken), Fence: 1700000000000000, oneFence: true, Left: []int{1}, Denied: 1},
+			"taken " + now + " 0 1 2": BatchReply{Head: head(Taken), Fence: 1700000000000000, oneFence: true, Left: []int{0, 1}},
+		}).refuses("taken "+now, "taken "+now+" -1", "taken "+now+" 0 3", "kept "+now+" 0", "gone "+now, "quarantined "+now+" 5"),
+	batchOf("spread batch of different ones", NewSpreadAcquire(2), func(b *SpreadAcquire) {
+		b.Add("a", "a:q", "hf1:A:", time.Minute, info)
+		b.Add("b", "b:q", "hf1:B:", time.Second, "{}")
+	}).sends(script.SpreadAcquire(), "a", "", "0", "", "", "a", "a:q", "a:f", "hf1:A:", "60000", info, "b", "b:q", "b:f", "hf1:B:", "1000", "{}"),
+	batchOf("spread batch of releases", NewSpreadRelease(2), func(b *SpreadRelease) {
+		b.Add("a", "hf1:A:")
+		b.Add("b", "hf1:B:")
+	}).urgently().sends(script.SpreadRelease(), "a", "a", "hf1:A:", "b", "hf1:B:").
+		reads(map[string]any{"freed 0": BatchReply{Head: Head{Word: Freed}}, "freed 1 2": BatchReply{Head: Head{Word: Freed}, Left: []int{1}, Denied: 1}}).
+		refuses("freed", "freed -1", "freed 0 3", "freed 0 2 2", "kept 0"),
+	batchOf("spread batch of renewals", NewSpreadRenew(2), func(b *SpreadRenew) {
+		b.Flags = Cluster
+		b.Add("a", "hf1:A:", 7, time.Minute)
+		b.Add("b", "hf1:B:", 8, time.Minute)
+	}).urgently().sends(script.SpreadRenew(), "a", "c", "60000", "a", "hf1:A:7:", "b", "hf1:B:8:").
+		reads(map[string]any{"kept " + now + " 0": BatchReply{Head: head(Kept)}, "kept " + now + " 2 1 2": BatchReply{Head: head(Kept), Left: []int{0, 1}, Denied: 2}}).
+		refuses("kept "+now, "kept "+now+" 0 3", "taken "+now+" 0"),
+	batchOf("spread batch of different renewals", NewSpreadRenew(2), func(b *SpreadRenew) {
+		b.Add("a", "hf1:A:", 7, time.Minute)
+		b.Add("b", "hf1:B:", 8, time.Second)
+	}).urgently().sends(script.SpreadRenew(), "a", "", "", "a", "hf1:A:7:", "60000", "b", "hf1:B:8:", "1000"),
 	batchOf("batch of different renewals", NewBatchRenew(3), func(b *BatchRenew) {
 		b.Add("a", "hf1:A:", 7, time.Minute)
 		b.Add("b", "hf1:B:", 8, time.Second)

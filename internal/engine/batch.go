@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
@@ -39,6 +40,7 @@ type serverGroups struct {
 	renewals   gather.Group[*hold]
 	renewers   exec.Limiter // of renewals outside batches
 	reclaimers reclaimers
+	apartUntil atomic.Int64 // time (clock.Reading) before which no batch has locks in several slots
 }
 
 // maxContended bounds how many contended locks are remembered.
@@ -58,17 +60,22 @@ func (groups *serverGroups) init(c *Client) {
 	groups.reclaimers.init(c)
 	const hungAfter = 20 * time.Millisecond // since then a batch may hang: many times what a healthy server takes
 	groups.takes = gather.Group[*batchItem]{
-		Send: c.sendAcquires, Prompt: c.acquirePromptly, Drop: rejectItems, Go: c.tasks.Run, Most: c.cfg.Batch, Patience: hungAfter, Width: c.server.Width,
+		Send:   func(items []*batchItem) bool { return c.sendAcquires(groups, items) },
+		Prompt: func(item *batchItem) (answered, sent bool) { return c.acquirePromptly(groups, item) },
+		Drop:   rejectItems, Go: c.tasks.Run, Most: c.cfg.Batch, Patience: hungAfter, Width: c.server.Width,
 	}
 	groups.releases = gather.Group[*batchItem]{
-		Send: c.sendReleases, Prompt: c.releasePromptly, Drop: rejectItems, Go: c.tasks.Run, Most: c.cfg.Batch, Patience: hungAfter, Width: c.server.Width,
+		Send:   func(items []*batchItem) bool { return c.sendReleases(groups, items) },
+		Prompt: func(item *batchItem) (answered, sent bool) { return c.releasePromptly(groups, item) },
+		Drop:   rejectItems, Go: c.tasks.Run, Most: c.cfg.Batch, Patience: hungAfter, Width: c.server.Width,
 	}
 	if c.cfg.Strict { // the locks are a quorum's, which waits for its nodes no longer than this
 		groups.takes.Patience = min(hungAfter, c.defaults.wait()/2)
 	}
 	groups.renewals = gather.Group[*hold]{
 		// Nobody waits for a renewal, so they gather as for a nearby server.
-		Send: c.sendRenewals, Drop: putOff, Go: c.tasks.Run, Most: c.cfg.Batch, Patience: hungAfter,
+		Send: func(holds []*hold) bool { return c.sendRenewals(groups, holds) },
+		Drop: putOff, Go: c.tasks.Run, Most: c.cfg.Batch, Patience: hungAfter,
 	}
 }
 
@@ -267,14 +274,15 @@ func (a *attempt) acquireInBatch(ctx context.Context) (*hold, error) {
 }
 
 // sendAcquires sends a batch of acquires and reports whether the server answered.
-func (c *Client) sendAcquires(items []*batchItem) bool {
-	return exec.SendAll(c.server, items, c.acquireBatch, deliver)
+func (c *Client) sendAcquires(groups *serverGroups, items []*batchItem) bool {
+	apart := c.server.InCluster() && (items[0].l.set.kind.isVote || groups.goApart())
+	return exec.SendAll(c.server, items, apart, c.acquireBatch, groups.deliver)
 }
 
 // acquirePromptly sends an acquire in its caller's goroutine, until the caller's context ends.
-func (c *Client) acquirePromptly(item *batchItem) (answered, sent bool) {
+func (c *Client) acquirePromptly(groups *serverGroups, item *batchItem) (answered, sent bool) {
 	items := []*batchItem{item}
-	return exec.SendPromptly(item.ctx, c.server, c.acquireBatch(items), func(o exec.Outcome[codec.BatchReply]) { deliver(items, o) })
+	return exec.SendPromptly(item.ctx, c.server, c.acquireBatch(items), func(o exec.Outcome[codec.BatchReply]) { groups.deliver(items, o) })
 }
 
 // acquireBatch returns the batch that acquires the items' locks.
@@ -289,7 +297,7 @@ func (c *Client) acquireBatch(items []*batchItem) exec.Batch[codec.BatchReply] {
 	for _, item := range items {
 		b.Add(item.l.keys.Lock, item.l.keys.Queue, item.head, item.l.set.term(), item.l.set.info)
 	}
-	return exec.Batch[codec.BatchReply]{Slot: c.slot(l), Script: b, Wait: wait}
+	return exec.Batch[codec.BatchReply]{Slot: c.slot(l), Slots: slotsOf(c, items[1:], func(item *batchItem) *target { return item.l }), Script: b, Wait: wait}
 }
 
 // giveBack releases a lock that was granted with that fence, as Client.release does, even if ctx
@@ -348,24 +356,34 @@ func (item *batchItem) freed() (done, unanswered bool) {
 }
 
 // sendReleases sends a batch of releases and reports whether the server answered.
-func (c *Client) sendReleases(items []*batchItem) bool {
-	return exec.SendAll(c.server, items, c.releaseBatch, deliver)
+func (c *Client) sendReleases(groups *serverGroups, items []*batchItem) bool {
+	apart := c.server.InCluster() && (c.server.HasDeleteIfEqual() || groups.goApart())
+	return exec.SendAll(c.server, items, apart, c.releaseBatch, groups.deliver)
 }
 
 // releasePromptly sends a release in its caller's goroutine.
-func (c *Client) releasePromptly(item *batchItem) (answered, sent bool) {
+func (c *Client) releasePromptly(groups *serverGroups, item *batchItem) (answered, sent bool) {
 	items := []*batchItem{item}
-	return exec.SendPromptly(context.Background(), c.server, c.releaseBatch(items), func(o exec.Outcome[codec.BatchReply]) { deliver(items, o) })
+	return exec.SendPromptly(context.Background(), c.server, c.releaseBatch(items), func(o exec.Outcome[codec.BatchReply]) { groups.deliver(items, o) })
 }
 
 // releaseBatch returns the batch that releases the items' locks.
 func (c *Client) releaseBatch(items []*batchItem) exec.Batch[codec.BatchReply] {
+	first := items[0]
+	b := exec.Batch[codec.BatchReply]{Slot: c.slot(first.l)}
+	if len(items) > 1 && c.server.InCluster() {
+		release := codec.NewSpreadRelease(len(items))
+		for _, item := range items {
+			release.Add(item.l.keys.Lock, item.head)
+		}
+		b.Script = &release
+		return b
+	}
 	release := codec.NewBatchRelease(len(items))
 	for _, item := range items {
 		release.Add(item.l.keys.Lock, item.head)
 	}
-	b := exec.Batch[codec.BatchReply]{Slot: c.slot(items[0].l), Script: &release}
-	first := items[0]
+	b.Script = &release
 	// mutants: native-release
 	if len(items) == 1 && first.since != 0 && c.server.HasDeleteIfEqual() {
 		b.Command = &codec.DeleteIfEqual{Lock: first.l.keys.Lock, Value: first.head.Value(first.fence, first.since, first.l.set.info)}
@@ -374,13 +392,30 @@ func (c *Client) releaseBatch(items []*batchItem) exec.Batch[codec.BatchReply] {
 }
 
 // deliver gives items the outcome of their batch.
-func deliver(items []*batchItem, o exec.Outcome[codec.BatchReply]) {
+func (groups *serverGroups) deliver(items []*batchItem, o exec.Outcome[codec.BatchReply]) {
 	reply := &o.Reply
+	groups.learn(len(items), o)
 	for i, item := range items {
 		item.sent, item.heard, item.now, item.err, item.ok = o.Sent, o.Heard, reply.Now, o.Err, reply.Done(i)
 		item.refused, item.refusal = reply.Refuses(), reply.Refusal
 		// mutants: fence-of-item
-		item.fence = reply.Fence + uint64(i)
+		item.fence = reply.FenceOf(i)
 		item.finish()
+	}
+}
+
+// apartFor is for how long the locks of a Cluster's master go apart after the master refused most of a batch.
+const apartFor = 10 * time.Second
+
+// goApart reports whether each lock is to have a call of its own, because the server does not run batches with locks in several
+// slots, or many of its slots move.
+func (groups *serverGroups) goApart() bool {
+	return clock.Mono() < clock.Reading(groups.apartUntil.Load())
+}
+
+// learn notes whether the server ran a batch of n locks in several slots.
+func (groups *serverGroups) learn(n int, o exec.Outcome[codec.BatchReply]) {
+	if n > 1 && (o.Reply.Denied > n/2 || exec.IsLacking(o.Err)) {
+		groups.apartUntil.Store(int64(clock.Mono().Add(apartFor)))
 	}
 }

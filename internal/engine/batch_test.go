@@ -21,11 +21,13 @@ import (
 // its context has ended.
 type cluster struct {
 	fake
-	together int         // calls that were sent together with others
+	together int         // locks that were asked for together with others
+	spread   int         // calls for several locks
 	renewed  int         // calls of renewal scripts
 	refusal  string      // error that refuses commands sent in place of scripts, together with others; "" if they are allowed
 	released int         // calls of release.lua
 	deleted  int         // locks that the command deleted
+	refuses  string      // error or reply to calls for several locks; "" if they are carried out
 	answers  bool        // even the first calls that are sent together are all answered
 	hangs    atomic.Bool // the first master does not answer
 }
@@ -53,6 +55,11 @@ func (d *cluster) note(calls ...driver.Call) {
 	if len(calls) > 1 {
 		d.together += len(calls)
 	}
+	if name := calls[0].Script.Name; strings.HasPrefix(name, "spread_") {
+		all, each := spreadItems(name, calls[0].Args)
+		d.together += (len(calls[0].Args) - all) / each
+		d.spread++
+	}
 }
 
 func (d *cluster) Probe(ctx context.Context) (driver.ServerInfo, error) {
@@ -69,7 +76,19 @@ func (d *cluster) Node(key string) string {
 }
 
 func (d *cluster) Run(ctx context.Context, call driver.Call) (string, error) {
-	d.note(driver.Call{Script: call.Script})
+	d.note(call)
+	if strings.HasPrefix(call.Script.Name, "spread_") && d.refuses != "" {
+		if strings.HasPrefix(d.refuses, "ERR ") {
+			return "", driver.ReplyError(d.refuses)
+		}
+		all, each := spreadItems(call.Script.Name, call.Args)
+		n := (len(call.Args) - all) / each
+		reply := fmt.Sprintf(d.refuses, time.Now().UnixMicro(), n)
+		for i := range n {
+			reply += fmt.Sprint(" ", i+1)
+		}
+		return reply, nil
+	}
 	if err := d.hang(ctx, call.Keys[0]); err != nil {
 		return "", err
 	}
@@ -124,15 +143,39 @@ func (d *cluster) RunAll(ctx context.Context, calls []driver.Call, tell func(i i
 	}
 }
 
-// Fault: One of the locks that go out together to a master of a Cluster is not answered. It is given up without the
-// others.
+// goApart makes the locks of both masters go apart, as if these had refused a batch.
+func (d *cluster) goApart(t *testing.T, c *Client) {
+	lease, err := c.Mutex("a").Acquire(t.Context()) // now the client knows that the server is a Cluster
+	if err == nil {
+		err = lease.Release(t.Context())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.deleted = 0
+	for _, name := range []string{"a", "b"} {
+		groups, _ := c.groupsFor(c.Mutex(name))
+		groups.apartUntil.Store(math.MaxInt64)
+	}
+}
+
+// Fault: One of the locks that go out together to a master of a Cluster, each in a call of its own, is not answered. It is given
+// up without the others.
 func TestLocksOfAMasterGoOutTogether(t *testing.T) {
+	t.Run("in one call", func(t *testing.T) { testLocksOfAMaster(t, false) })
+	t.Run("apart", func(t *testing.T) { testLocksOfAMaster(t, true) })
+}
+
+func testLocksOfAMaster(t *testing.T, apart bool) {
 	synctest.Test(t, func(t *testing.T) {
 		t.Cleanup(clock.SetBoot(func() time.Duration { return 0 }))
-		server := &cluster{fake: fake{holders: map[string]string{}}}
+		server := &cluster{fake: fake{holders: map[string]string{}}, answers: !apart}
 		c, err := New(server, nil)
 		if err != nil {
 			t.Fatal(err)
+		}
+		if apart {
+			server.goApart(t, c)
 		}
 		var all sync.WaitGroup
 		var givenUp atomic.Int32
@@ -163,13 +206,62 @@ func TestLocksOfAMasterGoOutTogether(t *testing.T) {
 		if err := c.Close(t.Context()); err != nil {
 			t.Error(err)
 		}
-		if n := givenUp.Load(); len(server.holders) != 0 || n != 1 {
-			t.Errorf("%d locks are left, want 0; %d acquires were given up once, want 1", len(server.holders), n)
+		if n := givenUp.Load(); len(server.holders) != 0 || (n == 1) != apart || n > 1 {
+			t.Errorf("%d locks are left, want 0; %d acquires were given up once", len(server.holders), n)
+		}
+		if (server.spread == 0) != apart {
+			t.Errorf("%d calls for several locks", server.spread)
 		}
 		if server.together < 60 {
 			t.Errorf("%d of 80 scripts were sent with others", server.together)
 		}
 	})
+}
+
+// Fault: A master does not run scripts for locks in several slots, or refuses the commands in them. It is not asked again and
+// again.
+func TestAMasterThatRefusesBatchesIsAskedApart(t *testing.T) {
+	for _, refuses := range []string{"ERR Script attempted to access keys that were not declared", "taken %d %d"} {
+		t.Run(refuses, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				t.Cleanup(clock.SetBoot(func() time.Duration { return 0 }))
+				server := &cluster{fake: fake{holders: map[string]string{}}, answers: true, refuses: refuses}
+				c, err := New(server, nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				cycles := func() {
+					var all sync.WaitGroup
+					for i := range 20 {
+						all.Go(func() {
+							lease, err := c.Mutex(fmt.Sprint("a", i)).Acquire(t.Context())
+							if err == nil {
+								err = lease.Release(t.Context())
+							}
+							if err != nil {
+								t.Error(err)
+							}
+						})
+					}
+					all.Wait()
+				}
+				for _, want := range []int{1, 1, 2, 2} {
+					if want == 2 && server.spread == 1 {
+						time.Sleep(apartFor)
+					}
+					for range 3 {
+						cycles()
+					}
+					if server.spread != want || len(server.holders) > 0 {
+						t.Errorf("%d calls for several locks, want %d; %d locks are left", server.spread, want, len(server.holders))
+					}
+				}
+				if err := c.Close(t.Context()); err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
 }
 
 // Fault: One master of a Cluster hangs, with more leases than can be renewed singly at once. Its leases are lost;
@@ -247,6 +339,7 @@ func TestReleasesOfAMasterAreCommands(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
+				server.goApart(t, c)
 				const n = 100
 				var all sync.WaitGroup
 				for i := range n {

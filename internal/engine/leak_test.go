@@ -32,6 +32,9 @@ func (f *fake) Run(_ context.Context, call driver.Call) (string, error) {
 	if strings.HasPrefix(call.Script.Name, "batch_") {
 		return f.batch(call.Script.Name, now, call.Keys, call.Args), nil
 	}
+	if strings.HasPrefix(call.Script.Name, "spread_") {
+		return f.spread(call.Script.Name, now, call.Args), nil
+	}
 	key, mode, token := call.Keys[0], call.Args[0], call.Args[1]
 	mine := f.holders[key] == token
 	switch {
@@ -75,6 +78,43 @@ func (f *fake) batch(name string, now int64, keys, args []string) string {
 			reply += fmt.Sprintf(" %d", i+1)
 		}
 		f.fence++
+	}
+	return reply
+}
+
+// spreadItems returns how many of a spread batch's arguments concern all locks, and how many each.
+func spreadItems(name string, args []string) (all, each int) {
+	all, each = map[string]int{"spread_acquire": 4, "spread_renew": 2}[name], map[string]int{"spread_acquire": 4, "spread_release": 2, "spread_renew": 2}[name]
+	if differ := all > 0 && args[2*all/4] == ""; differ {
+		each += all / 2
+	}
+	return all, each
+}
+
+// spread answers the scripts for many locks in several slots.
+func (f *fake) spread(name string, now int64, args []string) string {
+	reply := map[string]string{
+		"spread_acquire": fmt.Sprintf("taken %d 0", now),
+		"spread_release": "freed 0",
+		"spread_renew":   fmt.Sprintf("kept %d 0", now),
+	}[name]
+	all, each := spreadItems(name, args)
+	for i := 0; all+i*each < len(args); i++ {
+		item := args[all+i*each:]
+		key, head := item[0], item[1]
+		if name == "spread_acquire" {
+			head = item[3]
+		}
+		token := strings.Split(head, ":")[1]
+		switch {
+		case name == "spread_acquire" && f.holders[key] == "":
+			f.holders[key] = token
+		case name == "spread_release" && f.holders[key] == token:
+			delete(f.holders, key)
+		case name == "spread_renew" && f.holders[key] == token:
+		default:
+			reply += fmt.Sprintf(" %d", i+1)
+		}
 	}
 	return reply
 }

@@ -454,3 +454,14 @@ func (c *Client) slot(l *target) uint16 {
 	}
 	return 0
 }
+
+// slotsOf returns the Cluster slots of the locks of items; none outside Cluster mode.
+func slotsOf[T any](c *Client, items []T, lock func(T) *target) (slots []uint16) {
+	if !c.server.InCluster() {
+		return nil
+	}
+	for _, item := range items {
+		slots = append(slots, c.slot(lock(item)))
+	}
+	return slots
+}

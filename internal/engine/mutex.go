@@ -9,6 +9,11 @@ import (
 var mutex = single(kind{
 	form: codec.HoldsMutex, place: byName(""), reserves: true, reasserted: true, carried: true,
 	batch: func(l *target, n int, notAfter int64) acquireBatch {
+		if n > 1 && l.c.server.InCluster() {
+			b := codec.NewSpreadAcquire(n)
+			b.Flags, b.NotAfter = l.flags(), notAfter
+			return &b
+		}
 		b := codec.NewBatchAcquire(n)
 		b.Flags, b.Fence, b.NotAfter = l.flags(), l.c.fenceOf(l), notAfter
 		return &b

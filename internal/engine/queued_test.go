@@ -16,7 +16,7 @@ import (
 type refusing struct{ *cluster }
 
 func (d refusing) Run(ctx context.Context, call driver.Call) (string, error) {
-	if call.Script.Name == "batch_renew" && d.hangs.Load() {
+	if name := call.Script.Name; (name == "batch_renew" || name == "spread_renew") && d.hangs.Load() {
 		return "", driver.ReplyError("NOPERM no renewals of several")
 	}
 	return d.cluster.Run(ctx, call)

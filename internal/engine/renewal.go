@@ -10,6 +10,7 @@ import (
 	"github.com/holdfast-go/holdfast/internal/codec"
 	"github.com/holdfast-go/holdfast/internal/exec"
 	"github.com/holdfast-go/holdfast/internal/schedule"
+	"github.com/holdfast-go/holdfast/internal/wire"
 )
 
 // confirmAfter is how long after a hand-over the claim is first renewed. A lock that is released
@@ -406,7 +407,7 @@ func (c *Client) renewersFor(l *target) *exec.Limiter {
 
 // sendRenewals sends a batch of the holds' renewals, but for those that are no longer wanted, and
 // reports whether the server answered.
-func (c *Client) sendRenewals(holds []*hold) (answered bool) {
+func (c *Client) sendRenewals(groups *serverGroups, holds []*hold) (answered bool) {
 	live := holds[:0]
 	for _, h := range holds {
 		h.mu.Lock()
@@ -421,20 +422,36 @@ func (c *Client) sendRenewals(holds []*hold) (answered bool) {
 	if len(live) == 0 {
 		return false
 	}
-	return exec.SendAll(c.server, live, c.renewBatch, c.applyRenewals)
+	apart := c.server.InCluster() && groups.goApart()
+	return exec.SendAll(c.server, live, apart, c.renewBatch, func(holds []*hold, o exec.Outcome[codec.BatchReply]) {
+		groups.learn(len(holds), o)
+		c.applyRenewals(holds, o)
+	})
 }
 
 // renewBatch returns the batch that renews holds.
 func (c *Client) renewBatch(holds []*hold) exec.Batch[codec.BatchReply] {
 	l := holds[0].l
-	b := codec.NewBatchRenew(len(holds))
-	b.Flags = l.flags()
+	var b renewBatch
+	if len(holds) > 1 && c.server.InCluster() {
+		spread := codec.NewSpreadRenew(len(holds))
+		spread.Flags, b = l.flags(), &spread
+	} else {
+		one := codec.NewBatchRenew(len(holds))
+		one.Flags, b = l.flags(), &one
+	}
 	for _, h := range holds {
 		h.mu.Lock()
 		b.Add(h.l.keys.Lock, h.attempt.head, h.fence(), h.l.set.ttl)
 		h.mu.Unlock()
 	}
-	return exec.Batch[codec.BatchReply]{Slot: c.slot(l), Script: &b}
+	return exec.Batch[codec.BatchReply]{Slot: c.slot(l), Slots: slotsOf(c, holds[1:], func(h *hold) *target { return h.l }), Script: b}
+}
+
+// renewBatch renews many locks.
+type renewBatch interface {
+	codec.Request[codec.BatchReply]
+	Add(lock string, head wire.Head, fence uint64, ttl time.Duration)
 }
 
 // applyRenewals gives holds the outcome of the batch that renewed them.

@@ -24,7 +24,8 @@ type BatchCall[R BatchReply] interface {
 
 // Batch is one call for several items.
 type Batch[R BatchReply] struct {
-	Slot    uint16 // as in Request
+	Slot    uint16   // as in Request
+	Slots   []uint16 // of the other items, if it goes to one server for all of them
 	Script  BatchCall[R]
 	Command BatchCall[R]  // DELIFEQ, if it does the same as the script; or nil
 	Wait    time.Duration // with which the callers wait, if it may be longer than CommandTimeout
@@ -44,9 +45,9 @@ func MayBeDone(err error) bool {
 	return fate == Unknown
 }
 
-// SendAll sends one batch of all items, or, in Cluster mode, where a script can touch one slot only, a batch of each.
-func SendAll[T any, R BatchReply](s *Server, all []T, compose func([]T) Batch[R], tell func([]T, Outcome[R])) (answered bool) {
-	if len(all) == 1 || !s.InCluster() {
+// SendAll sends one batch of all items or, if they go apart, a batch of each.
+func SendAll[T any, R BatchReply](s *Server, all []T, apart bool, compose func([]T) Batch[R], tell func([]T, Outcome[R])) (answered bool) {
+	if len(all) == 1 || !apart {
 		return sendBatch(s, compose(all), func(o Outcome[R]) { tell(all, o) })
 	}
 	batches := make([]Batch[R], len(all))
@@ -71,7 +72,7 @@ func sendBatch[R BatchReply](s *Server, b Batch[R], tell func(Outcome[R])) (answ
 	if !inTime() {
 		return false
 	}
-	tell(outcome(s, b.Slot, by, sent, text, err))
+	tell(outcome(s, &b, by, sent, text, err))
 	return err == nil
 }
 
@@ -93,7 +94,7 @@ func SendPromptly[R BatchReply](ctx context.Context, s *Server, b Batch[R], tell
 		}
 	}
 	s.tried(trying, err)
-	tell(outcome(s, b.Slot, by, began, text, err))
+	tell(outcome(s, &b, by, began, text, err))
 	return err == nil, true
 }
 
@@ -132,13 +133,13 @@ func sendApart[R BatchReply](s *Server, all []Batch[R], tell func(i int, o Outco
 			failed.Store(true)
 		}
 		if !told[i].Swap(true) {
-			tell(i, outcome(s, all[i].Slot, by, sent, text, err))
+			tell(i, outcome(s, &all[i], by, sent, text, err))
 		}
 	}
 	var mu sync.Mutex // guards scripted
 	var scripted []int
 	s.runAll(work, calls, func(i int, text string, err error) {
-		if all[i].Command != nil && isLacking(err) {
+		if all[i].Command != nil && IsLacking(err) {
 			mu.Lock()
 			defer mu.Unlock()
 			scripted = append(scripted, i)
@@ -170,7 +171,7 @@ func (b *Batch[R]) first() BatchCall[R] {
 func runBatch[R BatchReply](ctx context.Context, s *Server, run func(context.Context, driver.Call) (string, error), b Batch[R]) (by BatchCall[R], text string, err error) {
 	by = b.first()
 	text, err = run(ctx, by.Call())
-	if b.Command == nil || !isLacking(err) {
+	if b.Command == nil || !IsLacking(err) {
 		return by, text, err
 	}
 	s.native.Store(false)
@@ -181,9 +182,9 @@ func runBatch[R BatchReply](ctx context.Context, s *Server, run func(context.Con
 // HasDeleteIfEqual reports whether the server has DELIFEQ, as far as is known.
 func (s *Server) HasDeleteIfEqual() bool { return s.native.Load() }
 
-// isLacking reports whether an error says that a command cannot be used, now or later. An error of a server or a proxy
+// IsLacking reports whether an error says that a command cannot be used, now or later. An error of a server or a proxy
 // that is of no known kind is taken for that.
-func isLacking(err error) bool {
+func IsLacking(err error) bool {
 	if err == nil {
 		return false
 	}
@@ -194,7 +195,7 @@ func isLacking(err error) bool {
 }
 
 // outcome reads the reply to a batch that was sent then.
-func outcome[R BatchReply](s *Server, slot uint16, by BatchCall[R], sent clock.Instant, text string, err error) Outcome[R] {
+func outcome[R BatchReply](s *Server, b *Batch[R], by BatchCall[R], sent clock.Instant, text string, err error) Outcome[R] {
 	o := Outcome[R]{Sent: sent, Err: err}
 	if err == nil {
 		o.Reply, o.Err = by.Parse(text)
@@ -205,7 +206,10 @@ func outcome[R BatchReply](s *Server, slot uint16, by BatchCall[R], sent clock.I
 	if now := o.Reply.Time(); now != 0 {
 		o.Heard = clock.Now()
 		s.RTT.observe(o.Heard.Mono.Sub(sent.Mono))
-		s.clocks.heard(slot, sent, now)
+		s.clocks.heard(b.Slot, sent, now)
+		for _, slot := range b.Slots {
+			s.clocks.heard(slot, sent, now)
+		}
 	} else {
 		s.RTT.observe(clock.Mono().Sub(sent.Mono))
 	}

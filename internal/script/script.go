@@ -61,6 +61,13 @@ var (
 	BatchRenew   = load("batch/batch_renew")
 )
 
+// The same for locks in several slots of one Cluster's master.
+var (
+	SpreadAcquire = load("batch/spread_acquire")
+	SpreadRelease = load("batch/spread_release")
+	SpreadRenew   = load("batch/spread_renew")
+)
+
 // DeleteIfEqual is a command of Valkey 9 that does what BatchRelease does for one lock whose whole value is known.
 //
 // KEYS    the lock
@@ -108,7 +115,7 @@ var (
 // All returns the scripts. DeleteIfEqual is a command, and not among them.
 func All() []Script {
 	return []Script{
-		Acquire(), MultiAcquire(), BatchAcquire(), BatchRelease(), BatchRenew(), Release(), ReleaseByKey(), Break(), Renew(), Reassert(), Adopt(), Holder(), Init(), Survey(), WhatIs(), Status(), Scan(), Note(), Notes(),
+		Acquire(), MultiAcquire(), BatchAcquire(), BatchRelease(), BatchRenew(), SpreadAcquire(), SpreadRelease(), SpreadRenew(), Release(), ReleaseByKey(), Break(), Renew(), Reassert(), Adopt(), Holder(), Init(), Survey(), WhatIs(), Status(), Scan(), Note(), Notes(),
 		ShareAcquire(), ShareRelease(), ShareRenew(), ShareWeigh(), ShareHolders(), ShareResize(), ShareDisown(), ShareBreak(),
 		OnceLook(), OnceBegin(), OnceComplete(), Announce(),
 		LatchCount(), LatchLook(), LatchReset(), BarrierAwait(), BarrierWithdraw(),

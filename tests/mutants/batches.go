@@ -5,6 +5,8 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/overlay"
 )
 
+var spreadTests = []Test{{"scripts", "TestSpreadBatchesDoWhatScriptsOfOneLockDo"}}
+
 // Batches of acquires, renewals and releases.
 var batches = []Mutant{
 	{
@@ -41,7 +43,7 @@ var batches = []Mutant{
 	},
 	{
 		Name: "batch-fences-reversed", About: "the first lock of a batch has the fence that the server gave to the last",
-		Edits: []overlay.Edit{part("fence-of-item", "uint64(i)", "uint64(len(items)-1-i)")},
+		Edits: []overlay.Edit{part("fence-of-item", "(i)", "(len(items) - 1 - i)")},
 		Tests: []Test{{"virtual", "TestEachLockOfABatchHasItsOwnAnswer"}},
 	},
 	{
@@ -58,6 +60,42 @@ var batches = []Mutant{
 		Name: "batch-mark-ignored", About: "a batch deletes locks for which others wait",
 		Edits: []overlay.Edit{part("batch-release-owner", " and string.sub(value, -1) ~= '+'", ""), byScript},
 		Rules: []campaign.Rule{campaign.Wakeup},
+	},
+	{
+		Name: "spread-takes-waited", About: "a batch of several slots acquires a free lock although others queue for it",
+		Edits: []overlay.Edit{part("spread-free", ", queue)", ")")}, Tests: spreadTests,
+	},
+	{
+		Name: "spread-takes-held", About: "a batch of several slots acquires locks without checking whether they are free",
+		Edits: []overlay.Edit{part("spread-free", "lock, queue", "queue")}, Tests: spreadTests,
+	},
+	{
+		Name: "spread-fence-repeats", About: "a batch of several slots grants fences below earlier ones",
+		Edits: []overlay.Edit{line("spread-counter", "if type(last) == 'table' then")}, Tests: spreadTests,
+	},
+	{
+		Name: "spread-fence-forgotten", About: "a batch of several slots does not write down the fences that it grants",
+		Edits: []overlay.Edit{line("spread-fence", "if false then")}, Tests: spreadTests,
+	},
+	{
+		Name: "spread-not-after", About: "a late batch of several slots acquires locks for callers that have given up",
+		Edits: []overlay.Edit{line("spread-late", "local late = false")}, Tests: spreadTests,
+	},
+	{
+		Name: "spread-frees-anybodys", About: "a batch of several slots deletes locks without checking whose they are",
+		Edits: []overlay.Edit{part("spread-release-owner", "string.find(value, ARGV[k + 1], 1, true) == 1 and ", "")}, Tests: spreadTests,
+	},
+	{
+		Name: "spread-mark-ignored", About: "a batch of several slots deletes locks for which others wait",
+		Edits: []overlay.Edit{part("spread-release-owner", " and string.sub(value, -1) ~= '+'", "")}, Tests: spreadTests,
+	},
+	{
+		Name: "spread-renews-anybodys", About: "a batch of several slots renews locks without checking whose they are",
+		Edits: []overlay.Edit{part("spread-renew-owner", " and string.find(value, ARGV[k + 1], 1, true) == 1", "")}, Tests: spreadTests,
+	},
+	{
+		Name: "spread-shortens", About: "a renewal in a batch of several slots gives an expiry to a lock that had none",
+		Edits: []overlay.Edit{part("spread-prolong", ", 'GT')", ")")}, Tests: spreadTests,
 	},
 	{
 		Name: "batch-unanswered-not-sent", About: "a batch that was not answered counts as not sent",

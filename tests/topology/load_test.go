@@ -69,8 +69,19 @@ type load struct {
 // startLoad starts the load, which ends with stopped.
 func startLoad(t *testing.T, open opener, names []string, p promise) *load {
 	t.Helper()
+	return startLoadOf(t, open, names, p, loadGoroutines, (*load).work)
+}
+
+// startRush starts a load of many goroutines that do not rest, so that their requests go out together.
+func startRush(t *testing.T, open opener, names []string, p promise) *load {
+	t.Helper()
+	return startLoadOf(t, open, names, p, 4*loadGoroutines, (*load).rush)
+}
+
+func startLoadOf(t *testing.T, open opener, names []string, p promise, goroutines int, work func(*load, *holdfast.Client, int)) *load {
+	t.Helper()
 	ld := &load{t: t, promise: p, names: names, record: history.NewRecorder(nil), errors: map[string]int{}}
-	ld.turns = make([]atomic.Int64, loadClients*loadGoroutines)
+	ld.turns = make([]atomic.Int64, loadClients*goroutines)
 	ld.ctx, ld.stop = context.WithCancel(context.Background())
 	var clients []*holdfast.Client
 	for range loadClients {
@@ -86,8 +97,8 @@ func startLoad(t *testing.T, open opener, names []string, p promise) *load {
 	})
 	ld.client = open.client(t, nil)
 	for c, client := range clients {
-		for g := range loadGoroutines {
-			ld.wg.Go(func() { ld.work(client, c*loadGoroutines+g) })
+		for g := range goroutines {
+			ld.wg.Go(func() { work(ld, client, c*goroutines+g) })
 		}
 	}
 	ld.goesOn("the beginning")
@@ -110,6 +121,14 @@ func (ld *load) work(c *holdfast.Client, goroutine int) {
 			ld.turn(c.Mutex(name, holdfast.TTL(ld.ttl)), goroutine, time.Millisecond, name)
 		}
 		time.Sleep(rand.N(40 * time.Millisecond))
+	}
+}
+
+// rush takes turns with locks of which most are free.
+func (ld *load) rush(c *holdfast.Client, goroutine int) {
+	for ld.ctx.Err() == nil {
+		name := ld.names[rand.N(len(ld.names))]
+		ld.turn(c.Mutex(name, holdfast.TTL(ld.ttl)), goroutine, 0, name)
 	}
 }
 

@@ -1,0 +1,13 @@
+local try, left, refused = redis.pcall, '', 0
+for k = 1, #ARGV, 2 do
+  local value, freed = try('GET', ARGV[k]), nil
+  if type(value) == 'table' then
+    freed = value
+  elseif value and string.find(value, ARGV[k + 1], 1, true) == 1 and string.sub(value, -1) ~= '+' then
+    freed = try('DEL', ARGV[k])
+  end
+  if freed ~= 1 then
+    left, refused = left .. ' ' .. (k + 1) / 2, freed and freed.err and refused + 1 or refused
+  end
+end
+return 'freed ' .. refused .. left

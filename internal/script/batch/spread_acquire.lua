@@ -1,0 +1,67 @@
+-- spread_acquire.lua: acquires those of many locks of a Cluster's master that are free and that nobody waits for.
+--
+-- The locks are in several slots, so KEYS has only the first, which decides where the script goes. At each command the
+-- server checks that the slot of its keys is here and does not move. If it is elsewhere or moves, nothing is
+-- written and the lock is left: the first command of a lock names a key that does not exist.
+--
+-- KEYS    [1] the first lock
+-- ARGV    [1] flags as in request.lua  [2] not-after, server time in µs  [3] TTL, ms, and [4] info of all
+--         locks, or '' if they differ; then of each lock its key, queue, fence counter and 'hf1:TOKEN:', and
+--         TTL and info if they differ
+-- Returns 'taken NOW REFUSED I ...'  all but the locks of these numbers were acquired, with the fence NOW. The
+--             server refused commands of REFUSED of them. acquire.lua tells why a lock was not acquired
+--         'error MESSAGE', or an error: no lock was acquired
+--
+-- Invariants: it acquires what acquire.lua would grant at once, and nothing else; a grant is written
+-- after its fence; nobody passes a waiter or a tombstone.
+
+-- requires request
+-- requires value
+-- requires answer
+
+local not_after, all_ttl, all_info = tonumber(ARGV[2]), ARGV[3], ARGV[4]
+local granted, try = string.sub(at, 1, -4), redis.pcall
+
+-- Acquires a lock. Returns whether it did, and whether the server refused a command.
+local function take(lock, queue, counter, head, ttl, info)
+  -- mutants: spread-free
+  local there = try('EXISTS', lock, queue)
+  if there ~= 0 then
+    return false, type(there) == 'table'
+  end
+  local last = try('GET', counter)
+  -- A counter that is not below the clock is for acquire.lua.
+  -- mutants: spread-counter
+  if last and (type(last) == 'table' or #last ~= #at or last >= at or not string.find(last, '^%d+$')) then
+    return false, type(last) == 'table'
+  end
+  -- mutants: spread-fence
+  if try('SET', counter, at, 'EX', 86400).err then
+    return false, true
+  end
+  local refused = try('SET', lock, lock_value(head, at, granted, '0', info), 'PX', ttl).err
+  return not refused, refused
+end
+
+local function main()
+  local left, refused, i = '', 0, 0
+  -- mutants: spread-late
+  local late = now >= not_after
+  for k = 5, #ARGV, all_ttl == '' and 6 or 4 do
+    i = i + 1
+    local taken, by_server = false, false
+    if not late then
+      local ttl, info = all_ttl, all_info
+      if ttl == '' then
+        ttl, info = ARGV[k + 4], ARGV[k + 5]
+      end
+      taken, by_server = take(ARGV[k], ARGV[k + 1], ARGV[k + 2], ARGV[k + 3], ttl, info)
+    end
+    if not taken then
+      left, refused = left .. ' ' .. i, by_server and refused + 1 or refused
+    end
+  end
+  return 'taken ' .. at .. ' ' .. refused .. left
+end
+
+return answer(main)

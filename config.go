@@ -26,8 +26,8 @@ type Config struct {
 	Logger *slog.Logger
 
 	// MaxBatch bounds how many mutexes one command acquires, releases or renews. Commands are shared by calls that come
-	// while an earlier command is under way; no call waits for others to come. In a Cluster it bounds how many commands are
-	// sent to one master together. In Strict mode only releases, and acquires of a Quorum's locks, share commands. Default 128,
+	// while an earlier command is under way; no call waits for others to come. In a Cluster the mutexes of one master
+	// share commands. In Strict mode only releases, and acquires of a Quorum's locks, share commands. Default 128,
 	// the most; negative: no batches.
 	MaxBatch int
 

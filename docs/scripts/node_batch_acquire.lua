@@ -9,6 +9,36 @@ end
 local function lock_value(head, fence, granted, chain, info)
   return head .. fence .. ':' .. granted .. ':' .. chain .. ':' .. info
 end
+local function acquire_one()
+  local known = redis.call('MGET', KEYS[3], KEYS[4], KEYS[5])
+  local last, id, repl, ready, longest = known[1], string.match(known[3], '^hf1:(%w+/(%w+)):(%d+):(%d+)$')
+  if id ~= known[2] or tonumber(ready) > now or tonumber(longest) < tonumber(string.match(flags, 's(%d+)%+')) then
+    return nil
+  end
+  local info = redis.call('INFO', 'replication')
+  if string.find(info, '# Replication\r\nrole:master\r\nconnected_slaves:0\r\n', 1, true) ~= 1 then
+    return nil
+  end
+  if not string.find(info, '\nmaster_replid:' .. repl .. '\r\nmaster_replid2:0000000000000000000000000000000000000000\r\n', 1, true) then
+    return nil
+  end
+  if now >= tonumber(ARGV[2]) or redis.call('EXISTS', KEYS[1], KEYS[2]) > 0 then
+    return nil
+  end
+  if not string.find(last, '^%d+$') or tonumber(last) >= now then
+    return nil
+  end
+  local fence = string.format('%d', last + 1)
+  redis.call('SET', KEYS[3], fence)
+  local set = redis.pcall('SET', KEYS[1], lock_value(ARGV[3], fence, string.sub(at, 1, -4), '0', ARGV[5]), 'PX', ARGV[4])
+  return 'taken ' .. at .. ' ' .. fence .. (set.err and ' 1' or '')
+end
+if #KEYS == 5 then
+  local ok, reply = pcall(acquire_one)
+  if ok and reply then
+    return reply
+  end
+end
 local function find_free(n)
   local which, count = {}, 0
   if now >= tonumber(ARGV[2]) then

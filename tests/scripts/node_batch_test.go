@@ -2,14 +2,18 @@ package scripts
 
 import (
 	"fmt"
+	"math/rand/v2"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/script"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
+	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
 // voters request many locks of one node of a quorum, which is that of bench.node. A lock and its token are
@@ -216,6 +220,140 @@ func TestNodeBatchesRefuseAReplica(t *testing.T) {
 		}
 		if _, err := v.ask(script.NodeBatchAcquire(), keys, args...); !redis.HasErrorPrefix(err, "READONLY") {
 			t.Errorf("the replica says %v", err)
+		}
+	})
+}
+
+// onNode returns the script on a node of which the last two arguments say what it refuses, a command or to write a key, and what
+// INFO tells of its replication. Its run_id is run.
+func onNode(s script.Script) script.Script {
+	return driver.NewScript(s.Name, `local server, told, refused = redis, table.remove(ARGV), table.remove(ARGV)
+local redis = {call = function(command, ...)
+  local first = ...
+  if command == refused or command == 'SET' and first == refused then
+    error({err = 'NOPERM refused'}, 0)
+  elseif command == 'INFO' then
+    return first == 'server' and '# Server\r\nrun_id:run\r\n\r\n' .. told or told
+  end
+  return server.call(command, ...)
+end, pcall = function(command, first, ...)
+  return first == refused and {err = 'NOPERM refused'} or server.pcall(command, first, ...)
+end}
+`+s.Source)
+}
+
+// nodeCase is a state of a node, and a vote about a lock there.
+type nodeCase struct {
+	keys map[string]string
+	ends bool // the lock's queue has a tombstone
+	args []any
+}
+
+// drawVote draws a state of a node, and a vote. Four of ten are usual in all respects.
+func drawVote(r *rand.Rand) nodeCase {
+	odd := func(usual string, others ...string) string {
+		if r.IntN(10) > 0 {
+			return usual
+		}
+		return others[r.IntN(len(others))]
+	}
+	moment := func(d int64) string { return strconv.FormatInt(standstill+d, 10) }
+	zeros := strings.Repeat("0", 40)
+	id := odd("run/repl", "run/other", "run/rep", "run/replid")
+	c := nodeCase{keys: map[string]string{}, ends: odd("", "x:A") != ""}
+	c.keys["{k}"] = odd("", "hf1:H:8:1699999999000:0:"+info, "theirs")
+	c.keys[nodeKeys[2]] = odd(moment(-2), "", "7", "007", moment(-1), moment(0), moment(1), moment(86_400_000_000), "x", "7x", "0x7", "-1", "99999999999999999")
+	c.keys[nodeKeys[3]] = odd(id, "", "run/older", id+"?"+moment(-9), id+"?"+moment(-9)+"+")
+	ready := odd(moment(-1), moment(0), moment(1), moment(60_000_000), moment(1_000_000_000), "0", "x")
+	c.keys[nodeKeys[4]] = odd("hf1:"+id+":"+ready+":"+odd("60000", "59999", "60001", "90000", "0"), "", "hf1:"+id, "hf1::"+ready+":60000")
+	told := "# Replication\r\nrole:" + odd("master", "slave") + "\r\nconnected_slaves:" +
+		odd("0", "1", "10", "1\r\nmin_slaves_good_slaves:1", "0\r\nmin_slaves_good_slaves:0") + "\r\n" +
+		odd("master_replid:repl\r\n", "master_replid:other\r\n", "") +
+		odd("master_replid2:"+zeros+"\r\n", "master_replid2:"+zeros[1:]+"1\r\n", "") + "master_repl_offset:0\r\n"
+	refused := odd("nothing", "MGET", "INFO", "EXISTS", "SET", "{k}", nodeKeys[2], nodeKeys[4])
+	c.args = []any{odd(nodeFlags, "ns90000+0", "ns60000+500"), odd(moment(1), moment(0), moment(-1)), "hf1:A:", 60000, info, refused, told}
+	return c
+}
+
+// run runs a script in that state. It returns the reply, and what the node has afterwards.
+func (c nodeCase) run(b bench, s script.Script) string {
+	b.t.Helper()
+	ctx := b.t.Context()
+	pipe := b.rdb.Pipeline()
+	keys := append([]string{"{k}", "{k}:q"}, nodeKeys[2:]...)
+	pipe.Del(ctx, keys...)
+	for key, value := range c.keys {
+		if value != "" {
+			pipe.Set(ctx, key, value, 0)
+		}
+	}
+	if c.ends {
+		pipe.ZAdd(ctx, "{k}:q", redis.Z{Score: -standstill - 3_600_000_000, Member: "x:A"})
+	}
+	reply := pipe.Eval(ctx, s.Source, keys, c.args...)
+	values, lasts, tombstones := pipe.MGet(ctx, keys...), pipe.PTTL(ctx, "{k}"), pipe.ZCard(ctx, "{k}:q")
+	_, _ = pipe.Exec(ctx) // the script may fail
+	if err := tombstones.Err(); err != nil {
+		b.t.Fatal(err)
+	}
+	return fmt.Sprintf("it replies %q, %v; then keys are %q, the lock expires: %t, tombstones: %d", reply.Val(), reply.Err(), values.Val(), lasts.Val() > 0, tombstones.Val())
+}
+
+// A node that has restarted grants nothing, though it has all its data: it has another replication id then.
+func TestARestartedNodeGrantsNoBatch(t *testing.T) {
+	t.Parallel()
+	backend.EachReal(t, func(t *testing.T, back *backend.Backend) {
+		for _, replicated := range []bool{false, true} {
+			if replicated { // since then its data have the id, too
+				server.StartReplica(t, back.Server.Binary(), back.Server).Kill()
+				backend.Eventually(t, "the replica is gone", func() bool { return back.Server.Info("replication")["connected_slaves"] == "0" })
+			}
+			v := voters{crowd{newBench(t, back)}}
+			v.serving()
+			v.expect("taken T 8", seen(v.take("a/A")))
+			v.expect("freed", v.free("a/A"))
+			was := back.Server.Info("replication")["master_replid"]
+			backend.Eventually(t, "the data are saved", func() bool { return v.rdb.Save(t.Context()).Err() == nil }) // one may be under way
+			back.Server.Restart()
+			v = voters{crowd{newBench(t, back)}}
+			if is := back.Server.Info("replication"); is["role"] != "master" || is["master_replid"] == was {
+				t.Errorf("it had the replication id %s, and has %s as a %s", was, is["master_replid"], is["role"])
+			}
+			v.counts(8)
+			v.expect("quarantined T P", seen(v.take("a/A")))
+			v.holds()
+			v.rdb.FlushAll(t.Context())
+		}
+	})
+}
+
+// A vote that takes the short way replies and does the same as one that does not.
+func TestTheShortWayOfAVoteDoesTheSame(t *testing.T) {
+	t.Parallel()
+	backend.Each(t, func(t *testing.T, back *backend.Backend) {
+		b := newBench(t, back)
+		short := swap(t, onNode(script.NodeBatchAcquire()), "redis.call('TIME')", still)
+		long := swap(t, short, "pcall(acquire_one)", "false")
+		shortOnly := swap(t, short, "    return reply\n  end\nend\nlocal function find_free", "    return reply\n  end\nend\nif true then return 'rest' end\nlocal function find_free")
+
+		ways, replies := map[bool]int{}, map[string]int{}
+		for range 800 {
+			seed := rand.Uint64()
+			c := drawVote(rand.New(rand.NewPCG(seed, 0)))
+			want, got := c.run(b, long), c.run(b, short)
+			if got != want {
+				t.Fatalf("seed %d: %q on a node with %q, a tombstone: %t:\n%s\nwant\n%s", seed, c.args, c.keys, c.ends, got, want)
+			}
+			ways[!strings.HasPrefix(c.run(b, shortOnly), `it replies "rest"`)]++
+			replies[strings.FieldsFunc(want, func(r rune) bool { return r == '"' || r == ' ' })[2]]++
+		}
+		if ways[true] == 0 || ways[false] == 0 {
+			t.Errorf("the short way was taken or not: %v", ways)
+		}
+		for _, word := range []string{"taken", "quarantined", "behind", "error"} {
+			if replies[word] == 0 {
+				t.Errorf("nothing was answered %q: %v", word, replies)
+			}
 		}
 	})
 }

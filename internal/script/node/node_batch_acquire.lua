@@ -4,7 +4,7 @@
 --         [1] lock  [2] queue  [3] fence counter  [4] caught-up mark, node.lua  [5] incarnation mark
 -- ARGV    as for batch_acquire.lua: [1] flags as in request.lua  [2] not-after, server time in µs; then
 --         'hf1:TOKEN:' of each lock; then TTL, ms, and info of all of them or, if they differ, all TTLs and
---         then all infos
+--         then all infos; for one lock [3] 'hf1:TOKEN:'  [4] TTL, ms  [5] info
 -- Returns 'taken NOW FENCE I ...'  all but the locks of these numbers were acquired; lock i has this
 --             node's fence FENCE + i - 1. node_acquire.lua tells why a lock was not acquired
 --         'quarantined NOW REST', 'behind NOW STANDS'  no lock was acquired: as node_acquire.lua
@@ -14,6 +14,7 @@
 -- the node is refused for all locks; fences of a node rise while it lives, and a grant is written after its
 -- fence; nobody passes a tombstone.
 
+-- requires node_batch_one
 -- requires batch_acquire_many
 -- requires node
 -- requires answer

@@ -7,7 +7,7 @@ for k = 1, #ARGV, 2 do
     freed = try('DEL', ARGV[k])
   end
   if freed ~= 1 then
-    left, refused = left .. ' ' .. (k + 1) / 2, freed and freed.err and refused + 1 or refused
+    left, refused = left .. ' ' .. (k + 1) / 2, type(freed) == 'table' and refused + 1 or refused
   end
 end
 return 'freed ' .. refused .. left

@@ -1,8 +1,8 @@
 -- spread_acquire.lua: acquires those of many locks of a Cluster's master that are free and that nobody waits for.
 --
 -- The locks are in several slots, so KEYS has only the first, which decides where the script goes. At each command the
--- server checks that the slot of its keys is here and does not move. If it is elsewhere or moves, nothing is
--- written and the lock is left: the first command of a lock names a key that does not exist.
+-- server checks the slot of its keys. The first command for each lock names a key that does not exist, so the server
+-- refuses it if the slot is elsewhere or on the move; then nothing is written for that lock, and it is left.
 --
 -- KEYS    [1] the first lock
 -- ARGV    [1] flags as in request.lua  [2] not-after, server time in µs  [3] TTL, ms, and [4] info of all

@@ -10,21 +10,22 @@ local function lock_value(head, fence, granted, chain, info)
   return head .. fence .. ':' .. granted .. ':' .. chain .. ':' .. info
 end
 local unheard
-local function pass_to(member, waiter, claim, channel, info, mark)
+local function pass_to(member, waiter, claim, channel, info, follower, behind)
+  local publish = cluster and 'SPUBLISH' or 'PUBLISH'
   redis.call('ZREM', KEYS[2], member)
   if cluster then
     redis.call('SET', KEYS[3], at, 'EX', 86400)
   else
     redis.call('SET', KEYS[3], at)
   end
+  local mark = follower and '+' or ''
   redis.call('SET', KEYS[1], lock_value('hf1:' .. waiter .. ':', at, string.sub(at, 1, -4), '0', info) .. mark, 'PX', claim)
-  return redis.call(cluster and 'SPUBLISH' or 'PUBLISH', channel, 'hf1 grant ' .. waiter .. ' ' .. at .. ' ' .. claim .. ' ' .. at .. ' ' .. KEYS[1])
-end
-local function after_pass(follower, channel, claim)
   if follower then
-    redis.call(cluster and 'SPUBLISH' or 'PUBLISH', channel, 'hf1 standby ' .. follower .. ' ' .. at .. ' ' .. whole(now + claim * 1000))
-    return
+    pcall(redis.call, publish, behind, 'hf1 standby ' .. follower .. ' ' .. at .. ' ' .. whole(now + claim * 1000))
   end
+  return redis.call(publish, channel, 'hf1 grant ' .. waiter .. ' ' .. at .. ' ' .. claim .. ' ' .. at .. ' ' .. KEYS[1])
+end
+local function expire_queue()
   local last = redis.call('ZRANGE', KEYS[2], '0', '0', 'WITHSCORES')[2]
   if last then
     redis.call('PEXPIRE', KEYS[2], math.max(0, math.ceil((-last - now) / 1000)))
@@ -49,14 +50,14 @@ local function pass_on()
   if last and (#last ~= #at or last >= at or not string.find(last, '^%d+$')) then
     return nil
   end
-  local ok, told = pcall(pass_to, first[1], waiter, claim, channel, info, first[2] and '+' or '')
+  local ok, told = pcall(pass_to, first[1], waiter, claim, channel, info, follower, behind)
   if not ok then
     redis.call('DEL', KEYS[1])
   elseif cluster and told == 0 then
     unheard = value
     return nil
-  else
-    pcall(after_pass, follower, behind, claim)
+  elseif not follower then
+    pcall(expire_queue)
   end
   return 'released ' .. at
 end

@@ -141,6 +141,11 @@ var waiting = []Mutant{
 		Tests: []Test{{"scripts", "TestTheShortWayOfAReleaseDoesTheSame"}},
 	},
 	{
+		Name: "short-release-without-standby", About: "the short way of a release does not tell the waiter behind when to look",
+		Edits: []overlay.Edit{line("pass-on-follower", "if false then")},
+		Tests: []Test{{"scripts", "TestTheShortWayOfAReleaseDoesTheSame"}},
+	},
+	{
 		Name: "short-release-untold", About: "the short way of a release tells nobody of the grant",
 		Edits: []overlay.Edit{part("pass-on-tell", "channel,", "'x' .. channel,")},
 		Tests: []Test{{"scripts", "TestTheShortWayOfAReleaseDoesTheSame"}},

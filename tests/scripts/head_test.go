@@ -358,6 +358,7 @@ func TestTheShortWayOfAReleaseDoesTheSame(t *testing.T) {
 			c.lay(b)
 			reply := b.run(short, slices.Clone(c.args)...)
 			got := c.after(b) + "\n" + messages()
+			got, want = c.sorted(got), c.sorted(want)
 			if reply != wantReply || got != want {
 				t.Fatalf("seed %d: %q, with a lock %q, the fence counter %q and the queue %v:\nthe reply is %q, want %q;\nafterwards\n%s\nwant\n%s",
 					seed, c.args, c.value, c.fence, c.queue, reply, wantReply, got, want)
@@ -379,6 +380,18 @@ func TestTheShortWayOfAReleaseDoesTheSame(t *testing.T) {
 			t.Errorf("the short way was taken or not: %v; messages: %v", ways, heard)
 		}
 	})
+}
+
+// sorted sorts what waiters are told, since the short way tells the waiter behind when to look before it tells the next holder of
+// its grant. If that may not be heard, sorted leaves out when to look.
+func (c queueCase) sorted(after string) string {
+	lines := strings.Split(after, "\n")
+	refused, deaf := c.args[len(c.args)-2].(string), c.args[len(c.args)-1].(string)
+	if strings.HasPrefix(refused, "channel") || deaf != "" {
+		lines = slices.DeleteFunc(lines, func(line string) bool { return strings.Contains(line, `is told "hf1 standby`) })
+	}
+	slices.Sort(lines)
+	return strings.Join(lines, "\n")
 }
 
 // blur hides how much of a lock's time is left, which is the third word, in ms.

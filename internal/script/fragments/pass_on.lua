@@ -8,25 +8,30 @@
 -- The lock's value before it was handed to a waiter that turned out not to listen. The rest of the script then serves the next.
 local unheard
 
--- Gives the lock to that waiter, as serve of hand_over.lua does. Returns how many have heard of it.
-local function pass_to(member, waiter, claim, channel, info, mark)
+-- Gives the lock to that waiter, as serve of hand_over.lua does, and tells the one behind it when to look. Returns how many have
+-- heard of the grant.
+local function pass_to(member, waiter, claim, channel, info, follower, behind)
+  local publish = cluster and 'SPUBLISH' or 'PUBLISH'
   redis.call('ZREM', KEYS[2], member)
   if cluster then
     redis.call('SET', KEYS[3], at, 'EX', 86400)
   else
     redis.call('SET', KEYS[3], at)
   end
+  -- mutants: pass-on-mark
+  local mark = follower and '+' or ''
   redis.call('SET', KEYS[1], lock_value('hf1:' .. waiter .. ':', at, string.sub(at, 1, -4), '0', info) .. mark, 'PX', claim)
+  -- Servers send the messages of a script in reverse order. So the next holder, which is told last, hears first.
+  -- mutants: pass-on-follower
+  if follower then
+    pcall(redis.call, publish, behind, 'hf1 standby ' .. follower .. ' ' .. at .. ' ' .. whole(now + claim * 1000))
+  end
   -- mutants: pass-on-tell
-  return redis.call(cluster and 'SPUBLISH' or 'PUBLISH', channel, 'hf1 grant ' .. waiter .. ' ' .. at .. ' ' .. claim .. ' ' .. at .. ' ' .. KEYS[1])
+  return redis.call(publish, channel, 'hf1 grant ' .. waiter .. ' ' .. at .. ' ' .. claim .. ' ' .. at .. ' ' .. KEYS[1])
 end
 
--- Tells the waiter behind the next holder when to look. If there is none, the queue lasts as long as its last tombstone.
-local function after_pass(follower, channel, claim)
-  if follower then
-    redis.call(cluster and 'SPUBLISH' or 'PUBLISH', channel, 'hf1 standby ' .. follower .. ' ' .. at .. ' ' .. whole(now + claim * 1000))
-    return
-  end
+-- Has the queue, which has no waiters left, last as long as its last tombstone.
+local function expire_queue()
   local last = redis.call('ZRANGE', KEYS[2], '0', '0', 'WITHSCORES')[2]
   if last then
     redis.call('PEXPIRE', KEYS[2], math.max(0, math.ceil((-last - now) / 1000)))
@@ -57,16 +62,15 @@ local function pass_on()
   if last and (#last ~= #at or last >= at or not string.find(last, '^%d+$')) then
     return nil
   end
-  -- mutants: pass-on-mark
-  local ok, told = pcall(pass_to, first[1], waiter, claim, channel, info, first[2] and '+' or '')
+  local ok, told = pcall(pass_to, first[1], waiter, claim, channel, info, follower, behind)
   if not ok then
     redis.call('DEL', KEYS[1])
   elseif cluster and told == 0 then
     -- mutants: pass-on-unheard
     unheard = value
     return nil
-  else
-    pcall(after_pass, follower, behind, claim)
+  elseif not follower then
+    pcall(expire_queue)
   end
   return 'released ' .. at
 end

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -129,9 +130,14 @@ func (acq *acquirer) run() {
 			acq.listen()
 			acq.began = time.Now()
 		}
-		if h := acq.step(); h != nil && !acq.queue.deliver(h) {
-			// The waiter has left. The attempt keeps its place, for the one that is
-			// first now.
+		switch h := acq.step(); {
+		case h == nil:
+		case acq.queue.deliver(h):
+			// The waiter runs before this goroutine asks for the next one, which would take longer than all that the
+			// waiter had to wait for since its message came.
+			runtime.Gosched()
+		default:
+			// The waiter has left. The attempt keeps its place, for the one that is first now.
 			acq.attempt = &h.attempt
 		}
 	}

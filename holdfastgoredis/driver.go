@@ -30,6 +30,7 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/prompt"
 	"github.com/holdfast-go/holdfast/internal/pubsub"
 )
 
@@ -113,7 +114,7 @@ func (d *adapter) makeClients(o *redis.Options) {
 		d.durable[i] = redis.NewClient(&o)
 	}
 	d.urgent.client, d.urgent.options = redis.NewClient(o), o
-	d.prompt.init(o)
+	d.initPrompt(o)
 }
 
 // adapter is the driver.Driver over several go-redis clients for the same server.
@@ -126,7 +127,7 @@ type adapter struct {
 	width    int          // how many calls may be in flight on user
 	inFlight atomic.Int64 // how many are
 	subs     *pubsub.Pool
-	prompt   prompt
+	prompt   prompt.Keeper
 	refresh  func()    // finds out which server has the locks now; nil if that cannot change
 	follower *follower // nil without Sentinel
 
@@ -343,7 +344,7 @@ func (d *adapter) Close() error {
 	d.stop()
 	d.closing.Unlock()
 	d.subs.Stop()
-	d.prompt.close()
+	d.prompt.Close()
 	err := d.urgent.get().Close()
 	for _, durable := range d.durable {
 		err = errors.Join(err, durable.Close())

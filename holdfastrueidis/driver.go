@@ -29,6 +29,7 @@ import (
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/bounds"
+	"github.com/holdfast-go/holdfast/internal/prompt"
 	"github.com/holdfast-go/holdfast/internal/pubsub"
 )
 
@@ -83,6 +84,7 @@ func NewDriver(o rueidis.ClientOption) (driver.Driver, error) {
 	if o.Sentinel.MasterSet != "" {
 		d.follower = newFollower(d)
 	}
+	d.initPrompt()
 	d.subs = pubsub.New(subscriber{d}, d.Run)
 	return d, nil
 }
@@ -118,6 +120,7 @@ type adapter struct {
 	subscriptions *connector
 	follower      *follower // nil without Sentinel
 	subs          *pubsub.Pool
+	prompt        prompt.Keeper
 
 	slots      atomic.Pointer[slotMap] // of a Cluster; nil until first asked for
 	refreshing atomic.Bool             // slots is being refreshed in the background
@@ -320,6 +323,7 @@ func (d *adapter) Close() error {
 	d.stop()
 	d.closing.Unlock()
 	d.subs.Stop()
+	d.prompt.Close()
 	d.background.Wait()
 	d.subs.Wait()
 	if d.follower != nil {

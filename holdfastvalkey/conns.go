@@ -3,8 +3,10 @@ package holdfastvalkey
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"net"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/valkey-io/valkey-go"
@@ -121,6 +123,14 @@ func (c *conn) Read(p []byte) (int, error) {
 		c.mu.Unlock()
 	}
 	return n, err
+}
+
+// SyscallConn implements syscall.Conn, if the connection does that.
+func (c *conn) SyscallConn() (syscall.RawConn, error) {
+	if sys, ok := c.Conn.(syscall.Conn); ok {
+		return sys.SyscallConn()
+	}
+	return nil, errors.ErrUnsupported
 }
 
 func (c *conn) Close() error {

@@ -20,6 +20,7 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/prompt"
 	"github.com/holdfast-go/holdfast/internal/pubsub"
 )
 
@@ -76,6 +77,7 @@ func NewDriver(option valkey.ClientOption) (driver.Driver, error) {
 	a.ctx, a.stop = context.WithCancel(context.Background())
 	option.DialFn, option.DialCtxFn = nil, a.conns.dialer(a.ctx, option)
 	a.option = option
+	a.initPrompt()
 	a.subs = pubsub.New(subscriber{a}, a.Run)
 	return a, nil
 }
@@ -86,6 +88,7 @@ type adapter struct {
 	option valkey.ClientOption
 	conns  conns
 	subs   *pubsub.Pool
+	prompt prompt.Keeper
 
 	slots      atomic.Pointer[slotMap] // of a Cluster; nil until first asked for
 	refreshing atomic.Bool             // slots is being refreshed in the background
@@ -369,6 +372,7 @@ func (a *adapter) Close() error {
 	client := a.client
 	a.mu.Unlock()
 	a.subs.Stop()
+	a.prompt.Close()
 	if client != nil {
 		client.Close()
 	}

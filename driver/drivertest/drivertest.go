@@ -137,10 +137,11 @@ func testRunDurably(t *testing.T, ctx context.Context, d driver.Durable) {
 // testRunPrompt tests that a call is carried out once or not sent, and that it ends with its caller's context.
 func testRunPrompt(t *testing.T, ctx context.Context, d driver.Prompt, peer Peer) {
 	count := driver.Call{Script: driver.NewScript("test", "return 'prompt ' .. redis.call('INCR', KEYS[1])"), Keys: []string{"{k}prompt"}}
+	end := time.Now().Add(time.Minute)
 	sent := 0
 	send := func(ctx context.Context, c driver.Call) (reply string, err error) {
 		for {
-			if reply, err = d.RunPrompt(ctx, c); !errors.Is(err, driver.ErrNotSent) || ctx.Err() != nil {
+			if reply, err = d.RunPrompt(ctx, end, c); !errors.Is(err, driver.ErrNotSent) || ctx.Err() != nil {
 				return reply, err
 			}
 			time.Sleep(time.Millisecond) // meanwhile a connection is made
@@ -161,7 +162,7 @@ func testRunPrompt(t *testing.T, ctx context.Context, d driver.Prompt, peer Peer
 	increase()
 	ended, cancel := context.WithCancel(ctx)
 	cancel()
-	if _, err := d.RunPrompt(ended, count); !errors.Is(err, driver.ErrNotSent) {
+	if _, err := d.RunPrompt(ended, end, count); !errors.Is(err, driver.ErrNotSent) {
 		t.Errorf("RunPrompt with a context that has ended returns %v", err)
 	}
 	if _, err := peer.Do("COMMAND", "INFO", "BLPOP"); err != nil {

@@ -31,6 +31,17 @@ func Wrap(conn net.Conn) net.Conn {
 	return c
 }
 
+// Unwrap returns the connection that Wrap was given, for a reader with bounds of its own.
+func Unwrap(conn net.Conn) net.Conn {
+	switch c := conn.(type) {
+	case syscallConn:
+		return c.bounded.Conn
+	case *bounded:
+		return c.Conn
+	}
+	return conn
+}
+
 type syscallConn struct {
 	*bounded
 	syscall.Conn

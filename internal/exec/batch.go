@@ -83,8 +83,8 @@ func (s *Server) IsPrompt() bool { return s.prompt != nil && !s.InCluster() }
 // the outcome, unless ctx ended first or sent is false: then the batch was not sent.
 func SendPromptly[R BatchReply](ctx context.Context, s *Server, b Batch[R], tell func(Outcome[R])) (answered, sent bool) {
 	began, trying := clock.Now(), s.trying()
-	work := &timed{ctx, time.Now().Add(max(s.cfg.CommandTimeout, b.Wait))}
-	by, text, err := runBatch(work, s, s.prompt.RunPrompt, b)
+	deadline := time.Now().Add(max(s.cfg.CommandTimeout, b.Wait)) // kept to without a timer
+	by, text, err := runBatch(ctx, s, func(ctx context.Context, c driver.Call) (string, error) { return s.prompt.RunPrompt(ctx, deadline, c) }, b)
 	if err != nil {
 		if errors.Is(err, driver.ErrNotSent) {
 			return false, false
@@ -97,15 +97,6 @@ func SendPromptly[R BatchReply](ctx context.Context, s *Server, b Batch[R], tell
 	tell(outcome(s, &b, by, began, text, err))
 	return err == nil, true
 }
-
-// timed is a context whose deadline only the connection keeps to. The context does not end at its deadline, which saves a
-// timer.
-type timed struct {
-	context.Context
-	deadline time.Time
-}
-
-func (t *timed) Deadline() (time.Time, bool) { return t.deadline, true }
 
 // sendApart sends batches for one server of a Cluster together, and tells of each what sendBatch does.
 func sendApart[R BatchReply](s *Server, all []Batch[R], tell func(i int, o Outcome[R])) (answered bool) {

@@ -6,8 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/driver/drivertest"
@@ -23,8 +21,8 @@ type promptly struct {
 	sent chan error // what each call that was sent met
 }
 
-func (d *promptly) RunPrompt(ctx context.Context, c driver.Call) (string, error) {
-	reply, err := d.Driver.(driver.Prompt).RunPrompt(ctx, c)
+func (d *promptly) RunPrompt(ctx context.Context, deadline time.Time, c driver.Call) (string, error) {
+	reply, err := d.Driver.(driver.Prompt).RunPrompt(ctx, deadline, c)
 	if !errors.Is(err, driver.ErrNotSent) {
 		d.sent <- err
 	}
@@ -35,9 +33,13 @@ func (d *promptly) RunPrompt(ctx context.Context, c driver.Call) (string, error)
 // which it was granted meanwhile, is given back, and the connection is replaced.
 func TestACallerThatSendsItselfGivesUp(t *testing.T) {
 	t.Parallel()
+	each(t, aCallerThatSendsItselfGivesUp)
+}
+
+func aCallerThatSendsItselfGivesUp(t *testing.T, a adapter) {
 	s := server.Start(t, server.One(t))
 	p := proxy.New(t, s.Addr())
-	d := &promptly{goRedis(t, redis.NewClient(&redis.Options{Addr: p.Addr()})), make(chan error, 100)}
+	d := &promptly{a.single(t, 3, to(p.Addr())), make(chan error, 100)}
 	l := client(t, d).Mutex("a", holdfast.TTL(2*time.Minute)) // longer than Eventually waits
 	cycle := func() (prompt bool) {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -71,7 +73,7 @@ func TestACallerThatSendsItselfGivesUp(t *testing.T) {
 		if err := <-d.sent; err == nil || errors.Is(err, driver.ErrNotSent) {
 			t.Errorf("the call of the caller that gave up: %v", err)
 		}
-		other := client(t, goRedis(t, redis.NewClient(&redis.Options{Addr: s.Addr()}))).Mutex("a")
+		other := client(t, a.single(t, 3, to(s.Addr()))).Mutex("a")
 		backend.Eventually(t, "the lock is given back", func() bool {
 			lease, err := other.TryAcquire(t.Context())
 			if err == nil {
@@ -86,9 +88,12 @@ func TestACallerThatSendsItselfGivesUp(t *testing.T) {
 // release notices it, and goes by another one.
 func TestALoneCallerNoticesThatItsConnectionIsClosed(t *testing.T) {
 	t.Parallel()
+	each(t, aLoneCallerNoticesThatItsConnectionIsClosed)
+}
+
+func aLoneCallerNoticesThatItsConnectionIsClosed(t *testing.T, a adapter) {
 	s := server.Start(t, server.One(t))
-	rdb := redis.NewClient(&redis.Options{Addr: s.Addr()})
-	d := &promptly{goRedis(t, rdb), make(chan error, 100)}
+	d := &promptly{a.single(t, 3, to(s.Addr())), make(chan error, 100)}
 	l := client(t, d).Mutex("a", holdfast.TTL(2*time.Minute))
 	prompt := func() (n int) { // how many calls were, since the last time
 		t.Helper()

@@ -81,7 +81,7 @@ func TestALoneCallerUsesTheUsersTLS(t *testing.T) {
 	})
 	call := driver.Call{Script: driver.NewScript("test", "return 'x'"), Keys: []string{"a"}}
 	backend.Eventually(t, "a call is sent in its caller's goroutine", func() bool {
-		_, err := d.(driver.Prompt).RunPrompt(t.Context(), call)
+		_, err := d.(driver.Prompt).RunPrompt(t.Context(), time.Now().Add(time.Minute), call)
 		if err != nil && !errors.Is(err, driver.ErrNotSent) {
 			t.Fatal(err)
 		}

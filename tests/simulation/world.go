@@ -422,8 +422,8 @@ func (d counting) Run(ctx context.Context, call driver.Call) (string, error) {
 	return d.Driver.Run(ctx, call)
 }
 
-func (d counting) RunPrompt(ctx context.Context, call driver.Call) (string, error) {
-	reply, err := d.Driver.(driver.Prompt).RunPrompt(ctx, call)
+func (d counting) RunPrompt(ctx context.Context, deadline time.Time, call driver.Call) (string, error) {
+	reply, err := d.Driver.(driver.Prompt).RunPrompt(ctx, deadline, call)
 	if !errors.Is(err, driver.ErrNotSent) {
 		d.n.Add(1)
 	}

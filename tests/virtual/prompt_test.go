@@ -253,7 +253,7 @@ func (w *still) driver(t *testing.T) driver.Driver {
 func (w *still) echo(t *testing.T, d driver.Driver, want error) {
 	t.Helper()
 	call := driver.Call{Script: driver.Script{Name: "echo", Command: "echo"}, Args: []string{"a"}}
-	if reply, err := d.(driver.Prompt).RunPrompt(t.Context(), call); !errors.Is(err, want) || err == nil && reply != "a" {
+	if reply, err := d.(driver.Prompt).RunPrompt(t.Context(), time.Now().Add(time.Minute), call); !errors.Is(err, want) || err == nil && reply != "a" {
 		t.Errorf("RunPrompt = %q, %v, want %v", reply, err, want)
 	}
 }

@@ -1,6 +1,6 @@
 //go:build unix
 
-package holdfastgoredis
+package prompt
 
 import (
 	"net"
@@ -16,7 +16,10 @@ func isClosed(conn net.Conn) bool {
 		return false
 	}
 	raw, err := file.SyscallConn()
-	if err != nil || conn.SetReadDeadline(time.Time{}) != nil { // the deadline of the last call may have passed
+	if err != nil { // it wraps one for TLS
+		return false
+	}
+	if conn.SetReadDeadline(time.Time{}) != nil { // the deadline of the last call may have passed
 		return true
 	}
 	open := false

@@ -1,6 +1,6 @@
 //go:build !unix
 
-package holdfastgoredis
+package prompt
 
 import "net"
 

@@ -60,6 +60,11 @@ func SendAll[T any, R BatchReply](s *Server, all []T, apart bool, compose func([
 // sendBatch sends a batch once, and tells once what became of it: its answer, or that it was given up after
 // CommandTimeout, even if the driver does not return then.
 func sendBatch[R BatchReply](s *Server, b Batch[R], tell func(Outcome[R])) (answered bool) {
+	if s.IsPrompt() {
+		if answered, sent := SendPromptly(context.Background(), s, b, tell); sent {
+			return answered
+		}
+	}
 	work, cancel := context.WithTimeout(context.Background(), max(s.cfg.CommandTimeout, b.Wait))
 	defer cancel()
 	sent, trying := clock.Now(), s.trying()

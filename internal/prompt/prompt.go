@@ -32,11 +32,16 @@ type Keeper struct {
 	MaxIdle, MaxAge time.Duration
 
 	mu      sync.Mutex
-	line    *line     // nil while a call uses it, while it is being made, and while there is none
-	busy    bool      // a call uses it, or it is being made
+	idle    []*line   // the one that was used last is at the end
+	busy    int       // lines that calls use
+	opening bool      // one is being made
 	notTill time.Time // when the next may be made
 	closed  bool
 }
+
+// most is how many connections there are at most: two calls of acquires and two of releases are under way at once if the server is
+// near, and only then is it faster to wait for a reply than to share a connection.
+const most = 4
 
 // line is a connection. Whoever has taken it from the Keeper owns it, with its buffers; only hangUp may be called by others.
 type line struct {
@@ -65,7 +70,7 @@ func (k *Keeper) Run(ctx context.Context, deadline time.Time, c *driver.Call) (s
 	if ctx.Err() != nil {
 		return "", driver.ErrNotSent
 	}
-	l := k.take()
+	l := k.take(ctx.Done() != nil)
 	if l == nil {
 		return "", driver.ErrNotSent
 	}
@@ -74,35 +79,43 @@ func (k *Keeper) Run(ctx context.Context, deadline time.Time, c *driver.Call) (s
 		stop = context.AfterFunc(ctx, l.hangUp)
 	}
 	reply, err := l.run(deadline, c)
-	k.giveBack(l, stop() && err == nil)
+	k.giveBack(l, stop() && err == nil, ctx.Err() != nil)
 	return reply, err
 }
 
-// take returns the connection for one call. If there is none that can be used, it returns nil, and may start making one.
-func (k *Keeper) take() *line {
+// take returns a connection for one call. If there is none that can be used, it returns nil, and may start making one. For a
+// caller that may give up, there is none for a while after others have given up or failed, and while there are other calls.
+func (k *Keeper) take(mayGiveUp bool) *line {
 	if k.Open == nil {
 		return nil
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.busy {
+	now := time.Now()
+	rests := now.Before(k.notTill)
+	if mayGiveUp && (rests || k.busy > 0) {
 		return nil
 	}
-	now, l := time.Now(), k.line
-	if l != nil && k.isGood(l, now) {
-		k.line, k.busy = nil, true
-		return l
+	var bad []*line
+	for n := len(k.idle); n > 0; n = len(k.idle) {
+		l := k.idle[n-1]
+		k.idle[n-1] = nil
+		k.idle = k.idle[:n-1]
+		if k.isGood(l, now) {
+			k.busy++
+			return l
+		}
+		bad = append(bad, l)
 	}
-	if l == nil && now.Before(k.notTill) {
+	if k.opening || k.busy == most || rests && bad == nil {
 		return nil
 	}
-	k.line = nil
-	k.busy = k.Spawn(func() {
-		if l != nil {
+	k.opening = k.Spawn(func() {
+		for _, l := range bad {
 			l.close()
 		}
 		made, err := k.open()
-		k.giveBack(made, err == nil)
+		k.add(made, err)
 	})
 	return nil
 }
@@ -138,13 +151,36 @@ func (l *line) close() {
 	}
 }
 
-// giveBack ends a call's use of a connection, or its making.
-func (k *Keeper) giveBack(l *line, intact bool) {
+// giveBack ends a call's use of a connection. Unless a caller gave up, one that failed puts the others under suspicion: the server
+// may have gone, and each of them would be found out only when a call has waited for it.
+func (k *Keeper) giveBack(l *line, intact, gaveUp bool) {
 	k.mu.Lock()
-	k.busy = false
+	k.busy--
 	l.used = time.Now()
 	if intact && !k.closed {
-		k.line = l
+		k.idle = append(k.idle, l)
+		k.mu.Unlock()
+		return
+	}
+	k.notTill = l.used.Add(pause)
+	var suspects []*line
+	if !intact && !gaveUp {
+		suspects, k.idle = k.idle, nil
+	}
+	k.mu.Unlock()
+	l.close()
+	for _, other := range suspects {
+		other.close()
+	}
+}
+
+// add ends the making of a connection.
+func (k *Keeper) add(l *line, err error) {
+	k.mu.Lock()
+	k.opening = false
+	l.used = time.Now()
+	if err == nil && !k.closed {
+		k.idle = append(k.idle, l)
 		k.mu.Unlock()
 		return
 	}
@@ -153,13 +189,13 @@ func (k *Keeper) giveBack(l *line, intact bool) {
 	l.close()
 }
 
-// Close closes the connection if no call uses it. Otherwise the end of the call does.
+// Close closes the connections that no call uses. The others are closed when their calls end.
 func (k *Keeper) Close() {
 	k.mu.Lock()
-	l := k.line
-	k.closed, k.line = true, nil
+	idle := k.idle
+	k.closed, k.idle = true, nil
 	k.mu.Unlock()
-	if l != nil {
+	for _, l := range idle {
 		l.close()
 	}
 }

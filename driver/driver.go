@@ -113,13 +113,13 @@ type Wide interface {
 	Width() int
 }
 
-// Prompt is implemented by drivers that can end a call at any time, at the price of its connection. The library uses it
-// outside Cluster mode, and only if it was given the driver itself: a Wrapper's Run would not see the calls.
+// Prompt is implemented by drivers that can end a call at any time, at the price of its connection. The library uses it for
+// acquires and releases of mutexes, alone and in batches, outside Cluster mode, and only if it was given the driver itself: a
+// Wrapper's Run would not see the calls.
 type Prompt interface {
 	// RunPrompt does what Run does, but in the goroutine of a caller that may give up: it returns as soon as ctx ends, and
 	// at the deadline. RunPrompt neither waits for a connection nor makes one. If none is idle, or a caller gave up a short
-	// while ago, it returns ErrNotSent at once, and the library calls Run in another goroutine. It must not keep the call's
-	// keys and arguments after it has returned, since the library uses their memory again.
+	// while ago, it returns ErrNotSent at once, and the library calls Run.
 	RunPrompt(ctx context.Context, deadline time.Time, c Call) (string, error)
 }
 

@@ -297,7 +297,7 @@ func (c *Client) acquireBatch(items []*batchItem) exec.Batch[codec.BatchReply] {
 	for _, item := range items {
 		b.Add(item.l.keys.Lock, item.l.keys.Queue, item.head, item.l.set.term(), item.l.set.info)
 	}
-	return exec.Batch[codec.BatchReply]{Slot: c.slot(l), Slots: slotsOf(c, items[1:], func(item *batchItem) *target { return item.l }), Script: b, Wait: wait}
+	return exec.Batch[codec.BatchReply]{Slot: c.slot(l), Slots: slotsOf(c, items[1:], func(item *batchItem) *target { return item.l }), Script: b, Wait: wait, Waited: true}
 }
 
 // giveBack releases a lock that was granted with that fence, as Client.release does, even if ctx
@@ -370,7 +370,7 @@ func (c *Client) releasePromptly(groups *serverGroups, item *batchItem) (answere
 // releaseBatch returns the batch that releases the items' locks.
 func (c *Client) releaseBatch(items []*batchItem) exec.Batch[codec.BatchReply] {
 	first := items[0]
-	b := exec.Batch[codec.BatchReply]{Slot: c.slot(first.l)}
+	b := exec.Batch[codec.BatchReply]{Slot: c.slot(first.l), Waited: true}
 	if len(items) > 1 && c.server.InCluster() {
 		release := codec.NewSpreadRelease(len(items))
 		for _, item := range items {

@@ -29,6 +29,7 @@ type Batch[R BatchReply] struct {
 	Script  BatchCall[R]
 	Command BatchCall[R]  // DELIFEQ, if it does the same as the script; or nil
 	Wait    time.Duration // with which the callers wait, if it may be longer than CommandTimeout
+	Waited  bool          // callers wait for it, so that it is to take the fastest way that there is
 }
 
 // Outcome is what became of a batch.
@@ -60,7 +61,7 @@ func SendAll[T any, R BatchReply](s *Server, all []T, apart bool, compose func([
 // sendBatch sends a batch once, and tells once what became of it: its answer, or that it was given up after
 // CommandTimeout, even if the driver does not return then.
 func sendBatch[R BatchReply](s *Server, b Batch[R], tell func(Outcome[R])) (answered bool) {
-	if s.IsPrompt() {
+	if b.Waited && s.IsPrompt() {
 		if answered, sent := SendPromptly(context.Background(), s, b, tell); sent {
 			return answered
 		}

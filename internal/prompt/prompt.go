@@ -79,6 +79,7 @@ func (k *Keeper) Run(ctx context.Context, deadline time.Time, c *driver.Call) (s
 		stop = context.AfterFunc(ctx, l.hangUp)
 	}
 	reply, err := l.run(deadline, c)
+	// mutants: late-reply
 	k.giveBack(l, stop() && err == nil, ctx.Err() != nil)
 	return reply, err
 }

@@ -3,6 +3,7 @@ package adapters
 import (
 	"context"
 	"errors"
+	"net"
 	"testing"
 	"time"
 
@@ -129,4 +130,32 @@ func aLoneCallerNoticesThatItsConnectionIsClosed(t *testing.T, a adapter) {
 		t.Error(err)
 	}
 	prompt()
+}
+
+// Fault: A call of a lone caller times out, and is answered later. The next call does not take that answer for its own.
+func TestALateReplyToALoneCallerIsNobodyElses(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, a adapter) {
+		s := server.Start(t, server.One(t))
+		d := a.single(t, 3, to(s.Addr()))
+		t.Cleanup(func() { _ = d.Close() })
+		send := func(patience time.Duration, c driver.Call) (reply string, err error) {
+			backend.Eventually(t, "a call is sent", func() bool {
+				reply, err = d.(driver.Prompt).RunPrompt(t.Context(), time.Now().Add(patience), c)
+				return !errors.Is(err, driver.ErrNotSent)
+			})
+			return reply, err
+		}
+		wait := driver.Call{Script: driver.Script{Command: "brpoplpush"}, Keys: []string{"from", "to"}, Args: []string{"0"}}
+		var timeout net.Error
+		if reply, err := send(50*time.Millisecond, wait); !errors.As(err, &timeout) || !timeout.Timeout() {
+			t.Fatalf("%q, %v", reply, err)
+		}
+		if _, err := s.Do("RPUSH", "from", "late"); err != nil {
+			t.Fatal(err)
+		}
+		if reply, err := send(time.Minute, driver.Call{Script: driver.Script{Command: "echo"}, Args: []string{"own"}}); reply != "own" || err != nil {
+			t.Errorf("%q, %v", reply, err)
+		}
+	})
 }

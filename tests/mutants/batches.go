@@ -102,4 +102,9 @@ var batches = []Mutant{
 		Edits: []overlay.Edit{part("batch-failed", "exec.MayBeDone(item.err)", "false"), part("batch-unanswered", "true", "false")},
 		Kinds: []string{"cancelled-acquires", "late-copy", "delayed-requests", "lost-reply"}, Rules: []campaign.Rule{campaign.Leak, campaign.Wakeup},
 	},
+	{
+		Name: "late-reply", About: "a lone caller's connection is used again after a call that timed out, and its reply is the next call's",
+		Edits: []overlay.Edit{part("late-reply", " && err == nil", "")},
+		Tests: []Test{{"adapters", "TestALateReplyToALoneCallerIsNobodyElses"}},
+	},
 }

@@ -1,0 +1,217 @@
+package prompt
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/holdfast-go/holdfast/driver"
+)
+
+// world is a server whose connections are pipes, and a Keeper of such. It answers ECHO, answers SLOW after a second, and leaves HANG unanswered.
+type world struct {
+	Keeper
+	opened, closed atomic.Int64
+}
+
+func newWorld(t *testing.T) *world {
+	w := &world{}
+	w.Ctx, w.Timeout = t.Context(), time.Second
+	w.Spawn = func(f func()) bool { go f(); return true }
+	w.Open = func(context.Context) (net.Conn, func(), error) {
+		w.opened.Add(1)
+		client, server := net.Pipe()
+		go func() {
+			in := bufio.NewReader(server)
+			for {
+				text, err := in.ReadString('\n')
+				switch {
+				case err != nil:
+					_ = server.Close()
+					return
+				case text == "SLOW\r\n":
+					time.Sleep(time.Second)
+					fallthrough
+				case text == "ECHO\r\n":
+					_, _ = io.WriteString(server, "+a\r\n")
+				}
+			}
+		}()
+		return client, func() { w.closed.Add(1) }, nil
+	}
+	return w
+}
+
+// call sends a command, and returns what it met.
+func (w *world) call(ctx context.Context, command string) error {
+	reply, err := w.Run(ctx, time.Now().Add(time.Minute), &driver.Call{Script: driver.Script{Command: command}})
+	if err == nil && reply != "a" {
+		return errors.New(reply)
+	}
+	return err
+}
+
+// hang makes that many calls that end at their deadlines, and returns what waits for that.
+func (w *world) hang(t *testing.T, n int) (wait func()) {
+	t.Helper()
+	done := make(chan error, n)
+	for range n {
+		started := time.Now()
+		go func() {
+			for {
+				err := w.call(context.Background(), "HANG")
+				if err != driver.ErrNotSent {
+					done <- err
+					return
+				}
+				time.Sleep(time.Millisecond)
+			}
+		}()
+		time.Sleep(10*time.Millisecond - time.Since(started))
+	}
+	return func() {
+		t.Helper()
+		for range n {
+			if err := <-done; !errors.Is(err, os.ErrDeadlineExceeded) {
+				t.Error(err)
+			}
+		}
+	}
+}
+
+// There are at most so many connections. One that fails takes the idle ones with it, and for a while no other is made.
+func TestConnectionsThatFail(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		end := w.hang(t, most)
+		err := w.call(context.Background(), "ECHO")
+		synctest.Wait()
+		if err != driver.ErrNotSent || w.opened.Load() != most {
+			t.Errorf("%v; %d connections", err, w.opened.Load())
+		}
+		end()
+		if err := w.call(context.Background(), "ECHO"); err != driver.ErrNotSent || w.closed.Load() != most {
+			t.Errorf("%v; %d connections were closed", err, w.closed.Load())
+		}
+		time.Sleep(pause + time.Millisecond)
+		for _, want := range []error{driver.ErrNotSent, nil, nil} {
+			if err := w.call(context.Background(), "ECHO"); err != want {
+				t.Errorf("%v, want %v", err, want)
+			}
+			synctest.Wait()
+		}
+		end = w.hang(t, 2)
+		if err := w.call(context.Background(), "ECHO"); err != driver.ErrNotSent {
+			t.Error(err)
+		}
+		synctest.Wait()
+		if opened := w.opened.Load() - most; opened != 3 {
+			t.Errorf("%d connections, want the two that hang and one that is idle", opened)
+		}
+		time.Sleep(pause)
+		end()
+		synctest.Wait()
+		if w.closed.Load() != w.opened.Load() {
+			t.Errorf("%d of %d connections were closed", w.closed.Load(), w.opened.Load())
+		}
+		w.Close()
+	})
+}
+
+// A caller that gives up closes its own connection only. Others that can give up have none meanwhile, nor for a while afterwards;
+// those that cannot go on.
+func TestCallersThatGiveUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		defer w.Close()
+		w.hang(t, 1)
+		_ = w.call(context.Background(), "ECHO") // a second connection is made
+		synctest.Wait()
+		can, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		if err := w.call(can, "ECHO"); err != driver.ErrNotSent {
+			t.Errorf("while another call is under way: %v", err)
+		}
+		if err := w.call(context.Background(), "ECHO"); err != nil {
+			t.Error(err)
+		}
+		time.Sleep(2 * time.Minute) // what hangs has ended
+		for _, want := range []error{driver.ErrNotSent, nil} {
+			if err := w.call(can, "ECHO"); err != want {
+				t.Errorf("%v, want %v", err, want)
+			}
+			synctest.Wait()
+		}
+		go func() { _ = w.call(context.Background(), "SLOW") }()
+		synctest.Wait()
+		_ = w.call(context.Background(), "ECHO")
+		time.Sleep(2 * time.Second) // now there are two connections
+		closed := w.closed.Load()
+		time.AfterFunc(time.Second, cancel)
+		if err := w.call(can, "HANG"); !errors.Is(err, io.ErrClosedPipe) || w.closed.Load() != closed+1 {
+			t.Errorf("%v; %d connections were closed", err, w.closed.Load()-closed)
+		}
+		again, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		if err := w.call(again, "ECHO"); err != driver.ErrNotSent {
+			t.Errorf("right after another caller gave up: %v", err)
+		}
+		if err := w.call(context.Background(), "ECHO"); err != nil {
+			t.Errorf("a call that nobody can give up, after a caller gave up: %v", err)
+		}
+	})
+}
+
+// A connection that nobody has used for long is not used again.
+func TestIdleConnectionsAreClosed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		defer w.Close()
+		_ = w.call(t.Context(), "ECHO")
+		synctest.Wait()
+		for _, idle := range []time.Duration{maxIdle - time.Second, maxIdle + time.Second} {
+			time.Sleep(idle)
+			if err := w.call(context.Background(), "ECHO"); (err == nil) != (idle < maxIdle) {
+				t.Errorf("idle for %v: %v", idle, err)
+			}
+		}
+		synctest.Wait()
+		if w.opened.Load() != 2 || w.closed.Load() != 1 {
+			t.Errorf("%d connections were opened and %d closed", w.opened.Load(), w.closed.Load())
+		}
+	})
+}
+
+// When its time is over, a connection is closed that the server has not greeted.
+func TestGreetedEndsInTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		silent := func(context.Context, string, string) (net.Conn, error) {
+			client, _ := net.Pipe()
+			return client, nil
+		}
+		_, err := Greeted(ctx, silent, func(dial func(context.Context, string, string) (net.Conn, error)) error {
+			conn, err := dial(context.Background(), "tcp", "server")
+			if err != nil {
+				return err
+			}
+			if _, err := dial(context.Background(), "tcp", "server"); err == nil || !strings.Contains(err.Error(), "again") {
+				t.Errorf("the second dial: %v", err)
+			}
+			_, err = conn.Read(make([]byte, 1))
+			return err
+		})
+		if !errors.Is(err, context.DeadlineExceeded) {
+			t.Error(err)
+		}
+	})
+}

@@ -1,3 +1,6 @@
+if redis.VALKEY_VERSION_NUM == 0x90000 or redis.VALKEY_VERSION_NUM == 0x90001 then
+  return redis.error_reply('ERR this version of Valkey misplaces what scripts write in several slots')
+end
 local try, left, refused = redis.pcall, '', 0
 for k = 1, #ARGV, 2 do
   local value, freed = try('GET', ARGV[k]), nil

@@ -1,3 +1,6 @@
+if redis.VALKEY_VERSION_NUM == 0x90000 or redis.VALKEY_VERSION_NUM == 0x90001 then
+  return redis.error_reply('ERR this version of Valkey misplaces what scripts write in several slots')
+end
 local flags = ARGV[1]
 local cluster = string.find(flags, 'c', 1, true)
 local clock = redis.call('TIME')

@@ -98,6 +98,15 @@ var batches = []Mutant{
 		Edits: []overlay.Edit{part("spread-prolong", ", 'GT')", ")")}, Tests: spreadTests,
 	},
 	{
+		Name: "spread-where-lost", About: "a batch of several slots goes to versions of Valkey that load what it wrote into wrong slots",
+		Edits: []overlay.Edit{line("spread-version", "if false then")},
+		Tests: []Test{{"scripts", "TestSpreadBatchesAreRefusedWhereTheyAreLost"}},
+	},
+	{
+		Name: "spread-refused-renewed", About: "a lock for which the server refused a renewal in a batch of several slots counts as renewed",
+		Edits: []overlay.Edit{line("spread-kept", "if kept ~= 1 and type(kept) ~= 'table' then")}, Tests: spreadTests,
+	},
+	{
 		Name: "batch-unanswered-not-sent", About: "a batch that was not answered counts as not sent",
 		Edits: []overlay.Edit{part("batch-failed", "exec.MayBeDone(item.err)", "false"), part("batch-unanswered", "true", "false")},
 		Kinds: []string{"cancelled-acquires", "late-copy", "delayed-requests", "lost-reply"}, Rules: []campaign.Rule{campaign.Leak, campaign.Wakeup},

@@ -13,6 +13,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/script"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
 )
@@ -290,6 +291,34 @@ func TestASpreadBatchTwice(t *testing.T) {
 			}
 			c.has("b/B", next)
 			granted = next
+		}
+	})
+}
+
+// The versions of Valkey that lose what such a script writes refuse to run it; all others run it.
+func TestSpreadBatchesAreRefusedWhereTheyAreLost(t *testing.T) {
+	t.Parallel()
+	backend.EachReal(t, func(t *testing.T, back *backend.Backend) {
+		c := crowd{newBench(t, back)}
+		calls := []struct {
+			script driver.Script
+			args   []any
+			reply  string
+		}{
+			{script.SpreadAcquire(), []any{"c", c.later(time.Minute), 60000, info, "{a}", "{a}:q", "{a}:f", "hf1:A:", "{b}", "{b}:q", "{b}:f", "hf1:B:"}, "taken "},
+			{script.SpreadRenew(), []any{"c", 60000, "{a}", "hf1:A:", "{b}", "hf1:B:"}, "kept "},
+			{script.SpreadRelease(), []any{"{a}", "hf1:A:", "{b}", "hf1:B:"}, "freed "},
+		}
+		for _, version := range []string{"0x90000", "0x90001", "0x80101", "0x90002", "nil"} {
+			for _, call := range calls {
+				before := c.state("a") + c.state("b")
+				source := strings.ReplaceAll(call.script.Source, "redis.VALKEY_VERSION_NUM", version)
+				reply, err := c.rdb.Eval(t.Context(), source, []string{"{a}"}, call.args...).Text()
+				refused := err != nil && strings.HasPrefix(err.Error(), "ERR this version ")
+				if lost := version == "0x90000" || version == "0x90001"; refused != lost || !lost && !strings.HasPrefix(reply, call.reply) || lost && c.state("a")+c.state("b") != before {
+					t.Errorf("version %s: %q, %v", version, reply, err)
+				}
+			}
 		}
 	})
 }

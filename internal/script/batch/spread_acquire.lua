@@ -15,6 +15,7 @@
 -- Invariants: it acquires what acquire.lua would grant at once, and nothing else; a grant is written
 -- after its fence; nobody passes a waiter or a tombstone.
 
+-- requires several_slots
 -- requires request
 -- requires value
 -- requires answer

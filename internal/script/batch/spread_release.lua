@@ -5,8 +5,11 @@
 -- ARGV    of each lock its key and 'hf1:TOKEN:'
 -- Returns 'freed REFUSED I ...'  all but the locks of these numbers were released. The server refused commands
 --             of REFUSED of them. release.lua releases such a lock, hands it over, or tells why it cannot
+--         an error: no lock was released
 --
 -- Invariants: only a token's own lock is touched; a lock that somebody waits for is not.
+
+-- requires several_slots
 
 local try, left, refused = redis.pcall, '', 0
 for k = 1, #ARGV, 2 do

@@ -6,9 +6,11 @@
 --         key and 'hf1:TOKEN:FENCE:', and the TTL if they differ
 -- Returns 'kept NOW REFUSED I ...'  all but the locks of these numbers last for the TTL. The server refused
 --             commands of REFUSED of them. renew.lua tells what became of such a lock
+--         an error: no lock lasts longer
 --
 -- Invariants: nothing shortens an expiry; a renewal creates nothing.
 
+-- requires several_slots
 -- requires request
 
 local try, left, refused, i = redis.pcall, '', 0, 0
@@ -23,6 +25,7 @@ for k = 3, #ARGV, all_ttl == '' and 3 or 2 do
     -- mutants: spread-prolong
     kept = try('PEXPIRE', ARGV[k], all_ttl == '' and ARGV[k + 2] or all_ttl, 'GT')
   end
+  -- mutants: spread-kept
   if kept ~= 1 then
     left, refused = left .. ' ' .. i, type(kept) == 'table' and refused + 1 or refused
   end

@@ -1,10 +1,13 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"math"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -27,9 +30,20 @@ type cluster struct {
 	refusal  string      // error that refuses commands sent in place of scripts, together with others; "" if they are allowed
 	released int         // calls of release.lua
 	deleted  int         // locks that the command deleted
-	refuses  string      // error or reply to calls for several locks; "" if they are carried out
+	refuses  refusal     // of scripts
 	answers  bool        // even the first calls that are sent together are all answered
+	version  string      // of Valkey; "" for one that has DELIFEQ
 	hangs    atomic.Bool // the first master does not answer
+
+	spreadAt  []time.Time // when there were calls for several locks
+	refusedAt []time.Time // and when one was refused
+}
+
+// refusal is how a server refuses a script.
+type refusal struct {
+	script string          // its name; "" for none
+	err    string          // of the whole call; or ""
+	locks  func(n int) int // for how many of the call's locks it refuses commands: the first ones
 }
 
 // hang waits until ctx ends, if the master that has the key hangs.
@@ -59,12 +73,13 @@ func (d *cluster) note(calls ...driver.Call) {
 		all, each := spreadItems(name, calls[0].Args)
 		d.together += (len(calls[0].Args) - all) / each
 		d.spread++
+		d.spreadAt = append(d.spreadAt, time.Now())
 	}
 }
 
 func (d *cluster) Probe(ctx context.Context) (driver.ServerInfo, error) {
 	info, err := d.fake.Probe(ctx)
-	info.Cluster, info.Server, info.Version = true, "valkey", "9.0.0"
+	info.Cluster, info.Server, info.Version = true, "valkey", cmp.Or(d.version, "9.0.0")
 	return info, err
 }
 
@@ -77,22 +92,37 @@ func (d *cluster) Node(key string) string {
 
 func (d *cluster) Run(ctx context.Context, call driver.Call) (string, error) {
 	d.note(call)
-	if strings.HasPrefix(call.Script.Name, "spread_") && d.refuses != "" {
-		if strings.HasPrefix(d.refuses, "ERR ") {
-			return "", driver.ReplyError(d.refuses)
-		}
-		all, each := spreadItems(call.Script.Name, call.Args)
-		n := (len(call.Args) - all) / each
-		reply := fmt.Sprintf(d.refuses, time.Now().UnixMicro(), n)
-		for i := range n {
-			reply += fmt.Sprint(" ", i+1)
-		}
-		return reply, nil
-	}
 	if err := d.hang(ctx, call.Keys[0]); err != nil {
 		return "", err
 	}
+	if call.Script.Name == d.refuses.script {
+		return d.refuse(ctx, call)
+	}
 	return d.run(ctx, call)
+}
+
+// refuse answers a script that the server refuses.
+func (d *cluster) refuse(ctx context.Context, call driver.Call) (string, error) {
+	d.mu.Lock()
+	d.refusedAt = append(d.refusedAt, time.Now())
+	d.mu.Unlock()
+	if d.refuses.err != "" {
+		return "", driver.ReplyError(d.refuses.err)
+	}
+	all, each := spreadItems(call.Script.Name, call.Args)
+	refused := d.refuses.locks((len(call.Args) - all) / each)
+	call.Args = slices.Delete(slices.Clone(call.Args), all, all+refused*each)
+	reply, err := d.run(ctx, call)
+	before, left, _ := strings.Cut(reply, " 0")
+	reply = fmt.Sprint(before, " ", refused)
+	for i := range refused {
+		reply += fmt.Sprint(" ", i+1)
+	}
+	for _, one := range strings.Fields(left) {
+		i, _ := strconv.Atoi(one)
+		reply += fmt.Sprint(" ", refused+i)
+	}
+	return reply, err
 }
 
 // run answers a script, or the command that takes its place.
@@ -218,50 +248,79 @@ func testLocksOfAMaster(t *testing.T, apart bool) {
 	})
 }
 
-// Fault: A master does not run scripts for locks in several slots, or refuses the commands in them. It is not asked again and
-// again.
+// Fault: A master does not run scripts for locks in several slots, or refuses most of the commands in them. It is not asked
+// again and again. If it refuses fewer, or a lock that goes alone, the others go on together.
 func TestAMasterThatRefusesBatchesIsAskedApart(t *testing.T) {
-	for _, refuses := range []string{"ERR Script attempted to access keys that were not declared", "taken %d %d"} {
-		t.Run(refuses, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				t.Cleanup(clock.SetBoot(func() time.Duration { return 0 }))
-				server := &cluster{fake: fake{holders: map[string]string{}}, answers: true, refuses: refuses}
-				c, err := New(server, nil)
-				if err != nil {
-					t.Fatal(err)
-				}
-				cycles := func() {
-					var all sync.WaitGroup
-					for i := range 20 {
-						all.Go(func() {
-							lease, err := c.Mutex(fmt.Sprint("a", i)).Acquire(t.Context())
-							if err == nil {
-								err = lease.Release(t.Context())
-							}
-							if err != nil {
-								t.Error(err)
-							}
-						})
-					}
-					all.Wait()
-				}
-				for _, want := range []int{1, 1, 2, 2} {
-					if want == 2 && server.spread == 1 {
-						time.Sleep(apartFor)
-					}
-					for range 3 {
-						cycles()
-					}
-					if server.spread != want || len(server.holders) > 0 {
-						t.Errorf("%d calls for several locks, want %d; %d locks are left", server.spread, want, len(server.holders))
-					}
-				}
-				if err := c.Close(t.Context()); err != nil {
-					t.Error(err)
-				}
-			})
-		})
+	for _, op := range []string{"acquire", "release", "renew"} {
+		for _, r := range []struct {
+			what    string
+			refuses refusal
+			apart   bool
+		}{
+			{"all calls", refusal{script: "spread_" + op, err: "ERR Script attempted to access keys that were not declared"}, true},
+			{"all locks", refusal{script: "spread_" + op, locks: func(n int) int { return n }}, true},
+			{"most locks", refusal{script: "spread_" + op, locks: func(n int) int { return n/2 + 1 }}, true},
+			{"half of the locks", refusal{script: "spread_" + op, locks: func(n int) int { return n / 2 }}, false},
+			{"a lock that goes alone", refusal{script: "batch_" + op, err: "NOPERM this user has no permissions to access one of the keys"}, false},
+		} {
+			t.Run(op+", "+r.what, func(t *testing.T) { testRefusedBatches(t, r.refuses, r.apart) })
+		}
 	}
+}
+
+func testRefusedBatches(t *testing.T, refuses refusal, apart bool) {
+	synctest.Test(t, func(t *testing.T) {
+		t.Cleanup(clock.SetBoot(func() time.Duration { return 0 }))
+		server := &cluster{fake: fake{holders: map[string]string{}}, answers: true, version: "8.1.0", refuses: refuses}
+		c, err := New(server, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		const ttl = 3 * time.Second
+		// Each lock is acquired, renewed and released: the first alone, the others together.
+		for _, n := range []int{1, 20, 20, 20, 20, 20} {
+			var all sync.WaitGroup
+			for i := range n {
+				all.Go(func() {
+					lease, err := c.Mutex(fmt.Sprint("a", i), TTL(ttl)).Acquire(t.Context())
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					time.Sleep(ttl + ttl/2)
+					if err := errors.Join(lease.Err(), lease.Release(t.Context())); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			all.Wait()
+			if len(server.holders) > 0 {
+				t.Errorf("%d locks are left", len(server.holders))
+			}
+		}
+		if err := c.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+		soon := 0 // calls for several locks after the first refusal
+		for _, sent := range server.spreadAt {
+			for i, refused := range server.refusedAt {
+				const answered = 2 * time.Millisecond
+				if after := sent.Sub(refused); after > answered && after < apartFor {
+					if apart {
+						t.Errorf("a call for several locks %s after one was refused", after)
+					} else if i == 0 {
+						soon++
+					}
+				}
+			}
+		}
+		if !apart && soon < 3 {
+			t.Errorf("%d calls for several locks after a refusal", soon)
+		}
+		if apart && len(server.refusedAt) < 2 || len(server.refusedAt) == 0 {
+			t.Errorf("refused at %v: the master is not asked again", server.refusedAt)
+		}
+	})
 }
 
 // Fault: One master of a Cluster hangs, with more leases than can be renewed singly at once. Its leases are lost;

@@ -1,23 +1,31 @@
 package topology
 
 import (
+	"errors"
+	"strconv"
+	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
+	"github.com/holdfast-go/holdfast/tests/internal/machine"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
-// Fault: Slots move, and a master is replaced by its replica, while locks of many slots are acquired and released in common calls.
-// No lease is lost, and no lock ever has two holders.
+// Fault: Slots move, and a master is replaced by its replica, while locks of many slots are acquired, renewed and released in common
+// calls. No lease is lost, and no lock ever has two holders.
 func TestLocksOfSeveralSlotsUnderLoad(t *testing.T) {
 	each(t, func(t *testing.T, bin server.Binary) {
 		c := startCluster(t, bin)
 		all := names(200)
+		began := time.Now()
+		held := holdAll(t, clusterOf(c).client(t, nil), 100)
 		ld := startRush(t, clusterOf(c), all, lossless)
-		for _, name := range all[:5] {
+		for i, name := range all[:5] {
 			move(c, slotOf(name))
+			move(c, slotOf(held[i].Name()))
 		}
 		ld.goesOn("the moves of slots")
 		if bin.MovesAtomically() {
@@ -32,7 +40,43 @@ func TestLocksOfSeveralSlotsUnderLoad(t *testing.T) {
 		c.Owner(slot, master)
 		ld.goesOn("a failover that was asked for")
 		ld.stopped()
+		time.Sleep(time.Until(began.Add(2 * heldFor))) // some leases have been renewed only once
+		for _, lease := range held {
+			if err := lease.Err(); err != nil && !machine.Stalled(began) {
+				t.Error(err)
+			}
+			deadline := lease.Deadline()
+			got, err := backend.HolderOf(t.Context(), ld.client.Mutex(lease.Name()))
+			if ahead := time.Until(deadline) - got.TTL; ahead > 0 && lease.Err() == nil {
+				t.Errorf("%s is held for %s after the server lets it go: %+v, %v", lease.Name(), ahead, got, err)
+			}
+			backend.ReleaseSince(t, began, lease)
+		}
 	})
+}
+
+// heldFor is the TTL of leases that are renewed during a test.
+const heldFor = 6 * time.Second
+
+// holdAll acquires n locks of many slots at once, and keeps them.
+func holdAll(t *testing.T, client *holdfast.Client, n int) []*holdfast.Lease {
+	t.Helper()
+	leases := make([]*holdfast.Lease, n)
+	var acquired sync.WaitGroup
+	for i := range leases {
+		acquired.Go(func() {
+			lease, err := client.Mutex("held-"+strconv.Itoa(i), holdfast.TTL(heldFor)).Acquire(t.Context())
+			if err != nil {
+				t.Error(err)
+			}
+			leases[i] = lease
+		})
+	}
+	acquired.Wait()
+	if t.Failed() {
+		t.FailNow()
+	}
+	return leases
 }
 
 // Locks of several slots go to their master in common calls; those whose slots move are acquired by themselves,
@@ -100,5 +144,49 @@ func TestLocksOfSeveralSlotsGoOutInOneCall(t *testing.T) {
 			}
 		}
 		together(release)
+	})
+}
+
+// Fault: A master of a Cluster is killed, and reads its append-only file, after locks of several slots were acquired in common
+// calls. None is lost.
+func TestLocksOfSeveralSlotsAreInTheAppendOnlyFile(t *testing.T) {
+	each(t, func(t *testing.T, bin server.Binary) {
+		c := &server.Cluster{Nodes: server.StartCluster(t, bin, 1, server.Conf("appendonly", "yes"), server.Conf("appendfsync", "always"))}
+		client := clusterOf(c).client(t, nil)
+		all := names(100)
+		leases := make([]*holdfast.Lease, len(all))
+		acquire := func() {
+			var acquired sync.WaitGroup
+			for i, name := range all {
+				acquired.Go(func() {
+					lease, err := client.Mutex(name, holdfast.TTL(term), holdfast.NoRenew()).Acquire(t.Context())
+					if err != nil {
+						t.Error(err)
+					}
+					leases[i] = lease
+				})
+			}
+			acquired.Wait()
+			if t.Failed() {
+				t.FailNow()
+			}
+		}
+		acquire() // now the client knows the master
+		for _, lease := range leases {
+			backend.Release(t, lease)
+		}
+		acquire()
+		c.Nodes[0].Kill()
+		c.Nodes[0].Restart()
+		backend.Eventually(t, "the master serves no locks", func() bool {
+			_, err := backend.HolderOf(t.Context(), client.Mutex(all[0]))
+			return !errors.Is(err, holdfast.ErrUnavailable)
+		})
+		for i, name := range all {
+			if got, err := backend.HolderOf(t.Context(), client.Mutex(name)); err != nil || got.Fence != leases[i].Fence() {
+				t.Errorf("%s: the server has %+v, %v; the lease %d", name, got, err, leases[i].Fence())
+			}
+			backend.Release(t, leases[i])
+		}
 	})
 }

@@ -60,8 +60,8 @@ type Driver interface {
 	// master.
 	Subscribe(s Subscription) (cancel func())
 
-	// Probe asks the server what it is. It should use HELLO and TIME, which all servers know and which the users in
-	// docs/acl may send. They may not send INFO.
+	// Probe asks the server what it is, which comes before a client's first call. It should use HELLO and TIME, in one
+	// round trip: all servers know them, and the users in docs/acl may send them. They may not send INFO.
 	Probe(ctx context.Context) (ServerInfo, error)
 
 	// Addr returns the server's name for errors and logs, without credentials.

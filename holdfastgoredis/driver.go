@@ -8,8 +8,8 @@
 // closed when a caller gives up that waits on it. Hooks of the program's client do not see what goes by them. Each command is sent
 // once: the client's own retries do not apply.
 //
-// In a Cluster, acquires and releases of many locks at once are sent in pipelines, with the clients of its nodes. To see
-// all commands, a hook must be added to those as well, with OnNewNode.
+// In a Cluster, the driver's first question to the server, and acquires and releases of many locks at once, are sent in
+// pipelines, with the clients of its nodes. To see all commands, a hook must be added to those as well, with OnNewNode.
 //
 // With Sentinel, use NewFailover. It asks all sentinels for the master, once a second, and follows the majority. New
 // with a client made by redis.NewFailoverClient follows the one sentinel that go-redis has chosen. If that sentinel
@@ -20,6 +20,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"slices"
 	"strconv"
@@ -312,22 +313,24 @@ func convert(err error) error {
 	return err
 }
 
-// Probe uses HELLO, which every user may send, and TIME, which every script sends.
+// Probe uses HELLO, which every user may send, and TIME, which every script sends, in one round trip. In a Cluster it
+// asks a master chosen at random, so that one that is down does not fail every attempt.
 func (d *adapter) Probe(ctx context.Context) (driver.ServerInfo, error) {
-	reply, err := d.user.Do(ctx, "hello").Result()
+	node, err := nodeOf(ctx, d.user, strconv.Itoa(rand.Int()))
 	if err != nil {
 		return driver.ServerInfo{}, convert(err)
 	}
-	now, err := d.user.Time(ctx).Result()
-	if err != nil {
+	pipe := node.Pipeline()
+	reply, now := pipe.Do(ctx, "hello"), pipe.Time(ctx)
+	if _, err := pipe.Exec(ctx); err != nil {
 		return driver.ServerInfo{}, convert(err)
 	}
-	hello := fields(reply)
+	hello := fields(reply.Val())
 	return driver.ServerInfo{
 		Server:  hello["server"],
 		Version: hello["version"],
 		Cluster: hello["mode"] == "cluster",
-		Time:    now,
+		Time:    now.Val(),
 
 		Sentinel: d.follower != nil,
 	}, nil

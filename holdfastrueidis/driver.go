@@ -253,17 +253,18 @@ func restoreCode(text string) string {
 	return text
 }
 
-// Probe uses HELLO, which every user may send, and TIME, which every script sends.
+// Probe uses HELLO, which every user may send, and TIME, which every script sends, in one round trip.
 func (d *adapter) Probe(ctx context.Context) (driver.ServerInfo, error) {
 	client, err := d.scripts.client(ctx)
 	if err != nil {
 		return driver.ServerInfo{}, err
 	}
-	fields, err := hello(ctx, client)
+	replies := anyNode(client).DoMulti(ctx, client.B().Arbitrary("HELLO").Build(), client.B().Time().Build())
+	fields, err := helloFields(replies[0])
 	if err != nil {
 		return driver.ServerInfo{}, convert(err)
 	}
-	now, err := client.Do(ctx, client.B().Time().Build()).AsIntSlice()
+	now, err := replies[1].AsIntSlice()
 	if err == nil && len(now) != 2 {
 		err = fmt.Errorf("the reply to TIME has %d numbers, not 2", len(now))
 	}
@@ -280,9 +281,20 @@ func (d *adapter) Probe(ctx context.Context) (driver.ServerInfo, error) {
 	}, nil
 }
 
-// hello returns the fields of the reply to HELLO.
-func hello(ctx context.Context, client rueidis.CoreClient) (map[string]string, error) {
-	reply, err := client.Do(ctx, client.B().Arbitrary("HELLO").Build()).ToAny()
+// anyNode returns a client for a node of a Cluster, chosen at random: for commands without keys, DoMulti would choose the
+// same master each time, even if it is down.
+func anyNode(client rueidis.Client) rueidis.Client {
+	if client.Mode() == rueidis.ClientModeCluster {
+		for _, node := range client.Nodes() {
+			return node
+		}
+	}
+	return client
+}
+
+// helloFields returns the fields of a reply to HELLO.
+func helloFields(hello rueidis.RedisResult) (map[string]string, error) {
+	reply, err := hello.ToAny()
 	if err != nil {
 		return nil, err
 	}
@@ -302,7 +314,7 @@ func hello(ctx context.Context, client rueidis.CoreClient) (map[string]string, e
 
 // checkMaster returns an error if the server is a replica.
 func checkMaster(ctx context.Context, client rueidis.CoreClient) error {
-	fields, err := hello(ctx, client)
+	fields, err := helloFields(client.Do(ctx, client.B().Arbitrary("HELLO").Build()))
 	if err == nil && fields["role"] == "replica" {
 		err = errReplica
 	}

@@ -317,18 +317,19 @@ func notSent(err error) error { return fmt.Errorf("%w: %w", driver.ErrNotSent, e
 // Width returns 64: calls share a connection and do not wait for each other's replies. More would be no faster.
 func (a *adapter) Width() int { return 64 }
 
-// Probe uses HELLO, which every user may send, and TIME, which every script sends.
+// Probe uses HELLO, which every user may send, and TIME, which every script sends, in one round trip.
 func (a *adapter) Probe(ctx context.Context) (driver.ServerInfo, error) {
 	client, err := a.connect(ctx)
 	if err != nil {
 		return driver.ServerInfo{}, err
 	}
-	fields, err := hello(ctx, client)
+	replies := anyNode(client).DoMulti(ctx, client.B().Arbitrary("HELLO").Build(), client.B().Time().Build())
+	fields, err := helloFields(replies[0])
 	if err != nil {
 		a.handleError(client, err)
 		return driver.ServerInfo{}, err
 	}
-	now, err := client.Do(ctx, client.B().Time().Build()).AsIntSlice()
+	now, err := replies[1].AsIntSlice()
 	if err == nil && len(now) != 2 {
 		err = fmt.Errorf("the reply to TIME has %d numbers, not 2", len(now))
 	}
@@ -345,9 +346,20 @@ func (a *adapter) Probe(ctx context.Context) (driver.ServerInfo, error) {
 	}, nil
 }
 
-// hello returns those fields of the reply to HELLO that are strings.
-func hello(ctx context.Context, client valkey.CoreClient) (map[string]string, error) {
-	all, err := client.Do(ctx, client.B().Arbitrary("HELLO").Build()).AsMap()
+// anyNode returns a client for a node of a Cluster, chosen at random: for commands without keys, DoMulti would choose the
+// same master each time, even if it is down.
+func anyNode(client valkey.Client) valkey.Client {
+	if client.Mode() == valkey.ClientModeCluster {
+		for _, node := range client.Nodes() {
+			return node
+		}
+	}
+	return client
+}
+
+// helloFields returns those fields of a reply to HELLO that are strings.
+func helloFields(hello valkey.ValkeyResult) (map[string]string, error) {
+	all, err := hello.AsMap()
 	if err != nil {
 		return nil, convert(err)
 	}

@@ -101,7 +101,7 @@ func (c *subscriptionConn) CheckMaster(ctx context.Context) error {
 	if !c.cluster {
 		return nil
 	}
-	fields, err := hello(ctx, c.client)
+	fields, err := helloFields(c.client.Do(ctx, c.client.B().Arbitrary("HELLO").Build()))
 	if err == nil && fields["role"] == "replica" {
 		err = errReplica
 	}

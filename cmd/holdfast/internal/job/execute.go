@@ -88,6 +88,13 @@ func (x *execution) execute(env []string) (keeper.Event, error) {
 	}
 }
 
+// awaitKeeper waits for the end of the keeper, which may come after the release: nothing of the job runs any more.
+func (x *execution) awaitKeeper() {
+	if x.kept != nil {
+		x.kept.Wait()
+	}
+}
+
 // lose has the keeper do what --on-lost says. If the deadline came near, the keeper has done so already.
 func (x *execution) lose(cause error) {
 	x.lost = cause

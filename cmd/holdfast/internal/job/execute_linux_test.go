@@ -1,10 +1,14 @@
 package job
 
 import (
+	"context"
 	"errors"
 	"io"
 	"os"
 	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -14,14 +18,18 @@ import (
 	"github.com/holdfast-go/holdfast/holdfastgoredis"
 	"github.com/holdfast-go/holdfast/holdfasttest"
 
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/connect"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/console"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/exitcode"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/keeper"
 )
 
-// TestMain makes the test binary a keeper, or what becomes the command, if it is started as one.
+// TestMain makes the test binary a keeper, or what becomes the command, if it is started as one. A keeper exits late if a
+// test wants that: when the file exists that EXIT names.
 func TestMain(m *testing.M) {
 	if code, ok := keeper.Main(os.Args[1:]); ok {
+		for exit := os.Getenv("EXIT"); exit != "" && !exists(exit); time.Sleep(time.Millisecond) {
+		}
 		os.Exit(code)
 	}
 	os.Setenv("GORACE", "atexit_sleep_ms=0") // a keeper's
@@ -59,7 +67,7 @@ func TestNothingRunsUnderALostLock(t *testing.T) {
 			if err != nil || ended.Cause != keeper.CauseNotRun || !errors.Is(x.lost, holdfast.ErrReleased) {
 				t.Errorf("ended with %+v, %v; lost: %v", ended, err, x.lost)
 			}
-			if _, err := os.Stat(ran); err == nil {
+			if exists(ran) {
 				t.Error("the command ran")
 			}
 			exit := r.verdict(j, ended, x.lost)
@@ -68,4 +76,149 @@ func TestNothingRunsUnderALostLock(t *testing.T) {
 			}
 		})
 	}
+}
+
+// releasing is a lock that calls released when it is about to be released.
+type releasing struct {
+	*Lock
+	released func()
+}
+
+func (l releasing) release(lease *holdfast.Lease) error {
+	l.released()
+	return l.Lock.release(lease)
+}
+
+// Fault: A keeper exits late, or is killed, before its job has ended or afterwards. The lock is released all the same,
+// once nothing of the job remains.
+func TestTheLockIsReleasedWhenNothingOfTheJobRuns(t *testing.T) {
+	const leavesProcesses = `trap '' TERM
+setsid sh -c 'trap "" TERM; setsid sh -c "touch $DIR/up; sleep 1000; :" & sleep 1000; :' &
+until [ -e $DIR/up ]; do sleep 0.01; done; `
+	for name, c := range map[string]struct {
+		script string
+		during func(keeper int)              // what happens while the job runs
+		after  func(keeper int, exit string) // and after the release
+		code   int
+	}{
+		"the keeper exits late": {
+			script: "exit 3", code: 3,
+			after: func(_ int, exit string) { _ = os.WriteFile(exit, nil, 0o600) },
+		},
+		"the keeper is killed before it exits": {
+			script: "exit 3", code: 3,
+			after: func(keeper int, _ string) { _ = syscall.Kill(keeper, syscall.SIGKILL) },
+		},
+		"the keeper is killed": {
+			script: "sleep 1000", code: exitcode.Internal,
+			during: func(keeper int) { _ = syscall.Kill(keeper, syscall.SIGKILL) },
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			rdb := redis.NewClient(&redis.Options{Dialer: holdfasttest.Run(t).Dial})
+			defer rdb.Close()
+			client, err := holdfastgoredis.New(rdb, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = client.Close(context.Background()) }()
+			lock := client.Mutex("job")
+			lease, err := lock.Acquire(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			dir := t.TempDir()
+			exit := filepath.Join(dir, "exit")
+			t.Setenv("DIR", dir)
+			t.Setenv("EXIT", exit)
+			r := &Run{Name: "job", Console: console.New(io.Discard, console.Quiet), Servers: &connect.Servers{}, Streams: Streams{os.Stdin, os.Stdout, os.Stderr}}
+			j := &Job{TTL: 15 * time.Second, Command: Command{
+				Args: []string{leavesProcesses + c.script}, Shell: true, OnLost: keeper.Terminate, KillAfter: 50 * time.Millisecond,
+			}}
+			if exit := j.Prepare(); exit != nil {
+				t.Fatal(exit)
+			}
+			var left []int
+			released, over := make(chan struct{}), make(chan int, 1)
+			go func() {
+				exit, _ := r.hold(j, releasing{&Lock{Run: r}, func() {
+					_, left = jobIn(dir)
+					close(released)
+				}}, lease)
+				over <- exit.Code
+			}()
+			await(t, "the job runs", func() bool { return exists(filepath.Join(dir, "up")) })
+			kept, _ := jobIn(dir)
+			if c.during != nil {
+				c.during(kept)
+			}
+			await(t, "the lock is about to be released", func() bool {
+				select {
+				case <-released:
+					return true
+				default:
+					return false
+				}
+			})
+			if len(left) > 0 {
+				t.Errorf("processes %v of the job run while the lock is released", left)
+			}
+			next, err := lock.Acquire(t.Context())
+			if err != nil || next.Fence() <= lease.Fence() {
+				t.Fatalf("the next holder gets %v, %v", next, err)
+			}
+			if err := next.Release(t.Context()); err != nil {
+				t.Error(err)
+			}
+			if c.after != nil {
+				if still, _ := jobIn(dir); still != kept {
+					t.Errorf("keeper %d has exited", kept)
+				}
+				if len(over) > 0 {
+					t.Errorf("the run is over before keeper %d", kept)
+				}
+				c.after(kept, exit)
+			}
+			if code := <-over; code != c.code {
+				t.Errorf("exit code %d, want %d", code, c.code)
+			}
+			if still, left := jobIn(dir); still != 0 || len(left) > 0 {
+				t.Errorf("keeper %d and processes %v remain", still, left)
+			}
+		})
+	}
+}
+
+// jobIn returns the keeper and the job that have DIR=dir in their environment.
+func jobIn(dir string) (keeper int, job []int) {
+	files, _ := filepath.Glob("/proc/[0-9]*/environ")
+	for _, f := range files {
+		env, err := os.ReadFile(f)
+		if err != nil || !strings.Contains(string(env), "DIR="+dir+"\x00") {
+			continue
+		}
+		proc := filepath.Dir(f)
+		pid, _ := strconv.Atoi(filepath.Base(proc))
+		if line, _ := os.ReadFile(filepath.Join(proc, "cmdline")); strings.Contains(string(line), "__keep") {
+			keeper = pid
+		} else {
+			job = append(job, pid)
+		}
+	}
+	return keeper, job
+}
+
+// await waits for what has to happen, for at most a minute.
+func await(t *testing.T, what string, happened func() bool) {
+	t.Helper()
+	for began := time.Now(); !happened(); time.Sleep(5 * time.Millisecond) {
+		if time.Since(began) > time.Minute {
+			t.Fatalf("%s: not within a minute", what)
+		}
+	}
+}
+
+func exists(file string) bool {
+	_, err := os.Stat(file)
+	return err == nil
 }

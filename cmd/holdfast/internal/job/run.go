@@ -216,11 +216,12 @@ func (r *Run) hold(j *Job, s source, lease *holdfast.Lease) (exit *exitcode.Erro
 		r.report.Fences = fences
 	}
 	r.Console.Detailf("acquired %s, fence %d", r.quotedNames(), lease.Fence())
+	x := &execution{run: r, job: j, lease: lease}
+	defer x.awaitKeeper()
 	held := time.Now()
 	defer func() { r.report.Held = time.Since(held).Milliseconds() }()
 	stopWatch := r.watchNodes(lease)
 	started := time.Now()
-	x := &execution{run: r, job: j, lease: lease}
 	result, err := x.execute(environment(os.Environ(), r.Servers.Source, r.Name, j.TTL, fences))
 	stopWatch()
 	if err != nil {

@@ -183,6 +183,11 @@ func (j *Job) listen(dec *gob.Decoder, l *link) {
 		}
 		killed := j.guard.end()
 		l.conn.Close()
+		if err == nil {
+			// The keeper has no child any more, and as a subreaper it would have had the job's last process. So the caller may
+			// release the lock while the keeper exits.
+			j.events <- ev
+		}
 		j.out.close()
 		werr := l.wait()
 		if err != nil {
@@ -192,14 +197,21 @@ func (j *Job) listen(dec *gob.Decoder, l *link) {
 			if killed {
 				ev = Event{Kind: Ended, Signal: int(syscall.SIGKILL), Cause: CauseLost}
 			}
+			j.events <- ev
 		}
-		j.events <- ev
 		return
 	}
 }
 
-// Events returns what happens to the job. The channel is closed after Ended.
+// Events returns what happens to the job. After Ended nothing of the job runs, but the keeper may still be exiting. The
+// channel is closed when it has.
 func (j *Job) Events() <-chan Event { return j.events }
+
+// Wait waits for the end of the keeper, after Ended.
+func (j *Job) Wait() {
+	for range j.events {
+	}
+}
 
 // Release runs the command under a lock that is certain until deadline.
 func (j *Job) Release(deadline time.Time) { j.until(opRelease, deadline) }

@@ -2,6 +2,7 @@ package keeper
 
 import (
 	"encoding/gob"
+	"errors"
 	"fmt"
 	"net"
 	"testing"
@@ -409,6 +410,48 @@ func TestAKeeperThatDoesNothingIsKilled(t *testing.T) {
 				want := Event{Kind: Ended, Signal: 9, Cause: CauseLost}
 				if got := <-j.Events(); fmt.Sprint(got) != fmt.Sprint(want) {
 					t.Errorf("ended with %+v, want %+v", got, want)
+				}
+			})
+		})
+	}
+}
+
+// The end of a job is told while its keeper exits. If the keeper died before it could tell, its job is ended first.
+func TestTheEndIsToldWhenNothingOfTheJobRemains(t *testing.T) {
+	for name, c := range map[string]struct {
+		last []Event // that the keeper sends before it ends
+		at   float64 // when the end is told, in seconds
+		want Event
+	}{
+		"the keeper exits": {[]Event{{Kind: Ended, Code: 3}}, 0, Event{Kind: Ended, Code: 3}},
+		"the keeper dies":  {nil, 15, Event{Kind: Ended, Err: "keeper died: EOF\nkilled"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := &world{began: time.Now()}
+				ours, theirs := net.Pipe()
+				go func() {
+					var o order
+					_ = gob.NewDecoder(theirs).Decode(&o)
+					enc := gob.NewEncoder(theirs)
+					for _, ev := range append([]Event{{Kind: ready, PIDs: []int{7}}}, c.last...) {
+						_ = enc.Encode(ev)
+					}
+					theirs.Close()
+				}()
+				j, err := begin(&link{
+					conn: ours, kill: func() {},
+					wait:    func() error { time.Sleep(10 * time.Second); return errors.New("killed") },
+					cleanUp: func(func([]int)) { time.Sleep(5 * time.Second) },
+				}, w, Spec{OnLost: Terminate, KillAfter: grace})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if got := <-j.Events(); fmt.Sprint(got) != fmt.Sprint(c.want) || time.Since(w.began).Seconds() != c.at {
+					t.Errorf("told after %s: %+v; want %+v after %v s", time.Since(w.began), got, c.want, c.at)
+				}
+				if j.Wait(); time.Since(w.began) < 10*time.Second {
+					t.Errorf("Wait returned after %s", time.Since(w.began))
 				}
 			})
 		})

@@ -11,7 +11,6 @@ import (
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/console"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/demo/worker"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/exitcode"
-	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/keeper"
 )
 
 // command is one of holdfast's commands. exec returns nil, an *exitcode.Error, or another error, which exits with 1.
@@ -53,9 +52,6 @@ func commands() []command {
 
 // Main runs a command line, which does not include the program's name, and returns the exit code.
 func Main(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	if code, ok := keeper.Main(args); ok {
-		return code
-	}
 	err := dispatch(ctx, args, stdin, stdout, stderr)
 	if err == nil {
 		return 0

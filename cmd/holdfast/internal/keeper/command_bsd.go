@@ -14,9 +14,6 @@ func self() (string, error) { return os.Executable() }
 
 func commandAttr() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
 
-// dieWithKeeper does nothing: there is no parent-death signal here.
-func dieWithKeeper() error { return nil }
-
 // waitFor waits only for the command: this process may have other children.
 func (c *command) waitFor() int { return c.pid }
 

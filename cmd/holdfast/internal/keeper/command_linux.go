@@ -1,9 +1,7 @@
 package keeper
 
 import (
-	"fmt"
 	"os"
-	"runtime"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -14,16 +12,6 @@ func self() (string, error) { return "/proc/self/exe", nil }
 // commandAttr makes the command lead a process group, and die with the thread that starts it.
 func commandAttr() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
-}
-
-// dieWithKeeper is called by the launcher just before exec. The kernel keeps the parent-death signal for each thread:
-// commandAttr has set that of the first thread, but exec keeps that of the thread that calls it, which may be another.
-func dieWithKeeper() error {
-	runtime.LockOSThread() // until exec
-	if err := unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(syscall.SIGKILL), 0, 0, 0); err != nil {
-		return fmt.Errorf("ask for a signal at the keeper's death: %w", err)
-	}
-	return nil
 }
 
 // waitFor waits for any child: this process has no children but those of the job.

@@ -5,7 +5,6 @@ package keeper
 import (
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"syscall"
@@ -21,7 +20,8 @@ type command struct {
 	over  bool
 }
 
-func startCommand(path string, args []string, with surroundings) (*command, error) {
+func startCommand(o order, with surroundings) (*command, error) {
+	path, args := o.command()
 	cmd := exec.Command(path)
 	cmd.Args, cmd.Env = args, with.env
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = with.in, with.out, with.err
@@ -82,5 +82,3 @@ func (c *command) signal(int)       {}
 func (c *command) notify()          {}
 func (c *command) takeTerminal(int) {}
 func (c *command) remaining() []int { return nil }
-
-func launch([]string, io.Writer) int { return 126 }

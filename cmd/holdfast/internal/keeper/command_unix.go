@@ -8,11 +8,11 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"strconv"
 	"syscall"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/keeper/launcher"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/tty"
 )
 
@@ -28,7 +28,8 @@ type command struct {
 
 // startCommand starts a launcher, which waits for release and then becomes the command. So the command has the
 // terminal before it can use it.
-func startCommand(path string, args []string, with surroundings) (*command, error) {
+func startCommand(o order, with surroundings) (*command, error) {
+	path, args := o.command()
 	files, err := with.files()
 	if err != nil {
 		return nil, err
@@ -47,8 +48,7 @@ func startCommand(path string, args []string, with surroundings) (*command, erro
 	fd, err := inheritable(r)
 	if err == nil {
 		defer unix.Close(fd)
-		argv := append([]string{"holdfast", launchArg, strconv.Itoa(fd), path}, args...)
-		c.pid, err = syscall.ForkExec(exe, argv, &syscall.ProcAttr{
+		c.pid, err = syscall.ForkExec(exe, launcher.Argv(fd, path, args), &syscall.ProcAttr{
 			Env: with.env, Files: files, Sys: commandAttr(),
 		})
 	}
@@ -100,36 +100,6 @@ func inheritable(f *os.File) (fd int, err error) {
 		return 0, fmt.Errorf("copy a file for a child: %w", err)
 	}
 	return fd, nil
-}
-
-// launch is the launcher. Its arguments are the number of the gate, the program's path, and argv.
-func launch(args []string, stderr io.Writer) int {
-	if len(args) < 3 {
-		return 126
-	}
-	fd, err := strconv.Atoi(args[0])
-	if err != nil {
-		return 126
-	}
-	unix.CloseOnExec(fd)
-	if n, _ := os.NewFile(uintptr(fd), "gate").Read(make([]byte, 1)); n == 0 {
-		return 126 // The keeper has died.
-	}
-	if err := dieWithKeeper(); err != nil {
-		fmt.Fprintln(stderr, "holdfast:", err)
-		return 126
-	}
-	err = syscall.Exec(args[1], args[2:], os.Environ())
-	hint := ""
-	code := 126
-	switch {
-	case errors.Is(err, unix.ENOEXEC):
-		hint = " (a script needs a first line such as #!/bin/sh, or use -c)"
-	case errors.Is(err, unix.ENOENT):
-		hint, code = " (if it is a script, does its interpreter exist?)", 127
-	}
-	fmt.Fprintf(stderr, "holdfast: cannot run %s: %v%s\n", args[1], err, hint)
-	return code
 }
 
 func (c *command) release() {

@@ -15,10 +15,10 @@
 package keeper
 
 import (
-	"encoding/gob"
+	"encoding/json"
 	"errors"
 	"io"
-	"os"
+	"strings"
 	"syscall"
 	"time"
 
@@ -112,9 +112,14 @@ type order struct {
 	OnLost    Policy
 	KillAfter time.Duration
 	Max       time.Duration
-	Group     int // the parent's process group, which gets the terminal back
-	Path      string
-	Args      []string
+	Group     int    // the parent's process group, which gets the terminal back
+	Command   []byte // the program's path and its arguments, separated by NUL; JSON would not keep strings that are no UTF-8
+}
+
+// command returns the program's path and its arguments.
+func (o order) command() (path string, args []string) {
+	words := strings.Split(string(o.Command), "\x00")
+	return words[0], words[1:]
 }
 
 type op int
@@ -140,12 +145,12 @@ func Start(spec Spec) (*Job, error) {
 // begin makes a keeper start the command.
 func begin(l *link, clock clock, spec Spec) (*Job, error) {
 	j := &Job{clock: clock, wake: l.wake, events: make(chan Event, 16)}
-	dec := gob.NewDecoder(l.conn)
-	j.out = newOutbox(gob.NewEncoder(l.conn), func(older, newer order) bool {
+	dec := json.NewDecoder(l.conn)
+	j.out = newOutbox(json.NewEncoder(l.conn), func(older, newer order) bool {
 		return older.Op == opDeadline && newer.Op == opDeadline
 	})
 	j.out.add(order{
-		Op: opStart, Path: spec.Path, Args: spec.Args, OnLost: spec.OnLost,
+		Op: opStart, Command: []byte(strings.Join(append([]string{spec.Path}, spec.Args...), "\x00")), OnLost: spec.OnLost,
 		KillAfter: spec.KillAfter, Max: spec.MaxRuntime, Group: tty.OwnGroup(),
 	})
 	var ev Event
@@ -169,7 +174,7 @@ func begin(l *link, clock clock, spec Spec) (*Job, error) {
 }
 
 // listen passes on the keeper's events until it has ended.
-func (j *Job) listen(dec *gob.Decoder, l *link) {
+func (j *Job) listen(dec *json.Decoder, l *link) {
 	defer close(j.events)
 	for {
 		var ev Event
@@ -247,22 +252,12 @@ func (j *Job) toInstant(t time.Time) instant {
 	return now + instant(time.Until(t))
 }
 
-// Main runs a keeper, or a launcher that becomes a keeper's command, if that is what the arguments ask for. It must be
-// called first in main.
+// Main runs a keeper if that is what the arguments ask for. It must be called first in main, or earlier: see package early.
 func Main(args []string) (code int, ok bool) {
-	if len(args) == 0 {
+	if len(args) == 0 || args[0] != keepArg {
 		return 0, false
 	}
-	switch args[0] {
-	case keepArg:
-		return keep(args[1:]), true
-	case launchArg:
-		return launch(args[1:], os.Stderr), true
-	}
-	return 0, false
+	return keep(args[1:]), true
 }
 
-const (
-	keepArg   = "__keep"
-	launchArg = "__launch"
-)
+const keepArg = "__keep"

@@ -5,7 +5,6 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -16,17 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The first thread belongs to main, so that other goroutines run on other threads.
-func init() { runtime.LockOSThread() }
-
 func TestMain(m *testing.M) {
-	if len(os.Args) > 1 && os.Args[1] == launchArg {
-		go func() {
-			code, _ := Main(os.Args[1:])
-			os.Exit(code)
-		}()
-		select {}
-	}
 	if code, ok := Main(os.Args[1:]); ok {
 		os.Exit(code)
 	}
@@ -200,6 +189,27 @@ until [ -e $DIR/go ]; do sleep 0.01; done; exit 7`
 	}
 }
 
+func TestArgumentsThatAreNoUTF8ReachTheCommand(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	const strange = "\xff\xfe \n\"\u2028<"
+	j, err := Start(Spec{
+		Path: "/bin/sh", Args: []string{"sh", "-c", `printf %s "$2" >"$1"; [ $# = 3 ] && [ -z "$3" ]`, "sh", dir + "/\xff", strange, ""},
+		Env: os.Environ(), OnLost: Terminate,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	j.Release(time.Now().Add(never))
+	if ev := await(t, j, Ended); ev.Code != 0 || ev.Signal != 0 {
+		t.Errorf("ended with %+v", ev)
+	}
+	if got, err := os.ReadFile(dir + "/\xff"); string(got) != strange {
+		t.Errorf("the command was given %q, %v; want %q", got, err, strange)
+	}
+	j.Wait()
+}
+
 // A forked child moves files to numbers that its other files may have.
 func TestKeepersStartWhileFilesComeAndGo(t *testing.T) {
 	t.Parallel()
@@ -314,8 +324,8 @@ func TestStoppedCommandGetsTerm(t *testing.T) {
 	}
 }
 
-// The launcher may have moved to a thread without a parent-death signal. Here it always has.
-func TestCommandDiesWithItsKeeperOnAnyThread(t *testing.T) {
+// The parent-death signal belongs to a thread of the launcher.
+func TestTheCommandHasAParentDeathSignal(t *testing.T) {
 	t.Parallel()
 	j, dir := start(t, Spec{}, "exec "+os.Args[0]+" "+deathSignalArg+" $DIR/signal")
 	j.Release(time.Now().Add(2 * never))

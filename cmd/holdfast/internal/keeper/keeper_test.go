@@ -1,7 +1,7 @@
 package keeper
 
 import (
-	"encoding/gob"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -384,8 +384,8 @@ func TestAKeeperThatDoesNothingIsKilled(t *testing.T) {
 				ours, theirs := net.Pipe()
 				go func() {
 					var o order
-					_ = gob.NewDecoder(theirs).Decode(&o)
-					_ = gob.NewEncoder(theirs).Encode(Event{Kind: ready, PIDs: []int{7}})
+					_ = json.NewDecoder(theirs).Decode(&o)
+					_ = json.NewEncoder(theirs).Encode(Event{Kind: ready, PIDs: []int{7}})
 				}()
 				var killed, cleaned float64
 				l := &link{
@@ -432,8 +432,8 @@ func TestTheEndIsToldWhenNothingOfTheJobRemains(t *testing.T) {
 				ours, theirs := net.Pipe()
 				go func() {
 					var o order
-					_ = gob.NewDecoder(theirs).Decode(&o)
-					enc := gob.NewEncoder(theirs)
+					_ = json.NewDecoder(theirs).Decode(&o)
+					enc := json.NewEncoder(theirs)
 					for _, ev := range append([]Event{{Kind: ready, PIDs: []int{7}}}, c.last...) {
 						_ = enc.Encode(ev)
 					}

@@ -1,7 +1,7 @@
 package keeper
 
 import (
-	"encoding/gob"
+	"encoding/json"
 	"slices"
 	"sync"
 )
@@ -9,7 +9,7 @@ import (
 // outbox sends messages in order. Adding one never waits for the receiver, which may be stopped and read nothing: the
 // job's deadline comes all the same.
 type outbox[M any] struct {
-	enc      *gob.Encoder
+	enc      *json.Encoder
 	replaces func(older, newer M) bool // reports whether newer makes older superfluous
 
 	mu      sync.Mutex
@@ -19,7 +19,7 @@ type outbox[M any] struct {
 	done    chan struct{} // closed when nothing more is sent
 }
 
-func newOutbox[M any](enc *gob.Encoder, replaces func(older, newer M) bool) *outbox[M] {
+func newOutbox[M any](enc *json.Encoder, replaces func(older, newer M) bool) *outbox[M] {
 	o := &outbox[M]{enc: enc, replaces: replaces, done: make(chan struct{})}
 	o.changed = sync.NewCond(&o.mu)
 	go o.run()

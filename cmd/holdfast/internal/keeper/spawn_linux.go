@@ -138,7 +138,7 @@ func keep(args []string) int {
 		return 2
 	}
 	with := surroundings{os.Environ(), os.Stdin, os.Stdout, os.Stderr}
-	supervise(conn, wakingClock{}, func(o order) (processes, error) { return startCommand(o.Path, o.Args, with) })
+	supervise(conn, wakingClock{}, func(o order) (processes, error) { return startCommand(o, with) })
 	return 0
 }
 

@@ -11,7 +11,7 @@ func spawn(spec Spec) (*link, error) {
 	go func() {
 		defer close(done)
 		with := surroundings{spec.Env, spec.Stdin, spec.Stdout, spec.Stderr}
-		supervise(theirs, systemClock{}, func(o order) (processes, error) { return startCommand(o.Path, o.Args, with) })
+		supervise(theirs, systemClock{}, func(o order) (processes, error) { return startCommand(o, with) })
 		theirs.Close()
 	}()
 	return &link{conn: ours, wait: func() error { <-done; return nil }, cleanUp: func(func([]int)) {}}, nil

@@ -1,7 +1,7 @@
 package keeper
 
 import (
-	"encoding/gob"
+	"encoding/json"
 	"io"
 	"os"
 	"time"
@@ -57,8 +57,8 @@ type supervisor struct {
 
 // supervise runs a job, from the first order on conn to the job's end. start starts the command.
 func supervise(conn io.ReadWriter, clock clock, start func(order) (processes, error)) {
-	dec := gob.NewDecoder(conn)
-	out := newOutbox(gob.NewEncoder(conn), func(older, newer Event) bool {
+	dec := json.NewDecoder(conn)
+	out := newOutbox(json.NewEncoder(conn), func(older, newer Event) bool {
 		return older.Kind == Stopped && newer.Kind == Stopped // the other kinds happen once
 	})
 	defer out.close()

@@ -3,8 +3,10 @@ package quorum
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -14,6 +16,7 @@ import (
 	"github.com/holdfast-go/holdfast/internal/script"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
 	"github.com/holdfast-go/holdfast/tests/internal/machine"
+	"github.com/holdfast-go/holdfast/tests/internal/proxy"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
@@ -240,4 +243,63 @@ func TestSplitVotes(t *testing.T) {
 		t.Errorf("the votes were not split: %d grants, %d refusals in the first round", grants, refusals)
 	}
 	s.cleaned()
+}
+
+// lone is a node of which a test counts the calls that have a connection for themselves, and the others.
+type lone struct {
+	drivertest.Driver
+	own, others atomic.Int64
+}
+
+func (d *lone) Run(ctx context.Context, call driver.Call) (string, error) {
+	d.others.Add(1)
+	return d.Driver.Run(ctx, call)
+}
+
+func (d *lone) RunPrompt(ctx context.Context, deadline time.Time, call driver.Call) (string, error) {
+	reply, err := d.Driver.(driver.Prompt).RunPrompt(ctx, deadline, call)
+	if !errors.Is(err, driver.ErrNotSent) {
+		d.own.Add(1)
+	}
+	return reply, err
+}
+
+// Fault: A node does not answer a lone vote, which has a connection for itself. The others grant the lock, and votes for other
+// locks go to the node on other connections. The vote is given back.
+func TestALoneVoteIsNotAnswered(t *testing.T) {
+	t.Parallel()
+	each(t, 3, age, func(t *testing.T, s *site) {
+		s.commandTimeout = 10 * time.Minute // the connection hangs until it is cut
+		var links []*proxy.Proxy
+		for _, node := range s.nodes {
+			links = append(links, proxy.New(t, node.Addr()))
+		}
+		all := make([]*lone, len(s.nodes))
+		s.wrap = func(i int, d drivertest.Driver) drivertest.Driver {
+			all[i] = &lone{Driver: d}
+			return all[i]
+		}
+		q := s.through(links, 2*time.Second)
+		l := q.Mutex("a", holdfast.NoRenew())
+		cycles := func() (own bool) {
+			for _, d := range all {
+				d.own.Store(0)
+				d.others.Store(0)
+			}
+			backend.Release(t, acquire(t, l))
+			return !slices.ContainsFunc(all, func(d *lone) bool { return d.own.Load() != 2 || d.others.Load() != 0 })
+		}
+		backend.Eventually(t, "all calls of a cycle have connections for themselves", cycles)
+		trap := links[1].LoseReply(proxy.Containing("evalsha", script.NodeBatchAcquire().SHA1), proxy.Hang)
+		lease := acquire(t, l)
+		trap.Reply(t)
+		if nodes := nodesOf(lease); len(nodes) != 2 || slices.Contains(nodes, links[1].Addr()) {
+			t.Errorf("%q agree", nodes)
+		}
+		backend.Release(t, acquireOn(t, q.Mutex("b", holdfast.NoRenew()), 3))
+		backend.Release(t, lease)
+		s.cleaned()
+		links[1].Cut()
+		backend.Eventually(t, "all calls of a cycle have connections for themselves again", cycles)
+	})
 }

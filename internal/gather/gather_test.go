@@ -2,7 +2,9 @@ package gather
 
 import (
 	"math/rand/v2"
+	"runtime"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -172,4 +174,36 @@ func TestALongQueueIsSentInOrder(t *testing.T) {
 		answer()
 		s.sendsNothing(t)
 	})
+}
+
+// A batch that is about to leave takes along what comes while goroutines go on adding items.
+func TestABatchWaitsWhileItemsCome(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	const total = 20
+	var largest int
+	for range 10 { // the goroutine that adds items may be held up
+		var all sync.WaitGroup
+		var sent atomic.Int64
+		done := make(chan struct{})
+		g := &Group[int]{
+			Send: func(items []int) bool {
+				largest = max(largest, len(items))
+				if sent.Add(int64(len(items))) == total {
+					close(done)
+				}
+				return true
+			},
+			Go: func(f func()) { all.Go(f) }, Most: 100, Patience: time.Hour,
+		}
+		for i := range total {
+			g.Add(i)
+			runtime.Gosched()
+		}
+		<-done
+		all.Wait()
+		if largest > total/2 {
+			return
+		}
+	}
+	t.Errorf("of %d items, %d at most went together", total, largest)
 }

@@ -108,16 +108,25 @@ func (k *Keeper) take(mayGiveUp bool) *line {
 		}
 		bad = append(bad, l)
 	}
-	if k.opening || k.busy == most || rests && bad == nil {
+	open := !k.opening && k.busy < most && (bad != nil || !rests)
+	if !open && bad == nil {
 		return nil
 	}
-	k.opening = k.Spawn(func() {
+	replace := func() {
 		for _, l := range bad {
 			l.close()
 		}
-		made, err := k.open()
-		k.add(made, err)
-	})
+		if open {
+			made, err := k.open()
+			k.add(made, err)
+		}
+	}
+	if k.Spawn(replace) {
+		k.opening = k.opening || open
+	} else { // the driver is closing
+		open = false
+		replace()
+	}
 	return nil
 }
 

@@ -215,3 +215,36 @@ func TestGreetedEndsInTime(t *testing.T) {
 		}
 	})
 }
+
+// A connection that may not be used any more is closed even while another is being made, and when the driver is closing.
+func TestConnectionsThatAreTooOldAreClosed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		defer w.Close()
+		w.MaxIdle = 10 * time.Millisecond
+		open := w.Open
+		w.Open = func(ctx context.Context) (net.Conn, func(), error) {
+			time.Sleep(2 * time.Second)
+			return open(ctx)
+		}
+		echo := func() { _ = w.call(context.Background(), "ECHO") }
+		echo()
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		go func() { _ = w.call(context.Background(), "SLOW") }()
+		synctest.Wait()
+		echo()
+		time.Sleep(1500 * time.Millisecond)
+		echo()
+		synctest.Wait()
+		if opened, closed := w.opened.Load(), w.closed.Load(); opened != 1 || closed != 1 {
+			t.Errorf("%d connections were opened, and %d closed while another was being made", opened, closed)
+		}
+		time.Sleep(time.Second)
+		w.Spawn = func(func()) bool { return false }
+		echo()
+		if opened, closed := w.opened.Load(), w.closed.Load(); opened != 2 || closed != 2 {
+			t.Errorf("%d connections were opened, and %d closed when the driver is closing", opened, closed)
+		}
+	})
+}

@@ -134,8 +134,11 @@ func (acq *acquirer) run() {
 		case h == nil:
 		case acq.queue.deliver(h):
 			// The waiter runs before this goroutine asks for the next one, which would take longer than all that the
-			// waiter had to wait for since its message came.
-			runtime.Gosched()
+			// waiter had to wait for since its message came. But a lock that is passed on within the process is asked for
+			// at once: otherwise all of that may be over by then.
+			if acq.queue.fences(l) == 0 {
+				runtime.Gosched()
+			}
 		default:
 			// The waiter has left. The attempt keeps its place, for the one that is first now.
 			acq.attempt = &h.attempt

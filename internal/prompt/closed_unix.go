@@ -9,14 +9,17 @@ import (
 )
 
 // isClosed reports whether an idle connection was closed by the other side, or has received something that nobody asked
-// for. It does not block. For a TLS connection it returns false.
+// for. It does not block. It returns false if conn shows no file, as that of a custom dialer may not.
 func isClosed(conn net.Conn) bool {
+	if wrapped, ok := conn.(interface{ NetConn() net.Conn }); ok { // TLS: a server that closes says so on the connection below
+		conn = wrapped.NetConn()
+	}
 	file, ok := conn.(syscall.Conn)
 	if !ok {
 		return false
 	}
 	raw, err := file.SyscallConn()
-	if err != nil { // it wraps one for TLS
+	if err != nil { // it wraps something that has no file
 		return false
 	}
 	if conn.SetReadDeadline(time.Time{}) != nil { // the deadline of the last call may have passed

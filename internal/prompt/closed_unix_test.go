@@ -1,0 +1,52 @@
+//go:build unix
+
+package prompt
+
+import (
+	"crypto/tls"
+	"net"
+	"net/http/httptest"
+	"testing"
+	"time"
+)
+
+// A server's end of an idle connection is seen also with TLS.
+func TestIsClosedSeesThroughTLS(t *testing.T) {
+	certs := httptest.NewUnstartedServer(nil)
+	certs.StartTLS()
+	defer certs.Close()
+	listener, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: certs.TLS.Certificates, SessionTicketsDisabled: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	accepted := make(chan net.Conn, 1)
+	go func() {
+		conn, err := listener.Accept()
+		if err == nil {
+			err = conn.(*tls.Conn).Handshake()
+		}
+		if err != nil {
+			t.Error(err)
+		}
+		accepted <- conn
+	}()
+	conn, err := tls.Dial("tcp", listener.Addr().String(), &tls.Config{InsecureSkipVerify: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	server := <-accepted
+	if server == nil {
+		t.Fatal("no connection")
+	}
+	if isClosed(conn) {
+		t.Error("an open connection is said to be closed")
+	}
+	_ = server.Close()
+	for end := time.Now().Add(time.Minute); !isClosed(conn); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("a closed connection is said to be open")
+		}
+	}
+}

@@ -60,8 +60,8 @@ type Driver interface {
 	// master.
 	Subscribe(s Subscription) (cancel func())
 
-	// Probe asks the server what it is, which comes before a client's first call. It should use HELLO and TIME, in one
-	// round trip: all servers know them, and the users in docs/acl may send them. They may not send INFO.
+	// Probe asks the server what it is, before a client's first call. It should send HELLO and TIME in one round trip:
+	// all servers know them, and the users in docs/acl may send them. They may not send INFO.
 	Probe(ctx context.Context) (ServerInfo, error)
 
 	// Addr returns the server's name for errors and logs, without credentials.
@@ -113,13 +113,13 @@ type Wide interface {
 	Width() int
 }
 
-// Prompt is implemented by drivers that can end a call at any time, at the price of its connection. The library uses it for
-// acquires and releases of mutexes, alone and in batches, outside Cluster mode, and only if it was given the driver itself: a
-// Wrapper's Run would not see the calls.
+// Prompt is implemented by drivers that can end a call at any time, at the price of its connection. The library uses it
+// outside Cluster mode, for acquires and releases of mutexes, alone and in batches. It does so only if it was given the driver
+// itself: a Wrapper's Run would not see the calls.
 type Prompt interface {
-	// RunPrompt does what Run does, but in the goroutine of a caller that may give up: it returns as soon as ctx ends, and
-	// at the deadline. RunPrompt neither waits for a connection nor makes one. If none is idle, or a caller gave up a short
-	// while ago, it returns ErrNotSent at once, and the library calls Run.
+	// RunPrompt does what Run does, but in the goroutine of a caller that may give up: it returns as soon as ctx ends, or
+	// at the deadline. RunPrompt neither waits for a connection nor makes one. If none is idle, or a caller gave up shortly
+	// before, it returns ErrNotSent at once, and the library calls Run.
 	RunPrompt(ctx context.Context, deadline time.Time, c Call) (string, error)
 }
 

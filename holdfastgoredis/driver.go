@@ -4,9 +4,9 @@
 // Acquires use that client. Renewals, releases and subscriptions use connections of their own, made with the same
 // options, so that they are not stuck behind the application's commands when its pool is exhausted. Calls that wait for
 // replicas or disks use up to 64 further connections to a server, and up to 256 for renewals and releases. Outside a
-// Cluster, acquires and releases of mutexes that are free use up to four further connections, if one of these is idle. One is
-// closed when a caller gives up that waits on it. Hooks of the program's client do not see what goes by them. Each command is sent
-// once: the client's own retries do not apply.
+// Cluster there are up to four connections more, and an acquire or release of a free mutex takes one that is idle. If the caller
+// gives up, that connection is closed. Hooks of the program's client do not see these calls. Each command is sent once: the
+// client's own retries do not apply.
 //
 // In a Cluster, the driver's first question to the server, and acquires and releases of many locks at once, are sent in
 // pipelines, with the clients of its nodes. To see all commands, a hook must be added to those as well, with OnNewNode.

@@ -2,9 +2,9 @@
 // Cluster. It does not support Sentinel; holdfastgoredis.NewFailover and holdfastrueidis do.
 //
 // A valkey.Client does not reveal its options, and all its users share its connections. So the driver takes the options
-// and makes a client of its own. For a single server it also makes up to four connections, by which acquires and releases of
-// mutexes that are free go if one of these is idle. One is closed when a caller gives up that waits on it. Each command is sent
-// once: valkey-go's own retries do not apply.
+// and makes a client of its own. For a single server it also makes up to four connections, and an acquire or release of a
+// free mutex takes one that is idle. If the caller gives up, that connection is closed. Each command is sent once: valkey-go's
+// own retries do not apply.
 package holdfastvalkey
 
 import (

@@ -31,7 +31,7 @@ func Wrap(conn net.Conn) net.Conn {
 	return c
 }
 
-// Unwrap returns the connection that Wrap was given, for a reader with bounds of its own.
+// Unwrap returns the connection that Wrap was given, for a reader that has bounds of its own.
 func Unwrap(conn net.Conn) net.Conn {
 	switch c := conn.(type) {
 	case syscallConn:

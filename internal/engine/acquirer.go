@@ -133,9 +133,9 @@ func (acq *acquirer) run() {
 		switch h := acq.step(); {
 		case h == nil:
 		case acq.queue.deliver(h):
-			// The waiter runs before this goroutine asks for the next one, which would take longer than all that the
-			// waiter had to wait for since its message came. But a lock that is passed on within the process is asked for
-			// at once: otherwise all of that may be over by then.
+			// Let the waiter run first: asking for the next lock takes longer than everything since its message came. But a
+			// lock that can be passed on within the process is asked for at once: by the time its waiters have run, the
+			// passes may be used up.
 			if acq.queue.fences(l) == 0 {
 				runtime.Gosched()
 			}

@@ -30,20 +30,20 @@ type cluster struct {
 	refusal  string      // error that refuses commands sent in place of scripts, together with others; "" if they are allowed
 	released int         // calls of release.lua
 	deleted  int         // locks that the command deleted
-	refuses  refusal     // of scripts
+	refuses  refusal     // of a script
 	answers  bool        // even the first calls that are sent together are all answered
 	version  string      // of Valkey; "" for one that has DELIFEQ
 	hangs    atomic.Bool // the first master does not answer
 
-	spreadAt  []time.Time // when there were calls for several locks
-	refusedAt []time.Time // and when one was refused
+	spreadAt  []time.Time // when calls for several locks came
+	refusedAt []time.Time // and when one of them was refused
 }
 
 // refusal is how a server refuses a script.
 type refusal struct {
 	script string          // its name; "" for none
 	err    string          // of the whole call; or ""
-	locks  func(n int) int // for how many of the call's locks it refuses commands: the first ones
+	locks  func(n int) int // of the call's n locks, how many it refuses commands for: the first ones
 }
 
 // hang waits until ctx ends, if the master that has the key hangs.
@@ -277,7 +277,7 @@ func testRefusedBatches(t *testing.T, refuses refusal, apart bool) {
 			t.Fatal(err)
 		}
 		const ttl = 3 * time.Second
-		// Each lock is acquired, renewed and released: the first alone, the others together.
+		// Each lock is acquired, renewed and released, the first one alone, the others together.
 		for _, n := range []int{1, 20, 20, 20, 20, 20} {
 			var all sync.WaitGroup
 			for i := range n {

@@ -29,7 +29,7 @@ type Batch[R BatchReply] struct {
 	Script  BatchCall[R]
 	Command BatchCall[R]  // DELIFEQ, if it does the same as the script; or nil
 	Wait    time.Duration // with which the callers wait, if it may be longer than CommandTimeout
-	Waited  bool          // callers wait for it, so that it is to take the fastest way that there is
+	Waited  bool          // callers wait for it, so it takes the fastest way there is
 }
 
 // Outcome is what became of a batch.
@@ -89,7 +89,7 @@ func (s *Server) IsPrompt() bool { return s.prompt != nil && !s.InCluster() }
 // the outcome, unless ctx ended first or sent is false: then the batch was not sent.
 func SendPromptly[R BatchReply](ctx context.Context, s *Server, b Batch[R], tell func(Outcome[R])) (answered, sent bool) {
 	began, trying := clock.Now(), s.trying()
-	deadline := time.Now().Add(max(s.cfg.CommandTimeout, b.Wait)) // kept to without a timer
+	deadline := time.Now().Add(max(s.cfg.CommandTimeout, b.Wait)) // the connection's, so no timer is needed
 	by, text, err := runBatch(ctx, s, func(ctx context.Context, c driver.Call) (string, error) { return s.prompt.RunPrompt(ctx, deadline, c) }, b)
 	if err != nil {
 		if errors.Is(err, driver.ErrNotSent) {

@@ -221,10 +221,10 @@ func growStack(i int) byte {
 // of a microsecond, and in virtual time none at all.
 const maxYields = 64
 
-// gather yields to goroutines that are about to add items because the answers to a batch have just woken them, for as long as items
-// come: a larger batch costs the client and the server less for each item than the yields take. If the server is far, it
-// also waits for one interval after the previous batch: sending items one by one costs several times as much. The caller holds
-// mu, which gather releases meanwhile.
+// gather yields, as long as items keep coming, to goroutines that are about to add some because the answers to a batch have
+// just woken them: a larger batch saves the client and the server more than the yields cost. If the server is far, gather also
+// waits for one interval after the previous batch: sending items one by one costs several times as much. The caller holds mu,
+// which gather releases meanwhile.
 func (g *Group[T]) gather() {
 	before := 0
 	for yields := 0; yields < maxYields; yields++ {

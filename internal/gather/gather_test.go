@@ -176,7 +176,7 @@ func TestALongQueueIsSentInOrder(t *testing.T) {
 	})
 }
 
-// A batch that is about to leave takes along what comes while goroutines go on adding items.
+// A batch that is about to leave waits while goroutines keep adding items, and takes them along.
 func TestABatchWaitsWhileItemsCome(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	const total = 20

@@ -15,7 +15,7 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
-// The reply to the HELLO of a probe is held back until the same connection has sent TIME.
+// A probe sends TIME without waiting for the reply to HELLO: that reply is held back until the same connection has sent TIME.
 func TestAProbeIsOneRoundTrip(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, a adapter) {
@@ -60,10 +60,10 @@ func TestAProbeDoesNotDependOnOneMaster(t *testing.T) {
 	})
 }
 
-// gate holds back replies to the HELLO of a probe.
+// gate holds back the replies to a probe's HELLO.
 type gate struct {
 	mu      sync.Mutex
-	probing context.Context // nil: no probe; its end opens the gate
+	probing context.Context // nil if there is no probe; when it ends, the gate opens
 	passed  int             // how many replies were held back until TIME was sent
 }
 

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// A keeper, and the launcher that becomes the job, do not wait for packages that only the command needs.
+// A keeper and a launcher run before packages are initialized that only the command needs.
 func TestKeepersStartBeforeOtherPackages(t *testing.T) {
 	t.Parallel()
 	uses(t)

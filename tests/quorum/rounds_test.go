@@ -245,7 +245,7 @@ func TestSplitVotes(t *testing.T) {
 	s.cleaned()
 }
 
-// lone is a node of which a test counts the calls that have a connection for themselves, and the others.
+// lone is a node that counts the calls that have a connection to themselves, and the others.
 type lone struct {
 	drivertest.Driver
 	own, others atomic.Int64
@@ -264,8 +264,8 @@ func (d *lone) RunPrompt(ctx context.Context, deadline time.Time, call driver.Ca
 	return reply, err
 }
 
-// Fault: A node does not answer a lone vote, which has a connection for itself. The others grant the lock, and votes for other
-// locks go to the node on other connections. The vote is given back.
+// Fault: A node does not answer a lone vote, which has a connection to itself. The others grant the lock, and votes for other
+// locks reach the node on other connections. The vote is given back.
 func TestALoneVoteIsNotAnswered(t *testing.T) {
 	t.Parallel()
 	each(t, 3, age, func(t *testing.T, s *site) {
@@ -289,7 +289,7 @@ func TestALoneVoteIsNotAnswered(t *testing.T) {
 			backend.Release(t, acquire(t, l))
 			return !slices.ContainsFunc(all, func(d *lone) bool { return d.own.Load() != 2 || d.others.Load() != 0 })
 		}
-		backend.Eventually(t, "all calls of a cycle have connections for themselves", cycles)
+		backend.Eventually(t, "all calls of a cycle have connections to themselves", cycles)
 		trap := links[1].LoseReply(proxy.Containing("evalsha", script.NodeBatchAcquire().SHA1), proxy.Hang)
 		lease := acquire(t, l)
 		trap.Reply(t)
@@ -300,6 +300,6 @@ func TestALoneVoteIsNotAnswered(t *testing.T) {
 		backend.Release(t, lease)
 		s.cleaned()
 		links[1].Cut()
-		backend.Eventually(t, "all calls of a cycle have connections for themselves again", cycles)
+		backend.Eventually(t, "all calls of a cycle have connections to themselves again", cycles)
 	})
 }

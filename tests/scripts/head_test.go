@@ -382,8 +382,8 @@ func TestTheShortWayOfAReleaseDoesTheSame(t *testing.T) {
 	})
 }
 
-// sorted sorts what waiters are told, since the short way tells the waiter behind when to look before it tells the next holder of
-// its grant. If that may not be heard, sorted leaves out when to look.
+// sorted sorts the messages to waiters, since the short way sends the follower's before the grant. If the grant may not be heard,
+// sorted leaves out the follower's.
 func (c queueCase) sorted(after string) string {
 	lines := strings.Split(after, "\n")
 	refused, deaf := c.args[len(c.args)-2].(string), c.args[len(c.args)-1].(string)

@@ -224,8 +224,8 @@ func TestNodeBatchesRefuseAReplica(t *testing.T) {
 	})
 }
 
-// onNode returns the script on a node of which the last two arguments say what it refuses, a command or to write a key, and what
-// INFO tells of its replication. Its run_id is run.
+// onNode returns the script as it runs on a node with the run_id run. The last two arguments are what the node refuses, a command
+// or writes to a key, and what INFO says about its replication.
 func onNode(s script.Script) script.Script {
 	return driver.NewScript(s.Name, `local server, told, refused = redis, table.remove(ARGV), table.remove(ARGV)
 local redis = {call = function(command, ...)
@@ -249,7 +249,7 @@ type nodeCase struct {
 	args []any
 }
 
-// drawVote draws a state of a node, and a vote. Four of ten are usual in all respects.
+// drawVote draws a node's state and a vote. Four of ten are usual in every respect.
 func drawVote(r *rand.Rand) nodeCase {
 	odd := func(usual string, others ...string) string {
 		if r.IntN(10) > 0 {
@@ -299,12 +299,12 @@ func (c nodeCase) run(b bench, s script.Script) string {
 	return fmt.Sprintf("it replies %q, %v; then keys are %q, the lock expires: %t, tombstones: %d", reply.Val(), reply.Err(), values.Val(), lasts.Val() > 0, tombstones.Val())
 }
 
-// A node that has restarted grants nothing, though it has all its data: it has another replication id then.
+// A node that has restarted grants nothing, even if it has all its data: its replication id is new.
 func TestARestartedNodeGrantsNoBatch(t *testing.T) {
 	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, back *backend.Backend) {
 		for _, replicated := range []bool{false, true} {
-			if replicated { // since then its data have the id, too
+			if replicated { // its data have the id since then
 				server.StartReplica(t, back.Server.Binary(), back.Server).Kill()
 				backend.Eventually(t, "the replica is gone", func() bool { return back.Server.Info("replication")["connected_slaves"] == "0" })
 			}

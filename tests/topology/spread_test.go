@@ -14,8 +14,8 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
-// Fault: Slots move, and a master is replaced by its replica, while locks of many slots are acquired, renewed and released in common
-// calls. No lease is lost, and no lock ever has two holders.
+// Fault: Slots move, and a master is replaced by its replica, while each call acquires, renews or releases locks of many slots. No
+// lease is lost, and no lock ever has two holders.
 func TestLocksOfSeveralSlotsUnderLoad(t *testing.T) {
 	each(t, func(t *testing.T, bin server.Binary) {
 		c := startCluster(t, bin)
@@ -147,8 +147,8 @@ func TestLocksOfSeveralSlotsGoOutInOneCall(t *testing.T) {
 	})
 }
 
-// Fault: A master of a Cluster is killed, and reads its append-only file, after locks of several slots were acquired in common
-// calls. None is lost.
+// Fault: A master of a Cluster is killed and restarts from its append-only file, after locks of several slots were acquired in one
+// call. None is lost.
 func TestLocksOfSeveralSlotsAreInTheAppendOnlyFile(t *testing.T) {
 	each(t, func(t *testing.T, bin server.Binary) {
 		c := &server.Cluster{Nodes: server.StartCluster(t, bin, 1, server.Conf("appendonly", "yes"), server.Conf("appendfsync", "always"))}

@@ -2,7 +2,7 @@
 --
 -- The locks are in several slots, so KEYS has only the first, which decides where the script goes. At each command the
 -- server checks the slot of its keys. The first command for each lock names a key that does not exist, so the server
--- refuses it if the slot is elsewhere or on the move; then nothing is written for that lock, and it is left.
+-- refuses it if the slot is elsewhere or on the move. Then nothing is written for that lock, and the reply lists it.
 --
 -- KEYS    [1] the first lock
 -- ARGV    [1] flags as in request.lua  [2] not-after, server time in µs  [3] TTL, ms, and [4] info of all

@@ -1,11 +1,11 @@
 -- node_batch_one.lua: the short way of node_batch_acquire.lua, which requires it first. It acquires a single lock in the usual
--- case, and leaves every other case to the rest of the script. To make the functions of the rest takes as long as all commands of
--- an acquire, so this file has few of its own.
+-- case, and leaves every other case to the rest of the script. Making the rest's functions takes as long as all commands of an
+-- acquire, so this file has few of its own.
 --
 -- requires request
 -- requires value
 
--- Returns the reply, or nil to leave the acquire to the rest of the script. Until then it has written nothing.
+-- Returns the reply, or nil to leave the acquire to the rest of the script. Before it returns nil it has written nothing.
 local function acquire_one()
   local known = redis.call('MGET', KEYS[3], KEYS[4], KEYS[5])
   local last, id, repl, ready, longest = known[1], string.match(known[3], '^hf1:(%w+/(%w+)):(%d+):(%d+)$')
@@ -19,7 +19,7 @@ local function acquire_one()
   if string.find(info, '# Replication\r\nrole:master\r\nconnected_slaves:0\r\n', 1, true) ~= 1 then
     return nil
   end
-  -- A master has a new replication id after each restart, too. So its run_id, which costs more, need not be read.
+  -- A master gets a new replication id at each restart, so its run_id, which costs more, need not be read.
   -- mutants: node-one-incarnation
   if not string.find(info, '\nmaster_replid:' .. repl .. '\r\nmaster_replid2:0000000000000000000000000000000000000000\r\n', 1, true) then
     return nil
@@ -28,7 +28,7 @@ local function acquire_one()
   if now >= tonumber(ARGV[2]) or redis.call('EXISTS', KEYS[1], KEYS[2]) > 0 then
     return nil
   end
-  -- A counter below the clock, which nearly every one is, can be believed.
+  -- A counter below the clock can be believed, and nearly every one is.
   -- mutants: node-one-counter
   if not string.find(last, '^%d+$') or tonumber(last) >= now then
     return nil

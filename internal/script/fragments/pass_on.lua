@@ -8,8 +8,8 @@
 -- The lock's value before it was handed to a waiter that turned out not to listen. The rest of the script then serves the next.
 local unheard
 
--- Gives the lock to that waiter, as serve of hand_over.lua does, and tells the one behind it when to look. Returns how many have
--- heard of the grant.
+-- Gives the lock to that waiter, as serve of hand_over.lua does, and tells the waiter behind it when to look. Returns how many
+-- subscribers received the grant.
 local function pass_to(member, waiter, claim, channel, info, follower, behind)
   local publish = cluster and 'SPUBLISH' or 'PUBLISH'
   redis.call('ZREM', KEYS[2], member)
@@ -21,7 +21,7 @@ local function pass_to(member, waiter, claim, channel, info, follower, behind)
   -- mutants: pass-on-mark
   local mark = follower and '+' or ''
   redis.call('SET', KEYS[1], lock_value('hf1:' .. waiter .. ':', at, string.sub(at, 1, -4), '0', info) .. mark, 'PX', claim)
-  -- Servers send the messages of a script in reverse order. So the next holder, which is told last, hears first.
+  -- Servers send a script's messages in reverse order, so the next holder, which is told last, hears first.
   -- mutants: pass-on-follower
   if follower then
     pcall(redis.call, publish, behind, 'hf1 standby ' .. follower .. ' ' .. at .. ' ' .. whole(now + claim * 1000))
@@ -30,7 +30,7 @@ local function pass_to(member, waiter, claim, channel, info, follower, behind)
   return redis.call(publish, channel, 'hf1 grant ' .. waiter .. ' ' .. at .. ' ' .. claim .. ' ' .. at .. ' ' .. KEYS[1])
 end
 
--- Has the queue, which has no waiters left, last as long as its last tombstone.
+-- Makes a queue that has no waiters left expire with its last tombstone.
 local function expire_queue()
   local last = redis.call('ZRANGE', KEYS[2], '0', '0', 'WITHSCORES')[2]
   if last then

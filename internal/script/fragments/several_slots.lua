@@ -1,7 +1,7 @@
--- several_slots.lua: the beginning of a script that writes in several slots of a Cluster.
+-- several_slots.lua: how a script begins that writes to several slots of a Cluster.
 --
--- Valkey 9.0.0 and 9.0.1 put such writes into wrong slots when they load them from an append-only file. The locks would be
--- lost, and the server could fail to start again (valkey-io/valkey#2995).
+-- Valkey 9.0.0 and 9.0.1 put such writes into the wrong slots when they load them from an append-only file. The locks would
+-- be lost, and the server might fail to start (valkey-io/valkey#2995).
 
 -- mutants: spread-version
 if redis.VALKEY_VERSION_NUM == 0x90000 or redis.VALKEY_VERSION_NUM == 0x90001 then

@@ -88,7 +88,7 @@ func (x *execution) execute(env []string) (keeper.Event, error) {
 	}
 }
 
-// awaitKeeper waits for the end of the keeper, which may come after the release: nothing of the job runs any more.
+// awaitKeeper waits for the keeper to exit. The lock may be released before that, as nothing of the job runs any more.
 func (x *execution) awaitKeeper() {
 	if x.kept != nil {
 		x.kept.Wait()

@@ -24,8 +24,8 @@ import (
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/keeper"
 )
 
-// TestMain makes the test binary a keeper, or what becomes the command, if it is started as one. A keeper exits late if a
-// test wants that: when the file exists that EXIT names.
+// TestMain makes the test binary a keeper or a launcher if it is started as one. If EXIT names a file, a keeper exits only
+// once that file exists.
 func TestMain(m *testing.M) {
 	if code, ok := keeper.Main(os.Args[1:]); ok {
 		for exit := os.Getenv("EXIT"); exit != "" && !exists(exit); time.Sleep(time.Millisecond) {

@@ -113,7 +113,7 @@ type order struct {
 	KillAfter time.Duration
 	Max       time.Duration
 	Group     int    // the parent's process group, which gets the terminal back
-	Command   []byte // the program's path and its arguments, separated by NUL; JSON would not keep strings that are no UTF-8
+	Command   []byte // the program's path and its arguments, separated by NUL: bytes, because JSON strings must be UTF-8
 }
 
 // command returns the program's path and its arguments.
@@ -189,8 +189,8 @@ func (j *Job) listen(dec *json.Decoder, l *link) {
 		killed := j.guard.end()
 		l.conn.Close()
 		if err == nil {
-			// The keeper has no child any more, and as a subreaper it would have had the job's last process. So the caller may
-			// release the lock while the keeper exits.
+			// The keeper has no children left. It is a subreaper, so any process of the job that remained would be its child.
+			// The caller may therefore release the lock while the keeper exits.
 			j.events <- ev
 		}
 		j.out.close()
@@ -209,10 +209,10 @@ func (j *Job) listen(dec *json.Decoder, l *link) {
 }
 
 // Events returns what happens to the job. After Ended nothing of the job runs, but the keeper may still be exiting. The
-// channel is closed when it has.
+// channel is closed when the keeper has exited.
 func (j *Job) Events() <-chan Event { return j.events }
 
-// Wait waits for the end of the keeper, after Ended.
+// Wait waits for the keeper to exit. It is called after Ended.
 func (j *Job) Wait() {
 	for range j.events {
 	}
@@ -252,7 +252,7 @@ func (j *Job) toInstant(t time.Time) instant {
 	return now + instant(time.Until(t))
 }
 
-// Main runs a keeper if that is what the arguments ask for. It must be called first in main, or earlier: see package early.
+// Main runs a keeper if the arguments ask for one. It must be called first in main, or earlier: see package early.
 func Main(args []string) (code int, ok bool) {
 	if len(args) == 0 || args[0] != keepArg {
 		return 0, false

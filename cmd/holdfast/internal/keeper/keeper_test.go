@@ -416,11 +416,11 @@ func TestAKeeperThatDoesNothingIsKilled(t *testing.T) {
 	}
 }
 
-// The end of a job is told while its keeper exits. If the keeper died before it could tell, its job is ended first.
+// Ended is reported while the keeper still exits. If the keeper dies before it can report, its job is ended first.
 func TestTheEndIsToldWhenNothingOfTheJobRemains(t *testing.T) {
 	for name, c := range map[string]struct {
-		last []Event // that the keeper sends before it ends
-		at   float64 // when the end is told, in seconds
+		last []Event // what the keeper sends before it exits
+		at   float64 // when Ended is reported, in seconds
 		want Event
 	}{
 		"the keeper exits": {[]Event{{Kind: Ended, Code: 3}}, 0, Event{Kind: Ended, Code: 3}},
@@ -448,7 +448,7 @@ func TestTheEndIsToldWhenNothingOfTheJobRemains(t *testing.T) {
 					t.Fatal(err)
 				}
 				if got := <-j.Events(); fmt.Sprint(got) != fmt.Sprint(c.want) || time.Since(w.began).Seconds() != c.at {
-					t.Errorf("told after %s: %+v; want %+v after %v s", time.Since(w.began), got, c.want, c.at)
+					t.Errorf("reported after %s: %+v; want %+v after %v s", time.Since(w.began), got, c.want, c.at)
 				}
 				if j.Wait(); time.Since(w.began) < 10*time.Second {
 					t.Errorf("Wait returned after %s", time.Since(w.began))

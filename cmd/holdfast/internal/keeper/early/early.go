@@ -1,4 +1,4 @@
-// Package early runs keepers before most other packages are initialized, as package launcher does with launchers.
+// Package early runs a keeper before most other packages are initialized, as package launcher does for launchers.
 package early
 
 import (

@@ -1,9 +1,11 @@
 //go:build unix
 
-// Package launcher is what becomes a keeper's command: a process that waits until the keeper lets it run the program. A
-// program that imports this package is a launcher if it is started as one. It becomes that as it is initialized, before
-// most other packages are, which would take as long as all that a launcher does: Go initializes packages in the order of
-// their import paths, each after those that it imports. So this package imports few.
+// Package launcher is the process that becomes a keeper's command: it waits until the keeper lets it run the program.
+//
+// A program that imports this package becomes a launcher when it is started with a launcher's arguments. The launcher runs
+// while the package is initialized, before most other packages are: their initialization would take as long as everything
+// that a launcher does. Go initializes packages in the order of their import paths, each after the packages it imports, so
+// this package imports little.
 package launcher
 
 import (
@@ -12,22 +14,22 @@ import (
 	"syscall"
 )
 
-// Argv returns the arguments of a launcher: gate is the number of a file from which it reads a byte before it runs the
-// program of that path with args.
+// Argv returns the arguments of a launcher of the program at path, with args. gate is the file descriptor from which the
+// launcher reads a byte before it runs the program.
 func Argv(gate int, path string, args []string) []string {
 	return append([]string{"holdfast", arg, strconv.Itoa(gate), path}, args...)
 }
 
 const arg = "__launch"
 
-// All init functions run on the first thread. So does exec, which keeps its thread's parent-death signal.
+// All init functions run on the first thread, and so does exec, which keeps that thread's parent-death signal.
 func init() {
 	if len(os.Args) > 1 && os.Args[1] == arg {
 		os.Exit(launch(os.Args[2:]))
 	}
 }
 
-// launch returns the exit code if it fails.
+// launch becomes the program. It returns an exit code if that fails.
 func launch(args []string) int {
 	if len(args) < 3 {
 		return 126

@@ -48,6 +48,7 @@ func TestReplies(t *testing.T) {
 		"-WRONGTYPE by hand\r\n":      {err: driver.ReplyError("WRONGTYPE by hand")},
 		"$196608\r\n" + long + "\r\n": {reply: long},
 		"$5\r\nhello\r\n+":            {err: errSurplus},
+		"+OK\r\n+":                    {err: errSurplus},
 		"+OK\r\n+OK\r\n":              {err: errSurplus},
 		"-ERR no\r\n$1\r\nx\r\n":      {err: errSurplus},
 		"$-1\r\n":                     {err: errForm},

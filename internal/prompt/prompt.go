@@ -80,7 +80,7 @@ func (k *Keeper) Run(ctx context.Context, deadline time.Time, c *driver.Call) (s
 	}
 	reply, err := l.run(deadline, c)
 	// mutants: late-reply
-	k.giveBack(l, stop() && err == nil, ctx.Err() != nil)
+	k.giveBack(l, stop() && (err == nil || concernsOneCall(err)), ctx.Err() != nil)
 	return reply, err
 }
 

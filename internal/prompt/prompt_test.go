@@ -16,7 +16,8 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// world is a server whose connections are pipes, and a Keeper of such. It answers ECHO, answers SLOW after a second, and leaves HANG unanswered.
+// world is a server whose connections are pipes, and a Keeper of such connections. The server answers ECHO at once, SLOW after a
+// second, FAIL with the error that follows, and HANG never.
 type world struct {
 	Keeper
 	opened, closed atomic.Int64
@@ -42,6 +43,8 @@ func newWorld(t *testing.T) *world {
 					fallthrough
 				case text == "ECHO\r\n":
 					_, _ = io.WriteString(server, "+a\r\n")
+				case strings.HasPrefix(text, "FAIL "):
+					_, _ = io.WriteString(server, "-"+strings.TrimPrefix(text, "FAIL "))
 				}
 			}
 		}()
@@ -124,6 +127,50 @@ func TestConnectionsThatFail(t *testing.T) {
 		}
 		w.Close()
 	})
+}
+
+// An error that concerns one call alone costs no connection. Any other closes its connection and the idle ones.
+func TestErrorsOfOneCall(t *testing.T) {
+	for refusal, kept := range map[string]bool{
+		"WRONGTYPE Operation against a key holding the wrong kind of value": true,
+		"NOPERM User app has no permissions to run the 'delifeq' command":   true,
+		"OOM command not allowed when used memory > 'maxmemory'.":           true,
+		"ERR unknown command 'delifeq', with args beginning with: 'a' 'b' ": true,
+		"ERR something else": false,
+		"OOMPH":              false,
+		"LOADING Redis is loading the dataset in memory":                         false,
+		"READONLY You can't write against a read only replica.":                  false,
+		"MASTERDOWN Link with MASTER is down and replica-serve-stale-data is no": false,
+		"NOAUTH Authentication required.":                                        false,
+		"NOREPLICAS Not enough good replicas to write.":                          false,
+		"MISCONF Errors writing to the AOF file":                                 false,
+		"BUSY Redis is busy running a script.":                                   false,
+		"MOVED 1 127.0.0.1:7000":                                                 false,
+		"CLUSTERDOWN The cluster is down":                                        false,
+		"UNBLOCKED force unblock from blocking operation":                        false,
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t)
+			defer w.Close()
+			_ = w.call(context.Background(), "ECHO")
+			synctest.Wait()
+			go func() { _ = w.call(context.Background(), "SLOW") }()
+			synctest.Wait()
+			_ = w.call(context.Background(), "ECHO")
+			time.Sleep(2 * time.Second) // now there are two connections
+			if err := w.call(context.Background(), "FAIL "+refusal); err != driver.ReplyError(refusal) {
+				t.Errorf("%q: %v", refusal, err)
+			}
+			err := w.call(context.Background(), "ECHO")
+			synctest.Wait()
+			if kept && (err != nil || w.closed.Load() != 0) {
+				t.Errorf("after %q: %v; %d connections were closed", refusal, err, w.closed.Load())
+			}
+			if !kept && (err != driver.ErrNotSent || w.closed.Load() != 2) {
+				t.Errorf("after %q: %v; %d of 2 connections were closed", refusal, err, w.closed.Load())
+			}
+		})
+	}
 }
 
 // A caller that gives up closes its own connection only. Others that can give up have none meanwhile, nor for a while afterwards;

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -29,6 +30,15 @@ var (
 	errForm    = errors.New("the server sent no string, number or error")
 	errLong    = errors.New("the server sent too long a reply")
 )
+
+// oneCall has the beginnings of errors by which a server refuses one call, and that say nothing about the server or the connection.
+var oneCall = []string{"WRONGTYPE ", "NOPERM ", "OOM ", "ERR unknown command"}
+
+// concernsOneCall reports whether err is such a reply. The whole of it has been read then, so the connection can be used again.
+func concernsOneCall(err error) bool {
+	refused, is := err.(driver.ReplyError)
+	return is && slices.ContainsFunc(oneCall, func(beginning string) bool { return strings.HasPrefix(string(refused), beginning) })
+}
 
 // run sends a call, and returns its reply as Driver.Run does.
 func (l *line) run(deadline time.Time, c *driver.Call) (string, error) {

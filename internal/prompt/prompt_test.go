@@ -173,6 +173,33 @@ func TestErrorsOfOneCall(t *testing.T) {
 	}
 }
 
+// timeless is a connection that accepts no deadline, as one that was closed.
+type timeless struct{ net.Conn }
+
+func (timeless) SetDeadline(time.Time) error { return net.ErrClosed }
+
+// A call that was not begun was not sent. Its connection is closed.
+func TestACallThatIsNotBegunIsNotSent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		defer w.Close()
+		open := w.Open
+		w.Open = func(ctx context.Context) (net.Conn, func(), error) {
+			conn, free, err := open(ctx)
+			return timeless{conn}, free, err
+		}
+		for range 2 {
+			if err := w.call(context.Background(), "ECHO"); err != driver.ErrNotSent {
+				t.Error(err)
+			}
+			synctest.Wait()
+		}
+		if w.opened.Load() != 1 || w.closed.Load() != 1 {
+			t.Errorf("%d connections were opened and %d closed", w.opened.Load(), w.closed.Load())
+		}
+	})
+}
+
 // A caller that gives up closes its own connection only. Others that can give up have none meanwhile, nor for a while afterwards;
 // those that cannot go on.
 func TestCallersThatGiveUp(t *testing.T) {

@@ -42,8 +42,8 @@ func concernsOneCall(err error) bool {
 
 // run sends a call, and returns its reply as Driver.Run does.
 func (l *line) run(deadline time.Time, c *driver.Call) (string, error) {
-	if err := l.conn.SetDeadline(deadline); err != nil {
-		return "", err
+	if l.conn.SetDeadline(deadline) != nil { // the connection is closed
+		return "", driver.ErrNotSent
 	}
 	if c.Script.Command != "" {
 		return l.exchange(c, c.Script.Command)

@@ -11,9 +11,7 @@ import (
 // isClosed reports whether an idle connection was closed by the other side, or has received something that nobody asked
 // for. It does not block. It returns false if conn shows no file, as that of a custom dialer may not.
 func isClosed(conn net.Conn) bool {
-	if wrapped, ok := conn.(interface{ NetConn() net.Conn }); ok { // TLS: a server that closes says so on the connection below
-		conn = wrapped.NetConn()
-	}
+	conn = below(conn) // where the server's end of a TLS connection shows as well
 	file, ok := conn.(syscall.Conn)
 	if !ok {
 		return false

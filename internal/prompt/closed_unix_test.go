@@ -5,17 +5,13 @@ package prompt
 import (
 	"crypto/tls"
 	"net"
-	"net/http/httptest"
 	"testing"
 	"time"
 )
 
 // A server's end of an idle connection is seen also with TLS.
 func TestIsClosedSeesThroughTLS(t *testing.T) {
-	certs := httptest.NewUnstartedServer(nil)
-	certs.StartTLS()
-	defer certs.Close()
-	listener, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: certs.TLS.Certificates, SessionTicketsDisabled: true})
+	listener, err := tls.Listen("tcp", "127.0.0.1:0", serverConfig(t))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -147,9 +147,27 @@ func (k *Keeper) open() (*line, error) {
 	l := &line{free: free, made: time.Now()}
 	if conn != nil {
 		l.conn = bounds.Unwrap(conn)
-		l.hangUp = func() { _ = conn.Close() }
+		l.hangUp = func() { hangUp(conn) }
 	}
 	return l, err
+}
+
+// hangUp closes a connection at once. Close of a tls.Conn alone would first send an alert, and wait up to 5 s if the server does not
+// read. It waits for nothing once the connection below it is closed.
+func hangUp(conn net.Conn) {
+	_ = below(bounds.Unwrap(conn)).Close()
+	_ = conn.Close()
+}
+
+// below returns the connection that carries what is sent on conn: the one below TLS, or conn itself.
+func below(conn net.Conn) net.Conn {
+	for {
+		upper, is := conn.(interface{ NetConn() net.Conn })
+		if !is {
+			return conn
+		}
+		conn = upper.NetConn()
+	}
 }
 
 func (l *line) close() {
@@ -215,14 +233,14 @@ func (k *Keeper) Close() {
 // libraries would go on waiting for the server.
 func Greeted(ctx context.Context, dial func(ctx context.Context, network, addr string) (net.Conn, error), greet func(dial func(ctx context.Context, network, addr string) (net.Conn, error)) error) (net.Conn, error) {
 	dialed := make(chan net.Conn, 1)
-	hangUp := func() {
+	end := func() {
 		select {
 		case conn := <-dialed:
-			_ = conn.Close()
+			hangUp(conn)
 		default: // there is none yet, and the dialer will see that ctx has ended
 		}
 	}
-	stop := context.AfterFunc(ctx, hangUp)
+	stop := context.AfterFunc(ctx, end)
 	err := greet(func(dialing context.Context, network, addr string) (net.Conn, error) {
 		dialing, cancel := context.WithCancel(dialing)
 		defer cancel()
@@ -238,7 +256,7 @@ func Greeted(ctx context.Context, dial func(ctx context.Context, network, addr s
 			err = errors.New("dialed again")
 		}
 		if err != nil {
-			_ = conn.Close()
+			hangUp(conn)
 			return nil, err
 		}
 		return conn, nil
@@ -247,7 +265,7 @@ func Greeted(ctx context.Context, dial func(ctx context.Context, network, addr s
 	case !stop():
 		return nil, ctx.Err()
 	case err != nil:
-		hangUp() // libraries may leave a connection open that the server has not greeted
+		end() // libraries may leave a connection open that the server has not greeted
 		return nil, err
 	}
 	return <-dialed, nil

@@ -5,8 +5,8 @@
 // options, so that they are not stuck behind the application's commands when its pool is exhausted. Calls that wait for
 // replicas or disks use up to 64 further connections to a server, and up to 256 for renewals and releases. Outside a
 // Cluster there are up to four connections more, and an acquire or release of a free mutex takes one that is idle. If the caller
-// gives up, that connection is closed. Hooks of the program's client do not see these calls. Each command is sent once: the
-// client's own retries do not apply.
+// gives up, that connection is closed. Hooks of the program's client do not see these calls; if that client has a Limiter, there
+// are no such connections. Each command is sent once: the client's own retries do not apply.
 //
 // In a Cluster, the driver's first question to the server, and acquires and releases of many locks at once, are sent in
 // pipelines, with the clients of its nodes. To see all commands, a hook must be added to those as well, with OnNewNode.
@@ -74,6 +74,9 @@ func NewDriver(rdb redis.UniversalClient) (driver.Driver, error) {
 			d.refresh = d.follower.look
 		}
 		d.makeClients(o)
+		if rdb.Options().Limiter == nil { // which go-redis asks about each command, and so about acquires
+			d.initPrompt(o)
+		}
 		return d, nil
 	case *redis.ClusterClient:
 		if rdb == nil {
@@ -116,7 +119,6 @@ func (d *adapter) makeClients(o *redis.Options) {
 		d.durable[i] = redis.NewClient(&o)
 	}
 	d.urgent.client, d.urgent.options = redis.NewClient(o), o
-	d.initPrompt(o)
 }
 
 // adapter is the driver.Driver over several go-redis clients for the same server.

@@ -53,6 +53,7 @@ func NewFailoverDriver(o *redis.FailoverOptions) (driver.Driver, error) {
 	f.install(own)
 	d.user, d.ownsUser = redis.NewClient(user), true
 	d.makeClients(own)
+	d.initPrompt(own)
 	d.follower, d.refresh = f, f.look
 	return d, nil
 }

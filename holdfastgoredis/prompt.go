@@ -11,12 +11,12 @@ import (
 	"github.com/holdfast-go/holdfast/internal/prompt"
 )
 
-// promptGreeting is how long a lone caller's connection may wait for the reply to HELLO, on top of the user's DialTimeout. The
-// user's ReadTimeout can be far longer.
+// promptGreeting bounds the wait for the replies to what go-redis sends first on a lone caller's connection. It is added to the
+// user's DialTimeout. The user's ReadTimeout can be far longer.
 const promptGreeting = 5 * time.Second
 
-// initPrompt allows lone callers a connection, with the options of the driver's other connections. There is none if credentials
-// can change: go-redis sends new ones only on the connections of a pool.
+// initPrompt lets lone callers have connections, with the options of the driver's other connections. There are none if
+// credentials can change: go-redis sends new ones only on the connections of a pool.
 func (d *adapter) initPrompt(o *redis.Options) {
 	if o.StreamingCredentialsProvider != nil {
 		return
@@ -31,13 +31,13 @@ func (d *adapter) initPrompt(o *redis.Options) {
 
 // openPrompt opens a connection for lone callers.
 func openPrompt(ctx context.Context, own redis.Options) (conn net.Conn, free func(), err error) {
-	own.PoolSize = 2 // with 1, go-redis would go on dialing after it has failed
+	own.PoolSize = 2 // with 1, go-redis would keep dialing after a failure
 	own.DialerRetries = 1
 	own.Protocol = 2 // in RESP3 servers can push
-	conn, err = prompt.Greeted(ctx, own.Dialer, func(dial func(ctx context.Context, network, addr string) (net.Conn, error)) error {
+	conn, err = prompt.Greeted(ctx, own.Dialer, func(dial prompt.Dialer) error {
 		own.Dialer = dial
 		client := redis.NewClient(&own)
-		sticky := client.Conn() // which go-redis does not replace when it breaks
+		sticky := client.Conn() // go-redis does not replace its connection when that breaks
 		free = func() {
 			_ = sticky.Close()
 			_ = client.Close()
@@ -62,8 +62,8 @@ func (d *adapter) RunPrompt(ctx context.Context, deadline time.Time, c driver.Ca
 	return reply, err
 }
 
-// refusal is a server's error, of the kind that go-redis returns.
+// refusal is an error reply in the form in which go-redis returns one.
 type refusal struct{ driver.ReplyError }
 
-// RedisError makes it one.
+// RedisError marks refusal as a redis.Error.
 func (refusal) RedisError() {}

@@ -12,8 +12,8 @@ import (
 	"github.com/holdfast-go/holdfast/internal/prompt"
 )
 
-// initPrompt allows lone callers a connection to a single server. There is none if credentials can change, since they would have
-// to be sent on it, or if another server can take the place of this one: with Sentinel, and if the server redirects clients.
+// initPrompt lets lone callers have connections to a single server. There are none if credentials can change, since new ones
+// would have to be sent on them, or if another server can take this one's place: with Sentinel, or if the server redirects clients.
 func (d *adapter) initPrompt() {
 	o := d.option
 	if d.follower != nil || o.AuthCredentialsFn != nil || o.Standalone.EnableRedirect || len(o.InitAddress) > 1 {
@@ -26,7 +26,7 @@ func (d *adapter) initPrompt() {
 	}
 }
 
-// promptTimeout is how long making the connection may take, with the replies to what rueidis sends first.
+// promptTimeout bounds making the connection, including the replies to what rueidis sends first.
 const promptTimeout = 10 * time.Second
 
 // openPrompt opens a connection for lone callers.
@@ -34,11 +34,11 @@ func openPrompt(ctx context.Context, o rueidis.ClientOption) (conn net.Conn, fre
 	own := singleServer(o, o.InitAddress[0])
 	own.Standalone = rueidis.StandaloneOption{}
 	own.PipelineMultiplex = -1
-	own.AlwaysPipelining, own.OnInvalidations = false, nil // rueidis would read what is not for it
-	own.Dialer.KeepAlive = -1                              // and send a PING from time to time
+	own.AlwaysPipelining, own.OnInvalidations = false, nil // otherwise rueidis would read our replies
+	own.Dialer.KeepAlive = -1                              // otherwise it would send PINGs
 	conn, err = prompt.Greeted(ctx, func(ctx context.Context, _, addr string) (net.Conn, error) {
 		return o.DialCtxFn(ctx, addr, &o.Dialer, o.TLSConfig)
-	}, func(dial func(ctx context.Context, network, addr string) (net.Conn, error)) error {
+	}, func(dial prompt.Dialer) error {
 		own.DialCtxFn = func(ctx context.Context, addr string, _ *net.Dialer, _ *tls.Config) (net.Conn, error) {
 			return dial(ctx, "tcp", addr)
 		}

@@ -12,8 +12,8 @@ import (
 	"github.com/holdfast-go/holdfast/internal/prompt"
 )
 
-// initPrompt allows lone callers a connection to a single server. There is none if credentials can change, since they would have
-// to be sent on it.
+// initPrompt lets lone callers have connections to a single server. There are none if credentials can change, since new ones
+// would have to be sent on them.
 func (a *adapter) initPrompt() {
 	o := a.option
 	if o.AuthCredentialsFn != nil || len(o.InitAddress) > 1 {
@@ -26,7 +26,7 @@ func (a *adapter) initPrompt() {
 	}
 }
 
-// promptTimeout is how long making the connection may take, with the replies to what valkey-go sends first.
+// promptTimeout bounds making the connection, including the replies to what valkey-go sends first.
 const promptTimeout = 10 * time.Second
 
 // openPrompt opens a connection for lone callers.
@@ -35,11 +35,11 @@ func openPrompt(ctx context.Context, o valkey.ClientOption) (conn net.Conn, free
 	own.InitAddress, own.ForceSingleClient = o.InitAddress[:1:1], true
 	own.SendToReplicas = nil
 	own.PipelineMultiplex = -1
-	own.AlwaysPipelining, own.OnInvalidations = false, nil // valkey-go would read what is not for it
-	own.Dialer.KeepAlive = -1                              // and send a PING from time to time
+	own.AlwaysPipelining, own.OnInvalidations = false, nil // otherwise valkey-go would read our replies
+	own.Dialer.KeepAlive = -1                              // otherwise it would send PINGs
 	conn, err = prompt.Greeted(ctx, func(ctx context.Context, _, addr string) (net.Conn, error) {
 		return o.DialCtxFn(ctx, addr, &o.Dialer, o.TLSConfig)
-	}, func(dial func(ctx context.Context, network, addr string) (net.Conn, error)) error {
+	}, func(dial prompt.Dialer) error {
 		own.DialCtxFn = func(ctx context.Context, addr string, _ *net.Dialer, _ *tls.Config) (net.Conn, error) {
 			return dial(ctx, "tcp", addr)
 		}

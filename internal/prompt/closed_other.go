@@ -4,5 +4,5 @@ package prompt
 
 import "net"
 
-// isClosed cannot tell on this system. On a connection that is closed, the next call fails.
+// isClosed always returns false: it cannot tell on this system. On a closed connection the next call fails.
 func isClosed(net.Conn) bool { return false }

@@ -8,16 +8,16 @@ import (
 	"time"
 )
 
-// isClosed reports whether an idle connection was closed by the other side, or has received something that nobody asked
-// for. It does not block. It returns false if conn shows no file, as that of a custom dialer may not.
+// isClosed reports whether the server has closed an idle connection, or has sent something unasked. It does not block. It
+// returns false if conn exposes no file descriptor; the connections of custom dialers may not.
 func isClosed(conn net.Conn) bool {
-	conn = below(conn) // where the server's end of a TLS connection shows as well
+	conn = below(conn) // a server that ends a TLS connection closes this one too
 	file, ok := conn.(syscall.Conn)
 	if !ok {
 		return false
 	}
 	raw, err := file.SyscallConn()
-	if err != nil { // it wraps something that has no file
+	if err != nil { // it wraps something without a file descriptor
 		return false
 	}
 	if conn.SetReadDeadline(time.Time{}) != nil { // the deadline of the last call may have passed

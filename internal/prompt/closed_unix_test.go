@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// A server's end of an idle connection is seen also with TLS.
+// isClosed sees that the server has closed an idle TLS connection.
 func TestIsClosedSeesThroughTLS(t *testing.T) {
 	listener, err := tls.Listen("tcp", "127.0.0.1:0", serverConfig(t))
 	if err != nil {

@@ -1,9 +1,9 @@
-// Package prompt keeps a driver's connection for calls that are sent in their callers' goroutines (driver.Prompt). It
-// carries one call at a time. A caller that gives up closes it, and so waits for nothing.
+// Package prompt keeps a driver's connections for calls that are sent in their callers' goroutines (driver.Prompt). A
+// connection carries one call at a time. A caller that gives up closes its connection, and returns at once.
 //
-// The client library makes the connection and greets the server. From then on package prompt alone writes and reads: client
-// libraries do not tell which of their connections a call uses, may dial before a call, which can take long, and allocate more
-// for a call than all else that takes a lock.
+// The client library makes each connection and greets the server. From then on, only package prompt writes to it and reads
+// from it. Client libraries do not say which of their connections a call uses, may dial before a call, which can take long,
+// and allocate more for a call than everything else that acquires a lock.
 package prompt
 
 import (
@@ -17,37 +17,37 @@ import (
 	"github.com/holdfast-go/holdfast/internal/bounds"
 )
 
-// Keeper keeps the connection. Its exported fields are set before its first use.
+// Keeper keeps a driver's connections. Set its exported fields before its first use.
 type Keeper struct {
-	// Open makes a connection with Greeted, and returns it with a function that frees what the client library has of it. The
-	// function is also called if there is an error, unless it is nil. If Open is nil, nothing is sent.
+	// Open makes a connection with Greeted. It also returns a function that frees what the client library holds for the
+	// connection, or nil. The Keeper calls the function even if Open fails. If Open is nil, nothing is sent.
 	Open func(ctx context.Context) (conn net.Conn, free func(), err error)
 	// Timeout bounds Open.
 	Timeout time.Duration
 	// Spawn calls f in a goroutine, or returns false if the driver is closing.
 	Spawn func(f func()) bool
-	// Ctx ends when the driver closes.
+	// Ctx ends when the driver is closed.
 	Ctx context.Context
-	// MaxIdle and MaxAge are the user's bounds on how long a connection is idle or used; 0 if there are none.
+	// MaxIdle and MaxAge are the user's limits on a connection's idle time and age; 0 means no limit.
 	MaxIdle, MaxAge time.Duration
 
 	mu      sync.Mutex
-	idle    []*line   // the one that was used last is at the end
-	busy    int       // lines that calls use
-	opening bool      // one is being made
-	notTill time.Time // when the next may be made
+	idle    []*line   // the most recently used one is last
+	busy    int       // lines in use by calls
+	opening bool      // a line is being made
+	notTill time.Time // no line is made before
 	closed  bool
 }
 
-// most is how many connections there are at most: two calls of acquires and two of releases are under way at once if the server is
-// near, and only then is it faster to wait for a reply than to share a connection.
+// most is the maximum number of connections. With a server nearby, two calls for acquires and two for releases are in flight
+// at once. Only with such a server is it faster to wait for a reply than to share a connection.
 const most = 4
 
-// line is a connection. Whoever has taken it from the Keeper owns it, with its buffers; only hangUp may be called by others.
+// line is a connection. A call that has taken it from the Keeper owns it, with its buffers. Others may only call hangUp.
 type line struct {
 	conn   net.Conn
 	free   func()
-	hangUp func() // closes conn
+	hangUp func() // closes conn, at once
 	made   time.Time
 	used   time.Time // when a call last ended
 
@@ -55,17 +55,18 @@ type line struct {
 }
 
 const (
-	// pause is how long there is no connection after one has failed. If the server is slow, many callers give up, and each
-	// would cost a connection.
+	// pause is how long no connection is made after one has failed. When the server is slow, many callers give up, and each
+	// of them would cost a connection.
 	pause = time.Second
-	// maxIdle is how long a connection may have been idle, if the user's options do not say less. Afterwards something on the
-	// way may have dropped it.
+	// maxIdle is how long a connection may be idle, unless the user's options say less. After that, a firewall may have
+	// dropped it.
 	maxIdle = 30 * time.Second
-	// trusted is how long a connection may have been idle before it is checked for whether the server has closed it.
+	// trusted is how long a connection may be idle before it is checked: the server may have closed it.
 	trusted = 100 * time.Millisecond
 )
 
-// Run sends a call, as driver.Prompt's RunPrompt does. Its errors are ErrNotSent, a driver.ReplyError, or those of the connection.
+// Run sends a call, as driver.Prompt's RunPrompt does. It returns driver.ErrNotSent, a driver.ReplyError, or an error of the
+// connection.
 func (k *Keeper) Run(ctx context.Context, deadline time.Time, c *driver.Call) (string, error) {
 	if ctx.Err() != nil {
 		return "", driver.ErrNotSent
@@ -84,8 +85,8 @@ func (k *Keeper) Run(ctx context.Context, deadline time.Time, c *driver.Call) (s
 	return reply, err
 }
 
-// take returns a connection for one call. If there is none that can be used, it returns nil, and may start making one. For a
-// caller that may give up, there is none for a while after others have given up or failed, and while there are other calls.
+// take returns a connection for one call. If none can be used, take returns nil, and may start to make one. A caller
+// that may give up gets none while other calls are in flight, nor for a while after a call has failed or was given up.
 func (k *Keeper) take(mayGiveUp bool) *line {
 	if k.Open == nil {
 		return nil
@@ -130,7 +131,7 @@ func (k *Keeper) take(mayGiveUp bool) *line {
 	return nil
 }
 
-// isGood reports whether a connection may be used.
+// isGood reports whether an idle connection may be used.
 func (k *Keeper) isGood(l *line, now time.Time) bool {
 	age, idle := now.Sub(l.made), now.Sub(l.used)
 	if idle > maxIdle || k.MaxIdle > 0 && idle > k.MaxIdle || k.MaxAge > 0 && age > k.MaxAge {
@@ -139,7 +140,7 @@ func (k *Keeper) isGood(l *line, now time.Time) bool {
 	return idle <= trusted || !isClosed(l.conn)
 }
 
-// open makes a connection. If it returns an error, the line must still be closed.
+// open makes a connection. The caller must close the line even if there is an error.
 func (k *Keeper) open() (*line, error) {
 	ctx, cancel := context.WithTimeout(k.Ctx, k.Timeout)
 	defer cancel()
@@ -152,8 +153,8 @@ func (k *Keeper) open() (*line, error) {
 	return l, err
 }
 
-// hangUp closes a connection at once. Close of a tls.Conn alone would first send an alert, and wait up to 5 s if the server does not
-// read. It waits for nothing once the connection below it is closed.
+// hangUp closes a connection at once. The Close of a tls.Conn first sends an alert, which takes up to 5 s if the server does not
+// read. Once the connection below is closed, that fails immediately.
 func hangUp(conn net.Conn) {
 	_ = below(bounds.Unwrap(conn)).Close()
 	_ = conn.Close()
@@ -179,8 +180,8 @@ func (l *line) close() {
 	}
 }
 
-// giveBack ends a call's use of a connection. Unless a caller gave up, one that failed puts the others under suspicion: the server
-// may have gone, and each of them would be found out only when a call has waited for it.
+// giveBack ends a call's use of a connection. If the call failed and its caller did not give up, the idle connections are closed
+// as well: the server may be gone, and each of them would cost another call its deadline.
 func (k *Keeper) giveBack(l *line, intact, gaveUp bool) {
 	k.mu.Lock()
 	k.busy--
@@ -202,7 +203,7 @@ func (k *Keeper) giveBack(l *line, intact, gaveUp bool) {
 	}
 }
 
-// add ends the making of a connection.
+// add adds a connection that open has made, or closes it if open failed.
 func (k *Keeper) add(l *line, err error) {
 	k.mu.Lock()
 	k.opening = false
@@ -217,7 +218,7 @@ func (k *Keeper) add(l *line, err error) {
 	l.close()
 }
 
-// Close closes the connections that no call uses. The others are closed when their calls end.
+// Close closes the idle connections. The others are closed when their calls end.
 func (k *Keeper) Close() {
 	k.mu.Lock()
 	idle := k.idle
@@ -228,16 +229,19 @@ func (k *Keeper) Close() {
 	}
 }
 
-// Greeted returns the connection that a client library makes and on which it has greeted the server, by greet. The library has to
-// dial with the function that greet is given, once, and to greet before greet returns. When ctx ends, the connection is closed, as
-// libraries would go on waiting for the server.
-func Greeted(ctx context.Context, dial func(ctx context.Context, network, addr string) (net.Conn, error), greet func(dial func(ctx context.Context, network, addr string) (net.Conn, error)) error) (net.Conn, error) {
+// Dialer makes a connection, as net.Dialer's DialContext does.
+type Dialer func(ctx context.Context, network, addr string) (net.Conn, error)
+
+// Greeted returns a connection on which a client library has greeted the server. greet must make the library dial exactly once,
+// with the Dialer that it is given, and must return only after the server has replied to the greeting. When ctx ends, Greeted
+// closes the connection, because libraries would go on waiting for the server.
+func Greeted(ctx context.Context, dial Dialer, greet func(dial Dialer) error) (net.Conn, error) {
 	dialed := make(chan net.Conn, 1)
 	end := func() {
 		select {
 		case conn := <-dialed:
 			hangUp(conn)
-		default: // there is none yet, and the dialer will see that ctx has ended
+		default: // not dialed yet; the dialer will see that ctx has ended
 		}
 	}
 	stop := context.AfterFunc(ctx, end)
@@ -265,7 +269,7 @@ func Greeted(ctx context.Context, dial func(ctx context.Context, network, addr s
 	case !stop():
 		return nil, ctx.Err()
 	case err != nil:
-		end() // libraries may leave a connection open that the server has not greeted
+		end() // libraries may leave a connection open after a greeting that failed
 		return nil, err
 	}
 	return <-dialed, nil

@@ -53,7 +53,7 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-// call sends a command, and returns what it met.
+// call sends a command and returns its error.
 func (w *world) call(ctx context.Context, command string) error {
 	reply, err := w.Run(ctx, time.Now().Add(time.Minute), &driver.Call{Script: driver.Script{Command: command}})
 	if err == nil && reply != "a" {
@@ -62,7 +62,7 @@ func (w *world) call(ctx context.Context, command string) error {
 	return err
 }
 
-// hang makes that many calls that end at their deadlines, and returns what waits for that.
+// hang makes n calls that never get a reply; the function it returns waits until their deadlines have ended them.
 func (w *world) hang(t *testing.T, n int) (wait func()) {
 	t.Helper()
 	done := make(chan error, n)
@@ -90,7 +90,7 @@ func (w *world) hang(t *testing.T, n int) (wait func()) {
 	}
 }
 
-// There are at most so many connections. One that fails takes the idle ones with it, and for a while no other is made.
+// The number of connections is limited. When one fails, the idle ones are closed too, and no new one is made for a while.
 func TestConnectionsThatFail(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -129,7 +129,7 @@ func TestConnectionsThatFail(t *testing.T) {
 	})
 }
 
-// An error that concerns one call alone costs no connection. Any other closes its connection and the idle ones.
+// An error that concerns one call closes no connection. Any other error closes the call's connection and the idle ones.
 func TestErrorsOfOneCall(t *testing.T) {
 	for refusal, kept := range map[string]bool{
 		"WRONGTYPE Operation against a key holding the wrong kind of value": true,
@@ -173,12 +173,12 @@ func TestErrorsOfOneCall(t *testing.T) {
 	}
 }
 
-// timeless is a connection that accepts no deadline, as one that was closed.
+// timeless is a connection that refuses deadlines, as a closed one does.
 type timeless struct{ net.Conn }
 
 func (timeless) SetDeadline(time.Time) error { return net.ErrClosed }
 
-// A call that was not begun was not sent. Its connection is closed.
+// A call whose deadline cannot be set was not sent. Its connection is closed.
 func TestACallThatIsNotBegunIsNotSent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -200,8 +200,8 @@ func TestACallThatIsNotBegunIsNotSent(t *testing.T) {
 	})
 }
 
-// A caller that gives up closes its own connection only. Others that can give up have none meanwhile, nor for a while afterwards;
-// those that cannot go on.
+// A caller that gives up closes only its own connection. Meanwhile, and for a while afterwards, other callers that can give up
+// get no connection. Callers that cannot give up still do.
 func TestCallersThatGiveUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -217,7 +217,7 @@ func TestCallersThatGiveUp(t *testing.T) {
 		if err := w.call(context.Background(), "ECHO"); err != nil {
 			t.Error(err)
 		}
-		time.Sleep(2 * time.Minute) // what hangs has ended
+		time.Sleep(2 * time.Minute) // the call that hangs has ended
 		for _, want := range []error{driver.ErrNotSent, nil} {
 			if err := w.call(can, "ECHO"); err != want {
 				t.Errorf("%v, want %v", err, want)
@@ -244,7 +244,7 @@ func TestCallersThatGiveUp(t *testing.T) {
 	})
 }
 
-// A connection that nobody has used for long is not used again.
+// A connection that has been idle for long is not used again.
 func TestIdleConnectionsAreClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -264,7 +264,7 @@ func TestIdleConnectionsAreClosed(t *testing.T) {
 	})
 }
 
-// When its time is over, a connection is closed that the server has not greeted.
+// A connection on which the server does not answer the greeting is closed in time.
 func TestGreetedEndsInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -273,7 +273,7 @@ func TestGreetedEndsInTime(t *testing.T) {
 			client, _ := net.Pipe()
 			return client, nil
 		}
-		_, err := Greeted(ctx, silent, func(dial func(context.Context, string, string) (net.Conn, error)) error {
+		_, err := Greeted(ctx, silent, func(dial Dialer) error {
 			conn, err := dial(context.Background(), "tcp", "server")
 			if err != nil {
 				return err
@@ -290,7 +290,7 @@ func TestGreetedEndsInTime(t *testing.T) {
 	})
 }
 
-// A connection that may not be used any more is closed even while another is being made, and when the driver is closing.
+// A connection that is too old is closed even while another is being made, and even when the driver is closing.
 func TestConnectionsThatAreTooOldAreClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

@@ -17,17 +17,17 @@ import (
 	"github.com/holdfast-go/holdfast/internal/bounds"
 )
 
-// serverConfig is the configuration of a TLS server whose certificate nobody should verify.
+// serverConfig returns the configuration of a TLS server. Clients must not verify its certificate.
 func serverConfig(t *testing.T) *tls.Config {
 	t.Helper()
 	certs := httptest.NewUnstartedServer(nil)
 	certs.StartTLS()
 	t.Cleanup(certs.Close)
-	// A server that sends tickets would write on a pipe when nobody reads.
+	// A server that sends tickets writes to the pipe while the client does not read.
 	return &tls.Config{Certificates: certs.TLS.Certificates, SessionTicketsDisabled: true}
 }
 
-// watched is a connection that notes that it was closed.
+// watched is a connection that records that it was closed.
 type watched struct {
 	net.Conn
 	closed atomic.Bool

@@ -15,32 +15,33 @@ import (
 // Bounds on a reply.
 const (
 	maxBulk = 64 << 20 // bytes of a string
-	maxLine = 64 << 10 // bytes of an error, or of another reply of one line
+	maxLine = 64 << 10 // bytes of an error or another one-line reply
 )
 
-// Buffers begin with minBuffer bytes. One that has grown beyond maxBuffer is not kept.
+// Buffers start with minBuffer bytes. A buffer that has grown beyond maxBuffer is not kept.
 const (
 	minBuffer = 1 << 10
 	maxBuffer = 64 << 10
 )
 
-// Errors of replies that no script or command of ours has. The connection is then of no use any more.
+// Errors about replies that none of this library's scripts and commands has. The connection cannot be used after one.
 var (
 	errSurplus = errors.New("the server sent more than the reply")
 	errForm    = errors.New("the server sent no string, number or error")
 	errLong    = errors.New("the server sent too long a reply")
 )
 
-// oneCall has the beginnings of errors by which a server refuses one call, and that say nothing about the server or the connection.
+// oneCall lists the prefixes of error replies that concern one call, and not the server or the connection.
 var oneCall = []string{"WRONGTYPE ", "NOPERM ", "OOM ", "ERR unknown command"}
 
-// concernsOneCall reports whether err is such a reply. The whole of it has been read then, so the connection can be used again.
+// concernsOneCall reports whether err is an error reply that concerns one call. It has been read in full, so the connection can
+// be used again.
 func concernsOneCall(err error) bool {
 	refused, is := err.(driver.ReplyError)
-	return is && slices.ContainsFunc(oneCall, func(beginning string) bool { return strings.HasPrefix(string(refused), beginning) })
+	return is && slices.ContainsFunc(oneCall, func(prefix string) bool { return strings.HasPrefix(string(refused), prefix) })
 }
 
-// run sends a call, and returns its reply as Driver.Run does.
+// run sends a call and returns its reply, as driver.Driver's Run does.
 func (l *line) run(deadline time.Time, c *driver.Call) (string, error) {
 	if l.conn.SetDeadline(deadline) != nil { // the connection is closed
 		return "", driver.ErrNotSent
@@ -79,7 +80,7 @@ func appendHeader(b []byte, kind byte, n int) []byte {
 	return append(strconv.AppendInt(append(b, kind), int64(n), 10), "\r\n"...)
 }
 
-// read reads a reply, after which the server must not send anything.
+// read reads a reply. It is an error if the server has sent more than that.
 func (l *line) read() (string, error) {
 	in := l.in[:0]
 	defer func() {
@@ -87,7 +88,7 @@ func (l *line) read() (string, error) {
 			l.in = nil
 		}
 	}()
-	end := -1 // of the first line
+	end := -1 // where the first line ends
 	for end < 0 {
 		if len(in) > maxLine {
 			return "", errLong
@@ -136,14 +137,14 @@ func (l *line) read() (string, error) {
 	return string(in[rest : rest+n]), nil
 }
 
-// more reads what the server sends next. The buffer grows with what has come, and not with what a server announces.
+// more appends what the server sends next. The buffer grows with what has arrived, not with the length that the server announces.
 func (l *line) more(in []byte) ([]byte, error) {
 	if len(in) == cap(in) {
 		in = append(make([]byte, 0, max(minBuffer, 2*cap(in))), in...)
 	}
 	n, err := l.conn.Read(in[len(in):cap(in)])
 	if n > 0 {
-		err = nil // it comes again, if more is read
+		err = nil // the next Read returns it again
 	}
 	return in[:len(in)+n], err
 }

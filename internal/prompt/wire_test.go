@@ -12,7 +12,7 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// stream is a connection whose reads return the pieces one by one.
+// stream is a connection whose Read returns the pieces one at a time.
 type stream struct {
 	net.Conn
 	pieces []string
@@ -33,7 +33,7 @@ func (s *stream) Read(p []byte) (int, error) {
 func (s *stream) Write(p []byte) (int, error) { return s.sent.Write(p) }
 func (s *stream) SetDeadline(time.Time) error { return nil }
 
-// A reply is the same in whatever pieces it arrives, and what is no reply to a script or a command is an error.
+// A reply is the same in whatever pieces it arrives. Anything that is not a reply to a script or a command is an error.
 func TestReplies(t *testing.T) {
 	long := strings.Repeat("x", 3*maxBuffer)
 	for text, want := range map[string]struct {
@@ -66,7 +66,7 @@ func TestReplies(t *testing.T) {
 	} {
 		for _, pieces := range [][]string{{text}, strings.Split(text, ""), {text[:len(text)/2], text[len(text)/2:]}} {
 			if last := len(pieces) - 1; last > 0 && want.err == errSurplus {
-				continue // what comes later is found before the next call, or taken for its reply
+				continue // what arrives later is found before the next call, or taken for its reply
 			}
 			s := &stream{pieces: pieces}
 			l := &line{conn: s}

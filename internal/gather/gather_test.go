@@ -207,3 +207,27 @@ func TestABatchWaitsWhileItemsCome(t *testing.T) {
 	}
 	t.Errorf("of %d items, %d at most went together", total, largest)
 }
+
+// A batch leaves once no more items come, and does not use up its yields.
+func TestABatchLeavesWhenNothingComes(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	fewest := maxYields
+	for range 10 { // the goroutine that sends may be held up
+		var all sync.WaitGroup
+		var sent atomic.Bool
+		g := &Group[int]{
+			Send: func([]int) bool { sent.Store(true); return true },
+			Go:   func(f func()) { all.Go(f) }, Most: 100, Patience: time.Hour,
+		}
+		g.Add(1)
+		turns := 0
+		for ; !sent.Load(); turns++ {
+			runtime.Gosched()
+		}
+		all.Wait()
+		fewest = min(fewest, turns)
+	}
+	if fewest > maxYields/4 {
+		t.Errorf("the sender yields %d times at least although nothing comes", fewest)
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"context"
 	"testing"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/redis/rueidis"
 	"github.com/valkey-io/valkey-go"
 
@@ -20,10 +21,14 @@ import (
 //
 // Bug: Each call makes timers, contexts, closures, and the arguments of a client library anew.
 func TestALoneCycleAllocatesLittle(t *testing.T) {
-	const most = 20
+	const most = 16
 	backend.EachRealInTurn(t, func(t *testing.T, b *backend.Backend) {
 		for name, connect := range map[string]func(t *testing.T) (*holdfast.Client, error){
-			"go-redis": func(t *testing.T) (*holdfast.Client, error) { return holdfastgoredis.New(b.Redis(t), nil) },
+			"go-redis": func(t *testing.T) (*holdfast.Client, error) {
+				rdb := redis.NewClient(&redis.Options{Addr: b.Server.Addr()}) // Backend.Redis times requests, and so allocates for each
+				t.Cleanup(func() { _ = rdb.Close() })
+				return holdfastgoredis.New(rdb, nil)
+			},
 			"rueidis": func(*testing.T) (*holdfast.Client, error) {
 				return holdfastrueidis.New(rueidis.ClientOption{InitAddress: []string{b.Server.Addr()}}, nil)
 			},
@@ -49,7 +54,7 @@ func TestALoneCycleAllocatesLittle(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
-				// Something else may allocate, in go-redis or the runtime, and the first cycles make connections.
+				// Something else may allocate at times, in a client library or the runtime, and the first cycles make connections.
 				backend.Eventually(t, "a lone cycle allocates little", func() bool { return testing.AllocsPerRun(100, cycle) <= most })
 			})
 		}

@@ -209,6 +209,9 @@ func (c *followedConn) Close() error {
 	return c.Conn.Close()
 }
 
+// NetConn returns the connection that c wraps, as the NetConn of a tls.Conn does.
+func (c *followedConn) NetConn() net.Conn { return c.Conn }
+
 type followedSyscallConn struct {
 	*followedConn
 	syscall.Conn

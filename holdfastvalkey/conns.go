@@ -3,10 +3,8 @@ package holdfastvalkey
 import (
 	"context"
 	"crypto/tls"
-	"errors"
 	"net"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/valkey-io/valkey-go"
@@ -125,13 +123,8 @@ func (c *conn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// SyscallConn implements syscall.Conn, if the connection does that.
-func (c *conn) SyscallConn() (syscall.RawConn, error) {
-	if sys, ok := c.Conn.(syscall.Conn); ok {
-		return sys.SyscallConn()
-	}
-	return nil, errors.ErrUnsupported
-}
+// NetConn returns the connection that c wraps, as the NetConn of a tls.Conn does.
+func (c *conn) NetConn() net.Conn { return c.Conn }
 
 func (c *conn) Close() error {
 	c.owner.mu.Lock()

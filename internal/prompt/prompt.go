@@ -36,6 +36,7 @@ type Keeper struct {
 	busy    int       // lines in use by calls
 	opening bool      // a line is being made
 	notTill time.Time // no line is made before
+	useless bool      // connections have no deadlines, so none is used
 	closed  bool
 }
 
@@ -48,6 +49,7 @@ type line struct {
 	conn   net.Conn
 	free   func()
 	hangUp func() // closes conn, at once
+	exact  bool   // conn is known to keep its deadlines
 	made   time.Time
 	used   time.Time // when a call last ended
 
@@ -61,6 +63,8 @@ const (
 	// maxIdle is how long a connection may be idle, unless the user's options say less. After that, a firewall may have
 	// dropped it.
 	maxIdle = 30 * time.Second
+	// grace is how long after its deadline a call ends on a connection that does not keep it.
+	grace = 100 * time.Millisecond
 	// trusted is how long a connection may be idle before it is checked: the server may have closed it.
 	trusted = 100 * time.Millisecond
 )
@@ -79,6 +83,9 @@ func (k *Keeper) Run(ctx context.Context, deadline time.Time, c *driver.Call) (s
 	if ctx.Done() != nil {
 		stop = context.AfterFunc(ctx, l.hangUp)
 	}
+	if !l.exact {
+		defer time.AfterFunc(time.Until(deadline)+grace, l.hangUp).Stop()
+	}
 	reply, err := l.run(deadline, c)
 	// mutants: late-reply
 	k.giveBack(l, stop() && (err == nil || concernsOneCall(err)), ctx.Err() != nil)
@@ -93,6 +100,9 @@ func (k *Keeper) take(mayGiveUp bool) *line {
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	if k.useless {
+		return nil
+	}
 	now := time.Now()
 	rests := now.Before(k.notTill)
 	if mayGiveUp && (rests || k.busy > 0) {
@@ -149,20 +159,31 @@ func (k *Keeper) open() (*line, error) {
 	if conn != nil {
 		l.conn = bounds.Unwrap(conn)
 		l.hangUp = func() { hangUp(conn) }
+		switch below(conn).(type) {
+		case *net.TCPConn, *net.UnixConn:
+			l.exact = true
+		}
+		if err == nil && l.conn.SetDeadline(time.Time{}) != nil {
+			err = errNoDeadlines
+		}
 	}
 	return l, err
 }
 
+// errNoDeadlines says that connections have no deadlines, as those through an SSH client do not.
+var errNoDeadlines = errors.New("the connection has no deadlines")
+
 // hangUp closes a connection at once. The Close of a tls.Conn first sends an alert, which takes up to 5 s if the server does not
 // read. Once the connection below is closed, that fails immediately.
 func hangUp(conn net.Conn) {
-	_ = below(bounds.Unwrap(conn)).Close()
+	_ = below(conn).Close()
 	_ = conn.Close()
 }
 
-// below returns the connection that carries what is sent on conn: the one below TLS, or conn itself.
+// below returns the connection that carries what is sent on conn: the one below TLS and a driver's wrappers, or conn itself.
 func below(conn net.Conn) net.Conn {
 	for {
+		conn = bounds.Unwrap(conn)
 		upper, is := conn.(interface{ NetConn() net.Conn })
 		if !is {
 			return conn
@@ -207,6 +228,7 @@ func (k *Keeper) giveBack(l *line, intact, gaveUp bool) {
 func (k *Keeper) add(l *line, err error) {
 	k.mu.Lock()
 	k.opening = false
+	k.useless = err == errNoDeadlines
 	l.used = time.Now()
 	if err == nil && !k.closed {
 		k.idle = append(k.idle, l)

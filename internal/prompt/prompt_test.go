@@ -53,6 +53,15 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
+// wrap makes the Keeper's connections those that f returns.
+func (w *world) wrap(f func(net.Conn) net.Conn) {
+	open := w.Open
+	w.Open = func(ctx context.Context) (net.Conn, func(), error) {
+		conn, free, err := open(ctx)
+		return f(conn), free, err
+	}
+}
+
 // call sends a command and returns its error.
 func (w *world) call(ctx context.Context, command string) error {
 	reply, err := w.Run(ctx, time.Now().Add(time.Minute), &driver.Call{Script: driver.Script{Command: command}})
@@ -173,21 +182,22 @@ func TestErrorsOfOneCall(t *testing.T) {
 	}
 }
 
-// timeless is a connection that refuses deadlines, as a closed one does.
-type timeless struct{ net.Conn }
+// shut is a connection that refuses the deadlines of calls, as if it was closed after it was made.
+type shut struct{ net.Conn }
 
-func (timeless) SetDeadline(time.Time) error { return net.ErrClosed }
+func (s shut) SetDeadline(deadline time.Time) error {
+	if deadline.IsZero() {
+		return nil
+	}
+	return net.ErrClosed
+}
 
 // A call whose deadline cannot be set was not sent. Its connection is closed.
 func TestACallThatIsNotBegunIsNotSent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		defer w.Close()
-		open := w.Open
-		w.Open = func(ctx context.Context) (net.Conn, func(), error) {
-			conn, free, err := open(ctx)
-			return timeless{conn}, free, err
-		}
+		w.wrap(func(conn net.Conn) net.Conn { return shut{conn} })
 		for range 2 {
 			if err := w.call(context.Background(), "ECHO"); err != driver.ErrNotSent {
 				t.Error(err)
@@ -196,6 +206,50 @@ func TestACallThatIsNotBegunIsNotSent(t *testing.T) {
 		}
 		if w.opened.Load() != 1 || w.closed.Load() != 1 {
 			t.Errorf("%d connections were opened and %d closed", w.opened.Load(), w.closed.Load())
+		}
+	})
+}
+
+// timeless is a connection that has no deadlines.
+type timeless struct{ net.Conn }
+
+func (timeless) SetDeadline(time.Time) error { return errors.ErrUnsupported }
+
+// No connection is used if connections have no deadlines, and none is made after the first.
+func TestConnectionsWithoutDeadlines(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		defer w.Close()
+		w.wrap(func(conn net.Conn) net.Conn { return timeless{conn} })
+		for range 3 {
+			if err := w.call(context.Background(), "ECHO"); err != driver.ErrNotSent {
+				t.Error(err)
+			}
+			time.Sleep(2 * pause)
+		}
+		if w.opened.Load() != 1 || w.closed.Load() != 1 {
+			t.Errorf("%d connections were opened and %d closed", w.opened.Load(), w.closed.Load())
+		}
+	})
+}
+
+// endless is a connection that forgets its deadlines.
+type endless struct{ net.Conn }
+
+func (endless) SetDeadline(time.Time) error { return nil }
+
+// A call ends soon after its deadline even if the connection does not keep it.
+func TestConnectionsThatForgetTheirDeadlines(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		defer w.Close()
+		w.wrap(func(conn net.Conn) net.Conn { return endless{conn} })
+		_ = w.call(context.Background(), "ECHO")
+		synctest.Wait()
+		began := time.Now()
+		err := w.call(context.Background(), "HANG")
+		if took := time.Since(began); !errors.Is(err, io.ErrClosedPipe) || took != time.Minute+grace {
+			t.Errorf("after %v: %v", took, err)
 		}
 	})
 }

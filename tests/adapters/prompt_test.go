@@ -2,6 +2,7 @@ package adapters
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"net"
 	"testing"
@@ -12,6 +13,7 @@ import (
 	"github.com/holdfast-go/holdfast/driver/drivertest"
 	"github.com/holdfast-go/holdfast/internal/script"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
+	"github.com/holdfast-go/holdfast/tests/internal/pki"
 	"github.com/holdfast-go/holdfast/tests/internal/proxy"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
@@ -86,15 +88,29 @@ func aCallerThatSendsItselfGivesUp(t *testing.T, a adapter) {
 }
 
 // Fault: The server closes a lone caller's connection between acquire and release, as a restart or CLIENT KILL does. The
-// release notices it, and goes by another one.
+// release notices it, also with TLS, and goes by another one.
 func TestALoneCallerNoticesThatItsConnectionIsClosed(t *testing.T) {
 	t.Parallel()
-	each(t, aLoneCallerNoticesThatItsConnectionIsClosed)
+	each(t, func(t *testing.T, a adapter) {
+		s := server.Start(t, server.One(t))
+		authority := pki.NewAuthority(t, "authority")
+		hour := time.Now().Add(time.Hour)
+		encrypted := pki.Listen(t, s, authority.Issue("redis.test", hour), authority)
+		secure := &tls.Dialer{Config: &tls.Config{
+			ServerName: "redis.test", RootCAs: authority.Pool(),
+			Certificates: []tls.Certificate{authority.Issue("client", hour).Load(t)},
+		}}
+		for what, dial := range map[string]dialer{
+			"plain": to(s.Addr()),
+			"TLS":   func(ctx context.Context) (net.Conn, error) { return secure.DialContext(ctx, "tcp", encrypted) },
+		} {
+			t.Run(what, func(t *testing.T) { aLoneCallerNoticesThatItsConnectionIsClosed(t, s, a.single(t, 3, dial)) })
+		}
+	})
 }
 
-func aLoneCallerNoticesThatItsConnectionIsClosed(t *testing.T, a adapter) {
-	s := server.Start(t, server.One(t))
-	d := &promptly{a.single(t, 3, to(s.Addr())), make(chan error, 100)}
+func aLoneCallerNoticesThatItsConnectionIsClosed(t *testing.T, s *server.Server, over drivertest.Driver) {
+	d := &promptly{over, make(chan error, 100)}
 	l := client(t, d).Mutex("a", holdfast.TTL(2*time.Minute))
 	prompt := func() (n int) { // how many calls were, since the last time
 		t.Helper()

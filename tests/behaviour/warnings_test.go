@@ -1,9 +1,11 @@
 package behaviour
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"strings"
@@ -205,8 +207,9 @@ type astray struct {
 	net.Conn
 	other string
 
-	mu  sync.Mutex
-	led net.Conn // to the other server; nil before that
+	mu    sync.Mutex
+	resp3 bool     // the client has asked for version 3 of the protocol
+	led   net.Conn // to the other server; nil before that
 }
 
 func (a *astray) present() net.Conn {
@@ -218,7 +221,16 @@ func (a *astray) present() net.Conn {
 	return a.Conn
 }
 
-func (a *astray) Read(p []byte) (int, error) { return a.present().Read(p) }
+// Read goes on at the other server if the client was reading when it subscribed, as rueidis always is.
+func (a *astray) Read(p []byte) (int, error) {
+	for {
+		conn := a.present()
+		n, err := conn.Read(p)
+		if n > 0 || err == nil || a.present() == conn {
+			return n, err
+		}
+	}
+}
 
 func (a *astray) Close() error { return a.present().Close() }
 
@@ -229,17 +241,42 @@ func (a *astray) SetReadDeadline(t time.Time) error { return a.present().SetRead
 func (a *astray) SetWriteDeadline(t time.Time) error { return a.present().SetWriteDeadline(t) }
 
 func (a *astray) Write(p []byte) (int, error) {
-	if bytes.Contains(p, []byte("\r\nsubscribe\r\n")) {
-		_ = a.present().Close()
-		conn, err := net.Dial("tcp", a.other)
-		if err != nil {
+	request := bytes.ToLower(p) // clients of rueidis send upper case
+	a.mu.Lock()
+	a.resp3 = a.resp3 || bytes.Contains(request, []byte("\r\nhello\r\n$1\r\n3\r\n"))
+	lead := a.led == nil && bytes.Contains(request, []byte("\r\nsubscribe\r\n"))
+	a.mu.Unlock()
+	if lead {
+		if err := a.lead(); err != nil {
 			return 0, err
 		}
-		a.mu.Lock()
-		a.led = conn
-		a.mu.Unlock()
 	}
 	return a.present().Write(p)
+}
+
+// lead connects to the other server, with the same version of the protocol.
+func (a *astray) lead() error {
+	conn, err := net.Dial("tcp", a.other)
+	if err != nil {
+		return err
+	}
+	if a.resp3 {
+		_, err = io.WriteString(conn, "*2\r\n$5\r\nHELLO\r\n$1\r\n3\r\n*1\r\n$4\r\nPING\r\n")
+		for in := bufio.NewReader(conn); err == nil; {
+			var text string
+			if text, err = in.ReadString('\n'); text == "+PONG\r\n" {
+				break
+			}
+		}
+		if err != nil {
+			_ = conn.Close()
+			return err
+		}
+	}
+	a.mu.Lock()
+	a.led = conn
+	a.mu.Unlock()
+	return a.Conn.Close()
 }
 
 // A waiter that is not notified causes one warning, and gets the lock all the same.

@@ -116,9 +116,7 @@ func (s *site) quorumOf(addrs []string, nodeTimeout ...time.Duration) *holdfast.
 	s.t.Helper()
 	var clients []*holdfast.Client
 	for i, addr := range addrs {
-		rdb := redis.NewClient(&redis.Options{Addr: addr})
-		s.t.Cleanup(func() { _ = rdb.Close() })
-		var d drivertest.Driver = drivertest.Of(holdfastgoredis.NewDriver(rdb))
+		d := backend.Connect(s.t, &redis.Options{Addr: addr})
 		if s.wrap != nil {
 			d = s.wrap(i, d)
 		}

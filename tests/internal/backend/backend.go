@@ -216,7 +216,7 @@ func NeedsSentinel(tb testing.TB) {
 // options for the server's address and the credentials have an effect.
 func Open(tb testing.TB, cfg *holdfast.Config, o *redis.Options) *holdfast.Client {
 	tb.Helper()
-	return New(tb, cfg, connect(tb, o))
+	return New(tb, cfg, Connect(tb, o))
 }
 
 // New returns a new holdfast client with a driver, closed with the test.
@@ -230,8 +230,8 @@ func New(tb testing.TB, cfg *holdfast.Config, d drivertest.Driver) *holdfast.Cli
 	return c
 }
 
-// connect connects to a server, for Open.
-func connect(tb testing.TB, o *redis.Options) drivertest.Driver {
+// Connect returns the driver of a client that Open returns.
+func Connect(tb testing.TB, o *redis.Options) drivertest.Driver {
 	tb.Helper()
 	watch(tb, o)
 	dial := func(ctx context.Context, _ string, _ *net.Dialer, _ *tls.Config) (net.Conn, error) {

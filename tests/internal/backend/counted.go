@@ -14,7 +14,7 @@ import (
 // asks by itself, at a time of its own, does not count: about the server's settings, and about notices for operators.
 func (b *Backend) Counted(tb testing.TB, cfg *holdfast.Config) (*holdfast.Client, func() int64) {
 	tb.Helper()
-	d := &counted{Driver: connect(tb, b.options())}
+	d := &counted{Driver: Connect(tb, b.options())}
 	c, err := holdfast.New(d, patient(cfg))
 	if err != nil {
 		tb.Fatal(err)

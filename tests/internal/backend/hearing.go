@@ -26,7 +26,7 @@ func Hear(d drivertest.Driver, prefix string) *Hearing { return &Hearing{Driver:
 // Hearing returns a driver of the server.
 func (b *Backend) Hearing(tb testing.TB, prefix string) *Hearing {
 	tb.Helper()
-	return Hear(connect(tb, b.options()), prefix)
+	return Hear(Connect(tb, b.options()), prefix)
 }
 
 // Heard reports whether the message has come; with after, whether it came after that one.

@@ -54,7 +54,7 @@ func TestNothingIsLeftOfManyCycles(t *testing.T) {
 		took := time.Since(begun)
 		backend.Eventually(t, "the goroutines are as many as before", func() bool { return runtime.NumGoroutine() <= warm.goroutines })
 		backend.Eventually(t, "the channels of clients that are closed are gone", func() bool {
-			return len(u.observer.PubSubChannels(t.Context(), "*").Val()) <= 1
+			return len(backend.Channels(t, u.observer)) <= 1
 		})
 		after := look(t, u.observer)
 		t.Logf("%d cycles in %s: %d granted, %d given up, %d held by another, %d lost, %d closed, %d unsure; %d clients closed, %d times connections killed",
@@ -124,11 +124,9 @@ func look(t *testing.T, observer *redis.Client) picture {
 	runtime.GC() // pools keep some things for one more collection
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
-	channels, err := observer.PubSubChannels(t.Context(), "*").Result()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return picture{runtime.NumGoroutine(), m.HeapAlloc, len(channels), connections(t, observer)}
+	// A client that has had a lease for a second, which slow machines bring about, hears the channel that is left out for a
+	// minute more. If it did after it was closed, its connection would be left.
+	return picture{runtime.NumGoroutine(), m.HeapAlloc, len(backend.Channels(t, observer)), connections(t, observer)}
 }
 
 func connections(t *testing.T, observer *redis.Client) int {

@@ -4,7 +4,7 @@
 // Acquires use that client. Renewals, releases and subscriptions use connections of their own, made with the same
 // options, so that they are not stuck behind the application's commands when its pool is exhausted. Calls that wait for
 // replicas or disks use up to 64 further connections to a server, and up to 256 for renewals and releases. Outside a
-// Cluster there are up to four connections more, and an acquire or release of a free mutex takes one that is idle. If the caller
+// Cluster there are up to eight connections more, and an acquire or release of a free mutex takes one that is idle. If the caller
 // gives up, that connection is closed. Hooks of the program's client do not see these calls; if that client has a Limiter, there
 // are no such connections. Each command is sent once: the client's own retries do not apply.
 //

@@ -7,7 +7,7 @@
 //
 // A rueidis.Client does not reveal its options, and all its users share its connections. So the driver takes the options
 // and makes clients of its own: one for locks, so that a renewal is not stuck behind a reply of a hundred megabytes, and
-// one for subscriptions. For a single server it also makes up to four connections, and an acquire or release of a free mutex
+// one for subscriptions. For a single server it also makes up to eight connections, and an acquire or release of a free mutex
 // takes one that is idle. If the caller gives up, that connection is closed. Each command is sent once: rueidis's own retries
 // do not apply.
 package holdfastrueidis

@@ -49,7 +49,7 @@ func MayBeDone(err error) bool {
 // SendAll sends one batch of all items or, if they go apart, a batch of each.
 func SendAll[T any, R BatchReply](s *Server, all []T, apart bool, compose func([]T) Batch[R], tell func([]T, Outcome[R])) (answered bool) {
 	if len(all) == 1 || !apart {
-		return sendBatch(s, compose(all), func(o Outcome[R]) { tell(all, o) })
+		return sendBatch(s, compose(all), len(all) > 1, func(o Outcome[R]) { tell(all, o) })
 	}
 	batches := make([]Batch[R], len(all))
 	for i := range all {
@@ -59,10 +59,10 @@ func SendAll[T any, R BatchReply](s *Server, all []T, apart bool, compose func([
 }
 
 // sendBatch sends a batch once, and tells once what became of it: its answer, or that it was given up after
-// CommandTimeout, even if the driver does not return then.
-func sendBatch[R BatchReply](s *Server, b Batch[R], tell func(Outcome[R])) (answered bool) {
+// CommandTimeout, even if the driver does not return then. several says whether the batch has more than one item.
+func sendBatch[R BatchReply](s *Server, b Batch[R], several bool, tell func(Outcome[R])) (answered bool) {
 	if b.Waited && s.IsPrompt() {
-		if answered, sent := SendPromptly(context.Background(), s, b, tell); sent {
+		if answered, sent := sendFast(s, b, several, tell); sent {
 			return answered
 		}
 	}
@@ -80,6 +80,21 @@ func sendBatch[R BatchReply](s *Server, b Batch[R], tell func(Outcome[R])) (answ
 	}
 	tell(outcome(s, &b, by, sent, text, err))
 	return err == nil
+}
+
+// maxShared is how many batches of several items use a driver's RunPrompt at once. If the server is near, there are no more: two of
+// acquires and two of releases. If it is far, sharing the client library's connections costs less.
+const maxShared = 4
+
+// sendFast is sendBatch on a driver's RunPrompt. If that cannot send the batch now, sent is false.
+func sendFast[R BatchReply](s *Server, b Batch[R], several bool, tell func(Outcome[R])) (answered, sent bool) {
+	if several {
+		defer s.shared.Add(-1)
+		if s.shared.Add(1) > maxShared {
+			return false, false
+		}
+	}
+	return SendPromptly(context.Background(), s, b, tell)
 }
 
 // IsPrompt reports whether SendPromptly may be called.

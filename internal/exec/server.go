@@ -41,6 +41,7 @@ type Server struct {
 	cluster driver.Cluster
 	wide    driver.Wide
 	prompt  driver.Prompt
+	shared  atomic.Int32 // batches of several items on prompt
 
 	// RTT is a running mean of how long the server takes to answer.
 	RTT RoundTrip

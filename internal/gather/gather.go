@@ -87,15 +87,20 @@ func (g *Group[T]) Do(item T) {
 	g.inCaller(func() (answered bool) { return g.Send([]T{item}) })
 }
 
-// DoPromptly sends an item with Prompt if no other is being sent or waiting, and reports whether it did. For a while after
-// items have met it sends none: they are better sent together, even if that wakes another goroutine.
+// DoPromptly sends an item with Prompt if no other is being sent or waiting, and reports whether it did. If the server is far,
+// up to maxApart may be on their way. For a while after items have met it sends none: they are better sent together, even if that
+// wakes another goroutine.
 func (g *Group[T]) DoPromptly(item T) (sent bool) {
 	now := time.Now().UnixNano()
 	if since := now - g.lastMet.Load(); since >= 0 && since < int64(metFor) { // without mu, for which thousands would wait
 		return false
 	}
 	g.mu.Lock()
-	if g.inFlight > g.idle || g.waiting() > 0 {
+	others := 0 // that may be under way
+	if n := g.limit(); n > maxTogether {
+		others = min(n, maxApart) - 1
+	}
+	if g.inFlight-g.idle > others || g.waiting() > 0 {
 		g.mu.Unlock()
 	} else {
 		g.inCaller(func() (answered bool) {
@@ -108,6 +113,10 @@ func (g *Group[T]) DoPromptly(item T) (sent bool) {
 	}
 	return sent
 }
+
+// maxApart is how many items DoPromptly sends at once to a server that is far. A few calls that travel apart neither wait for each
+// other nor wake a goroutine; many cost the client and the server less together.
+const maxApart = 8
 
 // metFor is how long DoPromptly sends nothing after an item was not alone or could not be sent.
 const metFor = 5 * time.Millisecond

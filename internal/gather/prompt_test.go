@@ -55,6 +55,30 @@ func TestAnItemIsSentPromptlyOnlyIfItIsAlone(t *testing.T) {
 	})
 }
 
+// If the server is far, a few items travel apart, as many as Width allows. With more of them, items are better sent together.
+func TestAFewItemsAreSentPromptlyToAFarServer(t *testing.T) {
+	for width, want := range map[int]int{100: maxApart, maxApart - 2: maxApart - 2} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newServer(10)
+			s.Width = constant(width)
+			s.roundTrip.observe(20*interval, 1, true)
+			hold := make(chan struct{})
+			s.Prompt = func(int) (answered, sent bool) { <-hold; return true, true }
+			defer close(hold)
+			for n := range want {
+				go s.DoPromptly(n)
+				synctest.Wait()
+			}
+			if s.inFlight != want {
+				t.Errorf("%d items are on their way, want %d", s.inFlight, want)
+			}
+			if s.DoPromptly(-1) {
+				t.Errorf("an item was sent promptly beside %d others", want)
+			}
+		})
+	}
+}
+
 // isNotPrompt fails the test if an item is sent promptly before metFor has passed.
 func (s *server) isNotPrompt(t *testing.T, when string) {
 	t.Helper()

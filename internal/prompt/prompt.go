@@ -40,9 +40,9 @@ type Keeper struct {
 	closed  bool
 }
 
-// most is the maximum number of connections. With a server nearby, two calls for acquires and two for releases are in flight
-// at once. Only with such a server is it faster to wait for a reply than to share a connection.
-const most = 4
+// most is the maximum number of connections: with a server far away, that many callers can send their own calls at once. With more
+// callers, calls that share a connection cost the client and the server less.
+const most = 8
 
 // line is a connection. A call that has taken it from the Keeper owns it, with its buffers. Others may only call hangUp.
 type line struct {
@@ -93,7 +93,7 @@ func (k *Keeper) Run(ctx context.Context, deadline time.Time, c *driver.Call) (s
 }
 
 // take returns a connection for one call. If none can be used, take returns nil, and may start to make one. A caller
-// that may give up gets none while other calls are in flight, nor for a while after a call has failed or was given up.
+// that may give up gets none for a while after a call has failed or was given up.
 func (k *Keeper) take(mayGiveUp bool) *line {
 	if k.Open == nil {
 		return nil
@@ -105,7 +105,7 @@ func (k *Keeper) take(mayGiveUp bool) *line {
 	}
 	now := time.Now()
 	rests := now.Before(k.notTill)
-	if mayGiveUp && (rests || k.busy > 0) {
+	if mayGiveUp && rests {
 		return nil
 	}
 	var bad []*line

@@ -88,7 +88,9 @@ func settle(t *testing.T, c *holdfast.Client, all []*succession, outage, ttl tim
 			t.Fatalf("the holder is not told within 30s")
 		}
 		var lost *holdfast.LostError
-		if !errors.As(s.holder.Err(), &lost) || outage < ttl/4 && lost.Reason != holdfast.LossTaken {
+		// A renewal may find the lock free, when others have raised the shared counter, and before the waiter
+		// has taken it: the holder then learns only that its lock is gone.
+		if !errors.As(s.holder.Err(), &lost) || outage < ttl/4 && lost.Reason != holdfast.LossTaken && lost.Reason != holdfast.LossDeleted {
 			t.Errorf("the lease ended, %s after the server: %v", outage, s.holder.Err())
 		}
 		for _, fence := range []uint64{s.holder.Fence(), next.Fence()} {

@@ -149,12 +149,24 @@ func byHold(accesses []worker.Access) map[hold][]worker.Access {
 }
 
 // judgeStaleWrites counts the writes that were called after a later holder's access, and requires that all of
-// them were refused. A holder is later if it has the higher fence, or asked for the lock only after the other
-// one had it, and has not joined earlier holders.
+// them were refused. A holder is later if it has the higher fence, or if its grant was requested only after the other
+// one had the lock, and has not joined earlier holders.
 func judgeStaleWrites(v *Verdict, r *Record) {
-	granted := map[hold]history.Event{}
+	grants := map[hold][]history.Event{}
 	for _, e := range r.Events {
-		granted[hold{e.Process, e.Goroutine, e.Name, e.Fence}] = e
+		if e.Granted != 0 {
+			h := hold{e.Process, e.Goroutine, e.Name, e.Fence}
+			grants[h] = append(grants[h], e)
+		}
+	}
+	// A goroutine can get a share with the same fence several times. An access belongs to the latest of these grants.
+	grantOf := func(h hold, x worker.Access) (e history.Event, known bool) {
+		for _, g := range grants[h] {
+			if g.Granted <= x.Call && g.Granted > e.Granted {
+				e, known = g, true
+			}
+		}
+		return e, known
 	}
 	for name, accesses := range byName(r.accesses, func(x worker.Access) string { return x.Name }) {
 		slices.SortFunc(accesses, func(a, b worker.Access) int { return cmp.Compare(a.End(), b.End()) })
@@ -163,6 +175,7 @@ func judgeStaleWrites(v *Verdict, r *Record) {
 				continue
 			}
 			mine := hold{w.Process, w.Goroutine, name, w.Fence}
+			granted, known := grantOf(mine, w)
 			for _, x := range accesses {
 				if x.End() >= w.Call {
 					break
@@ -171,8 +184,11 @@ func judgeStaleWrites(v *Verdict, r *Record) {
 				if !x.OK || other == mine {
 					continue
 				}
-				askedLater := granted[mine].Granted != 0 && granted[other].Asked > granted[mine].Granted && !r.joinsAgain(granted[other])
-				if x.Fence <= w.Fence && !askedLater {
+				isLater := x.Fence > w.Fence
+				if theirs, knows := grantOf(other, x); !isLater && known && knows {
+					isLater = theirs.Requested() > granted.Granted && !r.joinsAgain(theirs)
+				}
+				if !isLater {
 					continue
 				}
 				v.StaleWrites++

@@ -33,11 +33,18 @@ func TestJudgeOfShares(t *testing.T) {
 		"a late write before a reader joins one that a server has brought back": {ReadWrite{}, tell("older-restart").holds(1, 10, 100, 200, 300).shares(1).
 			holds(2, 20, 310, 320, 400).holds(3, 10, 330, 340, 500).shares(1).access(3, 10, read, 0, true, 350).access(2, 20, write, 7, true, 360), nil},
 
+		"a write after a reader that has joined again what was deleted": {ReadWrite{}, tell("lock-deleted").holds(1, 10, 100, 200, 300).shares(1).access(1, 10, read, 0, true, 210).
+			holds(2, 20, 310, 320, 400).access(2, 20, read, 0, true, 325).holds(1, 10, 330, 340, 500).shares(1).since(100).access(1, 10, read, 0, false, 345).access(2, 20, write, 7, true, 360), nil},
+		"a write after an access of a reader that has joined what was deleted": {ReadWrite{}, tell("lock-deleted").holds(1, 10, 100, 200, 400).shares(1).
+			holds(2, 20, 210, 220, 400).holds(1, 10, 230, 240, 400).shares(1).since(100).access(1, 10, read, 0, true, 250).access(2, 20, write, 7, true, 260), nil},
+
 		"an owner's holds": {Owned{}, tell().holds(1, 10, 100, 200, 300).shares(1).holds(2, 10, 150, 210, 400).shares(1).holds(3, 11, 250, 410, 500).shares(2), nil},
 		"an owner's turns": {Owned{}, tell().holds(1, 10, 100, 200, 300).shares(1).holds(2, 11, 250, 310, 400).shares(1), nil},
 
 		"a reader joins one that is gone": {ReadWrite{}, tell("flushall").holds(1, 10, 100, 200, 300).shares(1).
 			holds(2, 20, 310, 320, 400).shares(1).holds(3, 10, 410, 420, 500).shares(1), []Rule{Fences}},
+		"a stale write after a reader that joins what is gone": {ReadWrite{}, tell("lock-deleted").holds(1, 10, 100, 200, 300).shares(1).access(1, 10, read, 0, true, 210).
+			holds(2, 20, 310, 320, 400).holds(1, 10, 330, 340, 500).shares(1).access(1, 10, read, 0, true, 345).access(2, 20, write, 7, true, 360), []Rule{Fences, StaleWrite}},
 		"a reader's fence goes back after a restart": {ReadWrite{}, tell("older-restart").holds(1, 10, 100, 200, 300).shares(1).
 			holds(2, 20, 310, 320, 400).shares(1).holds(3, 15, 410, 420, 500).shares(1), []Rule{Fences}},
 		"a late write before a reader comes anew after a restart": {ReadWrite{}, tell("older-restart").holds(1, 10, 100, 200, 300).shares(1).

@@ -41,10 +41,10 @@ func Turns(events []Event) []Violation {
 func Later(events []Event) []Violation {
 	var violations []Violation
 	for _, heard := range byName(events) {
-		asked := slices.SortedFunc(slices.Values(heard), func(a, b Event) int { return cmp.Compare(a.since(), b.since()) })
+		asked := slices.SortedFunc(slices.Values(heard), func(a, b Event) int { return cmp.Compare(a.Requested(), b.Requested()) })
 		var highest Event
 		for _, e := range asked {
-			for len(heard) > 0 && heard[0].Granted < e.since() {
+			for len(heard) > 0 && heard[0].Granted < e.Requested() {
 				if heard[0].Fence > highest.Fence {
 					highest = heard[0]
 				}
@@ -73,8 +73,8 @@ func Twins(events []Event) []Violation {
 	return violations
 }
 
-// since returns the latest time at which the grant can have been asked for.
-func (e Event) since() int64 {
+// Requested returns the latest time at which the grant can have been requested from the server.
+func (e Event) Requested() int64 {
 	if e.Since != 0 {
 		return min(e.Since, e.Asked)
 	}

@@ -26,7 +26,7 @@ type Config struct {
 	Logger *slog.Logger
 
 	// MaxBatch bounds how many mutexes one command acquires, releases or renews. Commands are shared by calls that come
-	// while an earlier command is under way; no call waits for others to come. In a Cluster the mutexes of one master
+	// while an earlier command is under way; no call waits for a command to be full. In a Cluster the mutexes of one master
 	// share commands. In Strict mode only releases, and acquires of a Quorum's locks, share commands. Default 128,
 	// the most; negative: no batches.
 	MaxBatch int

@@ -11,11 +11,11 @@ import (
 	"github.com/holdfast-go/holdfast/internal/prompt"
 )
 
-// promptGreeting bounds the wait for the replies to what go-redis sends first on a lone caller's connection. It is added to the
+// promptGreeting bounds the wait for the replies to what go-redis sends first on a connection for RunPrompt. It is added to the
 // user's DialTimeout. The user's ReadTimeout can be far longer.
 const promptGreeting = 5 * time.Second
 
-// initPrompt lets lone callers have connections, with the options of the driver's other connections. There are none if
+// initPrompt sets up the connections for RunPrompt, with the options of the driver's other connections. There are none if
 // credentials can change: go-redis sends new ones only on the connections of a pool.
 func (d *adapter) initPrompt(o *redis.Options) {
 	if o.StreamingCredentialsProvider != nil {
@@ -29,7 +29,7 @@ func (d *adapter) initPrompt(o *redis.Options) {
 	}
 }
 
-// openPrompt opens a connection for lone callers.
+// openPrompt opens a connection for RunPrompt.
 func openPrompt(ctx context.Context, own redis.Options) (conn net.Conn, free func(), err error) {
 	own.PoolSize = 2 // with 1, go-redis would keep dialing after a failure
 	own.DialerRetries = 1

@@ -12,7 +12,7 @@ import (
 	"github.com/holdfast-go/holdfast/internal/prompt"
 )
 
-// initPrompt lets lone callers have connections to a single server. There are none if credentials can change, since new ones
+// initPrompt sets up the connections for RunPrompt, to a single server. There are none if credentials can change, since new ones
 // would have to be sent on them, or if another server can take this one's place: with Sentinel, or if the server redirects clients.
 func (d *adapter) initPrompt() {
 	o := d.option
@@ -29,7 +29,7 @@ func (d *adapter) initPrompt() {
 // promptTimeout bounds making the connection, including the replies to what rueidis sends first.
 const promptTimeout = 10 * time.Second
 
-// openPrompt opens a connection for lone callers.
+// openPrompt opens a connection for RunPrompt.
 func openPrompt(ctx context.Context, o rueidis.ClientOption) (conn net.Conn, free func(), err error) {
 	own := singleServer(o, o.InitAddress[0])
 	own.Standalone = rueidis.StandaloneOption{}

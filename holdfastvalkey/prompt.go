@@ -12,7 +12,7 @@ import (
 	"github.com/holdfast-go/holdfast/internal/prompt"
 )
 
-// initPrompt lets lone callers have connections to a single server. There are none if credentials can change, since new ones
+// initPrompt sets up the connections for RunPrompt, to a single server. There are none if credentials can change, since new ones
 // would have to be sent on them.
 func (a *adapter) initPrompt() {
 	o := a.option
@@ -29,7 +29,7 @@ func (a *adapter) initPrompt() {
 // promptTimeout bounds making the connection, including the replies to what valkey-go sends first.
 const promptTimeout = 10 * time.Second
 
-// openPrompt opens a connection for lone callers.
+// openPrompt opens a connection for RunPrompt.
 func openPrompt(ctx context.Context, o valkey.ClientOption) (conn net.Conn, free func(), err error) {
 	own := o
 	own.InitAddress, own.ForceSingleClient = o.InitAddress[:1:1], true

@@ -28,7 +28,7 @@ type Batch[R BatchReply] struct {
 	Slots   []uint16 // of the other items, if it goes to one server for all of them
 	Script  BatchCall[R]
 	Command BatchCall[R]  // DELIFEQ, if it does the same as the script; or nil
-	Wait    time.Duration // with which the callers wait, if it may be longer than CommandTimeout
+	Wait    time.Duration // how long the callers wait, if that is longer than CommandTimeout
 	Waited  bool          // callers wait for it, so it takes the fastest way there is
 }
 
@@ -37,10 +37,10 @@ type Outcome[R BatchReply] struct {
 	Reply R
 	Sent  clock.Instant
 	Heard clock.Instant // if it was answered, and the reply has the time
-	Err   error         // nothing else is known then, but when it was sent
+	Err   error         // if it is set, only Sent is valid besides
 }
 
-// MayBeDone reports whether a batch that failed so may have been carried out, or may still be, for some of its items.
+// MayBeDone reports whether a batch that failed with err may have been carried out for some of its items, or may still be.
 func MayBeDone(err error) bool {
 	fate, _ := Classify(err)
 	return fate == Unknown
@@ -100,8 +100,8 @@ func sendFast[R BatchReply](s *Server, b Batch[R], several bool, tell func(Outco
 // IsPrompt reports whether SendPromptly may be called.
 func (s *Server) IsPrompt() bool { return s.prompt != nil && !s.InCluster() }
 
-// SendPromptly sends a batch of one item in the goroutine of its caller, and returns as soon as ctx ends. It calls tell with
-// the outcome, unless ctx ended first or sent is false: then the batch was not sent.
+// SendPromptly sends a batch with the driver's RunPrompt in the goroutine of its caller, and returns as soon as ctx ends. It
+// calls tell with the outcome unless ctx ended first. If sent is false, the batch was not sent, and tell was not called.
 func SendPromptly[R BatchReply](ctx context.Context, s *Server, b Batch[R], tell func(Outcome[R])) (answered, sent bool) {
 	began, trying := clock.Now(), s.trying()
 	deadline := time.Now().Add(max(s.cfg.CommandTimeout, b.Wait)) // the connection's, so no timer is needed

@@ -1,8 +1,8 @@
 // Package gather sends calls that arrive close together as one batch, as group commit does for transactions
 // (DeWitt et al., "Implementation Techniques for Main Memory Database Systems", SIGMOD 1984, section 5.2). A call that
-// arrives alone is sent at once. When as many batches are in flight as the round trip holds at short intervals, calls
-// wait for one of them to return and then form the next batch. So a call waits for about one interval, however far the
-// server is, and never for more calls to arrive.
+// arrives alone is sent at once. When as many batches are in flight as allowed, which is more the longer the round trip,
+// calls wait for one of them to return and then form the next batch. That takes about one interval, however far the
+// server is. A batch leaves as soon as no more calls are being added; it does not wait to be full.
 package gather
 
 import (
@@ -87,16 +87,16 @@ func (g *Group[T]) Do(item T) {
 	g.inCaller(func() (answered bool) { return g.Send([]T{item}) })
 }
 
-// DoPromptly sends an item with Prompt if no other is being sent or waiting, and reports whether it did. If the server is far,
-// up to maxApart may be on their way. For a while after items have met it sends none: they are better sent together, even if that
-// wakes another goroutine.
+// DoPromptly sends an item with Prompt, and reports whether it did. It does not if items wait or others are being sent: any, or
+// maxApart if the server is far. Nor does it for metFor afterwards: such items are better sent together, even if that wakes another
+// goroutine.
 func (g *Group[T]) DoPromptly(item T) (sent bool) {
 	now := time.Now().UnixNano()
-	if since := now - g.lastMet.Load(); since >= 0 && since < int64(metFor) { // without mu, for which thousands would wait
+	if since := now - g.lastMet.Load(); since >= 0 && since < int64(metFor) { // before taking mu, for which thousands of callers would wait
 		return false
 	}
 	g.mu.Lock()
-	others := 0 // that may be under way
+	others := 0 // how many more may be in flight
 	if n := g.limit(); n > maxTogether {
 		others = min(n, maxApart) - 1
 	}

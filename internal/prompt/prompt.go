@@ -1,9 +1,10 @@
-// Package prompt keeps a driver's connections for calls that are sent in their callers' goroutines (driver.Prompt). A
-// connection carries one call at a time. A caller that gives up closes its connection, and returns at once.
+// Package prompt keeps a driver's connections for calls that bypass its client library (driver.Prompt): those of callers that
+// send their own, and batches. A connection carries one call at a time. A caller that gives up closes its connection, and returns
+// at once.
 //
 // The client library makes each connection and greets the server. From then on, only package prompt writes to it and reads
-// from it. Client libraries do not say which of their connections a call uses, may dial before a call, which can take long,
-// and allocate more for a call than everything else that acquires a lock.
+// from it. The library's own connections will not do: it does not say which of them a call uses, may dial before a call, which
+// can take long, and allocates more for a call than everything else that acquires a lock.
 package prompt
 
 import (
@@ -35,7 +36,7 @@ type Keeper struct {
 	idle    []*line   // the most recently used one is last
 	busy    int       // lines in use by calls
 	opening bool      // a line is being made
-	notTill time.Time // no line is made before
+	notTill time.Time // until then no additional line is made, and callers that may give up get none
 	useless bool      // connections have no deadlines, so none is used
 	closed  bool
 }
@@ -93,7 +94,7 @@ func (k *Keeper) Run(ctx context.Context, deadline time.Time, c *driver.Call) (s
 }
 
 // take returns a connection for one call. If none can be used, take returns nil, and may start to make one. A caller
-// that may give up gets none for a while after a call has failed or was given up.
+// that may give up gets none for a while after a call failed or was given up, or a connection could not be made.
 func (k *Keeper) take(mayGiveUp bool) *line {
 	if k.Open == nil {
 		return nil

@@ -68,7 +68,7 @@ func parse(args []string, stderr io.Writer) (o options, err error) {
 	var (
 		kinds    = flags.String("cells", "free,far,contended,one,observed,held,read,readwrite,quorum,cluster,crowd,memory,queue", "what to measure: cells, or kinds of cells")
 		only     = flags.String("only", "", "contestants, with commas (default all)")
-		rounds   = flags.Int("rounds", 0, "rounds of each cell (default 5; of contended, readwrite, crowd and queue 3, of held and memory 1)")
+		rounds   = flags.Int("rounds", 0, "rounds of each cell (default 5; of free/1 15, of observed 10, of far, contended, readwrite, crowd and queue 3, of held and memory 1)")
 		length   = flags.Duration("for", 0, "length of a turn (default 700ms; of contended and readwrite 3.5s, of crowd 2s, of queue 4s, of held 12s)")
 		leases   = flags.Int("leases", 0, "leases of held and, up to 10000, of memory (default 10000)")
 		hurry    = flags.Bool("quick", false, "one short round, about two minutes, to see that everything works")

@@ -12,7 +12,7 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/history"
 )
 
-// deciding bounds one check. Few histories come near it: those in which many requests were not answered.
+// deciding bounds one check. Only histories with many unanswered requests come near it.
 const deciding = 30 * time.Second
 
 func decide(v *Verdict, rule Rule, name string, model porcupine.Model, operations []porcupine.Operation) {
@@ -132,7 +132,7 @@ func updates(accesses []worker.Access) []porcupine.Operation {
 	return all
 }
 
-// hold tells holds apart.
+// hold identifies a hold, or several shares that a goroutine had with one fence.
 type hold struct {
 	process, goroutine int
 	name               string
@@ -149,8 +149,8 @@ func byHold(accesses []worker.Access) map[hold][]worker.Access {
 }
 
 // judgeStaleWrites counts the writes that were called after a later holder's access, and requires that all of
-// them were refused. A holder is later if it has the higher fence, or if its grant was requested only after the other
-// one had the lock, and has not joined earlier holders.
+// them were refused. A holder is later if its fence is higher. It is also later if its grant was requested after the
+// other one had the lock, unless it may have joined earlier holders (joinsAgain).
 func judgeStaleWrites(v *Verdict, r *Record) {
 	grants := map[hold][]history.Event{}
 	for _, e := range r.Events {
@@ -159,7 +159,7 @@ func judgeStaleWrites(v *Verdict, r *Record) {
 			grants[h] = append(grants[h], e)
 		}
 	}
-	// A goroutine can get a share with the same fence several times. An access belongs to the latest of these grants.
+	// An access belongs to the latest grant before it: a goroutine can have several with the same fence.
 	grantOf := func(h hold, x worker.Access) (e history.Event, known bool) {
 		for _, g := range grants[h] {
 			if g.Granted <= x.Call && g.Granted > e.Granted {

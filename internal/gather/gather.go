@@ -79,7 +79,7 @@ func (g *Group[T]) Add(item T) {
 // saves waking another goroutine.
 func (g *Group[T]) Do(item T) {
 	g.mu.Lock()
-	if limit := g.limit(); g.inFlight >= max(limit, maxSingle) || g.lastSize > 1 && limit <= maxTogether {
+	if limit := g.limit(); g.waiting() > 0 || g.inFlight >= max(limit, maxSingle) || g.lastSize > 1 && limit <= maxTogether {
 		g.mu.Unlock()
 		g.Add(item)
 		return
@@ -87,7 +87,7 @@ func (g *Group[T]) Do(item T) {
 	g.inCaller(func() (answered bool) { return g.Send([]T{item}) })
 }
 
-// DoPromptly sends an item with Prompt, and reports whether it did. It does not if items wait or others are being sent: any, or
+// DoPromptly sends an item with Prompt, and reports whether it did. It does not if items wait or others are in flight: any, or
 // maxApart if the server is far. Nor does it for metFor afterwards: such items are better sent together, even if that wakes another
 // goroutine.
 func (g *Group[T]) DoPromptly(item T) (sent bool) {
@@ -96,11 +96,7 @@ func (g *Group[T]) DoPromptly(item T) (sent bool) {
 		return false
 	}
 	g.mu.Lock()
-	others := 0 // how many more may be in flight
-	if n := g.limit(); n > maxTogether {
-		others = min(n, maxApart) - 1
-	}
-	if g.inFlight-g.idle > others || g.waiting() > 0 {
+	if others := g.inFlight - g.idle; g.waiting() > 0 || others > 0 && (others >= maxApart || g.roundTrip.estimate < far) {
 		g.mu.Unlock()
 	} else {
 		g.inCaller(func() (answered bool) {
@@ -118,7 +114,11 @@ func (g *Group[T]) DoPromptly(item T) (sent bool) {
 // other nor wake a goroutine; many cost the client and the server less together.
 const maxApart = 8
 
-// metFor is how long DoPromptly sends nothing after an item was not alone or could not be sent.
+// far is the round trip from which on a server is far to DoPromptly: that of as many batches as may be apart. To nearer ones a few
+// calls are faster together.
+const far = maxApart * interval
+
+// metFor is how long DoPromptly sends nothing after it did not send an item.
 const metFor = 5 * time.Millisecond
 
 // inCaller calls send, which sends one item. The caller holds mu, which inCaller releases.
@@ -132,7 +132,8 @@ func (g *Group[T]) inCaller(send func() (answered bool)) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if answered {
-		g.roundTrip.observe(time.Since(began), 1, alone)
+		g.lastTook = time.Since(began)
+		g.roundTrip.observe(g.lastTook, 1, alone)
 	}
 	g.inFlight--
 	if g.waiting() > 0 && g.idle == 0 && g.inFlight < g.limit() {

@@ -119,3 +119,42 @@ func TestPatienceOfItemsThatArriveTogether(t *testing.T) {
 		s.sendsNothing(t)
 	})
 }
+
+// It is also extended after an item that its caller sent, and that took long.
+func TestPatienceIsLongerAfterASlowItem(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(10)
+		s.Prompt = func(int) (answered, sent bool) {
+			time.Sleep(2 * patience)
+			return true, true
+		}
+		if !s.DoPromptly(0) {
+			t.Fatal("an item was not sent promptly although it was alone")
+		}
+		defer s.leaveRoomForOne(t)()
+		s.add(1)
+		hangs := s.next(t, 1)
+		s.add(2)
+		time.Sleep(8*patience - time.Nanosecond)
+		s.sendsNothing(t)
+		time.Sleep(time.Nanosecond)
+		s.next(t, 2).done()
+		hangs.done()
+	})
+}
+
+// A caller that would send its own item does not overtake items that wait.
+func TestACallerDoesNotOvertakeItemsThatWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(10)
+		for n := range maxTogether {
+			go s.Do(n)
+			defer s.next(t, n).done()
+		}
+		s.add(10)
+		go s.Do(11)
+		s.sendsNothing(t)
+		time.Sleep(patience)
+		s.next(t, 10, 11).done()
+	})
+}

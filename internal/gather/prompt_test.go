@@ -55,13 +55,17 @@ func TestAnItemIsSentPromptlyOnlyIfItIsAlone(t *testing.T) {
 	})
 }
 
-// If the server is far, a few items travel apart, as many as Width allows. With more of them, items are better sent together.
+// If the server is far, a few items travel apart. With more of them, items are better sent together. The number of connections that
+// others share, which Width returns, does not matter.
 func TestAFewItemsAreSentPromptlyToAFarServer(t *testing.T) {
-	for width, want := range map[int]int{100: maxApart, maxApart - 2: maxApart - 2} {
+	for trip, want := range map[time.Duration]int{far - time.Microsecond: 1, far: maxApart, 10 * far: maxApart} {
 		synctest.Test(t, func(t *testing.T) {
 			s := newServer(10)
-			s.Width = constant(width)
-			s.roundTrip.observe(20*interval, 1, true)
+			s.Width = func() int {
+				t.Error("an item that was sent promptly asked how many batches the connections carry")
+				return 0
+			}
+			s.roundTrip.observe(trip, 1, true)
 			hold := make(chan struct{})
 			s.Prompt = func(int) (answered, sent bool) { <-hold; return true, true }
 			defer close(hold)
@@ -70,10 +74,10 @@ func TestAFewItemsAreSentPromptlyToAFarServer(t *testing.T) {
 				synctest.Wait()
 			}
 			if s.inFlight != want {
-				t.Errorf("%d items are on their way, want %d", s.inFlight, want)
+				t.Errorf("%v: %d items are on their way, want %d", trip, s.inFlight, want)
 			}
 			if s.DoPromptly(-1) {
-				t.Errorf("an item was sent promptly beside %d others", want)
+				t.Errorf("%v: an item was sent promptly beside %d others", trip, want)
 			}
 		})
 	}

@@ -11,6 +11,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"slices"
 	"sync"
 	"time"
 
@@ -52,7 +53,7 @@ type line struct {
 	hangUp func() // closes conn, at once
 	exact  bool   // conn is known to keep its deadlines
 	made   time.Time
-	used   time.Time // when a call last ended
+	used   time.Time // when a call last began or ended
 
 	out, in []byte // buffers
 }
@@ -68,6 +69,8 @@ const (
 	grace = 100 * time.Millisecond
 	// trusted is how long a connection may be idle before it is checked: the server may have closed it.
 	trusted = 100 * time.Millisecond
+	// suspicious is how long a call may be unanswered before its caller gives up, without casting doubt on other connections.
+	suspicious = 100 * time.Millisecond
 )
 
 // Run sends a call, as driver.Prompt's RunPrompt does. It returns driver.ErrNotSent, a driver.ReplyError, or an error of the
@@ -84,12 +87,14 @@ func (k *Keeper) Run(ctx context.Context, deadline time.Time, c *driver.Call) (s
 	if ctx.Done() != nil {
 		stop = context.AfterFunc(ctx, l.hangUp)
 	}
+	inTime := func() bool { return true }
 	if !l.exact {
-		defer time.AfterFunc(time.Until(deadline)+grace, l.hangUp).Stop()
+		inTime = time.AfterFunc(time.Until(deadline)+grace, l.hangUp).Stop
 	}
 	reply, err := l.run(deadline, c)
+	intact := inTime() && (err == nil || concernsOneCall(err))
 	// mutants: late-reply
-	k.giveBack(l, stop() && (err == nil || concernsOneCall(err)), ctx.Err() != nil)
+	k.giveBack(l, stop() && intact, ctx.Err() != nil)
 	return reply, err
 }
 
@@ -115,6 +120,7 @@ func (k *Keeper) take(mayGiveUp bool) *line {
 		k.idle[n-1] = nil
 		k.idle = k.idle[:n-1]
 		if k.isGood(l, now) {
+			l.used = now
 			k.busy++
 			return l
 		}
@@ -144,11 +150,13 @@ func (k *Keeper) take(mayGiveUp bool) *line {
 
 // isGood reports whether an idle connection may be used.
 func (k *Keeper) isGood(l *line, now time.Time) bool {
+	return !k.isOver(l, now) && (now.Sub(l.used) <= trusted || !isClosed(l.conn))
+}
+
+// isOver reports whether a connection is older than it may be, or has been idle for longer.
+func (k *Keeper) isOver(l *line, now time.Time) bool {
 	age, idle := now.Sub(l.made), now.Sub(l.used)
-	if idle > maxIdle || k.MaxIdle > 0 && idle > k.MaxIdle || k.MaxAge > 0 && age > k.MaxAge {
-		return false
-	}
-	return idle <= trusted || !isClosed(l.conn)
+	return idle > maxIdle || k.MaxIdle > 0 && idle > k.MaxIdle || k.MaxAge > 0 && age > k.MaxAge
 }
 
 // open makes a connection. The caller must close the line even if there is an error.
@@ -202,20 +210,31 @@ func (l *line) close() {
 	}
 }
 
-// giveBack ends a call's use of a connection. If the call failed and its caller did not give up, the idle connections are closed
+// giveBack ends a call's use of a connection. If the call failed, unless its caller gave up soon, the idle connections are closed
 // as well: the server may be gone, and each of them would cost another call its deadline.
 func (k *Keeper) giveBack(l *line, intact, gaveUp bool) {
 	k.mu.Lock()
 	k.busy--
-	l.used = time.Now()
+	now := time.Now()
+	took := now.Sub(l.used)
+	l.used = now
 	if intact && !k.closed {
 		k.idle = append(k.idle, l)
+		spare := k.idle[0] // not used again as long as there are better ones
+		if !k.isOver(spare, now) {
+			spare = nil
+		} else {
+			k.idle = slices.Delete(k.idle, 0, 1)
+		}
 		k.mu.Unlock()
+		if spare != nil && !k.Spawn(spare.close) {
+			spare.close()
+		}
 		return
 	}
-	k.notTill = l.used.Add(pause)
+	k.notTill = now.Add(pause)
 	var suspects []*line
-	if !intact && !gaveUp {
+	if !intact && (!gaveUp || took > suspicious) {
 		suspects, k.idle = k.idle, nil
 	}
 	k.mu.Unlock()

@@ -282,7 +282,7 @@ func TestCallersThatGiveUp(t *testing.T) {
 		_ = w.call(context.Background(), "ECHO")
 		time.Sleep(2 * time.Second) // now there are two connections
 		closed := w.closed.Load()
-		time.AfterFunc(time.Second, cancel)
+		time.AfterFunc(suspicious, cancel)
 		if err := w.call(can, "HANG"); !errors.Is(err, io.ErrClosedPipe) || w.closed.Load() != closed+1 {
 			t.Errorf("%v; %d connections were closed", err, w.closed.Load()-closed)
 		}
@@ -293,6 +293,75 @@ func TestCallersThatGiveUp(t *testing.T) {
 		}
 		if err := w.call(context.Background(), "ECHO"); err != nil {
 			t.Errorf("a call that nobody can give up, after a caller gave up: %v", err)
+		}
+	})
+}
+
+// echoes makes n calls at the same time, for which the Keeper has then n connections.
+func (w *world) echoes(n int) {
+	for range n {
+		for range n {
+			go func() { _ = w.call(context.Background(), "SLOW") }()
+			synctest.Wait()
+		}
+		time.Sleep(2 * time.Second)
+	}
+}
+
+// If the server does not answer any more, one caller that gives up after a while closes all connections. Otherwise each of them would
+// cost a caller its time.
+func TestACallerThatGivesUpLateClosesAllConnections(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		defer w.Close()
+		w.echoes(most)
+		if w.opened.Load() != most || w.closed.Load() != 0 {
+			t.Fatalf("%d connections were opened and %d closed", w.opened.Load(), w.closed.Load())
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), suspicious+time.Millisecond)
+		defer cancel()
+		if err := w.call(ctx, "HANG"); !errors.Is(err, io.ErrClosedPipe) || w.closed.Load() != most {
+			t.Errorf("%v; %d connections were closed", err, w.closed.Load())
+		}
+	})
+}
+
+// Callers that all give up soon, again and again, close each connection once, and then no more than there can be in each pause.
+func TestCallersThatOftenGiveUpTogetherCostFewConnections(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		defer w.Close()
+		w.echoes(most)
+		const pauses = 5
+		for end := time.Now().Add(pauses * pause); time.Now().Before(end); {
+			for range 2 * most {
+				go func() {
+					ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+					defer cancel()
+					_ = w.call(ctx, "HANG")
+				}()
+			}
+			time.Sleep(25 * time.Millisecond)
+		}
+		if closed := w.closed.Load(); closed < most || closed > (pauses+1)*most {
+			t.Errorf("%d connections were closed", closed)
+		}
+	})
+}
+
+// Connections that one caller does not need are closed after their time.
+func TestSpareConnectionsAreClosed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		defer w.Close()
+		w.echoes(most)
+		for end := time.Now().Add(maxIdle + 2*most*time.Second); time.Now().Before(end); time.Sleep(time.Second) {
+			if err := w.call(t.Context(), "ECHO"); err != nil {
+				t.Error(err)
+			}
+		}
+		if w.opened.Load() != most || w.closed.Load() != most-1 {
+			t.Errorf("%d connections were opened and %d closed", w.opened.Load(), w.closed.Load())
 		}
 	})
 }

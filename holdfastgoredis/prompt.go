@@ -48,6 +48,10 @@ func openPrompt(ctx context.Context, own redis.Options) (conn net.Conn, free fun
 }
 
 func (d *adapter) RunPrompt(ctx context.Context, deadline time.Time, c driver.Call) (string, error) {
+	var urgent redis.UniversalClient
+	if c.Urgent {
+		urgent = d.urgent.get() // before the call, since another that fails meanwhile may replace it
+	}
 	reply, err := d.prompt.Run(ctx, deadline, &c)
 	if err != nil && err != driver.ErrNotSent && ctx.Err() == nil {
 		if refused, is := err.(driver.ReplyError); is {
@@ -56,7 +60,7 @@ func (d *adapter) RunPrompt(ctx context.Context, deadline time.Time, c driver.Ca
 		}
 		d.refreshAfter(err)
 		if c.Urgent {
-			d.replaceAfter(err, d.urgent.get())
+			d.replaceAfter(err, urgent)
 		}
 	}
 	return reply, err

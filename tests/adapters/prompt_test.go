@@ -4,7 +4,9 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"net"
+	"strings"
 	"testing"
 	"time"
 
@@ -172,6 +174,65 @@ func TestALateReplyToALoneCallerIsNobodyElses(t *testing.T) {
 		}
 		if reply, err := send(time.Minute, driver.Call{Script: driver.Script{Command: "echo"}, Args: []string{"own"}}); reply != "own" || err != nil {
 			t.Errorf("%q, %v", reply, err)
+		}
+	})
+}
+
+// Calls on connections of their own travel side by side. If a caller gives up, it disturbs no other, and each of the others gets its
+// own reply.
+func TestCallsSideBySideGetTheirOwnReplies(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, a adapter) {
+		const calls = 8
+		s := server.Start(t, server.One(t))
+		d := a.single(t, 3, to(s.Addr()))
+		t.Cleanup(func() { _ = d.Close() })
+		type result struct {
+			reply string
+			err   error
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		var results [calls]chan result
+		for n := range results {
+			results[n] = make(chan result, 1)
+			mine := t.Context()
+			if n == 0 {
+				mine = ctx
+			}
+			from := fmt.Sprint("from", n)
+			go func() {
+				c := driver.Call{Script: driver.Script{Command: "brpoplpush"}, Keys: []string{from, "to"}, Args: []string{"0"}}
+				for {
+					reply, err := d.(driver.Prompt).RunPrompt(mine, time.Now().Add(time.Minute), c)
+					if !errors.Is(err, driver.ErrNotSent) {
+						results[n] <- result{reply, err}
+						return
+					}
+					time.Sleep(time.Millisecond) // a connection is being made
+				}
+			}()
+		}
+		blocked := func(want int) {
+			t.Helper()
+			backend.Eventually(t, fmt.Sprintf("the server has %d calls", want), func() bool {
+				info, err := s.Do("INFO", "clients")
+				return err == nil && strings.Contains(fmt.Sprint(info), fmt.Sprintf("blocked_clients:%d\r", want))
+			})
+		}
+		blocked(calls)
+		cancel()
+		if got := <-results[0]; got.err == nil {
+			t.Errorf("the caller that gave up: %q", got.reply)
+		}
+		blocked(calls - 1)
+		for n := calls - 1; n > 0; n-- {
+			own := fmt.Sprint("own", n)
+			if _, err := s.Do("RPUSH", fmt.Sprint("from", n), own); err != nil {
+				t.Fatal(err)
+			}
+			if got := <-results[n]; got.reply != own || got.err != nil {
+				t.Errorf("call %d: %q, %v", n, got.reply, got.err)
+			}
 		}
 	})
 }

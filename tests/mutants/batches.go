@@ -112,7 +112,7 @@ var batches = []Mutant{
 		Kinds: []string{"cancelled-acquires", "late-copy", "delayed-requests", "lost-reply"}, Rules: []campaign.Rule{campaign.Leak, campaign.Wakeup},
 	},
 	{
-		Name: "late-reply", About: "a lone caller's connection is used again after a call that timed out, and its reply is the next call's",
+		Name: "late-reply", About: "a connection for a caller's own call is used again after a call that timed out, and its reply is the next call's",
 		Edits: []overlay.Edit{part("late-reply", " && (err == nil || concernsOneCall(err))", "")},
 		Tests: []Test{{"adapters", "TestALateReplyToALoneCallerIsNobodyElses"}},
 	},

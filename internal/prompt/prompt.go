@@ -92,8 +92,8 @@ func (k *Keeper) Run(ctx context.Context, deadline time.Time, c *driver.Call) (s
 		inTime = time.AfterFunc(time.Until(deadline)+grace, l.hangUp).Stop
 	}
 	reply, err := l.run(deadline, c)
-	intact := inTime() && (err == nil || concernsOneCall(err))
 	// mutants: late-reply
+	intact := inTime() && (err == nil || concernsOneCall(err))
 	k.giveBack(l, stop() && intact, ctx.Err() != nil)
 	return reply, err
 }

@@ -310,11 +310,7 @@ func TestBarrierOfACrowdThatDies(t *testing.T) {
 			t: t, parties: parties, latest: map[int]saying{}, awaits: map[int]int{},
 			passed: map[uint64]map[int]bool{}, first: map[uint64]int{}, broken: map[uint64]int{},
 		}
-		// Some of those that wait for a place die, too.
-		fate := map[int]bool{}
-		for _, i := range rand.Perm(size)[:deaths] {
-			fate[i] = true
-		}
+		fate := map[int]bool{} // those that are killed
 		lost := 0
 		hear := func(s saying) {
 			g.hear(s)
@@ -322,8 +318,8 @@ func TestBarrierOfACrowdThatDies(t *testing.T) {
 				lost++
 			}
 		}
-		// The storm begins when the first phase has ended.
-		for len(g.latest) == 0 {
+		// The storm begins when all parties have told of the first phase.
+		for len(g.latest) < parties && lost == 0 {
 			select {
 			case s := <-c.said:
 				hear(s)
@@ -331,19 +327,24 @@ func TestBarrierOfACrowdThatDies(t *testing.T) {
 				t.Fatal("no phase comes to its end")
 			}
 		}
-		// First some of the present parties and some waiters die; the rest die once a phase is passed again. So
+		// First some of the present parties and some waiters die, and then others, once a phase is passed again. So
 		// either half breaks a phase, even if a machine stalls and all deaths of a half fall into one phase.
-		var victims []int
-		for i := range fate {
-			if _, in := g.latest[c.members[i].Process.Pid]; in {
-				victims = slices.Insert(victims, 0, i)
-			} else {
-				victims = append(victims, i)
+		for range 2 {
+			var present, waiting []int
+			for _, i := range rand.Perm(size) {
+				if _, in := g.latest[c.members[i].Process.Pid]; fate[i] {
+					continue
+				} else if in {
+					present = append(present, i)
+				} else {
+					waiting = append(waiting, i)
+				}
 			}
-		}
-		for half := range slices.Chunk(victims, deaths/2) {
+			some := min(len(present), parties/2)
+			half := slices.Concat(present[:some], waiting, present[some:])[:deaths/2]
 			die := make(chan int, len(half))
 			for _, i := range half {
+				fate[i] = true
 				time.AfterFunc(rand.N(d/2), func() { die <- i })
 			}
 			stuck := time.After(d + time.Minute)
@@ -383,8 +384,8 @@ func TestBarrierOfACrowdThatDies(t *testing.T) {
 		}
 		t.Logf("%d processes, %d killed within %s: %d phases passed, %d broken; all %d survivors have passed %d more %s after the last; %d have lost their leases",
 			size, deaths, d, len(g.passed), len(g.broken), len(proceeded), further, took.Round(time.Millisecond), lost)
-		if len(g.passed) < 3 || len(g.broken) < 2 {
-			t.Error("the test is not what it seems")
+		if lost == 0 && (len(g.passed) < 3 || len(g.broken) < 2) {
+			t.Errorf("the test is not what it seems: %d phases passed, %d broken", len(g.passed), len(g.broken))
 		}
 		for _, cmd := range c.members {
 			_ = cmd.Process.Signal(syscall.SIGTERM)

@@ -82,8 +82,8 @@ func sendBatch[R BatchReply](s *Server, b Batch[R], several bool, tell func(Outc
 	return err == nil
 }
 
-// maxShared is how many batches of several items use a driver's RunPrompt at once. To a server that is near, and
-// answers, there are no more: two of acquires and two of releases. If it is far, sharing the client library's connections costs less.
+// maxShared is how many batches of several items use a driver's RunPrompt at once. A server that is near and answers never has more
+// in flight: two of acquires and two of releases. If it is far, sharing the client library's connections costs less.
 const maxShared = 4
 
 // sendFast is sendBatch on a driver's RunPrompt. If that cannot send the batch now, sent is false.

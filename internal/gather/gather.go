@@ -87,9 +87,9 @@ func (g *Group[T]) Do(item T) {
 	g.inCaller(func() (answered bool) { return g.Send([]T{item}) })
 }
 
-// DoPromptly sends an item with Prompt, and reports whether it did. It does not if items wait or others are in flight: any, or
-// maxApart if the server is far. Nor does it for metFor afterwards: such items are better sent together, even if that wakes another
-// goroutine.
+// DoPromptly sends an item with Prompt, and reports whether it did. It sends none while items wait, nor while others are in flight:
+// any at all, or maxApart of them if the server is far. For metFor after that it sends none either: such items are better sent
+// together, even if that wakes another goroutine.
 func (g *Group[T]) DoPromptly(item T) (sent bool) {
 	now := time.Now().UnixNano()
 	if since := now - g.lastMet.Load(); since >= 0 && since < int64(metFor) { // before taking mu, for which thousands of callers would wait
@@ -114,8 +114,8 @@ func (g *Group[T]) DoPromptly(item T) (sent bool) {
 // other nor wake a goroutine; many cost the client and the server less together.
 const maxApart = 8
 
-// far is the round trip from which on a server is far to DoPromptly: that of as many batches as may be apart. To nearer ones a few
-// calls are faster together.
+// far is the shortest round trip at which DoPromptly lets items travel apart. With a server that is nearer, a few calls are faster
+// together.
 const far = maxApart * interval
 
 // metFor is how long DoPromptly sends nothing after it did not send an item.

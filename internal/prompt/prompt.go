@@ -69,7 +69,7 @@ const (
 	grace = 100 * time.Millisecond
 	// trusted is how long a connection may be idle before it is checked: the server may have closed it.
 	trusted = 100 * time.Millisecond
-	// suspicious is how long a call may be unanswered before its caller gives up, without casting doubt on other connections.
+	// suspicious is how long a call may be unanswered when its caller gives up, before the other connections are doubted, too.
 	suspicious = 100 * time.Millisecond
 )
 

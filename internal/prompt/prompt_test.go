@@ -326,7 +326,7 @@ func TestACallerThatGivesUpLateClosesAllConnections(t *testing.T) {
 	})
 }
 
-// Callers that all give up soon, again and again, close each connection once, and then no more than there can be in each pause.
+// Callers that give up together, again and again, cost at most so many connections in each pause as there can be.
 func TestCallersThatOftenGiveUpTogetherCostFewConnections(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

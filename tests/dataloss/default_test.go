@@ -88,8 +88,8 @@ func settle(t *testing.T, c *holdfast.Client, all []*succession, outage, ttl tim
 			t.Fatalf("the holder is not told within 30s")
 		}
 		var lost *holdfast.LostError
-		// A renewal may find the lock free, when others have raised the shared counter, and before the waiter
-		// has taken it: the holder then learns only that its lock is gone.
+		// A renewal can find the lock free before the waiter has taken it. If others have raised the shared counter
+		// by then, the holder learns only that its lock is gone.
 		if !errors.As(s.holder.Err(), &lost) || outage < ttl/4 && lost.Reason != holdfast.LossTaken && lost.Reason != holdfast.LossDeleted {
 			t.Errorf("the lease ended, %s after the server: %v", outage, s.holder.Err())
 		}

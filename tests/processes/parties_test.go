@@ -327,8 +327,8 @@ func TestBarrierOfACrowdThatDies(t *testing.T) {
 				t.Fatal("no phase comes to its end")
 			}
 		}
-		// First some of the present parties and some waiters die, and then others, once a phase is passed again. So
-		// either half breaks a phase, even if a machine stalls and all deaths of a half fall into one phase.
+		// In each half, some of the present parties die, and some waiters. The second half begins once a phase is passed
+		// again. So each half breaks a phase, even if a machine stalls and all its deaths fall into one phase.
 		for range 2 {
 			var present, waiting []int
 			for _, i := range rand.Perm(size) {

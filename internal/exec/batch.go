@@ -37,7 +37,7 @@ type Outcome[R BatchReply] struct {
 	Reply R
 	Sent  clock.Instant
 	Heard clock.Instant // if it was answered, and the reply has the time
-	Err   error         // if it is set, only Sent is valid besides
+	Err   error         // if it is not nil, only Sent is set besides
 }
 
 // MayBeDone reports whether a batch that failed with err may have been carried out for some of its items, or may still be.
@@ -82,8 +82,8 @@ func sendBatch[R BatchReply](s *Server, b Batch[R], several bool, tell func(Outc
 	return err == nil
 }
 
-// maxShared is how many batches of several items use a driver's RunPrompt at once. A server that is near and answers never has more
-// in flight: two of acquires and two of releases. If it is far, sharing the client library's connections costs less.
+// maxShared is how many batches of several items use a driver's RunPrompt at once. With a server that is near and answers,
+// there are never more: two of acquires and two of releases. With one that is far, sharing the client library's connections costs less.
 const maxShared = 4
 
 // sendFast is sendBatch on a driver's RunPrompt. If that cannot send the batch now, sent is false.

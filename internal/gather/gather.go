@@ -87,16 +87,16 @@ func (g *Group[T]) Do(item T) {
 	g.inCaller(func() (answered bool) { return g.Send([]T{item}) })
 }
 
-// DoPromptly sends an item with Prompt, and reports whether it did. It sends none while items wait, nor while others are in flight:
-// any at all, or maxApart of them if the server is far. For metFor after that it sends none either: such items are better sent
-// together, even if that wakes another goroutine.
+// DoPromptly sends an item with Prompt, and reports whether it did. It does so only if no item waits and none is in flight or, with
+// a round trip of apartFrom or more, fewer than maxApart are. Once it has not sent an item, it sends none for metFor: items that meet
+// are better sent together, even if that wakes another goroutine.
 func (g *Group[T]) DoPromptly(item T) (sent bool) {
 	now := time.Now().UnixNano()
 	if since := now - g.lastMet.Load(); since >= 0 && since < int64(metFor) { // before taking mu, for which thousands of callers would wait
 		return false
 	}
 	g.mu.Lock()
-	if others := g.inFlight - g.idle; g.waiting() > 0 || others > 0 && (others >= maxApart || g.roundTrip.estimate < far) {
+	if others := g.inFlight - g.idle; g.waiting() > 0 || others > 0 && (others >= maxApart || g.roundTrip.estimate < apartFrom) {
 		g.mu.Unlock()
 	} else {
 		g.inCaller(func() (answered bool) {
@@ -110,13 +110,13 @@ func (g *Group[T]) DoPromptly(item T) (sent bool) {
 	return sent
 }
 
-// maxApart is how many items DoPromptly sends at once to a server that is far. A few calls that travel apart neither wait for each
+// maxApart is how many items DoPromptly sends at once if the round trip is long. A few calls that travel apart neither wait for each
 // other nor wake a goroutine; many cost the client and the server less together.
 const maxApart = 8
 
-// far is the shortest round trip at which DoPromptly lets items travel apart. With a server that is nearer, a few calls are faster
-// together.
-const far = maxApart * interval
+// apartFrom is the shortest round trip at which DoPromptly lets items travel apart. With a server that is nearer, a few calls are
+// faster together.
+const apartFrom = maxApart * interval
 
 // metFor is how long DoPromptly sends nothing after it did not send an item.
 const metFor = 5 * time.Millisecond

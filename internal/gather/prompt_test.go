@@ -58,7 +58,7 @@ func TestAnItemIsSentPromptlyOnlyIfItIsAlone(t *testing.T) {
 // If the server is far, a few items travel apart. With more of them, items are better sent together. The number of connections that
 // others share, which Width returns, does not matter.
 func TestAFewItemsAreSentPromptlyToAFarServer(t *testing.T) {
-	for trip, want := range map[time.Duration]int{far - time.Microsecond: 1, far: maxApart, 10 * far: maxApart} {
+	for trip, want := range map[time.Duration]int{apartFrom - time.Microsecond: 1, apartFrom: maxApart, 10 * apartFrom: maxApart} {
 		synctest.Test(t, func(t *testing.T) {
 			s := newServer(10)
 			s.Width = func() int {

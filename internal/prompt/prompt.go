@@ -153,7 +153,7 @@ func (k *Keeper) isGood(l *line, now time.Time) bool {
 	return !k.isOver(l, now) && (now.Sub(l.used) <= trusted || !isClosed(l.conn))
 }
 
-// isOver reports whether a connection is older than it may be, or has been idle for longer.
+// isOver reports whether a connection is too old, or has been idle for too long.
 func (k *Keeper) isOver(l *line, now time.Time) bool {
 	age, idle := now.Sub(l.made), now.Sub(l.used)
 	return idle > maxIdle || k.MaxIdle > 0 && idle > k.MaxIdle || k.MaxAge > 0 && age > k.MaxAge

@@ -326,7 +326,7 @@ func TestACallerThatGivesUpLateClosesAllConnections(t *testing.T) {
 	})
 }
 
-// Callers that give up together, again and again, cost at most so many connections in each pause as there can be.
+// Callers that give up together, again and again, cost each connection once in a pause, and no more.
 func TestCallersThatOftenGiveUpTogetherCostFewConnections(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

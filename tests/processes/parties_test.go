@@ -384,7 +384,7 @@ func TestBarrierOfACrowdThatDies(t *testing.T) {
 		}
 		t.Logf("%d processes, %d killed within %s: %d phases passed, %d broken; all %d survivors have passed %d more %s after the last; %d have lost their leases",
 			size, deaths, d, len(g.passed), len(g.broken), len(proceeded), further, took.Round(time.Millisecond), lost)
-		if lost == 0 && (len(g.passed) < 3 || len(g.broken) < 2) {
+		if len(g.passed) < 3 || len(g.broken) < 2 {
 			t.Errorf("the test is not what it seems: %d phases passed, %d broken", len(g.passed), len(g.broken))
 		}
 		for _, cmd := range c.members {

@@ -236,3 +236,50 @@ func TestCallsSideBySideGetTheirOwnReplies(t *testing.T) {
 		}
 	})
 }
+
+// Two calls that began together time out one after the other. The go-redis client for renewals and releases is replaced after the
+// first, and not again after the second.
+func TestCallsThatTimeOutReplaceAClientOnce(t *testing.T) {
+	t.Parallel()
+	s := server.Start(t, server.One(t))
+	d := adapters["go-redis"].single(t, 3, to(s.Addr()))
+	t.Cleanup(func() { _ = d.Close() })
+	hang := func(patience time.Duration) {
+		c := driver.Call{Script: driver.Script{Command: "brpoplpush"}, Keys: []string{"from", "to"}, Args: []string{"0"}, Urgent: true}
+		backend.Eventually(t, "a call is sent", func() bool {
+			_, err := d.(driver.Prompt).RunPrompt(t.Context(), time.Now().Add(patience), c)
+			var timeout net.Error
+			if !errors.Is(err, driver.ErrNotSent) && (!errors.As(err, &timeout) || !timeout.Timeout()) {
+				t.Error(err)
+			}
+			return !errors.Is(err, driver.ErrNotSent)
+		})
+	}
+	client := func(args ...string) string {
+		reply, err := d.Run(t.Context(), driver.Call{Script: driver.Script{Command: "client"}, Args: args, Urgent: true})
+		if err != nil {
+			t.Errorf("CLIENT %v: %v", args, err)
+		}
+		return reply
+	}
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		hang(2 * time.Second) // more than a second after the other: a client is not replaced more often
+	}()
+	backend.Eventually(t, "the first call has begun", func() bool {
+		select {
+		case <-over: // the machine stood still
+			return true
+		default:
+		}
+		info, err := s.Do("INFO", "clients")
+		return err == nil && strings.Contains(fmt.Sprint(info), "blocked_clients:1\r")
+	})
+	hang(300 * time.Millisecond)
+	client("setname", "new")
+	<-over
+	if name := client("getname"); name != "new" {
+		t.Errorf("the client was replaced again: %q", name)
+	}
+}

@@ -29,6 +29,10 @@ const (
 	grace   = 100 * time.Millisecond
 )
 
+// minPeriod is the least time between the beginnings of two rounds. Without it, the clients of a master that is down
+// would ask the sentinels as fast as their dials fail, while these agree on a new master.
+const minPeriod = 100 * time.Millisecond
+
 // minConfigured is the least number of sentinels of which a majority is left if one fails. If fewer are configured,
 // they are asked for others.
 const minConfigured = 3
@@ -40,14 +44,24 @@ type Group struct {
 
 	mu      sync.Mutex
 	members []*member
-	round   *round // in progress, or nil
+	latest  *round // or nil
 }
 
-// round is one question to all sentinels. Concurrent calls of Master share it.
+// round is one question to all sentinels. Calls of Master share it while it lasts, and for the rest of minPeriod.
 type round struct {
-	done chan struct{} // closed when addr and err are set
-	addr string
-	err  error
+	begun time.Time
+	done  chan struct{} // closed when addr and err are set
+	addr  string
+	err   error
+}
+
+func (r *round) isOver() bool {
+	select {
+	case <-r.done:
+		return true
+	default:
+		return false
+	}
 }
 
 type member struct {
@@ -73,18 +87,16 @@ type reply struct {
 }
 
 // Master returns the address of the master that a majority of the sentinels names. If there is no majority, the
-// sentinel with the latest configuration decides, of those that answer.
+// sentinel with the latest configuration decides, of those that answer. The answer, or the error, may be as old as
+// minPeriod.
 func (g *Group) Master(ctx context.Context) (string, error) {
 	g.mu.Lock()
-	r := g.round
-	if r == nil {
-		r = &round{done: make(chan struct{})}
-		g.round = r
+	r := g.latest
+	if r == nil || r.isOver() && time.Since(r.begun) >= minPeriod {
+		r = &round{begun: time.Now(), done: make(chan struct{})}
+		g.latest = r
 		go func() {
 			r.addr, r.err = g.askAll()
-			g.mu.Lock()
-			g.round = nil
-			g.mu.Unlock()
 			close(r.done)
 		}()
 	}

@@ -75,11 +75,39 @@ func TestASentinelThatHangsIsNotAskedAgain(t *testing.T) {
 			if got, err := g.Master(t.Context()); got != "a" {
 				t.Errorf("Master = %q, %v; want %q", got, err, "a")
 			}
+			time.Sleep(minPeriod)
 		}
 		if n := asked.Load(); n != 1 {
 			t.Errorf("the sentinel was asked %d times, want 1", n)
 		}
 	})
+}
+
+// While a master is down, every dial that fails is followed by another, which asks for the master again.
+func TestSentinelsAreNotAskedAsOftenAsDialsFail(t *testing.T) {
+	down := errors.New("down")
+	for name, answer := range map[string]any{"they name a master": Answer{Addr: "a"}, "they are down": down} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				defer time.Sleep(time.Minute)
+				var asked atomic.Int64
+				ask := scripted(map[string]any{"1": answer, "2": answer, "3": answer})
+				g := New([]string{"1", "2", "3"}, func(ctx context.Context, addr string, others bool) (Answer, error) {
+					asked.Add(1)
+					return ask(ctx, addr, others)
+				})
+				const rounds = 5
+				for begun := time.Now(); time.Since(begun) < rounds*minPeriod; time.Sleep(time.Millisecond) {
+					if got, err := g.Master(t.Context()); (err == nil) != (answer != down) {
+						t.Fatalf("Master = %q, %v", got, err)
+					}
+				}
+				if n := asked.Load(); n != 3*rounds {
+					t.Errorf("the sentinels were asked %d times in %s, want %d", n, rounds*minPeriod, 3*rounds)
+				}
+			})
+		})
+	}
 }
 
 // A sentinel that is configured alone is asked for others, which are asked from the next round on.
@@ -95,6 +123,7 @@ func TestOtherSentinelsAreDiscovered(t *testing.T) {
 			t.Errorf("Master = %q, %v; want %q", got, err, "a")
 		}
 		answers["2"], answers["3"] = Answer{Addr: "b", Others: []string{"9"}}, Answer{Addr: "b"}
+		time.Sleep(minPeriod)
 		if got, err := g.Master(t.Context()); got != "b" {
 			t.Errorf("Master = %q, %v; want %q", got, err, "b")
 		}

@@ -403,16 +403,27 @@ func (h *hold) retire(err error) {
 	h.retireIfIdle()
 }
 
-// replacedBy ends h as lost because the server has granted the lock again, to next. h may be nil.
+// replacedBy ends h as lost because the server has granted the lock again, to next. h may be nil. If next has the lower
+// fence, it was granted before h, and its reply is late; or the server has lost its data, and its clock is behind. Then
+// next is lost, too.
 func (h *hold) replacedBy(next *hold) {
 	if h == nil || h == next {
 		return
 	}
+	if h.endAsTaken() && next.fence() < h.fence() {
+		next.endAsTaken()
+	}
+}
+
+// endAsTaken ends h as lost because the server has granted the lock again. It returns false if h was over.
+func (h *hold) endAsTaken() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.state != over {
-		h.lose(&LostError{Name: h.l.name(), Reason: LossTaken})
+	if h.state == over {
+		return false
 	}
+	h.lose(&LostError{Name: h.l.name(), Reason: LossTaken})
+	return true
 }
 
 // isLive reports whether h is not nil and not over.

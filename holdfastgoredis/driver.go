@@ -11,9 +11,10 @@
 // In a Cluster, the driver's first question to the server, and acquires and releases of many locks at once, are sent in
 // pipelines, with the clients of its nodes. To see all commands, a hook must be added to those as well, with OnNewNode.
 //
-// With Sentinel, use NewFailover. It asks all sentinels for the master, once a second, and follows the majority. New
-// with a client made by redis.NewFailoverClient follows the one sentinel that go-redis has chosen. If that sentinel
-// hangs or has missed a failover, the old master grants locks beside the new one for as long as it accepts writes.
+// With Sentinel, use NewFailover. It asks all sentinels for the master, once a second and whenever it connects, but no
+// more than ten times a second, and follows the majority. New with a client made by redis.NewFailoverClient follows the
+// one sentinel that go-redis has chosen. If that sentinel hangs or has missed a failover, the old master grants locks
+// beside the new one for as long as it accepts writes.
 package holdfastgoredis
 
 import (

@@ -1,7 +1,8 @@
 // Package holdfastrueidis makes a holdfast.Client that talks to the server through rueidis: a single server, a master
 // found through Sentinel, or a Cluster.
 //
-// With Sentinel it asks all sentinels for the master, once a second, for at most half a second, and follows the majority.
+// With Sentinel it asks all sentinels for the master, once a second and whenever it connects, but no more than ten times
+// a second. It waits for them for at most half a second, and follows the majority.
 // If there is no majority, the sentinel with the latest configuration decides. If fewer than three sentinels are given,
 // it asks them for others.
 //

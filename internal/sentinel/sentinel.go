@@ -29,8 +29,8 @@ const (
 	grace   = 100 * time.Millisecond
 )
 
-// minPeriod is the least time between the beginnings of two rounds. Without it, the clients of a master that is down
-// would ask the sentinels as fast as their dials fail, while these agree on a new master.
+// minPeriod is the least time from the start of one round to the start of the next. Every dial asks for the master, so
+// without a limit a client would ask as fast as its dials fail, just when the sentinels have a failover to carry out.
 const minPeriod = 100 * time.Millisecond
 
 // minConfigured is the least number of sentinels of which a majority is left if one fails. If fewer are configured,
@@ -44,10 +44,10 @@ type Group struct {
 
 	mu      sync.Mutex
 	members []*member
-	latest  *round // or nil
+	latest  *round // nil before the first
 }
 
-// round is one question to all sentinels. Calls of Master share it while it lasts, and for the rest of minPeriod.
+// round is one question to all sentinels. Calls of Master share its answer until the next round starts.
 type round struct {
 	begun time.Time
 	done  chan struct{} // closed when addr and err are set
@@ -87,8 +87,8 @@ type reply struct {
 }
 
 // Master returns the address of the master that a majority of the sentinels names. If there is no majority, the
-// sentinel with the latest configuration decides, of those that answer. The answer, or the error, may be as old as
-// minPeriod.
+// sentinel with the latest configuration decides, of those that answer. Calls within minPeriod get the same answer, or
+// the same error.
 func (g *Group) Master(ctx context.Context) (string, error) {
 	g.mu.Lock()
 	r := g.latest

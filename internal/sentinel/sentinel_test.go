@@ -83,7 +83,7 @@ func TestASentinelThatHangsIsNotAskedAgain(t *testing.T) {
 	})
 }
 
-// While a master is down, every dial that fails is followed by another, which asks for the master again.
+// While a master is down, dials fail at once, and each of them asks for the master first.
 func TestSentinelsAreNotAskedAsOftenAsDialsFail(t *testing.T) {
 	down := errors.New("down")
 	for name, answer := range map[string]any{"they name a master": Answer{Addr: "a"}, "they are down": down} {

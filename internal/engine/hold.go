@@ -403,9 +403,10 @@ func (h *hold) retire(err error) {
 	h.retireIfIdle()
 }
 
-// replacedBy ends h as lost because the server has granted the lock again, to next. h may be nil. If next has the lower
-// fence, it was granted before h, and its reply is late; or the server has lost its data, and its clock is behind. Then
-// next is lost, too.
+// replacedBy ends h as lost because the server has granted the lock to another hold of this process, next. h may be nil.
+//
+// If next has the lower fence, either its reply is late and it was granted before h, or the server has lost its data and
+// its clock has gone back. Nobody here can tell which of the two still has the lock, so both are lost.
 func (h *hold) replacedBy(next *hold) {
 	if h == nil || h == next {
 		return
@@ -415,7 +416,7 @@ func (h *hold) replacedBy(next *hold) {
 	}
 }
 
-// endAsTaken ends h as lost because the server has granted the lock again. It returns false if h was over.
+// endAsTaken ends h as lost to another holder. It returns false if h was over already.
 func (h *hold) endAsTaken() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()

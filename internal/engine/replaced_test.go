@@ -8,17 +8,16 @@ import (
 	"github.com/holdfast-go/holdfast/internal/codec"
 )
 
-// grantedPast returns a hold that the server has granted past the wait queue, with this fence.
-func grantedPast(l *target, fence uint64) *hold {
+// granted returns a hold with this fence that has not begun.
+func granted(l *target, fence uint64) *hold {
 	now := clock.Now()
 	h := newHold(l.newAttempt(), now, now, l.set.ttl, fence, 1)
 	h.renewAt(now)
-	l.noteUnqueued(h)
 	return h
 }
 
-// mutexOfAFake returns a mutex on a server that answers nothing, and its client.
-func mutexOfAFake(t *testing.T) (*target, *Client) {
+// fakeMutex returns a mutex on a fake server, and its client.
+func fakeMutex(t *testing.T) (*target, *Client) {
 	c, err := New(&fake{holders: map[string]string{}}, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -30,12 +29,14 @@ func mutexOfAFake(t *testing.T) (*target, *Client) {
 	return l, c
 }
 
-// A process can be granted a lock again before its first grant has become a lease: if the TTL is short and the process slow,
-// or if the server has lost its data. Then the first lease is lost.
+// If the TTL is short and the process slow, or if the server has lost its data, a process can be granted a lock a second time
+// before the first grant has become a lease. The first lease is then lost from the start.
 func TestAHoldThatIsReplacedBeforeItBegins(t *testing.T) {
-	l, c := mutexOfAFake(t)
-	first := grantedPast(l, 1)
-	second := grantedPast(l, 2)
+	l, c := fakeMutex(t)
+	first := granted(l, 1)
+	l.noteUnqueued(first)
+	second := granted(l, 2)
+	l.noteUnqueued(second)
 	if lease := first.firstLease(); !errors.Is(lease.Err(), ErrLost) {
 		t.Errorf("the first lease: %v", lease.Err())
 	}
@@ -52,12 +53,15 @@ func TestAHoldThatIsReplacedBeforeItBegins(t *testing.T) {
 	}
 }
 
-// The reply to a grant can be so late that the lock has been deleted, and granted to the process again. Neither lease is
-// believed: the later grant is given back, and the earlier one is none.
-func TestAGrantThatIsHeardOfAfterALaterOne(t *testing.T) {
+// While the reply to a grant is on its way, an operator can delete the lock, and the process can be granted it again. Both
+// leases are lost.
+func TestAGrantIsAnsweredAfterALaterOne(t *testing.T) {
 	for way, take := range map[string]func(l *target, h *hold) *holdLease{
-		"past the queue": func(l *target, h *hold) *holdLease { l.noteUnqueued(h); return h.firstLease() },
-		"by the queue": func(l *target, h *hold) *holdLease {
+		"by a try": func(l *target, h *hold) *holdLease {
+			l.noteUnqueued(h)
+			return h.firstLease()
+		},
+		"by the wait queue": func(l *target, h *hold) *holdLease {
 			wq := l.queue()
 			wq.mu.Lock()
 			defer wq.mu.Unlock()
@@ -65,12 +69,11 @@ func TestAGrantThatIsHeardOfAfterALaterOne(t *testing.T) {
 		},
 	} {
 		t.Run(way, func(t *testing.T) {
-			l, c := mutexOfAFake(t)
-			later := grantedPast(l, 2).firstLease()
-			now := clock.Now()
-			h := newHold(l.newAttempt(), now, now, l.set.ttl, 1, 1)
-			h.renewAt(now)
-			earlier := take(l, h)
+			l, c := fakeMutex(t)
+			h := granted(l, 2)
+			l.noteUnqueued(h)
+			later := h.firstLease()
+			earlier := take(l, granted(l, 1))
 			for name, lease := range map[string]*holdLease{"later": later, "earlier": earlier} {
 				var lost *LostError
 				if err := lease.Err(); !errors.As(err, &lost) || lost.Reason != LossTaken {

@@ -78,7 +78,8 @@ func EachReal(t *testing.T, f func(t *testing.T, b *Backend), opts ...server.Opt
 }
 
 // EachUndisturbed is Each for tests that may fail if the machine stands still. An attempt on a real server
-// during which it stood still is repeated on a new server. In virtual time there is one attempt.
+// during which it stood still is repeated on a new server. In virtual time there is one attempt. With -short, real
+// servers are skipped.
 func EachUndisturbed(t *testing.T, f func(t testing.TB, b *Backend)) {
 	t.Run("embedded", func(t *testing.T) {
 		t.Parallel()
@@ -87,7 +88,7 @@ func EachUndisturbed(t *testing.T, f func(t testing.TB, b *Backend)) {
 	EachRealUndisturbed(t, f)
 }
 
-// EachRealUndisturbed is EachReal for tests that may fail if the machine stands still.
+// EachRealUndisturbed is EachReal for tests that may fail if the machine stands still. With -short, it skips them.
 func EachRealUndisturbed(t *testing.T, f func(t testing.TB, b *Backend), opts ...server.Option) {
 	for _, bin := range server.Binaries(t) {
 		t.Run(bin.Name, func(t *testing.T) {

@@ -129,9 +129,10 @@ func Stalled(then time.Time) bool {
 
 // Undisturbed requires that f returns nil. f depends on timeouts of a second or more. An attempt that fails
 // proves nothing, and is repeated, if the process stood still meanwhile, or if one of its threads, or of its
-// descendants', waited for a processor for long.
+// descendants', waited for a processor for long. With -short, it skips the test unless its time is virtual.
 func Undisturbed(tb testing.TB, f func() error) {
 	tb.Helper()
+	nightly(tb)
 	for range 10 {
 		began := time.Now()
 		longest, err := watched(began, f)
@@ -144,6 +145,14 @@ func Undisturbed(tb testing.TB, f func() error) {
 		tb.Logf("again, since the machine stood still: %v\n%s%s", err, Report(began), longest)
 	}
 	tb.Fatal("the machine stood still in each of ten attempts")
+}
+
+// nightly skips a test that judges by the clock of a real machine, unless such tests are wanted.
+func nightly(tb testing.TB) {
+	tb.Helper()
+	if testing.Short() && !virtual(time.Now()) {
+		tb.Skip("SKIPPED: part of make nightly")
+	}
 }
 
 // watched calls f, which may end the goroutine, and returns the longest wait of a thread for a processor meanwhile.
@@ -159,9 +168,10 @@ func watched(began time.Time, f func() error) (longest wait, err error) {
 // Unhurried requires that f returns nil. Its deadlines and timeouts are multiples of unit. An attempt that
 // fails counts only if the process was held up for less than a quarter of unit meanwhile. Otherwise it is
 // repeated with twice the unit, up to 32 times the first, with which every failure counts. So f can pass on a
-// slow machine, too.
+// slow machine, too. With -short, Unhurried skips the test unless its time is virtual.
 func Unhurried(tb testing.TB, unit time.Duration, f func(unit time.Duration) error) {
 	tb.Helper()
+	nightly(tb)
 	for last := 32 * unit; ; unit *= 2 {
 		began := time.Now()
 		err := f(unit)

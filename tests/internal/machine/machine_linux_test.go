@@ -26,6 +26,7 @@ func standStill(t *testing.T) {
 }
 
 func TestOnlyAProcessThatStoodStillIsExcused(t *testing.T) {
+	nightly(t)
 	began := time.Now()
 	attempts := 0
 	Undisturbed(t, func() error {
@@ -82,6 +83,7 @@ func judged(unit time.Duration, f func(unit time.Duration) error) (fails bool, u
 }
 
 func TestUnhurriedRepeatsOnlyWhatWasHeldUp(t *testing.T) {
+	nightly(t)
 	fails, units := judged(time.Second, func(unit time.Duration) error {
 		if unit == time.Second {
 			standStill(t)

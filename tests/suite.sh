@@ -92,7 +92,7 @@ quick() {
 
 quick_packages() {
   go list ./... ./holdfastgoredis/... ./holdfastotel/... ./holdfastrueidis/... ./holdfastvalkey/... ./holdfasttest/... ./cmd/holdfast/... ./examples/rehearsal
-  (cd tests && go list ./adapters ./behaviour ./command ./compatibility ./scripts ./virtual ./internal/... | grep -vE '/internal/(campaign|clockshim|postgres)')
+  (cd tests && go list ./adapters ./behaviour ./command ./scripts ./virtual ./internal/... | grep -vE '/internal/(campaign|clockshim|postgres)')
 }
 
 # In test-all, tests that load the machine, or count what exists, run one at a time after the others.

@@ -3,7 +3,6 @@
 package documents
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"io/fs"
@@ -87,27 +86,6 @@ func (p page) name() string {
 		}
 		return '_'
 	}, strings.TrimSuffix(filepath.Base(p.path), ".md"))
-}
-
-func TestReadmeIsShort(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join(root, "README.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if n := bytes.Count(text, []byte("\n")); n >= 200 {
-		t.Errorf("README.md has %d lines; it is to stay below 200: what needs more belongs into a guide", n)
-	}
-}
-
-// The protocol's page is for people who write a client from it.
-func TestProtocolIsShort(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join(root, "docs", "PROTOCOL.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if n := len(text); n >= 40_000 {
-		t.Errorf("docs/PROTOCOL.md has %d bytes; it is to stay below 40,000: reasons belong into docs/decisions, promises into GUARANTEES", n)
-	}
 }
 
 func testdata(t *testing.T, name string) string {
@@ -353,9 +331,6 @@ func TestPromisesHaveTests(t *testing.T) {
 		}
 		if file != "GUARANTEES.md" {
 			continue
-		}
-		if len(text) >= 20_000 {
-			t.Errorf("%s has %d bytes; it is to stay below 20,000: explanations belong into doc comments and decisions", file, len(text))
 		}
 		for _, row := range regexp.MustCompile(`(?m)^\| ([^|]+) \|[^|]*\| ?([^|]*) \|$`).FindAllStringSubmatch(string(text), -1) {
 			if !strings.HasPrefix(row[2], "Test") && row[2] != "test" && !regexp.MustCompile(`^A\d$`).MatchString(row[1]) {

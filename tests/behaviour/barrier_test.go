@@ -3,7 +3,6 @@ package behaviour
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -87,7 +86,7 @@ func waiting(t testing.TB, b *backend.Backend, want string) {
 
 func TestBarrierTrips(t *testing.T) {
 	t.Parallel()
-	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		one, two, three := join(t, b, 3), join(t, b, 3), join(t, b, 3)
 		for phase := uint64(1); phase <= 3; phase++ {
 			first, second := await(t.Context(), one), await(t.Context(), two)
@@ -111,7 +110,7 @@ func TestBarrierTrips(t *testing.T) {
 // In many rounds, no party goes on before all have arrived, and none is a phase ahead.
 func TestBarrierOfMany(t *testing.T) {
 	t.Parallel()
-	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		const parties, phases = 6, 15
 		var clients []*holdfast.Client
 		for range 3 {
@@ -119,13 +118,13 @@ func TestBarrierOfMany(t *testing.T) {
 		}
 		var arrived, gone [phases + 2]atomic.Int32
 		var wg sync.WaitGroup
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		defer cancel()
+		ctx := t.Context()
 		var joined, finished sync.WaitGroup
 		joined.Add(parties)
 		finished.Add(parties)
 		for n := range parties {
 			wg.Go(func() {
+				dice := random(n)
 				party, err := clients[n%3].Barrier("b", parties, holdfast.TTL(time.Minute)).Join(ctx)
 				joined.Done()
 				defer finished.Done()
@@ -135,8 +134,8 @@ func TestBarrierOfMany(t *testing.T) {
 				}
 				joined.Wait()
 				for phase := 1; phase <= phases; phase++ {
-					if rand.IntN(4) == 0 {
-						time.Sleep(rand.N(3 * time.Millisecond))
+					if dice.IntN(4) == 0 {
+						time.Sleep(upTo(3*time.Millisecond, dice))
 					}
 					arrived[phase].Add(1)
 					got, err := party.Await(ctx)
@@ -161,7 +160,7 @@ func TestBarrierOfMany(t *testing.T) {
 // A party that leaves, or dies, breaks the phase for all. Another one takes its place, and the barrier goes on.
 func TestBarrierBreaks(t *testing.T) {
 	t.Parallel()
-	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		one, two := join(t, b, 3), join(t, b, 3)
 		dying := join(t, b, 3, holdfast.Owner("dying"), holdfast.TTL(6*time.Second), holdfast.NoRenew())
 		first := await(t.Context(), one)
@@ -197,7 +196,7 @@ func TestBarrierBreaks(t *testing.T) {
 // An arrival that is given up does not count; a phase that has tripped is reported later.
 func TestBarrierAwaitIsGivenUp(t *testing.T) {
 	t.Parallel()
-	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		one, two := join(t, b, 2), join(t, b, 2)
 		for phase := uint64(1); phase <= 3; phase++ {
 			ctx, cancel := context.WithCancel(t.Context())
@@ -221,14 +220,15 @@ func TestBarrierAwaitIsGivenUp(t *testing.T) {
 // Each party passes each phase once, at whatever moments its Awaits are given up.
 func TestBarrierAwaitIsGivenUpAtAnyTime(t *testing.T) {
 	t.Parallel()
-	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		const parties, phases = 3, 10
 		var arrived [phases + 1]atomic.Int32
 		var wg, joined sync.WaitGroup
 		joined.Add(parties)
-		for range parties {
+		for n := range parties {
 			party := join(t, b, parties)
 			wg.Go(func() {
+				dice := random(n)
 				joined.Done()
 				joined.Wait()
 				for phase := uint64(1); phase <= phases; phase++ {
@@ -236,7 +236,7 @@ func TestBarrierAwaitIsGivenUpAtAnyTime(t *testing.T) {
 					// Each try waits longer: a request that is given up goes on, and many of them at once would
 					// outlast every short wait.
 					for patience := 2 * time.Millisecond; ; patience += patience / 4 {
-						ctx, cancel := context.WithTimeout(t.Context(), rand.N(patience)+time.Millisecond)
+						ctx, cancel := context.WithTimeout(t.Context(), upTo(patience, dice)+time.Millisecond)
 						got, err := party.Await(ctx)
 						cancel()
 						if errors.Is(err, context.DeadlineExceeded) {
@@ -263,7 +263,7 @@ func TestBarrierAwaitIsGivenUpAtAnyTime(t *testing.T) {
 // A barrier admits no more parties than it has places; others wait for one.
 func TestBarrierHasSoManyParties(t *testing.T) {
 	t.Parallel()
-	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		one, two := join(t, b, 2, holdfast.Owner("one")), join(t, b, 2, holdfast.Owner("two"))
 		if _, err := b.Client(t, nil).Barrier("b", 2).TryJoin(t.Context()); !errors.Is(err, holdfast.ErrHeld) {
 			t.Errorf("TryJoin of a third of two: %v", err)
@@ -312,7 +312,7 @@ func TestBarrierHasSoManyParties(t *testing.T) {
 // If the server loses a party's place, the party is told.
 func TestBarrierThatIsLost(t *testing.T) {
 	t.Parallel()
-	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
+	backend.EachLong(t, func(t *testing.T, b *backend.Backend) {
 		one, two := join(t, b, 3, holdfast.TTL(6*time.Second)), join(t, b, 3, holdfast.TTL(6*time.Second))
 		first := await(t.Context(), one)
 		waiting(t, b, "1")
@@ -333,7 +333,7 @@ func TestBarrierThatIsLost(t *testing.T) {
 
 func TestBarrierOfAClientThatCloses(t *testing.T) {
 	t.Parallel()
-	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		c := b.Client(t, nil)
 		party, err := c.Barrier("b", 2, holdfast.Owner("closes")).Join(t.Context())
 		if err != nil {

@@ -3,8 +3,11 @@
 package behaviour
 
 import (
+	"errors"
+	"math/rand/v2"
 	"os"
 	"testing"
+	"time"
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
@@ -12,7 +15,22 @@ import (
 
 func TestMain(m *testing.M) {
 	backend.AtOnce(32)
+	backend.LongLeases()
 	os.Exit(m.Run())
+}
+
+// random returns random numbers for the nth goroutine of a test, the same in every run.
+func random(n int) *rand.Rand { return rand.New(rand.NewPCG(uint64(n), 0)) }
+
+// upTo returns a random duration below most.
+func upTo(most time.Duration, r *rand.Rand) time.Duration {
+	return time.Duration(r.Int64N(int64(most)))
+}
+
+// timedOut reports whether err is what a caller gets whose Wait is over. A real server may not yet have answered what it was
+// asked last.
+func timedOut(b *backend.Backend, err error) bool {
+	return errors.Is(err, holdfast.ErrHeld) || b.Server != nil && errors.Is(err, holdfast.ErrUnavailable)
 }
 
 // queue acquires the lock in a goroutine, and returns when that many processes wait on the server.

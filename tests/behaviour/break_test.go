@@ -55,7 +55,7 @@ func TestBreak(t *testing.T) {
 	for kind, lock := range breakable {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
-			backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
+			backend.Each(t, func(t *testing.T, b *backend.Backend) {
 				ttl := holdfast.TTL(time.Hour)
 				c, other := b.Client(t, &holdfast.Config{Owner: "hung"}), b.Client(t, &holdfast.Config{Owner: "next"})
 				in := inspect.New(b.Client(t, &holdfast.Config{Owner: "operator"}))

@@ -13,7 +13,6 @@ import (
 	"github.com/holdfast-go/holdfast/driver/drivertest"
 	"github.com/holdfast-go/holdfast/holdfastgoredis"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
-	"github.com/holdfast-go/holdfast/tests/internal/machine"
 )
 
 // election returns the test's election, with a client of its own.
@@ -23,7 +22,7 @@ func election(t testing.TB, b *backend.Backend, opts ...holdfast.ElectionOption)
 
 func TestLeadersFollowEachOther(t *testing.T) {
 	t.Parallel()
-	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		e := election(t, b, holdfast.Owner("first"))
 		if _, err := e.Leader(t.Context()); !errors.Is(err, holdfast.ErrNotHeld) {
 			t.Errorf("Leader of none: %v", err)
@@ -42,7 +41,7 @@ func TestLeadersFollowEachOther(t *testing.T) {
 		first.Answer <- holdfast.ErrResign // it queues behind the third now
 		after, ctx := second.Elected(t)
 		if err := term.Err(); !errors.Is(err, holdfast.ErrReleased) || after.Fence() <= term.Fence() || ctx.Err() != nil {
-			machine.Unexcused(t, "fence %d follows %d; the term before: %v, the one now: %v", after.Fence(), term.Fence(), err, ctx.Err())
+			t.Errorf("fence %d follows %d; the term before: %v, the one now: %v", after.Fence(), term.Fence(), err, ctx.Err())
 		}
 		backend.Waiters(t, lock, 2)
 		second.Answer <- nil // for good
@@ -56,7 +55,7 @@ func TestLeadersFollowEachOther(t *testing.T) {
 		}
 		again, _ := first.Elected(t)
 		if again.Fence() <= after.Fence() {
-			machine.Unexcused(t, "fence %d follows %d", again.Fence(), after.Fence())
+			t.Errorf("fence %d follows %d", again.Fence(), after.Fence())
 		}
 		first.Answer <- nil
 		if err := first.Ran(t); err != nil {
@@ -69,7 +68,7 @@ func TestLeadersFollowEachOther(t *testing.T) {
 // A leader that loses its lease no longer leads, and campaigns again.
 func TestLeaderThatIsDeposed(t *testing.T) {
 	t.Parallel()
-	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		c := backend.Campaign(t.Context(), election(t, b, holdfast.TTL(6*time.Second)))
 		term, ctx := c.Elected(t)
 		b.Redis(t).Set(t.Context(), "holdfast:{e}", "theirs", time.Minute)
@@ -81,7 +80,7 @@ func TestLeaderThatIsDeposed(t *testing.T) {
 		c.Answer <- context.Cause(ctx)
 		again, ctx := c.Elected(t)
 		if again.Fence() <= term.Fence() || ctx.Err() != nil {
-			machine.Unexcused(t, "fence %d follows %d, %v", again.Fence(), term.Fence(), ctx.Err())
+			t.Errorf("fence %d follows %d, %v", again.Fence(), term.Fence(), ctx.Err())
 		}
 		c.Answer <- nil
 		if err := c.Ran(t); err != nil {
@@ -92,7 +91,7 @@ func TestLeaderThatIsDeposed(t *testing.T) {
 
 func TestElectionEndsWithItsContext(t *testing.T) {
 	t.Parallel()
-	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		ctx, cancel := context.WithCancel(t.Context())
 		leading := backend.Campaign(ctx, election(t, b))
 		_, term := leading.Elected(t)
@@ -142,7 +141,7 @@ func TestACandidateThatPollsGoesOn(t *testing.T) {
 // There are never two leaders, whoever resigns, is deposed or leaves; and everybody gets to lead.
 func TestOneLeaderAtATime(t *testing.T) {
 	t.Parallel()
-	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		var leading atomic.Int32
 		var last atomic.Uint64
 		var wg sync.WaitGroup
@@ -157,7 +156,7 @@ func TestOneLeaderAtATime(t *testing.T) {
 						}
 						defer leading.Add(-1)
 						if before := last.Swap(term.Fence()); before >= term.Fence() {
-							machine.Unexcused(t, "fence %d follows %d", term.Fence(), before)
+							t.Errorf("fence %d follows %d", term.Fence(), before)
 						}
 						if terms++; terms < 5 {
 							return holdfast.ErrResign
@@ -187,7 +186,7 @@ func heard(t testing.TB, b *backend.Backend) {
 
 func TestWatchSeesEveryChange(t *testing.T) {
 	t.Parallel()
-	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		next := backend.Watch(t, election(t, b))
 		see := func(want string) {
 			t.Helper()
@@ -239,13 +238,9 @@ func (d *mortal) Run(ctx context.Context, call driver.Call) (string, error) {
 
 func TestWatchMissesALeaderThatCrashed(t *testing.T) {
 	t.Parallel()
-	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		d := &mortal{Driver: drivertest.Of(holdfastgoredis.NewDriver(b.Redis(t)))}
-		c, err := holdfast.New(d, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		backend.CloseWith(t, c)
+		c := backend.New(t, nil, d)
 		lease := backend.Acquire(t, c.Mutex("e", holdfast.Owner("dead"), holdfast.TTL(5*time.Second)))
 		next := backend.Watch(t, election(t, b))
 		if got := next(); got != "dead" {
@@ -267,7 +262,7 @@ func TestWatchMissesALeaderThatCrashed(t *testing.T) {
 
 func TestWatchEndsWithItsContext(t *testing.T) {
 	t.Parallel()
-	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		c := b.Client(t, nil)
@@ -296,7 +291,7 @@ func TestWatchEndsWithItsContext(t *testing.T) {
 // A watcher is told that the client closes.
 func TestWatchEndsWithItsClient(t *testing.T) {
 	t.Parallel()
-	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		c := b.Client(t, nil)
 		var last error
 		closed := make(chan error, 1)

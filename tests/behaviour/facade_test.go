@@ -16,7 +16,7 @@ import (
 // and has the parent's values.
 func TestContextsOfALease(t *testing.T) {
 	t.Parallel()
-	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		c := b.Client(t, nil)
 		for kind, l := range map[string]*holdfast.Lock{"mutex": c.Mutex("a"), "several": c.Multi([]string{"b", "c"})} {
 			type key struct{}
@@ -63,7 +63,7 @@ func TestContextsOfALease(t *testing.T) {
 // Do returns the function's own error unchanged, or joined with the error of a failed release.
 func TestDoReturnsWhatTheFunctionDoes(t *testing.T) {
 	t.Parallel()
-	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		l := b.Client(t, nil).Mutex("a")
 		failure := errors.New("no luck")
 		for what, do := range map[string]func(context.Context, func(context.Context, *holdfast.Lease) error) error{"Do": l.Do, "TryDo": l.TryDo} {
@@ -99,7 +99,7 @@ func TestDoReturnsWhatTheFunctionDoes(t *testing.T) {
 // Each handle has its name, and returns its status, which changes nothing.
 func TestStatusOfEachKind(t *testing.T) {
 	t.Parallel()
-	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		c := b.Client(t, &holdfast.Config{Owner: "me"})
 		mutex, rw, semaphore := c.Mutex("m"), c.RWMutex("rw"), c.Semaphore("s", 5)
 		latch, barrier := c.Latch("l", 7), c.Barrier("b", 3)
@@ -175,7 +175,7 @@ func TestStatusOfEachKind(t *testing.T) {
 // Nothing that fmt prints of a client's values contains a token.
 func TestWhatIsPrintedIsNoSecret(t *testing.T) {
 	t.Parallel()
-	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		c := b.Client(t, nil)
 		lease := backend.Acquire(t, c.Mutex("a"))
 		value := b.Redis(t).Get(t.Context(), "holdfast:{a}").Val()

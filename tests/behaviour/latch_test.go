@@ -11,7 +11,6 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
-	"github.com/holdfast-go/holdfast/tests/internal/machine"
 )
 
 // countdown returns the test's latch, with a client of its own.
@@ -69,7 +68,7 @@ func count(t testing.TB, l *holdfast.Latch, want int) {
 
 func TestLatchOpens(t *testing.T) {
 	t.Parallel()
-	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		l := countdown(t, b, 3)
 		count(t, l, 3)
 		one, two := waitFor(t.Context(), countdown(t, b, 3)), waitFor(t.Context(), countdown(t, b, 3))
@@ -102,7 +101,7 @@ func TestLatchOpens(t *testing.T) {
 // No waiter passes before all have counted down, and none sleeps on after that.
 func TestLatchOfMany(t *testing.T) {
 	t.Parallel()
-	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		const parties, waiters = 20, 6
 		var clients []*holdfast.Client
 		for range 4 {
@@ -155,7 +154,7 @@ func TestLatchOfMany(t *testing.T) {
 
 func TestLatchOfParties(t *testing.T) {
 	t.Parallel()
-	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		l := countdown(t, b, 2)
 		over := waitFor(t.Context(), l)
 		one, err := countdown(t, b, 2, holdfast.Owner("one")).Register(t.Context())
@@ -167,7 +166,7 @@ func TestLatchOfParties(t *testing.T) {
 			t.Fatal(err)
 		}
 		if two.Lease().Fence() <= one.Lease().Fence() {
-			machine.Unexcused(t, "fence %d follows %d", two.Lease().Fence(), one.Lease().Fence())
+			t.Errorf("fence %d follows %d", two.Lease().Fence(), one.Lease().Fence())
 		}
 		if _, err := l.Register(t.Context()); !errors.Is(err, holdfast.ErrHeld) {
 			t.Errorf("Join of a third of two: %v", err)
@@ -209,7 +208,7 @@ func TestLatchOfParties(t *testing.T) {
 // A party that leaves, or dies, is no longer waited for, and waiters are told.
 func TestLatchOfPartiesThatEnd(t *testing.T) {
 	t.Parallel()
-	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		l := countdown(t, b, 3)
 		over := waitFor(t.Context(), l)
 		leaving, err := l.Register(t.Context())
@@ -249,7 +248,7 @@ func TestLatchOfPartiesThatEnd(t *testing.T) {
 // server.
 func TestCountDownOfAPartyAfterAReset(t *testing.T) {
 	t.Parallel()
-	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		l := countdown(t, b, 2, holdfast.TTL(time.Hour))
 		party, err := l.Register(t.Context())
 		if err != nil {
@@ -273,7 +272,7 @@ func TestCountDownOfAPartyAfterAReset(t *testing.T) {
 // A deleted latch leaves nothing behind for long, and its name is free for a latch with any count.
 func TestLatchDelete(t *testing.T) {
 	t.Parallel()
-	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		l := countdown(t, b, 2, holdfast.TTL(time.Hour))
 		over := waitFor(t.Context(), l)
 		watched(t, b, "l", 1)
@@ -313,7 +312,7 @@ func TestLatchDelete(t *testing.T) {
 
 func TestLatchReset(t *testing.T) {
 	t.Parallel()
-	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		l := countdown(t, b, 2)
 		over := waitFor(t.Context(), l)
 		watched(t, b, "l", 1)
@@ -363,7 +362,7 @@ func TestLatchReset(t *testing.T) {
 // If the server loses a latch, its waiters are told; they do not wait for a full count again.
 func TestLatchThatIsLost(t *testing.T) {
 	t.Parallel()
-	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		l := countdown(t, b, 2)
 		over := waitFor(t.Context(), l)
 		watched(t, b, "l", 1)
@@ -382,7 +381,7 @@ func TestLatchThatIsLost(t *testing.T) {
 // A waiter leaves no trace; a latch lasts for a day after its last use.
 func TestLatchWaitersThatGiveUp(t *testing.T) {
 	t.Parallel()
-	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		c := b.Client(t, nil)
 		ctx, cancel := context.WithCancel(t.Context())
 		one, two := waitFor(ctx, c.Latch("l", 2)), waitFor(t.Context(), c.Latch("l", 2))
@@ -411,7 +410,7 @@ func TestLatchWaitersThatGiveUp(t *testing.T) {
 // A name has one kind of lock.
 func TestLatchesAndBarriersAreNoOtherLocks(t *testing.T) {
 	t.Parallel()
-	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		c := b.Client(t, nil)
 		if err := c.Latch("l", 2).CountDown(t.Context()); err != nil {
 			t.Fatal(err)

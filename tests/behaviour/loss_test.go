@@ -40,7 +40,7 @@ func wantLoss(t testing.TB, what string, err error, reason holdfast.LossReason, 
 // A holder is told whether its lock was deleted or somebody else has it.
 func TestALockThatWasDeletedIsToldFromOneThatWasTaken(t *testing.T) {
 	t.Parallel()
-	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
+	backend.EachLong(t, func(t *testing.T, b *backend.Backend) {
 		c, other := b.Client(t, nil), b.Client(t, nil)
 		rdb, ctx := b.Redis(t), context.Background()
 		for kind, lock := range map[string]func(c *holdfast.Client, o holdfast.Option) *holdfast.Lock{
@@ -81,7 +81,7 @@ func TestALockThatWasDeletedIsToldFromOneThatWasTaken(t *testing.T) {
 // A party of a barrier, a run of a job and a lease that changes sides are told of a deletion, too.
 func TestADeletionIsToldInEveryWay(t *testing.T) {
 	t.Parallel()
-	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		c, rdb, ctx := b.Client(t, nil), b.Redis(t), context.Background()
 		party, err := c.Barrier("bar", 2).Join(ctx)
 		if err != nil {
@@ -113,7 +113,7 @@ func TestADeletionIsToldInEveryWay(t *testing.T) {
 // if other leases of the owner end first.
 func TestReleaseOwnerSupersedesALease(t *testing.T) {
 	t.Parallel()
-	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
+	backend.EachLong(t, func(t *testing.T, b *backend.Backend) {
 		c, other := b.Client(t, nil), b.Client(t, nil)
 		ctx := context.Background()
 		long := c.OwnerMutex("a", "job-7", holdfast.TTL(time.Minute))
@@ -153,7 +153,7 @@ func TestReleaseOwnerSupersedesALease(t *testing.T) {
 // A party of a latch learns whether the latch was reset or deleted.
 func TestResetSupersedesTheParties(t *testing.T) {
 	t.Parallel()
-	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
+	backend.EachLong(t, func(t *testing.T, b *backend.Backend) {
 		c, ctx := b.Client(t, nil), context.Background()
 		latch := c.Latch("l", 2, holdfast.TTL(renewed))
 		told := map[string]func(p *holdfast.LatchParty) error{

@@ -11,12 +11,11 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
-	"github.com/holdfast-go/holdfast/tests/internal/machine"
 )
 
 func TestOneHolderAtATime(t *testing.T) {
 	t.Parallel()
-	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		here, there := b.Client(t, nil).Mutex("m"), b.Client(t, nil).Mutex("m")
 		lease := backend.Acquire(t, here)
 		if err := lease.Err(); err != nil {
@@ -46,7 +45,7 @@ func TestOneHolderAtATime(t *testing.T) {
 
 func TestAFreeLockCostsOneRoundTrip(t *testing.T) {
 	t.Parallel()
-	backend.EachRealUndisturbed(t, func(t testing.TB, b *backend.Backend) {
+	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
 		l := b.Client(t, nil).Mutex("m")
 		backend.Release(t, backend.Acquire(t, l)) // connects to the server, and loads the scripts
 		surveyed(t, b)                            // once for a client, not as part of an acquire
@@ -71,7 +70,7 @@ func TestAFreeLockCostsOneRoundTrip(t *testing.T) {
 
 func TestWaitersAreServedInOrder(t *testing.T) {
 	t.Parallel()
-	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		lease := backend.Acquire(t, b.Client(t, nil).Mutex("m"))
 		const processes = 6
 		type served struct {
@@ -91,7 +90,7 @@ func TestWaitersAreServedInOrder(t *testing.T) {
 				t.Fatalf("process %d is served in place %d", got.who, want)
 			}
 			if lease = got.lease; lease.Fence() <= token {
-				machine.Unexcused(t, "fence %d follows %d", lease.Fence(), token)
+				t.Errorf("fence %d follows %d", lease.Fence(), token)
 			}
 			token = lease.Fence()
 		}
@@ -105,7 +104,7 @@ func TestWaitersAreServedInOrder(t *testing.T) {
 // Bug: Waiters of one process deadlock.
 func TestGoroutinesOfOneProcessAreServedInOrder(t *testing.T) {
 	t.Parallel()
-	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
+	backend.Virtual(t, func(t *testing.T, b *backend.Backend) {
 		l := b.Client(t, nil).Mutex("m")
 		lease := backend.Acquire(t, l)
 		const goroutines = 20
@@ -124,8 +123,8 @@ func TestGoroutinesOfOneProcessAreServedInOrder(t *testing.T) {
 					t.Error(err)
 				}
 			}()
-			// Only the library's internals show whether the goroutine is in the wait queue, so the test rests.
-			machine.Rest(100 * time.Millisecond)
+			// Only the library's internals show whether the goroutine is in the wait queue. In virtual time it is.
+			time.Sleep(100 * time.Millisecond)
 		}
 		if waiting, err := backend.Waiting(t.Context(), l); err != nil || waiting != 1 {
 			t.Errorf("the server sees %d waiters (%v); want one for the process", waiting, err)
@@ -137,7 +136,7 @@ func TestGoroutinesOfOneProcessAreServedInOrder(t *testing.T) {
 				t.Errorf("goroutine %d is served in place %d", got, want)
 			}
 			if token := <-tokens; token <= last {
-				machine.Unexcused(t, "fence %d follows %d", token, last)
+				t.Errorf("fence %d follows %d", token, last)
 			} else {
 				last = token
 			}
@@ -147,7 +146,7 @@ func TestGoroutinesOfOneProcessAreServedInOrder(t *testing.T) {
 
 func TestTryAcquireDoesNotPassWaiters(t *testing.T) {
 	t.Parallel()
-	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		backend.Acquire(t, b.Client(t, nil).Mutex("m"))
 		leases := queue(t, b.Client(t, nil).Mutex("m"), 1)
 		// The lock is free, but not for us: the first in the queue does not even know yet.
@@ -161,7 +160,7 @@ func TestTryAcquireDoesNotPassWaiters(t *testing.T) {
 
 func TestDo(t *testing.T) {
 	t.Parallel()
-	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		l := b.Client(t, nil).Mutex("m")
 		type key struct{}
 		parent := context.WithValue(t.Context(), key{}, "value")
@@ -214,7 +213,7 @@ func TestDo(t *testing.T) {
 
 func TestHolderSaysWho(t *testing.T) {
 	t.Parallel()
-	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		l := b.Client(t, nil).Mutex("m", holdfast.Owner("billing"), holdfast.TTL(time.Minute),
 			holdfast.Meta("job", "nightly"), holdfast.Meta("note", "a:b\nc+"), holdfast.Meta("job", "hourly"))
 		if _, err := backend.HolderOf(t.Context(), l); !errors.Is(err, holdfast.ErrNotHeld) {
@@ -250,13 +249,13 @@ func TestHolderSaysWho(t *testing.T) {
 
 func TestPoll(t *testing.T) {
 	t.Parallel()
-	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		lease := backend.Acquire(t, b.Client(t, nil).Mutex("m"))
 		poller := b.Client(t, &holdfast.Config{CommandTimeout: 4 * time.Second, RetryTimeout: 4 * time.Second}) // its tombstones last for some seconds
 		if _, err := poller.Mutex("m").TryAcquire(t.Context()); !errors.Is(err, holdfast.ErrHeld) {             // now it has reached the server
 			t.Errorf("TryAcquire: %v", err)
 		}
-		if _, err := poller.Mutex("m", holdfast.Poll(time.Millisecond), holdfast.Wait(3*time.Millisecond)).Acquire(t.Context()); !errors.Is(err, holdfast.ErrHeld) {
+		if _, err := poller.Mutex("m", holdfast.Poll(time.Millisecond), holdfast.Wait(3*time.Millisecond)).Acquire(t.Context()); !timedOut(b, err) {
 			t.Errorf("Acquire when its time is up: %v", err)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)
@@ -283,7 +282,7 @@ func TestPoll(t *testing.T) {
 // Bug: A waiter outlives its session.
 func TestClose(t *testing.T) {
 	t.Parallel()
-	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		c := b.Client(t, nil)
 		lease := backend.Acquire(t, c.Mutex("held"))
 		backend.Acquire(t, b.Client(t, nil).Mutex("wanted"))

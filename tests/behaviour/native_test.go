@@ -17,14 +17,13 @@ import (
 	"github.com/holdfast-go/holdfast/holdfastgoredis"
 	"github.com/holdfast-go/holdfast/internal/script"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
-	"github.com/holdfast-go/holdfast/tests/internal/machine"
 	"github.com/holdfast-go/holdfast/tests/internal/proxy"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
 // eachNative runs f on the servers that have DELIFEQ.
 func eachNative(t *testing.T, f func(t testing.TB, b *backend.Backend)) {
-	backend.EachRealUndisturbed(t, func(t testing.TB, b *backend.Backend) {
+	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
 		if !b.Server.Binary().Deletes() {
 			t.Skipf("SKIPPED: %s has no DELIFEQ; Valkey 9 has", b.Name)
 		}
@@ -71,12 +70,8 @@ func TestAReleaseThatGoesAloneIsOneCommand(t *testing.T) {
 		lease = backend.Acquire(t, c.Mutex("m", holdfast.TTL(time.Minute)))
 		waiting := queue(t, other.Mutex("m"), 1)
 		since()
-		began := time.Now()
 		backend.Release(t, lease)
 		next := backend.Receive(t, waiting)
-		if took := time.Since(began); took > 10*time.Second+machine.HeldUp(began) { // by itself a waiter looks after 30 s
-			t.Errorf("a waiter is handed the lock after %v\n%s", took, machine.Report(began))
-		}
 		if got := since(); !strings.HasPrefix(got, "1 DELIFEQ,") {
 			t.Errorf("a release of a lock that is waited for: %s", got)
 		}

@@ -187,10 +187,10 @@ func TestObserversOfAnAcquireThatFails(t *testing.T) {
 			t.Errorf("AcquireEnd: %+v", *a.End)
 		}
 
-		if _, err = c.Mutex("x", holdfast.Wait(time.Millisecond)).Acquire(context.Background()); !errors.Is(err, holdfast.ErrHeld) {
+		if _, err = c.Mutex("x", holdfast.Wait(time.Millisecond)).Acquire(context.Background()); !timedOut(b, err) {
 			t.Error(err)
 		}
-		if a = eventually(t, r, "AcquireStart", "AcquireQueued", "AcquireEnd"); a.End.Holder.Owner != "other" {
+		if a = eventually(t, r, "AcquireStart", "AcquireQueued", "AcquireEnd"); errors.Is(err, holdfast.ErrHeld) && a.End.Holder.Owner != "other" {
 			t.Errorf("AcquireEnd: %+v", *a.End)
 		}
 
@@ -221,7 +221,7 @@ func TestObserversOfAnAcquireThatFails(t *testing.T) {
 
 func TestObserversOfALostLease(t *testing.T) {
 	t.Parallel()
-	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+	backend.EachLong(t, func(t *testing.T, b *backend.Backend) {
 		var log journal
 		c, r := observed(t, b, holdfast.Config{Owner: "me", Logger: log.config().Logger})
 		for reason, l := range map[holdfast.LossReason]*holdfast.Lock{
@@ -287,13 +287,13 @@ func TestObserversOfRenewals(t *testing.T) {
 			t.Fatalf("told was %v", a.Events)
 		}
 		e := a.Leases[0]
-		if !e.Deadline.Equal(lease.Deadline()) || e.Slack <= 0 || e.Slack > 15*time.Second || e.Err != nil || e.Fence != lease.Fence() || e.Granted.IsZero() {
+		if !e.Deadline.Equal(lease.Deadline()) || e.Slack <= 0 || e.Slack > time.Minute || e.Err != nil || e.Fence != lease.Fence() || e.Granted.IsZero() {
 			t.Errorf("Renewed: %+v", e)
 		}
 		backend.Release(t, lease)
 
 		backend.Eventually(t, "a renewal of several locks", func() bool {
-			lease := backend.Acquire(t, c.Multi([]string{"a", "b"}, holdfast.TTL(6*time.Second)))
+			lease := backend.Acquire(t, c.Multi([]string{"a", "b"}))
 			defer backend.Release(t, lease)
 			if err := lease.Extend(context.Background(), time.Minute); err != nil {
 				t.Fatal(err)

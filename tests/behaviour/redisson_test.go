@@ -2,20 +2,18 @@ package behaviour
 
 import (
 	"errors"
-	"fmt"
 	"strconv"
 	"testing"
 	"time"
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
-	"github.com/holdfast-go/holdfast/tests/internal/machine"
 )
 
 // Redisson's clients announce their releases, and we hear each of them on every kind of server.
 func TestRedissonsReleaseIsHeard(t *testing.T) {
 	t.Parallel()
-	backend.EachRealUndisturbed(t, func(t testing.TB, b *backend.Backend) {
+	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
 		theirs := rlock{b.Redis(t), "orders"}
 		d := b.Hearing(t, theirs.channel())
 		l := backend.New(t, nil, d).RedissonMutex("orders")
@@ -89,48 +87,43 @@ func TestAReleaseThatIsNotToldIsFoundSoon(t *testing.T) {
 
 func TestRedissonsLockHasAllThatAMutexHas(t *testing.T) {
 	t.Parallel()
-	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		l := func(c *holdfast.Client, opts ...holdfast.MutexOption) *holdfast.Lock {
 			return c.RedissonMutex("orders", opts...)
 		}
-		// A lock that was handed over has only a short claim until it is renewed.
-		machine.Undisturbed(t, func() error {
-			b.Redis(t).FlushAll(t.Context())
-			first := backend.Acquire(t, l(b.Client(t, nil), holdfast.Owner("me"), holdfast.Meta("k", "v")))
-			s, err := l(b.Client(t, nil)).Status(t.Context())
-			if h, _ := s.Holder(); err != nil || h.Foreign || h.Owner != "me" || h.Meta["k"] != "v" || h.Fence != first.Fence() || s.Key != "orders" || s.Kind != holdfast.KindRedisson {
-				return fmt.Errorf("the status is %+v, %v", s, err)
-			}
-			leases := queue(t, l(b.Client(t, nil)), 1)
-			backend.Release(t, first)
-			second := backend.Receive(t, leases)
-			if second.Fence() <= first.Fence() {
-				machine.Unexcused(t, "fence %d follows %d", second.Fence(), first.Fence())
-			}
-			extended := time.Now()
-			if err := second.Extend(t.Context(), time.Minute); err != nil {
-				return fmt.Errorf("Extend: %w", err)
-			}
-			if left := b.Redis(t).PTTL(t.Context(), "orders").Val(); left > time.Minute || left < time.Minute-time.Since(extended)-2*time.Millisecond {
-				return fmt.Errorf("extended to a minute %s ago, it lasts for %s", time.Since(extended), left)
-			}
-			// RLock.forceUnlock does the same.
-			b.Redis(t).Del(t.Context(), "orders")
-			if err := second.Extend(t.Context(), time.Minute); !errors.Is(err, holdfast.ErrLost) {
-				return fmt.Errorf("Extend of a lock that was deleted: %v", err)
-			}
-			if err := second.Release(t.Context()); !errors.Is(err, holdfast.ErrLost) {
-				return fmt.Errorf("Release of a lock that was deleted: %v", err)
-			}
-			return nil
-		})
+		first := backend.Acquire(t, l(b.Client(t, nil), holdfast.Owner("me"), holdfast.Meta("k", "v")))
+		s, err := l(b.Client(t, nil)).Status(t.Context())
+		if h, _ := s.Holder(); err != nil || h.Foreign || h.Owner != "me" || h.Meta["k"] != "v" || h.Fence != first.Fence() || s.Key != "orders" || s.Kind != holdfast.KindRedisson {
+			t.Errorf("the status is %+v, %v", s, err)
+		}
+		leases := queue(t, l(b.Client(t, nil)), 1)
+		backend.Release(t, first)
+		second := backend.Receive(t, leases)
+		if second.Fence() <= first.Fence() {
+			t.Errorf("fence %d follows %d", second.Fence(), first.Fence())
+		}
+		extended := time.Now()
+		if err := second.Extend(t.Context(), time.Minute); err != nil {
+			t.Fatalf("Extend: %v", err)
+		}
+		if left := b.Redis(t).PTTL(t.Context(), "orders").Val(); left > time.Minute || left < time.Minute-time.Since(extended)-2*time.Millisecond {
+			t.Errorf("extended to a minute %s ago, it lasts for %s", time.Since(extended), left)
+		}
+		// RLock.forceUnlock does the same.
+		b.Redis(t).Del(t.Context(), "orders")
+		if err := second.Extend(t.Context(), time.Minute); !errors.Is(err, holdfast.ErrLost) {
+			t.Errorf("Extend of a lock that was deleted: %v", err)
+		}
+		if err := second.Release(t.Context()); !errors.Is(err, holdfast.ErrLost) {
+			t.Errorf("Release of a lock that was deleted: %v", err)
+		}
 	})
 }
 
 // A key in two forms is an error, not two locks.
 func TestRedissonsLockIsNoOthers(t *testing.T) {
 	t.Parallel()
-	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		c := b.Client(t, nil)
 		redisson, key := c.RedissonMutex("orders"), c.MutexKey("orders")
 		for _, forms := range [][2]*holdfast.Lock{{redisson, key}, {key, redisson}} {

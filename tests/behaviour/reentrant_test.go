@@ -3,7 +3,6 @@ package behaviour
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -12,7 +11,6 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
-	"github.com/holdfast-go/holdfast/tests/internal/machine"
 )
 
 // reentrant returns a lock with a client of its own.
@@ -38,7 +36,7 @@ func again(t testing.TB, l *holdfast.Lock, within *holdfast.Lease) *holdfast.Lea
 // Bug: A re-entry is not counted, or never freed.
 func TestReentrantIsHeldUntilTheLastRelease(t *testing.T) {
 	t.Parallel()
-	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		l, other := reentrant(t, b), reentrant(t, b)
 		for _, order := range [][]int{{2, 1, 0}, {0, 1, 2}, {1, 2, 0}} {
 			first := backend.Acquire(t, l)
@@ -63,7 +61,7 @@ func TestReentrantIsHeldUntilTheLastRelease(t *testing.T) {
 			}
 			last := backend.Receive(t, next)
 			if last.Fence() <= first.Fence() {
-				machine.Unexcused(t, "fence %d follows %d", last.Fence(), first.Fence())
+				t.Errorf("fence %d follows %d", last.Fence(), first.Fence())
 			}
 			backend.Release(t, last)
 		}
@@ -74,7 +72,7 @@ func TestReentrantIsHeldUntilTheLastRelease(t *testing.T) {
 // Acquiring again sends nothing to the server.
 func TestReentrantCostsNoRoundTrip(t *testing.T) {
 	t.Parallel()
-	backend.EachRealUndisturbed(t, func(t testing.TB, b *backend.Backend) {
+	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
 		c := b.Client(t, nil)
 		settled(t, b, c)
 		l := c.Mutex("a", holdfast.Reentrant(), holdfast.TTL(time.Hour)) // not renewed meanwhile
@@ -98,7 +96,7 @@ func TestReentrantCostsNoRoundTrip(t *testing.T) {
 
 func TestReentrantDo(t *testing.T) {
 	t.Parallel()
-	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		l, other := reentrant(t, b), reentrant(t, b)
 		broken := errors.New("broken")
 		err := l.Do(t.Context(), func(ctx context.Context, outer *holdfast.Lease) error {
@@ -121,7 +119,7 @@ func TestReentrantDo(t *testing.T) {
 // Only the context makes a caller a holder: not the process, the client or the name; and only with the option.
 func TestReentrantNeedsTheHoldersContext(t *testing.T) {
 	t.Parallel()
-	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		c := b.Client(t, nil)
 		l := c.Mutex("a", holdfast.Reentrant())
 		lease := backend.Acquire(t, l)
@@ -160,7 +158,7 @@ func TestReentrantNeedsTheHoldersContext(t *testing.T) {
 // If the lock is lost, all its leases are. A caller that acquires it afterwards waits like others.
 func TestReentrantIsLostToAll(t *testing.T) {
 	t.Parallel()
-	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		l, other := reentrant(t, b), reentrant(t, b)
 		first := backend.Acquire(t, l)
 		old := context.WithoutCancel(first.Context(context.Background()))
@@ -191,7 +189,7 @@ func TestReentrantIsLostToAll(t *testing.T) {
 
 func TestReentrantDepth(t *testing.T) {
 	t.Parallel()
-	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		l := reentrant(t, b, holdfast.MaxDepth(2))
 		first := backend.Acquire(t, l)
 		second := again(t, l, first)
@@ -209,7 +207,7 @@ func TestReentrantDepth(t *testing.T) {
 // A reader can acquire again past a waiting writer: otherwise it would wait for itself.
 func TestReentrantReadersAndWriters(t *testing.T) {
 	t.Parallel()
-	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		rw := b.Client(t, nil).RWMutex("a", holdfast.Reentrant())
 		other := b.Client(t, nil).RWMutex("a").Writer()
 		reader := backend.Acquire(t, rw.Reader())
@@ -251,12 +249,13 @@ func TestReentrantReadersAndWriters(t *testing.T) {
 // wait.
 func TestReentrantUnderLoad(t *testing.T) {
 	t.Parallel()
-	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		var inside atomic.Int64 // the owner of the lock
 		var all sync.WaitGroup
 		for who := range int64(4) {
 			l := reentrant(t, b)
 			all.Go(func() {
+				dice := random(int(who))
 				for range 10 {
 					first, err := l.Acquire(t.Context())
 					if err != nil {
@@ -266,12 +265,13 @@ func TestReentrantUnderLoad(t *testing.T) {
 					inside.Store(who)
 					var within sync.WaitGroup
 					for range 3 {
+						pause := upTo(time.Millisecond, dice)
 						within.Go(func() {
 							lease, err := l.Acquire(first.Context(context.Background()))
 							if err != nil {
 								return // the first was released earlier
 							}
-							time.Sleep(rand.N(time.Millisecond))
+							time.Sleep(pause)
 							if now := inside.Load(); now != who && lease.Err() == nil {
 								t.Errorf("%d is inside beside %d", now, who)
 							}
@@ -280,7 +280,7 @@ func TestReentrantUnderLoad(t *testing.T) {
 							}
 						})
 					}
-					time.Sleep(rand.N(500 * time.Microsecond))
+					time.Sleep(upTo(500*time.Microsecond, dice))
 					backend.Release(t, first)
 					within.Wait()
 				}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -12,7 +11,6 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
-	"github.com/holdfast-go/holdfast/tests/internal/machine"
 )
 
 // readers and writers return a side of one lock, with a client of its own.
@@ -48,7 +46,7 @@ func wantAsleep(t testing.TB, who string, leases <-chan *holdfast.Lease) {
 
 func TestReadersShareAndWritersDoNot(t *testing.T) {
 	t.Parallel()
-	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		r1, r2, w := readers(t, b), readers(t, b), writers(t, b)
 		one, two := backend.Acquire(t, r1), backend.Acquire(t, r2)
 		wantHeld(t, w)
@@ -78,7 +76,7 @@ func TestReadersShareAndWritersDoNot(t *testing.T) {
 // Neither side starves: all are served in the order in which they came, adjacent readers together.
 func TestReadersAndWritersTakeTurns(t *testing.T) {
 	t.Parallel()
-	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		w := writers(t, b)
 		first := backend.Acquire(t, w)
 		start := func(l *holdfast.Lock, n int) <-chan *holdfast.Lease {
@@ -107,7 +105,7 @@ func TestReadersAndWritersTakeTurns(t *testing.T) {
 
 func TestReadersGoInWhenTheWriterBeforeThemGivesUp(t *testing.T) {
 	t.Parallel()
-	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		held := backend.Acquire(t, readers(t, b))
 		ctx, cancel := context.WithCancel(t.Context())
 		gone := make(chan error, 1)
@@ -132,7 +130,7 @@ func TestReadersGoInWhenTheWriterBeforeThemGivesUp(t *testing.T) {
 // Fault: A reader dies. It is in the way for its own TTL, whatever others do meanwhile.
 func TestADeadReaderIsGoneAfterItsTTL(t *testing.T) {
 	t.Parallel()
-	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		live := backend.Acquire(t, readers(t, b, holdfast.TTL(time.Minute)))
 		dead := backend.Acquire(t, readers(t, b, holdfast.TTL(5*time.Second), holdfast.NoRenew()))
 		w := writers(t, b)
@@ -156,25 +154,17 @@ func TestADeadReaderIsGoneAfterItsTTL(t *testing.T) {
 
 func TestAWriterGetsInWhenTheLastReaderDies(t *testing.T) {
 	t.Parallel()
-	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
-		machine.Unhurried(t, 2*time.Second, func(ttl time.Duration) error {
-			for _, ttl := range []time.Duration{ttl * 3 / 5, ttl} {
-				if _, err := readers(t, b, holdfast.TTL(ttl), holdfast.NoRenew()).Acquire(t.Context()); err != nil {
-					return err
-				}
-			}
-			begun := time.Now()
-			lease, err := writers(t, b).Acquire(t.Context())
-			if err != nil {
-				return err
-			}
-			took := time.Since(begun)
-			backend.Release(t, lease)
-			if took > 10*ttl {
-				return fmt.Errorf("the writer waited for %s behind readers that were dead after %s", took, ttl)
-			}
-			return nil
-		})
+	backend.Virtual(t, func(t *testing.T, b *backend.Backend) {
+		const ttl = 10 * time.Second
+		for _, ttl := range []time.Duration{ttl * 3 / 5, ttl} {
+			backend.Acquire(t, readers(t, b, holdfast.TTL(ttl), holdfast.NoRenew()))
+		}
+		begun := time.Now()
+		lease := backend.Acquire(t, writers(t, b))
+		if took := time.Since(begun); took > ttl+time.Second {
+			t.Errorf("the writer waited for %s behind readers that were dead after %s", took, ttl)
+		}
+		backend.Release(t, lease)
 		b.Cleaned(t)
 	})
 }
@@ -182,7 +172,7 @@ func TestAWriterGetsInWhenTheLastReaderDies(t *testing.T) {
 // Fault: Readers come and go without a pause. A writer gets the lock before all readers that come after it.
 func TestAWriterWaitsForTheReadersBeforeItOnly(t *testing.T) {
 	t.Parallel()
-	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		const hold = 50 * time.Millisecond
 		var queued, over atomic.Bool // the writer is queued; the stream is over
 		defer over.Store(true)
@@ -190,11 +180,12 @@ func TestAWriterWaitsForTheReadersBeforeItOnly(t *testing.T) {
 		var after []uint64 // fences of readers that came after the writer was queued
 		var reading atomic.Int64
 		var wg sync.WaitGroup
-		for range 4 {
+		for i := range 4 {
 			// Readers of one process that share a lease overtake writers for 100 ms.
 			l := b.Client(t, &holdfast.Config{MaxLocalHandovers: -1}).RWMutex("a").Reader()
-			for range 2 {
+			for j := range 2 {
 				wg.Go(func() {
+					dice := random(10*i + j)
 					for !over.Load() {
 						late := queued.Load()
 						lease, err := l.Acquire(t.Context())
@@ -208,7 +199,7 @@ func TestAWriterWaitsForTheReadersBeforeItOnly(t *testing.T) {
 							mu.Unlock()
 						}
 						reading.Add(1)
-						time.Sleep(hold/2 + rand.N(hold/2))
+						time.Sleep(hold/2 + upTo(hold/2, dice))
 						reading.Add(-1)
 						_ = lease.Release(context.Background())
 					}
@@ -217,7 +208,6 @@ func TestAWriterWaitsForTheReadersBeforeItOnly(t *testing.T) {
 		}
 		backend.Eventually(t, "the stream flows", func() bool { return reading.Load() > 4 })
 		w := writers(t, b)
-		begun := time.Now()
 		leases := backend.Start(t, w)
 		backend.Eventually(t, "the writer is queued", func() bool {
 			waiting, err := backend.Waiting(t.Context(), w)
@@ -225,13 +215,8 @@ func TestAWriterWaitsForTheReadersBeforeItOnly(t *testing.T) {
 		})
 		queued.Store(true)
 		lease := backend.Receive(t, leases)
-		took := time.Since(begun)
 		if n := reading.Load(); n != 0 && lease.Err() == nil {
 			t.Errorf("%d readers beside a writer", n)
-		}
-		t.Logf("the writer waited for %s behind readers that hold for %s at most", took.Round(time.Millisecond), hold)
-		if took > hold+5*time.Second+machine.HeldUp(begun) {
-			t.Errorf("the writer waited for %s behind readers that hold for %s at most\n%s", took, hold, machine.Report(begun))
 		}
 		backend.Release(t, lease)
 		backend.Eventually(t, "the stream flows again", func() bool {
@@ -252,7 +237,7 @@ func TestAWriterWaitsForTheReadersBeforeItOnly(t *testing.T) {
 
 func TestDowngradeLeavesNoGap(t *testing.T) {
 	t.Parallel()
-	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		rw := b.Client(t, nil).RWMutex("a")
 		writer := backend.Acquire(t, rw.Writer())
 		reader := backend.Start(t, readers(t, b))
@@ -288,12 +273,12 @@ func TestDowngradeLeavesNoGap(t *testing.T) {
 // join it get that fence.
 func TestDowngradeOfAWriterThatTheLockWasPassedOnTo(t *testing.T) {
 	t.Parallel()
-	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		rw := b.Client(t, nil).RWMutex("a")
 		blocked := backend.Acquire(t, writers(t, b))
 		first, second := backend.Start(t, rw.Writer()), backend.Start(t, rw.Writer())
 		backend.Waiters(t, rw.Writer(), 1)
-		machine.Rest(20 * time.Millisecond) // so that they are queued in this order
+		time.Sleep(20 * time.Millisecond) // so that they are queued in this order
 		backend.Release(t, blocked)
 		var before, writer *holdfast.Lease
 		select {
@@ -330,7 +315,7 @@ func TestDowngradeOfAWriterThatTheLockWasPassedOnTo(t *testing.T) {
 
 func TestUpgradeOfALoneReader(t *testing.T) {
 	t.Parallel()
-	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		c := b.Client(t, nil)
 		rw, bad := c.RWMutex("a"), c.RWMutex("a", holdfast.TTL(0))
 		reader := backend.Acquire(t, rw.Reader())
@@ -381,7 +366,7 @@ func TestUpgradeOfALoneReader(t *testing.T) {
 // them is done.
 func TestReadersOfAProcessShareALease(t *testing.T) {
 	t.Parallel()
-	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		rw := b.Client(t, nil).RWMutex("a")
 		blocked := backend.Acquire(t, writers(t, b))
 		var waiting []<-chan *holdfast.Lease
@@ -389,7 +374,7 @@ func TestReadersOfAProcessShareALease(t *testing.T) {
 			waiting = append(waiting, backend.Start(t, rw.Reader()))
 		}
 		backend.Waiters(t, rw.Writer(), 1)
-		machine.Rest(20 * time.Millisecond) // so that the others are queued behind the first
+		time.Sleep(20 * time.Millisecond) // so that the others are queued behind the first
 		backend.Release(t, blocked)
 		var leases []*holdfast.Lease
 		for _, w := range waiting {
@@ -418,7 +403,7 @@ func TestReadersOfAProcessShareALease(t *testing.T) {
 // Close does not release a shared lease until all of its readers are done: some of them may still be working.
 func TestCloseWaitsForAllReadersThatShareALease(t *testing.T) {
 	t.Parallel()
-	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		c := b.Client(t, nil)
 		r := c.RWMutex("a").Reader()
 		one, two := backend.Acquire(t, r), backend.Acquire(t, r)
@@ -440,7 +425,7 @@ func TestCloseWaitsForAllReadersThatShareALease(t *testing.T) {
 			if err != nil {
 				t.Errorf("Close: %v", err)
 			}
-		case <-time.After(10 * time.Second):
+		case <-time.After(time.Minute):
 			t.Error("Close does not return")
 		}
 		b.Cleaned(t)
@@ -449,7 +434,7 @@ func TestCloseWaitsForAllReadersThatShareALease(t *testing.T) {
 
 func TestKindsOfLocksAreNotMixedUp(t *testing.T) {
 	t.Parallel()
-	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		c := b.Client(t, nil)
 		kinds := map[string]*holdfast.Lock{
 			"mutex": c.Mutex("a"), "readers": c.RWMutex("a").Reader(),
@@ -490,8 +475,10 @@ func TestKindsOfLocksAreNotMixedUp(t *testing.T) {
 // and every reader sees what the last writer wrote.
 func TestReadersAndWritersInAStorm(t *testing.T) {
 	t.Parallel()
-	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
-		machine.Undisturbed(t, func() error { return storm(t, b) })
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+		if err := storm(t, b); err != nil {
+			t.Error(err)
+		}
 		b.Cleaned(t)
 	})
 }
@@ -508,14 +495,15 @@ func storm(t testing.TB, b *backend.Backend) error {
 	var reading, writing, reads, writes atomic.Int64
 	var last atomic.Uint64
 	var wg sync.WaitGroup
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	for range 3 {
+	for i := range 3 {
 		rw := b.Client(t, nil).RWMutex("a")
-		for range 6 {
+		for j := range 6 {
 			wg.Go(func() {
+				dice := random(10*i + j)
 				for ctx.Err() == nil {
-					if rand.IntN(4) > 0 {
+					if dice.IntN(4) > 0 {
 						lease, err := rw.Reader().Acquire(ctx)
 						if err != nil {
 							continue
@@ -528,7 +516,7 @@ func storm(t testing.TB, b *backend.Backend) error {
 						if f := last.Load(); lease.Fence() < f && lease.Err() == nil {
 							t.Errorf("a reader has fence %d, and the writer before it had %d", lease.Fence(), f)
 						}
-						time.Sleep(rand.N(2 * time.Millisecond))
+						time.Sleep(upTo(2*time.Millisecond, dice))
 						reading.Add(-1)
 						_ = lease.Release(ctx)
 						continue
@@ -546,7 +534,7 @@ func storm(t testing.TB, b *backend.Backend) error {
 					if f := last.Swap(lease.Fence()); f >= lease.Fence() && lease.Err() == nil {
 						t.Errorf("a writer has fence %d, and the one before it had %d", lease.Fence(), f)
 					}
-					time.Sleep(rand.N(2 * time.Millisecond))
+					time.Sleep(upTo(2*time.Millisecond, dice))
 					writing.Add(-1)
 					_ = lease.Release(ctx)
 				}
@@ -555,7 +543,7 @@ func storm(t testing.TB, b *backend.Backend) error {
 	}
 	wg.Wait()
 	if reads.Load() == 0 || writes.Load() < 100 {
-		complain("%d reads and %d writes in a minute", reads.Load(), writes.Load())
+		complain("%d reads and %d writes", reads.Load(), writes.Load())
 	}
 	t.Logf("%d reads, %d writes", reads.Load(), writes.Load())
 	return errors.Join(wrong...)

@@ -14,7 +14,6 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
-	"github.com/holdfast-go/holdfast/tests/internal/machine"
 )
 
 // stranger is another program's lock.
@@ -126,18 +125,18 @@ func (r rlock) holds(t testing.TB, token string) bool {
 	return maps.Equal(r.rdb.HGetAll(t.Context(), r.key).Val(), map[string]string{r.id(token): "1"})
 }
 
-// eachSharing runs f for all servers and sharings.
-func eachSharing(t *testing.T, f func(t testing.TB, b *backend.Backend, ours sharedKey, theirs func(rdb *redis.Client, key string) stranger)) {
+// eachSharing runs f for all sharings, by means of backend.Each or EachLong.
+func eachSharing(t *testing.T, each func(*testing.T, func(*testing.T, *backend.Backend)), f func(t testing.TB, b *backend.Backend, ours sharedKey, theirs func(rdb *redis.Client, key string) stranger)) {
 	for name, s := range sharings {
 		t.Run(name, func(t *testing.T) {
-			backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) { f(t, b, s.ours, s.theirs) })
+			each(t, func(t *testing.T, b *backend.Backend) { f(t, b, s.ours, s.theirs) })
 		})
 	}
 }
 
 func TestSharedKeyKeepsBothSidesOut(t *testing.T) {
 	t.Parallel()
-	eachSharing(t, func(t testing.TB, b *backend.Backend, shared sharedKey, strange func(*redis.Client, string) stranger) {
+	eachSharing(t, backend.Each, func(t testing.TB, b *backend.Backend, shared sharedKey, strange func(*redis.Client, string) stranger) {
 		for _, key := range []string{"jobs:1", "{order}:1"} {
 			l := shared(b.Client(t, nil), key)
 			theirs := strange(b.Redis(t), key)
@@ -151,26 +150,22 @@ func TestSharedKeyKeepsBothSidesOut(t *testing.T) {
 			}
 			backend.Release(t, lease)
 
-			if !theirs.try(t, "x", time.Minute) {
+			if !theirs.try(t, "x", time.Hour) {
 				t.Fatal("our release did not let them in")
 			}
 			_, err := l.TryAcquire(t.Context())
 			var he *holdfast.HeldError
-			if !errors.As(err, &he) || !he.Holder.Foreign || he.Holder.TTL < 50*time.Second {
+			if !errors.As(err, &he) || !he.Holder.Foreign || he.Holder.TTL < 50*time.Minute {
 				t.Errorf("TryAcquire of their lock: %v", err)
 			}
 			leases := queue(t, l, 1)
 			if !theirs.holds(t, "x") {
 				t.Error("what they have was changed while we wait")
 			}
-			start := time.Now()
 			if !theirs.unlock(t, "x") {
 				t.Error("their release is refused")
 			}
 			backend.Release(t, backend.Receive(t, leases))
-			if d := time.Since(start); d > 5*time.Second+machine.HeldUp(start) {
-				t.Errorf("their release reached us after %s\n%s", d, machine.Report(start))
-			}
 		}
 		if keys := b.Keys(t); len(keys) != 0 {
 			t.Errorf("keys left behind: %q", keys)
@@ -181,7 +176,7 @@ func TestSharedKeyKeepsBothSidesOut(t *testing.T) {
 // Fault: A foreign program that shares a key, or ours, crashes with the lock. The other has it after the TTL.
 func TestSharedKeySurvivesCrashes(t *testing.T) {
 	t.Parallel()
-	eachSharing(t, func(t testing.TB, b *backend.Backend, shared sharedKey, strange func(*redis.Client, string) stranger) {
+	eachSharing(t, backend.EachLong, func(t testing.TB, b *backend.Backend, shared sharedKey, strange func(*redis.Client, string) stranger) {
 		const ttl = 5 * time.Second
 		theirs := strange(b.Redis(t), "k")
 		l := shared(b.Client(t, nil), "k")
@@ -215,7 +210,7 @@ func TestSharedKeySurvivesCrashes(t *testing.T) {
 // Both sides increment a counter that only the lock guards, and the side that polls gets its turns.
 func TestSharedKeyUnderLoad(t *testing.T) {
 	t.Parallel()
-	eachSharing(t, func(t testing.TB, b *backend.Backend, shared sharedKey, strange func(*redis.Client, string) stranger) {
+	eachSharing(t, backend.Each, func(t testing.TB, b *backend.Backend, shared sharedKey, strange func(*redis.Client, string) stranger) {
 		const each = 40
 		var counter, inside atomic.Int64
 		work := func() {
@@ -238,7 +233,7 @@ func TestSharedKeyUnderLoad(t *testing.T) {
 						return
 					}
 					work()
-					if err := backend.Released(lease); err != nil {
+					if err := lease.Release(t.Context()); err != nil {
 						t.Error(err)
 					}
 				}
@@ -268,7 +263,7 @@ func TestSharedKeyUnderLoad(t *testing.T) {
 // for a moment after some hand-overs, and the foreign program gets it.
 func TestHandoversLeaveGapsOnASharedKey(t *testing.T) {
 	t.Parallel()
-	eachSharing(t, func(t testing.TB, b *backend.Backend, shared sharedKey, strange func(*redis.Client, string) stranger) {
+	eachSharing(t, backend.Each, func(t testing.TB, b *backend.Backend, shared sharedKey, strange func(*redis.Client, string) stranger) {
 		var stop atomic.Bool
 		var wg sync.WaitGroup
 		for range 3 {
@@ -302,7 +297,7 @@ func TestHandoversLeaveGapsOnASharedKey(t *testing.T) {
 // half taken.
 func TestKeysOfAnotherTypeAreRefused(t *testing.T) {
 	t.Parallel()
-	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		rdb := b.Redis(t)
 		for _, key := range []string{"holdfast:{m}", "holdfast:{m}:q", "holdfast:fence"} {
 			rdb.FlushAll(t.Context())
@@ -338,7 +333,7 @@ func TestKeysOfAnotherTypeAreRefused(t *testing.T) {
 // Fault: A queue has the wrong type. Its lock's holder can still release.
 func TestReleaseDespiteABrokenQueue(t *testing.T) {
 	t.Parallel()
-	backend.EachUndisturbed(t, func(t testing.TB, b *backend.Backend) {
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		rdb := b.Redis(t)
 		for what, spoil := range map[string]func(){
 			"queue": func() {

@@ -112,7 +112,7 @@ func TestWarnsOfUnsafeSettings(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			backend.EachRealUndisturbed(t, func(t testing.TB, b *backend.Backend) {
+			backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
 				var said journal
 				client := b.Client(t, said.config(), func(o *redis.Options) { o.Username, o.Password = "default", "canary" })
 				use(t, client)
@@ -146,7 +146,7 @@ func TestNoWarningsOnTheEmbeddedServer(t *testing.T) {
 // A user without INFO gets locks, no warning and no error, and leaves no entry in the server's ACL LOG.
 func TestWithoutPermissionForTheSettings(t *testing.T) {
 	t.Parallel()
-	backend.EachRealUndisturbed(t, func(t testing.TB, b *backend.Backend) {
+	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
 		if _, err := b.Server.Do("ACL", "SETUSER", "u", "on", ">canary", "~*", "&*", "+@all", "-info"); err != nil {
 			t.Fatal(err)
 		}
@@ -168,7 +168,7 @@ func TestWithoutPermissionForTheSettings(t *testing.T) {
 // A replica refuses the lock, and the error also says what to do about it.
 func TestWarnsOfAReplica(t *testing.T) {
 	t.Parallel()
-	backend.EachRealUndisturbed(t, func(t testing.TB, b *backend.Backend) {
+	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
 		bin := binary(t, b.Name)
 		replica := server.StartReplica(t, bin, b.Server)
 		rdb := redis.NewClient(&redis.Options{Addr: replica.Addr()})
@@ -302,7 +302,7 @@ func TestWarnsOfPolling(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			backend.EachRealUndisturbed(t, func(t testing.TB, b *backend.Backend) {
+			backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
 				var said journal
 				client := b.Client(t, said.config(), func(o *redis.Options) { c.change(t, b, o) })
 				for _, name := range []string{"a", "b"} {

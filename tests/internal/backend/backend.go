@@ -3,6 +3,7 @@
 package backend
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -26,6 +27,7 @@ import (
 	"github.com/holdfast-go/holdfast/holdfasttest"
 	"github.com/holdfast-go/holdfast/holdfastvalkey"
 	"github.com/holdfast-go/holdfast/internal/clock"
+	"github.com/holdfast-go/holdfast/internal/engine"
 	"github.com/holdfast-go/holdfast/tests/internal/machine"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
@@ -77,24 +79,15 @@ func EachReal(t *testing.T, f func(t *testing.T, b *Backend), opts ...server.Opt
 	}
 }
 
-// EachUndisturbed is Each for tests that may fail if the machine stands still. An attempt on a real server
-// during which it stood still is repeated on a new server. In virtual time there is one attempt. With -short, real
-// servers are skipped.
-func EachUndisturbed(t *testing.T, f func(t testing.TB, b *Backend)) {
+// EachLong is Each for tests that wait until leases expire or are renewed. With -short, real servers are skipped: there such
+// a test takes seconds, and may fail if the machine stands still for longer than a lease lasts.
+func EachLong(t *testing.T, f func(t *testing.T, b *Backend)) {
 	t.Run("embedded", func(t *testing.T) {
 		t.Parallel()
-		embedded(t, func(t *testing.T, b *Backend) { f(t, b) })
+		embedded(t, f)
 	})
-	EachRealUndisturbed(t, f)
-}
-
-// EachRealUndisturbed is EachReal for tests that may fail if the machine stands still. With -short, it skips them.
-func EachRealUndisturbed(t *testing.T, f func(t testing.TB, b *Backend), opts ...server.Option) {
-	for _, bin := range server.Binaries(t) {
-		t.Run(bin.Name, func(t *testing.T) {
-			t.Parallel()
-			machine.UndisturbedTest(t, func(t testing.TB) { f(t, Real(t, bin, opts...)) })
-		})
+	if !testing.Short() {
+		EachReal(t, f)
 	}
 }
 
@@ -118,6 +111,13 @@ func AtOnce(n int) {
 		panic(err)
 	}
 }
+
+// long is how long claims and leases last with LongLeases.
+const long = time.Minute
+
+// LongLeases lets leases without a TTL last for a minute, and also the claim of a waiter that is handed a lock, which is
+// otherwise over when a machine stands still for 1.5 s. TestMain calls it.
+func LongLeases() { engine.MinClaim = long }
 
 // options returns the options of a go-redis client of the server.
 func (b *Backend) options(change ...func(*redis.Options)) *redis.Options {
@@ -259,6 +259,9 @@ func patient(cfg *holdfast.Config) *holdfast.Config {
 	var own holdfast.Config
 	if cfg != nil {
 		own = *cfg
+	}
+	if own.TTL == 0 && engine.MinClaim == long {
+		own.TTL = min(long, cmp.Or(own.MaxTTL, long))
 	}
 	if own.CommandTimeout == 0 && own.RetryTimeout == 0 {
 		own.CommandTimeout, own.RetryTimeout = 6*time.Second, 8*time.Second

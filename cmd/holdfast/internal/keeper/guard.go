@@ -16,6 +16,7 @@ type guard struct {
 	mu       sync.Mutex
 	schedule schedule
 	at       instant // when to kill; 0: never
+	released bool    // the command may run, or have run
 	fired    bool
 }
 
@@ -30,19 +31,30 @@ func newGuard(clock clock, onLost Policy, killAfter time.Duration, kill func()) 
 	return g, nil
 }
 
-// move says that the lock is certain until deadline.
-func (g *guard) move(deadline instant) {
+// release says that the keeper is to run the command, under a lock that is certain until deadline.
+func (g *guard) release(deadline instant) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.schedule.lost {
 		return
 	}
 	g.schedule.move(deadline)
-	at := g.schedule.deadline - g.schedule.margin()/2
-	if now := g.clock.now(); g.at == 0 && at <= now {
-		at = now + g.schedule.margin() // The keeper does not run the command, and needs time to end.
+	at, now := g.schedule.deadline-g.schedule.margin()/2, g.clock.now()
+	if g.released = now < g.schedule.lossAt(); !g.released {
+		at = max(at, now+g.schedule.margin()) // The keeper does not run the command, and needs time to end.
 	}
 	g.set(at)
+}
+
+// move says that the lock is certain until deadline. For a command that is not run this changes nothing.
+func (g *guard) move(deadline instant) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.schedule.lost || !g.released {
+		return
+	}
+	g.schedule.move(deadline)
+	g.set(g.schedule.deadline - g.schedule.margin()/2)
 }
 
 // lose says that the lock is lost.
@@ -70,8 +82,8 @@ func (g *guard) set(at instant) {
 	g.alarm.set(at)
 }
 
-// end ends the guard, and reports whether it has killed the keeper.
-func (g *guard) end() bool {
+// end ends the guard. It returns why it has killed the keeper, or "" if it has not.
+func (g *guard) end() Cause {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.at = 0
@@ -81,7 +93,13 @@ func (g *guard) end() bool {
 		close(g.over)
 		g.alarm.close()
 	}
-	return g.fired
+	switch {
+	case !g.fired:
+		return ""
+	case !g.released:
+		return CauseNotRun
+	}
+	return CauseLost
 }
 
 func (g *guard) watch() {

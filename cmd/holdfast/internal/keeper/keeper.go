@@ -199,8 +199,8 @@ func (j *Job) listen(dec *json.Decoder, l *link) {
 			// The keeper's children become ours only when wait has returned.
 			l.cleanUp(func(pids []int) { j.events <- Event{Kind: Denied, PIDs: pids} })
 			ev = Event{Kind: Ended, Err: "keeper died: " + errors.Join(err, werr).Error()}
-			if killed {
-				ev = Event{Kind: Ended, Signal: int(syscall.SIGKILL), Cause: CauseLost}
+			if killed != "" {
+				ev = Event{Kind: Ended, Signal: int(syscall.SIGKILL), Cause: killed}
 			}
 			j.events <- ev
 		}
@@ -219,21 +219,21 @@ func (j *Job) Wait() {
 }
 
 // Release runs the command under a lock that is certain until deadline.
-func (j *Job) Release(deadline time.Time) { j.until(opRelease, deadline) }
+func (j *Job) Release(deadline time.Time) {
+	at := j.toInstant(deadline)
+	j.guard.release(at)
+	j.out.add(order{Op: opRelease, Deadline: at})
+}
 
 // SetDeadline says that the lock is now certain until t.
 func (j *Job) SetDeadline(t time.Time) {
-	j.until(opDeadline, t)
+	at := j.toInstant(t)
+	j.guard.move(at)
+	j.out.add(order{Op: opDeadline, Deadline: at})
 	// A stopped keeper must read this before the end of the last lease that it knows of continues it.
 	if j.wake != nil {
 		j.wake()
 	}
-}
-
-func (j *Job) until(op op, t time.Time) {
-	at := j.toInstant(t)
-	j.guard.move(at)
-	j.out.add(order{Op: op, Deadline: at})
 }
 
 // Signal sends sig to the job's process group.

@@ -350,8 +350,17 @@ func TestAPauseMakesADeadlineEarlierNeverLater(t *testing.T) {
 	})
 }
 
-// Fault: A keeper does nothing and reads nothing, for example because it is stopped. It is killed.
+// Fault: A keeper does nothing and reads nothing, for example because it is stopped. It is killed. A command that was not
+// to run, or no longer, is reported as not run.
 func TestAKeeperThatDoesNothingIsKilled(t *testing.T) {
+	released := func(f func(*Job, func(float64) time.Time)) func(*Job, func(float64) time.Time) {
+		return func(j *Job, at func(float64) time.Time) { j.Release(at(100)); f(j, at) }
+	}
+	late := func(j *Job, at func(float64) time.Time) {
+		time.Sleep(200 * time.Second)
+		j.Release(at(100))
+		j.SetDeadline(at(200.1)) // The keeper has given up by then.
+	}
 	renewed := func(j *Job, at func(float64) time.Time) {
 		time.Sleep(30 * time.Second)
 		j.SetDeadline(at(130))
@@ -369,14 +378,19 @@ func TestAKeeperThatDoesNothingIsKilled(t *testing.T) {
 		policy Policy
 		what   func(*Job, func(float64) time.Time)
 		want   float64 // when, in seconds; 0: never
+		cause  Cause
 	}{
-		"terminate":          {Terminate, stubborn, 99.75},
-		"terminate, renewed": {Terminate, renewed, 129.75},
-		"terminate, lost":    {Terminate, lost, 15.5},
-		"kill":               {Kill, stubborn, 99.75},
-		"kill, lost":         {Kill, lost, 10.5},
-		"notify":             {Notify, lost, 0},
-		"ignore":             {Ignore, stubborn, 0},
+		"terminate":               {Terminate, released(stubborn), 99.75, CauseLost},
+		"terminate, renewed":      {Terminate, released(renewed), 129.75, CauseLost},
+		"terminate, lost":         {Terminate, released(lost), 15.5, CauseLost},
+		"terminate, lost earlier": {Terminate, lost, 15.5, CauseNotRun},
+		"terminate, too late":     {Terminate, late, 200.5, CauseNotRun},
+		"kill":                    {Kill, released(stubborn), 99.75, CauseLost},
+		"kill, lost":              {Kill, released(lost), 10.5, CauseLost},
+		"kill, lost earlier":      {Kill, lost, 10.5, CauseNotRun},
+		"kill, too late":          {Kill, late, 200.5, CauseNotRun},
+		"notify":                  {Notify, released(lost), 0, ""},
+		"ignore":                  {Ignore, released(stubborn), 0, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -397,7 +411,6 @@ func TestAKeeperThatDoesNothingIsKilled(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				j.Release(w.at(100))
 				c.what(j, w.at)
 				time.Sleep(time.Hour)
 				synctest.Wait()
@@ -407,7 +420,7 @@ func TestAKeeperThatDoesNothingIsKilled(t *testing.T) {
 				if theirs.Close(); c.want == 0 {
 					return
 				}
-				want := Event{Kind: Ended, Signal: 9, Cause: CauseLost}
+				want := Event{Kind: Ended, Signal: 9, Cause: c.cause}
 				if got := <-j.Events(); fmt.Sprint(got) != fmt.Sprint(want) {
 					t.Errorf("ended with %+v, want %+v", got, want)
 				}

@@ -4,8 +4,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 	"os/exec"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -21,21 +21,15 @@ type verdicts struct {
 	Verdicts []struct{ Scenario, Problem string }
 }
 
-// judged returns the path of the client that is judged.
-func judged(t *testing.T) string {
+// judge runs holdfast conformance on that client with a flaw.
+func judge(t *testing.T, flaw string, flags ...string) (code int, v verdicts, err error) {
 	t.Helper()
 	uses(t)
-	program := filepath.Join(t.TempDir(), "judged")
-	if said, err := exec.Command("go", "build", "-o", program, "../cmd/judged").CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, said)
+	program, err := os.Executable()
+	if err != nil {
+		return 0, v, err
 	}
-	return program
-}
-
-// judge runs holdfast conformance on that client with a flaw.
-func judge(t *testing.T, program, flaw string, flags ...string) (code int, v verdicts, err error) {
-	t.Helper()
-	cmd := exec.CommandContext(t.Context(), "holdfast", append(append([]string{"conformance", "--json"}, flags...), "--", program, flaw)...)
+	cmd := exec.CommandContext(t.Context(), "holdfast", append(append([]string{"conformance", "--json"}, flags...), "--", program, judgedArg, flaw)...)
 	said, err := cmd.Output()
 	var exit *exec.ExitError
 	if errors.As(err, &exit) {
@@ -52,9 +46,8 @@ func judge(t *testing.T, program, flaw string, flags ...string) (code int, v ver
 // Holdfast's own client passes all scenarios, also on the embedded server.
 func TestASoundClientConforms(t *testing.T) {
 	t.Parallel()
-	program := judged(t)
 	machine.Undisturbed(t, func() error {
-		code, v, err := judge(t, program, "none", "--for", "1s")
+		code, v, err := judge(t, "none", "--for", "1s")
 		if err == nil && (code != 0 || !v.OK || v.Passed != len(v.Verdicts) || v.Passed < 20) {
 			err = fmt.Errorf("exit code %d: %+v", code, v)
 		}
@@ -65,12 +58,11 @@ func TestASoundClientConforms(t *testing.T) {
 // What a client does not say that it implements is neither passed nor failed.
 func TestWhatAClientLacksIsSkipped(t *testing.T) {
 	t.Parallel()
-	program := judged(t)
 	for only, want := range map[string]struct{ code, passed, skipped int }{
 		"value,rw-sharing,rw-queue": {0, 1, 2},
 		"rw-sharing":                {1, 0, 1}, // nothing was judged
 	} {
-		code, v, err := judge(t, program, "mutexes", "--only", only)
+		code, v, err := judge(t, "mutexes", "--only", only)
 		if err != nil || code != want.code || v.OK != (code == 0) || v.Passed != want.passed || v.Skipped != want.skipped {
 			t.Errorf("--only %s: exit code %d, %+v, %v", only, code, v, err)
 		}
@@ -80,7 +72,6 @@ func TestWhatAClientLacksIsSkipped(t *testing.T) {
 // Every scenario finds the clients that it is for.
 func TestFlawedClientsAreFound(t *testing.T) {
 	t.Parallel()
-	program := judged(t)
 	for _, c := range []struct{ flaw, scenario, problem string }{
 		{"plain", "value", `has a value of another form: mine`},
 		{"greedy", "exclusion", `answers "granted 9000000000000000000" to "try \d+", and not held`},
@@ -120,7 +111,7 @@ func TestFlawedClientsAreFound(t *testing.T) {
 				var v verdicts
 				var err error
 				for n := 0; n == 0 || err == nil && v.OK && n < tries; n++ {
-					code, v, err = judge(t, program, c.flaw, "--only", c.scenario, "--for", "500ms", "--answer", "5s")
+					code, v, err = judge(t, c.flaw, "--only", c.scenario, "--for", "500ms", "--answer", "5s")
 				}
 				switch {
 				case err != nil:

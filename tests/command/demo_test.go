@@ -47,7 +47,7 @@ func TestDemo(t *testing.T) {
 
 func TestDemoOnARealServer(t *testing.T) {
 	if testing.Short() {
-		t.Skip("SKIPPED: part of make test-all")
+		t.Skip("SKIPPED: part of make nightly")
 	}
 	t.Parallel()
 	url, s := demoOn(t)

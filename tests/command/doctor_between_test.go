@@ -123,7 +123,7 @@ func TestDoctorThroughSomethingElse(t *testing.T) {
 	}
 	t.Run("a balancer", func(t *testing.T) {
 		if testing.Short() {
-			t.Skip("SKIPPED: part of make test-all")
+			t.Skip("SKIPPED: part of make nightly")
 		}
 		t.Parallel()
 		var turn atomic.Int64
@@ -136,7 +136,7 @@ func TestDoctorThroughSomethingElse(t *testing.T) {
 	})
 	t.Run("a proxy that keeps subscriptions", func(t *testing.T) {
 		if testing.Short() {
-			t.Skip("SKIPPED: part of make test-all")
+			t.Skip("SKIPPED: part of make nightly")
 		}
 		t.Parallel()
 		subscribe := []byte("*2\r\n$9\r\nsubscribe\r\n")
@@ -151,7 +151,7 @@ func TestDoctorThroughSomethingElse(t *testing.T) {
 	})
 	t.Run("a slow way", func(t *testing.T) {
 		if testing.Short() {
-			t.Skip("SKIPPED: part of make test-all")
+			t.Skip("SKIPPED: part of make nightly")
 		}
 		t.Parallel()
 		// A lock is acquired and released in 180 ms at least, which is more than a third of the TTL.

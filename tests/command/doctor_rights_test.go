@@ -105,7 +105,7 @@ func TestDoctorWithMissingRights(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			if testing.Short() && (name == "channels" || name == "publish") { // waiters poll in the trial, which takes seconds
-				t.Skip("SKIPPED: part of make test-all")
+				t.Skip("SKIPPED: part of make nightly")
 			}
 			t.Parallel()
 			user := "without-" + strings.ReplaceAll(name, " ", "-")

@@ -55,7 +55,7 @@ func some(t *testing.T) []server.Binary {
 // The doctor examines every master, and names the one on which it found something.
 func TestDoctorOfACluster(t *testing.T) {
 	if testing.Short() {
-		t.Skip("SKIPPED: part of make test-all")
+		t.Skip("SKIPPED: part of make nightly")
 	}
 	t.Parallel()
 	for _, bin := range some(t) {
@@ -98,7 +98,7 @@ func TestDoctorOfACluster(t *testing.T) {
 // A master is down, and no other has its slots.
 func TestDoctorOfAClusterWithAHole(t *testing.T) {
 	if testing.Short() {
-		t.Skip("SKIPPED: part of make test-all")
+		t.Skip("SKIPPED: part of make nightly")
 	}
 	t.Parallel()
 	nodes := server.StartCluster(t, server.One(t), 3)
@@ -130,7 +130,7 @@ func TestDoctorOfAClusterWithAHole(t *testing.T) {
 // The doctor examines a master and a replica behind a sentinel.
 func TestDoctorBehindASentinel(t *testing.T) {
 	if testing.Short() {
-		t.Skip("SKIPPED: part of make test-all")
+		t.Skip("SKIPPED: part of make nightly")
 	}
 	t.Parallel()
 	for _, bin := range some(t) {

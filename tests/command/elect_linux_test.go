@@ -73,27 +73,18 @@ var shortTerms = []string{"--ttl=6s", "--kill-after=1s"}
 // left.
 func TestLeaderKilled(t *testing.T) {
 	t.Parallel()
-	machine.UndisturbedTest(t, func(t testing.TB) {
-		redis := server.Start(t, server.One(t))
-		first := stand(t, redis, stubborn, shortTerms...)
-		first.up()
-		second := stand(t, redis, lead, "--ttl=1h")
-		second.queues(redis, 1)
-		third := stand(t, redis, lead, "--ttl=1h")
-		third.queues(redis, 2)
-		first.signal(first.cmd.Process.Pid, unix.SIGKILL)
-		second.leads(1, first)
-		if third.file("up") {
-			t.Error("two lead")
-		}
-		first.exits(-1)
-		second.end()
-		second.exits(3) // and resigns
-		third.leads(1, first, second)
-		third.end()
-		third.exits(3)
-		rise(t, second.terms()[0], third.terms()[0])
-	})
+	redis := server.Start(t, server.One(t))
+	first := stand(t, redis, `echo $HOLDFAST_FENCE >$DIR/terms
+`+stubborn, shortTerms...)
+	first.up()
+	second := stand(t, redis, lead, "--ttl=1h")
+	second.queues(redis, 1)
+	first.signal(first.cmd.Process.Pid, unix.SIGKILL)
+	second.leads(1, first)
+	first.exits(-1)
+	second.end()
+	second.exits(3)
+	rise(t, first.terms()[0], second.terms()[0])
 }
 
 // Fault: holdfast elect is stopped while it leads. The next one leads; when the first goes on, it queues again.

@@ -376,18 +376,26 @@ func TestHoldfastAndKeeperStoppedWhileTheJobRuns(t *testing.T) {
 	})
 }
 
-// Fault: holdfast run is killed. Its keeper ends the job.
+// Fault: holdfast run is killed. Its keeper ends the job: one that obeys TERM, and one that does not.
 func TestHoldfastKilled(t *testing.T) {
 	t.Parallel()
 	redis := server.Start(t, server.One(t))
-	machine.UnhurriedTest(t, time.Second, func(t testing.TB, unit time.Duration) {
-		r := begin(t, redis, stubborn, graceOf(unit)...)
+	const obedient = `trap 'touch $DIR/term; exit' TERM; touch $DIR/up; while :; do sleep 0.1; done`
+	jobs := []*trial{
+		beginAs(t, "run", "obedient", redis, obedient, graceOf(time.Hour)...),
+		beginAs(t, "run", "stubborn", redis, stubborn, graceOf(100*time.Millisecond)...),
+	}
+	for _, r := range jobs {
 		r.up()
 		r.signal(r.cmd.Process.Pid, unix.SIGKILL)
+	}
+	for _, r := range jobs {
 		r.until("nothing is left", func() bool { return len(r.alive()) == 0 })
-		r.told()
 		r.exits(-1)
-	})
+	}
+	if !jobs[0].file("term") {
+		t.Error("killed without a TERM")
+	}
 }
 
 // Fault: The keeper of holdfast run is killed. holdfast ends what it leaves of the job.

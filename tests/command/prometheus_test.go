@@ -41,7 +41,7 @@ var answers = flag.String("answers", "", "write what Prometheus answers to the d
 // goes on until all of this has happened.
 func TestDashboardShowsALoad(t *testing.T) {
 	if testing.Short() {
-		t.Skip("SKIPPED: part of make test-all")
+		t.Skip("SKIPPED: part of make nightly")
 	}
 	bin, err := prometheusFolder()
 	if err != nil {

@@ -17,7 +17,7 @@ var stamp = regexp.MustCompile(`-X (\S+?)=`)
 func TestReleasesAreStamped(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
-		t.Skip("SKIPPED: part of make test-all")
+		t.Skip("SKIPPED: part of make nightly")
 	}
 	uses(t)
 	var flags []string

@@ -12,6 +12,6 @@ const hang = time.Minute
 func long(t *testing.T) {
 	t.Helper()
 	if testing.Short() {
-		t.Skip("SKIPPED: part of make test-all")
+		t.Skip("SKIPPED: part of make nightly")
 	}
 }

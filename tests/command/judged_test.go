@@ -1,7 +1,4 @@
-// Command judged is a client for holdfast conformance to judge: Holdfast's own, with one flaw or none.
-//
-//	judged FLAW HOST:PORT NAME
-package main
+package command
 
 import (
 	"bufio"
@@ -20,18 +17,18 @@ import (
 	"github.com/holdfast-go/holdfast/holdfastgoredis"
 )
 
-func main() {
-	if len(os.Args) != 4 {
-		fmt.Fprintln(os.Stderr, "usage: judged FLAW HOST:PORT NAME")
-		os.Exit(2)
-	}
-	rdb := redis.NewClient(&redis.Options{Addr: os.Args[2]})
+// judgedArg makes the test's program a client for holdfast conformance to judge: judgedArg FLAW HOST:PORT NAME.
+const judgedArg = "__judged"
+
+// judged is that client: Holdfast's own, with one flaw or none.
+func judged(flaw, addr, name string) (code int) {
+	rdb := redis.NewClient(&redis.Options{Addr: addr})
 	locks, err := holdfastgoredis.New(rdb, &holdfast.Config{Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
+		return 1
 	}
-	c := &client{flaw: os.Args[1], rdb: rdb, locks: locks, name: os.Args[3]}
+	c := &client{flaw: flaw, rdb: rdb, locks: locks, name: name}
 	if c.flaw == "unknown" {
 		fmt.Println("ready rwlock")
 	} else if c.flaw == "mutexes" {
@@ -47,6 +44,7 @@ func main() {
 		}
 		fmt.Println(answer)
 	}
+	return 0
 }
 
 type client struct {

@@ -1,0 +1,68 @@
+package command
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// Each command exits with 69 if no server answers, says which one, and shows no password. It retries for three seconds,
+// so they all do so at once.
+func TestNoServer(t *testing.T) {
+	t.Parallel()
+	const (
+		gone    = "127.0.0.1:1" // where nobody listens
+		refused = ` on 127\.0\.0\.1:1: server is unavailable: .*connection refused`
+	)
+	ran := filepath.Join(t.TempDir(), "ran")
+	var all sync.WaitGroup
+	for args, says := range map[string]string{
+		"run job -- touch " + ran:                `^holdfast: reach "job"` + refused,
+		"run -w 300ms job -- touch " + ran:       `server is unavailable`,
+		"run -n -q job -- touch " + ran:          `server is unavailable`,
+		"run --last job":                         `server is unavailable`,
+		"elect job -- touch " + ran:              `^holdfast: reach "job"` + refused,
+		"elect job --leader":                     `server is unavailable`,
+		"elect job --watch":                      `server is unavailable`,
+		"elect job --http :0":                    `server is unavailable`,
+		"acquire -w 2s --ticket " + ran + " job": `^holdfast: reach "job" on 127\.0\.0\.1:1`,
+		"latch job 2 reset":                      `127\.0\.0\.1:1`,
+		"barrier job 2 wait":                     `server is unavailable`,
+		"ls":                                     `^holdfast: list all locks` + refused,
+		"ls orders/*":                            `^holdfast: list locks that match "orders/\*"` + refused,
+		"ls orders":                              `^holdfast: reach "orders"` + refused,
+		"show job":                               `server is unavailable`,
+		"watch":                                  `^holdfast: watch all locks` + refused,
+		"watch orders/*":                         `^holdfast: watch locks that match "orders/\*"` + refused,
+		"ui --listen 127.0.0.1:0":                `^holdfast: list all locks` + refused,
+		"break --fence 1 job":                    `server is unavailable`,
+		"breaks":                                 `^holdfast: list breaks` + refused,
+		"init":                                   `server is unavailable`,
+		"resize job 2":                           `server is unavailable`,
+		"doctor":                                 `server is unavailable`,
+		"bench --for 1":                          `server is unavailable`,
+		"demo --redis env":                       `server is unavailable`,
+		"conformance --server " + gone + " -- true":                                                   `server is unavailable`,
+		"ui --listen 127.0.0.1:0 --redis redis://127.0.0.1:1,redis://127.0.0.1:2,redis://127.0.0.1:3": `^holdfast: list all locks: too few nodes answered as they should; 2 of 3 have to: list all locks` + refused,
+	} {
+		if testing.Short() && strings.HasPrefix(args, "conformance") {
+			continue // it waits for longer
+		}
+		all.Go(func() {
+			code, stdout, stderr := invoke(t, []string{"HOLDFAST_REDIS=redis://:" + canary + "@" + gone}, strings.Fields(args)...)
+			if code != 69 || stdout != "" || !regexp.MustCompile(says).MatchString(stderr) {
+				t.Errorf("%s: exit code %d, stdout %q, stderr %q; want 69, nothing, and %s", args, code, stdout, stderr, says)
+			}
+			if strings.Contains(stderr, canary) {
+				t.Errorf("%s: it shows the password: %s", args, stderr)
+			}
+		})
+	}
+	all.Wait()
+	if _, err := os.Stat(ran); err == nil {
+		t.Error("a command ran, or there is a ticket")
+	}
+}

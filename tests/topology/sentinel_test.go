@@ -17,8 +17,7 @@ import (
 )
 
 // Fault: A master behind Sentinel dies, is paused or is replaced under load. There may be two holders at a time,
-// which are counted; every waiter is served, holders are told, fences rise, and errors have their types. No client
-// asks the sentinels more than ten times a second.
+// which are counted; every waiter is served, holders are told, fences rise, and errors have their types.
 func TestSentinelUnderLoad(t *testing.T) {
 	t.Parallel()
 	for what, replace := range map[string]func(g *server.Sentinels, master *server.Server){
@@ -31,23 +30,9 @@ func TestSentinelUnderLoad(t *testing.T) {
 				g := server.StartSentinels(t, bin, 2, 3)
 				ld := startLoad(t, sentinelsOf(g), names(8), lossy)
 				master := g.Servers[0]
-				asked := func() (n int64) {
-					for _, w := range g.Watchers {
-						n += atoi(w.Info("stats")["total_commands_processed"])
-					}
-					return n
-				}
-				before, begun := asked(), time.Now()
 				replace(g, master)
 				g.NextMaster(master)
 				ld.goesOn("the failover")
-				took, n := time.Since(begun), asked()-before
-				t.Logf("in %s the sentinels have been asked %d times, by each other too", took.Round(time.Millisecond), n)
-				// Each client asks every sentinel ten times a second, by two commands. The sentinels ask each other, too.
-				perSecond := loadClients*len(g.Watchers)*10*2 + 100
-				if n > int64(float64(perSecond)*(took.Seconds()+0.5)) {
-					t.Error("that is a storm")
-				}
 				if what == "paused" {
 					master.Resume()
 					g.AwaitReplica(master)

@@ -7,11 +7,13 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -28,7 +30,18 @@ func TestMain(m *testing.M) {
 		os.Exit(judged(os.Args[2], os.Args[3], os.Args[4]))
 	}
 	backend.AtOnce(16) // the tests mostly wait
+	heed(syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT)
 	os.Exit(withHoldfast(m))
+}
+
+// heed makes the processes that tests start heed signals that they would inherit as ignored, as those in the background of a
+// script and under nohup do. This process goes on ignoring them.
+func heed(all ...os.Signal) {
+	for _, sig := range all {
+		if signal.Ignored(sig) {
+			signal.Notify(make(chan os.Signal, 1), sig)
+		}
+	}
 }
 
 // withHoldfast builds it beside the test's own program, in the folder that the go command removes even if it is

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"os"
 	"os/exec"
-	"os/signal"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -537,14 +536,6 @@ func TestMaxRuntimeOfAStubbornJob(t *testing.T) {
 	})
 }
 
-// unlessIgnored skips a test if holdfast would ignore the signal, because the test itself does.
-func unlessIgnored(t testing.TB, sig os.Signal) {
-	t.Helper()
-	if signal.Ignored(sig) {
-		t.Skipf("SKIPPED: %s is ignored here, as nohup has it", sig)
-	}
-}
-
 // Bug: QUIT or HUP orphans the child.
 func TestSignalsReachTheJob(t *testing.T) {
 	t.Parallel()
@@ -554,7 +545,6 @@ func TestSignalsReachTheJob(t *testing.T) {
 	} {
 		t.Run(sig.String(), func(t *testing.T) {
 			t.Parallel()
-			unlessIgnored(t, sig)
 			// A process in a session of its own does not get the signal, and is ended afterwards.
 			r := begin(t, redis, `ulimit -c 0; setsid sleep 1000 & touch $DIR/up; exec sleep 1000`)
 			r.up()
@@ -603,7 +593,6 @@ func TestInterruptedWhileWaiting(t *testing.T) {
 	} {
 		t.Run(sig.String(), func(t *testing.T) {
 			t.Parallel()
-			unlessIgnored(t, sig)
 			if _, err := redis.Do("SET", "holdfast:{"+t.Name()+"}", "somebody", "PX", 3600000); err != nil {
 				t.Fatal(err)
 			}

@@ -18,34 +18,31 @@ export TESTFLAGS
 # How long "make soak" looks for what may go wrong; what it counts takes its time.
 SOAK ?= 10m
 
-# How long "make slice" takes; less than 23 minutes are a part of it.
-SLICE ?= 23m
-
 # Further flags of the bench, such as BENCH='-cells held -full'; BENCH=-help lists them.
 BENCH ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help test test-all check verify slice mutants soak bench pictures proof snapshot draft image apidiff vulncheck server everything
+.PHONY: help test gate nightly check verify mutants soak bench pictures proof snapshot draft image apidiff vulncheck server everything
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-test: server ## Run the tests that a person waits for, on one server: under 3 minutes
+test: server ## Run the tests that a person waits for, on one server: 75 seconds, and the time to build
 	@tests/suite.sh quick
 
-test-all: everything ## Run all tests, under the race detector, on every server, with other languages and databases: 15 minutes
-	@tests/suite.sh everything goredis
+check: ## Run gofmt, vet (what users build also for Windows and macOS), staticcheck and go mod tidy -diff: a minute
+	@tests/suite.sh check
 
-check: ## Run gofmt, vet (also for Windows and macOS), staticcheck and go mod tidy -diff
-	@tests/suite.sh format vet portable staticcheck tidy
+gate: server ## What must pass before a change goes in, and nothing that is left to chance: 8 minutes
+	@tests/suite.sh check quick gate
+
+nightly: everything ## Explore: all tests, under the race detector, on every server, with other languages and databases; campaigns, random worlds, mutants: an hour
+	@tests/suite.sh everything goredis explore mutants
 
 verify: ## Check the models of the protocol exhaustively, with spin: 6 minutes
 	@models/verify.sh
 
-slice: server ## Run a slice of what soak runs, SLICE=23m: campaigns, simulation, broken locks, every mutant
-	@tests/suite.sh slice $(SLICE)
-
-mutants: server ## Hunt every mutant once: 15 minutes
+mutants: server ## Hunt every mutant once
 	@tests/suite.sh mutants
 
 soak: everything ## Run campaigns, simulation and storms for SOAK=10m; then losses of data, leaks, topologies, quorums, other languages, mutants; print a report

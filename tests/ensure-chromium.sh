@@ -34,7 +34,7 @@ cat >&2 <<END
 
 $(by_hand)
 
-or name the program:  HOLDFAST_TEST_CHROMIUM=/path/to/chromium make test-all
+or name the program:  HOLDFAST_TEST_CHROMIUM=/path/to/chromium make nightly
 
 END
 exit 0

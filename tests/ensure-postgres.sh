@@ -35,7 +35,7 @@ cat >&2 <<END
 
 $(by_hand)
 
-or name the folder of its programs:  HOLDFAST_TEST_POSTGRES=/path/to/bin make test-all
+or name the folder of its programs:  HOLDFAST_TEST_POSTGRES=/path/to/bin make nightly
 
 END
 exit 0

@@ -36,7 +36,7 @@ cat >&2 <<END
 !!! The dashboard and the alerts are NOT TESTED with a Prometheus: there is none, and the system's
 !!! package was not to be had. Put prometheus and promtool into PATH, or name their folder:
 
-  HOLDFAST_TEST_PROMETHEUS=/path/to/bin make test-all
+  HOLDFAST_TEST_PROMETHEUS=/path/to/bin make nightly
 
 END
 exit 0

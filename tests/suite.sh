@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# suite.sh STEP... | soak TIME | slice TIME: runs all steps, even if one fails, and then prints a line
-# with the result of each, and the complaints of those that failed again. It fails if a step has
-# failed. The Makefile calls it, and sets the versions that it uses.
+# suite.sh STEP... | soak TIME: runs all steps, even if one fails, and then prints a line with the result of each, and
+# the complaints of those that failed again. It fails if a step has failed. The Makefile calls it, and sets the versions that
+# it uses.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 1
 root=$PWD
@@ -69,12 +69,33 @@ await_behind() {
   summary+=("$(printf '%-4s  %4ds  %s' "$verdict" $((SECONDS - behind_began)) "$behind_label")")
 }
 
-each() { # each COMMAND...: in every module
-  local folder name
-  while read -r folder; do
-    name=${folder#"$root"}
-    run "$* (in ${name:-/})" "$folder" "$@"
-  done <<<"$modules"
+# The workspaces: tests/bench/go.work and integrations/go.work say why there are three.
+workspaces=(. tests/bench integrations)
+
+# modules FOLDER: the folders of the modules of the workspace there.
+modules() { (cd "$1" && go list -m -f '{{.Dir}}'); }
+
+# In one call for all modules, the go command loads and compiles what they share once.
+each_workspace() { # each_workspace COMMAND...
+  local folder
+  for folder in "${workspaces[@]}"; do
+    run "$* (in $folder)" "$folder" "$@" $(modules "$folder" | sed 's|$|/...|')
+  done
+}
+
+tidy() {
+  local folder module failed=0
+  for folder in "${workspaces[@]}"; do
+    for module in $(modules "$folder"); do
+      (cd "$module" && GOWORK=off go mod tidy -diff) || failed=1
+    done
+  done
+  return "$failed"
+}
+
+# What users build has to build on their systems.
+portable() { # portable SYSTEM
+  GOOS=$1 go vet $(modules . | grep -vE '/(tests|examples)$' | sed 's|$|/...|')
 }
 
 format() {
@@ -82,6 +103,11 @@ format() {
   files=$(gofmt -l .) || return 1
   [ -z "$files" ] || { printf 'not formatted with gofmt:\n%s\n' "$files"; return 1; }
 }
+
+# Collecting garbage less often saves a quarter of the processor time of tests in virtual time.
+export GOGC=${GOGC:-400}
+# Otherwise every program with the race detector sleeps for a second before it ends.
+export GORACE=${GORACE:-atexit_sleep_ms=0}
 
 # The tests that a person waits for: without the race detector, which would double the time; on one
 # server; without tests that testing.Short skips, and without packages that are slow to build or to run.
@@ -95,12 +121,9 @@ quick_packages() {
   (cd tests && go list ./adapters ./behaviour ./command ./scripts ./virtual ./internal/... | grep -vE '/internal/(campaign|clockshim|postgres)')
 }
 
-# In test-all, tests that load the machine, or count what exists, run one at a time after the others.
-alone='/tests/(leaks|processes|internal/campaign|cmd/campaign)$'
-
-# packages FOLDER PATTERN: the packages of the module there that match.
-packages() {
-  (cd "$1" && go list ./... | grep -E "$2")
+# What the gate tests beyond that, on one server.
+rest() {
+  go test -short -vet=off -p 4 $TESTFLAGS ./faults ./quorum ./mutants ./internal/campaign
 }
 
 # bubbles FOLDER: the packages of the module there with tests in bubbles of testing/synctest. They run on one
@@ -111,13 +134,31 @@ bubbles() {
     awk '/[[ ]testing\/synctest[] ]/ { print $1 }' | grep -vE "$alone|/tests/security\$")
 }
 
+raced() {
+  local folder
+  go test -race -cpu 1 -short -vet=off -p 2 $TESTFLAGS $(for folder in $(modules .); do bubbles "$folder"; done | grep -v '/simulation$')
+}
+
+# Flags that make the simulation repeat its worlds: tests/simulation/README.md.
+replayable='-tags replay -ldflags=-checklinkname=0'
+
+worlds() {
+  go test $replayable -count=1 -vet=off -run 'TestSeeds|TestReplay' ./simulation
+}
+
+# In everything, tests that load the machine, or count what exists, run one at a time after the others.
+alone='/tests/(leaks|processes|internal/campaign|cmd/campaign)$'
+
+# packages FOLDER PATTERN: the packages of the module there that match.
+packages() {
+  (cd "$1" && go list ./... | grep -E "$2")
+}
+
 everything() {
   local folder name inside chosen
-  # Otherwise every program with the race detector sleeps for a second before it ends.
-  local -x GORACE=${GORACE:-atexit_sleep_ms=0}
   # Those in virtual time need not be alone.
   run_behind "go test -race -cpu 1, behind the others (in /tests)" tests go test -race -cpu 1 -vet=off -p 1 $TESTFLAGS -timeout 40m $(bubbles tests)
-  while read -r folder; do
+  for folder in $(for folder in "${workspaces[@]}"; do modules "$folder"; done); do
     name=${folder#"$root"}
     if [ "$name" = /tests/bench ]; then # which does not need both processors
       await_behind
@@ -129,7 +170,7 @@ everything() {
     [ -z "$inside" ] || [ "$name" = /tests ] || run "go test -race -cpu 1 (in ${name:-/})" "$folder" go test -race -cpu 1 -vet=off -p 3 $TESTFLAGS $inside
     chosen=$(packages "$folder" "$alone")
     [ -z "$chosen" ] || run "go test -race, one at a time (in ${name:-/})" "$folder" go test -race -vet=off -p 1 $TESTFLAGS $chosen
-  done <<<"$modules"
+  done
   await_behind
 }
 
@@ -183,9 +224,6 @@ hunt() {
   run "campaign of the $lock, $1 mode, $2" tests tell go run ./cmd/campaign -subject "$lock" -mode "$1" -for "$2" -dir "$kept/$1"
 }
 
-# Flags that make worlds of the simulation replayable: tests/simulation/README.md.
-replayable='-tags replay -ldflags=-checklinkname=0'
-
 # longer TIME FLAGS PACKAGE [ARGUMENT...]: the tests of a package at their full length.
 longer() {
   local time=$1 flags=$2 package=$3
@@ -228,65 +266,55 @@ soak() { # soak TIME
   report
 }
 
-# slice TIME: a whole slice takes 23 minutes: campaigns of every lock, 100 simulated hours, broken locks
-# that the simulation must find, and every mutant. In less time it has shorter campaigns, fewer simulated
-# hours, and a handful of mutants.
-slice() {
-  local all whole=$((23 * 60)) hours=100 mutants=all
-  all=$(seconds "$1") || exit
-  if [ "$all" -lt "$whole" ]; then
-    hours=$((1 + 100 * all / whole)) mutants=quick
-  fi
-  share() { echo "$((1 + $1 * all / whole))s"; }
+# explore: campaigns of every lock, a hundred simulated hours of random worlds, and the broken locks that the simulation has
+# to find.
+explore() {
+  local lock
   mkdir -p "$kept" && : >"$kept/output"
-  hunt default "$(share 60)"
-  hunt strict "$(share 40)"
-  hunt default "$(share 20)" redisson
-  hunt default "$(share 30)" rwmutex
-  hunt default "$(share 30)" semaphore
-  hunt default "$(share 20)" owned
-  hunt default "$(share 20)" carried
-  hunt default "$(share 20)" multi
-  hunt default "$(share 20)" once
-  hunt default "$(share 20)" election
-  hunt default "$(share 20)" latch
-  hunt default "$(share 20)" barrier
-  hunt strict "$(share 30)" quorum
-  run "$hours simulated hours, and broken locks" tests tell env HOLDFAST_SIMULATE_HOURS=$hours go test $replayable -count=1 -v -timeout 0 -run 'Simulation|Broken|NoMistake' ./simulation
-  mutants $mutants
+  hunt default 60s
+  hunt strict 40s
+  for lock in redisson rwmutex semaphore owned carried multi once election latch barrier; do
+    hunt default 25s "$lock"
+  done
+  hunt strict 30s quorum
+  run "100 simulated hours, and broken locks" tests tell env HOLDFAST_SIMULATE_HOURS=100 go test $replayable -count=1 -v -timeout 0 -run 'Simulation|EveryForm|Broken|NoMistake' ./simulation
   report
 }
 
-# mutants NAMES: a hunt for each, once.
+# mutants: a hunt for each, once.
 mutants() {
-  run "mutants: $1" tests tell env HOLDFAST_MUTANTS="$1" go test -count=1 -v -timeout 0 -run FoundOut ./mutants
+  run "mutants" tests tell env HOLDFAST_MUTANTS=all go test -count=1 -v -timeout 0 -run FoundOut ./mutants
 }
 
-case ${1-} in
-  soak | slice)
-    "$1" "${2:?a time, such as 30m}"
-    set --
-    ;;
-esac
-# The bench and the integrations have workspaces of their own: tests/bench/go.work and integrations/go.work say why.
-modules=$(go list -m -f '{{.Dir}}' && printf '%s\n' "$root"/tests/bench "$root"/integrations/*/) || exit 1
+if [ "${1-}" = soak ]; then
+  soak "${2:?a time, such as 30m}"
+  set --
+fi
 for step in "$@"; do
   case $step in
-    format) run "gofmt" . format ;;
-    vet) each go vet ./... ;;
-    staticcheck) each go run "honnef.co/go/tools/cmd/staticcheck@$STATICCHECK" ./... ;;
-    tidy) each env GOWORK=off go mod tidy -diff ;;
-    portable)
-      each env GOOS=windows go vet ./...
-      each env GOOS=darwin go vet ./...
+    check)
+      run "gofmt" . format
+      each_workspace go vet
+      run "go vet for Windows" . portable windows
+      run "go vet for macOS" . portable darwin
+      each_workspace go run "honnef.co/go/tools/cmd/staticcheck@$STATICCHECK"
+      run "go mod tidy -diff" . tidy
       ;;
     quick) run "go test -short" . quick ;;
+    gate)
+      run_behind "go test -short of the rest, behind" tests rest
+      run "go test -race -cpu 1 -short, in virtual time" . raced
+      await_behind
+      run "worlds that repeat" tests worlds
+      run "models, if they or the scripts changed" . models/verify.sh changed
+      ;;
     everything) everything ;;
     goredis)
       run "go test with go-redis $GOREDIS_OLDEST (in /tests)" tests goredis_oldest
       run "go test with go-redis $GOREDIS_NEWEST (in /tests)" tests goredis_newest
       ;;
-    mutants) mutants all ;;
+    explore) explore ;;
+    mutants) mutants ;;
     *) echo "suite.sh: no step $step" >&2; exit 2 ;;
   esac
 done
@@ -294,6 +322,6 @@ if [ "$failed" = 1 ]; then
   printf '\n=== what failed ===\n'
   cat "$scratch/failures"
 fi
-printf '\n'
+printf '\n=== %d s ===\n' $SECONDS
 printf '%s\n' "${summary[@]}"
 exit "$failed"

@@ -16,6 +16,6 @@ func TestMain(m *testing.M) {
 func long(t *testing.T) {
 	t.Helper()
 	if testing.Short() {
-		t.Skip("SKIPPED: part of make test-all")
+		t.Skip("SKIPPED: part of make nightly")
 	}
 }

@@ -30,8 +30,10 @@ func TestBreakOnAQuorum(t *testing.T) {
 			}
 			next <- l
 		}()
-		time.Sleep(1100 * time.Millisecond) // until the holder listens
-		s.nodes[2].Kill()
+		s.heard()
+		if !testing.Short() { // each call would wait for it
+			s.nodes[2].Kill()
+		}
 		in := inspect.NewQuorum(s.quorum())
 		seen, err := in.Get(t.Context(), "a")
 		if err != nil || len(seen.Holders) != 1 {
@@ -89,7 +91,7 @@ func TestABrokenVoteIsNotCastAgain(t *testing.T) {
 	each(t, 3, age, func(t *testing.T, s *site) {
 		lease := acquire(t, s.quorum().Mutex("a"))
 		agree(t, lease, 3)
-		time.Sleep(1100 * time.Millisecond) // until the holder listens
+		s.heard()
 		rdb := redis.NewClient(&redis.Options{Addr: s.nodes[0].Addr()})
 		defer rdb.Close()
 		node, err := holdfastgoredis.New(rdb, &holdfast.Config{Strict: true, MaxTTL: age, TTL: age})

@@ -58,6 +58,9 @@ func TestInspectorListsWhatAMajoritySays(t *testing.T) {
 		if st, err := in.Get(t.Context(), "alone"); err != nil || st.Held() || st.Kind != "" {
 			t.Errorf("Get of what one node has: %+v, %v", st, err)
 		}
+		if testing.Short() { // each look would wait for nodes that are down
+			return
+		}
 		for _, l := range leases {
 			agree(t, l, 3)
 		}

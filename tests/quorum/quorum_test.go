@@ -297,7 +297,7 @@ func TestOneHolderAtATime(t *testing.T) {
 		if _, err := other.TryAcquire(t.Context()); !errors.As(err, &held) || held.Holder.Owner != "me" {
 			t.Errorf("the error does not say who holds it: %v", err)
 		}
-		if _, err := s.lock(holdfast.Wait(time.Second)).Acquire(t.Context()); !errors.As(err, &held) || held.Holder.Owner != "me" || held.Name != "q" {
+		if _, err := s.lock(holdfast.Wait(5 * time.Second)).Acquire(t.Context()); !errors.As(err, &held) || held.Holder.Owner != "me" || held.Name != "q" {
 			t.Errorf("a waiter whose time is up: %v", err)
 		}
 		if h, err := backend.HolderOf(t.Context(), other); err != nil || h.Owner != "me" {
@@ -383,24 +383,34 @@ func TestClocksPartWhileNothingIsAsked(t *testing.T) {
 	}
 }
 
-// cleaned checks that no running node has a key of any lock left.
+// remains lists the keys of locks without an expiry, and those with anything but tombstones.
+const remains = `
+local left = {}
+for _, key in ipairs(redis.call('KEYS', 'holdfast:{*')) do
+  local buried = redis.call('TYPE', key).ok == 'zset' and redis.call('ZCOUNT', key, 0, '+inf') == 0
+  if not buried or redis.call('PTTL', key) < 0 then left[#left + 1] = key end
+end
+return left`
+
+// cleaned waits until no running node has a lock or a waiter left. Tombstones go by themselves: they last for a
+// node timeout and a second.
 func (s *site) cleaned() {
 	s.t.Helper()
-	// Tombstones last for a node timeout and a second.
-	for limit := time.Now().Add(30 * time.Second); ; time.Sleep(10 * time.Millisecond) {
-		var left []any
+	var left []any
+	s.t.Cleanup(func() {
+		if s.t.Failed() && len(left) > 0 {
+			s.t.Logf("left: %v", left)
+		}
+	})
+	backend.Eventually(s.t, "nothing but tombstones is left", func() bool {
+		left = nil
 		for _, node := range s.nodes {
-			keys, _ := node.Do("KEYS", "holdfast:{*") // a node that is down has none
+			keys, _ := node.Do("EVAL", remains, 0) // a node that is down has none
 			list, _ := keys.([]any)
 			left = append(left, list...)
 		}
-		if len(left) == 0 {
-			return
-		}
-		if time.Now().After(limit) {
-			s.t.Fatalf("left: %v", left)
-		}
-	}
+		return len(left) == 0
+	})
 }
 
 func TestLeaseIsRenewed(t *testing.T) {
@@ -663,7 +673,7 @@ func TestMajorityIsReachedBeforeTheRest(t *testing.T) {
 			}
 			begun := time.Now()
 			lease := acquire(t, s.lockWaiting(time.Second))
-			if took := time.Since(begun); took > time.Minute {
+			if took := time.Since(begun); took > s.commandTimeout/2 {
 				t.Errorf("with node %d out of reach it takes %s\n%s", slow, took, machine.Report(begun))
 			}
 			close(never)
@@ -801,6 +811,18 @@ func TestNodeLosesTheLockBeforeItIsToldAFence(t *testing.T) {
 	})
 }
 
+// heard waits until the holder of a lock hears what operators do on all nodes, about a second after the grant.
+func (s *site) heard() {
+	s.t.Helper()
+	backend.Eventually(s.t, "the holder listens", func() bool {
+		return !slices.ContainsFunc(s.nodes, func(node *server.Server) bool {
+			channels, err := node.Do("PUBSUB", "CHANNELS", "holdfast:c:h")
+			all, _ := channels.([]any)
+			return err != nil || len(all) == 0
+		})
+	})
+}
+
 // ahead sets a node's fence counter ahead of the others'.
 func (s *site) ahead(i int, d time.Duration) {
 	s.t.Helper()
@@ -873,11 +895,14 @@ func TestInitOfANodeThatWasEmptied(t *testing.T) {
 		if _, err := s.nodes[0].Do("FLUSHALL"); err != nil {
 			t.Fatal(err)
 		}
-		err := admit(t, s.quorum(), false)
-		var q *holdfast.QuorumError
-		if !errors.Is(err, holdfast.ErrQuarantine) || !errors.As(err, &q) || len(q.Nodes) != 1 || q.Nodes[0].Server != s.nodes[0].Addr() {
-			t.Errorf("Init: %v", err)
-		}
+		backend.Eventually(t, "only the node that was emptied is in the way", func() bool { // others may be too slow to answer
+			err := s.quorum().Admit(t.Context())
+			if err == nil {
+				t.Fatal("Admit admits it")
+			}
+			var q *holdfast.QuorumError
+			return errors.Is(err, holdfast.ErrQuarantine) && errors.As(err, &q) && len(q.Nodes) == 1 && q.Nodes[0].Server == s.nodes[0].Addr()
+		})
 		if other, err := s.lock().TryAcquire(t.Context()); err == nil {
 			t.Errorf("two have the lock, on %q and %q", nodesOf(lease), nodesOf(other))
 			_ = other.Release(t.Context())
@@ -1021,6 +1046,9 @@ func TestNodeIsEmptiedWhileItIsRaised(t *testing.T) {
 // Fault: Two nodes of five are killed in turn, and come back without data, under load. Two processes never hold the
 // lock at the same time, and fences rise.
 func TestNodesKilledInTurnUnderLoad(t *testing.T) {
+	if testing.Short() {
+		t.Skip("SKIPPED: part of make nightly")
+	}
 	t.Parallel()
 	each(t, 5, term, func(t *testing.T, s *site) {
 		var holders, overlaps atomic.Int32
@@ -1340,7 +1368,7 @@ func TestFixedLeases(t *testing.T) {
 		if err := lease.Err(); !errors.Is(err, holdfast.ErrLost) {
 			t.Errorf("a lease that is not renewed: %v", err)
 		}
-		backend.Release(t, acquire(t, s.lock()))
+		_ = acquire(t, s.lock()).Release(t.Context()) // on a slow machine it may be over
 	})
 }
 

@@ -11,7 +11,7 @@ import (
 
 func TestStartCluster(t *testing.T) {
 	if testing.Short() {
-		t.Skip("SKIPPED: part of make test-all")
+		t.Skip("SKIPPED: part of make nightly")
 	}
 	for _, bin := range Binaries(t) {
 		t.Run(bin.Name, func(t *testing.T) {
@@ -46,7 +46,7 @@ func TestSlotsOfCoverAll(t *testing.T) {
 
 func TestStartSentinel(t *testing.T) {
 	if testing.Short() {
-		t.Skip("SKIPPED: part of make test-all")
+		t.Skip("SKIPPED: part of make nightly")
 	}
 	for _, bin := range Binaries(t) {
 		t.Run(bin.Name, func(t *testing.T) {

@@ -4,7 +4,7 @@ import "testing"
 
 func TestStartSentinels(t *testing.T) {
 	if testing.Short() {
-		t.Skip("SKIPPED: part of make test-all")
+		t.Skip("SKIPPED: part of make nightly")
 	}
 	for _, bin := range Binaries(t) {
 		t.Run(bin.Name, func(t *testing.T) {
@@ -31,7 +31,7 @@ func TestStartSentinels(t *testing.T) {
 
 func TestStartReplicatedCluster(t *testing.T) {
 	if testing.Short() {
-		t.Skip("SKIPPED: part of make test-all")
+		t.Skip("SKIPPED: part of make nightly")
 	}
 	for _, bin := range Binaries(t) {
 		t.Run(bin.Name, func(t *testing.T) {

@@ -3,6 +3,7 @@ package faults
 import (
 	"context"
 	"errors"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -240,6 +241,7 @@ func TestFencesRiseAfterAJumpBack(t *testing.T) {
 		clients := []*holdfast.Client{b.Client(t, nil), b.Client(t, nil)}
 		var mu sync.Mutex
 		last := uint64(0)
+		var inside *holdfast.Lease
 		work := func() (each float64) {
 			before := scripts(b)
 			var wg sync.WaitGroup
@@ -252,21 +254,18 @@ func TestFencesRiseAfterAJumpBack(t *testing.T) {
 							t.Error(err)
 							return
 						}
-						// A claim does not outlast a stall of the machine.
-						if !mu.TryLock() {
-							if lease.Err() == nil && !machine.Stalled(began) {
-								t.Error("two are inside")
-								return
-							}
-							_ = lease.Release(t.Context())
-							continue
+						mu.Lock()
+						if other := inside; other != nil && other.Err() == nil && lease.Err() == nil { // in this order
+							t.Errorf("two are inside, with the fences %d and %d", other.Fence(), lease.Fence())
 						}
 						if lease.Fence() > last {
 							last = lease.Fence()
 						} else if lease.Err() == nil {
 							t.Errorf("fence %d follows %d", lease.Fence(), last)
 						}
+						inside = lease
 						mu.Unlock()
+						runtime.Gosched()
 						if err := backend.ReleasedSince(began, lease); err != nil {
 							t.Error(err)
 						}

@@ -40,6 +40,9 @@ func TestWatchBegunInAnOutage(t *testing.T) {
 // Fault: A watcher's look is not answered, and the leader crashes meanwhile. The watcher looks again soon, not only
 // when it hears something.
 func TestWatcherLooksAgainSoonAfterAnOutage(t *testing.T) {
+	if testing.Short() {
+		t.Skip("SKIPPED: part of make nightly")
+	}
 	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
 		e := b.Client(t, &holdfast.Config{CommandTimeout: 300 * time.Millisecond, RetryTimeout: 300 * time.Millisecond}).Election("e")

@@ -232,6 +232,12 @@ func within(t *testing.T, rdb *redis.Client, lease *holdfast.Lease) {
 	notPast(t, lease, deadline, pttl)
 }
 
+// expired reports whether err says that a lease is lost which would have ended by now, had it not been renewed
+// since then. A claim of 1.5 s does not outlast a machine that stands still.
+func expired(err error, deadline time.Time) bool {
+	return errors.Is(err, holdfast.ErrLost) && time.Now().After(deadline)
+}
+
 // notPast requires that the deadline is not past the expiry of a lock that lasts for pttl from now.
 func notPast(t *testing.T, lease *holdfast.Lease, deadline time.Time, pttl time.Duration) {
 	t.Helper()
@@ -263,6 +269,9 @@ func TestLostReplies(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
 			eachForm(t, steady, func(t *testing.T, b *place, p *proxy.Proxy, c *holdfast.Client, w form) {
+				if after == proxy.Hang && w.name != batched.name && testing.Short() {
+					t.Skip("SKIPPED: part of make nightly") // each request waits for CommandTimeout
+				}
 				lostReplies(t, b, p, c, w, after)
 			})
 		})

@@ -8,6 +8,6 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	backend.AtOnce(24)
+	backend.AtOnce(40) // the tests mostly wait
 	os.Exit(m.Run())
 }

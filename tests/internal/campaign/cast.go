@@ -247,9 +247,9 @@ func (m *member) kill() {
 func (c *cast) replace(i int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.scripts[i].Admit = false
+	c.scripts[i].Seed++ // it does something else than the one before, and the same when the history is replayed
 	script := c.scripts[i]
-	script.Admit = false
-	script.Seed += uint64(c.members[i].cmd.Process.Pid)
 	c.members[i] = c.launch(c.records)
 	c.members[i].send(worker.Order{Do: worker.Start, Script: &script})
 }

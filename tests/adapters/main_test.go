@@ -8,7 +8,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	backend.AtOnce(8) // the tests mostly wait
+	backend.AtOnce(20) // the tests mostly wait
 	os.Exit(m.Run())
 }
 

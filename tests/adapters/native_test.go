@@ -103,11 +103,10 @@ func releases(t *testing.T, b *backend.Backend, c *holdfast.Client) {
 	lease = acquire()
 	waiting := backend.Start(t, other.Mutex("a"))
 	backend.Waiters(t, c.Mutex("a"), 1)
-	began := time.Now()
 	backend.Release(t, lease)
-	next := backend.Receive(t, waiting)
-	if took := time.Since(began); took > 5*time.Second || next.Fence() <= lease.Fence() {
-		t.Errorf("%v, with fence %d after %d, is handed the lock after %v", next, next.Fence(), lease.Fence(), took)
+	next := backend.Receive(t, waiting) // it looks for itself after 30s
+	if next.Fence() <= lease.Fence() {
+		t.Errorf("fence %d follows %d", next.Fence(), lease.Fence())
 	}
 	backend.Release(t, next)
 	backend.Release(t, acquire()) // after this it is not considered contended

@@ -9,7 +9,6 @@ import (
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
-	"github.com/holdfast-go/holdfast/tests/internal/machine"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
@@ -19,13 +18,14 @@ func TestWhoWaitsForReplicasLeavesConnections(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, a adapter) {
 		// A request that waits is given up after the client's own timeout of some seconds. If a machine takes
-		// that long until all of them wait, the attempt shows nothing.
+		// that long until all of them wait, the attempt shows nothing. If those that wait hold up the others, that is
+		// so each time.
 		for range 20 {
 			if seen := urgentAmongWaiting(t, a); seen || t.Failed() {
 				return
 			}
 		}
-		t.Error("those who wait were given up before anything urgent was asked, each time")
+		t.Error("those who wait were given up before anything urgent was answered, each time")
 	})
 }
 
@@ -56,7 +56,6 @@ func urgentAmongWaiting(t *testing.T, a adapter) (seen bool) {
 		return len(returned) > 0 || blocked != "0" && time.Since(since) > 200*time.Millisecond
 	})
 	t.Logf("%s wait", blocked)
-	asked := time.Now()
 	urgent := make(chan error, 2)
 	go func() {
 		_, err := d.Run(t.Context(), driver.Call{Script: set, Keys: []string{"a"}, Urgent: true})
@@ -73,9 +72,6 @@ func urgentAmongWaiting(t *testing.T, a adapter) (seen bool) {
 				t.Errorf("urgent: %v", err)
 			}
 		case <-returned:
-			if took := time.Since(asked); took > time.Second && machine.HeldUp(asked) < took/4 {
-				t.Errorf("requests that wait for replicas held up urgent ones, for %s", took)
-			}
 			return false
 		}
 	}

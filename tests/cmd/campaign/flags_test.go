@@ -44,6 +44,9 @@ func TestWrongUse(t *testing.T) {
 
 // It plays a few histories, and replays one of them.
 func TestCampaigning(t *testing.T) {
+	if testing.Short() {
+		t.Skip("SKIPPED: part of make nightly")
+	}
 	dir := filepath.Join(t.TempDir(), "kept")
 	for _, args := range []string{
 		"-histories 2 -lanes 2 -kinds none -dir " + dir,

@@ -269,12 +269,20 @@ func TestLostReplies(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
 			eachForm(t, steady, func(t *testing.T, b *place, p *proxy.Proxy, c *holdfast.Client, w form) {
-				if after == proxy.Hang && w.name != batched.name && testing.Short() {
-					t.Skip("SKIPPED: part of make nightly") // each request waits for CommandTimeout
+				if w.name != batched.name {
+					seldom(t, after)
 				}
 				lostReplies(t, b, p, c, w, after)
 			})
 		})
+	}
+}
+
+// seldom leaves a test with silence to the nightly ones: each request waits for CommandTimeout.
+func seldom(t *testing.T, after proxy.After) {
+	t.Helper()
+	if after == proxy.Hang && testing.Short() {
+		t.Skip("SKIPPED: part of make nightly")
 	}
 }
 
@@ -290,6 +298,7 @@ func lostReplies(t *testing.T, b *place, p *proxy.Proxy, c *holdfast.Client, w f
 		b.Cleaned(t)
 	})
 	t.Run("enqueue", func(t *testing.T) {
+		seldom(t, after)
 		lease := backend.Acquire(t, w.rival(b.Client(t, nil)))
 		trap := p.LoseReply(proxy.Containing(w.enqueue.SHA1, "{a}", "holdfast:c:"), after)
 		leases := backend.Start(t, w.lock(c))
@@ -326,6 +335,7 @@ func lostReplies(t *testing.T, b *place, p *proxy.Proxy, c *holdfast.Client, w f
 		}
 	})
 	t.Run("break", func(t *testing.T) {
+		seldom(t, after)
 		lease, other := backend.Acquire(t, w.lock(b.Client(t, nil))), w.rival(b.Client(t, nil))
 		leases := backend.Start(t, other)
 		backend.Waiters(t, other, 1)
@@ -377,6 +387,7 @@ func lostReplies(t *testing.T, b *place, p *proxy.Proxy, c *holdfast.Client, w f
 	}
 	// The batch leaves the lock to its waiter, and nobody is told.
 	t.Run("release of a lock that is waited for", func(t *testing.T) {
+		seldom(t, after)
 		lease := backend.Acquire(t, w.lock(c))
 		defer waiterServed(t, b, w)()
 		trap := p.LoseReply(w.releasing("a"), after)

@@ -229,6 +229,25 @@ func each(t *testing.T, n int, ttl time.Duration, f func(t *testing.T, s *site))
 	}
 }
 
+// eachWithClock runs a test with three nodes of every kind of server, and lets it move their clock.
+func eachWithClock(t *testing.T, f func(t *testing.T, s *site, clock *clockshim.Clock)) {
+	t.Helper()
+	for _, bin := range server.Binaries(t) {
+		t.Run(bin.Name, func(t *testing.T) {
+			t.Parallel()
+			clock := clockshim.New(t)
+			s := &site{t: t, bin: bin, ttl: age}
+			for range 3 {
+				s.nodes = append(s.nodes, server.Start(t, bin, clock.Option()))
+			}
+			if err := admit(t, s.quorum(), false); err != nil {
+				t.Fatal(err)
+			}
+			f(t, s, clock)
+		})
+	}
+}
+
 func (s *site) addrs() []string {
 	var all []string
 	for _, node := range s.nodes {
@@ -358,29 +377,18 @@ func TestHolderWithoutAName(t *testing.T) {
 // While nobody asks, the nodes' clocks may drift from what the client knows of them.
 func TestClocksPartWhileNothingIsAsked(t *testing.T) {
 	t.Parallel()
-	for _, bin := range server.Binaries(t) {
-		t.Run(bin.Name, func(t *testing.T) {
-			t.Parallel()
-			clock := clockshim.New(t)
-			s := &site{t: t, ttl: age}
-			for range 3 {
-				s.nodes = append(s.nodes, server.Start(t, bin, clock.Option()))
-			}
-			if err := admit(t, s.quorum(), false); err != nil {
-				t.Fatal(err)
-			}
-			l := s.lock()
-			lease := acquire(t, l)
-			agree(t, lease, 3)
-			backend.Release(t, lease)
-			clock.Jump(time.Minute)
-			lease, err := l.TryAcquire(t.Context())
-			if err != nil {
-				t.Fatalf("after the clocks have moved: %v", err)
-			}
-			backend.Release(t, lease)
-		})
-	}
+	eachWithClock(t, func(t *testing.T, s *site, clock *clockshim.Clock) {
+		l := s.lock()
+		lease := acquire(t, l)
+		agree(t, lease, 3)
+		backend.Release(t, lease)
+		clock.Jump(time.Minute)
+		lease, err := l.TryAcquire(t.Context())
+		if err != nil {
+			t.Fatalf("after the clocks have moved: %v", err)
+		}
+		backend.Release(t, lease)
+	})
 }
 
 // remains lists the keys of locks without an expiry, and those with anything but tombstones.
@@ -415,13 +423,11 @@ func (s *site) cleaned() {
 
 func TestLeaseIsRenewed(t *testing.T) {
 	t.Parallel()
-	eachUnhurried(t, 3, func(t *testing.T, s *site) error {
+	each(t, 3, 9*time.Second, func(t *testing.T, s *site) {
 		lease := acquire(t, s.lock())
 		begun := lease.Deadline()
-		for lease.Err() == nil && !lease.Deadline().After(begun) {
-			time.Sleep(10 * time.Millisecond)
-		}
-		return lease.Release(t.Context())
+		backend.Eventually(t, "it is renewed, or lost", func() bool { return lease.Err() != nil || lease.Deadline().After(begun) })
+		backend.Release(t, lease)
 	})
 }
 
@@ -516,7 +522,8 @@ func TestMinorityIsGivenBack(t *testing.T) {
 // fences rise, although they are ahead of the clock.
 func TestRestartedNodeIsToldTheFences(t *testing.T) {
 	t.Parallel()
-	eachUnhurried(t, 3, func(t *testing.T, s *site) error {
+	eachWithClock(t, func(t *testing.T, s *site, clock *clockshim.Clock) {
+		s.retryTimeout = 300 * time.Millisecond
 		ahead := time.Now().Add(time.Hour).UnixMicro()
 		for _, node := range s.nodes {
 			if _, err := node.Do("SET", "holdfast:fence", fmt.Sprint(ahead)); err != nil {
@@ -537,17 +544,13 @@ func TestRestartedNodeIsToldTheFences(t *testing.T) {
 		s.nodes[2].Resume()
 		s.nodes[0].Restart()
 		_, _ = s.lock().TryAcquire(t.Context()) // which begins the quarantine
-		time.Sleep(s.ttl + time.Second)
-		for range 3 {
-			if lease, err := s.lock().TryAcquire(t.Context()); err == nil {
-				t.Errorf("with a node that cannot know the fences: %v", lease)
-			}
+		clock.Jump(s.ttl + time.Second)
+		if lease, err := s.lock().TryAcquire(t.Context()); err == nil {
+			t.Errorf("with a node that cannot know the fences: %v", lease)
 		}
 		s.nodes[1].Resume()
 		lease := acquire(t, s.lock())
-		if err := agreed(lease, 3); err != nil { // otherwise it has been told
-			return err
-		}
+		agree(t, lease, 3) // the third one, too, has been told
 		counter, err := s.nodes[0].Do("GET", "holdfast:fence")
 		if known, _ := counter.(string); err != nil || known < fmt.Sprint(last) {
 			t.Errorf("its counter is %v, %v; %d was granted before", counter, err, last)
@@ -560,24 +563,19 @@ func TestRestartedNodeIsToldTheFences(t *testing.T) {
 		}
 		backend.Release(t, lease)
 		s.nodes[1].Resume()
-		return nil
 	})
 }
 
 // Fault: A lease loses its majority. It is lost, and its holder is told.
 func TestMajorityIsLost(t *testing.T) {
 	t.Parallel()
-	eachUnhurried(t, 3, func(t *testing.T, s *site) error {
+	each(t, 3, 9*time.Second, func(t *testing.T, s *site) {
 		lease := acquire(t, s.lock())
-		if err := agreed(lease, 3); err != nil {
-			return err
-		}
+		agree(t, lease, 3)
 		s.nodes[0].Kill()
-		if err := agreed(lease, 2); err != nil {
-			return err
-		}
+		agree(t, lease, 2)
 		if err := lease.Err(); err != nil {
-			return fmt.Errorf("with a majority left: %w", err)
+			t.Errorf("with a majority left: %v", err)
 		}
 		s.nodes[2].Kill()
 		<-lease.Done()
@@ -588,7 +586,6 @@ func TestMajorityIsLost(t *testing.T) {
 		if err := lease.Release(t.Context()); !errors.Is(err, holdfast.ErrLost) {
 			t.Errorf("Release: %v", err)
 		}
-		return nil
 	})
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"runtime"
 	"strings"
 	"sync"
@@ -175,7 +174,7 @@ func (d *closable) Close() error {
 // A lock that is granted while the client closes must be released.
 func TestCloseWaitsForAcquiresUnderWay(t *testing.T) {
 	granted := 0
-	for range 3000 {
+	for round := range 3000 {
 		server := &closable{fake: fake{holders: map[string]string{}}}
 		c, err := New(server, nil)
 		if err != nil {
@@ -190,7 +189,7 @@ func TestCloseWaitsForAcquiresUnderWay(t *testing.T) {
 			}
 			released <- err
 		}()
-		for n := rand.N(20); n > 0; n-- {
+		for range round % 20 {
 			runtime.Gosched()
 		}
 		if err := c.Close(t.Context()); err != nil {

@@ -1,7 +1,6 @@
 package gather
 
 import (
-	"math/rand/v2"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -115,7 +114,7 @@ func TestEachItemIsSentOrDroppedOnce(t *testing.T) {
 				counts[item]++
 			}
 			mu.Unlock()
-			time.Sleep(rand.N(50 * time.Microsecond))
+			time.Sleep(time.Duration(items[0]%50) * time.Microsecond)
 			mu.Lock()
 			inFlight--
 			mu.Unlock()

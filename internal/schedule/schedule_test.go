@@ -2,7 +2,6 @@ package schedule
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -200,7 +199,7 @@ func TestManyGoroutinesSetAndCancel(t *testing.T) {
 				for i := range each {
 					var e Entry
 					for range 3 {
-						s.Set(&e, clock.Mono().Add(time.Second+rand.N(time.Second)), Func(func() { called.Add(1) }))
+						s.Set(&e, clock.Mono().Add(time.Second+time.Duration(i)*time.Millisecond), Func(func() { called.Add(1) }))
 					}
 					if i%2 == 1 {
 						s.Cancel(&e)

@@ -11,3 +11,11 @@ func TestMain(m *testing.M) {
 	backend.AtOnce(16) // the tests mostly wait for keys to expire
 	os.Exit(m.Run())
 }
+
+// draws returns how many random cases a test tries: with -short, a third of n.
+func draws(n int) int {
+	if testing.Short() {
+		return n / 3
+	}
+	return n
+}

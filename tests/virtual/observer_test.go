@@ -16,6 +16,7 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/driver/drivertest"
 	"github.com/holdfast-go/holdfast/holdfasttest"
+	"github.com/holdfast-go/holdfast/tests/internal/backend"
 	"github.com/holdfast-go/holdfast/tests/internal/recorder"
 )
 
@@ -192,6 +193,9 @@ func TestObserversOfAnOutage(t *testing.T) {
 type broken struct {
 	drivertest.Driver
 	every atomic.Int64 // one of so many; 0 for none
+
+	mu   sync.Mutex
+	dice *rand.Rand
 }
 
 func (d *broken) Run(ctx context.Context, call driver.Call) (string, error) {
@@ -199,7 +203,10 @@ func (d *broken) Run(ctx context.Context, call driver.Call) (string, error) {
 	if every == 0 {
 		return d.Driver.Run(ctx, call)
 	}
-	switch rand.N(3 * every) {
+	d.mu.Lock()
+	fate := d.dice.Int64N(3 * every)
+	d.mu.Unlock()
+	switch fate {
 	case 0:
 		return "", fmt.Errorf("%w: connection refused", driver.ErrNotSent)
 	case 1:
@@ -216,6 +223,12 @@ func (d *broken) Run(ctx context.Context, call driver.Call) (string, error) {
 // Lost or Released and has no event after that. So the numbers of OpenTelemetry add up.
 func TestEveryAcquireAndEveryLeaseHasOneEnd(t *testing.T) {
 	eachWay(t, func(t *testing.T, srv *holdfasttest.Server, cfg holdfast.Config) {
+		seed := backend.Seed(1)
+		t.Cleanup(func() {
+			if t.Failed() {
+				t.Logf("seed %d", seed)
+			}
+		})
 		var r recorder.Recorder
 		o := newTelemetry(t)
 		cfg.Observers, cfg.Logger = []*holdfast.Observer{r.Observer(), o.observer}, slog.New(slog.DiscardHandler)
@@ -228,7 +241,7 @@ func TestEveryAcquireAndEveryLeaseHasOneEnd(t *testing.T) {
 		var all []*holdfast.Client
 		for range 2 {
 			all = append(all, configured(t, srv, cfg, func(d drivertest.Driver) drivertest.Driver {
-				ways = append(ways, &broken{Driver: d})
+				ways = append(ways, &broken{Driver: d, dice: rand.New(rand.NewPCG(seed, uint64(100+len(ways))))})
 				return ways[len(ways)-1]
 			}))
 		}
@@ -239,29 +252,31 @@ func TestEveryAcquireAndEveryLeaseHasOneEnd(t *testing.T) {
 		var granted, failed atomic.Int64
 		for i := range 24 {
 			c := all[i%len(all)]
+			dice := rand.New(rand.NewPCG(seed, uint64(i)))
 			wg.Go(func() {
 				for range 40 {
-					if rand.N(4) == 0 {
-						useOther(t, c)
+					if dice.IntN(4) == 0 {
+						useOther(t, c, dice)
 						continue
 					}
-					lease, err := someLock(c).Acquire(short(t))
+					lease, err := someLock(c, dice).Acquire(short(t, dice))
 					if err != nil {
 						failed.Add(1)
-						time.Sleep(rand.N(time.Second))
+						time.Sleep(upTo(time.Second, dice))
 						continue
 					}
 					granted.Add(1)
-					switch rand.N(8) {
+					switch dice.IntN(8) {
 					case 0:
-						time.Sleep(rand.N(6 * time.Second)) // it may be lost
+						time.Sleep(upTo(6*time.Second, dice)) // it may be lost
 					case 1:
-						_ = lease.Extend(short(t), 3*time.Second)
+						_ = lease.Extend(short(t, dice), 3*time.Second)
 					case 2:
 						srv.FlushAll()
 					}
-					for range 1 + rand.N(2) {
-						go func() { _ = lease.Release(short(t)) }()
+					for range 1 + dice.IntN(2) {
+						ctx := short(t, dice)
+						go func() { _ = lease.Release(ctx) }()
 					}
 				}
 			})
@@ -280,22 +295,28 @@ func TestEveryAcquireAndEveryLeaseHasOneEnd(t *testing.T) {
 	})
 }
 
+// upTo returns a random duration below most.
+func upTo(most time.Duration, dice *rand.Rand) time.Duration {
+	return time.Duration(dice.Int64N(int64(most)))
+}
+
 // short returns a context that may end soon.
-func short(t *testing.T) context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), rand.N(3*time.Second))
+func short(t *testing.T, dice *rand.Rand) context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), upTo(3*time.Second, dice))
 	t.Cleanup(cancel)
 	return ctx
 }
 
 // useOther uses something that is built on locks.
-func useOther(t *testing.T, c *holdfast.Client) {
-	ctx, work := short(t), func(ctx context.Context) {
+func useOther(t *testing.T, c *holdfast.Client, dice *rand.Rand) {
+	takes := upTo(4*time.Second, dice)
+	ctx, work := short(t, dice), func(ctx context.Context) {
 		select {
 		case <-ctx.Done():
-		case <-time.After(rand.N(4 * time.Second)):
+		case <-time.After(takes):
 		}
 	}
-	switch rand.N(6) {
+	switch dice.IntN(6) {
 	case 0:
 		_, _ = c.Once("once", holdfast.Every(time.Second)).Do(ctx, func(ctx context.Context, _ *holdfast.Lease) (string, error) {
 			work(ctx)
@@ -343,17 +364,17 @@ func useOther(t *testing.T, c *holdfast.Client) {
 }
 
 // someLock returns a lock of any kind.
-func someLock(c *holdfast.Client) *holdfast.Lock {
-	name := string('a' + rune(rand.N(3)))
-	switch rand.N(8) {
+func someLock(c *holdfast.Client, dice *rand.Rand) *holdfast.Lock {
+	name := string('a' + rune(dice.IntN(3)))
+	switch dice.IntN(8) {
 	case 0:
 		return c.RWMutex("rw" + name).Reader()
 	case 1:
 		return c.RWMutex("rw" + name).Writer()
 	case 2:
-		return c.Semaphore("sem"+name, 4).Permits(1 + rand.N(3))
+		return c.Semaphore("sem"+name, 4).Permits(1 + dice.IntN(3))
 	case 3:
-		return c.Multi([]string{"a", "b", "c"}[:2+rand.N(2)])
+		return c.Multi([]string{"a", "b", "c"}[:2+dice.IntN(2)])
 	case 4:
 		return c.OwnerMutex("own"+name, "owner"+name)
 	case 5:

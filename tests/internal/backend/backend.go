@@ -8,6 +8,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"flag"
+	"math/rand/v2"
 	"net"
 	"os"
 	"slices"
@@ -102,6 +103,14 @@ func EachRealInTurn(t *testing.T, f func(t *testing.T, b *Backend), opts ...serv
 	for _, bin := range server.Binaries(t) {
 		t.Run(bin.Name, func(t *testing.T) { f(t, Real(t, bin, opts...)) })
 	}
+}
+
+// Seed returns the nth seed of a test: with -short the same in every run, otherwise another. The test logs it when it fails.
+func Seed(n int) uint64 {
+	if testing.Short() {
+		return uint64(n)
+	}
+	return rand.Uint64()
 }
 
 // AtOnce lets up to n tests run at once, unless -parallel says otherwise. It is for packages whose tests mostly

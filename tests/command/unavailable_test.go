@@ -15,7 +15,7 @@ func TestNoServer(t *testing.T) {
 	t.Parallel()
 	const (
 		gone    = "127.0.0.1:1" // where nobody listens
-		refused = ` on 127\.0\.0\.1:1: server is unavailable: .*connection refused`
+		refused = ` on 127\.0\.0\.1:1: server is unavailable: `
 	)
 	ran := filepath.Join(t.TempDir(), "ran")
 	var all sync.WaitGroup

@@ -149,6 +149,25 @@ var brokenLocks = []broken{
 		"if is_mine(value) then\n    if string.sub(value, -1)", "if value then\n    if string.sub(value, -1)"), overlaps, Rough, redisson},
 }
 
+// bereftLock is a quorum whose nodes lose locks before they tell the fence.
+var bereftLock = broken{name: "a lock is lost before its fence is told", where: Rough, form: agreed,
+	wrap: func(d drivertest.Driver) drivertest.Driver { return bereft{d} }}
+
+func brokenLock(t *testing.T, name string) broken {
+	for _, b := range append(brokenLocks, bereftLock) {
+		if b.name == name {
+			return b
+		}
+	}
+	t.Fatalf("no broken lock is called %q", name)
+	return broken{}
+}
+
+// world returns a world for a broken lock.
+func (b broken) world(seed uint64) spec {
+	return spec{seed, b.form, b.where, 20 * time.Minute, b.name}
+}
+
 // TestBrokenLocksAreFound shows that the simulation can fail.
 func TestBrokenLocksAreFound(t *testing.T) {
 	if os.Getenv(envHours) == "" && !soak.Long() {
@@ -156,9 +175,13 @@ func TestBrokenLocksAreFound(t *testing.T) {
 	}
 	for _, b := range brokenLocks {
 		t.Run(strings.ReplaceAll(b.name, " ", "-"), func(t *testing.T) {
+			t.Parallel()
 			const most = 20
 			for seed := uint64(1); seed <= most; seed++ {
-				r := Run(t, seed, Options{Temper: b.where, Length: 20 * time.Minute, Wrap: b.wrap, Form: b.form, Several: true})
+				r, _, err := b.world(seed).run()
+				if err != nil {
+					t.Fatal(err)
+				}
 				for _, v := range r.Violations {
 					if strings.Contains(v, b.find) {
 						t.Logf("found with seed %d (%s, %d grants): %s", seed, r.Temper, r.Grants, v)
@@ -174,12 +197,18 @@ func TestBrokenLocksAreFound(t *testing.T) {
 // TestLostLocksAreNoMistake shows that TestBrokenLocksAreFound finds the broken second phase, and not that
 // locks are lost before it.
 func TestLostLocksAreNoMistake(t *testing.T) {
-	worlds, length := uint64(3), 20*time.Minute
+	if testing.Short() {
+		t.Skip("SKIPPED: part of make nightly")
+	}
+	worlds := uint64(3)
 	if raceDetector {
-		worlds, length = 1, 10*time.Minute
+		worlds = 1
 	}
 	for seed := uint64(1); seed <= worlds; seed++ {
-		r := Run(t, seed, Options{Temper: Rough, Length: length, Form: agreed, Wrap: func(d drivertest.Driver) drivertest.Driver { return bereft{d} }})
+		r, _, err := bereftLock.world(seed).run()
+		if err != nil {
+			t.Fatal(err)
+		}
 		for _, v := range r.Violations {
 			if strings.Contains(v, believes) || strings.Contains(v, overlaps) || strings.Contains(v, fences) {
 				t.Errorf("seed %d: %s", seed, v)

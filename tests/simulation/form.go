@@ -29,6 +29,9 @@ const (
 	carried   form = "carried" // a mutex that goes from one process to another
 )
 
+// forms are all of them.
+var forms = []form{mutual, readWrite, counted, owned, elected, once, redisson, latch, barrier, agreed, carried}
+
 // exclusive reports whether the lock is a Mutex.
 func (f form) exclusive() bool {
 	return f == mutual || f == carried || f == elected || f == once || f == redisson || f == agreed
@@ -82,9 +85,10 @@ func (p *plan) drawForms(o Options) {
 	}
 }
 
-// drawSeveral decides which names are also acquired as one lock, in every third world with enough Mutexes.
+// drawSeveral decides which names are also acquired as one lock, in every third world with enough Mutexes, or
+// if all locks have one form.
 func (p *plan) drawSeveral(o Options) {
-	if !chance(random(p.seed, "several"), 33) && !o.Several {
+	if !chance(random(p.seed, "several"), 33) && o.Form == "" {
 		return
 	}
 	var names []int

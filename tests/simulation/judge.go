@@ -26,7 +26,7 @@ type Result struct {
 	Violations []string
 	Hash       uint64 // of the log
 	Plan       string
-	Log        []string
+	Log        []string `json:"-"`
 }
 
 // record adds an attempt. A queued one must not wait for a lock that is free.

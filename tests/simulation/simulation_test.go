@@ -1,14 +1,16 @@
 package simulation
 
 import (
-	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
+	"log"
 	"os"
 	"os/exec"
 	"runtime"
-	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
@@ -24,10 +26,10 @@ import (
 
 // Environment variables of a run. HOLDFAST_SOAK sets its length.
 const (
-	envSeed  = "HOLDFAST_SIMULATE_SEED"  // of the first world, or of TestWorld's
+	envSeed  = "HOLDFAST_SIMULATE_SEED"  // of the first world of TestSimulation and TestEveryForm
 	envHours = "HOLDFAST_SIMULATE_HOURS" // to simulate
 	envForm  = "HOLDFAST_SIMULATE_FORM"  // of all locks, instead of what seeds say: "quorum", "mutex", ...
-	envShard = "HOLDFAST_SIMULATE_SHARD" // for a process of TestSimulation: "first step hours duration"
+	envWorld = "HOLDFAST_SIMULATE_WORLD" // TestWorld's: a line as in testdata/seeds
 )
 
 // slice is how many hours the ordinary tests run. The race detector makes that ten times slower.
@@ -37,11 +39,11 @@ const (
 )
 
 func TestMain(m *testing.M) {
-	// One goroutine runs at a time, as in a bubble, except for those that wake at the same moment. So nearly
-	// everything can be replayed, and several processes run worlds in parallel.
+	// One goroutine runs at a time, as a world that repeats needs it. Several processes run worlds in parallel.
 	runtime.GOMAXPROCS(1)
-	debug.SetGCPercent(400)
+	// What is written to a file lets other goroutines run.
 	redis.SetLogger(quiet{})
+	log.SetOutput(io.Discard)
 	os.Exit(m.Run())
 }
 
@@ -50,15 +52,233 @@ type quiet struct{}
 
 func (quiet) Printf(context.Context, string, ...any) {}
 
-// TestSimulation runs worlds, in one process for each processor.
+// spec says which world to run.
+type spec struct {
+	seed   uint64
+	form   form
+	temper Temper
+	length time.Duration
+	broken string // the name of a broken lock; "" for a sound one
+}
+
+// drawn stands for what a spec leaves to the seed.
+const drawn = "drawn"
+
+func (s spec) String() string {
+	text := [3]string{drawn, drawn, drawn}
+	if s.form != "" {
+		text[0] = string(s.form)
+	}
+	if s.temper != "" {
+		text[1] = string(s.temper)
+	}
+	if s.length != 0 {
+		text[2] = s.length.String()
+	}
+	return strings.TrimSpace(fmt.Sprintf("%d %s %s %s %s", s.seed, text[0], text[1], text[2], s.broken))
+}
+
+// parse reads what String returns.
+func parse(text string) (s spec, err error) {
+	words := strings.SplitN(strings.TrimSpace(text), " ", 5)
+	if len(words) < 4 {
+		return s, fmt.Errorf("%q is not a seed, a form, a temper and a length", text)
+	}
+	if len(words) == 5 {
+		s.broken = words[4]
+	}
+	if s.seed, err = strconv.ParseUint(words[0], 10, 64); err != nil {
+		return s, err
+	}
+	if s.form = form(words[1]); s.form == drawn {
+		s.form = ""
+	} else if !slices.Contains(forms, s.form) {
+		return s, fmt.Errorf("the form is %q; it can be %s or one of %q", s.form, drawn, forms)
+	}
+	if s.temper = Temper(words[2]); s.temper == drawn {
+		s.temper = ""
+	} else if !slices.Contains([]Temper{Calm, Rough, Wild}, s.temper) {
+		return s, fmt.Errorf("there is no temper %q", s.temper)
+	}
+	if words[3] != drawn {
+		s.length, err = time.ParseDuration(words[3])
+	}
+	return s, err
+}
+
+// marker begins the line with a world's result.
+const marker = "simulation result "
+
+// TestWorld runs one world and, with -v, logs all of it. Other tests run it in processes of their own, since a world
+// repeats only if nothing happened in its process before.
+func TestWorld(t *testing.T) {
+	text := os.Getenv(envWorld)
+	if text == "" {
+		t.Skip("SKIPPED: " + envWorld + " says which world")
+	}
+	s, err := parse(text)
+	if err != nil {
+		t.Fatalf("%s: %v", envWorld, err)
+	}
+	o := Options{Form: s.form, Temper: s.temper, Length: s.length}
+	if s.broken != "" {
+		o.Wrap = brokenLock(t, s.broken).wrap
+	}
+	r := Run(t, s.seed, o)
+	if testing.Verbose() {
+		fmt.Printf("%s\n%s\nthe log's hash is %x\n", r.Plan, strings.Join(r.Log, "\n"), r.Hash)
+	}
+	line, err := json.Marshal(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fmt.Printf("%s%s\n", marker, line)
+	for _, v := range r.Violations {
+		t.Error(v)
+	}
+}
+
+// run runs a world in a process of its own.
+func (s spec) run() (r Result, cpu time.Duration, err error) {
+	var out bytes.Buffer
+	cmd := exec.Command(os.Args[0], "-test.run=^TestWorld$", "-test.timeout=0")
+	cmd.Env = append(os.Environ(), envWorld+"="+s.String())
+	cmd.Stdout, cmd.Stderr = &out, &out
+	if err = child.Start(cmd); err == nil {
+		err = cmd.Wait()
+		cpu = cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
+	}
+	for line := range strings.Lines(out.String()) {
+		if text, ok := strings.CutPrefix(line, marker); ok {
+			return r, cpu, json.Unmarshal([]byte(text), &r)
+		}
+	}
+	return r, cpu, fmt.Errorf("no result: %w\n%s", errors.Join(err, errors.New(s.replay())), out.Bytes()[:min(out.Len(), 20_000)])
+}
+
+// replay returns the command that runs the world again.
+func (s spec) replay() string {
+	return fmt.Sprintf("again: %s='%s' go test -tags replay -overlay=$(go run ./simulation/replay /tmp/replay) -count=1 -run 'TestWorld$' -v ./simulation", envWorld, s)
+}
+
+// runAll runs worlds, one at a time on each processor, and reports their violations. next returns false if none is left.
+func runAll(t *testing.T, next func() (spec, bool), done func(spec, Result, time.Duration)) {
+	var mu sync.Mutex
+	var all sync.WaitGroup
+	for range runtime.NumCPU() {
+		all.Go(func() {
+			for {
+				mu.Lock()
+				s, ok := next()
+				mu.Unlock()
+				if !ok {
+					return
+				}
+				r, cpu, err := s.run()
+				mu.Lock()
+				if err != nil {
+					t.Errorf("%s: %v", s, err)
+				}
+				if len(r.Violations) > 0 {
+					t.Errorf("%s:\n%s\n%s", s, strings.Join(r.Violations, "\n"), s.replay())
+				}
+				done(s, r, cpu)
+				mu.Unlock()
+			}
+		})
+	}
+	all.Wait()
+}
+
+// each is a next for runAll.
+func each(worlds []spec) func() (spec, bool) {
+	return func() (s spec, ok bool) {
+		if len(worlds) == 0 {
+			return s, false
+		}
+		s, worlds = worlds[0], worlds[1:]
+		return s, true
+	}
+}
+
+// runForms runs worlds of one form each, and requires that something happened in those of each form together.
+func runForms(t *testing.T, worlds []spec) {
+	sums := map[form]*Summary{}
+	runAll(t, each(worlds), func(s spec, r Result, cpu time.Duration) {
+		if sums[s.form] == nil {
+			sums[s.form] = &Summary{}
+		}
+		sums[s.form].Add(r)
+		t.Logf("%s: %d grants, %d passed, %d commands, %d overlaps outside the model, in %.1f s", s, r.Grants, r.Passed, r.Commands, r.Overlaps, cpu.Seconds())
+	})
+	for _, f := range forms {
+		sum := sums[f]
+		if sum == nil || sum.Grants == 0 || f.gathers() && sum.Passed == 0 || f == carried && sum.Outcomes["adopted"] == 0 {
+			t.Errorf("in worlds of the form %q nobody was granted a lease, passed or adopted: %v", f, sum)
+		}
+	}
+}
+
+// seeds returns the worlds of testdata/seeds.
+func seeds(t *testing.T) []spec {
+	if !Replayable {
+		t.Skip("SKIPPED: needs a build for replay: tests/simulation/README.md")
+	}
+	text, err := os.ReadFile("testdata/seeds")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []spec
+	for line := range strings.Lines(string(text)) {
+		line, _, _ = strings.Cut(line, "#")
+		if strings.TrimSpace(line) == "" {
+			continue
+		}
+		s, err := parse(line)
+		if err != nil {
+			t.Fatalf("testdata/seeds: %v", err)
+		}
+		all = append(all, s)
+	}
+	return all
+}
+
+// TestSeeds runs the worlds of testdata/seeds.
+//
+// Fault: Many kinds of faults at once in virtual time, in worlds of one form of lock each, quorums among them, that are the
+// same every time. Nobody believes more than the server grants, or a majority; fences rise, and all are served in the end.
+func TestSeeds(t *testing.T) { runForms(t, seeds(t)) }
+
+// TestReplay runs worlds twice more. They have the same log both times, to the nanosecond.
+func TestReplay(t *testing.T) {
+	worlds := seeds(t)
+	if testing.Short() {
+		for i := range worlds { // the rest is part of make nightly
+			worlds[i].length = 5 * time.Minute
+		}
+		worlds = worlds[:len(forms)]
+	}
+	var twice []spec
+	for _, s := range worlds {
+		twice = append(twice, s, s)
+	}
+	logs := map[spec]Result{}
+	runAll(t, each(twice), func(s spec, r Result, _ time.Duration) {
+		if first, ok := logs[s]; ok && (first.Hash != r.Hash || first.Plan != r.Plan) {
+			t.Errorf("%s: one seed, two worlds: the hashes of their logs are %x and %x", s, first.Hash, r.Hash)
+		}
+		logs[s] = r
+	})
+}
+
+// TestSimulation runs worlds, in one process at a time for each processor.
 //
 // Fault: Many kinds of faults at once in virtual time, with clocks of different rates, on one server and on quorums
 // of three or five whose nodes lose data. Nobody believes more than the server grants, or a majority; fences rise,
 // and all are served in the end.
 func TestSimulation(t *testing.T) {
-	if shard := os.Getenv(envShard); shard != "" {
-		runShard(t, shard)
-		return
+	if testing.Short() {
+		t.Skip("SKIPPED: part of make nightly")
 	}
 	hours, limit := slice, time.Duration(0)
 	if raceDetector {
@@ -72,21 +292,29 @@ func TestSimulation(t *testing.T) {
 	} else if soak.Long() {
 		hours, limit = 1e9, soak.Duration(t)
 	}
-	first := firstSeed(t)
-	t.Logf("the first seed is %d (%s sets it)", first, envSeed)
-
-	run := &run{t: t, begun: time.Now(), summary: Summary{First: first, Replayable: Replayable}}
-	n := runtime.NumCPU()
-	var all sync.WaitGroup
-	for i := range n {
-		all.Go(func() {
-			run.shard(fmt.Sprintf("%d %d %f %s", first+uint64(i), n, hours/float64(n), limit))
-		})
+	next := spec{seed: firstSeed(t), form: chosenForm(t)}
+	t.Logf("the first seed is %d (%s sets it)", next.seed, envSeed)
+	sum := Summary{First: next.seed, Replayable: Replayable}
+	begun, reported, total := time.Now(), time.Now(), time.Duration(0)
+	report := func(when string) {
+		reported = time.Now()
+		sum.Took(time.Since(begun), total)
+		t.Logf("%s%s", when, &sum)
 	}
-	all.Wait()
-	run.report(run.cpu, "")
-	fmt.Println(run.summary.JSON())
-	if run.summary.Worlds == 0 || run.summary.Grants == 0 {
+	runAll(t, func() (s spec, ok bool) {
+		s = next
+		next.seed++
+		return s, sum.Hours < hours && (limit == 0 || time.Since(begun) < limit)
+	}, func(_ spec, r Result, cpu time.Duration) {
+		sum.Add(r)
+		total += cpu
+		if time.Since(reported) > 10*time.Second {
+			report("so far ")
+		}
+	})
+	report("")
+	fmt.Println(sum.JSON())
+	if sum.Grants == 0 {
 		t.Error("nothing was simulated")
 	}
 }
@@ -96,33 +324,25 @@ func TestSimulation(t *testing.T) {
 // Fault: Many kinds of faults at once in virtual time, in worlds of one form of lock each, quorums among them. Nobody
 // believes more than the server grants, or a majority; fences rise, and all are served in the end.
 func TestEveryForm(t *testing.T) {
+	if testing.Short() {
+		t.Skip("SKIPPED: part of make nightly")
+	}
 	first := firstSeed(t)
 	tempers, length := []Temper{Rough, Calm, Wild}, 20*time.Minute
 	if raceDetector {
 		tempers, length = tempers[:1], 5*time.Minute
 	}
-	for _, f := range []form{mutual, readWrite, counted, owned, elected, once, redisson, latch, barrier, agreed, carried} {
+	var worlds []spec
+	for _, f := range forms {
 		for i, temper := range tempers {
-			seed, length := first+uint64(i), length
+			s := spec{seed: first + uint64(i), form: f, temper: temper, length: length}
 			if f == latch || f == once {
-				length = time.Hour // in 5 minutes one latch in 250 grants no lease
+				s.length = time.Hour // in 5 minutes one latch in 250 grants no lease
 			}
-			r := Run(t, seed, Options{Temper: temper, Length: length, Form: f, Several: true})
-			for _, v := range r.Violations {
-				t.Errorf("%s, %s, seed %d: %s", f, temper, seed, v)
-			}
-			if r.Grants == 0 {
-				t.Errorf("%s, %s, seed %d: nothing was granted", f, temper, seed)
-			}
-			if f.gathers() && r.Passed == 0 {
-				t.Errorf("%s, %s, seed %d: nobody passed", f, temper, seed)
-			}
-			if f == carried && r.Outcomes["adopted"] == 0 {
-				t.Errorf("%s, %s, seed %d: nothing was adopted", f, temper, seed)
-			}
-			t.Logf("%s, %s, seed %d: %d grants, %d passed, %d commands, %d overlaps outside the model", f, temper, seed, r.Grants, r.Passed, r.Commands, r.Overlaps)
+			worlds = append(worlds, s)
 		}
 	}
+	runForms(t, worlds)
 }
 
 // firstSeed returns the seed that was asked for, or else a random one.
@@ -138,180 +358,11 @@ func firstSeed(t *testing.T) uint64 {
 	return seed
 }
 
-// run is a run of TestSimulation.
-type run struct {
-	t     *testing.T
-	begun time.Time
-
-	mu       sync.Mutex
-	summary  Summary
-	cpu      time.Duration
-	reported time.Time
-}
-
-// Lines that a process of TestSimulation prints.
-const (
-	beginning = "simulation begins "
-	result    = "simulation result "
-)
-
-// shard runs a process that runs worlds, and adds up their results.
-func (r *run) shard(shard string) {
-	cmd := exec.Command(os.Args[0], "-test.run=^TestSimulation$", "-test.timeout=0")
-	cmd.Env = append(os.Environ(), envShard+"="+shard)
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		r.t.Error(err)
-		return
-	}
-	cmd.Stderr = cmd.Stdout
-	if err := child.Start(cmd); err != nil {
-		r.t.Error(err)
-		return
-	}
-	seed := ""
-	var other []string
-	lines := bufio.NewScanner(out)
-	lines.Buffer(nil, 1<<26)
-	for lines.Scan() {
-		line := lines.Text()
-		if text, ok := strings.CutPrefix(line, beginning); ok {
-			seed, other = text, nil
-		} else if text, ok := strings.CutPrefix(line, result); ok {
-			r.add(text)
-		} else if len(other) < 200 {
-			other = append(other, line)
-		}
-	}
-	if err := cmd.Wait(); err != nil {
-		r.t.Errorf("the process with seed %s: %v\n%s\n%s", seed, err, replay(seed), strings.Join(other, "\n"))
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.cpu += cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
-}
-
-func (r *run) add(text string) {
-	var w world
-	if err := json.Unmarshal([]byte(text), &w); err != nil {
-		r.t.Error(err)
-		return
-	}
-	if len(w.Violations) > 0 {
-		r.t.Errorf("seed %d:\n%s\n%s", w.Seed, strings.Join(w.Violations, "\n"), replay(strconv.FormatUint(w.Seed, 10)))
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.summary.Add(w.Result)
-	if time.Since(r.reported) > 10*time.Second {
-		r.report(0, "so far ") // the processor time of processes is known only when they end
-	}
-}
-
-// report logs how far the run is.
-func (r *run) report(cpu time.Duration, when string) {
-	r.reported = time.Now()
-	r.summary.Took(time.Since(r.begun), cpu)
-	r.t.Logf("%s%s", when, &r.summary)
-}
-
 // chosenForm returns the form that the environment names; "" leaves it to the seeds.
 func chosenForm(t *testing.T) form {
-	known := []form{"", mutual, readWrite, counted, owned, elected, once, redisson, latch, barrier, carried, agreed}
 	chosen := form(os.Getenv(envForm))
-	if !slices.Contains(known, chosen) {
-		t.Fatalf("%s is %q; it can be one of %q", envForm, chosen, known[1:])
+	if chosen != "" && !slices.Contains(forms, chosen) {
+		t.Fatalf("%s is %q; it can be one of %q", envForm, chosen, forms)
 	}
 	return chosen
-}
-
-// replay returns the command that runs a world again.
-func replay(seed string) string {
-	exactly := "exactly but for what happens at the same moment"
-	if !Replayable {
-		exactly = "with other jitter, since this build cannot draw it from the seed"
-	}
-	which := envSeed + "=" + seed
-	if f := os.Getenv(envForm); f != "" {
-		which += " " + envForm + "=" + f
-	}
-	return fmt.Sprintf("again, %s:\n%s go test -tags replay -ldflags=-checklinkname=0 -count=1 -run 'TestWorld$' -v ./simulation", exactly, which)
-}
-
-// world is a Result as processes send it.
-type world struct{ Result }
-
-func (w world) MarshalJSON() ([]byte, error) {
-	w.Log, w.Plan = nil, ""
-	return json.Marshal(w.Result)
-}
-
-func (w *world) UnmarshalJSON(text []byte) error { return json.Unmarshal(text, &w.Result) }
-
-// runShard runs the worlds of one process.
-func runShard(t *testing.T, shard string) {
-	var seed, step uint64
-	var hours float64
-	var text string
-	if _, err := fmt.Sscanf(shard, "%d %d %f %s", &seed, &step, &hours, &text); err != nil {
-		t.Fatal(err)
-	}
-	limit, err := time.ParseDuration(text)
-	if err != nil {
-		t.Fatal(err)
-	}
-	begun := time.Now()
-	for done := 0.0; done < hours && (limit == 0 || time.Since(begun) < limit); seed += step {
-		fmt.Printf("%s%d\n", beginning, seed)
-		r := Run(t, seed, Options{Form: chosenForm(t)})
-		done += r.Simulated.Hours()
-		line, err := json.Marshal(world{r})
-		if err != nil {
-			t.Fatal(err)
-		}
-		fmt.Printf("%s%s\n", result, line)
-	}
-}
-
-// TestWorld runs the world of one seed and, with -v, logs all of it.
-func TestWorld(t *testing.T) {
-	seed := uint64(1)
-	if os.Getenv(envSeed) != "" {
-		seed = firstSeed(t)
-	}
-	begun := time.Now()
-	r := Run(t, seed, Options{Form: chosenForm(t)})
-	if testing.Verbose() {
-		fmt.Printf("%s\n%s\n", r.Plan, strings.Join(r.Log, "\n"))
-	}
-	var s Summary
-	s.Add(r)
-	s.Took(time.Since(begun), 0)
-	t.Logf("%s; the log's hash is %x", &s, r.Hash)
-	if len(r.Violations) > 0 {
-		t.Errorf("seed %d:\n%s", seed, strings.Join(r.Violations, "\n"))
-	}
-}
-
-// TestReplay runs worlds twice. In a build for replay most have the same log both times, to the nanosecond.
-// Some do not, because goroutines that woke at the same moment ran in another order.
-func TestReplay(t *testing.T) {
-	worlds, same := uint64(4), 0
-	if raceDetector {
-		worlds = 2
-	}
-	for seed := uint64(1); seed <= worlds; seed++ {
-		o := Options{Length: 20 * time.Minute}
-		a, b := Run(t, seed, o), Run(t, seed, o)
-		if a.Plan != b.Plan {
-			t.Errorf("seed %d: one seed, two worlds:\n%s\n%s", seed, a.Plan, b.Plan)
-		}
-		if a.Hash == b.Hash {
-			same++
-		}
-	}
-	t.Logf("%d of %d worlds had the same log twice; Replayable is %t", same, worlds, Replayable)
-	if Replayable && same == 0 {
-		t.Error("no world is replayed")
-	}
 }

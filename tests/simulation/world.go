@@ -2,9 +2,14 @@ package simulation
 
 import (
 	"context"
+	secret "crypto/rand"
 	"errors"
 	"fmt"
+	"io"
+	"math/rand/v2"
 	"net"
+	"runtime"
+	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
@@ -89,9 +94,8 @@ type way struct {
 type Options struct {
 	Temper Temper        // instead of what the seed says
 	Length time.Duration // at most
-	Form   form          // of all locks, instead of what the seed says
-	// Several makes names that are Mutexes also acquired together.
-	Several bool
+	// Form is that of all locks, instead of what the seed says. Mutexes are also acquired together then.
+	Form form
 	// Wrap puts something between clients and their driver.
 	Wrap func(drivertest.Driver) drivertest.Driver
 }
@@ -101,14 +105,46 @@ func Run(t *testing.T, seed uint64, o Options) Result {
 	t.Helper()
 	w := &World{plan: newPlan(seed, o), wrap: o.Wrap, queued: map[uint64]bool{}}
 	w.result = Result{Seed: seed, Temper: w.plan.temper, Nodes: len(w.plan.nodes), Faults: map[string]int{}}
-	defer seedJitter(seed)()
+	defer func(r io.Reader) { secret.Reader = r }(secret.Reader)
+	secret.Reader = &tokens{from: random(seed, "tokens")}
+	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // collect has it run
 	synctest.Test(t, func(t *testing.T) {
+		seedBubble(seed)
 		defer clock.SetBoot(func() time.Duration { return 0 })()
 		if err := w.run(); err != nil {
 			t.Fatal(err)
 		}
 	})
 	return w.judge()
+}
+
+// tokens is what the library draws tokens from.
+type tokens struct {
+	mu   sync.Mutex
+	from *rand.Rand
+}
+
+func (t *tokens) Read(p []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for i := range p {
+		p[i] = byte(t.from.Uint32())
+	}
+	return len(p), nil
+}
+
+// collect runs the garbage collector at fixed times, when all goroutines wait. At other times it would change their
+// order, and what is left in pools.
+func (w *World) collect(stop chan struct{}) {
+	for {
+		select {
+		case <-stop:
+			return
+		case <-time.After(20 * time.Second):
+			synctest.Wait()
+			runtime.GC()
+		}
+	}
 }
 
 func (w *World) run() (err error) {
@@ -126,6 +162,8 @@ func (w *World) run() (err error) {
 		return err
 	}
 	w.present = make([]*incarnation, len(w.plan.processes))
+	over := make(chan struct{})
+	go w.collect(over)
 
 	patience, giveUp := context.WithCancelCause(context.Background())
 	defer giveUp(nil)
@@ -171,6 +209,7 @@ func (w *World) run() (err error) {
 	}
 	timer := time.AfterFunc(w.bound(), func() { giveUp(errStuck) })
 	w.ended.Wait()
+	close(over)
 	if !timer.Stop() {
 		w.finding("nobody may wait for longer than %s after the faults, and somebody did", w.bound())
 	}

@@ -13,6 +13,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -71,13 +72,18 @@ func Write(dir string, edits ...Edit) (list string, err error) {
 	if err != nil {
 		return "", err
 	}
+	return write(dir, root(), edited)
+}
+
+// write writes files, named relative to a root, and the list of what they replace.
+func write(dir, root string, edited map[string]string) (list string, err error) {
 	replace := map[string]string{}
-	for name, text := range edited {
+	for _, name := range slices.Sorted(maps.Keys(edited)) { // each time the same names, for the build cache
 		other := filepath.Join(dir, fmt.Sprint(len(replace), filepath.Ext(name)))
-		if err := os.WriteFile(other, []byte(text), 0o600); err != nil {
+		if err := os.WriteFile(other, []byte(edited[name]), 0o600); err != nil {
 			return "", err
 		}
-		replace[filepath.Join(root(), filepath.FromSlash(name))] = other
+		replace[filepath.Join(root, filepath.FromSlash(name))] = other
 	}
 	text, err := json.Marshal(map[string]any{"Replace": replace})
 	if err != nil {

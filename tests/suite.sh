@@ -139,11 +139,10 @@ raced() {
   go test -race -cpu 1 -short -vet=off -p 2 $TESTFLAGS $(for folder in $(modules .); do bubbles "$folder"; done | grep -v '/simulation$')
 }
 
-# Flags that make the simulation repeat its worlds: tests/simulation/README.md.
-replayable='-tags replay -ldflags=-checklinkname=0'
-
+# worlds: those of testdata/seeds. tests/simulation/README.md says how the build makes them repeat.
 worlds() {
-  go test $replayable -count=1 -vet=off -run 'TestSeeds|TestReplay' ./simulation
+  local list
+  list=$(go run ./simulation/replay "$scratch/replay") && go test -short -tags replay -overlay="$list" -vet=off $TESTFLAGS ./simulation
 }
 
 # In everything, tests that load the machine, or count what exists, run one at a time after the others.
@@ -255,7 +254,7 @@ soak() { # soak TIME
   hunt default $((all / 24 + 5))s latch
   hunt default $((all / 24 + 5))s barrier
   hunt strict $((all / 12 + 5))s quorum
-  longer $((all / 4 + 5))s "$replayable" ./simulation -run 'Simulation|Broken|NoMistake'
+  longer $((all / 4 + 5))s "" ./simulation -run 'Simulation|Broken|NoMistake'
   longer $((all / 60 + 5))s -race ./processes
   longer "$1" "" ./dataloss -run 'Strict|Overlap' -parallel 12 # they wait, most of the time
   longer "$1" "" ./leaks
@@ -277,7 +276,7 @@ explore() {
     hunt default 25s "$lock"
   done
   hunt strict 30s quorum
-  run "100 simulated hours, and broken locks" tests tell env HOLDFAST_SIMULATE_HOURS=100 go test $replayable -count=1 -v -timeout 0 -run 'Simulation|EveryForm|Broken|NoMistake' ./simulation
+  run "100 simulated hours, and broken locks" tests tell env HOLDFAST_SIMULATE_HOURS=100 go test -count=1 -v -timeout 0 -run 'Simulation|EveryForm|Broken|NoMistake' ./simulation
   report
 }
 

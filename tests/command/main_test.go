@@ -138,10 +138,11 @@ func script(t testing.TB, file string, redis *server.Server, setup func(*testscr
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"exits":  exits,
-			"await":  await,
-			"exited": exited,
-			"said":   said,
+			"exits":   exits,
+			"answers": answered,
+			"await":   await,
+			"exited":  exited,
+			"said":    said,
 			"holdfast": func(ts *testscript.TestScript, _ bool, args []string) {
 				ts.Check(ts.Exec("holdfast", args...))
 			},
@@ -228,6 +229,25 @@ func exits(ts *testscript.TestScript, _ bool, args []string) {
 	if got != want {
 		ts.Fatalf("exit code %d, want %d", got, want)
 	}
+}
+
+// answered is exits for a command that waits for an answer for a second only, and exits with 69 if a machine that stands still
+// gives it none in that time. It is run again then.
+func answered(ts *testscript.TestScript, _ bool, args []string) {
+	until(ts, "no answer for "+strings.Join(args[1:], " "), func() bool {
+		var exit *exec.ExitError
+		err := ts.Exec(args[1], args[2:]...)
+		got := 0
+		if errors.As(err, &exit) {
+			got = exit.ExitCode()
+		} else {
+			ts.Check(err)
+		}
+		if got != 69 && strconv.Itoa(got) != args[0] {
+			ts.Fatalf("exit code %d, want %s", got, args[0])
+		}
+		return got != 69
+	})
 }
 
 // await waits for files to appear: await FILE...

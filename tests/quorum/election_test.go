@@ -80,8 +80,10 @@ func TestElection(t *testing.T) {
 			}
 		}
 		<-watched
-		if _, err := observer.Leader(t.Context()); !errors.Is(err, holdfast.ErrNotHeld) {
-			t.Errorf("Leader: %v", err)
-		}
+		// With one node dead, the other two have to agree, and a candidate that gave up may still be leaving one of them.
+		backend.Eventually(t, "nobody leads", func() bool {
+			_, err := observer.Leader(t.Context())
+			return errors.Is(err, holdfast.ErrNotHeld)
+		})
 	})
 }

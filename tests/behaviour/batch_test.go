@@ -18,7 +18,6 @@ import (
 	"github.com/holdfast-go/holdfast/internal/script"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
 	"github.com/holdfast-go/holdfast/tests/internal/proxy"
-	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
 // through returns a client whose commands go through a proxy. It has acquired and released a lock, so the
@@ -30,12 +29,6 @@ func through(t testing.TB, b *backend.Backend, cfg *holdfast.Config) (*holdfast.
 	backend.Release(t, backend.Acquire(t, c.Mutex("warm")))
 	backend.Release(t, backend.Acquire(t, c.Mutex("warm")))
 	return c, p
-}
-
-// scripts returns how many scripts the server has run, including commands that do the same as one.
-func scripts(s *server.Server) int64 {
-	stats := s.CommandStats()
-	return stats["eval"] + stats["evalsha"] + stats["delifeq"]
 }
 
 // crowd runs do in n goroutines, and returns when all are done.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"runtime"
 	"runtime/pprof"
 	"strings"
 	"sync"
@@ -43,9 +42,9 @@ func TestNothingIsLeftBehind(t *testing.T) {
 		if err := errors.Join(c.Close(t.Context()), warm.Close()); err != nil {
 			t.Fatal(err)
 		}
-		goroutines := runtime.NumGoroutine()
+		before := backend.Goroutines()
 		t.Cleanup(func() {
-			if runtime.NumGoroutine() > goroutines && t.Failed() {
+			if backend.Goroutines() > before && t.Failed() {
 				_ = pprof.Lookup("goroutine").WriteTo(os.Stderr, 1)
 			}
 		})
@@ -99,7 +98,7 @@ func TestNothingIsLeftBehind(t *testing.T) {
 			}
 		}
 		backend.Eventually(t, "the goroutines are gone", func() bool {
-			return runtime.NumGoroutine() <= goroutines
+			return backend.Goroutines() <= before
 		})
 		backend.Eventually(t, "the keys are gone", func() bool { return len(b.Keys(t)) == 0 })
 		if channels := observer.PubSubChannels(t.Context(), "*").Val(); len(channels) != 0 {

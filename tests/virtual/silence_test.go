@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -13,6 +12,7 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/driver/drivertest"
 	"github.com/holdfast-go/holdfast/holdfasttest"
+	"github.com/holdfast-go/holdfast/tests/internal/backend"
 )
 
 // moody is the driver of a server that hangs, or refuses, on demand.
@@ -187,7 +187,7 @@ func TestManyAreCancelledInSilence(t *testing.T) {
 				waiting := wait(t, locks[1])
 				d.hangs.Store(true)
 				waiting.cancel()
-				before := runtime.NumGoroutine()
+				before := backend.Goroutines()
 				for range each {
 					for _, l := range locks {
 						ctx, cancel := context.WithCancel(t.Context())
@@ -201,12 +201,12 @@ func TestManyAreCancelledInSilence(t *testing.T) {
 					}
 				}
 				// Calls without an answer last for a CommandTimeout.
-				if n := runtime.NumGoroutine() - before; n > 1000 {
+				if n := backend.Goroutines() - before; n > 1000 {
 					t.Errorf("%d goroutines after %d acquires that were cancelled", n, names*each)
 				}
 				d.hangs.Store(false)
 				time.Sleep(10 * time.Second)
-				if n := runtime.NumGoroutine() - before; n > 100 {
+				if n := backend.Goroutines() - before; n > 100 {
 					t.Errorf("%d goroutines are left", n)
 				}
 				release(t, held)

@@ -1,6 +1,9 @@
 package backend
 
 import (
+	"bytes"
+	"regexp"
+	"runtime"
 	"testing"
 	"testing/synctest"
 )
@@ -24,4 +27,17 @@ func embedded(t *testing.T, f func(t *testing.T, b *Backend)) {
 		return
 	}
 	Virtual(t, f)
+}
+
+var bubble = regexp.MustCompile(`^goroutine \d+ \[.*(synctest bubble \d+\])`)
+
+// Goroutines counts the goroutines of the caller's bubble, or those of the process if the caller is in no bubble. What Go and its
+// libraries start outside begins at any time, and a bubble, in which a minute takes milliseconds, would not see it end.
+func Goroutines() int {
+	stacks := make([]byte, 16<<20)
+	own := bubble.FindSubmatch(stacks[:runtime.Stack(stacks, false)])
+	if own == nil {
+		return runtime.NumGoroutine()
+	}
+	return bytes.Count(stacks[:runtime.Stack(stacks, true)], own[1])
 }

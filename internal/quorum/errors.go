@@ -169,7 +169,7 @@ func (q *Quorum) refused(l *lock, votes []vote) error {
 	for _, v := range votes {
 		errs[v.node] = v.err
 		if v.said && !v.a.IsGranted() {
-			errs[v.node] = contested(q.clients[v.node], l.name, v.holder)
+			errs[v.node] = contested("acquire", q.clients[v.node], l.name, v.holder)
 		}
 	}
 	return q.tooFew("acquire", l.name, errs)
@@ -184,7 +184,7 @@ func (e contestedError) Error() string { return e.text }
 // Is makes it match ErrUnavailable and not ErrHeld: nobody may hold the lock.
 func (contestedError) Is(target error) bool { return target == exec.ErrUnavailable }
 
-func contested(c *engine.Client, name string, holder *engine.Holder) error {
+func contested(op string, c *engine.Client, name string, holder *engine.Holder) error {
 	text := "others want the lock, too, and no majority has it yet"
 	switch {
 	case holder == nil:
@@ -193,7 +193,7 @@ func contested(c *engine.Client, name string, holder *engine.Holder) error {
 	default:
 		text = fmt.Sprintf("it names %s as the holder, and too few others do", holder.Who())
 	}
-	return &exec.Failure{Op: "acquire", Name: name, Server: c.Server().Addr(), Err: contestedError{text}}
+	return &exec.Failure{Op: op, Name: name, Server: c.Server().Addr(), Err: contestedError{text}}
 }
 
 // errUnconnected is the error of a node that has not been reached yet.

@@ -143,25 +143,20 @@ func (in *Inspector) verdicts(ctx context.Context, batch []engine.Found, down []
 	asking.Wait()
 	all := make([]verdict, len(batch))
 	for n, lock := range batch {
-		var holders []engine.Holder
-		there, errs := 0, make([]error, len(in.nodes))
+		named, errs := make([]*engine.Holder, len(in.nodes)), make([]error, len(in.nodes))
 		for i := range in.nodes {
 			switch errs[i] = down[i]; {
 			case errs[i] != nil:
 			case refusals[i][n] != nil:
 				errs[i] = refusals[i][n]
 			default:
-				there++
-				if s := &answers[i][n]; s.Form == codec.HoldsMutex || s.Form == codec.HoldsForeign {
-					holders = append(holders, s.Holders...)
+				if s := &answers[i][n]; len(s.Holders) > 0 && (s.Form == codec.HoldsMutex || s.Form == codec.HoldsForeign) {
+					named[i] = &s.Holders[0]
 				}
 			}
 		}
-		agreed, known := in.q.majority(holders, there)
-		all[n].Status = in.q.status(lock.Name, lock.Key(), agreed)
-		if !known {
-			all[n].err = in.q.tooFew("inspect", lock.Name, errs)
-		}
+		agreed, err := in.q.majority(lock.Name, named, errs)
+		all[n] = verdict{in.q.status(lock.Name, lock.Key(), agreed), err}
 	}
 	return all
 }

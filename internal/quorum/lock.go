@@ -131,50 +131,54 @@ func (l *lock) holders(ctx context.Context) ([]engine.Holder, error) {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		there := 0
-		var all []engine.Holder
+		named := make([]*engine.Holder, len(replies))
 		for i, reply := range replies {
-			if errs[i] != nil {
-				continue
-			}
-			there++
-			if reply.Word == codec.Held {
-				all = append(all, l.parts[i].HolderOf(&reply.Holder))
+			if errs[i] == nil && reply.Word == codec.Held {
+				h := l.parts[i].HolderOf(&reply.Holder)
+				named[i] = &h
 			}
 		}
-		holders, known := q.majority(all, there)
-		if known {
-			return holders, nil
-		}
+		holders, err := q.majority(l.name, named, errs)
 		longer := q.longer(l, timeout)
-		if longer <= timeout {
-			return nil, q.tooFew("inspect", l.name, errs)
+		if err == nil || longer <= timeout {
+			return holders, err
 		}
 		timeout = longer
 	}
 }
 
-// majority returns the holder that a majority of nodes names, or none. there is how many have answered; known is false if
-// those that did not could make a majority.
-func (q *Quorum) majority(all []engine.Holder, there int) (holders []engine.Holder, known bool) {
-	if there < q.need {
-		return nil, false
-	}
-	most := 0
-	for _, h := range all {
+// majority returns the holder that a majority of nodes names, or none; or an error if neither is certain, since nodes that
+// did not answer may name the same as others. named and errs are what each node has said.
+func (q *Quorum) majority(name string, named []*engine.Holder, errs []error) ([]engine.Holder, error) {
+	there, most := 0, 0
+	for i, h := range named {
+		if errs[i] == nil {
+			there++
+		}
+		if h == nil {
+			continue
+		}
 		same := 0
-		for _, other := range all {
-			if isSameProcess(&h, &other) {
+		for _, other := range named {
+			if other != nil && isSameProcess(h, other) {
 				same++
 			}
 		}
 		if same >= q.need {
-			return []engine.Holder{h}, true
+			return []engine.Holder{*h}, nil
 		}
 		most = max(most, same)
 	}
-	// Nodes that did not answer may name the same holder.
-	return nil, most == 0 || most+len(q.clients)-there < q.need
+	if there >= q.need && (most == 0 || most+len(named)-there < q.need) {
+		return nil, nil
+	}
+	errs = slices.Clone(errs)
+	for i, h := range named {
+		if h != nil {
+			errs[i] = contested("inspect", q.clients[i], name, h)
+		}
+	}
+	return nil, q.tooFew("inspect", name, errs)
 }
 
 // isSameProcess reports whether one process, as far as the nodes say, has the grants of two nodes.

@@ -128,21 +128,20 @@ func Stalled(then time.Time) bool {
 }
 
 // Undisturbed requires that f returns nil. f depends on timeouts of a second or more. An attempt that fails
-// proves nothing, and is repeated, if the process stood still meanwhile, or if one of its threads, or of its
-// descendants', waited for a processor for long. With -short, it skips the test unless its time is virtual.
+// proves nothing, and is repeated, if the process stood still meanwhile. With -short, it skips the test unless its time is virtual.
 func Undisturbed(tb testing.TB, f func() error) {
 	tb.Helper()
 	nightly(tb)
 	for range 10 {
 		began := time.Now()
-		longest, err := watched(began, f)
+		err := f()
 		if err == nil {
 			return
 		}
-		if !Stalled(began) && longest.by < starved {
+		if !Stalled(began) {
 			tb.Fatalf("%v\n%s", err, Report(began))
 		}
-		tb.Logf("again, since the machine stood still: %v\n%s%s", err, Report(began), longest)
+		tb.Logf("again, since the machine stood still: %v\n%s", err, Report(began))
 	}
 	tb.Fatal("the machine stood still in each of ten attempts")
 }
@@ -153,16 +152,6 @@ func nightly(tb testing.TB) {
 	if testing.Short() && !virtual(time.Now()) {
 		tb.Skip("SKIPPED: part of make nightly")
 	}
-}
-
-// watched calls f, which may end the goroutine, and returns the longest wait of a thread for a processor meanwhile.
-func watched(began time.Time, f func() error) (longest wait, err error) {
-	if virtual(began) {
-		return wait{}, f()
-	}
-	processes.begin()
-	defer func() { longest = processes.end(began) }()
-	return wait{}, f()
 }
 
 // Unhurried requires that f returns nil. Its deadlines and timeouts are multiples of unit. An attempt that

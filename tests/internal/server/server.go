@@ -16,7 +16,6 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/tests/internal/child"
-	"github.com/holdfast-go/holdfast/tests/internal/machine"
 )
 
 const (
@@ -302,7 +301,6 @@ func (s *Server) cleanup() {
 	if s.tb.Failed() && !s.current().hasEnded() {
 		clients, err := s.Do("CLIENT", "LIST")
 		s.tb.Logf("the clients of %s at %s in the end: %v %v", s.bin.Name, s.Addr(), clients, err)
-		s.tb.Log(machine.Waited(s.Pid()))
 	}
 	s.Kill()
 	if !s.current().wanted {

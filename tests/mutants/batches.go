@@ -1,7 +1,6 @@
 package mutants
 
 import (
-	"github.com/holdfast-go/holdfast/tests/internal/campaign"
 	"github.com/holdfast-go/holdfast/tests/internal/overlay"
 )
 
@@ -12,7 +11,7 @@ var batches = []Mutant{
 	{
 		Name: "batch-barging", About: "a batch acquires a free lock although others queue for it",
 		Edits: []overlay.Edit{part("batch-nobody-waits", ", KEYS[n + i]", ""), part("lone-free", ", KEYS[2]", "")},
-		Kinds: []string{"process-pause-long", "process-killed", "server-pause-long"}, Rules: []campaign.Rule{campaign.Order},
+		Tests: []Test{{"scripts", "TestBatchScripts"}},
 	},
 	{
 		Name: "batch-takes-held", About: "a batch acquires locks without checking whether they are free",
@@ -21,7 +20,7 @@ var batches = []Mutant{
 			part("batch-set", "'NX', ", ""),
 			part("lone-free", "redis.call('EXISTS', KEYS[1], KEYS[2]) > 0", "false"),
 		},
-		Rules: []campaign.Rule{campaign.Overlap},
+		Tests: []Test{{"scripts", "TestBatchScripts"}},
 	},
 	{
 		Name: "batch-not-after", About: "a late batch acquires locks for callers that have given up",
@@ -31,7 +30,7 @@ var batches = []Mutant{
 			part("batch-failed", "notAfter", "0"),
 			part("batch-unanswered", "notAfter", "0"),
 		},
-		Kinds: []string{"late-copy", "delayed-requests"}, Rules: []campaign.Rule{campaign.Leak, campaign.Wakeup},
+		Tests: []Test{{"scripts", "TestBatchScripts"}},
 	},
 	{
 		Name: "batch-one-fence", About: "all grants of batches have one fence",
@@ -39,7 +38,7 @@ var batches = []Mutant{
 			line("batch-mint", "fence, minted = 5, n"),
 			line("lone-fence", "local fence, last = '5', false"),
 		},
-		Rules: []campaign.Rule{campaign.Fences, campaign.StaleWrite},
+		Tests: []Test{{"scripts", "TestBatchScripts"}},
 	},
 	{
 		Name: "batch-fences-reversed", About: "the first lock of a batch has the fence that the server gave to the last",
@@ -54,12 +53,12 @@ var batches = []Mutant{
 	{
 		Name: "batch-frees-anybodys", About: "a batch deletes locks without checking whose they are",
 		Edits: []overlay.Edit{part("batch-release-owner", "string.find(value, ARGV[i], 1, true) == 1 and ", ""), byScript},
-		Kinds: []string{"late-copy"}, Rules: []campaign.Rule{campaign.Overlap},
+		Tests: []Test{{"scripts", "TestBatchScripts"}},
 	},
 	{
 		Name: "batch-mark-ignored", About: "a batch deletes locks for which others wait",
 		Edits: []overlay.Edit{part("batch-release-owner", " and string.sub(value, -1) ~= '+'", ""), byScript},
-		Rules: []campaign.Rule{campaign.Wakeup},
+		Tests: []Test{{"scripts", "TestBatchScripts"}},
 	},
 	{
 		Name: "spread-takes-waited", About: "a batch of several slots acquires a free lock although others queue for it",
@@ -109,7 +108,7 @@ var batches = []Mutant{
 	{
 		Name: "batch-unanswered-not-sent", About: "a batch that was not answered counts as not sent",
 		Edits: []overlay.Edit{part("batch-failed", "exec.MayBeDone(item.err)", "false"), part("batch-unanswered", "true", "false")},
-		Kinds: []string{"cancelled-acquires", "late-copy", "delayed-requests", "lost-reply"}, Rules: []campaign.Rule{campaign.Leak, campaign.Wakeup},
+		Tests: []Test{{"virtual", "TestALateAcquireOfADetachedLock"}},
 	},
 	{
 		Name: "late-reply", About: "a connection for a caller's own call is used again after a call that timed out, and its reply is the next call's",

@@ -14,6 +14,7 @@ var fences = []Mutant{
 			line("lone-taken", "return 'taken ' .. at .. ' 5'"),
 			line("short-release", "if false then"),
 		},
+		Tests: []Test{{"scripts", "TestScripts"}},
 		Rules: []campaign.Rule{campaign.Fences, campaign.StaleWrite},
 	},
 	{
@@ -25,7 +26,7 @@ var fences = []Mutant{
 			line("lone-next-fence", "fence = string.format('%d', tonumber(last) + 1)"),
 			line("short-release", "if false then"),
 		},
-		Kinds: []string{"fences-deleted", "flushall", "wiped-restart"}, Rules: []campaign.Rule{campaign.Fences, campaign.StaleWrite},
+		Tests: []Test{{"scripts", "TestScripts"}},
 	},
 	{
 		Name: "counter-expires", About: "the fence counter of all locks expires",

@@ -14,6 +14,7 @@ var leases = []Mutant{
 			part("batch-release-owner", "string.find(value, ARGV[i], 1, true) == 1 and ", ""),
 			byScript,
 		},
+		Tests: []Test{{"scripts", "TestScripts"}},
 		Kinds: paused, Rules: []campaign.Rule{campaign.Overlap},
 	},
 	{
@@ -22,7 +23,7 @@ var leases = []Mutant{
 			insert("renew-absent", "if not value then\n  redis.call('SET', KEYS[1], granted .. '0:0:{}', 'PX', ttl)\n  value = granted\nend"),
 			insert("batch-renew-absent", "if not value then\n  value = ARGV[1 + i] .. '0:0:{}'\n  redis.call('SET', KEYS[i], value, 'PX', 1)\nend"),
 		},
-		Kinds: []string{"server-pause-long", "process-pause-long", "late-replies", "late-copy", "delayed-requests"}, Rules: []campaign.Rule{campaign.Overlap, campaign.Leak, campaign.Wakeup},
+		Tests: []Test{{"scripts", "TestScripts"}},
 	},
 	{
 		Name: "renew-in-seconds", About: "a renewal counts in whole seconds: less than one deletes the lock, and the reply says that it was renewed",
@@ -30,7 +31,7 @@ var leases = []Mutant{
 			line("prolong", "redis.call('EXPIRE', KEYS[1], math.floor(pttl / 1000))"),
 			line("batch-prolong", "or redis.call('EXPIRE', KEYS[i], math.floor((ARGV[n + 1 + i] or ARGV[n + 2]) / 1000)) == 0 then"),
 		},
-		Rules: []campaign.Rule{campaign.Overlap},
+		Tests: []Test{{"scripts", "TestScripts"}},
 	},
 	{
 		Name: "refusal-prolongs", About: "a reply without a write prolongs a lock in its last millisecond",
@@ -43,7 +44,7 @@ var leases = []Mutant{
 			part("grant-deadline", "sent, sent", "clock.Now(), clock.Now()"),
 			part("renewed-deadline", "= sent,", "= clock.Now(),"),
 		},
-		Kinds: []string{"delayed-replies", "late-replies", "server-pause", "server-pause-long"}, Rules: []campaign.Rule{campaign.Overlap},
+		Tests: []Test{{"virtual", "TestALeaseEndsBeforeTheServersWhenRenewalsAreAnsweredLate"}},
 	},
 	{
 		Name: "batch-deadline-from-reply", About: "leases that are renewed together last from the reply on, not from the sending",
@@ -53,17 +54,17 @@ var leases = []Mutant{
 	{
 		Name: "loss-by-timer", About: "Err trusts a timer that a paused process does not run",
 		Edits: []overlay.Edit{part("deadline-by-clock", "!l.over", "false")},
-		Kinds: []string{"process-pause-long"}, Rules: []campaign.Rule{campaign.Overlap},
+		Tests: []Test{{"virtual", "TestALeaseThatASuspensionOutlivedIsNotPassedOn"}},
 	},
 	{
 		Name: "reentry-not-counted", About: "the first release of a lock that was acquired again frees it",
 		Edits: []overlay.Edit{line("joined-release", "if h != nil {")},
-		Rules: []campaign.Rule{campaign.Overlap},
+		Tests: []Test{{"behaviour", "TestReentrantDepth"}},
 	},
 	{
 		Name: "reentry-never-freed", About: "a lease that was acquired again stays counted when it is released",
 		Edits: []overlay.Edit{line("joined-uncounted", "")},
-		Rules: []campaign.Rule{campaign.Leak, campaign.Wakeup},
+		Tests: []Test{{"behaviour", "TestReentrantNeedsTheHoldersContext"}},
 	},
 	{
 		Name: "deadlock-unnoticed", About: "a caller waits for its own lease",
@@ -108,7 +109,7 @@ var leases = []Mutant{
 	{
 		Name: "block-reused", About: "every lease that is passed on within the process has the same fence",
 		Edits: []overlay.Edit{line("next-fence", "")},
-		Rules: []campaign.Rule{campaign.Fences},
+		Tests: []Test{{"virtual", "TestALeaseThatIsPassedOnToWhoGivesUpGoesOn"}},
 	},
 	{
 		Name: "past-the-reserved", About: "a lease is passed on within the process with fences that were not reserved",
@@ -124,7 +125,7 @@ var leases = []Mutant{
 			part("deadline-by-clock", "!l.over", "false"),
 			part("passing-time", "> maxPassing", "< 0"),
 		},
-		Kinds: paused, Rules: []campaign.Rule{campaign.Overlap, campaign.Fences},
+		Tests: []Test{{"virtual", "TestALeaseThatASuspensionOutlivedIsNotPassedOn"}},
 	},
 	{
 		Name: "extended-passed-on", About: "a lease is passed on although its holder has extended it beyond the TTL",
@@ -144,6 +145,7 @@ var leases = []Mutant{
 	{
 		Name: "goroutine-left", About: "a client's scheduler outlives it",
 		Edits: []overlay.Edit{line("close-schedule", "")},
+		Tests: []Test{{"virtual", "TestALockThatIsPassedOnIsAskedForInTime"}},
 		Rules: []campaign.Rule{campaign.Leak},
 	},
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/yuin/gopher-lua/parse"
 
 	"github.com/holdfast-go/holdfast/internal/script"
+	"github.com/holdfast-go/holdfast/tests/internal/campaign"
 	"github.com/holdfast-go/holdfast/tests/internal/overlay"
 )
 
@@ -76,6 +77,26 @@ func TestEveryScriptDeclaresWhatItUses(t *testing.T) {
 		}
 		for _, g := range undeclared {
 			t.Errorf("%s uses %q, which nothing that it requires declares", name, g)
+		}
+	}
+}
+
+// Whatever is broken, a test of the gate fails with it; and campaigns of each kind of lock are known to find some. Naive locks are
+// not the library, so only campaigns can find them.
+func TestEveryMutantIsHunted(t *testing.T) {
+	for _, m := range All {
+		if len(m.Tests) == 0 && m.Naive == "" {
+			t.Errorf("no test finds %s", m.Name)
+		}
+		if len(m.Rules) == 0 && m.Naive != "" {
+			t.Errorf("no campaign finds %s", m.Name)
+		}
+	}
+	for _, kind := range campaign.Subjects {
+		if !slices.ContainsFunc(All, func(m Mutant) bool {
+			return len(m.Rules) > 0 && (m.Subject == kind || m.Subject == nil && kind == campaign.Mutex{})
+		}) {
+			t.Errorf("no mutant is hunted by campaigns of %s", kind.Name())
 		}
 	}
 }

@@ -1,5 +1,5 @@
-// Package mutants has locks that are broken on purpose. Campaigns must find each of them: a campaign that finds
-// nothing proves something only if it would have found these. If campaigns cannot find a mutant, tests must.
+// Package mutants has locks that are broken on purpose. The gate's tests must fail with each of them, and campaigns must find
+// some of each kind of lock, by each of their rules: a campaign that finds nothing proves something only if it would have found these.
 // The library's own mutants are built from its sources with a few lines changed on the way to the compiler. The
 // others, which people write and articles warn of, are in naiveworker.
 package mutants
@@ -22,25 +22,24 @@ import (
 type Mutant struct {
 	Name  string
 	About string // what is broken
-	// Subject is the kind of lock; the mutex if nil.
-	Subject campaign.Subject
-	Edits   []overlay.Edit
-	Naive   string   // a lock of naiveworker; "" for the library with Edits
-	Kinds   []string // faults that reveal it; none: it fails without faults
-	// Rules are the rules of which it breaks at least one. Other findings do not count.
-	Rules []campaign.Rule
-	// Tests, if any, take the place of campaigns: each of them must fail with the mutant.
+	Edits []overlay.Edit
+	Naive string // a lock of naiveworker; "" for the library with Edits
+	// Each of Tests must fail with the mutant. Naive locks, and few others, have none.
 	Tests []Test
+	// Rules, if any, are those of which campaigns must find at least one broken. Other findings do not count.
+	Rules   []campaign.Rule
+	Subject campaign.Subject // the kind of lock; the mutex if nil
+	Kinds   []string         // faults that reveal it; none: it fails without faults
 }
 
-// Test is a test of a package in tests.
+// Test is a test of a package in tests, which runs with -short.
 type Test struct{ Package, Name string }
 
-// Verdict is the outcome of a campaign against a mutant.
+// Verdict is the outcome of a test with a mutant, or of a campaign against it.
 type Verdict struct {
-	Seed       uint64
+	By         string // the test's package and name, or the campaign's seed
 	Found      bool
-	Histories  int // played until then
+	Histories  int // of a campaign, played until then
 	Violations map[campaign.Rule]int
 	Took       time.Duration
 }
@@ -50,19 +49,36 @@ const naiveWorker = "github.com/holdfast-go/holdfast/tests/mutants/naiveworker"
 // histories bounds a campaign; most mutants are found within ten, some within a few hundred.
 const histories = 2000
 
-// Hunt runs campaigns against a mutant, or its tests, once for each seed, until one does not find it.
+// Hunt runs a mutant's tests, and campaigns against it, once for each seed, until one does not find it.
 func Hunt(ctx context.Context, m Mutant, servers []server.Binary, seeds ...uint64) (verdicts []Verdict, err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("%s: %w", m.Name, err)
+		}
+	}()
 	dir, err := os.MkdirTemp("", "mutant")
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
-	if len(m.Tests) > 0 {
-		return examine(ctx, m, dir, seeds...)
+	list, err := overlay.Write(dir, m.Edits...)
+	if err != nil {
+		return nil, err
+	}
+	for _, test := range m.Tests {
+		v, err := test.examine(ctx, list)
+		if err != nil {
+			return verdicts, err
+		}
+		verdicts = append(verdicts, v)
+	}
+	if len(m.Rules) == 0 {
+		return verdicts, nil
 	}
 	cfg := campaign.Config{
 		Servers: servers, Lanes: 8, Histories: histories,
 		Subject: m.Subject, Kinds: m.Kinds, Calm: len(m.Kinds) == 0, StopAt: m.Rules,
+		BuildArgs: []string{"-overlay", list},
 	}
 	if m.Subject != nil {
 		cfg.Lanes /= m.Subject.Nodes()
@@ -70,23 +86,17 @@ func Hunt(ctx context.Context, m Mutant, servers []server.Binary, seeds ...uint6
 	if m.Naive != "" {
 		cfg.Worker = naiveWorker
 		cfg.BuildArgs = []string{"-ldflags", "-X main.which=" + m.Naive}
-	} else {
-		list, err := overlay.Write(dir, m.Edits...)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", m.Name, err)
-		}
-		cfg.BuildArgs = []string{"-overlay", list}
 	}
 	binary, remove, err := campaign.Build(ctx, cfg)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", m.Name, err)
+		return verdicts, err
 	}
 	defer remove()
 	cfg.Binary = binary
 	for _, cfg.Seed = range seeds {
 		v, err := hunt(ctx, m, cfg)
 		if err != nil {
-			return verdicts, fmt.Errorf("%s: %w", m.Name, err)
+			return verdicts, err
 		}
 		verdicts = append(verdicts, v)
 		if !v.Found {
@@ -101,7 +111,7 @@ func hunt(ctx context.Context, m Mutant, cfg campaign.Config) (Verdict, error) {
 	if err != nil {
 		return Verdict{}, err
 	}
-	v := Verdict{Seed: cfg.Seed, Histories: report.Histories, Violations: map[campaign.Rule]int{}, Took: report.Took}
+	v := Verdict{By: fmt.Sprint("campaign ", cfg.Seed), Histories: report.Histories, Violations: map[campaign.Rule]int{}, Took: report.Took}
 	for _, e := range report.Failures {
 		for _, f := range e.Findings {
 			v.Violations[f.Rule]++
@@ -111,27 +121,13 @@ func hunt(ctx context.Context, m Mutant, cfg campaign.Config) (Verdict, error) {
 	return v, nil
 }
 
-// examine runs a mutant's tests once for each seed.
-func examine(ctx context.Context, m Mutant, dir string, seeds ...uint64) (verdicts []Verdict, err error) {
-	list, err := overlay.Write(dir, m.Edits...)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", m.Name, err)
+// examine runs the test with the library that the list for -overlay makes. It returns an error if the test did not begin.
+func (t Test) examine(ctx context.Context, list string) (Verdict, error) {
+	begun := time.Now()
+	cmd := exec.CommandContext(ctx, "go", "test", "-short", "-count=1", "-vet=off", "-overlay", list, "-run", "^"+t.Name+"$", "github.com/holdfast-go/holdfast/tests/"+t.Package)
+	out, err := cmd.CombinedOutput()
+	if err != nil && !bytes.Contains(out, []byte("--- FAIL: "+t.Name)) && !bytes.Contains(out, []byte("running tests:\n\t"+t.Name)) {
+		return Verdict{}, fmt.Errorf("%s: %w: %s", t.Name, err, out)
 	}
-	for _, seed := range seeds {
-		v, begun := Verdict{Seed: seed, Found: true}, time.Now()
-		for _, test := range m.Tests {
-			cmd := exec.CommandContext(ctx, "go", "test", "-count=1", "-overlay", list, "-run", "^"+test.Name+"$", "github.com/holdfast-go/holdfast/tests/"+test.Package)
-			out, err := cmd.CombinedOutput()
-			if err != nil && !bytes.Contains(out, []byte("--- FAIL: "+test.Name)) {
-				return verdicts, fmt.Errorf("%s: %s: %w: %s", m.Name, test.Name, err, out)
-			}
-			v.Found = v.Found && err != nil
-		}
-		v.Took = time.Since(begun)
-		verdicts = append(verdicts, v)
-		if !v.Found {
-			break
-		}
-	}
-	return verdicts, nil
+	return Verdict{By: t.Package + "." + t.Name, Found: err != nil, Took: time.Since(begun)}, nil
 }

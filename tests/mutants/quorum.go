@@ -11,21 +11,22 @@ var shortVoteTests = []Test{{"scripts", "TestTheShortWayOfAVoteDoesTheSame"}}
 var quorum = []Mutant{
 	{
 		Name: "half-a-quorum", About: "half of the nodes are enough",
-		Subject: campaign.Quorum{},
 		Edits:   []overlay.Edit{part("majority", "n/2 + 1", "n / 2")},
+		Tests:   []Test{{"quorum", "TestHeldWithoutAMajority"}},
+		Subject: campaign.Quorum{},
 		Rules:   []campaign.Rule{campaign.Overlap, campaign.Fences},
 	},
 	{
 		Name: "no-incarnation", About: "a node that restarted, or was emptied, grants at once",
-		Subject: campaign.Quorum{},
 		Edits:   []overlay.Edit{insert("node-refusal", "if true then\n  return nil\nend")},
+		Tests:   []Test{{"scripts", "TestNodes"}},
+		Subject: campaign.Quorum{},
 		Kinds:   []string{"wiped-restart", "flushall"}, Rules: []campaign.Rule{campaign.Overlap, campaign.Fences},
 	},
 	{
 		Name: "fence-told-nobody", About: "nodes with lower counters are not told the fence",
-		Subject: campaign.Quorum{},
-		Edits:   []overlay.Edit{line("fence-known", "if known >= 0 {")},
-		Kinds:   []string{"server-pause-long", "refused-connections", "lost-reply"}, Rules: []campaign.Rule{campaign.Fences},
+		Edits: []overlay.Edit{line("fence-known", "if known >= 0 {")},
+		Tests: []Test{{"quorum", "TestCloseWhileNodesAreToldAFence"}},
 	},
 	{
 		// In any history, a process that is so late is past its own deadline. So tests ask the node itself.
@@ -55,19 +56,17 @@ var quorum = []Mutant{
 	},
 	{
 		Name: "node-batch-takes-held", About: "a batch acquires locks of a node without checking whether they are free",
-		Subject: campaign.Quorum{},
 		Edits: []overlay.Edit{
 			line("batch-free", "local all = true"),
 			part("batch-set", "'NX', ", ""),
 			part("node-one-free", " or redis.call('EXISTS', KEYS[1], KEYS[2]) > 0", ""),
 		},
-		Rules: []campaign.Rule{campaign.Overlap},
+		Tests: []Test{{"scripts", "TestNodeBatches"}},
 	},
 	{
 		Name: "node-batch-one-fence", About: "all grants of a node's batches have one fence",
-		Subject: campaign.Quorum{},
-		Edits:   []overlay.Edit{line("node-batch-fence", "fence = 5"), line("node-one-fence", "local fence = '5'")},
-		Rules:   []campaign.Rule{campaign.Fences},
+		Edits: []overlay.Edit{line("node-batch-fence", "fence = 5"), line("node-one-fence", "local fence = '5'")},
+		Tests: []Test{{"scripts", "TestNodeBatches"}},
 	},
 	{
 		// In a history, only a vote of this kind from a node that was emptied would show it. So tests ask the
@@ -128,8 +127,7 @@ var quorum = []Mutant{
 	},
 	{
 		Name: "counter-forgotten", About: "a node that lost its fence counter is not told the others' counters",
-		Subject: campaign.Quorum{},
-		Edits:   []overlay.Edit{line("raise-counter", "local counter = read_counter() or 0")},
-		Kinds:   []string{"older-restart"}, Rules: []campaign.Rule{campaign.Fences},
+		Edits: []overlay.Edit{line("raise-counter", "local counter = read_counter() or 0")},
+		Tests: []Test{{"scripts", "TestNodes"}},
 	},
 }

@@ -64,8 +64,9 @@ var tickets = []Mutant{
 	},
 	{
 		Name: "adopter-believes-old-fence", About: "an adopted lease has the fence of the ticket",
+		Edits:   []overlay.Edit{part("adopted-fence", "r.reply.Fence", "t.Fence")},
+		Tests:   []Test{{"virtual", "TestALeaseThatWasPassedOnIsDetached"}},
 		Subject: campaign.Carried{}, Rules: []campaign.Rule{campaign.Fences},
-		Edits: []overlay.Edit{part("adopted-fence", "r.reply.Fence", "t.Fence")},
 	},
 	{
 		Name: "detached-and-held", About: "a detached lease is believed in",

@@ -10,16 +10,17 @@ var waiting = []Mutant{
 	{
 		Name: "acquire-not-idempotent", About: "a repeated acquire does not recognize its own lock",
 		Edits: []overlay.Edit{line("own-lock", "if false then")},
-		Kinds: []string{"lost-reply"}, Rules: []campaign.Rule{campaign.Leak, campaign.Wakeup},
+		Tests: []Test{{"scripts", "TestScripts"}},
 	},
 	{
 		Name: "token-per-process", About: "all acquires of a process have one token",
 		Edits: []overlay.Edit{part("new-token", `t.made.Add(1)`, `uint64(1)`)},
-		Rules: []campaign.Rule{campaign.Overlap, campaign.Fences},
+		Tests: []Test{{"virtual", "TestALateReplyIsNoFailureOfSomebodyElse"}},
 	},
 	{
 		Name: "no-tombstone", About: "a token that was given up still acquires if its request comes late",
 		Edits: []overlay.Edit{line("tombstone", "if true then")},
+		Tests: []Test{{"scripts", "TestScripts"}},
 		Kinds: []string{"late-copy", "delayed-requests"}, Rules: []campaign.Rule{campaign.Leak, campaign.Wakeup},
 	},
 	{
@@ -31,17 +32,19 @@ var waiting = []Mutant{
 			line("short-release", "if false then"),
 			part("subscription-cut", "acq.sub.HasMissed() || ", ""),
 		},
+		Tests: []Test{{"scripts", "TestScripts"}},
 		Rules: []campaign.Rule{campaign.Wakeup, campaign.Leak},
 	},
 	{
 		Name: "hand-over-untold", About: "a release hands the lock over and tells nobody",
 		Edits: []overlay.Edit{part("tell-of-grant", "send(channel,", "send('x' .. channel,"), line("short-release", "if false then")},
+		Tests: []Test{{"scripts", "TestTheShortWayOfAReleaseDoesTheSame"}},
 		Rules: []campaign.Rule{campaign.Wakeup, campaign.Leak},
 	},
 	{
 		Name: "mark-forgotten", About: "a waiter does not mark the lock, so its release does not check the queue",
 		Edits: []overlay.Edit{line("mark-lock", "kind = 'ours'"), line("short-acquire", "if false then")},
-		Rules: []campaign.Rule{campaign.Wakeup},
+		Tests: []Test{{"scripts", "TestCommandsOfAHandOver"}},
 	},
 	{
 		Name: "last-come-first-served", About: "the youngest waiter is served",
@@ -49,6 +52,7 @@ var waiting = []Mutant{
 			line("waiters-in-order", "return look_at('ZREVRANGEBYSCORE', KEYS[2], '+inf', '0', 'LIMIT', '0', n) or {}"),
 			line("short-release", "if false then"),
 		},
+		Tests: []Test{{"scripts", "TestAdopt"}},
 		Rules: []campaign.Rule{campaign.Order},
 	},
 	{
@@ -63,17 +67,17 @@ var waiting = []Mutant{
 			part("batch-nobody-waits", ", KEYS[n + i]", ""),
 			part("lone-free", ", KEYS[2]", ""),
 		},
-		Kinds: []string{"process-pause-long", "process-killed", "server-pause-long"}, Rules: []campaign.Rule{campaign.Order},
+		Tests: []Test{{"scripts", "TestGap"}},
 	},
 	{
 		Name: "entry-left", About: "a waiter that gives up stays in the queue",
 		Edits: []overlay.Edit{part("take-back", "a.member", `""`)},
-		Kinds: []string{"cancelled-acquires"}, Rules: []campaign.Rule{campaign.Leak, campaign.Wakeup, campaign.Order},
+		Tests: []Test{{"virtual", "TestAWaiterThatGaveUpIsNotCounted"}},
 	},
 	{
 		Name: "crossed-grant-kept", About: "a grant that crosses a cancellation is not given back",
 		Edits: []overlay.Edit{line("take-back", "_ = end")},
-		Kinds: []string{"cancelled-acquires"}, Rules: []campaign.Rule{campaign.Leak, campaign.Wakeup},
+		Tests: []Test{{"virtual", "TestAWaiterThatGaveUpIsNotCounted"}},
 	},
 	{
 		Name: "standby-puts-off", About: "a standby lets a waiter sleep longer than it would without",

@@ -171,7 +171,7 @@ func (b broken) world(seed uint64) spec {
 // TestBrokenLocksAreFound shows that the simulation can fail.
 func TestBrokenLocksAreFound(t *testing.T) {
 	if os.Getenv(envHours) == "" && !soak.Long() {
-		t.Skip("SKIPPED: make slice looks for them, which sets " + envHours)
+		t.Skip("SKIPPED: part of make nightly, which sets " + envHours)
 	}
 	for _, b := range brokenLocks {
 		t.Run(strings.ReplaceAll(b.name, " ", "-"), func(t *testing.T) {

@@ -19,3 +19,11 @@ func draws(n int) int {
 	}
 	return n
 }
+
+// seeds returns the seeds of draws(n) random cases, and those with which a test is known to find rare mutants.
+func seeds(n int, also ...uint64) []uint64 {
+	for i := range draws(n) {
+		also = append(also, backend.Seed(i))
+	}
+	return also
+}

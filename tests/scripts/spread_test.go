@@ -117,7 +117,7 @@ func leftBy(reply string, skip int) map[int]bool {
 func TestSpreadBatchesDoWhatScriptsOfOneLockDo(t *testing.T) {
 	t.Parallel()
 	backend.Each(t, func(t *testing.T, back *backend.Backend) {
-		seed := backend.Seed(1)
+		seed := backend.Seed(2) // 1 does not find the mutant spread-not-after
 		t.Logf("seed %d", seed)
 		r := rand.New(rand.NewPCG(seed, 0))
 		ctx, n := t.Context(), 6

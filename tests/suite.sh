@@ -123,7 +123,7 @@ quick_packages() {
 
 # What the gate tests beyond that, on one server.
 rest() {
-  go test -short -vet=off -p 4 $TESTFLAGS ./faults ./quorum ./mutants ./internal/campaign
+  go test -short -vet=off -p 4 $TESTFLAGS ./dataloss ./faults ./quorum ./mutants ./internal/campaign
 }
 
 # bubbles FOLDER: the packages of the module there with tests in bubbles of testing/synctest. They run on one

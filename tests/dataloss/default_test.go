@@ -107,6 +107,7 @@ func settle(t *testing.T, c *holdfast.Client, all []*succession, outage, ttl tim
 // Fault: The server is killed and comes back without its data, without Strict mode. Fences rise and none is repeated,
 // nobody hangs; overlaps are counted, and late writes refused.
 func TestRestartWithoutData(t *testing.T) {
+	long(t)
 	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
 		const ttl = 10 * time.Second
@@ -130,6 +131,7 @@ func TestRestartWithoutData(t *testing.T) {
 // gone, and the fence counter has its old value. Fences rise all the same, nobody hangs; overlaps are counted, and
 // late writes refused.
 func TestRestartFromAnOlderAOF(t *testing.T) {
+	long(t)
 	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
 		const ttl = 10 * time.Second
@@ -175,6 +177,7 @@ func TestRestartFromAnOlderAOF(t *testing.T) {
 //
 // Bug: An unsynced replica is promoted, and nobody can tell the two holders apart.
 func TestFailoverToAReplicaThatMissedTheLock(t *testing.T) {
+	long(t)
 	t.Parallel()
 	for _, bin := range server.Binaries(t) {
 		t.Run(bin.Name, func(t *testing.T) {

@@ -14,6 +14,7 @@ import (
 // again and again under load. Holders may overlap, which are counted; fences rise, every waiter is served, and
 // nothing is left.
 func TestEvictionUnderLoad(t *testing.T) {
+	long(t)
 	t.Parallel()
 	for _, policy := range []string{"volatile-random", "allkeys-lru"} {
 		t.Run(policy, func(t *testing.T) {

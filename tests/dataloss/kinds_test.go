@@ -57,6 +57,7 @@ func oldMasterDead() *holdfast.Config {
 // Fault: The server of any kind of lock loses its data, in Strict mode. Nothing is granted before the longest lease
 // has ended, and by then no earlier holder believes in its lock.
 func TestStrictHoldsForEveryKind(t *testing.T) {
+	long(t)
 	t.Parallel()
 	eachLoss(t, func(t *testing.T, l loss) {
 		everyKindIsKept(t, l.client(oldMasterDead()), l.client(oldMasterDead()), l.before, l.lose)
@@ -126,6 +127,7 @@ func grantedAfter(t *testing.T, what string, fence uint64, losing time.Time) {
 // Fault: The lock of a job's run is lost with the server's data, in Strict mode. The run does not count, and the next
 // one waits for the end of the quarantine.
 func TestStrictJobsAfterALossOfData(t *testing.T) {
+	long(t)
 	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
 		c := b.Client(t, strict(term))
@@ -152,6 +154,7 @@ func TestStrictJobsAfterALossOfData(t *testing.T) {
 // Fault: Replicas do not confirm a lock of any kind. It is neither granted nor kept, and a run that they have not
 // confirmed does not count.
 func TestMinReplicasHoldsForEveryKind(t *testing.T) {
+	long(t)
 	t.Parallel()
 	for _, bin := range server.Binaries(t) {
 		t.Run(bin.Name, func(t *testing.T) {

@@ -53,6 +53,7 @@ func awaitGrant(t *testing.T, l *holdfast.Lock) *holdfast.Lease {
 // Fault: A master that was replaced grants locks until it misses its replica, in Strict mode. Its last leases have
 // ended before the promoted one grants anything.
 func TestStrictOverlapsNothingWhenTheOldMasterGoesOn(t *testing.T) {
+	long(t)
 	t.Parallel()
 	for _, bin := range server.Binaries(t) {
 		t.Run(bin.Name, func(t *testing.T) {
@@ -129,6 +130,7 @@ func acquireShort(t *testing.T, l *holdfast.Lock) {
 // Fault: A master that was paused and replaced wakes up, and answers what it has received before it checks whether it
 // still has its replica. With MinReplicas nothing is granted that the replica has not confirmed.
 func TestStrictOverlapsNothingWhenTheOldMasterWakesUp(t *testing.T) {
+	long(t)
 	t.Parallel()
 	for _, bin := range server.Binaries(t) {
 		t.Run(bin.Name, func(t *testing.T) {

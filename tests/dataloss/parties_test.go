@@ -21,6 +21,7 @@ import (
 // ended, and by then no earlier party believes in its place; a waiter at a latch is told that its count is lost, and
 // counts go on.
 func TestStrictHoldsForParties(t *testing.T) {
+	long(t)
 	t.Parallel()
 	eachLoss(t, func(t *testing.T, l loss) {
 		holder, other := l.client(oldMasterDead()), l.client(oldMasterDead())
@@ -94,6 +95,7 @@ func TestStrictHoldsForParties(t *testing.T) {
 // Fault: Replicas do not confirm a latch's count, or who is a party. Nobody is told before they do, even if the
 // request was carried out earlier and not answered.
 func TestMinReplicasHoldsForParties(t *testing.T) {
+	long(t)
 	t.Parallel()
 	for _, bin := range server.Binaries(t) {
 		t.Run(bin.Name, func(t *testing.T) {

@@ -135,6 +135,7 @@ func TestFsync(t *testing.T) {
 // Fault: The server syncs its disk once a second, as it does by default. A lock that must be on disk can be acquired
 // with the default timeouts.
 func TestFsyncOnceASecond(t *testing.T) {
+	long(t)
 	t.Parallel()
 	for _, bin := range server.Binaries(t) {
 		t.Run(bin.Name, func(t *testing.T) {

@@ -36,6 +36,14 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
+// long skips a test that takes longer than the gate has, or is left to chance.
+func long(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("SKIPPED: part of make nightly")
+	}
+}
+
 // How often the server loses its data: over all servers in a soak, and for each of them otherwise.
 const (
 	wipesInSoak, wipes         = 1000, 3
@@ -88,6 +96,7 @@ func eachLane(t *testing.T, inSoak, otherwise int, f func(t *testing.T, bin serv
 // Fault: A Strict server comes back empty, or with older data, or is emptied by FLUSHALL. It grants nothing until the
 // longest lease has ended, nothing overlaps, and then all is normal.
 func TestStrictOverlapsNothingWhenDataIsLost(t *testing.T) {
+	long(t)
 	t.Parallel()
 	var all verdict
 	t.Run("lanes", func(t *testing.T) {
@@ -251,6 +260,7 @@ func (p *pair) fail() {
 //
 // Bug: An unsynced replica is promoted, and grants what is held.
 func TestStrictOverlapsNothingWhenAReplicaLags(t *testing.T) {
+	long(t)
 	t.Parallel()
 	var all verdict
 	t.Run("lanes", func(t *testing.T) {

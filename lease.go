@@ -93,8 +93,8 @@ func (l *Lease) Extend(ctx context.Context, ttl time.Duration) error {
 // Release gives the lock up: to the first in the queue, if there is one. It works after ctx has ended, for as long as
 // Config.RetryTimeout; the deadline of a ctx that has not ended bounds how long the call waits. A second call returns nil,
 // and one while another is under way has that one's outcome. ErrLost says that the lease had been lost before. After
-// ErrUnavailable the release is retried in the background, and Release may be called again: ErrAmbiguous then says that the
-// lock is no longer the lease's, most likely because an earlier try has released it.
+// ErrUnavailable, or when ctx's deadline has passed, the release goes on in the background, and Release may be called again:
+// ErrAmbiguous then says that the lock is no longer the lease's, most likely because an earlier try has released it.
 //
 // The lease is over from the moment of the call, whatever it returns. Where others hold the lock with it, readers of this
 // process or leases that are nested (Reentrant), the lock stays held until the last of them is released.

@@ -302,15 +302,18 @@ func (m *JointLease) Release(ctx context.Context) error {
 	}
 	m.end(ErrReleased)
 	m.mu.Unlock()
-	err := m.giveUp(ctx, parts)
-	if onEnd != nil {
-		onEnd()
-	}
-	m.mu.Lock()
-	observed := m.observed
-	m.mu.Unlock()
-	observed.released(HandoverNone, err)
-	observed.flush()
+	err := m.of.c.releaseUntil(ctx, m.of.name, func(ctx context.Context) error {
+		err := m.giveUp(ctx, parts)
+		if onEnd != nil {
+			onEnd()
+		}
+		m.mu.Lock()
+		observed := m.observed
+		m.mu.Unlock()
+		observed.released(HandoverNone, err)
+		observed.flush()
+		return err
+	})
 	if errors.Is(lost, ErrLost) {
 		return lost
 	}

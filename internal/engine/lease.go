@@ -79,6 +79,7 @@ func (l *holdLease) observed() *observation {
 
 // trouble is the state of a release that is called twice, or fails.
 type trouble struct {
+	leaving  bool          // it has ended the lease, and may still pass the lock on
 	answered chan struct{} // closed when the one under way is answered; nil if nobody waits for it
 	unsure   bool          // one that was not answered may have been carried out
 	failed   error         // of the latest one that was not answered at all
@@ -100,6 +101,9 @@ func (l *holdLease) troubled() *trouble {
 	}
 	return l.extra.trouble
 }
+
+// isLeaving reports whether a release has ended the lease, and waits for a renewal. The caller holds l.g.mu.
+func (l *holdLease) isLeaving() bool { return l.trouble() != nil && l.trouble().leaving }
 
 // Name returns the lock's name; of Multi, all names, with commas between them.
 func (l *holdLease) Name() string { return l.lock().name() }
@@ -193,6 +197,9 @@ func (l *holdLease) whenEnded(f context.CancelCauseFunc, revoked func(wire.Remar
 
 // end ends the lease; further calls do nothing. The caller holds l.g.mu.
 func (l *holdLease) end(err error) {
+	if lost, is := err.(*LostError); is && l.isLeaving() {
+		l.troubled().missed = lost
+	}
 	if l.over {
 		return
 	}
@@ -284,22 +291,33 @@ func (l *holdLease) Release(ctx context.Context) error {
 	return l.release(ctx, hasLeft)
 }
 
-// release is Release for a party that ends in that way.
+// release is Release for a party that ends in that way. The lease is over when the first step has been taken, here; the others may
+// take time.
 func (l *holdLease) release(ctx context.Context, how ending) error {
 	c := l.g.l.c
 	c.beginTelling()
 	defer c.endTelling()
+	first, done, err := l.giveUp(true, how)
+	if done {
+		l.flush()
+		return err
+	}
+	return c.releaseUntil(ctx, l.Name(), func(ctx context.Context) error { return l.releaseAfter(ctx, first, how) })
+}
+
+// releaseUntil calls release, and waits for it until ctx's deadline, if that has not passed already. After it, release goes on in
+// the background.
+func (c *Client) releaseUntil(ctx context.Context, name string, release func(context.Context) error) error {
 	end, bounded := ctx.Deadline()
 	if !bounded || ctx.Err() != nil {
-		return l.releaseWithin(ctx, how)
+		return release(ctx)
 	}
-	// After ctx's deadline the release goes on in the background until the server has answered.
 	began := time.Now()
 	ctx, cancel := context.WithDeadline(context.WithoutCancel(ctx), end)
 	over := make(chan error, 1)
 	c.tasks.Run(func() {
 		defer cancel()
-		over <- l.releaseWithin(ctx, how)
+		over <- release(ctx)
 	})
 	select {
 	case err := <-over:
@@ -309,35 +327,34 @@ func (l *holdLease) release(ctx context.Context, how ending) error {
 		case err := <-over: // whose end ended ctx
 			return err
 		default:
-			return c.server.Unheard(ctx, "release", l.Name(), began)
+			return c.server.Unheard(ctx, "release", name, began)
 		}
 	}
 }
 
-// releaseWithin is release without a bound on how long it takes, even if ctx has ended.
-func (l *holdLease) releaseWithin(ctx context.Context, how ending) error {
+// releaseAfter goes on with a release once what giveUp has named has happened. It does so without a bound on how long it takes,
+// even if ctx has ended.
+func (l *holdLease) releaseAfter(ctx context.Context, first prior, how ending) error {
 	h := l.g
 	c := h.l.c
-	for patient := true; ; {
-		first, done, err := l.giveUp(patient, how)
-		if done {
-			l.flush()
-			return err
-		}
-		if first.landed == nil && first.released == nil {
-			break
-		}
+	for patient := true; first != (prior{}); {
 		if first.released != nil {
 			<-first.released
 			if err := l.releaseFailed(); err != nil {
 				return err
 			}
-			continue
+		} else {
+			select {
+			case <-first.landed:
+			case <-time.After(4*c.server.RTT.Mean() + renewalGrace):
+				patient = false
+			}
 		}
-		select {
-		case <-first.landed:
-		case <-time.After(4*c.server.RTT.Mean() + renewalGrace):
-			patient = false
+		var done bool
+		var err error
+		if first, done, err = l.giveUp(patient, how); done {
+			l.flush()
+			return err
 		}
 	}
 	tombstone := h.attempt.unanswered
@@ -372,7 +389,7 @@ func (l *holdLease) releaseThen(ctx context.Context, done func(error)) {
 	case first != (prior{}) || h.attempt.unanswered != 0 || !h.attempt.freeable():
 		c.tasks.Run(func() {
 			if first != (prior{}) {
-				done(l.releaseWithin(ctx, hasLeft))
+				done(l.releaseAfter(ctx, first, hasLeft))
 				return
 			}
 			done(l.gaveBack(h.attempt.giveBack(ctx, h.fence(), h.attempt.unanswered)))
@@ -446,8 +463,8 @@ type prior struct {
 	released <-chan struct{} // another call has released the lease, or failed
 }
 
-// giveUp passes the lock on within the process if that is allowed, and is then done. Otherwise it ends the lease, so that
-// its release can be sent. first is what to wait for before calling again; without patience, only what is unavoidable.
+// giveUp ends the lease, and passes the lock on within the process if that is allowed; then it is done. Otherwise the release has
+// to be sent. first is what to wait for before calling again; without patience, only what is unavoidable.
 func (l *holdLease) giveUp(patient bool, how ending) (first prior, done bool, err error) {
 	h := l.g
 	h.queue.lock()
@@ -463,6 +480,10 @@ func (l *holdLease) giveUp(patient bool, how ending) (first prior, done bool, er
 	// mutants: lost-at-release
 	if lost, ok := l.ended().(*LostError); ok && h.state == over {
 		return prior{}, true, lost
+	}
+	if l.isLeaving() && h.state == over && !l.releasing { // lost, while it waited for a renewal
+		l.released = true
+		return prior{}, true, l.troubled().missed
 	}
 	switch {
 	case l.released && how != hasCountedDown:
@@ -489,11 +510,13 @@ func (l *holdLease) giveUp(patient bool, how ending) (first prior, done bool, er
 		return prior{}, true, nil
 	}
 	// mutants: pass-on
-	if !l.over {
+	if !l.over || l.isLeaving() && h.state != over && !h.expired(now) {
 		next := h.queue.successor(h, now)
 		if next != nil && h.flying > 0 && patient {
 			// An answer to a renewal that is under way must not reach the next
 			// lease.
+			l.troubled().leaving = true
+			l.end(ErrReleased)
 			if h.needMore().landed == nil {
 				h.more.landed = make(chan struct{})
 			}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/holdfast-go/holdfast"
@@ -19,12 +20,14 @@ import (
 type moody struct {
 	drivertest.Driver
 	hangs   atomic.Bool
+	hung    atomic.Int64 // requests that have met a server that hangs
 	refuses atomic.Value // a driver.ReplyError; "" or none if it does not refuse
 	singles atomic.Int64 // renewals that were not in a batch
 }
 
 func (d *moody) meets(ctx context.Context) error {
 	if d.hangs.Load() {
+		d.hung.Add(1)
 		<-ctx.Done()
 		return ctx.Err()
 	}
@@ -113,32 +116,77 @@ func TestRenewalsToAServerThatRefuses(t *testing.T) {
 	})
 }
 
-// A deadline bounds how long Release waits; the lock is released all the same.
+// A deadline bounds how long Release waits, of every kind of lock. The lease is over from the moment of the call, and the lock is
+// released all the same.
 func TestReleaseWithADeadline(t *testing.T) {
+	kinds := backend.Pairs()
+	kinds["a mutex"] = backend.Alike(func(c *holdfast.Client) *holdfast.Lock { return c.Mutex("a") })
+	for kind, lock := range kinds {
+		t.Run(kind, func(t *testing.T) {
+			bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
+				var d moody
+				lease := acquire(t, lock.Held(client(t, srv, d.wrap)))
+				d.hangs.Store(true)
+				ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+				defer cancel()
+				began, released := time.Now(), make(chan error)
+				go func() { released <- lease.Release(ctx) }()
+				synctest.Wait()
+				if err := lease.Err(); !errors.Is(err, holdfast.ErrReleased) {
+					t.Errorf("Err during Release: %v", err)
+				}
+				err := <-released
+				if !errors.Is(err, holdfast.ErrUnavailable) || !errors.Is(err, context.DeadlineExceeded) || time.Since(began) != 100*time.Millisecond {
+					t.Errorf("Release after %s: %v", time.Since(began), err)
+				}
+				sure := &holdfast.ServerError{Op: "acquire", Name: "b"}
+				for _, err := range []error{err, errors.Join(sure, err), errors.Join(err, sure), fmt.Errorf("twice: %w, %w", sure, err)} {
+					if !errors.Is(err, holdfast.ErrAmbiguous) {
+						t.Errorf("not ambiguous: %v", err)
+					}
+				}
+				if errors.Is(errors.Join(sure, sure), holdfast.ErrAmbiguous) {
+					t.Error("what is not ambiguous is so twice")
+				}
+				time.Sleep(time.Second)
+				d.hangs.Store(false)
+				release(t, acquire(t, lock.Wanted(client(t, srv))))
+			})
+		})
+	}
+}
+
+// Release ends its lease at once, also while it waits for a renewal that is under way so that it can pass the lock on within the
+// process. If ctx leaves less time than the server takes, that is no outage.
+func TestReleaseDuringARenewal(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
 		var d moody
-		ttl := holdfast.TTL(time.Hour)
-		lease := acquire(t, client(t, srv, d.wrap).Mutex("a", ttl))
+		c := client(t, srv, d.wrap)
+		held := acquire(t, client(t, srv).Mutex("a"))
+		first, next := wait(t, c.Mutex("a")), wait(t, c.Mutex("a"))
 		d.hangs.Store(true)
-		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		release(t, held)
+		<-first.done
+		lease := first.lease
+		for d.hung.Load() == 0 { // until the renewal is under way that confirms what was handed over, and reserves fences
+			time.Sleep(time.Millisecond)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 		defer cancel()
-		began := time.Now()
 		err := lease.Release(ctx)
-		if !errors.Is(err, holdfast.ErrUnavailable) || !errors.Is(err, context.DeadlineExceeded) || time.Since(began) != 100*time.Millisecond {
-			t.Errorf("Release after %s: %v", time.Since(began), err)
+		if over := lease.Err(); !errors.Is(over, holdfast.ErrReleased) {
+			t.Errorf("after Release (%v), Err: %v", err, over)
 		}
-		sure := &holdfast.ServerError{Op: "acquire", Name: "b"}
-		for _, err := range []error{err, errors.Join(sure, err), errors.Join(err, sure), fmt.Errorf("twice: %w, %w", sure, err)} {
-			if !errors.Is(err, holdfast.ErrAmbiguous) {
-				t.Errorf("not ambiguous: %v", err)
-			}
-		}
-		if errors.Is(errors.Join(sure, sure), holdfast.ErrAmbiguous) {
-			t.Error("what is not ambiguous is so twice")
+		if !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("Release: %v", err)
 		}
 		time.Sleep(time.Second)
 		d.hangs.Store(false)
-		release(t, acquire(t, client(t, srv).Mutex("a", ttl)))
+		<-next.done
+		if next.err != nil || next.lease.Fence() <= lease.Fence() {
+			t.Fatalf("the next lease after %v: %v, %v", lease, next.lease, next.err)
+		}
+		release(t, next.lease)
 	})
 }
 

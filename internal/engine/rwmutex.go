@@ -98,13 +98,23 @@ func (l *holdLease) changeSeen(ctx context.Context, as *target, try bool) (Lease
 func (l *holdLease) changeMode(ctx context.Context, as *target) (*holdLease, error) {
 	h, c := l.g, as.c
 	as = as.inheriting(h.l)
+	if err := l.Err(); err != nil {
+		return nil, err
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
 	if err := l.beginChange(as); err != nil {
 		return nil, err
 	}
-	a, _, err := ask(ctx, c, request{op: "weigh", lock: as, durable: true}, &codec.Weigh{
+	a, unanswered, err := ask(ctx, c, request{op: "weigh", lock: as, durable: true}, &codec.Weigh{
 		Lock: as.ref(), Token: h.attempt.token(), Weight: as.set.weight, Fence: h.fence(), LeaseFence: l.fence,
 	})
 	if err != nil {
+		// A writer that becomes a reader has nothing to go back to: its lease is over.
+		if fate, _ := exec.Classify(err); fate == exec.NeverSent && !unanswered && as.set.kind != &reader {
+			return nil, l.undoChange(err)
+		}
 		return nil, l.abortChange(err)
 	}
 	switch a.reply.Word {

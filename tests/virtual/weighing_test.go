@@ -115,3 +115,48 @@ func TestALeaseThatEndsWhileItIsWeighed(t *testing.T) {
 		}
 	})
 }
+
+// unsent fails to send requests of one script, while it is on.
+type unsent struct {
+	drivertest.Driver
+	script string
+	on     *atomic.Bool
+}
+
+func (d unsent) Run(ctx context.Context, call driver.Call) (string, error) {
+	if call.Script.Name == d.script && d.on.Load() {
+		return "", driver.ErrNotSent
+	}
+	return d.Driver.Run(ctx, call)
+}
+
+// A change of mode of which nothing was sent changes nothing.
+func TestAChangeOfModeThatWasNotSent(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
+		var cut atomic.Bool
+		c := client(t, srv, func(d drivertest.Driver) drivertest.Driver { return unsent{d, "share_weigh", &cut} })
+		ended, cancel := context.WithCancel(t.Context())
+		cancel()
+		rw := c.RWMutex("a")
+		writer := acquire(t, rw.Writer())
+		if _, err := rw.Downgrade(ended, writer); err != context.Canceled || writer.Err() != nil {
+			t.Errorf("Downgrade with an ended context: %v; then Err is %v", err, writer.Err())
+		}
+		release(t, writer)
+		reader := acquire(t, rw.Reader())
+		if _, err := rw.TryUpgrade(ended, reader); err != context.Canceled || reader.Err() != nil {
+			t.Errorf("TryUpgrade with an ended context: %v; then Err is %v", err, reader.Err())
+		}
+		cut.Store(true)
+		if _, err := rw.TryUpgrade(t.Context(), reader); !errors.Is(err, holdfast.ErrUnavailable) || reader.Err() != nil {
+			t.Errorf("TryUpgrade that is not sent: %v; then Err is %v", err, reader.Err())
+		}
+		cut.Store(false)
+		time.Sleep(time.Minute) // it is renewed as before
+		next, err := rw.TryUpgrade(t.Context(), reader)
+		if err != nil {
+			t.Fatal(err)
+		}
+		release(t, next)
+	})
+}

@@ -103,8 +103,7 @@ func (p *BarrierParty) Lease() Lease { return p.holdLease }
 // Await is holdfast.BarrierParty.Await.
 func (p *BarrierParty) Await(ctx context.Context) (phase uint64, err error) {
 	l := p.lock()
-	l.c.tasks.Begin()
-	defer l.c.tasks.End()
+	defer l.c.enter().End()
 	if l.c.isClosing() {
 		return 0, exec.ErrClosed
 	}

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"runtime"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -49,6 +50,7 @@ type Client struct {
 	closeErr   error
 	closed     chan struct{}
 	tasks      exec.Tasks
+	late       exec.Tasks // callers that came after Close, for whom nobody waits
 	holds      exec.Tasks // one for each hold that is not over
 	batches    batches
 	waiters    sync.Pool    // each client has its own, since waiters must not leave a test's virtual time
@@ -215,6 +217,18 @@ func (c *Client) Close(ctx context.Context) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
+}
+
+// enter begins a caller's task, and returns the tasks of which it is to End one. Close waits for it, unless Close has begun: whoever is
+// refused then may come again and again, and must keep Close neither waiting nor from a processor.
+func (c *Client) enter() *exec.Tasks {
+	t := &c.tasks
+	if c.isClosing() {
+		t = &c.late
+		runtime.Gosched()
+	}
+	t.Begin()
+	return t
 }
 
 // scheduledHolds returns the client's holds that have begun and are not over.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -108,5 +109,46 @@ func TestALeaseThatIsDueDuringCloseIsEnded(t *testing.T) {
 	}
 	if err := <-closed; err != nil {
 		t.Errorf("Close: %v", err)
+	}
+}
+
+// Callers that try again at once after ErrClosed do not keep Close from its end, not even if they are many on one processor.
+func TestCloseWhileOthersTryAgain(t *testing.T) {
+	for _, observed := range []bool{false, true} {
+		cfg := &Config{}
+		if observed {
+			cfg.Observer = &Observer{}
+		}
+		c, err := New(&fake{holders: map[string]string{"holdfast:{m}": "another"}}, cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		const callers, most = 64, 20000 // they come to an end, even if Close does not before
+		var refused atomic.Int64
+		var closed atomic.Bool
+		var begun, calling sync.WaitGroup
+		begun.Add(callers)
+		for range callers {
+			calling.Go(func() {
+				for n := 0; n < most && !closed.Load(); {
+					if _, err := c.Mutex("m").TryAcquire(context.Background()); err == exec.ErrClosed {
+						refused.Add(1)
+						n++
+					} else if n == 0 {
+						n++
+						begun.Done()
+					}
+				}
+			})
+		}
+		begun.Wait()
+		if err := c.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if n := refused.Load(); n > callers*most/2 {
+			t.Errorf("Close returned after %d calls that it refused (observed: %v)", n, observed)
+		}
+		closed.Store(true)
+		calling.Wait()
 	}
 }

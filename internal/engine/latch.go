@@ -103,8 +103,7 @@ func (l *Latch) Count(ctx context.Context) (int, error) {
 // Wait is holdfast.Latch.Wait.
 func (l *Latch) Wait(ctx context.Context) error {
 	lock := l.lock
-	lock.c.tasks.Begin()
-	defer lock.c.tasks.End()
+	defer lock.c.enter().End()
 	if err := lock.ready(ctx); err != nil {
 		return err
 	}

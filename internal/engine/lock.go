@@ -142,8 +142,7 @@ func (l *target) acquireUnseen(ctx context.Context, end time.Time) (Lease, error
 
 // acquireBy acquires a lock until end. withheld returns why it was not granted in time.
 func acquireBy(ctx context.Context, c *Client, name string, end time.Time, acquire, withheld func(asking context.Context) (Lease, error)) (Lease, error) {
-	c.tasks.Begin()
-	defer c.tasks.End()
+	defer c.enter().End()
 	asking, cancel := c.asking(ctx, end)
 	defer cancel()
 	lease, err := acquire(asking)
@@ -164,8 +163,7 @@ func acquireBy(ctx context.Context, c *Client, name string, end time.Time, acqui
 
 // acquire waits for the lock until ctx ends, or until end if that is not zero.
 func (l *target) acquire(ctx context.Context, end time.Time) (*holdLease, error) {
-	l.c.tasks.Begin() // Close waits for what this brings
-	defer l.c.tasks.End()
+	defer l.c.enter().End() // Close waits for what this brings
 	if err := l.ready(ctx); err != nil {
 		return nil, err
 	}
@@ -201,8 +199,7 @@ func (l *target) tryAcquire(ctx context.Context) (*holdLease, error) {
 
 // tryUnseen is TryAcquire without telling observers.
 func (l *target) tryUnseen(ctx context.Context) (*holdLease, error) {
-	l.c.tasks.Begin()
-	defer l.c.tasks.End()
+	defer l.c.enter().End()
 	if err := l.ready(ctx); err != nil {
 		return nil, err
 	}

@@ -114,8 +114,7 @@ func (l *multi) TryAcquire(ctx context.Context) (Lease, error) {
 
 // tryUnseen is TryAcquire without telling observers.
 func (l *multi) tryUnseen(ctx context.Context) (Lease, error) {
-	l.c.tasks.Begin()
-	defer l.c.tasks.End()
+	defer l.c.enter().End()
 	if err := l.ready(ctx); err != nil {
 		return nil, err
 	}
@@ -131,8 +130,7 @@ func (l *multi) ready(ctx context.Context) error {
 
 // acquire acquires all parts: at once if possible, otherwise one by one.
 func (l *multi) acquire(ctx context.Context, end time.Time) (*JointLease, error) {
-	l.c.tasks.Begin() // Close waits for what this brings
-	defer l.c.tasks.End()
+	defer l.c.enter().End() // Close waits for what this brings
 	if err := l.ready(ctx); err != nil {
 		return nil, err
 	}

@@ -104,7 +104,8 @@ type observation struct {
 	context.Context
 
 	c     *Client
-	told  endless // for observers
+	task  *exec.Tasks // that has begun for the acquire
+	told  endless     // for observers
 	of    observable
 	at    time.Time // when the acquire began; once it has ended, when it ended
 	fence uint64
@@ -182,8 +183,7 @@ func (c *Client) observe(ctx context.Context, l observable, try bool) *observati
 	if c.cfg.Observer == nil {
 		return nil
 	}
-	c.tasks.Begin() // until end
-	o := &observation{Context: ctx, c: c, told: endless{ctx}, of: l, at: time.Now(), try: try, busy: true}
+	o := &observation{Context: ctx, c: c, task: c.enter(), told: endless{ctx}, of: l, at: time.Now(), try: try, busy: true}
 	if start := c.cfg.Observer.AcquireStart; start != nil {
 		o.told.Context = start(ctx, o.event())
 	}
@@ -242,7 +242,7 @@ func (o *observation) end(lease Lease, err error) (Lease, error) {
 	if o == nil {
 		return lease, err
 	}
-	defer o.c.tasks.End()
+	defer o.task.End()
 	began := o.at
 	o.at = time.Now()
 	if err == nil {

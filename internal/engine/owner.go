@@ -29,8 +29,7 @@ func (l *target) ReleaseOwner(ctx context.Context) (left int, err error) {
 	if l.set.err == nil && l.set.kind != &owned {
 		return 0, fmt.Errorf("%w: lock %q: ReleaseOwner is for a Mutex with Owner and Reentrant", ErrInvalid, l.name())
 	}
-	l.c.tasks.Begin()
-	defer l.c.tasks.End()
+	defer l.c.enter().End()
 	if err := l.ready(ctx); err != nil {
 		return 0, err
 	}

@@ -235,8 +235,7 @@ func (c *Client) Adopt(ctx context.Context, t *Ticket, opts ...Option) (Lease, e
 // adopt is Adopt without telling observers.
 func (l *target) adopt(ctx context.Context, t *Ticket) (*holdLease, error) {
 	c := l.c
-	c.tasks.Begin() // Close waits for what this brings
-	defer c.tasks.End()
+	defer c.enter().End() // Close waits for what this brings
 	if err := l.ready(ctx); err != nil {
 		return nil, err
 	}
@@ -334,8 +333,7 @@ func (c *Client) ExtendTicket(ctx context.Context, t *Ticket, ttl time.Duration,
 	if err := c.checkTerm("ExtendTicket by", l.name(), ttl); err != nil {
 		return err
 	}
-	c.tasks.Begin()
-	defer c.tasks.End()
+	defer c.enter().End()
 	if err := l.ready(ctx); err != nil {
 		return err
 	}

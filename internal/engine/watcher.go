@@ -19,8 +19,7 @@ type watcher struct {
 // watch starts watching a lock. The caller must call leave in the end. watch fails if the client is
 // closed.
 func (c *Client) watch(l *target) (*watcher, error) {
-	c.tasks.Begin() // Close waits for this, and ends the subscriptions after it
-	defer c.tasks.End()
+	defer c.enter().End() // Close waits for this, and ends the subscriptions after it
 	if c.isClosing() {
 		return nil, exec.ErrClosed
 	}

@@ -276,6 +276,15 @@ func (acq *acquirer) step() *hold {
 // failed handles an error of the attempt. A waiter outlives an outage: once the server has answered
 // it, only its context bounds the wait.
 func (acq *acquirer) failed(err error) {
+	l := acq.attempt.l
+	// One late answer says little. If leases are shorter than the round trip, each will be late.
+	if acq.answered && errors.Is(err, errLate) && l.c.server.RTT.Mean() < l.set.term() {
+		acq.renewAttempt(l)
+		if acq.sub.Polls() {
+			acq.attempt.abandonPredecessor() // there is no place to keep
+		}
+		return
+	}
 	// These errors concern this attempt alone: the next waiter may want less.
 	own := errors.Is(err, errLate) || errors.Is(err, exec.ErrReplicas) || errors.Is(err, exec.ErrPermits) ||
 		errors.Is(err, exec.ErrParties) || errors.Is(err, ErrDepth)
@@ -283,7 +292,6 @@ func (acq *acquirer) failed(err error) {
 		acq.pause(schedule.Jitter(500*time.Millisecond, 50))
 		return
 	}
-	l := acq.attempt.l
 	acq.attempt.abandon()
 	acq.attempt = nil
 	if own {

@@ -275,7 +275,8 @@ func (a *attempt) granted(sent, heard clock.Instant, now int64, ttl time.Duratio
 		return nil, &exec.Failure{Op: "acquire", Name: a.l.name(), Server: a.l.c.server.Addr(), Kind: exec.ErrWrongType, Err: errUnbelievable(a.l, fence)}
 	}
 	if h.noteHeard(heard) {
-		return nil, &exec.Failure{Op: "acquire", Name: a.l.name(), Server: a.l.c.server.Addr(), Kind: exec.ErrUnavailable, Err: errLate}
+		late := fmt.Errorf("%w; it lasts for %s, and the server answers within %s on average", errLate, term, a.l.c.server.RTT.Mean().Round(time.Microsecond))
+		return nil, &exec.Failure{Op: "acquire", Name: a.l.name(), Server: a.l.c.server.Addr(), Kind: exec.ErrUnavailable, Err: late}
 	}
 	return h, nil
 }

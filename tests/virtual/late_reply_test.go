@@ -3,6 +3,8 @@ package virtual
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -71,6 +73,49 @@ func TestAGrantPastItsDeadlineIsGivenBack(t *testing.T) {
 			}
 		}
 	})
+}
+
+// lateAtTimes is a driver whose server is a millisecond away, and which answers some acquires late.
+type lateAtTimes struct {
+	drivertest.Driver
+	late *atomic.Int64
+}
+
+func (d lateAtTimes) Run(ctx context.Context, call driver.Call) (string, error) {
+	time.Sleep(time.Millisecond)
+	reply, err := d.Driver.Run(ctx, call)
+	if does(call.Script, "acquire") && d.late.Add(-1) >= 0 {
+		time.Sleep(200 * time.Millisecond)
+	}
+	return reply, err
+}
+
+// Fault: A waiter is queued, and the answer that grants it a short lease is late. It tries again. If the server
+// takes longer than its leases last, it fails, and says so.
+func TestAWaiterOutlivesALateAnswer(t *testing.T) {
+	for late, succeeds := range map[int64]bool{1: true, 1000: false} {
+		t.Run(fmt.Sprint(late), func(t *testing.T) {
+			eachWay(t, func(t *testing.T, srv *holdfasttest.Server, cfg holdfast.Config) {
+				var left atomic.Int64
+				lease := acquire(t, client(t, srv).Mutex("a"))
+				c := configured(t, srv, cfg, func(d drivertest.Driver) drivertest.Driver { return lateAtTimes{d, &left} })
+				// Without renewals the lock must be confirmed after a hand-over.
+				first := wait(t, c.Mutex("a", holdfast.TTL(50*time.Millisecond), holdfast.NoRenew()))
+				left.Store(late)
+				release(t, lease)
+				<-first.done
+				if !succeeds {
+					if !errors.Is(first.err, holdfast.ErrUnavailable) || !strings.Contains(first.err.Error(), "it lasts for 50ms, and the server answers within ") {
+						t.Errorf("%v, %v", first.lease, first.err)
+					}
+				} else if first.err != nil {
+					t.Errorf("Acquire: %v", first.err)
+				} else {
+					_ = first.lease.Release(t.Context()) // it may have expired
+				}
+			})
+		})
+	}
 }
 
 // slowToRelease is a driver whose releases arrive late.

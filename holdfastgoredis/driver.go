@@ -317,9 +317,10 @@ func convert(err error) error {
 }
 
 // Probe uses HELLO, which every user may send, and TIME, which every script sends, in one round trip. In a Cluster it
-// asks a master chosen at random, so that one that is down does not fail every attempt.
+// asks a master chosen at random, so that one that is down does not fail every attempt. It uses a connection of the driver's own: the
+// program's client tries several times to connect, and does not say why it could not.
 func (d *adapter) Probe(ctx context.Context) (driver.ServerInfo, error) {
-	node, err := nodeOf(ctx, d.user, strconv.Itoa(rand.Int()))
+	node, err := nodeOf(ctx, d.urgent.get(), strconv.Itoa(rand.Int()))
 	if err != nil {
 		return driver.ServerInfo{}, convert(err)
 	}

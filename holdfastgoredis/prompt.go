@@ -32,7 +32,6 @@ func (d *adapter) initPrompt(o *redis.Options) {
 // openPrompt opens a connection for RunPrompt.
 func openPrompt(ctx context.Context, own redis.Options) (conn net.Conn, free func(), err error) {
 	own.PoolSize = 2 // with 1, go-redis would keep dialing after a failure
-	own.DialerRetries = 1
 	own.Protocol = 2 // in RESP3 servers can push
 	conn, err = prompt.Greeted(ctx, own.Dialer, func(dial prompt.Dialer) error {
 		own.Dialer = dial

@@ -4,13 +4,20 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
+	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/driver/drivertest"
+	"github.com/holdfast-go/holdfast/holdfastgoredis"
 	"github.com/holdfast-go/holdfast/holdfasttest"
 )
 
@@ -103,6 +110,29 @@ func TestCloseEndsTheFirstContact(t *testing.T) {
 		}
 		if err := c.Close(t.Context()); err != nil || time.Since(began) > 0 {
 			t.Errorf("Close takes %s: %v", time.Since(began), err)
+		}
+	})
+}
+
+// Fault: Nothing listens where the server should. Whatever go-redis does by default to connect, the error says so, and comes
+// when RetryTimeout is over.
+func TestAServerThatRefusesConnections(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		defer time.Sleep(2 * time.Second) // by then go-redis has noticed that its clients are closed
+		rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:0", Dialer: func(context.Context, string, string) (net.Conn, error) {
+			return nil, &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
+		}})
+		defer func() { _ = rdb.Close() }()
+		c, err := holdfastgoredis.New(rdb, &holdfast.Config{RetryTimeout: 200 * time.Millisecond})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = c.Close(t.Context()) }()
+		for name, acquire := range map[string]func(context.Context) (*holdfast.Lease, error){"Acquire": c.Mutex("m").Acquire, "TryAcquire": c.Mutex("m").TryAcquire} {
+			began := time.Now()
+			if _, err := acquire(t.Context()); !errors.Is(err, holdfast.ErrUnavailable) || !strings.Contains(err.Error(), "connection refused") || time.Since(began) > 200*time.Millisecond {
+				t.Errorf("%s, after %s: %v", name, time.Since(began), err)
+			}
 		}
 	})
 }

@@ -18,7 +18,7 @@ type Client struct {
 
 // New returns a client that reaches its server through a driver. Programs call an adapter's New, such as
 // holdfastgoredis.New; New itself is for authors of drivers. It sends nothing: a server that cannot be reached, or is too
-// old, shows at the first use. A nil cfg means the defaults. A Config that is not valid is [ErrInvalid].
+// old, shows at the first use, or at [Client.Ping]. A nil cfg means the defaults. A Config that is not valid is [ErrInvalid].
 func New(d driver.Driver, cfg *Config) (*Client, error) {
 	if cfg == nil {
 		cfg = &Config{}
@@ -62,6 +62,12 @@ func (c *Client) ForceAdmit(ctx context.Context) error { return leave(c.e.Init(c
 // not released expires with its TTL. The driver's own connections are closed after that; a client that the program passed
 // to an adapter stays open. A second Close waits for the first.
 func (c *Client) Close(ctx context.Context) error { return leave(c.e.Close(ctx)) }
+
+// Ping asks whether the server can be reached, and whether it can be used for locks: so a mistyped address shows when the program
+// starts. It tries for as long as [Config.RetryTimeout], or until ctx ends, and changes nothing. Its errors are those of an
+// acquire: [ErrUnavailable], [ErrDenied], [ErrUnsupported], [ErrClosed]. That it returns nil says nothing about permissions:
+// "holdfast doctor" checks those.
+func (c *Client) Ping(ctx context.Context) error { return leave(c.e.Ping(ctx)) }
 
 // String names the client and its server.
 func (c *Client) String() string { return c.e.String() }

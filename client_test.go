@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"math"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -109,6 +110,41 @@ func TestManyLocksAtATime(t *testing.T) {
 		succeeded(t, over)
 	}
 	s.cleaned()
+}
+
+// refusing is the driver of a server that can be reached at times.
+type refusing struct {
+	driver.Driver
+	down atomic.Bool
+}
+
+func (d *refusing) Probe(ctx context.Context) (driver.ServerInfo, error) {
+	if d.down.Load() {
+		return driver.ServerInfo{}, fmt.Errorf("%w: connection refused", driver.ErrNotSent)
+	}
+	return d.Driver.Probe(ctx)
+}
+
+// Ping says whether the server can be reached now, also after it could be before.
+func TestPing(t *testing.T) {
+	t.Parallel()
+	s := newSpace(t)
+	d := &refusing{Driver: s.server.Driver()}
+	c := s.clientWith(d, func(cfg *holdfast.Config) { cfg.RetryTimeout = 50 * time.Millisecond })
+	for _, down := range []bool{true, false, false, true} {
+		d.down.Store(down)
+		err := c.Ping(t.Context())
+		if !down {
+			want(t, "Ping", err, nil)
+		} else if want(t, "Ping of a server that is down", err, holdfast.ErrUnavailable); !strings.Contains(fmt.Sprint(err), "holdfast: reach the server on ") {
+			t.Errorf("Ping: %v", err)
+		}
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	want(t, "Ping with a context that has ended", c.Ping(ended), context.Canceled)
+	want(t, "Close", c.Close(t.Context()), nil)
+	want(t, "Ping of a client that is closed", c.Ping(t.Context()), holdfast.ErrClosed)
 }
 
 // When a client closes, its waiters give up and its leases end, but their locks are kept until they are released.

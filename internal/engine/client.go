@@ -231,6 +231,20 @@ func (c *Client) enter() *exec.Tasks {
 	return t
 }
 
+// Ping is holdfast.Client.Ping.
+func (c *Client) Ping(ctx context.Context) error {
+	defer c.enter().End()
+	if c.isClosing() {
+		return exec.ErrClosed
+	}
+	known := c.server.Info() != nil
+	err := c.server.Connect(ctx, "")
+	if err == nil && known {
+		_, _, err = exec.Persist(ctx, c.server, exec.OpReach, "", c.server.Probe)
+	}
+	return exec.InTask("reach the server", err)
+}
+
 // scheduledHolds returns the client's holds that have begun and are not over.
 func (c *Client) scheduledHolds() (holds []*hold) {
 	for _, caller := range c.schedule.Callers() {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -70,7 +71,8 @@ func newServerFlags(command string) serverFlags { return serverFlags{flags: newF
 // define defines the flags. about is the text of --redis.
 func (o *serverFlags) define(about string) {
 	o.flags.StringArrayVar(&o.redis, "redis", nil, about)
-	o.flags.StringVar(&o.prefix, "prefix", "", "`TEXT` that keys begin with (default holdfast:)")
+	o.flags.StringVar(&o.prefix, "prefix", "", "`TEXT` that keys begin with; env: HOLDFAST_PREFIX (default holdfast:)")
+	o.prefix = os.Getenv("HOLDFAST_PREFIX")
 }
 
 // oneOrMore is the text of --redis for commands that also use a quorum.

@@ -182,7 +182,7 @@ func (o *lsFlags) nothing() string {
 	case o.held || o.waiting || o.kind != "":
 		return "no lock in use fits these flags"
 	case o.pattern == "":
-		return "no lock of this prefix is held or waited for"
+		return fmt.Sprintf("no lock is held or waited for under the prefix %q; --prefix or HOLDFAST_PREFIX names another", cmp.Or(o.prefix, "holdfast:"))
 	case strings.Contains(o.pattern, "*"):
 		return "no lock in use matches; * stands for any characters but /"
 	}

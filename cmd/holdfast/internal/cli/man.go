@@ -95,6 +95,7 @@ func mainPage() []byte {
 	}
 	p.section("Environment")
 	p.printf(".TP\n.BR HOLDFAST_REDIS \", \" REDIS_URL\nURL of the server, if there is no\n.BR \\-\\-redis :\nthe first of them counts; otherwise it is %s.\n", troff(connect.Default))
+	p.printf(".TP\n.B HOLDFAST_PREFIX\nwhat keys begin with, if there is no\n.BR \\-\\-prefix .\n")
 	p.printf(".TP\n.B NO_COLOR\nIf it is set, terminals are written to without colors and bold type.\n")
 	p.section("Exit status")
 	p.printf("The commands that holdfast runs have codes of their own, which it exits with.\n")

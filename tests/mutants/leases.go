@@ -34,7 +34,7 @@ var leases = []Mutant{
 		Tests: []Test{{"scripts", "TestScripts"}},
 	},
 	{
-		Name: "refusal-prolongs", About: "a reply without a write prolongs a lock in its last millisecond",
+		Name: "refusal-prolongs", About: "a reply without a write prolongs a lock in its last millisecond (on Redis 7.0)",
 		Edits: []overlay.Edit{part("master-asked", "-3600000", "1")},
 		Tests: []Test{{"scripts", "TestAnswersDoNotProlong"}},
 	},

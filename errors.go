@@ -21,7 +21,8 @@ var (
 	// ErrReleased says that the lease's holder has released or detached it. It is also the cause with which the lease's
 	// context then ends.
 	ErrReleased = errors.New("holdfast: lease released")
-	// ErrClosed says that Client.Close was called.
+	// ErrClosed says that Client.Close was called. Within a *ServerError, it says that the program has closed the Redis client
+	// that it passed to an adapter, before it closed the Client.
 	ErrClosed = errors.New("holdfast: client is closed")
 	// ErrAmbiguous says that the server may have carried the request out: its reply was lost. After an acquire the lock, if
 	// it was granted, is released in the background or expires with its TTL. After a release the lock is most likely free.
@@ -312,6 +313,7 @@ var serverErrors = []struct {
 	{exec.ErrUninitialised, []error{ErrNotAdmitted}},
 	{exec.ErrUnsupported, []error{ErrUnsupported}},
 	{exec.ErrClosed, []error{ErrClosed}},
+	{exec.ErrClientClosed, []error{ErrClosed}},
 }
 
 // leave returns an error as one of this package, if it is the engine's. Every error that leaves the package, and every

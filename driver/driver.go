@@ -34,7 +34,7 @@ type Driver interface {
 	//     WRONGPASS. They must not wrap ErrNotSent as well.
 	//   - An error that wraps ErrNotSent, if the call certainly did not leave this process, for example because there is
 	//     no connection. It also wraps the cause, from which the library tells whether waiting can help (an unknown host
-	//     or a bad certificate does not go away).
+	//     or a bad certificate does not go away). It also wraps ErrClientClosed if the program has closed its client.
 	//   - Any other error, if the script may have run or may still run. This is never wrong, but the library then has to
 	//     ask the server.
 	//
@@ -133,6 +133,10 @@ type Call struct {
 	// Urgent is set for renewals and releases, which must not wait for a connection behind the application's own commands.
 	// A driver that does not share connections with the application may ignore it.
 	Urgent bool
+	// Renews is set for renewals. A driver over a client that the program can close fails with ErrClientClosed when the program
+	// has closed it, also if its own connections would carry the call: otherwise a lease that the program has forgotten would be
+	// renewed for good. Other urgent calls, such as releases, may still be sent.
+	Renews bool
 }
 
 // Script is a Lua script or, if Command is set, one of the server's own commands. A command is sent with the call's keys
@@ -204,6 +208,10 @@ func (e ReplyError) Error() string { return string(e) }
 // ErrNotSent is wrapped by the error of a call that certainly did not leave this process. This includes a call that was
 // redirected to a server that cannot be reached.
 const ErrNotSent = constError("not sent")
+
+// ErrClientClosed is wrapped, besides ErrNotSent, by the error of a call that was not sent because the program has closed the
+// client that it passed to the driver. The library then acquires and renews nothing, and does not try again.
+const ErrClientClosed = constError("client is closed")
 
 type constError string
 

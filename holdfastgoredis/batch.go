@@ -11,14 +11,22 @@ import (
 // RunAll sends the calls in one pipeline to the node that has the first one's keys. Calls that the node does not run,
 // because it does not have the script or the keys, are then sent one by one with Run.
 func (d *adapter) RunAll(ctx context.Context, calls []driver.Call, tell func(i int, reply string, err error)) {
+	refuse := func(err error) {
+		for i := range calls {
+			tell(i, "", err)
+		}
+	}
+	key := calls[0].Keys[0]
+	if calls[0].Renews && d.isClientClosed(key) {
+		refuse(errClientClosed)
+		return
+	}
 	rdb, done := d.acquireClient(calls[0])
-	node, err := nodeOf(ctx, rdb, calls[0].Keys[0])
+	node, err := nodeOf(ctx, rdb, key)
 	if err != nil {
 		done(err)
 		d.refreshAfter(err)
-		for i := range calls {
-			tell(i, "", convert(err))
-		}
+		refuse(d.convertFor(key, err))
 		return
 	}
 	cmds := make([]once, len(calls))
@@ -54,7 +62,7 @@ func (d *adapter) RunAll(ctx context.Context, calls []driver.Call, tell func(i i
 		if suspicious(err) {
 			suspect = err
 		}
-		tell(i, reply, convert(err))
+		tell(i, reply, d.convertFor(key, err))
 	}
 	done(suspect)
 	d.refreshAfter(suspect)

@@ -38,8 +38,8 @@ import (
 )
 
 // New returns a holdfast.Client over the program's go-redis client, a *redis.Client or a *redis.ClusterClient. The
-// caller closes rdb, after the holdfast.Client. If rdb cannot be used for locks, the error says why and matches
-// holdfast.ErrInvalid.
+// caller closes rdb, after the holdfast.Client. If rdb is closed earlier, acquires fail with holdfast.ErrClosed, and leases are not
+// renewed, but can still be released. If rdb cannot be used for locks, the error says why and matches holdfast.ErrInvalid.
 //
 // With Sentinel, use NewFailover: with a client made by redis.NewFailoverClient, New tells masters apart only by the
 // remote addresses of connections.
@@ -131,6 +131,7 @@ type adapter struct {
 	addr     string
 	width    int          // how many calls may be in flight on user
 	inFlight atomic.Int64 // how many are
+	openAt   atomic.Int64 // when user was last seen open, by RunPrompt, ns
 	subs     *pubsub.Pool
 	prompt   prompt.Keeper
 	refresh  func()    // finds out which server has the locks now; nil if that cannot change
@@ -179,11 +180,22 @@ type once struct{ *redis.Cmd }
 func (once) NoRetry() bool { return true }
 
 func (d *adapter) Run(ctx context.Context, c driver.Call) (string, error) {
+	if c.Renews && d.isClientClosed(firstKey(&c)) {
+		return "", errClientClosed
+	}
 	rdb, done := d.acquireClient(c)
 	reply, err := run(ctx, rdb, c)
 	done(err)
 	d.refreshAfter(err)
-	return reply, convert(err)
+	return reply, d.convertFor(firstKey(&c), err)
+}
+
+// firstKey returns the call's first key, or "".
+func firstKey(c *driver.Call) string {
+	if len(c.Keys) == 0 {
+		return ""
+	}
+	return c.Keys[0]
 }
 
 // acquireClient returns the client for a call. The caller must call done with the call's error.
@@ -320,7 +332,11 @@ func convert(err error) error {
 // asks a master chosen at random, so that one that is down does not fail every attempt. It uses a connection of the driver's own: the
 // program's client tries several times to connect, and does not say why it could not.
 func (d *adapter) Probe(ctx context.Context) (driver.ServerInfo, error) {
-	node, err := nodeOf(ctx, d.urgent.get(), strconv.Itoa(rand.Int()))
+	key := strconv.Itoa(rand.Int())
+	if d.isClientClosed(key) {
+		return driver.ServerInfo{}, errClientClosed
+	}
+	node, err := nodeOf(ctx, d.urgent.get(), key)
 	if err != nil {
 		return driver.ServerInfo{}, convert(err)
 	}

@@ -22,6 +22,9 @@ const idleDurable = 16
 // RunDurably sends the script and the command that waits for replicas on one connection, in a Cluster to the node that
 // has the keys.
 func (d *adapter) RunDurably(ctx context.Context, c driver.Call, want driver.Durability) (string, driver.Confirmation, error) {
+	if (c.Renews || !c.Urgent) && d.isClientClosed(c.Keys[0]) {
+		return "", driver.Confirmation{}, errClientClosed
+	}
 	rdb := d.durable[0]
 	if c.Urgent {
 		rdb = d.durable[1]

@@ -48,6 +48,9 @@ func openPrompt(ctx context.Context, own redis.Options) (conn net.Conn, free fun
 
 func (d *adapter) RunPrompt(ctx context.Context, deadline time.Time, c driver.Call) (string, error) {
 	var urgent redis.UniversalClient
+	if !c.Urgent && !d.wasOpen() {
+		return "", driver.ErrNotSent // Run says why
+	}
 	if c.Urgent {
 		urgent = d.urgent.get() // before the call, since another that fails meanwhile may replace it
 	}

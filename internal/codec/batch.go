@@ -275,7 +275,7 @@ func (b *BatchRenew) Call() driver.Call {
 	for _, ttl := range b.terms {
 		args = append(args, milliseconds(ttl))
 	}
-	return driver.Call{Script: script.BatchRenew(), Keys: b.keys, Args: args, Urgent: true}
+	return renewing(driver.Call{Script: script.BatchRenew(), Keys: b.keys, Args: args})
 }
 
 // Parse reads the script's reply.

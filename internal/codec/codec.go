@@ -105,6 +105,12 @@ func urgent(c driver.Call) driver.Call {
 	return c
 }
 
+// renewing makes a call an urgent one that renews a lease.
+func renewing(c driver.Call) driver.Call {
+	c.Renews = true
+	return urgent(c)
+}
+
 // onLock makes a call of a script that takes all keys of the lock, the flags, and those arguments.
 func (l *Lock) onLock(s driver.Script, args ...string) driver.Call {
 	words := l.Keys.appendAll(make([]string, 0, maxKeys+1+len(args)))

@@ -50,6 +50,7 @@ type sample struct {
 	parse  func(text string) (any, error)
 	script driver.Script
 	urgent bool
+	renews bool
 	keys   string // with a space between two
 	args   []string
 
@@ -73,6 +74,12 @@ func (s sample) sends(script driver.Script, keys string, args ...string) sample 
 func (s sample) urgently() sample {
 	s.urgent = true
 	return s
+}
+
+// renewing says that the call is an urgent one that renews a lease.
+func (s sample) renewing() sample {
+	s.renews = true
+	return s.urgently()
 }
 
 func (s sample) reads(replies map[string]any) sample {
@@ -162,22 +169,22 @@ var samples = []sample{
 		sends(script.ReleaseByKey(), "k", "s60000+13000", "A").
 		reads(map[string]any{"released " + now: ReleaseReply{head(Released)}, "kept " + now: ReleaseReply{head(Kept)}}).refuses("gone " + now),
 
-	of("renewal", &Renew{Lock: mutexLock, Token: "A", TTL: time.Minute, Fence: 7, FencesAlone: 9, Channel: "c"}).urgently().
+	of("renewal", &Renew{Lock: mutexLock, Token: "A", TTL: time.Minute, Fence: 7, FencesAlone: 9, Channel: "c"}).renewing().
 		sends(script.Renew(), "k", "ck", "A", "60000", "0", "7").reads(renewReplies).
 		refuses("renewed "+now+" 60000 0 1", "renewed "+now+" 60000 9 -1", "renewed "+now+" 60000 -9 0", "late "+now, "behind "+now+" x"),
-	of("renewal in Strict mode", &Renew{Lock: strictLock, Token: "A", TTL: time.Minute, Fence: 7}).urgently().
+	of("renewal in Strict mode", &Renew{Lock: strictLock, Token: "A", TTL: time.Minute, Fence: 7}).renewing().
 		sends(script.Renew(), "k q f m", "s60000+13000", "A", "60000", "0", "7").
 		reads(map[string]any{"absent " + now: RenewReply{Head: head(Absent)}, "quarantined " + now + " 5": RenewReply{Head: head(Quarantined), Refusal: Refusal{Quarantine: 5 * time.Millisecond}}}),
-	of("renewal with fences", &Renew{Lock: mutexLock, Token: "A", TTL: time.Minute, Fence: 7, Fences: 3}).urgently().
+	of("renewal with fences", &Renew{Lock: mutexLock, Token: "A", TTL: time.Minute, Fence: 7, Fences: 3}).renewing().
 		sends(script.Renew(), "k q f", "ck", "A", "60000", "3", "7"),
-	of("renewal with more fences", &Renew{Lock: mutexLock, Token: "A", TTL: time.Minute, Fence: 7, Fences: 3, FencesAlone: 9, Channel: "c"}).urgently().
+	of("renewal with more fences", &Renew{Lock: mutexLock, Token: "A", TTL: time.Minute, Fence: 7, Fences: 3, FencesAlone: 9, Channel: "c"}).renewing().
 		sends(script.Renew(), "k q f", "ck", "A", "60000", "3", "7", "9", "c"),
-	of("share renewal", &ShareRenew{Renew{Lock: shareLock, Token: "A", TTL: time.Minute, Fence: 7, FencesAlone: 9}}).urgently().
+	of("share renewal", &ShareRenew{Renew{Lock: shareLock, Token: "A", TTL: time.Minute, Fence: 7, FencesAlone: 9}}).renewing().
 		sends(script.ShareRenew(), "k e", "", "A", "60000", "0", "7").reads(renewReplies).
 		reads(map[string]any{"absent " + now: RenewReply{Head: head(Absent)}, "superseded " + now: RenewReply{Head: head(Superseded)}}),
-	of("share renewal with fences", &ShareRenew{Renew{Lock: shareLock, Token: "A", TTL: time.Minute, Fence: 7, Fences: 3, FencesAlone: 9}}).urgently().
+	of("share renewal with fences", &ShareRenew{Renew{Lock: shareLock, Token: "A", TTL: time.Minute, Fence: 7, Fences: 3, FencesAlone: 9}}).renewing().
 		sends(script.ShareRenew(), "k q f e", "", "A", "60000", "3", "7"),
-	of("reassertion", &Reassert{Lock: mutexLock, Token: "A", TTL: time.Minute, NotAfter: 16, Fence: 7, Reserved: 9, Info: info, GrantedAt: 15, Age: time.Second, Asked: 17}).urgently().
+	of("reassertion", &Reassert{Lock: mutexLock, Token: "A", TTL: time.Minute, NotAfter: 16, Fence: 7, Reserved: 9, Info: info, GrantedAt: 15, Age: time.Second, Asked: 17}).renewing().
 		sends(script.Reassert(), "k q f", "ck", "A", "60000", "16", "7", "9", info, "15", "1000000", "17").reads(renewReplies).
 		reads(map[string]any{"late " + now: RenewReply{Head: head(Late)}, "absent " + now: RenewReply{Head: head(Absent)}}).refuses("superseded "+now, "quarantined "+now+" 5"),
 	of("who holds", &WhoHolds{mutexLock}).sends(script.Holder(), "k q f", "ck", "").
@@ -239,7 +246,7 @@ var samples = []sample{
 		b.Flags = Cluster
 		b.Add("a", "hf1:A:", 7, time.Minute)
 		b.Add("b", "hf1:B:", 18446744073709551615, time.Minute)
-	}).urgently().sends(script.BatchRenew(), "a b", "c", "hf1:A:7:", "hf1:B:18446744073709551615:", "60000").
+	}).renewing().sends(script.BatchRenew(), "a b", "c", "hf1:A:7:", "hf1:B:18446744073709551615:", "60000").
 		reads(map[string]any{"kept " + now: BatchReply{Head: head(Kept)}, "kept " + now + " 1 2": BatchReply{Head: head(Kept), Left: []int{0, 1}}}).
 		refuses("kept "+now+" 3", "kept "+now+" 0", "taken "+now+" 7", "quarantined "+now+" 5"),
 	batchOf("spread batch of alike", NewSpreadAcquire(2), func(b *SpreadAcquire) {
@@ -266,18 +273,18 @@ var samples = []sample{
 		b.Flags = Cluster
 		b.Add("a", "hf1:A:", 7, time.Minute)
 		b.Add("b", "hf1:B:", 8, time.Minute)
-	}).urgently().sends(script.SpreadRenew(), "a", "c", "60000", "a", "hf1:A:7:", "b", "hf1:B:8:").
+	}).renewing().sends(script.SpreadRenew(), "a", "c", "60000", "a", "hf1:A:7:", "b", "hf1:B:8:").
 		reads(map[string]any{"kept " + now + " 0": BatchReply{Head: head(Kept)}, "kept " + now + " 2 1 2": BatchReply{Head: head(Kept), Left: []int{0, 1}, Denied: 2}}).
 		refuses("kept "+now, "kept "+now+" 0 3", "taken "+now+" 0"),
 	batchOf("spread batch of different renewals", NewSpreadRenew(2), func(b *SpreadRenew) {
 		b.Add("a", "hf1:A:", 7, time.Minute)
 		b.Add("b", "hf1:B:", 8, time.Second)
-	}).urgently().sends(script.SpreadRenew(), "a", "", "", "a", "hf1:A:7:", "60000", "b", "hf1:B:8:", "1000"),
+	}).renewing().sends(script.SpreadRenew(), "a", "", "", "a", "hf1:A:7:", "60000", "b", "hf1:B:8:", "1000"),
 	batchOf("batch of different renewals", NewBatchRenew(3), func(b *BatchRenew) {
 		b.Add("a", "hf1:A:", 7, time.Minute)
 		b.Add("b", "hf1:B:", 8, time.Second)
 		b.Add("c", "hf1:C:", 9, time.Minute)
-	}).urgently().sends(script.BatchRenew(), "a b c", "", "hf1:A:7:", "hf1:B:8:", "hf1:C:9:", "60000", "1000", "60000"),
+	}).renewing().sends(script.BatchRenew(), "a b c", "", "hf1:A:7:", "hf1:B:8:", "hf1:C:9:", "60000", "1000", "60000"),
 
 	of("change of weight", &Weigh{Lock: shareLock, Token: "A", Weight: 1, Fence: 7, LeaseFence: 9}).urgently().
 		sends(script.ShareWeigh(), "k q f e", "", "A", "1", "7", "9").
@@ -478,10 +485,11 @@ var samples = []sample{
 
 func TestRequestsAreTheScriptsCalls(t *testing.T) {
 	for _, s := range samples {
-		want := driver.Call{Script: s.script, Keys: strings.Fields(s.keys), Args: s.args, Urgent: s.urgent}
+		want := driver.Call{Script: s.script, Keys: strings.Fields(s.keys), Args: s.args, Urgent: s.urgent, Renews: s.renews}
 		if !reflect.DeepEqual(s.call, want) {
-			t.Errorf("%s sends %s: %q, %q, urgent: %t; want %s: %q, %q, urgent: %t", s.name,
-				s.call.Script.Name, s.call.Keys, s.call.Args, s.call.Urgent, want.Script.Name, want.Keys, want.Args, want.Urgent)
+			t.Errorf("%s sends %s: %q, %q, urgent: %t, renews: %t; want %s: %q, %q, urgent: %t, renews: %t", s.name,
+				s.call.Script.Name, s.call.Keys, s.call.Args, s.call.Urgent, s.call.Renews,
+				want.Script.Name, want.Keys, want.Args, want.Urgent, want.Renews)
 		}
 	}
 }

@@ -193,7 +193,7 @@ func (q *Renew) Call() driver.Call {
 	if q.Fences > 0 && q.FencesAlone > 0 {
 		words = append(words, strconv.Itoa(q.FencesAlone), q.Channel)
 	}
-	return urgent(call(script.Renew(), words, n))
+	return renewing(call(script.Renew(), words, n))
 }
 
 // words returns the keys and arguments of any renewal, and the number of keys: if no fences are wanted, only those that
@@ -262,7 +262,7 @@ type Reassert struct {
 
 // Call returns the script's call.
 func (q *Reassert) Call() driver.Call {
-	return urgent(q.Lock.onLock(script.Reassert(), q.Token, milliseconds(q.TTL), decimal(q.NotAfter),
+	return renewing(q.Lock.onLock(script.Reassert(), q.Token, milliseconds(q.TTL), decimal(q.NotAfter),
 		unsigned(q.Fence), unsigned(q.Reserved), q.Info, decimal(q.GrantedAt), decimal(q.Age.Microseconds()), decimal(q.Asked)))
 }
 

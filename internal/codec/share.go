@@ -87,7 +87,7 @@ type ShareRenew struct{ Renew }
 // Call returns the script's call.
 func (q *ShareRenew) Call() driver.Call {
 	words, n := q.words()
-	return urgent(call(script.ShareRenew(), words, n))
+	return renewing(call(script.ShareRenew(), words, n))
 }
 
 // Parse reads the script's reply.

@@ -123,7 +123,7 @@ func (b *SpreadRenew) Call() driver.Call {
 			args = append(args, b.words[2*i], b.words[2*i+1], milliseconds(ttl))
 		}
 	}
-	return driver.Call{Script: script.SpreadRenew(), Keys: b.words[:1:1], Args: args, Urgent: true}
+	return renewing(driver.Call{Script: script.SpreadRenew(), Keys: b.words[:1:1], Args: args})
 }
 
 // Parse reads the script's reply.

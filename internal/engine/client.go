@@ -106,7 +106,7 @@ func New(d driver.Driver, cfg *Config) (*Client, error) {
 	client.server = exec.New(d, exec.Config{
 		CommandTimeout: c.CommandTimeout, RetryTimeout: c.RetryTimeout,
 		Tasks: &client.tasks, Closing: client.closing, Accept: client.accept,
-		Lost: client.serverLost, Found: client.serverFound,
+		Lost: client.serverLost, Found: client.serverFound, ClientClosed: client.redisClientClosed,
 	})
 	client.defaults = settings{
 		terms: &terms{ttl: c.TTL, kind: &mutex, renew: true, maxRenewals: -1},

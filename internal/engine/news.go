@@ -4,6 +4,8 @@ import (
 	"context"
 	"log/slog"
 	"time"
+
+	"github.com/holdfast-go/holdfast/internal/exec"
 )
 
 // logger returns Config.Logger.
@@ -53,4 +55,12 @@ func (c *Client) serverFound(down time.Duration) {
 	if o := c.cfg.Observer; o != nil && o.ServerFound != nil {
 		o.ServerFound(c.server.Addr(), down)
 	}
+}
+
+// redisClientClosed is called once if the program has closed its Redis client before this one.
+func (c *Client) redisClientClosed() {
+	c.logger().LogAttrs(context.Background(), slog.LevelError, "holdfast: "+exec.ErrClientClosed.Error(),
+		slog.String("server", c.server.Addr()),
+		slog.String("consequence", "nothing is acquired or renewed any more; leases end at their deadlines"),
+		slog.String("remedy", "close the holdfast.Client first"))
 }

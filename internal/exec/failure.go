@@ -35,6 +35,7 @@ var (
 	ErrUninitialised = errors.New("node has not been admitted to the quorum")
 	ErrReplicas      = errors.New("too few replicas or disks confirmed")
 	ErrUnsupported   = errors.New("server is not supported")
+	ErrClientClosed  = errors.New("the program has closed its Redis client")
 )
 
 // Failure is an operation that the server, or the way to it, made fail. It unwraps to its Kind, to what the driver
@@ -200,6 +201,7 @@ var advice = map[error]string{
 	ErrReplicas:      " (check the replicas: INFO replication)",
 	ErrOutOfMemory:   " (raise maxmemory or free some)",
 	ErrWritesRefused: " (check its replicas and its disk)",
+	ErrClientClosed:  " (close the holdfast.Client first)",
 }
 
 // refusals are errors of servers that run, but cannot serve.
@@ -240,6 +242,8 @@ func Classify(err error) (fate Fate, kind error) {
 		return Refused, ErrQuarantine
 	case errors.As(err, &caught):
 		return Refused, kindOf(string(caught))
+	case errors.Is(err, driver.ErrClientClosed):
+		return NeverSent, ErrClientClosed
 	case errors.Is(err, driver.ErrNotSent):
 		return NeverSent, ErrUnavailable
 	case errors.Is(err, wire.ErrMalformed):

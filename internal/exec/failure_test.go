@@ -52,6 +52,7 @@ func TestAdviceFitsWhatWasMet(t *testing.T) {
 		"replicas":            {"acquire", ErrReplicas, shortfall(driver.Durability{Replicas: 2}, driver.Confirmation{Replicas: 1}), replicas, disks},
 		"replicas' disks":     {"acquire", ErrReplicas, shortfall(synced, driver.Confirmation{Replicas: 1, Fsync: true}), disks, replicas},
 		"the master's disk":   {"acquire", ErrReplicas, shortfall(synced, driver.Confirmation{Replicas: 2}), disks, replicas},
+		"the client":          {"acquire", ErrClientClosed, fmt.Errorf("%w: %w", driver.ErrNotSent, driver.ErrClientClosed), "close the holdfast.Client first", running},
 		"a key of other type": {"acquire", ErrWrongType, driver.ReplyError("WRONGTYPE Operation against a key holding the wrong kind of value"), "choose another name", "delete"},
 	} {
 		err := (&Failure{Op: c.op, Name: "a", Server: "host:1", Kind: c.kind, Err: c.err}).Error()

@@ -15,8 +15,9 @@ type outage struct {
 	mu      sync.Mutex
 	since   time.Time // when that request was sent
 	lost    bool      // Config.Lost was called, and Config.Found has not been since
-	news    []func()  // pending calls of Config.Lost and Found
+	news    []func()  // pending calls of Config.Lost, Found and ClientClosed
 	telling bool      // a goroutine is making them
+	closed  bool      // Config.ClientClosed was called
 }
 
 // try says when a request was sent, and how many had been answered by then.
@@ -31,7 +32,11 @@ func (s *Server) trying() try { return try{time.Now(), s.outage.answers.Load()} 
 // tried notes what became of it.
 func (s *Server) tried(t try, err error) {
 	if err != nil {
-		if fate, kind := Classify(err); fate != Refused && kind == ErrUnavailable {
+		switch fate, kind := Classify(err); {
+		case kind == ErrClientClosed:
+			s.clientClosed()
+			return
+		case fate != Refused && kind == ErrUnavailable:
 			s.unanswered(t, err)
 			return
 		}
@@ -73,6 +78,18 @@ func (s *Server) unanswered(t try, err error) {
 	}
 	o.lost = true
 	s.tell(func() { s.cfg.Lost(told(err)) })
+}
+
+// clientClosed notes that a request was not sent because the program has closed its client. That says nothing of the server.
+func (s *Server) clientClosed() {
+	o := &s.outage
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.closed || s.cfg.ClientClosed == nil || s.isClosing() {
+		return
+	}
+	o.closed = true
+	s.tell(s.cfg.ClientClosed)
 }
 
 // tell makes a call in the background, after earlier ones. The caller holds outage.mu.

@@ -2,10 +2,13 @@ package exec
 
 import (
 	"context"
+	"fmt"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/holdfast-go/holdfast/driver"
 )
 
 // watched returns a server, and counters of how often it was lost and found.
@@ -70,6 +73,39 @@ func TestAServerIsNotLostWhileItAnswersOthers(t *testing.T) {
 		synctest.Wait()
 		if lost.Load() != 0 || found.Load() != 0 {
 			t.Errorf("it was lost %d times", lost.Load())
+		}
+	})
+}
+
+// That the program has closed its client says nothing of the server, and is told once.
+func TestAClosedClientIsNoOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, lost, found := watched(&fake{})
+		var told atomic.Int32
+		s.cfg.ClientClosed = func() { told.Add(1) }
+		for range 10 {
+			send(s, 0, fmt.Errorf("%w: %w", driver.ErrNotSent, driver.ErrClientClosed))
+			time.Sleep(time.Second)
+			send(s, 0, nil) // a release
+			synctest.Wait()
+		}
+		if told.Load() != 1 || lost.Load() != 0 || found.Load() != 0 {
+			t.Errorf("it was told %d times; the server was lost %d times and found %d times", told.Load(), lost.Load(), found.Load())
+		}
+	})
+}
+
+func TestNothingIsSentAgainOnceTheClientIsClosed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, _, _ := watched(&fake{})
+		closed := fmt.Errorf("%w: %w", driver.ErrNotSent, driver.ErrClientClosed)
+		tries := 0
+		_, unanswered, err := Persist(t.Context(), s, "acquire", "a", func(context.Context) (int, error) {
+			tries++
+			return 0, closed
+		})
+		if tries != 1 || unanswered || KindOf(err) != ErrClientClosed || !RefusesAll(err) {
+			t.Errorf("%d tries, unanswered: %t, %v", tries, unanswered, err)
 		}
 	})
 }

@@ -28,6 +28,7 @@ type Config struct {
 	Accept         func(driver.ServerInfo) error // refuses a server that supports what exec needs, but is unfit for this client; or nil
 	Lost           func(error)                   // called with the last error when the server stops answering; or nil
 	Found          func(down time.Duration)      // called when it answers again; set if Lost is
+	ClientClosed   func()                        // called once if the program has closed the driver's client too early; or nil
 }
 
 // Server is the server, or the Cluster, behind a driver.

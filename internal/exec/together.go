@@ -65,7 +65,7 @@ func (t *together) send(ctx context.Context) error {
 	return met
 }
 
-// conclude notes what became of a request, or returns what it met if that may pass.
+// conclude notes what became of a request, or returns what it met if that may pass or is not about this request.
 func (t *together) conclude(i int, sent clock.Instant, text string, err error) error {
 	if t.known[i] {
 		return nil
@@ -78,7 +78,7 @@ func (t *together) conclude(i int, sent clock.Instant, text string, err error) e
 		}
 	}
 	if err != nil {
-		if _, kind := Classify(err); Temporary(kind) {
+		if fate, kind := Classify(err); fate == NeverSent || Temporary(kind) {
 			return err
 		}
 		t.answers[i].Err = t.s.Failure(rq.Op, rq.Name, err)

@@ -1,0 +1,154 @@
+package adapters
+
+import (
+	"context"
+	"errors"
+	"net"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/driver/drivertest"
+	"github.com/holdfast-go/holdfast/holdfastgoredis"
+	"github.com/holdfast-go/holdfast/tests/internal/backend"
+	"github.com/holdfast-go/holdfast/tests/internal/server"
+)
+
+var echo = driver.NewScript("test", "return ARGV[1]")
+
+// errorsOf returns what each way of sending a call returns. The calls are not urgent, renewals, or other urgent ones.
+func errorsOf(d drivertest.Driver, c driver.Call) map[string]error {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	c.Script, c.Keys, c.Args = echo, []string{"a"}, []string{"x"}
+	met := map[string]error{}
+	_, met["Run"] = d.Run(ctx, c)
+	_, _, met["RunDurably"] = d.RunDurably(ctx, c, driver.Durability{Timeout: time.Millisecond})
+	d.RunAll(ctx, []driver.Call{c}, func(_ int, _ string, err error) { met["RunAll"] = err })
+	return met
+}
+
+// Fault: The program closes its go-redis client and goes on using the driver. Acquires and renewals fail, although the driver
+// has connections of its own. Releases are sent.
+func TestGoRedisIsClosedBeforeTheDriver(t *testing.T) {
+	t.Parallel()
+	s := server.Start(t, server.One(t))
+	for what, open := range map[string]func(t *testing.T) redis.UniversalClient{
+		"a single server": func(t *testing.T) redis.UniversalClient { return redis.NewClient(&redis.Options{Addr: s.Addr()}) },
+		"a Cluster": func(t *testing.T) redis.UniversalClient {
+			long(t)
+			return redis.NewClusterClient(&redis.ClusterOptions{Addrs: addrsOf(server.StartCluster(t, server.One(t), 3))})
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			for _, used := range []bool{false, true} {
+				rdb := open(t)
+				d := goRedis(t, rdb)
+				t.Cleanup(func() { _ = d.Close() })
+				if used {
+					for _, c := range []driver.Call{{Urgent: true, Renews: true}, {}, {Urgent: true}} {
+						for way, err := range errorsOf(d, c) {
+							if err != nil {
+								t.Fatalf("%s, %+v: %v", way, c, err)
+							}
+						}
+					}
+				}
+				if err := rdb.Close(); err != nil {
+					t.Fatal(err)
+				}
+				for _, c := range []driver.Call{{}, {Urgent: true, Renews: true}} {
+					for way, err := range errorsOf(d, c) {
+						if !errors.Is(err, driver.ErrClientClosed) || !errors.Is(err, driver.ErrNotSent) {
+							t.Errorf("used: %t, renews: %t, %s: %v", used, c.Renews, way, err)
+						}
+					}
+				}
+				if _, err := d.Probe(t.Context()); !errors.Is(err, driver.ErrClientClosed) {
+					t.Errorf("used: %t, Probe: %v", used, err)
+				}
+				for way, err := range errorsOf(d, driver.Call{Urgent: true}) {
+					if err != nil {
+						t.Errorf("used: %t, a release, %s: %v", used, way, err)
+					}
+				}
+			}
+		})
+	}
+}
+
+// The calls of free mutexes, which bypass go-redis, stop soon after the program has closed its client.
+func TestGoRedisIsClosedBeforePromptCalls(t *testing.T) {
+	t.Parallel()
+	s := server.Start(t, server.One(t))
+	rdb := redis.NewClient(&redis.Options{Addr: s.Addr()})
+	d := goRedis(t, rdb)
+	t.Cleanup(func() { _ = d.Close() })
+	prompt := func(urgent bool) error {
+		_, err := d.(driver.Prompt).RunPrompt(t.Context(), time.Now().Add(patience), driver.Call{Script: echo, Keys: []string{"a"}, Args: []string{"x"}, Urgent: urgent})
+		return err
+	}
+	backend.Eventually(t, "a call is prompt", func() bool { return prompt(false) == nil })
+	if err := rdb.Close(); err != nil {
+		t.Fatal(err)
+	}
+	backend.Eventually(t, "acquires are refused", func() bool { return prompt(false) == driver.ErrNotSent })
+	for range 100 {
+		if err := prompt(false); err != driver.ErrNotSent {
+			t.Fatalf("an acquire: %v", err)
+		}
+	}
+	backend.Eventually(t, "releases are sent", func() bool { return prompt(true) == nil })
+}
+
+// counting counts what a program's hooks and limiter see.
+type counting struct{ seen atomic.Int64 }
+
+func (c *counting) DialHook(next redis.DialHook) redis.DialHook {
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		c.seen.Add(1)
+		return next(ctx, network, addr)
+	}
+}
+
+func (c *counting) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		c.seen.Add(1)
+		return next(ctx, cmd)
+	}
+}
+
+func (c *counting) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+func (c *counting) Allow() error {
+	c.seen.Add(1)
+	return nil
+}
+
+func (c *counting) ReportResult(error) { c.seen.Add(1) }
+
+// A client without connections is not taken for closed, and finding that out shows up nowhere.
+func TestRenewalsOverAGoRedisClientWithoutConnections(t *testing.T) {
+	t.Parallel()
+	s := server.Start(t, server.One(t))
+	var count counting
+	rdb := redis.NewClient(&redis.Options{Addr: s.Addr(), Limiter: &count})
+	rdb.AddHook(&count)
+	t.Cleanup(func() { _ = rdb.Close() })
+	d := drivertest.Of(holdfastgoredis.NewDriver(rdb))
+	t.Cleanup(func() { _ = d.Close() })
+	for way, err := range errorsOf(d, driver.Call{Urgent: true, Renews: true}) {
+		if err != nil {
+			t.Errorf("%s: %v", way, err)
+		}
+	}
+	if n, stats := count.seen.Load(), rdb.PoolStats(); n != 0 || stats.TotalConns != 0 {
+		t.Errorf("hooks and limiter were called %d times; the client has %d connections", n, stats.TotalConns)
+	}
+}

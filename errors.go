@@ -138,7 +138,8 @@ type LossReason string
 
 // The reasons of a loss.
 const (
-	// LossExpired: the process or machine slept past the deadline, or the lease was not renewed.
+	// LossExpired: the process or machine slept past the deadline, or was too slow to renew the lease in time, as Err says; or
+	// the lease was not to be renewed.
 	LossExpired LossReason = "expired"
 	// LossUnreachable: renewals failed until the deadline.
 	LossUnreachable LossReason = "unreachable"
@@ -176,7 +177,7 @@ type LostError struct {
 	By string
 	// Note is why an operator broke the lock (LossBroken), or "". Escape it, too.
 	Note string
-	Err  error // error of the last renewal, or nil
+	Err  error // error of the last renewal, or by how much this process was late; or nil
 }
 
 func (e *LostError) Error() string {

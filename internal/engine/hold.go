@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"fmt"
 	"math"
 	"slices"
 	"sync"
@@ -341,18 +342,48 @@ func (h *hold) capHold() {
 	}
 }
 
-// expiry returns the error of a hold that has expired: why no renewal prolonged it.
+// expiry returns the error of a hold that has expired: why no renewal prolonged it. The caller holds h.mu.
 func (h *hold) expiry() *LostError {
 	e := &LostError{Name: h.l.name(), Reason: LossExpired}
-	switch b := h.bound(); {
-	case h.failure() != nil:
-		e.Reason, e.Err = LossUnreachable, h.failure()
+	failure := h.failure()
+	if failure != nil && failure.Err == errPutOff {
+		failure = nil
+	}
+	switch b, late := h.bound(), h.late(clock.Now()); {
+	case failure != nil:
+		e.Reason, e.Err = LossUnreachable, failure
 	case b.renew && (b.maxHold > 0 || b.maxRenewals >= 0) && !h.canRenew():
 		e.Reason = LossBound
-	case h.renewalQueued:
-		e.Reason, e.Err = LossUnreachable, &exec.Failure{Op: "renew", Name: h.l.name(), Server: h.l.c.server.Addr(), Kind: exec.ErrUnavailable, Err: errPutOff}
+	case late > 0:
+		e.Err = fmt.Errorf("this process was late: a renewal was due %s ago", late.Round(time.Millisecond))
+	case h.renewalQueued || h.failure() != nil:
+		e.Reason, e.Err = LossUnreachable, h.l.c.server.Failure("renew", h.l.name(), errPutOff)
 	}
 	return e
+}
+
+// late returns how long ago a renewal was due that this process did not send in time; 0 if it sent one, or if the server leaves
+// earlier ones unanswered. The caller holds h.mu.
+func (h *hold) late(now clock.Instant) time.Duration {
+	held := now.Sub(h.anchor)
+	if h.missed() {
+		return held - h.renewAfter
+	}
+	unsent := h.state.isSteady() && (h.flying == 1 && h.renewalQueued || h.flying == 0 && h.failure() != nil)
+	due := min(h.l.set.ttl, h.valid) / 3 // about
+	if h.isClaim() {
+		due = confirmAfter
+	}
+	if !unsent || h.l.c.renewalsHang(h.l, h.anchor.Add(due)) {
+		return 0
+	}
+	return held - due
+}
+
+// missed reports whether Due was not called for the last quarter of the hold or longer, although a renewal was due. The caller
+// holds h.mu, and the hold has expired.
+func (h *hold) missed() bool {
+	return h.state.isSteady() && h.renewAfter > 0 && h.canRenew() && h.valid-h.renewAfter >= h.valid/4
 }
 
 // missing returns the error of a hold that, by that word of a reply, the server no longer knows. If the reply came after the

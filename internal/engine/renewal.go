@@ -199,9 +199,12 @@ func (h *hold) renew() {
 // it. The caller holds h.mu.
 func (h *hold) renewed(sent, now clock.Instant, slack time.Duration, err error) {
 	if err != nil {
-		h.needMore().failure = h.l.c.server.Failure("renew", h.l.name(), err)
-		h.renewAt(now.Add(min(max(h.remainingAt(now)/8, 25*time.Millisecond), time.Second)))
-		h.observeRenewal(now, 0, h.more.failure)
+		failure := h.l.c.server.Failure("renew", h.l.name(), err)
+		if !h.expired(now) || !h.missed() { // otherwise this process has stood still, and says so
+			h.needMore().failure = failure
+			h.renewAt(now.Add(min(max(h.remainingAt(now)/8, 25*time.Millisecond), time.Second)))
+		}
+		h.observeRenewal(now, 0, failure)
 	} else {
 		if h.state == claimed {
 			h.state = held
@@ -403,6 +406,12 @@ func (c *Client) renewersFor(l *target) *exec.Limiter {
 		return &groups.renewers
 	}
 	return &c.renewers
+}
+
+// renewalsHang reports whether renewals to l's server are under way, and none was answered since then.
+func (c *Client) renewalsHang(l *target, since clock.Instant) bool {
+	groups, known := c.groupsFor(l)
+	return known && groups.renewals.Hangs(since.Mono.Time()) || c.renewersFor(l).Waiting() > 0
 }
 
 // sendRenewals sends a batch of the holds' renewals, but for those that are no longer wanted, and

@@ -42,6 +42,7 @@ type Group[T any] struct {
 	lastSize  int           // items in the latest batch
 	lastStart time.Time     // when the latest batch was sent
 	lastTook  time.Duration // how long the latest batch to return took
+	answered  time.Time     // when the latest batch was answered
 	roundTrip roundTrip
 	overdue   *time.Timer // runs while items wait
 }
@@ -132,7 +133,8 @@ func (g *Group[T]) inCaller(send func() (answered bool)) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if answered {
-		g.lastTook = time.Since(began)
+		g.answered = time.Now()
+		g.lastTook = g.answered.Sub(began)
 		g.roundTrip.observe(g.lastTook, 1, alone)
 	}
 	g.inFlight--
@@ -148,6 +150,13 @@ func (g *Group[T]) limit() int {
 		return maxTogether
 	}
 	return max(maxTogether, min(n, g.Width()))
+}
+
+// Hangs reports whether batches are in flight, and none has been answered since then.
+func (g *Group[T]) Hangs(since time.Time) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.inFlight > g.idle && g.answered.Before(since)
 }
 
 // waiting returns the number of items that wait.
@@ -208,6 +217,7 @@ func (g *Group[T]) sender() {
 		g.mu.Lock()
 		g.lastTook = time.Since(began)
 		if answered {
+			g.answered = began.Add(g.lastTook)
 			g.roundTrip.observe(g.lastTook, len(items), alone)
 		}
 		g.idle++

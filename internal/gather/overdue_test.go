@@ -158,3 +158,28 @@ func TestACallerDoesNotOvertakeItemsThatWait(t *testing.T) {
 		s.next(t, 10, 11).done()
 	})
 }
+
+// Batches hang if some are in flight and none was answered since.
+func TestAGroupHangsUntilABatchIsAnswered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(1)
+		hangs := func(want bool, since time.Time) {
+			t.Helper()
+			synctest.Wait()
+			if got := s.Hangs(since); got != want {
+				t.Errorf("Hangs = %t, want %t", got, want)
+			}
+		}
+		began := time.Now()
+		hangs(false, began)
+		s.add(1, 2)
+		first, second := s.next(t, 1), s.next(t, 2)
+		hangs(true, began)
+		time.Sleep(time.Second)
+		first.done()
+		hangs(false, began)
+		hangs(true, time.Now().Add(time.Nanosecond))
+		second.done()
+		hangs(false, time.Now().Add(time.Nanosecond))
+	})
+}

@@ -1,0 +1,152 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/clock"
+	"github.com/holdfast-go/holdfast/internal/exec"
+)
+
+// slowly is a fake that fails renewals after a while, or leaves them unanswered.
+type slowly struct {
+	fake
+	after atomic.Int64 // fails after that time; 0: succeeds at once
+}
+
+func (d *slowly) Run(ctx context.Context, call driver.Call) (string, error) {
+	if after := time.Duration(d.after.Load()); after > 0 && call.Renews {
+		time.Sleep(after)
+		return "", errors.New("i/o timeout")
+	}
+	return d.fake.Run(ctx, call)
+}
+
+// lateWorld runs f with a client of a server, and a lease of lateTTL that has just begun. prepare may change the client before.
+func lateWorld(t *testing.T, prepare func(c *Client), f func(t *testing.T, server *slowly, c *Client, lease Lease)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		t.Cleanup(clock.SetBoot(func() time.Duration { return 0 }))
+		server := &slowly{fake: fake{holders: map[string]string{}}}
+		c, err := New(server, &Config{CommandTimeout: time.Minute})
+		if err != nil {
+			t.Fatal(err)
+		}
+		prepare(c)
+		lease, err := c.Mutex("a", TTL(lateTTL)).Acquire(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		f(t, server, c, lease)
+		server.after.Store(0)
+		_ = lease.Release(t.Context())
+		if err := c.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+const lateTTL = 15 * time.Second
+
+// blamesProcess checks that a lease was lost because this process was late, by about that time, and that the error does not blame
+// the server.
+func blamesProcess(t *testing.T, lease Lease, by time.Duration) {
+	t.Helper()
+	var lost *LostError
+	err := lease.Err()
+	if !errors.As(err, &lost) || lost.Reason != LossExpired || lost.Err == nil || errors.Is(err, exec.ErrUnavailable) {
+		t.Errorf("the lease was lost: %v", err)
+		return
+	}
+	_, text, _ := strings.Cut(lost.Err.Error(), "this process was late: a renewal was due ")
+	late, err := time.ParseDuration(strings.TrimSuffix(text, " ago"))
+	if err != nil || late < by-lateTTL/10 || late > by+lateTTL/10 {
+		t.Errorf("%v; want that a renewal was due about %s ago", lost, by)
+	}
+}
+
+func TestAProcessThatStoodStillSaysSo(t *testing.T) {
+	lateWorld(t, func(*Client) {}, func(t *testing.T, _ *slowly, c *Client, lease Lease) {
+		resume := c.Suspend()
+		time.Sleep(2 * lateTTL)
+		resume()
+		blamesProcess(t, lease, 2*lateTTL-lateTTL/3)
+	})
+}
+
+// A process stands still while a renewal is under way. It notices only after the deadline that this one timed out.
+func TestATimeoutThatIsNoticedTooLateIsNoFaultOfTheServer(t *testing.T) {
+	lateWorld(t, func(*Client) {}, func(t *testing.T, server *slowly, c *Client, lease Lease) {
+		server.after.Store(int64(lateTTL))
+		time.Sleep(lateTTL / 2) // a renewal is under way
+		resume := c.Suspend()
+		time.Sleep(lateTTL)
+		resume()
+		blamesProcess(t, lease, 17*lateTTL/18) // since it was to be tried again, 2/9 of the TTL after that
+	})
+}
+
+// The renewal of a healthy server's lock waits for a goroutine that gets no processor.
+func TestAProcessThatDoesNotSendSaysSo(t *testing.T) {
+	for how, stall := range map[string]func(c *Client){
+		"it waits": func(c *Client) { c.batches.one.renewals.Go = func(func()) {} },
+		"it is put off, because others do not return": func(c *Client) {
+			c.batches.one.renewals.Send = func(holds []*hold) bool {
+				putOff(holds)
+				return false
+			}
+		},
+	} {
+		t.Run(how, func(t *testing.T) {
+			lateWorld(t, stall, func(t *testing.T, _ *slowly, c *Client, lease Lease) {
+				time.Sleep(lateTTL / 2)
+				other, err := c.Mutex("b").Acquire(t.Context()) // the server answers
+				if err != nil {
+					t.Fatal(err)
+				}
+				_ = other.Release(t.Context())
+				<-lease.Context().Done()
+				blamesProcess(t, lease, lateTTL-lateTTL/3)
+			})
+		})
+	}
+}
+
+// Renewals that wait behind others which the server does not answer are no fault of this process.
+func TestAServerThatHangsIsBlamed(t *testing.T) {
+	lateWorld(t, func(*Client) {}, func(t *testing.T, server *slowly, c *Client, lease Lease) {
+		server.after.Store(int64(time.Hour))
+		var leases []Lease
+		for i := range 40 {
+			l, err := c.Mutex(fmt.Sprint(i), TTL(lateTTL)).Acquire(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			leases = append(leases, l)
+			time.Sleep(lateTTL / 3 / 16) // renewals go one by one
+		}
+		behind := 0
+		for _, l := range leases {
+			<-l.Context().Done()
+			var lost *LostError
+			if !errors.As(l.Err(), &lost) || strings.Contains(lost.Error(), "this process") {
+				t.Errorf("%s: %v", l.Name(), l.Err())
+			}
+			if lost.Reason == LossUnreachable && errors.Is(lost, exec.ErrUnavailable) {
+				behind++
+			}
+			_ = l.Release(t.Context())
+		}
+		if behind == 0 {
+			t.Error("no lease waited behind others")
+		}
+		<-lease.Context().Done()
+	})
+}

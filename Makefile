@@ -12,7 +12,7 @@ export APIDIFF     := v0.0.0-20261113113407-e3970619a1a4
 export GOVULNCHECK := v1.9.0
 
 # Further flags of go test, such as TESTFLAGS='-run TestMutex -v'.
-TESTFLAGS ?= -timeout 12m
+TESTFLAGS ?= -timeout 30m
 export TESTFLAGS
 
 # How long "make soak" looks for what may go wrong; what it counts takes its time.

@@ -377,7 +377,7 @@ func TestEverythingEndsWithTheTest(t *testing.T) {
 // Outside of a bubble a client works, too, and the test ends at once.
 func TestInRealTime(t *testing.T) {
 	c := holdfasttest.New(t)
-	lease := acquire(t, c.Mutex("a", holdfast.TTL(100*time.Millisecond)))
+	lease := acquire(t, c.Mutex("a", holdfast.TTL(time.Minute)))
 	c.Expire("a")
 	if err := lease.Err(); !errors.Is(err, holdfast.ErrLost) {
 		t.Errorf("its lease is %v", err)

@@ -123,7 +123,7 @@ func TestCloseWhileOthersTryAgain(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		const callers, most = 64, 20000 // they come to an end, even if Close does not before
+		const callers, most = 64, 200_000 // they come to an end, even if Close does not before
 		var refused atomic.Int64
 		var closed atomic.Bool
 		var begun, calling sync.WaitGroup

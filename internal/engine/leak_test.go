@@ -9,9 +9,11 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/clock"
 	"github.com/holdfast-go/holdfast/internal/codec"
 	"github.com/holdfast-go/holdfast/internal/exec"
 )
@@ -215,61 +217,64 @@ func waits(c *Client, l *target) bool {
 // A lock that is deleted while it is held is granted to the next goroutine of the same process
 // before the holder knows. Two holds then belong to one wait queue.
 func TestNothingIsKeptOfLocksDeletedUnderTheirHolders(t *testing.T) {
-	server := &fake{holders: map[string]string{}}
-	c, err := New(server, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = c.Close(context.Background()) })
-	for name, renewed := range map[string]bool{"found out by a renewal": true, "found out by the release": false} {
-		for _, laterFirst := range []bool{false, true} {
-			ttl := time.Minute
-			if renewed {
-				ttl = 300 * time.Millisecond
-			}
-			l := c.Mutex(fmt.Sprint(name, laterFirst), TTL(ttl))
-			first, err := l.Acquire(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
-			leases := make(chan Lease, 1)
-			go func() {
-				lease, err := l.Acquire(t.Context())
+	synctest.Test(t, func(t *testing.T) {
+		t.Cleanup(clock.SetBoot(func() time.Duration { return 0 }))
+		server := &fake{holders: map[string]string{}}
+		c, err := New(server, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = c.Close(context.Background()) }()
+		for name, renewed := range map[string]bool{"found out by a renewal": true, "found out by the release": false} {
+			for _, laterFirst := range []bool{false, true} {
+				ttl := time.Minute
+				if renewed {
+					ttl = 3 * time.Second
+				}
+				l := c.Mutex(fmt.Sprint(name, laterFirst), TTL(ttl))
+				first, err := l.Acquire(t.Context())
 				if err != nil {
-					t.Error(err)
+					t.Fatal(err)
 				}
-				leases <- lease
-			}()
-			for !waits(c, l) {
-				time.Sleep(time.Millisecond)
-			}
-			server.remove(l.keys.Lock)
-			second := <-leases
-			if renewed {
-				<-first.Context().Done()
-			}
-			order := []Lease{first, second}
-			if laterFirst {
-				order = []Lease{second, first}
-			}
-			for _, lease := range order {
-				err := lease.Release(t.Context())
-				if lease == first && !errors.Is(err, ErrLost) || lease == second && err != nil {
-					t.Errorf("Release: %v", err)
+				leases := make(chan Lease, 1)
+				go func() {
+					lease, err := l.Acquire(t.Context())
+					if err != nil {
+						t.Error(err)
+					}
+					leases <- lease
+				}()
+				for !waits(c, l) {
+					time.Sleep(time.Millisecond)
+				}
+				server.remove(l.keys.Lock)
+				second := <-leases
+				if renewed {
+					<-first.Context().Done()
+				}
+				order := []Lease{first, second}
+				if laterFirst {
+					order = []Lease{second, first}
+				}
+				for _, lease := range order {
+					err := lease.Release(t.Context())
+					if lease == first && !errors.Is(err, ErrLost) || lease == second && err != nil {
+						t.Errorf("Release: %v", err)
+					}
 				}
 			}
 		}
-	}
-	for end := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
-		c.mu.Lock()
-		queues, tokens := c.queues.Len(), c.attempts.Len()
-		c.mu.Unlock()
-		gone := c.holds.None()
-		if queues+tokens == 0 && gone {
-			return
+		for end := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
+			c.mu.Lock()
+			queues, tokens := c.queues.Len(), c.attempts.Len()
+			c.mu.Unlock()
+			gone := c.holds.None()
+			if queues+tokens == 0 && gone {
+				return
+			}
+			if time.Now().After(end) {
+				t.Fatalf("left in the client: %d wait queues, %d tokens; no holds: %v", queues, tokens, gone)
+			}
 		}
-		if time.Now().After(end) {
-			t.Fatalf("left in the client: %d wait queues, %d tokens; no holds: %v", queues, tokens, gone)
-		}
-	}
+	})
 }

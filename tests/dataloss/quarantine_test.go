@@ -226,7 +226,7 @@ func TestAnAcquireThatIsRepeatedInQuarantine(t *testing.T) {
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
 		p := proxy.New(t, b.Server.Addr())
 		cfg := strict(term)
-		cfg.CommandTimeout = 500 * time.Millisecond // it runs out once
+		cfg.CommandTimeout = 5 * time.Second // it runs out once
 		cfg.RetryTimeout = 20 * time.Second
 		c := b.Client(t, strict(term))
 		hasty := b.Client(t, cfg, func(o *redis.Options) { o.Addr = p.Addr() })

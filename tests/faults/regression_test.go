@@ -160,6 +160,9 @@ func TestDeletedLockThatALateCopyBringsBackIsLost(t *testing.T) {
 // Fault: The reply to an enqueue is lost, and the waiter is handed the lock meanwhile. It learns that from the answer
 // to its repeated enqueue, as if it had just acquired the lock.
 func TestLockHandedOverBehindALostReplyIsAWholeLease(t *testing.T) {
+	if testing.Short() {
+		t.Skip("SKIPPED: part of make nightly")
+	}
 	t.Parallel()
 	b := backend.One(t)
 	for name, renew := range map[string]bool{"renewed": true, "not renewed": false} {

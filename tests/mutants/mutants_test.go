@@ -85,6 +85,9 @@ func TestMutantsAreFoundOut(t *testing.T) {
 
 // Sound locks are acquitted: the naive lock that is written correctly, and the library without faults.
 func TestTheInnocentAreAcquitted(t *testing.T) {
+	if testing.Short() {
+		t.Skip("SKIPPED: part of make nightly")
+	}
 	calm := 12
 	if soak.Long() {
 		calm = 1000

@@ -15,13 +15,15 @@ import (
 // standStill makes this process stand still for half a second.
 func standStill(t *testing.T) {
 	t.Helper()
-	waker := exec.Command("sh", "-c", "sleep 0.5; kill -CONT "+strconv.Itoa(os.Getpid()))
+	// Its first signal may come before the process stops.
+	waker := exec.Command("sh", "-c", "while sleep 0.5; do kill -CONT "+strconv.Itoa(os.Getpid())+" || exit; done")
 	if err := waker.Start(); err != nil {
 		t.Fatal(err)
 	}
 	if err := syscall.Kill(os.Getpid(), syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
+	_ = waker.Process.Kill()
 	_ = waker.Wait()
 }
 

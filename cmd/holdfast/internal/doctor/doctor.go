@@ -186,7 +186,7 @@ func (p *probe) locks() (*holdfast.Client, error) {
 		MaxLocalHandovers: -1,
 		Owner:             "holdfast doctor",
 		Prefix:            p.Prefix,
-		RetryTimeout:      time.Second,
+		RetryTimeout:      5 * time.Second,
 		TTL:               trialTTL,
 	})
 }

@@ -101,7 +101,10 @@ func runBench(ctx context.Context, args []string, _ io.Reader, stdout, stderr io
 	if err := o.parse(args); err != nil {
 		return err
 	}
-	source, urls := connect.Named(o.redis)
+	source, urls, err := connect.Named(o.redis)
+	if err != nil {
+		return err
+	}
 	if len(urls) > 1 {
 		return exitcode.Configf("%s names %d servers, a quorum, but holdfast bench measures one server at a time: name one with --redis", source, len(urls))
 	}

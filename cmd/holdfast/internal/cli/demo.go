@@ -77,7 +77,10 @@ func runDemo(ctx context.Context, args []string, _ io.Reader, stdout, stderr io.
 	}
 	c := console.New(stderr, console.Normal)
 	if cfg.URL != "" {
-		_, urls := connect.Named(demoServer(cfg.URL))
+		_, urls, err := connect.Named(demoServer(cfg.URL))
+		if err != nil {
+			return err
+		}
 		server, err := connect.OpenOne(demoServer(cfg.URL))
 		if err != nil {
 			return err

@@ -94,7 +94,7 @@ func mainPage() []byte {
 		p.printf(".TP\n.BR holdfast\\-%s (1)\n%s\n", troff(m.name), troff(m.summary))
 	}
 	p.section("Environment")
-	p.printf(".TP\n.BR HOLDFAST_REDIS \", \" REDIS_URL\nURL of the server, if there is no\n.BR \\-\\-redis :\nthe first of them counts; otherwise it is %s.\n", troff(connect.Default))
+	p.printf(".TP\n.BR HOLDFAST_REDIS \", \" REDIS_URL\nURL of the server, if there is no\n.BR \\-\\-redis :\nthe first of them counts; otherwise it is %s.\nIn a job of holdfast itself, only HOLDFAST_REDIS counts, and there is no default.\n", troff(connect.Default))
 	p.printf(".TP\n.B HOLDFAST_PREFIX\nwhat keys begin with, if there is no\n.BR \\-\\-prefix .\n")
 	p.printf(".TP\n.B NO_COLOR\nIf it is set, terminals are written to without colors and bold type.\n")
 	p.section("Exit status")

@@ -95,7 +95,9 @@ Once:
 Environment of CMD:
   HOLDFAST_NAME, HOLDFAST_FENCE (the fencing token, a number that rises with every grant)
   and HOLDFAST_TTL_MS are set. HOLDFAST_REDIS is removed, and so is REDIS_URL if holdfast
-  uses it: if a job needs REDIS_URL, give holdfast --redis or HOLDFAST_REDIS.
+  uses it: if a job needs REDIS_URL, give holdfast --redis or HOLDFAST_REDIS. A holdfast in
+  CMD must be given one of these, too: it is refused (exit code %d) rather than use another
+  server.
   Shared runs beside each other have the same fence, and so have the runs of one owner. The
   fences of runs with --slots tell which run began later, but a resource must not refuse
   the lower one, whose run may still be running.
@@ -147,7 +149,7 @@ Exit codes:
    %d  wrong configuration               %d  interrupted while waiting (INT; also 129
    %d  the keeper process died                HUP, 131 QUIT, 143 TERM)
    %d  the system cannot start processes  %d  --max-tries runs have failed
-`, newRunFlags().flags.FlagUsages(), connect.Default, exitcode.Config, exitcode.System,
+`, newRunFlags().flags.FlagUsages(), connect.Default, exitcode.Config, exitcode.Config, exitcode.System,
 		exitcode.Usage, exitcode.Lost,
 		exitcode.Unavailable, exitcode.Overtime,
 		exitcode.Busy, exitcode.NotRunnable,

@@ -39,7 +39,10 @@ const (
 
 // OpenOne makes a client of the one server that is named, for commands that use only one. It does no I/O.
 func OpenOne(flags []string) (*Server, error) {
-	source, urls := Named(flags)
+	source, urls, err := Named(flags)
+	if err != nil {
+		return nil, err
+	}
 	if len(urls) > 1 {
 		return nil, exitcode.Configf("%s names %d servers; name one", source, len(urls))
 	}

@@ -26,7 +26,10 @@ type Servers struct {
 
 // OpenAll makes clients of the servers that Named finds, without I/O.
 func OpenAll(flags []string) (*Servers, error) {
-	source, urls := Named(flags)
+	source, urls, err := Named(flags)
+	if err != nil {
+		return nil, err
+	}
 	s := &Servers{Source: source}
 	for _, url := range urls {
 		one, err := Open(source, url)

@@ -10,6 +10,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/holdfast-go/holdfast/internal/printable"
+
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/exitcode"
 )
 
@@ -18,22 +20,30 @@ const Default = "redis://127.0.0.1:6379"
 
 // Named returns the URLs of servers, and what names them: the first of the flag --redis, HOLDFAST_REDIS, REDIS_URL and
 // the default. A flag without a URL names none: an empty one, perhaps of an unset variable, must not mean another server.
-func Named(flags []string) (source string, urls []string) {
+//
+// The job of a holdfast run finds neither that run's HOLDFAST_REDIS nor, if the run used it, its REDIS_URL. What it would
+// find in their place is most often another server, so a holdfast in a job is refused unless it is given a URL.
+func Named(flags []string) (source string, urls []string, err error) {
 	for _, text := range flags {
 		urls = append(urls, splitURLs(text)...)
 	}
 	switch {
 	case len(urls) > 0:
-		return "--redis", urls
+		return "--redis", urls, nil
 	case len(flags) > 0:
-		return "--redis", []string{""}
+		return "--redis", []string{""}, nil
 	}
-	for _, name := range []string{"HOLDFAST_REDIS", "REDIS_URL"} {
-		if urls = splitURLs(os.Getenv(name)); len(urls) > 0 {
-			return name, urls
-		}
+	if urls = splitURLs(os.Getenv("HOLDFAST_REDIS")); len(urls) > 0 {
+		return "HOLDFAST_REDIS", urls, nil
 	}
-	return "the default", []string{Default}
+	if outer := os.Getenv("HOLDFAST_NAME"); outer != "" {
+		return "", nil, exitcode.Configf("no server is named: this holdfast is in the job of %q, and a job does not get the URL "+
+			"that its own holdfast uses; give --redis URL, or set HOLDFAST_REDIS within the job", printable.Line(outer, 256))
+	}
+	if urls = splitURLs(os.Getenv("REDIS_URL")); len(urls) > 0 {
+		return "REDIS_URL", urls, nil
+	}
+	return "the default", []string{Default}, nil
 }
 
 // nextURL matches the space between two URLs and the beginning of the second. A URL without "//" is never second: what

@@ -70,10 +70,29 @@ func TestNamed(t *testing.T) {
 		{[]string{""}, "redis://d", "--redis", ""},
 	} {
 		t.Setenv("HOLDFAST_REDIS", c.variable)
-		source, urls := Named(c.flags)
-		if got := strings.Join(urls, "|"); source != c.source || got != c.addresses {
-			t.Errorf("%q, %q: %s from %s, want %s from %s", c.flags, c.variable, got, source, c.addresses, c.source)
+		source, urls, err := Named(c.flags)
+		if got := strings.Join(urls, "|"); err != nil || source != c.source || got != c.addresses {
+			t.Errorf("%q, %q: %s from %s, %v, want %s from %s", c.flags, c.variable, got, source, err, c.addresses, c.source)
 		}
+	}
+}
+
+// The job of holdfast run does not get the URL of its own holdfast.
+func TestAHoldfastInAJobNeedsAURL(t *testing.T) {
+	t.Setenv("HOLDFAST_NAME", "outer")
+	t.Setenv("HOLDFAST_REDIS", "")
+	for _, url := range []string{"", "redis://c:1"} {
+		t.Setenv("REDIS_URL", url)
+		if source, urls, err := Named(nil); err == nil || !strings.Contains(err.Error(), `"outer"`) {
+			t.Errorf("with REDIS_URL %q: %s names %q, %v", url, source, urls, err)
+		}
+	}
+	if _, urls, err := Named([]string{"a:1"}); err != nil || urls[0] != "a:1" {
+		t.Errorf("with --redis: %q, %v", urls, err)
+	}
+	t.Setenv("HOLDFAST_REDIS", "redis://b:1")
+	if source, urls, err := Named(nil); err != nil || source != "HOLDFAST_REDIS" {
+		t.Errorf("with HOLDFAST_REDIS: %s names %q, %v", source, urls, err)
 	}
 }
 

@@ -71,7 +71,7 @@ func findOutsideWorkingDirectory(name string) (string, error) {
 }
 
 // environment returns the command's environment: with what it may know about its lock, and without the URL of the
-// server. With several locks, HOLDFAST_FENCE is the highest of their fences.
+// server, which is a secret: connect.Named refuses a holdfast in the job that is not given one. With several locks, HOLDFAST_FENCE is the highest of their fences.
 func environment(env []string, source, name string, ttl time.Duration, fences map[string]uint64) []string {
 	env = slices.DeleteFunc(slices.Clone(env), func(kv string) bool {
 		name, _, _ := strings.Cut(kv, "=")

@@ -158,7 +158,7 @@ func (o *acquireFlags) acquire(ctx context.Context, q *question, r *ticketReport
 	}
 	if err = ctx.Err(); err == nil {
 		origin.Expires = detaching.Add(o.ttl)
-		err = pending.Write(ticketfile.Content{Ticket: ticket, Origin: origin})
+		err = pending.Write(ctx, ticketfile.Content{Ticket: ticket, Origin: origin})
 	}
 	if err != nil {
 		return o.unwritten(err, giveBack(q, ticket))

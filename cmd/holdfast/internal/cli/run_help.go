@@ -131,7 +131,7 @@ Report (--json): name, server, outcome (ran, busy, skipped, done, tries, lost,
   overtime, interrupted or failed), exit_code, fence, fences (with --also), nodes (of a
   quorum: those that agreed), started, ended, waited_ms, ran_ms, held_ms, holder (of
   several, the one that has held the lock longest), run (with --once: the one that
-  counts), error.
+  counts), error. A FILE that is a pipe must have a reader.
 
 Metrics (--metrics-file): a file for the textfile collector of node_exporter, written when
   the run ends, also if it did not get the lock; a file for each NAME of a host. Its gauges

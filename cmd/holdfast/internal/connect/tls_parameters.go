@@ -4,9 +4,12 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
+	"io"
 	"io/fs"
 	"net/url"
 	"os"
+	"syscall"
+	"time"
 
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/exitcode"
 )
@@ -36,7 +39,7 @@ func takeTLSParameters(u *url.URL, source string) (p tlsParameters, err error) {
 	}
 	p.serverName = given["tls_server_name"]
 	if file, ok := given["tls_ca"]; ok {
-		text, err := os.ReadFile(file)
+		text, err := readFile(file)
 		if err != nil {
 			return p, exitcode.Configf("tls_ca in %s: cannot read the file: %w", source, withoutPath(err))
 		}
@@ -51,13 +54,42 @@ func takeTLSParameters(u *url.URL, source string) (p tlsParameters, err error) {
 		return p, exitcode.Configf("tls_cert and tls_key in %s: one needs the other", source)
 	}
 	if hasCert {
-		pair, err := tls.LoadX509KeyPair(cert, key)
+		pair, err := readKeyPair(cert, key)
 		if err != nil {
 			return p, exitcode.Configf("tls_cert and tls_key in %s: %w", source, withoutPath(err))
 		}
 		p.own = append(p.own, pair)
 	}
 	return p, nil
+}
+
+func readKeyPair(cert, key string) (tls.Certificate, error) {
+	certText, err := readFile(cert)
+	if err != nil {
+		return tls.Certificate{}, err
+	}
+	keyText, err := readFile(key)
+	if err != nil {
+		return tls.Certificate{}, err
+	}
+	return tls.X509KeyPair(certText, keyText)
+}
+
+const (
+	maxFile  = 4 << 20         // bytes; the authorities of a system take a quarter of a MiB
+	readTime = 5 * time.Second // for a pipe
+)
+
+// readFile reads a file, which may be a pipe of the shell's. It does not wait for somebody to open the pipe, nor for long until
+// its writer has written: holdfast run heeds no signal here.
+func readFile(name string) ([]byte, error) {
+	f, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	_ = f.SetReadDeadline(time.Now().Add(readTime)) // A regular file has none, and needs none.
+	return io.ReadAll(io.LimitReader(f, maxFile))
 }
 
 // apply adds the parameters to the configuration that go-redis makes for rediss://; it is nil for other schemes. It

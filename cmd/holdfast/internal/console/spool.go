@@ -68,21 +68,8 @@ func (s *Spool) Flush(received <-chan os.Signal) {
 	s.mu.Lock()
 	done := s.done
 	s.mu.Unlock()
-	if done == nil {
-		return
-	}
-	for {
-		select {
-		case <-done:
-			return
-		case sig := <-received:
-			if signals.Suspends(sig) {
-				signals.StopGroup()
-			}
-			if signals.EndsProgram(sig) {
-				return
-			}
-		}
+	if done != nil {
+		signals.Await(done, received)
 	}
 }
 

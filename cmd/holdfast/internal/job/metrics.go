@@ -3,7 +3,6 @@ package job
 import (
 	"errors"
 	"io/fs"
-	"os"
 	"strings"
 	"time"
 
@@ -19,7 +18,7 @@ const successTime = "holdfast_run_success_time_seconds"
 // that it replaces.
 func (r *Report) writeMetrics(file string) error {
 	lock := prometheus.Label{Name: "lock", Value: r.Name}
-	before, err := os.ReadFile(file)
+	before, err := output.ReadRegular(file)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}

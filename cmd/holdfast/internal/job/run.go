@@ -67,12 +67,12 @@ func Main(r *Run, level console.Level, reportFile string, do func() *exitcode.Er
 	}
 	if reportFile != "" {
 		r.report.Error = r.Console.Redact(r.report.Error)
-		if err := r.report.write(reportFile, spool); err != nil {
+		if err := r.unlessTold(func() error { return r.report.write(reportFile, spool) }); err != nil {
 			r.Console.Error(fmt.Errorf("the report was not written: %w", err))
 		}
 	}
 	if r.Metrics != "" {
-		if err := r.report.writeMetrics(r.Metrics); err != nil {
+		if err := r.unlessTold(func() error { return r.report.writeMetrics(r.Metrics) }); err != nil {
 			r.Console.Error(fmt.Errorf("the metrics were not written: %w", err))
 		}
 	}
@@ -80,6 +80,27 @@ func Main(r *Run, level console.Level, reportFile string, do func() *exitcode.Er
 		return nil
 	}
 	return &exitcode.Error{Code: exit.Code}
+}
+
+// writeTime is how long a file may take after a signal. The signal may have come earlier, and an ordinary file takes no time.
+const writeTime = time.Second
+
+// unlessTold writes a file. It gives up after a signal that asks programs to end: the file may be a terminal after ^S, or a pipe
+// that nobody empties.
+func (r *Run) unlessTold(write func() error) error {
+	done, failed := make(chan struct{}), error(nil)
+	go func() {
+		defer close(done)
+		failed = write()
+	}()
+	if !signals.Await(done, r.signals) {
+		select {
+		case <-done:
+		case <-time.After(writeTime):
+			return errors.New("interrupted")
+		}
+	}
+	return failed
 }
 
 // Use makes a run use these servers. It does no I/O. makeLocks makes their clients. The run closes the servers, by the

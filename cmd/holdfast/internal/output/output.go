@@ -7,11 +7,13 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 
 	"github.com/holdfast-go/holdfast/internal/printable"
 )
@@ -39,11 +41,11 @@ func WriteJSON(w io.Writer, value any) error {
 
 // ReplaceFile writes a file completely or not at all, and does not follow a symbolic link, which somebody else may
 // have put there: it writes another file and renames it. It writes directly to what is not a regular file, such as a
-// pipe or a terminal.
+// pipe or a terminal. A pipe that nobody reads is an error; one whose reader does not read is waited for.
 func ReplaceFile(name string, text []byte) error { return replaceFile(name, text, 0) }
 
 // PublishFile is ReplaceFile for a file that everybody may read, whatever the umask is and the file was. A reader never sees a
-// part of it: without the right to rename in its folder, it fails.
+// part of it: without the right to rename in its folder, or if it is not a regular file, it fails.
 func PublishFile(name string, text []byte) error { return replaceFile(name, text, 0o644) }
 
 // replaceFile gives the file the permissions, if they are not 0.
@@ -51,7 +53,10 @@ func replaceFile(name string, text []byte, permissions fs.FileMode) error {
 	mode := fs.FileMode(0o644) // before umask
 	target, err := os.Stat(name)
 	if err == nil && !target.Mode().IsRegular() || isDevice(name) {
-		return os.WriteFile(name, text, mode)
+		if permissions != 0 {
+			return notRegular(name)
+		}
+		return writeDirectly(name, text, mode)
 	}
 	var random [6]byte
 	_, _ = rand.Read(random[:]) // never fails, since Go 1.24
@@ -61,7 +66,7 @@ func replaceFile(name string, text []byte, permissions fs.FileMode) error {
 	f, err := os.OpenFile(next, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
 	if err != nil {
 		if replaces && permissions == 0 { // in a directory that we may not write to
-			return os.WriteFile(name, text, mode)
+			return writeDirectly(name, text, mode)
 		}
 		return err
 	}
@@ -80,6 +85,39 @@ func replaceFile(name string, text []byte, permissions fs.FileMode) error {
 	}
 	return err
 }
+
+// writeDirectly writes to what a name already stands for.
+func writeDirectly(name string, text []byte, mode fs.FileMode) error {
+	// Otherwise a pipe that nobody reads would be waited for.
+	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_TRUNC|syscall.O_NONBLOCK, mode)
+	if errors.Is(err, syscall.ENXIO) {
+		return fmt.Errorf("%w: it is a pipe that nobody reads, or a socket", err)
+	}
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(text)
+	return errors.Join(err, f.Close())
+}
+
+// ReadRegular reads a regular file. What it finds in its place, such as a pipe, it does not wait for: that is an error.
+func ReadRegular(name string) ([]byte, error) {
+	f, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, notRegular(name)
+	}
+	return io.ReadAll(f)
+}
+
+func notRegular(name string) error { return fmt.Errorf("%s is not a regular file", name) }
 
 // isDevice reports whether the system provides a file with this name, such as /dev/stdout.
 func isDevice(name string) bool {

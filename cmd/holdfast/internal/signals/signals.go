@@ -38,3 +38,20 @@ func Context(ctx context.Context) (context.Context, func()) {
 	}()
 	return ctx, func() { cancel(nil) }
 }
+
+// Await waits for done, and reports whether it came before a signal that asks the program to end. Meanwhile ^Z stops the program.
+func Await(done <-chan struct{}, received <-chan os.Signal) bool {
+	for {
+		select {
+		case <-done:
+			return true
+		case sig := <-received:
+			if Suspends(sig) {
+				StopGroup()
+			}
+			if EndsProgram(sig) {
+				return false
+			}
+		}
+	}
+}

@@ -7,6 +7,7 @@ package ticketfile
 
 import (
 	"bytes"
+	"context"
 	"crypto/rand"
 	"encoding/hex"
 	"encoding/json"
@@ -148,15 +149,24 @@ func (p *Place) Reserve() (*Pending, error) {
 }
 
 // Write puts the ticket in its place, completely or not at all. A file never replaces another. After an error nothing is
-// left of the ticket, unless it was written to a descriptor.
-func (p *Pending) Write(c Content) error {
+// left of the ticket, unless it was written to a descriptor. When ctx ends, it no longer waits for the reader of a pipe.
+func (p *Pending) Write(ctx context.Context, c Content) error {
 	text, err := c.text()
 	if err != nil {
 		return err
 	}
 	if p.temp == nil {
-		_, err = p.place.descriptor.Write(text)
-		return errors.Join(err, p.place.descriptor.Close())
+		written := make(chan error, 1)
+		go func() {
+			_, err := p.place.descriptor.Write(text)
+			written <- errors.Join(err, p.place.descriptor.Close())
+		}()
+		select {
+		case err := <-written:
+			return err
+		case <-ctx.Done():
+			return ctx.Err()
+		}
 	}
 	defer p.Drop()
 	if _, err = p.temp.WriteAt(text, 0); err == nil {

@@ -75,7 +75,7 @@ func TestATicketIsWrittenForItsOwnerAndRead(t *testing.T) {
 	if _, err := os.Lstat(p.File); !errors.Is(err, fs.ErrNotExist) {
 		t.Error("the file exists before it is complete: ", err)
 	}
-	if err := pending.Write(Content{Ticket: want}); err != nil {
+	if err := pending.Write(t.Context(), Content{Ticket: want}); err != nil {
 		t.Fatal(err)
 	}
 	info, err := os.Stat(p.File)
@@ -119,7 +119,7 @@ func TestATicketReplacesNothing(t *testing.T) {
 		if err := p.Claim(true); !errors.Is(err, fs.ErrExist) {
 			t.Errorf("%s: claimed: %v", name, err)
 		}
-		if err := pending.Write(Content{Ticket: want}); !errors.Is(err, fs.ErrExist) {
+		if err := pending.Write(t.Context(), Content{Ticket: want}); !errors.Is(err, fs.ErrExist) {
 			t.Errorf("%s: written: %v", name, err)
 		}
 		if err := writeNew(p.File, []byte("x")); !errors.Is(err, fs.ErrExist) {
@@ -152,7 +152,7 @@ func TestATicketSaysWhereItIsFrom(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := pending.Write(want); err != nil {
+	if err := pending.Write(t.Context(), want); err != nil {
 		t.Fatal(err)
 	}
 	check := func(expires time.Time) {

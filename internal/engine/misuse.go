@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/holdfast-go/holdfast/internal/codec"
 	"github.com/holdfast-go/holdfast/internal/exec"
@@ -26,12 +29,14 @@ type misused struct {
 	error
 	key  string
 	what string // a key of usedAs; "" if the key is not ours; "none" if the lock's own key is of the right kind
+
+	queue, counter string // the lock's other keys
 }
 
 func (e misused) Error() string {
 	switch {
 	case e.what == "none":
-		return fmt.Sprintf("%v; the key %q is of the right kind, so its queue or the fence counter is not", e.error, e.key)
+		return fmt.Sprintf("%v; the key %q is of the right kind, so its queue %q or the fence counter %q is not", e.error, e.key, e.queue, e.counter)
 	case e.what == "":
 		return fmt.Sprintf("%v; the key %q holds something that is not a Holdfast lock", e.error, e.key)
 	}
@@ -42,7 +47,10 @@ func (e misused) Unwrap() error { return e.error }
 
 // Advice returns the next step.
 func (e misused) Advice() string {
-	if usedAs[e.what] == "" {
+	switch {
+	case e.what == "none":
+		return " (choose another name; if it is the counter, which other locks use too, another prefix)"
+	case usedAs[e.what] == "":
 		return " (choose another name or prefix)" // not "delete it": others may be using it
 	}
 	return " (use the name for that kind of lock, or choose another name)"
@@ -56,6 +64,9 @@ func (c *Client) explain(ctx context.Context, locks []*target, err error) {
 	if !errors.As(err, &se) || se.Kind != exec.ErrWrongType || ctx.Err() != nil {
 		return
 	}
+	if errors.As(err, new(badCounter)) {
+		return // it says all
+	}
 	found := misused{error: se.Err}
 	for _, l := range locks {
 		if found.what != "none" && found.key != "" {
@@ -68,7 +79,7 @@ func (c *Client) explain(ctx context.Context, locks []*target, err error) {
 		if askErr != nil || what == codec.HoldsUnknown {
 			return
 		}
-		found.key, found.what = l.keys.Lock, ""
+		found.key, found.queue, found.counter, found.what = l.keys.Lock, l.keys.Queue, c.fenceOf(l), ""
 		switch {
 		case what == l.set.kind.form, what == codec.HoldsNothing:
 			found.what = "none"
@@ -79,4 +90,55 @@ func (c *Client) explain(ctx context.Context, locks []*target, err error) {
 	if found.key != "" {
 		se.Err = found
 	}
+}
+
+// badCounter is the error of a script that found a fence counter which it cannot believe.
+type badCounter struct {
+	error
+	keys []string // the counter; of several locks in a Cluster, those that it may be
+}
+
+// nameCounters adds the keys of fence counters to an error that is about one of them. It asks nobody.
+func nameCounters(err error, counters func() []string) {
+	var f *exec.Failure
+	if errors.As(err, &f) && f.Code() == "BADFENCE" && !errors.As(f.Err, new(badCounter)) {
+		f.Err = badCounter{f.Err, counters()}
+	}
+}
+
+// counters returns the keys of the fence counters of the request's locks.
+func (rq request) counters() (all []string) {
+	for _, l := range append([]*target{rq.lock}, rq.more...) {
+		if key := strconv.Quote(l.c.fenceOf(l)); !slices.Contains(all, key) {
+			all = append(all, key)
+		}
+	}
+	return all
+}
+
+// NodeFailure returns err, which a request to a node met, as a Failure.
+func (c *Client) NodeFailure(op, name string, err error) *exec.Failure {
+	f := c.server.Failure(op, name, err)
+	nameCounters(f, func() []string { return []string{strconv.Quote(c.space.Fence())} })
+	return f
+}
+
+// saysAll reports whether the script itself has named the counter and the next step, as it does if the counter leads the clock.
+func (e badCounter) saysAll() bool { return strings.Contains(e.error.Error(), "delete it") }
+
+func (e badCounter) Error() string {
+	if e.saysAll() {
+		return e.error.Error()
+	}
+	return fmt.Sprintf("%v; its key is %s", e.error, strings.Join(e.keys, " or "))
+}
+
+func (e badCounter) Unwrap() error { return e.error }
+
+// Advice returns the next step. Another name would have the same counter.
+func (e badCounter) Advice() string {
+	if e.saysAll() {
+		return ""
+	}
+	return " (if no other program uses that key, delete it, and fences follow the server's clock again; if one does, choose another prefix)"
 }

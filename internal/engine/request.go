@@ -35,6 +35,7 @@ func ask[R any](ctx context.Context, c *Client, rq request, q codec.Request[R]) 
 	to := c.addressed(rq, q.Call())
 	text, unanswered, err := c.server.Do(ctx, to)
 	if err != nil {
+		nameCounters(err, rq.counters)
 		if !to.Call.Urgent && !rq.unexplained {
 			c.explain(ctx, append([]*target{rq.lock}, rq.more...), err)
 		}
@@ -51,6 +52,7 @@ func ask[R any](ctx context.Context, c *Client, rq request, q codec.Request[R]) 
 func askOnce[R any](ctx context.Context, c *Client, rq request, q codec.Request[R]) (answer[R], error) {
 	text, err := c.server.Send(ctx, c.addressed(rq, q.Call()))
 	if err != nil {
+		nameCounters(err, rq.counters)
 		return answer[R]{}, err
 	}
 	reply, err := q.Parse(text.Text)

@@ -88,7 +88,7 @@ func (q *Quorum) errorOf(op, name string, errs []error) *Error {
 		}
 		var known *exec.Failure
 		if !errors.As(err, &known) && !errors.Is(err, exec.ErrClosed) {
-			err = q.clients[i].Server().Failure(op, name, err)
+			err = q.clients[i].NodeFailure(op, name, err)
 		}
 		e.Nodes = append(e.Nodes, NodeError{q.clients[i].Server().Addr(), err})
 	}

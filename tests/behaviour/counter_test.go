@@ -11,14 +11,15 @@ import (
 )
 
 // Fault: Somebody sets the fence counter so far ahead that a resource that saw such a fence would refuse all later
-// ones. Nobody is granted it; a holder keeps its lock, and can release it; fences rise once the counter is deleted.
+// ones, or to something that is no number. Nobody is granted it; a holder keeps its lock, and can release it; fences rise once the counter is deleted.
 func TestACounterThatSomebodyHasSet(t *testing.T) {
 	t.Parallel()
 	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		const counter = "holdfast:fence"
 		c, rdb := b.Client(t, nil), b.Redis(t)
 		held := backend.Acquire(t, c.Mutex("held"))
-		for what, forged := range map[string]int64{
+		for what, forged := range map[string]any{
+			"no number":             "notanumber",
 			"a forged counter":      8_999_999_999_999_000,
 			"more than a day ahead": time.Now().Add(24*time.Hour + time.Minute).UnixMicro(),
 		} {
@@ -35,7 +36,8 @@ func TestACounterThatSomebodyHasSet(t *testing.T) {
 				"an owner's mutex": c.Mutex("own", holdfast.Reentrant()),
 			} {
 				_, err := l.TryAcquire(t.Context())
-				if !errors.Is(err, holdfast.ErrMismatch) || !strings.Contains(err.Error(), counter) || !strings.Contains(err.Error(), "delete it") {
+				if !errors.Is(err, holdfast.ErrMismatch) || !strings.Contains(err.Error(), counter) || !strings.Contains(err.Error(), "delete it") ||
+					strings.Contains(err.Error(), "another name") {
 					t.Errorf("%s: %s: %v", what, kind, err)
 				}
 			}

@@ -12,6 +12,8 @@ func mismatchAdvice(command string, err error) string {
 	switch {
 	case !errors.Is(err, holdfast.ErrMismatch):
 		return ""
+	case errors.As(err, &server) && server.Code == "BADFENCE": // it is not about NAME, and says what to do
+		return ""
 	case errors.As(err, &server) && otherNumber[command][server.Code] != "":
 		return otherNumber[command][server.Code]
 	}

@@ -159,6 +159,7 @@ func failedTrial(err error) report.Finding {
 
 // trialRemedies are what to do about a failed trial, by the server's error code.
 var trialRemedies = map[string]string{
+	"BADFENCE":   "see what set the fence counter, and delete it if no other program uses it",
 	"READONLY":   "connect to the master, or through Sentinel or Cluster",
 	"BUSY":       "SCRIPT KILL ends a script that has written nothing",
 	"LOADING":    "wait until the server has loaded its data",

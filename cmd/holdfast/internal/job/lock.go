@@ -163,7 +163,9 @@ func (l *Lock) busy(holders []holdfast.Holder, waiting int, heldBy string) *exit
 // failure is Run.Failure, with advice about foreign locks.
 func (l *Lock) failure(err error) *exitcode.Error {
 	exit := l.Run.Failure(err)
-	if errors.Is(err, holdfast.ErrMismatch) && l.Kind.Foreign != "" {
+	var server *holdfast.ServerError
+	aboutKey := errors.Is(err, holdfast.ErrMismatch) && !(errors.As(err, &server) && server.Code == "BADFENCE")
+	if aboutKey && l.Kind.Foreign != "" {
 		exit.Err = fmt.Errorf("%w; all programs that share a lock use one form: --key is for a string, --redisson for the hash of Redisson's RLock", err)
 	}
 	return exit

@@ -37,6 +37,7 @@ type Run struct {
 	signals   chan os.Signal
 	revoked   chan holdfast.LeaseEvent // receives a request to let go
 	closeTime time.Duration            // for which the library may release what it holds when the run ends
+	reserved  []*os.File
 }
 
 // Streams are the standard streams.
@@ -174,8 +175,25 @@ func (r *Run) Failure(err error) *exitcode.Error {
 	return exit
 }
 
+// reserve keeps a file open for each server until a lease is released. If no more files can be opened, which is why a keeper
+// may not start, the release can still connect.
+func (r *Run) reserve() *exitcode.Error {
+	for range r.Servers.All {
+		f, err := os.Open(os.DevNull)
+		if err != nil {
+			return &exitcode.Error{Code: exitcode.System, Err: fmt.Errorf("no room for a job: %w; raise the limit of open files (ulimit -n)", err)}
+		}
+		r.reserved = append(r.reserved, f)
+	}
+	return nil
+}
+
 // release releases a lease, and says if it was lost before.
 func (r *Run) release(s source, lease *holdfast.Lease, ttl time.Duration) {
+	for _, f := range r.reserved {
+		f.Close()
+	}
+	r.reserved = nil
 	err := s.release(lease)
 	switch {
 	case err == nil:
@@ -221,6 +239,9 @@ func (r *Run) Once(ctx context.Context, j *Job, o *OnceLock) *exitcode.Error {
 
 // underLease runs the job under one lease. began is when the wait for it began.
 func (r *Run) underLease(ctx context.Context, j *Job, s source, began time.Time) *exitcode.Error {
+	if exit := r.reserve(); exit != nil {
+		return exit
+	}
 	lease, exit := r.obtain(ctx, s, j.TTL, began)
 	if exit != nil {
 		return exit

@@ -22,8 +22,12 @@ const (
 var ErrProtocol = errors.New("server violated the protocol")
 
 // Wrap returns a connection that fails and closes once its server violates the protocol or exceeds a limit. If conn
-// is a syscall.Conn, so is the result.
+// is a syscall.Conn, so is the result. A connection that Wrap has returned is returned as it is.
 func Wrap(conn net.Conn) net.Conn {
+	switch conn.(type) {
+	case syscallConn, *bounded:
+		return conn
+	}
 	c := &bounded{Conn: conn}
 	if sys, ok := conn.(syscall.Conn); ok {
 		return syscallConn{c, sys}
@@ -53,10 +57,10 @@ type bounded struct {
 	net.Conn
 	requests      requests
 	replies       replies
-	awaited       atomic.Int64 // requests whose reply has not begun
-	subscribed    atomic.Bool  // a subscription was requested, so arrays may arrive that are not replies
-	unsubscribing atomic.Int64 // requests to unsubscribe that are not answered yet
-	failed        atomic.Bool
+	awaited       atomic.Int64          // requests whose reply has not begun
+	subscribed    atomic.Bool           // a subscription was requested, so arrays may arrive that are not replies
+	unsubscribing atomic.Int64          // requests to unsubscribe that are not answered yet
+	failed        atomic.Pointer[error] // what Read returns from then on
 }
 
 func (c *bounded) Write(p []byte) (int, error) {
@@ -65,14 +69,15 @@ func (c *bounded) Write(p []byte) (int, error) {
 }
 
 func (c *bounded) Read(p []byte) (int, error) {
-	if c.failed.Load() {
-		return 0, ErrProtocol
+	if err := c.failed.Load(); err != nil {
+		return 0, *err
 	}
 	n, err := c.Conn.Read(p)
 	if violation := c.replies.scan(c, p[:n]); violation != nil {
-		c.failed.Store(true)
+		failure := fmt.Errorf("%w: %w", ErrProtocol, violation)
+		c.failed.Store(&failure)
 		_ = c.Close()
-		return 0, fmt.Errorf("%w: %w", ErrProtocol, violation)
+		return 0, failure
 	}
 	return n, err
 }

@@ -54,3 +54,28 @@ func TestDoctorReportsWhatServersSayEscaped(t *testing.T) {
 		}
 	})
 }
+
+// Fault: A server announces a reply for which go-redis would take gigabytes. The command hangs up.
+func TestRepliesThatDoNotFitInMemory(t *testing.T) {
+	t.Parallel()
+	addr := accepting(t, "127.0.0.1", func(client net.Conn) {
+		for requests := bufio.NewReader(client); ; {
+			if _, err := resp.ReadRequest(requests); err != nil {
+				return
+			}
+			// Few enough for a command that takes them.
+			if _, err := io.WriteString(client, "*2000000\r\n"); err != nil {
+				return
+			}
+		}
+	})
+	for _, args := range [][]string{{"doctor"}, {"run", "--wait=1s", "x", "--", "true"}, {"ls"}, {"ls", "--redis=redis+cluster://" + addr}} {
+		t.Run(strings.Join(args, " "), func(t *testing.T) {
+			t.Parallel()
+			code, _, stderr := invoke(t, []string{"HOLDFAST_REDIS=redis://" + addr}, args...)
+			if code != 69 || !strings.Contains(stderr, "length exceeds the limit") {
+				t.Errorf("exit code %d: %s", code, stderr)
+			}
+		})
+	}
+}

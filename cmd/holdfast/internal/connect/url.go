@@ -1,15 +1,20 @@
 package connect
 
 import (
+	"cmp"
 	"context"
+	"crypto/tls"
+	"net"
 	"net/url"
 	"os"
 	"regexp"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/holdfast-go/holdfast/internal/bounds"
 	"github.com/holdfast-go/holdfast/internal/printable"
 
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/exitcode"
@@ -126,6 +131,7 @@ func (s *Server) openSingle(u *url.URL, tls tlsParameters) error {
 		return err
 	}
 	s.unverified = tls.apply(o.TLSConfig)
+	o.Dialer = bounding(o.DialTimeout, o.TLSConfig)
 	o.DialerRetries = max(o.DialerRetries, 1) // the library retries, and says why
 	s.client, s.Addr, s.Mode = redis.NewClient(o), o.Addr, Single
 	return nil
@@ -137,6 +143,7 @@ func (s *Server) openCluster(u *url.URL, tls tlsParameters) error {
 		return err
 	}
 	s.unverified = tls.apply(o.TLSConfig)
+	o.Dialer = bounding(o.DialTimeout, o.TLSConfig)
 	o.DialerRetries = max(o.DialerRetries, 1) // the library retries, and says why
 	s.client, s.Addr, s.Mode = redis.NewClusterClient(o), strings.Join(o.Addrs, ","), Cluster
 	return nil
@@ -149,8 +156,22 @@ func (s *Server) openSentinel(u *url.URL, tls tlsParameters) error {
 		return err
 	}
 	s.unverified = tls.apply(o.TLSConfig)
+	o.Dialer = bounding(o.DialTimeout, o.TLSConfig)
 	s.client, s.Addr, s.Mode, s.Sentinel = redis.NewFailoverClient(o), strings.Join(o.SentinelAddrs, ","), Sentinel, o
 	return nil
+}
+
+// bounding returns the dialer that go-redis would use, whose connections close when the server sends more than this process
+// can hold: go-redis makes room for whatever a reply announces. timeout 0 means go-redis's default.
+func bounding(timeout time.Duration, config *tls.Config) func(ctx context.Context, network, addr string) (net.Conn, error) {
+	dial := redis.NewDialer(&redis.Options{DialTimeout: cmp.Or(timeout, 5*time.Second), TLSConfig: config})
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		conn, err := dial(ctx, network, addr)
+		if err != nil {
+			return nil, err
+		}
+		return bounds.Wrap(conn), nil
+	}
 }
 
 // parameterName matches names that parameters of URLs have.

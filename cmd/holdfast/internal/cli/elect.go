@@ -73,7 +73,7 @@ func elect(ctx context.Context, args []string, stdin io.Reader, stdout, stderr i
 	case o.leader, o.watch:
 		return leader(ctx, o, stdout, stderr)
 	}
-	r := &job.Run{Name: o.name, Streams: job.Streams{In: stdin, Out: stdout, Err: stderr}, Advice: o.advice}
+	r := &job.Run{Name: o.name, Prefix: o.prefix, Streams: job.Streams{In: stdin, Out: stdout, Err: stderr}, Advice: o.advice}
 	return job.Main(r, o.level(), o.json, func() *exitcode.Error {
 		closeAll, err := o.openFor(r, o.checkStrict)
 		if err != nil {

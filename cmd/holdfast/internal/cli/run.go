@@ -223,7 +223,7 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 		return last(ctx, o, stdout, stderr)
 	}
 	began := time.Now()
-	r := &job.Run{Name: o.name, Also: o.also, Metrics: o.metrics, Streams: job.Streams{In: stdin, Out: stdout, Err: stderr}, Advice: o.advice}
+	r := &job.Run{Name: o.name, Also: o.also, Prefix: o.prefix, Metrics: o.metrics, Streams: job.Streams{In: stdin, Out: stdout, Err: stderr}, Advice: o.advice}
 	return job.Main(r, o.level(), o.json, func() *exitcode.Error {
 		closeAll, err := o.openFor(r, o.checkServers)
 		if err != nil {

@@ -93,11 +93,11 @@ Once:
   One server, a Cluster, or a master behind Sentinel keeps the record; a quorum does not.
 
 Environment of CMD:
-  HOLDFAST_NAME, HOLDFAST_FENCE (the fencing token, a number that rises with every grant)
-  and HOLDFAST_TTL_MS are set. HOLDFAST_REDIS is removed, and so is REDIS_URL if holdfast
-  uses it: if a job needs REDIS_URL, give holdfast --redis or HOLDFAST_REDIS. A holdfast in
-  CMD must be given one of these, too: it is refused (exit code %d) rather than use another
-  server.
+  HOLDFAST_NAME, HOLDFAST_FENCE (the fencing token, a number that rises with every grant),
+  HOLDFAST_TTL_MS and, with a prefix, HOLDFAST_PREFIX are set. HOLDFAST_REDIS is removed,
+  and so is REDIS_URL if holdfast uses it: if a job needs REDIS_URL, give holdfast --redis
+  or HOLDFAST_REDIS. A holdfast in CMD must be given one of these, too: it is refused (exit
+  code %d) rather than use another server.
   Shared runs beside each other have the same fence, and so have the runs of one owner. The
   fences of runs with --slots tell which run began later, but a resource must not refuse
   the lower one, whose run may still be running.

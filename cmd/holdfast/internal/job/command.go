@@ -71,21 +71,25 @@ func findOutsideWorkingDirectory(name string) (string, error) {
 }
 
 // environment returns the command's environment: with what it may know about its lock, and without the URL of the
-// server, which is a secret: connect.Named refuses a holdfast in the job that is not given one. With several locks, HOLDFAST_FENCE is the highest of their fences.
-func environment(env []string, source, name string, ttl time.Duration, fences map[string]uint64) []string {
+// server, which is a secret: connect.Named refuses a holdfast in the job that is not given one. It has the same prefix as this
+// one. With several locks, HOLDFAST_FENCE is the highest of their fences.
+func environment(env []string, r *Run, ttl time.Duration, fences map[string]uint64) []string {
 	env = slices.DeleteFunc(slices.Clone(env), func(kv string) bool {
 		name, _, _ := strings.Cut(kv, "=")
 		switch name {
-		case "HOLDFAST_REDIS", "HOLDFAST_NAME", "HOLDFAST_FENCE", "HOLDFAST_FENCES", "HOLDFAST_TTL_MS":
+		case "HOLDFAST_REDIS", "HOLDFAST_PREFIX", "HOLDFAST_NAME", "HOLDFAST_FENCE", "HOLDFAST_FENCES", "HOLDFAST_TTL_MS":
 			return true
 		}
-		return name == source
+		return name == r.Servers.Source
 	})
 	fence := slices.Max(slices.Collect(maps.Values(fences)))
 	env = append(env,
-		"HOLDFAST_NAME="+name,
+		"HOLDFAST_NAME="+r.Name,
 		"HOLDFAST_FENCE="+strconv.FormatUint(fence, 10),
 		"HOLDFAST_TTL_MS="+strconv.FormatInt(ttl.Milliseconds(), 10))
+	if r.Prefix != "" {
+		env = append(env, "HOLDFAST_PREFIX="+r.Prefix)
+	}
 	if len(fences) > 1 {
 		text, _ := json.Marshal(fences) // never fails for names and numbers
 		env = append(env, "HOLDFAST_FENCES="+string(text))

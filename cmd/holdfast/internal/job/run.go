@@ -25,6 +25,7 @@ import (
 type Run struct {
 	Name    string
 	Also    []string // further locks, held with that of Name
+	Prefix  string   // that keys begin with; "" for the default
 	Metrics string   // a file for node_exporter; "" if none is wanted
 	Console *console.Console
 	Streams Streams
@@ -264,7 +265,7 @@ func (r *Run) hold(j *Job, s source, lease *holdfast.Lease) (exit *exitcode.Erro
 	defer func() { r.report.Held = time.Since(held).Milliseconds() }()
 	stopWatch := r.watchNodes(lease)
 	started := time.Now()
-	result, err := x.execute(environment(os.Environ(), r.Servers.Source, r.Name, j.TTL, fences))
+	result, err := x.execute(environment(os.Environ(), r, j.TTL, fences))
 	stopWatch()
 	if err != nil {
 		r.release(s, lease, j.TTL)

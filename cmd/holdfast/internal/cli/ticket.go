@@ -194,7 +194,7 @@ func (o *ticketFlags) read(stderr io.Writer) (holdfast.Ticket, error) {
 }
 
 // originTime bounds how long the command waits for the server's run id.
-const originTime = 2 * time.Second
+const originTime = 5 * time.Second
 
 // runID returns the run id of the server that has the lock, or "".
 func (o *ticketFlags) runID(ctx context.Context, q *question) string {

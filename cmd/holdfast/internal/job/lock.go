@@ -103,7 +103,7 @@ func (l *Lock) describe(holders []holdfast.Holder) string {
 
 func (l *Lock) refused(ctx context.Context, err error) *exitcode.Error {
 	r := l.Run
-	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	var held *holdfast.HeldError
 	if !errors.As(err, &held) {

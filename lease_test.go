@@ -135,7 +135,7 @@ func TestLeasesThatEndByThemselves(t *testing.T) {
 		reason holdfast.LossReason
 	}{
 		"NoRenew":     {[]holdfast.MutexOption{holdfast.TTL(mortal), holdfast.NoRenew()}, holdfast.LossExpired},
-		"MaxRenewals": {[]holdfast.MutexOption{holdfast.TTL(3 * mortal), holdfast.MaxRenewals(1)}, holdfast.LossBound},
+		"MaxRenewals": {[]holdfast.MutexOption{holdfast.TTL(mortal), holdfast.MaxRenewals(1)}, holdfast.LossBound},
 		"MaxHold":     {[]holdfast.MutexOption{holdfast.MaxHold(mortal)}, holdfast.LossBound},
 	} {
 		t.Run(what, func(t *testing.T) {

@@ -100,8 +100,9 @@ func (s *space) cleaned() {
 // patience bounds waits for what has to happen, so that a test that hangs ends.
 const patience = time.Minute
 
-// mortal is the TTL of leases that are to end by themselves. It is long enough for a grant to arrive in time.
-const mortal = 2 * time.Second
+// mortal is the TTL of leases that are to end by themselves. It is long enough for a grant to arrive in time, even if
+// the machine stands still.
+const mortal = 6 * time.Second
 
 // eventually waits until f returns true.
 func eventually(t *testing.T, what string, f func() bool) {

@@ -176,7 +176,9 @@ func (d *closable) Close() error {
 // A lock that is granted while the client closes must be released.
 func TestCloseWaitsForAcquiresUnderWay(t *testing.T) {
 	granted := 0
-	for round := range 3000 {
+	// The scheduler decides which acquires succeed. More rounds follow if those were all or none.
+	round := 0
+	for ; round < 3000 || round < 100_000 && (granted == 0 || granted == round); round++ {
 		server := &closable{fake: fake{holders: map[string]string{}}}
 		c, err := New(server, nil)
 		if err != nil {
@@ -201,8 +203,8 @@ func TestCloseWaitsForAcquiresUnderWay(t *testing.T) {
 			t.Fatalf("locks left behind: %d; driver used after Close: %v; error: %v", len(server.holders), server.late.Load(), err)
 		}
 	}
-	if granted == 0 || granted == 3000 {
-		t.Errorf("%d of 3000 acquires succeeded; want some, but not all", granted)
+	if granted == 0 || granted == round {
+		t.Errorf("%d of %d acquires succeeded; want some, but not all", granted, round)
 	}
 }
 

@@ -96,6 +96,9 @@ func TestEachItemIsSentOrDroppedOnce(t *testing.T) {
 	var all sync.WaitGroup
 	all.Add(goroutines * each)
 	inFlight, most := 0, 0
+	meet := make(chan struct{}) // closed once two batches are in flight, which the first waits for
+	met := sync.OnceFunc(func() { close(meet) })
+	defer time.AfterFunc(time.Minute, met).Stop()
 	g := Group[int]{
 		Go: func(f func()) { go f() }, Most: 5, Patience: time.Microsecond,
 		Drop: func(items []int) {
@@ -113,7 +116,11 @@ func TestEachItemIsSentOrDroppedOnce(t *testing.T) {
 			for _, item := range items {
 				counts[item]++
 			}
+			if inFlight > 1 {
+				met()
+			}
 			mu.Unlock()
+			<-meet
 			time.Sleep(time.Duration(items[0]%50) * time.Microsecond)
 			mu.Lock()
 			inFlight--
@@ -180,7 +187,7 @@ func TestABatchWaitsWhileItemsCome(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	const total = 20
 	var largest int
-	for range 10 { // the goroutine that adds items may be held up
+	for range 100 { // the goroutine that adds items may be held up
 		var all sync.WaitGroup
 		var sent atomic.Int64
 		done := make(chan struct{})
@@ -211,7 +218,7 @@ func TestABatchWaitsWhileItemsCome(t *testing.T) {
 func TestABatchLeavesWhenNothingComes(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	fewest := maxYields
-	for range 10 { // the goroutine that sends may be held up
+	for range 100 { // the goroutine that sends may be held up
 		var all sync.WaitGroup
 		var sent atomic.Bool
 		g := &Group[int]{

@@ -46,9 +46,10 @@ func TestOneHolderAtATime(t *testing.T) {
 func TestAFreeLockCostsOneRoundTrip(t *testing.T) {
 	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
-		l := b.Client(t, nil).Mutex("m")
+		c := b.Client(t, nil)
+		l := c.Mutex("m")
 		backend.Release(t, backend.Acquire(t, l)) // connects to the server, and loads the scripts
-		surveyed(t, b)                            // once for a client, not as part of an acquire
+		settled(t, b, c)
 		before := b.Server.CommandStats()
 		const cycles = 20
 		for range cycles {

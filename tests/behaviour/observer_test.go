@@ -371,7 +371,7 @@ func TestALeaseThatIsReleasedAfterTheClientBeganToClose(t *testing.T) {
 	t.Parallel()
 	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		c, r := observed(t, b, holdfast.Config{})
-		released, kept := backend.Acquire(t, c.Mutex("released")), backend.Acquire(t, c.Multi([]string{"a", "b"}, holdfast.TTL(2*time.Second)))
+		released, kept := backend.Acquire(t, c.Mutex("released")), backend.Acquire(t, c.Multi([]string{"a", "b"}, holdfast.TTL(6*time.Second)))
 		closed := make(chan error)
 		go func() { closed <- c.Close(context.Background()) }()
 		<-released.Done()

@@ -278,9 +278,9 @@ func TestTicketsExpire(t *testing.T) {
 		}
 		backend.Release(t, heir)
 
-		lease = backend.Acquire(t, c.Mutex("a", holdfast.TTL(2*time.Second)))
+		lease = backend.Acquire(t, c.Mutex("a", holdfast.TTL(6*time.Second)))
 		next := backend.Start(t, other.Mutex("a"))
-		if ticket, err = lease.Detach(t.Context(), 3*time.Second); err != nil {
+		if ticket, err = lease.Detach(t.Context(), 7*time.Second); err != nil {
 			t.Fatal(err)
 		}
 		lease = backend.Receive(t, next)

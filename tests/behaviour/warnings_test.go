@@ -174,7 +174,9 @@ func TestWarnsOfAReplica(t *testing.T) {
 		rdb := redis.NewClient(&redis.Options{Addr: replica.Addr()})
 		t.Cleanup(func() { _ = rdb.Close() })
 		var said journal
-		client, err := holdfastgoredis.New(rdb, said.config())
+		cfg := said.config()
+		cfg.CommandTimeout, cfg.RetryTimeout = 6*time.Second, 8*time.Second // a late answer would be another warning
+		client, err := holdfastgoredis.New(rdb, cfg)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -111,7 +111,7 @@ func TestStrictWithoutInfoFromNowOn(t *testing.T) {
 		for what, pair := range backend.Pairs() {
 			held[what], wanted[what] = backend.Acquire(t, pair.Held(c)), pair.Wanted(other)
 		}
-		handed := backend.Acquire(t, c.Mutex("handed", holdfast.TTL(term)))
+		handed := backend.Acquire(t, c.Mutex("handed", holdfast.TTL(3*term)))
 		waiter := backend.Start(t, other.Mutex("handed"))
 		backend.Waiters(t, other.Mutex("handed"), 1)
 		kept := backend.Acquire(t, c.Mutex("kept", holdfast.TTL(term)))

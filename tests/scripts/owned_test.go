@@ -210,7 +210,7 @@ func TestOwned(t *testing.T) {
 			l.enter("t", "A", "me")
 			var over int64
 			for _, token := range []string{"B", "C", "D", "E"} {
-				over = l.brief(token, "1\nme", 2500)
+				over = l.brief(token, "1\nme", 6000)
 				b.expect("released T 1", l.disown("r"+token, "me"))
 			}
 			l.past(over)

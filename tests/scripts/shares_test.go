@@ -307,7 +307,7 @@ func TestShares(t *testing.T) {
 				b.rdb.Del(b.t.Context(), "{k}")
 				l := semaphore(b, 3)
 				l.acquire("t", "A", 1)
-				over := l.brief("B", 2, 2000) // long enough for A to expire first
+				over := l.brief("B", 2, 6000) // long enough for A to expire first
 				b.expect("released T", l.release("A", "", 0))
 				l.past(over)
 				l.exist(1)
@@ -504,7 +504,7 @@ func TestShares(t *testing.T) {
 			l := semaphore(b, 3)
 			b.expect("absent T", l.renew("A", 60000, 0))
 			l.exist(0)
-			over := l.brief("A", 1, 2000)
+			over := l.brief("A", 1, 6000)
 			first := l.hold("A")
 			b.expect("gone T", b.eval(script.ShareRenew(), "", "A", 60000, 0, first.fence+1)) // another grant's
 			b.expect("gone T", b.eval(script.ShareRenew(), "", "B", 60000, 0, first.fence))
@@ -512,7 +512,7 @@ func TestShares(t *testing.T) {
 			l.lasts("A", 60000)
 			b.expect("renewed T P 0 0", l.renew("A", 10, 0)) // not shortened
 			l.lasts("A", 60000)
-			l.brief("B", 1, 2000)
+			l.brief("B", 1, 6000)
 			l.lasts("A", 60000)
 			b.expect("renewed T P 0 0", l.renew("B", claim, 0))
 			l.lasts("B", claim)
@@ -673,7 +673,7 @@ func TestSharesOutOfMemory(t *testing.T) {
 	backend.EachReal(t, func(t *testing.T, back *backend.Backend) {
 		b := newBench(t, back)
 		l := semaphore(b, 3)
-		over := l.brief("A", 1, 1500)
+		over := l.brief("A", 1, 6000)
 		l.renew("A", 60000, 0)
 		l.acquire("t", "B", 1)
 		limit := func(memory string) {
@@ -690,7 +690,7 @@ func TestSharesOutOfMemory(t *testing.T) {
 		l.past(over)
 		b.expect("renewed T P 0 0", l.renew("A", 60000, 0))
 		limit("0")
-		over = l.brief("C", 1, 1500)
+		over = l.brief("C", 1, 6000)
 		l.renew("C", 60000, 0)
 		limit("1")
 		l.past(over)

@@ -25,10 +25,11 @@ func start(t *testing.T) (*server.Server, *Proxy) {
 
 func dial(t *testing.T, p *Proxy, timeout time.Duration) *resp.Conn {
 	t.Helper()
-	c, err := resp.Dial(p.Addr(), timeout)
+	c, err := resp.Dial(p.Addr(), 30*time.Second)
 	if err != nil {
 		t.Fatal(err)
 	}
+	c.SetTimeout(timeout)
 	t.Cleanup(func() { c.Close() })
 	return c
 }

@@ -89,12 +89,13 @@ func TestStopKeepsTheAOF(t *testing.T) {
 
 func TestPause(t *testing.T) {
 	s := Start(t, One(t))
-	c, err := resp.Dial(s.Addr(), 200*time.Millisecond)
+	c, err := resp.Dial(s.Addr(), 30*time.Second)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer c.Close()
 	s.Pause()
+	c.SetTimeout(200 * time.Millisecond)
 	if reply, err := c.Do("PING"); err == nil {
 		t.Errorf("a paused server answers %v", reply)
 	}
@@ -107,7 +108,7 @@ func TestPause(t *testing.T) {
 func TestPassword(t *testing.T) {
 	s := Start(t, One(t), Conf("requirepass", "secret"))
 	expect(t, s, "PONG", "PING")
-	c, err := resp.Dial(s.Addr(), time.Second)
+	c, err := resp.Dial(s.Addr(), 30*time.Second)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -249,7 +249,7 @@ func seeds(t *testing.T) []spec {
 // same every time. Nobody believes more than the server grants, or a majority; fences rise, and all are served in the end.
 func TestSeeds(t *testing.T) { runForms(t, seeds(t)) }
 
-// TestReplay runs worlds twice more. They have the same log both times, to the nanosecond.
+// TestReplay runs worlds twice more. They have the same log both times, to the nanosecond. README.md names those that do not, in full.
 func TestReplay(t *testing.T) {
 	worlds := seeds(t)
 	if testing.Short() {

@@ -182,11 +182,12 @@ func (p *probe) reach(ctx context.Context) (unsupported, err error) {
 // locks returns a client of the library that logs nothing.
 func (p *probe) locks() (*holdfast.Client, error) {
 	return holdfastgoredis.New(p.Client, &holdfast.Config{
+		CommandTimeout:    10 * time.Second, // a server that stands still for a while is no problem yet
 		Logger:            slog.New(slog.DiscardHandler),
 		MaxLocalHandovers: -1,
 		Owner:             "holdfast doctor",
 		Prefix:            p.Prefix,
-		RetryTimeout:      5 * time.Second,
+		RetryTimeout:      time.Second,
 		TTL:               trialTTL,
 	})
 }

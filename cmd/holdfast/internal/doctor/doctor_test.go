@@ -63,6 +63,7 @@ func TestNeedsAreThoseOfTheDocumentedACL(t *testing.T) {
 // If nothing answers, the library gives up after its RetryTimeout: in virtual time.
 func TestUnreachable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
+		defer time.Sleep(2 * time.Second) // by then go-redis has noticed that its clients are closed
 		s := holdfasttest.Run(t)
 		embedded := func() Config {
 			return serverAt("127.0.0.1:0", func(o *redis.Options) { o.Dialer = s.Dial })

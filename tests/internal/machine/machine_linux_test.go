@@ -15,15 +15,14 @@ import (
 // standStill makes this process stand still for half a second.
 func standStill(t *testing.T) {
 	t.Helper()
-	// Its first signal may come before the process stops.
-	waker := exec.Command("sh", "-c", "while sleep 0.5; do kill -CONT "+strconv.Itoa(os.Getpid())+" || exit; done")
+	// The first signal may come before the process has stopped.
+	waker := exec.Command("sh", "-c", "for n in 1 2 3 4; do sleep 0.5; kill -CONT "+strconv.Itoa(os.Getpid())+"; done")
 	if err := waker.Start(); err != nil {
 		t.Fatal(err)
 	}
 	if err := syscall.Kill(os.Getpid(), syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
-	_ = waker.Process.Kill()
 	_ = waker.Wait()
 }
 

@@ -65,8 +65,8 @@ func (c *Client) Close(ctx context.Context) error { return leave(c.e.Close(ctx))
 
 // Ping asks whether the server can be reached, and whether it can be used for locks: so a mistyped address shows when the program
 // starts. It tries for as long as [Config.RetryTimeout], or until ctx ends, and changes nothing. Its errors are those of an
-// acquire: [ErrUnavailable], [ErrDenied], [ErrUnsupported], [ErrClosed]. That it returns nil says nothing about permissions:
-// "holdfast doctor" checks those.
+// acquire: [ErrUnavailable], [ErrDenied], [ErrUnsupported], [ErrClosed]. It does not check the user's permissions; "holdfast
+// doctor" does.
 func (c *Client) Ping(ctx context.Context) error { return leave(c.e.Ping(ctx)) }
 
 // String names the client and its server.

@@ -112,7 +112,7 @@ func TestManyLocksAtATime(t *testing.T) {
 	s.cleaned()
 }
 
-// refusing is the driver of a server that can be reached at times.
+// refusing is a driver that cannot connect while down is set.
 type refusing struct {
 	driver.Driver
 	down atomic.Bool
@@ -125,7 +125,7 @@ func (d *refusing) Probe(ctx context.Context) (driver.ServerInfo, error) {
 	return d.Driver.Probe(ctx)
 }
 
-// Ping says whether the server can be reached now, also after it could be before.
+// Ping reports whether the server can be reached now, even if an earlier Ping succeeded.
 func TestPing(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t)

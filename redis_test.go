@@ -100,8 +100,7 @@ func (s *space) cleaned() {
 // patience bounds waits for what has to happen, so that a test that hangs ends.
 const patience = time.Minute
 
-// mortal is the TTL of leases that are to end by themselves. It is long enough for a grant to arrive in time, even if
-// the machine stands still.
+// mortal is the TTL of leases that expire during a test. A grant arrives in time even if the machine stands still for a while.
 const mortal = 6 * time.Second
 
 // eventually waits until f returns true.

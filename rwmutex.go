@@ -41,8 +41,8 @@ func (rw *RWMutex) Writer(opts ...RWMutexOption) *Lock {
 
 // Downgrade makes a writer's lease a reader's, without a gap: no other writer comes between, and readers that wait go in.
 // It returns the reader's lease, with the same fence. The writer's lease is over, even after an error: the lock is then given
-// up, in the background if need be. Exceptions are ErrInvalid, as for a lease that has others nested in it (Reentrant), and the error
-// of a ctx that had ended before: nothing has changed then.
+// up, in the background if need be. Nothing has changed after ErrInvalid, as for a lease that has others nested in it (Reentrant), and
+// if ctx had ended before the call.
 //
 // The reader's lease has the options of rw.Reader(), the writer's owner, and the bounds of both: MaxHold counts from the
 // writer's grant, and MaxRenewals goes on counting.
@@ -54,7 +54,7 @@ func (rw *RWMutex) Downgrade(ctx context.Context, writer *Lease) (*Lease, error)
 // TryUpgrade makes a reader's lease a writer's if there is no other reader, and returns the writer's lease, which has a new
 // fence. If there is another, it returns a *HeldError, which does not name it (Status does), and the reader's lease goes on. It
 // does not wait: two readers that both want to write would wait for each other forever. The reader's lease also goes on after
-// ErrInvalid, and if nothing was sent, as of a ctx that had ended before. After success, and after any other error, it is over.
+// ErrInvalid, and if nothing was sent, for example because ctx had ended. After success, and after any other error, it is over.
 // Options and bounds are as after Downgrade, with those of rw.Writer().
 func (rw *RWMutex) TryUpgrade(ctx context.Context, reader *Lease) (*Lease, error) {
 	lease, err := newLease(rw.e.TryUpgrade(ctx, reader.e))

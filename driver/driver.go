@@ -134,8 +134,8 @@ type Call struct {
 	// A driver that does not share connections with the application may ignore it.
 	Urgent bool
 	// Renews is set for renewals. A driver over a client that the program can close fails with ErrClientClosed when the program
-	// has closed it, also if its own connections would carry the call: otherwise a lease that the program has forgotten would be
-	// renewed for good. Other urgent calls, such as releases, may still be sent.
+	// has closed it, even if the driver has connections of its own. Otherwise leases that the program has forgotten would be renewed
+	// until it ends. Other urgent calls, such as releases, may still be sent.
 	Renews bool
 }
 

@@ -10,8 +10,8 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// errClientClosed is the error of calls after the program has closed its client. The driver's own connections would still carry
-// acquires and renewals, without end if the program has forgotten its leases. They carry releases only.
+// errClientClosed is the error of acquires and renewals after the program has closed its client. The driver's own connections could
+// still carry them, but then leases that the program has forgotten would be renewed until it ends.
 var errClientClosed = fmt.Errorf("%w: %w", driver.ErrNotSent, driver.ErrClientClosed)
 
 // convertFor is convert for calls that may go through the program's client. key is the call's first, or "".
@@ -35,16 +35,16 @@ func (d *adapter) isClientClosed(key string) bool {
 	if node.PoolStats().TotalConns > 0 {
 		return false // Close has closed and forgotten all connections
 	}
-	// Without its hooks and its Limiter, nobody but the pool sees the command, which it does not serve in any case.
+	// The context has ended, so the pool refuses the command. Hooks and the Limiter do not see it.
 	pool := node.WithTimeout(0)
 	pool.Options().Limiter = nil
 	return errors.Is(pool.Process(ended, redis.NewCmd(ended, "ping")), redis.ErrClosed)
 }
 
-// openPeriod is how long a client that was open is taken for open by RunPrompt, whose calls must cost little.
+// openPeriod is how long RunPrompt assumes that an open client stays open. A check for each call would be slow.
 const openPeriod = 100 * time.Millisecond
 
-// wasOpen reports whether the program's client was open within openPeriod. It is not for Clusters.
+// wasOpen reports whether the program's client is open, or was within openPeriod. It is not for Clusters.
 func (d *adapter) wasOpen() bool {
 	now := time.Now().UnixNano()
 	if since := now - d.openAt.Load(); since >= 0 && since < int64(openPeriod) {

@@ -329,8 +329,8 @@ func convert(err error) error {
 }
 
 // Probe uses HELLO, which every user may send, and TIME, which every script sends, in one round trip. In a Cluster it
-// asks a master chosen at random, so that one that is down does not fail every attempt. It uses a connection of the driver's own: the
-// program's client tries several times to connect, and does not say why it could not.
+// asks a master chosen at random, so that one that is down does not fail every attempt. It uses the driver's own
+// connections: the program's client dials several times, and hides why it could not connect.
 func (d *adapter) Probe(ctx context.Context) (driver.ServerInfo, error) {
 	key := strconv.Itoa(rand.Int())
 	if d.isClientClosed(key) {

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// A master that Sentinel names does not greet new connections. go-redis before 9.23 forgets such a connection without
-// closing it, so only the garbage collector can; a follower must not keep it from that.
+// If a master does not answer HELLO, go-redis before 9.23 forgets the connection without closing it. The follower lets the garbage
+// collector close it.
 func TestAFollowerLetsGoOfForgottenConnections(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -19,7 +19,7 @@ func TestAFollowerLetsGoOfForgottenConnections(t *testing.T) {
 	f := newFollower(&adapter{}, func(ctx context.Context, network, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, network, l.Addr().String())
 	})
-	f.watching = true // no watch begins, which would look for the master
+	f.watching = true // so that no goroutine looks for the master
 	if _, err := f.dial(t.Context(), "tcp", ""); err != nil {
 		t.Fatal(err)
 	}

@@ -28,7 +28,7 @@ func ownOptions(o *redis.Options) *redis.Options {
 	own.ContextTimeoutEnabled = true
 	own.MaxActiveConns = 0
 	own.MaxRetries = -1
-	own.DialerRetries = 1 // the engine tries again, and is told why
+	own.DialerRetries = 1 // the engine retries, and needs the error
 	own.MinIdleConns = 0
 	own.Limiter = nil // what is refused to the program must not cost a lease
 	own.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
@@ -61,7 +61,7 @@ func ownClusterOptions(o *redis.ClusterOptions) *redis.ClusterOptions {
 	own.ContextTimeoutEnabled = true
 	own.MaxActiveConns = 0
 	own.MaxRetries = -1
-	own.DialerRetries = 1 // the engine tries again, and is told why
+	own.DialerRetries = 1 // the engine retries, and needs the error
 	own.MinIdleConns = 0
 	own.ReadOnly, own.RouteByLatency, own.RouteRandomly = false, false, false
 	own.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}

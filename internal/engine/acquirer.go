@@ -277,7 +277,7 @@ func (acq *acquirer) step() *hold {
 // it, only its context bounds the wait.
 func (acq *acquirer) failed(err error) {
 	l := acq.attempt.l
-	// One late answer says little. If leases are shorter than the round trip, each will be late.
+	// A single late answer can be bad luck. If leases are shorter than the round trip, every answer is late.
 	if acq.answered && errors.Is(err, errLate) && l.c.server.RTT.Mean() < l.set.term() {
 		acq.renewAttempt(l)
 		if acq.sub.Polls() {

@@ -50,7 +50,7 @@ type Client struct {
 	closeErr   error
 	closed     chan struct{}
 	tasks      exec.Tasks
-	late       exec.Tasks // callers that came after Close, for whom nobody waits
+	late       exec.Tasks // of callers that came after Close, which does not wait for them
 	holds      exec.Tasks // one for each hold that is not over
 	batches    batches
 	waiters    sync.Pool    // each client has its own, since waiters must not leave a test's virtual time
@@ -219,8 +219,8 @@ func (c *Client) Close(ctx context.Context) error {
 	}
 }
 
-// enter begins a caller's task, and returns the tasks of which it is to End one. Close waits for it, unless Close has begun: whoever is
-// refused then may come again and again, and must keep Close neither waiting nor from a processor.
+// enter begins a task for a caller, who must call End on the result. Close waits for the task, unless Close has begun before:
+// callers that are refused may retry at once, and must not hold up Close, nor keep it from a processor.
 func (c *Client) enter() *exec.Tasks {
 	t := &c.tasks
 	if c.isClosing() {

@@ -112,7 +112,7 @@ func TestALeaseThatIsDueDuringCloseIsEnded(t *testing.T) {
 	}
 }
 
-// Callers that try again at once after ErrClosed do not keep Close from its end, not even if they are many on one processor.
+// Callers that retry at once after ErrClosed do not hold up Close, even if they are many and share one processor with it.
 func TestCloseWhileOthersTryAgain(t *testing.T) {
 	for _, observed := range []bool{false, true} {
 		cfg := &Config{}
@@ -123,7 +123,7 @@ func TestCloseWhileOthersTryAgain(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		const callers, most = 64, 200_000 // they come to an end, even if Close does not before
+		const callers, most = 64, 200_000 // so that the test ends even if Close hangs
 		var refused atomic.Int64
 		var closed atomic.Bool
 		var begun, calling sync.WaitGroup

@@ -362,8 +362,8 @@ func (h *hold) expiry() *LostError {
 	return e
 }
 
-// late returns how long ago a renewal was due that this process did not send in time; 0 if it sent one, or if the server leaves
-// earlier ones unanswered. The caller holds h.mu.
+// late returns how long ago a renewal was due if this process failed to send it; 0 if it was sent, or if earlier renewals to the
+// server are unanswered. The caller holds h.mu.
 func (h *hold) late(now clock.Instant) time.Duration {
 	held := now.Sub(h.anchor)
 	if h.missed() {
@@ -380,8 +380,8 @@ func (h *hold) late(now clock.Instant) time.Duration {
 	return held - due
 }
 
-// missed reports whether Due was not called for the last quarter of the hold or longer, although a renewal was due. The caller
-// holds h.mu, and the hold has expired.
+// missed reports whether a renewal was due for the last quarter of an expired hold, or longer, and Due was not called. The caller
+// holds h.mu.
 func (h *hold) missed() bool {
 	return h.state.isSteady() && h.renewAfter > 0 && h.canRenew() && h.valid-h.renewAfter >= h.valid/4
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/holdfast-go/holdfast/internal/exec"
 )
 
-// slowly is a fake that fails renewals after a while, or leaves them unanswered.
+// slowly is a fake whose renewals fail after a delay, or hang.
 type slowly struct {
 	fake
 	after atomic.Int64 // fails after that time; 0: succeeds at once
@@ -29,7 +29,7 @@ func (d *slowly) Run(ctx context.Context, call driver.Call) (string, error) {
 	return d.fake.Run(ctx, call)
 }
 
-// lateWorld runs f with a client of a server, and a lease of lateTTL that has just begun. prepare may change the client before.
+// lateWorld runs f with a client, and a new lease of lateTTL. prepare may change the client first.
 func lateWorld(t *testing.T, prepare func(c *Client), f func(t *testing.T, server *slowly, c *Client, lease Lease)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -55,8 +55,8 @@ func lateWorld(t *testing.T, prepare func(c *Client), f func(t *testing.T, serve
 
 const lateTTL = 15 * time.Second
 
-// blamesProcess checks that a lease was lost because this process was late, by about that time, and that the error does not blame
-// the server.
+// blamesProcess checks that the lease was lost because this process was about that late, and that the error does not blame the
+// server.
 func blamesProcess(t *testing.T, lease Lease, by time.Duration) {
 	t.Helper()
 	var lost *LostError
@@ -81,7 +81,7 @@ func TestAProcessThatStoodStillSaysSo(t *testing.T) {
 	})
 }
 
-// A process stands still while a renewal is under way. It notices only after the deadline that this one timed out.
+// A process that stands still during a renewal notices its timeout only after the lease's deadline.
 func TestATimeoutThatIsNoticedTooLateIsNoFaultOfTheServer(t *testing.T) {
 	lateWorld(t, func(*Client) {}, func(t *testing.T, server *slowly, c *Client, lease Lease) {
 		server.after.Store(int64(lateTTL))

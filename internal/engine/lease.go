@@ -79,7 +79,7 @@ func (l *holdLease) observed() *observation {
 
 // trouble is the state of a release that is called twice, or fails.
 type trouble struct {
-	leaving  bool          // it has ended the lease, and may still pass the lock on
+	leaving  bool          // the release has ended the lease, and may still pass the lock on
 	answered chan struct{} // closed when the one under way is answered; nil if nobody waits for it
 	unsure   bool          // one that was not answered may have been carried out
 	failed   error         // of the latest one that was not answered at all
@@ -291,8 +291,7 @@ func (l *holdLease) Release(ctx context.Context) error {
 	return l.release(ctx, hasLeft)
 }
 
-// release is Release for a party that ends in that way. The lease is over when the first step has been taken, here; the others may
-// take time.
+// release is Release for a party that ends in that way. It ends the lease before it waits for anything.
 func (l *holdLease) release(ctx context.Context, how ending) error {
 	c := l.g.l.c
 	c.beginTelling()
@@ -305,8 +304,8 @@ func (l *holdLease) release(ctx context.Context, how ending) error {
 	return c.releaseUntil(ctx, l.Name(), func(ctx context.Context) error { return l.releaseAfter(ctx, first, how) })
 }
 
-// releaseUntil calls release, and waits for it until ctx's deadline, if that has not passed already. After it, release goes on in
-// the background.
+// releaseUntil calls release and waits for it until ctx's deadline. Then release goes on in the background. A ctx that has ended
+// sets no limit.
 func (c *Client) releaseUntil(ctx context.Context, name string, release func(context.Context) error) error {
 	end, bounded := ctx.Deadline()
 	if !bounded || ctx.Err() != nil {
@@ -332,8 +331,8 @@ func (c *Client) releaseUntil(ctx context.Context, name string, release func(con
 	}
 }
 
-// releaseAfter goes on with a release once what giveUp has named has happened. It does so without a bound on how long it takes,
-// even if ctx has ended.
+// releaseAfter completes a release once what giveUp waits for has happened. It has no time limit of its own, and goes on after ctx
+// has ended.
 func (l *holdLease) releaseAfter(ctx context.Context, first prior, how ending) error {
 	h := l.g
 	c := h.l.c

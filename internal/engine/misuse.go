@@ -92,13 +92,13 @@ func (c *Client) explain(ctx context.Context, locks []*target, err error) {
 	}
 }
 
-// badCounter is the error of a script that found a fence counter which it cannot believe.
+// badCounter is the error of a script that found an unusable fence counter.
 type badCounter struct {
 	error
-	keys []string // the counter; of several locks in a Cluster, those that it may be
+	keys []string // of the counter; with several locks in a Cluster, of each candidate
 }
 
-// nameCounters adds the keys of fence counters to an error that is about one of them. It asks nobody.
+// nameCounters adds the keys of the fence counters to a BADFENCE error. It sends nothing.
 func nameCounters(err error, counters func() []string) {
 	var f *exec.Failure
 	if errors.As(err, &f) && f.Code() == "BADFENCE" && !errors.As(f.Err, new(badCounter)) {
@@ -106,7 +106,7 @@ func nameCounters(err error, counters func() []string) {
 	}
 }
 
-// counters returns the keys of the fence counters of the request's locks.
+// counters returns the quoted keys of the fence counters that the request's locks use.
 func (rq request) counters() (all []string) {
 	for _, l := range append([]*target{rq.lock}, rq.more...) {
 		if key := strconv.Quote(l.c.fenceOf(l)); !slices.Contains(all, key) {
@@ -116,7 +116,7 @@ func (rq request) counters() (all []string) {
 	return all
 }
 
-// NodeFailure returns err, which a request to a node met, as a Failure.
+// NodeFailure wraps the error of a request to a node in a Failure.
 func (c *Client) NodeFailure(op, name string, err error) *exec.Failure {
 	f := c.server.Failure(op, name, err)
 	nameCounters(f, func() []string { return []string{strconv.Quote(c.space.Fence())} })
@@ -135,7 +135,7 @@ func (e badCounter) Error() string {
 
 func (e badCounter) Unwrap() error { return e.error }
 
-// Advice returns the next step. Another name would have the same counter.
+// Advice returns the next step. All names under a prefix share the counter.
 func (e badCounter) Advice() string {
 	if e.saysAll() {
 		return ""

@@ -104,7 +104,7 @@ type observation struct {
 	context.Context
 
 	c     *Client
-	task  *exec.Tasks // that has begun for the acquire
+	task  *exec.Tasks // End is called when the acquire ends
 	told  endless     // for observers
 	of    observable
 	at    time.Time // when the acquire began; once it has ended, when it ended

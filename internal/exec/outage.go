@@ -80,7 +80,7 @@ func (s *Server) unanswered(t try, err error) {
 	s.tell(func() { s.cfg.Lost(told(err)) })
 }
 
-// clientClosed notes that a request was not sent because the program has closed its client. That says nothing of the server.
+// clientClosed notes that the program has closed its client, which is no outage of the server.
 func (s *Server) clientClosed() {
 	o := &s.outage
 	o.mu.Lock()

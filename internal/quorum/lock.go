@@ -147,8 +147,8 @@ func (l *lock) holders(ctx context.Context) ([]engine.Holder, error) {
 	}
 }
 
-// majority returns the holder that a majority of nodes names, or none; or an error if neither is certain, since nodes that
-// did not answer may name the same as others. named and errs are what each node has said.
+// majority returns the holder that a majority of nodes names, or none. It returns an error if the nodes that did not answer could
+// decide that. named and errs are the nodes' answers.
 func (q *Quorum) majority(name string, named []*engine.Holder, errs []error) ([]engine.Holder, error) {
 	there, most := 0, 0
 	for i, h := range named {

@@ -19,7 +19,7 @@ import (
 
 var echo = driver.NewScript("test", "return ARGV[1]")
 
-// errorsOf returns what each way of sending a call returns. The calls are not urgent, renewals, or other urgent ones.
+// errorsOf returns the error of each way to send a call.
 func errorsOf(d drivertest.Driver, c driver.Call) map[string]error {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
@@ -133,7 +133,7 @@ func (c *counting) Allow() error {
 
 func (c *counting) ReportResult(error) { c.seen.Add(1) }
 
-// A client without connections is not taken for closed, and finding that out shows up nowhere.
+// A client without connections is not mistaken for a closed one, and hooks and limiters do not see the check.
 func TestRenewalsOverAGoRedisClientWithoutConnections(t *testing.T) {
 	t.Parallel()
 	s := server.Start(t, server.One(t))

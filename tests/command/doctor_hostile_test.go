@@ -55,7 +55,7 @@ func TestDoctorReportsWhatServersSayEscaped(t *testing.T) {
 	})
 }
 
-// Fault: A server announces a reply for which go-redis would take gigabytes. The command hangs up.
+// Fault: A server announces a reply for which go-redis would allocate gigabytes. The command closes the connection.
 func TestRepliesThatDoNotFitInMemory(t *testing.T) {
 	t.Parallel()
 	addr := accepting(t, "127.0.0.1", func(client net.Conn) {

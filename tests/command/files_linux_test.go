@@ -8,7 +8,7 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
-// Fault: The report of holdfast run is for a pipe that nobody empties. A signal ends holdfast all the same, with the code of the job.
+// Fault: Nobody reads the pipe to which holdfast run writes its report. A signal ends holdfast all the same, with the job's exit code.
 func TestASignalEndsTheWaitForTheReadersOfAReport(t *testing.T) {
 	t.Parallel()
 	redis := server.Start(t, server.One(t))
@@ -23,7 +23,7 @@ exec holdfast run --json=$DIR/pipe "$0" -- sh -c 'touch $DIR/up; exit 3'`, t.Nam
 	r.says("the report was not written: interrupted")
 }
 
-// Fault: The ticket of holdfast acquire is for a pipe that nobody empties. A signal ends holdfast, and the lock is released.
+// Fault: Nobody reads the pipe to which holdfast acquire writes its ticket. A signal ends holdfast, and the lock is released.
 func TestASignalEndsTheWaitForTheReadersOfATicket(t *testing.T) {
 	t.Parallel()
 	redis := server.Start(t, server.One(t))

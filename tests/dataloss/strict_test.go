@@ -36,7 +36,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// long skips a test that takes longer than the gate has, or is left to chance.
+// long skips a test that takes too long for the gate, or depends on chance.
 func long(t *testing.T) {
 	t.Helper()
 	if testing.Short() {

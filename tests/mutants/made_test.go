@@ -81,8 +81,8 @@ func TestEveryScriptDeclaresWhatItUses(t *testing.T) {
 	}
 }
 
-// Whatever is broken, a test of the gate fails with it; and campaigns of each kind of lock are known to find some. Naive locks are
-// not the library, so only campaigns can find them.
+// A test of the gate fails with every mutant of the library, and campaigns hunt a mutant of every kind of lock. Naive locks are not
+// the library, so only campaigns can find them.
 func TestEveryMutantIsHunted(t *testing.T) {
 	for _, m := range All {
 		if len(m.Tests) == 0 && m.Naive == "" {

@@ -1,5 +1,5 @@
-// Package mutants has locks that are broken on purpose. The gate's tests must fail with each of them, and campaigns must find
-// some of each kind of lock, by each of their rules: a campaign that finds nothing proves something only if it would have found these.
+// Package mutants has locks that are broken on purpose. The gate's tests must fail with each of them. Campaigns must find
+// some of every kind of lock: a campaign that finds nothing proves something only if it would have found these.
 // The library's own mutants are built from its sources with a few lines changed on the way to the compiler. The
 // others, which people write and articles warn of, are in naiveworker.
 package mutants
@@ -24,9 +24,9 @@ type Mutant struct {
 	About string // what is broken
 	Edits []overlay.Edit
 	Naive string // a lock of naiveworker; "" for the library with Edits
-	// Each of Tests must fail with the mutant. Naive locks, and few others, have none.
+	// Each of Tests must fail with the mutant. Naive locks have none.
 	Tests []Test
-	// Rules, if any, are those of which campaigns must find at least one broken. Other findings do not count.
+	// If there are Rules, campaigns must find one of them broken. Other findings do not count.
 	Rules   []campaign.Rule
 	Subject campaign.Subject // the kind of lock; the mutex if nil
 	Kinds   []string         // faults that reveal it; none: it fails without faults
@@ -121,7 +121,7 @@ func hunt(ctx context.Context, m Mutant, cfg campaign.Config) (Verdict, error) {
 	return v, nil
 }
 
-// examine runs the test with the library that the list for -overlay makes. It returns an error if the test did not begin.
+// examine runs the test against the library as list changes it: a file for -overlay. It returns an error if the test did not run.
 func (t Test) examine(ctx context.Context, list string) (Verdict, error) {
 	begun := time.Now()
 	cmd := exec.CommandContext(ctx, "go", "test", "-short", "-count=1", "-vet=off", "-overlay", list, "-run", "^"+t.Name+"$", "github.com/holdfast-go/holdfast/tests/"+t.Package)

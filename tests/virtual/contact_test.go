@@ -114,8 +114,8 @@ func TestCloseEndsTheFirstContact(t *testing.T) {
 	})
 }
 
-// Fault: Nothing listens where the server should. Whatever go-redis does by default to connect, the error says so, and comes
-// when RetryTimeout is over.
+// Fault: Nothing listens at the server's address. The error says that the connection was refused, and comes within RetryTimeout,
+// although go-redis by default retries dials for longer.
 func TestAServerThatRefusesConnections(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		defer time.Sleep(2 * time.Second) // by then go-redis has noticed that its clients are closed

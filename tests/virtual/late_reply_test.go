@@ -75,7 +75,7 @@ func TestAGrantPastItsDeadlineIsGivenBack(t *testing.T) {
 	})
 }
 
-// lateAtTimes is a driver whose server is a millisecond away, and which answers some acquires late.
+// lateAtTimes is a driver whose server is a millisecond away and answers some acquires late.
 type lateAtTimes struct {
 	drivertest.Driver
 	late *atomic.Int64
@@ -90,8 +90,8 @@ func (d lateAtTimes) Run(ctx context.Context, call driver.Call) (string, error) 
 	return reply, err
 }
 
-// Fault: A waiter is queued, and the answer that grants it a short lease is late. It tries again. If the server
-// takes longer than its leases last, it fails, and says so.
+// Fault: The answer that grants a queued waiter a short lease is late. The waiter tries again. If every answer takes longer than a
+// lease lasts, Acquire fails and says so.
 func TestAWaiterOutlivesALateAnswer(t *testing.T) {
 	for late, succeeds := range map[int64]bool{1: true, 1000: false} {
 		t.Run(fmt.Sprint(late), func(t *testing.T) {

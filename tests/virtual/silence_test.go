@@ -20,7 +20,7 @@ import (
 type moody struct {
 	drivertest.Driver
 	hangs   atomic.Bool
-	hung    atomic.Int64 // requests that have met a server that hangs
+	hung    atomic.Int64 // requests that were sent meanwhile
 	refuses atomic.Value // a driver.ReplyError; "" or none if it does not refuse
 	singles atomic.Int64 // renewals that were not in a batch
 }
@@ -116,8 +116,8 @@ func TestRenewalsToAServerThatRefuses(t *testing.T) {
 	})
 }
 
-// A deadline bounds how long Release waits, of every kind of lock. The lease is over from the moment of the call, and the lock is
-// released all the same.
+// For every kind of lock, ctx's deadline bounds how long Release waits. The lease is over from the moment of the call, and the lock
+// is released in the background.
 func TestReleaseWithADeadline(t *testing.T) {
 	kinds := backend.Pairs()
 	kinds["a mutex"] = backend.Alike(func(c *holdfast.Client) *holdfast.Lock { return c.Mutex("a") })
@@ -156,8 +156,7 @@ func TestReleaseWithADeadline(t *testing.T) {
 	}
 }
 
-// Release ends its lease at once, also while it waits for a renewal that is under way so that it can pass the lock on within the
-// process. If ctx leaves less time than the server takes, that is no outage.
+// Release ends the lease at once, even if it waits for a renewal that is under way before it passes the lock on within the process.
 func TestReleaseDuringARenewal(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
 		var d moody

@@ -116,7 +116,7 @@ func TestALeaseThatEndsWhileItIsWeighed(t *testing.T) {
 	})
 }
 
-// unsent fails to send requests of one script, while it is on.
+// unsent is a driver that cannot send one script while on is set.
 type unsent struct {
 	drivertest.Driver
 	script string
@@ -130,7 +130,7 @@ func (d unsent) Run(ctx context.Context, call driver.Call) (string, error) {
 	return d.Driver.Run(ctx, call)
 }
 
-// A change of mode of which nothing was sent changes nothing.
+// If nothing was sent, a lease goes on after TryUpgrade. So it does after Downgrade with a context that had ended.
 func TestAChangeOfModeThatWasNotSent(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
 		var cut atomic.Bool
@@ -152,7 +152,7 @@ func TestAChangeOfModeThatWasNotSent(t *testing.T) {
 			t.Errorf("TryUpgrade that is not sent: %v; then Err is %v", err, reader.Err())
 		}
 		cut.Store(false)
-		time.Sleep(time.Minute) // it is renewed as before
+		time.Sleep(time.Minute) // the lease is renewed meanwhile
 		next, err := rw.TryUpgrade(t.Context(), reader)
 		if err != nil {
 			t.Fatal(err)

@@ -31,8 +31,8 @@ func embedded(t *testing.T, f func(t *testing.T, b *Backend)) {
 
 var bubble = regexp.MustCompile(`^goroutine \d+ \[.*(synctest bubble \d+\])`)
 
-// Goroutines counts the goroutines of the caller's bubble, or those of the process if the caller is in no bubble. What Go and its
-// libraries start outside begins at any time, and a bubble, in which a minute takes milliseconds, would not see it end.
+// Goroutines counts the goroutines of the caller's bubble, or of the process if the caller is in no bubble. Goroutines outside a
+// bubble come and go in real time, of which a minute in the bubble takes milliseconds.
 func Goroutines() int {
 	stacks := make([]byte, 16<<20)
 	own := bubble.FindSubmatch(stacks[:runtime.Stack(stacks, false)])

@@ -80,15 +80,15 @@ const (
 	readTime = 5 * time.Second // for a pipe
 )
 
-// readFile reads a file, which may be a pipe of the shell's. It does not wait for somebody to open the pipe, nor for long until
-// its writer has written: holdfast run heeds no signal here.
+// readFile reads a file, or a pipe that the shell has made. It waits at most readTime for the pipe's writer, because holdfast run
+// does not handle signals yet.
 func readFile(name string) ([]byte, error) {
 	f, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	_ = f.SetReadDeadline(time.Now().Add(readTime)) // A regular file has none, and needs none.
+	_ = f.SetReadDeadline(time.Now().Add(readTime)) // a regular file has no deadlines
 	return io.ReadAll(io.LimitReader(f, maxFile))
 }
 

@@ -26,8 +26,8 @@ const Default = "redis://127.0.0.1:6379"
 // Named returns the URLs of servers, and what names them: the first of the flag --redis, HOLDFAST_REDIS, REDIS_URL and
 // the default. A flag without a URL names none: an empty one, perhaps of an unset variable, must not mean another server.
 //
-// The job of a holdfast run finds neither that run's HOLDFAST_REDIS nor, if the run used it, its REDIS_URL. What it would
-// find in their place is most often another server, so a holdfast in a job is refused unless it is given a URL.
+// A job does not get the HOLDFAST_REDIS of its holdfast run, nor the REDIS_URL that the run used. Without them a holdfast in the
+// job would most likely use another server, so Named refuses it unless it is given a URL.
 func Named(flags []string) (source string, urls []string, err error) {
 	for _, text := range flags {
 		urls = append(urls, splitURLs(text)...)

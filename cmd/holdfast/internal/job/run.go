@@ -84,11 +84,11 @@ func Main(r *Run, level console.Level, reportFile string, do func() *exitcode.Er
 	return &exitcode.Error{Code: exit.Code}
 }
 
-// writeTime is how long a file may take after a signal. The signal may have come earlier, and an ordinary file takes no time.
+// writeTime is how long a write may go on after a signal, which may have come before the write began.
 const writeTime = time.Second
 
-// unlessTold writes a file. It gives up after a signal that asks programs to end: the file may be a terminal after ^S, or a pipe
-// that nobody empties.
+// unlessTold calls write, and gives up writeTime after a signal that ends programs: the file may be a pipe that nobody reads, or a
+// terminal that ^S has stopped.
 func (r *Run) unlessTold(write func() error) error {
 	done, failed := make(chan struct{}), error(nil)
 	go func() {
@@ -176,8 +176,8 @@ func (r *Run) Failure(err error) *exitcode.Error {
 	return exit
 }
 
-// reserve keeps a file open for each server until a lease is released. If no more files can be opened, which is why a keeper
-// may not start, the release can still connect.
+// reserve opens a file for each server. They are closed before the lease is released, so that the release can connect even if the
+// keeper did not start because too many files are open.
 func (r *Run) reserve() *exitcode.Error {
 	for range r.Servers.All {
 		f, err := os.Open(os.DevNull)

@@ -86,7 +86,7 @@ func replaceFile(name string, text []byte, permissions fs.FileMode) error {
 	return err
 }
 
-// writeDirectly writes to what a name already stands for.
+// writeDirectly overwrites a file, or writes to a device or pipe.
 func writeDirectly(name string, text []byte, mode fs.FileMode) error {
 	// Otherwise a pipe that nobody reads would be waited for.
 	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_TRUNC|syscall.O_NONBLOCK, mode)
@@ -100,7 +100,7 @@ func writeDirectly(name string, text []byte, mode fs.FileMode) error {
 	return errors.Join(err, f.Close())
 }
 
-// ReadRegular reads a regular file. What it finds in its place, such as a pipe, it does not wait for: that is an error.
+// ReadRegular reads a regular file. Anything else, such as a pipe, is an error; ReadRegular does not wait for it.
 func ReadRegular(name string) ([]byte, error) {
 	f, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {

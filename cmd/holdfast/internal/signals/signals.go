@@ -39,7 +39,8 @@ func Context(ctx context.Context) (context.Context, func()) {
 	return ctx, func() { cancel(nil) }
 }
 
-// Await waits for done, and reports whether it came before a signal that asks the program to end. Meanwhile ^Z stops the program.
+// Await waits until done is closed, or until a signal arrives that ends programs, and reports whether done was first. ^Z stops the
+// program meanwhile.
 func Await(done <-chan struct{}, received <-chan os.Signal) bool {
 	for {
 		select {

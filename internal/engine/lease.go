@@ -326,6 +326,10 @@ func (c *Client) releaseUntil(ctx context.Context, name string, release func(con
 		case err := <-over: // whose end ended ctx
 			return err
 		default:
+			if waited, usual := time.Since(began), c.server.RTT.Mean(); waited < usual {
+				return exec.EndedBy(ctx, &exec.Failure{Op: "release", Name: name, Server: c.server.Addr(), Ambiguous: true,
+					Err: fmt.Errorf("the server had %s to answer, and needs %s on average", waited.Round(time.Microsecond), usual.Round(time.Microsecond))})
+			}
 			return c.server.Unheard(ctx, "release", name, began)
 		}
 	}

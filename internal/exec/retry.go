@@ -105,19 +105,15 @@ func Try[T any](ctx context.Context, s *Server, timeout time.Duration, f func(co
 }
 
 // Unheard returns the error of a request that was sent then, and not answered before ctx ended: ctx's own if it was
-// cancelled. If its deadline passed, the error also says that the server did not answer, or that it had less time than it takes.
+// cancelled, and one that also says that the server did not answer if its deadline passed.
 func (s *Server) Unheard(ctx context.Context, op, name string, sent time.Time) error {
 	if ctx.Err() != context.DeadlineExceeded {
 		return ctx.Err()
 	}
-	f := &Failure{Op: op, Name: name, Server: s.Addr(), Ambiguous: true}
-	waited, usual := time.Since(sent).Round(time.Microsecond), s.RTT.Mean().Round(time.Microsecond)
-	if waited < usual {
-		f.Err = fmt.Errorf("it answers within %s, as a rule, and had %s", usual, waited)
-	} else {
-		f.Kind, f.Err = ErrUnavailable, fmt.Errorf("no answer for %s", waited.Round(time.Millisecond))
-	}
-	return EndedBy(ctx, f)
+	return EndedBy(ctx, &Failure{
+		Op: op, Name: name, Server: s.Addr(), Kind: ErrUnavailable, Ambiguous: true,
+		Err: fmt.Errorf("no answer for %s", time.Since(sent).Round(time.Millisecond)),
+	})
 }
 
 // IsSilent reports whether a server that has answered before has left a request, sent then, unanswered for so long that

@@ -118,6 +118,22 @@ func TestAWaiterOutlivesALateAnswer(t *testing.T) {
 	}
 }
 
+// A context that leaves Release less time than the server needs is no outage of the server.
+func TestReleaseWithTooLittleTime(t *testing.T) {
+	eachWay(t, func(t *testing.T, srv *holdfasttest.Server, cfg holdfast.Config) {
+		l := configured(t, srv, cfg, func(d drivertest.Driver) drivertest.Driver { return lateAtTimes{d, new(atomic.Int64)} }).Mutex("a")
+		lease := acquire(t, l)
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Microsecond)
+		defer cancel()
+		err := lease.Release(ctx)
+		if !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, holdfast.ErrUnavailable) || !strings.Contains(err.Error(), "the server had 10µs to answer") {
+			t.Errorf("Release: %v", err)
+		}
+		time.Sleep(time.Second)
+		release(t, acquire(t, l))
+	})
+}
+
 // slowToRelease is a driver whose releases arrive late.
 type slowToRelease struct{ drivertest.Driver }
 

@@ -374,10 +374,10 @@ func TestEverythingEndsWithTheTest(t *testing.T) {
 	})
 }
 
-// Outside of a bubble a client works, too, and the test ends at once.
+// Outside of a bubble a client works, too, and the test ends with the TTL of a lease that was lost, at the latest.
 func TestInRealTime(t *testing.T) {
 	c := holdfasttest.New(t)
-	lease := acquire(t, c.Mutex("a", holdfast.TTL(time.Minute)))
+	lease := acquire(t, c.Mutex("a", holdfast.TTL(5*time.Second)))
 	c.Expire("a")
 	if err := lease.Err(); !errors.Is(err, holdfast.ErrLost) {
 		t.Errorf("its lease is %v", err)

@@ -58,8 +58,13 @@ one command a line and prints one answer a line:
   holds           whether the lease is valid, without asking the server: yes or no
 
 After error and a text, in place of an answer, it goes on. It renews its lease until it
-is told to release it, and exits at the end of its input. What it prints on standard
-error is shown. examples/python has such a client.
+is told to release it. What it prints on standard error is shown. examples/python has
+such a client.
+
+While the network fails the client goes on reading: holds is answered at once, from what
+it knows; an answer to try or acquire may take as long as its retries, and may be error.
+A release is answered lost once the lease is over, also if only its deadline has passed.
+At the end of its input the client exits within 5 seconds; it need not release.
 
 Scenarios:
 `)

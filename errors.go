@@ -100,7 +100,7 @@ func (e *HeldError) Error() string {
 	case h.Foreign:
 		return fmt.Sprintf("holdfast: lock %q is held by another program for %s", e.Name, ttlText(h.TTL))
 	case h.IsZero():
-		return fmt.Sprintf("holdfast: lock %q is held by others, too", e.Name)
+		return fmt.Sprintf("holdfast: others hold lock %q, or are queued for it", e.Name)
 	}
 	return fmt.Sprintf("holdfast: lock %q is held by %s for %s", e.Name, h.who(), ttlText(h.TTL))
 }

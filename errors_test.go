@@ -161,7 +161,7 @@ func TestTextsOfErrors(t *testing.T) {
 		`holdfast: lock "m" is held by me (pid 7) for 5s unless renewed`:         &holdfast.HeldError{Name: "m", Holder: holdfast.Holder{Owner: "me", PID: 7, TTL: 5 * time.Second}},
 		`holdfast: lock "m" is held by me for good: its key has no expiry`:       &holdfast.HeldError{Name: "m", Holder: holdfast.Holder{Owner: "me", TTL: -1}},
 		`holdfast: lock "m" is held by another program for 5s unless renewed`:    &holdfast.HeldError{Name: "m", Holder: holdfast.Holder{Foreign: true, TTL: 5 * time.Second}},
-		`holdfast: lock "m" is held by others, too`:                              &holdfast.HeldError{Name: "m"},
+		`holdfast: others hold lock "m", or are queued for it`:                   &holdfast.HeldError{Name: "m"},
 		`holdfast: lease of "m" lost: expired`:                                   &holdfast.LostError{Name: "m", Reason: holdfast.LossExpired},
 		`holdfast: lease of "m" lost: not renewed: broken`:                       &holdfast.LostError{Name: "m", Reason: holdfast.LossUnreachable, Err: errBroken},
 		`holdfast: lease of "m" lost: some reason`:                               &holdfast.LostError{Name: "m", Reason: "some reason"},

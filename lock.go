@@ -16,7 +16,9 @@ type Lock struct {
 // the order in which they came, and the goroutines of one process in the order of their calls. A free lock costs one round
 // trip; a waiter sleeps until it is handed the lock.
 //
-// When ctx ends, the error is ctx's. If the client knows that the server was not answering, the error also matches
+// When ctx ends, the error is ctx's. If its deadline has passed and others hold the lock, the error is a *HeldError, too, which
+// names the holder; Acquire asks the server who that is, for at most 50 ms or three round trips after the deadline. If the
+// client knows that the server was not answering, the error also matches
 // ErrUnavailable and is a *ServerError; if it knows that a Strict server was in quarantine, it matches ErrQuarantine, too. If
 // the server does not answer and ctx's deadline leaves no time for another try, ErrUnavailable is returned before the
 // deadline. Wait says which error is returned when its limit passes. What the server, or the way to it, does not allow is a

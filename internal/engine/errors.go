@@ -117,7 +117,7 @@ func (e *HeldError) Error() string {
 		return fmt.Sprintf("holdfast: lock %q is held by another program for %s", e.Name, ttlText(h.TTL))
 	}
 	if h.Owner == "" && h.PID == 0 && h.Host == "" {
-		return fmt.Sprintf("holdfast: lock %q is held by others, too", e.Name)
+		return fmt.Sprintf("holdfast: others hold lock %q, or are queued for it", e.Name)
 	}
 	return fmt.Sprintf("holdfast: lock %q is held by %s for %s", e.Name, h.Who(), ttlText(h.TTL))
 }

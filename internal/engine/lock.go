@@ -154,7 +154,7 @@ func acquireBy(ctx context.Context, c *Client, name string, end time.Time, acqui
 	}
 	switch {
 	case err != nil && ctx.Err() != nil && asking.Err() != nil && errors.Is(err, ErrHeld):
-		return nil, ctx.Err()
+		return nil, EndedWhileHeld(ctx, err)
 	case err != nil && asking.Err() != nil && ctx.Err() == nil:
 		return nil, c.unanswered(name, err)
 	}
@@ -275,7 +275,7 @@ func poll[L any](ctx context.Context, c *Client, s *settings, end time.Time, try
 			if IsOver(end) {
 				return none, ErrTimeUp
 			}
-			return none, exec.EndedBy(ctx, refused)
+			return none, EndedWhileHeld(ctx, refused)
 		}
 		if !errors.Is(err, ErrHeld) && !errors.Is(err, exec.ErrQuarantine) {
 			return lease, err
@@ -290,7 +290,7 @@ func poll[L any](ctx context.Context, c *Client, s *settings, end time.Time, try
 			if IsOver(end) {
 				return none, err
 			}
-			return none, exec.EndedBy(ctx, err)
+			return none, EndedWhileHeld(ctx, err)
 		case <-c.closing:
 			return none, exec.ErrClosed
 		}
@@ -369,6 +369,34 @@ func heldBy(name string) func(Holder, error) error {
 		}
 		return &HeldError{Name: name, Holder: h}
 	}
+}
+
+// EndedWhileHeld returns the error of an acquire whose context ended while it waited. met is what it was told last: if that is
+// that the lock is held, and the context's deadline has passed, the error says both. A caller that cancels an acquire knows why
+// it has no lock.
+func EndedWhileHeld(ctx context.Context, met error) error {
+	var held *HeldError
+	if ctx.Err() == context.DeadlineExceeded && errors.As(met, &held) {
+		return fmt.Errorf("%w: %w", held, ctx.Err())
+	}
+	return exec.EndedBy(ctx, met)
+}
+
+// holderGrace is how long, or for how many round trips, a waiter whose context's deadline has passed waits for the answer who
+// holds the lock.
+const (
+	holderGrace      = 50 * time.Millisecond
+	holderRoundTrips = 3 // its departure from the queue goes first
+)
+
+// waitedInVain returns the error of a waiter of which the server is known to answer, and whose context has ended.
+func (l *target) waitedInVain(ctx context.Context) error {
+	if ctx.Err() != context.DeadlineExceeded {
+		return ctx.Err()
+	}
+	asking, cancel := context.WithTimeout(context.WithoutCancel(ctx), max(holderGrace, holderRoundTrips*l.c.server.RTT.Mean()))
+	defer cancel()
+	return EndedWhileHeld(ctx, heldBy(l.name())(l.Holder(asking)))
 }
 
 // holderIn returns the holder that a *HeldError names, and nil for any other error.

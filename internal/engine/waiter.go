@@ -60,6 +60,9 @@ func (wq *waitQueue) await(ctx context.Context, w *waiter, end time.Time) (*hold
 		}
 		return nil, exec.EndedBy(ctx, r.err)
 	}
+	if err == nil {
+		err = w.l.waitedInVain(ctx)
+	}
 	return nil, err
 }
 
@@ -126,8 +129,8 @@ func (wq *waitQueue) noteOutcome(err error) {
 	}
 }
 
-// unheard returns the error for a waiter whose context has ended: ctx's own, or one that also says
-// that the server did not answer, or grants nothing yet. The caller holds wq.mu.
+// unheard returns the error for a waiter whose context has ended if the server did not answer, or grants nothing yet;
+// otherwise nil. The caller holds wq.mu.
 func (wq *waitQueue) unheard(ctx context.Context, l *target) error {
 	switch {
 	case wq.lastFailure() != nil:
@@ -138,7 +141,7 @@ func (wq *waitQueue) unheard(ctx context.Context, l *target) error {
 	if left := wq.quarantineLeft(); left > 0 {
 		return exec.EndedBy(ctx, wq.l.c.quarantineError("acquire", l.name(), left))
 	}
-	return ctx.Err()
+	return nil
 }
 
 // newWaiter returns a waiter that is in no queue, from the client's pool if possible.

@@ -89,7 +89,7 @@ func TestWarnsOfPolling(t *testing.T) {
 				}
 				ctx, cancel := context.WithTimeout(t.Context(), 40*time.Second)
 				defer cancel()
-				if _, err := client.Mutex("a").Acquire(ctx); err != context.DeadlineExceeded {
+				if _, err := client.Mutex("a").Acquire(ctx); !errors.Is(err, context.DeadlineExceeded) {
 					t.Errorf("Acquire: %v", err)
 				}
 				if err := client.Close(t.Context()); err != nil {

@@ -33,7 +33,9 @@ const (
 // acquire takes the lock, trying again while others have it.
 func (q *Quorum) acquire(ctx context.Context, l *lock, end time.Time) (*lease, error) {
 	key := l.key()
-	if err := q.take(ctx, key, end, func() { l.first().Waits(ctx, 0, nil) }); err != nil {
+	if err := q.take(ctx, key, end, func() { l.first().Waits(ctx, 0, nil) }); err == ctx.Err() && err != nil {
+		return nil, engine.EndedWhileHeld(ctx, &engine.HeldError{Name: l.name})
+	} else if err != nil {
 		return nil, err
 	}
 	lease, err := q.contend(ctx, l, true, end, func() { q.pass(key) })
@@ -57,7 +59,8 @@ func (q *Quorum) try(ctx context.Context, l *lock) (*lease, error) {
 func (q *Quorum) contend(ctx context.Context, l *lock, waits bool, limit time.Time, onEnd func()) (*lease, error) {
 	b := &bid{q: q, l: l, onEnd: onEnd, terms: terms{timeout: q.timeout(l)}}
 	end := time.Now().Add(l.c.Config().RetryTimeout)
-	var why *Error // of the latest rounds, if no majority answered, or quarantines keep one from granting anything
+	var why *Error    // of the latest rounds, if no majority answered, or quarantines keep one from granting anything
+	var refused error // of the latest round in which a majority named a holder
 	for pause := shortPause; ; pause *= 2 {
 		lease, err := b.try(ctx)
 		if lease != nil {
@@ -67,7 +70,10 @@ func (q *Quorum) contend(ctx context.Context, l *lock, waits bool, limit time.Ti
 		held := errors.Is(err, engine.ErrHeld)
 		if ctx.Err() != nil && !(held && engine.IsOver(limit)) {
 			b.withdraw()
-			return nil, why.endedBy(ctx)
+			return nil, endedBy(ctx, why, refused)
+		}
+		if refused = nil; held {
+			refused = err
 		}
 		resting := q.quarantined(err)
 		answered := held || b.said || resting
@@ -102,7 +108,7 @@ func (q *Quorum) contend(ctx context.Context, l *lock, waits bool, limit time.Ti
 		case <-time.After(rest):
 		case <-ctx.Done():
 			b.withdraw()
-			return nil, why.endedBy(ctx)
+			return nil, endedBy(ctx, why, refused)
 		}
 	}
 }

@@ -47,12 +47,13 @@ func (e *Error) Error() string {
 // Ended returns the error of the caller's context, if it ended before a majority answered.
 func (e *Error) Ended() error { return e.ended }
 
-// endedBy returns the error of an acquire whose context has ended. e is the error of its latest rounds, or nil.
-func (e *Error) endedBy(ctx context.Context) error {
-	if e == nil {
-		return ctx.Err()
+// endedBy returns the error of an acquire whose context has ended. why is the error of its latest rounds, if too few nodes
+// answered; refused that of the latest in which a majority named a holder. Both may be nil.
+func endedBy(ctx context.Context, why *Error, refused error) error {
+	if why == nil {
+		return engine.EndedWhileHeld(ctx, refused)
 	}
-	ended := *e
+	ended := *why
 	ended.ended = ctx.Err()
 	return &ended
 }

@@ -130,6 +130,28 @@ func TestHeldIsWhatAMajoritySays(t *testing.T) {
 	})
 }
 
+// A caller whose context's deadline passes while a majority names a holder, or another caller of its process waits, is told so.
+func TestADeadlinePassesWhileTheLockIsHeld(t *testing.T) {
+	each(t, 3, age, func(t *testing.T, s *site) {
+		lease := acquire(t, s.lock(holdfast.Owner("one")))
+		l := s.lock()
+		told := func(owner string) func() bool {
+			return func() bool {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+				defer cancel()
+				_, err := l.Acquire(ctx)
+				var held *holdfast.HeldError
+				return errors.Is(err, context.DeadlineExceeded) && errors.As(err, &held) && held.Name == "q" && held.Holder.Owner == owner
+			}
+		}
+		backend.Eventually(t, "the error names the holder", told("one"))
+		waiting := backend.Start(t, l)
+		backend.Eventually(t, "the error of a caller behind another names the lock", told(""))
+		backend.Release(t, lease)
+		backend.Release(t, backend.Receive(t, waiting))
+	})
+}
+
 // tickets returns the number of nodes on which anybody waits for the lock.
 func (s *site) tickets() (n int) {
 	s.t.Helper()

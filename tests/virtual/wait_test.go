@@ -3,6 +3,8 @@ package virtual
 import (
 	"context"
 	"errors"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -79,6 +81,43 @@ func TestWaitEndsWhileTheLockIsHeld(t *testing.T) {
 					}
 					release(t, lease)
 					release(t, acquire(t, lock(c)))
+				})
+			})
+		}
+	}
+}
+
+// A caller whose context's deadline passes while the lock is held is told that, and who holds it; one that cancels is told
+// no more than that.
+func TestADeadlinePassesWhileTheLockIsHeld(t *testing.T) {
+	for kind, lock := range kinds {
+		for way, options := range map[string][]holdfast.WaitOption{
+			"queued": nil, "polling": {holdfast.Poll(time.Second)}, "with more time to wait": {holdfast.Wait(time.Minute)},
+		} {
+			t.Run(kind+", "+way, func(t *testing.T) {
+				eachWay(t, func(t *testing.T, srv *holdfasttest.Server, cfg holdfast.Config) {
+					acquire(t, lock(client(t, srv), holdfast.Owner(who)))
+					c := configured(t, srv, cfg)
+					first := wait(t, lock(c, options...))
+					ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+					defer cancel()
+					began := time.Now()
+					_, err := lock(c, options...).Acquire(ctx)
+					var held *holdfast.HeldError
+					if !errors.As(err, &held) || !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, holdfast.ErrUnavailable) {
+						t.Fatalf("Acquire: %v; want a HeldError, and that of the context", err)
+					}
+					if took := time.Since(began); took < 3*time.Second || took > 3100*time.Millisecond {
+						t.Errorf("it waited for %s", took)
+					}
+					if want := strings.Split(lock(c).Name(), ", "); held.Holder.Owner != who || !slices.Contains(want, held.Name) ||
+						!strings.Contains(err.Error(), who) || !strings.HasSuffix(err.Error(), ": context deadline exceeded") {
+						t.Errorf("%v: names %q, held by %q", err, held.Name, held.Holder.Owner)
+					}
+					first.cancel()
+					if <-first.done; first.err != context.Canceled {
+						t.Errorf("canceled: %v", first.err)
+					}
 				})
 			})
 		}
@@ -183,23 +222,6 @@ func TestWaitEndsWhileTheServerRefuses(t *testing.T) {
 		d.refuses.Store(driver.ReplyError(""))
 		release(t, lease)
 	})
-}
-
-// The caller's context ends the wait, too, and the error says so.
-func TestWaitEndsWithTheContext(t *testing.T) {
-	for kind, lock := range kinds {
-		t.Run(kind, func(t *testing.T) {
-			bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
-				lease := acquire(t, lock(client(t, srv)))
-				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-				defer cancel()
-				if _, err := lock(client(t, srv), holdfast.Wait(time.Minute)).Acquire(ctx); err != context.DeadlineExceeded {
-					t.Errorf("Acquire: %v; want the context's error", err)
-				}
-				release(t, lease)
-			})
-		})
-	}
 }
 
 // A poller's time is up in the same way.

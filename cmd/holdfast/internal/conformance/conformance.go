@@ -7,10 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"slices"
 	"sync"
 	"time"
 
+	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/holdfasttest"
 )
 
@@ -55,7 +57,14 @@ func Scenarios() (all []Verdict) {
 // Run judges a client. It returns an error if that was not possible: there is no such program, say, or no server.
 func Run(ctx context.Context, cfg Config) (*Report, error) {
 	server := cfg.Server
-	if server == "" {
+	if server != "" {
+		// Holdfast's own client tries again for seconds. A server that refuses is more likely a mistake than a restart.
+		conn, err := (&net.Dialer{Timeout: 5 * time.Second}).DialContext(ctx, "tcp", server)
+		if err != nil {
+			return nil, fmt.Errorf("%w: %w", holdfast.ErrUnavailable, err)
+		}
+		conn.Close()
+	} else {
 		own, err := holdfasttest.NewServer(&holdfasttest.ServerConfig{Listen: "127.0.0.1:0"})
 		if err != nil {
 			return nil, err
@@ -69,6 +78,7 @@ func Run(ctx context.Context, cfg Config) (*Report, error) {
 			chosen = append(chosen, s)
 		}
 	}
+	running, stop := context.WithCancel(ctx)
 	verdicts := make([]Verdict, len(chosen))
 	done := make([]chan struct{}, len(chosen))
 	failures := make([]error, len(chosen))
@@ -81,10 +91,11 @@ func Run(ctx context.Context, cfg Config) (*Report, error) {
 			defer close(done[i])
 			slots <- struct{}{}
 			defer func() { <-slots }()
-			verdicts[i], failures[i] = try(ctx, cfg, server, s)
+			verdicts[i], failures[i] = try(running, cfg, server, s)
 		})
 	}
 	defer all.Wait()
+	defer stop() // if there can be no report, nobody wants the other verdicts
 	r := &Report{}
 	failed := 0
 	for i := range chosen {

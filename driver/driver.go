@@ -196,6 +196,9 @@ type ServerInfo struct {
 	Cluster bool   // whether it runs in Cluster mode
 	// Sentinel says that the driver finds the master through Sentinel, so another server may take its place.
 	Sentinel bool
+	// Mistakes says which addresses of sentinels, or whether the master's name, are wrong, although the driver found the
+	// master: addresses, without credentials, and what is wrong. It is "" if nothing is known to be. The library logs it.
+	Mistakes string
 	Time     time.Time // the server's clock
 }
 

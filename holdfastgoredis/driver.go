@@ -35,6 +35,7 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/prompt"
 	"github.com/holdfast-go/holdfast/internal/pubsub"
+	"github.com/holdfast-go/holdfast/internal/sentinel"
 )
 
 // New returns a holdfast.Client over the program's go-redis client, a *redis.Client or a *redis.ClusterClient. The
@@ -342,10 +343,14 @@ func (d *adapter) Probe(ctx context.Context) (driver.ServerInfo, error) {
 	}
 	pipe := node.Pipeline()
 	reply, now := pipe.Do(ctx, "hello"), pipe.Time(ctx)
-	if _, err := pipe.Exec(ctx); err != nil {
+	_, err = pipe.Exec(ctx)
+	hello := fields(reply.Val())
+	switch {
+	case hello["mode"] == "sentinel":
+		return driver.ServerInfo{}, sentinel.ErrSentinel
+	case err != nil:
 		return driver.ServerInfo{}, convert(err)
 	}
-	hello := fields(reply.Val())
 	return driver.ServerInfo{
 		Server:  hello["server"],
 		Version: hello["version"],
@@ -353,6 +358,7 @@ func (d *adapter) Probe(ctx context.Context) (driver.ServerInfo, error) {
 		Time:    now.Val(),
 
 		Sentinel: d.follower != nil,
+		Mistakes: d.follower.mistakes(),
 	}, nil
 }
 

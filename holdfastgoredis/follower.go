@@ -191,6 +191,14 @@ func (f *follower) addr() string {
 	return f.master
 }
 
+// mistakes returns what is wrong with the sentinels' addresses, although some name the master. f may be nil.
+func (f *follower) mistakes() string {
+	if f == nil || f.group == nil {
+		return ""
+	}
+	return f.group.Mistakes()
+}
+
 func (f *follower) forget(c *followedConn) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

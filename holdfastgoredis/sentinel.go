@@ -2,6 +2,7 @@ package holdfastgoredis
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"strconv"
@@ -20,8 +21,11 @@ func (f *follower) ask(ctx context.Context, addr string, others bool) (a sentine
 	}
 	name := f.options.MasterName
 	master, err := client.GetMasterAddrByName(ctx, name).Result()
+	if errors.Is(err, redis.Nil) {
+		return a, sentinel.UnknownMaster(name, masters(ctx, client))
+	}
 	if err != nil {
-		return a, err
+		return a, sentinel.Refused(err, err.Error())
 	}
 	if len(master) != 2 {
 		return a, fmt.Errorf("the reply to SENTINEL GET-MASTER-ADDR-BY-NAME has %d fields, not 2", len(master))
@@ -38,6 +42,17 @@ func (f *follower) ask(ctx context.Context, addr string, others bool) (a sentine
 		}
 	}
 	return a, nil
+}
+
+// masters returns the names of the masters that a sentinel watches, if it tells.
+func masters(ctx context.Context, client *redis.SentinelClient) (names []string) {
+	all, _ := client.Masters(ctx).Result()
+	for _, master := range all {
+		if name := fields(master)["name"]; name != "" {
+			names = append(names, name)
+		}
+	}
+	return names
 }
 
 // sentinel returns the client for a sentinel.

@@ -34,6 +34,7 @@ import (
 	"github.com/holdfast-go/holdfast/internal/bounds"
 	"github.com/holdfast-go/holdfast/internal/prompt"
 	"github.com/holdfast-go/holdfast/internal/pubsub"
+	"github.com/holdfast-go/holdfast/internal/sentinel"
 )
 
 // New returns a holdfast.Client that uses the options with which the program makes its own rueidis.Client. It connects on
@@ -262,8 +263,11 @@ func (d *adapter) Probe(ctx context.Context) (driver.ServerInfo, error) {
 	}
 	replies := anyNode(client).DoMulti(ctx, client.B().Arbitrary("HELLO").Build(), client.B().Time().Build())
 	fields, err := helloFields(replies[0])
-	if err != nil {
+	switch {
+	case err != nil:
 		return driver.ServerInfo{}, convert(err)
+	case fields["mode"] == "sentinel":
+		return driver.ServerInfo{}, sentinel.ErrSentinel
 	}
 	now, err := replies[1].AsIntSlice()
 	if err == nil && len(now) != 2 {
@@ -272,14 +276,16 @@ func (d *adapter) Probe(ctx context.Context) (driver.ServerInfo, error) {
 	if err != nil {
 		return driver.ServerInfo{}, convert(err)
 	}
-	return driver.ServerInfo{
+	info := driver.ServerInfo{
 		Server:  fields["server"],
 		Version: fields["version"],
 		Cluster: fields["mode"] == "cluster",
 		Time:    time.UnixMicro(now[0]*1e6 + now[1]),
-
-		Sentinel: d.option.Sentinel.MasterSet != "",
-	}, nil
+	}
+	if d.follower != nil {
+		info.Sentinel, info.Mistakes = true, d.follower.group.Mistakes()
+	}
+	return info, nil
 }
 
 // anyNode returns a client for a node of a Cluster, chosen at random: for commands without keys, DoMulti would choose the

@@ -95,6 +95,12 @@ func (f *follower) ask(ctx context.Context, addr string, others bool) (a sentine
 	}
 	name := f.d.option.Sentinel.MasterSet
 	master, err := client.Do(ctx, client.B().SentinelGetMasterAddrByName().Master(name).Build()).AsStrSlice()
+	if rueidis.IsRedisNil(err) {
+		return a, sentinel.UnknownMaster(name, masters(ctx, client))
+	}
+	if reply, refused := rueidis.IsRedisErr(err); refused {
+		return a, sentinel.Refused(err, restoreCode(reply.Error()))
+	}
 	if err != nil {
 		return a, err
 	}
@@ -115,6 +121,17 @@ func (f *follower) ask(ctx context.Context, addr string, others bool) (a sentine
 		}
 	}
 	return a, nil
+}
+
+// masters returns the names of the masters that a sentinel watches, if it tells.
+func masters(ctx context.Context, client rueidis.Client) (names []string) {
+	all, _ := client.Do(ctx, client.B().Arbitrary("SENTINEL", "MASTERS").Build()).ToArray()
+	for _, master := range all {
+		if fields, err := master.AsStrMap(); err == nil && fields["name"] != "" {
+			names = append(names, fields["name"])
+		}
+	}
+	return names
 }
 
 // sentinel returns the client for a sentinel. Making it does not end with any context.

@@ -24,6 +24,7 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/prompt"
 	"github.com/holdfast-go/holdfast/internal/pubsub"
+	"github.com/holdfast-go/holdfast/internal/sentinel"
 )
 
 // New returns a holdfast.Client that uses the options with which the program makes its own valkey.Client. It connects on
@@ -328,6 +329,9 @@ func (a *adapter) Probe(ctx context.Context) (driver.ServerInfo, error) {
 	if err != nil {
 		a.handleError(client, err)
 		return driver.ServerInfo{}, err
+	}
+	if fields["mode"] == "sentinel" {
+		return driver.ServerInfo{}, sentinel.ErrSentinel
 	}
 	now, err := replies[1].AsIntSlice()
 	if err == nil && len(now) != 2 {

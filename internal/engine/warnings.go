@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/internal/codec"
+	"github.com/holdfast-go/holdfast/internal/exec"
 )
 
 // warning describes something about the server that makes locks unsafe or slow.
@@ -60,6 +61,14 @@ func (c *Client) warn(w warning) {
 // connections, and its own errors are dropped. In Cluster mode it asks the node of the first lock;
 // holdfast doctor asks all nodes.
 func (c *Client) checkServer(l *target) {
+	if mistakes := c.server.Info().Mistakes; mistakes != "" {
+		c.warn(warning{
+			what:        "not all addresses are those of sentinels that know the master",
+			seen:        exec.Shown(mistakes),
+			consequence: "with fewer sentinels, programs may not learn of a failover",
+			remedy:      "correct these addresses, or what these sentinels watch",
+		})
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	c.tasks.Run(func() {

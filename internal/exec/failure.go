@@ -12,6 +12,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/printable"
+	"github.com/holdfast-go/holdfast/internal/sentinel"
 	"github.com/holdfast-go/holdfast/internal/wire"
 )
 
@@ -248,6 +249,8 @@ func Classify(err error) (fate Fate, kind error) {
 		return NeverSent, ErrUnavailable
 	case errors.Is(err, wire.ErrMalformed):
 		return Unknown, nil
+	case errors.Is(err, sentinel.ErrSentinel):
+		return Refused, ErrUnsupported
 	}
 	return Unknown, ErrUnavailable
 }
@@ -338,10 +341,12 @@ func Passing(kind error) bool {
 }
 
 // Hopeless reports whether an error of the first contact does not go away by waiting: the server cannot show that it is
-// the right one, or its host does not exist. (Later, a name may be missing for a moment while a server restarts.)
+// the right one, its host does not exist, or what was given does not lead to sentinels that know it. (Later, a name may be
+// missing for a moment while a server restarts.)
 func Hopeless(err error) bool {
 	var dns *net.DNSError
-	return isUntrusted(err) || errors.As(err, &dns) && dns.IsNotFound
+	var named interface{ IsHopeless() bool } // by sentinels
+	return isUntrusted(err) || errors.As(err, &dns) && dns.IsNotFound || errors.As(err, &named) && named.IsHopeless()
 }
 
 // isUntrusted reports whether a server's certificate was refused.

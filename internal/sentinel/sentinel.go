@@ -6,7 +6,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -66,8 +65,9 @@ func (r *round) isOver() bool {
 
 type member struct {
 	addr       string
-	configured bool // not discovered
-	asking     bool // guarded by Group.mu
+	configured bool   // not discovered
+	asking     bool   // guarded by Group.mu
+	mistake    string // what its latest answer shows to be wrong, or ""; guarded by Group.mu
 }
 
 // New returns the group of the sentinels at these addresses.
@@ -113,13 +113,12 @@ func (g *Group) askAll() (string, error) {
 	replies, asked, size := g.begin()
 	timer := time.NewTimer(Timeout)
 	defer timer.Stop()
-	var got []reply
-	var failed []error
+	var got, failed []reply
 	for len(got)+len(failed) < asked {
 		select {
 		case r := <-replies:
 			if r.err != nil {
-				failed = append(failed, fmt.Errorf("%s: %w", r.from.addr, r.err))
+				failed = append(failed, r)
 				continue
 			}
 			got = append(got, r)
@@ -128,17 +127,14 @@ func (g *Group) askAll() (string, error) {
 			}
 			continue
 		case <-timer.C:
-			failed = append(failed, errTimeout)
 		}
 		break
 	}
 	if len(got) == 0 {
-		return "", fmt.Errorf("no sentinel named the master: %w", cmp.Or(errors.Join(failed...), errTimeout))
+		return "", &noMaster{failed, len(failed) < size}
 	}
 	return elect(got, size), nil
 }
-
-var errTimeout = fmt.Errorf("some sentinels did not answer within %s", Timeout)
 
 // begin asks all sentinels that are not being asked already. It returns how many those are, and the size of the group.
 func (g *Group) begin() (replies chan reply, asked, size int) {
@@ -157,7 +153,11 @@ func (g *Group) begin() (replies chan reply, asked, size int) {
 			defer cancel()
 			answer, err := g.ask(ctx, m.addr, g.discover)
 			g.mu.Lock()
-			m.asking = false
+			m.asking, m.mistake = false, ""
+			var mistaken *mistake
+			if errors.As(err, &mistaken) {
+				m.mistake = mistaken.what
+			}
 			if err == nil && g.discover {
 				g.add(m, answer.Others)
 			}

@@ -3,6 +3,7 @@ package sentinel
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -136,6 +137,59 @@ func TestOtherSentinelsAreDiscovered(t *testing.T) {
 		}
 		if len(g.members) != 3 {
 			t.Errorf("%d sentinels are known, want 3", len(g.members))
+		}
+	})
+}
+
+// Only what no sentinel can mend is hopeless. Addresses at which the same is wrong are named together.
+func TestMistakesAreNamed(t *testing.T) {
+	down, unknown := errors.New("down"), UnknownMaster("mian", []string{"main"})
+	const server, name = "a Redis server, not a sentinel", `no master is called "mian"; there is "main"`
+	for what, c := range map[string]struct {
+		answers  map[string]any
+		says     string // the error, after its beginning
+		hopeless bool
+		mistakes string
+	}{
+		"a name":                {map[string]any{"1": unknown, "2": unknown, "3": unknown}, "1, 2, 3: " + name, true, "1, 2, 3: " + name},
+		"an address":            {map[string]any{"1": Answer{Addr: "a"}, "2": errServer, "3": Answer{Addr: "a"}}, "", false, "2: " + server},
+		"a name and an address": {map[string]any{"1": unknown, "2": errServer, "3": unknown}, name, true, server},
+		"one is down":           {map[string]any{"1": unknown, "2": unknown, "3": down}, "3: down", false, "1, 2: " + name},
+		"one hangs":             {map[string]any{"1": unknown, "2": unknown}, "1, 2: " + name + "; others did not answer within 500ms", false, "1, 2: " + name},
+		"all hang":              {nil, "none answered within 500ms", false, ""},
+		"nothing":               {map[string]any{"1": Answer{Addr: "a"}, "2": Answer{Addr: "a"}, "3": down}, "", false, ""},
+	} {
+		t.Run(what, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				defer time.Sleep(time.Minute)
+				g := New([]string{"1", "2", "3"}, scripted(c.answers))
+				_, err := g.Master(t.Context())
+				var named *noMaster
+				if errors.As(err, &named) != (c.says != "") {
+					t.Fatalf("Master: %v", err)
+				}
+				if named != nil && (named.IsHopeless() != c.hopeless || !strings.HasPrefix(err.Error(), "no sentinel named the master: ") || !strings.Contains(err.Error(), c.says)) {
+					t.Errorf("hopeless: %t: %v", named.IsHopeless(), err)
+				}
+				if got := g.Mistakes(); !strings.Contains(got, c.mistakes) || (got == "") != (c.mistakes == "") {
+					t.Errorf("mistakes: %q", got)
+				}
+			})
+		})
+	}
+}
+
+// A sentinel that is mended is no longer named.
+func TestMistakesAreForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		answers := map[string]any{"1": Answer{Addr: "a"}, "2": Answer{Addr: "a"}, "3": errServer}
+		g := New([]string{"1", "2", "3"}, scripted(answers))
+		for _, want := range []bool{true, false} {
+			if got, err := g.Master(t.Context()); got != "a" || (g.Mistakes() != "") != want {
+				t.Errorf("Master = %q, %v; mistakes: %q", got, err, g.Mistakes())
+			}
+			answers["3"] = Answer{Addr: "a"}
+			time.Sleep(minPeriod)
 		}
 	})
 }

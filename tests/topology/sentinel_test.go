@@ -1,11 +1,7 @@
 package topology
 
 import (
-	"bufio"
 	"errors"
-	"fmt"
-	"net"
-	"strings"
 	"testing"
 	"time"
 
@@ -122,7 +118,7 @@ func TestOneBadSentinelIsOutvoted(t *testing.T) {
 			return g.Watchers[0].Addr()
 		},
 		"is stale": func(t *testing.T, g *server.Sentinels) string {
-			return staleSentinel(t, g.Servers[0].Addr())
+			return (&resp.Sentinel{Masters: map[string]string{g.Name: g.Servers[0].Addr()}}).Start(t)
 		},
 	} {
 		t.Run(what, func(t *testing.T) {
@@ -162,49 +158,4 @@ func TestOneBadSentinelIsOutvoted(t *testing.T) {
 			})
 		})
 	}
-}
-
-// staleSentinel is a sentinel that always names the same master.
-func staleSentinel(t *testing.T, master string) (addr string) {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = listener.Close() })
-	host, port, _ := net.SplitHostPort(master)
-	named := fmt.Sprintf("*2\r\n$%d\r\n%s\r\n$%d\r\n%s\r\n", len(host), host, len(port), port)
-	go func() {
-		for {
-			conn, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			go func() {
-				defer conn.Close()
-				requests := bufio.NewReader(conn)
-				for {
-					request, err := resp.ReadRequest(requests)
-					if err != nil {
-						return
-					}
-					reply, words := "+OK\r\n", strings.ToLower(string(request))
-					switch {
-					case strings.Contains(words, "get-master-addr-by-name"):
-						reply = named
-					case strings.Contains(words, "sentinels"), strings.Contains(words, "replicas"), strings.Contains(words, "slaves"):
-						reply = "*0\r\n"
-					case strings.Contains(words, "hello"), strings.Contains(words, "$6\r\nmaster"):
-						reply = "-ERR unknown command\r\n"
-					case strings.Contains(words, "ping"):
-						reply = "+PONG\r\n"
-					}
-					if _, err := conn.Write([]byte(reply)); err != nil {
-						return
-					}
-				}
-			}()
-		}
-	}()
-	return listener.Addr().String()
 }

@@ -1,0 +1,127 @@
+package sentinel
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// mistake is the error of an address that is not a sentinel's, or of a name that is not a master's. Waiting does not mend
+// it.
+type mistake struct{ what, advice string }
+
+func (m *mistake) Error() string { return m.what }
+
+// Advice is the next step.
+func (m *mistake) Advice() string { return m.advice }
+
+// UnknownMaster returns the error of a sentinel that watches no master of this name. known are the names of those that it
+// watches, if it tells.
+func UnknownMaster(name string, known []string) error {
+	const most = 5 // named
+	what := fmt.Sprintf("no master is called %q", name)
+	advice := " (SENTINEL MASTERS lists the masters' names)"
+	if len(known) > 0 {
+		quoted := make([]string, min(len(known), most))
+		for i, other := range slices.Sorted(slices.Values(known))[:len(quoted)] {
+			quoted[i] = fmt.Sprintf("%q", other)
+		}
+		what += "; there is " + strings.Join(quoted, ", ")
+		if len(known) > most {
+			what += fmt.Sprintf(" and %d more", len(known)-most)
+		}
+		advice = " (correct the master's name)"
+	}
+	return &mistake{what, advice}
+}
+
+// errServer is the error of an address at which a server with data is.
+var errServer = &mistake{"a Redis server, not a sentinel", " (give the addresses of sentinels; by default their port is 26379)"}
+
+// Refused returns the error of an address from which err, with that text, came as the answer to SENTINEL.
+func Refused(err error, text string) error {
+	if strings.HasPrefix(text, "ERR unknown command") {
+		return errServer
+	}
+	return err
+}
+
+// ErrSentinel is the error of a sentinel that was taken for a server with data.
+var ErrSentinel error = &mistake{
+	"it is a sentinel, which has no locks",
+	" (connect through it: redis+sentinel://...?master_name=NAME in a URL, or the adapter's constructor for Sentinel)",
+}
+
+// Mistakes returns what the sentinels' latest answers show to be wrong with their addresses, or with the master's name. It
+// is "" if they show nothing.
+func (g *Group) Mistakes() string {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	var found []blame
+	for _, m := range g.members {
+		if m.mistake != "" {
+			found = append(found, blame{m.addr, m.mistake})
+		}
+	}
+	return text(found)
+}
+
+// noMaster is the error of a round in which no sentinel named the master.
+type noMaster struct {
+	failed []reply
+	silent bool // some sentinels did not answer
+}
+
+func (e *noMaster) Error() string {
+	var found []blame
+	for _, r := range e.failed {
+		found = append(found, blame{r.from.addr, r.err.Error()})
+	}
+	all := text(found)
+	switch {
+	case all == "":
+		all = fmt.Sprintf("none answered within %s", Timeout)
+	case e.silent:
+		all += fmt.Sprintf("; others did not answer within %s", Timeout)
+	}
+	return "no sentinel named the master: " + all
+}
+
+// Unwrap returns the sentinels' errors.
+func (e *noMaster) Unwrap() (all []error) {
+	for _, r := range e.failed {
+		all = append(all, r.err)
+	}
+	return all
+}
+
+// IsHopeless reports whether waiting does not help, since each address or the master's name is a mistake.
+func (e *noMaster) IsHopeless() bool {
+	return !e.silent && !slices.ContainsFunc(e.failed, func(r reply) bool {
+		_, is := r.err.(*mistake)
+		return !is
+	})
+}
+
+// blame is what is wrong with an address.
+type blame struct{ addr, what string }
+
+// text says what is wrong with which addresses, once for all addresses with which the same is wrong.
+func text(found []blame) string {
+	var all []string
+	for i, b := range found {
+		same := func(other blame) bool { return other.what == b.what }
+		if slices.IndexFunc(found, same) < i {
+			continue
+		}
+		var addrs []string
+		for _, other := range found {
+			if same(other) {
+				addrs = append(addrs, other.addr)
+			}
+		}
+		slices.Sort(addrs) // they answer in any order
+		all = append(all, strings.Join(addrs, ", ")+": "+b.what)
+	}
+	return strings.Join(all, "; ")
+}

@@ -1,0 +1,140 @@
+package adapters
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/rueidis"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver/drivertest"
+	"github.com/holdfast-go/holdfast/holdfastgoredis"
+	"github.com/holdfast-go/holdfast/holdfastrueidis"
+	"github.com/holdfast-go/holdfast/tests/internal/backend"
+	"github.com/holdfast-go/holdfast/tests/internal/resp"
+	"github.com/holdfast-go/holdfast/tests/internal/server"
+)
+
+// followers make drivers that ask all sentinels for a master.
+var followers = map[string]func(master string, sentinels []string) drivertest.Driver{
+	"go-redis": func(master string, sentinels []string) drivertest.Driver {
+		return drivertest.Of(holdfastgoredis.NewFailoverDriver(&redis.FailoverOptions{MasterName: master, SentinelAddrs: sentinels}))
+	},
+	"rueidis": func(master string, sentinels []string) drivertest.Driver {
+		return drivertest.Of(holdfastrueidis.NewDriver(rueidis.ClientOption{InitAddress: sentinels, Sentinel: rueidis.SentinelOption{MasterSet: master}}))
+	},
+}
+
+// patient returns a client that would try again for an hour.
+func patient(t *testing.T, d drivertest.Driver, cfg holdfast.Config) *holdfast.Client {
+	t.Helper()
+	cfg.CommandTimeout, cfg.RetryTimeout = time.Minute, time.Hour
+	c, err := holdfast.New(d, &cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	backend.CloseWith(t, c)
+	return c
+}
+
+// toldAtOnce tries to acquire a lock, for 30 s at most, and returns the error.
+func toldAtOnce(t *testing.T, c *holdfast.Client) error {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context()) // no deadline, before which it would give up
+	defer cancel()
+	defer time.AfterFunc(30*time.Second, cancel).Stop()
+	_, err := c.Mutex("a").Acquire(ctx)
+	if err == nil || ctx.Err() != nil {
+		t.Fatalf("tried again and again: %v", err)
+	}
+	return err
+}
+
+// Fault: The addresses of sentinels lead to a Redis server, or no sentinel knows the master's name. The error is returned at
+// once, and says which name there is, or what is at the address: waiting does not mend it.
+func TestSentinelsThatCannotNameTheMaster(t *testing.T) {
+	t.Parallel()
+	s := server.Start(t, server.One(t))
+	knowing := func(names ...string) string {
+		masters := map[string]string{}
+		for _, name := range names {
+			masters[name] = s.Addr()
+		}
+		return (&resp.Sentinel{Masters: masters}).Start(t)
+	}
+	one, other, none, many := knowing("main"), knowing("main"), knowing(), knowing("a", "b", "c", "d", "e", "f", "g")
+	for what, c := range map[string]struct {
+		sentinels []string
+		says      []string
+	}{
+		"another name":         {[]string{one, other}, []string{one, other, `: no master is called "mian"; there is "main" (correct the master's name)`}},
+		"no name":              {[]string{none}, []string{none + `: no master is called "mian" (SENTINEL MASTERS lists the masters' names)`}},
+		"many names":           {[]string{many}, []string{`; there is "a", "b", "c", "d", "e" and 2 more (correct the master's name)`}},
+		"the server":           {[]string{s.Addr()}, []string{s.Addr() + ": a Redis server, not a sentinel (give the addresses of sentinels; by default their port is 26379)"}},
+		"a server, and a name": {[]string{s.Addr(), one}, []string{s.Addr() + ": a Redis server, not a sentinel", one + ": no master is called"}},
+	} {
+		for adapter, follower := range followers {
+			t.Run(what+", "+adapter, func(t *testing.T) {
+				t.Parallel()
+				err := toldAtOnce(t, patient(t, follower("mian", c.sentinels), holdfast.Config{}))
+				if !errors.Is(err, holdfast.ErrUnavailable) || strings.Contains(err.Error(), "is it running") {
+					t.Errorf("of another kind, or misleading: %v", err)
+				}
+				for _, text := range c.says {
+					if !strings.Contains(err.Error(), text) {
+						t.Errorf("want %q, got: %v", text, err)
+					}
+				}
+			})
+		}
+	}
+}
+
+// Fault: Among the addresses of sentinels is one of a Redis server, and one of a sentinel that watches another master. The
+// others name the master. Locks work, and the log says once which addresses are wrong.
+func TestWrongAddressesAmongSentinelsAreLogged(t *testing.T) {
+	t.Parallel()
+	s := server.Start(t, server.One(t))
+	good := &resp.Sentinel{Masters: map[string]string{"main": s.Addr()}}
+	stranger := (&resp.Sentinel{Masters: map[string]string{"other": s.Addr()}}).Start(t)
+	for adapter, follower := range followers {
+		t.Run(adapter, func(t *testing.T) {
+			t.Parallel()
+			sentinels := []string{good.Start(t), s.Addr(), stranger, good.Start(t), good.Start(t)}
+			// A client whose first question an answer is late for, on a machine that stands still, does not see all.
+			backend.Eventually(t, "both are named", func() bool {
+				var log bytes.Buffer
+				c := patient(t, follower("main", sentinels), holdfast.Config{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+				for range 2 {
+					backend.Release(t, backend.Acquire(t, c.Mutex("a")))
+				}
+				if err := c.Close(t.Context()); err != nil { // it waits for the logger
+					t.Fatal(err)
+				}
+				text := log.String()
+				if n := strings.Count(text, "not all addresses are those of sentinels"); n > 1 {
+					t.Errorf("logged %d times:\n%s", n, text)
+				}
+				return strings.Contains(text, s.Addr()+": a Redis server, not a sentinel") && strings.Contains(text, stranger+`: no master is called \"main\"; there is \"other\"`)
+			})
+		})
+	}
+}
+
+// Fault: The address of a server leads to a sentinel. The error is returned at once, and says so.
+func TestASentinelIsNotTakenForAServer(t *testing.T) {
+	t.Parallel()
+	addr := server.StartSentinel(t, server.One(t)).Sentinel.Addr()
+	each(t, func(t *testing.T, a adapter) {
+		err := toldAtOnce(t, patient(t, a.single(t, 3, to(addr)), holdfast.Config{}))
+		if !errors.Is(err, holdfast.ErrUnsupported) || !strings.Contains(err.Error(), "it is a sentinel, which has no locks (connect through it: ") {
+			t.Errorf("it says: %v", err)
+		}
+	})
+}

@@ -3,7 +3,10 @@ package fence
 import (
 	"context"
 	"database/sql"
+	"fmt"
 	"time"
+
+	"github.com/holdfast-go/holdfast"
 )
 
 // DB is implemented by *sql.DB, *sql.Conn and *sql.Tx.
@@ -76,10 +79,7 @@ func (m *SQL) RaiseIn(ctx context.Context, tx DB, s Stamp, resource string) erro
 	if err := s.within(m.MaxLead); err != nil {
 		return err
 	}
-	table := m.Table
-	if table == "" {
-		table = "holdfast_marks"
-	}
+	table := m.table()
 	raise := statement{style: m.Placeholders}
 	raise.add("INSERT INTO ", table, " AS mark (resource, fence, owner) VALUES (",
 		raise.arg(resource), ", ", raise.arg(int64(s.Fence)), ", ", raise.arg(s.Owner), ")",
@@ -98,4 +98,32 @@ func (m *SQL) RaiseIn(ctx context.Context, tx DB, s Stamp, resource string) erro
 // stamp is stale.
 func (m *SQL) Raise(ctx context.Context, s Stamp, resource string) error {
 	return m.RaiseIn(ctx, m.DB, s, resource)
+}
+
+// counted is above all fences that were counted, and below those of Holdfast's servers, which are the time of the grant in
+// microseconds since 1970: it is the year 2015.
+const counted = 1_420_070_400_000_000
+
+// Prune deletes the marks of leases that were granted longer than age ago, by this process's clock, and returns how many: the
+// table has a row for each resource that was ever guarded. Without its mark a resource takes any fence, so age must be more than
+// a lease is ever held and a write ever delayed; a day or more is usual. An age under an hour is ErrInvalid.
+// Fences that are not times, because something else than Holdfast's servers counted them, stay.
+func (m *SQL) Prune(ctx context.Context, age time.Duration) (int64, error) {
+	if age < time.Hour {
+		return 0, fmt.Errorf("%w: marks of leases that were granted %s ago cannot be pruned; from an hour on they can", holdfast.ErrInvalid, age)
+	}
+	prune := statement{style: m.Placeholders}
+	prune.add("DELETE FROM ", m.table(), " WHERE fence > ", prune.arg(int64(counted)), " AND fence < ", prune.arg(time.Now().Add(-age).UnixMicro()))
+	result, err := m.DB.ExecContext(ctx, prune.text.String(), prune.args...)
+	if err != nil {
+		return 0, fmt.Errorf("holdfast: pruning marks: %w", err)
+	}
+	return result.RowsAffected()
+}
+
+func (m *SQL) table() string {
+	if m.Table == "" {
+		return "holdfast_marks"
+	}
+	return m.Table
 }

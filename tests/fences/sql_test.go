@@ -125,6 +125,31 @@ func TestMarksOfResources(t *testing.T) {
 	})
 }
 
+// Marks of leases that were granted longer ago than no lease is held are deleted, and no others.
+func TestOldMarksArePruned(t *testing.T) {
+	eachDatabase(t, func(t *testing.T, d *database) {
+		ctx, marks := t.Context(), d.marks()
+		ago := func(age time.Duration) uint64 { return uint64(time.Now().Add(-age).UnixMicro()) }
+		kept := map[string]uint64{"held": ago(23 * time.Hour), "counted": 7, "ahead": ago(-time.Hour)}
+		for resource, f := range kept {
+			taken(t, marks.Raise(ctx, by("a", f), resource))
+		}
+		taken(t, marks.Raise(ctx, by("a", ago(25*time.Hour)), "old"))
+		for want, age := range []time.Duration{48 * time.Hour, 24 * time.Hour} {
+			if n, err := marks.Prune(ctx, age); n != int64(want) || err != nil {
+				t.Errorf("pruned %d older than %s: %v", n, age, err)
+			}
+		}
+		taken(t, marks.Raise(ctx, by("b", 1), "old"))
+		for resource, f := range kept {
+			refused(t, marks.Raise(ctx, by("b", 1), resource), by("b", 1), fence.Mark{Fence: f, Owner: "a"})
+		}
+		if _, err := marks.Prune(ctx, 59*time.Minute); !errors.Is(err, holdfast.ErrInvalid) {
+			t.Errorf("a short age: %v", err)
+		}
+	})
+}
+
 // guards are the two ways to hold a mark in a transaction.
 var guards = map[string]func(d *database, ctx context.Context, tx fence.DB, s fence.Stamp) error{
 	"marks": func(d *database, ctx context.Context, tx fence.DB, s fence.Stamp) error {

@@ -198,8 +198,11 @@ func (e *LostError) Error() string {
 	return text
 }
 
-// Is makes a LostError match ErrLost.
-func (e *LostError) Is(target error) bool { return target == ErrLost }
+// Is makes a LostError match ErrLost, and any other LostError of the same loss.
+func (e *LostError) Is(target error) bool {
+	other, is := target.(*LostError)
+	return target == ErrLost || is && e.Name == other.Name && e.Fence == other.Fence && e.Reason == other.Reason
+}
 
 // Unwrap returns the error of the last renewal.
 func (e *LostError) Unwrap() error { return e.Err }
@@ -415,10 +418,10 @@ func newQuorumError(q *quorum.Error) *QuorumError {
 	return e
 }
 
-// join returns two errors as one, and one as it is.
+// join returns two errors as one, and one as it is, or if it says what the other says.
 func join(a, b error) error {
 	switch {
-	case b == nil:
+	case b == nil || errors.Is(a, b):
 		return a
 	case a == nil:
 		return b

@@ -44,7 +44,7 @@ func (l *Lock) TryAcquire(ctx context.Context) (*Lease, error) {
 // cause, before the lease can: at its deadline at the latest, before anybody else can have the lock.
 //
 // Do returns f's error joined with the release's: one that matches ErrLost if the lease was lost while f ran. If only f
-// fails, its error is returned as it is. Errors of acquiring are those of Acquire; f was not called then. An ErrHeld of f's own
+// fails, or f's error has the release's in it (context.Cause of its context), it is returned as it is. Errors of acquiring are those of Acquire; f was not called then. An ErrHeld of f's own
 // is told apart by HeldError.Name, if it comes from a lock with another name. If f uses a lock of the same name, on another
 // server or under another Config.Prefix, let f note that it was called.
 func (l *Lock) Do(ctx context.Context, f func(ctx context.Context, l *Lease) error) error {

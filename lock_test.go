@@ -99,7 +99,7 @@ func TestDoReturnsHeldOfTheSameName(t *testing.T) {
 	release(t, lease)
 }
 
-// The function's context ends when the lease is lost, and says why.
+// The function's context ends when the lease is lost, and says why. What the function then returns is not said twice.
 func TestDoEndsTheContextWithTheLease(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t)
@@ -107,9 +107,12 @@ func TestDoEndsTheContextWithTheLease(t *testing.T) {
 		s.steal("m")
 		want(t, "Extend", lease.Extend(ctx, time.Hour), holdfast.ErrLost)
 		<-ctx.Done()
-		return context.Cause(ctx)
+		return fmt.Errorf("halfway: %w", context.Cause(ctx))
 	})
 	want(t, "Do", err, holdfast.ErrLost)
+	if text := err.Error(); strings.Count(text, "lost") != 1 || !strings.HasPrefix(text, "halfway: ") {
+		t.Errorf("Do: %s", text)
+	}
 }
 
 func TestAcquireGivesUpWithItsContext(t *testing.T) {

@@ -149,10 +149,11 @@ func key(day string) string { return "lottery:" + day }
 func refuse(w http.ResponseWriter, err error) {
 	status := http.StatusInternalServerError
 	switch {
+	case errors.Is(err, holdfast.ErrLost), errors.Is(err, fence.ErrStale): // this draw was cut short; before ErrUnavailable
 	case errors.Is(err, holdfast.ErrHeld):
 		status = http.StatusConflict // another draw runs, and the error says whose
-	case errors.Is(err, holdfast.ErrUnavailable), errors.Is(err, holdfast.ErrLost), errors.Is(err, fence.ErrStale):
-		status = http.StatusServiceUnavailable // Redis does not answer, or this draw was cut short
+	case errors.Is(err, holdfast.ErrUnavailable):
+		status = http.StatusServiceUnavailable // Redis does not answer, and nothing was drawn
 	}
 	log.Print(err)
 	w.Header().Set("Retry-After", "1")

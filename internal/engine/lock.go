@@ -74,7 +74,7 @@ func do(ctx context.Context, lease Lease, f func(ctx context.Context) error) (er
 		stop()
 		released := lease.Release(ctx)
 		cancel(ErrReleased)
-		if released != nil {
+		if released != nil && !errors.Is(err, released) {
 			err = errors.Join(err, released)
 		}
 	}()

@@ -67,6 +67,10 @@ func TestMutantsAreFoundOut(t *testing.T) {
 				defer mu.Unlock()
 				hunts += len(verdicts)
 				for _, v := range verdicts {
+					if !v.Found && v.Histories == 0 {
+						t.Errorf("%s: %s passes with it. Tests must name tests that fail", m.About, v.By)
+						continue
+					}
 					if !v.Found {
 						t.Errorf("%s: not found out by %s, in %d histories, where %v was found", m.About, v.By, v.Histories, v.Violations)
 						continue

@@ -32,7 +32,8 @@ type checker struct {
 
 func newChecker(t *testing.T) *checker {
 	t.Helper()
-	list := exec.CommandContext(t.Context(), "go", "list", "-export", "-deps", "-f", "{{.ImportPath}} {{.Export}}", "./...")
+	list := exec.CommandContext(t.Context(), "go", "list", "-export", "-deps", "-f", "{{.ImportPath}} {{.Export}}",
+		"./...", "./holdfastgoredis", "./holdfastrueidis", "./holdfastvalkey")
 	list.Dir = "../.."
 	var complaint bytes.Buffer
 	list.Stderr = &complaint
@@ -48,7 +49,7 @@ func newChecker(t *testing.T) *checker {
 	c.imported = importer.ForCompiler(c.files, "gc", func(name string) (io.ReadCloser, error) {
 		file, ok := c.exports[name]
 		if !ok || file == "" {
-			return nil, fmt.Errorf("the library does not import %s", name)
+			return nil, fmt.Errorf("the library and its adapters do not import %s", name)
 		}
 		return os.Open(file)
 	})
@@ -99,23 +100,26 @@ func (c *checker) checkFolder(folder string, edited map[string]string) error {
 // A checker that took everything would leave it to the hunt to find a mutant that does not compile.
 func TestTheCheckerRefusesWhatDoesNotCompile(t *testing.T) {
 	c := newChecker(t)
-	const file = "internal/gather/gather.go"
-	text, err := os.ReadFile(filepath.Join("../..", file))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name, more := range map[string]string{
-		"nothing wrong":     "",
-		"an unknown name":   "\nfunc extra() { undeclared() }\n",
-		"a wrong type":      "\nvar extra int = \"text\"\n",
-		"an unused name":    "\nfunc extra() { unused := 1 }\n",
-		"a missing return":  "\nfunc extra() int { }\n",
-		"a missing brace":   "\nfunc extra() {\n",
-		"a method not made": "\nvar extra interface{ missing() } = 1\n",
+	for _, file := range []string{
+		"internal/gather/gather.go", "holdfastgoredis/driver.go", "holdfastrueidis/driver.go", "holdfastvalkey/driver.go",
 	} {
-		err := c.check(map[string]string{file: string(text) + more})
-		if wrong := more != ""; wrong != (err != nil) {
-			t.Errorf("%s: %v", name, err)
+		text, err := os.ReadFile(filepath.Join("../..", file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name, more := range map[string]string{
+			"nothing wrong":     "",
+			"an unknown name":   "\nfunc extra() { undeclared() }\n",
+			"a wrong type":      "\nvar extra int = \"text\"\n",
+			"an unused name":    "\nfunc extra() { unused := 1 }\n",
+			"a missing return":  "\nfunc extra() int { }\n",
+			"a missing brace":   "\nfunc extra() {\n",
+			"a method not made": "\nvar extra interface{ missing() } = 1\n",
+		} {
+			err := c.check(map[string]string{file: string(text) + more})
+			if wrong := more != ""; wrong != (err != nil) {
+				t.Errorf("%s: %s: %v", file, name, err)
+			}
 		}
 	}
 }

@@ -121,9 +121,9 @@ quick_packages() {
   (cd tests && go list ./adapters ./behaviour ./command ./scripts ./virtual ./internal/... | grep -vE '/internal/(campaign|clockshim|postgres)')
 }
 
-# What the gate tests beyond that, on one server.
+# What the gate tests beyond that, on one server. Of documents it tests what needs to run nothing.
 rest() {
-  go test -short -vet=off -p 4 $TESTFLAGS ./dataloss ./faults ./quorum ./mutants ./internal/campaign
+  go test -short -vet=off -p 4 $TESTFLAGS ./dataloss ./documents/... ./faults ./quorum ./mutants ./internal/campaign
 }
 
 # bubbles FOLDER: the packages of the module there with tests in bubbles of testing/synctest. They run on one

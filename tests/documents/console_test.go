@@ -21,7 +21,6 @@ type attempt struct {
 	page, begins string   // a block's page, and how the block begins
 	with         []string // parts of the block, each of which must be there, and what becomes of it
 	before       string   // shell to run first
-	long         bool     // it takes long: not in go test -short
 	after        string   // shell that checks what the block did
 }
 
@@ -43,11 +42,11 @@ var attempts = []attempt{
 		after: `"$work/built" version`,
 	},
 	{
-		page: "docs/guides/clients.md", long: true, begins: "go mod edit", before: `mv program app && cd app && go mod init example.com/app && cp "$checkout/holdfastgoredis/go.sum" . && ln -s "$checkout" ../holdfast`,
+		page: "docs/guides/clients.md", begins: "go mod edit", before: `mv program app && cd app && go mod init example.com/app && cp "$checkout/holdfastgoredis/go.sum" . && ln -s "$checkout" ../holdfast`,
 		after: `go build -o program . && test -x program`,
 	},
 	{
-		page: "docs/guides/cluster-sentinel.md", long: true, begins: "export HOLDFAST_REDIS",
+		page: "docs/guides/cluster-sentinel.md", begins: "export HOLDFAST_REDIS",
 		with: []string{
 			"s1:26379", "$s1", "s2:26379", "$s2", "s3:26379", "$s3", "master_name=main", "master_name=$master", "sleep 60", "sleep 5",
 			"redis-cli -p 26379 SENTINEL FAILOVER main", `until holdfast show failover >held; do sleep 0.2; done; redis-cli -p "${s1#*:}" SENTINEL FAILOVER "$master"`,
@@ -88,6 +87,9 @@ func (a attempt) of(p page, b block) bool {
 
 // Blocks of shell that cannot run as they are printed run with as little changed as possible.
 func TestBlocksRunWithChanges(t *testing.T) {
+	if testing.Short() {
+		t.Skip("SKIPPED: part of make nightly")
+	}
 	path := map[string]string{}
 	for _, name := range []string{"bash", "redis-cli", "curl"} {
 		found, err := exec.LookPath(name)
@@ -109,9 +111,6 @@ func TestBlocksRunWithChanges(t *testing.T) {
 	all := pages(t)
 	for _, a := range attempts {
 		t.Run(a.page+"/"+a.begins, func(t *testing.T) {
-			if a.long && testing.Short() {
-				t.Skip("it takes long")
-			}
 			t.Parallel()
 			body, program := "", ""
 			for _, p := range all {

@@ -99,6 +99,9 @@ func testdata(t *testing.T, name string) string {
 
 // The program of README.md runs.
 func TestReadmesProgramRuns(t *testing.T) {
+	if testing.Short() {
+		t.Skip("SKIPPED: part of make nightly")
+	}
 	s := server.Start(t, server.One(t))
 	folder, err := filepath.Abs(".")
 	if err != nil {
@@ -151,6 +154,9 @@ func goCommand(t *testing.T, folder string, files map[string]string, args ...str
 // Blocks of shell in the guides do what they say, pasted one after another, with stubs for the user's own programs. Blocks that
 // cannot run so are marked console: see attempts.
 func TestShellRuns(t *testing.T) {
+	if testing.Short() {
+		t.Skip("SKIPPED: part of make nightly")
+	}
 	bash, err := exec.LookPath("bash")
 	if err != nil {
 		t.Skipf("SKIPPED, THE GUIDES' COMMANDS ARE NOT TESTED: %v", err)
@@ -211,6 +217,9 @@ func withHoldfast(t *testing.T) string {
 
 // The crontabs, systemd units and Kubernetes manifests of the guides run their jobs, for which there are stubs.
 func TestConfigurationsRun(t *testing.T) {
+	if testing.Short() {
+		t.Skip("SKIPPED: part of make nightly")
+	}
 	bash, err := exec.LookPath("bash")
 	if err != nil {
 		t.Skipf("SKIPPED, THE COMMANDS IN CONFIGURATIONS ARE NOT TESTED: %v", err)

@@ -11,8 +11,8 @@ export CYCLONEDX   := v1.10.0
 export APIDIFF     := v0.0.0-20261113113407-e3970619a1a4
 export GOVULNCHECK := v1.9.0
 
-# Further flags of go test, such as TESTFLAGS='-run TestMutex -v'.
-TESTFLAGS ?= -timeout 30m
+# Further flags of go test, such as TESTFLAGS='-run TestMutex -v'. A busy machine needs more than go test's 10 minutes.
+override TESTFLAGS := -timeout 30m $(TESTFLAGS)
 export TESTFLAGS
 
 # How long "make soak" looks for what may go wrong; what it counts takes its time.

@@ -202,7 +202,7 @@ kept=$root/.soak
 
 # seconds TIME: 90s, 30m or 1h, as a number of seconds.
 seconds() {
-  [[ $1 =~ ^([0-9]+)([smh])$ ]] || { echo "suite.sh: SOAK=$1: want a time such as 30m" >&2; exit 2; }
+  [[ $1 =~ ^([1-9][0-9]*)([smh])$ ]] || { echo "suite.sh: SOAK=$1: want a time such as 30m" >&2; exit 2; }
   case ${BASH_REMATCH[2]} in
     s) echo "${BASH_REMATCH[1]}" ;;
     m) echo $((BASH_REMATCH[1] * 60)) ;;
@@ -239,9 +239,9 @@ report() {
 
 soak() { # soak TIME
   local all
-  all=$(seconds "$1")
+  all=$(seconds "$1") || exit
   mkdir -p "$kept" && : >"$kept/output"
-  hunt default $((all / 4))s
+  hunt default $((all / 4 + 5))s
   hunt strict $((all / 12 + 5))s
   hunt default $((all / 24 + 5))s redisson
   hunt default $((all / 12 + 5))s rwmutex

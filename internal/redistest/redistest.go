@@ -1,6 +1,6 @@
 // Package redistest lets the tests beside the code use a real server, with nothing but the standard library: it starts a
-// redis-server or valkey-server and has a driver for it, of package bare. Tests that need proxies, Clusters or failovers are in the module
-// tests.
+// redis-server or valkey-server, of HOLDFAST_TEST_SERVERS or of PATH, and has a driver for it, of package bare. Tests that need
+// proxies, Clusters or failovers are in the module tests.
 //
 // The TestMain of a package that uses Shared calls Main:
 //
@@ -40,7 +40,7 @@ func Main(m *testing.M) {
 }
 
 // Shared returns a server that all tests of the test binary use. Each test should use keys that begin with a Prefix of its
-// own. Without a redis-server or valkey-server in PATH the test is skipped.
+// own. Without a server the test is skipped.
 func Shared(tb testing.TB) *Server {
 	tb.Helper()
 	program := find(tb)
@@ -51,8 +51,7 @@ func Shared(tb testing.TB) *Server {
 	return shared.server
 }
 
-// Start starts a server for one test and ends it with the test. Without a redis-server or valkey-server in PATH the test is
-// skipped.
+// Start starts a server for one test and ends it with the test. Without a server the test is skipped.
 func Start(tb testing.TB) *Server {
 	tb.Helper()
 	s, err := start(find(tb))

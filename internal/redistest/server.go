@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"testing"
 	"time"
 
@@ -24,9 +25,18 @@ type Server struct {
 	ended chan struct{} // closed when the process has been waited for
 }
 
-// find returns the path of a server program, or skips the test.
+// find returns the path of a server program: the first that HOLDFAST_TEST_SERVERS, a list NAME=PATH,NAME=PATH, names, or else the
+// first in PATH. Without one it skips the test.
 func find(tb testing.TB) string {
 	tb.Helper()
+	if named := os.Getenv("HOLDFAST_TEST_SERVERS"); named != "" {
+		first, _, _ := strings.Cut(named, ",")
+		_, path, ok := strings.Cut(first, "=")
+		if !ok {
+			tb.Fatalf("HOLDFAST_TEST_SERVERS: %q is not NAME=PATH", first)
+		}
+		return path
+	}
 	for _, name := range []string{"redis-server", "valkey-server"} {
 		if path, err := exec.LookPath(name); err == nil {
 			return path

@@ -102,7 +102,7 @@ func find(extra string) ([]Binary, error) {
 	}
 	if len(all) == 0 {
 		return nil, errors.New("no Redis server to test with: install redis-server or valkey-server " +
-			"(\"make servers\" does), or name some in HOLDFAST_TEST_SERVERS as NAME=PATH,NAME=PATH")
+			"(\"make server\" does), or name some in HOLDFAST_TEST_SERVERS as NAME=PATH,NAME=PATH")
 	}
 	return all, nil
 }

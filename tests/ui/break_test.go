@@ -30,7 +30,7 @@ func TestALockIsBrokenByItsFence(t *testing.T) {
 	page.write("#fence", fmt.Sprint(lease.Fence()+1))
 	page.write("#reason", "hangs since 3 am")
 	page.click(".break .danger")
-	page.sees("is held under another fence")
+	page.sees("is gone, and another has the lock")
 	if lease.Err() != nil {
 		t.Fatalf("it is broken: %v", lease.Err())
 	}
@@ -49,7 +49,7 @@ func TestALockIsBrokenByItsFence(t *testing.T) {
 
 	page.write("#fence", fmt.Sprint(lease.Fence())) // once more, too late
 	page.click(".break .danger")
-	page.sees("is held under another fence")
+	page.sees("is gone, and another has the lock")
 	if h, _ := s.status("nightly").Holder(); h.Owner != "next" {
 		t.Errorf("%+v holds it", h)
 	}

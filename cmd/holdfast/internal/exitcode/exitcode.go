@@ -55,7 +55,7 @@ var All = []Code{
 	{2, 3, "of doctor, problems, or checks that were impossible"},
 	code(Usage, "wrong usage"),
 	code(NoInput, "renew, release: there is no ticket"),
-	code(Unavailable, "the server cannot be reached, or is of no use now"),
+	code(Unavailable, "the server cannot be reached, or grants nothing at present"),
 	code(Internal, "the keeper process died, or the output could not be written"),
 	code(System, "the system cannot start processes, or listen on an address"),
 	code(CannotCreate, "a ticket or a page cannot be written"),

@@ -50,7 +50,7 @@ func Write(w io.Writer, s holdfast.Status, quorum bool) error {
 	case n > 0:
 		line("held by", "%d", n)
 	case s.Kind == "":
-		line("free", "the server knows nothing of it")
+		line("free", "no lock of this name is on the server")
 	case s.Kind != holdfast.KindLatch && s.Kind != holdfast.KindBarrier:
 		line("free", "nobody holds it")
 	}

@@ -36,7 +36,7 @@ func (g *guard) admit(w http.ResponseWriter, r *http.Request) bool {
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("X-Frame-Options", "DENY")
 	if !g.serves(r.Host) {
-		http.Error(w, "this host name is not served: allow it by ui.Options.Hosts, or holdfast ui --host NAME", http.StatusMisdirectedRequest)
+		http.Error(w, "this host name is not served: allow it by ui.Options.Hosts, or holdfast ui --http-host NAME", http.StatusMisdirectedRequest)
 		return false
 	}
 	if g.authenticate != nil {

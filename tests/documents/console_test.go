@@ -75,7 +75,7 @@ var attempts = []attempt{
 	},
 	{page: "docs/guides/tuning.md", begins: "holdfast bench", with: []string{"--for 1m", "--for 1s"}},
 	{
-		page: "docs/OBSERVABILITY.md", begins: "holdfast ui", with: []string{"holdfast ui", "holdfast ui --listen 127.0.0.1:0 >said 2>&1 &"},
+		page: "docs/OBSERVABILITY.md", begins: "holdfast ui", with: []string{"holdfast ui", "holdfast ui --http 127.0.0.1:0 >said 2>&1 &"},
 		after: `url=; until url=$(grep -o 'http://127[^ ]*' said); do kill -0 $!; sleep 0.1; done; curl -sSf "$url" >page; grep -qi holdfast page; kill $!`,
 	},
 }

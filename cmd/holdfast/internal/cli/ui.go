@@ -37,10 +37,10 @@ const defaultListen = "127.0.0.1:4041"
 func newUIFlags() *uiFlags {
 	o := &uiFlags{lookFlags: newLookFlags("ui")}
 	f := o.flags
-	f.StringVar(&o.listen, "listen", defaultListen, "serve on this `ADDRESS`: HOST:PORT, or :PORT on 127.0.0.1; port 0 is a\nfree one")
+	f.StringVar(&o.listen, "http", defaultListen, "serve on this `ADDRESS`: HOST:PORT, or :PORT on 127.0.0.1; port 0 is a\nfree one")
 	f.StringVar(&o.authFile, "auth-file", "", "ask for a name and password, from this `FILE` with a line user:password\nfor each user, which others may not read")
 	f.BoolVar(&o.allowBreak, "allow-break", false, "let those who see the pages break and revoke locks")
-	f.StringArrayVar(&o.hosts, "host", nil, "answer requests for this host `NAME`, too, such as that of a proxy;\nrepeatable")
+	f.StringArrayVar(&o.hosts, "http-host", nil, "answer requests for this host `NAME`, too, such as that of a proxy;\nrepeatable")
 	f.StringVar(&o.path, "path", "", "serve below this `PATH`, such as /locks, if a proxy does not remove it")
 	o.serverFlags.define(oneOrMore)
 	return o
@@ -54,8 +54,8 @@ them, who waits, and what has happened to each while somebody looked. It prints 
 address. With PATTERN, as for holdfast ls, it lists only locks whose names match.
 
   holdfast ui
-  holdfast ui --listen :8080 'orders/*'
-  holdfast ui --listen 10.1.2.3:4041 --auth-file /etc/holdfast/users --allow-break
+  holdfast ui --http :8080 'orders/*'
+  holdfast ui --http 10.1.2.3:4041 --auth-file /etc/holdfast/users --allow-break
 
 Flags:
 %s
@@ -63,9 +63,9 @@ The server is the first of --redis, HOLDFAST_REDIS, REDIS_URL, %s.
 
 Who can see them: everybody who can reach ADDRESS, or with --auth-file those whom it names.
   On an address that is not loopback, --auth-file is required. Passwords are sent in clear:
-  put a proxy with TLS before it, on loopback, and name the proxy's host with --host. Requests
-  for other host names are refused (421), lest a web page reads the locks in its
-  visitor's browser. The pages load nothing from elsewhere.
+  put a proxy with TLS before it, on loopback, and name the proxy's host with --http-host.
+  Requests for other host names are refused (421), lest a web page reads the locks in
+  its visitor's browser. The pages load nothing from elsewhere.
 
 Breaking: without --allow-break the pages only look. With it, the page of a lock can take
   it from the holder whose fence the operator types. The server's user then needs the role
@@ -95,10 +95,10 @@ func (o *uiFlags) parse(args []string) error {
 	}
 	addr, notIP := netip.ParseAddr(host)
 	if err != nil || notIP != nil {
-		return exitcode.Usagef("--listen: want ADDRESS:PORT, such as %s", defaultListen)
+		return exitcode.Usagef("--http: want ADDRESS:PORT, such as %s", defaultListen)
 	}
 	if o.listen = net.JoinHostPort(host, port); !addr.Unmap().IsLoopback() && o.authFile == "" {
-		return exitcode.Usagef("--listen %s: others can reach it: name users with --auth-file, or listen on 127.0.0.1", o.listen)
+		return exitcode.Usagef("--http %s: others can reach it: name users with --auth-file, or listen on 127.0.0.1", o.listen)
 	}
 	return nil
 }
@@ -118,7 +118,7 @@ func serveUI(ctx context.Context, args []string, _ io.Reader, stdout, stderr io.
 	}
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", o.listen)
 	if err != nil {
-		return &exitcode.Error{Code: exitcode.System, Err: fmt.Errorf("%w; choose another address with --listen", err)}
+		return &exitcode.Error{Code: exitcode.System, Err: fmt.Errorf("%w; choose another address with --http", err)}
 	}
 	defer listener.Close()
 	o.by = operator()

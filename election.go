@@ -78,7 +78,7 @@ func (e *Election) Watch(ctx context.Context) iter.Seq2[Status, error] {
 func (e *Election) Name() string { return e.e.Lock().Name() }
 
 // Status says who leads and who waits to. It changes nothing.
-func (e *Election) Status(ctx context.Context) (Status, error) { return statusOf(ctx, e.e.Lock()) }
+func (e *Election) Status(ctx context.Context) (Status, error) { return statusOf(ctx, e.e) }
 
 // String names the election, for people.
 func (e *Election) String() string { return named("Election", e.Name()) }

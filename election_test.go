@@ -238,7 +238,30 @@ func TestElectionRefuses(t *testing.T) {
 			want(t, what, err, holdfast.ErrInvalid)
 		}
 	}
-	if e := c.Election("e"); e.Name() != "e" || status(t, e).Kind != holdfast.KindMutex {
+	if e := c.Election("e"); e.Name() != "e" || status(t, e).Kind != holdfast.KindElection {
 		t.Errorf("%q: %+v", e.Name(), status(t, e))
 	}
+}
+
+// A leader and its candidates say what they hold and wait for, so that whoever looks can tell an election from a mutex.
+func TestStatusTellsAnElectionFromAMutex(t *testing.T) {
+	t.Parallel()
+	s := newSpace(t)
+	mutex := s.client().Mutex("e")
+	lease := acquire(t, mutex)
+	if kind := status(t, mutex).Kind; kind != holdfast.KindMutex {
+		t.Errorf("a mutex is a %s", kind)
+	}
+	release(t, lease)
+	leader := campaign(t.Context(), s.client().Election("e"))
+	receive(t, leader.terms)
+	ctx, cancel := context.WithCancel(t.Context())
+	candidate := campaign(ctx, s.client().Election("e", holdfast.Meta("zone", "a")))
+	awaitWaiters(t, mutex, 1)
+	if got := status(t, mutex); got.Kind != holdfast.KindElection || got.Holders[0].Mode != holdfast.ModeExclusive || got.Waiters[0].Meta["zone"] != "a" {
+		t.Errorf("an election is %+v", got)
+	}
+	cancel()
+	want(t, "Run of a candidate", receive(t, candidate.over), context.Canceled)
+	leader.answer <- nil
 }

@@ -205,6 +205,9 @@ func TestAQuorumElectsALeader(t *testing.T) {
 	t.Parallel()
 	e := admitted(t)
 	election := e.quorum().Election("e", holdfast.Owner("first"))
+	if kind := status(t, election).Kind; kind != holdfast.KindElection {
+		t.Errorf("an election without candidates is a %s", kind)
+	}
 	_, err := election.Leader(t.Context())
 	want(t, "Leader while nobody leads", err, holdfast.ErrNotHeld)
 	first := campaign(t.Context(), election)
@@ -219,6 +222,9 @@ func TestAQuorumElectsALeader(t *testing.T) {
 			t.Errorf("Watch yields %+v, %v", status, err)
 		}
 		cancel()
+	}
+	if kind := status(t, e.quorum().Mutex("e")).Kind; kind != holdfast.KindElection {
+		t.Errorf("the election is a %s", kind)
 	}
 	second := campaign(t.Context(), e.quorum().Election("e"))
 	first.answer <- nil

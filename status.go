@@ -81,16 +81,17 @@ type Waiter struct {
 // Kind is a kind of lock, as the server knows it.
 type Kind string
 
-// The kinds of locks. A job of Once and an Election are mutexes to the server.
+// The kinds of locks. A job of Once is a mutex to the server, and so is an Election; but a Status tells an election by what
+// its leader, or its first candidate, says of itself.
 const (
 	KindMutex     Kind = "mutex"
 	KindOwner     Kind = "owner"
 	KindRedisson  Kind = "redisson"
 	KindRWMutex   Kind = "rwmutex"
 	KindSemaphore Kind = "semaphore"
-	KindMulti     Kind = "multi"    // in events only
-	KindOnce      Kind = "once"     // in events only
-	KindElection  Kind = "election" // in events only
+	KindMulti     Kind = "multi" // in events only
+	KindOnce      Kind = "once"  // in events only
+	KindElection  Kind = "election"
 	KindLatch     Kind = "latch"
 	KindBarrier   Kind = "barrier"
 	KindQuorum    Kind = "quorum"  // in events only
@@ -114,6 +115,8 @@ func kindOf(form string) Kind {
 	switch form {
 	case "mutex":
 		return KindMutex
+	case "election":
+		return KindElection
 	case "own":
 		return KindOwner
 	case "redisson":
@@ -132,7 +135,9 @@ func kindOf(form string) Kind {
 	return ""
 }
 
-func statusOf(ctx context.Context, l engine.Lock) (Status, error) {
+func statusOf(ctx context.Context, l interface {
+	Status(ctx context.Context) (engine.Status, error)
+}) (Status, error) {
 	s, err := l.Status(ctx)
 	if err != nil {
 		return Status{}, leave(err)

@@ -107,9 +107,18 @@ func (e *Election) pause(ctx context.Context) error {
 	}
 }
 
+// Status returns who leads and who waits to.
+func (e *Election) Status(ctx context.Context) (Status, error) {
+	s, err := e.lock.Status(ctx)
+	if len(s.Holders) == 0 && s.Waiting == 0 { // Nobody is there to say so.
+		s.Form = SeenAsElection
+	}
+	return s, err
+}
+
 // Leader returns the leader, or ErrNotHeld if there is none. It changes nothing.
 func (e *Election) Leader(ctx context.Context) (Holder, error) {
-	s, err := e.lock.Status(ctx)
+	s, err := e.Status(ctx)
 	if err != nil {
 		return Holder{}, err
 	}
@@ -144,7 +153,7 @@ func (e *Election) Watch(ctx context.Context) iter.Seq2[Status, error] {
 		defer stop()
 		var last *Holder
 		for first := true; ; {
-			s, err := e.lock.Status(ctx)
+			s, err := e.Status(ctx)
 			seen, ttl := true, time.Duration(-1)
 			switch {
 			case ctx.Err() != nil:

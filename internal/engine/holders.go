@@ -12,7 +12,7 @@ import (
 // whoever can write the key: escape them before you show them.
 type Holder struct {
 	Name  string // the lock's
-	Form  string // of the lock: see Lock.Form
+	Form  string // as Status has it
 	Owner string // Owner or Config.Owner; "" when Foreign
 	Host  string
 	PID   int
@@ -68,10 +68,19 @@ func (l *target) holderOf(h *codec.Holder) Holder {
 func (l *target) shown(ttl time.Duration, ours bool, v *wire.Value) Holder {
 	h := Holder{Name: l.name(), Form: l.set.kind.form, TTL: ttl, Foreign: !ours}
 	if ours {
+		h.Form = l.formFor(&v.Info)
 		h.Owner, h.Host, h.PID, h.Meta = v.Info.Owner, v.Info.Host, v.Info.PID, v.Info.Meta
 		h.Fence, h.Since = v.Fence, time.UnixMilli(v.Granted)
 	}
 	return h
+}
+
+// formFor returns what kind of lock it is to a holder or waiter who says this of itself.
+func (l *target) formFor(info *wire.Info) string {
+	if l.set.kind.form == codec.HoldsMutex && info.Kind == SeenAsElection {
+		return SeenAsElection
+	}
+	return l.set.kind.form
 }
 
 // holdersPerReply is how many of a lock's holders a script returns at a time: few enough that

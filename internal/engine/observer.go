@@ -37,7 +37,7 @@ type Subject struct {
 	Owner  string
 }
 
-// The kinds that only observers know.
+// The kinds that the server does not know. A Status tells an election by what its leader or first candidate says of itself.
 const (
 	SeenAsMulti    = "multi"
 	SeenAsOnce     = "once"

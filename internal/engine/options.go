@@ -250,11 +250,14 @@ func (l *target) resolve(name string) (err error) {
 	if s == &l.c.defaults {
 		return nil
 	}
-	if s.owner == l.c.cfg.Owner && s.meta == nil {
+	info := l.c.holderInfo(s.owner)
+	switch {
+	case s.seenAs == SeenAsElection:
+		info.Kind = SeenAsElection
+	case s.owner == l.c.cfg.Owner && s.meta == nil:
 		s.info = l.c.defaults.info
 		return nil
 	}
-	info := l.c.holderInfo(s.owner)
 	for m := s.meta; m != nil; m = m.next {
 		if info.Meta == nil {
 			info.Meta = map[string]string{}

@@ -11,7 +11,7 @@ import (
 type Status struct {
 	Name    string
 	Key     string   // "" of several locks
-	Form    string   // what kind of lock it is, as whatis.lua says; or codec.HoldsForeign
+	Form    string   // what kind of lock it is, as whatis.lua says; codec.HoldsForeign; or SeenAsElection
 	Holders []Holder // the first maxHolders
 	Waiters []Waiter // the first maxWaiters, in their order
 	Waiting int      // how many wait
@@ -24,7 +24,7 @@ type Status struct {
 // Waiter is a process in the queue of a lock. Its program, or whoever can write the queue, wrote Owner, Host and Meta:
 // escape them before you show them.
 type Waiter struct {
-	Form   string // of the lock
+	Form   string // as Status has it
 	Owner  string
 	Host   string
 	PID    int
@@ -79,8 +79,13 @@ func (l *target) Status(ctx context.Context) (Status, error) {
 func (l *target) describe(s *Status, r *codec.StatusReply) {
 	kind := l.set.kind
 	s.Form, s.Fence, s.Waiting, s.Time = kind.form, r.Fence, r.Queued, time.UnixMicro(r.Now)
-	if r.Kind == codec.HoldsForeign || r.Kind == codec.HoldsMutex && len(r.Holds) > 0 && !r.Holds[0].Ours {
+	switch {
+	case r.Kind == codec.HoldsForeign, r.Kind == codec.HoldsMutex && len(r.Holds) > 0 && !r.Holds[0].Ours:
 		s.Form = codec.HoldsForeign
+	case len(r.Holds) > 0:
+		s.Form = l.formFor(&r.Holds[0].Value.Info)
+	case len(r.Waiters) > 0:
+		s.Form = l.formFor(&r.Waiters[0].Info)
 	}
 	// mutants: limit-of-the-server
 	s.Limit = r.Limit
@@ -95,7 +100,7 @@ func (l *target) describe(s *Status, r *codec.StatusReply) {
 	}
 	for _, w := range r.Waiters {
 		s.Waiters = append(s.Waiters, Waiter{
-			Form: kind.form, Owner: w.Info.Owner, Host: w.Info.Host, PID: w.Info.PID, Meta: w.Info.Meta,
+			Form: l.formFor(&w.Info), Owner: w.Info.Owner, Host: w.Info.Host, PID: w.Info.PID, Meta: w.Info.Meta,
 			Weight: w.Weight, Since: time.UnixMicro(min(w.Since, r.Now)),
 		})
 	}

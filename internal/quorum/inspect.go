@@ -2,6 +2,7 @@ package quorum
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -150,7 +151,7 @@ func (in *Inspector) verdicts(ctx context.Context, batch []engine.Found, down []
 			case refusals[i][n] != nil:
 				errs[i] = refusals[i][n]
 			default:
-				if s := &answers[i][n]; len(s.Holders) > 0 && (s.Form == codec.HoldsMutex || s.Form == codec.HoldsForeign) {
+				if s := &answers[i][n]; len(s.Holders) > 0 && slices.Contains([]string{codec.HoldsMutex, engine.SeenAsElection, codec.HoldsForeign}, s.Form) {
 					named[i] = &s.Holders[0]
 				}
 			}

@@ -109,7 +109,7 @@ func (l *lock) Status(ctx context.Context) (engine.Status, error) {
 func (q *Quorum) status(name, key string, holders []engine.Holder) engine.Status {
 	s := engine.Status{Name: name, Key: key, Form: codec.HoldsMutex, Holders: holders, Time: time.UnixMicro(q.clients[0].Server().Time(0))}
 	for _, h := range holders {
-		s.Fence = h.Fence
+		s.Fence, s.Form = h.Fence, h.Form
 		if h.Foreign {
 			s.Form = codec.HoldsForeign
 		}

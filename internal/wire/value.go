@@ -42,6 +42,7 @@ type Info struct {
 	Owner string            `json:"o"`
 	Host  string            `json:"h,omitempty"`
 	PID   int               `json:"p,omitempty"`
+	Kind  string            `json:"k,omitempty"` // of what the holder sees as more than a lock of its form
 	Meta  map[string]string `json:"m,omitempty"`
 }
 
@@ -67,7 +68,7 @@ func ParseInfo(text string) (info Info) {
 	if len(text) > maxInfo || json.Unmarshal([]byte(text), &fields) != nil {
 		return Info{}
 	}
-	info.Owner, info.Host = plain(fields["o"]), plain(fields["h"])
+	info.Owner, info.Host, info.Kind = plain(fields["o"]), plain(fields["h"]), plain(fields["k"])
 	if pid, err := strconv.ParseFloat(plain(fields["p"]), 64); err == nil && pid > 0 && pid < 1<<31 {
 		info.PID = int(pid)
 	}

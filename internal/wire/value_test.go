@@ -61,6 +61,7 @@ func TestAFieldOfAnotherTypeLeavesTheOthersReadable(t *testing.T) {
 		`{"o":"api","h":"host","p":1e300}`:                     {Owner: "api", Host: "host"},
 		`{"o":"api","h":"host","p":"NaN"}`:                     {Owner: "api", Host: "host"},
 		`{"o":"api","h":"host","p":{"id":1}}`:                  {Owner: "api", Host: "host"},
+		`{"o":"api","k":"election"}`:                           {Owner: "api", Kind: "election"},
 		`{"o":"api","h":null,"p":null,"m":null}`:               {Owner: "api"},
 		`{"o":42,"h":["a"],"p":1}`:                             {Owner: "42", Host: `["a"]`, PID: 1},
 		`{"o":"api","m":{"try":3,"done":false,"by":"x"}}`:      {Owner: "api", Meta: map[string]string{"try": "3", "done": "false", "by": "x"}},

@@ -116,7 +116,7 @@ func TestStatusOfEachKind(t *testing.T) {
 			latch:     {Name: "l", Key: "holdfast:{l}", Kind: holdfast.KindLatch, Limit: 7, Count: 7},
 			barrier:   {Name: "b", Key: "holdfast:{b}", Kind: holdfast.KindBarrier, Limit: 3},
 			once:      {Name: "o", Key: "holdfast:{o}", Kind: holdfast.KindMutex},
-			election:  {Name: "e", Key: "holdfast:{e}", Kind: holdfast.KindMutex},
+			election:  {Name: "e", Key: "holdfast:{e}", Kind: holdfast.KindElection},
 			owner:     {Name: "own", Key: "holdfast:{own}", Kind: holdfast.KindOwner},
 			redisson:  {Name: "r", Key: "r", Kind: holdfast.KindRedisson},
 			key:       {Name: "k", Key: "k", Kind: holdfast.KindMutex},

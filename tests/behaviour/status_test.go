@@ -81,7 +81,7 @@ func TestStatusNamesWaitersInTheirOrder(t *testing.T) {
 				})
 				return err
 			}),
-		"election": exclusive(holdfast.KindMutex, func(c *holdfast.Client) backend.Locked { return c.Election("e") },
+		"election": exclusive(holdfast.KindElection, func(c *holdfast.Client) backend.Locked { return c.Election("e") },
 			func(ctx context.Context, c *holdfast.Client) error {
 				return c.Election("e", holdfast.TTL(hour)).Run(ctx, func(context.Context, *holdfast.Lease) error {
 					<-ctx.Done()

@@ -116,8 +116,11 @@ func TestScripts(t *testing.T) {
 				}
 				env.Setenv("HOLDFAST_REDIS", "redis://"+open.Addr())
 				env.Setenv("GORACE", "atexit_sleep_ms=0")
-				for i, owner := range []string{`{"o":"first","p":1}`, `{"o":"second"}`} { // entries of a queue, which have line feeds
-					env.Setenv(fmt.Sprintf("WAITER%d", i+1), fmt.Sprintf("token%d\n30000\nnowhere\n%s", i, owner))
+				for name, owner := range map[string]string{ // entries of a queue, which have line feeds
+					"WAITER1": `{"o":"first","p":1}`, "WAITER2": `{"o":"second"}`,
+					"CANDIDATE1": `{"o":"a","k":"election"}`, "CANDIDATE2": `{"o":"b","k":"election"}`, "CANDIDATE3": `{"o":"c","k":"election"}`,
+				} {
+					env.Setenv(name, fmt.Sprintf("token of %s\n30000\nnowhere\n%s", name, owner))
 				}
 			})
 		})

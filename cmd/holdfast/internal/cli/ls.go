@@ -45,8 +45,8 @@ const (
 
 // kindNames are the kinds of locks that --kind takes.
 var kindNames = []string{
-	string(holdfast.KindMutex), string(holdfast.KindRWMutex), string(holdfast.KindSemaphore), string(holdfast.KindOwner), string(holdfast.KindLatch),
-	string(holdfast.KindBarrier), string(holdfast.KindRedisson), string(holdfast.KindForeign),
+	string(holdfast.KindMutex), string(holdfast.KindRWMutex), string(holdfast.KindSemaphore), string(holdfast.KindOwner), string(holdfast.KindElection),
+	string(holdfast.KindLatch), string(holdfast.KindBarrier), string(holdfast.KindRedisson), string(holdfast.KindForeign),
 }
 
 func newLsFlags() *lsFlags {
@@ -89,6 +89,9 @@ Columns: AGE is how long the oldest holder has held the lock, TTL what is left u
   first would lose it without a renewal, WAITING how many processes wait. FENCE is the
   number of the latest grant. On a terminal, columns are cut or left out to fit. Of a
   quorum it is not known who waits.
+
+Elections: while somebody leads, the candidates stand by ("2 standby"): --waiting does not
+  list them, --sort waiters does not count them, and --sort age puts leaders last.
 
 JSON: time (the server's), name, key, kind, held, fence, limit, count; holders, each with
   owner, host, pid, meta, mode, permits, fence, since and ttl_ms, which is null if it does
@@ -190,7 +193,8 @@ func (o *lsFlags) nothing() string {
 }
 
 func (o *lsFlags) wants(s holdfast.Status) bool {
-	return (!o.held || s.Held()) && (!o.waiting || s.Waiting > 0) && (o.kind == "" || o.kind == string(s.Kind))
+	waiting, _ := lockstatus.Waiting(s)
+	return (!o.held || s.Held()) && (!o.waiting || waiting > 0) && (o.kind == "" || o.kind == string(s.Kind))
 }
 
 // listing prints locks, in its order.
@@ -251,11 +255,14 @@ func newSorted[T any](o *lsFlags, make func(holdfast.Status) T, write func([]T) 
 
 func (l *sorted[T]) add(s holdfast.Status) error {
 	r := ranked[T]{name: s.Name, entry: l.make(s)}
-	switch l.order {
+	switch sum := lockstatus.Summarize(s); l.order {
 	case byAge:
-		r.rank = int64(lockstatus.Summarize(s).Age)
+		r.rank = -1 // of a leader, too, which leads for as long as all is well
+		if s.Kind != holdfast.KindElection {
+			r.rank = int64(sum.Age)
+		}
 	case byWaiters:
-		r.rank = int64(s.Waiting)
+		r.rank = int64(sum.Waiting)
 	}
 	l.all = append(l.all, r)
 	if l.limit > 0 && len(l.all) >= 2*l.limit+100 { // so that no more than that is kept
@@ -293,8 +300,11 @@ var lockColumns = []table.Column{
 // lockRow returns the cells of a lock.
 func lockRow(s lockstatus.Summary) []string {
 	waiting, fence := "-", "-"
-	if s.Waiting > 0 {
+	switch {
+	case s.Waiting > 0:
 		waiting = strconv.Itoa(s.Waiting)
+	case s.Standby > 0:
+		waiting = fmt.Sprintf("%d standby", s.Standby)
 	}
 	if s.Fence > 0 {
 		fence = strconv.FormatUint(s.Fence, 10)

@@ -170,6 +170,7 @@ type board struct {
 	locks   int
 	held    int
 	waiting int // processes
+	standby int // candidates of elections that somebody leads
 	seen    time.Time
 	took    time.Duration // the latest look
 	err     error         // of the latest look
@@ -192,7 +193,9 @@ func (b *board) look(ctx context.Context, in *inspect.Inspector) error {
 			return err
 		}
 		next.locks++
-		next.waiting += s.Waiting
+		waiting, standby := lockstatus.Waiting(s)
+		next.waiting += waiting
+		next.standby += standby
 		if s.Held() {
 			next.held++
 		}
@@ -211,8 +214,11 @@ func (b *board) draw(s *fullscreen.Screen, columns, rows int) []string {
 		what = printable.Line(b.o.pattern, maxPattern)
 	}
 	waiting := fmt.Sprintf("%d waiting", b.waiting)
-	if b.o.servers.AreQuorum() {
+	switch {
+	case b.o.servers.AreQuorum():
 		waiting = "waiters not known"
+	case b.standby > 0:
+		waiting += fmt.Sprintf(", %d standby", b.standby)
 	}
 	head := fmt.Sprintf("%s on %s: %d, %d held, %s", what, printable.Line(b.o.servers.Addr(), maxPattern), b.locks, b.held, waiting)
 	at := b.seen.Format(time.TimeOnly)

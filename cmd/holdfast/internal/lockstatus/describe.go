@@ -47,10 +47,14 @@ func Write(w io.Writer, s holdfast.Status, quorum bool) error {
 	switch n := len(s.Holders); {
 	case n > 0 && s.Kind == holdfast.KindLatch, n > 0 && s.Kind == holdfast.KindBarrier:
 		line("parties", "%d", n)
+	case s.Kind == holdfast.KindElection && n > 0:
+		line("led by", "%d", n)
 	case n > 0:
 		line("held by", "%d", n)
 	case s.Kind == "":
 		line("free", "no lock of this name is on the server")
+	case s.Kind == holdfast.KindElection:
+		line("led by", "nobody")
 	case s.Kind != holdfast.KindLatch && s.Kind != holdfast.KindBarrier:
 		line("free", "nobody holds it")
 	}
@@ -58,9 +62,11 @@ func Write(w io.Writer, s holdfast.Status, quorum bool) error {
 		fmt.Fprintf(&b, "    %d. %s\n", i+1, describeHolder(h, s.Time))
 		writeMeta(&b, h.Meta)
 	}
-	switch {
-	case s.Waiting > 0:
-		line("awaited", "by %d, in this order", s.Waiting)
+	switch waiting, standby := Waiting(s); {
+	case standby > 0:
+		line("standby", "%d, in this order", standby)
+	case waiting > 0:
+		line("awaited", "by %d, in this order", waiting)
 	case s.Kind == holdfast.KindLatch || s.Kind == "":
 	case quorum:
 		line("awaited", "not known of a lock of a quorum")

@@ -92,6 +92,7 @@ type Summary struct {
 	Age     time.Duration // of the oldest holder; negative if there is none, or it is not known
 	TTL     time.Duration // of the holder that would expire first; negative if there is none, or it has no expiry
 	Waiting int
+	Standby int // candidates of an election that somebody leads
 	Fence   uint64
 }
 
@@ -106,7 +107,8 @@ const (
 
 // Summarize returns the summary of a lock.
 func Summarize(s holdfast.Status) Summary {
-	sum := Summary{Name: printable.Line(s.Name, maxName), Kind: string(s.Kind), Holders: holders(s), Age: -1, TTL: -1, Waiting: s.Waiting, Fence: s.Fence}
+	sum := Summary{Name: printable.Line(s.Name, maxName), Kind: string(s.Kind), Holders: holders(s), Age: -1, TTL: -1, Fence: s.Fence}
+	sum.Waiting, sum.Standby = Waiting(s)
 	for _, h := range s.Holders {
 		if !h.Since.IsZero() {
 			sum.Age = max(sum.Age, s.Time.Sub(h.Since), 0)
@@ -116,6 +118,15 @@ func Summarize(s holdfast.Status) Summary {
 		}
 	}
 	return sum
+}
+
+// Waiting returns how many processes wait for a lock. While somebody leads an election, its candidates stand by instead: they
+// wait for as long as all is well.
+func Waiting(s holdfast.Status) (waiting, standby int) {
+	if s.Kind == holdfast.KindElection && s.Held() {
+		return 0, s.Waiting
+	}
+	return s.Waiting, 0
 }
 
 // holders says in a few words who holds a lock.
@@ -140,8 +151,12 @@ func holders(s holdfast.Status) string {
 		before = fmt.Sprintf("%d of %d left", s.Count, s.Limit)
 	case s.Kind == holdfast.KindBarrier:
 		before = fmt.Sprintf("%d of %d", n, s.Limit)
+	case s.Kind == holdfast.KindElection && n == 0:
+		return "no leader"
 	case n == 0:
 		return "-"
+	case s.Kind == holdfast.KindElection:
+		before = "leader"
 	case s.Kind == holdfast.KindRWMutex && s.Holders[0].Mode == holdfast.ModeWriter:
 		before = "writer"
 	case s.Kind == holdfast.KindRWMutex && n == 1:

@@ -40,6 +40,8 @@ func TestSummarize(t *testing.T) {
 		{holdfast.Status{Kind: holdfast.KindSemaphore, Limit: 5}, "0 of 5", "-", "-"},
 		{holdfast.Status{Kind: holdfast.KindLatch, Limit: 3, Count: 2}, "2 of 3 left", "-", "-"},
 		{holdfast.Status{Kind: holdfast.KindBarrier, Limit: 3, Holders: []holdfast.Holder{by("a", 50*time.Hour, time.Second)}}, "1 of 3: a", "2d", "1s"},
+		{holdfast.Status{Kind: holdfast.KindElection, Holders: []holdfast.Holder{by("me", 50*time.Hour, 9*time.Second)}}, "leader: me", "2d", "9s"},
+		{holdfast.Status{Kind: holdfast.KindElection}, "no leader", "-", "-"},
 		{holdfast.Status{Kind: holdfast.KindMutex, Holders: []holdfast.Holder{by("\x1b[31m", -time.Hour, 0)}}, `"\x1b[31m"`, "0s", "0s"},
 	} {
 		c.of.Time = now

@@ -211,23 +211,24 @@ func (all families) addRun(t *testing.T) {
 	all.addText(t, text)
 }
 
-// addInspected adds the metrics of the inspector, while a lock is held.
+// addInspected adds the metrics of the inspector, while somebody leads.
 func (all families) addInspected(t *testing.T) {
 	t.Helper()
 	locks := holdfasttest.New(t)
-	lease, err := locks.Mutex("deploy").Acquire(t.Context())
+	err := locks.Election("leader").Run(t.Context(), func(context.Context, *holdfast.Lease) error {
+		handler, err := ui.New(inspect.New(locks.Client), nil)
+		if err != nil {
+			return err
+		}
+		defer handler.Close()
+		answer := httptest.NewRecorder()
+		handler.ServeHTTP(answer, httptest.NewRequest("GET", "http://localhost/metrics", nil))
+		all.addText(t, answer.Body)
+		return nil
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer lease.Release(context.Background())
-	handler, err := ui.New(inspect.New(locks.Client), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer handler.Close()
-	answer := httptest.NewRecorder()
-	handler.ServeHTTP(answer, httptest.NewRequest("GET", "http://localhost/metrics", nil))
-	all.addText(t, answer.Body)
 }
 
 // addText adds metrics in Prometheus' text format.

@@ -20,6 +20,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/common/expfmt"
+	"github.com/redis/go-redis/v9"
 	exporter "go.opentelemetry.io/otel/exporters/prometheus"
 	"go.opentelemetry.io/otel/sdk/metric"
 
@@ -32,7 +33,7 @@ import (
 )
 
 // mustFire are the alerts that the faults of TestDashboardShowsALoad are for.
-var mustFire = []string{"HoldfastLeaseLost", "HoldfastRenewalsFail", "HoldfastServerUnavailable", "HoldfastRunLostItsLock", "HoldfastRunFailed"}
+var mustFire = []string{"HoldfastLeaseLost", "HoldfastRenewalsFail", "HoldfastServerUnavailable", "HoldfastRunLostItsLock", "HoldfastRunFailed", "HoldfastNobodyLeads"}
 
 var answers = flag.String("answers", "", "write what Prometheus answers to the dashboard's queries into this file, for a picture of it")
 
@@ -105,6 +106,10 @@ func TestDashboardShowsALoad(t *testing.T) {
 		}
 	})
 	load.runs(b, files)
+	candidate := redis.Z{Score: float64(began.UnixMicro()), Member: "token\n60000\nnowhere\n" + `{"o":"dead","k":"election"}`}
+	if err := rdb.ZAdd(t.Context(), "holdfast:{nobody}:q", candidate).Err(); err != nil {
+		t.Fatal(err)
+	}
 
 	// Prometheus sees a counter rise only if it has scraped it at zero before.
 	p.eventually("the metrics were scraped before the faults", func() bool {

@@ -21,7 +21,7 @@ func TestALockIsBrokenByItsFence(t *testing.T) {
 	lease := backend.Acquire(t, s.newClient("hung").Mutex("nightly"))
 	s.wait("next", mutex("nightly"))
 	page := open(t, strings.Replace(s.url, "http://", "http://eve:of-call@", 1)+"?lock=nightly", 1280, 800)
-	page.sees("Waiting (1)")
+	page.sees("Waiting (1 process)")
 
 	page.click(".break .danger")
 	if eval[bool](page, `document.querySelector("#fence").validity.valid`) {

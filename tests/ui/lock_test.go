@@ -1,8 +1,11 @@
 package ui_test
 
 import (
+	"errors"
 	"testing"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
@@ -16,8 +19,8 @@ func TestThePageOfALock(t *testing.T) {
 	backend.Waiters(t, s.client.Mutex("nightly"), 1)
 	s.wait("cat", mutex("nightly"))
 	page := open(t, s.url+"?lock=nightly", 1280, 800)
-	page.sees("Waiting (2)")
-	for _, text := range []string{"ann", "backup", "held", "2 waiting", "mutex", "holdfast:{nightly}", "Granted to"} {
+	page.sees("Waiting (2 processes)")
+	for _, text := range []string{"ann", "backup", "held", "2 processes wait", "mutex", "holdfast:{nightly}", "Granted to"} {
 		page.sees(text)
 	}
 	page.until("the fence", `document.querySelector(".holders .fence").textContent === "%d"`, lease.Fence())
@@ -102,6 +105,36 @@ func TestContention(t *testing.T) {
 	page.until("the longest wait first", `[...document.querySelectorAll("#by-wait a")].map((a) => a.textContent).join() === "long,broad"`)
 	page.click("#by-wait a")
 	page.until("its page is open", `document.querySelector("#lock-name")?.textContent === "long"`)
+}
+
+// The candidates of an election stand by while somebody leads. They wait if nobody does.
+func TestAnElectionIsNoContention(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, nil)
+	rdb := s.b.Redis(t)
+	candidate := redis.Z{Score: 1.6e15, Member: "token\n60000\nnowhere\n" + `{"o":"bob","k":"election"}`}
+	err := errors.Join(
+		rdb.Set(t.Context(), "holdfast:{boss}", `hf1:AAAAAAAAAAAAAAAAAAAAAA:7:1600000000000:0:{"o":"ann","k":"election"}+`, time.Hour).Err(),
+		rdb.ZAdd(t.Context(), "holdfast:{boss}:q", candidate).Err())
+	if err != nil {
+		t.Fatal(err)
+	}
+	list, contention, lock := open(t, s.url, 1280, 800), open(t, s.url+"?view=contention", 1280, 800), open(t, s.url+"?lock=boss", 1280, 800)
+	list.lists("boss")
+	list.sees("leader · ann")
+	list.sees("1 standby")
+	list.until("nobody waits", `document.querySelector("#n-waiting").textContent === "0" && document.querySelector("#n-longest").textContent === "–"`)
+	contention.sees("Nobody waits.")
+	lock.sees("Standing by (1 process)")
+	lock.sees("Leader")
+	if err := rdb.Del(t.Context(), "holdfast:{boss}").Err(); err != nil {
+		t.Fatal(err)
+	}
+	list.sees("no leader")
+	list.until("it waits", `document.querySelector("#n-waiting").textContent === "1" && document.querySelector("#n-longest").textContent === "–"`)
+	contention.until("it waits", `document.querySelector("#by-waiters a")?.textContent === "boss" && document.querySelector("#by-wait a") === null`)
+	lock.sees("Waiting (1 process)")
+	lock.sees("Nobody leads at the moment.")
 }
 
 // What cannot be a lock's name is no outage.

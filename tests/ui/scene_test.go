@@ -108,6 +108,24 @@ func (s *stage) wait(owner string, lock func(c *holdfast.Client) *holdfast.Lock)
 	s.holders[owner] = cancel
 }
 
+// campaign lets a client run for an election, until the test's end.
+func (s *stage) campaign(owner, name string) {
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	election := s.newClient(owner).Election(name)
+	go func() {
+		defer close(ended)
+		_ = election.Run(ctx, func(ctx context.Context, _ *holdfast.Lease) error {
+			<-ctx.Done()
+			return nil
+		})
+	}()
+	s.tb.Cleanup(func() {
+		cancel()
+		<-ended
+	})
+}
+
 func mutex(name string, opts ...holdfast.MutexOption) func(*holdfast.Client) *holdfast.Lock {
 	return func(c *holdfast.Client) *holdfast.Lock { return c.Mutex(name, opts...) }
 }
@@ -129,8 +147,9 @@ func (s *stage) fill() {
 	for i := range 3 {
 		s.wait(fmt.Sprintf("checkout-%d", i+5), mutex("order:81397"))
 	}
-	s.hold(s.newClient("scheduler-a").Mutex("election:scheduler"))
-	s.wait("scheduler-b", mutex("election:scheduler"))
+	s.campaign("scheduler-a", "scheduler")
+	backend.Eventually(s.tb, "it leads", func() bool { return s.status("scheduler").Held() })
+	s.campaign("scheduler-b", "scheduler")
 	for i := range 3 {
 		s.hold(s.newClient(fmt.Sprintf("thumbs-%d", i+1)).Semaphore("thumbnails", 4).Permits(1))
 	}

@@ -37,7 +37,7 @@ function rank(list, locks, value, text, more) {
     link.href = `?lock=${encodeURIComponent(lock.name)}`;
     link.dataset.lock = lock.name;
     number.textContent = text(lock);
-    detail.textContent = `${lock.holders ? `held by ${owner(lock)}${lock.holders > 1 ? ` and ${count(lock.holders - 1)} more` : ""}` : "nobody holds it"} · ${more(lock)}`;
+    detail.textContent = `${lock.holders ? `held by ${owner(lock)}${lock.holders > 1 ? ` and ${count(lock.holders - 1)} more` : ""}` : lock.kind === "election" ? "nobody leads" : "nobody holds it"} · ${more(lock)}`;
     bar.value = n / (first[0][0] || 1);
   });
 }

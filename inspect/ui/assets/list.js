@@ -297,7 +297,7 @@ function fill(line, lock, now, index, top, active, quorum) {
   setText(line.held, lock.since ? duration(now - lock.since) : "–");
   setText(line.lease, leaseText(lock, now));
   line.lease.dataset.late = String(lock.until > 0 && lock.until < now);
-  setText(line.badge, lock.waiting ? count(lock.waiting) : "–");
+  setText(line.badge, lock.waiting ? count(lock.waiting) : lock.standby ? `${count(lock.standby)} standby` : "–");
   setAttribute(line.badge, "class", lock.waiting ? "badge" : "nobody");
   setAttribute(line.badge, "title", lock.waiting ? plural(lock.waiting, "process waits", "processes wait") : quorum ? notKnown : "");
   setText(line.fence, lock.fence === "0" ? "–" : lock.fence);
@@ -310,6 +310,7 @@ export function holderText(lock) {
   if (lock.kind === "semaphore") return `${lock.used} of ${lock.limit}` + (lock.holders ? ` · ${who}` : "");
   if (lock.kind === "latch") return `${lock.used} of ${lock.limit} left`;
   if (lock.kind === "barrier") return `${lock.holders} of ${lock.limit}` + (lock.holders ? ` · ${who}` : "");
+  if (lock.kind === "election") return lock.holders > 0 ? `leader · ${who}` : "no leader";
   if (lock.kind === "rwmutex" && lock.holders > 0) return `${lock.mode} · ${who}`;
   return who;
 }

@@ -3,6 +3,7 @@
 import { $, el, setText } from "./dom.js";
 import { clock, count, dayAndClock, duration, notKnown, owner, plural, shown } from "./format.js";
 import { titleOf } from "./list.js";
+import { candidates } from "./store.js";
 
 export class LockPage {
   // hello is what the inspector says of itself; null before it has.
@@ -74,7 +75,7 @@ export class LockPage {
     const holders = report.holders.map((h) => ({ ...h, until: h.until > 0 }));
     this.part("head", [report.kind, report.fence, report.limit, report.count, holders, report.waiting, report.key], () => this.showHead(report));
     this.part("holders", [report.kind, holders, report.waiting > 0], () => this.showHolders(report));
-    this.part("waiters", [report.waiting, report.waiters], () => this.showWaiters(report));
+    this.part("waiters", [report.waiting, report.waiters, report.kind, report.holders.length], () => this.showWaiters(report));
     this.showTimeline(report.timeline);
     this.tick();
   }
@@ -110,7 +111,9 @@ export class LockPage {
   showHead(r) {
     const held = r.holders.length > 0;
     const badges = [el("span", { class: `badge ${held ? "held" : "idle"}` }, held ? "held" : "free")];
-    if (r.waiting) badges.push(el("span", { class: "badge waiting" }, `${count(r.waiting)} waiting`));
+    const { waiting, standby } = candidates({ ...r, holders: r.holders.length });
+    if (waiting) badges.push(el("span", { class: "badge waiting" }, plural(waiting, "process waits", "processes wait")));
+    if (standby) badges.push(el("span", { class: "badge plain" }, plural(standby, "process stands by", "processes stand by")));
     if (r.kind) badges.push(el("span", { class: "badge plain" }, r.kind));
     this.parts.badges.replaceChildren(...badges);
     const facts = [];
@@ -124,10 +127,11 @@ export class LockPage {
   }
 
   showHolders(r) {
-    const title = { latch: "Parties that have counted down", barrier: "Parties that wait" }[r.kind] ?? (r.holders.length > 1 ? "Holders" : "Holder");
+    const title = { latch: "Parties that have counted down", barrier: "Parties that wait", election: "Leader" }[r.kind] ?? (r.holders.length > 1 ? "Holders" : "Holder");
     setText(this.parts.holdersTitle, r.holders.length > 1 ? `${title} (${count(r.holders.length)})` : title);
     if (r.holders.length === 0) {
-      this.parts.holders.replaceChildren(el("p", { class: "nobody" }, r.waiting ? "Nobody holds it at the moment." : "Nobody holds it. It is free."));
+      const nobody = r.kind === "election" ? "Nobody leads at the moment." : r.waiting ? "Nobody holds it at the moment." : "Nobody holds it. It is free.";
+      this.parts.holders.replaceChildren(el("p", { class: "nobody" }, nobody));
       return;
     }
     this.most = [];
@@ -161,7 +165,10 @@ export class LockPage {
   }
 
   showWaiters(r) {
-    setText(this.parts.waitersTitle, r.waiting ? `Waiting (${count(r.waiting)})` : "Waiting");
+    const { standby } = candidates({ ...r, holders: r.holders.length });
+    const title = standby ? "Standing by" : "Waiting";
+    this.parts.waiters.classList.toggle("calm", standby > 0);
+    setText(this.parts.waitersTitle, r.waiting ? `${title} (${plural(r.waiting, "process", "processes")})` : title);
     if (r.waiting === 0) {
       this.parts.waiters.replaceChildren(el("li", { class: "nobody" }, this.quorum ? notKnown : "Nobody waits."));
     } else {

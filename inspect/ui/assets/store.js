@@ -57,7 +57,15 @@ export class Store {
 // lockOf takes apart what row.go writes.
 function lockOf([id, name, kind, holders, mode, owner, host, foreign, used, limit, since, until, fence, waiting, waited]) {
   const text = `${name}\n${owner}\n${host}\n${kind}`.toLowerCase();
-  return { id, name, kind, holders, mode, owner, host, foreign: foreign === 1, used, limit, since, until, fence, waiting, waited, text };
+  const lock = { id, name, kind, holders, mode, owner, host, foreign: foreign === 1, used, limit, since, until, fence, waiting, waited, text };
+  return { ...lock, ...candidates(lock) };
+}
+
+// candidates tells those who wait from those who stand by: the candidates of an election that somebody leads, for whom all is well.
+// Nor is it known since when nobody leads.
+export function candidates({ kind, holders, waiting, waited }) {
+  if (kind !== "election") return { waiting, waited, standby: 0 };
+  return holders > 0 ? { waiting: 0, waited: 0, standby: waiting } : { waiting, waited: 0, standby: 0 };
 }
 
 // stateOf is how a lock is coloured.

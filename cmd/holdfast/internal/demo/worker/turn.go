@@ -191,10 +191,12 @@ func (t *turn) stall(ctx context.Context) error {
 			if o != GoOn {
 				continue
 			}
-			err := t.lease.Err()
-			e := history.Event{Kind: history.Woke, Lock: t.lock, Fence: t.fence(), Lost: errors.Is(err, holdfast.ErrLost)}
-			if err != nil {
-				e.Text = err.Error()
+			e := history.Event{Kind: history.Woke, Lock: t.lock, Fence: t.fence()}
+			var lost *holdfast.LostError
+			if errors.As(t.lease.Err(), &lost) {
+				said := *lost
+				said.Err = nil // a line has no room for by how much this process was late
+				e.Lost, e.Text = true, said.Error()
 			}
 			t.w.report(e)
 			return nil

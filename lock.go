@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/holdfast-go/holdfast/internal/engine"
+	"github.com/holdfast-go/holdfast/internal/exec"
 )
 
 // Lock can be acquired, which gives a Lease. It is immutable and free to make; nothing is sent before it is used.
@@ -31,13 +32,17 @@ type Lock struct {
 // Reentrant lock is acquired again instead. Permits of a Semaphore can be taken while others are held, as long as it has that
 // many. A Multi returns ErrDeadlock if this is so for any of its locks.
 func (l *Lock) Acquire(ctx context.Context) (*Lease, error) {
+	if l.wait == limitedTo(0) {
+		ctx = exec.Hasty(ctx)
+	}
 	return newLease(l.e.AcquireBy(ctx, l.wait.end()))
 }
 
 // TryAcquire takes the lock if it is free and nobody is queued for it; otherwise it returns a *HeldError at once, in Strict
-// mode ErrQuarantine when nothing is granted yet. It ignores Wait. Other errors are those of Acquire, including ErrDeadlock.
+// mode ErrQuarantine when nothing is granted yet, and ErrUnavailable when the server refuses connections, which Acquire tries for
+// Config.RetryTimeout; so does Acquire with Wait(0). It ignores Wait. Other errors are those of Acquire, including ErrDeadlock.
 func (l *Lock) TryAcquire(ctx context.Context) (*Lease, error) {
-	return newLease(l.e.TryAcquire(ctx))
+	return newLease(l.e.TryAcquire(exec.Hasty(ctx)))
 }
 
 // Do acquires the lock, calls f and releases the lock, even if f panics. f's context is made from ctx and ends, with a

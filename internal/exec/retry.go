@@ -2,8 +2,10 @@ package exec
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
+	"syscall"
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
@@ -54,7 +56,7 @@ func PersistSince[T any](start time.Time, ctx context.Context, s *Server, op, na
 		left := s.cfg.RetryTimeout - time.Since(start)
 		wait := min(pause/2+rand.N(pause/2), left)
 		end, bounded := ctx.Deadline()
-		if !Temporary(kind) || op == OpReach && Hopeless(err) || kind == ErrReadOnly && s.staysReadOnly() || left <= 0 || bounded && time.Until(end) < wait {
+		if !Temporary(kind) || op == OpReach && Hopeless(err) || isRefused(err) && isHasty(ctx) || kind == ErrReadOnly && s.staysReadOnly() || left <= 0 || bounded && time.Until(end) < wait {
 			return result, unanswered, failure
 		}
 		select {
@@ -66,6 +68,27 @@ func PersistSince[T any](start time.Time, ctx context.Context, s *Server, op, na
 		}
 	}
 }
+
+// hasty is the context of a caller that does not wait.
+type hasty struct{ context.Context }
+
+// Hasty returns a context for a caller that does not wait: it is told at once that a server refuses connections.
+func Hasty(ctx context.Context) context.Context { return hasty{ctx} }
+
+// hastyKey is the key under which a hasty finds itself.
+type hastyKey struct{}
+
+func (h hasty) Value(key any) any {
+	if key == (hastyKey{}) {
+		return h
+	}
+	return h.Context.Value(key)
+}
+
+func isHasty(ctx context.Context) bool { return ctx.Value(hastyKey{}) != nil }
+
+// isRefused reports whether nobody listens at the server's address.
+func isRefused(err error) bool { return errors.Is(err, syscall.ECONNREFUSED) }
 
 // Try calls f once, within timeout and ctx. When ctx ends, Try returns, and f goes on.
 func Try[T any](ctx context.Context, s *Server, timeout time.Duration, f func(context.Context) (T, error)) (T, error) {

@@ -163,9 +163,11 @@ type contacts struct {
 
 // contact is an attempt to find out what the server is, shared by all callers that need to know meanwhile.
 type contact struct {
-	met  error         // what the latest probe met; guarded by contacts.mu
-	over chan struct{} // closed when it has ended
-	err  error         // read after over
+	met       error         // what the latest probe met; guarded by contacts.mu, like isRefused
+	isRefused bool          // a connection was refused
+	refused   chan struct{} // closed then
+	over      chan struct{} // closed when it has ended
+	err       error         // read after over
 }
 
 // Info returns what the server says about itself, or nil if that is not known yet.
@@ -187,13 +189,21 @@ func (s *Server) Connect(ctx context.Context, name string) error {
 	s.contact.mu.Lock()
 	trying := s.contact.trying
 	if trying == nil {
-		trying = &contact{over: make(chan struct{})}
+		trying = &contact{refused: make(chan struct{}), over: make(chan struct{})}
 		s.contact.trying = trying
 		s.cfg.Tasks.Run(func() { s.reach(trying, name) })
 	}
 	s.contact.mu.Unlock()
+	var refused chan struct{}
+	if isHasty(ctx) {
+		refused = trying.refused
+	}
 	select {
 	case <-trying.over:
+	case <-refused:
+		s.contact.mu.Lock()
+		defer s.contact.mu.Unlock()
+		return s.Failure(OpReach, name, trying.met)
 	case <-ctx.Done():
 		s.contact.mu.Lock()
 		defer s.contact.mu.Unlock()
@@ -233,6 +243,10 @@ func (s *Server) reach(trying *contact, name string) {
 			s.contact.mu.Lock()
 			defer s.contact.mu.Unlock()
 			trying.met = err
+			if isRefused(err) && !trying.isRefused {
+				trying.isRefused = true
+				close(trying.refused)
+			}
 		}
 		return server, err
 	})

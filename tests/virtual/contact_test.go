@@ -136,3 +136,40 @@ func TestAServerThatRefusesConnections(t *testing.T) {
 		}
 	})
 }
+
+// Fault: Nothing listens at the server's address, from the first contact or later. A caller that does not wait for its lock is
+// told so at once; any other is told after RetryTimeout.
+func TestCallersThatDoNotWaitForAServerThatRefuses(t *testing.T) {
+	for _, known := range []bool{false, true} {
+		t.Run(fmt.Sprint("known ", known), func(t *testing.T) {
+			bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
+				w := &way{srv: srv}
+				c := w.client(t, holdfast.Config{RetryTimeout: 3 * time.Second})
+				if known {
+					release(t, acquire(t, c.Mutex("m")))
+				}
+				w.become(refused)
+				defer time.Sleep(2 * time.Second) // by then go-redis has noticed that its clients are closed
+				told := func(within time.Duration, acquire func(context.Context) (*holdfast.Lease, error)) {
+					t.Helper()
+					began := time.Now()
+					_, err := acquire(t.Context())
+					if took := time.Since(began); !errors.Is(err, holdfast.ErrUnavailable) || !strings.Contains(err.Error(), "connection refused") || took > within {
+						t.Errorf("after %s: %v", took, err)
+					}
+				}
+				for range 3 {
+					told(10*time.Millisecond, c.Mutex("m").TryAcquire)
+					told(10*time.Millisecond, c.Mutex("m", holdfast.Wait(0)).Acquire)
+					told(10*time.Millisecond, c.RWMutex("rw").Reader().TryAcquire)
+					told(10*time.Millisecond, c.Multi([]string{"a", "b"}).TryAcquire)
+				}
+				began := time.Now()
+				told(4*time.Second, c.Mutex("m").Acquire)
+				if took := time.Since(began); took < time.Second {
+					t.Errorf("a caller that waits has tried for %s", took)
+				}
+			})
+		})
+	}
+}

@@ -18,7 +18,7 @@ def answer(client, name, lease, word):
         kind = {"": client.mutex_lock, "read": client.reader, "write": client.writer}[side]
         lock = kind(name, int(word[1]) / 1000)
         try:
-            lease = lock.acquire() if verb == "acquire" else lock.try_acquire()
+            lease = lock.acquire(*(int(ms) / 1000 for ms in word[2:])) if verb == "acquire" else lock.try_acquire()
         except holdfast.Held:
             return "held", None
         return f"granted {lease.fence}", lease

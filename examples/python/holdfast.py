@@ -8,6 +8,7 @@ It is safe for threads. Times are in seconds of clock(), unless a name says othe
 import base64
 import hashlib
 import json
+import math
 import os
 import pathlib
 import queue
@@ -352,22 +353,27 @@ class Lock:
         self.give_up(w)
         raise Held(reply.rest)
 
-    def acquire(self):
-        """Waits for the lock. Of the threads of this process that wait, the first is in the server's queue."""
+    def acquire(self, within=math.inf):
+        """Waits for the lock, for about so long. Of the threads of this process that wait, the first is in the server's queue."""
+        end = clock() + within
         with self.c.mutex:
             line = self.c.lines.setdefault((self.key, self.weight), threading.Lock())
-        with line:
+        if not line.acquire(timeout=min(within, threading.TIMEOUT_MAX)):
+            raise Held("in time")
+        try:
             if not self.c.subscribed.is_set():
                 try:
                     return self.try_acquire()
                 except Held:
                     pass
-            return self.wait()
+            return self.wait(end)
+        finally:
+            line.release()
 
-    def wait(self):
+    def wait(self, end):
         w, old, answered = None, None, False
         try:
-            while True:
+            while clock() < end:
                 self.c.subscribed.wait(1)
                 if w is None:
                     w = Waiter(self, old.score if old else 0)
@@ -388,7 +394,7 @@ class Lock:
                 if reply.word == "granted":
                     lease, first = self.granted(w, reply), self.ttl_ms / 3000
                 elif reply.word == "queued":
-                    lease, first = self.sleep(w, reply), 0.005
+                    lease, first = self.sleep(w, reply, end), 0.005
                 elif reply.word == "gone":
                     old, w = w, None  # in whose place another waits
                     if mode == "w":
@@ -401,13 +407,14 @@ class Lock:
                         del self.c.waiting[w.token]
                     w = None
                     return lease.begin(first)
+            raise Held("in time")
         finally:
             for other in (w, old):
                 if other is not None:
                     self.give_up(other)
 
-    def sleep(self, w, reply):
-        """Sleeps in the queue until there is a lease or a reason to look."""
+    def sleep(self, w, reply, end):
+        """Sleeps in the queue until there is a lease, a reason to look, or the end has come."""
         pttl_ms, w.score, rank, receivers = reply.ints(4)
         w.placed, w.anchor = True, (reply.sent, reply.now_us)
         if rank > 1:
@@ -422,7 +429,7 @@ class Lock:
             rest = min(pttl_ms / 1000, 30) + random.uniform(0.001, 0.011)
         if receivers == 0:
             rest = min(rest, 0.05)
-        until = clock() + rest
+        until = min(clock() + rest, end)
         while True:
             try:
                 m = w.inbox.get(timeout=max(until - clock(), 0))

@@ -64,6 +64,15 @@ func (c *client) answer(ctx context.Context, words []string) (string, error) {
 		if err != nil {
 			return "", err
 		}
+		if len(words) > 2 {
+			within, err := strconv.Atoi(words[2])
+			if err != nil {
+				return "", err
+			}
+			var cancel context.CancelFunc
+			ctx, cancel = context.WithTimeout(ctx, time.Duration(within)*time.Millisecond)
+			defer cancel()
+		}
 		return c.take(ctx, words[0], time.Duration(ms)*time.Millisecond)
 	case "release":
 		if c.flaw == "deletes" || c.lease == nil {

@@ -51,7 +51,9 @@ read-write locks, too: without that word they are not judged, but SKIPPED. Then 
 one command a line and prints one answer a line:
 
   try TTL_MS      acquire the lock without waiting: granted FENCE, or held
-  acquire TTL_MS  acquire it, however long that takes: granted FENCE
+  acquire TTL_MS [WITHIN_MS]
+                  acquire it, however long that takes: granted FENCE; or give up
+                  after WITHIN_MS: held
   try-read, acquire-read, try-write, acquire-write TTL_MS
                   the same for a reader or the writer of a read-write lock of that name
   release         released, or lost

@@ -6,18 +6,15 @@ import (
 	"crypto/rand"
 	"fmt"
 	"log/slog"
-	"net"
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/holdfastgoredis"
-	"github.com/holdfast-go/holdfast/internal/network"
 )
 
 // trial is one run of a scenario: a lock, clients, and Holdfast's own, which reaches the server directly.
@@ -28,6 +25,7 @@ type trial struct {
 	feature string // what the scenario is about; empty for mutexes
 	name    string // of the lock
 	key     string // of the lock
+	queue   string // the key of the lock's queue
 	network *way
 	rdb     *redis.Client
 	own     *holdfast.Client
@@ -49,6 +47,10 @@ func newTrial(ctx context.Context, cfg Config, server string, s scenario) (*tria
 	name := "conformance-" + strings.ToLower(rand.Text()[:10]) + "-" + s.name
 	t := &trial{cfg: cfg, feature: s.feature, name: name, began: time.Now()}
 	t.key = "holdfast:{" + t.name + "}"
+	t.queue = t.key + ":q"
+	if t.feature == rwmutex {
+		t.queue = t.key + ":rw"
+	}
 	t.ctx, t.cancel = context.WithCancel(ctx)
 	t.rdb = redis.NewClient(&redis.Options{Addr: server})
 	var err error
@@ -64,7 +66,7 @@ func newTrial(ctx context.Context, cfg Config, server string, s scenario) (*tria
 	if _, err := t.lock.Status(ctx); err != nil {
 		return nil, err
 	}
-	if t.network, err = newWay(server); err != nil {
+	if t.network, err = newWay(server, t.key); err != nil {
 		return nil, err
 	}
 	return t, nil
@@ -83,7 +85,7 @@ func (t *trial) end() error {
 		_ = t.lease.Release(ctx) // most often it is released
 	}
 	closed := t.own.Close(ctx)
-	err := t.rdb.Del(ctx, t.key, t.key+":q", t.key+":q:e").Err()
+	err := t.rdb.Del(ctx, t.key, t.queue, t.queue+":e").Err()
 	return cmp.Or(closed, err, t.rdb.Close())
 }
 
@@ -183,48 +185,4 @@ func (t *trial) pause(d time.Duration) error {
 	case <-t.ctx.Done():
 		return context.Cause(t.ctx)
 	}
-}
-
-// way is what lies between clients and the server.
-type way struct {
-	network.Network
-	listener net.Listener
-	server   string
-	requests atomic.Int64 // that came from clients, about
-	links    sync.WaitGroup
-}
-
-func newWay(server string) (*way, error) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return nil, err
-	}
-	w := &way{listener: listener, server: server}
-	w.links.Go(w.accept)
-	return w, nil
-}
-
-func (w *way) addr() string { return w.listener.Addr().String() }
-
-func (w *way) accept() {
-	for {
-		from, err := w.listener.Accept()
-		if err != nil {
-			return // closed
-		}
-		w.links.Go(func() {
-			to, err := net.Dial("tcp", w.server)
-			if err != nil {
-				from.Close()
-				return
-			}
-			w.NewLink(from, to).Run(network.Tap{Request: func([]byte) bool { w.requests.Add(1); return true }})
-		})
-	}
-}
-
-func (w *way) close() {
-	w.listener.Close()
-	w.Close()
-	w.links.Wait()
 }

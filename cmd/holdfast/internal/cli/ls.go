@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/inspect"
@@ -30,6 +31,7 @@ type lsFlags struct {
 	pattern string
 	held    bool
 	waiting bool
+	older   time.Duration
 	kind    string
 	sort    string
 	limit   int
@@ -54,6 +56,7 @@ func newLsFlags() *lsFlags {
 	f := o.flags
 	f.BoolVar(&o.held, "held", false, "only locks that somebody holds")
 	f.BoolVar(&o.waiting, "waiting", false, "only locks that somebody waits for")
+	f.Var((*seconds)(&o.older), "older-than", "only locks that somebody has held for longer than `DUR`")
 	f.StringVar(&o.kind, "kind", "", "only locks of this `KIND`: "+strings.Join(kindNames, ", "))
 	f.StringVar(&o.sort, "sort", "", "`ORDER`: name, age (the oldest first), waiters (the most first), or none, as they\nare found (default name; with --json none)")
 	f.IntVarP(&o.limit, "limit", "n", 0, "only the first `N` in that order")
@@ -70,6 +73,7 @@ characters but /, ? for one, and [a-z] for one of those; quote it for the shell.
 
   holdfast ls                                # all locks
   holdfast ls 'orders/*' --waiting           # those that somebody waits for
+  holdfast ls --older-than 1h                # those held for longer than an hour
   holdfast ls orders                         # the lock orders, and the exact key orders
   holdfast ls --sort waiters -n 20           # the 20 that most wait for
   holdfast ls --json | jq -r .name
@@ -91,7 +95,8 @@ Columns: AGE is how long the oldest holder has held the lock, TTL what is left u
   quorum it is not known who waits.
 
 Elections: while somebody leads, the candidates stand by ("2 standby"): --waiting does not
-  list them, --sort waiters does not count them, and --sort age puts leaders last.
+  list them, --sort waiters does not count them, --older-than does not list leaders, and
+  --sort age puts them last.
 
 JSON: time (the server's), name, key, kind, held, fence, limit, count; holders, each with
   owner, host, pid, meta, mode, permits, fence, since and ttl_ms, which is null if it does
@@ -182,7 +187,7 @@ func (o *lsFlags) list(ctx context.Context, in *inspect.Inspector, stdout io.Wri
 // nothing says that no lock is listed.
 func (o *lsFlags) nothing() string {
 	switch {
-	case o.held || o.waiting || o.kind != "":
+	case o.held || o.waiting || o.older > 0 || o.kind != "":
 		return "no lock in use fits these flags"
 	case o.pattern == "":
 		return fmt.Sprintf("no lock is held or waited for under the prefix %q; --prefix or HOLDFAST_PREFIX names another", cmp.Or(o.prefix, "holdfast:"))
@@ -194,6 +199,9 @@ func (o *lsFlags) nothing() string {
 
 func (o *lsFlags) wants(s holdfast.Status) bool {
 	waiting, _ := lockstatus.Waiting(s)
+	if o.older > 0 && (s.Kind == holdfast.KindElection || lockstatus.Summarize(s).Age <= o.older) {
+		return false
+	}
 	return (!o.held || s.Held()) && (!o.waiting || waiting > 0) && (o.kind == "" || o.kind == string(s.Kind))
 }
 

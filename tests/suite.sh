@@ -12,18 +12,20 @@ trap '[ -z "$behind" ] || kill -- -"$behind" 2>/dev/null; rm -rf "$scratch"' EXI
 summary=()
 failed=0
 
-# complaints FILE: the failed tests in a step's output, each with the first lines of what it printed and
-# the last, where the reason is, without what servers logged; or the last lines of the output, if no test
-# failed.
+# complaints FILE: what does not compile, and the failed tests, in a step's output. Of each test it has the first lines of what it
+# printed and the last, where the reason is, without what servers and clients logged; then comes its package. If nothing of this is
+# there, it prints the last lines of the output.
 complaints() {
   awk '
     function show(  i) {
       for (i = 1; i <= n; i++) if (i <= 12 || i > n - 15) print line[i]; else if (i == 13) print "[...]"
       n = 0
     }
-    /^ *--- FAIL|^panic:|DATA RACE/ { show(); inside = 1 }
-    /^ *--- (PASS|SKIP)|^(ok|FAIL|PASS)/ { show(); inside = 0 }
+    /^ *--- FAIL|^panic:|DATA RACE|^# / { show(); inside = 1 }
+    /^ *--- (PASS|SKIP)|^(ok|FAIL|PASS|\?)/ { show(); inside = 0 }
+    /^FAIL\t/
     /^ *--- FAIL|^ +[a-z_]+\.go:[0-9]+: / { of_server = /^ +server\.go:/ }
+    /^[0-9][0-9][0-9][0-9]\/[0-9][0-9]\/[0-9][0-9] / { next }
     inside && !of_server { line[++n] = $0 }
     END { show() }' "$1" | cut -c1-400 | head -200 >"$scratch/complaints"
   [ -s "$scratch/complaints" ] || tail -15 "$1" >"$scratch/complaints"

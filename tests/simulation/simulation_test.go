@@ -82,7 +82,7 @@ func (s spec) String() string {
 func parse(text string) (s spec, err error) {
 	words := strings.SplitN(strings.TrimSpace(text), " ", 5)
 	if len(words) < 4 {
-		return s, fmt.Errorf("%q is not a seed, a form, a temper and a length", text)
+		return s, errors.New("want a seed, a form, a temper and a length")
 	}
 	if len(words) == 5 {
 		s.broken = words[4]
@@ -118,7 +118,7 @@ func TestWorld(t *testing.T) {
 	}
 	s, err := parse(text)
 	if err != nil {
-		t.Fatalf("%s: %v", envWorld, err)
+		t.Fatalf("%s: %q: %v", envWorld, text, err)
 	}
 	o := Options{Form: s.form, Temper: s.temper, Length: s.length}
 	if s.broken != "" {
@@ -236,7 +236,7 @@ func seeds(t *testing.T) []spec {
 		}
 		s, err := parse(line)
 		if err != nil {
-			t.Fatalf("testdata/seeds: %v", err)
+			t.Fatalf("testdata/seeds: %q: %v", line, err)
 		}
 		all = append(all, s)
 	}

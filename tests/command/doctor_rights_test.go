@@ -6,12 +6,16 @@ import (
 	"testing"
 
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
+	"github.com/holdfast-go/holdfast/tests/internal/inputs"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
 // documented returns the ACL rules in docs/acl for programs that use locks.
 func documented(t *testing.T) []any {
 	t.Helper()
+	if err := inputs.In("../../docs/acl"); err != nil {
+		t.Fatal(err)
+	}
 	text, err := os.ReadFile("../../docs/acl/locker.rules")
 	if err != nil {
 		t.Fatal(err)

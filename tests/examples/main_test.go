@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
+	"github.com/holdfast-go/holdfast/tests/internal/inputs"
 )
 
 // shared says how to remove what the tests share.
@@ -42,6 +43,9 @@ var folder = sync.OnceValues(func() (string, error) {
 		return "", err
 	}
 	removeAtEnd(func() error { return os.RemoveAll(dir) })
+	if err := inputs.In(filepath.Join("..", "..")); err != nil { // READMEs and documents, too
+		return "", err
+	}
 	args := []string{"build", "-o", dir}
 	if raceDetector {
 		args = append(args, "-race")

@@ -13,6 +13,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/holdfast-go/holdfast/tests/internal/inputs"
 	"github.com/holdfast-go/holdfast/tests/internal/machine"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
@@ -21,6 +22,9 @@ import (
 var buildHoldfast = sync.OnceValues(func() (program string, err error) {
 	folder, err := os.MkdirTemp("", "holdfast")
 	if err != nil {
+		return "", err
+	}
+	if err := inputs.In(filepath.Join("..", "..", "cmd", "holdfast")); err != nil {
 		return "", err
 	}
 	program = filepath.Join(folder, "holdfast")

@@ -19,6 +19,7 @@ import (
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/holdfastgoredis"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
+	"github.com/holdfast-go/holdfast/tests/internal/inputs"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 	"github.com/holdfast-go/holdfast/tests/internal/soak"
 )
@@ -40,6 +41,9 @@ type role struct {
 // readRole reads docs/acl/NAME.rules.
 func readRole(t *testing.T, name string) role {
 	t.Helper()
+	if err := inputs.In(docs); err != nil {
+		t.Fatal(err)
+	}
 	text, err := os.ReadFile(filepath.Join(docs, "acl", name+".rules"))
 	if err != nil {
 		t.Fatal(err)

@@ -261,6 +261,7 @@ soak() { # soak TIME
   longer "$1" "" ./dataloss -run 'Strict|Overlap' -parallel 12 # they wait, most of the time
   longer "$1" "" ./leaks
   longer "$1" "" ./topology
+  longer "$1" "" ./security -run ALyingServer
   longer $((all / 30 + 5))s -race ./quorum -run UnderLoad
   longer $((all / 60 + 5))s "" ./interop
   longer "$1" "" ./mutants

@@ -6,6 +6,7 @@ import (
 	"encoding/xml"
 	"errors"
 	"fmt"
+	"html"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -29,20 +30,38 @@ func demoOn(t *testing.T) (url string, s *server.Server) {
 // On a machine with nothing but holdfast, the demo shows everything and succeeds.
 func TestDemo(t *testing.T) {
 	t.Parallel()
-	picture := filepath.Join(t.TempDir(), "demo.svg")
-	play(t, "", `Holdfast demo  4 processes, embedded server, lease time 1\.5 s`, func() []string { return nil }, "--seed", "1", "--record", picture)
-	text, err := os.ReadFile(picture)
-	if err != nil {
-		t.Fatal(err)
-	}
+	picture, screen := filepath.Join(t.TempDir(), "demo.svg"), filepath.Join(t.TempDir(), "screen.svg")
+	stdout := play(t, "", `Holdfast demo  4 processes, embedded server, lease time 1\.5 s`, func() []string { return nil },
+		"--seed", "1", "--record", picture, "--record-screen", screen)
+	text := drawn(t, picture)
 	for _, scene := range []string{">A hand-over<", ">A crash<", ">A pause<", ">write refused<"} {
-		if !strings.Contains(string(text), scene) {
+		if !strings.Contains(text, scene) {
 			t.Errorf("the picture has no %s", scene)
 		}
 	}
-	if err := xml.Unmarshal(text, new(struct{ XMLName xml.Name })); err != nil {
-		t.Errorf("the picture: %v", err)
+	// The recording has what was shown, line by line.
+	_, text, _ = strings.Cut(drawn(t, screen), `<g id="scroll">`)
+	lines, frames, _ := strings.Cut(text, `<g id="cover">`)
+	lines = html.UnescapeString(regexp.MustCompile(`<.*?>`).ReplaceAllString(lines, ""))
+	if got, want := strings.TrimSpace(lines), strings.TrimSpace(strings.ReplaceAll(stdout, "\n\n", "\n")); got != want {
+		t.Errorf("the recording has\n%s\nnot\n%s", got, want)
 	}
+	if !strings.Contains(frames, ">   worker 1 ") {
+		t.Error("the recording has no frames")
+	}
+}
+
+// drawn reads an SVG, which has to be well-formed.
+func drawn(t *testing.T, file string) string {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := xml.Unmarshal(text, new(struct{ XMLName xml.Name })); err != nil {
+		t.Errorf("%s: %v", filepath.Base(file), err)
+	}
+	return string(text)
 }
 
 func TestDemoOnARealServer(t *testing.T) {
@@ -56,11 +75,13 @@ func TestDemoOnARealServer(t *testing.T) {
 
 // play runs the whole demo. It limits itself to 26 s, and then checks what happened. On a machine that stood
 // still meanwhile it may miss something, and is played again.
-func play(t *testing.T, url, title string, left func() []string, flags ...string) {
+func play(t *testing.T, url, title string, left func() []string, flags ...string) (stdout string) {
 	t.Helper()
 	machine.Undisturbed(t, func() error {
 		began := time.Now()
-		code, stdout, stderr := runWith(t, url, append([]string{"demo"}, flags...)...)
+		var code int
+		var stderr string
+		code, stdout, stderr = runWith(t, url, append([]string{"demo"}, flags...)...)
 		var wrong []error
 		complain := func(format string, args ...any) { wrong = append(wrong, fmt.Errorf(format, args...)) }
 		if code != 0 || stderr != "" {
@@ -107,6 +128,7 @@ func play(t *testing.T, url, title string, left func() []string, flags ...string
 		}
 		return fmt.Errorf("%w\n%s", errors.Join(wrong...), stdout)
 	})
+	return stdout
 }
 
 // Interrupted in the middle of the second act, the demo leaves nothing behind.

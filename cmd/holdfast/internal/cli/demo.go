@@ -25,19 +25,20 @@ import (
 // HOLDFAST_REDIS unless it is told to: people who only look around may not want to work on that server.
 const fromEnvironment = "env"
 
-func demoFlags(cfg *demo.Config) (f *pflag.FlagSet, record *string) {
+func demoFlags(cfg *demo.Config) (f *pflag.FlagSet, record, recordScreen *string) {
 	f = newFlags("demo")
 	f.StringVar(&cfg.URL, "redis", "", "`URL` of a server to use; env: the one of HOLDFAST_REDIS or REDIS_URL\n(default: a server in this process)")
 	f.IntVar(&cfg.Workers, "workers", 4, fmt.Sprintf("how many processes compete: `N` from %d to %d", demo.MinWorkers, demo.MaxWorkers))
 	f.Uint64Var(&cfg.Seed, "seed", 0, "`N` decides who wins and who has an accident (default: random)")
 	f.BoolVar(&cfg.NoLock, "no-lock", false, "draw the lottery without the lock, and see it go wrong: exits with 1")
 	f.BoolVar(&cfg.JSON, "json", false, "print only the summary, as one JSON object")
-	record = f.String("record", "", "draw what happened into `FILE`: an SVG that plays a hand-over, the crash and\nthe pause, as the processes recorded them")
-	return f, record
+	record = f.String("record", "", "draw what happened into `FILE`: an SVG that plays a hand-over,\nthe crash and the pause, as the processes recorded them")
+	recordScreen = f.String("record-screen", "", "record what you see into `FILE`: an SVG that plays it in a terminal")
+	return f, record, recordScreen
 }
 
 func demoHelp(w io.Writer) {
-	flags, _ := demoFlags(&demo.Config{})
+	flags, _, _ := demoFlags(&demo.Config{})
 	fmt.Fprintf(w, `Usage: holdfast demo [flags]
 
 Shows in about 10 seconds what the lock does, with processes of its own. They compete to
@@ -58,14 +59,17 @@ configuration, 130 interrupted.
 
 func runDemo(ctx context.Context, args []string, _ io.Reader, stdout, stderr io.Writer) error {
 	cfg := demo.Config{Open: openDemo, Out: stdout}
-	flags, record := demoFlags(&cfg)
+	flags, record, recordScreen := demoFlags(&cfg)
 	if err := parseOnlyFlags(flags, args); err != nil {
 		return err
 	}
 	if cfg.Workers < demo.MinWorkers || cfg.Workers > demo.MaxWorkers {
 		return exitcode.Usagef("--workers %d: want %d to %d", cfg.Workers, demo.MinWorkers, demo.MaxWorkers)
 	}
-	var picture bytes.Buffer
+	var picture, screen bytes.Buffer
+	if *recordScreen != "" {
+		cfg.Screen = &screen
+	}
 	if *record != "" {
 		if cfg.NoLock {
 			return exitcode.Usagef("--record draws the lock: leave out --no-lock")
@@ -93,9 +97,11 @@ func runDemo(ctx context.Context, args []string, _ io.Reader, stdout, stderr io.
 	ctx, stop := signals.Context(ctx)
 	defer stop()
 	err := demo.Run(ctx, cfg)
-	if picture.Len() > 0 { // also if a check failed
-		if err := output.ReplaceFile(*record, picture.Bytes()); err != nil {
-			return &exitcode.Error{Code: exitcode.CannotCreate, Err: err}
+	for file, svg := range map[string]*bytes.Buffer{*record: &picture, *recordScreen: &screen} {
+		if svg.Len() > 0 { // also if a check failed
+			if err := output.ReplaceFile(file, svg.Bytes()); err != nil {
+				return &exitcode.Error{Code: exitcode.CannotCreate, Err: err}
+			}
 		}
 	}
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -37,6 +38,7 @@ type Config struct {
 	Out     io.Writer
 	JSON    bool      // print only the summary, as one JSON object
 	Picture io.Writer // for an animated SVG of what happened; nil for none
+	Screen  io.Writer // for an animated SVG of what the demo showed; nil for none
 }
 
 // Bounds of Config.Workers. At least two are needed, so that one can take over from the other.
@@ -101,6 +103,10 @@ func Run(ctx context.Context, cfg Config) (err error) {
 		shown = io.Discard
 	}
 	n := newNarrator(screen.New(shown))
+	var recording *screen.Recording
+	if cfg.Screen != nil {
+		recording = n.Record()
+	}
 	d := newDirector(cfg, n, newProcesses(worker.Assignment{
 		URL: url, Prefix: prefix, TTL: ttl, Seed: cfg.Seed, Locked: !cfg.NoLock,
 	}))
@@ -115,8 +121,16 @@ func Run(ctx context.Context, cfg Config) (err error) {
 		return interrupted(ctx, err)
 	}
 	s := summarize(cfg, name, &d.history, history.Now().Sub(d.began))
-	if err := s.write(cfg); err != nil {
-		return err
+	s.show(n.Screen)
+	if cfg.JSON {
+		if err := json.NewEncoder(cfg.Out).Encode(s); err != nil {
+			return err
+		}
+	}
+	if cfg.Screen != nil {
+		if err := recording.WriteSVG(cfg.Screen); err != nil {
+			return err
+		}
 	}
 	if cfg.Picture != nil {
 		if err := picture.Write(cfg.Picture, &d.history, ttl); err != nil {

@@ -3,7 +3,6 @@ package demo
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"io"
 	"strings"
@@ -129,35 +128,22 @@ func TestSummary(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			h := historytest.Sound()
 			test.spoil(h)
-			for _, asJSON := range []bool{false, true} {
-				var out bytes.Buffer
-				cfg := Config{Workers: 4, Out: &out, JSON: asJSON}
-				s := summarize(cfg, "somewhere", h, 9*time.Second)
-				if err := s.write(cfg); err != nil {
-					t.Fatal(err)
-				}
-				err := s.failed()
-				var failed *FailedError
-				switch {
-				case test.fails == "" && err != nil:
-					t.Error(err)
-				case test.fails != "" && (!errors.As(err, &failed) || err.Error() != test.fails):
-					t.Errorf("error %v", err)
-				}
-				if !asJSON {
-					if !strings.Contains(out.String(), test.says) {
-						t.Errorf("it says:\n%s", &out)
-					}
-					continue
-				}
-				var sum Summary
-				if err := json.Unmarshal(out.Bytes(), &sum); err != nil {
-					t.Fatal(err)
-				}
-				if sum.OK != (test.fails == "") || len(sum.Checks) != 8 || sum.KillsSurvived != 1 || sum.PausesSurvived != 1 ||
-					sum.StaleLeasesRefused != 1 || sum.StaleWritesRefused != 1 || sum.Draws != history.Places {
-					t.Errorf("summary %s", &out)
-				}
+			s := summarize(Config{Workers: 4}, "somewhere", h, 9*time.Second)
+			err := s.failed()
+			var failed *FailedError
+			switch {
+			case test.fails == "" && err != nil:
+				t.Error(err)
+			case test.fails != "" && (!errors.As(err, &failed) || err.Error() != test.fails):
+				t.Errorf("error %v", err)
+			}
+			var out bytes.Buffer
+			if s.show(screen.New(&out)); !strings.Contains(out.String(), test.says) {
+				t.Errorf("it says:\n%s", &out)
+			}
+			if s.OK != (test.fails == "") || len(s.Checks) != 8 || s.KillsSurvived != 1 || s.PausesSurvived != 1 ||
+				s.StaleLeasesRefused != 1 || s.StaleWritesRefused != 1 || s.Draws != history.Places {
+				t.Errorf("summary %+v", s)
 			}
 		})
 	}

@@ -1,7 +1,6 @@
 package demo
 
 import (
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -114,21 +113,15 @@ func (s *Summary) failed() error {
 	return e
 }
 
-// write writes the summary.
-func (s *Summary) write(cfg Config) error {
-	if cfg.JSON {
-		return json.NewEncoder(cfg.Out).Encode(s)
-	}
-	s.show(screen.New(cfg.Out))
-	return nil
-}
-
 // show writes the summary for people, in 80 columns.
 func (s *Summary) show(scr *screen.Screen) {
 	scr.Line("")
 	scr.Line(scr.Bold("What happened"))
 	row := func(name string, n int, note string) {
-		scr.Line(strings.TrimRight(fmt.Sprintf("   %-20s %8s   %s", name, format.Count(n), scr.Dim(note)), " "))
+		if note != "" {
+			note = "   " + scr.Dim(note)
+		}
+		scr.Line(fmt.Sprintf("   %-20s %8s%s", name, format.Count(n), note))
 	}
 	row("draws", s.Draws, "")
 	if q := s.HandoverMicros; q != nil {

@@ -1,10 +1,11 @@
-// Package screen writes lines and, on a terminal, a picture below them that is redrawn.
+// Package screen writes lines and, on a terminal, a picture below them that is redrawn. It can record what it shows.
 package screen
 
 import (
 	"fmt"
 	"io"
 	"os"
+	"regexp"
 	"strings"
 
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/tty"
@@ -16,6 +17,8 @@ type Screen struct {
 	columns int // of the terminal; 0 if it is none
 	rows    int
 	colors  bool
+
+	recording *Recording // or nil
 
 	picture Picture // or nil
 	drawn   int     // lines of the picture on the terminal
@@ -29,7 +32,7 @@ type Picture interface {
 	Draw(s *Screen, columns int) []string
 }
 
-// plainColumns is the width of what is not written to a terminal.
+// plainColumns is the width of what is not written to a terminal, and of a recording.
 const plainColumns = 80
 
 // New returns a screen that writes to out.
@@ -45,13 +48,22 @@ func New(out io.Writer) *Screen {
 	return s
 }
 
-// Style returns a text in the style with an ANSI code, if the screen has styles.
+// Record returns a recording of what the screen shows from now on.
+func (s *Screen) Record() *Recording {
+	s.recording = new(Recording)
+	return s.recording
+}
+
+// Style returns a text in the style with an ANSI code, if the screen or its recording has styles.
 func (s *Screen) Style(code, text string) string {
-	if !s.colors {
+	if !s.colors && s.recording == nil {
 		return text
 	}
 	return "\x1b[" + code + "m" + text + "\x1b[0m"
 }
+
+// styled matches what Style returns.
+var styled = regexp.MustCompile(`\x1b\[([\d;]+)m(.*?)\x1b\[0m`)
 
 // Bold, Dim, Red, Green and Yellow return a text in that style.
 func (s *Screen) Bold(text string) string   { return s.Style("1", text) }
@@ -62,6 +74,7 @@ func (s *Screen) Yellow(text string) string { return s.Style("1;33", text) }
 
 // Line writes a line that stays.
 func (s *Screen) Line(text string) {
+	s.recording.addLine(text)
 	s.write(s.erase() + text + "\n" + s.draw())
 }
 
@@ -70,6 +83,9 @@ func (s *Screen) Show(p Picture) { s.picture = p }
 
 // Redraw draws the picture again.
 func (s *Screen) Redraw() {
+	if s.picture != nil {
+		s.recording.addFrame(s)
+	}
 	if s.isLive() {
 		s.write(s.erase() + s.draw())
 	}
@@ -80,11 +96,13 @@ func (s *Screen) Finish() {
 	if s.picture == nil {
 		return
 	}
+	rows := s.picture.Draw(s, plainColumns)
 	if s.isLive() {
 		s.Redraw()
 	} else {
-		s.write(strings.Join(s.picture.Draw(s, max(s.columns, plainColumns)), "\n") + "\n")
+		s.write(strings.Join(rows, "\n") + "\n")
 	}
+	s.recording.finish(rows)
 	s.picture, s.drawn = nil, 0
 }
 
@@ -94,7 +112,12 @@ func (s *Screen) isLive() bool {
 }
 
 // write writes everything at once, so that nothing flickers. It ignores errors: the demo's exit code still counts.
-func (s *Screen) write(text string) { _, _ = io.WriteString(s.out, text) }
+func (s *Screen) write(text string) {
+	if !s.colors {
+		text = styled.ReplaceAllString(text, "$2")
+	}
+	_, _ = io.WriteString(s.out, text)
+}
 
 // erase returns what removes the picture from the terminal.
 func (s *Screen) erase() string {

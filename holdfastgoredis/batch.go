@@ -79,8 +79,9 @@ var ended = func() context.Context {
 	return ctx
 }()
 
+// Node asks the client of Probe: the program's client may not have found out yet.
 func (d *adapter) Node(key string) string {
-	cluster, ok := d.user.(*redis.ClusterClient)
+	cluster, ok := d.urgent.get().(*redis.ClusterClient)
 	if !ok {
 		return ""
 	}

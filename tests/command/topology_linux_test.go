@@ -1,7 +1,9 @@
 package command
 
 import (
+	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -104,4 +106,18 @@ func TestRunOutlastsAClusterFailover(t *testing.T) {
 			c.Owner(mine, master)
 		})
 	})
+}
+
+// In a Cluster, where each lock has a fence counter of its own, ls tells of the locks of other prefixes, too.
+func TestLsTellsOfOtherPrefixesInACluster(t *testing.T) {
+	long(t)
+	t.Parallel()
+	uses(t)
+	c := server.StartReplicatedCluster(t, server.One(t), 3)
+	url := "redis+cluster://" + c.Addrs()[0]
+	said, err := exec.Command("holdfast", "run", "--redis", url, "--prefix", "shop:", "order", "--", "holdfast", "ls", "--prefix", "holdfast:", "--redis", url).CombinedOutput()
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) || exit.ExitCode() != 1 || !strings.Contains(string(said), `holdfast: 1 lock under "shop:": holdfast ls --prefix shop:`) {
+		t.Errorf("%v: %s", err, said)
+	}
 }

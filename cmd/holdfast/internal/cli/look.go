@@ -41,10 +41,7 @@ func (o *lookFlags) look(ctx context.Context, stderr io.Writer, f func(ctx conte
 		return err
 	}
 	defer o.servers.Close()
-	cfg := &holdfast.Config{Prefix: o.prefix}
-	if o.servers.AreQuorum() {
-		cfg = strictConfig(defaultStrictTTL, o.prefix)
-	}
+	cfg := o.config(o.prefix)
 	cfg.Owner, cfg.Logger = o.by, o.console.Logger()
 	locks, err := o.servers.Locks(cfg, 0)
 	if err != nil {
@@ -64,6 +61,14 @@ func (o *lookFlags) look(ctx context.Context, stderr io.Writer, f func(ctx conte
 	}
 	o.console.Error(o.servers.ExplainTLS(o.explainDenied(err)))
 	return &exitcode.Error{Code: exitcode.OfLibrary(err).Code}
+}
+
+// config returns how to look at the locks of a prefix.
+func (o *lookFlags) config(prefix string) *holdfast.Config {
+	if o.servers.AreQuorum() {
+		return strictConfig(defaultStrictTTL, prefix)
+	}
+	return &holdfast.Config{Prefix: prefix}
 }
 
 // report returns what is known of a lock, for JSON.

@@ -84,6 +84,7 @@ key (holdfast run --key, --redisson) is always listed if PATTERN is that key, wi
 wildcards; otherwise only while somebody waits for it. The server goes on serving others
 meanwhile, and with --sort none the list needs the same memory however long it is. If a
 master of a Cluster is down, the locks of the others are listed, and the exit code is 69.
+If the prefix has no locks, but others have some, a line for each of those says so.
 
 Flags:
 %s
@@ -146,7 +147,7 @@ func (o *lsFlags) list(ctx context.Context, in *inspect.Inspector, stdout io.Wri
 	}
 	to := o.listing(stdout)
 	var denied error
-	n := 0
+	n, found := 0, false
 	for s, err := range in.List(ctx, o.pattern) {
 		switch {
 		case err != nil && s.Name == "":
@@ -155,7 +156,8 @@ func (o *lsFlags) list(ctx context.Context, in *inspect.Inspector, stdout io.Wri
 			o.console.Error(err)
 			denied = cmp.Or(denied, err)
 			continue
-		case !o.wants(s):
+		}
+		if found = true; !o.wants(s) {
 			continue
 		}
 		n++
@@ -178,6 +180,9 @@ func (o *lsFlags) list(ctx context.Context, in *inspect.Inspector, stdout io.Wri
 	case n == 0:
 		if !o.json {
 			o.console.Notef("%s", o.nothing())
+		}
+		if !found && (o.pattern == "" || strings.ContainsAny(o.pattern, `*?[\`)) { // Listing a single name takes fewer rights.
+			o.elsewhere(ctx)
 		}
 		return &exitcode.Error{Code: exitcode.None}
 	}

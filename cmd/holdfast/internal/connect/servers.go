@@ -99,6 +99,35 @@ func (s *Servers) NeverAdmitted(ctx context.Context, prefix string, timeout time
 	return addrs
 }
 
+// Prefixes returns at most that many prefixes, besides the user's own, under which locks may be held. It finds them by their fence
+// counters, as far as it gets until ctx ends; none if the user may not scan. Of a quorum it asks one node.
+func (s *Servers) Prefixes(ctx context.Context, own string, most int) []string {
+	var mu sync.Mutex
+	var found []string
+	scan := func(ctx context.Context, client *redis.Client, counters string, prefixOf func(key string) string) error {
+		keys := client.Scan(ctx, 0, counters, 250).Iterator() // few at a time, since others wait meanwhile
+		for keys.Next(ctx) {
+			prefix := prefixOf(keys.Val())
+			mu.Lock()
+			if prefix != "" && prefix != own && len(found) < most && !slices.Contains(found, prefix) {
+				found = append(found, prefix)
+			}
+			mu.Unlock()
+		}
+		return nil // It finds nothing, or not all: that is no error of the caller's.
+	}
+	switch client := s.All[0].client.(type) {
+	case *redis.ClusterClient:
+		_ = client.ForEachMaster(ctx, func(ctx context.Context, master *redis.Client) error {
+			return scan(ctx, master, "*{*}:f", func(key string) string { return key[:strings.IndexByte(key, '{')] })
+		})
+	case *redis.Client:
+		_ = scan(ctx, client, "*fence", func(key string) string { return strings.TrimSuffix(key, "fence") })
+	}
+	slices.Sort(found)
+	return found
+}
+
 // CheckDistinct returns an error if two nodes are the same server under two names. It ignores nodes that do not
 // answer.
 func (s *Servers) CheckDistinct(ctx context.Context) error {

@@ -55,6 +55,18 @@ func TestASoundClientConforms(t *testing.T) {
 	})
 }
 
+// A client that once loses the lock in the competition, as it may if the machine stands still, is sound.
+func TestAClientMayLoseTheLock(t *testing.T) {
+	t.Parallel()
+	machine.Undisturbed(t, func() error {
+		code, v, err := judge(t, "robbed", "--only", "competition", "--for", "500ms")
+		if err == nil && code != 0 {
+			err = fmt.Errorf("exit code %d: %+v", code, v)
+		}
+		return err
+	})
+}
+
 // What a client does not say that it implements is neither passed nor failed.
 func TestWhatAClientLacksIsSkipped(t *testing.T) {
 	t.Parallel()

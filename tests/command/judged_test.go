@@ -53,6 +53,8 @@ type client struct {
 	locks *holdfast.Client
 	name  string
 	lease *holdfast.Lease
+
+	releases int
 }
 
 func (c *client) key() string { return "holdfast:{" + c.name + "}" }
@@ -77,6 +79,12 @@ func (c *client) answer(ctx context.Context, words []string) (string, error) {
 	case "release":
 		if c.flaw == "deletes" || c.lease == nil {
 			return "released", c.rdb.Del(ctx, c.key()).Err()
+		}
+		c.releases++
+		if c.flaw == "robbed" && c.releases == 2 {
+			if err := c.rdb.Del(ctx, c.key()).Err(); err != nil {
+				return "", err
+			}
 		}
 		if err := c.lease.Release(ctx); errors.Is(err, holdfast.ErrLost) {
 			return "lost", nil

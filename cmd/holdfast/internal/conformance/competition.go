@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/printable"
 )
 
 // turn is a time during which somebody surely had the lock: after it was told so, and before it was told to release it.
@@ -38,10 +39,10 @@ func (t *trial) competeFor(sides ...*holdfast.Lock) error {
 		all.Go(func() {
 			for n := i; problems[i] == nil && !over(); n++ {
 				lock := sides[n%len(sides)]
-				record := func(who string, from time.Duration, fence uint64) {
+				record := func(had turn) {
 					mu.Lock()
 					defer mu.Unlock()
-					turns = append(turns, turn{who, from, time.Since(began), fence, lock == t.reader})
+					turns = append(turns, had)
 				}
 				if i < len(clients) {
 					problems[i] = clients[i].takeTurn(lock, record, began)
@@ -58,9 +59,7 @@ func (t *trial) competeFor(sides ...*holdfast.Lock) error {
 // turnLasts is how long a turn lasts at least.
 const turnLasts = time.Millisecond
 
-type recorder func(who string, from time.Duration, fence uint64)
-
-func (c *client) takeTurn(lock *holdfast.Lock, record recorder, began time.Time) error {
+func (c *client) takeTurn(lock *holdfast.Lock, record func(turn), began time.Time) error {
 	verb := c.t.verb("acquire")
 	if lock == c.t.reader {
 		verb = "acquire-read"
@@ -74,11 +73,21 @@ func (c *client) takeTurn(lock *holdfast.Lock, record recorder, began time.Time)
 	}
 	from := time.Since(began)
 	time.Sleep(turnLasts)
-	record(c.who, from, fence)
-	return c.must("released", "release")
+	to := time.Since(began)
+	// A client that stood still may have lost the lock, and so have had it for less time.
+	answer, err := c.ask("release")
+	switch {
+	case err != nil:
+		return err
+	case answer == "released":
+		record(turn{c.who, from, to, fence, lock == c.t.reader})
+	case answer != "lost":
+		return problemf("%s answers %s to a release, and not released", c.who, printable.Word(answer, 200))
+	}
+	return nil
 }
 
-func (t *trial) takeTurn(lock *holdfast.Lock, record recorder, began time.Time) error {
+func (t *trial) takeTurn(lock *holdfast.Lock, record func(turn), began time.Time) error {
 	ctx, cancel := context.WithTimeout(t.ctx, t.cfg.Answer)
 	defer cancel()
 	lease, err := lock.Acquire(ctx)
@@ -87,8 +96,11 @@ func (t *trial) takeTurn(lock *holdfast.Lock, record recorder, began time.Time) 
 	}
 	from := time.Since(began)
 	time.Sleep(turnLasts)
-	record("Holdfast", from, lease.Fence())
-	if err := lease.Release(t.ctx); err != nil {
+	to := time.Since(began)
+	switch err := lease.Release(t.ctx); {
+	case err == nil:
+		record(turn{"Holdfast", from, to, lease.Fence(), lock == t.reader})
+	case !errors.Is(err, holdfast.ErrLost):
 		return problemf("Holdfast's release: %v", err)
 	}
 	return nil

@@ -14,6 +14,7 @@ import (
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/demo/format"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/demo/history"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/demo/worker"
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/standstill"
 )
 
 // How long the parts of the second act take, besides the accidents.
@@ -51,7 +52,7 @@ func newDirector(cfg Config, n *narrator, p *processes) *director {
 func (d *director) direct(ctx context.Context) error {
 	watching, stop := context.WithCancel(ctx)
 	var watch sync.WaitGroup
-	watch.Go(func() { d.history.Stood = standstill(watching) })
+	watch.Go(func() { d.history.Stood = standstill.Until(watching) })
 	defer watch.Wait()
 	defer stop()
 
@@ -69,23 +70,6 @@ func (d *director) direct(ctx context.Context) error {
 		return err
 	}
 	return d.ledger(ctx)
-}
-
-// standstill returns how long this process, and so most likely the machine, stood still until ctx ended.
-func standstill(ctx context.Context) (all time.Duration) {
-	const step, noticeable = 50 * time.Millisecond, 250 * time.Millisecond
-	for last := time.Now(); ; {
-		select {
-		case <-ctx.Done():
-			return all
-		case <-time.After(step):
-		}
-		now := time.Now()
-		if late := now.Sub(last) - step; late > noticeable {
-			all += late
-		}
-		last = now
-	}
 }
 
 // lottery is the first act.

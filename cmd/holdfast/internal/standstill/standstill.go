@@ -1,0 +1,24 @@
+// Package standstill notices that this process, and so most likely the machine, stood still.
+package standstill
+
+import (
+	"context"
+	"time"
+)
+
+// Until returns for how long this process stood still until ctx ended.
+func Until(ctx context.Context) (all time.Duration) {
+	const step, noticeable = 50 * time.Millisecond, 250 * time.Millisecond
+	for last := time.Now(); ; {
+		select {
+		case <-ctx.Done():
+			return all
+		case <-time.After(step):
+		}
+		now := time.Now()
+		if late := now.Sub(last) - step; late > noticeable {
+			all += late
+		}
+		last = now
+	}
+}

@@ -193,7 +193,7 @@ class Client:
         """Keeps the subscription."""
         pause = 0.010
         while True:
-            subscription = redis.Redis(**self.address).pubsub()
+            subscription = redis.Redis(**self.address, retry=None).pubsub()
             try:
                 subscription.subscribe(self.channel)
                 asked = False

@@ -125,6 +125,43 @@ var wrongClients = []struct {
 		`in_background(self.take_back, w.token, w.member, w.tombstone_us)`, `in_background(self.take_back, w.token, "", w.tombstone_us)`,
 		"give-up", `the client owes 0 in the lock's queue`,
 	},
+	{
+		"a claim counts from its message",
+		`left = claim - max(age, 0) - drift(since + claim)`, `left = claim - drift(claim)`,
+		"slow-message", `client 1 says "granted \d+" of a grant whose claim had ended`,
+	},
+	{
+		"a grant by message is never confirmed",
+		`if grant.key != self.key or left < claim / 4 or not then_us <= grant.fence <= then_us + since * 1e6 + 2e6:`, `if grant.key != self.key:`,
+		"forged-grant", `the client believes a forged message`,
+	},
+	{
+		"an acquire is sent before the subscription is confirmed",
+		`self.c.subscribed.wait(1)`, `pass`,
+		"subscription", `client 1 is in the queue before its subscription is confirmed`,
+	},
+	{
+		"no new subscription after a disconnect",
+		`                subscription.close()
+`, `                return
+`,
+		"lost-subscription", `client 1 owes granted for 15s`,
+	},
+	{
+		"no look after a disconnect",
+		`w.inbox.put(None)`, `pass`,
+		"lost-subscription", `client 1 owes granted for 15s`,
+	},
+	{
+		"a silent subscription is never closed",
+		`if asked or not self.has_subscription():`, `if not self.has_subscription():`,
+		"lost-subscription", `client 2 owes granted for 22s`,
+	},
+	{
+		"a standby is ignored",
+		`message = Standby(*map(int, rest.split(" ")))`, `return`,
+		"standby", `client 1 owes granted for 15s`,
+	},
 }
 
 // The kit fails each wrong client. It needs a second try if the mistake shows only for a moment, in which the machine stood still.

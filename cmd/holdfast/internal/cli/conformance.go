@@ -71,7 +71,7 @@ At the end of its input the client exits within 5 seconds; it need not release.
 Scenarios:
 `)
 	for _, s := range conformance.Scenarios() {
-		fmt.Fprintf(w, "  %-14s %s\n", s.Scenario, s.Shows)
+		fmt.Fprintf(w, "  %-17s %s\n", s.Scenario, s.Shows)
 	}
 	fmt.Fprintf(w, `
 Flags:
@@ -147,7 +147,7 @@ func tellVerdict(scr *screen.Screen, v conformance.Verdict) {
 	case !v.OK:
 		word = scr.Red("FAILED ")
 	}
-	scr.Line(fmt.Sprintf("%s  %-14s %s", word, v.Scenario, scr.Dim(v.Shows)))
+	scr.Line(fmt.Sprintf("%s  %-17s %s", word, v.Scenario, scr.Dim(v.Shows)))
 	if v.OK {
 		return
 	}

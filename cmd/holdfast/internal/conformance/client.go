@@ -104,8 +104,10 @@ func (c *client) tell(format string, args ...any) error {
 }
 
 // next returns what the client says next.
-func (c *client) next(what string) (string, error) {
-	timeout := time.NewTimer(c.t.cfg.Answer)
+func (c *client) next(what string) (string, error) { return c.nextWithin(c.t.cfg.Answer, what) }
+
+func (c *client) nextWithin(d time.Duration, what string) (string, error) {
+	timeout := time.NewTimer(d)
 	defer timeout.Stop()
 	select {
 	case line, is := <-c.lines:
@@ -118,7 +120,7 @@ func (c *client) next(what string) (string, error) {
 		}
 		return line, nil
 	case <-timeout.C:
-		return "", problemf("%s owes %s for %s", c.who, what, c.t.cfg.Answer)
+		return "", problemf("%s owes %s for %s", c.who, what, d)
 	case <-c.t.ctx.Done():
 		return "", context.Cause(c.t.ctx)
 	}
@@ -161,8 +163,10 @@ func (c *client) grantedBy(answer string) (fence uint64, err error) {
 }
 
 // granted returns the fence once the client says that it has the lock.
-func (c *client) granted() (fence uint64, err error) {
-	answer, err := c.next("granted")
+func (c *client) granted() (fence uint64, err error) { return c.grantedWithin(c.t.cfg.Answer) }
+
+func (c *client) grantedWithin(d time.Duration) (fence uint64, err error) {
+	answer, err := c.nextWithin(d, "granted")
 	if err != nil {
 		return 0, err
 	}

@@ -35,6 +35,11 @@ var scenarios = append([]scenario{
 	{"lost-reply", "an acquire without a reply is asked about, and neither forgotten nor believed", losesReply, ""},
 	{"late-copy", "an acquire that went unanswered does not take the lock after the release", refusesLateCopy, ""},
 	{"give-up", "a waiter whose time is up leaves the queue", givesUp, ""},
+	{"subscription", "a waiter enters the queue once its subscription is confirmed", subscribesFirst, ""},
+	{"lost-subscription", "a waiter subscribes again and looks, if its subscription is cut or silent", losesSubscription, ""},
+	{"slow-message", "a grant that arrives after its claim is not believed", grantArrivesLate, ""},
+	{"forged-grant", "a grant with a fence that cannot be right is not believed", believesNoForgery, ""},
+	{"standby", "a waiter looks when it is told to", looksWhenTold, ""},
 	{"dead-waiter", "a waiter that is killed does not keep the lock from those behind it", diesWaiting, ""},
 	{"competition", "four processes take turns for a while: never two at once, and fences rise", competes, ""},
 }, rwScenarios...)

@@ -23,9 +23,13 @@ type way struct {
 	requests atomic.Int64 // that came from clients, about
 	links    sync.WaitGroup
 
+	subscribing network.Gate // shut if no request to subscribe reaches the server
+
 	mu    sync.Mutex
 	trap  *trap
 	asked time.Time // when the latest request for the lock came that was not trapped
+	made  int       // connections
+	mute  int       // the earliest connections, on whose subscriptions nothing is heard
 }
 
 // trap is for the next request for the lock.
@@ -57,7 +61,10 @@ func (w *way) accept() {
 				from.Close()
 				return
 			}
-			l := &link{way: w}
+			w.mu.Lock()
+			w.made++
+			l := &link{way: w, number: w.made}
+			w.mu.Unlock()
 			w.NewLink(from, to).Run(network.Tap{Request: l.request, Reply: l.reply})
 		})
 	}
@@ -92,6 +99,13 @@ func (w *way) latest() time.Time {
 	return w.asked
 }
 
+// silence makes the subscriptions silent that there are. Their connections stay.
+func (w *way) silence() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.mute = w.made
+}
+
 // deliver brings a request to the server that was kept back, and returns when it was carried out.
 func (w *way) deliver(ctx context.Context, request []byte) error {
 	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", w.server)
@@ -113,15 +127,23 @@ func (w *way) deliver(ctx context.Context, request []byte) error {
 
 // link is a client's connection.
 type link struct {
-	way  *way
-	deaf bool // a request was kept back
+	way    *way
+	number int
+	deaf   bool // a request was kept back
 
-	mu      sync.Mutex
-	pending []byte // what the client has sent since it got a reply
+	mu         sync.Mutex
+	pending    []byte // what the client has sent since it got a reply
+	subscribed bool
 }
 
 func (l *link) request(chunk []byte) bool {
 	l.way.requests.Add(1)
+	if strings.Contains(strings.ToLower(string(chunk)), "subscribe") {
+		l.way.subscribing.Pass(nil)
+		l.mu.Lock()
+		l.subscribed = true
+		l.mu.Unlock()
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.pending = append(l.pending, chunk...)
@@ -153,5 +175,7 @@ func (l *link) reply([]byte) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.pending = nil
-	return true
+	l.way.mu.Lock()
+	defer l.way.mu.Unlock()
+	return !l.subscribed || l.number > l.way.mute
 }

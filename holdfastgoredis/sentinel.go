@@ -22,7 +22,7 @@ func (f *follower) ask(ctx context.Context, addr string, others bool) (a sentine
 	name := f.options.MasterName
 	master, err := client.GetMasterAddrByName(ctx, name).Result()
 	if errors.Is(err, redis.Nil) {
-		return a, sentinel.UnknownMaster(name, masters(ctx, client))
+		return a, sentinel.UnknownMaster(name, sentinel.Names(client.Masters(ctx).Val()))
 	}
 	if err != nil {
 		return a, sentinel.Refused(err, err.Error())
@@ -42,17 +42,6 @@ func (f *follower) ask(ctx context.Context, addr string, others bool) (a sentine
 		}
 	}
 	return a, nil
-}
-
-// masters returns the names of the masters that a sentinel watches, if it tells.
-func masters(ctx context.Context, client *redis.SentinelClient) (names []string) {
-	all, _ := client.Masters(ctx).Result()
-	for _, master := range all {
-		if name := fields(master)["name"]; name != "" {
-			names = append(names, name)
-		}
-	}
-	return names
 }
 
 // sentinel returns the client for a sentinel.

@@ -1,6 +1,7 @@
 package sentinel
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -35,6 +36,21 @@ func UnknownMaster(name string, known []string) error {
 	return &mistake{what, advice}
 }
 
+// Names returns the names in a reply to SENTINEL MASTERS as go-redis has it.
+func Names(masters []any) (names []string) {
+	for _, master := range masters {
+		switch fields := master.(type) {
+		case map[any]any: // RESP3
+			names = append(names, fmt.Sprint(fields["name"]))
+		case []any: // RESP2
+			if i := slices.Index(fields, any("name")); i >= 0 && i+1 < len(fields) {
+				names = append(names, fmt.Sprint(fields[i+1]))
+			}
+		}
+	}
+	return names
+}
+
 // errServer is the error of an address at which a server with data is.
 var errServer = &mistake{"a Redis server, not a sentinel", " (give the addresses of sentinels; by default their port is 26379)"}
 
@@ -50,6 +66,12 @@ func Refused(err error, text string) error {
 var ErrSentinel error = &mistake{
 	"it is a sentinel, which has no locks",
 	" (connect through it: redis+sentinel://...?master_name=NAME in a URL, or the adapter's constructor for Sentinel)",
+}
+
+// IsMistake reports whether err is that of UnknownMaster, or one that Refused found.
+func IsMistake(err error) bool {
+	var mistaken *mistake
+	return errors.As(err, &mistaken)
 }
 
 // Mistakes returns what the sentinels' latest answers show to be wrong with their addresses, or with the master's name. It
@@ -97,10 +119,7 @@ func (e *noMaster) Unwrap() (all []error) {
 
 // IsHopeless reports whether waiting does not help, since each address or the master's name is a mistake.
 func (e *noMaster) IsHopeless() bool {
-	return !e.silent && !slices.ContainsFunc(e.failed, func(r reply) bool {
-		_, is := r.err.(*mistake)
-		return !is
-	})
+	return !e.silent && !slices.ContainsFunc(e.failed, func(r reply) bool { return !IsMistake(r.err) })
 }
 
 // blame is what is wrong with an address.

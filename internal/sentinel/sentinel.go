@@ -5,7 +5,6 @@ package sentinel
 import (
 	"cmp"
 	"context"
-	"errors"
 	"slices"
 	"sync"
 	"time"
@@ -154,9 +153,8 @@ func (g *Group) begin() (replies chan reply, asked, size int) {
 			answer, err := g.ask(ctx, m.addr, g.discover)
 			g.mu.Lock()
 			m.asking, m.mistake = false, ""
-			var mistaken *mistake
-			if errors.As(err, &mistaken) {
-				m.mistake = mistaken.what
+			if IsMistake(err) {
+				m.mistake = err.Error()
 			}
 			if err == nil && g.discover {
 				g.add(m, answer.Others)

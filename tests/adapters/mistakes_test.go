@@ -16,8 +16,8 @@ import (
 	"github.com/holdfast-go/holdfast/driver/drivertest"
 	"github.com/holdfast-go/holdfast/holdfastgoredis"
 	"github.com/holdfast-go/holdfast/holdfastrueidis"
+	"github.com/holdfast-go/holdfast/internal/redistest"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
-	"github.com/holdfast-go/holdfast/tests/internal/resp"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
@@ -66,7 +66,7 @@ func TestSentinelsThatCannotNameTheMaster(t *testing.T) {
 		for _, name := range names {
 			masters[name] = s.Addr()
 		}
-		return (&resp.Sentinel{Masters: masters}).Start(t)
+		return (&redistest.Sentinel{Masters: masters}).Listen(t)
 	}
 	one, other, none, many := knowing("main"), knowing("main"), knowing(), knowing("a", "b", "c", "d", "e", "f", "g")
 	for what, c := range map[string]struct {
@@ -101,12 +101,12 @@ func TestSentinelsThatCannotNameTheMaster(t *testing.T) {
 func TestWrongAddressesAmongSentinelsAreLogged(t *testing.T) {
 	t.Parallel()
 	s := server.Start(t, server.One(t))
-	good := &resp.Sentinel{Masters: map[string]string{"main": s.Addr()}}
-	stranger := (&resp.Sentinel{Masters: map[string]string{"other": s.Addr()}}).Start(t)
+	good := &redistest.Sentinel{Masters: map[string]string{"main": s.Addr()}}
+	stranger := (&redistest.Sentinel{Masters: map[string]string{"other": s.Addr()}}).Listen(t)
 	for adapter, follower := range followers {
 		t.Run(adapter, func(t *testing.T) {
 			t.Parallel()
-			sentinels := []string{good.Start(t), s.Addr(), stranger, good.Start(t), good.Start(t)}
+			sentinels := []string{good.Listen(t), s.Addr(), stranger, good.Listen(t), good.Listen(t)}
 			// A client whose first question an answer is late for, on a machine that stands still, does not see all.
 			backend.Eventually(t, "both are named", func() bool {
 				var log bytes.Buffer

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
@@ -89,6 +90,16 @@ func TestDoctorOfACluster(t *testing.T) {
 				}
 			})
 
+			// In a Cluster it is the time after which a node is considered failed that counts.
+			c := server.StartReplicatedCluster(t, bin, 3)
+			c.Patience(30 * time.Second)
+			doctor(t, "redis+cluster://"+c.Addrs()[0], func(d *diagnosis) {
+				f := d.expect("failover", isWarning, "cluster-node-timeout 30000, TTL 15s")
+				if !strings.Contains(f.Remedy, "a TTL of 52.5s would do") || !strings.Contains(f.Remedy, "on each node, CONFIG SET cluster-node-timeout 5000") {
+					d.complain("the remedy is %q", f.Remedy)
+				}
+			}, "--ttl", "15s")
+
 			// Here it is reached as if it were a single server.
 			doctor(t, "redis://"+nodes[0].Addr(), func(d *diagnosis) { d.expect("topology", isProblem, "part of a Cluster") })
 		})
@@ -148,6 +159,7 @@ func TestDoctorBehindASentinel(t *testing.T) {
 				}
 				d.on(d.expect("eviction", isProblem, "volatile-lru"), g.Replica.Addr())
 				d.expect("topology", isNote, "1 of 1 sentinel in the URL")
+				d.on(d.expect("failover", isOK, "down-after-milliseconds 60000, TTL 24h0m0s: leases outlast a failover"), g.Sentinel.Addr())
 				d.expect("replication", isWarning, "min-replicas-to-write 0")
 				d.expect("replication", isOK, "replica of "+g.Master.Addr())
 				d.expect("trial", isOK, "")
@@ -155,6 +167,13 @@ func TestDoctorBehindASentinel(t *testing.T) {
 			doctor(t, url+"&addr=127.0.0.1:1", func(d *diagnosis) {
 				d.expect("topology", isWarning, "1 of 2 sentinels in the URL answer")
 			})
+			doctor(t, url+"&addr="+g.Replica.Addr(), func(d *diagnosis) {
+				d.on(d.expect("topology", isWarning, g.Replica.Addr()+": a Redis server, not a sentinel"), g.Replica.Addr())
+			})
+			code, _, stderr := runDoctor(t, url+"x")
+			if want := `no master is called "` + g.Name + `x"; there is "` + g.Name + `"`; code != 69 || !strings.Contains(stderr, want) {
+				t.Errorf("another name: exit code %d: %s", code, stderr)
+			}
 		})
 	}
 }

@@ -6,9 +6,9 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/redistest"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
 	"github.com/holdfast-go/holdfast/tests/internal/machine"
-	"github.com/holdfast-go/holdfast/tests/internal/resp"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
@@ -118,7 +118,7 @@ func TestOneBadSentinelIsOutvoted(t *testing.T) {
 			return g.Watchers[0].Addr()
 		},
 		"is stale": func(t *testing.T, g *server.Sentinels) string {
-			return (&resp.Sentinel{Masters: map[string]string{g.Name: g.Servers[0].Addr()}}).Start(t)
+			return (&redistest.Sentinel{Masters: map[string]string{g.Name: g.Servers[0].Addr()}}).Listen(t)
 		},
 	} {
 		t.Run(what, func(t *testing.T) {

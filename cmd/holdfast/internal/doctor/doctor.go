@@ -93,6 +93,7 @@ func diagnose(ctx context.Context, cfg Config) (*diagnosis, error) {
 	d.add(each(d.subjects, func(s *subject) []report.Finding { return s.checkFacts(ctx) })...)
 	found, complete := checkTopology(ctx, deployment)
 	d.add(found...)
+	d.add(checkFailover(deployment, cfg.TTL)...)
 	d.add(checkIdentity(ctx, deployment)...)
 	d.add(checkClocks(ctx, d.subjects, cfg.TTL, cfg.Watch)...)
 	masters := slices.DeleteFunc(slices.Clone(d.subjects), func(s *subject) bool { return s.Replica })
@@ -181,7 +182,7 @@ func (p *probe) reach(ctx context.Context) (unsupported, err error) {
 
 // locks returns a client of the library that logs nothing.
 func (p *probe) locks() (*holdfast.Client, error) {
-	return holdfastgoredis.New(p.Client, &holdfast.Config{
+	cfg := &holdfast.Config{
 		CommandTimeout:    10 * time.Second, // a server that stands still for a while is no problem yet
 		Logger:            slog.New(slog.DiscardHandler),
 		MaxLocalHandovers: -1,
@@ -189,7 +190,11 @@ func (p *probe) locks() (*holdfast.Client, error) {
 		Prefix:            p.Prefix,
 		RetryTimeout:      time.Second,
 		TTL:               trialTTL,
-	})
+	}
+	if p.Sentinel != nil { // as other commands do, and with their errors
+		return holdfastgoredis.NewFailover(p.Sentinel, cfg)
+	}
+	return holdfastgoredis.New(p.Client, cfg)
 }
 
 // closeAll closes clients of the library, and gives them time to release what they hold.

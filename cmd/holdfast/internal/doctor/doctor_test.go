@@ -5,8 +5,11 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
+	"maps"
 	"net"
 	"os"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -17,6 +20,7 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/holdfasttest"
+	"github.com/holdfast-go/holdfast/internal/redistest"
 
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/doctor/report"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/doctor/target"
@@ -198,4 +202,98 @@ func closed(t *testing.T) func(*redis.Options) {
 
 func serverSubject(addr string, rdb *redis.Client) *subject {
 	return &subject{Server: &target.Server{Addr: addr, Client: rdb}}
+}
+
+// behindSentinels makes the configuration of a master that is called main, behind these sentinels, without a network.
+func behindSentinels(s *holdfasttest.Server, master string, sentinels map[string]*redistest.Sentinel) Config {
+	o := &redis.FailoverOptions{
+		MasterName: master, SentinelAddrs: slices.Sorted(maps.Keys(sentinels)),
+		DialTimeout: time.Minute, ReadTimeout: time.Minute,
+		Dialer: func(ctx context.Context, network, addr string) (net.Conn, error) {
+			sentinel := sentinels[addr]
+			if sentinel == nil {
+				return s.Dial(ctx, network, addr)
+			}
+			client, server := net.Pipe()
+			go sentinel.Serve(server)
+			return client, nil
+		},
+	}
+	return Config{Client: redis.NewFailoverClient(o), Addr: strings.Join(o.SentinelAddrs, ","), Sentinel: o}
+}
+
+// The TTL is compared with the time that the slowest of the sentinels take. (Not in virtual time: go-redis looks up a name
+// when it makes a client that asks sentinels.)
+func TestSentinelsTellHowLongAFailoverTakes(t *testing.T) {
+	t.Parallel()
+	watching := func(fields ...any) *redistest.Sentinel {
+		return &redistest.Sentinel{Masters: map[string]string{"main": "127.0.0.1:6379"}, Fields: fields}
+	}
+	cfg := behindSentinels(holdfasttest.Run(t), "main", map[string]*redistest.Sentinel{
+		"127.0.0.1:1": watching("down-after-milliseconds", 5000, "failover-timeout", 20000),
+		"127.0.0.1:2": watching("down-after-milliseconds", 30000, "failover-timeout", 180000),
+		"127.0.0.1:3": watching(),
+	})
+	cfg.TTL = 15 * time.Second
+	r := examine(t, cfg)
+	two := []string{"127.0.0.1:1", "127.0.0.1:2"}
+	f := expect(t, r, "failover", report.Warning, "down-after-milliseconds 30000, TTL 15s")
+	if !slices.Equal(f.Servers, two) || !strings.HasSuffix(f.Remedy, "; or on each sentinel, SENTINEL SET main down-after-milliseconds 5000") {
+		t.Errorf("%+v", f)
+	}
+	f = expect(t, r, "failover", report.Note, "failover-timeout 180000")
+	if !slices.Equal(f.Servers, two) || !strings.Contains(f.Consequence, "6m0s") || f.Remedy != "on each sentinel, SENTINEL SET main failover-timeout 20000" {
+		t.Errorf("%+v", f)
+	}
+	expect(t, r, "failover", report.Unchecked, "SENTINEL MASTER: the server does not tell")
+	expect(t, r, "topology", report.OK, "3 of 3 sentinels in the URL answer")
+}
+
+// Among the sentinels' addresses is one of a server, and one of a sentinel that watches another master. Both are named, and the
+// master is examined. If no sentinel knows the name, the error says which there are.
+func TestWrongSentinelsAreNamed(t *testing.T) {
+	t.Parallel()
+	s := holdfasttest.Run(t)
+	sentinels := map[string]*redistest.Sentinel{
+		"127.0.0.1:1": nil, // leads to the server
+		"127.0.0.1:2": {Masters: map[string]string{"other": "127.0.0.1:6379"}},
+		"127.0.0.1:3": {Masters: map[string]string{"main": "127.0.0.1:6379"}},
+	}
+	r := examine(t, behindSentinels(s, "main", sentinels))
+	expect(t, r, "topology", report.Warning, "127.0.0.1:1: a Redis server, not a sentinel")
+	expect(t, r, "topology", report.Warning, `127.0.0.1:2: no master is called "main"; there is "other"`)
+	expect(t, r, "topology", report.Note, "1 of 1 sentinel in the URL answer")
+	if !slices.Equal(r.Servers, []string{"127.0.0.1:6379"}) {
+		t.Errorf("examined %q", r.Servers)
+	}
+	_, err := tryToExamine(t, behindSentinels(s, "mian", sentinels))
+	if !errors.Is(err, holdfast.ErrUnavailable) {
+		t.Fatalf("another name: %v", err)
+	}
+	for _, want := range []string{"127.0.0.1:1: a Redis server, not a sentinel", `no master is called "mian"; there is "main"`} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("it does not say %s: %v", want, err)
+		}
+	}
+}
+
+// What needs a TTL of 1.5 × (the time until the master is considered down, and 5 s), and 5 s more for holdfast run.
+func TestFailover(t *testing.T) {
+	for _, c := range []struct {
+		down, ttl time.Duration
+		severity  report.Severity
+		remedy    string
+	}{
+		{30 * time.Second, 15 * time.Second, report.Warning, "a TTL of 52.5s would do, or 1m0s for holdfast run with its --kill-after of 5s; or SET IT 5000"},
+		{30 * time.Second, 9 * time.Second, report.Warning, "a TTL of 52.5s would do, or 1m0s for holdfast run with its --kill-after of 5s; or SET IT 1000"},
+		{30 * time.Second, 8 * time.Second, report.Warning, "a TTL of 52.5s would do, or 1m0s for holdfast run with its --kill-after of 5s"},
+		{5 * time.Second, 15*time.Second - 1, report.Warning, "a TTL of 15s would do, or 22.5s for holdfast run with its --kill-after of 5s; or SET IT 4500"},
+		{5 * time.Second, 15 * time.Second, report.Note, "for holdfast run, --ttl 22.5s, or a shorter --kill-after"},
+		{5 * time.Second, 22500 * time.Millisecond, report.OK, ""},
+	} {
+		f := judgeFailover("the setting", "SET IT", c.down, c.ttl)
+		if f.Severity != c.severity || f.Remedy != c.remedy || !strings.HasPrefix(f.Saw, fmt.Sprintf("the setting %d, TTL %s", c.down.Milliseconds(), c.ttl)) {
+			t.Errorf("%s, %s: %+v", c.down, c.ttl, f)
+		}
+	}
 }

@@ -26,6 +26,7 @@ func (s *subject) checkVersion(ctx context.Context) report.Finding {
 	if err != nil {
 		return report.Version.Unchecked("HELLO", err)
 	}
+	defer d.Close()
 	info, err := d.Probe(ctx)
 	if err != nil {
 		return report.Version.Unchecked("HELLO", err)
@@ -204,7 +205,7 @@ func (s *subject) checkReplication() report.Finding {
 			"bring the replicas back, or CONFIG SET min-replicas-to-write to fewer")
 	case replicas == 0 && s.mode != "server":
 		return report.Replication.Warning(saw, "if it fails, nothing takes over: its locks can be neither acquired nor renewed",
-			"give it a replica, and CONFIG SET min-replicas-to-write 1")
+			"give it a replica")
 	case replicas == 0:
 		return report.Replication.OK("master without replicas")
 	case err != nil:
@@ -212,9 +213,12 @@ func (s *subject) checkReplication() report.Finding {
 		f.Saw = saw + "; min-replicas-to-write: " + f.Saw
 		return f
 	case need == 0:
+		remedy := "CONFIG SET min-replicas-to-write 1, and min-replicas-max-lag below the TTL"
+		if replicas == 1 {
+			remedy = "check fences; or " + remedy + ", and then add a replica, since with a single one locks stop when either server fails"
+		}
 		return report.Replication.Warning(saw+", min-replicas-to-write 0",
-			"if it is cut off from its replicas, it continues to grant locks while one of them is promoted: two holders",
-			"CONFIG SET min-replicas-to-write 1, and min-replicas-max-lag below the TTL")
+			"if it is cut off from its replicas, it continues to grant locks while one of them is promoted: two holders", remedy)
 	}
 	saw += fmt.Sprintf(", min-replicas-to-write %d", need)
 	if lag, _ := strconv.ParseInt(s.Config("min-replicas-max-lag"), 10, 64); time.Duration(lag)*time.Second > s.ttl {

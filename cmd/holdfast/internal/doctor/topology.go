@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strconv"
@@ -16,7 +17,7 @@ import (
 func checkTopology(ctx context.Context, d *target.Deployment) (found []report.Finding, complete bool) {
 	switch d.Mode {
 	case "sentinel":
-		return []report.Finding{checkSentinels(ctx, d)}, true
+		return checkSentinels(d.Sentinels), true
 	case "cluster":
 		return checkSlots(ctx, d), true
 	}
@@ -54,30 +55,35 @@ func checkSlots(ctx context.Context, d *target.Deployment) []report.Finding {
 	return []report.Finding{f.On(target.Addrs(d.Servers)...)}
 }
 
-// checkSentinels checks that sentinels can agree on a failover.
-func checkSentinels(ctx context.Context, d *target.Deployment) report.Finding {
-	answers, of := d.AskSentinels(ctx)
-	var addrs []string
-	problem := ""
-	for _, a := range answers {
-		addrs = append(addrs, a.Addr)
-		if a.Problem != "" {
-			problem = a.Problem
+// checkSentinels checks that sentinels can agree on a failover, and that programs can learn of it.
+func checkSentinels(all []*target.Sentinel) (found []report.Finding) {
+	var answer []string // the addresses of those that do
+	of, problem := 0, ""
+	for _, s := range all {
+		if s.IsMistaken() {
+			found = append(found, report.Topology.Warning(s.Addr+": "+s.Err.Error(), "programs with this URL ask fewer sentinels for the master, and may not learn of a failover",
+				"correct the URL, or what this sentinel watches").On(s.Addr))
+			continue
+		}
+		of++
+		if s.Err == nil {
+			answer = append(answer, s.Addr)
+			problem = cmp.Or(s.Problem, problem)
 		}
 	}
-	saw := fmt.Sprintf("%d of %s in the URL answer", len(answers), report.Count(int64(of), "sentinel"))
+	saw := fmt.Sprintf("%d of %s in the URL answer", len(answer), report.Count(int64(of), "sentinel"))
 	f := report.Topology.OK(saw)
 	switch {
 	case problem != "":
 		f = report.Topology.Warning(saw+"; "+problem, "if the master fails, no replica is promoted: locks can be neither acquired nor renewed",
 			"bring the other sentinels back")
-	case len(answers) < of:
+	case len(answer) < of:
 		f = report.Topology.Warning(saw, "with fewer sentinels, a failover may not happen, or programs may not learn of it",
 			"bring the other sentinels back, or correct the URL")
-	case len(answers) == 1:
+	case len(answer) == 1:
 		f = report.Topology.Note(saw, "while this one is down, programs cannot find the master", "add the others to the URL, with &addr=HOST:PORT")
 	}
-	return f.On(addrs...)
+	return append(found, f.On(answer...))
 }
 
 // checkIdentity checks that all connections lead to the same server. Through a load balancer they may not.

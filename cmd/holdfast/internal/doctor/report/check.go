@@ -16,6 +16,7 @@ var (
 	Trial        = Check{"trial", "acquire, renew, release and hand over a lock on a throwaway name", true}
 	Replication  = Check{"replication", "is it a master; can a failover lose locks; min-replicas-to-write", true}
 	Topology     = Check{"topology", "are all slots served (Cluster); do sentinels have a quorum (Sentinel)", true}
+	Failover     = Check{"failover", "does the TTL outlast a failover (Sentinel, Cluster)", false}
 	Identity     = Check{"identity", "do all connections lead to the same server", true}
 	Quorum       = Check{"quorum", "several servers: how many, separate, admitted, not in quarantine", true}
 	Eviction     = Check{"eviction", "can the server delete locks when its memory is full", true}
@@ -35,7 +36,7 @@ var (
 
 // Checks lists all checks, in the order in which findings of the same severity are reported.
 var Checks = []Check{
-	Version, Trial, Replication, Topology, Identity, Quorum, Eviction, Memory, Persistence, Clock, PubSub, ACL, Latency,
+	Version, Trial, Replication, Topology, Failover, Identity, Quorum, Eviction, Memory, Persistence, Clock, PubSub, ACL, Latency,
 	BusyLimit, Connections, PubSubBuffer, Transport, Password, Native,
 }
 

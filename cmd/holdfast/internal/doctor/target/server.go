@@ -28,7 +28,7 @@ type Server struct {
 // settings are those that checks look at. None of them is secret.
 var settings = []any{
 	"maxmemory", "maxmemory-policy", "appendonly", "appendfsync", "save", "stop-writes-on-bgsave-error",
-	"min-replicas-to-write", "min-replicas-max-lag", "busy-reply-threshold", "client-output-buffer-limit",
+	"min-replicas-to-write", "min-replicas-max-lag", "busy-reply-threshold", "client-output-buffer-limit", "cluster-node-timeout",
 }
 
 // Load asks for INFO and for settings. Its error says that the server cannot be reached.

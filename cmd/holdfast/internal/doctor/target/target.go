@@ -3,7 +3,6 @@ package target
 
 import (
 	"context"
-	"net"
 	"slices"
 	"strings"
 	"sync"
@@ -16,8 +15,9 @@ import (
 
 // Deployment is the servers behind a client: one, those of a Cluster, or a master and its replicas behind sentinels.
 type Deployment struct {
-	Mode    string    // as in a Report
-	Servers []*Server // masters first, each sorted by address
+	Mode      string      // as in a Report
+	Servers   []*Server   // masters first, each sorted by address
+	Sentinels []*Sentinel // those of the URL, after Discover
 
 	client   redis.UniversalClient
 	addr     string
@@ -45,6 +45,9 @@ func (d *Deployment) Cluster() *redis.ClusterClient {
 
 // Client returns the client.
 func (d *Deployment) Client() redis.UniversalClient { return d.client }
+
+// MasterName returns the name by which sentinels know the master.
+func (d *Deployment) MasterName() string { return d.sentinel.MasterName }
 
 // Close closes the clients that Discover made.
 func (d *Deployment) Close() {
@@ -107,63 +110,27 @@ func (d *Deployment) discoverCluster(ctx context.Context, c *redis.ClusterClient
 	return found
 }
 
-// discoverBehindSentinels takes the master as programs reach it, and the replicas as sentinels know them.
+// discoverBehindSentinels takes the master as programs reach it, and the replicas as the first sentinel knows them that names
+// the master.
 func (d *Deployment) discoverBehindSentinels(ctx context.Context, master *redis.Client) {
+	d.Sentinels = make([]*Sentinel, len(d.sentinel.SentinelAddrs))
+	var asking sync.WaitGroup
+	for i, addr := range d.sentinel.SentinelAddrs {
+		asking.Go(func() { d.Sentinels[i] = d.ask(ctx, addr) })
+	}
+	asking.Wait()
 	addr := d.addr
-	s, err := d.openSentinel(ctx, d.sentinel.SentinelAddrs...)
-	if err == nil {
-		defer s.Close()
-		if parts, err := s.GetMasterAddrByName(ctx, d.sentinel.MasterName).Result(); err == nil && len(parts) == 2 {
-			addr = net.JoinHostPort(parts[0], parts[1])
-		}
-		replicas, _ := s.Replicas(ctx, d.sentinel.MasterName).Result()
-		for _, r := range replicas {
+	if i := slices.IndexFunc(d.Sentinels, func(s *Sentinel) bool { return s.Err == nil }); i >= 0 {
+		addr = d.Sentinels[i].master
+		for _, replica := range d.Sentinels[i].replicas {
 			o := SameOptions(master)
-			o.Addr, o.Dialer = net.JoinHostPort(r["ip"], r["port"]), d.sentinel.Dialer
+			o.Addr, o.Dialer = replica, d.sentinel.Dialer
 			rdb := redis.NewClient(o)
 			d.opened = append(d.opened, rdb)
-			d.Servers = append(d.Servers, &Server{Addr: o.Addr, Client: rdb, Replica: true})
+			d.Servers = append(d.Servers, &Server{Addr: replica, Client: rdb, Replica: true})
 		}
 	}
 	d.Servers = append(d.Servers, &Server{Addr: addr, Client: master})
-}
-
-// openSentinel returns a client of the first sentinel that answers.
-func (d *Deployment) openSentinel(ctx context.Context, addrs ...string) (s *redis.SentinelClient, err error) {
-	for _, addr := range addrs {
-		s = redis.NewSentinelClient(&redis.Options{
-			Addr: addr, Username: d.sentinel.SentinelUsername, Password: d.sentinel.SentinelPassword,
-			TLSConfig: d.sentinel.TLSConfig, DialTimeout: d.sentinel.DialTimeout,
-		})
-		if err = s.Ping(ctx).Err(); err == nil {
-			return s, nil
-		}
-		_ = s.Close()
-	}
-	return nil, err
-}
-
-// SentinelAnswer is what a sentinel says about the master's failover.
-type SentinelAnswer struct {
-	Addr    string
-	Problem string // why the sentinels could not agree on a failover; "" if they could, or if this user may not ask
-}
-
-// AskSentinels asks all sentinels, and returns the answers of those that answer, and how many there are.
-func (d *Deployment) AskSentinels(ctx context.Context) (answers []SentinelAnswer, of int) {
-	for _, addr := range d.sentinel.SentinelAddrs {
-		s, err := d.openSentinel(ctx, addr)
-		if err != nil {
-			continue
-		}
-		a := SentinelAnswer{Addr: addr}
-		if err := s.CkQuorum(ctx, d.sentinel.MasterName).Err(); err != nil && !strings.HasPrefix(err.Error(), "NOPERM") {
-			a.Problem = report.ServerText(err)
-		}
-		answers = append(answers, a)
-		_ = s.Close()
-	}
-	return answers, len(d.sentinel.SentinelAddrs)
 }
 
 // SameOptions returns the options of a client for another one, with one connection and no retries.

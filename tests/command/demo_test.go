@@ -97,7 +97,7 @@ func play(t *testing.T, url, title string, left func() []string, flags ...string
 			` kill -STOP to worker [1-4]: `,
 			` kill -CONT to worker [1-4]: `,
 			`it asks its lease: holdfast: lease of "ledger" lost: `,
-			`it writes all the same: refused, fence …\d+ is below …\d+$`,
+			`it writes anyway: refused, fence …\d+ is below …\d+$`,
 			`^   draws +10$`,
 			`^   grants +[\d,]+$`,
 			`^   hand-overs +[\d,]+ `,

@@ -176,11 +176,11 @@ func (d *director) pauseHolder(ctx context.Context) error {
 		case e.Kind == history.Woke:
 			d.narrator.sayf("  it asks its lease: %s", d.narrator.Red("still held"))
 		case e.Kind == history.Wrote && e.Late && e.Refused:
-			d.narrator.sayf("  it writes all the same: %s, fence …%06d is below …%06d",
-				d.narrator.Green("refused"), e.Fence%1e6, e.Highest%1e6)
+			d.narrator.sayf("  it writes anyway: %s, fence %s is below %s",
+				d.narrator.Green("refused"), format.Fence(e.Fence), format.Fence(e.Highest))
 			return true
 		case e.Kind == history.Wrote && e.Late:
-			d.narrator.sayf("  it writes all the same: %s", d.narrator.Red("accepted"))
+			d.narrator.sayf("  it writes anyway: %s", d.narrator.Red("accepted"))
 			return true
 		}
 		return false

@@ -20,6 +20,9 @@ func Duration(d time.Duration) string {
 	return fmt.Sprintf("%d µs", d.Microseconds())
 }
 
+// Fence writes the end of a fence, which is about a time in microseconds: as much as tells those of a run apart, and which is higher.
+func Fence(f uint64) string { return fmt.Sprintf("…%010d", f%1e10) }
+
 func withoutZeros(number string) string {
 	return strings.TrimSuffix(strings.TrimRight(number, "0"), ".")
 }

@@ -210,7 +210,7 @@ func (h *History) checkStaleWrite(r *result) {
 		if !e.Refused {
 			r.problem("worker %d wrote with fence %d, and it was accepted", e.Worker, e.Fence)
 		}
-		r.evidence = fmt.Sprintf("fence …%06d is below …%06d", e.Fence%1e6, e.Highest%1e6)
+		r.evidence = fmt.Sprintf("%s is below %s", format.Fence(e.Fence), format.Fence(e.Highest))
 	}
 	if late == 0 {
 		r.problem("nobody wrote late")

@@ -155,8 +155,8 @@ func (p *painter) span(s span, lanes int, x func(history.Instant) float64) {
 		return
 	}
 	p.printf("><title>worker %d, fence %d, %s</title></rect>\n", s.worker, s.fence, format.Duration(s.to.Sub(s.from)))
-	if long >= 56 {
-		p.printf("<text class=\"fence\" x=\"%.1f\" y=\"%d\">%s</text>\n", from+5, middle+4, short(s.fence))
+	if long >= 84 {
+		p.printf("<text class=\"fence\" x=\"%.1f\" y=\"%d\">%s</text>\n", from+5, middle+4, format.Fence(s.fence))
 	}
 }
 

@@ -85,11 +85,11 @@ func TestPictureHasWhatTheHistoryHas(t *testing.T) {
 	for _, want := range []string{
 		"A hand-over", "Worker 3 releases the lock, and worker 2, the first in the queue, holds it 1.0 ms later. Nobody polls.",
 		"A crash", "Worker 1 is killed while it holds the lock. Its lease of 1.5 s ends, and worker 3 has the lock 1.5 s after the kill.",
-		"A pause", "Worker 2 sleeps past its lease; worker 3 takes over. Woken, it finds the lease lost; its write is refused: …000114 < …000115.",
+		"A pause", "Worker 2 sleeps past its lease. Woken, it finds the lease lost; its write is refused: …0000000114 < …0000000115.",
 		"kill -9", "kill -STOP", "write refused",
-		"worker 1 does not run, and its lease with fence …000111 goes on; waiting: 3, 2",
-		"worker 3 holds the lock with fence …000112; waiting: 2",
-		"worker 2 does not run, and its lease with fence …000114 goes on; waiting: 3",
+		"worker 1 does not run, and its lease with fence …0000000111 goes on; waiting: 3, 2",
+		"worker 3 holds the lock with fence …0000000112; waiting: 2",
+		"worker 2 does not run, and its lease with fence …0000000114 goes on; waiting: 3",
 	} {
 		if !slices.Contains(d.words, want) {
 			t.Errorf("it does not say %q, but\n%s", want, strings.Join(d.words, "\n"))

@@ -152,12 +152,12 @@ func pause(h *history.History, grants []history.Grant, e history.Event) *scene {
 		said = "lost"
 	}
 	if wrote.Refused {
-		verdict, why = "refused", fmt.Sprintf(": %s < %s", short(wrote.Fence), short(wrote.Highest))
+		verdict, why = "refused", fmt.Sprintf(": %s < %s", format.Fence(wrote.Fence), format.Fence(wrote.Highest))
 	}
 	s := &scene{
 		title: "A pause",
-		caption: fmt.Sprintf("Worker %d sleeps past its lease; worker %d takes over. Woken, it finds the lease %s; its write is %s%s.",
-			e.Worker, next.Worker, said, verdict, why),
+		caption: fmt.Sprintf("Worker %d sleeps past its lease. Woken, it finds the lease %s; its write is %s%s.",
+			e.Worker, said, verdict, why),
 		accident: e.At, takeover: next.At, victim: e.Worker,
 	}
 	s.margins(held.At, wrote.At)
@@ -259,9 +259,9 @@ func (s *scene) state(at history.Instant) string {
 		case p.kind == waits:
 			queue = append(queue, p)
 		case p.kind == holds:
-			holder = fmt.Sprintf("worker %d holds the lock with fence %s", p.worker, short(p.fence))
+			holder = fmt.Sprintf("worker %d holds the lock with fence %s", p.worker, format.Fence(p.fence))
 		case p.kind == lease:
-			holder = fmt.Sprintf("worker %d does not run, and its lease with fence %s goes on", p.worker, short(p.fence))
+			holder = fmt.Sprintf("worker %d does not run, and its lease with fence %s goes on", p.worker, format.Fence(p.fence))
 		}
 	}
 	if len(queue) == 0 {
@@ -274,6 +274,3 @@ func (s *scene) state(at history.Instant) string {
 	}
 	return holder + "; waiting: " + strings.Join(names, ", ")
 }
-
-// short writes the end of a fence, by which fences of one run differ.
-func short(fence uint64) string { return fmt.Sprintf("…%06d", fence%1e6) }

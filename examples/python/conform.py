@@ -15,8 +15,11 @@ def answer(client, name, lease, word):
     """Carries out a command. Returns the answer, and the lease from then on."""
     verb, _, side = word[0].partition("-")
     if verb in ("try", "acquire"):
-        kind = {"": client.mutex_lock, "read": client.reader, "write": client.writer}[side]
-        lock = kind(name, int(word[1]) / 1000)
+        ttl = int(word[1]) / 1000
+        if side == "permit":
+            lock = client.permit(name, 2, ttl)
+        else:
+            lock = {"": client.mutex_lock, "read": client.reader, "write": client.writer}[side](name, ttl)
         try:
             lease = lock.acquire(*(int(ms) / 1000 for ms in word[2:])) if verb == "acquire" else lock.try_acquire()
         except holdfast.Held:
@@ -37,7 +40,7 @@ def main(address, name):
     host, port = address.rsplit(":", 1)
     client = holdfast.Client(host, int(port), SCRIPTS)
     lease = None
-    print("ready rwmutex", flush=True)
+    print("ready rwmutex semaphore", flush=True)
     for line in sys.stdin:
         try:
             said, lease = answer(client, name, lease, line.split())

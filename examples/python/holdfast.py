@@ -1,4 +1,4 @@
-"""A client of Holdfast's protocol, written from docs/PROTOCOL.md: mutexes, read-write locks and tickets on one server,
+"""A client of Holdfast's protocol, written from docs/PROTOCOL.md: mutexes, read-write locks, semaphores and tickets on one server,
 outside Cluster and Strict mode. It shows that the document is enough. It leaves out polling without messages, fences
 for hand-overs within the process, and the scripts for many locks.
 
@@ -20,7 +20,7 @@ import time
 import redis
 
 PREFIX = "holdfast:"
-EVERYTHING = 1_000_000_000  # the weight of a writer
+EVERYTHING = 1_000_000_000  # the weight of a writer, and the limit of a read-write lock
 COMMAND_TIMEOUT, RETRY_TIMEOUT = 2.0, 3.0
 KEEPALIVE = 5.0
 
@@ -117,13 +117,17 @@ class Client:
         threading.Thread(target=self.listen, daemon=True).start()
 
     def mutex_lock(self, name, ttl):
-        return Lock(self, name, ttl, None)
+        return Lock(self, name, ttl)
 
     def reader(self, name, ttl):
-        return Lock(self, name, ttl, 1)
+        return Lock(self, name, ttl, "rw", EVERYTHING, 1)
 
     def writer(self, name, ttl):
-        return Lock(self, name, ttl, EVERYTHING)
+        return Lock(self, name, ttl, "rw", EVERYTHING, EVERYTHING)
+
+    def permit(self, name, permits, ttl):
+        """One permit of a semaphore that has so many."""
+        return Lock(self, name, ttl, "sem", permits, 1)
 
     def adopt(self, text, ttl):
         """Takes over the lock of a ticket."""
@@ -235,7 +239,7 @@ class Client:
                 return
             if kind == "standby":
                 message = Standby(*map(int, rest.split(" ")))
-            elif kind in ("grant", "rw"):
+            elif kind in ("grant", "rw", "sem"):
                 now_us, claim_ms, fence, key = rest.split(" ", 3)
                 message = Grant(int(now_us), int(claim_ms), int(fence), key)
             else:
@@ -267,7 +271,7 @@ class Waiter:
         self.token, self.score = new_token(), score
         self.began = clock()
         self.claim_ms = min(int(max(1.5, 4 * lock.c.round_trip) * 1000), lock.ttl_ms)
-        weight = [str(lock.weight)] if lock.shared else []
+        weight = [str(lock.weight)] if lock.kind else []
         self.member = "\n".join([self.token, str(self.claim_ms), lock.c.channel] + weight + [lock.c.info])
         self.inbox = queue.Queue()  # None: look
         self.placed = False  # the server said that it is queued
@@ -277,24 +281,24 @@ class Waiter:
 
 
 class Lock:
-    """A mutex, if the weight is None, or a side of a read-write lock."""
+    """A mutex, or if it has a kind, a weight of a lock that several may hold."""
 
-    def __init__(self, client, name, ttl, weight):
-        self.c, self.ttl_ms, self.weight = client, int(ttl * 1000), weight
-        self.shared = weight is not None
+    def __init__(self, client, name, ttl, kind=None, limit=None, weight=None):
+        self.c, self.ttl_ms = client, int(ttl * 1000)
+        self.kind, self.limit, self.weight = kind, limit, weight
         self.key = PREFIX + "{" + name + "}"
-        line = self.key + (":rw" if self.shared else ":q")
-        self.keys = [self.key, line, PREFIX + "fence"] + ([line + ":e"] if self.shared else [])
+        line = self.key + ":" + (kind or "q")
+        self.keys = [self.key, line, PREFIX + "fence"] + ([line + ":e"] if kind else [])
         self.least_keys = [self.key] + self.keys[3:]
-        self.family = "share_" if self.shared else ""
+        self.family = "share_" if kind else ""
 
     def ask(self, w, mode):
         """Sends an acquire, until it does not come late."""
         for _ in range(3):
             not_after_us = self.c.not_after_us()
             args = [mode, w.token, self.ttl_ms, not_after_us, 1, self.c.info]
-            if self.shared:
-                args += ["rw", EVERYTHING, self.weight]
+            if self.kind:
+                args += [self.kind, self.limit, self.weight]
             if mode != "t":
                 w.owed = True
                 args += [w.claim_ms, self.c.channel, w.score or ""]

@@ -48,7 +48,7 @@ func TestASoundClientConforms(t *testing.T) {
 	t.Parallel()
 	machine.Undisturbed(t, func() error {
 		code, v, err := judge(t, "none", "--for", "1s")
-		if err == nil && (code != 0 || !v.OK || v.Passed != len(v.Verdicts) || v.Passed < 23) {
+		if err == nil && (code != 0 || !v.OK || v.Passed != len(v.Verdicts) || v.Passed < 29) {
 			err = fmt.Errorf("exit code %d: %+v", code, v)
 		}
 		return err
@@ -97,7 +97,10 @@ func TestFlawedClientsAreFound(t *testing.T) {
 		{"naive", "lost-reply", `takes its own lock for another's`},
 		{"mute", "dead-waiter", `owes granted for`},
 		{"counts", "competition", `the fence 1 of .* follows`},
-		{"unknown", "rw-sharing", `says that it implements rwlock; the words are rwmutex`},
+		{"unknown", "rw-sharing", `says that it implements rwlock; the words are rwmutex, semaphore`},
+		{"alone", "semaphore", `says held, and not granted`},
+		{"counts", "semaphore", `the fences of three permits are`},
+		{"greedy", "semaphore", `answers "granted 9000000000000000000" to "try-permit \d+", and not held`},
 		{"alone", "rw-sharing", `says held, and not granted`},
 		{"deletes", "rw-sharing", `Holdfast's TryAcquire as a writer gets: <nil>`},
 		{"shares", "rw-exclusion", `Holdfast's TryAcquire as a reader gets: <nil>`},

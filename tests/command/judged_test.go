@@ -34,7 +34,7 @@ func judged(flaw, addr, name string) (code int) {
 	} else if c.flaw == "mutexes" {
 		fmt.Println("ready")
 	} else {
-		fmt.Println("ready rwmutex")
+		fmt.Println("ready rwmutex semaphore")
 	}
 	in := bufio.NewScanner(os.Stdin)
 	for in.Scan() {
@@ -61,7 +61,7 @@ func (c *client) key() string { return "holdfast:{" + c.name + "}" }
 
 func (c *client) answer(ctx context.Context, words []string) (string, error) {
 	switch words[0] {
-	case "try", "acquire", "try-read", "acquire-read", "try-write", "acquire-write":
+	case "try", "acquire", "try-read", "acquire-read", "try-write", "acquire-write", "try-permit", "acquire-permit":
 		ms, err := strconv.Atoi(words[1])
 		if err != nil {
 			return "", err
@@ -113,6 +113,10 @@ func (c *client) take(ctx context.Context, verb string, ttl time.Duration) (answ
 	once := command == "try"
 	lock := c.locks.Mutex(c.name, options)
 	switch {
+	case side == "permit" && c.flaw == "alone":
+		lock = c.locks.Semaphore(c.name, 2, options).Permits(2)
+	case side == "permit":
+		lock = c.locks.Semaphore(c.name, 2, options).Permits(1)
 	case side == "read" && c.flaw != "alone", side == "write" && c.flaw == "shares":
 		lock = c.locks.RWMutex(c.name, options).Reader()
 	case side != "":

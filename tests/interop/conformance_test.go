@@ -162,6 +162,16 @@ var wrongClients = []struct {
 		`message = Standby(*map(int, rest.split(" ")))`, `return`,
 		"standby", `client 1 owes granted for 15s`,
 	},
+	{
+		"grants of permits are not heard",
+		`("grant", "rw", "sem")`, `("grant", "rw")`,
+		"semaphore", `client 2 owes granted for 15s`,
+	},
+	{
+		"a permit has the weight of all",
+		`return Lock(self, name, ttl, "sem", permits, 1)`, `return Lock(self, name, ttl, "sem", permits, permits)`,
+		"semaphore", `client 1 says held, and not granted`,
+	},
 }
 
 // The kit fails each wrong client. It needs a second try if the mistake shows only for a moment, in which the machine stood still.

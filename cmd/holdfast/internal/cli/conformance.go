@@ -46,9 +46,9 @@ Judges a client of the protocol (docs/PROTOCOL.md) that you wrote, in any langua
 takes locks beside Holdfast's own client, on one server, and its network fails.
 
 CLIENT is started several times for each scenario, with two more arguments: the HOST:PORT
-of a server, and the name of a lock. It prints ready, or ready rwmutex if it implements
-read-write locks, too: without that word they are not judged, but SKIPPED. Then it reads
-one command a line and prints one answer a line:
+of a server, and the name of a lock. It prints ready, followed by rwmutex if it implements
+read-write locks, and by semaphore if it implements those: without the word they are not
+judged, but SKIPPED. Then it reads one command a line and prints one answer a line:
 
   try TTL_MS      acquire the lock without waiting: granted FENCE, or held
   acquire TTL_MS [WITHIN_MS]
@@ -56,6 +56,8 @@ one command a line and prints one answer a line:
                   after WITHIN_MS: held
   try-read, acquire-read, try-write, acquire-write TTL_MS
                   the same for a reader or the writer of a read-write lock of that name
+  try-permit, acquire-permit TTL_MS
+                  the same for one permit of a semaphore of that name, which has two
   release         released, or lost
   holds           whether the lease is valid, without asking the server: yes or no
 
@@ -76,9 +78,9 @@ Scenarios:
 	fmt.Fprintf(w, `
 Flags:
 %s
-Report (--json): ok, passed, skipped, and verdicts, each with scenario, shows, ok and, if
-  it did not pass, problem and dialogue: the end of what was said; or skipped, which says
-  why it was not judged.
+Report (--json): ok, passed, skipped, not_judged, and verdicts, each with scenario, shows,
+  ok and, if it did not pass, problem and dialogue: the end of what was said; or skipped,
+  which says why it was not judged.
 
 Exit codes: 0 all passed that were judged, %d some did not or none was judged,
 %d wrong usage, %d server unavailable, %d the client was not found,
@@ -132,6 +134,7 @@ func judgeClient(ctx context.Context, args []string, _ io.Reader, stdout, stderr
 			summary += fmt.Sprintf(", %d SKIPPED: not judged", report.Skipped)
 		}
 		scr.Line(summary)
+		scr.Line("not judged: " + strings.Join(report.NotJudged, ", "))
 	}
 	if !report.OK {
 		return &exitcode.Error{Code: exitcode.None}

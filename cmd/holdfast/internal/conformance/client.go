@@ -57,9 +57,12 @@ func (t *trial) start() (*client, error) {
 }
 
 // features are the words that may follow ready: what a client implements besides mutexes.
-var features = []string{rwmutex}
+var features = []string{rwmutex, semaphore}
 
-const rwmutex = "rwmutex"
+const (
+	rwmutex   = "rwmutex"
+	semaphore = "semaphore"
+)
 
 // missingError says that a client does not implement what the scenario is about.
 type missingError struct{ feature string }

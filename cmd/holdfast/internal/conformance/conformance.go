@@ -41,10 +41,18 @@ type Verdict struct {
 
 // Report has the verdicts of all scenarios. It is OK if some were passed and the others were skipped.
 type Report struct {
-	OK       bool      `json:"ok"`
-	Passed   int       `json:"passed"`
-	Skipped  int       `json:"skipped"`
-	Verdicts []Verdict `json:"verdicts"`
+	OK        bool      `json:"ok"`
+	Passed    int       `json:"passed"`
+	Skipped   int       `json:"skipped"`
+	Verdicts  []Verdict `json:"verdicts"`
+	NotJudged []string  `json:"not_judged"` // in what a client may be wrong all the same
+}
+
+// neverJudged are the parts of the protocol that no scenario is about.
+var neverJudged = []string{
+	"Cluster mode", "Sentinel", "Strict mode", "replicas", "quorums", "exact keys", "Redisson's locks", "tickets", "reassert",
+	"many locks in one call", "hand-overs within the process", "locks of an owner", "latches", "barriers", "jobs that run once",
+	"elections", "breaks by operators", "servers that are too old", "machines that are suspended",
 }
 
 // Scenarios returns what there is to pass: verdicts that have not been given.
@@ -113,6 +121,9 @@ func Run(ctx context.Context, cfg Config) (*Report, error) {
 			r.Passed++
 		case v.Skipped != "":
 			r.Skipped++
+			if feature := chosen[i].feature; !slices.Contains(r.NotJudged, feature) {
+				r.NotJudged = append(r.NotJudged, feature)
+			}
 		default:
 			failed++
 		}
@@ -122,6 +133,10 @@ func Run(ctx context.Context, cfg Config) (*Report, error) {
 		}
 	}
 	r.OK = failed == 0 && r.Passed > 0
+	if left := len(scenarios) - len(chosen); left > 0 {
+		r.NotJudged = append(r.NotJudged, fmt.Sprintf("%d scenarios that --only leaves out", left))
+	}
+	r.NotJudged = append(r.NotJudged, neverJudged...)
 	return r, nil
 }
 

@@ -42,6 +42,7 @@ var scenarios = append([]scenario{
 	{"standby", "a waiter looks when it is told to", looksWhenTold, ""},
 	{"dead-waiter", "a waiter that is killed does not keep the lock from those behind it", diesWaiting, ""},
 	{"competition", "four processes take turns for a while: never two at once, and fences rise", competes, ""},
+	{"semaphore", "permits are granted while there are some, with a fence each, and a waiter gets the next one", givesPermits, semaphore},
 }, rwScenarios...)
 
 // value is the form of a mutex's value.

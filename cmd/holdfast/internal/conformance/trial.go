@@ -29,7 +29,7 @@ type trial struct {
 	network *way
 	rdb     *redis.Client
 	own     *holdfast.Client
-	lock    *holdfast.Lock // of a read-write lock, the writer
+	lock    *holdfast.Lock // of a read-write lock, the writer; of a semaphore, one permit
 	reader  *holdfast.Lock // of a read-write lock
 	clients []*client
 	lease   *holdfast.Lease // the latest of Holdfast's
@@ -47,21 +47,20 @@ func newTrial(ctx context.Context, cfg Config, server string, s scenario) (*tria
 	name := "conformance-" + strings.ToLower(rand.Text()[:10]) + "-" + s.name
 	t := &trial{cfg: cfg, feature: s.feature, name: name, began: time.Now()}
 	t.key = "holdfast:{" + t.name + "}"
-	t.queue = t.key + ":q"
-	if t.feature == rwmutex {
-		t.queue = t.key + ":rw"
-	}
 	t.ctx, t.cancel = context.WithCancel(ctx)
 	t.rdb = redis.NewClient(&redis.Options{Addr: server})
 	var err error
 	if t.own, err = holdfastgoredis.New(t.rdb, &holdfast.Config{Owner: "holdfast conformance", Logger: slog.New(slog.DiscardHandler)}); err != nil {
 		return nil, err
 	}
-	if t.feature == rwmutex {
+	switch t.feature {
+	case rwmutex:
 		rw := t.own.RWMutex(t.name, holdfast.TTL(long))
-		t.lock, t.reader = rw.Writer(), rw.Reader()
-	} else {
-		t.lock = t.own.Mutex(t.name, holdfast.TTL(long))
+		t.lock, t.reader, t.queue = rw.Writer(), rw.Reader(), t.key+":rw"
+	case semaphore:
+		t.lock, t.queue = t.own.Semaphore(t.name, permits, holdfast.TTL(long)).Permits(1), t.key+":sem"
+	default:
+		t.lock, t.queue = t.own.Mutex(t.name, holdfast.TTL(long)), t.key+":q"
 	}
 	if _, err := t.lock.Status(ctx); err != nil {
 		return nil, err
@@ -133,10 +132,13 @@ func (t *trial) release(lease *holdfast.Lease) error {
 	return nil
 }
 
-// verb is the command for the lock, or for its writer.
+// verb is the command for the lock, for its writer, or for a permit.
 func (t *trial) verb(command string) string {
-	if t.feature == rwmutex {
+	switch t.feature {
+	case rwmutex:
 		command += "-write"
+	case semaphore:
+		command += "-permit"
 	}
 	return command
 }

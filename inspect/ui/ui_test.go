@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -193,6 +194,13 @@ func TestAssetsKeepToThePolicy(t *testing.T) {
 	}
 	if len(assets()) < 10 {
 		t.Errorf("%d assets", len(assets()))
+	}
+}
+
+func TestTheIconIsTheLogo(t *testing.T) {
+	logo, err := os.ReadFile("../../docs/pictures/logo.svg")
+	if err != nil || string(logo) != string(assets()["icon.svg"].text) {
+		t.Errorf("assets/icon.svg differs from docs/pictures/logo.svg: %v", err)
 	}
 }
 

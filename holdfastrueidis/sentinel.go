@@ -91,18 +91,15 @@ var errReplaced = fmt.Errorf("%w: Sentinel has replaced the master", driver.ErrN
 func (f *follower) ask(ctx context.Context, addr string, others bool) (a sentinel.Answer, err error) {
 	client, err := f.sentinel(addr)
 	if err != nil {
-		return a, err
+		return a, refused(err)
 	}
 	name := f.d.option.Sentinel.MasterSet
 	master, err := client.Do(ctx, client.B().SentinelGetMasterAddrByName().Master(name).Build()).AsStrSlice()
 	if rueidis.IsRedisNil(err) {
 		return a, sentinel.UnknownMaster(name, masters(ctx, client))
 	}
-	if reply, refused := rueidis.IsRedisErr(err); refused {
-		return a, sentinel.Refused(err, restoreCode(reply.Error()))
-	}
 	if err != nil {
-		return a, err
+		return a, refused(err)
 	}
 	if len(master) != 2 {
 		return a, fmt.Errorf("the reply to SENTINEL GET-MASTER-ADDR-BY-NAME has %d fields, not 2", len(master))
@@ -121,6 +118,14 @@ func (f *follower) ask(ctx context.Context, addr string, others bool) (a sentine
 		}
 	}
 	return a, nil
+}
+
+// refused returns an error of a sentinel.
+func refused(err error) error {
+	if reply, answered := rueidis.IsRedisErr(err); answered {
+		return sentinel.Refused(err, restoreCode(reply.Error()))
+	}
+	return err
 }
 
 // masters returns the names of the masters that a sentinel watches, if it tells.

@@ -14,6 +14,7 @@ import (
 type Sentinel struct {
 	Masters map[string]string // the masters' addresses, by name
 	Fields  []any             // further names and values that SENTINEL MASTER returns
+	Denies  bool              // it wants a password, and takes none
 }
 
 // Listen returns a local address at which s answers until the test ends.
@@ -72,6 +73,8 @@ func (s *Sentinel) answer(words ...string) string {
 	command, sub, name := strings.ToLower(words[0]), strings.ToLower(words[1]), words[2]
 	addr, known := s.Masters[name]
 	switch {
+	case s.Denies:
+		return "-NOAUTH Authentication required.\r\n"
 	case command == "hello":
 		return "-ERR unknown command 'HELLO'\r\n" // so that clients use RESP2
 	case command == "ping":

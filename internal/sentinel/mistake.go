@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/holdfast-go/holdfast/driver"
 )
 
 // mistake is the error of an address that is not a sentinel's, or of a name that is not a master's. Waiting does not mend
@@ -54,12 +56,28 @@ func Names(masters []any) (names []string) {
 // errServer is the error of an address at which a server with data is.
 var errServer = &mistake{"a Redis server, not a sentinel", " (give the addresses of sentinels; by default their port is 26379)"}
 
-// Refused returns the error of an address from which err, with that text, came as the answer to SENTINEL.
+// Refused returns the error of an address from which err, with that text, came as the answer to SENTINEL, or to AUTH before it.
 func Refused(err error, text string) error {
 	if strings.HasPrefix(text, "ERR unknown command") {
 		return errServer
 	}
+	for _, code := range []string{"NOAUTH", "WRONGPASS", "ERR AUTH"} {
+		if strings.HasPrefix(text, code) {
+			return denial{driver.ReplyError(text)}
+		}
+	}
 	return err
+}
+
+// denial is the error of a sentinel that refused the credentials. A client library's own error would be taken for one of the
+// server.
+type denial struct{ driver.ReplyError }
+
+func (d denial) Unwrap() error { return d.ReplyError }
+
+// Advice is the next step.
+func (denial) Advice() string {
+	return " (check the user and password for sentinels, which are not those for the server)"
 }
 
 // ErrSentinel is the error of a sentinel that was taken for a server with data.

@@ -56,7 +56,7 @@ func toldAtOnce(t *testing.T, c *holdfast.Client) error {
 	return err
 }
 
-// Fault: The addresses of sentinels lead to a Redis server, or no sentinel knows the master's name. The error is returned at
+// Fault: The addresses of sentinels lead to a Redis server, no sentinel knows the master's name, or all want a password. The error is returned at
 // once, and says which name there is, or what is at the address: waiting does not mend it.
 func TestSentinelsThatCannotNameTheMaster(t *testing.T) {
 	t.Parallel()
@@ -68,22 +68,29 @@ func TestSentinelsThatCannotNameTheMaster(t *testing.T) {
 		}
 		return (&redistest.Sentinel{Masters: masters}).Listen(t)
 	}
+	denying := (&redistest.Sentinel{Denies: true}).Listen(t)
 	one, other, none, many := knowing("main"), knowing("main"), knowing(), knowing("a", "b", "c", "d", "e", "f", "g")
 	for what, c := range map[string]struct {
 		sentinels []string
 		says      []string
+		denied    bool
 	}{
-		"another name":         {[]string{one, other}, []string{one, other, `: no master is called "mian"; there is "main" (correct the master's name)`}},
-		"no name":              {[]string{none}, []string{none + `: no master is called "mian" (SENTINEL MASTERS lists the masters' names)`}},
-		"many names":           {[]string{many}, []string{`; there is "a", "b", "c", "d", "e" and 2 more (correct the master's name)`}},
-		"the server":           {[]string{s.Addr()}, []string{s.Addr() + ": a Redis server, not a sentinel (give the addresses of sentinels; by default their port is 26379)"}},
-		"a server, and a name": {[]string{s.Addr(), one}, []string{s.Addr() + ": a Redis server, not a sentinel", one + ": no master is called"}},
+		"another name":         {[]string{one, other}, []string{one, other, `: no master is called "mian"; there is "main" (correct the master's name)`}, false},
+		"no name":              {[]string{none}, []string{none + `: no master is called "mian" (SENTINEL MASTERS lists the masters' names)`}, false},
+		"many names":           {[]string{many}, []string{`; there is "a", "b", "c", "d", "e" and 2 more (correct the master's name)`}, false},
+		"the server":           {[]string{s.Addr()}, []string{s.Addr() + ": a Redis server, not a sentinel (give the addresses of sentinels; by default their port is 26379)"}, false},
+		"a server, and a name": {[]string{s.Addr(), one}, []string{s.Addr() + ": a Redis server, not a sentinel", one + ": no master is called"}, false},
+		"no password":          {[]string{denying}, []string{denying + ": NOAUTH", "(check the user and password for sentinels, "}, true},
 	} {
 		for adapter, follower := range followers {
 			t.Run(what+", "+adapter, func(t *testing.T) {
 				t.Parallel()
 				err := toldAtOnce(t, patient(t, follower("mian", c.sentinels), holdfast.Config{}))
-				if !errors.Is(err, holdfast.ErrUnavailable) || strings.Contains(err.Error(), "is it running") {
+				kind := holdfast.ErrUnavailable
+				if c.denied {
+					kind = holdfast.ErrDenied
+				}
+				if !errors.Is(err, kind) || strings.Contains(err.Error(), "is it running") {
 					t.Errorf("of another kind, or misleading: %v", err)
 				}
 				for _, text := range c.says {

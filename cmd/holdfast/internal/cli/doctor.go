@@ -101,7 +101,7 @@ func examine(ctx context.Context, args []string, _ io.Reader, stdout, stderr io.
 		found, err = doctor.Examine(ctx, nodes[0])
 	}
 	if err != nil {
-		c.Error(s.ExplainTLS(err))
+		c.Error(s.Explain(err))
 		return &exitcode.Error{Code: doctorCode(err)}
 	}
 	found.Redact(c.Redact)

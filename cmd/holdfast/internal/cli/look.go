@@ -59,7 +59,7 @@ func (o *lookFlags) look(ctx context.Context, stderr io.Writer, f func(ctx conte
 	case err == nil || errors.As(err, &exit):
 		return err
 	}
-	o.console.Error(o.servers.ExplainTLS(o.explainDenied(err)))
+	o.console.Error(o.servers.Explain(o.explainDenied(err)))
 	return &exitcode.Error{Code: exitcode.OfLibrary(err).Code}
 }
 

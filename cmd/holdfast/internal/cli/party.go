@@ -167,7 +167,7 @@ func (o *partyFlags) exit(ctx context.Context, r *partyReport, err error) *exitc
 	}
 	r.Outcome = "failed"
 	exit := exitcode.OfLibrary(err)
-	exit.Err = o.servers.ExplainTLS(err)
+	exit.Err = o.servers.Explain(err)
 	switch {
 	case errors.Is(err, holdfast.ErrAmbiguous) && o.action != "wait":
 		exit.Err = fmt.Errorf("%w; holdfast show %s says whether it was done", err, shellWord(o.name))

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -126,6 +127,22 @@ func (s *Servers) Prefixes(ctx context.Context, own string, most int) []string {
 	}
 	slices.Sort(found)
 	return found
+}
+
+// Explain adds to the error of a first contact what is wrong with the URL, if the error does not tell.
+func (s *Servers) Explain(err error) error {
+	var server *holdfast.ServerError
+	if len(s.All) != 1 || !errors.As(err, &server) || server.Op != "reach" {
+		return err
+	}
+	one := s.All[0]
+	switch {
+	case one.Mode == Single:
+		return one.explainTLS(err, server)
+	case one.Mode == Sentinel && server.Code == "NOAUTH" && one.Sentinel.Password == "" && one.Sentinel.SentinelPassword != "":
+		return fmt.Errorf("%w; what is before the host is for the sentinels: the parameters username and password are for the server", err)
+	}
+	return err
 }
 
 // CheckDistinct returns an error if two nodes are the same server under two names. It ignores nodes that do not

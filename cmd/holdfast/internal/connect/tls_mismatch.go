@@ -16,16 +16,14 @@ import (
 // tlsProbeTime bounds a test of whether a port speaks TLS.
 const tlsProbeTime = time.Second
 
-// ExplainTLS adds to the error of a first contact that the URL is wrong about TLS, if it is. Such an error does not
+// explainTLS adds to the error of a first contact that the URL is wrong about TLS, if it is. Such an error does not
 // tell: a server without TLS does not answer a handshake, and one with TLS closes a connection without one.
-func (s *Servers) ExplainTLS(err error) error {
-	var server *holdfast.ServerError
+func (s *Server) explainTLS(err error, server *holdfast.ServerError) error {
 	var dial *net.OpError
-	if len(s.All) != 1 || s.All[0].Mode != Single || !errors.As(err, &server) || server.Op != "reach" ||
-		!errors.Is(server, holdfast.ErrUnavailable) || server.Code != "" || errors.As(err, &dial) && dial.Op == "dial" {
+	if !errors.Is(server, holdfast.ErrUnavailable) || server.Code != "" || errors.As(err, &dial) && dial.Op == "dial" {
 		return err
 	}
-	o := s.All[0].client.(*redis.Client).Options()
+	o := s.client.(*redis.Client).Options()
 	switch {
 	case o.Network == "unix":
 	case o.TLSConfig != nil && answersPlain(o.Addr):

@@ -3,6 +3,8 @@ package connect
 import (
 	"strings"
 	"testing"
+
+	"github.com/holdfast-go/holdfast"
 )
 
 func TestOpenOne(t *testing.T) {
@@ -108,5 +110,26 @@ func TestPasswordsOnTheCommandLineAreExposed(t *testing.T) {
 			t.Errorf("--redis %q: exposed is %v, want %v", flag, e.exposed(), want)
 		}
 		e.Close()
+	}
+}
+
+// In a URL for Sentinel, what is before the host is not for the server. If that is all that there is, and the server wants a
+// password, the error says so.
+func TestPasswordsForSentinelsAreNotForTheServer(t *testing.T) {
+	for url, explained := range map[string]bool{
+		"redis+sentinel://:canary@a:1?master_name=m":                 true,
+		"redis+sentinel://:canary@a:1?master_name=m&password=canary": false,
+		"redis+sentinel://a:1?master_name=m":                         false,
+		"redis://:canary@a:1":                                        false,
+	} {
+		s, err := OpenAll([]string{url})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := s.Explain(&holdfast.ServerError{Op: "reach", Server: "b:1", Code: "NOAUTH", Err: holdfast.ErrDenied}).Error()
+		if strings.Contains(got, "the parameters username and password are for the server") != explained || strings.Contains(got, "canary") {
+			t.Errorf("%s: %s", url, got)
+		}
+		s.Close()
 	}
 }

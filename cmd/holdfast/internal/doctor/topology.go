@@ -58,7 +58,7 @@ func checkSlots(ctx context.Context, d *target.Deployment) []report.Finding {
 // checkSentinels checks that sentinels can agree on a failover, and that programs can learn of it.
 func checkSentinels(all []*target.Sentinel) (found []report.Finding) {
 	var answer []string // the addresses of those that do
-	of, problem := 0, ""
+	of, problem, why := 0, "", ""
 	for _, s := range all {
 		if s.IsMistaken() {
 			found = append(found, report.Topology.Warning(s.Addr+": "+s.Err.Error(), "programs with this URL ask fewer sentinels for the master, and may not learn of a failover",
@@ -69,6 +69,8 @@ func checkSentinels(all []*target.Sentinel) (found []report.Finding) {
 		if s.Err == nil {
 			answer = append(answer, s.Addr)
 			problem = cmp.Or(s.Problem, problem)
+		} else {
+			why += fmt.Sprintf("; %s: %s", s.Addr, report.Because("SENTINEL", s.Err))
 		}
 	}
 	saw := fmt.Sprintf("%d of %s in the URL answer", len(answer), report.Count(int64(of), "sentinel"))
@@ -78,7 +80,7 @@ func checkSentinels(all []*target.Sentinel) (found []report.Finding) {
 		f = report.Topology.Warning(saw+"; "+problem, "if the master fails, no replica is promoted: locks can be neither acquired nor renewed",
 			"bring the other sentinels back")
 	case len(answer) < of:
-		f = report.Topology.Warning(saw, "with fewer sentinels, a failover may not happen, or programs may not learn of it",
+		f = report.Topology.Warning(saw+why, "with fewer sentinels, a failover may not happen, or programs may not learn of it",
 			"bring the other sentinels back, or correct the URL")
 	case len(answer) == 1:
 		f = report.Topology.Note(saw, "while this one is down, programs cannot find the master", "add the others to the URL, with &addr=HOST:PORT")

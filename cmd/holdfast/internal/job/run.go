@@ -168,7 +168,7 @@ func (r *Run) quotedNames() string {
 func (r *Run) Failure(err error) *exitcode.Error {
 	exit := exitcode.OfLibrary(err)
 	if exit.Err = quorumFailure(err); exit.Err == nil {
-		exit.Err = r.Servers.ExplainTLS(err)
+		exit.Err = r.Servers.Explain(err)
 	}
 	if advice := r.Advice(err); advice != "" {
 		exit.Err = fmt.Errorf("%w; %s", exit.Err, advice)

@@ -31,8 +31,14 @@ func ownOptions(o *redis.Options) *redis.Options {
 	own.DialerRetries = 1 // the engine retries, and needs the error
 	own.MinIdleConns = 0
 	own.Limiter = nil // what is refused to the program must not cost a lease
-	own.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
+	own.MaintNotificationsConfig = noNotifications()
 	return &own
+}
+
+// noNotifications switches off notifications of maintenance, and the lookup of the server's name with which each client would
+// prepare for them.
+func noNotifications() *maintnotifications.Config {
+	return &maintnotifications.Config{Mode: maintnotifications.ModeDisabled, EndpointType: maintnotifications.EndpointTypeNone}
 }
 
 // bounding returns a dialer whose connections close when the server sends what go-redis could not survive.
@@ -64,6 +70,6 @@ func ownClusterOptions(o *redis.ClusterOptions) *redis.ClusterOptions {
 	own.DialerRetries = 1 // the engine retries, and needs the error
 	own.MinIdleConns = 0
 	own.ReadOnly, own.RouteByLatency, own.RouteRandomly = false, false, false
-	own.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
+	own.MaintNotificationsConfig = noNotifications()
 	return &own
 }

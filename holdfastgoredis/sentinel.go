@@ -8,7 +8,6 @@ import (
 	"strconv"
 
 	"github.com/redis/go-redis/v9"
-	"github.com/redis/go-redis/v9/maintnotifications"
 
 	"github.com/holdfast-go/holdfast/internal/sentinel"
 )
@@ -58,7 +57,7 @@ func (f *follower) sentinel(addr string) (*redis.SentinelClient, error) {
 			Addr: addr, ClientName: o.ClientName, Protocol: o.Protocol, Dialer: o.Dialer, OnConnect: o.OnConnect, TLSConfig: o.TLSConfig,
 			Username: o.SentinelUsername, Password: o.SentinelPassword, DisableIdentity: o.DisableIdentity,
 			MaxRetries: -1, PoolSize: 2, ContextTimeoutEnabled: true,
-			MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+			MaintNotificationsConfig: noNotifications(),
 		})
 		f.sentinels[addr] = client
 	}

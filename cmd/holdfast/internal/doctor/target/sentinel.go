@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
-	"github.com/redis/go-redis/v9/maintnotifications"
 
 	"github.com/holdfast-go/holdfast/internal/sentinel"
 
@@ -39,7 +38,7 @@ func (d *Deployment) ask(ctx context.Context, addr string) *Sentinel {
 	client := redis.NewSentinelClient(&redis.Options{
 		Addr: addr, Username: d.sentinel.SentinelUsername, Password: d.sentinel.SentinelPassword,
 		Dialer: d.sentinel.Dialer, TLSConfig: d.sentinel.TLSConfig, DialTimeout: d.sentinel.DialTimeout, ReadTimeout: d.sentinel.ReadTimeout, DialerRetries: 1,
-		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+		MaintNotificationsConfig: noNotifications(),
 	})
 	defer client.Close()
 	parts, err := client.GetMasterAddrByName(ctx, name).Result()

@@ -137,6 +137,12 @@ func (d *Deployment) discoverBehindSentinels(ctx context.Context, master *redis.
 func SameOptions(rdb *redis.Client) *redis.Options {
 	o := *rdb.Options()
 	o.PoolSize, o.MinIdleConns, o.MaxRetries = 1, 0, -1
-	o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
+	o.MaintNotificationsConfig = noNotifications()
 	return &o
+}
+
+// noNotifications switches off notifications of maintenance, and the lookup of the server's name with which each client would
+// prepare for them.
+func noNotifications() *maintnotifications.Config {
+	return &maintnotifications.Config{Mode: maintnotifications.ModeDisabled, EndpointType: maintnotifications.EndpointTypeNone}
 }

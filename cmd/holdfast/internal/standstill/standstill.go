@@ -10,14 +10,18 @@ import (
 func Until(ctx context.Context) (all time.Duration) {
 	const step, noticeable = 50 * time.Millisecond, 250 * time.Millisecond
 	for last := time.Now(); ; {
+		ended := false
 		select {
 		case <-ctx.Done():
-			return all
+			ended = true
 		case <-time.After(step):
 		}
 		now := time.Now()
 		if late := now.Sub(last) - step; late > noticeable {
 			all += late
+		}
+		if ended {
+			return all
 		}
 		last = now
 	}

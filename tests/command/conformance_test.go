@@ -48,7 +48,7 @@ func TestASoundClientConforms(t *testing.T) {
 	t.Parallel()
 	machine.Undisturbed(t, func() error {
 		code, v, err := judge(t, "none", "--for", "1s")
-		if err == nil && (code != 0 || !v.OK || v.Passed != len(v.Verdicts) || v.Passed < 29) {
+		if err == nil && (code != 0 || !v.OK || v.Passed != len(v.Verdicts) || v.Passed < 30) {
 			err = fmt.Errorf("exit code %d: %+v", code, v)
 		}
 		return err
@@ -91,7 +91,7 @@ func TestFlawedClientsAreFound(t *testing.T) {
 		{"polls", "queue", `owes 1 in the lock's queue`},
 		{"chatty", "quiet", `the client sent \d+ requests`},
 		{"unrenewed", "renewal", `answers no to "holds", and not yes`},
-		{"believes", "theft", `its holds is still answered yes`},
+		{"believes", "theft", `the holds of client 1 is still answered yes`},
 		{"deletes", "theft", `released a lock that another program has`},
 		{"believes", "outage", `answers yes to "holds", and not no`},
 		{"naive", "lost-reply", `takes its own lock for another's`},

@@ -96,7 +96,16 @@ var wrongClients = []struct {
 		`        self.end(reply.word)
         in_background(lock.take_back, token, self.w.member, self.w.tombstone_us)
         return 0`, `        return lock.ttl_ms / 3000`,
-		"theft", `after another program took the lock from client 1, its holds is still answered yes`,
+		"theft", `after another program takes the lock by SET, the holds of client 1 is still answered yes`,
+	},
+	{
+		"a renewal's answer that nobody has the lock is ignored",
+		`        self.end(reply.word)
+        in_background(lock.take_back, token`, `        if reply.word == "absent":
+            return lock.ttl_ms / 3000
+        self.end(reply.word)
+        in_background(lock.take_back, token`,
+		"rw-loss", `after another program deletes the lock, the holds of client 1 is still answered yes`,
 	},
 	{
 		"no tombstones",

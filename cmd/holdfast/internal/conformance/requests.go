@@ -94,7 +94,7 @@ func refusesLateCopy(t *trial) error {
 		if err != nil {
 			return problemf("the server's time: %v", err)
 		}
-		if err := t.pause(time.UnixMicro(int64(-z.Score)).Sub(now) + 10*time.Millisecond); err != nil {
+		if err := t.pause(min(time.UnixMicro(int64(-z.Score)).Sub(now)+10*time.Millisecond, t.cfg.Answer)); err != nil {
 			return err
 		}
 	}

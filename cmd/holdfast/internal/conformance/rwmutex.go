@@ -15,6 +15,7 @@ var rwScenarios = []scenario{
 	{"rw-queue", "a writer that waits is passed by no reader, and releases hand the lock over", writersAreNotPassed, rwmutex},
 	{"rw-quiet", "a writer that waits does not poll", isQuiet, rwmutex},
 	{"rw-renewal", "leases of both sides are renewed for as long as they are held", rwRenews, rwmutex},
+	{"rw-loss", "a writer whose lock is deleted says so at its next renewal", losesDeleted, rwmutex},
 	{"rw-outage", "a writer that gets no answer does not rely on its lease for longer than it lasts", losesInOutage, rwmutex},
 	{"rw-expiry", "a reader or writer that is killed keeps others out until its lease ends, and no longer", rwExpires, rwmutex},
 	{"rw-competition", "readers and writers take turns for a while: no writer beside another, and fences rise", rwCompetes, rwmutex},
@@ -209,6 +210,11 @@ func rwRenews(t *trial) error {
 		}
 	}
 	return nil
+}
+
+func losesDeleted(t *trial) error {
+	_, err := t.robbed("deletes the lock", func() error { return t.rdb.Del(t.ctx, t.key).Err() })
+	return err
 }
 
 // clocksDiffer allows for a clock here that is slower than the server's.

@@ -298,28 +298,39 @@ const (
 	renewed = 20 * time.Second
 )
 
-func losesToThief(t *trial) error {
+// robbed starts a client whose lock is taken from it. It returns once the client says so.
+func (t *trial) robbed(what string, rob func() error) (*client, error) {
 	c, err := t.start()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if _, err := c.try(lasting); err != nil {
-		return err
+		return nil, err
 	}
-	t.note("another program", "takes the lock by SET")
-	if err := t.rdb.Set(t.ctx, t.key, "thief", long).Err(); err != nil {
-		return problemf("SET: %v", err)
+	t.note("another program", what)
+	if err := rob(); err != nil {
+		return nil, problemf("another program: %v", err)
 	}
-	for told, stop := "", time.Now().Add(renewed); told != "no"; {
-		if told, err = c.ask("holds"); err != nil {
-			return err
-		}
-		if told != "no" && time.Now().After(stop) {
-			return problemf("%s after another program took the lock from %s, its holds is still answered %s", renewed, c.who, printable.Word(told, 200))
+	for stop := time.Now().Add(renewed); ; {
+		told, err := c.ask("holds")
+		switch {
+		case err != nil:
+			return nil, err
+		case told == "no":
+			return c, nil
+		case time.Now().After(stop):
+			return nil, problemf("%s after another program %s, the holds of %s is still answered %s", renewed, what, c.who, printable.Word(told, 200))
 		}
 		if err := t.pause(200 * time.Millisecond); err != nil {
-			return err
+			return nil, err
 		}
+	}
+}
+
+func losesToThief(t *trial) error {
+	c, err := t.robbed("takes the lock by SET", func() error { return t.rdb.Set(t.ctx, t.key, "thief", long).Err() })
+	if err != nil {
+		return err
 	}
 	if _, err := c.ask("release"); err != nil && !errors.As(err, new(*clientError)) {
 		return err

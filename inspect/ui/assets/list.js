@@ -298,9 +298,8 @@ function fill(line, lock, now, index, top, active, quorum) {
   setText(line.lease, leaseText(lock, now));
   line.lease.dataset.late = String(lock.until > 0 && lock.until < now);
   setText(line.badge, lock.waiting ? count(lock.waiting) : lock.standby ? `${count(lock.standby)} standby` : "–");
-  setAttribute(line.badge, "class", lock.waiting ? "badge" : "nobody");
-  setAttribute(line.badge, "title", lock.waiting ? plural(lock.waiting, "process waits", "processes wait") : quorum ? notKnown : "");
-  setText(line.fence, lock.fence === "0" ? "–" : lock.fence);
+  setAttribute(line.badge, "class", lock.waiting ? "badge" : lock.standby ? "standby" : "nobody");
+  setAttribute(line.badge, "title", lock.waiting ? plural(lock.waiting, "process waits", "processes wait") : lock.standby ? "candidates of an election that somebody leads" : quorum ? notKnown : "");
 }
 
 // holderText says in a few words who holds a lock.

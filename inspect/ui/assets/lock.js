@@ -110,7 +110,7 @@ export class LockPage {
 
   showHead(r) {
     const held = r.holders.length > 0;
-    const badges = [el("span", { class: `badge ${held ? "held" : "idle"}` }, held ? "held" : "free")];
+    const badges = [el("span", { class: `badge ${held ? "held" : "idle"}` }, r.kind !== "election" ? (held ? "held" : "free") : held ? "led" : "no leader")];
     const { waiting, standby } = candidates({ ...r, holders: r.holders.length });
     if (waiting) badges.push(el("span", { class: "badge waiting" }, plural(waiting, "process waits", "processes wait")));
     if (standby) badges.push(el("span", { class: "badge plain" }, plural(standby, "process stands by", "processes stand by")));

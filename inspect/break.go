@@ -10,14 +10,15 @@ import (
 	"github.com/holdfast-go/holdfast/internal/engine"
 )
 
-// Broken is the record of a Break.
+// Broken is the record of a Break, or of a Revoke.
 type Broken struct {
-	Name   string          // of the lock
-	Holder holdfast.Holder // who had it; one of them if there were several
-	By     string          // Config.Owner of the client that broke it
-	Reason string
-	Time   time.Time // by the server's clock
-	Fence  uint64    // above the broken holder's, and below the next one's
+	Name    string          // of the lock
+	Holder  holdfast.Holder // who had it; one of them if there were several. Of a Revoke only Name and Fence are known
+	By      string          // Config.Owner of the client that broke it
+	Reason  string
+	Time    time.Time // by the server's clock
+	Fence   uint64    // above the broken holder's, and below the next one's; 0 of a Revoke
+	Revoked bool      // the holder was only asked to let go
 }
 
 // ErrChanged says that the lock has another holder than the one with the fence that was given. Nothing was done.
@@ -56,8 +57,8 @@ func (i *Inspector) Revoke(ctx context.Context, name string, fence uint64, reaso
 	return access.Error(i.of.Revoke(ctx, name, fence, reason))
 }
 
-// History yields the breaks on record, the latest first. The server keeps about the latest 1,000 breaks and revocations. Of a
-// quorum it yields what any node has on record, each break once. An error is the last: see List.
+// History yields the breaks and revocations on record, the latest first. The server keeps about the latest 1,000. Of a quorum it
+// yields what any node has on record, each once. An error is the last: see List.
 func (i *Inspector) History(ctx context.Context) iter.Seq2[Broken, error] {
 	return func(yield func(Broken, error) bool) {
 		i.of.History(ctx, func(b engine.Broken, err error) bool { return yield(newBroken(&b), access.Error(err)) })
@@ -68,5 +69,5 @@ func newBroken(b *engine.Broken) Broken {
 	if b.Name == "" {
 		return Broken{}
 	}
-	return Broken{b.Name, access.Holder(b.Holder).(holdfast.Holder), b.By, b.Reason, b.Time, b.Fence}
+	return Broken{b.Name, access.Holder(b.Holder).(holdfast.Holder), b.By, b.Reason, b.Time, b.Fence, b.Revoked}
 }

@@ -27,8 +27,12 @@ type detail struct {
 	seen   time.Time
 	status holdfast.Status
 	err    error
-	broken []inspect.Broken // what is on record about the lock, the latest first
+	read   time.Time        // when the record was read
+	record []inspect.Broken // what is on record about the lock, the latest first
 }
+
+// recordPeriod is how old the record may be that a page shows. Reading it takes more than a look at a lock.
+const recordPeriod = 5 * time.Second
 
 // enter lets viewers of a lock share looks, until leave.
 func (d *details) enter(name string) (leave func()) {
@@ -49,7 +53,7 @@ func (d *details) enter(name string) (leave func()) {
 	}
 }
 
-// get returns the status of a lock that was entered, at most half a second old, and the breaks of it on record.
+// get returns the status of a lock that was entered, at most half a second old, and what is on record about it.
 func (d *details) get(ctx context.Context, name string) (holdfast.Status, []inspect.Broken, error) {
 	d.mu.Lock()
 	own := d.of[name]
@@ -62,18 +66,18 @@ func (d *details) get(ctx context.Context, name string) (holdfast.Status, []insp
 	defer func() { <-own.mu }()
 	if time.Since(own.seen) > lookPeriod/2 {
 		status, err := d.in.Get(ctx, name)
-		if err == nil && (own.seen.IsZero() || !sameHolders(&status, &own.status)) {
-			own.broken = d.history(ctx, name)
+		if err == nil && (!sameHolders(&status, &own.status) || time.Since(own.read) > recordPeriod) {
+			own.record, own.read = d.history(ctx, name), time.Now()
 		}
 		if ctx.Err() != nil {
 			return holdfast.Status{}, nil, ctx.Err()
 		}
 		own.status, own.err, own.seen = status, err, time.Now()
 	}
-	return own.status, own.broken, own.err
+	return own.status, own.record, own.err
 }
 
-// history returns the breaks of a lock on record. If they cannot be read, the page does without them.
+// history returns what is on record about a lock. If that cannot be read, the page does without it.
 func (d *details) history(ctx context.Context, name string) (all []inspect.Broken) {
 	for b, err := range d.in.History(ctx) {
 		if err != nil {

@@ -167,12 +167,12 @@ func (h *Handler) followLock(ctx context.Context, s *stream, name string) {
 	defer tick.Stop()
 	var last []byte
 	for {
-		status, broken, err := h.details.get(ctx, name)
+		status, record, err := h.details.get(ctx, name)
 		if ctx.Err() != nil {
 			return
 		}
 		timeline, absent := h.board.timeline(name)
-		r := newReport(&status, err, withBroken(timeline, broken))
+		r := newReport(&status, err, withRecord(timeline, record))
 		r.Absent = absent
 		now := r.Time
 		r.Time = 0

@@ -29,7 +29,7 @@ type happening struct {
 	Held  int64  `json:"held,omitempty"` // for how long the holder had it, in milliseconds; of a hand-over, the one before
 	From  string `json:"from,omitempty"` // of a hand-over: who had it before
 
-	By     string `json:"by,omitempty"` // of a break: who did it, and why
+	By     string `json:"by,omitempty"` // of a break or a revocation: who did it, and why
 	Reason string `json:"reason,omitempty"`
 }
 
@@ -42,6 +42,7 @@ const (
 	handedOver what = "handed over" // to a waiter, when the holder before let go
 	released   what = "released"
 	broken     what = "broken"
+	revoked    what = "revoked" // the holder was asked to let go
 	expired    what = "expired" // the lease ran out: the holder died, hung, or could not renew it
 )
 
@@ -179,17 +180,25 @@ func (h held) name() string {
 	return h.owner
 }
 
-// withBroken adds the breaks on record to a timeline. Each replaces what looked like a release. Both have the latest first.
-func withBroken(all []happening, record []inspect.Broken) []happening {
+// withRecord adds the breaks and revocations on record to a timeline. A break replaces what looked like a release. Both have the
+// latest first.
+func withRecord(all []happening, record []inspect.Broken) []happening {
 	if len(record) == 0 {
 		return all
 	}
 	for i := range record {
 		b := &record[i]
 		fence := fenceText(b.Holder.Fence)
-		all = slices.DeleteFunc(all, func(h happening) bool { return h.What == released && h.Fence == fence && h.Owner == b.Holder.Owner })
 		own := happening{
 			Time: millis(b.Time), What: broken, Owner: b.Holder.Owner, Host: b.Holder.Host, PID: b.Holder.PID, Fence: fence, By: b.By, Reason: b.Reason,
+		}
+		if b.Revoked {
+			own.What = revoked
+			if at := slices.IndexFunc(all, func(h happening) bool { return h.Fence == fence }); at >= 0 {
+				own.Owner, own.Host, own.PID = all[at].Owner, all[at].Host, all[at].PID
+			}
+		} else {
+			all = slices.DeleteFunc(all, func(h happening) bool { return h.What == released && h.Fence == fence && h.Owner == b.Holder.Owner })
 		}
 		if since := millis(b.Holder.Since); since != 0 {
 			own.Held = max(own.Time-since, 0)

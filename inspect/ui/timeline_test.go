@@ -2,8 +2,12 @@ package ui
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/inspect"
 )
 
 func TestWhatHappenedBetweenTwoLooks(t *testing.T) {
@@ -34,6 +38,25 @@ func TestWhatHappenedBetweenTwoLooks(t *testing.T) {
 		if fmt.Sprint(got) != c.want {
 			t.Errorf("%s: %v, want %s", name, got, c.want)
 		}
+	}
+}
+
+// What operators did is in the timeline, a break in place of the release that it looked like.
+func TestTheRecordIsInTheTimeline(t *testing.T) {
+	at := time.UnixMilli(1_000_000)
+	ann := holdfast.Holder{Owner: "ann", Fence: 1, Since: at.Add(-time.Second)}
+	record := []inspect.Broken{
+		{Holder: ann, By: "eve", Reason: "hangs", Time: at, Fence: 2},
+		{Holder: holdfast.Holder{Fence: 1}, By: "eve", Reason: "please", Time: at.Add(-10 * time.Millisecond), Revoked: true},
+		{Holder: holdfast.Holder{Fence: 9}, By: "eve", Time: at.Add(-time.Hour), Revoked: true}, // of a holder that nobody saw
+	}
+	seen := []happening{{Time: at.UnixMilli() + 5, What: released, Owner: "ann", Fence: "1"}, {Time: at.UnixMilli() - 1000, What: granted, Owner: "ann", Host: "web-1", Fence: "1"}}
+	var got []string
+	for _, h := range withRecord(seen, record) {
+		got = append(got, fmt.Sprintf("%s %s@%s %d %s %s", h.What, h.Owner, h.Host, h.Held, h.By, h.Reason))
+	}
+	if want := "[broken ann@ 1000 eve hangs, revoked ann@web-1 0 eve please, granted ann@web-1 0  , revoked @ 0 eve ]"; "["+strings.Join(got, ", ")+"]" != want {
+		t.Errorf("%q, want %s", got, want)
 	}
 }
 

@@ -15,15 +15,16 @@ import (
 	"github.com/holdfast-go/holdfast/internal/wire"
 )
 
-// Broken is the record of a lock that was broken.
+// Broken is the record of a lock that was broken, or of a holder that was asked to let go.
 type Broken struct {
-	ID     string // of the request; of a quorum, of the request to all nodes
-	Name   string
-	Holder Holder // who had it, or one of several
-	By     string
-	Reason string
-	Time   time.Time // by the server's clock
-	Fence  uint64    // the lock's, since then
+	ID      string // of the request; of a quorum, of the request to all nodes
+	Name    string
+	Holder  Holder // who had it, or one of several; if it was asked, only its fence
+	By      string
+	Reason  string
+	Time    time.Time // by the server's clock
+	Fence   uint64    // the lock's, since then; 0 if the holder was asked
+	Revoked bool      // the holder was asked
 }
 
 // ErrChanged says that the lock's holder has another fence than the one that was to be broken or asked.
@@ -76,7 +77,12 @@ func (in *Inspector) BreakPart(ctx context.Context, name string, fence uint64, r
 
 // Revoke asks the holder with that fence to let go.
 func (in *Inspector) Revoke(ctx context.Context, name string, fence uint64, reason string) error {
-	note, err := in.remark(name, fence, reason, "")
+	return in.RevokePart(ctx, name, fence, reason, "")
+}
+
+// RevokePart is Revoke on one node of a quorum. whole identifies the request to all nodes.
+func (in *Inspector) RevokePart(ctx context.Context, name string, fence uint64, reason, whole string) error {
+	note, err := in.remark(name, fence, reason, whole)
 	if err != nil {
 		return err
 	}
@@ -89,18 +95,25 @@ func (in *Inspector) Revoke(ctx context.Context, name string, fence uint64, reas
 	})
 }
 
-// History calls yield with each break on record, the latest first, until yield returns false. An error is the last.
+// History calls yield with each break and revocation on record, the latest first, until yield returns false. An error is the last.
 func (in *Inspector) History(ctx context.Context, yield func(Broken, error) bool) {
 	known := map[string]bool{}
 	err := in.c.readJournal(ctx, func(e codec.Entry) bool {
-		if e.What != codec.WasBroken || known[e.ID] {
+		if e.What != codec.WasBroken && e.What != codec.WasRevoked || known[e.ID] {
 			return true
 		}
 		known[e.ID] = true
 		name, _ := in.c.space.NameOf(e.Key)
 		l := in.target(Found{name, in.c.space.Of(e.Key)}, e.Kind)
 		said := wire.ParseRemark(e.Note)
-		return yield(Broken{cmp.Or(said.Whole, e.ID), name, l.sharer(&e.Hold), said.By, said.Reason, time.UnixMicro(e.Time), e.Raised}, nil)
+		b := Broken{
+			ID: cmp.Or(said.Whole, e.ID), Name: name, Holder: Holder{Name: name, Form: e.Kind, Fence: e.Fence}, By: said.By, Reason: said.Reason,
+			Time: time.UnixMicro(e.Time), Fence: e.Raised, Revoked: e.What == codec.WasRevoked,
+		}
+		if !b.Revoked {
+			b.Holder = l.sharer(&e.Hold)
+		}
+		return yield(b, nil)
 	})
 	if err != nil {
 		yield(Broken{}, err)

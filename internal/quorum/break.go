@@ -32,8 +32,9 @@ func (in *Inspector) Break(ctx context.Context, name string, fence uint64, reaso
 
 // Revoke asks the process that has the lock with that fence on some node to let go.
 func (in *Inspector) Revoke(ctx context.Context, name string, fence uint64, reason string) error {
+	whole := rand.Text()
 	return in.onHolder(ctx, "revoke", name, fence, func(node *engine.Inspector, h engine.Holder) error {
-		return node.Revoke(ctx, name, h.Fence, reason)
+		return node.RevokePart(ctx, name, h.Fence, reason, whole)
 	})
 }
 
@@ -97,7 +98,7 @@ func (in *Inspector) grants(ctx context.Context, name string) ([]*engine.Holder,
 	return grants, errs
 }
 
-// History calls yield with each break that some node has on record, the latest first, until yield returns false. An error is
+// History calls yield with each break and revocation that some node has on record, the latest first, until yield returns false. An error is
 // the last: too few nodes have answered.
 func (in *Inspector) History(ctx context.Context, yield func(engine.Broken, error) bool) {
 	found, errs := make([][]engine.Broken, len(in.nodes)), make([]error, len(in.nodes))

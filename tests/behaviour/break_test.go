@@ -35,7 +35,7 @@ func next(kind string, c *holdfast.Client, o holdfast.Option) *holdfast.Lock {
 	return breakable[kind](c, o)
 }
 
-// history returns the breaks of a lock that are on record.
+// history returns what is on record about a lock.
 func history(t testing.TB, in *inspect.Inspector, name string) (all []inspect.Broken) {
 	t.Helper()
 	for b, err := range in.History(t.Context()) {
@@ -269,6 +269,15 @@ func TestRevoke(t *testing.T) {
 					t.Errorf("after Revoke: %v", err)
 				}
 				backend.Release(t, lease)
+				onRecord := history(t, in, l.Name())
+				if len(onRecord) != 2 {
+					t.Errorf("%d are on record", len(onRecord))
+				}
+				for _, r := range onRecord {
+					if !r.Revoked || r.Holder.Fence != lease.Fence() || r.By != "operator" || r.Reason != "your turn is over" || r.Fence != 0 {
+						t.Errorf("on record: %+v", r)
+					}
+				}
 				mu.Lock()
 				defer mu.Unlock()
 				if len(told) != 1 || told[0].By != "operator" || told[0].Note != "your turn is over" || told[0].Fence != lease.Fence() {

@@ -77,6 +77,8 @@ func TestAHolderIsAskedToLetGo(t *testing.T) {
 	page.sees("The holder was asked to let go.")
 	<-lease.Revoked()
 	if err := lease.Err(); err != nil {
+	page.sees("Asked to let go: worker")
+	page.sees("by inspector · deployment")
 		t.Errorf("it does not hold the lock any more: %v", err)
 	}
 }

@@ -251,6 +251,7 @@ const words = {
   granted: (h) => `Granted${modeOf(h)} to`,
   "handed over": (h) => `Handed over${modeOf(h)} to`,
   released: () => "Released by",
+  revoked: () => "Asked to let go:",
   expired: () => "The lease ran out of",
   broken: () => "Broken, and taken from",
 };

@@ -278,7 +278,7 @@ func breaks(ctx context.Context, args []string, _ io.Reader, stdout, stderr io.W
 			if err != nil {
 				return err
 			}
-			if o.name != "" && b.Name != o.name {
+			if b.Revoked || o.name != "" && b.Name != o.name {
 				continue
 			}
 			if o.json {

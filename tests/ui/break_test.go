@@ -39,6 +39,7 @@ func TestALockIsBrokenByItsFence(t *testing.T) {
 	page.click(".break .danger")
 	page.sees("The lock was taken away. Its fence is ")
 	page.until("the next has it", `document.querySelector(".holders strong")?.textContent === "next"`)
+	page.until("the form is empty, for the next holder", `document.querySelector("#fence").value === "" && document.querySelector("#reason").value === ""`)
 	page.sees("Broken, and taken from hung")
 	page.sees("by inspector · eve: hangs since 3 am")
 	backend.Eventually(t, "the holder is told", func() bool { return lease.Err() != nil })
@@ -48,6 +49,7 @@ func TestALockIsBrokenByItsFence(t *testing.T) {
 	}
 
 	page.write("#fence", fmt.Sprint(lease.Fence())) // once more, too late
+	page.write("#reason", "hangs since 3 am")
 	page.click(".break .danger")
 	page.sees("is gone, and another has the lock")
 	if h, _ := s.status("nightly").Holder(); h.Owner != "next" {
@@ -75,10 +77,10 @@ func TestAHolderIsAskedToLetGo(t *testing.T) {
 	page.write("#reason", "deployment")
 	page.click(".break button[type=button]")
 	page.sees("The holder was asked to let go.")
-	<-lease.Revoked()
-	if err := lease.Err(); err != nil {
 	page.sees("Asked to let go: worker")
 	page.sees("by inspector · deployment")
+	<-lease.Revoked()
+	if err := lease.Err(); err != nil {
 		t.Errorf("it does not hold the lock any more: %v", err)
 	}
 }

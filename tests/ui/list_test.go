@@ -77,8 +77,10 @@ func TestFilterAndOrder(t *testing.T) {
 	page.lists("b", "a", "c")
 	column("held")
 	page.lists("a", "b", "c") // the oldest first
-	column("fence")
-	page.lists("c", "b", "a") // the latest first
+	column("name")
+	page.lists("a", "b", "c")
+	column("name")
+	page.lists("c", "b", "a")
 	page.press("1")
 	page.lists("a", "b", "c")
 

@@ -25,6 +25,10 @@ func TestThePageOfALock(t *testing.T) {
 	}
 	page.until("the fence", `document.querySelector(".holders .fence").textContent === "%d"`, lease.Fence())
 	page.until("the waiters, in order", `[...document.querySelectorAll(".waiters strong")].map((e) => e.textContent).join() === "bob,cat"`)
+	eval[bool](page, `(navigator.clipboard.writeText = async (text) => { window.copied = text; }, true)`)
+	page.click(".holders button")
+	page.sees("Copied")
+	page.until("the fence is copied", `window.copied === "%d"`, lease.Fence())
 	left := eval[string](page, `document.querySelector(".holders .facts").innerText`)
 	page.until("time passes", `document.querySelector(".holders .facts").innerText !== %s`, quote(left))
 	backend.Release(t, lease)

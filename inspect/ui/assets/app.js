@@ -191,7 +191,7 @@ document.addEventListener("keydown", (e) => {
   if (act) {
     e.preventDefault();
     act();
-  } else if (view === "locks" && /^[1-7]$/.test(e.key)) {
+  } else if (view === "locks" && /^[1-6]$/.test(e.key)) {
     list.sortByNumber(Number(e.key));
   }
 });

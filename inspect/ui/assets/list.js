@@ -14,7 +14,6 @@ const columns = {
   held: { key: (l) => (l.since ? -l.since : -Infinity) },
   lease: { key: (l) => l.until || Infinity, text: true },
   waiting: { key: (l) => l.waiting },
-  fence: { key: (l) => BigInt(l.fence) },
 };
 const order = Object.keys(columns);
 
@@ -131,7 +130,7 @@ export class List {
       if (lock.waited && (!longest || lock.waited < longest)) longest = lock.waited;
       if (this.show === "held" && lock.holders === 0) continue;
       if (this.show === "waiting" && lock.waiting === 0) continue;
-      if (this.words.every((word) => lock.text.includes(word))) found.push([columns[sort].key(lock), lock]);
+      if (this.words.every((word) => lock.text.includes(word) || word === lock.fence)) found.push([columns[sort].key(lock), lock]);
     }
     const natural = columns[sort].text ? 1 : -1;
     const direction = this.down && sort === this.sort ? -natural : natural;
@@ -274,10 +273,10 @@ function rowHeight() {
 function newLine() {
   const cell = (name, ...children) => el("div", { role: "gridcell", class: name }, ...children);
   const link = el("a", { tabindex: "-1" });
-  const line = { link, name: cell("name", el("span", { class: "dot", "aria-hidden": "true" }), link), kind: cell("kind"), holder: cell("holder"), held: cell("held"), lease: cell("lease"), waiting: cell("waiting"), fence: cell("fence") };
+  const line = { link, name: cell("name", el("span", { class: "dot", "aria-hidden": "true" }), link), kind: cell("kind"), holder: cell("holder"), held: cell("held"), lease: cell("lease"), waiting: cell("waiting") };
   line.badge = el("span");
   line.waiting.append(line.badge);
-  line.root = el("div", { role: "row", class: "line" }, line.name, line.kind, line.holder, line.held, line.lease, line.waiting, line.fence);
+  line.root = el("div", { role: "row", class: "line" }, line.name, line.kind, line.holder, line.held, line.lease, line.waiting);
   return line;
 }
 

@@ -30,11 +30,10 @@ export class LockPage {
       waitersTitle: el("h2", {}, "Waiting"),
     };
     const p = this.parts;
-    const copy = el("button", { type: "button", class: "button quiet", onclick: () => this.copy(copy) }, "Copy name");
     this.root.replaceChildren(
       el("div", { class: "lock-head" },
         el("a", { href: "./", class: "back", "data-view": "back" }, "← All locks"),
-        el("div", { class: "title" }, el("h1", { id: "lock-name" }, shown(name)), p.badges, copy),
+        el("div", { class: "title" }, el("h1", { id: "lock-name" }, shown(name)), p.badges, copyButton(name, "Copy name")),
         p.facts, p.problem),
       el("div", { class: "columns" },
         el("div", {},
@@ -47,16 +46,6 @@ export class LockPage {
 
   now() {
     return Date.now() + this.offset;
-  }
-
-  async copy(button) {
-    try {
-      await navigator.clipboard.writeText(this.name);
-      button.textContent = "Copied";
-    } catch {
-      button.textContent = "Not allowed";
-    }
-    setTimeout(() => { button.textContent = "Copy name"; }, 1500);
   }
 
   // show takes what is known now.
@@ -118,7 +107,7 @@ export class LockPage {
     this.parts.badges.replaceChildren(...badges);
     const facts = [];
     const fact = (name, value) => facts.push(el("div", {}, el("dt", {}, name), el("dd", {}, value)));
-    if (r.fence) fact("Latest fence", r.fence);
+    if (r.fence && r.holders.every((h) => h.fence !== r.fence)) fact("Latest fence", r.fence);
     if (r.kind === "semaphore") fact("Permits", `${r.holders.reduce((n, h) => n + h.permits, 0)} of ${r.limit} taken`);
     if (r.kind === "latch") fact("Parties", `${r.count} of ${r.limit} have not counted down`);
     if (r.kind === "barrier") fact("Parties", `${r.holders.length} of ${r.limit} have arrived`);
@@ -141,7 +130,7 @@ export class LockPage {
   holder(h, i) {
     const facts = el("dl", { class: "facts" });
     const fact = (name, ...value) => facts.append(el("div", {}, el("dt", {}, name), el("dd", {}, ...value)));
-    if (h.fence) fact("Fence", el("code", { class: "fence" }, h.fence));
+    if (h.fence) fact("Fence", el("code", { class: "fence" }, h.fence), copyButton(h.fence, "Copy", "Copy the fence"));
     if (h.since) fact("Held for", this.live((now) => duration(now - h.since), { title: `since ${dayAndClock(h.since)}` }));
     fact("Lease left", ...(h.until ? this.lease(i) : ["no expiry"]));
     if (h.permits) fact("Permits", count(h.permits));
@@ -195,9 +184,8 @@ export class LockPage {
     }
     this.parts.timeline.replaceChildren(...timeline.map((h) => el("li", { "data-what": h.what },
       el("span", { class: "dot", "aria-hidden": "true" }),
-      el("time", { title: dayAndClock(h.t) }, clock(h.t)),
-      el("span", { class: "what" }, words[h.what]?.(h) ?? h.what, " ", el("b", {}, owner(h)), el("span", { class: "more" }, said(h))),
-      h.fence ? el("code", { class: "fence" }, h.fence) : null)));
+      el("time", { title: dayAndClock(h.t) + (h.fence ? `, fence ${h.fence}` : "") }, clock(h.t)),
+      el("span", { class: "what" }, words[h.what]?.(h) ?? h.what, " ", el("b", {}, owner(h)), el("span", { class: "more" }, said(h))))));
   }
 
   breakForm(user) {
@@ -214,7 +202,7 @@ export class LockPage {
       for (const b of buttons) b.disabled = false;
       answer.className = failed ? "answer failed" : "answer done";
       answer.textContent = text;
-      if (!failed && verb === "break") fence.value = "";
+      if (!failed && verb === "break") fence.value = reason.value = ""; // they are not for the next holder
     };
     const form = el("form", { class: "break", onsubmit: (e) => { e.preventDefault(); act("break"); } },
       el("p", { id: "break-hint" }, "Type the fence of the holder that you mean: another holder is left alone. Its program is told at once, and the next waiter gets the lock. If it goes on working all the same, only resources that check fences refuse it." + (user ? ` It is recorded as done by ${shown(user)}.` : "")),
@@ -226,6 +214,16 @@ export class LockPage {
       answer);
     return el("section", { class: "panel danger", "aria-label": "Break" }, el("h2", {}, "Take it away"), form);
   }
+}
+
+// copyButton copies what has to be typed elsewhere. Browsers allow it on pages from this machine or over TLS.
+function copyButton(text, words, label) {
+  const button = el("button", { type: "button", class: "button quiet", "aria-label": label, onclick: async () => {
+    const said = await navigator.clipboard?.writeText(text).then(() => "Copied", () => "Not allowed") ?? "Not allowed";
+    button.textContent = said;
+    setTimeout(() => { button.textContent = words; }, 1500);
+  } }, words);
+  return button;
 }
 
 // order asks for a break or a revocation, and returns whether that failed and what to say of it. Of a quorum, where each node
@@ -251,9 +249,9 @@ const words = {
   granted: (h) => `Granted${modeOf(h)} to`,
   "handed over": (h) => `Handed over${modeOf(h)} to`,
   released: () => "Released by",
-  revoked: () => "Asked to let go:",
   expired: () => "The lease ran out of",
   broken: () => "Broken, and taken from",
+  revoked: () => "Asked to let go:",
 };
 
 const modeOf = (h) => (h.mode === "reader" || h.mode === "writer" ? ` (${h.mode})` : "");

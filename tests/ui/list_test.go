@@ -143,7 +143,7 @@ func TestEverythingCanBeDoneByKeyboard(t *testing.T) {
 	page.press(kb.Escape)
 	page.lists("lock-0", "lock-1", "lock-2")
 	page.press("c")
-	page.sees("Most waiters")
+	page.sees("Most processes waiting")
 	page.press(kb.Escape)
 	page.lists("lock-0", "lock-1", "lock-2")
 	page.press("?")

@@ -107,6 +107,7 @@ func TestContention(t *testing.T) {
 	page := open(t, s.url+"?view=contention", 1280, 800)
 	page.until("the most waiters first", `[...document.querySelectorAll("#by-waiters a")].map((a) => a.textContent).join() === "broad,long"`)
 	page.until("the longest wait first", `[...document.querySelectorAll("#by-wait a")].map((a) => a.textContent).join() === "long,broad"`)
+	page.until("the one that was held longest first", `[...document.querySelectorAll("#by-hold a")].map((a) => a.textContent).join() === "long,broad,calm"`)
 	page.click("#by-wait a")
 	page.until("its page is open", `document.querySelector("#lock-name")?.textContent === "long"`)
 }
@@ -129,6 +130,7 @@ func TestAnElectionIsNoContention(t *testing.T) {
 	list.sees("1 standby")
 	list.until("nobody waits", `document.querySelector("#n-waiting").textContent === "0" && document.querySelector("#n-longest").textContent === "–"`)
 	contention.sees("Nobody waits.")
+	contention.sees("Nobody holds a lock.")
 	lock.sees("Standing by (1 process)")
 	lock.sees("Leader")
 	if err := rdb.Del(t.Context(), "holdfast:{boss}").Err(); err != nil {

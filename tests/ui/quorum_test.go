@@ -87,7 +87,7 @@ func TestWhoWaitsForALockOfAQuorumIsNotKnown(t *testing.T) {
 	sorted.lists("a", "nightly")
 	open(t, q.url+"?show=waiting", 1280, 800).sees(says)
 	contention := open(t, q.url+"?view=contention", 1280, 800)
-	contention.until("neither rank", `[...document.querySelectorAll(".ranking")].every((e) => e.innerText === %s)`, quote(says))
+	contention.until("neither rank", `[...document.querySelectorAll("#by-waiters, #by-wait")].every((e) => e.innerText === %s)`, quote(says))
 
 	page.click(`#rows a[title="nightly"]`)
 	page.sees(says)

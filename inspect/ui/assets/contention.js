@@ -1,4 +1,4 @@
-// The locks that most wait for, and those that somebody has waited for longest.
+// The locks that most wait for, those that somebody has waited for longest, and those that somebody has held longest.
 
 import { $, el } from "./dom.js";
 import { count, duration, notKnown, owner, plural, shown } from "./format.js";
@@ -7,21 +7,20 @@ const most = 20;
 
 export function drawContention(store) {
   const now = store.now();
-  if (store.quorum) {
-    for (const id of ["by-waiters", "by-wait"]) {
-      if ($(id).textContent !== notKnown) $(id).replaceChildren(el("li", { class: "nobody" }, notKnown));
-    }
-    return;
-  }
-  const waited = [...store.locks.values()].filter((lock) => lock.waiting > 0);
-  rank($("by-waiters"), waited, (l) => l.waiting, (l) => count(l.waiting), (l) => `longest ${l.waited ? duration(now - l.waited) : "–"}`);
-  rank($("by-wait"), waited.filter((l) => l.waited), (l) => now - l.waited, (l) => duration(now - l.waited), (l) => plural(l.waiting, "waiter", "waiters"));
+  const locks = [...store.locks.values()];
+  const processes = (l) => plural(l.waiting, "process waits", "processes wait");
+  // Leaders hold for as long as all is well, and parties for as long as others take.
+  const held = locks.filter((l) => l.since && !["election", "latch", "barrier"].includes(l.kind));
+  rank($("by-hold"), "Nobody holds a lock.", held, (l) => now - l.since, (l) => duration(now - l.since), (l) => (l.waiting ? processes(l) : ""));
+  const nobody = store.quorum ? notKnown : "Nobody waits.";
+  rank($("by-waiters"), nobody, locks.filter((l) => l.waiting), (l) => l.waiting, (l) => count(l.waiting), (l) => `longest ${l.waited ? duration(now - l.waited) : "–"}`);
+  rank($("by-wait"), nobody, locks.filter((l) => l.waited), (l) => now - l.waited, (l) => duration(now - l.waited), processes);
 }
 
-function rank(list, locks, value, text, more) {
+function rank(list, nobody, locks, value, text, more) {
   const first = locks.map((lock) => [value(lock), lock]).sort(([a, l], [b, m]) => b - a || (l.name < m.name ? -1 : 1)).slice(0, most);
   if (first.length === 0) {
-    list.replaceChildren(el("li", { class: "nobody" }, "Nobody waits."));
+    if (list.textContent !== nobody) list.replaceChildren(el("li", { class: "nobody" }, nobody));
     return;
   }
   // The rows are kept: focus and clicks survive the next second.
@@ -37,7 +36,12 @@ function rank(list, locks, value, text, more) {
     link.href = `?lock=${encodeURIComponent(lock.name)}`;
     link.dataset.lock = lock.name;
     number.textContent = text(lock);
-    detail.textContent = `${lock.holders ? `held by ${owner(lock)}${lock.holders > 1 ? ` and ${count(lock.holders - 1)} more` : ""}` : lock.kind === "election" ? "nobody leads" : "nobody holds it"} · ${more(lock)}`;
+    detail.textContent = [holdersOf(lock), more(lock)].filter(Boolean).join(" · ");
     bar.value = n / (first[0][0] || 1);
   });
+}
+
+function holdersOf(lock) {
+  if (lock.holders === 0) return lock.kind === "election" ? "nobody leads" : "nobody holds it";
+  return `held by ${owner(lock)}` + (lock.holders > 1 ? ` and ${count(lock.holders - 1)} more` : "");
 }

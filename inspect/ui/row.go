@@ -16,6 +16,7 @@ type row struct {
 	mode    holdfast.Mode // of the first holder
 	owner   string        // of the first holder
 	host    string
+	notes   string // of the first holder, to be searched
 	foreign bool
 	holders int
 	used    int   // permits that are held, or parties of a latch that have not counted down
@@ -32,6 +33,9 @@ func newRow(id int, s *holdfast.Status) row {
 	r := row{id: id, name: s.Name, kind: s.Kind, holders: len(s.Holders), limit: s.Limit, used: s.Count, fence: s.Fence, waiting: s.Waiting}
 	if h, held := s.Holder(); held {
 		r.mode, r.owner, r.host, r.foreign = h.Mode, h.Owner, h.Host, h.Foreign
+		for _, note := range notes(h.Meta) {
+			r.notes += note[0] + "=" + note[1] + "\n"
+		}
 	}
 	for i := range s.Holders {
 		h := &s.Holders[i]
@@ -74,7 +78,7 @@ func (r row) MarshalJSON() ([]byte, error) {
 	// A fence is a string, because numbers in JavaScript have 53 bits.
 	return json.Marshal([]any{
 		r.id, r.name, r.kind, r.holders, r.mode, r.owner, r.host, foreign, r.used, r.limit, r.since, r.until, strconv.FormatUint(r.fence, 10),
-		r.waiting, r.waited,
+		r.waiting, r.waited, r.notes,
 	})
 }
 

@@ -293,6 +293,7 @@ function fill(line, lock, now, index, top, active, quorum) {
   setAttribute(line.link, "title", shown(lock.name));
   setText(line.kind, lock.kind);
   setText(line.holder, holderText(lock));
+  setAttribute(line.holder, "title", shown(lock.notes.trimEnd().replaceAll("\n", ", ")));
   setText(line.held, lock.since ? duration(now - lock.since) : "–");
   setText(line.lease, leaseText(lock, now));
   line.lease.dataset.late = String(lock.until > 0 && lock.until < now);

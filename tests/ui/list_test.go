@@ -183,6 +183,23 @@ func TestTheFocusGoesInOrder(t *testing.T) {
 	}
 }
 
+// On a phone a lock is a card of two lines. Each column that can be sorted by stands above what it has of the cards.
+func TestTheHeadFitsTheCardsOfAPhone(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, nil)
+	s.hold(s.client.Mutex("orders/1"))
+	s.wait("w1", mutex("orders/1"))
+	page := open(t, s.url, 390, 780)
+	page.lists("orders/1")
+	page.until("the head fits", `(() => {
+		const seen = [...document.querySelectorAll("[data-column]")].filter((h) => h.offsetParent);
+		return seen.length === 4 && seen.every((h) => {
+			const head = h.getBoundingClientRect(), cell = document.querySelector("#rows ." + h.dataset.column).getBoundingClientRect();
+			return head.left >= 0 && head.right <= innerWidth && (head.left === cell.left || head.right === cell.right);
+		});
+	})()`)
+}
+
 // Of 10,000 locks only the rows exist that are seen.
 func TestTenThousandLocks(t *testing.T) {
 	s := newStage(t, nil)

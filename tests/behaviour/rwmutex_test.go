@@ -178,7 +178,7 @@ func TestAWriterWaitsForTheReadersBeforeItOnly(t *testing.T) {
 		defer over.Store(true)
 		var mu sync.Mutex
 		var after []uint64 // fences of readers that came after the writer was queued
-		var reading atomic.Int64
+		var reading, read atomic.Int64
 		var wg sync.WaitGroup
 		for i := range 4 {
 			// Readers of one process that share a lease overtake writers for 100 ms.
@@ -201,12 +201,13 @@ func TestAWriterWaitsForTheReadersBeforeItOnly(t *testing.T) {
 						reading.Add(1)
 						time.Sleep(hold/2 + upTo(hold/2, dice))
 						reading.Add(-1)
+						read.Add(1)
 						_ = lease.Release(context.Background())
 					}
 				})
 			}
 		}
-		backend.Eventually(t, "the stream flows", func() bool { return reading.Load() > 4 })
+		backend.Eventually(t, "the stream flows", func() bool { return read.Load() > 8 })
 		w := writers(t, b)
 		leases := backend.Start(t, w)
 		backend.Eventually(t, "the writer is queued", func() bool {

@@ -322,12 +322,12 @@ func (b *Backend) Cleaned(tb testing.TB) {
 }
 
 // Eventually waits until f returns true, for effects that happen in the background and cannot be waited for
-// otherwise. It fails the test after a minute, far longer than any run takes.
+// otherwise. It fails the test after five minutes, far longer than any run takes.
 func Eventually(tb testing.TB, what string, f func() bool) {
 	tb.Helper()
 	for began := time.Now(); !f(); {
 		took := time.Since(began)
-		if took > time.Minute {
+		if took > 5*time.Minute {
 			tb.Fatalf("not within %s: %s\n%s", took.Truncate(time.Second), what, machine.Report(began))
 		}
 		// Effects that take seconds need not be checked all the time.

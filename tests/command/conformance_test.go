@@ -43,16 +43,22 @@ func judge(t *testing.T, flaw string, flags ...string) (code int, v verdicts, er
 	return code, v, nil
 }
 
-// Holdfast's own client passes all scenarios, also on the embedded server.
+// Holdfast's own client passes all scenarios, also on the embedded server, with a connection for each command at a time, and with
+// one for all.
 func TestASoundClientConforms(t *testing.T) {
 	t.Parallel()
-	machine.Undisturbed(t, func() error {
-		code, v, err := judge(t, "none", "--for", "1s")
-		if err == nil && (code != 0 || !v.OK || v.Passed != len(v.Verdicts) || v.Passed < 30) {
-			err = fmt.Errorf("exit code %d: %+v", code, v)
-		}
-		return err
-	})
+	for _, flaw := range []string{"none", "multiplexed"} {
+		t.Run(flaw, func(t *testing.T) {
+			t.Parallel()
+			machine.Undisturbed(t, func() error {
+				code, v, err := judge(t, flaw, "--for", "1s")
+				if err == nil && (code != 0 || !v.OK || v.Passed != len(v.Verdicts) || v.Passed < 30) {
+					err = fmt.Errorf("exit code %d: %+v", code, v)
+				}
+				return err
+			})
+		})
+	}
 }
 
 // A client that once loses the lock in the competition, as it may if the machine stands still, is sound.

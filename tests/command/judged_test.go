@@ -12,9 +12,11 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/redis/rueidis"
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/holdfastgoredis"
+	"github.com/holdfast-go/holdfast/holdfastrueidis"
 )
 
 // judgedArg makes the test's program a client for holdfast conformance to judge: judgedArg FLAW HOST:PORT NAME.
@@ -23,7 +25,11 @@ const judgedArg = "__judged"
 // judged is that client: Holdfast's own, with one flaw or none.
 func judged(flaw, addr, name string) (code int) {
 	rdb := redis.NewClient(&redis.Options{Addr: addr})
-	locks, err := holdfastgoredis.New(rdb, &holdfast.Config{Logger: slog.New(slog.DiscardHandler)})
+	cfg := &holdfast.Config{Logger: slog.New(slog.DiscardHandler)}
+	locks, err := holdfastgoredis.New(rdb, cfg)
+	if flaw == "multiplexed" { // which is none: all commands share a connection
+		locks, err = holdfastrueidis.New(rueidis.ClientOption{InitAddress: []string{addr}, ForceSingleClient: true, DisableCache: true}, cfg)
+	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1

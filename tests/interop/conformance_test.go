@@ -187,28 +187,13 @@ var wrongClients = []struct {
 func TestWrongClientsInPythonAreFound(t *testing.T) {
 	t.Parallel()
 	setUp(t, "python")
-	sound, err := os.ReadFile("../../examples/python/holdfast.py")
-	if err != nil {
-		t.Fatal(err)
-	}
 	for _, c := range wrongClients {
 		t.Run(c.mistake, func(t *testing.T) {
 			t.Parallel()
-			if n := strings.Count(string(sound), c.right); n != 1 {
-				t.Fatalf("holdfast.py has these lines %d times:\n%s", n, c.right)
-			}
-			folder := t.TempDir()
-			examples := filepath.Join(folder, "examples", "python") // conform.py finds the scripts from there
-			docs, err := filepath.Abs("../../docs")
-			conform, readErr := os.ReadFile("../../examples/python/conform.py")
-			if err := errors.Join(err, readErr, os.MkdirAll(examples, 0o700), os.Symlink(docs, filepath.Join(folder, "docs")),
-				os.WriteFile(filepath.Join(examples, "holdfast.py"), []byte(strings.Replace(string(sound), c.right, c.wrong, 1)), 0o600),
-				os.WriteFile(filepath.Join(examples, "conform.py"), conform, 0o600)); err != nil {
-				t.Fatal(err)
-			}
+			client := changedClient(t, c.right, c.wrong)
 			machine.Undisturbed(t, func() error {
 				for range 3 {
-					code, said := conformance(t, filepath.Join(examples, "conform.py"), "--only", c.scenario, "--answer", "15s")
+					code, said := conformance(t, client, "--only", c.scenario, "--answer", "15s")
 					if code == 0 {
 						continue
 					}
@@ -221,4 +206,62 @@ func TestWrongClientsInPythonAreFound(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Clients that do things in another way, which the protocol allows, pass.
+func TestOtherClientsInPythonConform(t *testing.T) {
+	t.Parallel()
+	setUp(t, "python")
+	for _, c := range []struct {
+		way             string
+		before, changed string // lines of holdfast.py
+		scenarios       string
+	}{
+		{"an acquire is sent once", `RETRY_TIMEOUT = 2.0, 3.0`, `RETRY_TIMEOUT = 2.0, 0.1`, "lost-reply,late-copy,slow-reply,outage"},
+		{
+			"each grant by message is confirmed", `return m and self.claimed(w, m)`, `return None`,
+			"queue,slow-message,forged-grant,standby,lost-subscription,subscription,competition,semaphore",
+		},
+	} {
+		t.Run(c.way, func(t *testing.T) {
+			t.Parallel()
+			client := changedClient(t, c.before, c.changed)
+			machine.Undisturbed(t, func() error {
+				if code, said := conformance(t, client, "--only", c.scenarios); code != 0 {
+					return fmt.Errorf("exit code %d\n%s", code, said)
+				}
+				return nil
+			})
+		})
+	}
+}
+
+// changedClient returns a copy of the client in examples/python in which some lines of holdfast.py are changed.
+func changedClient(t *testing.T, before, changed string) (program string) {
+	t.Helper()
+	client, err := os.ReadFile("../../examples/python/holdfast.py")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := strings.Count(string(client), before); n != 1 {
+		t.Fatalf("holdfast.py has these lines %d times:\n%s", n, before)
+	}
+	conform, err := os.ReadFile("../../examples/python/conform.py")
+	if err != nil {
+		t.Fatal(err)
+	}
+	docs, err := filepath.Abs("../../docs")
+	if err != nil {
+		t.Fatal(err)
+	}
+	checkout := t.TempDir()
+	folder := filepath.Join(checkout, "examples", "python") // from which conform.py finds the scripts
+	program = filepath.Join(folder, "conform.py")
+	if err := errors.Join(
+		os.MkdirAll(folder, 0o700), os.Symlink(docs, filepath.Join(checkout, "docs")), os.WriteFile(program, conform, 0o600),
+		os.WriteFile(filepath.Join(folder, "holdfast.py"), []byte(strings.Replace(string(client), before, changed, 1)), 0o600),
+	); err != nil {
+		t.Fatal(err)
+	}
+	return program
 }

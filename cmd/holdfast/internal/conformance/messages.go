@@ -59,11 +59,7 @@ func (t *trial) now() (int64, error) {
 
 // grantArrivesLate keeps a grant from a waiter until another holder has the lock.
 func grantArrivesLate(t *trial) error {
-	lease, err := t.acquire()
-	if err != nil {
-		return err
-	}
-	c, err := t.waiter(1)
+	lease, c, err := t.behind()
 	if err != nil {
 		return err
 	}
@@ -104,11 +100,7 @@ func grantArrivesLate(t *trial) error {
 
 // believesNoForgery sends grants with fences that no server gives: one too high, and one below those before.
 func believesNoForgery(t *trial) error {
-	lease, err := t.acquire()
-	if err != nil {
-		return err
-	}
-	c, err := t.waiter(1)
+	lease, c, err := t.behind()
 	if err != nil {
 		return err
 	}
@@ -140,10 +132,7 @@ func believesNoForgery(t *trial) error {
 
 // looksWhenTold frees the lock so that nobody is told, and tells a waiter to look.
 func looksWhenTold(t *trial) error {
-	if _, err := t.acquire(); err != nil {
-		return err
-	}
-	c, err := t.waiter(1)
+	_, c, err := t.behind()
 	if err != nil {
 		return err
 	}
@@ -177,11 +166,7 @@ func losesSubscription(t *trial) error {
 		{"cuts the connections, and delivers nothing", func() func() { heal := t.network.Partition(); t.network.Cut(); return heal }, soon},
 		{"delivers nothing to subscriptions, whose connections stay", func() func() { t.network.silence(); return func() {} }, afterSilence},
 	} {
-		lease, err := t.acquire()
-		if err != nil {
-			return err
-		}
-		c, err := t.waiter(1)
+		lease, c, err := t.behind()
 		if err != nil {
 			return err
 		}

@@ -5,7 +5,26 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/internal/printable"
+	"github.com/holdfast-go/holdfast/internal/script"
 )
+
+// warm starts a client that has had the lock once, undisturbed. The server knows all its scripts: one that is not known is not
+// carried out if the reply that says so is lost.
+func (t *trial) warm() (*client, error) {
+	for _, s := range []script.Script{script.Renew(), script.BatchRenew()} {
+		if err := t.rdb.ScriptLoad(t.ctx, s.Source).Err(); err != nil {
+			return nil, problemf("SCRIPT LOAD: %v", err)
+		}
+	}
+	c, err := t.start()
+	if err == nil {
+		_, err = c.try(long)
+	}
+	if err == nil {
+		err = c.must("released", "release")
+	}
+	return c, err
+}
 
 // replyDelay is much less than the 2 s after which a sending is given up: a new connection may need several replies.
 const replyDelay = 500 * time.Millisecond
@@ -31,6 +50,7 @@ func countsFromRequest(t *trial) error {
 	if err := c.must("no", "holds"); err != nil {
 		return err
 	}
+	t.network.set(nil)
 	t.network.SwallowReplies(false)
 	t.network.Cut() // else the next reply would answer the first request without one
 	t.note("the network", "has cut the connections, and works")
@@ -51,6 +71,52 @@ func countsFromRequest(t *trial) error {
 		return problemf("%s did not release a lease that was over: the lock was held until it expired", c.who)
 	}
 	return nil
+}
+
+func losesReply(t *trial) error {
+	c, err := t.warm()
+	if err != nil {
+		return err
+	}
+	t.note("the network", "loses replies")
+	t.network.SwallowReplies(true)
+	if err := c.tell("try %d", short.Milliseconds()); err != nil {
+		return err
+	}
+	err = t.until("a request to acquire the lock", func() (bool, error) {
+		n, err := t.rdb.Exists(t.ctx, t.key).Result()
+		return n == 1, err
+	})
+	t.network.SwallowReplies(false)
+	t.network.Cut()
+	t.note("the network", "has cut the connections, and works")
+	if err != nil {
+		return err
+	}
+	answer, err := c.next("an answer to the try whose reply was lost")
+	switch {
+	case errors.As(err, new(*clientError)):
+		// It does not know. Whatever it got must end.
+	case err != nil:
+		return err
+	case answer == "held":
+		return problemf("the client takes its own lock for another's: nobody else asked for it")
+	default:
+		fence, err := c.grantedBy(answer)
+		if err != nil {
+			return err
+		}
+		if _, inValue, _, err := t.held(); err != nil || inValue != fence {
+			return problemf("the client says that its fence is %d; the lock's value has %d (%v)", fence, inValue, err)
+		}
+		if err := c.must("released", "release"); err != nil {
+			return err
+		}
+	}
+	return t.until("a free lock", func() (bool, error) {
+		n, err := t.rdb.Exists(t.ctx, t.key).Result()
+		return n == 0, err
+	})
 }
 
 func refusesLateCopy(t *trial) error {
@@ -92,11 +158,11 @@ func refusesLateCopy(t *trial) error {
 		return problemf("the queue: %v", err)
 	}
 	for _, z := range tombstones {
-		now, err := t.rdb.Time(t.ctx).Result()
+		now, err := t.now()
 		if err != nil {
-			return problemf("the server's time: %v", err)
+			return err
 		}
-		if err := t.pause(min(time.UnixMicro(int64(-z.Score)).Sub(now)+10*time.Millisecond, t.cfg.Answer)); err != nil {
+		if err := t.pause(min(time.Duration(int64(-z.Score)-now)*time.Microsecond+10*time.Millisecond, t.cfg.Answer)); err != nil {
 			return err
 		}
 	}

@@ -12,7 +12,6 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/internal/printable"
-	"github.com/holdfast-go/holdfast/internal/script"
 )
 
 // scenario is something that a client meets. run returns what the client did wrong.
@@ -187,11 +186,7 @@ func (t *trial) fencesRise(verbs ...string) error {
 }
 
 func queues(t *trial) error {
-	lease, err := t.acquire()
-	if err != nil {
-		return err
-	}
-	first, err := t.waiter(1)
+	lease, first, err := t.behind()
 	if err != nil {
 		return err
 	}
@@ -233,11 +228,7 @@ const (
 )
 
 func isQuiet(t *trial) error {
-	lease, err := t.acquire()
-	if err != nil {
-		return err
-	}
-	c, err := t.waiter(1)
+	lease, c, err := t.behind()
 	if err != nil {
 		return err
 	}
@@ -367,76 +358,8 @@ func losesInOutage(t *trial) error {
 	return t.release(lease)
 }
 
-// warm starts a client that has had the lock once, undisturbed. The server knows all its scripts: one that is not known is not
-// carried out if the reply that says so is lost.
-func (t *trial) warm() (*client, error) {
-	for _, s := range []script.Script{script.Renew(), script.BatchRenew()} {
-		if err := t.rdb.ScriptLoad(t.ctx, s.Source).Err(); err != nil {
-			return nil, problemf("SCRIPT LOAD: %v", err)
-		}
-	}
-	c, err := t.start()
-	if err == nil {
-		_, err = c.try(long)
-	}
-	if err == nil {
-		err = c.must("released", "release")
-	}
-	return c, err
-}
-
-func losesReply(t *trial) error {
-	c, err := t.warm()
-	if err != nil {
-		return err
-	}
-	t.note("the network", "loses replies")
-	t.network.SwallowReplies(true)
-	if err := c.tell("try %d", short.Milliseconds()); err != nil {
-		return err
-	}
-	err = t.until("a request to acquire the lock", func() (bool, error) {
-		n, err := t.rdb.Exists(t.ctx, t.key).Result()
-		return n == 1, err
-	})
-	t.network.SwallowReplies(false)
-	t.network.Cut()
-	t.note("the network", "has cut the connections, and works")
-	if err != nil {
-		return err
-	}
-	answer, err := c.next("an answer to the try whose reply was lost")
-	switch {
-	case errors.As(err, new(*clientError)):
-		// It does not know. Whatever it got must end.
-	case err != nil:
-		return err
-	case answer == "held":
-		return problemf("the client takes its own lock for another's: nobody else asked for it")
-	default:
-		fence, err := c.grantedBy(answer)
-		if err != nil {
-			return err
-		}
-		if _, inValue, _, err := t.held(); err != nil || inValue != fence {
-			return problemf("the client says that its fence is %d; the lock's value has %d (%v)", fence, inValue, err)
-		}
-		if err := c.must("released", "release"); err != nil {
-			return err
-		}
-	}
-	return t.until("a free lock", func() (bool, error) {
-		n, err := t.rdb.Exists(t.ctx, t.key).Result()
-		return n == 0, err
-	})
-}
-
 func diesWaiting(t *trial) error {
-	lease, err := t.acquire()
-	if err != nil {
-		return err
-	}
-	c, err := t.waiter(1)
+	lease, c, err := t.behind()
 	if err != nil {
 		return err
 	}

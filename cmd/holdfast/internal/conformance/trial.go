@@ -163,6 +163,16 @@ func (t *trial) waiter(n int) (*client, error) {
 	return c, err
 }
 
+// behind starts a client that waits for the lock, which Holdfast has.
+func (t *trial) behind() (*holdfast.Lease, *client, error) {
+	lease, err := t.acquire()
+	if err != nil {
+		return nil, nil, err
+	}
+	c, err := t.waiter(1)
+	return lease, c, err
+}
+
 // until waits for something that a client owes.
 func (t *trial) until(what string, is func() (bool, error)) error {
 	for began := time.Now(); ; {

@@ -86,6 +86,7 @@ func (w *way) keep() <-chan []byte {
 // loseReplies loses all replies, from that to the next request for the lock on.
 func (w *way) loseReplies() { w.set(&trap{}) }
 
+// set sets a trap, or none if t is nil.
 func (w *way) set(t *trap) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -51,7 +51,7 @@ func (l *List) change(data []byte) error {
 		return err
 	}
 	for _, r := range e.Rows {
-		if len(r) != 15 {
+		if len(r) != 16 {
 			return fmt.Errorf("%d columns: %v", len(r), r)
 		}
 		l.Locks[int(r[0].(float64))] = Row{Name: r[1].(string), Kind: r[2].(string), Owner: r[5].(string), Fence: r[12].(string), Waiting: int(r[13].(float64))}

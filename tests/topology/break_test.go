@@ -48,14 +48,19 @@ func breaksAll(t *testing.T, open opener) {
 			backend.Release(t, next)
 		}
 	}
-	n := 0
+	breaks, revocations := 0, 0
 	for b, err := range in.History(t.Context()) {
-		if n++; err != nil || b.By != "operator" {
+		if err != nil || b.By != "operator" {
 			t.Errorf("on record: %+v, %v", b, err)
 		}
+		if b.Revoked {
+			revocations++
+		} else {
+			breaks++
+		}
 	}
-	if n != 12 {
-		t.Errorf("%d are on record", n)
+	if breaks != 12 || revocations != 12 {
+		t.Errorf("%d breaks and %d revocations are on record", breaks, revocations)
 	}
 }
 

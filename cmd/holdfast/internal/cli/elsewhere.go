@@ -10,8 +10,8 @@ import (
 )
 
 const (
-	// elsewhereTime bounds the search for locks of other prefixes.
-	elsewhereTime = 2 * time.Second
+	// elsewhereTime bounds the search for locks of other prefixes, which begins when the user has been told that there are none.
+	elsewhereTime = 10 * time.Second
 	// mostPrefixes is how many other prefixes are looked at.
 	mostPrefixes = 5
 )

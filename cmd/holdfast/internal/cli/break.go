@@ -148,7 +148,7 @@ func breakLock(ctx context.Context, args []string, _ io.Reader, stdout, stderr i
 	return o.look(ctx, stderr, func(ctx context.Context, in *inspect.Inspector) error {
 		broken, err := in.Break(ctx, o.name, o.fence, o.reason)
 		if broken.Name == "" {
-			return o.failed(err)
+			return o.failed(ctx, err)
 		}
 		var text bytes.Buffer
 		if o.json {
@@ -172,7 +172,7 @@ func revoke(ctx context.Context, args []string, _ io.Reader, stdout, stderr io.W
 	}
 	return o.look(ctx, stderr, func(ctx context.Context, in *inspect.Inspector) error {
 		if err := in.Revoke(ctx, o.name, o.fence, o.reason); err != nil {
-			return o.failed(err)
+			return o.failed(ctx, err)
 		}
 		var err error
 		if o.json {
@@ -193,10 +193,13 @@ func revoke(ctx context.Context, args []string, _ io.Reader, stdout, stderr io.W
 }
 
 // failed gives an error of Break or Revoke its exit code.
-func (o *breakFlags) failed(err error) error {
+func (o *breakFlags) failed(ctx context.Context, err error) error {
 	switch {
 	case errors.Is(err, holdfast.ErrNotHeld):
 		o.console.Error(err)
+		if !o.json {
+			o.elsewhere(ctx, o.name)
+		}
 		return &exitcode.Error{Code: exitcode.None}
 	case errors.Is(err, inspect.ErrChanged):
 		o.console.Error(withAdvice{err, fmt.Sprintf("; holdfast show %s says all about it", shellWord(o.name))})

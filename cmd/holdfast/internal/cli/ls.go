@@ -182,7 +182,11 @@ func (o *lsFlags) list(ctx context.Context, in *inspect.Inspector, stdout io.Wri
 			o.console.Notef("%s", o.nothing())
 		}
 		if !found && (o.pattern == "" || strings.ContainsAny(o.pattern, `*?[\`)) { // Listing a single name takes fewer rights.
-			o.elsewhere(ctx)
+			ctx, cancel := context.WithTimeout(ctx, elsewhereTime)
+			defer cancel()
+			if o.pattern == "" || o.count(ctx, o.prefix, "") == 0 {
+				o.elsewhere(ctx, "")
+			}
 		}
 		return &exitcode.Error{Code: exitcode.None}
 	}

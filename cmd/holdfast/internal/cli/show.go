@@ -89,6 +89,9 @@ func show(ctx context.Context, args []string, _ io.Reader, stdout, stderr io.Wri
 		case err != nil:
 			return exitcode.OfOutput(err)
 		case !s.Held() && s.Waiting == 0:
+			if !o.json {
+				o.elsewhere(ctx, o.name)
+			}
 			return &exitcode.Error{Code: exitcode.None}
 		}
 		return nil

@@ -1,12 +1,15 @@
 package command
 
 import (
+	"bufio"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
 // Each command exits with 69 if no server answers, says which one, and shows no password. It retries for three seconds,
@@ -61,5 +64,30 @@ func TestNoServer(t *testing.T) {
 	all.Wait()
 	if _, err := os.Stat(ran); err == nil {
 		t.Error("a command ran, or there is a ticket")
+	}
+}
+
+// A run that may wait outlasts an outage.
+func TestWaitOutlastsAnOutage(t *testing.T) {
+	t.Parallel()
+	s := server.Start(t, server.One(t))
+	s.Stop()
+	cmd := command(t.Context(), "redis://"+s.Addr(), "run", "--wait", "10m", "job", "--", "echo", "ran")
+	said, err := cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out strings.Builder
+	cmd.Stdout = &out
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	line, err := bufio.NewReader(said).ReadString('\n')
+	if err != nil || !strings.Contains(line, s.Addr()+": server is unavailable: ") || !strings.Contains(line, "; trying again for ") {
+		t.Errorf("it says %q: %v", line, err)
+	}
+	s.Restart()
+	if err := cmd.Wait(); err != nil || out.String() != "ran\n" {
+		t.Errorf("%v, %q", err, out.String())
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/exec"
 	"github.com/holdfast-go/holdfast/internal/printable"
 
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/connect"
@@ -64,7 +65,20 @@ func (l *Lock) acquire(ctx context.Context) (*holdfast.Lease, error) {
 	if l.Wait == 0 {
 		return l.lock().TryAcquire(ctx)
 	}
-	return l.lock().Acquire(ctx)
+	for told := false; ; told = true {
+		lease, err := l.lock().Acquire(ctx)
+		left := time.Until(l.Began.Add(time.Duration(l.Wait)))
+		if l.Wait < 0 || left <= 0 || !errors.Is(err, holdfast.ErrUnavailable) || exec.Hopeless(err) || ctx.Err() != nil {
+			return lease, err
+		}
+		if !told {
+			l.Run.Console.Notef("%v; trying again for %s (--wait)", err, left.Round(time.Second))
+		}
+		select {
+		case <-time.After(min(left, time.Second)):
+		case <-ctx.Done():
+		}
+	}
 }
 
 func (l *Lock) release(lease *holdfast.Lease) error { return lease.Release(context.Background()) }

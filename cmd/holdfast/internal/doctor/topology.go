@@ -58,14 +58,13 @@ func checkSlots(ctx context.Context, d *target.Deployment) []report.Finding {
 // checkSentinels checks that sentinels can agree on a failover, and that programs can learn of it.
 func checkSentinels(all []*target.Sentinel) (found []report.Finding) {
 	var answer []string // the addresses of those that do
-	of, problem, why := 0, "", ""
+	problem, why := "", ""
 	for _, s := range all {
 		if s.IsMistaken() {
 			found = append(found, report.Topology.Warning(s.Addr+": "+s.Err.Error(), "programs with this URL ask fewer sentinels for the master, and may not learn of a failover",
 				"correct the URL, or what this sentinel watches").On(s.Addr))
 			continue
 		}
-		of++
 		if s.Err == nil {
 			answer = append(answer, s.Addr)
 			problem = cmp.Or(s.Problem, problem)
@@ -73,13 +72,13 @@ func checkSentinels(all []*target.Sentinel) (found []report.Finding) {
 			why += fmt.Sprintf("; %s: %s", s.Addr, report.Because("SENTINEL", s.Err))
 		}
 	}
-	saw := fmt.Sprintf("%d of %s in the URL answer", len(answer), report.Count(int64(of), "sentinel"))
+	saw := fmt.Sprintf("%d of %s in the URL answer", len(answer), report.Count(int64(len(all)), "sentinel"))
 	f := report.Topology.OK(saw)
 	switch {
 	case problem != "":
 		f = report.Topology.Warning(saw+"; "+problem, "if the master fails, no replica is promoted: locks can be neither acquired nor renewed",
 			"bring the other sentinels back")
-	case len(answer) < of:
+	case why != "":
 		f = report.Topology.Warning(saw+why, "with fewer sentinels, a failover may not happen, or programs may not learn of it",
 			"bring the other sentinels back, or correct the URL")
 	case len(answer) == 1:

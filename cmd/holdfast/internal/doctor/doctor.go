@@ -165,7 +165,7 @@ func (p *probe) reach(ctx context.Context) (unsupported, err error) {
 		return nil, err
 	}
 	defer closeAll(context.WithoutCancel(ctx), locks)
-	_, err = locks.Mutex(p.name(0)).Status(ctx)
+	err = locks.Ping(ctx)
 	var server *holdfast.ServerError
 	switch {
 	case ctx.Err() != nil:

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -30,7 +31,7 @@ const (
 func (s *subject) checkTrial(ctx context.Context) []report.Finding {
 	pings, err := timed(ctx, func() error { return s.Client.Ping(ctx).Err() })
 	if err != nil && !isAnswer(err) {
-		return []report.Finding{report.Latency.Unchecked("PING", err), failedTrial(errors.New(report.Because("PING", err)))}
+		return []report.Finding{report.Latency.Unchecked("PING", err), s.failedTrial(errors.New(report.Because("PING", err)))}
 	}
 	s.pings = pings
 	holder, err := s.probe.locks()
@@ -60,12 +61,12 @@ func (s *subject) checkTrial(ctx context.Context) []report.Finding {
 		err = extend(ctx, locks[0])
 	}
 	if err != nil {
-		return []report.Finding{failedTrial(err)}
+		return []report.Finding{s.failedTrial(err)}
 	}
 	latency := judgeLatency(pings, took, s.ttl)
 	handed, err := handOver(ctx, locks)
 	if err != nil {
-		return []report.Finding{latency, failedTrial(err)}
+		return []report.Finding{latency, s.failedTrial(err)}
 	}
 	if late := len(handed) - 2; late >= 0 && handed[late] > slow {
 		return []report.Finding{latency, report.Trial.Warning(fmt.Sprintf("waiters got a released lock only after %s", short(handed[late])),
@@ -145,7 +146,8 @@ func awaitWaiter(ctx context.Context, l *holdfast.Lock) {
 	}
 }
 
-func failedTrial(err error) report.Finding {
+// failedTrial is the finding of a trial that failed. The name of its lock says nothing to people.
+func (s *subject) failedTrial(err error) report.Finding {
 	remedy := "see the server's log, and the other findings"
 	var server *holdfast.ServerError
 	switch {
@@ -154,7 +156,8 @@ func failedTrial(err error) report.Finding {
 	case errors.As(err, &server) && trialRemedies[server.Code] != "":
 		remedy = trialRemedies[server.Code]
 	}
-	return report.Trial.Problem(strings.TrimPrefix(err.Error(), "holdfast: "), "programs that take locks here fail in the same way", remedy)
+	saw := strings.ReplaceAll(strings.TrimPrefix(err.Error(), "holdfast: "), strconv.Quote(s.name), "a throwaway lock")
+	return report.Trial.Problem(saw, "programs that take locks here fail in the same way", remedy)
 }
 
 // trialRemedies are what to do about a failed trial, by the server's error code.

@@ -165,7 +165,7 @@ func brokenLock(t *testing.T, name string) broken {
 
 // world returns a world for a broken lock.
 func (b broken) world(seed uint64) spec {
-	return spec{seed, b.form, b.where, 20 * time.Minute, b.name}
+	return spec{seed: seed, form: b.form, temper: b.where, length: 20 * time.Minute, broken: b.name}
 }
 
 // TestBrokenLocksAreFound shows that the simulation can fail.

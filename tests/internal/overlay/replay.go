@@ -13,7 +13,7 @@ import (
 var repeating = []struct{ file, old, text string }{
 	// Random numbers of a bubble come from its own state: the order of select's cases, of timers that fire at once, of a
 	// map's elements, and what math/rand draws without a source. seedBubble sets the state.
-	{"runtime/synctest.go", "	id      uint64 // unique id\n", "	id      uint64 // unique id\n	drawn   uint64\n"},
+	{"runtime/synctest.go", "	id      uint64 // unique id\n", "	id      uint64 // unique id\n	drawn   uint64\n	chans   uint64 // made so far\n"},
 	{"runtime/rand.go", "//go:linkname rand\nfunc rand() uint64 {\n", `//go:linkname rand
 func rand() uint64 {
 	if b := getg().bubble; b != nil {
@@ -44,8 +44,13 @@ func mrand() uint64 {
 	// sync.Pool and the scheduler draw other numbers of them under the race detector. They keep those of the thread.
 	{"runtime/rand.go", "uint64(uint32(rand())) * uint64(n)", "uint64(uint32(mrand())) * uint64(n)"},
 	{"runtime/proc.go", "const randomizeScheduler = raceenabled", "const randomizeScheduler = false"},
-	// Hashes, on which the order of a map's elements depends, and the heap's addresses are the same in every process.
+	// Hashes, on which the order of a map's elements depends, and the address at which the heap begins are the same in every process.
 	{"runtime/rand.go", "globalRand.state.Init(*seed)", "*seed = [32]byte{1}\n	globalRand.state.Init(*seed)"},
+	// A select that waits locks its channels, and starts their timers, in the order in which they were made, not of their addresses,
+	// which depend on what was allocated outside the bubble. Started in another order, timers have other random numbers.
+	{"runtime/chan.go", "	bubble   *synctestBubble\n", "	bubble   *synctestBubble\n	order    uint64 // in which the bubble's channels were made\n"},
+	{"runtime/chan.go", "		c.bubble = b\n", "		b.chans++\n		c.bubble, c.order = b, b.chans\n"},
+	{"runtime/select.go", "	return uintptr(unsafe.Pointer(c))\n", "	if c.bubble != nil {\n		return uintptr(c.order)\n	}\n	return uintptr(unsafe.Pointer(c))\n"},
 	// A goroutine runs until it waits, not for 10 ms.
 	{"runtime/proc.go", "const forcePreemptNS = 10 * 1000 * 1000", "const forcePreemptNS = 1 << 60"},
 	// The queue of all threads has its turn when that of the one thread is empty, not after every 61 turns, of which goroutines

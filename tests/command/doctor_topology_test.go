@@ -1,12 +1,16 @@
 package command
 
 import (
+	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
+	"github.com/holdfast-go/holdfast/tests/internal/inputs"
+	"github.com/holdfast-go/holdfast/tests/internal/machine"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 	"github.com/holdfast-go/holdfast/tests/internal/soak"
 )
@@ -176,4 +180,36 @@ func TestDoctorBehindASentinel(t *testing.T) {
 			}
 		})
 	}
+}
+
+// The recipe for one replica and three sentinels prints the only warning that the doctor gives of it.
+func TestDoctorOfOneReplicaAndThreeSentinels(t *testing.T) {
+	if testing.Short() {
+		t.Skip("SKIPPED: part of make nightly")
+	}
+	t.Parallel()
+	if err := inputs.In("../../docs/guides"); err != nil {
+		t.Fatal(err)
+	}
+	page, err := os.ReadFile("../../docs/guides/cluster-sentinel.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, found := strings.Cut(string(page), "```text\n")
+	printed, _, _ := strings.Cut(rest, "```")
+	if !found {
+		t.Fatal("the recipe prints nothing")
+	}
+	g := server.StartSentinels(t, server.One(t), 1, 3, server.Conf("appendonly", "yes"))
+	for _, w := range g.Watchers {
+		order(t, w, "SENTINEL", "SET", g.Name, "down-after-milliseconds", "5000", "failover-timeout", "20000")
+	}
+	url := "redis+sentinel://" + g.Addrs()[0] + "?master_name=" + g.Name + "&addr=" + strings.Join(g.Addrs()[1:], "&addr=")
+	machine.Undisturbed(t, func() error {
+		code, stdout, stderr := runDoctor(t, url, "--ttl", "25s")
+		if code != 1 || !strings.Contains(stdout, printed) || !strings.Contains(stdout, "\n0 problems, 1 warning, ") {
+			return fmt.Errorf("exit code %d; want 1, and one warning: %s%s%s", code, printed, stdout, stderr)
+		}
+		return nil
+	})
 }

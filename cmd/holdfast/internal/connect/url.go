@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/tls"
 	"net"
+	"net/netip"
 	"net/url"
 	"os"
 	"regexp"
@@ -86,9 +87,15 @@ func Open(source, text string) (*Server, error) {
 		text = "redis://" + text
 	}
 	u, err := url.Parse(text)
-	if err != nil || u.Fragment != "" || u.Opaque != "" {
+	if err == nil && strings.Count(u.Host, ":") > 1 && u.Host[0] != '[' {
+		_, err = netip.ParseAddr(u.Host) // IPv6 without brackets, and without a port
+	}
+	if err != nil || u.Fragment != "" || u.Opaque != "" || strings.Contains(u.Host, ",") {
 		hint := ""
-		if strings.ContainsAny(text, " ,") {
+		switch scheme, rest, _ := strings.Cut(text, "://"); {
+		case strings.Contains(scheme, "+") && strings.Contains(rest, ","):
+			hint = "; further addresses are parameters: &addr=HOST:PORT"
+		case strings.ContainsAny(text, " ,"):
 			hint = "; in a list, every URL begins with a scheme such as redis://"
 		}
 		return nil, exitcode.Configf("cannot parse the URL in %s: want redis://HOST:PORT/DB, with USER:PASSWORD@ before HOST "+
@@ -116,8 +123,8 @@ func Open(source, text string) (*Server, error) {
 		return nil, exitcode.Configf("the URL in %s has an unknown parameter: %s; see holdfast help run, and those of go-redis", source, names)
 	}
 	if err != nil {
-		return nil, exitcode.Configf("the URL in %s is not one of a Redis server: want redis://, rediss:// or unix://, "+
-			"a number as the database, and parameters that holdfast help run or go-redis lists", source)
+		return nil, exitcode.Configf("the URL in %s is not one of a Redis server: want redis://, rediss://, unix://, redis+cluster:// or "+
+			"redis+sentinel://HOST:PORT?master_name=NAME, after a slash only the number of a database, and parameters that holdfast help run or go-redis lists", source)
 	}
 	if s.client == nil {
 		return nil, exitcode.Configf("the URL in %s names no master: add ?master_name=NAME", source)

@@ -23,6 +23,8 @@ func TestOpenOne(t *testing.T) {
 		{"unix:///run/redis.sock", "", "", "--redis", "/run/redis.sock"},
 		{"redis+cluster://a:1?addr=b:2", "", "", "--redis", "a:1,b:2"},
 		{"redis+sentinel://a:1?master_name=m&addr=b:2", "", "", "--redis", "a:1,b:2"},
+		{"redis://[::1]:1", "", "", "--redis", "[::1]:1"},
+		{"redis://::1", "", "", "--redis", "[::1]:6379"},
 	} {
 		t.Setenv("HOLDFAST_REDIS", c.holdfastRedis)
 		t.Setenv("REDIS_URL", c.redisURL)
@@ -50,6 +52,25 @@ func TestAnEmptyURLIsRefused(t *testing.T) {
 	t.Setenv("HOLDFAST_REDIS", "redis://d")
 	if _, err := OpenAll([]string{""}); err == nil || !strings.Contains(err.Error(), "--redis is empty") {
 		t.Errorf("an empty URL: %v", err)
+	}
+}
+
+// A URL that is nearly right is refused with the form that it should have, and without the password.
+func TestNearlyRightURLs(t *testing.T) {
+	const sentinel, further = "redis+sentinel://HOST:PORT?master_name=NAME, after a slash only the number of a database", "further addresses are parameters: &addr=HOST:PORT"
+	for url, want := range map[string]string{
+		"redis+sentinel://:canary@a:1/main":              sentinel,
+		"redis-sentinel://:canary@a:1":                   sentinel,
+		"sentinel://:canary@a:1?master_name=m":           sentinel,
+		"redis+sentinel://:canary@a:1,b:2?master_name=m": further,
+		"redis+sentinel://:canary@a,b?master_name=m":     further,
+		"redis+cluster://:canary@a:1,b:2":                further,
+		"redis://:canary@a:1,b:2":                        "every URL begins with a scheme",
+		"redis:127.0.0.1:1":                              "want redis://HOST:PORT",
+	} {
+		if _, err := Open("--redis", url); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "canary") {
+			t.Errorf("%s: %v, want %s", url, err, want)
+		}
 	}
 }
 

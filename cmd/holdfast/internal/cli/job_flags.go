@@ -50,7 +50,7 @@ func (o *jobFlags) defineJob(onLost string) {
 	f.StringVar((*string)(&j.OnLost), "on-lost", string(keeper.Terminate), onLost)
 	f.Var((*seconds)(&j.KillAfter), "kill-after", "time `DUR` from TERM to KILL")
 	f.IntVar(&j.LostCode, "lost-exit-code", exitcode.Lost, "exit code `N` if the command was ended because the lock was lost")
-	f.StringArrayVar(&o.meta, "meta", nil, "a note `K=V` for those who ask who holds the lock; may be repeated (default\ncommand=FILE, the name of the command's file)")
+	f.StringArrayVar(&o.meta, "meta", nil, "a note `K=V` for those who ask who holds the lock; may be repeated (default\ncommand=FILE, the name of the command's file); --min-hold is noted, too")
 	f.StringVar(&o.json, "json", "", "write a report, one JSON object, to `FILE`; without =FILE, to stderr")
 	f.Lookup("json").NoOptDefVal = job.ToStderr
 	f.BoolVarP(&j.Shell, "shell", "c", false, "join the arguments and give them to sh -c")
@@ -209,12 +209,15 @@ func (o *jobFlags) option() holdfast.Option {
 }
 
 // notes are those for people who ask who holds the lock. Arguments, which may have secrets, and what a shell is given are not
-// among them.
-func (o *jobFlags) notes() []string {
-	if len(o.meta) > 0 || o.job.Shell || len(o.job.Args) == 0 {
-		return o.meta
+// among them. --min-hold is: a run that has ended its command and only keeps the lock would look like one that hangs.
+func (o *jobFlags) notes() (all []string) {
+	if o.job.MinHold > 0 {
+		all = []string{"min-hold=" + o.job.MinHold.String()}
 	}
-	return []string{"command=" + filepath.Base(o.job.Args[0])}
+	if len(o.meta) > 0 || o.job.Shell || len(o.job.Args) == 0 {
+		return append(all, o.meta...)
+	}
+	return append(all, "command="+filepath.Base(o.job.Args[0]))
 }
 
 // keyOf returns the key of the lock of a name; "" if the name is not valid.

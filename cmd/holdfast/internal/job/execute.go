@@ -2,12 +2,12 @@ package job
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"syscall"
 	"time"
 
 	"github.com/holdfast-go/holdfast"
-	"github.com/holdfast-go/holdfast/internal/printable"
 
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/console"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/keeper"
@@ -20,6 +20,8 @@ type execution struct {
 	run   *Run
 	job   *Job
 	lease *holdfast.Lease
+	// keptUntil is until when --min-hold keeps the lock.
+	keptUntil time.Time
 
 	kept *keeper.Job
 	lost error // why the lease was lost, or nil
@@ -113,11 +115,11 @@ func (x *execution) letGo(e holdfast.LeaseEvent) {
 	if e.Fence != x.lease.Fence() { // of an earlier term
 		return
 	}
-	why := ""
-	if e.Note != "" {
-		why = ": " + printable.Line(e.Note, 256)
+	after := ""
+	if time.Until(x.keptUntil) > 0 {
+		after = fmt.Sprintf("; the lock stays until %s (--min-hold)", x.keptUntil.Format(time.TimeOnly))
 	}
-	x.run.Console.Notef("%s asks to let go of %q%s; sending TERM to the command", printable.Word(e.By, 64), x.run.Name, why)
+	x.run.Console.Notef("%s; sending TERM to the command%s", x.run.asks(e), after)
 	x.kept.Signal(int(syscall.SIGTERM))
 }
 

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/printable"
 
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/connect"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/console"
@@ -265,6 +266,7 @@ func (r *Run) hold(j *Job, s source, lease *holdfast.Lease) (exit *exitcode.Erro
 	defer func() { r.report.Held = time.Since(held).Milliseconds() }()
 	stopWatch := r.watchNodes(lease)
 	started := time.Now()
+	x.keptUntil = started.Add(j.MinHold)
 	result, err := x.execute(environment(os.Environ(), r, j.TTL, fences))
 	stopWatch()
 	if err != nil {
@@ -280,7 +282,7 @@ func (r *Run) hold(j *Job, s source, lease *holdfast.Lease) (exit *exitcode.Erro
 			return completed, x.told
 		}
 	}
-	if kept := r.linger(lease, started.Add(j.MinHold)); !kept {
+	if kept := r.linger(lease, x.keptUntil); !kept {
 		r.release(s, lease, j.TTL)
 	}
 	return exit, x.told
@@ -317,8 +319,8 @@ func (r *Run) verdict(j *Job, result keeper.Event, lost error) *exitcode.Error {
 	return &exitcode.Error{Code: code}
 }
 
-// linger keeps the lock until then, for --min-hold. If a signal interrupts it, it leaves the lock to expire then, and
-// returns true.
+// linger keeps the lock until then, for --min-hold, also if an operator asks for it: a host whose clock is behind must not run
+// the job again. If a signal interrupts it, it leaves the lock to expire then, and returns true.
 func (r *Run) linger(lease *holdfast.Lease, until time.Time) (kept bool) {
 	left := time.Until(until)
 	if left <= 0 || lease.Err() != nil {
@@ -333,6 +335,10 @@ func (r *Run) linger(lease *holdfast.Lease, until time.Time) (kept bool) {
 			return false
 		case <-lease.Done():
 			return false // The release says why.
+		case e := <-r.revoked:
+			if e.Fence == lease.Fence() {
+				r.Console.Notef("%s; the lock stays until %s (--min-hold)", r.asks(e), until.Format(time.TimeOnly))
+			}
 		case sig := <-r.signals:
 			if signals.Suspends(sig) {
 				signals.StopGroup()
@@ -348,4 +354,13 @@ func (r *Run) linger(lease *holdfast.Lease, until time.Time) (kept bool) {
 	r.closeTime = 0 // closing would wait for the end of the lease
 	r.Console.Notef("interrupted; the lock stays until %s (--min-hold)", lease.Deadline().Format(time.TimeOnly))
 	return true
+}
+
+// asks says who asks to let go, and why.
+func (r *Run) asks(e holdfast.LeaseEvent) string {
+	why := ""
+	if e.Note != "" {
+		why = ": " + printable.Line(e.Note, 256)
+	}
+	return fmt.Sprintf("%s asks to let go of %q%s", printable.Word(e.By, 64), r.Name, why)
 }

@@ -40,6 +40,7 @@ type Run struct {
 	revoked   chan holdfast.LeaseEvent // receives a request to let go
 	closeTime time.Duration            // for which the library may release what it holds when the run ends
 	reserved  []*os.File
+	outlasted bool // the lock was still held when the command had ended
 }
 
 // Streams are the standard streams.
@@ -200,6 +201,8 @@ func (r *Run) release(s source, lease *holdfast.Lease, ttl time.Duration) {
 	switch {
 	case err == nil:
 		r.Console.Detailf("released %s", r.quotedNames())
+	case errors.Is(err, holdfast.ErrLost) && r.outlasted:
+		r.Console.Notef("%v; the command had ended before", err)
 	case errors.Is(err, holdfast.ErrLost) && r.report.Error == "" && r.report.Outcome == Ran:
 		r.report.Error, r.report.lost = err.Error(), true
 		r.Console.Warnf("%v; another process may have held the lock while the command ran", err)
@@ -282,7 +285,7 @@ func (r *Run) hold(j *Job, s source, lease *holdfast.Lease) (exit *exitcode.Erro
 			return completed, x.told
 		}
 	}
-	if kept := r.linger(lease, x.keptUntil); !kept {
+	if kept := r.linger(lease, j.TTL, x.keptUntil); !kept {
 		r.release(s, lease, j.TTL)
 	}
 	return exit, x.told
@@ -321,12 +324,14 @@ func (r *Run) verdict(j *Job, result keeper.Event, lost error) *exitcode.Error {
 
 // linger keeps the lock until then, for --min-hold, also if an operator asks for it: a host whose clock is behind must not run
 // the job again. If a signal interrupts it, it leaves the lock to expire then, and returns true.
-func (r *Run) linger(lease *holdfast.Lease, until time.Time) (kept bool) {
+func (r *Run) linger(lease *holdfast.Lease, ttl time.Duration, until time.Time) (kept bool) {
 	left := time.Until(until)
 	if left <= 0 || lease.Err() != nil {
 		return false
 	}
-	r.Console.Detailf("keeping %q for another %s (--min-hold)", r.Name, left.Round(time.Millisecond))
+	// A lock that can still be extended was not lost while the command ran. One that cannot may have been.
+	extended := make(chan error, 1)
+	go func() { extended <- lease.Extend(lease.Context(context.Background()), ttl) }()
 	timer := time.NewTimer(left)
 	defer timer.Stop()
 	for interrupted := false; !interrupted; {
@@ -335,6 +340,11 @@ func (r *Run) linger(lease *holdfast.Lease, until time.Time) (kept bool) {
 			return false
 		case <-lease.Done():
 			return false // The release says why.
+		case err := <-extended:
+			if r.outlasted = err == nil; !r.outlasted {
+				continue
+			}
+			r.Console.Detailf("keeping %q for another %s (--min-hold)", r.Name, time.Until(until).Round(time.Millisecond))
 		case e := <-r.revoked:
 			if e.Fence == lease.Fence() {
 				r.Console.Notef("%s; the lock stays until %s (--min-hold)", r.asks(e), until.Format(time.TimeOnly))

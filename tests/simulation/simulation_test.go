@@ -268,10 +268,17 @@ func TestSeeds(t *testing.T) { runForms(t, seeds(t)) }
 func TestReplay(t *testing.T) {
 	worlds := seeds(t)
 	if testing.Short() {
-		for i := range worlds { // the rest is run by hand
-			worlds[i].length = 5 * time.Minute
+		some := worlds[:0] // the rest is run by hand
+		for i, s := range worlds {
+			switch {
+			case s.seed == 122: // once its course depended on addresses, after twelve minutes
+				some = append(some, s)
+			case i < len(forms):
+				s.length = 5 * time.Minute
+				some = append(some, s)
+			}
 		}
-		worlds = worlds[:len(forms)]
+		worlds = some
 	}
 	var twice []spec
 	for _, s := range worlds {

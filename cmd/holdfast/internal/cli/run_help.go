@@ -60,7 +60,8 @@ Runs beside each other:
   exclusive run waits runs after it.
   --owner ID is for the steps of one job, on whatever machine. While one of them runs,
   other steps with the same ID run beside it, ahead of all waiters, and runs with another
-  ID wait. So a step can run a script that runs other steps without waiting for itself.
+  ID wait. So a step can run a script that runs other steps without waiting for itself. A
+  plain run in the job of a run of the same NAME is refused (exit code %d).
   All runs of a NAME must be plain ones, or have --shared or --exclusive, or --slots with
   the same N, or --owner. Another one is refused (exit code %d) while they run, and does
   not disturb them. A plain run is not an --exclusive one, because other programs can share
@@ -149,7 +150,7 @@ Exit codes:
    %d  wrong configuration               %d  interrupted while waiting (INT; also 129
    %d  the keeper process died                HUP, 131 QUIT, 143 TERM)
    %d  the system cannot start processes  %d  --max-tries runs have failed
-`, newRunFlags().flags.FlagUsages(), connect.Default, exitcode.Config, exitcode.Config, exitcode.System,
+`, newRunFlags().flags.FlagUsages(), connect.Default, exitcode.Usage, exitcode.Config, exitcode.Config, exitcode.System,
 		exitcode.Usage, exitcode.Lost,
 		exitcode.Unavailable, exitcode.Overtime,
 		exitcode.Busy, exitcode.NotRunnable,

@@ -2,8 +2,11 @@ package job
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
+	"strconv"
 	"time"
 
 	"github.com/holdfast-go/holdfast"
@@ -209,4 +212,33 @@ func (l *Lock) warnOfNamesake(ctx context.Context) {
 	}
 	r.Console.Warnf("%s (key %s) is held%s; with %s, this run takes another lock, and the two do not exclude each other",
 		r.title(), printable.Line(own, MaxShown), by, l.Kind.Foreign)
+}
+
+// nested refuses a plain run that would wait for the lock of the job that it is in: that job waits for it. The fence tells
+// whether it is that lock, and not one of the same name on another server or under another prefix. It ignores errors.
+func (l *Lock) nested(ctx context.Context) *exitcode.Error {
+	r := l.Run
+	if l.Kind.Several || l.Kind.Foreign != "" || l.Wait == 0 {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	var outer map[string]uint64 // what environment told the job
+	if json.Unmarshal([]byte(os.Getenv("HOLDFAST_FENCES")), &outer) != nil {
+		fence, _ := strconv.ParseUint(os.Getenv("HOLDFAST_FENCE"), 10, 64)
+		outer = map[string]uint64{os.Getenv("HOLDFAST_NAME"): fence}
+	}
+	for _, name := range append([]string{r.Name}, r.Also...) {
+		fence := outer[name]
+		if fence == 0 {
+			continue
+		}
+		status, err := r.Locks.Mutex(name, holdfast.Options(), holdfast.Options()).Status(ctx)
+		if holder, held := status.Holder(); err != nil || !held || holder.Fence != fence {
+			continue
+		}
+		return &exitcode.Error{Code: exitcode.Usage, Err: fmt.Errorf("lock %q on %s is held for the job that this run is in, so it would not be free "+
+			"before this run ends; give both runs the same --owner ID, or this one another NAME", name, r.report.Server)}
+	}
+	return nil
 }

@@ -233,6 +233,9 @@ func (j *Job) Prepare() *exitcode.Error {
 
 // UnderLock waits for a lock, and runs the job under it.
 func (r *Run) UnderLock(ctx context.Context, j *Job, l *Lock) *exitcode.Error {
+	if exit := l.nested(ctx); exit != nil {
+		return exit
+	}
 	l.warnOfNamesake(ctx)
 	return r.underLease(ctx, j, l, l.Began)
 }

@@ -34,7 +34,6 @@ func PersistSince[T any](start time.Time, ctx context.Context, s *Server, op, na
 	}
 	var failure *Failure // of the latest attempt
 	for pause := 10 * time.Millisecond; ; pause = min(2*pause, 500*time.Millisecond) {
-		tried := time.Now()
 		result, err := Try(ctx, s, s.cfg.CommandTimeout, f)
 		if err == nil {
 			return result, unanswered, nil
@@ -43,7 +42,7 @@ func PersistSince[T any](start time.Time, ctx context.Context, s *Server, op, na
 		unanswered = unanswered || fate == Unknown
 		if over := ctx.Err(); over != nil && (err == over || err == NotSent{over}) {
 			if failure == nil {
-				return result, unanswered, s.Unheard(ctx, op, name, tried)
+				return result, unanswered, s.Unheard(ctx, op, name, start)
 			}
 			failure.Ambiguous = unanswered
 			return result, unanswered, EndedBy(ctx, failure)

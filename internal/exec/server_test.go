@@ -176,6 +176,9 @@ func TestDoReturnsWhenItsContextEnds(t *testing.T) {
 		if _, unanswered, err = w.Do(ctx, Request{Op: "acquire", Name: "a"}); !errors.Is(err, context.DeadlineExceeded) || unanswered {
 			t.Errorf("ended before: %v, unanswered %v", err, unanswered)
 		}
+		if _, _, err = w.Do(ctx, Request{Op: "acquire", Name: "a", Began: time.Now().Add(-2 * time.Second)}); !strings.Contains(fmt.Sprint(err), "no answer for 2s") {
+			t.Errorf("ended before, of a request that another way was tried for: %v", err)
+		}
 		close(answer)
 	})
 }

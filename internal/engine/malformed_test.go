@@ -170,7 +170,7 @@ func TestMalformedReplies(t *testing.T) {
 					return
 				}
 				// Whatever the server did, the lock is free for others now.
-				other, err := New(s.Driver(), &Config{Prefix: cfg.Prefix})
+				other, err := New(s.Driver(), &Config{Prefix: cfg.Prefix, CommandTimeout: cfg.CommandTimeout})
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -198,7 +198,7 @@ func (e *LostError) Error() string {
 	return text
 }
 
-// Is makes a LostError match ErrLost, and any other LostError of the same loss.
+// Is makes a LostError match ErrLost and every LostError with the same name, fence and reason.
 func (e *LostError) Is(target error) bool {
 	other, is := target.(*LostError)
 	return target == ErrLost || is && e.Name == other.Name && e.Fence == other.Fence && e.Reason == other.Reason
@@ -418,7 +418,7 @@ func newQuorumError(q *quorum.Error) *QuorumError {
 	return e
 }
 
-// join returns two errors as one, and one as it is, or if it says what the other says.
+// join returns a and b as one error. It returns one of them alone if the other is nil, and a alone if a matches b.
 func join(a, b error) error {
 	switch {
 	case b == nil || errors.Is(a, b):

@@ -17,12 +17,11 @@ type Lock struct {
 // the order in which they came, and the goroutines of one process in the order of their calls. A free lock costs one round
 // trip; a waiter sleeps until it is handed the lock.
 //
-// When ctx ends, the error is ctx's. If its deadline has passed and others hold the lock, the error is a *HeldError, too, which
-// names the holder; Acquire asks the server who that is, for at most 50 ms or three round trips after the deadline. If the
-// client knows that the server was not answering, the error also matches
-// ErrUnavailable and is a *ServerError; if it knows that a Strict server was in quarantine, it matches ErrQuarantine, too. If
-// the server does not answer and ctx's deadline leaves no time for another try, ErrUnavailable is returned before the
-// deadline. Wait says which error is returned when its limit passes. What the server, or the way to it, does not allow is a
+// When ctx ends, the error is ctx's. If its deadline has passed while others hold the lock, the error is also a *HeldError. To name
+// the holder, Acquire asks the server, which delays its return by at most 50 ms or three round trips. If the client knows that the
+// server was not answering, the error also matches ErrUnavailable and is a *ServerError; if it knows that a Strict server was in
+// quarantine, it matches ErrQuarantine, too. If the server does not answer and ctx's deadline leaves no time for another try,
+// ErrUnavailable is returned before the deadline. Wait says which error is returned when its limit passes. What the server, or the way to it, does not allow is a
 // *ServerError; a bad name or option is ErrInvalid, before anything is sent; after Client.Close it is ErrClosed. After an
 // error the caller has no lock and no place in the queue; what may still be on its way is taken back in the background.
 //
@@ -39,8 +38,9 @@ func (l *Lock) Acquire(ctx context.Context) (*Lease, error) {
 }
 
 // TryAcquire takes the lock if it is free and nobody is queued for it; otherwise it returns a *HeldError at once, in Strict
-// mode ErrQuarantine when nothing is granted yet, and ErrUnavailable when the server refuses connections, which Acquire tries for
-// Config.RetryTimeout; so does Acquire with Wait(0). It ignores Wait. Other errors are those of Acquire, including ErrDeadlock.
+// mode ErrQuarantine when nothing is granted yet. It ignores Wait. If the server refuses connections, TryAcquire and an Acquire
+// with Wait(0) return ErrUnavailable at once; other acquires retry for Config.RetryTimeout. Other errors are those of Acquire,
+// including ErrDeadlock.
 func (l *Lock) TryAcquire(ctx context.Context) (*Lease, error) {
 	return newLease(l.e.TryAcquire(exec.Hasty(ctx)))
 }
@@ -49,8 +49,9 @@ func (l *Lock) TryAcquire(ctx context.Context) (*Lease, error) {
 // cause, before the lease can: at its deadline at the latest, before anybody else can have the lock.
 //
 // Do returns f's error joined with the release's: one that matches ErrLost if the lease was lost while f ran. If only f
-// fails, or f's error has the release's in it (context.Cause of its context), it is returned as it is. Errors of acquiring are those of Acquire; f was not called then. An ErrHeld of f's own
-// is told apart by HeldError.Name, if it comes from a lock with another name. If f uses a lock of the same name, on another
+// fails, or if f returns the cause of its context (context.Cause), wrapped or not, f's error is returned as it is. Errors of
+// acquiring are those of Acquire; f was not called then. An ErrHeld of f's own is told apart by HeldError.Name, if it comes from a
+// lock with another name. If f uses a lock of the same name, on another
 // server or under another Config.Prefix, let f note that it was called.
 func (l *Lock) Do(ctx context.Context, f func(ctx context.Context, l *Lease) error) error {
 	return do(ctx, l.Acquire, f)

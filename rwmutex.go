@@ -41,8 +41,8 @@ func (rw *RWMutex) Writer(opts ...RWMutexOption) *Lock {
 
 // Downgrade makes a writer's lease a reader's, without a gap: no other writer comes between, and readers that wait go in.
 // It returns the reader's lease, with the same fence. The writer's lease is over, even after an error: the lock is then given
-// up, in the background if need be. Nothing has changed after ErrInvalid, as for a lease that has others nested in it (Reentrant), and
-// if ctx had ended before the call.
+// up, in the background if need be. Nothing has changed after ErrInvalid, which is returned for a lease that has others nested in it
+// (Reentrant), for example, nor if ctx had ended before the call.
 //
 // The reader's lease has the options of rw.Reader(), the writer's owner, and the bounds of both: MaxHold counts from the
 // writer's grant, and MaxRenewals goes on counting.

@@ -81,8 +81,8 @@ type Waiter struct {
 // Kind is a kind of lock, as the server knows it.
 type Kind string
 
-// The kinds of locks. A job of Once is a mutex to the server, and so is an Election; but a Status tells an election by what
-// its leader, or its first candidate, says of itself.
+// The kinds of locks. To the server, a job of Once and an Election are mutexes. An Election's leader and candidates name their
+// kind, so Status has it.
 const (
 	KindMutex     Kind = "mutex"
 	KindOwner     Kind = "owner"

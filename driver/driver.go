@@ -196,8 +196,8 @@ type ServerInfo struct {
 	Cluster bool   // whether it runs in Cluster mode
 	// Sentinel says that the driver finds the master through Sentinel, so another server may take its place.
 	Sentinel bool
-	// Mistakes says which addresses of sentinels, or whether the master's name, are wrong, although the driver found the
-	// master: addresses, without credentials, and what is wrong. It is "" if nothing is known to be. The library logs it.
+	// Mistakes lists addresses, without credentials, of sentinels that do not know the master or are no sentinels, and says what
+	// is wrong with each, although others named the master. It is "" if all is well. The library logs it.
 	Mistakes string
 	Time     time.Time // the server's clock
 }

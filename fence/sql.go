@@ -100,20 +100,20 @@ func (m *SQL) Raise(ctx context.Context, s Stamp, resource string) error {
 	return m.RaiseIn(ctx, m.DB, s, resource)
 }
 
-// counted is above all fences that were counted, and below those of Holdfast's servers, which are the time of the grant in
-// microseconds since 1970: it is the year 2015.
-const counted = 1_420_070_400_000_000
+// firstTime is the lowest fence that Prune takes for a time: the year 2015, in microseconds since 1970. Lower fences were counted.
+const firstTime = 1_420_070_400_000_000
 
-// Prune deletes the marks of leases that were granted longer than age ago, by this process's clock, and returns how many: the
-// table has a row for each resource that was ever guarded. Without its mark a resource takes any fence, so age must be more than
-// a lease is ever held and a write ever delayed; a day or more is usual. An age under an hour is ErrInvalid.
-// Fences that are not times, because something else than Holdfast's servers counted them, stay.
+// Prune deletes the marks of leases that were granted longer than age ago, by this process's clock, and returns their number.
+// Otherwise the table keeps a row for every resource that was ever guarded. A resource without a mark accepts any fence, so age must
+// exceed the time for which a lease is held and a write delayed; a day is usual. An age below an hour is ErrInvalid.
+//
+// Prune keeps marks whose fence is no time of a grant, in microseconds since 1970, as the fences of Holdfast are.
 func (m *SQL) Prune(ctx context.Context, age time.Duration) (int64, error) {
 	if age < time.Hour {
-		return 0, fmt.Errorf("%w: marks of leases that were granted %s ago cannot be pruned; from an hour on they can", holdfast.ErrInvalid, age)
+		return 0, fmt.Errorf("%w: an age of %s is not possible for Prune; an hour or more is", holdfast.ErrInvalid, age)
 	}
 	prune := statement{style: m.Placeholders}
-	prune.add("DELETE FROM ", m.table(), " WHERE fence > ", prune.arg(int64(counted)), " AND fence < ", prune.arg(time.Now().Add(-age).UnixMicro()))
+	prune.add("DELETE FROM ", m.table(), " WHERE fence > ", prune.arg(int64(firstTime)), " AND fence < ", prune.arg(time.Now().Add(-age).UnixMicro()))
 	result, err := m.DB.ExecContext(ctx, prune.text.String(), prune.args...)
 	if err != nil {
 		return 0, fmt.Errorf("holdfast: pruning marks: %w", err)

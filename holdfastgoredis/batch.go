@@ -79,7 +79,7 @@ var ended = func() context.Context {
 	return ctx
 }()
 
-// Node asks the client of Probe: the program's client may not have found out yet.
+// Node asks the client that Probe used: the program's own client may not know the Cluster's nodes yet.
 func (d *adapter) Node(key string) string {
 	cluster, ok := d.urgent.get().(*redis.ClusterClient)
 	if !ok {

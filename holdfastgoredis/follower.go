@@ -191,7 +191,7 @@ func (f *follower) addr() string {
 	return f.master
 }
 
-// mistakes returns what is wrong with the sentinels' addresses, although some name the master. f may be nil.
+// mistakes returns the faults of the sentinels' addresses. f may be nil.
 func (f *follower) mistakes() string {
 	if f == nil || f.group == nil {
 		return ""

@@ -120,7 +120,7 @@ func (f *follower) ask(ctx context.Context, addr string, others bool) (a sentine
 	return a, nil
 }
 
-// refused returns an error of a sentinel.
+// refused names the mistake if an error of a sentinel shows one.
 func refused(err error) error {
 	if reply, answered := rueidis.IsRedisErr(err); answered {
 		return sentinel.Refused(err, restoreCode(reply.Error()))

@@ -19,12 +19,12 @@ import (
 type Broken struct {
 	ID      string // of the request; of a quorum, of the request to all nodes
 	Name    string
-	Holder  Holder // who had it, or one of several; if it was asked, only its fence
+	Holder  Holder // who had it, or one of several; of a revocation, only the fence
 	By      string
 	Reason  string
 	Time    time.Time // by the server's clock
-	Fence   uint64    // the lock's, since then; 0 if the holder was asked
-	Revoked bool      // the holder was asked
+	Fence   uint64    // the lock's, since then; 0 of a revocation
+	Revoked bool      // the holder was asked to let go
 }
 
 // ErrChanged says that the lock's holder has another fence than the one that was to be broken or asked.

@@ -219,8 +219,8 @@ func (c *Client) Close(ctx context.Context) error {
 	}
 }
 
-// enter begins a task for a caller, who must call End on the result. Close waits for the task, unless Close has begun before:
-// callers that are refused may retry at once, and must not hold up Close, nor keep it from a processor.
+// enter begins a task for a caller, who must call End on the result. Close waits for the task unless Close began first: callers that
+// are refused may retry at once, and must not hold up Close.
 func (c *Client) enter() *exec.Tasks {
 	t := &c.tasks
 	if c.isClosing() {

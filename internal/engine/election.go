@@ -107,10 +107,10 @@ func (e *Election) pause(ctx context.Context) error {
 	}
 }
 
-// Status returns who leads and who waits to.
+// Status returns the leader and the candidates.
 func (e *Election) Status(ctx context.Context) (Status, error) {
 	s, err := e.lock.Status(ctx)
-	if len(s.Holders) == 0 && s.Waiting == 0 { // Nobody is there to say so.
+	if len(s.Holders) == 0 && s.Waiting == 0 { // no leader or candidate names the kind
 		s.Form = SeenAsElection
 	}
 	return s, err

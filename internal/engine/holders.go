@@ -75,7 +75,7 @@ func (l *target) shown(ttl time.Duration, ours bool, v *wire.Value) Holder {
 	return h
 }
 
-// formFor returns what kind of lock it is to a holder or waiter who says this of itself.
+// formFor returns the lock's form as the info of a holder or waiter shows it: a mutex can be an election.
 func (l *target) formFor(info *wire.Info) string {
 	if l.set.kind.form == codec.HoldsMutex && info.Kind == SeenAsElection {
 		return SeenAsElection

@@ -371,26 +371,25 @@ func heldBy(name string) func(Holder, error) error {
 	}
 }
 
-// EndedWhileHeld returns the error of an acquire whose context ended while it waited. met is what it was told last: if that is
-// that the lock is held, and the context's deadline has passed, the error says both. A caller that cancels an acquire knows why
-// it has no lock.
-func EndedWhileHeld(ctx context.Context, met error) error {
+// EndedWhileHeld returns the error of an acquire whose context ended while it waited. last is what the acquire was told last, or
+// nil. If last is a *HeldError and the deadline has passed, the error is both. A caller that cancels an acquire gets the context's
+// error alone.
+func EndedWhileHeld(ctx context.Context, last error) error {
 	var held *HeldError
-	if ctx.Err() == context.DeadlineExceeded && errors.As(met, &held) {
+	if ctx.Err() == context.DeadlineExceeded && errors.As(last, &held) {
 		return fmt.Errorf("%w: %w", held, ctx.Err())
 	}
-	return exec.EndedBy(ctx, met)
+	return exec.EndedBy(ctx, last)
 }
 
-// holderGrace is how long, or for how many round trips, a waiter whose context's deadline has passed waits for the answer who
-// holds the lock.
+// A waiter whose deadline has passed waits for the holder's name for holderGrace or holderRoundTrips, whichever is longer.
 const (
 	holderGrace      = 50 * time.Millisecond
-	holderRoundTrips = 3 // its departure from the queue goes first
+	holderRoundTrips = 3 // the waiter leaves the queue first
 )
 
-// waitedInVain returns the error of a waiter of which the server is known to answer, and whose context has ended.
-func (l *target) waitedInVain(ctx context.Context) error {
+// stillHeld returns the error of a waiter whose context has ended, and whose server is not known to be silent.
+func (l *target) stillHeld(ctx context.Context) error {
 	if ctx.Err() != context.DeadlineExceeded {
 		return ctx.Err()
 	}

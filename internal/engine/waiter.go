@@ -61,7 +61,7 @@ func (wq *waitQueue) await(ctx context.Context, w *waiter, end time.Time) (*hold
 		return nil, exec.EndedBy(ctx, r.err)
 	}
 	if err == nil {
-		err = w.l.waitedInVain(ctx)
+		err = w.l.stillHeld(ctx)
 	}
 	return nil, err
 }
@@ -129,8 +129,8 @@ func (wq *waitQueue) noteOutcome(err error) {
 	}
 }
 
-// unheard returns the error for a waiter whose context has ended if the server did not answer, or grants nothing yet;
-// otherwise nil. The caller holds wq.mu.
+// unheard returns the error for a waiter whose context has ended while the server did not answer or granted nothing yet; otherwise
+// nil. The caller holds wq.mu.
 func (wq *waitQueue) unheard(ctx context.Context, l *target) error {
 	switch {
 	case wq.lastFailure() != nil:

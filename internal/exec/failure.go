@@ -340,13 +340,13 @@ func Passing(kind error) bool {
 	return Temporary(kind) || kind == ErrWritesRefused || kind == ErrOutOfMemory
 }
 
-// Hopeless reports whether an error of the first contact does not go away by waiting: the server cannot show that it is
-// the right one, its host does not exist, or what was given does not lead to sentinels that know it. (Later, a name may be
-// missing for a moment while a server restarts.)
+// Hopeless reports whether waiting cannot mend an error of the first contact: the server's certificate is wrong, its host does not
+// exist, or no address is that of a sentinel that knows the master. (Later, a name may be missing for a moment while a server
+// restarts.)
 func Hopeless(err error) bool {
 	var dns *net.DNSError
-	var named interface{ IsHopeless() bool } // by sentinels
-	return isUntrusted(err) || errors.As(err, &dns) && dns.IsNotFound || errors.As(err, &named) && named.IsHopeless()
+	var ofSentinels interface{ IsHopeless() bool }
+	return isUntrusted(err) || errors.As(err, &dns) && dns.IsNotFound || errors.As(err, &ofSentinels) && ofSentinels.IsHopeless()
 }
 
 // isUntrusted reports whether a server's certificate was refused.

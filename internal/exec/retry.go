@@ -68,25 +68,14 @@ func PersistSince[T any](start time.Time, ctx context.Context, s *Server, op, na
 	}
 }
 
-// hasty is the context of a caller that does not wait.
-type hasty struct{ context.Context }
-
-// Hasty returns a context for a caller that does not wait: it is told at once that a server refuses connections.
-func Hasty(ctx context.Context) context.Context { return hasty{ctx} }
-
-// hastyKey is the key under which a hasty finds itself.
 type hastyKey struct{}
 
-func (h hasty) Value(key any) any {
-	if key == (hastyKey{}) {
-		return h
-	}
-	return h.Context.Value(key)
-}
+// Hasty returns a context with which a refused connection is an error at once, and not retried.
+func Hasty(ctx context.Context) context.Context { return context.WithValue(ctx, hastyKey{}, true) }
 
 func isHasty(ctx context.Context) bool { return ctx.Value(hastyKey{}) != nil }
 
-// isRefused reports whether nobody listens at the server's address.
+// isRefused reports whether an error says that nothing listens at the server's address.
 func isRefused(err error) bool { return errors.Is(err, syscall.ECONNREFUSED) }
 
 // Try calls f once, within timeout and ctx. When ctx ends, Try returns, and f goes on.
@@ -126,8 +115,8 @@ func Try[T any](ctx context.Context, s *Server, timeout time.Duration, f func(co
 	}
 }
 
-// Unheard returns the error of a request that was sent then, and not answered before ctx ended: ctx's own if it was
-// cancelled, and one that also says that the server did not answer if its deadline passed.
+// Unheard returns the error of a request that was sent then, and not answered before ctx ended. If ctx was cancelled, that is
+// ctx's error. If its deadline passed, the error also says that the server did not answer.
 func (s *Server) Unheard(ctx context.Context, op, name string, sent time.Time) error {
 	if ctx.Err() != context.DeadlineExceeded {
 		return ctx.Err()

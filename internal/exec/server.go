@@ -164,8 +164,8 @@ type contacts struct {
 // contact is an attempt to find out what the server is, shared by all callers that need to know meanwhile.
 type contact struct {
 	met       error         // what the latest probe met; guarded by contacts.mu, like isRefused
-	isRefused bool          // a connection was refused
-	refused   chan struct{} // closed then
+	isRefused bool          // whether a connection was refused
+	refused   chan struct{} // closed when the first connection is refused
 	over      chan struct{} // closed when it has ended
 	err       error         // read after over
 }

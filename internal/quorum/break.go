@@ -98,8 +98,8 @@ func (in *Inspector) grants(ctx context.Context, name string) ([]*engine.Holder,
 	return grants, errs
 }
 
-// History calls yield with each break and revocation that some node has on record, the latest first, until yield returns false. An error is
-// the last: too few nodes have answered.
+// History calls yield with each break and revocation that some node has on record, the latest first, until yield returns false. If
+// too few nodes have answered, the last call is with an error.
 func (in *Inspector) History(ctx context.Context, yield func(engine.Broken, error) bool) {
 	found, errs := make([][]engine.Broken, len(in.nodes)), make([]error, len(in.nodes))
 	var asking sync.WaitGroup

@@ -33,10 +33,12 @@ const (
 // acquire takes the lock, trying again while others have it.
 func (q *Quorum) acquire(ctx context.Context, l *lock, end time.Time) (*lease, error) {
 	key := l.key()
-	if err := q.take(ctx, key, end, func() { l.first().Waits(ctx, 0, nil) }); err == ctx.Err() && err != nil {
-		return nil, engine.EndedWhileHeld(ctx, &engine.HeldError{Name: l.name})
-	} else if err != nil {
+	switch err := q.take(ctx, key, end, func() { l.first().Waits(ctx, 0, nil) }); err {
+	case nil:
+	case engine.ErrTimeUp:
 		return nil, err
+	default: // ctx's
+		return nil, engine.EndedWhileHeld(ctx, &engine.HeldError{Name: l.name})
 	}
 	lease, err := q.contend(ctx, l, true, end, func() { q.pass(key) })
 	if lease == nil {
@@ -59,8 +61,8 @@ func (q *Quorum) try(ctx context.Context, l *lock) (*lease, error) {
 func (q *Quorum) contend(ctx context.Context, l *lock, waits bool, limit time.Time, onEnd func()) (*lease, error) {
 	b := &bid{q: q, l: l, onEnd: onEnd, terms: terms{timeout: q.timeout(l)}}
 	end := time.Now().Add(l.c.Config().RetryTimeout)
-	var why *Error    // of the latest rounds, if no majority answered, or quarantines keep one from granting anything
-	var refused error // of the latest round in which a majority named a holder
+	var why *Error // of the latest rounds, if no majority answered, or quarantines keep one from granting anything
+	var last error // of the latest round
 	for pause := shortPause; ; pause *= 2 {
 		lease, err := b.try(ctx)
 		if lease != nil {
@@ -70,11 +72,9 @@ func (q *Quorum) contend(ctx context.Context, l *lock, waits bool, limit time.Ti
 		held := errors.Is(err, engine.ErrHeld)
 		if ctx.Err() != nil && !(held && engine.IsOver(limit)) {
 			b.withdraw()
-			return nil, endedBy(ctx, why, refused)
+			return nil, endedBy(ctx, why, last)
 		}
-		if refused = nil; held {
-			refused = err
-		}
+		last = err
 		resting := q.quarantined(err)
 		answered := held || b.said || resting
 		if why = nil; !answered || resting {
@@ -108,7 +108,7 @@ func (q *Quorum) contend(ctx context.Context, l *lock, waits bool, limit time.Ti
 		case <-time.After(rest):
 		case <-ctx.Done():
 			b.withdraw()
-			return nil, endedBy(ctx, why, refused)
+			return nil, endedBy(ctx, why, last)
 		}
 	}
 }

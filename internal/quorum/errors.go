@@ -47,11 +47,11 @@ func (e *Error) Error() string {
 // Ended returns the error of the caller's context, if it ended before a majority answered.
 func (e *Error) Ended() error { return e.ended }
 
-// endedBy returns the error of an acquire whose context has ended. why is the error of its latest rounds, if too few nodes
-// answered; refused that of the latest in which a majority named a holder. Both may be nil.
-func endedBy(ctx context.Context, why *Error, refused error) error {
+// endedBy returns the error of an acquire whose context has ended. why is the error of the latest rounds if too few nodes answered,
+// last that of the latest round. Both may be nil.
+func endedBy(ctx context.Context, why *Error, last error) error {
 	if why == nil {
-		return engine.EndedWhileHeld(ctx, refused)
+		return engine.EndedWhileHeld(ctx, last)
 	}
 	ended := *why
 	ended.ended = ctx.Err()

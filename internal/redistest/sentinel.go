@@ -10,11 +10,11 @@ import (
 	"testing"
 )
 
-// Sentinel answers as a sentinel would that always says the same. It watches nothing, and takes part in no failover.
+// Sentinel is a fake sentinel with fixed answers.
 type Sentinel struct {
 	Masters map[string]string // the masters' addresses, by name
 	Fields  []any             // further names and values that SENTINEL MASTER returns
-	Denies  bool              // it wants a password, and takes none
+	Denies  bool              // every request is refused for want of a password
 }
 
 // Listen returns a local address at which s answers until the test ends.
@@ -102,7 +102,7 @@ func (s *Sentinel) answer(words ...string) string {
 	return "*0\r\n" // of sentinels, or of replicas
 }
 
-// list returns a reply that is a list of texts.
+// list returns an array of bulk strings.
 func list(items ...any) string {
 	all := fmt.Sprintf("*%d\r\n", len(items))
 	for _, item := range items {

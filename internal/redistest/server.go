@@ -25,8 +25,8 @@ type Server struct {
 	ended chan struct{} // closed when the process has been waited for
 }
 
-// find returns the path of a server program: the first that HOLDFAST_TEST_SERVERS, a list NAME=PATH,NAME=PATH, names, or else the
-// first in PATH. Without one it skips the test.
+// find returns the path of a server program: the first in HOLDFAST_TEST_SERVERS, a list NAME=PATH,NAME=PATH, or else the first in
+// PATH. If there is none, it skips the test.
 func find(tb testing.TB) string {
 	tb.Helper()
 	if named := os.Getenv("HOLDFAST_TEST_SERVERS"); named != "" {

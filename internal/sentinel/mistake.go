@@ -9,8 +9,7 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// mistake is the error of an address that is not a sentinel's, or of a name that is not a master's. Waiting does not mend
-// it.
+// mistake is the error of an address that is not a sentinel's, or of a name that is not a master's. Retrying is no use.
 type mistake struct{ what, advice string }
 
 func (m *mistake) Error() string { return m.what }
@@ -18,8 +17,7 @@ func (m *mistake) Error() string { return m.what }
 // Advice is the next step.
 func (m *mistake) Advice() string { return m.advice }
 
-// UnknownMaster returns the error of a sentinel that watches no master of this name. known are the names of those that it
-// watches, if it tells.
+// UnknownMaster returns the error of a sentinel that watches no master of this name. known are the names that it does know, or nil.
 func UnknownMaster(name string, known []string) error {
 	const most = 5 // named
 	what := fmt.Sprintf("no master is called %q", name)
@@ -53,10 +51,10 @@ func Names(masters []any) (names []string) {
 	return names
 }
 
-// errServer is the error of an address at which a server with data is.
+// errServer is the error of the address of a server with data.
 var errServer = &mistake{"a Redis server, not a sentinel", " (give the addresses of sentinels; by default their port is 26379)"}
 
-// Refused returns the error of an address from which err, with that text, came as the answer to SENTINEL, or to AUTH before it.
+// Refused returns the error for an address that answered SENTINEL, or AUTH before it, with err. text is err's text.
 func Refused(err error, text string) error {
 	if strings.HasPrefix(text, "ERR unknown command") {
 		return errServer
@@ -69,8 +67,7 @@ func Refused(err error, text string) error {
 	return err
 }
 
-// denial is the error of a sentinel that refused the credentials. A client library's own error would be taken for one of the
-// server.
+// denial is the error of a sentinel that refused the credentials. The client library's error would look like the server's.
 type denial struct{ driver.ReplyError }
 
 func (d denial) Unwrap() error { return d.ReplyError }
@@ -92,8 +89,7 @@ func IsMistake(err error) bool {
 	return errors.As(err, &mistaken)
 }
 
-// Mistakes returns what the sentinels' latest answers show to be wrong with their addresses, or with the master's name. It
-// is "" if they show nothing.
+// Mistakes returns the faults of the sentinels' addresses, or of the master's name, that their latest answers show; "" for none.
 func (g *Group) Mistakes() string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -143,22 +139,15 @@ func (e *noMaster) IsHopeless() bool {
 // blame is what is wrong with an address.
 type blame struct{ addr, what string }
 
-// text says what is wrong with which addresses, once for all addresses with which the same is wrong.
+// text lists what is wrong with the addresses. Those with the same fault are listed together.
 func text(found []blame) string {
-	var all []string
-	for i, b := range found {
-		same := func(other blame) bool { return other.what == b.what }
-		if slices.IndexFunc(found, same) < i {
-			continue
-		}
-		var addrs []string
-		for _, other := range found {
-			if same(other) {
-				addrs = append(addrs, other.addr)
-			}
-		}
-		slices.Sort(addrs) // they answer in any order
-		all = append(all, strings.Join(addrs, ", ")+": "+b.what)
+	addrs := map[string][]string{}
+	for _, b := range found {
+		addrs[b.what] = append(addrs[b.what], b.addr)
 	}
-	return strings.Join(all, "; ")
+	var all []string
+	for what, at := range addrs {
+		all = append(all, strings.Join(slices.Sorted(slices.Values(at)), ", ")+": "+what)
+	}
+	return strings.Join(slices.Sorted(slices.Values(all)), "; ") // they have answered in any order
 }

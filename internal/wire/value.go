@@ -42,7 +42,7 @@ type Info struct {
 	Owner string            `json:"o"`
 	Host  string            `json:"h,omitempty"`
 	PID   int               `json:"p,omitempty"`
-	Kind  string            `json:"k,omitempty"` // of what the holder sees as more than a lock of its form
+	Kind  string            `json:"k,omitempty"` // if it is more than the lock's form says, such as an election
 	Meta  map[string]string `json:"m,omitempty"`
 }
 

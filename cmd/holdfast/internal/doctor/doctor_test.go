@@ -31,7 +31,7 @@ import (
 // documented returns the ACL rules of docs/acl for programs that take locks.
 func documented(t *testing.T) []string {
 	t.Helper()
-	here, err := os.Getwd() // so that the name begins with the module's folder: the go command ignores changes of other files
+	here, err := os.Getwd() // The name begins with the module's folder, because the test cache ignores changes of other files.
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,7 +71,7 @@ func TestNeedsAreThoseOfTheDocumentedACL(t *testing.T) {
 // If nothing answers, the library gives up after its RetryTimeout: in virtual time.
 func TestUnreachable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		defer time.Sleep(2 * time.Second) // by then go-redis has noticed that its clients are closed
+		defer time.Sleep(2 * time.Second) // until go-redis notices that its clients are closed
 		s := holdfasttest.Run(t)
 		embedded := func() Config {
 			return serverAt("127.0.0.1:0", func(o *redis.Options) { o.Dialer = s.Dial })
@@ -204,7 +204,7 @@ func serverSubject(addr string, rdb *redis.Client) *subject {
 	return &subject{Server: &target.Server{Addr: addr, Client: rdb}}
 }
 
-// behindSentinels makes the configuration of a master that is called main, behind these sentinels, without a network.
+// behindSentinels returns the configuration of a master behind these sentinels, without a network.
 func behindSentinels(s *holdfasttest.Server, master string, sentinels map[string]*redistest.Sentinel) Config {
 	o := &redis.FailoverOptions{
 		MasterName: master, SentinelAddrs: slices.Sorted(maps.Keys(sentinels)),
@@ -222,16 +222,16 @@ func behindSentinels(s *holdfasttest.Server, master string, sentinels map[string
 	return Config{Client: redis.NewFailoverClient(o), Addr: strings.Join(o.SentinelAddrs, ","), Sentinel: o}
 }
 
-// The TTL is compared with the time that the slowest of the sentinels take. (Not in virtual time: go-redis looks up a name
-// when it makes a client that asks sentinels.)
+// Examine compares the TTL with the times of the slowest sentinel. The test is not in virtual time, because go-redis looks up a name
+// when it makes a client that asks sentinels.
 func TestSentinelsTellHowLongAFailoverTakes(t *testing.T) {
 	t.Parallel()
 	watching := func(fields ...any) *redistest.Sentinel {
 		return &redistest.Sentinel{Masters: map[string]string{"main": "127.0.0.1:6379"}, Fields: fields}
 	}
 	cfg := behindSentinels(holdfasttest.Run(t), "main", map[string]*redistest.Sentinel{
-		"127.0.0.1:1": watching("down-after-milliseconds", 5000, "failover-timeout", 20000),
-		"127.0.0.1:2": watching("down-after-milliseconds", 30000, "failover-timeout", 180000),
+		"127.0.0.1:1": watching("down-after-milliseconds", 30000, "failover-timeout", 180000),
+		"127.0.0.1:2": watching("down-after-milliseconds", 5000, "failover-timeout", 20000),
 		"127.0.0.1:3": watching(),
 	})
 	cfg.TTL = 15 * time.Second
@@ -249,8 +249,8 @@ func TestSentinelsTellHowLongAFailoverTakes(t *testing.T) {
 	expect(t, r, "topology", report.OK, "3 of 3 sentinels in the URL answer")
 }
 
-// Among the sentinels' addresses is one of a server, and one of a sentinel that watches another master. Both are named, and the
-// master is examined. If no sentinel knows the name, the error says which there are.
+// Examine reports an address that is a server's, and a sentinel that watches another master, and examines the master all the same. If
+// no sentinel knows the master's name, the error lists the names that they know.
 func TestWrongSentinelsAreNamed(t *testing.T) {
 	t.Parallel()
 	s := holdfasttest.Run(t)
@@ -278,7 +278,8 @@ func TestWrongSentinelsAreNamed(t *testing.T) {
 	}
 }
 
-// What needs a TTL of 1.5 × (the time until the master is considered down, and 5 s), and 5 s more for holdfast run.
+// A lease outlasts a failover if its TTL is 1.5 × (the time until the master is considered down + 5 s). For holdfast run, its
+// --kill-after of 5 s is added to the sum.
 func TestFailover(t *testing.T) {
 	for _, c := range []struct {
 		down, ttl time.Duration

@@ -15,14 +15,15 @@ import (
 	"time"
 )
 
-// played is an SVG of a recording, taken apart.
+// played is the parsed SVG of a recording.
 type played struct {
 	text   string
 	lines  []string // that stay
 	frames []string // the lines of frames
+	places []string // the horizontal positions of these lines
 }
 
-// play requires that the SVG is well-formed, without scripts and without anything from elsewhere.
+// play parses the SVG of a recording. It fails the test if the SVG is malformed, has scripts, or needs other files.
 func play(t *testing.T, r *Recording) *played {
 	t.Helper()
 	var out bytes.Buffer
@@ -33,7 +34,8 @@ func play(t *testing.T, r *Recording) *played {
 	if strings.Contains(p.text, "url(") || strings.Contains(p.text, "@import") {
 		t.Error("it needs other files")
 	}
-	inside, line := map[string]int{}, "" // how many elements are open, by name and id
+	seen := map[string]bool{} // the elements so far, by id
+	line, x := "", ""
 	for d := xml.NewDecoder(&out); ; {
 		token, err := d.Token()
 		if errors.Is(err, io.EOF) {
@@ -51,8 +53,11 @@ func play(t *testing.T, r *Recording) *played {
 				if strings.HasPrefix(a.Name.Local, "on") || strings.Contains(a.Name.Local, "href") {
 					t.Errorf("%s has %s=%q", token.Name.Local, a.Name.Local, a.Value)
 				}
-				if a.Name.Local == "id" {
-					inside[a.Value]++ // it lasts: what is after the cover is on it
+				switch a.Name.Local {
+				case "id":
+					seen[a.Value] = true // no end tag resets this: everything after the cover is on it
+				case "x":
+					x = a.Value
 				}
 			}
 			if token.Name.Local == "text" {
@@ -62,9 +67,9 @@ func play(t *testing.T, r *Recording) *played {
 			line += string(token)
 		case xml.EndElement:
 			switch {
-			case token.Name.Local != "text" || inside["scroll"] == 0:
-			case inside["cover"] > 0:
-				p.frames = append(p.frames, line)
+			case token.Name.Local != "text" || !seen["scroll"]:
+			case seen["cover"]:
+				p.frames, p.places = append(p.frames, line), append(p.places, x)
 			default:
 				p.lines = append(p.lines, line)
 			}
@@ -95,7 +100,7 @@ func (p *played) times(t *testing.T, name string) (times []float64, last string)
 	return times, last
 }
 
-// A recording has each line once, at the time at which it appeared, and the picture as it was meanwhile.
+// A recording has each line once, from the time at which it appeared, and the picture as it changed.
 func TestRecording(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
@@ -130,6 +135,13 @@ func TestRecording(t *testing.T) {
 		if want := []string{"drawn 1", "caption", "drawn 2", "caption"}; !slices.Equal(p.frames[:4], want) || len(p.frames) != 2*7 {
 			t.Errorf("its frames are %q", p.frames)
 		}
+		var moves []string // of the cover, to the left
+		for _, move := range regexp.MustCompile(`translate\(-(\d+)px`).FindAllStringSubmatch(p.text, -1) {
+			moves = append(moves, move[1])
+		}
+		if frames := slices.Compact(p.places); len(frames) != 7 || !slices.Equal(slices.Compact(moves), frames) {
+			t.Errorf("the frames are at %q, and the cover moves to %q", frames, moves)
+		}
 		// It lasts 3 s, and rests for 8 s: the lines are at 0 s, 0.5 s, 2.5 s and 3 s; the frames every 300 ms from 0.6 s on.
 		var want []string
 		for _, at := range []float64{0, 0.5, 0.6, 0.9, 1.2, 1.5, 1.8, 2.1, 2.4, 2.5, 3} {
@@ -146,7 +158,21 @@ func TestRecording(t *testing.T) {
 	})
 }
 
-// Without animations the end is seen.
+// A frame below a full window moves the lines up.
+func TestAFrameScrolls(t *testing.T) {
+	s := New(io.Discard)
+	r := s.Record()
+	for n := range window {
+		s.Line(fmt.Sprint(n))
+	}
+	s.Show(new(three))
+	s.Redraw()
+	if _, last := play(t, r).times(t, "scroll"); last != fmt.Sprintf("transform:translateY(%dpx)", -3*row) { // the frame has three rows
+		t.Errorf("it scrolls to %s", last)
+	}
+}
+
+// Without animations, the SVG shows the end.
 func TestRecordingStandsStill(t *testing.T) {
 	r := new(Recording)
 	for n := range window + 5 {
@@ -163,6 +189,6 @@ func TestRecordingStandsStill(t *testing.T) {
 		}
 	}
 	if !strings.Contains(still, fmt.Sprintf("#scroll{transform:translateY(%dpx)}", -5*row)) || !strings.Contains(still, "prefers-color-scheme:dark") {
-		t.Errorf("without animations it looks otherwise: %s", still)
+		t.Errorf("without animations it looks different: %s", still)
 	}
 }

@@ -97,7 +97,7 @@ func TestFlawedClientsAreFound(t *testing.T) {
 		{"polls", "queue", `owes 1 in the lock's queue`},
 		{"chatty", "quiet", `the client sent \d+ requests`},
 		{"unrenewed", "renewal", `answers no to "holds", and not yes`},
-		{"believes", "theft", `the holds of client 1 is still answered yes`},
+		{"believes", "theft", `client 1 still answers yes to holds`},
 		{"deletes", "theft", `released a lock that another program has`},
 		{"believes", "outage", `answers yes to "holds", and not no`},
 		{"naive", "lost-reply", `takes its own lock for another's`},

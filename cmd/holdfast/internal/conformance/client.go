@@ -106,7 +106,7 @@ func (c *client) tell(format string, args ...any) error {
 	return nil
 }
 
-// next returns what the client says next.
+// next returns the next line that the client prints. what names the line that is expected.
 func (c *client) next(what string) (string, error) { return c.nextWithin(c.t.cfg.Answer, what) }
 
 func (c *client) nextWithin(d time.Duration, what string) (string, error) {
@@ -123,7 +123,7 @@ func (c *client) nextWithin(d time.Duration, what string) (string, error) {
 		}
 		return line, nil
 	case <-timeout.C:
-		return "", problemf("%s owes %s for %s", c.who, what, d)
+		return "", problemf("%s did not print %s within %s", c.who, what, d)
 	case <-c.t.ctx.Done():
 		return "", context.Cause(c.t.ctx)
 	}

@@ -74,7 +74,7 @@ func (c *client) takeTurn(lock *holdfast.Lock, record func(turn), began time.Tim
 	from := time.Since(began)
 	time.Sleep(turnLasts)
 	to := time.Since(began)
-	// A client that stood still may have lost the lock, and so have had it for less time.
+	// A client that stood still may have lost the lock during its turn. Such a turn is not recorded.
 	answer, err := c.ask("release")
 	switch {
 	case err != nil:
@@ -82,7 +82,7 @@ func (c *client) takeTurn(lock *holdfast.Lock, record func(turn), began time.Tim
 	case answer == "released":
 		record(turn{c.who, from, to, fence, lock == c.t.reader})
 	case answer != "lost":
-		return problemf("%s answers %s to a release, and not released", c.who, printable.Word(answer, 200))
+		return problemf("%s answers %s to a release; want released", c.who, printable.Word(answer, 200))
 	}
 	return nil
 }

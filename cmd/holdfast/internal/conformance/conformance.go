@@ -45,10 +45,10 @@ type Report struct {
 	Passed    int       `json:"passed"`
 	Skipped   int       `json:"skipped"`
 	Verdicts  []Verdict `json:"verdicts"`
-	NotJudged []string  `json:"not_judged"` // in what a client may be wrong all the same
+	NotJudged []string  `json:"not_judged"` // parts of the protocol, and scenarios, that were not judged
 }
 
-// neverJudged are the parts of the protocol that no scenario is about.
+// neverJudged are the parts of the protocol that no scenario covers.
 var neverJudged = []string{
 	"Cluster mode", "Sentinel", "Strict mode", "replicas", "quorums", "exact keys", "Redisson's locks", "tickets", "reassert",
 	"many locks in one call", "hand-overs within the process", "locks of an owner", "latches", "barriers", "jobs that run once",
@@ -67,7 +67,7 @@ func Scenarios() (all []Verdict) {
 func Run(ctx context.Context, cfg Config) (*Report, error) {
 	server := cfg.Server
 	if server != "" {
-		// Holdfast's own client tries again for seconds. A server that refuses is more likely a mistake than a restart.
+		// Holdfast's own client would retry for seconds. If nothing listens, the address is more likely wrong than the server restarting.
 		conn, err := (&net.Dialer{Timeout: 5 * time.Second}).DialContext(ctx, "tcp", server)
 		if err != nil {
 			return nil, fmt.Errorf("%w: %w", holdfast.ErrUnavailable, err)
@@ -104,7 +104,7 @@ func Run(ctx context.Context, cfg Config) (*Report, error) {
 		})
 	}
 	defer all.Wait()
-	defer stop() // if there can be no report, nobody wants the other verdicts
+	defer stop() // without a report, the other verdicts are not needed
 	r := &Report{}
 	failed := 0
 	for i := range chosen {
@@ -143,7 +143,8 @@ func Run(ctx context.Context, cfg Config) (*Report, error) {
 // atOnce is how many scenarios run side by side.
 const atOnce = 8
 
-// attempts is how often a scenario is run in which a client fails while this machine stands still: then a sound one may fail.
+// attempts is the maximum number of runs of a scenario. It runs again if the client failed while this machine stood still, because
+// then a sound client may fail.
 const attempts = 3
 
 // try runs a scenario. It returns an error if there can be no verdict.

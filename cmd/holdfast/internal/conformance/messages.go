@@ -11,41 +11,40 @@ import (
 	"github.com/holdfast-go/holdfast/internal/printable"
 )
 
-// The scenarios of messages: what a waiter does if they come late, are forged, or do not come.
+// These scenarios are about messages to a waiter that are late, forged or lost.
 
-// A waiter that is not told anything looks 30 s after it has looked. One that notices that it may have missed something looks much
-// sooner: at once, or after the 10 s of silence that a subscription may have.
+// A waiter that gets no message looks at the lock every 30 s. If it notices that it may have missed a message, it looks much sooner: at
+// once, or after its subscription has been silent for 10 s.
 const (
 	soon          = 15 * time.Second
 	afterSilence  = 22 * time.Second
-	unconfirmed   = 900 * time.Millisecond // a waiter may enter the queue without a subscription after 1 s
+	unconfirmed   = 900 * time.Millisecond // after 1 s a waiter may enter the queue without a subscription
 	confirmsAfter = 10 * time.Second
 )
 
-// entry returns the token and the channel of the only waiter.
-func (t *trial) entry() (token, channel string, err error) {
+// messenger returns a function that sends a message to the only waiter, and the server's time, in µs.
+func (t *trial) messenger() (send func(kind, format string, args ...any) error, now int64, err error) {
 	members, err := t.rdb.ZRangeArgs(t.ctx, redis.ZRangeArgs{Key: t.queue, Start: "0", Stop: "+inf", ByScore: true}).Result()
 	if err != nil {
-		return "", "", problemf("the queue: %v", err)
+		return nil, 0, problemf("the queue: %v", err)
 	}
 	if len(members) != 1 {
-		return "", "", problemf("the queue has %d waiters, and not the client alone", len(members))
+		return nil, 0, problemf("the queue has %d waiters, and not the client alone", len(members))
 	}
 	lines := strings.Split(members[0], "\n")
 	if len(lines) < 4 {
-		return "", "", problemf("the queue has an entry of another form: %s", printable.Word(members[0], 300))
+		return nil, 0, problemf("the queue has an entry of another form: %s", printable.Word(members[0], 300))
 	}
-	return lines[0], lines[2], nil
-}
-
-// tells sends a message to a client: what follows its token.
-func (t *trial) tells(channel, kind, token, format string, args ...any) error {
-	text := "hf1 " + kind + " " + token + " " + fmt.Sprintf(format, args...)
-	t.note("a message", strings.Replace(text, token, "TOKEN", 1))
-	if err := t.rdb.Publish(t.ctx, channel, text).Err(); err != nil {
-		return problemf("PUBLISH: %v", err)
-	}
-	return nil
+	token, channel := lines[0], lines[2]
+	now, err = t.now()
+	return func(kind, format string, args ...any) error {
+		rest := " " + fmt.Sprintf(format, args...)
+		t.note("a message", "hf1 "+kind+" TOKEN"+rest)
+		if err := t.rdb.Publish(t.ctx, channel, "hf1 "+kind+" "+token+rest).Err(); err != nil {
+			return problemf("PUBLISH: %v", err)
+		}
+		return nil
+	}, now, err
 }
 
 // now returns the server's time, in µs.
@@ -57,8 +56,8 @@ func (t *trial) now() (int64, error) {
 	return now.UnixMicro(), nil
 }
 
-// grantArrivesLate keeps a grant from a waiter until another holder has the lock.
-func grantArrivesLate(t *trial) error {
+// ignoresLateGrant delays a waiter's grant until Holdfast has the lock.
+func ignoresLateGrant(t *trial) error {
 	lease, c, err := t.behind()
 	if err != nil {
 		return err
@@ -81,7 +80,7 @@ func grantArrivesLate(t *trial) error {
 			if !is {
 				return false, problemf("%s has ended", c.who)
 			}
-			return false, problemf("%s says %s of a grant whose claim had ended; Holdfast has the lock", c.who, printable.Word(line, 200))
+			return false, problemf("%s says %s after a grant whose claim had ended; Holdfast has the lock", c.who, printable.Word(line, 200))
 		default:
 		}
 		s, err := t.lock.Status(t.ctx)
@@ -98,22 +97,18 @@ func grantArrivesLate(t *trial) error {
 	return c.must("released", "release")
 }
 
-// believesNoForgery sends grants with fences that no server gives: one too high, and one below those before.
-func believesNoForgery(t *trial) error {
+// ignoresForgedGrants sends grants with fences that no server gives: one is too high, and one is below earlier fences.
+func ignoresForgedGrants(t *trial) error {
 	lease, c, err := t.behind()
 	if err != nil {
 		return err
 	}
-	token, channel, err := t.entry()
-	if err != nil {
-		return err
-	}
-	now, err := t.now()
+	send, now, err := t.messenger()
 	if err != nil {
 		return err
 	}
 	for _, fence := range []int64{now + time.Hour.Microseconds(), 1} {
-		if err := t.tells(channel, "grant", token, "%d %d %d %s", now, 1500, fence, t.key); err != nil {
+		if err := send("grant", "%d %d %d %s", now, 1500, fence, t.key); err != nil {
 			return err
 		}
 	}
@@ -125,18 +120,14 @@ func believesNoForgery(t *trial) error {
 		return err
 	}
 	if _, inValue, _, err := t.held(); err != nil || inValue != fence {
-		return problemf("the client believes a forged message, with the fence %d; the lock's value has %d (%v)", fence, inValue, err)
+		return problemf("the client believes a forged message with fence %d; the lock's value has %d (%v)", fence, inValue, err)
 	}
 	return c.must("released", "release")
 }
 
-// looksWhenTold frees the lock so that nobody is told, and tells a waiter to look.
+// looksWhenTold deletes the lock, which notifies nobody, and tells the waiter to look.
 func looksWhenTold(t *trial) error {
 	_, c, err := t.behind()
-	if err != nil {
-		return err
-	}
-	token, channel, err := t.entry()
 	if err != nil {
 		return err
 	}
@@ -144,18 +135,18 @@ func looksWhenTold(t *trial) error {
 	if err := t.rdb.Del(t.ctx, t.key).Err(); err != nil {
 		return problemf("DEL: %v", err)
 	}
-	now, err := t.now()
+	send, now, err := t.messenger()
 	if err != nil {
 		return err
 	}
-	if err := t.tells(channel, "standby", token, "%d %d", now, now); err != nil {
+	if err := send("standby", "%d %d", now, now); err != nil {
 		return err
 	}
 	_, err = c.grantedWithin(soon)
 	return err
 }
 
-// losesSubscription hands the lock over to a waiter that does not hear of it: its connections are cut, or its subscription is
+// losesSubscription hands the lock over to a waiter that gets no message, because its connections are cut or its subscription is
 // silent.
 func losesSubscription(t *trial) error {
 	for _, f := range []struct {
@@ -164,7 +155,7 @@ func losesSubscription(t *trial) error {
 		within time.Duration
 	}{
 		{"cuts the connections, and delivers nothing", func() func() { heal := t.network.Partition(); t.network.Cut(); return heal }, soon},
-		{"delivers nothing to subscriptions, whose connections stay", func() func() { t.network.silence(); return func() {} }, afterSilence},
+		{"delivers nothing to subscriptions, and keeps their connections", func() func() { t.network.silence(); return func() {} }, afterSilence},
 	} {
 		lease, c, err := t.behind()
 		if err != nil {
@@ -188,7 +179,7 @@ func losesSubscription(t *trial) error {
 	return nil
 }
 
-// subscribesFirst lets no subscription be confirmed for a while.
+// subscribesFirst delays the confirmation of subscriptions. Until then the client must not enter the queue.
 func subscribesFirst(t *trial) error {
 	lease, err := t.acquire()
 	if err != nil {

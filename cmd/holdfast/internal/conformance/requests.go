@@ -8,8 +8,8 @@ import (
 	"github.com/holdfast-go/holdfast/internal/script"
 )
 
-// warm starts a client that has had the lock once, undisturbed. The server knows all its scripts: one that is not known is not
-// carried out if the reply that says so is lost.
+// warm starts a client that has acquired and released the lock once, and loads the other scripts. If the server did not know a
+// script, it would answer NOSCRIPT, and if that reply were lost, the script would not run.
 func (t *trial) warm() (*client, error) {
 	for _, s := range []script.Script{script.Renew(), script.BatchRenew()} {
 		if err := t.rdb.ScriptLoad(t.ctx, s.Source).Err(); err != nil {
@@ -26,11 +26,11 @@ func (t *trial) warm() (*client, error) {
 	return c, err
 }
 
-// replyDelay is much less than the 2 s after which a sending is given up: a new connection may need several replies.
+// replyDelay is much shorter than the 2 s after which a client gives up a request, because a new connection may need several replies.
 const replyDelay = 500 * time.Millisecond
 
-// countsFromRequest grants the lock by a slow reply, and carries out a renewal whose reply is lost. So the client believes in
-// its lease until the deadline of the first request, and has to release what the renewal got.
+// countsFromRequest delays the reply that grants the lock, and loses the reply to a renewal. The client's lease ends at the deadline
+// that counts from its first request. Then the client must release the lock, which the renewal has extended.
 func countsFromRequest(t *trial) error {
 	c, err := t.warm()
 	if err != nil {
@@ -42,7 +42,7 @@ func countsFromRequest(t *trial) error {
 		return err
 	}
 	t.network.DelayReplies(0)
-	t.note("the network", "loses replies, from that to the next request on")
+	t.note("the network", "loses replies, beginning with that to the next request")
 	t.network.loseReplies()
 	if err := t.pause(time.Until(t.network.latest().Add(lasting - lasting/100 - 2*time.Millisecond))); err != nil {
 		return err
@@ -52,7 +52,7 @@ func countsFromRequest(t *trial) error {
 	}
 	t.network.set(nil)
 	t.network.SwallowReplies(false)
-	t.network.Cut() // else the next reply would answer the first request without one
+	t.network.Cut() // otherwise the next reply would answer an earlier request
 	t.note("the network", "has cut the connections, and works")
 	var left time.Duration // at the latest look
 	looks := 0
@@ -63,12 +63,12 @@ func countsFromRequest(t *trial) error {
 		}
 		left = pttl
 		looks++
-		return looks == 1 && left < lasting/10, nil // no renewal arrived, so there is hardly anything to release
+		return looks == 1 && left < lasting/10, nil // no renewal arrived: the lock is about to expire
 	}); err != nil {
 		return err
 	}
 	if looks > 1 && left < time.Second {
-		return problemf("%s did not release a lease that was over: the lock was held until it expired", c.who)
+		return problemf("%s did not release the lock when its lease had ended: the lock was held until it expired", c.who)
 	}
 	return nil
 }
@@ -96,7 +96,7 @@ func losesReply(t *trial) error {
 	answer, err := c.next("an answer to the try whose reply was lost")
 	switch {
 	case errors.As(err, new(*clientError)):
-		// It does not know. Whatever it got must end.
+		// The client does not know whether it has the lock. Either way, the lock must become free.
 	case err != nil:
 		return err
 	case answer == "held":
@@ -129,7 +129,7 @@ func refusesLateCopy(t *trial) error {
 	answer, err := c.ask("try %d", long.Milliseconds())
 	switch {
 	case errors.As(err, new(*clientError)):
-		// It has to release what the request may bring yet, on a connection on which nothing was kept back.
+		// The client must release what the request may still acquire, on a connection that keeps nothing back.
 		t.network.Cut()
 		err = t.until("a tombstone of the acquire that went unanswered", func() (bool, error) {
 			n, err := t.rdb.ZCount(t.ctx, t.queue, "-inf", "(0").Result()
@@ -147,12 +147,12 @@ func refusesLateCopy(t *trial) error {
 	select {
 	case request = <-kept:
 	default:
-		return problemf("%s answers %s, and did not ask the server", c.who, printable.Word(answer, 200))
+		return problemf("%s answers %s without asking the server", c.who, printable.Word(answer, 200))
 	}
-	if err := t.arrivesLate(request, "after the release"); err != nil {
+	if err := t.deliverLate(request, "after the release"); err != nil {
 		return err
 	}
-	// The tombstone, if there is one, ends with the time until which the server carries the request out.
+	// The tombstone, if there is one, ends when the server no longer carries the request out.
 	tombstones, err := t.rdb.ZRangeWithScores(t.ctx, t.queue, 0, 0).Result()
 	if err != nil {
 		return problemf("the queue: %v", err)
@@ -166,11 +166,11 @@ func refusesLateCopy(t *trial) error {
 			return err
 		}
 	}
-	return t.arrivesLate(request, "after the tombstone's end")
+	return t.deliverLate(request, "after the tombstone's end")
 }
 
-// arrivesLate delivers an acquire that was kept back, which must not take the lock.
-func (t *trial) arrivesLate(request []byte, when string) error {
+// deliverLate delivers an acquire that was kept back. It must not take the lock.
+func (t *trial) deliverLate(request []byte, when string) error {
 	t.note("the network", "delivers the request, "+when)
 	if err := t.network.deliver(t.ctx, request); err != nil {
 		return problemf("the network: %v", err)
@@ -190,7 +190,7 @@ func givesUp(t *trial) error {
 	if err != nil {
 		return err
 	}
-	// A client whose time is up while it waits for an answer may say error.
+	// A client whose time ends while it waits for a reply may answer error.
 	if err := c.must("held", "acquire %d %d", long.Milliseconds(), 2000); err != nil && !errors.As(err, new(*clientError)) {
 		return err
 	}

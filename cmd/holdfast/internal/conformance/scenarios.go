@@ -28,20 +28,20 @@ var scenarios = append([]scenario{
 	{"queue", "a waiter waits in the queue, in its turn, and a release hands the lock over to it", queues, ""},
 	{"quiet", "a waiter does not poll", isQuiet, ""},
 	{"renewal", "a lease is renewed for as long as it is held", renews, ""},
-	{"theft", "a holder whose lock is somebody else's says so at its next renewal, and leaves it alone", losesToThief, ""},
+	{"theft", "a holder whose lock was taken says so at its next renewal, and leaves the lock alone", losesToThief, ""},
 	{"outage", "a holder that gets no answer does not rely on its lease for longer than it lasts", losesInOutage, ""},
-	{"slow-reply", "a lease counts from its request, less the drift, and is released once it is over", countsFromRequest, ""},
+	{"slow-reply", "a lease counts from its request, less the drift, and is released when it has ended", countsFromRequest, ""},
 	{"lost-reply", "an acquire without a reply is asked about, and neither forgotten nor believed", losesReply, ""},
 	{"late-copy", "an acquire that went unanswered does not take the lock after the release", refusesLateCopy, ""},
 	{"give-up", "a waiter whose time is up leaves the queue", givesUp, ""},
 	{"subscription", "a waiter enters the queue once its subscription is confirmed", subscribesFirst, ""},
-	{"lost-subscription", "a waiter subscribes again and looks, if its subscription is cut or silent", losesSubscription, ""},
-	{"slow-message", "a grant that arrives after its claim is not believed", grantArrivesLate, ""},
-	{"forged-grant", "a grant with a fence that cannot be right is not believed", believesNoForgery, ""},
-	{"standby", "a waiter looks when it is told to", looksWhenTold, ""},
+	{"lost-subscription", "a waiter whose subscription is cut or silent subscribes again and looks", losesSubscription, ""},
+	{"slow-message", "a grant that arrives after the end of its claim is ignored", ignoresLateGrant, ""},
+	{"forged-grant", "a grant with an impossible fence is ignored", ignoresForgedGrants, ""},
+	{"standby", "a waiter looks at the lock when a message tells it to", looksWhenTold, ""},
 	{"dead-waiter", "a waiter that is killed does not keep the lock from those behind it", diesWaiting, ""},
 	{"competition", "four processes take turns for a while: never two at once, and fences rise", competes, ""},
-	{"semaphore", "permits are granted while there are some, with a fence each, and a waiter gets the next one", givesPermits, semaphore},
+	{"semaphore", "permits are granted while some are free, each with a fence, and a waiter gets the next one", givesPermits, semaphore},
 }, rwScenarios...)
 
 // value is the form of a mutex's value.
@@ -283,13 +283,13 @@ func renews(t *trial) error {
 	return c.must("released", "release")
 }
 
-// A lease of lasting is renewed after a third of it, and by renewed at the latest.
+// A lease of lasting is renewed when a third of it has passed, and at the latest after renewed.
 const (
 	lasting = 30 * time.Second
 	renewed = 20 * time.Second
 )
 
-// robbed starts a client whose lock is taken from it. It returns once the client says so.
+// robbed starts a client, takes its lock away by rob, and waits until the client says that the lock is lost.
 func (t *trial) robbed(what string, rob func() error) (*client, error) {
 	c, err := t.start()
 	if err != nil {
@@ -310,7 +310,7 @@ func (t *trial) robbed(what string, rob func() error) (*client, error) {
 		case told == "no":
 			return c, nil
 		case time.Now().After(stop):
-			return nil, problemf("%s after another program %s, the holds of %s is still answered %s", renewed, what, c.who, printable.Word(told, 200))
+			return nil, problemf("%s after another program %s, %s still answers %s to holds", renewed, what, c.who, printable.Word(told, 200))
 		}
 		if err := t.pause(200 * time.Millisecond); err != nil {
 			return nil, err

@@ -1,9 +1,9 @@
 package conformance
 
-// permits is how many a semaphore has.
+// permits is the number of permits of a semaphore.
 const permits = 2
 
-// givesPermits lets Holdfast and two clients take turns with two permits.
+// givesPermits lets Holdfast and two clients share two permits.
 func givesPermits(t *trial) error {
 	lease, err := t.acquire()
 	if err != nil {

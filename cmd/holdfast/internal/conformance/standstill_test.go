@@ -14,7 +14,7 @@ import (
 	"github.com/holdfast-go/holdfast/holdfasttest"
 )
 
-// A client that fails a scenario while the machine stands still is judged again. One that fails it again and again fails.
+// A client that fails a scenario while the machine stands still is judged again. If every attempt fails, so does the client.
 func TestNobodyFailsBecauseTheMachineStoodStill(t *testing.T) {
 	t.Parallel()
 	server, err := holdfasttest.NewServer(&holdfasttest.ServerConfig{Listen: "127.0.0.1:0"})
@@ -28,7 +28,7 @@ func TestNobodyFailsBecauseTheMachineStoodStill(t *testing.T) {
 			if runs++; runs > failures {
 				return nil
 			}
-			// Another process wakes this one, which stands still as a whole.
+			// SIGSTOP stops this process as a whole, so another one wakes it.
 			wake := exec.Command("sh", "-c", fmt.Sprintf("sleep 0.5; kill -CONT %d", os.Getpid()))
 			if err := errors.Join(wake.Start(), syscall.Kill(os.Getpid(), syscall.SIGSTOP), wake.Wait()); err != nil {
 				t.Error(err)

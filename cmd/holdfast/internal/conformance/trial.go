@@ -132,7 +132,7 @@ func (t *trial) release(lease *holdfast.Lease) error {
 	return nil
 }
 
-// verb is the command for the lock, for its writer, or for a permit.
+// verb returns the command for the lock: for its writer if it is a read-write lock, for a permit if it is a semaphore.
 func (t *trial) verb(command string) string {
 	switch t.feature {
 	case rwmutex:
@@ -145,7 +145,7 @@ func (t *trial) verb(command string) string {
 
 // waiting waits until that many processes wait for the lock.
 func (t *trial) waiting(n int) error {
-	return t.until(fmt.Sprintf("%d in the lock's queue", n), func() (bool, error) {
+	return t.until(fmt.Sprintf("%d waiters in the lock's queue", n), func() (bool, error) {
 		s, err := t.lock.Status(t.ctx)
 		return s.Waiting == n, err
 	})
@@ -163,7 +163,7 @@ func (t *trial) waiter(n int) (*client, error) {
 	return c, err
 }
 
-// behind starts a client that waits for the lock, which Holdfast has.
+// behind acquires the lock for Holdfast, and starts a client that waits for it.
 func (t *trial) behind() (*holdfast.Lease, *client, error) {
 	lease, err := t.acquire()
 	if err != nil {
@@ -173,7 +173,7 @@ func (t *trial) behind() (*holdfast.Lease, *client, error) {
 	return lease, c, err
 }
 
-// until waits for something that a client owes.
+// until calls is until it returns true, for at most cfg.Answer.
 func (t *trial) until(what string, is func() (bool, error)) error {
 	for began := time.Now(); ; {
 		switch done, err := is(); {
@@ -182,7 +182,7 @@ func (t *trial) until(what string, is func() (bool, error)) error {
 		case done:
 			return nil
 		case time.Since(began) > t.cfg.Answer:
-			return problemf("the client owes %s for %s", what, t.cfg.Answer)
+			return problemf("waited %s in vain for %s", t.cfg.Answer, what)
 		}
 		if err := t.pause(20 * time.Millisecond); err != nil {
 			return err

@@ -14,27 +14,27 @@ import (
 	"github.com/holdfast-go/holdfast/internal/network"
 )
 
-// way is what lies between clients and the server.
+// way is the network between clients and the server.
 type way struct {
 	network.Network
 	listener net.Listener
 	server   string
-	lock     string       // the lock's key, by which requests for it are recognised
+	lock     string       // the lock's key, which requests for the lock contain
 	requests atomic.Int64 // that came from clients, about
 	links    sync.WaitGroup
 
-	subscribing network.Gate // shut if no request to subscribe reaches the server
+	subscribing network.Gate // while shut, no request to subscribe reaches the server
 
 	mu    sync.Mutex
 	trap  *trap
-	asked time.Time // when the latest request for the lock came that was not trapped
-	made  int       // connections
-	mute  int       // the earliest connections, on whose subscriptions nothing is heard
+	asked time.Time // when a request for the lock last came without a trap
+	made  int       // number of connections so far
+	mute  int       // the connections up to this number get no messages
 }
 
-// trap is for the next request for the lock.
+// trap catches the next request for the lock.
 type trap struct {
-	keeps chan<- []byte // gets it, instead of the server; nil if it passes, and no reply does from then on
+	keeps chan<- []byte // gets the request instead of the server. If it is nil, the request passes, and replies are lost from then on
 }
 
 func newWay(server, lock string) (*way, error) {
@@ -76,14 +76,14 @@ func (w *way) close() {
 	w.links.Wait()
 }
 
-// keep keeps back the next request for the lock, and what follows it on its connection. The channel gets the request.
+// keep holds back the next request for the lock, and all later ones on its connection. The channel gets the request.
 func (w *way) keep() <-chan []byte {
 	request := make(chan []byte, 1)
 	w.set(&trap{request})
 	return request
 }
 
-// loseReplies loses all replies, from that to the next request for the lock on.
+// loseReplies loses all replies, beginning with that to the next request for the lock.
 func (w *way) loseReplies() { w.set(&trap{}) }
 
 // set sets a trap, or none if t is nil.
@@ -93,21 +93,21 @@ func (w *way) set(t *trap) {
 	w.trap = t
 }
 
-// latest returns when the latest request for the lock came that was not trapped.
+// latest returns when a request for the lock last came without a trap.
 func (w *way) latest() time.Time {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.asked
 }
 
-// silence makes the subscriptions silent that there are. Their connections stay.
+// silence loses all messages to subscriptions on the present connections, which stay.
 func (w *way) silence() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.mute = w.made
 }
 
-// deliver brings a request to the server that was kept back, and returns when it was carried out.
+// deliver sends the server a request that was kept back, and returns when it has been carried out.
 func (w *way) deliver(ctx context.Context, request []byte) error {
 	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", w.server)
 	if err != nil {
@@ -123,7 +123,7 @@ func (w *way) deliver(ctx context.Context, request []byte) error {
 			return nil
 		}
 	}
-	return errors.New("the server closes the connection")
+	return errors.New("the server closed the connection")
 }
 
 // link is a client's connection.
@@ -133,20 +133,19 @@ type link struct {
 	deaf   bool // a request was kept back
 
 	mu         sync.Mutex
-	pending    []byte // what the client has sent since it got a reply
+	pending    []byte // what the client has sent since the last reply
 	subscribed bool
 }
 
 func (l *link) request(chunk []byte) bool {
 	l.way.requests.Add(1)
-	if strings.Contains(strings.ToLower(string(chunk)), "subscribe") {
+	subscribes := strings.Contains(strings.ToLower(string(chunk)), "subscribe")
+	if subscribes {
 		l.way.subscribing.Pass(nil)
-		l.mu.Lock()
-		l.subscribed = true
-		l.mu.Unlock()
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.subscribed = l.subscribed || subscribes
 	l.pending = append(l.pending, chunk...)
 	if strings.Contains(string(l.pending), l.way.lock) {
 		l.deaf = l.deaf || l.way.traps(l.pending)
@@ -154,7 +153,7 @@ func (l *link) request(chunk []byte) bool {
 	return !l.deaf
 }
 
-// traps reports whether a request for the lock is kept back.
+// traps springs the trap, if there is one, and reports whether it keeps the request.
 func (w *way) traps(request []byte) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -1,4 +1,4 @@
-// Package standstill notices that this process, and so most likely the machine, stood still.
+// Package standstill measures for how long this process, and so most likely the machine, stood still.
 package standstill
 
 import (
@@ -6,23 +6,19 @@ import (
 	"time"
 )
 
-// Until returns for how long this process stood still until ctx ended.
+// Until waits until ctx ends, and returns for how long this process stood still meanwhile.
 func Until(ctx context.Context) (all time.Duration) {
 	const step, noticeable = 50 * time.Millisecond, 250 * time.Millisecond
-	for last := time.Now(); ; {
-		ended := false
+	for last := time.Now(); ctx.Err() == nil; {
 		select {
 		case <-ctx.Done():
-			ended = true
 		case <-time.After(step):
 		}
 		now := time.Now()
 		if late := now.Sub(last) - step; late > noticeable {
 			all += late
 		}
-		if ended {
-			return all
-		}
 		last = now
 	}
+	return all
 }

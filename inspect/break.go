@@ -13,11 +13,11 @@ import (
 // Broken is the record of a Break, or of a Revoke.
 type Broken struct {
 	Name    string          // of the lock
-	Holder  holdfast.Holder // who had it; one of them if there were several. Of a Revoke only Name and Fence are known
+	Holder  holdfast.Holder // who held it, or one of several holders. Of a Revoke, only its Name and Fence are known
 	By      string          // Config.Owner of the client that broke it
 	Reason  string
 	Time    time.Time // by the server's clock
-	Fence   uint64    // above the broken holder's, and below the next one's; 0 of a Revoke
+	Fence   uint64    // above the broken holder's, and below the next one's; 0 for a Revoke
 	Revoked bool      // the holder was only asked to let go
 }
 

@@ -31,7 +31,7 @@ type detail struct {
 	record []inspect.Broken // what is on record about the lock, the latest first
 }
 
-// recordPeriod is how old the record may be that a page shows. Reading it takes more than a look at a lock.
+// recordPeriod is the maximum age of the record that a page shows. Reading the record takes more than a look at a lock.
 const recordPeriod = 5 * time.Second
 
 // enter lets viewers of a lock share looks, until leave.

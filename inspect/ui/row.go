@@ -16,7 +16,7 @@ type row struct {
 	mode    holdfast.Mode // of the first holder
 	owner   string        // of the first holder
 	host    string
-	notes   string // of the first holder, to be searched
+	notes   string // of the first holder, for searches
 	foreign bool
 	holders int
 	used    int   // permits that are held, or parties of a latch that have not counted down

@@ -180,8 +180,8 @@ func (h held) name() string {
 	return h.owner
 }
 
-// withRecord adds the breaks and revocations on record to a timeline. A break replaces what looked like a release. Both have the
-// latest first.
+// withRecord adds the breaks and revocations on record to a timeline. A break replaces the release that it looked like. The timeline and
+// the record begin with the latest.
 func withRecord(all []happening, record []inspect.Broken) []happening {
 	if len(record) == 0 {
 		return all

@@ -41,7 +41,7 @@ func TestWhatHappenedBetweenTwoLooks(t *testing.T) {
 	}
 }
 
-// What operators did is in the timeline, a break in place of the release that it looked like.
+// The timeline has the breaks and revocations by operators. A break replaces the release that it looked like.
 func TestTheRecordIsInTheTimeline(t *testing.T) {
 	at := time.UnixMilli(1_000_000)
 	ann := holdfast.Holder{Owner: "ann", Fence: 1, Since: at.Add(-time.Second)}

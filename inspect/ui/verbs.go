@@ -86,7 +86,7 @@ func (h *Handler) serveVerb(w http.ResponseWriter, r *http.Request, verb string)
 		w.Header().Set("Content-Type", "application/json")
 		_ = json.NewEncoder(w).Encode(answer) // The client does not listen any more.
 	case errors.Is(err, inspect.ErrChanged):
-		refuse(w, http.StatusConflict, fmt.Sprintf("the holder of %q that you saw, with fence %d, is gone, and another has the lock; look again who holds it", o.Name, fence))
+		refuse(w, http.StatusConflict, fmt.Sprintf("the holder of %q with fence %d is gone, and another has the lock; look again at who holds it", o.Name, fence))
 	case errors.Is(err, holdfast.ErrNotHeld):
 		refuse(w, http.StatusConflict, fmt.Sprintf("nobody holds %q any more", o.Name))
 	case errors.Is(err, holdfast.ErrInvalid):

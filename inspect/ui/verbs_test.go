@@ -125,7 +125,7 @@ func TestWhatFailedIsAnswered(t *testing.T) {
 		code int
 		text string
 	}{
-		{inspect.ErrChanged, 409, "with fence 42, is gone"}, {holdfast.ErrNotHeld, 409, "nobody holds"}, {holdfast.ErrDenied, 403, "role breaker"},
+		{inspect.ErrChanged, 409, "with fence 42 is gone"}, {holdfast.ErrNotHeld, 409, "nobody holds"}, {holdfast.ErrDenied, 403, "role breaker"},
 		{holdfast.ErrInvalid, 400, "invalid"}, {holdfast.ErrUnavailable, 502, "unavailable"},
 	} {
 		p.err = c.err

@@ -51,7 +51,7 @@ func TestDemo(t *testing.T) {
 	}
 }
 
-// drawn reads an SVG, which has to be well-formed.
+// drawn parses an SVG. It fails the test if the SVG is malformed.
 func drawn(t *testing.T, file string) string {
 	t.Helper()
 	text, err := os.ReadFile(file)

@@ -1,4 +1,4 @@
-// The locks that most wait for, those that somebody has waited for longest, and those that somebody has held longest.
+// The locks with the most waiters, the locks with the longest waits, and the locks held longest.
 
 import { $, el } from "./dom.js";
 import { count, duration, notKnown, owner, plural, shown } from "./format.js";
@@ -9,7 +9,7 @@ export function drawContention(store) {
   const now = store.now();
   const locks = [...store.locks.values()];
   const processes = (l) => plural(l.waiting, "process waits", "processes wait");
-  // Leaders hold for as long as all is well, and parties for as long as others take.
+  // Leaders hold their lock for as long as all is well, and parties hold theirs until the others arrive.
   const held = locks.filter((l) => l.since && !["election", "latch", "barrier"].includes(l.kind));
   rank($("by-hold"), "Nobody holds a lock.", held, (l) => now - l.since, (l) => duration(now - l.since), (l) => (l.waiting ? processes(l) : ""));
   const nobody = store.quorum ? notKnown : "Nobody waits.";

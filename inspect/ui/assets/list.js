@@ -299,7 +299,7 @@ function fill(line, lock, now, index, top, active, quorum) {
   line.lease.dataset.late = String(lock.until > 0 && lock.until < now);
   setText(line.badge, lock.waiting ? count(lock.waiting) : lock.standby ? `${count(lock.standby)} standby` : "–");
   setAttribute(line.badge, "class", lock.waiting ? "badge" : lock.standby ? "standby" : "nobody");
-  setAttribute(line.badge, "title", lock.waiting ? plural(lock.waiting, "process waits", "processes wait") : lock.standby ? "candidates of an election that somebody leads" : quorum ? notKnown : "");
+  setAttribute(line.badge, "title", lock.waiting ? plural(lock.waiting, "process waits", "processes wait") : lock.standby ? "candidates of an election that has a leader" : quorum ? notKnown : "");
 }
 
 // holderText says in a few words who holds a lock.

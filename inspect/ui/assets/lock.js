@@ -216,7 +216,7 @@ export class LockPage {
   }
 }
 
-// copyButton copies what has to be typed elsewhere. Browsers allow it on pages from this machine or over TLS.
+// copyButton returns a button that copies a text. Browsers allow this only on pages from this machine or over TLS.
 function copyButton(text, words, label) {
   const button = el("button", { type: "button", class: "button quiet", "aria-label": label, onclick: async () => {
     const said = await navigator.clipboard?.writeText(text).then(() => "Copied", () => "Not allowed") ?? "Not allowed";

@@ -61,8 +61,8 @@ function lockOf([id, name, kind, holders, mode, owner, host, foreign, used, limi
   return { ...lock, ...candidates(lock) };
 }
 
-// candidates tells those who wait from those who stand by: the candidates of an election that somebody leads, for whom all is well.
-// Nor is it known since when nobody leads.
+// candidates returns how many processes wait, and how many stand by: while an election has a leader, its candidates do not wait. It
+// returns no time for an election, because it is not known since when nobody leads.
 export function candidates({ kind, holders, waiting, waited }) {
   if (kind !== "election") return { waiting, waited, standby: 0 };
   return holders > 0 ? { waiting: 0, waited: 0, standby: waiting } : { waiting, waited: 0, standby: 0 };

@@ -35,7 +35,7 @@ func newAcquireFlags() *acquireFlags {
 	f.BoolVarP(&o.try, "try", "n", false, "do not wait if the lock is held")
 	f.VarP((*seconds)(&o.wait), "wait", "w", "wait at most `DUR`; 0 is the same as --try (default: no limit)")
 	f.IntVarP(&o.busyCode, "conflict-exit-code", "E", exitcode.Busy, "exit code `N` if the lock is held")
-	f.StringArrayVar(&o.meta, "meta", nil, "a note `K=V` for those who ask who holds the lock; may be repeated")
+	f.StringArrayVar(&o.meta, "meta", nil, "a note `K=V` that is shown with the holder; may be repeated")
 	f.BoolVarP(&o.verbose, "verbose", "v", false, "print what happens to the lock")
 	o.defineServers()
 	return o

@@ -101,9 +101,9 @@ func revokeHelp(w io.Writer) {
 	fmt.Fprintf(w, `Usage: holdfast revoke [flags] NAME --fence N
 
 Asks the holder of the lock NAME with fence N to let go, and does nothing else. holdfast
-run passes TERM on to its command, and keeps the lock for --min-hold all the same; a
-program learns of it by Lease.Revoked. The holder keeps the lock until it releases it, and
-may take no notice: then there is holdfast break.
+run sends TERM to its command, but still keeps the lock for --min-hold; a program learns
+of it by Lease.Revoked. The holder keeps the lock until it releases it. If it takes no
+notice, use holdfast break.
 
   holdfast show orders/42                                  # who holds it, and its fence
   holdfast revoke orders/42 --fence 1764000000000000 --reason "deployment"

@@ -47,28 +47,28 @@ takes locks beside Holdfast's own client, on one server, and its network fails.
 
 CLIENT is started several times for each scenario, with two more arguments: the HOST:PORT
 of a server, and the name of a lock. It prints ready, followed by rwmutex if it implements
-read-write locks, and by semaphore if it implements those: without the word they are not
-judged, but SKIPPED. Then it reads one command a line and prints one answer a line:
+read-write locks, and by semaphore if it implements semaphores. Scenarios of a kind that it
+does not implement are SKIPPED. Then it reads one command a line and prints one answer a
+line:
 
   try TTL_MS      acquire the lock without waiting: granted FENCE, or held
   acquire TTL_MS [WITHIN_MS]
-                  acquire it, however long that takes: granted FENCE; or give up
-                  after WITHIN_MS: held
+                  wait for the lock: granted FENCE; or held, if WITHIN_MS is over
   try-read, acquire-read, try-write, acquire-write TTL_MS
                   the same for a reader or the writer of a read-write lock of that name
   try-permit, acquire-permit TTL_MS
-                  the same for one permit of a semaphore of that name, which has two
+                  the same for one permit of a semaphore of that name with two permits
   release         released, or lost
   holds           whether the lease is valid, without asking the server: yes or no
 
-After error and a text, in place of an answer, it goes on. It renews its lease until it
-is told to release it. What it prints on standard error is shown. examples/python has
+Instead of an answer the client may print error and a text, and continue. It renews its
+lease until it is told to release it. Its standard error is shown. examples/python has
 such a client.
 
-While the network fails the client goes on reading: holds is answered at once, from what
-it knows; an answer to try or acquire may take as long as its retries, and may be error.
-A release is answered lost once the lease is over, also if only its deadline has passed.
-At the end of its input the client exits within 5 seconds; it need not release.
+While the network fails, the client still reads commands. It answers holds at once, from
+what it knows. Its answer to try or acquire may take as long as its retries, and may be
+error. It answers release with lost if the lease is lost or its deadline has passed. At
+the end of its input it exits within 5 seconds; it need not release the lock.
 
 Scenarios:
 `)
@@ -78,11 +78,11 @@ Scenarios:
 	fmt.Fprintf(w, `
 Flags:
 %s
-Report (--json): ok, passed, skipped, not_judged, and verdicts, each with scenario, shows,
-  ok and, if it did not pass, problem and dialogue: the end of what was said; or skipped,
-  which says why it was not judged.
+Report (--json): ok, passed, skipped, not_judged and verdicts. Each verdict has scenario,
+  shows and ok. If the client failed, it has problem and dialogue, the end of what was
+  said; if the scenario was not judged, skipped says why.
 
-Exit codes: 0 all passed that were judged, %d some did not or none was judged,
+Exit codes: 0 all judged scenarios passed, %d some failed or none was judged,
 %d wrong usage, %d server unavailable, %d the client was not found,
 %d interrupted (INT; also 129, 131, 143).
 `, flags.FlagUsages(), exitcode.None, exitcode.Usage, exitcode.Unavailable, exitcode.NotFound, exitcode.Signal+2)

@@ -32,8 +32,8 @@ func demoFlags(cfg *demo.Config) (f *pflag.FlagSet, record, recordScreen *string
 	f.Uint64Var(&cfg.Seed, "seed", 0, "`N` decides who wins and who has an accident (default: random)")
 	f.BoolVar(&cfg.NoLock, "no-lock", false, "draw the lottery without the lock, and see it go wrong: exits with 1")
 	f.BoolVar(&cfg.JSON, "json", false, "print only the summary, as one JSON object")
-	record = f.String("record", "", "draw what happened into `FILE`: an SVG that plays a hand-over,\nthe crash and the pause, as the processes recorded them")
-	recordScreen = f.String("record-screen", "", "record what you see into `FILE`: an SVG that plays it in a terminal")
+	record = f.String("record", "", "draw what the processes recorded into `FILE`: an SVG that plays\na hand-over, the crash and the pause")
+	recordScreen = f.String("record-screen", "", "record what the demo shows into `FILE`: an SVG that plays it")
 	return f, record, recordScreen
 }
 

@@ -65,7 +65,8 @@ HTTP:
   step, take less than ttl_ms for it, and give resources the fence.
   Without a host in ADDRESS it is 127.0.0.1. Anybody who can reach the address can ask; it
   says nothing secret and changes nothing. Requests for another host name than localhost
-  are refused (421), lest a web page asks in its visitor's browser: --http-host allows one.
+  are refused (421), unless --http-host allows the name: otherwise a web page could ask
+  through its visitor's browser.
   When told to end, it answers 503 for --drain, resigns, and exits. Ask more often than that.
 
 Report (--json with CMD): as for holdfast run, and terms, the number of terms. What is about

@@ -7,56 +7,53 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/connect"
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/doctor/report"
 )
 
 const (
-	// elsewhereTime bounds the search for locks of other prefixes, which begins when the user has been told that there are none.
+	// elsewhereTime bounds the search for locks under other prefixes. By then the user knows that there are none under this one.
 	elsewhereTime = 10 * time.Second
-	// mostPrefixes is how many other prefixes are looked at.
+	// mostPrefixes is the maximum number of other prefixes to look at.
 	mostPrefixes = 5
 )
 
-// elsewhere tells of locks under other prefixes, or only of those of a name, unless that is "". It says nothing of those that the
-// user may not see, nor if it takes too long.
+// elsewhere prints which other prefixes have locks in use. If name is not "", it prints only the prefixes under which that lock is in
+// use. It leaves out prefixes that the user may not read, and those that it does not find within elsewhereTime.
 func (o *lookFlags) elsewhere(ctx context.Context, name string) {
 	ctx, cancel := context.WithTimeout(ctx, elsewhereTime)
 	defer cancel()
 	for _, prefix := range o.servers.Prefixes(ctx, cmp.Or(o.prefix, "holdfast:"), mostPrefixes) {
-		switch n := o.count(ctx, prefix, name); {
-		case n > 0 && name != "":
+		switch n, err := o.count(ctx, prefix, name); {
+		case err != nil || n == 0:
+		case name != "":
 			o.console.Notef("%q is in use under %q: holdfast show --prefix %s %s", name, prefix, shellWord(prefix), shellWord(name))
-		case n == 1:
-			o.console.Notef("1 lock under %q: holdfast ls --prefix %s", prefix, shellWord(prefix))
-		case n > 1:
-			o.console.Notef("%d locks under %q: holdfast ls --prefix %s", n, prefix, shellWord(prefix))
+		default:
+			o.console.Notef("%s under %q: holdfast ls --prefix %s", report.Count(n, "lock"), prefix, shellWord(prefix))
 		}
 	}
 }
 
-// count returns how many locks of a prefix are in use, or of one name unless that is ""; -1 if that is not known.
-func (o *lookFlags) count(ctx context.Context, prefix, name string) (n int) {
+// count returns the number of locks in use under a prefix. If name is not "", it counts only the lock of that name.
+func (o *lookFlags) count(ctx context.Context, prefix, name string) (n int64, err error) {
 	cfg := o.config(prefix)
 	cfg.Logger = slog.New(slog.DiscardHandler)
 	locks, err := o.servers.Locks(cfg, 0)
 	if err != nil {
-		return -1
+		return 0, err
 	}
 	defer func() { _ = locks.Close(connect.CloseTime) }()
 	if name != "" {
 		s, err := locks.Inspector().Get(ctx, name)
-		switch {
-		case err != nil:
-			return -1
-		case s.Held() || s.Waiting > 0:
-			return 1
+		if err == nil && (s.Held() || s.Waiting > 0) {
+			n = 1
 		}
-		return 0
+		return n, err
 	}
 	for _, err := range locks.Inspector().List(ctx, "") {
 		if err != nil {
-			return -1
+			return 0, err
 		}
 		n++
 	}
-	return n
+	return n, nil
 }

@@ -50,7 +50,7 @@ func (o *jobFlags) defineJob(onLost string) {
 	f.StringVar((*string)(&j.OnLost), "on-lost", string(keeper.Terminate), onLost)
 	f.Var((*seconds)(&j.KillAfter), "kill-after", "time `DUR` from TERM to KILL")
 	f.IntVar(&j.LostCode, "lost-exit-code", exitcode.Lost, "exit code `N` if the command was ended because the lock was lost")
-	f.StringArrayVar(&o.meta, "meta", nil, "a note `K=V` for those who ask who holds the lock; may be repeated (default\ncommand=FILE, the name of the command's file); --min-hold is noted, too")
+	f.StringArrayVar(&o.meta, "meta", nil, "a note `K=V` that is shown with the holder; may be repeated (default command=FILE,\nthe name of the command's file). --min-hold adds its own note")
 	f.StringVar(&o.json, "json", "", "write a report, one JSON object, to `FILE`; without =FILE, to stderr")
 	f.Lookup("json").NoOptDefVal = job.ToStderr
 	f.BoolVarP(&j.Shell, "shell", "c", false, "join the arguments and give them to sh -c")
@@ -208,8 +208,8 @@ func (o *jobFlags) option() holdfast.Option {
 	return holdfast.Options(options...)
 }
 
-// notes are those for people who ask who holds the lock. Arguments, which may have secrets, and what a shell is given are not
-// among them. --min-hold is: a run that has ended its command and only keeps the lock would look like one that hangs.
+// notes returns the notes that are shown with the holder. They leave out the command's arguments and what a shell is given, which may
+// have secrets. They include --min-hold, because a run that keeps the lock after its command has ended looks as if it hangs.
 func (o *jobFlags) notes() (all []string) {
 	if o.job.MinHold > 0 {
 		all = []string{"min-hold=" + o.job.MinHold.String()}

@@ -63,7 +63,7 @@ func (o *lookFlags) look(ctx context.Context, stderr io.Writer, f func(ctx conte
 	return &exitcode.Error{Code: exitcode.OfLibrary(err).Code}
 }
 
-// config returns how to look at the locks of a prefix.
+// config returns the configuration with which to look at the locks of a prefix.
 func (o *lookFlags) config(prefix string) *holdfast.Config {
 	if o.servers.AreQuorum() {
 		return strictConfig(defaultStrictTTL, prefix)

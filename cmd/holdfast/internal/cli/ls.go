@@ -56,7 +56,7 @@ func newLsFlags() *lsFlags {
 	f := o.flags
 	f.BoolVar(&o.held, "held", false, "only locks that somebody holds")
 	f.BoolVar(&o.waiting, "waiting", false, "only locks that somebody waits for")
-	f.Var((*seconds)(&o.older), "older-than", "only locks that somebody has held for longer than `DUR`")
+	f.Var((*seconds)(&o.older), "older-than", "only locks held for longer than `DUR`")
 	f.StringVar(&o.kind, "kind", "", "only locks of this `KIND`: "+strings.Join(kindNames, ", "))
 	f.StringVar(&o.sort, "sort", "", "`ORDER`: name, age (the oldest first), waiters (the most first), or none, as they\nare found (default name; with --json none)")
 	f.IntVarP(&o.limit, "limit", "n", 0, "only the first `N` in that order")
@@ -73,7 +73,7 @@ characters but /, ? for one, and [a-z] for one of those; quote it for the shell.
 
   holdfast ls                                # all locks
   holdfast ls 'orders/*' --waiting           # those that somebody waits for
-  holdfast ls --older-than 1h                # those held for longer than an hour
+  holdfast ls --older-than 1h                # locks held for longer than an hour
   holdfast ls orders                         # the lock orders, and the exact key orders
   holdfast ls --sort waiters -n 20           # the 20 that most wait for
   holdfast ls --json | jq -r .name
@@ -84,7 +84,7 @@ key (holdfast run --key, --redisson) is always listed if PATTERN is that key, wi
 wildcards; otherwise only while somebody waits for it. The server goes on serving others
 meanwhile, and with --sort none the list needs the same memory however long it is. If a
 master of a Cluster is down, the locks of the others are listed, and the exit code is 69.
-If the prefix has no locks, but others have some, a line for each of those says so.
+If the prefix has no locks, a line names each other prefix that has some.
 
 Flags:
 %s
@@ -95,9 +95,9 @@ Columns: AGE is how long the oldest holder has held the lock, TTL what is left u
   number of the latest grant. On a terminal, columns are cut or left out to fit. Of a
   quorum it is not known who waits.
 
-Elections: while somebody leads, the candidates stand by ("2 standby"): --waiting does not
-  list them, --sort waiters does not count them, --older-than does not list leaders, and
-  --sort age puts them last.
+Elections: while an election has a leader, its candidates stand by ("2 standby"): they do
+  not count as waiting, also for --waiting and --sort waiters. --older-than leaves
+  elections out, and --sort age lists them last.
 
 JSON: time (the server's), name, key, kind, held, fence, limit, count; holders, each with
   owner, host, pid, meta, mode, permits, fence, since and ttl_ms, which is null if it does
@@ -181,10 +181,15 @@ func (o *lsFlags) list(ctx context.Context, in *inspect.Inspector, stdout io.Wri
 		if !o.json {
 			o.console.Notef("%s", o.nothing())
 		}
-		if !found && (o.pattern == "" || strings.ContainsAny(o.pattern, `*?[\`)) { // Listing a single name takes fewer rights.
+		if !found && (o.pattern == "" || strings.ContainsAny(o.pattern, `*?[\`)) { // Listing a single name needs fewer rights.
 			ctx, cancel := context.WithTimeout(ctx, elsewhereTime)
 			defer cancel()
-			if o.pattern == "" || o.count(ctx, o.prefix, "") == 0 {
+			empty := o.pattern == ""
+			if !empty {
+				n, err := o.count(ctx, o.prefix, "")
+				empty = err == nil && n == 0
+			}
+			if empty {
 				o.elsewhere(ctx, "")
 			}
 		}
@@ -274,7 +279,7 @@ func (l *sorted[T]) add(s holdfast.Status) error {
 	r := ranked[T]{name: s.Name, entry: l.make(s)}
 	switch sum := lockstatus.Summarize(s); l.order {
 	case byAge:
-		r.rank = -1 // of a leader, too, which leads for as long as all is well
+		r.rank = -1 // elections come last: a leader leads for as long as all is well
 		if s.Kind != holdfast.KindElection {
 			r.rank = int64(sum.Age)
 		}

@@ -61,7 +61,7 @@ Runs beside each other:
   --owner ID is for the steps of one job, on whatever machine. While one of them runs,
   other steps with the same ID run beside it, ahead of all waiters, and runs with another
   ID wait. So a step can run a script that runs other steps without waiting for itself. A
-  plain run in the job of a run of the same NAME is refused (exit code %d).
+  plain run is refused (exit code %d) in a job that holds the lock NAME.
   All runs of a NAME must be plain ones, or have --shared or --exclusive, or --slots with
   the same N, or --owner. Another one is refused (exit code %d) while they run, and does
   not disturb them. A plain run is not an --exclusive one, because other programs can share

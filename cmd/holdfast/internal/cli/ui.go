@@ -40,7 +40,7 @@ func newUIFlags() *uiFlags {
 	f.StringVar(&o.listen, "http", defaultListen, "serve on this `ADDRESS`: HOST:PORT, or :PORT on 127.0.0.1; port 0 is a\nfree one")
 	f.StringVar(&o.authFile, "auth-file", "", "ask for a name and password, from this `FILE` with a line user:password\nfor each user, which others may not read")
 	f.BoolVar(&o.allowBreak, "allow-break", false, "let those who see the pages break and revoke locks")
-	f.StringArrayVar(&o.hosts, "http-host", nil, "answer requests for this host `NAME`, too, such as that of a proxy;\nrepeatable")
+	f.StringArrayVar(&o.hosts, "http-host", nil, "also answer requests for this host `NAME`, such as a proxy's; may be\nrepeated")
 	f.StringVar(&o.path, "path", "", "serve below this `PATH`, such as /locks, if a proxy does not remove it")
 	o.serverFlags.define(oneOrMore)
 	return o
@@ -61,11 +61,11 @@ Flags:
 %s
 The server is the first of --redis, HOLDFAST_REDIS, REDIS_URL, %s.
 
-Who can see them: everybody who can reach ADDRESS, or with --auth-file those whom it names.
+Who can see them: everyone who can reach ADDRESS, or with --auth-file the users it names.
   On an address that is not loopback, --auth-file is required. Passwords are sent in clear:
   put a proxy with TLS before it, on loopback, and name the proxy's host with --http-host.
-  Requests for other host names are refused (421), lest a web page reads the locks in
-  its visitor's browser. The pages load nothing from elsewhere.
+  Requests for other host names are refused (421): otherwise a web page could read the
+  locks through its visitor's browser. The pages load nothing from elsewhere.
 
 Breaking: without --allow-break the pages only look. With it, the page of a lock can take
   it from the holder whose fence the operator types. The server's user then needs the role

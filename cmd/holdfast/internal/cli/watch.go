@@ -170,7 +170,7 @@ type board struct {
 	locks   int
 	held    int
 	waiting int // processes
-	standby int // candidates of elections that somebody leads
+	standby int // candidates of elections that have a leader
 	seen    time.Time
 	took    time.Duration // the latest look
 	err     error         // of the latest look

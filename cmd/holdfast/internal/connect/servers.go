@@ -100,36 +100,36 @@ func (s *Servers) NeverAdmitted(ctx context.Context, prefix string, timeout time
 	return addrs
 }
 
-// Prefixes returns at most that many prefixes, besides the user's own, under which locks may be held. It finds them by their fence
-// counters, as far as it gets until ctx ends; none if the user may not scan. Of a quorum it asks one node.
-func (s *Servers) Prefixes(ctx context.Context, own string, most int) []string {
+// Prefixes returns at most limit prefixes, other than own, under which locks may be held. It scans for their fence counters until ctx
+// ends, and finds none if the user may not scan. Of a quorum it asks one node.
+func (s *Servers) Prefixes(ctx context.Context, own string, limit int) []string {
 	var mu sync.Mutex
 	var found []string
-	scan := func(ctx context.Context, client *redis.Client, counters string, prefixOf func(key string) string) error {
-		keys := client.Scan(ctx, 0, counters, 250).Iterator() // few at a time, since others wait meanwhile
+	scan := func(ctx context.Context, client *redis.Client, counters string, prefixOf func(key string) string) {
+		keys := client.Scan(ctx, 0, counters, 250).Iterator() // few keys at a time, because other clients wait meanwhile
 		for keys.Next(ctx) {
 			prefix := prefixOf(keys.Val())
 			mu.Lock()
-			if prefix != "" && prefix != own && len(found) < most && !slices.Contains(found, prefix) {
+			if prefix != "" && prefix != own && len(found) < limit && !slices.Contains(found, prefix) {
 				found = append(found, prefix)
 			}
 			mu.Unlock()
 		}
-		return nil // It finds nothing, or not all: that is no error of the caller's.
 	}
 	switch client := s.All[0].client.(type) {
 	case *redis.ClusterClient:
 		_ = client.ForEachMaster(ctx, func(ctx context.Context, master *redis.Client) error {
-			return scan(ctx, master, "*{*}:f", func(key string) string { return key[:strings.IndexByte(key, '{')] })
+			scan(ctx, master, "*{*}:f", func(key string) string { return key[:strings.IndexByte(key, '{')] })
+			return nil
 		})
 	case *redis.Client:
-		_ = scan(ctx, client, "*fence", func(key string) string { return strings.TrimSuffix(key, "fence") })
+		scan(ctx, client, "*fence", func(key string) string { return strings.TrimSuffix(key, "fence") })
 	}
 	slices.Sort(found)
 	return found
 }
 
-// Explain adds to the error of a first contact what is wrong with the URL, if the error does not tell.
+// Explain adds to the error of a first contact what is wrong with the URL, if the error does not say so itself.
 func (s *Servers) Explain(err error) error {
 	var server *holdfast.ServerError
 	if len(s.All) != 1 || !errors.As(err, &server) || server.Op != "reach" {
@@ -140,7 +140,7 @@ func (s *Servers) Explain(err error) error {
 	case one.Mode == Single:
 		return one.explainTLS(err, server)
 	case one.Mode == Sentinel && server.Code == "NOAUTH" && one.Sentinel.Password == "" && one.Sentinel.SentinelPassword != "":
-		return fmt.Errorf("%w; what is before the host is for the sentinels: the parameters username and password are for the server", err)
+		return fmt.Errorf("%w; the password before the host is for the sentinels: the parameters username and password are for the server", err)
 	}
 	return err
 }

@@ -16,8 +16,8 @@ import (
 // tlsProbeTime bounds a test of whether a port speaks TLS.
 const tlsProbeTime = time.Second
 
-// explainTLS adds to the error of a first contact that the URL is wrong about TLS, if it is. Such an error does not
-// tell: a server without TLS does not answer a handshake, and one with TLS closes a connection without one.
+// explainTLS adds to the error of a first contact that the URL is wrong about TLS, if it is. The error itself does not
+// say so: a server without TLS does not answer a handshake, and one with TLS closes a connection without one.
 func (s *Server) explainTLS(err error, server *holdfast.ServerError) error {
 	var dial *net.OpError
 	if !errors.Is(server, holdfast.ErrUnavailable) || server.Code != "" || errors.As(err, &dial) && dial.Op == "dial" {

@@ -123,7 +123,7 @@ func Open(source, text string) (*Server, error) {
 		return nil, exitcode.Configf("the URL in %s has an unknown parameter: %s; see holdfast help run, and those of go-redis", source, names)
 	}
 	if err != nil {
-		return nil, exitcode.Configf("the URL in %s is not one of a Redis server: want redis://, rediss://, unix://, redis+cluster:// or "+
+		return nil, exitcode.Configf("the URL in %s is not that of a Redis server: want redis://, rediss://, unix://, redis+cluster:// or "+
 			"redis+sentinel://HOST:PORT?master_name=NAME, after a slash only the number of a database, and parameters that holdfast help run or go-redis lists", source)
 	}
 	if s.client == nil {

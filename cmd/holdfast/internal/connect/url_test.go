@@ -134,8 +134,8 @@ func TestPasswordsOnTheCommandLineAreExposed(t *testing.T) {
 	}
 }
 
-// In a URL for Sentinel, what is before the host is not for the server. If that is all that there is, and the server wants a
-// password, the error says so.
+// In a URL for Sentinel, the password before the host is for the sentinels. If the server wants one and the URL has no other, the error
+// says so.
 func TestPasswordsForSentinelsAreNotForTheServer(t *testing.T) {
 	for url, explained := range map[string]bool{
 		"redis+sentinel://:canary@a:1?master_name=m":                 true,

@@ -183,7 +183,7 @@ func (p *probe) reach(ctx context.Context) (unsupported, err error) {
 // locks returns a client of the library that logs nothing.
 func (p *probe) locks() (*holdfast.Client, error) {
 	cfg := &holdfast.Config{
-		CommandTimeout:    10 * time.Second, // a server that stands still for a while is no problem yet
+		CommandTimeout:    10 * time.Second, // a server that stands still for a while is not a problem yet
 		Logger:            slog.New(slog.DiscardHandler),
 		MaxLocalHandovers: -1,
 		Owner:             "holdfast doctor",
@@ -191,7 +191,7 @@ func (p *probe) locks() (*holdfast.Client, error) {
 		RetryTimeout:      time.Second,
 		TTL:               trialTTL,
 	}
-	if p.Sentinel != nil { // as other commands do, and with their errors
+	if p.Sentinel != nil { // like other commands, with the same errors
 		return holdfastgoredis.NewFailover(p.Sentinel, cfg)
 	}
 	return holdfastgoredis.New(p.Client, cfg)

@@ -215,7 +215,7 @@ func (s *subject) checkReplication() report.Finding {
 	case need == 0:
 		remedy := "CONFIG SET min-replicas-to-write 1, and min-replicas-max-lag below the TTL"
 		if replicas == 1 {
-			remedy = "check fences; or " + remedy + ", and then add a replica, since with a single one locks stop when either server fails"
+			remedy = "check fences; or " + remedy + ", and then add a replica, because with a single one locks stop when either server fails"
 		}
 		return report.Replication.Warning(saw+", min-replicas-to-write 0",
 			"if it is cut off from its replicas, it continues to grant locks while one of them is promoted: two holders", remedy)

@@ -9,7 +9,7 @@ import (
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/doctor/target"
 )
 
-// takeover is how long it takes, with a margin, from when a master is considered down until programs renew on the next one.
+// takeover is the time, with a margin, from when a master is considered down until programs renew their leases on the next one.
 // TestALeaseOutlastsFailoversWithOneReplica in tests/topology measures it.
 const takeover = 5 * time.Second
 
@@ -50,13 +50,13 @@ func failoverOfSentinels(sentinels []*target.Sentinel, master string, ttl time.D
 	found = append(found, judgeFailover("down-after-milliseconds", set+"down-after-milliseconds", down, ttl).On(told...))
 	if 2*timeout > longRetry {
 		found = append(found, report.Failover.Note(fmt.Sprintf("failover-timeout %d", timeout.Milliseconds()),
-			fmt.Sprintf("if an attempt at a failover fails, the next begins as late as %s after it: until then no lock is acquired or renewed, whatever its TTL", 2*timeout),
+			fmt.Sprintf("if a failover fails, the next attempt may begin only %s later: until then no lock is acquired or renewed, whatever its TTL", 2*timeout),
 			set+"failover-timeout 20000").On(told...))
 	}
 	return found
 }
 
-// longRetry is how long the outage between two attempts at a failover may be without a note.
+// longRetry is the longest time between two attempts at a failover that needs no note.
 const longRetry = time.Minute
 
 func failoverOfCluster(masters []*target.Server, ttl time.Duration) []report.Finding {
@@ -72,8 +72,8 @@ func failoverOfCluster(masters []*target.Server, ttl time.Duration) []report.Fin
 	return []report.Finding{f.On(target.Addrs(masters)...)}
 }
 
-// judgeFailover compares a TTL with the time until a master that fails is considered down. A third of the TTL may have passed
-// when it fails.
+// judgeFailover compares a TTL with the time until a failed master is considered down. A third of the TTL may have passed since the
+// latest renewal when the master fails.
 func judgeFailover(setting, set string, down, ttl time.Duration) report.Finding {
 	const step = 500 * time.Millisecond // of a setting that is recommended
 	needs := func(more time.Duration) time.Duration { return (down + takeover + more) * 3 / 2 }

@@ -57,7 +57,7 @@ func checkSlots(ctx context.Context, d *target.Deployment) []report.Finding {
 
 // checkSentinels checks that sentinels can agree on a failover, and that programs can learn of it.
 func checkSentinels(all []*target.Sentinel) (found []report.Finding) {
-	var answer []string // the addresses of those that do
+	var answering []string // the addresses of the sentinels that answer
 	problem, why := "", ""
 	for _, s := range all {
 		if s.IsMistaken() {
@@ -66,13 +66,13 @@ func checkSentinels(all []*target.Sentinel) (found []report.Finding) {
 			continue
 		}
 		if s.Err == nil {
-			answer = append(answer, s.Addr)
+			answering = append(answering, s.Addr)
 			problem = cmp.Or(s.Problem, problem)
 		} else {
 			why += fmt.Sprintf("; %s: %s", s.Addr, report.Because("SENTINEL", s.Err))
 		}
 	}
-	saw := fmt.Sprintf("%d of %s in the URL answer", len(answer), report.Count(int64(len(all)), "sentinel"))
+	saw := fmt.Sprintf("%d of %s in the URL answer", len(answering), report.Count(int64(len(all)), "sentinel"))
 	f := report.Topology.OK(saw)
 	switch {
 	case problem != "":
@@ -81,10 +81,10 @@ func checkSentinels(all []*target.Sentinel) (found []report.Finding) {
 	case why != "":
 		f = report.Topology.Warning(saw+why, "with fewer sentinels, a failover may not happen, or programs may not learn of it",
 			"bring the other sentinels back, or correct the URL")
-	case len(answer) == 1:
+	case len(answering) == 1:
 		f = report.Topology.Note(saw, "while this one is down, programs cannot find the master", "add the others to the URL, with &addr=HOST:PORT")
 	}
-	return append(found, f.On(answer...))
+	return append(found, f.On(answering...))
 }
 
 // checkIdentity checks that all connections lead to the same server. Through a load balancer they may not.

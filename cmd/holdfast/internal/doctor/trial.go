@@ -146,7 +146,7 @@ func awaitWaiter(ctx context.Context, l *holdfast.Lock) {
 	}
 }
 
-// failedTrial is the finding of a trial that failed. The name of its lock says nothing to people.
+// failedTrial returns the finding of a trial that failed. It leaves out the name of the trial's lock, which says nothing to people.
 func (s *subject) failedTrial(err error) report.Finding {
 	remedy := "see the server's log, and the other findings"
 	var server *holdfast.ServerError

@@ -20,7 +20,7 @@ type execution struct {
 	run   *Run
 	job   *Job
 	lease *holdfast.Lease
-	// keptUntil is until when --min-hold keeps the lock.
+	// keptUntil is the time until which --min-hold keeps the lock.
 	keptUntil time.Time
 
 	kept *keeper.Job
@@ -119,7 +119,7 @@ func (x *execution) letGo(e holdfast.LeaseEvent) {
 	if time.Until(x.keptUntil) > 0 {
 		after = fmt.Sprintf("; the lock stays until %s (--min-hold)", x.keptUntil.Format(time.TimeOnly))
 	}
-	x.run.Console.Notef("%s; sending TERM to the command%s", x.run.asks(e), after)
+	x.run.Console.Notef("%s; sending TERM to the command%s", x.run.revocation(e), after)
 	x.kept.Signal(int(syscall.SIGTERM))
 }
 

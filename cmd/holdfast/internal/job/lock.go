@@ -214,8 +214,8 @@ func (l *Lock) warnOfNamesake(ctx context.Context) {
 		r.title(), printable.Line(own, MaxShown), by, l.Kind.Foreign)
 }
 
-// nested refuses a plain run that would wait for the lock of the job that it is in: that job waits for it. The fence tells
-// whether it is that lock, and not one of the same name on another server or under another prefix. It ignores errors.
+// nested refuses a plain run that would wait for a lock of the job that it is in, because that job waits for the run. The fence tells
+// this lock from one of the same name on another server or under another prefix. nested ignores errors.
 func (l *Lock) nested(ctx context.Context) *exitcode.Error {
 	r := l.Run
 	if l.Kind.Several || l.Kind.Foreign != "" || l.Wait == 0 {
@@ -223,7 +223,7 @@ func (l *Lock) nested(ctx context.Context) *exitcode.Error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	var outer map[string]uint64 // what environment told the job
+	var outer map[string]uint64 // the fences of the job's locks, from its environment
 	if json.Unmarshal([]byte(os.Getenv("HOLDFAST_FENCES")), &outer) != nil {
 		fence, _ := strconv.ParseUint(os.Getenv("HOLDFAST_FENCE"), 10, 64)
 		outer = map[string]uint64{os.Getenv("HOLDFAST_NAME"): fence}
@@ -234,11 +234,10 @@ func (l *Lock) nested(ctx context.Context) *exitcode.Error {
 			continue
 		}
 		status, err := r.Locks.Mutex(name, holdfast.Options(), holdfast.Options()).Status(ctx)
-		if holder, held := status.Holder(); err != nil || !held || holder.Fence != fence {
-			continue
+		if holder, held := status.Holder(); err == nil && held && holder.Fence == fence {
+			return &exitcode.Error{Code: exitcode.Usage, Err: fmt.Errorf("lock %q on %s is held for the job that this run is in, so the run would wait for "+
+				"itself; give both runs the same --owner ID, or this one another NAME", name, r.report.Server)}
 		}
-		return &exitcode.Error{Code: exitcode.Usage, Err: fmt.Errorf("lock %q on %s is held for the job that this run is in, so it would not be free "+
-			"before this run ends; give both runs the same --owner ID, or this one another NAME", name, r.report.Server)}
 	}
 	return nil
 }

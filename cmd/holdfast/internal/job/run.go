@@ -40,7 +40,7 @@ type Run struct {
 	revoked   chan holdfast.LeaseEvent // receives a request to let go
 	closeTime time.Duration            // for which the library may release what it holds when the run ends
 	reserved  []*os.File
-	outlasted bool // the lock was still held when the command had ended
+	outlasted bool // the lock was still held after the command had ended
 }
 
 // Streams are the standard streams.
@@ -202,7 +202,7 @@ func (r *Run) release(s source, lease *holdfast.Lease, ttl time.Duration) {
 	case err == nil:
 		r.Console.Detailf("released %s", r.quotedNames())
 	case errors.Is(err, holdfast.ErrLost) && r.outlasted:
-		r.Console.Notef("%v; the command had ended before", err)
+		r.Console.Notef("%v; the command had already ended", err)
 	case errors.Is(err, holdfast.ErrLost) && r.report.Error == "" && r.report.Outcome == Ran:
 		r.report.Error, r.report.lost = err.Error(), true
 		r.Console.Warnf("%v; another process may have held the lock while the command ran", err)
@@ -325,14 +325,14 @@ func (r *Run) verdict(j *Job, result keeper.Event, lost error) *exitcode.Error {
 	return &exitcode.Error{Code: code}
 }
 
-// linger keeps the lock until then, for --min-hold, also if an operator asks for it: a host whose clock is behind must not run
-// the job again. If a signal interrupts it, it leaves the lock to expire then, and returns true.
+// linger keeps the lock until --min-hold has passed, even if an operator asks the holder to let go: a host whose clock is behind must
+// not run the job again. If a signal interrupts linger, it leaves the lock to expire at that time, and returns true.
 func (r *Run) linger(lease *holdfast.Lease, ttl time.Duration, until time.Time) (kept bool) {
 	left := time.Until(until)
 	if left <= 0 || lease.Err() != nil {
 		return false
 	}
-	// A lock that can still be extended was not lost while the command ran. One that cannot may have been.
+	// If the lock can still be extended, it was not lost while the command ran. Otherwise it may have been.
 	extended := make(chan error, 1)
 	go func() { extended <- lease.Extend(lease.Context(context.Background()), ttl) }()
 	timer := time.NewTimer(left)
@@ -350,7 +350,7 @@ func (r *Run) linger(lease *holdfast.Lease, ttl time.Duration, until time.Time) 
 			r.Console.Detailf("keeping %q for another %s (--min-hold)", r.Name, time.Until(until).Round(time.Millisecond))
 		case e := <-r.revoked:
 			if e.Fence == lease.Fence() {
-				r.Console.Notef("%s; the lock stays until %s (--min-hold)", r.asks(e), until.Format(time.TimeOnly))
+				r.Console.Notef("%s; the lock stays until %s (--min-hold)", r.revocation(e), until.Format(time.TimeOnly))
 			}
 		case sig := <-r.signals:
 			if signals.Suspends(sig) {
@@ -369,8 +369,8 @@ func (r *Run) linger(lease *holdfast.Lease, ttl time.Duration, until time.Time) 
 	return true
 }
 
-// asks says who asks to let go, and why.
-func (r *Run) asks(e holdfast.LeaseEvent) string {
+// revocation says who asks to let go of the lock, and why.
+func (r *Run) revocation(e holdfast.LeaseEvent) string {
 	why := ""
 	if e.Note != "" {
 		why = ": " + printable.Line(e.Note, 256)

@@ -52,7 +52,7 @@ func Write(w io.Writer, s holdfast.Status, quorum bool) error {
 	case n > 0:
 		line("held by", "%d", n)
 	case s.Kind == "":
-		line("free", "no lock of this name is on the server")
+		line("free", "the server has no lock of this name")
 	case s.Kind == holdfast.KindElection:
 		line("led by", "nobody")
 	case s.Kind != holdfast.KindLatch && s.Kind != holdfast.KindBarrier:

@@ -92,7 +92,7 @@ type Summary struct {
 	Age     time.Duration // of the oldest holder; negative if there is none, or it is not known
 	TTL     time.Duration // of the holder that would expire first; negative if there is none, or it has no expiry
 	Waiting int
-	Standby int // candidates of an election that somebody leads
+	Standby int // candidates of an election that has a leader
 	Fence   uint64
 }
 
@@ -120,8 +120,8 @@ func Summarize(s holdfast.Status) Summary {
 	return sum
 }
 
-// Waiting returns how many processes wait for a lock. While somebody leads an election, its candidates stand by instead: they
-// wait for as long as all is well.
+// Waiting returns how many processes wait for a lock. While an election has a leader, its candidates stand by instead: they wait for as
+// long as all is well.
 func Waiting(s holdfast.Status) (waiting, standby int) {
 	if s.Kind == holdfast.KindElection && s.Held() {
 		return 0, s.Waiting

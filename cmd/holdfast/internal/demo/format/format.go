@@ -20,7 +20,7 @@ func Duration(d time.Duration) string {
 	return fmt.Sprintf("%d µs", d.Microseconds())
 }
 
-// Fence writes the end of a fence, which is about a time in microseconds: as much as tells those of a run apart, and which is higher.
+// Fence writes the last 10 digits of a fence. Fences are about times in microseconds, so these digits order the fences of one run.
 func Fence(f uint64) string { return fmt.Sprintf("…%010d", f%1e10) }
 
 func withoutZeros(number string) string {

@@ -21,7 +21,7 @@ func TestFormat(t *testing.T) {
 	if got := Count(1234567) + " " + Count(123) + " " + Count(0); got != "1,234,567 123 0" {
 		t.Errorf("counts: %s", got)
 	}
-	// Two seconds later a fence has lower digits at its end, but is higher.
+	// The second fence is from two seconds later: it is higher, although its last six digits are lower.
 	if got := Fence(1795478613705873) + " < " + Fence(1795478615702671); got != "…8613705873 < …8615702671" {
 		t.Errorf("fences: %s", got)
 	}

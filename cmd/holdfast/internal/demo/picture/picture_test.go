@@ -114,7 +114,7 @@ func TestPictureStandsStill(t *testing.T) {
 		t.Error("there are animations that no media query guards")
 	}
 	if !strings.Contains(before, ".curtain{transform:scaleX(0)") || !strings.Contains(before, "prefers-color-scheme:dark") {
-		t.Errorf("without animations it looks otherwise: %s", before)
+		t.Errorf("without animations it looks different: %s", before)
 	}
 	moving, _, _ = strings.Cut(moving, "</style>")
 	rules := regexp.MustCompile(`#(\w+)\{animation:(\w+) `).FindAllStringSubmatch(moving, -1)

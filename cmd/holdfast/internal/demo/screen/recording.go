@@ -10,23 +10,23 @@ import (
 	"unicode/utf8"
 )
 
-// Recording is what a screen showed, and when. A nil one records nothing.
+// Recording is what a screen showed, and when. A nil Recording records nothing.
 type Recording struct {
 	began   time.Time  // when the first line appeared
-	lines   []string   // those that stay
-	frames  [][]string // the picture, again and again
+	lines   []string   // the lines that stay
+	frames  [][]string // the picture, each time that it was recorded
 	framed  time.Time  // when the last frame appeared
-	frame   int        // the one that is shown, counted from 1; 0 for none
-	changes []change   // at most one for an instant
+	frame   int        // the frame that is shown, counted from 1; 0 for none
+	changes []change   // at most one per instant
 }
 
-// change is what a recording shows from an instant on: so many lines, and a frame below them.
+// change is what a recording shows from an instant on: a number of lines, and a frame below them.
 type change struct {
 	at           time.Duration
 	lines, frame int
 }
 
-// frameTime is how long a frame lasts at least. A terminal shows more of them; that many would make a large file.
+// frameTime is the shortest time between two frames. A terminal shows more frames, which would make a large file.
 const frameTime = 250 * time.Millisecond
 
 func (r *Recording) addLine(text string) {
@@ -49,7 +49,7 @@ func (r *Recording) addFrame(s *Screen) {
 	r.changed()
 }
 
-// finish makes the picture's rows lines that stay.
+// finish turns the picture's rows into lines that stay.
 func (r *Recording) finish(rows []string) {
 	if r == nil {
 		return
@@ -72,16 +72,17 @@ const (
 	row     = 18
 	padding = 16
 	bar     = 36 // the height of the window's title
-	window  = 30 // rows that are seen
+	window  = 30 // visible rows
 )
 
-// restTime is how long an SVG shows the end before it starts again.
+// restTime is the pause at the end of a recording before it repeats.
 const restTime = 8 * time.Second
 
-// WriteSVG writes an SVG that plays the recording again and again, without scripts. Where animations are not wanted, it shows the end.
+// WriteSVG writes an SVG that plays the recording in a loop, without scripts. If the viewer prefers reduced motion, it shows the end.
 //
-// The lines move up together, as in a terminal that scrolls. A cover hides those that have not appeared yet, and moves down. The frames
-// are beside each other on the cover, which moves to the left for the next one. So each line is there once, and a change is a keyframe.
+// The lines move up together, as in a terminal that scrolls. A cover hides the lines that have not appeared yet, and moves down. The
+// frames are side by side on the cover, which moves left to show the next one. So each line is in the SVG once, and each change is one
+// keyframe.
 func (r *Recording) WriteSVG(w io.Writer) error {
 	columns, last := plainColumns, r.changes[len(r.changes)-1]
 	for _, line := range r.lines {
@@ -133,7 +134,7 @@ func (r *Recording) WriteSVG(w io.Writer) error {
 	return err
 }
 
-// writeRows writes lines below each other.
+// writeRows writes lines one below the other.
 func writeRows(b *bytes.Buffer, x int, lines []string) {
 	for i, line := range lines {
 		if line == "" {
@@ -143,12 +144,12 @@ func writeRows(b *bytes.Buffer, x int, lines []string) {
 			part := styled.FindStringSubmatch(s)
 			return fmt.Sprintf(`<tspan class="s%s">%s</tspan>`, strings.ReplaceAll(part[1], ";", " s"), part[2])
 		})
-		// Whatever the font, the columns of a table are below each other.
+		// textLength keeps the columns of a table aligned, whatever the font.
 		fmt.Fprintf(b, "<text x=\"%d\" y=\"%d\" textLength=\"%.1f\">%s</text>\n", x, i*row+13, cell*float64(length(line)), text)
 	}
 }
 
-// length returns how many characters of a line are seen.
+// length returns the number of visible characters of a line.
 func length(line string) int { return utf8.RuneCountInString(styled.ReplaceAllString(line, "$2")) }
 
 // style has a class for each ANSI code.

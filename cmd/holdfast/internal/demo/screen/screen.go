@@ -32,7 +32,7 @@ type Picture interface {
 	Draw(s *Screen, columns int) []string
 }
 
-// plainColumns is the width of what is not written to a terminal, and of a recording.
+// plainColumns is the width of a recording, and of output that does not go to a terminal.
 const plainColumns = 80
 
 // New returns a screen that writes to out.
@@ -54,7 +54,7 @@ func (s *Screen) Record() *Recording {
 	return s.recording
 }
 
-// Style returns a text in the style with an ANSI code, if the screen or its recording has styles.
+// Style returns a text in the style of an ANSI code, if the screen or its recording has styles.
 func (s *Screen) Style(code, text string) string {
 	if !s.colors && s.recording == nil {
 		return text
@@ -62,7 +62,7 @@ func (s *Screen) Style(code, text string) string {
 	return "\x1b[" + code + "m" + text + "\x1b[0m"
 }
 
-// styled matches what Style returns.
+// styled matches a text in a style of Style.
 var styled = regexp.MustCompile(`\x1b\[([\d;]+)m(.*?)\x1b\[0m`)
 
 // Bold, Dim, Red, Green and Yellow return a text in that style.

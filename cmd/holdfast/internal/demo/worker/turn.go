@@ -195,7 +195,7 @@ func (t *turn) stall(ctx context.Context) error {
 			var lost *holdfast.LostError
 			if errors.As(t.lease.Err(), &lost) {
 				said := *lost
-				said.Err = nil // a line has no room for by how much this process was late
+				said.Err = nil // the line has no room to say how late this process was
 				e.Lost, e.Text = true, said.Error()
 			}
 			t.w.report(e)

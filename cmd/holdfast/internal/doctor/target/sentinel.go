@@ -23,16 +23,16 @@ type Sentinel struct {
 
 	DownAfter       time.Duration // after which it considers the master down
 	FailoverTimeout time.Duration
-	TimesErr        error // why it does not tell these two, or nil
+	TimesErr        error // why DownAfter and FailoverTimeout are not known, or nil
 
 	master   string
 	replicas []string
 }
 
-// IsMistaken reports whether the address is not that of a sentinel that knows the master's name.
+// IsMistaken reports whether the address is wrong: it is not a sentinel's, or the sentinel does not know the master's name.
 func (s *Sentinel) IsMistaken() bool { return sentinel.IsMistake(s.Err) }
 
-// ask asks the sentinel at an address.
+// ask asks the sentinel at addr about the master.
 func (d *Deployment) ask(ctx context.Context, addr string) *Sentinel {
 	s, name := &Sentinel{Addr: addr}, d.sentinel.MasterName
 	client := redis.NewSentinelClient(&redis.Options{
@@ -68,7 +68,7 @@ func (d *Deployment) ask(ctx context.Context, addr string) *Sentinel {
 	return s
 }
 
-// Milliseconds returns a number of milliseconds as a duration, or 0. It returns at most a day, which no TTL outlasts.
+// Milliseconds parses a number of milliseconds, and returns 0 for any other text. It returns at most a day, which no TTL outlasts.
 func Milliseconds(text string) time.Duration {
 	const most = 24 * time.Hour
 	n, _ := strconv.ParseInt(text, 10, 64)

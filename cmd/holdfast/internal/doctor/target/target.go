@@ -17,7 +17,7 @@ import (
 type Deployment struct {
 	Mode      string      // as in a Report
 	Servers   []*Server   // masters first, each sorted by address
-	Sentinels []*Sentinel // those of the URL, after Discover
+	Sentinels []*Sentinel // the sentinels in the URL, set by Discover
 
 	client   redis.UniversalClient
 	addr     string
@@ -110,8 +110,7 @@ func (d *Deployment) discoverCluster(ctx context.Context, c *redis.ClusterClient
 	return found
 }
 
-// discoverBehindSentinels takes the master as programs reach it, and the replicas as the first sentinel knows them that names
-// the master.
+// discoverBehindSentinels takes the master as programs reach it, and the replicas from the first sentinel that names the master.
 func (d *Deployment) discoverBehindSentinels(ctx context.Context, master *redis.Client) {
 	d.Sentinels = make([]*Sentinel, len(d.sentinel.SentinelAddrs))
 	var asking sync.WaitGroup
@@ -141,8 +140,7 @@ func SameOptions(rdb *redis.Client) *redis.Options {
 	return &o
 }
 
-// noNotifications switches off notifications of maintenance, and the lookup of the server's name with which each client would
-// prepare for them.
+// noNotifications switches off maintenance notifications. Otherwise each client would look up the server's name to prepare for them.
 func noNotifications() *maintnotifications.Config {
 	return &maintnotifications.Config{Mode: maintnotifications.ModeDisabled, EndpointType: maintnotifications.EndpointTypeNone}
 }

@@ -52,7 +52,7 @@ func between(t *testing.T, target func() string, request func(*relay, []byte), r
 }
 
 // accepting serves connections to a local address until the test ends.
-func accepting(t *testing.T, host string, serve func(net.Conn)) (addr string) {
+func accepting(t testing.TB, host string, serve func(net.Conn)) (addr string) {
 	t.Helper()
 	l, err := net.Listen("tcp", net.JoinHostPort(host, "0"))
 	if err != nil {

@@ -158,7 +158,7 @@ func TestHostileHolders(t *testing.T) {
 
 // echoing starts a server that knows no command, and answers as servers do: with the arguments.
 func echoing(t testing.TB) (addr string) {
-	return listening(t, func(conn net.Conn) {
+	return accepting(t, "127.0.0.1", func(conn net.Conn) {
 		r := bufio.NewReader(conn)
 		for {
 			raw, err := resp.ReadRequest(r)
@@ -173,29 +173,7 @@ func echoing(t testing.TB) (addr string) {
 
 // silent starts a server that answers nothing.
 func silent(t testing.TB) (addr string) {
-	return listening(t, func(conn net.Conn) { _, _ = bufio.NewReader(conn).ReadString(0) })
-}
-
-func listening(t testing.TB, serve func(net.Conn)) (addr string) {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { l.Close() })
-	go func() {
-		for {
-			conn, err := l.Accept()
-			if err != nil {
-				return
-			}
-			go func() {
-				defer conn.Close()
-				serve(conn)
-			}()
-		}
-	}()
-	return l.Addr().String()
+	return accepting(t, "127.0.0.1", func(conn net.Conn) { _, _ = bufio.NewReader(conn).ReadString(0) })
 }
 
 // If a run asks a node of a quorum why it does not grant, the node's answer is shown as one line, without the
@@ -204,7 +182,7 @@ func TestWhatANodeSaysIsShownAsText(t *testing.T) {
 	t.Parallel()
 	all := nodes{server.Start(t, server.One(t)), server.Start(t, server.One(t))}
 	password := strings.Repeat("kanarie-7531-", 16) // a server repeats its first 128 characters
-	echo := listening(t, func(conn net.Conn) {
+	echo := accepting(t, "127.0.0.1", func(conn net.Conn) {
 		lines := bufio.NewReader(conn)
 		for {
 			if line, err := lines.ReadString('\n'); err != nil {

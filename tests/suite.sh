@@ -13,8 +13,8 @@ summary=()
 failed=0
 
 # complaints FILE: what does not compile, and the failed tests, in a step's output. Of each test it has the first lines of what it
-# printed and the last, where the reason is, without what servers and clients logged; then comes its package. If nothing of this is
-# there, it prints the last lines of the output.
+# printed and the last, where the reason is, without what servers and clients logged; then comes its package. If there is none of this,
+# it prints the last lines of the output.
 complaints() {
   awk '
     function show(  i) {
@@ -123,7 +123,7 @@ quick_packages() {
   (cd tests && go list ./adapters ./behaviour ./command ./scripts ./virtual ./internal/... | grep -vE '/internal/(campaign|clockshim|postgres)')
 }
 
-# What the gate tests beyond that, on one server. Of documents it tests what needs to run nothing.
+# What the gate tests beyond that, on one server. Of documents it checks what can be checked without running anything.
 rest() {
   go test -short -vet=off -p 4 $TESTFLAGS ./dataloss ./documents/... ./faults ./quorum ./mutants ./internal/campaign
 }

@@ -149,7 +149,7 @@ func key(day string) string { return "lottery:" + day }
 func refuse(w http.ResponseWriter, err error) {
 	status := http.StatusInternalServerError
 	switch {
-	case errors.Is(err, holdfast.ErrLost), errors.Is(err, fence.ErrStale): // this draw was cut short; before ErrUnavailable
+	case errors.Is(err, holdfast.ErrLost), errors.Is(err, fence.ErrStale): // this draw was cut short, and the error may also match ErrUnavailable
 	case errors.Is(err, holdfast.ErrHeld):
 		status = http.StatusConflict // another draw runs, and the error says whose
 	case errors.Is(err, holdfast.ErrUnavailable):

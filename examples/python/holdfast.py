@@ -126,7 +126,7 @@ class Client:
         return Lock(self, name, ttl, "rw", EVERYTHING, EVERYTHING)
 
     def permit(self, name, permits, ttl):
-        """One permit of a semaphore that has so many."""
+        """Returns the lock that takes one of a semaphore's permits."""
         return Lock(self, name, ttl, "sem", permits, 1)
 
     def adopt(self, text, ttl):
@@ -281,7 +281,7 @@ class Waiter:
 
 
 class Lock:
-    """A mutex, or if it has a kind, a weight of a lock that several may hold."""
+    """A mutex or, with a kind, a weight of a lock that several may hold."""
 
     def __init__(self, client, name, ttl, kind=None, limit=None, weight=None):
         self.c, self.ttl_ms = client, int(ttl * 1000)
@@ -358,7 +358,7 @@ class Lock:
         raise Held(reply.rest)
 
     def acquire(self, within=math.inf):
-        """Waits for the lock, for about so long. Of the threads of this process that wait, the first is in the server's queue."""
+        """Waits for the lock, for about so many seconds at most. Of the threads of this process that wait, the first is in the server's queue."""
         end = clock() + within
         with self.c.mutex:
             line = self.c.lines.setdefault((self.key, self.weight), threading.Lock())

@@ -31,7 +31,7 @@ var followers = map[string]func(master string, sentinels []string) drivertest.Dr
 	},
 }
 
-// patient returns a client that would try again for an hour.
+// patient returns a client that retries for an hour.
 func patient(t *testing.T, d drivertest.Driver, cfg holdfast.Config) *holdfast.Client {
 	t.Helper()
 	cfg.CommandTimeout, cfg.RetryTimeout = time.Minute, time.Hour
@@ -46,7 +46,7 @@ func patient(t *testing.T, d drivertest.Driver, cfg holdfast.Config) *holdfast.C
 // toldAtOnce tries to acquire a lock, for 30 s at most, and returns the error.
 func toldAtOnce(t *testing.T, c *holdfast.Client) error {
 	t.Helper()
-	ctx, cancel := context.WithCancel(t.Context()) // no deadline, before which it would give up
+	ctx, cancel := context.WithCancel(t.Context()) // without a deadline, shortly before which Acquire would give up
 	defer cancel()
 	defer time.AfterFunc(30*time.Second, cancel).Stop()
 	_, err := c.Mutex("a").Acquire(ctx)
@@ -56,8 +56,8 @@ func toldAtOnce(t *testing.T, c *holdfast.Client) error {
 	return err
 }
 
-// Fault: The addresses of sentinels lead to a Redis server, no sentinel knows the master's name, or all want a password. The error is returned at
-// once, and says which name there is, or what is at the address: waiting does not mend it.
+// Fault: The addresses of sentinels lead to a Redis server, no sentinel knows the master's name, or all want a password. Acquire
+// fails at once, since waiting does not help. The error says which names exist, or what answers at the address.
 func TestSentinelsThatCannotNameTheMaster(t *testing.T) {
 	t.Parallel()
 	s := server.Start(t, server.One(t))
@@ -103,8 +103,8 @@ func TestSentinelsThatCannotNameTheMaster(t *testing.T) {
 	}
 }
 
-// Fault: Among the addresses of sentinels is one of a Redis server, and one of a sentinel that watches another master. The
-// others name the master. Locks work, and the log says once which addresses are wrong.
+// Fault: Of the sentinels' addresses, one leads to a Redis server, and one to a sentinel that watches another master. The other
+// sentinels name the master. Locks work, and the log says once which addresses are wrong.
 func TestWrongAddressesAmongSentinelsAreLogged(t *testing.T) {
 	t.Parallel()
 	s := server.Start(t, server.One(t))
@@ -114,7 +114,7 @@ func TestWrongAddressesAmongSentinelsAreLogged(t *testing.T) {
 		t.Run(adapter, func(t *testing.T) {
 			t.Parallel()
 			sentinels := []string{good.Listen(t), s.Addr(), stranger, good.Listen(t), good.Listen(t)}
-			// A client whose first question an answer is late for, on a machine that stands still, does not see all.
+			// If the machine stands still, a client's first contact can end before all have answered. The next client asks again.
 			backend.Eventually(t, "both are named", func() bool {
 				var log bytes.Buffer
 				c := patient(t, follower("main", sentinels), holdfast.Config{Logger: slog.New(slog.NewTextHandler(&log, nil))})
@@ -134,7 +134,7 @@ func TestWrongAddressesAmongSentinelsAreLogged(t *testing.T) {
 	}
 }
 
-// Fault: The address of a server leads to a sentinel. The error is returned at once, and says so.
+// Fault: The address of a server leads to a sentinel. Acquire fails at once, and the error says so.
 func TestASentinelIsNotTakenForAServer(t *testing.T) {
 	t.Parallel()
 	addr := server.StartSentinel(t, server.One(t)).Sentinel.Addr()

@@ -105,7 +105,7 @@ func warm(t *testing.T, d drivertest.Driver) {
 	}
 }
 
-// A driver knows the nodes before it has run a script.
+// A driver knows the nodes of a Cluster before it runs a script.
 func TestNodesOfACluster(t *testing.T) {
 	t.Parallel()
 	long(t)

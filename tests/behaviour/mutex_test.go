@@ -43,8 +43,8 @@ func TestOneHolderAtATime(t *testing.T) {
 	})
 }
 
-// asked returns how many scripts the server has run for free locks. Every 5 s another one checks the subscription: it calls
-// NUMSUB, and is first sent whole, after an EVALSHA that fails.
+// asked returns how many EVALSHA commands were for locks. The others are for the script that checks a client's subscription every
+// 5 s: it calls PUBSUB NUMSUB once. The first time its EVALSHA fails, and an EVAL follows.
 func asked(commands map[string]int64) int64 { return commands["evalsha"] - commands["pubsub|numsub"] }
 
 func TestAFreeLockCostsOneRoundTrip(t *testing.T) {

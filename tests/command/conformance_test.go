@@ -43,8 +43,8 @@ func judge(t *testing.T, flaw string, flags ...string) (code int, v verdicts, er
 	return code, v, nil
 }
 
-// Holdfast's own client passes all scenarios, also on the embedded server, with a connection for each command at a time, and with
-// one for all.
+// Holdfast's own client passes all scenarios on the embedded server, whether concurrent commands have connections of their own or share
+// one.
 func TestASoundClientConforms(t *testing.T) {
 	t.Parallel()
 	for _, flaw := range []string{"none", "multiplexed"} {
@@ -61,7 +61,7 @@ func TestASoundClientConforms(t *testing.T) {
 	}
 }
 
-// A client that once loses the lock in the competition, as it may if the machine stands still, is sound.
+// A sound client may lose the lock once in the competition: that happens if the machine stands still.
 func TestAClientMayLoseTheLock(t *testing.T) {
 	t.Parallel()
 	machine.Undisturbed(t, func() error {

@@ -94,7 +94,7 @@ func TestDoctorOfACluster(t *testing.T) {
 				}
 			})
 
-			// In a Cluster it is the time after which a node is considered failed that counts.
+			// In a Cluster, cluster-node-timeout decides how soon a master is replaced.
 			c := server.StartReplicatedCluster(t, bin, 3)
 			c.Patience(30 * time.Second)
 			doctor(t, "redis+cluster://"+c.Addrs()[0], func(d *diagnosis) {
@@ -182,7 +182,7 @@ func TestDoctorBehindASentinel(t *testing.T) {
 	}
 }
 
-// The recipe for one replica and three sentinels prints the only warning that the doctor gives of it.
+// The doctor gives one warning about the recipe for one replica and three sentinels. The recipe prints it.
 func TestDoctorOfOneReplicaAndThreeSentinels(t *testing.T) {
 	if testing.Short() {
 		t.Skip("SKIPPED: part of make nightly")

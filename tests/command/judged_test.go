@@ -27,7 +27,7 @@ func judged(flaw, addr, name string) (code int) {
 	rdb := redis.NewClient(&redis.Options{Addr: addr})
 	cfg := &holdfast.Config{Logger: slog.New(slog.DiscardHandler)}
 	locks, err := holdfastgoredis.New(rdb, cfg)
-	if flaw == "multiplexed" { // which is none: all commands share a connection
+	if flaw == "multiplexed" { // no flaw: all commands share a connection
 		locks, err = holdfastrueidis.New(rueidis.ClientOption{InitAddress: []string{addr}, ForceSingleClient: true, DisableCache: true}, cfg)
 	}
 	if err != nil {

@@ -128,8 +128,8 @@ func TestWaitersOutliveAJumpForward(t *testing.T) {
 				t.FailNow()
 			}
 			t.Logf("waiter %d is served %s after the jump", s.n+1, time.Since(begun))
-			// The first waiter that looks has the lock. The others return meanwhile. Their turn comes in that order, unless the
-			// machine stands still for longer than a claim lasts.
+			// The first waiter that looks gets the lock. Meanwhile the others return to the queue, in their old order. They are
+			// served in that order, unless the machine stands still for longer than a claim lasts.
 			if before == holder {
 				l := b.Client(t, nil).Mutex("a")
 				backend.Waiters(t, l, 2)

@@ -61,7 +61,7 @@ func TestPollingWaiterOutlivesOutagesAndRefusals(t *testing.T) {
 	next := backend.Start(t, c.Mutex("a"))
 	backend.Told(t, "that it waits, since the server has answered it", answered)
 	before := b.Server.CommandStats()["evalsha"]
-	backend.Eventually(t, "it polls", func() bool { return b.Server.CommandStats()["evalsha"] >= before+4 }) // of which two may check the settings
+	backend.Eventually(t, "it polls", func() bool { return b.Server.CommandStats()["evalsha"] >= before+4 }) // two of them may check the settings
 
 	p.SwallowReplies(true)
 	still(t, next, 2*impatient.RetryTimeout)

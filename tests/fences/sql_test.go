@@ -125,7 +125,7 @@ func TestMarksOfResources(t *testing.T) {
 	})
 }
 
-// Marks of leases that were granted longer ago than no lease is held are deleted, and no others.
+// Prune deletes the marks of leases that were granted longer ago than the given age. It keeps fences that are not times.
 func TestOldMarksArePruned(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, d *database) {
 		ctx, marks := t.Context(), d.marks()

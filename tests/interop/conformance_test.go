@@ -34,7 +34,7 @@ var buildHoldfast = sync.OnceValues(func() (program string, err error) {
 	return program, nil
 })
 
-// conformance runs holdfast conformance with those flags on a client in Python, and returns its exit code and what it says.
+// conformance runs holdfast conformance with flags on a client in Python, and returns its exit code and output.
 func conformance(t *testing.T, client string, flags ...string) (code int, said string) {
 	t.Helper()
 	python := setUp(t, "python")
@@ -66,8 +66,8 @@ func TestTheClientInPythonConforms(t *testing.T) {
 	}
 }
 
-// wrongClients are the client in examples/python with a mistake that an author of a client can make. Each has the scenario of
-// holdfast conformance that finds it, and what that says.
+// wrongClients are copies of the client in examples/python, each with a mistake that the author of a client can make. scenario is
+// the one of holdfast conformance that finds the mistake, and problem is what that says.
 var wrongClients = []struct {
 	mistake           string
 	right, wrong      string // lines of holdfast.py
@@ -183,7 +183,8 @@ var wrongClients = []struct {
 	},
 }
 
-// The kit fails each wrong client. It needs a second try if the mistake shows only for a moment, in which the machine stood still.
+// holdfast conformance finds each wrong client, within three tries: some mistakes show only for a moment, and the machine may stand
+// still then.
 func TestWrongClientsInPythonAreFound(t *testing.T) {
 	t.Parallel()
 	setUp(t, "python")
@@ -208,7 +209,7 @@ func TestWrongClientsInPythonAreFound(t *testing.T) {
 	}
 }
 
-// Clients that do things in another way, which the protocol allows, pass.
+// Clients that work in another way that the protocol allows pass.
 func TestOtherClientsInPythonConform(t *testing.T) {
 	t.Parallel()
 	setUp(t, "python")

@@ -116,8 +116,8 @@ func TestEveryPlaceHasItsMutant(t *testing.T) {
 	}
 }
 
-// places returns overlay.Places. These tests do not import what they read, so the go command has to be told to run them again when
-// that has changed.
+// places returns overlay.Places. These tests read sources that they do not import, so the go command has to be told to run them
+// again when the sources change.
 func places(t *testing.T) map[string]string {
 	t.Helper()
 	if err := inputs.In("../.."); err != nil {

@@ -130,7 +130,8 @@ func TestHeldIsWhatAMajoritySays(t *testing.T) {
 	})
 }
 
-// A caller whose context's deadline passes while a majority names a holder, or another caller of its process waits, is told so.
+// If the context's deadline passes while a majority names a holder, Acquire's error names the holder. Behind another caller of the
+// process it names only the lock.
 func TestADeadlinePassesWhileTheLockIsHeld(t *testing.T) {
 	each(t, 3, age, func(t *testing.T, s *site) {
 		lease := acquire(t, s.lock(holdfast.Owner("one")))

@@ -30,7 +30,7 @@ const (
 	envHours = "HOLDFAST_SIMULATE_HOURS" // to simulate
 	envForm  = "HOLDFAST_SIMULATE_FORM"  // of all locks, instead of what seeds say: "quorum", "mutex", ...
 	envWorld = "HOLDFAST_SIMULATE_WORLD" // TestWorld's: a line as in testdata/seeds
-	envMoved = "HOLDFAST_SIMULATE_MOVED" // what TestWorld's world allocates has other addresses
+	envMoved = "HOLDFAST_SIMULATE_MOVED" // if set, what TestWorld's world allocates has other addresses
 )
 
 // slice is how many hours the ordinary tests run. The race detector makes that ten times slower.
@@ -271,7 +271,7 @@ func TestReplay(t *testing.T) {
 		some := worlds[:0] // the rest is run by hand
 		for i, s := range worlds {
 			switch {
-			case s.seed == 122: // once its course depended on addresses, after twelve minutes
+			case s.seed == 122: // its course used to depend on addresses, from the twelfth minute on
 				some = append(some, s)
 			case i < len(forms):
 				s.length = 5 * time.Minute

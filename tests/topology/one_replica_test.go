@@ -12,13 +12,14 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
-// Fault: A master with one replica dies, comes back as the replica of the other, and that one dies, too. A lease whose TTL is
-// 1.5 × (down-after-milliseconds + 5 s) outlasts both: the next master grants locks within 5 s after it was considered down.
+// Fault: A master with one replica dies and comes back as the replica of the new master, which dies, too. A lease whose TTL is
+// 1.5 × (down-after-milliseconds + 5 s) outlasts both failovers: each new master grants locks within 5 s after sentinels consider
+// the old one down.
 func TestALeaseOutlastsFailoversWithOneReplica(t *testing.T) {
 	each(t, func(t *testing.T, bin server.Binary) {
 		g := server.StartSentinels(t, bin, 1, 3)
 		open := sentinelsOf(g)
-		// The unit is down-after-milliseconds, and what a takeover may take: both are 5 s in the guide's recipe.
+		// unit is down-after-milliseconds, and also how long a takeover may take: both are 5 s in the guide's recipe.
 		machine.Unhurried(t, 5*time.Second, func(unit time.Duration) error {
 			for _, w := range g.Watchers {
 				if _, err := w.Do("SENTINEL", "SET", g.Name, "down-after-milliseconds", unit.Milliseconds()); err != nil {
@@ -63,8 +64,8 @@ func TestALeaseOutlastsFailoversWithOneReplica(t *testing.T) {
 	})
 }
 
-// Fault: A master dies whose only replica has min-replicas-to-write 1, too. The next master refuses all locks until the old one
-// is back.
+// Fault: A master and its only replica have min-replicas-to-write 1, and the master dies. The new master refuses all locks until the
+// old one is back.
 func TestASingleReplicaCannotDoWithoutTheOther(t *testing.T) {
 	each(t, func(t *testing.T, bin server.Binary) {
 		g := server.StartSentinels(t, bin, 1, 3, server.Conf("min-replicas-to-write", "1"), server.Conf("min-replicas-max-lag", "1"))

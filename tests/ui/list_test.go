@@ -183,7 +183,7 @@ func TestTheFocusGoesInOrder(t *testing.T) {
 	}
 }
 
-// On a phone a lock is a card of two lines. Each column that can be sorted by stands above what it has of the cards.
+// On a phone, each lock is a card of two lines. The heads of the columns by which the list can be sorted stand above their cells.
 func TestTheHeadFitsTheCardsOfAPhone(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, nil)

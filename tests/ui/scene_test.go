@@ -108,7 +108,7 @@ func (s *stage) wait(owner string, lock func(c *holdfast.Client) *holdfast.Lock)
 	s.holders[owner] = cancel
 }
 
-// campaign lets a client run for an election, until the test's end.
+// campaign makes a new client campaign in an election until the test ends.
 func (s *stage) campaign(owner, name string) {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})

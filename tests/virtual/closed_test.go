@@ -15,7 +15,7 @@ import (
 )
 
 // Fault: A program closes its go-redis client, but not the holdfast.Client, and forgets its leases. They end at their deadlines,
-// nothing is acquired any more, and the log names the program's error once. Leases can still be released.
+// nothing is acquired any more, and the log says once that the program closed its client. Leases can still be released.
 func TestAProgramClosesItsRedisClientTooEarly(t *testing.T) {
 	eachWay(t, func(t *testing.T, srv *holdfasttest.Server, cfg holdfast.Config) {
 		const ttl = 15 * time.Second

@@ -137,7 +137,7 @@ func TestAServerThatRefusesConnections(t *testing.T) {
 	})
 }
 
-// Fault: Nothing listens at the server's address, from the first contact or later. A caller that does not wait for its lock is
+// Fault: Nothing listens at the server's address, from the beginning or later. A caller that does not wait for its lock is
 // told so at once; any other is told after RetryTimeout.
 func TestCallersThatDoNotWaitForAServerThatRefuses(t *testing.T) {
 	for _, known := range []bool{false, true} {

@@ -118,7 +118,7 @@ func TestAWaiterOutlivesALateAnswer(t *testing.T) {
 	}
 }
 
-// A context that leaves Release less time than the server needs is no outage of the server.
+// If ctx leaves Release less time than the server needs, the error does not say that the server is unavailable.
 func TestReleaseWithTooLittleTime(t *testing.T) {
 	eachWay(t, func(t *testing.T, srv *holdfasttest.Server, cfg holdfast.Config) {
 		l := configured(t, srv, cfg, func(d drivertest.Driver) drivertest.Driver { return lateAtTimes{d, new(atomic.Int64)} }).Mutex("a")

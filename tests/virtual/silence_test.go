@@ -20,7 +20,7 @@ import (
 type moody struct {
 	drivertest.Driver
 	hangs   atomic.Bool
-	hung    atomic.Int64 // requests that were sent meanwhile
+	hung    atomic.Int64 // requests that were sent while hangs was set
 	refuses atomic.Value // a driver.ReplyError; "" or none if it does not refuse
 	singles atomic.Int64 // renewals that were not in a batch
 }

@@ -87,8 +87,8 @@ func TestWaitEndsWhileTheLockIsHeld(t *testing.T) {
 	}
 }
 
-// A caller whose context's deadline passes while the lock is held is told that, and who holds it; one that cancels is told
-// no more than that.
+// If the context's deadline passes while the lock is held, Acquire's error names the holder and also matches the context's error. If
+// the context is canceled, Acquire returns the context's error alone.
 func TestADeadlinePassesWhileTheLockIsHeld(t *testing.T) {
 	for kind, lock := range kinds {
 		for way, options := range map[string][]holdfast.WaitOption{

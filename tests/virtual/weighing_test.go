@@ -130,7 +130,7 @@ func (d unsent) Run(ctx context.Context, call driver.Call) (string, error) {
 	return d.Driver.Run(ctx, call)
 }
 
-// If nothing was sent, a lease goes on after TryUpgrade. So it does after Downgrade with a context that had ended.
+// A lease goes on if its change of mode was not sent: because the context had ended, or the driver could not send.
 func TestAChangeOfModeThatWasNotSent(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
 		var cut atomic.Bool

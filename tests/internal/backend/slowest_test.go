@@ -52,7 +52,7 @@ func TestAFailedTestTellsItsSlowestRequests(t *testing.T) {
 	}
 	p.DelayReplies(0)
 	p.SwallowReplies(true)
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second) // not over before it is sent
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second) // long enough to send the request
 	defer cancel()
 	if _, err := c.Mutex("unanswered", holdfast.Meta("k", "canary")).TryAcquire(ctx); err == nil {
 		t.Fatal("acquired without a reply")

@@ -32,7 +32,7 @@ func embedded(t *testing.T, f func(t *testing.T, b *Backend)) {
 var bubble = regexp.MustCompile(`^goroutine \d+ \[.*(synctest bubble \d+\])`)
 
 // Goroutines counts the goroutines of the caller's bubble, or of the process if the caller is in no bubble. Goroutines outside a
-// bubble come and go in real time, of which a minute in the bubble takes milliseconds.
+// bubble come and go in real time, and a minute in the bubble takes milliseconds of that.
 func Goroutines() int {
 	stacks := make([]byte, 16<<20)
 	own := bubble.FindSubmatch(stacks[:runtime.Stack(stacks, false)])

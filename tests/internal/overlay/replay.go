@@ -46,8 +46,8 @@ func mrand() uint64 {
 	{"runtime/proc.go", "const randomizeScheduler = raceenabled", "const randomizeScheduler = false"},
 	// Hashes, on which the order of a map's elements depends, and the address at which the heap begins are the same in every process.
 	{"runtime/rand.go", "globalRand.state.Init(*seed)", "*seed = [32]byte{1}\n	globalRand.state.Init(*seed)"},
-	// A select that waits locks its channels, and starts their timers, in the order in which they were made, not of their addresses,
-	// which depend on what was allocated outside the bubble. Started in another order, timers have other random numbers.
+	// A select that waits locks its channels and starts their timers in the order in which the channels were made, not by address.
+	// Addresses depend on what was allocated outside the bubble. The order in which timers start decides which random numbers they get.
 	{"runtime/chan.go", "	bubble   *synctestBubble\n", "	bubble   *synctestBubble\n	order    uint64 // in which the bubble's channels were made\n"},
 	{"runtime/chan.go", "		c.bubble = b\n", "		b.chans++\n		c.bubble, c.order = b, b.chans\n"},
 	{"runtime/select.go", "	return uintptr(unsafe.Pointer(c))\n", "	if c.bubble != nil {\n		return uintptr(c.order)\n	}\n	return uintptr(unsafe.Pointer(c))\n"},

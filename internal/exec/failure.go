@@ -345,8 +345,7 @@ func Passing(kind error) bool {
 // restarts.)
 func Hopeless(err error) bool {
 	var dns *net.DNSError
-	var ofSentinels interface{ IsHopeless() bool }
-	return isUntrusted(err) || errors.As(err, &dns) && dns.IsNotFound || errors.As(err, &ofSentinels) && ofSentinels.IsHopeless()
+	return isUntrusted(err) || errors.As(err, &dns) && dns.IsNotFound || sentinel.IsHopeless(err)
 }
 
 // isUntrusted reports whether a server's certificate was refused.

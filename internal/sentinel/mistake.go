@@ -123,17 +123,23 @@ func (e *noMaster) Error() string {
 	return "no sentinel named the master: " + all
 }
 
-// Unwrap returns the sentinels' errors.
+// Unwrap returns the sentinels' errors. People are told the next step of the first, so those of servers' addresses come last.
 func (e *noMaster) Unwrap() (all []error) {
 	for _, r := range e.failed {
-		all = append(all, r.err)
+		at := 0
+		if r.err == errServer {
+			at = len(all)
+		}
+		all = slices.Insert(all, at, r.err)
 	}
 	return all
 }
 
-// IsHopeless reports whether waiting does not help, since each address or the master's name is a mistake.
-func (e *noMaster) IsHopeless() bool {
-	return !e.silent && !slices.ContainsFunc(e.failed, func(r reply) bool { return !IsMistake(r.err) })
+// IsHopeless reports whether err says that no sentinel named the master, and that waiting does not help, since each address or the
+// master's name is a mistake.
+func IsHopeless(err error) bool {
+	var e *noMaster
+	return errors.As(err, &e) && !e.silent && !slices.ContainsFunc(e.failed, func(r reply) bool { return !IsMistake(r.err) })
 }
 
 // blame is what is wrong with an address.

@@ -168,14 +168,28 @@ func TestMistakesAreNamed(t *testing.T) {
 				if errors.As(err, &named) != (c.says != "") {
 					t.Fatalf("Master: %v", err)
 				}
-				if named != nil && (named.IsHopeless() != c.hopeless || !strings.HasPrefix(err.Error(), "no sentinel named the master: ") || !strings.Contains(err.Error(), c.says)) {
-					t.Errorf("hopeless: %t: %v", named.IsHopeless(), err)
+				if named != nil && (IsHopeless(err) != c.hopeless || !strings.HasPrefix(err.Error(), "no sentinel named the master: ") || !strings.Contains(err.Error(), c.says)) {
+					t.Errorf("hopeless: %t: %v", IsHopeless(err), err)
 				}
 				if got := g.Mistakes(); !strings.Contains(got, c.mistakes) || (got == "") != (c.mistakes == "") {
 					t.Errorf("mistakes: %q", got)
 				}
 			})
 		})
+	}
+}
+
+// If an address is wrong, too, the next step is about the name: the address may be one of many.
+func TestAWrongNameIsToBeCorrectedFirst(t *testing.T) {
+	name, address := reply{err: UnknownMaster("mian", []string{"main"})}, reply{err: errServer}
+	for _, failed := range [][]reply{{name, address}, {address, name}} {
+		var adviser interface {
+			error
+			Advice() string
+		}
+		if !errors.As(&noMaster{failed: failed}, &adviser) || adviser.Advice() != " (correct the master's name)" {
+			t.Errorf("the next step is%s", adviser.Advice())
+		}
 	}
 }
 

@@ -175,7 +175,7 @@ func TestDoctorBehindASentinel(t *testing.T) {
 				d.on(d.expect("topology", isWarning, g.Replica.Addr()+": a Redis server, not a sentinel"), g.Replica.Addr())
 			})
 			code, _, stderr := runDoctor(t, url+"x")
-			if want := `no master is called "` + g.Name + `x"; there is "` + g.Name + `"`; code != 69 || !strings.Contains(stderr, want) {
+			if want := `no master is called "` + g.Name + `x"; there is "` + g.Name + `"`; code != 78 || !strings.Contains(stderr, want) {
 				t.Errorf("another name: exit code %d: %s", code, stderr)
 			}
 		})

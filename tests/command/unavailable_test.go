@@ -9,6 +9,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/holdfast-go/holdfast/internal/redistest"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
@@ -64,6 +65,20 @@ func TestNoServer(t *testing.T) {
 	all.Wait()
 	if _, err := os.Stat(ran); err == nil {
 		t.Error("a command ran, or there is a ticket")
+	}
+}
+
+// If no sentinel knows the master's name, waiting does not help: the URL is wrong.
+func TestNoSuchMaster(t *testing.T) {
+	t.Parallel()
+	s := server.Start(t, server.One(t))
+	sentinel := (&redistest.Sentinel{Masters: map[string]string{"main": s.Addr()}}).Listen(t)
+	url := "redis+sentinel://" + sentinel + "?master_name=mian&addr=" + s.Addr()
+	code, _, stderr := invoke(t, []string{"HOLDFAST_REDIS=" + url}, "run", "--wait", "10m", "job", "--", "false")
+	for _, want := range []string{sentinel + `: no master is called "mian"; there is "main"`, s.Addr() + ": a Redis server, not a sentinel", " (correct the master's name)"} {
+		if code != 78 || !strings.Contains(stderr, want) {
+			t.Errorf("exit code %d, %q; want 78, and %q", code, stderr, want)
+		}
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"syscall"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/sentinel"
 )
 
 // Exit codes of holdfast, besides those of the commands that it runs. 64 to 78 are those of sysexits.h, 124 to 127
@@ -114,7 +115,7 @@ func OfLibrary(err error) *Error {
 		code = Usage
 	case errors.Is(err, holdfast.ErrDenied):
 		code = Denied
-	case errors.Is(err, holdfast.ErrMismatch), errors.Is(err, holdfast.ErrUnsupported):
+	case errors.Is(err, holdfast.ErrMismatch), errors.Is(err, holdfast.ErrUnsupported), sentinel.IsHopeless(err):
 		code = Config
 	case errors.Is(err, holdfast.ErrLost):
 		code = Lost

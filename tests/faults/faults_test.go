@@ -22,8 +22,9 @@ import (
 )
 
 // impatient is for clients that give up soon, and for faults that last until then. Nothing that a client sends
-// is carried out later than the sum of its timeouts plus a second.
-var impatient = holdfast.Config{CommandTimeout: time.Second, RetryTimeout: 4 * time.Second}
+// is carried out later than the sum of its timeouts plus a second. They do not give up so soon that a machine which stands
+// still for some seconds keeps them from their first answer.
+var impatient = holdfast.Config{CommandTimeout: 2 * time.Second, RetryTimeout: 8 * time.Second}
 
 // steady is for requests that are not answered. It tries again soon, so that the fault can be short, but not so
 // soon that a machine which stands still for two seconds causes faults of its own.

@@ -341,8 +341,9 @@ func (r *Run) linger(lease *holdfast.Lease, ttl time.Duration, until time.Time) 
 		select {
 		case <-timer.C:
 			return false
-		case <-lease.Done():
-			return false // The release says why.
+		case <-lease.Done(): // The release says why.
+			r.Console.Warnf("lost %s: another host may run the job again before %s (--min-hold)", r.quotedNames(), until.Format(time.TimeOnly))
+			return false
 		case err := <-extended:
 			if r.outlasted = err == nil; !r.outlasted {
 				continue

@@ -199,7 +199,7 @@ func (o *breakFlags) failed(ctx context.Context, err error) error {
 	case errors.Is(err, holdfast.ErrNotHeld):
 		o.console.Error(err)
 		if !o.json {
-			o.elsewhere(ctx, o.name)
+			o.elsewhere(ctx, o.name, o.console.Notef)
 		}
 		return &exitcode.Error{Code: exitcode.None}
 	case errors.Is(err, inspect.ErrChanged):

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"log/slog"
+	"strings"
 	"time"
 
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/connect"
@@ -11,27 +12,33 @@ import (
 )
 
 const (
-	// elsewhereTime bounds the search for locks under other prefixes. By then the user knows that there are none under this one.
+	// elsewhereTime bounds the search for locks under other prefixes.
 	elsewhereTime = 10 * time.Second
 	// mostPrefixes is the maximum number of other prefixes to look at.
 	mostPrefixes = 5
 )
 
-// elsewhere prints which other prefixes have locks in use. If name is not "", it prints only the prefixes under which that lock is in
-// use. It leaves out prefixes that the user may not read, and those that it does not find within elsewhereTime.
-func (o *lookFlags) elsewhere(ctx context.Context, name string) {
+// elsewhere tells which other prefixes have locks in use, if this one has none. If name is not "", it looks only for the lock of that
+// name. It leaves out prefixes that the user may not read, and those that it does not find within elsewhereTime.
+func (o *lookFlags) elsewhere(ctx context.Context, name string, tell func(format string, args ...any)) {
 	ctx, cancel := context.WithTimeout(ctx, elsewhereTime)
 	defer cancel()
+	if n, err := o.count(ctx, o.prefix, name); err != nil || n > 0 {
+		return
+	}
 	for _, prefix := range o.servers.Prefixes(ctx, cmp.Or(o.prefix, "holdfast:"), mostPrefixes) {
 		switch n, err := o.count(ctx, prefix, name); {
 		case err != nil || n == 0:
 		case name != "":
-			o.console.Notef("%q is in use under %q: holdfast show --prefix %s %s", name, prefix, shellWord(prefix), shellWord(name))
+			tell("%q is in use under %q: holdfast show --prefix %s %s", name, prefix, shellWord(prefix), shellWord(name))
 		default:
-			o.console.Notef("%s under %q: holdfast ls --prefix %s", report.Count(n, "lock"), prefix, shellWord(prefix))
+			tell("%s under %q: holdfast ls --prefix %s", report.Count(n, "lock"), prefix, shellWord(prefix))
 		}
 	}
 }
+
+// isPattern reports whether a text stands for several names.
+func isPattern(text string) bool { return text == "" || strings.ContainsAny(text, `*?[\`) }
 
 // count returns the number of locks in use under a prefix. If name is not "", it counts only the lock of that name.
 func (o *lookFlags) count(ctx context.Context, prefix, name string) (n int64, err error) {

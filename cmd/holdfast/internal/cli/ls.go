@@ -181,17 +181,8 @@ func (o *lsFlags) list(ctx context.Context, in *inspect.Inspector, stdout io.Wri
 		if !o.json {
 			o.console.Notef("%s", o.nothing())
 		}
-		if !found && (o.pattern == "" || strings.ContainsAny(o.pattern, `*?[\`)) { // Listing a single name needs fewer rights.
-			ctx, cancel := context.WithTimeout(ctx, elsewhereTime)
-			defer cancel()
-			empty := o.pattern == ""
-			if !empty {
-				n, err := o.count(ctx, o.prefix, "")
-				empty = err == nil && n == 0
-			}
-			if empty {
-				o.elsewhere(ctx, "")
-			}
+		if !found && isPattern(o.pattern) { // Listing a single name needs fewer rights.
+			o.elsewhere(ctx, "", o.console.Notef)
 		}
 		return &exitcode.Error{Code: exitcode.None}
 	}

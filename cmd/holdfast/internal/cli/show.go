@@ -90,7 +90,7 @@ func show(ctx context.Context, args []string, _ io.Reader, stdout, stderr io.Wri
 			return exitcode.OfOutput(err)
 		case !s.Held() && s.Waiting == 0:
 			if !o.json {
-				o.elsewhere(ctx, o.name)
+				o.elsewhere(ctx, o.name, o.console.Notef)
 			}
 			return &exitcode.Error{Code: exitcode.None}
 		}

@@ -59,6 +59,9 @@ Changes: event is present (the lock was there at first), granted, queued (somebo
   watching goes on; only a server that has never answered is an error. Of a quorum it is
   not known who waits: nothing is queued, and --sort waiters is refused.
 
+If the prefix has no locks in the beginning, a line on standard error, or below the table,
+names each other prefix that has some.
+
 Exit codes: %d wrong usage, %d unavailable, %d refused, %d wrong configuration,
 %d interrupted (INT; also 129, 131, 143), 141 if nobody reads the lines any more.
 `, newWatchFlags().flags.FlagUsages(), connect.Default, exitcode.Usage, exitcode.Unavailable, exitcode.Denied, exitcode.Config, exitcode.Signal+2)
@@ -94,6 +97,14 @@ func watch(ctx context.Context, args []string, _ io.Reader, stdout, stderr io.Wr
 	})
 }
 
+// name is the name of the one lock that is watched, or "".
+func (o *watchFlags) name() string {
+	if isPattern(o.pattern) {
+		return ""
+	}
+	return o.pattern
+}
+
 // change is a change as JSON.
 type change struct {
 	Event inspect.EventType `json:"event"`
@@ -106,6 +117,7 @@ func (o *watchFlags) follow(ctx context.Context, in *inspect.Inspector, stdout i
 	if err := access.Reach(ctx, in, "watch", o.pattern); err != nil {
 		return err
 	}
+	go o.elsewhere(ctx, o.name(), o.console.Notef)
 	outage := false
 	for e, err := range in.Watch(ctx, o.pattern) {
 		switch {
@@ -139,6 +151,8 @@ func (o *watchFlags) fill(ctx context.Context, in *inspect.Inspector, screen *fu
 	if err := b.look(ctx, in); err != nil {
 		return err
 	}
+	hints := make(chan string, mostPrefixes)
+	go o.elsewhere(ctx, o.name(), func(format string, args ...any) { hints <- fmt.Sprintf(format, args...) })
 	screen.Begin()
 	defer screen.End()
 	for {
@@ -148,6 +162,9 @@ func (o *watchFlags) fill(ctx context.Context, in *inspect.Inspector, screen *fu
 		case <-pause.C:
 			// What was seen before stays, with the error above it.
 			b.err = b.look(ctx, in)
+		case hint := <-hints:
+			pause.Stop()
+			b.hints = append(b.hints, hint)
 		case <-screen.Resized():
 			pause.Stop()
 		case <-screen.Suspended():
@@ -174,13 +191,14 @@ type board struct {
 	seen    time.Time
 	took    time.Duration // the latest look
 	err     error         // of the latest look
+	hints   []string      // at other prefixes, for when there are no locks
 }
 
 // look looks at all locks.
 func (b *board) look(ctx context.Context, in *inspect.Inspector) error {
 	began := time.Now()
 	defer func() { b.took = time.Since(began) }()
-	next := board{o: b.o}
+	next := board{o: b.o, hints: b.hints}
 	sorting := newSorted(&lsFlags{sort: b.o.sort, limit: mostWatched}, lockstatus.Summarize, func(all []lockstatus.Summary) error {
 		next.rows = all
 		return nil
@@ -244,6 +262,11 @@ func (b *board) draw(s *fullscreen.Screen, columns, rows int) []string {
 			line = s.Yellow(line)
 		}
 		lines = append(lines, line)
+	}
+	if b.locks == 0 {
+		for _, hint := range b.hints {
+			lines = append(lines, table.Cut(printable.Line(hint, maxPattern), columns))
+		}
 	}
 	if left := b.locks - len(shown); left > 0 {
 		lines = append(lines, s.Dim(fmt.Sprintf("and %d more", left)))

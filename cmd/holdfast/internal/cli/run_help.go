@@ -47,9 +47,10 @@ Several servers:
 
 Several locks:
   --also NAME, which may be repeated, makes the run hold further locks, all or none. Two
-  runs never wait for each other, in whatever order they name the locks. HOLDFAST_FENCES
-  is a JSON object with the fence of each lock: give a resource the fence of the lock that
-  guards it. HOLDFAST_FENCE is the highest of them.
+  runs never wait for each other, in whatever order they name the locks. HOLDFAST_FENCE is
+  the highest of their fences. HOLDFAST_FENCES is a JSON object with the fence of each lock,
+  and of the locks of the jobs that this run is in: give a resource the fence of the lock
+  that guards it.
 
 Runs beside each other:
   A plain run is the only run of NAME. Runs with --shared run beside each other, runs with
@@ -61,7 +62,7 @@ Runs beside each other:
   --owner ID is for the steps of one job, on whatever machine. While one of them runs,
   other steps with the same ID run beside it, ahead of all waiters, and runs with another
   ID wait. So a step can run a script that runs other steps without waiting for itself. A
-  plain run is refused (exit code %d) in a job that holds the lock NAME.
+  plain run is refused (exit code %d) within a job that holds the lock NAME.
   All runs of a NAME must be plain ones, or have --shared or --exclusive, or --slots with
   the same N, or --owner. Another one is refused (exit code %d) while they run, and does
   not disturb them. A plain run is not an --exclusive one, because other programs can share

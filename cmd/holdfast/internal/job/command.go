@@ -72,8 +72,8 @@ func findOutsideWorkingDirectory(name string) (string, error) {
 
 // environment returns the command's environment: with what it may know about its lock, and without the URL of the
 // server, which is a secret: connect.Named refuses a holdfast in the job that is not given one. It has the same prefix as this
-// one. With several locks, HOLDFAST_FENCE is the highest of their fences.
-func environment(env []string, r *Run, ttl time.Duration, fences map[string]uint64) []string {
+// one. With several locks, HOLDFAST_FENCE is the highest of their fences. outer is what outerFences returns; it is changed.
+func environment(env []string, r *Run, ttl time.Duration, outer, fences map[string]uint64) []string {
 	env = slices.DeleteFunc(slices.Clone(env), func(kv string) bool {
 		name, _, _ := strings.Cut(kv, "=")
 		switch name {
@@ -90,9 +90,22 @@ func environment(env []string, r *Run, ttl time.Duration, fences map[string]uint
 	if r.Prefix != "" {
 		env = append(env, "HOLDFAST_PREFIX="+r.Prefix)
 	}
-	if len(fences) > 1 {
-		text, _ := json.Marshal(fences) // never fails for names and numbers
+	maps.Copy(outer, fences)
+	if len(outer) > 1 {
+		text, _ := json.Marshal(outer) // never fails for names and numbers
 		env = append(env, "HOLDFAST_FENCES="+string(text))
 	}
 	return env
+}
+
+// outerFences returns the fences of the locks of all jobs that this process is in: what environment told the innermost.
+func outerFences() map[string]uint64 {
+	all := map[string]uint64{}
+	if fence, err := strconv.ParseUint(os.Getenv("HOLDFAST_FENCE"), 10, 64); err == nil {
+		all[os.Getenv("HOLDFAST_NAME")] = fence
+	}
+	var several map[string]uint64
+	_ = json.Unmarshal([]byte(os.Getenv("HOLDFAST_FENCES")), &several) // which is not set if there is one
+	maps.Copy(all, several)
+	return all
 }

@@ -22,7 +22,7 @@ func TestEnvironment(t *testing.T) {
 		"REDIS_URL":      {"A=1", "A=2", "ODD"},
 		"--redis":        {"A=1", "REDIS_URL=y", "A=2", "ODD"},
 	} {
-		if got := environment(env, &Run{Name: "n", Prefix: "p:", Servers: &connect.Servers{Source: source}}, 2*time.Second, map[string]uint64{"n": 7}); !slices.Equal(got, append(want, given...)) {
+		if got := environment(env, &Run{Name: "n", Prefix: "p:", Servers: &connect.Servers{Source: source}}, 2*time.Second, map[string]uint64{}, map[string]uint64{"n": 7}); !slices.Equal(got, append(want, given...)) {
 			t.Errorf("server from %s: %q", source, got)
 		}
 	}

@@ -2,11 +2,8 @@ package job
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
-	"strconv"
 	"time"
 
 	"github.com/holdfast-go/holdfast"
@@ -214,7 +211,7 @@ func (l *Lock) warnOfNamesake(ctx context.Context) {
 		r.title(), printable.Line(own, MaxShown), by, l.Kind.Foreign)
 }
 
-// nested refuses a plain run that would wait for a lock of the job that it is in, because that job waits for the run. The fence tells
+// nested refuses a plain run that would wait for a lock of a job that it is in, because that job waits for the run. The fence tells
 // this lock from one of the same name on another server or under another prefix. nested ignores errors.
 func (l *Lock) nested(ctx context.Context) *exitcode.Error {
 	r := l.Run
@@ -223,11 +220,7 @@ func (l *Lock) nested(ctx context.Context) *exitcode.Error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	var outer map[string]uint64 // the fences of the job's locks, from its environment
-	if json.Unmarshal([]byte(os.Getenv("HOLDFAST_FENCES")), &outer) != nil {
-		fence, _ := strconv.ParseUint(os.Getenv("HOLDFAST_FENCE"), 10, 64)
-		outer = map[string]uint64{os.Getenv("HOLDFAST_NAME"): fence}
-	}
+	outer := outerFences()
 	for _, name := range append([]string{r.Name}, r.Also...) {
 		fence := outer[name]
 		if fence == 0 {

@@ -273,7 +273,7 @@ func (r *Run) hold(j *Job, s source, lease *holdfast.Lease) (exit *exitcode.Erro
 	stopWatch := r.watchNodes(lease)
 	started := time.Now()
 	x.keptUntil = started.Add(j.MinHold)
-	result, err := x.execute(environment(os.Environ(), r, j.TTL, fences))
+	result, err := x.execute(environment(os.Environ(), r, j.TTL, outerFences(), fences))
 	stopWatch()
 	if err != nil {
 		r.release(s, lease, j.TTL)

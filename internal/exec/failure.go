@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/bounds"
 	"github.com/holdfast-go/holdfast/internal/printable"
 	"github.com/holdfast-go/holdfast/internal/sentinel"
 	"github.com/holdfast-go/holdfast/internal/wire"
@@ -155,6 +156,7 @@ type Adviser interface {
 func (e *Failure) Advice() string {
 	var adviser Adviser
 	var dns *net.DNSError
+	var addr *net.AddrError
 	var plain tls.RecordHeaderError
 	short, isShort := as[unconfirmed](e.Err)
 	reply, isReply := as[driver.ReplyError](e.Err)
@@ -167,7 +169,9 @@ func (e *Failure) Advice() string {
 		return " (check the host's name)"
 	case e.Kind == ErrUnavailable && errors.As(e.Err, &plain):
 		return " (it runs, but does not speak TLS on this port)"
-	case e.Kind == ErrUnavailable && e.Op == OpReach && errors.Is(e.Err, io.EOF):
+	case e.Kind == ErrUnavailable && errors.As(e.Err, &addr):
+		return " (give the address as HOST:PORT)"
+	case e.Kind == ErrUnavailable && e.Op == OpReach && (errors.Is(e.Err, io.EOF) || errors.Is(e.Err, bounds.ErrProtocol)):
 		return " (is it a Redis or Valkey server, and does it want TLS on this port?)"
 	case e.Kind == ErrUnavailable && isReply:
 		for _, r := range refusals {
@@ -175,6 +179,8 @@ func (e *Failure) Advice() string {
 				return r.advice
 			}
 		}
+	case e.Kind == ErrUnavailable && e.Op == OpReach && !errors.Is(e.Err, driver.ErrNotSent): // silence, or a connection cut
+		return " (is it running, and reachable from here? Is it a Redis or Valkey server, and does it want TLS on this port?)"
 	case e.Kind == ErrUnsupported && strings.HasPrefix(e.Err.Error(), "NOSTRICT"):
 		return "" // it says what is missing
 	case e.Kind == ErrUnsupported && isShort:
@@ -341,11 +347,11 @@ func Passing(kind error) bool {
 }
 
 // Hopeless reports whether waiting cannot mend an error of the first contact: the server's certificate is wrong, its host does not
-// exist, or no address is that of a sentinel that knows the master. (Later, a name may be missing for a moment while a server
-// restarts.)
+// exist, its address has no port, or no address is that of a sentinel that knows the master. (Later, a name may be missing for a
+// moment while a server restarts.)
 func Hopeless(err error) bool {
 	var dns *net.DNSError
-	return isUntrusted(err) || errors.As(err, &dns) && dns.IsNotFound || sentinel.IsHopeless(err)
+	return isUntrusted(err) || errors.As(err, &dns) && dns.IsNotFound || errors.As(err, new(*net.AddrError)) || sentinel.IsHopeless(err)
 }
 
 // isUntrusted reports whether a server's certificate was refused.

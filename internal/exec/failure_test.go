@@ -1,6 +1,7 @@
 package exec
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -11,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/bounds"
 	"github.com/holdfast-go/holdfast/internal/wire"
 )
 
@@ -29,11 +31,15 @@ func TestAdviceFitsWhatWasMet(t *testing.T) {
 		kind, err  error
 		want, none string
 	}{
-		"nobody listens":      {"reach", ErrUnavailable, &net.OpError{Op: "dial", Err: io.ErrUnexpectedEOF}, running, "certificate"},
+		"nobody listens":      {"reach", ErrUnavailable, Unsent(&net.OpError{Op: "dial", Err: io.ErrUnexpectedEOF}), running, "TLS"},
 		"a certificate":       {"reach", ErrUnavailable, fmt.Errorf("dial: %w", &tls.CertificateVerificationError{Err: x509.UnknownAuthorityError{}}), "check its certificate", running},
 		"no such host":        {"reach", ErrUnavailable, &net.DNSError{Err: "no such host", Name: "nowhere", IsNotFound: true}, "check the host's name", running},
 		"no TLS there":        {"reach", ErrUnavailable, tls.RecordHeaderError{Msg: "first record does not look like a TLS handshake"}, "does not speak TLS", running},
 		"TLS there":           {"reach", ErrUnavailable, io.EOF, "does it want TLS", running},
+		"another protocol":    {"reach", ErrUnavailable, Unsent(fmt.Errorf("%w: malformed reply", bounds.ErrProtocol)), "is it a Redis or Valkey server", running},
+		"silence":             {"reach", ErrUnavailable, told(context.DeadlineExceeded), "reachable from here? Is it a Redis or Valkey server", ""},
+		"silence later":       {"acquire", ErrUnavailable, told(context.DeadlineExceeded), running, "TLS"},
+		"no port":             {"reach", ErrUnavailable, Unsent(&net.OpError{Op: "dial", Err: &net.AddrError{Err: "missing port in address", Addr: "host"}}), "give the address as HOST:PORT", running},
 		"a connection cut":    {"acquire", ErrUnavailable, io.EOF, running, "TLS"},
 		"its own advice":      {"acquire", ErrUnavailable, fmt.Errorf("%w", advised{}), "ask somebody else", running},
 		"Strict, no INFO":     {"acquire", ErrUnsupported, wire.ScriptError("NOSTRICT INFO, by which a loss of data is noticed, is not to be had: NOPERM"), "", version},

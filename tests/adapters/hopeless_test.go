@@ -3,7 +3,9 @@ package adapters
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"net"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -67,8 +69,8 @@ func (a access) open(t *testing.T, adapter string) *holdfast.Client {
 	return c
 }
 
-// Fault: A server cannot prove its identity, a name does not resolve, the server is a replica, or the credentials are
-// wrong. The error is returned at once and says what it is: waiting does not mend it.
+// Fault: A server cannot prove its identity, a name does not resolve, an address has no port, the server is a replica, or the
+// credentials are wrong. The error is returned at once and says what it is: waiting does not mend it.
 func TestWhatCannotPassIsToldAtOnce(t *testing.T) {
 	t.Parallel()
 	s := server.Start(t, server.One(t), server.Conf("requirepass", "canary"))
@@ -90,6 +92,7 @@ func TestWhatCannotPassIsToldAtOnce(t *testing.T) {
 		"no such host": {access{addr: "nowhere.invalid:6379", dial: func(context.Context) (net.Conn, error) {
 			return nil, &net.OpError{Op: "dial", Net: "tcp", Err: &net.DNSError{Err: "no such host", Name: "nowhere.invalid", IsNotFound: true}}
 		}}, holdfast.ErrUnavailable, "no such host"},
+		"no port":          {access{addr: "127.0.0.1"}, holdfast.ErrUnavailable, "missing port in address (give the address as HOST:PORT)"},
 		"a wrong password": {access{addr: s.Addr(), password: "wrong-canary"}, holdfast.ErrDenied, "WRONGPASS"},
 		"no password":      {access{addr: s.Addr()}, holdfast.ErrDenied, "NOAUTH"},
 		"a replica":        {access{addr: replica.Addr()}, backend.Code("READONLY"), "READONLY"},
@@ -116,4 +119,21 @@ func TestWhatCannotPassIsToldAtOnce(t *testing.T) {
 			})
 		}
 	}
+}
+
+// Fault: The address of a server leads to an HTTP server. The error asks whether it is the right one.
+func TestAServerOfAnotherProtocol(t *testing.T) {
+	t.Parallel()
+	s := httptest.NewServer(nil)
+	t.Cleanup(s.Close)
+	each(t, func(t *testing.T, a adapter) {
+		c, err := holdfast.New(a.single(t, 3, to(s.Listener.Addr().String())), &holdfast.Config{CommandTimeout: time.Minute, RetryTimeout: 5 * time.Millisecond})
+		if err != nil {
+			t.Fatal(err)
+		}
+		backend.CloseWith(t, c)
+		if err := c.Ping(t.Context()); !errors.Is(err, holdfast.ErrUnavailable) || !strings.Contains(err.Error(), " (is it a Redis or Valkey server, ") {
+			t.Errorf("it says: %v", err)
+		}
+	})
 }

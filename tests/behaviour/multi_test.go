@@ -65,10 +65,10 @@ func TestMultiFreeCostsOneRoundTrip(t *testing.T) {
 		all := c.Multi([]string{"a", "b", "c"})
 		backend.Release(t, backend.Acquire(t, all))
 		settled(t, b, c)
-		before := asked(b.Server.CommandStats())
+		before := asked(b.Server)
 		lease := backend.Acquire(t, all)
-		if n := asked(b.Server.CommandStats()) - before; n != 1 {
-			t.Errorf("%d EVALSHA for three free locks; want 1", n)
+		if n := asked(b.Server) - before; n != 1 {
+			t.Errorf("%d scripts for three free locks; want 1", n)
 		}
 		backend.Release(t, lease)
 	})

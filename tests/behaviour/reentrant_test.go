@@ -77,7 +77,7 @@ func TestReentrantCostsNoRoundTrip(t *testing.T) {
 		settled(t, b, c)
 		l := c.Mutex("a", holdfast.Reentrant(), holdfast.TTL(time.Hour)) // not renewed meanwhile
 		first := backend.Acquire(t, l)
-		before := asked(b.Server.CommandStats())
+		before := asked(b.Server)
 		for range 100 {
 			lease := again(t, l, first)
 			tried, err := l.TryAcquire(lease.Context(context.Background()))
@@ -87,7 +87,7 @@ func TestReentrantCostsNoRoundTrip(t *testing.T) {
 			backend.Release(t, tried)
 			backend.Release(t, lease)
 		}
-		if n := asked(b.Server.CommandStats()) - before; n > 0 {
+		if n := asked(b.Server) - before; n > 0 {
 			t.Errorf("the server ran %d scripts", n)
 		}
 		backend.Release(t, first)

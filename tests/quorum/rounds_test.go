@@ -279,7 +279,7 @@ func TestALoneVoteIsNotAnswered(t *testing.T) {
 			all[i] = &lone{Driver: d}
 			return all[i]
 		}
-		q := s.through(links, 4*time.Second)
+		q := s.through(links, 10*time.Second) // one round, however slow the machine is
 		l := q.Mutex("a", holdfast.NoRenew())
 		cycles := func() (own bool) {
 			for _, d := range all {

@@ -53,33 +53,47 @@ func (s *Server) Info(section string) map[string]string {
 // script.
 func (s *Server) CommandStats() map[string]int64 {
 	s.tb.Helper()
-	return s.commandStats("calls")
+	return s.commandStats("calls")[0]
+}
+
+// Scripts returns how many scripts have run, and how many of them have called PUBSUB NUMSUB. An EVALSHA that failed is
+// none: an EVAL followed.
+func (s *Server) Scripts() (ran, askedNumsub int64) {
+	s.tb.Helper()
+	stats := s.commandStats("calls", "failed_calls")
+	calls, failed := stats[0], stats[1]
+	return calls["evalsha"] - failed["evalsha"] + calls["eval"], calls["pubsub|numsub"]
 }
 
 // Rejections returns how often each command was refused before it ran, for lack of permission or memory, or in
 // a cluster because its keys are, or may be, elsewhere.
 func (s *Server) Rejections() map[string]int64 {
 	s.tb.Helper()
-	return s.commandStats("rejected_calls")
+	return s.commandStats("rejected_calls")[0]
 }
 
-func (s *Server) commandStats(field string) map[string]int64 {
+// commandStats returns those fields of each command's statistics, all of one moment.
+func (s *Server) commandStats(fields ...string) (all []map[string]int64) {
 	s.tb.Helper()
-	counts := make(map[string]int64)
-	for key, stat := range s.Info("commandstats") {
-		command, ok := strings.CutPrefix(key, "cmdstat_")
-		if !ok {
-			continue
+	stats := s.Info("commandstats")
+	for _, field := range fields {
+		counts := make(map[string]int64)
+		for key, stat := range stats {
+			command, ok := strings.CutPrefix(key, "cmdstat_")
+			if !ok {
+				continue
+			}
+			_, number, _ := strings.Cut(","+stat, ","+field+"=")
+			number, _, _ = strings.Cut(number, ",")
+			n, err := strconv.ParseInt(number, 10, 64)
+			if err != nil {
+				s.tb.Errorf("%s: %s:%s: %v", s.bin.Name, key, stat, err)
+			}
+			counts[command] = n
 		}
-		_, number, _ := strings.Cut(","+stat, ","+field+"=")
-		number, _, _ = strings.Cut(number, ",")
-		n, err := strconv.ParseInt(number, 10, 64)
-		if err != nil {
-			s.tb.Errorf("%s: %s:%s: %v", s.bin.Name, key, stat, err)
-		}
-		counts[command] = n
+		all = append(all, counts)
 	}
-	return counts
+	return all
 }
 
 // CPU returns how much processor time the server has used since its start.

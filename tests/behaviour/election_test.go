@@ -241,7 +241,7 @@ func TestWatchMissesALeaderThatCrashed(t *testing.T) {
 	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		d := &mortal{Driver: drivertest.Of(holdfastgoredis.NewDriver(b.Redis(t)))}
 		c := backend.New(t, nil, d)
-		lease := backend.Acquire(t, c.Mutex("e", holdfast.Owner("dead"), holdfast.TTL(5*time.Second)))
+		lease := backend.Acquire(t, c.Mutex("e", holdfast.Owner("dead"), holdfast.TTL(10*time.Second))) // it must not end before it is seen, also on a slow machine
 		next := backend.Watch(t, election(t, b))
 		if got := next(); got != "dead" {
 			t.Fatalf("it sees %q lead", got)

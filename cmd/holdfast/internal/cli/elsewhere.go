@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"log/slog"
+	"math"
 	"strings"
 	"time"
 
@@ -23,11 +24,11 @@ const (
 func (o *lookFlags) elsewhere(ctx context.Context, name string, tell func(format string, args ...any)) {
 	ctx, cancel := context.WithTimeout(ctx, elsewhereTime)
 	defer cancel()
-	if n, err := o.count(ctx, o.prefix, name); err != nil || n > 0 {
+	if n, err := o.count(ctx, o.prefix, name, 1); err != nil || n > 0 {
 		return
 	}
 	for _, prefix := range o.servers.Prefixes(ctx, cmp.Or(o.prefix, "holdfast:"), mostPrefixes) {
-		switch n, err := o.count(ctx, prefix, name); {
+		switch n, err := o.count(ctx, prefix, name, math.MaxInt64); {
 		case err != nil || n == 0:
 		case name != "":
 			tell("%q is in use under %q: holdfast show --prefix %s %s", name, prefix, shellWord(prefix), shellWord(name))
@@ -40,8 +41,9 @@ func (o *lookFlags) elsewhere(ctx context.Context, name string, tell func(format
 // isPattern reports whether a text stands for several names.
 func isPattern(text string) bool { return text == "" || strings.ContainsAny(text, `*?[\`) }
 
-// count returns the number of locks in use under a prefix. If name is not "", it counts only the lock of that name.
-func (o *lookFlags) count(ctx context.Context, prefix, name string) (n int64, err error) {
+// count returns the number of locks in use under a prefix, or most if there are more. If name is not "", it counts only the lock of
+// that name.
+func (o *lookFlags) count(ctx context.Context, prefix, name string, most int64) (n int64, err error) {
 	cfg := o.config(prefix)
 	cfg.Logger = slog.New(slog.DiscardHandler)
 	locks, err := o.servers.Locks(cfg, 0)
@@ -60,7 +62,9 @@ func (o *lookFlags) count(ctx context.Context, prefix, name string) (n int64, er
 		if err != nil {
 			return 0, err
 		}
-		n++
+		if n++; n == most {
+			break
+		}
 	}
 	return n, nil
 }

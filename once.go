@@ -8,7 +8,7 @@ import (
 )
 
 // Once is a job that is completed at most once in a window, by all processes together. It runs under the Mutex of its
-// name; that it was completed is recorded on the server while the lock is still held, so that of two callers that come at
+// name, whatever the window, so runs of one name wait for each other; that it was completed is recorded on the server while the lock is still held, so that of two callers that come at
 // the same time the later learns it. A run that fails, or whose process dies or loses the lock, does not count: the next
 // one tries.
 //
@@ -31,7 +31,8 @@ func Every(d time.Duration) Window { return Window{engine.Every(d)} }
 
 // Slot is a window with a name, such as "2026-11-22T02", the hour for which the job is due: hosts whose clocks differ agree
 // on it. The name is 1 to 512 bytes of UTF-8 without control characters. The server remembers it for keep after its last
-// try, from 1 ms to 10 years: longer than anybody may ask for the same slot.
+// try, from 1 ms to 10 years: longer than anybody may ask for the same slot. Slots of one name wait for each other: to process
+// orders side by side, each once, make the order a part of the job's name.
 func Slot(key string, keep time.Duration) Window { return Window{engine.SlotKey(key, keep)} }
 
 // Once returns the job of that name, which is completed at most once in a window. Its options are those of its lock, and

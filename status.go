@@ -23,7 +23,7 @@ type Status struct {
 	// none, because nobody uses the lock, it is the caller's number. For other locks it is 0.
 	Limit int
 	Count int       // parties of a latch that have not counted down, else 0
-	Fence uint64    // of the latest grant; 0 of a mutex that is free. Of a Quorum it is one node's count: see Holder.Fence
+	Fence uint64    // of the latest grant; 0 of a mutex that is free. See Holder.Fence for when it is not known, and of a Quorum
 	Time  time.Time // by the server's clock
 }
 
@@ -47,9 +47,13 @@ type Holder struct {
 	Meta    map[string]string
 	Mode    Mode
 	Permits int // of a semaphore, else 0
-	// Fence is that of the grant by the server. Goroutines of the holder's process that passed the lock on among themselves
-	// have higher ones. The nodes of a Quorum count each for itself, and the lease's fence follows from several of them: here it
-	// is one node's count, which can be below or above the lease's fence and must not be compared with it.
+	// Grant is the grant id, which names this grant to inspect.Inspector.Break and holdfast break. It is the first 8 of the 22
+	// characters of the holder's token, and public: only the whole token releases the lock. Goroutines of a process that pass the
+	// lock on among themselves have one grant, and a lease of a Quorum has one on all nodes. "" when Foreign, and if not known.
+	Grant string
+	// Fence is that of the grant by the server; 0 if it is not known yet. Goroutines of the holder's process that passed the lock
+	// on among themselves have higher ones. The nodes of a Quorum count each for itself, and the lease's fence follows from several
+	// of them: here it is one node's count, which can be below or above the lease's fence and must not be compared with it.
 	Fence   uint64
 	Since   time.Time     // by the server's clock
 	TTL     time.Duration // what is left; NoExpiry if the key stays until somebody deletes it
@@ -63,7 +67,7 @@ const NoExpiry time.Duration = -1
 // IsZero reports whether nothing is known of the holder, as in a HeldError that names none.
 func (h Holder) IsZero() bool {
 	return h.Name == "" && h.Owner == "" && h.Host == "" && h.PID == 0 && h.Meta == nil && h.Mode == "" && h.Permits == 0 &&
-		h.Fence == 0 && h.Since.IsZero() && h.TTL == 0 && !h.Foreign
+		h.Grant == "" && h.Fence == 0 && h.Since.IsZero() && h.TTL == 0 && !h.Foreign
 }
 
 // Waiter is a process that waits for a lock, with one or more goroutines. Its program wrote Owner, Host and Meta: escape
@@ -164,8 +168,8 @@ func newStatus(of *engine.Status) Status {
 
 func holder(h engine.Holder) Holder {
 	own := Holder{
-		Name: h.Name, Owner: h.Owner, Host: h.Host, PID: h.PID, Meta: h.Meta, Fence: h.Fence, Since: h.Since, TTL: h.TTL,
-		Foreign: h.Foreign,
+		Name: h.Name, Owner: h.Owner, Host: h.Host, PID: h.PID, Meta: h.Meta, Grant: h.Grant, Fence: h.Fence, Since: h.Since,
+		TTL: h.TTL, Foreign: h.Foreign,
 	}
 	if h.TTL < 0 {
 		own.TTL = NoExpiry

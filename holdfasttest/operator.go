@@ -18,8 +18,8 @@ import (
 // Break fails the test if the client has no lease of the lock.
 func (c *Client) Break(name string) {
 	c.t.Helper()
-	c.operate("Break", name, func(ctx context.Context, in *inspect.Inspector, fence uint64) error {
-		_, err := in.Break(ctx, name, fence, "holdfasttest")
+	c.operate("Break", name, func(ctx context.Context, in *inspect.Inspector, h holdfast.Holder) error {
+		_, err := in.Break(ctx, h, "holdfasttest")
 		return err
 	})
 }
@@ -30,16 +30,16 @@ func (c *Client) Break(name string) {
 // Revoke fails the test if the client has no lease of the lock.
 func (c *Client) Revoke(name string) {
 	c.t.Helper()
-	c.operate("Revoke", name, func(ctx context.Context, in *inspect.Inspector, fence uint64) error {
-		return in.Revoke(ctx, name, fence, "holdfasttest")
+	c.operate("Revoke", name, func(ctx context.Context, in *inspect.Inspector, h holdfast.Holder) error {
+		return in.Revoke(ctx, h, "holdfasttest")
 	})
 }
 
-// operate calls do with the fence of each of the client's holds of a lock. The operator's connection meets no faults.
-func (c *Client) operate(what, name string, do func(ctx context.Context, in *inspect.Inspector, fence uint64) error) {
+// operate calls do with each of the client's holds of a lock. The operator's connection meets no faults.
+func (c *Client) operate(what, name string, do func(ctx context.Context, in *inspect.Inspector, h holdfast.Holder) error) {
 	c.t.Helper()
-	fences := c.engine.FencesOf(name)
-	if fences == nil {
+	grants := c.engine.GrantsOf(name)
+	if grants == nil {
 		c.t.Fatalf("holdfasttest: %s(%q): this client has no lease of that lock", what, name)
 		return
 	}
@@ -54,8 +54,8 @@ func (c *Client) operate(what, name string, do func(ctx context.Context, in *ins
 	ctx := context.Background()
 	defer operator.Close(ctx)
 	in := inspect.New(operator)
-	for _, fence := range fences {
-		if err := do(ctx, in, fence); err != nil {
+	for _, grant := range grants {
+		if err := do(ctx, in, holdfast.Holder{Name: name, Grant: grant}); err != nil {
 			c.t.Fatalf("holdfasttest: %s(%q): %v", what, name, err)
 			return
 		}

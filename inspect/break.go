@@ -13,48 +13,49 @@ import (
 // Broken is the record of a Break, or of a Revoke.
 type Broken struct {
 	Name    string          // of the lock
-	Holder  holdfast.Holder // who held it, or one of several holders. Of a Revoke, only its Name and Fence are known
+	Holder  holdfast.Holder // who held it. Of a Revoke, only its Name, Grant and Fence are known
 	By      string          // Config.Owner of the client that broke it
 	Reason  string
 	Time    time.Time // by the server's clock
-	Fence   uint64    // above the broken holder's, and below the next one's; 0 for a Revoke
+	Fence   uint64    // above those of all grants until then; 0 for a Revoke
 	Revoked bool      // the holder was only asked to let go
 }
 
-// ErrChanged says that the lock has another holder than the one with the fence that was given. Nothing was done.
+// ErrChanged says that the lock has another holder than the one that was given. Nothing was done.
 var ErrChanged = engine.ErrChanged
 
-// Break takes the lock of that name, whatever its kind, from the holder with this fence, as Status.Holders has it, and hands
-// it to the next waiter. All readers of an RWMutex that share the fence lose it, and so do all leases of an OwnerMutex's owner. A
-// party of a Latch or Barrier counts as dead. Nobody else is touched: if the lock has another holder by now, the error is
-// [ErrChanged], and if it has none, [holdfast.ErrNotHeld].
+// Break takes a lock, whatever its kind, from the holder that was seen, in Status.Holders say, and hands it to the next waiter. Only
+// the holder's Name and Grant count. Nobody else is touched: if the lock has another holder by now, the error is [ErrChanged], and
+// if it has none, [holdfast.ErrNotHeld]. So other readers of an RWMutex keep it, as do other leases of an OwnerMutex's owner. A party
+// of a Latch or Barrier counts as dead. A holder without a Grant, as one that is Foreign, cannot be broken ([holdfast.ErrInvalid]).
 //
 // The holder may still be at work: break a lock when you know that its holder hangs, is gone, or minds its lease. A client
 // that held the lock for more than a second is told at once, by push: the lease ends with a [*holdfast.LostError] whose
 // Reason is [holdfast.LossBroken] and whose By is the Config.Owner of the inspector's client. One that cannot hear it ends
 // the lease when it next renews, and one that hangs when it goes on: Lease.Err compares clocks. Only fences protect a
-// resource from what it does until then: guards refuse its fence once they have seen Broken.Fence or the next holder's.
+// resource from what it does until then: guards refuse its fence once they have seen Broken.Fence or a later grant's. Readers share
+// a fence, as do an owner's leases: guards do not tell one of them that was broken from the others.
 //
 // Who broke which lock, when and why is recorded on the server: see History. reason, together with the owner, may take 2 KiB
 // as JSON ([holdfast.ErrInvalid]). A break that was not answered is retried like an acquire, and takes effect once;
 // [holdfast.ErrAmbiguous] says that it may have. In a Cluster the record follows the break in a request of its own: if that
 // fails, Break returns both a Broken and the error.
 //
-// The nodes of a quorum have a fence each. Its lock is broken on all nodes that have it for the process that has this fence on
-// some node; if too few answer, the error is a [*holdfast.QuorumError], and some may have been broken.
+// A quorum's lock is broken on all nodes that have it for that grant. If too few answer, the error is a [*holdfast.QuorumError], and
+// some may have been broken. Broken.Fence is one node's count.
 //
 // Break works when the server is out of memory. It also works in Strict mode during a quarantine: the lock is then free, and
 // nobody is granted it before the quarantine ends.
-func (i *Inspector) Break(ctx context.Context, name string, fence uint64, reason string) (Broken, error) {
-	b, err := i.of.Break(ctx, name, fence, reason)
+func (i *Inspector) Break(ctx context.Context, holder holdfast.Holder, reason string) (Broken, error) {
+	b, err := i.of.Break(ctx, holder.Name, holder.Grant, reason)
 	return newBroken(&b), access.Error(err)
 }
 
-// Revoke asks the holder with this fence to let go, and does nothing else: its Lease.Revoked channel is closed, and a job of
+// Revoke asks the holder that was seen to let go, and does nothing else: its Lease.Revoked channel is closed, and a job of
 // holdfast run gets TERM. The errors are those of Break. nil says that the request is on record, not that the holder is there
-// to read it. A lease that is detached has no holder to ask, and once it is adopted it has another fence.
-func (i *Inspector) Revoke(ctx context.Context, name string, fence uint64, reason string) error {
-	return access.Error(i.of.Revoke(ctx, name, fence, reason))
+// to read it. A lease that is detached has no holder to ask, and once it is adopted it is another grant.
+func (i *Inspector) Revoke(ctx context.Context, holder holdfast.Holder, reason string) error {
+	return access.Error(i.of.Revoke(ctx, holder.Name, holder.Grant, reason))
 }
 
 // History yields the breaks and revocations on record, the latest first. The server keeps about the latest 1,000. Of a quorum it

@@ -27,8 +27,8 @@ type source interface {
 	Lookup(ctx context.Context, name string, yield func(engine.Status, error) bool)
 	Reach(ctx context.Context, p engine.Pattern) error
 	List(ctx context.Context, p engine.Pattern, yield func(engine.Status, error) bool)
-	Break(ctx context.Context, name string, fence uint64, reason string) (engine.Broken, error)
-	Revoke(ctx context.Context, name string, fence uint64, reason string) error
+	Break(ctx context.Context, name, grant, reason string) (engine.Broken, error)
+	Revoke(ctx context.Context, name, grant, reason string) error
 	History(ctx context.Context, yield func(engine.Broken, error) bool)
 }
 

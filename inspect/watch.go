@@ -198,10 +198,10 @@ func (w *watch) held(h holdfast.Holder, now time.Time) held {
 		owner, host  string
 		pid, permits int
 		mode         holdfast.Mode
-		fence        uint64
+		grant        string
 		since        int64
 		foreign      bool
-	}{h.Owner, h.Host, h.PID, h.Permits, h.Mode, h.Fence, h.Since.UnixMilli(), h.Foreign})
+	}{h.Owner, h.Host, h.PID, h.Permits, h.Mode, h.Grant, h.Since.UnixMilli(), h.Foreign})
 	if h.TTL >= 0 {
 		own.expiry = now.Add(h.TTL)
 	}

@@ -1,8 +1,8 @@
 /*
- * break.pml: an operator breaks a lock by the fence that it saw. The holder is at work, hangs, or has
- * ended by then; one process waits and another tries. Requests are lost, come late and are sent again; so
- * is an acquire of the holder. The holder hears of the break by a message that makes it read the journal,
- * by its next renewal, or never.
+ * break.pml: an operator breaks a lock by the grant id that it saw, which is that of the holder's token. The
+ * holder is at work, hangs, or has ended by then; one process waits and another tries. Requests are lost, come
+ * late and are sent again; so is an acquire of the holder. The holder hears of the break by a message that makes
+ * it read the journal, by its next renewal, or never.
  *
  * Mirrors break.lua with breaking.lua, give.lua and journal.lua, note.lua and notes.lua, and what acquire.lua,
  * renew.lua and release.lua do for the holder's token; break.go, askOf in request.go, and notices.go; "What
@@ -10,7 +10,7 @@
  */
 
 #ifndef OPERATORS
-#define OPERATORS 1	/* who saw the same fence; 1 or 2, with one request each */
+#define OPERATORS 1	/* who saw the same grant; 1 or 2, with one request each */
 #endif
 #ifndef LATE
 #define LATE 1		/* sendings of a request that nobody waits for any more and that may still arrive */
@@ -44,7 +44,7 @@ mtype = { held, over, queued };				/* a process; and idle, done */
 
 /* The server. Times are countdowns in ticks of its clock: 0 is now, -1 is past. */
 mtype owner = holder;
-bool seen = true;		/* if the lock is the holder's, it has the fence that the operators saw */
+bool first = true;		/* if the lock is the holder's, it has the fence of the holder's lease: it was not taken anew by a late acquire */
 short tombstone = -1;		/* of the holder's token, until it ends; it stands while above 0 */
 bool known[2];			/* the reply to that operator's request is remembered */
 bool journal;			/* has the entry */
@@ -76,7 +76,8 @@ byte copies[2];			/* of the request, which may still arrive */
 
 byte forged, failures, deletions;
 bool effects[2];		/* that operator's request has broken a lock */
-bool was_broken;		/* the grant that the operators saw */
+bool anew[2];			/* which a late acquire had taken anew */
+bool was_broken;		/* the holder's token */
 bool hand_over_failed;
 
 byte i;
@@ -93,7 +94,7 @@ bool no_lost_wakeup = true;
 bool ended_by_the_journal = true;
 bool subscriber_knows = true;
 
-#define in_force	(owner == holder && seen)
+#define in_force	(owner == holder && first)
 
 /* forget sets what nothing depends on any more to one value, for fewer states. */
 inline forget() {
@@ -126,7 +127,7 @@ inline check() {
 }
 
 /* free_lock takes the lock from its owner. */
-inline free_lock() { owner = free; seen = false }
+inline free_lock() { owner = free; first = false }
 
 /* give passes on a lock that has ended: to the waiter; or it leaves it free, for a time in which nothing may be
  * granted, and tells the waiter when to look. */
@@ -169,12 +170,10 @@ inline take(T) {
 #define announced_by_the_entry()	announce()
 #endif
 
-#if defined(BREAK_NO_COMPARISON)
+#ifdef BREAK_NO_COMPARISON
 #define may_break	(owner != free)
-#elif defined(BREAK_BY_TOKEN)
-#define may_break	(owner == holder)
 #else
-#define may_break	in_force
+#define may_break	(owner == holder)
 #endif
 #if defined(BREAK_NO_NOT_AFTER) || defined(BREAK_REMEMBERED_FOR_EVER)
 #define past(N)	false
@@ -186,11 +185,12 @@ inline take(T) {
 
 /* break_lock is what break.lua does once it has compared. */
 inline break_lock(O) {
-	only_what_was_seen = in_force && !effects[O];
+	only_what_was_seen = owner == holder && !effects[O];
 	assert(only_what_was_seen);
 	over_when_given_up = not_after[O] > 0;
 	assert(over_when_given_up);
 	effects[O] = true;
+	anew[O] = !first;
 	was_broken = true;
 #if defined(BREAK_SHORT_TOMBSTONE)
 	tombstone = 1;
@@ -410,7 +410,7 @@ end:	do
 	:: d_step { answer[me] == changed || answer[me] == nobody ->
 		printf("%d reads that the holder is gone\n", me);
 		answer[me] = none; stage[me] = done;
-		told_what_it_did = !effects[me];
+		told_what_it_did = !effects[me] || anew[me];
 		assert(told_what_it_did);
 		forget() }
 	:: d_step { answer[me] == refused -> answer[me] = none; stage[me] = unsure; forget(); printf("%d reads that it failed\n", me) }

@@ -215,7 +215,6 @@ run no_orphan_lock adopt -DBREAK_RELEASE_WITHOUT_TOMBSTONE
 run no_orphan_lock adopt -DBREAK_TICKET_WITHOUT_TOMBSTONE
 run no_orphan_lock adopt -DBREAK_SHORT_TICKET
 run only_what_was_seen break -DBREAK_NO_COMPARISON
-run only_what_was_seen break -DBREAK_BY_TOKEN -DDELETIONS=1
 run broken_stays_broken break -DBREAK_NO_TOMBSTONE
 run broken_stays_broken break -DBREAK_SHORT_TOMBSTONE
 run broken_stays_broken break -DBREAK_RENEWAL_CREATES

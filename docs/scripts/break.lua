@@ -388,20 +388,24 @@ local function leave_tombstone(until_time)
   remember('x:' .. token, until_time)
 end
 local journal_length = 1000
-local function announce(channel, what, fence, key, note)
-  redis.call(cluster and 'SPUBLISH' or 'PUBLISH', channel, 'hf1 ' .. what .. ' ' .. at .. ' ' .. fence .. ' ' .. key .. '\n' .. note)
+local function announce(channel, what, grant, fence, key, note)
+  redis.call(cluster and 'SPUBLISH' or 'PUBLISH', channel, table.concat({ 'hf1', what, at, grant, fence, key }, ' ') .. '\n' .. note)
 end
 local longest_ahead = 86400000000
-local function write_journal(journal, what, id, fence, raised, kind, key, note, holder)
+local function write_journal(journal, what, id, grant, fence, raised, kind, key, note, holder)
   redis.call('ZREMRANGEBYSCORE', journal, whole(now + longest_ahead), '+inf')
   local last = redis.call('ZRANGE', journal, '-1', '-1', 'WITHSCORES')[2]
   local score = math.max(now, tonumber(last or 0) + 1)
-  redis.call('ZADD', journal, whole(score), table.concat({ 'hf1 ' .. what .. ' ' .. id .. ' ' .. fence .. ' ' .. raised .. ' ' .. kind .. ' ' .. key, note, holder }, '\n'))
+  local head = table.concat({ 'hf1', what, id, grant, fence, raised, kind, key }, ' ')
+  redis.call('ZADD', journal, whole(score), table.concat({ head, note, holder }, '\n'))
   if redis.call('ZCOUNT', journal, '-inf', '+inf') >= journal_length + 100 then
     redis.call('ZREM', journal, unpack(redis.call('ZRANGEBYSCORE', journal, '-inf', '+inf', 'LIMIT', '0', '100')))
   end
 end
-local broken_fence, not_after = ARGV[3], tonumber(ARGV[4])
+local broken_grant, not_after = ARGV[3], tonumber(ARGV[4])
+local function is_meant(holder_token)
+  return holder_token and string.sub(holder_token, 1, 8) == broken_grant
+end
 local function replied_before()
   local begin, at_end = 'd:' .. token .. '\n', whole(-not_after)
   for _, member in ipairs(redis.call('ZRANGEBYSCORE', KEYS[2], at_end, at_end)) do
@@ -410,22 +414,22 @@ local function replied_before()
     end
   end
 end
-local function prepare(journal)
+local function prepare(fence, journal)
   hearers({ first_waiter() })
   if not cluster then
     redis.call('ZCOUNT', journal, '0', '0')
-    announce(ARGV[7], 'broken', broken_fence, KEYS[1], ARGV[6])
+    announce(ARGV[7], 'broken', broken_grant, fence, KEYS[1], ARGV[6])
   end
   redis.call('ZREM', KEYS[2], '')
 end
 local function grave_until(pttl)
   return now + math.max(pttl, 60000) * 1000
 end
-local function record_break(raised, holder, journal)
+local function record_break(raised, fence, holder, journal)
   local reply = whole(raised) .. '\n' .. holder
   remember('d:' .. token .. '\n' .. reply, not_after)
   if not cluster then
-    write_journal(journal, 'broken', token, broken_fence, whole(raised), ARGV[5], KEYS[1], ARGV[6], holder)
+    write_journal(journal, 'broken', token, broken_grant, fence, whole(raised), ARGV[5], KEYS[1], ARGV[6], holder)
   end
   return 'broken ' .. whole(now) .. ' ' .. reply
 end
@@ -457,13 +461,13 @@ local function main()
   end
   local pttl = redis.call('PTTL', KEYS[1])
   local holder_token, fence = string.match(value, '^hf1:([^:]*):(%d+):')
-  if fence ~= broken_fence then
+  if not is_meant(holder_token) then
     return nothing('changed ' .. whole(now) .. ' ' .. pttl .. ' 0 ' .. value)
   end
-  prepare(KEYS[4])
+  prepare(fence, KEYS[4])
   local raised = mint(1)
   remember('x:' .. holder_token, grave_until(pttl))
-  reply = record_break(raised, pttl .. ' 0 ' .. string.gsub(value, '^hf1:[^:]*:', 'hf1:-:', 1), KEYS[4])
+  reply = record_break(raised, fence, pttl .. ' 0 hf1:' .. broken_grant .. string.sub(value, #'hf1:' + #holder_token + 1), KEYS[4])
   if not pcall(give, value) and read_lock(look_at) == value then
     free_lock()
   end

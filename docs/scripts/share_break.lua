@@ -610,20 +610,24 @@ local function leave_tombstone(until_time)
   remember('x:' .. token, until_time)
 end
 local journal_length = 1000
-local function announce(channel, what, fence, key, note)
-  redis.call(cluster and 'SPUBLISH' or 'PUBLISH', channel, 'hf1 ' .. what .. ' ' .. at .. ' ' .. fence .. ' ' .. key .. '\n' .. note)
+local function announce(channel, what, grant, fence, key, note)
+  redis.call(cluster and 'SPUBLISH' or 'PUBLISH', channel, table.concat({ 'hf1', what, at, grant, fence, key }, ' ') .. '\n' .. note)
 end
 local longest_ahead = 86400000000
-local function write_journal(journal, what, id, fence, raised, kind, key, note, holder)
+local function write_journal(journal, what, id, grant, fence, raised, kind, key, note, holder)
   redis.call('ZREMRANGEBYSCORE', journal, whole(now + longest_ahead), '+inf')
   local last = redis.call('ZRANGE', journal, '-1', '-1', 'WITHSCORES')[2]
   local score = math.max(now, tonumber(last or 0) + 1)
-  redis.call('ZADD', journal, whole(score), table.concat({ 'hf1 ' .. what .. ' ' .. id .. ' ' .. fence .. ' ' .. raised .. ' ' .. kind .. ' ' .. key, note, holder }, '\n'))
+  local head = table.concat({ 'hf1', what, id, grant, fence, raised, kind, key }, ' ')
+  redis.call('ZADD', journal, whole(score), table.concat({ head, note, holder }, '\n'))
   if redis.call('ZCOUNT', journal, '-inf', '+inf') >= journal_length + 100 then
     redis.call('ZREM', journal, unpack(redis.call('ZRANGEBYSCORE', journal, '-inf', '+inf', 'LIMIT', '0', '100')))
   end
 end
-local broken_fence, not_after = ARGV[3], tonumber(ARGV[4])
+local broken_grant, not_after = ARGV[3], tonumber(ARGV[4])
+local function is_meant(holder_token)
+  return holder_token and string.sub(holder_token, 1, 8) == broken_grant
+end
 local function replied_before()
   local begin, at_end = 'd:' .. token .. '\n', whole(-not_after)
   for _, member in ipairs(redis.call('ZRANGEBYSCORE', KEYS[2], at_end, at_end)) do
@@ -632,22 +636,22 @@ local function replied_before()
     end
   end
 end
-local function prepare(journal)
+local function prepare(fence, journal)
   hearers({ first_waiter() })
   if not cluster then
     redis.call('ZCOUNT', journal, '0', '0')
-    announce(ARGV[7], 'broken', broken_fence, KEYS[1], ARGV[6])
+    announce(ARGV[7], 'broken', broken_grant, fence, KEYS[1], ARGV[6])
   end
   redis.call('ZREM', KEYS[2], '')
 end
 local function grave_until(pttl)
   return now + math.max(pttl, 60000) * 1000
 end
-local function record_break(raised, holder, journal)
+local function record_break(raised, fence, holder, journal)
   local reply = whole(raised) .. '\n' .. holder
   remember('d:' .. token .. '\n' .. reply, not_after)
   if not cluster then
-    write_journal(journal, 'broken', token, broken_fence, whole(raised), ARGV[5], KEYS[1], ARGV[6], holder)
+    write_journal(journal, 'broken', token, broken_grant, fence, whole(raised), ARGV[5], KEYS[1], ARGV[6], holder)
   end
   return 'broken ' .. whole(now) .. ' ' .. reply
 end
@@ -666,45 +670,14 @@ local function answer(main)
   end
   return 'error ' .. reply
 end
-local function with_fence()
+local function the_meant()
   complete_index()
-  local tokens, found = {}, {}
-  local all = redis.call('ZRANGEBYSCORE', expiries, '0', '+inf')
-  for i = 1, #all, 200 do
-    local last = math.min(i + 199, #all)
-    for j, hold in ipairs(redis.call('HMGET', KEYS[1], unpack(all, i, last))) do
-      if hold and string.match(hold, '^%d+:%d+:(%d+):') == broken_fence then
-        tokens[#tokens + 1], found[#found + 1] = all[i + j - 1], hold
-      end
+  for _, hold_token in ipairs(redis.call('ZRANGEBYSCORE', expiries, '0', '+inf')) do
+    local hold = is_meant(hold_token) and live(redis.call('HGET', KEYS[1], hold_token))
+    if hold then
+      return hold_token, hold
     end
   end
-  return tokens, found
-end
-local function dismiss_all(tokens, found)
-  local marks, graves, last = {}, {}, 0
-  for i, hold in ipairs(found) do
-    local expiry, weight = parse_hold(hold)
-    local ends = grave_until(math.ceil((expiry - now) / 1000))
-    used, last = used - weight, math.max(last, ends)
-    marks[i], removed[i] = '@' .. tokens[i], tokens[i]
-    graves[2 * i - 1], graves[2 * i] = whole(-ends), 'x:' .. tokens[i]
-  end
-  holds = holds - #tokens
-  if used == 0 then
-    next_expiry, common_fence = 9e15, nil
-  end
-  in_parts('HDEL', KEYS[1], tokens)
-  in_parts('HDEL', KEYS[1], marks)
-  redis.call('HSET', KEYS[1], 'used', whole(used), 'holds', whole(holds), 'next', whole(next_expiry))
-  in_parts('ZADD', KEYS[2], graves)
-  local rest = math.ceil((last - now) / 1000)
-  if redis.call('PTTL', KEYS[2]) < rest then
-    redis.call('PEXPIRE', KEYS[2], rest)
-  end
-end
-local function line(hold)
-  local expiry, weight, fence, granted, info = string.match(hold, '^(%d+):(%d+):(%d+):(%d+):(.*)$')
-  return whole(math.floor((expiry - now) / 1000)) .. ' ' .. weight .. ' ' .. lock_value('hf1:-:', fence, granted, '0', info)
 end
 local function main()
   load()
@@ -717,15 +690,19 @@ local function main()
     return nothing('free ' .. whole(now))
   end
   insist()
-  local tokens, found = with_fence()
-  if #tokens == 0 then
+  local hold_token, hold = the_meant()
+  if not hold then
     local pttl, value = sample()
     return nothing('changed ' .. whole(now) .. ' ' .. (pttl or 0) .. ' 0 ' .. (value or 'hf1:-:0:0:0:'))
   end
-  prepare(KEYS[5])
-  dismiss_all(tokens, found)
-  depart(kind, #tokens, 'died', info_of(found[1]))
-  reply = record_break(mint(1), line(found[1]), KEYS[5])
+  local expiry, weight, fence, granted, info = string.match(hold, '^(%d+):(%d+):(%d+):(%d+):(.*)$')
+  local pttl = math.floor((expiry - now) / 1000)
+  prepare(fence, KEYS[5])
+  local raised = mint(1)
+  dismiss(hold_token, hold)
+  remember('x:' .. hold_token, grave_until(pttl))
+  depart(kind, 1, 'died', info)
+  reply = record_break(raised, fence, whole(pttl) .. ' ' .. weight .. ' ' .. lock_value('hf1:' .. broken_grant .. ':', fence, granted, '0', info), KEYS[5])
   pcall(serve_or_notify)
   tidy()
   return reply

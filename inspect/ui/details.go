@@ -91,7 +91,7 @@ func (d *details) history(ctx context.Context, name string) (all []inspect.Broke
 }
 
 func sameHolders(a, b *holdfast.Status) bool {
-	return slices.EqualFunc(a.Holders, b.Holders, func(h, g holdfast.Holder) bool { return h.Fence == g.Fence && h.Since.Equal(g.Since) })
+	return slices.EqualFunc(a.Holders, b.Holders, func(h, g holdfast.Holder) bool { return h.Grant == g.Grant && h.Since.Equal(g.Since) })
 }
 
 // report is what the page of a lock shows.
@@ -120,6 +120,7 @@ type holder struct {
 	Meta    [][2]string `json:"meta"` // in the order of keys
 	Mode    string      `json:"mode"`
 	Permits int         `json:"permits"`
+	Grant   string      `json:"grant"`
 	Fence   string      `json:"fence"`
 	Since   int64       `json:"since"`
 	Until   int64       `json:"until"` // 0: no expiry
@@ -158,7 +159,8 @@ func newReport(s *holdfast.Status, err error, timeline []happening) report {
 	for i := range s.Holders[:min(len(s.Holders), mostHolders)] {
 		h := &s.Holders[i]
 		r.Holders = append(r.Holders, holder{
-			h.Owner, h.Host, h.PID, notes(h.Meta), string(h.Mode), h.Permits, fenceText(h.Fence), millis(h.Since), expiry(h, s.Time), h.Foreign,
+			h.Owner, h.Host, h.PID, notes(h.Meta), string(h.Mode), h.Permits, h.Grant, fenceText(h.Fence), millis(h.Since), expiry(h, s.Time),
+			h.Foreign,
 		})
 	}
 	for _, w := range s.Waiters[:min(len(s.Waiters), mostWaiters)] {

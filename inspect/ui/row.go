@@ -2,7 +2,6 @@ package ui
 
 import (
 	"encoding/json"
-	"strconv"
 	"time"
 
 	"github.com/holdfast-go/holdfast"
@@ -19,20 +18,20 @@ type row struct {
 	notes   string // of the first holder, for searches
 	foreign bool
 	holders int
-	used    int   // permits that are held, or parties of a latch that have not counted down
-	limit   int   // permits of a semaphore, parties of a latch or barrier
-	since   int64 // when the oldest holder was granted the lock, in Unix milliseconds; 0 if nobody was, or it is not known
-	until   int64 // when the first lease would expire; 0 if none would
-	fence   uint64
+	used    int    // permits that are held, or parties of a latch that have not counted down
+	limit   int    // permits of a semaphore, parties of a latch or barrier
+	since   int64  // when the oldest holder was granted the lock, in Unix milliseconds; 0 if nobody was, or it is not known
+	until   int64  // when the first lease would expire; 0 if none would
+	grant   string // of the first holder, for searches
 	waiting int
 	waited  int64 // since when the first waiter waits; 0 if nobody does
 }
 
 // newRow returns the row of a lock.
 func newRow(id int, s *holdfast.Status) row {
-	r := row{id: id, name: s.Name, kind: s.Kind, holders: len(s.Holders), limit: s.Limit, used: s.Count, fence: s.Fence, waiting: s.Waiting}
+	r := row{id: id, name: s.Name, kind: s.Kind, holders: len(s.Holders), limit: s.Limit, used: s.Count, waiting: s.Waiting}
 	if h, held := s.Holder(); held {
-		r.mode, r.owner, r.host, r.foreign = h.Mode, h.Owner, h.Host, h.Foreign
+		r.mode, r.owner, r.host, r.grant, r.foreign = h.Mode, h.Owner, h.Host, h.Grant, h.Foreign
 		for _, note := range notes(h.Meta) {
 			r.notes += note[0] + "=" + note[1] + "\n"
 		}
@@ -75,9 +74,8 @@ func (r row) MarshalJSON() ([]byte, error) {
 	if r.foreign {
 		foreign = 1
 	}
-	// A fence is a string, because numbers in JavaScript have 53 bits.
 	return json.Marshal([]any{
-		r.id, r.name, r.kind, r.holders, r.mode, r.owner, r.host, foreign, r.used, r.limit, r.since, r.until, strconv.FormatUint(r.fence, 10),
+		r.id, r.name, r.kind, r.holders, r.mode, r.owner, r.host, foreign, r.used, r.limit, r.since, r.until, r.grant,
 		r.waiting, r.waited, r.notes,
 	})
 }

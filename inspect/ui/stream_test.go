@@ -244,7 +244,7 @@ func TestOneLockIsFollowed(t *testing.T) {
 		h := newTestHandler(t, in, nil)
 		c, other := listen(t, h, "/events?lock=a"), listen(t, h, "/events?lock=a")
 		c.until("its state", func() bool { return len(c.lock.Holders) == 1 && len(c.lock.Timeline) == 1 })
-		if got := c.lock; got.Holders[0].Owner != "ann" || got.Holders[0].Fence != "1152921504606846977" || got.Waiting != 2 || len(got.Waiters) != 2 || got.Timeline[0].What != granted {
+		if got := c.lock; got.Holders[0].Owner != "ann" || got.Holders[0].Grant != "grant977" || got.Holders[0].Fence != "1152921504606846977" || got.Waiting != 2 || len(got.Waiters) != 2 || got.Timeline[0].What != granted {
 			t.Errorf("%+v", got)
 		}
 		c.until("nothing is sent anew", func() bool { return c.last == "beat" })

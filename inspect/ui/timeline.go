@@ -24,6 +24,7 @@ type happening struct {
 	Owner string `json:"owner,omitempty"` // who has it now, or had it until then
 	Host  string `json:"host,omitempty"`
 	PID   int    `json:"pid,omitempty"`
+	Grant string `json:"grant,omitempty"`
 	Fence string `json:"fence,omitempty"`
 	Mode  string `json:"mode,omitempty"`
 	Held  int64  `json:"held,omitempty"` // for how long the holder had it, in milliseconds; of a hand-over, the one before
@@ -52,11 +53,12 @@ type held struct {
 	pid         int
 	mode        holdfast.Mode
 	permits     int
-	fence       uint64
+	grant       string
 	since       int64
 	foreign     bool
 
-	until int64 // 0: no expiry
+	fence uint64 // 0: not known yet
+	until int64  // 0: no expiry
 }
 
 func heldBy(s *holdfast.Status) []held {
@@ -64,8 +66,8 @@ func heldBy(s *holdfast.Status) []held {
 	for i := range s.Holders {
 		h := &s.Holders[i]
 		all = append(all, held{
-			owner: h.Owner, host: h.Host, pid: h.PID, mode: h.Mode, permits: h.Permits, fence: h.Fence, since: millis(h.Since), foreign: h.Foreign,
-			until: expiry(h, s.Time),
+			owner: h.Owner, host: h.Host, pid: h.PID, mode: h.Mode, permits: h.Permits, grant: h.Grant, since: millis(h.Since), foreign: h.Foreign,
+			fence: h.Fence, until: expiry(h, s.Time),
 		})
 	}
 	return all
@@ -73,7 +75,7 @@ func heldBy(s *holdfast.Status) []held {
 
 // is reports whether both are the same holder's same grant.
 func (h held) is(other held) bool {
-	h.until = other.until
+	h.fence, h.until = other.fence, other.until
 	return h == other
 }
 
@@ -163,7 +165,7 @@ func without(all, others []held) (rest []held) {
 }
 
 func (h held) happening(at int64, what what) happening {
-	return happening{Time: at, What: what, Owner: h.name(), Host: h.host, PID: h.pid, Fence: fenceText(h.fence), Mode: string(h.mode)}
+	return happening{Time: at, What: what, Owner: h.name(), Host: h.host, PID: h.pid, Grant: h.grant, Fence: fenceText(h.fence), Mode: string(h.mode)}
 }
 
 func (h held) age(now int64) int64 {
@@ -188,17 +190,17 @@ func withRecord(all []happening, record []inspect.Broken) []happening {
 	}
 	for i := range record {
 		b := &record[i]
-		fence := fenceText(b.Holder.Fence)
 		own := happening{
-			Time: millis(b.Time), What: broken, Owner: b.Holder.Owner, Host: b.Holder.Host, PID: b.Holder.PID, Fence: fence, By: b.By, Reason: b.Reason,
+			Time: millis(b.Time), What: broken, Owner: b.Holder.Owner, Host: b.Holder.Host, PID: b.Holder.PID, Grant: b.Holder.Grant,
+			Fence: fenceText(b.Holder.Fence), By: b.By, Reason: b.Reason,
 		}
 		if b.Revoked {
 			own.What = revoked
-			if at := slices.IndexFunc(all, func(h happening) bool { return h.Fence == fence }); at >= 0 {
+			if at := slices.IndexFunc(all, func(h happening) bool { return h.Grant == own.Grant }); at >= 0 {
 				own.Owner, own.Host, own.PID = all[at].Owner, all[at].Host, all[at].PID
 			}
 		} else {
-			all = slices.DeleteFunc(all, func(h happening) bool { return h.What == released && h.Fence == fence && h.Owner == b.Holder.Owner })
+			all = slices.DeleteFunc(all, func(h happening) bool { return h.What == released && h.Grant == own.Grant })
 		}
 		if since := millis(b.Holder.Since); since != 0 {
 			own.Held = max(own.Time-since, 0)

@@ -12,9 +12,9 @@ import (
 
 func TestWhatHappenedBetweenTwoLooks(t *testing.T) {
 	at := time.UnixMilli(1_000_000)
-	ann, bob := held{owner: "ann", fence: 1, since: 900_000, until: 1_010_000}, held{owner: "bob", fence: 2, since: 999_500, until: 1_030_000}
-	renewed, dead := ann, ann
-	renewed.until, dead.until = 1_020_000, 999_000
+	ann, bob := held{owner: "ann", grant: "aaaaaaaa", fence: 1, since: 900_000, until: 1_010_000}, held{owner: "bob", grant: "bbbbbbbb", fence: 2, since: 999_500, until: 1_030_000}
+	renewed, dead, young := ann, ann, ann
+	renewed.until, dead.until, young.fence = 1_020_000, 999_000, 0
 	for name, c := range map[string]struct {
 		before, after []held
 		waited        int
@@ -22,6 +22,7 @@ func TestWhatHappenedBetweenTwoLooks(t *testing.T) {
 	}{
 		"a grant":                         {nil, []held{bob}, 0, "[granted bob 999500 ]"},
 		"a renewal":                       {[]held{ann}, []held{renewed}, 0, "[]"},
+		"a fence that becomes known":      {[]held{young}, []held{ann}, 0, "[]"},
 		"a release":                       {[]held{ann}, nil, 0, "[released ann 1000000 ]"},
 		"a lease that ran out":            {[]held{dead}, nil, 0, "[expired ann 1000000 ]"},
 		"a hand-over":                     {[]held{ann}, []held{bob}, 1, "[handed over bob 999500 ann]"},
@@ -44,13 +45,13 @@ func TestWhatHappenedBetweenTwoLooks(t *testing.T) {
 // The timeline has the breaks and revocations by operators. A break replaces the release that it looked like.
 func TestTheRecordIsInTheTimeline(t *testing.T) {
 	at := time.UnixMilli(1_000_000)
-	ann := holdfast.Holder{Owner: "ann", Fence: 1, Since: at.Add(-time.Second)}
+	ann := holdfast.Holder{Owner: "ann", Grant: "aaaaaaaa", Since: at.Add(-time.Second)}
 	record := []inspect.Broken{
 		{Holder: ann, By: "eve", Reason: "hangs", Time: at, Fence: 2},
-		{Holder: holdfast.Holder{Fence: 1}, By: "eve", Reason: "please", Time: at.Add(-10 * time.Millisecond), Revoked: true},
-		{Holder: holdfast.Holder{Fence: 9}, By: "eve", Time: at.Add(-time.Hour), Revoked: true}, // of a holder that nobody saw
+		{Holder: holdfast.Holder{Grant: "aaaaaaaa", Fence: 1}, By: "eve", Reason: "please", Time: at.Add(-10 * time.Millisecond), Revoked: true},
+		{Holder: holdfast.Holder{Grant: "bbbbbbbb", Fence: 9}, By: "eve", Time: at.Add(-time.Hour), Revoked: true}, // of a holder that nobody saw
 	}
-	seen := []happening{{Time: at.UnixMilli() + 5, What: released, Owner: "ann", Fence: "1"}, {Time: at.UnixMilli() - 1000, What: granted, Owner: "ann", Host: "web-1", Fence: "1"}}
+	seen := []happening{{Time: at.UnixMilli() + 5, What: released, Owner: "ann", Grant: "aaaaaaaa"}, {Time: at.UnixMilli() - 1000, What: granted, Owner: "ann", Host: "web-1", Grant: "aaaaaaaa"}}
 	var got []string
 	for _, h := range withRecord(seen, record) {
 		got = append(got, fmt.Sprintf("%s %s@%s %d %s %s", h.What, h.Owner, h.Host, h.Held, h.By, h.Reason))

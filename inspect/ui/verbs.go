@@ -8,7 +8,6 @@ import (
 	"io"
 	"mime"
 	"net/http"
-	"strconv"
 	"time"
 
 	"github.com/holdfast-go/holdfast"
@@ -17,14 +16,14 @@ import (
 
 // breaker breaks and revokes locks.
 type breaker interface {
-	Break(ctx context.Context, name string, fence uint64, reason string) (inspect.Broken, error)
-	Revoke(ctx context.Context, name string, fence uint64, reason string) error
+	Break(ctx context.Context, h holdfast.Holder, reason string) (inspect.Broken, error)
+	Revoke(ctx context.Context, h holdfast.Holder, reason string) error
 }
 
-// order is what a page asks for: to break or revoke the grant with this fence, which the operator has typed.
+// order is what a page asks for: to break or revoke the grant with this id, which the operator has typed.
 type order struct {
 	Name   string `json:"name"`
-	Fence  string `json:"fence"`
+	Grant  string `json:"grant"`
 	Reason string `json:"reason"`
 }
 
@@ -51,7 +50,7 @@ func (h *Handler) serveVerb(w http.ResponseWriter, r *http.Request, verb string)
 		refuse(w, http.StatusUnsupportedMediaType, "want application/json")
 		return
 	}
-	o, fence, err := readOrder(http.MaxBytesReader(w, r.Body, 8<<10))
+	o, err := readOrder(http.MaxBytesReader(w, r.Body, 8<<10))
 	if err != nil {
 		refuse(w, http.StatusBadRequest, err.Error())
 		return
@@ -63,15 +62,14 @@ func (h *Handler) serveVerb(w http.ResponseWriter, r *http.Request, verb string)
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), verbTime) // It is done, or not, whether or not the page is still open.
 	defer cancel()
+	holder := holdfast.Holder{Name: o.Name, Grant: o.Grant}
 	var broken inspect.Broken
-	latest := fence
 	if verb == "break" {
-		broken, err = h.breaker.Break(ctx, o.Name, fence, o.Reason)
-		latest = broken.Fence
+		broken, err = h.breaker.Break(ctx, holder, o.Reason)
 	} else {
-		err = h.breaker.Revoke(ctx, o.Name, fence, o.Reason)
+		err = h.breaker.Revoke(ctx, holder, o.Reason)
 	}
-	log := h.opts.Logger.With("lock", o.Name, "fence", fence, "user", user, "address", r.RemoteAddr, "reason", o.Reason)
+	log := h.opts.Logger.With("lock", o.Name, "grant", o.Grant, "user", user, "address", r.RemoteAddr, "reason", o.Reason)
 	if err == nil {
 		log.Info("holdfast: inspector: " + verb)
 	} else {
@@ -79,14 +77,17 @@ func (h *Handler) serveVerb(w http.ResponseWriter, r *http.Request, verb string)
 	}
 	switch {
 	case err == nil || broken.Name != "": // With both, it was done, and could not be recorded.
-		answer := map[string]string{"fence": fenceText(latest)}
+		answer := map[string]string{"grant": o.Grant}
+		if broken.Name != "" {
+			answer["fence"] = fenceText(broken.Fence) // the lock's from now on
+		}
 		if err != nil {
 			answer["warning"] = errorText(err)
 		}
 		w.Header().Set("Content-Type", "application/json")
 		_ = json.NewEncoder(w).Encode(answer) // The client does not listen any more.
 	case errors.Is(err, inspect.ErrChanged):
-		refuse(w, http.StatusConflict, fmt.Sprintf("the holder of %q with fence %d is gone, and another has the lock; look again at who holds it", o.Name, fence))
+		refuse(w, http.StatusConflict, fmt.Sprintf("grant %s of %q is gone, and another holder has the lock; look again at who holds it", o.Grant, o.Name))
 	case errors.Is(err, holdfast.ErrNotHeld):
 		refuse(w, http.StatusConflict, fmt.Sprintf("nobody holds %q any more", o.Name))
 	case errors.Is(err, holdfast.ErrInvalid):
@@ -98,21 +99,19 @@ func (h *Handler) serveVerb(w http.ResponseWriter, r *http.Request, verb string)
 	}
 }
 
-func readOrder(body io.Reader) (o order, fence uint64, err error) {
+func readOrder(body io.Reader) (o order, err error) {
 	text, err := io.ReadAll(body)
-	if err != nil || json.Unmarshal(text, &o) != nil { // Unmarshal, unlike a Decoder, refuses what follows the object
-		return o, 0, errors.New("want JSON with name, fence and reason")
-	}
-	fence, err = strconv.ParseUint(o.Fence, 10, 64)
 	switch {
+	case err != nil || json.Unmarshal(text, &o) != nil: // Unmarshal, unlike a Decoder, refuses what follows the object
+		return o, errors.New("want JSON with name, grant and reason")
 	case o.Name == "":
-		return o, 0, errors.New("the name is missing")
-	case err != nil || fence == 0:
-		return o, 0, errors.New("type the fence of the holder: a number")
+		return o, errors.New("the name is missing")
+	case o.Grant == "":
+		return o, errors.New("type the grant id of the holder")
 	case o.Reason == "" || len(o.Reason) > longestReason:
-		return o, 0, fmt.Errorf("say why, in at most %d bytes", longestReason)
+		return o, fmt.Errorf("say why, in at most %d bytes", longestReason)
 	}
-	return o, fence, nil
+	return o, nil
 }
 
 // refuse answers with an error as JSON.

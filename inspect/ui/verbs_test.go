@@ -20,13 +20,13 @@ type pretender struct {
 	err    error
 }
 
-func (p *pretender) Break(_ context.Context, name string, fence uint64, reason string) (inspect.Broken, error) {
-	p.did = append(p.did, fmt.Sprint("break ", name, " ", fence, " ", reason))
+func (p *pretender) Break(_ context.Context, h holdfast.Holder, reason string) (inspect.Broken, error) {
+	p.did = append(p.did, fmt.Sprint("break ", h.Name, " ", h.Grant, " ", reason))
 	return p.broken, p.err
 }
 
-func (p *pretender) Revoke(_ context.Context, name string, fence uint64, reason string) error {
-	p.did = append(p.did, fmt.Sprint("revoke ", name, " ", fence, " ", reason))
+func (p *pretender) Revoke(_ context.Context, h holdfast.Holder, reason string) error {
+	p.did = append(p.did, fmt.Sprint("revoke ", h.Name, " ", h.Grant, " ", reason))
 	return p.err
 }
 
@@ -43,7 +43,7 @@ func demand(h http.Handler, verb, body string, change func(r *http.Request)) *ht
 	return w
 }
 
-const goodOrder = `{"name":"orders/1","fence":"42","reason":"hung"}`
+const goodOrder = `{"name":"orders/1","grant":"k3v9x2ab","reason":"hung"}`
 
 func TestNothingIsBrokenUnlessItIsAllowed(t *testing.T) {
 	h := newTestHandler(t, newLocks(), nil)
@@ -87,9 +87,9 @@ func TestOrdersAreChecked(t *testing.T) {
 	h := newTestHandler(t, newLocks(), nil)
 	h.breaker = p
 	for _, body := range []string{
-		"", "[]", `{"name":"a","fence":"","reason":"x"}`, `{"name":"a","fence":"0","reason":"x"}`, `{"name":"a","fence":"-1","reason":"x"}`, `{"name":"a","fence":7,"reason":"x"}`,
-		`{"name":"a","fence":"7x","reason":"x"}`, `{"name":"","fence":"7","reason":"x"}`, `{"name":"a","fence":"7","reason":""}`,
-		`{"name":"a","fence":"7","reason":"` + strings.Repeat("x", longestReason+1) + `"}`, `{"name":"a","fence":"7","reason":"` + strings.Repeat("x", 10<<10) + `"}`,
+		"", "[]", `{"name":"a","grant":"","reason":"x"}`, `{"name":"a","reason":"x"}`, `{"name":"a","grant":7,"reason":"x"}`,
+		`{"name":"","grant":"k3v9x2ab","reason":"x"}`, `{"name":"a","grant":"k3v9x2ab","reason":""}`,
+		`{"name":"a","grant":"k3v9x2ab","reason":"` + strings.Repeat("x", longestReason+1) + `"}`, `{"name":"a","grant":"k3v9x2ab","reason":"` + strings.Repeat("x", 10<<10) + `"}`,
 		goodOrder + goodOrder, goodOrder + "x",
 	} {
 		w := demand(h, "break", body, nil)
@@ -108,10 +108,10 @@ func TestWhoOrderedItIsOnRecord(t *testing.T) {
 	h := newTestHandler(t, newLocks(), &Options{Authenticate: func(string, string) bool { return true }})
 	h.breaker = p
 	w := demand(h, "revoke", goodOrder, func(r *http.Request) { r.SetBasicAuth("ann", "x") })
-	if said := w.Body.String(); said != `{"fence":"42"}`+"\n" {
+	if said := w.Body.String(); said != `{"grant":"k3v9x2ab"}`+"\n" {
 		t.Errorf("the answer is %s", said)
 	}
-	if len(p.did) != 1 || p.did[0] != "revoke orders/1 42 ann: hung" {
+	if len(p.did) != 1 || p.did[0] != "revoke orders/1 k3v9x2ab ann: hung" {
 		t.Errorf("%q", p.did)
 	}
 }
@@ -125,7 +125,7 @@ func TestWhatFailedIsAnswered(t *testing.T) {
 		code int
 		text string
 	}{
-		{inspect.ErrChanged, 409, "with fence 42 is gone"}, {holdfast.ErrNotHeld, 409, "nobody holds"}, {holdfast.ErrDenied, 403, "role breaker"},
+		{inspect.ErrChanged, 409, "grant k3v9x2ab of"}, {holdfast.ErrNotHeld, 409, "nobody holds"}, {holdfast.ErrDenied, 403, "role breaker"},
 		{holdfast.ErrInvalid, 400, "invalid"}, {holdfast.ErrUnavailable, 502, "unavailable"},
 	} {
 		p.err = c.err

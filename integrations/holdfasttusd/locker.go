@@ -198,12 +198,12 @@ const again = time.Second
 // ask asks each holder of the lock to let go, until ctx ends. It returns the latest error, unless that says that the holder has
 // gone.
 func (k *lock) ask(ctx context.Context) (failed error) {
-	var asked uint64 // the fence of the latest holder that was
+	var asked string // the grant id of the latest holder that was
 	for {
 		s, err := k.of.look.Get(ctx, k.name)
-		if h, held := s.Holder(); held && h.Fence != asked {
-			if err = k.of.look.Revoke(ctx, k.name, h.Fence, "another request for the upload"); err == nil {
-				asked = h.Fence
+		if h, held := s.Holder(); held && h.Grant != asked {
+			if err = k.of.look.Revoke(ctx, h, "another request for the upload"); err == nil {
+				asked = h.Grant
 			}
 		}
 		if ctx.Err() != nil {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/script"
+	"github.com/holdfast-go/holdfast/internal/wire"
 )
 
 // Journal is the record of what operators did to holders.
@@ -14,13 +15,13 @@ type Journal struct {
 	Channel string // on which new entries are announced
 }
 
-// Break takes a lock from the holder with a fence: break.lua; or from all holders with it: share_break.lua.
+// Break takes a lock from the holder with a grant id: break.lua, or share_break.lua.
 type Break struct {
 	Lock     Lock
 	Journal  Journal
 	Kind     string // of the lock, as in StatusReply
 	ID       string // of the request: the same in its repetitions
-	Fence    uint64
+	Grant    string // the holder's
 	NotAfter int64  // server time, µs
 	Note     string // what the operator says, without line feeds
 }
@@ -39,19 +40,19 @@ func (q *Break) Call() driver.Call {
 		words = append(words, q.Lock.Keys.Mark)
 	}
 	n := len(words)
-	words = append(words, string(q.Lock.Flags), q.ID, unsigned(q.Fence), decimal(q.NotAfter), q.Kind, q.Note, q.Journal.Channel)
+	words = append(words, string(q.Lock.Flags), q.ID, q.Grant, decimal(q.NotAfter), q.Kind, q.Note, q.Journal.Channel)
 	return urgent(call(s, words, n))
 }
 
 // BreakReply is the reply to Break. Which of its fields counts depends on its word:
 //
-//	Broken      Raised, Text, and Hold without its token
-//	Changed     Holder, whose fence is another
+//	Broken      Raised, Text, and Hold, whose token is cut down to the grant id
+//	Changed     Holder, whose grant id is another
 //	Free, Late  none
 type BreakReply struct {
 	Head
 	Raised uint64 // the lock's fence since then
-	Hold   Hold   // that was ended; one of them if there were several
+	Hold   Hold   // that was ended
 	Text   string // Hold as the journal has it
 	Holder Holder
 }
@@ -96,7 +97,8 @@ type Note struct {
 type Entry struct {
 	What   string // WasBroken or WasRevoked
 	ID     string
-	Fence  uint64 // of the holder
+	Grant  string // the holder's
+	Fence  uint64 // of the holder; 0 if it is not known
 	Raised uint64 // the lock's fence since then; 0 if the lock was not broken
 	Kind   string // of the lock, as in StatusReply
 	Key    string // the lock's
@@ -112,7 +114,7 @@ type Entry struct {
 func (q *Note) Call() driver.Call {
 	e := &q.Entry
 	return urgent(call(script.Note(), []string{
-		q.Journal.Key, string(q.Flags), e.ID, q.Journal.Channel, e.What, unsigned(e.Fence), unsigned(e.Raised), e.Kind, e.Key, e.Note, e.Holder,
+		q.Journal.Key, string(q.Flags), e.ID, q.Journal.Channel, e.What, e.Grant, unsigned(e.Fence), unsigned(e.Raised), e.Kind, e.Key, e.Note, e.Holder,
 	}, 1))
 }
 
@@ -177,10 +179,10 @@ func parseEntry(at, head, note, holder string) (Entry, bool) {
 	e := Entry{Time: r.number(0), Note: note, Holder: holder}
 	r.rest = head
 	r.bad = r.bad || r.field() != "hf1"
-	e.What, e.ID, e.Fence, e.Raised, e.Kind, e.Key = r.text(), r.text(), r.fence(1), r.fence(0), r.text(), r.all()
+	e.What, e.ID, e.Grant, e.Fence, e.Raised, e.Kind, e.Key = r.text(), r.text(), r.text(), r.fence(0), r.fence(0), r.text(), r.all()
 	if holder != "" {
 		r.rest = holder
 		e.Hold = r.hold()
 	}
-	return e, !r.bad && e.Key != ""
+	return e, !r.bad && wire.IsGrant(e.Grant) && e.Key != ""
 }

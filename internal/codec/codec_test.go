@@ -34,9 +34,9 @@ var (
 
 	journal = Journal{Key: "j", Channel: "c"}
 
-	// unnamed is a holder's value without its token.
-	unnamed = strings.Replace(value, ":A:", ":-:", 1)
-	broken  = Hold{Token: "-", TTL: 5 * time.Millisecond, Ours: true, Value: wire.Value{Token: "-", Fence: 7, Granted: 1700000000000, Info: wire.Info{Owner: "me"}}}
+	// cut is a holder's value with the grant id in place of its token.
+	cut    = strings.Replace(value, ":A:", ":k3v9x2ab:", 1)
+	broken = Hold{Token: "k3v9x2ab", TTL: 5 * time.Millisecond, Ours: true, Value: wire.Value{Token: "k3v9x2ab", Fence: 7, Granted: 1700000000000, Info: wire.Info{Owner: "me"}}}
 
 	holder = wire.Value{Token: "A", Fence: 7, Granted: 1700000000000, Info: wire.Info{Owner: "me"}}
 )
@@ -347,33 +347,34 @@ var samples = []sample{
 			"held " + now + " 5 1 " + value: DisownReply{Head: head(Held), Holder: Holder{TTL: 5 * time.Millisecond, Waiters: 1, Ours: true, Value: holder}},
 		}).refuses("released "+now+" -1", "gone "+now),
 
-	of("break", &Break{Lock: Lock{Keys: mutexKeys, Flags: Shared}, Journal: journal, Kind: HoldsMutex, ID: "id", Fence: 7, NotAfter: 16, Note: "{}"}).urgently().
-		sends(script.Break(), "k q f j", "k", "id", "7", "16", "mutex", "{}", "c").
+	of("break", &Break{Lock: Lock{Keys: mutexKeys, Flags: Shared}, Journal: journal, Kind: HoldsMutex, ID: "id", Grant: "k3v9x2ab", NotAfter: 16, Note: "{}"}).urgently().
+		sends(script.Break(), "k q f j", "k", "id", "k3v9x2ab", "16", "mutex", "{}", "c").
 		reads(map[string]any{
-			"broken " + now + " 9\n5 0 " + unnamed: BreakReply{Head: head(Broken), Raised: 9, Text: "5 0 " + unnamed, Hold: broken},
-			"changed " + now + " 5 0 " + value:     BreakReply{Head: head(Changed), Holder: Holder{TTL: 5 * time.Millisecond, Ours: true, Value: holder}},
-			"free " + now:                          BreakReply{Head: head(Free)},
-			"late " + now:                          BreakReply{Head: head(Late)},
-		}).refuses("broken "+now+" 0\n5 0 "+unnamed, "broken "+now+" 9", "broken "+now+" 9\n5 0 x\ny", "broken "+now+" 9 1\n5 0 x", "gone "+now),
-	of("break in a Cluster", &Break{Lock: mutexLock, Journal: journal, Kind: HoldsMutex, ID: "id", Fence: 7, NotAfter: 16, Note: "{}"}).urgently().
-		sends(script.Break(), "k q f", "ck", "id", "7", "16", "mutex", "{}", "c"),
-	of("break of a share", &Break{Lock: shareLock, Journal: journal, Kind: Semaphore, ID: "id", Fence: 7, NotAfter: 16, Note: "{}"}).urgently().
-		sends(script.ShareBreak(), "k q f e j", "", "id", "7", "16", "sem", "{}", "c").
-		reads(map[string]any{"broken " + now + " 9\n5 0 " + unnamed: BreakReply{Head: head(Broken), Raised: 9, Text: "5 0 " + unnamed, Hold: broken}}),
-	of("break in Strict mode", &Break{Lock: strictLock, Journal: journal, Kind: HoldsMutex, ID: "id", Fence: 7, NotAfter: 16, Note: "{}"}).urgently().
-		sends(script.Break(), "k q f j m", string(strictLock.Flags), "id", "7", "16", "mutex", "{}", "c"),
-	of("note", &Note{Flags: Cluster, Journal: journal, Entry: Entry{What: WasRevoked, ID: "id", Fence: 7, Kind: HoldsMutex, Key: "k", Note: "{}"}}).urgently().
-		sends(script.Note(), "j", "c", "id", "c", "revoked", "7", "0", "mutex", "k", "{}", "").
+			"broken " + now + " 9\n5 0 " + cut: BreakReply{Head: head(Broken), Raised: 9, Text: "5 0 " + cut, Hold: broken},
+			"changed " + now + " 5 0 " + value: BreakReply{Head: head(Changed), Holder: Holder{TTL: 5 * time.Millisecond, Ours: true, Value: holder}},
+			"free " + now:                      BreakReply{Head: head(Free)},
+			"late " + now:                      BreakReply{Head: head(Late)},
+		}).refuses("broken "+now+" 0\n5 0 "+cut, "broken "+now+" 9", "broken "+now+" 9\n5 0 x\ny", "broken "+now+" 9 1\n5 0 x", "gone "+now),
+	of("break in a Cluster", &Break{Lock: mutexLock, Journal: journal, Kind: HoldsMutex, ID: "id", Grant: "k3v9x2ab", NotAfter: 16, Note: "{}"}).urgently().
+		sends(script.Break(), "k q f", "ck", "id", "k3v9x2ab", "16", "mutex", "{}", "c"),
+	of("break of a share", &Break{Lock: shareLock, Journal: journal, Kind: Semaphore, ID: "id", Grant: "k3v9x2ab", NotAfter: 16, Note: "{}"}).urgently().
+		sends(script.ShareBreak(), "k q f e j", "", "id", "k3v9x2ab", "16", "sem", "{}", "c").
+		reads(map[string]any{"broken " + now + " 9\n5 0 " + cut: BreakReply{Head: head(Broken), Raised: 9, Text: "5 0 " + cut, Hold: broken}}),
+	of("break in Strict mode", &Break{Lock: strictLock, Journal: journal, Kind: HoldsMutex, ID: "id", Grant: "k3v9x2ab", NotAfter: 16, Note: "{}"}).urgently().
+		sends(script.Break(), "k q f j m", string(strictLock.Flags), "id", "k3v9x2ab", "16", "mutex", "{}", "c"),
+	of("note", &Note{Flags: Cluster, Journal: journal, Entry: Entry{What: WasRevoked, ID: "id", Grant: "k3v9x2ab", Fence: 7, Kind: HoldsMutex, Key: "k", Note: "{}"}}).urgently().
+		sends(script.Note(), "j", "c", "id", "c", "revoked", "k3v9x2ab", "7", "0", "mutex", "k", "{}", "").
 		reads(map[string]any{"noted " + now: NoteReply{head(Noted)}}).refuses("noted", "told "+now),
 	of("notes", &Notes{Flags: Cluster, Journal: journal, Skip: 100, Count: 3}).sends(script.Notes(), "j", "c", "", "100", "3").
 		reads(map[string]any{
 			"notes " + now + " 0": NotesReply{Head: head(NotesAre)},
-			"notes " + now + " 3\n16\nhf1 revoked id 7 0 mutex a b\n{}\n\n15\nhf1 broken id 7 9 mutex k\n{}\n5 0 " + unnamed: NotesReply{Head: head(NotesAre), Seen: 3, Entries: []Entry{
-				{Time: 16, What: WasRevoked, ID: "id", Fence: 7, Kind: HoldsMutex, Key: "a b", Note: "{}"},
-				{Time: 15, What: WasBroken, ID: "id", Fence: 7, Raised: 9, Kind: HoldsMutex, Key: "k", Note: "{}", Holder: "5 0 " + unnamed, Hold: broken},
+			"notes " + now + " 3\n16\nhf1 revoked id k3v9x2ab 0 0 mutex a b\n{}\n\n15\nhf1 broken id k3v9x2ab 7 9 mutex k\n{}\n5 0 " + cut: NotesReply{Head: head(NotesAre), Seen: 3, Entries: []Entry{
+				{Time: 16, What: WasRevoked, ID: "id", Grant: "k3v9x2ab", Kind: HoldsMutex, Key: "a b", Note: "{}"},
+				{Time: 15, What: WasBroken, ID: "id", Grant: "k3v9x2ab", Fence: 7, Raised: 9, Kind: HoldsMutex, Key: "k", Note: "{}", Holder: "5 0 " + cut, Hold: broken},
 			}},
 			// Rubbish that somebody has written is left out.
-			"notes " + now + " 1\n16\nhf1 broken id x 0 mutex k\n{}\n": NotesReply{Head: head(NotesAre), Seen: 1},
+			"notes " + now + " 1\n16\nhf1 broken id k3v9x2ab x 0 mutex k\n{}\n": NotesReply{Head: head(NotesAre), Seen: 1},
+			"notes " + now + " 1\n16\nhf1 broken id k3v9x2a 7 0 mutex k\n{}\n":  NotesReply{Head: head(NotesAre), Seen: 1},
 		}).refuses("notes "+now, "notes "+now+" 1\n16\nhf1", "notes "+now+" -1", "keys "+now+" 0"),
 
 	of("count-down", &CountDown{Lock: shareLock, ID: "id", Parties: 3, NotAfter: 16}).sends(script.LatchCount(), "k q f e", "", "id", "3", "16").

@@ -19,7 +19,7 @@ import (
 type Broken struct {
 	ID      string // of the request; of a quorum, of the request to all nodes
 	Name    string
-	Holder  Holder // who had it, or one of several; of a revocation, only the fence
+	Holder  Holder // who had it; of a revocation, only the grant id and the fence
 	By      string
 	Reason  string
 	Time    time.Time // by the server's clock
@@ -27,27 +27,27 @@ type Broken struct {
 	Revoked bool      // the holder was asked to let go
 }
 
-// ErrChanged says that the lock's holder has another fence than the one that was to be broken or asked.
-var ErrChanged = errors.New("holdfast: the lock's fence is another")
+// ErrChanged says that the lock is held, but not by the grant that was to be broken or asked.
+var ErrChanged = errors.New("holdfast: another holder has the lock")
 
-// Break takes the lock from the holder with that fence, from all of them if there are several, and hands it to the next
-// waiter. Nothing is done unless somebody holds the lock with that fence.
-func (in *Inspector) Break(ctx context.Context, name string, fence uint64, reason string) (Broken, error) {
-	return in.BreakPart(ctx, name, fence, reason, "")
+// Break takes the lock from the holder with that grant id, and hands it to the next waiter. Nothing is done unless the lock is
+// still held by that grant.
+func (in *Inspector) Break(ctx context.Context, name, grant, reason string) (Broken, error) {
+	return in.BreakPart(ctx, name, grant, reason, "")
 }
 
 // BreakPart is Break on one node of a quorum. whole identifies the request to all nodes.
-func (in *Inspector) BreakPart(ctx context.Context, name string, fence uint64, reason, whole string) (Broken, error) {
-	note, err := in.remark(name, fence, reason, whole)
+func (in *Inspector) BreakPart(ctx context.Context, name, grant, reason, whole string) (Broken, error) {
+	note, err := in.remark(name, grant, reason, whole)
 	if err != nil {
 		return Broken{}, err
 	}
-	l, err := in.held(ctx, name, fence)
+	l, _, err := in.held(ctx, name, grant, whole == "")
 	if err != nil {
 		return Broken{}, err
 	}
 	c := in.c
-	q := codec.Break{Lock: l.ref(), Journal: c.journal(), Kind: l.set.kind.form, Fence: fence, Note: note}
+	q := codec.Break{Lock: l.ref(), Journal: c.journal(), Kind: l.set.kind.form, Grant: grant, Note: note}
 	reply, err := askOf(ctx, request{op: "break", lock: l}, func(id string, notAfter int64) codec.Request[codec.BreakReply] {
 		q.ID, q.NotAfter = id, notAfter
 		return &q
@@ -58,7 +58,7 @@ func (in *Inspector) BreakPart(ctx context.Context, name string, fence uint64, r
 	case reply.Word == codec.Free:
 		return Broken{}, notHeld(name)
 	case reply.Word == codec.Changed:
-		return Broken{}, changed(l.holderOf(&reply.Holder), fence)
+		return Broken{}, changed(l.holderOf(&reply.Holder), grant)
 	}
 	broken := Broken{
 		ID: cmp.Or(whole, q.ID), Name: l.name(), Holder: l.sharer(&reply.Hold), By: in.by, Reason: reason, Time: time.UnixMicro(reply.Now), Fence: reply.Raised,
@@ -67,7 +67,7 @@ func (in *Inspector) BreakPart(ctx context.Context, name string, fence uint64, r
 		return broken, nil
 	}
 	err = c.record(context.WithoutCancel(ctx), "break", codec.Entry{
-		What: codec.WasBroken, ID: q.ID, Fence: fence, Raised: reply.Raised, Kind: q.Kind, Key: l.keys.Lock, Note: note, Holder: reply.Text,
+		What: codec.WasBroken, ID: q.ID, Grant: grant, Fence: broken.Holder.Fence, Raised: reply.Raised, Kind: q.Kind, Key: l.keys.Lock, Note: note, Holder: reply.Text,
 	})
 	if err != nil {
 		err = fmt.Errorf("holdfast: lock %q was broken, but that could not be recorded, and its holder will learn of it only when it renews: %w", l.name(), err)
@@ -75,23 +75,23 @@ func (in *Inspector) BreakPart(ctx context.Context, name string, fence uint64, r
 	return broken, err
 }
 
-// Revoke asks the holder with that fence to let go.
-func (in *Inspector) Revoke(ctx context.Context, name string, fence uint64, reason string) error {
-	return in.RevokePart(ctx, name, fence, reason, "")
+// Revoke asks the holder with that grant id to let go.
+func (in *Inspector) Revoke(ctx context.Context, name, grant, reason string) error {
+	return in.RevokePart(ctx, name, grant, reason, "")
 }
 
 // RevokePart is Revoke on one node of a quorum. whole identifies the request to all nodes.
-func (in *Inspector) RevokePart(ctx context.Context, name string, fence uint64, reason, whole string) error {
-	note, err := in.remark(name, fence, reason, whole)
+func (in *Inspector) RevokePart(ctx context.Context, name, grant, reason, whole string) error {
+	note, err := in.remark(name, grant, reason, whole)
 	if err != nil {
 		return err
 	}
-	l, err := in.held(ctx, name, fence)
+	l, fence, err := in.held(ctx, name, grant, whole == "")
 	if err != nil {
 		return err
 	}
 	return in.c.record(ctx, "revoke", codec.Entry{
-		What: codec.WasRevoked, ID: randomText(), Fence: fence, Kind: l.set.kind.form, Key: l.keys.Lock, Note: note,
+		What: codec.WasRevoked, ID: randomText(), Grant: grant, Fence: fence, Kind: l.set.kind.form, Key: l.keys.Lock, Note: note,
 	})
 }
 
@@ -107,7 +107,7 @@ func (in *Inspector) History(ctx context.Context, yield func(Broken, error) bool
 		l := in.target(Found{name, in.c.space.Of(e.Key)}, e.Kind)
 		said := wire.ParseRemark(e.Note)
 		b := Broken{
-			ID: cmp.Or(said.Whole, e.ID), Name: name, Holder: Holder{Name: name, Form: e.Kind, Fence: e.Fence}, By: said.By, Reason: said.Reason,
+			ID: cmp.Or(said.Whole, e.ID), Name: name, Holder: Holder{Name: name, Form: e.Kind, Grant: e.Grant, Fence: e.Fence}, By: said.By, Reason: said.Reason,
 			Time: time.UnixMicro(e.Time), Fence: e.Raised, Revoked: e.What == codec.WasRevoked,
 		}
 		if !b.Revoked {
@@ -121,9 +121,9 @@ func (in *Inspector) History(ctx context.Context, yield func(Broken, error) bool
 }
 
 // remark encodes what the operator says.
-func (in *Inspector) remark(name string, fence uint64, reason, whole string) (string, error) {
-	if fence == 0 {
-		return "", fmt.Errorf("%w: lock %.64q: the fence is 0, which no holder has", ErrInvalid, name)
+func (in *Inspector) remark(name, grant, reason, whole string) (string, error) {
+	if !wire.IsGrant(grant) {
+		return "", fmt.Errorf("%w: lock %.64q: want the holder's grant id, 8 characters, not %.64q", ErrInvalid, name, grant)
 	}
 	note, err := wire.Remark{By: in.by, Reason: reason, Whole: whole}.Encode()
 	if err != nil {
@@ -132,28 +132,35 @@ func (in *Inspector) remark(name string, fence uint64, reason, whole string) (st
 	return note, nil
 }
 
-// held returns the lock of that name, whatever its kind, if somebody holds it with that fence.
-func (in *Inspector) held(ctx context.Context, name string, fence uint64) (*target, error) {
-	s, err := in.Get(ctx, name)
-	switch {
-	case err != nil:
-		return nil, err
-	case len(s.Holders) == 0:
-		return nil, notHeld(name)
-	case !slices.ContainsFunc(s.Holders, func(h Holder) bool { return h.Fence == fence }):
-		return nil, changed(s.Holders[0], fence)
+// held returns the lock of that name, whatever its kind, and the fence of the holder with that grant id; 0 if it is not known. With
+// orKey it is the lock with that exact key if there is none of that name.
+func (in *Inspector) held(ctx context.Context, name, grant string, orKey bool) (l *target, fence uint64, err error) {
+	var s Status
+	in.Lookup(ctx, name, func(found Status, failed error) bool {
+		s, err = found, failed
+		return err == nil && orKey && s.Form == ""
+	})
+	if err != nil {
+		return nil, 0, err
 	}
-	return in.target(Found{s.Name, in.c.space.Of(s.Key)}, s.Form), nil
+	i := slices.IndexFunc(s.Holders, func(h Holder) bool { return h.Grant == grant })
+	switch {
+	case len(s.Holders) == 0:
+		return nil, 0, notHeld(name)
+	case i < 0:
+		return nil, 0, changed(s.Holders[0], grant)
+	}
+	return in.target(Found{s.Name, in.c.space.Of(s.Key)}, s.Form), s.Holders[i].Fence, nil
 }
 
 func notHeld(name string) error { return fmt.Errorf("%w: nobody holds %.64q", ErrNotHeld, name) }
 
-// changed returns the error of a request that names a fence when h, with another fence, holds the lock.
-func changed(h Holder, fence uint64) error {
+// changed returns the error of a request that names a grant when h, with another one, holds the lock.
+func changed(h Holder, grant string) error {
 	if h.Foreign {
-		return fmt.Errorf("%w: another program holds %q, without a fence", ErrChanged, h.Name)
+		return fmt.Errorf("%w: another program holds %q, without a grant id", ErrChanged, h.Name)
 	}
-	return fmt.Errorf("%w: %s holds %q with fence %d, not %d", ErrChanged, printable.Word(h.Owner, maxShownWord), h.Name, h.Fence, fence)
+	return fmt.Errorf("%w: %s holds %q by grant %s, not %s", ErrChanged, printable.Word(h.Owner, maxShownWord), h.Name, h.Grant, grant)
 }
 
 // journal returns the record of what operators did to holders.

@@ -17,9 +17,10 @@ type Holder struct {
 	Host  string
 	PID   int
 	Meta  map[string]string
+	Grant string // its grant id; "" when Foreign
 	// Fence is that of the grant by the server. Goroutines of the holder's process
 	// that passed the lock on among themselves have higher ones. Of a Quorum it is one
-	// node's count, and not the lease's Token.
+	// node's count, and not the lease's Token. 0: it is not known yet.
 	Fence   uint64
 	Since   time.Time     // by the server's clock
 	TTL     time.Duration // what is left; negative when the key has no expiry
@@ -70,7 +71,7 @@ func (l *target) shown(ttl time.Duration, ours bool, v *wire.Value) Holder {
 	if ours {
 		h.Form = l.formFor(&v.Info)
 		h.Owner, h.Host, h.PID, h.Meta = v.Info.Owner, v.Info.Host, v.Info.PID, v.Info.Meta
-		h.Fence, h.Since = v.Fence, time.UnixMilli(v.Granted)
+		h.Grant, h.Fence, h.Since = wire.GrantOf(v.Token), v.Fence, time.UnixMilli(v.Granted)
 	}
 	return h
 }

@@ -39,11 +39,11 @@ type notices struct {
 	hasUnmatched atomic.Bool
 }
 
-// grant is a lock's key, and the fence of a grant.
-type grant struct {
-	key   string
-	fence uint64
-}
+// grant is a lock's key, and the grant id of a holder.
+type grant struct{ key, id string }
+
+// grant returns what notices and the journal call the hold.
+func (h *hold) grant() grant { return grant{h.l.keys.Lock, wire.GrantOf(h.attempt.token())} }
 
 // heed makes the client listen to notices for as long as it has leases. It may be called under any mutex.
 func (c *Client) heed() {
@@ -88,7 +88,7 @@ func (c *Client) noticed(payload string) {
 		return // a version that we do not know
 	}
 	if !c.tellHolds(n) {
-		c.notices.miss(grant{n.Lock, n.Fence})
+		c.notices.miss(grant{n.Lock, n.Grant})
 		if !c.tellHolds(n) { // none has begun meanwhile
 			return
 		}
@@ -99,7 +99,7 @@ func (c *Client) noticed(payload string) {
 // tellHolds tells the client's holds what a notice says, and reports whether it has one that is meant.
 func (c *Client) tellHolds(n wire.Notice) (concerned bool) {
 	for _, h := range c.scheduledHolds() {
-		if h.l.keys.Lock != n.Lock || h.ownFence() != n.Fence {
+		if h.grant() != (grant{n.Lock, n.Grant}) {
 			continue
 		}
 		concerned = true
@@ -146,10 +146,9 @@ func (h *hold) catchUpWithMissed() {
 	if !n.hasUnmatched.Load() {
 		return
 	}
-	own := grant{h.l.keys.Lock, h.ownFence()}
 	n.mu.Lock()
 	n.forgetMissed()
-	_, missed := n.unmatched[own]
+	_, missed := n.unmatched[h.grant()]
 	n.mu.Unlock()
 	if missed {
 		h.l.c.catchUpWithNotices()
@@ -205,7 +204,7 @@ func (c *Client) readNotices() {
 				since = c.server.Time(0) - firstNotices.Microseconds()
 			}
 		}
-		at := grant{e.Key, e.Fence}
+		at := grant{e.Key, e.Grant}
 		found[at] = append(found[at], e)
 		return e.Time >= since
 	})
@@ -218,20 +217,13 @@ func (c *Client) readNotices() {
 		return
 	}
 	for _, h := range c.scheduledHolds() {
-		for _, e := range found[grant{h.l.keys.Lock, h.ownFence()}] {
+		for _, e := range found[h.grant()] {
 			h.heed(e)
 		}
 	}
 }
 
-// ownFence returns the fence in the lock's value.
-func (h *hold) ownFence() uint64 {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.fence()
-}
-
-// heed does what an entry of the journal says.
+// heed does what an entry of the journal about the hold says.
 func (h *hold) heed(e codec.Entry) {
 	said := wire.ParseRemark(e.Note)
 	switch e.What {
@@ -239,11 +231,11 @@ func (h *hold) heed(e codec.Entry) {
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		// mutants: heed-break
-		if h.state != over && h.fence() == e.Fence {
+		if h.state != over {
 			h.lose(&LostError{Name: h.l.name(), Reason: LossBroken, By: said.By, Note: said.Reason})
 		}
 	case codec.WasRevoked:
-		h.revoke(e.Fence, said)
+		h.revoke(said)
 	}
 }
 

@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"slices"
 	"time"
 
 	"github.com/holdfast-go/holdfast/internal/clock"
@@ -33,14 +32,12 @@ func (c *Client) Starve(name string) (left func() time.Duration) {
 	}
 }
 
-// FencesOf returns the fences with which the client holds a lock, as the server has them. It is nil if the client has no lease
-// of the lock.
-func (c *Client) FencesOf(name string) (fences []uint64) {
+// GrantsOf returns the grant ids by which the client holds a lock. It is nil if the client has no lease of the lock.
+func (c *Client) GrantsOf(name string) (ids []string) {
 	for _, h := range c.holdsOf(name) {
-		fences = append(fences, h.ownFence())
+		ids = append(ids, h.grant().id)
 	}
-	slices.Sort(fences)
-	return slices.Compact(fences)
+	return ids
 }
 
 // holdsOf returns the client's live holds of a lock.

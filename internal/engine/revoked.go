@@ -44,10 +44,10 @@ func (l *holdLease) Revoked() <-chan struct{} {
 	return l.g.needMore().revocation.channel()
 }
 
-// revoke asks the holder to let go, if it has that fence.
-func (h *hold) revoke(fence uint64, said wire.Remark) {
+// revoke asks the holder to let go.
+func (h *hold) revoke(said wire.Remark) {
 	h.mu.Lock()
-	if h.state == over || h.fence() != fence || !h.hasLease() || !h.needMore().revocation.ask() {
+	if h.state == over || !h.hasLease() || !h.needMore().revocation.ask() {
 		h.mu.Unlock()
 		return
 	}

@@ -145,7 +145,7 @@ func (l *holdLease) beginChange(as *target) error {
 	case h.isJoined() && as.set.kind == &reader:
 		return fmt.Errorf("%w: lock %q: it was acquired again within the lease, and cannot be downgraded before that is released", ErrInvalid, as.name())
 	case h.isJoined():
-		return &HeldError{Name: as.name(), Holder: Holder{Owner: as.set.owner, Host: as.c.host, PID: os.Getpid()}}
+		return &HeldError{Name: as.name(), Holder: Holder{Owner: as.set.owner, Host: as.c.host, PID: os.Getpid(), Grant: h.grant().id}}
 	}
 	if as.set.kind == &reader {
 		l.end(ErrReleased)

@@ -242,7 +242,7 @@ func (wq *waitQueue) holderHere(l *target) *Holder {
 	h := wq.current
 	return &Holder{
 		Name: l.name(), Form: l.set.kind.form, Owner: h.l.set.owner, Host: l.c.host, PID: os.Getpid(),
-		Fence: h.fence(), Since: time.UnixMicro(h.at), TTL: h.remaining(),
+		Grant: h.grant().id, Fence: h.fence(), Since: time.UnixMicro(h.at), TTL: h.remaining(),
 	}
 }
 

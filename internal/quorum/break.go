@@ -1,101 +1,70 @@
 package quorum
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
-	"fmt"
 	"slices"
 	"sync"
 
 	"github.com/holdfast-go/holdfast/internal/engine"
 )
 
-// Break takes the lock, on all nodes, from the process that has it with that fence on one of them.
-func (in *Inspector) Break(ctx context.Context, name string, fence uint64, reason string) (broken engine.Broken, err error) {
+// Break takes the lock, on all nodes that have it for the grant with that id.
+func (in *Inspector) Break(ctx context.Context, name, grant, reason string) (broken engine.Broken, err error) {
 	var mu sync.Mutex
 	whole := rand.Text()
-	err = in.onHolder(ctx, "break", name, fence, func(node *engine.Inspector, h engine.Holder) error {
-		b, err := node.BreakPart(ctx, name, h.Fence, reason, whole)
+	err = in.onGrant(ctx, "break", name, func(node *engine.Inspector) error {
+		b, err := node.BreakPart(ctx, name, grant, reason, whole)
 		mu.Lock()
 		defer mu.Unlock()
-		if err == nil && (broken.Name == "" || h.Fence == fence) {
+		if err == nil {
 			broken = b
 		}
 		return err
 	})
-	if err == nil && broken.Name == "" {
-		err = fmt.Errorf("%w: nobody holds %.64q", engine.ErrNotHeld, name)
-	}
 	return broken, err
 }
 
-// Revoke asks the process that has the lock with that fence on some node to let go.
-func (in *Inspector) Revoke(ctx context.Context, name string, fence uint64, reason string) error {
+// Revoke asks the holder with that grant id to let go.
+func (in *Inspector) Revoke(ctx context.Context, name, grant, reason string) error {
 	whole := rand.Text()
-	return in.onHolder(ctx, "revoke", name, fence, func(node *engine.Inspector, h engine.Holder) error {
-		return node.RevokePart(ctx, name, h.Fence, reason, whole)
+	return in.onGrant(ctx, "revoke", name, func(node *engine.Inspector) error {
+		return node.RevokePart(ctx, name, grant, reason, whole)
 	})
 }
 
-// onHolder finds the process that has the lock with that fence on some node, and calls f for each node on which it has the
-// lock, with the grant there. A node on which the grant has ended meanwhile counts as done.
-func (in *Inspector) onHolder(ctx context.Context, op, name string, fence uint64, f func(node *engine.Inspector, h engine.Holder) error) error {
-	grants, errs := in.grants(ctx, name)
-	var meant *engine.Holder
-	others := 0
-	for _, h := range grants {
+// onGrant calls f, which does something to a grant of a lock, for each node. A node that does not have that grant, as f says, counts
+// as done if another has.
+func (in *Inspector) onGrant(ctx context.Context, op, name string, f func(node *engine.Inspector) error) error {
+	errs := make([]error, len(in.nodes))
+	var doing sync.WaitGroup
+	for i, node := range in.nodes {
+		doing.Go(func() { errs[i] = f(node) })
+	}
+	doing.Wait()
+	var done bool
+	var otherwise error // of the nodes that do not have it: if one of them names another holder, that
+	for i, err := range errs {
 		switch {
-		case h == nil:
-		case h.Fence == fence && !h.Foreign:
-			meant = h
-		default:
-			others++
+		case err == nil:
+			done = true
+		case errors.Is(err, engine.ErrInvalid):
+			return err
+		case errors.Is(err, engine.ErrChanged):
+			otherwise, errs[i] = err, nil
+		case errors.Is(err, engine.ErrNotHeld):
+			otherwise, errs[i] = cmp.Or(otherwise, err), nil
 		}
 	}
 	switch {
-	case meant != nil:
 	case in.areTooFew(errs):
 		return in.q.tooFew(op, name, errs)
-	case others > 0:
-		return fmt.Errorf("%w: no node has granted %.64q with fence %d", engine.ErrChanged, name, fence)
-	default:
-		return fmt.Errorf("%w: nobody holds %.64q", engine.ErrNotHeld, name)
-	}
-	var doing sync.WaitGroup
-	for i, h := range grants {
-		if h != nil && isSameProcess(h, meant) {
-			doing.Go(func() {
-				if err := f(in.nodes[i], *h); err != nil && !errors.Is(err, engine.ErrChanged) && !errors.Is(err, engine.ErrNotHeld) {
-					errs[i] = err
-				}
-			})
-		}
-	}
-	doing.Wait()
-	if in.areTooFew(errs) {
-		return in.q.tooFew(op, name, errs)
+	case !done:
+		return otherwise
 	}
 	return nil
-}
-
-// grants returns the lock's holder on each node, nil if it has none, or the node's error. What has that name as its exact key
-// is no lock of a quorum.
-func (in *Inspector) grants(ctx context.Context, name string) ([]*engine.Holder, []error) {
-	grants, errs := make([]*engine.Holder, len(in.nodes)), make([]error, len(in.nodes))
-	var asking sync.WaitGroup
-	for i, node := range in.nodes {
-		asking.Go(func() {
-			node.Lookup(ctx, name, func(s engine.Status, err error) bool {
-				if errs[i] = err; err == nil && len(s.Holders) > 0 {
-					grants[i] = &s.Holders[0]
-				}
-				return false
-			})
-		})
-	}
-	asking.Wait()
-	return grants, errs
 }
 
 // History calls yield with each break and revocation that some node has on record, the latest first, until yield returns false. If

@@ -32,7 +32,8 @@ type Message struct {
 type Notice struct {
 	Broken bool // otherwise the holder is asked to let go
 	Now    int64
-	Fence  uint64 // of the holder
+	Grant  string // the holder's
+	Fence  uint64 // of the holder; 0 if it is not known
 	Lock   string // the lock's key
 	Note   Remark
 }
@@ -44,11 +45,14 @@ func ParseNotice(s string) (Notice, error) {
 	if len(s) > maxMessage+maxRemark || len(parts) != 3 || parts[0] != "hf1" || parts[1] != "broken" && parts[1] != "revoked" {
 		return Notice{}, ErrMalformed
 	}
-	n, r, fence := Notice{Broken: parts[1] == "broken"}, Reply{rest: parts[2]}, int64(0)
-	if err := r.ints(&n.Now, &fence); err != nil || !sane(n.Now) || fence <= 0 || r.rest == "" {
+	n, r, fence := Notice{Broken: parts[1] == "broken", Note: ParseRemark(note)}, Reply{rest: parts[2]}, int64(0)
+	err1 := r.ints(&n.Now)
+	n.Grant, r.rest, _ = strings.Cut(r.rest, " ")
+	err2 := r.ints(&fence)
+	if err1 != nil || err2 != nil || !sane(n.Now) || !IsGrant(n.Grant) || fence < 0 || r.rest == "" {
 		return Notice{}, ErrMalformed
 	}
-	n.Fence, n.Lock, n.Note = uint64(fence), r.rest, ParseRemark(note)
+	n.Fence, n.Lock = uint64(fence), r.rest
 	return n, nil
 }
 

@@ -8,18 +8,19 @@ import (
 
 func TestParseNotice(t *testing.T) {
 	for s, want := range map[string]Notice{
-		"hf1 broken 17 42 holdfast:{a b}\n{\"b\":\"ann\",\"r\":\"hangs\"}": {Broken: true, Now: 17, Fence: 42, Lock: "holdfast:{a b}", Note: Remark{By: "ann", Reason: "hangs"}},
-		"hf1 revoked 17 42 k\n{\"b\":1,\"w\":\"x\"}":                       {Now: 17, Fence: 42, Lock: "k", Note: Remark{By: "1", Whole: "x"}},
-		"hf1 revoked 17 42 k":    {Now: 17, Fence: 42, Lock: "k"},
-		"hf1 revoked 17 42 k\n{": {Now: 17, Fence: 42, Lock: "k"},
+		"hf1 broken 17 k3v9x2ab 42 holdfast:{a b}\n{\"b\":\"ann\",\"r\":\"hangs\"}": {Broken: true, Now: 17, Grant: "k3v9x2ab", Fence: 42, Lock: "holdfast:{a b}", Note: Remark{By: "ann", Reason: "hangs"}},
+		"hf1 revoked 17 -_-_-_-_ 0 k\n{\"b\":1,\"w\":\"x\"}":                        {Now: 17, Grant: "-_-_-_-_", Lock: "k", Note: Remark{By: "1", Whole: "x"}},
+		"hf1 revoked 17 k3v9x2ab 42 k":                                              {Now: 17, Grant: "k3v9x2ab", Fence: 42, Lock: "k"},
+		"hf1 revoked 17 k3v9x2ab 42 k\n{":                                           {Now: 17, Grant: "k3v9x2ab", Fence: 42, Lock: "k"},
 	} {
 		if n, err := ParseNotice(s); err != nil || n != want {
 			t.Errorf("ParseNotice(%q) = %+v, %v; want %+v", s, n, err, want)
 		}
 	}
 	for _, s := range []string{
-		"", "hf1 broken", "hf2 broken 17 42 k", "hf1 grant 17 42 k", "hf1 broken 17 0 k", "hf1 broken x 42 k", "hf1 broken 17 42 ", "hf1 broken 0 42 k",
-		"hf1 broken 17 42 " + strings.Repeat("a", maxMessage+maxRemark),
+		"", "hf1 broken", "hf2 broken 17 k3v9x2ab 42 k", "hf1 grant 17 k3v9x2ab 42 k", "hf1 broken 17 k3v9x2ab -1 k", "hf1 broken x k3v9x2ab 42 k",
+		"hf1 broken 17 k3v9x2ab 42 ", "hf1 broken 0 k3v9x2ab 42 k", "hf1 broken 17 42 k", "hf1 broken 17 k3v9x2a 42 k", "hf1 broken 17 k3v9x2abc 42 k",
+		"hf1 broken 17 k3v9x2ab k", "hf1 broken 17 k3v9x2ab 42 " + strings.Repeat("a", maxMessage+maxRemark),
 	} {
 		if n, err := ParseNotice(s); err != ErrMalformed {
 			t.Errorf("ParseNotice(%q) = %+v, %v; want ErrMalformed", s, n, err)

@@ -18,6 +18,25 @@ type Value struct {
 // NoToken is the token in the value of a lock that nobody has.
 const NoToken = "-"
 
+// A grant id is the first 8 of the 22 characters of a token: 48 of its 128 bits. It is public, the rest is a secret.
+const (
+	grantLength   = 8
+	tokenAlphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
+)
+
+// GrantOf returns the grant id of a token, or of a grant id; "" for a text that is neither.
+func GrantOf(token string) string {
+	if len(token) < grantLength || !IsGrant(token[:grantLength]) {
+		return ""
+	}
+	return token[:grantLength]
+}
+
+// IsGrant reports whether s can be a grant id.
+func IsGrant(s string) bool {
+	return len(s) == grantLength && strings.Trim(s, tokenAlphabet) == ""
+}
+
 // ParseValue parses a lock's value. It returns false for a value of another format, which another program or a later
 // version wrote.
 func ParseValue(s string) (Value, bool) {

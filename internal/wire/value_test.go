@@ -109,3 +109,27 @@ func TestValueIsOnePieceOfMemory(t *testing.T) {
 		t.Errorf("a value takes %v allocations", n)
 	}
 }
+
+// A grant id is safe to show, and shows no more of a token than it has to.
+func TestGrantOf(t *testing.T) {
+	for token, want := range map[string]string{
+		"k3v9x2abQEFBgcICQoLDA0":  "k3v9x2ab",
+		"-_-_-_-_QEFBgcICQoLDA0":  "-_-_-_-_",
+		"k3v9x2ab":                "k3v9x2ab",
+		"k3v9x2a":                 "",
+		NoToken:                   "",
+		"":                        "",
+		"k3v9x2a\nxxxxxxxxxxxxxx": "",
+		"k3v9 2abxxxxxxxxxxxxxx":  "",
+		"k3v9x2\u00e9xxxxxxxxxxx": "",
+	} {
+		if got := GrantOf(token); got != want {
+			t.Errorf("GrantOf(%q) = %q, want %q", token, got, want)
+		}
+	}
+	for _, s := range []string{"", "k3v9x2a", "k3v9x2abc", "k3v9x2a "} {
+		if IsGrant(s) {
+			t.Errorf("%q is a grant id", s)
+		}
+	}
+}

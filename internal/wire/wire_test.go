@@ -25,6 +25,9 @@ func FuzzParse(f *testing.F) {
 		} else if year := time.UnixMilli(v.Granted).Year(); ok && (year < 1969 || year > 9999) {
 			t.Errorf("ParseValue(%q) was granted in the year %d", s, year)
 		}
+		if id := GrantOf(s); id != "" && (!IsGrant(id) || !strings.HasPrefix(s, id)) {
+			t.Errorf("GrantOf(%q) = %q", s, id)
+		}
 		if r, err := ParseReply(s); err == nil {
 			if r.Now <= 0 || r.Now > MaxTime {
 				t.Errorf("ParseReply(%q) has the time %d", s, r.Now)
@@ -38,7 +41,7 @@ func FuzzParse(f *testing.F) {
 		if r, err := ParseTimeless(s); err == nil && (r.Word == "error" || strings.Contains(r.Word, " ")) {
 			t.Errorf("ParseTimeless(%q) has the word %q", s, r.Word)
 		}
-		if n, err := ParseNotice(s); err == nil && (n.Fence == 0 || n.Lock == "") {
+		if n, err := ParseNotice(s); err == nil && (!IsGrant(n.Grant) || n.Lock == "") {
 			t.Errorf("ParseNotice(%q) = %+v", s, n)
 		}
 		m, err := ParseMessage(s)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -73,23 +74,21 @@ func TestBreak(t *testing.T) {
 					s, err := l.Status(t.Context())
 					return err == nil && s.Waiting == 1
 				})
-				if _, err := in.Break(t.Context(), l.Name(), lease.Fence()+1, "test"); !errors.Is(err, inspect.ErrChanged) || !strings.Contains(err.Error(), fmt.Sprint(lease.Fence())) {
-					t.Errorf("Break with another fence: %v", err)
-				}
-				s, err := in.Get(t.Context(), l.Name())
-				if err != nil {
-					t.Fatal(err)
+				was := backend.Seen(t, in, l.Name(), lease.Fence())
+				another := was
+				another.Grant = "k3v9x2ab"
+				if _, err := in.Break(t.Context(), another, "test"); !errors.Is(err, inspect.ErrChanged) || !strings.Contains(err.Error(), was.Grant+", not k3v9x2ab") {
+					t.Errorf("Break of another grant: %v", err)
 				}
 				time.Sleep(1100 * time.Millisecond) // until the holder listens
-				broken, err := in.Break(t.Context(), l.Name(), lease.Fence(), "it hung")
+				broken, err := in.Break(t.Context(), was, "it hung")
 				if err != nil {
 					t.Fatal(err)
 				}
 				if broken.Name != l.Name() || broken.By != "operator" || broken.Reason != "it hung" || broken.Fence <= lease.Fence() {
 					t.Errorf("Broken is %+v", broken)
 				}
-				was, _ := s.Holder()
-				if h := broken.Holder; h.Owner != was.Owner || h.Fence != was.Fence || h.Mode != was.Mode || h.Permits != was.Permits || !h.Since.Equal(was.Since) || h.PID != was.PID {
+				if h := broken.Holder; h.Owner != was.Owner || h.Grant != was.Grant || h.Fence != was.Fence || h.Mode != was.Mode || h.Permits != was.Permits || !h.Since.Equal(was.Since) || h.PID != was.PID {
 					t.Errorf("Broken.Holder is %+v, want %+v", h, was)
 				}
 				backend.Told(t, "the holder is told of the loss", lease.Done())
@@ -108,17 +107,17 @@ func TestBreak(t *testing.T) {
 				if err := lease.Release(t.Context()); !errors.Is(err, holdfast.ErrLost) {
 					t.Errorf("Release of what was broken: %v", err)
 				}
-				if _, err := in.Break(t.Context(), l.Name(), lease.Fence(), "again"); !errors.Is(err, inspect.ErrChanged) {
+				if _, err := in.Break(t.Context(), was, "again"); !errors.Is(err, inspect.ErrChanged) {
 					t.Errorf("a second Break: %v", err)
 				}
 				if err := second.Err(); err != nil {
 					t.Errorf("the next holder: %v", err)
 				}
 				backend.Release(t, second)
-				if _, err := in.Break(t.Context(), l.Name(), second.Fence(), "again"); !errors.Is(err, holdfast.ErrNotHeld) {
+				if _, err := in.Break(t.Context(), was, "again"); !errors.Is(err, holdfast.ErrNotHeld) {
 					t.Errorf("Break of a free lock: %v", err)
 				}
-				if all := history(t, in, l.Name()); len(all) != 1 || all[0].Fence != broken.Fence || all[0].Holder.Owner != broken.Holder.Owner || !all[0].Time.Equal(broken.Time) {
+				if all := history(t, in, l.Name()); len(all) != 1 || all[0].Fence != broken.Fence || all[0].Holder.Owner != was.Owner || all[0].Holder.Grant != was.Grant || !all[0].Time.Equal(broken.Time) {
 					t.Errorf("on record are %+v, want %+v", all, broken)
 				}
 			})
@@ -126,25 +125,41 @@ func TestBreak(t *testing.T) {
 	}
 }
 
-// All readers that share a fence are broken together.
-func TestBreakOfReaders(t *testing.T) {
+// Of readers, which share a fence, and of an owner's leases only the one that is meant is broken.
+func TestBreakOfOneOfThoseThatShareAFence(t *testing.T) {
 	t.Parallel()
 	backend.Each(t, func(t *testing.T, b *backend.Backend) {
-		var leases []*holdfast.Lease
-		for range 3 {
-			leases = append(leases, backend.Acquire(t, b.Client(t, nil).RWMutex("rw", holdfast.TTL(time.Hour)).Reader()))
-		}
-		time.Sleep(1100 * time.Millisecond)
 		in := inspect.New(b.Client(t, &holdfast.Config{Owner: "operator"}))
-		if _, err := in.Break(t.Context(), "rw", leases[0].Fence(), ""); err != nil {
-			t.Fatal(err)
-		}
-		for _, l := range leases {
-			backend.Told(t, "a reader is told of the loss", l.Done())
-			wantLoss(t, "a reader", l.Err(), holdfast.LossBroken, "operator")
-		}
-		if s, err := in.Get(t.Context(), "rw"); err != nil || s.Held() {
-			t.Errorf("Get: %+v, %v", s, err)
+		for _, lock := range []func(c *holdfast.Client, o ...holdfast.Option) *holdfast.Lock{
+			func(c *holdfast.Client, o ...holdfast.Option) *holdfast.Lock {
+				return c.RWMutex("rw", o[0], o[1]).Reader()
+			},
+			func(c *holdfast.Client, o ...holdfast.Option) *holdfast.Lock {
+				return c.OwnerMutex("own", "we", o[0], o[1])
+			},
+		} {
+			var leases []*holdfast.Lease
+			for i := range 3 {
+				leases = append(leases, backend.Acquire(t, lock(b.Client(t, nil), holdfast.Meta("number", fmt.Sprint(i)), holdfast.TTL(time.Hour))))
+			}
+			s, err := in.Get(t.Context(), leases[0].Name())
+			meant := slices.IndexFunc(s.Holders, func(h holdfast.Holder) bool { return h.Meta["number"] == "1" })
+			if err != nil || len(s.Holders) != 3 || meant < 0 || leases[1].Fence() != leases[0].Fence() {
+				t.Fatalf("Get: %+v, %v", s, err)
+			}
+			time.Sleep(1100 * time.Millisecond)
+			if _, err := in.Break(t.Context(), s.Holders[meant], ""); err != nil {
+				t.Fatal(err)
+			}
+			backend.Told(t, "the holder is told of the loss", leases[1].Done())
+			wantLoss(t, "the holder", leases[1].Err(), holdfast.LossBroken, "operator")
+			later := backend.Acquire(t, lock(b.Client(t, nil), holdfast.Meta("number", "later"), holdfast.TTL(time.Hour)))
+			for _, l := range []*holdfast.Lease{leases[0], leases[2], later} {
+				if err := l.Err(); err != nil || l.Fence() != leases[0].Fence() {
+					t.Errorf("another, with fence %d: %v", l.Fence(), err)
+				}
+				backend.Release(t, l)
+			}
 		}
 	})
 }
@@ -159,7 +174,7 @@ func TestBreakOfOneOfSeveral(t *testing.T) {
 		}
 		time.Sleep(1100 * time.Millisecond)
 		in := inspect.New(b.Client(t, nil))
-		if _, err := in.Break(t.Context(), "sem", leases[1].Fence(), ""); err != nil {
+		if _, err := in.Break(t.Context(), backend.Seen(t, in, "sem", leases[1].Fence()), ""); err != nil {
 			t.Fatal(err)
 		}
 		backend.Told(t, "the holder is told of the loss", leases[1].Done())
@@ -182,7 +197,7 @@ func TestBreakOfAParty(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := in.Break(t.Context(), "latch", party.Lease().Fence(), ""); err != nil {
+		if _, err := in.Break(t.Context(), backend.Seen(t, in, "latch", party.Lease().Fence()), ""); err != nil {
 			t.Fatal(err)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // otherwise it would wait for the lease's end
@@ -199,7 +214,7 @@ func TestBreakOfAParty(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := in.Break(t.Context(), "barrier", one.Lease().Fence(), ""); err != nil {
+		if _, err := in.Break(t.Context(), backend.Seen(t, in, "barrier", one.Lease().Fence()), ""); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := two.Await(ctx); !errors.Is(err, holdfast.ErrBarrierBroken) {
@@ -218,7 +233,7 @@ func TestBreakOfOneOfMulti(t *testing.T) {
 		lease := backend.Acquire(t, b.Client(t, nil).Multi([]string{"{m}1", "{m}2"}, holdfast.TTL(time.Hour)))
 		time.Sleep(1100 * time.Millisecond)
 		in := inspect.New(b.Client(t, &holdfast.Config{Owner: "operator"}))
-		if _, err := in.Break(t.Context(), "{m}2", lease.Fences()["{m}2"], ""); err != nil {
+		if _, err := in.Break(t.Context(), backend.Seen(t, in, "{m}2", lease.Fences()["{m}2"]), ""); err != nil {
 			t.Fatal(err)
 		}
 		backend.Told(t, "the holder is told of the loss", lease.Done())
@@ -249,17 +264,19 @@ func TestRevoke(t *testing.T) {
 				l := lock(c, holdfast.TTL(time.Hour))
 				lease := backend.Acquire(t, l)
 				early := lease.Revoked()
-				for what, err := range map[string]error{
-					"another fence": in.Revoke(t.Context(), l.Name(), lease.Fence()+1, ""),
-					"no fence":      in.Revoke(t.Context(), l.Name(), 0, ""),
+				seen := backend.Seen(t, in, l.Name(), lease.Fence())
+				for grant, want := range map[string]error{
+					"k3v9x2ab": inspect.ErrChanged, "": holdfast.ErrInvalid, seen.Grant[:7]: holdfast.ErrInvalid, seen.Grant + "A": holdfast.ErrInvalid, "1234 678": holdfast.ErrInvalid,
 				} {
-					if !errors.Is(err, inspect.ErrChanged) && !errors.Is(err, holdfast.ErrInvalid) {
-						t.Errorf("Revoke with %s: %v", what, err)
+					another := seen
+					another.Grant = grant
+					if err := in.Revoke(t.Context(), another, ""); !errors.Is(err, want) {
+						t.Errorf("Revoke of the grant %q: %v, want %v", grant, err, want)
 					}
 				}
 				for range 2 {
 					// The first time before the client listens.
-					if err := in.Revoke(t.Context(), l.Name(), lease.Fence(), "your turn is over"); err != nil {
+					if err := in.Revoke(t.Context(), seen, "your turn is over"); err != nil {
 						t.Fatal(err)
 					}
 					backend.Told(t, "the holder is asked", early)
@@ -274,7 +291,7 @@ func TestRevoke(t *testing.T) {
 					t.Errorf("%d are on record", len(onRecord))
 				}
 				for _, r := range onRecord {
-					if !r.Revoked || r.Holder.Fence != lease.Fence() || r.By != "operator" || r.Reason != "your turn is over" || r.Fence != 0 {
+					if !r.Revoked || r.Holder.Name != l.Name() || r.Holder.Grant != seen.Grant || r.Holder.Fence != lease.Fence() || r.By != "operator" || r.Reason != "your turn is over" || r.Fence != 0 {
 						t.Errorf("on record: %+v", r)
 					}
 				}
@@ -283,7 +300,7 @@ func TestRevoke(t *testing.T) {
 				if len(told) != 1 || told[0].By != "operator" || told[0].Note != "your turn is over" || told[0].Fence != lease.Fence() {
 					t.Errorf("the observer was told %+v", told)
 				}
-				if err := in.Revoke(t.Context(), l.Name(), lease.Fence(), ""); !errors.Is(err, holdfast.ErrNotHeld) {
+				if err := in.Revoke(t.Context(), seen, ""); !errors.Is(err, holdfast.ErrNotHeld) {
 					t.Errorf("Revoke of a free lock: %v", err)
 				}
 			})
@@ -302,13 +319,15 @@ func TestANoticeAloneEndsNoLease(t *testing.T) {
 			n, err := rdb.PubSubNumSub(t.Context(), "holdfast:c:h").Result()
 			return err == nil && n["holdfast:c:h"] == 1
 		})
+		in := inspect.New(c)
+		seen := backend.Seen(t, in, "m", lease.Fence())
 		for _, what := range []string{"broken", "revoked"} {
 			for _, text := range []string{"", "\n", "\n{\"b\":\"stranger\"}", "\n\x00{"} {
-				rdb.Publish(t.Context(), "holdfast:c:h", fmt.Sprintf("hf1 %s %d %d holdfast:{m}%s", what, time.Now().UnixMicro(), lease.Fence(), text))
+				rdb.Publish(t.Context(), "holdfast:c:h", fmt.Sprintf("hf1 %s %d %s %d holdfast:{m}%s", what, time.Now().UnixMicro(), seen.Grant, lease.Fence(), text))
 			}
 		}
 		// What the client reads after that tells it of a true one.
-		if err := inspect.New(c).Revoke(t.Context(), "m", lease.Fence(), ""); err != nil {
+		if err := in.Revoke(t.Context(), seen, ""); err != nil {
 			t.Fatal(err)
 		}
 		backend.Told(t, "the holder is asked", lease.Revoked())

@@ -24,7 +24,7 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
-// TestMain builds holdfast and puts it first in PATH, unless this process is a client that holdfast judges.
+// TestMain builds holdfast and puts it first in PATH, with a program that prints the grant id of a lock's holder, unless this process is a client that holdfast judges.
 func TestMain(m *testing.M) {
 	if len(os.Args) == 5 && os.Args[1] == judgedArg {
 		os.Exit(judged(os.Args[2], os.Args[3], os.Args[4]))
@@ -63,6 +63,10 @@ func withHoldfast(m *testing.M) int {
 	build.Dir = source
 	if said, err := build.CombinedOutput(); err != nil {
 		panic(fmt.Sprintf("%s: %v\n%s", build, err, said))
+	}
+	grant := "#!/bin/sh\nholdfast show --json \"$@\" | sed -n 's/.*\"grant\":\"\\([^\"]*\\)\".*/\\1/p'\n"
+	if err := os.WriteFile(filepath.Join(dir, "grant"), []byte(grant), 0o700); err != nil {
+		panic(err)
 	}
 	if err := os.Setenv("PATH", dir+string(filepath.ListSeparator)+os.Getenv("PATH")); err != nil {
 		panic(err)

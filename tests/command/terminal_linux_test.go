@@ -196,7 +196,7 @@ func TestTerminal(t *testing.T) {
 				}
 			}
 			term.send("export TERM=xterm; stty cols 60 rows 6; holdfast watch --prefix watched:; echo rc=$?\n")
-			term.expect(`\x1b\[\?1049h\x1b\[\?25l\x1b\[H\x1b\[K\x1b\[1mall locks on [^\n]{1,47} \d\d:\d\d:\d\d\x1b\[0m\n\x1b\[K\x1b\[2mNAME +KIND +HOLDER +AGE +TTL +WAITING +FENCE\x1b\[0m\n(\x1b\[Klock/\d +mutex +somebody [^\n]*\n){3}\x1b\[K\x1b\[2mand 3 more\x1b\[0m`)
+			term.expect(`\x1b\[\?1049h\x1b\[\?25l\x1b\[H\x1b\[K\x1b\[1mall locks on [^\n]{1,47} \d\d:\d\d:\d\d\x1b\[0m\n\x1b\[K\x1b\[2mNAME +KIND +HOLDER +AGE +TTL +WAITING +GRANT\x1b\[0m\n(\x1b\[Klock/\d +mutex +somebody [^\n]*\n){3}\x1b\[K\x1b\[2mand 3 more\x1b\[0m`)
 			if err := pty.Setsize(term.file, &pty.Winsize{Rows: 20, Cols: 40}); err != nil {
 				term.t.Fatal(err)
 			}
@@ -225,7 +225,7 @@ func TestTerminal(t *testing.T) {
 				}
 			}
 			term.send("export TERM=xterm; stty cols 200 rows 6; export '" + nodes.env()[0] + "'; holdfast watch; echo rc=$?\n")
-			term.expect(`all locks on [^\n]*: 1, 1 held, waiters not known +\d\d:\d\d:\d\d\x1b\[0m\n[^\n]*WAITING[^\n]*\n\x1b\[Knightly +mutex +somebody +\d+d +\d+m +- +17\n`)
+			term.expect(`all locks on [^\n]*: 1, 1 held, waiters not known +\d\d:\d\d:\d\d\x1b\[0m\n[^\n]*WAITING[^\n]*\n\x1b\[Knightly +mutex +somebody +\d+d +\d+m +- +AAAAAAAA\n`)
 			term.send("\x03")
 			term.expect(`rc=130\n`)
 		},
@@ -253,7 +253,7 @@ func TestTerminal(t *testing.T) {
 			term.send("export TERM=xterm; stty cols 50; holdfast ls --prefix listed:\n")
 			term.expect(`\x1b\[1mNAME +KIND +HOLDER +AGE +WAITING\x1b\[0m\n(a/long/n[^ ]*… +mutex +somebody[^ ]*… +\d+d +-\n){2}`)
 			term.send("stty cols 200; NO_COLOR=1 holdfast ls --prefix listed:\n")
-			term.expect(`\nNAME +KIND +HOLDER +AGE +TTL +WAITING +FENCE\n(a/long/name/of/a/lock/number/\d +mutex +somebody-with-a-long-name +\d+d +- +- +17\n){2}`)
+			term.expect(`\nNAME +KIND +HOLDER +AGE +TTL +WAITING +GRANT\n(a/long/name/of/a/lock/number/\d +mutex +somebody-with-a-long-name +\d+d +- +- +AAAAAAAA\n){2}`)
 		},
 		"the command is in the foreground": func(term *terminal) {
 			term.script("which", foremost+" && echo front''most")

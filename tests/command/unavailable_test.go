@@ -42,7 +42,7 @@ func TestNoServer(t *testing.T) {
 		"watch":                                  `^holdfast: watch all locks` + refused,
 		"watch orders/*":                         `^holdfast: watch locks that match "orders/\*"` + refused,
 		"ui --http 127.0.0.1:0":                  `^holdfast: list all locks` + refused,
-		"break --fence 1 job":                    `server is unavailable`,
+		"break --grant k3v9x2ab job":             `server is unavailable`,
 		"breaks":                                 `^holdfast: list breaks` + refused,
 		"init":                                   `server is unavailable`,
 		"resize job 2":                           `server is unavailable`,

@@ -350,11 +350,12 @@ func lostReplies(t *testing.T, b *place, p *proxy.Proxy, c *holdfast.Client, w f
 		}
 		trap := p.LoseReply(proxy.Containing(breaks.SHA1), after)
 		in := inspect.New(c)
-		broken, err := in.Break(t.Context(), lease.Name(), lease.Fence(), t.Name())
+		seen := backend.Seen(t, in, lease.Name(), lease.Fence())
+		broken, err := in.Break(t.Context(), seen, t.Name())
 		if lost := trap.Reply(t); !strings.Contains(lost, "broken ") || err != nil {
 			t.Fatalf("the lost reply was %q; Break: %v", lost, err)
 		}
-		if _, err := in.Break(t.Context(), lease.Name(), lease.Fence(), ""); err == nil {
+		if _, err := in.Break(t.Context(), seen, ""); err == nil {
 			t.Error("a second Break has broken the lock again")
 		}
 		onRecord := 0

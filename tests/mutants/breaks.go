@@ -10,8 +10,8 @@ var breaks = []Mutant{
 		Tests: []Test{{"scripts", "TestBreak"}},
 	},
 	{
-		Name: "breaks-all-permits", About: "a break takes a lock from all who hold it, whatever their fences",
-		Edits: []overlay.Edit{line("share-break-compare", "if hold then")},
+		Name: "breaks-anybodys-permit", About: "a break takes a lock from anybody who holds it",
+		Edits: []overlay.Edit{line("share-break-compare", "local hold = live(redis.call('HGET', KEYS[1], hold_token))")},
 		Tests: []Test{{"scripts", "TestShareBreak"}},
 	},
 	{

@@ -40,16 +40,19 @@ func TestBreakOnAQuorum(t *testing.T) {
 		if err != nil || len(seen.Holders) != 1 {
 			t.Fatalf("Get: %+v, %v", seen, err)
 		}
-		fence := seen.Holders[0].Fence
-		if _, err := in.Break(t.Context(), "a", 17, ""); !errors.Is(err, inspect.ErrChanged) {
-			t.Errorf("Break with another fence: %v", err)
+		holder := seen.Holders[0]
+		if _, err := in.Break(t.Context(), holdfast.Holder{Name: "a", Grant: "k3v9x2ab"}, ""); !errors.Is(err, inspect.ErrChanged) {
+			t.Errorf("Break of another grant: %v", err)
 		}
-		if err := in.Revoke(t.Context(), "a", fence, "test"); err != nil {
+		if _, err := in.Break(t.Context(), holdfast.Holder{Name: "a"}, ""); !errors.Is(err, holdfast.ErrInvalid) {
+			t.Errorf("Break of no grant: %v", err)
+		}
+		if err := in.Revoke(t.Context(), holder, "test"); err != nil {
 			t.Fatal(err)
 		}
 		backend.Told(t, "the holder is asked", lease.Revoked())
-		broken, err := in.Break(t.Context(), "a", fence, "it hung")
-		if err != nil || broken.Holder.Owner != "hung" || broken.Fence <= fence {
+		broken, err := in.Break(t.Context(), holder, "it hung")
+		if err != nil || broken.Holder.Owner != "hung" || broken.Holder.Grant != holder.Grant || broken.Fence <= broken.Holder.Fence {
 			t.Fatalf("Break: %+v, %v", broken, err)
 		}
 		backend.Told(t, "the holder is told of the loss", lease.Done())
@@ -78,7 +81,7 @@ func TestBreakOnAQuorum(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if _, err := in.Break(t.Context(), "free", 17, ""); !errors.Is(err, holdfast.ErrNotHeld) {
+		if _, err := in.Break(t.Context(), holdfast.Holder{Name: "free", Grant: "k3v9x2ab"}, ""); !errors.Is(err, holdfast.ErrNotHeld) {
 			t.Errorf("Break of a free lock: %v", err)
 		}
 	})
@@ -103,7 +106,7 @@ func TestABrokenVoteIsNotCastAgain(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := in.Break(t.Context(), "a", st.Fence, ""); err != nil {
+		if _, err := in.Break(t.Context(), st.Holders[0], ""); err != nil {
 			t.Fatal(err)
 		}
 		agree(t, lease, 2)

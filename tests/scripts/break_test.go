@@ -17,19 +17,20 @@ const (
 	remark  = `{"b":"ann"}`
 )
 
-// breaks breaks the grant with that fence, under an id of the request.
-func (b bench) breaks(s script.Script, id, fence string) string {
+// breaks breaks the grant with that id, under an id of the request. The tokens of these tests are shorter than a grant id, so they
+// are their own.
+func (b bench) breaks(s script.Script, id, grant string) string {
 	b.t.Helper()
-	return volatile.ReplaceAllString(b.breaking(s, "", id, fence, b.later(time.Minute)), "T")
+	return volatile.ReplaceAllString(b.breaking(s, "", id, grant, b.later(time.Minute)), "T")
 }
 
-func (b bench) breaking(s script.Script, flags, id, fence string, notAfter int64) string {
+func (b bench) breaking(s script.Script, flags, id, grant string, notAfter int64) string {
 	b.t.Helper()
 	kind := "mutex"
 	if s.Name == script.ShareBreak().Name {
 		kind = "sem"
 	}
-	reply, err := b.rdb.Eval(b.t.Context(), s.Source, append(keysFor(s), journal), flags+b.flag, id, fence, notAfter, kind, remark, "channel-h").Text()
+	reply, err := b.rdb.Eval(b.t.Context(), s.Source, append(keysFor(s), journal), flags+b.flag, id, grant, notAfter, kind, remark, "channel-h").Text()
 	if err != nil {
 		b.t.Fatalf("%s: %v", s.Name, err)
 	}
@@ -49,16 +50,30 @@ func (b bench) notes(skip, count int) string {
 func TestBreak(t *testing.T) {
 	for name, test := range map[string]func(b bench){
 		"the grant that was seen": func(b bench) {
-			b.expect("free T", b.breaks(script.Break(), "I", "17"))
-			b.acquire("t", "A")
-			fence := b.fence()
+			const token, grant = "k3v9x2abQEFBgcICQoLDA0", "k3v9x2ab"
+			b.expect("free T", b.breaks(script.Break(), "I", grant))
+			b.acquire("t", token)
 			told := b.listen("h")
-			b.expect("changed T P 0 hf1:A:T:T:0:"+info, b.breaks(script.Break(), "I", "17"))
-			b.expect("broken T T\nP 0 hf1:-:T:T:0:"+info, b.breaks(script.Break(), "I", fence))
-			b.expect("hf1 broken T T {k}\n"+remark, b.heard(told))
+			for _, other := range []string{"k3v9x2aB", "k3v9x2a", token, b.fence(), ""} {
+				b.expect("changed T P 0 hf1:"+token+":T:T:0:"+info, b.breaks(script.Break(), "I", other))
+			}
+			b.expect("broken T T\nP 0 hf1:"+grant+":T:T:0:"+info, b.breaks(script.Break(), "I", grant))
+			b.expect("hf1 broken T "+grant+" T {k}\n"+remark, b.heard(told))
 			b.expect("free T 0", b.eval(script.Holder(), "", "x"))
-			b.expect("absent T", b.renew("A", 60000, 0))
-			b.expect("notes T 1\nT\nhf1 broken I T T mutex {k}\n"+remark+"\nP 0 hf1:-:T:T:0:"+info, b.notes(0, 10))
+			b.expect("absent T", b.renew(token, 60000, 0))
+			b.expect("notes T 1\nT\nhf1 broken I "+grant+" T T mutex {k}\n"+remark+"\nP 0 hf1:"+grant+":T:T:0:"+info, b.notes(0, 10))
+		},
+		"a fence that is not known yet": func(b bench) {
+			b.acquire("t", "A")
+			if b.field == "" {
+				b.rdb.Set(b.t.Context(), "{k}", strings.Replace(b.read(), b.fence(), "0", 1), redis.KeepTTL)
+			} else {
+				b.rdb.HSet(b.t.Context(), "{k}", b.field, strings.Replace(b.read(), b.fence(), "0", 1))
+			}
+			told := b.listen("h")
+			b.expect("broken T T\nP 0 hf1:A:0:T:0:"+info, b.breaks(script.Break(), "I", "A"))
+			b.expect("hf1 broken T A 0 {k}\n"+remark, b.heard(told))
+			b.expect("notes T 1\nT\nhf1 broken I A 0 T mutex {k}\n"+remark+"\nP 0 hf1:A:0:T:0:"+info, b.notes(0, 10))
 		},
 		"handed over": func(b bench) {
 			b.acquire("t", "A")
@@ -66,7 +81,7 @@ func TestBreak(t *testing.T) {
 			first, second := b.listen("B"), b.listen("C")
 			b.acquire("w", "B")
 			b.acquire("w", "C")
-			reply := b.breaking(script.Break(), "", "I", fence, b.later(time.Minute))
+			reply := b.breaking(script.Break(), "", "I", "A", b.later(time.Minute))
 			granted := strings.Fields(b.raw(first))
 			var raised string
 			if _, err := fmt.Sscanf(reply, "broken %s %s", new(string), &raised); err != nil || number(raised) <= number(fence) || number(granted[5]) <= number(raised) {
@@ -76,15 +91,14 @@ func TestBreak(t *testing.T) {
 			b.expect("gone T", b.renew("A", 60000, 0))
 			b.expect("gone T", b.release("A", "", 0))
 			// The holder was another's by then.
-			b.expect("changed T P 0 hf1:B:T:T:0:"+info+"+", b.breaks(script.Break(), "J", fence))
+			b.expect("changed T P 0 hf1:B:T:T:0:"+info+"+", b.breaks(script.Break(), "J", "A"))
 		},
 		"sent again": func(b bench) {
 			b.acquire("t", "A")
-			fence := b.fence()
 			notAfter := b.later(time.Minute)
-			once := strings.SplitN(b.breaking(script.Break(), "", "I", fence, notAfter), " ", 3)
+			once := strings.SplitN(b.breaking(script.Break(), "", "I", "A", notAfter), " ", 3)
 			b.acquire("t", "B")
-			again := strings.SplitN(b.breaking(script.Break(), "", "I", fence, notAfter), " ", 3)
+			again := strings.SplitN(b.breaking(script.Break(), "", "I", "A", notAfter), " ", 3)
 			if once[0] != "broken" || again[0] != once[0] || again[2] != once[2] {
 				b.t.Errorf("the replies are %q and %q", once, again)
 			}
@@ -93,21 +107,22 @@ func TestBreak(t *testing.T) {
 		},
 		"late": func(b bench) {
 			b.acquire("t", "A")
-			fence := b.fence()
-			reply := b.breaking(script.Break(), "", "I", fence, b.later(0)-1)
+			reply := b.breaking(script.Break(), "", "I", "A", b.later(0)-1)
 			b.expect("late T", volatile.ReplaceAllString(reply, "T"))
 			b.expect("renewed T P 0 0", b.renew("A", 60000, 0))
 			b.expect("notes T 0", b.notes(0, 10))
 		},
 		"a late copy of its acquire": func(b bench) {
 			b.acquire("t", "A")
-			b.breaks(script.Break(), "I", b.fence())
+			b.breaks(script.Break(), "I", "A")
 			b.expect("gone T", b.acquire("t", "A"))
 			b.expect("granted T P T 1", b.acquire("t", "B"))
 		},
 		"another program's": func(b bench) {
 			b.take()
-			b.expect("changed", strings.Fields(b.breaks(script.Break(), "I", "17"))[0])
+			for _, grant := range []string{"17", ""} {
+				b.expect("changed", strings.Fields(b.breaks(script.Break(), "I", grant))[0])
+			}
 			b.theirsIsIntact()
 		},
 	} {
@@ -117,7 +132,7 @@ func TestBreak(t *testing.T) {
 					b := newBench(t, back)
 					b.form = f
 					b.rdb.FlushAll(t.Context())
-					if f.name == rlock.name && name != "the grant that was seen" && name != "another program's" {
+					if f.name == rlock.name && name != "the grant that was seen" && name != "a fence that is not known yet" && name != "another program's" {
 						continue
 					}
 					test(b)
@@ -137,8 +152,11 @@ func TestShareBreak(t *testing.T) {
 			next := b.listen("D")
 			l.acquire("w", "D", 1)
 			fence := fmt.Sprint(l.hold("B").fence)
-			b.expect("changed T P 0 hf1:C:T:T:0:"+info, b.breaks(script.ShareBreak(), "I", "17"))
-			b.expect("broken T T\nP 1 hf1:-:T:T:0:"+info, b.breaks(script.ShareBreak(), "I", fence))
+			for _, other := range []string{"E", "", "holds", fence} {
+				b.expect("changed T P 0 hf1:C:T:T:0:"+info, b.breaks(script.ShareBreak(), "I", other))
+			}
+			b.expect("broken T T\nP 1 hf1:B:T:T:0:"+info, b.breaks(script.ShareBreak(), "I", "B"))
+			b.expect("notes T 1\nT\nhf1 broken I B T T sem {k}\n"+remark+"\nP 1 hf1:B:T:T:0:"+info, b.notes(0, 10))
 			b.expect("hf1 sem D T P T {k}", b.heard(next))
 			b.expect("gone T", b.eval(script.ShareRenew(), "", "B", 60000, 0, fence))
 			b.expect("gone T", l.acquire("t", "B", 1)) // a late copy
@@ -146,25 +164,29 @@ func TestShareBreak(t *testing.T) {
 			for _, token := range []string{"A", "C", "D"} {
 				b.expect("released T", l.release(token, "", 0))
 			}
-			b.expect("free T", b.breaks(script.ShareBreak(), "J", fence))
+			b.expect("free T", b.breaks(script.ShareBreak(), "J", "B"))
 		},
-		"many readers": func(b bench) {
+		"one of many readers": func(b bench) {
 			l := readWrite(b)
 			const readers = 1100
 			for i := range readers {
 				l.acquire("t", fmt.Sprint("R", i), 1)
 			}
-			fence := fmt.Sprint(l.hold("R0").fence)
-			next := b.listen("W")
-			l.acquire("w", "W", everything)
 			notAfter := b.later(time.Minute)
-			once := strings.SplitN(b.breaking(script.ShareBreak(), "", "I", fence, notAfter), " ", 3)
-			// The tombstones of the readers do not hide what was replied.
-			again := strings.SplitN(b.breaking(script.ShareBreak(), "", "I", fence, notAfter), " ", 3)
+			once := strings.SplitN(b.breaking(script.ShareBreak(), "", "I", "R1098", notAfter), " ", 3)
+			again := strings.SplitN(b.breaking(script.ShareBreak(), "", "I", "R1098", notAfter), " ", 3)
 			if once[0] != "broken" || again[0] != once[0] || again[2] != once[2] {
 				b.t.Errorf("the replies are %.200q and %.200q", once, again)
 			}
-			b.expect("gone T", l.acquire("t", "R1099", 1)) // a late copy
+			b.expect("gone T", l.acquire("t", "R1098", 1)) // a late copy
+			// The others have the same fence, and keep the lock.
+			next := b.listen("W")
+			l.acquire("w", "W", everything)
+			for i := range readers {
+				if i != 1098 {
+					b.expect("released T", l.release(fmt.Sprint("R", i), "", 0))
+				}
+			}
 			if got := strings.Fields(b.heard(next)); got[1] != "rw" || got[2] != "W" {
 				b.t.Errorf("the writer heard %q", got)
 			}
@@ -180,33 +202,38 @@ func TestShareBreak(t *testing.T) {
 	}
 }
 
-// A break that cannot be recorded changes nothing, and is not remembered as one that did.
+// A break that cannot be recorded, or has no fence, changes nothing, and is not remembered as one that did.
 func TestBreakWithoutAJournal(t *testing.T) {
 	backend.Each(t, func(t *testing.T, back *backend.Backend) {
 		b := newBench(t, back)
-		wrong := func(what string, s script.Script, fence string) {
+		wrong := func(what string, s script.Script) {
 			b.t.Helper()
 			b.rdb.Set(t.Context(), journal, "another program's", 0)
 			for range 2 { // the second is the same request, sent again
-				if got := b.breaks(s, "I", fence); !strings.HasPrefix(got, "error WRONGTYPE") {
+				if got := b.breaks(s, "I", "A"); !strings.HasPrefix(got, "error WRONGTYPE") {
 					t.Errorf("%s: the reply is %q", what, got)
 				}
 			}
 			b.rdb.Del(t.Context(), journal)
+			b.rdb.Rename(t.Context(), "{k}:f", "{k}:kept")
+			b.rdb.Set(t.Context(), "{k}:f", "another program's", 0)
+			if got := b.breaks(s, "I", "A"); !strings.HasPrefix(got, "error ") {
+				t.Errorf("%s without fences: the reply is %q", what, got)
+			}
+			b.rdb.Rename(t.Context(), "{k}:kept", "{k}:f")
 		}
 		b.rdb.FlushAll(t.Context())
 		b.acquire("t", "A")
-		wrong("a mutex", script.Break(), b.fence())
+		wrong("a mutex", script.Break())
 		b.expect("renewed T P 0 0", b.renew("A", 60000, 0))
-		b.expect("broken", strings.Fields(b.breaks(script.Break(), "I", b.fence()))[0])
+		b.expect("broken", strings.Fields(b.breaks(script.Break(), "I", "A"))[0])
 
 		b.rdb.FlushAll(t.Context())
 		l := semaphore(b, 3)
 		l.acquire("t", "A", 1)
-		fence := fmt.Sprint(l.hold("A").fence)
-		wrong("a semaphore", script.ShareBreak(), fence)
+		wrong("a semaphore", script.ShareBreak())
 		b.expect("renewed T P 0 0", l.renew("A", 60000, 0))
-		b.expect("broken", strings.Fields(b.breaks(script.ShareBreak(), "I", fence))[0])
+		b.expect("broken", strings.Fields(b.breaks(script.ShareBreak(), "I", "A"))[0])
 	})
 }
 
@@ -217,7 +244,7 @@ func TestJournal(t *testing.T) {
 		b.rdb.FlushAll(t.Context())
 		note := func(id string) {
 			b.t.Helper()
-			reply, err := b.rdb.Eval(t.Context(), script.Note().Source, []string{journal}, "", id, "channel-h", "revoked", 17, 0, "mutex", "{k}", remark, "").Text()
+			reply, err := b.rdb.Eval(t.Context(), script.Note().Source, []string{journal}, "", id, "channel-h", "revoked", "k3v9x2ab", 17, 0, "mutex", "{k}", remark, "").Text()
 			if err != nil || !strings.HasPrefix(reply, "noted ") {
 				t.Fatal(reply, err)
 			}
@@ -227,7 +254,7 @@ func TestJournal(t *testing.T) {
 			note(fmt.Sprint("I", i))
 		}
 		note("I4") // sent again
-		entry := func(id string) string { return "\nT\nhf1 revoked " + id + " 17 0 mutex {k}\n" + remark + "\n" }
+		entry := func(id string) string { return "\nT\nhf1 revoked " + id + " k3v9x2ab 17 0 mutex {k}\n" + remark + "\n" }
 		b.expect("notes T 2"+entry("I4")+entry("I3"), b.notes(0, 2))
 		b.expect("notes T 2"+entry("I2")+entry("I1"), b.notes(2, 2))
 		b.expect("notes T 1"+entry("I0"), b.notes(4, 2))
@@ -238,7 +265,7 @@ func TestJournal(t *testing.T) {
 			note(fmt.Sprint("J", i))
 		}
 		// The server's clock was ahead by an hour, and somebody has written what is further ahead.
-		b.rdb.ZAdd(t.Context(), journal, redis.Z{Score: float64(b.later(time.Hour)), Member: "hf1 revoked K 17 0 mutex {k}\n" + remark + "\n"}, redis.Z{Score: 9e15, Member: "rubbish"})
+		b.rdb.ZAdd(t.Context(), journal, redis.Z{Score: float64(b.later(time.Hour)), Member: "hf1 revoked K k3v9x2ab 17 0 mutex {k}\n" + remark + "\n"}, redis.Z{Score: 9e15, Member: "rubbish"})
 		note("L")
 		if latest := b.notes(0, 2); !strings.HasPrefix(latest, "notes T 2"+entry("L")+"\nT\nhf1 revoked K ") {
 			t.Errorf("the latest entries are %q", latest)

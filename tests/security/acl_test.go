@@ -450,11 +450,12 @@ func breaking(j job) error {
 	} {
 		lease := backend.Acquire(j.t, lock(operator))
 		next := j.queue(ctx, lock(operator), lock(j.client(j.t, "")))
-		if err := in.Revoke(ctx, lease.Name(), lease.Fence(), "test"); err != nil {
+		seen := backend.Seen(j.t, inspect.New(operator), lease.Name(), lease.Fence())
+		if err := in.Revoke(ctx, seen, "test"); err != nil {
 			return err
 		}
 		backend.Told(j.t, "the holder is asked", lease.Revoked())
-		if _, err := in.Break(ctx, lease.Name(), lease.Fence(), "test"); err != nil {
+		if _, err := in.Break(ctx, seen, "test"); err != nil {
 			return err
 		}
 		backend.Told(j.t, "the holder is told of the loss", lease.Done())
@@ -471,7 +472,7 @@ func breaking(j job) error {
 	if err != nil {
 		return err
 	}
-	if _, err := in.Break(ctx, barrier.Name(), one.Lease().Fence(), "test"); err != nil {
+	if _, err := in.Break(ctx, backend.Seen(j.t, inspect.New(operator), barrier.Name(), one.Lease().Fence()), "test"); err != nil {
 		return err
 	}
 	for b, err := range in.History(ctx) {

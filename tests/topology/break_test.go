@@ -28,11 +28,12 @@ func breaksAll(t *testing.T, open opener) {
 			lease := backend.Acquire(t, lock(c))
 			leases := backend.Start(t, lock(other))
 			backend.Waiters(t, lock(c), 1)
-			if err := in.Revoke(t.Context(), name, lease.Fence(), "test"); err != nil {
+			seen := backend.Seen(t, in, name, lease.Fence())
+			if err := in.Revoke(t.Context(), seen, "test"); err != nil {
 				t.Fatalf("%s %s: Revoke: %v", kind, name, err)
 			}
 			backend.Told(t, "the holder is asked", lease.Revoked())
-			broken, err := in.Break(t.Context(), name, lease.Fence(), "test")
+			broken, err := in.Break(t.Context(), seen, "test")
 			if err != nil {
 				t.Fatalf("%s %s: Break: %v", kind, name, err)
 			}

@@ -19,7 +19,8 @@ func TestTheInspectorsPagesOfACluster(t *testing.T) {
 	each(t, func(t *testing.T, bin server.Binary) {
 		c := startCluster(t, bin)
 		open := clusterOf(c)
-		in := pages.Serve(t, inspect.New(open.client(t, &holdfast.Config{Owner: "operator"})))
+		look := inspect.New(open.client(t, &holdfast.Config{Owner: "operator"}))
+		in := pages.Serve(t, look)
 		list := in.List()
 		list.Until("no lock is listed", func(l pages.List) bool { return l.Has() })
 
@@ -35,14 +36,14 @@ func TestTheInspectorsPagesOfACluster(t *testing.T) {
 		}
 		rows := func() (all []pages.Row) {
 			for name, lease := range leases {
-				all = append(all, pages.Row{Name: name, Kind: "mutex", Owner: "worker", Fence: fenceOf(lease)})
+				all = append(all, pages.Row{Name: name, Kind: "mutex", Owner: "worker", Grant: backend.Seen(t, look, name, lease.Fence()).Grant})
 			}
 			return all
 		}
 		list.Until("all locks are listed", func(l pages.List) bool { return l.Has(rows()...) })
 
 		for _, mine := range byMaster {
-			breaksOnThePage(t, in, worker, other, mine[0], leases[mine[0]])
+			breaksOnThePage(t, in, look, worker, other, mine[0], leases[mine[0]])
 			delete(leases, mine[0])
 		}
 		list.Until("the broken ones are listed no more", func(l pages.List) bool { return l.Has(rows()...) })
@@ -60,35 +61,36 @@ func TestTheInspectorsPagesOfACluster(t *testing.T) {
 
 // breaksOnThePage looks at the page of a lock that worker holds. There it asks worker to let go, and then breaks the lock; other,
 // which waits, gets it.
-func breaksOnThePage(t *testing.T, in *pages.Inspector, worker, other *holdfast.Client, name string, lease *holdfast.Lease) {
+func breaksOnThePage(t *testing.T, in *pages.Inspector, look *inspect.Inspector, worker, other *holdfast.Client, name string, lease *holdfast.Lease) {
 	t.Helper()
+	grant := backend.Seen(t, look, name, lease.Fence()).Grant
 	page := in.Lock(name)
 	page.Until("the holder is seen", func(l pages.Lock) bool {
-		return l.Key == "holdfast:{"+name+"}" && l.Kind == "mutex" && l.IsHeldBy("worker", fenceOf(lease))
+		return l.Key == "holdfast:{"+name+"}" && l.Kind == "mutex" && l.IsHeldBy("worker", grant, fenceOf(lease))
 	})
 	next := backend.Start(t, other.Mutex(name, holdfast.TTL(time.Hour)))
 	backend.Waiters(t, worker.Mutex(name), 1)
 	page.Until("the waiter is seen", func(l pages.Lock) bool { return l.Waiting == 1 })
 
-	if a := in.Order("break", name, strconv.FormatUint(lease.Fence()+1, 10), "too far"); a.Code != http.StatusConflict || a.Error == "" || lease.Err() != nil {
-		t.Errorf("%s: Break with another fence: %+v; the lease: %v", name, a, lease.Err())
+	if a := in.Order("break", name, "k3v9x2ab", "another"); a.Code != http.StatusConflict || a.Error == "" || lease.Err() != nil {
+		t.Errorf("%s: Break of another grant: %+v; the lease: %v", name, a, lease.Err())
 	}
-	if a := in.Order("revoke", name, strconv.FormatUint(lease.Fence()+1, 10), "too far"); a.Code != http.StatusConflict || a.Error == "" {
-		t.Errorf("%s: Revoke with another fence: %+v", name, a)
+	if a := in.Order("revoke", name, "k3v9x2ab", "another"); a.Code != http.StatusConflict || a.Error == "" {
+		t.Errorf("%s: Revoke of another grant: %+v", name, a)
 	}
 	select {
 	case <-lease.Revoked():
-		t.Errorf("%s: the holder is asked by orders with another fence", name)
+		t.Errorf("%s: the holder is asked by orders about another grant", name)
 	default:
 	}
-	if a := in.Order("revoke", name, fenceOf(lease), "a deployment"); a.Code != http.StatusOK || a.Warning != "" {
+	if a := in.Order("revoke", name, grant, "a deployment"); a.Code != http.StatusOK || a.Warning != "" {
 		t.Fatalf("%s: Revoke: %+v", name, a)
 	}
 	backend.Told(t, "the holder is asked to let go", lease.Revoked())
 	if err := lease.Err(); err != nil {
 		t.Errorf("%s: the lease of a holder that was asked to let go: %v", name, err)
 	}
-	a := in.Order("break", name, fenceOf(lease), "it hangs")
+	a := in.Order("break", name, grant, "it hangs")
 	if fence, err := strconv.ParseUint(a.Fence, 10, 64); a.Code != http.StatusOK || a.Warning != "" || err != nil || fence <= lease.Fence() {
 		t.Fatalf("%s: Break: %+v", name, a)
 	}
@@ -98,8 +100,9 @@ func breaksOnThePage(t *testing.T, in *pages.Inspector, worker, other *holdfast.
 		t.Errorf("%s: the holder: %v", name, lease.Err())
 	}
 	got := backend.Receive(t, next)
+	grant = backend.Seen(t, look, name, got.Fence()).Grant
 	page.Until("the waiter has it, and why", func(l pages.Lock) bool {
-		return l.Waiting == 0 && l.IsHeldBy("other", fenceOf(got)) && l.IsBroken("it hangs")
+		return l.Waiting == 0 && l.IsHeldBy("other", grant, fenceOf(got)) && l.IsBroken("it hangs")
 	})
 	backend.Release(t, got)
 	page.Until("it is free", func(l pages.Lock) bool { return l.Error == "" && len(l.Holders) == 0 })

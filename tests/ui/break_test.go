@@ -15,7 +15,7 @@ import (
 )
 
 // An operator frees the lock of a holder that hangs, and no other.
-func TestALockIsBrokenByItsFence(t *testing.T) {
+func TestALockIsBrokenByItsGrant(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, &ui.Options{AllowBreak: true, Authenticate: func(user, password string) bool { return user == "eve" && password == "of-call" }})
 	lease := backend.Acquire(t, s.newClient("hung").Mutex("nightly"))
@@ -24,22 +24,27 @@ func TestALockIsBrokenByItsFence(t *testing.T) {
 	page.sees("Waiting (1 process)")
 
 	page.click(".break .danger")
-	if eval[bool](page, `document.querySelector("#fence").validity.valid`) {
-		t.Error("the fence need not be typed")
+	if eval[bool](page, `document.querySelector("#grant").validity.valid`) {
+		t.Error("the grant id need not be typed")
 	}
-	page.write("#fence", fmt.Sprint(lease.Fence()+1))
+	grant := s.grant("nightly")
+	page.write("#grant", grant[:7])
+	if eval[bool](page, `document.querySelector("#grant").validity.valid`) {
+		t.Error("seven characters of a grant id will do")
+	}
+	page.write("#grant", "k3v9x2ab")
 	page.write("#reason", "hangs since 3 am")
 	page.click(".break .danger")
-	page.sees("is gone, and another has the lock")
+	page.sees("is gone, and another holder has the lock")
 	if lease.Err() != nil {
 		t.Fatalf("it is broken: %v", lease.Err())
 	}
 
-	page.write("#fence", fmt.Sprint(lease.Fence()))
+	page.write("#grant", grant)
 	page.click(".break .danger")
 	page.sees("The lock was taken away. Its fence is ")
 	page.until("the next has it", `document.querySelector(".holders strong")?.textContent === "next"`)
-	page.until("the form is empty, for the next holder", `document.querySelector("#fence").value === "" && document.querySelector("#reason").value === ""`)
+	page.until("the form is empty, for the next holder", `document.querySelector("#grant").value === "" && document.querySelector("#reason").value === ""`)
 	page.sees("Broken, and taken from hung")
 	page.sees("by inspector · eve: hangs since 3 am")
 	backend.Eventually(t, "the holder is told", func() bool { return lease.Err() != nil })
@@ -48,10 +53,10 @@ func TestALockIsBrokenByItsFence(t *testing.T) {
 		t.Errorf("%v", lease.Err())
 	}
 
-	page.write("#fence", fmt.Sprint(lease.Fence())) // once more, too late
+	page.write("#grant", grant) // once more, too late
 	page.write("#reason", "hangs since 3 am")
 	page.click(".break .danger")
-	page.sees("is gone, and another has the lock")
+	page.sees("is gone, and another holder has the lock")
 	if h, _ := s.status("nightly").Holder(); h.Owner != "next" {
 		t.Errorf("%+v holds it", h)
 	}
@@ -73,7 +78,7 @@ func TestAHolderIsAskedToLetGo(t *testing.T) {
 	lease := s.hold(s.newClient("worker").Mutex("nightly"))
 	page := open(t, s.url+"?lock=nightly", 1280, 800)
 	page.sees("Granted to")
-	page.write("#fence", fmt.Sprint(lease.Fence()))
+	page.write("#grant", s.grant("nightly"))
 	page.write("#reason", "deployment")
 	page.click(".break button[type=button]")
 	page.sees("The holder was asked to let go.")
@@ -92,8 +97,9 @@ func TestALockThatIsFreeIsNotBroken(t *testing.T) {
 	lease := s.hold(s.newClient("worker").Mutex("nightly"))
 	page := open(t, s.url+"?lock=nightly", 1280, 800)
 	page.sees("Granted to")
+	grant := s.grant("nightly")
 	backend.Release(t, lease)
-	page.write("#fence", fmt.Sprint(lease.Fence()))
+	page.write("#grant", grant)
 	page.write("#reason", "x")
 	page.click(".break .danger")
 	page.sees(`nobody holds "nightly" any more`)
@@ -108,7 +114,7 @@ func TestAnotherSiteCanDoNothing(t *testing.T) {
 	page := open(t, elsewhere.url, 1280, 800)
 	page.sees("No locks")
 	page.do(chromedp.Navigate("about:blank"))
-	order := quote(fmt.Sprintf(`{"name":"nightly","fence":"%d","reason":"x"}`, lease.Fence()))
+	order := quote(fmt.Sprintf(`{"name":"nightly","grant":%q,"reason":"x"}`, s.grant("nightly")))
 	for what, attempt := range map[string]string{
 		"fetch":    `fetch(%[1]s + "break", {method: "POST", headers: {"Content-Type": "application/json"}, body: %[2]s}).then(() => "answered", () => "refused")`,
 		"no-cors":  `fetch(%[1]s + "break", {method: "POST", mode: "no-cors", body: %[2]s}).then((r) => r.type === "opaque" ? "refused" : "answered", () => "refused")`,

@@ -23,12 +23,13 @@ func TestThePageOfALock(t *testing.T) {
 	for _, text := range []string{"ann", "backup", "held", "2 processes wait", "mutex", "holdfast:{nightly}", "Granted to"} {
 		page.sees(text)
 	}
-	page.until("the fence", `document.querySelector(".holders .fence").textContent === "%d"`, lease.Fence())
+	page.until("the grant id", `document.querySelector(".holders .grant").textContent === %s`, quote(s.grant("nightly")))
+	page.until("the fence", `[...document.querySelectorAll(".holders code")].at(-1).textContent === "%d"`, lease.Fence())
 	page.until("the waiters, in order", `[...document.querySelectorAll(".waiters strong")].map((e) => e.textContent).join() === "bob,cat"`)
 	eval[bool](page, `(navigator.clipboard.writeText = async (text) => { window.copied = text; }, true)`)
 	page.click(".holders button")
 	page.sees("Copied")
-	page.until("the fence is copied", `window.copied === "%d"`, lease.Fence())
+	page.until("the grant id is copied", `window.copied === %s`, quote(s.grant("nightly")))
 	left := eval[string](page, `document.querySelector(".holders .facts").innerText`)
 	page.until("time passes", `document.querySelector(".holders .facts").innerText !== %s`, quote(left))
 	backend.Release(t, lease)

@@ -91,7 +91,7 @@ func TestWhoWaitsForALockOfAQuorumIsNotKnown(t *testing.T) {
 
 	page.click(`#rows a[title="nightly"]`)
 	page.sees(says)
-	page.write("#fence", eval[string](page, `document.querySelector(".holders .fence").textContent`))
+	page.write("#grant", eval[string](page, `document.querySelector(".holders .grant").textContent`))
 	page.write("#reason", "hangs since 3 am")
 	page.click(".break .danger")
 	page.sees("The lock was taken away.")

@@ -76,6 +76,13 @@ func (s *stage) letGo(owner string) {
 	s.holders[owner]()
 }
 
+// grant returns the grant id of a mutex's holder.
+func (s *stage) grant(name string) string {
+	s.tb.Helper()
+	h, _ := s.status(name).Holder()
+	return h.Grant
+}
+
 func (s *stage) status(name string) holdfast.Status {
 	s.tb.Helper()
 	status, err := s.client.Mutex(name).Status(s.tb.Context())

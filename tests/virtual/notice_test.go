@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/holdfast-go/holdfast"
@@ -13,6 +14,7 @@ import (
 	"github.com/holdfast-go/holdfast/holdfasttest"
 	"github.com/holdfast-go/holdfast/inspect"
 	"github.com/holdfast-go/holdfast/internal/script"
+	"github.com/holdfast-go/holdfast/tests/internal/backend"
 )
 
 // lagging is a driver whose replies about the lock "late" take a second.
@@ -41,7 +43,7 @@ func TestANoticeBeforeTheGrantIsNotLost(t *testing.T) {
 		if err != nil || len(s.Holders) != 1 || len(got) > 0 {
 			t.Fatalf("Get: %+v, %v", s, err)
 		}
-		if err := in.Revoke(t.Context(), "late", s.Fence, ""); err != nil {
+		if err := in.Revoke(t.Context(), s.Holders[0], ""); err != nil {
 			t.Fatal(err)
 		}
 		release(t, acquire(t, c.Mutex("between"))) // which the notice does not concern
@@ -74,7 +76,8 @@ func TestANoticeExplainsWhatARenewalFinds(t *testing.T) {
 		c := client(t, srv, func(inner drivertest.Driver) drivertest.Driver { return journalless{inner} })
 		lease := acquire(t, c.Mutex("m"))
 		time.Sleep(2500 * time.Millisecond) // the client listens after one second, and renews after five
-		broken, err := inspect.New(client(t, srv)).Break(t.Context(), "m", lease.Fence(), "it hung")
+		in := inspect.New(client(t, srv))
+		broken, err := in.Break(t.Context(), backend.Seen(t, in, "m", lease.Fence()), "it hung")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -86,6 +89,53 @@ func TestANoticeExplainsWhatARenewalFinds(t *testing.T) {
 		var lost *holdfast.LostError
 		if !errors.As(lease.Err(), &lost) || lost.Reason != holdfast.LossBroken || lost.By != broken.By || lost.Note != "it hung" {
 			t.Errorf("it was told %+v", lost)
+		}
+	})
+}
+
+// Leases that share what the server granted, one after another or at the same time, have one grant id, whatever their fences. An
+// operator who names it reaches the lease that has the lock now, and all of those that share it.
+func TestLeasesOfOneGrantAreToldTogether(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
+		c, in := client(t, srv), inspect.New(client(t, srv))
+		mutex := c.Mutex("m", holdfast.TTL(time.Hour))
+		free := acquire(t, client(t, srv).Mutex("m"))
+		first, second := inLine(t, mutex), inLine(t, mutex)
+		release(t, free)
+		<-first.done
+		synctest.Wait() // a renewal reserves a fence for the second
+		release(t, first.lease)
+		<-second.done
+		if first.err != nil || second.err != nil {
+			t.Fatal(first.err, second.err)
+		}
+		seen := backend.Seen(t, in, "m", first.lease.Fence()) // the server was not asked when the lock was passed on
+		readers := []*holdfast.Lease{acquire(t, c.RWMutex("rw", holdfast.TTL(time.Hour)).Reader()), acquire(t, c.RWMutex("rw", holdfast.TTL(time.Hour)).Reader())}
+		shared, err := in.Get(t.Context(), "rw")
+		if err != nil || len(shared.Holders) != 1 {
+			t.Fatalf("the readers have %+v, %v", shared, err)
+		}
+		time.Sleep(2 * time.Second) // since then the client listens
+		for _, of := range []struct {
+			h      holdfast.Holder
+			leases []*holdfast.Lease
+		}{{seen, []*holdfast.Lease{second.lease}}, {shared.Holders[0], readers}} {
+			if err := in.Revoke(t.Context(), of.h, ""); err != nil {
+				t.Fatal(err)
+			}
+			for _, l := range of.leases {
+				<-l.Revoked()
+			}
+			if _, err := in.Break(t.Context(), of.h, ""); err != nil {
+				t.Fatal(err)
+			}
+			for _, l := range of.leases {
+				<-l.Done()
+				var lost *holdfast.LostError
+				if !errors.As(l.Err(), &lost) || lost.Reason != holdfast.LossBroken {
+					t.Errorf("%v is told %v", l, l.Err())
+				}
+			}
 		}
 	})
 }

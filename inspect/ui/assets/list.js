@@ -130,7 +130,7 @@ export class List {
       if (lock.waited && (!longest || lock.waited < longest)) longest = lock.waited;
       if (this.show === "held" && lock.holders === 0) continue;
       if (this.show === "waiting" && lock.waiting === 0) continue;
-      if (this.words.every((word) => lock.text.includes(word) || word === lock.fence)) found.push([columns[sort].key(lock), lock]);
+      if (this.words.every((word) => lock.text.includes(word) || word === lock.grant)) found.push([columns[sort].key(lock), lock]);
     }
     const natural = columns[sort].text ? 1 : -1;
     const direction = this.down && sort === this.sort ? -natural : natural;

@@ -130,7 +130,8 @@ export class LockPage {
   holder(h, i) {
     const facts = el("dl", { class: "facts" });
     const fact = (name, ...value) => facts.append(el("div", {}, el("dt", {}, name), el("dd", {}, ...value)));
-    if (h.fence) fact("Fence", el("code", { class: "fence" }, h.fence), copyButton(h.fence, "Copy", "Copy the fence"));
+    if (h.grant) fact("Grant", el("code", { class: "grant" }, h.grant), copyButton(h.grant, "Copy", "Copy the grant id"));
+    if (h.fence) fact("Fence", el("code", {}, h.fence));
     if (h.since) fact("Held for", this.live((now) => duration(now - h.since), { title: `since ${dayAndClock(h.since)}` }));
     fact("Lease left", ...(h.until ? this.lease(i) : ["no expiry"]));
     if (h.permits) fact("Permits", count(h.permits));
@@ -184,12 +185,12 @@ export class LockPage {
     }
     this.parts.timeline.replaceChildren(...timeline.map((h) => el("li", { "data-what": h.what },
       el("span", { class: "dot", "aria-hidden": "true" }),
-      el("time", { title: dayAndClock(h.t) + (h.fence ? `, fence ${h.fence}` : "") }, clock(h.t)),
+      el("time", { title: dayAndClock(h.t) + (h.grant ? `, grant ${h.grant}` : "") + (h.fence ? `, fence ${h.fence}` : "") }, clock(h.t)),
       el("span", { class: "what" }, words[h.what]?.(h) ?? h.what, " ", el("b", {}, owner(h)), el("span", { class: "more" }, said(h))))));
   }
 
   breakForm(user) {
-    const fence = el("input", { id: "fence", inputmode: "numeric", autocomplete: "off", required: true, pattern: "[0-9]+", "aria-describedby": "break-hint" });
+    const grant = el("input", { id: "grant", autocomplete: "off", autocapitalize: "off", spellcheck: "false", required: true, pattern: "[\\w\\-]{8}", "aria-describedby": "break-hint" });
     const reason = el("input", { id: "reason", autocomplete: "off", required: true, maxlength: "400" });
     const answer = el("p", { class: "answer", role: "status" });
     const act = async (verb) => {
@@ -198,15 +199,15 @@ export class LockPage {
       answer.textContent = verb === "break" ? "Breaking …" : "Asking …";
       const buttons = form.querySelectorAll("button");
       for (const b of buttons) b.disabled = true;
-      const [failed, text] = await order(verb, this.quorum, { name: this.name, fence: fence.value.trim(), reason: reason.value.trim() });
+      const [failed, text] = await order(verb, this.quorum, { name: this.name, grant: grant.value.trim(), reason: reason.value.trim() });
       for (const b of buttons) b.disabled = false;
       answer.className = failed ? "answer failed" : "answer done";
       answer.textContent = text;
-      if (!failed && verb === "break") fence.value = reason.value = ""; // they are not for the next holder
+      if (!failed && verb === "break") grant.value = reason.value = ""; // they are not for the next holder
     };
     const form = el("form", { class: "break", onsubmit: (e) => { e.preventDefault(); act("break"); } },
-      el("p", { id: "break-hint" }, "Type the fence of the holder that you mean: another holder is left alone. Its program is told at once, and the next waiter gets the lock. If it goes on working all the same, only resources that check fences refuse it." + (user ? ` It is recorded as done by ${shown(user)}.` : "")),
-      el("label", { for: "fence" }, "Fence of the holder"), fence,
+      el("p", { id: "break-hint" }, "Type the grant id of the holder that you mean: another holder is left alone. Its program is told at once, and the next waiter gets the lock. If it goes on working all the same, only resources that check fences refuse it." + (user ? ` It is recorded as done by ${shown(user)}.` : "")),
+      el("label", { for: "grant" }, "Grant id of the holder"), grant,
       el("label", { for: "reason" }, "Reason, for the record"), reason,
       el("div", { class: "buttons" },
         el("button", { type: "submit", class: "button danger" }, "Break the lock"),

@@ -55,9 +55,9 @@ export class Store {
 }
 
 // lockOf takes apart what row.go writes.
-function lockOf([id, name, kind, holders, mode, owner, host, foreign, used, limit, since, until, fence, waiting, waited, notes]) {
+function lockOf([id, name, kind, holders, mode, owner, host, foreign, used, limit, since, until, grant, waiting, waited, notes]) {
   const text = `${name}\n${owner}\n${host}\n${kind}\n${notes}`.toLowerCase();
-  const lock = { id, name, kind, holders, mode, owner, host, foreign: foreign === 1, used, limit, since, until, fence, waiting, waited, notes, text };
+  const lock = { id, name, kind, holders, mode, owner, host, foreign: foreign === 1, used, limit, since, until, grant: grant.toLowerCase(), waiting, waited, notes, text };
   return { ...lock, ...candidates(lock) };
 }
 

@@ -8,7 +8,12 @@
 -- requires tombstone
 -- requires journal
 
-local broken_fence, not_after = ARGV[3], tonumber(ARGV[4])
+local broken_grant, not_after = ARGV[3], tonumber(ARGV[4])
+
+-- Reports whether the grant of that token, which may be nil, is to be broken. People know a token by its first 8 characters.
+local function is_meant(holder_token)
+  return holder_token and string.sub(holder_token, 1, 8) == broken_grant
+end
 
 -- Returns the reply, from behind its time, of an earlier copy of the request that has broken the lock; nil if there was none. All
 -- copies have the same not-after.
@@ -21,15 +26,15 @@ local function replied_before()
   end
 end
 
--- Does what the server may refuse, before anything has changed: it asks whether the first waiter is alive, looks at the journal,
+-- Does what the server may refuse, before anything has changed. fence is the holder's. It asks whether the first waiter is alive, looks at the journal,
 -- which may be another program's key, and tells the holder. Then it removes nothing: this is allowed if the server is out of
 -- memory, and so is everything after a script's first write.
-local function prepare(journal)
+local function prepare(fence, journal)
   hearers({ first_waiter() })
   if not cluster then
     -- mutants: break-journal-first
     redis.call('ZCOUNT', journal, '0', '0')
-    announce(ARGV[7], 'broken', broken_fence, KEYS[1], ARGV[6])
+    announce(ARGV[7], 'broken', broken_grant, fence, KEYS[1], ARGV[6])
   end
   redis.call('ZREM', KEYS[2], '')
 end
@@ -40,12 +45,12 @@ local function grave_until(pttl)
   return now + math.max(pttl, 60000) * 1000
 end
 
--- Records the break and returns the reply. raised is the lock's new fence, holder the line that describes the broken holder.
-local function record_break(raised, holder, journal)
+-- Records the break and returns the reply. raised is the lock's new fence, fence the broken holder's, holder the line that describes it.
+local function record_break(raised, fence, holder, journal)
   local reply = whole(raised) .. '\n' .. holder
   remember('d:' .. token .. '\n' .. reply, not_after)
   if not cluster then
-    write_journal(journal, 'broken', token, broken_fence, whole(raised), ARGV[5], KEYS[1], ARGV[6], holder)
+    write_journal(journal, 'broken', token, broken_grant, fence, whole(raised), ARGV[5], KEYS[1], ARGV[6], holder)
   end
   return 'broken ' .. whole(now) .. ' ' .. reply
 end

@@ -1,12 +1,13 @@
 -- journal.lua: records what operators did to holders. Holders learn of it from this record.
 --
 -- The journal is a sorted set, scored by server time (µs). An entry is three lines:
---   hf1 WHAT ID FENCE RAISED KIND KEY
+--   hf1 WHAT ID GRANT FENCE RAISED KIND KEY
 --   NOTE
 --   PTTL WEIGHT VALUE
--- WHAT is 'broken' or 'revoked'. ID names the request. FENCE is that of the holder, RAISED the lock's fence after a break, or
--- 0; KIND that of the lock, and KEY its key. NOTE is JSON: who the operator is, and why. The last line is the broken holder, as
--- status.lua writes one, but without its token. It is empty if the holder was only asked.
+-- WHAT is 'broken' or 'revoked'. ID names the request. GRANT is the grant id of the holder, and FENCE its fence, 0 if that is not
+-- known; RAISED the lock's fence after a break, or 0; KIND that of the lock, and KEY its key. NOTE is JSON: who the operator is, and
+-- why. The last line is the broken holder, as status.lua writes one, but with GRANT in place of its token. It is empty if the holder
+-- was only asked.
 --
 -- requires request
 
@@ -15,8 +16,8 @@ local journal_length = 1000
 
 -- Publishes that there is an entry, or will be one at the end of this script. Clients that miss the message read the journal when
 -- they are subscribed again.
-local function announce(channel, what, fence, key, note)
-  redis.call(cluster and 'SPUBLISH' or 'PUBLISH', channel, 'hf1 ' .. what .. ' ' .. at .. ' ' .. fence .. ' ' .. key .. '\n' .. note)
+local function announce(channel, what, grant, fence, key, note)
+  redis.call(cluster and 'SPUBLISH' or 'PUBLISH', channel, table.concat({ 'hf1', what, at, grant, fence, key }, ' ') .. '\n' .. note)
 end
 
 -- An entry that is later than now by more µs than this was written by somebody else. If the clock went back, our own may be later
@@ -25,12 +26,13 @@ local longest_ahead = 86400000000
 
 -- Adds an entry after all others. This works even if the server is out of memory: removing is allowed then, and so is everything
 -- after a script's first write.
-local function write_journal(journal, what, id, fence, raised, kind, key, note, holder)
+local function write_journal(journal, what, id, grant, fence, raised, kind, key, note, holder)
   redis.call('ZREMRANGEBYSCORE', journal, whole(now + longest_ahead), '+inf')
   local last = redis.call('ZRANGE', journal, '-1', '-1', 'WITHSCORES')[2]
   -- mutants: journal-order
   local score = math.max(now, tonumber(last or 0) + 1)
-  redis.call('ZADD', journal, whole(score), table.concat({ 'hf1 ' .. what .. ' ' .. id .. ' ' .. fence .. ' ' .. raised .. ' ' .. kind .. ' ' .. key, note, holder }, '\n'))
+  local head = table.concat({ 'hf1', what, id, grant, fence, raised, kind, key }, ' ')
+  redis.call('ZADD', journal, whole(score), table.concat({ head, note, holder }, '\n'))
   if redis.call('ZCOUNT', journal, '-inf', '+inf') >= journal_length + 100 then
     redis.call('ZREM', journal, unpack(redis.call('ZRANGEBYSCORE', journal, '-inf', '+inf', 'LIMIT', '0', '100')))
   end

@@ -1,17 +1,17 @@
--- break.lua: takes a lock from the holder with that fence and hands it over. It is for operators: the holder may still be at work.
+-- break.lua: takes a lock from the holder with that grant id and hands it over. It is for operators: the holder may still be at work.
 --
 -- KEYS    [1] lock  [2] queue  [3] fence counter, outside Cluster mode [4] journal, in Strict mode the last: incarnation mark
--- ARGV    [1] flags as in prelude.lua  [2] names the request: the same in its repetitions  [3] FENCE of the grant to be
---         broken  [4] not-after, server time in µs  [5] the kind of the lock  [6] a note  [7] the channel of the journal
+-- ARGV    [1] flags as in prelude.lua  [2] names the request: the same in its repetitions  [3] GRANT, the id of the grant
+--         to be broken  [4] not-after, server time in µs  [5] the kind of the lock  [6] a note  [7] the channel of the journal
 -- Returns 'broken NOW RAISED', a line feed and 'PTTL WEIGHT VALUE'
 --             RAISED  a fence above all of the broken holder's, and below the next holder's
---             VALUE   what the lock's value was, without its token; WEIGHT is 0
---         'changed NOW PTTL WAITERS VALUE'  the lock's holder has another fence, or none; WAITERS is 0
+--             VALUE   what the lock's value was, with GRANT in place of its token; WEIGHT is 0
+--         'changed NOW PTTL WAITERS VALUE'  the lock's holder has another grant id, or none; WAITERS is 0
 --         'free NOW'           nobody has the lock
 --         'late NOW'           not-after has come: nothing was done
 --         'error MESSAGE'      nothing was done
 --
--- Invariants: only a grant with that fence is broken; sent twice, the second run gives the first one's reply; the holder is
+-- Invariants: only a grant with that id is broken; sent twice, the second run gives the first one's reply; the holder is
 -- told before the next one is granted the lock; it works when the server is out of memory.
 
 -- requires prelude
@@ -36,15 +36,15 @@ local function main()
   local pttl = redis.call('PTTL', KEYS[1])
   local holder_token, fence = string.match(value, '^hf1:([^:]*):(%d+):')
   -- mutants: break-compare
-  if fence ~= broken_fence then
+  if not is_meant(holder_token) then
     return nothing('changed ' .. whole(now) .. ' ' .. pttl .. ' 0 ' .. value)
   end
-  prepare(KEYS[4])
+  prepare(fence, KEYS[4])
   -- mutants: break-raise
   local raised = mint(1)
   -- mutants: break-tombstone
   remember('x:' .. holder_token, grave_until(pttl))
-  reply = record_break(raised, pttl .. ' 0 ' .. string.gsub(value, '^hf1:[^:]*:', 'hf1:-:', 1), KEYS[4])
+  reply = record_break(raised, fence, pttl .. ' 0 hf1:' .. broken_grant .. string.sub(value, #'hf1:' + #holder_token + 1), KEYS[4])
   if not pcall(give, value) and read_lock(look_at) == value then
     -- It failed before it changed anything.
     free_lock()

@@ -2,7 +2,8 @@
 --
 -- KEYS    [1] journal
 -- ARGV    [1] flags as in request.lua  [2] names the request: the same in its repetitions  [3] the channel of the journal
---         [4] WHAT  [5] FENCE  [6] RAISED  [7] KIND  [8] KEY  [9] NOTE  [10] PTTL WEIGHT VALUE, or '', as in journal.lua
+--         [4] WHAT  [5] GRANT  [6] FENCE  [7] RAISED  [8] KIND  [9] KEY  [10] NOTE  [11] PTTL WEIGHT VALUE, or '', as in
+--         journal.lua
 -- Returns 'noted NOW'
 --         'error MESSAGE'
 --
@@ -13,8 +14,8 @@
 -- requires answer
 
 local function main()
-  write_journal(KEYS[1], ARGV[4], ARGV[2], ARGV[5], ARGV[6], ARGV[7], ARGV[8], ARGV[9], ARGV[10])
-  announce(ARGV[3], ARGV[4], ARGV[5], ARGV[8], ARGV[9])
+  write_journal(KEYS[1], ARGV[4], ARGV[2], ARGV[5], ARGV[6], ARGV[7], ARGV[8], ARGV[9], ARGV[10], ARGV[11])
+  announce(ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARGV[9], ARGV[10])
   return 'noted ' .. whole(now)
 end
 

@@ -27,6 +27,7 @@ import (
 	"github.com/holdfast-go/holdfast/holdfastrueidis"
 	"github.com/holdfast-go/holdfast/holdfasttest"
 	"github.com/holdfast-go/holdfast/holdfastvalkey"
+	"github.com/holdfast-go/holdfast/inspect"
 	"github.com/holdfast-go/holdfast/internal/clock"
 	"github.com/holdfast-go/holdfast/internal/engine"
 	"github.com/holdfast-go/holdfast/tests/internal/machine"
@@ -366,6 +367,17 @@ func Waiters(tb testing.TB, l *holdfast.Lock, n int) {
 		waiting, err := Waiting(tb.Context(), l)
 		return err == nil && waiting == n
 	})
+}
+
+// Seen returns the holder of a lock that has a fence, as an operator sees it. It fails the test if there is none.
+func Seen(tb testing.TB, in *inspect.Inspector, name string, fence uint64) holdfast.Holder {
+	tb.Helper()
+	s, err := in.Get(tb.Context(), name)
+	i := slices.IndexFunc(s.Holders, func(h holdfast.Holder) bool { return h.Fence == fence })
+	if err != nil || i < 0 {
+		tb.Fatalf("nobody holds %q with fence %d: %+v, %v", name, fence, s, err)
+	}
+	return s.Holders[i]
 }
 
 // Acquire acquires the lock, or fails the test.

@@ -21,7 +21,7 @@ type State struct {
 
 // Row is a lock in the list.
 type Row struct {
-	Name, Kind, Owner, Fence string
+	Name, Kind, Owner, Grant string
 	Waiting                  int
 }
 
@@ -54,7 +54,7 @@ func (l *List) change(data []byte) error {
 		if len(r) != 16 {
 			return fmt.Errorf("%d columns: %v", len(r), r)
 		}
-		l.Locks[int(r[0].(float64))] = Row{Name: r[1].(string), Kind: r[2].(string), Owner: r[5].(string), Fence: r[12].(string), Waiting: int(r[13].(float64))}
+		l.Locks[int(r[0].(float64))] = Row{Name: r[1].(string), Kind: r[2].(string), Owner: r[5].(string), Grant: r[12].(string), Waiting: int(r[13].(float64))}
 	}
 	for _, id := range e.Gone {
 		delete(l.Locks, id)

@@ -43,14 +43,14 @@ func Serve(tb testing.TB, in *inspect.Inspector) *Inspector {
 
 // Answer is what a page is told of an order.
 type Answer struct {
-	Code                  int // HTTP's
-	Fence, Warning, Error string
+	Code                         int // HTTP's
+	Grant, Fence, Warning, Error string
 }
 
-// Order breaks or revokes the grant of a lock that has this fence.
-func (i *Inspector) Order(verb, name, fence, reason string) Answer {
+// Order breaks or revokes the grant of a lock that has this id.
+func (i *Inspector) Order(verb, name, grant, reason string) Answer {
 	i.tb.Helper()
-	order, err := json.Marshal(map[string]string{"name": name, "fence": fence, "reason": reason})
+	order, err := json.Marshal(map[string]string{"name": name, "grant": grant, "reason": reason})
 	if err != nil {
 		i.tb.Fatal(err)
 	}
@@ -134,9 +134,9 @@ func open[T any](i *Inspector, path string, show T, hear func(show *T, event str
 // Lock is what the page of a lock shows.
 type Lock struct {
 	Key, Kind, Fence string
-	Holders          []struct{ Owner, Fence string }
+	Holders          []struct{ Owner, Grant, Fence string }
 	Waiting          int
-	Timeline         []struct{ What, Owner, Fence, By, Reason string }
+	Timeline         []struct{ What, Owner, Grant, Fence, By, Reason string }
 	Error, Why       string
 }
 
@@ -152,9 +152,9 @@ func (i *Inspector) Lock(name string) *Page[Lock] {
 	})
 }
 
-// IsHeldBy reports whether an owner is the only holder, with that fence.
-func (l Lock) IsHeldBy(owner, fence string) bool {
-	return l.Error == "" && len(l.Holders) == 1 && l.Holders[0].Owner == owner && l.Holders[0].Fence == fence
+// IsHeldBy reports whether an owner is the only holder, by that grant and with that fence.
+func (l Lock) IsHeldBy(owner, grant, fence string) bool {
+	return l.Error == "" && len(l.Holders) == 1 && l.Holders[0].Owner == owner && l.Holders[0].Grant == grant && l.Holders[0].Fence == fence
 }
 
 // IsBroken reports whether a break for this reason is in the timeline.

@@ -9,7 +9,6 @@ import (
 	"io"
 	"os"
 	"os/user"
-	"strconv"
 	"strings"
 	"time"
 
@@ -29,15 +28,13 @@ type breakFlags struct {
 	lookFlags
 	command string
 	name    string
-	fence   uint64
+	grant   string
 	reason  string
-
-	fenceText string
 }
 
 func newBreakFlags(command string) *breakFlags {
 	o := &breakFlags{lookFlags: newLookFlags(command), command: command}
-	o.flags.StringVar(&o.fenceText, "fence", "", "the fence `N` of the holder that is meant, as holdfast show prints it")
+	o.flags.StringVar(&o.grant, "grant", "", "the grant `ID` of the holder that is meant, as holdfast show prints it")
 	forWhom := "for the record and for the holder"
 	if command == "break" {
 		forWhom = "for the record"
@@ -61,17 +58,17 @@ func operator() string {
 }
 
 func breakHelp(w io.Writer) {
-	fmt.Fprintf(w, `Usage: holdfast break [flags] NAME --fence N
+	fmt.Fprintf(w, `Usage: holdfast break [flags] NAME --grant ID
 
-Takes the lock NAME, of whatever kind, from the holder with fence N, hands it to the next
-who waits, and tells the holder. If another holds the lock by now, nothing is done. All
-readers that share a fence lose the lock together.
+Takes the lock NAME, of whatever kind, from the holder with this grant id, hands it to the
+next who waits, and tells the holder. If another holds the lock by now, nothing is done.
+Others that hold it as well, such as readers, keep it.
 
 The holder may still be at work. Break a lock when you know that its holder hangs or is
 gone; to ask a holder that works, there is holdfast revoke.
 
-  holdfast show orders/42                                    # who holds it, and its fence
-  holdfast break orders/42 --fence 1764000000000000 --reason "hangs since 3 am"
+  holdfast show orders/42                                    # who holds it, and the grant id
+  holdfast break orders/42 --grant k3v9x2ab --reason "hangs since 3 am"
   holdfast breaks                                            # what was broken
 
 The holder learns of it at once if its process runs and can reach the server: holdfast run
@@ -89,34 +86,34 @@ The server is the first of --redis, HOLDFAST_REDIS, REDIS_URL, %s. The user
 needs the rights of the role breaker in docs/SECURITY.md.
 
 JSON: name, holder (as in holdfast show --json), by, reason, time (the server's), fence:
-  the lock's from now on, above the broken holder's and below the next one's.
+  the lock's from now on, above those of all grants until then.
 
-Exit codes: 0 done, 1 nobody holds the lock, %d another holds it, or it has another fence,
+Exit codes: 0 done, 1 nobody holds the lock, %d another grant holds it,
 %d wrong usage, %d unavailable, %d refused, %d wrong configuration, %d interrupted (INT;
 also 129, 131, 143): look at holdfast breaks.
 `, newBreakFlags("break").flags.FlagUsages(), connect.Default, exitcode.Busy, exitcode.Usage, exitcode.Unavailable, exitcode.Denied, exitcode.Config, exitcode.Signal+2)
 }
 
 func revokeHelp(w io.Writer) {
-	fmt.Fprintf(w, `Usage: holdfast revoke [flags] NAME --fence N
+	fmt.Fprintf(w, `Usage: holdfast revoke [flags] NAME --grant ID
 
-Asks the holder of the lock NAME with fence N to let go, and does nothing else. holdfast
-run sends TERM to its command, but still keeps the lock for --min-hold; a program learns
-of it by Lease.Revoked. The holder keeps the lock until it releases it. If it takes no
-notice, use holdfast break.
+Asks the holder of the lock NAME with this grant id to let go, and does nothing else.
+holdfast run sends TERM to its command, but still keeps the lock for --min-hold; a program
+learns of it by Lease.Revoked. The holder keeps the lock until it releases it. If it takes
+no notice, use holdfast break.
 
-  holdfast show orders/42                                  # who holds it, and its fence
-  holdfast revoke orders/42 --fence 1764000000000000 --reason "deployment"
+  holdfast show orders/42                                  # who holds it, and the grant id
+  holdfast revoke orders/42 --grant k3v9x2ab --reason "deployment"
 
 Flags:
 %s
 The server is the first of --redis, HOLDFAST_REDIS, REDIS_URL, %s. The user
 needs the rights of the role breaker in docs/SECURITY.md.
 
-JSON: name, fence (the holder's), by, reason.
+JSON: name, grant, by, reason.
 
-Exit codes: 0 the holder is asked, 1 nobody holds the lock, %d another holds it, or it has
-another fence, %d wrong usage, %d unavailable, %d refused, %d wrong configuration,
+Exit codes: 0 the holder is asked, 1 nobody holds the lock, %d another grant holds it,
+%d wrong usage, %d unavailable, %d refused, %d wrong configuration,
 %d interrupted (INT; also 129, 131, 143).
 `, newBreakFlags("revoke").flags.FlagUsages(), connect.Default, exitcode.Busy, exitcode.Usage, exitcode.Unavailable, exitcode.Denied, exitcode.Config, exitcode.Signal+2)
 }
@@ -126,20 +123,19 @@ func (o *breakFlags) parse(args []string) error {
 		return err
 	}
 	if n := o.flags.NArg(); n != 1 {
-		return exitcode.Usagef("want one NAME, not %d arguments: holdfast %s [flags] NAME --fence N", n, o.command)
+		return exitcode.Usagef("want one NAME, not %d arguments: holdfast %s [flags] NAME --grant ID", n, o.command)
 	}
 	if o.name = o.flags.Arg(0); o.name == "" {
 		return exitcode.Usagef("NAME is empty")
 	}
-	fence, err := strconv.ParseUint(o.fenceText, 10, 64)
-	if err != nil && o.fenceText != "" {
-		return exitcode.Usagef("--fence: want the number that holdfast show prints, not %q", o.fenceText)
-	}
-	if o.fence = fence; fence == 0 {
-		return exitcode.Usagef("want --fence N, the fence of the holder that is meant; holdfast show %s says it", shellWord(o.name))
+	if o.grant == "" {
+		return exitcode.Usagef("want --grant ID, the grant id of the holder that is meant; holdfast show %s says it", shellWord(o.name))
 	}
 	return nil
 }
+
+// holder returns the holder that is meant.
+func (o *breakFlags) holder() holdfast.Holder { return holdfast.Holder{Name: o.name, Grant: o.grant} }
 
 func breakLock(ctx context.Context, args []string, _ io.Reader, stdout, stderr io.Writer) error {
 	o := newBreakFlags("break")
@@ -147,7 +143,7 @@ func breakLock(ctx context.Context, args []string, _ io.Reader, stdout, stderr i
 		return err
 	}
 	return o.look(ctx, stderr, func(ctx context.Context, in *inspect.Inspector) error {
-		broken, err := in.Break(ctx, o.name, o.fence, o.reason)
+		broken, err := in.Break(ctx, o.holder(), o.reason)
 		if broken.Name == "" {
 			return o.failed(ctx, err)
 		}
@@ -157,7 +153,7 @@ func breakLock(ctx context.Context, args []string, _ io.Reader, stdout, stderr i
 				return exitcode.OfOutput(err)
 			}
 		} else {
-			fmt.Fprintf(&text, "%q is taken from %s, fence %d; the lock's fence is above %d now (holdfast show %s)\n", broken.Name, lockstatus.OwnerOf(broken.Holder), broken.Holder.Fence, broken.Fence, shellWord(broken.Name))
+			fmt.Fprintf(&text, "%q is taken from %s, %s; the lock's fence is above %d now (holdfast show %s)\n", broken.Name, lockstatus.OwnerOf(broken.Holder), lockstatus.GrantOf(broken.Holder), broken.Fence, shellWord(broken.Name))
 		}
 		if _, err := stdout.Write(text.Bytes()); err != nil {
 			return exitcode.OfOutput(err)
@@ -172,19 +168,19 @@ func revoke(ctx context.Context, args []string, _ io.Reader, stdout, stderr io.W
 		return err
 	}
 	return o.look(ctx, stderr, func(ctx context.Context, in *inspect.Inspector) error {
-		if err := in.Revoke(ctx, o.name, o.fence, o.reason); err != nil {
+		if err := in.Revoke(ctx, o.holder(), o.reason); err != nil {
 			return o.failed(ctx, err)
 		}
 		var err error
 		if o.json {
 			err = output.WriteJSON(stdout, struct {
 				Name   string `json:"name"`
-				Fence  uint64 `json:"fence"`
+				Grant  string `json:"grant"`
 				By     string `json:"by"`
 				Reason string `json:"reason"`
-			}{o.name, o.fence, o.by, o.reason})
+			}{o.name, o.grant, o.by, o.reason})
 		} else {
-			_, err = fmt.Fprintf(stdout, "the holder of %q with fence %d is asked to let go\n", o.name, o.fence)
+			_, err = fmt.Fprintf(stdout, "the holder of %q with grant %s is asked to let go\n", o.name, o.grant)
 		}
 		if err != nil {
 			return exitcode.OfOutput(err)
@@ -310,8 +306,8 @@ func describeBreak(b inspect.Broken) string {
 	if !b.Holder.Since.IsZero() {
 		held = ", held for " + lockstatus.Age(max(b.Time.Sub(b.Holder.Since), 0))
 	}
-	text := fmt.Sprintf("%s  %s\n    from %s, fence %d%s; by %s", b.Time.Local().Format(console.TimeFormat), printable.Line(b.Name, 512),
-		lockstatus.OwnerOf(b.Holder), b.Holder.Fence, held, cmp.Or(printable.Word(b.By, 64), "(unknown)"))
+	text := fmt.Sprintf("%s  %s\n    from %s, %s%s; by %s", b.Time.Local().Format(console.TimeFormat), printable.Line(b.Name, 512),
+		lockstatus.OwnerOf(b.Holder), lockstatus.GrantOf(b.Holder), held, cmp.Or(printable.Word(b.By, 64), "(unknown)"))
 	if reason := strings.TrimSpace(b.Reason); reason != "" {
 		text += ": " + printable.Line(reason, 512)
 	}

@@ -91,17 +91,19 @@ Flags:
 The server is the first of --redis, HOLDFAST_REDIS, REDIS_URL, %s.
 
 Columns: AGE is how long the oldest holder has held the lock, TTL what is left until the
-  first would lose it without a renewal, WAITING how many processes wait. FENCE is the
-  number of the latest grant. On a terminal, columns are cut or left out to fit. Of a
-  quorum it is not known who waits.
+  first would lose it without a renewal, WAITING how many processes wait. GRANT is the
+  holder's grant id, for holdfast break and revoke; of several holders, holdfast show has
+  them. On a terminal, columns are cut or left out to fit. Of a quorum it is not known who
+  waits.
 
 Elections: while an election has a leader, its candidates stand by ("2 standby"): they do
   not count as waiting, also for --waiting and --sort waiters. --older-than leaves
   elections out, and --sort age lists them last.
 
 JSON: time (the server's), name, key, kind, held, fence, limit, count; holders, each with
-  owner, host, pid, meta, mode, permits, fence, since and ttl_ms, which is null if it does
-  not expire; waiting, and waiters, the first 100, in their order (both null of a quorum).
+  owner, host, pid, meta, mode, permits, grant, fence (if it is known yet), since and
+  ttl_ms, which is null if it does not expire; waiting, and waiters, the first 100, in
+  their order (both null of a quorum).
 
 Exit codes: 0 some are listed, 1 none, %d wrong usage, %d unavailable, %d refused,
 %d wrong configuration, %d interrupted (INT; also 129, 131, 143).
@@ -307,22 +309,19 @@ func (l *sorted[T]) flush() error {
 // lockColumns are the columns of a list of locks.
 var lockColumns = []table.Column{
 	{Title: "NAME", Least: 12}, {Title: "KIND", Expendable: true}, {Title: "HOLDER", Least: 10},
-	{Title: "AGE", Right: true}, {Title: "TTL", Right: true, Expendable: true}, {Title: "WAITING", Right: true}, {Title: "FENCE", Right: true, Expendable: true},
+	{Title: "AGE", Right: true}, {Title: "TTL", Right: true, Expendable: true}, {Title: "WAITING", Right: true}, {Title: "GRANT", Expendable: true},
 }
 
 // lockRow returns the cells of a lock.
 func lockRow(s lockstatus.Summary) []string {
-	waiting, fence := "-", "-"
+	waiting := "-"
 	switch {
 	case s.Waiting > 0:
 		waiting = strconv.Itoa(s.Waiting)
 	case s.Standby > 0:
 		waiting = fmt.Sprintf("%d standby", s.Standby)
 	}
-	if s.Fence > 0 {
-		fence = strconv.FormatUint(s.Fence, 10)
-	}
-	return []string{s.Name, s.Kind, s.Holders, lockstatus.Age(s.Age), lockstatus.Age(s.TTL), waiting, fence}
+	return []string{s.Name, s.Kind, s.Holders, lockstatus.Age(s.Age), lockstatus.Age(s.TTL), waiting, cmp.Or(s.Grant, "-")}
 }
 
 // tableWriter prints a table.

@@ -32,9 +32,9 @@ func showHelp(w io.Writer) {
 	fmt.Fprintf(w, `Usage: holdfast show [flags] NAME
 
 Says all that the server knows about the lock NAME, of whatever kind: who holds it, since
-when, until when, with which fence and notes, and who waits for it, in order. If there is
-no lock of that name, it looks at the one with that exact key (holdfast run --key,
---redisson).
+when, until when, by which grant and with which fence and notes, and who waits for it, in
+order. If there is no lock of that name, it looks at the one with that exact key (holdfast
+run --key, --redisson).
 
   holdfast show orders/42
   holdfast show --json orders/42 | jq .waiting
@@ -101,7 +101,7 @@ func show(ctx context.Context, args []string, _ io.Reader, stdout, stderr io.Wri
 // next says how to free the lock, if it is held by somebody whom an operator can break.
 func (o *showFlags) next(s holdfast.Status) string {
 	h, held := s.Holder()
-	if !held || h.Foreign || h.Fence == 0 || s.Kind == holdfast.KindLatch || s.Kind == holdfast.KindBarrier {
+	if !held || h.Grant == "" || s.Kind == holdfast.KindLatch || s.Kind == holdfast.KindBarrier {
 		return ""
 	}
 	var words []string
@@ -113,25 +113,11 @@ func (o *showFlags) next(s holdfast.Status) string {
 			words = append(words, "--redis", shellWord(url))
 		}
 	}
-	words = append(words, "--fence", fmt.Sprint(h.Fence))
+	words = append(words, "--grant", h.Grant)
 	if strings.HasPrefix(s.Name, "-") {
 		words = append(words, "--")
 	}
 	words = append(words, shellWord(s.Name))
-	whom := "the first holder"
-	if n := withFence(s, h.Fence); n > 1 {
-		whom = fmt.Sprintf("the %d holders with fence %d", n, h.Fence)
-	}
 	arguments := strings.Join(words, " ") + "\n"
-	return "To ask " + whom + " to let go, or to take the lock and hand it on:\n    holdfast revoke " + arguments + "    holdfast break " + arguments
-}
-
-// withFence returns how many holders have a fence.
-func withFence(s holdfast.Status, fence uint64) (n int) {
-	for _, h := range s.Holders {
-		if h.Fence == fence {
-			n++
-		}
-	}
-	return n
+	return "To ask the first holder to let go, or to take the lock and hand it on:\n    holdfast revoke " + arguments + "    holdfast break " + arguments
 }

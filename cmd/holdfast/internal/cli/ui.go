@@ -68,7 +68,7 @@ Who can see them: everyone who can reach ADDRESS, or with --auth-file the users 
   locks through its visitor's browser. The pages load nothing from elsewhere.
 
 Breaking: without --allow-break the pages only look. With it, the page of a lock can take
-  it from the holder whose fence the operator types. The server's user then needs the role
+  it from the holder whose grant id the operator types. The server's user then needs the role
   breaker in docs/SECURITY.md instead of inspector. On loopback without --auth-file, every
   user of this machine can do it.
 

@@ -68,6 +68,7 @@ type Holder struct {
 	Owner   string            `json:"owner,omitempty"`
 	Host    string            `json:"host,omitempty"`
 	PID     int               `json:"pid,omitempty"`
+	Grant   string            `json:"grant,omitempty"`
 	Fence   uint64            `json:"fence,omitempty"`
 	Meta    map[string]string `json:"meta,omitempty"`
 	Since   *time.Time        `json:"since,omitempty"`
@@ -78,7 +79,7 @@ type Holder struct {
 
 // NewHolder returns the report of a holder of a lock for which so many wait.
 func NewHolder(h holdfast.Holder, waiters int) *Holder {
-	r := &Holder{Owner: h.Owner, Host: h.Host, PID: h.PID, Fence: h.Fence, Meta: h.Meta, TTL: h.TTL.Milliseconds(), Waiters: waiters, Foreign: h.Foreign}
+	r := &Holder{Owner: h.Owner, Host: h.Host, PID: h.PID, Grant: h.Grant, Fence: h.Fence, Meta: h.Meta, TTL: h.TTL.Milliseconds(), Waiters: waiters, Foreign: h.Foreign}
 	if !h.Since.IsZero() {
 		r.Since = &h.Since
 	}

@@ -93,8 +93,8 @@ func writeMeta(b *strings.Builder, meta map[string]string) {
 func describeHolder(h holdfast.Holder, now time.Time) string {
 	parts := []string{who(OwnerOf(h), h.Host, h.PID)}
 	parts = append(parts, modeOf(h.Mode, h.Permits)...)
-	if h.Fence > 0 {
-		parts = append(parts, fmt.Sprintf("fence %d", h.Fence))
+	if h.Grant != "" {
+		parts = append(parts, GrantOf(h))
 	}
 	if !h.Since.IsZero() {
 		parts = append(parts, since(h.Since, now))

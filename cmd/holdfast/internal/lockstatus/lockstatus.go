@@ -34,6 +34,7 @@ type Holder struct {
 	Meta    map[string]string `json:"meta,omitempty"`
 	Mode    holdfast.Mode     `json:"mode,omitempty"`
 	Permits int               `json:"permits,omitempty"`
+	Grant   string            `json:"grant,omitempty"`
 	Fence   uint64            `json:"fence,omitempty"`
 	Since   *time.Time        `json:"since,omitempty"`
 	TTL     *int64            `json:"ttl_ms"` // null: no expiry
@@ -74,7 +75,7 @@ func NewReport(s holdfast.Status, quorum bool) *Report {
 
 // NewHolder returns the report of a holder.
 func NewHolder(h holdfast.Holder) Holder {
-	own := Holder{Owner: h.Owner, Host: h.Host, PID: h.PID, Meta: h.Meta, Mode: h.Mode, Permits: h.Permits, Fence: h.Fence, Foreign: h.Foreign}
+	own := Holder{Owner: h.Owner, Host: h.Host, PID: h.PID, Meta: h.Meta, Mode: h.Mode, Permits: h.Permits, Grant: h.Grant, Fence: h.Fence, Foreign: h.Foreign}
 	if !h.Since.IsZero() {
 		own.Since = &h.Since
 	}
@@ -92,8 +93,8 @@ type Summary struct {
 	Age     time.Duration // of the oldest holder; negative if there is none, or it is not known
 	TTL     time.Duration // of the holder that would expire first; negative if there is none, or it has no expiry
 	Waiting int
-	Standby int // candidates of an election that has a leader
-	Fence   uint64
+	Standby int    // candidates of an election that has a leader
+	Grant   string // of the only holder
 }
 
 const (
@@ -107,8 +108,11 @@ const (
 
 // Summarize returns the summary of a lock.
 func Summarize(s holdfast.Status) Summary {
-	sum := Summary{Name: printable.Line(s.Name, maxName), Kind: string(s.Kind), Holders: holders(s), Age: -1, TTL: -1, Fence: s.Fence}
+	sum := Summary{Name: printable.Line(s.Name, maxName), Kind: string(s.Kind), Holders: holders(s), Age: -1, TTL: -1}
 	sum.Waiting, sum.Standby = Waiting(s)
+	if len(s.Holders) == 1 {
+		sum.Grant = s.Holders[0].Grant
+	}
 	for _, h := range s.Holders {
 		if !h.Since.IsZero() {
 			sum.Age = max(sum.Age, s.Time.Sub(h.Since), 0)
@@ -183,6 +187,15 @@ func OwnerOf(h holdfast.Holder) string {
 		return "(unknown)"
 	}
 	return printable.Word(h.Owner, maxOwner)
+}
+
+// GrantOf says by which grant a holder has the lock.
+func GrantOf(h holdfast.Holder) string {
+	text := "grant " + h.Grant
+	if h.Fence > 0 { // otherwise it is not known yet
+		text += fmt.Sprintf(", fence %d", h.Fence)
+	}
+	return text
 }
 
 // Age writes how old something is, or how long it has left, in a few characters; "-" if it is negative.

@@ -226,10 +226,16 @@ func (l *Lock) nested(ctx context.Context) *exitcode.Error {
 		if fence == 0 {
 			continue
 		}
-		status, err := r.Locks.Mutex(name, holdfast.Options(), holdfast.Options()).Status(ctx)
-		if holder, held := status.Holder(); err == nil && held && holder.Fence == fence {
-			return &exitcode.Error{Code: exitcode.Usage, Err: fmt.Errorf("lock %q on %s is held for the job that this run is in, so the run would wait for "+
-				"itself; give both runs the same --owner ID, or this one another NAME", name, r.report.Server)}
+		for known := false; !known; {
+			status, err := r.Locks.Mutex(name, holdfast.Options(), holdfast.Options()).Status(ctx)
+			holder, _ := status.Holder()
+			if holder.Fence == fence {
+				return &exitcode.Error{Code: exitcode.Usage, Err: fmt.Errorf("lock %q on %s is held for the job that this run is in, so the run would wait for "+
+					"itself; give both runs the same --owner ID, or this one another NAME", name, r.report.Server)}
+			}
+			if known = err != nil || holder.Grant == "" || holder.Fence != 0; !known {
+				time.Sleep(100 * time.Millisecond) // the job has begun just now
+			}
 		}
 	}
 	return nil

@@ -82,6 +82,66 @@ func TestNoSuchMaster(t *testing.T) {
 	}
 }
 
+// A run that waits for a server in vain quotes the error once, whether or not it says what it waits for.
+func TestWaitInVain(t *testing.T) {
+	t.Parallel()
+	for _, flag := range []string{"-v", "-q"} {
+		code, _, stderr := invoke(t, []string{"HOLDFAST_REDIS=redis://127.0.0.1:1"}, "run", flag, "--wait", "4s", "job", "--", "false")
+		if code != 69 || strings.Count(stderr, "connection refused") != 1 {
+			t.Errorf("%s: exit code %d, %s", flag, code, stderr)
+		}
+		if says := strings.HasSuffix(stderr, "holdfast: gave up on lock \"job\" on 127.0.0.1:1 after --wait 4s; the command was not run\n"); says != (flag == "-v") {
+			t.Errorf("%s: it ends with %s", flag, stderr)
+		}
+	}
+}
+
+// If the server dies under a job, the last message says until when the lock lasts. The client does not try once more to release it.
+func TestServerDiesUnderAJob(t *testing.T) {
+	t.Parallel()
+	const kept = `the lock was not released, and expires at \d\d:\d\d:\d\d: release "job" on \S+: server is unavailable: .*\n$`
+	for flags, want := range map[string]struct {
+		code int
+		says string
+	}{
+		"-v -w 10m":                          {3, `holdfast: ` + kept},
+		"-v --ttl 1500ms --kill-after 500ms": {79, `could not be renewed in time; the command was ended; ` + kept},
+	} {
+		t.Run(flags, func(t *testing.T) {
+			t.Parallel()
+			s := server.Start(t, server.One(t))
+			cmd := command(t.Context(), "redis://"+s.Addr(), append(append([]string{"run"}, strings.Fields(flags)...), "job", "--", "sh", "-c", "echo runs; read line; exit 3")...)
+			var stderr strings.Builder
+			cmd.Stderr = &stderr
+			in, err := cmd.StdinPipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			out, err := cmd.StdoutPipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := bufio.NewReader(out).ReadString('\n'); err != nil {
+				t.Errorf("it did not begin: %v", err)
+			}
+			s.Stop()
+			if want.code == 3 { // the job ends by itself
+				_ = in.Close()
+			}
+			_ = cmd.Wait()
+			if code := cmd.ProcessState.ExitCode(); code != want.code || !regexp.MustCompile(want.says).MatchString(stderr.String()) {
+				t.Errorf("exit code %d, %s; want %d, and %s", code, &stderr, want.code, want.says)
+			}
+			if strings.Contains(stderr.String(), "closing: ") {
+				t.Errorf("it waited for the server once more: %s", &stderr)
+			}
+		})
+	}
+}
+
 // A run that may wait outlasts an outage.
 func TestWaitOutlastsAnOutage(t *testing.T) {
 	t.Parallel()

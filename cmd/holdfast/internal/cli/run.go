@@ -41,7 +41,7 @@ func newRunFlags() *runFlags {
 	o := &runFlags{jobFlags: jobFlags{serverFlags: newServerFlags("run")}}
 	f := o.flags
 	f.BoolVarP(&o.try, "try", "n", false, "do not wait if the lock is held")
-	f.VarP((*seconds)(&o.wait), "wait", "w", "wait at most `DUR` for the lock, and for a server that does not answer; 0 is the\nsame as --try (default: no limit for the lock, 3s for the server)")
+	f.VarP((*seconds)(&o.wait), "wait", "w", "wait at most `DUR` for the lock, and up to 1s longer for a server that does not\nanswer; 0 is the same as --try (default: no limit for the lock, 3s for the server)")
 	f.IntVarP(&o.busyCode, "conflict-exit-code", "E", exitcode.Busy, "exit code `N` if the lock is held")
 	f.StringVar(&o.ifBusy, "if-busy", "fail", "`ACTION` if the lock is held: fail, or skip, which exits with 0")
 	f.StringArrayVar(&o.also, "also", nil, "also hold the lock `NAME`, all or none; may be repeated")

@@ -54,6 +54,8 @@ type Lock struct {
 	Wait   Wait
 	OnBusy OnBusy
 	Began  time.Time // when the wait began
+
+	met string // the error of which acquire has told the user
 }
 
 // lock makes the lock. What is left of Wait bounds an acquire from now on.
@@ -65,13 +67,14 @@ func (l *Lock) acquire(ctx context.Context) (*holdfast.Lease, error) {
 	if l.Wait == 0 {
 		return l.lock().TryAcquire(ctx)
 	}
-	for told := false; ; told = true {
+	for {
 		lease, err := l.lock().Acquire(ctx)
 		left := time.Until(l.Began.Add(time.Duration(l.Wait)))
 		if l.Wait < 0 || left <= 0 || !errors.Is(err, holdfast.ErrUnavailable) || exec.Hopeless(err) || ctx.Err() != nil {
 			return lease, err
 		}
-		if !told {
+		if l.met == "" && !l.OnBusy.Quiet {
+			l.met = err.Error()
 			l.Run.Console.Notef("%v; trying again for %s (--wait)", err, left.Round(time.Second))
 		}
 		select {
@@ -96,6 +99,7 @@ func (l *Lock) tellWaiting(ctx context.Context) {
 	status, err := l.lock().Status(ctx)
 	switch {
 	case ctx.Err() != nil:
+	case errors.Is(err, holdfast.ErrUnavailable) && !errors.Is(err, holdfast.ErrQuarantine): // acquire says so
 	case err != nil:
 		r.Console.Notef("waiting for %s: %v", r.title(), err)
 	case !status.Held():
@@ -176,7 +180,13 @@ func (l *Lock) busy(holders []holdfast.Holder, waiting int, heldBy string) *exit
 
 // failure is Run.Failure, with advice about foreign locks.
 func (l *Lock) failure(err error) *exitcode.Error {
-	exit := l.Run.Failure(err)
+	r := l.Run
+	exit := r.Failure(err)
+	if err.Error() == l.met {
+		r.report.Error = exit.Err.Error()
+		r.Console.Notef("gave up on %s on %s after --wait %s; the command was not run", r.title(), r.report.Server, time.Duration(l.Wait))
+		exit.Err = nil
+	}
 	var server *holdfast.ServerError
 	aboutKey := errors.Is(err, holdfast.ErrMismatch) && !(errors.As(err, &server) && server.Code == "BADFENCE")
 	if aboutKey && l.Kind.Foreign != "" {

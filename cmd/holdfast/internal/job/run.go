@@ -191,12 +191,14 @@ func (r *Run) reserve() *exitcode.Error {
 	return nil
 }
 
-// release releases a lease, and says if it was lost before.
-func (r *Run) release(s source, lease *holdfast.Lease, ttl time.Duration) {
+// release releases a lease, and says if it was lost before. If the server does not answer, release adds until when the lock lasts to
+// how holdfast exits, or says so if that has no error.
+func (r *Run) release(s source, lease *holdfast.Lease, exit *exitcode.Error) {
 	for _, f := range r.reserved {
 		f.Close()
 	}
 	r.reserved = nil
+	deadline := lease.Deadline().Format(time.TimeOnly)
 	err := s.release(lease)
 	switch {
 	case err == nil:
@@ -207,7 +209,13 @@ func (r *Run) release(s source, lease *holdfast.Lease, ttl time.Duration) {
 		r.report.Error, r.report.lost = err.Error(), true
 		r.Console.Warnf("%v; another process may have held the lock while the command ran", err)
 	case !errors.Is(err, holdfast.ErrLost):
-		r.Console.Notef("the lock was not released, and expires within %s: %v", ttl, err)
+		r.closeTime = 0 // closing would try the same once more
+		kept := fmt.Sprintf("the lock was not released, and expires at %s: %s", deadline, strings.TrimPrefix(err.Error(), "holdfast: "))
+		if exit.Err != nil {
+			exit.Err = fmt.Errorf("%w; %s", exit.Err, kept)
+		} else {
+			r.Console.Notef("%s", kept)
+		}
 	}
 }
 
@@ -276,8 +284,9 @@ func (r *Run) hold(j *Job, s source, lease *holdfast.Lease) (exit *exitcode.Erro
 	result, err := x.execute(environment(os.Environ(), r, j.TTL, outerFences(), fences))
 	stopWatch()
 	if err != nil {
-		r.release(s, lease, j.TTL)
-		return &exitcode.Error{Code: exitcode.System, Err: err}, false
+		exit = &exitcode.Error{Code: exitcode.System, Err: err}
+		r.release(s, lease, exit)
+		return exit, false
 	}
 	over := time.Now()
 	r.report.Started, r.report.Ended = &started, &over
@@ -289,7 +298,7 @@ func (r *Run) hold(j *Job, s source, lease *holdfast.Lease) (exit *exitcode.Erro
 		}
 	}
 	if kept := r.linger(lease, j.TTL, x.keptUntil); !kept {
-		r.release(s, lease, j.TTL)
+		r.release(s, lease, exit)
 	}
 	return exit, x.told
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/connect"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/console"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/exitcode"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/signals"
@@ -35,7 +36,7 @@ type source interface {
 func (r *Run) obtain(ctx context.Context, s source, ttl time.Duration, began time.Time) (*holdfast.Lease, *exitcode.Error) {
 	defer func() { r.report.Waited = time.Since(began).Milliseconds() }()
 	for {
-		lease, exit := r.acquire(ctx, s, ttl)
+		lease, exit := r.acquire(ctx, s)
 		if exit != nil || time.Until(lease.Deadline()) >= ttl/2 {
 			return lease, exit
 		}
@@ -43,9 +44,10 @@ func (r *Run) obtain(ctx context.Context, s source, ttl time.Duration, began tim
 		if err == nil {
 			return lease, nil
 		}
-		r.release(s, lease, ttl)
+		exit = r.Failure(err)
+		r.release(s, lease, exit)
 		if !errors.Is(err, holdfast.ErrLost) {
-			return nil, r.Failure(err)
+			return nil, exit
 		}
 		r.Console.Detailf("%v, before the command could begin; trying again", err)
 	}
@@ -55,7 +57,7 @@ func (r *Run) obtain(ctx context.Context, s source, ttl time.Duration, began tim
 const tellAfter = time.Second
 
 // acquire returns a lease, or how to exit without one. A signal ends the wait.
-func (r *Run) acquire(ctx context.Context, s source, ttl time.Duration) (*holdfast.Lease, *exitcode.Error) {
+func (r *Run) acquire(ctx context.Context, s source) (*holdfast.Lease, *exitcode.Error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	type result struct {
@@ -67,6 +69,7 @@ func (r *Run) acquire(ctx context.Context, s source, ttl time.Duration) (*holdfa
 		lease, err := s.acquire(ctx)
 		acquired <- result{lease, err}
 	}()
+	r.closeTime = connect.CloseTime
 	tell := time.NewTimer(tellAfter)
 	defer tell.Stop()
 	var interrupt os.Signal
@@ -74,11 +77,12 @@ func (r *Run) acquire(ctx context.Context, s source, ttl time.Duration) (*holdfa
 		select {
 		case got := <-acquired:
 			if interrupt != nil {
-				if got.lease != nil {
-					r.release(s, got.lease, ttl)
-				}
 				r.report.Outcome = Interrupted
-				return nil, &exitcode.Error{Code: exitcode.Signal + signals.Number(interrupt), Err: fmt.Errorf("%s while %s", interrupt, s.waiting())}
+				exit := &exitcode.Error{Code: exitcode.Signal + signals.Number(interrupt), Err: fmt.Errorf("%s while %s", interrupt, s.waiting())}
+				if got.lease != nil {
+					r.release(s, got.lease, exit)
+				}
+				return nil, exit
 			}
 			if got.err != nil {
 				if errors.Is(got.err, holdfast.ErrUnavailable) && !errors.Is(got.err, holdfast.ErrQuarantine) && !errors.Is(got.err, holdfast.ErrReplicas) {

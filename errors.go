@@ -81,7 +81,8 @@ var (
 	// data: Quorum.Admit or "holdfast init" admits them. Acquire returns it only after it has waited for the end of the nodes'
 	// quarantine.
 	ErrNotAdmitted = errors.New("holdfast: node has not been admitted")
-	// ErrUnsupported says that the server is older than Redis 7.0 or Valkey 7.2, or lacks something that locks need.
+	// ErrUnsupported says that the server is older than Redis 7.0 or Valkey 7.2, or lacks something that locks need,
+	// or a database or Cluster mode that the client asks for.
 	ErrUnsupported = errors.New("holdfast: server is not supported")
 )
 

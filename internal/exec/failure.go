@@ -173,13 +173,7 @@ func (e *Failure) Advice() string {
 		return " (give the address as HOST:PORT)"
 	case e.Kind == ErrUnavailable && e.Op == OpReach && (errors.Is(e.Err, io.EOF) || errors.Is(e.Err, bounds.ErrProtocol)):
 		return " (is it a Redis or Valkey server, and does it want TLS on this port?)"
-	case e.Kind == ErrUnavailable && isReply:
-		for _, r := range refusals {
-			if strings.HasPrefix(string(reply), r.prefix) {
-				return r.advice
-			}
-		}
-	case e.Kind == ErrUnavailable && e.Op == OpReach && !errors.Is(e.Err, driver.ErrNotSent): // silence, or a connection cut
+	case e.Kind == ErrUnavailable && e.Op == OpReach && !isReply && !errors.Is(e.Err, driver.ErrNotSent): // silence, or a connection cut
 		return " (is it running, and reachable from here? Is it a Redis or Valkey server, and does it want TLS on this port?)"
 	case e.Kind == ErrUnsupported && strings.HasPrefix(e.Err.Error(), "NOSTRICT"):
 		return "" // it says what is missing
@@ -189,6 +183,13 @@ func (e *Failure) Advice() string {
 		return " (check appendonly and appendfsync of the master and its replicas: INFO persistence)"
 	case e.Kind == ErrPermission && strings.Contains(e.Err.Error(), "can't run this command"):
 		return " (Redis 7.0 does not say which command; ACL LOG on the server does. docs/SECURITY.md has the ACL that locks need)"
+	}
+	if isReply {
+		for _, r := range refusals {
+			if strings.HasPrefix(string(reply), r.prefix) {
+				return r.advice
+			}
+		}
 	}
 	return advice[e.Kind]
 }
@@ -211,13 +212,16 @@ var advice = map[error]string{
 	ErrClientClosed:  " (close the holdfast.Client first)",
 }
 
-// refusals are errors of servers that run, but cannot serve.
+// refusals are errors of servers that run, but cannot serve, or not so.
 var refusals = []struct{ prefix, advice string }{
 	{"CLUSTERDOWN", " (it runs, but its Cluster has no master for this slot, or too few: CLUSTER INFO, CLUSTER NODES)"},
 	{"MASTERDOWN", " (it runs, but has lost its master: INFO replication)"},
 	{tryAgain, " (the slot is on the move; try again)"},
 	{nonLocal, " (the slot is on the move; try again)"},
 	{"ERR max number of clients", " (it runs: raise maxclients, or open fewer connections)"},
+	{noCluster, " (it is a single server: leave out +cluster, or use a client for one server)"},
+	{noDatabase, " (name a database that it has: CONFIG GET databases)"},
+	{onlyDatabase, " (it is part of a Cluster, which has only database 0)"},
 }
 
 // Fate says what is known of an attempt that failed.
@@ -292,11 +296,18 @@ var kinds = []struct {
 	{"ERR unknown command", ErrUnsupported},
 	{"NOSTRICT", ErrUnsupported},
 	{"MOVED", ErrUnsupported}, // a client for one server met a Cluster
+	{noCluster, ErrUnsupported},
+	{noDatabase, ErrUnsupported},
+	{onlyDatabase, ErrUnsupported},
 }
 
 const (
 	tryAgain = "TRYAGAIN"
 	nonLocal = "ERR Script attempted to access a non local key"
+
+	noCluster    = "ERR This instance has cluster support disabled"
+	noDatabase   = "ERR DB index is out of range"
+	onlyDatabase = "ERR SELECT is not allowed in cluster mode"
 )
 
 func kindOf(text string) error {

@@ -50,6 +50,9 @@ func TestAdviceFitsWhatWasMet(t *testing.T) {
 		"a slot on the move":  {"acquire", ErrUnavailable, driver.ReplyError("TRYAGAIN Multiple keys request during rehashing of slot"), "try again", "is it running"},
 		"too many clients":    {"acquire", ErrUnavailable, driver.ReplyError("ERR max number of clients reached"), "maxclients", "is it running"},
 		"a quarantine":        {"acquire", ErrQuarantine, &Quarantine{}, "init --force", ""},
+		"no Cluster":          {"reach", ErrUnsupported, driver.ReplyError("ERR This instance has cluster support disabled"), "leave out +cluster", version},
+		"no such database":    {"reach", ErrUnsupported, driver.ReplyError("ERR DB index is out of range"), "CONFIG GET databases", version},
+		"an unknown command":  {"reach", ErrUnsupported, driver.ReplyError("ERR unknown command 'evalsha'"), version, ""},
 		"an old server":       {"use", ErrUnsupported, fmt.Errorf("it is redis 6.2"), version, ""},
 		"a command":           {"acquire", ErrPermission, driver.ReplyError("NOPERM User u has no permissions to run the 'set' command"), rules, "ACL LOG"},
 		"a command, unnamed":  {"acquire", ErrPermission, wire.ScriptError("ERR The user executing the script can't run this command or subcommand"), "ACL LOG", ""},
@@ -90,6 +93,7 @@ func TestErrorsOfServersAreTold(t *testing.T) {
 		"CLUSTERDOWN Hash slot not served":                                              ErrUnavailable,
 		"MOVED 866 127.0.0.1:7001":                                                      ErrUnsupported,
 		"ERR unknown command 'evalsha'":                                                 ErrUnsupported,
+		"ERR SELECT is not allowed in cluster mode":                                     ErrUnsupported,
 		"ERR something else":                                                            nil,
 	} {
 		o, kind := Classify(driver.ReplyError(text))

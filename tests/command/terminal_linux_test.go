@@ -368,6 +368,17 @@ func TestTerminal(t *testing.T) {
 			term.script("go", "")
 			term.expect("\nonward")
 		},
+		"a run tells why it does not end, or has not run": func(term *terminal) {
+			term.send("holdfast run --min-hold 500ms quiet -- true\n")
+			term.expect(`\nholdfast: keeping "quiet" for another `)
+			term.send("holdfast run --once 1h once -- true && holdfast run --once 1h once -- false\n")
+			term.expect(`\nholdfast: job "once" was completed at .*; the command was not run\n`)
+			term.holds("--meta who=me busy")
+			term.send("holdfast run -n --if-busy=skip busy -- false\n")
+			term.expect(`\nholdfast: lock "busy" on .* is held by .*; skipped\n`)
+			term.script("go", "")
+			term.expectPrompt()
+		},
 		"a job that is stopped for too long loses its lock": func(term *terminal) {
 			term.send("holdfast run --ttl 4s --kill-after 1s late -- sh -c 'echo on''ward; exec sleep 1000'\n")
 			term.expect("onward")

@@ -50,7 +50,7 @@ func (o *jobFlags) defineJob(onLost string) {
 	f.StringVar((*string)(&j.OnLost), "on-lost", string(keeper.Terminate), onLost)
 	f.Var((*seconds)(&j.KillAfter), "kill-after", "time `DUR` from TERM to KILL")
 	f.IntVar(&j.LostCode, "lost-exit-code", exitcode.Lost, "exit code `N` if the command was ended because the lock was lost")
-	f.StringArrayVar(&o.meta, "meta", nil, "a note `K=V` that is shown with the holder; may be repeated (default command=FILE,\nthe name of the command's file). --min-hold adds its own note")
+	f.StringArrayVar(&o.meta, "meta", nil, "a note `K=V` that is shown with the holder; may be repeated (default command=FILE,\nthe name of the command's file)")
 	f.StringVar(&o.json, "json", "", "write a report, one JSON object, to `FILE`; without =FILE, to stderr")
 	f.Lookup("json").NoOptDefVal = job.ToStderr
 	f.BoolVarP(&j.Shell, "shell", "c", false, "join the arguments and give them to sh -c")

@@ -41,7 +41,7 @@ func newRunFlags() *runFlags {
 	o := &runFlags{jobFlags: jobFlags{serverFlags: newServerFlags("run")}}
 	f := o.flags
 	f.BoolVarP(&o.try, "try", "n", false, "do not wait if the lock is held")
-	f.VarP((*seconds)(&o.wait), "wait", "w", "wait at most `DUR` for the lock, and up to 1s longer for a server that does not\nanswer; 0 is the same as --try (default: no limit for the lock, 3s for the server)")
+	f.VarP((*seconds)(&o.wait), "wait", "w", "wait at most `DUR` for the lock, and up to 1s longer for a server that does not\nanswer; 0 is the same as --try (default: no limit for the lock, 3s for the\nserver)")
 	f.IntVarP(&o.busyCode, "conflict-exit-code", "E", exitcode.Busy, "exit code `N` if the lock is held")
 	f.StringVar(&o.ifBusy, "if-busy", "fail", "`ACTION` if the lock is held: fail, or skip, which exits with 0")
 	f.StringArrayVar(&o.also, "also", nil, "also hold the lock `NAME`, all or none; may be repeated")
@@ -53,7 +53,7 @@ func newRunFlags() *runFlags {
 	f.StringVar(&o.onceKey, "once-key", "", "with --once, run only if none was completed with the same `KEY`, such as the\ndate; it is remembered for the DUR of --once")
 	f.Var(&o.maxTries, "max-tries", "with --once, run at most `N` times until one is completed")
 	f.BoolVar(&o.last, "last", false, "say which run with --once was completed last, and run nothing; not with several\nservers")
-	f.Var((*seconds)(&o.job.MinHold), "min-hold", "keep the lock, and run, for at least `DUR` from the start of the command, so that\na host whose clock is behind does not run the job again; with --strict, or\nseveral servers, at most --max-ttl")
+	f.Var((*seconds)(&o.job.MinHold), "min-hold", "keep the lock, and run, for at least `DUR` from the start of the command, so that\na host whose clock is behind does not run the job again; with --strict, or\nseveral servers, at most --max-ttl; a note with the holder says so")
 	f.StringVar(&o.owner, "owner", "", "run beside other runs of NAME with the same `ID`, ahead of waiters, and beside\nno others")
 	f.StringVar(&o.lockKey, "key", "", "exact `KEY` of the lock, to share it with other programs")
 	f.StringVar(&o.redisson, "redisson", "", "`NAME` of the lock in Java, to share it with Redisson's getLock(NAME)")

@@ -39,7 +39,7 @@ func (w Wait) option(began time.Time) holdfast.WaitOption {
 
 // OnBusy is what a run does if somebody else holds the lock.
 type OnBusy struct {
-	Skip  bool // exit with 0, and say nothing
+	Skip  bool // exit with 0
 	Code  int  // otherwise, the exit code
 	Quiet bool // say nothing
 }
@@ -168,7 +168,7 @@ func (l *Lock) busy(holders []holdfast.Holder, waiting int, heldBy string) *exit
 	}
 	if l.OnBusy.Skip {
 		r.report.Outcome = Skipped
-		r.Console.Detailf("%s %s; skipped", heldBy, l.describe(holders))
+		r.tellf("%s %s; skipped", heldBy, l.describe(holders))
 		return &exitcode.Error{}
 	}
 	r.report.Outcome = Busy

@@ -80,7 +80,7 @@ func (o *OnceLock) refused(ctx context.Context, err error) *exitcode.Error {
 	case errors.As(err, &completed):
 		r.report.Outcome = Done
 		r.report.Run = NewPastRun(completed.run)
-		r.Console.Detailf("%s; the command was not run", DescribeRun(r.Name, completed.run))
+		r.tellf("%s; the command was not run", DescribeRun(r.Name, completed.run))
 		return &exitcode.Error{}
 	case errors.Is(err, holdfast.ErrOnceExhausted):
 		r.report.Outcome = Tries

@@ -178,6 +178,15 @@ func (r *Run) Failure(err error) *exitcode.Error {
 	return exit
 }
 
+// tellf writes a note for somebody who waits at a terminal. Elsewhere, as under cron, which mails every output, it is a detail.
+func (r *Run) tellf(format string, args ...any) {
+	if console.IsTerminal(r.Streams.Err) {
+		r.Console.Notef(format, args...)
+	} else {
+		r.Console.Detailf(format, args...)
+	}
+}
+
 // reserve opens a file for each server. They are closed before the lease is released, so that the release can connect even if the
 // keeper did not start because too many files are open.
 func (r *Run) reserve() *exitcode.Error {
@@ -357,7 +366,7 @@ func (r *Run) linger(lease *holdfast.Lease, ttl time.Duration, until time.Time) 
 			if r.outlasted = err == nil; !r.outlasted {
 				continue
 			}
-			r.Console.Detailf("keeping %q for another %s (--min-hold)", r.Name, time.Until(until).Round(time.Millisecond))
+			r.tellf("keeping %q for another %s (--min-hold)", r.Name, time.Until(until).Round(time.Millisecond))
 		case e := <-r.revoked:
 			if e.Fence == lease.Fence() {
 				r.Console.Notef("%s; the lock stays until %s (--min-hold)", r.revocation(e), until.Format(time.TimeOnly))

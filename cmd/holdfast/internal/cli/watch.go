@@ -51,13 +51,14 @@ Flags:
 %s
 The server is the first of --redis, HOLDFAST_REDIS, REDIS_URL, %s.
 
-Changes: event is present (the lock was there at first), granted, queued (somebody waits
-  who did not before), released or expired; the other fields, as holdfast ls --json has
-  them, are those of the lock after it. The locks are looked at once a second,
-  so what comes and goes in between is not seen. If there are so many that a look takes
-  longer, the next begins after a pause as long. While the server does not answer,
-  watching goes on; only a server that has never answered is an error. Of a quorum it is
-  not known who waits: nothing is queued, and --sort waiters is refused.
+Changes: event is present (the lock was there at first), granted, queued (somebody
+  waits who did not before), released (or broken: see holdfast breaks) or expired; the
+  other fields, as holdfast ls --json has them, are those of the lock after it. The
+  locks are looked at once a second, so what comes and goes in between is not seen. If
+  there are so many that a look takes longer, the next begins after a pause as long.
+  While the server does not answer, watching goes on; only a server that has never
+  answered is an error. Of a quorum it is not known who waits: nothing is queued, and
+  --sort waiters is refused.
 
 If the prefix has no locks in the beginning, a line on standard error, or below the table,
 names each other prefix that has some.

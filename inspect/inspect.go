@@ -62,9 +62,8 @@ func (i *Inspector) Get(ctx context.Context, name string) (holdfast.Status, erro
 // A pattern without wildcards is one name. List then searches nothing: it asks for the lock of that name, and for the one with
 // that exact key (MutexKey, RedissonMutex) if it may, and lists those of the two that are in use.
 //
-// With wildcards, a lock with an exact key is listed while somebody waits for it; in a Cluster also while it is held, if it was
-// acquired within a day. Otherwise it has no key of the prefix, and nothing tells its own, a string or a hash, from the
-// application's, which List does not read.
+// With wildcards, a lock with an exact key is listed while somebody waits for it. Otherwise it has no key of the prefix, and
+// nothing tells its own, a string or a hash, from the application's, which List does not read.
 //
 // An error that comes with a name in the status is about that lock: the server does not let this user see it, say, and the
 // list goes on. Any other is the last: [holdfast.ErrInvalid] for a pattern that is none, or a name that cannot be

@@ -1,12 +1,7 @@
-local longest_lead = 86400000000
-local function believed(key, last, time)
-  if not string.match(last, '^%d+$') or #last > 16 or tonumber(last) > 9e15 then
-    error('BADFENCE the fence counter is not a number that fences can follow', 0)
-  end
-  if tonumber(last) - time >= longest_lead then
-    error('BADFENCE the fence counter ' .. key .. " leads the server's clock by more than a day: set that clock right if it is behind; if the counter was set by somebody, delete it, and fences follow the clock again", 0)
-  end
-  return tonumber(last)
+local function short_fence(key, at)
+  local id = redis.pcall('XADD', key, 'MAXLEN', '~', string.find(ARGV[1], 'c', 1, true) and '0' or '1', '*', 'g', '')
+  local ms, seq = string.match(id.err and '' or id, '^(%d+)-(%d?%d?%d)$')
+  return ms and ms * 1000 - at < 86400000000 and ms .. string.sub('00' .. seq, -3)
 end
 local function lock_value(head, fence, granted, chain, info)
   return head .. fence .. ':' .. granted .. ':' .. chain .. ':' .. info
@@ -17,18 +12,9 @@ if #KEYS == 3 then
   if tonumber(at) >= tonumber(ARGV[2]) or redis.call('EXISTS', KEYS[1], KEYS[2]) > 0 then
     return 'taken ' .. at .. ' 0 1'
   end
-  local fence, last = at, redis.call('GET', KEYS[3])
-  if last and (#last ~= #at or last >= at or not string.find(last, '^%d+$')) then
-    local ok, counter = pcall(believed, KEYS[3], last, tonumber(at))
-    if not ok then
-      return 'taken ' .. at .. ' 0 1' -- acquire.lua tells what is wrong with it
-    end
-    fence = string.format('%d', math.max(counter + 1, tonumber(at)))
-  end
-  if string.find(ARGV[1], 'c', 1, true) then
-    redis.call('SET', KEYS[3], fence, 'EX', 86400)
-  else
-    redis.call('SET', KEYS[3], fence)
+  local fence = short_fence(KEYS[3], at)
+  if not fence then
+    return 'taken ' .. at .. ' 0 1'
   end
   redis.call('SET', KEYS[1], lock_value(ARGV[3], fence, string.sub(at, 1, -4), '0', ARGV[5]), 'PX', ARGV[4])
   return 'taken ' .. at .. ' ' .. fence
@@ -73,25 +59,45 @@ local function take_free(n, which, fence, minted)
   end
   return 'taken ' .. at .. ' ' .. whole(fence) .. left
 end
-local counter = KEYS[3]
-local function store_counter(fence)
-  if cluster then
-    redis.call('SET', counter, whole(fence), 'EX', 86400)
-  else
-    redis.call('SET', counter, whole(fence))
+local longest_lead = 86400000000
+local kept = string.find(ARGV[1], 'c', 1, true) and '0' or '1'
+local function checked(reply)
+  if reply.err then
+    error(string.find(reply.err, 'WRONGTYPE', 1, true) and 'BADFENCE the fence counter is not a stream' or reply.err, 0)
   end
+  return reply
 end
-local function mint(n)
-  local fence = 0
-  local last = redis.call('GET', counter)
-  if last then
-    fence = believed(counter, last, now)
+local function believed(key, fence, time)
+  if fence - time >= longest_lead then
+    error('BADFENCE the fence counter ' .. key .. " leads the server's clock by more than a day: set that clock right if it is behind; if the counter was set by somebody, delete it, and fences follow the clock again", 0)
   end
-  fence = math.max(fence + 1, now)
+  return fence
+end
+local function raise_to(key, fence)
+  checked(redis.pcall('XADD', key, 'MAXLEN', '~', kept, string.format('%d-%d', math.floor(fence / 1000), fence % 1000), 'g', ''))
+end
+local function fence_of(id)
+  local ms, seq = string.match(id, '^(%d+)-(%d+)$')
+  return ms * 1000 + seq, seq
+end
+local function next_fence(key, time)
+  local id = checked(redis.pcall('XADD', key, 'MAXLEN', '~', kept, '*', 'g', ''))
+  local fence, seq = fence_of(id)
+  believed(key, fence, time)
+  if #seq > 3 then
+    raise_to(key, fence)
+  end
+  return fence
+end
+local counter = KEYS[3]
+local function mint(n)
+  local fence = next_fence(counter, now)
   if fence - now > 1000000 then
     n = 1
   end
-  store_counter(fence + n - 1)
+  if n > 1 then
+    raise_to(counter, fence + n - 1)
+  end
   return fence, n
 end
 local function error_text(err)

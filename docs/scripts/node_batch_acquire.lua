@@ -10,9 +10,9 @@ local function lock_value(head, fence, granted, chain, info)
   return head .. fence .. ':' .. granted .. ':' .. chain .. ':' .. info
 end
 local function acquire_one()
-  local known = redis.call('MGET', KEYS[3], KEYS[4], KEYS[5])
-  local last, id, repl, ready, longest = known[1], string.match(known[3], '^hf1:(%w+/(%w+)):(%d+):(%d+)$')
-  if id ~= known[2] or tonumber(ready) > now or tonumber(longest) < tonumber(string.match(flags, 's(%d+)%+')) then
+  local known = redis.call('MGET', KEYS[4], KEYS[5])
+  local id, repl, ready, longest = string.match(known[2], '^hf1:(%w+/(%w+)):(%d+):(%d+)$')
+  if id ~= known[1] or tonumber(ready) > now or tonumber(longest) < tonumber(string.match(flags, 's(%d+)%+')) then
     return nil
   end
   local info = redis.call('INFO', 'replication')
@@ -25,11 +25,13 @@ local function acquire_one()
   if now >= tonumber(ARGV[2]) or redis.call('EXISTS', KEYS[1], KEYS[2]) > 0 then
     return nil
   end
-  if not string.find(last, '^%d+$') or tonumber(last) >= now then
+  local ms, seq = string.match(redis.call('XREVRANGE', KEYS[3], '+', '-', 'COUNT', '1')[1][1], '^(%d+)-(%d?%d?%d)$')
+  if ms * 1000 + seq >= now then
     return nil
   end
-  local fence = string.format('%d', last + 1)
-  redis.call('SET', KEYS[3], fence)
+  local fence = ms * 1000 + seq + 1
+  redis.call('XADD', KEYS[3], 'MAXLEN', '~', '1', string.format('%d-%d', math.floor(fence / 1000), fence % 1000), 'g', '')
+  fence = string.format('%d', fence)
   local set = redis.pcall('SET', KEYS[1], lock_value(ARGV[3], fence, string.sub(at, 1, -4), '0', ARGV[5]), 'PX', ARGV[4])
   return 'taken ' .. at .. ' ' .. fence .. (set.err and ' 1' or '')
 end
@@ -131,14 +133,34 @@ local function quarantine(text)
   return math.max(0, math.ceil((ready - now) / 1000)), others, self
 end
 local longest_lead = 86400000000
-local function believed(key, last, time)
-  if not string.match(last, '^%d+$') or #last > 16 or tonumber(last) > 9e15 then
-    error('BADFENCE the fence counter is not a number that fences can follow', 0)
+local kept = string.find(ARGV[1], 'c', 1, true) and '0' or '1'
+local function checked(reply)
+  if reply.err then
+    error(string.find(reply.err, 'WRONGTYPE', 1, true) and 'BADFENCE the fence counter is not a stream' or reply.err, 0)
   end
-  if tonumber(last) - time >= longest_lead then
+  return reply
+end
+local function believed(key, fence, time)
+  if fence - time >= longest_lead then
     error('BADFENCE the fence counter ' .. key .. " leads the server's clock by more than a day: set that clock right if it is behind; if the counter was set by somebody, delete it, and fences follow the clock again", 0)
   end
-  return tonumber(last)
+  return fence
+end
+local function raise_to(key, fence)
+  checked(redis.pcall('XADD', key, 'MAXLEN', '~', kept, string.format('%d-%d', math.floor(fence / 1000), fence % 1000), 'g', ''))
+end
+local function fence_of(id)
+  local ms, seq = string.match(id, '^(%d+)-(%d+)$')
+  return ms * 1000 + seq, seq
+end
+local function next_fence(key, time)
+  local id = checked(redis.pcall('XADD', key, 'MAXLEN', '~', kept, '*', 'g', ''))
+  local fence, seq = fence_of(id)
+  believed(key, fence, time)
+  if #seq > 3 then
+    raise_to(key, fence)
+  end
+  return fence
 end
 local counter, caught_up = KEYS[#KEYS - 2], KEYS[#KEYS - 1]
 local function resting(rest)
@@ -166,17 +188,16 @@ local function refusal(mark, known)
     return behind(stands), stands
   end
 end
-local function read_counter(last)
-  last = last or redis.call('GET', counter)
-  return last and believed(counter, last, now)
-end
-local function store_counter(n)
-  redis.call('SET', counter, whole(n))
+local function read_counter()
+  local last = checked(redis.pcall('XREVRANGE', counter, '+', '-', 'COUNT', '1'))[1]
+  return last and believed(counter, fence_of(last[1]), now)
 end
 local function raise_counter(n)
-  local most = math.max(read_counter() or 0, believed(counter, whole(n), now))
-  store_counter(most)
-  return most
+  local last = read_counter() or 0
+  if last < believed(counter, n, now) then
+    raise_to(counter, n)
+  end
+  return math.max(last, n)
 end
 local function answer(main)
   local ok, reply = pcall(main)
@@ -191,16 +212,16 @@ local function answer(main)
 end
 local n = (#KEYS - 3) / 2
 local function main()
-  local known = redis.call('MGET', counter, caught_up, KEYS[#KEYS])
-  local refused = refusal(known[3], known[2])
+  local known = redis.call('MGET', caught_up, KEYS[#KEYS])
+  local refused = refusal(known[2], known[1])
   if refused then
     return refused
   end
   local which, count = find_free(n)
   local fence = 0
   if count > 0 then
-    fence = (read_counter(known[1]) or now) + 1
-    store_counter(fence + n - 1)
+    fence = (read_counter() or now) + 1
+    raise_to(counter, fence + n - 1)
   end
   return take_free(n, which, fence, n)
 end

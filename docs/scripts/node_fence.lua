@@ -89,14 +89,34 @@ local function quarantine(text)
   return math.max(0, math.ceil((ready - now) / 1000)), others, self
 end
 local longest_lead = 86400000000
-local function believed(key, last, time)
-  if not string.match(last, '^%d+$') or #last > 16 or tonumber(last) > 9e15 then
-    error('BADFENCE the fence counter is not a number that fences can follow', 0)
+local kept = string.find(ARGV[1], 'c', 1, true) and '0' or '1'
+local function checked(reply)
+  if reply.err then
+    error(string.find(reply.err, 'WRONGTYPE', 1, true) and 'BADFENCE the fence counter is not a stream' or reply.err, 0)
   end
-  if tonumber(last) - time >= longest_lead then
+  return reply
+end
+local function believed(key, fence, time)
+  if fence - time >= longest_lead then
     error('BADFENCE the fence counter ' .. key .. " leads the server's clock by more than a day: set that clock right if it is behind; if the counter was set by somebody, delete it, and fences follow the clock again", 0)
   end
-  return tonumber(last)
+  return fence
+end
+local function raise_to(key, fence)
+  checked(redis.pcall('XADD', key, 'MAXLEN', '~', kept, string.format('%d-%d', math.floor(fence / 1000), fence % 1000), 'g', ''))
+end
+local function fence_of(id)
+  local ms, seq = string.match(id, '^(%d+)-(%d+)$')
+  return ms * 1000 + seq, seq
+end
+local function next_fence(key, time)
+  local id = checked(redis.pcall('XADD', key, 'MAXLEN', '~', kept, '*', 'g', ''))
+  local fence, seq = fence_of(id)
+  believed(key, fence, time)
+  if #seq > 3 then
+    raise_to(key, fence)
+  end
+  return fence
 end
 local counter, caught_up = KEYS[#KEYS - 2], KEYS[#KEYS - 1]
 local function resting(rest)
@@ -124,17 +144,16 @@ local function refusal(mark, known)
     return behind(stands), stands
   end
 end
-local function read_counter(last)
-  last = last or redis.call('GET', counter)
-  return last and believed(counter, last, now)
-end
-local function store_counter(n)
-  redis.call('SET', counter, whole(n))
+local function read_counter()
+  local last = checked(redis.pcall('XREVRANGE', counter, '+', '-', 'COUNT', '1'))[1]
+  return last and believed(counter, fence_of(last[1]), now)
 end
 local function raise_counter(n)
-  local most = math.max(read_counter() or 0, believed(counter, whole(n), now))
-  store_counter(most)
-  return most
+  local last = read_counter() or 0
+  if last < believed(counter, n, now) then
+    raise_to(counter, n)
+  end
+  return math.max(last, n)
 end
 local function answer(main)
   local ok, reply = pcall(main)

@@ -73,34 +73,44 @@ local function free_lock()
   pcall(redis.call, 'PUBLISH', channel, '0')
 end
 local longest_lead = 86400000000
-local function believed(key, last, time)
-  if not string.match(last, '^%d+$') or #last > 16 or tonumber(last) > 9e15 then
-    error('BADFENCE the fence counter is not a number that fences can follow', 0)
+local kept = string.find(ARGV[1], 'c', 1, true) and '0' or '1'
+local function checked(reply)
+  if reply.err then
+    error(string.find(reply.err, 'WRONGTYPE', 1, true) and 'BADFENCE the fence counter is not a stream' or reply.err, 0)
   end
-  if tonumber(last) - time >= longest_lead then
+  return reply
+end
+local function believed(key, fence, time)
+  if fence - time >= longest_lead then
     error('BADFENCE the fence counter ' .. key .. " leads the server's clock by more than a day: set that clock right if it is behind; if the counter was set by somebody, delete it, and fences follow the clock again", 0)
   end
-  return tonumber(last)
+  return fence
+end
+local function raise_to(key, fence)
+  checked(redis.pcall('XADD', key, 'MAXLEN', '~', kept, string.format('%d-%d', math.floor(fence / 1000), fence % 1000), 'g', ''))
+end
+local function fence_of(id)
+  local ms, seq = string.match(id, '^(%d+)-(%d+)$')
+  return ms * 1000 + seq, seq
+end
+local function next_fence(key, time)
+  local id = checked(redis.pcall('XADD', key, 'MAXLEN', '~', kept, '*', 'g', ''))
+  local fence, seq = fence_of(id)
+  believed(key, fence, time)
+  if #seq > 3 then
+    raise_to(key, fence)
+  end
+  return fence
 end
 local counter = KEYS[3]
-local function store_counter(fence)
-  if cluster then
-    redis.call('SET', counter, whole(fence), 'EX', 86400)
-  else
-    redis.call('SET', counter, whole(fence))
-  end
-end
 local function mint(n)
-  local fence = 0
-  local last = redis.call('GET', counter)
-  if last then
-    fence = believed(counter, last, now)
-  end
-  fence = math.max(fence + 1, now)
+  local fence = next_fence(counter, now)
   if fence - now > 1000000 then
     n = 1
   end
-  store_counter(fence + n - 1)
+  if n > 1 then
+    raise_to(counter, fence + n - 1)
+  end
   return fence, n
 end
 local function waiters(n)
@@ -162,16 +172,23 @@ end
 local ttl, not_after, fence, reserved, info = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6]), ARGV[7]
 local granted_at, age, asked = tonumber(ARGV[8]), tonumber(ARGV[9]), tonumber(ARGV[10])
 local later = math.min(fence, granted_at, asked - age)
-local counter_kept = 82800000000
+local function last_id()
+  if not cluster then
+    return (checked(redis.pcall('XREVRANGE', KEYS[3], '+', '-', 'COUNT', '1'))[1] or {})[1]
+  end
+  local info = redis.call('EXISTS', KEYS[3]) == 1 and checked(redis.pcall('XINFO', 'STREAM', KEYS[3])) or {}
+  for i = 1, #info, 2 do
+    if info[i] == 'last-generated-id' then
+      return info[i + 1]
+    end
+  end
+end
 local function another_had_it()
   if now < asked then -- another clock, of which the answer says nothing
     return true
   end
-  local counter = redis.call('GET', KEYS[3])
-  if counter then
-    return (tonumber(counter) or later) >= later
-  end
-  return cluster and now - granted_at > counter_kept
+  local id = last_id()
+  return id and fence_of(id) >= later - later % 1000
 end
 local function renewed(pttl)
   return 'renewed ' .. whole(now) .. ' ' .. pttl .. ' 0 0'
@@ -190,8 +207,8 @@ local function main()
     on_master()
     return (value and 'gone ' or 'absent ') .. whole(now)
   end
-  if reserved >= now then
-    store_counter(reserved)
+  if reserved >= now - now % 1000 then
+    raise_to(KEYS[3], reserved)
   end
   write_lock(token, new_value(token, fence, new_chain(), info, first_waiter()), ttl)
   return renewed(ttl)

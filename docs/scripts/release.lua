@@ -6,24 +6,24 @@ local now = tonumber(at)
 local function whole(n)
   return n == now and at or string.format('%d', n)
 end
+local function short_fence(key, at)
+  local id = redis.pcall('XADD', key, 'MAXLEN', '~', string.find(ARGV[1], 'c', 1, true) and '0' or '1', '*', 'g', '')
+  local ms, seq = string.match(id.err and '' or id, '^(%d+)-(%d?%d?%d)$')
+  return ms and ms * 1000 - at < 86400000000 and ms .. string.sub('00' .. seq, -3)
+end
 local function lock_value(head, fence, granted, chain, info)
   return head .. fence .. ':' .. granted .. ':' .. chain .. ':' .. info
 end
 local unheard
-local function pass_to(member, waiter, claim, channel, info, follower, behind)
+local function pass_to(member, waiter, claim, channel, info, follower, behind, fence)
   local publish = cluster and 'SPUBLISH' or 'PUBLISH'
   redis.call('ZREM', KEYS[2], member)
-  if cluster then
-    redis.call('SET', KEYS[3], at, 'EX', 86400)
-  else
-    redis.call('SET', KEYS[3], at)
-  end
   local mark = follower and '+' or ''
-  redis.call('SET', KEYS[1], lock_value('hf1:' .. waiter .. ':', at, string.sub(at, 1, -4), '0', info) .. mark, 'PX', claim)
+  redis.call('SET', KEYS[1], lock_value('hf1:' .. waiter .. ':', fence, string.sub(at, 1, -4), '0', info) .. mark, 'PX', claim)
   if follower then
     pcall(redis.call, publish, behind, 'hf1 standby ' .. follower .. ' ' .. at .. ' ' .. whole(now + claim * 1000))
   end
-  return redis.call(publish, channel, 'hf1 grant ' .. waiter .. ' ' .. at .. ' ' .. claim .. ' ' .. at .. ' ' .. KEYS[1])
+  return redis.call(publish, channel, 'hf1 grant ' .. waiter .. ' ' .. at .. ' ' .. claim .. ' ' .. fence .. ' ' .. KEYS[1])
 end
 local function expire_queue()
   local last = redis.call('ZRANGE', KEYS[2], '0', '0', 'WITHSCORES')[2]
@@ -46,11 +46,11 @@ local function pass_on()
   if heard[2] == 0 or heard[4] == 0 then
     return nil
   end
-  local last = redis.call('GET', KEYS[3])
-  if last and (#last ~= #at or last >= at or not string.find(last, '^%d+$')) then
+  local fence = short_fence(KEYS[3], at)
+  if not fence then
     return nil
   end
-  local ok, told = pcall(pass_to, first[1], waiter, claim, channel, info, follower, behind)
+  local ok, told = pcall(pass_to, first[1], waiter, claim, channel, info, follower, behind, fence)
   if not ok then
     redis.call('DEL', KEYS[1])
   elseif cluster and told == 0 then
@@ -258,34 +258,44 @@ local function gap()
   return left > 0 and left <= gap_length and left or 0
 end
 local longest_lead = 86400000000
-local function believed(key, last, time)
-  if not string.match(last, '^%d+$') or #last > 16 or tonumber(last) > 9e15 then
-    error('BADFENCE the fence counter is not a number that fences can follow', 0)
+local kept = string.find(ARGV[1], 'c', 1, true) and '0' or '1'
+local function checked(reply)
+  if reply.err then
+    error(string.find(reply.err, 'WRONGTYPE', 1, true) and 'BADFENCE the fence counter is not a stream' or reply.err, 0)
   end
-  if tonumber(last) - time >= longest_lead then
+  return reply
+end
+local function believed(key, fence, time)
+  if fence - time >= longest_lead then
     error('BADFENCE the fence counter ' .. key .. " leads the server's clock by more than a day: set that clock right if it is behind; if the counter was set by somebody, delete it, and fences follow the clock again", 0)
   end
-  return tonumber(last)
+  return fence
+end
+local function raise_to(key, fence)
+  checked(redis.pcall('XADD', key, 'MAXLEN', '~', kept, string.format('%d-%d', math.floor(fence / 1000), fence % 1000), 'g', ''))
+end
+local function fence_of(id)
+  local ms, seq = string.match(id, '^(%d+)-(%d+)$')
+  return ms * 1000 + seq, seq
+end
+local function next_fence(key, time)
+  local id = checked(redis.pcall('XADD', key, 'MAXLEN', '~', kept, '*', 'g', ''))
+  local fence, seq = fence_of(id)
+  believed(key, fence, time)
+  if #seq > 3 then
+    raise_to(key, fence)
+  end
+  return fence
 end
 local counter = KEYS[3]
-local function store_counter(fence)
-  if cluster then
-    redis.call('SET', counter, whole(fence), 'EX', 86400)
-  else
-    redis.call('SET', counter, whole(fence))
-  end
-end
 local function mint(n)
-  local fence = 0
-  local last = redis.call('GET', counter)
-  if last then
-    fence = believed(counter, last, now)
-  end
-  fence = math.max(fence + 1, now)
+  local fence = next_fence(counter, now)
   if fence - now > 1000000 then
     n = 1
   end
-  store_counter(fence + n - 1)
+  if n > 1 then
+    raise_to(counter, fence + n - 1)
+  end
   return fence, n
 end
 local function new_value(holder, fence, chain, info, marked)

@@ -23,7 +23,7 @@ local function answer(main)
   end
   return 'error ' .. reply
 end
-local companions = { q = true, rw = true, sem = true, own = true, bar = true, redisson = true, f = true }
+local companions = { q = true, rw = true, sem = true, own = true, bar = true, redisson = true }
 local function is_wanted(key)
   if string.sub(key, -1) ~= '}' and not companions[string.match(key, ':(%a+)$')] or string.find(key, '%c') then
     return false

@@ -9,6 +9,11 @@ local now = tonumber(at)
 local function whole(n)
   return n == now and at or string.format('%d', n)
 end
+local function short_fence(key, at)
+  local id = redis.pcall('XADD', key, 'MAXLEN', '~', string.find(ARGV[1], 'c', 1, true) and '0' or '1', '*', 'g', '')
+  local ms, seq = string.match(id.err and '' or id, '^(%d+)-(%d?%d?%d)$')
+  return ms and ms * 1000 - at < 86400000000 and ms .. string.sub('00' .. seq, -3)
+end
 local function lock_value(head, fence, granted, chain, info)
   return head .. fence .. ':' .. granted .. ':' .. chain .. ':' .. info
 end
@@ -34,35 +39,28 @@ local granted, try = string.sub(at, 1, -4), redis.pcall
 local function take(lock, queue, counter, head, ttl, info)
   local there = try('EXISTS', lock, queue)
   if there ~= 0 then
-    return false, type(there) == 'table'
+    return nil, type(there) == 'table'
   end
-  local last = try('GET', counter)
-  if last and (type(last) == 'table' or #last ~= #at or last >= at or not string.find(last, '^%d+$')) then
-    return false, type(last) == 'table'
+  local fence = short_fence(counter, at)
+  if not fence or try('SET', lock, lock_value(head, fence, granted, '0', info), 'PX', ttl).err then
+    return nil, true
   end
-  if try('SET', counter, at, 'EX', 86400).err then
-    return false, true
-  end
-  local refused = try('SET', lock, lock_value(head, at, granted, '0', info), 'PX', ttl).err
-  return not refused, refused
+  return fence
 end
 local function main()
-  local left, refused, i = '', 0, 0
+  local fences, refused = '', 0
   local late = now >= not_after
   for k = 5, #ARGV, all_ttl == '' and 6 or 4 do
-    i = i + 1
-    local taken, by_server = false, false
+    local fence, by_server
     if not late then
       local ttl, info = all_ttl, all_info
       if ttl == '' then
         ttl, info = ARGV[k + 4], ARGV[k + 5]
       end
-      taken, by_server = take(ARGV[k], ARGV[k + 1], ARGV[k + 2], ARGV[k + 3], ttl, info)
+      fence, by_server = take(ARGV[k], ARGV[k + 1], ARGV[k + 2], ARGV[k + 3], ttl, info)
     end
-    if not taken then
-      left, refused = left .. ' ' .. i, by_server and refused + 1 or refused
-    end
+    fences, refused = fences .. ' ' .. (fence or 0), by_server and refused + 1 or refused
   end
-  return 'taken ' .. at .. ' ' .. refused .. left
+  return 'taken ' .. at .. ' ' .. refused .. fences
 end
 return answer(main)

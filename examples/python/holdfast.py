@@ -288,7 +288,7 @@ class Lock:
         self.kind, self.limit, self.weight = kind, limit, weight
         self.key = PREFIX + "{" + name + "}"
         line = self.key + ":" + (kind or "q")
-        self.keys = [self.key, line, PREFIX + "fence"] + ([line + ":e"] if kind else [])
+        self.keys = [self.key, line, PREFIX + "fences"] + ([line + ":e"] if kind else [])
         self.least_keys = [self.key] + self.keys[3:]
         self.family = "share_" if kind else ""
 
@@ -452,7 +452,7 @@ class Lock:
         since = clock() - sent
         age = since - (grant.now_us - then_us) / 1e6
         left = claim - max(age, 0) - drift(since + claim)
-        if grant.key != self.key or left < claim / 4 or not then_us <= grant.fence <= then_us + since * 1e6 + 2e6:
+        if grant.key != self.key or left < claim / 4 or not then_us - then_us % 1000 <= grant.fence <= then_us + since * 1e6 + 2e6:
             return None
         return Lease(self, w, grant.fence, grant, sent + since + left)
 

@@ -117,8 +117,8 @@ func (b *acquireItems) call(s driver.Script, flags Flags, notAfter int64, server
 //	Quarantined, Behind  Refusal of all items; of NodeBatchAcquire
 type BatchReply struct {
 	Head
-	Fence    uint64 // of the first item; see FenceOf
-	oneFence bool   // of all items
+	Fence  uint64   // of the first item; see FenceOf
+	fences []uint64 // of all items, of a spread batch
 	// Left has the items that were left as they are, to be asked for by themselves: from 0, ascending.
 	Left    []int
 	Refusal Refusal
@@ -126,11 +126,10 @@ type BatchReply struct {
 	Denied int
 }
 
-// FenceOf returns the fence of item i, if that was done. They follow each other one by one, but for locks that have counters
-// of their own.
+// FenceOf returns the fence of item i, if that was done. They follow each other one by one, except those of a spread batch.
 func (r *BatchReply) FenceOf(i int) uint64 {
-	if r.oneFence {
-		return r.Fence
+	if r.fences != nil {
+		return r.fences[i]
 	}
 	return r.Fence + uint64(i)
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/keys"
 	"github.com/holdfast-go/holdfast/internal/script"
 	"github.com/holdfast-go/holdfast/internal/wire"
 )
@@ -102,6 +103,8 @@ func batchOf[B any, P interface {
 	add(&b)
 	return of[BatchReply](name, P(&b))
 }
+
+var space, _ = keys.NewSpace("p:")
 
 var share = Share{Kind: Semaphore, Limit: 5, Weight: 2}
 
@@ -250,19 +253,20 @@ var samples = []sample{
 		reads(map[string]any{"kept " + now: BatchReply{Head: head(Kept)}, "kept " + now + " 1 2": BatchReply{Head: head(Kept), Left: []int{0, 1}}}).
 		refuses("kept "+now+" 3", "kept "+now+" 0", "taken "+now+" 7", "quarantined "+now+" 5"),
 	batchOf("spread batch of alike", NewSpreadAcquire(2), func(b *SpreadAcquire) {
-		b.Flags, b.NotAfter = Cluster, 16
+		b.Flags, b.Space, b.NotAfter = Cluster, space, 16
 		b.Add("a", "a:q", "hf1:A:", time.Minute, info)
 		b.Add("b", "b:q", "hf1:B:", time.Minute, info)
-	}).sends(script.SpreadAcquire(), "a", "c", "16", "60000", info, "a", "a:q", "a:f", "hf1:A:", "b", "b:q", "b:f", "hf1:B:").
+	}).sends(script.SpreadAcquire(), "a", "c", "16", "60000", info, "a", "a:q", "p:f{20200}", "hf1:A:", "b", "b:q", "p:f{20203}", "hf1:B:").
 		reads(map[string]any{
-			"taken " + now + " 0":     BatchReply{Head: head(Taken), Fence: 1700000000000000, oneFence: true},
-			"taken " + now + " 1 2":   BatchReply{Head: head(Taken), Fence: 1700000000000000, oneFence: true, Left: []int{1}, Denied: 1},
-			"taken " + now + " 0 1 2": BatchReply{Head: head(Taken), Fence: 1700000000000000, oneFence: true, Left: []int{0, 1}},
-		}).refuses("taken "+now, "taken "+now+" -1", "taken "+now+" 0 3", "kept "+now+" 0", "gone "+now, "quarantined "+now+" 5"),
+			"taken " + now + " 0 7 9": BatchReply{Head: head(Taken), fences: []uint64{7, 9}},
+			"taken " + now + " 1 7 0": BatchReply{Head: head(Taken), fences: []uint64{7, 0}, Left: []int{1}, Denied: 1},
+			"taken " + now + " 0 0 0": BatchReply{Head: head(Taken), fences: []uint64{0, 0}, Left: []int{0, 1}},
+		}).refuses("taken "+now, "taken "+now+" -1 7 9", "taken "+now+" 0 7", "taken "+now+" 0 7 x", "taken "+now+" 0 7 -9", "taken "+now+" 0 7 9 11", "kept "+now+" 0", "gone "+now, "quarantined "+now+" 5"),
 	batchOf("spread batch of different ones", NewSpreadAcquire(2), func(b *SpreadAcquire) {
+		b.Space = space
 		b.Add("a", "a:q", "hf1:A:", time.Minute, info)
 		b.Add("b", "b:q", "hf1:B:", time.Second, "{}")
-	}).sends(script.SpreadAcquire(), "a", "", "0", "", "", "a", "a:q", "a:f", "hf1:A:", "60000", info, "b", "b:q", "b:f", "hf1:B:", "1000", "{}"),
+	}).sends(script.SpreadAcquire(), "a", "", "0", "", "", "a", "a:q", "p:f{20200}", "hf1:A:", "60000", info, "b", "b:q", "p:f{20203}", "hf1:B:", "1000", "{}"),
 	batchOf("spread batch of releases", NewSpreadRelease(2), func(b *SpreadRelease) {
 		b.Add("a", "hf1:A:")
 		b.Add("b", "hf1:B:")

@@ -15,7 +15,8 @@ import (
 // SpreadAcquire is BatchAcquire for locks in several slots: spread_acquire.lua. The fields are to be set before Call.
 type SpreadAcquire struct {
 	Flags    Flags
-	NotAfter int64 // server time, µs
+	Space    keys.Space // of the locks
+	NotAfter int64      // server time, µs
 	n        int
 	words    []string        // lock, queue, fence counter and head of each item
 	terms    []time.Duration // the TTLs of all items
@@ -30,7 +31,7 @@ func NewSpreadAcquire(n int) SpreadAcquire {
 
 // Add adds a lock, with the head of the value that it is to have.
 func (b *SpreadAcquire) Add(lock, queue string, head wire.Head, ttl time.Duration, info string) {
-	b.words = append(b.words, lock, queue, keys.Set{Lock: lock, Queue: queue}.Fence(), string(head))
+	b.words = append(b.words, lock, queue, b.Space.SlotFence(keys.Slot(lock)), string(head))
 	b.terms, b.infos = append(b.terms, ttl), append(b.infos, info)
 	b.differ = b.differ || ttl != b.terms[0] || info != b.infos[0]
 }
@@ -53,11 +54,18 @@ func (b *SpreadAcquire) Call() driver.Call {
 
 // Parse reads the script's reply.
 func (b *SpreadAcquire) Parse(text string) (BatchReply, error) {
-	reply, err := parseSpread(text, Taken, b.n)
-	if err == nil {
-		reply.Fence, reply.oneFence = uint64(reply.Now), true
+	head, r, err := begin(text)
+	if err != nil {
+		return BatchReply{}, err
 	}
-	return reply, err
+	r.bad = head.Word != Taken
+	reply := BatchReply{Head: head, Denied: r.count(0), fences: make([]uint64, b.n)}
+	for i := range reply.fences {
+		if reply.fences[i] = r.fence(0); reply.fences[i] == 0 {
+			reply.Left = append(reply.Left, i)
+		}
+	}
+	return finish(&r, reply)
 }
 
 // SpreadRelease is BatchRelease for locks in several slots: spread_release.lua.
@@ -127,14 +135,11 @@ func (b *SpreadRenew) Call() driver.Call {
 }
 
 // Parse reads the script's reply.
-func (b *SpreadRenew) Parse(text string) (BatchReply, error) { return parseSpread(text, Kept, b.n) }
-
-// parseSpread reads a reply that begins with that word and the time.
-func parseSpread(text string, word Word, n int) (BatchReply, error) {
+func (b *SpreadRenew) Parse(text string) (BatchReply, error) {
 	head, r, err := begin(text)
 	if err != nil {
 		return BatchReply{}, err
 	}
-	r.bad = head.Word != word
-	return finish(&r, BatchReply{Head: head, Denied: r.count(0), Left: r.left(n)})
+	r.bad = head.Word != Kept
+	return finish(&r, BatchReply{Head: head, Denied: r.count(0), Left: r.left(b.n)})
 }

@@ -308,7 +308,9 @@ func (a *attempt) holdFromMessage(n *wire.Grant) (*hold, bool) {
 	claim := min(duration(n.Claim), a.claim)
 	now := clock.Now()
 	sinceAnchor := now.Sub(a.anchor.Sent)
-	if server := a.anchor.Server + sinceAnchor.Microseconds(); int64(n.Fence) > server+maxLead.Microseconds() || int64(n.Fence) < a.anchor.Server {
+	// A fence is not below the time of its grant in ms.
+	fence := int64(n.Fence)
+	if server := a.anchor.Server + sinceAnchor.Microseconds(); fence > server+maxLead.Microseconds() || fence < a.anchor.Server/1000*1000 {
 		return nil, false
 	}
 	// The server answered the anchor's request after it was sent, so by our clock the grant

@@ -115,6 +115,9 @@ func (d *cluster) refuse(ctx context.Context, call driver.Call) (string, error) 
 	reply, err := d.run(ctx, call)
 	before, left, _ := strings.Cut(reply, " 0")
 	reply = fmt.Sprint(before, " ", refused)
+	if call.Script.Name == "spread_acquire" {
+		return reply + strings.Repeat(" 0", refused) + left, err
+	}
 	for i := range refused {
 		reply += fmt.Sprint(" ", i+1)
 	}

@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"hash/maphash"
-	"strconv"
 	"strings"
-	"sync"
 	"time"
 	"unicode/utf8"
 
@@ -181,7 +179,7 @@ func literally(text string) string {
 func (c *Client) masters(ctx context.Context, p Pattern) ([]string, error) {
 	// The driver may be finding out.
 	for range 100 {
-		masters, known := make([]string, len(slotTags())), false
+		masters, known := make([]string, keys.Slots), false
 		for slot := range masters {
 			masters[slot] = c.server.Node(c.keyIn(uint16(slot)))
 			known = known || masters[slot] != ""
@@ -204,20 +202,8 @@ var errNoMasters = errors.New("the driver does not know the Cluster's masters")
 
 // keyIn returns a key of the client's prefix that is in a slot.
 func (c *Client) keyIn(slot uint16) string {
-	return c.space.Prefix() + "{" + strconv.Itoa(int(slotTags()[slot])) + "}"
+	return c.space.Prefix() + "{" + keys.Tag(slot) + "}"
 }
-
-// slotTags has, for each slot, a number whose digits are in it.
-var slotTags = sync.OnceValue(func() []uint32 {
-	tags := make([]uint32, keys.Slots)
-	for n, left := uint32(1), len(tags); left > 0; n++ {
-		if slot := keys.Slot(strconv.Itoa(int(n))); tags[slot] == 0 {
-			tags[slot] = n
-			left--
-		}
-	}
-	return tags
-})
 
 // Seen remembers locks by their keys, in a bounded amount of memory. It takes two different keys for the same with a
 // probability of one in 10^7, if it has a million.

@@ -110,6 +110,10 @@ func (f *fake) spread(name string, now int64, args []string) string {
 		switch {
 		case name == "spread_acquire" && f.holders[key] == "":
 			f.holders[key] = token
+			f.fence++
+			reply += fmt.Sprintf(" %d", f.fence)
+		case name == "spread_acquire":
+			reply += " 0"
 		case name == "spread_release" && f.holders[key] == token:
 			delete(f.holders, key)
 		case name == "spread_renew" && f.holders[key] == token:

@@ -451,7 +451,7 @@ func (l *target) flags() (f codec.Flags) {
 // fenceOf returns the key of the counter that the lock's fences come from.
 func (c *Client) fenceOf(l *target) string {
 	if c.server.InCluster() {
-		return l.keys.Fence()
+		return c.space.SlotFence(keys.Slot(l.keys.Lock))
 	}
 	return c.space.Fence()
 }

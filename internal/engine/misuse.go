@@ -30,13 +30,13 @@ type misused struct {
 	key  string
 	what string // a key of usedAs; "" if the key is not ours; "none" if the lock's own key is of the right kind
 
-	queue, counter string // the lock's other keys
+	queue string // the key of the lock's queue
 }
 
 func (e misused) Error() string {
 	switch {
 	case e.what == "none":
-		return fmt.Sprintf("%v; the key %q is of the right kind, so its queue %q or the fence counter %q is not", e.error, e.key, e.queue, e.counter)
+		return fmt.Sprintf("%v; the key %q is of the right kind, so its queue %q is not", e.error, e.key, e.queue)
 	case e.what == "":
 		return fmt.Sprintf("%v; the key %q holds something that is not a Holdfast lock", e.error, e.key)
 	}
@@ -49,7 +49,7 @@ func (e misused) Unwrap() error { return e.error }
 func (e misused) Advice() string {
 	switch {
 	case e.what == "none":
-		return " (choose another name; if it is the counter, which other locks use too, another prefix)"
+		return " (choose another name)"
 	case usedAs[e.what] == "":
 		return " (choose another name or prefix)" // not "delete it": others may be using it
 	}
@@ -79,7 +79,7 @@ func (c *Client) explain(ctx context.Context, locks []*target, err error) {
 		if askErr != nil || what == codec.HoldsUnknown {
 			return
 		}
-		found.key, found.queue, found.counter, found.what = l.keys.Lock, l.keys.Queue, c.fenceOf(l), ""
+		found.key, found.queue, found.what = l.keys.Lock, l.keys.Queue, ""
 		switch {
 		case what == l.set.kind.form, what == codec.HoldsNothing:
 			found.what = "none"

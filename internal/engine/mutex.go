@@ -11,7 +11,7 @@ var mutex = single(kind{
 	batch: func(l *target, n int, notAfter int64) acquireBatch {
 		if n > 1 && l.c.server.InCluster() {
 			b := codec.NewSpreadAcquire(n)
-			b.Flags, b.NotAfter = l.flags(), notAfter
+			b.Flags, b.Space, b.NotAfter = l.flags(), l.c.space, notAfter
 			return &b
 		}
 		b := codec.NewBatchAcquire(n)

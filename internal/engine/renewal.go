@@ -242,10 +242,6 @@ func (h *hold) sendOnce(q codec.Request[codec.RenewReply]) (answer[codec.RenewRe
 	})
 }
 
-// maxReassert bounds the age of a hold that is reasserted in Cluster mode. There a lock's own fence
-// counter expires after a day, so its absence no longer proves that the server lost data.
-const maxReassert = 23 * time.Hour
-
 // reassertion returns the request that claims the lock again if a renewal was answered with
 // "absent", since the server may have lost its data; nil if it is not to be sent: not in
 // Strict mode, which has its quarantine, and not for a key shared with other programs: one of them
@@ -261,7 +257,7 @@ func (h *hold) reassertion(a answer[codec.RenewReply], err error, ttl time.Durat
 	defer h.mu.Unlock()
 	remaining := h.remainingAt(now)
 	// mutants: shared-key-lost
-	if h.state == over || !detaching && h.state == changing || remaining <= 0 || !h.l.set.kind.reasserted || c.cfg.Strict || c.server.InCluster() && now.Sub(h.since()) > maxReassert {
+	if h.state == over || !detaching && h.state == changing || remaining <= 0 || !h.l.set.kind.reasserted || c.cfg.Strict {
 		return nil
 	}
 	// From now on a release leaves a tombstone, in case this request arrives after it.

@@ -6,8 +6,8 @@ import (
 )
 
 // Find returns the lock that a key stands for: the key is the lock's own, or that of a queue in which somebody may wait
-// for it, or the fence counter that a lock with an exact key has in Cluster mode. It returns false for any other key of the
-// space: no lock can be found by it that cannot be found by one of these, too.
+// for it. It returns false for any other key of the space: no lock can be found by it that cannot be found by one of these,
+// too.
 func (s Space) Find(key string) (lock string, ok bool) {
 	rest, ours := strings.CutPrefix(key, s.prefix)
 	if !ours {
@@ -22,13 +22,12 @@ func (s Space) Find(key string) (lock string, ok bool) {
 		return "", false
 	}
 	stem, kind := rest[:i], rest[i+1:]
-	isQueue := slices.Contains(Queues, kind)
-	if !isQueue && kind != "f" {
+	if !slices.Contains(Queues, kind) {
 		return "", false
 	}
 	if inBraces && strings.HasSuffix(stem, "}") {
 		lock = s.prefix + stem
-		return lock, isQueue && s.isNamed(lock)
+		return lock, s.isNamed(lock)
 	}
 	if inBraces {
 		lock, ok = strings.CutSuffix(stem[1:], "}:key")
@@ -39,7 +38,7 @@ func (s Space) Find(key string) (lock string, ok bool) {
 		return "", false
 	}
 	set, err := s.Exact(lock)
-	if err != nil || kind == "f" && set.Fence() != key || isQueue && set.For(kind).Queue != key {
+	if err != nil || set.For(kind).Queue != key {
 		return "", false
 	}
 	return lock, true

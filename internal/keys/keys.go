@@ -22,9 +22,6 @@ type Set struct {
 // IsExact reports whether the lock was found by its key (Space.Exact) and not by its name.
 func (s Set) IsExact() bool { return s.Queue != s.Lock+":q" }
 
-// Fence returns the key of the lock's fence counter in Cluster mode. Otherwise all locks share Space.Fence.
-func (s Set) Fence() string { return s.Queue[:strings.LastIndexByte(s.Queue, ':')] + ":f" }
-
 // Expiries returns the key of the index of a shared lock's holders by expiry.
 func (s Set) Expiries() string { return s.Queue + ":e" }
 
@@ -42,7 +39,7 @@ func NewSpace(prefix string) (Space, error) {
 	if strings.ContainsAny(prefix, "{}") {
 		return Space{}, fmt.Errorf("prefix %q contains a brace; only the braces around the lock's name may decide its Cluster slot", prefix)
 	}
-	return Space{prefix, prefix + "fence", prefix + "incarnation", prefix + "caughtup"}, nil
+	return Space{prefix, prefix + "fences", prefix + "incarnation", prefix + "caughtup"}, nil
 }
 
 // Prefix returns what the keys begin with.
@@ -50,6 +47,15 @@ func (s Space) Prefix() string { return s.prefix }
 
 // Fence returns the key of the fence counter that all locks share outside Cluster mode.
 func (s Space) Fence() string { return s.fence }
+
+// SlotFence returns the key of the fence counter that the locks of a slot share in Cluster mode.
+func (s Space) SlotFence(slot uint16) string { return s.prefix + "f{" + Tag(slot) + "}" }
+
+// isSlotFence reports whether a key is a SlotFence, or would be if its number were that of its slot.
+func (s Space) isSlotFence(key string) bool {
+	tag, ok := strings.CutPrefix(key, s.prefix+"f{")
+	return ok && strings.HasSuffix(tag, "}") && strings.Trim(tag[:len(tag)-1], "0123456789") == ""
+}
 
 // Incarnation returns the key of the mark by which Strict mode notices a loss of data.
 func (s Space) Incarnation() string { return s.incarnation }
@@ -105,8 +111,8 @@ func (s Space) Exact(key string) (Set, error) {
 	if _, tagged := hashTag(key); !tagged && strings.Contains(key, "}") {
 		return Set{}, fmt.Errorf("key %q has braces that are not a Cluster hash tag, so the lock's other keys cannot be in its slot", key)
 	}
-	if key == s.Fence() {
-		return Set{}, fmt.Errorf("key %q is the fence counter that all locks share", key)
+	if key == s.Fence() || s.isSlotFence(key) {
+		return Set{}, fmt.Errorf("key %q is a fence counter that locks share", key)
 	}
 	if key == s.Journal() {
 		return Set{}, fmt.Errorf("key %q is the journal of what operators did", key)

@@ -39,7 +39,10 @@ func TestKeysOfOneLockShareASlot(t *testing.T) {
 	owner := map[string]string{}
 	for what, k := range sets {
 		want := Slot(k.Lock)
-		for _, key := range []string{k.Lock, k.Queue, k.Fence(), ShardChannel(k, "c")} {
+		if key := s.SlotFence(want); Slot(key) != want {
+			t.Errorf("%s: the counter %q is in slot %d, the lock %q in %d", what, key, Slot(key), k.Lock, want)
+		}
+		for _, key := range []string{k.Lock, k.Queue, ShardChannel(k, "c")} {
 			if Slot(key) != want {
 				t.Errorf("%s: %q is in slot %d, the lock %q in %d", what, key, Slot(key), k.Lock, want)
 			}
@@ -89,7 +92,6 @@ func TestRecordsShareNoKeys(t *testing.T) {
 		for _, kind := range []string{"q", "rw", "sem", "own", "latch", "bar", "redisson"} {
 			claim(kind+" of "+k.Lock, k.For(kind).Queue, slot)
 		}
-		claim("fence of "+k.Lock, k.Fence(), slot)
 		for _, w := range windows {
 			claim("window "+w+" of "+k.Lock, k.Record(w), slot)
 		}
@@ -112,7 +114,7 @@ func TestBadNamesAreRefused(t *testing.T) {
 			t.Errorf("Name(%.20q) succeeds", bad)
 		}
 	}
-	for _, bad := range []string{"", "a}b", "{}a}", "{}", "a\nb", "\xff", "holdfast:fence", "holdfast:journal"} {
+	for _, bad := range []string{"", "a}b", "{}a}", "{}", "a\nb", "\xff", "holdfast:fences", "holdfast:f{1}", "holdfast:f{16385}", "holdfast:journal"} {
 		if _, err := s.Exact(bad); err == nil {
 			t.Errorf("Exact(%q) succeeds", bad)
 		}
@@ -127,7 +129,7 @@ func TestBadNamesAreRefused(t *testing.T) {
 // Every name, exact key and prefix is either refused or makes keys that are in one slot, belong to no other lock, and
 // lead back to the lock.
 func FuzzKeys(f *testing.F) {
-	for _, s := range []string{"", "a", "a b", "{", "}", "{}", "{a}", "a{b}c", "}a", "{a", "a}", "fence", "a}:q", "a}:key", "key:a", "c:x", "日本", "\xff", "\n", "\u202e", "\u009b"} {
+	for _, s := range []string{"", "a", "a b", "{", "}", "{}", "{a}", "a{b}c", "}a", "{a", "a}", "fences", "f{1}", "a}:q", "a}:key", "key:a", "c:x", "日本", "\xff", "\n", "\u202e", "\u009b"} {
 		f.Add(s, "a", "holdfast:")
 		f.Add("a", s, "p")
 		f.Add(s, s, s)
@@ -146,7 +148,12 @@ func FuzzKeys(f *testing.F) {
 			if err != nil {
 				continue
 			}
-			for _, part := range []string{k.Lock, k.Queue, k.Fence(), ShardChannel(k, "c")} {
+			for _, counter := range []string{s.Fence(), s.SlotFence(Slot(k.Lock))} {
+				if k.Lock == counter || k.Queue == counter {
+					t.Errorf("%s: %v has the key of the counter %q", what, k, counter)
+				}
+			}
+			for _, part := range []string{k.Lock, k.Queue, ShardChannel(k, "c")} {
 				if Slot(part) != Slot(k.Lock) {
 					t.Errorf("%s: %q is in slot %d, the lock %q in %d", what, part, Slot(part), k.Lock, Slot(k.Lock))
 				}
@@ -185,7 +192,7 @@ func TestRedisson(t *testing.T) {
 			t.Errorf("RedissonChannel of %q = %q, want %q", name, got, channel)
 		}
 		k = k.For("redisson")
-		for _, other := range []string{channel, k.Queue, k.Fence(), ShardChannel(k, "me")} {
+		for _, other := range []string{channel, k.Queue, ShardChannel(k, "me")} {
 			if Slot(other) != Slot(name) {
 				t.Errorf("%q is in slot %d, the lock %q in %d", other, Slot(other), name, Slot(name))
 			}
@@ -194,7 +201,7 @@ func TestRedisson(t *testing.T) {
 			t.Errorf("a mutex and a Redisson lock with the key %q share the queue %q", name, k.Queue)
 		}
 	}
-	for _, name := range []string{"", "a{b", "a}b", "{}a", "{", "p:fence"} {
+	for _, name := range []string{"", "a{b", "a}b", "{}a", "{", "p:fences", "p:f{7}"} {
 		if k, err := s.Redisson(name); err == nil {
 			t.Errorf("Redisson(%q) = %+v, want an error", name, k)
 		}
@@ -226,7 +233,7 @@ func TestFind(t *testing.T) {
 			if got, exact := s.NameOf(k.Lock); got != name || exact {
 				t.Errorf("NameOf(%q) = %q, %v", k.Lock, got, exact)
 			}
-			for _, key := range []string{k.Fence(), k.Expiries(), k.Record(""), k.Record("w"), k.For("latch").Queue} {
+			for _, key := range []string{s.Fence(), s.SlotFence(Slot(k.Lock)), k.Expiries(), k.Record(""), k.Record("w"), k.For("latch").Queue} {
 				if lock, ok := s.Find(key); ok {
 					t.Errorf("Find(%q) = %q", key, lock)
 				}
@@ -239,12 +246,11 @@ func TestFind(t *testing.T) {
 			}
 			finds(k.Queue, exact)
 			finds(k.For("redisson").Queue, exact)
-			finds(k.Fence(), exact)
 			if got, is := s.NameOf(exact); got != exact || !is {
 				t.Errorf("NameOf(%q) = %q, %v", exact, got, is)
 			}
 		}
-		for _, key := range []string{"", prefix, prefix + "{", prefix + "{}", prefix + "{}a}", prefix + "fence", prefix + "incarnation", prefix + "mark:a", prefix + "{a}:q:e", prefix + "key:a:q",
+		for _, key := range []string{"", prefix, prefix + "{", prefix + "{}", prefix + "{}a}", prefix + "f{a}", prefix + "incarnation", prefix + "mark:a", prefix + "{a}:q:e", prefix + "key:a:q",
 			prefix + "{a}:x", prefix + "{:q", prefix + "{a\n}", prefix + ":q", "other:{a}", "{a}"} {
 			if lock, ok := s.Find(key); ok {
 				t.Errorf("Find(%q) = %q", key, lock)

@@ -1,6 +1,10 @@
 package keys
 
-import "strings"
+import (
+	"strconv"
+	"strings"
+	"sync"
+)
 
 // Slot returns the key's Cluster slot: the CRC16 (XMODEM) of its hash tag, or of the whole key if it has none, modulo
 // 16384.
@@ -10,10 +14,13 @@ func Slot(key string) uint16 {
 	}
 	var crc uint16
 	for i := range len(key) {
-		crc = crc<<8 ^ crc16[byte(crc>>8)^key[i]]
+		crc = extend(crc, key[i])
 	}
 	return crc % Slots
 }
+
+// extend returns the CRC16 of a text that is longer by a byte.
+func extend(crc uint16, b byte) uint16 { return crc<<8 ^ crc16[byte(crc>>8)^b] }
 
 // hashTag returns the key's hash tag, if it has one: the text between the first { and the next }, unless that is empty.
 // https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/#hash-tags
@@ -25,6 +32,24 @@ func hashTag(key string) (string, bool) {
 	tag, _, ok := strings.Cut(rest, "}")
 	return tag, ok && tag != ""
 }
+
+// Tag returns the least number above 0 whose digits, as a hash tag, are in the slot.
+func Tag(slot uint16) string { return strconv.Itoa(int(tags()[slot])) }
+
+// tags has the number of each slot.
+var tags = sync.OnceValue(func() *[Slots]uint32 {
+	all, left := new([Slots]uint32), Slots
+	crcs := []uint16{0} // of the digits of each number; of 0, of none
+	for n := 1; left > 0; n++ {
+		crc := extend(crcs[n/10], byte('0'+n%10))
+		crcs = append(crcs, crc)
+		if slot := crc % Slots; all[slot] == 0 {
+			all[slot] = uint32(n)
+			left--
+		}
+	}
+	return all
+})
 
 // Slots is the number of slots of a Cluster.
 const Slots = 16384

@@ -288,7 +288,7 @@ func TestABatchWithAForbiddenLock(t *testing.T) {
 		ctx, operator := t.Context(), b.Redis(t)
 		allow := func(keys ...string) {
 			t.Helper()
-			rules := append([]string{"resetkeys", "~holdfast:fence"}, keys...)
+			rules := append([]string{"resetkeys", "~holdfast:fences"}, keys...)
 			if err := operator.ACLSetUser(ctx, "u", rules...).Err(); err != nil {
 				t.Fatal(err)
 			}

@@ -299,7 +299,7 @@ func TestKeysOfAnotherTypeAreRefused(t *testing.T) {
 	t.Parallel()
 	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		rdb := b.Redis(t)
-		for _, key := range []string{"holdfast:{m}", "holdfast:{m}:q", "holdfast:fence"} {
+		for _, key := range []string{"holdfast:{m}", "holdfast:{m}:q", "holdfast:fences"} {
 			rdb.FlushAll(t.Context())
 			rdb.HSet(t.Context(), key, "a", "b")
 			if key == "holdfast:{m}:q" { // checked only if it exists
@@ -323,7 +323,7 @@ func TestKeysOfAnotherTypeAreRefused(t *testing.T) {
 			}
 		}
 		rdb.FlushAll(t.Context())
-		rdb.Set(t.Context(), "holdfast:fence", "not a number", 0)
+		rdb.Set(t.Context(), "holdfast:fences", "not a number", 0)
 		if _, err := b.Client(t, nil).Mutex("m").Acquire(t.Context()); !errors.Is(err, holdfast.ErrMismatch) {
 			t.Errorf("the fence counter is text: %v", err)
 		}
@@ -340,7 +340,7 @@ func TestReleaseDespiteABrokenQueue(t *testing.T) {
 				rdb.Del(t.Context(), "holdfast:{m}:q")
 				rdb.Set(t.Context(), "holdfast:{m}:q", "x", 0)
 			},
-			"fence": func() { rdb.Set(t.Context(), "holdfast:fence", "x", 0) },
+			"fence": func() { rdb.Set(t.Context(), "holdfast:fences", "x", 0) },
 		} {
 			rdb.FlushAll(t.Context())
 			lease := backend.Acquire(t, b.Client(t, nil).Mutex("m"))

@@ -170,7 +170,7 @@ func randomToken() string {
 
 func (q *line) keys() []string {
 	name := fmt.Sprintf("holdfast:{queue-%d-%v}", q.depth, q.old)
-	return []string{name, name + ":q", "holdfast:fence"}
+	return []string{name, name + ":q", "holdfast:fences"}
 }
 
 // newWaiter returns one of the next simulated process.

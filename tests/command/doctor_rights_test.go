@@ -76,7 +76,7 @@ func TestDoctorWithMissingRights(t *testing.T) {
 		judge func(d *diagnosis, user string)
 	}{
 		"a command of scripts": {[]any{"~*", "&*", "+@all", "-set"}, func(d *diagnosis, user string) {
-			d.expect("acl", isProblem, user+" may not: set, set")
+			d.expect("acl", isProblem, user+" may not: set")
 			d.expect("trial", isProblem, "denies access")
 		}},
 		"scripts": {[]any{"~*", "&*", "+@all", "-@scripting"}, func(d *diagnosis, user string) {

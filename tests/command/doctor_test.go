@@ -42,7 +42,7 @@ func TestDoctorOfAHealthyServer(t *testing.T) {
 				native = "has SET IFEQ"
 			}
 			d.expect("native", isOK, native)
-			if all := left(t, b.Server); len(all) != 1 || !strings.HasPrefix(all[0], "holdfast:fence for ") {
+			if all := left(t, b.Server); len(all) != 1 || !strings.HasPrefix(all[0], "holdfast:fences for ") {
 				d.complain("left behind: %q", all)
 			}
 		})

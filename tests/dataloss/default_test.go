@@ -147,7 +147,7 @@ func TestRestartFromAnOlderAOF(t *testing.T) {
 			backend.Release(t, other)
 			backend.Release(t, old)
 			all := successions(t, holders, waiters, ttl, locks)
-			counter := b.Redis(t).Get(t.Context(), "holdfast:fence").Val()
+			counter := backend.LastFence(t, b.Redis(t), "holdfast:fences")
 
 			begun := time.Now()
 			b.Server.Kill()
@@ -155,7 +155,7 @@ func TestRestartFromAnOlderAOF(t *testing.T) {
 			b.Server.Restart()
 			outage := time.Since(begun)
 			if h, err := backend.HolderOf(t.Context(), early.Mutex("old")); err != nil || h.Fence != other.Fence() {
-				t.Fatalf("the old lock is not back: %+v, %v; the counter was %s", h, err, counter)
+				t.Fatalf("the old lock is not back: %+v, %v; the counter was %d", h, err, counter)
 			}
 			// Its earlier holder knows that the lease is released.
 			if err := old.Err(); err != holdfast.ErrReleased {

@@ -116,10 +116,10 @@ func everyKindIsKept(t *testing.T, holder, other *holdfast.Client, before, lose 
 }
 
 // grantedAfter requires that a lock was granted no earlier than the quarantine after a loss of data allows. Its
-// fence is the server's time of the grant, in µs.
+// fence is the server's time of the grant, in µs, rounded down to a ms.
 func grantedAfter(t *testing.T, what string, fence uint64, losing time.Time) {
 	t.Helper()
-	if d := time.UnixMicro(int64(fence)).Sub(losing); d < term {
+	if d := time.UnixMicro(int64(fence)).Sub(losing.Truncate(time.Millisecond)); d < term {
 		t.Errorf("%s: granted %s after the loss, within the quarantine of %s", what, d, term)
 	}
 }

@@ -136,7 +136,7 @@ func (ld *load) judge() (overlaps []history.Violation) {
 		}
 	}
 	for _, e := range events {
-		at := time.UnixMicro(int64(e.Fence))
+		at := time.UnixMicro(int64(e.Fence)).Add(time.Millisecond) // it was not later
 		for _, q := range ld.quarantines {
 			if e.Granted != 0 && at.After(q.began) && at.Before(q.ready) {
 				ld.t.Errorf("fence %d was granted at %s, within the quarantine from %s to %s", e.Fence, at, q.began, q.ready)

@@ -130,7 +130,7 @@ func TestALateReassertionBringsNothingBack(t *testing.T) {
 		// The first such request that a server without the script receives contains its source.
 		held := p.Hold(proxy.Containing("evalsha", script.Reassert().SHA1), proxy.Hang)
 		do(t, b.Server, "SCRIPT", "LOAD", script.Reassert().Source)
-		do(t, b.Server, "DEL", "holdfast:{a}", "holdfast:fence")
+		do(t, b.Server, "DEL", "holdfast:{a}", "holdfast:fences")
 		_ = lease.Extend(t.Context(), 5*time.Second)
 		held.Wait(t)
 		backend.Release(t, lease) // another copy has brought the lock back
@@ -268,7 +268,7 @@ func TestAHolderWhoseFenceLedTheClock(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				rdb.Set(t.Context(), "holdfast:fence", now.Add(lead).UnixMicro(), 0)
+				backend.SetCounter(t, rdb, "holdfast:fences", now.Add(lead).UnixMicro())
 				with(t, clients, lose)
 				lose()
 			}

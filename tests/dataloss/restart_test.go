@@ -49,7 +49,7 @@ func TestStrictLeasesOutliveARestartThatKeepsThem(t *testing.T) {
 				for what, lease := range held {
 					backend.Release(t, lease)
 					next := backend.Receive(t, waiting[what])
-					if d := time.UnixMicro(int64(next.Fence())).Sub(losing); d < 2*term {
+					if d := time.UnixMicro(int64(next.Fence())).Sub(losing.Truncate(time.Millisecond)); d < 2*term {
 						t.Errorf("%s: granted %s after the restart", what, d)
 					}
 					if next.Fence() <= lease.Fence() {

@@ -51,7 +51,7 @@ func evicts(t *testing.T, b *backend.Backend, policy string) bool {
 	begun := time.Now()
 	told := make(chan time.Duration, 1)
 	context.AfterFunc(holder.Context(context.Background()), func() { told <- time.Since(begun) })
-	counter := rdb.Exists(t.Context(), "holdfast:fence").Val()
+	counter := rdb.Exists(t.Context(), "holdfast:fences").Val()
 	do(t, b.Server, "CONFIG", "SET", "maxmemory", "0")
 	if now := b.Server.Info("stats")["evicted_keys"]; now == evicted {
 		t.Fatalf("%s: nothing was evicted; %s keys in all", policy, now)

@@ -244,7 +244,7 @@ func TestRenewalsInASlotOnTheMove(t *testing.T) {
 	do(t, from, "CLUSTER", "SETSLOT", slot, "MIGRATING", toID)
 	survives("before the key moves")
 	host, port, _ := strings.Cut(to.Addr(), ":")
-	do(t, from, "MIGRATE", host, port, "", 0, 5000, "KEYS", key, key+":f")
+	do(t, from, "MIGRATE", host, port, "", 0, 5000, "KEYS", key, "holdfast:f{"+keys.Tag(slot)+"}")
 	survives("when the key has moved")
 	do(t, to, "CLUSTER", "SETSLOT", slot, "NODE", toID)
 	do(t, from, "CLUSTER", "SETSLOT", slot, "NODE", toID)

@@ -141,7 +141,7 @@ var wrongClients = []struct {
 	},
 	{
 		"a grant by message is never confirmed",
-		`if grant.key != self.key or left < claim / 4 or not then_us <= grant.fence <= then_us + since * 1e6 + 2e6:`, `if grant.key != self.key:`,
+		`if grant.key != self.key or left < claim / 4 or not then_us - then_us % 1000 <= grant.fence <= then_us + since * 1e6 + 2e6:`, `if grant.key != self.key:`,
 		"forged-grant", `the client believes a forged message`,
 	},
 	{

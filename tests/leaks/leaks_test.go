@@ -202,7 +202,7 @@ func (u *use) onlyTombstones(t *testing.T) bool {
 		t.Fatal(err)
 	}
 	for _, key := range keys {
-		if key == "holdfast:fence" {
+		if key == "holdfast:fences" {
 			continue
 		}
 		waiters, err := u.observer.ZCount(t.Context(), key, "0", "+inf").Result()

@@ -36,7 +36,7 @@ var batches = []Mutant{
 		Name: "batch-one-fence", About: "all grants of batches have one fence",
 		Edits: []overlay.Edit{
 			line("batch-mint", "fence, minted = 5, n"),
-			line("lone-fence", "local fence, last = '5', false"),
+			line("lone-fence", "local fence = '5'"),
 		},
 		Tests: []Test{{"scripts", "TestBatchScripts"}},
 	},
@@ -70,11 +70,11 @@ var batches = []Mutant{
 	},
 	{
 		Name: "spread-fence-repeats", About: "a batch of several slots grants fences below earlier ones",
-		Edits: []overlay.Edit{line("spread-counter", "if type(last) == 'table' then")}, Tests: spreadTests,
+		Edits: []overlay.Edit{part("spread-fence", "short_fence(counter, at)", "short_fence(counter, at) and '1600000000000000'")}, Tests: spreadTests,
 	},
 	{
 		Name: "spread-fence-forgotten", About: "a batch of several slots does not write down the fences that it grants",
-		Edits: []overlay.Edit{line("spread-fence", "if false then")}, Tests: spreadTests,
+		Edits: []overlay.Edit{insert("spread-fence", "try('DEL', counter) ")}, Tests: spreadTests,
 	},
 	{
 		Name: "spread-not-after", About: "a late batch of several slots acquires locks for callers that have given up",

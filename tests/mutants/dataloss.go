@@ -30,6 +30,11 @@ var dataloss = []Mutant{
 		Tests: []Test{{"dataloss", "TestAReassertionThatTakesLongToArrive"}},
 	},
 	{
+		Name: "reasserted-within-a-ms", About: "a holder claims its lock again after a grant in the ms of its own",
+		Edits: []overlay.Edit{line("had-in-the-same-ms", "return id and fence_of(id) >= later")},
+		Tests: []Test{{"scripts", "TestScripts"}},
+	},
+	{
 		Name: "reasserted-by-another-clock", About: "a holder claims its lock again from a server whose clock is behind that of the server that reported the loss",
 		Edits: []overlay.Edit{line("clock-behind", "if false then")},
 		Tests: []Test{{"scripts", "TestScripts"}},

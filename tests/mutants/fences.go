@@ -5,6 +5,9 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/overlay"
 )
 
+// nextOfLast is the id after the last one of a counter, whatever the time.
+const nextOfLast = "string.gsub((redis.call('XREVRANGE', key, '+', '-', 'COUNT', '1')[1] or {'0-0'})[1], '%d+$', function(n) return n + 1 end)"
+
 // The fence counter.
 var fences = []Mutant{
 	{
@@ -20,30 +23,28 @@ var fences = []Mutant{
 	{
 		Name: "fence-without-floor", About: "fences begin anew when the counter is lost",
 		Edits: []overlay.Edit{
-			line("fence-floor", "fence = fence + 1"),
-			part("lone-fence", "= at,", "= '1',"),
-			part("lone-counter", "last and (", "last and (true or "),
-			line("lone-next-fence", "fence = string.format('%d', tonumber(last) + 1)"),
-			line("short-release", "if false then"),
+			part("fence-floor", "'*'", nextOfLast), part("short-fence", "'*'", nextOfLast),
 		},
 		Tests: []Test{{"scripts", "TestScripts"}},
 	},
 	{
+		Name: "fence-of-another-ms", About: "more than a thousand fences within a ms repeat those of the next",
+		Edits: []overlay.Edit{line("fence-within-ms", "if false then")},
+		Tests: []Test{{"scripts", "TestScripts"}},
+	},
+	{
 		Name: "counter-expires", About: "the fence counter of all locks expires",
-		Edits: []overlay.Edit{
-			part("counter-stays", "whole(fence)", "whole(fence), 'EX', 86400"),
-			part("lone-counter-stays", "fence)", "fence, 'EX', 86400)"),
-		},
+		Edits: []overlay.Edit{insert("counter-stays", "redis.call('EXPIRE', key, 86400)")},
 		Tests: []Test{{"virtual", "TestTheFenceCounterStays"}},
 	},
 	{
-		Name: "lone-counter-expires", About: "the fence counter of all locks expires after the grant of a single one",
-		Edits: []overlay.Edit{part("lone-counter-stays", "fence)", "fence, 'EX', 86400)")},
+		Name: "short-counter-expires", About: "the fence counter of all locks expires after a grant in a short way",
+		Edits: []overlay.Edit{insert("short-fence-believed", "redis.call('EXPIRE', key, 86400)")},
 		Tests: []Test{{"virtual", "TestTheFenceCounterStays"}},
 	},
 	{
 		Name: "fences-beyond-belief", About: "fences follow a counter that somebody has set to far ahead of the clock",
-		Edits: []overlay.Edit{line("fence-believed", "if false {"), line("counter-believed", "if false then")},
+		Edits: []overlay.Edit{line("fence-believed", "if false {"), line("counter-believed", "if false then"), part("short-fence-believed", "ms * 1000 - at < 86400000000 and ", "")},
 		Tests: []Test{{"behaviour", "TestACounterThatSomebodyHasSet"}, {"virtual", "TestFencesBeyondBelief"}},
 	},
 }

@@ -65,7 +65,7 @@ var quorum = []Mutant{
 	},
 	{
 		Name: "node-batch-one-fence", About: "all grants of a node's batches have one fence",
-		Edits: []overlay.Edit{line("node-batch-fence", "fence = 5"), line("node-one-fence", "local fence = '5'")},
+		Edits: []overlay.Edit{line("node-batch-fence", "fence = 5"), line("node-one-fence", "local fence = 5")},
 		Tests: []Test{{"scripts", "TestNodeBatches"}},
 	},
 	{
@@ -82,7 +82,7 @@ var quorum = []Mutant{
 	},
 	{
 		Name: "short-vote-of-one-behind", About: "the short way of a vote grants a lock of a node whose counter has to be raised",
-		Edits: []overlay.Edit{part("node-one-counts", "id ~= known[2] or ", "")}, Tests: shortVoteTests,
+		Edits: []overlay.Edit{part("node-one-counts", "id ~= known[1] or ", "")}, Tests: shortVoteTests,
 	},
 	{
 		Name: "short-vote-in-quarantine", About: "the short way of a vote grants a lock in quarantine",
@@ -115,7 +115,7 @@ var quorum = []Mutant{
 	},
 	{
 		Name: "short-vote-with-an-old-fence", About: "the short way of a vote repeats the latest fence",
-		Edits: []overlay.Edit{part("node-one-fence", "last + 1", "last")}, Tests: shortVoteTests,
+		Edits: []overlay.Edit{part("node-one-fence", " + 1", ""), line("node-one-stored", "")}, Tests: shortVoteTests,
 	},
 	{
 		Name: "short-vote-forgets-its-fence", About: "the short way of a vote does not store the fence",

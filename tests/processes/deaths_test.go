@@ -357,7 +357,7 @@ func (k kind) cleaned(t *testing.T, c *holdfast.Client, rdb *redis.Client) {
 			left = append(left, err.Error())
 		}
 		for _, key := range keys {
-			if key != "holdfast:fence" && !slices.ContainsFunc(k.stays, func(part string) bool { return strings.Contains(key, part) }) {
+			if key != "holdfast:fences" && !slices.ContainsFunc(k.stays, func(part string) bool { return strings.Contains(key, part) }) {
 				left = append(left, key)
 			}
 		}

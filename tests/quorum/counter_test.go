@@ -9,17 +9,17 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
-// Fault: Somebody sets the fence counters of a quorum's nodes to something that is no number. The error names the key and what to do.
-func TestCountersThatAreNoNumbers(t *testing.T) {
+// Fault: Somebody sets the fence counters of a quorum's nodes to something else than a counter. The error names the key and what to do.
+func TestCountersThatAreNone(t *testing.T) {
 	t.Parallel()
 	s := lasting(t, server.One(t))
 	for _, node := range s.nodes {
-		if _, err := node.Do("SET", "holdfast:fence", "notanumber"); err != nil {
+		if _, err := node.Do("SET", "holdfast:fences", "notanumber"); err != nil {
 			t.Fatal(err)
 		}
 	}
 	_, err := s.lock().TryAcquire(t.Context())
-	if !errors.Is(err, holdfast.ErrMismatch) || strings.Count(err.Error(), `its key is "holdfast:fence" (if no other program uses that key, delete it`) < 2 || strings.Contains(err.Error(), "another name") {
+	if !errors.Is(err, holdfast.ErrMismatch) || strings.Count(err.Error(), `its key is "holdfast:fences" (if no other program uses that key, delete it`) < 2 || strings.Contains(err.Error(), "another name") {
 		t.Errorf("the error is: %v", err)
 	}
 }

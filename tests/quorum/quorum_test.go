@@ -531,9 +531,7 @@ func TestRestartedNodeIsToldTheFences(t *testing.T) {
 		s.retryTimeout = 300 * time.Millisecond
 		ahead := time.Now().Add(time.Hour).UnixMicro()
 		for _, node := range s.nodes {
-			if _, err := node.Do("SET", "holdfast:fence", fmt.Sprint(ahead)); err != nil {
-				t.Fatal(err)
-			}
+			setCounter(t, node, ahead)
 		}
 		l := s.lockWaiting(200 * time.Millisecond)
 		backend.Release(t, acquire(t, l))
@@ -556,9 +554,8 @@ func TestRestartedNodeIsToldTheFences(t *testing.T) {
 		s.nodes[1].Resume()
 		lease := acquire(t, s.lock())
 		agree(t, lease, 3) // the third one, too, has been told
-		counter, err := s.nodes[0].Do("GET", "holdfast:fence")
-		if known, _ := counter.(string); err != nil || known < fmt.Sprint(last) {
-			t.Errorf("its counter is %v, %v; %d was granted before", counter, err, last)
+		if known := lastFence(t, s.nodes[0]); known < int64(last) {
+			t.Errorf("its counter is %d; %d was granted before", known, last)
 		}
 		backend.Release(t, lease)
 		s.nodes[1].Pause() // the only one that knew all fences
@@ -828,9 +825,25 @@ func (s *site) heard() {
 // ahead sets a node's fence counter ahead of the others'.
 func (s *site) ahead(i int, d time.Duration) {
 	s.t.Helper()
-	if _, err := s.nodes[i].Do("SET", "holdfast:fence", fmt.Sprint(time.Now().Add(d).UnixMicro())); err != nil {
-		s.t.Fatal(err)
-	}
+	setCounter(s.t, s.nodes[i], time.Now().Add(d).UnixMicro())
+}
+
+// setCounter sets a node's fence counter.
+func setCounter(t *testing.T, node *server.Server, fence int64) {
+	t.Helper()
+	backend.SetCounter(t, dialed(t, node), "holdfast:fences", fence)
+}
+
+// lastFence returns the last fence of a node; 0 if it has none.
+func lastFence(t *testing.T, node *server.Server) int64 {
+	t.Helper()
+	return backend.LastFence(t, dialed(t, node), "holdfast:fences")
+}
+
+func dialed(t *testing.T, node *server.Server) *redis.Client {
+	rdb := redis.NewClient(&redis.Options{Addr: node.Addr()})
+	t.Cleanup(func() { _ = rdb.Close() })
+	return rdb
 }
 
 // Nodes that nobody has admitted grant nothing, and are named in the error.
@@ -869,9 +882,7 @@ func TestFencesRiseWhenAllNodesAreOlder(t *testing.T) {
 		for _, node := range s.nodes {
 			node.Kill()
 			node.Restart()
-			if _, err := node.Do("SET", "holdfast:fence", fmt.Sprint(last-1000)); err != nil { // of an older file
-				t.Fatal(err)
-			}
+			setCounter(t, node, int64(last-1000)) // of an older file
 		}
 		if err := admit(t, s.quorum(), false); err != nil {
 			t.Fatalf("Init: %v", err)
@@ -1148,9 +1159,7 @@ func (s *site) stopsBetweenItsRequests(ttl time.Duration) bool {
 	}
 	s.cleaned()
 	for _, node := range s.nodes {
-		if _, err := node.Do("SET", "holdfast:fence", "1000"); err != nil {
-			t.Fatal(err)
-		}
+		setCounter(t, node, 1000)
 	}
 	ctx := &dallying{Context: t.Context(), rested: make(chan struct{})}
 	var late *holdfast.Lease
@@ -1160,10 +1169,7 @@ func (s *site) stopsBetweenItsRequests(ttl time.Duration) bool {
 		defer close(done)
 		late, err = slow.TryAcquire(ctx)
 	}()
-	granted := func(node *server.Server) bool {
-		counter, err := node.Do("GET", "holdfast:fence")
-		return err == nil && counter == "1001"
-	}
+	granted := func(node *server.Server) bool { return lastFence(t, node) == 1001 }
 	first, asked := -1, time.Now()
 	backend.Eventually(t, "one node has granted, or it stopped before it asked", func() bool {
 		first = slices.IndexFunc(s.nodes, granted)

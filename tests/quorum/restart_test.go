@@ -3,7 +3,6 @@ package quorum
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -28,9 +27,7 @@ func lasting(t *testing.T, bin server.Binary) *site {
 		t.Fatal(err)
 	}
 	for _, node := range s.nodes {
-		if _, err := node.Do("SET", "holdfast:fence", fmt.Sprint(time.Now().Add(time.Hour).UnixMicro())); err != nil {
-			t.Fatal(err)
-		}
+		setCounter(t, node, time.Now().Add(time.Hour).UnixMicro())
 	}
 	return s
 }

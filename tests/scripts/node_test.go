@@ -198,14 +198,14 @@ func TestNodes(t *testing.T) {
 		"errors": func(b bench) {
 			id := b.admit()
 			b.rdb.Set(b.t.Context(), "{k}:f", "-1", 0)
-			bad := "error BADFENCE the fence counter is not a number that fences can follow"
+			bad := "error BADFENCE the fence counter is not a stream"
 			b.expect(bad, b.node(script.NodeRaise(), "", 7, id))
 			b.rdb.Del(b.t.Context(), "{k}:f")
 			b.node(script.NodeRaise(), "", 7, id)
 			b.rdb.Set(b.t.Context(), "{k}:f", "x", 0)
 			b.expect(bad, b.vote("A"))
 			b.expect(bad, b.node(script.NodeCounter(), ""))
-			b.rdb.Set(b.t.Context(), "{k}:f", b.later(25*time.Hour), 0)
+			b.setCounter(b.later(25 * time.Hour))
 			for what, said := range map[string]string{
 				"a vote": b.vote("A"), "a look": b.node(script.NodeCounter(), ""), "raised": b.node(script.NodeRaise(), "", b.later(25*time.Hour), id),
 			} {
@@ -213,7 +213,7 @@ func TestNodes(t *testing.T) {
 					b.t.Errorf("%s, with a counter that somebody has set: %s", what, said)
 				}
 			}
-			b.rdb.Set(b.t.Context(), "{k}:f", 1, 0)
+			b.setCounter(1)
 			if said := b.node(script.NodeRaise(), "", b.later(25*time.Hour), id); !strings.HasPrefix(said, "error BADFENCE ") {
 				b.t.Errorf("a node is raised to another's counter, which somebody has set: %s", said)
 			}

@@ -38,7 +38,7 @@ func TestOwned(t *testing.T) {
 			l := owned(b)
 			b.expect("granted T P T 1", l.enter("t", "A", "me"))
 			b.expect("granted T P T 1", l.enter("t", "A", "me")) // a repetition does not count
-			b.rdb.Incr(b.t.Context(), "{k}:f")                   // another lock's grant
+			b.grantAnother()
 			b.expect("granted T P T 1", l.enter("t", "B", "me"))
 			b.expect("granted T P T 1", l.enter("w", "C", "me"))
 			if one, two, three := l.hold("A").fence, l.hold("B").fence, l.hold("C").fence; one != two || two != three {

@@ -190,6 +190,23 @@ func (b bench) later(d time.Duration) int64 {
 	return now.Add(d).UnixMicro()
 }
 
+// setCounter makes fences follow this one.
+func (b bench) setCounter(fence int64) {
+	b.t.Helper()
+	backend.SetCounter(b.t, b.rdb, "{k}:f", fence)
+}
+
+// grantAnother issues the next fence, as for another lock.
+func (b bench) grantAnother() {
+	b.t.Helper()
+	if err := b.rdb.XAdd(b.t.Context(), &redis.XAddArgs{Stream: "{k}:f", Values: []string{"g", ""}}).Err(); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// farAhead is the error if somebody has set the counter.
+const farAhead = "error BADFENCE the fence counter {k}:f leads the server's clock by more than a day: set that clock right if it is behind; if the counter was set by somebody, delete it, and fences follow the clock again"
+
 // listen subscribes to a waiter's channel. Messages are read at once: publishing to a subscriber that does not
 // read would block the embedded server.
 func (b bench) listen(token string) <-chan *redis.Message {
@@ -345,6 +362,7 @@ func TestScripts(t *testing.T) {
 			// The counter may be that of a grant after the holder's.
 			b.rdb.Del(b.t.Context(), "{k}")
 			now := b.later(0)
+			ms := (now - 10e6) / 1000 * 1000
 			for what, c := range map[string]struct {
 				counter, fence, granted, age, asked int64
 				verdict                             string
@@ -356,19 +374,20 @@ func TestScripts(t *testing.T) {
 				"after the grant, on a slow clock": {now - 19e6, now - 10e6, now - 10e6, 20e6, now, "absent T"},
 				"the same, asked long ago":         {now - 19e6, now - 10e6, now - 10e6, 10e6, now - 10e6, "absent T"},
 				"before all, by a slower clock":    {now - 20e6, now - 10e6, now - 10e6, 11e6, now + 60e6, "absent T"},
+				"after the grant, in the same ms":  {ms, ms + 5, ms + 900, 0, now, "absent T"},
+				"before all, by a ms":              {ms - 1, ms + 5, ms + 900, 0, now, "renewed T P 0 0"},
 			} {
-				b.rdb.Set(b.t.Context(), "{k}:f", c.counter, 0)
+				b.setCounter(c.counter)
 				b.t.Log(what)
 				b.expect(c.verdict, b.eval(script.Reassert(), "", "A", 60000, soon, c.fence, c.fence, info, c.granted, c.age, c.asked))
 				b.rdb.Del(b.t.Context(), "{k}")
 			}
-			// In Cluster mode a counter expires after a day.
+			// Without a counter the age of the grant does not matter.
 			b.rdb.Del(b.t.Context(), "{k}:f")
-			for flags, verdict := range map[string]string{"": "renewed T P 0 0", "c": "absent T"} {
-				b.expect(verdict, b.eval(script.Reassert(), flags, "A", 60000, soon, now-86400e6, now-86400e6, info, now-86400e6, 0, now))
+			for _, flags := range []string{"", "c"} {
+				b.expect("renewed T P 0 0", b.eval(script.Reassert(), flags, "A", 60000, soon, now-86400e6, now-86400e6, info, now-86400e6, 0, now))
 				b.rdb.Del(b.t.Context(), "{k}")
 			}
-			b.expect("renewed T P 0 0", b.eval(script.Reassert(), "c", "A", 60000, soon, now-80000e6, now-80000e6, info, now-80000e6, 0, now))
 		},
 		"foreign": func(b bench) {
 			b.take()
@@ -399,19 +418,45 @@ func TestScripts(t *testing.T) {
 				b.t.Error("nine hand-overs in a row without a gap")
 			}
 		},
+		"many fences within one ms": func(b bench) {
+			ms, last := b.later(time.Hour)/1000, int64(0)
+			issue := func(id string) {
+				if err := b.rdb.XAdd(b.t.Context(), &redis.XAddArgs{Stream: "{k}:f", ID: id, Values: []string{"g", ""}}).Err(); err != nil {
+					b.t.Fatal(err)
+				}
+			}
+			grant := func(want int64) {
+				b.t.Helper()
+				b.expect("granted T P T 1", b.acquire("t", "A"))
+				fence := number(strings.Split(b.read(), ":")[2])
+				if id := b.rdb.XRevRangeN(b.t.Context(), "{k}:f", "+", "-", 1).Val()[0].ID; fence != want || fence <= last || id != backend.IDOf(fence) {
+					b.t.Errorf("fence %d, with the id %s, follows %d; want %d", fence, id, last, want)
+				}
+				last = fence
+				b.expect("released T", b.release("A", "", 0))
+			}
+			issue(fmt.Sprintf("%d-998", ms))
+			for n := range int64(4) {
+				grant(ms*1000 + 999 + n)
+			}
+			issue(fmt.Sprintf("%d-2500", ms+1)) // of a grant that nobody believes
+			grant((ms+1)*1000 + 2501)
+			issue("*")
+			grant((ms+1)*1000 + 2503)
+		},
 		"errors": func(b bench) {
 			b.spoil()
 			b.expect("error WRONGTYPE Operation against a key holding the wrong kind of value", b.acquire("t", "A"))
 			b.rdb.Del(b.t.Context(), "{k}")
 			b.rdb.Set(b.t.Context(), "{k}:f", "-1", 0)
-			b.expect("error BADFENCE the fence counter is not a number that fences can follow", b.acquire("t", "A"))
-			b.rdb.Set(b.t.Context(), "{k}:f", "9999999999999999", 0)
-			b.expect("error BADFENCE the fence counter is not a number that fences can follow", b.acquire("t", "A"))
+			b.expect("error BADFENCE the fence counter is not a stream", b.acquire("t", "A"))
+			b.setCounter(9_999_999_999_999_999)
+			b.expect(farAhead, b.acquire("t", "A"))
 			if n := b.rdb.Exists(b.t.Context(), "{k}").Val(); n != 0 {
 				b.t.Error("the lock is half taken")
 			}
 			// A counter far ahead of the clock issues fences one at a time.
-			b.rdb.Set(b.t.Context(), "{k}:f", b.later(time.Hour), 0)
+			b.setCounter(b.later(time.Hour))
 			b.expect("granted T P T 1", b.eval(script.Acquire(), "t", "A", 60000, 0, 50, info))
 		},
 	} {
@@ -426,6 +471,33 @@ func TestScripts(t *testing.T) {
 			})
 		}
 	}
+}
+
+// In Cluster mode a counter has no entries. Its last id tells all the same whether another may have had the lock.
+func TestAnEmptyCounterTellsItsLastFence(t *testing.T) {
+	t.Parallel()
+	backend.EachReal(t, func(t *testing.T, back *backend.Backend) {
+		b := newBench(t, back)
+		soon, now := b.later(time.Minute), b.later(0)
+		granted := now - 10e6
+		reassert := func() string {
+			return b.eval(script.Reassert(), "c", "A", 60000, soon, granted, granted, info, granted, 0, now)
+		}
+		for counter, verdict := range map[int64]string{granted - granted%1000: "absent T", granted - granted%1000 - 1: "renewed T P 0 0", now: "absent T"} {
+			b.setCounter(counter)
+			b.rdb.XTrimMaxLen(t.Context(), "{k}:f", 0)
+			b.expect(verdict, reassert())
+			b.rdb.Del(t.Context(), "{k}")
+		}
+		b.expect("granted T P T 2", b.eval(script.Acquire(), "tc", "B", 60000, 0, 2, info))
+		if n, last := b.rdb.XLen(t.Context(), "{k}:f").Val(), backend.LastFence(t, b.rdb, "{k}:f"); n != 0 || last != number(strings.Split(b.read(), ":")[2])+1 {
+			t.Errorf("the counter has %d entries, and is at %d; the lock is %q", n, last, b.read())
+		}
+		b.release("B", "", 0)
+		b.expect("absent T", reassert())
+		b.rdb.Del(t.Context(), "{k}:f")
+		b.expect("renewed T P 0 0", reassert())
+	})
 }
 
 // The embedded server reveals no settings; a real one does.

@@ -204,7 +204,7 @@ func TestShares(t *testing.T) {
 			l.exist(0)
 
 			b.expect("granted T P T 1", l.acquire("t", "A", 1))
-			b.rdb.Incr(b.t.Context(), "{k}:f") // another lock's grant
+			b.grantAnother()
 			b.expect("granted T P T 1", l.acquire("t", "B", 1))
 			b.expect("released T", l.release("A", "", 0))
 			b.expect("granted T P T 1", l.acquire("t", "C", 1))
@@ -520,7 +520,7 @@ func TestShares(t *testing.T) {
 			l.past(over) // when A would have expired
 			b.expect("renewed T P 0 0", l.renew("A", 60000, 0))
 			b.expect("renewed T P T 5", l.renew("A", 10, 5))
-			last, _ := b.rdb.Get(b.t.Context(), "{k}:f").Int64()
+			last := backend.LastFence(b.t, b.rdb, "{k}:f")
 			if l.hold("A").fence != first.fence || l.hold("A").weight != 1 {
 				b.t.Errorf("%v became %v", first, l.hold("A"))
 			}
@@ -573,7 +573,7 @@ func TestShares(t *testing.T) {
 			}
 			b.rdb.Set(b.t.Context(), "{k}:f", "no fence", 0)
 			l.release("2", "", 0)
-			b.expect("error BADFENCE the fence counter is not a number that fences can follow", l.weigh("W", everything))
+			b.expect("error BADFENCE the fence counter is not a stream", l.weigh("W", everything))
 			if got := l.hold("W"); got.weight != 1 || got.fence != second.fence {
 				b.t.Errorf("it is half a writer: %v", got)
 			}
@@ -644,7 +644,7 @@ func TestShares(t *testing.T) {
 		"errors": func(b bench) {
 			l := readWrite(b)
 			b.rdb.Set(b.t.Context(), "{k}:f", "-1", 0)
-			bad := "error BADFENCE the fence counter is not a number that fences can follow"
+			bad := "error BADFENCE the fence counter is not a stream"
 			b.expect(bad, l.acquire("t", "W", everything))
 			b.expect(bad, l.acquire("t", "A", 1))
 			l.exist(0)

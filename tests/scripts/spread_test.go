@@ -31,7 +31,7 @@ type scene struct {
 var (
 	lockScenes    = []string{"free", "free", "free", "A's", "A's, marked", "X's", "another program's", "another type's", "A's for good"}
 	queueScenes   = []string{"empty", "empty", "empty", "a waiter", "A's tombstone", "X's tombstone"}
-	counterScenes = []string{"none", "none", "below", "below", "ahead by a minute", "ahead by days", "no number", "another type's"}
+	counterScenes = []string{"none", "none", "below", "below", "ahead by a minute", "ahead by days", "another type's"}
 )
 
 func someScene(r *rand.Rand) scene {
@@ -69,13 +69,11 @@ func (s scene) make(c crowd, p redis.Pipeliner, name string) {
 	now := c.later(0)
 	switch s.counter {
 	case "below":
-		p.Set(ctx, key+":f", now-1_000_000, 0)
+		backend.SetCounter(c.t, p, key+":f", now-1_000_000)
 	case "ahead by a minute":
-		p.Set(ctx, key+":f", now+60_000_000, 0)
+		backend.SetCounter(c.t, p, key+":f", now+60_000_000)
 	case "ahead by days":
-		p.Set(ctx, key+":f", now+200_000_000_000, 0)
-	case "no number":
-		p.Set(ctx, key+":f", "-7", 0)
+		backend.SetCounter(c.t, p, key+":f", now+200_000_000_000)
 	case "another type's":
 		p.HSet(ctx, key+":f", "a", "b")
 	}
@@ -92,7 +90,7 @@ func (s scene) grantFence() string {
 // timely matches times in ms and µs, as they are in a state.
 var timely = regexp.MustCompile(`\d{13,}`)
 
-// state returns all that the server has of a lock, but for how long it lasts.
+// state returns all that the server has of a lock, but for how long it lasts, and how far the counter is.
 func (c crowd) state(name string) string {
 	c.t.Helper()
 	key, all := "{"+name+"}", ""
@@ -110,6 +108,14 @@ func leftBy(reply string, skip int) map[int]bool {
 		left[i-1] = true
 	}
 	return left
+}
+
+// fencesIn returns the fences in a reply of spread_acquire.lua.
+func fencesIn(reply string) (fences []int64) {
+	for _, fence := range strings.Fields(reply)[3:] {
+		fences = append(fences, number(fence))
+	}
+	return fences
 }
 
 // A spread batch does to a lock what the script of one lock does, or leaves the lock as it is. It leaves none of the usual
@@ -143,7 +149,13 @@ func TestSpreadBatchesDoWhatScriptsOfOneLockDo(t *testing.T) {
 			}
 			op := []string{"acquire", "release", "renew"}[r.IntN(3)]
 			late, differ := r.IntN(5) == 0, r.IntN(2) == 0
-			left, refused := c.spread(op, scenes, late, differ)
+			counters := make([]int64, n)
+			for i, s := range scenes {
+				if s.counter != "none" && s.counter != "another type's" {
+					counters[i] = backend.LastFence(t, c.rdb, "{"+strconv.Itoa(i)+"}:f")
+				}
+			}
+			left, refused, fences := c.spread(op, scenes, late, differ)
 			for i, s := range scenes {
 				name := strconv.Itoa(i)
 				what := fmt.Sprintf("%s of %+v, late %v, left %v", op, s, late, left[i])
@@ -158,6 +170,9 @@ func TestSpreadBatchesDoWhatScriptsOfOneLockDo(t *testing.T) {
 					continue
 				}
 				ran[op]++
+				if op == "acquire" && (fences[i] <= counters[i] || c.fence("{"+name+"}") != fmt.Sprint(fences[i]) || backend.LastFence(t, c.rdb, "{"+name+"}:f") != fences[i]) {
+					t.Errorf("%s: the fence %d follows %d; the lock has %s, the counter %d", what, fences[i], counters[i], c.fence("{"+name+"}"), backend.LastFence(t, c.rdb, "{"+name+"}:f"))
+				}
 				reply := c.twin(op, s, name+"-twin")
 				if word, _, _ := strings.Cut(reply, " "); word != map[string]string{"acquire": "granted", "release": "released", "renew": "renewed"}[op] {
 					t.Errorf("%s: alone it is %q", what, reply)
@@ -171,10 +186,11 @@ func TestSpreadBatchesDoWhatScriptsOfOneLockDo(t *testing.T) {
 					}
 				}
 			}
-			// Only a key of another type is refused.
+			// Only a key of another type is refused, or gives no fence.
 			types := 0
 			for _, s := range scenes {
-				if s.lock == "another type's" && op != "acquire" || op == "acquire" && !late && s.lock == "free" && s.queue == "empty" && s.counter == "another type's" {
+				if s.lock == "another type's" && op != "acquire" ||
+					op == "acquire" && !late && s.lock == "free" && s.queue == "empty" && (s.counter == "another type's" || s.counter == "ahead by days") {
 					types++
 				}
 			}
@@ -192,15 +208,16 @@ func TestSpreadBatchesDoWhatScriptsOfOneLockDo(t *testing.T) {
 func (s scene) leaves(op string, late bool) bool {
 	switch op {
 	case "acquire":
-		return late || s.lock != "free" || s.queue != "empty" || s.counter != "none" && s.counter != "below"
+		return late || s.lock != "free" || s.queue != "empty" || s.counter == "ahead by days" || s.counter == "another type's"
 	case "release":
 		return !(s.token == "A" && (s.lock == "A's" || s.lock == "A's for good") || s.token == "X" && s.lock == "X's")
 	}
 	return s.fence != "its" || !(s.token == "A" && (s.lock == "A's" || s.lock == "A's, marked") || s.token == "X" && s.lock == "X's")
 }
 
-// spread runs a spread batch for all scenes, and returns which it left, and of how many the server refused a command.
-func (c crowd) spread(op string, scenes []scene, late, differ bool) (left map[int]bool, refused int) {
+// spread runs a spread batch for all scenes, and returns which it left, of how many the server refused a command, and the
+// fences of an acquire.
+func (c crowd) spread(op string, scenes []scene, late, differ bool) (left map[int]bool, refused int, fences []int64) {
 	c.t.Helper()
 	var words []any
 	for i, s := range scenes {
@@ -242,7 +259,15 @@ func (c crowd) spread(op string, scenes []scene, late, differ bool) (left map[in
 	case "renew":
 		reply = c.said(script.SpreadRenew(), []string{"{0}"}, append(append([]any{"c"}, all(90000)...), words...)...)
 	}
-	return leftBy(reply, skip), int(number(strings.Fields(reply)[skip-1]))
+	refused = int(number(strings.Fields(reply)[skip-1]))
+	if op != "acquire" {
+		return leftBy(reply, skip), refused, nil
+	}
+	left, fences = map[int]bool{}, fencesIn(reply)
+	for i, fence := range fences {
+		left[i] = fence == 0
+	}
+	return left, refused, fences
 }
 
 // twin runs the script of one lock for the same request.
@@ -263,7 +288,7 @@ func (c crowd) twin(op string, s scene, name string) string {
 func TestASpreadBatchTwice(t *testing.T) {
 	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, back *backend.Backend) {
-		c := crowd{newBench(t, back)} // its clock moves, so a counter is below the time of the next call
+		c := crowd{newBench(t, back)}
 		args := func(all ...string) []any {
 			args := []any{"c", c.later(time.Minute), 60000, info}
 			for _, one := range all {
@@ -273,23 +298,31 @@ func TestASpreadBatchTwice(t *testing.T) {
 			return args
 		}
 		reply := c.said(script.SpreadAcquire(), []string{"{a}"}, args("a/A", "b/B", "a/X", "b/B")...)
-		c.expect("taken T 0 3 4", seen(reply))
-		granted := number(strings.Fields(reply)[1])
-		c.has("a/A", granted)
-		c.has("b/B", granted)
-		c.expect("taken T 0 1 2", seen(c.said(script.SpreadAcquire(), []string{"{a}"}, args("b/B", "a/A")...)))
-		c.has("a/A", granted)
-		if left := c.rdb.TTL(t.Context(), "{a}:f").Val(); left < 23*time.Hour || left > 24*time.Hour {
-			t.Errorf("the counter of a name lasts for %v", left)
+		c.expect("taken T 0 T T 0 0", seen(reply))
+		granted := fencesIn(reply)
+		c.has("a/A", granted[0])
+		c.has("b/B", granted[1])
+		c.expect("taken T 0 0 0", seen(c.said(script.SpreadAcquire(), []string{"{a}"}, args("b/B", "a/A")...)))
+		c.has("a/A", granted[0])
+		if left := c.rdb.TTL(t.Context(), "{a}:f").Val(); left != -1 {
+			t.Errorf("the counter of a slot lasts for %v", left)
 		}
+		c.free("a/A", "b/B")
+		// Locks of one slot have one counter.
+		one := c.said(script.SpreadAcquire(), []string{"{a}"}, "c", c.later(time.Minute), 60000, info, "{a}1", "{a}1:q", "{a}:f", "hf1:A:", "{a}2", "{a}2:q", "{a}:f", "hf1:B:")
+		if fences := fencesIn(one); len(fences) != 2 || fences[0] <= granted[0] || fences[1] <= fences[0] {
+			t.Errorf("two locks of one slot: %s", one)
+		}
+		c.rdb.Del(t.Context(), "{a}1", "{a}2")
+		c.take("a/A", "b/B")
 		// Fences rise from grant to grant of a name.
 		for range 20 {
 			c.expect("freed 0", c.said(script.SpreadRelease(), []string{"{a}"}, "{a}", "hf1:A:", "{b}", "hf1:B:"))
-			next := number(strings.Fields(c.said(script.SpreadAcquire(), []string{"{a}"}, args("a/A", "b/B")...))[1])
-			if next <= granted {
-				t.Errorf("fence %d follows %d", next, granted)
+			next := fencesIn(c.said(script.SpreadAcquire(), []string{"{a}"}, args("a/A", "b/B")...))
+			if next[0] <= granted[0] || next[1] <= granted[1] {
+				t.Errorf("the fences %v follow %v", next, granted)
 			}
-			c.has("b/B", next)
+			c.has("b/B", next[1])
 			granted = next
 		}
 	})

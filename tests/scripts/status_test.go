@@ -237,7 +237,7 @@ func TestScan(t *testing.T) {
 	backend.Each(t, func(t *testing.T, back *backend.Backend) {
 		b := newBench(t, back)
 		want := map[string]bool{}
-		for _, key := range []string{"p:{a}", "p:{a b}:q", "p:{a}:redisson", "p:{a:1}:key:f", "p:key:a{x}:q", "p:{a}:own"} {
+		for _, key := range []string{"p:{a}", "p:{a b}:q", "p:{a}:redisson", "p:key:a{x}:q", "p:{a}:own"} {
 			want[key] = true
 		}
 		for i := range 3000 {
@@ -247,13 +247,13 @@ func TestScan(t *testing.T) {
 		for key := range want {
 			pipe.Set(t.Context(), key, "x", 0)
 		}
-		for _, key := range []string{"p:{b}", "p:{a}:once", "p:{a}:q:e", "p:fence", "p:{a\n}", "p:{a", "q:{a}", "p:key:b:q", "p:{a}:latch"} {
+		for _, key := range []string{"p:{b}", "p:{a}:once", "p:{a}:q:e", "p:fences", "p:{a\n}", "p:{a", "q:{a}", "p:key:b:q", "p:{a}:latch", "p:{a:1}:key:f"} {
 			pipe.Set(t.Context(), key, "x", 0)
 		}
 		if _, err := pipe.Exec(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		q := codec.Scan{On: "p:fence", Cursor: "0", Count: 100, Match: "p:*", Begin: []string{"p:{a", "p:key:a"}}
+		q := codec.Scan{On: "p:fences", Cursor: "0", Count: 100, Match: "p:*", Begin: []string{"p:{a", "p:key:a"}}
 		told := map[string]bool{}
 		for {
 			call := q.Call()

@@ -113,6 +113,21 @@ func locking(j job) error {
 		return err
 	}
 
+	// A holder whose lock has gone asks whether the server has lost its data.
+	flags := ""
+	if j.cluster {
+		flags = "c"
+	}
+	reply, err := j.run(j.t, j.name, script.Reassert(), j.name+"/free", flags, "AAAAAAAAAAAAAAAAAAAAAA", "60000", "9000000000000000", "1", "1", "{}", "1", "0", "1")
+	if err != nil {
+		return denied(err)
+	}
+	if text, failed := strings.CutPrefix(reply, "error "); failed {
+		return fmt.Errorf("%w: %s", holdfast.ErrDenied, text)
+	} else if !strings.HasPrefix(reply, "absent ") {
+		return fmt.Errorf("a lock that another has had: %s", reply)
+	}
+
 	// It is renewed.
 	err = lasting(func(ttl time.Duration) error {
 		lease, err := j.lock(one, "renewed", ttl).Acquire(ctx)
@@ -587,7 +602,7 @@ func (s site) run(t *testing.T, user string, sc script.Script, name string, args
 	}
 	all := []string{k.Lock, k.Queue, space.Fence()}
 	if s.cluster {
-		all[2] = k.Fence()
+		all[2] = space.SlotFence(keys.Slot(k.Lock))
 	}
 	if sc.Name == script.ShareAcquire().Name {
 		k = k.For("sem")

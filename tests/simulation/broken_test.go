@@ -54,7 +54,7 @@ var brokenLocks = []broken{
 	{"a lock that is handed over is not set", rewriting("",
 		"write_lock(waiter_token, new_value(waiter_token, fence, chain, info, follower), claim)", "redis.call('DEL', KEYS[1])"), believes, Rough, mutual},
 	{"a claim is set for less than it is announced", rewriting("", "new_value(waiter_token, fence, chain, info, follower), claim)", "new_value(waiter_token, fence, chain, info, follower), math.ceil(claim / 2))"), believes, Rough, mutual},
-	{"a fence is a second", rewriting("", "fence = math.max(fence + 1, now)", "fence = math.floor(now / 1000000)"), fences, Rough, mutual},
+	{"a fence is a second", rewriting("", "local fence, seq = fence_of(id)", "local fence, seq = math.floor(time / 1000000), '0'"), fences, Rough, mutual},
 	{"a queue is never cleared", rewriting("", "redis.call('PEXPIRE', KEYS[2],", "redis.call('EXISTS', KEYS[2],"), leftover, Rough, mutual},
 	{"a deadline counts from the reply", changed(func(term, took time.Duration) time.Duration { return term + took }), believes, Rough, mutual},
 	{"a deadline allows for no drift", changed(func(term, _ time.Duration) time.Duration { return term + term/99 + 2*time.Millisecond }), believes, Rough, mutual},
@@ -68,7 +68,7 @@ var brokenLocks = []broken{
 		return rewriting("batch_acquire", "now >= tonumber(ARGV[2])", "false")(rewriting("batch_acquire", "tonumber(at) >= tonumber(ARGV[2])", "false")(d))
 	}, anything, Calm, mutual},
 	{"all fences of batches are one", func(d drivertest.Driver) drivertest.Driver {
-		return rewriting("batch_acquire", "fence, minted = mint(n)", "fence, minted = 5, n")(rewriting("batch_acquire", "local fence, last = at, redis.call('GET', KEYS[3])", "local fence, last = '5', false")(d))
+		return rewriting("batch_acquire", "fence, minted = mint(n)", "fence, minted = 5, n")(rewriting("batch_acquire", "local fence = short_fence(KEYS[3], at)", "local fence = '5'")(d))
 	}, fences, Rough, mutual},
 	{"a copy of a batch deletes whatever is there", func(d drivertest.Driver) drivertest.Driver {
 		return rewriting("batch_release", "string.find(value, ARGV[i], 1, true) == 1", "true")(twice{d, "batch_release", 5 * time.Second})
@@ -114,8 +114,8 @@ var brokenLocks = []broken{
 		return &rewritten{d, "node_batch_acquire", "or redis.call('EXISTS', KEYS[1], KEYS[2]) > 0", ""}
 	}, believes, Rough, agreed},
 	{"all fences of a node's batches are one", func(d drivertest.Driver) drivertest.Driver {
-		d = &rewritten{d, "node_batch_acquire", "fence = (read_counter(known[1]) or now) + 1", "fence = 5"}
-		return &rewritten{d, "node_batch_acquire", "string.format('%d', last + 1)", "'5'"}
+		d = &rewritten{d, "node_batch_acquire", "fence = (read_counter() or now) + 1\n    raise_to(counter, fence + n - 1)", "fence = 5"}
+		return &rewritten{d, "node_batch_acquire", "local fence = ms * 1000 + seq + 1", "local fence = 5"}
 	}, fences, Rough, agreed},
 	{"a job is done for half its window", rewriting("", "now < done + window * 1000", "now < done + window * 500"), again, Rough, once},
 

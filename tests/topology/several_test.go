@@ -2,17 +2,17 @@ package topology
 
 import (
 	"errors"
-	"strconv"
 	"testing"
 	"time"
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/fence"
+	"github.com/holdfast-go/holdfast/internal/keys"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
-// Fault: In a Cluster each name has its own fence counter, and the masters' clocks differ. A holder of one name that
+// Fault: In a Cluster each slot has its own fence counter, and the masters' clocks differ. A holder of one name that
 // comes after a lease of several is not shut out by another name's fence.
 func TestFencesOfSeveralNamesGuardEachItsOwn(t *testing.T) {
 	each(t, func(t *testing.T, bin server.Binary) {
@@ -22,7 +22,7 @@ func TestFencesOfSeveralNamesGuardEachItsOwn(t *testing.T) {
 		// This is the counter after a master whose clock was a minute ahead.
 		lead := time.Now().Add(time.Minute).UnixMicro()
 		owner := c.Owner(slotOf(ahead))
-		if _, err := owner.Do("SET", "holdfast:{"+ahead+"}:f", strconv.FormatInt(lead, 10)); err != nil {
+		if _, err := owner.Do("XADD", "holdfast:f{"+keys.Tag(uint16(slotOf(ahead)))+"}", backend.IDOf(lead), "g", ""); err != nil {
 			t.Fatal(err)
 		}
 		both, err := locks.Multi([]string{ahead, behind}, holdfast.TTL(term)).Acquire(t.Context())

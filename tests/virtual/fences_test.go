@@ -16,6 +16,7 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/driver/drivertest"
 	"github.com/holdfast-go/holdfast/holdfasttest"
+	"github.com/holdfast-go/holdfast/tests/internal/backend"
 )
 
 // server returns a client of the server itself.
@@ -26,22 +27,12 @@ func server(t *testing.T, srv *holdfasttest.Server) *redis.Client {
 	return rdb
 }
 
-// counter returns the fence counter.
-func counter(t *testing.T, rdb *redis.Client) uint64 {
-	t.Helper()
-	n, err := rdb.Get(t.Context(), "holdfast:fence").Uint64()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return n
-}
-
 // A process passes a lock on only with fences that it has reserved. Here the counter is ahead of the clock, as
 // after the clock went back: fences are reserved one by one, and the next process gets the one after the last.
 func TestALockIsNotPassedOnPastTheReservedFences(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
 		rdb := server(t, srv)
-		rdb.Set(t.Context(), "holdfast:fence", time.Now().Add(time.Minute).UnixMicro(), 0)
+		backend.SetCounter(t, rdb, "holdfast:fences", time.Now().Add(time.Minute).UnixMicro())
 		one, other := client(t, srv).Mutex("a"), client(t, srv).Mutex("a")
 		lease := acquire(t, one)
 		var waits []*waiting
@@ -58,12 +49,39 @@ func TestALockIsNotPassedOnPastTheReservedFences(t *testing.T) {
 			} else {
 				lease = w.lease
 			}
-			if fence := lease.Fence(); fence <= last || fence > counter(t, rdb) {
-				t.Errorf("fence %d follows %d; the server has counted to %d", fence, last, counter(t, rdb))
+			if fence, counted := lease.Fence(), backend.LastFence(t, rdb, "holdfast:fences"); fence <= last || int64(fence) > counted {
+				t.Errorf("fence %d follows %d; the server has counted to %d", fence, last, counted)
 			}
 			last = lease.Fence()
 		}
 		release(t, lease)
+	})
+}
+
+// A grant's fence is its time in whole ms, so it can be below the time of the answer that the waiter has had. The waiter believes
+// the message all the same.
+func TestAGrantInTheMillisecondOfTheAnswerIsBelieved(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
+		lease := acquire(t, client(t, srv).Mutex("a"))
+		var d asking
+		c := client(t, srv, func(inner drivertest.Driver) drivertest.Driver {
+			d.Driver = inner
+			return &d
+		})
+		time.Sleep(time.Until(time.Now().Truncate(time.Second).Add(time.Second + 100*time.Microsecond)))
+		asked := uint64(time.Now().UnixMicro())
+		w := inLine(t, c.Mutex("a"))
+		time.Sleep(700 * time.Microsecond)
+		before := d.n.Load()
+		release(t, lease)
+		<-w.done
+		if w.err != nil {
+			t.Fatal(w.err)
+		}
+		if n := d.n.Load() - before; n > 0 || w.lease.Fence() >= asked {
+			t.Errorf("%d acquires follow the message; its fence is %d, the waiter asked at %d", n, w.lease.Fence(), asked)
+		}
+		release(t, w.lease)
 	})
 }
 
@@ -145,13 +163,13 @@ func TestTheFenceCounterStays(t *testing.T) {
 		stays := func(what string) {
 			t.Helper()
 			// -1 is what it has without an expiry, -2 if it does not exist.
-			if left, err := rdb.PTTL(t.Context(), "holdfast:fence").Result(); left != -1 || err != nil {
+			if left, err := rdb.PTTL(t.Context(), "holdfast:fences").Result(); left != -1 || err != nil {
 				t.Errorf("after %s the fence counter has a TTL of %d, %v", what, left, err)
 			}
 		}
 		take := func(what string, l *holdfast.Lock) {
 			t.Helper()
-			rdb.Del(t.Context(), "holdfast:fence")
+			rdb.Del(t.Context(), "holdfast:fences")
 			lease := acquire(t, l)
 			stays(what)
 			release(t, lease)
@@ -164,7 +182,7 @@ func TestTheFenceCounterStays(t *testing.T) {
 		take("a semaphore", c.Semaphore("s", 3).Permits(1))
 		take("several locks", c.Multi([]string{"a", "b"}))
 
-		rdb.Del(t.Context(), "holdfast:fence")
+		rdb.Del(t.Context(), "holdfast:fences")
 		var all sync.WaitGroup
 		for i := range 10 {
 			all.Go(func() { release(t, acquire(t, c.Mutex(fmt.Sprint(i)))) })
@@ -173,7 +191,7 @@ func TestTheFenceCounterStays(t *testing.T) {
 		stays("a batch of many")
 
 		lease, next := acquire(t, c.Mutex("a")), wait(t, client(t, srv).Mutex("a"))
-		rdb.Del(t.Context(), "holdfast:fence")
+		rdb.Del(t.Context(), "holdfast:fences")
 		release(t, lease)
 		next.served(t, time.Second)
 		stays("a hand-over")

@@ -15,6 +15,7 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/driver/drivertest"
 	"github.com/holdfast-go/holdfast/holdfasttest"
+	"github.com/holdfast-go/holdfast/tests/internal/backend"
 )
 
 // delayed is a driver that holds back a request, or its answer, until it is let go.
@@ -72,7 +73,7 @@ func TestFencesThatWereReservedBeforeALossAreNotUsed(t *testing.T) {
 		const ttl = 150 * time.Millisecond
 		rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:0", Dialer: srv.Dial})
 		defer rdb.Close()
-		rdb.Set(t.Context(), "holdfast:fence", time.Now().Add(time.Hour).UnixMicro(), 0)
+		backend.SetCounter(t, rdb, "holdfast:fences", time.Now().Add(time.Hour).UnixMicro())
 		d := newDelayed()
 		d.answer = func(s driver.Script, args []string) bool { return s.Name == "renew" && args[3] != "0" }
 		c := client(t, srv, d.wrap)
@@ -176,7 +177,7 @@ func TestFencesBeyondBelief(t *testing.T) {
 			return func(d drivertest.Driver) drivertest.Driver { return lying{d, strconv.Itoa(forged), about} }
 		}
 		_, err := configured(t, srv, cfg, lie("acquire")).Mutex("a").Acquire(t.Context())
-		if !errors.Is(err, holdfast.ErrMismatch) || !strings.Contains(err.Error(), `"holdfast:fence"`) {
+		if !errors.Is(err, holdfast.ErrMismatch) || !strings.Contains(err.Error(), `"holdfast:fences"`) {
 			t.Errorf("Acquire: %v", err)
 		}
 		release(t, acquire(t, client(t, srv).Mutex("a"))) // it was given back

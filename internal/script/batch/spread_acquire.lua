@@ -8,8 +8,8 @@
 -- ARGV    [1] flags as in request.lua  [2] not-after, server time in µs  [3] TTL, ms, and [4] info of all
 --         locks, or '' if they differ; then of each lock its key, queue, fence counter and 'hf1:TOKEN:', and
 --         TTL and info if they differ
--- Returns 'taken NOW REFUSED I ...'  all but the locks of these numbers were acquired, with the fence NOW. The
---             server refused commands of REFUSED of them. acquire.lua tells why a lock was not acquired
+-- Returns 'taken NOW REFUSED FENCE ...'  for each lock its fence, or 0 if it was not acquired. For REFUSED of those the
+--             server refused a command, or gave no usable fence. acquire.lua tells why a lock was not acquired
 --         'error MESSAGE', or an error: no lock was acquired
 --
 -- Invariants: it acquires what acquire.lua would grant at once, and nothing else; a grant is written
@@ -17,52 +17,44 @@
 
 -- requires several_slots
 -- requires request
+-- requires short_fence
 -- requires value
 -- requires answer
 
 local not_after, all_ttl, all_info = tonumber(ARGV[2]), ARGV[3], ARGV[4]
 local granted, try = string.sub(at, 1, -4), redis.pcall
 
--- Acquires a lock. Returns whether it did, and whether the server refused a command.
+-- Acquires a lock. Returns its fence, or nil if it did not, and whether the server refused a command.
 local function take(lock, queue, counter, head, ttl, info)
   -- mutants: spread-free
   local there = try('EXISTS', lock, queue)
   if there ~= 0 then
-    return false, type(there) == 'table'
-  end
-  local last = try('GET', counter)
-  -- A counter that is not below the clock is for acquire.lua.
-  -- mutants: spread-counter
-  if last and (type(last) == 'table' or #last ~= #at or last >= at or not string.find(last, '^%d+$')) then
-    return false, type(last) == 'table'
+    return nil, type(there) == 'table'
   end
   -- mutants: spread-fence
-  if try('SET', counter, at, 'EX', 86400).err then
-    return false, true
+  local fence = short_fence(counter, at)
+  if not fence or try('SET', lock, lock_value(head, fence, granted, '0', info), 'PX', ttl).err then
+    return nil, true
   end
-  local refused = try('SET', lock, lock_value(head, at, granted, '0', info), 'PX', ttl).err
-  return not refused, refused
+  return fence
 end
 
 local function main()
-  local left, refused, i = '', 0, 0
+  local fences, refused = '', 0
   -- mutants: spread-late
   local late = now >= not_after
   for k = 5, #ARGV, all_ttl == '' and 6 or 4 do
-    i = i + 1
-    local taken, by_server = false, false
+    local fence, by_server
     if not late then
       local ttl, info = all_ttl, all_info
       if ttl == '' then
         ttl, info = ARGV[k + 4], ARGV[k + 5]
       end
-      taken, by_server = take(ARGV[k], ARGV[k + 1], ARGV[k + 2], ARGV[k + 3], ttl, info)
+      fence, by_server = take(ARGV[k], ARGV[k + 1], ARGV[k + 2], ARGV[k + 3], ttl, info)
     end
-    if not taken then
-      left, refused = left .. ' ' .. i, by_server and refused + 1 or refused
-    end
+    fences, refused = fences .. ' ' .. (fence or 0), by_server and refused + 1 or refused
   end
-  return 'taken ' .. at .. ' ' .. refused .. left
+  return 'taken ' .. at .. ' ' .. refused .. fences
 end
 
 return answer(main)

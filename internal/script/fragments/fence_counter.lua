@@ -1,19 +1,54 @@
--- fence_counter.lua: which fence counters can be believed.
+-- fence_counter.lua: the fence counter, a stream. An entry's id MS-SEQ stands for the fence MS * 1000 + SEQ, and the last
+-- entry's for the last fence. The server gives the next entry its time as MS, or the last MS and the next SEQ if it has
+-- reached that time already, so fences still rise after the counter was lost.
 --
 -- A counter leads the clock if reserved fences were not used, or the clock went back. If it leads by a day or
 -- more, somebody has set it: a resource that saw a fence from it would refuse every later holder, for good.
 local longest_lead = 86400000000
 
--- Returns what the counter under that key says, whose text is last, as a number. Raises an error if it
--- cannot be believed. time is the server's, in µs.
-local function believed(key, last, time)
-  -- Above 9e15 a Lua number no longer counts in ones.
-  if not string.match(last, '^%d+$') or #last > 16 or tonumber(last) > 9e15 then
-    error('BADFENCE the fence counter is not a number that fences can follow', 0)
+-- How many entries a counter keeps at least. One entry tells the last id, but takes 4 KB, and a Cluster has thousands of
+-- counters. A stream without entries knows its last id, too.
+local kept = string.find(ARGV[1], 'c', 1, true) and '0' or '1'
+
+-- Returns what a command on a counter has replied. Raises an error if that is one.
+local function checked(reply)
+  if reply.err then
+    error(string.find(reply.err, 'WRONGTYPE', 1, true) and 'BADFENCE the fence counter is not a stream' or reply.err, 0)
   end
+  return reply
+end
+
+-- Returns a fence of that counter. Raises an error if it cannot be believed. time is the server's, in µs.
+local function believed(key, fence, time)
   -- mutants: counter-believed
-  if tonumber(last) - time >= longest_lead then
+  if fence - time >= longest_lead then
     error('BADFENCE the fence counter ' .. key .. " leads the server's clock by more than a day: set that clock right if it is behind; if the counter was set by somebody, delete it, and fences follow the clock again", 0)
   end
-  return tonumber(last)
+  return fence
+end
+
+-- Raises the counter to that fence, which is above its last one.
+local function raise_to(key, fence)
+  checked(redis.pcall('XADD', key, 'MAXLEN', '~', kept, string.format('%d-%d', math.floor(fence / 1000), fence % 1000), 'g', ''))
+end
+
+-- Returns the fence of an id, and its SEQ as text.
+local function fence_of(id)
+  local ms, seq = string.match(id, '^(%d+)-(%d+)$')
+  return ms * 1000 + seq, seq
+end
+
+-- Issues the next fence of that counter.
+local function next_fence(key, time)
+  -- mutants: fence-floor
+  local id = checked(redis.pcall('XADD', key, 'MAXLEN', '~', kept, '*', 'g', ''))
+  local fence, seq = fence_of(id)
+  believed(key, fence, time)
+  -- From a SEQ of 1000 on, the fences of the ids that follow would be those of later MS, too.
+  -- mutants: fence-within-ms
+  if #seq > 3 then
+    raise_to(key, fence)
+  end
+  -- mutants: counter-stays
+  return fence
 end

@@ -50,19 +50,17 @@ local function refusal(mark, known)
   end
 end
 
--- Returns the counter as a number, or false if there is none. last is its text if it was read already.
-local function read_counter(last)
-  last = last or redis.call('GET', counter)
-  return last and believed(counter, last, now)
-end
-
-local function store_counter(n)
-  redis.call('SET', counter, whole(n))
+-- Returns the counter as a number, or nil if there is none.
+local function read_counter()
+  local last = checked(redis.pcall('XREVRANGE', counter, '+', '-', 'COUNT', '1'))[1]
+  return last and believed(counter, fence_of(last[1]), now)
 end
 
 -- Raises the counter to at least n, and returns it.
 local function raise_counter(n)
-  local most = math.max(read_counter() or 0, believed(counter, whole(n), now))
-  store_counter(most)
-  return most
+  local last = read_counter() or 0
+  if last < believed(counter, n, now) then
+    raise_to(counter, n)
+  end
+  return math.max(last, n)
 end

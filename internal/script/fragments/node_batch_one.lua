@@ -7,10 +7,10 @@
 
 -- Returns the reply, or nil to leave the acquire to the rest of the script. Before it returns nil it has written nothing.
 local function acquire_one()
-  local known = redis.call('MGET', KEYS[3], KEYS[4], KEYS[5])
-  local last, id, repl, ready, longest = known[1], string.match(known[3], '^hf1:(%w+/(%w+)):(%d+):(%d+)$')
+  local known = redis.call('MGET', KEYS[4], KEYS[5])
+  local id, repl, ready, longest = string.match(known[2], '^hf1:(%w+/(%w+)):(%d+):(%d+)$')
   -- mutants: node-one-counts
-  if id ~= known[2] or tonumber(ready) > now or tonumber(longest) < tonumber(string.match(flags, 's(%d+)%+')) then
+  if id ~= known[1] or tonumber(ready) > now or tonumber(longest) < tonumber(string.match(flags, 's(%d+)%+')) then
     return nil
   end
   local info = redis.call('INFO', 'replication')
@@ -29,14 +29,16 @@ local function acquire_one()
     return nil
   end
   -- A counter below the clock can be believed, and nearly every one is.
+  local ms, seq = string.match(redis.call('XREVRANGE', KEYS[3], '+', '-', 'COUNT', '1')[1][1], '^(%d+)-(%d?%d?%d)$')
   -- mutants: node-one-counter
-  if not string.find(last, '^%d+$') or tonumber(last) >= now then
+  if ms * 1000 + seq >= now then
     return nil
   end
   -- mutants: node-one-fence
-  local fence = string.format('%d', last + 1)
+  local fence = ms * 1000 + seq + 1
   -- mutants: node-one-stored
-  redis.call('SET', KEYS[3], fence)
+  redis.call('XADD', KEYS[3], 'MAXLEN', '~', '1', string.format('%d-%d', math.floor(fence / 1000), fence % 1000), 'g', '')
+  fence = string.format('%d', fence)
   local set = redis.pcall('SET', KEYS[1], lock_value(ARGV[3], fence, string.sub(at, 1, -4), '0', ARGV[5]), 'PX', ARGV[4])
   -- mutants: node-one-refused
   return 'taken ' .. at .. ' ' .. fence .. (set.err and ' 1' or '')

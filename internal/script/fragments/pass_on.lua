@@ -3,6 +3,7 @@
 -- hand-over, so this file has few of its own.
 --
 -- requires request
+-- requires short_fence
 -- requires value
 
 -- The lock's value before it was handed to a waiter that turned out not to listen. The rest of the script then serves the next.
@@ -10,24 +11,19 @@ local unheard
 
 -- Gives the lock to that waiter, as serve of hand_over.lua does, and tells the waiter behind it when to look. Returns how many
 -- subscribers received the grant.
-local function pass_to(member, waiter, claim, channel, info, follower, behind)
+local function pass_to(member, waiter, claim, channel, info, follower, behind, fence)
   local publish = cluster and 'SPUBLISH' or 'PUBLISH'
   redis.call('ZREM', KEYS[2], member)
-  if cluster then
-    redis.call('SET', KEYS[3], at, 'EX', 86400)
-  else
-    redis.call('SET', KEYS[3], at)
-  end
   -- mutants: pass-on-mark
   local mark = follower and '+' or ''
-  redis.call('SET', KEYS[1], lock_value('hf1:' .. waiter .. ':', at, string.sub(at, 1, -4), '0', info) .. mark, 'PX', claim)
+  redis.call('SET', KEYS[1], lock_value('hf1:' .. waiter .. ':', fence, string.sub(at, 1, -4), '0', info) .. mark, 'PX', claim)
   -- Servers send a script's messages in reverse order, so the next holder, which is told last, hears first.
   -- mutants: pass-on-follower
   if follower then
     pcall(redis.call, publish, behind, 'hf1 standby ' .. follower .. ' ' .. at .. ' ' .. whole(now + claim * 1000))
   end
   -- mutants: pass-on-tell
-  return redis.call(publish, channel, 'hf1 grant ' .. waiter .. ' ' .. at .. ' ' .. claim .. ' ' .. at .. ' ' .. KEYS[1])
+  return redis.call(publish, channel, 'hf1 grant ' .. waiter .. ' ' .. at .. ' ' .. claim .. ' ' .. fence .. ' ' .. KEYS[1])
 end
 
 -- Makes a queue that has no waiters left expire with its last tombstone.
@@ -56,13 +52,12 @@ local function pass_on()
   if heard[2] == 0 or heard[4] == 0 then
     return nil
   end
-  -- A counter below the clock, which nearly every one is, is recognized by its text.
-  local last = redis.call('GET', KEYS[3])
   -- mutants: pass-on-fence
-  if last and (#last ~= #at or last >= at or not string.find(last, '^%d+$')) then
+  local fence = short_fence(KEYS[3], at)
+  if not fence then
     return nil
   end
-  local ok, told = pcall(pass_to, first[1], waiter, claim, channel, info, follower, behind)
+  local ok, told = pcall(pass_to, first[1], waiter, claim, channel, info, follower, behind, fence)
   if not ok then
     redis.call('DEL', KEYS[1])
   elseif cluster and told == 0 then

@@ -64,7 +64,6 @@ end
 local function take()
   local fences = {}
   for i, lock_token in ipairs(tokens) do
-    counter = KEYS[3 * i]
     local fence = mint(1)
     fences[i] = whole(fence)
     redis.call('SET', KEYS[3 * i - 2], new_value(lock_token, fence, new_chain(), info, false), 'PX', ttl)

@@ -16,7 +16,7 @@
 --
 -- Invariants: data was lost if the fence counter is missing or below the grant's
 -- fence. An operator who deletes a lock leaves the counter alone; another holder
--- since then has raised it to at least the time of its grant. Fences keep rising.
+-- since then has raised it to at least the time of its grant, rounded down to a ms. Fences keep rising.
 
 -- requires prelude
 -- requires lock
@@ -38,20 +38,29 @@ local granted_at, age, asked = tonumber(ARGV[8]), tonumber(ARGV[9]), tonumber(AR
 -- mutants: had-between
 local later = math.min(fence, granted_at, asked - age)
 
--- In Cluster mode the counter of a lock expires after a day (µs). Until shortly before, a counter that does not exist
--- was never written.
-local counter_kept = 82800000000
+-- Returns the id of the counter's last entry, or nil if there is no counter.
+local function last_id()
+  if not cluster then
+    return (checked(redis.pcall('XREVRANGE', KEYS[3], '+', '-', 'COUNT', '1'))[1] or {})[1]
+  end
+  -- There it has no entries.
+  local info = redis.call('EXISTS', KEYS[3]) == 1 and checked(redis.pcall('XINFO', 'STREAM', KEYS[3])) or {}
+  for i = 1, #info, 2 do
+    if info[i] == 'last-generated-id' then
+      return info[i + 1]
+    end
+  end
+end
 
 local function another_had_it()
   -- mutants: clock-behind
   if now < asked then -- another clock, of which the answer says nothing
     return true
   end
-  local counter = redis.call('GET', KEYS[3])
-  if counter then
-    return (tonumber(counter) or later) >= later
-  end
-  return cluster and now - granted_at > counter_kept
+  local id = last_id()
+  -- The last fence is not below the time of its grant, rounded down to a ms.
+  -- mutants: had-in-the-same-ms
+  return id and fence_of(id) >= later - later % 1000
 end
 
 local function renewed(pttl)
@@ -72,9 +81,9 @@ local function main()
     on_master()
     return (value and 'gone ' or 'absent ') .. whole(now)
   end
-  -- The next fence is at least the server's time, so only a counter that led the clock has to be restored.
-  if reserved >= now then
-    store_counter(reserved)
+  -- The next fence is at least the server's time, rounded down to a ms, so only a counter that led that has to be restored.
+  if reserved >= now - now % 1000 then
+    raise_to(KEYS[3], reserved)
   end
   write_lock(token, new_value(token, fence, new_chain(), info, first_waiter()), ttl)
   return renewed(ttl)

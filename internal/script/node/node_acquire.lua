@@ -56,7 +56,7 @@ local function main()
   -- The time counts only if there is no counter: otherwise the fences of nodes whose clocks differ would
   -- drift apart.
   local fence = (read_counter() or now) + 1
-  store_counter(fence)
+  raise_to(counter, fence)
   redis.call('SET', KEYS[1], new_value(token, fence, '0', info, false), 'PX', ttl)
   return granted(ttl, fence)
 end

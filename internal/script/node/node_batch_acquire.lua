@@ -23,8 +23,8 @@ local n = (#KEYS - 3) / 2
 
 local function main()
   -- What does not exist here, or has another type, is read again by itself, which tells the two apart.
-  local known = redis.call('MGET', counter, caught_up, KEYS[#KEYS])
-  local refused = refusal(known[3], known[2])
+  local known = redis.call('MGET', caught_up, KEYS[#KEYS])
+  local refused = refusal(known[2], known[1])
   -- mutants: node-batch-refused
   if refused then
     return refused
@@ -33,8 +33,8 @@ local function main()
   local fence = 0
   if count > 0 then
     -- mutants: node-batch-fence
-    fence = (read_counter(known[1]) or now) + 1
-    store_counter(fence + n - 1)
+    fence = (read_counter() or now) + 1
+    raise_to(counter, fence + n - 1)
   end
   return take_free(n, which, fence, n)
 end

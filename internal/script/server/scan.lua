@@ -10,13 +10,13 @@
 --         'error MESSAGE'
 --
 -- Invariants: a key that exists from the first call to the last is told at least once, if it is in the form of
--- the key of a lock, of the queue of one, or of a fence counter.
+-- the key of a lock, or of the queue of one.
 
 -- requires request
 -- requires answer
 
 -- Ends of keys that stand for locks, besides the brace behind a name.
-local companions = { q = true, rw = true, sem = true, own = true, bar = true, redisson = true, f = true }
+local companions = { q = true, rw = true, sem = true, own = true, bar = true, redisson = true }
 
 local function is_wanted(key)
   if string.sub(key, -1) ~= '}' and not companions[string.match(key, ':(%a+)$')] or string.find(key, '%c') then

@@ -305,7 +305,7 @@ func keys(tb testing.TB, rdb *redis.Client) []string {
 	if err != nil && !errors.Is(err, context.Canceled) {
 		tb.Fatal(err)
 	}
-	all = slices.DeleteFunc(all, func(k string) bool { return k == "holdfast:fence" })
+	all = slices.DeleteFunc(all, func(k string) bool { return k == "holdfast:fences" })
 	slices.Sort(all)
 	return all
 }

@@ -15,7 +15,7 @@ var dataKinds = []*Kind{
 		s.sleep(s.brief())
 		s.undo("DEL", queue)
 	}},
-	{Name: "fences-deleted", ForgetsFences: true, Do: func(s *Scene) { s.delete("holdfast:fence") }},
+	{Name: "fences-deleted", ForgetsFences: true, Do: func(s *Scene) { s.delete("holdfast:fences") }},
 	// A program that knows only SET and compare-and-delete wants the same lock.
 	{Name: "stranger", Slow: true, Prepare: shareKeys, Do: func(s *Scene) { s.strange.poll(s, s.lock()) }},
 

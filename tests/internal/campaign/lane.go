@@ -297,7 +297,7 @@ func (n *node) keys(h *harness.TB, p *Plan, stays bool) (left []string) {
 	}
 	for _, k := range list {
 		isRecord := func(n Name) bool { return strings.HasPrefix(fmt.Sprint(k), n.record()) }
-		if k == "holdfast:fence" || k == "holdfast:incarnation" || k == "holdfast:caughtup" || slices.ContainsFunc(p.Names, isRecord) {
+		if k == "holdfast:fences" || k == "holdfast:incarnation" || k == "holdfast:caughtup" || slices.ContainsFunc(p.Names, isRecord) {
 			continue
 		}
 		isIndex := slices.ContainsFunc(p.Names, func(n Name) bool { return n.Queue+":e" == k })

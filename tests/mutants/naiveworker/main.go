@@ -167,7 +167,7 @@ func (c *client) Acquire(ctx context.Context, w worker.Want) (worker.Lease, erro
 func (c *client) lease(ctx context.Context, key, token string, deadline time.Time) (worker.Lease, error) {
 	l := &lease{c: c, key: key, token: token, deadline: deadline}
 	l.ctx, l.cancel = context.WithDeadline(context.Background(), deadline)
-	n, err := c.rdb.Incr(ctx, "holdfast:fence").Result()
+	n, err := c.rdb.Incr(ctx, "holdfast:fences").Result()
 	if err == nil {
 		err = l.Err()
 	}

@@ -174,7 +174,7 @@ func (g *rig) close(ctx context.Context, err error) (leftOut []string) {
 	}
 	if problem != "" {
 		leftOut = append(leftOut, fmt.Sprintf("deleting keys: %s; locks and queues that begin with %s... "+
-			"expire within a minute, fence counters in a Cluster within a day", problem, g.names.key(g.names.run)))
+			"expire within a minute", problem, g.names.key(g.names.run)))
 	}
 	for _, c := range g.clients {
 		_ = c.rdb.Close()
@@ -222,8 +222,8 @@ func (n *names) key(name string) string {
 	return set.Lock[:len(set.Lock)-1]
 }
 
-// deleteKeys deletes every key that docs/PROTOCOL.md lists for the names. Released locks leave some of them: queues,
-// and fence counters in a Cluster.
+// deleteKeys deletes every key that docs/PROTOCOL.md lists for the names. Released locks may leave a queue. The fence counter,
+// which other locks use, too, stays.
 func (n *names) deleteKeys(ctx context.Context, clients []*client) error {
 	const atOnce = 500
 	for len(n.all) > 0 {
@@ -234,7 +234,7 @@ func (n *names) deleteKeys(ctx context.Context, clients []*client) error {
 			if err != nil {
 				return err
 			}
-			pipeline.Del(ctx, set.Lock, set.Queue, set.Fence()) // one Cluster slot
+			pipeline.Del(ctx, set.Lock, set.Queue) // one Cluster slot
 		}
 		if _, err := pipeline.Exec(ctx); err != nil {
 			return err

@@ -60,9 +60,8 @@ queue, and do not notice a loss: they are a lower bound, not an alternative.
 The bench loads the server as much as it can, so other users of the server wait: do not
 run it where that matters. It writes only locks with a TTL of 10 s whose names begin
 with bench: and a random part, and deletes their keys, even after ^C (a second ^C ends
-it at once). If it is killed, some keys remain for a minute, and fence counters in a
-Cluster for a day. Outside a Cluster it uses the prefix's fence counter, as every lock
-does, and leaves it.
+it at once). If it is killed, some keys remain for a minute. It uses the prefix's fence
+counters, as every lock does, and leaves them.
 
 Flags:
 %s

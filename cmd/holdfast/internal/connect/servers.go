@@ -106,7 +106,7 @@ func (s *Servers) Prefixes(ctx context.Context, own string, limit int) []string 
 	var mu sync.Mutex
 	var found []string
 	scan := func(ctx context.Context, client *redis.Client, counters string, prefixOf func(key string) string) {
-		keys := client.Scan(ctx, 0, counters, 250).Iterator() // few keys at a time, because other clients wait meanwhile
+		keys := client.ScanType(ctx, 0, counters, 250, "stream").Iterator() // few keys at a time, because other clients wait meanwhile
 		for keys.Next(ctx) {
 			prefix := prefixOf(keys.Val())
 			mu.Lock()
@@ -119,11 +119,11 @@ func (s *Servers) Prefixes(ctx context.Context, own string, limit int) []string 
 	switch client := s.All[0].client.(type) {
 	case *redis.ClusterClient:
 		_ = client.ForEachMaster(ctx, func(ctx context.Context, master *redis.Client) error {
-			scan(ctx, master, "*{*}:f", func(key string) string { return key[:strings.IndexByte(key, '{')] })
+			scan(ctx, master, "*f{*}", func(key string) string { return key[:strings.LastIndex(key, "f{")] })
 			return nil
 		})
 	case *redis.Client:
-		scan(ctx, client, "*fence", func(key string) string { return strings.TrimSuffix(key, "fence") })
+		scan(ctx, client, "*fences", func(key string) string { return strings.TrimSuffix(key, "fences") })
 	}
 	slices.Sort(found)
 	return found

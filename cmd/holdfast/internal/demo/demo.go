@@ -20,6 +20,7 @@ import (
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/holdfastgoredis"
 	"github.com/holdfast-go/holdfast/holdfasttest"
+	"github.com/holdfast-go/holdfast/internal/keys"
 	"github.com/holdfast-go/holdfast/internal/printable"
 
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/demo/history"
@@ -189,15 +190,19 @@ func tryLocks(ctx context.Context, rdb redis.UniversalClient, prefix string) (na
 func deleteKeys(ctx context.Context, rdb redis.UniversalClient, prefix string) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 3*time.Second)
 	defer cancel()
-	keys := []string{prefix + "fence"}
+	space, err := keys.NewSpace(prefix)
+	if err != nil {
+		return err
+	}
+	all := []string{space.Fence()}
 	for _, lock := range []string{history.Lottery, history.Ledger} {
 		key := prefix + "{" + lock + "}"
-		keys = append(keys, key, key+":q", key+":f", worker.RegisterKey(prefix, lock))
+		all = append(all, key, key+":q", space.SlotFence(keys.Slot(key)), worker.RegisterKey(prefix, lock))
 	}
 	// A request that was under way when its worker ended can bring a key back.
 	for gone := int64(1); gone > 0; {
 		gone = 0
-		for _, key := range keys {
+		for _, key := range all {
 			n, err := rdb.Del(ctx, key).Result()
 			if err != nil {
 				return fmt.Errorf("deleting keys that begin with %s: %w", prefix, err)

@@ -28,6 +28,10 @@ const (
 // needs lists what docs/acl lists.
 func (s *subject) needs() []need {
 	lock, queue := s.keys.Lock, s.keys.Queue
+	lastFence := []any{"xrevrange", s.fence, "+", "-"}
+	if s.mode == "cluster" {
+		lastFence = []any{"xinfo", "stream", s.fence}
+	}
 	all := []need{
 		{[]any{"eval", "return 1", "1", lock}, locking},
 		{[]any{"evalsha", strings.Repeat("0", 40), "3", lock, queue, s.fence}, locking},
@@ -35,7 +39,6 @@ func (s *subject) needs() []need {
 		{[]any{"get", lock}, locking},
 		{[]any{"mget", lock}, batching},
 		{[]any{"set", lock, "x", "px", "1"}, locking},
-		{[]any{"set", s.fence, "1"}, locking},
 		{[]any{"del", lock}, locking},
 		{[]any{"append", lock, "x"}, locking},
 		{[]any{"exists", queue}, locking},
@@ -48,6 +51,8 @@ func (s *subject) needs() []need {
 		{[]any{"zrem", queue, "x"}, locking},
 		{[]any{"zremrangebyscore", queue, "0", "1"}, locking},
 		{[]any{"zscore", queue, "x"}, locking},
+		{[]any{"xadd", s.fence, "*", "g", ""}, locking},
+		{lastFence, locking},
 		{[]any{"pubsub", s.words.countSubscribers, s.channel}, locking},
 		{[]any{s.words.publish, s.channel, "x"}, notifying},
 		{[]any{s.words.subscribe, s.channel}, notifying},
@@ -121,7 +126,7 @@ func judgeACL(user string, denied map[purpose][]string) report.Finding {
 // name names what was denied, given the server's reason.
 func (c need) name(reason string) string {
 	name := c.command[0].(string)
-	if name == "pubsub" {
+	if name == "pubsub" || name == "xinfo" {
 		name += "|" + c.command[1].(string)
 	}
 	for _, what := range []string{"key", "channel"} {

@@ -48,7 +48,7 @@ func (p *probe) subject(ctx context.Context, server *target.Server, d *target.De
 	s.keys, _ = p.space.Name(s.name) // a name of letters, digits and colons is valid
 	s.fence, s.channel = p.space.Fence(), p.space.Channel("doctor:"+p.id)
 	if cluster != nil {
-		s.words, s.fence, s.channel = shardWords, s.keys.Fence(), keys.ShardChannel(s.keys, "doctor")
+		s.words, s.fence, s.channel = shardWords, p.space.SlotFence(keys.Slot(s.keys.Lock)), keys.ShardChannel(s.keys, "doctor")
 	}
 	return s
 }
@@ -67,5 +67,3 @@ func (p *probe) nameOn(ctx context.Context, c *redis.ClusterClient, addr string)
 	}
 	return name
 }
-
-func (s *subject) inCluster() bool { return s.mode == "cluster" }

@@ -42,7 +42,7 @@ func (s *subject) checkTrial(ctx context.Context) []report.Finding {
 	if err != nil {
 		return nil
 	}
-	defer s.cleanUp(context.WithoutCancel(ctx), holder, waiter)
+	defer closeAll(context.WithoutCancel(ctx), holder, waiter)
 
 	locks := [2]*holdfast.Lock{holder.Mutex(s.name), waiter.Mutex(s.name)}
 	cycle := func() error {
@@ -80,14 +80,6 @@ func (s *subject) checkTrial(ctx context.Context) []report.Finding {
 func isAnswer(err error) bool {
 	var reply driver.ReplyError
 	return target.IsAnswer(err) || errors.As(err, &reply)
-}
-
-// cleanUp closes the clients, and deletes the fence counter that a lock in a Cluster leaves.
-func (s *subject) cleanUp(ctx context.Context, clients ...*holdfast.Client) {
-	closeAll(ctx, clients...)
-	if s.inCluster() {
-		s.Client.Del(ctx, s.fence) // if this user may not, it expires
-	}
 }
 
 func extend(ctx context.Context, l *holdfast.Lock) error {

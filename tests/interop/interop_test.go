@@ -230,6 +230,9 @@ func ourWaiterIsWoken(t *testing.T, on *table) {
 	for range turns {
 		l, d := on.hearing(t)
 		on.them.expect(t, "granted", "acquire 300000")
+		if on.told() {
+			backend.Eventually(t, "nobody hears Redisson's channel since the last turn", func() bool { return on.listening(t) == 0 })
+		}
 		leases := backend.Start(t, l)
 		backend.Waiters(t, l, 1)
 		if on.told() {

@@ -39,7 +39,7 @@ gate: server ## What must pass before a change goes in, and nothing that is left
 nightly: everything ## Explore: all tests, under the race detector, on every server, with other languages and databases; campaigns, random worlds, mutants: an hour
 	@tests/suite.sh everything goredis explore mutants
 
-verify: ## Check the models of the protocol exhaustively, with spin: 6 minutes
+verify: ## Check the models of the protocol exhaustively, with spin: 8 minutes
 	@models/verify.sh
 
 mutants: server ## Hunt every mutant once

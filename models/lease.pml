@@ -15,6 +15,9 @@
 #ifndef EXTENDED
 #define EXTENDED 5	/* what Extend asks for */
 #endif
+#ifndef WRONG
+#define WRONG 1		/* how wrong, at most, the expiry is that a native acquire names */
+#endif
 #ifndef CLAIM
 #define CLAIM 3
 #endif
@@ -35,7 +38,7 @@
 #define drift(D) ((D) / STRIDE + 1)
 #endif
 
-mtype = { none, sent, granted, queued, gone, renewed };		/* requests and their answers */
+mtype = { none, native, sent, granted, queued, gone, renewed };	/* requests and their answers */
 mtype = { idle, asking, resting };				/* the process, without a hold */
 
 /*
@@ -56,6 +59,7 @@ mtype = { nobody, process, other };
 mtype owner = nobody;
 byte pttl;			/* time until the process's lock expires */
 bool in_queue;
+byte named;			/* time until the expiry that a native acquire names, until it is carried out */
 
 /* The process. */
 mtype stage = idle;
@@ -123,6 +127,17 @@ inline stop() {
 
 inline forget(I) {
 	wire[I].state = none; wire[I].age = 0; wire[I].ttl = 0; wire[I].current = false; wire[I].good = false
+}
+
+/* deadline sets valid to what is left of a lease that the answer grants. */
+inline deadline() {
+#ifdef BREAK_DEADLINE_FROM_REPLY
+	valid = ask_pttl - drift(ask_pttl)
+#elif defined(BREAK_DEADLINE_OF_WHOLE_TTL)
+	valid = TTL - drift(TTL) - ask_age
+#else
+	valid = ask_pttl - drift(ask_pttl) - ask_age
+#endif
 }
 
 inline end_ask() { ask = none; ask_age = 0; ask_run = 0; ask_pttl = 0 }
@@ -209,6 +224,7 @@ inline take_over(I) {
 }
 
 inline server_tick() {
+	named = (named > 0 -> named - 1 : 0);
 	if
 	:: owner == process ->
 		pttl--;
@@ -265,6 +281,20 @@ active proctype model() {
 	do
 	/* It asks, and looks when it waits. The request reaches the server, and is answered. */
 	:: d_step { stage == idle -> stage = asking; ask = sent; printf("process: asks\n") }
+	:: atomic { stage == idle -> stage = asking; ask = native; printf("process: asks natively\n");
+		if
+		:: named = TTL
+		:: WRONG > 0 -> named = TTL - WRONG
+		:: WRONG > 0 -> named = TTL + WRONG
+		fi }
+	:: d_step { ask == native ->
+		if
+		:: owner != nobody || named == 0 -> ask = sent; ask_age = 0; printf("server: does nothing; process: asks by script\n")
+		:: else -> owner = process; pttl = named; ask = granted; ask_pttl = named; printf("server: answers granted\n")
+		fi;
+		named = 0; ask_run = 0;
+		check() }
+	:: d_step { ask == native -> end_ask(); named = 0; stop(); printf("process: gives up\n"); check() }
 	:: d_step { stage == resting -> stage = asking; ask = sent; printf("process: looks\n") }
 	:: d_step { ask == sent ->
 		if
@@ -281,18 +311,14 @@ active proctype model() {
 		ask_run = 0;
 		printf("server: answers %e\n", ask);
 		check() }
-	:: d_step { ask != none -> ask = sent; ask_age = 0; ask_run = 0; ask_pttl = 0; printf("process: asks again\n"); check() }
+	:: d_step { ask != none && ask != native -> ask = sent; ask_age = 0; ask_run = 0; ask_pttl = 0; printf("process: asks again\n"); check() }
 	:: d_step { ask == queued ->
 		printf("process: reads that it is queued\n");
 		anchor_age = ask_age; anchor_run = ask_run; end_ask();
 		stage = resting;
 		check() }
 	:: d_step { ask == granted ->
-#ifdef BREAK_DEADLINE_FROM_REPLY
-		valid = ask_pttl - drift(ask_pttl);
-#else
-		valid = ask_pttl - drift(ask_pttl) - ask_age;
-#endif
+		deadline();
 		if
 		:: valid > 0 -> begin(held, valid, ask_age); printf("process: reads that it is granted, for %d\n", valid)
 		:: else -> stop(); printf("process: reads a grant too late\n")

@@ -2,6 +2,8 @@
  * queue.pml: several processes queue for one lock, wait, are handed it, leave, lose their
  * subscriptions and die, for ever. Nobody is overtaken; nobody sleeps while the lock is free if a
  * message that was not lost could have woken it; a process that leaves leaves nothing behind.
+ * A native acquire takes a free lock even if there is a queue. That is no grant, and the process gives
+ * the lock back.
  *
  * Mirrors acquire.lua, release.lua and hand_over.lua; acquirer.step, sleep, accept and
  * renewAttempt; Notifier.Hear, Listener.IsUp and AwaitUp. README.md says what is left out, and
@@ -36,6 +38,10 @@
 #define REPLACED 0	/* attempts that give way to others with other options */
 #endif
 
+#ifndef NATIVE
+#define NATIVE 1	/* whether they acquire natively, too */
+#endif
+
 #ifndef TIE
 #define TIE 0		/* which of two entries in one place is first: 0 the former attempt's */
 #endif
@@ -46,7 +52,8 @@
 #define FREE ALL
 #define FORMER(P) (ALL + 1 + (P))	/* the attempt that P has replaced */
 mtype = { idle, trying, joining, asking, resting, dead };
-mtype = { unanswered, granted, taken, queued, gone, released };	/* taken: the reply "held" */
+/* taken: the reply "held", or that SET did nothing. barged: SET was done, and there is a queue. */
+mtype = { unanswered, granted, taken, barged, queued, gone, released };
 /* A process with a hold is in two of the hold's states (internal/engine/hold.go). held is also a claimed one;
  * over is also a retired one, and an attempt that is taken back. */
 mtype = { held, over };
@@ -54,7 +61,7 @@ mtype = { held, over };
 /* The server. */
 byte owner = FREE;
 bool mark;
-bool expired;		/* the lock is free because it expired */
+bool fresh;		/* the value's fence is 0: a native acquire set it */
 bool in_queue[ALL];
 bool former_queued[ALL];	/* the entry of the attempt that was replaced, in the same place */
 byte place[ALL] = ALL;	/* the order, by score: low ones first */
@@ -66,8 +73,12 @@ mtype answer[N] = unanswered;
 bool placed[N];		/* it was told that it is queued: it looks from now on */
 bool waiting[N];	/* it will wait if it does not get the lock */
 bool missed[N];		/* its subscription was interrupted */
-bool due[N];		/* it looks when the lock expires */
-bool standby[N];	/* a message: look when the lock expires */
+/* When it is to look. Another may have taken the lock after it expired. */
+#define NEVER	0
+#define LATER	1	/* when the lock expires */
+#define NOW	2	/* the lock has expired */
+byte due[N];
+byte standby[N];	/* a message that says so */
 bool grant[N];		/* a message: the lock is yours */
 bool lapsed[N];		/* what was granted last has expired */
 bool former[N];		/* an attempt of its was replaced, and is to be taken back */
@@ -183,14 +194,23 @@ inline give(E, MARK) {
 			assert(nobody_is_passed)
 		fi
 	}
-	owner = E; mark = MARK; expired = false;
+	owner = E; mark = MARK; fresh = false;
 	if
 	:: E < N -> lapsed[E] = false
 	:: else
 	fi
 }
 
-inline free_lock() { owner = FREE; mark = false; expired = false }
+inline free_lock() { owner = FREE; mark = false; fresh = false }
+
+/* expire frees the lock; a waiter that was to look then does, even if another takes the lock first. */
+inline expire() {
+	free_lock();
+	for (i : 0 .. N - 1) {
+		due[i] = (due[i] == LATER -> NOW : due[i]);
+		standby[i] = (standby[i] == LATER -> NOW : standby[i])
+	}
+}
 
 /* stand_by tells the first waiter that is heard to look when the lock expires. Nobody reads what is
  * sent to a former attempt. */
@@ -201,7 +221,7 @@ inline stand_by() {
 	alive = (first != FREE && heard[of(first)] -> first : FREE);
 #endif
 	if
-	:: alive < N && (stage[of(alive)] == asking || stage[of(alive)] == resting) -> standby[of(alive)] = true; bereft = false
+	:: alive < N && (stage[of(alive)] == asking || stage[of(alive)] == resting) -> standby[of(alive)] = LATER; bereft = false
 	:: alive < N && stage[of(alive)] == dead -> bereft = true	/* its connection is not closed yet */
 	:: else
 	fi
@@ -296,6 +316,20 @@ inline fail() {
 	free_lock()
 }
 
+/* run_native is a native acquire. Q: the queue has a tombstone. */
+inline run_native(P, Q) {
+	first_waiter(FREE);
+	if
+	:: owner != FREE -> answer[P] = taken
+#ifdef BREAK_BARGED_BELIEVED
+	:: owner == FREE -> give(P, false); fresh = true; answer[P] = granted
+#else
+	:: owner == FREE && first == FREE && !Q -> give(P, false); fresh = true; answer[P] = granted
+	:: owner == FREE && !(first == FREE && !Q) -> owner = P; fresh = true; answer[P] = barged
+#endif
+	fi
+}
+
 /* run_acquire is acquire.lua for P: T, a try; otherwise it waits, or looks. */
 inline run_acquire(P, T) {
 	replacing[P] = false;
@@ -305,6 +339,9 @@ inline run_acquire(P, T) {
 	:: owner == FREE && !placed[P] -> give(P, first != FREE); answer[P] = granted
 #else
 	:: owner == FREE && !placed[P] && first == FREE -> give(P, false); answer[P] = granted
+#endif
+#ifdef BREAK_BARGER_ASKS
+	:: owner == P && fresh -> give(P, first != FREE); answer[P] = granted
 #endif
 	:: owner == P -> answer[P] = granted; lapsed[P] = false
 	:: else ->
@@ -343,11 +380,11 @@ inline run_acquire(P, T) {
 			/* What it is to wait for, if it reads this. */
 			first_waiter(P);
 #ifdef BREAK_DEAD_COUNT_IN_RANK
-			due[P] = answer[P] == queued && first == P;
+			due[P] = (answer[P] == queued && first == P -> LATER : NEVER);
 #else
-			due[P] = answer[P] == queued && alive == P;
+			due[P] = (answer[P] == queued && alive == P -> LATER : NEVER);
 #endif
-			bereft = bereft && !due[P]
+			bereft = bereft && due[P] == NEVER
 		fi
 	fi
 }
@@ -388,8 +425,13 @@ inline run_release(P, F) {
 #endif
 		if
 #ifndef BREAK_MARK_NOT_CHECKED
+		/* A lock that was taken in spite of a queue has no mark, unless a waiter has looked since. */
+#ifdef BREAK_FRESH_NOT_SERVED
 		:: mark && !F -> serve(FREE)
-		:: mark && F -> fail();
+#else
+		:: (mark || fresh) && !F -> serve(FREE)
+#endif
+		:: (mark || fresh) && F -> fail();
 #ifdef BREAK_RELEASE_FAILS_WITH_HAND_OVER
 			owner = P
 #endif
@@ -403,7 +445,7 @@ inline run_release(P, F) {
 
 /* quiet: P does nothing unless it is told, or looks after long. */
 #define quiet(P)	(stage[P] == dead || !former[P] && (stage[P] == idle || stage[P] == resting && heard[P] && \
-			 !grant[P] && !standby[P] && !missed[P] && !(due[P] && expired)))
+			 !grant[P] && standby[P] == NEVER && !missed[P] && due[P] != NOW))
 #if N == 2
 #define all_quiet	(quiet(0) && quiet(1))
 #elif N == 3
@@ -433,7 +475,7 @@ inline check() {
 }
 
 inline clear(P) {
-	answer[P] = unanswered; due[P] = false; standby[P] = false; grant[P] = false; lapsed[P] = false
+	answer[P] = unanswered; due[P] = NEVER; standby[P] = NEVER; grant[P] = false; lapsed[P] = false
 }
 inline hold(P) { clear(P); forgo(P); stage[P] = held; placed[P] = false; waiting[P] = false; replacing[P] = false }
 
@@ -445,6 +487,19 @@ end:	do
 	:: d_step { stage[me] == idle && !former[me] -> printf("%d tries\n", me); stage[me] = trying }
 	:: d_step { stage[me] == idle && !former[me] && heard[me] && !missed[me] ->
 		printf("%d would wait\n", me); stage[me] = asking; waiting[me] = true }
+#if NATIVE
+	:: d_step { stage[me] == trying && answer[me] == unanswered ->
+		run_native(me, false); printf("%d is answered natively %e\n", me, answer[me]); check() }
+	:: d_step { stage[me] == trying && answer[me] == unanswered && owner == FREE ->
+		run_native(me, true); printf("%d is answered natively %e\n", me, answer[me]); check() }
+	:: d_step { stage[me] == trying && answer[me] == barged ->
+#ifdef BREAK_BARGER_ASKS
+		run_acquire(me, true);
+#else
+		clear(me); stage[me] = over;
+#endif
+		printf("%d gives it back\n", me); check() }
+#endif
 	:: d_step { stage[me] == trying && answer[me] == unanswered ->
 		run_acquire(me, true); printf("%d is answered %e\n", me, answer[me]); check() }
 	:: atomic { stage[me] == trying && answer[me] == taken ->
@@ -482,25 +537,39 @@ end:	do
 	/* It rests, until a message, or a time to look. */
 	:: d_step { stage[me] == resting && grant[me] && !lapsed[me] -> hold(me); printf("%d is told that it holds the lock\n", me); check() }
 	:: d_step { stage[me] == resting && grant[me] && lapsed[me] -> grant[me] = false; stage[me] = asking; printf("%d is told too late\n", me); check() }
-	:: d_step { stage[me] == resting && standby[me] -> standby[me] = false; due[me] = true; printf("%d stands by\n", me); check() }
-	:: d_step { stage[me] == resting && due[me] && expired -> due[me] = false; stage[me] = asking; printf("%d looks, being due\n", me); check() }
+	:: d_step { stage[me] == resting && standby[me] != NEVER ->
+		due[me] = (due[me] == NOW -> NOW : standby[me]); standby[me] = NEVER; printf("%d stands by\n", me); check() }
+	:: d_step { stage[me] == resting && due[me] == NOW -> due[me] = NEVER; stage[me] = asking; printf("%d looks, being due\n", me); check() }
 #ifdef BREAK_NO_LOOK_AFTER_RESET
 	:: d_step { stage[me] == resting && missed[me] -> missed[me] = false; check() }
 #else
 	:: d_step { stage[me] == resting && missed[me] && heard[me] -> missed[me] = false; stage[me] = asking; printf("%d looks after a reset\n", me); check() }
 #endif
-	:: d_step { early < EARLY && stage[me] == resting -> early++; stage[me] = asking; due[me] = false; printf("%d looks early\n", me) }
-	:: d_step { stage[me] == resting && all_quiet -> stage[me] = asking; due[me] = false; printf("%d looks after long\n", me) }
+	:: d_step { early < EARLY && stage[me] == resting -> early++; stage[me] = asking; due[me] = NEVER; printf("%d looks early\n", me) }
+	:: d_step { stage[me] == resting && all_quiet -> stage[me] = asking; due[me] = NEVER; printf("%d looks after long\n", me) }
+
+#ifdef BREAK_RENEWAL_UNMARKS
+	:: d_step { stage[me] == held && fresh && owner == me -> fresh = false; mark = false; printf("%d renews\n", me); check() }
+#elif NATIVE
+	/* Its first renewal writes the fence into the value. */
+	:: d_step { stage[me] == held && fresh && owner == me -> fresh = false; printf("%d renews\n", me); check() }
+#endif
 
 	/* It releases, or leaves, whatever it is doing. */
 	:: d_step { stage[me] == held || stage[me] == resting || stage[me] == asking || stage[me] == joining ->
 		clear(me); stage[me] = over; replacing[me] = false; printf("%d ends\n", me); check() }
+#ifdef BREAK_DELETED_WHEN_MARKED
+	:: d_step { stage[me] == held && owner == me ->
+#else
+	:: d_step { stage[me] == held && owner == me && !mark ->
+#endif
+		free_lock(); clear(me); stage[me] = idle; printf("%d releases natively\n", me); check() }
 	:: d_step { stage[me] == over && answer[me] == unanswered ->
 		run_release(me, false);
 		printf("%d is answered %e\n", me, answer[me]);
 		release_is_done = owner != me;
 		check() }
-	:: d_step { stage[me] == over && answer[me] == unanswered && failures < FAILURES && owner == me && mark ->
+	:: d_step { stage[me] == over && answer[me] == unanswered && failures < FAILURES && owner == me && (mark || fresh) ->
 		run_release(me, true);
 		printf("%d is answered %e; the hand-over failed\n", me, answer[me]);
 		release_is_done = owner != me;
@@ -550,21 +619,21 @@ end:	do
 
 	/* Its subscription is reset: what was not read is lost. It comes back. */
 	:: d_step { resets < RESETS && heard[me] && stage[me] != dead ->
-		resets++; heard[me] = false; missed[me] = true; grant[me] = false; standby[me] = false;
+		resets++; heard[me] = false; missed[me] = true; grant[me] = false; standby[me] = NEVER;
 		printf("%d's subscription is reset\n", me); check() }
 	:: d_step { missed[me] && !heard[me] && stage[me] != dead -> heard[me] = true; printf("%d is subscribed again\n", me); check() }
-	:: d_step { losses < LOSSES && (grant[me] || standby[me]) ->
-		losses++; excused = true; grant[me] = false; standby[me] = false; printf("a message to %d is lost\n", me); check() }
+	:: d_step { losses < LOSSES && (grant[me] || standby[me] != NEVER) ->
+		losses++; excused = true; grant[me] = false; standby[me] = NEVER; printf("a message to %d is lost\n", me); check() }
 
 	:: d_step { owner == FORMER(me) ->
 		replacing[me] = false;
-		free_lock(); expired = true;
+		expire();
 		printf("the lock of %d's former attempt expires\n", me); check() }
 
 	/* Its lock expires, when it does not believe in it: lease.pml shows that. */
 	:: d_step { owner == me && stage[me] != held ->
 		lapsed[me] = grant[me] || answer[me] == granted;
-		free_lock(); expired = true;
+		expire();
 		printf("the lock of %d expires\n", me); check() }
 	od
 }

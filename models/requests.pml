@@ -1,7 +1,9 @@
 /*
- * requests.pml: the scripts of one process are lost, come late, and are sent again, while a
+ * requests.pml: the requests of one process are lost, come late, and are sent again, while a
  * rival uses the same lock. A token that the process has ended neither holds the lock nor is in the
- * queue once the last copy of its requests is gone.
+ * queue once the last copy of its scripts is gone. A native acquire cannot be refused: a copy that
+ * comes late can give the lock to an ended token, which keeps it until a repeated release arrives,
+ * and at most until the expiry that the request named.
  *
  * Mirrors acquire.lua and release.lua, the fence check of renew.lua; attempt.ask,
  * attempt.abandon, Client.takeBack, Lease.Release and exec.Persist. README.md says what is left
@@ -17,6 +19,9 @@
 #ifndef PATIENCE
 #define PATIENCE 2	/* ticks from a request's first sending to its not-after */
 #endif
+#ifndef TERM
+#define TERM 2		/* ticks from a native acquire's sending to the expiry that it names */
+#endif
 #ifndef DELETIONS
 #define DELETIONS 0	/* of the lock, by an operator */
 #endif
@@ -24,8 +29,11 @@
 #define FREE	0
 #define RIVAL	(TOKENS + 1)
 
-mtype = { none, try, wait, look, release };
-mtype = { pending, granted, taken, queued, gone, late, released };	/* taken: the reply "held" */
+/* native: SET NX PXAT, the fence and EXISTS of the queue in one transaction. half: one that is not a
+ * transaction, between its commands. delete: compare and delete, unless the lock is marked. */
+mtype = { none, try, wait, look, release, native, half, delete };
+/* taken: the reply "held", or that SET did nothing. barged: SET was done, and there is a queue. */
+mtype = { pending, granted, taken, barged, queued, gone, late, released };
 /* The process: without a hold, then in two of the hold's states (internal/engine/hold.go). held is also a
  * claimed one, which differs in time alone; over is also a retired one, which is released later, and an
  * attempt that is taken back. */
@@ -35,14 +43,17 @@ mtype = { held, over };
 /* The server. Times are countdowns in ticks of its clock: 0 is now, -1 is past. */
 byte owner = FREE;
 bool mark;
+bool fresh;				/* the value's fence is 0: a native acquire set it */
 bool in_queue[TOKENS + 2];
 short tombstone[TOKENS + 2] = -1;	/* until it ends; it stands while above 0 */
+short expiry[TOKENS + 2] = -1;		/* that a native acquire of the token names, while it can still be carried out,
+					 * or while its lock is fresh */
 
 /* Requests under way. The first is the one whose answer the process waits for. */
 typedef sending {
 	mtype kind = none;
 	byte token;
-	short not_after = -1	/* of an acquire; of a release, its tombstone's end */
+	short not_after = -1	/* of an acquire by script; of a release, its tombstone's end */
 }
 sending wire[4];
 mtype answer = none;		/* to the first; pending until it has arrived */
@@ -57,12 +68,16 @@ short not_after = -1;		/* of the call under way */
 bool unheard;			/* a sending of the call under way was given up */
 short unanswered = -1;		/* the largest not-after of acquires that went unanswered */
 bool owed;			/* the server has, or may have, something of this token */
+bool open;			/* its native acquire went unanswered */
+bool natively;			/* its lease was granted natively */
 bool message;			/* a grant for the token waits in the inbox */
 bool ended[TOKENS + 2];		/* tokens that the process is done with */
+bool dirty[TOKENS + 2];		/* ended tokens whose release is repeated */
 bool same_grant;		/* the lock has the fence of the lease: it was kept without a break */
 
 bool rival_believes;
 byte deletions;
+bool overtaken;			/* the rival was granted the lock between two commands of an acquire */
 
 /* Scratch. */
 byte i, k;
@@ -71,6 +86,8 @@ mtype said = none;
 
 /* The properties. Each is true except in a state that breaks it. */
 bool no_orphan_lock = true;
+bool ghost_is_released = true;
+bool fences_rise = true;
 bool no_ghost_in_queue = true;
 bool believer_owns_lock = true;
 bool not_behind_itself = true;
@@ -93,9 +110,11 @@ bool renewal_keeps_the_grant = true;
 #if TOKENS == 1
 #define any_waiter	(in_queue[1] || in_queue[RIVAL])
 #define any_tombstone	(tombstone[1] > 0)
+#define any_expiry	(expiry[1] > -1)
 #else
 #define any_waiter	(in_queue[1] || in_queue[2] || in_queue[RIVAL])
 #define any_tombstone	(tombstone[1] > 0 || tombstone[2] > 0)
+#define any_expiry	(expiry[1] > -1 || expiry[2] > -1)
 #endif
 
 inline check() {
@@ -103,8 +122,10 @@ inline check() {
 		for (k : 1 .. TOKENS) {
 			not_behind_itself = !(owner == k && in_queue[k]);
 			assert(not_behind_itself);
-			no_orphan_lock = !(ended[k] && owner == k && !may_arrive(k));
+			no_orphan_lock = !(ended[k] && owner == k && !may_arrive(k) && expiry[k] < 0);
 			assert(no_orphan_lock);
+			ghost_is_released = !(ended[k] && owner == k && !may_arrive(k) && !dirty[k]);
+			assert(ghost_is_released);
 			no_ghost_in_queue = !(ended[k] && in_queue[k] && !may_arrive(k));
 			assert(no_ghost_in_queue)
 		}
@@ -114,14 +135,15 @@ inline check() {
 	}
 }
 
+inline rival_holds() { rival_believes = true; overtaken = wire[0].kind == half }
+
 /*
  * hand_over gives the lock to somebody in the queue: to anybody, since the order is for
  * queue.pml. SELF is answered directly; 0 for nobody. The rival hears at once. A waiter
  * whose channel nobody hears is dropped: the process's may be.
  */
 inline hand_over(SELF) {
-	owner = FREE;
-	mark = false;
+	owner = FREE; mark = false; fresh = false;
 	do
 	:: !any_waiter -> break
 	:: any_waiter ->
@@ -135,7 +157,7 @@ inline hand_over(SELF) {
 		in_queue[chosen] = false;
 		if
 		:: chosen == SELF -> owner = chosen; mark = any_waiter; said = granted; break
-		:: chosen != SELF && chosen == RIVAL -> owner = chosen; mark = any_waiter; rival_believes = true; break
+		:: chosen != SELF && chosen == RIVAL -> owner = chosen; mark = any_waiter; rival_holds(); break
 		:: chosen != SELF && chosen != RIVAL ->
 			if
 			:: owner = chosen; mark = any_waiter;
@@ -149,6 +171,39 @@ inline hand_over(SELF) {
 		fi
 	od
 }
+
+/* A native acquire of token T. One that names an expiry in the past leaves nothing. Sets said. */
+inline run_native(T) {
+	if
+	:: owner != FREE -> said = taken
+#ifndef BREAK_PX
+	:: owner == FREE && expiry[T] < 0 -> said = taken
+	:: owner == FREE && expiry[T] > -1 ->
+#else
+	:: owner == FREE ->
+#endif
+		owner = T; mark = false; fresh = true;
+		said = (any_waiter || any_tombstone -> barged : granted)
+	fi
+}
+
+/* begin_native carries out a native acquire, and end_half the rest of one that is not a transaction. */
+#ifdef BREAK_NO_TRANSACTION
+inline begin_native() {
+	run_native(token); overtaken = false;
+	if
+	:: said == granted -> wire[0].kind = half
+	:: else
+	fi
+}
+inline end_half() { said = granted; wire[0].kind = none }
+#elif defined(BREAK_FENCE_FIRST)
+inline begin_native() { wire[0].kind = half; overtaken = false }
+inline end_half() { run_native(token); wire[0].kind = none }
+#else
+inline begin_native() { run_native(wire[0].token) }
+inline end_half() { skip }
+#endif
 
 /* acquire.lua, for token T in mode M, refused past N. Sets said. */
 inline run_acquire(T, M, N) {
@@ -201,7 +256,7 @@ inline run_release(T, U) {
 	:: owner == T ->
 		said = released;
 		if
-		:: mark -> hand_over(0)
+		:: mark || fresh -> hand_over(0)
 		:: else -> owner = FREE
 		fi;
 		said = released
@@ -218,6 +273,14 @@ inline run_release(T, U) {
 	if
 	:: U > 0 -> tombstone[T] = U
 	:: else
+	fi
+}
+
+/* A native release of token T. Sets said. */
+inline run_delete(T) {
+	if
+	:: owner == T && !mark -> owner = FREE; fresh = false; said = released
+	:: else -> said = gone
 	fi
 }
 
@@ -256,12 +319,16 @@ inline drop(I) {
 
 inline post(KIND, N) {
 	answer = pending;
-	wire[0].kind = KIND; wire[0].token = token; wire[0].not_after = N
+	wire[0].kind = KIND; wire[0].token = token; wire[0].not_after = N;
+	if
+	:: KIND == native -> expiry[token] = TERM
+	:: else
+	fi
 }
 
 inline no_answer() { answer = none; clear(0) }
 
-inline begin_call(M) { stage = asking; mode = M; not_after = PATIENCE; unheard = false }
+inline begin_call(M) { stage = asking; mode = M; not_after = (M == native -> -1 : PATIENCE); unheard = false }
 
 /* end_call: some sending of this call may be carried out without our hearing of it. */
 inline end_call() {
@@ -269,14 +336,30 @@ inline end_call() {
 	:: unheard && mode != look && not_after > unanswered -> unanswered = not_after
 	:: else
 	fi;
-	owed = owed || unheard || mode != try;
+	open = open || unheard && mode == native;
+	owed = owed || unheard || mode == wait || mode == look;
 	mode = none; not_after = -1; unheard = false
 }
 
 inline forget_message() { message = false; lapsed = false; broken = false }
 
+/* once: the answer to a release shows that the only native copy has been carried out. */
+#if defined(BREAK_WAITS_ON) || defined(BREAK_TRIES_ON)
+#define once(A)	false
+#else
+#define once(A)	((A) == released)
+#endif
+
+/* end_token: the release of a token whose native acquire went unanswered is repeated until the expiry that
+ * the acquire named, or until one is answered "released". */
 inline end_token() {
-	ended[token] = true; stage = idle; owed = false; unanswered = -1; same_grant = false; forget_message()
+	dirty[token] = open && !once(said) && expiry[token] > -1;
+	expiry[token] = (dirty[token] -> expiry[token] : -1);
+#ifdef BREAK_RELEASED_ONCE
+	dirty[token] = false;
+#endif
+	ended[token] = true; stage = idle; owed = false; open = false; natively = false; unanswered = -1; same_grant = false;
+	forget_message()
 }
 
 /* give_back begins to end the token by a release, which is sent until it is answered. */
@@ -287,6 +370,42 @@ inline give_back() {
 #endif
 	:: else -> stage = over; owed = false; same_grant = false; forget_message()
 	fi
+}
+
+/* give_up: a sending goes unanswered. A token whose native acquire did has ended: what the process
+ * asks next has another. */
+inline give_up() {
+	unheard = true; natively = false; no_answer();
+	if
+	:: stage == asking -> end_call(); give_back(); printf("process: gives up its attempt\n")
+#ifdef BREAK_WAITS_ON
+	:: stage == asking && mode == native -> end_call(); begin_call(wait)
+#endif
+#ifdef BREAK_TRIES_ON
+	:: stage == asking && mode == native -> end_call(); begin_call(try)
+#endif
+#ifdef BREAK_NATIVE_TWICE
+	:: true
+#else
+	:: mode != native
+#endif
+	fi
+}
+
+/* again: a repeated release arrives, or is lost. Late copies of it make no difference: they can only release. */
+inline again(T) {
+	run_release(T, -1);
+	printf("server: answers a repeated release of token %d %e\n", T, said);
+	if
+	:: once(said) -> dirty[T] = false; expiry[T] = -1
+	:: once(said); printf("its answer is lost\n")
+	:: else
+	fi
+}
+
+inline expires() {
+	lapsed = lapsed || owner == token && (message || answer == granted || wire[0].kind == half);
+	owner = FREE; mark = false; fresh = false
 }
 
 inline older(T) {
@@ -300,7 +419,9 @@ inline older(T) {
 inline arrive(I) {
 	if
 	:: wire[I].kind == release -> run_release(wire[I].token, wire[I].not_after); printf("server: answers a late release %e\n", said)
-	:: wire[I].kind != release -> run_acquire(wire[I].token, wire[I].kind, wire[I].not_after); printf("server: answers a late acquire of token %d %e\n", wire[I].token, said)
+	:: wire[I].kind == delete -> run_delete(wire[I].token); printf("server: answers a late native release %e\n", said)
+	:: wire[I].kind == native -> run_native(wire[I].token); printf("server: answers a late native acquire of token %d %e\n", wire[I].token, said)
+	:: wire[I].kind == try || wire[I].kind == wait || wire[I].kind == look -> run_acquire(wire[I].token, wire[I].kind, wire[I].not_after); printf("server: answers a late acquire of token %d %e\n", wire[I].token, said)
 	:: true; printf("a late sending is lost\n")
 	fi;
 	drop(I)
@@ -312,6 +433,7 @@ active proctype model() {
 	:: atomic { stage == idle && token < TOKENS ->
 		token++;
 		if
+		:: begin_call(native); printf("process: tries natively, token %d\n", token)
 		:: begin_call(try); printf("process: tries, token %d\n", token)
 		:: begin_call(wait); printf("process: asks and would wait, token %d\n", token)
 		fi;
@@ -323,23 +445,15 @@ active proctype model() {
 		begin_call(look); check() }
 
 	/* It gives up on a sending, which may still arrive; when its caller goes, for good. */
-	:: atomic { answer == pending && room ->
+	:: atomic { answer == pending && room && wire[0].kind != half ->
 		keep();
-		unheard = true; no_answer();
 		printf("process: gives up on a sending, which is under way\n");
-		if
-		:: stage == asking -> end_call(); give_back(); printf("process: and on its attempt\n")
-		:: true
-		fi;
+		give_up();
 		check() }
 	/* The same, if it or its answer was lost. */
-	:: atomic { answer != none ->
-		unheard = true; no_answer();
+	:: atomic { answer != none && wire[0].kind != half ->
 		printf("process: a request or its answer was lost\n");
-		if
-		:: stage == asking -> end_call(); give_back(); printf("process: gives up its attempt\n")
-		:: true
-		fi;
+		give_up();
 		check() }
 
 	/* It reads an answer. */
@@ -347,15 +461,27 @@ active proctype model() {
 		said = answer; printf("process: reads %e\n", said);
 		no_answer();
 		if
-		:: stage == over -> end_token()
+		:: stage == over && natively && said == gone -> natively = false
+		:: stage == over && !(natively && said == gone) -> end_token()
 		:: stage == asking && said == late -> chosen = mode; end_call(); begin_call(chosen)
 		:: stage == asking && said != late ->
+			chosen = mode;
 			end_call();
 			if
 			:: said == granted && lapsed -> give_back()	/* past its deadline */
-			:: said == granted && !lapsed -> stage = held; same_grant = !broken; owed = true; forget_message()
+			:: said == granted && !lapsed ->
+				stage = held; same_grant = !broken; owed = true; natively = chosen == native && !open; forget_message();
+				fences_rise = !(natively && overtaken);
+				assert(fences_rise)
 			:: said == queued -> stage = resting
-			:: said == taken || said == gone ->
+			:: said == barged -> give_back()
+			:: said == taken && chosen == native ->
+				if
+				:: begin_call(try)
+				:: begin_call(wait)
+				:: end_token()
+				fi
+			:: said == taken && chosen != native || said == gone ->
 				if
 				:: owed -> give_back()
 				:: else -> end_token()
@@ -374,19 +500,28 @@ active proctype model() {
 		forget_message();
 		check() }
 
-	/* It renews; it releases, leaves, or loses its lease. */
+	/* It renews, which writes the fence; it releases, leaves, or loses its lease. */
 #ifdef BREAK_RENEWAL_OF_ANY_FENCE
 	:: atomic { stage == held && owner == token ->
 #else
-	:: atomic { stage == held && owner == token && same_grant ->
+	:: atomic { stage == held && owner == token && (same_grant || fresh) ->
 #endif
 		renewal_keeps_the_grant = same_grant;
-		assert(renewal_keeps_the_grant) }
+		assert(renewal_keeps_the_grant);
+		if
+		:: fresh -> fresh = false; expiry[token] = -1; printf("process: renews\n")
+		:: else
+		fi;
+		check() }
 	:: atomic { stage == held || stage == resting ->
 		printf("process: ends token %d\n", token);
 		give_back();
 		check() }
-	:: atomic { stage == over && answer == none ->
+	:: atomic { stage == over && answer == none && natively ->
+		post(delete, -1);
+		printf("process: sends a native release\n");
+		check() }
+	:: atomic { stage == over && answer == none && !natively ->
 #ifdef BREAK_RELEASE_WITHOUT_TOMBSTONE
 		post(release, -1);
 #else
@@ -394,6 +529,10 @@ active proctype model() {
 #endif
 		printf("process: sends release\n");
 		check() }
+	:: atomic { dirty[1] -> again(1); check() }
+#if TOKENS > 1
+	:: atomic { dirty[2] -> again(2); check() }
+#endif
 
 	/* A request arrives. */
 	:: atomic { answer == pending ->
@@ -404,16 +543,23 @@ active proctype model() {
 		fi;
 #endif
 		if
+		:: wire[0].kind == half -> end_half()
+		:: wire[0].kind == native -> lapsed = false; broken = false; begin_native()
 		:: wire[0].kind == release -> run_release(wire[0].token, wire[0].not_after)
-		:: else -> run_acquire(wire[0].token, wire[0].kind, wire[0].not_after)
+		:: wire[0].kind == delete -> run_delete(wire[0].token)
+		:: wire[0].kind == try || wire[0].kind == wait || wire[0].kind == look ->
+			run_acquire(wire[0].token, wire[0].kind, wire[0].not_after);
+			if
+			:: said == granted -> lapsed = false; broken = false
+			:: else
+			fi
 		fi;
-		answer = said;
 		if
-		:: said == granted -> lapsed = false; broken = false
-		:: else
+		:: wire[0].kind == half
+		:: wire[0].kind != half ->
+			answer = said; clear(0);
+			printf("server: answers %e\n", said)
 		fi;
-		clear(0);
-		printf("server: answers %e\n", said);
 		check() }
 	:: atomic { wire[1].kind != none -> arrive(1); check() }
 	:: atomic { wire[2].kind != none -> arrive(2); check() }
@@ -422,7 +568,10 @@ active proctype model() {
 	/* The rival, whose scripts take no time. */
 	:: atomic { owner != RIVAL && !in_queue[RIVAL] ->
 		run_acquire(RIVAL, wait, 1);
-		rival_believes = said == granted;
+		if
+		:: said == granted -> rival_holds()
+		:: else -> rival_believes = false
+		fi;
 		printf("rival: asks, and is answered %e\n", said);
 		check() }
 	:: atomic { rival_believes ->
@@ -436,16 +585,25 @@ active proctype model() {
 
 	/* A lock expires when nobody believes in it any more: lease.pml shows that. */
 	:: atomic { owner != FREE && !believes(owner) ->
-		lapsed = lapsed || owner == token && (message || answer == granted);
-		owner = FREE; mark = false;
+		expires();
 		printf("server: the lock expires\n");
 		check() }
-	:: d_step { not_after > -1 || unanswered > -1 || any_tombstone || wire[0].not_after > -1 || wire[1].not_after > -1 || wire[2].not_after > -1 || wire[3].not_after > -1 ->
+	/* A tick. A lease ends before its lock does. */
+	:: d_step { !(fresh && believes(owner) && expiry[owner] == 0) && (any_expiry || not_after > -1 || unanswered > -1 || any_tombstone ||
+			wire[0].not_after > -1 || wire[1].not_after > -1 || wire[2].not_after > -1 || wire[3].not_after > -1) ->
 		for (i : 0 .. 3) {
 			older(wire[i].not_after)
 		}
 		for (i : 1 .. TOKENS) {
-			older(tombstone[i])
+			older(tombstone[i]);
+			older(expiry[i]);
+			dirty[i] = dirty[i] && expiry[i] > -1;
+			if
+#ifndef BREAK_PX
+			:: owner == i && fresh && expiry[i] < 0 -> expires()
+#endif
+			:: else
+			fi
 		}
 		older(not_after);
 		older(unanswered);
@@ -455,9 +613,9 @@ active proctype model() {
 	/* An operator deletes it. */
 	:: atomic { deletions < DELETIONS && owner != FREE ->
 		deletions++;
-		broken = broken || owner == token && (message || answer == granted);
+		broken = broken || owner == token && (message || answer == granted || wire[0].kind == half);
 		same_grant = false;
-		owner = FREE; mark = false;
+		owner = FREE; mark = false; fresh = false;
 		printf("operator: deletes the lock\n");
 		check() }
 	od

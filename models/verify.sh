@@ -132,7 +132,7 @@ ensure_tools
 echo "The models as built, every state within their bounds:"
 run holds requests
 run holds requests -DTOKENS=2
-run holds requests -DLATE=3 -DPATIENCE=3 -DDELETIONS=1
+run holds requests -DLATE=3 -DPATIENCE=3 -DTERM=4 -DDELETIONS=1
 run holds lease -DRENEWALS=1
 run holds lease -DCLAIMS=0 -DRENEWALS=2
 run holds lease -DCLAIMS=0 -DRENEWALS=2 -DTTL=5 -DEXTENDED=8
@@ -151,9 +151,9 @@ run holds queue -DDEAD=1 -DCRASHES=1 -DLAPSES=0
 run holds queue -DRESETS=1 -DLAPSES=0
 run holds queue -DLOSSES=1 -DLAPSES=0
 run holds queue -DFAILURES=1 -DLAPSES=0
-run holds queue -DEARLY=1 -DLAPSES=0
+run holds queue -DEARLY=1 -DLAPSES=0 -DNATIVE=0
 run holds queue -DREPLACED=1 -DLAPSES=0
-run holds queue -DREPLACED=1 -DLAPSES=0 -DTIE=1
+run holds queue -DREPLACED=1 -DLAPSES=0 -DTIE=1 -DNATIVE=0
 run holds queue -DN=2 -DCRASHES=1 -DRESETS=2 -DLOSSES=1 -DFAILURES=1 -DEARLY=1
 run holds shares -DWEIGHS=1
 run holds shares -DCOPIES=1 -DN=2 -DCRASHES=1 -DRESETS=1 -DLOSSES=1 -DLAPSES=1 -DWEIGHS=1
@@ -169,10 +169,10 @@ if [ "${1:-}" = deep ]; then
   run holds break -DLATE=2 -DPATIENCE=3
   run holds break -DOPERATORS=2 -DDEAF=1
   run holds queue -DCRASHES=2 -DLAPSES=0
-  run holds queue -DDEAD=2 -DLAPSES=0
-  run holds queue -DDEAD=1 -DRESETS=1 -DLAPSES=0
+  run holds queue -DDEAD=2 -DLAPSES=0 -DNATIVE=0
+  run holds queue -DDEAD=1 -DRESETS=1 -DLAPSES=0 -DNATIVE=0
   run holds queue -DCRASHES=1 -DRESETS=1 -DLAPSES=0
-  run holds queue -DRESETS=1 -DLAPSES=2
+  run holds queue -DRESETS=1 -DLAPSES=2 -DNATIVE=0
   run holds queue -DN=2 -DCRASHES=1 -DRESETS=2 -DLOSSES=1 -DFAILURES=1 -DEARLY=1 -DREPLACED=1
   run holds shares -DCRASHES=1
   run holds shares -DDEAD=1
@@ -189,7 +189,15 @@ run no_orphan_lock requests -DBREAK_NOTHING_OWED_UNANSWERED
 run not_behind_itself requests -DBREAK_NOT_IDEMPOTENT
 run no_ghost_in_queue requests -DBREAK_CANCEL_STAYS_QUEUED
 run renewal_keeps_the_grant requests -DBREAK_RENEWAL_OF_ANY_FENCE -DDELETIONS=1
+run no_orphan_lock requests -DBREAK_PX
+run no_orphan_lock requests -DBREAK_NATIVE_TWICE
+run ghost_is_released requests -DBREAK_RELEASED_ONCE
+run not_behind_itself requests -DBREAK_WAITS_ON
+run renewal_keeps_the_grant requests -DBREAK_TRIES_ON -DDELETIONS=1
+run fences_rise requests -DBREAK_NO_TRANSACTION -DDELETIONS=1
+run fences_rise requests -DBREAK_FENCE_FIRST
 run believer_owns_lock lease -DBREAK_DEADLINE_FROM_REPLY
+run believer_owns_lock lease -DBREAK_DEADLINE_OF_WHOLE_TTL -DCLAIMS=0 -DRENEWALS=1
 run believer_owns_lock lease -DBREAK_CLAIM_FROM_ARRIVAL
 run believer_owns_lock lease -DBREAK_NO_DRIFT
 run believer_owns_lock lease -DBREAK_LOSS_BY_TIMER_ONLY
@@ -232,8 +240,13 @@ run subscriber_knows break -DBREAK_NO_READING_ONCE_SUBSCRIBED
 run subscriber_knows break -DBREAK_READS_ONCE
 run subscriber_knows break -DBREAK_ANNOUNCED_BEFORE_THE_ENTRY -DCLUSTER=1
 run nobody_is_passed queue -DBREAK_BARGING
+run nobody_is_passed queue -DBREAK_BARGED_BELIEVED
+run nobody_is_passed queue -DBREAK_BARGER_ASKS
 run nobody_is_passed queue -DBREAK_REPLACED_LEAVES_FIRST -DREPLACED=1
 run no_lost_wakeup queue -DBREAK_MARK_NOT_CHECKED
+run no_lost_wakeup queue -DBREAK_DELETED_WHEN_MARKED
+run no_lost_wakeup queue -DBREAK_FRESH_NOT_SERVED
+run no_lost_wakeup queue -DBREAK_RENEWAL_UNMARKS
 run no_lost_wakeup queue -DBREAK_QUEUED_UNMARKED
 run no_lost_wakeup queue -DBREAK_UNMARKED_HAND_OVER
 run no_lost_wakeup queue -DBREAK_SUBSCRIBED_AFTER_CHECK

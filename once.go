@@ -7,10 +7,10 @@ import (
 	"github.com/holdfast-go/holdfast/internal/engine"
 )
 
-// Once is a job that is completed at most once in a window, by all processes together. It runs under the Mutex of its
-// name, whatever the window, so runs of one name wait for each other; that it was completed is recorded on the server while the lock is still held, so that of two callers that come at
-// the same time the later learns it. A run that fails, or whose process dies or loses the lock, does not count: the next
-// one tries.
+// Once is a job that is completed at most once in a window, by all processes together. It runs under the Mutex of its name,
+// whatever the window, so runs of one name wait for each other. Its completion is recorded on the server while the lock is still
+// held: of two callers that come at the same time, the later one learns of it. A run that fails, or whose process dies or loses
+// the lock, does not count: the next one tries.
 //
 // The job should be such that a run which was ended in the middle, or which was completed but not recorded, does no harm when
 // it is repeated: the lease's fence tells the resource which run is the later. The record is lost with the server's data.

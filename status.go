@@ -49,7 +49,8 @@ type Holder struct {
 	Permits int // of a semaphore, else 0
 	// Grant is the grant id, which names this grant to inspect.Inspector.Break and holdfast break. It is the first 8 of the 22
 	// characters of the holder's token, and public: only the whole token releases the lock. Goroutines of a process that pass the
-	// lock on among themselves have one grant, and a lease of a Quorum has one on all nodes. "" when Foreign, and if not known.
+	// lock on among themselves have one grant, and a lease of a Quorum has one on all nodes. It is "" if the holder is Foreign, or the
+	// id is not known.
 	Grant string
 	// Fence is that of the grant by the server; 0 if it is not known yet. Goroutines of the holder's process that passed the lock
 	// on among themselves have higher ones. The nodes of a Quorum count each for itself, and the lease's fence follows from several

@@ -24,17 +24,17 @@ type Broken struct {
 // ErrChanged says that the lock has another holder than the one that was given. Nothing was done.
 var ErrChanged = engine.ErrChanged
 
-// Break takes a lock, whatever its kind, from the holder that was seen, in Status.Holders say, and hands it to the next waiter. Only
-// the holder's Name and Grant count. Nobody else is touched: if the lock has another holder by now, the error is [ErrChanged], and
+// Break takes a lock, whatever its kind, from a holder that was seen, for example in Status.Holders, and hands it to the next waiter.
+// Only the holder's Name and Grant count. Nobody else is touched: if the lock has another holder by now, the error is [ErrChanged], and
 // if it has none, [holdfast.ErrNotHeld]. So other readers of an RWMutex keep it, as do other leases of an OwnerMutex's owner. A party
-// of a Latch or Barrier counts as dead. A holder without a Grant, as one that is Foreign, cannot be broken ([holdfast.ErrInvalid]).
+// of a Latch or Barrier counts as dead. A holder without a Grant, such as one that is Foreign, cannot be broken ([holdfast.ErrInvalid]).
 //
 // The holder may still be at work: break a lock when you know that its holder hangs, is gone, or minds its lease. A client
 // that held the lock for more than a second is told at once, by push: the lease ends with a [*holdfast.LostError] whose
 // Reason is [holdfast.LossBroken] and whose By is the Config.Owner of the inspector's client. One that cannot hear it ends
 // the lease when it next renews, and one that hangs when it goes on: Lease.Err compares clocks. Only fences protect a
 // resource from what it does until then: guards refuse its fence once they have seen Broken.Fence or a later grant's. Readers share
-// a fence, as do an owner's leases: guards do not tell one of them that was broken from the others.
+// a fence, as do an owner's leases: a guard cannot tell a broken one from the others.
 //
 // Who broke which lock, when and why is recorded on the server: see History. reason, together with the owner, may take 2 KiB
 // as JSON ([holdfast.ErrInvalid]). A break that was not answered is retried like an acquire, and takes effect once;

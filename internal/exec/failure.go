@@ -212,7 +212,7 @@ var advice = map[error]string{
 	ErrClientClosed:  " (close the holdfast.Client first)",
 }
 
-// refusals are errors of servers that run, but cannot serve, or not so.
+// refusals are errors of servers that run, but cannot serve, or do not have what the client asks for.
 var refusals = []struct{ prefix, advice string }{
 	{"CLUSTERDOWN", " (it runs, but its Cluster has no master for this slot, or too few: CLUSTER INFO, CLUSTER NODES)"},
 	{"MASTERDOWN", " (it runs, but has lost its master: INFO replication)"},

@@ -6,8 +6,7 @@ import (
 )
 
 // Find returns the lock that a key stands for: the key is the lock's own, or that of a queue in which somebody may wait
-// for it. It returns false for any other key of the space: no lock can be found by it that cannot be found by one of these,
-// too.
+// for it. It returns false for any other key of the space, which leads to no lock that these do not lead to.
 func (s Space) Find(key string) (lock string, ok bool) {
 	rest, ours := strings.CutPrefix(key, s.prefix)
 	if !ours {

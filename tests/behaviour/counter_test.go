@@ -11,7 +11,7 @@ import (
 )
 
 // Fault: Somebody sets the fence counter so far ahead that a resource that saw such a fence would refuse all later
-// ones, or to something else than a counter. Nobody is granted it; a holder keeps its lock, and can release it; fences rise once the counter is deleted.
+// ones, or to something other than a counter. Nobody is granted it; a holder keeps its lock, and can release it; fences rise once the counter is deleted.
 func TestACounterThatSomebodyHasSet(t *testing.T) {
 	t.Parallel()
 	backend.Each(t, func(t *testing.T, b *backend.Backend) {

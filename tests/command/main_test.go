@@ -24,7 +24,8 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
-// TestMain builds holdfast and puts it first in PATH, with a program that prints the grant id of a lock's holder, unless this process is a client that holdfast judges.
+// TestMain builds holdfast and puts it first in PATH, with a program that prints the grant id of a lock's holder, unless this process
+// is a client that holdfast judges.
 func TestMain(m *testing.M) {
 	if len(os.Args) == 5 && os.Args[1] == judgedArg {
 		os.Exit(judged(os.Args[2], os.Args[3], os.Args[4]))

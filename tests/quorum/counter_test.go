@@ -9,7 +9,7 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
-// Fault: Somebody sets the fence counters of a quorum's nodes to something else than a counter. The error names the key and what to do.
+// Fault: Somebody sets the fence counters of a quorum's nodes to something other than a counter. The error names the key and what to do.
 func TestCountersThatAreNone(t *testing.T) {
 	t.Parallel()
 	s := lasting(t, server.One(t))

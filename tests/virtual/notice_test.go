@@ -93,8 +93,8 @@ func TestANoticeExplainsWhatARenewalFinds(t *testing.T) {
 	})
 }
 
-// Leases that share what the server granted, one after another or at the same time, have one grant id, whatever their fences. An
-// operator who names it reaches the lease that has the lock now, and all of those that share it.
+// Leases that have one grant, one after another or at the same time, have one grant id, whatever their fences. A revocation by that id
+// reaches the lease that has the lock now, or all that share it.
 func TestLeasesOfOneGrantAreToldTogether(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
 		c, in := client(t, srv), inspect.New(client(t, srv))

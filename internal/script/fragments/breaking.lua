@@ -26,9 +26,9 @@ local function replied_before()
   end
 end
 
--- Does what the server may refuse, before anything has changed. fence is the holder's. It asks whether the first waiter is alive, looks at the journal,
--- which may be another program's key, and tells the holder. Then it removes nothing: this is allowed if the server is out of
--- memory, and so is everything after a script's first write.
+-- Does what the server may refuse, before anything has changed: it asks whether the first waiter is alive, looks at the
+-- journal, which may be another program's key, and tells the holder. Then it removes nothing: this is allowed if the server
+-- is out of memory, and so is everything after a script's first write. fence is the holder's.
 local function prepare(fence, journal)
   hearers({ first_waiter() })
   if not cluster then
@@ -45,7 +45,8 @@ local function grave_until(pttl)
   return now + math.max(pttl, 60000) * 1000
 end
 
--- Records the break and returns the reply. raised is the lock's new fence, fence the broken holder's, holder the line that describes it.
+-- Records the break and returns the reply. raised is the lock's new fence. fence is the broken holder's, and holder the line
+-- that describes it.
 local function record_break(raised, fence, holder, journal)
   local reply = whole(raised) .. '\n' .. holder
   remember('d:' .. token .. '\n' .. reply, not_after)

@@ -10,7 +10,7 @@ local longest_lead = 86400000000
 -- counters. A stream without entries knows its last id, too.
 local kept = string.find(ARGV[1], 'c', 1, true) and '0' or '1'
 
--- Returns what a command on a counter has replied. Raises an error if that is one.
+-- Returns the reply to a command on a counter. Raises it if it is an error.
 local function checked(reply)
   if reply.err then
     error(string.find(reply.err, 'WRONGTYPE', 1, true) and 'BADFENCE the fence counter is not a stream' or reply.err, 0)

@@ -4,10 +4,10 @@
 --   hf1 WHAT ID GRANT FENCE RAISED KIND KEY
 --   NOTE
 --   PTTL WEIGHT VALUE
--- WHAT is 'broken' or 'revoked'. ID names the request. GRANT is the grant id of the holder, and FENCE its fence, 0 if that is not
--- known; RAISED the lock's fence after a break, or 0; KIND that of the lock, and KEY its key. NOTE is JSON: who the operator is, and
--- why. The last line is the broken holder, as status.lua writes one, but with GRANT in place of its token. It is empty if the holder
--- was only asked.
+-- WHAT is 'broken' or 'revoked'. ID names the request. GRANT is the holder's grant id, and FENCE its fence, or 0 if that is
+-- not known. RAISED is the lock's fence after a break, or 0. KIND and KEY are the lock's. NOTE is JSON: who the operator is,
+-- and why. The last line is the broken holder, as status.lua writes one, but with GRANT in place of its token. It is empty if
+-- the holder was only asked.
 --
 -- requires request
 

@@ -1,4 +1,5 @@
--- break.lua: takes a lock from the holder with that grant id and hands it over. It is for operators: the holder may still be at work.
+-- break.lua: takes a lock from the holder with that grant id and hands it over. It is for operators: the holder may still be
+-- at work.
 --
 -- KEYS    [1] lock  [2] queue  [3] fence counter, outside Cluster mode [4] journal, in Strict mode the last: incarnation mark
 -- ARGV    [1] flags as in prelude.lua  [2] names the request: the same in its repetitions  [3] GRANT, the id of the grant

@@ -81,7 +81,8 @@ local function main()
     on_master()
     return (value and 'gone ' or 'absent ') .. whole(now)
   end
-  -- The next fence is at least the server's time, rounded down to a ms, so only a counter that led that has to be restored.
+  -- The next fence is at least the server's time, rounded down to a ms, so the counter has to be
+  -- restored only if it led that time.
   if reserved >= now - now % 1000 then
     raise_to(KEYS[3], reserved)
   end

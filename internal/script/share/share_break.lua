@@ -5,8 +5,8 @@
 --         last: incarnation mark
 -- ARGV    [1] flags as in prelude.lua  [2] names the request  [3] GRANT, the id of the grant  [4] not-after, server time in µs
 --         [5] the kind of the lock  [6] a note  [7] the channel of the journal
--- Returns 'broken NOW RAISED', a line feed and 'PTTL WEIGHT VALUE', as break.lua. RAISED is above the fences of all grants until then;
---             readers that join others, and later leases of an owner, have the fence of those
+-- Returns 'broken NOW RAISED', a line feed and 'PTTL WEIGHT VALUE', as break.lua. RAISED is above the fences of all grants
+--             until then. Readers that join others, and an owner's later leases, get the fence of those that are there
 --         'changed NOW PTTL WAITERS VALUE'  others hold the lock; VALUE as of one of their holds, WAITERS is 0
 --         'free NOW'           nobody has the lock
 --         'late NOW'           not-after has come: nothing was done

@@ -72,7 +72,8 @@ func findOutsideWorkingDirectory(name string) (string, error) {
 
 // environment returns the command's environment: with what it may know about its lock, and without the URL of the
 // server, which is a secret: connect.Named refuses a holdfast in the job that is not given one. It has the same prefix as this
-// one. With several locks, HOLDFAST_FENCE is the highest of their fences. outer is what outerFences returns; it is changed.
+// one. With several locks, HOLDFAST_FENCE is the highest of their fences. environment adds fences to outer,
+// which is what outerFences returns.
 func environment(env []string, r *Run, ttl time.Duration, outer, fences map[string]uint64) []string {
 	env = slices.DeleteFunc(slices.Clone(env), func(kv string) bool {
 		name, _, _ := strings.Cut(kv, "=")

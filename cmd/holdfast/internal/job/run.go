@@ -178,7 +178,7 @@ func (r *Run) Failure(err error) *exitcode.Error {
 	return exit
 }
 
-// tellf writes a note for somebody who waits at a terminal. Elsewhere, as under cron, which mails every output, it is a detail.
+// tellf prints a note on a terminal. Elsewhere it is a detail, since cron mails all output.
 func (r *Run) tellf(format string, args ...any) {
 	if console.IsTerminal(r.Streams.Err) {
 		r.Console.Notef(format, args...)
@@ -200,8 +200,8 @@ func (r *Run) reserve() *exitcode.Error {
 	return nil
 }
 
-// release releases a lease, and says if it was lost before. If the server does not answer, release adds until when the lock lasts to
-// how holdfast exits, or says so if that has no error.
+// release releases a lease, and prints if it had been lost. If the server does not answer, release says until when the lock lasts:
+// in exit's error or, if there is none, in a note.
 func (r *Run) release(s source, lease *holdfast.Lease, exit *exitcode.Error) {
 	for _, f := range r.reserved {
 		f.Close()

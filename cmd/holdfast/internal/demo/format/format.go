@@ -20,7 +20,8 @@ func Duration(d time.Duration) string {
 	return fmt.Sprintf("%d µs", d.Microseconds())
 }
 
-// Fence writes the last 10 digits of a fence. Fences are about times in microseconds, so these digits order the fences of one run.
+// Fence writes the last 10 digits of a fence. A fence is close to a time in microseconds, so these digits differ within a run, and
+// rise as the fences do.
 func Fence(f uint64) string { return fmt.Sprintf("…%010d", f%1e10) }
 
 func withoutZeros(number string) string {

@@ -264,7 +264,7 @@ func Connect(tb testing.TB, o *redis.Options) drivertest.Driver {
 }
 
 // patient returns cfg with timeouts, where it sets none, that a busy machine does not reach if it stands still
-// for two seconds. With them, tombstones last for 15 s.
+// for seconds. With them, tombstones last for 51 s.
 func patient(cfg *holdfast.Config) *holdfast.Config {
 	var own holdfast.Config
 	if cfg != nil {
@@ -274,7 +274,7 @@ func patient(cfg *holdfast.Config) *holdfast.Config {
 		own.TTL = min(long, cmp.Or(own.MaxTTL, long))
 	}
 	if own.CommandTimeout == 0 && own.RetryTimeout == 0 {
-		own.CommandTimeout, own.RetryTimeout = 6*time.Second, 8*time.Second
+		own.CommandTimeout, own.RetryTimeout = 20*time.Second, 30*time.Second
 	}
 	return &own
 }

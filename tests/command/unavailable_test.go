@@ -111,8 +111,8 @@ func TestServerDiesUnderAJob(t *testing.T) {
 		code int
 		says string
 	}{
-		"-v -w 10m":                          {3, `holdfast: ` + kept},
-		"-v --ttl 1500ms --kill-after 500ms": {79, `could not be renewed in time; the command was ended; ` + kept},
+		"-v -w 10m":                   {3, `holdfast: ` + kept},
+		"-v --ttl 9s --kill-after 2s": {79, `could not be renewed in time; the command was ended; ` + kept},
 	} {
 		t.Run(flags, func(t *testing.T) {
 			t.Parallel()

@@ -120,7 +120,7 @@ func (s *site) quorumOf(addrs []string, nodeTimeout ...time.Duration) *holdfast.
 		if s.wrap != nil {
 			d = s.wrap(i, d)
 		}
-		cfg := &holdfast.Config{Strict: true, MaxTTL: s.ttl, TTL: s.ttl, CommandTimeout: cmp.Or(s.commandTimeout, 4*time.Second), RetryTimeout: s.retryTimeout}
+		cfg := &holdfast.Config{Strict: true, MaxTTL: s.ttl, TTL: s.ttl, CommandTimeout: cmp.Or(s.commandTimeout, 10*time.Second), RetryTimeout: s.retryTimeout}
 		if i == 0 {
 			cfg.Observers = s.observers
 		}

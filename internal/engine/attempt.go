@@ -9,6 +9,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"hash/maphash"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -490,6 +491,8 @@ type tokenMint struct {
 	block cipher.Block
 	seed  maphash.Seed // of the hash of keys
 	made  atomic.Uint64
+	// blocks has memory for blocks.
+	blocks sync.Pool
 }
 
 // waiterBit is set in the number of a token whose attempt can be notified.
@@ -507,7 +510,12 @@ func (t *tokenMint) init() {
 func (t *tokenMint) head(key string, kind uint64) wire.Head {
 	// mutants: new-token
 	number := t.made.Add(1)
-	block := make([]byte, aes.BlockSize) // what is passed to the cipher escapes
+	spare, _ := t.blocks.Get().(*[aes.BlockSize]byte) // what is passed to the cipher escapes
+	if spare == nil {
+		spare = new([aes.BlockSize]byte)
+	}
+	defer t.blocks.Put(spare)
+	block := spare[:]
 	binary.BigEndian.PutUint64(block, number|kind)
 	binary.BigEndian.PutUint64(block[8:], maphash.String(t.seed, key))
 	t.block.Encrypt(block, block)

@@ -107,7 +107,7 @@ func (l *Lock) tellWaiting(ctx context.Context) {
 	case r.isQuorum(): // does not know its waiters
 		r.Console.Notef("waiting for %s, held by %s", r.title(), l.describe(status.Holders))
 	default:
-		r.Console.Notef("waiting for %s, held by %s; %d waiting", r.title(), l.describe(status.Holders), status.Waiting)
+		r.Console.Notef("waiting for %s, held by %s; %d waiting", r.title(), l.describe(status.Holders), max(status.Waiting, 1)) // this one may not be queued yet
 	}
 }
 

@@ -14,7 +14,7 @@ func TestSlot(t *testing.T) {
 	}
 }
 
-// Each slot has the least number above 0 that is in it.
+// The tag of a slot is the least number above 0 that is in it.
 func TestTag(t *testing.T) {
 	seen := map[uint16]bool{}
 	for n := 1; len(seen) < Slots; n++ {

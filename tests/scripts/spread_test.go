@@ -90,7 +90,7 @@ func (s scene) grantFence() string {
 // timely matches times in ms and µs, as they are in a state.
 var timely = regexp.MustCompile(`\d{13,}`)
 
-// state returns all that the server has of a lock, but for how long it lasts, and how far the counter is.
+// state returns what the server has of a lock, except how long it lasts, and the last fence of its counter.
 func (c crowd) state(name string) string {
 	c.t.Helper()
 	key, all := "{"+name+"}", ""

@@ -69,11 +69,11 @@ func TestConfigHasTheDefaultsOfItsLocks(t *testing.T) {
 	want(t, "a TTL beyond MaxTTL", tryAcquire(t, s.client(func(cfg *holdfast.Config) { cfg.MaxTTL = time.Minute }).Mutex("m", holdfast.TTL(time.Hour))), holdfast.ErrInvalid)
 }
 
-// Locks work with and without shared commands, and with and without hand-over within the process.
-func TestBatchesAndLocalHandoversCanBeTurnedOff(t *testing.T) {
+// Locks work with and without connections of the library's own, and with and without hand-over within the process.
+func TestConnectionsAndLocalHandoversCanBeTurnedOff(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t)
-	c := s.client(func(cfg *holdfast.Config) { cfg.MaxBatch, cfg.MaxLocalHandovers = -1, -1 })
+	c := s.client(func(cfg *holdfast.Config) { cfg.ViaClient, cfg.MaxLocalHandovers = true, -1 })
 	lease := acquire(t, c.Mutex("m"))
 	next, after := start(t, c.Mutex("m").Acquire), start(t, s.client().Mutex("m").Acquire)
 	awaitWaiters(t, c.Mutex("m"), 2)

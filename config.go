@@ -25,12 +25,6 @@ type Config struct {
 	// slog.New(slog.DiscardHandler) silences it.
 	Logger *slog.Logger
 
-	// MaxBatch bounds how many mutexes one command acquires, releases or renews. Commands are shared by calls that come
-	// while an earlier command is under way; no call waits for a command to be full. In a Cluster the mutexes of one master
-	// share commands. In Strict mode only releases, and acquires of a Quorum's locks, share commands. Default 128,
-	// the most; negative: no batches.
-	MaxBatch int
-
 	// MaxLocalHandovers bounds how often in a row goroutines of this process pass a lock among themselves, for at most
 	// 100 ms, before it is offered to other processes. The bound is sixteen times as high if no other process was waiting when
 	// the lock was last renewed. Default 64; negative: never.
@@ -88,6 +82,13 @@ type Config struct {
 	// TTL is the lease time of locks without the TTL option: how long a lock outlives a holder that crashed. From 5 ms to
 	// MaxTTL. Default 15 s, or MaxTTL if that is shorter.
 	TTL time.Duration
+
+	// ViaClient sends everything through the client library. By default, what acquires, renews and releases locks goes over a
+	// connection to each server that only Holdfast uses: the client library makes it, but its hooks, metrics and limits on
+	// commands do not see those calls. ViaClient shows them. It costs a script for what are a few short commands otherwise, and
+	// many goroutines no longer share these. It makes no difference with drivers that do not give connections away: a driver.Wrapper, a go-redis client
+	// that has a Limiter or a StreamingCredentialsProvider.
+	ViaClient bool
 }
 
 // isDurable reports whether replicas or disks have to confirm every lock.
@@ -96,7 +97,6 @@ func (c *Config) isDurable() bool { return c.MinReplicas != 0 || c.Fsync }
 // engine returns what the engine needs of the configuration. It refuses what only this package knows.
 func (c *Config) engine() (*engine.Config, error) {
 	own := &engine.Config{
-		Batch:          c.MaxBatch,
 		CommandTimeout: c.CommandTimeout,
 		LocalHandovers: c.MaxLocalHandovers,
 		Logger:         c.Logger,
@@ -108,6 +108,7 @@ func (c *Config) engine() (*engine.Config, error) {
 		RetryTimeout:   c.RetryTimeout,
 		Strict:         c.Strict,
 		TTL:            c.TTL,
+		ViaClient:      c.ViaClient,
 	}
 	command := c.CommandTimeout
 	if command == 0 {

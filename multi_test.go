@@ -19,7 +19,7 @@ func TestMultiIsAllOrNothing(t *testing.T) {
 		taken := acquire(t, c.Mutex(name))
 		_, err := all.TryAcquire(t.Context())
 		var held *holdfast.HeldError
-		if !errors.As(err, &held) || held.Name != name || held.Holder.Fence != taken.Fence() {
+		if !errors.As(err, &held) || held.Name != name || !isFenceOf(held.Holder.Fence, taken) {
 			t.Errorf("TryAcquire while %q is held: %v", name, err)
 		}
 		bounded := s.client().Multi(names, holdfast.Wait(10*time.Millisecond))

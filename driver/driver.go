@@ -15,13 +15,14 @@ import (
 	"context"
 	"crypto/sha1"
 	"encoding/hex"
+	"net"
 	"time"
 )
 
 // Driver runs scripts on one server or one Cluster, and keeps subscriptions open. Its methods may be called by many
 // goroutines at once.
 //
-// Drivers that can do more also implement Batcher, Durable, Cluster, Wide or Prompt. A driver that passes calls on to
+// Drivers that can do more also implement Batcher, Durable, Cluster or Connector. A driver that passes calls on to
 // another one is a Wrapper.
 type Driver interface {
 	// Run sends one script or command and returns its reply as text: scripts reply with one string, and commands with a
@@ -105,22 +106,23 @@ type Cluster interface {
 	Node(key string) string
 }
 
-// Wide is implemented by drivers that can have more than two calls in flight to one server.
-type Wide interface {
-	// Width returns how many calls can be in flight without one waiting for another's connection. If the application
-	// shares the connections, some are left to it. If calls share a connection, as in a pipeline, none waits, and Width
-	// should return 64, since more would be no faster.
-	Width() int
-}
-
-// Prompt is implemented by drivers that can end a call at any time, at the price of its connection. The library uses it
-// outside Cluster mode, for acquires and releases of mutexes, alone and in batches. It does so only if it was given the driver
-// itself: a Wrapper's Run would not see the calls.
-type Prompt interface {
-	// RunPrompt does what Run does, but in the goroutine of a caller that may give up: it returns as soon as ctx ends, or
-	// at the deadline. RunPrompt neither waits for a connection nor makes one. If none is idle, or a caller gave up shortly
-	// before, it returns ErrNotSent at once, and the library calls Run.
-	RunPrompt(ctx context.Context, deadline time.Time, c Call) (string, error)
+// Connector is implemented by drivers that can give the library connections of its own. The library sends on them what acquires,
+// renews and releases mutexes, from many goroutines on one connection. It does so only if it was given the driver itself: a Wrapper's
+// Run would not see the calls.
+type Connector interface {
+	// Connect opens a connection to the server or, in a Cluster, to the master that Cluster.Node calls so. The client library has
+	// greeted the server on it, in version 2 of the protocol; afterwards only the caller writes to it and reads from it. free, unless
+	// it is nil, frees what the client library holds for the connection; the caller calls it even if there is an error.
+	// Connect returns when ctx ends. A ReplyError is returned as it is, and any other error as by Run for a call that was not sent.
+	Connect(ctx context.Context, node string) (conn net.Conn, free func(), err error)
+	// Connects returns the receiver. From a type that embeds a Connector, such as a wrapper, it returns another Driver: by this the
+	// library knows that this type's Run is to see all calls.
+	Connects() Driver
+	// Ready returns ErrClientClosed, wrapped as by Run, if the program has closed the client that it passed to the driver.
+	Ready() error
+	// Failed tells the driver of the error of a call on such a connection, as Run would return it: the address may lead to
+	// another server now.
+	Failed(err error)
 }
 
 // Call is one script or command with its keys and arguments.

@@ -1,7 +1,7 @@
 package driver
 
 // Wrapper is implemented by drivers that pass calls on to another driver, for example to count, trace or delay them. A
-// wrapper that embeds a Driver has its five methods only: Batcher, Durable, Cluster and Wide are hidden. So it also has
+// wrapper that embeds a Driver has its five methods only: Batcher, Durable and Cluster are hidden. So it also has
 // Unwrap:
 //
 //	type counter struct {

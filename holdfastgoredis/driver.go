@@ -33,7 +33,6 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/driver"
-	"github.com/holdfast-go/holdfast/internal/prompt"
 	"github.com/holdfast-go/holdfast/internal/pubsub"
 	"github.com/holdfast-go/holdfast/internal/sentinel"
 )
@@ -68,7 +67,6 @@ func NewDriver(rdb redis.UniversalClient) (driver.Driver, error) {
 			break
 		}
 		d := newAdapter(withDeadlines(rdb), rdb.Options().Addr)
-		d.width = widthOf(rdb.Options().PoolSize, rdb.Options().MaxActiveConns)
 		o := ownOptions(rdb.Options())
 		if usesSentinel(o) {
 			d.follower = newFollower(d, o.Dialer)
@@ -77,7 +75,7 @@ func NewDriver(rdb redis.UniversalClient) (driver.Driver, error) {
 		}
 		d.makeClients(o)
 		if rdb.Options().Limiter == nil { // which go-redis asks about each command, and so about acquires
-			d.initPrompt(o)
+			d.connects = o
 		}
 		return d, nil
 	case *redis.ClusterClient:
@@ -85,8 +83,8 @@ func NewDriver(rdb redis.UniversalClient) (driver.Driver, error) {
 			break
 		}
 		d := newAdapter(rdb, strings.Join(rdb.Options().Addrs, ","))
-		d.width = widthOf(rdb.Options().PoolSize, rdb.Options().MaxActiveConns)
 		o := ownClusterOptions(rdb.Options())
+		o.NewClient = d.noting(o.NewClient)
 		own := redis.NewClusterClient(o)
 		d.urgent.client = own
 		for i, size := range durablePools {
@@ -129,12 +127,11 @@ type adapter struct {
 	ownsUser bool
 	urgent   urgentClient
 	durable  [len(durablePools)]redis.UniversalClient // for acquires, and for urgent calls
+	connects *redis.Options                           // of the connections that the library uses itself; nil if there are none, or in a Cluster
+	nodes    sync.Map                                 // of a Cluster: the same for each node, by its address
 	addr     string
-	width    int          // how many calls may be in flight on user
-	inFlight atomic.Int64 // how many are
 	openAt   atomic.Int64 // when user was last seen open, by RunPrompt, ns
 	subs     *pubsub.Pool
-	prompt   prompt.Keeper
 	refresh  func()    // finds out which server has the locks now; nil if that cannot change
 	follower *follower // nil without Sentinel
 
@@ -149,29 +146,6 @@ func newAdapter(user redis.UniversalClient, addr string) *adapter {
 	d.ctx, d.stop = context.WithCancel(context.Background())
 	d.subs = pubsub.New(&subscriber{d: d, nodes: map[string]*redis.Client{}}, d.Run)
 	return d
-}
-
-// Width returns three quarters of the pool that acquires share with the application, less what the application uses
-// now. In a Cluster it is small: if all connections to a master are dead, go-redis drops each one only after a renewal
-// has timed out on it, and a lease has time for only a few of these.
-func (d *adapter) Width() int {
-	rdb, ok := d.user.(*redis.Client)
-	if !ok {
-		return min(d.width, clusterWidth)
-	}
-	stats := rdb.PoolStats()
-	application := int64(stats.TotalConns) - int64(stats.IdleConns) - d.inFlight.Load()
-	return d.width - int(max(application, 0))
-}
-
-const clusterWidth = 4
-
-// widthOf returns the width for a pool of a size, of which maxActive connections may be open if that is not 0.
-func widthOf(poolSize, maxActive int) int {
-	if maxActive > 0 {
-		poolSize = min(poolSize, maxActive)
-	}
-	return poolSize * 3 / 4
 }
 
 // once is a command that go-redis does not retry, since it could be carried out twice.
@@ -207,8 +181,7 @@ func (d *adapter) acquireClient(c driver.Call) (rdb redis.UniversalClient, done 
 			d.replaceAfter(err, rdb)
 		}
 	}
-	d.inFlight.Add(1)
-	return d.user, func(error) { d.inFlight.Add(-1) }
+	return d.user, func(error) {}
 }
 
 func run(ctx context.Context, rdb processor, c driver.Call) (string, error) {
@@ -374,7 +347,6 @@ func (d *adapter) Close() error {
 	d.stop()
 	d.closing.Unlock()
 	d.subs.Stop()
-	d.prompt.Close()
 	err := d.urgent.get().Close()
 	for _, durable := range d.durable {
 		err = errors.Join(err, durable.Close())

@@ -41,7 +41,6 @@ func NewFailoverDriver(o *redis.FailoverOptions) (driver.Driver, error) {
 	user.MaxActiveConns, user.MinIdleConns = o.MaxActiveConns, o.MinIdleConns
 	own := ownOptions(user)
 	d := newAdapter(nil, "")
-	d.width = widthOf(user.PoolSize, user.MaxActiveConns)
 	f := newFollower(d, o.Dialer)
 	f.sentinels, f.options = map[string]*redis.SentinelClient{}, o
 	f.group = sentinel.New(o.SentinelAddrs, f.ask)
@@ -53,7 +52,7 @@ func NewFailoverDriver(o *redis.FailoverOptions) (driver.Driver, error) {
 	f.install(own)
 	d.user, d.ownsUser = redis.NewClient(user), true
 	d.makeClients(own)
-	d.initPrompt(own)
+	d.connects = own
 	d.follower, d.refresh = f, f.look
 	return d, nil
 }

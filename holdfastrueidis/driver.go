@@ -32,7 +32,6 @@ import (
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/bounds"
-	"github.com/holdfast-go/holdfast/internal/prompt"
 	"github.com/holdfast-go/holdfast/internal/pubsub"
 	"github.com/holdfast-go/holdfast/internal/sentinel"
 )
@@ -88,7 +87,6 @@ func NewDriver(o rueidis.ClientOption) (driver.Driver, error) {
 	if o.Sentinel.MasterSet != "" {
 		d.follower = newFollower(d)
 	}
-	d.initPrompt()
 	d.subs = pubsub.New(subscriber{d}, d.Run)
 	return d, nil
 }
@@ -124,7 +122,6 @@ type adapter struct {
 	subscriptions *connector
 	follower      *follower // nil without Sentinel
 	subs          *pubsub.Pool
-	prompt        prompt.Keeper
 
 	slots      atomic.Pointer[slotMap] // of a Cluster; nil until first asked for
 	refreshing atomic.Bool             // slots is being refreshed in the background
@@ -145,9 +142,6 @@ func (d *adapter) spawn(f func()) bool {
 	d.background.Go(f)
 	return true
 }
-
-// Width returns 64: calls share a connection and do not wait for each other's replies. More would be no faster.
-func (d *adapter) Width() int { return 64 }
 
 func (d *adapter) Run(ctx context.Context, c driver.Call) (string, error) {
 	if err := ctx.Err(); err != nil {
@@ -344,7 +338,6 @@ func (d *adapter) Close() error {
 	d.stop()
 	d.closing.Unlock()
 	d.subs.Stop()
-	d.prompt.Close()
 	d.background.Wait()
 	d.subs.Wait()
 	if d.follower != nil {

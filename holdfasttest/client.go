@@ -173,6 +173,37 @@ type process struct {
 	asleep *network.Gate
 }
 
+// Connects implements driver.Connector.
+func (p process) Connects() driver.Driver { return p }
+
+// Connect opens a connection on which nothing is written or read while the process is paused.
+func (p process) Connect(ctx context.Context, node string) (net.Conn, func(), error) {
+	p.asleep.Pass(nil)
+	conn, free, err := p.Driver.Connect(ctx, node)
+	p.asleep.Pass(nil)
+	if err != nil {
+		return nil, free, err
+	}
+	return pausing{conn, p.asleep}, free, nil
+}
+
+type pausing struct {
+	net.Conn
+	asleep *network.Gate
+}
+
+func (c pausing) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	c.asleep.Pass(nil)
+	return n, err
+}
+
+func (c pausing) Write(b []byte) (int, error) {
+	c.asleep.Pass(nil)
+	defer c.asleep.Pass(nil)
+	return c.Conn.Write(b)
+}
+
 func (p process) Run(ctx context.Context, call driver.Call) (string, error) {
 	p.asleep.Pass(nil)
 	defer p.asleep.Pass(nil)

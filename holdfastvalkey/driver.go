@@ -22,7 +22,6 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/driver"
-	"github.com/holdfast-go/holdfast/internal/prompt"
 	"github.com/holdfast-go/holdfast/internal/pubsub"
 	"github.com/holdfast-go/holdfast/internal/sentinel"
 )
@@ -80,7 +79,6 @@ func NewDriver(option valkey.ClientOption) (driver.Driver, error) {
 	a.ctx, a.stop = context.WithCancel(context.Background())
 	option.DialFn, option.DialCtxFn = nil, a.conns.dialer(a.ctx, option)
 	a.option = option
-	a.initPrompt()
 	a.subs = pubsub.New(subscriber{a}, a.Run)
 	return a, nil
 }
@@ -91,7 +89,6 @@ type adapter struct {
 	option valkey.ClientOption
 	conns  conns
 	subs   *pubsub.Pool
-	prompt prompt.Keeper
 
 	slots      atomic.Pointer[slotMap] // of a Cluster; nil until first asked for
 	refreshing atomic.Bool             // slots is being refreshed in the background
@@ -315,9 +312,6 @@ func isReply(err error, code string) bool {
 
 func notSent(err error) error { return fmt.Errorf("%w: %w", driver.ErrNotSent, err) }
 
-// Width returns 64: calls share a connection and do not wait for each other's replies. More would be no faster.
-func (a *adapter) Width() int { return 64 }
-
 // Probe uses HELLO, which every user may send, and TIME, which every script sends, in one round trip.
 func (a *adapter) Probe(ctx context.Context) (driver.ServerInfo, error) {
 	client, err := a.connect(ctx)
@@ -390,7 +384,6 @@ func (a *adapter) Close() error {
 	client := a.client
 	a.mu.Unlock()
 	a.subs.Stop()
-	a.prompt.Close()
 	if client != nil {
 		client.Close()
 	}

@@ -239,7 +239,7 @@ local function answer(main)
 end
 local ttl, not_after, info = tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5]
 local detached, until_time = ARGV[6], tonumber(ARGV[8])
-local ticket = 'hf1:' .. detached .. ':' .. ARGV[7] .. ':'
+local ticket, fresh = 'hf1:' .. detached .. ':' .. ARGV[7] .. ':', 'hf1:' .. detached .. ':0:'
 local function adopted(pttl, fence)
   return 'adopted ' .. whole(now) .. ' ' .. pttl .. ' ' .. whole(fence)
 end
@@ -268,7 +268,7 @@ local function main()
     on_master()
     return 'absent ' .. whole(now)
   end
-  if string.sub(value, 1, #ticket) ~= ticket then
+  if string.sub(value, 1, #ticket) ~= ticket and string.sub(value, 1, #fresh) ~= fresh then
     on_master()
     return 'gone ' .. whole(now)
   end

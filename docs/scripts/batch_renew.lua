@@ -27,8 +27,16 @@ local function main()
   local values = redis.call('MGET', unpack(KEYS))
   local n, left = #KEYS, ''
   for i = 1, n do
-    local value = values[i]
-    if not value or string.find(value, ARGV[1 + i], 1, true) ~= 1
+    local value, granted = values[i], ARGV[1 + i]
+    local ours = value and string.find(value, granted, 1, true) == 1
+    if value and not ours then
+      local fresh = string.match(granted, '^hf1:[^:]*:') .. '0:'
+      ours = string.find(value, fresh, 1, true) == 1
+      if ours then
+        pcall(redis.call, 'SET', KEYS[i], granted .. string.sub(value, #fresh + 1), 'KEEPTTL')
+      end
+    end
+    if not ours
       or redis.call('PEXPIRE', KEYS[i], ARGV[n + 1 + i] or ARGV[n + 2], 'GT') == 0 then
       left = left .. ' ' .. i
     end

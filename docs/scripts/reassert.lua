@@ -199,8 +199,8 @@ local function main()
     return 'late ' .. whole(now)
   end
   local value = read_lock()
-  local granted = mine .. ARGV[5] .. ':'
-  if value and string.sub(value, 1, #granted) == granted then
+  local granted, fresh = mine .. ARGV[5] .. ':', mine .. '0:'
+  if value and (string.sub(value, 1, #granted) == granted or string.sub(value, 1, #fresh) == fresh) then
     return renewed(prolong(ttl))
   end
   if value or another_had_it() or redis.call('ZSCORE', KEYS[2], 'x:' .. token) then

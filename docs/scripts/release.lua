@@ -497,7 +497,7 @@ end
 local function main()
   local value = unheard or read_lock()
   if is_mine(value) then
-    if string.sub(value, -1) ~= '+' then
+    if string.sub(value, -1) ~= '+' and string.sub(value, #mine + 1, #mine + 2) ~= '0:' then
       free_lock()
     elseif not pcall(give, value) and is_mine(read_lock(look_at)) then
       free_lock()

@@ -217,12 +217,14 @@ local function main()
     return 'quarantined ' .. whole(now) .. ' ' .. rest
   end
   local value = read_lock()
-  local granted = mine .. ARGV[5] .. ':'
+  local granted, fresh = mine .. ARGV[5] .. ':', mine .. '0:'
   if not value then
     on_master()
     return 'absent ' .. whole(now)
   end
-  if string.sub(value, 1, #granted) ~= granted then
+  if string.sub(value, 1, #fresh) == fresh then
+    pcall(redis.call, 'SET', KEYS[1], granted .. string.sub(value, #fresh + 1), 'KEEPTTL')
+  elseif string.sub(value, 1, #granted) ~= granted then
     on_master()
     return 'gone ' .. whole(now)
   end

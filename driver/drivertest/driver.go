@@ -9,7 +9,6 @@ type Driver interface {
 	driver.Batcher
 	driver.Durable
 	driver.Cluster
-	driver.Wide
 }
 
 // Of returns the result of an adapter's NewDriver as a Driver. It panics if err is not nil or if the driver lacks a

@@ -5,7 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
+	"io"
 	"strconv"
 	"strings"
 	"sync"
@@ -21,7 +21,7 @@ type Peer interface {
 	Do(args ...string) (string, error)
 }
 
-// Run tests that a driver does what driver.Driver says, and driver.Batcher, driver.Durable and driver.Prompt if it
+// Run tests that a driver does what driver.Driver says, and driver.Batcher, driver.Durable and driver.Connector if it
 // implements them. open returns a new driver for a server that nothing else uses. An adapter should call Run for every
 // kind of server and client that it supports. Run does not test that a script is sent only once if its reply is lost,
 // which takes a network that loses replies.
@@ -98,12 +98,12 @@ func Run(t *testing.T, open func(*testing.T) driver.Driver, peer Peer) {
 		}
 		testRunDurably(t, ctx, durable)
 	})
-	t.Run("RunPrompt", func(t *testing.T) {
-		prompt, ok := d.(driver.Prompt)
+	t.Run("Connect", func(t *testing.T) {
+		connector, ok := d.(driver.Connector)
 		if !ok {
-			t.Skip("the driver is not Prompt")
+			t.Skip("the driver is no Connector")
 		}
-		testRunPrompt(t, ctx, prompt, peer)
+		testConnect(t, ctx, connector)
 	})
 	t.Run("Subscribe", func(t *testing.T) {
 		testSubscribe(t, d, peer)
@@ -134,60 +134,43 @@ func testRunDurably(t *testing.T, ctx context.Context, d driver.Durable) {
 	}
 }
 
-// testRunPrompt tests that a call is carried out once or not sent, and that it ends with its caller's context.
-func testRunPrompt(t *testing.T, ctx context.Context, d driver.Prompt, peer Peer) {
-	count := driver.Call{Script: driver.NewScript("test", "return 'prompt ' .. redis.call('INCR', KEYS[1])"), Keys: []string{"{k}prompt"}}
-	end := time.Now().Add(time.Minute)
-	sent := 0
-	send := func(ctx context.Context, c driver.Call) (reply string, err error) {
-		for {
-			if reply, err = d.RunPrompt(ctx, end, c); !errors.Is(err, driver.ErrNotSent) || ctx.Err() != nil {
-				return reply, err
-			}
-			time.Sleep(time.Millisecond) // meanwhile a connection is made
-		}
+// testConnect tests that a connection leads to the server, and that none is made once ctx has ended.
+func testConnect(t *testing.T, ctx context.Context, d driver.Connector) {
+	if err := d.Ready(); err != nil {
+		t.Errorf("Ready returns %v", err)
 	}
-	increase := func() {
-		t.Helper()
-		sent++
-		if reply, err := send(ctx, count); reply != fmt.Sprint("prompt ", sent) || err != nil {
-			t.Errorf("RunPrompt %d = %q, %v", sent, reply, err)
-		}
+	conn, free, err := d.Connect(ctx, "")
+	if free != nil {
+		defer free()
 	}
-	increase()
-	increase()
-	if _, err := send(ctx, driver.Call{Script: driver.NewScript("test", "return redis.error_reply('WRONGTYPE by hand')"), Keys: []string{"k"}}); err != driver.ReplyError("WRONGTYPE by hand") {
-		t.Errorf("RunPrompt of a script that fails returns %#v", err)
+	if errors.Is(err, errors.ErrUnsupported) {
+		t.Skip("the driver cannot connect with these options")
 	}
-	increase()
+	if err != nil {
+		t.Fatalf("Connect returns %v", err)
+	}
+	defer conn.Close()
+	end, _ := ctx.Deadline()
+	reply := make([]byte, len("+PONG\r\n"))
+	if err := conn.SetDeadline(end); err != nil {
+		t.Error(err)
+	}
+	if _, err := io.WriteString(conn, "PING\r\n"); err != nil {
+		t.Error(err)
+	}
+	if _, err := io.ReadFull(conn, reply); err != nil || string(reply) != "+PONG\r\n" {
+		t.Errorf("the reply to PING is %q, %v", reply, err)
+	}
 	ended, cancel := context.WithCancel(ctx)
 	cancel()
-	if _, err := d.RunPrompt(ended, end, count); !errors.Is(err, driver.ErrNotSent) {
-		t.Errorf("RunPrompt with a context that has ended returns %v", err)
+	conn, free, err = d.Connect(ended, "")
+	if free != nil {
+		free()
 	}
-	if _, err := peer.Do("COMMAND", "INFO", "BLPOP"); err != nil {
-		t.Logf("the server blocks no command: %v", err)
-		return
+	if err == nil {
+		_ = conn.Close()
+		t.Error("Connect with a context that has ended returns a connection")
 	}
-	block := driver.Call{Script: driver.Script{Name: "blpop", Command: "blpop"}, Keys: []string{"{k}none"}, Args: []string{"0"}}
-	late := 0 // a machine that stands still can make one late, but hardly three
-	for patience := 10 * time.Millisecond; ; patience *= 2 {
-		ended, cancel := context.WithCancel(ctx)
-		time.AfterFunc(patience, cancel)
-		reply, err := send(ended, block)
-		var timeout net.Error
-		switch {
-		case errors.Is(err, driver.ErrNotSent) && ctx.Err() == nil:
-			continue // the caller gave up before there was a connection
-		case errors.As(err, &timeout) && timeout.Timeout() && late < 2:
-			late++
-			continue
-		case err == nil, errors.As(err, &timeout) && timeout.Timeout(), ctx.Err() != nil:
-			t.Errorf("RunPrompt whose caller gives up = %q, %v", reply, err)
-		}
-		break
-	}
-	increase()
 }
 
 // testRunAll runs several scripts, of which some are not loaded and some fail.

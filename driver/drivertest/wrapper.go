@@ -10,8 +10,8 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// RunWrapper tests that a wrapper hides nothing of the driver that it wraps. The library must find Batcher, Durable, Cluster and
-// Wide exactly where the wrapped driver has them, and calls and results must pass through unchanged. wrap returns a wrapper of
+// RunWrapper tests that a wrapper hides nothing of the driver that it wraps. The library must find Batcher, Durable and Cluster
+// exactly where the wrapped driver has them, and calls and results must pass through unchanged. wrap returns a wrapper of
 // the driver that it is given: see driver.Wrapper. RunWrapper needs no server.
 func RunWrapper(t *testing.T, wrap func(driver.Driver) driver.Driver) {
 	t.Run("a driver with all interfaces", func(t *testing.T) {
@@ -69,10 +69,6 @@ func testWrapper(t *testing.T, d driver.Driver, inner *echo, full bool) {
 	if has(t, "Cluster", is, full) && cluster.Node("k") != "node of k" {
 		t.Errorf("Node = %q, want %q", cluster.Node("k"), "node of k")
 	}
-	wide, is := driver.As[driver.Wide](d)
-	if has(t, "Wide", is, full) && wide.Width() != 64 {
-		t.Errorf("Width = %d, want 64", wide.Width())
-	}
 
 	if err := d.Close(); err != errEcho || !inner.closed {
 		t.Errorf("Close = %v, want %v; the wrapped driver is closed: %t", err, errEcho, inner.closed)
@@ -120,7 +116,6 @@ func (e *echo) Subscribe(s driver.Subscription) (cancel func()) {
 
 func (e *echo) Probe(context.Context) (driver.ServerInfo, error) { return echoInfo, errEcho }
 func (e *echo) Node(key string) string                           { return "node of " + key }
-func (e *echo) Width() int                                       { return 64 }
 func (e *echo) Addr() string                                     { return "echo" }
 
 func (e *echo) Close() error {

@@ -86,7 +86,7 @@ func TestRunWrapperFails(t *testing.T) {
 		return
 	}
 	for which, wants := range map[string][]string{
-		"forgetful": {"hides that the driver is a driver.Batcher", "hides that the driver is a driver.Durable", "hides that the driver is a driver.Cluster", "hides that the driver is a driver.Wide"},
+		"forgetful": {"hides that the driver is a driver.Batcher", "hides that the driver is a driver.Durable", "hides that the driver is a driver.Cluster"},
 		"claimant":  {"hides that the driver is a driver.Cluster", "is a driver.Batcher although the driver is not"},
 	} {
 		cmd := exec.Command(os.Args[0], "-test.run=^TestRunWrapperFails$")

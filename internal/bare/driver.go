@@ -121,6 +121,24 @@ func (d *Driver) RunAll(ctx context.Context, calls []driver.Call, tell func(i in
 	}
 }
 
+// Connect opens a connection.
+func (d *Driver) Connect(ctx context.Context, _ string) (net.Conn, func(), error) {
+	conn, err := d.dial(ctx)
+	if err != nil {
+		err = fmt.Errorf("%w: %w", driver.ErrNotSent, err)
+	}
+	return conn, nil, err
+}
+
+// Connects implements driver.Connector.
+func (d *Driver) Connects() driver.Driver { return d }
+
+// Ready returns nil: a driver that is in use is not closed.
+func (d *Driver) Ready() error { return nil }
+
+// Failed does nothing: there is only one server.
+func (d *Driver) Failed(error) {}
+
 // RunDurably sends a script and waits for replicas or disks on the same connection.
 func (d *Driver) RunDurably(ctx context.Context, call driver.Call, want driver.Durability) (reply string, reached driver.Confirmation, err error) {
 	err = d.use(ctx, func(c *Conn) error {

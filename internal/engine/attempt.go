@@ -32,8 +32,8 @@ type attempt struct {
 	owed bool
 	// ending is how the attempt's lease was released, for the locks where that matters.
 	ending ending
-	// lead is 1 plus how many ms the fence in the lock's value is ahead of the time in it; 0 if
-	// that is not known.
+	// lead tells by how many ms the fence is ahead of the time in the value that the server's own command gave the lock, plus
+	// noLead. It is 0 if a script granted the lock, or a renewal may have changed the value.
 	lead uint32
 }
 
@@ -43,6 +43,9 @@ type particulars struct {
 	// unanswered is the latest not-after of requests that were not answered and may still be
 	// carried out: server time in µs, 0 if there are none.
 	unanswered int64
+	// ghost is until when a SET that was not answered may have set the lock, or may still: server time in ms, 0 if there is none. The
+	// attempt has ended then.
+	ghost int64
 	// settled is called once the attempt has been taken back; it may be nil.
 	settled func()
 
@@ -168,7 +171,6 @@ func (a *attempt) ask(ctx context.Context, mode codec.Mode, fences int) (grantOr
 // askSince is ask for a caller that has been trying since began, if that is not zero.
 func (a *attempt) askSince(began time.Time, ctx context.Context, mode codec.Mode, fences int) (grantOrReply, error) {
 	c := a.l.c
-	fresh := !a.owed && a.unanswered == 0
 	for range 3 {
 		notAfter := c.notAfter(a.l)
 		q := a.request(codec.Acquire{Lock: a.l.ref(), Mode: mode, NotAfter: notAfter, Fences: fences})
@@ -183,10 +185,6 @@ func (a *attempt) askSince(began time.Time, ctx context.Context, mode codec.Mode
 		}
 		if r.reply.Word == codec.Late {
 			continue
-		}
-		// The time in the value is that of this reply only if no other request can have written it.
-		if r.reply.Word == codec.Granted && fresh && !unanswered {
-			a.recordLead(r.reply.Grant.Fence, r.reply.Now)
 		}
 		return a.heard(r)
 	}
@@ -227,7 +225,7 @@ func (a *attempt) heard(r answer[codec.AcquireReply]) (grantOrReply, error) {
 	switch reply := &r.reply; reply.Word {
 	case codec.Granted:
 		a.owed = true
-		h, err := a.granted(r.sent, clock.Now(), reply.Now, reply.Grant.TTL, reply.Grant.Fence, reply.Grant.Block)
+		h, err := a.takes(r.sent, clock.Now(), reply.Now, reply.Grant.TTL, reply.Grant.Fence, reply.Grant.Block)
 		return grantOrReply{hold: h}, err
 	case codec.Queued:
 		own := a.own()
@@ -241,29 +239,12 @@ func (a *attempt) heard(r answer[codec.AcquireReply]) (grantOrReply, error) {
 	return grantOrReply{AcquireReply: &reply}, nil
 }
 
-// recordLead notes by how much that fence is ahead of the time in the lock's value, which is now:
-// server time, µs.
-func (a *attempt) recordLead(fence uint64, now int64) {
-	if ahead := int64(fence/1000) - now/1000; ahead >= 0 && ahead < 1<<30 {
-		a.lead = uint32(ahead) + 1
-	}
-}
-
-// valueTime returns the time in the lock's value, which has that fence, in ms of server time; 0 if
-// it is not known.
-func (a *attempt) valueTime(fence uint64) int64 {
-	if a.lead == 0 {
-		return 0
-	}
-	return int64(fence/1000) - int64(a.lead-1)
-}
-
 // errLate is the error if the round trip to the server takes longer than the lease lasts.
 const errLate = unadvised("the lock was granted, but the reply came after the lease's deadline; the lock is being released")
 
-// granted returns the hold of a reply that says the lock is granted. The request was sent at sent,
+// takes returns the hold of a reply that says the lock is granted. The request was sent at sent,
 // its reply was read at heard, and now is the server time in it.
-func (a *attempt) granted(sent, heard clock.Instant, now int64, ttl time.Duration, fence uint64, block int64) (*hold, error) {
+func (a *attempt) takes(sent, heard clock.Instant, now int64, ttl time.Duration, fence uint64, block int64) (*hold, error) {
 	term := a.l.set.term()
 	if ttl >= 0 {
 		term = min(ttl, a.l.c.cfg.MaxTTL)
@@ -349,6 +330,9 @@ func (a *attempt) abandon() {
 		if !hopeless {
 			// mutants: take-back
 			answered = c.takeBack(a.l, a.token(), a.member, a.unanswered, a.ending, end)
+			if a.ghost != 0 {
+				c.tasks.Run(a.releaseGhost)
+			}
 		}
 		departed()
 		a.forget()
@@ -391,8 +375,8 @@ func (r *reclaimers) run(f func(hopeless bool) (answered bool)) {
 
 // reclaimersOf returns the reclaimers of l's server.
 func (c *Client) reclaimersOf(l *target) *reclaimers {
-	if groups, known := c.groupsFor(l); known {
-		return &groups.reclaimers
+	if at, known := c.serverOf(l); known {
+		return &at.reclaimers
 	}
 	return &c.reclaimers
 }

@@ -52,7 +52,9 @@ type Client struct {
 	tasks      exec.Tasks
 	late       exec.Tasks // of callers that came after Close, which does not wait for them
 	holds      exec.Tasks // one for each hold that is not over
-	batches    batches
+	servers    servers
+	calls      sync.Pool // of calls on pipes; each client has its own, since calls must not leave a test's virtual time
+	contended  contended
 	waiters    sync.Pool    // each client has its own, since waiters must not leave a test's virtual time
 	renewers   exec.Limiter // of renewals in a Cluster, if it is not known which server has the lock
 	reclaimers reclaimers   // likewise
@@ -105,7 +107,7 @@ func New(d driver.Driver, cfg *Config) (*Client, error) {
 	}
 	client.server = exec.New(d, exec.Config{
 		CommandTimeout: c.CommandTimeout, RetryTimeout: c.RetryTimeout,
-		Tasks: &client.tasks, Closing: client.closing, Accept: client.accept,
+		Tasks: &client.tasks, Closing: client.closing, Accept: client.accept, ViaClient: c.ViaClient,
 		Lost: client.serverLost, Found: client.serverFound, ClientClosed: client.redisClientClosed,
 	})
 	client.defaults = settings{
@@ -121,7 +123,7 @@ func New(d driver.Driver, cfg *Config) (*Client, error) {
 	client.ownChannel = space.Channel(client.id)
 	client.strays = make(chan struct{}, maxStrays)
 	client.notifier = newNotifier(client)
-	client.batches.init(client)
+	client.servers.one.init(client)
 	client.renewers = exec.Limiter{Tasks: &client.tasks, Most: maxRenewing}
 	client.reclaimers.init(client)
 	client.cleanups = exec.Limiter{Tasks: &client.tasks, Most: maxCleanups}
@@ -169,9 +171,6 @@ func (c *Config) fill(host string) error {
 		return fmt.Errorf("Config.Quarantine is %s, which is less than MaxTTL, %s: leases could outlive it", c.Quarantine, c.MaxTTL)
 	case c.Quarantine > 2*maxMaxTTL:
 		return fmt.Errorf("Config.Quarantine is %s; it must be at most %s", c.Quarantine, 2*maxMaxTTL)
-	}
-	if c.Batch == 0 || c.Batch > maxBatch {
-		c.Batch = maxBatch
 	}
 	if c.LocalHandovers == 0 {
 		c.LocalHandovers = 64
@@ -290,7 +289,6 @@ func (c *Client) accept(server driver.ServerInfo) error {
 
 // Config is what a Client needs of holdfast.Config, which says more. Zero fields mean the defaults.
 type Config struct {
-	Batch          int // MaxBatch; in Strict mode only releases go together, and acquires of a quorum's locks
 	CommandTimeout time.Duration
 	LocalHandovers int // MaxLocalHandovers
 	Logger         *slog.Logger
@@ -302,6 +300,7 @@ type Config struct {
 	RetryTimeout   time.Duration
 	Strict         bool
 	TTL            time.Duration
+	ViaClient      bool
 }
 
 // DefaultCommandTimeout is that of a Config which says nothing of it.

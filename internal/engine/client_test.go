@@ -5,15 +5,6 @@ import (
 	"time"
 )
 
-func TestBatchIsBounded(t *testing.T) {
-	for given, want := range map[int]int{0: maxBatch, -1: -1, 1: 1, maxBatch: maxBatch, maxBatch + 1: maxBatch, 1 << 30: maxBatch} {
-		cfg := Config{Batch: given}
-		if err := cfg.fill("host"); err != nil || cfg.Batch != want {
-			t.Errorf("Batch %d becomes %d, %v; want %d", given, cfg.Batch, err, want)
-		}
-	}
-}
-
 // Locks with equal options share their settings; others do not.
 func TestLocksShareTheirSettings(t *testing.T) {
 	c, err := New(&fake{}, nil)

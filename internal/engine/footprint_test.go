@@ -20,14 +20,13 @@ func (g *generous) Run(_ context.Context, call driver.Call) (string, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	switch call.Script.Name {
-	case "batch_acquire":
-		first := g.fence + 1
-		g.fence += uint64(len(call.Keys) / 2)
-		return fmt.Sprintf("taken %d %d", time.Now().UnixMicro(), first), nil
+	case "acquire":
+		g.fence++
+		return fmt.Sprintf("granted %d %s %d 1", time.Now().UnixMicro(), call.Args[2], g.fence), nil
 	case "batch_renew":
 		return fmt.Sprintf("kept %d", time.Now().UnixMicro()), nil
-	case "batch_release":
-		return "freed", nil
+	case "release":
+		return fmt.Sprintf("released %d", time.Now().UnixMicro()), nil
 	}
 	return "", fmt.Errorf("%s is not for a free lock", call.Script.Name)
 }

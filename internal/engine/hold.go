@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/clock"
 	"github.com/holdfast-go/holdfast/internal/codec"
 	"github.com/holdfast-go/holdfast/internal/exec"
@@ -151,6 +152,9 @@ func (h *hold) firstLease() *holdLease {
 		h.renewAt(now.Add(min(confirmAfter, h.remainingAt(now)/16)))
 	case h.canRenew():
 		h.renewAt(h.renewalAfter(h.anchor, min(h.l.set.ttl, h.valid)))
+		if h.lead != 0 && h.bound().maxRenewals < 0 { // so that others see the fence
+			h.renewAfter = min(h.renewAfter, heedAfter)
+		}
 	default:
 		h.renewAfter = 0
 	}
@@ -345,22 +349,21 @@ func (h *hold) capHold() {
 // expiry returns the error of a hold that has expired: why no renewal prolonged it. The caller holds h.mu.
 func (h *hold) expiry() *LostError {
 	e := &LostError{Name: h.l.name(), Reason: LossExpired}
-	failure := h.failure()
-	if failure != nil && failure.Err == errPutOff {
-		failure = nil
-	}
 	switch b, late := h.bound(), h.late(clock.Now()); {
-	case failure != nil:
-		e.Reason, e.Err = LossUnreachable, failure
+	case h.failure() != nil:
+		e.Reason, e.Err = LossUnreachable, h.failure()
 	case b.renew && (b.maxHold > 0 || b.maxRenewals >= 0) && !h.canRenew():
 		e.Reason = LossBound
 	case late > 0:
 		e.Err = fmt.Errorf("this process was late: a renewal was due %s ago", late.Round(time.Millisecond))
-	case h.renewalQueued || h.failure() != nil:
+	case h.renewalQueued:
 		e.Reason, e.Err = LossUnreachable, h.l.c.server.Failure("renew", h.l.name(), errPutOff)
 	}
 	return e
 }
+
+// errPutOff is the error of a renewal that was not sent because many before it are unanswered.
+var errPutOff = fmt.Errorf("%w: earlier renewals are unanswered", driver.ErrNotSent)
 
 // late returns how long ago a renewal was due if this process failed to send it; 0 if it was sent, or if earlier renewals to the
 // server are unanswered. The caller holds h.mu.

@@ -2,12 +2,10 @@ package engine
 
 import (
 	"fmt"
-	"time"
 
 	"github.com/holdfast-go/holdfast/internal/codec"
 	"github.com/holdfast-go/holdfast/internal/keys"
 	"github.com/holdfast-go/holdfast/internal/notify"
-	"github.com/holdfast-go/holdfast/internal/wire"
 )
 
 // kind is a kind of lock: how the server keeps it, and what can be done with it. Each kind is
@@ -25,9 +23,6 @@ type kind struct {
 	// share returns how much of the lock there is and how much of it is wanted. It is nil if one
 	// holder has the whole lock.
 	share func(s *settings) codec.Share
-	// batch begins a batch of n items that acquires such locks, one of which is l. It is nil if each
-	// lock is acquired by itself.
-	batch func(l *target, n int, notAfter int64) acquireBatch
 	// overhear listens to what other programs publish about the lock and calls look when there may
 	// be news. It is nil if they publish nothing.
 	overhear func(c *Client, l *target, look func()) []*notify.Listener
@@ -38,17 +33,12 @@ type kind struct {
 	joinable   bool // goroutines of one process share a hold
 	byOwner    bool // an owner has the lock, from any process, and does not wait for itself
 	hasParties bool // how a lease ends matters to others
+	native     bool // the server's own commands can acquire and release it
 	reserves   bool // a renewal can reserve fences for goroutines that come later
 	reasserted bool // a holder claims the lock again if the server has lost it
 	carried    bool // a lease can be detached, and adopted by another process
 	counts     bool // the server counts the parties down, from the limit to zero
 	isVote     bool // a hold is a vote for a lock of a quorum
-}
-
-// acquireBatch acquires many locks.
-type acquireBatch interface {
-	codec.Request[codec.BatchReply]
-	Add(lock, queue string, head wire.Head, ttl time.Duration, info string)
 }
 
 // isShared reports whether the lock can have several holders.

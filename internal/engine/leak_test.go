@@ -148,7 +148,6 @@ func (f *fake) Probe(context.Context) (driver.ServerInfo, error) {
 }
 
 func (f *fake) Addr() string { return "fake" }
-func (*fake) Width() int     { return 2 }
 
 func (f *fake) Close() error { return nil }
 

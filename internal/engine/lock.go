@@ -211,13 +211,22 @@ func (l *target) tryUnseen(ctx context.Context) (*holdLease, error) {
 
 // try takes the lock if it is free, past the local wait queue.
 func (l *target) try(ctx context.Context) (*holdLease, error) {
+	free, began, err := l.takeFree(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if free != nil {
+		l.noteUnqueued(free)
+		return free.firstLease(), nil
+	}
 	a := l.newAttempt()
-	got, err := a.start(ctx, codec.Try, 1)
+	got, err := a.askSince(began, ctx, codec.Try, 1)
 	if err != nil {
 		a.abandon()
 		return nil, err
 	}
 	if got.hold != nil {
+		l.c.contended.remove(l.keys.Lock)
 		l.noteUnqueued(got.hold)
 		return got.hold.firstLease(), nil
 	}
@@ -477,15 +486,4 @@ func (c *Client) slot(l *target) uint16 {
 		return keys.Slot(l.keys.Lock)
 	}
 	return 0
-}
-
-// slotsOf returns the Cluster slots of the locks of items; none outside Cluster mode.
-func slotsOf[T any](c *Client, items []T, lock func(T) *target) (slots []uint16) {
-	if !c.server.InCluster() {
-		return nil
-	}
-	for _, item := range items {
-		slots = append(slots, c.slot(lock(item)))
-	}
-	return slots
 }

@@ -68,7 +68,6 @@ func TestMalformedReplies(t *testing.T) {
 		"TryAcquire by itself": {"acquire", func(_ *testing.T, c *Client, _ *garbler) error {
 			return got(c.Mutex("m").TryAcquire(ctx))
 		}},
-		"Acquire in a batch": {"batch_acquire", func(_ *testing.T, c *Client, _ *garbler) error { return got(c.Mutex("m").Acquire(ctx)) }},
 		"Acquire of several": {"multi_acquire", func(_ *testing.T, c *Client, _ *garbler) error { return got(c.Multi([]string{"m", "n"}).Acquire(ctx)) }},
 		"Acquire of a permit": {"share_acquire", func(_ *testing.T, c *Client, _ *garbler) error {
 			return got(c.Semaphore("m", 3).Permits(2).Acquire(ctx))
@@ -144,9 +143,6 @@ func TestMalformedReplies(t *testing.T) {
 					ttl = time.Minute
 				}
 				cfg := &Config{Prefix: redistest.Prefix(), TTL: ttl, CommandTimeout: 10 * time.Second, RetryTimeout: 20 * time.Millisecond, Strict: c.script == "init"}
-				if c.script == "acquire" || c.script == "renew" {
-					cfg.Batch = -1
-				}
 				client, err := New(redistest.Tap{Driver: s.Driver(), On: g.answer}, cfg)
 				if err != nil {
 					t.Fatal(err)

@@ -253,7 +253,7 @@ func (l *multi) askAtOnce(ctx context.Context, attempts []*attempt) (grants []*h
 func grantedAll(attempts []*attempt, r answer[codec.MultiReply]) ([]*hold, error) {
 	grants := make([]*hold, len(attempts))
 	for i, a := range attempts {
-		h, err := a.granted(r.sent, clock.Now(), r.reply.Now, r.reply.TTL, r.reply.Fences[i], 1)
+		h, err := a.takes(r.sent, clock.Now(), r.reply.Now, r.reply.TTL, r.reply.Fences[i], 1)
 		if err != nil {
 			return nil, err
 		}

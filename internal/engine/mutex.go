@@ -7,17 +7,7 @@ import (
 
 // mutex is the kind of lock that has one holder at a time.
 var mutex = single(kind{
-	form: codec.HoldsMutex, place: byName(""), reserves: true, reasserted: true, carried: true,
-	batch: func(l *target, n int, notAfter int64) acquireBatch {
-		if n > 1 && l.c.server.InCluster() {
-			b := codec.NewSpreadAcquire(n)
-			b.Flags, b.Space, b.NotAfter = l.flags(), l.c.space, notAfter
-			return &b
-		}
-		b := codec.NewBatchAcquire(n)
-		b.Flags, b.Fence, b.NotAfter = l.flags(), l.c.fenceOf(l), notAfter
-		return &b
-	},
+	form: codec.HoldsMutex, place: byName(""), native: true, reserves: true, reasserted: true, carried: true,
 })
 
 // keyed is a mutex under a key of the user's choice, shared with programs that use SET key token NX

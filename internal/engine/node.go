@@ -18,12 +18,6 @@ import (
 var nodeMutex = single(kind{
 	isVote: true,
 	form:   codec.HoldsMutex, flags: codec.Node, place: byName(""),
-	batch: func(l *target, n int, notAfter int64) acquireBatch {
-		b := codec.NewNodeBatchAcquire(n)
-		lock := l.nodeRef()
-		b.Flags, b.Keys, b.NotAfter = lock.Flags, lock.Keys, notAfter
-		return &b
-	},
 	check: func(s *settings) error {
 		if s.reentrant || s.replicas != 0 || s.fsync {
 			return errors.New("Reentrant, MinReplicas and Fsync are not for locks of a Quorum")
@@ -162,16 +156,6 @@ func (n *NodeLock) AcquireBy(ctx context.Context, end time.Time, acquire func(as
 	})
 }
 
-// IsBatchable reports whether a batch can acquire the lock: nobody else is known to want it.
-func (n *NodeLock) IsBatchable() bool { return n.l.plain() && !n.l.c.batches.isContended(n.l) }
-
-// NoteContended remembers whether others want the lock, which a batch then leaves.
-func (n *NodeLock) NoteContended(contended bool) {
-	if n.l.plain() {
-		n.l.c.batches.note(n.l, contended)
-	}
-}
-
 // AskNode sends a request about the lock once. It waits for the answer until ctx ends; the request goes on for timeout, or
 // for Config.CommandTimeout if that is longer, so that its connection stays: a new one takes longer than an answer, and would
 // be given up as well.
@@ -228,33 +212,10 @@ type NodeGrant struct {
 	Block       int64 // of fences
 }
 
-// NodeAnswer is what became of a request that went together with others.
-type NodeAnswer struct {
-	Err     error         // it was not sent, not answered, or refused
-	Refused bool          // the node grants nothing now:
-	Refusal codec.Refusal // for this reason
-	Granted bool          // if not, it has to be asked by a request for this lock alone
-	NodeGrant
-}
-
-// AskTogether asks for the lock together with what others want of the node. tell is called with the answer, and must not
-// block.
-func (v *NodeAttempt) AskTogether(notAfter int64, tell func(NodeAnswer)) {
-	l := v.a.l
-	item := newBatchItem(l, v.a.head)
-	item.notAfter = notAfter
-	item.tell = func(item *batchItem) {
-		defer item.recycle()
-		tell(NodeAnswer{item.err, item.refused, item.refusal, item.ok, NodeGrant{item.sent, item.heard, item.now, -1, item.fence, 1}})
-	}
-	groups, _ := l.c.groupsFor(l)
-	groups.takes.Add(item)
-}
-
 // Take takes what the node has granted. It returns an error if that cannot count.
 func (v *NodeAttempt) Take(g NodeGrant) error {
 	v.a.owed = true
-	h, err := v.a.granted(g.Sent, g.Heard, g.Now, g.TTL, g.Fence, g.Block)
+	h, err := v.a.takes(g.Sent, g.Heard, g.Now, g.TTL, g.Fence, g.Block)
 	if err != nil {
 		return err
 	}

@@ -16,7 +16,7 @@ import (
 type refusing struct{ *cluster }
 
 func (d refusing) Run(ctx context.Context, call driver.Call) (string, error) {
-	if name := call.Script.Name; (name == "batch_renew" || name == "spread_renew") && d.hangs.Load() {
+	if call.Script.Name == "batch_renew" && d.hangs.Load() {
 		return "", driver.ReplyError("NOPERM no renewals of several")
 	}
 	return d.cluster.Run(ctx, call)
@@ -32,7 +32,7 @@ func (d refusing) RunAll(ctx context.Context, calls []driver.Call, tell func(i i
 // While a master hangs, each lease has at most one renewal queued: once it is sent it does as much
 // as many would.
 func TestALeaseHasOneRenewalInTheQueue(t *testing.T) {
-	server := func() *cluster { return &cluster{fake: fake{holders: map[string]string{}}, answers: true} }
+	server := func() *cluster { return &cluster{fake: fake{holders: map[string]string{}}} }
 	t.Run("renewed by itself", func(t *testing.T) { testOneRenewalInTheQueue(t, server(), MaxHold(time.Hour)) })
 	t.Run("refused together", func(t *testing.T) { testOneRenewalInTheQueue(t, refusing{server()}, Renew(true)) })
 }

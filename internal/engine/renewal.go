@@ -2,15 +2,12 @@ package engine
 
 import (
 	"context"
-	"fmt"
 	"time"
 
-	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/clock"
 	"github.com/holdfast-go/holdfast/internal/codec"
 	"github.com/holdfast-go/holdfast/internal/exec"
 	"github.com/holdfast-go/holdfast/internal/schedule"
-	"github.com/holdfast-go/holdfast/internal/wire"
 )
 
 // confirmAfter is how long after a hand-over the claim is first renewed. A lock that is released
@@ -298,6 +295,7 @@ func (h *hold) endRenewal() {
 
 // renewal returns the request that renews the hold for ttl and reserves that many fences.
 func (h *hold) renewal(ttl time.Duration, fences int) codec.Request[codec.RenewReply] {
+	h.lead = 0
 	q := codec.Renew{Lock: h.l.ref(), Token: h.attempt.token(), TTL: ttl, Fence: h.fence(), Fences: fences}
 	if fences > 0 && h.l.set.kind.reserves {
 		q.FencesAlone, q.Channel = h.queue.fencesIfAlone(h.l), h.attempt.channel
@@ -364,32 +362,15 @@ func (h *hold) canRenewInBatch() bool {
 }
 
 // nextRenewalFitsBatch reports whether the next renewal can go in a batch. The caller holds h.mu.
-func (h *hold) nextRenewalFitsBatch() bool { return h.canRenewInBatch() && h.fencesWanted() == 0 }
-
-// errPutOff is the error of a renewal that was not sent because many before it are unanswered.
-var errPutOff = fmt.Errorf("%w: earlier renewals are unanswered", driver.ErrNotSent)
-
-// putOff postpones renewals that no batch will send. Sent by themselves they could be thousands, to
-// a server that has not answered the earlier ones.
-func putOff(holds []*hold) {
-	for _, h := range holds {
-		h.mu.Lock()
-		h.renewalQueued = false
-		h.endRenewal()
-		if h.state.takesRenewals() {
-			now := clock.Now()
-			h.renewed(now, now, 0, errPutOff)
-		}
-		h.mu.Unlock()
-		h.flush()
-	}
+func (h *hold) nextRenewalFitsBatch() bool {
+	return h.canRenewInBatch() && h.fencesWanted() == 0
 }
 
 // renewTogether sends a renewal of the hold, in a batch if possible. The caller holds h.mu.
 func (h *hold) renewTogether() {
-	groups, known := h.l.c.groupsFor(h.l)
+	at, known := h.l.c.serverOf(h.l)
 	if known && h.nextRenewalFitsBatch() {
-		groups.renewals.Add(h)
+		at.renewals.add(h)
 		return
 	}
 	h.l.c.renewersFor(h.l).Run(h.renew)
@@ -398,21 +379,21 @@ func (h *hold) renewTogether() {
 // renewersFor returns the limiter of the renewals that are sent to l's server by themselves. Each
 // server has its own, so one that hangs does not delay renewals to others.
 func (c *Client) renewersFor(l *target) *exec.Limiter {
-	if groups, known := c.groupsFor(l); known {
-		return &groups.renewers
+	if at, known := c.serverOf(l); known {
+		return &at.renewers
 	}
 	return &c.renewers
 }
 
 // renewalsHang reports whether renewals to l's server are under way, and none was answered since then.
 func (c *Client) renewalsHang(l *target, since clock.Instant) bool {
-	groups, known := c.groupsFor(l)
-	return known && groups.renewals.Hangs(since.Mono.Time()) || c.renewersFor(l).Waiting() > 0
+	at, known := c.serverOf(l)
+	return known && at.renewals.hang(since.Mono.Time()) || c.renewersFor(l).Waiting() > 0
 }
 
 // sendRenewals sends a batch of the holds' renewals, but for those that are no longer wanted, and
 // reports whether the server answered.
-func (c *Client) sendRenewals(groups *serverGroups, holds []*hold) (answered bool) {
+func (c *Client) sendRenewals(holds []*hold) (answered bool) {
 	live := holds[:0]
 	for _, h := range holds {
 		h.mu.Lock()
@@ -420,6 +401,7 @@ func (c *Client) sendRenewals(groups *serverGroups, holds []*hold) (answered boo
 		if !h.state.takesRenewals() || !h.canRenew() {
 			h.endRenewal()
 		} else {
+			h.lead = 0
 			live = append(live, h)
 		}
 		h.mu.Unlock()
@@ -427,36 +409,20 @@ func (c *Client) sendRenewals(groups *serverGroups, holds []*hold) (answered boo
 	if len(live) == 0 {
 		return false
 	}
-	apart := c.server.InCluster() && groups.goApart()
-	return exec.SendAll(c.server, live, apart, c.renewBatch, func(holds []*hold, o exec.Outcome[codec.BatchReply]) {
-		groups.learn(len(holds), o)
-		c.applyRenewals(holds, o)
-	})
+	return exec.SendAll(c.server, live, c.server.InCluster(), c.renewBatch, c.applyRenewals)
 }
 
 // renewBatch returns the batch that renews holds.
 func (c *Client) renewBatch(holds []*hold) exec.Batch[codec.BatchReply] {
 	l := holds[0].l
-	var b renewBatch
-	if len(holds) > 1 && c.server.InCluster() {
-		spread := codec.NewSpreadRenew(len(holds))
-		spread.Flags, b = l.flags(), &spread
-	} else {
-		one := codec.NewBatchRenew(len(holds))
-		one.Flags, b = l.flags(), &one
-	}
+	b := codec.NewBatchRenew(len(holds))
+	b.Flags = l.flags()
 	for _, h := range holds {
 		h.mu.Lock()
 		b.Add(h.l.keys.Lock, h.attempt.head, h.fence(), h.l.set.ttl)
 		h.mu.Unlock()
 	}
-	return exec.Batch[codec.BatchReply]{Slot: c.slot(l), Slots: slotsOf(c, holds[1:], func(h *hold) *target { return h.l }), Script: b}
-}
-
-// renewBatch renews many locks.
-type renewBatch interface {
-	codec.Request[codec.BatchReply]
-	Add(lock string, head wire.Head, fence uint64, ttl time.Duration)
+	return exec.Batch[codec.BatchReply]{Slot: c.slot(l), Script: &b}
 }
 
 // applyRenewals gives holds the outcome of the batch that renewed them.

@@ -15,6 +15,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/holdfast-go/holdfast/internal/redistest"
 )
 
 // A goroutine begins with a stack of 2 KiB, which is doubled and copied when it is full. An acquire makes it 4 KiB. When it
@@ -37,7 +39,7 @@ func TestAnAcquireNeedsASmallStack(t *testing.T) {
 		// 4 KiB, and at most the 2 KiB that a stack leaves behind when it grows, but not 8 KiB.
 		most = 7 << 10
 	)
-	c, err := New(&fake{holders: map[string]string{}}, nil)
+	c, err := New(redistest.Shared(t).Driver(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -256,7 +256,6 @@ func (a *attempt) adopt(ctx context.Context, t *Ticket) (*hold, error) {
 	l, c := a.l, a.l.c
 	for range 3 {
 		notAfter := c.notAfter(l)
-		fresh := a.unanswered == 0
 		// mutants: adopt-request
 		q := &codec.Adopt{Lock: l.ref(), Token: a.token(), TTL: l.set.term(), NotAfter: notAfter, Info: l.set.info, Detached: t.Token, Fence: t.Fence, Tombstone: t.Tombstone}
 		r, unanswered, err := ask(ctx, c, request{op: "adopt", lock: l, durable: true}, q)
@@ -275,12 +274,8 @@ func (a *attempt) adopt(ctx context.Context, t *Ticket) (*hold, error) {
 			return nil, c.spent(l, t, reply.Word)
 		}
 		a.owed = true
-		// The time in the value is that of this reply only if no other request can have written it.
-		if fresh && !unanswered {
-			a.recordLead(r.reply.Fence, r.reply.Now)
-		}
 		// mutants: adopted-fence
-		return a.granted(r.sent, clock.Now(), r.reply.Now, r.reply.TTL, r.reply.Fence, 1)
+		return a.takes(r.sent, clock.Now(), r.reply.Now, r.reply.TTL, r.reply.Fence, 1)
 	}
 	return nil, l.clockJumps("adopt")
 }

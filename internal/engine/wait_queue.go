@@ -156,6 +156,10 @@ func (wq *waitQueue) enter(ctx context.Context, l *target) (*waiter, *Holder) {
 // the queue and returns it.
 func (wq *waitQueue) askFirst(ctx context.Context, l *target) (*holdLease, *waiter, error) {
 	c := wq.l.c
+	free, began, err := l.takeFree(ctx)
+	if free != nil || err != nil {
+		return wq.endAsking(free, err), nil, err
+	}
 	a := l.newAttempt()
 	mode := codec.Try
 	by, up := c.listening(l)
@@ -164,9 +168,14 @@ func (wq *waitQueue) askFirst(ctx context.Context, l *target) (*holdLease, *wait
 		a.onFailure = wq.noteFailure
 		mode = codec.Wait
 	}
-	got, err := a.start(ctx, mode, 1+wq.fences(l))
+	got, err := a.askSince(began, ctx, mode, 1+wq.fences(l))
+	if err != nil {
+		a.abandon()
+	} else if got.hold != nil {
+		c.contended.remove(l.keys.Lock)
+	}
 	if err != nil || got.hold != nil {
-		return wq.endAsking(a, got.hold, err), nil, err
+		return wq.endAsking(got.hold, err), nil, err
 	}
 	w := wq.waitFirst(ctx, a, by, got)
 	if o := wq.l.c.observing(ctx); o != nil {
@@ -176,7 +185,7 @@ func (wq *waitQueue) askFirst(ctx context.Context, l *target) (*holdLease, *wait
 }
 
 // endAsking ends an acquire that askFirst began and that was granted a hold, or failed. It returns the hold's first lease.
-func (wq *waitQueue) endAsking(a *attempt, h *hold, err error) *holdLease {
+func (wq *waitQueue) endAsking(h *hold, err error) *holdLease {
 	wq.mu.Lock()
 	defer wq.mu.Unlock()
 	wq.asking = false
@@ -185,7 +194,6 @@ func (wq *waitQueue) endAsking(a *attempt, h *hold, err error) *holdLease {
 		wq.startAcquirer(nil, err == nil)
 	}
 	if err != nil {
-		a.abandon()
 		return nil
 	}
 	lease := wq.keep(h)

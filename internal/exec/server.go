@@ -28,6 +28,7 @@ type Config struct {
 	Accept         func(driver.ServerInfo) error // refuses a server that supports what exec needs, but is unfit for this client; or nil
 	Lost           func(error)                   // called with the last error when the server stops answering; or nil
 	Found          func(down time.Duration)      // called when it answers again; set if Lost is
+	ViaClient      bool                          // the driver's own connections carry all calls
 	ClientClosed   func()                        // called once if the program has closed the driver's client too early; or nil
 }
 
@@ -40,9 +41,7 @@ type Server struct {
 	batcher driver.Batcher
 	durable driver.Durable
 	cluster driver.Cluster
-	wide    driver.Wide
-	prompt  driver.Prompt
-	shared  atomic.Int32 // batches of several items on prompt
+	pipes   pipes
 
 	// RTT is a running mean of how long the server takes to answer.
 	RTT RoundTrip
@@ -60,8 +59,9 @@ func New(d driver.Driver, cfg Config) *Server {
 	s.batcher, _ = driver.As[driver.Batcher](d)
 	s.durable, _ = driver.As[driver.Durable](d)
 	s.cluster, _ = driver.As[driver.Cluster](d)
-	s.wide, _ = driver.As[driver.Wide](d)
-	s.prompt, _ = d.(driver.Prompt)
+	if c, is := d.(driver.Connector); is && !cfg.ViaClient && c.Connects() == d {
+		s.pipes.connector = c
+	}
 	return s
 }
 
@@ -69,7 +69,10 @@ func New(d driver.Driver, cfg Config) *Server {
 func (s *Server) Addr() string { return s.driver.Addr() }
 
 // Close closes what the driver opened itself.
-func (s *Server) Close() error { return s.driver.Close() }
+func (s *Server) Close() error {
+	s.pipes.close()
+	return s.driver.Close()
+}
 
 // CanConfirm reports whether the driver can wait for replicas and disks.
 func (s *Server) CanConfirm() bool { return s.durable != nil }
@@ -428,7 +431,7 @@ func shortfall(d driver.Durability, r driver.Confirmation) error {
 // be: whether that matters depends on its reply.
 func (s *Server) run(ctx context.Context, rq Request) (text string, short, err error) {
 	if rq.Durability == nil {
-		text, err = s.driver.Run(ctx, rq.Call)
+		text, err = s.runCall(ctx, rq.Call)
 		return text, nil, err
 	}
 	d := rq.Durability.Durability

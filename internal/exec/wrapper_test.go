@@ -27,7 +27,6 @@ func (a *able) RunDurably(context.Context, driver.Call, driver.Durability) (stri
 	return "", driver.Confirmation{}, nil
 }
 func (a *able) Node(key string) string { return "node of " + key }
-func (a *able) Width() int             { return 7 }
 
 func (w wrapper) Unwrap() driver.Driver { return w.Driver }
 
@@ -36,11 +35,11 @@ func TestAServerSeesThroughWrappers(t *testing.T) {
 	s := New(wrapper{wrapper{inner}}, Config{})
 	told := 0
 	s.runAll(t.Context(), make([]driver.Call, 3), func(int, string, error) { told++ })
-	if inner.together != 1 || told != 3 || !s.CanConfirm() || s.Node("k") != "node of k" || s.Width() != 7 {
-		t.Errorf("%d RunAll with %d replies; confirms: %t; node: %q; width: %d", inner.together, told, s.CanConfirm(), s.Node("k"), s.Width())
+	if inner.together != 1 || told != 3 || !s.CanConfirm() || s.Node("k") != "node of k" {
+		t.Errorf("%d RunAll with %d replies; confirms: %t; node: %q", inner.together, told, s.CanConfirm(), s.Node("k"))
 	}
 	s = New(wrapper{struct{ driver.Driver }{inner}}, Config{})
-	if s.CanConfirm() || s.Node("k") != "" || s.Width() != 0 {
-		t.Errorf("a driver that cannot: confirms: %t; node: %q; width: %d", s.CanConfirm(), s.Node("k"), s.Width())
+	if s.CanConfirm() || s.Node("k") != "" {
+		t.Errorf("a driver that cannot: confirms: %t; node: %q", s.CanConfirm(), s.Node("k"))
 	}
 }

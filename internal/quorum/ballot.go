@@ -6,7 +6,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/engine"
 	"github.com/holdfast-go/holdfast/internal/exec"
 )
@@ -24,18 +23,11 @@ type ballot struct {
 
 	mu      sync.Mutex
 	votes   []vote
-	pending []pendingVote // by node
-	open    int           // votes that are missing
-	granted int           // of the rest, those that granted
-	said    int           // of the rest, those that granted or said that others have or want the lock
-	inGrace bool          // the timer measures the grace
-	over    bool          // the grace is at its end, or nobody waits for a majority any more
-}
-
-// pendingVote is a vote that was asked for together with other locks and has not been answered.
-type pendingVote struct {
-	a        *engine.NodeAttempt // nil if there is none
-	notAfter int64
+	open    int  // votes that are missing
+	granted int  // of the rest, those that granted
+	said    int  // of the rest, those that granted or said that others have or want the lock
+	inGrace bool // the timer measures the grace
+	over    bool // the grace is at its end, or nobody waits for a majority any more
 }
 
 // poll asks all nodes for the lock.
@@ -44,7 +36,7 @@ func (b *bid) poll(ctx context.Context) *ballot {
 	n := len(q.clients)
 	p := &ballot{
 		q: q, l: l, round: engine.NewRound(), terms: b.terms, begun: time.Now(), timer: time.NewTimer(b.timeout), news: make(chan struct{}, 1),
-		votes: make([]vote, 0, n), pending: make([]pendingVote, n), open: n,
+		votes: make([]vote, 0, n), open: n,
 	}
 	for i := range q.clients {
 		p.ask(ctx, i)
@@ -57,31 +49,20 @@ func (b *bid) poll(ctx context.Context) *ballot {
 	return p
 }
 
-// ask asks one node for its vote, together with requests for other locks if possible.
+// ask asks one node for its vote.
 func (p *ballot) ask(ctx context.Context, i int) {
-	l, c := p.l.parts[i], p.q.clients[i]
+	l := p.l.parts[i]
 	v := vote{node: i, a: l.Attempt(p.round)}
-	err := ctx.Err()
-	switch {
+	switch err := ctx.Err(); {
 	case err != nil:
 		v.err = exec.Unsent(err)
 		p.count(v)
+		return
 	case !p.q.answers(wish{i, l.Key()}):
 		v.err = exec.Unsent(errHangs)
 		p.count(v)
-	case p.ticket != nil || c.Server().Info() == nil || isDone(c.Closing()) || !l.IsBatchable():
-		p.askByItself(ctx, v)
-	default:
-		notAfter := p.q.notAfter(i, p.timeout)
-		p.mu.Lock()
-		p.pending[i] = pendingVote{v.a, notAfter}
-		p.mu.Unlock()
-		v.a.AskTogether(notAfter, func(said engine.NodeAnswer) { p.answered(ctx, v, said, notAfter) })
+		return
 	}
-}
-
-// askByItself asks for a vote by itself.
-func (p *ballot) askByItself(ctx context.Context, v vote) {
 	over := func() {}
 	if p.ticket != nil {
 		p.ticket.carriers[v.node].Add(1)
@@ -97,40 +78,6 @@ func (p *ballot) askByItself(ctx context.Context, v vote) {
 		}
 		p.count(v)
 	})
-}
-
-// answered takes a node's answer about this lock from its answer about several, unless it comes too late.
-func (p *ballot) answered(ctx context.Context, v vote, answer engine.NodeAnswer, notAfter int64) {
-	p.mu.Lock()
-	late := p.pending[v.node].a != v.a
-	if !late {
-		p.pending[v.node] = pendingVote{}
-	}
-	p.mu.Unlock()
-	if answer.Err == nil {
-		p.q.observe(v.node, answer.Heard.Sub(answer.Sent))
-	}
-	switch {
-	case late:
-		return
-	case answer.Err == driver.ErrNotSent:
-		v.err = exec.Unsent(errHangs)
-	case answer.Err != nil:
-		if outcome, _ := exec.Classify(answer.Err); outcome == exec.Refused {
-			p.askByItself(ctx, v) // the error may be about another lock
-			return
-		}
-		v = p.q.unanswered(p.l, v, answer.Err, notAfter)
-	case answer.Refused:
-		v = p.q.declined(p.l, v, answer.Refusal)
-	case !answer.Granted:
-		p.l.parts[v.node].NoteContended(true)
-		p.askByItself(ctx, v)
-		return
-	default:
-		v.take(answer.NodeGrant)
-	}
-	p.count(v)
 }
 
 // count takes a vote.
@@ -192,25 +139,9 @@ func (p *ballot) wait(ctx context.Context) bool {
 		p.mu.Lock()
 		p.over = p.inGrace
 		p.mu.Unlock()
-		if !p.over {
-			p.expire()
-		}
 		return true
 	case <-ctx.Done():
 		return false
-	}
-}
-
-// expire gives up votes that were asked for together with other locks and have not been answered.
-func (p *ballot) expire() {
-	for i := range p.pending {
-		p.mu.Lock()
-		asked := p.pending[i]
-		p.pending[i] = pendingVote{}
-		p.mu.Unlock()
-		if asked.a != nil {
-			p.count(p.q.unanswered(p.l, vote{node: i, a: asked.a}, context.DeadlineExceeded, asked.notAfter))
-		}
 	}
 }
 
@@ -227,8 +158,7 @@ func (p *ballot) end() ([]vote, int) {
 
 // await waits for votes that are missing, and returns all but the first n.
 func (p *ballot) await(n int) []vote {
-	p.timer.Reset(p.timeout - time.Since(p.begun))
-	defer p.timer.Stop()
+	p.timer.Stop()
 	for {
 		p.mu.Lock()
 		votes, open := p.votes[n:], p.open
@@ -236,10 +166,6 @@ func (p *ballot) await(n int) []vote {
 		if open == 0 {
 			return votes
 		}
-		select {
-		case <-p.news:
-		case <-p.timer.C:
-			p.expire()
-		}
+		<-p.news // each vote is given up in time
 	}
 }

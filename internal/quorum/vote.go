@@ -61,7 +61,6 @@ func (q *Quorum) askAlone(ctx context.Context, l *lock, v vote, terms terms) vot
 	switch reply.Word {
 	case codec.Granted:
 		v.take(engine.NodeGrant{Sent: sent, Heard: clock.Now(), Now: reply.Now, TTL: reply.Grant.TTL, Fence: reply.Grant.Fence, Block: reply.Grant.Block})
-		p.NoteContended(false)
 	case codec.Held:
 		v.said, v.ahead = true, reply.Ahead
 		if token := reply.Holder.Value.Token; !q.isReturning(token) {

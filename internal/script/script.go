@@ -56,24 +56,12 @@ var (
 
 // The scripts for many mutexes in one call. They do the common case, and leave all else to those of one.
 var (
-	BatchAcquire = load("batch/batch_acquire")
 	BatchRelease = load("batch/batch_release")
 	BatchRenew   = load("batch/batch_renew")
 )
 
 // The same for locks in several slots of one Cluster's master.
-var (
-	SpreadAcquire = load("batch/spread_acquire")
-	SpreadRelease = load("batch/spread_release")
-	SpreadRenew   = load("batch/spread_renew")
-)
-
-// DeleteIfEqual is a command of Valkey 9 that does what BatchRelease does for one lock whose whole value is known.
-//
-// KEYS    the lock
-// ARGV    its value
-// Returns 1 if the lock was deleted, otherwise 0
-var DeleteIfEqual = Script{Name: "delifeq", Command: "delifeq"}
+var ()
 
 // The scripts of locks that several may hold at once.
 var (
@@ -105,21 +93,20 @@ var (
 
 // The scripts of a quorum's nodes.
 var (
-	NodeAcquire      = load("node/node_acquire")
-	NodeBatchAcquire = load("node/node_batch_acquire")
-	NodeFence        = load("node/node_fence")
-	NodeCounter      = load("node/node_counter")
-	NodeRaise        = load("node/node_raise")
+	NodeAcquire = load("node/node_acquire")
+	NodeFence   = load("node/node_fence")
+	NodeCounter = load("node/node_counter")
+	NodeRaise   = load("node/node_raise")
 )
 
-// All returns the scripts. DeleteIfEqual is a command, and not among them.
+// All returns the scripts.
 func All() []Script {
 	return []Script{
-		Acquire(), MultiAcquire(), BatchAcquire(), BatchRelease(), BatchRenew(), SpreadAcquire(), SpreadRelease(), SpreadRenew(), Release(), ReleaseByKey(), Break(), Renew(), Reassert(), Adopt(), Holder(), Init(), Survey(), WhatIs(), Status(), Scan(), Note(), Notes(),
+		Acquire(), MultiAcquire(), BatchRelease(), BatchRenew(), Release(), ReleaseByKey(), Break(), Renew(), Reassert(), Adopt(), Holder(), Init(), Survey(), WhatIs(), Status(), Scan(), Note(), Notes(),
 		ShareAcquire(), ShareRelease(), ShareRenew(), ShareWeigh(), ShareHolders(), ShareResize(), ShareDisown(), ShareBreak(),
 		OnceLook(), OnceBegin(), OnceComplete(), Announce(),
 		LatchCount(), LatchLook(), LatchReset(), BarrierAwait(), BarrierWithdraw(),
-		NodeAcquire(), NodeBatchAcquire(), NodeFence(), NodeCounter(), NodeRaise(),
+		NodeAcquire(), NodeFence(), NodeCounter(), NodeRaise(),
 	}
 }
 

@@ -81,28 +81,21 @@ func TestGoRedisIsClosedBeforeTheDriver(t *testing.T) {
 	}
 }
 
-// The calls of free mutexes, which bypass go-redis, stop soon after the program has closed its client.
-func TestGoRedisIsClosedBeforePromptCalls(t *testing.T) {
+// The library's own connections are of no use soon after the program has closed its client.
+func TestGoRedisIsClosedBeforeItsConnections(t *testing.T) {
 	t.Parallel()
 	s := server.Start(t, server.One(t))
 	rdb := redis.NewClient(&redis.Options{Addr: s.Addr()})
 	d := goRedis(t, rdb)
 	t.Cleanup(func() { _ = d.Close() })
-	prompt := func(urgent bool) error {
-		_, err := d.(driver.Prompt).RunPrompt(t.Context(), time.Now().Add(patience), driver.Call{Script: echo, Keys: []string{"a"}, Args: []string{"x"}, Urgent: urgent})
-		return err
+	connector := d.(driver.Connector)
+	if err := connector.Ready(); err != nil {
+		t.Fatal(err)
 	}
-	backend.Eventually(t, "a call is prompt", func() bool { return prompt(false) == nil })
 	if err := rdb.Close(); err != nil {
 		t.Fatal(err)
 	}
-	backend.Eventually(t, "acquires are refused", func() bool { return prompt(false) == driver.ErrNotSent })
-	for range 100 {
-		if err := prompt(false); err != driver.ErrNotSent {
-			t.Fatalf("an acquire: %v", err)
-		}
-	}
-	backend.Eventually(t, "releases are sent", func() bool { return prompt(true) == nil })
+	backend.Eventually(t, "it is not ready", func() bool { return errors.Is(connector.Ready(), driver.ErrClientClosed) })
 }
 
 // counting counts what a program's hooks and limiter see.

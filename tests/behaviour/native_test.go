@@ -112,7 +112,7 @@ func TestLocksWhoseValueIsNotKnownAreReleasedByScripts(t *testing.T) {
 			"a lock of Redisson": c.RedissonMutex("b"),
 			"a reader":           c.RWMutex("c").Reader(),
 			"a permit":           c.Semaphore("d", 1).Permits(1),
-			"by itself":          b.Client(t, &holdfast.Config{MaxBatch: -1}).Mutex("e"),
+			"by itself":          b.Client(t, &holdfast.Config{ViaClient: true}).Mutex("e"),
 		}
 		since := releasing(b.Server)
 		for what, l := range kinds {

@@ -132,7 +132,7 @@ func TestALockIsCarriedToAnotherProcess(t *testing.T) {
 func TestALockIsCarriedAgain(t *testing.T) {
 	t.Parallel()
 	backend.Each(t, func(t *testing.T, b *backend.Backend) {
-		clients := []*holdfast.Client{b.Client(t, nil), b.Client(t, &holdfast.Config{MaxBatch: -1})}
+		clients := []*holdfast.Client{b.Client(t, nil), b.Client(t, &holdfast.Config{ViaClient: true})}
 		lease := backend.Acquire(t, clients[0].Mutex("a"))
 		for i := range 6 {
 			fence := lease.Fence()
@@ -431,7 +431,7 @@ func TestOneOfManyAdopts(t *testing.T) {
 func TestARelay(t *testing.T) {
 	t.Parallel()
 	backend.Each(t, func(t *testing.T, b *backend.Backend) {
-		clients := []*holdfast.Client{b.Client(t, nil), b.Client(t, nil), b.Client(t, &holdfast.Config{MaxBatch: -1})}
+		clients := []*holdfast.Client{b.Client(t, nil), b.Client(t, nil), b.Client(t, &holdfast.Config{ViaClient: true})}
 		var believers, turns atomic.Int64
 		var latest atomic.Uint64
 		hold := func(l *holdfast.Lease) {

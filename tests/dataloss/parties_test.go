@@ -143,12 +143,12 @@ func TestMinReplicasHoldsForParties(t *testing.T) {
 				}
 			}
 			unconfirmed("CountDown", latch(soon).CountDown(t.Context())) // 4
-			lost := via.LoseReply(proxy.Containing("evalsha", script.LatchCount().SHA1), proxy.Cut)
+			lost := via.LoseReply(proxy.Containing(script.LatchCount().SHA1), proxy.Cut)
 			unconfirmed("CountDown, not answered", latch(soon).CountDown(t.Context())) // 3
 			lost.Wait(t)
 			unconfirmed("CountDown of a party", first.CountDown(t.Context())) // 2
 			unconfirmed("CountDown of a party again", first.CountDown(t.Context()))
-			lost = via.LoseReply(proxy.Containing("evalsha", script.ShareRelease().SHA1), proxy.Cut)
+			lost = via.LoseReply(proxy.Containing(script.ShareRelease().SHA1), proxy.Cut)
 			unconfirmed("CountDown of a party, not answered", second.CountDown(t.Context())) // 1
 			lost.Wait(t)
 			_, err = latch(soon).Register(t.Context())
@@ -166,7 +166,7 @@ func TestMinReplicasHoldsForParties(t *testing.T) {
 			unconfirmed("TryJoin", err)
 			_, err = arrives.Await(t.Context())
 			unconfirmed("Await", err)
-			lost = via.LoseReply(proxy.Containing("evalsha", script.LatchReset().SHA1), proxy.Cut)
+			lost = via.LoseReply(proxy.Containing(script.LatchReset().SHA1), proxy.Cut)
 			unconfirmed("Reset, not answered", latch(soon).Reset(t.Context()))
 			lost.Wait(t)
 			replica.Resume()

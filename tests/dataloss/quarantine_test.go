@@ -237,7 +237,7 @@ func TestAnAcquireThatIsRepeatedInQuarantine(t *testing.T) {
 		initialise(t, c)
 		backend.Release(t, backend.Acquire(t, hasty.Mutex("a"))) // so that the server has the scripts
 		for _, waits := range []bool{false, true} {
-			lost := p.Hold(proxy.Containing("evalsha", script.Acquire().SHA1), proxy.Hang)
+			lost := p.Hold(proxy.Containing(script.Acquire().SHA1), proxy.Hang)
 			results := make(chan *holdfast.Lease, 1)
 			go func() {
 				l := hasty.Mutex("a")

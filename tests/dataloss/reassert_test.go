@@ -128,7 +128,7 @@ func TestALateReassertionBringsNothingBack(t *testing.T) {
 		c := b.Client(t, &holdfast.Config{CommandTimeout: 600 * time.Millisecond, RetryTimeout: 20 * time.Second}, func(o *redis.Options) { o.Addr = p.Addr() })
 		lease := backend.Acquire(t, c.Mutex("a", holdfast.TTL(30*time.Second)))
 		// The first such request that a server without the script receives contains its source.
-		held := p.Hold(proxy.Containing("evalsha", script.Reassert().SHA1), proxy.Hang)
+		held := p.Hold(proxy.Containing(script.Reassert().SHA1), proxy.Hang)
 		do(t, b.Server, "SCRIPT", "LOAD", script.Reassert().Source)
 		do(t, b.Server, "DEL", "holdfast:{a}", "holdfast:fences")
 		_ = lease.Extend(t.Context(), 5*time.Second)
@@ -236,7 +236,7 @@ func TestAReassertionThatTakesLongToArrive(t *testing.T) {
 			backend.Release(t, other)
 			moment := time.Since(began)
 
-			held := p.Hold(proxy.Containing("evalsha", script.Reassert().SHA1), proxy.Hang)
+			held := p.Hold(proxy.Containing(script.Reassert().SHA1), proxy.Hang)
 			ctx, cancel := context.WithCancel(t.Context())
 			extended := make(chan struct{})
 			go func() {

@@ -307,7 +307,7 @@ func TestLateCopiesAfterAJump(t *testing.T) {
 				}
 			}
 			t.Run("forward", func(t *testing.T) {
-				held := p.Hold(running(w.acquire, "a"), proxy.Cut)
+				held := p.Hold(w.acquiring("a"), proxy.Cut)
 				backend.Release(t, backend.Acquire(t, c.Mutex("a")))
 				clock.Jump(jump) // past the tombstone, and past not-after
 				if reply := held.Forward(t); !w.refused(reply, "late") {
@@ -317,7 +317,7 @@ func TestLateCopiesAfterAJump(t *testing.T) {
 				b.Cleaned(t)
 			})
 			t.Run("back", func(t *testing.T) {
-				held := p.Hold(running(w.acquire, "a"), proxy.Cut)
+				held := p.Hold(w.acquiring("a"), proxy.Cut)
 				backend.Release(t, backend.Acquire(t, c.Mutex("a")))
 				clock.Jump(-jump) // the tombstone lasts until not-after has passed
 				if reply := held.Forward(t); !w.refused(reply, "gone") {
@@ -334,7 +334,7 @@ func TestLateCopiesAfterAJump(t *testing.T) {
 				do(t, b.Server, "FLUSHALL") // keys that have expired exist again when the clock goes back
 			})
 			t.Run("back before the request was given up", func(t *testing.T) {
-				held := p.Hold(running(w.acquire, "a"), proxy.Hang)
+				held := p.Hold(w.acquiring("a"), proxy.Hang)
 				ctx, cancel := context.WithCancel(t.Context())
 				failed := make(chan error, 1)
 				go func() {

@@ -49,7 +49,7 @@ func through(t *testing.T, p *proxy.Proxy, cfg holdfast.Config, change ...func(*
 	})
 	rdb := redis.NewClient(&redis.Options{Addr: p.Addr()})
 	defer rdb.Close()
-	for _, w := range []way{batched, single, shared} {
+	for _, w := range []way{native, single, shared} {
 		for _, s := range []script.Script{w.acquire, w.release, w.renew} {
 			if err := rdb.ScriptLoad(t.Context(), s.Source).Err(); err != nil {
 				t.Fatal(err)
@@ -59,26 +59,25 @@ func through(t *testing.T, p *proxy.Proxy, cfg holdfast.Config, change ...func(*
 	return c
 }
 
-// way is how a client sends requests for its mutexes when nobody waits: in batches, or one by one. These are
-// the scripts for that.
+// way is how a client acquires and releases mutexes that nobody waits for: natively or by script.
 type way struct {
 	name                    string
-	batch                   int // Config.Batch
-	acquire, release, renew script.Script
+	native                  bool
+	acquire, release, renew script.Script // acquire is not for a native way
 }
 
 var (
-	batched = way{"in batches", 0, script.BatchAcquire(), script.BatchRelease(), script.BatchRenew()}
-	single  = way{"each by itself", -1, script.Acquire(), script.Release(), script.Renew()}
-	shared  = way{"", -1, script.ShareAcquire(), script.ShareRelease(), script.ShareRenew()} // shares have no batches
+	native = way{"natively", true, script.Acquire(), script.BatchRelease(), script.BatchRenew()}
+	single = way{"by script", false, script.Acquire(), script.Release(), script.BatchRenew()}
+	shared = way{"", false, script.ShareAcquire(), script.ShareRelease(), script.ShareRenew()}
 )
 
 // eachWay runs f with a client through p in each of the ways.
 func eachWay(t *testing.T, p *proxy.Proxy, cfg holdfast.Config, f func(t *testing.T, c *holdfast.Client, w way)) {
 	t.Helper()
-	for _, w := range []way{batched, single} {
+	for _, w := range []way{native, single} {
 		t.Run(w.name, func(t *testing.T) {
-			cfg.MaxBatch = w.batch
+			cfg.ViaClient = !w.native
 			f(t, through(t, p, cfg), w)
 		})
 	}
@@ -126,7 +125,7 @@ func forms() []form {
 		return c.Semaphore("a", 1, holdfast.Options(opts...)).Permits(1)
 	}
 	all := []form{
-		{batched, script.Acquire(), namedKey, mutex(), mutex(holdfast.Owner("rival"))},
+		{native, script.Acquire(), namedKey, mutex(), mutex(holdfast.Owner("rival"))},
 		{single, script.Acquire(), namedKey, mutex(), mutex(holdfast.Owner("rival"))},
 		{single, script.Acquire(), "{a}", redisson(), redisson(holdfast.Owner("rival"))},
 		{shared, script.ShareAcquire(), namedKey, reader, writer},
@@ -146,7 +145,7 @@ func eachForm(t *testing.T, cfg holdfast.Config, f func(t *testing.T, b *place, 
 	eachServer(t, forms(), func(t *testing.T, b *place, w form) {
 		p := proxy.New(t, b.Server.Addr())
 		cfg := cfg
-		cfg.MaxBatch = w.batch
+		cfg.ViaClient = !w.native
 		f(t, b, p, b.through(t, p, cfg), w)
 	})
 }
@@ -177,39 +176,47 @@ func eachServer(t *testing.T, forms []form, f func(t *testing.T, b *place, w for
 	}
 }
 
-// refused reports whether the reply says that a late copy did nothing: it has the lock's number for a batch of
-// one lock, 0 for a command, and word for a single script.
+// refused reports whether the reply says that a late copy did nothing: it has the lock's number for a native release,
+// 0 for a command, and word for a script. It is not for native acquires, which nothing refuses.
 func (w way) refused(reply, word string) bool {
-	if w.batch < 0 {
+	if !w.native {
 		return strings.Contains(reply, word)
 	}
-	return strings.Contains(reply, "taken") && strings.HasSuffix(reply, " 0 1\r\n") || strings.HasSuffix(reply, "freed 1\r\n") || reply == ":0\r\n"
+	return strings.HasSuffix(reply, "freed 1\r\n") || reply == ":0\r\n"
 }
 
 // granted reports whether the reply says that the one lock is granted.
 func (w way) granted(reply string) bool {
-	if w.batch < 0 {
+	if !w.native {
 		return strings.Contains(reply, "granted")
 	}
-	return strings.Contains(reply, "taken") && !w.refused(reply, "")
+	return strings.Contains(reply, "*4\r\n+OK\r\n")
+}
+
+// acquiring matches an acquire of a lock in this way.
+func (w way) acquiring(name string) proxy.Match {
+	if !w.native {
+		return running(w.acquire, name)
+	}
+	return proxy.Containing("MULTI", "{"+name+"}", "PXAT")
 }
 
 // acquiring matches an acquire of a mutex in any way.
 func acquiring(name string) proxy.Match {
-	return either(running(batched.acquire, name), running(single.acquire, name))
+	return either(native.acquiring(name), single.acquiring(name))
 }
 
 func releasing(name string) proxy.Match {
-	return either(batched.releasing(name), single.releasing(name))
+	return either(native.releasing(name), single.releasing(name))
 }
 
 // releasing matches a release of a mutex in this way. If the server has a command for it, a single release does
 // not need the script for batches.
 func (w way) releasing(name string) proxy.Match {
-	if w.batch < 0 {
+	if !w.native {
 		return running(w.release, name)
 	}
-	return either(running(w.release, name), proxy.Containing("delifeq", "{"+name+"}"))
+	return either(running(w.release, name), proxy.Containing("DELIFEQ", "{"+name+"}"))
 }
 
 func either(a, b proxy.Match) proxy.Match {
@@ -218,7 +225,7 @@ func either(a, b proxy.Match) proxy.Match {
 
 // running matches a script's execution on a lock.
 func running(s script.Script, name string) proxy.Match {
-	return proxy.Containing("evalsha", s.SHA1, "{"+name+"}")
+	return proxy.Containing(s.SHA1, "{"+name+"}")
 }
 
 // within checks that a holder does not believe in more than the server grants: its deadline is not past the
@@ -270,7 +277,7 @@ func TestLostReplies(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
 			eachForm(t, steady, func(t *testing.T, b *place, p *proxy.Proxy, c *holdfast.Client, w form) {
-				if w.name != batched.name {
+				if !w.native {
 					seldom(t, after)
 				}
 				lostReplies(t, b, p, c, w, after)
@@ -289,7 +296,7 @@ func seldom(t *testing.T, after proxy.After) {
 
 func lostReplies(t *testing.T, b *place, p *proxy.Proxy, c *holdfast.Client, w form, after proxy.After) {
 	t.Run("acquire", func(t *testing.T) {
-		trap := p.LoseReply(running(w.acquire, "a"), after)
+		trap := p.LoseReply(w.acquiring("a"), after)
 		lease := backend.Acquire(t, w.lock(c))
 		if lost := trap.Reply(t); !w.granted(lost) {
 			t.Fatalf("the lost reply was %q", lost)
@@ -325,7 +332,7 @@ func lostReplies(t *testing.T, b *place, p *proxy.Proxy, c *holdfast.Client, w f
 	})
 	t.Run("release", func(t *testing.T) {
 		lease := backend.Acquire(t, w.lock(c))
-		if w.batch < 0 {
+		if !w.native {
 			defer waiterServed(t, b, w)()
 		}
 		trap := p.LoseReply(w.releasing("a"), after)
@@ -384,10 +391,10 @@ func lostReplies(t *testing.T, b *place, p *proxy.Proxy, c *holdfast.Client, w f
 		})
 		rdb.Del(t.Context(), append(b.Keys(t), "none")...)
 	})
-	if w.batch < 0 {
+	if !w.native {
 		return
 	}
-	// The batch leaves the lock to its waiter, and nobody is told.
+	// The native release leaves the lock to its waiter, and nobody is told.
 	t.Run("release of a lock that is waited for", func(t *testing.T) {
 		seldom(t, after)
 		lease := backend.Acquire(t, w.lock(c))
@@ -425,7 +432,11 @@ func TestLateCopies(t *testing.T) {
 
 func lateCopies(t *testing.T, b *place, p *proxy.Proxy, c *holdfast.Client, w form) {
 	t.Run("acquire", func(t *testing.T) {
-		held := p.Hold(running(w.acquire, "a"), proxy.Cut)
+		if w.native {
+			lateNativeCopy(t, b, p, c)
+			return
+		}
+		held := p.Hold(w.acquiring("a"), proxy.Cut)
 		backend.Release(t, backend.Acquire(t, w.lock(c)))
 		if reply := held.Forward(t); !w.refused(reply, "gone") {
 			t.Errorf("the late copy is answered %q", reply)
@@ -463,7 +474,7 @@ func lateCopies(t *testing.T, b *place, p *proxy.Proxy, c *holdfast.Client, w fo
 		backend.Release(t, backend.Acquire(t, w.lock(c)))
 	})
 	t.Run("cancelled", func(t *testing.T) {
-		held := p.Hold(running(w.acquire, "a"), proxy.Hang)
+		held := p.Hold(w.acquiring("a"), proxy.Hang)
 		ctx, cancel := context.WithCancel(t.Context())
 		failed := make(chan error, 1)
 		go func() {
@@ -474,6 +485,10 @@ func lateCopies(t *testing.T, b *place, p *proxy.Proxy, c *holdfast.Client, w fo
 		cancel()
 		if err := <-failed; err != context.Canceled {
 			t.Errorf("Acquire: %v", err)
+		}
+		if w.native {
+			ghost(t, b, w, held)
+			return
 		}
 		backend.Eventually(t, "the tombstone stands", func() bool {
 			return len(b.Keys(t)) == 1 // the queue's
@@ -498,6 +513,32 @@ func lateCopies(t *testing.T, b *place, p *proxy.Proxy, c *holdfast.Client, w fo
 	})
 }
 
+// Nothing makes the server refuse a late copy of a native acquire. The client gives back what it takes, and in any case that ends
+// at the expiry that the copy names.
+func lateNativeCopy(t *testing.T, b *place, p *proxy.Proxy, c *holdfast.Client) {
+	held := p.Hold(native.acquiring("a"), proxy.Cut)
+	lease := backend.Acquire(t, c.Mutex("a", holdfast.TTL(20*time.Second)))
+	if reply := held.Forward(t); native.granted(reply) {
+		t.Errorf("the late copy is granted a lock that is held: %q", reply)
+	}
+	backend.Release(t, lease)
+	ghost(t, b, form{way: native}, held)
+	b.pass(t, 20*time.Second)
+	if reply := held.Forward(t); !native.granted(reply) {
+		t.Errorf("a copy later than its expiry is answered %q", reply)
+	}
+	b.Cleaned(t)
+}
+
+// ghost sends the copy of a native acquire whose caller has given up or gone on with another token. What the copy takes is given back.
+func ghost(t *testing.T, b *place, w form, held proxy.Held) {
+	t.Helper()
+	if reply := held.Forward(t); !w.granted(reply) {
+		t.Fatalf("the late copy is answered %q", reply)
+	}
+	b.Cleaned(t)
+}
+
 // Fault: An old, shorter renewal arrives after a newer, longer one. Nothing is shortened, and the holder believes no
 // more than the server grants.
 func TestLateRenewal(t *testing.T) {
@@ -510,7 +551,7 @@ func TestLateRenewal(t *testing.T) {
 		if err := lease.Extend(t.Context(), time.Minute); err != nil {
 			t.Fatal(err)
 		}
-		if reply := held.Forward(t); !strings.Contains(reply, map[int]string{0: "kept", -1: "renewed"}[w.batch]) {
+		if reply := held.Forward(t); !strings.Contains(reply, map[bool]string{true: "kept", false: "renewed"}[w.isMutex()]) {
 			t.Errorf("the late copy is answered %q", reply)
 		}
 		w.within(t, b, lease)
@@ -532,7 +573,7 @@ func TestDoubledCommands(t *testing.T) {
 func doubledCommands(t *testing.T, b *place, p *proxy.Proxy, c *holdfast.Client, w form) {
 	last := uint64(0)
 	for range 20 { // either copy may come first
-		doubled := p.Double(running(w.acquire, "a"))
+		doubled := p.Double(w.acquiring("a"))
 		lease := backend.Acquire(t, w.lock(c))
 		doubled.Reply(t)
 		if lease.Fence() <= last {
@@ -540,8 +581,8 @@ func doubledCommands(t *testing.T, b *place, p *proxy.Proxy, c *holdfast.Client,
 		}
 		last = lease.Fence()
 		w.within(t, b, lease)
-		if w.batch == 0 {
-			// A batch does nothing to a lock that has a waiter.
+		if w.native {
+			// It does nothing to a lock that has a waiter.
 			doubled = p.Double(w.releasing("a"))
 			if err := lease.Release(t.Context()); err != nil && !errors.Is(err, holdfast.ErrLost) {
 				t.Errorf("Release: %v", err)

@@ -125,7 +125,7 @@ func TestLateCopyOfATryThatFoundTheLockHeldTakesNothing(t *testing.T) {
 	p := proxy.New(t, b.Server.Addr())
 	eachWay(t, p, patient, func(t *testing.T, c *holdfast.Client, w way) {
 		lease := backend.Acquire(t, b.Client(t, nil).Mutex("a"))
-		held := p.Hold(running(w.acquire, "a"), proxy.Cut)
+		held := p.Hold(w.acquiring("a"), proxy.Cut)
 		if _, err := c.Mutex("a", holdfast.TTL(time.Minute)).TryAcquire(t.Context()); !errors.Is(err, holdfast.ErrHeld) {
 			t.Errorf("TryAcquire: %v", err)
 		}
@@ -146,7 +146,7 @@ func TestDeletedLockThatALateCopyBringsBackIsLost(t *testing.T) {
 	p := proxy.New(t, b.Server.Addr())
 	eachWay(t, p, patient, func(t *testing.T, c *holdfast.Client, w way) {
 		b.clients = []*holdfast.Client{c}
-		held := p.Hold(running(w.acquire, "a"), proxy.Cut)
+		held := p.Hold(w.acquiring("a"), proxy.Cut)
 		lease := backend.Acquire(t, c.Mutex("a", holdfast.TTL(6*time.Second)))
 		do(t, b.Server, "DEL", "holdfast:{a}")
 		if reply := held.Forward(t); !w.granted(reply) {
@@ -214,7 +214,7 @@ func TestTombstoneOutlivesTheQueueOfADeadWaiter(t *testing.T) {
 	}
 	held := cancelled(t, p, c.Mutex("a", holdfast.TTL(time.Minute)), rdb)
 	b.pass(t, left)
-	if reply := held.Forward(t); !batched.refused(reply, "") && !single.refused(reply, "gone") {
+	if reply := held.Forward(t); !native.refused(reply, "") && !single.refused(reply, "gone") {
 		t.Errorf("the late copy is answered %q", reply)
 	}
 	b.pass(t, max(0, rdb.PTTL(t.Context(), "holdfast:{a}:q").Val()))

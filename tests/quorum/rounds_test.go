@@ -3,7 +3,6 @@ package quorum
 import (
 	"context"
 	"errors"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -16,7 +15,6 @@ import (
 	"github.com/holdfast-go/holdfast/internal/script"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
 	"github.com/holdfast-go/holdfast/tests/internal/machine"
-	"github.com/holdfast-go/holdfast/tests/internal/proxy"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
@@ -104,13 +102,7 @@ func TestFourNodes(t *testing.T) {
 
 // asks reports whether a script asks a node for locks.
 func asks(s driver.Script) bool {
-	return s.SHA1 == script.NodeAcquire().SHA1 || s.SHA1 == script.NodeBatchAcquire().SHA1
-}
-
-// left reports whether a node that was asked for one lock in a batch left it; it is then asked for that lock
-// alone.
-func left(reply string) bool {
-	return strings.HasPrefix(reply, "taken ") && len(strings.Fields(reply)) > 3
+	return s.SHA1 == script.NodeAcquire().SHA1
 }
 
 // hanging is a node that answers a request for locks only when it is woken.
@@ -177,7 +169,7 @@ func (d splitting) Run(ctx context.Context, call driver.Call) (reply string, err
 		d.granted.Wait()
 	}
 	reply, err = d.Driver.Run(ctx, call)
-	if err != nil || strings.HasPrefix(reply, "late") || left(reply) { // and is asked again
+	if err != nil || strings.HasPrefix(reply, "late") { // and is asked again
 		return reply, err
 	}
 	d.first.Do(func() {
@@ -254,52 +246,4 @@ type lone struct {
 func (d *lone) Run(ctx context.Context, call driver.Call) (string, error) {
 	d.others.Add(1)
 	return d.Driver.Run(ctx, call)
-}
-
-func (d *lone) RunPrompt(ctx context.Context, deadline time.Time, call driver.Call) (string, error) {
-	reply, err := d.Driver.(driver.Prompt).RunPrompt(ctx, deadline, call)
-	if !errors.Is(err, driver.ErrNotSent) {
-		d.own.Add(1)
-	}
-	return reply, err
-}
-
-// Fault: A node does not answer a lone vote, which has a connection to itself. The others grant the lock, and votes for other
-// locks reach the node on other connections. The vote is given back.
-func TestALoneVoteIsNotAnswered(t *testing.T) {
-	t.Parallel()
-	each(t, 3, age, func(t *testing.T, s *site) {
-		s.commandTimeout = 10 * time.Minute // the connection hangs until it is cut
-		var links []*proxy.Proxy
-		for _, node := range s.nodes {
-			links = append(links, proxy.New(t, node.Addr()))
-		}
-		all := make([]*lone, len(s.nodes))
-		s.wrap = func(i int, d drivertest.Driver) drivertest.Driver {
-			all[i] = &lone{Driver: d}
-			return all[i]
-		}
-		q := s.through(links, 10*time.Second) // one round, however slow the machine is
-		l := q.Mutex("a", holdfast.NoRenew())
-		cycles := func() (own bool) {
-			for _, d := range all {
-				d.own.Store(0)
-				d.others.Store(0)
-			}
-			backend.Release(t, acquire(t, l))
-			return !slices.ContainsFunc(all, func(d *lone) bool { return d.own.Load() != 2 || d.others.Load() != 0 })
-		}
-		backend.Eventually(t, "all calls of a cycle have connections to themselves", cycles)
-		trap := links[1].LoseReply(proxy.Containing("evalsha", script.NodeBatchAcquire().SHA1), proxy.Hang)
-		lease := acquire(t, l)
-		trap.Reply(t)
-		if nodes := nodesOf(lease); len(nodes) != 2 || slices.Contains(nodes, links[1].Addr()) {
-			t.Errorf("%q agree", nodes)
-		}
-		backend.Release(t, acquireOn(t, q.Mutex("b", holdfast.NoRenew()), 3))
-		backend.Release(t, lease)
-		s.cleaned()
-		links[1].Cut()
-		backend.Eventually(t, "all calls of a cycle have connections to themselves again", cycles)
-	})
 }

@@ -114,19 +114,6 @@ func TestValuesAreBuiltAlike(t *testing.T) {
 				b.expectValue("several", b.valueOf(mutexOf(name)), value(several.Fences[i], several.Now))
 			}
 
-			for _, names := range [][]string{{"b1"}, {"b2", "b3"}} {
-				batch := codec.NewBatchAcquire(len(names))
-				batch.Fence, batch.NotAfter = "fence", b.later(time.Minute)
-				for _, name := range names {
-					k := mutexOf(name).Keys
-					batch.Add(k.Lock, k.Queue, head, time.Minute, info)
-				}
-				got := ask(b, codec.Taken, &batch)
-				for i, name := range names {
-					b.expectValue("batch", b.valueOf(mutexOf(name)), value(got.Fence+uint64(i), got.Now))
-				}
-			}
-
 			// A hold has the form of a value.
 			h := codec.ShareAcquire{Acquire: acquireOf(shareOf("s"), codec.Try, "A", info), Share: codec.Share{Kind: codec.Semaphore, Limit: 3, Weight: 2}}
 			hold := ask(b, codec.Granted, &h)
@@ -149,11 +136,6 @@ func TestValuesOnNodesAreBuiltAlike(t *testing.T) {
 			b.serves(l)
 			got := ask(b, codec.Granted, &codec.NodeAcquire{Lock: l, Token: "A", TTL: time.Minute, NotAfter: b.later(time.Minute), Info: info})
 			b.expectValue("node", b.valueOf(l), head.Value(got.Grant.Fence, got.Now/1000, info))
-			batch := codec.NewNodeBatchAcquire(1)
-			batch.Keys, batch.Flags, batch.NotAfter = l.Keys, l.Flags, b.later(time.Minute)
-			batch.Add("{b}", "{b}:q", head, time.Minute, info)
-			taken := ask(b, codec.Taken, &batch)
-			b.expectValue("node's batch", b.valueOf(nodeLockOf("b")), head.Value(taken.Fence, taken.Now/1000, info))
 		}
 	})
 }
@@ -293,27 +275,14 @@ func TestCodecReadsWhatScriptsReply(t *testing.T) {
 			ask(b, codec.Queued, q) // a request of its own is gone
 		},
 		"batches": func(b bench) {
-			take := codec.NewBatchAcquire(2)
-			free, renew := codec.NewBatchRelease(2), codec.NewBatchRenew(2)
-			take.Fence, take.NotAfter = "fence", b.later(time.Minute)
-			for i, name := range []string{"a", "b"} {
-				k, head := mutexOf(name).Keys, wire.NewHead("A")
-				take.Add(k.Lock, k.Queue, head, time.Minute+time.Duration(i)*time.Second, info)
-				free.Add(k.Lock, head)
-			}
-			q := acquireOf(mutexOf("b"), codec.Try, "X", info)
-			ask(b, codec.Granted, &q)
-			r := ask(b, codec.Taken, &take)
-			if !slices.Equal(r.Left, []int{1}) || r.Fence == 0 {
-				b.t.Errorf("taken: %+v", r)
-			}
-			renew.Add("{a}", "hf1:A:", r.Fence, 2*time.Minute)
-			renew.Add("{b}", "hf1:A:", r.Fence+1, 2*time.Minute)
+			renew := codec.NewBatchRenew(2)
+			mine, other := acquireOf(mutexOf("a"), codec.Try, "A", info), acquireOf(mutexOf("b"), codec.Try, "X", info)
+			fence := ask(b, codec.Granted, &mine).Grant.Fence
+			ask(b, codec.Granted, &other)
+			renew.Add("{a}", "hf1:A:", fence, 2*time.Minute)
+			renew.Add("{b}", "hf1:A:", fence+1, 2*time.Minute)
 			if r := ask(b, codec.Kept, &renew); !slices.Equal(r.Left, []int{1}) {
 				b.t.Errorf("kept: %+v", r)
-			}
-			if r := ask(b, codec.Freed, &free); !slices.Equal(r.Left, []int{1}) {
-				b.t.Errorf("freed: %+v", r)
 			}
 		},
 		"shares": func(b bench) {
@@ -493,14 +462,9 @@ func TestCodecReadsWhatNodesReply(t *testing.T) {
 		votes := func(token string, ticket codec.Ticket) *codec.NodeAcquire {
 			return &codec.NodeAcquire{Lock: l, Token: token, TTL: time.Minute, NotAfter: b.later(time.Minute), Info: info, Ticket: ticket, Keep: time.Minute}
 		}
-		batch := codec.NewNodeBatchAcquire(1)
-		batch.Keys, batch.Flags, batch.NotAfter = l.Keys, l.Flags, b.later(time.Minute)
-		batch.Add("{b}", "{b}:q", "hf1:A:", time.Minute, info)
-
 		ask(b, codec.Unmarked, &codec.Init{Flags: l.Flags, Mark: "mark", Mode: codec.LookAtMark})
 		for _, quarantine := range []time.Duration{
 			ask(b, codec.Quarantined, votes("A", "")).Refusal.Quarantine,
-			ask(b, codec.Quarantined, &batch).Refusal.Quarantine,
 			ask(b, codec.Quarantined, &codec.NodeCounter{Lock: l}).Refusal.Quarantine,
 			ask(b, codec.Quarantined, &codec.NodeFence{Lock: l, Token: "A", Fence: 7}).Refusal.Quarantine,
 			ask(b, codec.Quarantined, &codec.NodeRaise{Lock: l}).Refusal.Quarantine,
@@ -519,7 +483,7 @@ func TestCodecReadsWhatNodesReply(t *testing.T) {
 
 		stands := ask(b, codec.Behind, votes("A", "")).Refusal.Stands
 		for _, again := range []string{
-			ask(b, codec.Behind, &batch).Refusal.Stands, ask(b, codec.Behind, &codec.NodeCounter{Lock: l}).Refusal.Stands,
+			ask(b, codec.Behind, &codec.NodeCounter{Lock: l}).Refusal.Stands,
 			ask(b, codec.Behind, &codec.NodeFence{Lock: l, Token: "A", Fence: 7}).Refusal.Stands, ask(b, codec.Behind, &codec.NodeRaise{Lock: l, Stands: "another"}).Refusal.Stands,
 		} {
 			if again != stands {
@@ -550,8 +514,5 @@ func TestCodecReadsWhatNodesReply(t *testing.T) {
 		late := votes("D", codec.FirstTicket)
 		late.NotAfter = 1
 		ask(b, codec.Late, late)
-		if r := ask(b, codec.Taken, &batch); r.Fence == 0 || r.Left != nil {
-			t.Errorf("taken: %+v", r)
-		}
 	})
 }

@@ -79,21 +79,19 @@ func TestALoneCallerUsesTheUsersTLS(t *testing.T) {
 		_ = d.Close()
 		_ = rdb.Close()
 	})
-	call := driver.Call{Script: driver.NewScript("test", "return 'x'"), Keys: []string{"a"}}
-	backend.Eventually(t, "a call is sent in its caller's goroutine", func() bool {
-		_, err := d.(driver.Prompt).RunPrompt(t.Context(), time.Now().Add(time.Minute), call)
-		if err != nil && !errors.Is(err, driver.ErrNotSent) {
-			t.Fatal(err)
-		}
-		return err == nil
-	})
+	conn, free, err := d.(driver.Connector).Connect(t.Context(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer free()
+	defer conn.Close()
 	reply, err := s.Do("CLIENT", "LIST")
 	clients, _ := reply.(string)
-	if err != nil || !strings.Contains(clients, "cmd=eval") {
+	if err != nil || !strings.Contains(clients, "cmd=hello") {
 		t.Fatalf("%v, %v", clients, err)
 	}
 	for line := range strings.Lines(clients) {
-		if strings.Contains(line, "cmd=eval") && !strings.Contains(line, "laddr="+addr) {
+		if strings.Contains(line, "cmd=hello") && !strings.Contains(line, "laddr="+addr) {
 			t.Errorf("it did not go by TLS: %s", line)
 		}
 	}

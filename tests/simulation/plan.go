@@ -225,8 +225,8 @@ func newProcess(r *rand.Rand, names []name) process {
 		RetryTimeout:      between(r, time.Second, 6*time.Second),
 		MaxLocalHandovers: []int{0, 0, 0, -1, 3}[r.IntN(5)],
 	}}
-	// This is not drawn: worlds without batches stay as their seeds made them before batches existed.
-	p.config.MaxBatch = []int{0, 0, -1, 1, 2}[p.config.CommandTimeout%5]
+	// This is not drawn: other worlds stay as their seeds made them before there was a choice.
+	p.config.ViaClient = p.config.CommandTimeout%5 == 2
 	var alike []want
 	for _, n := range names {
 		alike = append(alike, newWant(r, n))

@@ -461,12 +461,17 @@ func (d counting) Run(ctx context.Context, call driver.Call) (string, error) {
 	return d.Driver.Run(ctx, call)
 }
 
-func (d counting) RunPrompt(ctx context.Context, deadline time.Time, call driver.Call) (string, error) {
-	reply, err := d.Driver.(driver.Prompt).RunPrompt(ctx, deadline, call)
-	if !errors.Is(err, driver.ErrNotSent) {
-		d.n.Add(1)
-	}
-	return reply, err
+func (d counting) Connect(ctx context.Context, node string) (net.Conn, func(), error) {
+	return d.Driver.(driver.Connector).Connect(ctx, node)
+}
+
+func (d counting) Connects() driver.Driver { return d }
+
+func (d counting) Ready() error { return d.Driver.(driver.Connector).Ready() }
+
+func (d counting) Failed(err error) {
+	d.n.Add(1)
+	d.Driver.(driver.Connector).Failed(err)
 }
 
 // line is a line of the log.

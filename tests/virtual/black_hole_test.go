@@ -61,7 +61,7 @@ func TestLeasesOutliveConnectionsThatAreAllDead(t *testing.T) {
 		h := &hole{srv: srv, trip: 2500 * time.Microsecond}
 		rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:0", Dialer: h.dial, PoolSize: 100})
 		t.Cleanup(func() { _ = rdb.Close() })
-		c, err := holdfastgoredis.New(rdb, nil)
+		c, err := holdfastgoredis.New(rdb, &holdfast.Config{ViaClient: true})
 		if err != nil {
 			t.Fatal(err)
 		}

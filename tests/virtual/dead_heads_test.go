@@ -71,7 +71,7 @@ func (m *mortals) process(t *testing.T, srv *holdfasttest.Server) *holdfast.Clie
 	t.Helper()
 	d := &mortal{}
 	m.all = append(m.all, d)
-	return configured(t, srv, holdfast.Config{MaxBatch: -1}, func(inner drivertest.Driver) drivertest.Driver { d.Driver = inner; return d })
+	return configured(t, srv, holdfast.Config{ViaClient: true}, func(inner drivertest.Driver) drivertest.Driver { d.Driver = inner; return d })
 }
 
 func (m *mortals) kill() {

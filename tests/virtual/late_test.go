@@ -31,9 +31,6 @@ func TestACopyAtItsNotAfterIsLate(t *testing.T) {
 		if reply := eval(script.Release(), "", "A", "", notAfter); !strings.HasPrefix(reply, "absent") {
 			t.Errorf("the release is answered %q", reply)
 		}
-		if reply := eval(script.BatchAcquire(), "", notAfter, "hf1:A:", 60000, `{"o":"me"}`); !strings.HasPrefix(reply, "taken") || !strings.HasSuffix(reply, " 0 1") {
-			t.Errorf("a copy of the batch with it after the release is answered %q", reply)
-		}
 		if reply := eval(script.Acquire(), "t", "A", 60000, notAfter, 1, `{"o":"me"}`); !strings.HasPrefix(reply, "late") {
 			t.Errorf("a copy of the acquire after its release is answered %q", reply)
 		}

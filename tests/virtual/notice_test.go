@@ -31,7 +31,7 @@ func (d lagging) Run(ctx context.Context, call driver.Call) (string, error) {
 // A holder that is asked to let go before it has heard that it holds the lock learns of that, too.
 func TestANoticeBeforeTheGrantIsNotLost(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
-		cfg := holdfast.Config{MaxBatch: -1, TTL: time.Hour}
+		cfg := holdfast.Config{ViaClient: true, TTL: time.Hour}
 		c := configured(t, srv, cfg, func(inner drivertest.Driver) drivertest.Driver { return lagging{inner} })
 		first := acquire(t, c.Mutex("first"))
 		time.Sleep(2 * time.Second) // since then the client listens

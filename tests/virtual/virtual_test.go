@@ -27,7 +27,7 @@ func bubble(t *testing.T, f func(t *testing.T, srv *holdfasttest.Server)) {
 }
 
 // ways are the ways of sending a client's requests, set by Config.Batch.
-var ways = map[string]holdfast.Config{"in batches": {}, "each by itself": {MaxBatch: -1}}
+var ways = map[string]holdfast.Config{"natively": {}, "by script": {ViaClient: true}}
 
 // eachWay is bubble, once for each way of sending requests.
 func eachWay(t *testing.T, f func(t *testing.T, srv *holdfasttest.Server, cfg holdfast.Config)) {

@@ -7,7 +7,7 @@
 --             what became of such a lock
 --         'error MESSAGE'   some may last longer now
 --
--- Invariants: nothing shortens an expiry; a renewal creates nothing.
+-- Invariants: nothing shortens an expiry; a renewal creates nothing. A value that has no fence yet is given that of the grant.
 
 -- requires request
 -- requires answer
@@ -16,9 +16,18 @@ local function main()
   local values = redis.call('MGET', unpack(KEYS))
   local n, left = #KEYS, ''
   for i = 1, n do
-    local value = values[i]
+    local value, granted = values[i], ARGV[1 + i]
+    local ours = value and string.find(value, granted, 1, true) == 1
+    if value and not ours then
+      -- A lock that the server's own SET gave the token has no fence yet. If the server is out of memory, it gets that later.
+      local fresh = string.match(granted, '^hf1:[^:]*:') .. '0:'
+      ours = string.find(value, fresh, 1, true) == 1
+      if ours then
+        pcall(redis.call, 'SET', KEYS[i], granted .. string.sub(value, #fresh + 1), 'KEEPTTL')
+      end
+    end
     -- mutants: batch-renew-absent
-    if not value or string.find(value, ARGV[1 + i], 1, true) ~= 1
+    if not ours
       -- mutants: batch-prolong
       or redis.call('PEXPIRE', KEYS[i], ARGV[n + 1 + i] or ARGV[n + 2], 'GT') == 0 then
       left = left .. ' ' .. i

@@ -3,7 +3,7 @@
 -- KEYS    [1] lock  [2] queue  [3] fence counter, in Strict mode [4] incarnation mark
 -- ARGV    [1] flags as in prelude.lua  [2] token, new for this request  [3] TTL, ms
 --         [4] not-after, server time in µs, 0 for none  [5] info
---         [6] the ticket's token  [7] the ticket's fence: that in the lock's value
+--         [6] the ticket's token  [7] the ticket's fence: that in the lock's value, unless it has none yet
 --         [8] tombstone: server time in µs until which an acquire of the ticket's token may
 --             still arrive, 0 when none can
 -- Returns 'adopted NOW PTTL FENCE'  the lock is the token's, with a new fence
@@ -31,7 +31,7 @@
 
 local ttl, not_after, info = tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5]
 local detached, until_time = ARGV[6], tonumber(ARGV[8])
-local ticket = 'hf1:' .. detached .. ':' .. ARGV[7] .. ':'
+local ticket, fresh = 'hf1:' .. detached .. ':' .. ARGV[7] .. ':', 'hf1:' .. detached .. ':0:'
 
 local function adopted(pttl, fence)
   return 'adopted ' .. whole(now) .. ' ' .. pttl .. ' ' .. whole(fence)
@@ -72,7 +72,7 @@ local function main()
   end
   -- The fence, too: a late copy of the acquire could have brought back a lock that was deleted.
   -- mutants: adopt-compare
-  if string.sub(value, 1, #ticket) ~= ticket then
+  if string.sub(value, 1, #ticket) ~= ticket and string.sub(value, 1, #fresh) ~= fresh then
     on_master()
     return 'gone ' .. whole(now)
   end

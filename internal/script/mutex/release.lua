@@ -56,7 +56,9 @@ local function main()
   local value = unheard or read_lock()
   -- mutants: release-owner
   if is_mine(value) then
-    if string.sub(value, -1) ~= '+' then
+    -- A lock without a fence was set by the server's own SET, which does not see who waits.
+    -- mutants: release-fresh
+    if string.sub(value, -1) ~= '+' and string.sub(value, #mine + 1, #mine + 2) ~= '0:' then
       free_lock()
     elseif not pcall(give, value) and is_mine(read_lock(look_at)) then
       -- It failed before it changed anything.

@@ -50,14 +50,19 @@ local function main()
     return 'quarantined ' .. whole(now) .. ' ' .. rest
   end
   local value = read_lock()
-  -- With the fence, because a late copy of the acquire may have brought back a lock that was deleted.
-  local granted = mine .. ARGV[5] .. ':'
+  -- With the fence, because a late copy of the acquire may have brought back a lock that was deleted. A lock that the server's
+  -- own SET gave the token has none yet: such a SET is sent once.
+  local granted, fresh = mine .. ARGV[5] .. ':', mine .. '0:'
   -- mutants: renew-absent
   if not value then
     on_master()
     return 'absent ' .. whole(now)
   end
-  if string.sub(value, 1, #granted) ~= granted then
+  if string.sub(value, 1, #fresh) == fresh then
+    -- If the server is out of memory, a later renewal does it.
+    -- mutants: renew-fresh
+    pcall(redis.call, 'SET', KEYS[1], granted .. string.sub(value, #fresh + 1), 'KEEPTTL')
+  elseif string.sub(value, 1, #granted) ~= granted then
     on_master()
     return 'gone ' .. whole(now)
   end

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"bufio"
 	"bytes"
 	"net"
 	"sync/atomic"
@@ -23,7 +24,21 @@ func (p *Proxy) newLink(client, server net.Conn) *link {
 }
 
 func (l *link) run() {
-	l.Run(network.Tap{Read: resp.ReadRequest, Request: l.passesRequest, Reply: l.passesReply})
+	l.Run(network.Tap{Read: readRequest, Request: l.passesRequest, Reply: l.passesReply})
+}
+
+// readRequest reads a request. A transaction is one.
+func readRequest(in *bufio.Reader) ([]byte, error) {
+	request, err := resp.ReadRequest(in)
+	if err != nil || !bytes.Contains(request, []byte("\r\nMULTI\r\n")) {
+		return request, err
+	}
+	for {
+		command, err := resp.ReadRequest(in)
+		if request = append(request, command...); err != nil || bytes.Contains(command, []byte("\r\nEXEC\r\n")) {
+			return request, err
+		}
+	}
 }
 
 func (l *link) passesRequest(request []byte) bool {

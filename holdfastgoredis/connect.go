@@ -1,0 +1,84 @@
+package holdfastgoredis
+
+import (
+	"context"
+	"errors"
+	"net"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/connect"
+)
+
+// greeting bounds the wait for the replies to what go-redis sends first on a connection of Connect. It is added to the user's
+// DialTimeout. The user's ReadTimeout can be far longer.
+const greeting = 5 * time.Second
+
+// Connect opens a connection with the options of the driver's other connections.
+func (d *adapter) Connect(ctx context.Context, node string) (conn net.Conn, free func(), err error) {
+	from := d.connects
+	if known, is := d.nodes.Load(node); is {
+		from = known.(*redis.Options)
+	}
+	if from == nil || from.StreamingCredentialsProvider != nil { // go-redis sends new credentials only on the connections of a pool
+		return nil, nil, errors.ErrUnsupported
+	}
+	own := *from
+	own.PoolSize = 2 // with 1, go-redis would keep dialing after a failure
+	own.Protocol = 2 // in RESP3 servers can push
+	ctx, cancel := context.WithTimeout(ctx, own.DialTimeout+greeting)
+	defer cancel()
+	conn, err = connect.Greeted(ctx, own.Dialer, func(dial connect.Dialer) error {
+		own.Dialer = dial
+		client := redis.NewClient(&own)
+		sticky := client.Conn() // go-redis does not replace its connection when that breaks
+		free = func() {
+			_ = sticky.Close()
+			_ = client.Close()
+		}
+		return sticky.Do(ctx, "hello").Err()
+	})
+	return conn, free, convert(err)
+}
+
+// noting returns a function that makes the client of a Cluster's node, as newClient does, and notes its options.
+func (d *adapter) noting(newClient func(*redis.Options) *redis.Client) func(*redis.Options) *redis.Client {
+	if newClient == nil {
+		newClient = redis.NewClient
+	}
+	return func(o *redis.Options) *redis.Client {
+		client := newClient(o)
+		d.nodes.Store(o.Addr, client.Options())
+		return client
+	}
+}
+
+// Connects implements driver.Connector.
+func (d *adapter) Connects() driver.Driver { return d }
+
+// Ready implements driver.Connector.
+func (d *adapter) Ready() error {
+	if d.wasOpen() {
+		return nil
+	}
+	return errClientClosed
+}
+
+// Failed implements driver.Connector.
+func (d *adapter) Failed(err error) {
+	var refused driver.ReplyError
+	if errors.As(err, &refused) {
+		d.refreshAfter(refusal{refused})
+		return
+	}
+	d.refreshAfter(err)
+	d.replaceAfter(err, d.urgent.get())
+}
+
+// refusal is an error reply in the form in which go-redis returns one.
+type refusal struct{ driver.ReplyError }
+
+// RedisError marks refusal as a redis.Error.
+func (refusal) RedisError() {}

@@ -1,0 +1,52 @@
+package holdfastrueidis
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"net"
+
+	"github.com/redis/rueidis"
+
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/connect"
+)
+
+// Connect opens a connection to a single server, or to that node of a Cluster. It does not if credentials can change, since new ones
+// would have to be sent on it, or if another server can take this one's place: with Sentinel, or if the server redirects clients.
+func (d *adapter) Connect(ctx context.Context, node string) (conn net.Conn, free func(), err error) {
+	o := d.option
+	if d.follower != nil || o.AuthCredentialsFn != nil || o.Standalone.EnableRedirect || len(o.InitAddress) > 1 && node == "" {
+		return nil, nil, errors.ErrUnsupported
+	}
+	if node == "" {
+		node = o.InitAddress[0]
+	}
+	own := singleServer(o, node)
+	own.Standalone = rueidis.StandaloneOption{}
+	own.PipelineMultiplex = -1
+	own.AlwaysPipelining, own.OnInvalidations = false, nil // otherwise rueidis would read our replies
+	own.Dialer.KeepAlive = -1                              // otherwise it would send PINGs
+	conn, err = connect.Greeted(ctx, func(ctx context.Context, _, addr string) (net.Conn, error) {
+		return o.DialCtxFn(ctx, addr, &o.Dialer, o.TLSConfig)
+	}, func(dial connect.Dialer) error {
+		own.DialCtxFn = func(ctx context.Context, addr string, _ *net.Dialer, _ *tls.Config) (net.Conn, error) {
+			return dial(ctx, "tcp", addr)
+		}
+		client, err := rueidis.NewClient(own)
+		if client != nil {
+			free = client.Close
+		}
+		return err
+	})
+	return conn, free, convert(err)
+}
+
+// Connects implements driver.Connector.
+func (d *adapter) Connects() driver.Driver { return d }
+
+// Ready implements driver.Connector: the client is the driver's own.
+func (d *adapter) Ready() error { return nil }
+
+// Failed implements driver.Connector: rueidis finds out by itself.
+func (d *adapter) Failed(error) {}

@@ -1,0 +1,207 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/holdfast-go/holdfast/internal/codec"
+	"github.com/holdfast-go/holdfast/internal/exec"
+	"github.com/holdfast-go/holdfast/internal/pipe"
+)
+
+// This file acquires a mutex that is free, and releases one that nobody waits for, with the server's own commands
+// (docs/PROTOCOL.md, "The free path"). All else is left to the scripts, which handle every case.
+
+// plain reports whether the server's own commands can acquire and release the lock: it is a string, and no other program uses it.
+func (l *target) plain() bool { return l.set.kind.native }
+
+// takeFree acquires the lock for a new token, if it looks free and nobody waits for it. If it returns neither a hold nor an error, a
+// script has to ask, with another token. began is since when the caller has been asking; zero if nothing was sent.
+func (l *target) takeFree(ctx context.Context) (h *hold, began time.Time, err error) {
+	c := l.c
+	if !l.plain() || l.set.seenAs != "" || c.cfg.Strict || l.set.isDurable() || c.contended.has(l.keys.Lock) {
+		return nil, began, nil
+	}
+	p := c.server.FreePath(l.keys.Lock)
+	if p == nil {
+		return nil, began, nil
+	}
+	began = time.Now()
+	a := l.newAttempt()
+	call := c.newCall(pipe.Acquire, l)
+	call.Queue, call.Head, call.Info, call.TTL = l.keys.Queue, string(a.head), l.set.info, l.set.term()
+	err = c.server.SendOn(ctx, p, call, c.slot(l))
+	switch fate, _ := exec.Classify(err); {
+	case err == nil && !call.Done:
+		c.contended.add(l.keys.Lock)
+		c.calls.Put(call)
+		return nil, began, nil
+	case err == nil && l.isGrant(ctx, p, call):
+		a.noteSet(call)
+		if h, err = a.takes(call.Sent, call.Heard, call.Now, call.Left(), fenceOf(call), 1); err == nil {
+			c.calls.Put(call)
+			return h, began, nil
+		}
+	case err != nil && err == ctx.Err(), fate == exec.Unknown:
+		a.own().ghost = call.Expiry
+	case err != nil && !call.Done:
+		return nil, began, nil // nothing was done
+	}
+	// mutants: ended-token
+	return nil, began, a.end(ctx, began)
+}
+
+func fenceOf(call *pipe.Call) uint64 { return call.Fence.Ms*1000 + call.Fence.Seq }
+
+const noLead = 1 << 30
+
+// noteSet notes the time in the lock's value. It takes less memory as a difference.
+func (a *attempt) noteSet(call *pipe.Call) {
+	if lead := int64(call.Fence.Ms) - call.Granted + noLead; 0 < lead && lead < 2*noLead {
+		a.lead = uint32(lead)
+	}
+}
+
+// setAt returns the time in the value that the server's own command gave the lock, whose fence it is; 0 if that is not known.
+func (a *attempt) setAt(fence uint64) int64 {
+	if a.lead == 0 {
+		return 0
+	}
+	return int64(fence/1000) - int64(a.lead) + noLead
+}
+
+// isGrant reports whether a lock that was set is acquired: nobody was waiting for it, its fence can be used, and it lasts about as
+// long as it should.
+func (l *target) isGrant(ctx context.Context, p *pipe.Pipe, call *pipe.Call) bool {
+	term, left := l.set.term(), call.Left()
+	leeway := max(term/20, 20*time.Millisecond)
+	switch {
+	// mutants: late-expiry
+	case left <= 0, left > term+leeway, left < term-leeway && !l.set.unbounded(), call.Fence.Seq >= 1000:
+		return false
+	// mutants: barging
+	case call.Queues > 0 && (call.Others == 0 || l.isAwaited(ctx, p)):
+		l.c.contended.add(l.keys.Lock)
+		return false
+	}
+	return true
+}
+
+// isAwaited reports whether somebody may be queued for the lock.
+func (l *target) isAwaited(ctx context.Context, p *pipe.Pipe) bool {
+	exists := pipe.Call{Words: []string{"EXISTS", l.keys.Queue}}
+	err := l.c.server.SendOn(ctx, p, &exists, l.c.slot(l))
+	return err != nil || exists.Text != "0"
+}
+
+// end releases what the token has, or may get, after a SET that is no grant. A script may ask for the lock, with another token, once
+// end has returned nil.
+func (a *attempt) end(ctx context.Context, began time.Time) error {
+	c, l := a.l.c, a.l
+	a.owed = true
+	err := ctx.Err()
+	if err == nil {
+		var reply codec.ReleaseReply
+		if reply, _, err = c.releaseSince(began, ctx, l, a.token(), "", 0, a.ending); err == nil {
+			if a.ghost != 0 && reply.Word != codec.Released {
+				c.tasks.Run(a.releaseGhost)
+			}
+			return nil
+		}
+	}
+	a.abandon()
+	if err == ctx.Err() {
+		return c.server.Unheard(ctx, "acquire", l.name(), began)
+	}
+	var f *exec.Failure
+	if errors.As(err, &f) {
+		f.Op, f.Ambiguous = "acquire", true
+	}
+	return err
+}
+
+// releaseGhost releases the lock again and again, for as long as a SET that was not answered may still be carried out: nothing makes
+// the server refuse it. What it sets expires in any case by the end of that time. If one is released, it was the only one.
+func (a *attempt) releaseGhost() {
+	c, l := a.l.c, a.l
+	for pause := 250 * time.Millisecond; ; pause = min(2*pause, 5*time.Second) {
+		rest := time.Duration(a.ghost-c.server.Time(c.slot(l))/1000) * time.Millisecond
+		if rest < 0 {
+			return
+		}
+		select {
+		case <-time.After(min(pause, rest+time.Millisecond)):
+		case <-c.closing:
+			return
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), rest+c.cfg.CommandTimeout)
+		reply, _, err := c.release(ctx, l, a.token(), "", 0, a.ending)
+		cancel()
+		// mutants: ghost-released
+		if err == nil && reply.Word == codec.Released {
+			return
+		}
+	}
+}
+
+// newCall returns a call about the lock, from the client's pool if possible.
+func (c *Client) newCall(kind pipe.Kind, l *target) *pipe.Call {
+	call, known := c.calls.Get().(*pipe.Call)
+	if !known {
+		call = &pipe.Call{}
+	}
+	call.Kind, call.Lock, call.Fences = kind, l.keys.Lock, c.fenceOf(l)
+	return call
+}
+
+// giveBack releases a lock that was granted with that fence, as Client.release does, even if ctx has ended.
+func (a *attempt) giveBack(ctx context.Context, fence uint64, tombstone int64) (reply codec.ReleaseReply, unanswered bool, err error) {
+	began := time.Now()
+	if tombstone == 0 && a.freeable() {
+		var done bool
+		if done, unanswered = a.free(fence); done {
+			return released, false, nil
+		}
+	}
+	reply, again, err := a.l.c.releaseSince(began, context.WithoutCancel(ctx), a.l, a.token(), a.member, tombstone, a.ending)
+	return reply, unanswered || again, err
+}
+
+// released is what the release of a lock would reply that was deleted.
+var released = codec.ReleaseReply{Head: codec.Head{Word: codec.Released}}
+
+// freeable reports whether the lock can be deleted, as far as is known.
+func (a *attempt) freeable() bool {
+	return a.l.plain() && !a.l.c.contended.has(a.l.keys.Lock) && a.l.c.server.Pipe(a.l.keys.Lock) != nil
+}
+
+// free deletes the lock, if nobody waits for it. If it returns done false, the lock must be released by the script; unanswered says
+// that it may have been deleted all the same.
+func (a *attempt) free(fence uint64) (done, unanswered bool) {
+	c, l := a.l.c, a.l
+	p := c.server.Pipe(l.keys.Lock)
+	if p == nil {
+		return false, false
+	}
+	call := c.newCall(pipe.Release, l)
+	// mutants: native-release
+	call.Head, call.Info, call.Granted = string(a.head), l.set.info, a.setAt(fence)
+	if err := c.server.SendOn(context.Background(), p, call, c.slot(l)); err != nil {
+		if call.Granted != 0 && exec.IsLacking(err) {
+			c.server.LacksDeleteIfEqual()
+		}
+		return false, exec.MayBeDone(err)
+	}
+	done = call.Done
+	if !done {
+		c.contended.add(l.keys.Lock)
+	}
+	c.calls.Put(call)
+	return done, false
+}
+
+// freeThen starts free and returns at once. tell is called with the result; it must not block.
+func (a *attempt) freeThen(fence uint64, tell func(done, unanswered bool)) {
+	a.l.c.tasks.Run(func() { tell(a.free(fence)) })
+}

@@ -1,0 +1,120 @@
+package engine
+
+import (
+	"runtime"
+	"sync"
+	"time"
+
+	"github.com/holdfast-go/holdfast/internal/exec"
+)
+
+// servers are what a client keeps for each server: for the only one or, in a Cluster, for each master.
+type servers struct {
+	one server // the only server, outside Cluster mode
+
+	mu    sync.Mutex
+	nodes map[string]*server // of a Cluster, by the driver's names for them
+}
+
+// server is what a client keeps for a server.
+type server struct {
+	renewals   renewals
+	renewers   exec.Limiter // of renewals that go by themselves
+	reclaimers reclaimers
+}
+
+// maxServers bounds how many servers of a Cluster are remembered, among them those that have left
+// it.
+const maxServers = 1000
+
+func (s *server) init(c *Client) {
+	s.renewals.c, s.renewals.run = c, c.tasks.Run
+	s.renewers = exec.Limiter{Tasks: &c.tasks, Most: maxRenewing}
+	s.reclaimers.init(c)
+}
+
+// serverOf returns the server that has l. If it is not known which one that is, known is false, and the server is for l alone.
+func (c *Client) serverOf(l *target) (s *server, known bool) {
+	all := &c.servers
+	if !c.server.InCluster() {
+		return &all.one, true
+	}
+	node := c.server.Node(l.keys.Lock)
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	s = all.nodes[node]
+	if s == nil || node == "" {
+		s = &server{}
+		s.init(c)
+		if len(all.nodes) >= maxServers || all.nodes == nil {
+			all.nodes = map[string]*server{}
+		}
+		if node != "" {
+			all.nodes[node] = s
+		}
+	}
+	return s, node != ""
+}
+
+// renewals sends renewals that fall due together in one call. Nobody waits for them, so they do not wait for each other's answers
+// either.
+type renewals struct {
+	c   *Client
+	run func(func()) // calls f in a new goroutine
+
+	mu       sync.Mutex
+	due      []*hold
+	underway int       // calls
+	answered time.Time // when the latest call was answered
+}
+
+// maxBatch bounds the locks in a call, and with that how long it keeps the server from other work: about a third of a
+// millisecond.
+const maxBatch = 128
+
+// add sends the renewal of a hold.
+func (r *renewals) add(h *hold) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.due = append(r.due, h)
+	if len(r.due) == 1 {
+		r.run(r.send)
+	}
+}
+
+// send sends what is due, once nothing more falls due just now.
+func (r *renewals) send() {
+	for before := -1; ; {
+		r.mu.Lock()
+		if len(r.due) == before {
+			break
+		}
+		before = len(r.due)
+		r.mu.Unlock()
+		runtime.Gosched()
+	}
+	defer r.mu.Unlock()
+	for len(r.due) > 0 {
+		n := min(len(r.due), maxBatch)
+		some := r.due[:n:n]
+		r.due = r.due[n:]
+		r.underway++
+		r.run(func() {
+			answered := r.c.sendRenewals(some)
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			r.underway--
+			if answered {
+				r.answered = time.Now()
+			}
+		})
+	}
+	r.due = nil
+}
+
+// hang reports whether calls are under way, and none was answered since then.
+func (r *renewals) hang(since time.Time) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.underway > 0 && r.answered.Before(since)
+}

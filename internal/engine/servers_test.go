@@ -1,0 +1,162 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/clock"
+)
+
+// cluster is a fake with two masters that takes a millisecond to answer. One master has the locks whose names begin with "a".
+type cluster struct {
+	fake
+	renewed int         // calls, or calls together, of renewal scripts
+	hangs   atomic.Bool // the first master does not answer
+}
+
+// hang waits until ctx ends, if the master that has the key hangs. It counts renewals.
+func (d *cluster) hang(ctx context.Context, c driver.Call) error {
+	d.mu.Lock()
+	if strings.HasSuffix(c.Script.Name, "renew") {
+		d.renewed++
+	}
+	d.mu.Unlock()
+	if d.hangs.Load() && d.Node(c.Keys[0]) == "a" {
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	time.Sleep(time.Millisecond)
+	return nil
+}
+
+func (d *cluster) Probe(ctx context.Context) (driver.ServerInfo, error) {
+	info, err := d.fake.Probe(ctx)
+	info.Cluster = true
+	return info, err
+}
+
+func (d *cluster) Node(key string) string {
+	if key[len("holdfast:{")] == 'a' {
+		return "a"
+	}
+	return "b"
+}
+
+func (d *cluster) Run(ctx context.Context, c driver.Call) (string, error) {
+	if err := d.hang(ctx, c); err != nil {
+		return "", err
+	}
+	return d.fake.Run(ctx, c)
+}
+
+func (d *cluster) RunAll(ctx context.Context, calls []driver.Call, tell func(i int, reply string, err error)) {
+	err := d.hang(ctx, calls[0])
+	for i, c := range calls {
+		if d.Node(c.Keys[0]) != d.Node(calls[0].Keys[0]) {
+			panic("locks of two masters are sent together")
+		}
+		reply, err := "", err
+		if err == nil {
+			reply, err = d.fake.Run(ctx, c)
+		}
+		tell(i, reply, err)
+	}
+}
+
+// Fault: One master of a Cluster hangs, with more leases than can be renewed singly at once. Its leases are lost;
+// those of the other master are renewed as before, together or singly.
+func TestAMasterThatHangsHoldsUpNoRenewalsOfOthers(t *testing.T) {
+	t.Run("together", func(t *testing.T) { testAMasterThatHangs(t, 2*maxRenewing, Renew(true), 2*maxRenewing) })
+	t.Run("by themselves", func(t *testing.T) { testAMasterThatHangs(t, 8*maxRenewing, MaxHold(time.Hour), math.MaxInt) })
+}
+
+// testAMasterThatHangs has n leases at each of two masters. One of the masters hangs; the leases
+// may be renewed with at most that many calls.
+func testAMasterThatHangs(t *testing.T, n int, option Option, sendings int) {
+	synctest.Test(t, func(t *testing.T) {
+		t.Cleanup(clock.SetBoot(func() time.Duration { return 0 }))
+		server := &cluster{fake: fake{holders: map[string]string{}}}
+		c, err := New(server, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		const ttl = 10 * time.Second
+		leases := make([]Lease, 2*n)
+		var all sync.WaitGroup
+		for i := range leases {
+			all.Go(func() {
+				lease, err := c.Mutex(fmt.Sprintf("%c%d", "ab"[i/n], i%n), TTL(ttl), option).Acquire(t.Context())
+				if err != nil {
+					t.Error(err)
+				}
+				leases[i] = lease
+			})
+		}
+		all.Wait()
+		if t.Failed() {
+			t.FailNow()
+		}
+		server.hangs.Store(true)
+		time.Sleep(3 * ttl)
+		for _, l := range leases[:n] {
+			// A renewal that is only sent when it is too late has not failed yet.
+			if lost := (*LostError)(nil); !errors.As(l.Err(), &lost) || lost.Reason != LossUnreachable && lost.Reason != LossExpired {
+				t.Fatalf("%s, whose master hangs: %v", l.Name(), l.Err())
+			}
+		}
+		for _, l := range leases[n:] {
+			if l.Err() != nil {
+				t.Fatalf("%s, whose master is well: %v", l.Name(), l.Err())
+			}
+		}
+		server.mu.Lock()
+		if server.renewed > sendings {
+			t.Errorf("%d leases are renewed for %s in %d sendings", n, 3*ttl, server.renewed)
+		}
+		server.mu.Unlock()
+		server.hangs.Store(false)
+		for _, l := range leases {
+			all.Go(func() { _ = l.Release(t.Context()) })
+		}
+		all.Wait()
+		if err := c.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// Renewals that go together do so at the start of a slot, on average after a third of the TTL.
+func TestRenewalsFallIntoSlots(t *testing.T) {
+	c, err := New(&fake{holders: map[string]string{}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = c.Close(t.Context()) }()
+	lease, err := c.Mutex("m").Acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = lease.Release(t.Context()) }()
+	const n, ttl = 10_000, 48 * time.Second
+	var sum time.Duration
+	for i := range n {
+		sent := clock.Awake().Add(time.Duration(i) * 7 * time.Millisecond)
+		at := lease.(*holdLease).g.renewalAfter(sent, ttl)
+		if off := at.Mono.Sub(c.epoch) % time.Second; off != 0 {
+			t.Fatalf("a renewal is %s after the start of a slot", off)
+		}
+		sum += at.Sub(sent)
+	}
+	if mean := sum / n; (mean - ttl/3).Abs() > 100*time.Millisecond {
+		t.Errorf("on average renewals come after %s", mean)
+	}
+}

@@ -1,0 +1,146 @@
+package exec
+
+import (
+	"context"
+	"errors"
+	"net"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/pipe"
+)
+
+// pipes are the pipes to a server, or to the masters of a Cluster.
+type pipes struct {
+	connector driver.Connector // nil: there are none
+	refused   atomic.Bool      // the connector makes no connections that can be used
+	scripted  atomic.Bool      // the user or the server lacks a command of the free path
+
+	mu  sync.Mutex
+	all map[string]*pipe.Pipe // by the driver's names for the masters; outside Cluster mode only ""
+}
+
+// maxPipes bounds how many masters of a Cluster have a pipe, among them those that have left it.
+const maxPipes = 1000
+
+// Pipe returns the pipe to the server that has the key; nil if there is none, or it is not known which server has it.
+func (s *Server) Pipe(key string) *pipe.Pipe {
+	if s.pipes.connector == nil || s.pipes.refused.Load() {
+		return nil
+	}
+	node := ""
+	if s.InCluster() {
+		if node = s.Node(key); node == "" {
+			return nil
+		}
+	}
+	s.pipes.mu.Lock()
+	defer s.pipes.mu.Unlock()
+	p := s.pipes.all[node]
+	if p != nil {
+		return p
+	}
+	if len(s.pipes.all) == maxPipes {
+		for name, p := range s.pipes.all {
+			p.Close()
+			delete(s.pipes.all, name)
+		}
+	}
+	p = &pipe.Pipe{
+		Open:        func(ctx context.Context) (net.Conn, func(), error) { return s.pipes.connector.Connect(ctx, node) },
+		OpenTimeout: openTimeout, Timeout: s.cfg.CommandTimeout, Go: s.cfg.Tasks.Run,
+		HasDeleteIfEqual: s.HasDeleteIfEqual, InCluster: s.InCluster(),
+	}
+	if s.pipes.all == nil {
+		s.pipes.all = map[string]*pipe.Pipe{}
+	}
+	s.pipes.all[node] = p
+	return p
+}
+
+// FreePath is Pipe for the acquiring of mutexes by the server's own commands: nil, too, if the server refuses one of these.
+func (s *Server) FreePath(key string) *pipe.Pipe {
+	if s.pipes.scripted.Load() {
+		return nil
+	}
+	return s.Pipe(key)
+}
+
+// openTimeout bounds the making of a connection.
+const openTimeout = 10 * time.Second
+
+// SendOn sends a call on a pipe, and notes what its answer tells of the server. slot is that of its keys.
+func (s *Server) SendOn(ctx context.Context, p *pipe.Pipe, c *pipe.Call, slot uint16) error {
+	if c.Kind != pipe.Release {
+		if err := s.pipes.connector.Ready(); err != nil {
+			return err
+		}
+	}
+	trying := s.trying()
+	err := p.Send(ctx, c)
+	if err != nil && err == ctx.Err() {
+		return err // the attempt is taken back, and that shows whether the server answers
+	}
+	if errors.Is(err, errors.ErrUnsupported) {
+		s.pipes.refused.Store(true)
+		return err
+	}
+	s.tried(trying, err)
+	if err != nil {
+		s.pipes.connector.Failed(err)
+		if c.Kind == pipe.Acquire && IsLacking(err) && strings.Contains(err.Error(), "command") { // not only the right to this key
+			s.pipes.scripted.Store(true)
+		}
+		return err
+	}
+	if c.Now != 0 {
+		s.RTT.observe(c.Heard.Mono.Sub(c.Sent.Mono))
+		s.clocks.heard(slot, c.Sent, c.Now)
+	}
+	return nil
+}
+
+// runCall runs a script or a command, on a pipe if there is one.
+func (s *Server) runCall(ctx context.Context, c driver.Call) (string, error) {
+	key := ""
+	if len(c.Keys) > 0 {
+		key = c.Keys[0]
+	}
+	p := s.Pipe(key)
+	if p == nil {
+		return s.driver.Run(ctx, c)
+	}
+	if !c.Urgent || c.Renews {
+		if err := s.pipes.connector.Ready(); err != nil {
+			return "", err
+		}
+	}
+	text, err := p.Run(ctx, &c)
+	switch {
+	case errors.Is(err, errors.ErrUnsupported):
+		s.pipes.refused.Store(true)
+		return s.driver.Run(ctx, c)
+	case isElsewhere(err):
+		return s.driver.Run(ctx, c)
+	case err != nil && ctx.Err() == nil:
+		s.pipes.connector.Failed(err)
+	}
+	return text, err
+}
+
+// isElsewhere reports whether a server of a Cluster says that another has the key. The driver finds out which one.
+func isElsewhere(err error) bool {
+	refused, is := as[driver.ReplyError](err)
+	return is && (strings.HasPrefix(string(refused), "MOVED ") || strings.HasPrefix(string(refused), "ASK "))
+}
+
+func (p *pipes) close() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, one := range p.all {
+		one.Close()
+	}
+}

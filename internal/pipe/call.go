@@ -1,0 +1,91 @@
+package pipe
+
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/holdfast-go/holdfast/internal/clock"
+)
+
+// Call is a request, and then its answer. It may be used again after Send, unless that returned an error.
+type Call struct {
+	Kind  Kind
+	Words []string // of Command: its name and its arguments
+
+	// Of Acquire and Release.
+	Lock   string // the key
+	Fences string // the key of the fence counter. Calls with the same one share commands: their keys are in one slot of a Cluster
+	Head   string // how the lock's value begins, up to its token and the colon after that
+	Info   string // its last part; Release: if Granted is set
+	// Granted is the time in the value of a lock that Acquire has set: server time, ms. Of Acquire it is a part of the answer, even
+	// if that is an error; it is 0 if nothing was sent. Of Release it is 0 if the value may be another by now.
+	Granted int64
+
+	// Of Acquire.
+	Queue string // the key of the queue
+	TTL   time.Duration
+
+	// The answer.
+	Text   string        // to Command: the reply
+	Done   bool          // Acquire: the lock has the value. Release: it was released
+	Fence  ID            // to Acquire, if Done
+	Queues int           // to Acquire, if Done: how many queues exist of the locks that were asked for together
+	Others int           // to Acquire: how many locks were asked for together with this one
+	Expiry int64         // to Acquire, even if that is an error: when the lock expires, if it was set; server time, ms
+	Now    int64         // to Acquire: server time, µs
+	Sent   clock.Instant // of Acquire: when it was written, or shortly before
+	Heard  clock.Instant // of Acquire: when the answer was read, or shortly after
+
+	deadline time.Time
+	self     [1]*Call
+	wake     chan struct{} // receives a value when the call is done, or its caller is to write or read
+	sent     bool          // it may have left this process
+	done     atomic.Bool   // set after the answer
+	left     bool          // its caller has given up
+	err      error
+}
+
+// Left returns for how long the lock was still to last when the server answered an Acquire.
+func (c *Call) Left() time.Duration { return time.Duration(c.Expiry*1000-c.Now) * time.Microsecond }
+
+// Kind is what a call is for.
+type Kind uint8
+
+const (
+	Command Kind = iota // a command with one reply, which is not an array
+	Acquire             // sets a lock if it is free, and adds a fence to the counter
+	Release             // deletes a lock that has the head and no mark
+)
+
+// ID is the id of an entry of a stream.
+type ID struct{ Ms, Seq uint64 }
+
+// prepare makes the call ready to be sent.
+func (c *Call) prepare(deadline time.Time) {
+	if c.wake == nil {
+		c.wake = make(chan struct{}, 1)
+		c.self[0] = c
+	}
+	c.deadline, c.sent, c.left, c.err = deadline, false, false, nil
+	c.done.Store(false)
+	c.Text, c.Done, c.Fence, c.Queues, c.Others, c.Now = "", false, ID{}, 0, 0, 0
+	if c.Kind == Acquire {
+		c.Granted, c.Expiry = 0, 0
+	}
+}
+
+// alone returns the call as all calls of a packet.
+func (c *Call) alone() []*Call { return c.self[:] }
+
+func (c *Call) awaken() {
+	select {
+	case c.wake <- struct{}{}:
+	default: // it is about to look
+	}
+}
+
+func (c *Call) finish(err error) {
+	c.err = err
+	c.done.Store(true)
+	c.awaken()
+}

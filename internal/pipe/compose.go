@@ -1,0 +1,258 @@
+package pipe
+
+import (
+	"bytes"
+	"strconv"
+
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/clock"
+	"github.com/holdfast-go/holdfast/internal/script"
+)
+
+// packet is calls that share commands, and are answered together.
+type packet struct {
+	calls   []*Call
+	replies int // still to come
+	read    func(l *line, r replies, calls []*Call)
+}
+
+// compose turns the queue into what is written next.
+func (l *line) compose() {
+	b := l.buffer[:0]
+	for i, c := range l.queue {
+		switch {
+		case c.left || c.sent:
+		case c.Kind == Command:
+			c.sent = true
+			b = appendCommand(b, c.Words)
+			l.flight = append(l.flight, packet{c.alone(), 1, readCommand})
+		case l.deletes(c):
+			c.sent = true
+			b = appendValue(appendWords(appendArray(b, 3), "DELIFEQ", c.Lock), c)
+			l.flight = append(l.flight, packet{c.alone(), 1, readDeleted})
+		case c.Kind == Release:
+			b = l.composeReleases(b, l.gather(i))
+		default:
+			b = l.composeAcquires(b, l.gather(i))
+		}
+	}
+	clear(l.queue)
+	l.queue = l.queue[:0]
+	l.buffer, l.out = b, b
+	if cap(b) > maxBuffer {
+		l.buffer = nil
+	}
+}
+
+// deletes reports whether the server can compare and delete the lock without a script.
+func (l *line) deletes(c *Call) bool {
+	return c.Kind == Release && c.Granted != 0 && l.pipe.HasDeleteIfEqual()
+}
+
+// maxShared bounds how many calls share commands, and with that how long the server does nothing else.
+const maxShared = 128
+
+// gather returns the call of the queue at that index, and those after it that share its commands.
+func (l *line) gather(at int) []*Call {
+	first := l.queue[at]
+	first.sent = true
+	calls := first.alone()
+	for _, c := range l.queue[at+1:] {
+		if len(calls) == maxShared {
+			break
+		}
+		if c.Kind == first.Kind && c.Fences == first.Fences && !c.left && !c.sent && !l.deletes(c) {
+			c.sent = true
+			calls = append(calls, c)
+		}
+	}
+	return calls
+}
+
+func (l *line) composeReleases(b []byte, calls []*Call) []byte {
+	b = appendArray(b, 3+2*len(calls))
+	if l.knows {
+		b = appendWords(b, "EVALSHA", script.BatchRelease().SHA1)
+	} else {
+		b = appendWords(b, "EVAL", script.BatchRelease().Source)
+	}
+	b = appendNumber(b, int64(len(calls)))
+	for _, c := range calls {
+		b = appendWord(b, c.Lock)
+	}
+	for _, c := range calls {
+		b = appendWord(b, c.Head)
+	}
+	l.flight = append(l.flight, packet{calls, 1, readReleased})
+	return b
+}
+
+func (l *line) composeAcquires(b []byte, calls []*Call) []byte {
+	b = append(b, "*1\r\n$5\r\nMULTI\r\n"...)
+	sent := clock.Now()
+	now := l.clock.at(sent)
+	for _, c := range calls {
+		c.Sent, c.Granted, c.Expiry, c.Others = sent, now/1000, (now+c.TTL.Microseconds())/1000, len(calls)-1
+		b = append(b, "*6\r\n$3\r\nSET\r\n"...)
+		b = append(appendValue(appendWord(b, c.Lock), c), "$2\r\nNX\r\n$4\r\nPXAT\r\n"...)
+		b = appendNumber(b, c.Expiry)
+	}
+	b = append(b, "*8\r\n$4\r\nXADD\r\n"...)
+	b = append(appendWord(b, calls[0].Fences), l.pipe.trim()...)
+	b = appendWord(appendArray(b, 1+len(calls)), "EXISTS")
+	for _, c := range calls {
+		b = appendWord(b, c.Queue)
+	}
+	b = append(b, "*1\r\n$4\r\nTIME\r\n*1\r\n$4\r\nEXEC\r\n"...)
+	l.flight = append(l.flight, packet{calls, len(calls) + 5, readAcquired})
+	return b
+}
+
+// Of the counter, an entry is kept so that scripts can read its id; in a Cluster, where there are many counters, none is.
+const (
+	trimToOne  = "$6\r\nMAXLEN\r\n$1\r\n~\r\n$1\r\n1\r\n$1\r\n*\r\n$1\r\ng\r\n$0\r\n\r\n"
+	trimToNone = "$6\r\nMAXLEN\r\n$1\r\n~\r\n$1\r\n0\r\n$1\r\n*\r\n$1\r\ng\r\n$0\r\n\r\n"
+)
+
+func (p *Pipe) trim() string {
+	if p.InCluster {
+		return trimToNone
+	}
+	return trimToOne
+}
+
+// appendValue adds the value of a lock that was set, which has no fence yet.
+func appendValue(b []byte, c *Call) []byte {
+	var digits [20]byte
+	granted := strconv.AppendInt(digits[:0], c.Granted, 10)
+	const begin, end = "0:", ":0:"
+	b = append(strconv.AppendInt(append(b, '$'), int64(len(c.Head)+len(begin)+len(granted)+len(end)+len(c.Info)), 10), "\r\n"...)
+	b = append(append(append(b, c.Head...), begin...), granted...)
+	return append(append(append(b, end...), c.Info...), "\r\n"...)
+}
+
+func appendCommand(b []byte, words []string) []byte {
+	return appendWords(appendArray(b, len(words)), words...)
+}
+
+func appendArray(b []byte, n int) []byte {
+	return append(strconv.AppendInt(append(b, '*'), int64(n), 10), "\r\n"...)
+}
+
+func appendWords(b []byte, words ...string) []byte {
+	for _, word := range words {
+		b = appendWord(b, word)
+	}
+	return b
+}
+
+func appendWord(b []byte, word string) []byte {
+	b = append(strconv.AppendInt(append(b, '$'), int64(len(word)), 10), "\r\n"...)
+	return append(append(b, word...), "\r\n"...)
+}
+
+func appendNumber(b []byte, n int64) []byte {
+	var digits [20]byte
+	return appendWord(b, string(strconv.AppendInt(digits[:0], n, 10)))
+}
+
+func readCommand(_ *line, r replies, calls []*Call) {
+	switch kind, text := r.next(); kind {
+	case '-':
+		calls[0].err = driver.ReplyError(text)
+	case '*', 0:
+		calls[0].err = errForm
+	default:
+		calls[0].Text = string(text)
+	}
+}
+
+func readDeleted(_ *line, r replies, calls []*Call) {
+	kind, text := r.next()
+	calls[0].Done, calls[0].err = string(text) == "1", unless(kind == ':', kind, text)
+}
+
+// unless returns nil if a reply is as it should be, or else its error.
+func unless(fits bool, kind byte, text []byte) error {
+	switch {
+	case fits:
+		return nil
+	case kind == '-':
+		return driver.ReplyError(text)
+	}
+	return errForm
+}
+
+// readReleased reads "freed", and the numbers of the locks, from 1, that were not.
+func readReleased(l *line, r replies, calls []*Call) {
+	kind, text := r.next()
+	left, fits := bytes.CutPrefix(text, []byte("freed"))
+	err := unless(kind == '$' && fits, kind, text)
+	l.knows = kind != '-' // after NOSCRIPT, and any other error, the source is sent next time
+	for _, c := range calls {
+		c.Done, c.err = err == nil, err
+	}
+	for _, field := range bytes.Fields(left) {
+		if i, err := strconv.Atoi(string(field)); err == nil && 0 < i && i <= len(calls) {
+			calls[i-1].Done = false
+		}
+	}
+}
+
+func readAcquired(l *line, r replies, calls []*Call) {
+	multi, refused := r.next()
+	alone := multi == '-'           // without MULTI, each command was carried out by itself
+	for i := range len(calls) + 3 { // that the commands are queued, or the first error
+		kind, text := r.skip()
+		if alone && i < len(calls) {
+			calls[i].Done = kind == '+'
+		}
+		if kind == '-' && multi == '+' {
+			multi, refused = kind, text
+		}
+	}
+	kind, text := r.next()
+	if kind != '*' || string(text) != strconv.Itoa(len(calls)+3) {
+		if multi == '-' {
+			kind, text = multi, refused
+		}
+		for _, c := range calls {
+			c.err = unless(false, kind, text)
+		}
+		return
+	}
+	for _, c := range calls {
+		kind, text := r.skip()
+		c.Done, c.err = kind == '+', unless(kind == '+' || kind == 0, kind, text)
+	}
+	idKind, idText := r.skip()
+	id, fits := parseID(idText)
+	err := unless(idKind == '$' && fits, idKind, idText)
+	existKind, existText := r.skip()
+	queues, wrong := strconv.Atoi(string(existText))
+	if err == nil {
+		err = unless(existKind == ':' && wrong == nil, existKind, existText)
+	}
+	now := r.time()
+	if err == nil && now == 0 {
+		err = errForm
+	}
+	heard := clock.Now()
+	if now != 0 {
+		l.clock.heard(calls[0].Sent, heard, now)
+	}
+	for _, c := range calls {
+		c.Fence, c.Queues, c.Now, c.Heard = id, queues, now, heard
+		if c.err == nil {
+			c.err = err
+		}
+	}
+}
+
+// parseID parses the id of an entry of a stream.
+func parseID(text []byte) (ID, bool) {
+	ms, seq, _ := bytes.Cut(text, []byte("-"))
+	m, err1 := strconv.ParseUint(string(ms), 10, 63)
+	s, err2 := strconv.ParseUint(string(seq), 10, 63)
+	return ID{m, s}, err1 == nil && err2 == nil
+}

@@ -1,0 +1,154 @@
+package pipe
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"strconv"
+)
+
+const (
+	minBuffer = 4 << 10
+	maxBulk   = 64 << 20
+	maxLine   = 64 << 10
+)
+
+var (
+	errSurplus = errors.New("the server sent more than the replies")
+	errForm    = errors.New("the server sent what is no reply")
+	errLong    = errors.New("the server sent too long a reply")
+)
+
+// input is what was read and not taken yet.
+type input struct {
+	b    []byte
+	from int // where the replies begin that are taken next
+	seen int // up to where they are whole
+	open int // how many elements of arrays are still to come in the reply at seen
+}
+
+// room returns where to read to.
+func (in *input) room() []byte {
+	if in.from == len(in.b) {
+		in.b, in.from, in.seen = in.b[:0], 0, 0
+		if cap(in.b) > maxBuffer {
+			in.b = nil
+		}
+	}
+	if len(in.b) == cap(in.b) {
+		if in.from > 0 {
+			n := copy(in.b, in.b[in.from:])
+			in.b, in.seen, in.from = in.b[:n], in.seen-in.from, 0
+		}
+		if len(in.b)*2 >= cap(in.b) {
+			in.b = append(make([]byte, 0, max(minBuffer, 2*cap(in.b))), in.b...)
+		}
+	}
+	return in.b[len(in.b):cap(in.b)]
+}
+
+func (in *input) grew(n int)    { in.b = in.b[:len(in.b)+n] }
+func (in *input) isEmpty() bool { return in.from == len(in.b) }
+
+// take returns the replies that were scanned. They are valid until room is called.
+func (in *input) take() replies {
+	r := replies{in.b[in.from:in.seen]}
+	in.from = in.seen
+	return r
+}
+
+// scan reports whether the next reply is there in full.
+func (in *input) scan() (whole bool, err error) {
+	for {
+		end := bytes.IndexByte(in.b[in.seen:], '\n')
+		if end < 0 {
+			if len(in.b)-in.seen > maxLine {
+				return false, errLong
+			}
+			return false, nil
+		}
+		if end < 2 {
+			return false, errForm
+		}
+		elements := 0
+		line := in.b[in.seen : in.seen+end-1]
+		next := in.seen + end + 1
+		switch line[0] {
+		case '+', '-', ':':
+		case '$', '*':
+			n, err := strconv.Atoi(string(line[1:]))
+			switch {
+			case err != nil || n < -1:
+				return false, fmt.Errorf("%w: %.20q", errForm, line)
+			case n > maxBulk:
+				return false, errLong
+			case line[0] == '$' && n >= 0:
+				next += n + 2
+				if len(in.b) < next {
+					return false, nil
+				}
+			case line[0] == '*' && n > 0:
+				elements = n
+			}
+		default:
+			return false, fmt.Errorf("%w: %.20q", errForm, line)
+		}
+		in.seen = next
+		in.open = max(in.open-1, 0) + elements
+		if in.open == 0 {
+			return true, nil
+		}
+	}
+}
+
+// replies are whole replies, read from the first to the last.
+type replies struct{ rest []byte }
+
+// next returns the next one: its kind, and its text, or how many elements an array has that follow. A string that there is not
+// has the kind 0.
+func (r *replies) next() (kind byte, text []byte) {
+	if len(r.rest) == 0 {
+		return 0, nil
+	}
+	end := bytes.IndexByte(r.rest, '\n')
+	kind, text = r.rest[0], r.rest[1:end-1]
+	r.rest = r.rest[end+1:]
+	if kind == '$' || kind == '*' {
+		if text[0] == '-' {
+			return 0, nil
+		}
+		if kind == '$' {
+			n, _ := strconv.Atoi(string(text))
+			text, r.rest = r.rest[:n], r.rest[n+2:]
+		}
+	}
+	return kind, text
+}
+
+// skip is next for a reply whose elements do not matter.
+func (r *replies) skip() (kind byte, text []byte) {
+	kind, text = r.next()
+	if kind == '*' {
+		n, _ := strconv.Atoi(string(text))
+		for range n {
+			r.skip()
+		}
+	}
+	return kind, text
+}
+
+// time reads the reply to TIME: server time, µs; 0 if it is none.
+func (r *replies) time() int64 {
+	kind, text := r.next()
+	if kind != '*' || string(text) != "2" {
+		return 0
+	}
+	_, seconds := r.skip()
+	_, rest := r.skip()
+	s, err1 := strconv.ParseInt(string(seconds), 10, 64)
+	us, err2 := strconv.ParseInt(string(rest), 10, 64)
+	if err1 != nil || err2 != nil || s <= 0 || s > 1e11 || us < 0 {
+		return 0
+	}
+	return s*1e6 + us
+}

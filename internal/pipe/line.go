@@ -1,0 +1,276 @@
+package pipe
+
+import (
+	"context"
+	"errors"
+	"net"
+	"os"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/holdfast-go/holdfast/driver"
+)
+
+// line is a connection that calls share. It has no goroutine of its own: the first caller that finds nobody writing writes for
+// all, and one of those that wait for a reply reads for all.
+type line struct {
+	pipe *Pipe
+	conn net.Conn
+	free func() // or nil
+	made time.Time
+	// buffers says that the connection keeps what is written until the server reads it. On another, a server that writes a reply
+	// reads no more until somebody reads that.
+	buffers bool
+
+	mu     sync.Mutex
+	queue  []*Call  // not composed yet
+	flight []packet // composed and not answered, from index head on
+	head   int
+	writer *Call // whose caller is writing; or nil
+	reader *Call // whose caller is reading; or nil
+	used   time.Time
+	err    error // why the line is broken
+	ending bool  // it takes no more calls: the server should not be asked again on it
+
+	out    []byte // composed, but not written
+	buffer []byte // that out is a part of
+	in     input
+	clock  serverClock
+	knows  bool // the server was sent the source of the script that releases
+}
+
+// maxBuffer is the size beyond which a buffer is not kept.
+const maxBuffer = 64 << 10
+
+// send sends a call as Pipe.Send does. It takes the line's mutex once if the call is written and read by others: where goroutines
+// are many and processors few, each time can be a long wait.
+func (l *line) send(ctx context.Context, c *Call, now time.Time) error {
+	l.mu.Lock()
+	if !l.takes(now) {
+		l.mu.Unlock()
+		return errEnded
+	}
+	l.queue = append(l.queue, c)
+	var stop func() bool // of what ends the writing and reading when ctx ends; nil as long as there was none
+	defer func() {
+		if stop != nil {
+			stop()
+		}
+	}()
+	for !c.done.Load() && ctx.Err() == nil {
+		writes := l.writer == nil && l.hasUnwritten()
+		if writes || c.sent && l.reader == nil {
+			if stop == nil && ctx.Done() != nil {
+				stop = context.AfterFunc(ctx, func() { l.interrupt(c) })
+			}
+			if writes {
+				l.write(ctx, c)
+			} else {
+				l.read(ctx, c)
+			}
+			continue
+		}
+		l.mu.Unlock()
+		select {
+		case <-c.wake:
+		case <-ctx.Done():
+		}
+		if c.done.Load() { // whoever read the answer reads on, or wakes another
+			return c.err
+		}
+		l.mu.Lock()
+	}
+	defer l.mu.Unlock()
+	c.left = !c.done.Load()
+	l.passOn()
+	switch {
+	case !c.left:
+		return c.err
+	case !c.sent:
+		return notSent(ctx.Err())
+	}
+	return ctx.Err()
+}
+
+// takes reports whether the line takes another call. Once it does not, it ends when its calls are answered.
+func (l *line) takes(now time.Time) bool {
+	switch p := l.pipe; {
+	case l.err != nil || l.ending:
+		return false
+	case l.head < len(l.flight) || len(l.queue) > 0:
+	case now.Sub(l.used) > maxIdle, p.MaxIdle > 0 && now.Sub(l.used) > p.MaxIdle, p.MaxAge > 0 && now.Sub(l.made) > p.MaxAge,
+		now.Sub(l.used) > trusted && isClosed(l.conn):
+		l.fail(errReplaced)
+		return false
+	}
+	return true
+}
+
+// interrupt ends the writing or reading of a caller that gives up. What it has written and read stays.
+func (l *line) interrupt(c *Call) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.writer == c {
+		_ = l.conn.SetWriteDeadline(longAgo)
+	}
+	if l.reader == c {
+		_ = l.conn.SetReadDeadline(longAgo)
+	}
+}
+
+var longAgo = time.Unix(1, 0)
+
+func (l *line) hasUnwritten() bool { return len(l.out) > 0 || len(l.queue) > 0 }
+
+// passOn wakes the caller that is to write or to read, if nobody does.
+func (l *line) passOn() {
+	if l.err != nil || l.writer != nil && l.reader != nil {
+		return
+	}
+	if l.writer == nil && wakeOne(l.queue, nil) {
+		return // it is going to read, too
+	}
+	if l.reader == nil || l.writer == nil && len(l.out) > 0 {
+		l.wakeReader(l.writer)
+	}
+}
+
+// wakeReader wakes the first call in flight that somebody waits for, other than that one.
+func (l *line) wakeReader(but *Call) {
+	for _, p := range l.flight[l.head:] {
+		if wakeOne(p.calls, but) {
+			return
+		}
+	}
+}
+
+// wakeOne wakes the first of the calls that somebody waits for, other than that one.
+func wakeOne(calls []*Call, but *Call) bool {
+	for _, c := range calls {
+		if !c.left && !c.done.Load() && c != but {
+			c.awaken()
+			return true
+		}
+	}
+	return false
+}
+
+// write writes what is queued, until its caller's call is written and answered, or its caller gives up. Its caller holds mu.
+func (l *line) write(ctx context.Context, own *Call) {
+	l.writer = own
+	defer func() { l.writer = nil }()
+	if l.head < len(l.flight) { // others are about to be answered, and then to add calls, which leave with this one
+		l.mu.Unlock()
+		runtime.Gosched()
+		l.mu.Lock()
+	}
+	for l.err == nil && l.hasUnwritten() && !own.done.Load() && ctx.Err() == nil {
+		if len(l.out) == 0 {
+			l.compose()
+		}
+		if l.reader == nil && !l.buffers {
+			l.wakeReader(own)
+		}
+		_ = l.conn.SetWriteDeadline(own.deadline) // if it fails, Write does
+		rest := l.out
+		l.mu.Unlock()
+		n, err := l.conn.Write(rest)
+		l.mu.Lock()
+		l.out = rest[n:]
+		if err != nil && !(isTimeout(err) && ctx.Err() != nil) {
+			l.fail(err)
+		}
+	}
+}
+
+// read reads replies until that to its caller's call is there, or its caller gives up. Its caller holds mu.
+func (l *line) read(ctx context.Context, own *Call) {
+	l.reader = own
+	defer func() { l.reader = nil }()
+	for l.err == nil && !own.done.Load() && ctx.Err() == nil {
+		_ = l.conn.SetReadDeadline(own.deadline) // if it fails, Read does
+		room := l.in.room()
+		l.mu.Unlock()
+		n, err := l.conn.Read(room)
+		l.mu.Lock()
+		l.in.grew(n)
+		if n > 0 {
+			err = l.deliver()
+		}
+		if err != nil && !(isTimeout(err) && ctx.Err() != nil) {
+			l.fail(err)
+		}
+	}
+}
+
+// deliver gives calls the replies that are there in full.
+func (l *line) deliver() error {
+	for l.head < len(l.flight) {
+		p := &l.flight[l.head]
+		for ; p.replies > 0; p.replies-- {
+			if whole, err := l.in.scan(); err != nil || !whole {
+				return err
+			}
+		}
+		p.read(l, l.in.take(), p.calls)
+		for _, c := range p.calls {
+			l.ending = l.ending || concernsServer(c.err)
+			c.finish(c.err)
+		}
+		*p = packet{}
+		l.head++
+	}
+	l.flight, l.head = l.flight[:0], 0
+	l.used = time.Now()
+	if !l.in.isEmpty() {
+		return errSurplus
+	}
+	if l.ending && len(l.queue) == 0 && len(l.out) == 0 {
+		l.fail(errReplaced)
+	}
+	return nil
+}
+
+// oneCall lists the prefixes of error replies that concern one call, and not the server or the connection.
+var oneCall = []string{"WRONGTYPE ", "NOPERM ", "NOSCRIPT ", "OOM ", "MOVED ", "ASK ", "EXECABORT ", "ERR unknown command"}
+
+// concernsServer reports whether err is an error reply after which the connection should not be used: it may lead to a server that
+// is no master any more.
+func concernsServer(err error) bool {
+	refused, is := err.(driver.ReplyError)
+	return is && !slices.ContainsFunc(oneCall, func(prefix string) bool { return strings.HasPrefix(string(refused), prefix) })
+}
+
+// fail breaks the line: what was written is unanswered, and what was not is not sent.
+func (l *line) fail(err error) {
+	if l.err != nil {
+		return
+	}
+	if isTimeout(err) {
+		err = errDeadline
+	}
+	l.err = err
+	if l.conn != nil {
+		hangUp(l.conn)
+	}
+	if l.free != nil {
+		l.pipe.Go(l.free)
+	}
+	for _, p := range l.flight[l.head:] {
+		for _, c := range p.calls {
+			c.finish(err)
+		}
+	}
+	for _, c := range l.queue {
+		c.finish(notSent(err))
+	}
+	l.flight, l.queue, l.out = nil, nil, nil
+}
+
+func isTimeout(err error) bool {
+	var timeout net.Error
+	return errors.Is(err, os.ErrDeadlineExceeded) || errors.As(err, &timeout) && timeout.Timeout()
+}

@@ -1,0 +1,259 @@
+// Package pipe carries the calls of many goroutines to one server on one connection. Nobody waits for somebody else's round trip:
+// what is ready leaves at once, together with what is ready beside it, and replies come back in the order of the calls.
+// What leaves together shares commands where the protocol allows it: locks that are acquired share a transaction, and locks that
+// are released share a script.
+//
+// The client library makes each connection and greets the server. From then on, only package pipe writes to it and reads from it.
+package pipe
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/bounds"
+	"github.com/holdfast-go/holdfast/internal/clock"
+)
+
+// Pipe is the way to one server. Set its exported fields before its first use.
+type Pipe struct {
+	// Open makes a connection. It also returns a function that frees what the client library holds for the connection, or nil,
+	// which Pipe calls even if Open fails.
+	Open func(ctx context.Context) (conn net.Conn, free func(), err error)
+	// OpenTimeout bounds Open.
+	OpenTimeout time.Duration
+	// Timeout bounds the wait for an answer. After that, all calls on the connection fail as unanswered.
+	Timeout time.Duration
+	// Go calls f in a new goroutine.
+	Go func(f func())
+	// MaxIdle and MaxAge are the user's limits on a connection's idle time and age; 0 means no limit.
+	MaxIdle, MaxAge time.Duration
+	// InCluster says that the server is of a Cluster.
+	InCluster bool
+	// HasDeleteIfEqual reports whether the server has DELIFEQ, as far as is known.
+	HasDeleteIfEqual func() bool
+
+	mu      sync.Mutex
+	line    atomic.Pointer[line]
+	opening *opening // under way; or nil
+	closed  bool
+}
+
+// opening is the making of a connection, for which all callers wait that have none.
+type opening struct {
+	over chan struct{} // closed when it has ended
+	err  error         // read after over
+}
+
+const (
+	// maxIdle is how long a connection may be idle, unless the user's options say less. After that, a firewall may have
+	// dropped it.
+	maxIdle = 30 * time.Second
+	// trusted is how long a connection may be idle before it is checked: the server may have closed it.
+	trusted = 100 * time.Millisecond
+)
+
+// Send sends a call and returns when it is answered, has failed, or ctx has ended. The error is ctx's if the call may have been or
+// may be carried out; one that matches driver.ErrNotSent if it certainly was not; a driver.ReplyError; or any other if
+// nobody knows. If it is ctx's, the call must not be used again.
+func (p *Pipe) Send(ctx context.Context, c *Call) error {
+	now := time.Now()
+	c.prepare(now.Add(p.Timeout))
+	for {
+		if l := p.line.Load(); l != nil {
+			if err := l.send(ctx, c, now); err != errEnded {
+				return err
+			}
+			p.line.CompareAndSwap(l, nil)
+		}
+		wait := p.opened()
+		if wait == nil {
+			continue
+		}
+		late := time.NewTimer(time.Until(c.deadline))
+		select {
+		case <-wait.over:
+			late.Stop()
+			if wait.err != nil {
+				return notSent(wait.err)
+			}
+		case <-ctx.Done():
+			late.Stop()
+			return notSent(ctx.Err())
+		case <-late.C:
+			return notSent(errDeadline)
+		}
+		now = time.Now()
+	}
+}
+
+// Run sends a script or a command, as driver.Driver's Run does, and returns as soon as ctx ends.
+func (p *Pipe) Run(ctx context.Context, c *driver.Call) (string, error) {
+	if c.Script.Command != "" {
+		return p.command(ctx, slices.Concat([]string{c.Script.Command}, c.Keys, c.Args))
+	}
+	keys := strconv.Itoa(len(c.Keys))
+	text, err := p.command(ctx, slices.Concat([]string{"EVALSHA", c.Script.SHA1, keys}, c.Keys, c.Args))
+	if refused, is := err.(driver.ReplyError); is && strings.HasPrefix(string(refused), "NOSCRIPT ") {
+		text, err = p.command(ctx, slices.Concat([]string{"EVAL", c.Script.Source, keys}, c.Keys, c.Args))
+	}
+	return text, err
+}
+
+func (p *Pipe) command(ctx context.Context, words []string) (string, error) {
+	c := &Call{Words: words}
+	if err := p.Send(ctx, c); err != nil {
+		return "", err
+	}
+	return c.Text, nil
+}
+
+// opened returns the making of a connection, which begins if there is none under way; nil if there is a line.
+func (p *Pipe) opened() *opening {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.line.Load() != nil {
+		return nil
+	}
+	if p.opening == nil {
+		p.opening = &opening{over: make(chan struct{})}
+		if p.closed {
+			p.opening.err = errClosed
+			close(p.opening.over)
+		} else {
+			p.Go(p.open)
+		}
+	}
+	return p.opening
+}
+
+var (
+	errClosed   = errors.New("closed")
+	errReplaced = errors.New("the connection was replaced")
+	errDeadline = errors.New("no answer in time")
+	errEnded    = errors.New("the connection takes no more calls")
+	// errNoDeadlines says that connections have no deadlines, as those through an SSH client do not.
+	errNoDeadlines = fmt.Errorf("%w: the connection has no deadlines", errors.ErrUnsupported)
+)
+
+// open makes a line.
+func (p *Pipe) open() {
+	ctx, cancel := context.WithTimeout(context.Background(), p.OpenTimeout)
+	defer cancel()
+	conn, free, err := p.Open(ctx)
+	l := &line{pipe: p, free: free, made: time.Now()}
+	l.used = l.made
+	if conn != nil {
+		l.conn = bounds.Unwrap(conn)
+		switch below(conn).(type) {
+		case *net.TCPConn, *net.UnixConn:
+			l.buffers = true
+		}
+		if err == nil && l.conn.SetDeadline(time.Time{}) != nil {
+			err = errNoDeadlines
+		}
+	}
+	if err == nil {
+		err = l.askTime(ctx)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if err == nil && p.closed {
+		err = errClosed
+	}
+	if err == nil {
+		p.line.Store(l)
+	} else {
+		l.close(err)
+	}
+	p.opening.err = err
+	close(p.opening.over)
+	p.opening = nil
+}
+
+// askTime asks for the server's time, which what is sent on the line needs.
+func (l *line) askTime(ctx context.Context) error {
+	stop := context.AfterFunc(ctx, func() { _ = l.conn.SetDeadline(longAgo) })
+	if _, err := l.conn.Write([]byte("*1\r\n$4\r\nTIME\r\n")); err != nil {
+		return err
+	}
+	for {
+		n, err := l.conn.Read(l.in.room())
+		if err != nil {
+			return err
+		}
+		l.in.grew(n)
+		if whole, err := l.in.scan(); err != nil {
+			return err
+		} else if whole {
+			break
+		}
+	}
+	r := l.in.take()
+	if r.rest[0] == '-' {
+		_, text := r.next()
+		return driver.ReplyError(text)
+	}
+	now := r.time()
+	if now == 0 || !l.in.isEmpty() {
+		return errForm
+	}
+	l.clock = serverClock{clock.Now(), now}
+	if !stop() {
+		return ctx.Err()
+	}
+	return nil
+}
+
+// Close fails what is under way. Later calls are not sent.
+func (p *Pipe) Close() {
+	p.mu.Lock()
+	l := p.line.Swap(nil)
+	p.closed = true
+	p.mu.Unlock()
+	if l != nil {
+		l.close(errClosed)
+	}
+}
+
+// close breaks the line.
+func (l *line) close(err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.fail(err)
+}
+
+// notSentError marks the error of a call that certainly was not sent.
+type notSentError struct{ error }
+
+func (e notSentError) Is(target error) bool { return target == driver.ErrNotSent }
+func (e notSentError) Unwrap() error        { return e.error }
+
+func notSent(err error) error { return notSentError{err} }
+
+// hangUp closes a connection at once. The Close of a tls.Conn first sends an alert, which takes up to 5 s if the server does not
+// read. Once the connection below is closed, that fails immediately.
+func hangUp(conn net.Conn) {
+	_ = below(conn).Close()
+	_ = conn.Close()
+}
+
+// below returns the connection that carries what is sent on conn: the one below TLS and a driver's wrappers, or conn itself.
+func below(conn net.Conn) net.Conn {
+	for {
+		conn = bounds.Unwrap(conn)
+		upper, is := conn.(interface{ NetConn() net.Conn })
+		if !is {
+			return conn
+		}
+		conn = upper.NetConn()
+	}
+}

@@ -1,0 +1,574 @@
+package pipe
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/script"
+)
+
+// world is a pipe to a made-up server, whose connections are net.Pipes: what is written blocks until the server reads it. The
+// server answers ECHO with its argument, after its second one if it has that; HANG never. The test answers the others.
+type world struct {
+	Pipe
+	answer  func(words []string) string   // the reply to another command
+	native  bool                          // the server has DELIFEQ
+	deaf    atomic.Pointer[chan struct{}] // the server does not read on until this is closed; or nil
+	opened  atomic.Int64
+	freed   atomic.Int64
+	servers chan net.Conn
+
+	mu       sync.Mutex
+	commands []string // that were received, joined by spaces
+}
+
+func newWorld() *world {
+	w := &world{servers: make(chan net.Conn, 100)}
+	w.OpenTimeout, w.Timeout = time.Second, 2*time.Second
+	w.Go = func(f func()) { go f() }
+	w.HasDeleteIfEqual = func() bool { return w.native }
+	w.Open = func(context.Context) (net.Conn, func(), error) {
+		w.opened.Add(1)
+		client, server := net.Pipe()
+		go w.serve(server)
+		w.servers <- server
+		return client, func() { w.freed.Add(1) }, nil
+	}
+	return w
+}
+
+// serve reads ahead of what it carries out, as a server's kernel does.
+func (w *world) serve(conn net.Conn) {
+	commands := make(chan []string, 10_000)
+	go func() {
+		defer close(commands)
+		in := bufio.NewReader(conn)
+		for i := 0; ; i++ {
+			if hears := w.deaf.Load(); hears != nil && i > 0 { // it is asked for its time first
+				<-*hears
+			}
+			words, err := readCommandWords(in)
+			if err != nil {
+				_ = conn.Close()
+				return
+			}
+			commands <- words
+		}
+	}()
+	asked := false
+	for words := range commands {
+		w.mu.Lock()
+		w.commands = append(w.commands, strings.Join(words, " "))
+		w.mu.Unlock()
+		var reply string
+		switch {
+		case words[0] == "ECHO":
+			if len(words) > 2 {
+				after, _ := time.ParseDuration(words[2])
+				time.Sleep(after)
+			}
+			reply = "+" + words[1] + "\r\n"
+		case words[0] == "TIME" && !asked:
+			asked = true
+			now := strconv.FormatInt(time.Now().UnixMicro(), 10)
+			reply = "*2\r\n" + bulk(now[:len(now)-6]) + bulk(now[len(now)-6:])
+		case words[0] == "HANG":
+			for range commands { // until the connection is closed
+			}
+		case w.answer != nil:
+			reply = w.answer(words)
+		}
+		_, _ = io.WriteString(conn, reply)
+	}
+}
+
+func bulk(text string) string { return fmt.Sprintf("$%d\r\n%s\r\n", len(text), text) }
+
+func readCommandWords(in *bufio.Reader) ([]string, error) {
+	head, err := in.ReadString('\n')
+	if err != nil {
+		return nil, err
+	}
+	n, err := strconv.Atoi(strings.TrimSpace(head[1:]))
+	if err != nil {
+		return nil, err
+	}
+	var words []string
+	for range n {
+		size, err := in.ReadString('\n')
+		if err != nil {
+			return nil, err
+		}
+		length, err := strconv.Atoi(strings.TrimSpace(size[1:]))
+		if err != nil {
+			return nil, err
+		}
+		word := make([]byte, length+2)
+		if _, err := io.ReadFull(in, word); err != nil {
+			return nil, err
+		}
+		words = append(words, string(word[:length]))
+	}
+	return words, nil
+}
+
+// run sends a command, and returns its reply.
+func (w *world) run(ctx context.Context, words ...string) (string, error) {
+	c := &Call{Words: words}
+	if err := w.Send(ctx, c); err != nil {
+		return "", err
+	}
+	return c.Text, nil
+}
+
+func (w *world) received(prefix string) (n int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, command := range w.commands {
+		if strings.HasPrefix(command, prefix) {
+			n++
+		}
+	}
+	return n
+}
+
+// inVirtualTime runs a test in a bubble, with a world that is closed at its end.
+func inVirtualTime(t *testing.T, f func(t *testing.T, w *world)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		defer func() {
+			w.Close()
+			close(w.servers)
+			for conn := range w.servers {
+				_ = conn.Close()
+			}
+		}()
+		f(t, w)
+	})
+}
+
+// Whoever gives up at whatever moment, all others get the replies to their own calls, on one connection.
+func TestEachGetsItsOwnReply(t *testing.T) {
+	for seed := range uint64(50) {
+		inVirtualTime(t, func(t *testing.T, w *world) {
+			w.Timeout = time.Hour
+			random := rand.New(rand.NewPCG(seed, 0))
+			var all sync.WaitGroup
+			answered, left := atomic.Int64{}, atomic.Int64{}
+			for i := range 20 {
+				patience := time.Duration(random.IntN(40)) * time.Millisecond
+				pauses := [20]time.Duration{}
+				for j := range pauses {
+					pauses[j] = time.Duration(random.IntN(3)) * time.Millisecond
+				}
+				all.Go(func() {
+					for j, pause := range pauses {
+						ctx, cancel := context.Background(), func() {}
+						if i%2 == 0 {
+							ctx, cancel = context.WithTimeout(ctx, patience)
+						}
+						want := fmt.Sprintf("%d-%d", i, j)
+						got, err := w.run(ctx, "ECHO", want, pause.String())
+						cancel()
+						switch {
+						case err == nil && got == want:
+							answered.Add(1)
+						case i%2 == 0 && errors.Is(err, context.DeadlineExceeded):
+							left.Add(1)
+						default:
+							t.Errorf("seed %d: %q, %v, want %q", seed, got, err, want)
+						}
+					}
+				})
+			}
+			all.Wait()
+			if w.opened.Load() != 1 || answered.Load() < 200 || left.Load() == 0 {
+				t.Errorf("seed %d: %d connections, %d calls answered, %d given up", seed, w.opened.Load(), answered.Load(), left.Load())
+			}
+		})
+	}
+}
+
+// A caller that gives up returns at once, whatever it does just then; what it has begun to write is written by the next.
+func TestACallerThatGivesUpReturnsAtOnce(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		hears := make(chan struct{})
+		w.deaf.Store(&hears)
+		began := time.Now()
+		for _, want := range []error{context.DeadlineExceeded, driver.ErrNotSent} { // the first writes, the second could not
+			ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+			defer cancel()
+			if _, err := w.run(ctx, "ECHO", "x"); !errors.Is(err, want) {
+				t.Errorf("%v, want %v", err, want)
+			}
+			began = began.Add(100 * time.Millisecond)
+			if d := time.Since(began); d != 0 {
+				t.Errorf("it returned %s late", d)
+			}
+		}
+		time.AfterFunc(time.Second, func() { w.deaf.Store(nil); close(hears) })
+		if got, err := w.run(t.Context(), "ECHO", "y"); got != "y" || err != nil {
+			t.Errorf("%q, %v", got, err)
+		}
+		if w.opened.Load() != 1 || w.received("ECHO") > 3 {
+			t.Errorf("%d connections, %d commands", w.opened.Load(), w.received("ECHO"))
+		}
+	})
+}
+
+// A connection that does not answer in time fails all that is on it, once; the next call has another.
+func TestAHungConnectionIsReplaced(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		var all sync.WaitGroup
+		began := time.Now()
+		for i := range 5 {
+			all.Go(func() {
+				time.Sleep(time.Duration(i) * 100 * time.Millisecond)
+				_, err := w.run(t.Context(), "HANG")
+				if took := time.Since(began); err == nil || errors.Is(err, driver.ErrNotSent) || took != w.Timeout {
+					t.Errorf("call %d: %v after %s", i, err, took)
+				}
+			})
+		}
+		all.Wait()
+		if got, err := w.run(t.Context(), "ECHO", "x"); got != "x" || err != nil {
+			t.Errorf("%q, %v", got, err)
+		}
+		synctest.Wait()
+		if w.opened.Load() != 2 || w.freed.Load() != 1 {
+			t.Errorf("%d connections were opened, and %d freed", w.opened.Load(), w.freed.Load())
+		}
+	})
+}
+
+// What is no reply breaks the connection: nobody could tell whose the next one is.
+func TestRepliesThatBreakTheConnection(t *testing.T) {
+	for _, reply := range []string{"+a\r\n+b\r\n", "hello\r\n", "\r\n", "$x\r\n", "$-2\r\n", "*99999999999999999999\r\n", "$99999999999\r\n", "+" + strings.Repeat("a", maxLine+1), "%1\r\n+a\r\n+b\r\n"} {
+		inVirtualTime(t, func(t *testing.T, w *world) {
+			w.answer = func([]string) string { return reply }
+			for range 2 {
+				_, err := w.run(t.Context(), "GET")
+				if refused := driver.ReplyError(""); errors.As(err, &refused) || errors.Is(err, driver.ErrNotSent) || err == nil && reply[0] != '+' {
+					t.Errorf("%.20q: %v", reply, err)
+				}
+			}
+			if w.opened.Load() != 2 {
+				t.Errorf("%.20q: %d connections", reply, w.opened.Load())
+			}
+		})
+	}
+}
+
+// Replies arrive in pieces of any size.
+func TestRepliesInPieces(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		long := strings.Repeat("x", 3*minBuffer)
+		var server net.Conn
+		w.answer = func(words []string) string {
+			reply := "$" + strconv.Itoa(len(long)) + "\r\n" + long + "\r\n"
+			if words[0] == "FAIL" {
+				reply = "-WRONGTYPE no\r\n"
+			}
+			for ; len(reply) > 1; reply = reply[1:] {
+				_, _ = io.WriteString(server, reply[:1])
+			}
+			return reply
+		}
+		if _, err := w.run(t.Context(), "ECHO", "x"); err != nil {
+			t.Fatal(err)
+		}
+		server = <-w.servers
+		for range 3 {
+			if got, err := w.run(t.Context(), "GET"); got != long || err != nil {
+				t.Errorf("%d bytes, %v", len(got), err)
+			}
+			if _, err := w.run(t.Context(), "FAIL"); err != driver.ReplyError("WRONGTYPE no") {
+				t.Error(err)
+			}
+		}
+		if w.opened.Load() != 1 {
+			t.Errorf("%d connections", w.opened.Load())
+		}
+	})
+}
+
+// A server that closes the connection leaves a call unanswered; one that closed it while it was idle does not.
+func TestAServerThatCloses(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		w.answer = func([]string) string { _ = (<-w.servers).Close(); return "" }
+		if _, err := w.run(t.Context(), "QUIT"); err == nil || errors.Is(err, driver.ErrNotSent) {
+			t.Error(err)
+		}
+		if got, err := w.run(t.Context(), "ECHO", "x"); got != "x" || err != nil {
+			t.Errorf("%q, %v", got, err)
+		}
+	})
+}
+
+// Callers that come while a connection is made wait for that, and share its failure. None is made without a caller.
+func TestNoConnection(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		refused := errors.New("refused")
+		open := w.Open
+		w.Open = func(context.Context) (net.Conn, func(), error) {
+			w.opened.Add(1)
+			time.Sleep(time.Second)
+			return nil, func() { w.freed.Add(1) }, refused
+		}
+		var all sync.WaitGroup
+		for range 10 {
+			all.Go(func() {
+				if _, err := w.run(t.Context(), "ECHO", "x"); !errors.Is(err, refused) || !errors.Is(err, driver.ErrNotSent) {
+					t.Error(err)
+				}
+			})
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+		defer cancel()
+		if _, err := w.run(ctx, "ECHO", "x"); !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, driver.ErrNotSent) {
+			t.Error(err)
+		}
+		all.Wait()
+		time.Sleep(time.Minute)
+		if w.opened.Load() != 1 || w.freed.Load() != 1 {
+			t.Errorf("%d were made, %d freed", w.opened.Load(), w.freed.Load())
+		}
+		w.Open = open
+		if got, err := w.run(t.Context(), "ECHO", "x"); got != "x" || err != nil {
+			t.Errorf("%q, %v", got, err)
+		}
+	})
+}
+
+// A connection that is old, or has been idle for long, is replaced before it is used; so is every one after Close.
+func TestOldConnections(t *testing.T) {
+	for name, limit := range map[string]func(w *world){
+		"idle": func(*world) {}, "MaxIdle": func(w *world) { w.MaxIdle = time.Second }, "MaxAge": func(w *world) { w.MaxAge = time.Second },
+	} {
+		inVirtualTime(t, func(t *testing.T, w *world) {
+			limit(w)
+			rest := maxIdle
+			if name != "idle" {
+				rest = time.Second
+			}
+			for want, after := range []time.Duration{0, 0, rest + 1, 0} {
+				time.Sleep(after)
+				if _, err := w.run(t.Context(), "ECHO", "x"); err != nil || w.opened.Load() != int64(1+want/2) {
+					t.Errorf("%s: call %d on connection %d: %v", name, want, w.opened.Load(), err)
+				}
+			}
+			w.Close()
+			if _, err := w.run(t.Context(), "ECHO", "x"); !errors.Is(err, driver.ErrNotSent) {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// together sends calls in the order given, so that they leave together: the server is deaf until all have come.
+func (w *world) together(ctx context.Context, calls []*Call) []error {
+	errs := make([]error, len(calls))
+	if _, err := w.run(ctx, "ECHO", "x"); err != nil {
+		return []error{err}
+	}
+	hears := make(chan struct{})
+	w.deaf.Store(&hears)
+	var all sync.WaitGroup
+	for range 2 { // the server still reads the first; the second is being written
+		all.Go(func() { _, _ = w.run(ctx, "ECHO", "x") })
+		synctest.Wait()
+	}
+	for i, c := range calls {
+		all.Go(func() { errs[i] = w.Send(ctx, c) })
+		synctest.Wait()
+	}
+	w.deaf.Store(nil)
+	close(hears)
+	all.Wait()
+	return errs
+}
+
+func acquires(n int) (calls []*Call) {
+	for i := range n {
+		key := string(rune('a' + i))
+		calls = append(calls, &Call{Kind: Acquire, Lock: key, Queue: key + ":q", Fences: "fences", Head: "h" + key + ":", Info: "i", TTL: time.Minute})
+	}
+	return calls
+}
+
+// Acquires that leave together share a transaction.
+func TestAcquiresShareATransaction(t *testing.T) {
+	const queued = "+OK\r\n+QUEUED\r\n+QUEUED\r\n+QUEUED\r\n+QUEUED\r\n+QUEUED\r\n"
+	const rest = "$5\r\n123-4\r\n:1\r\n*2\r\n$2\r\n17\r\n$2\r\n18\r\n"
+	type outcome struct {
+		done bool
+		err  error
+	}
+	refused := driver.ReplyError("EXECABORT x")
+	for name, test := range map[string]struct {
+		reply string
+		want  [2]outcome
+	}{
+		"granted, and held":     {queued + "*5\r\n+OK\r\n$-1\r\n" + rest, [2]outcome{{done: true}, {}}},
+		"refused":               {"+OK\r\n-OOM x\r\n+QUEUED\r\n+QUEUED\r\n+QUEUED\r\n+QUEUED\r\n-EXECABORT x\r\n", [2]outcome{{err: driver.ReplyError("OOM x")}, {err: driver.ReplyError("OOM x")}}},
+		"refused at the end":    {queued + "-EXECABORT x\r\n", [2]outcome{{err: refused}, {err: refused}}},
+		"a lock refused":        {queued + "*5\r\n-ASK x\r\n+OK\r\n" + rest, [2]outcome{{err: driver.ReplyError("ASK x")}, {done: true}}},
+		"the counter is none":   {queued + "*5\r\n+OK\r\n$-1\r\n-WRONGTYPE x\r\n:0\r\n*2\r\n$2\r\n17\r\n$2\r\n18\r\n", [2]outcome{{true, driver.ReplyError("WRONGTYPE x")}, {err: driver.ReplyError("WRONGTYPE x")}}},
+		"no transaction":        {"-NOPERM x\r\n+OK\r\n$-1\r\n" + rest + "-ERR EXEC without MULTI\r\n", [2]outcome{{true, driver.ReplyError("NOPERM x")}, {err: driver.ReplyError("NOPERM x")}}},
+		"too few results":       {queued + "*1\r\n+OK\r\n", [2]outcome{{err: errForm}, {err: errForm}}},
+		"none":                  {queued + "*-1\r\n", [2]outcome{{err: errForm}, {err: errForm}}},
+		"an id that is none":    {queued + "*5\r\n+OK\r\n+OK\r\n$5\r\n123x4\r\n:1\r\n*2\r\n$2\r\n17\r\n$2\r\n18\r\n", [2]outcome{{true, errForm}, {true, errForm}}},
+		"a time that is none":   {queued + "*5\r\n+OK\r\n+OK\r\n$5\r\n123-4\r\n:1\r\n*2\r\n$2\r\n1x\r\n$2\r\n18\r\n", [2]outcome{{true, errForm}, {true, errForm}}},
+		"a number that is none": {queued + "*5\r\n+OK\r\n+OK\r\n$5\r\n123-4\r\n$1\r\n1\r\n*2\r\n$2\r\n17\r\n$2\r\n18\r\n", [2]outcome{{true, errForm}, {true, errForm}}},
+	} {
+		inVirtualTime(t, func(t *testing.T, w *world) {
+			w.answer = func(words []string) string {
+				if words[0] == "EXEC" {
+					return test.reply
+				}
+				return ""
+			}
+			calls := acquires(2)
+			errs := w.together(t.Context(), calls)
+			set := fmt.Sprintf("SET a ha:0:%d:0:i NX PXAT %d", calls[0].Granted, calls[0].Granted+time.Minute.Milliseconds())
+			if now := time.Now().UnixMilli(); calls[0].Granted > now || calls[0].Granted < now-1000 || calls[0].Expiry != calls[0].Granted+time.Minute.Milliseconds() {
+				t.Errorf("%s: the server is told %d and %d", name, calls[0].Granted, calls[0].Expiry)
+			}
+			for i, err := range errs {
+				c := calls[i]
+				if c.Done != test.want[i].done || err != test.want[i].err {
+					t.Errorf("%s: call %d: %t, %v", name, i, c.Done, err)
+				}
+				if err == nil && c.Done && (c.Fence != ID{123, 4} || c.Queues != 1 || c.Now != 17_000_018) {
+					t.Errorf("%s: call %d: %v", name, i, c)
+				}
+			}
+			if w.received("MULTI") != 1 || w.received(set) != 1 || w.received("XADD fences MAXLEN ~ 1 * g ") != 1 || w.received("EXISTS a:q b:q") != 1 {
+				t.Errorf("%s: %q", name, w.commands)
+			}
+		})
+	}
+}
+
+// Releases that leave together share a script, whose source is sent to a server that does not know it.
+func TestReleasesShareAScript(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		known := false
+		w.answer = func(words []string) string {
+			switch {
+			case words[0] == "EVAL" && words[1] == script.BatchRelease().Source:
+				known = true
+			case words[0] != "EVALSHA" || words[1] != script.BatchRelease().SHA1:
+				return "-ERR unknown command\r\n"
+			case !known:
+				return "-NOSCRIPT x\r\n"
+			}
+			return "$7\r\nfreed 2\r\n"
+		}
+		for round, flushed := range []bool{false, false, true, false} {
+			known = known && !flushed
+			calls := acquires(2)
+			for _, c := range calls {
+				c.Kind = Release
+			}
+			for i, err := range w.together(t.Context(), calls) {
+				want := error(nil)
+				if flushed {
+					want = driver.ReplyError("NOSCRIPT x")
+				}
+				if err != want || calls[i].Done != (i == 0 && err == nil) {
+					t.Errorf("round %d, call %d: %t, %v", round, i, calls[i].Done, err)
+				}
+			}
+		}
+		if sources, hashes := w.received("EVAL "), w.received("EVALSHA "); sources != 2 || hashes != 2 {
+			t.Errorf("%d times by its source, %d times by its hash", sources, hashes)
+		}
+	})
+}
+
+// A server that has DELIFEQ is sent that for each lock whose whole value is known.
+func TestReleasesByCommand(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		w.native = true
+		w.answer = func(words []string) string {
+			switch strings.Join(words[:2], " ") {
+			case "DELIFEQ a":
+				return ":1\r\n"
+			case "DELIFEQ b":
+				return ":0\r\n"
+			case "DELIFEQ c":
+				return "-ERR unknown command\r\n"
+			}
+			return "$5\r\nfreed\r\n"
+		}
+		calls := acquires(4)
+		for i, c := range calls {
+			c.Kind = Release
+			if i < 3 {
+				c.Granted = 17
+			}
+		}
+		errs := w.together(t.Context(), calls)
+		if !calls[0].Done || calls[1].Done || errs[1] != nil || errs[2] != driver.ReplyError("ERR unknown command") || !calls[3].Done || w.received("EVAL") != 1 || w.received("DELIFEQ a ha:0:17:0:i") != 1 {
+			t.Errorf("%v, %q", errs, w.commands)
+		}
+	})
+}
+
+// Calls of different groups share nothing: their keys are in different slots of a Cluster.
+func TestGroupsShareNothing(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		w.answer = func(words []string) string {
+			if words[0] == "EXEC" {
+				return "+OK\r\n+QUEUED\r\n+QUEUED\r\n+QUEUED\r\n+QUEUED\r\n*4\r\n+OK\r\n$3\r\n1-0\r\n:0\r\n*2\r\n$1\r\n1\r\n$1\r\n1\r\n"
+			}
+			return ""
+		}
+		calls := acquires(2)
+		calls[1].Fences = "other"
+		if errs := w.together(t.Context(), calls); errs[0] != nil || errs[1] != nil || w.received("MULTI") != 2 {
+			t.Errorf("%v, %q", errs, w.commands)
+		}
+	})
+}
+
+// No bytes make the reader panic, or let it take a reply that is not whole.
+func FuzzReplies(f *testing.F) {
+	for _, seed := range []string{"+OK\r\n", "*2\r\n$1\r\na\r\n:1\r\n", "*2\r\n*1\r\n+a\r\n$-1\r\n", "$0\r\n\r\n", "*0\r\n", "*-1\r\n", "-ERR\r\n"} {
+		f.Add([]byte(seed), uint8(3))
+	}
+	f.Fuzz(func(t *testing.T, text []byte, piece uint8) {
+		var in input
+		for len(text) > 0 {
+			n := copy(in.room(), text[:min(len(text), int(piece)+1)])
+			in.grew(n)
+			text = text[n:]
+			whole, err := in.scan()
+			if err != nil {
+				return
+			}
+			if whole {
+				r := in.take()
+				r.skip()
+				if len(r.rest) != 0 {
+					t.Errorf("%q is left of a reply", r.rest)
+				}
+			}
+		}
+	})
+}

@@ -114,7 +114,7 @@ func TestHeldByNobody(t *testing.T) {
 		if call.Script.Name != "share_acquire" || err != nil {
 			return reply, err
 		}
-		return "held " + strings.Fields(reply)[1] + " 0 1 hf1:-:0:0:0:", nil
+		return "held " + strings.Fields(reply)[1] + " 0 1 hf2:-:0:0:0:", nil
 	})
 	_, err := c.Semaphore("s", 2).Permits(1).TryAcquire(t.Context())
 	var held *holdfast.HeldError

@@ -8,7 +8,7 @@ local function whole(n)
 end
 local function queue_up()
   local value, not_after = redis.call('GET', KEYS[1]), tonumber(ARGV[4])
-  local holder = value and string.match(value, '^hf1:([^:]*):%d+:%d+:0:')
+  local holder = value and string.match(value, '^hf2:([^:]*):%d+:%d+:0:')
   if not holder or holder == ARGV[2] or not_after > 0 and now >= not_after then
     return nil
   end
@@ -52,7 +52,7 @@ local function error_text(err)
   return (string.gsub(tostring(err), '^[^ ]*:%d+: ', ''))
 end
 local token = ARGV[2]
-local mine = 'hf1:' .. token .. ':'
+local mine = 'hf2:' .. token .. ':'
 local shared = string.find(flags, 'k', 1, true)
 local function is_mine(value)
   return value and string.sub(value, 1, #mine) == mine
@@ -87,7 +87,7 @@ local function write_lock(holder, value, ttl)
     redis.call('SET', KEYS[1], value, 'PX', ttl)
     return
   end
-  local old = string.match(redis.call('HGET', KEYS[1], 'holdfast') or '', '^hf1:([^:]*):')
+  local old = string.match(redis.call('HGET', KEYS[1], 'holdfast') or '', '^hf2:([^:]*):')
   redis.call('HSET', KEYS[1], holder .. ':1', 1, 'holdfast', value)
   local ok, err = pcall(function()
     if old and old ~= holder then
@@ -202,7 +202,7 @@ end
 local function notify(member, due)
   local ok, waiter_token, _, channel = pcall(parse_waiter, member)
   if ok and waiter_token then
-    pcall(send, channel, 'hf1 standby ' .. waiter_token .. ' ' .. whole(now) .. ' ' .. whole(due))
+    pcall(send, channel, 'hf2 standby ' .. waiter_token .. ' ' .. whole(now) .. ' ' .. whole(due))
   end
 end
 local function is_dead(member, count)
@@ -262,7 +262,7 @@ local function lock_value(head, fence, granted, chain, info)
   return head .. fence .. ':' .. granted .. ':' .. chain .. ':' .. info
 end
 local function new_value(holder, fence, chain, info, marked)
-  local value = lock_value('hf1:' .. holder .. ':', whole(fence), string.sub(at, 1, -4), chain, info)
+  local value = lock_value('hf2:' .. holder .. ':', whole(fence), string.sub(at, 1, -4), chain, info)
   return marked and value .. '+' or value
 end
 local function queue_name()
@@ -272,7 +272,7 @@ local function queue_name()
   return '@' .. string.sub(redis.sha1hex(KEYS[2]), 1, 8)
 end
 local function serves_others(value)
-  return (string.match(value, '^hf1:[^:]*:%d+:%d+:%d+@%d+(@%x+):') or '') ~= queue_name()
+  return (string.match(value, '^hf2:[^:]*:%d+:%d+:%d+@%d+(@%x+):') or '') ~= queue_name()
 end
 local function new_chain()
   return shared and '0@' .. string.sub(at, 1, -4) .. queue_name() or '0'
@@ -307,7 +307,7 @@ local function serve(chain, self, ttl, block)
     elseif waiter_token and counts[1] > 0 then
       local fence = mint(1)
       write_lock(waiter_token, new_value(waiter_token, fence, chain, info, follower), claim)
-      local heard = send(channel, 'hf1 ' .. (redisson and 'redisson ' or 'grant ') .. waiter_token .. ' ' .. whole(now) .. ' ' .. claim .. ' ' .. whole(fence) .. ' ' .. KEYS[1])
+      local heard = send(channel, 'hf2 ' .. (redisson and 'redisson ' or 'grant ') .. waiter_token .. ' ' .. whole(now) .. ' ' .. claim .. ' ' .. whole(fence) .. ' ' .. KEYS[1])
       if not cluster or heard > 0 then
         if follower then
           stand_by(follower, now + claim * 1000, counts[2])
@@ -352,10 +352,10 @@ local function incarnation(info)
   return run .. '/' .. repl
 end
 local function write_mark(id, ready, longest)
-  redis.call('SET', KEYS[#KEYS], 'hf1:' .. id .. ':' .. whole(ready) .. ':' .. whole(longest))
+  redis.call('SET', KEYS[#KEYS], 'hf2:' .. id .. ':' .. whole(ready) .. ':' .. whole(longest))
 end
 local function read_mark(text)
-  local id, ready, longest = string.match(text or redis.call('GET', KEYS[#KEYS]) or '', '^hf1:([^:]*):(%d+):(%d+)$')
+  local id, ready, longest = string.match(text or redis.call('GET', KEYS[#KEYS]) or '', '^hf2:([^:]*):(%d+):(%d+)$')
   return id, tonumber(ready or 0), tonumber(longest or 0)
 end
 local function quarantine(text)
@@ -545,7 +545,7 @@ local function main()
     if pttl >= 0 then
       pttl = math.max(pttl, rest)
     end
-    local ours = string.sub(value, 1, 4) == 'hf1:'
+    local ours = string.sub(value, 1, 4) == 'hf2:'
     if not ours or serves_others(value) then
       kind = 'foreign'
     end

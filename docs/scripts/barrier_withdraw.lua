@@ -13,7 +13,7 @@ local function error_text(err)
   return (string.gsub(tostring(err), '^[^ ]*:%d+: ', ''))
 end
 local token = ARGV[2]
-local mine = 'hf1:' .. token .. ':'
+local mine = 'hf2:' .. token .. ':'
 local shared = string.find(flags, 'k', 1, true)
 local function is_mine(value)
   return value and string.sub(value, 1, #mine) == mine
@@ -126,7 +126,7 @@ end
 local function notify(member, due)
   local ok, waiter_token, _, channel = pcall(parse_waiter, member)
   if ok and waiter_token then
-    pcall(send, channel, 'hf1 standby ' .. waiter_token .. ' ' .. whole(now) .. ' ' .. whole(due))
+    pcall(send, channel, 'hf2 standby ' .. waiter_token .. ' ' .. whole(now) .. ' ' .. whole(due))
   end
 end
 local function is_dead(member, count)
@@ -192,7 +192,7 @@ local function tell(kind)
   if cluster then
     channel = KEYS[1] .. ':' .. kind .. ':w'
   end
-  pcall(send, channel, 'hf1 changed ' .. whole(now))
+  pcall(send, channel, 'hf2 changed ' .. whole(now))
 end
 local function touch_latch()
   on_master()
@@ -512,7 +512,7 @@ local function serve(self, ttl, block)
       fence, n = admit(waiter_token, weight, info, ttl, block, owner)
     elseif receivers(channel) > 0 then
       local f = admit(waiter_token, weight, info, tonumber(claim), 1, owner)
-      local heard = send(channel, 'hf1 ' .. kind .. ' ' .. waiter_token .. ' ' .. whole(now) .. ' ' .. claim .. ' ' .. whole(f) .. ' ' .. KEYS[1])
+      local heard = send(channel, 'hf2 ' .. kind .. ' ' .. waiter_token .. ' ' .. whole(now) .. ' ' .. claim .. ' ' .. whole(f) .. ' ' .. KEYS[1])
       if cluster and heard == 0 then
         dismiss(waiter_token, whole(now) .. ':' .. whole(weight) .. ':0:')
       end

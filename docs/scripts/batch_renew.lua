@@ -30,7 +30,7 @@ local function main()
     local value, granted = values[i], ARGV[1 + i]
     local ours = value and string.find(value, granted, 1, true) == 1
     if value and not ours then
-      local fresh = string.match(granted, '^hf1:[^:]*:') .. '0:'
+      local fresh = string.match(granted, '^hf2:[^:]*:') .. '0:'
       ours = string.find(value, fresh, 1, true) == 1
       if ours then
         pcall(redis.call, 'SET', KEYS[i], granted .. string.sub(value, #fresh + 1), 'KEEPTTL')

@@ -13,7 +13,7 @@ local function error_text(err)
   return (string.gsub(tostring(err), '^[^ ]*:%d+: ', ''))
 end
 local token = ARGV[2]
-local mine = 'hf1:' .. token .. ':'
+local mine = 'hf2:' .. token .. ':'
 local shared = string.find(flags, 'k', 1, true)
 local function is_mine(value)
   return value and string.sub(value, 1, #mine) == mine
@@ -48,7 +48,7 @@ local function write_lock(holder, value, ttl)
     redis.call('SET', KEYS[1], value, 'PX', ttl)
     return
   end
-  local old = string.match(redis.call('HGET', KEYS[1], 'holdfast') or '', '^hf1:([^:]*):')
+  local old = string.match(redis.call('HGET', KEYS[1], 'holdfast') or '', '^hf2:([^:]*):')
   redis.call('HSET', KEYS[1], holder .. ':1', 1, 'holdfast', value)
   local ok, err = pcall(function()
     if old and old ~= holder then
@@ -163,7 +163,7 @@ end
 local function notify(member, due)
   local ok, waiter_token, _, channel = pcall(parse_waiter, member)
   if ok and waiter_token then
-    pcall(send, channel, 'hf1 standby ' .. waiter_token .. ' ' .. whole(now) .. ' ' .. whole(due))
+    pcall(send, channel, 'hf2 standby ' .. waiter_token .. ' ' .. whole(now) .. ' ' .. whole(due))
   end
 end
 local function is_dead(member, count)
@@ -226,7 +226,7 @@ local function queue_name()
   return '@' .. string.sub(redis.sha1hex(KEYS[2]), 1, 8)
 end
 local function serves_others(value)
-  return (string.match(value, '^hf1:[^:]*:%d+:%d+:%d+@%d+(@%x+):') or '') ~= queue_name()
+  return (string.match(value, '^hf2:[^:]*:%d+:%d+:%d+@%d+(@%x+):') or '') ~= queue_name()
 end
 local function new_chain()
   return shared and '0@' .. string.sub(at, 1, -4) .. queue_name() or '0'
@@ -241,7 +241,7 @@ local function lock_value(head, fence, granted, chain, info)
   return head .. fence .. ':' .. granted .. ':' .. chain .. ':' .. info
 end
 local function new_value(holder, fence, chain, info, marked)
-  local value = lock_value('hf1:' .. holder .. ':', whole(fence), string.sub(at, 1, -4), chain, info)
+  local value = lock_value('hf2:' .. holder .. ':', whole(fence), string.sub(at, 1, -4), chain, info)
   return marked and value .. '+' or value
 end
 local function serve(chain, self, ttl, block)
@@ -268,7 +268,7 @@ local function serve(chain, self, ttl, block)
     elseif waiter_token and counts[1] > 0 then
       local fence = mint(1)
       write_lock(waiter_token, new_value(waiter_token, fence, chain, info, follower), claim)
-      local heard = send(channel, 'hf1 ' .. (redisson and 'redisson ' or 'grant ') .. waiter_token .. ' ' .. whole(now) .. ' ' .. claim .. ' ' .. whole(fence) .. ' ' .. KEYS[1])
+      local heard = send(channel, 'hf2 ' .. (redisson and 'redisson ' or 'grant ') .. waiter_token .. ' ' .. whole(now) .. ' ' .. claim .. ' ' .. whole(fence) .. ' ' .. KEYS[1])
       if not cluster or heard > 0 then
         if follower then
           stand_by(follower, now + claim * 1000, counts[2])
@@ -313,10 +313,10 @@ local function incarnation(info)
   return run .. '/' .. repl
 end
 local function write_mark(id, ready, longest)
-  redis.call('SET', KEYS[#KEYS], 'hf1:' .. id .. ':' .. whole(ready) .. ':' .. whole(longest))
+  redis.call('SET', KEYS[#KEYS], 'hf2:' .. id .. ':' .. whole(ready) .. ':' .. whole(longest))
 end
 local function read_mark(text)
-  local id, ready, longest = string.match(text or redis.call('GET', KEYS[#KEYS]) or '', '^hf1:([^:]*):(%d+):(%d+)$')
+  local id, ready, longest = string.match(text or redis.call('GET', KEYS[#KEYS]) or '', '^hf2:([^:]*):(%d+):(%d+)$')
   return id, tonumber(ready or 0), tonumber(longest or 0)
 end
 local function quarantine(text)
@@ -347,7 +347,7 @@ local function next_chain(value)
   if not shared then
     return '0'
   end
-  local n, since = string.match(value or '', '^hf1:[^:]*:%d+:%d+:(%d+)@(%d+)[@:]')
+  local n, since = string.match(value or '', '^hf2:[^:]*:%d+:%d+:(%d+)@(%d+)[@:]')
   if not n then
     return new_chain()
   end
@@ -399,14 +399,14 @@ local function leave_tombstone(until_time)
 end
 local journal_length = 1000
 local function announce(channel, what, grant, fence, key, note)
-  redis.call(cluster and 'SPUBLISH' or 'PUBLISH', channel, table.concat({ 'hf1', what, at, grant, fence, key }, ' ') .. '\n' .. note)
+  redis.call(cluster and 'SPUBLISH' or 'PUBLISH', channel, table.concat({ 'hf2', what, at, grant, fence, key }, ' ') .. '\n' .. note)
 end
 local longest_ahead = 86400000000
 local function write_journal(journal, what, id, grant, fence, raised, kind, key, note, holder)
   redis.call('ZREMRANGEBYSCORE', journal, whole(now + longest_ahead), '+inf')
   local last = redis.call('ZRANGE', journal, '-1', '-1', 'WITHSCORES')[2]
   local score = math.max(now, tonumber(last or 0) + 1)
-  local head = table.concat({ 'hf1', what, id, grant, fence, raised, kind, key }, ' ')
+  local head = table.concat({ 'hf2', what, id, grant, fence, raised, kind, key }, ' ')
   redis.call('ZADD', journal, whole(score), table.concat({ head, note, holder }, '\n'))
   if redis.call('ZCOUNT', journal, '-inf', '+inf') >= journal_length + 100 then
     redis.call('ZREM', journal, unpack(redis.call('ZRANGEBYSCORE', journal, '-inf', '+inf', 'LIMIT', '0', '100')))
@@ -470,14 +470,14 @@ local function main()
     return nothing('free ' .. whole(now))
   end
   local pttl = redis.call('PTTL', KEYS[1])
-  local holder_token, fence = string.match(value, '^hf1:([^:]*):(%d+):')
+  local holder_token, fence = string.match(value, '^hf2:([^:]*):(%d+):')
   if not is_meant(holder_token) then
     return nothing('changed ' .. whole(now) .. ' ' .. pttl .. ' 0 ' .. value)
   end
   prepare(fence, KEYS[4])
   local raised = mint(1)
   remember('x:' .. holder_token, grave_until(pttl))
-  reply = record_break(raised, fence, pttl .. ' 0 hf1:' .. broken_grant .. string.sub(value, #'hf1:' + #holder_token + 1), KEYS[4])
+  reply = record_break(raised, fence, pttl .. ' 0 hf2:' .. broken_grant .. string.sub(value, #'hf2:' + #holder_token + 1), KEYS[4])
   if not pcall(give, value) and read_lock(look_at) == value then
     free_lock()
   end

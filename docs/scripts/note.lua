@@ -8,14 +8,14 @@ local function whole(n)
 end
 local journal_length = 1000
 local function announce(channel, what, grant, fence, key, note)
-  redis.call(cluster and 'SPUBLISH' or 'PUBLISH', channel, table.concat({ 'hf1', what, at, grant, fence, key }, ' ') .. '\n' .. note)
+  redis.call(cluster and 'SPUBLISH' or 'PUBLISH', channel, table.concat({ 'hf2', what, at, grant, fence, key }, ' ') .. '\n' .. note)
 end
 local longest_ahead = 86400000000
 local function write_journal(journal, what, id, grant, fence, raised, kind, key, note, holder)
   redis.call('ZREMRANGEBYSCORE', journal, whole(now + longest_ahead), '+inf')
   local last = redis.call('ZRANGE', journal, '-1', '-1', 'WITHSCORES')[2]
   local score = math.max(now, tonumber(last or 0) + 1)
-  local head = table.concat({ 'hf1', what, id, grant, fence, raised, kind, key }, ' ')
+  local head = table.concat({ 'hf2', what, id, grant, fence, raised, kind, key }, ' ')
   redis.call('ZADD', journal, whole(score), table.concat({ head, note, holder }, '\n'))
   if redis.call('ZCOUNT', journal, '-inf', '+inf') >= journal_length + 100 then
     redis.call('ZREM', journal, unpack(redis.call('ZRANGEBYSCORE', journal, '-inf', '+inf', 'LIMIT', '0', '100')))

@@ -29,7 +29,7 @@ local function main()
   local all = redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', '+inf', 'WITHSCORES', 'LIMIT', whole(left - n), whole(n))
   local lines = {}
   for i = #all - 1, 1, -2 do
-    if string.match(all[i], '^hf1 %a+ [^\n]+\n[^\n]*\n[^\n]*$') and #all[i] <= 8192 then
+    if string.match(all[i], '^hf2 %a+ [^\n]+\n[^\n]*\n[^\n]*$') and #all[i] <= 8192 then
       lines[#lines + 1] = '\n' .. whole(tonumber(all[i + 1])) .. '\n' .. all[i]
     end
   end

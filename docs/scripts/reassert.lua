@@ -13,7 +13,7 @@ local function error_text(err)
   return (string.gsub(tostring(err), '^[^ ]*:%d+: ', ''))
 end
 local token = ARGV[2]
-local mine = 'hf1:' .. token .. ':'
+local mine = 'hf2:' .. token .. ':'
 local shared = string.find(flags, 'k', 1, true)
 local function is_mine(value)
   return value and string.sub(value, 1, #mine) == mine
@@ -48,7 +48,7 @@ local function write_lock(holder, value, ttl)
     redis.call('SET', KEYS[1], value, 'PX', ttl)
     return
   end
-  local old = string.match(redis.call('HGET', KEYS[1], 'holdfast') or '', '^hf1:([^:]*):')
+  local old = string.match(redis.call('HGET', KEYS[1], 'holdfast') or '', '^hf2:([^:]*):')
   redis.call('HSET', KEYS[1], holder .. ':1', 1, 'holdfast', value)
   local ok, err = pcall(function()
     if old and old ~= holder then
@@ -137,7 +137,7 @@ local function lock_value(head, fence, granted, chain, info)
   return head .. fence .. ':' .. granted .. ':' .. chain .. ':' .. info
 end
 local function new_value(holder, fence, chain, info, marked)
-  local value = lock_value('hf1:' .. holder .. ':', whole(fence), string.sub(at, 1, -4), chain, info)
+  local value = lock_value('hf2:' .. holder .. ':', whole(fence), string.sub(at, 1, -4), chain, info)
   return marked and value .. '+' or value
 end
 local function queue_name()
@@ -147,7 +147,7 @@ local function queue_name()
   return '@' .. string.sub(redis.sha1hex(KEYS[2]), 1, 8)
 end
 local function serves_others(value)
-  return (string.match(value, '^hf1:[^:]*:%d+:%d+:%d+@%d+(@%x+):') or '') ~= queue_name()
+  return (string.match(value, '^hf2:[^:]*:%d+:%d+:%d+@%d+(@%x+):') or '') ~= queue_name()
 end
 local function new_chain()
   return shared and '0@' .. string.sub(at, 1, -4) .. queue_name() or '0'

@@ -19,11 +19,11 @@ local function pass_to(member, waiter, claim, channel, info, follower, behind, f
   local publish = cluster and 'SPUBLISH' or 'PUBLISH'
   redis.call('ZREM', KEYS[2], member)
   local mark = follower and '+' or ''
-  redis.call('SET', KEYS[1], lock_value('hf1:' .. waiter .. ':', fence, string.sub(at, 1, -4), '0', info) .. mark, 'PX', claim)
+  redis.call('SET', KEYS[1], lock_value('hf2:' .. waiter .. ':', fence, string.sub(at, 1, -4), '0', info) .. mark, 'PX', claim)
   if follower then
-    pcall(redis.call, publish, behind, 'hf1 standby ' .. follower .. ' ' .. at .. ' ' .. whole(now + claim * 1000))
+    pcall(redis.call, publish, behind, 'hf2 standby ' .. follower .. ' ' .. at .. ' ' .. whole(now + claim * 1000))
   end
-  return redis.call(publish, channel, 'hf1 grant ' .. waiter .. ' ' .. at .. ' ' .. claim .. ' ' .. fence .. ' ' .. KEYS[1])
+  return redis.call(publish, channel, 'hf2 grant ' .. waiter .. ' ' .. at .. ' ' .. claim .. ' ' .. fence .. ' ' .. KEYS[1])
 end
 local function expire_queue()
   local last = redis.call('ZRANGE', KEYS[2], '0', '0', 'WITHSCORES')[2]
@@ -32,7 +32,7 @@ local function expire_queue()
   end
 end
 local function pass_on()
-  local value, mine = redis.call('GET', KEYS[1]), 'hf1:' .. ARGV[2] .. ':'
+  local value, mine = redis.call('GET', KEYS[1]), 'hf2:' .. ARGV[2] .. ':'
   if not value or string.sub(value, 1, #mine) ~= mine or string.sub(value, -1) ~= '+' then
     return nil
   end
@@ -74,7 +74,7 @@ local function error_text(err)
   return (string.gsub(tostring(err), '^[^ ]*:%d+: ', ''))
 end
 local token = ARGV[2]
-local mine = 'hf1:' .. token .. ':'
+local mine = 'hf2:' .. token .. ':'
 local shared = string.find(flags, 'k', 1, true)
 local function is_mine(value)
   return value and string.sub(value, 1, #mine) == mine
@@ -109,7 +109,7 @@ local function write_lock(holder, value, ttl)
     redis.call('SET', KEYS[1], value, 'PX', ttl)
     return
   end
-  local old = string.match(redis.call('HGET', KEYS[1], 'holdfast') or '', '^hf1:([^:]*):')
+  local old = string.match(redis.call('HGET', KEYS[1], 'holdfast') or '', '^hf2:([^:]*):')
   redis.call('HSET', KEYS[1], holder .. ':1', 1, 'holdfast', value)
   local ok, err = pcall(function()
     if old and old ~= holder then
@@ -183,7 +183,7 @@ end
 local function notify(member, due)
   local ok, waiter_token, _, channel = pcall(parse_waiter, member)
   if ok and waiter_token then
-    pcall(send, channel, 'hf1 standby ' .. waiter_token .. ' ' .. whole(now) .. ' ' .. whole(due))
+    pcall(send, channel, 'hf2 standby ' .. waiter_token .. ' ' .. whole(now) .. ' ' .. whole(due))
   end
 end
 local function is_dead(member, count)
@@ -246,7 +246,7 @@ local function queue_name()
   return '@' .. string.sub(redis.sha1hex(KEYS[2]), 1, 8)
 end
 local function serves_others(value)
-  return (string.match(value, '^hf1:[^:]*:%d+:%d+:%d+@%d+(@%x+):') or '') ~= queue_name()
+  return (string.match(value, '^hf2:[^:]*:%d+:%d+:%d+@%d+(@%x+):') or '') ~= queue_name()
 end
 local function new_chain()
   return shared and '0@' .. string.sub(at, 1, -4) .. queue_name() or '0'
@@ -299,7 +299,7 @@ local function mint(n)
   return fence, n
 end
 local function new_value(holder, fence, chain, info, marked)
-  local value = lock_value('hf1:' .. holder .. ':', whole(fence), string.sub(at, 1, -4), chain, info)
+  local value = lock_value('hf2:' .. holder .. ':', whole(fence), string.sub(at, 1, -4), chain, info)
   return marked and value .. '+' or value
 end
 local function serve(chain, self, ttl, block)
@@ -326,7 +326,7 @@ local function serve(chain, self, ttl, block)
     elseif waiter_token and counts[1] > 0 then
       local fence = mint(1)
       write_lock(waiter_token, new_value(waiter_token, fence, chain, info, follower), claim)
-      local heard = send(channel, 'hf1 ' .. (redisson and 'redisson ' or 'grant ') .. waiter_token .. ' ' .. whole(now) .. ' ' .. claim .. ' ' .. whole(fence) .. ' ' .. KEYS[1])
+      local heard = send(channel, 'hf2 ' .. (redisson and 'redisson ' or 'grant ') .. waiter_token .. ' ' .. whole(now) .. ' ' .. claim .. ' ' .. whole(fence) .. ' ' .. KEYS[1])
       if not cluster or heard > 0 then
         if follower then
           stand_by(follower, now + claim * 1000, counts[2])
@@ -371,10 +371,10 @@ local function incarnation(info)
   return run .. '/' .. repl
 end
 local function write_mark(id, ready, longest)
-  redis.call('SET', KEYS[#KEYS], 'hf1:' .. id .. ':' .. whole(ready) .. ':' .. whole(longest))
+  redis.call('SET', KEYS[#KEYS], 'hf2:' .. id .. ':' .. whole(ready) .. ':' .. whole(longest))
 end
 local function read_mark(text)
-  local id, ready, longest = string.match(text or redis.call('GET', KEYS[#KEYS]) or '', '^hf1:([^:]*):(%d+):(%d+)$')
+  local id, ready, longest = string.match(text or redis.call('GET', KEYS[#KEYS]) or '', '^hf2:([^:]*):(%d+):(%d+)$')
   return id, tonumber(ready or 0), tonumber(longest or 0)
 end
 local function quarantine(text)
@@ -405,7 +405,7 @@ local function next_chain(value)
   if not shared then
     return '0'
   end
-  local n, since = string.match(value or '', '^hf1:[^:]*:%d+:%d+:(%d+)@(%d+)[@:]')
+  local n, since = string.match(value or '', '^hf2:[^:]*:%d+:%d+:(%d+)@(%d+)[@:]')
   if not n then
     return new_chain()
   end
@@ -486,7 +486,7 @@ local function leave()
       stand_by(first, now + gap() * 1000)
     elseif not value then
       pcall(hand_over, new_chain())
-    elseif string.sub(value, 1, 4) == 'hf1:' and not serves_others(value) then
+    elseif string.sub(value, 1, 4) == 'hf2:' and not serves_others(value) then
       stand_by(first, now + math.max(redis.call('PTTL', KEYS[1]), 0) * 1000)
     else
       stand_by(first, now)

@@ -13,7 +13,7 @@ local function error_text(err)
   return (string.gsub(tostring(err), '^[^ ]*:%d+: ', ''))
 end
 local token = ARGV[2]
-local mine = 'hf1:' .. token .. ':'
+local mine = 'hf2:' .. token .. ':'
 local shared = string.find(flags, 'k', 1, true)
 local function is_mine(value)
   return value and string.sub(value, 1, #mine) == mine
@@ -126,7 +126,7 @@ end
 local function notify(member, due)
   local ok, waiter_token, _, channel = pcall(parse_waiter, member)
   if ok and waiter_token then
-    pcall(send, channel, 'hf1 standby ' .. waiter_token .. ' ' .. whole(now) .. ' ' .. whole(due))
+    pcall(send, channel, 'hf2 standby ' .. waiter_token .. ' ' .. whole(now) .. ' ' .. whole(due))
   end
 end
 local function is_dead(member, count)
@@ -192,7 +192,7 @@ local function tell(kind)
   if cluster then
     channel = KEYS[1] .. ':' .. kind .. ':w'
   end
-  pcall(send, channel, 'hf1 changed ' .. whole(now))
+  pcall(send, channel, 'hf2 changed ' .. whole(now))
 end
 local function touch_latch()
   on_master()
@@ -512,7 +512,7 @@ local function serve(self, ttl, block)
       fence, n = admit(waiter_token, weight, info, ttl, block, owner)
     elseif receivers(channel) > 0 then
       local f = admit(waiter_token, weight, info, tonumber(claim), 1, owner)
-      local heard = send(channel, 'hf1 ' .. kind .. ' ' .. waiter_token .. ' ' .. whole(now) .. ' ' .. claim .. ' ' .. whole(f) .. ' ' .. KEYS[1])
+      local heard = send(channel, 'hf2 ' .. kind .. ' ' .. waiter_token .. ' ' .. whole(now) .. ' ' .. claim .. ' ' .. whole(f) .. ' ' .. KEYS[1])
       if cluster and heard == 0 then
         dismiss(waiter_token, whole(now) .. ':' .. whole(weight) .. ':0:')
       end
@@ -536,7 +536,7 @@ local function sample()
   end
   local expiry, _, fence = parse_hold(hold)
   local granted, info = string.match(hold, '^%d+:%d+:%d+:(%d+):(.*)$')
-  return math.floor((expiry - now) / 1000), lock_value('hf1:' .. hold_token .. ':', whole(fence), granted, '0', info)
+  return math.floor((expiry - now) / 1000), lock_value('hf2:' .. hold_token .. ':', whole(fence), granted, '0', info)
 end
 local quarantine_time, replica_lag = string.match(flags, 's(%d+)%+(%d+)')
 local function told(info, name, pattern)
@@ -561,10 +561,10 @@ local function incarnation(info)
   return run .. '/' .. repl
 end
 local function write_mark(id, ready, longest)
-  redis.call('SET', KEYS[#KEYS], 'hf1:' .. id .. ':' .. whole(ready) .. ':' .. whole(longest))
+  redis.call('SET', KEYS[#KEYS], 'hf2:' .. id .. ':' .. whole(ready) .. ':' .. whole(longest))
 end
 local function read_mark(text)
-  local id, ready, longest = string.match(text or redis.call('GET', KEYS[#KEYS]) or '', '^hf1:([^:]*):(%d+):(%d+)$')
+  local id, ready, longest = string.match(text or redis.call('GET', KEYS[#KEYS]) or '', '^hf2:([^:]*):(%d+):(%d+)$')
   return id, tonumber(ready or 0), tonumber(longest or 0)
 end
 local function quarantine(text)
@@ -621,14 +621,14 @@ local function leave_tombstone(until_time)
 end
 local journal_length = 1000
 local function announce(channel, what, grant, fence, key, note)
-  redis.call(cluster and 'SPUBLISH' or 'PUBLISH', channel, table.concat({ 'hf1', what, at, grant, fence, key }, ' ') .. '\n' .. note)
+  redis.call(cluster and 'SPUBLISH' or 'PUBLISH', channel, table.concat({ 'hf2', what, at, grant, fence, key }, ' ') .. '\n' .. note)
 end
 local longest_ahead = 86400000000
 local function write_journal(journal, what, id, grant, fence, raised, kind, key, note, holder)
   redis.call('ZREMRANGEBYSCORE', journal, whole(now + longest_ahead), '+inf')
   local last = redis.call('ZRANGE', journal, '-1', '-1', 'WITHSCORES')[2]
   local score = math.max(now, tonumber(last or 0) + 1)
-  local head = table.concat({ 'hf1', what, id, grant, fence, raised, kind, key }, ' ')
+  local head = table.concat({ 'hf2', what, id, grant, fence, raised, kind, key }, ' ')
   redis.call('ZADD', journal, whole(score), table.concat({ head, note, holder }, '\n'))
   if redis.call('ZCOUNT', journal, '-inf', '+inf') >= journal_length + 100 then
     redis.call('ZREM', journal, unpack(redis.call('ZRANGEBYSCORE', journal, '-inf', '+inf', 'LIMIT', '0', '100')))
@@ -703,7 +703,7 @@ local function main()
   local hold_token, hold = the_meant()
   if not hold then
     local pttl, value = sample()
-    return nothing('changed ' .. whole(now) .. ' ' .. (pttl or 0) .. ' 0 ' .. (value or 'hf1:-:0:0:0:'))
+    return nothing('changed ' .. whole(now) .. ' ' .. (pttl or 0) .. ' 0 ' .. (value or 'hf2:-:0:0:0:'))
   end
   local expiry, weight, fence, granted, info = string.match(hold, '^(%d+):(%d+):(%d+):(%d+):(.*)$')
   local pttl = math.floor((expiry - now) / 1000)
@@ -712,7 +712,7 @@ local function main()
   dismiss(hold_token, hold)
   remember('x:' .. hold_token, grave_until(pttl))
   depart(kind, 1, 'died', info)
-  reply = record_break(raised, fence, whole(pttl) .. ' ' .. weight .. ' ' .. lock_value('hf1:' .. broken_grant .. ':', fence, granted, '0', info), KEYS[5])
+  reply = record_break(raised, fence, whole(pttl) .. ' ' .. weight .. ' ' .. lock_value('hf2:' .. broken_grant .. ':', fence, granted, '0', info), KEYS[5])
   pcall(serve_or_notify)
   tidy()
   return reply

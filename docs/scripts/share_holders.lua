@@ -13,7 +13,7 @@ local function error_text(err)
   return (string.gsub(tostring(err), '^[^ ]*:%d+: ', ''))
 end
 local token = ARGV[2]
-local mine = 'hf1:' .. token .. ':'
+local mine = 'hf2:' .. token .. ':'
 local shared = string.find(flags, 'k', 1, true)
 local function is_mine(value)
   return value and string.sub(value, 1, #mine) == mine
@@ -60,7 +60,7 @@ local function main()
     local expiry, weight, fence, granted, info = string.match(all[i + 1], '^(%d+):(%d+):(%d+):(%d+):(.*)$')
     if expiry and tonumber(expiry) > now then
       lines[#lines + 1] = '\n' .. whole(math.floor((expiry - now) / 1000)) .. ' ' .. weight
-        .. ' ' .. lock_value('hf1:' .. all[i] .. ':', fence, granted, '0', info)
+        .. ' ' .. lock_value('hf2:' .. all[i] .. ':', fence, granted, '0', info)
     end
   end
   return 'holders ' .. whole(now) .. ' ' .. redis.call('ZCOUNT', KEYS[2], '0', '+inf') .. ' ' .. (f[2] or '0') .. ' ' .. (f[1] or '0')

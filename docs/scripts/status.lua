@@ -13,7 +13,7 @@ local function error_text(err)
   return (string.gsub(tostring(err), '^[^ ]*:%d+: ', ''))
 end
 local token = ARGV[2]
-local mine = 'hf1:' .. token .. ':'
+local mine = 'hf2:' .. token .. ':'
 local shared = string.find(flags, 'k', 1, true)
 local function is_mine(value)
   return value and string.sub(value, 1, #mine) == mine
@@ -83,7 +83,7 @@ local function look()
   if is_string then
     if not value then
       kind = 'nothing'
-    elseif string.sub(value, 1, 4) == 'hf1:' then
+    elseif string.sub(value, 1, 4) == 'hf2:' then
       kind = 'mutex'
     end
     return kind, value and (kind == 'mutex' and value or '')
@@ -108,7 +108,7 @@ local function add_holds()
     local expiry, weight, fence, granted, info = string.match(all[i + 1], '^(%d+):(%d+):(%d+):(%d+):(.*)$')
     if expiry and tonumber(expiry) > now then
       add(number((expiry - now) / 1000) .. ' ' .. number(weight) .. ' '
-        .. string.sub(lock_value('hf1:' .. all[i] .. ':', fence, granted, '0', info), 1, 2048))
+        .. string.sub(lock_value('hf2:' .. all[i] .. ':', fence, granted, '0', info), 1, 2048))
     end
   end
   return page[1]

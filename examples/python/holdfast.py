@@ -69,14 +69,14 @@ def new_token():
 def written(lock, token, fence, tombstone_us):
     """A ticket as text."""
     fields = " ".join(["name", token, str(fence), str(tombstone_us), lock.key])
-    return "hf1t." + base64.urlsafe_b64encode(fields.encode()).decode().rstrip("=")
+    return "hf2t." + base64.urlsafe_b64encode(fields.encode()).decode().rstrip("=")
 
 
 def read(text):
     """The name of a ticket's lock, its token, fence and tombstone."""
-    fields = base64.urlsafe_b64decode(text.removeprefix("hf1t.") + "=" * (-len(text.removeprefix("hf1t.")) % 4)).decode()
+    fields = base64.urlsafe_b64decode(text.removeprefix("hf2t.") + "=" * (-len(text.removeprefix("hf2t.")) % 4)).decode()
     kind, token, fence, tombstone_us, place = fields.split(" ", 4)
-    if not text.startswith("hf1t.") or kind != "name" or not place.startswith(PREFIX + "{") or not place.endswith("}"):
+    if not text.startswith("hf2t.") or kind != "name" or not place.startswith(PREFIX + "{") or not place.endswith("}"):
         raise ValueError("not a ticket for a name of this prefix")
     return place[len(PREFIX) + 1:-1], token, int(fence), int(tombstone_us)
 
@@ -235,7 +235,7 @@ class Client:
     def notified(self, text):
         try:
             version, kind, token, rest = text.split(" ", 3)
-            if version != "hf1":
+            if version != "hf2":
                 return
             if kind == "standby":
                 message = Standby(*map(int, rest.split(" ")))

@@ -178,7 +178,7 @@ func parseEntry(at, head, note, holder string) (Entry, bool) {
 	r := reader{rest: at}
 	e := Entry{Time: r.number(0), Note: note, Holder: holder}
 	r.rest = head
-	r.bad = r.bad || r.field() != "hf1"
+	r.bad = r.bad || r.field() != "hf2"
 	e.What, e.ID, e.Grant, e.Fence, e.Raised, e.Kind, e.Key = r.text(), r.text(), r.text(), r.fence(0), r.fence(0), r.text(), r.all()
 	if holder != "" {
 		r.rest = holder

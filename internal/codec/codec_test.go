@@ -19,7 +19,7 @@ const (
 	now    = "1700000000000000"
 	nowInt = 1700000000000000
 	info   = `{"o":"me"}`
-	value  = `hf1:A:7:1700000000000:0:{"o":"me"}`
+	value  = `hf2:A:7:1700000000000:0:{"o":"me"}`
 )
 
 var (
@@ -204,16 +204,16 @@ var samples = []sample{
 
 	batchOf("batch of renewals", NewBatchRenew(2), func(b *BatchRenew) {
 		b.Flags = Cluster
-		b.Add("a", "hf1:A:", 7, time.Minute)
-		b.Add("b", "hf1:B:", 18446744073709551615, time.Minute)
-	}).renewing().sends(script.BatchRenew(), "a b", "c", "hf1:A:7:", "hf1:B:18446744073709551615:", "60000").
+		b.Add("a", "hf2:A:", 7, time.Minute)
+		b.Add("b", "hf2:B:", 18446744073709551615, time.Minute)
+	}).renewing().sends(script.BatchRenew(), "a b", "c", "hf2:A:7:", "hf2:B:18446744073709551615:", "60000").
 		reads(map[string]any{"kept " + now: BatchReply{Head: head(Kept)}, "kept " + now + " 1 2": BatchReply{Head: head(Kept), Left: []int{0, 1}}}).
 		refuses("kept "+now+" 3", "kept "+now+" 0", "taken "+now+" 7", "quarantined "+now+" 5"),
 	batchOf("batch of different renewals", NewBatchRenew(3), func(b *BatchRenew) {
-		b.Add("a", "hf1:A:", 7, time.Minute)
-		b.Add("b", "hf1:B:", 8, time.Second)
-		b.Add("c", "hf1:C:", 9, time.Minute)
-	}).renewing().sends(script.BatchRenew(), "a b c", "", "hf1:A:7:", "hf1:B:8:", "hf1:C:9:", "60000", "1000", "60000"),
+		b.Add("a", "hf2:A:", 7, time.Minute)
+		b.Add("b", "hf2:B:", 8, time.Second)
+		b.Add("c", "hf2:C:", 9, time.Minute)
+	}).renewing().sends(script.BatchRenew(), "a b c", "", "hf2:A:7:", "hf2:B:8:", "hf2:C:9:", "60000", "1000", "60000"),
 
 	of("change of weight", &Weigh{Lock: shareLock, Token: "A", Weight: 1, Fence: 7, LeaseFence: 9}).urgently().
 		sends(script.ShareWeigh(), "k q f e", "", "A", "1", "7", "9").
@@ -227,7 +227,7 @@ var samples = []sample{
 		sends(script.ShareHolders(), "k q f e", "", "", "17", "500", "sem").
 		reads(map[string]any{
 			"holders " + now + " 1 3 5 0": HoldersReply{Head: head(HoldersAre), Waiters: 1, Used: 3, Limit: 5, Next: "0"},
-			"holders " + now + " 1 3 5 9\n5 2 " + value + "\n6 1 hf1:a:b:no": HoldersReply{Head: head(HoldersAre), Waiters: 1, Used: 3, Limit: 5, Next: "9", Holds: []Hold{
+			"holders " + now + " 1 3 5 9\n5 2 " + value + "\n6 1 hf2:a:b:no": HoldersReply{Head: head(HoldersAre), Waiters: 1, Used: 3, Limit: 5, Next: "9", Holds: []Hold{
 				{Token: "A", TTL: 5 * time.Millisecond, Weight: 2, Ours: true, Value: holder}, {Token: "a", TTL: 6 * time.Millisecond, Weight: 1},
 			}},
 		}).refuses("holders "+now+" 1 3 5", "holders "+now+" 1 3 5 0 x", "holders "+now+" 1 3 5 0\nx 2 "+value, "holders "+now+" 1 3 5 0\n5 2 "+value+"\n5", "held "+now+" 1 3 5 0"),
@@ -240,7 +240,7 @@ var samples = []sample{
 				Head: head(StatusIs), Kind: HoldsForeign, Count: -1, Queued: 1, Next: "0", Holds: []Hold{{TTL: -time.Millisecond}},
 				Waiters: []Waiter{{Since: 15, Info: holder.Info}},
 			},
-			"status " + now + " sem 7 5 -1 100000 9 2\n5 2 " + value + "\n6 1 hf1:a:b:no\n15 3 " + info + "\n9000000000000001 0 {": StatusReply{
+			"status " + now + " sem 7 5 -1 100000 9 2\n5 2 " + value + "\n6 1 hf2:a:b:no\n15 3 " + info + "\n9000000000000001 0 {": StatusReply{
 				Head: head(StatusIs), Kind: Semaphore, Fence: 7, Limit: 5, Count: -1, Queued: 100000, Next: "9",
 				Holds: []Hold{
 					{Token: "A", TTL: 5 * time.Millisecond, Weight: 2, Ours: true, Value: holder}, {Token: "a", TTL: 6 * time.Millisecond, Weight: 1},
@@ -297,14 +297,14 @@ var samples = []sample{
 	of("notes", &Notes{Flags: Cluster, Journal: journal, Skip: 100, Count: 3}).sends(script.Notes(), "j", "c", "", "100", "3").
 		reads(map[string]any{
 			"notes " + now + " 0": NotesReply{Head: head(NotesAre)},
-			"notes " + now + " 3\n16\nhf1 revoked id k3v9x2ab 0 0 mutex a b\n{}\n\n15\nhf1 broken id k3v9x2ab 7 9 mutex k\n{}\n5 0 " + cut: NotesReply{Head: head(NotesAre), Seen: 3, Entries: []Entry{
+			"notes " + now + " 3\n16\nhf2 revoked id k3v9x2ab 0 0 mutex a b\n{}\n\n15\nhf2 broken id k3v9x2ab 7 9 mutex k\n{}\n5 0 " + cut: NotesReply{Head: head(NotesAre), Seen: 3, Entries: []Entry{
 				{Time: 16, What: WasRevoked, ID: "id", Grant: "k3v9x2ab", Kind: HoldsMutex, Key: "a b", Note: "{}"},
 				{Time: 15, What: WasBroken, ID: "id", Grant: "k3v9x2ab", Fence: 7, Raised: 9, Kind: HoldsMutex, Key: "k", Note: "{}", Holder: "5 0 " + cut, Hold: broken},
 			}},
 			// Rubbish that somebody has written is left out.
-			"notes " + now + " 1\n16\nhf1 broken id k3v9x2ab x 0 mutex k\n{}\n": NotesReply{Head: head(NotesAre), Seen: 1},
-			"notes " + now + " 1\n16\nhf1 broken id k3v9x2a 7 0 mutex k\n{}\n":  NotesReply{Head: head(NotesAre), Seen: 1},
-		}).refuses("notes "+now, "notes "+now+" 1\n16\nhf1", "notes "+now+" -1", "keys "+now+" 0"),
+			"notes " + now + " 1\n16\nhf2 broken id k3v9x2ab x 0 mutex k\n{}\n": NotesReply{Head: head(NotesAre), Seen: 1},
+			"notes " + now + " 1\n16\nhf2 broken id k3v9x2a 7 0 mutex k\n{}\n":  NotesReply{Head: head(NotesAre), Seen: 1},
+		}).refuses("notes "+now, "notes "+now+" 1\n16\nhf2", "notes "+now+" -1", "keys "+now+" 0"),
 
 	of("count-down", &CountDown{Lock: shareLock, ID: "id", Parties: 3, NotAfter: 16}).sends(script.LatchCount(), "k q f e", "", "id", "3", "16").
 		reads(map[string]any{"counted " + now + " 2": CountReply{head(Counted), 2}, "taken " + now + " 2": CountReply{head(Taken), 2}, "late " + now: CountReply{Head: head(Late)}}).

@@ -44,7 +44,7 @@ func (f *fake) Run(_ context.Context, call driver.Call) (string, error) {
 		f.holders[key] = token
 		return fmt.Sprintf("granted %d %s %d 1", now, call.Args[2], f.fence), nil
 	case call.Script.Name == "acquire" && mode == string(codec.Try):
-		return fmt.Sprintf("held %d 1000 0 hf1:%s:1:1:0:{}", now, f.holders[key]), nil
+		return fmt.Sprintf("held %d 1000 0 hf2:%s:1:1:0:{}", now, f.holders[key]), nil
 	case call.Script.Name == "acquire":
 		return fmt.Sprintf("queued %d 5 %d 1 1 ours", now, now), nil
 	case call.Script.Name == "renew" && mine:

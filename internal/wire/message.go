@@ -42,7 +42,7 @@ type Notice struct {
 func ParseNotice(s string) (Notice, error) {
 	head, note, _ := strings.Cut(s, "\n")
 	parts := strings.SplitN(head, " ", 3)
-	if len(s) > maxMessage+maxRemark || len(parts) != 3 || parts[0] != "hf1" || parts[1] != "broken" && parts[1] != "revoked" {
+	if len(s) > maxMessage+maxRemark || len(parts) != 3 || parts[0] != "hf2" || parts[1] != "broken" && parts[1] != "revoked" {
 		return Notice{}, ErrMalformed
 	}
 	n, r, fence := Notice{Broken: parts[1] == "broken", Note: ParseRemark(note)}, Reply{rest: parts[2]}, int64(0)
@@ -59,7 +59,7 @@ func ParseNotice(s string) (Notice, error) {
 // ParseMessage parses a notification. It returns ErrMalformed if the notification is not valid.
 func ParseMessage(s string) (Message, error) {
 	parts := strings.SplitN(s, " ", 4)
-	if len(s) > maxMessage || len(parts) != 4 || parts[0] != "hf1" || parts[2] == "" {
+	if len(s) > maxMessage || len(parts) != 4 || parts[0] != "hf2" || parts[2] == "" {
 		return Message{}, ErrMalformed
 	}
 	r := Reply{rest: parts[3]}

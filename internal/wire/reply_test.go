@@ -6,7 +6,7 @@ import (
 )
 
 func TestReply(t *testing.T) {
-	r, err := ParseReply("held 1700000000000000 -1 2 hf1:a b")
+	r, err := ParseReply("held 1700000000000000 -1 2 hf2:a b")
 	if err != nil || r.Word != "held" || r.Now != 1700000000000000 {
 		t.Fatalf("ParseReply = %+v, %v", r, err)
 	}
@@ -14,7 +14,7 @@ func TestReply(t *testing.T) {
 	if err := r.ints(&pttl, &waiters); err != nil || pttl != -1 || waiters != 2 {
 		t.Errorf("ints = %v, read %d, %d; want -1, 2", err, pttl, waiters)
 	}
-	if r.Rest() != "hf1:a b" {
+	if r.Rest() != "hf2:a b" {
 		t.Errorf("Rest = %q", r.Rest())
 	}
 	if err := r.ints(&pttl); err != ErrMalformed {

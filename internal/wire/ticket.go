@@ -25,7 +25,7 @@ var ErrTicket = errors.New("it is not the text of a ticket of this version, or n
 
 // How the text of a ticket begins, and its bounds. The rest is base64url, so that it passes through headers, shells and URLs.
 const (
-	ticketBegin = "hf1t."
+	ticketBegin = "hf2t."
 	maxTicket   = 2048
 	maxPart     = 512     // bytes of the prefix, and of the name or key
 	tokenLength = 22      // of 128 bits in base64

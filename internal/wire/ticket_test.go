@@ -41,7 +41,7 @@ func TestTicketTextIsStrict(t *testing.T) {
 		t.Fatal(err) // the others differ from this one in one place
 	}
 	for what, bad := range map[string]string{
-		"another version":     strings.Replace(text, "hf1t.", "hf2t.", 1),
+		"another version":     strings.Replace(text, "hf2t.", "hf1t.", 1),
 		"a line's end":        text + "\n",
 		"padding":             text + "=",
 		"another kind":        written("rw " + token + " 7 0 " + lock),

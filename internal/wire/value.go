@@ -40,7 +40,7 @@ func IsGrant(s string) bool {
 // ParseValue parses a lock's value. It returns false for a value of another format, which another program or a later
 // version wrote.
 func ParseValue(s string) (Value, bool) {
-	rest, ok := strings.CutPrefix(strings.TrimSuffix(s, "+"), "hf1:")
+	rest, ok := strings.CutPrefix(strings.TrimSuffix(s, "+"), "hf2:")
 	if !ok {
 		return Value{}, false
 	}
@@ -144,7 +144,7 @@ func plain(value json.RawMessage) (text string) {
 
 // A head is the token between these. HeadBegin begins every value of a lock.
 const (
-	HeadBegin = "hf1:"
+	HeadBegin = "hf2:"
 	HeadEnd   = ":"
 )
 

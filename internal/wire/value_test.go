@@ -16,7 +16,7 @@ func TestAValueContainsItsInfo(t *testing.T) {
 		t.Errorf("Encode = %q, more than one line", text)
 	}
 	for _, suffix := range []string{"", "+"} {
-		v, ok := ParseValue("hf1:token:42:1700000000000:3@1700000000000:" + text + suffix)
+		v, ok := ParseValue("hf2:token:42:1700000000000:3@1700000000000:" + text + suffix)
 		want := Value{Token: "token", Fence: 42, Granted: 1700000000000, Info: info}
 		if !ok || !reflect.DeepEqual(v, want) {
 			t.Errorf("with the suffix %q: %+v, %v; want %+v", suffix, v, ok, want)
@@ -37,15 +37,15 @@ func TestTheLengthOfInfoIsBounded(t *testing.T) {
 
 func TestValuesOfOtherFormatsAreRefused(t *testing.T) {
 	for _, s := range []string{
-		"", "+", "theirs", "hf1:", "hf1:a:1:2:0", "hf2:a:1:2:0:{}", "HF1:a:1:2:0:{}", "xhf1:a:1:2:0:{}",
-		"hf1:a:1:-1:0:{}", "hf1:a:1:9000000000001:0:{}", "hf1:a:1:9223372036854775807:0:{}", "hf1:a:x:2:0:{}", "hf1:a:-1:2:0:{}", "hf1:a:1:x:0:{}", "hf1:a:1::0:{}", "hf1:a:18446744073709551616:2:0:{}",
+		"", "+", "theirs", "hf2:", "hf2:a:1:2:0", "hf1:a:1:2:0:{}", "HF2:a:1:2:0:{}", "xhf2:a:1:2:0:{}",
+		"hf2:a:1:-1:0:{}", "hf2:a:1:9000000000001:0:{}", "hf2:a:1:9223372036854775807:0:{}", "hf2:a:x:2:0:{}", "hf2:a:-1:2:0:{}", "hf2:a:1:x:0:{}", "hf2:a:1::0:{}", "hf2:a:18446744073709551616:2:0:{}",
 	} {
 		if v, ok := ParseValue(s); ok {
 			t.Errorf("ParseValue(%q) = %+v", s, v)
 		}
 	}
 	for _, info := range []string{"not JSON", `{"o":"half`, `{"o":"a","h":"h"`, `{"o":"` + strings.Repeat("x", maxInfo) + `"}`, strings.Repeat("[", 1000)} {
-		v, ok := ParseValue("hf1:a:1:2:0:" + info)
+		v, ok := ParseValue("hf2:a:1:2:0:" + info)
 		if want := (Value{Token: "a", Fence: 1, Granted: 2}); !ok || !reflect.DeepEqual(v, want) {
 			t.Errorf("with the info %.50q: %+v, %v; want %+v", info, v, ok, want)
 		}
@@ -79,10 +79,10 @@ func TestAFieldOfAnotherTypeLeavesTheOthersReadable(t *testing.T) {
 
 func TestHead(t *testing.T) {
 	h := NewHead("token")
-	if h != "hf1:token:" || h.Token() != "token" {
+	if h != "hf2:token:" || h.Token() != "token" {
 		t.Errorf("the head is %q, of the token %q", h, h.Token())
 	}
-	if got := string(h.AppendGrant([]byte("x"), 18446744073709551615)); got != "xhf1:token:18446744073709551615:" {
+	if got := string(h.AppendGrant([]byte("x"), 18446744073709551615)); got != "xhf2:token:18446744073709551615:" {
 		t.Errorf("a grant begins with %q", got)
 	}
 }
@@ -94,7 +94,7 @@ func TestValueIsRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	value := NewHead("token").Value(42, 1700000000000, text)
-	if want := `hf1:token:42:1700000000000:0:{"o":"o:1","p":7}`; value != want {
+	if want := `hf2:token:42:1700000000000:0:{"o":"o:1","p":7}`; value != want {
 		t.Errorf("the value is %q, want %q", value, want)
 	}
 	got, ok := ParseValue(value)

@@ -11,14 +11,14 @@ import (
 // No input makes a parser panic, and whatever is accepted is complete and in range.
 func FuzzParse(f *testing.F) {
 	for _, s := range []string{
-		"hf1:token:42:1700000000000:0:{\"o\":\"x\"}+", "hf1:::::", "granted 1700000000000000 15000 42 1",
-		"queued 1 -1 2 3 4 foreign", "error ERR x", "hf1 grant tok 17 1500 42 holdfast:{a}", "hf1 standby tok 17 99", "\xff \x00 ",
+		"hf2:token:42:1700000000000:0:{\"o\":\"x\"}+", "hf2:::::", "granted 1700000000000000 15000 42 1",
+		"queued 1 -1 2 3 4 foreign", "error ERR x", "hf2 grant tok 17 1500 42 holdfast:{a}", "hf2 standby tok 17 99", "\xff \x00 ",
 		"taken 1700000000000000 1700000000000001 2 5", "freed 1 128", "kept 1700000000000000 3 2", "freed -9223372036854775808",
 	} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
-		if v, ok := ParseValue(s); ok && !strings.HasPrefix(s, "hf1:"+v.Token+":") {
+		if v, ok := ParseValue(s); ok && !strings.HasPrefix(s, "hf2:"+v.Token+":") {
 			t.Errorf("ParseValue(%q) has the token %q", s, v.Token)
 		} else if text, err := json.Marshal(v.Info); ok && (err != nil || !utf8.ValidString(v.Info.Owner)) {
 			t.Errorf("ParseValue(%q) has the info %s, %v", s, text, err)

@@ -323,7 +323,7 @@ func TestANoticeAloneEndsNoLease(t *testing.T) {
 		seen := backend.Seen(t, in, "m", lease.Fence())
 		for _, what := range []string{"broken", "revoked"} {
 			for _, text := range []string{"", "\n", "\n{\"b\":\"stranger\"}", "\n\x00{"} {
-				rdb.Publish(t.Context(), "holdfast:c:h", fmt.Sprintf("hf1 %s %d %s %d holdfast:{m}%s", what, time.Now().UnixMicro(), seen.Grant, lease.Fence(), text))
+				rdb.Publish(t.Context(), "holdfast:c:h", fmt.Sprintf("hf2 %s %d %s %d holdfast:{m}%s", what, time.Now().UnixMicro(), seen.Grant, lease.Fence(), text))
 			}
 		}
 		// What the client reads after that tells it of a true one.

@@ -54,7 +54,7 @@ func TestGrantID(t *testing.T) {
 				leases := backend.Start(t, next(kind, other, ttl))
 				same("a waiter's observer", <-queued)
 				if kind == "mutex" {
-					if value := b.Redis(t).Get(t.Context(), "holdfast:{a}").Val(); !strings.HasPrefix(value, "hf1:"+seen.Grant) {
+					if value := b.Redis(t).Get(t.Context(), "holdfast:{a}").Val(); !strings.HasPrefix(value, "hf2:"+seen.Grant) {
 						t.Errorf("the value is %q, the grant id %q", value, seen.Grant)
 					}
 					ctx, cancel := context.WithCancel(t.Context())
@@ -85,7 +85,7 @@ func TestAFenceThatBecomesKnownIsNoChange(t *testing.T) {
 	backend.Virtual(t, func(t *testing.T, b *backend.Backend) {
 		rdb := b.Redis(t)
 		hold := func(fence string) {
-			rdb.Set(t.Context(), "holdfast:{young}", "hf1:k3v9x2abQEFBgcICQoLDA0:"+fence+`:1700000000000:0:{"o":"ann"}`, time.Hour)
+			rdb.Set(t.Context(), "holdfast:{young}", "hf2:k3v9x2abQEFBgcICQoLDA0:"+fence+`:1700000000000:0:{"o":"ann"}`, time.Hour)
 		}
 		hold("0")
 		in := inspect.New(b.Client(t, nil))

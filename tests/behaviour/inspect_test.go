@@ -294,7 +294,7 @@ func TestInspectorListsThousands(t *testing.T) {
 		}
 		for i := range n {
 			add(i, holdfast.KindMutex, func(key string) {
-				pipe.Set(ctx, key, `hf1:AAAAAAAAAAAAAAAAAAAAAA:9:1700000000000:0:{"o":"me"}`, time.Hour)
+				pipe.Set(ctx, key, `hf2:AAAAAAAAAAAAAAAAAAAAAA:9:1700000000000:0:{"o":"me"}`, time.Hour)
 				pipe.ZAdd(ctx, key+":q", redis.Z{Score: 17, Member: "token\n1\nnowhere\n{\"o\":\"other\"}"})
 			})
 			add(i, holdfast.KindSemaphore, share("sem", 2))

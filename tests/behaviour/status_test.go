@@ -219,8 +219,8 @@ func TestStatusOfWhatIsForeign(t *testing.T) {
 	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		c, rdb := b.Client(t, nil), b.Redis(t)
 		rdb.Set(t.Context(), "string", "theirs", time.Minute)
-		rdb.Set(t.Context(), "later", "hf2:a:b", 0)
-		rdb.Set(t.Context(), "broken", "hf1:a:b", 0)
+		rdb.Set(t.Context(), "later", "hf1:a:b", 0)
+		rdb.Set(t.Context(), "broken", "hf2:a:b", 0)
 		rdb.HSet(t.Context(), "hash", "kind", "none of ours")
 		rdb.RPush(t.Context(), "list", "x")
 		for _, key := range []string{"string", "later", "broken", "hash", "list"} {

@@ -143,11 +143,11 @@ func TestAGrantThatNobodyWantsIsGivenBack(t *testing.T) {
 	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		rdb, c, other := b.Redis(t), b.Client(t, nil), b.Client(t, nil)
 		token, channel := givenUp(t, b, other.Mutex("m"), c.Mutex("m"), "holdfast:{m}:q")
-		for _, malformed := range []string{"", "hf1", "hf1 grant", "hf1 grant " + token + " x y z", "hf2 grant " + token + " 1 1 1 k", "hf1 standby " + token + " 1 2"} {
+		for _, malformed := range []string{"", "hf2", "hf2 grant", "hf2 grant " + token + " x y z", "hf1 grant " + token + " 1 1 1 k", "hf2 standby " + token + " 1 2"} {
 			rdb.Publish(t.Context(), channel, malformed)
 		}
 		theirs, ours := backend.Acquire(t, other.Mutex("theirs")), backend.Acquire(t, c.Mutex("ours"))
-		value := func(token string) string { return `hf1:` + token + `:7:1:0:{"o":"x"}` }
+		value := func(token string) string { return `hf2:` + token + `:7:1:0:{"o":"x"}` }
 		tokenOf := func(key string) string { return strings.Split(rdb.Get(t.Context(), key).Val(), ":")[1] }
 		rdb.Set(t.Context(), "holdfast:{n}", value(token), time.Hour)
 		rdb.Set(t.Context(), "holdfast:{made up}", value("stray"), time.Hour)
@@ -157,9 +157,9 @@ func TestAGrantThatNobodyWantsIsGivenBack(t *testing.T) {
 		// repeated.
 		backend.Eventually(t, "the stray lock is released", func() bool {
 			for _, key := range never {
-				rdb.Publish(t.Context(), channel, "hf1 grant "+tokenOf(key)+" 1 3600000 7 "+key)
+				rdb.Publish(t.Context(), channel, "hf2 grant "+tokenOf(key)+" 1 3600000 7 "+key)
 			}
-			rdb.Publish(t.Context(), channel, "hf1 grant "+token+" 1 3600000 7 holdfast:{m}")
+			rdb.Publish(t.Context(), channel, "hf2 grant "+token+" 1 3600000 7 holdfast:{m}")
 			return rdb.Exists(t.Context(), "holdfast:{m}").Val() == 0
 		})
 		for _, key := range never {
@@ -173,7 +173,7 @@ func TestAGrantThatNobodyWantsIsGivenBack(t *testing.T) {
 		token, channel = givenUp(t, b, other.RedissonMutex("orders"), c.RedissonMutex("orders"), "holdfast:{orders}:key:redisson")
 		rdb.HSet(t.Context(), "orders", token+":1", 1, "holdfast", value(token))
 		backend.Eventually(t, "the stray lock of Redisson's form is released", func() bool {
-			rdb.Publish(t.Context(), channel, "hf1 redisson "+token+" 1 3600000 7 orders")
+			rdb.Publish(t.Context(), channel, "hf2 redisson "+token+" 1 3600000 7 orders")
 			return rdb.Exists(t.Context(), "orders").Val() == 0
 		})
 	})
@@ -197,10 +197,10 @@ func TestAForgedFenceIsNotBelieved(t *testing.T) {
 		token, channel := strings.Split(member, "\n")[0], strings.Split(member, "\n")[2]
 		now := rdb.Time(t.Context()).Val().UnixMicro()
 		for _, fence := range []int64{1<<63 - 1, 8_999_999_999_999_000, now + time.Minute.Microseconds(), 1} {
-			rdb.Publish(t.Context(), channel, fmt.Sprintf("hf1 grant %s %d 1500 %d holdfast:{m}", token, now, fence))
+			rdb.Publish(t.Context(), channel, fmt.Sprintf("hf2 grant %s %d 1500 %d holdfast:{m}", token, now, fence))
 		}
 		// A later message still finds it waiting.
-		rdb.Publish(t.Context(), channel, "hf1 standby "+token+fmt.Sprintf(" %d %d", now, now))
+		rdb.Publish(t.Context(), channel, "hf2 standby "+token+fmt.Sprintf(" %d %d", now, now))
 		backend.Release(t, held)
 		lease := <-waiter
 		if f := int64(lease.Fence()); f < now || f > now+time.Minute.Microseconds() {

@@ -183,7 +183,7 @@ func (c *client) takeFromDead(ctx context.Context, lock *holdfast.Lock) (*holdfa
 func (c *client) set(ctx context.Context, ttl time.Duration) (string, error) {
 	value := "mine"
 	if c.flaw == "naive" {
-		value = "hf1:AAAAAAAAAAAAAAAAAAAAAA:1:1:0:{\"o\":\"naive\"}"
+		value = "hf2:AAAAAAAAAAAAAAAAAAAAAA:1:1:0:{\"o\":\"naive\"}"
 	}
 	switch is, err := c.rdb.SetNX(ctx, c.key(), value, ttl).Result(); {
 	case err != nil:

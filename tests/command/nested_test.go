@@ -26,7 +26,7 @@ func TestARunInAJobLooksForTheJobsFence(t *testing.T) {
 		return fmt.Sprint(reply)
 	}
 	hold := func(fence int) {
-		do("SET", "holdfast:{job}", fmt.Sprintf(`hf1:AAAAAAAAAAAAAAAAAAAAAA:%d:1700000000000:0:{"o":"api-7"}`, fence), "PX", 3600000)
+		do("SET", "holdfast:{job}", fmt.Sprintf(`hf2:AAAAAAAAAAAAAAAAAAAAAA:%d:1700000000000:0:{"o":"api-7"}`, fence), "PX", 3600000)
 	}
 	hold(0)
 	run := exec.CommandContext(t.Context(), "holdfast", "run", "--wait", "1m", "job", "--", "true")

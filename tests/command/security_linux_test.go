@@ -115,11 +115,11 @@ func TestHostileHolders(t *testing.T) {
 	s := server.Start(t, server.One(t))
 	env := []string{"HOLDFAST_REDIS=redis://" + s.Addr()}
 	for i, value := range []string{
-		`hf1:t:7:1700000000000:0:{"o":"\u001b[2J\u001b]0;owned\u0007","h":"\u009b31m","p":7,"m":{"\u202e":"\u2066x","\u007f":"\n"}}`,
-		`hf1:t:7:1700000000000:0:{"o":"x (pid 1 on y); the command was run\nholdfast: released","h":"\r"}`,
-		"hf1:t:7:1700000000000:0:{\"o\":\"\xff\xfe\",\"h\":\"\xed\xa0\x80\",\"p\":1}",
-		`hf1:t:7:1700000000000:0:{"o":"` + strings.Repeat("A", 1_000_000) + `"}`,
-		`hf1:t:7:9223372036854775807:0:{"o":"from the year 292278994"}`,
+		`hf2:t:7:1700000000000:0:{"o":"\u001b[2J\u001b]0;owned\u0007","h":"\u009b31m","p":7,"m":{"\u202e":"\u2066x","\u007f":"\n"}}`,
+		`hf2:t:7:1700000000000:0:{"o":"x (pid 1 on y); the command was run\nholdfast: released","h":"\r"}`,
+		"hf2:t:7:1700000000000:0:{\"o\":\"\xff\xfe\",\"h\":\"\xed\xa0\x80\",\"p\":1}",
+		`hf2:t:7:1700000000000:0:{"o":"` + strings.Repeat("A", 1_000_000) + `"}`,
+		`hf2:t:7:9223372036854775807:0:{"o":"from the year 292278994"}`,
 		"\x1b[2J", "",
 	} {
 		name := fmt.Sprint("hostile-", i)
@@ -127,7 +127,7 @@ func TestHostileHolders(t *testing.T) {
 			t.Fatal(err)
 		}
 		slot := "slot-" + name
-		hold := "9000000000000000:1:7:1700000000000:" + strings.TrimPrefix(value, "hf1:t:7:1700000000000:0:")
+		hold := "9000000000000000:1:7:1700000000000:" + strings.TrimPrefix(value, "hf2:t:7:1700000000000:0:")
 		if _, err := s.Do("HSET", "holdfast:{"+slot+"}", "kind", "sem", "limit", "1", "used", "1", "next", "9000000000000000", "last", "t", "t", hold); err != nil {
 			t.Fatal(err)
 		}

@@ -191,7 +191,7 @@ func TestTerminal(t *testing.T) {
 		},
 		"watching fills the screen": func(term *terminal) {
 			for _, i := range []string{"1", "2", "3", "4", "5", "6"} {
-				if _, err := redis.Do("SET", "watched:{lock/"+i+"}", `hf1:AAAAAAAAAAAAAAAAAAAAAA:17:1700000000000:0:{"o":"somebody"}`); err != nil {
+				if _, err := redis.Do("SET", "watched:{lock/"+i+"}", `hf2:AAAAAAAAAAAAAAAAAAAAAA:17:1700000000000:0:{"o":"somebody"}`); err != nil {
 					term.t.Fatal(err)
 				}
 			}
@@ -209,7 +209,7 @@ func TestTerminal(t *testing.T) {
 			term.expect(`\x1b\[\?25h\x1b\[\?1049l(.*\n)*rc=130\n`)
 		},
 		"watching another prefix": func(term *terminal) {
-			if _, err := redis.Do("MSET", "used:fence", "17", "used:{lock}", `hf1:AAAAAAAAAAAAAAAAAAAAAA:17:1700000000000:0:{"o":"somebody"}`); err != nil {
+			if _, err := redis.Do("MSET", "used:fence", "17", "used:{lock}", `hf2:AAAAAAAAAAAAAAAAAAAAAA:17:1700000000000:0:{"o":"somebody"}`); err != nil {
 				term.t.Fatal(err)
 			}
 			term.send("export TERM=xterm; stty cols 200 rows 20; holdfast watch --prefix wrong: lock; echo rc=$?\n")
@@ -220,7 +220,7 @@ func TestTerminal(t *testing.T) {
 		"watching a quorum": func(term *terminal) {
 			nodes := startNodes(t, 3)
 			for _, s := range nodes {
-				if _, err := s.Do("SET", "holdfast:{nightly}", `hf1:AAAAAAAAAAAAAAAAAAAAAA:17:1700000000000:0:{"o":"somebody"}`, "PX", "3600000"); err != nil {
+				if _, err := s.Do("SET", "holdfast:{nightly}", `hf2:AAAAAAAAAAAAAAAAAAAAAA:17:1700000000000:0:{"o":"somebody"}`, "PX", "3600000"); err != nil {
 					term.t.Fatal(err)
 				}
 			}
@@ -246,7 +246,7 @@ func TestTerminal(t *testing.T) {
 		},
 		"a list fits": func(term *terminal) {
 			for _, i := range []string{"1", "2"} {
-				if _, err := redis.Do("SET", "listed:{a/long/name/of/a/lock/number/"+i+"}", `hf1:AAAAAAAAAAAAAAAAAAAAAA:17:1700000000000:0:{"o":"somebody-with-a-long-name"}`); err != nil {
+				if _, err := redis.Do("SET", "listed:{a/long/name/of/a/lock/number/"+i+"}", `hf2:AAAAAAAAAAAAAAAAAAAAAA:17:1700000000000:0:{"o":"somebody-with-a-long-name"}`); err != nil {
 					term.t.Fatal(err)
 				}
 			}

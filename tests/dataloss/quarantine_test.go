@@ -354,14 +354,14 @@ func TestQuarantineIsAsLongAsTheLongestKnown(t *testing.T) {
 		initialise(t, long)
 		// The mark is that of an earlier run.
 		text := do(t, b.Server, "GET", mark).(string)
-		do(t, b.Server, "SET", mark, strings.Replace(text, "hf1:", "hf1:0", 1))
+		do(t, b.Server, "SET", mark, strings.Replace(text, "hf2:", "hf2:0", 1))
 		_, err := short.Mutex("a").TryAcquire(t.Context())
 		if left := quarantined(t, err); left < 50*time.Minute || left > time.Hour {
 			t.Errorf("a quarantine of %s; a lease could last an hour", left)
 		}
 		// A quarantine that ends too far ahead means that the clock went back.
 		part := strings.Split(do(t, b.Server, "GET", mark).(string), ":")
-		do(t, b.Server, "SET", mark, fmt.Sprintf("hf1:%s:%s0:%s", part[1], part[2], part[3]))
+		do(t, b.Server, "SET", mark, fmt.Sprintf("hf2:%s:%s0:%s", part[1], part[2], part[3]))
 		_, err = short.Mutex("a").TryAcquire(t.Context())
 		if left := quarantined(t, err); left > time.Hour {
 			t.Errorf("a quarantine of %s; an hour is the longest", left)

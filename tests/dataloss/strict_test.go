@@ -136,7 +136,7 @@ func (ld *load) awaitEnd(s *server.Server, mark string) time.Duration {
 	ld.t.Helper()
 	rdb := redis.NewClient(&redis.Options{Addr: s.Addr()})
 	defer rdb.Close()
-	own := "hf1:" + s.Info("server")["run_id"] + "/" + s.Info("replication")["master_replid"] + ":"
+	own := "hf2:" + s.Info("server")["run_id"] + "/" + s.Info("replication")["master_replid"] + ":"
 	var ready time.Time
 	backend.Eventually(ld.t, "a quarantine begins", func() bool {
 		text, err := rdb.Get(context.Background(), "holdfast:incarnation").Result()

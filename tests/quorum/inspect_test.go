@@ -24,7 +24,7 @@ func TestInspectorListsWhatAMajoritySays(t *testing.T) {
 		put := func(name, owner string, nodes ...*server.Server) {
 			t.Helper()
 			for _, node := range nodes {
-				if _, err := node.Do("SET", "holdfast:{"+name+"}", `hf1:AAAAAAAAAAAAAAAAAAAAAA:9:1700000000000:0:{"o":"`+owner+`"}`, "PX", "3600000"); err != nil {
+				if _, err := node.Do("SET", "holdfast:{"+name+"}", `hf2:AAAAAAAAAAAAAAAAAAAAAA:9:1700000000000:0:{"o":"`+owner+`"}`, "PX", "3600000"); err != nil {
 					t.Fatal(err)
 				}
 			}

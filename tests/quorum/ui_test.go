@@ -24,7 +24,7 @@ func TestTheInspectorsPagesOfAQuorum(t *testing.T) {
 		lease, kept := acquire(t, q.Mutex("a", holdfast.Owner("worker"))), acquire(t, q.Mutex("b", holdfast.Owner("worker")))
 		agree(t, lease, 3)
 		agree(t, kept, 3)
-		if _, err := s.nodes[0].Do("SET", "holdfast:{alone}", `hf1:AAAAAAAAAAAAAAAAAAAAAA:9:1700000000000:0:{"o":"ghost"}`, "PX", "3600000"); err != nil {
+		if _, err := s.nodes[0].Do("SET", "holdfast:{alone}", `hf2:AAAAAAAAAAAAAAAAAAAAAA:9:1700000000000:0:{"o":"ghost"}`, "PX", "3600000"); err != nil {
 			t.Fatal(err)
 		}
 		page := in.Lock("a")

@@ -61,7 +61,7 @@ func TestAdopt(t *testing.T) {
 			of := b.detach("A")
 			b.expect("renewed T P 0 0", b.extend(of))
 			b.expect("adopted T P T", b.adopt("N", of))
-			b.expect("held T P 0 hf1:N:T:T:0:"+adopters, b.eval(script.Holder(), "", "x"))
+			b.expect("held T P 0 hf2:N:T:T:0:"+adopters, b.eval(script.Holder(), "", "x"))
 			if got := b.fence(); number(got) < number(of.fence)+3 {
 				b.t.Errorf("the fence is %s; %s was one of three", got, of.fence)
 			}
@@ -69,7 +69,7 @@ func TestAdopt(t *testing.T) {
 			b.expect("gone T", b.extend(of))
 			b.expect("gone T", b.release("A", "", 0))
 			b.expect("kept T", b.eval(script.ReleaseByKey(), "", "A"))
-			b.expect("held T P 0 hf1:N:T:T:0:"+adopters, b.acquire("t", "A"))
+			b.expect("held T P 0 hf2:N:T:T:0:"+adopters, b.acquire("t", "A"))
 			b.expect("renewed T P 0 0", b.renew("N", 60000, 0))
 			b.expect("released T", b.release("N", "", 0))
 			b.expect("absent T", b.extend(of))
@@ -107,7 +107,7 @@ func TestAdopt(t *testing.T) {
 			adopted := 0
 			for i, word := range replies {
 				switch {
-				case word == "adopted" && strings.HasPrefix(b.read(), fmt.Sprintf("hf1:N%d:", i)):
+				case word == "adopted" && strings.HasPrefix(b.read(), fmt.Sprintf("hf2:N%d:", i)):
 					adopted++
 				case word != "gone":
 					b.t.Errorf("N%d is answered %q; the lock is %q", i, word, b.read())
@@ -193,12 +193,12 @@ func TestAdopt(t *testing.T) {
 			b.acquire("w", "B")
 			of := b.detach("A")
 			b.expect("adopted T P T", b.adopt("N", of))
-			b.expect("held T P 1 hf1:N:T:T:0:"+adopters+"+", b.eval(script.Holder(), "", "x"))
+			b.expect("held T P 1 hf2:N:T:T:0:"+adopters+"+", b.eval(script.Holder(), "", "x"))
 			b.acquire("w", "C")
 			b.expect("queued T P T 1 1 ours", b.acquire("l", "B"))
 			b.expect("released T", b.release("N", "", 0))
-			b.expect("hf1 grant B T P T {k}", b.heard(first))
-			b.expect("hf1 standby C T T", b.heard(second))
+			b.expect("hf2 grant B T P T {k}", b.heard(first))
+			b.expect("hf2 standby C T T", b.heard(second))
 			// A waiter for a ticket's lock gets it when the ticket expires.
 			of = b.detach("B")
 			b.rdb.Del(b.t.Context(), "{k}")
@@ -210,11 +210,11 @@ func TestAdopt(t *testing.T) {
 			b.acquire("t", "A")
 			of := b.detach("A")
 			b.expect("adopted T P T", b.adopt("N", of))
-			b.expect("held T P 0 hf1:N:T:T:0:"+adopters, b.eval(script.Holder(), "", "x"))
+			b.expect("held T P 0 hf2:N:T:T:0:"+adopters, b.eval(script.Holder(), "", "x"))
 			messages := b.listen("B")
 			b.expect("queued T P T 1 1 ours", b.acquire("w", "B"))
 			b.expect("released T", b.release("N", "", 0))
-			b.expect("hf1 grant B T P T {k}", b.heard(messages))
+			b.expect("hf2 grant B T P T {k}", b.heard(messages))
 		},
 		"of another program": func(b bench) {
 			b.acquire("t", "A")

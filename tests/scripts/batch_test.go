@@ -38,7 +38,7 @@ func locks(all []string, after func(lock string) string) (keys, queues []string,
 	for _, one := range all {
 		name, token, _ := strings.Cut(one, "/")
 		keys, queues = append(keys, "{"+name+"}"), append(queues, "{"+name+"}:q")
-		heads = append(heads, "hf1:"+token+":"+after("{"+name+"}"))
+		heads = append(heads, "hf2:"+token+":"+after("{"+name+"}"))
 	}
 	return keys, queues, heads
 }
@@ -117,7 +117,7 @@ func (c crowd) counts(want int64) {
 
 // fence returns the fence of a lock's holder, or "0" if there is none.
 func (c crowd) fence(key string) string {
-	if part := strings.Split(c.value(key), ":"); len(part) > 2 && part[0] == "hf1" {
+	if part := strings.Split(c.value(key), ":"); len(part) > 2 && part[0] == "hf2" {
 		return part[2]
 	}
 	return "0"
@@ -127,7 +127,7 @@ func (c crowd) fence(key string) string {
 func (c crowd) has(lock string, fence int64) {
 	c.t.Helper()
 	name, token, _ := strings.Cut(lock, "/")
-	c.expect(fmt.Sprintf("hf1:%s:%d:T:0:%s", token, fence, info), c.value("{"+name+"}"))
+	c.expect(fmt.Sprintf("hf2:%s:%d:T:0:%s", token, fence, info), c.value("{"+name+"}"))
 	if left := c.rdb.PTTL(c.t.Context(), "{"+name+"}").Val().Milliseconds(); !c.below(left, 60000) {
 		c.t.Errorf("%s lasts for %d ms", name, left)
 	}
@@ -149,7 +149,7 @@ func TestBatchScripts(t *testing.T) {
 			c.wait("b/W")
 			c.expect("kept T", c.keepAs(fence, 60000, "a/A", "b/B"))
 			c.has("a/A", fence)
-			if got := c.value("{b}"); !strings.HasPrefix(got, fmt.Sprintf("hf1:B:%d:", fence)) || !strings.HasSuffix(got, "+") {
+			if got := c.value("{b}"); !strings.HasPrefix(got, fmt.Sprintf("hf2:B:%d:", fence)) || !strings.HasSuffix(got, "+") {
 				c.t.Errorf("the lock that is waited for is %q", got)
 			}
 			c.expect("renewed T P 0 0", seen(c.alone(script.Renew(), "", "c/C", 60000, 0, fence)))
@@ -194,7 +194,7 @@ func TestBatchScripts(t *testing.T) {
 			c.wait("waited/W")
 			c.expect("freed 1", c.free("waited/A"))
 			c.expect("released T", seen(c.alone(script.Release(), "", "waited/A", "", 0))) // it hands over
-			if got := c.value("{waited}"); !strings.HasPrefix(got, "hf1:W:") {
+			if got := c.value("{waited}"); !strings.HasPrefix(got, "hf2:W:") {
 				c.t.Errorf("after the hand-over the lock is %q", got)
 			}
 			c.expect("freed", c.free("waited/W")) // nobody waits any more
@@ -205,7 +205,7 @@ func TestBatchScripts(t *testing.T) {
 			c.rdb.Del(c.t.Context(), "{passed}")
 			c.take("passed/B")
 			c.expect("released T", seen(c.alone(script.Release(), "", "passed/B", "", 0)))
-			if got := c.value("{passed}"); !strings.HasPrefix(got, "hf1:V:") {
+			if got := c.value("{passed}"); !strings.HasPrefix(got, "hf2:V:") {
 				c.t.Errorf("after the release of a lock that was taken past a waiter it is %q", got)
 			}
 		},
@@ -232,7 +232,7 @@ func TestBatchScripts(t *testing.T) {
 			c.take("a/AB", "b/A")
 			// A token that begins like another is not the other; nor does a token count elsewhere in a value.
 			c.expect("freed 1 2", c.free("a/A", "b/AB"))
-			c.rdb.Set(c.t.Context(), "{c}", "xhf1:A:1:1:0:{}", time.Minute)
+			c.rdb.Set(c.t.Context(), "{c}", "xhf2:A:1:1:0:{}", time.Minute)
 			c.expect("freed 1", c.free("c/A"))
 			c.expect("kept T 1", c.keepAs(1, 90000, "c/A"))
 			// Tokens are text, not patterns.

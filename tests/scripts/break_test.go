@@ -55,13 +55,13 @@ func TestBreak(t *testing.T) {
 			b.acquire("t", token)
 			told := b.listen("h")
 			for _, other := range []string{"k3v9x2aB", "k3v9x2a", token, b.fence(), ""} {
-				b.expect("changed T P 0 hf1:"+token+":T:T:0:"+info, b.breaks(script.Break(), "I", other))
+				b.expect("changed T P 0 hf2:"+token+":T:T:0:"+info, b.breaks(script.Break(), "I", other))
 			}
-			b.expect("broken T T\nP 0 hf1:"+grant+":T:T:0:"+info, b.breaks(script.Break(), "I", grant))
-			b.expect("hf1 broken T "+grant+" T {k}\n"+remark, b.heard(told))
+			b.expect("broken T T\nP 0 hf2:"+grant+":T:T:0:"+info, b.breaks(script.Break(), "I", grant))
+			b.expect("hf2 broken T "+grant+" T {k}\n"+remark, b.heard(told))
 			b.expect("free T 0", b.eval(script.Holder(), "", "x"))
 			b.expect("absent T", b.renew(token, 60000, 0))
-			b.expect("notes T 1\nT\nhf1 broken I "+grant+" T T mutex {k}\n"+remark+"\nP 0 hf1:"+grant+":T:T:0:"+info, b.notes(0, 10))
+			b.expect("notes T 1\nT\nhf2 broken I "+grant+" T T mutex {k}\n"+remark+"\nP 0 hf2:"+grant+":T:T:0:"+info, b.notes(0, 10))
 		},
 		"a fence that is not known yet": func(b bench) {
 			b.acquire("t", "A")
@@ -71,9 +71,9 @@ func TestBreak(t *testing.T) {
 				b.rdb.HSet(b.t.Context(), "{k}", b.field, strings.Replace(b.read(), b.fence(), "0", 1))
 			}
 			told := b.listen("h")
-			b.expect("broken T T\nP 0 hf1:A:0:T:0:"+info, b.breaks(script.Break(), "I", "A"))
-			b.expect("hf1 broken T A 0 {k}\n"+remark, b.heard(told))
-			b.expect("notes T 1\nT\nhf1 broken I A 0 T mutex {k}\n"+remark+"\nP 0 hf1:A:0:T:0:"+info, b.notes(0, 10))
+			b.expect("broken T T\nP 0 hf2:A:0:T:0:"+info, b.breaks(script.Break(), "I", "A"))
+			b.expect("hf2 broken T A 0 {k}\n"+remark, b.heard(told))
+			b.expect("notes T 1\nT\nhf2 broken I A 0 T mutex {k}\n"+remark+"\nP 0 hf2:A:0:T:0:"+info, b.notes(0, 10))
 		},
 		"handed over": func(b bench) {
 			b.acquire("t", "A")
@@ -87,11 +87,11 @@ func TestBreak(t *testing.T) {
 			if _, err := fmt.Sscanf(reply, "broken %s %s", new(string), &raised); err != nil || number(raised) <= number(fence) || number(granted[5]) <= number(raised) {
 				b.t.Errorf("the fences are %s, %s and %s: %v", fence, raised, granted[5], err)
 			}
-			b.expect("hf1 standby C T T", b.heard(second))
+			b.expect("hf2 standby C T T", b.heard(second))
 			b.expect("gone T", b.renew("A", 60000, 0))
 			b.expect("gone T", b.release("A", "", 0))
 			// The holder was another's by then.
-			b.expect("changed T P 0 hf1:B:T:T:0:"+info+"+", b.breaks(script.Break(), "J", "A"))
+			b.expect("changed T P 0 hf2:B:T:T:0:"+info+"+", b.breaks(script.Break(), "J", "A"))
 		},
 		"sent again": func(b bench) {
 			b.acquire("t", "A")
@@ -153,11 +153,11 @@ func TestShareBreak(t *testing.T) {
 			l.acquire("w", "D", 1)
 			fence := fmt.Sprint(l.hold("B").fence)
 			for _, other := range []string{"E", "", "holds", fence} {
-				b.expect("changed T P 0 hf1:C:T:T:0:"+info, b.breaks(script.ShareBreak(), "I", other))
+				b.expect("changed T P 0 hf2:C:T:T:0:"+info, b.breaks(script.ShareBreak(), "I", other))
 			}
-			b.expect("broken T T\nP 1 hf1:B:T:T:0:"+info, b.breaks(script.ShareBreak(), "I", "B"))
-			b.expect("notes T 1\nT\nhf1 broken I B T T sem {k}\n"+remark+"\nP 1 hf1:B:T:T:0:"+info, b.notes(0, 10))
-			b.expect("hf1 sem D T P T {k}", b.heard(next))
+			b.expect("broken T T\nP 1 hf2:B:T:T:0:"+info, b.breaks(script.ShareBreak(), "I", "B"))
+			b.expect("notes T 1\nT\nhf2 broken I B T T sem {k}\n"+remark+"\nP 1 hf2:B:T:T:0:"+info, b.notes(0, 10))
+			b.expect("hf2 sem D T P T {k}", b.heard(next))
 			b.expect("gone T", b.eval(script.ShareRenew(), "", "B", 60000, 0, fence))
 			b.expect("gone T", l.acquire("t", "B", 1)) // a late copy
 			b.expect("renewed T P 0 0", l.renew("A", 60000, 0))
@@ -254,20 +254,20 @@ func TestJournal(t *testing.T) {
 			note(fmt.Sprint("I", i))
 		}
 		note("I4") // sent again
-		entry := func(id string) string { return "\nT\nhf1 revoked " + id + " k3v9x2ab 17 0 mutex {k}\n" + remark + "\n" }
+		entry := func(id string) string { return "\nT\nhf2 revoked " + id + " k3v9x2ab 17 0 mutex {k}\n" + remark + "\n" }
 		b.expect("notes T 2"+entry("I4")+entry("I3"), b.notes(0, 2))
 		b.expect("notes T 2"+entry("I2")+entry("I1"), b.notes(2, 2))
 		b.expect("notes T 1"+entry("I0"), b.notes(4, 2))
 		b.expect("notes T 0", b.notes(5, 2))
-		b.rdb.ZAdd(t.Context(), journal, redis.Z{Score: 9e15, Member: "rubbish"}, redis.Z{Score: 9e15, Member: "hf1 broken x\ny"})
+		b.rdb.ZAdd(t.Context(), journal, redis.Z{Score: 9e15, Member: "rubbish"}, redis.Z{Score: 9e15, Member: "hf2 broken x\ny"})
 		b.expect("notes T 3"+entry("I4"), b.notes(0, 3))
 		for i := range 1200 {
 			note(fmt.Sprint("J", i))
 		}
 		// The server's clock was ahead by an hour, and somebody has written what is further ahead.
-		b.rdb.ZAdd(t.Context(), journal, redis.Z{Score: float64(b.later(time.Hour)), Member: "hf1 revoked K k3v9x2ab 17 0 mutex {k}\n" + remark + "\n"}, redis.Z{Score: 9e15, Member: "rubbish"})
+		b.rdb.ZAdd(t.Context(), journal, redis.Z{Score: float64(b.later(time.Hour)), Member: "hf2 revoked K k3v9x2ab 17 0 mutex {k}\n" + remark + "\n"}, redis.Z{Score: 9e15, Member: "rubbish"})
 		note("L")
-		if latest := b.notes(0, 2); !strings.HasPrefix(latest, "notes T 2"+entry("L")+"\nT\nhf1 revoked K ") {
+		if latest := b.notes(0, 2); !strings.HasPrefix(latest, "notes T 2"+entry("L")+"\nT\nhf2 revoked K ") {
 			t.Errorf("the latest entries are %q", latest)
 		}
 		if n := b.rdb.ZCard(t.Context(), journal).Val(); n < 1000 || n > 1100 {

@@ -52,7 +52,7 @@ func nodeLockOf(name string) codec.Lock {
 
 // infos are encoded infos that a careless parser would confuse with the fields of a value or of a member.
 var infos = []string{
-	info, `{"o":"a:b+","h":"é\n","p":7,"m":{"":"hf1:"}}`, `{"o":""}`, "", "not JSON",
+	info, `{"o":"a:b+","h":"é\n","p":7,"m":{"":"hf2:"}}`, `{"o":""}`, "", "not JSON",
 }
 
 // acquireOf returns a request for a lock for a minute.
@@ -279,8 +279,8 @@ func TestCodecReadsWhatScriptsReply(t *testing.T) {
 			mine, other := acquireOf(mutexOf("a"), codec.Try, "A", info), acquireOf(mutexOf("b"), codec.Try, "X", info)
 			fence := ask(b, codec.Granted, &mine).Grant.Fence
 			ask(b, codec.Granted, &other)
-			renew.Add("{a}", "hf1:A:", fence, 2*time.Minute)
-			renew.Add("{b}", "hf1:A:", fence+1, 2*time.Minute)
+			renew.Add("{a}", "hf2:A:", fence, 2*time.Minute)
+			renew.Add("{b}", "hf2:A:", fence+1, 2*time.Minute)
 			if r := ask(b, codec.Kept, &renew); !slices.Equal(r.Left, []int{1}) {
 				b.t.Errorf("kept: %+v", r)
 			}

@@ -88,7 +88,7 @@ func TestDeadHoldersAreRemovedInSteps(t *testing.T) {
 			want string
 			call func(l shares) string
 		}{
-			"tried":    {"held T P 0 hf1:A:T:T:0:" + info, func(l shares) string { return l.acquire("t", "W", everything) }},
+			"tried":    {"held T P 0 hf2:A:T:T:0:" + info, func(l shares) string { return l.acquire("t", "W", everything) }},
 			"queued":   {"queued T P T 1 0 ours", func(l shares) string { return l.acquire("w", "W", everything) }},
 			"released": {"released T", func(l shares) string { return l.release("A", "", 0) }},
 			"weighed":  {"weighed T P T", func(l shares) string { return l.weigh("A", everything) }},
@@ -193,7 +193,7 @@ func TestHoldersInPages(t *testing.T) {
 		crowd := l.crowd(700, 1)
 		l.age(crowd[:100])
 		told := map[string]bool{}
-		token := regexp.MustCompile(`hf1:([^:]*):`)
+		token := regexp.MustCompile(`hf2:([^:]*):`)
 		for cursor := "0"; ; {
 			reply := b.run(script.ShareHolders(), "", "x", cursor, 50)
 			head, lines, _ := strings.Cut(reply, "\n")
@@ -304,7 +304,7 @@ func TestDeadWaitersAreRemovedInSteps(t *testing.T) {
 			b.deadWaiters(2*most+100, b.later(-10*time.Second), more)
 			reply, _ := inSteps(t, size, func() string { return release("A") })
 			b.expect("released T", reply)
-			b.expect("hf1 standby last T T", b.heard(last))
+			b.expect("hf2 standby last T T", b.heard(last))
 			reply, steps := inSteps(t, size, func() string { return acquire("l", "last") })
 			if steps != 2 {
 				t.Errorf("%s: it takes %d more calls, want 2", kind, steps)
@@ -314,8 +314,8 @@ func TestDeadWaitersAreRemovedInSteps(t *testing.T) {
 			}
 			word := map[string]string{"mutex": "grant", "rw": "rw"}[kind]
 			for { // it may be told to look earlier
-				if got := b.heard(first); !strings.HasPrefix(got, "hf1 standby ") {
-					b.expect("hf1 "+word+" first T P T {k}", got)
+				if got := b.heard(first); !strings.HasPrefix(got, "hf2 standby ") {
+					b.expect("hf2 "+word+" first T P T {k}", got)
 					break
 				}
 			}

@@ -42,7 +42,7 @@ func TestCommandsOfAHandOver(t *testing.T) {
 			return n == before[command] || command == "eval" || command == "info" || command == "ping"
 		})
 
-		if value := b.read(); !strings.HasPrefix(value, "hf1:"+token(rounds)+":") {
+		if value := b.read(); !strings.HasPrefix(value, "hf2:"+token(rounds)+":") {
 			t.Errorf("the lock is %q, want it with %s", value, token(rounds))
 		}
 		sum := int64(0)

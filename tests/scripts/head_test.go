@@ -184,10 +184,10 @@ func drawCase(r *rand.Rand) queueCase {
 		alive = 1 + r.IntN(3)
 	}
 	c.value = []string{
-		"", "hf1:H:1699999999000000:1699999999000:0:" + info, "hf1:H:1699999999000000:1699999999000:0:" + info + "+", "theirs",
+		"", "hf2:H:1699999999000000:1699999999000:0:" + info, "hf2:H:1699999999000000:1699999999000:0:" + info + "+", "theirs",
 	}[r.IntN(4)]
 	if usual {
-		c.value = "hf1:" + []string{"H", "H", "H", "A"}[r.IntN(4)] + ":1699999999000000:1699999999000:0:" + info + []string{"", "+"}[r.IntN(2)]
+		c.value = "hf2:" + []string{"H", "H", "H", "A"}[r.IntN(4)] + ":1699999999000000:1699999999000:0:" + info + []string{"", "+"}[r.IntN(2)]
 	}
 	oldest := []int64{1_000_000, 59_999_999, 60_000_000, 60_000_001, 600_000_000}[r.IntN(5)]
 	waiting := []int{0, 1, 2, 3, 5, 13, 14, 15, 16, 17, 30, 120}[r.IntN(12)]
@@ -309,7 +309,7 @@ func drawRelease(r *rand.Rand, flags []string) queueCase {
 	holder := []string{"A", "A", "A", "A", "H"}[r.IntN(5)]
 	mark := []string{"+", "+", "+", ""}[r.IntN(4)]
 	chain := []string{"0", "0", "0", "1@1699999999990"}[r.IntN(4)] // it is no time for a gap, which would end before the test has looked
-	c.value = "hf1:" + holder + ":1699999999000000:1699999999000:" + chain + ":" + info + mark
+	c.value = "hf2:" + holder + ":1699999999000000:1699999999000:" + chain + ":" + info + mark
 	switch r.IntN(12) {
 	case 0:
 		c.value = ""
@@ -388,12 +388,12 @@ func TestTheShortWayOfAReleaseDoesTheSame(t *testing.T) {
 					seed, c.args, c.value, c.fence, c.queue, reply, wantReply, got, want)
 			}
 			for _, word := range []string{"grant", "standby"} {
-				heard[word] += strings.Count(got, "hf1 "+word)
+				heard[word] += strings.Count(got, "hf2 "+word)
 			}
 			c.lay(b)
 			taken := b.run(shortOnly, slices.Clone(c.args)...) != "rest"
 			ways[taken]++
-			if tried := strings.Contains(messages(), "hf1 grant"); tried && !taken {
+			if tried := strings.Contains(messages(), "hf2 grant"); tried && !taken {
 				untold++
 			}
 		}
@@ -412,7 +412,7 @@ func (c queueCase) sorted(after string) string {
 	lines := strings.Split(after, "\n")
 	refused, deaf := c.args[len(c.args)-2].(string), c.args[len(c.args)-1].(string)
 	if strings.HasPrefix(refused, "channel") || deaf != "" {
-		lines = slices.DeleteFunc(lines, func(line string) bool { return strings.Contains(line, `is told "hf1 standby`) })
+		lines = slices.DeleteFunc(lines, func(line string) bool { return strings.Contains(line, `is told "hf2 standby`) })
 	}
 	if refused == "ZREM" {
 		lines = slices.DeleteFunc(lines, func(line string) bool { return strings.HasPrefix(line, "fence ") })

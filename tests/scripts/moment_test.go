@@ -13,7 +13,7 @@ func TestAnswersDoNotProlong(t *testing.T) {
 	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
 		inItsLastMoment := `
-redis.call('SET', KEYS[1], 'hf1:A:1:1:0:{}', 'PX', 1)
+redis.call('SET', KEYS[1], 'hf2:A:1:1:0:{}', 'PX', 1)
 local ends = redis.call('PEXPIRETIME', KEYS[1])
 for i = 1, 2000000 do
 end

@@ -32,10 +32,10 @@ func TestMulti(t *testing.T) {
 			if again := b.rdb.Get(b.t.Context(), "{k}2").Val(); again != two {
 				b.t.Errorf("%q became %q", two, again)
 			}
-			b.expect("held T 1 P 0 hf1:A1:T:T:0:"+info, ask("B"))
+			b.expect("held T 1 P 0 hf2:A1:T:T:0:"+info, ask("B"))
 			b.expect("renewed T P 0 0", b.renew("A1", 10, 0))
 			b.expect("released T", b.release("A1", "", 0))
-			b.expect("held T 2 P 0 hf1:A2:T:T:0:"+info, ask("B"))
+			b.expect("held T 2 P 0 hf2:A2:T:T:0:"+info, ask("B"))
 			b.expect("free T 0", b.eval(script.Holder(), "", "x"))
 		},
 		"again, with one lost": func(b bench, ask func(string) string) {

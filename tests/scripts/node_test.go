@@ -100,7 +100,7 @@ func TestNodes(t *testing.T) {
 			b.expect("raised T 7", b.node(script.NodeRaise(), "", 5, id)) // never down
 			b.expect("granted T P 8", b.vote("A"))
 			b.expect("granted T P 8", b.vote("A")) // the same again
-			b.expect("held T P 0 hf1:A:8:T:0:"+info, b.vote("B"))
+			b.expect("held T P 0 hf2:A:8:T:0:"+info, b.vote("B"))
 			b.expect("renewed T P 0 0", b.eval(script.Renew(), "", "A", 10, 0, 8))
 			b.expect("gone T", b.node(script.NodeFence(), "B", 50))
 			b.expect("fenced T P", b.node(script.NodeFence(), "A", 20))
@@ -121,11 +121,11 @@ func TestNodes(t *testing.T) {
 		"waited for": func(b bench) {
 			b.node(script.NodeRaise(), "", 7, b.admit())
 			b.expect("granted T P 8", b.vote("A"))
-			b.expect("held T P 0 hf1:A:8:T:0:"+info, b.waits("C", "21"))
-			b.expect("held T P 1 hf1:A:8:T:0:"+info, b.waits("D", "22"))
-			b.expect("held T P 0 hf1:A:8:T:0:"+info, b.waits("B", "11"))
-			b.expect("held T P 3 hf1:A:8:T:0:"+info, b.vote("E")) // and has no place
-			b.expect("held T P 0 hf1:A:8:T:0:"+info, b.waits("F", "0"))
+			b.expect("held T P 0 hf2:A:8:T:0:"+info, b.waits("C", "21"))
+			b.expect("held T P 1 hf2:A:8:T:0:"+info, b.waits("D", "22"))
+			b.expect("held T P 0 hf2:A:8:T:0:"+info, b.waits("B", "11"))
+			b.expect("held T P 3 hf2:A:8:T:0:"+info, b.vote("E")) // and has no place
+			b.expect("held T P 0 hf2:A:8:T:0:"+info, b.waits("F", "0"))
 			b.expect("released T", b.release("A", "", 0))
 			b.expect("wanted T 3", b.vote("E"))
 			b.expect("wanted T 2", b.waits("D", "22"))
@@ -149,7 +149,7 @@ func TestNodes(t *testing.T) {
 			b.node(script.NodeRaise(), "", 7, b.admit())
 			b.expect("granted T P 8", b.vote("A"))
 			// Its data seem to be those of another incarnation.
-			b.rdb.Set(b.t.Context(), "{k}:mark", fmt.Sprintf("hf1:run/repl:%d:60000", b.later(-time.Hour)), 0)
+			b.rdb.Set(b.t.Context(), "{k}:mark", fmt.Sprintf("hf2:run/repl:%d:60000", b.later(-time.Hour)), 0)
 			b.expect("quarantined T P", b.vote("A"))
 			b.expect("quarantined T P", b.node(script.NodeFence(), "A", 20))
 			reply, err := b.rdb.Eval(b.t.Context(), script.Renew().Source, []string{"{k}", "{k}:q", "{k}:f", "{k}:mark"}, nodeFlags, "A", 60000, 0, 8).Text()

@@ -44,8 +44,8 @@ func TestOwned(t *testing.T) {
 			if one, two, three := l.hold("A").fence, l.hold("B").fence, l.hold("C").fence; one != two || two != three {
 				b.t.Errorf("one owner's fences are %d, %d and %d", one, two, three)
 			}
-			b.expect("held T P 0 hf1:C:T:T:0:"+info, l.enter("t", "X", "you"))
-			b.expect("holders T 0 3 1000000000 0\nP 1 hf1:A:T:T:0:"+info+"\nP 1 hf1:B:T:T:0:"+info+"\nP 1 hf1:C:T:T:0:"+info, l.holders())
+			b.expect("held T P 0 hf2:C:T:T:0:"+info, l.enter("t", "X", "you"))
+			b.expect("holders T 0 3 1000000000 0\nP 1 hf2:A:T:T:0:"+info+"\nP 1 hf2:B:T:T:0:"+info+"\nP 1 hf2:C:T:T:0:"+info, l.holders())
 			b.expect("gone T", l.release("X", "", 0))
 			for _, token := range []string{"B", "A", "C"} {
 				if got := l.enter("t", "X", "you"); !strings.HasPrefix(got, "held T ") {
@@ -55,7 +55,7 @@ func TestOwned(t *testing.T) {
 			}
 			l.exist(0)
 			b.expect("granted T P T 1", l.enter("t", "X", "you"))
-			b.expect("held T P 0 hf1:X:T:T:0:"+info, l.enter("t", "A", "me"))
+			b.expect("held T P 0 hf2:X:T:T:0:"+info, l.enter("t", "A", "me"))
 		},
 		"depth": func(b bench) {
 			l := shares{b, "own", 2}
@@ -64,7 +64,7 @@ func TestOwned(t *testing.T) {
 			b.expect("deep T 2", l.enter("t", "C", "me"))
 			b.expect("deep T 2", l.enter("w", "C", "me"))
 			b.expect("granted T P T 1", l.enter("t", "B", "me"))
-			b.expect("held T P 0 hf1:B:T:T:0:"+info, l.enter("t", "X", "you"))
+			b.expect("held T P 0 hf2:B:T:T:0:"+info, l.enter("t", "X", "you"))
 			b.expect("granted T P T 1", owned(b).enter("t", "C", "me")) // one that allows more holds
 			l.held("A", "B", "C")
 		},
@@ -84,7 +84,7 @@ func TestOwned(t *testing.T) {
 			over := l.brief("A", "1\nme", 50)
 			b.expect("granted T P T 1", l.enter("t", "B", "me"))
 			l.past(over)
-			b.expect("held T P 0 hf1:B:T:T:0:"+info, l.enter("t", "X", "you"))
+			b.expect("held T P 0 hf2:B:T:T:0:"+info, l.enter("t", "X", "you"))
 			b.expect("gone T", l.release("A", "", 0))
 			b.expect("released T", l.release("B", "", 0))
 			l.exist(0)
@@ -105,9 +105,9 @@ func TestOwned(t *testing.T) {
 			l.silent(x, "X")
 			b.expect("queued T P T 4 1 ours", l.enter("w", "B", "you"))
 			b.expect("released T", l.release("C", "", 0))
-			b.expect("hf1 own X T P T {k}", b.heard(x))
-			b.expect("hf1 standby Y T T", b.heard(y))
-			b.expect("hf1 standby B T T", b.heard(again)) // its owner has the lock
+			b.expect("hf2 own X T P T {k}", b.heard(x))
+			b.expect("hf2 standby Y T T", b.heard(y))
+			b.expect("hf2 standby B T T", b.heard(again)) // its owner has the lock
 			l.held("X")
 			b.expect("granted T P T 1", l.enter("l", "B", "you"))
 			b.expect("granted T P T 1", l.enter("l", "deaf", "you"))
@@ -116,7 +116,7 @@ func TestOwned(t *testing.T) {
 			b.expect("released T", l.release("B", "", 0))
 			l.silent(y, "Y")
 			b.expect("released T", l.release("deaf", "", 0))
-			b.expect("hf1 own Y T P T {k}", b.heard(y))
+			b.expect("hf2 own Y T P T {k}", b.heard(y))
 			l.held("Y")
 			b.expect("released T", l.release("Y", "", 0))
 			l.exist(0)
@@ -129,7 +129,7 @@ func TestOwned(t *testing.T) {
 			// It was queued while another owner had the lock, which is now its own owner's.
 			b.rdb.ZAdd(b.t.Context(), "{k}:q", redis.Z{Score: 1, Member: queuedFor("B", "me")})
 			b.expect("granted T P T 1", l.enter("l", "B", "me"))
-			b.expect("hf1 standby Y T T", b.heard(y))
+			b.expect("hf2 standby Y T T", b.heard(y))
 			l.held("A", "B")
 		},
 		"depth of those who wait": func(b bench) {
@@ -139,12 +139,12 @@ func TestOwned(t *testing.T) {
 			l.enter("w", "A", "me")
 			l.enter("w", "C", "me")
 			b.expect("released T", l.release("X", "", 0))
-			b.expect("hf1 own A T P T {k}", b.heard(a))
-			b.expect("hf1 standby C T T", b.heard(c))
+			b.expect("hf2 own A T P T {k}", b.heard(a))
+			b.expect("hf2 standby C T T", b.heard(c))
 			l.held("A")
 			b.expect("deep T 1", l.enter("l", "C", "me"))
 			b.expect("released T", l.release("A", "", 0))
-			b.expect("hf1 own C T P T {k}", b.heard(c))
+			b.expect("hf2 own C T P T {k}", b.heard(c))
 		},
 		"a hold that ends sooner": func(b bench) {
 			// The first in the queue relies on the time that it was told, and is told again when an acquire
@@ -167,7 +167,7 @@ func TestOwned(t *testing.T) {
 			l.enter("w", "X", "you")
 			l.enter("w", "Y", "her")
 			b.expect("left T", l.release("X", queuedFor("X", "you"), 0))
-			b.expect("hf1 standby Y T T", b.heard(y))
+			b.expect("hf2 standby Y T T", b.heard(y))
 			l.silent(x, "X")
 		},
 		"disowned": func(b bench) {
@@ -176,14 +176,14 @@ func TestOwned(t *testing.T) {
 			b.expect("granted T P T 1", l.enter("t", "A", "me"))
 			b.expect("free T", l.disown("r1", "me")) // as it was answered
 			l.held("A")
-			b.expect("held T P 0 hf1:A:T:T:0:"+info, l.disown("r0", "you"))
+			b.expect("held T P 0 hf2:A:T:T:0:"+info, l.disown("r0", "you"))
 			b.expect("released T", l.release("A", "", 0))
 			b.expect("granted T P T 1", l.enter("t", "Y", "you"))
 			b.expect("free T", l.disown("r0", "you"))
 			b.expect("released T", l.release("Y", "", 0))
 			b.expect("granted T P T 1", l.enter("t", "A", "me"))
 			l.brief("B", "1\nme", claim)
-			b.expect("held T P 0 hf1:B:T:T:0:"+info, l.disown("r2", "you"))
+			b.expect("held T P 0 hf2:B:T:T:0:"+info, l.disown("r2", "you"))
 			l.held("A", "B")
 			b.expect("released T 1", l.disown("r3", "me")) // B's would expire first
 			l.held("A")
@@ -198,7 +198,7 @@ func TestOwned(t *testing.T) {
 			b.expect("late T", b.eval(script.ShareDisown(), "", "r4", "me", 1))
 			l.held("A")
 			b.expect("released T 0", l.disown("r5", "me"))
-			b.expect("hf1 own X T P T {k}", b.heard(x))
+			b.expect("hf2 own X T P T {k}", b.heard(x))
 			b.expect("released T 0", l.disown("r5", "me"))
 			l.held("X")
 			b.expect("superseded T", l.release("A", "", 0))

@@ -86,7 +86,7 @@ func (p parties) told() func(want int) {
 					}
 					return
 				}
-				if got := volatile.ReplaceAllString(m.Payload, "T"); got != "hf1 changed T" {
+				if got := volatile.ReplaceAllString(m.Payload, "T"); got != "hf2 changed T" {
 					p.t.Errorf("the message is %q", got)
 				}
 			case <-time.After(10 * time.Second):
@@ -126,7 +126,7 @@ func TestLatch(t *testing.T) {
 			l.expect("counted T 0", l.count("D")) // never below 0
 			l.expect("count T T 0 0 -1", l.look("0"))
 			l.expect("count T T 0 0 -1", l.look(l.field("since")))
-			l.expect("held T 0 0 hf1:-:0:0:0:", l.join("E", 60000))
+			l.expect("held T 0 0 hf2:-:0:0:0:", l.join("E", 60000))
 			told(0)
 			l.kept(86400000)
 		},
@@ -454,7 +454,7 @@ func TestBarrier(t *testing.T) {
 			messages := b.listen("D")
 			b.expect("queued T P T 1 1 ours", b.eval(script.ShareAcquire(), "w", "D", 60000, 0, 1, info, "bar", 3, 1, claim, "channel-D", ""))
 			b.expect("released T", b.end("A", "left"))
-			b.expect("hf1 bar D T P T {k}", b.heard(messages))
+			b.expect("hf2 bar D T P T {k}", b.heard(messages))
 			b.expect("waiting T P 2 1", b.await("D", 1, 0)) // it came when the first was broken
 			// A party that finds another one dead serves the waiter.
 			b.expect("released T", b.end("B", "left"))
@@ -465,7 +465,7 @@ func TestBarrier(t *testing.T) {
 			}
 			b.dead("X")
 			b.expect("broken T 1 4 died "+info, b.await("C", 1, 0))
-			b.expect("hf1 bar E T P T {k}", b.heard(messages))
+			b.expect("hf2 bar E T P T {k}", b.heard(messages))
 		},
 		// A failover has lost the trip of a phase of which one party was told.
 		"loses a phase": func(b parties) {

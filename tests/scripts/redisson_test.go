@@ -40,7 +40,7 @@ func (b bench) redissonHears() func() []string {
 func (b bench) holds(token string) {
 	b.t.Helper()
 	hash := b.rdb.HGetAll(b.t.Context(), "{k}").Val()
-	if len(hash) != 2 || hash[token+":1"] != "1" || !strings.HasPrefix(hash["holdfast"], "hf1:"+token+":") {
+	if len(hash) != 2 || hash[token+":1"] != "1" || !strings.HasPrefix(hash["holdfast"], "hf2:"+token+":") {
 		b.t.Errorf("the lock of %s is kept as %q", token, hash)
 	}
 }

@@ -251,8 +251,8 @@ func TestScripts(t *testing.T) {
 			b.expect("free T 0", b.eval(script.Holder(), "", "x"))
 			b.expect("granted T P T 1", b.acquire("t", "A"))
 			b.expect("granted T P T 1", b.acquire("t", "A")) // the same again
-			b.expect("held T P 0 hf1:A:T:T:0:"+info, b.acquire("t", "B"))
-			b.expect("held T P 0 hf1:A:T:T:0:"+info, b.eval(script.Holder(), "", "x"))
+			b.expect("held T P 0 hf2:A:T:T:0:"+info, b.acquire("t", "B"))
+			b.expect("held T P 0 hf2:A:T:T:0:"+info, b.eval(script.Holder(), "", "x"))
 			b.expect("renewed T P 0 0", b.renew("A", 10, 0))
 			b.expect("renewed T P T 5", b.renew("A", 10, 5))
 			b.expect("gone T", b.renew("B", 10, 0))
@@ -285,11 +285,11 @@ func TestScripts(t *testing.T) {
 			b.expect("queued T P T 1 1 ours", b.acquire("w", "B"))
 			b.expect("queued T P T 2 1 ours", b.acquire("w", "C"))
 			b.expect("queued T P T 3 0 ours", b.acquire("w", "deaf"))
-			b.expect("held T P 3 hf1:A:T:T:0:"+info+"+", b.acquire("t", "D"))
+			b.expect("held T P 3 hf2:A:T:T:0:"+info+"+", b.acquire("t", "D"))
 			b.expect("released T", b.release("A", "", 0))
-			b.expect("hf1 "+b.grant+" B T P T {k}", b.heard(first))
-			b.expect("hf1 standby C T T", b.heard(second))
-			b.expect("held T P 2 hf1:B:T:T:0:"+info+"+", b.acquire("t", "D"))
+			b.expect("hf2 "+b.grant+" B T P T {k}", b.heard(first))
+			b.expect("hf2 standby C T T", b.heard(second))
+			b.expect("held T P 2 hf2:B:T:T:0:"+info+"+", b.acquire("t", "D"))
 			b.expect("granted T P T 1", b.acquire("l", "B")) // confirms the claim
 			b.expect("left T", b.release("C", member("C"), 0))
 			b.expect("released T", b.release("B", "", 0)) // past the deaf one
@@ -301,14 +301,14 @@ func TestScripts(t *testing.T) {
 			b.acquire("w", "B")
 			b.rdb.Del(b.t.Context(), "{k}")
 			// A newcomer does not pass the waiter, but serves it.
-			b.expect("held T P 0 hf1:B:T:T:0:"+info, b.acquire("t", "C"))
-			b.expect("hf1 "+b.grant+" B T P T {k}", b.heard(first))
+			b.expect("held T P 0 hf2:B:T:T:0:"+info, b.acquire("t", "C"))
+			b.expect("hf2 "+b.grant+" B T P T {k}", b.heard(first))
 			b.acquire("w", "C")
 			second := b.listen("D")
 			b.acquire("w", "D")
 			b.rdb.Del(b.t.Context(), "{k}")
 			b.expect("granted T P T 1", b.acquire("l", "C")) // it is answered, not notified
-			b.expect("hf1 standby D T T", b.heard(second))   // in case C is dead soon
+			b.expect("hf2 standby D T T", b.heard(second))   // in case C is dead soon
 		},
 		"tombstone": func(b bench) {
 			b.expect("absent T", b.release("A", "", b.later(time.Hour)))
@@ -629,13 +629,13 @@ func TestWhatIs(t *testing.T) {
 			}
 		}
 		what("nothing")
-		b.rdb.Set(t.Context(), "{k}", "hf1:t:1:2:0:{}", 0)
+		b.rdb.Set(t.Context(), "{k}", "hf2:t:1:2:0:{}", 0)
 		what("mutex")
 		b.rdb.Set(t.Context(), "{k}", "x", 0)
 		what("other")
 		b.rdb.HSet(t.Context(), "{k}", "kind", "sem")
 		what("sem")
-		b.rdb.HSet(t.Context(), "{k}", "holdfast", "hf1:t:1:2:0:{}", "t:1", "1")
+		b.rdb.HSet(t.Context(), "{k}", "holdfast", "hf2:t:1:2:0:{}", "t:1", "1")
 		what("redisson")
 		b.rdb.HSet(t.Context(), "{k}", "uuid:1", "1")
 		what("other")

@@ -75,7 +75,7 @@ func (l shares) holders() string {
 	l.t.Helper()
 	lines := strings.Split(l.eval(script.ShareHolders(), "", "x", 0, 500), "\n")
 	byToken := func(a, b string) int {
-		return strings.Compare(a[strings.Index(a, "hf1:"):], b[strings.Index(b, "hf1:"):])
+		return strings.Compare(a[strings.Index(a, "hf2:"):], b[strings.Index(b, "hf2:"):])
 	}
 	slices.SortFunc(lines[1:], byToken)
 	return strings.Join(lines, "\n")
@@ -193,8 +193,8 @@ func TestShares(t *testing.T) {
 			if again := l.hold("W").fence; again != first {
 				b.t.Errorf("the fence became %d; it was %d", again, first)
 			}
-			b.expect("held T P 0 hf1:W:T:T:0:"+info, l.acquire("t", "V", everything))
-			b.expect("held T P 0 hf1:W:T:T:0:"+info, l.acquire("t", "A", 1))
+			b.expect("held T P 0 hf2:W:T:T:0:"+info, l.acquire("t", "V", everything))
+			b.expect("held T P 0 hf2:W:T:T:0:"+info, l.acquire("t", "A", 1))
 			// A request with another limit, or a larger weight, is told of the lock, not of a semaphore.
 			b.expect("error BADLIMIT the lock has room for 1000000000 for those who use it now, not 5", shares{b, "rw", 5}.acquire("t", "A", 1))
 			b.expect("error BADLIMIT the lock has room for 1000000000, and 1000000001 are wanted at once", l.acquire("t", "A", everything+1))
@@ -211,10 +211,10 @@ func TestShares(t *testing.T) {
 			if fence := l.hold("C").fence; fence <= first || fence != l.hold("B").fence {
 				b.t.Errorf("the readers have the fences %d and %d; the writer before had %d", l.hold("B").fence, fence, first)
 			}
-			b.expect("held T P 0 hf1:C:T:T:0:"+info, l.acquire("t", "W", everything))
-			b.expect("holders T 0 2 1000000000 0\nP 1 hf1:B:T:T:0:"+info+"\nP 1 hf1:C:T:T:0:"+info, l.holders())
+			b.expect("held T P 0 hf2:C:T:T:0:"+info, l.acquire("t", "W", everything))
+			b.expect("holders T 0 2 1000000000 0\nP 1 hf2:B:T:T:0:"+info+"\nP 1 hf2:C:T:T:0:"+info, l.holders())
 			b.expect("released T", l.release("C", "", 0))
-			b.expect("held T P 0 hf1:B:T:T:0:"+info, l.acquire("t", "W", everything)) // C was the last holder
+			b.expect("held T P 0 hf2:B:T:T:0:"+info, l.acquire("t", "W", everything)) // C was the last holder
 			b.expect("released T", l.release("B", "", 0))
 			b.expect("granted T P T 1", l.acquire("t", "W", everything))
 			if second := l.hold("W").fence; second <= first {
@@ -227,13 +227,13 @@ func TestShares(t *testing.T) {
 		"permits": func(b bench) {
 			l := semaphore(b, 3)
 			b.expect("granted T P T 1", l.acquire("t", "A", 2))
-			b.expect("held T P 0 hf1:A:T:T:0:"+info, l.acquire("t", "B", 2))
+			b.expect("held T P 0 hf2:A:T:T:0:"+info, l.acquire("t", "B", 2))
 			b.expect("granted T P T 1", l.acquire("t", "B", 1))
 			if a, b := l.hold("A").fence, l.hold("B").fence; a >= b {
 				l.t.Errorf("fence %d follows %d", b, a)
 			}
 			b.expect("granted T P T 1", l.acquire("t", "A", 2)) // it does not count twice
-			b.expect("holders T 0 3 3 0\nP 2 hf1:A:T:T:0:"+info+"\nP 1 hf1:B:T:T:0:"+info, l.holders())
+			b.expect("holders T 0 3 3 0\nP 2 hf2:A:T:T:0:"+info+"\nP 1 hf2:B:T:T:0:"+info, l.holders())
 			five := semaphore(b, 5)
 			other := "error BADLIMIT the semaphore has 3 permits for those who use it now, not 5"
 			b.expect(other, five.acquire("t", "C", 1))
@@ -271,9 +271,9 @@ func TestShares(t *testing.T) {
 			l.past(over)
 			b.expect("gone T", l.weigh("n7", 1))
 			b.expect("renewed T P 0 0", l.renew("A", 60000, 0))
-			b.expect("holders T 0 1 301 0\nP 1 hf1:A:T:T:0:"+info, l.holders())
+			b.expect("holders T 0 1 301 0\nP 1 hf2:A:T:T:0:"+info, l.holders())
 			l.held("A")
-			b.expect("held T P 0 hf1:A:T:T:0:"+info, l.acquire("t", "B", 301))
+			b.expect("held T P 0 hf2:A:T:T:0:"+info, l.acquire("t", "B", 301))
 			b.expect("granted T P T 1", l.acquire("t", "B", 300))
 			b.expect("released T", l.release("A", "", 0))
 			b.expect("released T", l.release("B", "", 0))
@@ -282,7 +282,7 @@ func TestShares(t *testing.T) {
 		"not yet swept": func(b bench) {
 			l := semaphore(b, 3)
 			for what, call := range map[string]func(){
-				"holders": func() { b.expect("holders T 0 3 3 0\nP 1 hf1:A:T:T:0:"+info, l.holders()) },
+				"holders": func() { b.expect("holders T 0 3 3 0\nP 1 hf2:A:T:T:0:"+info, l.holders()) },
 				"try":     func() { b.expect("granted T P T 1", l.acquire("t", "B", 2)) },
 				"wait":    func() { b.expect("granted T P T 1", l.acquire("w", "B", 2)) },
 				"release": func() { b.expect("gone T", l.release("B", "", 0)) },
@@ -317,7 +317,7 @@ func TestShares(t *testing.T) {
 			semaphore(b, 3).exist(0)
 			left()
 			b.expect("granted T P T 1", semaphore(b, 5).acquire("t", "C", 5))
-			b.expect("holders T 0 5 5 0\nP 5 hf1:C:T:T:0:"+info, semaphore(b, 5).holders())
+			b.expect("holders T 0 5 5 0\nP 5 hf2:C:T:T:0:"+info, semaphore(b, 5).holders())
 		},
 		"queue": func(b bench) {
 			l := readWrite(b)
@@ -331,13 +331,13 @@ func TestShares(t *testing.T) {
 			b.expect("queued T P T 3 1 ours", l.acquire("w", "2", 1))
 			b.expect("queued T P T 4 1 ours", l.acquire("w", "V", everything))
 			b.expect("queued T P T 5 1 ours", l.acquire("w", "3", 1))
-			b.expect("held T P 5 hf1:W:T:T:0:"+info, l.acquire("t", "4", 1))
+			b.expect("held T P 5 hf2:W:T:T:0:"+info, l.acquire("t", "4", 1))
 			before := l.hold("W").fence
 
 			b.expect("released T", l.release("W", "", 0))
-			b.expect("hf1 "+l.kind+" 1 T P T {k}", b.heard(one))
-			b.expect("hf1 "+l.kind+" 2 T P T {k}", b.heard(two))
-			b.expect("hf1 standby V T T", b.heard(writer))
+			b.expect("hf2 "+l.kind+" 1 T P T {k}", b.heard(one))
+			b.expect("hf2 "+l.kind+" 2 T P T {k}", b.heard(two))
+			b.expect("hf2 standby V T T", b.heard(writer))
 			l.held("1", "2")
 			l.lasts("1", claim)
 			if first, second := l.hold("1").fence, l.hold("2").fence; first <= before || second != first {
@@ -345,19 +345,19 @@ func TestShares(t *testing.T) {
 			}
 			b.expect("granted T P T 1", l.acquire("l", "1", 1)) // confirms the claim
 			l.lasts("1", 60000)
-			b.expect("held T P 2 hf1:1:T:T:0:"+info, l.acquire("t", "4", 1)) // does not overtake V
+			b.expect("held T P 2 hf2:1:T:T:0:"+info, l.acquire("t", "4", 1)) // does not overtake V
 			b.expect("queued T P T 2 1 ours", l.acquire("l", "3", 1))
 			b.expect("released T", l.release("1", "", 0))
 			l.silent(writer, "V")
 			b.expect("released T", l.release("2", "", 0))
-			b.expect("hf1 rw V T P T {k}", b.heard(writer))
-			b.expect("hf1 standby 3 T T", b.heard(three))
+			b.expect("hf2 rw V T P T {k}", b.heard(writer))
+			b.expect("hf2 standby 3 T T", b.heard(three))
 			if fence := l.hold("V").fence; fence <= before {
 				b.t.Errorf("writer's fence %d follows %d", fence, before)
 			}
 			l.silent(one, "1")
 			b.expect("released T", l.release("V", "", 0))
-			b.expect("hf1 "+l.kind+" 3 T P T {k}", b.heard(three))
+			b.expect("hf2 "+l.kind+" 3 T P T {k}", b.heard(three))
 			b.expect("released T", l.release("3", "", 0))
 			l.exist(0)
 		},
@@ -381,14 +381,14 @@ func TestShares(t *testing.T) {
 			b.expect("queued T P T 2 1 ours", l.acquire("w", "1", 1))
 			b.expect("queued T P T 3 0 ours", l.acquire("w", "deaf", 1))
 			b.expect("released T", l.release("B", "", 0)) // there is room for 1
-			b.expect("held T P 3 hf1:A:T:T:0:"+info, l.acquire("t", "C", 1))
+			b.expect("held T P 3 hf2:A:T:T:0:"+info, l.acquire("t", "C", 1))
 			b.expect("queued T P T 4 0 ours", l.acquire("w", "C", 1))
 			b.expect("queued T P T 2 1 ours", l.acquire("l", "1", 1))
 			b.expect("left T", l.release("C", heavy("C", 1), 0)) // it makes no room
 			l.silent(three, "3")
 			l.silent(one, "1")
 			b.expect("left T", l.release("3", heavy("3", 3), 0))
-			b.expect("hf1 "+l.kind+" 1 T P T {k}", b.heard(one))
+			b.expect("hf2 "+l.kind+" 1 T P T {k}", b.heard(one))
 			l.held("1", "A")
 			b.expect("gone T", l.release("3", heavy("3", 3), 0))
 			l.exist(1) // the deaf one has been skipped
@@ -397,10 +397,10 @@ func TestShares(t *testing.T) {
 			four := b.listen("4")
 			b.expect("queued T P T 2 1 ours", l.acquire("w", "4", 3))
 			b.expect("left T", l.release("3", heavy("3", 3), 0))
-			b.expect("hf1 standby 4 T T", b.heard(four)) // now it is first
+			b.expect("hf2 standby 4 T T", b.heard(four)) // now it is first
 			b.expect("released T", l.release("A", "", 0))
 			b.expect("released T", l.release("1", "", 0))
-			b.expect("hf1 "+l.kind+" 4 T P T {k}", b.heard(four))
+			b.expect("hf2 "+l.kind+" 4 T P T {k}", b.heard(four))
 		},
 		"heavy waiter that is dead": func(b bench) {
 			l := semaphore(b, 3)
@@ -413,9 +413,9 @@ func TestShares(t *testing.T) {
 			b.expect("granted T P T 1", l.acquire("t", "2", 1))
 			b.expect("queued T P T 1 0 ours", l.acquire("w", "3", 3))
 			b.expect("queued T P T 1 1 ours", l.acquire("w", "1", 2))
-			b.expect("hf1 standby 1 T T", b.heard(one)) // now it is first
+			b.expect("hf2 standby 1 T T", b.heard(one)) // now it is first
 			b.expect("released T", l.release("2", "", 0))
-			b.expect("hf1 "+l.kind+" 1 T P T {k}", b.heard(one))
+			b.expect("hf2 "+l.kind+" 1 T P T {k}", b.heard(one))
 		},
 		"expired under waiters": func(b bench) {
 			l := readWrite(b)
@@ -426,20 +426,20 @@ func TestShares(t *testing.T) {
 			l.acquire("w", "V", everything)
 			b.rdb.Del(b.t.Context(), "{k}")
 			b.expect("granted T P T 1", l.acquire("l", "2", 1)) // it is answered, not notified
-			b.expect("hf1 "+l.kind+" 1 T P T {k}", b.heard(one))
-			b.expect("hf1 standby V T T", b.heard(writer))
+			b.expect("hf2 "+l.kind+" 1 T P T {k}", b.heard(one))
+			b.expect("hf2 standby V T T", b.heard(writer))
 			l.silent(two, "2")
 			l.held("1", "2")
 			l.lasts("2", 60000)
 			b.rdb.Del(b.t.Context(), "{k}")
 			// A newcomer does not overtake the waiter, but serves it.
-			b.expect("held T P 0 hf1:V:T:T:0:"+info, l.acquire("t", "3", 1))
-			b.expect("hf1 rw V T P T {k}", b.heard(writer))
+			b.expect("held T P 0 hf2:V:T:T:0:"+info, l.acquire("t", "3", 1))
+			b.expect("hf2 rw V T P T {k}", b.heard(writer))
 			l.acquire("w", "1", 1)
 			l.acquire("w", "2", everything)
 			b.rdb.Del(b.t.Context(), "{k}")
 			b.expect("left T", l.release("1", heavy("1", 1), 0))
-			b.expect("hf1 standby 2 T T", b.heard(two)) // to learn how many there are
+			b.expect("hf2 standby 2 T T", b.heard(two)) // to learn how many there are
 			b.expect("left T", l.release("2", heavy("2", everything), 0))
 			l.exist(0)
 		},
@@ -528,7 +528,7 @@ func TestShares(t *testing.T) {
 			if fence := l.hold("C").fence; fence <= last || last < l.hold("B").fence+5 {
 				b.t.Errorf("fence %d follows five up to %d", fence, last)
 			}
-			b.expect("holders T 0 3 3 0\nP 1 hf1:A:T:T:0:"+info+"\nP 1 hf1:B:T:T:0:"+info+"\nP 1 hf1:C:T:T:0:"+info, l.holders())
+			b.expect("holders T 0 3 3 0\nP 1 hf2:A:T:T:0:"+info+"\nP 1 hf2:B:T:T:0:"+info+"\nP 1 hf2:C:T:T:0:"+info, l.holders())
 			b.rdb.Set(b.t.Context(), "{k}:f", "no fence", 0)
 			b.expect("renewed T P 0 0", l.renew("A", 60000, 5)) // as good as without
 		},
@@ -547,13 +547,13 @@ func TestShares(t *testing.T) {
 					b.t.Errorf("%v became %v", first, got)
 				}
 			}
-			b.expect("hf1 "+l.kind+" 1 T P T {k}", b.heard(reader))
-			b.expect("hf1 standby V T T", b.heard(writer))
+			b.expect("hf2 "+l.kind+" 1 T P T {k}", b.heard(reader))
+			b.expect("hf2 standby V T T", b.heard(writer))
 			if fence := l.hold("1").fence; fence != first.fence {
 				b.t.Errorf("the reader has the fence %d, the writer before it %d", fence, first.fence)
 			}
 			b.expect("held T", l.weigh("W", everything))
-			b.expect("held T P 1 hf1:W:T:T:0:"+info, l.acquire("t", "2", 1)) // does not overtake V
+			b.expect("held T P 1 hf2:W:T:T:0:"+info, l.acquire("t", "2", 1)) // does not overtake V
 			b.expect("released T", l.release("1", "", 0))
 			b.expect("left T", l.release("V", heavy("V", everything), 0))
 			b.expect("weighed T P T", l.weigh("W", everything))
@@ -565,7 +565,7 @@ func TestShares(t *testing.T) {
 			if got := l.hold("W"); got != second {
 				b.t.Errorf("%v became %v, weighed again", second, got)
 			}
-			b.expect("held T P 0 hf1:W:T:T:0:"+info, l.acquire("t", "2", 1))
+			b.expect("held T P 0 hf2:W:T:T:0:"+info, l.acquire("t", "2", 1))
 			l.weigh("W", 1)
 			l.acquire("t", "2", 1)
 			if got := l.hold("2").fence; got != second.fence {
@@ -592,7 +592,7 @@ func TestShares(t *testing.T) {
 			forGood()
 			b.expect("granted T P T 1", l.acquire("t", "A", 2)) // whatever limit it names
 			forGood()
-			b.expect("held T P 0 hf1:A:T:T:0:"+info, semaphore(b, 9).acquire("t", "B", 1))
+			b.expect("held T P 0 hf2:A:T:T:0:"+info, semaphore(b, 9).acquire("t", "B", 1))
 			b.expect("error BADLIMIT the semaphore has 2 permits, and 3 are wanted at once", l.acquire("t", "B", 3))
 			b.expect("renewed T P 0 0", l.renew("A", 60000, 0))
 			forGood()
@@ -609,19 +609,19 @@ func TestShares(t *testing.T) {
 			b.expect("queued T P T 1 1 ours", l.acquire("w", "2", 2))
 			b.expect("queued T P T 2 1 ours", l.acquire("w", "1", 1))
 			b.expect("resized T 1 2", l.resize(1))
-			b.expect("hf1 standby 2 T T", b.heard(two)) // it wants more than there are
-			b.expect("hf1 standby 1 T T", b.heard(one))
+			b.expect("hf2 standby 2 T T", b.heard(two)) // it wants more than there are
+			b.expect("hf2 standby 1 T T", b.heard(one))
 			b.expect("error BADLIMIT the semaphore has 1 permits, and 2 are wanted at once", l.acquire("l", "2", 2))
 			b.expect("released T", l.release("A", "", 0))
 			l.held("B")
 			l.silent(one, "1")
 			b.expect("released T", l.release("B", "", 0))
-			b.expect("hf1 "+l.kind+" 1 T P T {k}", b.heard(one))
+			b.expect("hf2 "+l.kind+" 1 T P T {k}", b.heard(one))
 
 			// The new limit is above the number of permits held.
 			b.expect("queued T P T 1 1 ours", l.acquire("w", "2", 1))
 			b.expect("resized T 3 2", l.resize(3))
-			b.expect("hf1 "+l.kind+" 2 T P T {k}", b.heard(two))
+			b.expect("hf2 "+l.kind+" 2 T P T {k}", b.heard(two))
 			b.expect("renewed T P 0 0", l.renew("1", 60000, 0))
 			forGood()
 			b.expect("resized T 0 2", l.resize(0))

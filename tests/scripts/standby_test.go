@@ -82,10 +82,10 @@ func TestStandbysGoToTheFirstThatIsAlive(t *testing.T) {
 				told := func(second, third func() string, where string) {
 					t.Helper()
 					if kind == "mutex" && dead > 100 { // the latest one will do
-						b.expect("hf1 standby "+name("C", where)+" T T", third())
+						b.expect("hf2 standby "+name("C", where)+" T T", third())
 						return
 					}
-					b.expect("hf1 standby "+name("B", where)+" T T", second())
+					b.expect("hf2 standby "+name("B", where)+" T T", second())
 				}
 
 				// The first waiter leaves.
@@ -97,7 +97,7 @@ func TestStandbysGoToTheFirstThatIsAlive(t *testing.T) {
 				// The first waiter is handed the lock.
 				second, third = begin("handed", "X")
 				b.expect("released T", q.release("A", ""))
-				b.expect("hf1 "+q.word+" X T P T {k}", b.heard(x))
+				b.expect("hf2 "+q.word+" X T P T {k}", b.heard(x))
 				told(second, third, "handed")
 
 				// The first waiter finds the lock free.
@@ -114,7 +114,7 @@ func TestStandbysGoToTheFirstThatIsAlive(t *testing.T) {
 				_, third = begin("gone")
 				b.expect("left T", q.release(name("B", "gone"), q.member(name("B", "gone"))))
 				if dead <= 99 {
-					b.expect("hf1 standby "+name("C", "gone")+" T T", third())
+					b.expect("hf2 standby "+name("C", "gone")+" T T", third())
 				}
 			}
 		}
@@ -125,8 +125,8 @@ func TestStandbysGoToTheFirstThatIsAlive(t *testing.T) {
 		b.deadWaiters(6, b.later(0), "")
 		heard := b.listen("last")
 		b.acquire("wk", "last")
-		b.rdb.Set(t.Context(), "{k}", "hf1:A:1:1:8@1:"+info+"+", time.Minute)
+		b.rdb.Set(t.Context(), "{k}", "hf2:A:1:1:8@1:"+info+"+", time.Minute)
 		b.expect("released T", b.eval(script.Release(), "k", "A", "", 0))
-		b.expect("hf1 standby last T T", b.heard(heard))
+		b.expect("hf2 standby last T T", b.heard(heard))
 	})
 }

@@ -48,14 +48,14 @@ func TestStatusOfAMutex(t *testing.T) {
 			}
 			b.expect("status T nothing 0 0 -1 0 0 0", b.status(kind))
 			b.acquire("t", "A")
-			b.expect("status T "+kind+" 0 0 -1 0 0 1\nP 0 hf1:A:T:T:0:"+info, b.status(kind))
+			b.expect("status T "+kind+" 0 0 -1 0 0 1\nP 0 hf2:A:T:T:0:"+info, b.status(kind))
 			// Scores decide, and tombstones wait for nothing.
 			b.put("B\n30000\nchannel-B\n{\"o\":\"b\"}", "A\n30000\nchannel-A\n{\"o\":\"a\"}", "no waiter's", "C\n30000\nchannel-C\n")
 			b.rdb.ZAdd(t.Context(), "{k}:q", redis.Z{Score: -9e15, Member: "x:B"}, redis.Z{Score: 9e15 + 1e14, Member: "D\n1\nd\n{\"o\":\n\"d\"}"})
 			queue := "\n15 0 {\"o\":\"b\"}\n16 0 {\"o\":\"a\"}\n17 0 \n18 0 \n0 0 {\"o\": \"d\"}"
-			b.expect("status T "+kind+" 0 0 -1 5 0 1\nP 0 hf1:A:T:T:0:"+info+queue, b.status(kind))
-			b.expect("status T "+kind+" 0 0 -1 5 0 1\nP 0 hf1:A:T:T:0:"+info+queue[:15], b.eval(script.Status(), "", "x", kind, 0, 500, 1))
-			b.expect("status T "+kind+" 0 0 -1 5 0 1\nP 0 hf1:A:T:T:0:"+info, b.eval(script.Status(), "", "x", kind, 0, 500, 0))
+			b.expect("status T "+kind+" 0 0 -1 5 0 1\nP 0 hf2:A:T:T:0:"+info+queue, b.status(kind))
+			b.expect("status T "+kind+" 0 0 -1 5 0 1\nP 0 hf2:A:T:T:0:"+info+queue[:15], b.eval(script.Status(), "", "x", kind, 0, 500, 1))
+			b.expect("status T "+kind+" 0 0 -1 5 0 1\nP 0 hf2:A:T:T:0:"+info, b.eval(script.Status(), "", "x", kind, 0, 500, 0))
 			if got := b.status("sem"); !strings.HasPrefix(got, "error BADKIND ") {
 				t.Errorf("a semaphore of that name: %q", got)
 			}
@@ -82,7 +82,7 @@ func TestStatusOfShares(t *testing.T) {
 	backend.Each(t, func(t *testing.T, back *backend.Backend) {
 		b := newBench(t, back)
 		start := func() { b.rdb.FlushAll(t.Context()) }
-		hold := func(weight string) string { return "\nP " + weight + " hf1:A:T:T:0:" + info }
+		hold := func(weight string) string { return "\nP " + weight + " hf2:A:T:T:0:" + info }
 		all := strconv.Itoa(everything)
 
 		start()
@@ -137,8 +137,8 @@ func TestStatusOfShares(t *testing.T) {
 
 		// What others wrote stays within its own line, and counts as a number only if it is one.
 		start()
-		b.rdb.HSet(t.Context(), "{k}", "kind", "sem", "limit", "1e300", "fence", "many", "count", "-1", "A", "9000000000000000:1:2:3:a\n5 5 hf1:B:1:1:0:{}")
-		b.expect("status T sem 0 0 0 0 0 1\nT 1 hf1:A:2:3:0:a 5 5 hf1:B:1:1:0:{}", rest.ReplaceAllString(b.status("sem"), "\nT "))
+		b.rdb.HSet(t.Context(), "{k}", "kind", "sem", "limit", "1e300", "fence", "many", "count", "-1", "A", "9000000000000000:1:2:3:a\n5 5 hf2:B:1:1:0:{}")
+		b.expect("status T sem 0 0 0 0 0 1\nT 1 hf2:A:2:3:0:a 5 5 hf2:B:1:1:0:{}", rest.ReplaceAllString(b.status("sem"), "\nT "))
 		b.rdb.HSet(t.Context(), "{k}", "kind", "none of ours")
 		b.expect("status T foreign 0 0 -1 0 0 1\n-1 0 ", b.status("sem"))
 		b.rdb.Del(t.Context(), "{k}:q")
@@ -168,7 +168,7 @@ func TestStatusOfACrowd(t *testing.T) {
 		b.rdb.Del(t.Context(), "{k}:q")
 		long := strings.Repeat("x", 1<<20)
 		b.put(long, "B\n1\nb\n"+long, "C\n1\nc\n"+info)
-		b.rdb.Set(t.Context(), "{k}", "hf1:A:7:1700000000000:0:"+long, 0)
+		b.rdb.Set(t.Context(), "{k}", "hf2:A:7:1700000000000:0:"+long, 0)
 		if reply := b.status("mutex"); len(reply) > 8000 || !strings.HasSuffix(reply, " 0 "+info) {
 			t.Errorf("the reply has %d bytes", len(reply))
 		}
@@ -222,7 +222,7 @@ func TestStatusOfALockOfAnyKind(t *testing.T) {
 		b.expect("status T foreign 0 0 -1 1 0 1\nP 0 \n15 7 "+info, status())
 		b.rdb.Del(t.Context(), "{k}")
 		b.acquire("t", "A")
-		b.expect("status T mutex 0 0 -1 0 0 1\nP 0 hf1:A:T:T:0:"+info, status())
+		b.expect("status T mutex 0 0 -1 0 0 1\nP 0 hf2:A:T:T:0:"+info, status())
 		b.rdb.Del(t.Context(), "{k}")
 		b.rdb.HSet(t.Context(), "{k}", "kind", "own", "limit", 9)
 		b.expect("status T own 0 9 -1 1 0 0\n15 1 "+info, status())

@@ -653,7 +653,7 @@ func TestRolesCannotDoMore(t *testing.T) {
 			for _, command := range [][]any{
 				{"SET", "holdfast:{free}", "x", "NX", "PX", "1000"}, {"PEXPIRE", "holdfast:{held}", "3600000"}, {"APPEND", "holdfast:{held}", "+"},
 				{"HSET", "holdfast:{free}", "kind", "sem"}, {"PERSIST", "holdfast:{held}"},
-				{"ZADD", "holdfast:{held}:q", "1", "x"}, {"PUBLISH", "holdfast:c:x", "hf1 standby x 1 1"}, {"CONFIG", "GET", "*"}, {"FLUSHALL"},
+				{"ZADD", "holdfast:{held}:q", "1", "x"}, {"PUBLISH", "holdfast:c:x", "hf2 standby x 1 1"}, {"CONFIG", "GET", "*"}, {"FLUSHALL"},
 			} {
 				if err := s.redis(t, user).Do(ctx, command...).Err(); !errors.Is(denied(err), holdfast.ErrDenied) {
 					t.Errorf("%s: %v: %v", user, command, err)

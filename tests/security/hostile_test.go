@@ -30,17 +30,17 @@ import (
 
 // hostileValues are values that a program could write into a lock's key.
 var hostileValues = []string{
-	`hf1:t:7:1700000000000:0:{"o":"\u001b[2J\u001b]0;owned\u0007","h":"\u009b31m","p":-1,"m":{"\u202e":"\u2066x","` + "\x7f" + `":""}}`,
-	`hf1:t:7:1700000000000:0:{"o":"x (pid 1 on y) for good: ` + "\r\n" + `holdfast: released","h":"\n"}+`,
-	"hf1:t:7:1700000000000:0:{\"o\":\"\xff\xfe\xc0\x80\",\"h\":\"\xed\xa0\x80\"}",
-	`hf1:t:7:1700000000000:0:{"o":"` + strings.Repeat("A", 5_000_000) + `"}`,
-	`hf1:t:7:1700000000000:0:` + strings.Repeat("[", 1_000_000),
-	`hf1:t:7:1700000000000:0:{"o":{"o":1},"p":1e999}`,
-	`hf1:t:18446744073709551615:9223372036854775807:0:{"o":"x"}`,
-	`hf1:t:1:-9223372036854775808:0:{}`,
-	"hf1:::::", "hf1:", "+", "", "\x00", strings.Repeat("\x1b", 100_000),
-	"hf1:" + strings.Repeat("t", 1_000_000) + ":1:1:0:{}",
-	`hf1:t:7:1700000000000:99999999999999999999@99999999999999999999:{"o":"x"}+`,
+	`hf2:t:7:1700000000000:0:{"o":"\u001b[2J\u001b]0;owned\u0007","h":"\u009b31m","p":-1,"m":{"\u202e":"\u2066x","` + "\x7f" + `":""}}`,
+	`hf2:t:7:1700000000000:0:{"o":"x (pid 1 on y) for good: ` + "\r\n" + `holdfast: released","h":"\n"}+`,
+	"hf2:t:7:1700000000000:0:{\"o\":\"\xff\xfe\xc0\x80\",\"h\":\"\xed\xa0\x80\"}",
+	`hf2:t:7:1700000000000:0:{"o":"` + strings.Repeat("A", 5_000_000) + `"}`,
+	`hf2:t:7:1700000000000:0:` + strings.Repeat("[", 1_000_000),
+	`hf2:t:7:1700000000000:0:{"o":{"o":1},"p":1e999}`,
+	`hf2:t:18446744073709551615:9223372036854775807:0:{"o":"x"}`,
+	`hf2:t:1:-9223372036854775808:0:{}`,
+	"hf2:::::", "hf2:", "+", "", "\x00", strings.Repeat("\x1b", 100_000),
+	"hf2:" + strings.Repeat("t", 1_000_000) + ":1:1:0:{}",
+	`hf2:t:7:1700000000000:99999999999999999999@99999999999999999999:{"o":"x"}+`,
 }
 
 // Fault: Others write hostile text into what people are shown. It misleads neither terminals nor people, and locks
@@ -89,7 +89,7 @@ func TestHostileValues(t *testing.T) {
 				next := backend.Start(t, l)
 				backend.Waiters(t, l, 1)
 				rdb.Del(ctx, key)
-				if i%8 == 0 { // a foreign value or an hf1 one; the wait takes up to 250 ms plus a look
+				if i%8 == 0 { // a foreign value or an hf2 one; the wait takes up to 250 ms plus a look
 					c2 := b.Client(t, &unhurried)
 					var l2 *holdfast.Lock
 					if l2 = c2.Mutex(name); exact {

@@ -92,15 +92,15 @@ func (d *tape) reply() (string, error) {
 
 var (
 	manyXs    = strings.Repeat("x", 100_000)
-	deepValue = "hf1:t:1:1:0:" + strings.Repeat("[", 5000)
-	longOwner = "hf1:t:1:1:0:{\"o\":\"" + strings.Repeat("o", 100_000) + "\"}+"
+	deepValue = "hf2:t:1:1:0:" + strings.Repeat("[", 5000)
+	longOwner = "hf2:t:1:1:0:{\"o\":\"" + strings.Repeat("o", 100_000) + "\"}+"
 )
 
 // rubbish returns text that terminals obey, people believe and programs cannot handle.
 func (d *tape) rubbish() string {
 	return []string{
 		"", " ", "ours", "foreign", "\x1b[2J\x07", "\u202egnp.exe", "\xff\xfe", manyXs, "OOM \x00", "BUSY", "LOADING",
-		"NOPERM", "TRYAGAIN \r\n", "WRONGTYPE \u009b31m", "READONLY", "hf1:" + d.number() + ":" + d.number() + ":" + d.number() + ":0:{\"o\":\"\\u001b[2J\"}",
+		"NOPERM", "TRYAGAIN \r\n", "WRONGTYPE \u009b31m", "READONLY", "hf2:" + d.number() + ":" + d.number() + ":" + d.number() + ":0:{\"o\":\"\\u001b[2J\"}",
 		deepValue, longOwner, "MISCONF", "NOREPLICAS",
 	}[int(d.byte())%20]
 }
@@ -188,9 +188,9 @@ func (d *liar) message() string {
 		return d.news.rubbish()
 	}
 	if d.news.byte()%2 == 0 {
-		return "hf1 standby " + token + " " + d.news.number() + " " + d.news.number()
+		return "hf2 standby " + token + " " + d.news.number() + " " + d.news.number()
 	}
-	return "hf1 grant " + token + " " + d.news.number() + " " + d.news.number() + " " + d.news.number() + " " + key
+	return "hf2 grant " + token + " " + d.news.number() + " " + d.news.number() + " " + d.news.number() + " " + key
 }
 
 // bubble is synctest.Test on one processor, since the race detector of Go 1.26 crashes when two timers of a bubble fire
@@ -401,7 +401,7 @@ func (d *flood) Subscribe(sink driver.Subscription) (cancel func()) {
 // sends sends the client 20,000 messages that a lock was granted to a token.
 func (d *flood) sends(token, key string) {
 	for range 20_000 {
-		d.sink.Message(fmt.Sprintf("hf1 grant %s %d 9223372036854775807 1 %s", token, time.Now().UnixMicro(), key))
+		d.sink.Message(fmt.Sprintf("hf2 grant %s %d 9223372036854775807 1 %s", token, time.Now().UnixMicro(), key))
 	}
 	synctest.Wait()
 }
@@ -474,12 +474,12 @@ func TestAStatusIsBounded(t *testing.T) {
 	}{
 		"other holders for ever": {
 			tell: func(page int) string {
-				return "rw 1 1000000000 -1 0 7 1000" + holders(1000, func(i int) string { return fmt.Sprintf("1 1 hf1:%d-%d:1:1:0:{}", page, i) })
+				return "rw 1 1000000000 -1 0 7 1000" + holders(1000, func(i int) string { return fmt.Sprintf("1 1 hf2:%d-%d:1:1:0:{}", page, i) })
 			},
 			holders: 100_000, pages: 100,
 		},
 		"the same holder for ever": {
-			tell:    func(int) string { return "rw 1 1000000000 -1 0 7 1\n1 1 hf1:A:1:1:0:{}" },
+			tell:    func(int) string { return "rw 1 1000000000 -1 0 7 1\n1 1 hf2:A:1:1:0:{}" },
 			refused: true, pages: 10_000,
 		},
 		"nobody for ever": {tell: func(int) string { return "nothing 1 1 -1 0 7 0" }, refused: true, pages: 10_000},

@@ -207,7 +207,7 @@ func TestTenThousandLocks(t *testing.T) {
 	pipe := rdb.Pipeline()
 	const n = 10_000
 	for i := range n {
-		pipe.Set(t.Context(), fmt.Sprintf("holdfast:{lock-%05d}", i), fmt.Sprintf(`hf1:AAAAAAAAAAAAAAAAAAAAAA:%d:1700000000000:0:{"o":"owner-%d"}`, i+1, i%100), 0)
+		pipe.Set(t.Context(), fmt.Sprintf("holdfast:{lock-%05d}", i), fmt.Sprintf(`hf2:AAAAAAAAAAAAAAAAAAAAAA:%d:1700000000000:0:{"o":"owner-%d"}`, i+1, i%100), 0)
 	}
 	if _, err := pipe.Exec(t.Context()); err != nil {
 		t.Fatal(err)

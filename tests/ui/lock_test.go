@@ -52,7 +52,7 @@ func TestALossIsInTheTimeline(t *testing.T) {
 	s := newStage(t, nil)
 	page := open(t, s.url+"?lock=dead", 1280, 800)
 	page.sees("Nothing has been seen to happen yet.")
-	value := `hf1:AAAAAAAAAAAAAAAAAAAAAA:7:1700000000000:0:{"o":"hung"}`
+	value := `hf2:AAAAAAAAAAAAAAAAAAAAAA:7:1700000000000:0:{"o":"hung"}`
 	if err := s.b.Redis(t).Set(t.Context(), "holdfast:{dead}", value, 8*time.Second).Err(); err != nil { // time to be looked at
 		t.Fatal(err)
 	}
@@ -120,7 +120,7 @@ func TestAnElectionIsNoContention(t *testing.T) {
 	rdb := s.b.Redis(t)
 	candidate := redis.Z{Score: 1.6e15, Member: "token\n60000\nnowhere\n" + `{"o":"bob","k":"election"}`}
 	err := errors.Join(
-		rdb.Set(t.Context(), "holdfast:{boss}", `hf1:AAAAAAAAAAAAAAAAAAAAAA:7:1600000000000:0:{"o":"ann","k":"election"}+`, time.Hour).Err(),
+		rdb.Set(t.Context(), "holdfast:{boss}", `hf2:AAAAAAAAAAAAAAAAAAAAAA:7:1600000000000:0:{"o":"ann","k":"election"}+`, time.Hour).Err(),
 		rdb.ZAdd(t.Context(), "holdfast:{boss}:q", candidate).Err())
 	if err != nil {
 		t.Fatal(err)

@@ -120,7 +120,7 @@ func TestANodeThatIsDownIsNamed(t *testing.T) {
 		t.Errorf("the page says %q", text)
 	}
 	// Whether a majority has granted it is open without the third node.
-	if _, err := q.nodes[0].Server.Do("SET", "holdfast:{half}", `hf1:AAAAAAAAAAAAAAAAAAAAAA:9:1700000000000:0:{"o":"half"}`, "PX", "3600000"); err != nil {
+	if _, err := q.nodes[0].Server.Do("SET", "holdfast:{half}", `hf2:AAAAAAAAAAAAAAAAAAAAAA:9:1700000000000:0:{"o":"half"}`, "PX", "3600000"); err != nil {
 		t.Fatal(err)
 	}
 	q.nodes[2].Server.Kill()

@@ -27,7 +27,7 @@ func (d *promising) wrap(inner drivertest.Driver) drivertest.Driver {
 func (d *promising) Subscribe(s driver.Subscription) (cancel func()) {
 	told := s.Message
 	s.Message = func(payload string) {
-		if words := strings.Split(payload, " "); words[1] == "grant" { // hf1 grant TOKEN NOW CLAIM FENCE KEY
+		if words := strings.Split(payload, " "); words[1] == "grant" { // hf2 grant TOKEN NOW CLAIM FENCE KEY
 			words[4] = "3600000"
 			payload = strings.Join(words, " ")
 			d.grants.Add(1)

@@ -208,7 +208,7 @@ func TestAGrantThatComesAfterCloseBeginsNothing(t *testing.T) {
 			t.Fatalf("the queue is %q", waiters)
 		}
 		token, _, _ := strings.Cut(waiters[0], "\n")
-		grant := fmt.Sprintf("hf1 grant %s %d 1500 %d holdfast:{a}", token, time.Now().UnixMicro(), time.Now().UnixMicro())
+		grant := fmt.Sprintf("hf2 grant %s %d 1500 %d holdfast:{a}", token, time.Now().UnixMicro(), time.Now().UnixMicro())
 		w.cancel()
 		<-w.done
 		time.Sleep(time.Second)

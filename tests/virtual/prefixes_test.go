@@ -137,7 +137,7 @@ func TestAHolderThatDoesNotNameItsQueue(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
 		rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:0", Dialer: srv.Dial})
 		t.Cleanup(func() { _ = rdb.Close() })
-		value := fmt.Sprintf(`hf1:AAAAAAAAAAAAAAAAAAAAAA:1:%d:0@%[1]d:{"o":"earlier"}`, time.Now().UnixMilli())
+		value := fmt.Sprintf(`hf2:AAAAAAAAAAAAAAAAAAAAAA:1:%d:0@%[1]d:{"o":"earlier"}`, time.Now().UnixMilli())
 		if err := rdb.Set(t.Context(), "k", value, time.Minute).Err(); err != nil {
 			t.Fatal(err)
 		}

@@ -64,7 +64,7 @@ func TestAStandbyDoesNotPutOffALook(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			message := fmt.Sprintf("hf1 standby %s %d %d", member[0], now.UnixMicro(), now.Add(25*time.Second).UnixMicro())
+			message := fmt.Sprintf("hf2 standby %s %d %d", member[0], now.UnixMicro(), now.Add(25*time.Second).UnixMicro())
 			if n := observer.Publish(t.Context(), member[2], message).Val(); n != 1 {
 				t.Fatalf("%d have heard it", n)
 			}

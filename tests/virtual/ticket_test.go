@@ -266,7 +266,7 @@ func (d *echoing) Subscribe(s driver.Subscription) (cancel func()) {
 	told := s.Message
 	s.Message = func(payload string) {
 		told(payload)
-		if strings.HasPrefix(payload, "hf1 grant ") {
+		if strings.HasPrefix(payload, "hf2 grant ") {
 			go func() {
 				time.Sleep(10 * time.Second)
 				d.echoes.Add(1)

@@ -1,7 +1,7 @@
 -- batch_release.lua: releases those of many locks that nobody waits for.
 --
 -- KEYS    the locks
--- ARGV    'hf1:TOKEN:' of each lock
+-- ARGV    'hf2:TOKEN:' of each lock
 -- Returns 'freed I ...'    all but the locks of these numbers were released. release.lua releases
 --             such a lock, hands it over, or tells why it cannot
 --         'error MESSAGE'  no lock was released

@@ -1,7 +1,7 @@
 -- batch_renew.lua: renews the leases of many locks.
 --
 -- KEYS    the locks
--- ARGV    [1] flags as in request.lua; then 'hf1:TOKEN:FENCE:' of each lock; then TTL, ms, of all of
+-- ARGV    [1] flags as in request.lua; then 'hf2:TOKEN:FENCE:' of each lock; then TTL, ms, of all of
 --         them or, if they differ, of each
 -- Returns 'kept NOW I ...'  all but the locks of these numbers last for the TTL. renew.lua tells
 --             what became of such a lock
@@ -20,7 +20,7 @@ local function main()
     local ours = value and string.find(value, granted, 1, true) == 1
     if value and not ours then
       -- A lock that the server's own SET gave the token has no fence yet. If the server is out of memory, it gets that later.
-      local fresh = string.match(granted, '^hf1:[^:]*:') .. '0:'
+      local fresh = string.match(granted, '^hf2:[^:]*:') .. '0:'
       ours = string.find(value, fresh, 1, true) == 1
       if ours then
         pcall(redis.call, 'SET', KEYS[i], granted .. string.sub(value, #fresh + 1), 'KEEPTTL')

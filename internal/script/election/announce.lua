@@ -11,7 +11,7 @@
 
 local function main()
   on_master()
-  return 'told ' .. whole(now) .. ' ' .. send(ARGV[3], 'hf1 changed ' .. whole(now))
+  return 'told ' .. whole(now) .. ' ' .. send(ARGV[3], 'hf2 changed ' .. whole(now))
 end
 
 return answer(main)

@@ -18,7 +18,7 @@ end
 -- Reports whether the holder with that value, of ours, may serve another queue than this one: when it
 -- releases, it tells nobody here. Values of earlier versions do not name the queue.
 local function serves_others(value)
-  return (string.match(value, '^hf1:[^:]*:%d+:%d+:%d+@%d+(@%x+):') or '') ~= queue_name()
+  return (string.match(value, '^hf2:[^:]*:%d+:%d+:%d+@%d+(@%x+):') or '') ~= queue_name()
 end
 
 -- Returns the chain of a lock that is acquired without a hand-over.

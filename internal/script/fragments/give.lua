@@ -12,7 +12,7 @@ local function next_chain(value)
   if not shared then
     return '0'
   end
-  local n, since = string.match(value or '', '^hf1:[^:]*:%d+:%d+:(%d+)@(%d+)[@:]')
+  local n, since = string.match(value or '', '^hf2:[^:]*:%d+:%d+:(%d+)@(%d+)[@:]')
   if not n then
     return new_chain()
   end

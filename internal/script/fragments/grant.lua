@@ -5,6 +5,6 @@
 
 -- marked says that somebody waits.
 local function new_value(holder, fence, chain, info, marked)
-  local value = lock_value('hf1:' .. holder .. ':', whole(fence), string.sub(at, 1, -4), chain, info)
+  local value = lock_value('hf2:' .. holder .. ':', whole(fence), string.sub(at, 1, -4), chain, info)
   return marked and value .. '+' or value
 end

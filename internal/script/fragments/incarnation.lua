@@ -1,6 +1,6 @@
 -- incarnation.lua: whether this server may have lost locks (Strict mode).
 --
--- With the flag 's' the last of KEYS is the incarnation mark: hf1:RUN/REPL:READY:LONGEST. RUN is
+-- With the flag 's' the last of KEYS is the incarnation mark: hf2:RUN/REPL:READY:LONGEST. RUN is
 -- the server's run_id, new after every restart; REPL its replication id, new after every promotion. READY is
 -- the server time (µs) before which nothing may be granted, LONGEST the longest quarantine (ms)
 -- that a client has asked for.
@@ -42,12 +42,12 @@ local function incarnation(info)
 end
 
 local function write_mark(id, ready, longest)
-  redis.call('SET', KEYS[#KEYS], 'hf1:' .. id .. ':' .. whole(ready) .. ':' .. whole(longest))
+  redis.call('SET', KEYS[#KEYS], 'hf2:' .. id .. ':' .. whole(ready) .. ':' .. whole(longest))
 end
 
 -- Parses the mark. text is the mark if it was read already.
 local function read_mark(text)
-  local id, ready, longest = string.match(text or redis.call('GET', KEYS[#KEYS]) or '', '^hf1:([^:]*):(%d+):(%d+)$')
+  local id, ready, longest = string.match(text or redis.call('GET', KEYS[#KEYS]) or '', '^hf2:([^:]*):(%d+):(%d+)$')
   return id, tonumber(ready or 0), tonumber(longest or 0)
 end
 

@@ -1,7 +1,7 @@
 -- journal.lua: records what operators did to holders. Holders learn of it from this record.
 --
 -- The journal is a sorted set, scored by server time (µs). An entry is three lines:
---   hf1 WHAT ID GRANT FENCE RAISED KIND KEY
+--   hf2 WHAT ID GRANT FENCE RAISED KIND KEY
 --   NOTE
 --   PTTL WEIGHT VALUE
 -- WHAT is 'broken' or 'revoked'. ID names the request. GRANT is the holder's grant id, and FENCE its fence, or 0 if that is
@@ -17,7 +17,7 @@ local journal_length = 1000
 -- Publishes that there is an entry, or will be one at the end of this script. Clients that miss the message read the journal when
 -- they are subscribed again.
 local function announce(channel, what, grant, fence, key, note)
-  redis.call(cluster and 'SPUBLISH' or 'PUBLISH', channel, table.concat({ 'hf1', what, at, grant, fence, key }, ' ') .. '\n' .. note)
+  redis.call(cluster and 'SPUBLISH' or 'PUBLISH', channel, table.concat({ 'hf2', what, at, grant, fence, key }, ' ') .. '\n' .. note)
 end
 
 -- An entry that is later than now by more µs than this was written by somebody else. If the clock went back, our own may be later
@@ -31,7 +31,7 @@ local function write_journal(journal, what, id, grant, fence, raised, kind, key,
   local last = redis.call('ZRANGE', journal, '-1', '-1', 'WITHSCORES')[2]
   -- mutants: journal-order
   local score = math.max(now, tonumber(last or 0) + 1)
-  local head = table.concat({ 'hf1', what, id, grant, fence, raised, kind, key }, ' ')
+  local head = table.concat({ 'hf2', what, id, grant, fence, raised, kind, key }, ' ')
   redis.call('ZADD', journal, whole(score), table.concat({ head, note, holder }, '\n'))
   if redis.call('ZCOUNT', journal, '-inf', '+inf') >= journal_length + 100 then
     redis.call('ZREM', journal, unpack(redis.call('ZRANGEBYSCORE', journal, '-inf', '+inf', 'LIMIT', '0', '100')))

@@ -26,7 +26,7 @@ local function write_lock(holder, value, ttl)
     redis.call('SET', KEYS[1], value, 'PX', ttl)
     return
   end
-  local old = string.match(redis.call('HGET', KEYS[1], 'holdfast') or '', '^hf1:([^:]*):')
+  local old = string.match(redis.call('HGET', KEYS[1], 'holdfast') or '', '^hf2:([^:]*):')
   redis.call('HSET', KEYS[1], holder .. ':1', 1, 'holdfast', value)
   local ok, err = pcall(function()
     if old and old ~= holder then

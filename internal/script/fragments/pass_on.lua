@@ -16,14 +16,14 @@ local function pass_to(member, waiter, claim, channel, info, follower, behind, f
   redis.call('ZREM', KEYS[2], member)
   -- mutants: pass-on-mark
   local mark = follower and '+' or ''
-  redis.call('SET', KEYS[1], lock_value('hf1:' .. waiter .. ':', fence, string.sub(at, 1, -4), '0', info) .. mark, 'PX', claim)
+  redis.call('SET', KEYS[1], lock_value('hf2:' .. waiter .. ':', fence, string.sub(at, 1, -4), '0', info) .. mark, 'PX', claim)
   -- Servers send a script's messages in reverse order, so the next holder, which is told last, hears first.
   -- mutants: pass-on-follower
   if follower then
-    pcall(redis.call, publish, behind, 'hf1 standby ' .. follower .. ' ' .. at .. ' ' .. whole(now + claim * 1000))
+    pcall(redis.call, publish, behind, 'hf2 standby ' .. follower .. ' ' .. at .. ' ' .. whole(now + claim * 1000))
   end
   -- mutants: pass-on-tell
-  return redis.call(publish, channel, 'hf1 grant ' .. waiter .. ' ' .. at .. ' ' .. claim .. ' ' .. fence .. ' ' .. KEYS[1])
+  return redis.call(publish, channel, 'hf2 grant ' .. waiter .. ' ' .. at .. ' ' .. claim .. ' ' .. fence .. ' ' .. KEYS[1])
 end
 
 -- Makes a queue that has no waiters left expire with its last tombstone.
@@ -36,7 +36,7 @@ end
 
 -- Returns the reply, or nil to leave the release to the rest of the script.
 local function pass_on()
-  local value, mine = redis.call('GET', KEYS[1]), 'hf1:' .. ARGV[2] .. ':'
+  local value, mine = redis.call('GET', KEYS[1]), 'hf2:' .. ARGV[2] .. ':'
   if not value or string.sub(value, 1, #mine) ~= mine or string.sub(value, -1) ~= '+' then
     return nil
   end

@@ -6,7 +6,7 @@
 --         (incarnation.lua). Some scripts know more.
 -- ARGV[2] the caller's token.
 --
--- The lock has a value (value.lua): hf1:TOKEN:FENCE:GRANTED:CHAIN:INFO, and '+' at its end
+-- The lock has a value (value.lua): hf2:TOKEN:FENCE:GRANTED:CHAIN:INFO, and '+' at its end
 -- while somebody waits. GRANTED is the server's time of the grant in ms. CHAIN is 0; on a
 -- shared key it is N@MS, for N hand-overs in a row since MS, or N@MS@QUEUE (chain.lua).
 -- The queue is a sorted set. Waiters score above 0, in the order of their arrival. A tombstone's
@@ -17,7 +17,7 @@
 -- requires error_text
 
 local token = ARGV[2]
-local mine = 'hf1:' .. token .. ':'
+local mine = 'hf2:' .. token .. ':'
 local shared = string.find(flags, 'k', 1, true)
 
 -- Reports whether a lock's value has the caller's token.

@@ -9,7 +9,7 @@
 local function queue_up()
   local value, not_after = redis.call('GET', KEYS[1]), tonumber(ARGV[4])
   -- If the chain is not 0, the lock may have another queue.
-  local holder = value and string.match(value, '^hf1:([^:]*):%d+:%d+:0:')
+  local holder = value and string.match(value, '^hf2:([^:]*):%d+:%d+:0:')
   -- mutants: queue-up-held
   if not holder or holder == ARGV[2] or not_after > 0 and now >= not_after then
     return nil

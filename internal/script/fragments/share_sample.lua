@@ -17,5 +17,5 @@ local function sample()
   end
   local expiry, _, fence = parse_hold(hold)
   local granted, info = string.match(hold, '^%d+:%d+:%d+:(%d+):(.*)$')
-  return math.floor((expiry - now) / 1000), lock_value('hf1:' .. hold_token .. ':', whole(fence), granted, '0', info)
+  return math.floor((expiry - now) / 1000), lock_value('hf2:' .. hold_token .. ':', whole(fence), granted, '0', info)
 end

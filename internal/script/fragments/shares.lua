@@ -379,7 +379,7 @@ local function serve(self, ttl, block)
       fence, n = admit(waiter_token, weight, info, ttl, block, owner)
     elseif receivers(channel) > 0 then
       local f = admit(waiter_token, weight, info, tonumber(claim), 1, owner)
-      local heard = send(channel, 'hf1 ' .. kind .. ' ' .. waiter_token .. ' ' .. whole(now) .. ' ' .. claim .. ' ' .. whole(f) .. ' ' .. KEYS[1])
+      local heard = send(channel, 'hf2 ' .. kind .. ' ' .. waiter_token .. ' ' .. whole(now) .. ' ' .. claim .. ' ' .. whole(f) .. ' ' .. KEYS[1])
       if cluster and heard == 0 then
         dismiss(waiter_token, whole(now) .. ':' .. whole(weight) .. ':0:')
       end

@@ -31,7 +31,7 @@ local function read_all()
   for i, lock_token in ipairs(tokens) do
     local lock, queue = KEYS[3 * i - 2], KEYS[3 * i - 1]
     local value = redis.call('GET', lock)
-    local own = 'hf1:' .. lock_token .. ':'
+    local own = 'hf2:' .. lock_token .. ':'
     if value and string.sub(value, 1, #own) == own then
       fences[#fences + 1] = string.match(value, '^%d+', #own + 1)
     elseif value then

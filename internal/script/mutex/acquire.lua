@@ -147,7 +147,7 @@ local function main()
     if pttl >= 0 then
       pttl = math.max(pttl, rest)
     end
-    local ours = string.sub(value, 1, 4) == 'hf1:'
+    local ours = string.sub(value, 1, 4) == 'hf2:'
     if not ours or serves_others(value) then
       kind = 'foreign'
     end

@@ -31,7 +31,7 @@
 
 local ttl, not_after, info = tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5]
 local detached, until_time = ARGV[6], tonumber(ARGV[8])
-local ticket, fresh = 'hf1:' .. detached .. ':' .. ARGV[7] .. ':', 'hf1:' .. detached .. ':0:'
+local ticket, fresh = 'hf2:' .. detached .. ':' .. ARGV[7] .. ':', 'hf2:' .. detached .. ':0:'
 
 local function adopted(pttl, fence)
   return 'adopted ' .. whole(now) .. ' ' .. pttl .. ' ' .. whole(fence)
@@ -39,7 +39,7 @@ end
 
 -- The chain goes on: programs that poll have not seen the key free.
 local function kept_chain(value)
-  local chain = shared and string.match(value, '^hf1:[^:]*:%d+:%d+:(%d+@%d+)[@:]')
+  local chain = shared and string.match(value, '^hf2:[^:]*:%d+:%d+:(%d+@%d+)[@:]')
   return chain and chain .. queue_name() or new_chain()
 end
 

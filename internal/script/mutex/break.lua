@@ -35,7 +35,7 @@ local function main()
     return nothing('free ' .. whole(now))
   end
   local pttl = redis.call('PTTL', KEYS[1])
-  local holder_token, fence = string.match(value, '^hf1:([^:]*):(%d+):')
+  local holder_token, fence = string.match(value, '^hf2:([^:]*):(%d+):')
   -- mutants: break-compare
   if not is_meant(holder_token) then
     return nothing('changed ' .. whole(now) .. ' ' .. pttl .. ' 0 ' .. value)
@@ -45,7 +45,7 @@ local function main()
   local raised = mint(1)
   -- mutants: break-tombstone
   remember('x:' .. holder_token, grave_until(pttl))
-  reply = record_break(raised, fence, pttl .. ' 0 hf1:' .. broken_grant .. string.sub(value, #'hf1:' + #holder_token + 1), KEYS[4])
+  reply = record_break(raised, fence, pttl .. ' 0 hf2:' .. broken_grant .. string.sub(value, #'hf2:' + #holder_token + 1), KEYS[4])
   if not pcall(give, value) and read_lock(look_at) == value then
     -- It failed before it changed anything.
     free_lock()

@@ -43,7 +43,7 @@ local function leave()
       stand_by(first, now + gap() * 1000)
     elseif not value then
       pcall(hand_over, new_chain())
-    elseif string.sub(value, 1, 4) == 'hf1:' and not serves_others(value) then
+    elseif string.sub(value, 1, 4) == 'hf2:' and not serves_others(value) then
       stand_by(first, now + math.max(redis.call('PTTL', KEYS[1]), 0) * 1000)
     else
       stand_by(first, now)

@@ -16,7 +16,7 @@ local function main()
   local read, value = pcall(redis.call, 'GET', KEYS[1])
   if read and not value then
     what = 'nothing'
-  elseif read and string.sub(value, 1, 4) == 'hf1:' then
+  elseif read and string.sub(value, 1, 4) == 'hf2:' then
     what = 'mutex'
   elseif not read then
     local is_hash, fields = pcall(redis.call, 'HMGET', KEYS[1], 'kind', 'holdfast')

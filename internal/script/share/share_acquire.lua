@@ -11,7 +11,7 @@
 --         [9] weight; of an owned lock, followed by a line feed and the owner's id
 --         [10] claim, ms  [11] channel  [12] score of an earlier entry, or ''  (w, l)
 -- Returns 'granted NOW PTTL FENCE BLOCK': PTTL of the caller's hold
---         'held NOW PTTL WAITERS VALUE'   (t) of some hold; 'hf1:-:0:0:0:' if there is none
+--         'held NOW PTTL WAITERS VALUE'   (t) of some hold; 'hf2:-:0:0:0:' if there is none
 --         'queued NOW PTTL SCORE RANK RECEIVERS ours'     (w, l) PTTL is what is left until
 --             a hold may expire
 --         'deep NOW HOLDS'  the owner has that many holds already; nothing was acquired

@@ -50,7 +50,7 @@ local function main()
   local hold_token, hold = the_meant()
   if not hold then
     local pttl, value = sample()
-    return nothing('changed ' .. whole(now) .. ' ' .. (pttl or 0) .. ' 0 ' .. (value or 'hf1:-:0:0:0:'))
+    return nothing('changed ' .. whole(now) .. ' ' .. (pttl or 0) .. ' 0 ' .. (value or 'hf2:-:0:0:0:'))
   end
   local expiry, weight, fence, granted, info = string.match(hold, '^(%d+):(%d+):(%d+):(%d+):(.*)$')
   local pttl = math.floor((expiry - now) / 1000)
@@ -59,7 +59,7 @@ local function main()
   dismiss(hold_token, hold)
   remember('x:' .. hold_token, grave_until(pttl))
   depart(kind, 1, 'died', info)
-  reply = record_break(raised, fence, whole(pttl) .. ' ' .. weight .. ' ' .. lock_value('hf1:' .. broken_grant .. ':', fence, granted, '0', info), KEYS[5])
+  reply = record_break(raised, fence, whole(pttl) .. ' ' .. weight .. ' ' .. lock_value('hf2:' .. broken_grant .. ':', fence, granted, '0', info), KEYS[5])
   pcall(serve_or_notify)
   tidy()
   return reply

@@ -27,7 +27,7 @@ local function main()
     local expiry, weight, fence, granted, info = string.match(all[i + 1], '^(%d+):(%d+):(%d+):(%d+):(.*)$')
     if expiry and tonumber(expiry) > now then
       lines[#lines + 1] = '\n' .. whole(math.floor((expiry - now) / 1000)) .. ' ' .. weight
-        .. ' ' .. lock_value('hf1:' .. all[i] .. ':', fence, granted, '0', info)
+        .. ' ' .. lock_value('hf2:' .. all[i] .. ':', fence, granted, '0', info)
     end
   end
   return 'holders ' .. whole(now) .. ' ' .. redis.call('ZCOUNT', KEYS[2], '0', '+inf') .. ' ' .. (f[2] or '0') .. ' ' .. (f[1] or '0')

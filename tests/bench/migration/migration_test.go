@@ -221,7 +221,7 @@ func TestATokenTakesWhatBeginsWithIt(t *testing.T) {
 	t.Parallel()
 	addrs := way{servers: 1}.start(t)
 	locker := redislock.New(dial(t, addrs[0]))
-	for _, token := range []string{"h", "hf", "hf1", "hf1:"} {
+	for _, token := range []string{"h", "hf", "hf2", "hf2:"} {
 		lease, err := client(t, addrs[0], nil).MutexKey(name).Acquire(t.Context())
 		if err != nil {
 			t.Fatal(err)

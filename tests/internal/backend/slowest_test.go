@@ -63,7 +63,7 @@ func TestAFailedTestTellsItsSlowestRequests(t *testing.T) {
 			t.Errorf("it does not say %s", line)
 		}
 	}
-	if strings.Contains(said, "canary") || strings.Contains(said, "hf1:") {
+	if strings.Contains(said, "canary") || strings.Contains(said, "hf2:") {
 		t.Error("it shows arguments")
 	}
 	if t.Failed() {

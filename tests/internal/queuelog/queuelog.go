@@ -270,7 +270,7 @@ func (q *line) granted(token string) (passed []string) {
 }
 
 func tokenOf(value string) (token string, ours bool) {
-	rest, ours := strings.CutPrefix(value, "hf1:")
+	rest, ours := strings.CutPrefix(value, "hf2:")
 	token, _, _ = strings.Cut(rest, ":")
 	return token, ours
 }

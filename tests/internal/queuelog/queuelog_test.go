@@ -27,10 +27,10 @@ func TestLog(t *testing.T) {
 		return text
 	}
 	grant := func(token string) string {
-		return fmt.Sprintf(`1700000000.000001 [0 lua] "SET" "L" "hf1:%s:7:1:0:{}" "PX" "100"`, token)
+		return fmt.Sprintf(`1700000000.000001 [0 lua] "SET" "L" "hf2:%s:7:1:0:{}" "PX" "100"`, token)
 	}
 	redissons := func(token, value string) string {
-		return fmt.Sprintf(`1700000000.000001 [0 lua] "HSET" "L" "%s:1" "1" "holdfast" "hf1:%s:7:1:0:{}%s"`, token, token, value)
+		return fmt.Sprintf(`1700000000.000001 [0 lua] "HSET" "L" "%s:1" "1" "holdfast" "hf2:%s:7:1:0:{}%s"`, token, token, value)
 	}
 	run := func(s script.Script) string {
 		return fmt.Sprintf(`1700000000.000001 [0 127.0.0.1:1] "evalsha" "%s" "3" "L" "Q" "F"`, s.SHA1)
@@ -124,7 +124,7 @@ func TestLogOfServers(t *testing.T) {
 			s := server.Start(t, b)
 			lock := Lock{Name: "a", Key: "L", Queue: "Q"}
 			q := Follow(s, lock)
-			const script = `redis.call('ZADD', 'Q', '5', 'A\n1500\nc\n{"o":"x","p":1}') redis.call('SET', 'L', 'hf1:B:7:1:0:{}', 'PX', 100)`
+			const script = `redis.call('ZADD', 'Q', '5', 'A\n1500\nc\n{"o":"x","p":1}') redis.call('SET', 'L', 'hf2:B:7:1:0:{}', 'PX', 100)`
 			if _, err := s.Do("EVAL", script, 0); err != nil {
 				t.Fatal(err)
 			}

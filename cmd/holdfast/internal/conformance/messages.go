@@ -39,8 +39,8 @@ func (t *trial) messenger() (send func(kind, format string, args ...any) error, 
 	now, err = t.now()
 	return func(kind, format string, args ...any) error {
 		rest := " " + fmt.Sprintf(format, args...)
-		t.note("a message", "hf1 "+kind+" TOKEN"+rest)
-		if err := t.rdb.Publish(t.ctx, channel, "hf1 "+kind+" "+token+rest).Err(); err != nil {
+		t.note("a message", "hf2 "+kind+" TOKEN"+rest)
+		if err := t.rdb.Publish(t.ctx, channel, "hf2 "+kind+" "+token+rest).Err(); err != nil {
 			return problemf("PUBLISH: %v", err)
 		}
 		return nil

@@ -47,7 +47,7 @@ var scenarios = append([]scenario{
 
 // value is the form of a mutex's value.
 var value = sync.OnceValue(func() *regexp.Regexp {
-	return regexp.MustCompile(`^hf1:([A-Za-z0-9_-]{22}):([1-9][0-9]*):([1-9][0-9]*):([^:]+):(\{.*\})(\+?)$`)
+	return regexp.MustCompile(`^hf2:([A-Za-z0-9_-]{22}):([1-9][0-9]*):([1-9][0-9]*):([^:]+):(\{.*\})(\+?)$`)
 })
 
 // held returns the parts of the lock's value.

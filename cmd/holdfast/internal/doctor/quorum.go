@@ -173,7 +173,7 @@ func (q *quorum) checkNear() (found []report.Finding) {
 
 // incarnationMark matches what incarnation.lua writes: an incarnation, and until when, by the server's clock, the
 // server grants nothing.
-var incarnationMark = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^hf1:([^:]*):(\d+):\d+$`) })
+var incarnationMark = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^hf2:([^:]*):(\d+):\d+$`) })
 
 // checkAdmitted checks that nodes grant locks, by reading their marks. It sends nothing that begins a quarantine.
 func (q *quorum) checkAdmitted(ctx context.Context) (found []report.Finding) {

@@ -66,6 +66,7 @@ type AcquireEvent struct {
 	Waited   time.Duration // AcquireEnd: since Start
 	Handover Handover      // AcquireEnd: how the lock came
 	Fence    uint64        // AcquireEnd: of the lease
+	Grant    string        // AcquireEnd: the lease's grant id, by which others know it (Holder.Grant); "" with Multi and Quorum
 	Err      error         // AcquireEnd: nil if granted; else what the acquire returns
 }
 
@@ -77,6 +78,7 @@ type LeaseEvent struct {
 	Permits int // of a semaphore, else 0
 	Owner   string
 	Fence   uint64
+	Grant   string    // as of AcquireEvent
 	Granted time.Time // local time
 
 	Deadline time.Time     // Renewed, RenewFailed: until when it is held now
@@ -224,7 +226,7 @@ func (all observers) outlive() {
 func newAcquireEvent(e *engine.AcquireEvent) AcquireEvent {
 	own := AcquireEvent{
 		Name: e.Name, Owner: e.Owner, Try: e.Try, Start: e.Start, Ahead: e.Ahead, Waited: e.Waited, Handover: Handover(e.Handover),
-		Fence: e.Fence, Err: leave(e.Err),
+		Fence: e.Fence, Grant: e.Grant, Err: leave(e.Err),
 	}
 	own.Kind, own.Mode, own.Permits = seen(&e.Subject)
 	if e.Holder != nil && e.Holder.Name != "" {
@@ -235,8 +237,8 @@ func newAcquireEvent(e *engine.AcquireEvent) AcquireEvent {
 
 func newLeaseEvent(e *engine.LeaseEvent) LeaseEvent {
 	own := LeaseEvent{
-		Name: e.Name, Owner: e.Owner, Fence: e.Fence, Granted: e.Granted, Deadline: e.Deadline, Slack: e.Slack, Held: e.Held,
-		Handover: Handover(e.Handover), Reason: LossReason(e.Reason), By: e.By, Note: e.Note, Err: leave(e.Err),
+		Name: e.Name, Owner: e.Owner, Fence: e.Fence, Grant: e.Grant, Granted: e.Granted, Deadline: e.Deadline, Slack: e.Slack,
+		Held: e.Held, Handover: Handover(e.Handover), Reason: LossReason(e.Reason), By: e.By, Note: e.Note, Err: leave(e.Err),
 	}
 	own.Kind, own.Mode, own.Permits = seen(&e.Subject)
 	if lost, is := own.Err.(*LostError); is && lost.Fence == 0 {

@@ -4,8 +4,7 @@ import "sync"
 
 // holder identifies a lease by what those who wait for its lock know.
 type holder struct {
-	name, owner string
-	fence       uint64
+	name, grant string
 }
 
 // holders has the acquires to whose spans others can link. Every sampled acquire changes it, so it is split into parts with a
@@ -15,9 +14,9 @@ type holders [64]struct {
 	all map[holder]*acquire
 }
 
-// of returns the part for a lease. Consecutive fences are in different parts.
+// of returns the part for a lease, by its grant id, which is as good as random.
 func (h *holders) of(l holder) (mu *sync.Mutex, all *map[holder]*acquire) {
-	part := &h[l.fence%uint64(len(h))]
+	part := &h[int(l.grant[0])%len(h)]
 	return &part.mu, &part.all
 }
 
@@ -31,7 +30,7 @@ func (h *holders) add(l holder, a *acquire) {
 	(*all)[l] = a
 }
 
-// remove removes an acquire, unless another has taken its place, such as that of another reader with the same fence.
+// remove removes an acquire, unless another has taken its place, such as that of a nested lease.
 func (h *holders) remove(l holder, a *acquire) {
 	mu, all := h.of(l)
 	mu.Lock()

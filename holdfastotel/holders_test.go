@@ -2,11 +2,11 @@ package holdfastotel
 
 import "testing"
 
-// Readers of one process may have the same name, owner and fence. The first to end leaves the other's entry.
-func TestTheEntryOfAnotherReaderStays(t *testing.T) {
+// Nested leases of a reentrant lock have one grant. The first to end leaves the other's entry.
+func TestTheEntryOfANestedLeaseStays(t *testing.T) {
 	var all holders
 	first, second := &acquire{}, &acquire{}
-	of := holder{"rw", "me", 7}
+	of := holder{"r", "k3v9x2ab"}
 	all.add(of, first)
 	all.add(of, second)
 	all.remove(of, first)

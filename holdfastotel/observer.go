@@ -177,9 +177,9 @@ func (o *observer) acquireEnd(ctx context.Context, e holdfast.AcquireEvent) {
 func (o *observer) describe(a *acquire, e holdfast.AcquireEvent, what outcome) {
 	if e.Err == nil {
 		a.span.SetAttributes(what.attribute(), handoverAttribute(e.Handover), attribute.Int64("holdfast.fence", int64(e.Fence)))
-		if a.sampled {
+		if a.sampled && e.Grant != "" {
 			a.listed = true
-			o.holders.add(holder{e.Name, e.Owner, e.Fence}, a)
+			o.holders.add(holder{e.Name, e.Grant}, a)
 		}
 		return
 	}
@@ -192,10 +192,10 @@ func (o *observer) describe(a *acquire, e holdfast.AcquireEvent, what outcome) {
 
 // link links the span to the holder's, once, if the holder is known and is one of ours.
 func (o *observer) link(a *acquire, name string, h holdfast.Holder) {
-	if a.linked || h.Fence == 0 {
+	if a.linked || h.Grant == "" {
 		return
 	}
-	if other := o.holders.find(holder{name, h.Owner, h.Fence}); other != nil {
+	if other := o.holders.find(holder{name, h.Grant}); other != nil {
 		a.linked = true
 		a.span.AddLink(trace.Link{SpanContext: other.span.SpanContext()})
 	}
@@ -236,7 +236,7 @@ func (o *observer) end(ctx context.Context, a *acquire, e holdfast.LeaseEvent, h
 	a.in.held.n.Add(-1)
 	o.metrics.hold.Record(ctx, e.Held.Seconds(), how...)
 	if a.listed {
-		o.holders.remove(holder{e.Name, e.Owner, e.Fence}, a)
+		o.holders.remove(holder{e.Name, e.Grant}, a)
 	}
 }
 

@@ -153,7 +153,7 @@ func (h *hold) firstLease() *holdLease {
 	case h.canRenew():
 		h.renewAt(h.renewalAfter(h.anchor, min(h.l.set.ttl, h.valid)))
 		if h.lead != 0 && h.bound().maxRenewals < 0 { // so that others see the fence
-			h.renewAfter = min(h.renewAfter, heedAfter)
+			h.renewAfter = min(h.renewAfter, fenceAfter)
 		}
 	default:
 		h.renewAfter = 0

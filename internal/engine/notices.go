@@ -18,6 +18,10 @@ import (
 // programs whose leases are short need no subscription.
 const heedAfter = time.Second
 
+// fenceAfter is how old a lease is at the latest when its first renewal writes its fence into the lock's value. The client listens by
+// then, so that it is told of a lock that was broken before.
+const fenceAfter = 2 * heedAfter
+
 // idleAfter is how often a client that listens checks whether it still has a lease.
 const idleAfter = 30 * time.Second
 

@@ -67,13 +67,15 @@ type AcquireEvent struct {
 	Waited   time.Duration
 	Handover Handover
 	Fence    uint64
-	Err      error // nil if the lock was granted
+	Grant    string // the grant id; "" of several locks
+	Err      error  // nil if the lock was granted
 }
 
 // LeaseEvent describes something that happened to a lease.
 type LeaseEvent struct {
 	Subject
 	Fence   uint64
+	Grant   string // as of AcquireEvent
 	Granted time.Time
 	LeaseNews
 }
@@ -109,6 +111,7 @@ type observation struct {
 	of    observable
 	at    time.Time // when the acquire began; once it has ended, when it ended
 	fence uint64
+	grant string
 	joint *JointLease // nil if the lease is a hold's, or not granted yet
 	extra leaseExtra  // of a hold's lease that had none
 
@@ -133,11 +136,10 @@ type queuedNews struct {
 
 // lastNews is how a lease ended.
 type lastNews struct {
-	held   time.Duration
-	reason LossReason // if it was lost
-	err    error
-	to     handover // if it was released
-	lost   bool
+	held time.Duration
+	err  error    // of the release, or a *LostError
+	to   handover // if it was released
+	lost bool
 }
 
 // handover is a Handover in one byte.
@@ -192,7 +194,7 @@ func (c *Client) observe(ctx context.Context, l observable, try bool) *observati
 
 // event returns what is known of the acquire.
 func (o *observation) event() AcquireEvent {
-	return AcquireEvent{Subject: o.of.subject(), Try: o.try, Start: o.at, Handover: o.handover.word(), Fence: o.fence}
+	return AcquireEvent{Subject: o.of.subject(), Try: o.try, Start: o.at, Handover: o.handover.word(), Fence: o.fence, Grant: o.grant}
 }
 
 // beginTelling is called before observers may be told of anything. Close waits for the call of endTelling. Without observers
@@ -293,7 +295,7 @@ func (o *observation) addLast(n lastNews) {
 // lost adds that the lease was lost.
 func (o *observation) lost(err *LostError) {
 	if o != nil {
-		o.addLast(lastNews{lost: true, reason: err.Reason, err: err})
+		o.addLast(lastNews{lost: true, err: err})
 	}
 }
 
@@ -339,12 +341,12 @@ func (o *observation) tellAll() {
 			return
 		}
 		o.untold = false
-		tell := o.c.cfg.Observer.Released
+		tell, n := o.c.cfg.Observer.Released, LeaseNews{Held: o.last.held, Handover: o.last.to.word(), Err: o.last.err}
 		if o.last.lost {
-			tell = o.c.cfg.Observer.Lost
+			tell, n.Reason = o.c.cfg.Observer.Lost, o.last.err.(*LostError).Reason
 		}
 		if tell != nil {
-			o.tell(tell, LeaseNews{Held: o.last.held, Handover: o.last.to.word(), Reason: o.last.reason, Err: o.last.err})
+			o.tell(tell, n)
 		}
 	}
 }
@@ -356,7 +358,7 @@ func (o *observation) tell(tell func(context.Context, LeaseEvent), n LeaseNews) 
 	if o.joint != nil && !n.Deadline.IsZero() {
 		n.Deadline = o.joint.Deadline()
 	}
-	tell(&o.told, LeaseEvent{Subject: o.of.subject(), Fence: o.fence, Granted: o.at, LeaseNews: n})
+	tell(&o.told, LeaseEvent{Subject: o.of.subject(), Fence: o.fence, Grant: o.grant, Granted: o.at, LeaseNews: n})
 }
 
 // subject implements observable.
@@ -372,7 +374,7 @@ func (l *target) subject() Subject {
 func (l *holdLease) observeBy(o *observation) {
 	l.g.mu.Lock()
 	defer l.g.mu.Unlock()
-	o.of, o.fence = l.lock(), l.fence
+	o.of, o.fence, o.grant = l.lock(), l.fence, l.g.grant().id
 	if l.extra == nil {
 		l.extra = &o.extra
 	}

@@ -41,13 +41,14 @@ func TestNoObserverCostsNothing(t *testing.T) {
 func TestAnObservationIsOneAllocation(t *testing.T) {
 	told := 0
 	c := &Client{}
+	c.mint.init()
 	c.cfg.Observer = &Observer{
 		AcquireStart: func(ctx context.Context, _ AcquireEvent) context.Context { return ctx },
 		AcquireEnd:   func(context.Context, AcquireEvent) { told++ },
 		Released:     func(context.Context, LeaseEvent) { told++ },
 	}
 	l := &target{c: c, set: &settings{terms: &terms{kind: &mutex}}}
-	h := &hold{attempt: attempt{l: l}, more: &more{}}
+	h := &hold{attempt: attempt{l: l, head: c.mint.head("", 0)}, more: &more{}}
 	ctx := t.Context()
 	const cycles = 100
 	leases := make([]holdLease, cycles+1) // AllocsPerRun makes one more run

@@ -27,7 +27,17 @@ func TestGrantID(t *testing.T) {
 				queued := make(chan holdfast.Holder, 2)
 				observer := &holdfast.Observer{AcquireQueued: func(_ context.Context, e holdfast.AcquireEvent) { queued <- e.Holder }}
 				ttl := holdfast.TTL(time.Hour)
-				c, other := b.Client(t, &holdfast.Config{Observers: []*holdfast.Observer{observer}}), b.Client(t, &holdfast.Config{Observers: []*holdfast.Observer{observer}})
+				own := make(chan string, 2)
+				holders := &holdfast.Observer{
+					AcquireQueued: observer.AcquireQueued,
+					AcquireEnd: func(_ context.Context, e holdfast.AcquireEvent) {
+						if e.Err == nil {
+							own <- e.Grant
+						}
+					},
+					Released: func(_ context.Context, e holdfast.LeaseEvent) { own <- e.Grant },
+				}
+				c, other := b.Client(t, &holdfast.Config{Observers: []*holdfast.Observer{holders}}), b.Client(t, &holdfast.Config{Observers: []*holdfast.Observer{observer}})
 				lease := backend.Acquire(t, lock(c, ttl))
 				seen := backend.Seen(t, inspect.New(other), lease.Name(), lease.Fence())
 				if len(seen.Grant) != 8 {
@@ -70,6 +80,11 @@ func TestGrantID(t *testing.T) {
 					}
 				}
 				backend.Release(t, lease)
+				for _, when := range []string{"acquired", "released"} {
+					if grant := <-own; grant != seen.Grant {
+						t.Errorf("the holder's observer is told that %q was %s, want %q", grant, when, seen.Grant)
+					}
+				}
 				got := backend.Receive(t, leases)
 				if after := backend.Seen(t, inspect.New(other), got.Name(), got.Fence()); len(after.Grant) != 8 || after.Grant == seen.Grant {
 					t.Errorf("the grant id %q follows %q", after.Grant, seen.Grant)

@@ -106,7 +106,16 @@ func TestInspectorListsLocksOfEveryKind(t *testing.T) {
 		seen["abandoned"] = c.RWMutex("abandoned").Reader()
 
 		in := inspect.New(b.Client(t, nil))
-		all := listed(t, in, "")
+		var all map[string]holdfast.Status
+		backend.Eventually(t, "the server has been told all fences", func() bool {
+			all = listed(t, in, "")
+			for _, s := range all {
+				if h, held := s.Holder(); held && h.Fence == 0 && !h.Foreign {
+					return false
+				}
+			}
+			return true
+		})
 		if got, want := slices.Sorted(maps.Keys(all)), slices.Sorted(maps.Keys(seen)); !slices.Equal(got, want) {
 			t.Errorf("listed are %q, want %q", got, want)
 		}

@@ -369,16 +369,20 @@ func Waiters(tb testing.TB, l *holdfast.Lock, n int) {
 	})
 }
 
-// Seen returns the holder of a lock that has a fence, as an operator sees it. It fails the test if there is none.
+// Seen returns the holder of a lock that has a fence, or one whose fence the server was not told yet, as an operator sees it. It fails
+// the test if there is none.
 func Seen(tb testing.TB, in *inspect.Inspector, name string, fence uint64) holdfast.Holder {
 	tb.Helper()
 	s, err := in.Get(tb.Context(), name)
-	i := slices.IndexFunc(s.Holders, func(h holdfast.Holder) bool { return h.Fence == fence })
+	i := slices.IndexFunc(s.Holders, func(h holdfast.Holder) bool { return IsShown(h.Fence, fence) })
 	if err != nil || i < 0 {
 		tb.Fatalf("nobody holds %q with fence %d: %+v, %v", name, fence, s, err)
 	}
 	return s.Holders[i]
 }
+
+// IsShown reports whether what the server shows of a grant can be this fence: it shows 0 before it has been told.
+func IsShown(shown, fence uint64) bool { return shown == 0 || shown == fence }
 
 // Acquire acquires the lock, or fails the test.
 func Acquire(tb testing.TB, l *holdfast.Lock) *holdfast.Lease {

@@ -414,6 +414,9 @@ func (c queueCase) sorted(after string) string {
 	if strings.HasPrefix(refused, "channel") || deaf != "" {
 		lines = slices.DeleteFunc(lines, func(line string) bool { return strings.Contains(line, `is told "hf2 standby`) })
 	}
+	if c.fence == "9999999999999999" { // whoever asks a counter that cannot be believed moves it on
+		lines = slices.DeleteFunc(lines, func(line string) bool { return strings.HasPrefix(line, "fence ") })
+	}
 	if refused == "ZREM" {
 		lines = slices.DeleteFunc(lines, func(line string) bool { return strings.HasPrefix(line, "fence ") })
 	}

@@ -83,11 +83,11 @@ type Config struct {
 	// MaxTTL. Default 15 s, or MaxTTL if that is shorter.
 	TTL time.Duration
 
-	// ViaClient sends everything through the client library. By default, what acquires, renews and releases locks goes over a
-	// connection to each server that only Holdfast uses: the client library makes it, but its hooks, metrics and limits on
-	// commands do not see those calls. ViaClient shows them. It costs a script for what are a few short commands otherwise, and
-	// many goroutines no longer share these. It makes no difference with drivers that do not give connections away: a driver.Wrapper, a go-redis client
-	// that has a Limiter or a StreamingCredentialsProvider.
+	// ViaClient sends everything through the client library. By default, almost everything goes over a connection to each server
+	// that only Holdfast uses: the client library makes it, but its hooks, its metrics and its limits on connections do not see those
+	// calls. ViaClient shows them. A mutex that is free then takes a script in place of a few short commands, and goroutines do not share
+	// these. It makes no difference with drivers that give no connections away, such as a driver.Wrapper, or that of a go-redis
+	// client with a Limiter or a StreamingCredentialsProvider.
 	ViaClient bool
 }
 

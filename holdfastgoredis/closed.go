@@ -41,7 +41,7 @@ func (d *adapter) isClientClosed(key string) bool {
 	return errors.Is(pool.Process(ended, redis.NewCmd(ended, "ping")), redis.ErrClosed)
 }
 
-// openPeriod is how long RunPrompt assumes that an open client stays open. A check for each call would be slow.
+// openPeriod is how long Ready assumes that an open client stays open. A check for each call would be slow.
 const openPeriod = 100 * time.Millisecond
 
 // wasOpen reports whether the program's client is open, or was within openPeriod. It is not for Clusters.

@@ -1,14 +1,16 @@
 // Package holdfastgoredis makes a holdfast.Client from the go-redis client that a program already has: for a single
 // server, for a master found through Sentinel, or for a Cluster.
 //
-// Acquires use that client. Renewals, releases and subscriptions use connections of their own, made with the same
-// options, so that they are not stuck behind the application's commands when its pool is exhausted. Calls that wait for
-// replicas or disks use up to 64 further connections to a server, and up to 256 for renewals and releases. Outside a
-// Cluster there are up to eight connections more, and an acquire or release of a free mutex takes one that is idle. If the caller
-// gives up, that connection is closed. Hooks of the program's client do not see these calls; if that client has a Limiter, there
-// are no such connections. Each command is sent once: the client's own retries do not apply.
+// Almost all calls share one connection to each server, which go-redis makes with that client's options, and on which the library
+// itself speaks to the server. Hooks of the program's client do not see these calls, nor does PoolStats. If they are to be seen, set
+// holdfast.Config.ViaClient. There is no such connection if the client has a Limiter or a StreamingCredentialsProvider.
 //
-// In a Cluster, the driver's first question to the server, and acquires and releases of many locks at once, are sent in
+// Without it, acquires use the program's client. Renewals, releases and subscriptions use connections of their own, made with the same
+// options, so that they are not stuck behind the application's commands when its pool is exhausted. Calls that wait for
+// replicas or disks use up to 64 further connections to a server, and up to 256 for renewals and releases. Each command is sent
+// once: the client's own retries do not apply.
+//
+// In a Cluster, the driver's first question to the server, and renewals of many locks at once, are sent in
 // pipelines, with the clients of its nodes. To see all commands, a hook must be added to those as well, with OnNewNode.
 //
 // With Sentinel, use NewFailover. It asks all sentinels for the master, once a second and whenever it connects, but no
@@ -130,7 +132,7 @@ type adapter struct {
 	connects *redis.Options                           // of the connections that the library uses itself; nil if there are none, or in a Cluster
 	nodes    sync.Map                                 // of a Cluster: the same for each node, by its address
 	addr     string
-	openAt   atomic.Int64 // when user was last seen open, by RunPrompt, ns
+	openAt   atomic.Int64 // when user was last seen open, by Ready, ns
 	subs     *pubsub.Pool
 	refresh  func()    // finds out which server has the locks now; nil if that cannot change
 	follower *follower // nil without Sentinel

@@ -8,9 +8,9 @@
 //
 // A rueidis.Client does not reveal its options, and all its users share its connections. So the driver takes the options
 // and makes clients of its own: one for locks, so that a renewal is not stuck behind a reply of a hundred megabytes, and
-// one for subscriptions. For a single server it also makes up to eight connections, and an acquire or release of a free mutex
-// takes one that is idle. If the caller gives up, that connection is closed. Each command is sent once: rueidis's own retries
-// do not apply.
+// one for subscriptions. Almost all calls share one more connection to each server, which rueidis makes, and on which the library
+// itself speaks to the server; holdfast.Config.ViaClient says when not. There is none with Sentinel, with AuthCredentialsFn, with
+// Standalone.EnableRedirect, and for several addresses of one server. Each command is sent once: rueidis's own retries do not apply.
 package holdfastrueidis
 
 import (

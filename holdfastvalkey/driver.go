@@ -2,9 +2,9 @@
 // Cluster. It does not support Sentinel; holdfastgoredis.NewFailover and holdfastrueidis do.
 //
 // A valkey.Client does not reveal its options, and all its users share its connections. So the driver takes the options
-// and makes a client of its own. For a single server it also makes up to eight connections, and an acquire or release of a
-// free mutex takes one that is idle. If the caller gives up, that connection is closed. Each command is sent once: valkey-go's
-// own retries do not apply.
+// and makes a client of its own. Almost all calls share one more connection to each server, which valkey-go makes, and on which the
+// library itself speaks to the server; holdfast.Config.ViaClient says when not. There is none with AuthCredentialsFn, and for
+// several addresses of one server. Each command is sent once: valkey-go's own retries do not apply.
 package holdfastvalkey
 
 import (

@@ -53,12 +53,7 @@ func (b *bid) poll(ctx context.Context) *ballot {
 func (p *ballot) ask(ctx context.Context, i int) {
 	l := p.l.parts[i]
 	v := vote{node: i, a: l.Attempt(p.round)}
-	switch err := ctx.Err(); {
-	case err != nil:
-		v.err = exec.Unsent(err)
-		p.count(v)
-		return
-	case !p.q.answers(wish{i, l.Key()}):
+	if !p.q.answers(wish{i, l.Key()}) {
 		v.err = exec.Unsent(errHangs)
 		p.count(v)
 		return

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"net"
 
 	"github.com/redis/rueidis"
@@ -19,10 +20,13 @@ func (d *adapter) Connect(ctx context.Context, node string) (conn net.Conn, free
 	if d.follower != nil || o.AuthCredentialsFn != nil || o.Standalone.EnableRedirect || len(o.InitAddress) > 1 && node == "" {
 		return nil, nil, errors.ErrUnsupported
 	}
-	if node == "" {
-		node = o.InitAddress[0]
+	addr := o.InitAddress[0]
+	if node != "" {
+		if addr = d.slots.Load().addrOf(node); addr == "" {
+			return nil, nil, fmt.Errorf("%w: the Cluster has no node %s any more", driver.ErrNotSent, node)
+		}
 	}
-	own := singleServer(o, node)
+	own := singleServer(o, addr)
 	own.Standalone = rueidis.StandaloneOption{}
 	own.PipelineMultiplex = -1
 	own.AlwaysPipelining, own.OnInvalidations = false, nil // otherwise rueidis would read our replies

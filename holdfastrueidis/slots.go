@@ -61,6 +61,16 @@ func (m *slotMap) find(slot uint16) slotRange {
 	return m.ranges[i]
 }
 
+// addrOf returns the address of a master, or "".
+func (m *slotMap) addrOf(node string) string {
+	for _, r := range m.ranges {
+		if r.node == node {
+			return r.addr
+		}
+	}
+	return ""
+}
+
 // refreshSlots asks the Cluster for its slot map. If no node answers, it keeps the old one for another period.
 func (d *adapter) refreshSlots(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, slotMapPeriod)

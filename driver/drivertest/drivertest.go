@@ -155,7 +155,7 @@ func testConnect(t *testing.T, ctx context.Context, d driver.Connector) {
 	if err := conn.SetDeadline(end); err != nil {
 		t.Error(err)
 	}
-	if _, err := io.WriteString(conn, "PING\r\n"); err != nil {
+	if _, err := io.WriteString(conn, "*1\r\n$4\r\nPING\r\n"); err != nil {
 		t.Error(err)
 	}
 	if _, err := io.ReadFull(conn, reply); err != nil || string(reply) != "+PONG\r\n" {

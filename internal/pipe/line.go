@@ -100,6 +100,9 @@ func (l *line) takes(now time.Time) bool {
 	switch p := l.pipe; {
 	case l.err != nil || l.ending:
 		return false
+	case l.head < len(l.flight) && l.flight[l.head].calls[0].deadline.Before(now): // its caller gave up before that
+		l.fail(errDeadline)
+		return false
 	case l.head < len(l.flight) || len(l.queue) > 0:
 	case now.Sub(l.used) > maxIdle, p.MaxIdle > 0 && now.Sub(l.used) > p.MaxIdle, p.MaxAge > 0 && now.Sub(l.made) > p.MaxAge,
 		now.Sub(l.used) > trusted && isClosed(l.conn):

@@ -179,10 +179,11 @@ func (p *Pipe) open() {
 	p.opening = nil
 }
 
-// askTime asks for the server's time, which what is sent on the line needs.
+// askTime asks for the server's time, which what is sent on the line needs. A script asks: a lock that commands have acquired is
+// renewed and released by scripts, so it must not be acquired if the user may not run any.
 func (l *line) askTime(ctx context.Context) error {
 	stop := context.AfterFunc(ctx, func() { _ = l.conn.SetDeadline(longAgo) })
-	if _, err := l.conn.Write([]byte("*1\r\n$4\r\nTIME\r\n")); err != nil {
+	if _, err := l.conn.Write(appendCommand(nil, []string{"EVAL", "return redis.call('TIME')", "0"})); err != nil {
 		return err
 	}
 	for {
@@ -200,7 +201,11 @@ func (l *line) askTime(ctx context.Context) error {
 	r := l.in.take()
 	if r.rest[0] == '-' {
 		_, text := r.next()
-		return driver.ReplyError(text)
+		err := driver.ReplyError(text)
+		if !concernsServer(err) { // the driver may do without
+			return fmt.Errorf("%w: %w", errors.ErrUnsupported, err)
+		}
+		return err
 	}
 	now := r.time()
 	if now == 0 || !l.in.isEmpty() {

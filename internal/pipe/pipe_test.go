@@ -81,7 +81,7 @@ func (w *world) serve(conn net.Conn) {
 				time.Sleep(after)
 			}
 			reply = "+" + words[1] + "\r\n"
-		case words[0] == "TIME" && !asked:
+		case words[0] == "EVAL" && !asked:
 			asked = true
 			now := strconv.FormatInt(time.Now().UnixMicro(), 10)
 			reply = "*2\r\n" + bulk(now[:len(now)-6]) + bulk(now[len(now)-6:])
@@ -251,6 +251,39 @@ func TestAHungConnectionIsReplaced(t *testing.T) {
 		synctest.Wait()
 		if w.opened.Load() != 2 || w.freed.Load() != 1 {
 			t.Errorf("%d connections were opened, and %d freed", w.opened.Load(), w.freed.Load())
+		}
+	})
+}
+
+// If callers gave up before a connection had failed to answer in time, the next call has another all the same.
+func TestAConnectionIsReplacedThatHungForOthers(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		ctx, cancel := context.WithTimeout(t.Context(), w.Timeout-1)
+		defer cancel()
+		if _, err := w.run(ctx, "HANG"); err != context.DeadlineExceeded {
+			t.Errorf("a call that was given up: %v", err)
+		}
+		time.Sleep(2)
+		if got, err := w.run(t.Context(), "ECHO", "x"); got != "x" || err != nil {
+			t.Errorf("%q, %v", got, err)
+		}
+	})
+}
+
+// A user who may not send the source of scripts has no pipe. The driver can do without, if the server knows the scripts.
+func TestAUserWithoutScriptsHasNoPipe(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		w.Open = func(context.Context) (net.Conn, func(), error) {
+			client, server := net.Pipe()
+			go func() {
+				_, _ = readCommandWords(bufio.NewReader(server))
+				_, _ = io.WriteString(server, "-NOPERM x\r\n")
+			}()
+			return client, nil, nil
+		}
+		_, err := w.run(t.Context(), "ECHO", "x")
+		if !errors.Is(err, errors.ErrUnsupported) || !errors.Is(err, driver.ErrNotSent) || !strings.Contains(err.Error(), "NOPERM x") {
+			t.Error(err)
 		}
 	})
 }
@@ -467,10 +500,11 @@ func TestAcquiresShareATransaction(t *testing.T) {
 // Releases that leave together share a script, whose source is sent to a server that does not know it.
 func TestReleasesShareAScript(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, w *world) {
-		known := false
+		known, sources := false, 0
 		w.answer = func(words []string) string {
 			switch {
 			case words[0] == "EVAL" && words[1] == script.BatchRelease().Source:
+				sources++
 				known = true
 			case words[0] != "EVALSHA" || words[1] != script.BatchRelease().SHA1:
 				return "-ERR unknown command\r\n"
@@ -495,7 +529,7 @@ func TestReleasesShareAScript(t *testing.T) {
 				}
 			}
 		}
-		if sources, hashes := w.received("EVAL "), w.received("EVALSHA "); sources != 2 || hashes != 2 {
+		if hashes := w.received("EVALSHA "); sources != 2 || hashes != 2 {
 			t.Errorf("%d times by its source, %d times by its hash", sources, hashes)
 		}
 	})
@@ -524,7 +558,7 @@ func TestReleasesByCommand(t *testing.T) {
 			}
 		}
 		errs := w.together(t.Context(), calls)
-		if !calls[0].Done || calls[1].Done || errs[1] != nil || errs[2] != driver.ReplyError("ERR unknown command") || !calls[3].Done || w.received("EVAL") != 1 || w.received("DELIFEQ a ha:0:17:0:i") != 1 {
+		if !calls[0].Done || calls[1].Done || errs[1] != nil || errs[2] != driver.ReplyError("ERR unknown command") || !calls[3].Done || w.received("EVAL "+script.BatchRelease().Source) != 1 || w.received("DELIFEQ a ha:0:17:0:i") != 1 {
 			t.Errorf("%v, %q", errs, w.commands)
 		}
 	})

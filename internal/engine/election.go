@@ -207,7 +207,7 @@ func (g serverGround) Announce() {
 	})
 }
 
-func (g serverGround) Differ(a, b *Holder) bool { return a.Fence != b.Fence || a.Foreign != b.Foreign }
+func (g serverGround) Differ(a, b *Holder) bool { return a.Grant != b.Grant || a.Foreign != b.Foreign }
 
 func (g serverGround) Follow() (wait func(context.Context, bool, time.Duration) error, stop func(), err error) {
 	w, err := g.l.c.watch(g.l)

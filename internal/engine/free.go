@@ -38,6 +38,7 @@ func (l *target) takeFree(ctx context.Context) (h *hold, began time.Time, err er
 		c.calls.Put(call)
 		return nil, began, nil
 	case err == nil && l.isGrant(ctx, p, call):
+		a.owed = true
 		a.noteSet(call)
 		if h, err = a.takes(call.Sent, call.Heard, call.Now, call.Left(), fenceOf(call), 1); err == nil {
 			c.calls.Put(call)

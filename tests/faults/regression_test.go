@@ -38,11 +38,11 @@ func tombstones(t *testing.T, rdb *redis.Client) int64 {
 	return n
 }
 
-// cancelled acquires a lock through p, and gives up while the request is on its way. It returns the request
+// cancelled acquires a lock by script through p, and gives up while the request is on its way. It returns the request
 // once the server has its tombstone.
 func cancelled(t *testing.T, p *proxy.Proxy, l *holdfast.Lock, rdb *redis.Client) proxy.Held {
 	t.Helper()
-	held := p.Hold(acquiring(l.Name()), proxy.Hang)
+	held := p.Hold(single.acquiring(l.Name()), proxy.Hang)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	failed := make(chan error, 1)
@@ -78,19 +78,21 @@ func TestRefusedReleaseIsDoneInTheBackground(t *testing.T) {
 		{"no permission", holdfast.ErrDenied,
 			[]any{"ACL", "SETUSER", "default", "-get"}, []any{"ACL", "SETUSER", "default", "+get"}},
 	} {
-		t.Run(refusal.name, func(t *testing.T) {
-			lease := backend.Acquire(t, b.Client(t, nil).Mutex("a", holdfast.TTL(time.Minute)))
-			next := backend.Start(t, b.Client(t, nil).Mutex("a"))
-			backend.Waiters(t, b.Client(t, nil).Mutex("a"), 1)
-			do(t, b.Server, refusal.refuse...)
-			if err := lease.Release(t.Context()); !backend.Matches(err, refusal.want) {
-				t.Errorf("Release: %v", err)
-			}
-			time.Sleep(300 * time.Millisecond) // the background meets the refusal, too
-			do(t, b.Server, refusal.allow...)
-			backend.Release(t, backend.Receive(t, next)) // it looks for itself after 30s
-			b.Cleaned(t)
-		})
+		for _, w := range []way{native, single} {
+			t.Run(refusal.name+"/"+w.name, func(t *testing.T) {
+				lease := backend.Acquire(t, b.Client(t, w.config()).Mutex("a", holdfast.TTL(time.Minute)))
+				next := backend.Start(t, b.Client(t, nil).Mutex("a"))
+				backend.Waiters(t, b.Client(t, nil).Mutex("a"), 1)
+				do(t, b.Server, refusal.refuse...)
+				if err := lease.Release(t.Context()); !backend.Matches(err, refusal.want) {
+					t.Errorf("Release: %v", err)
+				}
+				time.Sleep(300 * time.Millisecond) // the background meets the refusal, too
+				do(t, b.Server, refusal.allow...)
+				backend.Release(t, backend.Receive(t, next)) // it looks for itself after 30s
+				b.Cleaned(t)
+			})
+		}
 	}
 }
 
@@ -99,26 +101,30 @@ func TestRefusedReleaseIsDoneInTheBackground(t *testing.T) {
 func TestReleaseRepeatedAfterARefusalIsAmbiguous(t *testing.T) {
 	t.Parallel()
 	b := backend.One(t)
-	lease := backend.Acquire(t, b.Client(t, nil).Mutex("a", holdfast.TTL(time.Minute)))
-	refuseWrites(t, b, true)
-	if err := lease.Release(t.Context()); !backend.HasCode(err, "NOREPLICAS") {
-		t.Errorf("Release: %v", err)
-	}
-	refuseWrites(t, b, false)
-	other := b.Client(t, nil).Mutex("a")
-	backend.Eventually(t, "the background releases the lock", func() bool {
-		held, err := backend.IsHeld(t.Context(), other)
-		return !held && err == nil
-	})
-	if err := lease.Release(t.Context()); !errors.Is(err, holdfast.ErrAmbiguous) || errors.Is(err, holdfast.ErrLost) {
-		t.Errorf("Release again: %v", err)
-	}
-	if err := lease.Release(t.Context()); err != nil {
-		t.Errorf("Release once more: %v", err)
+	for _, w := range []way{native, single} {
+		t.Run(w.name, func(t *testing.T) {
+			lease := backend.Acquire(t, b.Client(t, w.config()).Mutex("a", holdfast.TTL(longest)))
+			refuseWrites(t, b, true)
+			if err := lease.Release(t.Context()); !backend.HasCode(err, "NOREPLICAS") {
+				t.Errorf("Release: %v", err)
+			}
+			refuseWrites(t, b, false)
+			other := b.Client(t, nil).Mutex("a")
+			backend.Eventually(t, "the background releases the lock", func() bool {
+				held, err := backend.IsHeld(t.Context(), other)
+				return !held && err == nil
+			})
+			if err := lease.Release(t.Context()); !errors.Is(err, holdfast.ErrAmbiguous) || errors.Is(err, holdfast.ErrLost) {
+				t.Errorf("Release again: %v", err)
+			}
+			if err := lease.Release(t.Context()); err != nil {
+				t.Errorf("Release once more: %v", err)
+			}
+		})
 	}
 }
 
-// Fault: A copy of a TryAcquire that was answered "held" comes when the lock is free. It takes nothing.
+// Fault: A copy of a TryAcquire that was answered "held" comes when the lock is free. It takes nothing, or gives it back.
 func TestLateCopyOfATryThatFoundTheLockHeldTakesNothing(t *testing.T) {
 	t.Parallel()
 	b := onePlace(t)
@@ -126,8 +132,13 @@ func TestLateCopyOfATryThatFoundTheLockHeldTakesNothing(t *testing.T) {
 	eachWay(t, p, patient, func(t *testing.T, c *holdfast.Client, w way) {
 		lease := backend.Acquire(t, b.Client(t, nil).Mutex("a"))
 		held := p.Hold(w.acquiring("a"), proxy.Cut)
-		if _, err := c.Mutex("a", holdfast.TTL(time.Minute)).TryAcquire(t.Context()); !errors.Is(err, holdfast.ErrHeld) {
+		if _, err := c.Mutex("a", holdfast.TTL(longest)).TryAcquire(t.Context()); !errors.Is(err, holdfast.ErrHeld) {
 			t.Errorf("TryAcquire: %v", err)
+		}
+		if w.native {
+			backend.Release(t, lease)
+			givenBack(t, b, held)
+			return
 		}
 		backend.Eventually(t, "the tombstone stands", func() bool { return slices.Contains(b.Keys(t), "holdfast:{a}:q") })
 		backend.Release(t, lease)
@@ -199,7 +210,9 @@ func TestTombstoneOutlivesTheQueueOfADeadWaiter(t *testing.T) {
 	t.Parallel()
 	b := onePlace(t)
 	p := proxy.New(t, b.Server.Addr())
-	c := b.through(t, p, patient)
+	cfg := patient
+	cfg.ViaClient = true
+	c := b.through(t, p, cfg)
 	left := 10 * time.Second
 	if b.clock == nil { // it is waited for
 		left = time.Second
@@ -214,7 +227,7 @@ func TestTombstoneOutlivesTheQueueOfADeadWaiter(t *testing.T) {
 	}
 	held := cancelled(t, p, c.Mutex("a", holdfast.TTL(time.Minute)), rdb)
 	b.pass(t, left)
-	if reply := held.Forward(t); !native.refused(reply, "") && !single.refused(reply, "gone") {
+	if reply := held.Forward(t); !single.refused(reply, "gone") {
 		t.Errorf("the late copy is answered %q", reply)
 	}
 	b.pass(t, max(0, rdb.PTTL(t.Context(), "holdfast:{a}:q").Val()))
@@ -228,7 +241,7 @@ func TestEnqueueDoesNotShortenTheLifeOfATombstone(t *testing.T) {
 	b := backend.One(t)
 	p := proxy.New(t, b.Server.Addr())
 	const long = 5 * time.Minute
-	c := through(t, p, holdfast.Config{CommandTimeout: patient.CommandTimeout, RetryTimeout: long})
+	c := through(t, p, holdfast.Config{CommandTimeout: patient.CommandTimeout, RetryTimeout: long, ViaClient: true})
 	rdb := b.Redis(t)
 	cancelled(t, p, c.Mutex("a"), rdb)
 	lease := backend.Acquire(t, b.Client(t, nil).Mutex("a"))
@@ -279,7 +292,7 @@ func TestExtendAnsweredAfterALaterRenewalCounts(t *testing.T) {
 	t.Parallel()
 	b := backend.One(t)
 	p := proxy.New(t, b.Server.Addr())
-	c := through(t, p, holdfast.Config{CommandTimeout: 5 * time.Minute}, slowly) // one try, however slow
+	c := through(t, p, holdfast.Config{CommandTimeout: 5 * time.Minute, ViaClient: true}, slowly) // one try, however slow
 	machine.Unhurried(t, 500*time.Millisecond, func(unit time.Duration) error {
 		// A second renewal would tell the client how long the lock really lasts.
 		lease, err := c.Mutex("a", holdfast.TTL(6*unit), holdfast.MaxRenewals(1)).Acquire(t.Context())

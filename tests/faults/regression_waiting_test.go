@@ -121,7 +121,7 @@ func TestHangingRenewalDoesNotHoldUpRelease(t *testing.T) {
 	t.Parallel()
 	b := backend.One(t)
 	p := proxy.New(t, b.Server.Addr())
-	l := through(t, p, holdfast.Config{CommandTimeout: 5 * time.Minute}).Mutex("a")
+	l := through(t, p, holdfast.Config{CommandTimeout: 5 * time.Minute, ViaClient: true}).Mutex("a")
 	t.Cleanup(p.Cut) // a command that hangs would keep the client from closing
 	other := b.Client(t, nil).Mutex("a")
 	// A claim lasts for 1.5s, and on a slow machine it may be over before the waiter hears of it, or releases.

@@ -155,7 +155,7 @@ func TestDoctorThroughSomethingElse(t *testing.T) {
 		}
 		t.Parallel()
 		// A lock is acquired and released in 180 ms at least, which is more than a third of the TTL.
-		change := regexp.MustCompile(`(?i)^\*\d+\r\n\$7\r\n(evalsha|delifeq)\r\n`)
+		change := regexp.MustCompile(`(?i)^\*\d+\r\n\$\d\r\n(evalsha|delifeq|multi)\r\n`)
 		url := through(func(_ *relay, raw []byte) {
 			if change.Match(raw) {
 				time.Sleep(90 * time.Millisecond)

@@ -22,7 +22,7 @@ const (
 	batching                 // releases and renewals go one by one without it
 	notifying                // waiters poll without it
 	sharing                  // read-write locks and semaphores
-	deleting                 // single releases are scripts without it
+	native                   // mutexes that are free are acquired, or released, by scripts without it
 )
 
 // needs lists what docs/acl lists.
@@ -36,6 +36,8 @@ func (s *subject) needs() []need {
 		{[]any{"eval", "return 1", "1", lock}, locking},
 		{[]any{"evalsha", strings.Repeat("0", 40), "3", lock, queue, s.fence}, locking},
 		{[]any{"time"}, locking},
+		{[]any{"multi"}, native},
+		{[]any{"exec"}, native},
 		{[]any{"get", lock}, locking},
 		{[]any{"mget", lock}, batching},
 		{[]any{"set", lock, "x", "px", "1"}, locking},
@@ -65,7 +67,7 @@ func (s *subject) needs() []need {
 		{[]any{"persist", lock}, sharing},
 	}
 	if s.hasDelifeq {
-		all = append(all, need{[]any{"delifeq", lock, "x"}, deleting})
+		all = append(all, need{[]any{"delifeq", lock, "x"}, native})
 	}
 	return all
 }
@@ -108,17 +110,17 @@ func judgeACL(user string, denied map[purpose][]string) report.Finding {
 	if denied[sharing] != nil {
 		consequences = append(consequences, "read-write locks and semaphores cannot be used; mutexes do not need the commands on hashes")
 	}
-	if denied[deleting] != nil {
-		consequences = append(consequences, "each client has one release refused, and sends the others as scripts, which cost the server more")
+	if denied[native] != nil {
+		consequences = append(consequences, "each client is refused once, and then sends scripts for mutexes that are free, too, which cost the server more")
 	}
 	finding := report.ACL.Warning
 	switch {
 	case denied[locking] != nil:
 		finding = report.ACL.Problem
-	case len(denied) == 1 && denied[deleting] != nil:
+	case len(denied) == 1 && denied[native] != nil:
 		finding = report.ACL.Note
 	}
-	commands := slices.Concat(denied[locking], denied[batching], denied[notifying], denied[sharing], denied[deleting])
+	commands := slices.Concat(denied[locking], denied[batching], denied[notifying], denied[sharing], denied[native])
 	return finding("user "+user+" may not: "+strings.Join(commands, ", "), strings.Join(consequences, "; "),
 		"ACL SETUSER "+user+" with the list in docs/SECURITY.md")
 }

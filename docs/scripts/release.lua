@@ -499,8 +499,14 @@ local function main()
   if is_mine(value) then
     if string.sub(value, -1) ~= '+' and string.sub(value, #mine + 1, #mine + 2) ~= '0:' then
       free_lock()
-    elseif not pcall(give, value) and is_mine(read_lock(look_at)) then
-      free_lock()
+    else
+      local given, failure = pcall(give, value)
+      if not given and is_mine(read_lock(look_at)) then
+        free_lock()
+      end
+      if not given and string.sub(value, -1) ~= '+' then
+        error(error_text(failure), 0)
+      end
     end
     pcall(leave_tombstone, until_time)
     return 'released ' .. whole(now)

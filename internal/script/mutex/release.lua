@@ -12,7 +12,9 @@
 --         'error MESSAGE' the lock may still be the token's
 --
 -- Invariants: a release never fails because of the hand-over: if that fails, the lock
--- is deleted; only the token's own lock is touched; a token that has ended stays ended.
+-- is deleted. (If the server's own SET took the lock past a waiter, the client is told. Otherwise
+-- it would ask again, and pass the waiter.) Only the token's own lock is touched; a token that has
+-- ended stays ended.
 
 -- requires pass_on
 -- requires prelude
@@ -60,9 +62,16 @@ local function main()
     -- mutants: release-fresh
     if string.sub(value, -1) ~= '+' and string.sub(value, #mine + 1, #mine + 2) ~= '0:' then
       free_lock()
-    elseif not pcall(give, value) and is_mine(read_lock(look_at)) then
-      -- It failed before it changed anything.
-      free_lock()
+    else
+      local given, failure = pcall(give, value)
+      if not given and is_mine(read_lock(look_at)) then
+        -- It failed before it changed anything.
+        free_lock()
+      end
+      -- mutants: release-barger
+      if not given and string.sub(value, -1) ~= '+' then
+        error(error_text(failure), 0)
+      end
     end
     pcall(leave_tombstone, until_time)
     return 'released ' .. whole(now)

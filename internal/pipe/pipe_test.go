@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/clock"
 	"github.com/holdfast-go/holdfast/internal/script"
 )
 
@@ -149,6 +150,8 @@ func (w *world) received(prefix string) (n int) {
 func inVirtualTime(t *testing.T, f func(t *testing.T, w *world)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
+		begun := time.Now()
+		defer clock.SetBoot(func() time.Duration { return time.Since(begun) })() // a real one gains on the bubble's
 		w := newWorld()
 		defer func() {
 			w.Close()
@@ -493,6 +496,30 @@ func TestAcquiresShareATransaction(t *testing.T) {
 			if w.received("MULTI") != 1 || w.received(set) != 1 || w.received("XADD fences MAXLEN ~ 1 * g ") != 1 || w.received("EXISTS a:q b:q") != 1 {
 				t.Errorf("%s: %q", name, w.commands)
 			}
+		})
+	}
+}
+
+// An acquire that may have been sent is not sent again, whatever becomes of the connection.
+func TestAnAcquireIsSentOnce(t *testing.T) {
+	for what, closes := range map[string]bool{"closed": true, "silent": false} {
+		t.Run(what, func(t *testing.T) {
+			inVirtualTime(t, func(t *testing.T, w *world) {
+				w.answer = func(words []string) string {
+					if words[0] == "EXEC" && closes {
+						_ = (<-w.servers).Close()
+					}
+					return ""
+				}
+				for i, err := range w.together(t.Context(), acquires(2)) {
+					if err == nil || errors.Is(err, driver.ErrNotSent) {
+						t.Errorf("call %d: %v", i, err)
+					}
+				}
+				if got, err := w.run(t.Context(), "ECHO", "y"); got != "y" || err != nil || w.received("MULTI") != 1 || w.opened.Load() != 2 {
+					t.Errorf("%q, %v, %q", got, err, w.commands)
+				}
+			})
 		})
 	}
 }

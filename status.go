@@ -53,7 +53,7 @@ type Holder struct {
 	// id is not known.
 	Grant string
 	// Fence is that of the grant by the server; 0 if it is not known yet. That of a mutex that was free is known from the first
-	// renewal on, a second after the grant at most, and with NoRenew not at all. Goroutines of the holder's process that passed the lock
+	// renewal on, 2 s after the grant or sooner, and with NoRenew not at all. Goroutines of the holder's process that passed the lock
 	// on among themselves have higher ones. The nodes of a Quorum count each for itself, and the lease's fence follows from several
 	// of them: here it is one node's count, which can be below or above the lease's fence and must not be compared with it.
 	Fence   uint64

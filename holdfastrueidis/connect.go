@@ -29,6 +29,7 @@ func (d *adapter) Connect(ctx context.Context, node string) (conn net.Conn, free
 	own := singleServer(o, addr)
 	own.Standalone = rueidis.StandaloneOption{}
 	own.PipelineMultiplex = -1
+	own.AlwaysRESP2 = true                                 // in RESP3 replies have other forms, and servers can push
 	own.AlwaysPipelining, own.OnInvalidations = false, nil // otherwise rueidis would read our replies
 	own.Dialer.KeepAlive = -1                              // otherwise it would send PINGs
 	conn, err = connect.Greeted(ctx, func(ctx context.Context, _, addr string) (net.Conn, error) {

@@ -134,7 +134,8 @@ func testRunDurably(t *testing.T, ctx context.Context, d driver.Durable) {
 	}
 }
 
-// testConnect tests that a connection leads to the server, and that none is made once ctx has ended.
+// testConnect tests that a connection leads to the server and speaks version 2 of the protocol, and that none is made once ctx has
+// ended.
 func testConnect(t *testing.T, ctx context.Context, d driver.Connector) {
 	if err := d.Ready(); err != nil {
 		t.Errorf("Ready returns %v", err)
@@ -151,15 +152,16 @@ func testConnect(t *testing.T, ctx context.Context, d driver.Connector) {
 	}
 	defer conn.Close()
 	end, _ := ctx.Deadline()
-	reply := make([]byte, len("+PONG\r\n"))
+	const want = "+PONG\r\n$-1\r\n" // in version 3 the second is "_"
+	reply := make([]byte, len(want))
 	if err := conn.SetDeadline(end); err != nil {
 		t.Error(err)
 	}
-	if _, err := io.WriteString(conn, "*1\r\n$4\r\nPING\r\n"); err != nil {
+	if _, err := io.WriteString(conn, "*1\r\n$4\r\nPING\r\n*2\r\n$3\r\nGET\r\n$19\r\nholdfast:drivertest\r\n"); err != nil {
 		t.Error(err)
 	}
-	if _, err := io.ReadFull(conn, reply); err != nil || string(reply) != "+PONG\r\n" {
-		t.Errorf("the reply to PING is %q, %v", reply, err)
+	if n, err := io.ReadFull(conn, reply); err != nil || string(reply) != want {
+		t.Errorf("the replies to PING and to GET of a key that does not exist are %q, %v; want %q", reply[:n], err, want)
 	}
 	ended, cancel := context.WithCancel(ctx)
 	cancel()

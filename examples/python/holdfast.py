@@ -1,6 +1,6 @@
 """A client of Holdfast's protocol, written from docs/PROTOCOL.md: mutexes, read-write locks, semaphores and tickets on one server,
 outside Cluster and Strict mode. It shows that the document is enough. It leaves out polling without messages, fences
-for hand-overs within the process, and the scripts for many locks.
+for hand-overs within the process, and several locks in one call.
 
 It is safe for threads. Times are in seconds of clock(), unless a name says otherwise.
 """
@@ -23,6 +23,7 @@ PREFIX = "holdfast:"
 EVERYTHING = 1_000_000_000  # the weight of a writer, and the limit of a read-write lock
 COMMAND_TIMEOUT, RETRY_TIMEOUT = 2.0, 3.0
 KEEPALIVE = 5.0
+DAY_US = 86_400_000_000
 
 UNAVAILABLE = (
     "no answer", "LOADING", "BUSY", "READONLY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "ERR max number of clients",
@@ -111,6 +112,7 @@ class Client:
         self.waiting = {}  # waiters by token
         self.over = {}  # the locks of tokens that have waited, and neither wait nor hold any more
         self.lines = {}  # where threads of this process wait
+        self.contended = set()  # keys of mutexes that others held or awaited when last seen
         sent = clock()
         seconds, micros = self.rdb.time()
         self.anchor = (sent, seconds * 1_000_000 + micros)
@@ -192,6 +194,21 @@ class Client:
                     raise
                 time.sleep(wait)
                 pause = min(2 * pause, 0.5)
+
+    def note_contended(self, key):
+        if len(self.contended) >= 10_000:
+            self.contended.clear()
+        self.contended.add(key)
+
+    def freed(self, key, token):
+        """Deletes a mutex that the token has and nobody waits for. If it returns False, the release script is to be sent."""
+        try:
+            if self.evaluate("batch_release", [key], [f"hf2:{token}:"]) == "freed":
+                return True
+        except Failed:
+            return False
+        self.note_contended(key)
+        return False
 
     def listen(self):
         """Keeps the subscription."""
@@ -337,6 +354,58 @@ class Lock:
                 raise Lost(reply.word)
         raise Failed("no answer: the server's clock jumps")
 
+    def take_free(self):
+        """Acquires a mutex that is free, by the server's own commands. Returns None if a script is to ask, with another token."""
+        c, w = self.c, Waiter(self)
+        if self.kind or self.key in c.contended:
+            return None
+        sent, now_ms = clock(), c.server_time_us() // 1000
+        expiry_ms = now_ms + self.ttl_ms
+        pipe = c.rdb.pipeline(transaction=True)
+        pipe.set(self.key, f"hf2:{w.token}:0:{now_ms}:0:{c.info}", nx=True, pxat=expiry_ms)
+        pipe.execute_command("XADD", self.keys[2], "MAXLEN", "~", 1, "*", "g", "")
+        pipe.exists(self.keys[1])
+        pipe.time()
+        try:
+            took, entry, queues, (seconds, micros) = pipe.execute()
+        except redis.exceptions.ResponseError:
+            return self.end(w, expiry_ms, unanswered=False)
+        except redis.exceptions.RedisError:
+            return self.end(w, expiry_ms, unanswered=True)
+        if not took or queues > 0:
+            c.note_contended(self.key)
+        if not took:
+            return None
+        now_us, (ms, seq) = seconds * 1_000_000 + micros, map(int, entry.split("-"))
+        left_ms, fence = expiry_ms - now_us / 1000, ms * 1000 + seq
+        if queues == 0 and seq < 1000 and fence < now_us + DAY_US and 0 < left_ms <= self.ttl_ms + max(self.ttl_ms / 20, 20):
+            try:
+                return self.granted(w, Reply(f"granted {now_us} {int(left_ms)} {fence}", sent))
+            except Failed:  # it came past the deadline
+                pass
+        return self.end(w, expiry_ms, unanswered=False)
+
+    def end(self, w, expiry_ms, unanswered):
+        """Releases what a token has, or may get until then, whose SET was no grant."""
+        try:
+            reply = self.c.call("release", self.keys, ["", w.token, "", 0])
+        except Failed:
+            in_background(self.end_until, w, expiry_ms)
+            raise
+        if unanswered and reply.word != "released":
+            in_background(self.end_until, w, expiry_ms)
+
+    def end_until(self, w, expiry_ms):
+        pause = 0.25
+        while (left := expiry_ms / 1000 - self.c.server_time_us() / 1e6) >= 0:
+            time.sleep(min(pause, left + 0.001))
+            try:
+                if self.c.call("release", self.keys, ["", w.token, "", 0]).word == "released":
+                    return
+            except Failed:
+                pass
+            pause = min(2 * pause, 5)
+
     def granted(self, w, reply):
         w.owed = True
         pttl_ms, fence = reply.ints(2)
@@ -346,10 +415,15 @@ class Lock:
         return lease
 
     def try_acquire(self):
+        lease = self.take_free()
+        return lease.begin(min(self.ttl_ms / 3000, 2)) if lease else self.try_by_script()
+
+    def try_by_script(self):
         w = Waiter(self)
         try:
             reply = self.ask(w, "t")
             if reply.word == "granted":
+                self.c.contended.discard(self.key)
                 return self.granted(w, reply).begin(self.ttl_ms / 3000)
         except Failed:
             self.give_up(w)
@@ -365,9 +439,12 @@ class Lock:
         if not line.acquire(timeout=min(within, threading.TIMEOUT_MAX)):
             raise Held("in time")
         try:
+            lease = self.take_free()
+            if lease:
+                return lease.begin(min(self.ttl_ms / 3000, 2))
             if not self.c.subscribed.is_set():
                 try:
-                    return self.try_acquire()
+                    return self.try_by_script()
                 except Held:
                     pass
             return self.wait(end)
@@ -396,6 +473,8 @@ class Lock:
                     self.give_up(old)
                     old = None
                 if reply.word == "granted":
+                    if mode == "w":
+                        self.c.contended.discard(self.key)
                     lease, first = self.granted(w, reply), self.ttl_ms / 3000
                 elif reply.word == "queued":
                     lease, first = self.sleep(w, reply, end), 0.005
@@ -547,6 +626,8 @@ class Lease:
             if not self.is_held():
                 raise Lost(self.ended)
             self.end("released")
+            if lock.kind is None and w.tombstone_us == 0 and lock.key not in lock.c.contended and lock.c.freed(lock.key, w.token):
+                return
             try:
                 reply = lock.c.call(lock.family + "release", lock.keys, ["", w.token, w.member, w.tombstone_us])
             except Failed:

@@ -14,11 +14,13 @@ import (
 // and fences rise.
 func TestEviction(t *testing.T) {
 	t.Parallel()
-	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
+	eachMutex(t, func(t *testing.T, b *backend.Backend) {
 		for _, policy := range []string{"volatile-lru", "volatile-ttl", "allkeys-lru"} {
 			t.Run(policy, func(t *testing.T) {
 				t.Parallel()
+				viaClient := b.ViaClient
 				b := backend.Real(t, b.Server.Binary())
+				b.ViaClient = viaClient
 				do(t, b.Server, "CONFIG", "SET", "maxmemory-policy", policy)
 				// A renewal that comes between the eviction and the newcomer finds the lock free, too.
 				for round := 1; !evicts(t, b, policy); round++ {

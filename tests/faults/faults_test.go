@@ -5,7 +5,6 @@ package faults
 import (
 	"context"
 	"errors"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -154,12 +153,26 @@ func eachForm(t *testing.T, cfg holdfast.Config, f func(t *testing.T, b *place, 
 	})
 }
 
-// eachKind is eachForm without the proxy, and has the mutex once.
+// eachKind is eachForm without the proxy.
 func eachKind(t *testing.T, f func(t *testing.T, b *place, w form), opts ...server.Option) {
 	t.Helper()
-	all := forms()
-	all[0].name = "mutex"
-	eachServer(t, slices.Delete(all, 1, 2), f, opts...)
+	eachServer(t, forms(), func(t *testing.T, b *place, w form) {
+		b.ViaClient = !w.native
+		f(t, b, w)
+	}, opts...)
+}
+
+// eachMutex runs f on every real server, all at once, with clients that acquire mutexes natively, and with those that do so by script.
+func eachMutex(t *testing.T, f func(t *testing.T, b *backend.Backend), opts ...server.Option) {
+	t.Helper()
+	for _, w := range []way{native, single} {
+		t.Run(w.name, func(t *testing.T) {
+			backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
+				b.ViaClient = !w.native
+				f(t, b)
+			}, opts...)
+		})
+	}
 }
 
 // eachServer runs f with a server for each form. The mutex, and in a soak every form, runs on every real

@@ -14,10 +14,10 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/machine"
 )
 
-// scripts returns how many scripts the server has run, including commands that stand in for one.
+// scripts returns how many scripts the server has run, including commands and transactions that stand in for one.
 func scripts(b *backend.Backend) int64 {
 	stats := b.Server.CommandStats()
-	return stats["evalsha"] + stats["delifeq"]
+	return stats["evalsha"] + stats["delifeq"] + stats["exec"]
 }
 
 // Two goroutines share a Lock. If one releases twice, or too late, that affects only its own lease, even if the
@@ -26,7 +26,7 @@ func scripts(b *backend.Backend) int64 {
 // Bug: Two goroutines share a handle, and one releases the other's lock, by releasing twice or too late.
 func TestAReleaseIsOfItsOwnLeaseOnly(t *testing.T) {
 	t.Parallel()
-	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
+	eachMutex(t, func(t *testing.T, b *backend.Backend) {
 		l := b.Client(t, nil).Mutex("a", holdfast.TTL(time.Minute))
 		intact := func(t *testing.T, deadline time.Time, lease *holdfast.Lease) {
 			t.Helper()
@@ -84,7 +84,7 @@ func TestAReleaseIsOfItsOwnLeaseOnly(t *testing.T) {
 // Bug: A renewal is armed after the release, or goes on after a loss.
 func TestNothingIsRenewedAfterTheEnd(t *testing.T) {
 	t.Parallel()
-	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
+	eachMutex(t, func(t *testing.T, b *backend.Backend) {
 		const ttl = 6 * time.Second
 		const interval = ttl / 3 // of renewals, with a jitter of a twentieth
 		// A subscription costs a script now and then. This client needs none.
@@ -132,7 +132,7 @@ func TestNothingIsRenewedAfterTheEnd(t *testing.T) {
 // Bug: A watchdog stops at the first error.
 func TestRenewalsGoOnAfterErrors(t *testing.T) {
 	t.Parallel()
-	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
+	eachMutex(t, func(t *testing.T, b *backend.Backend) {
 		const ttl = 9 * time.Second
 		lease := backend.Acquire(t, b.Client(t, nil).Mutex("a", holdfast.TTL(ttl)))
 		refuseWrites(t, b, true)

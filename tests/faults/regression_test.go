@@ -265,24 +265,28 @@ func TestRenewalsOnASlowWayKeepTheLease(t *testing.T) {
 	t.Parallel()
 	b := backend.One(t)
 	p := proxy.New(t, b.Server.Addr())
-	c := through(t, p, holdfast.Config{CommandTimeout: 5 * time.Minute}, slowly)
-	machine.Unhurried(t, 500*time.Millisecond, func(unit time.Duration) error {
-		ttl := unit * 16 / 5
-		p.DelayReplies(unit)
-		defer p.DelayReplies(0)
-		lease, err := c.Mutex("a", holdfast.TTL(ttl)).Acquire(t.Context())
-		if err != nil {
-			return err
-		}
-		select {
-		case <-lease.Done():
-			return fmt.Errorf("the lease ended: %w", context.Cause(lease.Context(context.Background())))
-		case <-time.After(3 * ttl):
-			within(t, b.Redis(t), lease)
-		}
-		p.DelayReplies(0)
-		return lease.Release(t.Context())
-	})
+	for _, w := range []way{native, single} {
+		t.Run(w.name, func(t *testing.T) {
+			c := through(t, p, holdfast.Config{CommandTimeout: 5 * time.Minute, ViaClient: !w.native}, slowly)
+			machine.Unhurried(t, 500*time.Millisecond, func(unit time.Duration) error {
+				ttl := unit * 16 / 5
+				p.DelayReplies(unit)
+				defer p.DelayReplies(0)
+				lease, err := c.Mutex("a", holdfast.TTL(ttl)).Acquire(t.Context())
+				if err != nil {
+					return err
+				}
+				select {
+				case <-lease.Done():
+					return fmt.Errorf("the lease ended: %w", context.Cause(lease.Context(context.Background())))
+				case <-time.After(3 * ttl):
+					within(t, b.Redis(t), lease)
+				}
+				p.DelayReplies(0)
+				return lease.Release(t.Context())
+			})
+		})
+	}
 }
 
 // Fault: The answers to an Extend and to a later renewal come in the wrong order. The Extend, which was sent first

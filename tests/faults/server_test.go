@@ -79,7 +79,7 @@ func TestWaitersOutliveARestart(t *testing.T) {
 // ErrUnavailable and the code OOM; renewals and releases work, and nobody believes in a grant that was not made.
 func TestOutOfMemory(t *testing.T) {
 	t.Parallel()
-	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
+	eachMutex(t, func(t *testing.T, b *backend.Backend) {
 		c := b.Client(t, nil)
 		lease := backend.Acquire(t, c.Mutex("a", holdfast.TTL(9*time.Second)))
 		waiting := backend.Acquire(t, c.Mutex("b"))
@@ -105,7 +105,7 @@ func TestOutOfMemory(t *testing.T) {
 
 // Fault: SCRIPT FLUSH at any moment. There is no error, and one holder at a time.
 func TestScriptFlush(t *testing.T) {
-	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
+	eachMutex(t, func(t *testing.T, b *backend.Backend) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		var wg sync.WaitGroup
@@ -145,7 +145,7 @@ func TestScriptFlush(t *testing.T) {
 // then fail with ErrUnavailable and the code BUSY; afterwards all are served.
 func TestBusyScript(t *testing.T) {
 	t.Parallel()
-	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
+	eachMutex(t, func(t *testing.T, b *backend.Backend) {
 		// Each try is answered, even on a busy machine, so the error is the server's.
 		cfg := holdfast.Config{CommandTimeout: time.Minute, RetryTimeout: 600 * time.Millisecond}
 		c := b.Client(t, &cfg)
@@ -272,37 +272,40 @@ func TestRefusals(t *testing.T) {
 			return &redis.Options{Addr: p.Addr()}
 		}},
 	} {
-		t.Run(r.name, func(t *testing.T) {
-			t.Parallel()
-			cfg := patient
-			if r.want == holdfast.ErrUnavailable {
-				cfg = impatient
-			}
-			o := r.make(t)
-			c := backend.Open(t, &cfg, o)
-			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-			defer cancel()
-			l := c.Mutex("a")
-			_, err1 := l.TryAcquire(ctx)
-			_, err2 := l.Acquire(ctx)
-			for _, err := range []error{err1, err2} {
-				if !backend.Matches(err, r.want) || errors.Is(err, holdfast.ErrHeld) {
-					t.Errorf("%v", err)
-					continue
+		for _, w := range []way{native, single} {
+			t.Run(r.name+"/"+w.name, func(t *testing.T) {
+				t.Parallel()
+				cfg := patient
+				if r.want == holdfast.ErrUnavailable {
+					cfg = impatient
 				}
-				for _, part := range []string{`"a"`, o.Addr} {
-					if !strings.Contains(err.Error(), part) {
-						t.Errorf("the error does not name %s: %v", part, err)
+				cfg.ViaClient = !w.native
+				o := r.make(t)
+				c := backend.Open(t, &cfg, o)
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				defer cancel()
+				l := c.Mutex("a")
+				_, err1 := l.TryAcquire(ctx)
+				_, err2 := l.Acquire(ctx)
+				for _, err := range []error{err1, err2} {
+					if !backend.Matches(err, r.want) || errors.Is(err, holdfast.ErrHeld) {
+						t.Errorf("%v", err)
+						continue
+					}
+					for _, part := range []string{`"a"`, o.Addr} {
+						if !strings.Contains(err.Error(), part) {
+							t.Errorf("the error does not name %s: %v", part, err)
+						}
+					}
+					if strings.Contains(err.Error(), "canary") {
+						t.Errorf("the error shows the password: %v", err)
 					}
 				}
-				if strings.Contains(err.Error(), "canary") {
-					t.Errorf("the error shows the password: %v", err)
+				if ctx.Err() != nil {
+					t.Error("the errors took longer than the context's time")
 				}
-			}
-			if ctx.Err() != nil {
-				t.Error("the errors took longer than the context's time")
-			}
-		})
+			})
+		}
 	}
 }
 
@@ -337,7 +340,7 @@ func TestKilledConnections(t *testing.T) {
 // Bug: Expiry is measured from the wrong time.
 func TestClientPause(t *testing.T) {
 	t.Parallel()
-	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
+	eachMutex(t, func(t *testing.T, b *backend.Backend) {
 		rdb := b.Redis(t)
 		lease := backend.Acquire(t, b.Client(t, nil).Mutex("a", holdfast.TTL(5*time.Second)))
 		renewals := 0
@@ -359,9 +362,9 @@ func TestClientPause(t *testing.T) {
 // Fault: The application has used up its connections. Renewals go out all the same.
 func TestExhaustedPool(t *testing.T) {
 	t.Parallel()
-	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
+	eachMutex(t, func(t *testing.T, b *backend.Backend) {
 		rdb := b.Redis(t, func(o *redis.Options) { o.PoolSize, o.ReadTimeout = 1, 2*time.Minute })
-		c, err := holdfastgoredis.New(rdb, &holdfast.Config{CommandTimeout: 4 * time.Second})
+		c, err := holdfastgoredis.New(rdb, &holdfast.Config{CommandTimeout: 4 * time.Second, ViaClient: b.ViaClient})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -407,7 +410,7 @@ func TestDeletedLocks(t *testing.T) {
 // is free, and nobody believes in a grant.
 func TestHandoverWithoutPermissionToPublish(t *testing.T) {
 	t.Parallel()
-	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
+	eachMutex(t, func(t *testing.T, b *backend.Backend) {
 		for _, rules := range [][]any{{"-publish"}, {"resetchannels"}, {"-pubsub"}} {
 			do(t, b.Server, "FLUSHALL")
 			waiter := b.Client(t, nil)

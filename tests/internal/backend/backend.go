@@ -39,6 +39,9 @@ type Backend struct {
 	Name   string
 	Server *server.Server // nil for the embedded one
 	memory *holdfasttest.Server
+
+	// ViaClient is what Client sets in a client's configuration.
+	ViaClient bool
 }
 
 // Embedded returns the embedded server.
@@ -178,6 +181,13 @@ func dial(ctx context.Context, o *redis.Options) (net.Conn, error) {
 // with the test.
 func (b *Backend) Client(tb testing.TB, cfg *holdfast.Config, change ...func(*redis.Options)) *holdfast.Client {
 	tb.Helper()
+	if b.ViaClient {
+		own := holdfast.Config{}
+		if cfg != nil {
+			own = *cfg
+		}
+		own.ViaClient, cfg = true, &own
+	}
 	return Open(tb, cfg, b.options(change...))
 }
 

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
-	"github.com/holdfast-go/holdfast/internal/keys"
 	"github.com/holdfast-go/holdfast/internal/script"
 	"github.com/holdfast-go/holdfast/internal/wire"
 )
@@ -103,8 +102,6 @@ func batchOf[B any, P interface {
 	add(&b)
 	return of[BatchReply](name, P(&b))
 }
-
-var space, _ = keys.NewSpace("p:")
 
 var share = Share{Kind: Semaphore, Limit: 5, Weight: 2}
 

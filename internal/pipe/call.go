@@ -36,6 +36,7 @@ type Call struct {
 	Sent   clock.Instant // of Acquire: when it was written, or shortly before
 	Heard  clock.Instant // of Acquire: when the answer was read, or shortly after
 
+	began    time.Time
 	deadline time.Time
 	self     [1]*Call
 	wake     chan struct{} // receives a value when the call is done, or its caller is to write or read
@@ -61,12 +62,12 @@ const (
 type ID struct{ Ms, Seq uint64 }
 
 // prepare makes the call ready to be sent.
-func (c *Call) prepare(deadline time.Time) {
+func (c *Call) prepare(began, deadline time.Time) {
 	if c.wake == nil {
 		c.wake = make(chan struct{}, 1)
 		c.self[0] = c
 	}
-	c.deadline, c.sent, c.left, c.err = deadline, false, false, nil
+	c.began, c.deadline, c.sent, c.left, c.err = began, deadline, false, false, nil
 	c.done.Store(false)
 	c.Text, c.Done, c.Fence, c.Queues, c.Others, c.Now = "", false, ID{}, 0, 0, 0
 	if c.Kind == Acquire {

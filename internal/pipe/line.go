@@ -103,6 +103,11 @@ func (l *line) takes(now time.Time) bool {
 	case l.head < len(l.flight) && l.flight[l.head].calls[0].deadline.Before(now): // its caller gave up before that
 		l.fail(errDeadline)
 		return false
+	// mutants: slow-line
+	case l.head < len(l.flight) && now.Sub(l.flight[l.head].calls[0].began) > patience:
+		l.ending = true
+		l.passOn()
+		return false
 	case l.head < len(l.flight) || len(l.queue) > 0:
 	case now.Sub(l.used) > maxIdle, p.MaxIdle > 0 && now.Sub(l.used) > p.MaxIdle, p.MaxAge > 0 && now.Sub(l.made) > p.MaxAge,
 		now.Sub(l.used) > trusted && isClosed(l.conn):
@@ -137,17 +142,15 @@ func (l *line) passOn() {
 		return // it is going to read, too
 	}
 	if l.reader == nil || l.writer == nil && len(l.out) > 0 {
-		l.wakeReader(l.writer)
+		if !l.wakeReader(l.writer) && l.ending && l.writer == nil && l.reader == nil { // nobody waits any more
+			l.fail(errDeadline)
+		}
 	}
 }
 
 // wakeReader wakes the first call in flight that somebody waits for, other than that one.
-func (l *line) wakeReader(but *Call) {
-	for _, p := range l.flight[l.head:] {
-		if wakeOne(p.calls, but) {
-			return
-		}
-	}
+func (l *line) wakeReader(but *Call) bool {
+	return slices.ContainsFunc(l.flight[l.head:], func(p packet) bool { return wakeOne(p.calls, but) })
 }
 
 // wakeOne wakes the first of the calls that somebody waits for, other than that one.

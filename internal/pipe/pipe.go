@@ -59,6 +59,8 @@ const (
 	maxIdle = 30 * time.Second
 	// trusted is how long a connection may be idle before it is checked: the server may have closed it.
 	trusted = 100 * time.Millisecond
+	// patience is how long an answer may take before new calls take another connection.
+	patience = time.Second
 )
 
 // Send sends a call and returns when it is answered, has failed, or ctx has ended. The error is ctx's if the call may have been or
@@ -66,7 +68,7 @@ const (
 // nobody knows. If it is ctx's, the call must not be used again.
 func (p *Pipe) Send(ctx context.Context, c *Call) error {
 	now := time.Now()
-	c.prepare(now.Add(p.Timeout))
+	c.prepare(now, now.Add(p.Timeout))
 	for {
 		if l := p.line.Load(); l != nil {
 			if err := l.send(ctx, c, now); err != errEnded {

@@ -258,6 +258,42 @@ func TestAHungConnectionIsReplaced(t *testing.T) {
 	})
 }
 
+// If an answer does not come, new calls take another connection. Those that wait on the first go on waiting; it is closed once nobody
+// does.
+func TestASlowConnectionIsLeft(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		w.Timeout = time.Hour
+		ctx, cancel := context.WithCancel(t.Context())
+		var all sync.WaitGroup
+		all.Go(func() {
+			if _, err := w.run(ctx, "ECHO", "x", "10s"); err != context.Canceled {
+				t.Errorf("a call that was given up: %v", err)
+			}
+		})
+		synctest.Wait()
+		cancel()
+		synctest.Wait()
+		began := time.Now()
+		all.Go(func() {
+			if got, err := w.run(t.Context(), "ECHO", "y"); got != "y" || err != nil || time.Since(began) != 10*time.Second {
+				t.Errorf("%q, %v after %s", got, err, time.Since(began))
+			}
+		})
+		time.Sleep(patience + time.Nanosecond)
+		if got, err := w.run(t.Context(), "ECHO", "z"); got != "z" || err != nil || time.Since(began) > 2*patience {
+			t.Errorf("%q, %v after %s", got, err, time.Since(began))
+		}
+		if w.opened.Load() != 2 || w.freed.Load() != 0 {
+			t.Errorf("%d connections were opened, and %d freed", w.opened.Load(), w.freed.Load())
+		}
+		all.Wait()
+		synctest.Wait()
+		if w.freed.Load() != 1 {
+			t.Errorf("%d connections were freed", w.freed.Load())
+		}
+	})
+}
+
 // If callers gave up before a connection had failed to answer in time, the next call has another all the same.
 func TestAConnectionIsReplacedThatHungForOthers(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, w *world) {
@@ -266,7 +302,7 @@ func TestAConnectionIsReplacedThatHungForOthers(t *testing.T) {
 		if _, err := w.run(ctx, "HANG"); err != context.DeadlineExceeded {
 			t.Errorf("a call that was given up: %v", err)
 		}
-		time.Sleep(2)
+		time.Sleep(2 * time.Nanosecond)
 		if got, err := w.run(t.Context(), "ECHO", "x"); got != "x" || err != nil {
 			t.Errorf("%q, %v", got, err)
 		}

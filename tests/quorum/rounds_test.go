@@ -3,9 +3,9 @@ package quorum
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -15,6 +15,7 @@ import (
 	"github.com/holdfast-go/holdfast/internal/script"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
 	"github.com/holdfast-go/holdfast/tests/internal/machine"
+	"github.com/holdfast-go/holdfast/tests/internal/proxy"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
@@ -127,7 +128,7 @@ func (d hanging) Run(ctx context.Context, call driver.Call) (string, error) {
 func TestHangingMajority(t *testing.T) {
 	t.Parallel()
 	s := open(t, server.One(t), 3, age)
-	s.commandTimeout = 10 * time.Minute
+	s.commandTimeout = time.Minute
 	woken := make(chan struct{})
 	s.wrap = func(i int, d drivertest.Driver) drivertest.Driver {
 		if i == 1 {
@@ -237,13 +238,29 @@ func TestSplitVotes(t *testing.T) {
 	s.cleaned()
 }
 
-// lone is a node that counts the calls that have a connection to themselves, and the others.
-type lone struct {
-	drivertest.Driver
-	own, others atomic.Int64
-}
-
-func (d *lone) Run(ctx context.Context, call driver.Call) (string, error) {
-	d.others.Add(1)
-	return d.Driver.Run(ctx, call)
+// Fault: A node does not answer a vote. The others grant the lock, and votes for other locks reach the node on other connections. The
+// vote is given back.
+func TestALoneVoteIsNotAnswered(t *testing.T) {
+	t.Parallel()
+	each(t, 3, age, func(t *testing.T, s *site) {
+		s.commandTimeout = 10 * time.Minute // the connection hangs until it is cut
+		var links []*proxy.Proxy
+		for _, node := range s.nodes {
+			links = append(links, proxy.New(t, node.Addr()))
+		}
+		q := s.through(links, 10*time.Second) // one round, however slow the machine is
+		l := q.Mutex("a", holdfast.NoRenew())
+		backend.Release(t, acquireOn(t, l, 3))
+		trap := links[1].LoseReply(proxy.Containing("EVALSHA", script.NodeAcquire().SHA1), proxy.Hang)
+		lease := acquire(t, l)
+		trap.Reply(t)
+		if nodes := nodesOf(lease); len(nodes) != 2 || slices.Contains(nodes, links[1].Addr()) {
+			t.Errorf("%q agree", nodes)
+		}
+		backend.Release(t, acquireOn(t, q.Mutex("b", holdfast.NoRenew()), 3))
+		backend.Release(t, lease)
+		s.cleaned()
+		links[1].Cut()
+		backend.Release(t, acquireOn(t, l, 3))
+	})
 }

@@ -79,13 +79,6 @@ func (c crowd) free(all ...string) string {
 	return c.said(script.BatchRelease(), keys, heads...)
 }
 
-// keep renews the leases of locks together, with their present fences.
-func (c crowd) keep(ttl int, all ...string) string {
-	c.t.Helper()
-	keys, _, heads := locks(all, func(key string) string { return c.fence(key) + ":" })
-	return seen(c.said(script.BatchRenew(), keys, append(append([]any{""}, heads...), ttl)...))
-}
-
 // alone runs a script for a single lock.
 func (c crowd) alone(s script.Script, flags, lock string, args ...any) string {
 	c.t.Helper()

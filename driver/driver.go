@@ -111,10 +111,9 @@ type Cluster interface {
 // Run would not see the calls.
 type Connector interface {
 	// Connect opens a connection to the server or, in a Cluster, to the master that Cluster.Node calls so. The client library has
-	// greeted the server on it, in version 2 of the protocol; afterwards only the caller writes to it and reads from it. free, unless
-	// it is nil, frees what the client library holds for the connection; the caller calls it even if there is an error.
-	// Connect returns when ctx ends. A ReplyError is returned as it is, and any other error as by Run for a call that was not sent.
-	Connect(ctx context.Context, node string) (conn net.Conn, free func(), err error)
+	// greeted the server on it, in version 2 of the protocol; afterwards only the caller writes to it and reads from it. Connect
+	// returns when ctx ends. A ReplyError is returned as it is, and any other error as by Run for a call that was not sent.
+	Connect(ctx context.Context, node string) (Connection, error)
 	// Connects returns the receiver. From a type that embeds a Connector, such as a wrapper, it returns another Driver: by this the
 	// library knows that this type's Run is to see all calls.
 	Connects() Driver
@@ -123,6 +122,13 @@ type Connector interface {
 	// Failed tells the driver of the error of a call on such a connection, as Run would return it: the address may lead to
 	// another server now.
 	Failed(err error)
+}
+
+// Connection is a connection that a Connector has opened.
+type Connection struct {
+	net.Conn
+	Free            func()        // frees what the client library holds for it, even if there was an error; nil: nothing
+	MaxIdle, MaxAge time.Duration // how long it may be idle, and how old it may become; 0 means no limit
 }
 
 // Call is one script or command with its keys and arguments.

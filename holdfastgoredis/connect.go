@@ -3,7 +3,6 @@ package holdfastgoredis
 import (
 	"context"
 	"errors"
-	"net"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -17,30 +16,31 @@ import (
 const greeting = 5 * time.Second
 
 // Connect opens a connection with the options of the driver's other connections.
-func (d *adapter) Connect(ctx context.Context, node string) (conn net.Conn, free func(), err error) {
+func (d *adapter) Connect(ctx context.Context, node string) (conn driver.Connection, err error) {
 	from := d.connects
 	if known, is := d.nodes.Load(node); is {
 		from = known.(*redis.Options)
 	}
 	if from == nil || from.StreamingCredentialsProvider != nil { // go-redis sends new credentials only on the connections of a pool
-		return nil, nil, errors.ErrUnsupported
+		return conn, errors.ErrUnsupported
 	}
 	own := *from
 	own.PoolSize = 2 // with 1, go-redis would keep dialing after a failure
 	own.Protocol = 2 // in RESP3 servers can push
 	ctx, cancel := context.WithTimeout(ctx, own.DialTimeout+greeting)
 	defer cancel()
-	conn, err = connect.Greeted(ctx, own.Dialer, func(dial connect.Dialer) error {
+	conn.MaxIdle, conn.MaxAge = from.ConnMaxIdleTime, from.ConnMaxLifetime
+	conn.Conn, err = connect.Greeted(ctx, own.Dialer, func(dial connect.Dialer) error {
 		own.Dialer = dial
 		client := redis.NewClient(&own)
 		sticky := client.Conn() // go-redis does not replace its connection when that breaks
-		free = func() {
+		conn.Free = func() {
 			_ = sticky.Close()
 			_ = client.Close()
 		}
 		return sticky.Do(ctx, "hello").Err()
 	})
-	return conn, free, convert(err)
+	return conn, convert(err)
 }
 
 // noting returns a function that makes the client of a Cluster's node, as newClient does, and notes its options.

@@ -15,15 +15,15 @@ import (
 
 // Connect opens a connection to a single server, or to that node of a Cluster. It does not if credentials can change, since new ones
 // would have to be sent on it, or if another server can take this one's place: with Sentinel, or if the server redirects clients.
-func (d *adapter) Connect(ctx context.Context, node string) (conn net.Conn, free func(), err error) {
+func (d *adapter) Connect(ctx context.Context, node string) (conn driver.Connection, err error) {
 	o := d.option
 	if d.follower != nil || o.AuthCredentialsFn != nil || o.Standalone.EnableRedirect || len(o.InitAddress) > 1 && node == "" {
-		return nil, nil, errors.ErrUnsupported
+		return conn, errors.ErrUnsupported
 	}
 	addr := o.InitAddress[0]
 	if node != "" {
 		if addr = d.slots.Load().addrOf(node); addr == "" {
-			return nil, nil, fmt.Errorf("%w: the Cluster has no node %s any more", driver.ErrNotSent, node)
+			return conn, fmt.Errorf("%w: the Cluster has no node %s any more", driver.ErrNotSent, node)
 		}
 	}
 	own := singleServer(o, addr)
@@ -32,7 +32,8 @@ func (d *adapter) Connect(ctx context.Context, node string) (conn net.Conn, free
 	own.AlwaysRESP2 = true                                 // in RESP3 replies have other forms, and servers can push
 	own.AlwaysPipelining, own.OnInvalidations = false, nil // otherwise rueidis would read our replies
 	own.Dialer.KeepAlive = -1                              // otherwise it would send PINGs
-	conn, err = connect.Greeted(ctx, func(ctx context.Context, _, addr string) (net.Conn, error) {
+	conn.MaxAge, own.ConnLifetime = o.ConnLifetime, 0
+	conn.Conn, err = connect.Greeted(ctx, func(ctx context.Context, _, addr string) (net.Conn, error) {
 		return o.DialCtxFn(ctx, addr, &o.Dialer, o.TLSConfig)
 	}, func(dial connect.Dialer) error {
 		own.DialCtxFn = func(ctx context.Context, addr string, _ *net.Dialer, _ *tls.Config) (net.Conn, error) {
@@ -40,11 +41,11 @@ func (d *adapter) Connect(ctx context.Context, node string) (conn net.Conn, free
 		}
 		client, err := rueidis.NewClient(own)
 		if client != nil {
-			free = client.Close
+			conn.Free = client.Close
 		}
 		return err
 	})
-	return conn, free, convert(err)
+	return conn, convert(err)
 }
 
 // Connects implements driver.Connector.

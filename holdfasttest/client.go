@@ -177,14 +177,14 @@ type process struct {
 func (p process) Connects() driver.Driver { return p }
 
 // Connect opens a connection on which nothing is written or read while the process is paused.
-func (p process) Connect(ctx context.Context, node string) (net.Conn, func(), error) {
+func (p process) Connect(ctx context.Context, node string) (driver.Connection, error) {
 	p.asleep.Pass(nil)
-	conn, free, err := p.Driver.Connect(ctx, node)
+	conn, err := p.Driver.Connect(ctx, node)
 	p.asleep.Pass(nil)
-	if err != nil {
-		return nil, free, err
+	if err == nil {
+		conn.Conn = pausing{conn.Conn, p.asleep}
 	}
-	return pausing{conn, p.asleep}, free, nil
+	return conn, err
 }
 
 type pausing struct {

@@ -14,10 +14,10 @@ import (
 
 // Connect opens a connection to a single server, or to that node of a Cluster. It does not if credentials can change, since new ones
 // would have to be sent on it.
-func (a *adapter) Connect(ctx context.Context, node string) (conn net.Conn, free func(), err error) {
+func (a *adapter) Connect(ctx context.Context, node string) (conn driver.Connection, err error) {
 	o := a.option
 	if o.AuthCredentialsFn != nil || len(o.InitAddress) > 1 && node == "" {
-		return nil, nil, errors.ErrUnsupported
+		return conn, errors.ErrUnsupported
 	}
 	own := o
 	own.InitAddress, own.ForceSingleClient = o.InitAddress[:1:1], true
@@ -29,7 +29,8 @@ func (a *adapter) Connect(ctx context.Context, node string) (conn net.Conn, free
 	own.AlwaysRESP2 = true                                 // in RESP3 replies have other forms, and servers can push
 	own.AlwaysPipelining, own.OnInvalidations = false, nil // otherwise valkey-go would read our replies
 	own.Dialer.KeepAlive = -1                              // otherwise it would send PINGs
-	conn, err = connect.Greeted(ctx, func(ctx context.Context, _, addr string) (net.Conn, error) {
+	conn.MaxAge, own.ConnLifetime = o.ConnLifetime, 0
+	conn.Conn, err = connect.Greeted(ctx, func(ctx context.Context, _, addr string) (net.Conn, error) {
 		return o.DialCtxFn(ctx, addr, &o.Dialer, o.TLSConfig)
 	}, func(dial connect.Dialer) error {
 		own.DialCtxFn = func(ctx context.Context, addr string, _ *net.Dialer, _ *tls.Config) (net.Conn, error) {
@@ -37,11 +38,11 @@ func (a *adapter) Connect(ctx context.Context, node string) (conn net.Conn, free
 		}
 		client, err := valkey.NewClient(own)
 		if client != nil {
-			free = client.Close
+			conn.Free = client.Close
 		}
 		return err
 	})
-	return conn, free, convert(err)
+	return conn, convert(err)
 }
 
 // Connects implements driver.Connector.

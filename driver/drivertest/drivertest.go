@@ -140,9 +140,9 @@ func testConnect(t *testing.T, ctx context.Context, d driver.Connector) {
 	if err := d.Ready(); err != nil {
 		t.Errorf("Ready returns %v", err)
 	}
-	conn, free, err := d.Connect(ctx, "")
-	if free != nil {
-		defer free()
+	conn, err := d.Connect(ctx, "")
+	if conn.Free != nil {
+		defer conn.Free()
 	}
 	if errors.Is(err, errors.ErrUnsupported) {
 		t.Skip("the driver cannot connect with these options")
@@ -165,9 +165,9 @@ func testConnect(t *testing.T, ctx context.Context, d driver.Connector) {
 	}
 	ended, cancel := context.WithCancel(ctx)
 	cancel()
-	conn, free, err = d.Connect(ended, "")
-	if free != nil {
-		free()
+	conn, err = d.Connect(ended, "")
+	if conn.Free != nil {
+		conn.Free()
 	}
 	if err == nil {
 		_ = conn.Close()

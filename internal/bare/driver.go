@@ -122,12 +122,12 @@ func (d *Driver) RunAll(ctx context.Context, calls []driver.Call, tell func(i in
 }
 
 // Connect opens a connection.
-func (d *Driver) Connect(ctx context.Context, _ string) (net.Conn, func(), error) {
+func (d *Driver) Connect(ctx context.Context, _ string) (driver.Connection, error) {
 	conn, err := d.dial(ctx)
 	if err != nil {
 		err = fmt.Errorf("%w: %w", driver.ErrNotSent, err)
 	}
-	return conn, nil, err
+	return driver.Connection{Conn: conn}, err
 }
 
 // Connects implements driver.Connector.

@@ -3,7 +3,6 @@ package exec
 import (
 	"context"
 	"errors"
-	"net"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -50,7 +49,7 @@ func (s *Server) Pipe(key string) *pipe.Pipe {
 		}
 	}
 	p = &pipe.Pipe{
-		Open:        func(ctx context.Context) (net.Conn, func(), error) { return s.pipes.connector.Connect(ctx, node) },
+		Open:        func(ctx context.Context) (driver.Connection, error) { return s.pipes.connector.Connect(ctx, node) },
 		OpenTimeout: openTimeout, Timeout: s.cfg.CommandTimeout, Go: s.cfg.Tasks.Run,
 		HasDeleteIfEqual: s.HasDeleteIfEqual, InCluster: s.InCluster(),
 	}

@@ -21,6 +21,8 @@ type line struct {
 	conn net.Conn
 	free func() // or nil
 	made time.Time
+	// maxIdle and maxAge bound how long it may be idle, and how old it may become; a maxAge of 0 means no limit.
+	maxIdle, maxAge time.Duration
 	// buffers says that the connection keeps what is written until the server reads it. On another, a server that writes a reply
 	// reads no more until somebody reads that.
 	buffers bool
@@ -97,20 +99,20 @@ func (l *line) send(ctx context.Context, c *Call, now time.Time) error {
 
 // takes reports whether the line takes another call. Once it does not, it ends when its calls are answered.
 func (l *line) takes(now time.Time) bool {
-	switch p := l.pipe; {
+	busy := l.head < len(l.flight) || len(l.queue) > 0
+	tooOld := l.maxAge > 0 && now.Sub(l.made) > l.maxAge
+	switch {
 	case l.err != nil || l.ending:
 		return false
 	case l.head < len(l.flight) && l.flight[l.head].calls[0].deadline.Before(now): // its caller gave up before that
 		l.fail(errDeadline)
 		return false
 	// mutants: slow-line
-	case l.head < len(l.flight) && now.Sub(l.flight[l.head].calls[0].began) > patience:
+	case l.head < len(l.flight) && now.Sub(l.flight[l.head].calls[0].began) > patience, busy && tooOld:
 		l.ending = true
 		l.passOn()
 		return false
-	case l.head < len(l.flight) || len(l.queue) > 0:
-	case now.Sub(l.used) > maxIdle, p.MaxIdle > 0 && now.Sub(l.used) > p.MaxIdle, p.MaxAge > 0 && now.Sub(l.made) > p.MaxAge,
-		now.Sub(l.used) > trusted && isClosed(l.conn):
+	case tooOld, !busy && (now.Sub(l.used) > l.maxIdle || now.Sub(l.used) > trusted && isClosed(l.conn)):
 		l.fail(errReplaced)
 		return false
 	}

@@ -25,17 +25,14 @@ import (
 
 // Pipe is the way to one server. Set its exported fields before its first use.
 type Pipe struct {
-	// Open makes a connection. It also returns a function that frees what the client library holds for the connection, or nil,
-	// which Pipe calls even if Open fails.
-	Open func(ctx context.Context) (conn net.Conn, free func(), err error)
+	// Open makes a connection.
+	Open func(ctx context.Context) (driver.Connection, error)
 	// OpenTimeout bounds Open.
 	OpenTimeout time.Duration
 	// Timeout bounds the wait for an answer. After that, all calls on the connection fail as unanswered.
 	Timeout time.Duration
 	// Go calls f in a new goroutine.
 	Go func(f func())
-	// MaxIdle and MaxAge are the user's limits on a connection's idle time and age; 0 means no limit.
-	MaxIdle, MaxAge time.Duration
 	// InCluster says that the server is of a Cluster.
 	InCluster bool
 	// HasDeleteIfEqual reports whether the server has DELIFEQ, as far as is known.
@@ -150,12 +147,15 @@ var (
 func (p *Pipe) open() {
 	ctx, cancel := context.WithTimeout(context.Background(), p.OpenTimeout)
 	defer cancel()
-	conn, free, err := p.Open(ctx)
-	l := &line{pipe: p, free: free, made: time.Now()}
+	conn, err := p.Open(ctx)
+	l := &line{pipe: p, free: conn.Free, made: time.Now(), maxIdle: maxIdle, maxAge: conn.MaxAge}
+	if conn.MaxIdle > 0 {
+		l.maxIdle = min(maxIdle, conn.MaxIdle)
+	}
 	l.used = l.made
-	if conn != nil {
-		l.conn = bounds.Unwrap(conn)
-		switch below(conn).(type) {
+	if conn.Conn != nil {
+		l.conn = bounds.Unwrap(conn.Conn)
+		switch below(l.conn).(type) {
 		case *net.TCPConn, *net.UnixConn:
 			l.buffers = true
 		}

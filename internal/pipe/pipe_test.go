@@ -30,6 +30,8 @@ type world struct {
 	deaf    atomic.Pointer[chan struct{}] // the server does not read on until this is closed; or nil
 	opened  atomic.Int64
 	freed   atomic.Int64
+	maxIdle time.Duration // of connections
+	maxAge  time.Duration
 	servers chan net.Conn
 
 	mu       sync.Mutex
@@ -41,12 +43,12 @@ func newWorld() *world {
 	w.OpenTimeout, w.Timeout = time.Second, 2*time.Second
 	w.Go = func(f func()) { go f() }
 	w.HasDeleteIfEqual = func() bool { return w.native }
-	w.Open = func(context.Context) (net.Conn, func(), error) {
+	w.Open = func(context.Context) (driver.Connection, error) {
 		w.opened.Add(1)
 		client, server := net.Pipe()
 		go w.serve(server)
 		w.servers <- server
-		return client, func() { w.freed.Add(1) }, nil
+		return driver.Connection{Conn: client, Free: func() { w.freed.Add(1) }, MaxIdle: w.maxIdle, MaxAge: w.maxAge}, nil
 	}
 	return w
 }
@@ -312,13 +314,13 @@ func TestAConnectionIsReplacedThatHungForOthers(t *testing.T) {
 // A user who may not send the source of scripts has no pipe. The driver can do without, if the server knows the scripts.
 func TestAUserWithoutScriptsHasNoPipe(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, w *world) {
-		w.Open = func(context.Context) (net.Conn, func(), error) {
+		w.Open = func(context.Context) (driver.Connection, error) {
 			client, server := net.Pipe()
 			go func() {
 				_, _ = readCommandWords(bufio.NewReader(server))
 				_, _ = io.WriteString(server, "-NOPERM x\r\n")
 			}()
-			return client, nil, nil
+			return driver.Connection{Conn: client}, nil
 		}
 		_, err := w.run(t.Context(), "ECHO", "x")
 		if !errors.Is(err, errors.ErrUnsupported) || !errors.Is(err, driver.ErrNotSent) || !strings.Contains(err.Error(), "NOPERM x") {
@@ -396,10 +398,10 @@ func TestNoConnection(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, w *world) {
 		refused := errors.New("refused")
 		open := w.Open
-		w.Open = func(context.Context) (net.Conn, func(), error) {
+		w.Open = func(context.Context) (driver.Connection, error) {
 			w.opened.Add(1)
 			time.Sleep(time.Second)
-			return nil, func() { w.freed.Add(1) }, refused
+			return driver.Connection{Free: func() { w.freed.Add(1) }}, refused
 		}
 		var all sync.WaitGroup
 		for range 10 {
@@ -429,7 +431,7 @@ func TestNoConnection(t *testing.T) {
 // A connection that is old, or has been idle for long, is replaced before it is used; so is every one after Close.
 func TestOldConnections(t *testing.T) {
 	for name, limit := range map[string]func(w *world){
-		"idle": func(*world) {}, "MaxIdle": func(w *world) { w.MaxIdle = time.Second }, "MaxAge": func(w *world) { w.MaxAge = time.Second },
+		"idle": func(*world) {}, "MaxIdle": func(w *world) { w.maxIdle = time.Second }, "MaxAge": func(w *world) { w.maxAge = time.Second },
 	} {
 		inVirtualTime(t, func(t *testing.T, w *world) {
 			limit(w)
@@ -449,6 +451,27 @@ func TestOldConnections(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A connection that is old takes no more calls, even while it is in use.
+func TestAConnectionThatIsNeverIdleGetsOldToo(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		w.maxAge = time.Second
+		var all sync.WaitGroup
+		for i := range 10 {
+			all.Go(func() {
+				if got, err := w.run(t.Context(), "ECHO", "x", "250ms"); got != "x" || err != nil {
+					t.Errorf("call %d: %q, %v", i, got, err)
+				}
+			})
+			time.Sleep(200 * time.Millisecond)
+		}
+		all.Wait()
+		synctest.Wait()
+		if w.opened.Load() != 2 || w.freed.Load() != 1 {
+			t.Errorf("%d connections were opened, and %d freed", w.opened.Load(), w.freed.Load())
+		}
+	})
 }
 
 // together sends calls in the order given, so that they leave together: the server is deaf until all have come.

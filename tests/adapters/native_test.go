@@ -38,9 +38,10 @@ func (c tallied) Write(p []byte) (int, error) {
 	return c.Conn.Write(p)
 }
 
-func (d claiming) Connect(ctx context.Context, node string) (net.Conn, func(), error) {
-	conn, free, err := d.Connector.Connect(ctx, node)
-	return tallied{conn, d.deletes}, free, err
+func (d claiming) Connect(ctx context.Context, node string) (driver.Connection, error) {
+	conn, err := d.Connector.Connect(ctx, node)
+	conn.Conn = tallied{conn.Conn, d.deletes}
+	return conn, err
 }
 
 func (d claiming) Connects() driver.Driver { return d }

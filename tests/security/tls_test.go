@@ -79,11 +79,11 @@ func TestALoneCallerUsesTheUsersTLS(t *testing.T) {
 		_ = d.Close()
 		_ = rdb.Close()
 	})
-	conn, free, err := d.(driver.Connector).Connect(t.Context(), "")
+	conn, err := d.(driver.Connector).Connect(t.Context(), "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer free()
+	defer conn.Free()
 	defer conn.Close()
 	reply, err := s.Do("CLIENT", "LIST")
 	clients, _ := reply.(string)

@@ -461,7 +461,7 @@ func (d counting) Run(ctx context.Context, call driver.Call) (string, error) {
 	return d.Driver.Run(ctx, call)
 }
 
-func (d counting) Connect(ctx context.Context, node string) (net.Conn, func(), error) {
+func (d counting) Connect(ctx context.Context, node string) (driver.Connection, error) {
 	return d.Driver.(driver.Connector).Connect(ctx, node)
 }
 

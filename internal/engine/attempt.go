@@ -330,6 +330,7 @@ func (a *attempt) abandon() {
 		if !hopeless {
 			// mutants: take-back
 			answered = c.takeBack(a.l, a.token(), a.member, a.unanswered, a.ending, end)
+			// mutants: ghost-abandoned
 			if a.ghost != 0 {
 				c.tasks.Run(a.releaseGhost)
 			}

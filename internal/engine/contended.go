@@ -41,6 +41,7 @@ func (c *contended) remove(key string) {
 // remember adds a key to those that are recent. If there are too many, it first forgets about half of all: those that have not
 // been looked up for longest. The caller holds c.mu.
 func (c *contended) remember(key string) {
+	// mutants: contended-bound
 	if len(c.recent) >= maxContended/2 || c.recent == nil {
 		c.older, c.recent = c.recent, map[string]struct{}{}
 	}

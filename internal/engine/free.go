@@ -20,6 +20,7 @@ func (l *target) plain() bool { return l.set.kind.native }
 // script has to ask, with another token. began is since when the caller has been asking; zero if nothing was sent.
 func (l *target) takeFree(ctx context.Context) (h *hold, began time.Time, err error) {
 	c := l.c
+	// mutants: free-scope
 	if !l.plain() || l.set.seenAs != "" || c.cfg.Strict || l.set.isDurable() || c.contended.has(l.keys.Lock) {
 		return nil, began, nil
 	}
@@ -40,12 +41,16 @@ func (l *target) takeFree(ctx context.Context) (h *hold, began time.Time, err er
 	case err == nil && l.isGrant(ctx, p, call):
 		a.owed = true
 		a.noteSet(call)
+		// mutants: set-deadline
 		if h, err = a.takes(call.Sent, call.Heard, call.Now, call.Left(), fenceOf(call), 1); err == nil {
 			c.calls.Put(call)
 			return h, began, nil
 		}
+	// mutants: unanswered-set
 	case err != nil && err == ctx.Err(), fate == exec.Unknown:
+		// mutants: ghost-noted
 		a.own().ghost = call.Expiry
+	// mutants: refused-set
 	case err != nil && !call.Done:
 		return nil, began, nil // nothing was done
 	}
@@ -105,12 +110,14 @@ func (a *attempt) end(ctx context.Context, began time.Time) error {
 	if err == nil {
 		var reply codec.ReleaseReply
 		if reply, _, err = c.releaseSince(began, ctx, l, a.token(), "", 0, a.ending); err == nil {
+			// mutants: ghost-left
 			if a.ghost != 0 && reply.Word != codec.Released {
 				c.tasks.Run(a.releaseGhost)
 			}
 			return nil
 		}
 	}
+	// mutants: end-given-up
 	a.abandon()
 	if err == ctx.Err() {
 		return c.server.Unheard(ctx, "acquire", l.name(), began)
@@ -159,6 +166,7 @@ func (c *Client) newCall(kind pipe.Kind, l *target) *pipe.Call {
 // giveBack releases a lock that was granted with that fence, as Client.release does, even if ctx has ended.
 func (a *attempt) giveBack(ctx context.Context, fence uint64, tombstone int64) (reply codec.ReleaseReply, unanswered bool, err error) {
 	began := time.Now()
+	// mutants: release-with-tombstone
 	if tombstone == 0 && a.freeable() {
 		var done bool
 		if done, unanswered = a.free(fence); done {
@@ -192,6 +200,7 @@ func (a *attempt) free(fence uint64) (done, unanswered bool) {
 		if call.Granted != 0 && exec.IsLacking(err) {
 			c.server.LacksDeleteIfEqual()
 		}
+		// mutants: release-unanswered
 		return false, exec.MayBeDone(err)
 	}
 	done = call.Done

@@ -91,6 +91,7 @@ func (s *Server) SendOn(ctx context.Context, p *pipe.Pipe, c *pipe.Call, slot ui
 	if err != nil {
 		s.pipes.connector.Failed(err)
 		if c.Kind == pipe.Acquire && IsLacking(err) && strings.Contains(err.Error(), "command") { // not only the right to this key
+			// mutants: command-lacking
 			s.pipes.scripted.Store(true)
 		}
 		return err

@@ -21,6 +21,7 @@ func (l *line) compose() {
 	b := l.buffer[:0]
 	for i, c := range l.queue {
 		switch {
+		// mutants: left-unsent
 		case c.left || c.sent:
 		case c.Kind == Command:
 			c.sent = true
@@ -61,6 +62,7 @@ func (l *line) gather(at int) []*Call {
 		if len(calls) == maxShared {
 			break
 		}
+		// mutants: shared-commands
 		if c.Kind == first.Kind && c.Fences == first.Fences && !c.left && !c.sent && !l.deletes(c) {
 			c.sent = true
 			calls = append(calls, c)
@@ -93,14 +95,19 @@ func (l *line) composeAcquires(b []byte, calls []*Call) []byte {
 	now := l.clock.at(sent)
 	for _, c := range calls {
 		c.Sent, c.Granted, c.Expiry, c.Others = sent, now/1000, (now+c.TTL.Microseconds())/1000, len(calls)-1
+		// mutants: set-words
 		b = append(b, "*6\r\n$3\r\nSET\r\n"...)
+		// mutants: set-nx
 		b = append(appendValue(appendWord(b, c.Lock), c), "$2\r\nNX\r\n$4\r\nPXAT\r\n"...)
+		// mutants: set-expiry
 		b = appendNumber(b, c.Expiry)
 	}
 	b = append(b, "*8\r\n$4\r\nXADD\r\n"...)
 	b = append(appendWord(b, calls[0].Fences), l.pipe.trim()...)
+	// mutants: queues-asked
 	b = appendWord(appendArray(b, 1+len(calls)), "EXISTS")
 	for _, c := range calls {
+		// mutants: queue-asked
 		b = appendWord(b, c.Queue)
 	}
 	b = append(b, "*1\r\n$4\r\nTIME\r\n*1\r\n$4\r\nEXEC\r\n"...)
@@ -169,6 +176,7 @@ func readCommand(_ *line, r replies, calls []*Call) {
 
 func readDeleted(_ *line, r replies, calls []*Call) {
 	kind, text := r.next()
+	// mutants: deleted-answer
 	calls[0].Done, calls[0].err = string(text) == "1", unless(kind == ':', kind, text)
 }
 
@@ -194,6 +202,7 @@ func readReleased(l *line, r replies, calls []*Call) {
 	}
 	for _, field := range bytes.Fields(left) {
 		if i, err := strconv.Atoi(string(field)); err == nil && 0 < i && i <= len(calls) {
+			// mutants: left-answer
 			calls[i-1].Done = false
 		}
 	}
@@ -204,6 +213,7 @@ func readAcquired(l *line, r replies, calls []*Call) {
 	alone := multi == '-'           // without MULTI, each command was carried out by itself
 	for i := range len(calls) + 3 { // that the commands are queued, or the first error
 		kind, text := r.skip()
+		// mutants: set-alone
 		if alone && i < len(calls) {
 			calls[i].Done = kind == '+'
 		}
@@ -223,6 +233,7 @@ func readAcquired(l *line, r replies, calls []*Call) {
 	}
 	for _, c := range calls {
 		kind, text := r.skip()
+		// mutants: set-answer
 		c.Done, c.err = kind == '+', unless(kind == '+' || kind == 0, kind, text)
 	}
 	idKind, idText := r.skip()

@@ -91,6 +91,7 @@ func (l *line) send(ctx context.Context, c *Call, now time.Time) error {
 	switch {
 	case !c.left:
 		return c.err
+	// mutants: never-sent
 	case !c.sent:
 		return notSent(ctx.Err())
 	}
@@ -104,6 +105,7 @@ func (l *line) takes(now time.Time) bool {
 	switch {
 	case l.err != nil || l.ending:
 		return false
+	// mutants: hung-line
 	case l.head < len(l.flight) && l.flight[l.head].calls[0].deadline.Before(now): // its caller gave up before that
 		l.fail(errDeadline)
 		return false
@@ -209,6 +211,7 @@ func (l *line) read(ctx context.Context, own *Call) {
 			err = l.deliver()
 		}
 		if err != nil && !(isTimeout(err) && ctx.Err() != nil) {
+			// mutants: late-reply
 			l.fail(err)
 		}
 	}
@@ -225,6 +228,7 @@ func (l *line) deliver() error {
 		}
 		p.read(l, l.in.take(), p.calls)
 		for _, c := range p.calls {
+			// mutants: concerns-server
 			l.ending = l.ending || concernsServer(c.err)
 			c.finish(c.err)
 		}
@@ -234,6 +238,7 @@ func (l *line) deliver() error {
 	l.flight, l.head = l.flight[:0], 0
 	l.used = time.Now()
 	if !l.in.isEmpty() {
+		// mutants: surplus
 		return errSurplus
 	}
 	if l.ending && len(l.queue) == 0 && len(l.out) == 0 {
@@ -269,6 +274,7 @@ func (l *line) fail(err error) {
 	}
 	for _, p := range l.flight[l.head:] {
 		for _, c := range p.calls {
+			// mutants: broken-in-flight
 			c.finish(err)
 		}
 	}

@@ -14,7 +14,6 @@ var fences = []Mutant{
 		Name: "one-fence", About: "every grant has the same fence",
 		Edits: []overlay.Edit{
 			line("minted", "return 5, n"),
-			line("lone-taken", "return 'taken ' .. at .. ' 5'"),
 			line("short-release", "if false then"),
 		},
 		Tests: []Test{{"scripts", "TestScripts"}},

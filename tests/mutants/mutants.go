@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path"
 	"slices"
 	"time"
 
@@ -32,7 +33,7 @@ type Mutant struct {
 	Kinds   []string         // faults that reveal it; none: it fails without faults
 }
 
-// Test is a test of a package in tests, which make gate runs with -short.
+// Test is a test of a package in tests or, if the name begins with "../", beside it. make gate runs it, with -short.
 type Test struct{ Package, Name string }
 
 // Verdict is the outcome of a test with a mutant, or of a campaign against it.
@@ -124,7 +125,7 @@ func hunt(ctx context.Context, m Mutant, cfg campaign.Config) (Verdict, error) {
 // examine runs the test against the library as list changes it: a file for -overlay. It returns an error if the test did not run.
 func (t Test) examine(ctx context.Context, list string) (Verdict, error) {
 	begun := time.Now()
-	cmd := exec.CommandContext(ctx, "go", "test", "-short", "-count=1", "-v", "-vet=off", "-overlay", list, "-run", "^"+t.Name+"$", "github.com/holdfast-go/holdfast/tests/"+t.Package)
+	cmd := exec.CommandContext(ctx, "go", "test", "-short", "-count=1", "-v", "-vet=off", "-overlay", list, "-run", "^"+t.Name+"$", path.Join("github.com/holdfast-go/holdfast/tests", t.Package))
 	cmd.Env = append(os.Environ(), "HOLDFAST_TEST_SERVERS=") // the server of PATH, as in the gate
 	out, err := cmd.CombinedOutput()
 	if err != nil && !bytes.Contains(out, []byte("--- FAIL: "+t.Name)) && !bytes.Contains(out, []byte("running tests:\n\t"+t.Name)) {

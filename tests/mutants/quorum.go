@@ -5,8 +5,6 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/overlay"
 )
 
-var shortVoteTests = []Test{{"scripts", "TestTheShortWayOfAVoteDoesTheSame"}}
-
 // Quorums and their nodes.
 var quorum = []Mutant{
 	{
@@ -53,77 +51,6 @@ var quorum = []Mutant{
 		Name: "restarted-majority", About: "the counters of a restarted majority are raised although not all nodes have answered",
 		Edits: []overlay.Edit{part("all-have-answered", "good+len(lost) == len(q.clients) && ", "")},
 		Tests: []Test{{"quorum", "TestRestartedTogether"}},
-	},
-	{
-		Name: "node-batch-takes-held", About: "a batch acquires locks of a node without checking whether they are free",
-		Edits: []overlay.Edit{
-			line("batch-free", "local all = true"),
-			part("batch-set", "'NX', ", ""),
-			part("node-one-free", " or redis.call('EXISTS', KEYS[1], KEYS[2]) > 0", ""),
-		},
-		Tests: []Test{{"scripts", "TestNodeBatches"}},
-	},
-	{
-		Name: "node-batch-one-fence", About: "all grants of a node's batches have one fence",
-		Edits: []overlay.Edit{line("node-batch-fence", "fence = 5"), line("node-one-fence", "local fence = 5")},
-		Tests: []Test{{"scripts", "TestNodeBatches"}},
-	},
-	{
-		// In a history, only a vote of this kind from a node that was emptied would show it. So tests ask the
-		// node itself.
-		Name: "node-batch-unrefused", About: "a batch acquires locks of a node that does not count",
-		Edits: []overlay.Edit{line("node-batch-refused", "if false then")},
-		Tests: []Test{{"scripts", "TestNodeBatches"}},
-	},
-	{
-		Name: "node-batch-not-after", About: "a late batch acquires locks of a node",
-		Edits: []overlay.Edit{line("batch-late", "if false then")},
-		Tests: []Test{{"scripts", "TestNodeBatches"}},
-	},
-	{
-		Name: "short-vote-of-one-behind", About: "the short way of a vote grants a lock of a node whose counter has to be raised",
-		Edits: []overlay.Edit{part("node-one-counts", "id ~= known[1] or ", "")}, Tests: shortVoteTests,
-	},
-	{
-		Name: "short-vote-in-quarantine", About: "the short way of a vote grants a lock in quarantine",
-		Edits: []overlay.Edit{part("node-one-counts", " or tonumber(ready) > now", "")}, Tests: shortVoteTests,
-	},
-	{
-		Name: "short-vote-of-a-longer-term", About: "the short way of a vote does not note that leases last longer than any before",
-		Edits: []overlay.Edit{part("node-one-counts", " or tonumber(longest) < tonumber(string.match(flags, 's(%d+)%+'))", "")}, Tests: shortVoteTests,
-	},
-	{
-		Name: "short-vote-of-a-replica", About: "the short way of a vote grants a lock of a replica, and of a node with replicas",
-		Edits: []overlay.Edit{line("node-one-master", "if false then")}, Tests: shortVoteTests,
-	},
-	{
-		Name: "short-vote-of-the-restarted", About: "the short way of a vote grants a lock of a node that has restarted",
-		Edits: []overlay.Edit{line("node-one-incarnation", "if false then")},
-		Tests: append(shortVoteTests, Test{"scripts", "TestARestartedNodeGrantsNoBatch"}),
-	},
-	{
-		Name: "short-vote-late", About: "the short way of a vote grants a lock to a caller that has given up",
-		Edits: []overlay.Edit{part("node-one-free", "now >= tonumber(ARGV[2]) or ", "")}, Tests: shortVoteTests,
-	},
-	{
-		Name: "short-vote-after-the-end", About: "the short way of a vote grants a lock to a token that a tombstone stands for",
-		Edits: []overlay.Edit{part("node-one-free", ", KEYS[2]", "")}, Tests: shortVoteTests,
-	},
-	{
-		Name: "short-vote-of-any-counter", About: "the short way of a vote believes a counter that somebody has set",
-		Edits: []overlay.Edit{line("node-one-counter", "if false then")}, Tests: shortVoteTests,
-	},
-	{
-		Name: "short-vote-with-an-old-fence", About: "the short way of a vote repeats the latest fence",
-		Edits: []overlay.Edit{part("node-one-fence", " + 1", ""), line("node-one-stored", "")}, Tests: shortVoteTests,
-	},
-	{
-		Name: "short-vote-forgets-its-fence", About: "the short way of a vote does not store the fence",
-		Edits: []overlay.Edit{line("node-one-stored", "")}, Tests: shortVoteTests,
-	},
-	{
-		Name: "short-vote-of-no-lock", About: "the short way of a vote says that it has acquired a lock that could not be written",
-		Edits: []overlay.Edit{part("node-one-refused", "set.err and ' 1' or ''", "''")}, Tests: shortVoteTests,
 	},
 	{
 		Name: "counter-forgotten", About: "a node that lost its fence counter is not told the others' counters",

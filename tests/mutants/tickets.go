@@ -135,7 +135,7 @@ var tickets = []Mutant{
 	},
 	{
 		Name: "adoption-thought-unsent", About: "an adoption that went unanswered is taken for one that was not carried out",
-		Edits: []overlay.Edit{line("adoption-unanswered", "")},
+		Edits: []overlay.Edit{line("adoption-unanswered", "_ = unanswered")},
 		Tests: []Test{{"virtual", "TestAnAdoptionThatIsGivenUp"}},
 	},
 	{

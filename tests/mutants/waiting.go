@@ -64,8 +64,6 @@ var waiting = []Mutant{
 		Name: "barging", About: "a newcomer acquires a free lock although others queue for it",
 		Edits: []overlay.Edit{
 			part("nobody-waits", " and redis.call('EXISTS', KEYS[2]) == 0", ""),
-			part("batch-nobody-waits", ", KEYS[n + i]", ""),
-			part("lone-free", ", KEYS[2]", ""),
 		},
 		Tests: []Test{{"scripts", "TestGap"}},
 	},

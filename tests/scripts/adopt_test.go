@@ -88,6 +88,17 @@ func TestAdopt(t *testing.T) {
 			b.expect("gone T", b.adopt("N", of)) // neither token gets the lock again
 			b.expect("renewed T P 0 0", b.renew("B", 60000, 0))
 		},
+		"before its fence is written": func(b bench) {
+			b.acquire("t", "A")
+			of := b.detach("A")
+			b.unfence()
+			b.expect("gone T", b.adopt("N", ticket{token: "B", fence: of.fence}))
+			b.expect("adopted T P T", b.adopt("N", of))
+			if got := b.fence(); number(got) <= number(of.fence) {
+				b.t.Errorf("fence %s follows %s", got, of.fence)
+			}
+			b.expect("gone T", b.adopt("M", of))
+		},
 		"by all at once": func(b bench) {
 			b.acquire("t", "A")
 			of := b.detach("A")

@@ -138,16 +138,20 @@ func (c crowd) only(keys ...string) {
 func TestBatchScripts(t *testing.T) {
 	for name, test := range map[string]func(c crowd){
 		"a fence is written by the first renewal": func(c crowd) {
-			fence := c.take("a/A", "b/B", "c/C")
+			fence := c.take("a/A", "b/B", "c/C", "d/D")
 			c.has("a/A", 0)
 			c.wait("b/W")
+			c.wait("d/V")
 			c.expect("kept T", c.keepAs(fence, 60000, "a/A", "b/B"))
 			c.has("a/A", fence)
-			if got := c.value("{b}"); !strings.HasPrefix(got, fmt.Sprintf("hf2:B:%d:", fence)) || !strings.HasSuffix(got, "+") {
-				c.t.Errorf("the lock that is waited for is %q", got)
-			}
 			c.expect("renewed T P 0 0", seen(c.alone(script.Renew(), "", "c/C", 60000, 0, fence)))
 			c.has("c/C", fence)
+			c.expect("renewed T P 0 0", seen(c.alone(script.Renew(), "", "d/D", 60000, 0, fence)))
+			for key, token := range map[string]string{"{b}": "B", "{d}": "D"} {
+				if got := c.value(key); !strings.HasPrefix(got, fmt.Sprintf("hf2:%s:%d:", token, fence)) || !strings.HasSuffix(got, "+") {
+					c.t.Errorf("a lock that is waited for is %q", got)
+				}
+			}
 			// From then on no other fence will do.
 			c.expect("kept T 1 2", c.keepAs(fence+1, 90000, "a/A", "c/C"))
 			c.expect("gone T", seen(c.alone(script.Renew(), "", "c/C", 60000, 0, fence+1)))
@@ -203,6 +207,25 @@ func TestBatchScripts(t *testing.T) {
 				c.t.Errorf("after the release of a lock that was taken past a waiter it is %q", got)
 			}
 		},
+		"a waiter that was passed cannot be served": func(c crowd) {
+			release := func(lock, want string) {
+				c.t.Helper()
+				c.rdb.Set(c.t.Context(), "fence", "theirs", 0)
+				if got := c.alone(script.Release(), "", lock, "", 0); !strings.HasPrefix(got, want) {
+					c.t.Errorf("the release of %s is answered %q, want %q", lock, got, want)
+				}
+				c.rdb.Del(c.t.Context(), "fence")
+				c.only()
+			}
+			c.acquire("a/A")
+			c.wait("a/V")
+			release("a/A", "released")
+			c.acquire("a/A")
+			c.wait("a/W")
+			c.rdb.Del(c.t.Context(), "{a}")
+			c.take("a/B")
+			release("a/B", "error BADFENCE")
+		},
 		"taken back": func(c crowd) {
 			// What a token has without a fence is released, and its tombstone stands.
 			c.take("a/A")
@@ -237,6 +260,9 @@ func TestBatchScripts(t *testing.T) {
 			c.only("{a}", "{b}", "{c}")
 		},
 		"an expiry is not shortened": func(c crowd) {
+			young := c.take("young/Y")
+			c.expect("renewed T P 0 0", seen(c.alone(script.Renew(), "", "young/Y", 50000, 0, young)))
+			c.has("young/Y", young)
 			fence := c.take("longer/A", "shorter/A")
 			c.rdb.PExpire(c.t.Context(), "{longer}", 30*time.Second)
 			c.expect("kept T 2", c.keepAs(fence, 50000, "longer/A", "shorter/A"))

@@ -63,6 +63,18 @@ func (b bench) mark() {
 	b.rdb.Append(b.t.Context(), "{k}", "+")
 }
 
+// unfence gives the lock the value that it has if the server's own command set it, until the first renewal.
+func (b bench) unfence() {
+	b.t.Helper()
+	parts := strings.SplitN(b.read(), ":", 4)
+	value := strings.Join([]string{parts[0], parts[1], "0", parts[3]}, ":")
+	if b.field != "" {
+		b.rdb.HSet(b.t.Context(), "{k}", b.field, value)
+		return
+	}
+	b.rdb.Set(b.t.Context(), "{k}", value, redis.KeepTTL)
+}
+
 // take makes another program take the lock.
 func (b bench) take() {
 	b.t.Helper()
@@ -346,6 +358,9 @@ func TestScripts(t *testing.T) {
 				b.t.Errorf("the fence became %s; it was %s", got, fence)
 			}
 			b.expect("gone T", reassert("B", soon, fence)) // another token's
+			b.unfence()
+			b.expect("renewed T P 0 0", reassert("A", soon, fence)) // it was there all the time
+			b.expect("gone T", reassert("B", soon, fence))
 			b.expect("released T", b.release("A", "", 0))
 			b.acquire("t", "B")
 			b.expect("released T", b.release("B", "", 0))

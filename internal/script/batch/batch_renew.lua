@@ -20,9 +20,11 @@ local function main()
     local ours = value and string.find(value, granted, 1, true) == 1
     if value and not ours then
       -- A lock that the server's own SET gave the token has no fence yet. If the server is out of memory, it gets that later.
+      -- mutants: batch-renew-own
       local fresh = string.match(granted, '^hf2:[^:]*:') .. '0:'
       ours = string.find(value, fresh, 1, true) == 1
       if ours then
+        -- mutants: batch-renew-fresh
         pcall(redis.call, 'SET', KEYS[i], granted .. string.sub(value, #fresh + 1), 'KEEPTTL')
       end
     end

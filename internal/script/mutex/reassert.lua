@@ -74,6 +74,7 @@ local function main()
   end
   local value = read_lock()
   local granted, fresh = mine .. ARGV[5] .. ':', mine .. '0:'
+  -- mutants: reassert-own
   if value and (string.sub(value, 1, #granted) == granted or string.sub(value, 1, #fresh) == fresh) then
     return renewed(prolong(ttl))
   end

@@ -58,6 +58,7 @@ local function main()
     on_master()
     return 'absent ' .. whole(now)
   end
+  -- mutants: renew-own
   if string.sub(value, 1, #fresh) == fresh then
     -- If the server is out of memory, a later renewal does it.
     -- mutants: renew-fresh

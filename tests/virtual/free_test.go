@@ -1,0 +1,464 @@
+package virtual
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"regexp"
+	"strconv"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/holdfastgoredis"
+	"github.com/holdfast-go/holdfast/holdfasttest"
+	"github.com/holdfast-go/holdfast/internal/script"
+)
+
+// tap is a client's way to its server, which meddles with what passes.
+type tap struct {
+	srv *holdfasttest.Server
+
+	mu       sync.Mutex
+	requests [][]byte      // all that were sent, as they were written
+	held     []byte        // a request that the server did not get
+	holds    string        // the next request with this text is held
+	silences string        // no reply comes to the next request with this text, nor to later ones on its connection
+	slow     string        // the next request with this text takes 10 ms to write
+	late     string        // the reply to the next request with this text takes 3 s
+	ahead    time.Duration // how much too far ahead the server's clock seems when a connection is opened
+	swaps    [2]string     // in requests: of the same length
+}
+
+// tapped returns a client, and its tap. The client has asked the server what it needs to know, and has no open connection.
+func tapped(t *testing.T, srv *holdfasttest.Server, cfg holdfast.Config) (*holdfast.Client, *tap) {
+	t.Helper()
+	w := &tap{srv: srv}
+	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:0", Dialer: w.dial})
+	c, err := holdfastgoredis.New(rdb, &cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := c.Close(context.Background()); err != nil {
+			t.Errorf("Close: %v", err)
+		}
+		_ = rdb.Close()
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	if lease, err := c.Mutex("first").TryAcquire(ctx); err == nil {
+		release(t, lease)
+	}
+	time.Sleep(time.Minute)
+	w.set(func() { w.requests = nil })
+	return c, w
+}
+
+func (w *tap) dial(ctx context.Context, network, addr string) (net.Conn, error) {
+	conn, err := w.srv.Dial(ctx, network, addr)
+	return &tappedConn{Conn: conn, tap: w}, err
+}
+
+// sent returns how many requests with this text were sent.
+func (w *tap) sent(text string) (n int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, r := range w.requests {
+		n += bytes.Count(r, []byte(text))
+	}
+	return n
+}
+
+// set changes what the tap does.
+func (w *tap) set(change func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	change()
+}
+
+// deliver sends what was held, as a copy that took long.
+func (w *tap) deliver(t *testing.T) {
+	t.Helper()
+	w.mu.Lock()
+	held := w.held
+	w.mu.Unlock()
+	if held == nil {
+		t.Fatal("nothing was held")
+	}
+	conn, err := w.srv.Dial(t.Context(), "tcp", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	go func() { _, _ = io.Copy(io.Discard, conn) }()
+	if _, err := conn.Write(held); err != nil {
+		t.Fatal(err)
+	}
+	synctest.Wait()
+}
+
+type tappedConn struct {
+	net.Conn
+	tap    *tap
+	asked  bool // for the server's time, by the latest request
+	late   bool
+	silent bool
+}
+
+func (c *tappedConn) Write(b []byte) (int, error) {
+	w := c.tap
+	has := func(text *string) bool {
+		if *text == "" || !bytes.Contains(b, []byte(*text)) {
+			return false
+		}
+		*text = ""
+		return true
+	}
+	w.mu.Lock()
+	w.requests = append(w.requests, bytes.Clone(b))
+	c.asked = bytes.Contains(b, []byte("\r\nreturn redis.call('TIME')\r\n"))
+	holds, slow := has(&w.holds), has(&w.slow)
+	if holds {
+		w.held = bytes.Clone(b)
+	}
+	c.silent = c.silent || holds || has(&w.silences)
+	c.late = has(&w.late)
+	swapped := bytes.ReplaceAll(b, []byte(w.swaps[0]), []byte(w.swaps[1]))
+	if w.swaps[0] == "" {
+		swapped = b
+	}
+	w.mu.Unlock()
+	if slow {
+		time.Sleep(10 * time.Millisecond)
+	}
+	if holds {
+		return len(b), nil
+	}
+	return c.Conn.Write(swapped)
+}
+
+var timeReply = regexp.MustCompile(`^\*2\r\n\$\d+\r\n(\d+)\r\n\$\d\r\n(\d+)\r\n$`)
+
+func (c *tappedConn) Read(b []byte) (n int, err error) {
+	for {
+		n, err = c.Conn.Read(b)
+		c.tap.mu.Lock()
+		late, ahead, asked, silent := c.late, c.tap.ahead, c.asked, c.silent
+		c.late = false
+		c.tap.mu.Unlock()
+		if silent && err == nil {
+			continue
+		}
+		if late { // the server goes on meanwhile, as far as what it writes is read
+			_ = c.SetReadDeadline(time.Now().Add(100 * time.Millisecond))
+			for err == nil {
+				var more int
+				more, err = c.Conn.Read(b[n:])
+				n += more
+			}
+			_ = c.SetReadDeadline(time.Time{})
+			time.Sleep(3 * time.Second)
+			return n, nil
+		}
+		if m := timeReply.FindSubmatch(b[:n]); m != nil && asked {
+			seconds, _ := strconv.ParseInt(string(m[1]), 10, 64)
+			us, _ := strconv.ParseInt(string(m[2]), 10, 64)
+			at := time.Unix(seconds, us*1000).Add(ahead)
+			whole, rest := strconv.FormatInt(at.Unix(), 10), strconv.Itoa(at.Nanosecond()/1000)
+			n = copy(b, fmt.Sprintf("*2\r\n$%d\r\n%s\r\n$%d\r\n%s\r\n", len(whole), whole, len(rest), rest))
+		}
+		return n, err
+	}
+}
+
+func exists(t *testing.T, srv *holdfasttest.Server, name string) bool {
+	t.Helper()
+	n, err := server(t, srv).Exists(t.Context(), "holdfast:{"+name+"}").Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n == 1
+}
+
+// A lock is set although somebody waits for it, as the command does not see that. It is no grant: the waiter gets the lock at once.
+// So it is if another lock was set with it.
+func TestALockThatIsSetPastAQueue(t *testing.T) {
+	for what, beside := range map[string]bool{"alone": false, "beside another": true} {
+		t.Run(what, func(t *testing.T) {
+			bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
+				c, way := tapped(t, srv, holdfast.Config{TTL: 10 * time.Minute})
+				holder := acquire(t, client(t, srv).Mutex("a", holdfast.TTL(10*time.Minute)))
+				next := wait(t, client(t, srv).Mutex("a", holdfast.TTL(10*time.Minute)))
+				server(t, srv).Del(t.Context(), "holdfast:{a}")
+				var all sync.WaitGroup
+				if beside { // what comes while a first request is being written leaves together
+					release(t, acquire(t, c.Mutex("first"))) // which connects
+					way.set(func() { way.slow = "{first}" })
+					for _, name := range []string{"first", "b"} {
+						all.Go(func() { release(t, acquire(t, c.Mutex(name))) })
+						time.Sleep(time.Millisecond)
+					}
+				}
+				if lease, err := c.Mutex("a").TryAcquire(t.Context()); err == nil {
+					t.Error("the waiter was passed")
+					release(t, lease)
+				} else if !errors.Is(err, holdfast.ErrHeld) {
+					t.Errorf("TryAcquire: %v", err)
+				}
+				time.AfterFunc(time.Minute, next.cancel)
+				next.served(t, time.Second)
+				all.Wait()
+				if n := way.sent("EXISTS\r\n$14\r\nholdfast:{b}:q\r\n$14\r\nholdfast:{a}:q"); beside && n != 1 {
+					t.Error("the locks did not leave together")
+				}
+				if way.sent("MULTI") == 0 {
+					t.Error("nothing was set")
+				}
+				_ = holder.Release(t.Context())
+			})
+		})
+	}
+}
+
+// Fault: The transaction that acquires a lock is delayed for longer than its caller waits for the answer. The caller goes on with another
+// token, and what the copy sets when it comes is released within seconds.
+func TestASetThatIsNotAnswered(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
+		c, way := tapped(t, srv, holdfast.Config{CommandTimeout: time.Second, TTL: 10 * time.Minute})
+		way.set(func() { way.holds = "PXAT" })
+		release(t, acquire(t, c.Mutex("a")))
+		time.Sleep(2 * time.Second) // meanwhile releases of the former token have been answered
+		way.deliver(t)
+		if !exists(t, srv, "a") {
+			t.Error("the copy has set nothing")
+		}
+		time.Sleep(6 * time.Second)
+		if exists(t, srv, "a") {
+			t.Error("the lock is still set")
+		}
+		// From then on nothing more is released.
+		before := way.sent(script.Release().SHA1)
+		time.Sleep(time.Hour)
+		if n := way.sent(script.Release().SHA1); n != before {
+			t.Errorf("%d releases were sent for a token that had been released", n-before)
+		}
+	})
+}
+
+// Fault: The transaction that acquires a lock comes when the lock has expired that it would set. It sets nothing.
+func TestASetThatComesAfterItsExpiry(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
+		const ttl = 5 * time.Second
+		c, way := tapped(t, srv, holdfast.Config{CommandTimeout: time.Second, TTL: ttl})
+		way.set(func() { way.holds = "PXAT" })
+		release(t, acquire(t, c.Mutex("a")))
+		time.Sleep(ttl)
+		way.deliver(t)
+		if exists(t, srv, "a") {
+			t.Error("the lock is set")
+		}
+	})
+}
+
+// A caller gives up while its acquire is under way, and returns at once. What the acquire sets later is released within seconds.
+func TestASetWhoseCallerGivesUp(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
+		c, way := tapped(t, srv, holdfast.Config{TTL: 10 * time.Minute})
+		release(t, acquire(t, c.Mutex("a")))
+		way.set(func() { way.holds = "PXAT" })
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer cancel()
+		begun := time.Now()
+		if _, err := c.Mutex("a").Acquire(ctx); !errors.Is(err, context.DeadlineExceeded) || time.Since(begun) > 100*time.Millisecond {
+			t.Errorf("Acquire: %v, after %s", err, time.Since(begun))
+		}
+		time.Sleep(10 * time.Second)
+		way.deliver(t)
+		if !exists(t, srv, "a") {
+			t.Error("the copy has set nothing")
+		}
+		time.Sleep(6 * time.Second)
+		if exists(t, srv, "a") {
+			t.Error("the lock is still set")
+		}
+	})
+}
+
+// Fault: The key of the fence counter is another program's. The lock, which was set before that showed, is released.
+func TestATransactionThatIsDoneInPart(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
+		server(t, srv).Set(t.Context(), "holdfast:fences", "theirs", 0)
+		c, way := tapped(t, srv, holdfast.Config{})
+		if _, err := c.Mutex("a").TryAcquire(t.Context()); err == nil || errors.Is(err, holdfast.ErrHeld) {
+			t.Errorf("TryAcquire: %v", err)
+		}
+		time.Sleep(time.Second)
+		if exists(t, srv, "a") || way.sent("MULTI") != 1 {
+			t.Errorf("the lock is set: %t, by one of %d transactions", exists(t, srv, "a"), way.sent("MULTI"))
+		}
+	})
+}
+
+// Fault: A client takes the server's clock for another time than it is: because a connection stalled while it was opened, or because the
+// clock was set. The lock lasts for about its TTL all the same, and the lease not longer than the lock. The next acquire knows better.
+func TestAMisjudgedServerClock(t *testing.T) {
+	const ttl = 10 * time.Second
+	for _, ahead := range []time.Duration{5 * time.Second, -5 * time.Second, -400 * time.Millisecond, 400 * time.Millisecond, time.Hour, -time.Hour} {
+		t.Run(ahead.String(), func(t *testing.T) {
+			bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
+				c, way := tapped(t, srv, holdfast.Config{})
+				way.set(func() { way.ahead = ahead })
+				l := c.Mutex("a", holdfast.TTL(ttl), holdfast.MaxHold(time.Hour))
+				for round := range 2 {
+					scripts := way.sent(script.Acquire().SHA1)
+					lease := acquire(t, l)
+					left, err := server(t, srv).PTTL(t.Context(), "holdfast:{a}").Result()
+					if err != nil || left > ttl*105/100 || left < ttl*95/100 {
+						t.Errorf("the lock lasts for %s, %v", left, err)
+					}
+					if d := time.Until(lease.Deadline()); d > left {
+						t.Errorf("the lease lasts for %s, the lock for %s", d, left)
+					}
+					if n := way.sent(script.Acquire().SHA1) - scripts; round == 1 && n > 0 {
+						t.Errorf("the second acquire took %d scripts", n)
+					}
+					release(t, lease)
+				}
+			})
+		})
+	}
+}
+
+// A lease lasts no longer than the lock, however late the server answers.
+func TestASetThatIsAnsweredLate(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
+		c, way := tapped(t, srv, holdfast.Config{CommandTimeout: 10 * time.Second})
+		release(t, acquire(t, c.Mutex("a")))
+		way.set(func() { way.late = "PXAT" })
+		begun := time.Now()
+		lease := acquire(t, c.Mutex("a", holdfast.TTL(10*time.Second)))
+		left, err := server(t, srv).PTTL(t.Context(), "holdfast:{a}").Result()
+		if d := time.Until(lease.Deadline()); err != nil || d > left || time.Since(begun) < 3*time.Second {
+			t.Errorf("the lease lasts for %s, the lock for %s, %v, after %s", d, left, err, time.Since(begun))
+		}
+		release(t, lease)
+	})
+}
+
+// More than a thousand fences were issued in this millisecond, which would reach into the next. Fences rise all the same.
+func TestManyFencesInAMillisecond(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
+		c, way := tapped(t, srv, holdfast.Config{})
+		release(t, acquire(t, c.Mutex("a")))
+		time.Sleep(time.Second)
+		id := fmt.Sprintf("%d-1500", time.Now().UnixMilli())
+		if err := server(t, srv).XAdd(t.Context(), &redis.XAddArgs{Stream: "holdfast:fences", ID: id, Values: []string{"g", ""}}).Err(); err != nil {
+			t.Fatal(err)
+		}
+		last := uint64(0)
+		for range 5 {
+			lease := acquire(t, c.Mutex("a"))
+			if lease.Fence() <= last {
+				t.Errorf("fence %d follows %d", lease.Fence(), last)
+			}
+			last = lease.Fence()
+			release(t, lease)
+			time.Sleep(time.Millisecond)
+		}
+		if way.sent("MULTI") < 5 {
+			t.Error("not each acquire was tried by the server's own commands")
+		}
+	})
+}
+
+// All locks but plain mutexes are acquired by scripts, and mutexes, too, if something must be checked or confirmed.
+func TestOnlyPlainMutexesAreSet(t *testing.T) {
+	for what, test := range map[string]struct {
+		cfg   holdfast.Config
+		lock  func(c *holdfast.Client) *holdfast.Lock
+		plain bool
+	}{
+		"mutex":              {lock: func(c *holdfast.Client) *holdfast.Lock { return c.Mutex("a") }, plain: true},
+		"one key":            {lock: func(c *holdfast.Client) *holdfast.Lock { return c.MutexKey("a") }},
+		"reader":             {lock: func(c *holdfast.Client) *holdfast.Lock { return c.RWMutex("a").Reader() }},
+		"semaphore":          {lock: func(c *holdfast.Client) *holdfast.Lock { return c.Semaphore("a", 3).Permits(1) }},
+		"owner":              {lock: func(c *holdfast.Client) *holdfast.Lock { return c.OwnerMutex("a", "job") }},
+		"confirmed":          {lock: func(c *holdfast.Client) *holdfast.Lock { return c.Mutex("a", holdfast.MinReplicas(1, time.Second)) }},
+		"Strict":             {cfg: holdfast.Config{Strict: true}, lock: func(c *holdfast.Client) *holdfast.Lock { return c.Mutex("a") }},
+		"through the client": {cfg: holdfast.Config{ViaClient: true}, lock: func(c *holdfast.Client) *holdfast.Lock { return c.Mutex("a") }},
+	} {
+		t.Run(what, func(t *testing.T) {
+			bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
+				c, way := tapped(t, srv, test.cfg)
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				defer cancel()
+				if lease, err := test.lock(c).Acquire(ctx); err == nil {
+					release(t, lease)
+				} else if test.plain {
+					t.Error(err)
+				}
+				if set := way.sent("MULTI") > 0; set != test.plain {
+					t.Errorf("set: %t, want %t", set, test.plain)
+				}
+			})
+		})
+	}
+}
+
+// A server that lacks a command is not asked for it again: locks are acquired by scripts.
+func TestAServerThatLacksACommand(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
+		c, way := tapped(t, srv, holdfast.Config{})
+		way.set(func() { way.swaps = [2]string{"\r\nXADD\r\n", "\r\nNONE\r\n"} })
+		for range 3 {
+			release(t, acquire(t, c.Mutex("a")))
+		}
+		if n := way.sent("MULTI"); n != 1 {
+			t.Errorf("%d transactions", n)
+		}
+	})
+}
+
+// Fault: An acquire by script is delayed, and its caller goes on with the same token, gets the lock and releases it. The copy, when it
+// comes, finds a tombstone.
+func TestALateAcquireOfAReleasedLock(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
+		c, way := tapped(t, srv, holdfast.Config{CommandTimeout: time.Second, RetryTimeout: 5 * time.Second})
+		theirs := acquire(t, client(t, srv).Mutex("a"))
+		if _, err := c.Mutex("a").TryAcquire(t.Context()); !errors.Is(err, holdfast.ErrHeld) {
+			t.Errorf("TryAcquire: %v", err)
+		}
+		release(t, theirs)
+		way.set(func() { way.holds = script.Acquire().SHA1 })
+		release(t, acquire(t, c.Mutex("a")))
+		way.deliver(t)
+		if exists(t, srv, "a") {
+			t.Error("the lock is set")
+		}
+	})
+}
+
+// Fault: The reply to a release is lost. When its caller asks again, there is no lock. It does not say that the lease was lost before.
+func TestAReleaseThatIsNotAnswered(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
+		c, way := tapped(t, srv, holdfast.Config{CommandTimeout: time.Second})
+		for range 2 { // the script is known at the second time
+			lease := acquire(t, c.Mutex("a"))
+			way.set(func() { way.silences = "hf2:" })
+			if err := lease.Release(t.Context()); errors.Is(err, holdfast.ErrLost) || !errors.Is(err, holdfast.ErrUnavailable) {
+				t.Errorf("Release: %v", err)
+			}
+			if exists(t, srv, "a") {
+				t.Error("the lock is set")
+			}
+		}
+	})
+}

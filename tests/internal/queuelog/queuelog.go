@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -47,13 +48,14 @@ type Log struct {
 // line is the queue of one lock.
 type line struct {
 	name    string
-	owned   bool             // an owner that has the lock is admitted again past its waiters
-	entries map[string]entry // by member
-	first   map[place]int    // when each place was first taken
-	left    map[string]int   // the order in which tokens left the queue
-	holds   map[string]bool  // by token, if several may hold the lock
-	holder  string           // the token of a mutex in Redisson's form, which is written again to mark it
-	fence   uint64           // the highest that was granted
+	owned   bool               // an owner that has the lock is admitted again past its waiters
+	entries map[string]entry   // by member
+	first   map[place]int      // when each place was first taken
+	left    map[string]int     // the order in which tokens left the queue
+	holds   map[string]bool    // by token, if several may hold the lock
+	holder  string             // the token of a mutex in Redisson's form, which is written again to mark it
+	fence   uint64             // the highest that was granted
+	past    map[string][]entry // who was queued when a token's SET came, which does not see that and may have done nothing
 }
 
 type entry struct {
@@ -87,7 +89,7 @@ func Follow(s *server.Server, locks ...Lock) *Log {
 func follow(locks []Lock) *Log {
 	l := &Log{lines: map[string]*line{}}
 	for _, of := range locks {
-		q := &line{name: of.Name, owned: strings.HasSuffix(of.Queue, ":own"), entries: map[string]entry{}, first: map[place]int{}, left: map[string]int{}, holds: map[string]bool{}}
+		q := &line{name: of.Name, owned: strings.HasSuffix(of.Queue, ":own"), entries: map[string]entry{}, first: map[place]int{}, left: map[string]int{}, holds: map[string]bool{}, past: map[string][]entry{}}
 		l.lines[of.Key], l.lines[of.Queue] = q, q
 	}
 	return l
@@ -145,10 +147,16 @@ func (l *Log) step(text string) {
 	l.steps++
 	if command, rest, _ := strings.Cut(words, " "); strings.HasPrefix(strings.ToUpper(command), `"EVAL`) {
 		l.adopt = strings.HasPrefix(rest, `"`+script.Adopt().SHA1) || strings.Contains(rest[:min(len(rest), len(script.Adopt().Source))], "'adopted '")
+		if slices.ContainsFunc(ofHolders, func(s script.Script) bool { return strings.HasPrefix(rest, `"`+s.SHA1) }) {
+			l.hold(unquote(words))
+		}
 		return
 	}
 	switch command, _, _ := strings.Cut(words, " "); strings.ToUpper(command) {
 	case `"ZADD"`, `"ZREM"`, `"SET"`, `"DEL"`, `"HSET"`, `"HDEL"`:
+	case `"DELIFEQ"`:
+		l.hold(unquote(words))
+		return
 	case `"ECHO"`:
 		if args := unquote(words); len(args) == 2 {
 			l.lines[args[1]] = &line{}
@@ -177,7 +185,12 @@ func (l *Log) step(text string) {
 			q.leave(member)
 		}
 	case command == "SET" && len(args) > 2:
-		if token, ours := tokenOf(args[2]); ours {
+		switch token, ours := tokenOf(args[2]); {
+		case ours && len(args) > 3 && args[3] == "NX":
+			for _, e := range q.entries {
+				q.past[token] = append(q.past[token], e)
+			}
+		case ours:
 			l.found.Grants++
 			if !l.adopt {
 				l.found.Passed = append(l.found.Passed, q.granted(token)...)
@@ -217,6 +230,33 @@ func (l *Log) step(text string) {
 	case command == "DEL":
 		clear(q.holds)
 		q.holder = ""
+	}
+}
+
+// ofHolders are scripts that are sent only for tokens whose process believes that it has, or had, the lock. release.lua also ends a
+// token whose SET was no grant.
+var ofHolders = []script.Script{script.Renew(), script.BatchRenew(), script.BatchRelease()}
+
+// hold processes a command of holders. If a SET was taken for a grant, those who were queued then, and still are, have been passed.
+func (l *Log) hold(args []string) {
+	for _, q := range l.lines {
+		if len(q.past) == 0 {
+			continue
+		}
+		for _, arg := range args {
+			token, ours := tokenOf(arg)
+			if !ours {
+				token = arg
+			}
+			for _, e := range q.past[token] {
+				for _, still := range q.entries {
+					if still == e {
+						l.found.Passed = append(l.found.Passed, fmt.Sprintf("lock %q: %.6s set it past %.6s, queued at step %d, and believes in it", q.name, token, e.token, e.order))
+					}
+				}
+			}
+			delete(q.past, token)
+		}
 	}
 }
 

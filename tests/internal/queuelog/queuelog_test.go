@@ -29,6 +29,15 @@ func TestLog(t *testing.T) {
 	grant := func(token string) string {
 		return fmt.Sprintf(`1700000000.000001 [0 lua] "SET" "L" "hf2:%s:7:1:0:{}" "PX" "100"`, token)
 	}
+	set := func(token string) string {
+		return fmt.Sprintf(`1700000000.000001 [0 127.0.0.1:1] "SET" "L" "hf2:%s:0:1:0:{}" "NX" "PXAT" "1700000000100"`, token)
+	}
+	deletes := func(token string) string {
+		return fmt.Sprintf(`1700000000.000001 [0 127.0.0.1:1] "DELIFEQ" "L" "hf2:%s:0:1:0:{}"`, token)
+	}
+	of := func(s script.Script, args string) string {
+		return fmt.Sprintf(`1700000000.000001 [0 127.0.0.1:1] "EVALSHA" "%s" %s`, s.SHA1, args)
+	}
 	redissons := func(token, value string) string {
 		return fmt.Sprintf(`1700000000.000001 [0 lua] "HSET" "L" "%s:1" "1" "holdfast" "hf2:%s:7:1:0:{}%s"`, token, token, value)
 	}
@@ -47,6 +56,16 @@ func TestLog(t *testing.T) {
 		"adopted, then acquired":        {[]string{enter(1, "A", 1), run(script.Adopt()), grant("B"), run(script.Acquire()), grant("C")}, 1},
 		"acquired, by the source":       {[]string{enter(1, "A", 1), source(script.Acquire()), grant("B")}, 1},
 		"released to one that was last": {[]string{enter(1, "A", 1), run(script.Adopt()), grant("B"), enter(2, "C", 2), run(script.Release()), leave(2, "C"), grant("C")}, 1},
+
+		"set past the queue, and ended":        {[]string{enter(1, "A", 1), set("B"), of(script.Release(), `"3" "L" "Q" "F" "" "B" "" "0"`)}, 0},
+		"set past the queue, and deleted":      {[]string{enter(1, "A", 1), set("B"), deletes("B"), deletes("B")}, 1},
+		"set past the queue, and released":     {[]string{enter(1, "A", 1), set("B"), of(script.BatchRelease(), `"1" "L" "hf2:B:"`)}, 1},
+		"set past the queue, and renewed":      {[]string{enter(1, "A", 1), set("B"), of(script.Renew(), `"1" "L" "" "B" "60000" "0" "7"`)}, 1},
+		"set past the queue, renewed together": {[]string{enter(1, "A", 1), set("B"), of(script.BatchRenew(), `"2" "L" "M" "" "hf2:B:7:" "hf2:C:7:" "60000"`)}, 1},
+		"set past two":                         {[]string{enter(1, "A", 1), enter(1, "C", 2), set("B"), deletes("B")}, 2},
+		"set past one that gave up":            {[]string{enter(1, "A", 1), set("B"), leave(1, "A"), deletes("B")}, 0},
+		"set before anybody queued":            {[]string{set("B"), enter(1, "A", 1), deletes("B")}, 0},
+		"set when it was another's":            {[]string{enter(1, "A", 1), set("B"), leave(1, "A"), grant("A")}, 0},
 
 		"in Redisson's form, passed":     {[]string{enter(1, "A", 1), redissons("B", "")}, 1},
 		"in Redisson's form, in turn":    {[]string{enter(1, "A", 1), leave(1, "A"), redissons("A", "")}, 0},

@@ -59,32 +59,17 @@ var brokenLocks = []broken{
 	{"a deadline counts from the reply", changed(func(term, took time.Duration) time.Duration { return term + took }), believes, Rough, mutual},
 	{"a deadline allows for no drift", changed(func(term, _ time.Duration) time.Duration { return term + term/99 + 2*time.Millisecond }), believes, Rough, mutual},
 	{"nobody hears that a lock was handed over", func(d drivertest.Driver) drivertest.Driver { return deaf{d} }, idle, Calm, mutual},
-	{"a batch takes a lock that is held", func(d drivertest.Driver) drivertest.Driver {
-		d = rewriting("batch_acquire", "redis.call('EXISTS', KEYS[1], KEYS[2]) > 0", "false")(d)
-		return rewriting("batch_acquire", "value, 'NX', 'PX', ttl)", "value, 'PX', ttl)")(&rewritten{d, "batch_acquire", "KEYS, 1, 2 * n)) == 0", "KEYS, 1, 2 * n)) >= 0"})
-	}, believes, Rough, mutual},
-	{"a batch that comes late takes a lock", func(d drivertest.Driver) drivertest.Driver {
-		d = twice{d, "batch_acquire", time.Minute}
-		return rewriting("batch_acquire", "now >= tonumber(ARGV[2])", "false")(rewriting("batch_acquire", "tonumber(at) >= tonumber(ARGV[2])", "false")(d))
-	}, anything, Calm, mutual},
-	{"all fences of batches are one", func(d drivertest.Driver) drivertest.Driver {
-		return rewriting("batch_acquire", "fence, minted = mint(n)", "fence, minted = 5, n")(rewriting("batch_acquire", "local fence = short_fence(KEYS[3], at)", "local fence = '5'")(d))
-	}, fences, Rough, mutual},
-	{"a copy of a batch deletes whatever is there", func(d drivertest.Driver) drivertest.Driver {
-		return rewriting("batch_release", "string.find(value, ARGV[i], 1, true) == 1", "true")(twice{d, "batch_release", 5 * time.Second})
-	}, believes, Rough, mutual},
-	{"a batch deletes a lock for which others wait", rewriting("batch_release", " and string.sub(value, -1) ~= '+'", ""), idle, Calm, mutual},
-	{"a copy of the server's own command deletes whatever is there", func(d drivertest.Driver) drivertest.Driver {
-		return native{d, "return tostring(redis.call('DEL', KEYS[1]))", 5 * time.Second}
-	}, believes, Rough, mutual},
-	{"the server's own command is not asked whether it did anything", func(d drivertest.Driver) drivertest.Driver {
-		return native{d, "redis.call('GET', KEYS[1]) return '1'", 0}
-	}, idle, Calm, mutual},
+	{"a lock that is held is set", onTheWay("*6\r\n$3\r\nSET\r\n", "*5\r\n$3\r\nSET\r\n", "\r\n$2\r\nNX\r\n", "\r\n"), believes, Rough, mutual},
+	{"a lock that is set expires before its lease", sooner, believes, Rough, mutual},
+	{"a token that was set is not ended", unended, anything, Calm, mutual},
+	{"a copy of releases together deletes whatever is there", scriptOnTheWay(script.BatchRelease(), "string.find(value, ARGV[i], 1, true) == 1", "true", 5*time.Second), believes, Rough, mutual},
+	{"releases together delete a lock for which others wait", scriptOnTheWay(script.BatchRelease(), " and string.sub(value, -1) ~= '+'", "", 0), idle, Calm, mutual},
+	{"a copy of the server's own command deletes whatever is there", deletesBy("return redis.call('DEL', KEYS[1])", 5*time.Second), believes, Rough, mutual},
+	{"the server's own command is not asked whether it did anything", deletesBy("redis.call('GET', KEYS[1]) return 1", 0), idle, Calm, mutual},
 	{"a copy of a batch of renewals brings locks back", func(d drivertest.Driver) drivertest.Driver {
-		return rewriting("batch_renew", "local value = values[i]",
-			"local value = values[i] or redis.call('SET', KEYS[i], ARGV[1 + i] .. '0:0:{}', 'PX', 1) and ARGV[1 + i]")(twice{d, "batch_renew", 20 * time.Second})
+		return rewriting("batch_renew", "local value, granted = values[i], ARGV[1 + i]",
+			"local granted = ARGV[1 + i]\n    local value = values[i] or redis.call('SET', KEYS[i], granted .. '0:0:{}', 'PX', 1) and granted")(twice{d, "batch_renew", 20 * time.Second})
 	}, anything, Calm, mutual},
-	{"a batch that is not answered is taken for one that was not sent", func(d drivertest.Driver) drivertest.Driver { return certain{d} }, anything, Calm, mutual},
 	{"a releasing process does not tell the server", func(d drivertest.Driver) drivertest.Driver { return silent{d} }, idle, Calm, mutual},
 
 	{"a writer does not wait for readers", rewriting("", "return used + weight <= limit", "return used + 1 <= limit"), overlaps, Calm, readWrite},
@@ -108,15 +93,6 @@ var brokenLocks = []broken{
 	}, believes, Rough, agreed},
 	{"a node that came back empty counts at once", rewriting("", "ready = now + longest * 1000", "ready = now"), overlaps, Rough, agreed},
 	{"a fence is told to no other node", rewriting("node_fence", "raise_counter(tonumber(ARGV[3]))", ""), fences, Rough, agreed},
-	{"a node's batch takes a lock that is held", func(d drivertest.Driver) drivertest.Driver {
-		d = &rewritten{d, "node_batch_acquire", "KEYS, 1, 2 * n)) == 0", "KEYS, 1, 2 * n)) >= 0"}
-		d = &rewritten{d, "node_batch_acquire", "value, 'NX', 'PX', ttl)", "value, 'PX', ttl)"}
-		return &rewritten{d, "node_batch_acquire", "or redis.call('EXISTS', KEYS[1], KEYS[2]) > 0", ""}
-	}, believes, Rough, agreed},
-	{"all fences of a node's batches are one", func(d drivertest.Driver) drivertest.Driver {
-		d = &rewritten{d, "node_batch_acquire", "fence = (read_counter() or now) + 1\n    raise_to(counter, fence + n - 1)", "fence = 5"}
-		return &rewritten{d, "node_batch_acquire", "local fence = ms * 1000 + seq + 1", "local fence = 5"}
-	}, fences, Rough, agreed},
 	{"a job is done for half its window", rewriting("", "now < done + window * 1000", "now < done + window * 500"), again, Rough, once},
 
 	{"a latch opens when one party is left", rewriting("latch_look", "' ' .. whole(seats) .. ' ' .. f[2]", "' ' .. whole(math.max(seats - 1, 0)) .. ' ' .. f[2]"), passing, Calm, latch},
@@ -258,37 +234,7 @@ func (d *rewritten) rewrite(s driver.Script) driver.Script {
 }
 
 func (d *rewritten) Run(ctx context.Context, call driver.Call) (string, error) {
-	if call.Script.Command != "" && d.name == "batch_release" { // the script that stands in for it is broken
-		return "", driver.ReplyError("ERR unknown command")
-	}
 	return d.Driver.Run(ctx, driver.Call{Script: d.rewrite(call.Script), Keys: call.Keys, Args: call.Args, Urgent: call.Urgent})
-}
-
-// native is a server with DELIFEQ that carries out something else instead: at once, and again later if later is
-// not zero.
-type native struct {
-	drivertest.Driver
-	source string
-	later  time.Duration
-}
-
-func (d native) Probe(ctx context.Context) (driver.ServerInfo, error) {
-	info, err := d.Driver.Probe(ctx)
-	info.Server, info.Version = "valkey", "9.0.0"
-	return info, err
-}
-
-func (d native) Run(ctx context.Context, call driver.Call) (string, error) {
-	if call.Script.Command == "" {
-		return d.Driver.Run(ctx, call)
-	}
-	do := func() (string, error) {
-		return d.Driver.Run(context.WithoutCancel(ctx), driver.Call{Script: driver.NewScript("test", d.source), Keys: call.Keys, Args: call.Args, Urgent: call.Urgent})
-	}
-	if d.later > 0 {
-		time.AfterFunc(d.later, func() { _, _ = do() })
-	}
-	return do()
 }
 
 // changed tells the library other terms than the server gave, so that it computes other deadlines. took is how
@@ -346,10 +292,6 @@ func (d agreeable) Run(ctx context.Context, call driver.Call) (string, error) {
 		switch call.Script.Name {
 		case "node_acquire":
 			return "granted " + now + " " + call.Args[2] + " " + now, nil
-		case "node_batch_acquire":
-			return "taken " + now + " " + now, nil
-		case "batch_release":
-			return "freed", nil
 		case "node_fence":
 			return "fenced " + now + " 1", nil
 		case "renew":
@@ -357,19 +299,6 @@ func (d agreeable) Run(ctx context.Context, call driver.Call) (string, error) {
 		case "release":
 			return "released " + now, nil
 		}
-	}
-	return d.Driver.Run(ctx, call)
-}
-
-// certain reports every other batch as not sent, although it is on its way.
-type certain struct{ drivertest.Driver }
-
-var batched atomic.Int64
-
-func (d certain) Run(ctx context.Context, call driver.Call) (string, error) {
-	if call.Script.Name == "batch_acquire" && batched.Add(1)%2 == 0 {
-		time.AfterFunc(2*time.Second, func() { _, _ = d.Driver.Run(context.WithoutCancel(ctx), call) })
-		return "", driver.ReplyError("NOPERM it is not sent")
 	}
 	return d.Driver.Run(ctx, call)
 }
@@ -402,13 +331,8 @@ type silent struct{ drivertest.Driver }
 var released atomic.Int64
 
 func (d silent) Run(ctx context.Context, call driver.Call) (string, error) {
-	switch {
-	case call.Script.Name == "release" && released.Add(1)%2 == 0:
+	if call.Script.Name == "release" && released.Add(1)%2 == 0 {
 		return "released " + strconv.FormatInt(time.Now().UnixMicro(), 10), nil
-	case call.Script.Name == "batch_release" && released.Add(1)%2 == 0:
-		return "freed", nil
-	case call.Script.Command != "" && released.Add(1)%2 == 0:
-		return "1", nil
 	}
 	return d.Driver.Run(ctx, call)
 }

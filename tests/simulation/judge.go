@@ -19,7 +19,8 @@ type Result struct {
 	Nodes      int           // of a quorum; 0 for one server
 	Grants     int
 	Passed     int            // completed waits for a latch or for a phase of a barrier
-	Commands   int            // scripts sent
+	Commands   int            // scripts sent through the client library
+	Native     int            // acquires by the server's own commands; not of quorums
 	Faults     map[string]int // that struck, by kind
 	Outcomes   map[string]int // of attempts and leases
 	Overlaps   int            // in a wild world

@@ -301,7 +301,8 @@ func (e *end) Read(p []byte) (int, error) {
 }
 
 func (e *end) Write(p []byte) (int, error) {
-	if e.out.up && (bytes.Contains(p, []byte("\r\neval")) || bytes.Contains(p, []byte("\r\nsubscribe\r\n"))) {
+	// Package pipe writes names of commands in upper case.
+	if e.out.up && (bytes.Contains(p, []byte("\r\neval")) || bytes.Contains(p, []byte("\r\nEVAL")) || bytes.Contains(p, []byte("\r\nsubscribe\r\n"))) {
 		e.link.network.set(func() { e.link.used = true })
 	}
 	if e.link.sprung(e.out.up) {

@@ -26,6 +26,7 @@ type redisServer struct {
 	lives int    // how often it was started
 	// deletes is how many of its starts are with DELIFEQ, like Valkey 9; later ones are with an older program.
 	deletes int
+	set     int // how often a lock was asked for by the server's own commands
 }
 
 // newServer starts a server whose clock is ahead of the clients' by step.
@@ -135,6 +136,11 @@ const deleteIfEqual = "return redis.call('GET', KEYS[1]) == ARGV[1] and redis.ca
 // which the adapter asks what the server is.
 func (s *redisServer) answer(c *server.Peer, command string, args ...string) bool {
 	switch {
+	case command == "SET" && len(args) == 5 && args[3] == "PXAT":
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.set++
+		return false
 	case command == "HELLO" && len(args) == 0:
 		program := []string{"server", "redis", "version", "7.2.0", "mode", "standalone"}
 		if s.has() {

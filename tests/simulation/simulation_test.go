@@ -224,12 +224,12 @@ func runForms(t *testing.T, worlds []spec) {
 			sums[s.form] = &Summary{}
 		}
 		sums[s.form].Add(r)
-		t.Logf("%s: %d grants, %d passed, %d commands, %d overlaps outside the model, in %.1f s", s, r.Grants, r.Passed, r.Commands, r.Overlaps, cpu.Seconds())
+		t.Logf("%s: %d grants, %d passed, %d native acquires, %d commands, %d overlaps outside the model, in %.1f s", s, r.Grants, r.Passed, r.Native, r.Commands, r.Overlaps, cpu.Seconds())
 	})
 	for _, f := range forms {
 		sum := sums[f]
-		if sum == nil || sum.Grants == 0 || f.gathers() && sum.Passed == 0 || f == carried && sum.Outcomes["adopted"] == 0 {
-			t.Errorf("in worlds of the form %q nobody was granted a lease, passed or adopted: %v", f, sum)
+		if sum == nil || sum.Grants == 0 || f.gathers() && sum.Passed == 0 || f == carried && sum.Outcomes["adopted"] == 0 || f == mutual && sum.Native == 0 {
+			t.Errorf("in worlds of the form %q nobody was granted a lease, passed, adopted or acquired natively: %v", f, sum)
 		}
 	}
 }

@@ -17,7 +17,8 @@ type Summary struct {
 	Quorums    int            `json:"worlds_of_quorums"`
 	Grants     int            `json:"grants"`
 	Passed     int            `json:"passed"`   // waits for a latch or a phase of a barrier
-	Commands   int            `json:"commands"` // scripts sent
+	Commands   int            `json:"commands"` // scripts sent through the client library
+	Native     int            `json:"native"`   // acquires by the server's own commands
 	Faults     map[string]int `json:"faults"`
 	Outcomes   map[string]int `json:"outcomes"` // leases that were not released, by reason
 	Wild       int            `json:"worlds_outside_the_model"`
@@ -41,6 +42,7 @@ func (s *Summary) Add(r Result) {
 	s.Grants += r.Grants
 	s.Passed += r.Passed
 	s.Commands += r.Commands
+	s.Native += r.Native
 	for _, m := range []struct{ to, from *map[string]int }{{&s.Faults, &r.Faults}, {&s.Outcomes, &r.Outcomes}} {
 		if *m.to == nil {
 			*m.to = map[string]int{}
@@ -66,8 +68,8 @@ func (s *Summary) String() string {
 	if s.CPU > 0 {
 		fmt.Fprintf(&b, " (%.2f h per s of processor time)", s.Hours/s.CPU)
 	}
-	fmt.Fprintf(&b, ": %d worlds, %d of them of quorums, %d grants (%.0f/h), %d waits at latches and barriers, %d commands, %d violations",
-		s.Worlds, s.Quorums, s.Grants, float64(s.Grants)/s.Hours, s.Passed, s.Commands, s.Violations)
+	fmt.Fprintf(&b, ": %d worlds, %d of them of quorums, %d grants (%.0f/h), %d waits at latches and barriers, %d native acquires, %d commands, %d violations",
+		s.Worlds, s.Quorums, s.Grants, float64(s.Grants)/s.Hours, s.Passed, s.Native, s.Commands, s.Violations)
 	for _, m := range []map[string]int{s.Faults, s.Outcomes} {
 		sep := "; "
 		for _, k := range slices.Sorted(maps.Keys(m)) {

@@ -18,8 +18,9 @@ type pipes struct {
 	refused   atomic.Bool      // the connector makes no connections that can be used
 	scripted  atomic.Bool      // the user or the server lacks a command of the free path
 
-	mu  sync.Mutex
-	all map[string]*pipe.Pipe // by the driver's names for the masters; outside Cluster mode only ""
+	tasks Tasks // a client that closes does not wait for a connection that is being made
+	mu    sync.Mutex
+	all   map[string]*pipe.Pipe // by the driver's names for the masters; outside Cluster mode only ""
 }
 
 // maxPipes bounds how many masters of a Cluster have a pipe, among them those that have left it.
@@ -50,7 +51,7 @@ func (s *Server) Pipe(key string) *pipe.Pipe {
 	}
 	p = &pipe.Pipe{
 		Open:        func(ctx context.Context) (driver.Connection, error) { return s.pipes.connector.Connect(ctx, node) },
-		OpenTimeout: openTimeout, Timeout: s.cfg.CommandTimeout, Go: s.cfg.Tasks.Run,
+		OpenTimeout: min(openTimeout, s.cfg.CommandTimeout), Timeout: s.cfg.CommandTimeout, Go: s.pipes.tasks.Run,
 		HasDeleteIfEqual: s.HasDeleteIfEqual, InCluster: s.InCluster(),
 	}
 	if s.pipes.all == nil {
@@ -68,7 +69,7 @@ func (s *Server) FreePath(key string) *pipe.Pipe {
 	return s.Pipe(key)
 }
 
-// openTimeout bounds the making of a connection.
+// openTimeout bounds the making of a connection, for users whose CommandTimeout is long.
 const openTimeout = 10 * time.Second
 
 // SendOn sends a call on a pipe, and notes what its answer tells of the server. slot is that of its keys.
@@ -139,8 +140,9 @@ func isElsewhere(err error) bool {
 
 func (p *pipes) close() {
 	p.mu.Lock()
-	defer p.mu.Unlock()
 	for _, one := range p.all {
 		one.Close()
 	}
+	p.mu.Unlock()
+	p.tasks.Wait()
 }

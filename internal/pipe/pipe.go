@@ -46,6 +46,7 @@ type Pipe struct {
 
 // opening is the making of a connection, for which all callers wait that have none.
 type opening struct {
+	stop context.CancelFunc
 	over chan struct{} // closed when it has ended
 	err  error         // read after over
 }
@@ -123,12 +124,14 @@ func (p *Pipe) opened() *opening {
 		return nil
 	}
 	if p.opening == nil {
-		p.opening = &opening{over: make(chan struct{})}
+		ctx, stop := context.WithTimeout(context.Background(), p.OpenTimeout)
+		p.opening = &opening{stop: stop, over: make(chan struct{})}
 		if p.closed {
 			p.opening.err = errClosed
 			close(p.opening.over)
+			stop()
 		} else {
-			p.Go(p.open)
+			p.Go(func() { p.open(ctx) })
 		}
 	}
 	return p.opening
@@ -144,9 +147,7 @@ var (
 )
 
 // open makes a line.
-func (p *Pipe) open() {
-	ctx, cancel := context.WithTimeout(context.Background(), p.OpenTimeout)
-	defer cancel()
+func (p *Pipe) open(ctx context.Context) {
 	conn, err := p.Open(ctx)
 	l := &line{pipe: p, free: conn.Free, made: time.Now(), maxIdle: maxIdle, maxAge: conn.MaxAge}
 	if conn.MaxIdle > 0 {
@@ -177,6 +178,7 @@ func (p *Pipe) open() {
 		l.close(err)
 	}
 	p.opening.err = err
+	p.opening.stop()
 	close(p.opening.over)
 	p.opening = nil
 }
@@ -225,6 +227,9 @@ func (p *Pipe) Close() {
 	p.mu.Lock()
 	l := p.line.Swap(nil)
 	p.closed = true
+	if p.opening != nil {
+		p.opening.stop()
+	}
 	p.mu.Unlock()
 	if l != nil {
 		l.close(errClosed)

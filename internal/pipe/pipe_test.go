@@ -499,6 +499,26 @@ func TestAConnectionThatIsNeverIdleGetsOldToo(t *testing.T) {
 	})
 }
 
+// Fault: A connection is being made when the client closes. It is given up at once, and so are the calls that wait for it.
+func TestCloseDoesNotWaitForAConnection(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		w.Open = func(ctx context.Context) (driver.Connection, error) {
+			<-ctx.Done()
+			return driver.Connection{}, ctx.Err()
+		}
+		began := time.Now()
+		var all sync.WaitGroup
+		all.Go(func() {
+			if _, err := w.run(t.Context(), "ECHO", "x"); !errors.Is(err, driver.ErrNotSent) || time.Since(began) != 0 {
+				t.Errorf("%v after %s", err, time.Since(began))
+			}
+		})
+		synctest.Wait()
+		w.Close()
+		all.Wait()
+	})
+}
+
 // together sends calls in the order given, so that they leave together: the server is deaf until all have come.
 func (w *world) together(ctx context.Context, calls []*Call) []error {
 	errs := make([]error, len(calls))

@@ -28,12 +28,12 @@ func (d *wired) Connects() driver.Driver { return d }
 func (d *wired) Ready() error            { return d.Driver.(driver.Connector).Ready() }
 func (d *wired) Failed(err error)        { d.Driver.(driver.Connector).Failed(err) }
 
-func (d *wired) Connect(ctx context.Context, node string) (net.Conn, func(), error) {
-	conn, free, err := d.Driver.(driver.Connector).Connect(ctx, node)
-	if conn != nil {
-		conn = edited{conn, d, node}
+func (d *wired) Connect(ctx context.Context, node string) (driver.Connection, error) {
+	conn, err := d.Driver.(driver.Connector).Connect(ctx, node)
+	if conn.Conn != nil {
+		conn.Conn = edited{conn.Conn, d, node}
 	}
-	return conn, free, err
+	return conn, err
 }
 
 type edited struct {
@@ -58,9 +58,9 @@ func (c edited) Write(b []byte) (int, error) {
 func (d *wired) again(node string, request []byte) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	conn, free, err := d.Driver.(driver.Connector).Connect(ctx, node)
-	if free != nil {
-		defer free()
+	conn, err := d.Driver.(driver.Connector).Connect(ctx, node)
+	if conn.Free != nil {
+		defer conn.Free()
 	}
 	if err != nil {
 		return

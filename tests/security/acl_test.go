@@ -624,11 +624,13 @@ func TestRolesCannotDoMore(t *testing.T) {
 		ctx := t.Context()
 		operator, rdb := s.client(t, ""), s.redis(t, "")
 		lease := backend.Acquire(t, operator.Mutex("held", holdfast.TTL(lasts)))
-		before := rdb.Get(ctx, "holdfast:{held}").Val()
-		value, ok := wire.ParseValue(before)
-		if !ok {
-			t.Fatalf("the lock's value is %q", before)
-		}
+		var before string
+		var value wire.Value
+		backend.Eventually(t, "the value has its fence", func() (is bool) { // a renewal writes it
+			before = rdb.Get(ctx, "holdfast:{held}").Val()
+			value, is = wire.ParseValue(before)
+			return is && value.Fence == lease.Fence()
+		})
 		for _, user := range []string{"inspector"} {
 			c := s.client(t, user)
 			for _, name := range []string{"free", "held"} {

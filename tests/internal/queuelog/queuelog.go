@@ -186,6 +186,7 @@ func (l *Log) step(text string) {
 		}
 	case command == "SET" && len(args) > 2:
 		switch token, ours := tokenOf(args[2]); {
+		case ours && len(args) > 3 && args[3] == "KEEPTTL": // a renewal writes the fence
 		case ours && len(args) > 3 && args[3] == "NX":
 			for _, e := range q.entries {
 				q.past[token] = append(q.past[token], e)

@@ -67,6 +67,8 @@ func TestLog(t *testing.T) {
 		"set before anybody queued":            {[]string{set("B"), enter(1, "A", 1), deletes("B")}, 0},
 		"set when it was another's":            {[]string{enter(1, "A", 1), set("B"), leave(1, "A"), grant("A")}, 0},
 
+		"written again by a renewal": {[]string{set("B"), enter(1, "A", 1), strings.Replace(grant("B"), `"PX" "100"`, `"KEEPTTL"`, 1)}, 0},
+
 		"in Redisson's form, passed":     {[]string{enter(1, "A", 1), redissons("B", "")}, 1},
 		"in Redisson's form, in turn":    {[]string{enter(1, "A", 1), leave(1, "A"), redissons("A", "")}, 0},
 		"in Redisson's form, and marked": {[]string{redissons("A", ""), enter(2, "B", 2), redissons("A", "+")}, 0},

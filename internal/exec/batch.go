@@ -115,16 +115,16 @@ func outcome[R BatchReply](s *Server, b *Batch[R], sent clock.Instant, text stri
 	return o
 }
 
-// runAll runs calls that go to one server: together, if the driver can do that.
+// runAll runs calls that go to one server: together on its pipe or, if there is none and the driver can do that, by the driver.
 func (s *Server) runAll(ctx context.Context, calls []driver.Call, tell func(i int, reply string, err error)) {
-	if s.batcher != nil {
+	if s.batcher != nil && s.Pipe(calls[0].Keys[0]) == nil {
 		s.batcher.RunAll(ctx, calls, tell)
 		return
 	}
 	var all sync.WaitGroup
 	for i, call := range calls {
 		all.Go(func() {
-			reply, err := s.driver.Run(ctx, call)
+			reply, err := s.runCall(ctx, call)
 			tell(i, reply, err)
 		})
 	}

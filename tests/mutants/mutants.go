@@ -128,7 +128,7 @@ func (t Test) examine(ctx context.Context, list string) (Verdict, error) {
 	cmd := exec.CommandContext(ctx, "go", "test", "-short", "-count=1", "-v", "-vet=off", "-overlay", list, "-run", "^"+t.Name+"$", path.Join("github.com/holdfast-go/holdfast/tests", t.Package))
 	cmd.Env = append(os.Environ(), "HOLDFAST_TEST_SERVERS=") // the server of PATH, as in the gate
 	out, err := cmd.CombinedOutput()
-	if err != nil && !bytes.Contains(out, []byte("--- FAIL: "+t.Name)) && !bytes.Contains(out, []byte("running tests:\n\t"+t.Name)) {
+	if err != nil && !bytes.Contains(out, []byte("--- FAIL: "+t.Name)) && !bytes.Contains(out, []byte("running tests:\n\t\t"+t.Name)) {
 		return Verdict{}, fmt.Errorf("%s: %w: %s", t.Name, err, out)
 	}
 	if bytes.Contains(out, []byte("--- SKIP: "+t.Name+" ")) {

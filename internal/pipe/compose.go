@@ -12,6 +12,7 @@ import (
 // packet is calls that share commands, and are answered together.
 type packet struct {
 	calls   []*Call
+	end     int // what line.wrote is once all of it is written
 	replies int // still to come
 	read    func(l *line, r replies, calls []*Call)
 }
@@ -26,11 +27,11 @@ func (l *line) compose() {
 		case c.Kind == Command:
 			c.sent = true
 			b = appendCommand(b, c.Words)
-			l.flight = append(l.flight, packet{c.alone(), 1, readCommand})
+			l.flight = append(l.flight, packet{c.alone(), l.wrote + len(b), 1, readCommand})
 		case l.deletes(c):
 			c.sent = true
 			b = appendValue(appendWords(appendArray(b, 3), "DELIFEQ", c.Lock), c)
-			l.flight = append(l.flight, packet{c.alone(), 1, readDeleted})
+			l.flight = append(l.flight, packet{c.alone(), l.wrote + len(b), 1, readDeleted})
 		case c.Kind == Release:
 			b = l.composeReleases(b, l.gather(i))
 		default:
@@ -85,7 +86,7 @@ func (l *line) composeReleases(b []byte, calls []*Call) []byte {
 	for _, c := range calls {
 		b = appendWord(b, c.Head)
 	}
-	l.flight = append(l.flight, packet{calls, 1, readReleased})
+	l.flight = append(l.flight, packet{calls, l.wrote + len(b), 1, readReleased})
 	return b
 }
 
@@ -111,7 +112,7 @@ func (l *line) composeAcquires(b []byte, calls []*Call) []byte {
 		b = appendWord(b, c.Queue)
 	}
 	b = append(b, "*1\r\n$4\r\nTIME\r\n*1\r\n$4\r\nEXEC\r\n"...)
-	l.flight = append(l.flight, packet{calls, len(calls) + 5, readAcquired})
+	l.flight = append(l.flight, packet{calls, l.wrote + len(b), len(calls) + 5, readAcquired})
 	return b
 }
 

@@ -1,6 +1,7 @@
 package pipe
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net"
@@ -31,11 +32,14 @@ type line struct {
 	queue  []*Call  // not composed yet
 	flight []packet // composed and not answered, from index head on
 	head   int
+	wrote  int   // bytes
 	writer *Call // whose caller is writing; or nil
 	reader *Call // whose caller is reading; or nil
-	used   time.Time
-	err    error // why the line is broken
-	ending bool  // it takes no more calls: the server should not be asked again on it
+	// recalled says that reader's caller is to write, since nobody else waits who could.
+	recalled bool
+	used     time.Time
+	err      error // why the line is broken
+	ending   bool  // it takes no more calls: the server should not be asked again on it
 
 	out    []byte // composed, but not written
 	buffer []byte // that out is a part of
@@ -145,16 +149,28 @@ func (l *line) passOn() {
 	if l.writer == nil && wakeOne(l.queue, nil) {
 		return // it is going to read, too
 	}
-	if l.reader == nil || l.writer == nil && len(l.out) > 0 {
-		if !l.wakeReader(l.writer) && l.ending && l.writer == nil && l.reader == nil { // nobody waits any more
-			l.fail(errDeadline)
-		}
+	if l.reader != nil && len(l.out) == 0 {
+		return
+	}
+	switch {
+	case l.wakeInFlight(cmp.Or(l.writer, l.reader)):
+	// mutants: reader-recalled
+	case l.reader != nil && l.isUnwritten(l.reader):
+		l.recalled = true
+		_ = l.conn.SetReadDeadline(longAgo)
+	case l.reader == nil && l.writer == nil && l.ending: // nobody waits any more
+		l.fail(errDeadline)
 	}
 }
 
-// wakeReader wakes the first call in flight that somebody waits for, other than that one.
-func (l *line) wakeReader(but *Call) bool {
+// wakeInFlight wakes the first call in flight that somebody waits for, other than that one.
+func (l *line) wakeInFlight(but *Call) bool {
 	return slices.ContainsFunc(l.flight[l.head:], func(p packet) bool { return wakeOne(p.calls, but) })
+}
+
+// isUnwritten reports whether a call in flight is not written in full.
+func (l *line) isUnwritten(c *Call) bool {
+	return slices.ContainsFunc(l.flight[l.head:], func(p packet) bool { return p.end > l.wrote && slices.Contains(p.calls, c) })
 }
 
 // wakeOne wakes the first of the calls that somebody waits for, other than that one.
@@ -182,26 +198,27 @@ func (l *line) write(ctx context.Context, own *Call) {
 			l.compose()
 		}
 		if l.reader == nil && !l.buffers {
-			l.wakeReader(own)
+			l.wakeInFlight(own)
 		}
 		_ = l.conn.SetWriteDeadline(own.deadline) // if it fails, Write does
 		rest := l.out
 		l.mu.Unlock()
 		n, err := l.conn.Write(rest)
 		l.mu.Lock()
-		l.out = rest[n:]
+		l.out, l.wrote = rest[n:], l.wrote+n
 		if err != nil && !(isTimeout(err) && ctx.Err() != nil) {
 			l.fail(err)
 		}
 	}
 }
 
-// read reads replies until that to its caller's call is there, or its caller gives up. Its caller holds mu.
+// read reads replies until that to its caller's call is there, or its caller gives up or is to write. Its caller holds mu.
 func (l *line) read(ctx context.Context, own *Call) {
 	l.reader = own
-	defer func() { l.reader = nil }()
-	for l.err == nil && !own.done.Load() && ctx.Err() == nil {
-		_ = l.conn.SetReadDeadline(own.deadline) // if it fails, Read does
+	defer func() { l.reader, l.recalled = nil, false }()
+	for l.err == nil && !own.done.Load() && ctx.Err() == nil && !l.recalled {
+		// mutants: first-deadline
+		_ = l.conn.SetReadDeadline(l.flight[l.head].calls[0].deadline) // if it fails, Read does
 		room := l.in.room()
 		l.mu.Unlock()
 		n, err := l.conn.Read(room)
@@ -210,7 +227,8 @@ func (l *line) read(ctx context.Context, own *Call) {
 		if n > 0 {
 			err = l.deliver()
 		}
-		if err != nil && !(isTimeout(err) && ctx.Err() != nil) {
+		// mutants: reader-breaks
+		if err != nil && !(isTimeout(err) && (ctx.Err() != nil || l.recalled)) {
 			// mutants: late-reply
 			l.fail(err)
 		}

@@ -296,6 +296,75 @@ func TestASlowConnectionIsLeft(t *testing.T) {
 	})
 }
 
+// A caller gives up while it writes for others. One of them goes on, even if the only one reads for all just then.
+func TestAWriterThatGivesUpIsFollowedByTheReader(t *testing.T) {
+	for others := range 3 {
+		inVirtualTime(t, func(t *testing.T, w *world) {
+			var all sync.WaitGroup
+			call := func(ctx context.Context, words ...string) {
+				all.Go(func() {
+					if got, err := w.run(ctx, words...); got != words[1] || err != nil {
+						t.Errorf("%d others: %q, %v", others, got, err)
+					}
+				})
+				synctest.Wait()
+			}
+			call(t.Context(), "ECHO", "reads first", "500ms")
+			hears := make(chan struct{})
+			w.deaf.Store(&hears)
+			call(t.Context(), "ECHO", "is read before the server looks")
+			ctx, cancel := context.WithCancel(t.Context())
+			call(ctx, "ECHO", "writes")
+			for i := range others {
+				call(t.Context(), "ECHO", strconv.Itoa(i))
+			}
+			again := make(chan struct{})
+			w.deaf.Store(&again)
+			close(hears) // it reads one more
+			time.Sleep(600 * time.Millisecond)
+			cancel()
+			synctest.Wait()
+			w.deaf.Store(nil)
+			close(again)
+			all.Wait()
+			if w.opened.Load() != 1 {
+				t.Errorf("%d others: %d connections", others, w.opened.Load())
+			}
+		})
+	}
+}
+
+// Whoever reads, an earlier caller does not wait longer than it should.
+func TestTheReaderWaitsForTheFirst(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		var all sync.WaitGroup
+		call := func(hangs bool, words ...string) {
+			all.Go(func() {
+				began := time.Now()
+				_, err := w.run(t.Context(), words...)
+				if took := time.Since(began); hangs != (err != nil) || took > w.Timeout {
+					t.Errorf("%s: %v after %s", words, err, took)
+				}
+			})
+			synctest.Wait()
+		}
+		call(false, "ECHO", "reads first", "500ms")
+		hears := make(chan struct{})
+		w.deaf.Store(&hears)
+		call(false, "ECHO", "is read before the server looks")
+		call(true, "HANG", "writes")
+		time.Sleep(100 * time.Millisecond)
+		call(true, "ECHO", "reads then")
+		again := make(chan struct{})
+		w.deaf.Store(&again)
+		close(hears) // it reads one more
+		time.Sleep(500 * time.Millisecond)
+		w.deaf.Store(nil)
+		close(again)
+		all.Wait()
+	})
+}
+
 // If callers gave up before a connection had failed to answer in time, the next call has another all the same.
 func TestAConnectionIsReplacedThatHungForOthers(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, w *world) {

@@ -192,6 +192,21 @@ var free = []Mutant{
 		Tests: []Test{{"../internal/pipe", "TestASlowConnectionIsLeft"}},
 	},
 	{
+		Name: "reader-not-recalled", About: "what a caller that gave up has left unwritten waits for the reply to it",
+		Edits: []overlay.Edit{line("reader-recalled", "case false:")},
+		Tests: []Test{{"../internal/pipe", "TestAWriterThatGivesUpIsFollowedByTheReader"}},
+	},
+	{
+		Name: "reader-recalled-in-vain", About: "a connection breaks when the caller that reads is to write",
+		Edits: []overlay.Edit{part("reader-breaks", "(ctx.Err() != nil || l.recalled)", "ctx.Err() != nil")},
+		Tests: []Test{{"../internal/pipe", "TestAWriterThatGivesUpIsFollowedByTheReader"}},
+	},
+	{
+		Name: "first-waits-longer", About: "a caller waits for its answer for as long as a later one that reads",
+		Edits: []overlay.Edit{part("first-deadline", "l.flight[l.head].calls[0].deadline", "own.deadline")},
+		Tests: []Test{{"../internal/pipe", "TestTheReaderWaitsForTheFirst"}},
+	},
+	{
 		Name: "surplus-kept", About: "what a server sent without having been asked is the reply to the next call",
 		Edits: []overlay.Edit{line("surplus", "return nil")},
 		Tests: []Test{{"../internal/pipe", "TestRepliesThatBreakTheConnection"}},

@@ -2,6 +2,7 @@ package pipe
 
 import (
 	"bytes"
+	"slices"
 	"strconv"
 
 	"github.com/holdfast-go/holdfast/driver"
@@ -19,6 +20,10 @@ type packet struct {
 
 // compose turns the queue into what is written next.
 func (l *line) compose() {
+	// mutants: answered-kept
+	if l.head > len(l.flight)/2 { // those that were answered, which a line that is never idle would keep
+		l.flight, l.head = slices.Delete(l.flight, 0, l.head), 0
+	}
 	b := l.buffer[:0]
 	for i, c := range l.queue {
 		switch {

@@ -296,6 +296,28 @@ func TestASlowConnectionIsLeft(t *testing.T) {
 	})
 }
 
+// A connection that is never idle keeps nothing of the calls that were answered.
+func TestAConnectionThatIsNeverIdleForgetsItsCalls(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		w.Timeout = time.Hour
+		var all sync.WaitGroup
+		for range 2 {
+			all.Go(func() {
+				for range 300 {
+					if _, err := w.run(t.Context(), "ECHO", "x", "10ms"); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+			time.Sleep(5 * time.Millisecond)
+		}
+		all.Wait()
+		if n := cap(w.line.Load().flight); n > 20 || w.opened.Load() != 1 {
+			t.Errorf("there is room for %d calls in flight; %d connections", n, w.opened.Load())
+		}
+	})
+}
+
 // A caller gives up while it writes for others. One of them goes on, even if the only one reads for all just then.
 func TestAWriterThatGivesUpIsFollowedByTheReader(t *testing.T) {
 	for others := range 3 {

@@ -192,6 +192,11 @@ var free = []Mutant{
 		Tests: []Test{{"../internal/pipe", "TestASlowConnectionIsLeft"}},
 	},
 	{
+		Name: "answered-kept", About: "a connection that is never idle keeps all calls that were answered",
+		Edits: []overlay.Edit{part("answered-kept", "l.head > len(l.flight)/2", "false")},
+		Tests: []Test{{"../internal/pipe", "TestAConnectionThatIsNeverIdleForgetsItsCalls"}},
+	},
+	{
 		Name: "reader-not-recalled", About: "what a caller that gave up has left unwritten waits for the reply to it",
 		Edits: []overlay.Edit{line("reader-recalled", "case false:")},
 		Tests: []Test{{"../internal/pipe", "TestAWriterThatGivesUpIsFollowedByTheReader"}},

@@ -36,6 +36,7 @@ type Call struct {
 	Sent   clock.Instant // of Acquire: when it was written, or shortly before
 	Heard  clock.Instant // of Acquire: when the answer was read, or shortly after
 
+	use      uint // counts its uses
 	began    time.Time
 	deadline time.Time
 	self     [1]*Call
@@ -67,6 +68,7 @@ func (c *Call) prepare(began, deadline time.Time) {
 		c.wake = make(chan struct{}, 1)
 		c.self[0] = c
 	}
+	c.use++
 	c.began, c.deadline, c.sent, c.left, c.err = began, deadline, false, false, nil
 	c.done.Store(false)
 	c.Text, c.Done, c.Fence, c.Queues, c.Others, c.Now = "", false, ID{}, 0, 0, 0

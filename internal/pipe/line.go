@@ -70,7 +70,8 @@ func (l *line) send(ctx context.Context, c *Call, now time.Time) error {
 		writes := l.writer == nil && l.hasUnwritten()
 		if writes || c.sent && l.reader == nil {
 			if stop == nil && ctx.Done() != nil {
-				stop = context.AfterFunc(ctx, func() { l.interrupt(c) })
+				use := c.use
+				stop = context.AfterFunc(ctx, func() { l.interrupt(c, use) })
 			}
 			if writes {
 				l.write(ctx, c)
@@ -125,14 +126,17 @@ func (l *line) takes(now time.Time) bool {
 	return true
 }
 
-// interrupt ends the writing or reading of a caller that gives up. What it has written and read stays.
-func (l *line) interrupt(c *Call) {
+// interrupt ends the writing or reading of a caller that gives up. What it has written and read stays. A caller that was answered
+// just then may have used the call again.
+func (l *line) interrupt(c *Call, use uint) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.writer == c {
+	// mutants: interrupted-use
+	if l.writer == c && c.use == use {
 		_ = l.conn.SetWriteDeadline(longAgo)
 	}
-	if l.reader == c {
+	// mutants: interrupted-read
+	if l.reader == c && c.use == use {
 		_ = l.conn.SetReadDeadline(longAgo)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"net"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -354,6 +355,52 @@ func TestAWriterThatGivesUpIsFollowedByTheReader(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A caller gives up just when it is answered, and its call is used again. That is not interrupted.
+func TestACallIsUsedAgainWhenItsCallerHasGivenUp(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		var cancel func()
+		w.answer = func([]string) string {
+			pause := func() {
+				for range 10 {
+					runtime.Gosched()
+				}
+			}
+			l := w.line.Load()
+			for l.mu.Lock(); l.reader == nil; l.mu.Lock() {
+				l.mu.Unlock()
+				pause()
+			}
+			go func() {
+				pause() // until the reply waits for the line
+				cancel()
+				pause() // until the end of ctx does
+				l.mu.Unlock()
+			}()
+			return "+OK\r\n"
+		}
+		if _, err := w.run(t.Context(), "ECHO", "x"); err != nil {
+			t.Fatal(err)
+		}
+		for range 100 {
+			synctest.Wait()
+			hears := make(chan struct{})
+			w.deaf.Store(&hears) // it reads one more
+			var ctx context.Context
+			ctx, cancel = context.WithCancel(t.Context())
+			c := &Call{Words: []string{"GET"}}
+			err := w.Send(ctx, c)
+			time.AfterFunc(time.Millisecond, func() { w.deaf.Store(nil); close(hears) })
+			if err == nil {
+				c.Words = []string{"ECHO", "x"}
+				if err := w.Send(t.Context(), c); err != nil {
+					t.Error(err)
+				}
+			}
+			time.Sleep(time.Millisecond)
+		}
+	})
 }
 
 // Whoever reads, an earlier caller does not wait longer than it should.

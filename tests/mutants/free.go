@@ -212,6 +212,11 @@ var free = []Mutant{
 		Tests: []Test{{"../internal/pipe", "TestTheReaderWaitsForTheFirst"}},
 	},
 	{
+		Name: "next-use-interrupted", About: "a caller that gives up just when it is answered interrupts whoever uses its call then",
+		Edits: []overlay.Edit{part("interrupted-use", " && c.use == use", ""), part("interrupted-read", " && c.use == use", "")},
+		Tests: []Test{{"../internal/pipe", "TestACallIsUsedAgainWhenItsCallerHasGivenUp"}},
+	},
+	{
 		Name: "surplus-kept", About: "what a server sent without having been asked is the reply to the next call",
 		Edits: []overlay.Edit{line("surplus", "return nil")},
 		Tests: []Test{{"../internal/pipe", "TestRepliesThatBreakTheConnection"}},

@@ -216,12 +216,12 @@ func readReleased(l *line, r replies, calls []*Call) {
 
 func readAcquired(l *line, r replies, calls []*Call) {
 	multi, refused := r.next()
-	alone := multi == '-'           // without MULTI, each command was carried out by itself
+	begun := multi == '+'           // without MULTI, each command was carried out by itself
 	for i := range len(calls) + 3 { // that the commands are queued, or the first error
 		kind, text := r.skip()
 		// mutants: set-alone
-		if alone && i < len(calls) {
-			calls[i].Done = kind == '+'
+		if i < len(calls) {
+			calls[i].Done = string(text) == "OK"
 		}
 		if kind == '-' && multi == '+' {
 			multi, refused = kind, text
@@ -229,6 +229,9 @@ func readAcquired(l *line, r replies, calls []*Call) {
 	}
 	kind, text := r.next()
 	if kind != '*' || string(text) != strconv.Itoa(len(calls)+3) {
+		// A server without EXEC would go on queueing what it is sent.
+		// mutants: no-exec
+		l.queues = begun && (kind == '+' || bytes.HasPrefix(text, []byte("ERR unknown command")))
 		if multi == '-' {
 			kind, text = multi, refused
 		}

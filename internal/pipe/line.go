@@ -40,6 +40,7 @@ type line struct {
 	used     time.Time
 	err      error // why the line is broken
 	ending   bool  // it takes no more calls: the server should not be asked again on it
+	queues   bool  // the server carries out nothing, since it did not end a transaction
 
 	out    []byte // composed, but not written
 	buffer []byte // that out is a part of
@@ -256,6 +257,9 @@ func (l *line) deliver() error {
 		}
 		*p = packet{}
 		l.head++
+		if l.queues {
+			return errQueues
+		}
 	}
 	l.flight, l.head = l.flight[:0], 0
 	l.used = time.Now()

@@ -142,6 +142,7 @@ var (
 	errReplaced = errors.New("the connection was replaced")
 	errDeadline = errors.New("no answer in time")
 	errEnded    = errors.New("the connection takes no more calls")
+	errQueues   = errors.New("the server does not end a transaction")
 	// errNoDeadlines says that connections have no deadlines, as those through an SSH client do not.
 	errNoDeadlines = fmt.Errorf("%w: the connection has no deadlines", errors.ErrUnsupported)
 )

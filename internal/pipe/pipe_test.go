@@ -707,6 +707,7 @@ func TestAcquiresShareATransaction(t *testing.T) {
 		"a lock refused":        {queued + "*5\r\n-ASK x\r\n+OK\r\n" + rest, [2]outcome{{err: driver.ReplyError("ASK x")}, {done: true}}},
 		"the counter is none":   {queued + "*5\r\n+OK\r\n$-1\r\n-WRONGTYPE x\r\n:0\r\n*2\r\n$2\r\n17\r\n$2\r\n18\r\n", [2]outcome{{true, driver.ReplyError("WRONGTYPE x")}, {err: driver.ReplyError("WRONGTYPE x")}}},
 		"no transaction":        {"-NOPERM x\r\n+OK\r\n$-1\r\n" + rest + "-ERR EXEC without MULTI\r\n", [2]outcome{{true, driver.ReplyError("NOPERM x")}, {err: driver.ReplyError("NOPERM x")}}},
+		"no end":                {"+OK\r\n+OK\r\n$-1\r\n" + rest + "-ERR x\r\n", [2]outcome{{true, driver.ReplyError("ERR x")}, {err: driver.ReplyError("ERR x")}}},
 		"too few results":       {queued + "*1\r\n+OK\r\n", [2]outcome{{err: errForm}, {err: errForm}}},
 		"none":                  {queued + "*-1\r\n", [2]outcome{{err: errForm}, {err: errForm}}},
 		"an id that is none":    {queued + "*5\r\n+OK\r\n+OK\r\n$5\r\n123x4\r\n:1\r\n*2\r\n$2\r\n17\r\n$2\r\n18\r\n", [2]outcome{{true, errForm}, {true, errForm}}},
@@ -740,6 +741,33 @@ func TestAcquiresShareATransaction(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A server without EXEC leaves the transaction open, and queues whatever is sent to it from then on. Calls that it has queued are not
+// answered; the next has another connection.
+func TestAServerWithoutEXEC(t *testing.T) {
+	const refused = "-ERR unknown command 'EXEC'\r\n"
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		w.answer = func(words []string) string {
+			switch {
+			case words[0] == "GET" && w.opened.Load() == 2:
+				return "+a\r\n"
+			case words[0] == "MULTI":
+				return "+OK\r\n"
+			case words[0] == "EXEC":
+				return refused
+			}
+			return "+QUEUED\r\n"
+		}
+		calls := append(acquires(1), &Call{Words: []string{"GET", "b"}})
+		errs := w.together(t.Context(), calls)
+		if calls[0].Done || errs[0] != driver.ReplyError(refused[1:len(refused)-2]) || errs[1] != errQueues {
+			t.Errorf("%t, %v", calls[0].Done, errs)
+		}
+		if got, err := w.run(t.Context(), "GET", "c"); got != "a" || err != nil || w.opened.Load() != 2 {
+			t.Errorf("%q, %v, on connection %d", got, err, w.opened.Load())
+		}
+	})
 }
 
 // An acquire that may have been sent is not sent again, whatever becomes of the connection.

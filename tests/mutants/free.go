@@ -217,6 +217,11 @@ var free = []Mutant{
 		Tests: []Test{{"../internal/pipe", "TestACallIsUsedAgainWhenItsCallerHasGivenUp"}},
 	},
 	{
+		Name: "queued-for-ever", About: "a connection is used again on which the server queues all commands, since it has no EXEC",
+		Edits: []overlay.Edit{part("no-exec", "begun", "false && begun")},
+		Tests: []Test{{"../internal/pipe", "TestAServerWithoutEXEC"}},
+	},
+	{
 		Name: "surplus-kept", About: "what a server sent without having been asked is the reply to the next call",
 		Edits: []overlay.Edit{line("surplus", "return nil")},
 		Tests: []Test{{"../internal/pipe", "TestRepliesThatBreakTheConnection"}},

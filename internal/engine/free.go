@@ -58,7 +58,11 @@ func (l *target) takeFree(ctx context.Context) (h *hold, began time.Time, err er
 	return nil, began, a.end(ctx, began)
 }
 
-func fenceOf(call *pipe.Call) uint64 { return call.Fence.Ms*1000 + call.Fence.Seq }
+// fenceOf returns the fence of a lock that was set. One that would not fit is too high to be believed, and stays that.
+func fenceOf(call *pipe.Call) uint64 {
+	// mutants: fence-fits
+	return min(call.Fence.Ms, 1<<50)*1000 + call.Fence.Seq
+}
 
 const noLead = 1 << 30
 

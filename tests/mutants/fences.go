@@ -42,6 +42,11 @@ var fences = []Mutant{
 		Tests: []Test{{"virtual", "TestTheFenceCounterStays"}},
 	},
 	{
+		Name: "fences-overflow", About: "a fence of more than 64 bits counts as a low one",
+		Edits: []overlay.Edit{part("fence-fits", "min(call.Fence.Ms, 1<<50)", "call.Fence.Ms")},
+		Tests: []Test{{"behaviour", "TestACounterThatSomebodyHasSet"}},
+	},
+	{
 		Name: "fences-beyond-belief", About: "fences follow a counter that somebody has set to far ahead of the clock",
 		Edits: []overlay.Edit{line("fence-believed", "if false {"), line("counter-believed", "if false then"), part("short-fence-believed", "ms * 1000 - at < 86400000000 and ", "")},
 		Tests: []Test{{"behaviour", "TestACounterThatSomebodyHasSet"}, {"virtual", "TestFencesBeyondBelief"}},

@@ -186,7 +186,7 @@ var released = codec.ReleaseReply{Head: codec.Head{Word: codec.Released}}
 
 // freeable reports whether the lock can be deleted, as far as is known.
 func (a *attempt) freeable() bool {
-	return a.l.plain() && !a.l.c.contended.has(a.l.keys.Lock) && a.l.c.server.Pipe(a.l.keys.Lock) != nil
+	return (a.l.plain() || a.l.set.kind.isVote) && !a.l.c.contended.has(a.l.keys.Lock) && a.l.c.server.Pipe(a.l.keys.Lock) != nil
 }
 
 // free deletes the lock, if nobody waits for it. If it returns done false, the lock must be released by the script; unanswered says

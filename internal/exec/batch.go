@@ -117,7 +117,7 @@ func outcome[R BatchReply](s *Server, b *Batch[R], sent clock.Instant, text stri
 
 // runAll runs calls that go to one server: together on its pipe or, if there is none and the driver can do that, by the driver.
 func (s *Server) runAll(ctx context.Context, calls []driver.Call, tell func(i int, reply string, err error)) {
-	if s.batcher != nil && s.Pipe(calls[0].Keys[0]) == nil {
+	if s.batcher != nil && s.pipeFor(&calls[0]) == nil {
 		s.batcher.RunAll(ctx, calls, tell)
 		return
 	}

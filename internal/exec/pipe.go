@@ -51,7 +51,7 @@ func (s *Server) Pipe(key string) *pipe.Pipe {
 	}
 	p = &pipe.Pipe{
 		Open:        func(ctx context.Context) (driver.Connection, error) { return s.pipes.connector.Connect(ctx, node) },
-		OpenTimeout: min(openTimeout, s.cfg.CommandTimeout), Timeout: s.cfg.CommandTimeout, Go: s.pipes.tasks.Run,
+		OpenTimeout: openTimeout, Timeout: s.cfg.CommandTimeout, Go: s.pipes.tasks.Run,
 		HasDeleteIfEqual: s.HasDeleteIfEqual, InCluster: s.InCluster(),
 	}
 	if s.pipes.all == nil {
@@ -69,7 +69,7 @@ func (s *Server) FreePath(key string) *pipe.Pipe {
 	return s.Pipe(key)
 }
 
-// openTimeout bounds the making of a connection, for users whose CommandTimeout is long.
+// openTimeout bounds the making of a connection.
 const openTimeout = 10 * time.Second
 
 // SendOn sends a call on a pipe, and notes what its answer tells of the server. slot is that of its keys.
@@ -104,13 +104,17 @@ func (s *Server) SendOn(ctx context.Context, p *pipe.Pipe, c *pipe.Call, slot ui
 	return nil
 }
 
+// pipeFor returns the pipe for a call; nil if there is none.
+func (s *Server) pipeFor(c *driver.Call) *pipe.Pipe {
+	if len(c.Keys) == 0 {
+		return s.Pipe("")
+	}
+	return s.Pipe(c.Keys[0])
+}
+
 // runCall runs a script or a command, on a pipe if there is one.
 func (s *Server) runCall(ctx context.Context, c driver.Call) (string, error) {
-	key := ""
-	if len(c.Keys) > 0 {
-		key = c.Keys[0]
-	}
-	p := s.Pipe(key)
+	p := s.pipeFor(&c)
 	if p == nil {
 		return s.driver.Run(ctx, c)
 	}

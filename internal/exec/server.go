@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -59,7 +60,7 @@ func New(d driver.Driver, cfg Config) *Server {
 	s.batcher, _ = driver.As[driver.Batcher](d)
 	s.durable, _ = driver.As[driver.Durable](d)
 	s.cluster, _ = driver.As[driver.Cluster](d)
-	if c, is := d.(driver.Connector); is && !cfg.ViaClient && c.Connects() == d {
+	if c, is := d.(driver.Connector); is && !cfg.ViaClient && reflect.TypeOf(d).Comparable() && c.Connects() == d {
 		s.pipes.connector = c
 	}
 	return s

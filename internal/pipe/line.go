@@ -37,10 +37,10 @@ type line struct {
 	reader *Call // whose caller is reading; or nil
 	// recalled says that reader's caller is to write, since nobody else waits who could.
 	recalled bool
-	used     time.Time
-	err      error // why the line is broken
-	ending   bool  // it takes no more calls: the server should not be asked again on it
-	queues   bool  // the server carries out nothing, since it did not end a transaction
+	used     time.Time // when something was last received on it
+	err      error     // why the line is broken
+	ending   bool      // it takes no more calls: the server should not be asked again on it
+	queues   bool      // the server carries out nothing, since it did not end a transaction
 
 	out    []byte // composed, but not written
 	buffer []byte // that out is a part of
@@ -116,7 +116,7 @@ func (l *line) takes(now time.Time) bool {
 		l.fail(errDeadline)
 		return false
 	// mutants: slow-line
-	case l.head < len(l.flight) && now.Sub(l.flight[l.head].calls[0].began) > patience, busy && tooOld:
+	case l.head < len(l.flight) && now.Sub(l.flight[l.head].calls[0].began) > patience && now.Sub(l.used) > patience, busy && tooOld:
 		l.ending = true
 		l.passOn()
 		return false
@@ -242,6 +242,7 @@ func (l *line) read(ctx context.Context, own *Call) {
 
 // deliver gives calls the replies that are there in full.
 func (l *line) deliver() error {
+	l.used = time.Now()
 	for l.head < len(l.flight) {
 		p := &l.flight[l.head]
 		for ; p.replies > 0; p.replies-- {
@@ -262,7 +263,6 @@ func (l *line) deliver() error {
 		}
 	}
 	l.flight, l.head = l.flight[:0], 0
-	l.used = time.Now()
 	if !l.in.isEmpty() {
 		// mutants: surplus
 		return errSurplus

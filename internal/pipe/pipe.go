@@ -40,15 +40,16 @@ type Pipe struct {
 
 	mu      sync.Mutex
 	line    atomic.Pointer[line]
-	opening *opening // under way; or nil
-	closed  bool
+	opening *opening        // the latest that is under way; or nil
+	closing context.Context // see lifetime
+	stop    context.CancelFunc
 }
 
 // opening is the making of a connection, for which all callers wait that have none.
 type opening struct {
-	stop context.CancelFunc
-	over chan struct{} // closed when it has ended
-	err  error         // read after over
+	began time.Time
+	over  chan struct{} // closed when it has ended
+	err   error         // read after over
 }
 
 const (
@@ -57,7 +58,7 @@ const (
 	maxIdle = 30 * time.Second
 	// trusted is how long a connection may be idle before it is checked: the server may have closed it.
 	trusted = 100 * time.Millisecond
-	// patience is how long an answer may take before new calls take another connection.
+	// patience is how long a connection may be silent, while an answer is awaited, before new calls take another.
 	patience = time.Second
 )
 
@@ -116,25 +117,42 @@ func (p *Pipe) command(ctx context.Context, words []string) (string, error) {
 	return c.Text, nil
 }
 
-// opened returns the making of a connection, which begins if there is none under way; nil if there is a line.
+// opened returns the making of a connection, which begins if there is none under way, or it takes longer than an answer may; nil if
+// there is a line.
 func (p *Pipe) opened() *opening {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.line.Load() != nil {
 		return nil
 	}
-	if p.opening == nil {
-		ctx, stop := context.WithTimeout(context.Background(), p.OpenTimeout)
-		p.opening = &opening{stop: stop, over: make(chan struct{})}
-		if p.closed {
-			p.opening.err = errClosed
-			close(p.opening.over)
-			stop()
-		} else {
-			p.Go(func() { p.open(ctx) })
-		}
+	if o := p.opening; o != nil && time.Since(o.began) < p.Timeout {
+		return o
 	}
-	return p.opening
+	o := &opening{began: time.Now(), over: make(chan struct{})}
+	p.opening = o
+	if p.lifetime().Err() != nil {
+		p.end(o, errClosed)
+	} else {
+		p.Go(func() { p.open(o) })
+	}
+	return o
+}
+
+// lifetime returns a context that ends with Close. The caller holds mu.
+func (p *Pipe) lifetime() context.Context {
+	if p.closing == nil {
+		p.closing, p.stop = context.WithCancel(context.Background())
+	}
+	return p.closing
+}
+
+// end ends the making of a connection. The caller holds mu.
+func (p *Pipe) end(o *opening, err error) {
+	o.err = err
+	close(o.over)
+	if p.opening == o {
+		p.opening = nil
+	}
 }
 
 var (
@@ -148,7 +166,9 @@ var (
 )
 
 // open makes a line.
-func (p *Pipe) open(ctx context.Context) {
+func (p *Pipe) open(o *opening) {
+	ctx, cancel := context.WithTimeout(p.closing, p.OpenTimeout)
+	defer cancel()
 	conn, err := p.Open(ctx)
 	l := &line{pipe: p, free: conn.Free, made: time.Now(), maxIdle: maxIdle, maxAge: conn.MaxAge}
 	if conn.MaxIdle > 0 {
@@ -170,18 +190,13 @@ func (p *Pipe) open(ctx context.Context) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if err == nil && p.closed {
+	if err == nil && p.closing.Err() != nil {
 		err = errClosed
 	}
-	if err == nil {
-		p.line.Store(l)
-	} else {
-		l.close(err)
+	if err != nil || !p.line.CompareAndSwap(nil, l) {
+		l.close(errReplaced)
 	}
-	p.opening.err = err
-	p.opening.stop()
-	close(p.opening.over)
-	p.opening = nil
+	p.end(o, err)
 }
 
 // askTime asks for the server's time, which what is sent on the line needs. A script asks: a lock that commands have acquired is
@@ -227,10 +242,8 @@ func (l *line) askTime(ctx context.Context) error {
 func (p *Pipe) Close() {
 	p.mu.Lock()
 	l := p.line.Swap(nil)
-	p.closed = true
-	if p.opening != nil {
-		p.opening.stop()
-	}
+	p.lifetime()
+	p.stop()
 	p.mu.Unlock()
 	if l != nil {
 		l.close(errClosed)

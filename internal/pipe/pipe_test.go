@@ -391,6 +391,7 @@ func TestACallIsUsedAgainWhenItsCallerHasGivenUp(t *testing.T) {
 			ctx, cancel = context.WithCancel(t.Context())
 			c := &Call{Words: []string{"GET"}}
 			err := w.Send(ctx, c)
+			cancel()
 			time.AfterFunc(time.Millisecond, func() { w.deaf.Store(nil); close(hears) })
 			if err == nil {
 				c.Words = []string{"ECHO", "x"}

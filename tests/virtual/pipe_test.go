@@ -85,6 +85,7 @@ func TestAConnectionThatIsNotGreetedIsReplaced(t *testing.T) {
 		if err := lease.Release(ctx); err != nil {
 			t.Error(err)
 		}
+		time.Sleep(time.Minute)
 		if closed := w.closed.Load(); closed != 1 {
 			t.Errorf("%d connections were closed", closed)
 		}

@@ -91,3 +91,44 @@ func TestAConnectionThatIsNotGreetedIsReplaced(t *testing.T) {
 		}
 	})
 }
+
+// remote is a connection to a server that is far away.
+type remote struct {
+	net.Conn
+	asked atomic.Bool
+}
+
+const distance = 30 * time.Millisecond // there and back
+
+func (c *remote) Write(p []byte) (int, error) {
+	c.asked.Store(true)
+	return c.Conn.Write(p)
+}
+
+func (c *remote) Read(p []byte) (int, error) {
+	if c.asked.Swap(false) {
+		time.Sleep(distance)
+	}
+	return c.Conn.Read(p)
+}
+
+// To make a connection takes several round trips, which together may take longer than a command may.
+func TestAConnectionMayTakeLongerThanACommand(t *testing.T) {
+	eachWay(t, func(t *testing.T, srv *holdfasttest.Server, cfg holdfast.Config) {
+		rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:0", Dialer: func(ctx context.Context, network, addr string) (net.Conn, error) {
+			time.Sleep(distance)
+			conn, err := srv.Dial(ctx, network, addr)
+			return &remote{Conn: conn}, err
+		}})
+		defer rdb.Close()
+		cfg.CommandTimeout, cfg.RetryTimeout = 4*distance+distance/3, time.Second
+		c, err := holdfastgoredis.New(rdb, &cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close(context.Background())
+		for range 2 {
+			release(t, acquire(t, c.Mutex("a")))
+		}
+	})
+}

@@ -117,15 +117,15 @@ func (p *Pipe) command(ctx context.Context, words []string) (string, error) {
 	return c.Text, nil
 }
 
-// opened returns the making of a connection, which begins if there is none under way, or it takes longer than an answer may; nil if
-// there is a line.
+// opened returns the making of a connection, which begins if there is none under way, or it takes longer than an answer may and new
+// calls would take another connection; nil if there is a line.
 func (p *Pipe) opened() *opening {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.line.Load() != nil {
 		return nil
 	}
-	if o := p.opening; o != nil && time.Since(o.began) < p.Timeout {
+	if o := p.opening; o != nil && time.Since(o.began) < max(p.Timeout, patience) {
 		return o
 	}
 	o := &opening{began: time.Now(), over: make(chan struct{})}

@@ -592,6 +592,26 @@ func TestNoConnection(t *testing.T) {
 	})
 }
 
+// A server that greets nobody is not sent a connection for each call that may not take long.
+func TestConnectionsThatAreNotMadeAreFew(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		w.OpenTimeout, w.Timeout = 10*time.Second, 5*time.Millisecond
+		w.Open = func(ctx context.Context) (driver.Connection, error) {
+			w.opened.Add(1)
+			<-ctx.Done()
+			return driver.Connection{}, ctx.Err()
+		}
+		for range 1000 {
+			if _, err := w.run(t.Context(), "ECHO", "x"); !errors.Is(err, driver.ErrNotSent) {
+				t.Error(err)
+			}
+		}
+		if w.opened.Load() > 5 {
+			t.Errorf("%d were begun in 5 s", w.opened.Load())
+		}
+	})
+}
+
 // A connection that is old, or has been idle for long, is replaced before it is used; so is every one after Close.
 func TestOldConnections(t *testing.T) {
 	for name, limit := range map[string]func(w *world){

@@ -48,7 +48,8 @@ type Pipe struct {
 // opening is the making of a connection, for which all callers wait that have none.
 type opening struct {
 	began time.Time
-	over  chan struct{} // closed when it has ended
+	ended bool
+	over  chan struct{} // closed then
 	err   error         // read after over
 }
 
@@ -146,12 +147,18 @@ func (p *Pipe) lifetime() context.Context {
 	return p.closing
 }
 
-// end ends the making of a connection. The caller holds mu.
+// end ends the making of a connection and, if that has succeeded, the wait for a later one. The caller holds mu.
 func (p *Pipe) end(o *opening, err error) {
-	o.err = err
+	if o.ended {
+		return
+	}
+	o.ended, o.err = true, err
 	close(o.over)
-	if p.opening == o {
+	switch {
+	case p.opening == o:
 		p.opening = nil
+	case err == nil && p.opening != nil:
+		p.end(p.opening, nil)
 	}
 }
 

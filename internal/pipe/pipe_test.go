@@ -612,6 +612,29 @@ func TestConnectionsThatAreNotMadeAreFew(t *testing.T) {
 	})
 }
 
+// A connection that took long to make serves those, too, that wait for the next.
+func TestAConnectionThatIsMadeLate(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		w.OpenTimeout = time.Minute
+		open, made := w.Open, 0
+		w.Open = func(ctx context.Context) (driver.Connection, error) {
+			if made++; made > 1 {
+				<-ctx.Done()
+				return driver.Connection{}, ctx.Err()
+			}
+			time.Sleep(w.Timeout + time.Second)
+			return open(ctx)
+		}
+		if _, err := w.run(t.Context(), "ECHO", "x"); !errors.Is(err, driver.ErrNotSent) {
+			t.Error(err)
+		}
+		began := time.Now()
+		if got, err := w.run(t.Context(), "ECHO", "y"); got != "y" || err != nil || time.Since(began) != time.Second || made != 2 {
+			t.Errorf("%q, %v after %s, with %d connections", got, err, time.Since(began), made)
+		}
+	})
+}
+
 // A connection that is old, or has been idle for long, is replaced before it is used; so is every one after Close.
 func TestOldConnections(t *testing.T) {
 	for name, limit := range map[string]func(w *world){

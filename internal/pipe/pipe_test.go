@@ -616,9 +616,9 @@ func TestConnectionsThatAreNotMadeAreFew(t *testing.T) {
 func TestAConnectionThatIsMadeLate(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, w *world) {
 		w.OpenTimeout = time.Minute
-		open, made := w.Open, 0
+		open, made := w.Open, atomic.Int64{}
 		w.Open = func(ctx context.Context) (driver.Connection, error) {
-			if made++; made > 1 {
+			if made.Add(1) > 1 {
 				<-ctx.Done()
 				return driver.Connection{}, ctx.Err()
 			}
@@ -629,8 +629,8 @@ func TestAConnectionThatIsMadeLate(t *testing.T) {
 			t.Error(err)
 		}
 		began := time.Now()
-		if got, err := w.run(t.Context(), "ECHO", "y"); got != "y" || err != nil || time.Since(began) != time.Second || made != 2 {
-			t.Errorf("%q, %v after %s, with %d connections", got, err, time.Since(began), made)
+		if got, err := w.run(t.Context(), "ECHO", "y"); got != "y" || err != nil || time.Since(began) != time.Second || made.Load() != 2 {
+			t.Errorf("%q, %v after %s, with %d connections", got, err, time.Since(began), made.Load())
 		}
 	})
 }

@@ -63,8 +63,12 @@ const maxShared = 128
 func (l *line) gather(at int) []*Call {
 	first := l.queue[at]
 	first.sent = true
-	calls := first.alone()
-	for _, c := range l.queue[at+1:] {
+	calls, ahead := first.alone(), l.queue[at+1:]
+	// mutants: sharers-ahead
+	if l.pipe.InCluster { // most calls are of other groups: to look at all of them for each would take too long
+		ahead = ahead[:min(len(ahead), maxShared)]
+	}
+	for _, c := range ahead {
 		if len(calls) == maxShared {
 			break
 		}

@@ -922,6 +922,26 @@ func TestGroupsShareNothing(t *testing.T) {
 	})
 }
 
+// In a Cluster, where calls are of thousands of groups, a call shares commands with those that come soon after it. Not all are searched
+// for others of its group.
+func TestSharersAreNear(t *testing.T) {
+	for inCluster, want := range map[bool]int{false: maxShared + 1, true: maxShared + 2} {
+		l := &line{pipe: &Pipe{InCluster: inCluster, HasDeleteIfEqual: func() bool { return false }}}
+		for i := range maxShared + 3 {
+			c := &Call{Kind: Acquire, Fences: strconv.Itoa(i)}
+			if i == 1 || i == maxShared+2 {
+				c.Fences = "0"
+			}
+			c.prepare(time.Time{}, time.Time{})
+			l.queue = append(l.queue, c)
+		}
+		l.compose()
+		if len(l.flight) != want {
+			t.Errorf("in a Cluster %t: %d transactions, want %d", inCluster, len(l.flight), want)
+		}
+	}
+}
+
 // No bytes make the reader panic, or let it take a reply that is not whole.
 func FuzzReplies(f *testing.F) {
 	for _, seed := range []string{"+OK\r\n", "*2\r\n$1\r\na\r\n:1\r\n", "*2\r\n*1\r\n+a\r\n$-1\r\n", "$0\r\n\r\n", "*0\r\n", "*-1\r\n", "-ERR\r\n"} {

@@ -222,6 +222,11 @@ var free = []Mutant{
 		Tests: []Test{{"../internal/pipe", "TestAServerWithoutEXEC"}},
 	},
 	{
+		Name: "sharers-searched", About: "in a Cluster, all calls are searched for each one's group",
+		Edits: []overlay.Edit{part("sharers-ahead", "l.pipe.InCluster", "false")},
+		Tests: []Test{{"../internal/pipe", "TestSharersAreNear"}},
+	},
+	{
 		Name: "surplus-kept", About: "what a server sent without having been asked is the reply to the next call",
 		Edits: []overlay.Edit{line("surplus", "return nil")},
 		Tests: []Test{{"../internal/pipe", "TestRepliesThatBreakTheConnection"}},

@@ -5,6 +5,8 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/overlay"
 )
 
+var shortVoteTests = []Test{{"scripts", "TestTheShortWayOfAVoteDoesTheSame"}}
+
 // Quorums and their nodes.
 var quorum = []Mutant{
 	{
@@ -56,5 +58,53 @@ var quorum = []Mutant{
 		Name: "counter-forgotten", About: "a node that lost its fence counter is not told the others' counters",
 		Edits: []overlay.Edit{line("raise-counter", "local counter = read_counter() or 0")},
 		Tests: []Test{{"scripts", "TestNodes"}},
+	},
+	{
+		Name: "short-vote-of-one-behind", About: "the short way of a vote grants a lock of a node whose counter has to be raised",
+		Edits: []overlay.Edit{part("node-short-counts", "id ~= known[1] or ", "")}, Tests: shortVoteTests,
+	},
+	{
+		Name: "short-vote-in-quarantine", About: "the short way of a vote grants a lock in quarantine",
+		Edits: []overlay.Edit{part("node-short-counts", " or tonumber(ready) > now", "")}, Tests: shortVoteTests,
+	},
+	{
+		Name: "short-vote-of-a-longer-term", About: "the short way of a vote does not note that leases last longer than any before",
+		Edits: []overlay.Edit{part("node-short-counts", " or tonumber(longest) < tonumber(string.match(flags, 's(%d+)%+'))", "")}, Tests: shortVoteTests,
+	},
+	{
+		Name: "short-vote-of-a-replica", About: "the short way of a vote grants a lock of a replica, and of a node with replicas",
+		Edits: []overlay.Edit{line("node-short-master", "if false then")}, Tests: shortVoteTests,
+	},
+	{
+		Name: "short-vote-of-the-restarted", About: "the short way of a vote grants a lock of a node that has restarted",
+		Edits: []overlay.Edit{line("node-short-incarnation", "if false then")}, Tests: shortVoteTests,
+	},
+	{
+		Name: "short-vote-late", About: "the short way of a vote grants a lock to a caller that has given up",
+		Edits: []overlay.Edit{part("node-short-free", "now >= tonumber(ARGV[4]) or ", "")}, Tests: shortVoteTests,
+	},
+	{
+		Name: "short-vote-of-one-held", About: "the short way of a vote grants a lock that is held",
+		Edits: []overlay.Edit{part("node-short-free", "KEYS[1], ", "")}, Tests: shortVoteTests,
+	},
+	{
+		Name: "short-vote-after-the-end", About: "the short way of a vote grants a lock to a token that a tombstone stands for",
+		Edits: []overlay.Edit{part("node-short-free", ", KEYS[2]", "")}, Tests: shortVoteTests,
+	},
+	{
+		Name: "short-vote-of-any-counter", About: "the short way of a vote believes a counter that somebody has set",
+		Edits: []overlay.Edit{line("node-short-counter", "if false then")}, Tests: shortVoteTests,
+	},
+	{
+		Name: "short-vote-with-an-old-fence", About: "the short way of a vote repeats the latest fence",
+		Edits: []overlay.Edit{part("node-short-fence", " + 1", ""), line("node-short-stored", "")}, Tests: shortVoteTests,
+	},
+	{
+		Name: "short-vote-forgets-its-fence", About: "the short way of a vote does not store the fence",
+		Edits: []overlay.Edit{line("node-short-stored", "")}, Tests: shortVoteTests,
+	},
+	{
+		Name: "short-vote-forgets-its-ticket", About: "the short way of a vote does not keep the ticket",
+		Edits: []overlay.Edit{line("node-short", "if true then")}, Tests: shortVoteTests,
 	},
 }

@@ -58,7 +58,7 @@ func surveyed(t testing.TB, b *backend.Backend) {
 // that lease: end releases it, and so does the end of the test.
 func settled(t testing.TB, b *backend.Backend, c *holdfast.Client) (end func()) {
 	t.Helper()
-	lease := backend.Acquire(t, c.Mutex(fmt.Sprintf("settled %p", c), holdfast.TTL(5*time.Minute)))
+	lease := backend.Acquire(t, c.Mutex(fmt.Sprintf("settled %p", c), holdfast.TTL(5*time.Minute), holdfast.NoRenew()))
 	end = func() { _ = lease.Release(context.Background()) } // fails if the test has ended the client
 	t.Cleanup(end)
 	surveyed(t, b)

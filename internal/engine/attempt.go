@@ -16,6 +16,7 @@ import (
 	"github.com/holdfast-go/holdfast/internal/clock"
 	"github.com/holdfast-go/holdfast/internal/codec"
 	"github.com/holdfast-go/holdfast/internal/exec"
+	"github.com/holdfast-go/holdfast/internal/pipe"
 	"github.com/holdfast-go/holdfast/internal/schedule"
 	"github.com/holdfast-go/holdfast/internal/wire"
 )
@@ -46,6 +47,7 @@ type particulars struct {
 	// ghost is until when a SET that was not answered may have set the lock, or may still: server time in ms, 0 if there is none. The
 	// attempt has ended then.
 	ghost int64
+	set   *pipe.Call // that SET
 	// settled is called once the attempt has been taken back; it may be nil.
 	settled func()
 

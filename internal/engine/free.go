@@ -49,7 +49,7 @@ func (l *target) takeFree(ctx context.Context) (h *hold, began time.Time, err er
 	// mutants: unanswered-set
 	case err != nil && err == ctx.Err(), fate == exec.Unknown:
 		// mutants: ghost-noted
-		a.own().ghost = call.Expiry
+		a.own().ghost, a.own().set = call.Expiry, call
 	// mutants: refused-set
 	case err != nil && !call.Done:
 		return nil, began, nil // nothing was done
@@ -134,7 +134,8 @@ func (a *attempt) end(ctx context.Context, began time.Time) error {
 }
 
 // releaseGhost releases the lock again and again, for as long as a SET that was not answered may still be carried out: nothing makes
-// the server refuse it. What it sets expires in any case by the end of that time. If one is released, it was the only one.
+// the server refuse it. What it sets expires in any case by the end of that time. If one is released, it was the only one. If the SET
+// is answered after its caller gave up, one more release is the last.
 func (a *attempt) releaseGhost() {
 	c, l := a.l.c, a.l
 	for pause := 250 * time.Millisecond; ; pause = min(2*pause, 5*time.Second) {
@@ -148,10 +149,11 @@ func (a *attempt) releaseGhost() {
 			return
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), rest+c.cfg.CommandTimeout)
+		settled := a.set.IsSettled()
 		reply, _, err := c.release(ctx, l, a.token(), "", 0, a.ending)
 		cancel()
 		// mutants: ghost-released
-		if err == nil && reply.Word == codec.Released {
+		if err == nil && (settled || reply.Word == codec.Released) {
 			return
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/clock"
 )
 
@@ -75,6 +76,15 @@ func (c *Call) prepare(began, deadline time.Time) {
 	if c.Kind == Acquire {
 		c.Granted, c.Expiry = 0, 0
 	}
+}
+
+// IsSettled reports whether the server has answered a call, even if its caller had given up.
+func (c *Call) IsSettled() bool {
+	if !c.done.Load() {
+		return false
+	}
+	_, refused := c.err.(driver.ReplyError)
+	return c.err == nil || refused
 }
 
 // alone returns the call as all calls of a packet.

@@ -92,6 +92,11 @@ var free = []Mutant{
 		Tests: []Test{{"virtual", "TestASetThatIsNotAnswered"}},
 	},
 	{
+		Name: "settled-released-on", About: "releases go on for a token whose SET was answered after its caller gave up",
+		Edits: []overlay.Edit{part("ghost-released", "settled || ", "settled && false || ")},
+		Tests: []Test{{"virtual", "TestASetThatIsAnsweredAfterItsCallerGaveUp"}},
+	},
+	{
 		Name: "relative-expiry", About: "a SET that comes late holds the lock for a TTL from then on",
 		Edits: []overlay.Edit{part("set-nx", "$4\\r\\nPXAT", "$2\\r\\nPX"), line("set-expiry", "b = appendNumber(b, c.TTL.Milliseconds())")},
 		Tests: []Test{{"virtual", "TestASetThatComesAfterItsExpiry"}},

@@ -1,6 +1,7 @@
 package virtual
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"net"
@@ -13,6 +14,7 @@ import (
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/holdfastgoredis"
 	"github.com/holdfast-go/holdfast/holdfasttest"
+	"github.com/holdfast-go/holdfast/internal/script"
 )
 
 // still is a way to a server that accepts connections and, while it is stopped, does not answer on new ones. It counts those.
@@ -129,6 +131,68 @@ func TestAConnectionMayTakeLongerThanACommand(t *testing.T) {
 		defer c.Close(context.Background())
 		for range 2 {
 			release(t, acquire(t, c.Mutex("a")))
+		}
+	})
+}
+
+// A caller gives up while its acquire is under way, and the server answers soon after. Then nothing more is released.
+func TestASetThatIsAnsweredAfterItsCallerGaveUp(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
+		defer time.Sleep(distance) // until the last goroutine has seen that all is closed
+		var releases atomic.Int64
+		rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:0", Dialer: func(ctx context.Context, network, addr string) (net.Conn, error) {
+			server, err := srv.Dial(ctx, network, addr)
+			if err != nil {
+				return nil, err
+			}
+			ours, theirs := net.Pipe()
+			go func() {
+				for b := make([]byte, 10_000); ; {
+					n, err := theirs.Read(b)
+					releases.Add(int64(bytes.Count(b[:n], []byte(script.Release().SHA1))))
+					if _, failed := server.Write(b[:n]); err != nil || failed != nil {
+						_ = server.Close()
+						return
+					}
+				}
+			}()
+			go func() {
+				for b := make([]byte, 10_000); ; {
+					n, err := server.Read(b)
+					time.Sleep(distance)
+					if _, failed := theirs.Write(b[:n]); err != nil || failed != nil {
+						_ = theirs.Close()
+						return
+					}
+				}
+			}()
+			return ours, nil
+		}})
+		defer rdb.Close()
+		c, err := holdfastgoredis.New(rdb, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close(context.Background())
+		theirs := acquire(t, client(t, srv).Mutex("held"))
+		defer release(t, theirs)
+		for _, name := range []string{"free", "held"} {
+			release(t, acquire(t, c.Mutex("first"))) // opens the connection
+			releases.Store(0)
+			ctx, cancel := context.WithTimeout(t.Context(), distance/2)
+			defer cancel()
+			if _, err := c.Mutex(name, holdfast.TTL(10*time.Minute)).TryAcquire(ctx); !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("%s: %v", name, err)
+			}
+			time.Sleep(time.Second)
+			if exists(t, srv, "free") {
+				t.Errorf("%s: the lock is set", name)
+			}
+			before := releases.Load()
+			time.Sleep(20 * time.Minute)
+			if n := releases.Load(); before == 0 || n != before {
+				t.Errorf("%s: %d releases within a second, and then %d", name, before, n-before)
+			}
 		}
 	})
 }

@@ -149,15 +149,12 @@ func (s *Server) before(c *server.Peer, command string, args ...string) bool {
 	return hello(c, command, args...) || s.info(c, command, args...)
 }
 
-// sinceNow turns the time of a PXAT into that of a PX. For PXAT, miniredis 2.40 reads its clock without a mutex, which is a data race.
+// sinceNow turns the time of a PXAT into that of a PX, of at least 1 ms. For PXAT, miniredis 2.40 reads its clock without a mutex, which
+// is a data race.
 func sinceNow(args []string) {
 	for i := 2; i+1 < len(args); i++ {
-		if !strings.EqualFold(args[i], "PXAT") {
-			continue
-		}
-		at, err := strconv.ParseInt(args[i+1], 10, 64)
-		if rest := at - time.Now().UnixMilli(); err == nil && rest > 0 { // no PX says that it has passed
-			args[i], args[i+1] = "PX", strconv.FormatInt(rest, 10)
+		if ms, err := strconv.ParseInt(args[i+1], 10, 64); err == nil && strings.EqualFold(args[i], "PXAT") {
+			args[i], args[i+1] = "PX", strconv.FormatInt(max(1, ms-time.Now().UnixMilli()), 10)
 		}
 	}
 }

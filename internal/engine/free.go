@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"time"
 
 	"github.com/holdfast-go/holdfast/internal/codec"
@@ -69,16 +70,20 @@ const noLead = 1 << 30
 // noteSet notes the time in the lock's value. It takes less memory as a difference.
 func (a *attempt) noteSet(call *pipe.Call) {
 	if lead := int64(call.Fence.Ms) - call.Granted + noLead; 0 < lead && lead < 2*noLead {
-		a.lead = uint32(lead)
+		atomic.StoreUint32(&a.lead, uint32(lead))
 	}
 }
 
+// forgetSet notes that the value may be another one now.
+func (a *attempt) forgetSet() { atomic.StoreUint32(&a.lead, 0) }
+
 // setAt returns the time in the value that the server's own command gave the lock, whose fence it is; 0 if that is not known.
 func (a *attempt) setAt(fence uint64) int64 {
-	if a.lead == 0 {
+	lead := atomic.LoadUint32(&a.lead)
+	if lead == 0 {
 		return 0
 	}
-	return int64(fence/1000) - int64(a.lead) + noLead
+	return int64(fence/1000) - int64(lead) + noLead
 }
 
 // isGrant reports whether a lock that was set is acquired: nobody was waiting for it, its fence can be used, and it lasts about as

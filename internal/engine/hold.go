@@ -152,7 +152,7 @@ func (h *hold) firstLease() *holdLease {
 		h.renewAt(now.Add(min(confirmAfter, h.remainingAt(now)/16)))
 	case h.canRenew():
 		h.renewAt(h.renewalAfter(h.anchor, min(h.l.set.ttl, h.valid)))
-		if h.lead != 0 && h.bound().maxRenewals < 0 { // so that others see the fence
+		if h.attempt.setAt(h.fence()) != 0 && h.bound().maxRenewals < 0 { // so that others see the fence
 			h.renewAfter = min(h.renewAfter, fenceAfter)
 		}
 	default:

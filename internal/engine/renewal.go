@@ -295,7 +295,7 @@ func (h *hold) endRenewal() {
 
 // renewal returns the request that renews the hold for ttl and reserves that many fences.
 func (h *hold) renewal(ttl time.Duration, fences int) codec.Request[codec.RenewReply] {
-	h.lead = 0
+	h.attempt.forgetSet()
 	q := codec.Renew{Lock: h.l.ref(), Token: h.attempt.token(), TTL: ttl, Fence: h.fence(), Fences: fences}
 	if fences > 0 && h.l.set.kind.reserves {
 		q.FencesAlone, q.Channel = h.queue.fencesIfAlone(h.l), h.attempt.channel
@@ -401,7 +401,7 @@ func (c *Client) sendRenewals(holds []*hold) (answered bool) {
 		if !h.state.takesRenewals() || !h.canRenew() {
 			h.endRenewal()
 		} else {
-			h.lead = 0
+			h.attempt.forgetSet()
 			live = append(live, h)
 		}
 		h.mu.Unlock()

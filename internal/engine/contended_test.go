@@ -3,6 +3,9 @@ package engine
 import (
 	"fmt"
 	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast/internal/clock"
 )
 
 // However many locks have been contended, those that are contended now are known.
@@ -22,5 +25,22 @@ func TestContendedLocksAreRememberedForAsLongAsTheyAreAskedFor(t *testing.T) {
 	c.remove("often")
 	if c.has("often") {
 		t.Error("a lock that is no longer contended is remembered")
+	}
+}
+
+// A node that grants a vote shows that the lock is contended there no more: its release may go together with others.
+func TestAVoteThatIsGrantedIsContendedNoMore(t *testing.T) {
+	c, err := New(&fake{}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := c.NodeLock("a", "me", nil)
+	c.contended.add(n.Key())
+	now := clock.Now()
+	if err := n.Attempt(NewRound()).Take(NodeGrant{Sent: now, Heard: now, Now: time.Now().UnixMicro(), TTL: time.Minute, Fence: 1, Block: 1}); err != nil {
+		t.Fatal(err)
+	}
+	if c.contended.has(n.Key()) {
+		t.Error("it is contended still")
 	}
 }

@@ -220,6 +220,7 @@ func (v *NodeAttempt) Take(g NodeGrant) error {
 		return err
 	}
 	v.h, v.a = h, &h.attempt
+	v.a.l.c.contended.remove(v.a.l.keys.Lock)
 	return nil
 }
 

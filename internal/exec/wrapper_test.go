@@ -30,6 +30,21 @@ func (a *able) Node(key string) string { return "node of " + key }
 
 func (w wrapper) Unwrap() driver.Driver { return w.Driver }
 
+// unlike is a Connector that cannot be compared, and says that it is itself.
+type unlike struct {
+	driver.Driver
+	driver.Connector
+	_ []int
+}
+
+func (u unlike) Connects() driver.Driver { return u }
+
+func TestADriverThatCannotBeComparedHasNoPipe(t *testing.T) {
+	if p := New(unlike{}, Config{}).Pipe("k"); p != nil {
+		t.Errorf("%v", p)
+	}
+}
+
 func TestAServerSeesThroughWrappers(t *testing.T) {
 	inner := &able{}
 	s := New(wrapper{wrapper{inner}}, Config{})

@@ -379,7 +379,7 @@ func Waiters(tb testing.TB, l *holdfast.Lock, n int) {
 	})
 }
 
-// Seen returns the holder of a lock that has a fence, or one whose fence the server was not told yet, as an operator sees it. It fails
+// Seen returns, as an operator sees it, the holder of a lock that has that fence, or whose fence the server does not show yet. It fails
 // the test if there is none.
 func Seen(tb testing.TB, in *inspect.Inspector, name string, fence uint64) holdfast.Holder {
 	tb.Helper()

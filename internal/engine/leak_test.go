@@ -33,9 +33,6 @@ func (f *fake) Run(_ context.Context, call driver.Call) (string, error) {
 	if strings.HasPrefix(call.Script.Name, "batch_") {
 		return f.batch(call.Script.Name, now, call.Keys, call.Args), nil
 	}
-	if strings.HasPrefix(call.Script.Name, "spread_") {
-		return f.spread(call.Script.Name, now, call.Args), nil
-	}
 	key, mode, token := call.Keys[0], call.Args[0], call.Args[1]
 	mine := f.holders[key] == token
 	switch {
@@ -58,67 +55,16 @@ func (f *fake) Run(_ context.Context, call driver.Call) (string, error) {
 
 // batch answers the scripts for many locks.
 func (f *fake) batch(name string, now int64, keys, args []string) string {
-	reply, common := map[string]string{
-		"batch_acquire": fmt.Sprintf("taken %d %d", now, f.fence+1),
-		"batch_release": "freed",
-		"batch_renew":   fmt.Sprintf("kept %d", now),
-	}[name], map[string]int{"batch_acquire": 2, "batch_renew": 1}[name]
-	share := 1
-	if name == "batch_acquire" {
-		share = 2 // each lock's own and its queue's; one more is common to all
+	reply := "freed"
+	if name == "batch_renew" {
+		reply, args = fmt.Sprintf("kept %d", now), args[1:] // after the flags
 	}
-	for i, head := range args[common : common+len(keys)/share] {
-		token := strings.Split(head, ":")[1]
-		switch {
-		case name == "batch_acquire" && f.holders[keys[i]] == "":
-			f.holders[keys[i]] = token
-		case name == "batch_release" && f.holders[keys[i]] == token:
-			delete(f.holders, keys[i])
-		case name == "batch_renew" && f.holders[keys[i]] == token:
-		default:
+	for i, key := range keys {
+		switch token := strings.Split(args[i], ":")[1]; {
+		case f.holders[key] != token:
 			reply += fmt.Sprintf(" %d", i+1)
-		}
-		f.fence++
-	}
-	return reply
-}
-
-// spreadItems returns how many of a spread batch's arguments concern all locks, and how many each.
-func spreadItems(name string, args []string) (all, each int) {
-	all, each = map[string]int{"spread_acquire": 4, "spread_renew": 2}[name], map[string]int{"spread_acquire": 4, "spread_release": 2, "spread_renew": 2}[name]
-	if differ := all > 0 && args[2*all/4] == ""; differ {
-		each += all / 2
-	}
-	return all, each
-}
-
-// spread answers the scripts for many locks in several slots.
-func (f *fake) spread(name string, now int64, args []string) string {
-	reply := map[string]string{
-		"spread_acquire": fmt.Sprintf("taken %d 0", now),
-		"spread_release": "freed 0",
-		"spread_renew":   fmt.Sprintf("kept %d 0", now),
-	}[name]
-	all, each := spreadItems(name, args)
-	for i := 0; all+i*each < len(args); i++ {
-		item := args[all+i*each:]
-		key, head := item[0], item[1]
-		if name == "spread_acquire" {
-			head = item[3]
-		}
-		token := strings.Split(head, ":")[1]
-		switch {
-		case name == "spread_acquire" && f.holders[key] == "":
-			f.holders[key] = token
-			f.fence++
-			reply += fmt.Sprintf(" %d", f.fence)
-		case name == "spread_acquire":
-			reply += " 0"
-		case name == "spread_release" && f.holders[key] == token:
+		case name == "batch_release":
 			delete(f.holders, key)
-		case name == "spread_renew" && f.holders[key] == token:
-		default:
-			reply += fmt.Sprintf(" %d", i+1)
 		}
 	}
 	return reply

@@ -363,9 +363,6 @@ func (d *flood) Probe(context.Context) (driver.ServerInfo, error) {
 
 func (d *flood) Run(ctx context.Context, call driver.Call) (string, error) {
 	now := time.Now().UnixMicro()
-	if call.Script.Name == "batch_acquire" {
-		return fmt.Sprintf("taken %d 0 1", now), nil
-	}
 	switch call.Script.Name {
 	case "release":
 	case "holder":
@@ -522,9 +519,6 @@ type usher struct{ flood }
 
 func (d *usher) Run(_ context.Context, call driver.Call) (string, error) {
 	now := time.Now().UnixMicro()
-	if call.Script.Name == "batch_acquire" {
-		return fmt.Sprintf("taken %d 0 1", now), nil
-	}
 	return fmt.Sprintf("queued %d 15000 %d 1 1 ours", now, now), nil
 }
 

@@ -195,11 +195,15 @@ func hello(c *server.Peer, command string, args ...string) bool {
 
 // info answers an INFO of the sections from which Strict clients learn of a restart, which miniredis does not support.
 func (s *Server) info(c *server.Peer, command string, args ...string) bool {
-	if command != "INFO" || !slices.Equal(args, []string{"server", "replication"}) {
+	replication := fmt.Sprintf("# Replication\r\nrole:master\r\nconnected_slaves:0\r\nmaster_replid:%s\r\nmaster_replid2:%040d\r\n", s.run, 0)
+	switch {
+	case command == "INFO" && slices.Equal(args, []string{"server", "replication"}): // in scripts
+		c.WriteBulk("# Server\r\nrun_id:" + s.run + "\r\n" + replication)
+	case command == "INFO" && slices.Equal(args, []string{"replication"}): // in transactions, which carry out a script later
+		s.redis.Server().Dispatch(c, []string{"EVAL", "return ARGV[1]", "0", replication})
+	default:
 		return false
 	}
-	c.WriteBulk(fmt.Sprintf("# Server\r\nrun_id:%s\r\n# Replication\r\nrole:master\r\nconnected_slaves:0\r\nmaster_replid:%s\r\nmaster_replid2:%040d\r\n",
-		s.run, s.run, 0))
 	return true
 }
 

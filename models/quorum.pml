@@ -254,7 +254,12 @@ inline late_over(X) { late = false; late_target[X] = false; late_mark = 0; late_
 active [CLIENTS * N] proctype pair() {
 end:	do :: atomic { if
 	/* It asks for the lock; or, holding it, for that of a node that does not have it yet. */
-	:: d_step { state[X] == serving && owner[X] == FREE && counter[X] < TOP && !PART(C, X).granted && stage[C] != raising ->
+#ifdef BREAK_ANY_NODE_VOTES
+#define VOTES(NODE)	true
+#else
+#define VOTES(NODE)	(state[NODE] == serving)
+#endif
+	:: d_step { VOTES(X) && owner[X] == FREE && counter[X] < TOP && !PART(C, X).granted && stage[C] != raising ->
 		count(C);
 		if
 		:: stage[C] == asking || sum >= NEED ->
@@ -263,6 +268,9 @@ end:	do :: atomic { if
 			printf("%d is granted node %d, with %d\n", C, X, counter[X])
 		:: else
 		fi }
+	/* It asks by the node's own commands, which count even if it is not granted the lock. */
+	:: d_step { (state[X] != serving || owner[X] != FREE) && counter[X] < TOP && !PART(C, X).granted && stage[C] == asking ->
+		counter[X]++; printf("%d is not granted node %d, which counts %d\n", C, X, counter[X]) }
 	/* It tells the node the fence. */
 	:: d_step { stage[C] == raising && state[X] == serving && PART(C, X).granted && PART(C, X).fence < fence[C] &&
 #ifdef BREAK_RAISED_UNOWNED

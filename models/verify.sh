@@ -278,6 +278,7 @@ run no_lost_wakeup shares -DBREAK_DOWNGRADES_SILENTLY -DWEIGHS=1
 run writers_are_alone shares -DBREAK_UPGRADE_NOT_ALONE -DWEIGHS=1
 run one_holder quorum -DBREAK_HALF -DFENCES=0
 run one_holder quorum -DBREAK_NO_QUARANTINE -DFENCES=0
+run one_holder quorum -DBREAK_ANY_NODE_VOTES -DFENCES=0
 run fences_rise quorum -DBREAK_COUNTER_NOT_READ
 run fences_rise quorum -DBREAK_READ_FROM_ONE
 run fences_rise quorum -DBREAK_NO_RAISE

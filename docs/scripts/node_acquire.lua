@@ -6,41 +6,6 @@ local now = tonumber(at)
 local function whole(n)
   return n == now and at or string.format('%d', n)
 end
-local function lock_value(head, fence, granted, chain, info)
-  return head .. fence .. ':' .. granted .. ':' .. chain .. ':' .. info
-end
-local function grant_free()
-  local known = redis.call('MGET', KEYS[4], KEYS[5])
-  local id, repl, ready, longest = string.match(known[2], '^hf2:(%w+/(%w+)):(%d+):(%d+)$')
-  if id ~= known[1] or tonumber(ready) > now or tonumber(longest) < tonumber(string.match(flags, 's(%d+)%+')) then
-    return nil
-  end
-  local info = redis.call('INFO', 'replication')
-  if string.find(info, '# Replication\r\nrole:master\r\nconnected_slaves:0\r\n', 1, true) ~= 1 then
-    return nil
-  end
-  if not string.find(info, '\nmaster_replid:' .. repl .. '\r\nmaster_replid2:0000000000000000000000000000000000000000\r\n', 1, true) then
-    return nil
-  end
-  if now >= tonumber(ARGV[4]) or redis.call('EXISTS', KEYS[1], KEYS[2]) > 0 then
-    return nil
-  end
-  local ms, seq = string.match(redis.call('XREVRANGE', KEYS[3], '+', '-', 'COUNT', '1')[1][1], '^(%d+)-(%d?%d?%d)$')
-  if ms * 1000 + seq >= now then
-    return nil
-  end
-  local fence = ms * 1000 + seq + 1
-  redis.call('XADD', KEYS[3], 'MAXLEN', '~', '1', string.format('%d-%d', math.floor(fence / 1000), fence % 1000), 'g', '')
-  fence = string.format('%d', fence)
-  redis.call('SET', KEYS[1], lock_value('hf2:' .. ARGV[2] .. ':', fence, string.sub(at, 1, -4), '0', ARGV[5]), 'PX', ARGV[3])
-  return 'granted ' .. at .. ' ' .. ARGV[3] .. ' ' .. fence
-end
-if ARGV[6] == '' or ARGV[6] == '0' then
-  local ok, reply = pcall(grant_free)
-  if ok and reply then
-    return reply
-  end
-end
 local function error_text(err)
   if type(err) == 'table' then
     return err.err
@@ -69,6 +34,9 @@ local function look_at(...)
     error(reply, 0)
   end
   return nil
+end
+local function lock_value(head, fence, granted, chain, info)
+  return head .. fence .. ':' .. granted .. ':' .. chain .. ':' .. info
 end
 local function new_value(holder, fence, chain, info, marked)
   local value = lock_value('hf2:' .. holder .. ':', whole(fence), string.sub(at, 1, -4), chain, info)

@@ -64,6 +64,8 @@ type Client struct {
 	detached   detachments
 	notices    notices
 	grantingAt atomic.Int64 // in Strict mode, the clock.Reading when a server was last known not to be in quarantine; or 0
+	// scriptedUntil is the clock.Reading until which votes are asked for by script; or 0.
+	scriptedUntil atomic.Int64
 
 	mu       sync.Mutex
 	queues   compact.Map[string, *waitQueue]

@@ -32,23 +32,19 @@ func (l *target) takeFree(ctx context.Context) (h *hold, began time.Time, err er
 	began = time.Now()
 	a := l.newAttempt()
 	call := c.newCall(pipe.Acquire, l)
-	call.Queue, call.Head, call.Info, call.TTL = l.keys.Queue, string(a.head), l.set.info, l.set.term()
-	err = c.server.SendOn(ctx, p, call, c.slot(l))
-	switch fate, _ := exec.Classify(err); {
+	err = a.sendSet(ctx, p, call)
+	switch {
 	case err == nil && !call.Done:
 		c.contended.add(l.keys.Lock)
 		c.calls.Put(call)
 		return nil, began, nil
 	case err == nil && l.isGrant(ctx, p, call):
-		a.owed = true
-		a.noteSet(call)
-		// mutants: set-deadline
-		if h, err = a.takes(call.Sent, call.Heard, call.Now, call.Left(), fenceOf(call), 1); err == nil {
+		if h, err = a.takesSet(call); err == nil {
 			c.calls.Put(call)
 			return h, began, nil
 		}
 	// mutants: unanswered-set
-	case err != nil && err == ctx.Err(), fate == exec.Unknown:
+	case err != nil && exec.MayBeDone(err):
 		// mutants: ghost-noted
 		a.own().ghost, a.own().set = call.Expiry, call
 	// mutants: refused-set
@@ -57,6 +53,13 @@ func (l *target) takeFree(ctx context.Context) (h *hold, began time.Time, err er
 	}
 	// mutants: ended-token
 	return nil, began, a.end(ctx, began)
+}
+
+// sendSet sends the call that sets the lock if it is free.
+func (a *attempt) sendSet(ctx context.Context, p *pipe.Pipe, call *pipe.Call) error {
+	l := a.l
+	call.Queue, call.Head, call.Info, call.TTL = l.keys.Queue, string(a.head), l.set.info, l.set.term()
+	return l.c.server.SendOn(ctx, p, call, l.c.slot(l))
 }
 
 // fenceOf returns the fence of a lock that was set. One that would not fit is too high to be believed, and stays that.
@@ -84,6 +87,14 @@ func (a *attempt) setAt(fence uint64) int64 {
 		return 0
 	}
 	return int64(fence/1000) - int64(lead) + noLead
+}
+
+// takesSet returns the hold of a lock that was set and is acquired.
+func (a *attempt) takesSet(call *pipe.Call) (*hold, error) {
+	a.owed = true
+	a.noteSet(call)
+	// mutants: set-deadline
+	return a.takes(call.Sent, call.Heard, call.Now, call.Left(), fenceOf(call), 1)
 }
 
 // isGrant reports whether a lock that was set is acquired: nobody was waiting for it, its fence can be used, and it lasts about as

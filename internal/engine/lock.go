@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -473,8 +474,11 @@ func (c *Config) strictFlags() codec.Flags {
 	case c.Quarantine > 0:
 		return codec.Strict(c.Quarantine, 0)
 	}
-	return codec.Strict(c.MaxTTL, replicaLag)
+	return codec.Strict(c.quarantine(), replicaLag)
 }
+
+// quarantine returns the shortest quarantine of a server in Strict mode.
+func (c *Config) quarantine() time.Duration { return cmp.Or(c.Quarantine, c.MaxTTL) }
 
 // replicaLag is how long a master may go on granting without its replicas: min-replicas-max-lag, by
 // default 10 s, and up to 2 s more, since the server counts whole seconds and checks once a second.

@@ -8,6 +8,7 @@ import (
 	"github.com/holdfast-go/holdfast/internal/clock"
 	"github.com/holdfast-go/holdfast/internal/codec"
 	"github.com/holdfast-go/holdfast/internal/exec"
+	"github.com/holdfast-go/holdfast/internal/pipe"
 	"github.com/holdfast-go/holdfast/internal/wire"
 )
 
@@ -203,6 +204,52 @@ func (v *NodeAttempt) Request(notAfter int64) codec.NodeAcquire {
 	return codec.NodeAcquire{Lock: l.nodeRef(), Token: v.Token(), TTL: l.set.term(), NotAfter: notAfter, Info: l.set.info}
 }
 
+// TakeFree asks the node once for the lock by its own commands, if it may be had that way: nobody is known to have it or to wait
+// for it. If that ends neither in a grant nor in an error, a script has to ask, with another attempt. sent is zero if nothing was sent.
+func (v *NodeAttempt) TakeFree(ctx context.Context) (sent clock.Instant, err error) {
+	a := v.a
+	l, c := a.l, a.l.c
+	p := c.server.FreePath(l.keys.Lock)
+	if p == nil || c.contended.has(l.keys.Lock) || c.scriptedUntil.Load() > int64(clock.Mono()) {
+		return sent, nil
+	}
+	call := c.newCall(pipe.Vote, l)
+	call.CaughtUp, call.Mark, call.Quarantine = c.space.CaughtUp(), c.space.Incarnation(), c.cfg.quarantine()
+	err = a.sendSet(ctx, p, call)
+	sent = call.Sent
+	switch {
+	case err == nil && !call.Done:
+		c.contended.add(l.keys.Lock)
+		c.calls.Put(call)
+	case err == nil && call.Counts && l.isGrant(ctx, p, call):
+		h, err := a.takesSet(call)
+		if err == nil {
+			v.has(h)
+			c.calls.Put(call)
+		}
+		return sent, err
+	// mutants: vote-unanswered
+	case err != nil && exec.MayBeDone(err):
+		v.NoteUnanswered(0)
+		a.ghost, a.set = call.Expiry, call
+		return sent, err
+	case call.Done: // but it is no grant, or not all of it was carried out
+		if !call.Counts {
+			c.scriptedUntil.Store(int64(clock.Mono().Add(scriptedFor)))
+		}
+		// mutants: vote-released
+		a.owed = true
+		if _, _, err := AskNode(ctx, &NodeLock{l}, 0, exec.OpRelease, &codec.Release{Lock: l.ref(), Token: a.token()}); err != nil {
+			return sent, err
+		}
+		a.owed = false
+	}
+	return sent, nil
+}
+
+// scriptedFor is how long votes are asked for by script after one that did not count: the node may have replicas, or be behind.
+const scriptedFor = 10 * time.Second
+
 // NodeGrant is what a node says of a lock that it grants.
 type NodeGrant struct {
 	Sent, Heard clock.Instant // when the request was sent, and its reply was read
@@ -219,10 +266,12 @@ func (v *NodeAttempt) Take(g NodeGrant) error {
 	if err != nil {
 		return err
 	}
-	v.h, v.a = h, &h.attempt
+	v.has(h)
 	v.a.l.c.contended.remove(v.a.l.keys.Lock)
 	return nil
 }
+
+func (v *NodeAttempt) has(h *hold) { v.h, v.a = h, &h.attempt }
 
 // IsGranted reports whether the node has granted the lock.
 func (v *NodeAttempt) IsGranted() bool { return v.h != nil }

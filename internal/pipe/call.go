@@ -22,15 +22,20 @@ type Call struct {
 	// if that is an error; it is 0 if nothing was sent. Of Release it is 0 if the value may be another by now.
 	Granted int64
 
-	// Of Acquire.
+	// Of Acquire and Vote.
 	Queue string // the key of the queue
 	TTL   time.Duration
+
+	// Of Vote.
+	CaughtUp, Mark string        // the keys of a node's two marks
+	Quarantine     time.Duration // how long the node has to have waited since it may have lost locks
 
 	// The answer.
 	Text   string        // to Command: the reply
 	Done   bool          // Acquire: the lock has the value. Release: it was released
 	Fence  ID            // to Acquire, if Done
 	Queues int           // to Acquire, if Done: how many queues exist of the locks that were asked for together
+	Counts bool          // to Vote: the node counts
 	Others int           // to Acquire: how many locks were asked for together with this one
 	Expiry int64         // to Acquire, even if that is an error: when the lock expires, if it was set; server time, ms
 	Now    int64         // to Acquire: server time, µs
@@ -57,6 +62,7 @@ type Kind uint8
 const (
 	Command Kind = iota // a command with one reply, which is not an array
 	Acquire             // sets a lock if it is free, and adds a fence to the counter
+	Vote                // is Acquire, and asks whether the server counts as a node of a quorum. What is said of Acquire holds for it, too
 	Release             // deletes a lock that has the head and no mark
 )
 
@@ -72,8 +78,8 @@ func (c *Call) prepare(began, deadline time.Time) {
 	c.use++
 	c.began, c.deadline, c.sent, c.left, c.err = began, deadline, false, false, nil
 	c.done.Store(false)
-	c.Text, c.Done, c.Fence, c.Queues, c.Others, c.Now = "", false, ID{}, 0, 0, 0
-	if c.Kind == Acquire {
+	c.Text, c.Done, c.Fence, c.Queues, c.Counts, c.Others, c.Now = "", false, ID{}, 0, false, 0, 0
+	if c.Kind != Release {
 		c.Granted, c.Expiry = 0, 0
 	}
 }

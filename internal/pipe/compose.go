@@ -120,8 +120,14 @@ func (l *line) composeAcquires(b []byte, calls []*Call) []byte {
 		// mutants: queue-asked
 		b = appendWord(b, c.Queue)
 	}
+	replies := len(calls) + 5
+	if calls[0].Kind == Vote {
+		b = appendWords(appendArray(b, 3), "MGET", calls[0].CaughtUp, calls[0].Mark)
+		b = append(b, "*2\r\n$4\r\nINFO\r\n$11\r\nreplication\r\n"...)
+		replies += 2
+	}
 	b = append(b, "*1\r\n$4\r\nTIME\r\n*1\r\n$4\r\nEXEC\r\n"...)
-	l.flight = append(l.flight, packet{calls, l.wrote + len(b), len(calls) + 5, readAcquired})
+	l.flight = append(l.flight, packet{calls, l.wrote + len(b), replies, readAcquired})
 	return b
 }
 
@@ -219,9 +225,13 @@ func readReleased(l *line, r replies, calls []*Call) {
 }
 
 func readAcquired(l *line, r replies, calls []*Call) {
+	commands := len(calls) + 3
+	if calls[0].Kind == Vote {
+		commands += 2
+	}
 	multi, refused := r.next()
-	begun := multi == '+'           // without MULTI, each command was carried out by itself
-	for i := range len(calls) + 3 { // that the commands are queued, or the first error
+	begun := multi == '+'     // without MULTI, each command was carried out by itself
+	for i := range commands { // that the commands are queued, or the first error
 		kind, text := r.skip()
 		// mutants: set-alone
 		if i < len(calls) {
@@ -232,7 +242,7 @@ func readAcquired(l *line, r replies, calls []*Call) {
 		}
 	}
 	kind, text := r.next()
-	if kind != '*' || string(text) != strconv.Itoa(len(calls)+3) {
+	if kind != '*' || string(text) != strconv.Itoa(commands) {
 		// A server without EXEC would go on queueing what it is sent.
 		// mutants: no-exec
 		l.queues = begun && (kind == '+' || bytes.HasPrefix(text, []byte("ERR unknown command")))
@@ -257,6 +267,10 @@ func readAcquired(l *line, r replies, calls []*Call) {
 	if err == nil {
 		err = unless(existKind == ':' && wrong == nil, existKind, existText)
 	}
+	var node standing
+	if calls[0].Kind == Vote {
+		node = r.standing()
+	}
 	now := r.time()
 	if err == nil && now == 0 {
 		err = errForm
@@ -267,6 +281,8 @@ func readAcquired(l *line, r replies, calls []*Call) {
 	}
 	for _, c := range calls {
 		c.Fence, c.Queues, c.Now, c.Heard = id, queues, now, heard
+		// mutants: vote-counts
+		c.Counts = c.Kind == Vote && node.counts(now, c.Quarantine)
 		if c.err == nil {
 			c.err = err
 		}

@@ -125,16 +125,23 @@ func (q *Quorum) reach(ctx context.Context, i int, name string) error {
 	return errUnconnected
 }
 
+// mayAsk waits until a node can be asked. Its error says that nothing was sent.
+func (q *Quorum) mayAsk(ctx context.Context, i int, name string) error {
+	if isDone(q.clients[i].Closing()) {
+		return exec.Unsent(exec.ErrClosed)
+	}
+	if err := q.reach(ctx, i, name); err != nil {
+		return exec.Unsent(err)
+	}
+	return nil
+}
+
 // askNode sends a request about a lock to its node i, once. It also returns when the request was sent.
 func askNode[R any](ctx context.Context, l *lock, i int, timeout time.Duration, op string, m codec.Request[R]) (reply R, sent clock.Instant, err error) {
-	q := l.q
-	if isDone(q.clients[i].Closing()) {
-		return reply, sent, exec.Unsent(exec.ErrClosed)
-	}
 	waiting, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	if err := q.reach(waiting, i, l.name); err != nil {
-		return reply, sent, exec.Unsent(err)
+	if err := l.q.mayAsk(waiting, i, l.name); err != nil {
+		return reply, sent, err
 	}
 	return engine.AskNode(waiting, l.parts[i], timeout, op, m)
 }

@@ -17,6 +17,9 @@ type Quorum struct {
 	need    int
 
 	repairing atomic.Bool // in the background
+	// partial says that not all nodes have voted for the latest lease. Then nodes are asked by script, which counts fences one by one: those of
+	// the nodes' own commands are made of their clocks, and if not all nodes vote, a second round is needed to agree on one.
+	partial atomic.Bool
 
 	mu      sync.Mutex
 	turns   map[string]*turn // by key, of the locks that this process wants

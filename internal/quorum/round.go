@@ -38,6 +38,10 @@ func (b *bid) round(ctx context.Context) (*lease, []vote, error) {
 		}
 	}
 	lease, err := b.elect(ctx, p.round, votes, granted)
+	if err == nil {
+		// mutants: partial-round
+		q.partial.Store(len(granted) < len(q.clients))
+	}
 	for _, v := range votes {
 		if err != nil || !v.a.IsGranted() {
 			q.giveBack(v)

@@ -41,6 +41,15 @@ func (q *Quorum) vote(ctx context.Context, l *lock, i int, round string, terms t
 // askAlone asks a node for the lock by itself.
 func (q *Quorum) askAlone(ctx context.Context, l *lock, v vote, terms terms) vote {
 	p := l.parts[v.node]
+	if err := ctx.Err(); err != nil {
+		v.err = exec.Unsent(err)
+		return v
+	}
+	if terms.ticket == nil && !q.partial.Load() {
+		if v = q.askNatively(ctx, l, v, terms); v.said || v.err != nil {
+			return v
+		}
+	}
 	var reply codec.NodeAcquireReply
 	var sent clock.Instant
 	// A request that was late is repeated: what is known of a node's clock is as old as its last answer.
@@ -73,6 +82,27 @@ func (q *Quorum) askAlone(ctx context.Context, l *lock, v vote, terms terms) vot
 		return q.declined(l, v, reply.Refusal)
 	case codec.Late, codec.Gone:
 		v.err = p.ClockJumpsError()
+	}
+	return v
+}
+
+// askNatively asks a node for the lock by the node's own commands. A vote that says nothing and has no error is to be asked for by
+// script.
+func (q *Quorum) askNatively(ctx context.Context, l *lock, v vote, terms terms) vote {
+	waiting, cancel := context.WithTimeout(ctx, terms.timeout)
+	defer cancel()
+	if v.err = q.mayAsk(waiting, v.node, l.name); v.err != nil {
+		return v
+	}
+	sent, err := v.a.TakeFree(waiting)
+	switch {
+	case err != nil:
+		return q.unanswered(l, v, err, 0)
+	case v.a.IsGranted():
+		v.said = true
+		q.observe(v.node, clock.Since(sent))
+	case sent != (clock.Instant{}):
+		v.a = l.parts[v.node].Attempt(engine.RoundOf(v.a.Token()))
 	}
 	return v
 }

@@ -38,7 +38,7 @@ var free = []Mutant{
 	},
 	{
 		Name: "unanswered-is-refused", About: "a SET that was not answered counts as refused",
-		Edits: []overlay.Edit{part("unanswered-set", "fate == exec.Unknown", "fate == exec.Unknown && false")},
+		Edits: []overlay.Edit{part("unanswered-set", "exec.MayBeDone(err)", "err == ctx.Err()")},
 		Tests: []Test{{"virtual", "TestASetThatIsNotAnswered"}},
 	},
 	{
@@ -113,7 +113,7 @@ var free = []Mutant{
 	},
 	{
 		Name: "set-lasts-for-its-ttl", About: "the deadline of a lock that was set counts on the TTL, and not on what the server says that is left",
-		Edits: []overlay.Edit{part("set-deadline", "call.Left()", "l.set.term()")},
+		Edits: []overlay.Edit{part("set-deadline", "call.Left()", "a.l.set.term()")},
 		Tests: []Test{{"virtual", "TestAMisjudgedServerClock"}},
 	},
 	{

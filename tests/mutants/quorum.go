@@ -5,7 +5,7 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/overlay"
 )
 
-var shortVoteTests = []Test{{"scripts", "TestTheShortWayOfAVoteDoesTheSame"}}
+var voteTests = []Test{{"../internal/pipe", "TestWhichNodesCount"}}
 
 // Quorums and their nodes.
 var quorum = []Mutant{
@@ -60,51 +60,45 @@ var quorum = []Mutant{
 		Tests: []Test{{"scripts", "TestNodes"}},
 	},
 	{
-		Name: "short-vote-of-one-behind", About: "the short way of a vote grants a lock of a node whose counter has to be raised",
-		Edits: []overlay.Edit{part("node-short-counts", "id ~= known[1] or ", "")}, Tests: shortVoteTests,
+		Name: "vote-of-any-node", About: "whatever node sets a lock has voted for it",
+		Edits:   []overlay.Edit{part("vote-counts", "node.counts(now, c.Quarantine)", "(node.counts(now, c.Quarantine) || true)")},
+		Tests:   []Test{{"quorum", "TestRestartedNodeIsToldTheFences"}},
+		Subject: campaign.Quorum{},
+		Kinds:   []string{"wiped-restart", "flushall"}, Rules: []campaign.Rule{campaign.Overlap, campaign.Fences},
 	},
 	{
-		Name: "short-vote-in-quarantine", About: "the short way of a vote grants a lock in quarantine",
-		Edits: []overlay.Edit{part("node-short-counts", " or tonumber(ready) > now", "")}, Tests: shortVoteTests,
+		Name: "vote-of-one-behind", About: "the vote of a node counts whose counter has to be raised",
+		Edits: []overlay.Edit{part("vote-marks", ", !bytes.Equal(s.caughtUp, mark[1])", "")}, Tests: voteTests,
 	},
 	{
-		Name: "short-vote-of-a-longer-term", About: "the short way of a vote does not note that leases last longer than any before",
-		Edits: []overlay.Edit{part("node-short-counts", " or tonumber(longest) < tonumber(string.match(flags, 's(%d+)%+'))", "")}, Tests: shortVoteTests,
+		Name: "vote-in-quarantine", About: "the vote of a node counts that is in quarantine",
+		Edits: []overlay.Edit{part("vote-quarantine", "ready > now", "ready < 0")}, Tests: voteTests,
 	},
 	{
-		Name: "short-vote-of-a-replica", About: "the short way of a vote grants a lock of a replica, and of a node with replicas",
-		Edits: []overlay.Edit{line("node-short-master", "if false then")}, Tests: shortVoteTests,
+		Name: "vote-of-a-longer-term", About: "a node does not note that leases last longer than any before",
+		Edits: []overlay.Edit{part("vote-quarantine", "longest < quarantine.Milliseconds()", "longest < 0")}, Tests: voteTests,
 	},
 	{
-		Name: "short-vote-of-the-restarted", About: "the short way of a vote grants a lock of a node that has restarted",
-		Edits: []overlay.Edit{line("node-short-incarnation", "if false then")}, Tests: shortVoteTests,
+		Name: "vote-of-a-replica", About: "the vote of a replica counts, and that of a node with replicas",
+		Edits: []overlay.Edit{part("vote-master", "bytes.HasPrefix(s.info, lonelyMaster)", "true")}, Tests: voteTests,
 	},
 	{
-		Name: "short-vote-late", About: "the short way of a vote grants a lock to a caller that has given up",
-		Edits: []overlay.Edit{part("node-short-free", "now >= tonumber(ARGV[4]) or ", "")}, Tests: shortVoteTests,
+		Name: "vote-of-the-restarted", About: "the vote of a node counts that has restarted",
+		Edits: []overlay.Edit{line("vote-incarnation", "true")}, Tests: voteTests,
 	},
 	{
-		Name: "short-vote-of-one-held", About: "the short way of a vote grants a lock that is held",
-		Edits: []overlay.Edit{part("node-short-free", "KEYS[1], ", "")}, Tests: shortVoteTests,
+		Name: "vote-kept", About: "a node that sets a lock, but does not count, keeps it",
+		Edits: []overlay.Edit{insert("vote-released", "if true {\n\treturn sent, nil\n}")},
+		Tests: []Test{{"quorum", "TestRestartedNodeIsToldTheFences"}},
 	},
 	{
-		Name: "short-vote-after-the-end", About: "the short way of a vote grants a lock to a token that a tombstone stands for",
-		Edits: []overlay.Edit{part("node-short-free", ", KEYS[2]", "")}, Tests: shortVoteTests,
+		Name: "vote-not-answered", About: "a vote that was not answered counts as refused",
+		Edits: []overlay.Edit{line("vote-unanswered", "case false:")},
+		Tests: []Test{{"quorum", "TestALoneVoteIsNotAnswered"}},
 	},
 	{
-		Name: "short-vote-of-any-counter", About: "the short way of a vote believes a counter that somebody has set",
-		Edits: []overlay.Edit{line("node-short-counter", "if false then")}, Tests: shortVoteTests,
-	},
-	{
-		Name: "short-vote-with-an-old-fence", About: "the short way of a vote repeats the latest fence",
-		Edits: []overlay.Edit{part("node-short-fence", " + 1", ""), line("node-short-stored", "")}, Tests: shortVoteTests,
-	},
-	{
-		Name: "short-vote-forgets-its-fence", About: "the short way of a vote does not store the fence",
-		Edits: []overlay.Edit{line("node-short-stored", "")}, Tests: shortVoteTests,
-	},
-	{
-		Name: "short-vote-forgets-its-ticket", About: "the short way of a vote does not keep the ticket",
-		Edits: []overlay.Edit{line("node-short", "if true then")}, Tests: shortVoteTests,
+		Name: "partial-votes", About: "nodes are asked by their own commands although not all vote",
+		Edits: []overlay.Edit{line("partial-round", "")},
+		Tests: []Test{{"quorum", "TestOneRoundWithoutANode"}},
 	},
 }

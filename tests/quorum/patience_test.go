@@ -178,7 +178,7 @@ func TestMajorityRefuses(t *testing.T) {
 		l := s.lock()
 		backend.Release(t, acquire(t, l)) // all nodes are known
 		for _, node := range s.nodes[1:] {
-			if _, err := node.Do("ACL", "SETUSER", "default", "-eval", "-evalsha"); err != nil {
+			if _, err := node.Do("ACL", "SETUSER", "default", "-set"); err != nil {
 				t.Fatal(err)
 			}
 		}

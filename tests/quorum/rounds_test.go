@@ -251,7 +251,7 @@ func TestALoneVoteIsNotAnswered(t *testing.T) {
 		q := s.through(links, 10*time.Second) // one round, however slow the machine is
 		l := q.Mutex("a", holdfast.NoRenew())
 		backend.Release(t, acquireOn(t, l, 3))
-		trap := links[1].LoseReply(proxy.Containing("EVALSHA", script.NodeAcquire().SHA1), proxy.Hang)
+		trap := links[1].LoseReply(proxy.Containing("MULTI"), proxy.Hang)
 		lease := acquire(t, l)
 		trap.Reply(t)
 		if nodes := nodesOf(lease); len(nodes) != 2 || slices.Contains(nodes, links[1].Addr()) {
@@ -262,5 +262,33 @@ func TestALoneVoteIsNotAnswered(t *testing.T) {
 		s.cleaned()
 		links[1].Cut()
 		backend.Release(t, acquireOn(t, l, 3))
+	})
+}
+
+// Without all nodes a lease takes one round, as with all: then nodes count fences one by one, so they agree.
+func TestOneRoundWithoutANode(t *testing.T) {
+	t.Parallel()
+	each(t, 3, age, func(t *testing.T, s *site) {
+		l := s.quorum(500*time.Millisecond).Mutex("q", holdfast.NoRenew())
+		fence := func(nodes int) uint64 {
+			lease := acquireOn(t, l, nodes)
+			backend.Release(t, lease)
+			return lease.Fence()
+		}
+		before := fence(3)
+		time.Sleep(2 * time.Millisecond)
+		if next := fence(3); next == before+1 {
+			t.Errorf("with all nodes, which are asked by their own commands, fence %d follows %d", next, before)
+		}
+		s.nodes[2].Pause()
+		last := fence(2)
+		for range 3 {
+			next := fence(2)
+			if next != last+1 {
+				t.Errorf("fence %d follows %d", next, last)
+			}
+			last = next
+		}
+		s.nodes[2].Resume()
 	})
 }

@@ -154,6 +154,8 @@ func (s *redisServer) answer(c *server.Peer, command string, args ...string) boo
 		})
 	case command == "DELIFEQ" && len(args) == 2 && s.has():
 		s.redis.Server().Dispatch(c, []string{"EVAL", deleteIfEqual, "1", args[0], args[1]})
+	case command == "INFO" && len(args) == 1: // in a transaction, which carries out a script later
+		s.redis.Server().Dispatch(c, []string{"EVAL", "return ARGV[1]", "0", s.info(args)})
 	case command == "INFO":
 		c.WriteBulk(s.info(args))
 	default:

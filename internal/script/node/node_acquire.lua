@@ -17,7 +17,6 @@
 -- Invariants: fences of a node rise while it lives; if the request is sent twice, the second run replies
 -- with the fence of the first; a ticket only ever makes a node refuse.
 
--- requires node_short
 -- requires prelude
 -- requires grant
 -- requires prolong

@@ -32,7 +32,8 @@ func (l *target) takeFree(ctx context.Context) (h *hold, began time.Time, err er
 	began = time.Now()
 	a := l.newAttempt()
 	call := c.newCall(pipe.Acquire, l)
-	err = a.sendSet(ctx, p, call)
+	a.fill(call)
+	err = c.server.SendOn(ctx, p, call, c.slot(l))
 	switch {
 	case err == nil && !call.Done:
 		c.contended.add(l.keys.Lock)
@@ -55,11 +56,10 @@ func (l *target) takeFree(ctx context.Context) (h *hold, began time.Time, err er
 	return nil, began, a.end(ctx, began)
 }
 
-// sendSet sends the call that sets the lock if it is free.
-func (a *attempt) sendSet(ctx context.Context, p *pipe.Pipe, call *pipe.Call) error {
+// fill completes a call that sets the lock if it is free.
+func (a *attempt) fill(call *pipe.Call) {
 	l := a.l
 	call.Queue, call.Head, call.Info, call.TTL = l.keys.Queue, string(a.head), l.set.info, l.set.term()
-	return l.c.server.SendOn(ctx, p, call, l.c.slot(l))
 }
 
 // fenceOf returns the fence of a lock that was set. One that would not fit is too high to be believed, and stays that.
@@ -215,25 +215,51 @@ func (a *attempt) free(fence uint64) (done, unanswered bool) {
 	if p == nil {
 		return false, false
 	}
-	call := c.newCall(pipe.Release, l)
+	call := a.deletion(c.newCall(pipe.Release, l), fence)
+	err := c.server.SendOn(context.Background(), p, call, c.slot(l))
+	done, unanswered = a.deleted(call, err)
+	if err == nil {
+		c.calls.Put(call)
+	}
+	return done, unanswered
+}
+
+// deletion completes a call that deletes the lock.
+func (a *attempt) deletion(call *pipe.Call, fence uint64) *pipe.Call {
 	// mutants: native-release
-	call.Head, call.Info, call.Granted = string(a.head), l.set.info, a.setAt(fence)
-	if err := c.server.SendOn(context.Background(), p, call, c.slot(l)); err != nil {
+	call.Head, call.Info, call.Granted = string(a.head), a.l.set.info, a.setAt(fence)
+	return call
+}
+
+// deleted reads the answer to the call that deletes the lock.
+func (a *attempt) deleted(call *pipe.Call, err error) (done, unanswered bool) {
+	c := a.l.c
+	if err != nil {
 		if call.Granted != 0 && exec.IsLacking(err) {
 			c.server.LacksDeleteIfEqual()
 		}
 		// mutants: release-unanswered
 		return false, exec.MayBeDone(err)
 	}
-	done = call.Done
-	if !done {
-		c.contended.add(l.keys.Lock)
+	if !call.Done {
+		c.contended.add(a.l.keys.Lock)
 	}
-	c.calls.Put(call)
-	return done, false
+	return call.Done, false
 }
 
 // freeThen starts free and returns at once. tell is called with the result; it must not block.
 func (a *attempt) freeThen(fence uint64, tell func(done, unanswered bool)) {
-	a.l.c.tasks.Run(func() { tell(a.free(fence)) })
+	c, l := a.l.c, a.l
+	if p := c.server.Pipe(l.keys.Lock); p != nil {
+		call := a.deletion(&pipe.Call{Kind: pipe.Release, Lock: l.keys.Lock, Fences: c.fenceOf(l)}, fence)
+		c.tasks.Begin()
+		if c.server.StartOn(p, call, c.slot(l), func(err error) {
+			defer c.tasks.End()
+			tell(a.deleted(call, err))
+		}) {
+			return
+		}
+		c.tasks.End()
+	}
+	c.tasks.Run(func() { tell(a.free(fence)) })
 }

@@ -204,35 +204,79 @@ func (v *NodeAttempt) Request(notAfter int64) codec.NodeAcquire {
 	return codec.NodeAcquire{Lock: l.nodeRef(), Token: v.Token(), TTL: l.set.term(), NotAfter: notAfter, Info: l.set.info}
 }
 
-// TakeFree asks the node once for the lock by its own commands, if it may be had that way: nobody is known to have it or to wait
-// for it. If that ends neither in a grant nor in an error, a script has to ask, with another attempt. sent is zero if nothing was sent.
-func (v *NodeAttempt) TakeFree(ctx context.Context) (sent clock.Instant, err error) {
-	a := v.a
-	l, c := a.l, a.l.c
+// FreeVote is a request to a node for a lock by the node's own commands (docs/PROTOCOL.md, "Nodes of a quorum").
+type FreeVote struct {
+	v    *NodeAttempt
+	p    *pipe.Pipe
+	call *pipe.Call
+	err  error
+}
+
+// AskFree asks the node once for the lock by its own commands and returns at once, if it may be had that way: nobody is known to have
+// it or to wait for it. heard is called when it is answered or has failed, unless it was left before; it must not block. A nil
+// FreeVote means that nothing was sent.
+func (v *NodeAttempt) AskFree(heard func(*FreeVote)) *FreeVote {
+	l, c := v.a.l, v.a.l.c
 	p := c.server.FreePath(l.keys.Lock)
 	if p == nil || c.contended.has(l.keys.Lock) || c.scriptedUntil.Load() > int64(clock.Mono()) {
-		return sent, nil
+		return nil
 	}
-	call := c.newCall(pipe.Vote, l)
-	call.CaughtUp, call.Mark, call.Quarantine = c.space.CaughtUp(), c.space.Incarnation(), c.cfg.quarantine()
-	err = a.sendSet(ctx, p, call)
-	sent = call.Sent
+	f := &FreeVote{v: v, p: p, call: &pipe.Call{
+		Kind: pipe.Vote, Lock: l.keys.Lock, Fences: c.fenceOf(l),
+		CaughtUp: c.space.CaughtUp(), Mark: c.space.Incarnation(), Quarantine: c.cfg.quarantine(),
+	}}
+	v.a.fill(f.call)
+	if !c.server.StartOn(p, f.call, c.slot(l), func(err error) {
+		f.err = err
+		heard(f)
+	}) {
+		return nil
+	}
+	return f
+}
+
+// Leave gives up an answer that is late. It returns false if it is there. Otherwise it returns an error.
+func (f *FreeVote) Leave() (left bool, err error) {
+	left, sent := f.call.Leave()
+	if !left {
+		return false, nil
+	}
+	if f.err = context.DeadlineExceeded; !sent {
+		f.err = exec.Unsent(f.err)
+	}
+	return true, f.unanswered()
+}
+
+// unanswered notes that the node may have set the lock or may still, if so, and returns the error.
+func (f *FreeVote) unanswered() error {
+	// mutants: vote-unanswered
+	if exec.MayBeDone(f.err) {
+		f.v.NoteUnanswered(0)
+		f.v.a.ghost, f.v.a.set = f.call.Expiry, f.call
+	}
+	return f.err
+}
+
+// IsGrant reports whether the answer is clearly a grant: Take can be called, and does not block.
+func (f *FreeVote) IsGrant() bool {
+	return f.err == nil && f.call.Done && f.call.Counts && f.call.Queues == 0
+}
+
+// Take reads the answer. If that ends neither in a grant nor in an error, a script has to ask, with another attempt.
+func (f *FreeVote) Take(ctx context.Context) error {
+	v, call := f.v, f.call
+	a, l, c := v.a, v.a.l, v.a.l.c
 	switch {
-	case err == nil && !call.Done:
+	case f.err == nil && !call.Done:
 		c.contended.add(l.keys.Lock)
-		c.calls.Put(call)
-	case err == nil && call.Counts && l.isGrant(ctx, p, call):
+	case f.err == nil && call.Counts && l.isGrant(ctx, f.p, call):
 		h, err := a.takesSet(call)
 		if err == nil {
 			v.has(h)
-			c.calls.Put(call)
 		}
-		return sent, err
-	// mutants: vote-unanswered
-	case err != nil && exec.MayBeDone(err):
-		v.NoteUnanswered(0)
-		a.ghost, a.set = call.Expiry, call
-		return sent, err
+		return err
+	case f.err != nil && exec.MayBeDone(f.err):
+		return f.unanswered()
 	case call.Done: // but it is no grant, or not all of it was carried out
 		if !call.Counts {
 			c.scriptedUntil.Store(int64(clock.Mono().Add(scriptedFor)))
@@ -240,12 +284,15 @@ func (v *NodeAttempt) TakeFree(ctx context.Context) (sent clock.Instant, err err
 		// mutants: vote-released
 		a.owed = true
 		if _, _, err := AskNode(ctx, &NodeLock{l}, 0, exec.OpRelease, &codec.Release{Lock: l.ref(), Token: a.token()}); err != nil {
-			return sent, err
+			return err
 		}
 		a.owed = false
 	}
-	return sent, nil
+	return nil
 }
+
+// Trip returns how long the node took to answer.
+func (f *FreeVote) Trip() time.Duration { return f.call.Heard.Mono.Sub(f.call.Sent.Mono) }
 
 // scriptedFor is how long votes are asked for by script after one that did not count: the node may have replicas, or be behind.
 const scriptedFor = 10 * time.Second

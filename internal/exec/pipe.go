@@ -84,9 +84,27 @@ func (s *Server) SendOn(ctx context.Context, p *pipe.Pipe, c *pipe.Call, slot ui
 	if err != nil && err == ctx.Err() {
 		return err // the attempt is taken back, and that shows whether the server answers
 	}
+	s.answered(c, slot, trying, err)
+	return err
+}
+
+// StartOn is SendOn, but returns at once, and calls then with the error. If it returns false, nothing was sent, and then is not called.
+func (s *Server) StartOn(p *pipe.Pipe, c *pipe.Call, slot uint16, then func(error)) bool {
+	if c.Kind != pipe.Release && s.pipes.connector.Ready() != nil {
+		return false
+	}
+	trying := s.trying()
+	return p.Start(c, func(err error) {
+		s.answered(c, slot, trying, err)
+		then(err)
+	})
+}
+
+// answered notes what the answer to a call, or its error, tells of the server.
+func (s *Server) answered(c *pipe.Call, slot uint16, trying try, err error) {
 	if errors.Is(err, errors.ErrUnsupported) {
 		s.pipes.refused.Store(true)
-		return err
+		return
 	}
 	s.tried(trying, err)
 	if err != nil {
@@ -95,13 +113,10 @@ func (s *Server) SendOn(ctx context.Context, p *pipe.Pipe, c *pipe.Call, slot ui
 			// mutants: command-lacking
 			s.pipes.scripted.Store(true)
 		}
-		return err
-	}
-	if c.Now != 0 {
+	} else if c.Now != 0 {
 		s.RTT.observe(c.Heard.Mono.Sub(c.Sent.Mono))
 		s.clocks.heard(slot, c.Sent, c.Now)
 	}
-	return nil
 }
 
 // pipeFor returns the pipe for a call; nil if there is none.

@@ -51,6 +51,11 @@ type Call struct {
 	done     atomic.Bool   // set after the answer
 	left     bool          // its caller has given up
 	err      error
+
+	// Of a call that was started:
+	then   func(error) // is called with err when it is done
+	line   *line
+	driven bool // a goroutine writes or reads for it, or is about to
 }
 
 // Left returns for how long the lock was still to last when the server answered an Acquire.
@@ -71,10 +76,10 @@ type ID struct{ Ms, Seq uint64 }
 
 // prepare makes the call ready to be sent.
 func (c *Call) prepare(began, deadline time.Time) {
-	if c.wake == nil {
+	if c.wake == nil && c.then == nil {
 		c.wake = make(chan struct{}, 1)
-		c.self[0] = c
 	}
+	c.self[0] = c
 	c.use++
 	c.began, c.deadline, c.sent, c.left, c.err = began, deadline, false, false, nil
 	c.done.Store(false)
@@ -106,5 +111,20 @@ func (c *Call) awaken() {
 func (c *Call) finish(err error) {
 	c.err = err
 	c.done.Store(true)
-	c.awaken()
+	if c.then == nil {
+		c.awaken()
+	}
+}
+
+// Leave gives up a call that was started. It returns false if it was left before, or is done: then what Start was given is called, or
+// was. Otherwise sent says whether the call may have been, or may be, carried out.
+func (c *Call) Leave() (left, sent bool) {
+	l := c.line
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if c.done.Load() || c.left {
+		return false, true
+	}
+	c.left = true
+	return true, c.sent
 }

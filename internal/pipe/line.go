@@ -45,6 +45,7 @@ type line struct {
 	out    []byte // composed, but not written
 	buffer []byte // that out is a part of
 	in     input
+	ended  []*Call // that were started, and are done
 	clock  serverClock
 	knows  bool // the server was sent the source of the script that releases
 }
@@ -104,6 +105,49 @@ func (l *line) send(ctx context.Context, c *Call, now time.Time) error {
 	return ctx.Err()
 }
 
+// start adds a call that nobody waits for.
+func (l *line) start(c *Call, now time.Time) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.takes(now) {
+		return false
+	}
+	l.queue = append(l.queue, c)
+	if l.writer == nil {
+		// mutants: started-driven
+		l.wake(c)
+	}
+	return true
+}
+
+// drive writes and reads for a call that was started, as long as nobody else does.
+func (l *line) drive(c *Call) {
+	ctx := context.Background()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for !c.done.Load() && (c.sent || !c.left) {
+		if l.writer == nil && l.hasUnwritten() {
+			l.write(ctx, c)
+		} else if c.sent && l.reader == nil {
+			l.read(ctx, c)
+		} else {
+			break
+		}
+	}
+	c.driven = false
+	l.passOn()
+}
+
+// wake makes somebody write or read for the call.
+func (l *line) wake(c *Call) {
+	if c.then == nil {
+		c.awaken()
+	} else if !c.driven {
+		c.driven = true
+		l.pipe.Go(func() { l.drive(c) })
+	}
+}
+
 // takes reports whether the line takes another call. Once it does not, it ends when its calls are answered.
 func (l *line) takes(now time.Time) bool {
 	busy := l.head < len(l.flight) || len(l.queue) > 0
@@ -151,7 +195,7 @@ func (l *line) passOn() {
 	if l.err != nil || l.writer != nil && l.reader != nil {
 		return
 	}
-	if l.writer == nil && wakeOne(l.queue, nil) {
+	if l.writer == nil && l.wakeOne(l.queue, nil) {
 		return // it is going to read, too
 	}
 	if l.reader != nil && len(l.out) == 0 {
@@ -170,7 +214,7 @@ func (l *line) passOn() {
 
 // wakeInFlight wakes the first call in flight that somebody waits for, other than that one.
 func (l *line) wakeInFlight(but *Call) bool {
-	return slices.ContainsFunc(l.flight[l.head:], func(p packet) bool { return wakeOne(p.calls, but) })
+	return slices.ContainsFunc(l.flight[l.head:], func(p packet) bool { return l.wakeOne(p.calls, but) })
 }
 
 // isUnwritten reports whether a call in flight is not written in full.
@@ -179,10 +223,10 @@ func (l *line) isUnwritten(c *Call) bool {
 }
 
 // wakeOne wakes the first of the calls that somebody waits for, other than that one.
-func wakeOne(calls []*Call, but *Call) bool {
+func (l *line) wakeOne(calls []*Call, but *Call) bool {
 	for _, c := range calls {
 		if !c.left && !c.done.Load() && c != but {
-			c.awaken()
+			l.wake(c)
 			return true
 		}
 	}
@@ -231,6 +275,7 @@ func (l *line) read(ctx context.Context, own *Call) {
 		l.in.grew(n)
 		if n > 0 {
 			err = l.deliver()
+			l.tell()
 		}
 		// mutants: reader-breaks
 		if err != nil && !(isTimeout(err) && (ctx.Err() != nil || l.recalled)) {
@@ -255,6 +300,10 @@ func (l *line) deliver() error {
 			// mutants: concerns-server
 			l.ending = l.ending || concernsServer(c.err)
 			c.finish(c.err)
+			// mutants: started-left
+			if c.then != nil && !c.left {
+				l.ended = append(l.ended, c)
+			}
 		}
 		*p = packet{}
 		l.head++
@@ -271,6 +320,20 @@ func (l *line) deliver() error {
 		l.fail(errReplaced)
 	}
 	return nil
+}
+
+// tell calls what calls were started with that are done. Meanwhile others can add calls.
+func (l *line) tell() {
+	if len(l.ended) == 0 {
+		return
+	}
+	l.mu.Unlock()
+	for _, c := range l.ended { // its caller alone adds to it
+		c.then(c.err)
+	}
+	l.mu.Lock()
+	clear(l.ended)
+	l.ended = l.ended[:0]
 }
 
 // oneCall lists the prefixes of error replies that concern one call, and not the server or the connection.
@@ -298,16 +361,30 @@ func (l *line) fail(err error) {
 	if l.free != nil {
 		l.pipe.Go(l.free)
 	}
+	var started []*Call
+	finish := func(c *Call, err error) {
+		if c.finish(err); c.then != nil && !c.left {
+			started = append(started, c)
+		}
+	}
 	for _, p := range l.flight[l.head:] {
 		for _, c := range p.calls {
 			// mutants: broken-in-flight
-			c.finish(err)
+			finish(c, err)
 		}
 	}
 	for _, c := range l.queue {
-		c.finish(notSent(err))
+		finish(c, notSent(err))
 	}
 	l.flight, l.queue, l.out = nil, nil, nil
+	// mutants: started-broken
+	if started != nil {
+		l.pipe.Go(func() {
+			for _, c := range started {
+				c.then(c.err)
+			}
+		})
+	}
 }
 
 func isTimeout(err error) bool {

@@ -97,6 +97,19 @@ func (p *Pipe) Send(ctx context.Context, c *Call) error {
 	}
 }
 
+// Start sends a call as Send does, but returns at once. When the call is answered or has failed, then is called with the error, unless the
+// call was left before. The call must not be used again. If there is no connection, Start does nothing and returns false.
+func (p *Pipe) Start(c *Call, then func(error)) bool {
+	l := p.line.Load()
+	if l == nil {
+		return false
+	}
+	now := time.Now()
+	c.then, c.line = then, l
+	c.prepare(now, now.Add(p.Timeout))
+	return l.start(c, now)
+}
+
 // Run sends a script or a command, as driver.Driver's Run does, and returns as soon as ctx ends.
 func (p *Pipe) Run(ctx context.Context, c *driver.Call) (string, error) {
 	if c.Script.Command != "" {

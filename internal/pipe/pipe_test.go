@@ -138,6 +138,23 @@ func (w *world) run(ctx context.Context, words ...string) (string, error) {
 	return c.Text, nil
 }
 
+// start is run by Start and Leave, if there is a connection.
+func (w *world) start(ctx context.Context, words ...string) (string, error) {
+	c, answered := &Call{Words: words}, make(chan error, 1)
+	if !w.Start(c, func(err error) { answered <- err }) {
+		return w.run(ctx, words...)
+	}
+	select {
+	case err := <-answered:
+		return c.Text, err
+	case <-ctx.Done():
+		if left, _ := c.Leave(); left {
+			return "", ctx.Err()
+		}
+		return c.Text, <-answered
+	}
+}
+
 func (w *world) received(prefix string) (n int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -188,7 +205,13 @@ func TestEachGetsItsOwnReply(t *testing.T) {
 							ctx, cancel = context.WithTimeout(ctx, patience)
 						}
 						want := fmt.Sprintf("%d-%d", i, j)
-						got, err := w.run(ctx, "ECHO", want, pause.String())
+						var got string
+						var err error
+						if i%5 == 0 {
+							got, err = w.start(ctx, "ECHO", want, pause.String())
+						} else {
+							got, err = w.run(ctx, "ECHO", want, pause.String())
+						}
 						cancel()
 						switch {
 						case err == nil && got == want:
@@ -233,6 +256,104 @@ func TestACallerThatGivesUpReturnsAtOnce(t *testing.T) {
 		if w.opened.Load() != 1 || w.received("ECHO") != 2 {
 			t.Errorf("%d connections, %d commands", w.opened.Load(), w.received("ECHO"))
 		}
+	})
+}
+
+// Calls that nobody waits for are written and read all the same. Each is told of once, unless it was left; what it is told with may
+// start others.
+func TestCallsThatAreStarted(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		told := map[string]int{}
+		var mu sync.Mutex
+		start := func(text string, then func()) *Call {
+			c := &Call{Words: []string{"ECHO", text, "1ms"}}
+			if !w.Start(c, func(err error) {
+				mu.Lock()
+				told[fmt.Sprint(c.Text == text, " ", err)]++
+				mu.Unlock()
+				then()
+			}) {
+				return nil
+			}
+			return c
+		}
+		if start("x", nil) != nil {
+			t.Error("a call was started without a connection")
+		}
+		_, _ = w.run(t.Context(), "ECHO", "x")
+		for i := range 100 {
+			start(strconv.Itoa(i), func() { start(strconv.Itoa(i)+"b", func() {}) })
+		}
+		time.Sleep(time.Second)
+		mu.Lock()
+		if told["true <nil>"] != 200 || len(told) != 1 {
+			t.Errorf("told: %v", told)
+		}
+		mu.Unlock()
+
+		hears := make(chan struct{})
+		w.deaf.Store(&hears)
+		start("y", func() {}) // whose driver writes
+		synctest.Wait()
+		queued := start("z", func() { t.Error("a call that was left is told of") })
+		if left, sent := queued.Leave(); !left || sent {
+			t.Errorf("a call that was not written: left %t, sent %t", left, sent)
+		}
+		if left, _ := queued.Leave(); left {
+			t.Error("it was left twice")
+		}
+		w.deaf.Store(nil)
+		close(hears)
+		time.Sleep(time.Second)
+		late := start("late", func() { t.Error("a call that was left is told of") })
+		synctest.Wait()
+		if left, sent := late.Leave(); !left || !sent {
+			t.Errorf("a call that was written: left %t, sent %t", left, sent)
+		}
+		time.Sleep(time.Second)
+		mu.Lock()
+		defer mu.Unlock()
+		if told["true <nil>"] != 201 || w.received("ECHO z") != 0 || !late.IsSettled() || w.opened.Load() != 1 {
+			t.Errorf("told: %v, %d connections; the late one is settled: %t", told, w.opened.Load(), late.IsSettled())
+		}
+		if left, sent := late.Leave(); left || !sent {
+			t.Errorf("a call that was answered: left %t, sent %t", left, sent)
+		}
+	})
+}
+
+// If the connection breaks, calls that were started are told, and so are those that were not written.
+func TestStartedCallsOnAConnectionThatBreaks(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		_, _ = w.run(t.Context(), "ECHO", "x")
+		errs := make(chan error, 4)
+		tell := func(err error) { errs <- err }
+		hears := make(chan struct{})
+		w.Start(&Call{Words: []string{"HANG"}}, tell)
+		synctest.Wait()
+		w.deaf.Store(&hears)
+		w.Start(&Call{Words: []string{"ECHO", "read"}}, tell) // the server reads one more command ahead
+		synctest.Wait()
+		w.Start(&Call{Words: []string{"ECHO", "written"}}, tell)
+		synctest.Wait()
+		w.Start(&Call{Words: []string{"ECHO", "queued"}}, tell)
+		began := time.Now()
+		unsent := 0
+		for range 4 {
+			err := <-errs
+			if errors.Is(err, driver.ErrNotSent) {
+				unsent++
+			} else if err == nil || !strings.Contains(err.Error(), "in time") {
+				t.Errorf("told: %v", err)
+			}
+		}
+		if unsent != 1 {
+			t.Errorf("%d were not sent", unsent)
+		}
+		if d := time.Since(began); d > w.Timeout {
+			t.Errorf("told after %s", d)
+		}
+		close(hears)
 	})
 }
 

@@ -10,8 +10,8 @@ import (
 	"github.com/holdfast-go/holdfast/internal/exec"
 )
 
-// ballot is one round of votes. Votes have no goroutines of their own: those that travel with other locks' requests are
-// counted by the goroutine that sent them.
+// ballot is one round of votes. Those that nodes are asked for by their own commands have no goroutines: whoever reads the answers
+// counts them.
 type ballot struct {
 	q     *Quorum
 	l     *lock
@@ -21,6 +21,8 @@ type ballot struct {
 	timer *time.Timer   // the node timeout; once a majority has granted, the grace of the others
 	news  chan struct{} // has an item when there may be enough
 
+	free []freeVote // not changed once all nodes have been asked
+
 	mu      sync.Mutex
 	votes   []vote
 	open    int  // votes that are missing
@@ -28,6 +30,12 @@ type ballot struct {
 	said    int  // of the rest, those that granted or said that others have or want the lock
 	inGrace bool // the timer measures the grace
 	over    bool // the grace is at its end, or nobody waits for a majority any more
+}
+
+// freeVote is a vote that a node was asked for by its own commands.
+type freeVote struct {
+	vote
+	*engine.FreeVote
 }
 
 // poll asks all nodes for the lock.
@@ -56,6 +64,10 @@ func (p *ballot) ask(ctx context.Context, i int) {
 	if !p.q.answers(wish{i, l.Key()}) {
 		v.err = exec.Unsent(errHangs)
 		p.count(v)
+		return
+	}
+	if f := p.q.askFree(ctx, p.l, v, p.terms, p.count); f != nil {
+		p.free = append(p.free, freeVote{v, f})
 		return
 	}
 	over := func() {}
@@ -133,10 +145,23 @@ func (p *ballot) wait(ctx context.Context) bool {
 	case <-p.timer.C:
 		p.mu.Lock()
 		p.over = p.inGrace
+		late := !p.over
 		p.mu.Unlock()
+		if late {
+			p.leave()
+		}
 		return true
 	case <-ctx.Done():
 		return false
+	}
+}
+
+// leave gives up the answers that are late.
+func (p *ballot) leave() {
+	for _, f := range p.free {
+		if left, err := f.Leave(); left {
+			p.count(p.q.unanswered(p.l, f.vote, err, 0))
+		}
 	}
 }
 
@@ -153,7 +178,8 @@ func (p *ballot) end() ([]vote, int) {
 
 // await waits for votes that are missing, and returns all but the first n.
 func (p *ballot) await(n int) []vote {
-	p.timer.Stop()
+	p.timer.Reset(time.Until(p.begun.Add(p.timeout)))
+	defer p.timer.Stop()
 	for {
 		p.mu.Lock()
 		votes, open := p.votes[n:], p.open
@@ -161,6 +187,11 @@ func (p *ballot) await(n int) []vote {
 		if open == 0 {
 			return votes
 		}
-		<-p.news // each vote is given up in time
+		select {
+		case <-p.news:
+		case <-p.timer.C: // the others are given up in time by themselves
+			// mutants: vote-late
+			p.leave()
+		}
 	}
 }

@@ -41,15 +41,6 @@ func (q *Quorum) vote(ctx context.Context, l *lock, i int, round string, terms t
 // askAlone asks a node for the lock by itself.
 func (q *Quorum) askAlone(ctx context.Context, l *lock, v vote, terms terms) vote {
 	p := l.parts[v.node]
-	if err := ctx.Err(); err != nil {
-		v.err = exec.Unsent(err)
-		return v
-	}
-	if terms.ticket == nil && !q.partial.Load() {
-		if v = q.askNatively(ctx, l, v, terms); v.said || v.err != nil {
-			return v
-		}
-	}
 	var reply codec.NodeAcquireReply
 	var sent clock.Instant
 	// A request that was late is repeated: what is known of a node's clock is as old as its last answer.
@@ -86,25 +77,36 @@ func (q *Quorum) askAlone(ctx context.Context, l *lock, v vote, terms terms) vot
 	return v
 }
 
-// askNatively asks a node for the lock by the node's own commands. A vote that says nothing and has no error is to be asked for by
-// script.
-func (q *Quorum) askNatively(ctx context.Context, l *lock, v vote, terms terms) vote {
+// askFree asks a node for the lock by the node's own commands, if they can be used, and returns at once. count is called with the vote.
+func (q *Quorum) askFree(ctx context.Context, l *lock, v vote, terms terms, count func(vote)) *engine.FreeVote {
+	if ctx.Err() != nil || terms.ticket != nil || q.partial.Load() || q.clients[v.node].Server().Info() == nil || isDone(q.clients[v.node].Closing()) {
+		return nil
+	}
+	tasks := q.clients[v.node].Tasks()
+	return v.a.AskFree(func(f *engine.FreeVote) {
+		if !f.IsGrant() {
+			tasks.Run(func() { count(q.afterFree(ctx, l, v, terms, f)) })
+			return
+		}
+		v.err = f.Take(ctx)
+		v.said = v.a.IsGranted()
+		q.observe(v.node, f.Trip())
+		count(v)
+	})
+}
+
+// afterFree returns the vote of a node that has not granted the lock, or not clearly. If nothing is known, a script asks.
+func (q *Quorum) afterFree(ctx context.Context, l *lock, v vote, terms terms, f *engine.FreeVote) vote {
 	waiting, cancel := context.WithTimeout(ctx, terms.timeout)
 	defer cancel()
-	if v.err = q.mayAsk(waiting, v.node, l.name); v.err != nil {
+	if err := f.Take(waiting); err != nil {
+		return q.unanswered(l, v, err, 0)
+	}
+	if v.said = v.a.IsGranted(); v.said {
 		return v
 	}
-	sent, err := v.a.TakeFree(waiting)
-	switch {
-	case err != nil:
-		return q.unanswered(l, v, err, 0)
-	case v.a.IsGranted():
-		v.said = true
-		q.observe(v.node, clock.Since(sent))
-	case sent != (clock.Instant{}):
-		v.a = l.parts[v.node].Attempt(engine.RoundOf(v.a.Token()))
-	}
-	return v
+	v.a = l.parts[v.node].Attempt(engine.RoundOf(v.a.Token()))
+	return q.askAlone(ctx, l, v, terms)
 }
 
 // unanswered returns the vote of a node whose request, with that not-after, ended in an error.

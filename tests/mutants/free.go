@@ -316,4 +316,19 @@ var free = []Mutant{
 		Edits: []overlay.Edit{part("reassert-own", " or string.sub(value, 1, #fresh) == fresh", "")},
 		Tests: []Test{{"scripts", "TestScripts"}},
 	},
+	{
+		Name: "started-and-not-written", About: "a call that nobody waits for is written only if somebody else has a reason to write",
+		Edits: []overlay.Edit{line("started-driven", "")},
+		Tests: []Test{{"../internal/pipe", "TestCallsThatAreStarted"}},
+	},
+	{
+		Name: "told-after-leaving", About: "a call is told of that was left",
+		Edits: []overlay.Edit{part("started-left", " && !c.left", "")},
+		Tests: []Test{{"../internal/pipe", "TestCallsThatAreStarted"}},
+	},
+	{
+		Name: "started-and-forgotten", About: "calls that nobody waits for are not told that their connection broke",
+		Edits: []overlay.Edit{part("started-broken", "started != nil", "false")},
+		Tests: []Test{{"../internal/pipe", "TestStartedCallsOnAConnectionThatBreaks"}},
+	},
 }

@@ -88,7 +88,7 @@ var quorum = []Mutant{
 	},
 	{
 		Name: "vote-kept", About: "a node that sets a lock, but does not count, keeps it",
-		Edits: []overlay.Edit{insert("vote-released", "if true {\n\treturn sent, nil\n}")},
+		Edits: []overlay.Edit{insert("vote-released", "if true {\n\treturn nil\n}")},
 		Tests: []Test{{"quorum", "TestRestartedNodeIsToldTheFences"}},
 	},
 	{
@@ -100,5 +100,10 @@ var quorum = []Mutant{
 		Name: "partial-votes", About: "nodes are asked by their own commands although not all vote",
 		Edits: []overlay.Edit{line("partial-round", "")},
 		Tests: []Test{{"quorum", "TestOneRoundWithoutANode"}},
+	},
+	{
+		Name: "vote-awaited-forever", About: "a vote that comes after its round is not given up",
+		Edits: []overlay.Edit{line("vote-late", "")},
+		Tests: []Test{{"quorum", "TestALoneVoteIsNotAnswered"}},
 	},
 }

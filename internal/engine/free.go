@@ -215,6 +215,7 @@ func (a *attempt) free(fence uint64) (done, unanswered bool) {
 	if p == nil {
 		return false, false
 	}
+	// mutants: native-release
 	call := a.deletion(c.newCall(pipe.Release, l), fence)
 	err := c.server.SendOn(context.Background(), p, call, c.slot(l))
 	done, unanswered = a.deleted(call, err)
@@ -226,7 +227,6 @@ func (a *attempt) free(fence uint64) (done, unanswered bool) {
 
 // deletion completes a call that deletes the lock.
 func (a *attempt) deletion(call *pipe.Call, fence uint64) *pipe.Call {
-	// mutants: native-release
 	call.Head, call.Info, call.Granted = string(a.head), a.l.set.info, a.setAt(fence)
 	return call
 }

@@ -93,7 +93,7 @@ var quorum = []Mutant{
 	},
 	{
 		Name: "vote-not-answered", About: "a vote that was not answered counts as refused",
-		Edits: []overlay.Edit{line("vote-unanswered", "case false:")},
+		Edits: []overlay.Edit{part("vote-unanswered", "exec.MayBeDone(f.err)", "false")},
 		Tests: []Test{{"quorum", "TestALoneVoteIsNotAnswered"}},
 	},
 	{

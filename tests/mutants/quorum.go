@@ -62,7 +62,7 @@ var quorum = []Mutant{
 	{
 		Name: "vote-of-any-node", About: "whatever node sets a lock has voted for it",
 		Edits:   []overlay.Edit{part("vote-counts", "node.counts(now, c.Quarantine)", "(node.counts(now, c.Quarantine) || true)")},
-		Tests:   []Test{{"quorum", "TestRestartedNodeIsToldTheFences"}},
+		Tests:   []Test{{"quorum", "TestAVoteThatDoesNotCount"}},
 		Subject: campaign.Quorum{},
 		Kinds:   []string{"wiped-restart", "flushall"}, Rules: []campaign.Rule{campaign.Overlap, campaign.Fences},
 	},
@@ -89,7 +89,7 @@ var quorum = []Mutant{
 	{
 		Name: "vote-kept", About: "a node that sets a lock, but does not count, keeps it",
 		Edits: []overlay.Edit{insert("vote-released", "if true {\n\treturn nil\n}")},
-		Tests: []Test{{"quorum", "TestRestartedNodeIsToldTheFences"}},
+		Tests: []Test{{"quorum", "TestAVoteThatDoesNotCount"}},
 	},
 	{
 		Name: "vote-not-answered", About: "a vote that was not answered counts as refused",

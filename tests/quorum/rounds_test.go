@@ -292,3 +292,25 @@ func TestOneRoundWithoutANode(t *testing.T) {
 		s.nodes[2].Resume()
 	})
 }
+
+// Fault: A node has lost its data, and nobody has noticed. Its vote does not count, and it does not keep the lock that it has set.
+func TestAVoteThatDoesNotCount(t *testing.T) {
+	t.Parallel()
+	each(t, 3, age, func(t *testing.T, s *site) {
+		l := s.quorum(10*time.Second).Mutex("q", holdfast.NoRenew())
+		for range 2 {
+			backend.Release(t, acquireOn(t, l, 3))
+		}
+		if _, err := s.nodes[2].Do("FLUSHALL"); err != nil {
+			t.Fatal(err)
+		}
+		lease := acquire(t, l)
+		if nodes := nodesOf(lease); len(nodes) != 2 || slices.Contains(nodes, s.nodes[2].Addr()) {
+			t.Errorf("%q agree", nodes)
+		}
+		if kept, err := s.nodes[2].Do("EXISTS", "holdfast:{q}"); kept != int64(0) || err != nil {
+			t.Errorf("the node keeps it: %v, %v", kept, err)
+		}
+		backend.Release(t, lease)
+	})
+}

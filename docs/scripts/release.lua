@@ -15,10 +15,10 @@ local function lock_value(head, fence, granted, chain, info)
   return head .. fence .. ':' .. granted .. ':' .. chain .. ':' .. info
 end
 local unheard
-local function pass_to(member, waiter, claim, channel, info, follower, behind, fence)
+local function pass_to(member, waiter, claim, channel, info, follower, behind, joins, fence)
   local publish = cluster and 'SPUBLISH' or 'PUBLISH'
   redis.call('ZREM', KEYS[2], member)
-  local mark = follower and '+' or ''
+  local mark = (follower or joins) and '+' or ''
   redis.call('SET', KEYS[1], lock_value('hf2:' .. waiter .. ':', fence, string.sub(at, 1, -4), '0', info) .. mark, 'PX', claim)
   if follower then
     pcall(redis.call, publish, behind, 'hf2 standby ' .. follower .. ' ' .. at .. ' ' .. whole(now + claim * 1000))
@@ -31,18 +31,37 @@ local function expire_queue()
     redis.call('PEXPIRE', KEYS[2], math.max(0, math.ceil((-last - now) / 1000)))
   end
 end
+local function joining()
+  if not ARGV[6] or now >= tonumber(ARGV[5]) then
+    return nil
+  end
+  local two = redis.call('ZRANGE', KEYS[2], '0', '1', 'WITHSCORES')
+  if not two[1] or tonumber(two[2]) <= now - 60000000 then
+    return nil
+  end
+  local last = redis.call('ZRANGE', KEYS[2], '-1', '-1', 'WITHSCORES')
+  return tonumber(last[2]) < now and {two[1], two[3]} or nil
+end
+local function join()
+  redis.call('ZADD', KEYS[2], 'NX', at, ARGV[6])
+  if redis.call('PTTL', KEYS[2]) < 60000 then
+    redis.call('PEXPIRE', KEYS[2], 70000)
+  end
+end
 local function pass_on()
   local value, mine = redis.call('GET', KEYS[1]), 'hf2:' .. ARGV[2] .. ':'
   if not value or string.sub(value, 1, #mine) ~= mine or string.sub(value, -1) ~= '+' then
     return nil
   end
-  local first = redis.call('ZRANGEBYSCORE', KEYS[2], '0', '+inf', 'LIMIT', '0', '2')
+  local first = joining()
+  local joins = first
+  first = first or redis.call('ZRANGEBYSCORE', KEYS[2], '0', '+inf', 'LIMIT', '0', '2')
   local waiter, claim, channel, info = string.match(first[1] or '', '^([^\n]*)\n(%d+)\n([^\n]*)\n(.*)$')
   local follower, behind = string.match(first[2] or '', '^([^\n]*)\n%d+\n([^\n]*)\n')
   if not waiter or first[2] and not follower then
     return nil
   end
-  local heard = redis.call('PUBSUB', cluster and 'SHARDNUMSUB' or 'NUMSUB', channel, behind or channel)
+  local heard = redis.call('PUBSUB', cluster and 'SHARDNUMSUB' or 'NUMSUB', channel, behind or channel, joins and ARGV[7] or channel)
   if heard[2] == 0 or heard[4] == 0 then
     return nil
   end
@@ -50,12 +69,14 @@ local function pass_on()
   if not fence then
     return nil
   end
-  local ok, told = pcall(pass_to, first[1], waiter, claim, channel, info, follower, behind, fence)
+  local ok, told = pcall(pass_to, first[1], waiter, claim, channel, info, follower, behind, joins, fence)
   if not ok then
     redis.call('DEL', KEYS[1])
   elseif cluster and told == 0 then
     unheard = value
     return nil
+  elseif joins and pcall(join) then
+    return 'released ' .. at .. ' ' .. claim .. ' ' .. at .. ' ' .. redis.call('ZCOUNT', KEYS[2], '0', '+inf') .. ' ' .. heard[6]
   elseif not follower then
     pcall(expire_queue)
   end

@@ -151,17 +151,17 @@ var samples = []sample{
 
 	of("release", &Release{Lock: strictLock, Token: "A", Member: "m", Tombstone: 16}).urgently().
 		sends(script.Release(), "k q f m", "s60000+13000", "A", "m", "16").
-		reads(map[string]any{"released " + now: ReleaseReply{head(Released)}, "left " + now: ReleaseReply{head(LeftQueue)}, "gone " + now: ReleaseReply{head(Gone)}}).
+		reads(map[string]any{"released " + now: ReleaseReply{Head: head(Released)}, "left " + now: ReleaseReply{Head: head(LeftQueue)}, "gone " + now: ReleaseReply{Head: head(Gone)}}).
 		refuses("kept " + now),
 	of("release of a ticket", &Release{Lock: nodeLock, Token: "A", Member: Ticket("123").Member()}).urgently().
 		sends(script.Release(), "k q f m", "ns60000+0", "A", "t:123", "0"),
 	of("share release", &ShareRelease{Release{Lock: shareLock, Token: "A"}, Unaware}).urgently().
-		sends(script.ShareRelease(), "k q f e", "", "A", "", "0").reads(map[string]any{"released " + now: ReleaseReply{head(Released)}}),
+		sends(script.ShareRelease(), "k q f e", "", "A", "", "0").reads(map[string]any{"released " + now: ReleaseReply{Head: head(Released)}}),
 	of("count-down of a party", &ShareRelease{Release{Lock: shareLock, Token: "A"}, CountedDown}).urgently().
 		sends(script.ShareRelease(), "k q f e", "", "A", "", "0", "done"),
 	of("release by key", &ReleaseByKey{Lock: strictLock, Token: "A"}).urgently().
 		sends(script.ReleaseByKey(), "k", "s60000+13000", "A").
-		reads(map[string]any{"released " + now: ReleaseReply{head(Released)}, "kept " + now: ReleaseReply{head(Kept)}}).refuses("gone " + now),
+		reads(map[string]any{"released " + now: ReleaseReply{Head: head(Released)}, "kept " + now: ReleaseReply{Head: head(Kept)}}).refuses("gone " + now),
 
 	of("renewal", &Renew{Lock: mutexLock, Token: "A", TTL: time.Minute, Fence: 7, FencesAlone: 9, Channel: "c"}).renewing().
 		sends(script.Renew(), "k", "ck", "A", "60000", "0", "7").reads(renewReplies).

@@ -132,6 +132,8 @@ type Release struct {
 	Token     string
 	Member    string // of the queue, or ""
 	Tombstone int64  // server time, µs, until which an acquire of the token may still arrive; 0 if none can
+	// Next asks for the same lock, and waits; or nil. If the lock is handed to a waiter, Next may be queued behind all others.
+	Next *Acquire
 }
 
 // Call returns the script's call.
@@ -143,18 +145,36 @@ func (q *Release) call(s driver.Script, how Ending) driver.Call {
 	words = append(words, string(q.Lock.Flags), q.Token, q.Member, decimal(q.Tombstone))
 	if how != "" {
 		words = append(words, string(how))
+	} else if q.Next != nil {
+		words = append(words, decimal(q.Next.NotAfter), q.Next.Member(), q.Next.Channel)
 	}
 	return urgent(call(s, words, n))
 }
 
 // ReleaseReply is the reply to a release: Released, LeftQueue, Gone or Absent; of ShareRelease also Superseded; of
 // ReleaseByKey, Released or Kept.
-type ReleaseReply struct{ Head }
+type ReleaseReply struct {
+	Head
+	Place *Place // of Next, if it was queued
+}
 
 // Parse reads the script's reply.
 func (q *Release) Parse(text string) (ReleaseReply, error) {
-	head, err := parseWord(text, Released, LeftQueue, Gone, Absent)
-	return ReleaseReply{head}, err
+	head, r, err := begin(text)
+	if err != nil {
+		return ReleaseReply{}, err
+	}
+	reply := ReleaseReply{Head: head}
+	switch head.Word {
+	case Released:
+		if q.Next != nil && r.rest != "" {
+			reply.Place = &Place{TTL: r.ttl(), Score: r.number(0), Rank: r.count(1), Receivers: r.count(0)}
+		}
+	case LeftQueue, Gone, Absent:
+	default:
+		r.bad = true
+	}
+	return finish(&r, reply)
 }
 
 // ReleaseByKey gives up a mutex that nobody waits for: release_by_key.lua.
@@ -171,7 +191,7 @@ func (q *ReleaseByKey) Call() driver.Call {
 // Parse reads the script's reply.
 func (q *ReleaseByKey) Parse(text string) (ReleaseReply, error) {
 	head, err := parseWord(text, Released, Kept)
-	return ReleaseReply{head}, err
+	return ReleaseReply{Head: head}, err
 }
 
 // Renew makes a lease of a mutex last for at least its TTL: renew.lua.

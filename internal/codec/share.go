@@ -78,7 +78,7 @@ func (q *ShareRelease) Call() driver.Call { return q.call(script.ShareRelease(),
 // Parse reads the script's reply.
 func (q *ShareRelease) Parse(text string) (ReleaseReply, error) {
 	head, err := parseWord(text, Released, LeftQueue, Gone, Absent, Superseded)
-	return ReleaseReply{head}, err
+	return ReleaseReply{Head: head}, err
 }
 
 // ShareRenew makes a hold last for at least its TTL: share_renew.lua. FencesAlone makes no difference to it.

@@ -136,7 +136,7 @@ func (acq *acquirer) run() {
 			// Let the waiter run first: asking for the next lock takes longer than everything since its message came. But a
 			// lock that can be passed on within the process is asked for at once: by the time its waiters have run, the
 			// passes may be used up.
-			if acq.queue.fences(l) == 0 {
+			if !acq.follow(h) && acq.queue.fences(l) == 0 {
 				runtime.Gosched()
 			}
 		default:

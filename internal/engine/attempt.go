@@ -423,20 +423,20 @@ func (c *Client) takeBack(l *target, token, member string, tombstone int64, how 
 // release ends whatever the server has under a token, as ask does. If the lock's keys are, or may
 // be, on different nodes, it deletes the lock's own key, provided that nobody is waiting.
 func (c *Client) release(ctx context.Context, l *target, token, member string, tombstone int64, how ending) (reply codec.ReleaseReply, unanswered bool, err error) {
-	return c.releaseSince(time.Now(), ctx, l, token, member, tombstone, how)
+	return c.releaseSince(time.Now(), ctx, l, codec.Release{Token: token, Member: member, Tombstone: tombstone}, how)
 }
 
 // releaseSince is release for a caller that has been trying since began.
-func (c *Client) releaseSince(began time.Time, ctx context.Context, l *target, token, member string, tombstone int64, how ending) (reply codec.ReleaseReply, unanswered bool, err error) {
+func (c *Client) releaseSince(began time.Time, ctx context.Context, l *target, q codec.Release, how ending) (reply codec.ReleaseReply, unanswered bool, err error) {
 	rq := request{op: exec.OpRelease, lock: l, durable: how == hasCountedDown}
-	lock := l.ref()
-	release := releaseRequest(l, codec.Release{Lock: lock, Token: token, Member: member, Tombstone: tombstone}, how)
+	q.Lock = l.ref()
+	release := releaseRequest(l, q, how)
 	return exec.PersistSince(began, ctx, c.server, rq.op, l.name(), func(ctx context.Context) (codec.ReleaseReply, error) {
 		a, err := askOnce(ctx, c, rq, release)
-		if !exec.IsDivided(err) || tombstone != 0 || l.set.kind.isShared() {
+		if !exec.IsDivided(err) || q.Tombstone != 0 || l.set.kind.isShared() {
 			return a.reply, err
 		}
-		dropped, dropErr := askOnce(ctx, c, rq, &codec.ReleaseByKey{Lock: lock, Token: token})
+		dropped, dropErr := askOnce(ctx, c, rq, &codec.ReleaseByKey{Lock: q.Lock, Token: q.Token})
 		if outcome, _ := exec.Classify(dropErr); dropErr != nil && outcome == exec.Unknown {
 			return codec.ReleaseReply{}, dropErr
 		}

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/holdfast-go/holdfast/internal/clock"
 	"github.com/holdfast-go/holdfast/internal/codec"
 	"github.com/holdfast-go/holdfast/internal/exec"
 	"github.com/holdfast-go/holdfast/internal/pipe"
@@ -129,7 +130,7 @@ func (a *attempt) end(ctx context.Context, began time.Time) error {
 	err := ctx.Err()
 	if err == nil {
 		var reply codec.ReleaseReply
-		if reply, _, err = c.releaseSince(began, ctx, l, a.token(), "", 0, a.ending); err == nil {
+		if reply, _, err = c.releaseSince(began, ctx, l, codec.Release{Token: a.token()}, a.ending); err == nil {
 			// mutants: ghost-left
 			if a.ghost != 0 && reply.Word != codec.Released {
 				c.tasks.Run(a.releaseGhost)
@@ -185,17 +186,21 @@ func (c *Client) newCall(kind pipe.Kind, l *target) *pipe.Call {
 	return call
 }
 
-// giveBack releases a lock that was granted with that fence, as Client.release does, even if ctx has ended.
-func (a *attempt) giveBack(ctx context.Context, fence uint64, tombstone int64) (reply codec.ReleaseReply, unanswered bool, err error) {
-	began := time.Now()
+// giveBack releases the lock, as Client.release does, even if ctx has ended.
+func (h *hold) giveBack(ctx context.Context, tombstone int64) (reply codec.ReleaseReply, unanswered bool, err error) {
+	a, began := &h.attempt, clock.Now()
 	// mutants: release-with-tombstone
 	if tombstone == 0 && a.freeable() {
 		var done bool
-		if done, unanswered = a.free(fence); done {
+		if done, unanswered = a.free(h.fence()); done {
 			return released, false, nil
 		}
 	}
-	reply, again, err := a.l.c.releaseSince(began, context.WithoutCancel(ctx), a.l, a.token(), a.member, tombstone, a.ending)
+	q := codec.Release{Token: a.token(), Member: a.member, Tombstone: tombstone}
+	f := h.queue.takeFollower(h)
+	q.Next = f.request()
+	reply, again, err := a.l.c.releaseSince(began.Mono.Time(), context.WithoutCancel(ctx), a.l, q, a.ending)
+	f.settle(q.Next, began, reply, again, err)
 	return reply, unanswered || again, err
 }
 

@@ -364,7 +364,7 @@ func (l *holdLease) releaseAfter(ctx context.Context, first prior, how ending) e
 	if h.attempt.ending == hasCountedDown {
 		tombstone = max(tombstone, c.notAfter(h.l)) // by which a copy is known
 	}
-	reply, unanswered, err := h.attempt.giveBack(ctx, h.fence(), tombstone)
+	reply, unanswered, err := h.giveBack(ctx, tombstone)
 	return l.gaveBack(reply, unanswered, err)
 }
 
@@ -395,7 +395,7 @@ func (l *holdLease) releaseThen(ctx context.Context, done func(error)) {
 				done(l.releaseAfter(ctx, first, hasLeft))
 				return
 			}
-			done(l.gaveBack(h.attempt.giveBack(ctx, h.fence(), h.attempt.unanswered)))
+			done(l.gaveBack(h.giveBack(ctx, h.attempt.unanswered)))
 		})
 		return
 	}
@@ -406,7 +406,7 @@ func (l *holdLease) releaseThen(ctx context.Context, done func(error)) {
 			return
 		}
 		c.tasks.Run(func() {
-			reply, again, err := c.releaseSince(began, context.WithoutCancel(ctx), h.l, h.attempt.token(), h.attempt.member, 0, h.attempt.ending)
+			reply, again, err := c.releaseSince(began, context.WithoutCancel(ctx), h.l, codec.Release{Token: h.attempt.token(), Member: h.attempt.member}, h.attempt.ending)
 			done(l.gaveBack(reply, unanswered || again, err))
 		})
 	})

@@ -35,6 +35,7 @@ type contention struct {
 	first, last *waiter
 	acquirer    *acquirer // nil if none is running
 	lastFailure error     // of a request sent since waitQueue.unansweredSince; nil if none failed
+	follower    *follower // of current; or nil
 	restsUntil  time.Time // when the server's quarantine ends; zero if it was not in one when it was last asked
 }
 

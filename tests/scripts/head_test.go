@@ -50,7 +50,7 @@ end
 // staged returns the script on a server of which the last two arguments say what it refuses, a command or to publish on a
 // channel, and on which channel it tells nobody, although somebody listens.
 func staged(s script.Script) script.Script {
-	return driver.NewScript(s.Name, `local server, refused, deaf = redis, ARGV[#ARGV - 1], ARGV[#ARGV]
+	return driver.NewScript(s.Name, `local server, deaf, refused = redis, table.remove(ARGV), table.remove(ARGV)
 local redis = {sha1hex = server.sha1hex, pcall = function(command, ...)
   return command == refused and {err = 'NOPERM refused'} or server.pcall(command, ...)
 end, call = function(command, ...)
@@ -402,6 +402,71 @@ func TestTheShortWayOfAReleaseDoesTheSame(t *testing.T) {
 		}
 		if ways[true] == 0 || ways[false] == 0 || heard["grant"] == 0 || heard["standby"] == 0 {
 			t.Errorf("the short way was taken or not: %v; messages: %v", ways, heard)
+		}
+	})
+}
+
+// A release that queues its caller's next waiter replies, does and tells the same as a release and an acquire.
+func TestAReleaseQueuesTheNextWaiter(t *testing.T) {
+	t.Parallel()
+	backend.Each(t, func(t *testing.T, back *backend.Backend) {
+		b := newBench(t, back)
+		messages := listenToAll(b, back)
+		flags := []string{"", "", "k", "c"}
+		if back.Server == nil {
+			flags = flags[:3] // it has no sharded channels
+		}
+		release, acquire := atStandstill(t, staged(script.Release())), atStandstill(t, script.Acquire())
+		next := strings.Replace(member("N"), "channel-N", "channel-E", 1)
+		joined := map[bool]int{}
+		for _, seed := range seeds(500) {
+			r := rand.New(rand.NewPCG(seed, 0))
+			c := drawRelease(r, flags)
+			if r.IntN(2) == 0 { // a usual one
+				c.value = "hf2:A:1699999999000000:1699999999000:0:" + info + "+"
+				c.args[3], c.args[4], c.args[5] = 0, "", ""
+				c.queue = slices.DeleteFunc(c.queue, func(z redis.Z) bool { return z.Score < 0 })
+			}
+			c.queue = slices.DeleteFunc(c.queue, func(z redis.Z) bool { // odd ones, which are handed the lock in either case
+				text := z.Member.(string)
+				token, _, _ := strings.Cut(text, "\n")
+				return z.Score > 0 && text != member(token)
+			})
+			if refused := c.args[4].(string); strings.HasPrefix(refused, "ZRANGE") || refused == "PEXPIRE" { // not every way takes them
+				c.args[4] = ""
+			}
+			notAfter := standstill + int64([]int{1, 1, 1, 1, 0, -1}[r.IntN(6)])
+			switch {
+			case len(c.queue) == 0 || r.IntN(3) > 0:
+			case r.IntN(2) == 0: // old, or nearly
+				c.queue[0].Score = standstill - 60_000_000 + float64(r.IntN(2))
+			default:
+				c.queue[len(c.queue)-1].Score = standstill - 1 + float64(r.IntN(3))
+			}
+			c.lay(b)
+			request := slices.Clone(c.args)
+			reply := b.run(release, slices.Concat(request[:4], []any{notAfter, next, "channel-E"}, request[4:])...)
+			got := c.sorted(c.after(b) + "\n" + messages())
+
+			c.lay(b)
+			wantReply := b.run(release, slices.Clone(c.args)...)
+			words := strings.Split(reply, " ")
+			joins := words[0] == "released" && len(words) > 2
+			if joined[joins]++; joins {
+				queued := strings.Split(b.run(acquire, "w"+c.args[0].(string), "N", 1, notAfter, 1, info, claim, "channel-E", ""), " ")
+				wantReply += " " + strings.Join(queued[2:len(queued)-1], " ")
+				if notAfter <= standstill {
+					t.Fatalf("seed %d: the next waiter was queued too late", seed)
+				}
+			}
+			want := c.sorted(c.after(b) + "\n" + messages())
+			if blur(reply) != blur(wantReply) || got != want {
+				t.Fatalf("seed %d: %q, not after %d, with a lock %q, the fence counter %q and the queue %v:\nthe reply is %q, want %q;\nafterwards\n%s\nwant\n%s",
+					seed, c.args, notAfter-standstill, c.value, c.fence, c.queue, reply, wantReply, got, want)
+			}
+		}
+		if joined[true] < joined[false]/20 {
+			t.Errorf("the next waiter was queued, or not: %v", joined)
 		}
 	})
 }

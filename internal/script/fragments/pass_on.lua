@@ -1,5 +1,5 @@
 -- pass_on.lua: the short way of release.lua, which requires it first. It hands a lock to the first waiter in the usual case, and
--- leaves every other case to the rest of the script. To make the functions of the rest takes as long as all commands of a
+-- enters the queue for the caller's next waiter, if there is one. It leaves every other case to the rest of the script. To make the functions of the rest takes as long as all commands of a
 -- hand-over, so this file has few of its own.
 --
 -- requires request
@@ -9,13 +9,13 @@
 -- The lock's value before it was handed to a waiter that turned out not to listen. The rest of the script then serves the next.
 local unheard
 
--- Gives the lock to that waiter, as serve of hand_over.lua does, and tells the waiter behind it when to look. Returns how many
--- subscribers received the grant.
-local function pass_to(member, waiter, claim, channel, info, follower, behind, fence)
+-- Gives the lock to that waiter, as serve of hand_over.lua does, and tells the waiter behind it when to look. joins says that the
+-- caller's next waiter is in the queue, too, and need not be told. Returns how many subscribers received the grant.
+local function pass_to(member, waiter, claim, channel, info, follower, behind, joins, fence)
   local publish = cluster and 'SPUBLISH' or 'PUBLISH'
   redis.call('ZREM', KEYS[2], member)
   -- mutants: pass-on-mark
-  local mark = follower and '+' or ''
+  local mark = (follower or joins) and '+' or ''
   redis.call('SET', KEYS[1], lock_value('hf2:' .. waiter .. ':', fence, string.sub(at, 1, -4), '0', info) .. mark, 'PX', claim)
   -- Servers send a script's messages in reverse order, so the next holder, which is told last, hears first.
   -- mutants: pass-on-follower
@@ -34,20 +34,48 @@ local function expire_queue()
   end
 end
 
+-- Returns the first two waiters if the caller's next one can be queued here, as by queue_up.lua: there are no tombstones and no
+-- old waiters, and it comes last.
+local function joining()
+  -- mutants: join-late
+  if not ARGV[6] or now >= tonumber(ARGV[5]) then
+    return nil
+  end
+  local two = redis.call('ZRANGE', KEYS[2], '0', '1', 'WITHSCORES')
+  -- mutants: join-head
+  if not two[1] or tonumber(two[2]) <= now - 60000000 then
+    return nil
+  end
+  local last = redis.call('ZRANGE', KEYS[2], '-1', '-1', 'WITHSCORES')
+  -- mutants: join-order
+  return tonumber(last[2]) < now and {two[1], two[3]} or nil
+end
+
+-- Enters the queue for the caller's next waiter.
+local function join()
+  redis.call('ZADD', KEYS[2], 'NX', at, ARGV[6])
+  -- enqueue.lua says why it is so long.
+  if redis.call('PTTL', KEYS[2]) < 60000 then
+    redis.call('PEXPIRE', KEYS[2], 70000)
+  end
+end
+
 -- Returns the reply, or nil to leave the release to the rest of the script.
 local function pass_on()
   local value, mine = redis.call('GET', KEYS[1]), 'hf2:' .. ARGV[2] .. ':'
   if not value or string.sub(value, 1, #mine) ~= mine or string.sub(value, -1) ~= '+' then
     return nil
   end
+  local first = joining()
+  local joins = first
   -- mutants: pass-on-order
-  local first = redis.call('ZRANGEBYSCORE', KEYS[2], '0', '+inf', 'LIMIT', '0', '2')
+  first = first or redis.call('ZRANGEBYSCORE', KEYS[2], '0', '+inf', 'LIMIT', '0', '2')
   local waiter, claim, channel, info = string.match(first[1] or '', '^([^\n]*)\n(%d+)\n([^\n]*)\n(.*)$')
   local follower, behind = string.match(first[2] or '', '^([^\n]*)\n%d+\n([^\n]*)\n')
   if not waiter or first[2] and not follower then
     return nil
   end
-  local heard = redis.call('PUBSUB', cluster and 'SHARDNUMSUB' or 'NUMSUB', channel, behind or channel)
+  local heard = redis.call('PUBSUB', cluster and 'SHARDNUMSUB' or 'NUMSUB', channel, behind or channel, joins and ARGV[7] or channel)
   -- mutants: pass-on-dead
   if heard[2] == 0 or heard[4] == 0 then
     return nil
@@ -57,13 +85,16 @@ local function pass_on()
   if not fence then
     return nil
   end
-  local ok, told = pcall(pass_to, first[1], waiter, claim, channel, info, follower, behind, fence)
+  local ok, told = pcall(pass_to, first[1], waiter, claim, channel, info, follower, behind, joins, fence)
   if not ok then
     redis.call('DEL', KEYS[1])
   elseif cluster and told == 0 then
     -- mutants: pass-on-unheard
     unheard = value
     return nil
+  elseif joins and pcall(join) then
+    -- mutants: join-rank
+    return 'released ' .. at .. ' ' .. claim .. ' ' .. at .. ' ' .. redis.call('ZCOUNT', KEYS[2], '0', '+inf') .. ' ' .. heard[6]
   elseif not follower then
     pcall(expire_queue)
   end

@@ -5,7 +5,10 @@
 -- ARGV    [1] flags as in prelude.lua  [2] token  [3] member of the queue, or ''
 --         [4] tombstone: server time in µs until which an acquire of this token may
 --             still arrive, 0 if none can
+--         [5] not-after, [6] member and [7] channel of the caller's next waiter, which may be queued if the lock
+--             is handed to another; or none of these
 -- Returns 'released NOW'  the lock was the token's
+--         'released NOW PTTL SCORE RANK RECEIVERS'  it was, and the next waiter is queued: as acquire.lua says
 --         'left NOW'      the token was queued
 --         'gone NOW'      neither; another has the lock
 --         'absent NOW'    neither; nobody has the lock

@@ -49,6 +49,7 @@ func (acq *acquirer) follow(h *hold) bool {
 	if !waits {
 		return false
 	}
+	// mutants: follow-time
 	timer := time.NewTimer(maxFollow)
 	defer timer.Stop()
 	settled := false

@@ -157,4 +157,39 @@ var waiting = []Mutant{
 		Edits: []overlay.Edit{part("pass-on-unheard", "value", "nil")},
 		Tests: []Test{{"scripts", "TestTheShortWayOfAReleaseDoesTheSame"}},
 	},
+	{
+		Name: "joins-too-late", About: "a release queues the next waiter after its not-after",
+		Edits: []overlay.Edit{part("join-late", " or now >= tonumber(ARGV[5])", "")},
+		Tests: []Test{{"scripts", "TestAReleaseQueuesTheNextWaiter"}},
+	},
+	{
+		Name: "joins-the-dead", About: "a release that queues the next waiter leaves old waiters that are dead",
+		Edits: []overlay.Edit{part("join-head", " or tonumber(two[2]) <= now - 60000000", "")},
+		Tests: []Test{{"scripts", "TestAReleaseQueuesTheNextWaiter"}},
+	},
+	{
+		Name: "joins-before-others", About: "a release queues the next waiter before one that came earlier, by a clock that went back",
+		Edits: []overlay.Edit{part("join-order", "tonumber(last[2]) < now and ", "")},
+		Tests: []Test{{"scripts", "TestAReleaseQueuesTheNextWaiter"}},
+	},
+	{
+		Name: "joins-unowed", About: "a waiter that a release has queued is left in the queue when it gives up",
+		Edits: []overlay.Edit{line("follower-owed", "")},
+		Tests: []Test{{"virtual", "TestAWaiterGivesUpWhileAReleaseCarriesIt"}},
+	},
+	{
+		Name: "joins-unanswered", About: "a waiter that a release may have queued is left in the queue when it gives up",
+		Edits: []overlay.Edit{line("follower-unanswered", "")},
+		Tests: []Test{{"virtual", "TestAWaiterGivesUpWhileAReleaseCarriesIt"}},
+	},
+	{
+		Name: "next-waiter-held-back", About: "a process's next waiter is queued only when the lock is released",
+		Edits: []overlay.Edit{part("follow-time", "maxFollow", "100*maxFollow")},
+		Tests: []Test{{"virtual", "TestTheNextWaiterAsksDuringALongHold"}},
+	},
+	{
+		Name: "next-waiter-alone", About: "a process's next waiter is not queued with the release",
+		Edits: []overlay.Edit{part("follow-time", "maxFollow", "1")},
+		Tests: []Test{{"virtual", "TestAReleaseCarriesTheNextWaiter"}},
+	},
 }

@@ -439,7 +439,11 @@ func TestAReleaseQueuesTheNextWaiter(t *testing.T) {
 			switch {
 			case len(c.queue) == 0 || r.IntN(3) > 0:
 			case r.IntN(2) == 0: // old, or nearly
-				c.queue[0].Score = standstill - 60_000_000 + float64(r.IntN(2))
+				for i := range c.queue {
+					if c.queue[i].Score > 0 {
+						c.queue[i].Score = standstill - 60_000_000 + float64(i+r.IntN(2))
+					}
+				}
 			default:
 				c.queue[len(c.queue)-1].Score = standstill - 1 + float64(r.IntN(3))
 			}

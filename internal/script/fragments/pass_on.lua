@@ -93,7 +93,6 @@ local function pass_on()
     unheard = value
     return nil
   elseif joins and pcall(join) then
-    -- mutants: join-rank
     return 'released ' .. at .. ' ' .. claim .. ' ' .. at .. ' ' .. redis.call('ZCOUNT', KEYS[2], '0', '+inf') .. ' ' .. heard[6]
   elseif not follower then
     pcall(expire_queue)

@@ -1,0 +1,162 @@
+package virtual
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/holdfasttest"
+	"github.com/holdfast-go/holdfast/internal/script"
+)
+
+// line is a lock for which a client waits twice, and another client behind the first of these. Nothing is passed on within a process.
+type line struct {
+	way           *tap
+	lock          *holdfast.Lock
+	holder        *holdfast.Lease // of a third client
+	first, second *waiting
+	other         *waiting
+}
+
+func newLine(t *testing.T, srv *holdfasttest.Server, commandTimeout time.Duration) *line {
+	t.Helper()
+	cfg := holdfast.Config{TTL: 10 * time.Minute, MaxLocalHandovers: -1, CommandTimeout: commandTimeout}
+	c, way := tapped(t, srv, cfg)
+	l := &line{way: way, lock: c.Mutex("a")}
+	l.holder = acquire(t, client(t, srv).Mutex("a", holdfast.TTL(10*time.Minute)))
+	l.first = wait(t, l.lock)
+	l.second = wait(t, l.lock)
+	l.other = wait(t, configured(t, srv, cfg).Mutex("a"))
+	return l
+}
+
+// hold lets the first waiter have the lock for so long.
+func (l *line) hold(t *testing.T, d time.Duration) {
+	t.Helper()
+	release(t, l.holder)
+	<-l.first.done
+	if l.first.err != nil {
+		t.Fatalf("Acquire: %v", l.first.err)
+	}
+	synctest.Wait()
+	l.way.set(func() { l.way.requests = nil })
+	time.Sleep(d)
+}
+
+// waiters returns how many wait for the lock, as the server says.
+func (l *line) waiters(t *testing.T) int {
+	t.Helper()
+	s, err := l.lock.Status(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(s.Waiters)
+}
+
+// A process that has another waiter queues it with the release of a short hold, in one request, behind all others.
+func TestAReleaseCarriesTheNextWaiter(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
+		l := newLine(t, srv, time.Second)
+		l.hold(t, time.Millisecond)
+		release(t, l.first.lease)
+		<-l.other.done
+		time.Sleep(100 * time.Millisecond)
+		if n := l.way.sent(script.Acquire().SHA1); n > 0 {
+			t.Errorf("the next waiter has asked %d times by itself", n)
+		}
+		if n := l.waiters(t); n != 1 {
+			t.Errorf("%d wait", n)
+		}
+		l.other.served(t, 0)
+		l.second.served(t, 10*time.Millisecond)
+	})
+}
+
+// While a hold is long, the next waiter asks by itself, so that those who come later are behind it.
+func TestTheNextWaiterAsksDuringALongHold(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
+		l := newLine(t, srv, time.Second)
+		l.hold(t, 20*time.Millisecond)
+		if n := l.waiters(t); n != 2 {
+			t.Errorf("%d wait", n)
+		}
+		release(t, l.first.lease)
+		l.other.served(t, 10*time.Millisecond)
+		l.second.served(t, 10*time.Millisecond)
+	})
+}
+
+// Fault: The reply to a release is lost that carries the next waiter. The waiter is served, and does not stand in the queue twice.
+func TestTheReplyToAReleaseWithAWaiterIsLost(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
+		l := newLine(t, srv, time.Second)
+		l.hold(t, time.Millisecond)
+		l.way.set(func() { l.way.silences = script.Release().SHA1 })
+		_ = l.first.lease.Release(t.Context()) // it says that the lock is gone, which an earlier try may have brought about
+		time.Sleep(time.Second)
+		if n := l.waiters(t); n != 1 {
+			t.Errorf("%d wait", n)
+		}
+		l.other.served(t, 0)
+		l.second.served(t, 10*time.Millisecond)
+		if n := l.waiters(t); n != 0 {
+			t.Errorf("%d wait in the end", n)
+		}
+	})
+}
+
+// Fault: A waiter gives up while a release carries it, whose reply comes late. It does not stay in the queue.
+func TestAWaiterGivesUpWhileAReleaseCarriesIt(t *testing.T) {
+	for what, timeout := range map[string]time.Duration{"in time": 10 * time.Second, "too late": time.Second} {
+		t.Run(what, func(t *testing.T) {
+			bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
+				l := newLine(t, srv, timeout)
+				l.hold(t, time.Millisecond)
+				l.way.set(func() { l.way.late = script.Release().SHA1 })
+				released := make(chan error, 1)
+				go func() { released <- l.first.lease.Release(context.Background()) }()
+				time.Sleep(500 * time.Millisecond)
+				l.second.cancel()
+				if <-l.second.done; !errors.Is(l.second.err, context.Canceled) {
+					t.Errorf("Acquire: %v", l.second.err)
+				}
+				if err := <-released; err != nil && timeout > 3*time.Second {
+					t.Errorf("Release: %v", err)
+				}
+				time.Sleep(5 * time.Second)
+				if n := l.waiters(t); n != 0 {
+					t.Errorf("%d wait", n)
+				}
+				l.other.served(t, 0)
+			})
+		})
+	}
+}
+
+// Fault: A release that carries a waiter is delayed, beyond the release's time and the waiter's. What comes late queues nobody.
+func TestALateReleaseQueuesNobody(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
+		l := newLine(t, srv, time.Second)
+		l.hold(t, time.Millisecond)
+		l.way.set(func() { l.way.holds = script.Release().SHA1 })
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_ = l.first.lease.Release(ctx)
+		l.second.cancel()
+		<-l.second.done
+		time.Sleep(time.Minute)
+		l.other.served(t, 0)
+		time.Sleep(time.Second)
+		again := acquire(t, l.lock)
+		next := wait(t, configured(t, srv, holdfast.Config{TTL: 10 * time.Minute}).Mutex("a"))
+		l.way.deliver(t)
+		if n := l.waiters(t); n != 1 {
+			t.Errorf("%d wait", n)
+		}
+		release(t, again)
+		next.served(t, 10*time.Millisecond)
+	})
+}

@@ -218,7 +218,8 @@ type FreeVote struct {
 func (v *NodeAttempt) AskFree(heard func(*FreeVote)) *FreeVote {
 	l, c := v.a.l, v.a.l.c
 	p := c.server.FreePath(l.keys.Lock)
-	if p == nil || c.contended.has(l.keys.Lock) || c.scriptedUntil.Load() > int64(clock.Mono()) {
+	// An election's watchers are to see its fence at once.
+	if p == nil || l.set.seenAs == SeenAsElection || c.contended.has(l.keys.Lock) || c.scriptedUntil.Load() > int64(clock.Mono()) {
 		return nil
 	}
 	f := &FreeVote{v: v, p: p, call: &pipe.Call{

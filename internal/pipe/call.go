@@ -28,7 +28,7 @@ type Call struct {
 
 	// Of Vote.
 	CaughtUp, Mark string        // the keys of a node's two marks
-	Quarantine     time.Duration // how long the node has to have waited since it may have lost locks
+	Quarantine     time.Duration // how long the node has to have waited since it may have lost locks; the same in all calls of a pipe
 
 	// The answer.
 	Text   string        // to Command: the reply

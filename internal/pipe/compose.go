@@ -225,8 +225,8 @@ func readReleased(l *line, r replies, calls []*Call) {
 }
 
 func readAcquired(l *line, r replies, calls []*Call) {
-	commands := len(calls) + 3
-	if calls[0].Kind == Vote {
+	commands, isVote := len(calls)+3, calls[0].Kind == Vote
+	if isVote {
 		commands += 2
 	}
 	multi, refused := r.next()
@@ -268,7 +268,7 @@ func readAcquired(l *line, r replies, calls []*Call) {
 		err = unless(existKind == ':' && wrong == nil, existKind, existText)
 	}
 	var node standing
-	if calls[0].Kind == Vote {
+	if isVote {
 		node = r.standing()
 	}
 	now := r.time()
@@ -279,10 +279,10 @@ func readAcquired(l *line, r replies, calls []*Call) {
 	if now != 0 {
 		l.clock.heard(calls[0].Sent, heard, now)
 	}
+	// mutants: vote-counts
+	counts := isVote && node.counts(now, calls[0].Quarantine)
 	for _, c := range calls {
-		c.Fence, c.Queues, c.Now, c.Heard = id, queues, now, heard
-		// mutants: vote-counts
-		c.Counts = c.Kind == Vote && node.counts(now, c.Quarantine)
+		c.Fence, c.Queues, c.Counts, c.Now, c.Heard = id, queues, counts, now, heard
 		if c.err == nil {
 			c.err = err
 		}

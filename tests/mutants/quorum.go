@@ -61,7 +61,7 @@ var quorum = []Mutant{
 	},
 	{
 		Name: "vote-of-any-node", About: "whatever node sets a lock has voted for it",
-		Edits:   []overlay.Edit{part("vote-counts", "node.counts(now, c.Quarantine)", "(node.counts(now, c.Quarantine) || true)")},
+		Edits:   []overlay.Edit{part("vote-counts", "isVote && node", "isVote || node")},
 		Tests:   []Test{{"quorum", "TestAVoteThatDoesNotCount"}},
 		Subject: campaign.Quorum{},
 		Kinds:   []string{"wiped-restart", "flushall"}, Rules: []campaign.Rule{campaign.Overlap, campaign.Fences},

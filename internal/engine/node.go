@@ -252,8 +252,8 @@ func (f *FreeVote) Leave() (left bool, err error) {
 func (f *FreeVote) unanswered() error {
 	// mutants: vote-unanswered
 	if exec.MayBeDone(f.err) {
-		f.v.NoteUnanswered(0)
-		f.v.a.ghost, f.v.a.set = f.call.Expiry, f.call
+		own := f.v.a.own()
+		own.ghost, own.set = f.call.Expiry, f.call
 	}
 	return f.err
 }

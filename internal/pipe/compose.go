@@ -24,7 +24,7 @@ func (l *line) compose() {
 	if l.head > len(l.flight)/2 { // those that were answered, which a line that is never idle would keep
 		l.flight, l.head = slices.Delete(l.flight, 0, l.head), 0
 	}
-	b := l.buffer[:0]
+	b := l.buffer
 	for i, c := range l.queue {
 		switch {
 		// mutants: left-unsent
@@ -45,10 +45,7 @@ func (l *line) compose() {
 	}
 	clear(l.queue)
 	l.queue = l.queue[:0]
-	l.buffer, l.out = b, b
-	if cap(b) > maxBuffer {
-		l.buffer = nil
-	}
+	l.out, l.buffer = b, l.spent.kept(b)
 }
 
 // deletes reports whether the server can compare and delete the lock without a script.

@@ -24,16 +24,14 @@ type input struct {
 	b    []byte
 	from int // where the replies begin that are taken next
 	seen int // up to where they are whole
+	used use // of b
 	open int // how many elements of arrays are still to come in the reply at seen
 }
 
 // room returns where to read to.
 func (in *input) room() []byte {
 	if in.from == len(in.b) {
-		in.b, in.from, in.seen = in.b[:0], 0, 0
-		if cap(in.b) > maxBuffer {
-			in.b = nil
-		}
+		in.b, in.from, in.seen = in.used.kept(in.b), 0, 0
 	}
 	if len(in.b) == cap(in.b) {
 		if in.from > 0 {

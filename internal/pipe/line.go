@@ -43,15 +43,26 @@ type line struct {
 	queues   bool      // the server carries out nothing, since it did not end a transaction
 
 	out    []byte // composed, but not written
-	buffer []byte // that out is a part of
+	buffer []byte // that out is a part of, emptied
+	spent  use    // of buffer
 	in     input
 	ended  []*Call // that were started, and are done
 	clock  serverClock
 	knows  bool // the server was sent the source of the script that releases
 }
 
-// maxBuffer is the size beyond which a buffer is not kept.
-const maxBuffer = 64 << 10
+// use is how much of a buffer was used lately.
+type use int
+
+// kept returns the buffer, emptied, for the next use. A large one is not kept if little of it is used.
+func (u *use) kept(b []byte) []byte {
+	// mutants: buffer-kept
+	*u = max(use(len(b)), *u-*u/16)
+	if cap(b) > 64<<10 && int(*u) < cap(b)/4 {
+		return nil
+	}
+	return b[:0]
+}
 
 // send sends a call as Pipe.Send does. It takes the line's mutex once if the call is written and read by others: where goroutines
 // are many and processors few, each time can be a long wait.

@@ -1064,6 +1064,30 @@ func TestSharersAreNear(t *testing.T) {
 }
 
 // No bytes make the reader panic, or let it take a reply that is not whole.
+// A large buffer is kept while much of it is used now and then, and no longer.
+func TestLargeBuffersAreKeptWhileTheyAreUsed(t *testing.T) {
+	var u use
+	b := make([]byte, 0, 1<<20)
+	for range 20 {
+		if b = u.kept(b[:cap(b)]); cap(b) == 0 {
+			t.Fatal("a buffer was dropped that was used in full")
+		}
+		if b = u.kept(b[:100]); cap(b) == 0 {
+			t.Fatal("a buffer was dropped after it was used little once")
+		}
+	}
+	uses := 0
+	for ; cap(b) > 0 && uses < 1000; uses++ {
+		b = u.kept(b[:100])
+	}
+	if uses < 5 || uses > 100 {
+		t.Errorf("a buffer was dropped after it was used little %d times", uses)
+	}
+	if small := u.kept(make([]byte, 1, 64<<10)); cap(small) == 0 {
+		t.Error("a small buffer was dropped")
+	}
+}
+
 func FuzzReplies(f *testing.F) {
 	for _, seed := range []string{"+OK\r\n", "*2\r\n$1\r\na\r\n:1\r\n", "*2\r\n*1\r\n+a\r\n$-1\r\n", "$0\r\n\r\n", "*0\r\n", "*-1\r\n", "-ERR\r\n"} {
 		f.Add([]byte(seed), uint8(3))

@@ -331,4 +331,9 @@ var free = []Mutant{
 		Edits: []overlay.Edit{part("started-broken", "started != nil", "false")},
 		Tests: []Test{{"../internal/pipe", "TestStartedCallsOnAConnectionThatBreaks"}},
 	},
+	{
+		Name: "buffers-kept", About: "a connection keeps what memory its largest batch took",
+		Edits: []overlay.Edit{line("buffer-kept", "*u = max(use(len(b)), *u)")},
+		Tests: []Test{{"../internal/pipe", "TestLargeBuffersAreKeptWhileTheyAreUsed"}},
+	},
 }

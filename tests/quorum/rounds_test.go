@@ -314,3 +314,31 @@ func TestAVoteThatDoesNotCount(t *testing.T) {
 		backend.Release(t, lease)
 	})
 }
+
+// Fault: A vote is delayed until its release was answered. What the node sets then is released within seconds.
+func TestAVoteComesAfterItsRelease(t *testing.T) {
+	t.Parallel()
+	each(t, 3, age, func(t *testing.T, s *site) {
+		var links []*proxy.Proxy
+		for _, node := range s.nodes {
+			links = append(links, proxy.New(t, node.Addr()))
+		}
+		l := s.through(links, 10*time.Second).Mutex("q", holdfast.NoRenew())
+		for range 2 {
+			backend.Release(t, acquireOn(t, l, 3))
+		}
+		held := links[1].Hold(proxy.Containing("MULTI"), proxy.Cut)
+		lease := acquire(t, l)
+		held.Wait(t)
+		time.Sleep(100 * time.Millisecond)
+		held.Forward(t)
+		if set, err := s.nodes[1].Do("EXISTS", "holdfast:{q}"); set != int64(1) || err != nil {
+			t.Errorf("the node has not set it: %v, %v", set, err)
+		}
+		backend.Eventually(t, "it is released", func() bool {
+			set, err := s.nodes[1].Do("EXISTS", "holdfast:{q}")
+			return set == int64(0) && err == nil
+		})
+		backend.Release(t, lease)
+	})
+}

@@ -422,10 +422,15 @@ func TestAReleaseQueuesTheNextWaiter(t *testing.T) {
 		for _, seed := range seeds(500) {
 			r := rand.New(rand.NewPCG(seed, 0))
 			c := drawRelease(r, flags)
-			if r.IntN(2) == 0 { // a usual one
+			usual := r.IntN(4) > 0
+			if usual {
 				c.value = "hf2:A:1699999999000000:1699999999000:0:" + info + "+"
-				c.args[3], c.args[4], c.args[5] = 0, "", ""
-				c.queue = slices.DeleteFunc(c.queue, func(z redis.Z) bool { return z.Score < 0 })
+				c.fence = "1699999999999999"
+				c.args[0], c.args[3], c.args[4], c.args[5] = flags[0], 0, "", ""
+				c.queue = nil
+				for i := range r.IntN(4) {
+					c.queue = append(c.queue, redis.Z{Score: float64(standstill - 1_000_000 + i), Member: member(string("BCD"[i]))})
+				}
 			}
 			c.queue = slices.DeleteFunc(c.queue, func(z redis.Z) bool { // odd ones, which are handed the lock in either case
 				text := z.Member.(string)
@@ -436,16 +441,16 @@ func TestAReleaseQueuesTheNextWaiter(t *testing.T) {
 				c.args[4] = ""
 			}
 			notAfter := standstill + int64([]int{1, 1, 1, 1, 0, -1}[r.IntN(6)])
-			switch {
-			case len(c.queue) == 0 || r.IntN(3) > 0:
-			case r.IntN(2) == 0: // old, or nearly
-				for i := range c.queue {
-					if c.queue[i].Score > 0 {
+			if n := len(c.queue); usual && n > 0 {
+				switch r.IntN(3) {
+				case 0: // old, or nearly; one of them is dead
+					for i := range c.queue {
 						c.queue[i].Score = standstill - 60_000_000 + float64(i+r.IntN(2))
 					}
+					c.queue = append(c.queue, redis.Z{Score: standstill - 59_999_990, Member: member("dead")})
+				case 1:
+					c.queue[n-1].Score = standstill - 1 + float64(r.IntN(3))
 				}
-			default:
-				c.queue[len(c.queue)-1].Score = standstill - 1 + float64(r.IntN(3))
 			}
 			c.lay(b)
 			request := slices.Clone(c.args)
@@ -457,11 +462,11 @@ func TestAReleaseQueuesTheNextWaiter(t *testing.T) {
 			words := strings.Split(reply, " ")
 			joins := words[0] == "released" && len(words) > 2
 			if joined[joins]++; joins {
-				queued := strings.Split(b.run(acquire, "w"+c.args[0].(string), "N", 1, notAfter, 1, info, claim, "channel-E", ""), " ")
-				wantReply += " " + strings.Join(queued[2:len(queued)-1], " ")
 				if notAfter <= standstill {
 					t.Fatalf("seed %d: the next waiter was queued too late", seed)
 				}
+				queued := strings.Split(b.run(acquire, "w"+c.args[0].(string), "N", 1, notAfter, 1, info, claim, "channel-E", ""), " ")
+				wantReply += " " + strings.Join(queued[2:len(queued)-1], " ")
 			}
 			want := c.sorted(c.after(b) + "\n" + messages())
 			if blur(reply) != blur(wantReply) || got != want {

@@ -443,11 +443,12 @@ func TestAReleaseQueuesTheNextWaiter(t *testing.T) {
 			notAfter := standstill + int64([]int{1, 1, 1, 1, 0, -1}[r.IntN(6)])
 			if n := len(c.queue); usual && n > 0 {
 				switch r.IntN(3) {
-				case 0: // old, or nearly; one of them is dead
+				case 0: // old, or nearly; the last of them is dead
+					came := float64(standstill - 60_000_010 + 11*r.IntN(2))
+					c.queue = append(c.queue, redis.Z{Member: member("dead")})
 					for i := range c.queue {
-						c.queue[i].Score = standstill - 60_000_000 + float64(i+r.IntN(2))
+						c.queue[i].Score = came + float64(i)
 					}
-					c.queue = append(c.queue, redis.Z{Score: standstill - 59_999_990, Member: member("dead")})
 				case 1:
 					c.queue[n-1].Score = standstill - 1 + float64(r.IntN(3))
 				}

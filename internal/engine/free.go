@@ -101,15 +101,24 @@ func (a *attempt) takesSet(call *pipe.Call) (*hold, error) {
 // isGrant reports whether a lock that was set is acquired: nobody was waiting for it, its fence can be used, and it lasts about as
 // long as it should.
 func (l *target) isGrant(ctx context.Context, p *pipe.Pipe, call *pipe.Call) bool {
+	switch {
+	case !l.isAsAsked(call):
+		return false
+	// mutants: barging
+	case call.Queues > 0 && (call.Others == 0 || l.isAwaited(ctx, p)):
+		l.c.contended.add(l.keys.Lock)
+		return false
+	}
+	return true
+}
+
+// isAsAsked reports whether the fence of a lock that was set can be used, and it lasts about as long as it should.
+func (l *target) isAsAsked(call *pipe.Call) bool {
 	term, left := l.set.term(), call.Left()
 	leeway := max(term/20, 20*time.Millisecond)
 	switch {
 	// mutants: late-expiry
 	case left <= 0, left > term+leeway, left < term-leeway && !l.set.unbounded(), call.Fence.Seq >= 1000:
-		return false
-	// mutants: barging
-	case call.Queues > 0 && (call.Others == 0 || l.isAwaited(ctx, p)):
-		l.c.contended.add(l.keys.Lock)
 		return false
 	}
 	return true

@@ -260,7 +260,8 @@ func (f *FreeVote) unanswered() error {
 
 // IsGrant reports whether the answer is clearly a grant: Take can be called, and does not block.
 func (f *FreeVote) IsGrant() bool {
-	return f.err == nil && f.call.Done && f.call.Counts && f.call.Queues == 0
+	// mutants: vote-clear
+	return f.err == nil && f.call.Done && f.call.Counts && f.call.Queues == 0 && f.v.a.l.isAsAsked(f.call)
 }
 
 // Take reads the answer. If that ends neither in a grant nor in an error, a script has to ask, with another attempt.

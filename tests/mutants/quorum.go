@@ -90,6 +90,11 @@ var quorum = []Mutant{
 		Tests: []Test{{"quorum", "TestAVoteThatDoesNotCount"}},
 	},
 	{
+		Name: "vote-waits", About: "whoever reads the answers waits for the release of a vote that is no grant",
+		Edits: []overlay.Edit{part("vote-clear", " && f.v.a.l.isAsAsked(f.call)", "")},
+		Tests: []Test{{"quorum", "TestVotesWhoseFencesDoNotFit"}},
+	},
+	{
 		Name: "vote-not-answered", About: "a vote that was not answered counts as refused",
 		Edits: []overlay.Edit{part("vote-unanswered", "exec.MayBeDone(f.err)", "false")},
 		Tests: []Test{{"quorum", "TestAVoteComesAfterItsRelease"}},

@@ -3,6 +3,7 @@ package quorum
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -339,5 +340,29 @@ func TestAVoteComesAfterItsRelease(t *testing.T) {
 			return set == int64(0) && err == nil
 		})
 		backend.Release(t, lease)
+	})
+}
+
+// Fault: The clocks of the nodes are set back, so that the ids of a counter can have too high a number within their millisecond. Votes with
+// such a fence are given back, and scripts ask: whoever reads the answers does not wait for that.
+func TestVotesWhoseFencesDoNotFit(t *testing.T) {
+	t.Parallel()
+	each(t, 3, age, func(t *testing.T, s *site) {
+		s.commandTimeout, s.retryTimeout = 20*time.Second, 10*time.Second
+		l := s.quorum(10*time.Second).Mutex("q", holdfast.NoRenew())
+		for range 2 {
+			backend.Release(t, acquireOn(t, l, 3))
+		}
+		for _, node := range s.nodes {
+			if _, err := node.Do("XADD", "holdfast:fences", fmt.Sprint(time.Now().Add(time.Hour).UnixMilli(), "-999"), "g", ""); err != nil {
+				t.Fatal(err)
+			}
+		}
+		lease, err := l.Acquire(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		backend.Release(t, lease)
+		s.cleaned()
 	})
 }

@@ -279,9 +279,13 @@ func (f *FreeVote) Take(ctx context.Context) error {
 		return err
 	case f.err != nil && exec.MayBeDone(f.err):
 		return f.unanswered()
-	case call.Done: // but it is no grant, or not all of it was carried out
+	case call.IsSettled(): // but it is no grant, or not all of it was carried out
+		// mutants: vote-scripted
 		if !call.Counts {
 			c.scriptedUntil.Store(int64(clock.Mono().Add(scriptedFor)))
+		}
+		if !call.Done {
+			return nil
 		}
 		// mutants: vote-released
 		a.owed = true
@@ -296,7 +300,8 @@ func (f *FreeVote) Take(ctx context.Context) error {
 // Trip returns how long the node took to answer.
 func (f *FreeVote) Trip() time.Duration { return f.call.Heard.Mono.Sub(f.call.Sent.Mono) }
 
-// scriptedFor is how long votes are asked for by script after one that did not count: the node may have replicas, or be behind.
+// scriptedFor is how long votes are asked for by script after one that did not count: the node may have replicas, or be behind, or refuse
+// one of the commands.
 const scriptedFor = 10 * time.Second
 
 // NodeGrant is what a node says of a lock that it grants.

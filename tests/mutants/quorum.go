@@ -95,6 +95,11 @@ var quorum = []Mutant{
 		Tests: []Test{{"quorum", "TestVotesWhoseFencesDoNotFit"}},
 	},
 	{
+		Name: "vote-refused-again", About: "a node that refuses a command of a vote is asked by it each time",
+		Edits: []overlay.Edit{part("vote-scripted", "!call.Counts", "!call.Counts && call.Done")},
+		Tests: []Test{{"quorum", "TestANodeThatRefusesVotes"}},
+	},
+	{
 		Name: "vote-not-answered", About: "a vote that was not answered counts as refused",
 		Edits: []overlay.Edit{part("vote-unanswered", "exec.MayBeDone(f.err)", "false")},
 		Tests: []Test{{"quorum", "TestAVoteComesAfterItsRelease"}},

@@ -1,12 +1,14 @@
 package quorum
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -364,5 +366,37 @@ func TestVotesWhoseFencesDoNotFit(t *testing.T) {
 		}
 		backend.Release(t, lease)
 		s.cleaned()
+	})
+}
+
+// A node that refuses one of the commands is asked by script, and not by these commands each time.
+func TestANodeThatRefusesVotes(t *testing.T) {
+	t.Parallel()
+	each(t, 3, age, func(t *testing.T, s *site) {
+		var links []*proxy.Proxy
+		for _, node := range s.nodes {
+			links = append(links, proxy.New(t, node.Addr()))
+		}
+		l := s.through(links, 10*time.Second).Mutex("q", holdfast.NoRenew())
+		for range 2 {
+			backend.Release(t, acquireOn(t, l, 3))
+		}
+		if _, err := s.nodes[1].Do("ACL", "SETUSER", "default", "-mget"); err != nil {
+			t.Fatal(err)
+		}
+		var votes atomic.Int64
+		links[1].Hold(func(request []byte) bool {
+			if bytes.Contains(request, []byte("MULTI")) {
+				votes.Add(1)
+			}
+			return false
+		}, proxy.Cut)
+		const leases = 30
+		for range leases {
+			backend.Release(t, acquireOn(t, l, 3))
+		}
+		if n := votes.Load(); n == 0 || n > leases/2 {
+			t.Errorf("%d leases took %d such votes", leases, n)
+		}
 	})
 }

@@ -54,7 +54,7 @@ local function pass_on()
     return nil
   end
   local first = joining()
-  local joins = first
+  local joins = first and first[1] ~= ARGV[6] and first
   first = first or redis.call('ZRANGEBYSCORE', KEYS[2], '0', '+inf', 'LIMIT', '0', '2')
   local waiter, claim, channel, info = string.match(first[1] or '', '^([^\n]*)\n(%d+)\n([^\n]*)\n(.*)$')
   local follower, behind = string.match(first[2] or '', '^([^\n]*)\n%d+\n([^\n]*)\n')

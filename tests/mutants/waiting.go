@@ -173,6 +173,11 @@ var waiting = []Mutant{
 		Tests: []Test{{"scripts", "TestAReleaseQueuesTheNextWaiter"}},
 	},
 	{
+		Name: "joins-who-is-served", About: "a late release queues the waiter again that gets the lock",
+		Edits: []overlay.Edit{part("join-first", "first[1] ~= ARGV[6] and ", "")},
+		Tests: []Test{{"scripts", "TestALateReleaseDoesNotQueueWhoGetsTheLock"}},
+	},
+	{
 		Name: "joins-unowed", About: "a waiter that a release has queued is left in the queue when it gives up",
 		Edits: []overlay.Edit{line("follower-owed", "")},
 		Tests: []Test{{"virtual", "TestAWaiterGivesUpWhileAReleaseCarriesIt"}},

@@ -507,3 +507,30 @@ func blur(reply string) string {
 	}
 	return strings.Join(words, " ")
 }
+
+// Fault: A release that queues its caller's next waiter comes so late that the waiter stands in the queue already. If it gets the lock, it
+// does not stand there any more.
+func TestALateReleaseDoesNotQueueWhoGetsTheLock(t *testing.T) {
+	t.Parallel()
+	backend.Each(t, func(t *testing.T, back *backend.Backend) {
+		b := newBench(t, back)
+		listenToAll(b, back)
+		release := atStandstill(t, script.Release())
+		next := strings.Replace(member("N"), "channel-N", "channel-E", 1)
+		for i, queue := range [][]string{{next}, {next, member("B")}, {member("B"), next}} {
+			c := queueCase{value: "hf2:A:1699999999000000:1699999999000:0:" + info + "+", fence: "1699999999999999"}
+			for i, text := range queue {
+				c.queue = append(c.queue, redis.Z{Score: float64(standstill - 1_000_000 + i), Member: text})
+			}
+			c.lay(b)
+			reply := b.run(release, "", "A", "", 0, standstill+1, next, "channel-E")
+			value := b.rdb.Get(t.Context(), "{k}").Val()
+			if !strings.HasPrefix(value, "hf2:"+queue[0][:1]+":") {
+				t.Errorf("case %d: the lock's value is %q", i, value)
+			}
+			if left := b.rdb.ZRange(t.Context(), "{k}:q", 0, -1).Val(); !slices.Equal(left, queue[1:]) {
+				t.Errorf("case %d: %q are left in the queue, want %q; the reply is %q", i, left, queue[1:], reply)
+			}
+		}
+	})
+}

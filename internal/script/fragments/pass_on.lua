@@ -67,7 +67,9 @@ local function pass_on()
     return nil
   end
   local first = joining()
-  local joins = first
+  -- A late copy of the request may find that waiter in the queue.
+  -- mutants: join-first
+  local joins = first and first[1] ~= ARGV[6] and first
   -- mutants: pass-on-order
   first = first or redis.call('ZRANGEBYSCORE', KEYS[2], '0', '+inf', 'LIMIT', '0', '2')
   local waiter, claim, channel, info = string.match(first[1] or '', '^([^\n]*)\n(%d+)\n([^\n]*)\n(.*)$')

@@ -90,6 +90,8 @@ func (f *follower) request() *codec.Acquire {
 	if f == nil {
 		return nil
 	}
+	// mutants: follower-asked
+	f.after.queue.noteAsked()
 	a := f.a
 	return &codec.Acquire{
 		Token: a.token(), Info: a.l.set.info, NotAfter: a.l.c.notAfter(a.l), Claim: a.claim, Channel: a.channel,
@@ -100,6 +102,12 @@ func (f *follower) request() *codec.Acquire {
 func (f *follower) settle(q *codec.Acquire, began clock.Instant, reply codec.ReleaseReply, unanswered bool, err error) {
 	if f == nil {
 		return
+	}
+	if err == nil { // or the attempt is about to ask
+		wq := f.after.queue
+		wq.mu.Lock()
+		wq.noteOutcome(nil)
+		wq.mu.Unlock()
 	}
 	// mutants: follower-unanswered
 	f.a.sent(unanswered || err != nil && exec.MayBeDone(err), q.NotAfter)

@@ -188,6 +188,11 @@ var waiting = []Mutant{
 		Tests: []Test{{"virtual", "TestAWaiterGivesUpWhileAReleaseCarriesIt"}},
 	},
 	{
+		Name: "joins-unasked", About: "a waiter does not know that the server owes an answer to the release that carries it",
+		Edits: []overlay.Edit{line("follower-asked", "")},
+		Tests: []Test{{"virtual", "TestAnOutageWhileAReleaseCarriesAWaiter"}},
+	},
+	{
 		Name: "next-waiter-held-back", About: "a process's next waiter is queued only when the lock is released",
 		Edits: []overlay.Edit{part("follow-time", "maxFollow", "100*maxFollow")},
 		Tests: []Test{{"virtual", "TestTheNextWaiterAsksDuringALongHold"}},

@@ -3,6 +3,8 @@ package virtual
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -159,4 +161,46 @@ func TestALateReleaseQueuesNobody(t *testing.T) {
 		release(t, again)
 		next.served(t, 10*time.Millisecond)
 	})
+}
+
+// Fault: The server goes out of order while a release carries a waiter, whose time passes. The waiter's error says so: the lock does not
+// look busy.
+func TestAnOutageWhileAReleaseCarriesAWaiter(t *testing.T) {
+	for what, broken := range map[string]state{"no answer": stuck, "connection refused": refused} {
+		for _, patience := range []time.Duration{2 * time.Second, 4 * time.Second} {
+			for _, by := range []string{"a deadline", "Wait"} {
+				t.Run(fmt.Sprint(what, " in ", patience, " by ", by), func(t *testing.T) {
+					bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
+						path := &way{srv: srv}
+						c := path.client(t, holdfast.Config{TTL: 10 * time.Minute, MaxLocalHandovers: -1, CommandTimeout: time.Second})
+						holder := acquire(t, client(t, srv).Mutex("a", holdfast.TTL(10*time.Minute)))
+						first := wait(t, c.Mutex("a"))
+						second := make(chan error, 1)
+						go func() {
+							ctx, l := context.Background(), c.Mutex("a", holdfast.Wait(patience))
+							if by == "a deadline" {
+								var cancel context.CancelFunc
+								ctx, cancel = context.WithTimeout(ctx, patience)
+								defer cancel()
+								l = c.Mutex("a")
+							}
+							_, err := l.Acquire(ctx)
+							second <- err
+						}()
+						time.Sleep(time.Second)
+						release(t, holder)
+						<-first.done
+						time.Sleep(time.Millisecond)
+						path.become(broken)
+						released := make(chan error, 1)
+						go func() { released <- first.lease.Release(context.Background()) }()
+						if err := <-second; !errors.Is(err, holdfast.ErrUnavailable) || !strings.Contains(err.Error(), "acquire") {
+							t.Errorf("Acquire: %v", err)
+						}
+						<-released
+					})
+				})
+			}
+		}
+	}
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/holdfast-go/holdfast/internal/codec"
 	"github.com/holdfast-go/holdfast/internal/exec"
 	"github.com/holdfast-go/holdfast/internal/notify"
+	"github.com/holdfast-go/holdfast/internal/wire"
 )
 
 // This file queues a process's next waiter with the request that releases the lock (docs/PROTOCOL.md, "release"): of a hold that is
@@ -18,6 +19,10 @@ type follower struct {
 	by      notify.Confirmation // of the subscription that will notify it
 	after   *hold
 	settled chan *standing // receives, once it was taken: what is known of its place, or nil
+
+	// Guarded by the wait queue.
+	notAfter int64 // of the request that carries it; 0 while there is none
+	left     bool  // the acquirer goes on without the reply, and alone has the attempt
 }
 
 // maxFollow bounds how long a waiter is held back so that it can be queued with a release. Other processes that come meanwhile are
@@ -39,6 +44,7 @@ func (acq *acquirer) follow(h *hold) bool {
 	f := &follower{a: h.l.newAttempt(), by: by, after: h, settled: make(chan *standing, 1)}
 	acq.attempt, acq.began = f.a, time.Now()
 	acq.listen()
+	f.a.anchor = h.attempt.anchor // for a notification that comes before the reply
 	wq.mu.Lock()
 	next := wq.head()
 	waits := wq.current == h && next != nil && next.l.interchangeable(h.l)
@@ -62,12 +68,56 @@ func (acq *acquirer) follow(h *hold) bool {
 	case <-c.closing:
 	}
 	if !settled && wq.takeFollower(h) == nil { // the release is under way
-		acq.standing = <-f.settled
+		acq.standing = wq.awaitRelease(f)
 	}
 	if acq.sub.HasMissed() {
 		acq.standing = nil
 	}
 	return true
+}
+
+// awaitRelease waits for what becomes of the release that carries f: for its reply, or, if that is late, for the notification that f has the
+// lock. It returns what is known of f's place, or nil.
+func (wq *waitQueue) awaitRelease(f *follower) *standing {
+	var kept []wire.Message
+	defer func() {
+		for _, m := range kept {
+			f.a.notify(m)
+		}
+	}()
+	var late <-chan time.Time
+	for {
+		select {
+		case s := <-f.settled:
+			return s
+		case m := <-f.a.inbox:
+			kept = append(kept, m)
+			if m.Grant != nil && late == nil {
+				late = time.After(4*wq.l.c.server.RTT.Mean() + renewalGrace)
+			}
+		case <-late:
+			// mutants: follower-leaves
+			return wq.leave(f)
+		}
+	}
+}
+
+// leave makes the acquirer go on with an attempt that was notified, as if the release that carries it were not answered.
+func (wq *waitQueue) leave(f *follower) *standing {
+	wq.mu.Lock()
+	defer wq.mu.Unlock()
+	select {
+	case s := <-f.settled:
+		return s
+	default:
+	}
+	f.left = true
+	f.a.sent(true, f.notAfter)
+	if f.a.anchor == (exec.Anchor{}) {
+		return nil
+	}
+	f.a.enqueued = true
+	return &standing{f.a, codec.Place{Rank: 1, Receivers: 1}, f.by}
 }
 
 // takeFollower returns who is to be queued when the hold is released; or nil.
@@ -90,12 +140,17 @@ func (f *follower) request() *codec.Acquire {
 	if f == nil {
 		return nil
 	}
+	a, wq := f.a, f.after.queue
+	notAfter := a.l.c.notAfter(a.l)
 	// mutants: follower-asked
-	f.after.queue.noteAsked()
-	a := f.a
-	return &codec.Acquire{
-		Token: a.token(), Info: a.l.set.info, NotAfter: a.l.c.notAfter(a.l), Claim: a.claim, Channel: a.channel,
+	wq.noteAsked()
+	wq.mu.Lock()
+	defer wq.mu.Unlock()
+	if f.left { // by a false notification: nothing was sent
+		return nil
 	}
+	f.notAfter = notAfter
+	return &codec.Acquire{Token: a.token(), Info: a.l.set.info, NotAfter: notAfter, Claim: a.claim, Channel: a.channel}
 }
 
 // settle notes what became of the release that asked for it, which was not sent before began. It does nothing if f is nil.
@@ -103,11 +158,14 @@ func (f *follower) settle(q *codec.Acquire, began clock.Instant, reply codec.Rel
 	if f == nil {
 		return
 	}
-	if err == nil { // or the attempt is about to ask
-		wq := f.after.queue
-		wq.mu.Lock()
+	wq := f.after.queue
+	wq.mu.Lock()
+	defer wq.mu.Unlock()
+	if err == nil { // or the acquirer is about to ask
 		wq.noteOutcome(nil)
-		wq.mu.Unlock()
+	}
+	if f.left {
+		return
 	}
 	// mutants: follower-unanswered
 	f.a.sent(unanswered || err != nil && exec.MayBeDone(err), q.NotAfter)

@@ -193,6 +193,11 @@ var waiting = []Mutant{
 		Tests: []Test{{"virtual", "TestAnOutageWhileAReleaseCarriesAWaiter"}},
 	},
 	{
+		Name: "joins-unheard", About: "a waiter that was notified waits for the reply to the release that carries it",
+		Edits: []overlay.Edit{line("follower-leaves", "return <-f.settled")},
+		Tests: []Test{{"virtual", "TestALostReplyDoesNotHoldUpTheNextWaiter"}},
+	},
+	{
 		Name: "next-waiter-held-back", About: "a process's next waiter is queued only when the lock is released",
 		Edits: []overlay.Edit{part("follow-time", "maxFollow", "100*maxFollow")},
 		Tests: []Test{{"virtual", "TestTheNextWaiterAsksDuringALongHold"}},

@@ -204,3 +204,27 @@ func TestAnOutageWhileAReleaseCarriesAWaiter(t *testing.T) {
 		}
 	}
 }
+
+// Fault: The reply to a release is lost that carries the next waiter, and the lock is soon handed to that. It takes it before its claim is over.
+func TestALostReplyDoesNotHoldUpTheNextWaiter(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
+		l := newLine(t, srv, 10*time.Second)
+		l.hold(t, time.Millisecond)
+		l.way.set(func() { l.way.silences = script.Release().SHA1 })
+		released := make(chan error, 1)
+		go func() { released <- l.first.lease.Release(context.Background()) }()
+		l.other.served(t, 10*time.Millisecond)
+		begun := time.Now()
+		<-l.second.done
+		if took := l.second.at.Sub(begun); l.second.err != nil || took > time.Second {
+			t.Errorf("Acquire took %s, and returned %v", took, l.second.err)
+		}
+		<-released                                       // it says that the lock is gone, which an earlier try may have brought about
+		_ = l.second.lease.Release(context.Background()) // on the same connection, which says nothing
+		time.Sleep(time.Minute)
+		if n := l.waiters(t); n != 0 {
+			t.Errorf("%d wait in the end", n)
+		}
+		release(t, acquire(t, l.lock))
+	})
+}

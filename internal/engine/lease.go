@@ -401,11 +401,15 @@ func (l *holdLease) releaseThen(ctx context.Context, done func(error)) {
 	}
 	began := time.Now()
 	h.attempt.freeThen(h.fence(), func(freed, unanswered bool) {
-		if freed {
+		if freed && c.cfg.Observer == nil { // an observer may take its time, or ask the server
 			done(l.gaveBack(released, false, nil))
 			return
 		}
 		c.tasks.Run(func() {
+			if freed {
+				done(l.gaveBack(released, false, nil))
+				return
+			}
 			reply, again, err := c.releaseSince(began, context.WithoutCancel(ctx), h.l, codec.Release{Token: h.attempt.token(), Member: h.attempt.member}, h.attempt.ending)
 			done(l.gaveBack(reply, unanswered || again, err))
 		})

@@ -109,8 +109,13 @@ func (l *line) composeAcquires(b []byte, calls []*Call) []byte {
 		// mutants: set-expiry
 		b = appendNumber(b, c.Expiry)
 	}
-	b = append(b, "*8\r\n$4\r\nXADD\r\n"...)
-	b = append(appendWord(b, calls[0].Fences), l.pipe.trim()...)
+	// mutants: vote-counter
+	if calls[0].Kind == Vote {
+		b = append(appendWord(append(b, "*9\r\n$4\r\nXADD\r\n"...), calls[0].Fences), noCounter...)
+	} else {
+		b = appendWord(append(b, "*8\r\n$4\r\nXADD\r\n"...), calls[0].Fences)
+	}
+	b = append(b, l.pipe.trim()...)
 	// mutants: queues-asked
 	b = appendWord(appendArray(b, 1+len(calls)), "EXISTS")
 	for _, c := range calls {
@@ -133,6 +138,9 @@ const (
 	trimToOne  = "$6\r\nMAXLEN\r\n$1\r\n~\r\n$1\r\n1\r\n$1\r\n*\r\n$1\r\ng\r\n$0\r\n\r\n"
 	trimToNone = "$6\r\nMAXLEN\r\n$1\r\n~\r\n$1\r\n0\r\n$1\r\n*\r\n$1\r\ng\r\n$0\r\n\r\n"
 )
+
+// noCounter makes XADD leave a counter that does not exist. A node that has lost its counter is to be known by that.
+const noCounter = "$10\r\nNOMKSTREAM\r\n"
 
 func (p *Pipe) trim() string {
 	if p.InCluster {
@@ -258,7 +266,8 @@ func readAcquired(l *line, r replies, calls []*Call) {
 	}
 	idKind, idText := r.skip()
 	id, fits := parseID(idText)
-	err := unless(idKind == '$' && fits, idKind, idText)
+	counted := !isVote || idKind != 0
+	err := unless(idKind == '$' && fits || !counted, idKind, idText)
 	existKind, existText := r.skip()
 	queues, wrong := strconv.Atoi(string(existText))
 	if err == nil {
@@ -277,7 +286,7 @@ func readAcquired(l *line, r replies, calls []*Call) {
 		l.clock.heard(calls[0].Sent, heard, now)
 	}
 	// mutants: vote-counts
-	counts := isVote && node.counts(now, calls[0].Quarantine)
+	counts := isVote && counted && node.counts(now, calls[0].Quarantine)
 	for _, c := range calls {
 		c.Fence, c.Queues, c.Counts, c.Now, c.Heard = id, queues, counts, now, heard
 		if c.err == nil {

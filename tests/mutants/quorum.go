@@ -61,7 +61,7 @@ var quorum = []Mutant{
 	},
 	{
 		Name: "vote-of-any-node", About: "whatever node sets a lock has voted for it",
-		Edits: []overlay.Edit{part("vote-counts", "isVote && node", "isVote || node")},
+		Edits: []overlay.Edit{part("vote-counts", "isVote && counted && node", "isVote && counted || node")},
 		Tests: []Test{{"quorum", "TestAVoteThatDoesNotCount"}},
 	},
 	{
@@ -98,6 +98,11 @@ var quorum = []Mutant{
 		Name: "vote-refused-again", About: "a node that refuses a command of a vote is asked by it each time",
 		Edits: []overlay.Edit{part("vote-scripted", "!call.Counts", "!call.Counts && call.Done")},
 		Tests: []Test{{"quorum", "TestANodeThatRefusesVotes"}},
+	},
+	{
+		Name: "vote-makes-a-counter", About: "a vote makes a counter on a node that has lost it",
+		Edits: []overlay.Edit{part("vote-counter", "calls[0].Kind == Vote", "false")},
+		Tests: []Test{{"quorum", "TestAVoteThatDoesNotCount"}},
 	},
 	{
 		Name: "vote-not-answered", About: "a vote that was not answered counts as refused",

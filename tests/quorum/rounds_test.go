@@ -314,6 +314,10 @@ func TestAVoteThatDoesNotCount(t *testing.T) {
 		if kept, err := s.nodes[2].Do("EXISTS", "holdfast:{q}"); kept != int64(0) || err != nil {
 			t.Errorf("the node keeps it: %v, %v", kept, err)
 		}
+		// By its absence the node will be known to have lost its counter, if others restart as well.
+		if made, err := s.nodes[2].Do("EXISTS", "holdfast:fences"); made != int64(0) || err != nil {
+			t.Errorf("the vote has made a counter: %v, %v", made, err)
+		}
 		backend.Release(t, lease)
 	})
 }

@@ -40,6 +40,8 @@ func (acq *acquirer) follow(h *hold) bool {
 		return false
 	case wq.fences(h.l) > 0: // the lock may be passed on within the process, for longer
 		return false
+	case h.attempt.freeable(): // nobody else waits: if the next waiter is queued by itself, it is handed the lock
+		return false
 	}
 	f := &follower{a: h.l.newAttempt(), by: by, after: h, settled: make(chan *standing, 1)}
 	acq.attempt, acq.began = f.a, time.Now()
@@ -117,7 +119,7 @@ func (wq *waitQueue) leave(f *follower) *standing {
 		return nil
 	}
 	f.a.enqueued = true
-	return &standing{f.a, codec.Place{Rank: 1, Receivers: 1}, f.by}
+	return &standing{f.a, codec.Place{TTL: -1, Rank: 1, Receivers: 1}, f.by}
 }
 
 // takeFollower returns who is to be queued when the hold is released; or nil.

@@ -10,8 +10,8 @@ import (
 	"github.com/holdfast-go/holdfast/internal/wire"
 )
 
-// This file queues a process's next waiter with the request that releases the lock (docs/PROTOCOL.md, "release"): of a hold that is
-// short, one request does what two would.
+// This file queues a process's next waiter with the request that releases the lock (docs/PROTOCOL.md, "release"). For a short hold that
+// saves a request.
 
 // follower is an attempt that is to be queued when a hold is released.
 type follower struct {
@@ -25,8 +25,8 @@ type follower struct {
 	left     bool  // the acquirer goes on without the reply, and alone has the attempt
 }
 
-// maxFollow bounds how long a waiter is held back so that it can be queued with a release. Other processes that come meanwhile are
-// before it.
+// maxFollow bounds how long a waiter is held back so that it can be queued with a release. Other processes that enter the queue in
+// that time are ahead of it.
 const maxFollow = 10 * time.Millisecond
 
 // follow waits for a short time for the release of the hold that the acquirer has just delivered, so that the next waiter, which wants
@@ -78,8 +78,8 @@ func (acq *acquirer) follow(h *hold) bool {
 	return true
 }
 
-// awaitRelease waits for what becomes of the release that carries f: for its reply, or, if that is late, for the notification that f has the
-// lock. It returns what is known of f's place, or nil.
+// awaitRelease waits until the release that carries f is settled. If f is notified that it has the lock, and the reply is still missing
+// after a few round trips, awaitRelease gives up. It returns what is known of f's place, or nil.
 func (wq *waitQueue) awaitRelease(f *follower) *standing {
 	var kept []wire.Message
 	defer func() {
@@ -104,7 +104,7 @@ func (wq *waitQueue) awaitRelease(f *follower) *standing {
 	}
 }
 
-// leave makes the acquirer go on with an attempt that was notified, as if the release that carries it were not answered.
+// leave makes the acquirer go on with a notified attempt as if the release that carries it had not been answered.
 func (wq *waitQueue) leave(f *follower) *standing {
 	wq.mu.Lock()
 	defer wq.mu.Unlock()
@@ -172,6 +172,7 @@ func (f *follower) settle(q *codec.Acquire, began clock.Instant, reply codec.Rel
 	// mutants: follower-unanswered
 	f.a.sent(unanswered || err != nil && exec.MayBeDone(err), q.NotAfter)
 	if err != nil || reply.Place == nil {
+		// mutants: follower-placed
 		f.settled <- nil
 		return
 	}

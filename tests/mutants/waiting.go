@@ -178,6 +178,11 @@ var waiting = []Mutant{
 		Tests: []Test{{"scripts", "TestALateReleaseDoesNotQueueWhoGetsTheLock"}},
 	},
 	{
+		Name: "joins-unseen", About: "a waiter that a release has not queued does not ask by itself",
+		Edits: []overlay.Edit{part("follower-placed", "f.settled <- nil", "f.settled <- &standing{f.a, codec.Place{TTL: -1, Rank: 1, Receivers: 1}, f.by}")},
+		Tests: []Test{{"virtual", "TestAReleaseFindsNobodyInTheQueue"}},
+	},
+	{
 		Name: "joins-unowed", About: "a waiter that a release has queued is left in the queue when it gives up",
 		Edits: []overlay.Edit{line("follower-owed", "")},
 		Tests: []Test{{"virtual", "TestAWaiterGivesUpWhileAReleaseCarriesIt"}},

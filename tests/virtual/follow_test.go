@@ -77,6 +77,19 @@ func TestAReleaseCarriesTheNextWaiter(t *testing.T) {
 	})
 }
 
+// A release that finds nobody in the queue does not queue the next waiter, which then asks by itself at once.
+func TestAReleaseFindsNobodyInTheQueue(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
+		l := newLine(t, srv, time.Second)
+		l.hold(t, time.Millisecond)
+		l.other.cancel()
+		<-l.other.done
+		synctest.Wait()
+		release(t, l.first.lease)
+		l.second.served(t, 10*time.Millisecond)
+	})
+}
+
 // While a hold is long, the next waiter asks by itself, so that those who come later are behind it.
 func TestTheNextWaiterAsksDuringALongHold(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
@@ -91,7 +104,7 @@ func TestTheNextWaiterAsksDuringALongHold(t *testing.T) {
 	})
 }
 
-// Fault: The reply to a release is lost that carries the next waiter. The waiter is served, and does not stand in the queue twice.
+// Fault: A release carries the next waiter, and its reply is lost. The waiter is served, and is in the queue only once.
 func TestTheReplyToAReleaseWithAWaiterIsLost(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
 		l := newLine(t, srv, time.Second)
@@ -163,8 +176,8 @@ func TestALateReleaseQueuesNobody(t *testing.T) {
 	})
 }
 
-// Fault: The server goes out of order while a release carries a waiter, whose time passes. The waiter's error says so: the lock does not
-// look busy.
+// Fault: The server stops answering while a release carries a waiter. If the waiter's time passes, its error says so, and not that others
+// hold the lock.
 func TestAnOutageWhileAReleaseCarriesAWaiter(t *testing.T) {
 	for what, broken := range map[string]state{"no answer": stuck, "connection refused": refused} {
 		for _, patience := range []time.Duration{2 * time.Second, 4 * time.Second} {
@@ -205,7 +218,7 @@ func TestAnOutageWhileAReleaseCarriesAWaiter(t *testing.T) {
 	}
 }
 
-// Fault: The reply to a release is lost that carries the next waiter, and the lock is soon handed to that. It takes it before its claim is over.
+// Fault: A release carries the next waiter, and its reply is lost. The waiter is soon handed the lock, and takes it before its claim is over.
 func TestALostReplyDoesNotHoldUpTheNextWaiter(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
 		l := newLine(t, srv, 10*time.Second)

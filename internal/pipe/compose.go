@@ -62,7 +62,7 @@ func (l *line) gather(at int) []*Call {
 	first.sent = true
 	calls, ahead := first.alone(), l.queue[at+1:]
 	// mutants: sharers-ahead
-	if l.pipe.InCluster { // most calls are of other groups: to look at all of them for each would take too long
+	if l.pipe.InCluster { // most calls are of other groups, and searching all of them for each call would take too long
 		ahead = ahead[:min(len(ahead), maxShared)]
 	}
 	for _, c := range ahead {
@@ -122,24 +122,30 @@ func (l *line) composeAcquires(b []byte, calls []*Call) []byte {
 		// mutants: queue-asked
 		b = appendWord(b, c.Queue)
 	}
-	replies := len(calls) + 5
 	if calls[0].Kind == Vote {
 		b = appendWords(appendArray(b, 3), "MGET", calls[0].CaughtUp, calls[0].Mark)
 		b = append(b, "*2\r\n$4\r\nINFO\r\n$11\r\nreplication\r\n"...)
-		replies += 2
 	}
 	b = append(b, "*1\r\n$4\r\nTIME\r\n*1\r\n$4\r\nEXEC\r\n"...)
-	l.flight = append(l.flight, packet{calls, l.wrote + len(b), replies, readAcquired})
+	l.flight = append(l.flight, packet{calls, l.wrote + len(b), commandsOf(calls) + 2, readAcquired})
 	return b
 }
 
-// Of the counter, an entry is kept so that scripts can read its id; in a Cluster, where there are many counters, none is.
+// commandsOf returns how many commands the transaction of these calls has between MULTI and EXEC.
+func commandsOf(calls []*Call) int {
+	if calls[0].Kind == Vote {
+		return len(calls) + 5
+	}
+	return len(calls) + 3
+}
+
+// The counter keeps one entry, so that scripts can read its id. In a Cluster, which has many counters, it keeps none.
 const (
 	trimToOne  = "$6\r\nMAXLEN\r\n$1\r\n~\r\n$1\r\n1\r\n$1\r\n*\r\n$1\r\ng\r\n$0\r\n\r\n"
 	trimToNone = "$6\r\nMAXLEN\r\n$1\r\n~\r\n$1\r\n0\r\n$1\r\n*\r\n$1\r\ng\r\n$0\r\n\r\n"
 )
 
-// noCounter makes XADD leave a counter that does not exist. A node that has lost its counter is to be known by that.
+// noCounter keeps XADD from creating a counter. A missing counter shows that a node has lost it.
 const noCounter = "$10\r\nNOMKSTREAM\r\n"
 
 func (p *Pipe) trim() string {
@@ -230,10 +236,7 @@ func readReleased(l *line, r replies, calls []*Call) {
 }
 
 func readAcquired(l *line, r replies, calls []*Call) {
-	commands, isVote := len(calls)+3, calls[0].Kind == Vote
-	if isVote {
-		commands += 2
-	}
+	commands, isVote := commandsOf(calls), calls[0].Kind == Vote
 	multi, refused := r.next()
 	begun := multi == '+'     // without MULTI, each command was carried out by itself
 	for i := range commands { // that the commands are queued, or the first error

@@ -10,8 +10,7 @@ import (
 	"github.com/holdfast-go/holdfast/internal/exec"
 )
 
-// ballot is one round of votes. Those that nodes are asked for by their own commands have no goroutines: whoever reads the answers
-// counts them.
+// ballot is one round of votes. A vote by a node's own commands has no goroutine: the goroutine that reads the answer counts it.
 type ballot struct {
 	q     *Quorum
 	l     *lock
@@ -76,7 +75,7 @@ func (p *ballot) ask(ctx context.Context, i int) {
 		over = p.ticket.carriers[v.node].Done
 	}
 	p.q.clients[v.node].Tasks().Run(func() {
-		v := p.q.askAlone(ctx, p.l, v, p.terms)
+		v := p.q.askByScript(ctx, p.l, v, p.terms)
 		// mutants: ticket-overtaken
 		if v.unsettled {
 			v.a.WhenSettled(over)
@@ -189,7 +188,7 @@ func (p *ballot) await(n int) []vote {
 		}
 		select {
 		case <-p.news:
-		case <-p.timer.C: // the others are given up in time by themselves
+		case <-p.timer.C: // votes by script end by themselves
 			// mutants: vote-late
 			p.leave()
 		}

@@ -17,8 +17,8 @@ type Quorum struct {
 	need    int
 
 	repairing atomic.Bool // in the background
-	// partial says that not all nodes have voted for the latest lease. Then nodes are asked by script, which counts fences one by one: those of
-	// the nodes' own commands are made of their clocks, and if not all nodes vote, a second round is needed to agree on one.
+	// partial says that not all nodes have voted for the latest lease. Then scripts ask for votes, because they count fences one by one.
+	// Fences of the nodes' own commands come from their clocks, and unless all nodes vote it takes a second round to agree on one.
 	partial atomic.Bool
 
 	mu      sync.Mutex

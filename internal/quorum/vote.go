@@ -35,11 +35,11 @@ func (q *Quorum) vote(ctx context.Context, l *lock, i int, round string, terms t
 		v.err = exec.Unsent(errHangs)
 		return v
 	}
-	return q.askAlone(ctx, l, v, terms)
+	return q.askByScript(ctx, l, v, terms)
 }
 
-// askAlone asks a node for the lock by itself.
-func (q *Quorum) askAlone(ctx context.Context, l *lock, v vote, terms terms) vote {
+// askByScript asks a node for the lock by node_acquire.lua.
+func (q *Quorum) askByScript(ctx context.Context, l *lock, v vote, terms terms) vote {
 	p := l.parts[v.node]
 	var reply codec.NodeAcquireReply
 	var sent clock.Instant
@@ -77,7 +77,8 @@ func (q *Quorum) askAlone(ctx context.Context, l *lock, v vote, terms terms) vot
 	return v
 }
 
-// askFree asks a node for the lock by the node's own commands, if they can be used, and returns at once. count is called with the vote.
+// askFree asks a node for the lock by its own commands and returns at once. count is called with the vote. askFree returns nil if a script
+// has to ask.
 func (q *Quorum) askFree(ctx context.Context, l *lock, v vote, terms terms, count func(vote)) *engine.FreeVote {
 	if ctx.Err() != nil || terms.ticket != nil || q.partial.Load() || q.clients[v.node].Server().Info() == nil || isDone(q.clients[v.node].Closing()) {
 		return nil
@@ -95,7 +96,7 @@ func (q *Quorum) askFree(ctx context.Context, l *lock, v vote, terms terms, coun
 	})
 }
 
-// afterFree returns the vote of a node that has not granted the lock, or not clearly. If nothing is known, a script asks.
+// afterFree returns the vote of a node whose answer is not clearly a grant. If the answer does not say who has the lock, a script asks.
 func (q *Quorum) afterFree(ctx context.Context, l *lock, v vote, terms terms, f *engine.FreeVote) vote {
 	waiting, cancel := context.WithTimeout(ctx, terms.timeout)
 	defer cancel()
@@ -106,7 +107,7 @@ func (q *Quorum) afterFree(ctx context.Context, l *lock, v vote, terms terms, f 
 		return v
 	}
 	v.a = l.parts[v.node].Attempt(engine.RoundOf(v.a.Token()))
-	return q.askAlone(ctx, l, v, terms)
+	return q.askByScript(ctx, l, v, terms)
 }
 
 // unanswered returns the vote of a node whose request, with that not-after, ended in an error.

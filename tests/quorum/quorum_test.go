@@ -102,6 +102,15 @@ func (s *site) quorum(nodeTimeout ...time.Duration) *holdfast.Quorum {
 	return s.quorumOf(addrs, nodeTimeout...)
 }
 
+// links returns a proxy for each node.
+func (s *site) links() (links []*proxy.Proxy) {
+	s.t.Helper()
+	for _, node := range s.nodes {
+		links = append(links, proxy.New(s.t, node.Addr()))
+	}
+	return links
+}
+
 // through returns the quorum of a process that reaches each node through a proxy.
 func (s *site) through(links []*proxy.Proxy, nodeTimeout ...time.Duration) *holdfast.Quorum {
 	s.t.Helper()
@@ -1233,10 +1242,7 @@ func TestNodeHangs(t *testing.T) {
 func TestConnectionsOutliveTheNodeTimeout(t *testing.T) {
 	t.Parallel()
 	each(t, 3, age, func(t *testing.T, s *site) {
-		var links []*proxy.Proxy
-		for _, node := range s.nodes {
-			links = append(links, proxy.New(t, node.Addr()))
-		}
+		links := s.links()
 		machine.Unhurried(t, time.Second, func(timeout time.Duration) error {
 			l := s.through(links, timeout).Mutex("q")
 			backend.Release(t, acquire(t, l))

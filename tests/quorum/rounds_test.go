@@ -247,10 +247,7 @@ func TestALoneVoteIsNotAnswered(t *testing.T) {
 	t.Parallel()
 	each(t, 3, age, func(t *testing.T, s *site) {
 		s.commandTimeout = 10 * time.Minute // the connection hangs until it is cut
-		var links []*proxy.Proxy
-		for _, node := range s.nodes {
-			links = append(links, proxy.New(t, node.Addr()))
-		}
+		links := s.links()
 		q := s.through(links, 10*time.Second) // one round, however slow the machine is
 		l := q.Mutex("a", holdfast.NoRenew())
 		backend.Release(t, acquireOn(t, l, 3))
@@ -268,7 +265,7 @@ func TestALoneVoteIsNotAnswered(t *testing.T) {
 	})
 }
 
-// Without all nodes a lease takes one round, as with all: then nodes count fences one by one, so they agree.
+// A lease takes one round even if a node is missing: then the nodes count fences one by one, so they agree.
 func TestOneRoundWithoutANode(t *testing.T) {
 	t.Parallel()
 	each(t, 3, age, func(t *testing.T, s *site) {
@@ -314,7 +311,7 @@ func TestAVoteThatDoesNotCount(t *testing.T) {
 		if kept, err := s.nodes[2].Do("EXISTS", "holdfast:{q}"); kept != int64(0) || err != nil {
 			t.Errorf("the node keeps it: %v, %v", kept, err)
 		}
-		// By its absence the node will be known to have lost its counter, if others restart as well.
+		// If other nodes restart as well, the missing counter shows that this one has lost it.
 		if made, err := s.nodes[2].Do("EXISTS", "holdfast:fences"); made != int64(0) || err != nil {
 			t.Errorf("the vote has made a counter: %v, %v", made, err)
 		}
@@ -326,10 +323,7 @@ func TestAVoteThatDoesNotCount(t *testing.T) {
 func TestAVoteComesAfterItsRelease(t *testing.T) {
 	t.Parallel()
 	each(t, 3, age, func(t *testing.T, s *site) {
-		var links []*proxy.Proxy
-		for _, node := range s.nodes {
-			links = append(links, proxy.New(t, node.Addr()))
-		}
+		links := s.links()
 		l := s.through(links, 10*time.Second).Mutex("q", holdfast.NoRenew())
 		for range 2 {
 			backend.Release(t, acquireOn(t, l, 3))
@@ -349,8 +343,8 @@ func TestAVoteComesAfterItsRelease(t *testing.T) {
 	})
 }
 
-// Fault: The clocks of the nodes are set back, so that the ids of a counter can have too high a number within their millisecond. Votes with
-// such a fence are given back, and scripts ask: whoever reads the answers does not wait for that.
+// Fault: The clocks of the nodes are set back, and the ids of their counters reach too high a number within a millisecond. Votes with such
+// fences are given back and scripts ask again, without holding up other answers on the connection.
 func TestVotesWhoseFencesDoNotFit(t *testing.T) {
 	t.Parallel()
 	each(t, 3, age, func(t *testing.T, s *site) {
@@ -373,14 +367,11 @@ func TestVotesWhoseFencesDoNotFit(t *testing.T) {
 	})
 }
 
-// A node that refuses one of the commands is asked by script, and not by these commands each time.
+// A node that refuses one of the commands is asked by script for a while, and not by these commands each time.
 func TestANodeThatRefusesVotes(t *testing.T) {
 	t.Parallel()
 	each(t, 3, age, func(t *testing.T, s *site) {
-		var links []*proxy.Proxy
-		for _, node := range s.nodes {
-			links = append(links, proxy.New(t, node.Addr()))
-		}
+		links := s.links()
 		l := s.through(links, 10*time.Second).Mutex("q", holdfast.NoRenew())
 		for range 2 {
 			backend.Release(t, acquireOn(t, l, 3))

@@ -16,7 +16,6 @@ import (
 	"github.com/holdfast-go/holdfast/driver/drivertest"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
 	"github.com/holdfast-go/holdfast/tests/internal/machine"
-	"github.com/holdfast-go/holdfast/tests/internal/proxy"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
@@ -107,7 +106,7 @@ func crowd(t *testing.T, q *holdfast.Quorum, n int, begun func(), opts ...holdfa
 	return leases
 }
 
-// While nodes are being asked for a lock, they are asked for others.
+// Several locks are acquired from the same nodes at the same time.
 func TestManyLocksAtOnce(t *testing.T) {
 	t.Parallel()
 	each(t, 3, age, func(t *testing.T, s *site) {
@@ -151,10 +150,7 @@ func TestManyLocksAtOnce(t *testing.T) {
 func TestAnswersToManyLocksAreLost(t *testing.T) {
 	t.Parallel()
 	each(t, 3, age, func(t *testing.T, s *site) {
-		var links []*proxy.Proxy
-		for _, node := range s.nodes {
-			links = append(links, proxy.New(t, node.Addr()))
-		}
+		links := s.links()
 		s.commandTimeout = 10 * time.Minute
 		backend.Release(t, acquire(t, s.through(links, 10*time.Second).Mutex("first")))
 		q := s.waiting(300 * time.Millisecond)

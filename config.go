@@ -84,10 +84,10 @@ type Config struct {
 	TTL time.Duration
 
 	// ViaClient sends everything through the client library. By default, almost everything goes over a connection to each server
-	// that only Holdfast uses: the client library makes it, but its hooks and its metrics do not see those calls, and its pool does not
-	// count the connection. With ViaClient they do. A mutex that is free then takes a script in place of a few short commands, and goroutines do not share
-	// these. It makes no difference with drivers that give no connections away, such as a driver.Wrapper, or that of a go-redis
-	// client with a Limiter or a StreamingCredentialsProvider.
+	// that only Holdfast uses. The client library makes that connection, but its hooks and its metrics do not see the calls, and its pool
+	// does not count the connection. With ViaClient they do. Acquiring a free mutex then takes a script in place of a few short commands,
+	// and goroutines do not share requests. ViaClient makes no difference with drivers that provide no connections, such as a
+	// driver.Wrapper, or that of a go-redis client with a Limiter or a StreamingCredentialsProvider.
 	ViaClient bool
 }
 

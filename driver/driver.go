@@ -114,13 +114,13 @@ type Connector interface {
 	// greeted the server on it, in version 2 of the protocol; afterwards only the caller writes to it and reads from it. Connect
 	// returns when ctx ends. A ReplyError is returned as it is, and any other error as by Run for a call that was not sent.
 	Connect(ctx context.Context, node string) (Connection, error)
-	// Connects returns the receiver, which must be comparable. From a type that embeds a Connector, such as a wrapper, it returns another Driver: by this the
-	// library knows that this type's Run is to see all calls.
+	// Connects returns the receiver, which must be comparable. On a type that embeds a Connector, such as a wrapper, it returns the
+	// embedded Driver. From that the library concludes that the type's own Run is to see all calls.
 	Connects() Driver
 	// Ready returns ErrClientClosed, wrapped as by Run, if the program has closed the client that it passed to the driver.
 	Ready() error
-	// Failed tells the driver of the error of a call on such a connection, as Run would return it: the address may lead to
-	// another server now.
+	// Failed tells the driver that a call on such a connection returned err, as Run would return it. The address may lead to another
+	// server now.
 	Failed(err error)
 }
 

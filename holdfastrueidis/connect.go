@@ -13,8 +13,9 @@ import (
 	"github.com/holdfast-go/holdfast/internal/connect"
 )
 
-// Connect opens a connection to a single server, or to that node of a Cluster. It does not if credentials can change, since new ones
-// would have to be sent on it, or if another server can take this one's place: with Sentinel, or if the server redirects clients.
+// Connect opens a connection to a single server, or to a node of a Cluster. It returns an error that matches errors.ErrUnsupported if
+// credentials can change, since new ones would have to be sent on the connection, or if another server can take this one's place:
+// with Sentinel, or if the server redirects clients.
 func (d *adapter) Connect(ctx context.Context, node string) (conn driver.Connection, err error) {
 	o := d.option
 	if d.follower != nil || o.AuthCredentialsFn != nil || o.Standalone.EnableRedirect || len(o.InitAddress) > 1 && node == "" {

@@ -134,8 +134,8 @@ func testRunDurably(t *testing.T, ctx context.Context, d driver.Durable) {
 	}
 }
 
-// testConnect tests that a connection leads to the server and speaks version 2 of the protocol, and that none is made once ctx has
-// ended.
+// testConnect tests that Connect returns a connection to the server that speaks version 2 of the protocol, and makes none once ctx
+// has ended.
 func testConnect(t *testing.T, ctx context.Context, d driver.Connector) {
 	if err := d.Ready(); err != nil {
 		t.Errorf("Ready returns %v", err)

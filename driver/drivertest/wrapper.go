@@ -10,7 +10,7 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// RunWrapper tests that a wrapper hides nothing of the driver that it wraps. The library must find Batcher, Durable and Cluster
+// RunWrapper tests that a wrapper hides no ability of the driver that it wraps. The library must find Batcher, Durable and Cluster
 // exactly where the wrapped driver has them, and calls and results must pass through unchanged. wrap returns a wrapper of
 // the driver that it is given: see driver.Wrapper. RunWrapper needs no server.
 func RunWrapper(t *testing.T, wrap func(driver.Driver) driver.Driver) {

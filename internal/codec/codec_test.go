@@ -609,7 +609,7 @@ func FuzzReplies(f *testing.F) {
 	})
 }
 
-// A batch tells of each of its items whether it was renewed.
+// Done reports for each item of a batch whether it was renewed.
 func TestItemsThatABatchLeft(t *testing.T) {
 	r := BatchReply{Head: Head{Word: Kept}, Left: []int{1, 2, 4}}
 	for i, want := range []bool{true, false, false, true, false, true} {

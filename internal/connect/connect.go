@@ -1,4 +1,4 @@
-// Package connect has client libraries make connections that they do not use themselves.
+// Package connect makes client libraries open connections for others to use.
 package connect
 
 import (

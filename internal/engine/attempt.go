@@ -33,8 +33,8 @@ type attempt struct {
 	owed bool
 	// ending is how the attempt's lease was released, for the locks where that matters.
 	ending ending
-	// lead tells by how many ms the fence is ahead of the time in the value that the server's own command gave the lock, plus
-	// noLead. It is 0 if a script granted the lock, or a renewal may have changed the value.
+	// lead is noLead plus the fence, in ms, less the time in the value with which the lock was set. It is 0 if a script granted the
+	// lock, or a renewal may have changed the value.
 	lead uint32
 }
 
@@ -44,8 +44,8 @@ type particulars struct {
 	// unanswered is the latest not-after of requests that were not answered and may still be
 	// carried out: server time in µs, 0 if there are none.
 	unanswered int64
-	// ghost is until when a SET that was not answered may have set the lock, or may still: server time in ms, 0 if there is none. The
-	// attempt has ended then.
+	// ghost is when the lock expires that an unanswered SET may have set, or may still set: server time in ms, 0 if there is no such
+	// SET. The attempt has ended then.
 	ghost int64
 	set   *pipe.Call // that SET
 	// settled is called once the attempt has been taken back; it may be nil.

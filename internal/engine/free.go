@@ -63,7 +63,7 @@ func (a *attempt) fill(call *pipe.Call) {
 	call.Queue, call.Head, call.Info, call.TTL = l.keys.Queue, string(a.head), l.set.info, l.set.term()
 }
 
-// fenceOf returns the fence of a lock that was set. One that would not fit is too high to be believed, and stays that.
+// fenceOf returns the fence of a lock that was set. A fence that would overflow becomes one that is still too high to be believed.
 func fenceOf(call *pipe.Call) uint64 {
 	// mutants: fence-fits
 	return min(call.Fence.Ms, 1<<50)*1000 + call.Fence.Seq
@@ -71,7 +71,7 @@ func fenceOf(call *pipe.Call) uint64 {
 
 const noLead = 1 << 30
 
-// noteSet notes the time in the lock's value. It takes less memory as a difference.
+// noteSet notes the time in the lock's value, as a difference, which takes less memory.
 func (a *attempt) noteSet(call *pipe.Call) {
 	if lead := int64(call.Fence.Ms) - call.Granted + noLead; 0 < lead && lead < 2*noLead {
 		atomic.StoreUint32(&a.lead, uint32(lead))
@@ -159,9 +159,9 @@ func (a *attempt) end(ctx context.Context, began time.Time) error {
 	return err
 }
 
-// releaseGhost releases the lock again and again, for as long as a SET that was not answered may still be carried out: nothing makes
-// the server refuse it. What it sets expires in any case by the end of that time. If one is released, it was the only one. If the SET
-// is answered after its caller gave up, one more release is the last.
+// releaseGhost releases the lock repeatedly for as long as an unanswered SET may still be carried out: nothing makes the server refuse
+// it. Whatever the SET sets expires by the end of that time. Once a release has released the lock, or the SET has been answered, no
+// further release is needed.
 func (a *attempt) releaseGhost() {
 	c, l := a.l.c, a.l
 	for pause := 250 * time.Millisecond; ; pause = min(2*pause, 5*time.Second) {
@@ -213,7 +213,7 @@ func (h *hold) giveBack(ctx context.Context, tombstone int64) (reply codec.Relea
 	return reply, unanswered || again, err
 }
 
-// released is what the release of a lock would reply that was deleted.
+// released is the reply that the release script would give for a lock that was deleted.
 var released = codec.ReleaseReply{Head: codec.Head{Word: codec.Released}}
 
 // freeable reports whether the lock can be deleted, as far as is known.

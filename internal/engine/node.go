@@ -236,7 +236,7 @@ func (v *NodeAttempt) AskFree(heard func(*FreeVote)) *FreeVote {
 	return f
 }
 
-// Leave gives up an answer that is late. It returns false if it is there. Otherwise it returns an error.
+// Leave gives up a late answer. It returns false if the answer has come, and an error otherwise.
 func (f *FreeVote) Leave() (left bool, err error) {
 	left, sent := f.call.Leave()
 	if !left {
@@ -258,7 +258,7 @@ func (f *FreeVote) unanswered() error {
 	return f.err
 }
 
-// IsGrant reports whether the answer is clearly a grant: Take can be called, and does not block.
+// IsGrant reports whether the answer is a grant without further questions, so that Take does not block.
 func (f *FreeVote) IsGrant() bool {
 	// mutants: vote-clear
 	return f.err == nil && f.call.Done && f.call.Counts && f.call.Queues == 0 && f.v.a.l.isAsAsked(f.call)
@@ -300,8 +300,8 @@ func (f *FreeVote) Take(ctx context.Context) error {
 // Trip returns how long the node took to answer.
 func (f *FreeVote) Trip() time.Duration { return f.call.Heard.Mono.Sub(f.call.Sent.Mono) }
 
-// scriptedFor is how long votes are asked for by script after one that did not count: the node may have replicas, or be behind, or refuse
-// one of the commands.
+// scriptedFor is how long scripts ask for votes after a vote that did not count. The node may have replicas, be behind, or refuse one of
+// the commands.
 const scriptedFor = 10 * time.Second
 
 // NodeGrant is what a node says of a lock that it grants.

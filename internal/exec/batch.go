@@ -40,8 +40,8 @@ func MayBeDone(err error) bool {
 	return fate == Unknown
 }
 
-// SendAll sends one batch of all items or, if they go apart, a batch of each, together. It tells once of each batch what became of
-// it: its answer, or that it was given up after CommandTimeout, even if the driver does not return then.
+// SendAll sends all items in one batch or, if apart is set, each in a batch of its own, at once. It calls tell once for each batch:
+// with its answer, or when the batch is given up after CommandTimeout, even if the driver does not return then.
 func SendAll[T any, R BatchReply](s *Server, all []T, apart bool, compose func([]T) Batch[R], tell func([]T, Outcome[R])) (answered bool) {
 	work, cancel := context.WithTimeout(context.Background(), s.cfg.CommandTimeout)
 	defer cancel()

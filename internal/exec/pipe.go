@@ -61,7 +61,8 @@ func (s *Server) Pipe(key string) *pipe.Pipe {
 	return p
 }
 
-// FreePath is Pipe for the acquiring of mutexes by the server's own commands: nil, too, if the server refuses one of these.
+// FreePath returns the pipe on which the server's own commands can acquire mutexes. It is nil where Pipe is, and if the server refuses
+// one of the commands.
 func (s *Server) FreePath(key string) *pipe.Pipe {
 	if s.pipes.scripted.Load() {
 		return nil
@@ -88,7 +89,7 @@ func (s *Server) SendOn(ctx context.Context, p *pipe.Pipe, c *pipe.Call, slot ui
 	return err
 }
 
-// StartOn is SendOn, but returns at once, and calls then with the error. If it returns false, nothing was sent, and then is not called.
+// StartOn is SendOn, but returns at once and calls then with the error. If it returns false, nothing was sent and then is not called.
 func (s *Server) StartOn(p *pipe.Pipe, c *pipe.Call, slot uint16, then func(error)) bool {
 	if c.Kind != pipe.Release && s.pipes.connector.Ready() != nil {
 		return false

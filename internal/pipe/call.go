@@ -15,7 +15,7 @@ type Call struct {
 
 	// Of Acquire and Release.
 	Lock   string // the key
-	Fences string // the key of the fence counter. Calls with the same one share commands: their keys are in one slot of a Cluster
+	Fences string // the key of the fence counter. Calls with the same counter share commands: their keys are in one Cluster slot
 	Head   string // how the lock's value begins, up to its token and the colon after that
 	Info   string // its last part; Release: if Granted is set
 	// Granted is the time in the value of a lock that Acquire has set: server time, ms. Of Acquire it is a part of the answer, even
@@ -67,7 +67,7 @@ type Kind uint8
 const (
 	Command Kind = iota // a command with one reply, which is not an array
 	Acquire             // sets a lock if it is free, and adds a fence to the counter
-	Vote                // is Acquire, and asks whether the server counts as a node of a quorum. What is said of Acquire holds for it, too
+	Vote                // is an Acquire that also asks whether the server counts as a node of a quorum
 	Release             // deletes a lock that has the head and no mark
 )
 
@@ -116,8 +116,8 @@ func (c *Call) finish(err error) {
 	}
 }
 
-// Leave gives up a call that was started. It returns false if it was left before, or is done: then what Start was given is called, or
-// was. Otherwise sent says whether the call may have been, or may be, carried out.
+// Leave gives up a call that was started, so that its function is not called. It returns false if the call was given up before, or is
+// done. Otherwise sent says whether the server may carry out the call, or may have done so.
 func (c *Call) Leave() (left, sent bool) {
 	l := c.line
 	l.mu.Lock()

@@ -102,8 +102,8 @@ func (in *input) scan() (whole bool, err error) {
 // replies are whole replies, read from the first to the last.
 type replies struct{ rest []byte }
 
-// next returns the next one: its kind, and its text, or how many elements an array has that follow. A string that there is not
-// has the kind 0.
+// next returns the kind and the text of the next reply. The text of an array is the number of elements, which follow. A null reply has
+// the kind 0.
 func (r *replies) next() (kind byte, text []byte) {
 	if len(r.rest) == 0 {
 		return 0, nil

@@ -35,12 +35,12 @@ type line struct {
 	wrote  int   // bytes
 	writer *Call // whose caller is writing; or nil
 	reader *Call // whose caller is reading; or nil
-	// recalled says that reader's caller is to write, since nobody else waits who could.
+	// recalled says that reader's caller is to write, since no other caller waits.
 	recalled bool
 	used     time.Time // when something was last received on it
 	err      error     // why the line is broken
 	ending   bool      // it takes no more calls: the server should not be asked again on it
-	queues   bool      // the server carries out nothing, since it did not end a transaction
+	queues   bool      // the server carries out nothing, because it has not ended a transaction
 
 	out    []byte // composed, but not written
 	buffer []byte // that out is a part of, emptied
@@ -98,7 +98,7 @@ func (l *line) send(ctx context.Context, c *Call, now time.Time) error {
 		case <-c.wake:
 		case <-ctx.Done():
 		}
-		if c.done.Load() { // whoever read the answer reads on, or wakes another
+		if c.done.Load() { // the reader goes on reading, or wakes another
 			return c.err
 		}
 		l.mu.Lock()
@@ -333,13 +333,13 @@ func (l *line) deliver() error {
 	return nil
 }
 
-// tell calls what calls were started with that are done. Meanwhile others can add calls.
+// tell calls the functions of started calls that are done, without the mutex.
 func (l *line) tell() {
 	if len(l.ended) == 0 {
 		return
 	}
 	l.mu.Unlock()
-	for _, c := range l.ended { // its caller alone adds to it
+	for _, c := range l.ended { // only the reader adds to it
 		c.then(c.err)
 	}
 	l.mu.Lock()
@@ -357,7 +357,7 @@ func concernsServer(err error) bool {
 	return is && !slices.ContainsFunc(oneCall, func(prefix string) bool { return strings.HasPrefix(string(refused), prefix) })
 }
 
-// fail breaks the line: what was written is unanswered, and what was not is not sent.
+// fail breaks the line. Calls that were written fail as unanswered, and the others as not sent.
 func (l *line) fail(err error) {
 	if l.err != nil {
 		return

@@ -1,7 +1,6 @@
-// Package pipe carries the calls of many goroutines to one server on one connection. Nobody waits for somebody else's round trip:
-// what is ready leaves at once, together with what is ready beside it, and replies come back in the order of the calls.
-// What leaves together shares commands where the protocol allows it: locks that are acquired share a transaction, and locks that
-// are released share a script.
+// Package pipe carries the calls of many goroutines to one server on one connection. No call waits for another's round trip: calls that
+// are ready leave at once, together, and replies come back in the order of the calls. Calls that leave together share commands where the
+// protocol allows it: acquires share a transaction, and releases share a script.
 //
 // The client library makes each connection and greets the server. From then on, only package pipe writes to it and reads from it.
 package pipe
@@ -45,7 +44,7 @@ type Pipe struct {
 	stop    context.CancelFunc
 }
 
-// opening is the making of a connection, for which all callers wait that have none.
+// opening is an attempt to open a connection, for which all callers wait.
 type opening struct {
 	began time.Time
 	ended bool
@@ -97,8 +96,8 @@ func (p *Pipe) Send(ctx context.Context, c *Call) error {
 	}
 }
 
-// Start sends a call as Send does, but returns at once. When the call is answered or has failed, then is called with the error, unless the
-// call was left before. The call must not be used again. If there is no connection, Start does nothing and returns false.
+// Start sends a call as Send does, but returns at once. When the call has been answered or has failed, Start calls then with the error,
+// unless Call.Leave gave the call up. The call must not be used again. If there is no connection, Start does nothing and returns false.
 func (p *Pipe) Start(c *Call, then func(error)) bool {
 	l := p.line.Load()
 	if l == nil {
@@ -131,8 +130,8 @@ func (p *Pipe) command(ctx context.Context, words []string) (string, error) {
 	return c.Text, nil
 }
 
-// opened returns the making of a connection, which begins if there is none under way, or it takes longer than an answer may and new
-// calls would take another connection; nil if there is a line.
+// opened returns nil if there is a line. Otherwise it returns the attempt to open one that is under way. It begins another if there is
+// none, or if that takes so long that new calls would no longer use such a connection.
 func (p *Pipe) opened() *opening {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -160,7 +159,7 @@ func (p *Pipe) lifetime() context.Context {
 	return p.closing
 }
 
-// end ends the making of a connection and, if that has succeeded, the wait for a later one. The caller holds mu.
+// end ends an attempt to open a connection and, if it has succeeded, the wait for a later one. The caller holds mu.
 func (p *Pipe) end(o *opening, err error) {
 	if o.ended {
 		return
@@ -219,8 +218,8 @@ func (p *Pipe) open(o *opening) {
 	p.end(o, err)
 }
 
-// askTime asks for the server's time, which what is sent on the line needs. A script asks: a lock that commands have acquired is
-// renewed and released by scripts, so it must not be acquired if the user may not run any.
+// askTime asks for the server's time, by which locks on the line expire. It asks by a script: scripts renew and release locks, so a user
+// who may not run any must not acquire a lock by commands.
 func (l *line) askTime(ctx context.Context) error {
 	stop := context.AfterFunc(ctx, func() { _ = l.conn.SetDeadline(longAgo) })
 	if _, err := l.conn.Write(appendCommand(nil, []string{"EVAL", "return redis.call('TIME')", "0"})); err != nil {

@@ -184,7 +184,7 @@ func inVirtualTime(t *testing.T, f func(t *testing.T, w *world)) {
 	})
 }
 
-// Whoever gives up at whatever moment, all others get the replies to their own calls, on one connection.
+// Callers give up at any moment. The others get the replies to their own calls, on one connection.
 func TestEachGetsItsOwnReply(t *testing.T) {
 	for seed := range uint64(50) {
 		inVirtualTime(t, func(t *testing.T, w *world) {
@@ -525,7 +525,7 @@ func TestACallIsUsedAgainWhenItsCallerHasGivenUp(t *testing.T) {
 	})
 }
 
-// Whoever reads, an earlier caller does not wait longer than it should.
+// No caller waits longer than its own timeout, even if a later caller reads for all.
 func TestTheReaderWaitsForTheFirst(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, w *world) {
 		var all sync.WaitGroup
@@ -713,7 +713,7 @@ func TestNoConnection(t *testing.T) {
 	})
 }
 
-// A server that greets nobody is not sent a connection for each call that may not take long.
+// A server that never greets does not get a new connection for each call with a short timeout.
 func TestConnectionsThatAreNotMadeAreFew(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, w *world) {
 		w.OpenTimeout, w.Timeout = 10*time.Second, 5*time.Millisecond
@@ -1063,7 +1063,6 @@ func TestSharersAreNear(t *testing.T) {
 	}
 }
 
-// No bytes make the reader panic, or let it take a reply that is not whole.
 // A large buffer is kept while much of it is used now and then, and no longer.
 func TestLargeBuffersAreKeptWhileTheyAreUsed(t *testing.T) {
 	var u use
@@ -1088,6 +1087,7 @@ func TestLargeBuffersAreKeptWhileTheyAreUsed(t *testing.T) {
 	}
 }
 
+// No bytes make the reader panic, or let it take a reply that is not whole.
 func FuzzReplies(f *testing.F) {
 	for _, seed := range []string{"+OK\r\n", "*2\r\n$1\r\na\r\n:1\r\n", "*2\r\n*1\r\n+a\r\n$-1\r\n", "$0\r\n\r\n", "*0\r\n", "*-1\r\n", "-ERR\r\n"} {
 		f.Add([]byte(seed), uint8(3))

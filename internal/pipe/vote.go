@@ -26,9 +26,9 @@ var (
 	noSecondID   = "\r\nmaster_replid2:" + strings.Repeat("0", 40) + "\r\n"
 )
 
-// counts reports whether the node has lost no locks and no fences, as node.lua and incarnation.lua would find: its mark is of its
-// present incarnation, it is caught up for that, and its quarantine of at least that length was over at server time now, µs. A
-// master gets a new replication id at each restart, so its run_id need not be read.
+// counts reports whether node.lua and incarnation.lua would let the node vote at server time now, in µs: its mark names its present
+// incarnation, it is caught up for that, and its quarantine, of at least that length, is over. A master gets a new replication id at each
+// restart, so its run_id need not be read.
 func (s standing) counts(now int64, quarantine time.Duration) bool {
 	mark := bytes.Split(s.mark, []byte(":"))
 	if len(mark) != 4 || string(mark[0]) != "hf2" {

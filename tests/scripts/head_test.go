@@ -508,8 +508,8 @@ func blur(reply string) string {
 	return strings.Join(words, " ")
 }
 
-// Fault: A release that queues its caller's next waiter comes so late that the waiter stands in the queue already. If it gets the lock, it
-// does not stand there any more.
+// Fault: A release that queues its caller's next waiter comes so late that the waiter is in the queue already. If the waiter gets the lock,
+// it is not queued again.
 func TestALateReleaseDoesNotQueueWhoGetsTheLock(t *testing.T) {
 	t.Parallel()
 	backend.Each(t, func(t *testing.T, back *backend.Backend) {

@@ -253,7 +253,7 @@ func TestASetThatIsNotAnswered(t *testing.T) {
 	})
 }
 
-// Fault: The transaction that acquires a lock comes when the lock has expired that it would set. It sets nothing.
+// Fault: The transaction that acquires a lock arrives after the lock's expiry. It sets nothing.
 func TestASetThatComesAfterItsExpiry(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
 		const ttl = 5 * time.Second
@@ -293,7 +293,7 @@ func TestASetWhoseCallerGivesUp(t *testing.T) {
 	})
 }
 
-// Fault: The key of the fence counter is another program's. The lock, which was set before that showed, is released.
+// Fault: Another program uses the key of the fence counter. The transaction sets the lock before it fails, so the lock is released.
 func TestATransactionThatIsDoneInPart(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
 		server(t, srv).Set(t.Context(), "holdfast:fences", "theirs", 0)
@@ -308,8 +308,8 @@ func TestATransactionThatIsDoneInPart(t *testing.T) {
 	})
 }
 
-// Fault: A client takes the server's clock for another time than it is: because a connection stalled while it was opened, or because the
-// clock was set. The lock lasts for about its TTL all the same, and the lease not longer than the lock. The next acquire knows better.
+// Fault: A client is wrong about the server's clock, because a connection stalled while it was opened or because the clock was set. The lock
+// still lasts for about its TTL, and the lease no longer than the lock. The next acquire uses the right time.
 func TestAMisjudgedServerClock(t *testing.T) {
 	const ttl = 10 * time.Second
 	for _, ahead := range []time.Duration{5 * time.Second, -5 * time.Second, -400 * time.Millisecond, 400 * time.Millisecond, time.Hour, -time.Hour} {
@@ -380,7 +380,7 @@ func TestManyFencesInAMillisecond(t *testing.T) {
 	})
 }
 
-// All locks but plain mutexes are acquired by scripts, and mutexes, too, if something must be checked or confirmed.
+// Only plain mutexes are acquired without a script, and only if nothing must be checked or confirmed.
 func TestOnlyPlainMutexesAreSet(t *testing.T) {
 	for what, test := range map[string]struct {
 		cfg   holdfast.Config

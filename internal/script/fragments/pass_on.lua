@@ -1,6 +1,6 @@
--- pass_on.lua: the short way of release.lua, which requires it first. It hands a lock to the first waiter in the usual case, and
--- enters the queue for the caller's next waiter, if there is one. It leaves every other case to the rest of the script. To make the functions of the rest takes as long as all commands of a
--- hand-over, so this file has few of its own.
+-- pass_on.lua: the short way of release.lua, which requires it first. In the usual case it hands a lock to the first waiter and queues
+-- the caller's next waiter, if there is one. It leaves every other case to the rest of the script. Making the functions of the rest takes
+-- as long as all commands of a hand-over, so this file has few of its own.
 --
 -- requires request
 -- requires short_fence
@@ -10,7 +10,7 @@
 local unheard
 
 -- Gives the lock to that waiter, as serve of hand_over.lua does, and tells the waiter behind it when to look. joins says that the
--- caller's next waiter is in the queue, too, and need not be told. Returns how many subscribers received the grant.
+-- caller's next waiter is about to be queued. Returns how many subscribers received the grant.
 local function pass_to(member, waiter, claim, channel, info, follower, behind, joins, fence)
   local publish = cluster and 'SPUBLISH' or 'PUBLISH'
   redis.call('ZREM', KEYS[2], member)

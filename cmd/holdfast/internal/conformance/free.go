@@ -11,7 +11,7 @@ import (
 	"github.com/holdfast-go/holdfast/internal/script"
 )
 
-// These scenarios are about the free path, whether the client takes it or meets locks of others that did.
+// These scenarios test the free path: clients that take it, and clients that meet locks acquired on it.
 
 // The tokens of a holder and of a waiter that the kit itself is.
 const (

@@ -38,6 +38,10 @@
 #define REPLACED 0	/* attempts that give way to others with other options */
 #endif
 
+#ifndef PROMISES
+#define PROMISES 0	/* the processes below this number promise to look at a certain time */
+#endif
+
 #ifndef NATIVE
 #define NATIVE 1	/* whether they acquire natively, too */
 #endif
@@ -79,6 +83,14 @@ bool missed[N];		/* its subscription was interrupted */
 #define NOW	2	/* the lock has expired */
 byte due[N];
 byte standby[N];	/* a message that says so */
+#if PROMISES
+/* Whether it has promised to look at a time, or still has to. */
+#define NOTHING	0
+#define AHEAD	1	/* the time is to come */
+#define PAST	2	/* it has passed, and there was no answer since */
+#define KEPT	3	/* the server relies on it still, and the process takes it for kept: only in broken variants */
+byte promise[N];
+#endif
 bool grant[N];		/* a message: the lock is yours */
 bool lapsed[N];		/* what was granted last has expired */
 bool former[N];		/* an attempt of its was replaced, and is to be taken back */
@@ -250,6 +262,18 @@ inline unguarded(E) {
 	fi
 }
 
+/* stand_by_promised is stand_by, but tells nobody if the follower is heard and is yet to look, as it has promised. */
+inline stand_by_promised() {
+#if PROMISES
+	if
+	:: follower < N && heard[of(follower)] && (promise[of(follower)] == AHEAD || promise[of(follower)] == KEPT) -> skip
+	:: else -> stand_by()
+	fi
+#else
+	stand_by()
+#endif
+}
+
 /* serve is hand_over.lua's: SELF is answered directly, or FREE. Sets done when that is served. */
 inline serve(SELF) {
 	done = false;
@@ -288,7 +312,7 @@ inline serve(SELF) {
 			:: else
 			fi;
 			if
-			:: follower != FREE -> stand_by()
+			:: follower != FREE -> stand_by_promised()
 			:: else
 			fi;
 			break
@@ -359,6 +383,16 @@ inline run_acquire(P, T) {
 			fi
 		:: !T && placed[P] && !in_queue[P] -> answer[P] = gone
 		:: else ->
+#if PROMISES
+			/* An answer from before that time keeps no promise. */
+#ifdef BREAK_EARLY_LOOK_COUNTS
+			promise[P] = (!placed[P] && P < PROMISES -> AHEAD : (promise[P] == AHEAD -> KEPT : NOTHING));
+#elif defined(BREAK_PAST_PROMISE_BELIEVED)
+			promise[P] = (!placed[P] && P < PROMISES -> AHEAD : (promise[P] == PAST -> KEPT : promise[P]));
+#else
+			promise[P] = (!placed[P] && P < PROMISES -> AHEAD : (promise[P] == PAST -> NOTHING : promise[P]));
+#endif
+#endif
 			enter(P);
 			in_queue[P] = true;
 			if
@@ -445,7 +479,12 @@ inline run_release(P, F) {
 
 /* quiet: P does nothing unless it is told, or looks after long. */
 #define quiet(P)	(stage[P] == dead || !former[P] && (stage[P] == idle || stage[P] == resting && heard[P] && \
-			 !grant[P] && standby[P] == NEVER && !missed[P] && due[P] != NOW))
+			 !grant[P] && standby[P] == NEVER && !missed[P] && due[P] != NOW && !owes(P)))
+#if PROMISES
+#define owes(P)	(promise[P] == AHEAD || promise[P] == PAST)
+#else
+#define owes(P)	false
+#endif
 #if N == 2
 #define all_quiet	(quiet(0) && quiet(1))
 #elif N == 3
@@ -475,6 +514,9 @@ inline check() {
 }
 
 inline clear(P) {
+#if PROMISES
+	promise[P] = NOTHING;
+#endif
 	answer[P] = unanswered; due[P] = NEVER; standby[P] = NEVER; grant[P] = false; lapsed[P] = false
 }
 inline hold(P) { clear(P); forgo(P); stage[P] = held; placed[P] = false; waiting[P] = false; replacing[P] = false }
@@ -544,6 +586,13 @@ end:	do
 	:: d_step { stage[me] == resting && missed[me] -> missed[me] = false; check() }
 #else
 	:: d_step { stage[me] == resting && missed[me] && heard[me] -> missed[me] = false; stage[me] = asking; printf("%d looks after a reset\n", me); check() }
+#endif
+#if PROMISES
+	:: d_step { promise[me] == AHEAD -> promise[me] = PAST; printf("the time that %d has promised comes\n", me); check() }
+#ifdef BREAK_EARLY_LOOK_COUNTS
+	:: d_step { promise[me] == KEPT -> promise[me] = NOTHING; check() }
+#endif
+	:: d_step { stage[me] == resting && promise[me] == PAST -> stage[me] = asking; due[me] = NEVER; printf("%d looks, as promised\n", me) }
 #endif
 	:: d_step { early < EARLY && stage[me] == resting -> early++; stage[me] = asking; due[me] = NEVER; printf("%d looks early\n", me) }
 	:: d_step { stage[me] == resting && all_quiet -> stage[me] = asking; due[me] = NEVER; printf("%d looks after long\n", me) }

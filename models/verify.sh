@@ -155,6 +155,7 @@ run holds queue -DEARLY=1 -DLAPSES=0 -DNATIVE=0
 run holds queue -DREPLACED=1 -DLAPSES=0
 run holds queue -DREPLACED=1 -DLAPSES=0 -DTIE=1 -DNATIVE=0
 run holds queue -DN=2 -DCRASHES=1 -DRESETS=2 -DLOSSES=1 -DFAILURES=1 -DEARLY=1
+run holds queue -DPROMISES=2 -DCRASHES=1 -DLAPSES=0 -DNATIVE=0
 run holds shares -DWEIGHS=1
 run holds shares -DCOPIES=1 -DN=2 -DCRASHES=1 -DRESETS=1 -DLOSSES=1 -DLAPSES=1 -DWEIGHS=1
 run holds quorum
@@ -257,6 +258,8 @@ run no_lost_wakeup queue -DBREAK_NO_STANDBY_ON_DIRECT_GRANT
 run no_lost_wakeup queue -DBREAK_STANDBY_TO_NEXT -DDEAD=1 -DLAPSES=0
 run no_lost_wakeup queue -DBREAK_DEAD_COUNT_IN_RANK -DDEAD=1 -DLAPSES=0
 run no_lost_wakeup queue -DBREAK_ONLY_FIRST_LEADS -DDEAD=1 -DLAPSES=0
+run no_lost_wakeup queue -DBREAK_EARLY_LOOK_COUNTS -DPROMISES=3 -DEARLY=1
+run no_lost_wakeup queue -DBREAK_PAST_PROMISE_BELIEVED -DPROMISES=3
 run no_orphan_lock queue -DBREAK_CANCEL_ONLY_LEAVES
 run dead_are_skipped queue -DBREAK_DEAD_NOT_SKIPPED -DRESETS=1
 run no_phantom_grant queue -DBREAK_ANNOUNCED_BEFORE_SET -DFAILURES=1

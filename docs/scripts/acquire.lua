@@ -14,7 +14,7 @@ local function queue_up()
   end
   local first, channel = redis.call('ZRANGE', KEYS[2], '0', '0', 'WITHSCORES'), ''
   if first[1] then
-    channel = string.match(first[1], '^[^\n]*\n%d+\n([^\n]*)\n')
+    channel = string.match(first[1], '^[^\n]*\n%d+@?%d*\n([^\n]*)\n')
     if not channel or tonumber(first[2]) <= now - 60000000 then
       return nil
     end
@@ -159,7 +159,7 @@ local function first_waiter()
   return waiters(1)[1]
 end
 local function parse_waiter(member)
-  return string.match(member, '^([^\n]*)\n(%d+)\n([^\n]*)\n(.*)$')
+  return string.match(member, '^([^\n]*)\n(%d+)@?%d*\n([^\n]*)\n(.*)$')
 end
 local function settle()
   local last = (look_at('ZRANGE', KEYS[2], '0', '0', 'WITHSCORES') or {})[2]

@@ -42,7 +42,7 @@ local function first_waiter()
   return waiters(1)[1]
 end
 local function parse_waiter(member)
-  return string.match(member, '^([^\n]*)\n(%d+)\n([^\n]*)\n(.*)$')
+  return string.match(member, '^([^\n]*)\n(%d+)@?%d*\n([^\n]*)\n(.*)$')
 end
 local function settle()
   local last = (look_at('ZRANGE', KEYS[2], '0', '0', 'WITHSCORES') or {})[2]

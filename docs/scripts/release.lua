@@ -15,13 +15,16 @@ local function lock_value(head, fence, granted, chain, info)
   return head .. fence .. ':' .. granted .. ':' .. chain .. ':' .. info
 end
 local unheard
-local function pass_to(member, waiter, claim, channel, info, follower, behind, joins, fence)
+local function pass_to(member, waiter, claim, channel, info, follower, by, behind, joins, fence)
   local publish = cluster and 'SPUBLISH' or 'PUBLISH'
   redis.call('ZREM', KEYS[2], member)
   local mark = (follower or joins) and '+' or ''
   redis.call('SET', KEYS[1], lock_value('hf2:' .. waiter .. ':', fence, string.sub(at, 1, -4), '0', info) .. mark, 'PX', claim)
   if follower then
-    pcall(redis.call, publish, behind, 'hf2 standby ' .. follower .. ' ' .. at .. ' ' .. whole(now + claim * 1000))
+    local due, promised = now + claim * 1000, tonumber(by) or 0
+    if promised * 1000 <= now or promised * 1000 > due then
+      pcall(redis.call, publish, behind, 'hf2 standby ' .. follower .. ' ' .. at .. ' ' .. whole(due))
+    end
   end
   return redis.call(publish, channel, 'hf2 grant ' .. waiter .. ' ' .. at .. ' ' .. claim .. ' ' .. fence .. ' ' .. KEYS[1])
 end
@@ -56,8 +59,8 @@ local function pass_on()
   local first = joining()
   local joins = first and first[1] ~= ARGV[6] and first
   first = first or redis.call('ZRANGEBYSCORE', KEYS[2], '0', '+inf', 'LIMIT', '0', '2')
-  local waiter, claim, channel, info = string.match(first[1] or '', '^([^\n]*)\n(%d+)\n([^\n]*)\n(.*)$')
-  local follower, behind = string.match(first[2] or '', '^([^\n]*)\n%d+\n([^\n]*)\n')
+  local waiter, claim, channel, info = string.match(first[1] or '', '^([^\n]*)\n(%d+)@?%d*\n([^\n]*)\n(.*)$')
+  local follower, by, behind = string.match(first[2] or '', '^([^\n]*)\n%d+@?(%d*)\n([^\n]*)\n')
   if not waiter or first[2] and not follower then
     return nil
   end
@@ -69,7 +72,7 @@ local function pass_on()
   if not fence then
     return nil
   end
-  local ok, told = pcall(pass_to, first[1], waiter, claim, channel, info, follower, behind, joins, fence)
+  local ok, told = pcall(pass_to, first[1], waiter, claim, channel, info, follower, by, behind, joins, fence)
   if not ok then
     redis.call('DEL', KEYS[1])
   elseif cluster and told == 0 then
@@ -161,7 +164,7 @@ local function first_waiter()
   return waiters(1)[1]
 end
 local function parse_waiter(member)
-  return string.match(member, '^([^\n]*)\n(%d+)\n([^\n]*)\n(.*)$')
+  return string.match(member, '^([^\n]*)\n(%d+)@?%d*\n([^\n]*)\n(.*)$')
 end
 local function settle()
   local last = (look_at('ZRANGE', KEYS[2], '0', '0', 'WITHSCORES') or {})[2]

@@ -523,6 +523,7 @@ func TestMembers(t *testing.T) {
 	a := Acquire{Token: "A", Claim: 1500 * time.Millisecond, Channel: "c", Info: info}
 	for want, got := range map[string]string{
 		"A\n1500\nc\n" + info:       a.Member(),
+		"A\n1500@17\nc\n" + info:    (&Acquire{Token: "A", Claim: 1500 * time.Millisecond, By: 17, Channel: "c", Info: info}).Member(),
 		"A\n1500\nc\n2\n" + info:    (&ShareAcquire{a, share}).Member(),
 		"A\n1500\nc\n1\no\n" + info: (&ShareAcquire{a, Share{Kind: Owned, Weight: 1, Owner: "o"}}).Member(),
 		"t:123":                     Ticket("123").Member(),

@@ -31,6 +31,7 @@ type Acquire struct {
 
 	// Of a waiter: with Wait and Look. They are the same in all its requests, or it would stand in the queue twice.
 	Claim   time.Duration
+	By      int64 // server time, ms, at which the waiter promises to look; 0 if it promises nothing
 	Channel string
 	Score   int64 // of the entry whose place this one takes, or that it has; 0 for none
 }
@@ -50,9 +51,17 @@ func (q *Acquire) call(s driver.Script, share *Share) driver.Call {
 		if q.Score != 0 {
 			score = decimal(q.Score)
 		}
-		words = append(words, milliseconds(q.Claim), q.Channel, score)
+		words = append(words, q.claim(), q.Channel, score)
 	}
 	return call(s, words, n)
+}
+
+// claim returns the waiter's claim and its promise.
+func (q *Acquire) claim() string {
+	if q.By == 0 {
+		return milliseconds(q.Claim)
+	}
+	return milliseconds(q.Claim) + "@" + decimal(q.By)
 }
 
 // Member returns the waiter's member of the queue.
@@ -60,7 +69,7 @@ func (q *Acquire) Member() string { return q.member("") }
 
 // member returns the member of a waiter that asks for more than its info says.
 func (q *Acquire) member(wanted string) string {
-	fields := []string{q.Token, milliseconds(q.Claim), q.Channel, wanted, q.Info}
+	fields := []string{q.Token, q.claim(), q.Channel, wanted, q.Info}
 	if wanted == "" {
 		fields = append(fields[:3], q.Info)
 	}

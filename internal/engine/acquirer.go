@@ -133,6 +133,9 @@ func (acq *acquirer) run() {
 		switch h := acq.step(); {
 		case h == nil:
 		case acq.queue.deliver(h):
+			if h.attempt.enqueued {
+				acq.queue.l.c.waited.Store(int64(time.Since(acq.began)))
+			}
 			// Let the waiter run first: asking for the next lock takes longer than everything since its message came. But a
 			// lock that can be passed on within the process is asked for at once: by the time its waiters have run, the
 			// passes may be used up.
@@ -315,6 +318,10 @@ func (acq *acquirer) pause(d time.Duration) {
 // sleep waits in the server's queue for a notification, or until it is time for another check.
 func (acq *acquirer) sleep(a *attempt, q codec.Place) *hold {
 	d := acq.sleepTime(q)
+	if a.owesLook {
+		// mutants: promised-look
+		d = min(d, a.untilDue(&wire.Standby{Now: a.anchor.Server, Due: a.by * 1000})+rand.N(20*time.Millisecond))
+	}
 	checkAt := time.Now().Add(d)
 	timer := time.NewTimer(d)
 	defer timer.Stop()

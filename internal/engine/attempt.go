@@ -56,6 +56,8 @@ type particulars struct {
 	predecessor *attempt
 	channel     string
 	claim       time.Duration     // how long a hand-over lasts before it must be renewed
+	by          int64             // server time in ms at which it has promised to look; 0 if it has not
+	owesLook    bool              // its requests have all been answered before that time
 	member      string            // of the server's queue
 	inbox       chan wire.Message // notifications
 	enqueued    bool              // the server has said that it is queued
@@ -107,6 +109,11 @@ func (a *attempt) listen(channel string) {
 	a.head = c.mint.head(a.l.keys.Lock, waiterBit)
 	a.own().channel = channel
 	a.claim = min(max(MinClaim, 4*c.server.RTT.Mean()), a.l.set.term())
+	// After a longer wait the message would be sent all the same, and the look would be one more.
+	// mutants: long-wait
+	if a.l.plain() && c.waited.Load() < int64(a.claim) {
+		a.by, a.owesLook = c.server.Time(c.slot(a.l))/1000+a.claim.Milliseconds(), true
+	}
 	a.member = a.request(codec.Acquire{}).Member()
 	a.inbox = make(chan wire.Message, 4)
 	c.mu.Lock()
@@ -142,7 +149,7 @@ type acquireRequest interface {
 // request completes a request for the lock with what is the same in all of the attempt's requests.
 func (a *attempt) request(q codec.Acquire) acquireRequest {
 	q.Token, q.TTL, q.Info = a.token(), a.l.set.term(), a.l.set.info
-	q.Claim, q.Channel, q.Score = a.claim, a.channel, a.score
+	q.Claim, q.By, q.Channel, q.Score = a.claim, a.by, a.channel, a.score
 	if a.l.set.kind.isShared() {
 		return &codec.ShareAcquire{Acquire: q, Share: a.l.set.kind.share(a.l.set)}
 	}
@@ -234,6 +241,8 @@ func (a *attempt) heard(r answer[codec.AcquireReply]) (grantOrReply, error) {
 		own.score, own.enqueued = reply.Place.Score, true
 		a.l.c.server.HasWritten()
 		own.anchor = exec.Anchor{Sent: r.sent, Server: reply.Now}
+		// mutants: early-look
+		own.owesLook = own.owesLook && reply.Now < own.by*1000
 	case codec.Deep:
 		return grantOrReply{}, a.l.tooDeep()
 	}

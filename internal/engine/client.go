@@ -64,6 +64,7 @@ type Client struct {
 	detached   detachments
 	notices    notices
 	grantingAt atomic.Int64 // in Strict mode, the clock.Reading when a server was last known not to be in quarantine; or 0
+	waited     atomic.Int64 // how long the last attempt waited that was handed a lock, in ns
 	// scriptedUntil is the clock.Reading until which votes are asked for by script; or 0.
 	scriptedUntil atomic.Int64
 

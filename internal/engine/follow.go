@@ -152,7 +152,7 @@ func (f *follower) request() *codec.Acquire {
 		return nil
 	}
 	f.notAfter = notAfter
-	return &codec.Acquire{Token: a.token(), Info: a.l.set.info, NotAfter: notAfter, Claim: a.claim, Channel: a.channel}
+	return &codec.Acquire{Token: a.token(), Info: a.l.set.info, NotAfter: notAfter, Claim: a.claim, By: a.by, Channel: a.channel}
 }
 
 // settle notes what became of the release that asked for it, which was not sent before began. It does nothing if f is nil.

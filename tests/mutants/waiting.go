@@ -148,6 +148,36 @@ var waiting = []Mutant{
 		Tests: []Test{{"scripts", "TestTheShortWayOfAReleaseDoesTheSame"}},
 	},
 	{
+		Name: "promise-of-the-past", About: "a waiter that has looked as it had promised is not told when to look",
+		Edits: []overlay.Edit{part("pass-on-promise", "promised * 1000 <= now or ", "")},
+		Tests: []Test{{"scripts", "TestAPromiseSparesAMessage"}, {"virtual", "TestWhoWaitsLongPromisesNothing"}},
+	},
+	{
+		Name: "promise-too-late", About: "a waiter that has promised to look after the claim ends is not told when to look",
+		Edits: []overlay.Edit{part("pass-on-promise", " or promised * 1000 > due", "")},
+		Tests: []Test{{"scripts", "TestAPromiseSparesAMessage"}},
+	},
+	{
+		Name: "promise-ignored", About: "a waiter that has promised to look is told when to look",
+		Edits: []overlay.Edit{part("pass-on-promise", "promised * 1000 <= now or promised * 1000 > due", "true")},
+		Tests: []Test{{"scripts", "TestAPromiseSparesAMessage"}, {"virtual", "TestAWaiterKeepsItsPromise"}},
+	},
+	{
+		Name: "promise-broken", About: "a waiter does not look when it has promised to",
+		Edits: []overlay.Edit{line("promised-look", "")},
+		Tests: []Test{{"virtual", "TestAWaiterKeepsItsPromise"}},
+	},
+	{
+		Name: "promise-kept-early", About: "a waiter takes an earlier look for the one that it has promised",
+		Edits: []overlay.Edit{line("early-look", "own.owesLook = false")},
+		Tests: []Test{{"virtual", "TestAWaiterKeepsItsPromise"}},
+	},
+	{
+		Name: "promise-of-who-waits-long", About: "a waiter promises a look although it waits for longer",
+		Edits: []overlay.Edit{part("long-wait", " && c.waited.Load() < int64(a.claim)", "")},
+		Tests: []Test{{"virtual", "TestWhoWaitsLongPromisesNothing"}},
+	},
+	{
 		Name: "short-release-untold", About: "the short way of a release tells nobody of the grant",
 		Edits: []overlay.Edit{part("pass-on-tell", "channel,", "'x' .. channel,")},
 		Tests: []Test{{"scripts", "TestTheShortWayOfAReleaseDoesTheSame"}},

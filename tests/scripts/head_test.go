@@ -122,6 +122,23 @@ func oddMember(r *rand.Rand, token string) string {
 	return strings.Join(parts, "\n")
 }
 
+// waiting returns the member of a waiter. C has promised to look at a time that has passed, E too late to count.
+func waiting(token string) string {
+	switch token {
+	case "C":
+		return promising(token, standstill/1000)
+	case "E":
+		return promising(token, standstill/1000+claim+1)
+	}
+	return member(token)
+}
+
+// promising returns the member of a waiter that has promised to look at that server time (ms).
+func promising(token string, by int64) string {
+	claims := strconv.Itoa(claim)
+	return strings.Replace(member(token), "\n"+claims+"\n", fmt.Sprintf("\n%s@%d\n", claims, by), 1)
+}
+
 // queueCase is a state of a lock and its queue, and a request.
 type queueCase struct {
 	value   string // of the lock, if it has one
@@ -331,7 +348,7 @@ func drawRelease(r *rand.Rand, flags []string) queueCase {
 		case 2:
 			token = "A"
 		}
-		text := member(token)
+		text := waiting(token)
 		if r.IntN(10) == 0 {
 			text = oddMember(r, token)
 		}
@@ -348,7 +365,8 @@ func drawRelease(r *rand.Rand, flags []string) queueCase {
 	case 1, 2, 3:
 		deaf = "channel-B"
 		if len(c.queue) > 0 && r.IntN(4) > 0 {
-			_, deaf, _ = strings.Cut(c.queue[0].Member.(string), "\n"+strconv.Itoa(claim)+"\n")
+			_, deaf, _ = strings.Cut(c.queue[0].Member.(string), "\n"+strconv.Itoa(claim))
+			_, deaf, _ = strings.Cut(deaf, "\n")
 			deaf, _, _ = strings.Cut(deaf, "\n")
 		}
 	}
@@ -357,6 +375,34 @@ func drawRelease(r *rand.Rand, flags []string) queueCase {
 	}
 	c.args = []any{flags[r.IntN(len(flags))], "A", []string{"", member("A")}[r.IntN(2)], tombstone, refused, deaf}
 	return c
+}
+
+// A release does not tell the waiter behind the next holder when to look, if that has promised to look meanwhile.
+func TestAPromiseSparesAMessage(t *testing.T) {
+	t.Parallel()
+	backend.Each(t, func(t *testing.T, back *backend.Backend) {
+		b := newBench(t, back)
+		messages := listenToAll(b, back)
+		release := atStandstill(t, staged(script.Release()))
+		const now = standstill / 1000
+		for by, told := range map[int64]bool{now - 1: true, now: true, now + 1: false, now + claim: false, now + claim + 1: true} {
+			c := queueCase{value: "hf2:A:1699999999000000:1699999999000:0:" + info + "+", queue: []redis.Z{
+				{Score: standstill - 2, Member: promising("B", now+1)}, {Score: standstill - 1, Member: promising("D", by)},
+			}}
+			c.lay(b)
+			b.run(release, "", "A", "", 0, "", "")
+			text := messages()
+			if !strings.Contains(text, "hf2 grant B ") {
+				t.Errorf("the next holder was not told: %q", text)
+			}
+			if strings.Contains(text, "hf2 standby D ") != told {
+				t.Errorf("a promise to look %d ms from now: %q", by-now, text)
+			}
+			if want := "hf2:B:"; !strings.HasPrefix(b.read(), want) || !strings.HasSuffix(b.read(), ":"+info+"+") {
+				t.Errorf("the lock is %q", b.read())
+			}
+		}
+	})
 }
 
 // A release that passes the lock on in the short way replies, does and tells the same as one that does not.
@@ -429,13 +475,13 @@ func TestAReleaseQueuesTheNextWaiter(t *testing.T) {
 				c.args[0], c.args[3], c.args[4], c.args[5] = flags[0], 0, "", ""
 				c.queue = nil
 				for i := range r.IntN(4) {
-					c.queue = append(c.queue, redis.Z{Score: float64(standstill - 1_000_000 + i), Member: member(string("BCD"[i]))})
+					c.queue = append(c.queue, redis.Z{Score: float64(standstill - 1_000_000 + i), Member: waiting(string("BCD"[i]))})
 				}
 			}
 			c.queue = slices.DeleteFunc(c.queue, func(z redis.Z) bool { // odd ones, which are handed the lock in either case
 				text := z.Member.(string)
 				token, _, _ := strings.Cut(text, "\n")
-				return z.Score > 0 && text != member(token)
+				return z.Score > 0 && text != waiting(token)
 			})
 			if refused := c.args[4].(string); strings.HasPrefix(refused, "ZRANGE") || refused == "PEXPIRE" { // not every way takes them
 				c.args[4] = ""

@@ -9,9 +9,9 @@
 -- The lock's value before it was handed to a waiter that turned out not to listen. The rest of the script then serves the next.
 local unheard
 
--- Gives the lock to that waiter, as serve of hand_over.lua does, and tells the waiter behind it when to look. joins says that the
--- caller's next waiter is about to be queued. Returns how many subscribers received the grant.
-local function pass_to(member, waiter, claim, channel, info, follower, behind, joins, fence)
+-- Gives the lock to that waiter, as serve of hand_over.lua does, and tells the waiter behind it when to look, unless that has promised
+-- to look by then. joins says that the caller's next waiter is about to be queued. Returns how many subscribers received the grant.
+local function pass_to(member, waiter, claim, channel, info, follower, by, behind, joins, fence)
   local publish = cluster and 'SPUBLISH' or 'PUBLISH'
   redis.call('ZREM', KEYS[2], member)
   -- mutants: pass-on-mark
@@ -20,7 +20,12 @@ local function pass_to(member, waiter, claim, channel, info, follower, behind, j
   -- Servers send a script's messages in reverse order, so the next holder, which is told last, hears first.
   -- mutants: pass-on-follower
   if follower then
-    pcall(redis.call, publish, behind, 'hf2 standby ' .. follower .. ' ' .. at .. ' ' .. whole(now + claim * 1000))
+    local due, promised = now + claim * 1000, tonumber(by) or 0
+    -- If the time has passed, the waiter has looked already.
+    -- mutants: pass-on-promise
+    if promised * 1000 <= now or promised * 1000 > due then
+      pcall(redis.call, publish, behind, 'hf2 standby ' .. follower .. ' ' .. at .. ' ' .. whole(due))
+    end
   end
   -- mutants: pass-on-tell
   return redis.call(publish, channel, 'hf2 grant ' .. waiter .. ' ' .. at .. ' ' .. claim .. ' ' .. fence .. ' ' .. KEYS[1])
@@ -72,8 +77,8 @@ local function pass_on()
   local joins = first and first[1] ~= ARGV[6] and first
   -- mutants: pass-on-order
   first = first or redis.call('ZRANGEBYSCORE', KEYS[2], '0', '+inf', 'LIMIT', '0', '2')
-  local waiter, claim, channel, info = string.match(first[1] or '', '^([^\n]*)\n(%d+)\n([^\n]*)\n(.*)$')
-  local follower, behind = string.match(first[2] or '', '^([^\n]*)\n%d+\n([^\n]*)\n')
+  local waiter, claim, channel, info = string.match(first[1] or '', '^([^\n]*)\n(%d+)@?%d*\n([^\n]*)\n(.*)$')
+  local follower, by, behind = string.match(first[2] or '', '^([^\n]*)\n%d+@?(%d*)\n([^\n]*)\n')
   if not waiter or first[2] and not follower then
     return nil
   end
@@ -87,7 +92,7 @@ local function pass_on()
   if not fence then
     return nil
   end
-  local ok, told = pcall(pass_to, first[1], waiter, claim, channel, info, follower, behind, joins, fence)
+  local ok, told = pcall(pass_to, first[1], waiter, claim, channel, info, follower, by, behind, joins, fence)
   if not ok then
     redis.call('DEL', KEYS[1])
   elseif cluster and told == 0 then

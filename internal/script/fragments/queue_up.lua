@@ -16,7 +16,7 @@ local function queue_up()
   end
   local first, channel = redis.call('ZRANGE', KEYS[2], '0', '0', 'WITHSCORES'), ''
   if first[1] then
-    channel = string.match(first[1], '^[^\n]*\n%d+\n([^\n]*)\n')
+    channel = string.match(first[1], '^[^\n]*\n%d+@?%d*\n([^\n]*)\n')
     -- If the first entry is a waiter that came within a minute, there are no tombstones, and no old waiters.
     -- mutants: queue-up-head
     if not channel or tonumber(first[2]) <= now - 60000000 then

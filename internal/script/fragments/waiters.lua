@@ -1,7 +1,7 @@
 -- waiters.lua: the waiters in the queue of a lock.
 --
 -- A waiter's member is TOKEN \n CLAIM \n CHANNEL \n INFO. CLAIM is the time in ms for which a grant that is
--- pushed to it lasts unless it renews. INFO begins with WEIGHT \n if several may hold the lock (shares.lua).
+-- pushed to it lasts unless it renews; CLAIM@BY if it promises to look at the server time BY, in ms (pass_on.lua). INFO begins with WEIGHT \n if several may hold the lock (shares.lua).
 --
 -- requires prelude
 
@@ -17,7 +17,7 @@ end
 
 -- Splits a member into token, claim, channel and info; nil if it is no waiter's.
 local function parse_waiter(member)
-  return string.match(member, '^([^\n]*)\n(%d+)\n([^\n]*)\n(.*)$')
+  return string.match(member, '^([^\n]*)\n(%d+)@?%d*\n([^\n]*)\n(.*)$')
 end
 
 -- Lets a queue without waiters expire with its last tombstone.

@@ -302,7 +302,7 @@ func (m *JointLease) Release(ctx context.Context) error {
 	}
 	m.end(ErrReleased)
 	m.mu.Unlock()
-	err := m.of.c.releaseUntil(ctx, m.of.name, func(ctx context.Context) error {
+	release := func(ctx context.Context) error {
 		err := m.giveUp(ctx, parts)
 		if onEnd != nil {
 			onEnd()
@@ -313,7 +313,13 @@ func (m *JointLease) Release(ctx context.Context) error {
 		observed.released(HandoverNone, err)
 		observed.flush()
 		return err
-	})
+	}
+	var err error
+	if limits(ctx) {
+		err = m.of.c.releaseUntil(ctx, m.of.name, release)
+	} else {
+		err = release(ctx)
+	}
 	if errors.Is(lost, ErrLost) {
 		return lost
 	}

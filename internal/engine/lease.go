@@ -301,16 +301,21 @@ func (l *holdLease) release(ctx context.Context, how ending) error {
 		l.flush()
 		return err
 	}
+	if !limits(ctx) {
+		return l.releaseAfter(ctx, first, how)
+	}
 	return c.releaseUntil(ctx, l.Name(), func(ctx context.Context) error { return l.releaseAfter(ctx, first, how) })
 }
 
-// releaseUntil calls release and waits for it until ctx's deadline. Then release goes on in the background. A ctx that has ended
-// sets no limit.
+// limits reports whether ctx limits for how long its caller waits for a release: not if it has ended.
+func limits(ctx context.Context) bool {
+	_, bounded := ctx.Deadline()
+	return bounded && ctx.Err() == nil
+}
+
+// releaseUntil calls release and waits for it until the deadline of ctx, which limits. Then release goes on in the background.
 func (c *Client) releaseUntil(ctx context.Context, name string, release func(context.Context) error) error {
-	end, bounded := ctx.Deadline()
-	if !bounded || ctx.Err() != nil {
-		return release(ctx)
-	}
+	end, _ := ctx.Deadline()
 	began := time.Now()
 	ctx, cancel := context.WithDeadline(context.WithoutCancel(ctx), end)
 	over := make(chan error, 1)

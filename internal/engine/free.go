@@ -32,8 +32,7 @@ func (l *target) takeFree(ctx context.Context) (h *hold, began time.Time, err er
 	}
 	began = time.Now()
 	a := l.newAttempt()
-	call := c.newCall(pipe.Acquire, l)
-	a.fill(call)
+	call := a.newCall(pipe.Acquire)
 	err = c.server.SendOn(ctx, p, call, c.slot(l))
 	switch {
 	case err == nil && !call.Done:
@@ -55,12 +54,6 @@ func (l *target) takeFree(ctx context.Context) (h *hold, began time.Time, err er
 	}
 	// mutants: ended-token
 	return nil, began, a.end(ctx, began)
-}
-
-// fill completes a call that sets the lock if it is free.
-func (a *attempt) fill(call *pipe.Call) {
-	l := a.l
-	call.Queue, call.Head, call.Info, call.TTL = l.keys.Queue, string(a.head), l.set.info, l.set.term()
 }
 
 // fenceOf returns the fence of a lock that was set. A fence that would overflow becomes one that is still too high to be believed.
@@ -185,13 +178,15 @@ func (a *attempt) releaseGhost() {
 	}
 }
 
-// newCall returns a call about the lock, from the client's pool if possible.
-func (c *Client) newCall(kind pipe.Kind, l *target) *pipe.Call {
+// newCall returns a call about the attempt's lock, from the client's pool if possible.
+func (a *attempt) newCall(kind pipe.Kind) *pipe.Call {
+	l, c := a.l, a.l.c
 	call, known := c.calls.Get().(*pipe.Call)
 	if !known {
 		call = &pipe.Call{}
 	}
-	call.Kind, call.Lock, call.Fences = kind, l.keys.Lock, c.fenceOf(l)
+	call.Kind, call.Lock, call.Fences, call.Queue = kind, l.keys.Lock, c.fenceOf(l), l.keys.Queue
+	call.Head, call.Info, call.TTL = string(a.head), l.set.info, l.set.term()
 	return call
 }
 
@@ -230,7 +225,7 @@ func (a *attempt) free(fence uint64) (done, unanswered bool) {
 		return false, false
 	}
 	// mutants: native-release
-	call := a.deletion(c.newCall(pipe.Release, l), fence)
+	call := a.deletion(fence)
 	err := c.server.SendOn(context.Background(), p, call, c.slot(l))
 	done, unanswered = a.deleted(call, err)
 	if err == nil {
@@ -239,9 +234,10 @@ func (a *attempt) free(fence uint64) (done, unanswered bool) {
 	return done, unanswered
 }
 
-// deletion completes a call that deletes the lock.
-func (a *attempt) deletion(call *pipe.Call, fence uint64) *pipe.Call {
-	call.Head, call.Info, call.Granted = string(a.head), a.l.set.info, a.setAt(fence)
+// deletion returns the call that deletes the lock.
+func (a *attempt) deletion(fence uint64) *pipe.Call {
+	call := a.newCall(pipe.Release)
+	call.Granted = a.setAt(fence)
 	return call
 }
 
@@ -265,7 +261,7 @@ func (a *attempt) deleted(call *pipe.Call, err error) (done, unanswered bool) {
 func (a *attempt) freeThen(fence uint64, tell func(done, unanswered bool)) {
 	c, l := a.l.c, a.l
 	if p := c.server.Pipe(l.keys.Lock); p != nil {
-		call := a.deletion(&pipe.Call{Kind: pipe.Release, Lock: l.keys.Lock, Fences: c.fenceOf(l)}, fence)
+		call := a.deletion(fence)
 		c.tasks.Begin()
 		if c.server.StartOn(p, call, c.slot(l), func(err error) {
 			defer c.tasks.End()

@@ -222,11 +222,8 @@ func (v *NodeAttempt) AskFree(heard func(*FreeVote)) *FreeVote {
 	if p == nil || l.set.seenAs == SeenAsElection || c.contended.has(l.keys.Lock) || c.scriptedUntil.Load() > int64(clock.Mono()) {
 		return nil
 	}
-	f := &FreeVote{v: v, p: p, call: &pipe.Call{
-		Kind: pipe.Vote, Lock: l.keys.Lock, Fences: c.fenceOf(l),
-		CaughtUp: c.space.CaughtUp(), Mark: c.space.Incarnation(), Quarantine: c.cfg.quarantine(),
-	}}
-	v.a.fill(f.call)
+	f := &FreeVote{v: v, p: p, call: v.a.newCall(pipe.Vote)}
+	f.call.CaughtUp, f.call.Mark, f.call.Quarantine = c.space.CaughtUp(), c.space.Incarnation(), c.cfg.quarantine()
 	if !c.server.StartOn(p, f.call, c.slot(l), func(err error) {
 		f.err = err
 		heard(f)

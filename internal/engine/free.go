@@ -192,41 +192,43 @@ func (a *attempt) newCall(kind pipe.Kind) *pipe.Call {
 
 // giveBack releases the lock, as Client.release does, even if ctx has ended.
 func (h *hold) giveBack(ctx context.Context, tombstone int64) (reply codec.ReleaseReply, unanswered bool, err error) {
-	a, began := &h.attempt, clock.Now()
+	a, began := &h.attempt, time.Now()
 	// mutants: release-with-tombstone
-	if tombstone == 0 && a.freeable() {
+	if p := a.freePath(); tombstone == 0 && p != nil {
 		var done bool
-		if done, unanswered = a.free(h.fence()); done {
+		if done, unanswered = a.free(p, h.fence()); done {
 			return released, false, nil
 		}
 	}
 	q := codec.Release{Token: a.token(), Member: a.member, Tombstone: tombstone}
 	f := h.queue.takeFollower(h)
 	q.Next = f.request()
-	reply, again, err := a.l.c.releaseSince(began.Mono.Time(), context.WithoutCancel(ctx), a.l, q, a.ending)
-	f.settle(q.Next, began, reply, again, err)
+	sent := clock.Now()
+	reply, again, err := a.l.c.releaseSince(began, context.WithoutCancel(ctx), a.l, q, a.ending)
+	f.settle(q.Next, sent, reply, again, err)
 	return reply, unanswered || again, err
 }
 
 // released is the reply that the release script would give for a lock that was deleted.
 var released = codec.ReleaseReply{Head: codec.Head{Word: codec.Released}}
 
-// freeable reports whether the lock can be deleted, as far as is known.
-func (a *attempt) freeable() bool {
-	return (a.l.plain() || a.l.set.kind.isVote) && !a.l.c.contended.has(a.l.keys.Lock) && a.l.c.server.Pipe(a.l.keys.Lock) != nil
+// freePath returns the pipe on which the lock can be deleted, as far as is known; or nil.
+func (a *attempt) freePath() *pipe.Pipe {
+	if l := a.l; (l.plain() || l.set.kind.isVote) && !l.c.contended.has(l.keys.Lock) {
+		return l.c.server.Pipe(l.keys.Lock)
+	}
+	return nil
 }
+
+// freeable reports whether the lock can be deleted, as far as is known.
+func (a *attempt) freeable() bool { return a.freePath() != nil }
 
 // free deletes the lock, if nobody waits for it. If it returns done false, the lock must be released by the script; unanswered says
 // that it may have been deleted all the same.
-func (a *attempt) free(fence uint64) (done, unanswered bool) {
-	c, l := a.l.c, a.l
-	p := c.server.Pipe(l.keys.Lock)
-	if p == nil {
-		return false, false
-	}
+func (a *attempt) free(p *pipe.Pipe, fence uint64) (done, unanswered bool) {
 	// mutants: native-release
-	call := a.deletion(fence)
-	err := c.server.SendOn(context.Background(), p, call, c.slot(l))
+	c, call := a.l.c, a.deletion(fence)
+	err := c.server.SendOn(context.Background(), p, call, c.slot(a.l))
 	done, unanswered = a.deleted(call, err)
 	if err == nil {
 		c.calls.Put(call)
@@ -258,18 +260,15 @@ func (a *attempt) deleted(call *pipe.Call, err error) (done, unanswered bool) {
 }
 
 // freeThen starts free and returns at once. tell is called with the result; it must not block.
-func (a *attempt) freeThen(fence uint64, tell func(done, unanswered bool)) {
-	c, l := a.l.c, a.l
-	if p := c.server.Pipe(l.keys.Lock); p != nil {
-		call := a.deletion(fence)
-		c.tasks.Begin()
-		if c.server.StartOn(p, call, c.slot(l), func(err error) {
-			defer c.tasks.End()
-			tell(a.deleted(call, err))
-		}) {
-			return
-		}
-		c.tasks.End()
+func (a *attempt) freeThen(p *pipe.Pipe, fence uint64, tell func(done, unanswered bool)) {
+	c, call := a.l.c, a.deletion(fence)
+	c.tasks.Begin()
+	if c.server.StartOn(p, call, c.slot(a.l), func(err error) {
+		defer c.tasks.End()
+		tell(a.deleted(call, err))
+	}) {
+		return
 	}
-	c.tasks.Run(func() { tell(a.free(fence)) })
+	c.tasks.End()
+	c.tasks.Run(func() { tell(a.free(p, fence)) })
 }

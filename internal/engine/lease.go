@@ -389,12 +389,13 @@ func (l *holdLease) releaseThen(ctx context.Context, done func(error)) {
 	h := l.g
 	c := h.l.c
 	first, finished, err := l.giveUp(true, hasLeft)
+	p := h.attempt.freePath()
 	switch {
 	case finished:
 		l.flush()
 		done(err)
 		return
-	case first != (prior{}) || h.attempt.unanswered != 0 || !h.attempt.freeable():
+	case first != (prior{}) || h.attempt.unanswered != 0 || p == nil:
 		c.tasks.Run(func() {
 			if first != (prior{}) {
 				done(l.releaseAfter(ctx, first, hasLeft))
@@ -405,7 +406,7 @@ func (l *holdLease) releaseThen(ctx context.Context, done func(error)) {
 		return
 	}
 	began := time.Now()
-	h.attempt.freeThen(h.fence(), func(freed, unanswered bool) {
+	h.attempt.freeThen(p, h.fence(), func(freed, unanswered bool) {
 		if freed && c.cfg.Observer == nil { // an observer may take its time, or ask the server
 			done(l.gaveBack(released, false, nil))
 			return

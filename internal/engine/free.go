@@ -236,10 +236,14 @@ func (a *attempt) free(p *pipe.Pipe, fence uint64) (done, unanswered bool) {
 	return done, unanswered
 }
 
-// deletion returns the call that deletes the lock.
+// deletion returns the call that deletes the lock: by a command if the server has that and the value is known, or else by a script.
 func (a *attempt) deletion(fence uint64) *pipe.Call {
-	call := a.newCall(pipe.Release)
-	call.Granted = a.setAt(fence)
+	granted := a.setAt(fence)
+	if granted == 0 || !a.l.c.server.HasDeleteIfEqual() {
+		return a.newCall(pipe.Release)
+	}
+	call := a.newCall(pipe.Delete)
+	call.Granted = granted
 	return call
 }
 
@@ -247,7 +251,7 @@ func (a *attempt) deletion(fence uint64) *pipe.Call {
 func (a *attempt) deleted(call *pipe.Call, err error) (done, unanswered bool) {
 	c := a.l.c
 	if err != nil {
-		if call.Granted != 0 && exec.IsLacking(err) {
+		if call.Kind == pipe.Delete && exec.IsLacking(err) {
 			c.server.LacksDeleteIfEqual()
 		}
 		// mutants: release-unanswered

@@ -52,7 +52,7 @@ func (s *Server) Pipe(key string) *pipe.Pipe {
 	p = &pipe.Pipe{
 		Open:        func(ctx context.Context) (driver.Connection, error) { return s.pipes.connector.Connect(ctx, node) },
 		OpenTimeout: openTimeout, Timeout: s.cfg.CommandTimeout, Go: s.pipes.tasks.Run,
-		HasDeleteIfEqual: s.HasDeleteIfEqual, InCluster: s.InCluster(),
+		InCluster: s.InCluster(),
 	}
 	if s.pipes.all == nil {
 		s.pipes.all = map[string]*pipe.Pipe{}
@@ -75,7 +75,7 @@ const openTimeout = 10 * time.Second
 
 // SendOn sends a call on a pipe, and notes what its answer tells of the server. slot is that of its keys.
 func (s *Server) SendOn(ctx context.Context, p *pipe.Pipe, c *pipe.Call, slot uint16) error {
-	if c.Kind != pipe.Release {
+	if c.Kind != pipe.Release && c.Kind != pipe.Delete {
 		if err := s.pipes.connector.Ready(); err != nil {
 			return err
 		}
@@ -91,7 +91,7 @@ func (s *Server) SendOn(ctx context.Context, p *pipe.Pipe, c *pipe.Call, slot ui
 
 // StartOn is SendOn, but returns at once and calls then with the error. If it returns false, nothing was sent and then is not called.
 func (s *Server) StartOn(p *pipe.Pipe, c *pipe.Call, slot uint16, then func(error)) bool {
-	if c.Kind != pipe.Release && s.pipes.connector.Ready() != nil {
+	if c.Kind != pipe.Release && c.Kind != pipe.Delete && s.pipes.connector.Ready() != nil {
 		return false
 	}
 	trying := s.trying()

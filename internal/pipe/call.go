@@ -13,13 +13,13 @@ type Call struct {
 	Kind  Kind
 	Words []string // of Command: its name and its arguments
 
-	// Of Acquire and Release.
+	// Of Acquire, Vote, Release and Delete.
 	Lock   string // the key
 	Fences string // the key of the fence counter. Calls with the same counter share commands: their keys are in one Cluster slot
 	Head   string // how the lock's value begins, up to its token and the colon after that
-	Info   string // its last part; Release: if Granted is set
+	Info   string // its last part
 	// Granted is the time in the value of a lock that Acquire has set: server time, ms. Of Acquire it is a part of the answer, even
-	// if that is an error; it is 0 if nothing was sent. Of Release it is 0 if the value may be another by now.
+	// if that is an error; it is 0 if nothing was sent. Delete needs it.
 	Granted int64
 
 	// Of Acquire and Vote.
@@ -32,7 +32,7 @@ type Call struct {
 
 	// The answer.
 	Text   string        // to Command: the reply
-	Done   bool          // Acquire: the lock has the value. Release: it was released
+	Done   bool          // Acquire: the lock has the value. Release, Delete: it was released
 	Fence  ID            // to Acquire, if Done
 	Queues int           // to Acquire, if Done: how many queues exist of the locks that were asked for together
 	Counts bool          // to Vote: the node counts
@@ -68,7 +68,8 @@ const (
 	Command Kind = iota // a command with one reply, which is not an array
 	Acquire             // sets a lock if it is free, and adds a fence to the counter
 	Vote                // is an Acquire that also asks whether the server counts as a node of a quorum
-	Release             // deletes a lock that has the head and no mark
+	Release             // deletes a lock that has the head and no mark, by a script
+	Delete              // deletes a lock that has the value that Acquire gave it, by a command that not all servers have
 )
 
 // ID is the id of an entry of a stream.
@@ -84,7 +85,7 @@ func (c *Call) prepare(began, deadline time.Time) {
 	c.began, c.deadline, c.sent, c.left, c.err = began, deadline, false, false, nil
 	c.done.Store(false)
 	c.Text, c.Done, c.Fence, c.Queues, c.Counts, c.Others, c.Now = "", false, ID{}, 0, false, 0, 0
-	if c.Kind != Release {
+	if c.Kind != Delete {
 		c.Granted, c.Expiry = 0, 0
 	}
 }

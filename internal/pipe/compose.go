@@ -33,7 +33,7 @@ func (l *line) compose() {
 			c.sent = true
 			b = appendCommand(b, c.Words)
 			l.flight = append(l.flight, packet{c.alone(), l.wrote + len(b), 1, readCommand})
-		case l.deletes(c):
+		case c.Kind == Delete:
 			c.sent = true
 			b = appendValue(appendWords(appendArray(b, 3), "DELIFEQ", c.Lock), c)
 			l.flight = append(l.flight, packet{c.alone(), l.wrote + len(b), 1, readDeleted})
@@ -46,11 +46,6 @@ func (l *line) compose() {
 	clear(l.queue)
 	l.queue = l.queue[:0]
 	l.out, l.buffer = b, l.spent.kept(b)
-}
-
-// deletes reports whether the server can compare and delete the lock without a script.
-func (l *line) deletes(c *Call) bool {
-	return c.Kind == Release && c.Granted != 0 && l.pipe.HasDeleteIfEqual()
 }
 
 // maxShared bounds how many calls share commands, and with that how long the server does nothing else.
@@ -70,7 +65,7 @@ func (l *line) gather(at int) []*Call {
 			break
 		}
 		// mutants: shared-commands
-		if c.Kind == first.Kind && c.Fences == first.Fences && !c.left && !c.sent && !l.deletes(c) {
+		if c.Kind == first.Kind && c.Fences == first.Fences && !c.left && !c.sent {
 			c.sent = true
 			calls = append(calls, c)
 		}

@@ -34,8 +34,6 @@ type Pipe struct {
 	Go func(f func())
 	// InCluster says that the server is of a Cluster.
 	InCluster bool
-	// HasDeleteIfEqual reports whether the server has DELIFEQ, as far as is known.
-	HasDeleteIfEqual func() bool
 
 	mu      sync.Mutex
 	line    atomic.Pointer[line]

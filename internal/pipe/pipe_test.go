@@ -27,7 +27,6 @@ import (
 type world struct {
 	Pipe
 	answer  func(words []string) string   // the reply to another command
-	native  bool                          // the server has DELIFEQ
 	deaf    atomic.Pointer[chan struct{}] // the server does not read on until this is closed; or nil
 	opened  atomic.Int64
 	freed   atomic.Int64
@@ -43,7 +42,6 @@ func newWorld() *world {
 	w := &world{servers: make(chan net.Conn, 100)}
 	w.OpenTimeout, w.Timeout = time.Second, 2*time.Second
 	w.Go = func(f func()) { go f() }
-	w.HasDeleteIfEqual = func() bool { return w.native }
 	w.Open = func(context.Context) (driver.Connection, error) {
 		w.opened.Add(1)
 		client, server := net.Pipe()
@@ -997,10 +995,9 @@ func TestReleasesShareAScript(t *testing.T) {
 	})
 }
 
-// A server that has DELIFEQ is sent that for each lock whose whole value is known.
+// A lock whose whole value is known is deleted by a command of its own.
 func TestReleasesByCommand(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, w *world) {
-		w.native = true
 		w.answer = func(words []string) string {
 			switch strings.Join(words[:2], " ") {
 			case "DELIFEQ a":
@@ -1016,7 +1013,7 @@ func TestReleasesByCommand(t *testing.T) {
 		for i, c := range calls {
 			c.Kind = Release
 			if i < 3 {
-				c.Granted = 17
+				c.Kind, c.Granted = Delete, 17
 			}
 		}
 		errs := w.together(t.Context(), calls)
@@ -1047,7 +1044,7 @@ func TestGroupsShareNothing(t *testing.T) {
 // for others of its group.
 func TestSharersAreNear(t *testing.T) {
 	for inCluster, want := range map[bool]int{false: maxShared + 1, true: maxShared + 2} {
-		l := &line{pipe: &Pipe{InCluster: inCluster, HasDeleteIfEqual: func() bool { return false }}}
+		l := &line{pipe: &Pipe{InCluster: inCluster}}
 		for i := range maxShared + 3 {
 			c := &Call{Kind: Acquire, Fences: strconv.Itoa(i)}
 			if i == 1 || i == maxShared+2 {

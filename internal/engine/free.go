@@ -31,7 +31,7 @@ func (l *target) takeFree(ctx context.Context) (h *hold, began time.Time, err er
 		return nil, began, nil
 	}
 	began = time.Now()
-	a := l.newAttempt()
+	a := *l.newAttempt() // on the heap only if it has to end: a hold has a copy
 	call := a.newCall(pipe.Acquire)
 	err = c.server.SendOn(ctx, p, call, c.slot(l))
 	switch {
@@ -126,7 +126,7 @@ func (l *target) isAwaited(ctx context.Context, p *pipe.Pipe) bool {
 
 // end releases what the token has, or may get, after a SET that is no grant. A script may ask for the lock, with another token, once
 // end has returned nil.
-func (a *attempt) end(ctx context.Context, began time.Time) error {
+func (a attempt) end(ctx context.Context, began time.Time) error {
 	c, l := a.l.c, a.l
 	a.owed = true
 	err := ctx.Err()

@@ -80,12 +80,12 @@ func (s *Server) SendOn(ctx context.Context, p *pipe.Pipe, c *pipe.Call, slot ui
 			return err
 		}
 	}
-	trying := s.trying()
+	before := s.outage.answers.Load()
 	err := p.Send(ctx, c)
 	if err != nil && err == ctx.Err() {
 		return err // the attempt is taken back, and that shows whether the server answers
 	}
-	s.answered(c, slot, trying, err)
+	s.answered(c, slot, before, err)
 	return err
 }
 
@@ -94,20 +94,21 @@ func (s *Server) StartOn(p *pipe.Pipe, c *pipe.Call, slot uint16, then func(erro
 	if c.Kind != pipe.Release && c.Kind != pipe.Delete && s.pipes.connector.Ready() != nil {
 		return false
 	}
-	trying := s.trying()
+	before := s.outage.answers.Load()
 	return p.Start(c, func(err error) {
-		s.answered(c, slot, trying, err)
+		s.answered(c, slot, before, err)
 		then(err)
 	})
 }
 
-// answered notes what the answer to a call, or its error, tells of the server.
-func (s *Server) answered(c *pipe.Call, slot uint16, trying try, err error) {
+// answered notes what the answer to a call, or its error, tells of the server. before is how many requests had been answered when the
+// call was sent.
+func (s *Server) answered(c *pipe.Call, slot uint16, before int64, err error) {
 	if errors.Is(err, errors.ErrUnsupported) {
 		s.pipes.refused.Store(true)
 		return
 	}
-	s.tried(trying, err)
+	s.tried(try{c.Began, before}, err)
 	if err != nil {
 		s.pipes.connector.Failed(err)
 		if c.Kind == pipe.Acquire && IsLacking(err) && strings.Contains(err.Error(), "command") { // not only the right to this key

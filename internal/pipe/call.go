@@ -30,6 +30,9 @@ type Call struct {
 	CaughtUp, Mark string        // the keys of a node's two marks
 	Quarantine     time.Duration // how long the node has to have waited since it may have lost locks; the same in all calls of a pipe
 
+	// Began is when it was last given to Send or Start.
+	Began time.Time
+
 	// The answer.
 	Text   string        // to Command: the reply
 	Done   bool          // Acquire: the lock has the value. Release, Delete: it was released
@@ -43,7 +46,6 @@ type Call struct {
 	Heard  clock.Instant // of Acquire: when the answer was read, or shortly after
 
 	use      uint // counts its uses
-	began    time.Time
 	deadline time.Time
 	self     [1]*Call
 	wake     chan struct{} // receives a value when the call is done, or its caller is to write or read
@@ -82,7 +84,7 @@ func (c *Call) prepare(began, deadline time.Time) {
 	}
 	c.self[0] = c
 	c.use++
-	c.began, c.deadline, c.sent, c.left, c.err = began, deadline, false, false, nil
+	c.Began, c.deadline, c.sent, c.left, c.err = began, deadline, false, false, nil
 	c.done.Store(false)
 	c.Text, c.Done, c.Fence, c.Queues, c.Counts, c.Others, c.Now = "", false, ID{}, 0, false, 0, 0
 	if c.Kind != Delete {

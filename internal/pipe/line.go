@@ -171,7 +171,7 @@ func (l *line) takes(now time.Time) bool {
 		l.fail(errDeadline)
 		return false
 	// mutants: slow-line
-	case l.head < len(l.flight) && now.Sub(l.flight[l.head].calls[0].began) > patience && now.Sub(l.used) > patience, busy && tooOld:
+	case l.head < len(l.flight) && now.Sub(l.flight[l.head].calls[0].Began) > patience && now.Sub(l.used) > patience, busy && tooOld:
 		l.ending = true
 		l.passOn()
 		return false

@@ -233,30 +233,19 @@ func (l *target) resolve(name string) (err error) {
 	if l.keys, err = s.kind.place(l.c.space, name, s); err != nil {
 		return err
 	}
-	if err := s.check(l.c.cfg.MaxTTL); err != nil {
+	if err := s.check(l.c); err != nil {
 		return err
 	}
-	if s.kind.check != nil {
-		if err := s.kind.check(s); err != nil {
-			return err
-		}
+	if s == &l.c.defaults { // which others read
+		return nil
 	}
-	if err := s.checkDurability(l.c.cfg.CommandTimeout); err != nil {
-		return err
-	}
-	if s.isDurable() && !l.c.server.CanConfirm() {
-		return errors.New("MinReplicas and Fsync are not possible: this driver cannot wait for replicas")
-	}
-	if s == &l.c.defaults {
+	if s.owner == l.c.cfg.Owner && s.meta == nil && s.seenAs != SeenAsElection {
+		s.info = l.c.defaults.info
 		return nil
 	}
 	info := l.c.holderInfo(s.owner)
-	switch {
-	case s.seenAs == SeenAsElection:
+	if s.seenAs == SeenAsElection {
 		info.Kind = SeenAsElection
-	case s.owner == l.c.cfg.Owner && s.meta == nil:
-		s.info = l.c.defaults.info
-		return nil
 	}
 	for m := s.meta; m != nil; m = m.next {
 		if info.Meta == nil {
@@ -270,8 +259,9 @@ func (l *target) resolve(name string) (err error) {
 	return err
 }
 
-// check returns an error if the settings make no sense for any lock.
-func (s *settings) check(maxTTL time.Duration) error {
+// check returns an error if the settings make no sense for a lock of that client.
+func (s *settings) check(c *Client) error {
+	maxTTL, commandTimeout := c.cfg.MaxTTL, c.cfg.CommandTimeout
 	switch {
 	case s.wrong != nil:
 		return s.wrong
@@ -297,6 +287,14 @@ func (s *settings) check(maxTTL time.Duration) error {
 		return fmt.Errorf("a NodeTimeout of %s is not possible; 1ms to a quarter of the TTL, %s, is", s.nodeTimeout, s.ttl)
 	case s.owner == "":
 		return errors.New("the owner is empty")
+	case s.replicas < 0:
+		return errors.New("the number of replicas is negative")
+	case s.confirmation != 0 && (s.confirmation < time.Millisecond || s.confirmation > commandTimeout):
+		return fmt.Errorf("the timeout of MinReplicas is %s; it must be between 1ms and %s (Config.CommandTimeout)", s.confirmation, commandTimeout)
+	case s.isDurable() && !c.server.CanConfirm():
+		return errors.New("MinReplicas and Fsync are not possible: this driver cannot wait for replicas")
+	case s.kind.check != nil:
+		return s.kind.check(s)
 	}
 	return nil
 }
@@ -324,14 +322,4 @@ func (s *settings) durability(commandTimeout time.Duration) driver.Durability {
 		d.Timeout = min(defaultConfirmation, commandTimeout)
 	}
 	return d
-}
-
-func (s *settings) checkDurability(commandTimeout time.Duration) error {
-	switch {
-	case s.replicas < 0:
-		return errors.New("the number of replicas is negative")
-	case s.confirmation != 0 && (s.confirmation < time.Millisecond || s.confirmation > commandTimeout):
-		return fmt.Errorf("the timeout of MinReplicas is %s; it must be between 1ms and %s (Config.CommandTimeout)", s.confirmation, commandTimeout)
-	}
-	return nil
 }

@@ -3,6 +3,7 @@ package holdfast
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/engine"
@@ -13,6 +14,7 @@ type Client struct {
 	e      *engine.Client
 	common []engine.Option // of its locks, from Config
 	poll   []engine.Option // of those that can poll, from Config
+	queued options         // of those that are waited for in a queue: both
 	single bool            // Config sets MinReplicas or Fsync, which a quorum refuses
 }
 
@@ -44,6 +46,7 @@ func New(d driver.Driver, cfg *Config) (*Client, error) {
 	if cfg.PollInterval != 0 {
 		c.poll = append(c.poll, engine.Poll(cfg.PollInterval))
 	}
+	c.queued.given = slices.Concat(c.poll, c.common)
 	return c, nil
 }
 

@@ -18,7 +18,7 @@ type Election struct {
 // Election returns the election of that name, which chooses one leader at a time. Its options are those of the leader's
 // lease.
 func (c *Client) Election(name string, opts ...ElectionOption) *Election {
-	return &Election{c.e.Election(name, resolve(c.queued(), opts).given...)}
+	return &Election{c.e.Election(name, resolve(c.queued, opts).given...)}
 }
 
 // ErrResign is what lead returns to Election.Run to give up its term and campaign again, behind the candidates that wait.

@@ -31,7 +31,7 @@ type Lock struct {
 // Reentrant lock is acquired again instead. Permits of a Semaphore can be taken while others are held, as long as it has that
 // many. A Multi returns ErrDeadlock if this is so for any of its locks.
 func (l *Lock) Acquire(ctx context.Context) (*Lease, error) {
-	if l.wait == limitedTo(0) {
+	if l.wait == noWait {
 		ctx = exec.Hasty(ctx)
 	}
 	return newLease(l.e.AcquireBy(ctx, l.wait.end()))

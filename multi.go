@@ -14,6 +14,6 @@ package holdfast
 // NoRenew, MaxHold and MaxRenewals apply once all locks are held; until then, those already held are renewed. A lock that is
 // acquired again (Reentrant) keeps the bounds of the lease around it.
 func (c *Client) Multi(names []string, opts ...MultiOption) *Lock {
-	o := resolve(c.queued(), opts)
+	o := resolve(c.queued, opts)
 	return &Lock{c.e.Multi(names, o.given...), o.wait}
 }

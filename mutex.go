@@ -9,7 +9,7 @@ import (
 
 // Mutex returns the lock of that name, which one holder has at a time.
 func (c *Client) Mutex(name string, opts ...MutexOption) *Lock {
-	return c.mutex(name, resolve(c.queued(), opts))
+	return c.mutex(name, resolve(c.queued, opts))
 }
 
 // MutexKey returns the mutex kept under exactly this key, shared with programs that use the canonical form: SET key token
@@ -17,14 +17,14 @@ func (c *Client) Mutex(name string, opts ...MutexOption) *Lock {
 // another program holds is asked for again and again. A key with a closing brace that is not a Cluster hash tag's is
 // ErrInvalid.
 func (c *Client) MutexKey(key string, opts ...MutexOption) *Lock {
-	return c.mutex(key, resolve(c.queued(), opts), engine.Key(key))
+	return c.mutex(key, resolve(c.queued, opts), engine.Key(key))
 }
 
 // RedissonMutex returns the mutex that Redisson's getLock(name), an RLock, returns in Java. It is kept as Redisson keeps
 // it, in a hash under exactly this key, and both sides tell each other when it is free. Names
 // with braces that are not a Cluster hash tag's are ErrInvalid.
 func (c *Client) RedissonMutex(name string, opts ...MutexOption) *Lock {
-	return c.mutex(name, resolve(c.queued(), opts), engine.Redisson(name))
+	return c.mutex(name, resolve(c.queued, opts), engine.Redisson(name))
 }
 
 // OwnerMutex returns the mutex that an owner can acquire again from any process, without waiting, past all who queue, by
@@ -36,7 +36,7 @@ func (c *Client) RedissonMutex(name string, opts ...MutexOption) *Lock {
 // OwnerMutex is another kind of lock than a Mutex: programs that use one name in both ways get ErrMismatch while it is held.
 // It is Reentrant by nature, and the option Owner is refused: its owner is named already.
 func (c *Client) OwnerMutex(name, owner string, opts ...MutexOption) *Lock {
-	o := resolve(c.queued(), opts)
+	o := resolve(c.queued, opts)
 	own := []engine.Option{engine.OwnedBy(owner)}
 	if o.named {
 		own = append(own, engine.Refuse(errors.New("Owner has no meaning for an OwnerMutex: its owner is named already")))
@@ -66,12 +66,4 @@ func (c *Client) mutex(name string, o options, own ...engine.Option) *Lock {
 func (c *Client) ReleaseOwner(ctx context.Context, name, owner string) (left int, err error) {
 	left, err = c.e.Mutex(name, engine.OwnedBy(owner)).ReleaseOwner(ctx)
 	return left, leave(err)
-}
-
-// queued are the options of locks that are waited for in a queue.
-func (c *Client) queued() options {
-	if len(c.poll) == 0 {
-		return options{given: c.common}
-	}
-	return options{given: append(c.poll[:len(c.poll):len(c.poll)], c.common...)}
 }

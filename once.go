@@ -38,7 +38,7 @@ func Slot(key string, keep time.Duration) Window { return Window{engine.SlotKey(
 // Once returns the job of that name, which is completed at most once in a window. Its options are those of its lock, and
 // MaxTries. A window that makes no sense is ErrInvalid when the job is used.
 func (c *Client) Once(name string, w Window, opts ...OnceOption) *Once {
-	o := resolve(c.queued(), opts)
+	o := resolve(c.queued, opts)
 	return &Once{c.e.Once(name, w.e, o.given...), o.wait}
 }
 

@@ -57,7 +57,7 @@ func Wait(d time.Duration) WaitOption {
 	if d < 0 {
 		return waitOption{change: given(engine.Refuse(fmt.Errorf("a Wait of %s is not possible; 0 means do not wait", d)))}
 	}
-	return waitOption{change: func(o *options) { o.wait = limitedTo(d) }}
+	return waitOption{change: func(o *options) { o.wait = noWait + waitLimit(min(d, math.MaxInt64-1)) }}
 }
 
 // Reentrant lets the holder acquire the lock again, without waiting and without asking the server: with a context made
@@ -116,15 +116,15 @@ type options struct {
 // because every Lock holds one.
 type waitLimit time.Duration
 
-// limitedTo returns the limit d.
-func limitedTo(d time.Duration) waitLimit { return waitLimit(min(d, math.MaxInt64-1) + 1) }
+// noWait is the limit of an acquire that does not wait.
+const noWait waitLimit = 1
 
 // end is when an acquire that begins now waits no longer; zero if that is not bounded.
 func (w waitLimit) end() time.Time {
 	if w == 0 {
 		return time.Time{}
 	}
-	return time.Now().Add(time.Duration(w - 1))
+	return time.Now().Add(time.Duration(w - noWait))
 }
 
 // option is what all options have in common.

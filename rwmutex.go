@@ -23,7 +23,7 @@ type RWMutex struct {
 // RWMutex returns the lock of that name, which any number of readers or one writer has at a time. Its options are those of
 // both sides.
 func (c *Client) RWMutex(name string, opts ...RWMutexOption) *RWMutex {
-	o := resolve(c.queued(), opts)
+	o := resolve(c.queued, opts)
 	return &RWMutex{c.e.RWMutex(name, o.given...), options{wait: o.wait}}
 }
 

@@ -19,7 +19,7 @@ type Semaphore struct {
 // same number: a program that says another gets ErrMismatch until nobody holds a permit, or until Resize has said how many
 // there are. To change the number while old and new programs run beside each other, Resize to the new one first.
 func (c *Client) Semaphore(name string, permits int, opts ...SemaphoreOption) *Semaphore {
-	o := resolve(c.queued(), opts)
+	o := resolve(c.queued, opts)
 	return &Semaphore{c.e.Semaphore(name, permits, o.given...), options{wait: o.wait}}
 }
 

@@ -261,7 +261,7 @@ func (a *attempt) takes(sent, heard clock.Instant, now int64, ttl time.Duration,
 		term = min(ttl, a.l.c.cfg.MaxTTL)
 	}
 	// mutants: grant-deadline
-	h := newHold(a, sent, sent, term-drift(term), fence, block)
+	h := newHold(a, sent, 0, term-drift(term), fence, block)
 	h.at = now
 	// mutants: fence-believed
 	if !believable(fence, now) {
@@ -313,7 +313,7 @@ func (a *attempt) holdFromMessage(n *wire.Grant) (*hold, bool) {
 	if valid-sinceAnchor < claim/4 {
 		return nil, false
 	}
-	h := newHold(a, now, a.anchor.Sent, valid, n.Fence, 1)
+	h := newHold(a, a.anchor.Sent, -sinceAnchor, valid, n.Fence, 1)
 	h.state, h.at = claimed, n.Now
 	h.renewAt(now)
 	return h, true

@@ -60,7 +60,7 @@ func otherTimesStay(t *testing.T) {
 	defer c.Close(t.Context())
 	asked := clock.Now()
 	at := func(d time.Duration) clock.Instant { return asked.Add(d) }
-	h := newHold(c.Mutex("a").newAttempt(), at(time.Second), asked, 10*time.Second, 1, 1)
+	h := newHold(c.Mutex("a").newAttempt(), asked, -time.Second, 10*time.Second, 1, 1)
 	for i, c := range []struct{ sent, renew, want time.Duration }{
 		{sent: 3 * time.Second, renew: 5 * time.Second, want: 5 * time.Second},
 		{sent: 2 * time.Second, renew: 5 * time.Second, want: 5 * time.Second}, // answered late, and for longer

@@ -96,10 +96,10 @@ func (h *hold) isClaim() bool {
 	return h.state == claimed || h.state == changing && h.more.before == claimed
 }
 
-// newHold returns a hold that lasts for valid from anchor on and has block fences, from fence on.
-func newHold(a *attempt, since, anchor clock.Instant, valid time.Duration, fence uint64, block int64) *hold {
+// newHold returns a hold that lasts for valid from anchor on, when it was of that age, and has block fences, from fence on.
+func newHold(a *attempt, anchor clock.Instant, age, valid time.Duration, fence uint64, block int64) *hold {
 	a.l.c.server.HasWritten()
-	h := &hold{attempt: *a, state: held, age: clock.Between(since, anchor), anchor: anchor, valid: valid}
+	h := &hold{attempt: *a, state: held, anchor: anchor, age: age, valid: valid}
 	h.first = holdLease{g: h, fence: fence}
 	if block > 1 {
 		h.more = &more{nextFence: fence + 1, fenceEnd: fence + uint64(block)}

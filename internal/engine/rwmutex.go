@@ -212,7 +212,7 @@ func (l *holdLease) finishChange(as *target, a answer[codec.WeighReply]) (*holdL
 		}
 		return nil, l.ended()
 	}
-	next := newHold(&from, h.since(), a.sent, term-drift(term), a.reply.Fence, 1)
+	next := newHold(&from, a.sent, clock.Between(h.since(), a.sent), term-drift(term), a.reply.Fence, 1)
 	next.state = h.more.before
 	if next.needMore().renewals = h.renewals(); !h.isClaim() {
 		next.more.renewals += int(h.flying) // whose answers nobody waits for

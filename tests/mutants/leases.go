@@ -41,7 +41,7 @@ var leases = []Mutant{
 	{
 		Name: "deadline-from-reply", About: "deadlines count from the reply, not from the sending",
 		Edits: []overlay.Edit{
-			part("grant-deadline", "sent, sent", "clock.Now(), clock.Now()"),
+			part("grant-deadline", "newHold(a, sent,", "newHold(a, clock.Now(),"),
 			part("renewed-deadline", "= sent,", "= clock.Now(),"),
 		},
 		Tests: []Test{{"virtual", "TestALeaseEndsBeforeTheServersWhenRenewalsAreAnsweredLate"}},

@@ -94,9 +94,13 @@ func (l *line) send(ctx context.Context, c *Call, now time.Time) error {
 			continue
 		}
 		l.mu.Unlock()
-		select {
-		case <-c.wake:
-		case <-ctx.Done():
+		if ended := ctx.Done(); ended == nil { // a select takes longer
+			<-c.wake
+		} else {
+			select {
+			case <-c.wake:
+			case <-ended:
+			}
 		}
 		if c.done.Load() { // the reader goes on reading, or wakes another
 			return c.err

@@ -43,7 +43,7 @@ func MayBeDone(err error) bool {
 // SendAll sends all items in one batch or, if apart is set, each in a batch of its own, at once. It calls tell once for each batch:
 // with its answer, or when the batch is given up after CommandTimeout, even if the driver does not return then.
 func SendAll[T any, R BatchReply](s *Server, all []T, apart bool, compose func([]T) Batch[R], tell func([]T, Outcome[R])) (answered bool) {
-	work, cancel := context.WithTimeout(context.Background(), s.cfg.CommandTimeout)
+	work, cancel := context.WithTimeoutCause(context.Background(), s.cfg.CommandTimeout, errTimedOut)
 	defer cancel()
 	n := len(all)
 	if apart {
@@ -58,9 +58,8 @@ func SendAll[T any, R BatchReply](s *Server, all []T, apart bool, compose func([
 	}
 	told := make([]atomic.Bool, len(batches))
 	var failed atomic.Bool
-	sent, trying := clock.Now(), s.trying()
+	sent := clock.Now()
 	conclude := func(i int, text string, err error) {
-		s.tried(trying, err)
 		if err != nil {
 			failed.Store(true)
 		}
@@ -118,7 +117,18 @@ func outcome[R BatchReply](s *Server, b *Batch[R], sent clock.Instant, text stri
 // runAll runs calls that go to one server: together on its pipe or, if there is none and the driver can do that, by the driver.
 func (s *Server) runAll(ctx context.Context, calls []driver.Call, tell func(i int, reply string, err error)) {
 	if s.batcher != nil && s.pipeFor(&calls[0]) == nil {
-		s.batcher.RunAll(ctx, calls, tell)
+		_, _ = shielded(ctx, s, func(ctx context.Context) (_ struct{}, met error) {
+			var mu sync.Mutex
+			s.batcher.RunAll(ctx, calls, func(i int, reply string, err error) {
+				tell(i, reply, err)
+				mu.Lock()
+				defer mu.Unlock()
+				if err != nil {
+					met = err
+				}
+			})
+			return struct{}{}, met
+		})
 		return
 	}
 	var all sync.WaitGroup

@@ -23,9 +23,11 @@ func watched(f *fake) (s *Server, lost, found *atomic.Int32) {
 
 // send sends a request that takes this long and ends with err.
 func send(s *Server, took time.Duration, err error) {
-	_, _ = Try(context.Background(), s, time.Second, func(context.Context) (int, error) {
-		time.Sleep(took)
-		return 0, err
+	_, _ = Try(context.Background(), s, time.Second, func(ctx context.Context) (int, error) {
+		return shielded(ctx, s, func(context.Context) (int, error) {
+			time.Sleep(took)
+			return 0, err
+		})
 	})
 }
 

@@ -129,28 +129,38 @@ func (s *Server) pipeFor(c *driver.Call) *pipe.Pipe {
 	return s.Pipe(c.Keys[0])
 }
 
-// runCall runs a script or a command, on a pipe if there is one.
+// runCall runs a script or a command, on a pipe if there is one. It returns when ctx ends.
 func (s *Server) runCall(ctx context.Context, c driver.Call) (string, error) {
 	p := s.pipeFor(&c)
 	if p == nil {
-		return s.driver.Run(ctx, c)
+		return s.runByDriver(ctx, c)
 	}
+	sent := s.trying()
 	if !c.Urgent || c.Renews {
 		if err := s.pipes.connector.Ready(); err != nil {
+			s.tried(sent, err)
 			return "", err
 		}
 	}
-	text, err := p.Run(ctx, &c)
+	text, err := p.Run(ctx, &c, func(err error) { s.tried(sent, err) })
 	switch {
 	case errors.Is(err, errors.ErrUnsupported):
 		s.pipes.refused.Store(true)
-		return s.driver.Run(ctx, c)
+		return s.runByDriver(ctx, c)
 	case isElsewhere(err):
-		return s.driver.Run(ctx, c)
-	case err != nil && ctx.Err() == nil:
+		return s.runByDriver(ctx, c)
+	case err != nil && ctx.Err() != nil && errors.Is(err, ctx.Err()):
+		return "", err // the pipe tells what becomes of it
+	}
+	s.tried(sent, err)
+	if err != nil && ctx.Err() == nil {
 		s.pipes.connector.Failed(err)
 	}
 	return text, err
+}
+
+func (s *Server) runByDriver(ctx context.Context, c driver.Call) (string, error) {
+	return shielded(ctx, s, func(ctx context.Context) (string, error) { return s.driver.Run(ctx, c) })
 }
 
 // isElsewhere reports whether a server of a Cluster says that another has the key. The driver finds out which one.

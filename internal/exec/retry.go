@@ -78,15 +78,36 @@ func isHasty(ctx context.Context) bool { return ctx.Value(hastyKey{}) != nil }
 // isRefused reports whether an error says that nothing listens at the server's address.
 func isRefused(err error) bool { return errors.Is(err, syscall.ECONNREFUSED) }
 
-// Try calls f once, within timeout and ctx. When ctx ends, Try returns, and f goes on.
+// Try calls f once, within timeout and ctx. f is to return when its context ends; what it has sent goes on.
 func Try[T any](ctx context.Context, s *Server, timeout time.Duration, f func(context.Context) (T, error)) (T, error) {
 	var none T
 	if err := ctx.Err(); err != nil {
 		return none, NotSent{err}
 	}
-	// Cancelling the driver's context would tear down its connection. Nobody wants the reply any more then, but others
-	// want the connection.
-	work, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
+	work, cancel := context.WithTimeoutCause(ctx, timeout, errTimedOut)
+	defer cancel()
+	value, err := f(work)
+	switch over := ctx.Err(); {
+	case err == nil || over == nil || !errors.Is(err, over):
+		return value, err
+	case errors.Is(err, driver.ErrNotSent):
+		return none, NotSent{over}
+	default:
+		return none, over
+	}
+}
+
+// errTimedOut is the cause of the end of a context that its caller has not ended.
+var errTimedOut = errors.New("the attempt took too long")
+
+// shielded calls f, which uses the driver, in a goroutine. When ctx ends, shielded returns, and f goes on: cancelling the driver's
+// context would tear down its connection. Nobody wants the reply any more then, but others want the connection.
+func shielded[T any](ctx context.Context, s *Server, f func(context.Context) (T, error)) (T, error) {
+	end := time.Now().Add(s.cfg.CommandTimeout)
+	if wanted, bounded := ctx.Deadline(); bounded && wanted.After(end) {
+		end = wanted
+	}
+	work, cancel := context.WithDeadline(context.WithoutCancel(ctx), end)
 	type result struct {
 		value T
 		err   error
@@ -94,25 +115,26 @@ func Try[T any](ctx context.Context, s *Server, timeout time.Duration, f func(co
 	results := make(chan result, 1)
 	sent := s.trying()
 	s.cfg.Tasks.Run(func() {
+		defer cancel()
 		value, err := f(work)
 		s.tried(sent, err)
 		results <- result{value, err}
-		cancel()
 	})
 	select {
 	case r := <-results:
 		return r.value, r.err
 	case <-ctx.Done():
-		return none, ctx.Err()
-	case <-work.Done():
-		select {
-		case r := <-results: // whose end ended work
-			return r.value, r.err
-		default:
-			s.tried(sent, work.Err())
-			return none, work.Err()
-		}
 	}
+	select {
+	case r := <-results: // whose end ended ctx
+		return r.value, r.err
+	default:
+	}
+	if context.Cause(ctx) == errTimedOut { // f may never return
+		s.tried(sent, ctx.Err())
+	}
+	var none T
+	return none, ctx.Err()
 }
 
 // Unheard returns the error of a request that was sent then, and not answered before ctx ended. If ctx was cancelled, that is

@@ -103,9 +103,9 @@ type Answer struct {
 // it sooner. unanswered reports whether some attempt may have been carried out without its answer having
 // arrived, or may still be.
 func (s *Server) Do(ctx context.Context, rq Request) (a Answer, unanswered bool, err error) {
-	return PersistSince(rq.Began, ctx, s, rq.Op, rq.Name, func(ctx context.Context) (Answer, error) {
-		a, err := s.Send(ctx, rq)
-		if err != nil && rq.Met != nil {
+	return PersistSince(rq.Began, ctx, s, rq.Op, rq.Name, func(work context.Context) (Answer, error) {
+		a, err := s.Send(work, rq)
+		if err != nil && rq.Met != nil && ctx.Err() == nil {
 			rq.Met(s.Failure(rq.Op, rq.Name, err))
 		}
 		return a, err
@@ -237,22 +237,24 @@ func (s *Server) reach(trying *contact, name string) {
 		case <-ctx.Done():
 		}
 	})
-	server, _, err := Persist(ctx, s, OpReach, name, func(one context.Context) (Found, error) {
-		// A probe holds nothing: when the client closes, its connection need not be spared.
-		one, end := context.WithCancel(one)
-		defer end()
-		defer context.AfterFunc(ctx, end)()
-		server, err := s.Probe(one)
-		if err != nil {
-			s.contact.mu.Lock()
-			defer s.contact.mu.Unlock()
-			trying.met = err
-			if isRefused(err) && !trying.isRefused {
-				trying.isRefused = true
-				close(trying.refused)
+	server, _, err := Persist(ctx, s, OpReach, name, func(work context.Context) (Found, error) {
+		return shielded(work, s, func(one context.Context) (Found, error) {
+			// A probe holds nothing: when the client closes, its connection need not be spared.
+			one, end := context.WithCancel(one)
+			defer end()
+			defer context.AfterFunc(ctx, end)()
+			server, err := s.probe(one)
+			if err != nil {
+				s.contact.mu.Lock()
+				defer s.contact.mu.Unlock()
+				trying.met = err
+				if isRefused(err) && !trying.isRefused {
+					trying.isRefused = true
+					close(trying.refused)
+				}
 			}
-		}
-		return server, err
+			return server, err
+		})
 	})
 	switch {
 	case err == nil:
@@ -282,8 +284,10 @@ type Found struct {
 	Sent clock.Instant
 }
 
-// Probe asks the server what it is, once.
-func (s *Server) Probe(ctx context.Context) (Found, error) {
+// Probe asks the server what it is, once. It returns when ctx ends.
+func (s *Server) Probe(ctx context.Context) (Found, error) { return shielded(ctx, s, s.probe) }
+
+func (s *Server) probe(ctx context.Context) (Found, error) {
 	sent := clock.Now()
 	info, err := s.driver.Probe(ctx)
 	if err == nil && (info.Time.UnixMicro() <= 0 || info.Time.UnixMicro() > wire.MaxTime) {
@@ -439,10 +443,17 @@ func (s *Server) run(ctx context.Context, rq Request) (text string, short, err e
 	if !rq.Call.Urgent { // asking what counts costs a round trip, which a renewal can do without
 		d.Counts = rq.Durability.Achieves
 	}
-	text, reached, err := s.durable.RunDurably(ctx, rq.Call, d)
-	var refusal driver.ReplyError
-	if text != "" && errors.As(err, &refusal) {
-		return text, unconfirmed{told(refusal), d.Fsync}, nil
+	type confirmed struct {
+		text    string
+		reached driver.Confirmation
 	}
-	return text, shortfall(d, reached), err
+	c, err := shielded(ctx, s, func(ctx context.Context) (c confirmed, err error) {
+		c.text, c.reached, err = s.durable.RunDurably(ctx, rq.Call, d)
+		return c, err
+	})
+	var refusal driver.ReplyError
+	if c.text != "" && errors.As(err, &refusal) {
+		return c.text, unconfirmed{told(refusal), d.Fsync}, nil
+	}
+	return c.text, shortfall(d, c.reached), err
 }

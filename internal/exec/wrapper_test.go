@@ -47,7 +47,7 @@ func TestADriverThatCannotBeComparedHasNoPipe(t *testing.T) {
 
 func TestAServerSeesThroughWrappers(t *testing.T) {
 	inner := &able{}
-	s := New(wrapper{wrapper{inner}}, Config{})
+	s := New(wrapper{wrapper{inner}}, Config{Tasks: &Tasks{}})
 	told := 0
 	s.runAll(t.Context(), make([]driver.Call, 3), func(int, string, error) { told++ })
 	if inner.together != 1 || told != 3 || !s.CanConfirm() || s.Node("k") != "node of k" {

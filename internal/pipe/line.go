@@ -108,10 +108,17 @@ func (l *line) send(ctx context.Context, c *Call, now time.Time) error {
 		l.mu.Lock()
 	}
 	defer l.mu.Unlock()
-	c.left = !c.done.Load()
+	answered := c.done.Load()
+	// mutants: late-told
+	if !answered && c.sent && c.Late != nil { // it goes on as if it had been started
+		c.then = c.Late
+		c.use++ // for interrupt, which may be about to run
+	} else {
+		c.left = !answered
+	}
 	l.passOn()
 	switch {
-	case !c.left:
+	case answered:
 		return c.err
 	// mutants: never-sent
 	case !c.sent:

@@ -77,17 +77,23 @@ func (p *Pipe) Send(ctx context.Context, c *Call) error {
 		if wait == nil {
 			continue
 		}
-		late := time.NewTimer(time.Until(c.deadline))
+		timer := time.NewTimer(time.Until(c.deadline))
 		select {
 		case <-wait.over:
-			late.Stop()
+			timer.Stop()
 			if wait.err != nil {
 				return notSent(wait.err)
 			}
 		case <-ctx.Done():
-			late.Stop()
+			timer.Stop()
+			if c.Late != nil {
+				p.Go(func() {
+					<-wait.over
+					c.Late(wait.err)
+				})
+			}
 			return notSent(ctx.Err())
-		case <-late.C:
+		case <-timer.C:
 			return notSent(errDeadline)
 		}
 		now = time.Now()
@@ -107,21 +113,21 @@ func (p *Pipe) Start(c *Call, then func(error)) bool {
 	return l.start(c, now)
 }
 
-// Run sends a script or a command, as driver.Driver's Run does, and returns as soon as ctx ends.
-func (p *Pipe) Run(ctx context.Context, c *driver.Call) (string, error) {
+// Run sends a script or a command, as driver.Driver's Run does, and returns as soon as ctx ends. late is as in Call.
+func (p *Pipe) Run(ctx context.Context, c *driver.Call, late func(error)) (string, error) {
 	if c.Script.Command != "" {
-		return p.command(ctx, slices.Concat([]string{c.Script.Command}, c.Keys, c.Args))
+		return p.command(ctx, late, slices.Concat([]string{c.Script.Command}, c.Keys, c.Args))
 	}
 	keys := strconv.Itoa(len(c.Keys))
-	text, err := p.command(ctx, slices.Concat([]string{"EVALSHA", c.Script.SHA1, keys}, c.Keys, c.Args))
+	text, err := p.command(ctx, late, slices.Concat([]string{"EVALSHA", c.Script.SHA1, keys}, c.Keys, c.Args))
 	if refused, is := err.(driver.ReplyError); is && strings.HasPrefix(string(refused), "NOSCRIPT ") {
-		text, err = p.command(ctx, slices.Concat([]string{"EVAL", c.Script.Source, keys}, c.Keys, c.Args))
+		text, err = p.command(ctx, late, slices.Concat([]string{"EVAL", c.Script.Source, keys}, c.Keys, c.Args))
 	}
 	return text, err
 }
 
-func (p *Pipe) command(ctx context.Context, words []string) (string, error) {
-	c := &Call{Words: words}
+func (p *Pipe) command(ctx context.Context, late func(error), words []string) (string, error) {
+	c := &Call{Words: words, Late: late}
 	if err := p.Send(ctx, c); err != nil {
 		return "", err
 	}

@@ -189,7 +189,7 @@ func TestEachGetsItsOwnReply(t *testing.T) {
 			w.Timeout = time.Hour
 			random := rand.New(rand.NewPCG(seed, 0))
 			var all sync.WaitGroup
-			answered, left := atomic.Int64{}, atomic.Int64{}
+			answered, left, unsent, late := atomic.Int64{}, atomic.Int64{}, atomic.Int64{}, atomic.Int64{}
 			for i := range 20 {
 				patience := time.Duration(random.IntN(40)) * time.Millisecond
 				pauses := [20]time.Duration{}
@@ -205,9 +205,24 @@ func TestEachGetsItsOwnReply(t *testing.T) {
 						want := fmt.Sprintf("%d-%d", i, j)
 						var got string
 						var err error
-						if i%5 == 0 {
+						switch {
+						case i%5 == 0:
 							got, err = w.start(ctx, "ECHO", want, pause.String())
-						} else {
+						case i%4 == 0:
+							c := &Call{Words: []string{"ECHO", want, pause.String()}, Late: func(err error) {
+								if err != nil {
+									t.Errorf("seed %d: told of %v", seed, err)
+								}
+								late.Add(1)
+							}}
+							if err = w.Send(ctx, c); err == nil {
+								got = c.Text
+							} else if errors.Is(err, driver.ErrNotSent) {
+								unsent.Add(1)
+							} else {
+								late.Add(-1)
+							}
+						default:
 							got, err = w.run(ctx, "ECHO", want, pause.String())
 						}
 						cancel()
@@ -223,6 +238,13 @@ func TestEachGetsItsOwnReply(t *testing.T) {
 				})
 			}
 			all.Wait()
+			if _, err := w.run(t.Context(), "ECHO", "end"); err != nil { // after it, the late ones are answered, too
+				t.Error(err)
+			}
+			synctest.Wait()
+			if n := late.Load(); n < 0 || n > unsent.Load() { // of those that were not sent, it is told if there was no connection
+				t.Errorf("seed %d: told of %d too many, with %d that were not sent", seed, n, unsent.Load())
+			}
 			if w.opened.Load() != 1 || answered.Load() < 200 || left.Load() == 0 {
 				t.Errorf("seed %d: %d connections, %d calls answered, %d given up", seed, w.opened.Load(), answered.Load(), left.Load())
 			}
@@ -255,6 +277,55 @@ func TestACallerThatGivesUpReturnsAtOnce(t *testing.T) {
 			t.Errorf("%d connections, %d commands", w.opened.Load(), w.received("ECHO"))
 		}
 	})
+}
+
+// What becomes of a call whose caller has given up is told when it is known, even if nobody else uses the connection.
+func TestACallIsToldOfWhoseCallerGaveUp(t *testing.T) {
+	broken := errors.New("refused")
+	for name, c := range map[string]struct {
+		words  []string
+		opens  time.Duration // how long that takes
+		broken error         // why it fails
+		want   error         // the caller's error
+		told   error
+		after  time.Duration
+	}{
+		"answered late":             {words: []string{"ECHO", "x", "500ms"}, want: context.DeadlineExceeded, after: 500 * time.Millisecond},
+		"never answered":            {words: []string{"HANG"}, want: context.DeadlineExceeded, told: errDeadline, after: 2 * time.Second},
+		"a connection is made late": {words: []string{"HANG"}, opens: 500 * time.Millisecond, want: driver.ErrNotSent, after: 500 * time.Millisecond},
+		"none can be made":          {words: []string{"HANG"}, opens: 500 * time.Millisecond, broken: broken, want: driver.ErrNotSent, told: broken, after: 500 * time.Millisecond},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inVirtualTime(t, func(t *testing.T, w *world) {
+				open := w.Open
+				w.Open = func(ctx context.Context) (driver.Connection, error) {
+					time.Sleep(c.opens)
+					if c.broken != nil {
+						return driver.Connection{}, c.broken
+					}
+					return open(ctx)
+				}
+				began, told := time.Now(), make(chan error, 2)
+				ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+				defer cancel()
+				if err := w.Send(ctx, &Call{Words: c.words, Late: func(err error) { told <- err }}); !errors.Is(err, c.want) || time.Since(began) != 100*time.Millisecond {
+					t.Errorf("%v after %s", err, time.Since(began))
+				}
+				if err := <-told; !errors.Is(err, c.told) || time.Since(began) != c.after {
+					t.Errorf("it was told %v after %s", err, time.Since(began))
+				}
+				if c.told == nil {
+					if got, err := w.run(t.Context(), "ECHO", "y"); got != "y" || err != nil || w.opened.Load() != 1 {
+						t.Errorf("%q, %v, on connection %d", got, err, w.opened.Load())
+					}
+				}
+				synctest.Wait()
+				if len(told) != 0 {
+					t.Error("it was told twice")
+				}
+			})
+		})
+	}
 }
 
 // Calls that nobody waits for are written and read all the same. Each is told of once, unless it was left; what it is told with may

@@ -222,6 +222,11 @@ var free = []Mutant{
 		Tests: []Test{{"../internal/pipe", "TestACallIsUsedAgainWhenItsCallerHasGivenUp"}},
 	},
 	{
+		Name: "late-answers-ignored", About: "if those who ask a server that hangs give up soon, nobody learns that it does not answer",
+		Edits: []overlay.Edit{part("late-told", "c.Late != nil", "false")},
+		Tests: []Test{{"../internal/pipe", "TestACallIsToldOfWhoseCallerGaveUp"}, {"virtual", "TestAServerIsLostForThoseWhoGiveUpSoon"}},
+	},
+	{
 		Name: "queued-for-ever", About: "a connection is used again on which the server queues all commands, since it has no EXEC",
 		Edits: []overlay.Edit{part("no-exec", "begun", "false && begun")},
 		Tests: []Test{{"../internal/pipe", "TestAServerWithoutEXEC"}},

@@ -196,3 +196,56 @@ func TestASetThatIsAnsweredAfterItsCallerGaveUp(t *testing.T) {
 		}
 	})
 }
+
+// late is a connection on which answers take a while, in ns. If that is below 0, there are none.
+type late struct {
+	net.Conn
+	by *atomic.Int64
+}
+
+func (c late) Write(b []byte) (int, error) {
+	if c.by.Load() < 0 {
+		return len(b), nil
+	}
+	return c.Conn.Write(b)
+}
+
+func (c late) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	time.Sleep(max(time.Duration(c.by.Load()), 0))
+	return n, err
+}
+
+// Everybody who asks a server gives up soon. It is lost if it does not answer within Config.CommandTimeout, and not if it answers later
+// than they wait.
+func TestAServerIsLostForThoseWhoGiveUpSoon(t *testing.T) {
+	eachWay(t, func(t *testing.T, srv *holdfasttest.Server, cfg holdfast.Config) {
+		for takes, want := range map[time.Duration]int64{500 * time.Millisecond: 0, -1: 1} {
+			var by, lost atomic.Int64
+			rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:0", Dialer: func(ctx context.Context, network, addr string) (net.Conn, error) {
+				conn, err := srv.Dial(ctx, network, addr)
+				return late{conn, &by}, err
+			}})
+			defer rdb.Close()
+			cfg.CommandTimeout = time.Second
+			cfg.Observers = []*holdfast.Observer{{ServerLost: func(holdfast.ServerEvent) { lost.Add(1) }}}
+			c, err := holdfastgoredis.New(rdb, &cfg)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close(context.Background())
+			l := c.Mutex("a")
+			release(t, acquire(t, l))
+			time.Sleep(time.Second) // until the client has checked its server
+			by.Store(int64(takes))
+			ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+			defer cancel()
+			if _, err := l.Status(ctx); !errors.Is(err, context.DeadlineExceeded) {
+				t.Error(err)
+			}
+			if time.Sleep(5 * time.Second); lost.Load() != want {
+				t.Errorf("it answers after %s, and is lost %d times", takes, lost.Load())
+			}
+		}
+	})
+}

@@ -34,12 +34,6 @@ type Outcome[R BatchReply] struct {
 	Err   error         // if it is not nil, only Sent is set besides
 }
 
-// MayBeDone reports whether a request that failed with err may have been carried out, or may still be.
-func MayBeDone(err error) bool {
-	fate, _ := Classify(err)
-	return fate == Unknown
-}
-
 // SendAll sends all items in one batch or, if apart is set, each in a batch of its own, at once. It calls tell once for each batch:
 // with its answer, or when the batch is given up after CommandTimeout, even if the driver does not return then.
 func SendAll[T any, R BatchReply](s *Server, all []T, apart bool, compose func([]T) Batch[R], tell func([]T, Outcome[R])) (answered bool) {
@@ -80,24 +74,6 @@ func SendAll[T any, R BatchReply](s *Server, all []T, apart bool, compose func([
 		s.runAll(work, calls, conclude)
 	}
 	return !failed.Load()
-}
-
-// LacksDeleteIfEqual notes that the server refuses DELIFEQ.
-func (s *Server) LacksDeleteIfEqual() { s.native.Store(false) }
-
-// HasDeleteIfEqual reports whether the server has DELIFEQ, as far as is known.
-func (s *Server) HasDeleteIfEqual() bool { return s.native.Load() }
-
-// IsLacking reports whether an error says that a command cannot be used, now or later. An error of a server or a proxy
-// that is of no known kind is taken for that.
-func IsLacking(err error) bool {
-	if err == nil {
-		return false
-	}
-	if fate, kind := Classify(err); fate == Refused {
-		return kind == nil || kind == ErrPermission || kind == ErrUnsupported
-	}
-	return false
 }
 
 // outcome reads the reply to a batch that was sent then.

@@ -265,6 +265,24 @@ func Classify(err error) (fate Fate, kind error) {
 	return Unknown, ErrUnavailable
 }
 
+// MayBeDone reports whether a request that failed with err may have been carried out, or may still be.
+func MayBeDone(err error) bool {
+	fate, _ := Classify(err)
+	return fate == Unknown
+}
+
+// IsLacking reports whether an error says that a command cannot be used, now or later. An error of a server or a proxy
+// that is of no known kind is taken for that.
+func IsLacking(err error) bool {
+	if err == nil {
+		return false
+	}
+	if fate, kind := Classify(err); fate == Refused {
+		return kind == nil || kind == ErrPermission || kind == ErrUnsupported
+	}
+	return false
+}
+
 // kinds maps the beginnings of servers' errors to kinds.
 var kinds = []struct {
 	prefix string

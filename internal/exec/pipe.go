@@ -70,6 +70,12 @@ func (s *Server) FreePath(key string) *pipe.Pipe {
 	return s.Pipe(key)
 }
 
+// LacksDeleteIfEqual notes that the server refuses DELIFEQ.
+func (s *Server) LacksDeleteIfEqual() { s.native.Store(false) }
+
+// HasDeleteIfEqual reports whether the server has DELIFEQ, as far as is known.
+func (s *Server) HasDeleteIfEqual() bool { return s.native.Load() }
+
 // openTimeout bounds the making of a connection.
 const openTimeout = 10 * time.Second
 

@@ -343,7 +343,7 @@ func (a *attempt) abandon() {
 			answered = c.takeBack(a.l, a.token(), a.member, a.unanswered, a.ending, end)
 			// mutants: ghost-abandoned
 			if a.ghost != 0 {
-				c.tasks.Run(a.releaseGhost)
+				c.tasks.Run(func() { a.releaseGhost(firstGhostPause) })
 			}
 		}
 		departed()

@@ -10,6 +10,7 @@ import (
 	"github.com/holdfast-go/holdfast/internal/codec"
 	"github.com/holdfast-go/holdfast/internal/exec"
 	"github.com/holdfast-go/holdfast/internal/pipe"
+	"github.com/holdfast-go/holdfast/internal/schedule"
 )
 
 // This file acquires a mutex that is free, and releases one that nobody waits for, with the server's own commands
@@ -135,7 +136,7 @@ func (a attempt) end(ctx context.Context, began time.Time) error {
 		if reply, _, err = c.releaseSince(began, ctx, l, codec.Release{Token: a.token()}, a.ending); err == nil {
 			// mutants: ghost-left
 			if a.ghost != 0 && reply.Word != codec.Released {
-				c.tasks.Run(a.releaseGhost)
+				c.tasks.Run(func() { a.releaseGhost(firstGhostPause) })
 			}
 			return nil
 		}
@@ -152,31 +153,40 @@ func (a attempt) end(ctx context.Context, began time.Time) error {
 	return err
 }
 
-// releaseGhost releases the lock repeatedly for as long as an unanswered SET may still be carried out: nothing makes the server refuse
-// it. Whatever the SET sets expires by the end of that time. Once a release has released the lock, or the SET has been answered, no
-// further release is needed.
-func (a *attempt) releaseGhost() {
+// releaseGhost releases the lock repeatedly, first after that pause, for as long as an unanswered SET may still be carried out: nothing
+// makes the server refuse it. Whatever the SET sets expires by the end of that time. Once a release has released the lock, or the SET
+// has been answered, no further release is needed. An outage can leave thousands of such tokens, so few are released at once.
+func (a *attempt) releaseGhost(pause time.Duration) {
 	c, l := a.l.c, a.l
-	for pause := 250 * time.Millisecond; ; pause = min(2*pause, 5*time.Second) {
-		rest := time.Duration(a.ghost-c.server.Time(c.slot(l))/1000) * time.Millisecond
-		if rest < 0 {
-			return
-		}
-		select {
-		case <-time.After(min(pause, rest+time.Millisecond)):
-		case <-c.closing:
-			return
+	rest := time.Duration(a.ghost-c.server.Time(c.slot(l))/1000) * time.Millisecond
+	if rest < 0 {
+		return
+	}
+	select {
+	// mutants: ghosts-spread
+	case <-time.After(min(schedule.Jitter(pause, 20), rest+time.Millisecond)):
+	case <-c.closing:
+		return
+	}
+	// mutants: ghosts-bounded
+	c.reclaimersOf(l).run(func(hopeless bool) bool {
+		if hopeless {
+			return false
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), rest+c.cfg.CommandTimeout)
+		defer cancel()
 		settled := a.set.IsSettled()
 		reply, _, err := c.release(ctx, l, a.token(), "", 0, a.ending)
-		cancel()
 		// mutants: ghost-released
-		if err == nil && (settled || reply.Word == codec.Released) {
-			return
+		if err != nil || !settled && reply.Word != codec.Released {
+			c.tasks.Run(func() { a.releaseGhost(min(2*pause, 5*time.Second)) })
 		}
-	}
+		return err == nil
+	})
 }
+
+// firstGhostPause is the time from the end of a token whose SET may still be carried out to the next release.
+const firstGhostPause = 250 * time.Millisecond
 
 // newCall returns a call about the attempt's lock, from the client's pool if possible.
 func (a *attempt) newCall(kind pipe.Kind) *pipe.Call {

@@ -88,13 +88,23 @@ var free = []Mutant{
 	},
 	{
 		Name: "ghost-released-once", About: "the releases of a token that has ended stop at the first answer",
-		Edits: []overlay.Edit{part("ghost-released", "== codec.Released", `!= ""`)},
+		Edits: []overlay.Edit{part("ghost-released", "!= codec.Released", `== ""`)},
 		Tests: []Test{{"virtual", "TestASetThatIsNotAnswered"}},
 	},
 	{
 		Name: "settled-released-on", About: "releases go on for a token whose SET was answered after its caller gave up",
-		Edits: []overlay.Edit{part("ghost-released", "settled || ", "settled && false || ")},
+		Edits: []overlay.Edit{part("ghost-released", "!settled", "(true || settled)")},
 		Tests: []Test{{"virtual", "TestASetThatIsAnsweredAfterItsCallerGaveUp"}},
+	},
+	{
+		Name: "ghosts-released-at-once", About: "after an outage all tokens are released at once whose SET may still be carried out",
+		Edits: []overlay.Edit{part("ghosts-bounded", "c.reclaimersOf(l).run(", "(&reclaimers{limiter: exec.Limiter{Tasks: &c.tasks, Most: 1 << 20}, closing: c.closing}).run(")},
+		Tests: []Test{{"virtual", "TestManySetsThatAreNotAnswered"}},
+	},
+	{
+		Name: "ghosts-in-step", About: "after an outage the tokens whose SET may still be carried out are released in the same moment",
+		Edits: []overlay.Edit{part("ghosts-spread", "schedule.Jitter(pause, 20)", "schedule.Jitter(pause, 0)")},
+		Tests: []Test{{"virtual", "TestManySetsThatAreNotAnswered"}},
 	},
 	{
 		Name: "relative-expiry", About: "a SET that comes late holds the lock for a TTL from then on",

@@ -30,6 +30,7 @@ type tap struct {
 	requests [][]byte      // all that were sent, as they were written
 	held     []byte        // a request that the server did not get
 	holds    string        // the next request with this text is held
+	deaf     bool          // the server gets nothing
 	silences string        // no reply comes to the next request with this text, nor to later ones on its connection
 	slow     string        // the next request with this text takes 10 ms to write
 	late     string        // the reply to the next request with this text takes 3 s
@@ -125,7 +126,7 @@ func (c *tappedConn) Write(b []byte) (int, error) {
 	w.mu.Lock()
 	w.requests = append(w.requests, bytes.Clone(b))
 	c.asked = bytes.Contains(b, []byte("\r\nreturn redis.call('TIME')\r\n"))
-	holds, slow := has(&w.holds), has(&w.slow)
+	deaf, holds, slow := w.deaf, has(&w.holds), has(&w.slow)
 	if holds {
 		w.held = bytes.Clone(b)
 	}
@@ -139,7 +140,7 @@ func (c *tappedConn) Write(b []byte) (int, error) {
 	if slow {
 		time.Sleep(10 * time.Millisecond)
 	}
-	if holds {
+	if deaf || holds {
 		return len(b), nil
 	}
 	return c.Conn.Write(swapped)
@@ -249,6 +250,48 @@ func TestASetThatIsNotAnswered(t *testing.T) {
 		time.Sleep(time.Hour)
 		if n := way.sent(script.Release().SHA1); n != before {
 			t.Errorf("%d releases were sent for a token that had been released", n-before)
+		}
+	})
+}
+
+// Fault: Many transactions that acquire locks are not answered, and may still come. Their locks are released again and again, but not all
+// in the same moment. If the server does not answer the releases, few are under way. It ends when the locks would have expired.
+func TestManySetsThatAreNotAnswered(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
+		const locks, ttl = 150, time.Minute
+		c, way := tapped(t, srv, holdfast.Config{CommandTimeout: time.Second, TTL: ttl})
+		release(t, acquire(t, c.Mutex("a"))) // which opens the connection
+		way.set(func() { way.deaf = true })
+		var acquiring sync.WaitGroup
+		for i := range locks {
+			acquiring.Go(func() { release(t, acquire(t, c.Mutex(fmt.Sprint("a", i)))) })
+		}
+		time.Sleep(500 * time.Millisecond)
+		way.set(func() { way.deaf = false }) // before all are given up in the same moment
+		acquiring.Wait()
+		releases := func() int { return way.sent(script.Release().SHA1) }
+		from, most := releases(), 0
+		for last := from; releases() < from+locks; {
+			time.Sleep(time.Millisecond)
+			synctest.Wait()
+			n := releases()
+			most, last = max(most, n-last), n
+		}
+		if most > locks/2 {
+			t.Errorf("%d of %d releases were sent within a ms", most, locks)
+		}
+		way.set(func() { way.deaf = true })
+		from = releases()
+		time.Sleep(900 * time.Millisecond)
+		if n := releases() - from; n == 0 || n > locks/2 {
+			t.Errorf("%d releases are under way", n)
+		}
+		way.set(func() { way.deaf = false })
+		time.Sleep(ttl)
+		from = releases()
+		time.Sleep(time.Hour)
+		if n := releases(); n > from {
+			t.Errorf("%d releases were sent after the locks' expiry", n-from)
 		}
 	})
 }

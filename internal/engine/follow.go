@@ -137,6 +137,13 @@ func (wq *waitQueue) takeFollower(h *hold) *follower {
 	return f
 }
 
+// dismissFollower makes the acquirer go on at once if the hold has ended without a request that could carry its follower.
+func (wq *waitQueue) dismissFollower(h *hold) {
+	if f := wq.takeFollower(h); f != nil {
+		f.settled <- nil
+	}
+}
+
 // request returns what is asked for with the release. It does nothing if f is nil.
 func (f *follower) request() *codec.Acquire {
 	if f == nil {

@@ -413,6 +413,8 @@ func (h *hold) lose(err *LostError) {
 	end := time.Now().Add(h.l.set.term()) // by then whatever the server has of it has expired
 	c.tasks.Run(func() {
 		h.queue.release(h)
+		// mutants: follower-of-lost
+		h.queue.dismissFollower(h)
 		c.cleanups.Run(func() {
 			c.takeBack(h.l, h.attempt.token(), h.attempt.member, h.attempt.unanswered, hasDied, end)
 			h.attempt.forget()

@@ -122,6 +122,8 @@ func (l *holdLease) finishDetach(a answer[codec.RenewReply]) (*Ticket, error) {
 	if t == nil {
 		return nil, l.undoChange(err)
 	}
+	// mutants: follower-of-detached
+	h.queue.dismissFollower(h)
 	h.attempt.forget()
 	h.uncount()
 	// mutants: ticket-tombstone

@@ -238,6 +238,16 @@ var waiting = []Mutant{
 		Tests: []Test{{"virtual", "TestTheNextWaiterAsksDuringALongHold"}},
 	},
 	{
+		Name: "next-waiter-of-lost-held-back", About: "a process's next waiter is held back for the release of a hold that was lost",
+		Edits: []overlay.Edit{line("follower-of-lost", "")},
+		Tests: []Test{{"virtual", "TestTheNextWaiterAsksWhenAHoldIsNotReleased"}},
+	},
+	{
+		Name: "next-waiter-of-detached-held-back", About: "a process's next waiter is held back for the release of a hold that was detached",
+		Edits: []overlay.Edit{line("follower-of-detached", "")},
+		Tests: []Test{{"virtual", "TestTheNextWaiterAsksWhenAHoldIsNotReleased"}},
+	},
+	{
 		Name: "next-waiter-alone", About: "a process's next waiter is not queued with the release",
 		Edits: []overlay.Edit{part("follow-time", "maxFollow", "1")},
 		Tests: []Test{{"virtual", "TestAReleaseCarriesTheNextWaiter"}},

@@ -104,6 +104,37 @@ func TestTheNextWaiterAsksDuringALongHold(t *testing.T) {
 	})
 }
 
+// If a hold ends without a release, the next waiter asks by itself at once.
+func TestTheNextWaiterAsksWhenAHoldIsNotReleased(t *testing.T) {
+	for what, end := range map[string]func(*testing.T, *holdfasttest.Server, *holdfast.Lease){
+		"lost": func(t *testing.T, srv *holdfasttest.Server, lease *holdfast.Lease) {
+			server(t, srv).Del(t.Context(), "holdfast:{a}")
+			if err := lease.Extend(t.Context(), 10*time.Minute); !errors.Is(err, holdfast.ErrLost) {
+				t.Errorf("Extend: %v", err)
+			}
+		},
+		"detached": func(t *testing.T, _ *holdfasttest.Server, lease *holdfast.Lease) {
+			detach(t, lease, time.Minute)
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
+				l := newLine(t, srv, time.Second)
+				l.hold(t, time.Millisecond)
+				end(t, srv, l.first.lease)
+				synctest.Wait()
+				if n := l.way.sent(script.Acquire().SHA1); n == 0 {
+					t.Error("the next waiter has not asked")
+				}
+				for _, w := range []*waiting{l.second, l.other} {
+					w.cancel()
+					<-w.done
+				}
+			})
+		})
+	}
+}
+
 // Fault: A release carries the next waiter, and its reply is lost. The waiter is served, and is in the queue only once.
 func TestTheReplyToAReleaseWithAWaiterIsLost(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {

@@ -249,11 +249,14 @@ func readAcquired(l *line, r replies, calls []*Call) {
 		// A server without EXEC would go on queueing what it is sent.
 		// mutants: no-exec
 		l.queues = begun && (kind == '+' || bytes.HasPrefix(text, []byte("ERR unknown command")))
+		executed := multi == '-' && kind == '*'
 		if multi == '-' {
 			kind, text = multi, refused
 		}
 		for _, c := range calls {
-			c.err = unless(false, kind, text)
+			// A server that goes on without the command that it has refused may have set the locks.
+			// mutants: transaction-in-part
+			c.Done, c.err = c.Done || executed, unless(false, kind, text)
 		}
 		return
 	}

@@ -162,6 +162,11 @@ var free = []Mutant{
 		Tests: []Test{{"virtual", "TestAServerThatLacksACommand"}},
 	},
 	{
+		Name: "set-without-a-command", About: "a lock that was set is left if the server carries out a transaction without a command that it has refused",
+		Edits: []overlay.Edit{part("transaction-in-part", " || executed", " || executed && false")},
+		Tests: []Test{{"virtual", "TestAServerThatLacksACommand"}},
+	},
+	{
 		Name: "answers-in-another-order", About: "of locks that were asked for together each gets another's answer",
 		Edits: []overlay.Edit{insert("set-answer", "c = calls[(len(calls)-1)/2]")},
 		Tests: []Test{{"virtual", "TestEachLockHasItsOwnAnswer"}},

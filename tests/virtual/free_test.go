@@ -462,11 +462,12 @@ func TestAServerThatLacksACommand(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
 		c, way := tapped(t, srv, holdfast.Config{})
 		way.set(func() { way.swaps = [2]string{"\r\nXADD\r\n", "\r\nNONE\r\n"} })
+		begun := time.Now()
 		for range 3 {
 			release(t, acquire(t, c.Mutex("a")))
 		}
-		if n := way.sent("MULTI"); n != 1 {
-			t.Errorf("%d transactions", n)
+		if n, took := way.sent("MULTI"), time.Since(begun); n != 1 || took > time.Second {
+			t.Errorf("%d transactions, in %s: this server carries them out without the command", n, took)
 		}
 	})
 }

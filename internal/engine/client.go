@@ -68,6 +68,8 @@ type Client struct {
 	// scriptedUntil is the clock.Reading until which votes are asked for by script; or 0.
 	scriptedUntil atomic.Int64
 
+	transactions transactions
+
 	mu       sync.Mutex
 	queues   compact.Map[string, *waitQueue]
 	unqueued compact.Map[string, *hold]    // acquired past the wait queue, by the queue's key

@@ -24,10 +24,10 @@ func (l *target) plain() bool { return l.set.kind.native }
 func (l *target) takeFree(ctx context.Context) (h *hold, began time.Time, err error) {
 	c := l.c
 	// mutants: free-scope
-	if !l.plain() || l.set.seenAs != "" || c.cfg.Strict || l.set.isDurable() || c.contended.has(l.keys.Lock) {
+	if !l.plain() || l.set.seenAs != "" || c.cfg.Strict || l.set.isDurable() || c.contended.has(l.keys.Lock) || c.transactions.areAvoided() {
 		return nil, began, nil
 	}
-	p := c.server.FreePath(l.keys.Lock)
+	p := c.server.Pipe(l.keys.Lock)
 	if p == nil {
 		return nil, began, nil
 	}
@@ -35,6 +35,10 @@ func (l *target) takeFree(ctx context.Context) (h *hold, began time.Time, err er
 	a := *l.newAttempt() // on the heap only if it has to end: a hold has a copy
 	call := a.newCall(pipe.Acquire)
 	err = c.server.SendOn(ctx, p, call, c.slot(l))
+	outcome := err
+	if err == nil || !exec.MayBeDone(err) {
+		c.noteTransaction(err)
+	}
 	switch {
 	case err == nil && !call.Done:
 		c.contended.add(l.keys.Lock)
@@ -54,7 +58,11 @@ func (l *target) takeFree(ctx context.Context) (h *hold, began time.Time, err er
 		return nil, began, nil // nothing was done
 	}
 	// mutants: ended-token
-	return nil, began, a.end(ctx, began)
+	err = a.end(ctx, began)
+	if err == nil { // scripts are answered
+		c.noteTransaction(outcome)
+	}
+	return nil, began, err
 }
 
 // fenceOf returns the fence of a lock that was set. A fence that would overflow becomes one that is still too high to be believed.

@@ -217,9 +217,9 @@ type FreeVote struct {
 // FreeVote means that nothing was sent.
 func (v *NodeAttempt) AskFree(heard func(*FreeVote)) *FreeVote {
 	l, c := v.a.l, v.a.l.c
-	p := c.server.FreePath(l.keys.Lock)
+	p := c.server.Pipe(l.keys.Lock)
 	// An election's watchers are to see its fence at once.
-	if p == nil || l.set.seenAs == SeenAsElection || c.contended.has(l.keys.Lock) || c.scriptedUntil.Load() > int64(clock.Mono()) {
+	if p == nil || l.set.seenAs == SeenAsElection || c.contended.has(l.keys.Lock) || c.transactions.areAvoided() || c.scriptedUntil.Load() > int64(clock.Mono()) {
 		return nil
 	}
 	f := &FreeVote{v: v, p: p, call: v.a.newCall(pipe.Vote)}
@@ -265,6 +265,8 @@ func (f *FreeVote) IsGrant() bool {
 func (f *FreeVote) Take(ctx context.Context) error {
 	v, call := f.v, f.call
 	a, l, c := v.a, v.a.l, v.a.l.c
+	// mutants: vote-transaction
+	c.noteTransaction(f.err)
 	switch {
 	case f.err == nil && !call.Done:
 		c.contended.add(l.keys.Lock)

@@ -16,7 +16,6 @@ import (
 type pipes struct {
 	connector driver.Connector // nil: there are none
 	refused   atomic.Bool      // the connector makes no connections that can be used
-	scripted  atomic.Bool      // the user or the server lacks a command of the free path
 
 	tasks Tasks // a client that closes does not wait for a connection that is being made
 	mu    sync.Mutex
@@ -59,15 +58,6 @@ func (s *Server) Pipe(key string) *pipe.Pipe {
 	}
 	s.pipes.all[node] = p
 	return p
-}
-
-// FreePath returns the pipe on which the server's own commands can acquire mutexes. It is nil where Pipe is, and if the server refuses
-// one of the commands.
-func (s *Server) FreePath(key string) *pipe.Pipe {
-	if s.pipes.scripted.Load() {
-		return nil
-	}
-	return s.Pipe(key)
 }
 
 // LacksDeleteIfEqual notes that the server refuses DELIFEQ.
@@ -117,10 +107,6 @@ func (s *Server) answered(c *pipe.Call, slot uint16, before int64, err error) {
 	s.tried(try{c.Began, before}, err)
 	if err != nil {
 		s.pipes.connector.Failed(err)
-		if c.Kind == pipe.Acquire && IsLacking(err) && strings.Contains(err.Error(), "command") { // not only the right to this key
-			// mutants: command-lacking
-			s.pipes.scripted.Store(true)
-		}
 	} else if c.Now != 0 {
 		s.RTT.observe(c.Heard.Mono.Sub(c.Sent.Mono))
 		s.clocks.heard(slot, c.Sent, c.Now)

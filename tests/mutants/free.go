@@ -32,7 +32,7 @@ var free = []Mutant{
 	},
 	{
 		Name: "token-not-ended", About: "a token whose SET was no grant is left what it has",
-		Edits: []overlay.Edit{line("ended-token", "return nil, began, nil")},
+		Edits: []overlay.Edit{line("ended-token", "err = nil")},
 		Tests: []Test{{"virtual", "TestALockThatIsSetPastAQueue"}},
 		Kinds: paused, Rules: []campaign.Rule{campaign.Wakeup, campaign.Leak},
 	},
@@ -158,13 +158,43 @@ var free = []Mutant{
 	},
 	{
 		Name: "command-tried-again-and-again", About: "every acquire tries a command that the server lacks",
-		Edits: []overlay.Edit{line("command-lacking", "")},
+		Edits: []overlay.Edit{line("transactions-avoided", "")},
 		Tests: []Test{{"virtual", "TestAServerThatLacksACommand"}},
 	},
 	{
 		Name: "set-without-a-command", About: "a lock that was set is left if the server carries out a transaction without a command that it has refused",
 		Edits: []overlay.Edit{part("transaction-in-part", " || executed", " || executed && false")},
 		Tests: []Test{{"virtual", "TestAServerThatLacksACommand"}},
+	},
+	{
+		Name: "command-given-up", About: "a command that the server has lacked is not tried again for an hour",
+		Edits: []overlay.Edit{part("transactions-avoided", "avoidedFor", "60*avoidedFor")},
+		Tests: []Test{{"virtual", "TestAServerThatLacksACommand"}},
+	},
+	{
+		Name: "refusal-in-other-words-forgotten", About: "every acquire tries a transaction that a proxy refuses in words of its own",
+		Edits: []overlay.Edit{part("transaction-refused", `strings.HasPrefix(err.Error(), "ERR ") || `, "")},
+		Tests: []Test{{"behaviour", "TestAProxyWithoutTransactions"}},
+	},
+	{
+		Name: "slot-on-the-move-taken-for-a-proxy", About: "a master that sends the client to another for one lock counts as one without transactions",
+		Edits: []overlay.Edit{part("transaction-refused", `(strings.HasPrefix(err.Error(), "ERR ") || strings.Contains(err.Error(), "command"))`, `strings.Contains(err.Error(), " ")`)},
+		Tests: []Test{{"topology", "TestLocksInASlotOnTheMove"}},
+	},
+	{
+		Name: "transaction-cut-again-and-again", About: "every acquire tries a transaction at which a proxy closes the connection",
+		Edits: []overlay.Edit{part("transaction-unanswered", "t.answered.Load()", "true")},
+		Tests: []Test{{"behaviour", "TestAProxyWithoutTransactions"}},
+	},
+	{
+		Name: "vote-cut-again-and-again", About: "every vote tries a transaction at which a proxy closes the connection",
+		Edits: []overlay.Edit{line("vote-transaction", "")},
+		Tests: []Test{{"quorum", "TestNodesBehindProxiesWithoutTransactions"}},
+	},
+	{
+		Name: "transactions-given-up", About: "after one transaction that was not answered, in an outage, scripts acquire all locks",
+		Edits: []overlay.Edit{part("transaction-unanswered", "fate != exec.Unknown || t.answered.Load()", "fate != exec.Unknown")},
+		Tests: []Test{{"virtual", "TestASetThatIsNotAnswered"}},
 	},
 	{
 		Name: "answers-in-another-order", About: "of locks that were asked for together each gets another's answer",

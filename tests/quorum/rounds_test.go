@@ -395,3 +395,27 @@ func TestANodeThatRefusesVotes(t *testing.T) {
 		}
 	})
 }
+
+// Fault: Proxies before the nodes close the connection at a transaction. Scripts ask for votes.
+func TestNodesBehindProxiesWithoutTransactions(t *testing.T) {
+	t.Parallel()
+	s := open(t, server.One(t), 3, age)
+	links := s.links()
+	var tried atomic.Int64
+	for _, link := range links {
+		link.Filter(func(request []byte) []byte {
+			if bytes.Contains(request, []byte("\r\nMULTI\r\n")) {
+				tried.Add(1)
+				return nil
+			}
+			return request
+		})
+	}
+	l := s.through(links).Mutex("a")
+	for range 10 {
+		backend.Release(t, acquire(t, l))
+	}
+	if n := tried.Load(); n > 3 {
+		t.Errorf("%d transactions were tried", n)
+	}
+}

@@ -236,6 +236,10 @@ func TestASetThatIsNotAnswered(t *testing.T) {
 		c, way := tapped(t, srv, holdfast.Config{CommandTimeout: time.Second, TTL: 10 * time.Minute})
 		way.set(func() { way.holds = "PXAT" })
 		release(t, acquire(t, c.Mutex("a")))
+		release(t, acquire(t, c.Mutex("b")))
+		if n := way.sent("MULTI"); n != 2 {
+			t.Errorf("%d of 2 locks were asked for by the server's own commands", n)
+		}
 		time.Sleep(2 * time.Second) // meanwhile releases of the former token have been answered
 		way.deliver(t)
 		if !exists(t, srv, "a") {
@@ -457,7 +461,7 @@ func TestOnlyPlainMutexesAreSet(t *testing.T) {
 	}
 }
 
-// A server that lacks a command is not asked for it again: locks are acquired by scripts.
+// A server that lacks a command is not asked for it again for a minute: locks are acquired by scripts.
 func TestAServerThatLacksACommand(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
 		c, way := tapped(t, srv, holdfast.Config{})
@@ -468,6 +472,14 @@ func TestAServerThatLacksACommand(t *testing.T) {
 		}
 		if n, took := way.sent("MULTI"), time.Since(begun); n != 1 || took > time.Second {
 			t.Errorf("%d transactions, in %s: this server carries them out without the command", n, took)
+		}
+		way.set(func() { way.swaps = [2]string{} })
+		time.Sleep(2 * time.Minute)
+		for range 3 {
+			release(t, acquire(t, c.Mutex("a")))
+		}
+		if n := way.sent("MULTI"); n != 4 {
+			t.Errorf("%d transactions, 3 of them after the server had the command", n)
 		}
 	})
 }

@@ -3,6 +3,7 @@ package proxy
 import (
 	"bufio"
 	"bytes"
+	"io"
 	"net"
 	"sync/atomic"
 
@@ -24,7 +25,18 @@ func (p *Proxy) newLink(client, server net.Conn) *link {
 }
 
 func (l *link) run() {
-	l.Run(network.Tap{Read: readRequest, Request: l.passesRequest, Reply: l.passesReply})
+	l.Run(network.Tap{Read: l.readRequest, Request: l.passesRequest, Reply: l.passesReply})
+}
+
+// readRequest reads a request, and filters it. An error ends the connection.
+func (l *link) readRequest(in *bufio.Reader) ([]byte, error) {
+	request, err := readRequest(in)
+	if f := l.proxy.filter.Load(); f != nil && err == nil {
+		if request = (*f)(request); request == nil {
+			return nil, io.EOF
+		}
+	}
+	return request, err
 }
 
 // readRequest reads a request. A transaction is one.

@@ -24,6 +24,7 @@ type Proxy struct {
 
 	deafen atomic.Bool
 	refuse atomic.Bool
+	filter atomic.Pointer[func([]byte) []byte]
 
 	mu    sync.Mutex
 	links map[*link]struct{}
@@ -54,6 +55,9 @@ func (p *Proxy) Deafen(on bool) { p.deafen.Store(on) }
 
 // Refuse closes, while on, every new connection at once.
 func (p *Proxy) Refuse(on bool) { p.refuse.Store(on) }
+
+// Filter changes all later requests by f. If f returns nil, the client's connection is closed.
+func (p *Proxy) Filter(f func(request []byte) []byte) { p.filter.Store(&f) }
 
 // CutSubscriptions cuts the connections that have, or had, a subscription.
 func (p *Proxy) CutSubscriptions() {

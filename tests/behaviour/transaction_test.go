@@ -1,0 +1,65 @@
+package behaviour
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/holdfast-go/holdfast/tests/internal/backend"
+	"github.com/holdfast-go/holdfast/tests/internal/proxy"
+	"github.com/holdfast-go/holdfast/tests/internal/server"
+)
+
+// Fault: A proxy before the server refuses transactions, or closes the connection. Locks are acquired by scripts, and the log says so once.
+func TestAProxyWithoutTransactions(t *testing.T) {
+	// refusal makes a request of a command that the server answers with that error.
+	refusal := func(text string) []byte {
+		source := fmt.Sprintf("return redis.error_reply('%s')", text)
+		return fmt.Appendf(nil, "*3\r\n$4\r\nEVAL\r\n$%d\r\n%s\r\n$1\r\n0\r\n", len(source), source)
+	}
+	for what, refuses := range map[string]func(request []byte) []byte{
+		"closes":      func([]byte) []byte { return nil },
+		"knows no":    func(r []byte) []byte { return withoutTransaction(r, refusal("ERR unknown command")) },
+		"supports no": func(r []byte) []byte { return withoutTransaction(r, refusal("ERR transactions are unsupported")) },
+	} {
+		t.Run(what, func(t *testing.T) {
+			s := server.Start(t, server.One(t))
+			p := proxy.New(t, s.Addr())
+			var tried atomic.Int64
+			p.Filter(func(request []byte) []byte {
+				if !bytes.Contains(request, []byte("\r\nMULTI\r\n")) {
+					return request
+				}
+				tried.Add(1)
+				return refuses(request)
+			})
+			var log journal
+			c := backend.Open(t, log.config(), &redis.Options{Addr: p.Addr()})
+			l := c.Mutex("a")
+			for range 20 {
+				backend.Release(t, backend.Acquire(t, l))
+			}
+			if n := tried.Load(); n != 1 {
+				t.Errorf("%d transactions were tried", n)
+			}
+			if n := strings.Count(log.String(), "level=WARN"); n != 1 || !strings.Contains(log.String(), "transactions") {
+				t.Errorf("%d warnings:\n%s", n, log.String())
+			}
+			if n, err := s.Do("EXISTS", "holdfast:{a}"); err != nil || n != int64(0) {
+				t.Errorf("the lock is left: %v, %v", n, err)
+			}
+		})
+	}
+}
+
+// withoutTransaction replaces the MULTI and the EXEC of a request.
+func withoutTransaction(request, by []byte) []byte {
+	for _, command := range []string{"MULTI", "EXEC"} {
+		request = bytes.ReplaceAll(request, fmt.Appendf(nil, "*1\r\n$%d\r\n%s\r\n", len(command), command), by)
+	}
+	return request
+}

@@ -2,13 +2,16 @@ package behaviour
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
 	"github.com/holdfast-go/holdfast/tests/internal/proxy"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
@@ -62,4 +65,21 @@ func withoutTransaction(request, by []byte) []byte {
 		request = bytes.ReplaceAll(request, fmt.Appendf(nil, "*1\r\n$%d\r\n%s\r\n", len(command), command), by)
 	}
 	return request
+}
+
+// If the server's user may run scripts by EVAL and not by EVALSHA, errors say so.
+func TestAUserWithoutEVALSHA(t *testing.T) {
+	s := server.Start(t, server.One(t))
+	if _, err := s.Do("ACL", "SETUSER", "somebody", "on", ">secret", "~*", "&*", "+@all", "-evalsha"); err != nil {
+		t.Fatal(err)
+	}
+	l := backend.Open(t, nil, &redis.Options{Addr: s.Addr(), Username: "somebody", Password: "secret"}).Mutex("a")
+	backend.Release(t, backend.Acquire(t, l))
+	extending := backend.Acquire(t, l).Extend(t.Context(), time.Minute)
+	_, trying := l.TryAcquire(t.Context())
+	for _, err := range []error{extending, trying} {
+		if !errors.Is(err, holdfast.ErrDenied) || !strings.Contains(err.Error(), "'evalsha'") || !strings.Contains(err.Error(), "docs/SECURITY.md") {
+			t.Errorf("%v", err)
+		}
+	}
 }

@@ -339,6 +339,10 @@ func (a *attempt) abandon() {
 	c.reclaimersOf(a.l).run(func(hopeless bool) bool {
 		answered := false
 		if !hopeless {
+			// mutants: deletion-behind
+			if a.ghost != 0 {
+				a.deleteBehind()
+			}
 			// mutants: take-back
 			answered = c.takeBack(a.l, a.token(), a.member, a.unanswered, a.ending, end)
 			// mutants: ghost-abandoned

@@ -193,6 +193,15 @@ func (a *attempt) releaseGhost(pause time.Duration) {
 	})
 }
 
+// deleteBehind sends a deletion of the lock right behind a SET that is not answered, and does not wait for the answer. A server that hangs
+// carries out both when it goes on, even if the client has closed by then. It may not have the script that the release begins with.
+func (a *attempt) deleteBehind() {
+	c, l := a.l.c, a.l
+	if p := c.server.Pipe(l.keys.Lock); p != nil {
+		c.server.StartOn(p, a.newCall(pipe.Release), c.slot(l), func(error) {})
+	}
+}
+
 // firstGhostPause is the time from the end of a token whose SET may still be carried out to the next release.
 const firstGhostPause = 250 * time.Millisecond
 

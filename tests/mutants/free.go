@@ -97,6 +97,11 @@ var free = []Mutant{
 		Tests: []Test{{"virtual", "TestASetThatIsAnsweredAfterItsCallerGaveUp"}},
 	},
 	{
+		Name: "vote-left-by-close", About: "a vote that a hanging node carries out after its client has closed is left",
+		Edits: []overlay.Edit{line("deletion-behind", "if false {")},
+		Tests: []Test{{"quorum", "TestAClientClosesWhileANodeHangs"}},
+	},
+	{
 		Name: "ghosts-released-at-once", About: "after an outage all tokens are released at once whose SET may still be carried out",
 		Edits: []overlay.Edit{part("ghosts-bounded", "c.reclaimersOf(l).run(", "(&reclaimers{limiter: exec.Limiter{Tasks: &c.tasks, Most: 1 << 20}, closing: c.closing}).run(")},
 		Tests: []Test{{"virtual", "TestManySetsThatAreNotAnswered"}},

@@ -343,6 +343,33 @@ func TestAVoteComesAfterItsRelease(t *testing.T) {
 	})
 }
 
+// Fault: A node hangs while it is asked for a vote, and the client closes before the node goes on. The node then carries out the vote, and
+// the release, which was sent behind it on the same connection.
+func TestAClientClosesWhileANodeHangs(t *testing.T) {
+	t.Parallel()
+	each(t, 3, age, func(t *testing.T, s *site) {
+		s.commandTimeout, s.retryTimeout = 500*time.Millisecond, 500*time.Millisecond // after which Close gives up
+		l := s.quorum(100*time.Millisecond).Mutex("q", holdfast.NoRenew())
+		for range 2 {
+			backend.Release(t, acquireOn(t, l, 3))
+		}
+		before := s.nodes[1].CommandStats()["set"]
+		s.nodes[1].Pause()
+		backend.Release(t, acquire(t, l))
+		for _, c := range s.clients {
+			if err := c.Close(t.Context()); err != nil {
+				t.Errorf("Close: %v", err)
+			}
+		}
+		s.nodes[1].Resume()
+		backend.Eventually(t, "the vote is carried out", func() bool { return s.nodes[1].CommandStats()["set"] > before })
+		backend.Eventually(t, "it is released", func() bool {
+			set, err := s.nodes[1].Do("EXISTS", "holdfast:{q}")
+			return set == int64(0) && err == nil
+		})
+	})
+}
+
 // Fault: The clocks of the nodes are set back, and the ids of their counters reach too high a number within a millisecond. Votes with such
 // fences are given back and scripts ask again, without holding up other answers on the connection.
 func TestVotesWhoseFencesDoNotFit(t *testing.T) {

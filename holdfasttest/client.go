@@ -139,7 +139,7 @@ func (c *Client) dial(ctx context.Context) (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	ours, theirs := net.Pipe()
+	ours, theirs := newConns()
 	link := c.network.NewLink(theirs, server)
 	c.links.Go(func() { link.Run(network.Tap{}) })
 	return ours, nil

@@ -3,100 +3,142 @@ package holdfasttest
 import (
 	"io"
 	"net"
-	"slices"
+	"os"
 	"sync"
 	"time"
 )
 
-// conn is a client's end of a connection in memory. A pipe has no buffer: a client that sends a long pipeline would wait for
-// the server to read it, and the server for the client to read its first replies. So what is longer than the server reads at
-// a time is written behind the caller's back.
+// conn is one end of a connection in memory. Like a socket's, and unlike a net.Pipe's, its writes do not wait for the other end to read:
+// a client may send one request after another before it reads the replies, and a subscriber that reads nothing holds up nobody. What is
+// written and not read yet is kept, without a bound.
 type conn struct {
-	net.Conn
-
+	in, out *stream
 	mu      sync.Mutex
-	rest    []byte // not written yet
-	writing bool   // somebody writes the rest
-	closed  bool
-	err     error // of a write behind a caller's back
+	until   time.Time // the deadline of writes; zero for none
 }
 
-// readAtOnce is how many bytes miniredis reads at a time.
-const readAtOnce = 4096
+// newConns returns both ends of a connection.
+func newConns() (*conn, *conn) {
+	a, b := &stream{news: make(chan struct{})}, &stream{news: make(chan struct{})}
+	return &conn{in: a, out: b}, &conn{in: b, out: a}
+}
 
-func (c *conn) Write(p []byte) (int, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+// stream is one direction of a connection.
+type stream struct {
+	mu     sync.Mutex
+	data   []byte
+	ended  bool          // the writing end was closed
+	left   bool          // the reading end was closed
+	late   bool          // the deadline of reads has passed
+	latest *time.Timer   // at the deadline
+	news   chan struct{} // closed and replaced when something has changed for the reader
+}
+
+// change calls f, and wakes the reader.
+func (s *stream) change(f func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f()
+	close(s.news)
+	s.news = make(chan struct{})
+}
+
+// take reads what is there. If it returns 0 and nil, it has to be called again after news.
+func (s *stream) take(p []byte) (n int, err error, news <-chan struct{}) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	switch {
-	case c.err != nil:
-		return 0, c.err
-	case c.closed:
-		return 0, net.ErrClosed
-	case !c.writing && len(p) <= readAtOnce:
-		c.mu.Unlock()
-		defer c.mu.Lock()
-		return c.Conn.Write(p)
+	case s.left:
+		err = net.ErrClosed
+	case s.late:
+		err = os.ErrDeadlineExceeded
+	case len(s.data) > 0:
+		n = copy(p, s.data)
+		s.data = s.data[n:]
+	case s.ended:
+		err = io.EOF
 	}
-	c.rest = append(c.rest, p...)
-	if !c.writing {
-		c.writing = true
-		_ = c.Conn.SetWriteDeadline(time.Time{})
-		go c.writeRest()
-	}
-	return len(p), nil
+	return n, err, s.news
 }
 
-// writeRest writes until nothing is left. It then closes the connection if Close was called meanwhile.
-func (c *conn) writeRest() {
-	for {
-		c.mu.Lock()
-		next, closed := slices.Clone(c.rest), c.closed
-		c.rest = nil
-		if len(next) == 0 || c.err != nil {
-			c.writing = false
-			c.mu.Unlock()
-			if closed {
-				_ = c.Conn.Close()
-			}
-			return
+func (c *conn) Read(p []byte) (int, error) {
+	for len(p) > 0 {
+		n, err, news := c.in.take(p)
+		if n > 0 || err != nil {
+			return n, err
 		}
-		c.mu.Unlock()
-		if _, err := c.Conn.Write(next); err != nil {
-			c.mu.Lock()
-			c.err = err
-			c.mu.Unlock()
-		}
+		<-news
 	}
+	return 0, nil
 }
 
-// Close closes the connection once everything is written. Nobody reads any more, so what the server sends until then is
-// discarded.
-func (c *conn) Close() error {
+func (c *conn) Write(p []byte) (n int, err error) {
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.closed = true
-	if !c.writing {
-		return c.Conn.Close()
+	until := c.until
+	c.mu.Unlock()
+	if !until.IsZero() && !time.Now().Before(until) {
+		return 0, os.ErrDeadlineExceeded
 	}
-	_ = c.Conn.SetReadDeadline(time.Time{})
-	go func() { _, _ = io.Copy(io.Discard, c.Conn) }()
-	return nil
+	c.out.change(func() {
+		switch {
+		case c.out.ended:
+			err = net.ErrClosed
+		case c.out.left:
+			err = io.ErrClosedPipe
+		default:
+			c.out.data = append(c.out.data, p...)
+			n = len(p)
+		}
+	})
+	return n, err
+}
+
+// Close closes the connection. The other end still reads what was written.
+func (c *conn) Close() error {
+	c.out.change(func() { c.out.ended = true })
+	c.in.change(func() { c.in.left = true })
+	return c.SetReadDeadline(time.Time{}) // which stops the timer
 }
 
 // SetDeadline sets the deadlines of reads and writes.
 func (c *conn) SetDeadline(t time.Time) error {
-	if err := c.SetWriteDeadline(t); err != nil {
-		return err
-	}
+	_ = c.SetWriteDeadline(t)
 	return c.SetReadDeadline(t)
 }
 
-// SetWriteDeadline bounds writes but those behind the caller's back, which are as in a socket's buffer.
+// SetWriteDeadline sets when writes begin to fail. They never wait.
 func (c *conn) SetWriteDeadline(t time.Time) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.writing {
-		return nil
-	}
-	return c.Conn.SetWriteDeadline(t)
+	c.until = t
+	return nil
 }
+
+func (c *conn) SetReadDeadline(t time.Time) error {
+	s := c.in
+	s.change(func() {
+		if s.latest != nil {
+			s.latest.Stop()
+		}
+		s.latest = nil
+		left := time.Until(t)
+		if s.late = !t.IsZero() && left <= 0; s.late || t.IsZero() {
+			return
+		}
+		var timer *time.Timer
+		timer = time.AfterFunc(left, func() {
+			s.change(func() { s.late = s.late || s.latest == timer })
+		})
+		s.latest = timer
+	})
+	return nil
+}
+
+func (c *conn) LocalAddr() net.Addr  { return memory{} }
+func (c *conn) RemoteAddr() net.Addr { return memory{} }
+
+// memory is the address of connections in memory.
+type memory struct{}
+
+func (memory) Network() string { return "memory" }
+func (memory) String() string  { return "memory" }

@@ -227,11 +227,9 @@ func (s *Server) Dial(ctx context.Context, network, addr string) (net.Conn, erro
 	if s.down {
 		return nil, errors.New("holdfasttest: server restarts")
 	}
-	pipe, err := s.redis.Dial()
-	if err != nil {
-		return nil, err
-	}
-	return &conn{Conn: pipe}, nil
+	ours, theirs := newConns()
+	s.redis.Server().ServeConn(theirs)
+	return ours, nil
 }
 
 // FlushAll deletes all data. Connections, and what clients know of the server, stay.

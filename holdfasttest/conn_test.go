@@ -1,0 +1,117 @@
+package holdfasttest_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/holdfast-go/holdfast/holdfasttest"
+)
+
+// connected calls f, in a bubble, with a connection to a server, and with one that goes through a Client's network.
+func connected(t *testing.T, f func(t *testing.T, srv *holdfasttest.Server, conn net.Conn)) {
+	t.Helper()
+	dial := map[string]func(*testing.T, *holdfasttest.Server) (net.Conn, error){
+		"server": func(t *testing.T, srv *holdfasttest.Server) (net.Conn, error) { return srv.Dial(t.Context(), "", "") },
+		"client": func(t *testing.T, srv *holdfasttest.Server) (net.Conn, error) {
+			return srv.NewClient(t, nil).Dial(t.Context(), "", "")
+		},
+	}
+	for of, dial := range dial {
+		t.Run(of, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				srv := holdfasttest.Run(t)
+				conn, err := dial(t, srv)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer conn.Close()
+				f(t, srv, conn)
+			})
+		})
+	}
+}
+
+const ping = "*1\r\n$4\r\nPING\r\n"
+
+// A client sends many requests, one by one, before it reads the replies.
+func TestRequestsBeforeTheirReplies(t *testing.T) {
+	connected(t, func(t *testing.T, _ *holdfasttest.Server, conn net.Conn) {
+		_ = conn.SetDeadline(time.Now().Add(time.Second))
+		const n = 1000
+		for range n {
+			if _, err := io.WriteString(conn, ping); err != nil {
+				t.Fatal(err)
+			}
+		}
+		replies := make([]byte, n*len("+PONG\r\n"))
+		if _, err := io.ReadFull(conn, replies); err != nil || string(replies) != strings.Repeat("+PONG\r\n", n) {
+			t.Errorf("%.50q, %v", replies, err)
+		}
+	})
+}
+
+// A subscriber that reads nothing holds up nobody.
+func TestASubscriberThatReadsNothing(t *testing.T) {
+	connected(t, func(t *testing.T, srv *holdfasttest.Server, conn net.Conn) {
+		if _, err := io.WriteString(conn, "*2\r\n$9\r\nSUBSCRIBE\r\n$4\r\nnews\r\n"); err != nil {
+			t.Fatal(err)
+		}
+		rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:0", Dialer: srv.Dial})
+		defer rdb.Close()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		for i := range 100 {
+			if err := rdb.Publish(ctx, "news", fmt.Sprint(i)).Err(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+}
+
+// Reads and writes have deadlines, which can be set while a read waits.
+func TestDeadlines(t *testing.T) {
+	connected(t, func(t *testing.T, _ *holdfasttest.Server, conn net.Conn) {
+		begun := time.Now()
+		wait := func(want time.Duration) {
+			t.Helper()
+			if _, err := conn.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) || time.Since(begun) != want {
+				t.Errorf("Read: %v, after %s, want after %s", err, time.Since(begun), want)
+			}
+		}
+		_ = conn.SetReadDeadline(begun.Add(time.Second))
+		wait(time.Second)
+		wait(time.Second)
+		_ = conn.SetReadDeadline(begun.Add(time.Hour))
+		time.AfterFunc(time.Second, func() { _ = conn.SetReadDeadline(begun.Add(3 * time.Second)) })
+		wait(3 * time.Second)
+		_ = conn.SetDeadline(begun)
+		if _, err := io.WriteString(conn, ping); !errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("Write: %v", err)
+		}
+		_ = conn.SetDeadline(time.Time{})
+		if _, err := io.WriteString(conn, ping); err != nil {
+			t.Errorf("Write: %v", err)
+		}
+		reply := make([]byte, 100)
+		if n, err := conn.Read(reply); err != nil || string(reply[:n]) != "+PONG\r\n" {
+			t.Errorf("Read: %q, %v", reply[:n], err)
+		}
+		_ = conn.Close()
+		if _, err := conn.Read(reply); !errors.Is(err, net.ErrClosed) {
+			t.Errorf("Read: %v", err)
+		}
+		if _, err := conn.Write(reply); !errors.Is(err, net.ErrClosed) {
+			t.Errorf("Write: %v", err)
+		}
+	})
+}

@@ -142,12 +142,13 @@ func (l *Listener) Polls() bool {
 
 // NotHeard says that the server did not have the subscription when the listener asked it after so many confirmations.
 // The subscription is reopened, unless it has been confirmed or interrupted since: once is enough for all listeners that
-// notice, since it makes all of them look.
+// notice, since it makes all of them look. Those that have begun to poll do not reopen it.
 func (l *Listener) NotHeard(confirmations int) {
 	s := l.s
 	s.n.mu.Lock()
 	defer s.n.mu.Unlock()
-	if !s.confirmed || s.confirmations != confirmations {
+	// mutants: reopened-thrice
+	if !s.confirmed || s.confirmations != confirmations || s.unheard == maxUnheard {
 		return
 	}
 	s.unheard++

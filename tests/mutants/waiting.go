@@ -178,6 +178,11 @@ var waiting = []Mutant{
 		Tests: []Test{{"virtual", "TestWhoWaitsLongPromisesNothing"}},
 	},
 	{
+		Name: "reopened-by-each", About: "each waiter that the server does not know reopens the subscription once more",
+		Edits: []overlay.Edit{part("reopened-thrice", " || s.unheard == maxUnheard", "")},
+		Tests: []Test{{"virtual", "TestManyWaitersWhomTheServerDoesNotKnow"}},
+	},
+	{
 		Name: "short-release-untold", About: "the short way of a release tells nobody of the grant",
 		Edits: []overlay.Edit{part("pass-on-tell", "channel,", "'x' .. channel,")},
 		Tests: []Test{{"scripts", "TestTheShortWayOfAReleaseDoesTheSame"}},

@@ -54,12 +54,12 @@ func TestManyWaitersWhomTheServerDoesNotKnow(t *testing.T) {
 		subscriptions.Store(0)
 		const minutes = 2
 		time.Sleep(minutes * time.Minute)
-		// A second between two polls, less a tenth for jitter, and a few attempts to be heard every 30 s, one
-		// more of which may fall into these minutes.
+		// A second between two polls, less a tenth for jitter, and three attempts to be heard every 30 s, once more
+		// than fit into these minutes.
 		if most := int64(locks * minutes * 60 * 5 / 4); scripts.Load() > most {
 			t.Errorf("%d scripts in %d minutes; %d polls a second are at most %d", scripts.Load(), minutes, locks, most)
 		}
-		if most := int64((2*minutes + 1) * (3 + 1)); subscriptions.Load() > most {
+		if most := int64((2*minutes + 1) * 3); subscriptions.Load() > most {
 			t.Errorf("%d subscriptions in %d minutes, want %d at most", subscriptions.Load(), minutes, most)
 		}
 		for i, lease := range held {

@@ -13,6 +13,7 @@ import (
 // of the server may refuse them or close the connection.
 type transactions struct {
 	answered atomic.Bool  // one was carried out
+	lost     atomic.Int64 // the clock.Reading when one was first found not to be answered; or 0
 	avoided  atomic.Int64 // the clock.Reading until which scripts acquire locks; or 0
 }
 
@@ -24,8 +25,9 @@ func (t *transactions) areAvoided() bool {
 	return until != 0 && until > int64(clock.Mono())
 }
 
-// noteTransaction notes how a transaction ended. One without an answer counts as refused if none has ever been answered.
-func (c *Client) noteTransaction(err error) {
+// noteTransaction notes how a transaction ended that was sent then. One without an answer counts as refused if none has ever been answered,
+// and one that was sent before it was not answered either: a connection may break once.
+func (c *Client) noteTransaction(sent time.Time, err error) {
 	t := &c.transactions
 	if err == nil {
 		if !t.answered.Load() {
@@ -41,8 +43,13 @@ func (c *Client) noteTransaction(err error) {
 	if !refused && (fate != exec.Unknown || t.answered.Load()) {
 		return
 	}
+	now := clock.Mono()
+	// mutants: transaction-lost-once
+	if !refused && (t.lost.CompareAndSwap(0, int64(now)) || int64(now.Add(-time.Since(sent))) < t.lost.Load()) {
+		return
+	}
 	// mutants: transactions-avoided
-	t.avoided.Store(int64(clock.Mono().Add(avoidedFor)))
+	t.avoided.Store(int64(now.Add(avoidedFor)))
 	c.warn(warning{
 		what:        "the server, or a proxy in front of it, carries out no transactions",
 		seen:        exec.Shown(err.Error()),

@@ -46,8 +46,12 @@ func TestAProxyWithoutTransactions(t *testing.T) {
 			for range 20 {
 				backend.Release(t, backend.Acquire(t, l))
 			}
-			if n := tried.Load(); n != 1 {
-				t.Errorf("%d transactions were tried", n)
+			most := int64(1)
+			if what == "closes" { // the first time it might be an accident
+				most = 2
+			}
+			if n := tried.Load(); n != most {
+				t.Errorf("%d transactions were tried, not %d", n, most)
 			}
 			if n := strings.Count(log.String(), "level=WARN"); n != 1 || !strings.Contains(log.String(), "transactions") {
 				t.Errorf("%d warnings:\n%s", n, log.String())

@@ -197,9 +197,14 @@ var free = []Mutant{
 		Tests: []Test{{"quorum", "TestNodesBehindProxiesWithoutTransactions"}},
 	},
 	{
-		Name: "transactions-given-up", About: "after one transaction that was not answered, in an outage, scripts acquire all locks",
+		Name: "transaction-lost-once", About: "after the first transaction, which was not answered in an outage, scripts acquire all locks",
+		Edits: []overlay.Edit{line("transaction-lost-once", "if false {")},
+		Tests: []Test{{"virtual", "TestTheFirstTransactionIsLost"}},
+	},
+	{
+		Name: "transactions-given-up", About: "after a transaction that was not answered in a second outage, scripts acquire all locks",
 		Edits: []overlay.Edit{part("transaction-unanswered", "fate != exec.Unknown || t.answered.Load()", "fate != exec.Unknown")},
-		Tests: []Test{{"virtual", "TestASetThatIsNotAnswered"}},
+		Tests: []Test{{"virtual", "TestTheFirstTransactionIsLost"}},
 	},
 	{
 		Name: "answers-in-another-order", About: "of locks that were asked for together each gets another's answer",

@@ -229,6 +229,37 @@ func TestALockThatIsSetPastAQueue(t *testing.T) {
 	}
 }
 
+// Fault: The connection breaks on which a client has sent its first transactions, and another one later. The next locks are not acquired
+// by scripts for that.
+func TestTheFirstTransactionIsLost(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
+		w := &tap{srv: srv, silences: "PXAT"}
+		rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:0", Dialer: w.dial})
+		defer rdb.Close()
+		c, err := holdfastgoredis.New(rdb, &holdfast.Config{CommandTimeout: time.Second})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close(context.Background())
+		var both sync.WaitGroup
+		for _, name := range []string{"a", "b"} {
+			both.Go(func() { release(t, acquire(t, c.Mutex(name))) })
+		}
+		both.Wait()
+		release(t, acquire(t, c.Mutex("c")))
+		if n := w.sent("PXAT"); n != 3 {
+			t.Errorf("%d of 3 locks were asked for by the server's own commands", n)
+		}
+		// Later, too, connections break.
+		w.set(func() { w.silences = "PXAT" })
+		release(t, acquire(t, c.Mutex("d")))
+		release(t, acquire(t, c.Mutex("e")))
+		if n := w.sent("PXAT"); n != 5 {
+			t.Errorf("%d of 5 locks were asked for by the server's own commands", n)
+		}
+	})
+}
+
 // Fault: The transaction that acquires a lock is delayed for longer than its caller waits for the answer. The caller goes on with another
 // token, and what the copy sets when it comes is released within seconds.
 func TestASetThatIsNotAnswered(t *testing.T) {

@@ -115,12 +115,17 @@ func (c *Call) awaken() {
 	}
 }
 
-func (c *Call) finish(err error) {
+// finish ends the call and reports whether its function is to be called. A caller that waits may use the call again from then on.
+func (c *Call) finish(err error) (tells bool) {
+	started := c.then != nil
+	// mutants: started-left
+	tells = started && !c.left
 	c.err = err
 	c.done.Store(true)
-	if c.then == nil {
+	if !started {
 		c.awaken()
 	}
+	return tells
 }
 
 // Leave gives up a call that was started, so that its function is not called. It returns false if the call was given up before, or is

@@ -321,9 +321,7 @@ func (l *line) deliver() error {
 		for _, c := range p.calls {
 			// mutants: concerns-server
 			l.ending = l.ending || concernsServer(c.err)
-			c.finish(c.err)
-			// mutants: started-left
-			if c.then != nil && !c.left {
+			if c.finish(c.err) {
 				l.ended = append(l.ended, c)
 			}
 		}
@@ -385,7 +383,7 @@ func (l *line) fail(err error) {
 	}
 	var started []*Call
 	finish := func(c *Call, err error) {
-		if c.finish(err); c.then != nil && !c.left {
+		if c.finish(err) {
 			started = append(started, c)
 		}
 	}

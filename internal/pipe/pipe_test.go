@@ -328,6 +328,33 @@ func TestACallIsToldOfWhoseCallerGaveUp(t *testing.T) {
 	}
 }
 
+// A call may be used again as soon as Send has returned, also if another caller has read the answer and is about to read on.
+func TestACallIsUsedAgainWhileAnotherReads(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		ctx, stop := context.WithCancel(t.Context())
+		defer stop()
+		go func() {
+			for ctx.Err() == nil {
+				_, _ = w.run(ctx, "ECHO", "x")
+			}
+		}()
+		for range 300 {
+			c := &Call{Words: []string{"ECHO", "a"}}
+			if err := w.Send(t.Context(), c); err != nil {
+				t.Fatal(err)
+			}
+			c.Words = []string{"ECHO", "b"}
+			got := make(chan string, 2)
+			if !w.Start(c, func(error) { got <- c.Text }) {
+				t.Fatal("there is no connection")
+			}
+			if text := <-got; text != "b" {
+				t.Fatalf("it was told of %q", text)
+			}
+		}
+	})
+}
+
 // Calls that nobody waits for are written and read all the same. Each is told of once, unless it was left; what it is told with may
 // start others.
 func TestCallsThatAreStarted(t *testing.T) {

@@ -37,7 +37,7 @@ func (l *target) takeFree(ctx context.Context) (h *hold, began time.Time, err er
 	err = c.server.SendOn(ctx, p, call, c.slot(l))
 	outcome := err
 	if err == nil || !exec.MayBeDone(err) {
-		c.noteTransaction(began, err)
+		c.noteTransaction(call, err)
 	}
 	switch {
 	case err == nil && !call.Done:
@@ -60,7 +60,7 @@ func (l *target) takeFree(ctx context.Context) (h *hold, began time.Time, err er
 	// mutants: ended-token
 	err = a.end(ctx, began)
 	if err == nil { // scripts are answered
-		c.noteTransaction(began, outcome)
+		c.noteTransaction(call, outcome)
 	}
 	return nil, began, err
 }

@@ -266,7 +266,7 @@ func (f *FreeVote) Take(ctx context.Context) error {
 	v, call := f.v, f.call
 	a, l, c := v.a, v.a.l, v.a.l.c
 	// mutants: vote-transaction
-	c.noteTransaction(call.Began, f.err)
+	c.noteTransaction(call, f.err)
 	switch {
 	case f.err == nil && !call.Done:
 		c.contended.add(l.keys.Lock)

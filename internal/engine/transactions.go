@@ -7,6 +7,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/internal/clock"
 	"github.com/holdfast-go/holdfast/internal/exec"
+	"github.com/holdfast-go/holdfast/internal/pipe"
 )
 
 // transactions is what a client knows of the transactions that acquire locks. The user may lack a command of them, and a proxy in front
@@ -25,11 +26,12 @@ func (t *transactions) areAvoided() bool {
 	return until != 0 && until > int64(clock.Mono())
 }
 
-// noteTransaction notes how a transaction ended that was sent then. One without an answer counts as refused if none has ever been answered,
+// noteTransaction notes how a transaction ended. One without an answer counts as refused if none has ever been answered,
 // and one that was sent before it was not answered either: a connection may break once.
-func (c *Client) noteTransaction(sent time.Time, err error) {
+func (c *Client) noteTransaction(call *pipe.Call, err error) {
 	t := &c.transactions
-	if err == nil {
+	// mutants: transaction-done
+	if err == nil || call.Now != 0 { // it was carried out, whichever of its commands failed
 		if !t.answered.Load() {
 			t.answered.Store(true)
 		}
@@ -45,7 +47,7 @@ func (c *Client) noteTransaction(sent time.Time, err error) {
 	}
 	now := clock.Mono()
 	// mutants: transaction-lost-once
-	if !refused && (t.lost.CompareAndSwap(0, int64(now)) || int64(now.Add(-time.Since(sent))) < t.lost.Load()) {
+	if !refused && (t.lost.CompareAndSwap(0, int64(now)) || int64(now.Add(-time.Since(call.Began))) < t.lost.Load()) {
 		return
 	}
 	// mutants: transactions-avoided

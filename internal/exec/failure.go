@@ -330,6 +330,7 @@ const (
 
 func kindOf(text string) error {
 	text = strings.TrimPrefix(text, "-")
+	text = strings.TrimPrefix(text, "EXECABORT Transaction discarded because of: ") // what EXEC itself has met
 	// The ACL's refusals inside scripts begin with ERR: up to Redis 7.0, and later.
 	if strings.Contains(text, "The user executing the script can't") || strings.Contains(text, "ERR ACL failure in script") {
 		return ErrPermission

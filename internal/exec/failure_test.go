@@ -95,6 +95,9 @@ func TestErrorsOfServersAreTold(t *testing.T) {
 		"ERR unknown command 'evalsha'":                                                 ErrUnsupported,
 		"ERR SELECT is not allowed in cluster mode":                                     ErrUnsupported,
 		"ERR something else":                                                            nil,
+
+		"EXECABORT Transaction discarded because of: OOM command not allowed when used memory > 'maxmemory'.": ErrOutOfMemory, // by EXEC
+		"EXECABORT Transaction discarded because of previous errors.":                                         nil,
 	} {
 		o, kind := Classify(driver.ReplyError(text))
 		if kind != want || o != Refused {

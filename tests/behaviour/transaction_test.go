@@ -71,6 +71,31 @@ func withoutTransaction(request, by []byte) []byte {
 	return request
 }
 
+// A transaction that is carried out, and of which a command fails, is no sign of a server without transactions.
+func TestATransactionWithoutAFence(t *testing.T) {
+	s := server.Start(t, server.One(t))
+	p := proxy.New(t, s.Addr())
+	var tried atomic.Int64
+	p.Filter(func(request []byte) []byte {
+		if bytes.Contains(request, []byte("\r\nMULTI\r\n")) {
+			tried.Add(1)
+		}
+		// As if the stream took no later id.
+		return bytes.ReplaceAll(request, []byte("\r\n$1\r\n*\r\n$1\r\ng\r\n"), []byte("\r\n$3\r\n0-0\r\n$1\r\ng\r\n"))
+	})
+	var log journal
+	l := backend.Open(t, log.config(), &redis.Options{Addr: p.Addr()}).Mutex("a")
+	for range 3 {
+		backend.Release(t, backend.Acquire(t, l))
+	}
+	if n := tried.Load(); n != 3 {
+		t.Errorf("%d transactions were tried", n)
+	}
+	if strings.Contains(log.String(), "transactions") {
+		t.Errorf("warnings:\n%s", log.String())
+	}
+}
+
 // If the server's user may run scripts by EVAL and not by EVALSHA, errors say so.
 func TestAUserWithoutEVALSHA(t *testing.T) {
 	s := server.Start(t, server.One(t))

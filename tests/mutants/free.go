@@ -197,6 +197,11 @@ var free = []Mutant{
 		Tests: []Test{{"quorum", "TestNodesBehindProxiesWithoutTransactions"}},
 	},
 	{
+		Name: "failed-command-taken-for-a-proxy", About: "a transaction of which a command fails counts as refused",
+		Edits: []overlay.Edit{part("transaction-done", " || call.Now != 0", "")},
+		Tests: []Test{{"behaviour", "TestATransactionWithoutAFence"}},
+	},
+	{
 		Name: "transaction-lost-once", About: "after the first transaction, which was not answered in an outage, scripts acquire all locks",
 		Edits: []overlay.Edit{line("transaction-lost-once", "if false {")},
 		Tests: []Test{{"virtual", "TestTheFirstTransactionIsLost"}},

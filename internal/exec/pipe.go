@@ -78,7 +78,15 @@ func (s *Server) SendOn(ctx context.Context, p *pipe.Pipe, c *pipe.Call, slot ui
 	}
 	before := s.outage.answers.Load()
 	err := p.Send(ctx, c)
-	if err != nil && err == ctx.Err() {
+	switch over := ctx.Err(); {
+	// mutants: caller-left
+	case err == nil || over == nil || !errors.Is(err, over):
+	case errors.Is(err, driver.ErrNotSent): // whether the server can be reached is not known yet
+		sent := try{c.Began, before}
+		// mutants: left-unopened
+		p.WhenOpened(func(err error) { s.tried(sent, err) })
+		return err
+	default:
 		return err // the attempt is taken back, and that shows whether the server answers
 	}
 	s.answered(c, slot, before, err)

@@ -100,6 +100,19 @@ func (p *Pipe) Send(ctx context.Context, c *Call) error {
 	}
 }
 
+// WhenOpened calls f in the background when the connection has been made, or could not be, that is being made; not if there is none.
+func (p *Pipe) WhenOpened(f func(error)) {
+	p.mu.Lock()
+	o := p.opening
+	p.mu.Unlock()
+	if o != nil {
+		p.Go(func() {
+			<-o.over
+			f(o.err)
+		})
+	}
+}
+
 // Start sends a call as Send does, but returns at once. When the call has been answered or has failed, Start calls then with the error,
 // unless Call.Leave gave the call up. The call must not be used again. If there is no connection, Start does nothing and returns false.
 func (p *Pipe) Start(c *Call, then func(error)) bool {

@@ -382,6 +382,16 @@ var free = []Mutant{
 		Tests: []Test{{"scripts", "TestScripts"}},
 	},
 	{
+		Name: "caller-taken-for-an-outage", About: "a server is lost as soon as a caller gives up while a connection is being made",
+		Edits: []overlay.Edit{line("caller-left", "case err == nil || err != over:")},
+		Tests: []Test{{"virtual", "TestACallerGivesUpBeforeThereIsAConnection"}},
+	},
+	{
+		Name: "unreachable-unnoticed", About: "a server is not lost if a caller gives up before its connection cannot be made",
+		Edits: []overlay.Edit{line("left-unopened", "_ = sent")},
+		Tests: []Test{{"virtual", "TestACallerGivesUpBeforeThereIsAConnection"}},
+	},
+	{
 		Name: "started-and-not-written", About: "a call that nobody waits for is written only if somebody else has a reason to write",
 		Edits: []overlay.Edit{line("started-driven", "")},
 		Tests: []Test{{"../internal/pipe", "TestCallsThatAreStarted"}},

@@ -249,3 +249,58 @@ func TestAServerIsLostForThoseWhoGiveUpSoon(t *testing.T) {
 		}
 	})
 }
+
+// A caller that gives up while a connection is being made has met no outage, unless none can be made.
+func TestACallerGivesUpBeforeThereIsAConnection(t *testing.T) {
+	eachWay(t, func(t *testing.T, srv *holdfasttest.Server, cfg holdfast.Config) {
+		for what, c := range map[string]struct {
+			end  func(context.Context) (context.Context, context.CancelFunc)
+			met  error // when a connection is made
+			lost int64
+		}{
+			"its time is up": {end: func(ctx context.Context) (context.Context, context.CancelFunc) {
+				return context.WithTimeout(ctx, 200*time.Millisecond)
+			}},
+			"it is cancelled": {end: func(ctx context.Context) (context.Context, context.CancelFunc) {
+				ctx, cancel := context.WithCancel(ctx)
+				time.AfterFunc(200*time.Millisecond, cancel)
+				return ctx, cancel
+			}},
+			"none can be made": {end: func(ctx context.Context) (context.Context, context.CancelFunc) {
+				return context.WithTimeout(ctx, 200*time.Millisecond)
+			}, met: errors.New("unreachable"), lost: 1},
+		} {
+			var slow, lost atomic.Int64
+			rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:0", MaxRetries: -1, DialerRetries: 1, Dialer: func(ctx context.Context, network, addr string) (net.Conn, error) {
+				if slow.Load() == 0 {
+					return srv.Dial(ctx, network, addr)
+				}
+				time.Sleep(500 * time.Millisecond)
+				if c.met != nil {
+					return nil, c.met
+				}
+				return srv.Dial(ctx, network, addr)
+			}})
+			defer rdb.Close()
+			cfg.Observers = []*holdfast.Observer{{ServerLost: func(holdfast.ServerEvent) { lost.Add(1) }}}
+			client, err := holdfastgoredis.New(rdb, &cfg)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer client.Close(context.Background())
+			release(t, acquire(t, client.Mutex("a")))
+			time.Sleep(time.Hour) // after which the connection is not used again
+			slow.Store(1)
+			ctx, cancel := c.end(t.Context())
+			defer cancel()
+			if _, err := client.Mutex("a").TryAcquire(ctx); !errors.Is(err, ctx.Err()) || err == nil {
+				t.Errorf("%s: %v", what, err)
+			}
+			if time.Sleep(time.Second); lost.Load() != c.lost {
+				t.Errorf("%s: the server is lost %d times", what, lost.Load())
+			}
+			slow.Store(0)
+			time.Sleep(10 * time.Second) // until go-redis has a connection again
+		}
+	})
+}

@@ -272,13 +272,14 @@ func MayBeDone(err error) bool {
 }
 
 // IsLacking reports whether an error says that a command cannot be used, now or later. An error of a server or a proxy
-// that is of no known kind is taken for that.
+// that is of no known kind is taken for that, but not one that says which server of a Cluster has the key.
 func IsLacking(err error) bool {
 	if err == nil {
 		return false
 	}
 	if fate, kind := Classify(err); fate == Refused {
-		return kind == nil || kind == ErrPermission || kind == ErrUnsupported
+		// mutants: lacking-elsewhere
+		return !isElsewhere(err) && (kind == nil || kind == ErrPermission || kind == ErrUnsupported)
 	}
 	return false
 }

@@ -111,3 +111,20 @@ func TestErrorsOfServersAreTold(t *testing.T) {
 		t.Errorf("an error of something that was not sent is %v", o)
 	}
 }
+
+// A server of a Cluster that does not have the key lacks no command.
+func TestACommandThatIsLacking(t *testing.T) {
+	for text, want := range map[string]bool{
+		"ERR unknown command 'delifeq'": true,
+		"ERR something else":            true,
+		"NOPERM User u has no permissions to run the 'delifeq' command": true,
+		"MOVED 866 127.0.0.1:7001":                                      false,
+		"ASK 866 127.0.0.1:7001":                                        false,
+		"TRYAGAIN Multiple keys request during rehashing of slot":       false,
+		"READONLY You can't write against a read only replica.":         false,
+	} {
+		if got := IsLacking(driver.ReplyError(text)); got != want {
+			t.Errorf("%q: %v", text, got)
+		}
+	}
+}

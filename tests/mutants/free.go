@@ -183,8 +183,16 @@ var free = []Mutant{
 	},
 	{
 		Name: "slot-on-the-move-taken-for-a-proxy", About: "a master that sends the client to another for one lock counts as one without transactions",
-		Edits: []overlay.Edit{part("transaction-refused", `(strings.HasPrefix(err.Error(), "ERR ") || strings.Contains(err.Error(), "command"))`, `strings.Contains(err.Error(), " ")`)},
+		Edits: []overlay.Edit{
+			part("lacking-elsewhere", "!isElsewhere(err) && ", ""),
+			part("transaction-refused", `(strings.HasPrefix(err.Error(), "ERR ") || strings.Contains(err.Error(), "command"))`, `strings.Contains(err.Error(), " ")`),
+		},
 		Tests: []Test{{"topology", "TestLocksInASlotOnTheMove"}},
+	},
+	{
+		Name: "slot-on-the-move-taken-for-a-lack", About: "a master that sends the client to another for one release counts as one without DELIFEQ",
+		Edits: []overlay.Edit{part("lacking-elsewhere", "!isElsewhere(err) && ", "")},
+		Tests: []Test{{"../internal/exec", "TestACommandThatIsLacking"}},
 	},
 	{
 		Name: "transaction-cut-again-and-again", About: "every acquire tries a transaction at which a proxy closes the connection",

@@ -90,6 +90,7 @@ func Try[T any](ctx context.Context, s *Server, timeout time.Duration, f func(co
 	switch over := ctx.Err(); {
 	case err == nil || over == nil || !errors.Is(err, over):
 		return value, err
+	// mutants: left-before-sent
 	case errors.Is(err, driver.ErrNotSent):
 		return none, NotSent{over}
 	default:

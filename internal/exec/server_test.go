@@ -353,3 +353,19 @@ func TestLimiter(t *testing.T) {
 		}
 	})
 }
+
+// What a caller has given up before it was sent does not count as unanswered.
+func TestWhatWasGivenUpBeforeItWasSent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		defer cancel()
+		s := New(&fake{}, Config{CommandTimeout: time.Second, RetryTimeout: time.Second, Tasks: &Tasks{}})
+		_, unanswered, err := Persist(ctx, s, "acquire", "a", func(work context.Context) (int, error) {
+			<-work.Done()
+			return 0, Unsent(work.Err())
+		})
+		if unanswered || !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("unanswered: %t, %v", unanswered, err)
+		}
+	})
+}

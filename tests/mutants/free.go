@@ -390,6 +390,11 @@ var free = []Mutant{
 		Tests: []Test{{"scripts", "TestScripts"}},
 	},
 	{
+		Name: "unsent-is-unanswered", About: "a request that was given up before it was sent counts as one that may be carried out",
+		Edits: []overlay.Edit{line("left-before-sent", "case false:")},
+		Tests: []Test{{"../internal/exec", "TestWhatWasGivenUpBeforeItWasSent"}},
+	},
+	{
 		Name: "caller-taken-for-an-outage", About: "a server is lost as soon as a caller gives up while a connection is being made",
 		Edits: []overlay.Edit{line("caller-left", "case err == nil || err != over:")},
 		Tests: []Test{{"virtual", "TestACallerGivesUpBeforeThereIsAConnection"}},

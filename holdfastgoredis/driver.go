@@ -68,7 +68,7 @@ func NewDriver(rdb redis.UniversalClient) (driver.Driver, error) {
 		if rdb == nil {
 			break
 		}
-		d := newAdapter(withDeadlines(rdb), rdb.Options().Addr)
+		d := newAdapter(bounded(rdb), rdb.Options().Addr)
 		o := ownOptions(rdb.Options())
 		if usesSentinel(o) {
 			d.follower = newFollower(d, o.Dialer)

@@ -12,10 +12,13 @@ import (
 	"github.com/holdfast-go/holdfast/internal/bounds"
 )
 
-// withDeadlines returns a client over the same pool that keeps to the deadlines of contexts. Without that, a command
-// whose context has ended would occupy a connection until the client's own timeout, and go-redis's Close can wait for
-// it forever.
-func withDeadlines(rdb *redis.Client) *redis.Client {
+// bounded returns a client over the same pool whose commands end: rdb itself or, if that waits for replies without a limit, one that keeps
+// to the deadlines of contexts. Otherwise a command whose context has ended could occupy a connection for ever, and go-redis's Close would
+// wait for it. The other client has none of rdb's hooks (go-redis 9.23).
+func bounded(rdb *redis.Client) *redis.Client {
+	if o := rdb.Options(); o.ReadTimeout > 0 || o.ContextTimeoutEnabled {
+		return rdb
+	}
 	same := rdb.WithTimeout(rdb.Options().ReadTimeout)
 	same.Options().ContextTimeoutEnabled = true
 	return same

@@ -10,6 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/driver/drivertest"
 	"github.com/holdfast-go/holdfast/holdfastgoredis"
@@ -143,5 +144,30 @@ func TestRenewalsOverAGoRedisClientWithoutConnections(t *testing.T) {
 	}
 	if n, stats := count.seen.Load(), rdb.PoolStats(); n != 0 || stats.TotalConns != 0 {
 		t.Errorf("hooks and limiter were called %d times; the client has %d connections", n, stats.TotalConns)
+	}
+}
+
+// With ViaClient, hooks and the pool's figures see acquires, whichever deadlines the program's client keeps to.
+func TestHooksSeeAcquires(t *testing.T) {
+	t.Parallel()
+	s := server.Start(t, server.One(t))
+	for name, o := range map[string]redis.Options{"as usual": {}, "with the deadlines of contexts": {ReadTimeout: -1, ContextTimeoutEnabled: true}} {
+		o.Addr = s.Addr()
+		rdb := redis.NewClient(&o)
+		t.Cleanup(func() { _ = rdb.Close() })
+		c, err := holdfastgoredis.New(rdb, &holdfast.Config{ViaClient: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = c.Close(context.Background()) })
+		var count counting
+		rdb.AddHook(&count)
+		for range 3 {
+			backend.Release(t, backend.Acquire(t, c.Mutex("a")))
+		}
+		// A connection, three scripts, and the first of them once more, by its source.
+		if n, stats := count.seen.Load(), rdb.PoolStats(); n < 4 || stats.TotalConns != 1 {
+			t.Errorf("%s: hooks were called %d times; the client has %d connections", name, n, stats.TotalConns)
+		}
 	}
 }

@@ -6,7 +6,9 @@
 package pipe
 
 import (
+	"bytes"
 	"context"
+	"crypto/sha1"
 	"errors"
 	"fmt"
 	"net"
@@ -235,26 +237,21 @@ func (p *Pipe) open(o *opening) {
 	p.end(o, err)
 }
 
-// askTime asks for the server's time, by which locks on the line expire. It asks by a script: scripts renew and release locks, so a user
-// who may not run any must not acquire a lock by commands.
+const timeScript = "return redis.call('TIME')"
+
+var timeSHA1 = fmt.Sprintf("%x", sha1.Sum([]byte(timeScript)))
+
+// askTime asks for the server's time, by which locks on the line expire. It asks by a script, as scripts are sent: they renew and release
+// locks, so a user who may not run any, by digest or by source, must not acquire a lock by commands.
 func (l *line) askTime(ctx context.Context) error {
 	stop := context.AfterFunc(ctx, func() { _ = l.conn.SetDeadline(longAgo) })
-	if _, err := l.conn.Write(appendCommand(nil, []string{"EVAL", "return redis.call('TIME')", "0"})); err != nil {
+	r, err := l.ask("EVALSHA", timeSHA1, "0")
+	if err == nil && bytes.HasPrefix(r.rest, []byte("-NOSCRIPT ")) {
+		r, err = l.ask("EVAL", timeScript, "0")
+	}
+	if err != nil {
 		return err
 	}
-	for {
-		n, err := l.conn.Read(l.in.room())
-		if err != nil {
-			return err
-		}
-		l.in.grew(n)
-		if whole, err := l.in.scan(); err != nil {
-			return err
-		} else if whole {
-			break
-		}
-	}
-	r := l.in.take()
 	if r.rest[0] == '-' {
 		_, text := r.next()
 		err := driver.ReplyError(text)
@@ -272,6 +269,25 @@ func (l *line) askTime(ctx context.Context) error {
 		return ctx.Err()
 	}
 	return nil
+}
+
+// ask sends a command on a line that nobody uses yet, and returns the reply.
+func (l *line) ask(words ...string) (replies, error) {
+	if _, err := l.conn.Write(appendCommand(nil, words)); err != nil {
+		return replies{}, err
+	}
+	for {
+		n, err := l.conn.Read(l.in.room())
+		if err != nil {
+			return replies{}, err
+		}
+		l.in.grew(n)
+		if whole, err := l.in.scan(); err != nil {
+			return replies{}, err
+		} else if whole {
+			return l.in.take(), nil
+		}
+	}
 }
 
 // Close fails what is under way. Later calls are not sent.

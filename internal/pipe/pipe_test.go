@@ -83,7 +83,7 @@ func (w *world) serve(conn net.Conn) {
 				time.Sleep(after)
 			}
 			reply = "+" + words[1] + "\r\n"
-		case words[0] == "EVAL" && !asked:
+		case words[0] == "EVALSHA" && !asked:
 			asked = true
 			now := strconv.FormatInt(time.Now().UnixMicro(), 10)
 			reply = "*2\r\n" + bulk(now[:len(now)-6]) + bulk(now[len(now)-6:])
@@ -1087,7 +1087,7 @@ func TestReleasesShareAScript(t *testing.T) {
 				}
 			}
 		}
-		if hashes := w.received("EVALSHA "); sources != 2 || hashes != 2 {
+		if hashes := w.received("EVALSHA " + script.BatchRelease().SHA1); sources != 2 || hashes != 2 {
 			t.Errorf("%d times by its source, %d times by its hash", sources, hashes)
 		}
 	})

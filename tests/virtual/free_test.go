@@ -3,6 +3,7 @@ package virtual
 import (
 	"bytes"
 	"context"
+	"crypto/sha1"
 	"errors"
 	"fmt"
 	"io"
@@ -125,7 +126,8 @@ func (c *tappedConn) Write(b []byte) (int, error) {
 	}
 	w.mu.Lock()
 	w.requests = append(w.requests, bytes.Clone(b))
-	c.asked = bytes.Contains(b, []byte("\r\nreturn redis.call('TIME')\r\n"))
+	const source = "return redis.call('TIME')"
+	c.asked = bytes.Contains(b, []byte(source)) || bytes.Contains(b, fmt.Appendf(nil, "%x", sha1.Sum([]byte(source))))
 	deaf, holds, slow := w.deaf, has(&w.holds), has(&w.slow)
 	if holds {
 		w.held = bytes.Clone(b)

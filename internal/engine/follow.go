@@ -159,6 +159,7 @@ func (f *follower) request() *codec.Acquire {
 		return nil
 	}
 	f.notAfter = notAfter
+	// mutants: follower-promises
 	return &codec.Acquire{Token: a.token(), Info: a.l.set.info, NotAfter: notAfter, Claim: a.claim, By: a.by, Channel: a.channel}
 }
 

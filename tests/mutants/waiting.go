@@ -8,6 +8,11 @@ import (
 // Acquires, the wait queue, hand-overs, standbys, and attempts that are given up.
 var waiting = []Mutant{
 	{
+		Name: "follower-without-its-promise", About: "a waiter that is queued with a release is another one when it looks",
+		Edits: []overlay.Edit{part("follower-promises", "By: a.by, ", "")},
+		Tests: []Test{{"virtual", "TestAWaiterThatAReleaseCarriedLooks"}},
+	},
+	{
 		Name: "acquire-not-idempotent", About: "a repeated acquire does not recognize its own lock",
 		Edits: []overlay.Edit{line("own-lock", "if false then")},
 		Tests: []Test{{"scripts", "TestScripts"}},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -25,13 +26,19 @@ type line struct {
 
 func newLine(t *testing.T, srv *holdfasttest.Server, commandTimeout time.Duration) *line {
 	t.Helper()
+	return newLineWithin(t, srv, commandTimeout, time.Second)
+}
+
+// newLineWithin is newLine with waiters that come with that time between them.
+func newLineWithin(t *testing.T, srv *holdfasttest.Server, commandTimeout, gap time.Duration) *line {
+	t.Helper()
 	cfg := holdfast.Config{TTL: 10 * time.Minute, MaxLocalHandovers: -1, CommandTimeout: commandTimeout}
 	c, way := tapped(t, srv, cfg)
 	l := &line{way: way, lock: c.Mutex("a")}
 	l.holder = acquire(t, client(t, srv).Mutex("a", holdfast.TTL(10*time.Minute)))
-	l.first = wait(t, l.lock)
-	l.second = wait(t, l.lock)
-	l.other = wait(t, configured(t, srv, cfg).Mutex("a"))
+	l.first = waitFor(t, l.lock, gap)
+	l.second = waitFor(t, l.lock, gap)
+	l.other = waitFor(t, configured(t, srv, cfg).Mutex("a"), gap)
 	return l
 }
 
@@ -71,6 +78,33 @@ func TestAReleaseCarriesTheNextWaiter(t *testing.T) {
 		}
 		if n := l.waiters(t); n != 1 {
 			t.Errorf("%d wait", n)
+		}
+		l.other.served(t, 0)
+		l.second.served(t, 10*time.Millisecond)
+	})
+}
+
+// A waiter that was queued with a release is the same when it looks, as it has promised: one entry of the queue, with one token.
+func TestAWaiterThatAReleaseCarriedLooks(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
+		l := newLineWithin(t, srv, time.Second, 100*time.Millisecond) // none waits for longer than a claim: they promise
+		queue := func() []string {
+			members, err := server(t, srv).ZRange(t.Context(), "holdfast:{a}:q", 0, -1).Result()
+			if err != nil {
+				t.Error(err)
+			}
+			return members
+		}
+		l.hold(t, time.Millisecond)
+		release(t, l.first.lease)
+		<-l.other.done
+		before := queue()
+		time.Sleep(3 * time.Second)
+		if n := l.way.sent(script.Acquire().SHA1); n != 1 {
+			t.Errorf("it has looked %d times", n)
+		}
+		if after := queue(); len(after) != 1 || !slices.Equal(before, after) || !strings.Contains(after[0], "@") {
+			t.Errorf("the queue was %q, and is %q", before, after)
 		}
 		l.other.served(t, 0)
 		l.second.served(t, 10*time.Millisecond)

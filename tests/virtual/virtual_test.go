@@ -85,6 +85,12 @@ type waiting struct {
 // wait acquires the lock in a goroutine, and returns when that waits.
 func wait(t *testing.T, l *holdfast.Lock) *waiting {
 	t.Helper()
+	return waitFor(t, l, time.Second)
+}
+
+// waitFor is wait, but returns after that time.
+func waitFor(t *testing.T, l *holdfast.Lock, d time.Duration) *waiting {
+	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	w := &waiting{cancel: cancel, done: make(chan struct{})}
 	go func() {
@@ -92,7 +98,7 @@ func wait(t *testing.T, l *holdfast.Lock) *waiting {
 		w.lease, w.err = l.Acquire(ctx)
 		w.at = time.Now()
 	}()
-	time.Sleep(time.Second)
+	time.Sleep(d)
 	select {
 	case <-w.done:
 		t.Fatalf("Acquire of a held lock returned %v", w.err)

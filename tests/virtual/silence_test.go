@@ -116,6 +116,19 @@ func TestRenewalsToAServerThatRefuses(t *testing.T) {
 	})
 }
 
+// A context whose deadline has passed sets no limit for a release: cleanup code has no other.
+func TestReleaseAfterTheDeadline(t *testing.T) {
+	eachWay(t, func(t *testing.T, srv *holdfasttest.Server, cfg holdfast.Config) {
+		lease := acquire(t, configured(t, srv, cfg).Mutex("a"))
+		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		defer cancel()
+		<-ctx.Done()
+		if err := lease.Release(ctx); err != nil || exists(t, srv, "a") {
+			t.Errorf("Release: %v", err)
+		}
+	})
+}
+
 // For every kind of lock, ctx's deadline bounds how long Release waits. The lease is over from the moment of the call, and the lock
 // is released in the background.
 func TestReleaseWithADeadline(t *testing.T) {

@@ -44,7 +44,7 @@ func (s *stream) change(f func()) {
 }
 
 // take reads what is there. If it returns 0 and nil, it has to be called again after news.
-func (s *stream) take(p []byte) (n int, err error, news <-chan struct{}) {
+func (s *stream) take(p []byte) (n int, news <-chan struct{}, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
@@ -58,12 +58,12 @@ func (s *stream) take(p []byte) (n int, err error, news <-chan struct{}) {
 	case s.ended:
 		err = io.EOF
 	}
-	return n, err, s.news
+	return n, s.news, err
 }
 
 func (c *conn) Read(p []byte) (int, error) {
 	for len(p) > 0 {
-		n, err, news := c.in.take(p)
+		n, news, err := c.in.take(p)
 		if n > 0 || err != nil {
 			return n, err
 		}

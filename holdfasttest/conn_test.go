@@ -1,9 +1,7 @@
 package holdfasttest_test
 
 import (
-	"context"
 	"errors"
-	"fmt"
 	"io"
 	"net"
 	"os"
@@ -11,8 +9,6 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 
 	"github.com/holdfast-go/holdfast/holdfasttest"
 )
@@ -66,12 +62,18 @@ func TestASubscriberThatReadsNothing(t *testing.T) {
 		if _, err := io.WriteString(conn, "*2\r\n$9\r\nSUBSCRIBE\r\n$4\r\nnews\r\n"); err != nil {
 			t.Fatal(err)
 		}
-		rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:0", Dialer: srv.Dial})
-		defer rdb.Close()
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		for i := range 100 {
-			if err := rdb.Publish(ctx, "news", fmt.Sprint(i)).Err(); err != nil {
+		publisher, err := srv.Dial(t.Context(), "", "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer publisher.Close()
+		_ = publisher.SetDeadline(time.Now().Add(time.Second))
+		reply := make([]byte, len(":1\r\n"))
+		for range 100 {
+			if _, err := io.WriteString(publisher, "*3\r\n$7\r\nPUBLISH\r\n$4\r\nnews\r\n$1\r\nx\r\n"); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := io.ReadFull(publisher, reply); err != nil {
 				t.Fatal(err)
 			}
 		}

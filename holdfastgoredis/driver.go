@@ -2,13 +2,14 @@
 // server, for a master found through Sentinel, or for a Cluster.
 //
 // Almost all calls share one connection to each server, which go-redis makes with that client's options, and on which the library
-// itself speaks to the server. Hooks of the program's client do not see these calls, nor does PoolStats. If they are to be seen, set
-// holdfast.Config.ViaClient. There is no such connection if the client has a Limiter or a StreamingCredentialsProvider.
+// itself speaks to the server. Hooks of the program's client do not see these calls, nor does PoolStats. There is no such connection
+// with holdfast.Config.ViaClient, or if the client has a Limiter or a StreamingCredentialsProvider.
 //
-// Without it, acquires use the program's client. Renewals, releases and subscriptions use connections of their own, made with the same
-// options, so that they are not stuck behind the application's commands when its pool is exhausted. Calls that wait for
-// replicas or disks use up to 64 further connections to a server, and up to 256 for renewals and releases. Each command is sent
-// once: the client's own retries do not apply.
+// Without it, acquires use the program's client and its pool, so hooks, the Limiter and PoolStats see them. But process hooks do not if
+// the client has no read timeout and ContextTimeoutEnabled is off. Renewals, releases and subscriptions use connections of their own, so
+// that they are not stuck behind the application's commands when its pool is exhausted. These are made with the same options; the client's
+// hooks, also those for dialing, do not apply. Calls that wait for replicas or disks use up to 64 further connections to a server, and up
+// to 256 for renewals and releases. Each command is sent once: the client's own retries do not apply.
 //
 // In a Cluster, the driver's first question to the server, and renewals of many locks at once, are sent in
 // pipelines, with the clients of its nodes. To see all commands, a hook must be added to those as well, with OnNewNode.

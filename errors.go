@@ -210,7 +210,10 @@ func (e *LostError) Unwrap() error { return e.Err }
 
 // ServerError is an operation that the server, or the way to it, made fail.
 type ServerError struct {
-	Op     string // "acquire", "renew", "release", ...
+	// Op is "acquire", "renew", "release", "weigh" (Downgrade, TryUpgrade), "resize", "detach", "adopt", "inspect", "list", "list breaks",
+	// "break", "revoke"; of a job "begin", "complete", "look up"; of a latch "count down", "reset", "delete"; of a barrier "await"; "reach"
+	// and "use" if the server could not be reached or used; or "init".
+	Op     string
 	Name   string // the lock's; of what is about many locks, their pattern or ""
 	Server string // its address, without credentials
 	// Code is the server's word for it, such as "LOADING" or "NOPERM"; "" if it did not answer.

@@ -112,7 +112,7 @@ func (q *Quorum) String() string { return "holdfast.Quorum(" + strings.Join(q.se
 // QuorumError says that too few nodes agreed. It matches what any of its nodes' errors matches: ErrUnavailable,
 // ErrQuarantine, ErrDenied and so on; but not ErrHeld, which is returned when a majority names a holder.
 type QuorumError struct {
-	Op    string // "acquire", "admit", ...
+	Op    string // "acquire", "init", "inspect", "list", "list breaks", "break" or "revoke"
 	Name  string // the lock's; of what is about many locks, their pattern
 	Need  int    // nodes that must agree
 	Of    int    // nodes

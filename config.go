@@ -62,9 +62,9 @@ type Config struct {
 	// CommandTimeout or 1 s, the shorter; with Fsync 1.7 s, or 85% of CommandTimeout if that is shorter.
 	ReplicaTimeout time.Duration
 
-	// RetryTimeout bounds how long an operation is retried while the server is unavailable, before it returns the error; a
-	// context may end it sooner. A waiter that the server has answered once is bounded by its context and Wait alone. At
-	// least 5 ms. Default 3 s.
+	// RetryTimeout is how long an operation is retried while the server is unavailable, before it returns the error. The last
+	// attempt may take CommandTimeout beyond that, if the server hangs; a context may end it sooner. A waiter that the server has
+	// answered once is bounded by its context and Wait alone. At least 5 ms. Default 3 s.
 	RetryTimeout time.Duration
 
 	// Strict makes sure that no two leases overlap when the server loses data, or when a replica that missed some is
@@ -85,9 +85,10 @@ type Config struct {
 
 	// ViaClient sends everything through the client library. By default, almost everything goes over a connection to each server
 	// that only Holdfast uses. The client library makes that connection, but its hooks and its metrics do not see the calls, and its pool
-	// does not count the connection. With ViaClient they do. Acquiring a free mutex then takes a script in place of a few short commands,
-	// and goroutines do not share requests. ViaClient makes no difference with drivers that provide no connections, such as a
-	// driver.Wrapper, or that of a go-redis client with a Limiter or a StreamingCredentialsProvider.
+	// does not count the connection. With ViaClient, those of a go-redis client see acquires; package holdfastgoredis says more. Acquiring
+	// a free mutex then takes a script in place of a few short commands, and goroutines do not share requests. ViaClient makes no
+	// difference with drivers that provide no connections, such as a driver.Wrapper, or that of a go-redis client with a Limiter or a
+	// StreamingCredentialsProvider.
 	ViaClient bool
 }
 

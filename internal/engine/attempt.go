@@ -57,7 +57,7 @@ type particulars struct {
 	channel     string
 	claim       time.Duration     // how long a hand-over lasts before it must be renewed
 	by          int64             // server time in ms at which it has promised to look; 0 if it has not
-	owesLook    bool              // its requests have all been answered before that time
+	owesLook    bool              // no request of it has been answered at that time or later
 	member      string            // of the server's queue
 	inbox       chan wire.Message // notifications
 	enqueued    bool              // the server has said that it is queued

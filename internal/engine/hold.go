@@ -96,7 +96,8 @@ func (h *hold) isClaim() bool {
 	return h.state == claimed || h.state == changing && h.more.before == claimed
 }
 
-// newHold returns a hold that lasts for valid from anchor on, when it was of that age, and has block fences, from fence on.
+// newHold returns a hold that lasts for valid from anchor on and has block fences, from fence on. age is how long before anchor it was
+// granted; it is negative if that was later.
 func newHold(a *attempt, anchor clock.Instant, age, valid time.Duration, fence uint64, block int64) *hold {
 	a.l.c.server.HasWritten()
 	h := &hold{attempt: *a, state: held, anchor: anchor, age: age, valid: valid}

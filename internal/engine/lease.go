@@ -307,7 +307,8 @@ func (l *holdLease) release(ctx context.Context, how ending) error {
 	return c.releaseUntil(ctx, l.Name(), func(ctx context.Context) error { return l.releaseAfter(ctx, first, how) })
 }
 
-// limits reports whether ctx limits for how long its caller waits for a release: not if it has ended.
+// limits reports whether a caller with ctx waits for a release only until a deadline. A context that has ended sets none: the lock is
+// released all the same.
 func limits(ctx context.Context) bool {
 	_, bounded := ctx.Deadline()
 	return bounded && ctx.Err() == nil

@@ -22,7 +22,8 @@ const (
 	batching                 // releases and renewals go one by one without it
 	notifying                // waiters poll without it
 	sharing                  // read-write locks and semaphores
-	native                   // mutexes that are free are acquired, or released, by scripts without it
+	native                   // mutexes that are free are acquired by scripts without it
+	deleting                 // they are released by scripts without it
 )
 
 // needs lists what docs/acl lists.
@@ -67,7 +68,7 @@ func (s *subject) needs() []need {
 		{[]any{"persist", lock}, sharing},
 	}
 	if s.hasDelifeq {
-		all = append(all, need{[]any{"delifeq", lock, "x"}, native})
+		all = append(all, need{[]any{"delifeq", lock, "x"}, deleting})
 	}
 	return all
 }
@@ -111,16 +112,19 @@ func judgeACL(user string, denied map[purpose][]string) report.Finding {
 		consequences = append(consequences, "read-write locks and semaphores cannot be used; mutexes do not need the commands on hashes")
 	}
 	if denied[native] != nil {
-		consequences = append(consequences, "each client is refused once, and then sends scripts for mutexes that are free, too, which cost the server more")
+		consequences = append(consequences, "each client is refused once a minute, and else sends scripts for mutexes that are free, too, which cost the server more")
+	}
+	if denied[deleting] != nil {
+		consequences = append(consequences, "each client has one release refused, and then releases by scripts")
 	}
 	finding := report.ACL.Warning
 	switch {
 	case denied[locking] != nil:
 		finding = report.ACL.Problem
-	case len(denied) == 1 && denied[native] != nil:
+	case len(denied) == 1 && (denied[native] != nil || denied[deleting] != nil):
 		finding = report.ACL.Note
 	}
-	commands := slices.Concat(denied[locking], denied[batching], denied[notifying], denied[sharing], denied[native])
+	commands := slices.Concat(denied[locking], denied[batching], denied[notifying], denied[sharing], denied[native], denied[deleting])
 	return finding("user "+user+" may not: "+strings.Join(commands, ", "), strings.Join(consequences, "; "),
 		"ACL SETUSER "+user+" with the list in docs/SECURITY.md")
 }

@@ -84,7 +84,7 @@ func TestCommandOverTLS(t *testing.T) {
 			{"a certificate without its key", "rediss://" + addr + "?tls_cert=" + mine.Cert, 78, "one needs the other"},
 		} {
 			wg.Go(func() { // they mostly wait
-				code, _, stderr := invoke(t, []string{"HOLDFAST_REDIS=" + c.url}, "run", "-w", "1m", "tls", "--", "true")
+				code, _, stderr := invoke(t, []string{"HOLDFAST_REDIS=" + c.url}, "run", "-w", "5s", "tls", "--", "true")
 				if code != c.code || !strings.Contains(stderr, c.says) || c.says == "" && stderr != "" {
 					t.Errorf("%s: exit code %d, want %d; said %q, want %q", c.what, code, c.code, stderr, c.says)
 				}

@@ -75,7 +75,7 @@ func (l *Lock) acquire(ctx context.Context) (*holdfast.Lease, error) {
 		}
 		if l.met == "" && !l.OnBusy.Quiet {
 			l.met = err.Error()
-			l.Run.Console.Notef("%v; trying again for %s (--wait)", err, left.Round(time.Second))
+			l.Run.Console.Notef("%v; trying again for %s (--wait)", l.Run.Servers.Explain(err), left.Round(time.Second))
 		}
 		select {
 		case <-time.After(min(left, time.Second)):

@@ -209,8 +209,10 @@ func TestTerminal(t *testing.T) {
 			term.expect(`\x1b\[\?25h\x1b\[\?1049l(.*\n)*rc=130\n`)
 		},
 		"watching another prefix": func(term *terminal) {
-			if _, err := redis.Do("MSET", "used:fence", "17", "used:{lock}", `hf2:AAAAAAAAAAAAAAAAAAAAAA:17:1700000000000:0:{"o":"somebody"}`); err != nil {
-				term.t.Fatal(err)
+			for _, command := range [][]any{{"XADD", "used:fences", "*", "g", ""}, {"SET", "used:{lock}", `hf2:AAAAAAAAAAAAAAAAAAAAAA:17:1700000000000:0:{"o":"somebody"}`}} {
+				if _, err := redis.Do(command...); err != nil {
+					term.t.Fatal(err)
+				}
 			}
 			term.send("export TERM=xterm; stty cols 200 rows 20; holdfast watch --prefix wrong: lock; echo rc=$?\n")
 			term.expect(`lock on [^\n]*: 0, 0 held, 0 waiting +\d\d:\d\d:\d\d\x1b\[0m\n[^\n]*WAITING[^\n]*\n\x1b\[K"lock" is in use under "used:": holdfast show --prefix used: lock\n`)

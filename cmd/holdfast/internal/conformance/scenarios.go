@@ -245,11 +245,15 @@ func queues(t *trial) error {
 	return t.waiting(0)
 }
 
-// A waiter may look now and then, and check its connections.
+// A waiter may look now and then, and check its connections and its subscription. With rueidis it has three connections, each of which sends
+// a PING every second.
 const (
 	quietFor     = 5 * time.Second
-	quietAllowed = 15 // requests
+	quietAllowed = 3*5 + 5 // requests
 )
+
+// promised is longer than a claim, within which a waiter may have promised to look.
+const promised = 2 * time.Second
 
 func isQuiet(t *trial) error {
 	lease, c, err := t.behind()

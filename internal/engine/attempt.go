@@ -339,9 +339,9 @@ func (a *attempt) abandon() {
 	c.reclaimersOf(a.l).run(func(hopeless bool) bool {
 		answered := false
 		if !hopeless {
-			// mutants: deletion-behind
+			// mutants: release-behind
 			if a.ghost != 0 {
-				a.deleteBehind()
+				a.releaseBehind()
 			}
 			// mutants: take-back
 			answered = c.takeBack(a.l, a.token(), a.member, a.unanswered, a.ending, end)

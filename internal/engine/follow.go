@@ -40,7 +40,7 @@ func (acq *acquirer) follow(h *hold) bool {
 		return false
 	case wq.fences(h.l) > 0: // the lock may be passed on within the process, for longer
 		return false
-	case h.attempt.freeable(): // nobody else waits: if the next waiter is queued by itself, it is handed the lock
+	case h.attempt.freePath() != nil: // nobody else waits: if the next waiter is queued by itself, it is handed the lock
 		return false
 	}
 	f := &follower{a: h.l.newAttempt(), by: by, after: h, settled: make(chan *standing, 1)}

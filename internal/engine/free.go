@@ -193,12 +193,14 @@ func (a *attempt) releaseGhost(pause time.Duration) {
 	})
 }
 
-// deleteBehind sends a deletion of the lock right behind a SET that is not answered, and does not wait for the answer. A server that hangs
-// carries out both when it goes on, even if the client has closed by then. It may not have the script that the release begins with.
-func (a *attempt) deleteBehind() {
+// releaseBehind sends a release right behind a SET that is not answered, and does not wait for the answer. A server that hangs carries
+// out both when it goes on, even if the client has closed by then. So the release is sent by its source: nobody might be left to send that
+// after a NOSCRIPT.
+func (a *attempt) releaseBehind() {
 	c, l := a.l.c, a.l
 	if p := c.server.Pipe(l.keys.Lock); p != nil {
-		c.server.StartOn(p, a.newCall(pipe.Release), c.slot(l), func(error) {})
+		release := codec.Release{Lock: l.ref(), Token: a.token()}
+		c.server.StartOn(p, &pipe.Call{Words: pipe.BySource(release.Call())}, c.slot(l), func(error) {})
 	}
 }
 
@@ -246,9 +248,6 @@ func (a *attempt) freePath() *pipe.Pipe {
 	}
 	return nil
 }
-
-// freeable reports whether the lock can be deleted, as far as is known.
-func (a *attempt) freeable() bool { return a.freePath() != nil }
 
 // free deletes the lock, if nobody waits for it. If it returns done false, the lock must be released by the script; unanswered says
 // that it may have been deleted all the same.

@@ -133,12 +133,16 @@ func (p *Pipe) Run(ctx context.Context, c *driver.Call, late func(error)) (strin
 	if c.Script.Command != "" {
 		return p.command(ctx, late, slices.Concat([]string{c.Script.Command}, c.Keys, c.Args))
 	}
-	keys := strconv.Itoa(len(c.Keys))
-	text, err := p.command(ctx, late, slices.Concat([]string{"EVALSHA", c.Script.SHA1, keys}, c.Keys, c.Args))
+	text, err := p.command(ctx, late, slices.Concat([]string{"EVALSHA", c.Script.SHA1, strconv.Itoa(len(c.Keys))}, c.Keys, c.Args))
 	if refused, is := err.(driver.ReplyError); is && strings.HasPrefix(string(refused), "NOSCRIPT ") {
-		text, err = p.command(ctx, late, slices.Concat([]string{"EVAL", c.Script.Source, keys}, c.Keys, c.Args))
+		text, err = p.command(ctx, late, BySource(*c))
 	}
 	return text, err
+}
+
+// BySource returns the command that runs a script which the server may not know.
+func BySource(c driver.Call) []string {
+	return slices.Concat([]string{"EVAL", c.Script.Source, strconv.Itoa(len(c.Keys))}, c.Keys, c.Args)
 }
 
 func (p *Pipe) command(ctx context.Context, late func(error), words []string) (string, error) {

@@ -98,7 +98,7 @@ var free = []Mutant{
 	},
 	{
 		Name: "vote-left-by-close", About: "a vote that a hanging node carries out after its client has closed is left",
-		Edits: []overlay.Edit{line("deletion-behind", "if false {")},
+		Edits: []overlay.Edit{line("release-behind", "if false {")},
 		Tests: []Test{{"quorum", "TestAClientClosesWhileANodeHangs"}},
 	},
 	{

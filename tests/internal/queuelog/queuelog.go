@@ -5,7 +5,6 @@ package queuelog
 import (
 	"encoding/json"
 	"fmt"
-	"maps"
 	"regexp"
 	"slices"
 	"strconv"
@@ -44,9 +43,6 @@ type Log struct {
 	found Findings
 	steps int
 	adopt bool // the script under way is adopt.lua, by which the lock of a ticket goes past the queue
-	// deleted is what would be wrong with tokens whose lock a batch has deleted, unless release.lua ends them: then nobody may have
-	// believed in them, and the deletion was sent behind a SET that was not answered.
-	deleted map[string][]string
 }
 
 // line is the queue of one lock.
@@ -91,7 +87,7 @@ func Follow(s *server.Server, locks ...Lock) *Log {
 }
 
 func follow(locks []Lock) *Log {
-	l := &Log{lines: map[string]*line{}, deleted: map[string][]string{}}
+	l := &Log{lines: map[string]*line{}}
 	for _, of := range locks {
 		q := &line{name: of.Name, owned: strings.HasSuffix(of.Queue, ":own"), entries: map[string]entry{}, first: map[place]int{}, left: map[string]int{}, holds: map[string]bool{}, past: map[string][]entry{}}
 		l.lines[of.Key], l.lines[of.Queue] = q, q
@@ -128,20 +124,11 @@ func (l *Log) End() Findings {
 		}
 	}
 	l.mu.Lock()
-	found := l.all()
+	found := l.found
 	found.Whole = found.Whole && l.lines[mark] != nil
 	l.mu.Unlock()
 	l.conn.Close()
 	<-l.done
-	return found
-}
-
-// all returns the findings if nothing more happens.
-func (l *Log) all() Findings {
-	found := l.found
-	for _, passed := range l.deleted {
-		found.Passed = append(found.Passed, passed...)
-	}
 	return found
 }
 
@@ -160,27 +147,15 @@ func (l *Log) step(text string) {
 	l.steps++
 	if command, rest, _ := strings.Cut(words, " "); strings.HasPrefix(strings.ToUpper(command), `"EVAL`) {
 		l.adopt = strings.HasPrefix(rest, `"`+script.Adopt().SHA1) || strings.Contains(rest[:min(len(rest), len(script.Adopt().Source))], "'adopted '")
-		runs := func(s script.Script) bool { return strings.HasPrefix(rest, `"`+s.SHA1) }
-		switch {
-		case slices.ContainsFunc(ofHolders, runs):
-			for _, passed := range l.hold(unquote(words)) {
-				l.found.Passed = append(l.found.Passed, passed...)
-			}
-		case runs(script.BatchRelease()):
-			maps.Copy(l.deleted, l.hold(unquote(words)))
-		case runs(script.Release()):
-			for _, arg := range unquote(words) {
-				delete(l.deleted, arg)
-			}
+		if slices.ContainsFunc(ofHolders, func(s script.Script) bool { return strings.HasPrefix(rest, `"`+s.SHA1) }) {
+			l.hold(unquote(words))
 		}
 		return
 	}
 	switch command, _, _ := strings.Cut(words, " "); strings.ToUpper(command) {
 	case `"ZADD"`, `"ZREM"`, `"SET"`, `"DEL"`, `"HSET"`, `"HDEL"`:
 	case `"DELIFEQ"`:
-		for _, passed := range l.hold(unquote(words)) {
-			l.found.Passed = append(l.found.Passed, passed...)
-		}
+		l.hold(unquote(words))
 		return
 	case `"ECHO"`:
 		if args := unquote(words); len(args) == 2 {
@@ -261,12 +236,10 @@ func (l *Log) step(text string) {
 
 // ofHolders are scripts that are sent only for tokens whose process believes that it has, or had, the lock. release.lua also ends a
 // token whose SET was no grant.
-var ofHolders = []script.Script{script.Renew(), script.BatchRenew()}
+var ofHolders = []script.Script{script.Renew(), script.BatchRenew(), script.BatchRelease()}
 
-// hold processes a command of holders. If a SET was taken for a grant, those who were queued then, and still are, have been passed: hold
-// returns that by token.
-func (l *Log) hold(args []string) map[string][]string {
-	wrong := map[string][]string{}
+// hold processes a command of holders. If a SET was taken for a grant, those who were queued then, and still are, have been passed.
+func (l *Log) hold(args []string) {
 	for _, q := range l.lines {
 		if len(q.past) == 0 {
 			continue
@@ -279,14 +252,13 @@ func (l *Log) hold(args []string) map[string][]string {
 			for _, e := range q.past[token] {
 				for _, still := range q.entries {
 					if still == e {
-						wrong[token] = append(wrong[token], fmt.Sprintf("lock %q: %.6s set it past %.6s, queued at step %d, and believes in it", q.name, token, e.token, e.order))
+						l.found.Passed = append(l.found.Passed, fmt.Sprintf("lock %q: %.6s set it past %.6s, queued at step %d, and believes in it", q.name, token, e.token, e.order))
 					}
 				}
 			}
 			delete(q.past, token)
 		}
 	}
-	return wrong
 }
 
 // fenceOf reads the fence of a hold in a lock that several may hold, EXPIRY:WEIGHT:FENCE:...

@@ -362,11 +362,20 @@ func TestAClientClosesWhileANodeHangs(t *testing.T) {
 			}
 		}
 		s.nodes[1].Resume()
-		backend.Eventually(t, "the vote is carried out", func() bool { return s.nodes[1].CommandStats()["set"] > before })
-		backend.Eventually(t, "it is released", func() bool {
-			set, err := s.nodes[1].Do("EXISTS", "holdfast:{q}")
-			return set == int64(0) && err == nil
-		})
+		connections := func(node *server.Server) int {
+			list, err := node.Do("CLIENT", "LIST")
+			if err != nil {
+				t.Fatal(err)
+			}
+			return strings.Count(list.(string), "\n")
+		}
+		backend.Eventually(t, "the node has read all", func() bool { return connections(s.nodes[1]) == connections(s.nodes[0]) })
+		if s.nodes[1].CommandStats()["set"] == before {
+			t.Error("the vote was not carried out")
+		}
+		if set, err := s.nodes[1].Do("EXISTS", "holdfast:{q}"); set != int64(0) || err != nil {
+			t.Errorf("the vote is left: %v, %v", set, err)
+		}
 	})
 }
 

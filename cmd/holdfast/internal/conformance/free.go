@@ -146,7 +146,7 @@ func handsOver(t *trial) error {
 	if err := t.waiting(1); err != nil {
 		return err
 	}
-	// Holdfast has promised to look within a claim, and by that look would find a lock that was not handed over.
+	// Holdfast has promised to look within a claim. That look would find a lock that was freed and not handed over.
 	if err := t.pause(promised); err != nil {
 		return err
 	}

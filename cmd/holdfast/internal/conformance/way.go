@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"net"
@@ -20,7 +21,8 @@ type way struct {
 	listener net.Listener
 	server   string
 	lock     string       // the lock's key, which requests for the lock contain
-	requests atomic.Int64 // that came from clients, about
+	requests atomic.Int64 // that came from clients, about, but for pings
+	pings    atomic.Int64
 	links    sync.WaitGroup
 
 	subscribing network.Gate // while shut, no request to subscribe reaches the server
@@ -138,7 +140,11 @@ type link struct {
 }
 
 func (l *link) request(chunk []byte) bool {
-	l.way.requests.Add(1)
+	if bytes.EqualFold(chunk, []byte("*1\r\n$4\r\nPING\r\n")) {
+		l.way.pings.Add(1)
+	} else {
+		l.way.requests.Add(1)
+	}
 	subscribes := strings.Contains(strings.ToLower(string(chunk)), "subscribe")
 	if subscribes {
 		l.way.subscribing.Pass(nil)

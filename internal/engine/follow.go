@@ -137,7 +137,8 @@ func (wq *waitQueue) takeFollower(h *hold) *follower {
 	return f
 }
 
-// dismissFollower makes the acquirer go on at once if the hold has ended without a request that could carry its follower.
+// dismissFollower lets the acquirer go on at once. The hold has ended, and no request was sent that could have carried its follower. It does
+// nothing if there is none.
 func (wq *waitQueue) dismissFollower(h *hold) {
 	if f := wq.takeFollower(h); f != nil {
 		f.settled <- nil

@@ -32,7 +32,7 @@ func (l *target) takeFree(ctx context.Context) (h *hold, began time.Time, err er
 		return nil, began, nil
 	}
 	began = time.Now()
-	a := *l.newAttempt() // on the heap only if it has to end: a hold has a copy
+	a := *l.newAttempt() // it escapes to the heap only if it has to be ended: a hold has a copy
 	call := a.newCall(pipe.Acquire)
 	err = c.server.SendOn(ctx, p, call, c.slot(l))
 	outcome := err
@@ -204,7 +204,7 @@ func (a *attempt) releaseBehind() {
 	}
 }
 
-// firstGhostPause is the time from the end of a token whose SET may still be carried out to the next release.
+// firstGhostPause is the pause before the first further release of a token whose SET may still be carried out.
 const firstGhostPause = 250 * time.Millisecond
 
 // newCall returns a call about the attempt's lock, from the client's pool if possible.

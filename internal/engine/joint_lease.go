@@ -315,7 +315,7 @@ func (m *JointLease) Release(ctx context.Context) error {
 		return err
 	}
 	var err error
-	if limits(ctx) {
+	if isLimit(ctx) {
 		err = m.of.c.releaseUntil(ctx, m.of.name, release)
 	} else {
 		err = release(ctx)

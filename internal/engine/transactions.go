@@ -14,7 +14,7 @@ import (
 // of the server may refuse them or close the connection.
 type transactions struct {
 	answered atomic.Bool  // one was carried out
-	lost     atomic.Int64 // the clock.Reading when one was first found not to be answered; or 0
+	lost     atomic.Int64 // the clock.Reading when one first went unanswered; or 0
 	avoided  atomic.Int64 // the clock.Reading until which scripts acquire locks; or 0
 }
 
@@ -26,8 +26,8 @@ func (t *transactions) areAvoided() bool {
 	return until != 0 && until > int64(clock.Mono())
 }
 
-// noteTransaction notes how a transaction ended. One without an answer counts as refused if none has ever been answered,
-// and one that was sent before it was not answered either: a connection may break once.
+// noteTransaction records how a transaction ended. As long as none has been answered, the second one in turn that goes unanswered counts as
+// refused. The first may only have met a broken connection.
 func (c *Client) noteTransaction(call *pipe.Call, err error) {
 	t := &c.transactions
 	// mutants: transaction-done
@@ -38,7 +38,7 @@ func (c *Client) noteTransaction(call *pipe.Call, err error) {
 		return
 	}
 	fate, _ := exec.Classify(err)
-	// An ASK, or that the user has no right to this key, says nothing of other locks.
+	// An ASK, or a missing right to this key, says nothing about other locks.
 	// mutants: transaction-refused
 	refused := exec.IsLacking(err) && (strings.HasPrefix(err.Error(), "ERR ") || strings.Contains(err.Error(), "command"))
 	// mutants: transaction-unanswered

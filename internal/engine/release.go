@@ -1,0 +1,286 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/holdfast-go/holdfast/internal/clock"
+	"github.com/holdfast-go/holdfast/internal/codec"
+	"github.com/holdfast-go/holdfast/internal/exec"
+)
+
+// renewalGrace is how long, besides four round trips, a release waits for a renewal that is under way, so that the lock can
+// be passed on after it.
+const renewalGrace = 50 * time.Millisecond
+
+// Release is holdfast.Lease.Release, without its lease's fence in a *LostError.
+func (l *holdLease) Release(ctx context.Context) error {
+	return l.release(ctx, hasLeft)
+}
+
+// release is Release for a party that ends in that way. It ends the lease before it waits for anything.
+func (l *holdLease) release(ctx context.Context, how ending) error {
+	c := l.g.l.c
+	c.beginTelling()
+	defer c.endTelling()
+	first, done, err := l.giveUp(true, how)
+	if done {
+		l.flush()
+		return err
+	}
+	if !isLimit(ctx) {
+		return l.releaseAfter(ctx, first, how)
+	}
+	return c.releaseUntil(ctx, l.Name(), func(ctx context.Context) error { return l.releaseAfter(ctx, first, how) })
+}
+
+// isLimit reports whether a release is waited for until ctx's deadline. A context that has ended sets no limit: the lock is released all the
+// same.
+func isLimit(ctx context.Context) bool {
+	_, bounded := ctx.Deadline()
+	return bounded && ctx.Err() == nil
+}
+
+// releaseUntil calls release and waits for it until ctx's deadline. After that, release goes on in the background.
+func (c *Client) releaseUntil(ctx context.Context, name string, release func(context.Context) error) error {
+	end, _ := ctx.Deadline()
+	began := time.Now()
+	ctx, cancel := context.WithDeadline(context.WithoutCancel(ctx), end)
+	over := make(chan error, 1)
+	c.tasks.Run(func() {
+		defer cancel()
+		over <- release(ctx)
+	})
+	select {
+	case err := <-over:
+		return err
+	case <-ctx.Done():
+		select {
+		case err := <-over: // whose end ended ctx
+			return err
+		default:
+			if waited, usual := time.Since(began), c.server.RTT.Mean(); waited < usual {
+				return exec.EndedBy(ctx, &exec.Failure{Op: "release", Name: name, Server: c.server.Addr(), Ambiguous: true,
+					Err: fmt.Errorf("the server had %s to answer, and needs %s on average", waited.Round(time.Microsecond), usual.Round(time.Microsecond))})
+			}
+			return c.server.Unheard(ctx, "release", name, began)
+		}
+	}
+}
+
+// releaseAfter completes a release once what giveUp waits for has happened. It has no time limit of its own, and goes on after ctx
+// has ended.
+func (l *holdLease) releaseAfter(ctx context.Context, first prior, how ending) error {
+	h := l.g
+	c := h.l.c
+	for patient := true; first != (prior{}); {
+		if first.released != nil {
+			<-first.released
+			if err := l.releaseFailed(); err != nil {
+				return err
+			}
+		} else {
+			select {
+			case <-first.landed:
+			case <-time.After(4*c.server.RTT.Mean() + renewalGrace):
+				patient = false
+			}
+		}
+		var done bool
+		var err error
+		if first, done, err = l.giveUp(patient, how); done {
+			l.flush()
+			return err
+		}
+	}
+	tombstone := h.attempt.unanswered
+	if h.attempt.ending == hasCountedDown {
+		tombstone = max(tombstone, c.notAfter(h.l)) // by which a copy is known
+	}
+	reply, unanswered, err := h.giveBack(ctx, tombstone)
+	return l.gaveBack(reply, unanswered, err)
+}
+
+// releaseFailed returns why another call's release failed; nil if it did not fail.
+func (l *holdLease) releaseFailed() error {
+	l.g.mu.Lock()
+	defer l.g.mu.Unlock()
+	if l.released || l.releasing {
+		return nil
+	}
+	return l.troubled().failed
+}
+
+// releaseThen is Release, but returns at once and calls done, in any goroutine, with what Release would have returned. If
+// nobody is known to wait for the lock, it starts no goroutine.
+func (l *holdLease) releaseThen(ctx context.Context, done func(error)) {
+	h := l.g
+	c := h.l.c
+	first, finished, err := l.giveUp(true, hasLeft)
+	p := h.attempt.freePath()
+	switch {
+	case finished:
+		l.flush()
+		done(err)
+		return
+	case first != (prior{}) || h.attempt.unanswered != 0 || p == nil:
+		c.tasks.Run(func() {
+			if first != (prior{}) {
+				done(l.releaseAfter(ctx, first, hasLeft))
+				return
+			}
+			done(l.gaveBack(h.giveBack(ctx, h.attempt.unanswered)))
+		})
+		return
+	}
+	began := time.Now()
+	h.attempt.freeThen(p, h.fence(), func(freed, unanswered bool) {
+		if freed && c.cfg.Observer == nil { // an observer may take its time, or ask the server
+			done(l.gaveBack(released, false, nil))
+			return
+		}
+		c.tasks.Run(func() {
+			if freed {
+				done(l.gaveBack(released, false, nil))
+				return
+			}
+			reply, again, err := c.releaseSince(began, context.WithoutCancel(ctx), h.l, codec.Release{Token: h.attempt.token(), Member: h.attempt.member}, h.attempt.ending)
+			done(l.gaveBack(reply, unanswered || again, err))
+		})
+	})
+}
+
+// gaveBack records the outcome of the release, and returns the error for the caller.
+func (l *holdLease) gaveBack(reply codec.ReleaseReply, unanswered bool, err error) error {
+	err = l.noteOutcome(reply, unanswered, err)
+	l.flush()
+	if lost, is := err.(*LostError); is && !l.part && l.g.attempt.ending != unaware {
+		l.g.l.c.logLoss(l.lock().subject(), l.fence, lost)
+	}
+	return err
+}
+
+func (l *holdLease) noteOutcome(reply codec.ReleaseReply, unanswered bool, err error) (outcome error) {
+	h := l.g
+	h.queue.dismissFollower(h) // if a command has released the lock
+	if err != nil {
+		h.attempt.abandon()
+	} else {
+		h.attempt.forget()
+	}
+	h.uncount()
+
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	defer func() { l.endObserved(HandoverNone, outcome) }()
+	l.releasing = false
+	if t := l.trouble(); t != nil && t.answered != nil {
+		close(t.answered)
+		t.answered = nil
+	}
+	if unanswered || err != nil {
+		t := l.troubled()
+		t.unsure, t.failed = true, err
+	}
+	if err != nil {
+		return err
+	}
+	l.released = true
+	if reply.Word == codec.Released || reply.Word == codec.LeftQueue {
+		return nil
+	}
+	t := l.troubled()
+	if t.unsure {
+		t.missed = &exec.Failure{Op: "release", Name: l.Name(), Server: h.l.c.server.Addr(), Ambiguous: true, Kind: exec.ErrUnavailable,
+			Err: errors.New("an earlier try was not answered; the lock is no longer this lease's, which that try may have brought about")}
+	} else {
+		t.missed = h.missing(reply.Word)
+	}
+	return t.missed
+}
+
+// prior is what a release has to wait for: nothing, or the closing of one of these channels.
+type prior struct {
+	landed   <-chan struct{} // no renewal is under way
+	released <-chan struct{} // another call has released the lease, or failed
+}
+
+// giveUp ends the lease, and passes the lock on within the process if that is allowed; then it is done. Otherwise the release has
+// to be sent. first is what to wait for before calling again; without patience, only what is unavoidable.
+func (l *holdLease) giveUp(patient bool, how ending) (first prior, done bool, err error) {
+	h := l.g
+	h.queue.lock()
+	defer h.queue.unlock()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	now := clock.Awake() // whether it was lost in a suspension, the server will say
+	if h.queue != nil && h.queue.waiting() > 0 {
+		now = clock.Now()
+	}
+	// mutants: look-at-release
+	l.checkAt(now)
+	// mutants: lost-at-release
+	if lost, ok := l.ended().(*LostError); ok && h.state == over {
+		return prior{}, true, lost
+	}
+	if l.isLeaving() && h.state == over && !l.releasing { // lost, while it waited for a renewal
+		l.released = true
+		return prior{}, true, l.troubled().missed
+	}
+	switch {
+	case l.released && how != hasCountedDown:
+		return prior{}, true, nil
+	case l.released && h.attempt.ending != hasCountedDown:
+		return prior{}, true, ErrReleased
+	case l.released && l.trouble() != nil:
+		return prior{}, true, l.trouble().missed
+	case l.released:
+		return prior{}, true, nil
+	}
+	if l.releasing {
+		t := l.troubled()
+		if t.answered == nil {
+			t.answered = make(chan struct{})
+		}
+		return prior{released: t.answered}, false, nil
+	}
+	if h.state != over && h.removeLease(l) { // also when the client closes
+		l.end(ErrReleased)
+		l.endObserved(HandoverNone, nil)
+		l.released = true
+		h.retireIfIdle()
+		return prior{}, true, nil
+	}
+	// mutants: pass-on
+	if !l.over || l.isLeaving() && h.state != over && !h.expired(now) {
+		next := h.queue.successor(h, now)
+		if next != nil && h.flying > 0 && patient {
+			// An answer to a renewal that is under way must not reach the next
+			// lease.
+			l.troubled().leaving = true
+			l.end(ErrReleased)
+			if h.needMore().landed == nil {
+				h.more.landed = make(chan struct{})
+			}
+			return prior{landed: h.more.landed}, false, nil
+		}
+		if next != nil && h.flying == 0 {
+			l.end(ErrReleased)
+			l.endObserved(HandoverLocal, nil)
+			l.released = true
+			h.more.passed++ // it has more, since a fence is reserved
+			h.queue.pass(next, h.nextLease())
+			return prior{}, true, nil
+		}
+	}
+	l.end(ErrReleased)
+	l.releasing = true
+	if h.attempt.ending == unaware {
+		h.attempt.ending = how
+	}
+	h.stop()
+	h.queue.releaseLocked(h)
+	return prior{}, false, nil
+}

@@ -115,7 +115,7 @@ type Connector interface {
 	// returns when ctx ends. A ReplyError is returned as it is, and any other error as by Run for a call that was not sent.
 	Connect(ctx context.Context, node string) (Connection, error)
 	// Connects returns the receiver, which must be comparable. On a type that embeds a Connector, such as a wrapper, it returns the
-	// embedded Driver. From that the library concludes that the type's own Run is to see all calls.
+	// embedded Driver. That tells the library that all calls must go through the type's own Run.
 	Connects() Driver
 	// Ready returns ErrClientClosed, wrapped as by Run, if the program has closed the client that it passed to the driver.
 	Ready() error

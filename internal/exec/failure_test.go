@@ -112,7 +112,7 @@ func TestErrorsOfServersAreTold(t *testing.T) {
 	}
 }
 
-// A server of a Cluster that does not have the key lacks no command.
+// MOVED and ASK do not mean that a command is missing.
 func TestACommandThatIsLacking(t *testing.T) {
 	for text, want := range map[string]bool{
 		"ERR unknown command 'delifeq'": true,

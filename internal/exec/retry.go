@@ -78,7 +78,7 @@ func isHasty(ctx context.Context) bool { return ctx.Value(hastyKey{}) != nil }
 // isRefused reports whether an error says that nothing listens at the server's address.
 func isRefused(err error) bool { return errors.Is(err, syscall.ECONNREFUSED) }
 
-// Try calls f once, within timeout and ctx. f is to return when its context ends; what it has sent goes on.
+// Try calls f once, within timeout and ctx. f must return when its context ends; what it has sent may be carried out all the same.
 func Try[T any](ctx context.Context, s *Server, timeout time.Duration, f func(context.Context) (T, error)) (T, error) {
 	var none T
 	if err := ctx.Err(); err != nil {
@@ -98,7 +98,7 @@ func Try[T any](ctx context.Context, s *Server, timeout time.Duration, f func(co
 	}
 }
 
-// errTimedOut is the cause of the end of a context that its caller has not ended.
+// errTimedOut is the cause if an attempt's context ended by its own timeout, and not by its caller.
 var errTimedOut = errors.New("the attempt took too long")
 
 // shielded calls f, which uses the driver, in a goroutine. When ctx ends, shielded returns, and f goes on: cancelling the driver's
@@ -127,7 +127,7 @@ func shielded[T any](ctx context.Context, s *Server, f func(context.Context) (T,
 	case <-ctx.Done():
 	}
 	select {
-	case r := <-results: // whose end ended ctx
+	case r := <-results: // it came in the same moment
 		return r.value, r.err
 	default:
 	}

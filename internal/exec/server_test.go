@@ -354,7 +354,7 @@ func TestLimiter(t *testing.T) {
 	})
 }
 
-// What a caller has given up before it was sent does not count as unanswered.
+// A request that its caller gave up before it was sent does not count as unanswered.
 func TestWhatWasGivenUpBeforeItWasSent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)

@@ -102,7 +102,7 @@ func (p *Pipe) Send(ctx context.Context, c *Call) error {
 	}
 }
 
-// WhenOpened calls f in the background when the connection has been made, or could not be, that is being made; not if there is none.
+// WhenOpened calls f in the background once the connection that is being made is open or has failed. If none is being made, it does nothing.
 func (p *Pipe) WhenOpened(f func(error)) {
 	p.mu.Lock()
 	o := p.opening

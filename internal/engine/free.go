@@ -183,7 +183,7 @@ func (a *attempt) releaseGhost(pause time.Duration) {
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), rest+c.cfg.CommandTimeout)
 		defer cancel()
-		settled := a.set.IsSettled()
+		settled := a.set.IsSettled() // before this release is sent: an earlier one may have come ahead of the SET
 		reply, _, err := c.release(ctx, l, a.token(), "", 0, a.ending)
 		// mutants: ghost-released
 		if err != nil || !settled && reply.Word != codec.Released {

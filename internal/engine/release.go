@@ -164,7 +164,6 @@ func (l *holdLease) gaveBack(reply codec.ReleaseReply, unanswered bool, err erro
 
 func (l *holdLease) noteOutcome(reply codec.ReleaseReply, unanswered bool, err error) (outcome error) {
 	h := l.g
-	h.queue.dismissFollower(h) // if a command has released the lock
 	if err != nil {
 		h.attempt.abandon()
 	} else {

@@ -125,17 +125,12 @@ func shielded[T any](ctx context.Context, s *Server, f func(context.Context) (T,
 	case r := <-results:
 		return r.value, r.err
 	case <-ctx.Done():
+		if context.Cause(ctx) == errTimedOut { // f may never return
+			s.tried(sent, ctx.Err())
+		}
+		var none T
+		return none, ctx.Err()
 	}
-	select {
-	case r := <-results: // it came in the same moment
-		return r.value, r.err
-	default:
-	}
-	if context.Cause(ctx) == errTimedOut { // f may never return
-		s.tried(sent, ctx.Err())
-	}
-	var none T
-	return none, ctx.Err()
 }
 
 // Unheard returns the error of a request that was sent then, and not answered before ctx ended. If ctx was cancelled, that is

@@ -163,7 +163,7 @@ func TestDoReturnsWhenItsContextEnds(t *testing.T) {
 		f.answer = func(int) (string, error) { <-answer; return "done 1700000000000000", nil }
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(100*time.Millisecond, cancel)
-		_, unanswered, err := w.Do(ctx, Request{Op: "acquire", Name: "a"})
+		_, unanswered, err := w.Do(ctx, Request{Op: "acquire", Name: "a", Met: func(err error) { t.Errorf("cancelled: the attempt met %v", err) }})
 		if err != context.Canceled || !unanswered {
 			t.Errorf("cancelled: %v, unanswered %v", err, unanswered)
 		}

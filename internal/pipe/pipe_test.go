@@ -328,6 +328,25 @@ func TestACallIsToldOfWhoseCallerGaveUp(t *testing.T) {
 	}
 }
 
+// What was to interrupt the caller that gave up may come late. It does not interrupt whoever reads the answer then.
+func TestACallWhoseCallerGaveUpIsNotInterruptedLater(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		const use = 1
+		told := make(chan error, 1)
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer cancel()
+		c := &Call{Words: []string{"ECHO", "x", "500ms"}, Late: func(err error) { told <- err }}
+		if err := w.Send(ctx, c); err != context.DeadlineExceeded {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		w.line.Load().interrupt(c, use)
+		if err := <-told; err != nil {
+			t.Errorf("it was told %v", err)
+		}
+	})
+}
+
 // A call may be used again as soon as Send has returned, also if another caller has read the answer and is about to read on.
 func TestACallIsUsedAgainWhileAnotherReads(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, w *world) {

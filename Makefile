@@ -30,7 +30,7 @@ help: ## List the targets
 test: server ## Run the tests that a person waits for, on one server: 75 seconds, and the time to build
 	@tests/suite.sh quick
 
-check: ## Run gofmt, vet (what users build also for Windows), staticcheck and go mod tidy -diff: a minute
+check: ## Run gofmt, vet (what users build also for Windows), staticcheck and go mod tidy -diff; see that nothing has grown: a minute
 	@tests/suite.sh check
 
 gate: server ## What must pass before a change goes in, and nothing that is left to chance: 8 minutes

@@ -120,7 +120,7 @@ quick() {
 
 quick_packages() {
   go list ./... ./holdfastgoredis/... ./holdfastotel/... ./holdfastrueidis/... ./holdfastvalkey/... ./holdfasttest/... ./cmd/holdfast/... ./examples/rehearsal
-  (cd tests && go list ./adapters ./behaviour ./command ./scripts ./virtual ./internal/... | grep -vE '/internal/(campaign|clockshim|postgres)')
+  (cd tests && go list ./adapters ./behaviour ./cmd/ratchet ./command ./scripts ./virtual ./internal/... | grep -vE '/internal/(campaign|clockshim|postgres)')
 }
 
 # What the gate tests beyond that, on one server. Of documents it checks what can be checked without running anything.
@@ -300,6 +300,7 @@ for step in "$@"; do
       run "go vet for Windows" . portable windows
       each_workspace go run "honnef.co/go/tools/cmd/staticcheck@$STATICCHECK"
       run "go mod tidy -diff" . tidy
+      run "ratchet" tests go run ./cmd/ratchet
       ;;
     quick) run "go test -short" . quick ;;
     gate)

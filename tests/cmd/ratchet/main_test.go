@@ -1,0 +1,116 @@
+package main
+
+import (
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const text = `# a comment
+order a.go b.go
+order c.go
+
+go      100  90 a reason
+walk      7   7
+`
+
+func TestAFigureThatGrows(t *testing.T) {
+	b, err := parse(text)
+	if err != nil || !slices.Equal(b.order, []string{"a.go", "b.go", "c.go"}) {
+		t.Fatal(b, err)
+	}
+	for what, c := range map[string]struct {
+		figures map[string]int
+		want    []string // the errors begin with these
+	}{
+		"nothing grows":         {map[string]int{"go": 100, "walk": 6}, nil},
+		"one grows":             {map[string]int{"go": 101, "walk": 7}, []string{"go has grown to 101"}},
+		"one has no record":     {map[string]int{"go": 1, "walk": 7, "lua": 3}, []string{"lua is 3, and has no record"}},
+		"one is not measured":   {map[string]int{"go": 1}, []string{"walk has a record, but nothing measures it"}},
+		"two grow, in one step": {map[string]int{"go": 101, "walk": 8}, []string{"go has grown", "walk has grown"}},
+	} {
+		got := b.broken(c.figures)
+		if !slices.EqualFunc(got, c.want, func(err error, begin string) bool { return strings.HasPrefix(err.Error(), begin) }) {
+			t.Errorf("%s: %v", what, got)
+		}
+	}
+}
+
+func TestRecordsAreLowered(t *testing.T) {
+	b, _ := parse(text)
+	for _, c := range []struct {
+		figures map[string]int
+		want    record // of go
+	}{
+		{map[string]int{"go": 95, "walk": 8}, record{"go", 95, 90, "a reason"}},
+		{map[string]int{"go": 80, "walk": 7}, record{"go", 80, 80, ""}},
+		{map[string]int{"go": 120}, record{"go", 100, 90, "a reason"}},
+	} {
+		lowered := b.lowered(c.figures)
+		again, err := parse(lowered)
+		if err != nil || again.records[0] != c.want || again.records[1] != b.records[1] || again.rest != b.rest {
+			t.Errorf("%v: %v\n%s", c.figures, err, lowered)
+		}
+	}
+}
+
+func TestARaisedRecordNeedsAReason(t *testing.T) {
+	for _, s := range []string{"go 100 90\n", "go 80 90 lower than ever\n", "go 100\n", "go a b\n"} {
+		if b, err := parse(s); err == nil {
+			t.Errorf("%q: %v", s, b)
+		}
+	}
+}
+
+func TestLinesAreCountedByWhatTheyAreFor(t *testing.T) {
+	root := t.TempDir()
+	for _, path := range []string{
+		"lock.go", "lock_test.go", "internal/x/x.go", "internal/x/x.lua", "cmd/y/y.go", "cmd/y/y_test.go", "tests/z.go", "tests/z.lua",
+		"examples/e.go", "docs/scripts/x.lua", "docs/decisions/0001-a.md", "docs/decisions/README.md", ".git/w.go", "dist/v.go",
+	} {
+		path = filepath.Join(root, path)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte("one\ntwo\n"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got := map[string]int{}
+	if err := lines(root, got); err != nil {
+		t.Fatal(err)
+	}
+	if want := map[string]int{"go": 6, "go-library": 4, "go-command": 2, "go-tests": 6, "lua": 2, "decisions": 1}; !maps.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
+	}
+}
+
+func TestUpwards(t *testing.T) {
+	root := t.TempDir()
+	for path, text := range map[string]string{
+		"go.mod":                    "module example.com/m\n\ngo 1.25\n",
+		"internal/engine/low.go":    "package engine\n\nimport \"time\"\n\ntype low struct{ since time.Time }\n\nfunc (l low) f() { high{}.g(); high{}.g(); h() }\n",
+		"internal/engine/middle.go": "package engine\n\nfunc h() { var a int; a++ }\n",
+		"internal/engine/high.go":   "package engine\n\ntype high struct{ low }\n\nfunc (high) g() { h() }\n",
+	} {
+		path = filepath.Join(root, path)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Setenv("GOWORK", "off")
+	for order, want := range map[string]int{"low.go middle.go high.go": 2, "middle.go low.go high.go": 1, "middle.go high.go low.go": 1} {
+		if got, err := upwards(root, strings.Fields(order)); got != want || err != nil {
+			t.Errorf("%s: %d, %v; want %d", order, got, err, want)
+		}
+	}
+	if _, err := upwards(root, []string{"low.go", "high.go"}); err == nil {
+		t.Error("a file without a place is accepted")
+	}
+}

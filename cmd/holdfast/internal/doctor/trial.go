@@ -23,8 +23,9 @@ const (
 	timings    = 100
 	timingTime = time.Second
 	handovers  = 5
-	// slow is longer than any notified hand-over takes. If two are slow, that is no accident.
-	slow = trialTTL / 2
+	// slow is longer than any notified hand-over takes, and shorter than waiters wait before they look by themselves. If two are slow, that
+	// is no accident.
+	slow = trialTTL / 4
 )
 
 // checkTrial takes a lock through all that it can go through, and times it.

@@ -56,14 +56,15 @@ func TestAReleaseIsOneCommand(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		lease := backend.Acquire(t, c.Mutex("m", holdfast.Meta("a", "b:c+")))
+		// A renewal would change the value.
+		lease := backend.Acquire(t, c.Mutex("m", holdfast.Meta("a", "b:c+"), holdfast.NoRenew()))
 		since := releasing(b.Server)
 		backend.Release(t, lease)
 		if got := since(); got != "1 DELIFEQ, 0 MGET, 0 scripts" {
 			t.Errorf("a release: %s", got)
 		}
 
-		lease = backend.Acquire(t, c.Mutex("m", holdfast.TTL(time.Minute)))
+		lease = backend.Acquire(t, c.Mutex("m", holdfast.TTL(time.Minute), holdfast.NoRenew()))
 		waiting := queue(t, other.Mutex("m"), 1)
 		since()
 		backend.Release(t, lease)
@@ -77,7 +78,7 @@ func TestAReleaseIsOneCommand(t *testing.T) {
 		const goroutines = 40
 		leases := make([]*holdfast.Lease, goroutines)
 		for i := range leases {
-			leases[i] = backend.Acquire(t, c.Mutex(fmt.Sprint("m", i)))
+			leases[i] = backend.Acquire(t, c.Mutex(fmt.Sprint("m", i), holdfast.TTL(time.Minute), holdfast.NoRenew()))
 		}
 		since()
 		crowd(goroutines, func(i int) {

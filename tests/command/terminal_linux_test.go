@@ -371,7 +371,7 @@ func TestTerminal(t *testing.T) {
 			term.expect("\nonward")
 		},
 		"a run tells why it does not end, or has not run": func(term *terminal) {
-			term.send("holdfast run --min-hold 500ms quiet -- true\n")
+			term.send("holdfast run --min-hold 3s quiet -- true\n")
 			term.expect(`\nholdfast: keeping "quiet" for another `)
 			term.send("holdfast run --once 1h once -- true && holdfast run --once 1h once -- false\n")
 			term.expect(`\nholdfast: job "once" was completed at .*; the command was not run\n`)

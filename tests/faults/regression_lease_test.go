@@ -169,10 +169,10 @@ func TestADeadHeadCostsNoCommands(t *testing.T) {
 			backend.Waiters(t, b.Client(t, nil).Mutex("a"), n+2)
 		}
 		machine.Undisturbed(t, func() error {
-			// Every client checks the settings once, in the background.
+			// Every client checks the settings once, in the background. The holder reads the journal after a second, and renews after two.
 			before, now := int64(-1), scripts(b)
 			for tries := 0; now != before && tries < 20; tries++ {
-				time.Sleep(500 * time.Millisecond)
+				time.Sleep(1200 * time.Millisecond)
 				before, now = now, scripts(b)
 			}
 			time.Sleep(2 * time.Second)

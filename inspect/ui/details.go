@@ -31,6 +31,9 @@ type detail struct {
 	record []inspect.Broken // what is on record about the lock, the latest first
 }
 
+// lookTime bounds a look, however long the client's timeouts are: a page that hears nothing for 25 s connects anew (stream.js).
+const lookTime = 10 * time.Second
+
 // recordPeriod is the maximum age of the record that a page shows. Reading the record takes more than a look at a lock.
 const recordPeriod = 5 * time.Second
 
@@ -65,9 +68,11 @@ func (d *details) get(ctx context.Context, name string) (holdfast.Status, []insp
 	}
 	defer func() { <-own.mu }()
 	if time.Since(own.seen) > lookPeriod/2 {
-		status, err := d.in.Get(ctx, name)
+		look, cancel := context.WithTimeout(ctx, lookTime)
+		defer cancel()
+		status, err := d.in.Get(look, name)
 		if err == nil && (!sameHolders(&status, &own.status) || time.Since(own.read) > recordPeriod) {
-			own.record, own.read = d.history(ctx, name), time.Now()
+			own.record, own.read = d.history(look, name), time.Now()
 		}
 		if ctx.Err() != nil {
 			return holdfast.Status{}, nil, ctx.Err()

@@ -11,24 +11,24 @@ import (
 var networkKinds = []*Kind{
 	{Name: "lost-reply", Do: func(s *Scene) {
 		for range 1 + s.random.IntN(3) {
-			s.link().LoseReply(s.script(), s.after())
+			s.link().LoseReply(s.request(), s.after())
 		}
 	}},
 	{Name: "lost-request", Do: func(s *Scene) {
 		for range 1 + s.random.IntN(3) {
-			s.link().Hold(s.script(), s.after())
+			s.link().Hold(s.request(), s.after())
 		}
 	}},
 	// A copy of an acquire may arrive after the original was answered and the lock was released. It then takes
 	// the lock for nobody, since the server cannot tell a copy from a new request.
 	{Name: "doubled-request", Orphans: true, Slow: true, Do: func(s *Scene) {
 		for range 1 + s.random.IntN(5) {
-			s.link().Double(s.script())
+			s.link().Double(s.request())
 		}
 	}},
 	// The client asks again on another connection; then the first copy arrives.
 	{Name: "late-copy", Do: func(s *Scene) {
-		held := s.link().Hold(s.script(), s.after())
+		held := s.link().Hold(s.request(), s.after())
 		s.sleep(s.plan.CommandTimeout + s.aWhile())
 		go func() {
 			h := &harness.TB{} // for failures that do not matter: nothing was held, or the history has ended

@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -86,12 +87,15 @@ func (s *Scene) links() []*proxy.Proxy {
 // link returns the connection of one process to the server.
 func (s *Scene) link() *proxy.Proxy { return s.proxies[s.random.IntN(len(s.proxies))] }
 
-// script matches one of the next scripts, or a command that stands in for one.
-func (s *Scene) script() proxy.Match {
+// requests are those that concern locks: scripts, transactions that acquire, and the command that releases. The pipe writes the names of
+// commands in upper case, and client libraries in lower case.
+var requests = []proxy.Match{proxy.Containing("evalsha"), proxy.Containing("EVAL"), proxy.Containing("MULTI"), proxy.Containing("DELIFEQ"), proxy.Containing("delifeq")}
+
+// request matches one of the next requests that concern locks.
+func (s *Scene) request() proxy.Match {
 	skip := s.random.IntN(4) // not always the first
-	evalsha, delifeq := proxy.Containing("evalsha"), proxy.Containing("delifeq")
 	return func(request []byte) bool {
-		if !evalsha(request) && !delifeq(request) {
+		if !slices.ContainsFunc(requests, func(is proxy.Match) bool { return is(request) }) {
 			return false
 		}
 		if skip--; skip >= 0 {

@@ -185,7 +185,6 @@ func (acq *acquirer) renewAttempt(l *target) {
 // listen makes the attempt one that waits for this queue.
 func (acq *acquirer) listen() {
 	acq.attempt.listen(acq.sub.Channel())
-	acq.attempt.onFailure = acq.queue.noteFailure
 }
 
 // ask asks the server for the lock and notes the outcome in the wait queue.
@@ -194,7 +193,22 @@ func (acq *acquirer) ask(mode codec.Mode) (grantOrReply, error) {
 	acq.queue.mu.Lock()
 	acq.looking, acq.lastLook = acq.lastLook, nil
 	acq.queue.mu.Unlock()
-	got, err := acq.attempt.ask(context.Background(), mode, max(acq.queue.fences(acq.attempt.l), 1))
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	a := acq.attempt
+	var met error
+	a.own().onFailure = func(err error) {
+		met = err
+		acq.queue.noteFailure(err)
+		// mutants: grant-beside-failures
+		if len(a.inbox) > 0 {
+			cancel() // the message is worth more than another try
+		}
+	}
+	got, err := a.ask(ctx, mode, max(acq.queue.fences(a.l), 1))
+	if ctx.Err() != nil {
+		err = met // not that of ctx, which is nobody's
+	}
 	acq.queue.mu.Lock()
 	defer acq.queue.mu.Unlock()
 	acq.queue.noteOutcome(err)
@@ -240,8 +254,7 @@ func (acq *acquirer) step() *hold {
 		return nil
 	}
 	if err != nil {
-		acq.failed(err)
-		return nil
+		return acq.failed(err)
 	}
 	acq.answered = true
 	if got.hold != nil {
@@ -272,13 +285,12 @@ func (acq *acquirer) step() *hold {
 		}
 		return acq.sleep(a, place)
 	}
-	acq.failed(a.l.malformed("acquire"))
-	return nil
+	return acq.failed(a.l.malformed("acquire"))
 }
 
 // failed handles an error of the attempt. A waiter outlives an outage: once the server has answered
-// it, only its context bounds the wait.
-func (acq *acquirer) failed(err error) {
+// it, only its context bounds the wait. It may also be notified meanwhile that it has the lock; then failed returns the hold.
+func (acq *acquirer) failed(err error) *hold {
 	l := acq.attempt.l
 	// A single late answer can be bad luck. If leases are shorter than the round trip, every answer is late.
 	if acq.answered && errors.Is(err, errLate) && l.c.server.RTT.Mean() < l.set.term() {
@@ -286,22 +298,23 @@ func (acq *acquirer) failed(err error) {
 		if acq.sub.Polls() {
 			acq.attempt.abandonPredecessor() // there is no place to keep
 		}
-		return
+		return nil
 	}
 	// These errors concern this attempt alone: the next waiter may want less.
 	own := errors.Is(err, errLate) || errors.Is(err, exec.ErrReplicas) || errors.Is(err, exec.ErrPermits) ||
 		errors.Is(err, exec.ErrParties) || errors.Is(err, ErrDepth)
 	if acq.answered && !own && exec.Passing(exec.KindOf(err)) {
-		acq.pause(schedule.Jitter(500*time.Millisecond, 50))
-		return
+		// mutants: failed-listens
+		return acq.sleepFor(acq.attempt, codec.Place{}, schedule.Jitter(500*time.Millisecond, 50))
 	}
 	acq.attempt.abandon()
 	acq.attempt = nil
 	if own {
 		acq.queue.failHead(l, err)
-		return
+		return nil
 	}
 	acq.queue.fail(err)
+	return nil
 }
 
 // pause sleeps for d, or until the acquirer is woken.
@@ -322,6 +335,11 @@ func (acq *acquirer) sleep(a *attempt, q codec.Place) *hold {
 		// mutants: promised-look
 		d = min(d, a.untilDue(&wire.Standby{Now: a.anchor.Server, Due: a.by * 1000})+rand.N(20*time.Millisecond))
 	}
+	return acq.sleepFor(a, q, d)
+}
+
+// sleepFor is sleep until a check after that time, unless a message makes it sooner.
+func (acq *acquirer) sleepFor(a *attempt, q codec.Place, d time.Duration) *hold {
 	checkAt := time.Now().Add(d)
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -446,8 +464,7 @@ func (acq *acquirer) poll(up bool) *hold {
 	}
 	got, err := acq.ask(codec.Try)
 	if err != nil {
-		acq.failed(err)
-		return nil
+		return acq.failed(err)
 	}
 	acq.answered = true
 	if !up {

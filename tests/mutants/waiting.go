@@ -173,6 +173,16 @@ var waiting = []Mutant{
 		Tests: []Test{{"virtual", "TestAWaiterKeepsItsPromise"}},
 	},
 	{
+		Name: "grant-unread", About: "a waiter whose look fails asks again, and does not notice that it was handed the lock",
+		Edits: []overlay.Edit{part("grant-beside-failures", "len(a.inbox) > 0", "false")},
+		Tests: []Test{{"virtual", "TestALockIsHandedToAWaiterWhoseLooksAreRefused"}},
+	},
+	{
+		Name: "grant-slept-through", About: "a waiter whose look has failed pauses, and does not notice that it is handed the lock",
+		Edits: []overlay.Edit{line("failed-listens", "acq.pause(time.Second)\nreturn nil")},
+		Tests: []Test{{"virtual", "TestALockIsHandedToAWaiterWhoseLooksAreRefused"}},
+	},
+	{
 		Name: "promise-kept-early", About: "a waiter takes an earlier look for the one that it has promised",
 		Edits: []overlay.Edit{line("early-look", "own.owesLook = false")},
 		Tests: []Test{{"virtual", "TestAWaiterKeepsItsPromise"}},

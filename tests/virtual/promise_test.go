@@ -116,3 +116,22 @@ func TestWhoWaitsLongPromisesNothing(t *testing.T) {
 		}
 	})
 }
+
+// Fault: The server refuses the looks of a waiter that it hands the lock to, as it does while the slot of the keys moves. The message is
+// enough.
+func TestALockIsHandedToAWaiterWhoseLooksAreRefused(t *testing.T) {
+	for name, late := range map[string]time.Duration{"before it looks": -time.Millisecond, "at its first look": 25 * time.Millisecond, "between two": time.Minute} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
+				server := refusing{script: "acquire"}
+				holder := acquire(t, client(t, srv).Mutex("a", holdfast.TTL(10*time.Minute)))
+				next := wait(t, client(t, srv, server.wrap).Mutex("a"))
+				server.on.Store(true)
+				time.Sleep(500*time.Millisecond + late) // it has waited for a second
+				release(t, holder)
+				next.served(t, time.Second)
+				server.on.Store(false)
+			})
+		})
+	}
+}

@@ -159,14 +159,20 @@ func TestWaiterWhoMovesUpStaysInTheQueue(t *testing.T) {
 	})
 }
 
-// refusing is the driver of a server that refuses releases for a while.
+// refusing is the driver of a server that refuses a script for a while.
 type refusing struct {
 	drivertest.Driver
-	on atomic.Bool
+	script string
+	on     atomic.Bool
+}
+
+func (d *refusing) wrap(inner drivertest.Driver) drivertest.Driver {
+	d.Driver = inner
+	return d
 }
 
 func (d *refusing) Run(ctx context.Context, call driver.Call) (string, error) {
-	if d.on.Load() && does(call.Script, "release") {
+	if d.on.Load() && does(call.Script, d.script) {
 		return "", driver.ReplyError("NOREPLICAS Not enough good replicas to write.")
 	}
 	return d.Driver.Run(ctx, call)
@@ -175,11 +181,8 @@ func (d *refusing) Run(ctx context.Context, call driver.Call) (string, error) {
 // A refused release is retried for as long as the lock may last.
 func TestBackgroundReleaseOutlivesALongRefusal(t *testing.T) {
 	eachWay(t, func(t *testing.T, srv *holdfasttest.Server, cfg holdfast.Config) {
-		var server refusing
-		holder := configured(t, srv, cfg, func(d drivertest.Driver) drivertest.Driver {
-			server.Driver = d
-			return &server
-		})
+		server := refusing{script: "release"}
+		holder := configured(t, srv, cfg, server.wrap)
 		lease := acquire(t, holder.Mutex("a", holdfast.TTL(10*time.Minute)))
 		next := wait(t, client(t, srv).Mutex("a"))
 		server.on.Store(true)

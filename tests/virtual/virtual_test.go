@@ -111,7 +111,11 @@ func waitFor(t *testing.T, l *holdfast.Lock, d time.Duration) *waiting {
 func (w *waiting) served(t *testing.T, limit time.Duration) {
 	t.Helper()
 	begun := time.Now()
-	<-w.done
+	select {
+	case <-w.done:
+	case <-time.After(limit + 24*time.Hour):
+		t.Fatal("the waiter is not served")
+	}
 	switch {
 	case w.err != nil:
 		t.Errorf("Acquire: %v", w.err)

@@ -123,7 +123,7 @@ func TestALockIsHandedToAWaiterWhoseLooksAreRefused(t *testing.T) {
 	for name, late := range map[string]time.Duration{"before it looks": -time.Millisecond, "at its first look": 25 * time.Millisecond, "between two": time.Minute} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
-				server := refusing{script: "acquire"}
+				server := refusing{script: "acquire", with: "TRYAGAIN Multiple keys request during rehashing of slot"}
 				holder := acquire(t, client(t, srv).Mutex("a", holdfast.TTL(10*time.Minute)))
 				next := wait(t, client(t, srv, server.wrap).Mutex("a"))
 				server.on.Store(true)

@@ -167,6 +167,7 @@ func TestWaiterWhoMovesUpStaysInTheQueue(t *testing.T) {
 type refusing struct {
 	drivertest.Driver
 	script string
+	with   driver.ReplyError
 	on     atomic.Bool
 }
 
@@ -177,7 +178,7 @@ func (d *refusing) wrap(inner drivertest.Driver) drivertest.Driver {
 
 func (d *refusing) Run(ctx context.Context, call driver.Call) (string, error) {
 	if d.on.Load() && does(call.Script, d.script) {
-		return "", driver.ReplyError("NOREPLICAS Not enough good replicas to write.")
+		return "", d.with
 	}
 	return d.Driver.Run(ctx, call)
 }
@@ -185,7 +186,7 @@ func (d *refusing) Run(ctx context.Context, call driver.Call) (string, error) {
 // A refused release is retried for as long as the lock may last.
 func TestBackgroundReleaseOutlivesALongRefusal(t *testing.T) {
 	eachWay(t, func(t *testing.T, srv *holdfasttest.Server, cfg holdfast.Config) {
-		server := refusing{script: "release"}
+		server := refusing{script: "release", with: "NOREPLICAS Not enough good replicas to write."}
 		holder := configured(t, srv, cfg, server.wrap)
 		lease := acquire(t, holder.Mutex("a", holdfast.TTL(10*time.Minute)))
 		next := wait(t, client(t, srv).Mutex("a"))

@@ -27,13 +27,6 @@ func (r *Resource) Write(fence uint64) (ok bool) {
 	return true
 }
 
-// Mark returns the highest fence that the resource has seen.
-func (r *Resource) Mark() uint64 {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.mark
-}
-
 // Stale returns how many writes the resource has refused.
 func (r *Resource) Stale() int {
 	r.mu.Lock()

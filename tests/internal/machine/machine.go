@@ -175,18 +175,6 @@ func Unhurried(tb testing.TB, unit time.Duration, f func(unit time.Duration) err
 	}
 }
 
-// Rest sleeps for d, and again if the process was held up meanwhile. Afterwards all other goroutines have gone
-// as far as they can without the caller.
-func Rest(d time.Duration) {
-	for range 20 {
-		began := time.Now()
-		time.Sleep(d)
-		if HeldUp(began) < d/4 {
-			return
-		}
-	}
-}
-
 // ReportFailure logs, if the test fails, what the machine did while it ran.
 func ReportFailure(tb testing.TB) {
 	began := time.Now()

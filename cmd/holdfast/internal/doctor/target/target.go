@@ -43,9 +43,6 @@ func (d *Deployment) Cluster() *redis.ClusterClient {
 	return c
 }
 
-// Client returns the client.
-func (d *Deployment) Client() redis.UniversalClient { return d.client }
-
 // MasterName returns the name by which sentinels know the master.
 func (d *Deployment) MasterName() string { return d.sentinel.MasterName }
 

@@ -135,8 +135,11 @@ func (n *Name) share() {
 	n.Queue = "holdfast:{" + n.Key + "}:key:q"
 }
 
-// Within reports whether exclusion is promised in the whole history.
+// Within reports whether exclusion is promised in the whole history. Other programs know no Strict mode.
 func (p *Plan) Within() bool {
+	if p.has(func(k *Kind) bool { return k.Breaks == DataKept }) && p.has(func(k *Kind) bool { return k.Name == "stranger" }) {
+		return false
+	}
 	for _, k := range p.kinds {
 		if !k.Within(p.Mode) {
 			return false

@@ -3,6 +3,7 @@ package campaign
 import (
 	"encoding/json"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/holdfast-go/holdfast/tests/internal/campaign/worker"
@@ -113,6 +114,12 @@ func TestKinds(t *testing.T) {
 	}
 	if within < 25 {
 		t.Errorf("only %d kinds are within the model", within)
+	}
+	for names, within := range map[string]bool{"flushall": true, "stranger": true, "flushall lost-reply": true, "flushall stranger": false, "older-restart stranger": false} {
+		found, err := Kinds(&Config{}, strings.Fields(names)...)
+		if p := (&Plan{Mode: Strict, kinds: found}); err != nil || p.Within() != within {
+			t.Errorf("%s, in Strict mode: within the model %v, %v", names, p.Within(), err)
+		}
 	}
 	for _, name := range []string{"no-such-kind", "clock-jump"} {
 		if _, err := Kinds(&Config{}, name); err == nil {

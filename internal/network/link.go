@@ -112,13 +112,15 @@ func chunk(in *bufio.Reader) ([]byte, error) {
 func (l *Link) readReplies() {
 	defer close(l.replies)
 	buffer := make([]byte, 64<<10)
+	lost := false
 	for {
 		n, err := l.server.Read(buffer)
 		if err != nil {
 			return
 		}
 		reply := slices.Clone(buffer[:n])
-		if (l.tap.Reply == nil || l.tap.Reply(reply)) && !l.network.swallow.Load() {
+		lost = lost || l.network.swallow.Load()
+		if (l.tap.Reply == nil || l.tap.Reply(reply)) && !lost {
 			l.send(l.replies, reply, &l.network.replyDelay)
 		}
 	}

@@ -265,8 +265,9 @@ func claimOfHead(t *testing.T, b *backend.Backend) time.Duration {
 	if err != nil || len(first) != 1 {
 		t.Fatalf("the queue: %q, %v", first, err)
 	}
-	fields := strings.Split(first[0], "\n") // TOKEN, CLAIM in ms, ...
-	ms, err := strconv.Atoi(fields[1])
+	fields := strings.Split(first[0], "\n") // TOKEN, CLAIM in ms, with @BY if it has promised to look, ...
+	claim, _, _ := strings.Cut(fields[1], "@")
+	ms, err := strconv.Atoi(claim)
 	if err != nil || ms <= 0 || ms > 60_000 {
 		t.Fatalf("the first in the queue is %q", first[0])
 	}

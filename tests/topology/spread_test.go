@@ -98,6 +98,9 @@ func TestLocksOfSeveralSlotsGoOutTogether(t *testing.T) {
 					t.Error(err)
 				}
 			}
+			if t.Failed() {
+				t.FailNow()
+			}
 		}
 		acquire := func(i int) (err error) {
 			leases[i], err = client.Mutex(all[i], holdfast.TTL(term)).Acquire(t.Context())

@@ -137,7 +137,7 @@ func TestWorld(t *testing.T) {
 		defer runtime.KeepAlive(kept)
 	}
 	r := Run(t, s.seed, o)
-	if testing.Verbose() {
+	if testing.Verbose() || len(r.Violations) > 0 {
 		fmt.Printf("%s\n%s\nthe log's hash is %x\n", r.Plan, strings.Join(r.Log, "\n"), r.Hash)
 	}
 	line, err := json.Marshal(r)
@@ -165,7 +165,9 @@ func (s spec) run() (r Result, cpu time.Duration, err error) {
 	}
 	for line := range strings.Lines(out.String()) {
 		if text, ok := strings.CutPrefix(line, marker); ok {
-			return r, cpu, json.Unmarshal([]byte(text), &r)
+			err = json.Unmarshal([]byte(text), &r)
+			r.Log = strings.Split(out.String(), "\n")
+			return r, cpu, err
 		}
 	}
 	return r, cpu, fmt.Errorf("no result: %w\n%s", errors.Join(err, errors.New(s.replay())), out.Bytes()[:min(out.Len(), 20_000)])
@@ -195,7 +197,8 @@ func runAll(t *testing.T, next func() (spec, bool), done func(spec, Result, time
 					t.Errorf("%s: %v", s, err)
 				}
 				if len(r.Violations) > 0 {
-					t.Errorf("%s:\n%s\n%s", s, strings.Join(r.Violations, "\n"), s.replay())
+					// The log, since a world whose goroutines run in any order may never come to the same again.
+					t.Errorf("%s:\n%s\n%s\n%s", s, strings.Join(r.Violations, "\n"), s.replay(), strings.Join(r.Log, "\n"))
 				}
 				done(s, r, cpu)
 				mu.Unlock()

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"regexp"
 	"strconv"
 	"sync"
@@ -113,6 +114,36 @@ type tappedConn struct {
 	asked  bool // for the server's time, by the latest request
 	late   bool
 	silent bool
+
+	deadline time.Time // of reading
+	held     []byte    // what the server has sent, until due
+	due      time.Time
+}
+
+func (c *tappedConn) SetDeadline(t time.Time) error {
+	return errors.Join(c.SetReadDeadline(t), c.SetWriteDeadline(t))
+}
+
+func (c *tappedConn) SetReadDeadline(t time.Time) error {
+	c.tap.mu.Lock()
+	c.deadline = t
+	c.tap.mu.Unlock()
+	return c.Conn.SetReadDeadline(t)
+}
+
+// readHeld is Read of what is held. The deadline may be set meanwhile.
+func (c *tappedConn) readHeld(b []byte) (int, error) {
+	for ; time.Now().Before(c.due); time.Sleep(time.Millisecond) {
+		c.tap.mu.Lock()
+		deadline := c.deadline
+		c.tap.mu.Unlock()
+		if !deadline.IsZero() && !time.Now().Before(deadline) {
+			return 0, os.ErrDeadlineExceeded
+		}
+	}
+	n := copy(b, c.held)
+	c.held = nil
+	return n, nil
 }
 
 func (c *tappedConn) Write(b []byte) (int, error) {
@@ -151,6 +182,9 @@ func (c *tappedConn) Write(b []byte) (int, error) {
 var timeReply = regexp.MustCompile(`^\*2\r\n\$\d+\r\n(\d+)\r\n\$\d\r\n(\d+)\r\n$`)
 
 func (c *tappedConn) Read(b []byte) (n int, err error) {
+	if c.held != nil {
+		return c.readHeld(b)
+	}
 	for {
 		n, err = c.Conn.Read(b)
 		c.tap.mu.Lock()
@@ -161,15 +195,18 @@ func (c *tappedConn) Read(b []byte) (n int, err error) {
 			continue
 		}
 		if late { // the server goes on meanwhile, as far as what it writes is read
-			_ = c.SetReadDeadline(time.Now().Add(100 * time.Millisecond))
+			c.due = time.Now().Add(3 * time.Second)
+			_ = c.Conn.SetReadDeadline(time.Now().Add(100 * time.Millisecond))
 			for err == nil {
 				var more int
 				more, err = c.Conn.Read(b[n:])
 				n += more
 			}
-			_ = c.SetReadDeadline(time.Time{})
-			time.Sleep(3 * time.Second)
-			return n, nil
+			c.tap.mu.Lock()
+			_ = c.Conn.SetReadDeadline(c.deadline)
+			c.tap.mu.Unlock()
+			c.held = bytes.Clone(b[:n])
+			return c.readHeld(b)
 		}
 		if m := timeReply.FindSubmatch(b[:n]); m != nil && asked {
 			seconds, _ := strconv.ParseInt(string(m[1]), 10, 64)

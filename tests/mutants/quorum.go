@@ -96,7 +96,7 @@ var quorum = []Mutant{
 	},
 	{
 		Name: "vote-refused-again", About: "a node that refuses a command of a vote is asked by it each time",
-		Edits: []overlay.Edit{part("vote-scripted", "!call.Counts", "!call.Counts && call.Done")},
+		Edits: []overlay.Edit{part("vote-scripted", "!call.Counts", "!call.Counts && call.Done"), line("transactions-avoided", "")},
 		Tests: []Test{{"quorum", "TestANodeThatRefusesVotes"}},
 	},
 	{

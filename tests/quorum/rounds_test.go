@@ -293,30 +293,41 @@ func TestOneRoundWithoutANode(t *testing.T) {
 	})
 }
 
-// Fault: A node has lost its data, and nobody has noticed. Its vote does not count, and it does not keep the lock that it has set.
+// Fault: A node has lost its data, or its mark alone, and nobody has noticed. Its vote does not count, and it does not keep the lock that it
+// has set.
 func TestAVoteThatDoesNotCount(t *testing.T) {
 	t.Parallel()
-	each(t, 3, age, func(t *testing.T, s *site) {
-		l := s.quorum(10*time.Second).Mutex("q", holdfast.NoRenew())
-		for range 2 {
-			backend.Release(t, acquireOn(t, l, 3))
-		}
-		if _, err := s.nodes[2].Do("FLUSHALL"); err != nil {
-			t.Fatal(err)
-		}
-		lease := acquire(t, l)
-		if nodes := nodesOf(lease); len(nodes) != 2 || slices.Contains(nodes, s.nodes[2].Addr()) {
-			t.Errorf("%q agree", nodes)
-		}
-		if kept, err := s.nodes[2].Do("EXISTS", "holdfast:{q}"); kept != int64(0) || err != nil {
-			t.Errorf("the node keeps it: %v, %v", kept, err)
-		}
-		// If other nodes restart as well, the missing counter shows that this one has lost it.
-		if made, err := s.nodes[2].Do("EXISTS", "holdfast:fences"); made != int64(0) || err != nil {
-			t.Errorf("the vote has made a counter: %v, %v", made, err)
-		}
-		backend.Release(t, lease)
-	})
+	for what, c := range map[string]struct {
+		loses    []any
+		counters int64
+	}{
+		"its data": {[]any{"FLUSHALL"}, 0}, // if other nodes restart as well, the missing counter shows that this one has lost it
+		"its mark": {[]any{"DEL", "holdfast:incarnation"}, 1},
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			each(t, 3, age, func(t *testing.T, s *site) {
+				l := s.quorum(10*time.Second).Mutex("q", holdfast.NoRenew())
+				for range 2 {
+					backend.Release(t, acquireOn(t, l, 3))
+				}
+				if _, err := s.nodes[2].Do(c.loses...); err != nil {
+					t.Fatal(err)
+				}
+				lease := acquire(t, l)
+				if nodes := nodesOf(lease); len(nodes) != 2 || slices.Contains(nodes, s.nodes[2].Addr()) {
+					t.Errorf("%q agree", nodes)
+				}
+				if kept, err := s.nodes[2].Do("EXISTS", "holdfast:{q}"); kept != int64(0) || err != nil {
+					t.Errorf("the node keeps it: %v, %v", kept, err)
+				}
+				if n, err := s.nodes[2].Do("EXISTS", "holdfast:fences"); n != c.counters || err != nil {
+					t.Errorf("the node has %v counters, %v", n, err)
+				}
+				backend.Release(t, lease)
+			})
+		})
+	}
 }
 
 // Fault: A vote is delayed until its release was answered. What the node sets then is released within seconds.

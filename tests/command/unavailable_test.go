@@ -27,7 +27,7 @@ func TestNoServer(t *testing.T) {
 		"run job -- touch " + ran:                `^holdfast: reach "job"` + refused,
 		"run -w 300ms job -- touch " + ran:       `server is unavailable`,
 		"run -n -q job -- touch " + ran:          `server is unavailable`,
-		"run --last job":                         `server is unavailable`,
+		"once job":                               `server is unavailable`,
 		"elect job -- touch " + ran:              `^holdfast: reach "job"` + refused,
 		"elect job --leader":                     `server is unavailable`,
 		"elect job --watch":                      `server is unavailable`,

@@ -132,8 +132,8 @@ func TestUnitOfAJob(t *testing.T) {
 	if text, err := os.ReadFile(ran); err != nil || string(text) != "ran\n" {
 		t.Errorf("the job has left %q, %v", text, err)
 	}
-	if code, said, _ := runWith(t, url, "once", "--last", "--once", "20h", "nightly"); code != 0 {
-		t.Errorf("holdfast once --last: exit code %d: %s", code, said)
+	if code, said, _ := runWith(t, url, "once", "--once", "20h", "nightly"); code != 0 {
+		t.Errorf("holdfast once: exit code %d: %s", code, said)
 	}
 }
 

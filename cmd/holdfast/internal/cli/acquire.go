@@ -8,9 +8,10 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/spf13/pflag"
+
 	"github.com/holdfast-go/holdfast"
 
-	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/connect"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/console"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/exitcode"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/job"
@@ -27,22 +28,7 @@ type acquireFlags struct {
 	busyCode int
 }
 
-func newAcquireFlags() *acquireFlags {
-	o := &acquireFlags{ticketFlags: newTicketFlags("acquire")}
-	f := o.flags
-	o.defineTicket("write the ticket to `FILE`, which must not exist, for its owner only", "write the ticket to the open file descriptor `N`, and close it")
-	f.Var((*seconds)(&o.ttl), "ttl", "keep the lock for `DUR` unless it is renewed")
-	f.BoolVarP(&o.try, "try", "n", false, "do not wait if the lock is held")
-	f.VarP((*seconds)(&o.wait), "wait", "w", "wait at most `DUR`; 0 is the same as --try (default: no limit)")
-	f.IntVarP(&o.busyCode, "conflict-exit-code", "E", exitcode.Busy, "exit code `N` if the lock is held")
-	f.StringArrayVar(&o.meta, "meta", nil, "a note `K=V` that is shown with the holder; may be repeated")
-	f.BoolVarP(&o.verbose, "verbose", "v", false, "print what happens to the lock")
-	o.defineServers()
-	return o
-}
-
-func acquireHelp(w io.Writer) {
-	fmt.Fprintf(w, `Usage: holdfast acquire [flags] --ticket FILE NAME
+const acquireHelp = `Usage: holdfast acquire [flags] --ticket FILE NAME
        holdfast acquire [flags] --ticket-fd N NAME
 
 Acquires the lock NAME for a shell script, writes a ticket that stands for it, prints the
@@ -59,9 +45,10 @@ ends the job if the lock is lost, so use it if the job can be one command.
   ./second.sh
 
 Flags:
-%s
+{flags}
+
 Times are written 90s or 1m30s; a plain number means seconds. The server is the first of
---redis, HOLDFAST_REDIS, REDIS_URL, %s; holdfast help run describes URLs.
+--redis, HOLDFAST_REDIS, REDIS_URL, redis://127.0.0.1:6379; holdfast help run describes URLs.
 
 Ticket:
   Whoever has the ticket can release the lock, or take it: keep it secret. The file is
@@ -83,24 +70,35 @@ JSON: name, server, outcome (acquired, busy, interrupted or failed), exit_code, 
   ttl_ms, expires, ticket (the file), waited_ms, holder, error. It has no secret.
 
 Exit codes:
-    0  acquired, and the ticket is      %3d  the lock is held (-E)
-       written                          %3d  credentials or ACL refused
-  %3d  wrong usage                     %3d  wrong configuration
-  %3d  server unavailable              %3d  interrupted (INT; also 129, 131, 143)
-  %3d  the ticket cannot be written
-`, newAcquireFlags().flags.FlagUsages(), connect.Default,
-		exitcode.Busy, exitcode.Denied, exitcode.Usage, exitcode.Config, exitcode.Unavailable, exitcode.Signal+2, exitcode.CannotCreate)
+    0  acquired, and the ticket is       75  the lock is held (-E)
+       written                           77  credentials or ACL refused
+   64  wrong usage                      78  wrong configuration
+   69  server unavailable              130  interrupted (INT; also 129, 131, 143)
+   73  the ticket cannot be written
+`
+
+func acquire(f *pflag.FlagSet) action {
+	o := &acquireFlags{ticketFlags: ticketFlags{ttl: defaultTicketTTL}}
+	f.Var((*seconds)(&o.ttl), "ttl", "keep the lock for `DUR` unless it is renewed")
+	f.BoolVarP(&o.try, "try", "n", false, "do not wait if the lock is held")
+	f.VarP((*seconds)(&o.wait), "wait", "w", "wait at most `DUR`; 0 is the same as --try (default: no limit)")
+	f.IntVarP(&o.busyCode, "conflict-exit-code", "E", exitcode.Busy, "exit code `N` if the lock is held")
+	f.StringArrayVar(&o.meta, "meta", nil, "a note `K=V` that is shown with the holder; may be repeated")
+	f.BoolVarP(&o.verbose, "verbose", "v", false, "print what happens to the lock")
+	o.defineTicket(f, "write the ticket to `FILE`, which must not exist, for its owner only", "write the ticket to the open file descriptor `N`, and close it")
+	return func(ctx context.Context, _ io.Reader, stdout, stderr io.Writer) error {
+		if err := o.check(); err != nil {
+			return err
+		}
+		if err := o.claim(true); err != nil {
+			return o.withoutTicket(stdout, stderr, err)
+		}
+		return o.with(ctx, stdout, stderr, o.acquire)
+	}
 }
 
-func (o *acquireFlags) parse(args []string) error {
-	if err := parse(o.flags, args); err != nil {
-		return err
-	}
+func (o *acquireFlags) check() error {
 	switch {
-	case o.flags.NArg() != 1:
-		return exitcode.Usagef("want one NAME, not %d arguments: holdfast acquire [flags] --ticket FILE NAME", o.flags.NArg())
-	case o.flags.Arg(0) == "":
-		return exitcode.Usagef("NAME is empty")
 	case o.try && o.flags.Changed("wait"):
 		return exitcode.Usagef("--try and --wait: choose one")
 	case o.quiet && o.verbose:
@@ -115,17 +113,6 @@ func (o *acquireFlags) parse(args []string) error {
 	// The lock is renewed until there is a ticket.
 	o.job.TTL = min(15*time.Second, o.ttl)
 	return o.checkTicket(true)
-}
-
-func acquire(ctx context.Context, args []string, _ io.Reader, stdout, stderr io.Writer) error {
-	o := newAcquireFlags()
-	if err := o.parse(args); err != nil {
-		return err
-	}
-	if err := o.claim(true); err != nil {
-		return o.withoutTicket(stdout, stderr, err)
-	}
-	return o.with(ctx, stdout, stderr, o.acquire)
 }
 
 // acquire acquires the lock, detaches it, and puts the ticket in its place. If it fails, the lock is released.

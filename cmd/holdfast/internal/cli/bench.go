@@ -4,13 +4,12 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/redis/go-redis/v9"
-
-	"github.com/holdfast-go/holdfast"
+	"github.com/spf13/pflag"
 
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/bench"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/connect"
@@ -24,24 +23,12 @@ import (
 type benchFlags struct {
 	serverFlags
 	runtime time.Duration
-	levels  numbers
+	levels  []int
 	leases  int
 	json    bool
 }
 
-func newBenchFlags() *benchFlags {
-	o := &benchFlags{serverFlags: newServerFlags("bench"), runtime: time.Minute}
-	o.levels = numbers{values: []int{1, 8, 64, 512}, most: bench.MaxLevels, max: bench.MaxLevel}
-	o.define("`URL` of the server, as for holdfast run; only one")
-	o.flags.Var((*seconds)(&o.runtime), "for", "take about `DUR` in all")
-	o.flags.Var(&o.levels, "goroutines", "`LIST` of the numbers of goroutines in free")
-	o.flags.IntVar(&o.leases, "leases", 5000, "hold `N` leases; 0 leaves out held")
-	o.flags.BoolVar(&o.json, "json", false, "print only the report, as one JSON object")
-	return o
-}
-
-func benchHelp(w io.Writer) {
-	fmt.Fprintf(w, `Usage: holdfast bench [flags]
+const benchHelp = `Usage: holdfast bench [flags]
 
 Measures what locks cost on your server, beside the two bare commands of the usual
 lock (SET NX PX, and a script that compares and deletes) through the same client:
@@ -64,8 +51,9 @@ it at once). If it is killed, some keys remain for a minute. It uses the prefix'
 counters, as every lock does, and leaves them.
 
 Flags:
-%s
-The server is the first of --redis, HOLDFAST_REDIS, REDIS_URL, %s.
+{flags}
+
+The server is the first of --redis, HOLDFAST_REDIS, REDIS_URL, redis://127.0.0.1:6379.
 ?pool_size=N in its URL makes go-redis use more than 10 connections per processor.
 The user needs the rights that docs/SECURITY.md lists for a locker, and INFO for the
 server's CPU, which is not reported for a Cluster.
@@ -75,18 +63,33 @@ Report (--json): server, software, mode, keys, started, took_ms, ttl_ms, process
   null means not measured.
 
 Exit codes:
-    0  measured                       %3d  server unavailable
-    1  two held at once, or leases    %3d  credentials or a command refused
-       were lost                       %3d  wrong configuration
-  %3d  wrong usage                    %3d  interrupted (INT; also 129, 131, 143)
-`, newBenchFlags().flags.FlagUsages(), connect.Default, exitcode.Unavailable, exitcode.Denied, exitcode.Config, exitcode.Usage, exitcode.Signal+2)
+    0  measured                        69  server unavailable
+    1  two held at once, or leases     77  credentials or a command refused
+       were lost                        78  wrong configuration
+   64  wrong usage                    130  interrupted (INT; also 129, 131, 143)
+`
+
+func runBench(f *pflag.FlagSet) action {
+	o := &benchFlags{runtime: time.Minute}
+	o.define(f, "`URL` of the server, as for holdfast run; only one")
+	f.Var((*seconds)(&o.runtime), "for", "take about `DUR` in all")
+	f.IntSliceVar(&o.levels, "goroutines", []int{1, 8, 64, 512}, "`LIST` of the numbers of goroutines in free")
+	f.IntVar(&o.leases, "leases", 5000, "hold `N` leases; 0 leaves out held")
+	f.BoolVar(&o.json, "json", false, "print only the report, as one JSON object")
+	return func(ctx context.Context, _ io.Reader, stdout, stderr io.Writer) error {
+		if err := o.check(); err != nil {
+			return err
+		}
+		return o.measure(ctx, stdout, stderr)
+	}
 }
 
-func (o *benchFlags) parse(args []string) error {
-	if err := parseOnlyFlags(o.flags, args); err != nil {
-		return err
-	}
-	switch {
+func (o *benchFlags) check() error {
+	slices.Sort(o.levels)
+	o.levels = slices.Compact(o.levels)
+	switch n := len(o.levels); {
+	case n == 0 || n > bench.MaxLevels || o.levels[0] < 1 || o.levels[n-1] > bench.MaxLevel:
+		return exitcode.Usagef("--goroutines: want up to %d numbers from 1 to %d, separated by commas; see holdfast help bench", bench.MaxLevels, bench.MaxLevel)
 	case o.runtime < bench.MinFor || o.runtime > bench.MaxFor:
 		return exitcode.Configf("--for %s: want %s to %s", o.runtime, bench.MinFor, bench.MaxFor)
 	case o.leases < 0 || o.leases > bench.MaxLeases:
@@ -95,11 +98,7 @@ func (o *benchFlags) parse(args []string) error {
 	return nil
 }
 
-func runBench(ctx context.Context, args []string, _ io.Reader, stdout, stderr io.Writer) error {
-	o := newBenchFlags()
-	if err := o.parse(args); err != nil {
-		return err
-	}
+func (o *benchFlags) measure(ctx context.Context, stdout, stderr io.Writer) error {
 	source, urls, err := connect.Named(o.redis)
 	if err != nil {
 		return err
@@ -132,18 +131,25 @@ func runBench(ctx context.Context, args []string, _ io.Reader, stdout, stderr io
 		Prefix:   o.prefix,
 		Logger:   c.Logger(),
 		For:      o.runtime,
-		Levels:   o.levels.values,
+		Levels:   o.levels,
 		Leases:   o.leases,
 		Progress: progress.Show,
 	})
 	progress.Show("")
-	code := benchCode(err)
+	code := 0
+	var fault *bench.FaultError
+	switch {
+	case errors.As(err, &fault):
+		code = 1
+	case err != nil:
+		code = codeOf(err)
+	}
 	if report != nil {
 		if report.ExitCode = code; err != nil {
 			report.Error = err.Error()
 		}
 		if err := o.write(report, stdout, c); err != nil {
-			return exitcode.OfOutput(err)
+			return err
 		}
 	}
 	if err != nil {
@@ -154,32 +160,16 @@ func runBench(ctx context.Context, args []string, _ io.Reader, stdout, stderr io
 }
 
 func (o *benchFlags) write(report *bench.Report, stdout io.Writer, c *console.Console) error {
-	var buf bytes.Buffer
-	var err error
-	if o.json {
-		err = output.WriteJSON(&buf, report)
-	} else {
-		err = report.Write(&buf)
+	var text bytes.Buffer
+	if err := report.Write(&text); err != nil {
+		return err
 	}
+	line, err := output.JSON(report)
 	if err != nil {
 		return err
 	}
-	_, err = io.WriteString(stdout, c.Redact(buf.String()))
-	return err
-}
-
-func benchCode(err error) int {
-	var sig signals.Error
-	var fault *bench.FaultError
-	switch {
-	case err == nil:
-		return 0
-	case errors.As(err, &sig):
-		return exitcode.Signal + signals.Number(sig.Signal)
-	case errors.As(err, &fault):
-		return 1
-	case errors.Is(err, holdfast.ErrInvalid):
-		return exitcode.Config // a prefix
+	if o.json {
+		return printText(stdout, c.Redact(string(line)))
 	}
-	return exitcode.OfLibrary(err).Code
+	return printText(stdout, c.Redact(text.String()))
 }

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -12,37 +11,42 @@ import (
 	"strings"
 	"time"
 
+	"github.com/spf13/pflag"
+
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/inspect"
 	"github.com/holdfast-go/holdfast/internal/printable"
 
-	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/connect"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/console"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/exitcode"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/lockstatus"
-	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/output"
 )
 
 // breakFlags are the flags and arguments of holdfast break and holdfast revoke.
 type breakFlags struct {
 	lookFlags
-	command string
-	name    string
-	grant   string
-	reason  string
+	name   string
+	grant  string
+	reason string
 }
 
-func newBreakFlags(command string) *breakFlags {
-	o := &breakFlags{lookFlags: newLookFlags(command), command: command}
-	o.flags.StringVar(&o.grant, "grant", "", "the grant `ID` of the holder that is meant, as holdfast show prints it")
-	forWhom := "for the record and for the holder"
-	if command == "break" {
-		forWhom = "for the record"
+// defineBreak defines the flags that both have. forWhom says for whom the reason is.
+func (o *breakFlags) defineBreak(f *pflag.FlagSet, forWhom string) {
+	f.StringVar(&o.grant, "grant", "", "the grant `ID` of the holder that is meant, as holdfast show prints it")
+	f.StringVar(&o.reason, "reason", "", "`TEXT` "+forWhom)
+	f.StringVar(&o.by, "by", operator(), "who does it, for the record and for the holder: `NAME`")
+	o.define(f, "print what was done as one line of JSON")
+}
+
+// act calls f, which breaks or revokes a lock.
+func (o *breakFlags) act(ctx context.Context, stderr io.Writer, f func(context.Context, *inspect.Inspector, holdfast.Holder) error) error {
+	o.name = o.flags.Arg(0)
+	if o.grant == "" {
+		return exitcode.Usagef("want --grant ID, the grant id of the holder that is meant; holdfast show %s says it", shellWord(o.name))
 	}
-	o.flags.StringVar(&o.reason, "reason", "", "`TEXT` "+forWhom)
-	o.flags.StringVar(&o.by, "by", operator(), "who does it, for the record and for the holder: `NAME`")
-	o.define("print what was done as one line of JSON")
-	return o
+	return o.look(ctx, stderr, func(ctx context.Context, in *inspect.Inspector) error {
+		return f(ctx, in, holdfast.Holder{Name: o.name, Grant: o.grant})
+	})
 }
 
 // operator names whoever runs holdfast, as USER@HOST.
@@ -57,8 +61,7 @@ func operator() string {
 	return name + "@" + host
 }
 
-func breakHelp(w io.Writer) {
-	fmt.Fprintf(w, `Usage: holdfast break [flags] NAME --grant ID
+const breakHelp = `Usage: holdfast break [flags] NAME --grant ID
 
 Takes the lock NAME, of whatever kind, from the holder with this grant id, hands it to the
 next who waits, and tells the holder. If another holds the lock by now, nothing is done.
@@ -81,21 +84,20 @@ show to the next, and it loses the lock by itself at the end. One that is stuck 
 goes on renewing: look for long waits (holdfast ls --sort waiters) and old locks (--sort age).
 
 Flags:
-%s
-The server is the first of --redis, HOLDFAST_REDIS, REDIS_URL, %s. The user
+{flags}
+
+The server is the first of --redis, HOLDFAST_REDIS, REDIS_URL, redis://127.0.0.1:6379. The user
 needs the rights of the role breaker in docs/SECURITY.md.
 
 JSON: name, holder (as in holdfast show --json), by, reason, time (the server's), fence:
   the lock's from now on, above those of all grants until then.
 
-Exit codes: 0 done, 1 nobody holds the lock, %d another grant holds it,
-%d wrong usage, %d unavailable, %d refused, %d wrong configuration, %d interrupted (INT;
+Exit codes: 0 done, 1 nobody holds the lock, 75 another grant holds it,
+64 wrong usage, 69 unavailable, 77 refused, 78 wrong configuration, 130 interrupted (INT;
 also 129, 131, 143): look at holdfast breaks.
-`, newBreakFlags("break").flags.FlagUsages(), connect.Default, exitcode.Busy, exitcode.Usage, exitcode.Unavailable, exitcode.Denied, exitcode.Config, exitcode.Signal+2)
-}
+`
 
-func revokeHelp(w io.Writer) {
-	fmt.Fprintf(w, `Usage: holdfast revoke [flags] NAME --grant ID
+const revokeHelp = `Usage: holdfast revoke [flags] NAME --grant ID
 
 Asks the holder of the lock NAME with this grant id to let go, and does nothing else.
 holdfast run sends TERM to its command, but still keeps the lock for --min-hold; a program
@@ -106,87 +108,51 @@ no notice, use holdfast break.
   holdfast revoke orders/42 --grant k3v9x2ab --reason "deployment"
 
 Flags:
-%s
-The server is the first of --redis, HOLDFAST_REDIS, REDIS_URL, %s. The user
+{flags}
+
+The server is the first of --redis, HOLDFAST_REDIS, REDIS_URL, redis://127.0.0.1:6379. The user
 needs the rights of the role breaker in docs/SECURITY.md.
 
 JSON: name, grant, by, reason.
 
-Exit codes: 0 the holder is asked, 1 nobody holds the lock, %d another grant holds it,
-%d wrong usage, %d unavailable, %d refused, %d wrong configuration,
-%d interrupted (INT; also 129, 131, 143).
-`, newBreakFlags("revoke").flags.FlagUsages(), connect.Default, exitcode.Busy, exitcode.Usage, exitcode.Unavailable, exitcode.Denied, exitcode.Config, exitcode.Signal+2)
-}
+Exit codes: 0 the holder is asked, 1 nobody holds the lock, 75 another grant holds it,
+64 wrong usage, 69 unavailable, 77 refused, 78 wrong configuration,
+130 interrupted (INT; also 129, 131, 143).
+`
 
-func (o *breakFlags) parse(args []string) error {
-	if err := parse(o.flags, args); err != nil {
-		return err
-	}
-	if n := o.flags.NArg(); n != 1 {
-		return exitcode.Usagef("want one NAME, not %d arguments: holdfast %s [flags] NAME --grant ID", n, o.command)
-	}
-	if o.name = o.flags.Arg(0); o.name == "" {
-		return exitcode.Usagef("NAME is empty")
-	}
-	if o.grant == "" {
-		return exitcode.Usagef("want --grant ID, the grant id of the holder that is meant; holdfast show %s says it", shellWord(o.name))
-	}
-	return nil
-}
-
-// holder returns the holder that is meant.
-func (o *breakFlags) holder() holdfast.Holder { return holdfast.Holder{Name: o.name, Grant: o.grant} }
-
-func breakLock(ctx context.Context, args []string, _ io.Reader, stdout, stderr io.Writer) error {
-	o := newBreakFlags("break")
-	if err := o.parse(args); err != nil {
-		return err
-	}
-	return o.look(ctx, stderr, func(ctx context.Context, in *inspect.Inspector) error {
-		broken, err := in.Break(ctx, o.holder(), o.reason)
-		if broken.Name == "" {
-			return o.failed(ctx, err)
-		}
-		var text bytes.Buffer
-		if o.json {
-			if err := output.WriteJSON(&text, newBreakReport(broken)); err != nil {
-				return exitcode.OfOutput(err)
+func breakLock(f *pflag.FlagSet) action {
+	o := &breakFlags{}
+	o.defineBreak(f, "for the record")
+	return func(ctx context.Context, _ io.Reader, stdout, stderr io.Writer) error {
+		return o.act(ctx, stderr, func(ctx context.Context, in *inspect.Inspector, holder holdfast.Holder) error {
+			broken, err := in.Break(ctx, holder, o.reason)
+			if broken.Name == "" {
+				return o.failed(ctx, err)
 			}
-		} else {
-			fmt.Fprintf(&text, "%q is taken from %s, %s; the lock's fence is above %d now (holdfast show %s)\n", broken.Name, lockstatus.OwnerOf(broken.Holder), lockstatus.GrantOf(broken.Holder), broken.Fence, shellWord(broken.Name))
-		}
-		if _, err := stdout.Write(text.Bytes()); err != nil {
-			return exitcode.OfOutput(err)
-		}
-		return err // that it could not be recorded
-	})
+			text := fmt.Sprintf("%q is taken from %s, %s; the lock's fence is above %d now (holdfast show %s)\n", broken.Name, lockstatus.OwnerOf(broken.Holder), lockstatus.GrantOf(broken.Holder), broken.Fence, shellWord(broken.Name))
+			// What is left to report is that the break could not be recorded.
+			return cmp.Or(printResult(stdout, o.json, newBreakReport(broken), text), err)
+		})
+	}
 }
 
-func revoke(ctx context.Context, args []string, _ io.Reader, stdout, stderr io.Writer) error {
-	o := newBreakFlags("revoke")
-	if err := o.parse(args); err != nil {
-		return err
-	}
-	return o.look(ctx, stderr, func(ctx context.Context, in *inspect.Inspector) error {
-		if err := in.Revoke(ctx, o.holder(), o.reason); err != nil {
-			return o.failed(ctx, err)
-		}
-		var err error
-		if o.json {
-			err = output.WriteJSON(stdout, struct {
+func revoke(f *pflag.FlagSet) action {
+	o := &breakFlags{}
+	o.defineBreak(f, "for the record and for the holder")
+	return func(ctx context.Context, _ io.Reader, stdout, stderr io.Writer) error {
+		return o.act(ctx, stderr, func(ctx context.Context, in *inspect.Inspector, holder holdfast.Holder) error {
+			if err := in.Revoke(ctx, holder, o.reason); err != nil {
+				return o.failed(ctx, err)
+			}
+			done := struct {
 				Name   string `json:"name"`
 				Grant  string `json:"grant"`
 				By     string `json:"by"`
 				Reason string `json:"reason"`
-			}{o.name, o.grant, o.by, o.reason})
-		} else {
-			_, err = fmt.Fprintf(stdout, "the holder of %q with grant %s is asked to let go\n", o.name, o.grant)
-		}
-		if err != nil {
-			return exitcode.OfOutput(err)
-		}
-		return nil
-	})
+			}{o.name, o.grant, o.by, o.reason}
+			return printResult(stdout, o.json, done, fmt.Sprintf("the holder of %q with grant %s is asked to let go\n", o.name, o.grant))
+		})
+	}
 }
 
 // failed gives an error of Break or Revoke its exit code.
@@ -199,10 +165,10 @@ func (o *breakFlags) failed(ctx context.Context, err error) error {
 		}
 		return &exitcode.Error{Code: exitcode.None}
 	case errors.Is(err, inspect.ErrChanged):
-		o.console.Error(withAdvice{err, fmt.Sprintf("; holdfast show %s says all about it", shellWord(o.name))})
+		o.console.Error(withAdvice{err, fmt.Sprintf("holdfast show %s says all about it", shellWord(o.name))})
 		return &exitcode.Error{Code: exitcode.Busy}
 	case errors.Is(err, holdfast.ErrAmbiguous):
-		return withAdvice{err, "; holdfast breaks says what was broken"}
+		return withAdvice{err, "holdfast breaks says what was broken"}
 	}
 	return err
 }
@@ -221,22 +187,7 @@ func newBreakReport(b inspect.Broken) breakReport {
 	return breakReport{b.Name, lockstatus.NewHolder(b.Holder), b.By, b.Reason, b.Time, b.Fence}
 }
 
-// breaksFlags are the flags and arguments of holdfast breaks.
-type breaksFlags struct {
-	lookFlags
-	name  string
-	limit int
-}
-
-func newBreaksFlags() *breaksFlags {
-	o := &breaksFlags{lookFlags: newLookFlags("breaks")}
-	o.flags.IntVarP(&o.limit, "limit", "n", 20, "the latest `N`; 0: all that are on record")
-	o.define("a line of JSON for each break, as holdfast break --json prints it")
-	return o
-}
-
-func breaksHelp(w io.Writer) {
-	fmt.Fprintf(w, `Usage: holdfast breaks [flags] [NAME]
+const breaksHelp = `Usage: holdfast breaks [flags] [NAME]
 
 Lists what was broken, the latest first: which lock, who had it, who broke it, and why. With
 NAME only the breaks of that lock. The server keeps about the latest 1,000.
@@ -245,59 +196,44 @@ NAME only the breaks of that lock. The server keeps about the latest 1,000.
   holdfast breaks --json -n 0 orders/42 | jq -r .reason
 
 Flags:
-%s
-The server is the first of --redis, HOLDFAST_REDIS, REDIS_URL, %s.
+{flags}
 
-Exit codes: 0 some are listed, 1 none, %d wrong usage, %d unavailable, %d refused,
-%d wrong configuration, %d interrupted (INT; also 129, 131, 143).
-`, newBreaksFlags().flags.FlagUsages(), connect.Default, exitcode.Usage, exitcode.Unavailable, exitcode.Denied, exitcode.Config, exitcode.Signal+2)
-}
+The server is the first of --redis, HOLDFAST_REDIS, REDIS_URL, redis://127.0.0.1:6379.
 
-func (o *breaksFlags) parse(args []string) error {
-	if err := parse(o.flags, args); err != nil {
-		return err
-	}
-	o.name = o.flags.Arg(0)
-	switch {
-	case o.flags.NArg() > 1:
-		return exitcode.Usagef("want one NAME, not %d arguments: holdfast breaks [flags] [NAME]", o.flags.NArg())
-	case o.limit < 0:
-		return exitcode.Usagef("--limit %d: want a number of breaks, or 0 for all", o.limit)
-	}
-	return nil
-}
+Exit codes: 0 some are listed, 1 none, 64 wrong usage, 69 unavailable, 77 refused,
+78 wrong configuration, 130 interrupted (INT; also 129, 131, 143).
+`
 
-func breaks(ctx context.Context, args []string, _ io.Reader, stdout, stderr io.Writer) error {
-	o := newBreaksFlags()
-	if err := o.parse(args); err != nil {
-		return err
-	}
-	return o.look(ctx, stderr, func(ctx context.Context, in *inspect.Inspector) error {
-		n := 0
-		for b, err := range in.History(ctx) {
-			if err != nil {
-				return err
-			}
-			if b.Revoked || o.name != "" && b.Name != o.name {
-				continue
-			}
-			if o.json {
-				err = output.WriteJSON(stdout, newBreakReport(b))
-			} else {
-				_, err = io.WriteString(stdout, describeBreak(b))
-			}
-			if err != nil {
-				return exitcode.OfOutput(err)
-			}
-			if n++; n == o.limit {
-				break
-			}
+func breaks(f *pflag.FlagSet) action {
+	o := &lookFlags{}
+	limit := f.IntP("limit", "n", 20, "the latest `N`; 0: all that are on record")
+	o.define(f, "a line of JSON for each break, as holdfast break --json prints it")
+	return func(ctx context.Context, _ io.Reader, stdout, stderr io.Writer) error {
+		if *limit < 0 {
+			return exitcode.Usagef("--limit %d: want a number of breaks, or 0 for all", *limit)
 		}
-		if n == 0 {
-			return &exitcode.Error{Code: exitcode.None}
-		}
-		return nil
-	})
+		return o.look(ctx, stderr, func(ctx context.Context, in *inspect.Inspector) error {
+			n := 0
+			for b, err := range in.History(ctx) {
+				if err != nil {
+					return err
+				}
+				if b.Revoked || f.Arg(0) != "" && b.Name != f.Arg(0) {
+					continue
+				}
+				if err := printResult(stdout, o.json, newBreakReport(b), describeBreak(b)); err != nil {
+					return err
+				}
+				if n++; n == *limit {
+					break
+				}
+			}
+			if n == 0 {
+				return &exitcode.Error{Code: exitcode.None}
+			}
+			return nil
+		})
+	}
 }
 
 // describeBreak says what was broken, in two lines.

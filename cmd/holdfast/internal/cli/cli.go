@@ -2,51 +2,62 @@
 package cli
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"strings"
+
+	"github.com/spf13/pflag"
 
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/console"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/demo/worker"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/exitcode"
 )
 
-// command is one of holdfast's commands. exec returns nil, an *exitcode.Error, or another error, which exits with 1.
+// command is one of holdfast's commands.
 type command struct {
 	name, summary string
-	help          func(io.Writer)
-	exec          func(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) error
+	// args are the names of its arguments, as in "NAME N"; one in brackets may be left out. See anyArgs.
+	args   string
+	help   string // begins with the usage; {flags} stands for the flags, {scenarios} for those of conformance
+	define func(f *pflag.FlagSet) action
 }
+
+// anyArgs is command.args of a command that checks its arguments itself.
+const anyArgs = "..."
+
+// An action is what a command does after define has defined its flags, and they and the arguments were read. It returns nil, an
+// *exitcode.Error, or another error, which exits with 1.
+type action func(ctx context.Context, stdin io.Reader, stdout, stderr io.Writer) error
 
 func commands() []command {
 	return []command{
-		{"demo", "see locks at work in 10 seconds, without a server", demoHelp, runDemo},
-		{"run", "run a command while holding a lock", runHelp, run},
-		{"acquire", "acquire a lock for a shell script", acquireHelp, acquire},
-		{"renew", "keep the lock of a script for longer", renewHelp, renew},
-		{"release", "release the lock of a script", releaseHelp, release},
-		{"elect", "run a command while leading, or say who leads", electHelp, elect},
-		{"ls", "list the locks, who holds them and who waits", lsHelp, ls},
-		{"watch", "show the locks as they change", watchHelp, watch},
-		{"show", "say all about one lock", showHelp, show},
-		{"ui", "show the locks on web pages", uiHelp, serveUI},
-		{"break", "take a lock from a holder that hangs", breakHelp, breakLock},
-		{"revoke", "ask a holder to let go", revokeHelp, revoke},
-		{"breaks", "list what was broken, by whom and why", breaksHelp, breaks},
-		{"once", "say which run of a job was completed last", onceHelp, once},
-		{"latch", "wait for a count of parties, or count down", latchHelp, latch},
-		{"barrier", "wait until a number of parties wait", barrierHelp, barrier},
-		{"resize", "change the number of slots", resizeHelp, resize},
-		{"bench", "measure what locks cost on a server", benchHelp, runBench},
-		{"doctor", "check whether a server is safe for locks", doctorHelp, examine},
-		{"conformance", "judge a client of the protocol that you wrote", conformanceHelp, judgeClient},
-		{"init", "admit new servers to Strict mode or to a quorum", initHelp, initServers},
-		{"dev", "run an embedded server for development", devHelp, dev},
-		{"completion", "print completions for a shell", completionHelp, completion},
-		{"man", "print or write manual pages", manHelp, man},
-		{"version", "print the version", versionHelp, version},
+		{"demo", "see locks at work in 10 seconds, without a server", "", demoHelp, runDemo},
+		{"run", "run a command while holding a lock", anyArgs, runHelp, run},
+		{"acquire", "acquire a lock for a shell script", "NAME", acquireHelp, acquire},
+		{"renew", "keep the lock of a script for longer", "", renewHelp, renew},
+		{"release", "release the lock of a script", "", releaseHelp, release},
+		{"elect", "run a command while leading, or say who leads", anyArgs, electHelp, elect},
+		{"ls", "list the locks, who holds them and who waits", "[PATTERN]", lsHelp, ls},
+		{"watch", "show the locks as they change", "[PATTERN]", watchHelp, watch},
+		{"show", "say all about one lock", "NAME", showHelp, show},
+		{"ui", "show the locks on web pages", "[PATTERN]", uiHelp, serveUI},
+		{"break", "take a lock from a holder that hangs", "NAME", breakHelp, breakLock},
+		{"revoke", "ask a holder to let go", "NAME", revokeHelp, revoke},
+		{"breaks", "list what was broken, by whom and why", "[NAME]", breaksHelp, breaks},
+		{"once", "say which run of a job was completed last", "NAME", onceHelp, once},
+		{"latch", "wait for a count of parties, or count down", "NAME N wait|count-down|reset", latchHelp, latch},
+		{"barrier", "wait until a number of parties wait", "NAME N wait", barrierHelp, barrier},
+		{"resize", "change the number of slots", "NAME N", resizeHelp, resize},
+		{"bench", "measure what locks cost on a server", "", benchHelp, runBench},
+		{"doctor", "check whether a server is safe for locks", "", doctorHelp, examine},
+		{"conformance", "judge a client of the protocol that you wrote", anyArgs, conformanceHelp, judgeClient},
+		{"init", "admit new servers to Strict mode or to a quorum", "", initHelp, initServers},
+		{"dev", "run an embedded server for development", "", devHelp, dev},
+		{"completion", "print completions for a shell", "SHELL", completionHelp, completion},
+		{"man", "print or write manual pages", "[COMMAND]", manHelp, man},
+		{"version", "print the version", "", versionHelp, version},
 	}
 }
 
@@ -70,14 +81,18 @@ func Main(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io
 
 func dispatch(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) error {
 	if len(args) == 0 {
-		help(stderr)
+		_, _ = io.WriteString(stderr, overview())
 		return &exitcode.Error{Code: exitcode.Usage}
 	}
 	switch args[0] {
 	case worker.Arg:
 		return worker.Main(stdin, stdout, openDemo)
 	case "help", "-h", "--help":
-		return written(stdout, func(w io.Writer) error { return helpFor(args[1:], w) })
+		text, err := helpFor(args[1:])
+		if err != nil {
+			return err
+		}
+		return printText(stdout, text)
 	case "--version":
 		args[0] = "version"
 	}
@@ -85,59 +100,96 @@ func dispatch(ctx context.Context, args []string, stdin io.Reader, stdout, stder
 	if err != nil {
 		return err
 	}
-	if args = args[1:]; len(args) > 0 && (args[0] == "-h" || args[0] == "--help") {
-		return written(stdout, func(w io.Writer) error { c.help(w); return nil })
+	f, act := c.flags()
+	if err := f.Parse(args[1:]); errors.Is(err, pflag.ErrHelp) {
+		return printText(stdout, c.text())
+	} else if err != nil {
+		return exitcode.Usagef("%w; see holdfast help %s", withoutValue(err), c.name)
 	}
-	return c.exec(ctx, args, stdin, stdout, stderr)
-}
-
-// written writes what help prints at once, and reports if that fails.
-func written(stdout io.Writer, help func(io.Writer) error) error {
-	var text bytes.Buffer
-	if err := help(&text); err != nil {
+	if err := c.checkArgs(f); err != nil {
 		return err
 	}
-	if _, err := stdout.Write(text.Bytes()); err != nil {
-		return exitcode.OfOutput(err)
-	}
-	return nil
+	return act(ctx, stdin, stdout, stderr)
 }
 
-func find(name string) (command, error) {
+func find(name string) (*command, error) {
 	for _, c := range commands() {
 		if c.name == name {
-			return c, nil
+			return &c, nil
 		}
 	}
-	return command{}, exitcode.Usagef("there is no command %q; see holdfast help", name)
+	return nil, exitcode.Usagef("there is no command %q; see holdfast help", name)
 }
 
-func helpFor(args []string, stdout io.Writer) error {
-	if len(args) == 0 {
-		help(stdout)
-		return nil
-	}
-	if args[0] == exitCodesTopic {
-		for _, code := range exitcode.All {
-			fmt.Fprintf(stdout, "%10s  %s\n", code.Text(), code.Meaning)
+// flags returns the command's flags, which are listed in the order of their definition, and its action.
+func (c *command) flags() (*pflag.FlagSet, action) {
+	f := pflag.NewFlagSet(c.name, pflag.ContinueOnError)
+	f.SortFlags = false
+	f.Usage = func() {}
+	return f, c.define(f)
+}
+
+// text is the command's help.
+func (c *command) text() string {
+	f, _ := c.flags()
+	return strings.NewReplacer("{flags}", strings.TrimSuffix(f.FlagUsages(), "\n"), "{scenarios}", scenarios()).Replace(c.help)
+}
+
+// usage is the first line of the help, without "Usage: ".
+func (c *command) usage() string {
+	line, _, _ := strings.Cut(c.help, "\n")
+	return strings.TrimPrefix(line, "Usage: ")
+}
+
+func (c *command) checkArgs(f *pflag.FlagSet) error {
+	names := strings.Fields(c.args)
+	optional := strings.HasPrefix(c.args, "[")
+	switch n := f.NArg(); {
+	case c.args == anyArgs || n == 0 && optional:
+	case len(names) == 0 && n > 0:
+		return exitcode.Usagef("holdfast %s takes no arguments; see holdfast help %[1]s", c.name)
+	case n != len(names):
+		want, hint := c.args, ""
+		if n > 1 && c.args == "[PATTERN]" {
+			hint = " (quote it for the shell)"
 		}
-		return nil
+		if len(names) == 1 {
+			want = "one " + strings.Trim(want, "[]")
+		}
+		return exitcode.Usagef("want %s, not %d arguments%s: %s", want, n, hint, c.usage())
+	case n > 0 && f.Arg(0) == "" && !optional:
+		return exitcode.Usagef("%s is empty", names[0])
 	}
-	c, err := find(args[0])
-	if err != nil {
-		return err
-	}
-	c.help(stdout)
 	return nil
 }
 
 // exitCodesTopic is what help describes besides commands.
 const exitCodesTopic = "exit-codes"
 
-func help(w io.Writer) {
-	fmt.Fprint(w, "holdfast: distributed locks on Redis and Valkey\n\nCommands:\n")
-	for _, c := range commands() {
-		fmt.Fprintf(w, "  %-12s %s\n", c.name, c.summary)
+func helpFor(args []string) (string, error) {
+	if len(args) == 0 {
+		return overview(), nil
 	}
-	fmt.Fprint(w, "\nSee holdfast help COMMAND for one of them, and holdfast help exit-codes.\n")
+	if args[0] == exitCodesTopic {
+		var text strings.Builder
+		for _, code := range exitcode.All {
+			fmt.Fprintf(&text, "%10s  %s\n", code.Text(), code.Meaning)
+		}
+		return text.String(), nil
+	}
+	c, err := find(args[0])
+	if err != nil {
+		return "", err
+	}
+	return c.text(), nil
+}
+
+func overview() string {
+	var text strings.Builder
+	text.WriteString("holdfast: distributed locks on Redis and Valkey\n\nCommands:\n")
+	for _, c := range commands() {
+		fmt.Fprintf(&text, "  %-12s %s\n", c.name, c.summary)
+	}
+	text.WriteString("\nSee holdfast help COMMAND for one of them, and holdfast help exit-codes.\n")
+	return text.String()
 }

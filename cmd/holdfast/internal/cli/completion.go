@@ -1,17 +1,17 @@
 package cli
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"io"
 	"strings"
 
+	"github.com/spf13/pflag"
+
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/exitcode"
 )
 
-func completionHelp(w io.Writer) {
-	fmt.Fprintf(w, `Usage: holdfast completion bash
+const completionHelp = `Usage: holdfast completion bash
        holdfast completion zsh
        holdfast completion fish
 
@@ -22,25 +22,19 @@ names of files.
   holdfast completion zsh >"${fpath[1]}/_holdfast"
   holdfast completion fish >~/.config/fish/completions/holdfast.fish
 
-Exit codes: 0 done, %d wrong usage.
-`, exitcode.Usage)
-}
+Exit codes: 0 done, 64 wrong usage.
+`
 
-func completion(_ context.Context, args []string, _ io.Reader, stdout, _ io.Writer) error {
-	f := newFlags("completion")
-	if err := parse(f, args); err != nil {
-		return err
+func completion(f *pflag.FlagSet) action {
+	return func(_ context.Context, _ io.Reader, stdout, _ io.Writer) error {
+		write, ok := map[string]func(*strings.Builder, []*manual){"bash": bashCompletion, "zsh": zshCompletion, "fish": fishCompletion}[f.Arg(0)]
+		if !ok {
+			return exitcode.Usagef("want one of bash, zsh, fish: holdfast completion bash")
+		}
+		var script strings.Builder
+		write(&script, manuals())
+		return printText(stdout, script.String())
 	}
-	write, ok := map[string]func(*bytes.Buffer, []*manual){"bash": bashCompletion, "zsh": zshCompletion, "fish": fishCompletion}[f.Arg(0)]
-	if !ok || f.NArg() != 1 {
-		return exitcode.Usagef("want one of bash, zsh, fish: holdfast completion bash")
-	}
-	var script bytes.Buffer
-	write(&script, manuals())
-	if _, err := stdout.Write(script.Bytes()); err != nil {
-		return exitcode.OfOutput(err)
-	}
-	return nil
 }
 
 func commandNames(all []*manual) []string {
@@ -51,7 +45,7 @@ func commandNames(all []*manual) []string {
 	return append(names, "help")
 }
 
-func bashCompletion(w *bytes.Buffer, all []*manual) {
+func bashCompletion(w *strings.Builder, all []*manual) {
 	fmt.Fprintf(w, `# Completion of holdfast for bash: source it.
 _holdfast() {
 	local current=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD-1]} flags= files= words= i
@@ -110,7 +104,7 @@ complete -o filenames -F _holdfast holdfast
 // zshText is a text within single quotes, in a specification of _arguments.
 var zshText = strings.NewReplacer("'", `'\''`, `\`, `\\`, "[", `\[`, "]", `\]`, ":", `\:`)
 
-func zshCompletion(w *bytes.Buffer, all []*manual) {
+func zshCompletion(w *strings.Builder, all []*manual) {
 	fmt.Fprint(w, "#compdef holdfast\n# Completion of holdfast for zsh: _holdfast in a folder of fpath.\n_holdfast() {\n\tlocal -a commands\n\tcommands=(\n")
 	for _, m := range all {
 		fmt.Fprintf(w, "\t\t'%s:%s'\n", m.name, zshText.Replace(m.summary))
@@ -161,7 +155,7 @@ func zshCompletion(w *bytes.Buffer, all []*manual) {
 // fishText is a text within single quotes.
 var fishText = strings.NewReplacer(`\`, `\\`, "'", `\'`)
 
-func fishCompletion(w *bytes.Buffer, all []*manual) {
+func fishCompletion(w *strings.Builder, all []*manual) {
 	fmt.Fprint(w, "# Completion of holdfast for fish: holdfast.fish in a folder of completions.\ncomplete -c holdfast -f\n")
 	for _, m := range all {
 		fmt.Fprintf(w, "complete -c holdfast -n __fish_use_subcommand -a %s -d '%s'\n", m.name, fishText.Replace(m.summary))

@@ -18,29 +18,10 @@ import (
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/console"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/demo/screen"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/exitcode"
-	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/output"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/signals"
 )
 
-func conformanceFlags(cfg *conformance.Config) (f *pflag.FlagSet, json *bool) {
-	f = newFlags("conformance")
-	f.StringVar(&cfg.Server, "server", "", "`HOST:PORT` of a server to use, without a password (default: one in this process)")
-	f.StringSliceVar(&cfg.Only, "only", nil, "only these `SCENARIOS`, separated by commas")
-	f.Var((*seconds)(&cfg.For), "for", "let processes compete for `DUR`")
-	f.Var((*seconds)(&cfg.Answer), "answer", "an answer may take `DUR`; only programs that hang take so long")
-	json = f.Bool("json", false, "print only the report, as one JSON object")
-	return f, json
-}
-
-// newConformance has what the flags are if they are not given.
-func newConformance() conformance.Config {
-	return conformance.Config{For: 5 * time.Second, Answer: time.Minute}
-}
-
-func conformanceHelp(w io.Writer) {
-	cfg := newConformance()
-	flags, _ := conformanceFlags(&cfg)
-	fmt.Fprintf(w, `Usage: holdfast conformance [flags] -- CLIENT [ARGS...]
+const conformanceHelp = `Usage: holdfast conformance [flags] -- CLIENT [ARGS...]
 
 Judges a client of the protocol (docs/PROTOCOL.md) that you wrote, in any language. It
 takes locks beside Holdfast's own client, on one server, and its network fails.
@@ -71,49 +52,61 @@ error. It answers release with lost if the lease is lost or its deadline has pas
 the end of its input it exits within 5 seconds; it need not release the lock.
 
 Scenarios:
-`)
-	for _, s := range conformance.Scenarios() {
-		fmt.Fprintf(w, "  %-17s %s\n", s.Scenario, s.Shows)
-	}
-	fmt.Fprintf(w, `
+{scenarios}
 Flags:
-%s
+{flags}
+
 Report (--json): ok, passed, skipped, not_judged and verdicts. Each verdict has scenario,
   shows and ok. If the client failed, it has problem and dialogue, the end of what was
   said; if the scenario was not judged, skipped says why.
 
-Exit codes: 0 all judged scenarios passed, %d some failed or none was judged,
-%d wrong usage, %d server unavailable, %d the client was not found,
-%d interrupted (INT; also 129, 131, 143).
-`, flags.FlagUsages(), exitcode.None, exitcode.Usage, exitcode.Unavailable, exitcode.NotFound, exitcode.Signal+2)
+Exit codes: 0 all judged scenarios passed, 1 some failed or none was judged,
+64 wrong usage, 69 server unavailable, 127 the client was not found,
+130 interrupted (INT; also 129, 131, 143).
+`
+
+// scenarios lists the scenarios for the help.
+func scenarios() string {
+	var all strings.Builder
+	for _, s := range conformance.Scenarios() {
+		fmt.Fprintf(&all, "  %-17s %s\n", s.Scenario, s.Shows)
+	}
+	return all.String()
 }
 
-func judgeClient(ctx context.Context, args []string, _ io.Reader, stdout, stderr io.Writer) error {
-	cfg := newConformance()
-	flags, json := conformanceFlags(&cfg)
-	if err := parse(flags, args); err != nil {
-		return err
-	}
-	switch {
-	case flags.ArgsLenAtDash() != 0 || flags.NArg() == 0:
-		return exitcode.Usagef("want the client after --: holdfast conformance [flags] -- CLIENT [ARGS...]")
-	case cfg.For <= 0 || cfg.For > time.Hour:
-		return exitcode.Usagef("--for %s: want more than 0, and at most 1h", cfg.For)
-	case cfg.Answer < 5*time.Second:
-		return exitcode.Usagef("--answer %s: want at least 5s", cfg.Answer)
-	}
-	var known []string
-	for _, s := range conformance.Scenarios() {
-		known = append(known, s.Scenario)
-	}
-	for _, name := range cfg.Only {
-		if !slices.Contains(known, name) {
-			return exitcode.Usagef("--only %s: the scenarios are %s", name, strings.Join(known, ", "))
+func judgeClient(f *pflag.FlagSet) action {
+	cfg := conformance.Config{For: 5 * time.Second, Answer: time.Minute}
+	f.StringVar(&cfg.Server, "server", "", "`HOST:PORT` of a server to use, without a password (default: one in this process)")
+	f.StringSliceVar(&cfg.Only, "only", nil, "only these `SCENARIOS`, separated by commas")
+	f.Var((*seconds)(&cfg.For), "for", "let processes compete for `DUR`")
+	f.Var((*seconds)(&cfg.Answer), "answer", "an answer may take `DUR`; only programs that hang take so long")
+	json := f.Bool("json", false, "print only the report, as one JSON object")
+	return func(ctx context.Context, _ io.Reader, stdout, stderr io.Writer) error {
+		switch {
+		case f.ArgsLenAtDash() != 0 || f.NArg() == 0:
+			return exitcode.Usagef("want the client after --: holdfast conformance [flags] -- CLIENT [ARGS...]")
+		case cfg.For <= 0 || cfg.For > time.Hour:
+			return exitcode.Usagef("--for %s: want more than 0, and at most 1h", cfg.For)
+		case cfg.Answer < 5*time.Second:
+			return exitcode.Usagef("--answer %s: want at least 5s", cfg.Answer)
 		}
+		var known []string
+		for _, s := range conformance.Scenarios() {
+			known = append(known, s.Scenario)
+		}
+		for _, name := range cfg.Only {
+			if !slices.Contains(known, name) {
+				return exitcode.Usagef("--only %s: the scenarios are %s", name, strings.Join(known, ", "))
+			}
+		}
+		cfg.Command, cfg.Messages = f.Args(), stderr
+		return judge(ctx, cfg, *json, stdout, stderr)
 	}
-	cfg.Command, cfg.Messages = flags.Args(), stderr
+}
+
+func judge(ctx context.Context, cfg conformance.Config, asJSON bool, stdout, stderr io.Writer) error {
 	scr := screen.New(stdout)
-	if !*json {
+	if !asJSON {
 		cfg.Tell = func(v conformance.Verdict) { tellVerdict(scr, v) }
 	}
 	ctx, stop := signals.Context(ctx)
@@ -123,9 +116,9 @@ func judgeClient(ctx context.Context, args []string, _ io.Reader, stdout, stderr
 		console.New(stderr, console.Normal).Error(err)
 		return &exitcode.Error{Code: conformanceCode(err)}
 	}
-	if *json {
-		if err := output.WriteJSON(stdout, report); err != nil {
-			return exitcode.OfOutput(err)
+	if asJSON {
+		if err := printResult(stdout, true, report, ""); err != nil {
+			return err
 		}
 	} else {
 		scr.Line("")
@@ -161,10 +154,7 @@ func tellVerdict(scr *screen.Screen, v conformance.Verdict) {
 }
 
 func conformanceCode(err error) int {
-	var sig signals.Error
 	switch {
-	case errors.As(err, &sig):
-		return exitcode.Signal + signals.Number(sig.Signal)
 	case errors.Is(err, exec.ErrNotFound), errors.Is(err, conformance.ErrNotStarted) && errors.Is(err, fs.ErrNotExist):
 		return exitcode.NotFound
 	case errors.Is(err, conformance.ErrNotStarted):

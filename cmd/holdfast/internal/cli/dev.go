@@ -16,53 +16,44 @@ import (
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/exitcode"
 )
 
-func devFlags() (flags *pflag.FlagSet, listen *string) {
-	flags = newFlags("dev")
-	listen = flags.String("listen", "127.0.0.1:6379", "loopback `ADDRESS` to listen on; port 0 takes a free one")
-	return flags, listen
-}
-
-func devHelp(w io.Writer) {
-	flags, _ := devFlags()
-	fmt.Fprintf(w, `Usage: holdfast dev [--listen ADDRESS]
+const devHelp = `Usage: holdfast dev [--listen ADDRESS]
 
 Runs a Redis server in this process until it is interrupted. It is for development:
 it stores nothing on disk, checks no passwords, and has only those commands of Redis
 that locks need.
 
 Flags:
-%s
-Exit codes: 0 interrupted, 64 wrong usage, 71 cannot listen on the address.
-`, flags.FlagUsages())
-}
+{flags}
 
-func dev(ctx context.Context, args []string, _ io.Reader, stdout, _ io.Writer) error {
-	flags, listen := devFlags()
-	if err := parseOnlyFlags(flags, args); err != nil {
-		return err
-	}
-	addr, err := loopback(*listen)
-	if err != nil {
-		return err
-	}
-	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	server, err := holdfasttest.NewServer(&holdfasttest.ServerConfig{Listen: addr})
-	if err != nil {
-		return &exitcode.Error{Code: exitcode.System, Err: fmt.Errorf("%w; choose another address with --listen", err)}
-	}
-	defer server.Close()
-	if _, err := fmt.Fprintf(stdout, `holdfast dev: an embedded server, for development only: it stores nothing on disk.
+Exit codes: 0 interrupted, 64 wrong usage, 71 cannot listen on the address.
+`
+
+func dev(f *pflag.FlagSet) action {
+	listen := f.String("listen", "127.0.0.1:6379", "loopback `ADDRESS` to listen on; port 0 takes a free one")
+	return func(ctx context.Context, _ io.Reader, stdout, _ io.Writer) error {
+		addr, err := loopback(*listen)
+		if err != nil {
+			return err
+		}
+		ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+		defer stop()
+		server, err := holdfasttest.NewServer(&holdfasttest.ServerConfig{Listen: addr})
+		if err != nil {
+			return &exitcode.Error{Code: exitcode.System, Err: fmt.Errorf("%w; choose another address with --listen", err)}
+		}
+		defer server.Close()
+		if err := printText(stdout, fmt.Sprintf(`holdfast dev: an embedded server, for development only: it stores nothing on disk.
 listening on %s; ^C ends it.
 
     export HOLDFAST_REDIS=redis://%[1]s
     holdfast run -v hello -- echo hello
 
-`, server.Addr()); err != nil {
-		return err
+`, server.Addr())); err != nil {
+			return err
+		}
+		<-ctx.Done()
+		return nil
 	}
-	<-ctx.Done()
-	return nil
 }
 
 // loopback refuses addresses that other machines can reach, because the server has no passwords.

@@ -1,15 +1,6 @@
 package cli
 
-import (
-	"fmt"
-	"io"
-
-	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/connect"
-	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/exitcode"
-)
-
-func electHelp(w io.Writer) {
-	fmt.Fprintf(w, `Usage: holdfast elect [flags] NAME -- CMD [ARG...]
+const electHelp = `Usage: holdfast elect [flags] NAME -- CMD [ARG...]
        holdfast elect [flags] NAME --leader
        holdfast elect [flags] NAME --watch
        holdfast elect [flags] NAME --http ADDRESS
@@ -25,9 +16,10 @@ or cannot reach the server.
   holdfast elect scheduler --http 127.0.0.1:4040     # for a program that asks
 
 Flags:
-%s
+{flags}
+
 Times are written 90s or 1m30s; a plain number means seconds. The server is the first of
---redis, HOLDFAST_REDIS, REDIS_URL, %s; holdfast help run describes URLs.
+--redis, HOLDFAST_REDIS, REDIS_URL, redis://127.0.0.1:6379; holdfast help run describes URLs.
 
 Terms:
   A term begins with the election. CMD starts with HOLDFAST_NAME, HOLDFAST_FENCE (a number
@@ -75,17 +67,10 @@ Report (--json with CMD): as for holdfast run, and terms, the number of terms. W
 Exit codes:
   CMD's own in its last term; 128+N if signal N killed it. For --leader, 0 if somebody
   leads, and 1 if nobody does. Otherwise as for holdfast run:
-   %d  wrong usage                        %d  the last term (--terms) was lost and CMD ended
-   %d  server unavailable or unusable    %d  --max-runtime was over
-   %d  credentials or ACL refused        %d  CMD cannot be executed
-   %d  wrong configuration               %d  CMD not found
-   %d  the keeper process died           %d  interrupted while campaigning or watching (INT;
-   %d  the system cannot start processes       also 129 HUP, 131 QUIT, 143 TERM)
-`, newElectFlags().flags.FlagUsages(), connect.Default,
-		exitcode.Usage, exitcode.Lost,
-		exitcode.Unavailable, exitcode.Overtime,
-		exitcode.Denied, exitcode.NotRunnable,
-		exitcode.Config, exitcode.NotFound,
-		exitcode.Internal, exitcode.Signal+2,
-		exitcode.System)
-}
+   64  wrong usage                        79  the last term (--terms) was lost and CMD ended
+   69  server unavailable or unusable    124  --max-runtime was over
+   77  credentials or ACL refused        126  CMD cannot be executed
+   78  wrong configuration               127  CMD not found
+   70  the keeper process died           130  interrupted while campaigning or watching (INT;
+   71  the system cannot start processes       also 129 HUP, 131 QUIT, 143 TERM)
+`

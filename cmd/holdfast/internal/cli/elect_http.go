@@ -33,10 +33,10 @@ func (o *electFlags) checkHTTP() error {
 		return exitcode.Usagef("--http: want ADDRESS:PORT, such as 127.0.0.1:4040")
 	}
 	o.http = net.JoinHostPort(host, port)
-	switch {
-	case o.job.TTL < minTTL || o.job.TTL > maxTTL:
-		return exitcode.Configf("--ttl %s: want %s to %s", o.job.TTL, minTTL, maxTTL)
-	case o.quiet && o.verbose:
+	if err := checkTTL(o.job.TTL); err != nil {
+		return err
+	}
+	if o.quiet && o.verbose {
 		return exitcode.Usagef("--quiet and --verbose: choose one")
 	}
 	return checkMeta(o.meta)

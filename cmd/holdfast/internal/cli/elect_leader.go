@@ -45,8 +45,8 @@ type leadership struct {
 	Candidates []job.Waiter `json:"candidates,omitempty"`
 }
 
-// leader answers --leader and --watch.
-func leader(ctx context.Context, o *electFlags, stdout, stderr io.Writer) error {
+// tellLeader answers --leader and --watch.
+func (o *electFlags) tellLeader(ctx context.Context, stdout, stderr io.Writer) error {
 	q := newQuestion(&o.jobFlags, stdout, stderr)
 	closeAll, err := o.openFor(q.Run, o.checkStrict)
 	if err != nil {

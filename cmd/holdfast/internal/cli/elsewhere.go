@@ -44,7 +44,7 @@ func isPattern(text string) bool { return text == "" || strings.ContainsAny(text
 // count returns the number of locks in use under a prefix, or most if there are more. If name is not "", it counts only the lock of
 // that name.
 func (o *lookFlags) count(ctx context.Context, prefix, name string, most int64) (n int64, err error) {
-	cfg := o.config(prefix)
+	cfg := o.config(o.servers, prefix)
 	cfg.Logger = slog.New(slog.DiscardHandler)
 	locks, err := o.servers.Locks(cfg, 0)
 	if err != nil {

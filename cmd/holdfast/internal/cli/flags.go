@@ -1,50 +1,24 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
-	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
 
+	"github.com/holdfast-go/holdfast"
+
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/connect"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/console"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/exitcode"
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/output"
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/signals"
 )
-
-// newFlags returns the flags of a command, which are listed in the order of their definition and print nothing by
-// themselves.
-func newFlags(command string) *pflag.FlagSet {
-	f := pflag.NewFlagSet(command, pflag.ContinueOnError)
-	f.SortFlags = false
-	f.SetOutput(io.Discard)
-	f.Usage = func() {}
-	return f
-}
-
-// parse parses a command line.
-func parse(f *pflag.FlagSet, args []string) error {
-	if err := f.Parse(args); err != nil {
-		return exitcode.Usagef("%w; see holdfast help %s", withoutValue(err), f.Name())
-	}
-	return nil
-}
-
-// parseOnlyFlags parses a command line without arguments.
-func parseOnlyFlags(f *pflag.FlagSet, args []string) error {
-	if err := parse(f, args); err != nil {
-		return err
-	}
-	if f.NArg() > 0 {
-		return exitcode.Usagef("holdfast %s takes no arguments; see holdfast help %[1]s", f.Name())
-	}
-	return nil
-}
 
 // withoutValue removes from an error of pflag what the user wrote, which may be a password in the wrong place.
 func withoutValue(err error) error {
@@ -54,40 +28,176 @@ func withoutValue(err error) error {
 	case errors.As(err, &unknown) && unknown.GetSpecifiedShortnames() != "":
 		return fmt.Errorf("unknown flag: -%s", unknown.GetSpecifiedName())
 	case errors.As(err, &invalid):
-		return fmt.Errorf("--%s: %w", invalid.GetFlag().Name, invalid.Unwrap())
+		reason := invalid.Unwrap()
+		switch number := new(strconv.NumError); {
+		case !errors.As(reason, &number):
+		case number.Func == "ParseBool":
+			reason = errors.New("want true or false")
+		default:
+			reason = errors.New("want a number")
+		}
+		return fmt.Errorf("--%s: %w", invalid.GetFlag().Name, reason)
 	}
 	return err
 }
 
-// serverFlags are the flags of commands that only use servers.
+// serverFlags are the flags of commands that use servers.
 type serverFlags struct {
 	redis  []string
 	prefix string
+	strict bool
+	maxTTL time.Duration
+	lacks  string // what a quorum lacks, so that it is refused; "" of commands that use one
 	flags  *pflag.FlagSet
+
+	servers *connect.Servers
+	console *console.Console
 }
 
-func newServerFlags(command string) serverFlags { return serverFlags{flags: newFlags(command)} }
-
 // define defines the flags. about is the text of --redis.
-func (o *serverFlags) define(about string) {
-	o.flags.StringArrayVar(&o.redis, "redis", nil, about)
-	o.flags.StringVar(&o.prefix, "prefix", "", "`TEXT` that keys begin with; env: HOLDFAST_PREFIX (default holdfast:)")
+func (o *serverFlags) define(f *pflag.FlagSet, about string) {
+	o.flags, o.maxTTL = f, defaultStrictTTL
+	f.StringArrayVar(&o.redis, "redis", nil, about)
+	f.StringVar(&o.prefix, "prefix", "", "`TEXT` that keys begin with; env: HOLDFAST_PREFIX (default holdfast:)")
 	o.prefix = os.Getenv("HOLDFAST_PREFIX")
 }
 
-// oneOrMore is the text of --redis for commands that also use a quorum.
-const oneOrMore = "`URL` of the server, as for holdfast run; repeated for the nodes of a quorum"
+// The texts of --redis for commands that also use a quorum, and for those that do not.
+const (
+	oneOrMore = "`URL` of the server, as for holdfast run; repeated for the nodes of a quorum"
+	onlyOne   = "`URL` of the server, as for holdfast run; only one, a Cluster, or a master\nbehind Sentinel"
+)
+
+const (
+	maxTTL = 24 * time.Hour
+	// minTTL leaves time for a renewal, and for the keeper's margins, on a busy machine.
+	minTTL = 500 * time.Millisecond
+	// defaultStrictTTL is the longest lease in Strict mode unless --max-ttl says otherwise, as in the library.
+	defaultStrictTTL = time.Minute
+)
+
+// defineStrict defines the flags of Strict mode. about is the text of --strict.
+func (o *serverFlags) defineStrict(about string) {
+	o.flags.BoolVar(&o.strict, "strict", false, about)
+	o.flags.Var((*seconds)(&o.maxTTL), "max-ttl", "with --strict, the longest lease `DUR` of any program that uses the server")
+}
+
+// checkMaxTTL refuses a --max-ttl that is not needed, or does not fit leases of this time.
+func (o *serverFlags) checkMaxTTL(s *connect.Servers, ttl time.Duration) error {
+	strict, of, or := o.strict || s.AreQuorum(), "", ""
+	if o.flags.Lookup("ttl") != nil {
+		of = " (--ttl)"
+	}
+	if o.lacks == "" {
+		or = ", or several servers"
+	}
+	switch {
+	case o.flags.Changed("max-ttl") && !strict:
+		return exitcode.Configf("--max-ttl needs --strict%s", or)
+	case strict && (o.maxTTL < ttl || o.maxTTL > maxTTL):
+		return exitcode.Configf("--max-ttl %s: want %s%s to %s", o.maxTTL, ttl, of, maxTTL)
+	}
+	return nil
+}
+
+// checkTTL refuses a --ttl that is too short or too long.
+func checkTTL(ttl time.Duration) error {
+	if ttl < minTTL || ttl > maxTTL {
+		return exitcode.Configf("--ttl %s: want %s to %s", ttl, minTTL, maxTTL)
+	}
+	return nil
+}
 
 // open makes clients of the servers, and a console that hides their passwords.
-func (o *serverFlags) open(stderr io.Writer) (*connect.Servers, *console.Console, error) {
-	s, err := connect.OpenAll(o.redis)
-	if err != nil {
-		return nil, nil, err
+func (o *serverFlags) open(stderr io.Writer) (err error) {
+	if o.servers, err = connect.OpenAll(o.redis); err != nil {
+		return err
 	}
-	c := console.New(stderr, console.Normal)
-	c.Hide(s.Secrets()...)
-	warnOf(c, "instead", s.All...)
-	return s, c, nil
+	if err := o.checkOne(o.servers); err != nil {
+		o.servers.Close()
+		return err
+	}
+	o.console = console.New(stderr, console.Normal)
+	o.console.Hide(o.servers.Secrets()...)
+	warnOf(o.console, "instead", o.servers.All...)
+	return nil
+}
+
+// checkOne refuses a quorum where it lacks something.
+func (o *serverFlags) checkOne(s *connect.Servers) error {
+	if o.lacks == "" || !s.AreQuorum() {
+		return nil
+	}
+	return exitcode.Configf("%d servers are named, a quorum, %s", len(s.All), o.lacks)
+}
+
+// config is the configuration with which to use the locks of a prefix.
+func (o *serverFlags) config(s *connect.Servers, prefix string) *holdfast.Config {
+	if !o.strict && !s.AreQuorum() {
+		return &holdfast.Config{MaxTTL: maxTTL, Prefix: prefix}
+	}
+	return &holdfast.Config{Strict: true, MaxTTL: o.maxTTL, TTL: min(15*time.Second, o.maxTTL), Prefix: prefix}
+}
+
+// use makes clients of the library for the servers that open has opened, and calls f, whose context a signal ends. It returns how to
+// exit, and has told the user of errors of f without an exit code. It closes the servers.
+func (o *serverFlags) use(ctx context.Context, cfg *holdfast.Config, f func(context.Context, *connect.Locks) error) error {
+	defer o.servers.Close()
+	cfg.Logger = o.console.Logger()
+	locks, err := o.servers.Locks(cfg, 0)
+	if err != nil {
+		return err
+	}
+	defer locks.Close(connect.CloseTime)
+	ctx, stop := signals.Context(ctx)
+	defer stop()
+	err = f(ctx, locks)
+	var exit *exitcode.Error
+	if err == nil || errors.As(err, &exit) {
+		return err
+	}
+	if exit = interrupted(ctx); exit != nil {
+		return exit
+	}
+	o.console.Error(o.servers.Explain(err))
+	return &exitcode.Error{Code: exitcode.OfLibrary(err).Code}
+}
+
+// interrupted returns how to exit if a signal has ended ctx, or nil.
+func interrupted(ctx context.Context) *exitcode.Error {
+	var sig signals.Error
+	if !errors.As(context.Cause(ctx), &sig) {
+		return nil
+	}
+	return &exitcode.Error{Code: exitcode.OfLibrary(sig).Code}
+}
+
+// codeOf is the exit code after an error of a command that names no lock: what is invalid then is the prefix.
+func codeOf(err error) int {
+	if errors.Is(err, holdfast.ErrInvalid) {
+		return exitcode.Config
+	}
+	return exitcode.OfLibrary(err).Code
+}
+
+// printText writes a text. It returns how to exit if it cannot.
+func printText(w io.Writer, text string) error {
+	if _, err := io.WriteString(w, text); err != nil {
+		return exitcode.OfOutput(err)
+	}
+	return nil
+}
+
+// printResult writes a text or, if asJSON, a value as one line of JSON. It returns how to exit if it cannot.
+func printResult(w io.Writer, asJSON bool, value any, text string) error {
+	if !asJSON {
+		return printText(w, text)
+	}
+	line, err := output.JSON(value)
+	if err != nil {
+		return err
+	}
+	return printText(w, string(line))
 }
 
 // warnOf warns of what is unsafe about the connections to servers. See connect.Warnings.
@@ -137,35 +247,5 @@ func (c *count) Set(text string) error {
 		return fmt.Errorf("want a number from 1 to %d", maxSlots)
 	}
 	*c = count(n)
-	return nil
-}
-
-// numbers is a list of numbers, sorted and without duplicates.
-type numbers struct {
-	values    []int
-	most, max int // how many there may be, and the highest
-}
-
-func (n *numbers) Type() string { return "list" }
-
-func (n *numbers) String() string {
-	var all []string
-	for _, v := range n.values {
-		all = append(all, strconv.Itoa(v))
-	}
-	return strings.Join(all, ",")
-}
-
-func (n *numbers) Set(text string) error {
-	var all []int
-	for word := range strings.SplitSeq(text, ",") {
-		v, err := strconv.Atoi(strings.TrimSpace(word))
-		if err != nil || v < 1 || v > n.max || len(all) == n.most {
-			return fmt.Errorf("want up to %d numbers from 1 to %d, separated by commas", n.most, n.max)
-		}
-		all = append(all, v)
-	}
-	slices.Sort(all)
-	n.values = slices.Compact(all)
 	return nil
 }

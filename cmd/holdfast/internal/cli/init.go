@@ -6,7 +6,8 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"time"
+
+	"github.com/spf13/pflag"
 
 	"github.com/holdfast-go/holdfast"
 
@@ -16,23 +17,7 @@ import (
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/job"
 )
 
-// initFlags are the flags of holdfast init.
-type initFlags struct {
-	serverFlags
-	maxTTL time.Duration
-	force  bool
-}
-
-func newInitFlags() *initFlags {
-	o := &initFlags{serverFlags: newServerFlags("init"), maxTTL: defaultStrictTTL}
-	o.define(oneOrMore)
-	o.flags.Var((*seconds)(&o.maxTTL), "max-ttl", "the longest lease `DUR` of any program that uses the server: Config.MaxTTL")
-	o.flags.BoolVar(&o.force, "force", false, "end a quarantine: only when all earlier leases have expired")
-	return o
-}
-
-func initHelp(w io.Writer) {
-	fmt.Fprintf(w, `Usage: holdfast init [flags]
+const initHelp = `Usage: holdfast init [flags]
 
 Admits a new server to Strict mode (Config.Strict, holdfast run --strict), so that it
 grants locks at once instead of after a quarantine. Run it once, by hand. Do not run it
@@ -45,46 +30,41 @@ A server that is already known and has restarted is in quarantine for --max-ttl:
 then, locks that it may have lost can still be held. --force ends the quarantine.
 
 Flags:
-%s
-The server is the first of --redis, HOLDFAST_REDIS, REDIS_URL, %s.
+{flags}
 
-Exit codes: 0 ready, %d in quarantine, %d wrong usage, %d unavailable, %d refused,
-%d the server cannot be used in Strict mode.
-`, newInitFlags().flags.FlagUsages(), connect.Default, exitcode.Busy, exitcode.Usage, exitcode.Unavailable, exitcode.Denied, exitcode.Config)
-}
+The server is the first of --redis, HOLDFAST_REDIS, REDIS_URL, redis://127.0.0.1:6379.
 
-func initServers(ctx context.Context, args []string, _ io.Reader, stdout, stderr io.Writer) error {
-	o := newInitFlags()
-	if err := parseOnlyFlags(o.flags, args); err != nil {
-		return err
-	}
-	s, c, err := o.open(stderr)
-	if err != nil {
-		return err
-	}
-	defer s.Close()
-	cfg := strictConfig(o.maxTTL, o.prefix)
-	cfg.Logger = c.Logger()
-	locks, err := s.Locks(cfg, 0)
-	if err != nil {
-		return err
-	}
-	defer locks.Close(connect.CloseTime)
-	if s.AreQuorum() {
-		if err := s.CheckDistinct(ctx); err != nil {
+Exit codes: 0 ready, 75 in quarantine, 64 wrong usage, 69 unavailable, 77 refused,
+78 the server cannot be used in Strict mode.
+`
+
+func initServers(f *pflag.FlagSet) action {
+	o := &serverFlags{}
+	o.define(f, oneOrMore)
+	o.strict = true
+	f.Var((*seconds)(&o.maxTTL), "max-ttl", "the longest lease `DUR` of any program that uses the server: Config.MaxTTL")
+	force := f.Bool("force", false, "end a quarantine: only when all earlier leases have expired")
+	return func(ctx context.Context, _ io.Reader, stdout, stderr io.Writer) error {
+		if err := o.open(stderr); err != nil {
 			return err
 		}
+		s := o.servers
+		return o.use(ctx, o.config(s, o.prefix), func(ctx context.Context, locks *connect.Locks) error {
+			if s.AreQuorum() {
+				if err := s.CheckDistinct(ctx); err != nil {
+					return err
+				}
+			}
+			if err := locks.Admit(ctx, *force); err != nil {
+				return initFailed(o.console, s.Addr(), err)
+			}
+			if s.AreQuorum() {
+				return printText(stdout, fmt.Sprintf("%s are ready: a quorum of %d nodes, %d of which must agree\n",
+					strings.ReplaceAll(s.Addr(), ",", ", "), len(s.All), len(s.All)/2+1))
+			}
+			return printText(stdout, s.Addr()+" is ready for Strict mode\n")
+		})
 	}
-	if err := locks.Admit(ctx, o.force); err != nil {
-		return initFailed(c, s.Addr(), err)
-	}
-	if s.AreQuorum() {
-		_, err = fmt.Fprintf(stdout, "%s are ready: a quorum of %d nodes, %d of which must agree\n",
-			strings.ReplaceAll(s.Addr(), ",", ", "), len(s.All), len(s.All)/2+1)
-		return err
-	}
-	_, err = fmt.Fprintf(stdout, "%s is ready for Strict mode\n", s.Addr())
-	return err
 }
 
 // initFailed says why the server at addr, or which nodes of a quorum, were not admitted, and returns how to exit.
@@ -95,8 +75,7 @@ func initFailed(c *console.Console, addr string, err error) error {
 			c.Error(errors.New(text))
 			return &exitcode.Error{Code: exitcode.Busy}
 		}
-		c.Error(err)
-		return &exitcode.Error{Code: exitcode.OfLibrary(err).Code}
+		return err
 	}
 	waiting := 0
 	for _, n := range quorum.Nodes {

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/spf13/pflag"
+
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/internal/keys"
 
@@ -26,25 +28,14 @@ type jobFlags struct {
 	json    string // the file of the report
 	quiet   bool
 	verbose bool
-	strict  bool
-	maxTTL  time.Duration
-	help    bool
 
 	nodeTimeout time.Duration // of a quorum; 0 is the default
 }
 
-const (
-	maxTTL = 24 * time.Hour
-	// minTTL leaves time for a renewal, and for the keeper's margins, on a busy machine.
-	minTTL = 500 * time.Millisecond
-	// defaultStrictTTL is the longest lease in Strict mode unless --max-ttl says otherwise, as in the library.
-	defaultStrictTTL = time.Minute
-)
-
 // defineJob defines the flags. onLost is the text of --on-lost.
-func (o *jobFlags) defineJob(onLost string) {
-	j, f := &o.job, o.flags
-	j.KillAfter, j.TTL, j.OnLost, o.maxTTL = 5*time.Second, 15*time.Second, keeper.Terminate, defaultStrictTTL
+func (o *jobFlags) defineJob(f *pflag.FlagSet, onLost string) {
+	j := &o.job
+	j.KillAfter, j.TTL, j.OnLost = 5*time.Second, 15*time.Second, keeper.Terminate
 	f.Var((*seconds)(&j.TTL), "ttl", "lease time `DUR`: how long the lock outlives a machine that dies")
 	f.Var((*seconds)(&j.MaxRuntime), "max-runtime", "end the command after `DUR`; exit code 124")
 	f.StringVar((*string)(&j.OnLost), "on-lost", string(keeper.Terminate), onLost)
@@ -56,10 +47,8 @@ func (o *jobFlags) defineJob(onLost string) {
 	f.BoolVarP(&j.Shell, "shell", "c", false, "join the arguments and give them to sh -c")
 	f.BoolVarP(&o.quiet, "quiet", "q", false, "print only errors, and nothing if the lock is held")
 	f.BoolVarP(&o.verbose, "verbose", "v", false, "print what happens to the lock")
-	o.define("`URL` of the server: redis://, rediss:// (TLS), unix://, and redis+cluster://\nor redis+sentinel://HOST?master_name=NAME, with &addr=HOST for further hosts;\nrepeated for the nodes of a quorum")
-	f.BoolVar(&o.strict, "strict", false, "Strict mode: no two holders even if the server loses its data; afterwards it\ngrants nothing for --max-ttl. For servers that holdfast init has admitted")
-	f.Var((*seconds)(&o.maxTTL), "max-ttl", "with --strict, the longest lease `DUR` of any program that uses the server")
-	f.BoolVarP(&o.help, "help", "h", false, "show this help")
+	o.define(f, "`URL` of the server: redis://, rediss:// (TLS), unix://, and redis+cluster://\nor redis+sentinel://HOST?master_name=NAME, with &addr=HOST for further hosts;\nrepeated for the nodes of a quorum")
+	o.defineStrict("Strict mode: no two holders even if the server loses its data; afterwards it\ngrants nothing for --max-ttl. For servers that holdfast init has admitted")
 }
 
 // takeCommand takes the lock's name from before --, and the command from after it. A name that begins with a dash has a -- of its
@@ -135,10 +124,10 @@ func checkMeta(notes []string) error {
 
 // checkTimes refuses times that do not fit together.
 func (o *jobFlags) checkTimes() error {
-	switch j := &o.job; {
-	case j.TTL < minTTL || j.TTL > maxTTL:
-		return exitcode.Configf("--ttl %s: want %s to %s", j.TTL, minTTL, maxTTL)
-	case j.TTL < 3*j.KillAfter:
+	if err := checkTTL(o.job.TTL); err != nil {
+		return err
+	}
+	if j := &o.job; j.TTL < 3*j.KillAfter {
 		return exitcode.Configf("--ttl %s is under 3 × --kill-after %s: the command could not be ended in time if the lock is lost; give a longer --ttl or a shorter --kill-after", j.TTL, j.KillAfter)
 	}
 	return nil
@@ -146,13 +135,10 @@ func (o *jobFlags) checkTimes() error {
 
 // checkStrict refuses values that do not fit the servers' longest lease.
 func (o *jobFlags) checkStrict(s *connect.Servers) error {
-	strict := o.strict || s.AreQuorum()
-	switch {
-	case o.flags.Changed("max-ttl") && !strict:
-		return exitcode.Configf("--max-ttl needs --strict, or several servers")
-	case strict && (o.maxTTL < o.job.TTL || o.maxTTL > maxTTL):
-		return exitcode.Configf("--max-ttl %s: want %s (--ttl) to %s", o.maxTTL, o.job.TTL, maxTTL)
-	case strict && o.job.MinHold > o.maxTTL:
+	if err := o.checkMaxTTL(s, o.job.TTL); err != nil {
+		return err
+	}
+	if (o.strict || s.AreQuorum()) && o.job.MinHold > o.maxTTL {
 		return exitcode.Configf("--min-hold %s is longer than --max-ttl %s: if interrupted, holdfast could not leave the lock to expire then", o.job.MinHold, o.maxTTL)
 	}
 	return nil
@@ -169,16 +155,6 @@ func (o *jobFlags) level() console.Level {
 	return console.Normal
 }
 
-// config is the configuration of the library's clients.
-func (o *jobFlags) config(s *connect.Servers, r *job.Run) *holdfast.Config {
-	cfg := &holdfast.Config{MaxTTL: maxTTL, Prefix: o.prefix}
-	if o.strict || s.AreQuorum() {
-		cfg = strictConfig(o.maxTTL, o.prefix)
-	}
-	cfg.Logger, cfg.Observers = r.Console.Logger(), []*holdfast.Observer{r.Observer()}
-	return cfg
-}
-
 // openFor opens the servers of a run, after check has accepted them.
 func (o *jobFlags) openFor(r *job.Run, check func(*connect.Servers) error) (closeAll func(), err error) {
 	s, err := connect.OpenAll(o.redis)
@@ -189,13 +165,10 @@ func (o *jobFlags) openFor(r *job.Run, check func(*connect.Servers) error) (clos
 		if err := check(s); err != nil {
 			return nil, err
 		}
-		return s.Locks(o.config(s, r), o.nodeTimeout)
+		cfg := o.config(s, o.prefix)
+		cfg.Logger, cfg.Observers = r.Console.Logger(), []*holdfast.Observer{r.Observer()}
+		return s.Locks(cfg, o.nodeTimeout)
 	})
-}
-
-// strictConfig is the configuration of clients in Strict mode whose leases last up to maxTTL.
-func strictConfig(maxTTL time.Duration, prefix string) *holdfast.Config {
-	return &holdfast.Config{Strict: true, MaxTTL: maxTTL, TTL: min(15*time.Second, maxTTL), Prefix: prefix}
 }
 
 // option has the options of locks and elections.

@@ -3,26 +3,17 @@ package cli
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"io"
 
-	"github.com/holdfast-go/holdfast"
+	"github.com/spf13/pflag"
 
-	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/connect"
-	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/exitcode"
+	"github.com/holdfast-go/holdfast"
 )
 
 // maxLatch is the most parties of a latch.
 const maxLatch = 1_000_000
 
-func newLatchFlags() *partyFlags {
-	o := newPartyFlags("latch")
-	o.defineParty()
-	return &o
-}
-
-func latchHelp(w io.Writer) {
-	fmt.Fprintf(w, `Usage: holdfast latch [flags] NAME N wait
+const latchHelp = `Usage: holdfast latch [flags] NAME N wait
        holdfast latch [flags] NAME N count-down
        holdfast latch [flags] NAME N reset
 
@@ -38,44 +29,48 @@ count-down counts, so run it once for each party. A party of this command has no
 its machine dies, others wait for it all the same, unless they use --wait.
 
 Flags:
-%s
-The server is the first of --redis, HOLDFAST_REDIS, REDIS_URL, %s.
+{flags}
+
+The server is the first of --redis, HOLDFAST_REDIS, REDIS_URL, redis://127.0.0.1:6379.
 
 JSON: name, server, parties, action, outcome (open, counted, reset, incomplete, waited,
   held, interrupted or failed), exit_code, waited_ms, error.
 
 Exit codes:
-    0  done; for wait, all have counted     %3d  server unavailable
-       down                                 %3d  credentials or ACL refused
-  %3d  for wait, not open after --wait;    %3d  another N, or another kind of lock
-       for count-down, all parties that    %3d  the latch was reset meanwhile, or is
+    0  done; for wait, all have counted      69  server unavailable
+       down                                  77  credentials or ACL refused
+   75  for wait, not open after --wait;     78  another N, or another kind of lock
+       for count-down, all parties that     81  the latch was reset meanwhile, or is
        are left count down themselves            open though a party died or left
-  %3d  wrong usage                         %3d  interrupted (INT; also 129, 131, 143)
-`, newLatchFlags().flags.FlagUsages(), connect.Default, exitcode.Unavailable, exitcode.Denied, exitcode.Busy, exitcode.Config,
-		exitcode.Broken, exitcode.Usage, exitcode.Signal+2)
+   64  wrong usage                         130  interrupted (INT; also 129, 131, 143)
+`
+
+func latch(f *pflag.FlagSet) action {
+	o := &partyFlags{}
+	o.defineParty(f)
+	return func(ctx context.Context, _ io.Reader, stdout, stderr io.Writer) error {
+		if err := o.parse(maxLatch, "wait", "count-down", "reset"); err != nil {
+			return err
+		}
+		return o.with(ctx, stdout, stderr, minTTL, o.useLatch)
+	}
 }
 
-func latch(ctx context.Context, args []string, _ io.Reader, stdout, stderr io.Writer) error {
-	o := newLatchFlags()
-	if err := o.parse(args, maxLatch, "wait", "count-down", "reset"); err != nil {
-		return err
+func (o *partyFlags) useLatch(ctx context.Context, c *holdfast.Client, r *partyReport) error {
+	l := c.Latch(o.name, o.parties)
+	switch o.action {
+	case "count-down":
+		r.Outcome = "counted"
+		return l.CountDown(ctx)
+	case "reset":
+		r.Outcome = "reset"
+		return l.Reset(ctx)
 	}
-	return o.with(ctx, stdout, stderr, func(ctx context.Context, c *holdfast.Client, r *partyReport) error {
-		l := c.Latch(o.name, o.parties)
-		switch o.action {
-		case "count-down":
-			r.Outcome = "counted"
-			return l.CountDown(ctx)
-		case "reset":
-			r.Outcome = "reset"
-			return l.Reset(ctx)
+	if o.flags.Changed("wait") && o.wait == 0 {
+		if n, err := l.Count(ctx); err != nil || n > 0 {
+			return cmp.Or(err, errNotOpen)
 		}
-		if o.flags.Changed("wait") && o.wait == 0 {
-			if n, err := l.Count(ctx); err != nil || n > 0 {
-				return cmp.Or(err, errNotOpen)
-			}
-		}
-		r.Outcome = "open"
-		return l.Wait(ctx)
-	})
+	}
+	r.Outcome = "open"
+	return l.Wait(ctx)
 }

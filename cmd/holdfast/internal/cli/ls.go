@@ -12,11 +12,12 @@ import (
 	"strings"
 	"time"
 
+	"github.com/spf13/pflag"
+
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/inspect"
 	"github.com/holdfast-go/holdfast/internal/access"
 
-	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/connect"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/console"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/exitcode"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/lockstatus"
@@ -51,21 +52,7 @@ var kindNames = []string{
 	string(holdfast.KindLatch), string(holdfast.KindBarrier), string(holdfast.KindRedisson), string(holdfast.KindForeign),
 }
 
-func newLsFlags() *lsFlags {
-	o := &lsFlags{lookFlags: newLookFlags("ls")}
-	f := o.flags
-	f.BoolVar(&o.held, "held", false, "only locks that somebody holds")
-	f.BoolVar(&o.waiting, "waiting", false, "only locks that somebody waits for")
-	f.Var((*seconds)(&o.older), "older-than", "only locks held for longer than `DUR`")
-	f.StringVar(&o.kind, "kind", "", "only locks of this `KIND`: "+strings.Join(kindNames, ", "))
-	f.StringVar(&o.sort, "sort", "", "`ORDER`: name, age (the oldest first), waiters (the most first), or none, as they\nare found (default name; with --json none)")
-	f.IntVarP(&o.limit, "limit", "n", 0, "only the first `N` in that order")
-	o.define("a line of JSON for each lock")
-	return o
-}
-
-func lsHelp(w io.Writer) {
-	fmt.Fprintf(w, `Usage: holdfast ls [flags] [PATTERN]
+const lsHelp = `Usage: holdfast ls [flags] [PATTERN]
 
 Lists the locks whose names match PATTERN, of every kind, with who holds them, for how
 long, and how many wait. Without PATTERN it lists all. In a PATTERN * stands for any
@@ -87,8 +74,9 @@ master of a Cluster is down, the locks of the others are listed, and the exit co
 If the prefix has no locks, a line names each other prefix that has some.
 
 Flags:
-%s
-The server is the first of --redis, HOLDFAST_REDIS, REDIS_URL, %s.
+{flags}
+
+The server is the first of --redis, HOLDFAST_REDIS, REDIS_URL, redis://127.0.0.1:6379.
 
 Columns: AGE is how long the oldest holder has held the lock, TTL what is left until the
   first would lose it without a renewal, WAITING how many processes wait. GRANT is the
@@ -105,41 +93,37 @@ JSON: time (the server's), name, key, kind, held, fence, limit, count; holders, 
   ttl_ms, which is null if it does not expire; waiting, and waiters, the first 100, in
   their order (both null of a quorum).
 
-Exit codes: 0 some are listed, 1 none, %d wrong usage, %d unavailable, %d refused,
-%d wrong configuration, %d interrupted (INT; also 129, 131, 143).
-`, newLsFlags().flags.FlagUsages(), connect.Default, exitcode.Usage, exitcode.Unavailable, exitcode.Denied, exitcode.Config, exitcode.Signal+2)
-}
+Exit codes: 0 some are listed, 1 none, 64 wrong usage, 69 unavailable, 77 refused,
+78 wrong configuration, 130 interrupted (INT; also 129, 131, 143).
+`
 
-func (o *lsFlags) parse(args []string) error {
-	if err := parse(o.flags, args); err != nil {
-		return err
-	}
-	o.pattern = o.flags.Arg(0)
-	if o.sort == "" {
-		o.sort = byName
-		if o.json {
-			o.sort = unsorted
+func ls(f *pflag.FlagSet) action {
+	o := &lsFlags{}
+	f.BoolVar(&o.held, "held", false, "only locks that somebody holds")
+	f.BoolVar(&o.waiting, "waiting", false, "only locks that somebody waits for")
+	f.Var((*seconds)(&o.older), "older-than", "only locks held for longer than `DUR`")
+	f.StringVar(&o.kind, "kind", "", "only locks of this `KIND`: "+strings.Join(kindNames, ", "))
+	f.StringVar(&o.sort, "sort", "", "`ORDER`: name, age (the oldest first), waiters (the most first), or none, as they\nare found (default name; with --json none)")
+	f.IntVarP(&o.limit, "limit", "n", 0, "only the first `N` in that order")
+	o.define(f, "a line of JSON for each lock")
+	return func(ctx context.Context, _ io.Reader, stdout, stderr io.Writer) error {
+		o.pattern = f.Arg(0)
+		if o.sort == "" {
+			o.sort = byName
+			if o.json {
+				o.sort = unsorted
+			}
 		}
+		switch {
+		case !slices.Contains([]string{byName, byAge, byWaiters, unsorted}, o.sort):
+			return exitcode.Usagef("--sort %q: want name, age, waiters or none", o.sort)
+		case o.kind != "" && !slices.Contains(kindNames, o.kind):
+			return exitcode.Usagef("--kind %q: want one of %s", o.kind, strings.Join(kindNames, ", "))
+		case o.limit < 0 || o.limit == 0 && f.Changed("limit"):
+			return exitcode.Usagef("--limit %d: want at least 1", o.limit)
+		}
+		return o.look(ctx, stderr, func(ctx context.Context, in *inspect.Inspector) error { return o.list(ctx, in, stdout) })
 	}
-	switch {
-	case o.flags.NArg() > 1:
-		return exitcode.Usagef("want one PATTERN, not %d arguments (quote it for the shell): holdfast ls [flags] [PATTERN]", o.flags.NArg())
-	case !slices.Contains([]string{byName, byAge, byWaiters, unsorted}, o.sort):
-		return exitcode.Usagef("--sort %q: want name, age, waiters or none", o.sort)
-	case o.kind != "" && !slices.Contains(kindNames, o.kind):
-		return exitcode.Usagef("--kind %q: want one of %s", o.kind, strings.Join(kindNames, ", "))
-	case o.limit < 0 || o.limit == 0 && o.flags.Changed("limit"):
-		return exitcode.Usagef("--limit %d: want at least 1", o.limit)
-	}
-	return nil
-}
-
-func ls(ctx context.Context, args []string, _ io.Reader, stdout, stderr io.Writer) error {
-	o := newLsFlags()
-	if err := o.parse(args); err != nil {
-		return err
-	}
-	return o.look(ctx, stderr, func(ctx context.Context, in *inspect.Inspector) error { return o.list(ctx, in, stdout) })
 }
 
 // list prints the locks. Locks that the server does not show it reports on the console.
@@ -147,13 +131,29 @@ func (o *lsFlags) list(ctx context.Context, in *inspect.Inspector, stdout io.Wri
 	if o.servers.AreQuorum() && (o.waiting || o.sort == byWaiters) {
 		return exitcode.Usagef("it is not known who waits for a lock of a quorum: leave out --waiting and --sort waiters")
 	}
-	to := o.listing(stdout)
+	first := ranking{order: o.sort, limit: o.limit}
+	to := newTableWriter(stdout)
+	flush := func() error {
+		all := first.sorted()
+		if !o.json {
+			for _, r := range all {
+				to.first = append(to.first, r.Summary)
+			}
+			return to.flush()
+		}
+		for _, r := range all {
+			if err := output.WriteJSON(stdout, r.report); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
 	var denied error
 	n, found := 0, false
 	for s, err := range in.List(ctx, o.pattern) {
 		switch {
 		case err != nil && s.Name == "":
-			return errors.Join(to.flush(), err)
+			return errors.Join(flush(), err)
 		case err != nil:
 			o.console.Error(err)
 			denied = cmp.Or(denied, err)
@@ -163,14 +163,27 @@ func (o *lsFlags) list(ctx context.Context, in *inspect.Inspector, stdout io.Wri
 			continue
 		}
 		n++
-		if err := to.add(s); err != nil {
-			return exitcode.OfOutput(err)
+		next := ranked{Summary: lockstatus.Summarize(s)}
+		if o.json {
+			next.report = o.report(s)
+		}
+		var failed error
+		switch {
+		case o.sort != unsorted:
+			first.add(next)
+		case o.json:
+			failed = output.WriteJSON(stdout, next.report)
+		default:
+			failed = to.add(next.Summary)
+		}
+		if failed != nil {
+			return exitcode.OfOutput(failed)
 		}
 		if o.sort == unsorted && n == o.limit {
 			break
 		}
 	}
-	if err := to.flush(); err != nil {
+	if err := flush(); err != nil {
 		return exitcode.OfOutput(err)
 	}
 	for _, err := range access.Absent(in) {
@@ -212,98 +225,49 @@ func (o *lsFlags) wants(s holdfast.Status) bool {
 	return (!o.held || s.Held()) && (!o.waiting || waiting > 0) && (o.kind == "" || o.kind == string(s.Kind))
 }
 
-// listing prints locks, in its order.
-type listing interface {
-	add(s holdfast.Status) error
-	flush() error
-}
-
-func (o *lsFlags) listing(w io.Writer) listing {
-	to := newTableWriter(w)
-	switch {
-	case o.json && o.sort == unsorted:
-		return &jsonLines{w, o.report}
-	case o.json:
-		return newSorted(o, o.report,
-			func(all []*lockstatus.Report) error {
-				for _, r := range all {
-					if err := output.WriteJSON(w, r); err != nil {
-						return err
-					}
-				}
-				return nil
-			})
-	case o.sort == unsorted:
-		return to
-	}
-	return newSorted(o, lockstatus.Summarize, to.writeAll)
-}
-
-// jsonLines prints each lock at once.
-type jsonLines struct {
-	w      io.Writer
-	report func(holdfast.Status) *lockstatus.Report
-}
-
-func (j *jsonLines) add(s holdfast.Status) error { return output.WriteJSON(j.w, j.report(s)) }
-func (j *jsonLines) flush() error                { return nil }
-
-// sorted keeps what is to be printed of each lock, up to a limit, until all are known.
-type sorted[T any] struct {
+// ranking keeps what is to be printed of each lock, up to a limit, until all are known.
+type ranking struct {
 	order string
 	limit int
-	make  func(holdfast.Status) T
-	write func([]T) error
-	all   []ranked[T]
+	all   []ranked
 }
 
-// ranked is what is printed of a lock, and what decides its place.
-type ranked[T any] struct {
-	name  string
-	rank  int64 // the highest first
-	entry T
+// ranked is what is printed of a lock.
+type ranked struct {
+	lockstatus.Summary
+	report *lockstatus.Report // nil without --json
 }
 
-func newSorted[T any](o *lsFlags, make func(holdfast.Status) T, write func([]T) error) *sorted[T] {
-	return &sorted[T]{order: o.sort, limit: o.limit, make: make, write: write}
-}
-
-func (l *sorted[T]) add(s holdfast.Status) error {
-	r := ranked[T]{name: s.Name, entry: l.make(s)}
-	switch sum := lockstatus.Summarize(s); l.order {
-	case byAge:
-		r.rank = -1 // elections come last: a leader leads for as long as all is well
-		if s.Kind != holdfast.KindElection {
-			r.rank = int64(sum.Age)
-		}
-	case byWaiters:
-		r.rank = int64(sum.Waiting)
-	}
+func (l *ranking) add(r ranked) {
 	l.all = append(l.all, r)
 	if l.limit > 0 && len(l.all) >= 2*l.limit+100 { // so that no more than that is kept
-		l.cut()
+		l.sorted()
 	}
-	return nil
 }
 
-// cut sorts, and forgets what is past the limit.
-func (l *sorted[T]) cut() {
-	slices.SortFunc(l.all, func(a, b ranked[T]) int {
-		return cmp.Or(cmp.Compare(b.rank, a.rank), strings.Compare(a.name, b.name))
+// sorted returns the first in order, and forgets the others.
+func (l *ranking) sorted() []ranked {
+	slices.SortFunc(l.all, func(a, b ranked) int {
+		return cmp.Or(cmp.Compare(l.rank(b), l.rank(a)), strings.Compare(a.Name, b.Name))
 	})
 	if l.limit > 0 && len(l.all) > l.limit {
 		clear(l.all[l.limit:])
 		l.all = l.all[:l.limit]
 	}
+	return l.all
 }
 
-func (l *sorted[T]) flush() error {
-	l.cut()
-	all := make([]T, len(l.all))
-	for i, r := range l.all {
-		all[i] = r.entry
+// rank decides on the place of a lock. The highest comes first.
+func (l *ranking) rank(r ranked) int64 {
+	switch {
+	case l.order == byWaiters:
+		return int64(r.Waiting)
+	case l.order != byAge:
+		return 0
+	case r.Kind == string(holdfast.KindElection):
+		return -1 // elections come last: a leader leads for as long as all is well
 	}
-	return l.write(all)
+	return int64(r.Age)
 }
 
 // lockColumns are the columns of a list of locks.
@@ -337,7 +301,7 @@ func newTableWriter(w io.Writer) *tableWriter {
 	t := &tableWriter{w: w}
 	if f, ok := w.(*os.File); ok {
 		t.columns, _, _ = tty.Size(f)
-		t.bold = console.IsTerminal(w) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
+		t.bold = console.HasStyles(w)
 	}
 	return t
 }
@@ -346,31 +310,24 @@ func newTableWriter(w io.Writer) *tableWriter {
 const measured = 100
 
 // add prints a lock at once, but the first together.
-func (t *tableWriter) add(s holdfast.Status) error {
+func (t *tableWriter) add(s lockstatus.Summary) error {
 	if t.layout != nil {
-		_, err := fmt.Fprintln(t.w, t.layout.Line(lockRow(lockstatus.Summarize(s))))
+		_, err := fmt.Fprintln(t.w, t.layout.Line(lockRow(s)))
 		return err
 	}
-	if t.first = append(t.first, lockstatus.Summarize(s)); len(t.first) == measured {
-		return t.writeAll(t.first)
+	if t.first = append(t.first, s); len(t.first) == measured {
+		return t.flush()
 	}
 	return nil
 }
 
+// flush prints the header and the first locks, unless it has done so, or there are none.
 func (t *tableWriter) flush() error {
-	if t.layout != nil {
-		return nil
-	}
-	return t.writeAll(t.first)
-}
-
-// writeAll prints the header and these locks; nothing if there are none.
-func (t *tableWriter) writeAll(all []lockstatus.Summary) error {
-	if len(all) == 0 {
+	if t.layout != nil || len(t.first) == 0 {
 		return nil
 	}
 	widths := table.Measure(lockColumns)
-	for _, s := range all {
+	for _, s := range t.first {
 		table.Widen(widths, lockRow(s))
 	}
 	t.layout = table.Fit(lockColumns, widths, t.columns)
@@ -380,7 +337,7 @@ func (t *tableWriter) writeAll(all []lockstatus.Summary) error {
 	}
 	var b strings.Builder
 	b.WriteString(header + "\n")
-	for _, s := range all {
+	for _, s := range t.first {
 		b.WriteString(t.layout.Line(lockRow(s)) + "\n")
 		if b.Len() > 32<<10 {
 			if _, err := io.WriteString(t.w, b.String()); err != nil {

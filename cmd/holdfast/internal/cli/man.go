@@ -18,15 +18,7 @@ import (
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/output"
 )
 
-func manFlags() (flags *pflag.FlagSet, dir *string) {
-	flags = newFlags("man")
-	dir = flags.String("dir", "", "write all pages into `DIR`, which must exist, in place of older ones")
-	return flags, dir
-}
-
-func manHelp(w io.Writer) {
-	flags, _ := manFlags()
-	fmt.Fprintf(w, `Usage: holdfast man [COMMAND]
+const manHelp = `Usage: holdfast man [COMMAND]
        holdfast man --dir DIR
 
 Prints the manual page of holdfast, or of one of its commands, for man(1), or writes all of
@@ -36,34 +28,28 @@ them, with the names that man looks for.
   holdfast man --dir /usr/local/share/man/man1 && man holdfast-run
 
 Flags:
-%s
-Exit codes: 0 done, %d wrong usage, %d a page cannot be written.
-`, flags.FlagUsages(), exitcode.Usage, exitcode.CannotCreate)
-}
+{flags}
 
-func man(_ context.Context, args []string, _ io.Reader, stdout, _ io.Writer) error {
-	flags, dir := manFlags()
-	if err := parse(flags, args); err != nil {
-		return err
-	}
-	switch {
-	case flags.NArg() > 1 || flags.NArg() == 1 && flags.Changed("dir"):
-		return exitcode.Usagef("want one COMMAND, or --dir DIR; see holdfast help man")
-	case flags.Changed("dir"):
-		return writePages(*dir)
-	}
-	page := mainPage()
-	if flags.NArg() == 1 {
-		c, err := find(flags.Arg(0))
+Exit codes: 0 done, 64 wrong usage, 73 a page cannot be written.
+`
+
+func man(f *pflag.FlagSet) action {
+	dir := f.String("dir", "", "write all pages into `DIR`, which must exist, in place of older ones")
+	return func(_ context.Context, _ io.Reader, stdout, _ io.Writer) error {
+		switch {
+		case f.NArg() == 1 && f.Changed("dir"):
+			return exitcode.Usagef("want one COMMAND, or --dir DIR; see holdfast help man")
+		case f.Changed("dir"):
+			return writePages(*dir)
+		case f.NArg() == 0:
+			return printText(stdout, string(mainPage()))
+		}
+		c, err := find(f.Arg(0))
 		if err != nil {
 			return err
 		}
-		page = manualOf(c).page()
+		return printText(stdout, string(manualOf(c).page()))
 	}
-	if _, err := stdout.Write(page); err != nil {
-		return exitcode.OfOutput(err)
-	}
-	return nil
 }
 
 // writePages writes all pages into a folder.

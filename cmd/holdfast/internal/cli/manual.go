@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"bytes"
 	"regexp"
 	"strings"
 	"sync"
@@ -43,11 +42,9 @@ var (
 )
 
 // manualOf returns the manual of a command.
-func manualOf(c command) *manual {
-	var help bytes.Buffer
-	c.help(&help)
+func manualOf(c *command) *manual {
 	m := &manual{name: c.name, summary: c.summary, sections: []section{{}}}
-	lines := strings.Split(strings.TrimRight(help.String(), "\n"), "\n")
+	lines := strings.Split(strings.TrimRight(c.text(), "\n"), "\n")
 	for i, line := range lines {
 		here := &m.sections[len(m.sections)-1]
 		title := titleLine().FindStringSubmatch(line)
@@ -127,7 +124,7 @@ func (m *manual) takesCommandName() bool { return m.usage[0] == "holdfast "+m.na
 // manuals returns the manuals of all commands.
 func manuals() (all []*manual) {
 	for _, c := range commands() {
-		all = append(all, manualOf(c))
+		all = append(all, manualOf(&c))
 	}
 	return all
 }

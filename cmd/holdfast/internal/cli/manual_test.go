@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -158,6 +159,26 @@ func TestExitCodesAreDocumentedInOnePlace(t *testing.T) {
 		exitcode.Busy, exitcode.Denied, exitcode.Config, exitcode.Lost, exitcode.Tries, exitcode.Broken, exitcode.Overtime, exitcode.NotRunnable, exitcode.NotFound} {
 		if !slices.ContainsFunc(exitcode.All, func(c exitcode.Code) bool { return c.First == code }) {
 			t.Errorf("%d has no meaning", code)
+		}
+	}
+}
+
+// The helps name only exit codes that there are.
+func TestHelpsNameExitCodesThatExist(t *testing.T) {
+	for _, c := range commands() {
+		_, list, found := strings.Cut(c.help, "\nExit codes:")
+		if !found {
+			t.Errorf("the help of %s says nothing of exit codes", c.name)
+		}
+		n := 0
+		for _, match := range regexp.MustCompile(`(?:^|\s|, )(\d+) `).FindAllStringSubmatch(list, -1) {
+			code, _ := strconv.Atoi(match[1])
+			if n++; !slices.ContainsFunc(exitcode.All, func(c exitcode.Code) bool { return c.First <= code && code <= c.Last }) {
+				t.Errorf("the help of %s has the exit code %d, which has no meaning", c.name, code)
+			}
+		}
+		if n == 0 {
+			t.Errorf("the help of %s lists no exit codes", c.name)
 		}
 	}
 }

@@ -2,65 +2,109 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"time"
 
+	"github.com/spf13/pflag"
+
+	"github.com/holdfast-go/holdfast"
+
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/connect"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/exitcode"
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/job"
 )
 
-// newOnceFlags are the flags of holdfast once, a part of those of holdfast run.
-func newOnceFlags() *runFlags {
-	o := &runFlags{jobFlags: jobFlags{serverFlags: newServerFlags("once"), maxTTL: defaultStrictTTL}}
-	f := o.flags
-	f.BoolVar(&o.last, "last", false, "say which run was completed last, which is all that this command does")
-	f.Var((*seconds)(&o.once), "once", "exit with 0 only if it was completed in the last `DUR`")
-	f.StringVar(&o.onceKey, "once-key", "", "only runs with this `KEY`")
-	f.Bool("json", false, "print it as one line of JSON on standard output")
-	o.define("`URL` of the server, as for holdfast run; only one, a Cluster, or a master\nbehind Sentinel")
-	f.BoolVar(&o.strict, "strict", false, "Strict mode, as for holdfast run")
-	f.Var((*seconds)(&o.maxTTL), "max-ttl", "with --strict, the longest lease `DUR` of any program that uses the server")
-	return o
-}
-
-func onceHelp(w io.Writer) {
-	fmt.Fprintf(w, `Usage: holdfast once [flags] --last NAME
+const onceHelp = `Usage: holdfast once [flags] NAME
 
 Says which run of the job NAME was completed last, of those with holdfast run --once, and
-of programs that use the library's Once. holdfast run --last NAME is the same; to run a
-job once, see holdfast help run.
+of programs that use the library's Once. A run without --once-key is remembered for 30 days
+after its DUR; runs with a key are recorded apart, each for its DUR. To run a job once, see
+holdfast help run.
 
-  holdfast once --last nightly
-  holdfast once --last --once 26h nightly || echo "nightly has not run since yesterday"
+  holdfast once nightly
+  holdfast once --once 26h nightly || echo "nightly has not run since yesterday"
 
 Flags:
-%s
-The server is the first of --redis, HOLDFAST_REDIS, REDIS_URL, %s.
+{flags}
+
+The server is the first of --redis, HOLDFAST_REDIS, REDIS_URL, redis://127.0.0.1:6379.
 
 JSON: time, name, server, key, and run, which is null or has completed, owner, host, pid,
   fence and try.
 
-Exit codes: 0 there is such a run, %d there is none, %d wrong usage, %d unavailable,
-%d refused, %d wrong configuration, %d interrupted (INT; also 129, 131, 143).
-`, newOnceFlags().flags.FlagUsages(), connect.Default, exitcode.None, exitcode.Usage, exitcode.Unavailable, exitcode.Denied, exitcode.Config,
-		exitcode.Signal+2)
+Exit codes: 0 there is such a run, 1 there is none, 64 wrong usage, 69 unavailable,
+77 refused, 78 wrong configuration, 130 interrupted (INT; also 129, 131, 143).
+`
+
+// onceFlags are the flags and arguments of holdfast once.
+type onceFlags struct {
+	serverFlags
+	name   string
+	window time.Duration
+	key    string
+	json   bool
 }
 
-func once(ctx context.Context, args []string, _ io.Reader, stdout, stderr io.Writer) error {
-	o := newOnceFlags()
-	if err := parse(o.flags, args); err != nil {
+// lastRun is what --json prints.
+type lastRun struct {
+	Time   time.Time    `json:"time"`
+	Name   string       `json:"name"`
+	Server string       `json:"server"`
+	Key    string       `json:"key,omitempty"` // of --once-key
+	Run    *job.PastRun `json:"run"`           // null if none is known
+}
+
+func once(f *pflag.FlagSet) action {
+	o := &onceFlags{}
+	f.Var((*seconds)(&o.window), "once", "exit with 0 only if it was completed in the last `DUR`")
+	f.StringVar(&o.key, "once-key", "", "only runs with this `KEY`")
+	f.BoolVar(&o.json, "json", false, "print it as one line of JSON on standard output")
+	o.lacks = "which keeps no record of jobs: name one server"
+	o.define(f, onlyOne)
+	o.defineStrict("Strict mode, as for holdfast run")
+	return func(ctx context.Context, _ io.Reader, stdout, stderr io.Writer) error {
+		o.name = f.Arg(0)
+		switch {
+		case f.Changed("once") && o.window < time.Millisecond:
+			return exitcode.Usagef("--once %s: want at least 1ms", o.window)
+		case f.Changed("once-key") && o.key == "":
+			return exitcode.Usagef("--once-key is empty")
+		}
+		if err := o.open(stderr); err != nil {
+			return err
+		}
+		return o.use(ctx, o.config(o.servers, o.prefix), func(ctx context.Context, locks *connect.Locks) error {
+			if err := o.checkMaxTTL(o.servers, minTTL); err != nil {
+				return err
+			}
+			return o.tell(ctx, locks.Client(), stdout)
+		})
+	}
+}
+
+// tell prints which run was completed last. It exits with 1 if none is known or, with --once, if none counts now.
+func (o *onceFlags) tell(ctx context.Context, client *holdfast.Client, stdout io.Writer) error {
+	window := holdfast.Every(max(o.window, time.Millisecond)) // without --once it does not matter: any run is looked for
+	if o.key != "" {
+		window = holdfast.Slot(o.key, max(o.window, time.Millisecond))
+	}
+	run, err := client.Once(o.name, window).Last(ctx)
+	counts := run.Current || !o.flags.Changed("once")
+	answer := lastRun{Time: time.Now(), Name: o.name, Server: o.servers.Addr(), Key: o.key}
+	text := fmt.Sprintf("no completed run of job %q is known\n", o.name)
+	switch {
+	case err == nil:
+		answer.Run = job.NewPastRun(run)
+		text = fmt.Sprintf("%s, fence %d, try %d\n", job.DescribeRun(o.name, run), run.Fence, run.Try)
+	case errors.Is(err, holdfast.ErrOnceNone):
+		counts = false
+	default:
+		return advised(err, mismatchAdvice("once", err))
+	}
+	if err := printResult(stdout, o.json, answer, text); err != nil || counts {
 		return err
 	}
-	if !o.last {
-		return exitcode.Usagef("want holdfast once --last NAME; to run a job once, holdfast run --once DUR NAME -- CMD")
-	}
-	if o.flags.Changed("json") {
-		o.json = "-"
-	}
-	o.job.TTL = min(15*time.Second, o.maxTTL)
-	if err := o.checkLast(); err != nil {
-		return err
-	}
-	return last(ctx, o, stdout, stderr)
+	return &exitcode.Error{Code: exitcode.None}
 }

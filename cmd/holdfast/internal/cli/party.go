@@ -10,13 +10,12 @@ import (
 	"strings"
 	"time"
 
+	"github.com/spf13/pflag"
+
 	"github.com/holdfast-go/holdfast"
 
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/connect"
-	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/console"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/exitcode"
-	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/output"
-	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/signals"
 )
 
 // partyFlags are the flags and arguments of latch and barrier, at which a number of parties meet.
@@ -27,50 +26,29 @@ type partyFlags struct {
 	action  string
 	wait    time.Duration
 	asJSON  bool
-	strict  bool
-	maxTTL  time.Duration
-
-	servers *connect.Servers
-	console *console.Console
-}
-
-func newPartyFlags(command string) partyFlags {
-	return partyFlags{serverFlags: newServerFlags(command), maxTTL: defaultStrictTTL}
 }
 
 // defineParty defines the flags that both have.
-func (o *partyFlags) defineParty() {
-	o.flags.VarP((*seconds)(&o.wait), "wait", "w", "with wait, wait at most `DUR` (default: no limit)")
-	o.flags.BoolVar(&o.asJSON, "json", false, "print the outcome as one line of JSON on standard output")
-	o.define("`URL` of the server, as for holdfast run; only one, a Cluster, or a master\nbehind Sentinel")
-	o.flags.BoolVar(&o.strict, "strict", false, "Strict mode, as for holdfast run; the same for all that use NAME")
-	o.flags.Var((*seconds)(&o.maxTTL), "max-ttl", "with --strict, the longest lease `DUR` of any program that uses the server")
+func (o *partyFlags) defineParty(f *pflag.FlagSet) {
+	f.VarP((*seconds)(&o.wait), "wait", "w", "with wait, wait at most `DUR` (default: no limit)")
+	f.BoolVar(&o.asJSON, "json", false, "print the outcome as one line of JSON on standard output")
+	o.lacks = "which has no " + f.Name() + ": name one server"
+	o.define(f, onlyOne)
+	o.defineStrict("Strict mode, as for holdfast run; the same for all that use NAME")
 }
 
 // parse takes NAME, the number of parties up to most, and what to do, which is one of actions.
-func (o *partyFlags) parse(args []string, most int, actions ...string) error {
-	if err := parse(o.flags, args); err != nil {
-		return err
-	}
-	command, f := o.flags.Name(), o.flags
-	if f.NArg() != 3 {
-		return exitcode.Usagef("want three arguments, not %d: holdfast %s NAME N %s", f.NArg(), command, strings.Join(actions, "|"))
-	}
+func (o *partyFlags) parse(most int, actions ...string) error {
+	f := o.flags
 	n, err := strconv.Atoi(f.Arg(1))
 	o.name, o.parties, o.action = f.Arg(0), n, f.Arg(2)
 	switch {
-	case o.name == "":
-		return exitcode.Usagef("NAME is empty")
 	case err != nil || n < 1 || n > most:
 		return exitcode.Usagef("%q is not a number of parties: want 1 to %d", f.Arg(1), most)
 	case !slices.Contains(actions, o.action):
 		return exitcode.Usagef("%q: want %s", o.action, strings.Join(actions, " or "))
 	case f.Changed("wait") && o.action != "wait":
 		return exitcode.Usagef("--wait is for wait, not for %s", o.action)
-	case f.Changed("max-ttl") && !o.strict:
-		return exitcode.Configf("--max-ttl needs --strict")
-	case o.strict && (o.maxTTL < minTTL || o.maxTTL > maxTTL):
-		return exitcode.Configf("--max-ttl %s: want %s to %s", o.maxTTL, minTTL, maxTTL)
 	}
 	return nil
 }
@@ -88,27 +66,21 @@ type partyReport struct {
 	Error    string `json:"error,omitempty"`
 }
 
-// with opens the server and calls f, whose context ends by a signal, or when --wait is over. It returns how to exit.
-func (o *partyFlags) with(ctx context.Context, stdout, stderr io.Writer, f func(context.Context, *holdfast.Client, *partyReport) error) (err error) {
-	if o.servers, o.console, err = o.open(stderr); err != nil {
+// with opens the server, where leases last for ttl at least, and calls f, whose context ends by a signal, or when --wait is over. It
+// returns how to exit.
+func (o *partyFlags) with(ctx context.Context, stdout, stderr io.Writer, ttl time.Duration, f func(context.Context, *holdfast.Client, *partyReport) error) error {
+	if err := o.open(stderr); err != nil {
 		return err
 	}
-	defer o.servers.Close()
-	if o.servers.AreQuorum() {
-		return exitcode.Configf("%d servers are named, a quorum, which has no %s: name one server", len(o.servers.All), o.flags.Name())
-	}
-	cfg := &holdfast.Config{MaxTTL: maxTTL, Prefix: o.prefix}
-	if o.strict {
-		cfg = strictConfig(o.maxTTL, o.prefix)
-	}
-	cfg.Logger = o.console.Logger()
-	locks, err := o.servers.Locks(cfg, 0)
-	if err != nil {
-		return err
-	}
-	defer locks.Close(connect.CloseTime)
-	ctx, stop := signals.Context(ctx)
-	defer stop()
+	return o.use(ctx, o.config(o.servers, o.prefix), func(ctx context.Context, locks *connect.Locks) error {
+		if err := o.checkMaxTTL(o.servers, ttl); err != nil {
+			return err
+		}
+		return o.meet(ctx, stdout, locks.Client(), f)
+	})
+}
+
+func (o *partyFlags) meet(ctx context.Context, stdout io.Writer, client *holdfast.Client, f func(context.Context, *holdfast.Client, *partyReport) error) error {
 	work := ctx
 	if o.wait > 0 {
 		var cancel context.CancelFunc
@@ -117,7 +89,7 @@ func (o *partyFlags) with(ctx context.Context, stdout, stderr io.Writer, f func(
 	}
 	began := time.Now()
 	r := &partyReport{Name: o.name, Server: o.servers.Addr(), Parties: o.parties, Action: o.action}
-	err = f(work, locks.Client(), r)
+	err := f(work, client, r)
 	r.Waited = time.Since(began).Milliseconds()
 	exit := o.exit(ctx, r, err)
 	if exit.Err != nil {
@@ -126,8 +98,8 @@ func (o *partyFlags) with(ctx context.Context, stdout, stderr io.Writer, f func(
 	}
 	r.ExitCode = exit.Code
 	if o.asJSON {
-		if err := output.WriteJSON(stdout, r); err != nil {
-			return exitcode.OfOutput(err)
+		if err := printResult(stdout, true, r, ""); err != nil {
+			return err
 		}
 	}
 	if exit.Code == 0 {
@@ -141,13 +113,12 @@ var errNotOpen = errors.New("not open yet")
 
 // exit returns how to exit after err, and completes the report's outcome.
 func (o *partyFlags) exit(ctx context.Context, r *partyReport, err error) *exitcode.Error {
-	var sig signals.Error
 	switch {
 	case err == nil:
 		return &exitcode.Error{}
-	case errors.As(context.Cause(ctx), &sig):
+	case interrupted(ctx) != nil:
 		r.Outcome = "interrupted"
-		return &exitcode.Error{Code: exitcode.Signal + signals.Number(sig.Signal)}
+		return interrupted(ctx)
 	case errors.Is(err, holdfast.ErrLatchIncomplete):
 		r.Outcome = "incomplete"
 		return &exitcode.Error{Code: exitcode.Broken, Err: err}
@@ -172,7 +143,7 @@ func (o *partyFlags) exit(ctx context.Context, r *partyReport, err error) *exitc
 	case errors.Is(err, holdfast.ErrAmbiguous) && o.action != "wait":
 		exit.Err = fmt.Errorf("%w; holdfast show %s says whether it was done", err, shellWord(o.name))
 	case errors.Is(err, holdfast.ErrMismatch):
-		exit.Err = fmt.Errorf("%w; %s", err, mismatchAdvice(o.flags.Name(), err))
+		exit.Err = advised(err, mismatchAdvice(o.flags.Name(), err))
 	}
 	return exit
 }

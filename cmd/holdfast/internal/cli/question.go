@@ -2,17 +2,15 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"io"
 
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/console"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/exitcode"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/job"
-	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/output"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/signals"
 )
 
-// A question is put to the servers of a run, and runs no command: --leader, --watch and --last.
+// A question is put to the servers of a run, and runs no command: --leader and --watch.
 type question struct {
 	*job.Run
 	json bool
@@ -31,9 +29,8 @@ func (q *question) ask(ctx context.Context, f func(ctx context.Context) *exitcod
 	ctx, stop := signals.Context(ctx)
 	defer stop()
 	exit := f(ctx)
-	var sig signals.Error
-	if errors.As(context.Cause(ctx), &sig) {
-		return &exitcode.Error{Code: exitcode.Signal + signals.Number(sig.Signal)}
+	if exit := interrupted(ctx); exit != nil {
+		return exit
 	}
 	if exit == nil {
 		return nil
@@ -46,15 +43,8 @@ func (q *question) ask(ctx context.Context, f func(ctx context.Context) *exitcod
 
 // answer prints an answer: the text, or with --json the value. It returns how to exit if it cannot.
 func (q *question) answer(text string, value any) *exitcode.Error {
-	line := []byte(text)
-	if q.json {
-		var err error
-		if line, err = output.JSON(value); err != nil {
-			return exitcode.As(err)
-		}
-	}
-	if _, err := q.Streams.Out.Write(line); err != nil {
-		return exitcode.OfOutput(err)
+	if err := printResult(q.Streams.Out, q.json, value, text); err != nil {
+		return exitcode.As(err)
 	}
 	return nil
 }

@@ -4,28 +4,20 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
+
+	"github.com/spf13/pflag"
 
 	"github.com/holdfast-go/holdfast"
 
-	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/connect"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/exitcode"
 )
 
-func newReleaseFlags() *ticketFlags {
-	o := newTicketFlags("release")
-	o.defineTicket("read the ticket from `FILE`, and remove the file", "read the ticket from the open file descriptor `N`")
-	o.defineServers()
-	return &o
-}
-
-func releaseHelp(w io.Writer) {
-	fmt.Fprintf(w, `Usage: holdfast release [flags] --ticket FILE
+const releaseHelp = `Usage: holdfast release [flags] --ticket FILE
        holdfast release [flags] --ticket-fd N
 
 Releases a lock that holdfast acquire has acquired, hands it to the next waiter, and
 removes the file of the ticket. If the lock was lost before, the file is removed, too, and
-the exit code is %d: somebody else may have held the lock while the script still worked.
+the exit code is 79: somebody else may have held the lock while the script still worked.
 The file stays if the ticket still lasts, and another server may be the one that gave it:
 the message says which server that was.
 
@@ -35,23 +27,23 @@ After another error the file stays, unless the ticket is used up: run the comman
 only the reply was lost, the second run may report a lost lock that the first one released.
 
 Flags:
-%s
-The server is the first of --redis, HOLDFAST_REDIS, REDIS_URL, %s.
+{flags}
+
+The server is the first of --redis, HOLDFAST_REDIS, REDIS_URL, redis://127.0.0.1:6379.
 It must be the one of holdfast acquire, with the same --prefix.
 
 JSON: name, server, outcome (released, lost, interrupted or failed), exit_code, ticket
   (the file), error.
 
-Exit codes: 0 released, %d wrong usage, %d no ticket there, %d unavailable, %d refused,
-%d wrong configuration, %d the lock was lost before, %d interrupted (INT; also 129, 131,
+Exit codes: 0 released, 64 wrong usage, 66 no ticket there, 69 unavailable, 77 refused,
+78 wrong configuration, 79 the lock was lost before, 130 interrupted (INT; also 129, 131,
 143).
-`, exitcode.Lost, newReleaseFlags().flags.FlagUsages(), connect.Default, exitcode.Usage, exitcode.NoInput, exitcode.Unavailable, exitcode.Denied,
-		exitcode.Config, exitcode.Lost, exitcode.Signal+2)
-}
+`
 
-func release(ctx context.Context, args []string, _ io.Reader, stdout, stderr io.Writer) error {
-	o := newReleaseFlags()
-	return o.withTicket(ctx, args, stdout, stderr, func(ctx context.Context, q *question, r *ticketReport, t holdfast.Ticket) *exitcode.Error {
+func release(f *pflag.FlagSet) action {
+	o := &ticketFlags{ttl: defaultTicketTTL}
+	o.defineTicket(f, "read the ticket from `FILE`, and remove the file", "read the ticket from the open file descriptor `N`")
+	return o.withTicket(func(ctx context.Context, q *question, r *ticketReport, t holdfast.Ticket) *exitcode.Error {
 		lease, err := q.Locks.Client().Adopt(ctx, t)
 		switch {
 		case errors.Is(err, holdfast.ErrAmbiguous):

@@ -7,27 +7,13 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/holdfast-go/holdfast"
+	"github.com/spf13/pflag"
 
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/connect"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/exitcode"
 )
 
-// resizeFlags are the arguments and flags of holdfast resize.
-type resizeFlags struct {
-	serverFlags
-	name  string
-	slots int
-}
-
-func newResizeFlags() *resizeFlags {
-	o := &resizeFlags{serverFlags: newServerFlags("resize")}
-	o.define(oneOrMore)
-	return o
-}
-
-func resizeHelp(w io.Writer) {
-	fmt.Fprintf(w, `Usage: holdfast resize [flags] NAME N
+const resizeHelp = `Usage: holdfast resize [flags] NAME N
 
 Sets the number of slots of NAME, for runs with --slots and for programs that use it as
 a semaphore: from then on there are N slots, whatever number they give. With N = 0 the
@@ -41,65 +27,37 @@ number on one machine after another:
     holdfast resize render 0                      # last: all runs give 4
 
 Flags:
-%s
-The server is the first of --redis, HOLDFAST_REDIS, REDIS_URL, %s.
+{flags}
 
-Exit codes: 0 done, %d wrong usage, %d unavailable, %d refused, %d NAME is another kind
+The server is the first of --redis, HOLDFAST_REDIS, REDIS_URL, redis://127.0.0.1:6379.
+
+Exit codes: 0 done, 64 wrong usage, 69 unavailable, 77 refused, 78 NAME is another kind
 of lock.
-`, newResizeFlags().flags.FlagUsages(), connect.Default, exitcode.Usage, exitcode.Unavailable, exitcode.Denied, exitcode.Config)
-}
+`
 
-func (o *resizeFlags) parse(args []string) error {
-	if err := parse(o.flags, args); err != nil {
-		return err
-	}
-	if n := o.flags.NArg(); n != 2 {
-		return exitcode.Usagef("want two arguments, not %d: holdfast resize NAME N", n)
-	}
-	if o.name = o.flags.Arg(0); o.name == "" {
-		return exitcode.Usagef("NAME is empty")
-	}
-	n, err := strconv.Atoi(o.flags.Arg(1))
-	if err != nil || n < 0 {
-		return exitcode.Usagef("%q is not a number of slots", o.flags.Arg(1))
-	}
-	o.slots = n
-	return nil
-}
-
-func resize(ctx context.Context, args []string, _ io.Reader, stdout, stderr io.Writer) error {
-	o := newResizeFlags()
-	if err := o.parse(args); err != nil {
-		return err
-	}
-	s, c, err := o.open(stderr)
-	if err != nil {
-		return err
-	}
-	defer s.Close()
-	if s.AreQuorum() {
-		return exitcode.Configf("%d servers are named, a quorum, which has no slots: name one server", len(s.All))
-	}
-	locks, err := s.Locks(&holdfast.Config{Prefix: o.prefix, Logger: c.Logger()}, 0)
-	if err != nil {
-		return err
-	}
-	defer locks.Close(connect.CloseTime)
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
-	defer cancel()
-	// A semaphore needs a number of permits, but Resize does not send it.
-	if err := locks.Client().Semaphore(o.name, max(o.slots, 1)).Resize(ctx, o.slots); err != nil {
-		exit := exitcode.OfLibrary(err)
-		if advice := mismatchAdvice("resize", err); advice != "" {
-			err = fmt.Errorf("%w; %s", err, advice)
+func resize(f *pflag.FlagSet) action {
+	o := &serverFlags{lacks: "which has no slots: name one server"}
+	o.define(f, oneOrMore)
+	return func(ctx context.Context, _ io.Reader, stdout, stderr io.Writer) error {
+		name := f.Arg(0)
+		slots, err := strconv.Atoi(f.Arg(1))
+		if err != nil || slots < 0 {
+			return exitcode.Usagef("%q is not a number of slots", f.Arg(1))
 		}
-		c.Error(err)
-		return &exitcode.Error{Code: exit.Code}
+		if err := o.open(stderr); err != nil {
+			return err
+		}
+		return o.use(ctx, o.config(o.servers, o.prefix), func(ctx context.Context, locks *connect.Locks) error {
+			ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+			defer cancel()
+			// A semaphore needs a number of permits, but Resize does not send it.
+			if err := locks.Client().Semaphore(name, max(slots, 1)).Resize(ctx, slots); err != nil {
+				return advised(err, mismatchAdvice("resize", err))
+			}
+			if slots == 0 {
+				return printText(stdout, fmt.Sprintf("%q has as many slots as its users say\n", name))
+			}
+			return printText(stdout, fmt.Sprintf("%q has %d slots\n", name, slots))
+		})
 	}
-	if o.slots == 0 {
-		_, err = fmt.Fprintf(stdout, "%q has as many slots as its users say\n", o.name)
-	} else {
-		_, err = fmt.Fprintf(stdout, "%q has %d slots\n", o.name, o.slots)
-	}
-	return err
 }

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/spf13/pflag"
+
 	"github.com/holdfast-go/holdfast"
 
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/connect"
@@ -30,16 +32,24 @@ type runFlags struct {
 	once      time.Duration
 	onceKey   string
 	maxTries  count
-	last      bool
 	owner     string
 	lockKey   string
 	redisson  string
 	metrics   string // the file for node_exporter
 }
 
-func newRunFlags() *runFlags {
-	o := &runFlags{jobFlags: jobFlags{serverFlags: newServerFlags("run")}}
-	f := o.flags
+func run(f *pflag.FlagSet) action {
+	o := &runFlags{}
+	o.defineRun(f)
+	return func(ctx context.Context, stdin io.Reader, stdout, stderr io.Writer) error {
+		if err := o.check(); err != nil {
+			return err
+		}
+		return o.run(ctx, job.Streams{In: stdin, Out: stdout, Err: stderr})
+	}
+}
+
+func (o *runFlags) defineRun(f *pflag.FlagSet) {
 	f.BoolVarP(&o.try, "try", "n", false, "do not wait if the lock is held")
 	f.VarP((*seconds)(&o.wait), "wait", "w", "wait at most `DUR` for the lock, and up to 1s longer for a server that does not\nanswer; 0 is the same as --try (default: no limit for the lock, 3s for the\nserver)")
 	f.IntVarP(&o.busyCode, "conflict-exit-code", "E", exitcode.Busy, "exit code `N` if the lock is held")
@@ -52,36 +62,27 @@ func newRunFlags() *runFlags {
 	f.Var((*seconds)(&o.once), "once", "run only if no run with --once was completed in the last `DUR`; failed runs do\nnot count")
 	f.StringVar(&o.onceKey, "once-key", "", "with --once, run only if none was completed with the same `KEY`, such as the\ndate; it is remembered for the DUR of --once")
 	f.Var(&o.maxTries, "max-tries", "with --once, run at most `N` times until one is completed")
-	f.BoolVar(&o.last, "last", false, "say which run with --once was completed last, and run nothing; not with several\nservers")
 	f.Var((*seconds)(&o.job.MinHold), "min-hold", "keep the lock, and run, for at least `DUR` from the start of the command, so that\na host whose clock is behind does not run the job again; with --strict, or\nseveral servers, at most --max-ttl; a note with the holder says so")
 	f.StringVar(&o.owner, "owner", "", "run beside other runs of NAME with the same `ID`, ahead of waiters, and beside\nno others")
 	f.StringVar(&o.lockKey, "key", "", "exact `KEY` of the lock, to share it with other programs")
 	f.StringVar(&o.redisson, "redisson", "", "`NAME` of the lock in Java, to share it with Redisson's getLock(NAME)")
 	f.StringVar(&o.metrics, "metrics-file", "", "write metrics of the run to `FILE` for node_exporter; it ends in .prom")
 	f.Var((*seconds)(&o.nodeTimeout), "node-timeout", "with several servers, wait at most `DUR` for each in a round (default: a 200th\nof --ttl, 5ms to 50ms, or longer if the nodes are far away)")
-	o.defineJob("`ACTION` if the lock is lost: terminate, kill, notify or ignore; see below")
-	return o
+	o.defineJob(f, "`ACTION` if the lock is lost: terminate, kill, notify or ignore; see below")
 }
 
-// parseRun parses a command line. Its errors have exit code 64, or 78 for values that do not fit together.
-func parseRun(args []string) (*runFlags, error) {
-	o := newRunFlags()
-	if err := parse(o.flags, args); err != nil || o.help {
-		return o, err
-	}
-	if o.last {
-		return o, o.checkLast()
-	}
+// check takes NAME and CMD. Its errors have exit code 64, or 78 for values that do not fit together.
+func (o *runFlags) check() error {
 	if err := o.takeCommand(); err != nil {
-		return o, err
+		return err
 	}
 	if err := o.checkUsage(); err != nil {
-		return o, err
+		return err
 	}
 	if o.job.MinHold > maxTTL {
-		return o, exitcode.Configf("--min-hold %s: want at most %s", o.job.MinHold, maxTTL)
+		return exitcode.Configf("--min-hold %s: want at most %s", o.job.MinHold, maxTTL)
 	}
-	return o, o.checkTimes()
+	return o.checkTimes()
 }
 
 func (o *runFlags) checkUsage() error {
@@ -146,7 +147,7 @@ func (o *runFlags) checkServers(s *connect.Servers) error {
 	case kind.Several:
 		return exitcode.Configf("%d servers are named, a quorum, which has no locks for --shared, --exclusive, --slots or --owner: name one server for these", n)
 	case o.once != 0:
-		return exitcode.Configf("%d servers are named, a quorum, which keeps no record of jobs: name one server for --once and --last", n)
+		return exitcode.Configf("%d servers are named, a quorum, which keeps no record of jobs: name one server for --once", n)
 	case len(o.also) > 0:
 		return exitcode.Configf("%d servers are named, a quorum, whose locks have one name each: name one server for --also", n)
 	case kind.Foreign != "":
@@ -211,19 +212,9 @@ func (o *runFlags) patience() job.Wait {
 	return job.Forever
 }
 
-func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) error {
-	o, err := parseRun(args)
-	switch {
-	case o.help:
-		runHelp(stdout)
-		return nil
-	case err != nil:
-		return err
-	case o.last:
-		return last(ctx, o, stdout, stderr)
-	}
+func (o *runFlags) run(ctx context.Context, streams job.Streams) error {
 	began := time.Now()
-	r := &job.Run{Name: o.name, Also: o.also, Prefix: o.prefix, Metrics: o.metrics, Streams: job.Streams{In: stdin, Out: stdout, Err: stderr}, Advice: o.advice}
+	r := &job.Run{Name: o.name, Also: o.also, Prefix: o.prefix, Metrics: o.metrics, Streams: streams, Advice: o.advice}
 	return job.Main(r, o.level(), o.json, func() *exitcode.Error {
 		closeAll, err := o.openFor(r, o.checkServers)
 		if err != nil {

@@ -1,16 +1,6 @@
 package cli
 
-import (
-	"fmt"
-	"io"
-
-	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/connect"
-	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/exitcode"
-)
-
-func runHelp(w io.Writer) {
-	fmt.Fprintf(w, `Usage: holdfast run [flags] NAME -- CMD [ARG...]
-       holdfast run [flags] --last NAME
+const runHelp = `Usage: holdfast run [flags] NAME -- CMD [ARG...]
 
 Runs CMD while holding the lock NAME, and releases the lock when all processes of CMD
 have ended. CMD runs without a shell, unless -c is given. It has holdfast's standard
@@ -18,11 +8,12 @@ input, output and error. Write -- before a NAME that begins with a dash:
   holdfast run -- -NAME -- CMD
 
 Flags:
-%s
+{flags}
+
 Times are written 90s or 1m30s; a plain number means seconds.
 
 Server:
-  The server is the first of --redis, HOLDFAST_REDIS, REDIS_URL, %s.
+  The server is the first of --redis, HOLDFAST_REDIS, REDIS_URL, redis://127.0.0.1:6379.
   Other users can read a password on a command line: put it into HOLDFAST_REDIS.
   With rediss:// the server's certificate is verified against the system's authorities.
   These parameters can be added to the URL, separated by &, as in
@@ -43,7 +34,7 @@ Several servers:
     export HOLDFAST_REDIS="redis://a:6379 redis://b:6379 redis://c:6379"
     holdfast init && holdfast run nightly -- ./draw.sh
   A quorum has only plain runs: no --shared, --exclusive, --slots, --owner, --also, --key
-  or --redisson. It keeps no record of jobs: no --once, and no --last.
+  or --redisson. It keeps no record of jobs: no --once.
 
 Several locks:
   --also NAME, which may be repeated, makes the run hold further locks, all or none. Two
@@ -62,9 +53,9 @@ Runs beside each other:
   --owner ID is for the steps of one job, on whatever machine. While one of them runs,
   other steps with the same ID run beside it, ahead of all waiters, and runs with another
   ID wait. So a step can run a script that runs other steps without waiting for itself. A
-  plain run is refused (exit code %d) within a job that holds the lock NAME.
+  plain run is refused (exit code 64) within a job that holds the lock NAME.
   All runs of a NAME must be plain ones, or have --shared or --exclusive, or --slots with
-  the same N, or --owner. Another one is refused (exit code %d) while they run, and does
+  the same N, or --owner. Another one is refused (exit code 78) while they run, and does
   not disturb them. A plain run is not an --exclusive one, because other programs can share
   its lock, and they know no readers. Runs with --key or --redisson hold another lock: see
   below.
@@ -84,14 +75,10 @@ Once:
   exits with 0. The time must be longer than the machines' clocks differ, and shorter than
   the time from the end of one run to the start of the next. With --once-key, CMD runs
   only if no run with the same KEY has succeeded, which is remembered for DUR:
-    holdfast run --once 1440h --once-key "$(date +%%F)" nightly -- ./draw.sh
+    holdfast run --once 1440h --once-key "$(date +%F)" nightly -- ./draw.sh
   If a run fails, or its machine dies, CMD may run again: the next run that waits begins.
-  In a crontab write \%% for %%.
-  --last NAME prints which run without --once-key succeeded last, up to 30 days after its
-  DUR. With --once-key, it prints the last one of that KEY. It exits with 0, or with 1 if
-  none is known or, with --once, if none counts now. --json prints a line of JSON on
-  standard output: time, name, server, key, and run, which is null or has completed, owner,
-  host, pid, fence and try.
+  In a crontab write \% for %.
+  holdfast once NAME says which run succeeded last.
   One server, a Cluster, or a master behind Sentinel keeps the record; a quorum does not.
 
 Environment of CMD:
@@ -99,7 +86,7 @@ Environment of CMD:
   HOLDFAST_TTL_MS and, with a prefix, HOLDFAST_PREFIX are set. HOLDFAST_REDIS is removed,
   and so is REDIS_URL if holdfast uses it: if a job needs REDIS_URL, give holdfast --redis
   or HOLDFAST_REDIS. A holdfast in CMD must be given one of these, too: it is refused (exit
-  code %d) rather than use another server.
+  code 78) rather than use another server.
   Shared runs beside each other have the same fence, and so have the runs of one owner. The
   fences of runs with --slots tell which run began later, but a resource must not refuse
   the lower one, whose run may still be running.
@@ -120,7 +107,7 @@ Processes:
   KILL after --kill-after; the lock is held until then. There are two exceptions: processes
   of other users, which holdfast may not kill (it waits for them), and processes that CMD
   started if holdfast and its keeper process are killed with -9 at the same time. holdfast
-  needs the /proc of its own PID namespace, and otherwise refuses to run (exit code %d). As
+  needs the /proc of its own PID namespace, and otherwise refuses to run (exit code 71). As
   the first process of a container it reaps orphans.
   On other Unix systems this holds for CMD's process group while holdfast lives; on Windows
   it holds only for CMD.
@@ -144,18 +131,11 @@ Metrics (--metrics-file): a file for the textfile collector of node_exporter, wr
 
 Exit codes:
   CMD's own; 128+N if signal N killed it
-   %d  wrong usage                        %d  the lock was lost and CMD ended
-   %d  server unavailable or unusable    %d  --max-runtime was over
-   %d  the lock is held (-E)             %d  CMD cannot be executed
-   %d  credentials or ACL refused        %d  CMD not found
-   %d  wrong configuration               %d  interrupted while waiting (INT; also 129
-   %d  the keeper process died                HUP, 131 QUIT, 143 TERM)
-   %d  the system cannot start processes  %d  --max-tries runs have failed
-`, newRunFlags().flags.FlagUsages(), connect.Default, exitcode.Usage, exitcode.Config, exitcode.Config, exitcode.System,
-		exitcode.Usage, exitcode.Lost,
-		exitcode.Unavailable, exitcode.Overtime,
-		exitcode.Busy, exitcode.NotRunnable,
-		exitcode.Denied, exitcode.NotFound,
-		exitcode.Config, exitcode.Signal+2,
-		exitcode.Internal, exitcode.System, exitcode.Tries)
-}
+   64  wrong usage                        79  the lock was lost and CMD ended
+   69  server unavailable or unusable    124  --max-runtime was over
+   75  the lock is held (-E)             126  CMD cannot be executed
+   77  credentials or ACL refused        127  CMD not found
+   78  wrong configuration               130  interrupted while waiting (INT; also 129
+   70  the keeper process died                HUP, 131 QUIT, 143 TERM)
+   71  the system cannot start processes  80  --max-tries runs have failed
+`

@@ -4,12 +4,20 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"strings"
 	"testing"
 	"time"
+
+	"github.com/spf13/pflag"
 )
 
 func TestParseRun(t *testing.T) {
-	o, err := parseRun([]string{"-nvE", "9", "--meta", "a=1", "job", "--ttl=30", "--meta=b=x=y", "-c", "--json", "--", "echo", "-n", "--", "x"})
+	o, f := &runFlags{}, pflag.NewFlagSet("run", pflag.ContinueOnError)
+	o.defineRun(f)
+	err := f.Parse([]string{"-nvE", "9", "--meta", "a=1", "job", "--ttl=30", "--meta=b=x=y", "-c", "--json", "--", "echo", "-n", "--", "x"})
+	if err == nil {
+		err = o.check()
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -32,6 +40,22 @@ func TestSeconds(t *testing.T) {
 		var s seconds
 		if err := s.Set(text); err == nil {
 			t.Errorf("%q is accepted, as %s", text, time.Duration(s))
+		}
+	}
+}
+
+// What stands in the place of a number may be a password.
+func TestErrorsDoNotQuoteValues(t *testing.T) {
+	for _, c := range [][]string{
+		{"run", "-E", "secret", "name", "--", "true"},
+		{"run", "--quiet=secret", "name", "--", "true"},
+		{"run", "--wait", "secret", "name", "--", "true"},
+		{"bench", "--goroutines", "secret"},
+		{"demo", "--seed", "secret"},
+	} {
+		var stderr strings.Builder
+		if code := Main(t.Context(), c, nil, io.Discard, &stderr); code != 64 || strings.Contains(stderr.String(), "secret") || !strings.Contains(stderr.String(), ": want ") {
+			t.Errorf("%q: exit code %d, %s", c, code, &stderr)
 		}
 	}
 }

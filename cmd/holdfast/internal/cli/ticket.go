@@ -8,6 +8,8 @@ import (
 	"io/fs"
 	"time"
 
+	"github.com/spf13/pflag"
+
 	"github.com/holdfast-go/holdfast"
 
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/connect"
@@ -30,25 +32,15 @@ type ticketFlags struct {
 // defaultTicketTTL is how long a lock is kept for a script that does not say so.
 const defaultTicketTTL = time.Minute
 
-func newTicketFlags(command string) ticketFlags {
-	return ticketFlags{jobFlags: jobFlags{serverFlags: newServerFlags(command), maxTTL: defaultStrictTTL}, ttl: defaultTicketTTL}
-}
-
 // defineTicket defines the flags that all three have. ticket and fd are the texts of --ticket and --ticket-fd.
-func (o *ticketFlags) defineTicket(ticket, fd string) {
-	f := o.flags
+func (o *ticketFlags) defineTicket(f *pflag.FlagSet, ticket, fd string) {
 	f.StringVar(&o.ticket.File, "ticket", "", ticket)
 	f.IntVar(&o.ticket.FD, "ticket-fd", 0, fd)
-}
-
-// defineServers defines the flags about servers and output that all three have.
-func (o *ticketFlags) defineServers() {
-	f := o.flags
 	f.BoolVar(&o.asJSON, "json", false, "print the outcome as one line of JSON on standard output")
 	f.BoolVarP(&o.quiet, "quiet", "q", false, "print only errors")
-	o.define("`URL` of the server, as for holdfast run; only one, a Cluster, or a master\nbehind Sentinel")
-	f.BoolVar(&o.strict, "strict", false, "Strict mode, as for holdfast run; the same for all that use the lock")
-	f.Var((*seconds)(&o.maxTTL), "max-ttl", "with --strict, the longest lease `DUR` of any program that uses the server")
+	o.lacks = "whose locks have no tickets: name one server, or use holdfast run"
+	o.define(f, onlyOne)
+	o.defineStrict("Strict mode, as for holdfast run; the same for all that use the lock")
 }
 
 // checkTicket refuses flags that make no sense. forWriting says that the ticket is to be written.
@@ -69,23 +61,15 @@ func (o *ticketFlags) checkTicket(forWriting bool) error {
 	case forWriting && o.ticket.FD == 1 && o.asJSON:
 		return exitcode.Usagef("--ticket-fd 1 and --json: both go to standard output")
 	}
-	if o.ttl < minTTL || o.ttl > maxTTL {
-		return exitcode.Configf("--ttl %s: want %s to %s", o.ttl, minTTL, maxTTL)
-	}
-	return nil
+	return checkTTL(o.ttl)
 }
 
 // checkTicketServers refuses servers and times that tickets do not allow.
 func (o *ticketFlags) checkTicketServers(s *connect.Servers) error {
-	switch {
-	case s.AreQuorum():
-		return exitcode.Configf("%d servers are named, a quorum, whose locks have no tickets: name one server, or use holdfast run", len(s.All))
-	case o.flags.Changed("max-ttl") && !o.strict:
-		return exitcode.Configf("--max-ttl needs --strict")
-	case o.strict && (o.maxTTL < o.ttl || o.maxTTL > maxTTL):
-		return exitcode.Configf("--max-ttl %s: want %s (--ttl) to %s", o.maxTTL, o.ttl, maxTTL)
+	if err := o.checkOne(s); err != nil {
+		return err
 	}
-	return nil
+	return o.checkMaxTTL(s, o.ttl)
 }
 
 // ticketReport is what --json prints: how it went.
@@ -127,7 +111,7 @@ func (o *ticketFlags) with(ctx context.Context, stdout, stderr io.Writer, f func
 	}
 	var sig signals.Error
 	if errors.As(context.Cause(ctx), &sig) && exit.Code != exitcode.Lost {
-		exit.Code, r.Outcome = exitcode.Signal+signals.Number(sig.Signal), "interrupted"
+		exit.Code, r.Outcome = exitcode.OfLibrary(sig).Code, "interrupted"
 		if exit.Err == context.Canceled { // and nothing is known besides
 			exit.Err = fmt.Errorf("%s before the server answered; run holdfast %s again", sig.Signal, o.flags.Name())
 		}

@@ -10,12 +10,15 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/spf13/pflag"
+
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/exitcode"
 )
 
 // A signal that comes before the server has answered is named, and what to do about the ticket.
 func TestASignalBeforeTheServerAnswersIsNamed(t *testing.T) {
-	o := newReleaseFlags()
+	o := &ticketFlags{ttl: defaultTicketTTL}
+	o.defineTicket(pflag.NewFlagSet("release", pflag.ContinueOnError), "", "")
 	o.redis = []string{"redis://127.0.0.1:1"}
 	var stderr bytes.Buffer
 	err := o.with(t.Context(), io.Discard, &stderr, func(ctx context.Context, q *question, _ *ticketReport) *exitcode.Error {

@@ -12,18 +12,18 @@ import (
 	"strings"
 	"time"
 
+	"github.com/spf13/pflag"
+
 	"github.com/holdfast-go/holdfast/inspect"
 	"github.com/holdfast-go/holdfast/inspect/ui"
 	"github.com/holdfast-go/holdfast/internal/access"
 
-	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/connect"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/exitcode"
 )
 
 // uiFlags are the flags and arguments of holdfast ui.
 type uiFlags struct {
 	lookFlags
-	pattern    string
 	listen     string
 	hosts      []string
 	authFile   string
@@ -34,20 +34,7 @@ type uiFlags struct {
 // defaultListen is where the inspector is served.
 const defaultListen = "127.0.0.1:4041"
 
-func newUIFlags() *uiFlags {
-	o := &uiFlags{lookFlags: newLookFlags("ui")}
-	f := o.flags
-	f.StringVar(&o.listen, "http", defaultListen, "serve on this `ADDRESS`: HOST:PORT, or :PORT on 127.0.0.1; port 0 is a\nfree one")
-	f.StringVar(&o.authFile, "auth-file", "", "ask for a name and password, from this `FILE` with a line user:password\nfor each user, which others may not read")
-	f.BoolVar(&o.allowBreak, "allow-break", false, "let those who see the pages break and revoke locks")
-	f.StringArrayVar(&o.hosts, "http-host", nil, "also answer requests for this host `NAME`, such as a proxy's; may be\nrepeated")
-	f.StringVar(&o.path, "path", "", "serve below this `PATH`, such as /locks, if a proxy does not remove it")
-	o.serverFlags.define(oneOrMore)
-	return o
-}
-
-func uiHelp(w io.Writer) {
-	fmt.Fprintf(w, `Usage: holdfast ui [flags] [PATTERN]
+const uiHelp = `Usage: holdfast ui [flags] [PATTERN]
 
 Serves the inspector until ^C: web pages that show the locks as they change, who holds
 them, who waits, and what has happened to each while somebody looked. It prints its
@@ -58,8 +45,9 @@ address. With PATTERN, as for holdfast ls, it lists only locks whose names match
   holdfast ui --http 10.1.2.3:4041 --auth-file /etc/holdfast/users --allow-break
 
 Flags:
-%s
-The server is the first of --redis, HOLDFAST_REDIS, REDIS_URL, %s.
+{flags}
+
+The server is the first of --redis, HOLDFAST_REDIS, REDIS_URL, redis://127.0.0.1:6379.
 
 Who can see them: everyone who can reach ADDRESS, or with --auth-file the users it names.
   On an address that is not loopback, --auth-file is required. Passwords are sent in clear:
@@ -75,19 +63,28 @@ Breaking: without --allow-break the pages only look. With it, the page of a lock
 Metrics: /metrics has the numbers of locks, holders and waiters, the oldest hold and the
   longest wait, by kind, for Prometheus. Of a quorum it is not known who waits.
 
-Exit codes: %d wrong usage, %d unavailable, %d the address cannot be used, %d refused,
-%d wrong configuration, %d interrupted (INT; also 129, 131, 143).
-`, newUIFlags().flags.FlagUsages(), connect.Default, exitcode.Usage, exitcode.Unavailable, exitcode.System, exitcode.Denied, exitcode.Config, exitcode.Signal+2)
+Exit codes: 64 wrong usage, 69 unavailable, 71 the address cannot be used, 77 refused,
+78 wrong configuration, 130 interrupted (INT; also 129, 131, 143).
+`
+
+func serveUI(f *pflag.FlagSet) action {
+	o := &uiFlags{}
+	f.StringVar(&o.listen, "http", defaultListen, "serve on this `ADDRESS`: HOST:PORT, or :PORT on 127.0.0.1; port 0 is a\nfree one")
+	f.StringVar(&o.authFile, "auth-file", "", "ask for a name and password, from this `FILE` with a line user:password\nfor each user, which others may not read")
+	f.BoolVar(&o.allowBreak, "allow-break", false, "let those who see the pages break and revoke locks")
+	f.StringArrayVar(&o.hosts, "http-host", nil, "also answer requests for this host `NAME`, such as a proxy's; may be\nrepeated")
+	f.StringVar(&o.path, "path", "", "serve below this `PATH`, such as /locks, if a proxy does not remove it")
+	o.serverFlags.define(f, oneOrMore)
+	return func(ctx context.Context, _ io.Reader, stdout, stderr io.Writer) error {
+		if err := o.checkAddress(); err != nil {
+			return err
+		}
+		return o.serve(ctx, stdout, stderr)
+	}
 }
 
-func (o *uiFlags) parse(args []string) error {
-	if err := parse(o.flags, args); err != nil {
-		return err
-	}
-	o.pattern = o.flags.Arg(0)
-	if o.flags.NArg() > 1 {
-		return exitcode.Usagef("want one PATTERN, not %d arguments (quote it for the shell): holdfast ui [flags] [PATTERN]", o.flags.NArg())
-	}
+// checkAddress completes --http, and refuses an address that others can reach without a password.
+func (o *uiFlags) checkAddress() error {
 	host, port, err := net.SplitHostPort(o.listen)
 	switch host {
 	case "", "localhost":
@@ -103,12 +100,8 @@ func (o *uiFlags) parse(args []string) error {
 	return nil
 }
 
-func serveUI(ctx context.Context, args []string, _ io.Reader, stdout, stderr io.Writer) error {
-	o := newUIFlags()
-	if err := o.parse(args); err != nil {
-		return err
-	}
-	opts := &ui.Options{AllowBreak: o.allowBreak, Hosts: o.hosts, Pattern: o.pattern, Prefix: o.path, Logger: slog.New(slog.NewTextHandler(stderr, nil))}
+func (o *uiFlags) serve(ctx context.Context, stdout, stderr io.Writer) error {
+	opts := &ui.Options{AllowBreak: o.allowBreak, Hosts: o.hosts, Pattern: o.flags.Arg(0), Prefix: o.path, Logger: slog.New(slog.NewTextHandler(stderr, nil))}
 	if o.authFile != "" {
 		users, err := readUsers(o.authFile)
 		if err != nil {
@@ -130,11 +123,11 @@ func serveUI(ctx context.Context, args []string, _ io.Reader, stdout, stderr io.
 		}
 		defer handler.Close()
 		// Asking first tells of a wrong address. Later, the pages wait for outages to end.
-		if err := access.Reach(ctx, in, "list", o.pattern); err != nil {
+		if err := access.Reach(ctx, in, "list", opts.Pattern); err != nil {
 			return err
 		}
-		if _, err := fmt.Fprintf(stdout, "http://%s%s/\n", listener.Addr(), strings.TrimSuffix(o.path, "/")); err != nil {
-			return exitcode.OfOutput(err)
+		if err := printText(stdout, fmt.Sprintf("http://%s%s/\n", listener.Addr(), strings.TrimSuffix(o.path, "/"))); err != nil {
+			return err
 		}
 		o.warn(listener.Addr())
 		return serveUntil(ctx, listener, handler)

@@ -11,9 +11,6 @@ import (
 	"sync"
 
 	"github.com/spf13/pflag"
-
-	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/exitcode"
-	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/output"
 )
 
 // next is the version that is being worked on. release/apidiff.sh reads it, too.
@@ -83,40 +80,24 @@ func (b build) String() string {
 	return text + ")"
 }
 
-func versionFlags() (flags *pflag.FlagSet, json *bool) {
-	flags = newFlags("version")
-	return flags, flags.Bool("json", false, "print it as one line of JSON")
-}
-
-func versionHelp(w io.Writer) {
-	flags, _ := versionFlags()
-	fmt.Fprintf(w, `Usage: holdfast version [flags]
+const versionHelp = `Usage: holdfast version [flags]
 
 Prints the version, the version of Go, the system it was built for, and the commit. A
 build that is not of a release has the version that comes next, with -dev.
 
 Flags:
-%s
+{flags}
+
 JSON: version, commit (empty if it is not known), modified (there were changes beside the
   commit), go, os, arch.
 
-Exit codes: 0 done, %d wrong usage.
-`, flags.FlagUsages(), exitcode.Usage)
-}
+Exit codes: 0 done, 64 wrong usage.
+`
 
-func version(_ context.Context, args []string, _ io.Reader, stdout, _ io.Writer) error {
-	flags, json := versionFlags()
-	if err := parseOnlyFlags(flags, args); err != nil {
-		return err
+func version(f *pflag.FlagSet) action {
+	json := f.Bool("json", false, "print it as one line of JSON")
+	return func(_ context.Context, _ io.Reader, stdout, _ io.Writer) error {
+		b := thisBuild()
+		return printResult(stdout, *json, b, b.String()+"\n")
 	}
-	var err error
-	if b := thisBuild(); *json {
-		err = output.WriteJSON(stdout, b)
-	} else {
-		_, err = fmt.Fprintln(stdout, b)
-	}
-	if err != nil {
-		return exitcode.OfOutput(err)
-	}
-	return nil
 }

@@ -9,12 +9,13 @@ import (
 	"strings"
 	"time"
 
+	"github.com/spf13/pflag"
+
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/inspect"
 	"github.com/holdfast-go/holdfast/internal/access"
 	"github.com/holdfast-go/holdfast/internal/printable"
 
-	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/connect"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/exitcode"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/fullscreen"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/lockstatus"
@@ -29,27 +30,20 @@ type watchFlags struct {
 	sort    string
 }
 
-func newWatchFlags() *watchFlags {
-	o := &watchFlags{lookFlags: newLookFlags("watch")}
-	o.flags.StringVar(&o.sort, "sort", byName, "`ORDER` of the table: name, age (the oldest first), or waiters (the most first)")
-	o.define("a line of JSON for each change, also on a terminal")
-	return o
-}
+const watchHelp = `Usage: holdfast watch [flags] [PATTERN]
 
-func watchHelp(w io.Writer) {
-	fmt.Fprintf(w, `Usage: holdfast watch [flags] [NAME]
-
-Shows the locks whose names match NAME, which may be a pattern as for holdfast ls, or all:
-on a terminal as a table that fills it and is renewed every second, until ^C; otherwise,
-and with --json, as a line of JSON for each change.
+Shows the locks whose names match PATTERN, as for holdfast ls, or all: on a terminal as
+a table that fills it and is renewed every second, until ^C; otherwise, and with --json,
+as a line of JSON for each change.
 
   holdfast watch
   holdfast watch 'orders/*' --sort waiters
   holdfast watch nightly | jq -r '.event + " " + .holders[0].owner'
 
 Flags:
-%s
-The server is the first of --redis, HOLDFAST_REDIS, REDIS_URL, %s.
+{flags}
+
+The server is the first of --redis, HOLDFAST_REDIS, REDIS_URL, redis://127.0.0.1:6379.
 
 Changes: event is present (the lock was there at first), granted, queued (somebody
   waits who did not before), released (or broken: see holdfast breaks) or expired; the
@@ -63,39 +57,29 @@ Changes: event is present (the lock was there at first), granted, queued (somebo
 If the prefix has no locks in the beginning, a line on standard error, or below the table,
 names each other prefix that has some.
 
-Exit codes: %d wrong usage, %d unavailable, %d refused, %d wrong configuration,
-%d interrupted (INT; also 129, 131, 143), 141 if nobody reads the lines any more.
-`, newWatchFlags().flags.FlagUsages(), connect.Default, exitcode.Usage, exitcode.Unavailable, exitcode.Denied, exitcode.Config, exitcode.Signal+2)
-}
+Exit codes: 64 wrong usage, 69 unavailable, 77 refused, 78 wrong configuration,
+130 interrupted (INT; also 129, 131, 143), 141 if nobody reads the lines any more.
+`
 
-func (o *watchFlags) parse(args []string) error {
-	if err := parse(o.flags, args); err != nil {
-		return err
-	}
-	o.pattern = o.flags.Arg(0)
-	switch {
-	case o.flags.NArg() > 1:
-		return exitcode.Usagef("want one NAME, not %d arguments (quote a pattern for the shell): holdfast watch [flags] [NAME]", o.flags.NArg())
-	case !slices.Contains([]string{byName, byAge, byWaiters}, o.sort):
-		return exitcode.Usagef("--sort %q: want name, age or waiters", o.sort)
-	}
-	return nil
-}
-
-func watch(ctx context.Context, args []string, _ io.Reader, stdout, stderr io.Writer) error {
-	o := newWatchFlags()
-	if err := o.parse(args); err != nil {
-		return err
-	}
-	return o.look(ctx, stderr, func(ctx context.Context, in *inspect.Inspector) error {
-		if o.servers.AreQuorum() && o.sort == byWaiters {
-			return exitcode.Usagef("it is not known who waits for a lock of a quorum: leave out --sort waiters")
+func watch(f *pflag.FlagSet) action {
+	o := &watchFlags{}
+	f.StringVar(&o.sort, "sort", byName, "`ORDER` of the table: name, age (the oldest first), or waiters (the most first)")
+	o.define(f, "a line of JSON for each change, also on a terminal")
+	return func(ctx context.Context, _ io.Reader, stdout, stderr io.Writer) error {
+		o.pattern = f.Arg(0)
+		if !slices.Contains([]string{byName, byAge, byWaiters}, o.sort) {
+			return exitcode.Usagef("--sort %q: want name, age or waiters", o.sort)
 		}
-		if screen := fullscreen.Of(stdout); screen != nil && !o.json {
-			return o.fill(ctx, in, screen)
-		}
-		return o.follow(ctx, in, stdout)
-	})
+		return o.look(ctx, stderr, func(ctx context.Context, in *inspect.Inspector) error {
+			if o.servers.AreQuorum() && o.sort == byWaiters {
+				return exitcode.Usagef("it is not known who waits for a lock of a quorum: leave out --sort waiters")
+			}
+			if screen := fullscreen.Of(stdout); screen != nil && !o.json {
+				return o.fill(ctx, in, screen)
+			}
+			return o.follow(ctx, in, stdout)
+		})
+	}
 }
 
 // name is the name of the one lock that is watched, or "".
@@ -184,7 +168,7 @@ func (o *watchFlags) fill(ctx context.Context, in *inspect.Inspector, screen *fu
 // board is what the table shows.
 type board struct {
 	o       *watchFlags
-	rows    []lockstatus.Summary // the first
+	rows    []ranked // the first
 	locks   int
 	held    int
 	waiting int // processes
@@ -200,10 +184,7 @@ func (b *board) look(ctx context.Context, in *inspect.Inspector) error {
 	began := time.Now()
 	defer func() { b.took = time.Since(began) }()
 	next := board{o: b.o, hints: b.hints}
-	sorting := newSorted(&lsFlags{sort: b.o.sort, limit: mostWatched}, lockstatus.Summarize, func(all []lockstatus.Summary) error {
-		next.rows = all
-		return nil
-	})
+	first := ranking{order: b.o.sort, limit: mostWatched}
 	for s, err := range in.List(ctx, b.o.pattern) {
 		if err != nil && s.Name != "" {
 			continue // holdfast ls says why
@@ -218,10 +199,9 @@ func (b *board) look(ctx context.Context, in *inspect.Inspector) error {
 		if s.Held() {
 			next.held++
 		}
-		_ = sorting.add(s) // never fails
+		first.add(ranked{Summary: lockstatus.Summarize(s)})
 	}
-	_ = sorting.flush()
-	next.seen = time.Now()
+	next.rows, next.seen = first.sorted(), time.Now()
 	*b = next
 	return nil
 }
@@ -253,12 +233,12 @@ func (b *board) draw(s *fullscreen.Screen, columns, rows int) []string {
 	shown := b.rows[:min(len(b.rows), max(rows-len(lines)-2, 0))]
 	widths := table.Measure(lockColumns)
 	for _, r := range shown {
-		table.Widen(widths, lockRow(r))
+		table.Widen(widths, lockRow(r.Summary))
 	}
 	layout := table.Fit(lockColumns, widths, columns)
 	lines = append(lines, s.Dim(table.Cut(layout.Header(), columns)))
 	for _, r := range shown {
-		line := table.Cut(layout.Line(lockRow(r)), columns)
+		line := table.Cut(layout.Line(lockRow(r.Summary)), columns)
 		if r.Waiting > 0 {
 			line = s.Yellow(line)
 		}

@@ -9,6 +9,8 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/internal/sentinel"
+
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/signals"
 )
 
 // Exit codes of holdfast, besides those of the commands that it runs. 64 to 78 are those of sysexits.h, 124 to 127
@@ -106,11 +108,14 @@ func As(err error) *Error {
 	return &Error{Internal, err}
 }
 
-// OfLibrary gives an error of the library its exit code. ErrHeld and the errors of contexts have codes that depend on
+// OfLibrary gives an error of the library, or of a signal, its exit code. ErrHeld and the errors of contexts have codes that depend on
 // the command; they get Unavailable.
 func OfLibrary(err error) *Error {
 	code := Unavailable
+	var sig signals.Error
 	switch {
+	case errors.As(err, &sig):
+		code = Signal + signals.Number(sig.Signal)
 	case errors.Is(err, holdfast.ErrInvalid):
 		code = Usage
 	case errors.Is(err, holdfast.ErrDenied):

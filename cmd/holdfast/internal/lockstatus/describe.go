@@ -2,7 +2,6 @@ package lockstatus
 
 import (
 	"fmt"
-	"io"
 	"maps"
 	"slices"
 	"strings"
@@ -17,8 +16,8 @@ import (
 // maxShown bounds what is shown of a text that others wrote, in bytes.
 const maxShown = 512
 
-// Write writes all that is known of a lock, for people. Of a quorum's lock it is not known who waits.
-func Write(w io.Writer, s holdfast.Status, quorum bool) error {
+// Text says all that is known of a lock, for people. Of a quorum's lock it is not known who waits.
+func Text(s holdfast.Status, quorum bool) string {
 	var b strings.Builder
 	kind := string(s.Kind)
 	if kind == "" {
@@ -80,8 +79,7 @@ func Write(w io.Writer, s holdfast.Status, quorum bool) error {
 	if left := s.Waiting - len(s.Waiters); left > 0 && len(s.Waiters) > 0 {
 		fmt.Fprintf(&b, "    and %d more\n", left)
 	}
-	_, err := io.WriteString(w, b.String())
-	return err
+	return b.String()
 }
 
 func writeMeta(b *strings.Builder, meta map[string]string) {

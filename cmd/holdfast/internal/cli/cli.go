@@ -55,7 +55,7 @@ func commands() []command {
 		{"conformance", "judge a client of the protocol that you wrote", anyArgs, conformanceHelp, judgeClient},
 		{"init", "admit new servers to Strict mode or to a quorum", "", initHelp, initServers},
 		{"dev", "run an embedded server for development", "", devHelp, dev},
-		{"completion", "print completions for a shell", "SHELL", completionHelp, completion},
+		{"completion", "print completions for a shell", "bash|zsh|fish", completionHelp, completion},
 		{"man", "print or write manual pages", "[COMMAND]", manHelp, man},
 		{"version", "print the version", "", versionHelp, version},
 	}

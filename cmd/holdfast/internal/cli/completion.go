@@ -114,7 +114,7 @@ func zshCompletion(w *strings.Builder, all []*manual) {
 	for _, m := range all {
 		fmt.Fprintf(w, "\t%s)\n\t\t_arguments -s \\\n", m.name)
 		for _, f := range m.flags {
-			text, value := zshText.Replace(f.summary()), ""
+			text, value := zshText.Replace(f.text), ""
 			switch {
 			case f.isFile():
 				value = ":" + f.value + ":_files"
@@ -177,7 +177,7 @@ func fishCompletion(w *strings.Builder, all []*manual) {
 			case f.value != "":
 				fmt.Fprint(w, " -x")
 			}
-			fmt.Fprintf(w, " -d '%s'\n", fishText.Replace(f.summary()))
+			fmt.Fprintf(w, " -d '%s'\n", fishText.Replace(f.text))
 		}
 		switch words := m.words(); {
 		case m.takesCommandName():

@@ -156,7 +156,7 @@ func (p *manPage) options(flags []flagText) {
 		case f.value != "":
 			p.printf(" \\fI%s\\fP", troff(f.value))
 		}
-		p.printf("\n%s\n", troff(f.summary()))
+		p.printf("\n%s\n", troff(f.text))
 	}
 }
 

@@ -4,15 +4,17 @@ import (
 	"regexp"
 	"strings"
 	"sync"
+
+	"github.com/spf13/pflag"
 )
 
 // A manual is the help of a command, taken apart. Manual pages and completions are made of it, so that they say what the
 // help says.
 type manual struct {
-	name, summary string
-	usage         []string // lines, which begin with "holdfast"
-	sections      []section
-	flags         []flagText
+	*command
+	usage    []string // lines, which begin with "holdfast"
+	sections []section
+	flags    []flagText
 }
 
 // section is a part of a help text below a title. The first has no title; that of the flags has no lines.
@@ -30,22 +32,21 @@ type flagText struct {
 	long     string
 	value    string // what stands for its value; "" if it has none
 	optional bool   // the flag can be given without a value
-	text     string // with line feeds as in the help
+	text     string // in one line
 }
 
 var (
 	usageLine = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^(?:Usage:| {6}) (holdfast .*)$`) })
 	titleLine = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^([A-Z][^:.]*):$`) })
-	flagLine  = sync.OnceValue(func() *regexp.Regexp {
-		return regexp.MustCompile(`^  (?:-(\w), |    )--([a-z][a-z0-9-]*)(?: ([^\s\[]+))?(\[=[^\]]*\])?\s+(.*)$`)
-	})
 )
 
 // manualOf returns the manual of a command.
 func manualOf(c *command) *manual {
-	m := &manual{name: c.name, summary: c.summary, sections: []section{{}}}
-	lines := strings.Split(strings.TrimRight(c.text(), "\n"), "\n")
-	for i, line := range lines {
+	m := &manual{command: c, sections: []section{{}}}
+	f, _ := c.flags()
+	f.VisitAll(func(f *pflag.Flag) { m.flags = append(m.flags, newFlagText(f)) })
+	help := strings.Replace(c.help, "{scenarios}", scenarios(), 1)
+	for i, line := range strings.Split(strings.TrimRight(help, "\n"), "\n") {
 		here := &m.sections[len(m.sections)-1]
 		title := titleLine().FindStringSubmatch(line)
 		switch {
@@ -53,73 +54,41 @@ func manualOf(c *command) *manual {
 			m.usage = append(m.usage, usageLine().FindStringSubmatch(line)[1])
 		case title != nil:
 			m.sections = append(m.sections, section{title: title[1]})
-		case here.title == flagsTitle && line != "" && m.addFlag(line):
-		case here.title == flagsTitle && line != "":
-			m.sections = append(m.sections, section{lines: []string{line}})
+		case line == "{flags}":
+			m.sections = append(m.sections, section{})
 		default:
 			here.lines = append(here.lines, line)
-		}
-	}
-	for i := range m.sections {
-		if m.sections[i].title == flagsTitle {
-			m.sections[i].lines = nil
 		}
 	}
 	return m
 }
 
-// addFlag reads a line about a flag, or one that goes on about it.
-func (m *manual) addFlag(line string) bool {
-	if f := flagLine().FindStringSubmatch(line); f != nil {
-		m.flags = append(m.flags, flagText{short: f[1], long: f[2], value: f[3], optional: f[4] != "", text: f[5]})
-		return true
+func newFlagText(f *pflag.Flag) flagText {
+	value, text := pflag.UnquoteUsage(f)
+	if f.DefValue != "" && f.DefValue != "0" && f.DefValue != "false" && f.DefValue != "[]" {
+		text += " (default " + f.DefValue + ")"
 	}
-	if len(m.flags) == 0 || !strings.HasPrefix(line, "        ") {
-		return false
-	}
-	last := &m.flags[len(m.flags)-1]
-	last.text += "\n" + strings.TrimSpace(line)
-	return true
+	return flagText{f.Shorthand, f.Name, value, value != "" && f.NoOptDefVal != "", strings.ReplaceAll(text, "\n", " ")}
 }
 
 // isFile reports whether the flag's value is the name of a file.
 func (f flagText) isFile() bool { return f.value == "FILE" || f.value == "DIR" }
 
-// summary is the flag's text in one line.
-func (f flagText) summary() string { return strings.ReplaceAll(f.text, "\n", " ") }
-
-// words are the arguments that are written as they stand in the usage, such as wait, or bash.
-func (m *manual) words() (words []string) {
-	for _, line := range m.usage {
-		for i, word := range strings.Fields(line) {
-			if i < 2 {
-				continue
-			}
-			if word == "--" {
-				break
-			}
-			if plainWord().MatchString(word) {
-				words = append(words, word)
-			}
+// words are the arguments that are written as they stand in command.args, such as wait, or bash.
+func (c *command) words() (words []string) {
+	for _, arg := range strings.Fields(c.args) {
+		if arg != anyArgs && arg == strings.ToLower(arg) {
+			words = append(words, strings.Split(arg, "|")...)
 		}
 	}
 	return words
 }
 
-var plainWord = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[a-z][a-z-]*$`) })
-
 // runsCommand reports whether a command follows after --.
-func (m *manual) runsCommand() bool {
-	for _, line := range m.usage {
-		if strings.Contains(line, " -- CMD") {
-			return true
-		}
-	}
-	return false
-}
+func (c *command) runsCommand() bool { return strings.Contains(c.help, " -- CMD") }
 
 // takesCommandName reports whether the argument is the name of one of holdfast's commands.
-func (m *manual) takesCommandName() bool { return m.usage[0] == "holdfast "+m.name+" [COMMAND]" }
+func (c *command) takesCommandName() bool { return c.args == "[COMMAND]" }
 
 // manuals returns the manuals of all commands.
 func manuals() (all []*manual) {

@@ -12,6 +12,7 @@ import (
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/console"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/exitcode"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/job"
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/lockstatus"
 )
 
 // checkLeader refuses what cannot be used with --leader and --watch.
@@ -42,7 +43,7 @@ type leadership struct {
 	Server string      `json:"server"`
 	Leader *job.Holder `json:"leader"` // null if nobody leads
 	// Candidates are the first of the waiting candidates, in order.
-	Candidates []job.Waiter `json:"candidates,omitempty"`
+	Candidates []lockstatus.Waiter `json:"candidates,omitempty"`
 }
 
 // tellLeader answers --leader and --watch.
@@ -85,7 +86,7 @@ func (o *electFlags) showAll(ctx context.Context, q *question, election *holdfas
 
 // show prints who leads, if anybody does.
 func (o *electFlags) show(q *question, status holdfast.Status) *exitcode.Error {
-	answer := leadership{Time: time.Now(), Name: o.name, Key: o.keyOf(o.name), Server: q.Servers.Addr(), Candidates: job.NewWaiters(status.Waiters)}
+	answer := leadership{Time: time.Now(), Name: o.name, Key: o.keyOf(o.name), Server: q.Servers.Addr(), Candidates: lockstatus.NewWaiters(status.Waiters)}
 	text := fmt.Sprintf("nobody leads %q (key %s)", o.name, printable.Line(answer.Key, job.MaxShown))
 	if leader, leads := status.Holder(); leads {
 		answer.Leader = job.NewHolder(leader, status.Waiting)

@@ -9,6 +9,7 @@ import (
 	"github.com/holdfast-go/holdfast/internal/printable"
 
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/console"
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/lockstatus"
 )
 
 // MaxShown bounds what is shown of a text that others wrote, in bytes.
@@ -56,13 +57,8 @@ func Describe(h holdfast.Holder, key string) string {
 	case holdfast.ModeWriter:
 		about = append(about, "exclusive")
 	}
-	switch {
-	case h.PID != 0 && h.Host != "":
-		about = append(about, fmt.Sprintf("pid %d on %s", h.PID, printable.Word(h.Host, MaxShown)))
-	case h.PID != 0:
-		about = append(about, fmt.Sprintf("pid %d", h.PID))
-	case h.Host != "":
-		about = append(about, "on "+printable.Word(h.Host, MaxShown))
+	if where := lockstatus.Where(h.Host, h.PID); where != "" {
+		about = append(about, where)
 	}
 	if !h.Since.IsZero() {
 		about = append(about, "since "+h.Since.Local().Format(console.TimeFormat))

@@ -6,6 +6,7 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/lockstatus"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/output"
 )
 
@@ -63,44 +64,15 @@ func NewPastRun(r holdfast.Completion) *PastRun {
 	return &PastRun{r.Time, r.Owner, r.Host, r.PID, r.Fence, r.Try, r.Here}
 }
 
-// Holder is a holder of a lock.
+// Holder is a holder of a lock for which so many wait.
 type Holder struct {
-	Owner   string            `json:"owner,omitempty"`
-	Host    string            `json:"host,omitempty"`
-	PID     int               `json:"pid,omitempty"`
-	Grant   string            `json:"grant,omitempty"`
-	Fence   uint64            `json:"fence,omitempty"`
-	Meta    map[string]string `json:"meta,omitempty"`
-	Since   *time.Time        `json:"since,omitempty"`
-	TTL     int64             `json:"ttl_ms"`
-	Waiters int               `json:"waiters"`
-	Foreign bool              `json:"foreign,omitempty"`
+	lockstatus.Holder
+	Waiters int `json:"waiters"`
 }
 
 // NewHolder returns the report of a holder of a lock for which so many wait.
 func NewHolder(h holdfast.Holder, waiters int) *Holder {
-	r := &Holder{Owner: h.Owner, Host: h.Host, PID: h.PID, Grant: h.Grant, Fence: h.Fence, Meta: h.Meta, TTL: h.TTL.Milliseconds(), Waiters: waiters, Foreign: h.Foreign}
-	if !h.Since.IsZero() {
-		r.Since = &h.Since
-	}
-	return r
-}
-
-// Waiter is a process that waits for a lock.
-type Waiter struct {
-	Owner string            `json:"owner,omitempty"`
-	Host  string            `json:"host,omitempty"`
-	PID   int               `json:"pid,omitempty"`
-	Meta  map[string]string `json:"meta,omitempty"`
-	Since time.Time         `json:"since"`
-}
-
-// NewWaiters returns the report of a lock's waiters, in order.
-func NewWaiters(waiters []holdfast.Waiter) (all []Waiter) {
-	for _, w := range waiters {
-		all = append(all, Waiter{Owner: w.Owner, Host: w.Host, PID: w.PID, Meta: w.Meta, Since: w.Since})
-	}
-	return all
+	return &Holder{lockstatus.NewHolder(h), waiters}
 }
 
 // ToStderr, in place of the name of a file, is standard error.

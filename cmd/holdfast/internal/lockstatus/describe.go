@@ -112,15 +112,22 @@ func describeWaiter(w holdfast.Waiter, now time.Time) string {
 }
 
 func who(owner, host string, pid int) string {
-	switch {
-	case pid != 0 && host != "":
-		return fmt.Sprintf("%s (pid %d on %s)", owner, pid, printable.Word(host, maxOwner))
-	case pid != 0:
-		return fmt.Sprintf("%s (pid %d)", owner, pid)
-	case host != "":
-		return fmt.Sprintf("%s (on %s)", owner, printable.Word(host, maxOwner))
+	if where := Where(host, pid); where != "" {
+		return owner + " (" + where + ")"
 	}
 	return owner
+}
+
+// Where says in which process a holder or waiter is; "" if it is not known.
+func Where(host string, pid int) string {
+	var parts []string
+	if pid != 0 {
+		parts = append(parts, fmt.Sprintf("pid %d", pid))
+	}
+	if host != "" {
+		parts = append(parts, "on "+printable.Word(host, maxOwner))
+	}
+	return strings.Join(parts, " ")
 }
 
 // modeOf says how a lock is held or wanted, if that does not go without saying.

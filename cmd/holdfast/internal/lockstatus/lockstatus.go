@@ -66,11 +66,17 @@ func NewReport(s holdfast.Status, quorum bool) *Report {
 	if quorum {
 		return r
 	}
-	r.Waiting, r.Waiters = &s.Waiting, []Waiter{}
-	for _, w := range s.Waiters {
-		r.Waiters = append(r.Waiters, Waiter{Owner: w.Owner, Host: w.Host, PID: w.PID, Meta: w.Meta, Mode: w.Mode, Permits: w.Permits, Since: w.Since})
-	}
+	r.Waiting, r.Waiters = &s.Waiting, NewWaiters(s.Waiters)
 	return r
+}
+
+// NewWaiters returns the report of a lock's waiters, in order.
+func NewWaiters(waiters []holdfast.Waiter) []Waiter {
+	all := []Waiter{}
+	for _, w := range waiters {
+		all = append(all, Waiter{Owner: w.Owner, Host: w.Host, PID: w.PID, Meta: w.Meta, Mode: w.Mode, Permits: w.Permits, Since: w.Since})
+	}
+	return all
 }
 
 // NewHolder returns the report of a holder.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/job"
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/lockstatus"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/output"
 )
 
@@ -28,8 +29,8 @@ type Status struct {
 	Since  *time.Time  `json:"since,omitempty"` // when this process began to lead
 	Leader *job.Holder `json:"leader"`          // null if nobody leads
 	// Candidates are the first of the waiting candidates, in order.
-	Candidates []job.Waiter `json:"candidates,omitempty"`
-	Seen       *time.Time   `json:"seen"` // when leader and candidates were last heard of
+	Candidates []lockstatus.Waiter `json:"candidates,omitempty"`
+	Seen       *time.Time          `json:"seen"` // when leader and candidates were last heard of
 }
 
 // answerTime bounds the time in which a client takes an answer.
@@ -94,7 +95,7 @@ func (s *Sidecar) serveStatus(w http.ResponseWriter) {
 		answer.Leader = job.NewHolder(leader, status.Waiting)
 	}
 	if !seen.IsZero() {
-		answer.Candidates, answer.Seen = job.NewWaiters(status.Waiters), &seen
+		answer.Candidates, answer.Seen = lockstatus.NewWaiters(status.Waiters), &seen
 	}
 	write(w, http.StatusOK, answer)
 }

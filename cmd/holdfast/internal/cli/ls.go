@@ -137,7 +137,7 @@ func (o *lsFlags) list(ctx context.Context, in *inspect.Inspector, stdout io.Wri
 		all := first.sorted()
 		if !o.json {
 			for _, r := range all {
-				to.first = append(to.first, r.Summary)
+				to.first = append(to.first, lockRow(r.Summary))
 			}
 			return to.flush()
 		}
@@ -174,7 +174,7 @@ func (o *lsFlags) list(ctx context.Context, in *inspect.Inspector, stdout io.Wri
 		case o.json:
 			failed = output.WriteJSON(stdout, next.report)
 		default:
-			failed = to.add(next.Summary)
+			failed = to.add(lockRow(next.Summary))
 		}
 		if failed != nil {
 			return exitcode.OfOutput(failed)
@@ -294,7 +294,7 @@ type tableWriter struct {
 	columns int // of the terminal; 0 if it is none
 	bold    bool
 	layout  *table.Layout // nil before the first line
-	first   []lockstatus.Summary
+	first   [][]string
 }
 
 func newTableWriter(w io.Writer) *tableWriter {
@@ -310,12 +310,12 @@ func newTableWriter(w io.Writer) *tableWriter {
 const measured = 100
 
 // add prints a lock at once, but the first together.
-func (t *tableWriter) add(s lockstatus.Summary) error {
+func (t *tableWriter) add(row []string) error {
 	if t.layout != nil {
-		_, err := fmt.Fprintln(t.w, t.layout.Line(lockRow(s)))
+		_, err := fmt.Fprintln(t.w, t.layout.Line(row))
 		return err
 	}
-	if t.first = append(t.first, s); len(t.first) == measured {
+	if t.first = append(t.first, row); len(t.first) == measured {
 		return t.flush()
 	}
 	return nil
@@ -326,19 +326,15 @@ func (t *tableWriter) flush() error {
 	if t.layout != nil || len(t.first) == 0 {
 		return nil
 	}
-	widths := table.Measure(lockColumns)
-	for _, s := range t.first {
-		table.Widen(widths, lockRow(s))
-	}
-	t.layout = table.Fit(lockColumns, widths, t.columns)
+	t.layout = table.Fit(lockColumns, t.first, t.columns)
 	header := t.layout.Header()
 	if t.bold {
 		header = "\x1b[1m" + header + "\x1b[0m"
 	}
 	var b strings.Builder
 	b.WriteString(header + "\n")
-	for _, s := range t.first {
-		b.WriteString(t.layout.Line(lockRow(s)) + "\n")
+	for _, row := range t.first {
+		b.WriteString(t.layout.Line(row) + "\n")
 		if b.Len() > 32<<10 {
 			if _, err := io.WriteString(t.w, b.String()); err != nil {
 				return err

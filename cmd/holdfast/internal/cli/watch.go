@@ -231,14 +231,14 @@ func (b *board) draw(s *fullscreen.Screen, columns, rows int) []string {
 		lines = append(lines, s.Red(table.Cut(printable.Line("as of "+at+": "+text, maxPattern), columns)))
 	}
 	shown := b.rows[:min(len(b.rows), max(rows-len(lines)-2, 0))]
-	widths := table.Measure(lockColumns)
+	var cells [][]string
 	for _, r := range shown {
-		table.Widen(widths, lockRow(r.Summary))
+		cells = append(cells, lockRow(r.Summary))
 	}
-	layout := table.Fit(lockColumns, widths, columns)
+	layout := table.Fit(lockColumns, cells, columns)
 	lines = append(lines, s.Dim(table.Cut(layout.Header(), columns)))
-	for _, r := range shown {
-		line := table.Cut(layout.Line(lockRow(r.Summary)), columns)
+	for i, r := range shown {
+		line := table.Cut(layout.Line(cells[i]), columns)
 		if r.Waiting > 0 {
 			line = s.Yellow(line)
 		}

@@ -25,26 +25,16 @@ type Layout struct {
 	widths  []int // -1: it is left out
 }
 
-// Measure returns the widths of the columns' titles, with which Widen begins.
-func Measure(columns []Column) []int {
-	widths := make([]int, len(columns))
+// Fit returns the layout of a table with these rows on a terminal that is so wide; 0 means that any width is fine.
+func Fit(columns []Column, rows [][]string, terminal int) *Layout {
+	l := &Layout{columns: columns}
 	for i, c := range columns {
-		widths[i] = Width(c.Title)
+		width := Width(c.Title)
+		for _, row := range rows {
+			width = max(width, Width(row[i]))
+		}
+		l.widths = append(l.widths, width)
 	}
-	return widths
-}
-
-// Widen makes widths large enough for a row.
-func Widen(widths []int, row []string) {
-	for i, cell := range row {
-		widths[i] = max(widths[i], Width(cell))
-	}
-}
-
-// Fit returns the layout of a table whose columns need these widths, on a terminal that is so wide; 0 means that any
-// width is fine.
-func Fit(columns []Column, widths []int, terminal int) *Layout {
-	l := &Layout{columns, append([]int(nil), widths...)}
 	if terminal <= 0 {
 		return l
 	}

@@ -5,10 +5,6 @@ import "testing"
 func TestATableFitsTheTerminal(t *testing.T) {
 	columns := []Column{{Title: "NAME", Least: 6}, {Title: "N", Right: true}, {Title: "HOLDER", Least: 4}, {Title: "FENCE", Right: true, Expendable: true}}
 	rows := [][]string{{"orders/42", "7", "api-7@host", "123456"}, {"日本語の名前", "12", "-", ""}}
-	widths := Measure(columns)
-	for _, row := range rows {
-		Widen(widths, row)
-	}
 	for terminal, want := range map[int][3]string{
 		0: {
 			"NAME           N  HOLDER       FENCE",
@@ -31,7 +27,7 @@ func TestATableFitsTheTerminal(t *testing.T) {
 			"日本…   12  -",
 		},
 	} {
-		l := Fit(columns, widths, terminal)
+		l := Fit(columns, rows, terminal)
 		got := [3]string{l.Header(), l.Line(rows[0]), l.Line(rows[1])}
 		for i := range got {
 			if got[i] != want[i] {

@@ -71,6 +71,7 @@ Exit codes:
 
 func runBench(f *pflag.FlagSet) action {
 	o := &benchFlags{runtime: time.Minute}
+	o.lacks = "but holdfast bench measures one server at a time: name one with --redis"
 	o.define(f, "`URL` of the server, as for holdfast run; only one")
 	f.Var((*seconds)(&o.runtime), "for", "take about `DUR` in all")
 	f.IntSliceVar(&o.levels, "goroutines", []int{1, 8, 64, 512}, "`LIST` of the numbers of goroutines in free")
@@ -99,28 +100,18 @@ func (o *benchFlags) check() error {
 }
 
 func (o *benchFlags) measure(ctx context.Context, stdout, stderr io.Writer) error {
-	source, urls, err := connect.Named(o.redis)
-	if err != nil {
-		return err
-	}
-	if len(urls) > 1 {
-		return exitcode.Configf("%s names %d servers, a quorum, but holdfast bench measures one server at a time: name one with --redis", source, len(urls))
-	}
-	server, err := connect.Open(source, urls[0])
-	if err != nil {
-		return err
-	}
-	server.Close() // the bench opens clients of its own
 	progress := console.NewProgress(stderr)
-	c := console.New(progress, console.Normal)
-	c.Hide(server.Secrets()...)
-	warnOf(c, "instead", server)
+	if err := o.open(progress); err != nil {
+		return err
+	}
+	server, c := o.servers.All[0], o.console
+	server.Close() // the bench opens clients of its own
 	c.Notef("loading %s for about %s: its other users will have to wait; ^C ends it", server.Addr, o.runtime)
 	ctx, stop := signals.Context(ctx)
 	defer stop()
 	report, err := bench.Run(ctx, bench.Config{
 		Open: func() (redis.UniversalClient, error) {
-			s, err := connect.Open(source, urls[0])
+			s, err := connect.OpenOne(o.redis)
 			if err != nil {
 				return nil, err
 			}

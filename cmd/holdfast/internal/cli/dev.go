@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"os/signal"
 	"syscall"
@@ -31,9 +30,12 @@ Exit codes: 0 interrupted, 64 wrong usage, 71 cannot listen on the address.
 func dev(f *pflag.FlagSet) action {
 	listen := f.String("listen", "127.0.0.1:6379", "loopback `ADDRESS` to listen on; port 0 takes a free one")
 	return func(ctx context.Context, _ io.Reader, stdout, _ io.Writer) error {
-		addr, err := loopback(*listen)
+		addr, ip, err := listenAddress("listen", *listen, "127.0.0.1:6379")
 		if err != nil {
 			return err
+		}
+		if !ip.IsLoopback() {
+			return exitcode.Usagef("--listen %s: want a loopback address, such as 127.0.0.1:6379, because the server has no passwords", addr)
 		}
 		ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 		defer stop()
@@ -54,19 +56,4 @@ listening on %s; ^C ends it.
 		<-ctx.Done()
 		return nil
 	}
-}
-
-// loopback refuses addresses that other machines can reach, because the server has no passwords.
-func loopback(addr string) (string, error) {
-	host, port, err := net.SplitHostPort(addr)
-	if err != nil {
-		return "", exitcode.Usagef("--listen: want HOST:PORT, such as 127.0.0.1:6379")
-	}
-	if host == "localhost" {
-		host = "127.0.0.1"
-	}
-	if ip := net.ParseIP(host); ip == nil || !ip.IsLoopback() {
-		return "", exitcode.Usagef("--listen %s: want a loopback address, such as 127.0.0.1:6379, because the server has no passwords", addr)
-	}
-	return net.JoinHostPort(host, port), nil
 }

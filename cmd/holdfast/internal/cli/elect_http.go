@@ -24,15 +24,11 @@ func (o *electFlags) checkHTTP() error {
 	if err := o.takeNameToAsk("--http", "holdfast elect NAME --http HOST:PORT"); err != nil {
 		return err
 	}
-	host, port, err := net.SplitHostPort(o.http)
-	switch host {
-	case "", "localhost":
-		host = "127.0.0.1"
+	address, _, err := listenAddress("http", o.http, "127.0.0.1:4040")
+	if err != nil {
+		return err
 	}
-	if err != nil || net.ParseIP(host) == nil {
-		return exitcode.Usagef("--http: want ADDRESS:PORT, such as 127.0.0.1:4040")
-	}
-	o.http = net.JoinHostPort(host, port)
+	o.http = address
 	if err := checkTTL(o.job.TTL); err != nil {
 		return err
 	}

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
+	"net/netip"
 	"os"
 	"strconv"
 	"time"
@@ -128,7 +130,12 @@ func (o *serverFlags) checkOne(s *connect.Servers) error {
 	if o.lacks == "" || !s.AreQuorum() {
 		return nil
 	}
-	return exitcode.Configf("%d servers are named, a quorum, %s", len(s.All), o.lacks)
+	return refuseQuorum(s, o.lacks)
+}
+
+// refuseQuorum says that several servers are named, and what a quorum lacks.
+func refuseQuorum(s *connect.Servers, lacks string) error {
+	return exitcode.Configf("%s names %d servers, a quorum, %s", s.Source, len(s.All), lacks)
 }
 
 // config is the configuration with which to use the locks of a prefix.
@@ -170,6 +177,19 @@ func interrupted(ctx context.Context) *exitcode.Error {
 		return nil
 	}
 	return &exitcode.Error{Code: exitcode.OfLibrary(sig).Code}
+}
+
+// listenAddress completes HOST:PORT, on which to listen: without a host, or for localhost, it is 127.0.0.1. Its errors name the flag.
+func listenAddress(flag, address, example string) (string, netip.Addr, error) {
+	host, port, err := net.SplitHostPort(address)
+	if host == "" || host == "localhost" {
+		host = "127.0.0.1"
+	}
+	ip, notIP := netip.ParseAddr(host)
+	if err != nil || notIP != nil {
+		return "", ip, exitcode.Usagef("--%s: want HOST:PORT, such as %s", flag, example)
+	}
+	return net.JoinHostPort(host, port), ip.Unmap(), nil
 }
 
 // codeOf is the exit code after an error of a command that names no lock: what is invalid then is the prefix.

@@ -136,7 +136,6 @@ func (o *runFlags) checkUsage() error {
 // checkServers refuses what these servers do not allow.
 func (o *runFlags) checkServers(s *connect.Servers) error {
 	kind := o.kind()
-	n := len(s.All)
 	if !s.AreQuorum() {
 		if o.nodeTimeout != 0 {
 			return exitcode.Configf("--node-timeout needs several servers")
@@ -145,13 +144,13 @@ func (o *runFlags) checkServers(s *connect.Servers) error {
 	}
 	switch {
 	case kind.Several:
-		return exitcode.Configf("%d servers are named, a quorum, which has no locks for --shared, --exclusive, --slots or --owner: name one server for these", n)
+		return refuseQuorum(s, "which has no locks for --shared, --exclusive, --slots or --owner: name one server for these")
 	case o.once != 0:
-		return exitcode.Configf("%d servers are named, a quorum, which keeps no record of jobs: name one server for --once", n)
+		return refuseQuorum(s, "which keeps no record of jobs: name one server for --once")
 	case len(o.also) > 0:
-		return exitcode.Configf("%d servers are named, a quorum, whose locks have one name each: name one server for --also", n)
+		return refuseQuorum(s, "whose locks have one name each: name one server for --also")
 	case kind.Foreign != "":
-		return exitcode.Configf("%d servers are named, a quorum, whose locks other programs cannot read: name one server for --key and --redisson", n)
+		return refuseQuorum(s, "whose locks other programs cannot read: name one server for --key and --redisson")
 	}
 	return o.checkStrict(s)
 }

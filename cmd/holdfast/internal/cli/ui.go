@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"net/netip"
 	"strings"
 	"time"
 
@@ -85,16 +84,11 @@ func serveUI(f *pflag.FlagSet) action {
 
 // checkAddress completes --http, and refuses an address that others can reach without a password.
 func (o *uiFlags) checkAddress() error {
-	host, port, err := net.SplitHostPort(o.listen)
-	switch host {
-	case "", "localhost":
-		host = "127.0.0.1"
+	address, ip, err := listenAddress("http", o.listen, defaultListen)
+	if err != nil {
+		return err
 	}
-	addr, notIP := netip.ParseAddr(host)
-	if err != nil || notIP != nil {
-		return exitcode.Usagef("--http: want ADDRESS:PORT, such as %s", defaultListen)
-	}
-	if o.listen = net.JoinHostPort(host, port); !addr.Unmap().IsLoopback() && o.authFile == "" {
+	if o.listen = address; !ip.IsLoopback() && o.authFile == "" {
 		return exitcode.Usagef("--http %s: others can reach it: name users with --auth-file, or listen on 127.0.0.1", o.listen)
 	}
 	return nil

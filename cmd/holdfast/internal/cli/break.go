@@ -34,13 +34,13 @@ type breakFlags struct {
 func (o *breakFlags) defineBreak(f *pflag.FlagSet, forWhom string) {
 	f.StringVar(&o.grant, "grant", "", "the grant `ID` of the holder that is meant, as holdfast show prints it")
 	f.StringVar(&o.reason, "reason", "", "`TEXT` "+forWhom)
-	f.StringVar(&o.by, "by", operator(), "who does it, for the record and for the holder: `NAME`")
+	f.StringVar(&o.by, "by", "", "who does it, for the record and for the holder: `NAME` (default USER@HOST)")
 	o.define(f, "print what was done as one line of JSON")
 }
 
 // act calls f, which breaks or revokes a lock.
 func (o *breakFlags) act(ctx context.Context, stderr io.Writer, f func(context.Context, *inspect.Inspector, holdfast.Holder) error) error {
-	o.name = o.flags.Arg(0)
+	o.name, o.by = o.flags.Arg(0), cmp.Or(o.by, operator())
 	if o.grant == "" {
 		return exitcode.Usagef("want --grant ID, the grant id of the holder that is meant; holdfast show %s says it", shellWord(o.name))
 	}

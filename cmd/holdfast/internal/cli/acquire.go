@@ -1,11 +1,13 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"strconv"
+	"syscall"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -15,7 +17,6 @@ import (
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/console"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/exitcode"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/job"
-	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/output"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/signals"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/ticketfile"
 )
@@ -154,20 +155,21 @@ func (o *acquireFlags) acquire(ctx context.Context, q *question, r *ticketReport
 	r.keepsFor(o.ttl, detaching)
 	q.Console.Detailf("acquired %q on %s, fence %d; the ticket is in %s", o.name, r.Server, r.Fence, &o.ticket)
 	if err := o.tell(q, r); err != nil {
-		return &exitcode.Error{Code: exitcode.OfOutput(err).Code, Err: errors.Join(err, giveBack(q, ticket), o.ticket.Remove())}
+		exit := exitcode.As(err)
+		return &exitcode.Error{Code: exit.Code, Err: errors.Join(cmp.Or(exit.Err, error(syscall.EPIPE)), giveBack(q, ticket), o.ticket.Remove())}
 	}
 	return nil
 }
 
 // obtain waits for the lock. On a terminal it says what it waits for.
 func (o *acquireFlags) obtain(ctx context.Context, q *question) (*holdfast.Lease, error) {
-	bound := holdfast.Options()
+	var bound holdfast.WaitOption = holdfast.Options()
+	if o.wait > 0 {
+		bound = holdfast.Wait(o.wait)
+	}
 	lock := q.Locks.Mutex(o.name, o.option(), bound)
 	if o.try || o.flags.Changed("wait") && o.wait == 0 {
 		return lock.TryAcquire(ctx)
-	}
-	if o.flags.Changed("wait") {
-		lock = q.Locks.Mutex(o.name, o.option(), holdfast.Wait(o.wait))
 	}
 	if q.Console.Verbose() || console.IsTerminal(q.Streams.Err) {
 		ctx, stop := context.WithCancel(ctx)
@@ -228,12 +230,8 @@ func giveBack(q *question, t holdfast.Ticket) error {
 
 // tell prints the fence, or the report. If the ticket is on standard output, it prints nothing.
 func (o *acquireFlags) tell(q *question, r *ticketReport) error {
-	switch {
-	case o.asJSON:
-		return output.WriteJSON(q.Streams.Out, r)
-	case o.ticket.File == "" && o.ticket.FD == 1:
+	if !o.asJSON && o.ticket.File == "" && o.ticket.FD == 1 {
 		return nil
 	}
-	_, err := io.WriteString(q.Streams.Out, strconv.FormatUint(r.Fence, 10)+"\n")
-	return err
+	return printResult(q.Streams.Out, o.asJSON, r, strconv.FormatUint(r.Fence, 10)+"\n")
 }

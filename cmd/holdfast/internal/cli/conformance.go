@@ -117,7 +117,7 @@ func judge(ctx context.Context, cfg conformance.Config, asJSON bool, stdout, std
 		return &exitcode.Error{Code: conformanceCode(err)}
 	}
 	if asJSON {
-		if err := printResult(stdout, true, report, ""); err != nil {
+		if err := printJSON(stdout, report); err != nil {
 			return err
 		}
 	} else {

@@ -208,16 +208,21 @@ func printText(w io.Writer, text string) error {
 	return nil
 }
 
-// printResult writes a text or, if asJSON, a value as one line of JSON. It returns how to exit if it cannot.
-func printResult(w io.Writer, asJSON bool, value any, text string) error {
-	if !asJSON {
-		return printText(w, text)
-	}
+// printJSON writes a value as one line of JSON. It returns how to exit if it cannot.
+func printJSON(w io.Writer, value any) error {
 	line, err := output.JSON(value)
 	if err != nil {
 		return err
 	}
 	return printText(w, string(line))
+}
+
+// printResult writes a text or, if asJSON, a value. It returns how to exit if it cannot.
+func printResult(w io.Writer, asJSON bool, value any, text string) error {
+	if asJSON {
+		return printJSON(w, value)
+	}
+	return printText(w, text)
 }
 
 // warnOf warns of what is unsafe about the connections to servers. See connect.Warnings.

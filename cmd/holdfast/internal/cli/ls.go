@@ -21,7 +21,6 @@ import (
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/console"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/exitcode"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/lockstatus"
-	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/output"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/table"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/tty"
 )
@@ -142,7 +141,7 @@ func (o *lsFlags) list(ctx context.Context, in *inspect.Inspector, stdout io.Wri
 			return to.flush()
 		}
 		for _, r := range all {
-			if err := output.WriteJSON(stdout, r.report); err != nil {
+			if err := printJSON(stdout, r.report); err != nil {
 				return err
 			}
 		}
@@ -172,19 +171,19 @@ func (o *lsFlags) list(ctx context.Context, in *inspect.Inspector, stdout io.Wri
 		case o.sort != unsorted:
 			first.add(next)
 		case o.json:
-			failed = output.WriteJSON(stdout, next.report)
+			failed = printJSON(stdout, next.report)
 		default:
 			failed = to.add(lockRow(next.Summary))
 		}
 		if failed != nil {
-			return exitcode.OfOutput(failed)
+			return failed
 		}
 		if o.sort == unsorted && n == o.limit {
 			break
 		}
 	}
 	if err := flush(); err != nil {
-		return exitcode.OfOutput(err)
+		return err
 	}
 	for _, err := range access.Absent(in) {
 		o.console.Warnf("%v; the other nodes are a majority, and know who holds which lock", err)
@@ -312,8 +311,7 @@ const measured = 100
 // add prints a lock at once, but the first together.
 func (t *tableWriter) add(row []string) error {
 	if t.layout != nil {
-		_, err := fmt.Fprintln(t.w, t.layout.Line(row))
-		return err
+		return printText(t.w, t.layout.Line(row)+"\n")
 	}
 	if t.first = append(t.first, row); len(t.first) == measured {
 		return t.flush()
@@ -336,12 +334,11 @@ func (t *tableWriter) flush() error {
 	for _, row := range t.first {
 		b.WriteString(t.layout.Line(row) + "\n")
 		if b.Len() > 32<<10 {
-			if _, err := io.WriteString(t.w, b.String()); err != nil {
+			if err := printText(t.w, b.String()); err != nil {
 				return err
 			}
 			b.Reset()
 		}
 	}
-	_, err := io.WriteString(t.w, b.String())
-	return err
+	return printText(t.w, b.String())
 }

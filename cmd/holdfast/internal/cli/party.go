@@ -98,7 +98,7 @@ func (o *partyFlags) meet(ctx context.Context, stdout io.Writer, client *holdfas
 	}
 	r.ExitCode = exit.Code
 	if o.asJSON {
-		if err := printResult(stdout, true, r, ""); err != nil {
+		if err := printJSON(stdout, r); err != nil {
 			return err
 		}
 	}

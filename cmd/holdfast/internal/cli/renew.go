@@ -10,7 +10,6 @@ import (
 	"github.com/holdfast-go/holdfast"
 
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/exitcode"
-	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/output"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/ticketfile"
 )
 
@@ -85,8 +84,8 @@ func (o *ticketFlags) tell(q *question, r *ticketReport) *exitcode.Error {
 	if !o.asJSON {
 		return nil
 	}
-	if err := output.WriteJSON(q.Streams.Out, r); err != nil {
-		return exitcode.OfOutput(err)
+	if err := printJSON(q.Streams.Out, r); err != nil {
+		return exitcode.As(err)
 	}
 	return nil
 }

@@ -15,7 +15,6 @@ import (
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/connect"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/exitcode"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/job"
-	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/output"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/signals"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/ticketfile"
 )
@@ -132,7 +131,7 @@ func (o *ticketFlags) report(q *question, r *ticketReport, exit *exitcode.Error)
 		}
 	}
 	if o.asJSON {
-		_ = output.WriteJSON(q.Streams.Out, r) // what failed first decides on the exit code
+		_ = printJSON(q.Streams.Out, r) // what failed first decides on the exit code
 	}
 	return &exitcode.Error{Code: exit.Code}
 }

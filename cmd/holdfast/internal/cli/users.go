@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"bufio"
 	"crypto/sha256"
 	"crypto/subtle"
 	"errors"
@@ -30,31 +29,26 @@ func readUsers(name string) (users, error) {
 	if runtime.GOOS != "windows" && info.Mode().IsRegular() && info.Mode().Perm()&0o077 != 0 {
 		return nil, fmt.Errorf("%s can be read by others: chmod 600 it", name)
 	}
+	text, err := io.ReadAll(io.LimitReader(f, 1<<20))
+	if err != nil {
+		return nil, err
+	}
 	all := users{}
-	n := 0
-	for lines := bufio.NewScanner(io.LimitReader(f, 1<<20)); ; {
-		if !lines.Scan() {
-			err = lines.Err()
-			break
-		}
-		n++
-		line := strings.TrimSuffix(lines.Text(), "\r")
+	for i, line := range strings.Split(string(text), "\n") {
+		line = strings.TrimSuffix(line, "\r")
 		if strings.TrimSpace(line) == "" || strings.HasPrefix(line, "#") {
 			continue
 		}
 		user, password, is := strings.Cut(line, ":")
 		if !is || user == "" || password == "" {
-			return nil, fmt.Errorf("%s, line %d: want user:password", name, n)
+			return nil, fmt.Errorf("%s, line %d: want user:password", name, i+1)
 		}
 		if _, twice := all[user]; twice {
-			return nil, fmt.Errorf("%s, line %d: the user comes twice", name, n)
+			return nil, fmt.Errorf("%s, line %d: the user comes twice", name, i+1)
 		}
 		all[user] = sha256.Sum256([]byte(password))
 	}
-	switch {
-	case err != nil:
-		return nil, fmt.Errorf("%s: %w", name, err)
-	case len(all) == 0:
+	if len(all) == 0 {
 		return nil, errors.New(name + " names no user: want lines user:password")
 	}
 	return all, nil

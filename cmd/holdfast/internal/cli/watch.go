@@ -19,7 +19,6 @@ import (
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/exitcode"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/fullscreen"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/lockstatus"
-	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/output"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/table"
 )
 
@@ -108,8 +107,8 @@ func (o *watchFlags) follow(ctx context.Context, in *inspect.Inspector, stdout i
 		switch {
 		case err == nil:
 			outage = false
-			if err := output.WriteJSON(stdout, change{e.Type, o.report(e.Status)}); err != nil {
-				return exitcode.OfOutput(err)
+			if err := printJSON(stdout, change{e.Type, o.report(e.Status)}); err != nil {
+				return err
 			}
 		case e.Status.Name != "":
 			o.console.Error(err)

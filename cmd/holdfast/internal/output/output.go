@@ -29,16 +29,6 @@ func JSON(value any) ([]byte, error) {
 	return printable.JSON(text.Bytes()), nil
 }
 
-// WriteJSON writes one line of JSON.
-func WriteJSON(w io.Writer, value any) error {
-	text, err := JSON(value)
-	if err != nil {
-		return err
-	}
-	_, err = w.Write(text)
-	return err
-}
-
 // ReplaceFile writes a file completely or not at all, and does not follow a symbolic link, which somebody else may
 // have put there: it writes another file and renames it. It writes directly to what is not a regular file, such as a
 // pipe or a terminal. A pipe that nobody reads is an error; one whose reader does not read is waited for.

@@ -16,12 +16,8 @@ func (o *electFlags) checkHTTP() error {
 	if o.leader || o.watch {
 		return exitcode.Usagef("--http cannot be used with --leader or --watch: ask /leader or /status")
 	}
-	for _, name := range []string{"again", "terms", "max-runtime", "on-lost", "kill-after", "lost-exit-code", "shell", "json"} {
-		if o.flags.Changed(name) {
-			return exitcode.Usagef("--%s cannot be used with --http", name)
-		}
-	}
-	if err := o.takeNameToAsk("--http", "holdfast elect NAME --http HOST:PORT"); err != nil {
+	if err := o.takeNameToAsk("--http", "holdfast elect NAME --http HOST:PORT",
+		"again", "terms", "max-runtime", "on-lost", "kill-after", "lost-exit-code", "shell", "json"); err != nil {
 		return err
 	}
 	address, _, err := listenAddress("http", o.http, "127.0.0.1:4040")

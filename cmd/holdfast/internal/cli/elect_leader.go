@@ -24,14 +24,30 @@ func (o *electFlags) checkLeader() error {
 	if o.watch {
 		question = "--watch"
 	}
-	if err := o.takeNameToAsk(question, "holdfast elect NAME "+question); err != nil {
-		return err
-	}
-	for _, name := range []string{"again", "terms", "ttl", "max-runtime", "on-lost", "kill-after", "lost-exit-code", "meta", "shell"} {
-		if o.flags.Changed(name) {
+	return o.takeNameToAsk(question, "holdfast elect NAME "+question,
+		"again", "terms", "ttl", "max-runtime", "on-lost", "kill-after", "lost-exit-code", "meta", "shell")
+}
+
+// takeNameToAsk takes the election's name for a question, which runs no command, and refuses the flags that it does not use.
+// question is its flag, usage how to ask.
+func (o *electFlags) takeNameToAsk(question, usage string, unused ...string) error {
+	f := o.flags
+	for _, name := range unused {
+		if f.Changed(name) {
 			return exitcode.Usagef("--%s cannot be used with %s", name, question)
 		}
 	}
+	switch {
+	case f.ArgsLenAtDash() >= 0 && f.NArg() > f.ArgsLenAtDash():
+		return exitcode.Usagef("%s runs no command: leave out -- and what follows", question)
+	case f.NArg() != 1:
+		return exitcode.Usagef("want one NAME, not %d arguments: %s", f.NArg(), usage)
+	case f.Arg(0) == "":
+		return exitcode.Usagef("NAME is empty")
+	case o.json != "" && o.json != job.ToStderr:
+		return exitcode.Usagef("with %s, --json goes to standard output: leave out =FILE", question)
+	}
+	o.name = f.Arg(0)
 	return nil
 }
 

@@ -72,23 +72,6 @@ func (o *jobFlags) takeCommand() error {
 	return nil
 }
 
-// takeNameToAsk takes the lock's name for a question, which runs no command. question is its flag, usage how to ask.
-func (o *jobFlags) takeNameToAsk(question, usage string) error {
-	f := o.flags
-	switch {
-	case f.ArgsLenAtDash() >= 0 && f.NArg() > f.ArgsLenAtDash():
-		return exitcode.Usagef("%s runs no command: leave out -- and what follows", question)
-	case f.NArg() != 1:
-		return exitcode.Usagef("want one NAME, not %d arguments: %s", f.NArg(), usage)
-	case f.Arg(0) == "":
-		return exitcode.Usagef("NAME is empty")
-	case o.json != "" && o.json != job.ToStderr:
-		return exitcode.Usagef("with %s, --json goes to standard output: leave out =FILE", question)
-	}
-	o.name = f.Arg(0)
-	return nil
-}
-
 // checkJob refuses flags that make no sense, and policies other than these.
 func (o *jobFlags) checkJob(policies ...keeper.Policy) error {
 	j := &o.job

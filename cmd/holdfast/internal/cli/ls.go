@@ -3,7 +3,6 @@ package cli
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -152,7 +151,7 @@ func (o *lsFlags) list(ctx context.Context, in *inspect.Inspector, stdout io.Wri
 	for s, err := range in.List(ctx, o.pattern) {
 		switch {
 		case err != nil && s.Name == "":
-			return errors.Join(flush(), err)
+			return cmp.Or(flush(), err)
 		case err != nil:
 			o.console.Error(err)
 			denied = cmp.Or(denied, err)

@@ -68,6 +68,11 @@ func TestEveryFlagIsCompletedAndInTheManual(t *testing.T) {
 			t.Errorf("man %s:\n%s", c.name, page)
 		}
 	}
+	for shell, script := range shells {
+		if strings.Contains(script, operator()) {
+			t.Errorf("%s: the completions of packages would name who built them", shell)
+		}
+	}
 	if total < 50 {
 		t.Errorf("%d flags were found", total)
 	}

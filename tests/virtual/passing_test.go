@@ -96,7 +96,7 @@ func TestFencesThatWereReservedBeforeALossAreNotUsed(t *testing.T) {
 		}
 		for _, lease := range []*holdfast.Lease{second.lease, nil} {
 			if lease == nil {
-				lease = acquire(t, client(t, srv).Mutex("a"))
+				lease = acquire(t, configured(t, srv, holdfast.Config{ViaClient: true}).Mutex("a")) // which takes one fence
 			}
 			if lease.Fence() <= seen {
 				t.Errorf("fence %d follows %d", lease.Fence(), seen)

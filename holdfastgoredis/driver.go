@@ -36,7 +36,9 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/connect"
 	"github.com/holdfast-go/holdfast/internal/pubsub"
+	"github.com/holdfast-go/holdfast/internal/resp"
 	"github.com/holdfast-go/holdfast/internal/sentinel"
 )
 
@@ -48,18 +50,7 @@ import (
 // remote addresses of connections.
 func New(rdb redis.UniversalClient, cfg *holdfast.Config) (*holdfast.Client, error) {
 	d, err := NewDriver(rdb)
-	return newClient(d, err, cfg)
-}
-
-func newClient(d driver.Driver, err error, cfg *holdfast.Config) (*holdfast.Client, error) {
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", holdfast.ErrInvalid, err)
-	}
-	c, err := holdfast.New(d, cfg)
-	if err != nil {
-		_ = d.Close() // it has no connections yet
-	}
-	return c, err
+	return connect.Client(d, err, cfg)
 }
 
 // NewDriver returns the driver of New's client, for programs that wrap a driver or use one without a client.
@@ -318,24 +309,25 @@ func (d *adapter) Probe(ctx context.Context) (driver.ServerInfo, error) {
 		return driver.ServerInfo{}, convert(err)
 	}
 	pipe := node.Pipeline()
-	reply, now := pipe.Do(ctx, "hello"), pipe.Time(ctx)
+	hello, now := pipe.Do(ctx, "hello"), pipe.Do(ctx, "time")
 	_, err = pipe.Exec(ctx)
-	hello := fields(reply.Val())
-	switch {
-	case hello["mode"] == "sentinel":
+	if resp.Fields(hello.Val())["mode"] == "sentinel" {
 		return driver.ServerInfo{}, sentinel.ErrSentinel
-	case err != nil:
+	}
+	if err != nil {
 		return driver.ServerInfo{}, convert(err)
 	}
-	return driver.ServerInfo{
-		Server:  hello["server"],
-		Version: hello["version"],
-		Cluster: hello["mode"] == "cluster",
-		Time:    now.Val(),
+	info, err := resp.Info(replyTo(hello), replyTo(now))
+	info.Sentinel, info.Mistakes = d.follower != nil, d.follower.mistakes()
+	return info, err
+}
 
-		Sentinel: d.follower != nil,
-		Mistakes: d.follower.mistakes(),
-	}, nil
+// replyTo returns the reply to a command. Its error is go-redis's.
+func replyTo(cmd *redis.Cmd) resp.Reply {
+	if errors.Is(cmd.Err(), redis.Nil) {
+		return resp.Reply{}
+	}
+	return resp.Reply{Value: cmd.Val(), Err: cmd.Err()}
 }
 
 func (d *adapter) Addr() string {
@@ -344,6 +336,12 @@ func (d *adapter) Addr() string {
 	}
 	return d.addr
 }
+
+// String returns the type and the server. Without it, fmt would print the options, which contain the password.
+func (d *adapter) String() string { return fmt.Sprintf("holdfastgoredis.Driver(%s)", d.Addr()) }
+
+// Format prints String for every verb.
+func (d *adapter) Format(s fmt.State, _ rune) { _, _ = fmt.Fprint(s, d.String()) }
 
 func (d *adapter) Close() error {
 	d.closing.Lock()

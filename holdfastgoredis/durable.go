@@ -1,15 +1,14 @@
 package holdfastgoredis
 
 import (
-	"cmp"
 	"context"
-	"fmt"
 	"net"
 	"strings"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/resp"
 )
 
 // durablePools has the sizes of the pools for calls that wait for replicas or disks: acquires, and urgent calls. Such a
@@ -33,19 +32,16 @@ func (d *adapter) RunDurably(ctx context.Context, c driver.Call, want driver.Dur
 	if err != nil {
 		return "", driver.Confirmation{}, convert(err)
 	}
-	reply, reached, err := evalDurably(ctx, node, false, "evalsha", c.Script.SHA1, c.Keys, c.Args, want)
-	if err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") {
-		reply, reached, err = evalDurably(ctx, node, false, "eval", c.Script.Source, c.Keys, c.Args, want)
+	reply, reached, err := runDurably(ctx, node, false, c, want)
+	if reply == "" && resp.Is(err, "ASK ") {
+		reply, reached, err = runAsking(ctx, node, err, c, want)
 	}
-	if reply == "" && redis.HasErrorPrefix(err, "ASK ") {
-		reply, reached, err = evalAsking(ctx, node, err, c, want)
-	}
-	if cluster, ok := rdb.(*redis.ClusterClient); ok && reply == "" && (redis.HasErrorPrefix(err, "MOVED") || redis.HasErrorPrefix(err, "ASK")) {
+	if cluster, ok := rdb.(*redis.ClusterClient); ok && reply == "" && resp.Is(err, "MOVED", "ASK") {
 		// The script did not run, and the client will know the right node when the library tries again.
 		cluster.ReloadState(ctx)
 		return "", reached, driver.ReplyError("TRYAGAIN " + err.Error())
 	}
-	return reply, reached, convert(err)
+	return reply, reached, err
 }
 
 // nodeOf returns a client for the server that has the key.
@@ -56,60 +52,42 @@ func nodeOf(ctx context.Context, rdb redis.UniversalClient, key string) (redis.U
 	return rdb, nil
 }
 
-func evalDurably(ctx context.Context, node redis.UniversalClient, asking bool, command, script string, keys, args []string, want driver.Durability) (text string, reached driver.Confirmation, err error) {
-	eval := once{redis.NewCmd(ctx, scriptArgs(command, script, keys, args)...)}
-	wait := redis.NewCmd(ctx, "wait", want.Replicas, want.Timeout.Milliseconds())
-	if want.Fsync {
-		wait = redis.NewCmd(ctx, "waitaof", 1, want.Replicas, want.Timeout.Milliseconds())
-	}
+// runDurably is RunDurably on a node.
+func runDurably(ctx context.Context, node redis.UniversalClient, asking bool, c driver.Call, want driver.Durability) (string, driver.Confirmation, error) {
 	conn := node.(*redis.Client).Conn()
 	defer func() { _ = conn.Close() }()
-	pipe := conn.Pipeline()
-	if asking {
-		_ = pipe.Process(ctx, redis.NewCmd(ctx, "asking"))
-	}
-	_ = pipe.Process(ctx, eval)
-	if want.Counts == nil {
-		_ = pipe.Process(ctx, wait)
-	}
-	_, err = pipe.Exec(ctx)
-	if eval.Err() != nil {
-		return "", reached, eval.Err()
-	}
-	text, textErr := eval.Text()
-	if textErr != nil || err != nil {
-		return text, reached, cmp.Or(textErr, err)
-	}
-	if want.Counts != nil {
-		if !want.Counts(text) {
-			return text, reached, nil
+	return resp.Durably(c, want, asking, func(commands ...resp.Command) []resp.Reply {
+		pipe, cmds, replies := conn.Pipeline(), make([]*redis.Cmd, len(commands)), make([]resp.Reply, len(commands))
+		for i, c := range commands {
+			cmds[i] = command(ctx, c)
+			_ = pipe.Process(ctx, once{cmds[i]})
 		}
-		if err := conn.Process(ctx, wait); err != nil {
-			return text, reached, err
+		_, err := pipe.Exec(ctx)
+		for i, cmd := range cmds {
+			if replies[i] = replyTo(cmd); replies[i].Value == nil && replies[i].Err == nil {
+				replies[i].Err = err // go-redis 9.20 does not set it on each command if the server refuses a connection
+			}
+			replies[i].Err = convert(replies[i].Err)
 		}
-	}
-	if !want.Fsync {
-		reached.Replicas, err = wait.Int()
-		return text, reached, err
-	}
-	counts, err := wait.Int64Slice()
-	if err != nil || len(counts) != 2 {
-		return "", reached, fmt.Errorf("unexpected reply to WAITAOF: %v: %w", wait.Val(), err)
-	}
-	reached.Fsync, reached.Replicas = counts[0] > 0, int(counts[1])
-	return text, reached, nil
+		return replies
+	})
 }
 
-// evalAsking is RunDurably on the node that an ASK redirection names. The slot is being moved, and the keys are on that
-// node already. WAIT must follow the script on the same connection, but go-redis follows an ASK with one command only
-// and does not expose its client of a node that has no slots yet, so evalAsking makes a client for the one call.
-func evalAsking(ctx context.Context, from redis.UniversalClient, redirection error, c driver.Call, want driver.Durability) (string, driver.Confirmation, error) {
-	redirecting, ok := from.(*redis.Client)
-	if !ok {
-		return "", driver.Confirmation{}, redirection
+// command returns a command in the form of go-redis.
+func command(ctx context.Context, c resp.Command) *redis.Cmd {
+	words := make([]any, len(c.Words))
+	for i, word := range c.Words {
+		words[i] = word
 	}
+	return redis.NewCmd(ctx, words...)
+}
+
+// runAsking is RunDurably on the node that an ASK redirection names. The slot is being moved, and the keys are on that
+// node already. WAIT must follow the script on the same connection, but go-redis follows an ASK with one command only
+// and does not expose its client of a node that has no slots yet, so runAsking makes a client for the one call.
+func runAsking(ctx context.Context, from redis.UniversalClient, redirection error, c driver.Call, want driver.Durability) (string, driver.Confirmation, error) {
 	addr := redirection.Error()[strings.LastIndexByte(redirection.Error(), ' ')+1:]
-	o := *redirecting.Options()
+	o := *from.(*redis.Client).Options()
 	if host, port, err := net.SplitHostPort(addr); err == nil && host == "" { // the redirecting node's own host
 		host, _, _ = net.SplitHostPort(o.Addr)
 		addr = net.JoinHostPort(host, port)
@@ -117,5 +95,5 @@ func evalAsking(ctx context.Context, from redis.UniversalClient, redirection err
 	o.Addr, o.PoolSize, o.MinIdleConns = addr, 1, 0
 	node := redis.NewClient(&o)
 	defer func() { _ = node.Close() }()
-	return evalDurably(ctx, node, true, "eval", c.Script.Source, c.Keys, c.Args, want)
+	return runDurably(ctx, node, true, c, want)
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/connect"
 	"github.com/holdfast-go/holdfast/internal/sentinel"
 )
 
@@ -24,7 +25,7 @@ import (
 // If the options cannot be used for locks, the error says why and matches holdfast.ErrInvalid.
 func NewFailover(o *redis.FailoverOptions, cfg *holdfast.Config) (*holdfast.Client, error) {
 	d, err := NewFailoverDriver(o)
-	return newClient(d, err, cfg)
+	return connect.Client(d, err, cfg)
 }
 
 // NewFailoverDriver returns the driver of NewFailover's client.

@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/resp"
 	"github.com/holdfast-go/holdfast/internal/sentinel"
 )
 
@@ -66,7 +67,7 @@ func (f *follower) install(o *redis.Options) {
 				return err
 			}
 		}
-		return checkMaster(cn.Do(ctx, "hello"))
+		return resp.CheckMaster(replyTo(cn.Do(ctx, "hello")))
 	}
 }
 

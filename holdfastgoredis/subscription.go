@@ -15,6 +15,7 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/bounds"
 	"github.com/holdfast-go/holdfast/internal/pubsub"
+	"github.com/holdfast-go/holdfast/internal/resp"
 )
 
 // Subscribe opens a subscription. All subscriptions on a server share a connection, which carries no calls.
@@ -112,7 +113,7 @@ func (c *conn) CheckMaster(ctx context.Context) error {
 	if c.server == "" {
 		return nil
 	}
-	return convert(checkMaster(c.node.Do(ctx, "hello")))
+	return convert(resp.CheckMaster(replyTo(c.node.Do(ctx, "hello"))))
 }
 
 func (c *conn) Send(ctx context.Context, commands []pubsub.Command) error {

@@ -14,7 +14,7 @@ GOCOVERDIR=$dir "$dir/walk" | sort | while read -r walk; do
   go tool covdata func -i="$dir/$walk" >"$dir/functions"
   awk -v walk="$walk" '
     $NF == "0.0%" || !/^github.com\/holdfast-go\/holdfast\// { next }
-    /\/(tests|holdfasttest|holdfastgoredis|holdfastrueidis|internal\/pubsub|internal\/bounds|internal\/printable)\// { next }
+    /\/(tests|holdfasttest|holdfastgoredis|holdfastrueidis|internal\/pubsub|internal\/bounds|internal\/resp|internal\/printable)\// { next }
     {
       file = $1; sub(/:.*/, "", file); pkg = file; sub(/\/[^\/]*$/, "", pkg)
       functions++; files[file]; packages[pkg]

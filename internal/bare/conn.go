@@ -153,14 +153,3 @@ func text(reply any) string {
 	}
 	return fmt.Sprint(reply)
 }
-
-// clock reads the reply to TIME.
-func clock(reply any) (time.Time, error) {
-	parts := strings.Split(text(reply), "\n")
-	if len(parts) != 2 {
-		return time.Time{}, errMalformed
-	}
-	s, err1 := strconv.ParseInt(parts[0], 10, 64)
-	us, err2 := strconv.ParseInt(parts[1], 10, 64)
-	return time.Unix(s, us*1000), errors.Join(err1, err2)
-}

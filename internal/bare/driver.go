@@ -6,13 +6,11 @@ import (
 	"context"
 	"fmt"
 	"net"
-	"slices"
-	"strconv"
-	"strings"
 	"sync"
 
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/pubsub"
+	"github.com/holdfast-go/holdfast/internal/resp"
 )
 
 // Driver is a driver.Driver for a server. It uses a connection for each call under way, and one for subscriptions.
@@ -56,36 +54,23 @@ func (d *Driver) Subscribe(sub driver.Subscription) (cancel func()) { return d.s
 // Probe asks the server what it is.
 func (d *Driver) Probe(ctx context.Context) (info driver.ServerInfo, err error) {
 	err = d.use(ctx, func(c *Conn) error {
-		hello, err := c.do(ctx, "HELLO", "2")
-		if err != nil {
-			return err
-		}
-		fields := strings.Split(text(hello), "\n")
-		for i := 0; i+1 < len(fields); i += 2 {
-			switch fields[i] {
-			case "server":
-				info.Server = fields[i+1]
-			case "version":
-				info.Version = fields[i+1]
-			}
-		}
-		now, err := c.do(ctx, "TIME")
-		if err != nil {
-			return err
-		}
-		info.Time, err = clock(now)
+		hello, now := c.reply(ctx, resp.New("HELLO", "2")), c.reply(ctx, resp.New("TIME"))
+		info, err = resp.Info(hello, now)
 		return err
 	})
 	return info, err
 }
 
 // Run sends a script or a command.
-func (d *Driver) Run(ctx context.Context, call driver.Call) (reply string, err error) {
+func (d *Driver) Run(ctx context.Context, call driver.Call) (text string, err error) {
 	err = d.use(ctx, func(c *Conn) error {
-		reply, err = run(ctx, c, call)
+		text, err = c.reply(ctx, resp.First(call)).Text()
+		if resp.Is(err, "NOSCRIPT") {
+			text, err = c.reply(ctx, resp.Whole(call)).Text()
+		}
 		return err
 	})
-	return reply, err
+	return text, err
 }
 
 // RunAll sends several calls together, and then repeats those whose scripts the server did not know.
@@ -95,7 +80,7 @@ func (d *Driver) RunAll(ctx context.Context, calls []driver.Call, tell func(i in
 	err := d.use(ctx, func(c *Conn) error {
 		commands := make([][]string, len(calls))
 		for i, call := range calls {
-			commands[i] = command(call, false)
+			commands[i] = resp.First(call).Words
 		}
 		if err := c.send(ctx, commands...); err != nil {
 			return err
@@ -114,7 +99,7 @@ func (d *Driver) RunAll(ctx context.Context, calls []driver.Call, tell func(i in
 		switch {
 		case i >= answered:
 			errs[i] = err
-		case isNoScript(errs[i]):
+		case resp.Is(errs[i], "NOSCRIPT"):
 			replies[i], errs[i] = d.Run(ctx, call)
 		}
 		tell(i, replies[i], errs[i])
@@ -140,28 +125,18 @@ func (d *Driver) Ready() error { return nil }
 func (d *Driver) Failed(error) {}
 
 // RunDurably sends a script and waits for replicas or disks on the same connection.
-func (d *Driver) RunDurably(ctx context.Context, call driver.Call, want driver.Durability) (reply string, reached driver.Confirmation, err error) {
+func (d *Driver) RunDurably(ctx context.Context, call driver.Call, want driver.Durability) (text string, reached driver.Confirmation, err error) {
 	err = d.use(ctx, func(c *Conn) error {
-		if reply, err = run(ctx, c, call); err != nil || want.Counts != nil && !want.Counts(reply) {
-			return err
-		}
-		replicas, timeout := strconv.Itoa(want.Replicas), strconv.FormatInt(want.Timeout.Milliseconds(), 10)
-		if want.Fsync {
-			n, err := c.do(ctx, "WAITAOF", "1", replicas, timeout)
-			counts := strings.Split(text(n), "\n")
-			if err == nil && len(counts) == 2 {
-				reached.Fsync = counts[0] == "1"
-				reached.Replicas, err = strconv.Atoi(counts[1])
+		text, reached, err = resp.Durably(call, want, false, func(commands ...resp.Command) []resp.Reply {
+			replies := make([]resp.Reply, len(commands))
+			for i, command := range commands {
+				replies[i] = c.reply(ctx, command)
 			}
-			return err
-		}
-		n, err := c.do(ctx, "WAIT", replicas, timeout)
-		if err == nil {
-			reached.Replicas, err = strconv.Atoi(text(n))
-		}
+			return replies
+		})
 		return err
 	})
-	return reply, reached, err
+	return text, reached, err
 }
 
 // use calls f with a connection, which is kept for reuse unless f returns an error that the server did not send.
@@ -193,30 +168,10 @@ func (d *Driver) use(ctx context.Context, f func(c *Conn) error) error {
 	return err
 }
 
-// run sends a script's hash, and its source if the server does not know the hash.
-func run(ctx context.Context, c *Conn, call driver.Call) (string, error) {
-	reply, err := c.do(ctx, command(call, false)...)
-	if isNoScript(err) {
-		reply, err = c.do(ctx, command(call, true)...)
-	}
-	return text(reply), err
-}
-
-// command returns the words of a call; a script is named by its hash, or sent whole.
-func command(call driver.Call, whole bool) []string {
-	head := []string{"EVALSHA", call.Script.SHA1, strconv.Itoa(len(call.Keys))}
-	switch {
-	case call.Script.Command != "":
-		head = []string{call.Script.Command}
-	case whole:
-		head = []string{"EVAL", call.Script.Source, strconv.Itoa(len(call.Keys))}
-	}
-	return slices.Concat(head, call.Keys, call.Args)
-}
-
-func isNoScript(err error) bool {
-	refused, is := err.(driver.ReplyError)
-	return is && strings.HasPrefix(string(refused), "NOSCRIPT")
+// reply sends a command and returns its reply.
+func (c *Conn) reply(ctx context.Context, command resp.Command) resp.Reply {
+	value, err := c.do(ctx, command.Words...)
+	return resp.Reply{Value: value, Err: err}
 }
 
 // isBroken reports whether a connection must not be used after this error.

@@ -52,14 +52,7 @@ type subscribed struct{ c *Conn }
 func (s subscribed) Send(_ context.Context, commands []pubsub.Command) error {
 	words := make([][]string, len(commands))
 	for i, command := range commands {
-		word := "SUBSCRIBE"
-		if command.Unsubscribe {
-			word = "UNSUBSCRIBE"
-		}
-		if command.Sharded {
-			word = "S" + word
-		}
-		words[i] = []string{word, command.Name}
+		words[i] = command.Words()
 	}
 	return s.c.send(context.Background(), words...) // without a deadline for what arrives
 }

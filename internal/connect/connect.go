@@ -1,4 +1,4 @@
-// Package connect makes client libraries open connections for others to use.
+// Package connect is what adapters share: they make clients, and have client libraries open connections for others to use.
 package connect
 
 import (

@@ -28,6 +28,18 @@ type Command struct {
 	Unsubscribe bool
 }
 
+// Words returns the command as it is sent to the server.
+func (c Command) Words() []string {
+	name := "subscribe"
+	if c.Unsubscribe {
+		name = "unsubscribe"
+	}
+	if c.Sharded {
+		name = "s" + name
+	}
+	return []string{name, c.Name}
+}
+
 // Client is what an adapter does for a Pool.
 type Client interface {
 	// Locate returns the name of the server that has the channel, or false if it is not known. It must not block, since

@@ -1,0 +1,78 @@
+// Package resp has commands and replies as plain values, whatever client library sends and reads them.
+package resp
+
+import (
+	"slices"
+	"strconv"
+
+	"github.com/holdfast-go/holdfast/driver"
+)
+
+// Command is a command of the server's.
+type Command struct {
+	Words  []string
+	Key    int  // the index in Words of the key that decides which server of a Cluster gets it; 0 if there is none
+	Blocks bool // the server answers only after a wait
+}
+
+// New returns a command without keys.
+func New(words ...string) Command { return Command{Words: words} }
+
+// First returns the command to send first for a call: one of the server's own, or EVALSHA.
+func First(c driver.Call) Command {
+	if c.Script.Command != "" {
+		return withKeys(c, c.Script.Command)
+	}
+	return withKeys(c, "evalsha", c.Script.SHA1, strconv.Itoa(len(c.Keys)))
+}
+
+// Whole returns the command to send if the server does not have the call's script.
+func Whole(c driver.Call) Command {
+	return withKeys(c, "eval", c.Script.Source, strconv.Itoa(len(c.Keys)))
+}
+
+func withKeys(c driver.Call, head ...string) Command {
+	command := New(slices.Concat(head, c.Keys, c.Args)...)
+	if len(c.Keys) > 0 {
+		command.Key = len(head)
+	}
+	return command
+}
+
+// Durably runs a call and waits until the write is as durable as wanted, as driver.Durable says. send sends commands together, on one
+// connection, which it uses each time. If asking is set, the server takes the call only after ASKING.
+func Durably(c driver.Call, want driver.Durability, asking bool, send func(...Command) []Reply) (text string, reached driver.Confirmation, err error) {
+	replicas, timeout := strconv.Itoa(want.Replicas), strconv.FormatInt(max(want.Timeout.Milliseconds(), 1), 10) // 0 means forever
+	wait := Command{Words: []string{"wait", replicas, timeout}, Blocks: true}
+	if want.Fsync {
+		wait.Words = []string{"waitaof", "1", replicas, timeout}
+	}
+	var waited Reply
+	for _, command := range []Command{First(c), Whole(c)} {
+		commands, first := []Command{command}, 0
+		if asking {
+			commands, first = []Command{New("asking"), command}, 1
+		}
+		if want.Counts == nil {
+			commands = append(commands, wait)
+		}
+		replies := send(commands...)
+		text, err = replies[first].Text()
+		waited = replies[len(replies)-1]
+		if !Is(err, "NOSCRIPT") {
+			break
+		}
+	}
+	switch {
+	case err != nil || want.Counts != nil && !want.Counts(text):
+		return text, reached, err
+	case want.Counts != nil:
+		waited = send(wait)[0]
+	}
+	if !want.Fsync {
+		n, err := waited.numbers(1)
+		return text, driver.Confirmation{Replicas: int(n[0])}, err
+	}
+	n, err := waited.numbers(2)
+	return text, driver.Confirmation{Fsync: n[0] > 0, Replicas: int(n[1])}, err
+}

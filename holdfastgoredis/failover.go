@@ -44,7 +44,7 @@ func NewFailoverDriver(o *redis.FailoverOptions) (driver.Driver, error) {
 	d := newAdapter(nil, "")
 	f := newFollower(d, o.Dialer)
 	f.sentinels, f.options = map[string]*redis.SentinelClient{}, o
-	f.group = sentinel.New(o.SentinelAddrs, f.ask)
+	f.group = sentinel.New(o.SentinelAddrs, sentinel.Asking(o.MasterName, f.do))
 	if f.dialer == nil {
 		f.dialer = defaultDialer(o)
 	}

@@ -2,45 +2,21 @@ package holdfastgoredis
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"net"
-	"strconv"
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/holdfast-go/holdfast/internal/sentinel"
+	"github.com/holdfast-go/holdfast/internal/resp"
 )
 
-// ask asks one sentinel, on a connection that stays open.
-func (f *follower) ask(ctx context.Context, addr string, others bool) (a sentinel.Answer, err error) {
+// do sends a command to a sentinel, on a connection that stays open.
+func (f *follower) do(ctx context.Context, addr string, words ...string) resp.Reply {
 	client, err := f.sentinel(addr)
 	if err != nil {
-		return a, err
+		return resp.Reply{Err: err}
 	}
-	name := f.options.MasterName
-	master, err := client.GetMasterAddrByName(ctx, name).Result()
-	if errors.Is(err, redis.Nil) {
-		return a, sentinel.UnknownMaster(name, sentinel.Names(client.Masters(ctx).Val()))
-	}
-	if err != nil {
-		return a, sentinel.Refused(err, err.Error())
-	}
-	if len(master) != 2 {
-		return a, fmt.Errorf("the reply to SENTINEL GET-MASTER-ADDR-BY-NAME has %d fields, not 2", len(master))
-	}
-	a.Addr = net.JoinHostPort(master[0], master[1])
-	// These may fail, since their answers are not needed if a majority agrees.
-	if all, err := client.Master(ctx, name).Result(); err == nil {
-		a.Epoch, _ = strconv.ParseInt(all["config-epoch"], 10, 64)
-	}
-	if others {
-		all, _ := client.Sentinels(ctx, name).Result()
-		for _, other := range all {
-			a.Others = append(a.Others, net.JoinHostPort(other["ip"], other["port"]))
-		}
-	}
-	return a, nil
+	cmd := command(ctx, resp.New(words...))
+	_ = client.Process(ctx, cmd)
+	return replyTo(cmd)
 }
 
 // sentinel returns the client for a sentinel.

@@ -8,8 +8,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"maps"
-	"slices"
 	"sync"
 	"time"
 
@@ -240,14 +238,4 @@ func (p *Pool) reattach(channels []*channel, cause error) (subs []*subscription)
 	}
 	p.spawn(func() { p.attachAll(channels, cause, pause) })
 	return subs
-}
-
-// Reconnect replaces all connections, because they may lead to a server that is no longer the master.
-func (p *Pool) Reconnect(cause error) {
-	p.mu.Lock()
-	links := slices.Collect(maps.Values(p.links))
-	p.mu.Unlock()
-	for _, l := range links {
-		l.Failed(cause)
-	}
 }

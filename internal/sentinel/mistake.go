@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/resp"
 )
 
 // mistake is the error of an address that is not a sentinel's, or of a name that is not a master's. Retrying is no use.
@@ -36,16 +37,11 @@ func UnknownMaster(name string, known []string) error {
 	return &mistake{what, advice}
 }
 
-// Names returns the names in a reply to SENTINEL MASTERS as go-redis has it.
+// Names returns the names in a reply to SENTINEL MASTERS.
 func Names(masters []any) (names []string) {
 	for _, master := range masters {
-		switch fields := master.(type) {
-		case map[any]any: // RESP3
-			names = append(names, fmt.Sprint(fields["name"]))
-		case []any: // RESP2
-			if i := slices.Index(fields, any("name")); i >= 0 && i+1 < len(fields) {
-				names = append(names, fmt.Sprint(fields[i+1]))
-			}
+		if name := resp.Fields(master)["name"]; name != "" {
+			names = append(names, name)
 		}
 	}
 	return names
@@ -54,8 +50,9 @@ func Names(masters []any) (names []string) {
 // errServer is the error of the address of a server with data.
 var errServer = &mistake{"a Redis server, not a sentinel", " (give the addresses of sentinels; by default their port is 26379)"}
 
-// Refused returns the error for an address that answered SENTINEL, or AUTH before it, with err. text is err's text.
-func Refused(err error, text string) error {
+// Refused returns the error for an address that answered SENTINEL, or AUTH before it, with err.
+func Refused(err error) error {
+	text := err.Error()
 	if strings.HasPrefix(text, "ERR unknown command") {
 		return errServer
 	}

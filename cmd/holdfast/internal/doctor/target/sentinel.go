@@ -47,7 +47,7 @@ func (d *Deployment) ask(ctx context.Context, addr string) *Sentinel {
 		s.Err = sentinel.UnknownMaster(name, sentinel.Names(client.Masters(ctx).Val()))
 		return s
 	case err != nil:
-		s.Err = sentinel.Refused(err, err.Error())
+		s.Err = sentinel.Refused(err)
 		return s
 	case len(parts) != 2:
 		s.Err = report.ErrNotTold

@@ -1,0 +1,82 @@
+package holdfastrueidis
+
+import (
+	"context"
+
+	"github.com/redis/rueidis"
+
+	"github.com/holdfast-go/holdfast/internal/pipelined"
+	"github.com/holdfast-go/holdfast/internal/resp"
+)
+
+// open makes a client.
+func open(o rueidis.ClientOption) (pipelined.Client, error) {
+	c, err := rueidis.NewClient(o)
+	if err != nil {
+		return nil, err
+	}
+	return client{c}, nil
+}
+
+// client is a pipelined.Client.
+type client struct{ rueidis.Client }
+
+func (c client) Send(ctx context.Context, commands ...resp.Command) []resp.Reply {
+	return pipelined.Send(ctx, c.Client, build(c.B()), commands)
+}
+
+func (c client) Dedicate() (pipelined.Conn, func()) {
+	one, release := c.Client.Dedicate()
+	return conn{one}, release
+}
+
+func (c client) Nodes() map[string]pipelined.Client {
+	nodes := map[string]pipelined.Client{}
+	for addr, node := range c.Client.Nodes() {
+		nodes[addr] = client{node}
+	}
+	return nodes
+}
+
+func (c client) IsCluster() bool { return c.Mode() == rueidis.ClientModeCluster }
+
+// conn is a pipelined.Conn.
+type conn struct{ rueidis.DedicatedClient }
+
+func (c conn) Send(ctx context.Context, commands ...resp.Command) []resp.Reply {
+	return pipelined.Send(ctx, c.DedicatedClient, build(c.B()), commands)
+}
+
+func (c conn) Hear(message func(channel, text string), changed func(kind, channel string)) <-chan error {
+	return c.SetPubSubHooks(rueidis.PubSubHooks{
+		OnMessage:      func(m rueidis.PubSubMessage) { message(m.Channel, m.Message) },
+		OnSubscription: func(s rueidis.PubSubSubscription) { changed(s.Kind, s.Channel) },
+	})
+}
+
+// build returns a function that makes rueidis's commands. It marks only the first key as one, because rueidis panics if keys are in
+// different slots. The server refuses such a call.
+func build(b rueidis.Builder) func(resp.Command) rueidis.Completed {
+	return func(c resp.Command) rueidis.Completed {
+		switch c.Words[0] { // rueidis has to know these
+		case "subscribe":
+			return b.Subscribe().Channel(c.Words[1]).Build()
+		case "ssubscribe":
+			return b.Ssubscribe().Channel(c.Words[1]).Build()
+		case "unsubscribe":
+			return b.Unsubscribe().Channel(c.Words[1]).Build()
+		case "sunsubscribe":
+			return b.Sunsubscribe().Channel(c.Words[1]).Build()
+		}
+		command := b.Arbitrary(c.Words[:max(c.Key, 1)]...)
+		rest := c.Words[max(c.Key, 1):]
+		if c.Key > 0 {
+			command, rest = command.Keys(rest[0]), rest[1:]
+		}
+		command = command.Args(rest...)
+		if c.Blocks {
+			return command.Blocking()
+		}
+		return command.Build()
+	}
+}

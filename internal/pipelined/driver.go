@@ -1,0 +1,413 @@
+// Package pipelined is the driver over client libraries of which goroutines share a connection: over rueidis, and over valkey-go, which
+// was made from it. Adapters make the libraries' clients; what to do with them is the same, and is done here.
+package pipelined
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/connect"
+	"github.com/holdfast-go/holdfast/internal/pubsub"
+	"github.com/holdfast-go/holdfast/internal/resp"
+	"github.com/holdfast-go/holdfast/internal/sentinel"
+)
+
+// Library is a client library, with the options of the program.
+type Library struct {
+	Name  string   // for people
+	Addrs []string // the servers, the nodes of the Cluster, or the sentinels, as the program named them
+	// New makes a client that opens its connections with dial: of the server at addr alone, or, if addr is "", of what the program named.
+	New func(addr string, dial Dial) (Client, error)
+	// Greet makes a client of the server at addr, which opens exactly one connection, with dial, and uses it only to greet the server, in
+	// version 2 of the protocol. It is nil if the options allow no such connection.
+	Greet func(addr string, dial Dial) (Client, error)
+	// Sentinel makes a client of the sentinel at addr. It is nil if there are no sentinels, and Master then "".
+	Sentinel func(addr string, dial Dial) (Client, error)
+	Master   string // the name by which sentinels know the master
+	// Dial opens connections as the library does with the program's options.
+	Dial      Dial
+	NetDialer *net.Dialer // what Dial is called with for Greet
+	TLSConfig *tls.Config // the same
+
+	ErrClosing error // of a client that is closed
+	ErrNoSlot  error // of a slot that no node of a Cluster has
+}
+
+// Client is a library's client of a server, or of a Cluster.
+type Client interface {
+	Sender
+	// Dedicate returns a connection that only the caller uses, and a function to give it back. In a Cluster, commands choose the node.
+	Dedicate() (conn Conn, release func())
+	Nodes() map[string]Client // of a Cluster, by their addresses
+	IsCluster() bool
+	Close()
+}
+
+// Conn is a connection that only one caller uses.
+type Conn interface {
+	Sender
+	// Hear calls message with each message that arrives, and changed when the server has subscribed the connection to a channel or ended
+	// that, which kind names as the server does. It sends the result an error when the connection breaks, and closes it at the end.
+	Hear(message func(channel, text string), changed func(kind, channel string)) <-chan error
+	Close()
+}
+
+// Sender sends commands. Names of commands are in lower case.
+type Sender interface {
+	Send(ctx context.Context, commands ...resp.Command) []resp.Reply
+}
+
+// Send sends commands with a library's client, which takes commands of type K and returns results of type R.
+func Send[K any, R result](ctx context.Context, client interface {
+	Do(context.Context, K) R
+	DoMulti(context.Context, ...K) []R
+}, build func(resp.Command) K, commands []resp.Command) []resp.Reply {
+	replies := make([]resp.Reply, len(commands))
+	if len(commands) == 1 {
+		replies[0] = reply(client.Do(ctx, build(commands[0])))
+		return replies
+	}
+	built := make([]K, len(commands))
+	for i, c := range commands {
+		built[i] = build(c)
+	}
+	for i, result := range client.DoMulti(ctx, built...) {
+		replies[i] = reply(result)
+	}
+	return replies
+}
+
+// result is a library's result of a command.
+type result interface {
+	Error() error
+	ToAny() (any, error)
+}
+
+func reply(r result) resp.Reply {
+	value, _ := r.ToAny() // fails for commands without a reply, such as SUBSCRIBE
+	return resp.Reply{Value: value, Err: convert(r.Error())}
+}
+
+// convert returns a library's error as a driver.ReplyError if the server sent it. A reply that is nil is an error of the library's.
+func convert(err error) error {
+	reply, is := err.(interface {
+		error
+		IsNil() bool
+	})
+	switch {
+	case !is:
+		return err
+	case reply.IsNil():
+		return nil
+	}
+	// The library removes the code ERR, which stands before errors that have no other code.
+	text := reply.Error()
+	if first, _, _ := strings.Cut(text, " "); first != strings.ToUpper(first) {
+		text = "ERR " + text
+	}
+	return driver.ReplyError(text)
+}
+
+// Driver is the driver.Driver. It makes its client at the first call, and again after its server turned out to be no longer the master.
+type Driver struct {
+	lib      Library
+	conns    conns
+	subs     *pubsub.Pool
+	follower *follower // nil without Sentinel
+
+	slots      atomic.Pointer[slotMap] // of a Cluster; nil until first asked for
+	refreshing atomic.Bool             // slots is being refreshed in the background
+
+	ctx  context.Context // ends with Close
+	stop context.CancelFunc
+
+	mu         sync.Mutex
+	background sync.WaitGroup // added to with mu held, while ctx has not ended
+	client     Client
+	made       time.Time
+	attempt    *attempt // nil if there is none
+}
+
+// attempt is an attempt to make a client, shared by all calls that need one.
+type attempt struct {
+	done   chan struct{} // closed when client or err is set
+	client Client
+	err    error // as Run returns it
+}
+
+// New returns a driver, which connects on first use.
+func New(lib Library) *Driver {
+	d := &Driver{lib: lib}
+	d.ctx, d.stop = context.WithCancel(context.Background())
+	if lib.Sentinel != nil {
+		d.follower = newFollower(d)
+	}
+	d.subs = pubsub.New(subscriber{d}, d.Run)
+	return d
+}
+
+// connect returns the client, or makes it if there is none. Its errors are as Run returns them.
+func (d *Driver) connect(ctx context.Context) (Client, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, notSent(err)
+	}
+	d.mu.Lock()
+	if d.ctx.Err() != nil {
+		d.mu.Unlock()
+		return nil, notSent(d.lib.ErrClosing)
+	}
+	if c := d.client; c != nil {
+		d.mu.Unlock()
+		return c, nil
+	}
+	a := d.attempt
+	if a == nil {
+		a = &attempt{done: make(chan struct{})}
+		d.attempt = a
+		d.background.Go(func() { d.make(a) })
+	}
+	d.mu.Unlock()
+	select {
+	case <-a.done:
+		return a.client, a.err
+	case <-ctx.Done():
+		return nil, notSent(ctx.Err())
+	}
+}
+
+func (d *Driver) make(a *attempt) {
+	if d.follower != nil {
+		a.client, a.err = d.follower.connect()
+	} else {
+		a.client, a.err = d.lib.New("", d.dial)
+	}
+	if a.err = convert(a.err); a.err != nil && !resp.Is(a.err) && !errors.Is(a.err, driver.ErrNotSent) {
+		a.err = notSent(a.err) // calls are sent only after that
+	}
+	d.mu.Lock()
+	d.client, d.made, d.attempt = a.client, time.Now(), nil
+	d.mu.Unlock()
+	close(a.done)
+}
+
+// dropPeriod is the shortest time between two drops of clients whose servers say that they are not the master.
+const dropPeriod = time.Second
+
+// drop closes a client whose server is no longer the master, with all its connections, unless the client is younger than age. The next
+// one asks again where the master is.
+func (d *Driver) drop(client Client, age time.Duration) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if client == nil || d.client != client || time.Since(d.made) < age || d.ctx.Err() != nil {
+		return
+	}
+	d.client = nil
+	d.conns.closeAll()
+	d.background.Go(client.Close)
+}
+
+// spawn calls f in a goroutine, or returns false if the driver is closing.
+func (d *Driver) spawn(f func()) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.ctx.Err() != nil {
+		return false
+	}
+	d.background.Go(f)
+	return true
+}
+
+// Run sends a call. ctx ends calls, but not dialing, which the library's dialer bounds.
+func (d *Driver) Run(ctx context.Context, c driver.Call) (text string, err error) {
+	d.RunAll(ctx, []driver.Call{c}, func(_ int, t string, e error) { text, err = t, e })
+	return text, err
+}
+
+// RunAll sends the calls at once. The library routes each to its node and follows redirections.
+func (d *Driver) RunAll(ctx context.Context, calls []driver.Call, tell func(i int, text string, err error)) {
+	client, err := d.connect(ctx)
+	if err != nil {
+		for i := range calls {
+			tell(i, "", err)
+		}
+		return
+	}
+	commands := make([]resp.Command, len(calls))
+	for i, c := range calls {
+		commands[i] = resp.First(c)
+	}
+	var again []int
+	for i, reply := range client.Send(ctx, commands...) {
+		if resp.Is(reply.Err, "NOSCRIPT") {
+			again = append(again, i)
+			continue
+		}
+		text, err := reply.Text()
+		tell(i, text, d.judge(client, err))
+	}
+	if len(again) == 0 {
+		return
+	}
+	commands = commands[:0]
+	for _, i := range again {
+		commands = append(commands, resp.Whole(calls[i]))
+	}
+	for n, reply := range client.Send(ctx, commands...) {
+		text, err := reply.Text()
+		tell(again[n], text, d.judge(client, err))
+	}
+}
+
+// judge returns an error of the client as Run returns it. If a call has timed out, judge closes connections that hang, since the
+// library's own ping takes seconds to find them. It drops the client if the server is no longer the master, except in a Cluster, where
+// the library finds the new one.
+func (d *Driver) judge(client Client, err error) error {
+	switch {
+	case errors.Is(err, d.lib.ErrNoSlot):
+		return notSent(err)
+	case errors.Is(err, context.DeadlineExceeded):
+		d.conns.closeSilent()
+	case resp.Is(err, "READONLY", "MASTERDOWN") && !client.IsCluster():
+		d.drop(client, dropPeriod)
+	}
+	return err
+}
+
+func notSent(err error) error { return fmt.Errorf("%w: %w", driver.ErrNotSent, err) }
+
+// RunDurably uses a connection of its own, since WAIT delays the commands behind it.
+func (d *Driver) RunDurably(ctx context.Context, c driver.Call, want driver.Durability) (string, driver.Confirmation, error) {
+	client, err := d.connect(ctx)
+	if err != nil {
+		return "", driver.Confirmation{}, err
+	}
+	on := func(client Client, asking bool) (string, driver.Confirmation, error) {
+		conn, release := client.Dedicate()
+		defer release()
+		return resp.Durably(c, want, asking, func(commands ...resp.Command) []resp.Reply { return conn.Send(ctx, commands...) })
+	}
+	text, reached, err := on(client, false)
+	// On a dedicated connection the library does not follow redirections, but it learns of the node.
+	if addr, asking := redirection(err); text == "" && addr != "" {
+		if node := client.Nodes()[addr]; node != nil {
+			text, reached, err = on(node, asking)
+		}
+		if addr, _ := redirection(err); text == "" && addr != "" {
+			err = driver.ReplyError("TRYAGAIN " + err.Error()) // the script did not run
+		}
+	}
+	return text, reached, d.judge(client, err)
+}
+
+// redirection returns the address that a MOVED or ASK error names, and whether it is an ASK. It returns "" for other
+// errors.
+func redirection(err error) (addr string, asking bool) {
+	var code string
+	var slot int
+	if resp.Is(err, "MOVED", "ASK") {
+		if _, err := fmt.Sscan(err.Error(), &code, &slot, &addr); err != nil {
+			return "", false
+		}
+	}
+	return addr, code == "ASK"
+}
+
+// Probe uses HELLO, which every user may send, and TIME, which every script sends, in one round trip. In a Cluster it asks a node chosen
+// at random: for commands without keys, the library would choose the same master each time, even if it is down.
+func (d *Driver) Probe(ctx context.Context) (driver.ServerInfo, error) {
+	client, err := d.connect(ctx)
+	if err != nil {
+		return driver.ServerInfo{}, err
+	}
+	asked := client
+	if client.IsCluster() {
+		for _, asked = range client.Nodes() {
+			break
+		}
+	}
+	replies := asked.Send(ctx, resp.New("hello"), resp.New("time"))
+	if resp.Fields(replies[0].Value)["mode"] == "sentinel" {
+		return driver.ServerInfo{}, sentinel.ErrSentinel
+	}
+	info, err := resp.Info(replies[0], replies[1])
+	if err == nil && d.follower != nil {
+		info.Sentinel, info.Mistakes = true, d.follower.group.Mistakes()
+	}
+	return info, d.judge(client, err)
+}
+
+// Connect opens a connection to a server, or to that node of a Cluster, if the options allow one.
+func (d *Driver) Connect(ctx context.Context, node string) (conn driver.Connection, err error) {
+	if d.lib.Greet == nil || len(d.lib.Addrs) > 1 && node == "" {
+		return conn, errors.ErrUnsupported
+	}
+	conn.Conn, err = connect.Greeted(ctx, func(ctx context.Context, _, addr string) (net.Conn, error) {
+		return d.dial(ctx, addr, d.lib.NetDialer, d.lib.TLSConfig)
+	}, func(dial connect.Dialer) error {
+		client, err := d.lib.Greet(cmp.Or(node, d.lib.Addrs[0]), func(ctx context.Context, addr string, _ *net.Dialer, _ *tls.Config) (net.Conn, error) {
+			return dial(ctx, "tcp", addr)
+		})
+		if client != nil {
+			conn.Free = client.Close
+		}
+		return err
+	})
+	return conn, convert(err)
+}
+
+// Connects implements driver.Connector.
+func (d *Driver) Connects() driver.Driver { return d }
+
+// Ready implements driver.Connector: the client is the driver's own.
+func (d *Driver) Ready() error { return nil }
+
+// Failed implements driver.Connector: the library finds out by itself.
+func (d *Driver) Failed(error) {}
+
+// Addr returns the servers' addresses, or the master's.
+func (d *Driver) Addr() string {
+	if d.follower != nil {
+		return d.follower.addr()
+	}
+	return strings.Join(d.lib.Addrs, ",")
+}
+
+// String returns the adapter and the server. Without it, fmt would print the options, which contain the password.
+func (d *Driver) String() string { return fmt.Sprintf("holdfast%s.Driver(%s)", d.lib.Name, d.Addr()) }
+
+// Format prints String for every verb.
+func (d *Driver) Format(s fmt.State, _ rune) { _, _ = fmt.Fprint(s, d.String()) }
+
+// Close closes the client and waits for the driver's goroutines.
+func (d *Driver) Close() error {
+	d.mu.Lock()
+	d.stop()
+	client := d.client
+	d.mu.Unlock()
+	d.subs.Stop()
+	if client != nil {
+		client.Close()
+	}
+	if d.follower != nil {
+		d.follower.close()
+	}
+	d.conns.closeAll()
+	d.background.Wait()
+	d.subs.Wait()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.client != nil && d.client != client { // made meanwhile
+		d.client.Close()
+		d.conns.closeAll()
+	}
+	return nil
+}

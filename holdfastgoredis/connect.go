@@ -3,6 +3,7 @@ package holdfastgoredis
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -16,13 +17,27 @@ import (
 const greeting = 5 * time.Second
 
 // Connect opens a connection with the options of the driver's other connections.
-func (d *adapter) Connect(ctx context.Context, node string) (conn driver.Connection, err error) {
-	from := d.connects
-	if known, is := d.nodes.Load(node); is {
-		from = known.(*redis.Options)
+func (d *adapter) Connect(ctx context.Context, node string) (driver.Connection, error) {
+	o := d.optionsFor(node)
+	if o == nil || d.limited || o.StreamingCredentialsProvider != nil { // go-redis sends new credentials only on the connections of a pool
+		return driver.Connection{}, errors.ErrUnsupported
 	}
-	if from == nil || from.StreamingCredentialsProvider != nil { // go-redis sends new credentials only on the connections of a pool
-		return conn, errors.ErrUnsupported
+	return d.greet(ctx, o)
+}
+
+// optionsFor returns the options of connections to that node of a Cluster or, outside Cluster mode, to the server. They are nil if a node
+// is not known.
+func (d *adapter) optionsFor(node string) *redis.Options {
+	if known, is := d.nodes.Load(node); is {
+		return known.(*redis.Client).Options()
+	}
+	return d.urgent.options
+}
+
+// greet opens a connection on which go-redis greets the server.
+func (d *adapter) greet(ctx context.Context, from *redis.Options) (conn driver.Connection, err error) {
+	if from == nil {
+		return conn, fmt.Errorf("%w: %w", driver.ErrNotSent, errNoNode)
 	}
 	own := *from
 	own.PoolSize = 2 // with 1, go-redis would keep dialing after a failure
@@ -43,14 +58,14 @@ func (d *adapter) Connect(ctx context.Context, node string) (conn driver.Connect
 	return conn, convert(err)
 }
 
-// noting returns a function that makes the client of a Cluster's node, as newClient does, and notes its options.
+// noting returns a function that makes the client of a Cluster's node, as newClient does, and notes it.
 func (d *adapter) noting(newClient func(*redis.Options) *redis.Client) func(*redis.Options) *redis.Client {
 	if newClient == nil {
 		newClient = redis.NewClient
 	}
 	return func(o *redis.Options) *redis.Client {
 		client := newClient(o)
-		d.nodes.Store(o.Addr, client.Options())
+		d.nodes.Store(o.Addr, client)
 		return client
 	}
 }

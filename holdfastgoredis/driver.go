@@ -68,9 +68,7 @@ func NewDriver(rdb redis.UniversalClient) (driver.Driver, error) {
 			d.refresh = d.follower.look
 		}
 		d.makeClients(o)
-		if rdb.Options().Limiter == nil { // which go-redis asks about each command, and so about acquires
-			d.connects = o
-		}
+		d.limited = rdb.Options().Limiter != nil // go-redis asks it about each command, and so about acquires
 		return d, nil
 	case *redis.ClusterClient:
 		if rdb == nil {
@@ -78,8 +76,9 @@ func NewDriver(rdb redis.UniversalClient) (driver.Driver, error) {
 		}
 		d := newAdapter(rdb, strings.Join(rdb.Options().Addrs, ","))
 		o := ownClusterOptions(rdb.Options())
-		o.NewClient = d.noting(o.NewClient)
-		own := redis.NewClusterClient(o)
+		noting := *o
+		noting.NewClient = d.noting(o.NewClient)
+		own := redis.NewClusterClient(&noting)
 		d.urgent.client = own
 		for i, size := range durablePools {
 			o := *o
@@ -121,8 +120,8 @@ type adapter struct {
 	ownsUser bool
 	urgent   urgentClient
 	durable  [len(durablePools)]redis.UniversalClient // for acquires, and for urgent calls
-	connects *redis.Options                           // of the connections that the library uses itself; nil if there are none, or in a Cluster
-	nodes    sync.Map                                 // of a Cluster: the same for each node, by its address
+	limited  bool                                     // the user's client has a Limiter, so the library uses no connections of its own for calls
+	nodes    sync.Map                                 // of a Cluster: the client of urgent for each node, by its address
 	addr     string
 	openAt   atomic.Int64 // when user was last seen open, by Ready, ns
 	subs     *pubsub.Pool
@@ -138,7 +137,7 @@ type adapter struct {
 func newAdapter(user redis.UniversalClient, addr string) *adapter {
 	d := &adapter{user: user, addr: addr}
 	d.ctx, d.stop = context.WithCancel(context.Background())
-	d.subs = pubsub.New(&subscriber{d: d, nodes: map[string]*redis.Client{}}, d.Run)
+	d.subs = pubsub.New(subscriber{d}, d.Run)
 	return d
 }
 

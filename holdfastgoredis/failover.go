@@ -53,7 +53,6 @@ func NewFailoverDriver(o *redis.FailoverOptions) (driver.Driver, error) {
 	f.install(own)
 	d.user, d.ownsUser = redis.NewClient(user), true
 	d.makeClients(own)
-	d.connects = own
 	d.follower, d.refresh = f, f.look
 	return d, nil
 }

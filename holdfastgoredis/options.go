@@ -47,9 +47,6 @@ func noNotifications() *maintnotifications.Config {
 // bounding returns a dialer whose connections close when the server sends what go-redis could not survive.
 func bounding(dial dialer) dialer {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
-		if err := checkDial(ctx); err != nil {
-			return nil, err
-		}
 		conn, err := dial(ctx, network, addr)
 		if err != nil {
 			return nil, err

@@ -53,6 +53,7 @@ func NewDriver(o rueidis.ClientOption) (driver.Driver, error) {
 	if o.SendToReplicas != nil { // kept, since rueidis refuses some other options without it
 		o.SendToReplicas = func(rueidis.Completed) bool { return false }
 	}
+	o.Standalone.ReplicaAddress = nil
 	o.ConnLifetime = 0 // rueidis repeats calls in flight on a connection that reaches it
 	if o.Dialer.KeepAlive == 0 {
 		o.Dialer.KeepAlive = time.Second
@@ -78,18 +79,17 @@ func NewDriver(o rueidis.ClientOption) (driver.Driver, error) {
 		own.InitAddress = slices.Clone(own.InitAddress) // with ShuffleInit, rueidis shuffles it in place
 		return open(own)
 	}
-	if o.AuthCredentialsFn == nil && !o.Standalone.EnableRedirect {
-		lib.Greet = func(addr string, dial pipelined.Dial) (pipelined.Client, error) {
-			own := singleServer(o, addr)
-			own.DialCtxFn, own.PipelineMultiplex = dial, -1
-			own.AlwaysRESP2 = true                                 // in RESP3 replies have other forms, and servers can push
-			own.AlwaysPipelining, own.OnInvalidations = false, nil // otherwise rueidis would read our replies
-			own.Dialer.KeepAlive = -1                              // otherwise it would send PINGs
-			return open(own)
-		}
+	lib.Changes = o.AuthCredentialsFn != nil || o.Standalone.EnableRedirect
+	lib.Greet = func(addr string, dial pipelined.Dial) (pipelined.Client, error) {
+		own := singleServer(o, addr)
+		own.DialCtxFn, own.PipelineMultiplex = dial, -1
+		own.AlwaysRESP2 = true                                 // in RESP3 replies have other forms, and servers can push
+		own.AlwaysPipelining, own.OnInvalidations = false, nil // otherwise rueidis would read our replies
+		own.Dialer.KeepAlive = -1                              // otherwise it would send PINGs
+		return open(own)
 	}
 	if o.Sentinel.MasterSet != "" {
-		lib.Master, lib.Greet = o.Sentinel.MasterSet, nil // another server can take the place of the one that was greeted
+		lib.Master = o.Sentinel.MasterSet
 		lib.Sentinel = func(addr string, dial pipelined.Dial) (pipelined.Client, error) {
 			own, s := singleServer(o, addr), o.Sentinel
 			own.DialCtxFn, own.SelectDB = dial, 0

@@ -25,7 +25,7 @@ func (c client) Send(ctx context.Context, commands ...resp.Command) []resp.Reply
 	return pipelined.Send(ctx, c.Client, build(c.B()), commands)
 }
 
-func (c client) Dedicate() (pipelined.Conn, func()) {
+func (c client) Dedicate() (pipelined.Sender, func()) {
 	one, release := c.Client.Dedicate()
 	return conn{one}, release
 }
@@ -40,34 +40,17 @@ func (c client) Nodes() map[string]pipelined.Client {
 
 func (c client) IsCluster() bool { return c.Mode() == valkey.ClientModeCluster }
 
-// conn is a pipelined.Conn.
+// conn is a connection that only one caller uses.
 type conn struct{ valkey.DedicatedClient }
 
 func (c conn) Send(ctx context.Context, commands ...resp.Command) []resp.Reply {
 	return pipelined.Send(ctx, c.DedicatedClient, build(c.B()), commands)
 }
 
-func (c conn) Hear(message func(channel, text string), changed func(kind, channel string)) <-chan error {
-	return c.SetPubSubHooks(valkey.PubSubHooks{
-		OnMessage:      func(m valkey.PubSubMessage) { message(m.Channel, m.Message) },
-		OnSubscription: func(s valkey.PubSubSubscription) { changed(s.Kind, s.Channel) },
-	})
-}
-
 // build returns a function that makes valkey-go's commands. It marks only the first key as one, because valkey-go panics if keys are in
 // different slots. The server refuses such a call.
 func build(b valkey.Builder) func(resp.Command) valkey.Completed {
 	return func(c resp.Command) valkey.Completed {
-		switch c.Words[0] { // valkey-go has to know these
-		case "subscribe":
-			return b.Subscribe().Channel(c.Words[1]).Build()
-		case "ssubscribe":
-			return b.Ssubscribe().Channel(c.Words[1]).Build()
-		case "unsubscribe":
-			return b.Unsubscribe().Channel(c.Words[1]).Build()
-		case "sunsubscribe":
-			return b.Sunsubscribe().Channel(c.Words[1]).Build()
-		}
 		command := b.Arbitrary(c.Words[:max(c.Key, 1)]...)
 		rest := c.Words[max(c.Key, 1):]
 		if c.Key > 0 {

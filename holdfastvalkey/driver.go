@@ -74,16 +74,15 @@ func NewDriver(o valkey.ClientOption) (driver.Driver, error) {
 		own.InitAddress = slices.Clone(own.InitAddress) // with ShuffleInit, valkey-go shuffles it in place
 		return open(own)
 	}
-	if o.AuthCredentialsFn == nil {
-		lib.Greet = func(addr string, dial pipelined.Dial) (pipelined.Client, error) {
-			own := o
-			own.InitAddress, own.ForceSingleClient, own.SendToReplicas = []string{addr}, true, nil
-			own.DialCtxFn, own.PipelineMultiplex = dial, -1
-			own.AlwaysRESP2 = true                                 // in RESP3 replies have other forms, and servers can push
-			own.AlwaysPipelining, own.OnInvalidations = false, nil // otherwise valkey-go would read our replies
-			own.Dialer.KeepAlive = -1                              // otherwise it would send PINGs
-			return open(own)
-		}
+	lib.Changes = o.AuthCredentialsFn != nil
+	lib.Greet = func(addr string, dial pipelined.Dial) (pipelined.Client, error) {
+		own := o
+		own.InitAddress, own.ForceSingleClient, own.SendToReplicas = []string{addr}, true, nil
+		own.DialCtxFn, own.PipelineMultiplex = dial, -1
+		own.AlwaysRESP2 = true                                 // in RESP3 replies have other forms, and servers can push
+		own.AlwaysPipelining, own.OnInvalidations = false, nil // otherwise valkey-go would read our replies
+		own.Dialer.KeepAlive = -1                              // otherwise it would send PINGs
+		return open(own)
 	}
 	return pipelined.New(lib), nil
 }

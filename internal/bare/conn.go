@@ -5,13 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/resp"
 )
 
 // Conn is a connection that speaks version 2 of the Redis protocol.
@@ -66,10 +65,7 @@ func (c *Conn) send(ctx context.Context, commands ...[]string) error {
 	}
 	var b []byte
 	for _, args := range commands {
-		b = fmt.Appendf(b, "*%d\r\n", len(args))
-		for _, arg := range args {
-			b = fmt.Appendf(b, "$%d\r\n%s\r\n", len(arg), arg)
-		}
+		b = resp.Append(b, args...)
 	}
 	_, err := c.net.Write(b)
 	return inTime(err)
@@ -77,7 +73,7 @@ func (c *Conn) send(ctx context.Context, commands ...[]string) error {
 
 // receive returns the next reply, or the error that the server sent.
 func (c *Conn) receive() (any, error) {
-	reply, err := c.read()
+	reply, err := resp.Read(c.in)
 	if err != nil {
 		return nil, inTime(err)
 	}
@@ -95,49 +91,6 @@ func inTime(err error) error {
 	}
 	return err
 }
-
-// read reads a reply: a string, an int64, nil, a driver.ReplyError, or a []any of these.
-func (c *Conn) read() (any, error) {
-	line, err := c.in.ReadString('\n')
-	if err != nil {
-		return nil, err
-	}
-	line = strings.TrimSuffix(line, "\r\n")
-	if line == "" {
-		return nil, errMalformed
-	}
-	kind, rest := line[0], line[1:]
-	switch kind {
-	case '+':
-		return rest, nil
-	case '-':
-		return driver.ReplyError(rest), nil
-	}
-	n, err := strconv.ParseInt(rest, 10, 64)
-	switch {
-	case err != nil:
-		return nil, errMalformed
-	case kind == ':':
-		return n, nil
-	case n < 0:
-		return nil, nil
-	case kind == '$':
-		body := make([]byte, n+2)
-		_, err := io.ReadFull(c.in, body)
-		return string(body[:n]), err
-	case kind == '*':
-		items := make([]any, n)
-		for i := range items {
-			if items[i], err = c.read(); err != nil {
-				return nil, err
-			}
-		}
-		return items, nil
-	}
-	return nil, errMalformed
-}
-
-var errMalformed = errors.New("bare: malformed reply")
 
 // text returns a reply as text, with a line for each item of an array.
 func text(reply any) string {

@@ -29,7 +29,7 @@ type Dial func(ctx context.Context) (net.Conn, error)
 // New returns a driver of the server that dial reaches; addr names it to people. Nothing is sent.
 func New(addr string, dial Dial) *Driver {
 	d := &Driver{addr: addr, dial: dial}
-	d.subs = pubsub.New(subscriber{dial}, d.Run)
+	d.subs = pubsub.New(d, d.Run)
 	return d
 }
 
@@ -123,6 +123,15 @@ func (d *Driver) Ready() error { return nil }
 
 // Failed does nothing: there is only one server.
 func (d *Driver) Failed(error) {}
+
+// Locate implements pubsub.Client. There is one server, so there is nothing to locate.
+func (d *Driver) Locate(pubsub.Channel) (string, bool) { return "", true }
+
+// Refresh implements pubsub.Client.
+func (d *Driver) Refresh(context.Context, pubsub.Channel, error) error { return nil }
+
+// CheckMaster implements pubsub.Client.
+func (d *Driver) CheckMaster(context.Context, string) error { return nil }
 
 // RunDurably sends a script and waits for replicas or disks on the same connection.
 func (d *Driver) RunDurably(ctx context.Context, call driver.Call, want driver.Durability) (text string, reached driver.Confirmation, err error) {

@@ -36,8 +36,9 @@ func Dialer(withContext Dial, without func(addr string, d *net.Dialer, config *t
 
 // conns is the set of a driver's connections. The libraries offer no way to close one of them.
 type conns struct {
-	mu  sync.Mutex
-	all map[*conn]struct{}
+	mu   sync.Mutex
+	all  map[*conn]struct{}
+	addr string // of the latest
 }
 
 // conn is a connection that knows how long its server has been silent.
@@ -86,12 +87,20 @@ func (d *Driver) dial(ctx context.Context, addr string, dialer *net.Dialer, conf
 		d.conns.all = map[*conn]struct{}{}
 	}
 	d.conns.all[c] = struct{}{}
+	d.conns.addr = addr
 	d.conns.mu.Unlock()
 	if err := d.ctx.Err(); err != nil { // closeAll may have missed c
 		_ = c.Close()
 		return nil, &dialError{err}
 	}
 	return bounds.Wrap(c), nil
+}
+
+// latest returns the address that was dialed last: that of the server, unless there are several.
+func (s *conns) latest() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.addr
 }
 
 // closeSilent closes connections whose servers have been silent for too long.

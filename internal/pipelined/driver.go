@@ -28,8 +28,11 @@ type Library struct {
 	// New makes a client that opens its connections with dial: of the server at addr alone, or, if addr is "", of what the program named.
 	New func(addr string, dial Dial) (Client, error)
 	// Greet makes a client of the server at addr, which opens exactly one connection, with dial, and uses it only to greet the server, in
-	// version 2 of the protocol. It is nil if the options allow no such connection.
+	// version 2 of the protocol.
 	Greet func(addr string, dial Dial) (Client, error)
+	// Changes is set if the credentials can change, which would have to be sent on a connection that was greeted, or the server behind the
+	// addresses. Only subscriptions then use such connections.
+	Changes bool
 	// Sentinel makes a client of the sentinel at addr. It is nil if there are no sentinels, and Master then "".
 	Sentinel func(addr string, dial Dial) (Client, error)
 	Master   string // the name by which sentinels know the master
@@ -46,22 +49,13 @@ type Library struct {
 type Client interface {
 	Sender
 	// Dedicate returns a connection that only the caller uses, and a function to give it back. In a Cluster, commands choose the node.
-	Dedicate() (conn Conn, release func())
+	Dedicate() (conn Sender, release func())
 	Nodes() map[string]Client // of a Cluster, by their addresses
 	IsCluster() bool
 	Close()
 }
 
-// Conn is a connection that only one caller uses.
-type Conn interface {
-	Sender
-	// Hear calls message with each message that arrives, and changed when the server has subscribed the connection to a channel or ended
-	// that, which kind names as the server does. It sends the result an error when the connection breaks, and closes it at the end.
-	Hear(message func(channel, text string), changed func(kind, channel string)) <-chan error
-	Close()
-}
-
-// Sender sends commands. Names of commands are in lower case.
+// Sender sends commands.
 type Sender interface {
 	Send(ctx context.Context, commands ...resp.Command) []resp.Reply
 }
@@ -87,14 +81,11 @@ func Send[K any, R result](ctx context.Context, client interface {
 }
 
 // result is a library's result of a command.
-type result interface {
-	Error() error
-	ToAny() (any, error)
-}
+type result interface{ ToAny() (any, error) }
 
 func reply(r result) resp.Reply {
-	value, _ := r.ToAny() // fails for commands without a reply, such as SUBSCRIBE
-	return resp.Reply{Value: value, Err: convert(r.Error())}
+	value, err := r.ToAny()
+	return resp.Reply{Value: value, Err: convert(err)}
 }
 
 // convert returns a library's error as a driver.ReplyError if the server sent it. A reply that is nil is an error of the library's.
@@ -346,14 +337,18 @@ func (d *Driver) Probe(ctx context.Context) (driver.ServerInfo, error) {
 }
 
 // Connect opens a connection to a server, or to that node of a Cluster, if the options allow one.
-func (d *Driver) Connect(ctx context.Context, node string) (conn driver.Connection, err error) {
-	if d.lib.Greet == nil || len(d.lib.Addrs) > 1 && node == "" {
-		return conn, errors.ErrUnsupported
+func (d *Driver) Connect(ctx context.Context, node string) (driver.Connection, error) {
+	if d.lib.Changes || d.follower != nil || len(d.lib.Addrs) > 1 && node == "" {
+		return driver.Connection{}, errors.ErrUnsupported
 	}
+	return d.greet(ctx, cmp.Or(node, d.lib.Addrs[0]))
+}
+
+func (d *Driver) greet(ctx context.Context, addr string) (conn driver.Connection, err error) {
 	conn.Conn, err = connect.Greeted(ctx, func(ctx context.Context, _, addr string) (net.Conn, error) {
 		return d.dial(ctx, addr, d.lib.NetDialer, d.lib.TLSConfig)
 	}, func(dial connect.Dialer) error {
-		client, err := d.lib.Greet(cmp.Or(node, d.lib.Addrs[0]), func(ctx context.Context, addr string, _ *net.Dialer, _ *tls.Config) (net.Conn, error) {
+		client, err := d.lib.Greet(addr, func(ctx context.Context, addr string, _ *net.Dialer, _ *tls.Config) (net.Conn, error) {
 			return dial(ctx, "tcp", addr)
 		})
 		if client != nil {

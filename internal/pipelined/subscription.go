@@ -1,6 +1,7 @@
 package pipelined
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -12,9 +13,8 @@ import (
 // Subscribe opens a subscription. All subscriptions on a server share a connection, which carries no calls.
 func (d *Driver) Subscribe(s driver.Subscription) (cancel func()) { return d.subs.Subscribe(s) }
 
-// subscriber is the driver's pubsub.Client. It subscribes on dedicated connections, to the nodes that the slot map names. The libraries'
-// own subscriptions stay on the node that had the slot until that node redirects them, which a replica does not do, and they end in
-// another order than they began.
+// subscriber is the driver's pubsub.Client. The libraries' own subscriptions stay on the node that had the slot until that node redirects
+// them, which a replica does not do, and they end in another order than they began.
 type subscriber struct{ d *Driver }
 
 // Locate returns the address of the Cluster node that has the channel's slot. Outside Cluster mode it returns "".
@@ -47,67 +47,25 @@ func (s subscriber) Refresh(ctx context.Context, c pubsub.Channel, _ error) erro
 
 var routed = driver.Script{Name: "master", Source: "return 'master'"}
 
-func (s subscriber) Connect(ctx context.Context, server string, l *pubsub.Link) (pubsub.Conn, error) {
+// Connect opens a connection to that node of a Cluster, or to the server that the client is connected to.
+func (s subscriber) Connect(ctx context.Context, server string) (driver.Connection, error) {
+	if _, err := s.d.connect(ctx); err != nil {
+		return driver.Connection{}, err
+	}
+	if s.d.follower != nil {
+		server = s.d.follower.addr()
+	}
+	return s.d.greet(ctx, cmp.Or(server, s.d.conns.latest()))
+}
+
+func (s subscriber) CheckMaster(ctx context.Context, server string) error {
 	client, err := s.d.connect(ctx)
-	if err != nil {
-		return nil, err
+	if err != nil || server == "" {
+		return err
 	}
-	if server != "" {
-		node := client.Nodes()[server]
-		if node == nil {
-			return nil, notSent(fmt.Errorf("%s does not know the Cluster node %s yet", s.d.lib.Name, server))
-		}
-		client = node
+	node := client.Nodes()[server]
+	if node == nil {
+		return notSent(fmt.Errorf("%s does not know the Cluster node %s yet", s.d.lib.Name, server))
 	}
-	one, _ := client.Dedicate()
-	broken := one.Hear(l.Message, func(kind, channel string) {
-		ch := pubsub.Channel{Name: channel, Sharded: kind == "ssubscribe" || kind == "sunsubscribe"}
-		switch kind {
-		case "subscribe", "ssubscribe":
-			l.Confirmed(ch)
-		case "unsubscribe", "sunsubscribe":
-			l.Ended(ch)
-		}
-	})
-	c := &subscriptionConn{Conn: one, link: l, inCluster: server != ""}
-	if err := c.CheckMaster(ctx); err != nil {
-		c.Close()
-		return nil, err
-	}
-	go func() { // ends with the connection
-		if err := <-broken; err != nil {
-			l.Failed(err)
-		}
-	}()
-	return c, nil
-}
-
-// subscriptionConn is a connection for subscriptions. The library pings it to detect that it is broken.
-type subscriptionConn struct {
-	Conn
-	link      *pubsub.Link
-	inCluster bool
-}
-
-func (c *subscriptionConn) CheckMaster(ctx context.Context) error {
-	if !c.inCluster {
-		return nil
-	}
-	return resp.CheckMaster(c.Conn.Send(ctx, resp.New("hello"))[0])
-}
-
-func (c *subscriptionConn) Send(ctx context.Context, commands []pubsub.Command) error {
-	all := make([]resp.Command, len(commands))
-	for i, command := range commands {
-		all[i] = resp.New(command.Words()...)
-	}
-	for i, reply := range c.Conn.Send(ctx, all...) {
-		switch {
-		case resp.Is(reply.Err):
-			c.link.Refused(commands[i], reply.Err)
-		case reply.Err != nil:
-			return reply.Err
-		}
-	}
-	return nil
+	return resp.CheckMaster(node.Send(ctx, resp.New("hello"))[0])
 }

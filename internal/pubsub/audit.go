@@ -3,12 +3,11 @@ package pubsub
 import (
 	"context"
 	"errors"
-	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/resp"
 )
 
 // audit is the state of the checks that the servers that run scripts have the pool's subscriptions. An address can come
@@ -31,7 +30,7 @@ const (
 var errMissing = errors.New("the server that runs the scripts does not have the subscription")
 
 // check closes the connection if the server that runs scripts does not have a subscription that was confirmed on it.
-func (l *Link) check() {
+func (l *link) check() {
 	c, ok := l.sample()
 	if !ok {
 		return
@@ -39,7 +38,7 @@ func (l *Link) check() {
 	ctx, cancel := context.WithTimeout(l.ctx, Keepalive)
 	defer cancel()
 	n, err := l.p.receivers(ctx, c)
-	for demoted(err) && l.p.sleep(maxPause/10) { // each of a driver's connections to a former master has to find that out
+	for resp.Is(err, "READONLY") && l.p.sleep(maxPause/10) { // each of a driver's connections to a former master has to find that out
 		n, err = l.p.receivers(ctx, c)
 	}
 	l.p.mu.Lock()
@@ -54,26 +53,26 @@ func (l *Link) check() {
 		a.denied = 0
 	case n > 0:
 		*a = audit{}
-	case ch != nil && ch.confirmed() && len(l.unanswered[c]) == 0:
+	case ch != nil && ch.confirmed() && l.pending[c] == 0:
 		*a = audit{missing: a.missing + 1}
 		a.next = time.Now().Add(min(Keepalive<<min(a.missing-1, 10), maxAuditPause))
 		missing = true
 	}
 	l.p.mu.Unlock()
 	if missing {
-		l.Failed(errMissing)
+		l.failed(errMissing)
 	}
 }
 
 // sample returns a channel whose subscription the server has confirmed, or false if it is not time for a check.
-func (l *Link) sample() (Channel, bool) {
+func (l *link) sample() (Channel, bool) {
 	l.p.mu.Lock()
 	defer l.p.mu.Unlock()
 	if l.ended || l.p.audit.denied >= maxDenied || time.Now().Before(l.p.audit.next) {
 		return Channel{}, false
 	}
 	for c, ch := range l.channels {
-		if ch.confirmed() && len(l.unanswered[c]) == 0 {
+		if ch.confirmed() && l.pending[c] == 0 {
 			return c, true
 		}
 	}
@@ -109,16 +108,7 @@ func (p *Pool) receivers(ctx context.Context, c Channel) (int, error) {
 
 // forbidden reports whether a server refuses the command to this user or does not know it, so that asking again is
 // pointless.
-func forbidden(err error) bool {
-	var reply driver.ReplyError
-	return errors.As(err, &reply) && !slices.ContainsFunc(transient, func(code string) bool { return strings.HasPrefix(string(reply), code) })
-}
+func forbidden(err error) bool { return resp.Is(err) && !resp.Is(err, transient...) }
 
 // transient has the codes of errors that a server sends if it cannot answer now, or does not have the locks.
 var transient = []string{"READONLY", "LOADING", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "MOVED", "ASK", "BUSY", "NOREPLICAS", "MISCONF"}
-
-// demoted reports whether err is the answer of a server that is no longer the master.
-func demoted(err error) bool {
-	var reply driver.ReplyError
-	return errors.As(err, &reply) && strings.HasPrefix(string(reply), "READONLY")
-}

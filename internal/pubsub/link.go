@@ -1,15 +1,22 @@
 package pubsub
 
 import (
+	"bufio"
 	"context"
 	"errors"
+	"fmt"
 	"maps"
+	"net"
 	"slices"
 	"time"
+
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/bounds"
+	"github.com/holdfast-go/holdfast/internal/resp"
 )
 
-// Link is the pool's connection to one server, from when it is first needed until it fails or has no channels left.
-type Link struct {
+// link is the pool's connection to one server, from when it is first needed until it fails or has no channels left.
+type link struct {
 	p      *Pool
 	server string
 	ctx    context.Context
@@ -17,27 +24,50 @@ type Link struct {
 	wakeup chan struct{} // holds an item if there is something to send or to check
 
 	// Guarded by Pool.mu.
-	conn     Conn // nil until connected
+	conn     driver.Connection // zero until connected
 	channels map[Channel]*channel
-	queue    []Command
-	// unanswered has the commands for each channel that the server has not answered, in order; true stands for an
-	// unsubscribe. Servers answer in order, so the answer to a subscription that has been ended since is not taken for the
+	queue    []command
+	// unanswered has the commands that the server has not answered, in order: servers answer in order, and an error does not say what it
+	// answers. pending counts those of each channel, so that the answer to a subscription that has been ended since is not taken for the
 	// answer to the next one.
-	unanswered map[Channel][]bool
+	unanswered []command
+	pending    map[Channel]int
 	suspect    bool // the server ended a subscription, so it may have become a replica
 	ended      bool
 }
 
-func newLink(p *Pool, server string) *Link {
-	l := &Link{p: p, server: server, wakeup: make(chan struct{}, 1), channels: map[Channel]*channel{}, unanswered: map[Channel][]bool{}}
+// command subscribes to a channel, or unsubscribes from it. Without a channel it is a PING.
+type command struct {
+	Channel
+	unsubscribe bool
+}
+
+// words returns the command as it is sent to the server.
+func (c command) words() []string {
+	if c.Name == "" {
+		return []string{"ping"}
+	}
+	name := "subscribe"
+	if c.unsubscribe {
+		name = "unsubscribe"
+	}
+	if c.Sharded {
+		name = "s" + name
+	}
+	return []string{name, c.Name}
+}
+
+func newLink(p *Pool, server string) *link {
+	l := &link{p: p, server: server, wakeup: make(chan struct{}, 1), channels: map[Channel]*channel{}, pending: map[Channel]int{}}
 	l.ctx, l.cancel = context.WithCancel(p.ctx)
 	return l
 }
 
 // send queues a command. The caller holds Pool.mu.
-func (l *Link) send(c Command) {
+func (l *link) send(c command) {
 	l.queue = append(l.queue, c)
-	l.unanswered[c.Channel] = append(l.unanswered[c.Channel], c.Unsubscribe)
+	l.unanswered = append(l.unanswered, c)
+	l.pending[c.Channel]++
 	select {
 	case l.wakeup <- struct{}{}:
 	default:
@@ -45,7 +75,7 @@ func (l *Link) send(c Command) {
 }
 
 // end closes the connection. The caller holds Pool.mu.
-func (l *Link) end() {
+func (l *link) end() {
 	if l.ended {
 		return
 	}
@@ -54,24 +84,48 @@ func (l *Link) end() {
 	if l.p.links[l.server] == l {
 		delete(l.p.links, l.server)
 	}
-	if l.conn != nil {
-		l.p.background.Go(l.conn.Close) // not by spawn: a pool that is stopped closes its connections, too
+	if conn := l.conn; conn.Conn != nil {
+		l.p.background.Go(func() { free(conn) }) // not by spawn: a pool that is stopped closes its connections, too
 	}
 }
 
+// free closes a connection that was made, or not.
+func free(conn driver.Connection) {
+	if conn.Conn != nil {
+		_ = conn.Close()
+	}
+	if conn.Free != nil {
+		conn.Free()
+	}
+}
+
+// connectTimeout bounds the making of a connection.
+const connectTimeout = 10 * time.Second
+
 // run connects and then sends queued commands until the link ends.
-func (l *Link) run() {
-	conn, err := l.p.client.Connect(l.ctx, l.server, l)
+func (l *link) run() {
+	ctx, cancel := context.WithTimeout(l.ctx, connectTimeout)
+	var conn driver.Connection
+	err := l.p.client.CheckMaster(ctx, l.server)
+	if err == nil {
+		conn, err = l.p.client.Connect(ctx, l.server)
+	}
+	cancel()
 	if err != nil {
-		l.Failed(err)
+		free(conn)
+		l.failed(err)
 		return
 	}
+	conn.Conn = bounds.Unwrap(conn.Conn) // resp.Read has its own
 	l.p.mu.Lock()
 	ended := l.ended
 	l.conn = conn
+	if !ended {
+		l.p.background.Go(func() { l.listen(conn) })
+	}
 	l.p.mu.Unlock()
 	if ended {
-		conn.Close()
+		free(conn)
 		return
 	}
 	tick := time.NewTicker(Keepalive)
@@ -85,13 +139,18 @@ func (l *Link) run() {
 			l.p.mu.Unlock()
 			var err error
 			if suspect {
-				err = conn.CheckMaster(l.ctx)
+				err = l.p.client.CheckMaster(l.ctx, l.server)
 			}
-			if err == nil && len(commands) > 0 {
-				err = conn.Send(l.ctx, commands)
+			var words []byte
+			for _, c := range commands {
+				words = resp.Append(words, c.words()...)
+			}
+			if err == nil {
+				_ = conn.SetWriteDeadline(time.Now().Add(Keepalive))
+				_, err = conn.Write(words)
 			}
 			if err != nil {
-				l.Failed(err)
+				l.failed(err)
 				return
 			}
 		case <-tick.C:
@@ -104,25 +163,89 @@ func (l *Link) run() {
 	}
 }
 
-// answer removes the oldest unanswered command for a channel, and reports whether there was one and it was of this
-// type. If not, it removes nothing. The caller holds Pool.mu.
-func (l *Link) answer(c Channel, unsubscribe bool) bool {
-	commands := l.unanswered[c]
-	if len(commands) == 0 || commands[0] != unsubscribe {
+// listen handles what arrives, until the connection fails.
+func (l *link) listen(conn net.Conn) {
+	in := bufio.NewReader(conn)
+	for {
+		_ = conn.SetReadDeadline(time.Now().Add(Keepalive))
+		_, err := in.Peek(1)
+		var timeout net.Error
+		switch {
+		case errors.As(err, &timeout) && timeout.Timeout() && l.ping():
+			continue
+		case err == nil:
+			err = l.receive(in)
+		}
+		if err != nil {
+			l.failed(err)
+			return
+		}
+	}
+}
+
+// ping sends a PING, or returns false if the server has not answered all commands.
+func (l *link) ping() bool {
+	l.p.mu.Lock()
+	defer l.p.mu.Unlock()
+	if len(l.unanswered) > 0 || l.ended {
 		return false
 	}
-	if commands = commands[1:]; len(commands) == 0 {
-		delete(l.unanswered, c)
-	} else {
-		l.unanswered[c] = commands
+	l.send(command{})
+	return true
+}
+
+// receive handles the next reply or message.
+func (l *link) receive(in *bufio.Reader) error {
+	reply, err := resp.Read(in)
+	if err != nil {
+		return err
+	}
+	if refused, is := reply.(driver.ReplyError); is {
+		return l.refused(refused)
+	}
+	items, is := reply.([]any)
+	if !is {
+		items = []any{reply}
+	}
+	var words [3]string
+	for i, item := range items[:min(len(items), len(words))] {
+		words[i], _ = item.(string)
+	}
+	switch kind, name := words[0], words[1]; kind {
+	case "message", "smessage":
+		l.message(name, words[2])
+	case "subscribe", "ssubscribe":
+		l.confirmed(Channel{name, kind == "ssubscribe"})
+	case "unsubscribe", "sunsubscribe":
+		l.unsubscribed(Channel{name, kind == "sunsubscribe"})
+	case "pong", "PONG":
+		l.p.mu.Lock()
+		defer l.p.mu.Unlock()
+		l.answer(command{})
+	default:
+		return fmt.Errorf("%w: %.40q", errUnexpected, fmt.Sprint(reply))
+	}
+	return nil
+}
+
+var errUnexpected = errors.New("the server sent what nobody asked for")
+
+// answer removes the oldest unanswered command, and reports whether it was this one. If not, it removes nothing. The caller holds Pool.mu.
+func (l *link) answer(c command) bool {
+	if len(l.unanswered) == 0 || l.unanswered[0] != c {
+		return false
+	}
+	l.unanswered = l.unanswered[1:]
+	if l.pending[c.Channel]--; l.pending[c.Channel] == 0 {
+		delete(l.pending, c.Channel)
 	}
 	return true
 }
 
-// Confirmed is called when the server has confirmed a subscription.
-func (l *Link) Confirmed(c Channel) {
+// confirmed is called when the server has confirmed a subscription.
+func (l *link) confirmed(c Channel) {
 	l.p.mu.Lock()
-	if l.ended || !l.answer(c, false) || len(l.unanswered[c]) > 0 {
+	if l.ended || !l.answer(command{Channel: c}) || l.pending[c] > 0 {
 		l.p.mu.Unlock()
 		return
 	}
@@ -131,17 +254,17 @@ func (l *Link) Confirmed(c Channel) {
 		ch.pause = 0
 		subs = ch.add(nil, event{})
 	} else {
-		l.send(Command{Channel: c, Unsubscribe: true})
+		l.send(command{Channel: c, unsubscribe: true})
 	}
 	l.p.mu.Unlock()
 	deliver(subs)
 }
 
-// Ended is called when a subscription has ended, because the pool unsubscribed, the slot moved, or the server became a
+// unsubscribed is called when a subscription has ended, because the pool unsubscribed, the slot moved, or the server became a
 // replica.
-func (l *Link) Ended(c Channel) {
+func (l *link) unsubscribed(c Channel) {
 	l.interrupt(c, func() bool {
-		if l.answer(c, true) {
+		if l.answer(command{c, true}) {
 			return false
 		}
 		l.suspect = true
@@ -151,13 +274,21 @@ func (l *Link) Ended(c Channel) {
 
 var errEnded = errors.New("the server ended the subscription")
 
-// Refused is called when the server has refused a command.
-func (l *Link) Refused(c Command, cause error) {
-	l.interrupt(c.Channel, func() bool { return l.answer(c.Channel, c.Unsubscribe) && !c.Unsubscribe }, cause)
+// refused is called when the server has sent an error. It returns the error if that is not about a channel.
+func (l *link) refused(cause driver.ReplyError) error {
+	l.p.mu.Lock()
+	if len(l.unanswered) == 0 || l.unanswered[0].Name == "" {
+		l.p.mu.Unlock()
+		return cause
+	}
+	c := l.unanswered[0]
+	l.p.mu.Unlock() // only this goroutine removes what is unanswered
+	l.interrupt(c.Channel, func() bool { return l.answer(c) && !c.unsubscribe }, cause)
+	return nil
 }
 
 // interrupt subscribes to a channel again, on whatever server has it, if lost reports that the subscription was lost.
-func (l *Link) interrupt(c Channel, lost func() bool, cause error) {
+func (l *link) interrupt(c Channel, lost func() bool, cause error) {
 	l.p.mu.Lock()
 	var subs []*subscription
 	if ch := l.channels[c]; !l.ended && lost() && ch != nil {
@@ -171,9 +302,9 @@ func (l *Link) interrupt(c Channel, lost func() bool, cause error) {
 	deliver(subs)
 }
 
-// Message is called when a message has arrived. The connection does not say whether its channel is a sharded one, so
+// message is called when a message has arrived. The connection does not say whether its channel is a sharded one, so
 // subscribers of both get it.
-func (l *Link) Message(name, payload string) {
+func (l *link) message(name, payload string) {
 	l.p.mu.Lock()
 	var subs []*subscription
 	for _, sharded := range []bool{false, true} {
@@ -185,8 +316,8 @@ func (l *Link) Message(name, payload string) {
 	deliver(subs)
 }
 
-// Failed is called when the connection can no longer be used.
-func (l *Link) Failed(cause error) {
+// failed is called when the connection can no longer be used.
+func (l *link) failed(cause error) {
 	l.p.mu.Lock()
 	if l.ended {
 		l.p.mu.Unlock()

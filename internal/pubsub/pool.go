@@ -1,6 +1,6 @@
 // Package pubsub keeps the subscriptions of a driver, on one connection to each server.
 //
-// An adapter opens the connections. The rest is the same for all adapters and is done here: which channels are
+// An adapter has its client library open the connections. The rest is the same for all adapters and is done here: which channels are
 // subscribed to on which server, which commands are unanswered, and what follows an interruption.
 package pubsub
 
@@ -20,24 +20,6 @@ type Channel struct {
 	Sharded bool
 }
 
-// Command subscribes to a channel, or unsubscribes from it.
-type Command struct {
-	Channel
-	Unsubscribe bool
-}
-
-// Words returns the command as it is sent to the server.
-func (c Command) Words() []string {
-	name := "subscribe"
-	if c.Unsubscribe {
-		name = "unsubscribe"
-	}
-	if c.Sharded {
-		name = "s" + name
-	}
-	return []string{name, c.Name}
-}
-
 // Client is what an adapter does for a Pool.
 type Client interface {
 	// Locate returns the name of the server that has the channel, or false if it is not known. It must not block, since
@@ -46,19 +28,11 @@ type Client interface {
 	// Refresh asks again which server has which channels. Either Locate does not know c, or cause suggests that what
 	// Locate returns is out of date.
 	Refresh(ctx context.Context, c Channel, cause error) error
-	// Connect opens a connection to a server. What arrives on the connection is passed to the link's methods, by one
-	// goroutine at a time.
-	Connect(ctx context.Context, server string, l *Link) (Conn, error)
-}
-
-// Conn is a connection for subscriptions.
-type Conn interface {
-	// Send sends commands in order. The server's answers are passed to the link. If Send fails, the connection is closed.
-	Send(ctx context.Context, commands []Command) error
-	// CheckMaster returns an error if the server is a replica, which accepts subscriptions on which nothing arrives.
-	CheckMaster(ctx context.Context) error
-	// Close closes the connection. It may block.
-	Close()
+	// Connect opens a connection to a server on which the client library has greeted it, as driver.Connector does.
+	Connect(ctx context.Context, server string) (driver.Connection, error)
+	// CheckMaster returns an error if the server is a replica, which accepts subscriptions on which nothing arrives. It sends nothing if
+	// Locate does not tell one server from another.
+	CheckMaster(ctx context.Context, server string) error
 }
 
 // Keepalive is how long a connection may be silent before it is checked. It is also the time between two checks that
@@ -82,7 +56,7 @@ type Pool struct {
 
 	mu       sync.Mutex
 	channels map[Channel]*channel
-	links    map[string]*Link // by server
+	links    map[string]*link // by server
 	audit    audit
 }
 
@@ -90,7 +64,7 @@ type Pool struct {
 type channel struct {
 	Channel
 	subs  map[*subscription]struct{}
-	link  *Link // nil until the channel's server is known
+	link  *link // nil until the channel's server is known
 	pause time.Duration
 }
 
@@ -99,7 +73,7 @@ type Run func(ctx context.Context, c driver.Call) (string, error)
 
 // New returns a pool without subscriptions. run must send scripts to the servers that run the scripts of locks.
 func New(client Client, run Run) *Pool {
-	p := &Pool{client: client, run: run, channels: map[Channel]*channel{}, links: map[string]*Link{}}
+	p := &Pool{client: client, run: run, channels: map[Channel]*channel{}, links: map[string]*link{}}
 	p.ctx, p.stop = context.WithCancel(context.Background())
 	return p
 }
@@ -149,7 +123,7 @@ func (p *Pool) Subscribe(sub driver.Subscription) (cancel func()) {
 		p.channels[c] = ch
 		p.spawn(func() { p.attachAll([]*channel{ch}, nil, 0) })
 	case ch.link != nil:
-		ch.link.send(Command{Channel: c}) // subscribes again, so that the server confirms it to this subscription
+		ch.link.send(command{Channel: c}) // subscribes again, so that the server confirms it to this subscription
 	}
 	return s.close
 }
@@ -220,7 +194,7 @@ func (p *Pool) attach(ch *channel, server string) {
 	}
 	l.channels[ch.Channel] = ch
 	ch.link = l
-	l.send(Command{Channel: ch.Channel})
+	l.send(command{Channel: ch.Channel})
 }
 
 // reattach subscribes again to channels that were interrupted, in the background. It returns the subscriptions that

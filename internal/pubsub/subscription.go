@@ -44,7 +44,7 @@ func (s *subscription) close() {
 	if len(l.channels) == 0 {
 		l.end()
 	} else {
-		l.send(Command{Channel: ch.Channel, Unsubscribe: true})
+		l.send(command{ch.Channel, true})
 	}
 }
 

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/holdfast-go/holdfast"
@@ -97,13 +96,13 @@ func TestANoticeExplainsWhatARenewalFinds(t *testing.T) {
 // reaches the lease that has the lock now, or all that share it.
 func TestLeasesOfOneGrantAreToldTogether(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
-		c, in := client(t, srv), inspect.New(client(t, srv))
+		slow := belated{by: time.Millisecond} // so that the first asks for a fence for the second, too
+		c, in := client(t, srv, slow.wrap), inspect.New(client(t, srv))
 		mutex := c.Mutex("m", holdfast.TTL(time.Hour))
 		free := acquire(t, client(t, srv).Mutex("m"))
 		first, second := inLine(t, mutex), inLine(t, mutex)
 		release(t, free)
 		<-first.done
-		synctest.Wait() // a renewal reserves a fence for the second
 		release(t, first.lease)
 		<-second.done
 		if first.err != nil || second.err != nil {

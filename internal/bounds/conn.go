@@ -55,12 +55,11 @@ type syscallConn struct {
 // at a time.
 type bounded struct {
 	net.Conn
-	requests      requests
-	replies       replies
-	awaited       atomic.Int64          // requests whose reply has not begun
-	subscribed    atomic.Bool           // a subscription was requested, so arrays may arrive that are not replies
-	unsubscribing atomic.Int64          // requests to unsubscribe that are not answered yet
-	failed        atomic.Pointer[error] // what Read returns from then on
+	requests   requests
+	replies    replies
+	awaited    atomic.Int64          // requests whose reply has not begun, without those of subscriptions
+	subscribed atomic.Bool           // a subscription was requested or ended, so arrays and errors may arrive that are not counted
+	failed     atomic.Pointer[error] // what Read returns from then on
 }
 
 func (c *bounded) Write(p []byte) (int, error) {

@@ -80,7 +80,7 @@ func TestViolationsCloseTheConnection(t *testing.T) {
 		"subscribed in RESP2":            {subscribe + ping, sub2 + msg2 + "*2\r\n$4\r\npong\r\n$0\r\n\r\n" + msg2, nil},
 		"both sides unsubscribe":         {subscribe + request("SUNSUBSCRIBE", "c") + ping, sub3 + off3 + off3 + off3 + pong, nil},
 		"server unsubscribes":            {subscribe + ping, sub3 + off3 + pong, nil},
-		"subscription refused":           {subscribe + ping, "-NOPERM no\r\n" + pong, nil},
+		"subscription refused":           {subscribe, "-NOPERM no\r\n", nil},
 		"surplus reply":                  {ping, pong + pong, errSurplus},
 		"reply before any request":       {"", pong, errSurplus},
 		"surplus reply while subscribed": {subscribe + ping, sub3 + pong + msg3 + pong, errSurplus},

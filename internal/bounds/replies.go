@@ -1,26 +1,21 @@
 package bounds
 
 import (
-	"bytes"
 	"errors"
 	"strconv"
-	"sync/atomic"
 )
 
 // replies parses what a server sends.
 type replies struct {
-	line     line
-	skip     int64   // bytes left of the current string, including its line end
-	open     []array // arrays that are not complete, outermost first
-	total    int64   // elements left, in all open arrays together
-	word     []byte  // the first element of the outermost array
-	wordLeft int64   // bytes left of word
+	line  line
+	skip  int64   // bytes left of the current string, including its line end
+	open  []array // arrays that are not complete, outermost first
+	total int64   // elements left, in all open arrays together
 }
 
 type array struct {
 	kind byte
 	left int64 // elements not yet complete
-	size int64
 }
 
 var (
@@ -35,13 +30,9 @@ func (r *replies) scan(c *bounded, p []byte) error {
 	for len(p) > 0 {
 		if r.skip > 0 {
 			n := min(r.skip, int64(len(p)))
-			if r.wordLeft > 0 {
-				m := min(r.wordLeft, n)
-				r.word, r.wordLeft = append(r.word, p[:m]...), r.wordLeft-m
-			}
 			p, r.skip = p[n:], r.skip-n
 			if r.skip == 0 {
-				r.complete(c)
+				r.complete()
 			}
 			continue
 		}
@@ -58,7 +49,7 @@ func (r *replies) scan(c *bounded, p []byte) error {
 			return nil
 		}
 		p = rest
-		if err := r.header(c); err != nil {
+		if err := r.header(); err != nil {
 			return err
 		}
 		r.line = line{}
@@ -83,25 +74,23 @@ func (r *replies) begin(c *bounded, kind byte) error {
 		}
 		return nil
 	}
-	if kind == '>' || kind == '|' || kind == '*' && c.subscribed.Load() {
-		return nil // not a reply, or counted by answer
+	if kind == '>' || kind == '|' || c.awaited.Add(-1) >= 0 {
+		return nil
 	}
-	if c.awaited.Add(-1) < 0 {
-		return errSurplus
+	if (kind == '*' || kind == '-') && c.subscribed.Load() { // about a subscription
+		c.awaited.Add(1)
+		return nil
 	}
-	return nil
+	return errSurplus
 }
 
 // header handles a complete line, which begins an array or a string, or is a whole element.
-func (r *replies) header(c *bounded) error {
+func (r *replies) header() error {
 	kind := r.line.start[0]
 	switch kind {
 	case '$', '!', '=', '*', '~', '>', '%', '|':
 	default: // a whole element
-		if len(r.open) == 1 && r.open[0].left == r.open[0].size {
-			r.word = append(r.word[:0], r.line.text()...)
-		}
-		r.complete(c)
+		r.complete()
 		return nil
 	}
 	n, err := strconv.ParseInt(string(r.line.text()), 10, 64)
@@ -109,7 +98,7 @@ func (r *replies) header(c *bounded) error {
 	case err != nil || n < -1:
 		return errForm
 	case n == -1:
-		r.complete(c)
+		r.complete()
 		return nil
 	}
 	switch kind {
@@ -118,9 +107,6 @@ func (r *replies) header(c *bounded) error {
 			return errLong
 		}
 		r.skip = n + 2
-		if len(r.open) == 1 && r.open[0].left == r.open[0].size {
-			r.word, r.wordLeft = r.word[:0], min(n, 16)
-		}
 		return nil
 	case '%', '|':
 		if n > maxElements {
@@ -134,19 +120,19 @@ func (r *replies) header(c *bounded) error {
 	case len(r.open) >= maxDepth:
 		return errDeep
 	}
-	r.open = append(r.open, array{kind, n, n})
+	r.open = append(r.open, array{kind, n})
 	r.total += n
 	if n == 0 {
 		r.open = r.open[:len(r.open)-1]
 		if kind != '|' { // attributes precede the element that they describe and are none themselves
-			r.complete(c)
+			r.complete()
 		}
 	}
 	return nil
 }
 
 // complete counts an element as received, and with it every array that it completes.
-func (r *replies) complete(c *bounded) {
+func (r *replies) complete() {
 	for len(r.open) > 0 {
 		inner := &r.open[len(r.open)-1]
 		inner.left--
@@ -156,37 +142,8 @@ func (r *replies) complete(c *bounded) {
 		}
 		kind := inner.kind
 		r.open = r.open[:len(r.open)-1]
-		if len(r.open) == 0 && (kind == '>' || kind == '*') && c.subscribed.Load() {
-			r.answer(c)
-		}
 		if kind == '|' {
 			return
-		}
-	}
-}
-
-// answer counts an array on a subscribed connection as a reply if it answers a request. An unsubscribe answers one
-// only if the client asked for it: servers also end subscriptions on their own.
-func (r *replies) answer(c *bounded) {
-	switch string(bytes.ToLower(r.word)) {
-	case "unsubscribe", "sunsubscribe", "punsubscribe":
-		if decrement(&c.unsubscribing) {
-			decrement(&c.awaited)
-		}
-	case "subscribe", "ssubscribe", "psubscribe", "pong":
-		decrement(&c.awaited)
-	}
-}
-
-// decrement subtracts 1 from count, unless it is 0, and reports whether it did.
-func decrement(count *atomic.Int64) bool {
-	for {
-		n := count.Load()
-		if n <= 0 {
-			return false
-		}
-		if count.CompareAndSwap(n, n-1) {
-			return true
 		}
 	}
 }

@@ -21,8 +21,13 @@ func (r *requests) scan(c *bounded, p []byte) {
 			if r.nameLeft > 0 {
 				m := min(r.nameLeft, n)
 				r.name = append(r.name, p[:m]...)
-				if r.nameLeft -= m; r.nameLeft == 0 {
-					c.noteCommand(bytes.ToLower(r.name))
+				r.nameLeft -= m
+				switch {
+				case r.nameLeft > 0:
+				case bytes.HasSuffix(bytes.ToLower(r.name), []byte("subscribe")):
+					c.subscribed.Store(true) // answered in other ways than with one reply
+				default:
+					c.awaited.Add(1)
 				}
 			}
 			p, r.skip = p[n:], r.skip-n
@@ -36,7 +41,6 @@ func (r *requests) scan(c *bounded, p []byte) {
 		n, _ := strconv.ParseInt(string(r.line.text()), 10, 64)
 		switch r.line.start[0] {
 		case '*':
-			c.awaited.Add(1)
 			r.first = true
 		case '$':
 			r.skip = n + 2
@@ -45,14 +49,5 @@ func (r *requests) scan(c *bounded, p []byte) {
 			}
 		}
 		r.line = line{}
-	}
-}
-
-func (c *bounded) noteCommand(name []byte) {
-	if bytes.HasSuffix(name, []byte("subscribe")) {
-		c.subscribed.Store(true)
-	}
-	if bytes.HasSuffix(name, []byte("unsubscribe")) {
-		c.unsubscribing.Add(1)
 	}
 }

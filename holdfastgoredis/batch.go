@@ -4,8 +4,10 @@ import (
 	"context"
 	"sync"
 
-	"github.com/holdfast-go/holdfast/driver"
 	"github.com/redis/go-redis/v9"
+
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/resp"
 )
 
 // RunAll sends the calls in one pipeline to the node that has the first one's keys. Calls that the node does not run,
@@ -21,51 +23,41 @@ func (d *adapter) RunAll(ctx context.Context, calls []driver.Call, tell func(i i
 		refuse(errClientClosed)
 		return
 	}
-	rdb, done := d.acquireClient(calls[0])
+	rdb := d.clientFor(&calls[0])
 	node, err := nodeOf(ctx, rdb, key)
 	if err != nil {
-		done(err)
-		d.refreshAfter(err)
+		d.judge(err, rdb)
 		refuse(d.convertFor(key, err))
 		return
 	}
 	cmds := make([]once, len(calls))
 	pipe := node.Pipeline()
 	for i := range calls {
-		c := &calls[i]
-		args := scriptRefs("evalsha", &c.Script.SHA1, c.Keys, c.Args)
-		if c.Script.Command != "" {
-			args = commandArgs(c)
-		}
-		cmds[i] = once{redis.NewCmd(ctx, args...)}
+		cmds[i] = command(ctx, resp.First(calls[i]))
 		_ = pipe.Process(ctx, cmds[i])
 	}
 	_, pipeErr := pipe.Exec(ctx)
 	var single sync.WaitGroup
 	var suspect error
 	for i, cmd := range cmds {
-		err := cmd.Err()
-		if err == nil && cmd.Val() == nil {
-			err = pipeErr // go-redis 9.20 does not set it on each command if the server refuses a connection
+		answer := replyTo(cmd)
+		if answer.Value == nil && answer.Err == nil {
+			answer.Err = pipeErr // go-redis 9.20 does not set it on each command if the server refuses a connection
 		}
-		if err != nil && hasCode(err, notRun) {
+		if answer.Err != nil && hasCode(answer.Err, notRun) {
 			single.Go(func() {
 				reply, err := d.Run(ctx, calls[i])
 				tell(i, reply, err)
 			})
 			continue
 		}
-		reply := ""
-		if err == nil {
-			reply, err = text(cmd)
-		}
+		reply, err := answer.Text()
 		if suspicious(err) {
 			suspect = err
 		}
 		tell(i, reply, d.convertFor(key, err))
 	}
-	done(suspect)
-	d.refreshAfter(suspect)
+	d.judge(suspect, rdb)
 	single.Wait()
 }
 

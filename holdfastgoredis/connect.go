@@ -85,11 +85,9 @@ func (d *adapter) Ready() error {
 func (d *adapter) Failed(err error) {
 	var refused driver.ReplyError
 	if errors.As(err, &refused) {
-		d.refreshAfter(refusal{refused})
-		return
+		err = refusal{refused}
 	}
-	d.refreshAfter(err)
-	d.replaceAfter(err, d.urgent.get())
+	d.judge(err, d.urgent.get())
 }
 
 // refusal is an error reply in the form in which go-redis returns one.

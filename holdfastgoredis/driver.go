@@ -151,10 +151,12 @@ func (d *adapter) Run(ctx context.Context, c driver.Call) (string, error) {
 	if c.Renews && d.isClientClosed(firstKey(&c)) {
 		return "", errClientClosed
 	}
-	rdb, done := d.acquireClient(c)
-	reply, err := run(ctx, rdb, c)
-	done(err)
-	d.refreshAfter(err)
+	rdb := d.clientFor(&c)
+	reply, err := send(ctx, rdb, resp.First(c))
+	if err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") {
+		reply, err = send(ctx, rdb, resp.Whole(c))
+	}
+	d.judge(err, rdb)
 	return reply, d.convertFor(firstKey(&c), err)
 }
 
@@ -166,30 +168,21 @@ func firstKey(c *driver.Call) string {
 	return c.Keys[0]
 }
 
-// acquireClient returns the client for a call. The caller must call done with the call's error.
-func (d *adapter) acquireClient(c driver.Call) (rdb redis.UniversalClient, done func(error)) {
+// clientFor returns the client for a call.
+func (d *adapter) clientFor(c *driver.Call) redis.UniversalClient {
 	if c.Urgent {
-		rdb := d.urgent.get()
-		return rdb, func(err error) {
-			d.replaceAfter(err, rdb)
-		}
+		return d.urgent.get()
 	}
-	return d.user, func(error) {}
+	return d.user
 }
 
-func run(ctx context.Context, rdb processor, c driver.Call) (string, error) {
-	if c.Script.Command != "" {
-		return send(ctx, rdb, commandArgs(&c))
+// judge draws the consequences of a call's error: if rdb is the urgent client and the call has timed out, it is replaced; if another server
+// may have the locks now, the clients find out which.
+func (d *adapter) judge(err error, rdb redis.UniversalClient) {
+	var netErr net.Error
+	if errors.As(err, &netErr) && netErr.Timeout() || errors.Is(err, context.DeadlineExceeded) {
+		d.replaceUrgent(rdb)
 	}
-	reply, err := send(ctx, rdb, scriptArgs("evalsha", c.Script.SHA1, c.Keys, c.Args))
-	if err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") {
-		reply, err = send(ctx, rdb, scriptArgs("eval", c.Script.Source, c.Keys, c.Args))
-	}
-	return reply, err
-}
-
-// refreshAfter makes the clients find out which server has the locks now, if an error suggests that it has changed.
-func (d *adapter) refreshAfter(err error) {
 	if d.refresh != nil && suspicious(err) {
 		d.spawn(d.refresh)
 	}
@@ -223,57 +216,33 @@ func hasCode(err error, codes []string) bool {
 	return slices.ContainsFunc(codes, func(code string) bool { return redis.HasErrorPrefix(err, code) })
 }
 
-// processor is a client, or a connection.
-type processor interface {
-	Process(ctx context.Context, cmd redis.Cmder) error
+func send(ctx context.Context, rdb redis.UniversalClient, c resp.Command) (string, error) {
+	cmd := command(ctx, c)
+	_ = rdb.Process(ctx, cmd)
+	return replyTo(cmd).Text()
 }
 
-func send(ctx context.Context, rdb processor, args []any) (string, error) {
-	cmd := once{redis.NewCmd(ctx, args...)}
-	if err := rdb.Process(ctx, cmd); err != nil {
-		return "", err
+// command returns a command in the form of go-redis.
+func command(ctx context.Context, c resp.Command) once {
+	words := make([]any, len(c.Words))
+	for i := range c.Words {
+		words[i] = &c.Words[i] // saves an allocation
+		if i <= c.Key {
+			words[i] = c.Words[i] // go-redis reads these: it finds a Cluster's node by the key
+		}
 	}
-	return text(cmd)
+	return once{redis.NewCmd(ctx, words...)}
 }
 
-// text returns a script's reply, or a command's numeric reply, as text.
-func text(cmd once) (string, error) {
-	if n, ok := cmd.Val().(int64); ok {
-		return strconv.FormatInt(n, 10), nil
+// replyTo returns the reply to a command. Its error is go-redis's.
+func replyTo(cmd interface {
+	Val() any
+	Err() error
+}) resp.Reply {
+	if errors.Is(cmd.Err(), redis.Nil) {
+		return resp.Reply{}
 	}
-	return cmd.Text()
-}
-
-// commandArgs returns the arguments of go-redis's Do for a call of one of the server's own commands.
-func commandArgs(c *driver.Call) []any {
-	all := make([]any, 0, 1+len(c.Keys)+len(c.Args))
-	all = append(all, c.Script.Command)
-	for _, arg := range slices.Concat(c.Keys, c.Args) {
-		all = append(all, arg)
-	}
-	return all
-}
-
-// scriptArgs returns the arguments of go-redis's Do for a script.
-func scriptArgs(command, script string, keys, args []string) []any {
-	all := scriptRefs(command, &script, keys, args)
-	if len(keys) > 0 {
-		all[3] = keys[0] // go-redis finds a Cluster's node by it
-	}
-	return all
-}
-
-// scriptRefs is scriptArgs with pointers to the strings, which saves an allocation for each.
-func scriptRefs(command string, script *string, keys, args []string) []any {
-	all := make([]any, 0, 3+len(keys)+len(args))
-	all = append(all, command, script, len(keys))
-	for i := range keys {
-		all = append(all, &keys[i])
-	}
-	for i := range args {
-		all = append(all, &args[i])
-	}
-	return all
+	return resp.Reply{Value: cmd.Val(), Err: cmd.Err()}
 }
 
 // convert returns an error of go-redis as driver.Driver's Run returns it.
@@ -319,14 +288,6 @@ func (d *adapter) Probe(ctx context.Context) (driver.ServerInfo, error) {
 	info, err := resp.Info(replyTo(hello), replyTo(now))
 	info.Sentinel, info.Mistakes = d.follower != nil, d.follower.mistakes()
 	return info, err
-}
-
-// replyTo returns the reply to a command. Its error is go-redis's.
-func replyTo(cmd *redis.Cmd) resp.Reply {
-	if errors.Is(cmd.Err(), redis.Nil) {
-		return resp.Reply{}
-	}
-	return resp.Reply{Value: cmd.Val(), Err: cmd.Err()}
 }
 
 func (d *adapter) Addr() string {

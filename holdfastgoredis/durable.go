@@ -57,10 +57,10 @@ func runDurably(ctx context.Context, node redis.UniversalClient, asking bool, c 
 	conn := node.(*redis.Client).Conn()
 	defer func() { _ = conn.Close() }()
 	return resp.Durably(c, want, asking, func(commands ...resp.Command) []resp.Reply {
-		pipe, cmds, replies := conn.Pipeline(), make([]*redis.Cmd, len(commands)), make([]resp.Reply, len(commands))
+		pipe, cmds, replies := conn.Pipeline(), make([]once, len(commands)), make([]resp.Reply, len(commands))
 		for i, c := range commands {
 			cmds[i] = command(ctx, c)
-			_ = pipe.Process(ctx, once{cmds[i]})
+			_ = pipe.Process(ctx, cmds[i])
 		}
 		_, err := pipe.Exec(ctx)
 		for i, cmd := range cmds {
@@ -71,15 +71,6 @@ func runDurably(ctx context.Context, node redis.UniversalClient, asking bool, c 
 		}
 		return replies
 	})
-}
-
-// command returns a command in the form of go-redis.
-func command(ctx context.Context, c resp.Command) *redis.Cmd {
-	words := make([]any, len(c.Words))
-	for i, word := range c.Words {
-		words[i] = word
-	}
-	return redis.NewCmd(ctx, words...)
 }
 
 // runAsking is RunDurably on the node that an ASK redirection names. The slot is being moved, and the keys are on that

@@ -27,7 +27,7 @@ func (s subscriber) Locate(c pubsub.Channel) (string, bool) {
 }
 
 func (s subscriber) Refresh(ctx context.Context, c pubsub.Channel, cause error) error {
-	s.d.refreshAfter(cause)
+	s.d.judge(cause, nil)
 	cluster, ok := s.d.urgent.get().(*redis.ClusterClient)
 	if !ok {
 		return nil

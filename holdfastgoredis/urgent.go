@@ -1,9 +1,6 @@
 package holdfastgoredis
 
 import (
-	"context"
-	"errors"
-	"net"
 	"sync"
 	"time"
 
@@ -34,14 +31,6 @@ func (u *urgentClient) get() redis.UniversalClient {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	return u.client
-}
-
-// replaceAfter replaces the urgent client, if that is the one given, after a call that has timed out.
-func (d *adapter) replaceAfter(err error, old redis.UniversalClient) {
-	var netErr net.Error
-	if errors.As(err, &netErr) && netErr.Timeout() || errors.Is(err, context.DeadlineExceeded) {
-		d.replaceUrgent(old)
-	}
 }
 
 // replaceUrgent replaces the urgent client, unless it is no longer old or the driver is closing.

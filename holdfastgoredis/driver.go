@@ -315,8 +315,8 @@ func (d *adapter) Close() error {
 	if d.ownsUser {
 		err = errors.Join(err, d.user.Close())
 	}
-	if d.follower != nil {
-		d.follower.close()
+	if d.follower != nil && d.follower.sentinels != nil {
+		d.follower.sentinels.Close()
 	}
 	d.subs.Wait()
 	d.background.Wait()

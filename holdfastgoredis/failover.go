@@ -2,6 +2,7 @@ package holdfastgoredis
 
 import (
 	"cmp"
+	"context"
 	"crypto/tls"
 	"errors"
 	"net"
@@ -12,6 +13,7 @@ import (
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/connect"
+	"github.com/holdfast-go/holdfast/internal/resp"
 	"github.com/holdfast-go/holdfast/internal/sentinel"
 )
 
@@ -43,8 +45,15 @@ func NewFailoverDriver(o *redis.FailoverOptions) (driver.Driver, error) {
 	own := ownOptions(user)
 	d := newAdapter(nil, "")
 	f := newFollower(d, o.Dialer)
-	f.sentinels, f.options = map[string]*redis.SentinelClient{}, o
-	f.group = sentinel.New(o.SentinelAddrs, sentinel.Asking(o.MasterName, f.do))
+	f.sentinels = &sentinel.Asker{Name: o.MasterName, Dial: func(addr string) (sentinel.Client, error) {
+		return sentinelClient{redis.NewSentinelClient(&redis.Options{
+			Addr: addr, ClientName: o.ClientName, Protocol: o.Protocol, Dialer: o.Dialer, OnConnect: o.OnConnect, TLSConfig: o.TLSConfig,
+			Username: o.SentinelUsername, Password: o.SentinelPassword, DisableIdentity: o.DisableIdentity,
+			MaxRetries: -1, PoolSize: 2, ContextTimeoutEnabled: true,
+			MaintNotificationsConfig: noNotifications(),
+		})}, nil
+	}}
+	f.group = sentinel.New(o.SentinelAddrs, f.sentinels.Ask)
 	if f.dialer == nil {
 		f.dialer = defaultDialer(o)
 	}
@@ -65,3 +74,18 @@ func defaultDialer(o *redis.FailoverOptions) dialer {
 	}
 	return (&tls.Dialer{NetDialer: d, Config: o.TLSConfig}).DialContext
 }
+
+// sentinelClient is a sentinel.Client.
+type sentinelClient struct{ *redis.SentinelClient }
+
+func (c sentinelClient) Send(ctx context.Context, commands ...resp.Command) []resp.Reply {
+	replies := make([]resp.Reply, len(commands))
+	for i, it := range commands {
+		cmd := command(ctx, it)
+		_ = c.Process(ctx, cmd)
+		replies[i] = replyTo(cmd)
+	}
+	return replies
+}
+
+func (c sentinelClient) Close() { _ = c.SentinelClient.Close() }

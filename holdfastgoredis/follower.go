@@ -25,13 +25,11 @@ type follower struct {
 	dialer dialer
 
 	// With NewFailover. Otherwise they are nil, and the dialer asks the sentinel that go-redis has chosen.
-	group   *sentinel.Group
-	options *redis.FailoverOptions
+	group     *sentinel.Group
+	sentinels *sentinel.Asker
 
-	mu        sync.Mutex                       // guards the fields below
-	sentinels map[string]*redis.SentinelClient // by address
-	closed    bool
-	master    string // the server that the latest connection leads to
+	mu     sync.Mutex // guards the fields below
+	master string     // the server that the latest connection leads to
 	// conns are the open connections. The pointers are weak because go-redis before 9.23 does not close a connection whose
 	// server did not answer HELLO, and leaves it to the garbage collector.
 	conns    map[weak.Pointer[followedConn]]struct{}

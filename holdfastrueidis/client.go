@@ -1,6 +1,7 @@
 package holdfastrueidis
 
 import (
+	"cmp"
 	"context"
 
 	"github.com/redis/rueidis"
@@ -51,12 +52,11 @@ func (c conn) Send(ctx context.Context, commands ...resp.Command) []resp.Reply {
 // different slots. The server refuses such a call.
 func build(b rueidis.Builder) func(resp.Command) rueidis.Completed {
 	return func(c resp.Command) rueidis.Completed {
-		command := b.Arbitrary(c.Words[:max(c.Key, 1)]...)
-		rest := c.Words[max(c.Key, 1):]
+		head := cmp.Or(c.Key, len(c.Words))
+		command := b.Arbitrary(c.Words[:head]...)
 		if c.Key > 0 {
-			command, rest = command.Keys(rest[0]), rest[1:]
+			command = command.Keys(c.Words[head]).Args(c.Words[head+1:]...)
 		}
-		command = command.Args(rest...)
 		if c.Blocks {
 			return command.Blocking()
 		}

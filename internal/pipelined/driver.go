@@ -393,7 +393,7 @@ func (d *Driver) Close() error {
 		client.Close()
 	}
 	if d.follower != nil {
-		d.follower.close()
+		d.follower.sentinels.Close()
 	}
 	d.conns.closeAll()
 	d.background.Wait()

@@ -13,22 +13,24 @@ import (
 // master may stay alive and accept writes for ten seconds, until a sentinel makes it a replica; its answers are
 // worthless. The libraries follow only one sentinel, which can hang or miss a failover.
 type follower struct {
-	d     *Driver
-	group *sentinel.Group
+	d         *Driver
+	group     *sentinel.Group
+	sentinels sentinel.Asker
 
-	mu        sync.Mutex
-	watching  bool
-	closed    bool
-	sentinels map[string]Client
-	master    string // the server that the latest client leads to; "" before the first
+	mu       sync.Mutex
+	watching bool
+	master   string // the server that the latest client leads to; "" before the first
 }
 
 // watchPeriod is the time between two looks for the master.
 const watchPeriod = time.Second
 
 func newFollower(d *Driver) *follower {
-	f := &follower{d: d, sentinels: map[string]Client{}}
-	f.group = sentinel.New(d.lib.Addrs, sentinel.Asking(d.lib.Master, f.do))
+	f := &follower{d: d, sentinels: sentinel.Asker{Name: d.lib.Master, Dial: func(addr string) (sentinel.Client, error) {
+		client, err := d.lib.Sentinel(addr, bounded(d.lib.Dial))
+		return client, convert(err)
+	}}}
+	f.group = sentinel.New(d.lib.Addrs, f.sentinels.Ask)
 	return f
 }
 
@@ -82,30 +84,6 @@ func (f *follower) watch() {
 	}
 }
 
-// do sends a command to a sentinel, on a connection that stays open. Making a client does not end with ctx.
-func (f *follower) do(ctx context.Context, addr string, words ...string) resp.Reply {
-	f.mu.Lock()
-	client, closed := f.sentinels[addr], f.closed
-	f.mu.Unlock()
-	if closed {
-		return resp.Reply{Err: f.d.lib.ErrClosing}
-	}
-	if client == nil {
-		var err error
-		if client, err = f.d.lib.Sentinel(addr, bounded(f.d.lib.Dial)); err != nil {
-			return resp.Reply{Err: convert(err)}
-		}
-		f.mu.Lock()
-		closed = f.closed
-		f.sentinels[addr] = client
-		f.mu.Unlock()
-		if closed {
-			client.Close()
-		}
-	}
-	return client.Send(ctx, resp.New(words...))[0]
-}
-
 // addr names the master in error messages.
 func (f *follower) addr() string {
 	f.mu.Lock()
@@ -114,14 +92,4 @@ func (f *follower) addr() string {
 		return "the master that Sentinel names"
 	}
 	return f.master
-}
-
-func (f *follower) close() {
-	f.mu.Lock()
-	f.closed = true
-	clients := f.sentinels
-	f.mu.Unlock()
-	for _, client := range clients {
-		client.Close()
-	}
 }

@@ -5,14 +5,9 @@ package sentinel
 import (
 	"cmp"
 	"context"
-	"fmt"
-	"net"
 	"slices"
-	"strconv"
 	"sync"
 	"time"
-
-	"github.com/holdfast-go/holdfast/internal/resp"
 )
 
 // Answer is what a sentinel says about a master.
@@ -25,35 +20,6 @@ type Answer struct {
 // Ask asks the sentinel at an address for the master, and, if others is set, for the addresses of other sentinels. It
 // may return after ctx has ended.
 type Ask func(ctx context.Context, sentinel string, others bool) (Answer, error)
-
-// Asking returns an Ask about the master of that name. do sends a command to the sentinel at an address.
-func Asking(name string, do func(ctx context.Context, addr string, words ...string) resp.Reply) Ask {
-	return func(ctx context.Context, addr string, others bool) (a Answer, err error) {
-		about := func(what string) resp.Reply { return do(ctx, addr, "sentinel", what, name) }
-		reply := about("get-master-addr-by-name")
-		master, _ := reply.Value.([]any)
-		switch {
-		case reply.Err != nil:
-			return a, Refused(reply.Err)
-		case reply.Value == nil:
-			masters, _ := do(ctx, addr, "sentinel", "masters").Value.([]any)
-			return a, UnknownMaster(name, Names(masters))
-		case len(master) != 2:
-			return a, fmt.Errorf("the reply to SENTINEL GET-MASTER-ADDR-BY-NAME has %d fields, not 2", len(master))
-		}
-		a.Addr = net.JoinHostPort(fmt.Sprint(master[0]), fmt.Sprint(master[1]))
-		// These may fail, since their answers are not needed if a majority agrees.
-		a.Epoch, _ = strconv.ParseInt(resp.Fields(about("master").Value)["config-epoch"], 10, 64)
-		if others {
-			all, _ := about("sentinels").Value.([]any)
-			for _, other := range all {
-				fields := resp.Fields(other)
-				a.Others = append(a.Others, net.JoinHostPort(fields["ip"], fields["port"]))
-			}
-		}
-		return a, nil
-	}
-}
 
 // Timeout is how long Master waits for the sentinels. After a majority has answered, it waits only for grace.
 const (

@@ -62,7 +62,7 @@ func NewDriver(rdb redis.UniversalClient) (driver.Driver, error) {
 		}
 		d := newAdapter(bounded(rdb), rdb.Options().Addr)
 		o := ownOptions(rdb.Options())
-		if usesSentinel(o) {
+		if o.Addr == "FailoverClient" { // made by redis.NewFailoverClient
 			d.follower = newFollower(d, o.Dialer)
 			d.follower.install(o)
 			d.refresh = d.follower.look

@@ -1,12 +1,8 @@
 package holdfastgoredis
 
 import (
-	"cmp"
 	"context"
-	"crypto/tls"
 	"errors"
-	"net"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -44,7 +40,7 @@ func NewFailoverDriver(o *redis.FailoverOptions) (driver.Driver, error) {
 	user.MaxActiveConns, user.MinIdleConns = o.MaxActiveConns, o.MinIdleConns
 	own := ownOptions(user)
 	d := newAdapter(nil, "")
-	f := newFollower(d, o.Dialer)
+	f := newFollower(d, boundingOr(o.Dialer, o.DialTimeout, o.TLSConfig))
 	f.sentinels = &sentinel.Asker{Name: o.MasterName, Dial: func(addr string) (sentinel.Client, error) {
 		return sentinelClient{redis.NewSentinelClient(&redis.Options{
 			Addr: addr, ClientName: o.ClientName, Protocol: o.Protocol, Dialer: o.Dialer, OnConnect: o.OnConnect, TLSConfig: o.TLSConfig,
@@ -54,25 +50,12 @@ func NewFailoverDriver(o *redis.FailoverOptions) (driver.Driver, error) {
 		})}, nil
 	}}
 	f.group = sentinel.New(o.SentinelAddrs, f.sentinels.Ask)
-	if f.dialer == nil {
-		f.dialer = defaultDialer(o)
-	}
-	f.dialer = bounding(f.dialer)
 	f.install(user)
 	f.install(own)
 	d.user, d.ownsUser = redis.NewClient(user), true
 	d.makeClients(own)
 	d.follower, d.refresh = f, f.look
 	return d, nil
-}
-
-// defaultDialer returns what go-redis dials with if no Dialer is given.
-func defaultDialer(o *redis.FailoverOptions) dialer {
-	d := &net.Dialer{Timeout: cmp.Or(o.DialTimeout, dialTimeout), KeepAlive: 5 * time.Minute}
-	if o.TLSConfig == nil {
-		return d.DialContext
-	}
-	return (&tls.Dialer{NetDialer: d, Config: o.TLSConfig}).DialContext
 }
 
 // sentinelClient is a sentinel.Client.

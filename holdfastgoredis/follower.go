@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/connect"
 	"github.com/holdfast-go/holdfast/internal/resp"
 	"github.com/holdfast-go/holdfast/internal/sentinel"
 )
@@ -22,7 +23,7 @@ import (
 // the follower asks Sentinel regularly while it has connections.
 type follower struct {
 	d      *adapter
-	dialer dialer
+	dialer connect.Dialer
 
 	// With NewFailover. Otherwise they are nil, and the dialer asks the sentinel that go-redis has chosen.
 	group     *sentinel.Group
@@ -46,12 +47,7 @@ const (
 	lookTimeout = 20 * time.Second
 )
 
-type dialer func(ctx context.Context, network, addr string) (net.Conn, error)
-
-// usesSentinel reports whether o are the options of a client made by redis.NewFailoverClient.
-func usesSentinel(o *redis.Options) bool { return o.Addr == "FailoverClient" }
-
-func newFollower(d *adapter, dial dialer) *follower {
+func newFollower(d *adapter, dial connect.Dialer) *follower {
 	return &follower{d: d, dialer: dial, conns: map[weak.Pointer[followedConn]]struct{}{}}
 }
 
@@ -198,12 +194,6 @@ func (f *follower) mistakes() string {
 	return f.group.Mistakes()
 }
 
-func (f *follower) forget(c *followedConn) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	delete(f.conns, weak.Make(c))
-}
-
 // followedConn is a connection that its follower can close.
 type followedConn struct {
 	net.Conn
@@ -212,7 +202,9 @@ type followedConn struct {
 }
 
 func (c *followedConn) Close() error {
-	c.f.forget(c)
+	c.f.mu.Lock()
+	delete(c.f.conns, weak.Make(c))
+	c.f.mu.Unlock()
 	return c.Conn.Close()
 }
 

@@ -3,6 +3,7 @@ package holdfastgoredis
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"net"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 
 	"github.com/holdfast-go/holdfast/internal/bounds"
+	"github.com/holdfast-go/holdfast/internal/connect"
 )
 
 // bounded returns a client over the same pool whose commands end: rdb itself or, if that waits for replies without a limit, one that keeps
@@ -45,7 +47,7 @@ func noNotifications() *maintnotifications.Config {
 }
 
 // bounding returns a dialer whose connections close when the server sends what go-redis could not survive.
-func bounding(dial dialer) dialer {
+func bounding(dial connect.Dialer) connect.Dialer {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		conn, err := dial(ctx, network, addr)
 		if err != nil {
@@ -55,15 +57,22 @@ func bounding(dial dialer) dialer {
 	}
 }
 
-// dialTimeout is go-redis's default.
-const dialTimeout = 5 * time.Second
+// boundingOr returns bounding of dial or, if that is nil, of one like go-redis's, whose TLS handshakes end with their contexts.
+func boundingOr(dial connect.Dialer, timeout time.Duration, config *tls.Config) connect.Dialer {
+	if dial != nil {
+		return bounding(dial)
+	}
+	const usual = 5 * time.Second
+	d := &net.Dialer{Timeout: cmp.Or(timeout, usual), KeepAlive: 5 * time.Minute}
+	if config == nil {
+		return bounding(d.DialContext)
+	}
+	return bounding((&tls.Dialer{NetDialer: d, Config: config}).DialContext)
+}
 
 func ownClusterOptions(o *redis.ClusterOptions) *redis.ClusterOptions {
 	own := *o
-	if own.Dialer == nil {
-		own.Dialer = redis.NewDialer(&redis.Options{DialTimeout: cmp.Or(o.DialTimeout, dialTimeout), TLSConfig: o.TLSConfig})
-	}
-	own.Dialer = bounding(own.Dialer)
+	own.Dialer = boundingOr(o.Dialer, o.DialTimeout, o.TLSConfig)
 	own.ContextTimeoutEnabled = true
 	own.MaxActiveConns = 0
 	own.MaxRetries = -1

@@ -89,7 +89,7 @@ func (d *Driver) dial(ctx context.Context, addr string, dialer *net.Dialer, conf
 	d.conns.all[c] = struct{}{}
 	d.conns.addr = addr
 	d.conns.mu.Unlock()
-	if err := d.ctx.Err(); err != nil { // closeAll may have missed c
+	if err := d.ctx.Err(); err != nil { // Close may have missed c
 		_ = c.Close()
 		return nil, &dialError{err}
 	}
@@ -103,22 +103,12 @@ func (s *conns) latest() string {
 	return s.addr
 }
 
-// closeSilent closes connections whose servers have been silent for too long.
-func (s *conns) closeSilent() {
-	s.close(func(c *conn) bool {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		return !c.waitingSince.IsZero() && time.Since(c.waitingSince) >= maxSilence
-	})
-}
-
-func (s *conns) closeAll() { s.close(func(*conn) bool { return true }) }
-
-func (s *conns) close(match func(*conn) bool) {
+// close closes all connections, or those whose servers have been silent for too long.
+func (s *conns) close(all bool) {
 	s.mu.Lock()
 	var matching []*conn
 	for c := range s.all {
-		if match(c) {
+		if all || c.isSilent() {
 			matching = append(matching, c)
 		}
 	}
@@ -126,6 +116,12 @@ func (s *conns) close(match func(*conn) bool) {
 	for _, c := range matching {
 		_ = c.Close()
 	}
+}
+
+func (c *conn) isSilent() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return !c.waitingSince.IsZero() && time.Since(c.waitingSince) >= maxSilence
 }
 
 func (c *conn) Write(p []byte) (int, error) {

@@ -202,7 +202,7 @@ func (d *Driver) drop(client Client, age time.Duration) {
 		return
 	}
 	d.client = nil
-	d.conns.closeAll()
+	d.conns.close(true)
 	d.background.Go(client.Close)
 }
 
@@ -266,7 +266,7 @@ func (d *Driver) judge(client Client, err error) error {
 	case errors.Is(err, d.lib.ErrNoSlot):
 		return notSent(err)
 	case errors.Is(err, context.DeadlineExceeded):
-		d.conns.closeSilent()
+		d.conns.close(false)
 	case resp.Is(err, "READONLY", "MASTERDOWN") && !client.IsCluster():
 		d.drop(client, dropPeriod)
 	}
@@ -395,14 +395,14 @@ func (d *Driver) Close() error {
 	if d.follower != nil {
 		d.follower.sentinels.Close()
 	}
-	d.conns.closeAll()
+	d.conns.close(true)
 	d.background.Wait()
 	d.subs.Wait()
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.client != nil && d.client != client { // made meanwhile
 		d.client.Close()
-		d.conns.closeAll()
+		d.conns.close(true)
 	}
 	return nil
 }

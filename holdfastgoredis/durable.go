@@ -56,7 +56,7 @@ func nodeOf(ctx context.Context, rdb redis.UniversalClient, key string) (redis.U
 func runDurably(ctx context.Context, node redis.UniversalClient, asking bool, c driver.Call, want driver.Durability) (string, driver.Confirmation, error) {
 	conn := node.(*redis.Client).Conn()
 	defer func() { _ = conn.Close() }()
-	return resp.Durably(c, want, asking, func(commands ...resp.Command) []resp.Reply {
+	return resp.Durably(ctx, func(ctx context.Context, commands ...resp.Command) []resp.Reply {
 		pipe, cmds, replies := conn.Pipeline(), make([]once, len(commands)), make([]resp.Reply, len(commands))
 		for i, c := range commands {
 			cmds[i] = command(ctx, c)
@@ -70,7 +70,7 @@ func runDurably(ctx context.Context, node redis.UniversalClient, asking bool, c 
 			replies[i].Err = convert(replies[i].Err)
 		}
 		return replies
-	})
+	}, c, want, asking)
 }
 
 // runAsking is RunDurably on the node that an ASK redirection names. The slot is being moved, and the keys are on that

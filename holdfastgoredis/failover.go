@@ -41,13 +41,18 @@ func NewFailoverDriver(o *redis.FailoverOptions) (driver.Driver, error) {
 	own := ownOptions(user)
 	d := newAdapter(nil, "")
 	f := newFollower(d, boundingOr(o.Dialer, o.DialTimeout, o.TLSConfig))
-	f.sentinels = &sentinel.Asker{Name: o.MasterName, Dial: func(addr string) (sentinel.Client, error) {
-		return sentinelClient{redis.NewSentinelClient(&redis.Options{
+	f.sentinels = &sentinel.Asker{Name: o.MasterName, Dial: func(addr string) (resp.Sender, func(), error) {
+		client := redis.NewSentinelClient(&redis.Options{
 			Addr: addr, ClientName: o.ClientName, Protocol: o.Protocol, Dialer: o.Dialer, OnConnect: o.OnConnect, TLSConfig: o.TLSConfig,
 			Username: o.SentinelUsername, Password: o.SentinelPassword, DisableIdentity: o.DisableIdentity,
 			MaxRetries: -1, PoolSize: 2, ContextTimeoutEnabled: true,
 			MaintNotificationsConfig: noNotifications(),
-		})}, nil
+		})
+		return func(ctx context.Context, commands ...resp.Command) []resp.Reply {
+			cmd := command(ctx, commands[0])
+			_ = client.Process(ctx, cmd)
+			return []resp.Reply{replyTo(cmd)}
+		}, func() { _ = client.Close() }, nil
 	}}
 	f.group = sentinel.New(o.SentinelAddrs, f.sentinels.Ask)
 	f.install(user)
@@ -57,18 +62,3 @@ func NewFailoverDriver(o *redis.FailoverOptions) (driver.Driver, error) {
 	d.follower, d.refresh = f, f.look
 	return d, nil
 }
-
-// sentinelClient is a sentinel.Client.
-type sentinelClient struct{ *redis.SentinelClient }
-
-func (c sentinelClient) Send(ctx context.Context, commands ...resp.Command) []resp.Reply {
-	replies := make([]resp.Reply, len(commands))
-	for i, it := range commands {
-		cmd := command(ctx, it)
-		_ = c.Process(ctx, cmd)
-		replies[i] = replyTo(cmd)
-	}
-	return replies
-}
-
-func (c sentinelClient) Close() { _ = c.SentinelClient.Close() }

@@ -14,6 +14,7 @@
 package holdfastrueidis
 
 import (
+	"cmp"
 	"errors"
 	"slices"
 	"time"
@@ -24,6 +25,7 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/connect"
 	"github.com/holdfast-go/holdfast/internal/pipelined"
+	"github.com/holdfast-go/holdfast/internal/resp"
 )
 
 // New returns a holdfast.Client that uses the options with which the program makes its own rueidis.Client. It connects on
@@ -70,7 +72,7 @@ func NewDriver(o rueidis.ClientOption) (driver.Driver, error) {
 		ErrClosing: rueidis.ErrClosing, ErrNoSlot: rueidis.ErrNoSlot,
 	}
 	o.DialFn = nil
-	lib.New = func(addr string, dial pipelined.Dial) (pipelined.Client, error) {
+	lib.New = func(addr string, dial pipelined.Dial) (*pipelined.Client, error) {
 		own := o
 		own.DialCtxFn = dial
 		if addr != "" {
@@ -80,7 +82,7 @@ func NewDriver(o rueidis.ClientOption) (driver.Driver, error) {
 		return open(own)
 	}
 	lib.Changes = o.AuthCredentialsFn != nil || o.Standalone.EnableRedirect
-	lib.Greet = func(addr string, dial pipelined.Dial) (pipelined.Client, error) {
+	lib.Greet = func(addr string, dial pipelined.Dial) (*pipelined.Client, error) {
 		own := singleServer(o, addr)
 		own.DialCtxFn, own.PipelineMultiplex = dial, -1
 		own.AlwaysRESP2 = true                                 // in RESP3 replies have other forms, and servers can push
@@ -90,7 +92,7 @@ func NewDriver(o rueidis.ClientOption) (driver.Driver, error) {
 	}
 	if o.Sentinel.MasterSet != "" {
 		lib.Master = o.Sentinel.MasterSet
-		lib.Sentinel = func(addr string, dial pipelined.Dial) (pipelined.Client, error) {
+		lib.Sentinel = func(addr string, dial pipelined.Dial) (*pipelined.Client, error) {
 			own, s := singleServer(o, addr), o.Sentinel
 			own.DialCtxFn, own.SelectDB = dial, 0
 			own.Username, own.Password, own.ClientName, own.Dialer, own.TLSConfig = s.Username, s.Password, s.ClientName, s.Dialer, s.TLSConfig
@@ -105,4 +107,27 @@ func singleServer(o rueidis.ClientOption, addr string) rueidis.ClientOption {
 	o.InitAddress, o.ForceSingleClient = []string{addr}, true
 	o.Sentinel, o.Standalone, o.SendToReplicas = rueidis.SentinelOption{}, rueidis.StandaloneOption{}, nil
 	return o
+}
+
+// open makes a client.
+func open(o rueidis.ClientOption) (*pipelined.Client, error) {
+	c, err := rueidis.NewClient(o)
+	if err != nil {
+		return nil, err
+	}
+	return pipelined.NewClient(c, c.Mode() == rueidis.ClientModeCluster, build), nil
+}
+
+// build makes a command. It marks only the first key as one, because rueidis panics if keys are in different slots. The server refuses
+// such a call.
+func build(b rueidis.Builder, c resp.Command) rueidis.Completed {
+	head := cmp.Or(c.Key, len(c.Words))
+	command := b.Arbitrary(c.Words[:head]...)
+	if c.Key > 0 {
+		command = command.Keys(c.Words[head]).Args(c.Words[head+1:]...)
+	}
+	if c.Blocks {
+		return command.Blocking()
+	}
+	return command.Build()
 }

@@ -8,6 +8,7 @@
 package holdfastvalkey
 
 import (
+	"cmp"
 	"errors"
 	"slices"
 	"time"
@@ -18,6 +19,7 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/connect"
 	"github.com/holdfast-go/holdfast/internal/pipelined"
+	"github.com/holdfast-go/holdfast/internal/resp"
 )
 
 // New returns a holdfast.Client that uses the options with which the program makes its own valkey.Client. It connects on
@@ -68,14 +70,14 @@ func NewDriver(o valkey.ClientOption) (driver.Driver, error) {
 		ErrClosing: valkey.ErrClosing, ErrNoSlot: valkey.ErrNoSlot,
 	}
 	o.DialFn = nil
-	lib.New = func(_ string, dial pipelined.Dial) (pipelined.Client, error) {
+	lib.New = func(_ string, dial pipelined.Dial) (*pipelined.Client, error) {
 		own := o
 		own.DialCtxFn = dial
 		own.InitAddress = slices.Clone(own.InitAddress) // with ShuffleInit, valkey-go shuffles it in place
 		return open(own)
 	}
 	lib.Changes = o.AuthCredentialsFn != nil
-	lib.Greet = func(addr string, dial pipelined.Dial) (pipelined.Client, error) {
+	lib.Greet = func(addr string, dial pipelined.Dial) (*pipelined.Client, error) {
 		own := o
 		own.InitAddress, own.ForceSingleClient, own.SendToReplicas = []string{addr}, true, nil
 		own.DialCtxFn, own.PipelineMultiplex = dial, -1
@@ -85,4 +87,27 @@ func NewDriver(o valkey.ClientOption) (driver.Driver, error) {
 		return open(own)
 	}
 	return pipelined.New(lib), nil
+}
+
+// open makes a client.
+func open(o valkey.ClientOption) (*pipelined.Client, error) {
+	c, err := valkey.NewClient(o)
+	if err != nil {
+		return nil, err
+	}
+	return pipelined.NewClient(c, c.Mode() == valkey.ClientModeCluster, build), nil
+}
+
+// build makes a command. It marks only the first key as one, because valkey-go panics if keys are in different slots. The server refuses
+// such a call.
+func build(b valkey.Builder, c resp.Command) valkey.Completed {
+	head := cmp.Or(c.Key, len(c.Words))
+	command := b.Arbitrary(c.Words[:head]...)
+	if c.Key > 0 {
+		command = command.Keys(c.Words[head]).Args(c.Words[head+1:]...)
+	}
+	if c.Blocks {
+		return command.Blocking()
+	}
+	return command.Build()
 }

@@ -136,13 +136,13 @@ func (d *Driver) CheckMaster(context.Context, string) error { return nil }
 // RunDurably sends a script and waits for replicas or disks on the same connection.
 func (d *Driver) RunDurably(ctx context.Context, call driver.Call, want driver.Durability) (text string, reached driver.Confirmation, err error) {
 	err = d.use(ctx, func(c *Conn) error {
-		text, reached, err = resp.Durably(call, want, false, func(commands ...resp.Command) []resp.Reply {
+		text, reached, err = resp.Durably(ctx, func(ctx context.Context, commands ...resp.Command) []resp.Reply {
 			replies := make([]resp.Reply, len(commands))
 			for i, command := range commands {
 				replies[i] = c.reply(ctx, command)
 			}
 			return replies
-		})
+		}, call, want, false)
 		return err
 	})
 	return text, reached, err

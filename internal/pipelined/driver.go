@@ -26,15 +26,15 @@ type Library struct {
 	Name  string   // for people
 	Addrs []string // the servers, the nodes of the Cluster, or the sentinels, as the program named them
 	// New makes a client that opens its connections with dial: of the server at addr alone, or, if addr is "", of what the program named.
-	New func(addr string, dial Dial) (Client, error)
+	New func(addr string, dial Dial) (*Client, error)
 	// Greet makes a client of the server at addr, which opens exactly one connection, with dial, and uses it only to greet the server, in
 	// version 2 of the protocol.
-	Greet func(addr string, dial Dial) (Client, error)
+	Greet func(addr string, dial Dial) (*Client, error)
 	// Changes is set if the credentials can change, which would have to be sent on a connection that was greeted, or the server behind the
 	// addresses. Only subscriptions then use such connections.
 	Changes bool
 	// Sentinel makes a client of the sentinel at addr. It is nil if there are no sentinels, and Master then "".
-	Sentinel func(addr string, dial Dial) (Client, error)
+	Sentinel func(addr string, dial Dial) (*Client, error)
 	Master   string // the name by which sentinels know the master
 	// Dial opens connections as the library does with the program's options.
 	Dial      Dial
@@ -46,38 +46,63 @@ type Library struct {
 }
 
 // Client is a library's client of a server, or of a Cluster.
-type Client interface {
-	Sender
+type Client struct {
+	Send resp.Sender
 	// Dedicate returns a connection that only the caller uses, and a function to give it back. In a Cluster, commands choose the node.
-	Dedicate() (conn Sender, release func())
-	Nodes() map[string]Client // of a Cluster, by their addresses
-	IsCluster() bool
+	Dedicate  func() (conn resp.Sender, release func())
+	Nodes     func() map[string]*Client // of a Cluster, by their addresses
+	IsCluster bool
+	Close     func()
+}
+
+// NewClient returns a library's client as a Client. build makes the library's commands, of type K, with its builder, of type B.
+func NewClient[C interface {
+	sender[B, K, R]
+	Dedicate() (D, func())
+	Nodes() map[string]C
 	Close()
+}, D sender[B, K, R], B, K any, R result](c C, isCluster bool, build func(B, resp.Command) K) *Client {
+	return &Client{
+		Send: sending(c, build),
+		Dedicate: func() (resp.Sender, func()) {
+			one, release := c.Dedicate()
+			return sending(one, build), release
+		},
+		Nodes: func() map[string]*Client {
+			nodes := map[string]*Client{}
+			for addr, node := range c.Nodes() {
+				nodes[addr] = NewClient(node, false, build)
+			}
+			return nodes
+		},
+		IsCluster: isCluster,
+		Close:     c.Close,
+	}
 }
 
-// Sender sends commands.
-type Sender interface {
-	Send(ctx context.Context, commands ...resp.Command) []resp.Reply
-}
-
-// Send sends commands with a library's client, which takes commands of type K and returns results of type R.
-func Send[K any, R result](ctx context.Context, client interface {
+// sender is what sends a library's commands, and gets results of type R.
+type sender[B, K, R any] interface {
+	B() B
 	Do(context.Context, K) R
 	DoMulti(context.Context, ...K) []R
-}, build func(resp.Command) K, commands []resp.Command) []resp.Reply {
-	replies := make([]resp.Reply, len(commands))
-	if len(commands) == 1 {
-		replies[0] = reply(client.Do(ctx, build(commands[0])))
+}
+
+func sending[S sender[B, K, R], B, K any, R result](s S, build func(B, resp.Command) K) resp.Sender {
+	return func(ctx context.Context, commands ...resp.Command) []resp.Reply {
+		replies := make([]resp.Reply, len(commands))
+		if len(commands) == 1 {
+			replies[0] = reply(s.Do(ctx, build(s.B(), commands[0])))
+			return replies
+		}
+		built := make([]K, len(commands))
+		for i, c := range commands {
+			built[i] = build(s.B(), c)
+		}
+		for i, result := range s.DoMulti(ctx, built...) {
+			replies[i] = reply(result)
+		}
 		return replies
 	}
-	built := make([]K, len(commands))
-	for i, c := range commands {
-		built[i] = build(c)
-	}
-	for i, result := range client.DoMulti(ctx, built...) {
-		replies[i] = reply(result)
-	}
-	return replies
 }
 
 // result is a library's result of a command.
@@ -123,7 +148,7 @@ type Driver struct {
 
 	mu         sync.Mutex
 	background sync.WaitGroup // added to with mu held, while ctx has not ended
-	client     Client
+	client     *Client
 	made       time.Time
 	attempt    *attempt // nil if there is none
 }
@@ -131,7 +156,7 @@ type Driver struct {
 // attempt is an attempt to make a client, shared by all calls that need one.
 type attempt struct {
 	done   chan struct{} // closed when client or err is set
-	client Client
+	client *Client
 	err    error // as Run returns it
 }
 
@@ -147,7 +172,7 @@ func New(lib Library) *Driver {
 }
 
 // connect returns the client, or makes it if there is none. Its errors are as Run returns them.
-func (d *Driver) connect(ctx context.Context) (Client, error) {
+func (d *Driver) connect(ctx context.Context) (*Client, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, notSent(err)
 	}
@@ -195,7 +220,7 @@ const dropPeriod = time.Second
 
 // drop closes a client whose server is no longer the master, with all its connections, unless the client is younger than age. The next
 // one asks again where the master is.
-func (d *Driver) drop(client Client, age time.Duration) {
+func (d *Driver) drop(client *Client, age time.Duration) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if client == nil || d.client != client || time.Since(d.made) < age || d.ctx.Err() != nil {
@@ -261,13 +286,13 @@ func (d *Driver) RunAll(ctx context.Context, calls []driver.Call, tell func(i in
 // judge returns an error of the client as Run returns it. If a call has timed out, judge closes connections that hang, since the
 // library's own ping takes seconds to find them. It drops the client if the server is no longer the master, except in a Cluster, where
 // the library finds the new one.
-func (d *Driver) judge(client Client, err error) error {
+func (d *Driver) judge(client *Client, err error) error {
 	switch {
 	case errors.Is(err, d.lib.ErrNoSlot):
 		return notSent(err)
 	case errors.Is(err, context.DeadlineExceeded):
 		d.conns.close(false)
-	case resp.Is(err, "READONLY", "MASTERDOWN") && !client.IsCluster():
+	case resp.Is(err, "READONLY", "MASTERDOWN") && !client.IsCluster:
 		d.drop(client, dropPeriod)
 	}
 	return err
@@ -281,10 +306,10 @@ func (d *Driver) RunDurably(ctx context.Context, c driver.Call, want driver.Dura
 	if err != nil {
 		return "", driver.Confirmation{}, err
 	}
-	on := func(client Client, asking bool) (string, driver.Confirmation, error) {
+	on := func(client *Client, asking bool) (string, driver.Confirmation, error) {
 		conn, release := client.Dedicate()
 		defer release()
-		return resp.Durably(c, want, asking, func(commands ...resp.Command) []resp.Reply { return conn.Send(ctx, commands...) })
+		return resp.Durably(ctx, conn, c, want, asking)
 	}
 	text, reached, err := on(client, false)
 	// On a dedicated connection the library does not follow redirections, but it learns of the node.
@@ -320,7 +345,7 @@ func (d *Driver) Probe(ctx context.Context) (driver.ServerInfo, error) {
 		return driver.ServerInfo{}, err
 	}
 	asked := client
-	if client.IsCluster() {
+	if client.IsCluster {
 		for _, asked = range client.Nodes() {
 			break
 		}

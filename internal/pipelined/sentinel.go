@@ -26,16 +26,19 @@ type follower struct {
 const watchPeriod = time.Second
 
 func newFollower(d *Driver) *follower {
-	f := &follower{d: d, sentinels: sentinel.Asker{Name: d.lib.Master, Dial: func(addr string) (sentinel.Client, error) {
+	f := &follower{d: d, sentinels: sentinel.Asker{Name: d.lib.Master, Dial: func(addr string) (resp.Sender, func(), error) {
 		client, err := d.lib.Sentinel(addr, bounded(d.lib.Dial))
-		return client, convert(err)
+		if err != nil {
+			return nil, nil, convert(err)
+		}
+		return client.Send, client.Close, nil
 	}}}
 	f.group = sentinel.New(d.lib.Addrs, f.sentinels.Ask)
 	return f
 }
 
 // connect makes a client for the master.
-func (f *follower) connect() (Client, error) {
+func (f *follower) connect() (*Client, error) {
 	f.mu.Lock()
 	if !f.watching {
 		f.watching = f.d.spawn(f.watch)

@@ -25,7 +25,7 @@ func (s subscriber) Locate(c pubsub.Channel) (string, bool) {
 	switch {
 	case client == nil:
 		return "", false
-	case !client.IsCluster():
+	case !client.IsCluster:
 		return "", true
 	}
 	addr := s.d.slots.Load().master(c.Name)
@@ -36,7 +36,7 @@ func (s subscriber) Locate(c pubsub.Channel) (string, bool) {
 // slot, the node redirects the script, and the library learns of the right one.
 func (s subscriber) Refresh(ctx context.Context, c pubsub.Channel, _ error) error {
 	client, err := s.d.connect(ctx)
-	if err != nil || !client.IsCluster() {
+	if err != nil || !client.IsCluster {
 		return err
 	}
 	if text, err := client.Send(ctx, resp.Whole(driver.Call{Script: routed, Keys: []string{c.Name}}))[0].Text(); err != nil || text != "master" {

@@ -2,6 +2,7 @@
 package resp
 
 import (
+	"context"
 	"slices"
 	"strconv"
 
@@ -39,9 +40,12 @@ func withKeys(c driver.Call, head ...string) Command {
 	return command
 }
 
-// Durably runs a call and waits until the write is as durable as wanted, as driver.Durable says. send sends commands together, on one
-// connection, which it uses each time. If asking is set, the server takes the call only after ASKING.
-func Durably(c driver.Call, want driver.Durability, asking bool, send func(...Command) []Reply) (text string, reached driver.Confirmation, err error) {
+// Sender sends commands together and returns their replies.
+type Sender func(ctx context.Context, commands ...Command) []Reply
+
+// Durably runs a call and waits until the write is as durable as wanted, as driver.Durable says, on the one connection on which send
+// sends. If asking is set, the server takes the call only after ASKING.
+func Durably(ctx context.Context, send Sender, c driver.Call, want driver.Durability, asking bool) (text string, reached driver.Confirmation, err error) {
 	replicas, timeout := strconv.Itoa(want.Replicas), strconv.FormatInt(max(want.Timeout.Milliseconds(), 1), 10) // 0 means forever
 	wait := Command{Words: []string{"wait", replicas, timeout}, Blocks: true}
 	if want.Fsync {
@@ -56,7 +60,7 @@ func Durably(c driver.Call, want driver.Durability, asking bool, send func(...Co
 		if want.Counts == nil {
 			commands = append(commands, wait)
 		}
-		replies := send(commands...)
+		replies := send(ctx, commands...)
 		text, err = replies[first].Text()
 		waited = replies[len(replies)-1]
 		if !Is(err, "NOSCRIPT") {
@@ -67,7 +71,7 @@ func Durably(c driver.Call, want driver.Durability, asking bool, send func(...Co
 	case err != nil || want.Counts != nil && !want.Counts(text):
 		return text, reached, err
 	case want.Counts != nil:
-		waited = send(wait)[0]
+		waited = send(ctx, wait)[0]
 	}
 	if !want.Fsync {
 		n, err := waited.numbers(1)

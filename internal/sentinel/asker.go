@@ -12,28 +12,24 @@ import (
 
 // Asker asks sentinels about a master, with a client for each that it keeps.
 type Asker struct {
-	Name string                            // the master's
-	Dial func(addr string) (Client, error) // makes the client of a sentinel; it may take longer than any context
+	Name string // the master's
+	// Dial makes the client of a sentinel, and a function that closes it. It may take longer than any context.
+	Dial func(addr string) (send resp.Sender, end func(), err error)
 
 	mu      sync.Mutex
-	clients map[string]Client
+	clients map[string]resp.Sender
+	ends    []func()
 	closed  bool
-}
-
-// Client is a client of one sentinel.
-type Client interface {
-	Send(ctx context.Context, commands ...resp.Command) []resp.Reply
-	Close()
 }
 
 // Ask is an Ask. It is not called again for an address before it has returned.
 func (k *Asker) Ask(ctx context.Context, addr string, others bool) (a Answer, err error) {
-	client, err := k.client(addr)
+	send, err := k.client(addr)
 	if err != nil {
 		return a, Refused(err)
 	}
 	about := func(words ...string) resp.Reply {
-		return client.Send(ctx, resp.New(append([]string{"sentinel"}, words...)...))[0]
+		return send(ctx, resp.New(append([]string{"sentinel"}, words...)...))[0]
 	}
 	reply := about("get-master-addr-by-name", k.Name)
 	master, _ := reply.Value.([]any)
@@ -59,40 +55,40 @@ func (k *Asker) Ask(ctx context.Context, addr string, others bool) (a Answer, er
 	return a, nil
 }
 
-func (k *Asker) client(addr string) (Client, error) {
+func (k *Asker) client(addr string) (resp.Sender, error) {
 	k.mu.Lock()
-	client, closed := k.clients[addr], k.closed
+	send, closed := k.clients[addr], k.closed
 	k.mu.Unlock()
 	switch {
 	case closed:
 		return nil, net.ErrClosed
-	case client != nil:
-		return client, nil
+	case send != nil:
+		return send, nil
 	}
-	client, err := k.Dial(addr)
+	send, end, err := k.Dial(addr)
 	if err != nil {
 		return nil, err
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.closed {
-		client.Close()
+		end()
 		return nil, net.ErrClosed
 	}
 	if k.clients == nil {
-		k.clients = map[string]Client{}
+		k.clients = map[string]resp.Sender{}
 	}
-	k.clients[addr] = client
-	return client, nil
+	k.clients[addr], k.ends = send, append(k.ends, end)
+	return send, nil
 }
 
 // Close closes the clients. None is made any more.
 func (k *Asker) Close() {
 	k.mu.Lock()
 	k.closed = true
-	clients := k.clients
+	ends := k.ends
 	k.mu.Unlock()
-	for _, client := range clients {
-		client.Close()
+	for _, end := range ends {
+		end()
 	}
 }

@@ -333,8 +333,7 @@ func testSubscribe(t *testing.T, d driver.Driver, peer Peer) {
 // testSubscriptions tests that many subscriptions share a connection, and that those to one channel are independent.
 func testSubscriptions(t *testing.T, d driver.Driver, peer Peer) {
 	const many = 30
-	// With RESP3, go-redis 9.20 delays the confirmation of a shorter name for seconds.
-	channel := func(i int) string { return fmt.Sprint("holdfast:{c}hannel-of-many-", i) }
+	channel := func(i int) string { return fmt.Sprint("{c}", i) }
 	var listeners [many]*listener
 	var cancels [many]func()
 	subscribe := func(i int, channel string) {

@@ -1,0 +1,123 @@
+package pipelined
+
+import (
+	"context"
+	"crypto/tls"
+	"net"
+	"strings"
+
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/resp"
+)
+
+// Library is a client library, with the options of the program.
+type Library struct {
+	Name  string   // for people
+	Addrs []string // the servers, the nodes of the Cluster, or the sentinels, as the program named them
+	// New makes a client that opens its connections with dial: of the server at addr alone, or, if addr is "", of what the program named.
+	New func(addr string, dial Dial) (*Client, error)
+	// Greet makes a client of the server at addr, which opens exactly one connection, with dial, and uses it only to greet the server, in
+	// version 2 of the protocol.
+	Greet func(addr string, dial Dial) (*Client, error)
+	// Changes is set if the credentials can change, which would have to be sent on a connection that was greeted, or the server behind the
+	// addresses. Only subscriptions then use such connections.
+	Changes bool
+	// Sentinel makes a client of the sentinel at addr. It is nil if there are no sentinels, and Master then "".
+	Sentinel func(addr string, dial Dial) (*Client, error)
+	Master   string // the name by which sentinels know the master
+	// Dial opens connections as the library does with the program's options.
+	Dial      Dial
+	NetDialer *net.Dialer // what Dial is called with for Greet
+	TLSConfig *tls.Config // the same
+
+	ErrClosing error // of a client that is closed
+	ErrNoSlot  error // of a slot that no node of a Cluster has
+}
+
+// Client is a library's client of a server, or of a Cluster.
+type Client struct {
+	Send resp.Sender
+	// Dedicate returns a connection that only the caller uses, and a function to give it back. In a Cluster, commands choose the node.
+	Dedicate  func() (conn resp.Sender, release func())
+	Nodes     func() map[string]*Client // of a Cluster, by their addresses
+	IsCluster bool
+	Close     func()
+}
+
+// NewClient returns a library's client as a Client. build makes the library's commands, of type K, with its builder, of type B.
+func NewClient[C interface {
+	sender[B, K, R]
+	Dedicate() (D, func())
+	Nodes() map[string]C
+	Close()
+}, D sender[B, K, R], B, K any, R result](c C, isCluster bool, build func(B, resp.Command) K) *Client {
+	return &Client{
+		Send: sending(c, build),
+		Dedicate: func() (resp.Sender, func()) {
+			one, release := c.Dedicate()
+			return sending(one, build), release
+		},
+		Nodes: func() map[string]*Client {
+			nodes := map[string]*Client{}
+			for addr, node := range c.Nodes() {
+				nodes[addr] = NewClient(node, false, build)
+			}
+			return nodes
+		},
+		IsCluster: isCluster,
+		Close:     c.Close,
+	}
+}
+
+// sender is what sends a library's commands, and gets results of type R.
+type sender[B, K, R any] interface {
+	B() B
+	Do(context.Context, K) R
+	DoMulti(context.Context, ...K) []R
+}
+
+func sending[S sender[B, K, R], B, K any, R result](s S, build func(B, resp.Command) K) resp.Sender {
+	return func(ctx context.Context, commands ...resp.Command) []resp.Reply {
+		replies := make([]resp.Reply, len(commands))
+		if len(commands) == 1 {
+			replies[0] = reply(s.Do(ctx, build(s.B(), commands[0])))
+			return replies
+		}
+		built := make([]K, len(commands))
+		for i, c := range commands {
+			built[i] = build(s.B(), c)
+		}
+		for i, result := range s.DoMulti(ctx, built...) {
+			replies[i] = reply(result)
+		}
+		return replies
+	}
+}
+
+// result is a library's result of a command.
+type result interface{ ToAny() (any, error) }
+
+func reply(r result) resp.Reply {
+	value, err := r.ToAny()
+	return resp.Reply{Value: value, Err: convert(err)}
+}
+
+// convert returns a library's error as a driver.ReplyError if the server sent it. A reply that is nil is an error of the library's.
+func convert(err error) error {
+	reply, is := err.(interface {
+		error
+		IsNil() bool
+	})
+	switch {
+	case !is:
+		return err
+	case reply.IsNil():
+		return nil
+	}
+	// The library removes the code ERR, which stands before errors that have no other code.
+	text := reply.Error()
+	if first, _, _ := strings.Cut(text, " "); first != strings.ToUpper(first) {
+		text = "ERR " + text
+	}
+	return driver.ReplyError(text)
+}

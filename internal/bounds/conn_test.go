@@ -5,6 +5,7 @@ import (
 	"io"
 	"net"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -33,18 +34,11 @@ func (s *stream) Close() error                { s.closed = true; return nil }
 // request returns a command as clients send it.
 func request(words ...string) string {
 	var b strings.Builder
-	b.WriteString("*" + itoa(len(words)) + "\r\n")
+	b.WriteString("*" + strconv.Itoa(len(words)) + "\r\n")
 	for _, w := range words {
-		b.WriteString("$" + itoa(len(w)) + "\r\n" + w + "\r\n")
+		b.WriteString("$" + strconv.Itoa(len(w)) + "\r\n" + w + "\r\n")
 	}
 	return b.String()
-}
-
-func itoa(n int) string {
-	if n < 10 {
-		return string(rune('0' + n))
-	}
-	return itoa(n/10) + itoa(n%10)
 }
 
 // cuts returns text whole, split into bytes, and, if it is short, cut in two at every place.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -96,44 +95,6 @@ func listening(t *testing.T, s *server.Server) (ids []string) {
 		ids = append(ids, strings.Fields(line)[0])
 	}
 	return ids
-}
-
-// A subscription that is closed and opened again at once exists: the end of the first does not overtake the
-// beginning of the second. Nothing is claimed about one whose connection was cut, as clients do if they are
-// held up for long.
-func TestSubscribingAgainAtOnce(t *testing.T) {
-	t.Parallel()
-	each(t, func(t *testing.T, a adapter) {
-		for _, protocol := range []int{2, 3} {
-			t.Run(fmt.Sprint("RESP", protocol), func(t *testing.T) {
-				s := server.Start(t, server.One(t))
-				d := a.single(t, protocol, to(s.Addr()))
-				t.Cleanup(func() { _ = d.Close() })
-				keeps := subscribed(t, d, []string{"holdfast:c:keeps the connection"}, false)[0]
-				defer keeps()
-				const channel = "holdfast:c:x"
-				end, lost := subscribed(t, d, []string{channel}, false)[0], 0
-				for range 100 {
-					end()
-					connections := listening(t, s)
-					end = subscribed(t, d, []string{channel}, false)[0]
-					for range 5 { // late messages may still come
-						if len(deaf(t, s, "NUMSUB", channel)) > 0 {
-							if len(connections) > 0 && slices.Equal(listening(t, s), connections) {
-								lost++
-							}
-							break
-						}
-					}
-				}
-				if lost > 0 {
-					t.Errorf("%d of 100 confirmed subscriptions are not there", lost)
-				}
-				end()
-				backend.Eventually(t, "nobody is subscribed", func() bool { return len(deaf(t, s, "NUMSUB", channel)) == 1 })
-			})
-		}
-	})
 }
 
 // All channels of a server share a connection, so the number of names is not bounded by the number of

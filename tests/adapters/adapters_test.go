@@ -299,7 +299,7 @@ func TestHangingConnectionIsGivenUp(t *testing.T) {
 		p := proxy.New(t, s.Addr())
 		c := client(t, a.single(t, 3, to(p.Addr())))
 		lease := backend.Acquire(t, c.Mutex("a", holdfast.TTL(time.Minute)))
-		trap := p.LoseReply(proxy.Containing("evalsha"), proxy.Hang)
+		trap := p.LoseReply(proxy.Containing("120000"), proxy.Hang) // the TTL that Extend asks for
 		if err := lease.Extend(t.Context(), 2*time.Minute); err != nil {
 			t.Errorf("Extend: %v", err)
 		}

@@ -10,7 +10,7 @@ import (
 	"github.com/holdfast-go/holdfast"
 )
 
-// waitFor waits for a latch in a goroutine, and returns when that waiter has looked at it.
+// waitFor waits for a latch in a goroutine, and returns when that waiter is subscribed and has looked at it, if nobody had used it before.
 func (s *space) waitFor(ctx context.Context, l *holdfast.Latch) <-chan error {
 	s.t.Helper()
 	waiting := s.watchers(l.Name())
@@ -146,11 +146,11 @@ func TestResetAndDeleteOfALatch(t *testing.T) {
 	} {
 		s := newSpace(t)
 		l := s.client().Latch("l", 2)
+		over := s.waitFor(t.Context(), s.client().Latch("l", 2)) // first, so that the latch exists once it has looked
 		party, err := s.client().Latch("l", 2).Register(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
-		over := s.waitFor(t.Context(), s.client().Latch("l", 2))
 		if err := begin(l, t.Context()); err != nil {
 			t.Fatal(err)
 		}

@@ -86,7 +86,7 @@ func documents(t *testing.T) (all []page) {
 		all = append(all, p)
 		return nil
 	})
-	if err != nil || len(all) < 70 {
+	if err != nil || len(all) < 80 {
 		t.Fatalf("%d documents, %v", len(all), err)
 	}
 	return all

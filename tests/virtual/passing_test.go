@@ -128,6 +128,7 @@ func TestALeaseThatIsBeingExtendedIsNotPassedOn(t *testing.T) {
 		if second.err != nil {
 			t.Fatal(second.err)
 		}
+		time.Sleep(20 * time.Millisecond) // until its first renewal has reserved a fence for the third
 		extended := make(chan error, 1)
 		go func() { extended <- second.lease.Extend(t.Context(), long) }()
 		<-d.held

@@ -15,7 +15,7 @@ func TestBreak(t *testing.T) {
 		t.Run(kind, func(t *testing.T) {
 			bubble(t, func(t *testing.T, one, other *holdfasttest.Client) {
 				lease, spared := acquire(t, lock(one)), acquire(t, one.Mutex("spared"))
-				time.Sleep(2 * time.Second) // the client listens
+				time.Sleep(2500 * time.Millisecond) // the client listens, and no renewal is due
 				began := time.Now()
 				one.Break("a")
 				lost(t, lease, holdfast.LossBroken)

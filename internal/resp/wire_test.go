@@ -33,7 +33,7 @@ func TestRead(t *testing.T) {
 // A server cannot make the reader use memory without end.
 func TestReadRefusesWhatIsNoReply(t *testing.T) {
 	for name, text := range map[string]string{
-		"nested arrays":      strings.Repeat("*1\r\n", 40),
+		"nested arrays":      strings.Repeat("*1\r\n", maxDepth+1) + ":1",
 		"an endless line":    "+" + strings.Repeat("x", maxLine+4096),
 		"too long a string":  "$99999999999\r\n",
 		"no number":          "*x\r\n",

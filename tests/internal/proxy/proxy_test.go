@@ -166,10 +166,13 @@ func do(t *testing.T, s *server.Server, args ...any) any {
 func TestSwallowReplies(t *testing.T) {
 	s, p := start(t)
 	p.SwallowReplies(true)
-	_, err := dial(t, p, patience).Do("SET", "key", "value")
+	lossy := dial(t, p, patience)
+	_, err := lossy.Do("SET", "key", "value")
 	expectTimeout(t, err)
 	eventually(t, s, "value", "GET", "key")
 	p.SwallowReplies(false)
+	_, err = lossy.Do("GET", "key") // its reply comes after the gap
+	expectTimeout(t, err)
 	expect(t, dial(t, p, 30*time.Second), "value", "GET", "key")
 }
 

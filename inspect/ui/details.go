@@ -31,7 +31,7 @@ type detail struct {
 	record []inspect.Broken // what is on record about the lock, the latest first
 }
 
-// lookTime bounds a look, however long the client's timeouts are: a page that hears nothing for 25 s connects anew (stream.js).
+// lookTime bounds a look, whatever the client's timeouts are. A page that receives nothing for 25 s reconnects (stream.js), which ends the look.
 const lookTime = 10 * time.Second
 
 // recordPeriod is the maximum age of the record that a page shows. Reading the record takes more than a look at a lock.

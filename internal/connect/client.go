@@ -7,7 +7,7 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// Client returns a client over a driver that an adapter has made from a program's options, or failed to make with err.
+// Client returns a client that uses d. An adapter passes on what its NewDriver returned.
 func Client(d driver.Driver, err error, cfg *holdfast.Config) (*holdfast.Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", holdfast.ErrInvalid, err)

@@ -202,12 +202,12 @@ func (acq *acquirer) ask(mode codec.Mode) (grantOrReply, error) {
 		acq.queue.noteFailure(err)
 		// mutants: grant-beside-failures
 		if len(a.inbox) > 0 {
-			cancel() // the message is worth more than another try
+			cancel() // read the message before trying again
 		}
 	}
 	got, err := a.ask(ctx, mode, max(acq.queue.fences(a.l), 1))
 	if ctx.Err() != nil {
-		err = met // not that of ctx, which is nobody's
+		err = met // callers do not know of ctx
 	}
 	acq.queue.mu.Lock()
 	defer acq.queue.mu.Unlock()
@@ -289,7 +289,7 @@ func (acq *acquirer) step() *hold {
 }
 
 // failed handles an error of the attempt. A waiter outlives an outage: once the server has answered
-// it, only its context bounds the wait. It may also be notified meanwhile that it has the lock; then failed returns the hold.
+// it, only its context bounds the wait. If a message grants it the lock meanwhile, failed returns the hold.
 func (acq *acquirer) failed(err error) *hold {
 	l := acq.attempt.l
 	// A single late answer can be bad luck. If leases are shorter than the round trip, every answer is late.
@@ -338,7 +338,7 @@ func (acq *acquirer) sleep(a *attempt, q codec.Place) *hold {
 	return acq.sleepFor(a, q, d)
 }
 
-// sleepFor is sleep until a check after that time, unless a message makes it sooner.
+// sleepFor is sleep with the next check after d, or earlier if a message asks for that.
 func (acq *acquirer) sleepFor(a *attempt, q codec.Place, d time.Duration) *hold {
 	checkAt := time.Now().Add(d)
 	timer := time.NewTimer(d)

@@ -29,8 +29,8 @@ func (n *Network) DelayRequests(d time.Duration) { n.requestDelay.Store(int64(d)
 // DelayReplies makes replies that are sent from now on reach the client after d; zero ends that.
 func (n *Network) DelayReplies(d time.Duration) { n.replyDelay.Store(int64(d)) }
 
-// SwallowReplies discards, while on, everything that the server sends. A connection that has lost something receives nothing
-// more, since TCP delivers nothing behind a gap.
+// SwallowReplies discards, while on, everything that the server sends. A connection that has lost a reply receives no later ones
+// either, since TCP delivers nothing after a gap.
 func (n *Network) SwallowReplies(on bool) { n.swallow.Store(on) }
 
 // Partition holds everything back, in both directions, until heal. Then what was sent meanwhile arrives, as it does over

@@ -19,15 +19,15 @@ type Library struct {
 	// Greet makes a client of the server at addr, which opens exactly one connection, with dial, and uses it only to greet the server, in
 	// version 2 of the protocol.
 	Greet func(addr string, dial Dial) (*Client, error)
-	// Changes is set if the credentials can change, which would have to be sent on a connection that was greeted, or the server behind the
-	// addresses. Only subscriptions then use such connections.
+	// Changes says that the credentials, or the server behind the addresses, can change while a connection is open. Then only
+	// subscriptions use connections made by Greet.
 	Changes bool
 	// Sentinel makes a client of the sentinel at addr. It is nil if there are no sentinels, and Master then "".
 	Sentinel func(addr string, dial Dial) (*Client, error)
 	Master   string // the name by which sentinels know the master
 	// Dial opens connections as the library does with the program's options.
 	Dial      Dial
-	NetDialer *net.Dialer // what Dial is called with for Greet
+	NetDialer *net.Dialer // for Greet's Dial
 	TLSConfig *tls.Config // the same
 
 	ErrClosing error // of a client that is closed

@@ -12,7 +12,7 @@ import (
 // Command is a command of the server's.
 type Command struct {
 	Words  []string
-	Key    int  // the index in Words of the key that decides which server of a Cluster gets it; 0 if there is none
+	Key    int  // index in Words of the key that routes the command in a Cluster; 0: it has no key
 	Blocks bool // the server answers only after a wait
 }
 
@@ -27,7 +27,7 @@ func First(c driver.Call) Command {
 	return withKeys(c, "evalsha", c.Script.SHA1, strconv.Itoa(len(c.Keys)))
 }
 
-// Whole returns the command to send if the server does not have the call's script.
+// Whole returns the command with the script's source, for a server that does not have the script.
 func Whole(c driver.Call) Command {
 	return withKeys(c, "eval", c.Script.Source, strconv.Itoa(len(c.Keys)))
 }
@@ -43,8 +43,7 @@ func withKeys(c driver.Call, head ...string) Command {
 // Sender sends commands together and returns their replies.
 type Sender func(ctx context.Context, commands ...Command) []Reply
 
-// Durably runs a call and waits until the write is as durable as wanted, as driver.Durable says, on the one connection on which send
-// sends. If asking is set, the server takes the call only after ASKING.
+// Durably runs a call and waits until the write is as durable as wanted, as driver.Durable says, on the one connection that send uses. If asking is set, the server takes the call only after ASKING.
 func Durably(ctx context.Context, send Sender, c driver.Call, want driver.Durability, asking bool) (text string, reached driver.Confirmation, err error) {
 	replicas, timeout := strconv.Itoa(want.Replicas), strconv.FormatInt(max(want.Timeout.Milliseconds(), 1), 10) // 0 means forever
 	wait := Command{Words: []string{"wait", replicas, timeout}, Blocks: true}

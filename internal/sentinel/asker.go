@@ -13,7 +13,7 @@ import (
 // Asker asks sentinels about a master, with a client for each that it keeps.
 type Asker struct {
 	Name string // the master's
-	// Dial makes the client of a sentinel, and a function that closes it. It may take longer than any context.
+	// Dial makes the client of a sentinel, and a function that closes it. No context bounds it.
 	Dial func(addr string) (send resp.Sender, end func(), err error)
 
 	mu      sync.Mutex
@@ -22,7 +22,7 @@ type Asker struct {
 	closed  bool
 }
 
-// Ask is an Ask. It is not called again for an address before it has returned.
+// Ask has the type Ask. Calls for one address must not overlap.
 func (k *Asker) Ask(ctx context.Context, addr string, others bool) (a Answer, err error) {
 	send, err := k.client(addr)
 	if err != nil {

@@ -155,7 +155,7 @@ func (j *java) unlock() error {
 	latch := fmt.Sprintf("redisson_unlock_latch:{%s}:%d", j.key, j.calls)
 	_, err := j.run(redissonUnlock, []string{j.key, "redisson_lock__channel:{" + j.key + "}", latch},
 		"0", foreignTTL.Milliseconds(), j.field, "publish", 10000)
-	if err != nil { // a request that comes late is not to end a later hold of this thread
+	if err != nil { // an unlock that arrives late must not end a later hold
 		j.field += "0"
 	}
 	return err

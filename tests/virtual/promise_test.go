@@ -117,8 +117,8 @@ func TestWhoWaitsLongPromisesNothing(t *testing.T) {
 	})
 }
 
-// Fault: The server refuses the looks of a waiter that it hands the lock to, as it does while the slot of the keys moves. The message is
-// enough.
+// Fault: The server hands the lock to a waiter but refuses its looks, as it does while a slot is being moved. The message alone serves the
+// waiter.
 func TestALockIsHandedToAWaiterWhoseLooksAreRefused(t *testing.T) {
 	for name, late := range map[string]time.Duration{"before it looks": -time.Millisecond, "at its first look": 25 * time.Millisecond, "between two": time.Minute} {
 		t.Run(name, func(t *testing.T) {

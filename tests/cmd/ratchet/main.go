@@ -1,5 +1,5 @@
-// Ratchet measures how large the house is and how far the calls of a lock walk through it, and compares that with the
-// records in records.txt. It fails if a figure is larger than its record, so that nobody has to remember to look. "make check" runs it.
+// Ratchet measures the size of the repository, and how many functions and files an operation of a lock passes. It fails if a figure
+// exceeds its record in records.txt, so that nobody has to remember to look. "make check" runs it.
 //
 //	go run ./cmd/ratchet          compare
 //	go run ./cmd/ratchet -lower   write the figures that have become smaller into records.txt

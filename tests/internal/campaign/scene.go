@@ -87,11 +87,11 @@ func (s *Scene) links() []*proxy.Proxy {
 // link returns the connection of one process to the server.
 func (s *Scene) link() *proxy.Proxy { return s.proxies[s.random.IntN(len(s.proxies))] }
 
-// requests are those that concern locks: scripts, transactions that acquire, and the command that releases. The pipe writes the names of
-// commands in upper case, and client libraries in lower case.
+// requests match what acquires, renews or releases a lock: scripts, transactions, and DELIFEQ. The pipe writes command names in upper
+// case, client libraries in lower case.
 var requests = []proxy.Match{proxy.Containing("evalsha"), proxy.Containing("EVAL"), proxy.Containing("MULTI"), proxy.Containing("DELIFEQ"), proxy.Containing("delifeq")}
 
-// request matches one of the next requests that concern locks.
+// request returns a match for one of the next few such requests.
 func (s *Scene) request() proxy.Match {
 	skip := s.random.IntN(4) // not always the first
 	return func(request []byte) bool {

@@ -24,11 +24,10 @@ type command struct {
 	define func(f *pflag.FlagSet) action
 }
 
-// anyArgs is command.args of a command that checks its arguments itself.
+// anyArgs says that the command checks its arguments itself.
 const anyArgs = "..."
 
-// An action is what a command does after define has defined its flags, and they and the arguments were read. It returns nil, an
-// *exitcode.Error, or another error, which exits with 1.
+// An action carries out a command once its flags and arguments have been read. An error that is no *exitcode.Error exits with 1.
 type action func(ctx context.Context, stdin io.Reader, stdout, stderr io.Writer) error
 
 func commands() []command {

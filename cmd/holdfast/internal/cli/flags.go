@@ -49,7 +49,7 @@ type serverFlags struct {
 	prefix string
 	strict bool
 	maxTTL time.Duration
-	lacks  string // what a quorum lacks, so that it is refused; "" of commands that use one
+	lacks  string // why the command refuses a quorum; "" if it accepts one
 	flags  *pflag.FlagSet
 
 	servers *connect.Servers
@@ -84,7 +84,7 @@ func (o *serverFlags) defineStrict(about string) {
 	o.flags.Var((*seconds)(&o.maxTTL), "max-ttl", "with --strict, the longest lease `DUR` of any program that uses the server")
 }
 
-// checkMaxTTL refuses a --max-ttl that is not needed, or does not fit leases of this time.
+// checkMaxTTL refuses --max-ttl without Strict mode, and one that is below ttl or too long.
 func (o *serverFlags) checkMaxTTL(s *connect.Servers, ttl time.Duration) error {
 	strict, of, or := o.strict || s.AreQuorum(), "", ""
 	if o.flags.Lookup("ttl") != nil {

@@ -2,8 +2,6 @@ package keeper
 
 import (
 	"fmt"
-	"os"
-	"os/exec"
 	"testing"
 )
 
@@ -33,34 +31,4 @@ func TestPIDsOf(t *testing.T) {
 			t.Errorf("%q: %s, want %s", status, got, want)
 		}
 	}
-}
-
-func TestDescendantsSeesGrandchildren(t *testing.T) {
-	cmd := exec.Command("sh", "-c", "sleep 60 & echo; wait")
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	_, _ = out.Read(make([]byte, 1))
-	var child, grandchild int
-	for _, d := range descendants(os.Getpid()) {
-		switch d.parent {
-		case os.Getpid():
-			child = d.pid
-		case cmd.Process.Pid:
-			grandchild = d.pid
-		}
-	}
-	if child != cmd.Process.Pid || grandchild == 0 {
-		t.Errorf("found child %d, grandchild %d; the child is %d", child, grandchild, cmd.Process.Pid)
-	}
-	if grandchild != 0 {
-		if p, err := os.FindProcess(grandchild); err == nil {
-			_ = p.Kill()
-		}
-	}
-	_ = cmd.Wait()
 }

@@ -1,16 +1,13 @@
 package keeper
 
 import (
-	"fmt"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"time"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -19,23 +16,10 @@ func TestMain(m *testing.M) {
 	if code, ok := Main(os.Args[1:]); ok {
 		os.Exit(code)
 	}
-	if len(os.Args) == 3 && os.Args[1] == deathSignalArg {
-		var sig int32
-		if err := unix.Prctl(unix.PR_GET_PDEATHSIG, uintptr(unsafe.Pointer(&sig)), 0, 0, 0); err != nil {
-			panic(err)
-		}
-		if err := os.WriteFile(os.Args[2], []byte(strconv.Itoa(int(sig))), 0o600); err != nil {
-			panic(err)
-		}
-		os.Exit(0)
-	}
 	// With the race detector, a keeper would sleep for a second before it exits.
 	os.Setenv("GORACE", "atexit_sleep_ms=0")
 	os.Exit(m.Run())
 }
-
-// deathSignalArg makes the test binary write the parent-death signal of its first thread to a file.
-const deathSignalArg = "__death_signal"
 
 // Tests in virtual time (keeper_test.go) and tests of the program (tests/command) check times. Here, graces and deadlines
 // are so long, or so short, that none can be missed.
@@ -118,76 +102,6 @@ func TestCommandWaitsForRelease(t *testing.T) {
 		t.Errorf("ended with %+v", ev)
 	}
 	awaitFile(t, dir+"/ran")
-}
-
-func TestCommandNeverRunsPastTheDeadline(t *testing.T) {
-	t.Parallel()
-	j, dir := start(t, Spec{KillAfter: never}, "touch $DIR/ran")
-	j.Release(time.Now().Add(-time.Second))
-	if ev := await(t, j, Ended); ev.Cause != CauseNotRun {
-		t.Errorf("ended with %+v", ev)
-	}
-	if _, err := os.Stat(dir + "/ran"); err == nil {
-		t.Error("the command ran without a lock")
-	}
-}
-
-// TestDeadlineEndsTheCommand goes by the system's clock. It requires that the end does not come too early; tests/command
-// checks that it does not come too late.
-func TestDeadlineEndsTheCommand(t *testing.T) {
-	t.Parallel()
-	j, _ := start(t, Spec{OnLost: Kill}, "exec sleep 1000") // KILL comes 50 ms before the deadline
-	deadline := time.Now().Add(time.Second)
-	j.Release(deadline)
-	ev := await(t, j, Losing)
-	if early := time.Until(deadline) - 60*time.Millisecond; early > 0 {
-		t.Errorf("got %+v, %s too early", ev, early)
-	}
-	if ev.Kind == Losing { // on a busy machine, the parent may have ended the job, because the keeper did not get to it
-		ev = await(t, j, Ended)
-	}
-	// If this process stood still until the deadline, the command did not run.
-	if ev.Cause != CauseLost && ev.Cause != CauseNotRun || ev.Signal != int(unix.SIGKILL) {
-		t.Errorf("ended with %+v", ev)
-	}
-}
-
-func TestPolicies(t *testing.T) {
-	t.Parallel()
-	const script = `trap 'touch $DIR/usr1; exit 6' USR1; trap 'touch $DIR/term; exit 5' TERM; touch $DIR/up
-until [ -e $DIR/go ]; do sleep 0.01; done; exit 7`
-	for _, c := range []struct {
-		policy     Policy
-		usr1, term bool
-		want       Event
-	}{
-		{Terminate, false, true, Event{Kind: Ended, Code: 5, Cause: CauseLost}},
-		{Kill, false, false, Event{Kind: Ended, Signal: 9, Cause: CauseLost}},
-		{Notify, true, false, Event{Kind: Ended, Code: 6}},
-		{Ignore, false, false, Event{Kind: Ended, Code: 7}},
-	} {
-		t.Run(string(c.policy), func(t *testing.T) {
-			t.Parallel()
-			j, dir := start(t, Spec{OnLost: c.policy, KillAfter: never}, script)
-			j.Release(time.Now().Add(2 * never))
-			awaitFile(t, dir+"/up")
-			j.Lost()
-			if c.policy == Ignore {
-				time.Sleep(100 * time.Millisecond) // a signal would end it meanwhile
-				if err := os.WriteFile(dir+"/go", nil, 0o600); err != nil {
-					t.Fatal(err)
-				}
-			}
-			if ev := await(t, j, Ended); fmt.Sprint(ev) != fmt.Sprint(c.want) {
-				t.Errorf("ended with %+v, want %+v", ev, c.want)
-			}
-			for file, want := range map[string]bool{"usr1": c.usr1, "term": c.term} {
-				if _, err := os.Stat(dir + "/" + file); (err == nil) != want {
-					t.Errorf("%s: got signalled %v, want %v", file, err == nil, want)
-				}
-			}
-		})
-	}
 }
 
 func TestArgumentsThatAreNoUTF8ReachTheCommand(t *testing.T) {
@@ -283,32 +197,6 @@ func TestLeftoversAreEnded(t *testing.T) {
 	}
 }
 
-// Fault: A job ignores TERM. It is killed after the grace.
-func TestStubbornJobIsKilledAfterTheGrace(t *testing.T) {
-	t.Parallel()
-	j, dir := start(t, Spec{KillAfter: 200 * time.Millisecond}, stubborn+"sleep 1000")
-	j.Release(time.Now().Add(never))
-	awaitFile(t, dir+"/up")
-	j.Lost()
-	if ev := await(t, j, Ended); ev.Cause != CauseLost || ev.Signal != 9 {
-		t.Errorf("ended with %+v", ev)
-	}
-}
-
-func TestMaxRuntime(t *testing.T) {
-	t.Parallel()
-	const most = 300 * time.Millisecond
-	j, _ := start(t, Spec{KillAfter: never, MaxRuntime: most}, "exec sleep 1000")
-	began := time.Now()
-	j.Release(began.Add(2 * never))
-	if ev := await(t, j, Overtime); ev.Kind != Overtime || time.Since(began) < most {
-		t.Errorf("got %+v after %s", ev, time.Since(began))
-	}
-	if ev := await(t, j, Ended); ev.Cause != CauseMaxRuntime || ev.Signal != int(unix.SIGTERM) {
-		t.Errorf("ended with %+v", ev)
-	}
-}
-
 func TestStoppedCommandGetsTerm(t *testing.T) {
 	t.Parallel()
 	j, dir := start(t, Spec{KillAfter: never}, `trap 'exit 4' TERM; touch $DIR/up; while :; do sleep 0.01; done`)
@@ -323,19 +211,6 @@ func TestStoppedCommandGetsTerm(t *testing.T) {
 	j.Lost()
 	if ev := await(t, j, Ended); ev.Code != 4 {
 		t.Errorf("ended with %+v", ev)
-	}
-}
-
-// The parent-death signal belongs to a thread of the launcher.
-func TestTheCommandHasAParentDeathSignal(t *testing.T) {
-	t.Parallel()
-	j, dir := start(t, Spec{}, "exec "+os.Args[0]+" "+deathSignalArg+" $DIR/signal")
-	j.Release(time.Now().Add(2 * never))
-	if ev := await(t, j, Ended); ev.Code != 0 || ev.Signal != 0 {
-		t.Fatalf("ended with %+v", ev)
-	}
-	if got, err := os.ReadFile(dir + "/signal"); err != nil || string(got) != strconv.Itoa(int(unix.SIGKILL)) {
-		t.Errorf("the command's parent-death signal is %q, %v; want KILL", got, err)
 	}
 }
 

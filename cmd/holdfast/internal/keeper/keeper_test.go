@@ -18,17 +18,21 @@ var killed = Event{Signal: 9, Cause: CauseLost}
 
 // Bug: TERM comes late.
 func TestEachPolicyActsBeforeTheDeadline(t *testing.T) {
-	for policy, c := range map[Policy]struct {
-		want []string
-		end  Event
+	for _, c := range []struct {
+		policy Policy
+		grace  time.Duration
+		want   []string
+		end    Event
 	}{
-		Terminate: {[]string{"1s runs", "95s told: losing", "95s TERM", "99.5s KILL", "99.5s told: ended"}, killed},
-		Kill:      {[]string{"1s runs", "99.5s told: losing", "99.5s KILL", "99.5s told: ended"}, killed},
-		Notify:    {[]string{"1s runs", "95s told: losing", "95s USR1", "180s told: ended"}, Event{Code: 3}},
-		Ignore:    {[]string{"1s runs", "100s told: losing", "180s told: ended"}, Event{Code: 3}},
+		{Terminate, grace, []string{"1s runs", "95s told: losing", "95s TERM", "99.5s KILL", "99.5s told: ended"}, killed},
+		{Terminate, time.Second, []string{"1s runs", "99s told: losing", "99s TERM", "99.85s KILL", "99.85s told: ended"}, killed},
+		{Terminate, 0, []string{"1s runs", "99.95s told: losing", "99.95s KILL", "99.95s told: ended"}, killed},
+		{Kill, grace, []string{"1s runs", "99.5s told: losing", "99.5s KILL", "99.5s told: ended"}, killed},
+		{Notify, grace, []string{"1s runs", "95s told: losing", "95s USR1", "180s told: ended"}, Event{Code: 3}},
+		{Ignore, grace, []string{"1s runs", "100s told: losing", "180s told: ended"}, Event{Code: 3}},
 	} {
-		t.Run(string(policy), func(t *testing.T) {
-			inWorld(t, Spec{OnLost: policy, KillAfter: grace}, func(w *world) {
+		t.Run(fmt.Sprint(c.policy, " ", c.grace), func(t *testing.T) {
+			inWorld(t, Spec{OnLost: c.policy, KillAfter: c.grace}, func(w *world) {
 				w.until(1)
 				w.Release(w.at(100))
 				w.until(180)
@@ -66,61 +70,67 @@ func TestALossIsActedOnAtOnce(t *testing.T) {
 	}
 }
 
-func TestTheDeadlineShortensTheGrace(t *testing.T) {
-	inWorld(t, Spec{OnLost: Terminate, KillAfter: grace}, func(w *world) {
-		w.Release(w.at(100))
-		w.until(94.9)
-		w.Lost()
-		w.until(180)
-		w.happened("0s runs", "94.9s TERM", "99.5s KILL", "99.5s told: ended")
-		w.end(killed)
-	})
+// A story is what a test does to a job, what happens then, and how the job ends.
+type story struct {
+	spec Spec // with a KillAfter of grace
+	does func(w *world)
+	want []string
+	end  Event
 }
 
-func TestACommandThatObeysTermIsNotKilled(t *testing.T) {
-	inWorld(t, Spec{OnLost: Terminate, KillAfter: grace}, func(w *world) {
-		w.onTerm = func() { w.exit(4) }
-		w.Release(w.at(100))
-		w.until(180)
-		w.happened("0s runs", "95s told: losing", "95s TERM", "95s told: ended")
-		w.end(Event{Code: 4, Cause: CauseLost})
-	})
+// tell lets a story happen, and waits for its end.
+func tell(t *testing.T, stories map[string]story) {
+	t.Helper()
+	for name, s := range stories {
+		t.Run(name, func(t *testing.T) {
+			s.spec.KillAfter = grace
+			inWorld(t, s.spec, func(w *world) {
+				s.does(w)
+				w.until(300)
+				w.happened(s.want...)
+				w.end(s.end)
+			})
+		})
+	}
 }
 
-func TestRenewalsPostponeTheEnd(t *testing.T) {
-	inWorld(t, Spec{OnLost: Terminate, KillAfter: grace}, func(w *world) {
-		w.Release(w.at(100))
-		w.until(30)
-		w.SetDeadline(w.at(130))
-		w.until(94.9) // just before TERM would be sent
-		w.SetDeadline(w.at(190))
-		w.until(110)
-		w.SetDeadline(w.at(150)) // an older renewal, which is late
-		w.until(300)
-		w.happened("0s runs", "185s told: losing", "185s TERM", "189.5s KILL", "189.5s told: ended")
-		w.end(killed)
-	})
-}
-
-func TestARenewalComesTooLateForAJobThatIsBeingEnded(t *testing.T) {
-	inWorld(t, Spec{OnLost: Terminate, KillAfter: grace}, func(w *world) {
-		w.Release(w.at(100))
-		w.until(95.1)
-		w.SetDeadline(w.at(200))
-		w.until(300)
-		w.happened("0s runs", "95s told: losing", "95s TERM", "99.5s KILL", "99.5s told: ended")
-		w.end(killed)
-	})
-}
-
-func TestARenewalDoesNotUndoALossThatWasNotified(t *testing.T) {
-	inWorld(t, Spec{OnLost: Notify, KillAfter: grace}, func(w *world) {
-		w.Release(w.at(100))
-		w.until(96)
-		w.SetDeadline(w.at(200))
-		w.Lost()
-		w.until(300)
-		w.happened("0s runs", "95s told: losing", "95s USR1")
+func TestTheEndKeepsToTheDeadline(t *testing.T) {
+	tell(t, map[string]story{
+		"the deadline shortens the grace": {Spec{OnLost: Terminate}, func(w *world) {
+			w.Release(w.at(100))
+			w.until(94.9)
+			w.Lost()
+		}, []string{"0s runs", "94.9s TERM", "99.5s KILL", "99.5s told: ended"}, killed},
+		"a command that obeys TERM is not killed": {Spec{OnLost: Terminate}, func(w *world) {
+			w.onTerm = func() { w.exit(4) }
+			w.Release(w.at(100))
+		}, []string{"0s runs", "95s told: losing", "95s TERM", "95s told: ended"}, Event{Code: 4, Cause: CauseLost}},
+		"renewals postpone the end": {Spec{OnLost: Terminate}, func(w *world) {
+			w.Release(w.at(100))
+			w.until(30)
+			w.SetDeadline(w.at(130))
+			w.until(94.9) // just before TERM would be sent
+			w.SetDeadline(w.at(190))
+			w.until(110)
+			w.SetDeadline(w.at(150)) // an older renewal, which is late
+		}, []string{"0s runs", "185s told: losing", "185s TERM", "189.5s KILL", "189.5s told: ended"}, killed},
+		"a renewal comes too late for a job that is being ended": {Spec{OnLost: Terminate}, func(w *world) {
+			w.Release(w.at(100))
+			w.until(95.1)
+			w.SetDeadline(w.at(200))
+		}, []string{"0s runs", "95s told: losing", "95s TERM", "99.5s KILL", "99.5s told: ended"}, killed},
+		"a renewal does not undo a loss that was notified": {Spec{OnLost: Notify}, func(w *world) {
+			w.Release(w.at(100))
+			w.until(96)
+			w.SetDeadline(w.at(200))
+			w.Lost()
+			w.until(299)
+			w.exit(3)
+		}, []string{"0s runs", "95s told: losing", "95s USR1", "299s told: ended"}, Event{Code: 3}},
+		"with too little time to end the command, nothing runs": {Spec{OnLost: Terminate}, func(w *world) {
+			w.until(99.6)
+			w.Release(w.at(100))
+		}, []string{"99.6s told: losing", "99.6s KILL", "99.6s told: ended"}, Event{Signal: 9, Cause: CauseNotRun}},
 	})
 }
 
@@ -147,16 +157,6 @@ func TestWithoutALockNothingRuns(t *testing.T) {
 	}
 }
 
-// There is too little time left to end the command.
-func TestWithAlmostNoLockNothingRuns(t *testing.T) {
-	inWorld(t, Spec{OnLost: Terminate, KillAfter: grace}, func(w *world) {
-		w.until(99.6)
-		w.Release(w.at(100))
-		w.happened("99.6s told: losing", "99.6s KILL", "99.6s told: ended")
-		w.end(Event{Signal: 9, Cause: CauseNotRun})
-	})
-}
-
 // Fault: The machine slept past the deadline, or the keeper was stopped. It kills the job at once: no grace remains.
 func TestAKeeperThatWakesUpAfterTheDeadlineKillsAtOnce(t *testing.T) {
 	inWorld(t, Spec{OnLost: Terminate, KillAfter: grace}, func(w *world) {
@@ -177,56 +177,38 @@ func TestAKeeperThatWakesUpAfterTheDeadlineKillsAtOnce(t *testing.T) {
 	})
 }
 
-func TestMaxRuntimeCountsFromTheRelease(t *testing.T) {
-	inWorld(t, Spec{OnLost: Terminate, KillAfter: grace, MaxRuntime: 30 * time.Second}, func(w *world) {
-		w.until(20)
-		w.Release(w.at(1000))
-		w.until(300)
-		w.happened("20s runs", "50s told: overtime", "50s TERM", "55s KILL", "55s told: ended")
-		w.end(Event{Signal: 9, Cause: CauseMaxRuntime})
-	})
-}
-
 // Of two reasons to end a job, the first is reported, and the earlier KILL counts.
-func TestALossAfterMaxRuntime(t *testing.T) {
-	inWorld(t, Spec{OnLost: Terminate, KillAfter: grace, MaxRuntime: 30 * time.Second}, func(w *world) {
-		w.Release(w.at(36))
-		w.until(300)
-		w.happened("0s runs", "30s told: overtime", "30s TERM", "31s told: losing", "35s KILL", "35s told: ended")
-		w.end(Event{Signal: 9, Cause: CauseMaxRuntime})
-	})
-	inWorld(t, Spec{OnLost: Kill, KillAfter: grace, MaxRuntime: 30 * time.Second}, func(w *world) {
-		w.Release(w.at(33))
-		w.until(300)
-		w.happened("0s runs", "30s told: overtime", "30s TERM", "32.5s told: losing", "32.5s KILL", "32.5s told: ended")
-		w.end(Event{Signal: 9, Cause: CauseMaxRuntime})
-	})
-	inWorld(t, Spec{OnLost: Terminate, KillAfter: grace, MaxRuntime: 30 * time.Second}, func(w *world) {
-		w.Release(w.at(33)) // the lock is lost first
-		w.until(300)
-		w.happened("0s runs", "28s told: losing", "28s TERM", "32.5s KILL", "32.5s told: ended")
-		w.end(killed)
+func TestMaxRuntime(t *testing.T) {
+	const most = 30 * time.Second // from the release
+	overtime := Event{Signal: 9, Cause: CauseMaxRuntime}
+	tell(t, map[string]story{
+		"alone": {Spec{OnLost: Terminate, MaxRuntime: most}, func(w *world) {
+			w.until(20)
+			w.Release(w.at(1000))
+		}, []string{"20s runs", "50s told: overtime", "50s TERM", "55s KILL", "55s told: ended"}, overtime},
+		"and then a loss": {Spec{OnLost: Terminate, MaxRuntime: most}, func(w *world) { w.Release(w.at(36)) },
+			[]string{"0s runs", "30s told: overtime", "30s TERM", "31s told: losing", "35s KILL", "35s told: ended"}, overtime},
+		"and then a loss that kills": {Spec{OnLost: Kill, MaxRuntime: most}, func(w *world) { w.Release(w.at(33)) },
+			[]string{"0s runs", "30s told: overtime", "30s TERM", "32.5s told: losing", "32.5s KILL", "32.5s told: ended"}, overtime},
+		"after a loss": {Spec{OnLost: Terminate, MaxRuntime: most}, func(w *world) { w.Release(w.at(33)) },
+			[]string{"0s runs", "28s told: losing", "28s TERM", "32.5s KILL", "32.5s told: ended"}, killed},
 	})
 }
 
 func TestLeftoversGetTheGrace(t *testing.T) {
-	inWorld(t, Spec{OnLost: Terminate, KillAfter: grace, MaxRuntime: 12 * time.Second}, func(w *world) {
-		w.leaves(5, 6)
-		w.Release(w.at(100))
-		w.until(10)
-		w.exit(3)
-		w.until(300)
-		w.happened("0s runs", "10s told: leftover [5 6]", "10s TERM", "15s KILL", "15s told: ended")
-		w.end(Event{Code: 3})
-	})
-	inWorld(t, Spec{OnLost: Kill, KillAfter: grace}, func(w *world) {
-		w.leaves(5, 6)
-		w.Release(w.at(12))
-		w.until(10)
-		w.exit(3)
-		w.until(300)
-		w.happened("0s runs", "10s told: leftover [5 6]", "10s TERM", "11.5s told: losing", "11.5s KILL", "11.5s told: ended")
-		w.end(Event{Code: 3})
+	exits := func(deadline float64) func(w *world) {
+		return func(w *world) {
+			w.leaves(5, 6)
+			w.Release(w.at(deadline))
+			w.until(10)
+			w.exit(3)
+		}
+	}
+	tell(t, map[string]story{
+		"whole": {Spec{OnLost: Terminate, MaxRuntime: 12 * time.Second}, exits(100),
+			[]string{"0s runs", "10s told: leftover [5 6]", "10s TERM", "15s KILL", "15s told: ended"}, Event{Code: 3}},
+		"until the deadline": {Spec{OnLost: Kill}, exits(12),
+			[]string{"0s runs", "10s told: leftover [5 6]", "10s TERM", "11.5s told: losing", "11.5s KILL", "11.5s told: ended"}, Event{Code: 3}},
 	})
 }
 
@@ -273,24 +255,22 @@ func TestADeadParentsJobIsEnded(t *testing.T) {
 			})
 		})
 	}
-	inWorld(t, Spec{OnLost: Terminate, KillAfter: grace}, func(w *world) {
-		w.Release(w.at(100))
-		w.until(96)
-		w.parent.Close()
-		w.until(300)
-		w.happened("0s runs", "95s told: losing", "95s TERM", "96s terminal back", "99.5s KILL", "99.5s told: ended")
-	})
-}
-
-// A job that continues without the lock has no deadline.
-func TestADeadParentsJobThatContinuedGetsTheGrace(t *testing.T) {
-	inWorld(t, Spec{OnLost: Notify, KillAfter: grace}, func(w *world) {
-		w.Release(w.at(100))
-		w.until(200)
-		w.parent.Close()
-		w.until(300)
-		w.happened("0s runs", "95s told: losing", "95s USR1", "200s terminal back", "200s TERM", "205s KILL", "205s told: ended")
-	})
+	// After the deadline, a job that continues without the lock gets the grace.
+	for policy, c := range map[Policy]struct {
+		dies float64
+		want []string
+	}{
+		Terminate: {96, []string{"0s runs", "95s told: losing", "95s TERM", "96s terminal back", "99.5s KILL", "99.5s told: ended"}},
+		Notify:    {200, []string{"0s runs", "95s told: losing", "95s USR1", "200s terminal back", "200s TERM", "205s KILL", "205s told: ended"}},
+	} {
+		inWorld(t, Spec{OnLost: policy, KillAfter: grace}, func(w *world) {
+			w.Release(w.at(100))
+			w.until(c.dies)
+			w.parent.Close()
+			w.until(300)
+			w.happened(c.want...)
+		})
+	}
 }
 
 func TestSignalsAndStopsPassThrough(t *testing.T) {

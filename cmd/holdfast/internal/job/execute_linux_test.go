@@ -36,45 +36,57 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
+// held returns a lock, and a lease of it.
+func held(t *testing.T) (*holdfast.Lock, *holdfast.Lease) {
+	t.Helper()
+	rdb := redis.NewClient(&redis.Options{Dialer: holdfasttest.Run(t).Dial})
+	t.Cleanup(func() { rdb.Close() })
+	client, err := holdfastgoredis.New(rdb, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = client.Close(context.Background()) })
+	lock := client.Mutex("job")
+	lease, err := lock.Acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return lock, lease
+}
+
+// jobOf returns a run, and a job with this script.
+func jobOf(t *testing.T, script string, policy keeper.Policy) (*Run, *Job) {
+	t.Helper()
+	r := &Run{Name: "job", Console: console.New(io.Discard, console.Quiet), Servers: &connect.Servers{}, Streams: Streams{os.Stdin, os.Stdout, os.Stderr}}
+	j := &Job{TTL: 15 * time.Second, Command: Command{
+		Args: []string{script}, Shell: true, OnLost: policy, KillAfter: 50 * time.Millisecond, LostCode: exitcode.Lost,
+	}}
+	if exit := j.Prepare(); exit != nil {
+		t.Fatal(exit)
+	}
+	return r, j
+}
+
 // Even a command that would continue without the lock does not begin without it.
 func TestNothingRunsUnderALostLock(t *testing.T) {
-	for _, policy := range []keeper.Policy{keeper.Terminate, keeper.Kill, keeper.Notify, keeper.Ignore} {
-		t.Run(string(policy), func(t *testing.T) {
-			redis := redis.NewClient(&redis.Options{Dialer: holdfasttest.Run(t).Dial})
-			defer redis.Close()
-			client, err := holdfastgoredis.New(redis, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			lease, err := client.Mutex("lost").Acquire(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := lease.Release(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-			ran := filepath.Join(t.TempDir(), "ran")
-			t.Setenv("RAN", ran)
-			r := &Run{Name: "lost", Console: console.New(io.Discard, console.Quiet), Streams: Streams{os.Stdin, os.Stdout, os.Stderr}}
-			j := &Job{TTL: 15 * time.Second, Command: Command{
-				Args: []string{"touch $RAN"}, Shell: true, OnLost: policy, KillAfter: 5 * time.Second, LostCode: exitcode.Lost,
-			}}
-			if exit := j.Prepare(); exit != nil {
-				t.Fatal(exit)
-			}
-			x := &execution{run: r, job: j, lease: lease}
-			ended, err := x.execute(os.Environ())
-			if err != nil || ended.Cause != keeper.CauseNotRun || !errors.Is(x.lost, holdfast.ErrReleased) {
-				t.Errorf("ended with %+v, %v; lost: %v", ended, err, x.lost)
-			}
-			if exists(ran) {
-				t.Error("the command ran")
-			}
-			exit := r.verdict(j, ended, x.lost)
-			if want := holdfast.ErrReleased.Error() + "; the command was not run"; exit.Code != exitcode.Lost || exit.Error() != want {
-				t.Errorf("exit code %d, %q; want %d, %q", exit.Code, exit.Error(), exitcode.Lost, want)
-			}
-		})
+	_, lease := held(t)
+	if err := lease.Release(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	ran := filepath.Join(t.TempDir(), "ran")
+	t.Setenv("RAN", ran)
+	r, j := jobOf(t, "touch $RAN", keeper.Ignore)
+	x := &execution{run: r, job: j, lease: lease}
+	ended, err := x.execute(os.Environ())
+	if err != nil || ended.Cause != keeper.CauseNotRun || !errors.Is(x.lost, holdfast.ErrReleased) {
+		t.Errorf("ended with %+v, %v; lost: %v", ended, err, x.lost)
+	}
+	if exists(ran) {
+		t.Error("the command ran")
+	}
+	exit := r.verdict(j, ended, x.lost)
+	if want := holdfast.ErrReleased.Error() + "; the command was not run"; exit.Code != exitcode.Lost || exit.Error() != want {
+		t.Errorf("exit code %d, %q; want %d, %q", exit.Code, exit.Error(), exitcode.Lost, want)
 	}
 }
 
@@ -115,29 +127,12 @@ until [ -e $DIR/up ]; do sleep 0.01; done; `
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			rdb := redis.NewClient(&redis.Options{Dialer: holdfasttest.Run(t).Dial})
-			defer rdb.Close()
-			client, err := holdfastgoredis.New(rdb, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer func() { _ = client.Close(context.Background()) }()
-			lock := client.Mutex("job")
-			lease, err := lock.Acquire(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			lock, lease := held(t)
 			dir := t.TempDir()
 			exit := filepath.Join(dir, "exit")
 			t.Setenv("DIR", dir)
 			t.Setenv("EXIT", exit)
-			r := &Run{Name: "job", Console: console.New(io.Discard, console.Quiet), Servers: &connect.Servers{}, Streams: Streams{os.Stdin, os.Stdout, os.Stderr}}
-			j := &Job{TTL: 15 * time.Second, Command: Command{
-				Args: []string{leavesProcesses + c.script}, Shell: true, OnLost: keeper.Terminate, KillAfter: 50 * time.Millisecond,
-			}}
-			if exit := j.Prepare(); exit != nil {
-				t.Fatal(exit)
-			}
+			r, j := jobOf(t, leavesProcesses+c.script, keeper.Terminate)
 			var left []int
 			released, over := make(chan struct{}), make(chan int, 1)
 			go func() {

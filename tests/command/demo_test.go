@@ -1,22 +1,18 @@
 package command
 
 import (
-	"bufio"
-	"context"
 	"encoding/xml"
 	"errors"
 	"fmt"
 	"html"
 	"os"
 	"path/filepath"
-	"reflect"
 	"regexp"
 	"strings"
 	"testing"
 	"time"
 	"unicode/utf8"
 
-	"github.com/holdfast-go/holdfast/tests/internal/backend"
 	"github.com/holdfast-go/holdfast/tests/internal/machine"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
@@ -129,89 +125,4 @@ func play(t *testing.T, url, title string, left func() []string, flags ...string
 		return fmt.Errorf("%w\n%s", errors.Join(wrong...), stdout)
 	})
 	return stdout
-}
-
-// Interrupted in the middle of the second act, the demo leaves nothing behind.
-func TestDemoInterrupted(t *testing.T) {
-	t.Parallel()
-	url, s := demoOn(t)
-	// The demo leaves out an accident that it could not cause in time.
-	machine.Undisturbed(t, func() error {
-		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-		defer cancel()
-		cmd := command(ctx, url, "demo", "--redis", "env", "--workers", "2", "--seed", "3")
-		var said strings.Builder
-		cmd.Stderr = &said
-		stdout, err := cmd.StdoutPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
-		var shown strings.Builder
-		asked := false
-		for lines := bufio.NewScanner(stdout); lines.Scan(); {
-			fmt.Fprintln(&shown, lines.Text())
-			if !asked && strings.Contains(lines.Text(), "kill -9") {
-				asked = true
-				if err := cmd.Process.Signal(os.Interrupt); err != nil {
-					t.Error(err)
-				}
-			}
-		}
-		_ = cmd.Wait()
-		code, all := cmd.ProcessState.ExitCode(), left(t, s)
-		if asked && code == 130 && len(all) == 0 && strings.Contains(said.String(), "stopped by a signal: interrupt") && !strings.Contains(shown.String(), " hold, in ") {
-			return nil
-		}
-		return fmt.Errorf("exit code %d, keys left: %q: %s\n%s", code, all, &said, &shown)
-	})
-}
-
-// The register of the demo's ledger refuses a fence lower than one that it has seen.
-func TestDemoRegister(t *testing.T) {
-	t.Parallel()
-	source := map[bool]string{} // of the script that writes (true) and the one that reads
-	for write, file := range map[bool]string{true: "write.lua", false: "read.lua"} {
-		text, err := os.ReadFile(filepath.Join("../../cmd/holdfast/internal/demo/worker/lua", file))
-		if err != nil {
-			t.Fatal(err)
-		}
-		source[write] = string(text)
-	}
-	const first = 1_795_000_000_000_000 // as high as fences are
-	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
-		for i, step := range []struct {
-			fence int64
-			write string // "" reads
-			want  string
-			mark  int64 // in the refusal
-		}{
-			{fence: first, want: ""},
-			{fence: first, write: "one"},
-			{fence: first + 2, want: "one"},
-			{fence: first, write: "late", mark: first + 2}, // there was only a read in between
-			{fence: first + 1, mark: first + 2},
-			{fence: first + 2, write: "two"},
-			{fence: first + 3, write: "three"},
-			{fence: first + 2, write: "late", mark: first + 3},
-			{fence: first + 3, want: "three"},
-		} {
-			words := []any{"EVAL", source[step.write != ""], 1, "register", step.fence}
-			if step.write != "" {
-				words = append(words, step.write)
-			}
-			want := []any{int64(1), step.want}
-			if step.mark != 0 {
-				want = []any{int64(0), fmt.Sprint(step.mark)}
-			}
-			if got, err := b.Server.Do(words...); err != nil || !reflect.DeepEqual(got, want) {
-				t.Errorf("step %d: %q, %v; want %q", i, got, err, want)
-			}
-		}
-		if ttl, err := b.Server.Do("PTTL", "register"); err != nil || ttl.(int64) <= 0 {
-			t.Errorf("the register expires in %v, %v", ttl, err)
-		}
-	})
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/holdfast-go/holdfast/holdfasttest"
 )
 
-// tests/command runs the scripts of the register on real servers.
+// TestDemoOnARealServer of tests/command runs these scripts on a real server.
 func TestRegister(t *testing.T) {
 	rdb := redis.NewClient(&redis.Options{Addr: "embedded", Dialer: holdfasttest.Run(t).Dial})
 	defer rdb.Close()

@@ -2,7 +2,6 @@ package command
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -10,7 +9,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -111,63 +109,49 @@ func benchKeys(t testing.TB, part string, servers ...*server.Server) (all []stri
 	return all
 }
 
-func TestBenchStopsWhenItIsAskedTo(t *testing.T) {
+// A bench that is interrupted, or whose server dies, reports what it has measured until then. After an interrupt it leaves nothing behind.
+func TestBenchEndsEarly(t *testing.T) {
 	long(t)
 	t.Parallel()
-	for _, c := range []struct {
-		part, takes     string // long enough to hear the wanted line in that part
+	for part, c := range map[string]struct {
+		takes           string // long enough to hear the wanted line in that part
+		dies            bool
 		free, contended bool
 	}{
-		{"free-bare", "2m", false, false},
-		{"contended", "10s", true, false},
-		{"held", "10s", true, true},
+		"free-bare":          {takes: "2m"},
+		"contended":          {takes: "10s", free: true},
+		"held":               {takes: "10s", free: true, contended: true},
+		"free-":              {takes: "2m", dies: true},
+		"contended-bare":     {takes: "8s", dies: true, free: true},
+		"contended-Holdfast": {takes: "8s", dies: true, free: true},
+		"held-":              {takes: "10s", dies: true, free: true, contended: true},
 	} {
-		t.Run(c.part, func(t *testing.T) {
-			t.Parallel()
-			machine.UndisturbedTest(t, func(t testing.TB) {
-				s := server.Start(t, server.One(t))
-				b := bench(t, "redis://"+s.Addr(), "--for", c.takes, "--leases", "300", "--goroutines", "4")
-				b.reaches(s, c.part)
-				asked := time.Now()
-				if err := b.cmd.Process.Signal(os.Interrupt); err != nil {
-					t.Fatal(err)
-				}
-				r := b.ends(130)
-				t.Logf("it took %s to end", time.Since(asked))
-				if !strings.Contains(r.Error, "interrupt") || len(r.Faults) > 0 {
-					t.Errorf("the report: %+v", r)
-				}
-				if (len(r.Free) > 0) != c.free || (r.Contended != nil) != c.contended {
-					t.Errorf("the report differs from what was measured until then: %s", &b.stdout)
-				}
-				if keys := benchKeys(t, "", s); len(keys) > 0 {
-					t.Errorf("left behind: %v", keys)
-				}
-			})
-		})
-	}
-}
-
-func TestBenchWhoseServerDies(t *testing.T) {
-	long(t)
-	t.Parallel()
-	for part, takes := range map[string]string{"free": "2m", "contended-bare": "8s", "contended-Holdfast": "8s", "held": "10s"} {
 		t.Run(part, func(t *testing.T) {
 			t.Parallel()
 			machine.UndisturbedTest(t, func(t testing.TB) {
 				s := server.Start(t, server.One(t))
-				b := bench(t, "redis://"+s.Addr(), "--for", takes, "--leases", "300", "--goroutines", "4")
+				b := bench(t, "redis://"+s.Addr(), "--for", c.takes, "--leases", "300", "--goroutines", "4")
 				b.reaches(s, part)
-				s.Kill()
-				r := b.ends(69)
-				if !strings.Contains(r.Error, "server is unavailable") || len(r.LeftOut) == 0 || len(r.Faults) > 0 {
+				code, says := 130, "interrupt"
+				if c.dies {
+					s.Kill()
+					code, says = 69, "server is unavailable"
+				} else if err := b.cmd.Process.Signal(os.Interrupt); err != nil {
+					t.Fatal(err)
+				}
+				r := b.ends(code)
+				if !strings.Contains(r.Error, says) || len(r.Faults) > 0 || c.dies && len(r.LeftOut) == 0 {
 					t.Errorf("the report: %+v", r)
 				}
-				if (len(r.Free) > 0) != (part != "free") || part == "held" && r.Contended == nil {
+				if (len(r.Free) > 0) != c.free || c.contended && r.Contended == nil || !c.dies && !c.contended && r.Contended != nil {
 					t.Errorf("the report differs from what was measured until then: %s", &b.stdout)
 				}
-				if said := b.stderr.String(); !strings.Contains(said, s.Addr()+": server is unavailable") {
-					t.Errorf("it says %s", said)
+				if c.dies {
+					if said := b.stderr.String(); !strings.Contains(said, s.Addr()+": server is unavailable") {
+						t.Errorf("it says %s", said)
+					}
+				} else if keys := benchKeys(t, "", s); len(keys) > 0 {
+					t.Errorf("left behind: %v", keys)
 				}
 			})
 		})
@@ -182,34 +166,21 @@ func TestBenchFindsOverlaps(t *testing.T) {
 	machine.UndisturbedTest(t, func(t testing.TB) {
 		s := server.Start(t, server.One(t))
 		b := bench(t, "redis://"+s.Addr(), "--for", "10s", "--leases", "0", "--goroutines", "4")
-		conn, err := s.Dial()
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer conn.Close()
 		b.reaches(s, "contended")
-		ctx, cancel := context.WithCancel(t.Context())
-		var forgetting sync.WaitGroup
-		subscribed := 0 // clients at the same time
-		forgetting.Go(func() {
-			for ; ctx.Err() == nil; time.Sleep(time.Millisecond) {
-				if _, err := conn.Do("EVAL", `for _, key in ipairs(redis.call("KEYS", "holdfast:{bench:*:contended*}")) do redis.call("DEL", key) end`, "0"); err != nil {
-					t.Error(err)
-					return
-				}
-				if channels, err := conn.Do("PUBSUB", "CHANNELS", "holdfast:c:*"); err == nil {
-					subscribed = max(subscribed, len(channels.([]any)))
-				}
+		const forget = `for _, key in ipairs(redis.call("KEYS", "holdfast:{bench:*:contended*}")) do redis.call("DEL", key) end`
+		for ended := false; !ended; {
+			if _, err := s.Do("EVAL", forget, "0"); err != nil {
+				t.Fatal(err)
 			}
-		})
+			select {
+			case <-b.done:
+				ended = true
+			case <-time.After(time.Millisecond):
+			}
+		}
 		r := b.ends(1)
-		cancel()
-		forgetting.Wait()
 		if r.Contended == nil || r.Contended.Holdfast.Overlaps+r.Contended.Holdfast.Lost == 0 || r.Contended.Bare.Overlaps == 0 || len(r.Faults) < 2 {
 			t.Fatalf("the report: %s", &b.stdout)
-		}
-		if subscribed != 4 {
-			t.Errorf("%d clients have waited, want 4", subscribed)
 		}
 		const want = "overlaps of two holders of the bare lock"
 		if !strings.Contains(r.Error, want) || !strings.Contains(b.stderr.String(), want) {
@@ -218,109 +189,43 @@ func TestBenchFindsOverlaps(t *testing.T) {
 	})
 }
 
-// Leases that somebody has deleted are counted, and reported. (If the server lost all its data, their holders
-// would claim them again.)
-func TestBenchFindsLostLeases(t *testing.T) {
+// Behind sentinels; and by a locker, also in a Cluster. A locker lacks only the permission for the server's CPU time: no other command of a
+// bench is refused.
+func TestBenchOfEachTopology(t *testing.T) {
 	long(t)
 	t.Parallel()
-	machine.UndisturbedTest(t, func(t testing.TB) {
-		s := server.Start(t, server.One(t))
-		b := bench(t, "redis://"+s.Addr(), "--for", "8s", "--leases", "100", "--goroutines", "4")
-		b.reaches(s, "held-50}")
-		if _, err := s.Do("DEL", benchKeys(t, "held-50}", s)[0]); err != nil {
-			t.Fatal(err)
-		}
-		r := b.ends(1)
-		if r.Held == nil || r.Held.Lost != 1 || r.Held.Leases != 100 || !strings.Contains(r.Error, "1 of 100 leases lost (held)") {
-			t.Errorf("the report: %s", &b.stdout)
-		}
-	})
-}
-
-func TestBenchBehindSentinels(t *testing.T) {
-	long(t)
-	t.Parallel()
-	machine.UndisturbedTest(t, func(t testing.TB) {
-		g := server.StartSentinels(t, server.One(t), 1, 1)
-		b := bench(t, "redis+sentinel://"+g.Addrs()[0]+"?master_name="+g.Name, "--for", "2s", "--leases", "50", "--goroutines", "4")
-		r := b.ends(0)
-		if r.Mode != "sentinel" || len(r.Free) != 1 || r.Contended == nil || r.Held == nil || r.Held.Leases != 50 {
-			t.Errorf("the report: %s", &b.stdout)
-		}
-		if keys := benchKeys(t, "", g.Servers[0]); len(keys) > 0 {
-			t.Errorf("left behind: %v", keys)
-		}
-	})
-}
-
-func TestBenchInACluster(t *testing.T) {
-	long(t)
-	t.Parallel()
-	machine.UndisturbedTest(t, func(t testing.TB) {
-		nodes := server.StartCluster(t, server.One(t), 3)
-		b := bench(t, "redis+cluster://"+nodes[0].Addr(), "--for", "3s", "--leases", "50", "--goroutines", "4")
-		r := b.ends(0)
-		if r.Mode != "cluster" || len(r.Free) != 1 || r.Contended == nil || r.Held == nil || r.Held.Leases != 50 {
-			t.Errorf("the report: %s", &b.stdout)
-		}
-		if !strings.Contains(strings.Join(r.LeftOut, "\n"), "server CPU: a Cluster has several servers") {
-			t.Errorf("left out: %q", r.LeftOut)
-		}
-		if keys := benchKeys(t, "", nodes...); len(keys) > 0 {
-			t.Errorf("left behind: %v", keys)
-		}
-	})
-}
-
-// A locker lacks only the permission for the server's CPU time: no other command of a bench is refused.
-func TestBenchAsALocker(t *testing.T) {
-	long(t)
-	t.Parallel()
-	for role, start := range map[string]func(t testing.TB) (url string, servers []*server.Server){
-		"locker": func(t testing.TB) (string, []*server.Server) {
-			s := server.Start(t, server.One(t))
-			return "redis://locker:pw@" + s.Addr(), []*server.Server{s}
+	for mode, start := range map[string]func(t testing.TB) (url string, servers []*server.Server, leftOut string){
+		"sentinel": func(t testing.TB) (string, []*server.Server, string) {
+			g := server.StartSentinels(t, server.One(t), 1, 1)
+			return "redis+sentinel://" + g.Addrs()[0] + "?master_name=" + g.Name, g.Servers[:1], ""
 		},
-		"locker-cluster": func(t testing.TB) (string, []*server.Server) {
+		"server": func(t testing.TB) (string, []*server.Server, string) {
+			s := server.Start(t, server.One(t))
+			order(t, s, append([]any{"ACL", "SETUSER", "locker", "on", ">" + canary}, documented(t, "locker")...)...)
+			return as("locker", s), []*server.Server{s}, "server CPU: this user may not send INFO"
+		},
+		"cluster": func(t testing.TB) (string, []*server.Server, string) {
 			nodes := server.StartCluster(t, server.One(t), 3)
-			return "redis+cluster://locker:pw@" + nodes[0].Addr(), nodes
+			for _, s := range nodes {
+				order(t, s, append([]any{"ACL", "SETUSER", "locker", "on", ">" + canary}, documented(t, "locker-cluster")...)...)
+			}
+			return strings.Replace(as("locker", nodes[0]), "redis:", "redis+cluster:", 1), nodes, "server CPU: a Cluster has several servers"
 		},
 	} {
-		t.Run(role, func(t *testing.T) {
+		t.Run(mode, func(t *testing.T) {
 			t.Parallel()
 			machine.UndisturbedTest(t, func(t testing.TB) {
-				text, err := os.ReadFile(filepath.Join("..", "..", "docs", "acl", role+".rules"))
-				if err != nil {
-					t.Fatal(err)
-				}
-				rules := []any{"ACL", "SETUSER", "locker", "on", ">pw"}
-				for line := range strings.Lines(string(text)) {
-					rule, _, _ := strings.Cut(line, "#")
-					if rule = strings.TrimSpace(rule); rule != "" {
-						rules = append(rules, rule)
-					}
-				}
-				url, servers := start(t)
-				for _, s := range servers {
-					if _, err := s.Do(rules...); err != nil {
-						t.Fatal(err)
-					}
-				}
+				url, servers, leftOut := start(t)
 				b := bench(t, url, "--for", "3s", "--leases", "50", "--goroutines", "4")
 				r := b.ends(0)
-				if len(r.Free) != 1 || r.Contended == nil || r.Held == nil || r.Held.Leases != 50 {
+				if r.Mode != mode || len(r.Free) != 1 || r.Contended == nil || r.Held == nil || r.Held.Leases != 50 {
 					t.Errorf("the report: %s", &b.stdout)
 				}
-				want := "server CPU: this user may not send INFO"
-				if len(servers) > 1 {
-					want = "server CPU: a Cluster has several servers"
-				}
-				if !slices.Contains(r.LeftOut, want) {
+				if leftOut != "" && !slices.Contains(r.LeftOut, leftOut) {
 					t.Errorf("left out: %q", r.LeftOut)
 				}
 				for _, s := range servers {
-					// The library asks for INFO and CONFIG when it checks for unsafe settings, for every
-					// locker.
+					// The library asks for INFO and CONFIG when it checks for unsafe settings, for every locker.
 					for command, n := range s.Rejections() {
 						if n > 0 && !strings.HasPrefix(command, "info") && !strings.HasPrefix(command, "config") {
 							t.Errorf("%d of %s were refused", n, command)
@@ -332,36 +237,6 @@ func TestBenchAsALocker(t *testing.T) {
 				}
 			})
 		})
-	}
-}
-
-// Whatever a server answers, the bench does not show the password.
-func TestBenchShowsNoPassword(t *testing.T) {
-	long(t)
-	t.Parallel()
-	s := server.Start(t, server.One(t), server.Conf("requirepass", "kanarie-7531"))
-	for _, c := range []struct {
-		what, url string
-		codes     string
-	}{
-		{"works", "redis://:kanarie-7531@" + s.Addr(), "0"},
-		{"repeats arguments", "redis://:kanarie-7531@" + echoing(t), "69 77 78"},
-		{"wrong", "redis://nobody:kanarie-7531@" + s.Addr(), "77"},
-		{"not encoded", "redis://:kanarie-7531#/@" + s.Addr(), "78"},
-	} {
-		for _, where := range []string{"flag", "environment"} {
-			args, env := []string{"bench", "--for", "1", "--goroutines", "2", "--leases", "10"}, []string{"HOLDFAST_REDIS=" + c.url}
-			if where == "flag" {
-				args, env = append(args, "--redis", c.url), nil
-			}
-			code, stdout, stderr := invoke(t, env, args...)
-			if !strings.Contains(c.codes, fmt.Sprint(code)) {
-				t.Errorf("%s, by %s: exit code %d, want one of %s: %s", c.what, where, code, c.codes, stderr)
-			}
-			if strings.Contains(stdout+stderr, "kanarie") {
-				t.Errorf("%s, by %s: it says %s%s", c.what, where, stdout, stderr)
-			}
-		}
 	}
 }
 

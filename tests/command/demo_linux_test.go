@@ -18,7 +18,7 @@ func TestWorkersOfTheDemoDoNotCarryThePassword(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	mark := "DIR=" + t.TempDir()
-	cmd := command(ctx, url, "demo", "--redis", "env", "--workers", "3")
+	cmd := command(ctx, []string{"HOLDFAST_REDIS=" + url}, "demo", "--redis", "env", "--workers", "3")
 	cmd.Env = append(cmd.Env, mark)
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)

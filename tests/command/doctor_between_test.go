@@ -3,58 +3,24 @@ package command
 import (
 	"bufio"
 	"bytes"
+	"fmt"
+	"io"
 	"net"
 	"regexp"
-	"strconv"
-	"sync"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
+	"unicode"
 
 	"github.com/holdfast-go/holdfast/tests/internal/resp"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
-// relay is one connection that passes through something between a client and a server.
-type relay struct {
-	t       *testing.T
-	client  net.Conn
-	request func(r *relay, raw []byte) // may change the relay before the request goes on
-	reply   func(raw []byte) []byte
-
-	mu     sync.Mutex
-	server net.Conn
-}
-
-// between starts a listener that passes connections on to target. request and reply, if not nil, see what
-// passes; reply may change it, in the chunks in which it arrives.
-func between(t *testing.T, target func() string, request func(*relay, []byte), reply func([]byte) []byte) (addr string) {
-	return accepting(t, "127.0.0.1", func(client net.Conn) {
-		r := &relay{t: t, client: client, request: request, reply: reply}
-		if !r.connect(target()) {
-			return
-		}
-		requests := bufio.NewReader(client)
-		for {
-			raw, err := resp.ReadRequest(requests)
-			if err != nil {
-				break
-			}
-			if r.request != nil {
-				r.request(r, raw)
-			}
-			if _, err := r.server.Write(raw); err != nil {
-				break
-			}
-		}
-		_ = r.server.Close()
-	})
-}
-
 // accepting serves connections to a local address until the test ends.
-func accepting(t testing.TB, host string, serve func(net.Conn)) (addr string) {
+func accepting(t testing.TB, serve func(net.Conn)) (addr string) {
 	t.Helper()
-	l, err := net.Listen("tcp", net.JoinHostPort(host, "0"))
+	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,177 +40,171 @@ func accepting(t testing.TB, host string, serve func(net.Conn)) (addr string) {
 	return l.Addr().String()
 }
 
-// connect connects the relay to another server.
-func (r *relay) connect(addr string) bool {
-	next, err := net.Dial("tcp", addr)
-	if err != nil {
-		return false
-	}
-	r.mu.Lock()
-	last := r.server
-	r.server = next
-	r.mu.Unlock()
-	if last != nil {
-		_ = last.Close()
-	}
-	go r.replies(next)
-	return true
+// answering serves connections on which each request gets this answer.
+func answering(t testing.TB, answer string) (addr string) {
+	return accepting(t, func(client net.Conn) {
+		for requests := bufio.NewReader(client); ; {
+			if _, err := resp.ReadRequest(requests); err != nil {
+				return
+			}
+			if _, err := io.WriteString(client, answer); err != nil {
+				return
+			}
+		}
+	})
 }
 
-// replies passes on the server's replies, and ends the client's connection with the server's.
-func (r *relay) replies(from net.Conn) {
-	buffer := make([]byte, 64<<10)
-	for {
-		n, err := from.Read(buffer)
-		raw := buffer[:n]
-		if r.reply != nil && n > 0 {
-			raw = r.reply(raw)
-		}
-		_, lost := r.client.Write(raw)
-		if err != nil || lost != nil {
-			break
-		}
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.server == from {
-		_ = r.client.Close()
-	}
+// repeating is the answer of a server that knows no command, and repeats the first 128 characters of the password, as servers do.
+func repeating(password string) string {
+	return fmt.Sprintf("-ERR unknown \x1b[31m\a\u202e command 'HELLO', with args beginning with: '3' 'AUTH' '%.128s'\r\n", password)
 }
 
-func always(addr string) func() string { return func() string { return addr } }
+// between passes connections on to target. request and reply, if not nil, see what passes, and return what is passed on; replies in the
+// chunks in which they arrive.
+func between(t *testing.T, target func() string, request func(client net.Conn, raw []byte) []byte, reply func([]byte) []byte) (addr string) {
+	return accepting(t, func(client net.Conn) {
+		server, err := net.Dial("tcp", target())
+		if err != nil {
+			return
+		}
+		defer server.Close()
+		go func() {
+			defer client.Close()
+			for buffer := make([]byte, 64<<10); ; {
+				n, err := server.Read(buffer)
+				raw := buffer[:n]
+				if reply != nil && n > 0 {
+					raw = reply(raw)
+				}
+				if _, lost := client.Write(raw); err != nil || lost != nil {
+					return
+				}
+			}
+		}()
+		for requests := bufio.NewReader(client); ; {
+			raw, err := resp.ReadRequest(requests)
+			if err != nil {
+				return
+			}
+			if request != nil {
+				raw = request(client, raw)
+			}
+			if _, err := server.Write(raw); err != nil {
+				return
+			}
+		}
+	})
+}
 
 // Something between the doctor and a server can make that look like another server.
 func TestDoctorThroughSomethingElse(t *testing.T) {
+	long(t)
 	t.Parallel()
 	s, other := server.Start(t, server.One(t)), server.Start(t, server.One(t))
-	through := func(request func(*relay, []byte), reply func([]byte) []byte) string {
-		return "redis://" + between(t, always(s.Addr()), request, reply) + "?protocol=2"
-	}
-	t.Run("a balancer", func(t *testing.T) {
-		if testing.Short() {
-			t.Skip("SKIPPED: part of make nightly")
-		}
-		t.Parallel()
-		var turn atomic.Int64
-		addr := between(t, func() string { return []string{s.Addr(), other.Addr()}[turn.Add(1)%2] }, nil, nil)
-		doctor(t, "redis://"+addr, func(d *diagnosis) {
-			if f := d.expect("identity", isProblem, "lead to 2 servers"); f.Consequence != "each of them grants the same lock" {
-				d.complain("%+v", f)
-			}
-		})
-	})
-	t.Run("a proxy that keeps subscriptions", func(t *testing.T) {
-		if testing.Short() {
-			t.Skip("SKIPPED: part of make nightly")
-		}
-		t.Parallel()
-		subscribe := []byte("*2\r\n$9\r\nsubscribe\r\n")
-		url := through(func(r *relay, raw []byte) {
-			if bytes.HasPrefix(raw, subscribe) && !r.connect(other.Addr()) {
-				r.t.Error("the other server cannot be reached")
-			}
-		}, nil)
-		doctor(t, url, func(d *diagnosis) {
-			d.expect("pubsub", isWarning, "the server does not have it: a proxy keeps it")
-		})
-	})
-	t.Run("a slow way", func(t *testing.T) {
-		if testing.Short() {
-			t.Skip("SKIPPED: part of make nightly")
-		}
-		t.Parallel()
-		// A lock is acquired and released in 180 ms at least, which is more than a third of the TTL.
-		change := regexp.MustCompile(`(?i)^\*\d+\r\n\$\d\r\n(evalsha|delifeq|multi)\r\n`)
-		url := through(func(_ *relay, raw []byte) {
-			if change.Match(raw) {
-				time.Sleep(90 * time.Millisecond)
-			}
-		}, nil)
-		doctor(t, url, func(d *diagnosis) { d.expect("latency", isProblem, "p99") }, "--ttl", "500ms")
-	})
-	t.Run("a server that answers no more", func(t *testing.T) {
-		t.Parallel()
-		ping := []byte("*1\r\n$4\r\nping\r\n")
-		url := through(func(r *relay, raw []byte) {
-			if bytes.HasPrefix(raw, ping) {
-				_ = r.server.Close()
-			}
-		}, nil)
-		doctor(t, url, func(d *diagnosis) {
-			d.expect("latency", isUnchecked, "PING: ")
-			d.expect("trial", isProblem, "PING: ")
-		})
-	})
-	t.Run("an old version", func(t *testing.T) {
-		t.Parallel()
-		old := regexp.MustCompile(`(\$7\r\nversion\r\n\$\d+\r\n)\d`)
-		url := through(nil, func(p []byte) []byte { return old.ReplaceAll(p, []byte("${1}2")) })
-		doctor(t, url, func(d *diagnosis) { d.expect("version", isProblem, "or later is needed") })
-	})
-	t.Run("an unknown server", func(t *testing.T) {
-		t.Parallel()
-		kind := regexp.MustCompile(`(\$6\r\nserver\r\n\$\d+\r\n)[rv]`) // the first letter of redis or valkey
-		url := through(nil, func(p []byte) []byte { return kind.ReplaceAll(p, []byte("${1}b")) })
-		doctor(t, url, func(d *diagnosis) {
-			d.expect("version", isNote, map[bool]string{true: "balkey", false: "bedis"}[s.Binary().Valkey])
-		})
-	})
-	t.Run("a clock that jumps", func(t *testing.T) {
-		t.Parallel()
-		now := regexp.MustCompile(`^(\*2\r\n\$10\r\n)(\d{10})`)
-		info := regexp.MustCompile(`(?i)^\*\d+\r\n\$4\r\ninfo\r\n`)
-		var readings atomic.Int64 // since INFO, which the doctor sends before it checks the clock
-		url := through(func(_ *relay, raw []byte) {
-			if info.Match(raw) {
-				readings.Store(0)
-			}
-		}, func(p []byte) []byte {
-			return now.ReplaceAllFunc(p, func(m []byte) []byte {
-				if readings.Add(1) < 12 {
-					return m
+	one := func() string { return s.Addr() }
+	var turn atomic.Int64
+	subscribe, ping := []byte("*2\r\n$9\r\nsubscribe\r\n"), []byte("*1\r\n$4\r\nping\r\n")
+	change := regexp.MustCompile(`(?i)^\*\d+\r\n\$\d\r\n(evalsha|delifeq|multi)\r\n`)
+	old := regexp.MustCompile(`(\$7\r\nversion\r\n\$\d+\r\n)\d`)
+	kind := regexp.MustCompile(`(\$6\r\nserver\r\n\$\d+\r\n)[rv]`) // the first letter of redis or valkey
+	for what, c := range map[string]struct {
+		addr  string
+		judge func(d *diagnosis)
+		flags []string
+	}{
+		"a balancer": {
+			addr: between(t, func() string { return []string{s.Addr(), other.Addr()}[turn.Add(1)%2] }, nil, nil),
+			judge: func(d *diagnosis) {
+				if f := d.expect("identity", isProblem, "lead to 2 servers"); f.Consequence != "each of them grants the same lock" {
+					d.complain("%+v", f)
 				}
-				seconds, _ := strconv.ParseInt(string(m[len(m)-10:]), 10, 64)
-				return strconv.AppendInt(m[:len(m)-10], seconds+100, 10)
-			})
+			},
+		},
+		"a proxy that keeps subscriptions": {
+			addr: between(t, one, func(client net.Conn, raw []byte) []byte {
+				channel, is := bytes.CutPrefix(raw, subscribe)
+				if !is {
+					return raw
+				}
+				_, _ = fmt.Fprintf(client, "*3\r\n$9\r\nsubscribe\r\n%s:1\r\n", channel)
+				return nil
+			}, nil),
+			judge: func(d *diagnosis) { d.expect("pubsub", isWarning, "the server does not have it: a proxy keeps it") },
+		},
+		"a slow way": { // A lock is acquired and released in 180 ms at least, which is more than a third of the TTL.
+			addr: between(t, one, func(_ net.Conn, raw []byte) []byte {
+				if change.Match(raw) {
+					time.Sleep(90 * time.Millisecond)
+				}
+				return raw
+			}, nil),
+			judge: func(d *diagnosis) { d.expect("latency", isProblem, "p99") },
+			flags: []string{"--ttl", "500ms"},
+		},
+		"a server that answers no more": {
+			addr: between(t, one, func(client net.Conn, raw []byte) []byte {
+				if bytes.HasPrefix(raw, ping) {
+					_ = client.Close()
+				}
+				return raw
+			}, nil),
+			judge: func(d *diagnosis) {
+				d.expect("latency", isUnchecked, "PING: ")
+				d.expect("trial", isProblem, "PING: ")
+			},
+		},
+		"an old version": {
+			addr:  between(t, one, nil, func(p []byte) []byte { return old.ReplaceAll(p, []byte("${1}2")) }),
+			judge: func(d *diagnosis) { d.expect("version", isProblem, "or later is needed") },
+		},
+		"an unknown server": {
+			addr: between(t, one, nil, func(p []byte) []byte { return kind.ReplaceAll(p, []byte("${1}b")) }),
+			judge: func(d *diagnosis) {
+				d.expect("version", isNote, map[bool]string{true: "balkey", false: "bedis"}[s.Binary().Valkey])
+			},
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			doctor(t, "redis://"+c.addr+"?protocol=2", c.judge, c.flags...)
 		})
-		doctor(t, url, func(d *diagnosis) { d.expect("clock", isProblem, "jumped forward by 1m40s") })
+	}
+}
+
+// Whatever a server says, the report's texts can be printed, and its errors show no part of a password that
+// they repeat.
+func TestDoctorReportsWhatServersSayEscaped(t *testing.T) {
+	t.Parallel()
+	password := strings.Repeat(canary+"-", 16)
+	s := server.Start(t, server.One(t), server.Conf("requirepass", password))
+	addr := between(t, func() string { return s.Addr() }, func(client net.Conn, raw []byte) []byte {
+		if !bytes.Contains(raw, []byte("\r\nconfig\r\n")) {
+			return raw
+		}
+		_, _ = io.WriteString(client, repeating(password))
+		return nil
+	}, nil)
+	doctor(t, "redis://default:"+password+"@"+addr, func(d *diagnosis) {
+		d.expect("busy-limit", isUnchecked, `CONFIG GET: ERR unknown \x1b[31m\a\u202e command`)
+		for _, f := range d.Findings {
+			if text := f.Saw + f.Consequence + f.Remedy; strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) }) {
+				d.complain("%s: it is shown as %q", f.ID, text)
+			}
+		}
 	})
 }
 
-// A server on another machine should require a password. This one is on this machine, but has the address that
-// others use.
-func TestDoctorOfAServerWithoutAPassword(t *testing.T) {
+// Fault: A server announces a reply for which go-redis would allocate gigabytes. The command closes the connection.
+func TestRepliesThatDoNotFitInMemory(t *testing.T) {
 	t.Parallel()
-	host := ""
-	addrs, err := net.InterfaceAddrs()
-	if err != nil {
-		t.Fatal(err)
+	addr := answering(t, "*2000000\r\n") // few enough for a command that takes them
+	for _, args := range [][]string{{"doctor"}, {"run", "--wait=1s", "x", "--", "true"}, {"ls"}, {"ls", "--redis=redis+cluster://" + addr}} {
+		t.Run(strings.Join(args, " "), func(t *testing.T) {
+			t.Parallel()
+			code, _, stderr := invoke(t, []string{"HOLDFAST_REDIS=redis://" + addr}, args...)
+			if code != 69 || !strings.Contains(stderr, "length exceeds the limit") {
+				t.Errorf("exit code %d: %s", code, stderr)
+			}
+		})
 	}
-	for _, a := range addrs {
-		if n, ok := a.(*net.IPNet); ok && n.IP.To4() != nil && !n.IP.IsLoopback() {
-			host = n.IP.String()
-		}
-	}
-	if host == "" {
-		t.Skip("SKIPPED: this machine has no address for others; the doctor's own tests have a simulated one")
-	}
-	s := server.Start(t, server.One(t))
-	addr := accepting(t, host, func(client net.Conn) {
-		r := &relay{t: t, client: client}
-		if r.connect(s.Addr()) {
-			_, _ = bufio.NewReader(client).WriteTo(r.server)
-			_ = r.server.Close()
-		}
-	})
-	doctor(t, "redis://"+addr, func(d *diagnosis) {
-		d.consequence(d.expect("password", isWarning, "not required"), "anybody who reaches the server")
-		d.expect("transport", isWarning, "not encrypted")
-	})
-	order(t, s, "ACL", "SETUSER", "locks", "on", ">"+canary, "~*", "&*", "+@all")
-	order(t, s, "CONFIG", "SET", "requirepass", canary)
-	doctor(t, "redis://locks:"+canary+"@"+addr, func(d *diagnosis) {
-		d.expect("password", isOK, "required")
-		d.expect("transport", isWarning, "a password is sent")
-	})
 }

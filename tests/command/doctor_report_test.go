@@ -1,12 +1,9 @@
 package command
 
 import (
-	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"os/exec"
 	"slices"
 	"strings"
@@ -77,36 +74,21 @@ func runDoctor(t *testing.T, url string, flags ...string) (code int, stdout, std
 	return runWith(t, url, append([]string{"doctor", "--clock", "20ms", "--ttl", "24h"}, flags...)...)
 }
 
-// runWith runs holdfast to its end, with HOLDFAST_REDIS as the only way to a server. It fails the test if the
-// output shows the password, or shows that one was removed: the command must not rely on that.
+// runWith is invoke with the way to a server. It fails the test if the output shows the password, or shows that one was removed: the
+// command must not rely on that.
 func runWith(t *testing.T, url string, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-	defer cancel()
-	cmd := command(ctx, url, args...)
-	var out, said bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &said
 	began := time.Now()
-	var exit *exec.ExitError
-	if err := cmd.Run(); ctx.Err() != nil || err != nil && !errors.As(err, &exit) {
-		t.Fatalf("%q: %v after %v: %s%s\n%s", args, err, time.Since(began), &out, &said, machine.Report(began))
-	}
+	code, stdout, stderr = invoke(t, []string{"HOLDFAST_REDIS=" + url}, args...)
 	for _, secret := range []string{"canary", "[redacted]"} {
-		if strings.Contains(out.String()+said.String(), secret) {
-			t.Errorf("%q: the output shows %q: %s%s", args, secret, &out, &said)
+		if strings.Contains(stdout+stderr, secret) {
+			t.Errorf("%q: the output shows %q: %s%s", args, secret, stdout, stderr)
 		}
 	}
-	return cmd.ProcessState.ExitCode(), out.String(), said.String()
-}
-
-// command returns holdfast with HOLDFAST_REDIS as the only way to a server.
-func command(ctx context.Context, url string, args ...string) *exec.Cmd {
-	cmd := exec.CommandContext(ctx, "holdfast", args...)
-	cmd.Env = append(slices.DeleteFunc(os.Environ(), func(kv string) bool {
-		return strings.HasPrefix(kv, "HOLDFAST_REDIS=") || strings.HasPrefix(kv, "REDIS_URL=")
-	}), "HOLDFAST_REDIS="+url, "GORACE=atexit_sleep_ms=0")
-	cmd.WaitDelay = 10 * time.Second
-	return cmd
+	if code < 0 {
+		t.Fatalf("%q: killed after %v: %s%s\n%s", args, time.Since(began), stdout, stderr, machine.Report(began))
+	}
+	return code, stdout, stderr
 }
 
 // check checks what holds for every report.
@@ -191,7 +173,7 @@ func (d *diagnosis) on(f finding, servers ...string) {
 }
 
 // order runs commands on a server.
-func order(t *testing.T, s *server.Server, words ...any) {
+func order(t testing.TB, s *server.Server, words ...any) {
 	t.Helper()
 	if _, err := s.Do(words...); err != nil {
 		t.Fatalf("%v: %v", words, err)

@@ -10,13 +10,13 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
-// documented returns the ACL rules in docs/acl for programs that use locks.
-func documented(t *testing.T) []any {
+// documented returns the ACL rules of a role in docs/acl.
+func documented(t testing.TB, role string) []any {
 	t.Helper()
 	if err := inputs.In("../../docs/acl"); err != nil {
 		t.Fatal(err)
 	}
-	text, err := os.ReadFile("../../docs/acl/locker.rules")
+	text, err := os.ReadFile("../../docs/acl/" + role + ".rules")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,7 +40,7 @@ func as(user string, s *server.Server) string {
 func TestDoctorWithTheLeastRights(t *testing.T) {
 	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
-		order(t, b.Server, append([]any{"ACL", "SETUSER", "locks", "on", ">" + canary}, documented(t)...)...)
+		order(t, b.Server, append([]any{"ACL", "SETUSER", "locks", "on", ">" + canary}, documented(t, "locker")...)...)
 		doctor(t, as("locks", b.Server), func(d *diagnosis) {
 			if d.Worst != isUnchecked || d.ExitCode != 3 {
 				d.complain("the worst is %s, exit code %d", d.Worst, d.ExitCode)

@@ -12,7 +12,6 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/inputs"
 	"github.com/holdfast-go/holdfast/tests/internal/machine"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
-	"github.com/holdfast-go/holdfast/tests/internal/soak"
 )
 
 // The doctor examines a master and its replica, reached in each way that a program may use.
@@ -48,73 +47,56 @@ func TestDoctorOfReplication(t *testing.T) {
 	})
 }
 
-// some returns servers for long tests: all in a soak, otherwise the last.
-func some(t *testing.T) []server.Binary {
-	all := server.Binaries(t)
-	if soak.Long() {
-		return all
-	}
-	return all[len(all)-1:]
-}
-
 // The doctor examines every master, and names the one on which it found something.
 func TestDoctorOfACluster(t *testing.T) {
-	if testing.Short() {
-		t.Skip("SKIPPED: part of make nightly")
-	}
+	long(t)
 	t.Parallel()
-	for _, bin := range some(t) {
-		t.Run(bin.Name, func(t *testing.T) {
-			t.Parallel()
-			nodes := server.StartCluster(t, bin, 3, server.Conf("cluster-require-full-coverage", "no"))
-			order(t, nodes[1], "CONFIG", "SET", "maxmemory", "100mb", "maxmemory-policy", "volatile-ttl")
-			doctor(t, "redis+cluster://"+nodes[0].Addr(), func(d *diagnosis) {
-				d.on(d.expect("eviction", isProblem, "volatile-ttl"), nodes[1].Addr())
-				if d.Mode != "cluster" || len(d.Servers) != 3 {
-					d.complain("%s, %q", d.Mode, d.Servers)
-				}
-				if f := d.expect("replication", isWarning, "master with 0 replicas"); len(f.Servers) != 3 {
-					d.complain("no replicas: found on %q", f.Servers)
-				}
-				d.expect("topology", isOK, "3 masters, 0 replicas, all slots served")
-				d.expect("acl", isOK, "")
-				passed := map[string]int{}
-				for _, f := range d.Findings {
-					if f.Severity == isOK {
-						passed[f.ID] += len(f.Servers)
-					}
-				}
-				for _, id := range []string{"trial", "pubsub", "latency", "clock"} {
-					if passed[id] != 3 {
-						d.complain("%s: good on %d of 3 servers", id, passed[id])
-					}
-				}
-				if all := left(t, nodes...); slices.ContainsFunc(all, func(key string) bool { return !strings.HasPrefix(key, "holdfast:f{") }) { // fence counters stay
-					d.complain("left behind: %q", all)
-				}
-			})
+	bin := server.One(t)
+	nodes := server.StartCluster(t, bin, 3, server.Conf("cluster-require-full-coverage", "no"))
+	order(t, nodes[1], "CONFIG", "SET", "maxmemory", "100mb", "maxmemory-policy", "volatile-ttl")
+	doctor(t, "redis+cluster://"+nodes[0].Addr(), func(d *diagnosis) {
+		d.on(d.expect("eviction", isProblem, "volatile-ttl"), nodes[1].Addr())
+		if d.Mode != "cluster" || len(d.Servers) != 3 {
+			d.complain("%s, %q", d.Mode, d.Servers)
+		}
+		if f := d.expect("replication", isWarning, "master with 0 replicas"); len(f.Servers) != 3 {
+			d.complain("no replicas: found on %q", f.Servers)
+		}
+		d.expect("topology", isOK, "3 masters, 0 replicas, all slots served")
+		d.expect("acl", isOK, "")
+		passed := map[string]int{}
+		for _, f := range d.Findings {
+			if f.Severity == isOK {
+				passed[f.ID] += len(f.Servers)
+			}
+		}
+		for _, id := range []string{"trial", "pubsub", "latency", "clock"} {
+			if passed[id] != 3 {
+				d.complain("%s: good on %d of 3 servers", id, passed[id])
+			}
+		}
+		if all := left(t, nodes...); slices.ContainsFunc(all, func(key string) bool { return !strings.HasPrefix(key, "holdfast:f{") }) { // fence counters stay
+			d.complain("left behind: %q", all)
+		}
+	})
 
-			// In a Cluster, cluster-node-timeout decides how soon a master is replaced.
-			c := server.StartReplicatedCluster(t, bin, 3)
-			c.Patience(30 * time.Second)
-			doctor(t, "redis+cluster://"+c.Addrs()[0], func(d *diagnosis) {
-				f := d.expect("failover", isWarning, "cluster-node-timeout 30000, TTL 15s")
-				if !strings.Contains(f.Remedy, "a TTL of 52.5s would do") || !strings.Contains(f.Remedy, "on each node, CONFIG SET cluster-node-timeout 5000") {
-					d.complain("the remedy is %q", f.Remedy)
-				}
-			}, "--ttl", "15s")
+	// In a Cluster, cluster-node-timeout decides how soon a master is replaced.
+	c := server.StartReplicatedCluster(t, bin, 3)
+	c.Patience(30 * time.Second)
+	doctor(t, "redis+cluster://"+c.Addrs()[0], func(d *diagnosis) {
+		f := d.expect("failover", isWarning, "cluster-node-timeout 30000, TTL 15s")
+		if !strings.Contains(f.Remedy, "a TTL of 52.5s would do") || !strings.Contains(f.Remedy, "on each node, CONFIG SET cluster-node-timeout 5000") {
+			d.complain("the remedy is %q", f.Remedy)
+		}
+	}, "--ttl", "15s")
 
-			// Here it is reached as if it were a single server.
-			doctor(t, "redis://"+nodes[0].Addr(), func(d *diagnosis) { d.expect("topology", isProblem, "part of a Cluster") })
-		})
-	}
+	// Here it is reached as if it were a single server.
+	doctor(t, "redis://"+nodes[0].Addr(), func(d *diagnosis) { d.expect("topology", isProblem, "part of a Cluster") })
 }
 
 // A master is down, and no other has its slots.
 func TestDoctorOfAClusterWithAHole(t *testing.T) {
-	if testing.Short() {
-		t.Skip("SKIPPED: part of make nightly")
-	}
+	long(t)
 	t.Parallel()
 	nodes := server.StartCluster(t, server.One(t), 3)
 	nodes[2].Kill()
@@ -144,49 +126,33 @@ func TestDoctorOfAClusterWithAHole(t *testing.T) {
 
 // The doctor examines a master and a replica behind a sentinel.
 func TestDoctorBehindASentinel(t *testing.T) {
-	if testing.Short() {
-		t.Skip("SKIPPED: part of make nightly")
-	}
+	long(t)
 	t.Parallel()
-	for _, bin := range some(t) {
-		t.Run(bin.Name, func(t *testing.T) {
-			t.Parallel()
-			g := server.StartSentinel(t, bin)
-			// A stall of the machine must not cause a failover here.
-			order(t, g.Sentinel, "SENTINEL", "SET", g.Name, "down-after-milliseconds", "60000")
-			order(t, g.Replica, "CONFIG", "SET", "maxmemory", "100mb", "maxmemory-policy", "volatile-lru")
-			backend.Eventually(t, "the replica follows", func() bool { return g.Replica.Info("replication")["master_link_status"] == "up" })
-			url := "redis+sentinel://" + g.Sentinel.Addr() + "?master_name=" + g.Name
-			doctor(t, url, func(d *diagnosis) {
-				if want := []string{g.Master.Addr(), g.Replica.Addr()}; d.Mode != "sentinel" || !slices.Equal(d.Servers, want) {
-					d.complain("%s, %q; want %q", d.Mode, d.Servers, want)
-				}
-				d.on(d.expect("eviction", isProblem, "volatile-lru"), g.Replica.Addr())
-				d.expect("topology", isNote, "1 of 1 sentinel in the URL")
-				d.on(d.expect("failover", isOK, "down-after-milliseconds 60000, TTL 24h0m0s: leases outlast a failover"), g.Sentinel.Addr())
-				d.expect("replication", isWarning, "min-replicas-to-write 0")
-				d.expect("replication", isOK, "replica of "+g.Master.Addr())
-				d.expect("trial", isOK, "")
-			})
-			doctor(t, url+"&addr=127.0.0.1:1", func(d *diagnosis) {
-				d.expect("topology", isWarning, "1 of 2 sentinels in the URL answer")
-			})
-			doctor(t, url+"&addr="+g.Replica.Addr(), func(d *diagnosis) {
-				d.on(d.expect("topology", isWarning, g.Replica.Addr()+": a Redis server, not a sentinel"), g.Replica.Addr())
-			})
-			code, _, stderr := runDoctor(t, url+"x")
-			if want := `no master is called "` + g.Name + `x"; there is "` + g.Name + `"`; code != 78 || !strings.Contains(stderr, want) {
-				t.Errorf("another name: exit code %d: %s", code, stderr)
-			}
-		})
-	}
+	g := server.StartSentinel(t, server.One(t))
+	// A stall of the machine must not cause a failover here.
+	order(t, g.Sentinel, "SENTINEL", "SET", g.Name, "down-after-milliseconds", "60000")
+	order(t, g.Replica, "CONFIG", "SET", "maxmemory", "100mb", "maxmemory-policy", "volatile-lru")
+	backend.Eventually(t, "the replica follows", func() bool { return g.Replica.Info("replication")["master_link_status"] == "up" })
+	url := "redis+sentinel://" + g.Sentinel.Addr() + "?master_name=" + g.Name
+	doctor(t, url, func(d *diagnosis) {
+		if want := []string{g.Master.Addr(), g.Replica.Addr()}; d.Mode != "sentinel" || !slices.Equal(d.Servers, want) {
+			d.complain("%s, %q; want %q", d.Mode, d.Servers, want)
+		}
+		d.on(d.expect("eviction", isProblem, "volatile-lru"), g.Replica.Addr())
+		d.expect("topology", isNote, "1 of 1 sentinel in the URL")
+		d.on(d.expect("failover", isOK, "down-after-milliseconds 60000, TTL 24h0m0s: leases outlast a failover"), g.Sentinel.Addr())
+		d.expect("replication", isWarning, "min-replicas-to-write 0")
+		d.expect("replication", isOK, "replica of "+g.Master.Addr())
+		d.expect("trial", isOK, "")
+	})
+	doctor(t, url+"&addr=127.0.0.1:1", func(d *diagnosis) {
+		d.expect("topology", isWarning, "1 of 2 sentinels in the URL answer")
+	})
 }
 
 // The doctor gives one warning about the recipe for one replica and three sentinels. The recipe prints it.
 func TestDoctorOfOneReplicaAndThreeSentinels(t *testing.T) {
-	if testing.Short() {
-		t.Skip("SKIPPED: part of make nightly")
-	}
+	long(t)
 	t.Parallel()
 	if err := inputs.In("../../docs/guides"); err != nil {
 		t.Fatal(err)

@@ -3,6 +3,7 @@
 package command
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -87,6 +88,33 @@ func uses(t testing.TB) {
 }
 
 var sources = sync.OnceValue(func() error { return inputs.In(source) })
+
+// command returns holdfast with no way to a server other than env.
+func command(ctx context.Context, env []string, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, "holdfast", args...)
+	cmd.Env = append(slices.DeleteFunc(os.Environ(), func(kv string) bool {
+		return strings.HasPrefix(kv, "HOLDFAST_REDIS=") || strings.HasPrefix(kv, "REDIS_URL=")
+	}), append(env, "GORACE=atexit_sleep_ms=0")...)
+	cmd.WaitDelay = 10 * time.Second
+	return cmd
+}
+
+// invoke runs such a command to its end. The code of one that was killed is -1.
+func invoke(t testing.TB, env []string, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	uses(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*hang)
+	defer cancel()
+	cmd := command(ctx, env, args...)
+	var out, said strings.Builder
+	cmd.Stdout, cmd.Stderr = &out, &said
+	var exit *exec.ExitError
+	if err := cmd.Run(); err != nil && !errors.As(err, &exit) {
+		t.Errorf("%q: %v: %s%s", args, err, &out, &said)
+		return -1, "", ""
+	}
+	return cmd.ProcessState.ExitCode(), out.String(), said.String()
+}
 
 // TestScripts runs testdata/*.txtar, which show every exit code and message.
 func TestScripts(t *testing.T) {

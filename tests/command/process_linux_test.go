@@ -628,7 +628,7 @@ func TestWaitForASilentServerEnds(t *testing.T) {
 	t.Parallel()
 	machine.UndisturbedTest(t, func(t testing.TB) {
 		began := time.Now()
-		code, _, stderr := invoke(t, []string{"HOLDFAST_REDIS=redis://" + silent(t)}, "run", "--wait=3s", "x", "--", "true")
+		code, _, stderr := invoke(t, []string{"HOLDFAST_REDIS=redis://" + answering(t, "")}, "run", "--wait=3s", "x", "--", "true")
 		if took := time.Since(began); code != 69 || took > 6*time.Second+machine.HeldUp(began) {
 			t.Errorf("exit code %d after %s with --wait 3s: %s", code, took, stderr)
 		}

@@ -1,16 +1,11 @@
 package command
 
 import (
-	"bufio"
-	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
 	"net/url"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -22,31 +17,8 @@ import (
 
 	"github.com/holdfast-go/holdfast/tests/internal/machine"
 	"github.com/holdfast-go/holdfast/tests/internal/pki"
-	"github.com/holdfast-go/holdfast/tests/internal/resp"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
-	"github.com/holdfast-go/holdfast/tests/internal/soak"
 )
-
-// invoke runs holdfast to its end, with no way to a server other than env.
-func invoke(t testing.TB, env []string, args ...string) (code int, stdout, stderr string) {
-	t.Helper()
-	uses(t)
-	ctx, cancel := context.WithTimeout(t.Context(), 2*hang)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, "holdfast", args...)
-	cmd.Env = append(slices.DeleteFunc(os.Environ(), func(kv string) bool {
-		return strings.HasPrefix(kv, "HOLDFAST_REDIS=") || strings.HasPrefix(kv, "REDIS_URL=")
-	}), append(env, "GORACE=atexit_sleep_ms=0")...)
-	cmd.WaitDelay = 5 * time.Second
-	var out, err bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &err
-	var exit *exec.ExitError
-	if err := cmd.Run(); err != nil && !errors.As(err, &exit) {
-		t.Error(err)
-		return -1, "", ""
-	}
-	return cmd.ProcessState.ExitCode(), out.String(), err.String()
-}
 
 func TestCommandOverTLS(t *testing.T) {
 	t.Parallel()
@@ -98,14 +70,6 @@ func TestCommandOverTLS(t *testing.T) {
 			t.Errorf("%s: said %q, want %q", args[0], stderr, warning)
 		}
 	}
-	if !soak.Long() {
-		return
-	}
-	code, stdout, stderr := invoke(t, []string{"HOLDFAST_REDIS=rediss://" + addr + "?tls_ca=" + authority.File + "&tls_server_name=redis.test" + own},
-		"demo", "--redis", "env", "--workers", "2")
-	if code != 0 || stderr != "" {
-		t.Errorf("demo: exit code %d: %s%s", code, stdout, stderr)
-	}
 }
 
 // Fault: A lock's value says hostile things of its holder. A terminal is shown harmless text, and a program JSON.
@@ -122,172 +86,100 @@ func TestHostileHolders(t *testing.T) {
 		`hf2:t:7:9223372036854775807:0:{"o":"from the year 292278994"}`,
 		"\x1b[2J", "",
 	} {
-		name := fmt.Sprint("hostile-", i)
-		if _, err := s.Do("SET", "holdfast:{"+name+"}", value); err != nil {
-			t.Fatal(err)
-		}
-		slot := "slot-" + name
+		name, slot := fmt.Sprint("hostile-", i), fmt.Sprint("slot-hostile-", i)
+		order(t, s, "SET", "holdfast:{"+name+"}", value)
 		hold := "9000000000000000:1:7:1700000000000:" + strings.TrimPrefix(value, "hf2:t:7:1700000000000:0:")
-		if _, err := s.Do("HSET", "holdfast:{"+slot+"}", "kind", "sem", "limit", "1", "used", "1", "next", "9000000000000000", "last", "t", "t", hold); err != nil {
-			t.Fatal(err)
-		}
-		for _, flags := range [][]string{
-			{"-n", name}, {"-n", "--if-busy=skip", "-v", name}, {"-nq", "--json", name},
-			{"-n", "--slots=1", slot}, {"-n", "--slots=1", "--if-busy=skip", "-v", slot}, {"-nq", "--slots=1", "--json", slot},
-		} {
-			code, stdout, stderr := invoke(t, env, slices.Concat([]string{"run"}, flags, []string{"--", "true"})...)
-			if code != 75 && code != 0 || stdout != "" || stderr == "" {
-				t.Errorf("%.50q %v: exit code %d: %s%.200q", value, flags, code, stdout, stderr)
+		order(t, s, "HSET", "holdfast:{"+slot+"}", "kind", "sem", "limit", "1", "used", "1", "next", "9000000000000000", "last", "t", "t", hold)
+		for _, args := range [][]string{{name}, {"--if-busy=skip", "-v", name}, {"--json", "-q", name}, {"--slots=1", slot}, {"--json", "-q", "--slots=1", slot}} {
+			code, stdout, stderr := invoke(t, env, slices.Concat([]string{"run", "-n"}, args, []string{"--", "true"})...)
+			if code != 75 && code != 0 || stdout != "" || stderr == "" || len(stderr) > 5000 || !printable(strings.TrimSuffix(stderr, "\n")) {
+				t.Errorf("%.50q %v: exit code %d: %s%.300q", value, args, code, stdout, stderr)
 			}
-			shown := strings.TrimSuffix(stderr, "\n")
-			if strings.ContainsFunc(shown, func(r rune) bool { return !unicode.IsPrint(r) }) || len(stderr) > 5000 {
-				t.Errorf("%.50q %v: said %.300q", value, flags, stderr)
+			var report struct {
+				Outcome string
+				Holder  map[string]any
 			}
-			if slices.Contains(flags, "--json") {
-				var report struct {
-					Outcome string         `json:"outcome"`
-					Holder  map[string]any `json:"holder"`
-				}
-				if err := json.Unmarshal([]byte(stderr), &report); err != nil || report.Outcome != "busy" || report.Holder == nil {
-					t.Errorf("%.50q: the report is %.300q: %v", value, stderr, err)
-				}
+			if args[0] == "--json" && (json.Unmarshal([]byte(stderr), &report) != nil || report.Outcome != "busy" || report.Holder == nil) {
+				t.Errorf("%.50q: the report is %.300q", value, stderr)
 			}
 		}
 	}
 }
 
-// echoing starts a server that knows no command, and answers as servers do: with the arguments.
-func echoing(t testing.TB) (addr string) {
-	return accepting(t, "127.0.0.1", func(conn net.Conn) {
-		r := bufio.NewReader(conn)
-		for {
-			raw, err := resp.ReadRequest(r)
-			if err != nil {
-				return
-			}
-			words := strings.Split(string(raw), "\r\n")
-			_, _ = fmt.Fprintf(conn, "-ERR unknown command `%s`, with args beginning with: %s\r\n", words[min(2, len(words)-1)], strings.Join(words[min(3, len(words)):], "` `"))
-		}
-	})
-}
-
-// silent starts a server that answers nothing.
-func silent(t testing.TB) (addr string) {
-	return accepting(t, "127.0.0.1", func(conn net.Conn) { _, _ = bufio.NewReader(conn).ReadString(0) })
+func printable(text string) bool {
+	return !strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) })
 }
 
 // If a run asks a node of a quorum why it does not grant, the node's answer is shown as one line, without the
 // parts of the password that it repeats.
 func TestWhatANodeSaysIsShownAsText(t *testing.T) {
 	t.Parallel()
-	all := nodes{server.Start(t, server.One(t)), server.Start(t, server.One(t))}
-	password := strings.Repeat("kanarie-7531-", 16) // a server repeats its first 128 characters
-	echo := accepting(t, "127.0.0.1", func(conn net.Conn) {
-		lines := bufio.NewReader(conn)
-		for {
-			if line, err := lines.ReadString('\n'); err != nil {
-				return
-			} else if strings.HasPrefix(line, "*") {
-				fmt.Fprintf(conn, "-ERR unknown \x1b[31m\a\u202e command 'HELLO', with args beginning with: '3' 'AUTH' '%.128s'\r\n", password)
-			}
-		}
-	})
-	env := []string{"HOLDFAST_REDIS=redis://" + all[0].Addr() + " redis://" + all[1].Addr() + " redis://:" + password + "@" + echo}
-	away := server.Start(t, server.One(t))
-	admitting := []string{"HOLDFAST_REDIS=redis://" + all[0].Addr() + " redis://" + all[1].Addr() + " redis://" + away.Addr()}
-	if code, _, stderr := invoke(t, admitting, "init"); code != 0 {
+	two := "HOLDFAST_REDIS=redis://" + server.Start(t, server.One(t)).Addr() + " redis://" + server.Start(t, server.One(t)).Addr() + " redis://"
+	if code, _, stderr := invoke(t, []string{two + server.Start(t, server.One(t)).Addr()}, "init"); code != 0 {
 		t.Fatalf("init: exit code %d: %s", code, stderr)
 	}
-	code, _, stderr := invoke(t, env, append([]string{"run"}, append(patientNodes, "q", "--", "true")...)...)
+	password := strings.Repeat("kanarie-7531-", 16)
+	echo := answering(t, repeating(password))
+	code, _, stderr := invoke(t, []string{two + ":" + password + "@" + echo}, append([]string{"run"}, append(patientNodes, "q", "--", "true")...)...)
 	if code != 0 || !strings.Contains(stderr, "node "+echo+" does not answer") || !strings.Contains(stderr, `unknown \x1b[31m\a\u202e command`) {
 		t.Errorf("exit code %d, and it says %q", code, stderr)
 	}
-	if strings.Contains(stderr, "kanarie") || strings.ContainsFunc(strings.TrimSuffix(stderr, "\n"), func(r rune) bool { return !unicode.IsPrint(r) }) {
+	if strings.Contains(stderr, "kanarie") || !printable(strings.TrimSuffix(stderr, "\n")) {
 		t.Errorf("it shows %q", stderr)
 	}
 }
 
-// No command shows the password, whatever happens on the way.
+// No command shows the password, whatever happens on the way, nor do the environment and the command lines of the job. The command's own
+// tests refuse URLs with mistakes, and passwords.
 func TestNoCommandShowsThePassword(t *testing.T) {
 	t.Parallel()
-	const user = "zeisig"
-	for n, password := range []string{"k4n/r ie@%:#?", "kanarie-7531", "ünï-cødé-7531"} {
-		t.Run(fmt.Sprint(n), func(t *testing.T) {
+	const user, password = "zeisig", "k4n/r ie@%:#?ü"
+	s := server.Start(t, server.One(t))
+	order(t, s, "ACL", "SETUSER", user, "on", ">"+password, "~*", "&*", "+@all")
+	order(t, s, "ACL", "SETUSER", "half", "on", ">"+password, "~*", "&*", "+@all", "-set", "-publish")
+	encoded := url.UserPassword(user, password).String()
+	forms := []string{password, url.QueryEscape(password), url.PathEscape(password), strings.TrimPrefix(encoded, user+":")}
+	at := func(scheme, who, addr string) string {
+		return scheme + "://" + strings.Replace(encoded, user, who, 1) + "@" + addr
+	}
+	for what, c := range map[string]struct {
+		url   string
+		codes []int
+	}{
+		"works":                 {at("redis", user, s.Addr()), []int{0}},
+		"wrong user":            {at("redis", "nobody", s.Addr()), []int{77}},
+		"no permission":         {at("redis", "half", s.Addr()), []int{77}},
+		"repeats arguments":     {at("redis", user, answering(t, repeating(password))), []int{69, 77, 78}},
+		"silent":                {at("redis", user, answering(t, "")), []int{69}},
+		"TLS to a port without": {at("rediss", user, s.Addr()), []int{69}},
+		"not encoded":           {"redis://" + user + ":" + password + "@" + s.Addr(), []int{78}},
+	} {
+		t.Run(what, func(t *testing.T) {
 			t.Parallel()
-			s := server.Start(t, server.One(t))
-			for _, command := range [][]any{
-				{"ACL", "SETUSER", user, "on", ">" + password, "~*", "&*", "+@all"},
-				{"ACL", "SETUSER", "half", "on", ">" + password, "~*", "&*", "+@all", "-set", "-publish"},
-			} {
-				if _, err := s.Do(command...); err != nil {
-					t.Fatal(err)
-				}
+			wait := "200ms"
+			if c.codes[0] == 0 || c.codes[0] == 77 {
+				wait = "1m" // the server answers, but slowly
 			}
-			encoded := url.UserPassword(user, password).String()
-			forms := []string{password, url.QueryEscape(password), url.PathEscape(password), strings.TrimPrefix(encoded, user+":"), encoded}
-			check := func(t *testing.T, what string, texts ...string) {
-				t.Helper()
-				for _, text := range texts {
-					for _, form := range forms {
-						if strings.Contains(text, form) {
-							t.Errorf("%s shows %q: %s", what, form, text)
-						}
+			report := filepath.Join(t.TempDir(), "report.json")
+			commands := [][]string{{
+				"run", "-v", "-w", wait, "--json=" + report, what, "--",
+				"sh", "-c", "env; cat /proc/$$/cmdline /proc/$PPID/cmdline /proc/$PPID/environ",
+			}}
+			if what == "repeats arguments" {
+				commands = append(commands, []string{"demo", "--redis", "env", "--json"}, []string{"bench", "--for", "1"})
+			}
+			for _, args := range commands {
+				code, stdout, stderr := invoke(t, []string{"HOLDFAST_REDIS=" + c.url}, args...)
+				if !slices.Contains(c.codes, code) {
+					t.Errorf("%s: exit code %d, want one of %v: %s", args[0], code, c.codes, stderr)
+				}
+				text, _ := os.ReadFile(report) // there is no report if the URL is refused
+				for _, form := range forms {
+					if all := stdout + stderr + string(text); strings.Contains(all, form) {
+						t.Errorf("%s shows %q: %s", args[0], form, all)
 					}
 				}
 			}
-			at := func(scheme, who, addr string) string {
-				return scheme + "://" + strings.Replace(encoded, user, who, 1) + "@" + addr
-			}
-			var wg sync.WaitGroup
-			for _, c := range []struct {
-				what, url string
-				codes     []int
-			}{
-				{"works", at("redis", user, s.Addr()), []int{0}},
-				{"refused", at("redis", user, "127.0.0.1:1"), []int{69}},
-				{"wrong user", at("redis", "nobody", s.Addr()), []int{77}},
-				{"no permission", at("redis", "half", s.Addr()), []int{77}},
-				{"silent", at("redis", user, silent(t)), []int{69}},
-				{"repeats arguments", at("redis", user, echoing(t)), []int{69, 77, 78}},
-				{"TLS to a port without", at("rediss", user, s.Addr()), []int{69}},
-				{"no such host", at("redis", user, "no-such-host.invalid"), []int{69}},
-				{"bad database", at("redis", user, s.Addr()) + "/" + url.PathEscape(password), []int{78}},
-				{"unknown parameter", at("redis", user, s.Addr()) + "?password=" + url.QueryEscape(password), []int{78}},
-				{"bad file", at("rediss", user, s.Addr()) + "?tls_ca=" + url.QueryEscape(password), []int{78}},
-				{"Sentinel", at("redis+sentinel", user, silent(t)) + "?master_name=m", []int{69}},
-				{"Cluster", at("redis+cluster", user, "127.0.0.1:1"), []int{69}},
-				{"not encoded", "redis://" + user + ":" + password + "@" + s.Addr(), []int{0, 69, 77, 78}},
-			} {
-				brief := c.what == "works" || c.what == "wrong user" || c.what == "not encoded"
-				if (n > 0 && !soak.Long() || testing.Short()) && !brief {
-					continue // these fail in the same way, whatever the password
-				}
-				wait := "200ms"
-				if c.codes[0] == 0 || c.codes[0] == 77 {
-					wait = "1m" // the server answers, but slowly
-				}
-				wg.Go(func() { // they mostly wait
-					report := filepath.Join(t.TempDir(), "report.json")
-					run := []string{"run", "-v", "-w", wait, "--json=" + report, strings.ReplaceAll(c.what, " ", "-"), "--", "sh", "-c", "env; cat /proc/$$/cmdline /proc/$PPID/cmdline /proc/$PPID/environ"}
-					for _, args := range [][]string{run, slices.Insert(slices.Clone(run), 1, "--redis", c.url)} {
-						env := []string{"HOLDFAST_REDIS=" + c.url}
-						if slices.Contains(args, "--redis") {
-							env = nil
-						}
-						code, stdout, stderr := invoke(t, env, args...)
-						if !slices.Contains(c.codes, code) {
-							t.Errorf("%s: exit code %d, want one of %v: %s", c.what, code, c.codes, stderr)
-						}
-						text, _ := os.ReadFile(report) // there is no report if the command line is refused
-						check(t, "run", stdout, stderr, string(text))
-					}
-					if c.what == "wrong user" || c.what == "repeats arguments" || c.what == "works" && soak.Long() {
-						_, stdout, stderr := invoke(t, []string{"REDIS_URL=" + c.url}, "demo", "--redis", "env", "--workers", "2", "--json")
-						check(t, "demo", stdout, stderr)
-					}
-				})
-			}
-			wg.Wait()
 		})
 	}
 }

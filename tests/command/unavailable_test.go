@@ -117,7 +117,7 @@ func TestServerDiesUnderAJob(t *testing.T) {
 		t.Run(flags, func(t *testing.T) {
 			t.Parallel()
 			s := server.Start(t, server.One(t))
-			cmd := command(t.Context(), "redis://"+s.Addr(), append(append([]string{"run"}, strings.Fields(flags)...), "job", "--", "sh", "-c", "echo runs; read line; exit 3")...)
+			cmd := command(t.Context(), []string{"HOLDFAST_REDIS=redis://" + s.Addr()}, append(append([]string{"run"}, strings.Fields(flags)...), "job", "--", "sh", "-c", "echo runs; read line; exit 3")...)
 			var stderr strings.Builder
 			cmd.Stderr = &stderr
 			in, err := cmd.StdinPipe()
@@ -154,7 +154,7 @@ func TestWaitOutlastsAnOutage(t *testing.T) {
 	t.Parallel()
 	s := server.Start(t, server.One(t))
 	s.Stop()
-	cmd := command(t.Context(), "redis://"+s.Addr(), "run", "--wait", "10m", "job", "--", "echo", "ran")
+	cmd := command(t.Context(), []string{"HOLDFAST_REDIS=redis://" + s.Addr()}, "run", "--wait", "10m", "job", "--", "echo", "ran")
 	said, err := cmd.StderrPipe()
 	if err != nil {
 		t.Fatal(err)

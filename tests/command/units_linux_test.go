@@ -147,7 +147,7 @@ func TestUnitOfTheInspector(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
-	cmd := command(ctx, "redis://"+server.Start(t, server.One(t)).Addr(), u.start(t, "--http 127.0.0.1:0")...)
+	cmd := command(ctx, []string{"HOLDFAST_REDIS=redis://" + server.Start(t, server.One(t)).Addr()}, u.start(t, "--http 127.0.0.1:0")...)
 	stdout, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)

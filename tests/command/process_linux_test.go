@@ -2,6 +2,7 @@ package command
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -306,6 +307,43 @@ func (r *trial) lose(redis *server.Server) {
 	}
 }
 
+// patient is a shell script for a job that ends when it is told to, and records that.
+const patient = `
+echo $HOLDFAST_FENCE >$DIR/fence; touch $DIR/up
+until [ -e $DIR/go ]; do sleep 0.05; done
+touch $DIR/over`
+
+// end tells a patient job to end.
+func (r *trial) end() {
+	r.t.Helper()
+	r.write("go")
+}
+
+// waits waits until the lock's queue, of that kind, has so many entries.
+func (r *trial) waits(redis *server.Server, kind string, as int64) {
+	r.t.Helper()
+	r.until(fmt.Sprint(as, " wait"), func() bool {
+		n, err := redis.Do("ZCARD", r.key()+":"+kind)
+		return err == nil && n == as
+	})
+}
+
+// before requires that the fence of this run is lower than the other's.
+func (r *trial) before(other *trial) {
+	r.t.Helper()
+	var fences [2]uint64
+	for i, r := range []*trial{r, other} {
+		text, _ := os.ReadFile(filepath.Join(r.dir, "fence"))
+		var err error
+		if fences[i], err = strconv.ParseUint(strings.TrimSpace(string(text)), 10, 64); err != nil {
+			r.t.Fatal(err)
+		}
+	}
+	if fences[0] >= fences[1] {
+		r.t.Errorf("fence %d follows %d", fences[1], fences[0])
+	}
+}
+
 // leasesOf returns flags for leases of three units, with TERM one unit before their end, and KILL shortly
 // before it.
 func leasesOf(unit time.Duration) []string {
@@ -322,116 +360,92 @@ const unit = 2 * time.Second
 // Fault: The server of holdfast run is paused while the job runs. TERM and KILL reach the job before the deadline,
 // and nothing of it survives.
 //
-// Bug: TERM comes after the lock is lost.
-func TestServerPausedWhileTheJobRuns(t *testing.T) {
-	t.Parallel()
-	machine.UnhurriedTest(t, unit, func(t testing.TB, unit time.Duration) {
-		redis := server.Start(t, server.One(t))
-		r := begin(t, redis, stubborn, leasesOf(unit)...)
-		r.up()
-		redis.Pause()
-		paused := uptime(t) // from now on no renewal is answered
-		r.diedBy(paused + 3*unit)
-		r.toldBy(paused + 2*unit + unit/4)
-		redis.Resume()
-		r.exits(79)
-	})
-}
-
 // Fault: holdfast run is stopped while its job runs. The keeper ends the job before the deadline.
-func TestHoldfastStoppedWhileTheJobRuns(t *testing.T) {
-	t.Parallel()
-	redis := server.Start(t, server.One(t))
-	machine.UnhurriedTest(t, unit, func(t testing.TB, unit time.Duration) {
-		r := begin(t, redis, stubborn, leasesOf(unit)...)
-		r.up()
-		r.stop(r.cmd.Process.Pid)
-		stopped := uptime(t)
-		r.diedBy(stopped + 3*unit)
-		r.toldBy(stopped + 2*unit + unit/4)
-		r.signal(r.cmd.Process.Pid, unix.SIGCONT)
-		r.exits(79)
-	})
-}
-
+//
 // Fault: holdfast run and its keeper are stopped. The keeper is continued when it has to act, and when the job's lock
 // is renewed.
-func TestHoldfastAndKeeperStoppedWhileTheJobRuns(t *testing.T) {
+//
+// Fault: The keeper of holdfast run is stopped. If the lock cannot be renewed, holdfast kills it.
+//
+// Bug: TERM comes after the lock is lost.
+func TestTheJobEndsBeforeTheDeadline(t *testing.T) {
 	t.Parallel()
-	redis := server.Start(t, server.One(t))
-	machine.UnhurriedTest(t, unit, func(t testing.TB, unit time.Duration) {
-		r := begin(t, redis, stubborn, leasesOf(unit)...)
-		r.up()
-		keeper := r.keeper()
-		r.stop(keeper)
-		r.until("a renewal continues the keeper", func() bool { return r.state(keeper) != "T" })
-		r.stop(keeper)
-		r.stop(r.cmd.Process.Pid)
-		stopped := uptime(t)
-		r.diedBy(stopped + 3*unit)
-		r.toldBy(stopped + 2*unit + unit/4)
-		r.signal(r.cmd.Process.Pid, unix.SIGCONT)
-		r.exits(79)
-	})
+	for stopped, stop := range map[string]func(r *trial, redis *server.Server){
+		"server":   func(_ *trial, redis *server.Server) { redis.Pause() },
+		"holdfast": func(r *trial, _ *server.Server) { r.stop(r.cmd.Process.Pid) },
+		"holdfast and keeper": func(r *trial, _ *server.Server) {
+			keeper := r.keeper()
+			r.stop(keeper)
+			r.until("a renewal continues the keeper", func() bool { return r.state(keeper) != "T" })
+			r.stop(keeper)
+			r.stop(r.cmd.Process.Pid)
+		},
+		"server and keeper": func(r *trial, redis *server.Server) {
+			r.stop(r.keeper())
+			redis.Pause()
+		},
+	} {
+		t.Run(stopped, func(t *testing.T) {
+			t.Parallel()
+			machine.UnhurriedTest(t, unit, func(t testing.TB, unit time.Duration) {
+				redis := server.Start(t, server.One(t))
+				r := begin(t, redis, stubborn, leasesOf(unit)...)
+				r.up()
+				stop(r, redis)
+				at := uptime(t) // from now on no renewal succeeds
+				r.diedBy(at + 3*unit)
+				if stopped != "server and keeper" {
+					r.toldBy(at + 2*unit + unit/4)
+				}
+				redis.Resume()
+				r.signal(r.cmd.Process.Pid, unix.SIGCONT)
+				r.exits(79)
+			})
+		})
+	}
 }
 
 // Fault: holdfast run is killed. Its keeper ends the job: one that obeys TERM, and one that does not.
-func TestHoldfastKilled(t *testing.T) {
+//
+// Fault: The whole group of holdfast run is killed, as a shell does with a pipeline. The keeper is in a group of its
+// own, and ends the job.
+//
+// Fault: The keeper of holdfast run is killed. holdfast ends what it leaves of the job.
+//
+// Fault: The keeper is killed while holdfast run is stopped. Its death continues holdfast, which ends what it leaves.
+func TestTheJobEndsWithHoldfast(t *testing.T) {
 	t.Parallel()
 	redis := server.Start(t, server.One(t))
-	const obedient = `trap 'touch $DIR/term; exit' TERM; touch $DIR/up; while :; do sleep 0.1; done`
-	jobs := []*trial{
-		beginAs(t, "run", "obedient", redis, obedient, graceOf(time.Hour)...),
-		beginAs(t, "run", "stubborn", redis, stubborn, graceOf(100*time.Millisecond)...),
+	holdfast := func(r *trial) { r.signal(r.cmd.Process.Pid, unix.SIGKILL) }
+	keeper := func(r *trial) { r.signal(r.keeper(), unix.SIGKILL) }
+	for name, c := range map[string]struct {
+		script string
+		grace  time.Duration
+		kill   func(r *trial)
+		code   int
+	}{
+		"obedient": {`trap 'touch $DIR/term $DIR/term-session; exit' TERM; touch $DIR/up; while :; do sleep 0.1; done`, time.Hour, holdfast, -1},
+		"stubborn": {stubborn, 100 * time.Millisecond, holdfast, -1},
+		"group":    {stubborn, 500 * time.Millisecond, func(r *trial) { r.signal(-r.cmd.Process.Pid, unix.SIGKILL) }, -1},
+		"keeper":   {stubborn, time.Hour, keeper, 70},
+		"keeper while holdfast is stopped": {stubborn, time.Hour, func(r *trial) {
+			pid := r.keeper()
+			r.stop(r.cmd.Process.Pid)
+			r.signal(pid, unix.SIGKILL)
+		}, 70},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := begin(t, redis, c.script, graceOf(c.grace)...)
+			r.up()
+			c.kill(r)
+			r.until("nothing is left", func() bool { return len(r.alive()) == 0 })
+			r.exits(c.code)
+			if c.code < 0 {
+				r.told()
+			}
+		})
 	}
-	for _, r := range jobs {
-		r.up()
-		r.signal(r.cmd.Process.Pid, unix.SIGKILL)
-	}
-	for _, r := range jobs {
-		r.until("nothing is left", func() bool { return len(r.alive()) == 0 })
-		r.exits(-1)
-	}
-	if !jobs[0].file("term") {
-		t.Error("killed without a TERM")
-	}
-}
-
-// Fault: The keeper of holdfast run is killed. holdfast ends what it leaves of the job.
-func TestKeeperKilled(t *testing.T) {
-	t.Parallel()
-	r := begin(t, server.Start(t, server.One(t)), stubborn, graceOf(time.Hour)...)
-	r.up()
-	r.signal(r.keeper(), unix.SIGKILL)
-	r.gone()
-	r.exits(70)
-}
-
-// Fault: The keeper of holdfast run is stopped. If the lock cannot be renewed, holdfast kills it.
-func TestKeeperStoppedWhileTheJobRuns(t *testing.T) {
-	t.Parallel()
-	machine.UnhurriedTest(t, unit, func(t testing.TB, unit time.Duration) {
-		redis := server.Start(t, server.One(t))
-		r := begin(t, redis, stubborn, leasesOf(unit)...)
-		r.up()
-		r.stop(r.keeper())
-		redis.Pause()
-		r.diedBy(uptime(t) + 3*unit)
-		redis.Resume()
-		r.exits(79)
-	})
-}
-
-// Fault: The keeper is killed while holdfast run is stopped. Its death continues holdfast, which ends what it leaves.
-func TestKeeperKilledWhileHoldfastIsStopped(t *testing.T) {
-	t.Parallel()
-	r := begin(t, server.Start(t, server.One(t)), stubborn, graceOf(time.Hour)...)
-	r.up()
-	keeper := r.keeper()
-	r.stop(r.cmd.Process.Pid)
-	r.signal(keeper, unix.SIGKILL)
-	r.gone()
-	r.exits(70)
 }
 
 // Fault: The keeper is killed, and holdfast may not kill the job, which is another user's. It waits for the job, and
@@ -498,30 +512,32 @@ func TestHoldfastAndKeeperKilled(t *testing.T) {
 	})
 }
 
-// Fault: The whole group of holdfast run is killed, as a shell does with a pipeline. The keeper is in a group of its
-// own, and ends the job.
-func TestProcessGroupKilled(t *testing.T) {
-	t.Parallel()
-	r := begin(t, server.Start(t, server.One(t)), stubborn, graceOf(500*time.Millisecond)...)
-	r.up()
-	r.signal(-r.cmd.Process.Pid, unix.SIGKILL)
-	r.until("nothing is left", func() bool { return len(r.alive()) == 0 })
-	r.exits(-1)
-}
-
-// Fault: The lock of holdfast run is deleted. The next renewal finds it gone, and the job is ended, although the
+// Fault: The lock of holdfast run is deleted, whatever its kind. The next renewal finds it gone, and the jobs are ended, although the
 // lease would last longer.
 func TestLockDeletedWhileTheJobRuns(t *testing.T) {
 	t.Parallel()
 	redis := server.Start(t, server.One(t))
-	machine.UnhurriedTest(t, unit, func(t testing.TB, unit time.Duration) {
-		r := begin(t, redis, stubborn, leasesOf(unit)...)
-		r.up()
-		r.lose(redis)
-		r.exits(79)
-		r.told()
-		r.foundGone()
-	})
+	for _, flag := range []string{"-v", "--once=1h", "--also=other", "--exclusive", "--shared", "--slots=2", "--owner=me"} {
+		t.Run(strings.Trim(flag, "-"), func(t *testing.T) {
+			t.Parallel()
+			machine.UnhurriedTest(t, unit, func(t testing.TB, unit time.Duration) {
+				with := append(leasesOf(unit), flag)
+				runs := []*trial{begin(t, redis, stubborn, with...)}
+				if flag == "--shared" || flag == "--slots=2" || flag == "--owner=me" {
+					runs = append(runs, begin(t, redis, stubborn, with...))
+				}
+				for _, r := range runs {
+					r.up()
+				}
+				runs[0].lose(redis)
+				for _, r := range runs {
+					r.exits(79)
+					r.told()
+					r.foundGone()
+				}
+			})
+		})
+	}
 }
 
 // Fault: A job ignores TERM at the end of --max-runtime. It is killed after the grace.
@@ -575,14 +591,6 @@ func TestInterruptedWhileASuccessIsWrittenDown(t *testing.T) {
 	})
 	r.exits(69)
 	r.says("the command succeeded, but this could not be recorded")
-}
-
-func TestJobDecidesAboutSignals(t *testing.T) {
-	t.Parallel()
-	r := begin(t, server.Start(t, server.One(t)), `trap 'exit 5' TERM; touch $DIR/up; while :; do sleep 0.05; done`)
-	r.up()
-	r.signal(r.cmd.Process.Pid, unix.SIGTERM)
-	r.exits(5)
 }
 
 func TestInterruptedWhileWaiting(t *testing.T) {

@@ -1,9 +1,7 @@
 package command
 
 import (
-	"errors"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -13,98 +11,120 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
-// kinds are the kinds of locks, each with two jobs. The second waits for the first, and runs although that one
-// fails.
-var kinds = []struct {
-	name, command, queue string
-	first, second        []string
-}{
-	{"plain", "run", "q", nil, nil},
-	{"read-write", "run", "rw", []string{"--exclusive"}, []string{"--shared"}},
-	{"readers", "run", "rw", []string{"--shared"}, []string{"--exclusive"}},
-	{"slots", "run", "sem", []string{"--slots=3", "--weight=2"}, []string{"--slots=3", "--weight=2"}},
-	{"owners", "run", "own", []string{"--owner=one"}, []string{"--owner=other"}},
-	{"once", "run", "q", []string{"--once=1h"}, []string{"--once=1h"}},
-	{"election", "elect", "q", nil, nil},
+// deployment is a master that a test replaces.
+type deployment struct {
+	url     string
+	master  *server.Server
+	here    func(name string) bool // whether the master has the lock of that name
+	replace func() *server.Server  // kills the master, and returns the next one
 }
 
-// outlast runs, for each kind of lock, a job that ends when it is told to, and another that waits for the same
-// lock. Meanwhile the master, which here describes, is replaced.
-func outlast(t testing.TB, url string, master *server.Server, here func(name string) bool, replace func()) {
-	t.Helper()
-	const job = "echo $HOLDFAST_FENCE >$DIR/fence; touch $DIR/up; "
-	var first, second []*trial
-	for _, k := range kinds {
-		name := t.Name() + "-" + k.name
-		for !here(name) {
-			name += "-"
-		}
-		flags := []string{"--redis=" + url, "--ttl=1h"}
-		a := beginAs(t, k.command, name, master, job+"until [ -e $DIR/go ]; do sleep 0.05; done; exit 3", append(flags, k.first...)...)
-		a.up()
-		b := beginAs(t, k.command, name, master, job+"exit 4", append(flags, k.second...)...)
-		b.waits(master, k.queue, 1)
-		first, second = append(first, a), append(second, b)
-	}
-	master.AwaitInStep()
-	replace()
-	for i, k := range kinds {
-		if second[i].file("up") {
-			t.Errorf("%s: both jobs run", k.name)
-		}
-		first[i].end()
-	}
-	for i, k := range kinds {
-		first[i].exits(3)
-		second[i].exits(4) // in less than the lock's TTL
-		if a, b := first[i].fence(), second[i].fence(); len(a) > len(b) || len(a) == len(b) && a >= b {
-			t.Errorf("%s: fence %s follows %s", k.name, b, a)
-		}
-	}
-}
-
-func (r *trial) fence() string {
-	r.t.Helper()
-	text, err := os.ReadFile(filepath.Join(r.dir, "fence"))
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	return strings.TrimSpace(string(text))
-}
-
-// Fault: The master behind Sentinel dies under holdfast run of each kind, and elect. The job goes on, and the next
-// waits for it.
-func TestRunOutlastsASentinelFailover(t *testing.T) {
+// inDeployments runs a test behind Sentinel and in a Cluster.
+func inDeployments(t *testing.T, f func(t testing.TB, d deployment)) {
 	long(t)
-	t.Parallel()
-	machine.UndisturbedTest(t, func(t testing.TB) {
-		g := server.StartSentinels(t, server.One(t), 2, 3)
-		master := g.Servers[0]
-		addrs := g.Addrs()
-		anywhere := func(string) bool { return true }
-		outlast(t, "redis+sentinel://"+addrs[0]+"?master_name="+g.Name+"&addr="+addrs[1]+"&addr="+addrs[2], master, anywhere, func() {
-			master.Kill()
-			g.NextMaster(master)
+	for name, start := range map[string]func(t testing.TB) deployment{
+		"Sentinel": func(t testing.TB) deployment {
+			g := server.StartSentinels(t, server.One(t), 2, 3)
+			master, addrs := g.Servers[0], g.Addrs()
+			url := "redis+sentinel://" + addrs[0] + "?master_name=" + g.Name + "&addr=" + addrs[1] + "&addr=" + addrs[2]
+			return deployment{url, master, func(string) bool { return true }, func() *server.Server {
+				master.Kill()
+				return g.NextMaster(master)
+			}}
+		},
+		"Cluster": func(t testing.TB) deployment {
+			c := server.StartReplicatedCluster(t, server.One(t), 3)
+			slot := func(name string) int { return int(keys.Slot("holdfast:{" + name + "}")) }
+			mine := slot("job")
+			master, addrs := c.Owner(mine), c.Addrs()
+			here := func(name string) bool { return c.Owner(slot(name)) == master }
+			return deployment{"redis+cluster://" + addrs[0] + "?addr=" + addrs[1] + "&addr=" + addrs[2], master, here, func() *server.Server {
+				master.Kill()
+				return c.Owner(mine, master)
+			}}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			machine.UndisturbedTest(t, func(t testing.TB) { f(t, start(t)) })
 		})
+	}
+}
+
+// Fault: The master, behind Sentinel or in a Cluster, dies under holdfast run and holdfast elect. The job goes on, and the next waits for
+// it.
+func TestRunOutlastsAFailover(t *testing.T) {
+	t.Parallel()
+	inDeployments(t, func(t testing.TB, d deployment) {
+		var first, second []*trial
+		for _, command := range []string{"run", "elect"} {
+			name := command
+			for !d.here(name) {
+				name += "-"
+			}
+			a := beginAs(t, command, name, d.master, patient+"; exit 3", "--redis="+d.url, "--ttl=1h")
+			a.up()
+			b := beginAs(t, command, name, d.master, "echo $HOLDFAST_FENCE >$DIR/fence; touch $DIR/up; exit 4", "--redis="+d.url, "--ttl=1h")
+			b.waits(d.master, "q", 1)
+			first, second = append(first, a), append(second, b)
+		}
+		d.master.AwaitInStep()
+		d.replace()
+		for i := range first {
+			if second[i].file("up") {
+				t.Errorf("%s: both jobs run", first[i].name)
+			}
+			first[i].end()
+		}
+		for i := range first {
+			first[i].exits(3)
+			second[i].exits(4) // in less than the lock's TTL
+			first[i].before(second[i])
+		}
 	})
 }
 
-// Fault: A Cluster's master dies under holdfast run of each kind, and elect. The job goes on, and the next waits for
-// it.
-func TestRunOutlastsAClusterFailover(t *testing.T) {
-	long(t)
+// Fault: The master, behind Sentinel or in a Cluster, dies while tickets stand for locks. They stay valid, and none is removed because the
+// next master does not know its lock.
+func TestTicketsOutlastAFailover(t *testing.T) {
 	t.Parallel()
-	machine.UndisturbedTest(t, func(t testing.TB) {
-		c := server.StartReplicatedCluster(t, server.One(t), 3)
-		slot := func(name string) int { return int(keys.Slot("holdfast:{" + name + "}")) }
-		mine := slot(t.Name())
-		master := c.Owner(mine)
-		here := func(name string) bool { return c.Owner(slot(name)) == master }
-		addrs := c.Addrs()
-		outlast(t, "redis+cluster://"+addrs[0]+"?addr="+addrs[1]+"&addr="+addrs[2], master, here, func() {
-			master.Kill()
-			c.Owner(mine, master)
-		})
+	inDeployments(t, func(t testing.TB, d deployment) {
+		dir := t.TempDir()
+		there := func(name string) bool {
+			_, err := os.Lstat(filepath.Join(dir, name))
+			return err == nil
+		}
+		holdfast := func(want int, command, ticket string, more ...string) {
+			t.Helper()
+			args := append([]string{command, "--redis", d.url, "--ticket", filepath.Join(dir, ticket)}, more...)
+			if code, _, said := invoke(t, nil, args...); code != want {
+				t.Fatalf("holdfast %s of %s: exit code %d, want %d: %s", command, ticket, code, want, said)
+			}
+		}
+		var names []string
+		for name := "job"; len(names) < 3; name += "-" {
+			if d.here(name) {
+				names = append(names, name)
+				holdfast(0, "acquire", name, "--ttl", "1h", name)
+			}
+		}
+		known, kept, valid := names[0], names[1], names[2]
+
+		order(t, d.master, "DEL", "holdfast:{"+known+"}")
+		if holdfast(79, "release", known); there(known) {
+			t.Error("the master that gave a ticket does not know the lock, and the ticket stays")
+		}
+		holdfast(0, "renew", valid, "--ttl", "1h")
+		d.master.AwaitInStep()
+		next := d.replace()
+		holdfast(0, "renew", valid, "--ttl", "1h")
+		if holdfast(0, "release", valid); there(valid) {
+			t.Error("a ticket that was used stays")
+		}
+		order(t, next, "DEL", "holdfast:{"+kept+"}")
+		if holdfast(79, "release", kept); !there(kept) {
+			t.Error("another master than the one that gave a ticket does not know the lock, and the ticket was removed")
+		}
 	})
 }
 
@@ -112,12 +132,9 @@ func TestRunOutlastsAClusterFailover(t *testing.T) {
 func TestLsTellsOfOtherPrefixesInACluster(t *testing.T) {
 	long(t)
 	t.Parallel()
-	uses(t)
-	c := server.StartReplicatedCluster(t, server.One(t), 3)
-	url := "redis+cluster://" + c.Addrs()[0]
-	said, err := exec.Command("holdfast", "run", "--redis", url, "--prefix", "shop:", "order", "--", "holdfast", "ls", "--prefix", "holdfast:", "--redis", url).CombinedOutput()
-	var exit *exec.ExitError
-	if !errors.As(err, &exit) || exit.ExitCode() != 1 || !strings.Contains(string(said), `holdfast: 1 lock under "shop:": holdfast ls --prefix shop:`) {
-		t.Errorf("%v: %s", err, said)
+	url := "redis+cluster://" + server.StartReplicatedCluster(t, server.One(t), 3).Addrs()[0]
+	code, _, said := invoke(t, nil, "run", "--redis", url, "--prefix", "shop:", "order", "--", "holdfast", "ls", "--prefix", "holdfast:", "--redis", url)
+	if code != 1 || !strings.Contains(said, `holdfast: 1 lock under "shop:": holdfast ls --prefix shop:`) {
+		t.Errorf("exit code %d: %s", code, said)
 	}
 }

@@ -11,7 +11,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -66,43 +65,6 @@ func TestNeedsAreThoseOfTheDocumentedACL(t *testing.T) {
 	if len(needs) > 0 {
 		t.Errorf("checked, but not documented: %v", needs)
 	}
-}
-
-// If nothing answers, the library gives up after its RetryTimeout: in virtual time.
-func TestUnreachable(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		defer time.Sleep(2 * time.Second) // until go-redis notices that its clients are closed
-		s := holdfasttest.Run(t)
-		embedded := func() Config {
-			return serverAt("127.0.0.1:0", func(o *redis.Options) { o.Dialer = s.Dial })
-		}
-		nobody := func(o *redis.Options) {
-			o.Dialer = func(context.Context, string, string) (net.Conn, error) { return nil, syscall.ECONNREFUSED }
-		}
-		badPrefix := embedded()
-		badPrefix.Prefix = "a}b"
-		for name, c := range map[string]struct {
-			cfg  Config
-			want error
-		}{
-			"no server":      {serverAt("127.0.0.1:1", nobody), holdfast.ErrUnavailable},
-			"no password":    {serverAt("127.0.0.1:0", closed(t)), holdfast.ErrDenied},
-			"wrong password": {serverAt("127.0.0.1:0", closed(t), as("default")), holdfast.ErrDenied},
-			"bad prefix":     {badPrefix, holdfast.ErrInvalid},
-		} {
-			if r, err := tryToExamine(t, c.cfg); !errors.Is(err, c.want) || r != nil || strings.Contains(err.Error(), "canary") || strings.Contains(err.Error(), `"doctor:`) {
-				t.Errorf("%s: %v, %v", name, r, err)
-			}
-		}
-		ctx, cancel := context.WithCancelCause(t.Context())
-		interrupted := errors.New("interrupted")
-		cancel(interrupted)
-		cfg := embedded()
-		defer cfg.Client.Close()
-		if _, err := Examine(ctx, cfg); !errors.Is(err, interrupted) {
-			t.Errorf("interrupted: %v", err)
-		}
-	})
 }
 
 // What the embedded server cannot answer is reported as not checked. In virtual time, no answer is late.

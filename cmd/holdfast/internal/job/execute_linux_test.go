@@ -1,7 +1,6 @@
 package job
 
 import (
-	"context"
 	"errors"
 	"io"
 	"os"
@@ -12,10 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/holdfast-go/holdfast"
-	"github.com/holdfast-go/holdfast/holdfastgoredis"
 	"github.com/holdfast-go/holdfast/holdfasttest"
 
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/connect"
@@ -39,14 +35,7 @@ func TestMain(m *testing.M) {
 // held returns a lock, and a lease of it.
 func held(t *testing.T) (*holdfast.Lock, *holdfast.Lease) {
 	t.Helper()
-	rdb := redis.NewClient(&redis.Options{Dialer: holdfasttest.Run(t).Dial})
-	t.Cleanup(func() { rdb.Close() })
-	client, err := holdfastgoredis.New(rdb, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = client.Close(context.Background()) })
-	lock := client.Mutex("job")
+	lock := holdfasttest.New(t).Mutex("job")
 	lease, err := lock.Acquire(t.Context())
 	if err != nil {
 		t.Fatal(err)

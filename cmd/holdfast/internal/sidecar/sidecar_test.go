@@ -11,35 +11,13 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
-	"github.com/holdfast-go/holdfast"
-	"github.com/holdfast-go/holdfast/holdfastgoredis"
 	"github.com/holdfast-go/holdfast/holdfasttest"
 
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/console"
 )
 
-// open returns a client of the server, for a test in virtual time.
-func open(t *testing.T, server *holdfasttest.Server) *holdfast.Client {
-	t.Helper()
-	r := redis.NewClient(&redis.Options{Addr: "127.0.0.1:0", Dialer: server.Dial})
-	client, err := holdfastgoredis.New(r, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-		defer cancel()
-		_ = client.Close(ctx)
-		_ = r.Close()
-		time.Sleep(2 * time.Second) // for goroutines of go-redis that dial
-	})
-	return client
-}
-
 // begin runs a candidate, whose listener nobody connects to, and returns how to end it.
-func begin(t *testing.T, client *holdfast.Client, drain time.Duration) (s *Sidecar, end func()) {
+func begin(t *testing.T, client *holdfasttest.Client, drain time.Duration) (s *Sidecar, end func()) {
 	t.Helper()
 	s = &Sidecar{Election: client.Election("office"), Server: "here", Key: "key", Drain: drain, Console: console.New(io.Discard, console.Normal)}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -88,10 +66,9 @@ func ask(t *testing.T, s *Sidecar, path string) (int, Status) {
 func TestOneOfTwoLeads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := holdfasttest.Run(t)
-		client := open(t, server)
-		first, end := begin(t, client, 3*time.Second)
+		first, end := begin(t, server.NewClient(t, nil), 3*time.Second)
 		time.Sleep(time.Second)
-		second, endSecond := begin(t, open(t, server), 0)
+		second, endSecond := begin(t, server.NewClient(t, nil), 0)
 		defer endSecond()
 		time.Sleep(time.Second)
 		code, answer := ask(t, first, "/leader")
@@ -130,7 +107,7 @@ func TestOneOfTwoLeads(t *testing.T) {
 func TestNobodyLeadsAfterTheDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := holdfasttest.Run(t)
-		s, end := begin(t, open(t, server), 0)
+		s, end := begin(t, server.NewClient(t, nil), 0)
 		time.Sleep(time.Second)
 		s.mu.Lock()
 		term := s.term
@@ -160,7 +137,7 @@ func TestNobodyLeadsAfterTheDeadline(t *testing.T) {
 // Fault: A web page asks holdfast elect --http under a name of its own. It is refused.
 func TestRequestsThatAreRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, end := begin(t, open(t, holdfasttest.Run(t)), 0)
+		s, end := begin(t, holdfasttest.New(t), 0)
 		defer end()
 		s.Hosts = []string{"Sidecar.internal"}
 		for _, c := range []struct {

@@ -3,7 +3,6 @@
 package ticketfile
 
 import (
-	"context"
 	"errors"
 	"io/fs"
 	"os"
@@ -13,25 +12,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/holdfast-go/holdfast"
-	"github.com/holdfast-go/holdfast/holdfastgoredis"
 	"github.com/holdfast-go/holdfast/holdfasttest"
 )
 
 // ticket returns a ticket of a lock.
 func ticket(t *testing.T) holdfast.Ticket {
 	t.Helper()
-	server := holdfasttest.Run(t)
-	redis := redis.NewClient(&redis.Options{Addr: server.Addr(), Dialer: server.Dial})
-	t.Cleanup(func() { redis.Close() })
-	client, err := holdfastgoredis.New(redis, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { client.Close(context.Background()) })
-	lease, err := client.Mutex("orders").TryAcquire(t.Context())
+	lease, err := holdfasttest.New(t).Mutex("orders").TryAcquire(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,7 +7,6 @@ import (
 	"maps"
 	"net/http/httptest"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -31,7 +30,8 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
-// The dashboard and the alerts in deploy/ ask for metrics, labels and values that exist, and for all metrics.
+// The dashboard and the alerts in deploy/ ask for metrics, labels and values that exist, and for all metrics. A Prometheus judges their
+// PromQL in TestDashboardShowsALoad.
 func TestDeployAsksForWhatExists(t *testing.T) {
 	t.Parallel()
 	uses(t)
@@ -46,97 +46,56 @@ func TestDeployAsksForWhatExists(t *testing.T) {
 			t.Errorf("%s: %v", where, err)
 			continue
 		}
-		names := map[string]bool{}
+		var names []string
+		var labels [][2]string // and their values, "" for any
+		anyOf := func(names []string) {
+			for _, name := range names {
+				labels = append(labels, [2]string{name})
+			}
+		}
 		metricsql.VisitAll(e, func(e metricsql.Expr) {
-			for _, name := range metricsOf(e) {
-				names[name] = true
+			switch e := e.(type) {
+			case *metricsql.MetricExpr:
+				for _, f := range slices.Concat(e.LabelFilterss...) {
+					switch {
+					case f.Label == "__name__":
+						names = append(names, f.Value)
+					case f.IsRegexp:
+						labels = append(labels, [2]string{f.Label})
+					default:
+						labels = append(labels, [2]string{f.Label, f.Value})
+					}
+				}
+			case *metricsql.AggrFuncExpr:
+				anyOf(e.Modifier.Args)
+			case *metricsql.BinaryOpExpr:
+				anyOf(slices.Concat(e.GroupModifier.Args, e.JoinModifier.Args))
 			}
 		})
-		if len(names) == 0 {
-			t.Errorf("%s asks for no metric: %s", where, query)
-		}
-		labels := map[string]map[string]bool{"job": nil, "instance": nil} // which Prometheus adds
-		for name := range names {
+		exist := map[string]map[string]bool{"job": nil, "instance": nil} // which Prometheus adds
+		for _, name := range names {
 			family, of := all.find(name)
 			if family == nil {
 				t.Errorf("%s asks for %s, which does not exist", where, name)
 				continue
 			}
 			asked[family.GetName()] = true
-			maps.Copy(labels, of)
+			maps.Copy(exist, of)
 		}
-		metricsql.VisitAll(e, func(e metricsql.Expr) {
-			for _, wrong := range wrongIn(e, labels) {
-				t.Errorf("%s: %s: %s", where, wrong, query)
+		for _, label := range labels {
+			if values, exists := exist[label[0]]; !exists || label[1] != "" && values != nil && !values[label[1]] {
+				t.Errorf("%s: no metric has the label %q: %s", where, label, query)
 			}
-		})
+		}
+		if len(names) == 0 {
+			t.Errorf("%s asks for no metric: %s", where, query)
+		}
 	}
 	for name := range all {
 		if !asked[name] {
 			t.Errorf("neither the dashboard nor an alert asks for %s", name)
 		}
 	}
-}
-
-// metricsOf returns the names of the metrics that an expression, without its parts, asks for.
-func metricsOf(e metricsql.Expr) (names []string) {
-	if m, is := e.(*metricsql.MetricExpr); is {
-		for _, filters := range m.LabelFilterss {
-			for _, f := range filters {
-				if f.Label == "__name__" {
-					names = append(names, f.Value)
-				}
-			}
-		}
-	}
-	return names
-}
-
-// The functions of PromQL that may be used: the parser knows more, and lets windows be left out.
-var (
-	overWindows = []string{"increase", "min_over_time", "rate"}
-	others      = []string{"histogram_quantile", "time"}
-)
-
-// wrongIn says what is no PromQL, or asks for labels or values that do not exist, in an expression without its parts.
-func wrongIn(e metricsql.Expr, labels map[string]map[string]bool) (wrong []string) {
-	label := func(name string) {
-		if _, exists := labels[name]; !exists {
-			wrong = append(wrong, "no metric has the label "+name)
-		}
-	}
-	switch e := e.(type) {
-	case *metricsql.MetricExpr:
-		for _, filters := range e.LabelFilterss {
-			for _, f := range filters {
-				if f.Label == "__name__" {
-					continue
-				}
-				label(f.Label)
-				if values := labels[f.Label]; values != nil && !f.IsRegexp && !values[f.Value] {
-					wrong = append(wrong, "the label "+f.Label+" is never "+f.Value)
-				}
-			}
-		}
-	case *metricsql.AggrFuncExpr:
-		for _, name := range e.Modifier.Args {
-			label(name)
-		}
-	case *metricsql.BinaryOpExpr:
-		for _, name := range slices.Concat(e.GroupModifier.Args, e.JoinModifier.Args) {
-			label(name)
-		}
-	case *metricsql.FuncExpr:
-		switch {
-		case slices.Contains(overWindows, e.Name):
-			if r, is := e.Args[len(e.Args)-1].(*metricsql.RollupExpr); !is || r.Window == nil {
-				wrong = append(wrong, e.Name+" has no window")
-			}
-		case !slices.Contains(others, e.Name):
-			wrong = append(wrong, e.Name+" is not known to be PromQL")
-		}
-	}
-	return wrong
 }
 
 // families are metrics by name.
@@ -164,8 +123,8 @@ func (all families) find(name string) (*dto.MetricFamily, map[string]map[string]
 	return family, labels
 }
 
-// addObserved adds what OpenTelemetry's exporter for Prometheus makes of an observer's metrics.
-func (all families) addObserved(t *testing.T) {
+// observed returns an observer, and what OpenTelemetry's exporter for Prometheus makes of its metrics.
+func observed(t *testing.T) (*holdfast.Observer, *prometheus.Registry) {
 	t.Helper()
 	registry := prometheus.NewRegistry()
 	reader, err := exporter.New(exporter.WithRegisterer(registry))
@@ -176,6 +135,13 @@ func (all families) addObserved(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return o, registry
+}
+
+// addObserved adds the metrics of an observer.
+func (all families) addObserved(t *testing.T) {
+	t.Helper()
+	o, registry := observed(t)
 	for _, kind := range []holdfast.Kind{holdfast.KindMutex, holdfast.KindElection} {
 		acquire := holdfast.AcquireEvent{Kind: kind, Mode: holdfast.ModeExclusive, Waited: time.Second}
 		ctx := o.AcquireStart(context.Background(), acquire)
@@ -199,9 +165,8 @@ func (all families) addObserved(t *testing.T) {
 func (all families) addRun(t *testing.T) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "run.prom")
-	run := exec.Command("holdfast", "run", "--redis", server.Start(t, server.One(t)).Addr(), "--metrics-file", file, "deploy", "--", "true")
-	if said, err := run.CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, said)
+	if code, _, said := invoke(t, nil, "run", "--redis", server.Start(t, server.One(t)).Addr(), "--metrics-file", file, "deploy", "--", "true"); code != 0 {
+		t.Fatal(said)
 	}
 	text, err := os.Open(file)
 	if err != nil {
@@ -242,35 +207,56 @@ func (all families) addText(t *testing.T, text io.Reader) {
 	maps.Copy(all, parsed)
 }
 
+// A dashboardQuery is a query as Grafana has it, with variables.
+type dashboardQuery struct {
+	Expr    string
+	Instant bool
+	Format  string
+	RefID   string
+}
+
+// dashboard returns the queries of the dashboard's panels, and of its variables, by where they are.
+func dashboard(t *testing.T) (panels map[string]dashboardQuery, variables map[string]string) {
+	t.Helper()
+	var board struct {
+		Panels []struct {
+			Title   string
+			Targets []dashboardQuery
+		}
+		Templating struct {
+			List []struct{ Name, Definition string }
+		}
+	}
+	if err := json.Unmarshal(deployed(t, "grafana-dashboard.json"), &board); err != nil {
+		t.Fatal(err)
+	}
+	panels, variables = map[string]dashboardQuery{}, map[string]string{}
+	for _, p := range board.Panels {
+		for _, q := range p.Targets {
+			panels["panel "+p.Title+" "+q.RefID] = q
+		}
+	}
+	if len(panels) < 20 {
+		t.Fatalf("only %d queries", len(panels))
+	}
+	for _, v := range board.Templating.List {
+		if inner, is := strings.CutPrefix(v.Definition, "label_values("); is {
+			name, label, _ := strings.Cut(strings.TrimSuffix(inner, ")"), ", ")
+			variables["variable "+v.Name] = "count by (" + label + ") (" + name + ")"
+		}
+	}
+	return panels, variables
+}
+
 // queries returns all queries of deploy/, by where they are.
 func queries(t *testing.T) map[string]string {
 	t.Helper()
-	all := map[string]string{}
-	var dashboard struct {
-		Panels []struct {
-			Title   string
-			Targets []struct{ RefID, Expr string }
-		}
-		Templating struct {
-			List []struct{ Name, Type, Definition string }
-		}
-	}
-	if err := json.Unmarshal(deployed(t, "grafana-dashboard.json"), &dashboard); err != nil {
-		t.Fatal(err)
-	}
+	panels, all := dashboard(t)
 	variables := strings.NewReplacer("$__rate_interval", "5m", `=~"$job"`, `=~".*"`, `=~"$kind"`, `=~".*"`)
-	for _, p := range dashboard.Panels {
-		for _, q := range p.Targets {
-			all["panel "+p.Title+" "+q.RefID] = variables.Replace(q.Expr)
-		}
+	for where, q := range panels {
+		all[where] = variables.Replace(q.Expr)
 	}
-	for _, v := range dashboard.Templating.List {
-		if inner, is := strings.CutPrefix(v.Definition, "label_values("); is {
-			name, label, _ := strings.Cut(strings.TrimSuffix(inner, ")"), ", ")
-			all["variable "+v.Name] = "count by (" + label + ") (" + name + ")"
-		}
-	}
-	panels := len(all)
+	before := len(all)
 
 	var alerts struct {
 		Groups []struct {
@@ -296,8 +282,8 @@ func queries(t *testing.T) map[string]string {
 			all[where] = r.Expr
 		}
 	}
-	if panels < 20 || len(all) < panels+8 {
-		t.Errorf("only %d queries of the dashboard, %d in all", panels, len(all))
+	if len(all) < before+8 {
+		t.Errorf("only %d alerts", len(all)-before)
 	}
 	return all
 }

@@ -18,14 +18,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/common/expfmt"
 	"github.com/redis/go-redis/v9"
-	exporter "go.opentelemetry.io/otel/exporters/prometheus"
-	"go.opentelemetry.io/otel/sdk/metric"
 
 	"github.com/holdfast-go/holdfast"
-	"github.com/holdfast-go/holdfast/holdfastotel"
 	"github.com/holdfast-go/holdfast/inspect"
 	"github.com/holdfast-go/holdfast/inspect/ui"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
@@ -119,10 +115,11 @@ func TestDashboardShowsALoad(t *testing.T) {
 	away.Server.Kill()
 	backend.Told(t, "the lease is over", lease.Done())
 
+	panels, _ := dashboard(t)
 	variables := strings.NewReplacer("$__rate_interval", "4s", "$job", ".*", "$kind", ".*") // as Grafana does it for a scrape each second
 	p.eventually("the load is over, and everything asked for has numbers", func() bool {
 		p.missing = nil
-		for where, q := range dashboardQueries(t) {
+		for where, q := range panels {
 			path, params := q.between(began, time.Now())
 			p.expect(path, where, variables.Replace(q.Expr), params, true)
 		}
@@ -135,7 +132,7 @@ func TestDashboardShowsALoad(t *testing.T) {
 	})
 	now := time.Now()
 	all := map[string]json.RawMessage{}
-	for where, q := range dashboardQueries(t) {
+	for where, q := range panels {
 		path, params := q.between(began, now)
 		if all[where], err = p.ask(path, variables.Replace(q.Expr), params); err != nil {
 			t.Fatal(err)
@@ -155,14 +152,6 @@ func TestDashboardShowsALoad(t *testing.T) {
 	}
 }
 
-// A dashboardQuery is a query as Grafana has it, with variables.
-type dashboardQuery struct {
-	Expr    string
-	Instant bool
-	Format  string
-	RefID   string
-}
-
 // between returns how to ask for what a panel shows: the last value, or one for each second.
 func (q dashboardQuery) between(began, now time.Time) (path string, params url.Values) {
 	seconds := func(at time.Time) []string { return []string{strconv.FormatInt(at.Unix(), 10)} }
@@ -170,29 +159,6 @@ func (q dashboardQuery) between(began, now time.Time) (path string, params url.V
 		return "query", url.Values{"time": seconds(now)}
 	}
 	return "query_range", url.Values{"start": seconds(began), "end": seconds(now), "step": {"1"}}
-}
-
-func dashboardQueries(t *testing.T) map[string]dashboardQuery {
-	t.Helper()
-	var dashboard struct {
-		Panels []struct {
-			Title   string
-			Targets []dashboardQuery
-		}
-	}
-	if err := json.Unmarshal(deployed(t, "grafana-dashboard.json"), &dashboard); err != nil {
-		t.Fatal(err)
-	}
-	all := map[string]dashboardQuery{}
-	for _, panel := range dashboard.Panels {
-		for _, q := range panel.Targets {
-			all["panel "+panel.Title+" "+q.RefID] = q
-		}
-	}
-	if len(all) < 20 {
-		t.Fatalf("only %d queries", len(all))
-	}
-	return all
 }
 
 // load is what goes on until the test ends.
@@ -229,15 +195,7 @@ func (l *load) again(f func(ctx context.Context)) {
 // client returns a client whose metrics are a target of that name.
 func (l *load) client(b *backend.Backend, name string, targets map[string]http.Handler) *holdfast.Client {
 	l.t.Helper()
-	registry := prometheus.NewRegistry()
-	reader, err := exporter.New(exporter.WithRegisterer(registry))
-	if err != nil {
-		l.t.Fatal(err)
-	}
-	o, err := holdfastotel.New(holdfastotel.MeterProvider(metric.NewMeterProvider(metric.WithReader(reader))))
-	if err != nil {
-		l.t.Fatal(err)
-	}
+	o, registry := observed(l.t)
 	targets[name] = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		gathered, err := registry.Gather()
 		if err != nil {

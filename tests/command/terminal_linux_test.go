@@ -2,6 +2,7 @@ package command
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -136,6 +137,13 @@ func (term *terminal) shows(re *regexp.Regexp) bool {
 	return true
 }
 
+// exits requires that the last command has exited with that code.
+func (term *terminal) exits(code int) {
+	term.t.Helper()
+	term.send("echo rc=$?\n")
+	term.expect(fmt.Sprintf("\nrc=%d\n", code))
+}
+
 // foreground makes the shell continue a job in the foreground, and waits until its output then matches.
 func (term *terminal) foreground(pattern string) {
 	term.t.Helper()
@@ -169,6 +177,9 @@ func (term *terminal) tell(command, pattern, poke string) {
 // foremost is a shell command that succeeds if the shell is in the terminal's foreground.
 const foremost = "{ read -r _ _ _ _ group _ _ front _ </proc/$$/stat; [ $group = $front ]; }"
 
+// held is the value of a lock that somebody holds.
+const held = `hf2:AAAAAAAAAAAAAAAAAAAAAA:17:1700000000000:0:{"o":"somebody"}`
+
 // holds makes the shell hold a lock in the background until a file named go exists.
 func (term *terminal) holds(run string) {
 	term.t.Helper()
@@ -186,14 +197,11 @@ func TestTerminal(t *testing.T) {
 			term.send("one line\n")
 			term.expect("one line\n(.*\n)*one line\n") // the echo, and cat's
 			term.send("\x04")
-			term.send("echo rc=$?\n")
-			term.expect("\nrc=0\n")
+			term.exits(0)
 		},
 		"watching fills the screen": func(term *terminal) {
 			for _, i := range []string{"1", "2", "3", "4", "5", "6"} {
-				if _, err := redis.Do("SET", "watched:{lock/"+i+"}", `hf2:AAAAAAAAAAAAAAAAAAAAAA:17:1700000000000:0:{"o":"somebody"}`); err != nil {
-					term.t.Fatal(err)
-				}
+				order(term.t, redis, "SET", "watched:{lock/"+i+"}", held)
 			}
 			term.send("export TERM=xterm; stty cols 60 rows 6; holdfast watch --prefix watched:; echo rc=$?\n")
 			term.expect(`\x1b\[\?1049h\x1b\[\?25l\x1b\[H\x1b\[K\x1b\[1mall locks on [^\n]{1,47} \d\d:\d\d:\d\d\x1b\[0m\n\x1b\[K\x1b\[2mNAME +KIND +HOLDER +AGE +TTL +WAITING +GRANT\x1b\[0m\n(\x1b\[Klock/\d +mutex +somebody [^\n]*\n){3}\x1b\[K\x1b\[2mand 3 more\x1b\[0m`)
@@ -201,30 +209,15 @@ func TestTerminal(t *testing.T) {
 				term.t.Fatal(err)
 			}
 			term.expect(`NAME +KIND +HOLDER +AGE +WAITING\x1b\[0m\n(\x1b\[Klock/\d +mutex +somebody [^\n]*\n){6}\x1b\[J`)
-			if _, err := redis.Do("DEL", "watched:{lock/4}"); err != nil {
-				term.t.Fatal(err)
-			}
+			order(term.t, redis, "DEL", "watched:{lock/4}")
 			term.expect(`lock/3[^\n]*\n\x1b\[Klock/5`)
 			term.send("\x03")
 			term.expect(`\x1b\[\?25h\x1b\[\?1049l(.*\n)*rc=130\n`)
 		},
-		"watching another prefix": func(term *terminal) {
-			for _, command := range [][]any{{"XADD", "used:fences", "*", "g", ""}, {"SET", "used:{lock}", `hf2:AAAAAAAAAAAAAAAAAAAAAA:17:1700000000000:0:{"o":"somebody"}`}} {
-				if _, err := redis.Do(command...); err != nil {
-					term.t.Fatal(err)
-				}
-			}
-			term.send("export TERM=xterm; stty cols 200 rows 20; holdfast watch --prefix wrong: lock; echo rc=$?\n")
-			term.expect(`lock on [^\n]*: 0, 0 held, 0 waiting +\d\d:\d\d:\d\d\x1b\[0m\n[^\n]*WAITING[^\n]*\n\x1b\[K"lock" is in use under "used:": holdfast show --prefix used: lock\n`)
-			term.send("\x03")
-			term.expect(`rc=130\n`)
-		},
 		"watching a quorum": func(term *terminal) {
 			nodes := startNodes(t, 3)
 			for _, s := range nodes {
-				if _, err := s.Do("SET", "holdfast:{nightly}", `hf2:AAAAAAAAAAAAAAAAAAAAAA:17:1700000000000:0:{"o":"somebody"}`, "PX", "3600000"); err != nil {
-					term.t.Fatal(err)
-				}
+				order(term.t, s, "SET", "holdfast:{nightly}", held, "PX", "3600000")
 			}
 			term.send("export TERM=xterm; stty cols 200 rows 6; export '" + nodes.env()[0] + "'; holdfast watch; echo rc=$?\n")
 			term.expect(`all locks on [^\n]*: 1, 1 held, waiters not known +\d\d:\d\d:\d\d\x1b\[0m\n[^\n]*WAITING[^\n]*\n\x1b\[Knightly +mutex +somebody +\d+d +\d+m +- +AAAAAAAA\n`)
@@ -243,14 +236,11 @@ func TestTerminal(t *testing.T) {
 			term.send("\x03")
 			term.expect(`\x1b\[\?25h\x1b\[\?1049l`)
 			term.expectPrompt()
-			term.send("echo rc=$?\n")
-			term.expect("\nrc=130\n")
+			term.exits(130)
 		},
 		"a list fits": func(term *terminal) {
 			for _, i := range []string{"1", "2"} {
-				if _, err := redis.Do("SET", "listed:{a/long/name/of/a/lock/number/"+i+"}", `hf2:AAAAAAAAAAAAAAAAAAAAAA:17:1700000000000:0:{"o":"somebody-with-a-long-name"}`); err != nil {
-					term.t.Fatal(err)
-				}
+				order(term.t, redis, "SET", "listed:{a/long/name/of/a/lock/number/"+i+"}", strings.Replace(held, "body", "body-with-a-long-name", 1))
 			}
 			term.send("export TERM=xterm; stty cols 50; holdfast ls --prefix listed:\n")
 			term.expect(`\x1b\[1mNAME +KIND +HOLDER +AGE +WAITING\x1b\[0m\n(a/long/n[^ ]*… +mutex +somebody[^ ]*… +\d+d +-\n){2}`)
@@ -266,38 +256,7 @@ func TestTerminal(t *testing.T) {
 			term.send("holdfast run interrupted -- sh -c 'setsid sleep 1000 & echo on''ward; exec sleep 1000'\n")
 			term.expect("onward")
 			term.send("\x03")
-			term.send("echo rc=$?\n")
-			term.expect("\nrc=130\n")
-		},
-		"a leader's interrupt": func(term *terminal) {
-			term.send("holdfast elect --again office -- sh -c 'echo on''ward; exec sleep 1000'\n")
-			term.expect("onward")
-			term.send("\x03")
-			term.send("echo rc=$?\n")
-			term.expect("\nrc=130\n") // and it does not campaign again
-			term.send("holdfast elect office --watch\n")
-			term.expect("nobody leads \"office\" \\(key holdfast:\\{office\\}\\)\n")
-			term.send("\x03")
-			term.send("echo rc=$?\n")
-			term.expect("\nrc=130\n")
-		},
-		"a candidate's interrupt": func(term *terminal) {
-			term.send("holdfast run post -- sleep 1000 & sleep 0\n")
-			term.expect("\\$ ")
-			term.send("until holdfast elect post --leader >/dev/null; do :; done; holdfast elect post -- echo elec''ted\n")
-			term.expect("campaigning for \"post\", led by .*; 1 waiting\n")
-			term.send("\x03")
-			term.expect("holdfast: interrupt while campaigning for \"post\"; no command was running\n")
-			term.send("echo rc=$?\n")
-			term.expect("\nrc=130\n")
-			term.send("kill %1; wait; echo en''ded\n") // the end of the session would not end it
-			term.expect("\nended\n")
-		},
-		"colours": func(term *terminal) {
-			term.send("TERM=xterm holdfast doctor --clock 0\n")
-			term.expect("\x1b\\[1;33mwarning    \x1b\\[0m  persistence ")
-			term.send("TERM=xterm NO_COLOR=1 holdfast doctor --clock 0\n")
-			term.expect("\nwarning      persistence ")
+			term.exits(130)
 		},
 		"stop and continue": func(term *terminal) {
 			term.send("holdfast run stopped -- sh -c 'echo on''ward; read a; echo got $a; read b; echo got $b'\n")
@@ -316,8 +275,7 @@ func TestTerminal(t *testing.T) {
 			term.foreground("holdfast run stopped")
 			term.send("second\n")
 			term.expect("\ngot b?second") // the b of a "bg" that the shell lost may come here
-			term.send("echo rc=$?\n")
-			term.expect("\nrc=0\n")
+			term.exits(0)
 		},
 		"started in the background": func(term *terminal) {
 			term.send("holdfast run background -- sh -c 'sleep 0.2; read a; echo got $a' &\n")
@@ -325,16 +283,14 @@ func TestTerminal(t *testing.T) {
 			term.foreground("holdfast run background")
 			term.send("text\n")
 			term.expect("\ngot f?text")
-			term.send("echo rc=$?\n")
-			term.expect("\nrc=0\n")
+			term.exits(0)
 		},
 		"in a pipeline": func(term *terminal) {
 			term.send("echo x | holdfast run piped -- sh -c 'echo on''ward; read a </dev/tty; echo got $a' | cat\n")
 			term.expect("onward")
 			term.send("text\n")
 			term.expect("\ngot text")
-			term.send("echo rc=$?\n")
-			term.expect("\nrc=0\n")
+			term.exits(0)
 		},
 		"a script gets its terminal back": func(term *terminal) {
 			term.script("script", "holdfast run back -- sh -c 'read a; echo got $a'; read b; echo got $b")
@@ -363,19 +319,15 @@ func TestTerminal(t *testing.T) {
 			term.script("go", "")
 			term.expect("\nonward")
 		},
-		"waiting tells for whom": func(term *terminal) {
-			term.holds("--meta who=me shared")
-			term.send("holdfast run shared -- echo on''ward\n")
-			term.expect(`waiting for lock "shared", held by .*who=me`)
-			term.script("go", "")
-			term.expect("\nonward")
-		},
 		"a run tells why it does not end, or has not run": func(term *terminal) {
 			term.send("holdfast run --min-hold 3s quiet -- true\n")
 			term.expect(`\nholdfast: keeping "quiet" for another `)
 			term.send("holdfast run --once 1h once -- true && holdfast run --once 1h once -- false\n")
 			term.expect(`\nholdfast: job "once" was completed at .*; the command was not run\n`)
 			term.holds("--meta who=me busy")
+			term.send("holdfast run -w 1 busy -- false\n")
+			term.expect(`waiting for lock "busy", held by .*who=me`)
+			term.expectPrompt()
 			term.send("holdfast run -n --if-busy=skip busy -- false\n")
 			term.expect(`\nholdfast: lock "busy" on .* is held by .*; skipped\n`)
 			term.script("go", "")
@@ -391,8 +343,7 @@ func TestTerminal(t *testing.T) {
 			term.expect("\nnext one")
 			term.expectPrompt()
 			term.foreground("late")
-			term.send("echo rc=$?\n")
-			term.expect("\nrc=79\n")
+			term.exits(79)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -620,17 +620,6 @@ func TestInterruptedWhileWaiting(t *testing.T) {
 	}
 }
 
-func TestIgnoredSignalsStayIgnored(t *testing.T) {
-	t.Parallel()
-	redis := server.Start(t, server.One(t))
-	dir := t.TempDir()
-	cmd := exec.Command("sh", "-c", `trap '' HUP; exec holdfast run nohup -- sh -c 'echo $PPID; kill -HUP $$; exit 3'`)
-	cmd.Env = append(os.Environ(), "DIR="+dir, "HOLDFAST_REDIS=redis://"+redis.Addr())
-	if err := cmd.Run(); cmd.ProcessState.ExitCode() != 3 {
-		t.Errorf("the job did not survive a HUP that was to be ignored: %v", err)
-	}
-}
-
 // Fault: A server swallows the requests of holdfast run. Its wait is not much longer than --wait.
 func TestWaitForASilentServerEnds(t *testing.T) {
 	t.Parallel()

@@ -82,27 +82,6 @@ func TestNoSuchMaster(t *testing.T) {
 	}
 }
 
-// A run that waits for a server in vain quotes the error once, whether or not it says what it waits for.
-func TestWaitInVain(t *testing.T) {
-	t.Parallel()
-	for _, flag := range []string{"-v", "-q"} {
-		var code int
-		var stderr string
-		for range 5 { // with -v until it has said what it waits for, which it does not if the machine stands still
-			code, _, stderr = invoke(t, []string{"HOLDFAST_REDIS=redis://127.0.0.1:1"}, "run", flag, "--wait", "4s", "job", "--", "false")
-			if flag == "-q" || strings.Count(stderr, "\n") > 1 {
-				break
-			}
-		}
-		if code != 69 || strings.Count(stderr, "connection refused") != 1 {
-			t.Errorf("%s: exit code %d, %s", flag, code, stderr)
-		}
-		if says := strings.HasSuffix(stderr, "holdfast: gave up on lock \"job\" on 127.0.0.1:1 after --wait 4s; the command was not run\n"); says != (flag == "-v") {
-			t.Errorf("%s: it ends with %s", flag, stderr)
-		}
-	}
-}
-
 // If the server dies under a job, the last message says until when the lock lasts. The client does not try once more to release it.
 func TestServerDiesUnderAJob(t *testing.T) {
 	t.Parallel()

@@ -7,17 +7,6 @@ import (
 	"time"
 )
 
-func TestMedianOfWhatWasMeasured(t *testing.T) {
-	if got := median([]Number{4, unmeasured, 2}); got != 3 {
-		t.Errorf("got %v, want 3", got)
-	}
-	for _, none := range [][]Number{nil, {unmeasured}} {
-		if got := median(none); got.measured() {
-			t.Errorf("median of %v is %v", none, got)
-		}
-	}
-}
-
 func TestQuantiles(t *testing.T) {
 	if p50, p99 := quantiles([]time.Duration{1500}); p50 != 1.5 || p99 != 1.5 {
 		t.Errorf("p50 %v and p99 %v of one of 1.5 µs", p50, p99)

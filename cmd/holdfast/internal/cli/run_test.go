@@ -1,30 +1,11 @@
 package cli
 
 import (
-	"fmt"
 	"io"
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/spf13/pflag"
 )
-
-func TestParseRun(t *testing.T) {
-	o, f := &runFlags{}, pflag.NewFlagSet("run", pflag.ContinueOnError)
-	o.defineRun(f)
-	err := f.Parse([]string{"-nvE", "9", "--meta", "a=1", "job", "--ttl=30", "--meta=b=x=y", "-c", "--json", "--", "echo", "-n", "--", "x"})
-	if err == nil {
-		err = o.check()
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	got := fmt.Sprintln(o.name, o.job.Args, o.try, o.verbose, o.busyCode, o.meta, o.job.TTL, o.job.Shell, o.json)
-	if want := "job [echo -n -- x] true true 9 [a=1 b=x=y] 30s true -\n"; got != want {
-		t.Errorf("got  %s\nwant %s", got, want)
-	}
-}
 
 func TestSeconds(t *testing.T) {
 	for text, want := range map[string]time.Duration{

@@ -61,9 +61,7 @@ func drawn(t *testing.T, file string) string {
 }
 
 func TestDemoOnARealServer(t *testing.T) {
-	if testing.Short() {
-		t.Skip("SKIPPED: part of make nightly")
-	}
+	long(t)
 	t.Parallel()
 	url, s := demoOn(t)
 	play(t, url, `Holdfast demo  3 processes, .+, lease time 1\.5 s`, func() []string { return left(t, s) }, "--redis", "env", "--workers", "3", "--seed", "2")

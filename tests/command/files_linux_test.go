@@ -17,7 +17,7 @@ exec holdfast run --json=$DIR/pipe "$0" -- sh -c 'touch $DIR/up; exit 3'`, t.Nam
 	r.clog("pipe")
 	r.write("ready")
 	r.up()
-	r.until("the lock is released", func() bool { n, _ := redis.Do("EXISTS", r.key()); return n == int64(0) })
+	r.released(redis)
 	r.signal(r.cmd.Process.Pid, unix.SIGTERM)
 	r.exits(3)
 	r.says("the report was not written: interrupted")

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -24,31 +23,12 @@ import (
 
 // trial is one holdfast process and a folder for its job, $DIR.
 type trial struct {
-	t      testing.TB
-	name   string // the lock's
-	dir    string
-	cmd    *exec.Cmd
-	stderr transcript
-	ended  chan int      // the exit code; -1: killed
-	done   chan struct{} // closed thereafter
-}
-
-// transcript is what a process has printed, also while it runs.
-type transcript struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (s *transcript) Write(p []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.text.Write(p)
-}
-
-func (s *transcript) String() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.text.String()
+	t     testing.TB
+	name  string // the lock's
+	dir   string
+	cmd   *exec.Cmd
+	ended chan int      // the exit code; -1: killed
+	done  chan struct{} // closed thereafter
 }
 
 // stubborn is a shell script for a job that does not want to end: it ignores TERM, and has processes in its
@@ -104,20 +84,6 @@ func (r *trial) told() {
 	}
 }
 
-// diedBy waits for the end of a stubborn job, and requires that it was not after the deadline.
-func (r *trial) diedBy(deadline time.Duration) {
-	r.t.Helper()
-	r.gone()
-	r.notAfter(deadline, "alive", "alive-session", "alive-below")
-}
-
-// toldBy requires that a stubborn job got a TERM by the deadline.
-func (r *trial) toldBy(deadline time.Duration) {
-	r.t.Helper()
-	r.told()
-	r.notAfter(deadline, "term", "term-session")
-}
-
 // notAfter requires that the latest times in these files are not after the deadline.
 func (r *trial) notAfter(deadline time.Duration, names ...string) {
 	r.t.Helper()
@@ -127,6 +93,13 @@ func (r *trial) notAfter(deadline time.Duration, names ...string) {
 			r.t.Errorf("%q is %s too late", name, late)
 		}
 	}
+}
+
+// diedBy waits for the end of a stubborn job, and requires that it was not after the deadline.
+func (r *trial) diedBy(deadline time.Duration) {
+	r.t.Helper()
+	r.until("nothing of the job is left", func() bool { return len(r.job()) == 0 })
+	r.notAfter(deadline, "alive", "alive-session", "alive-below")
 }
 
 // begin starts holdfast run with the given flags and a script for sh -c. redis is a server, or a proxy in front
@@ -150,8 +123,12 @@ func launch(t testing.TB, name string, redis interface{ Addr() string }, args ..
 	r := &trial{t: t, name: name, dir: t.TempDir(), ended: make(chan int, 1), done: make(chan struct{})}
 	r.cmd = exec.Command(args[0], args[1:]...)
 	r.cmd.Env = append(os.Environ(), "DIR="+r.dir, "HOLDFAST_REDIS=redis://"+redis.Addr(), "GORACE=atexit_sleep_ms=0")
-	r.cmd.Stderr = &r.stderr
-	r.cmd.WaitDelay = 5 * time.Second
+	stderr, err := os.Create(filepath.Join(r.dir, "stderr"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stderr.Close()
+	r.cmd.Stderr = stderr
 	// It has a process group of its own. If the test is killed, so is holdfast, and its keeper ends the job.
 	if err := child.Start(r.cmd); err != nil {
 		t.Fatal(err)
@@ -168,7 +145,7 @@ func launch(t testing.TB, name string, redis interface{ Addr() string }, args ..
 		}
 		<-r.done
 		if t.Failed() {
-			t.Logf("stderr:\n%s", r.stderr.String())
+			t.Logf("stderr:\n%s", r.stderr())
 		}
 	})
 	return r
@@ -254,12 +231,6 @@ func (r *trial) up() {
 	r.until("the job runs", func() bool { return r.file("up") })
 }
 
-// gone waits until the whole job has ended.
-func (r *trial) gone() {
-	r.t.Helper()
-	r.until("nothing of the job is left", func() bool { return len(r.job()) == 0 })
-}
-
 func (r *trial) exits(want int) {
 	r.t.Helper()
 	select {
@@ -275,29 +246,31 @@ func (r *trial) exits(want int) {
 	}
 }
 
+// stderr returns what holdfast has printed.
+func (r *trial) stderr() string {
+	text, err := os.ReadFile(filepath.Join(r.dir, "stderr"))
+	if err != nil {
+		r.t.Error(err)
+	}
+	return string(text)
+}
+
 // says requires that holdfast printed want.
 func (r *trial) says(want string) {
 	r.t.Helper()
-	if said := r.stderr.String(); !strings.Contains(said, want) {
+	if said := r.stderr(); !strings.Contains(said, want) {
 		r.t.Errorf("said %q, want %q", said, want)
-	}
-}
-
-// foundGone requires that the job was ended because a renewal found the lock gone, and not because the deadline
-// was near.
-func (r *trial) foundGone() {
-	r.t.Helper()
-	said := r.stderr.String()
-	if !strings.Contains(said, "lost: the lock was deleted; the command was ended") && !strings.Contains(said, "lost: somebody else has the lock; the command was ended") {
-		r.t.Errorf("said %q, want that the lock was found gone", said)
-	}
-	if strings.Contains(said, "has not been renewed") {
-		r.t.Errorf("it waited for the deadline: %s", said)
 	}
 }
 
 // key returns the lock's key on the server.
 func (r *trial) key() string { return "holdfast:{" + r.name + "}" }
+
+// released waits until nobody has the lock.
+func (r *trial) released(redis *server.Server) {
+	r.t.Helper()
+	r.until("the lock is released", func() bool { n, _ := redis.Do("EXISTS", r.key()); return n == int64(0) })
+}
 
 // lose deletes the lock.
 func (r *trial) lose(redis *server.Server) {
@@ -395,7 +368,8 @@ func TestTheJobEndsBeforeTheDeadline(t *testing.T) {
 				at := uptime(t) // from now on no renewal succeeds
 				r.diedBy(at + 3*unit)
 				if stopped != "server and keeper" {
-					r.toldBy(at + 2*unit + unit/4)
+					r.told()
+					r.notAfter(at+2*unit+unit/4, "term", "term-session")
 				}
 				redis.Resume()
 				r.signal(r.cmd.Process.Pid, unix.SIGCONT)
@@ -466,7 +440,7 @@ func TestKeeperKilledWhoseJobIsAnotherUsers(t *testing.T) {
 		})
 	})
 	r.signal(r.keeper(), unix.SIGKILL)
-	r.until("holdfast waits", func() bool { return strings.Contains(r.stderr.String(), "no permission to end processes") })
+	r.until("holdfast waits", func() bool { return strings.Contains(r.stderr(), "no permission to end processes") })
 	if n, err := redis.Do("EXISTS", r.key()); err != nil || n != int64(1) {
 		t.Errorf("the lock is there: %v, %v", n, err)
 	}
@@ -533,7 +507,7 @@ func TestLockDeletedWhileTheJobRuns(t *testing.T) {
 				for _, r := range runs {
 					r.exits(79)
 					r.told()
-					r.foundGone()
+					r.says("lost: the lock was deleted; the command was ended")
 				}
 			})
 		})
@@ -579,7 +553,7 @@ func TestInterruptedWhileASuccessIsWrittenDown(t *testing.T) {
 	redis.Pause()
 	defer redis.Resume()
 	r.write("go")
-	r.gone()
+	r.until("the job has ended", func() bool { return len(r.job()) == 0 })
 	r.until("it ends", func() bool {
 		_ = r.cmd.Process.Signal(unix.SIGTERM) // the first may still be meant for the job
 		select {
@@ -601,20 +575,15 @@ func TestInterruptedWhileWaiting(t *testing.T) {
 	} {
 		t.Run(sig.String(), func(t *testing.T) {
 			t.Parallel()
-			if _, err := redis.Do("SET", "holdfast:{"+t.Name()+"}", "somebody", "PX", 3600000); err != nil {
-				t.Fatal(err)
-			}
+			order(t, redis, "SET", "holdfast:{"+t.Name()+"}", "somebody", "PX", 3600000)
 			r := begin(t, redis, "touch $DIR/up")
-			queue := func() bool { n, _ := redis.Do("EXISTS", "holdfast:{"+t.Name()+"}:q"); return n == int64(1) }
-			r.until("holdfast waits", queue)
+			r.waits(redis, "q", 1)
 			r.signal(r.cmd.Process.Pid, sig)
 			r.exits(code)
 			if r.file("up") {
 				t.Error("the command ran")
 			}
-			if queue() {
-				t.Error("it is still in the queue")
-			}
+			r.waits(redis, "q", 0)
 			r.says("while waiting for lock")
 		})
 	}
@@ -667,7 +636,7 @@ func TestOutputThatNobodyReads(t *testing.T) {
 		began := uptime(t)
 		r.until("the first lease is over, and the second", func() bool { return uptime(t) > began+6*unit })
 		r.end()
-		r.until("the lock is released", func() bool { n, _ := redis.Do("EXISTS", r.key()); return n == int64(0) })
+		r.released(redis)
 		if !r.file("over") {
 			t.Error("the job was ended before its time")
 		}
@@ -723,43 +692,26 @@ func TestForeignProcIsRefused(t *testing.T) {
 	ns.says("left processes running")
 }
 
-// zombies lists the ended children of a process for which nobody has waited.
-func zombies(t testing.TB, parent int) (pids []int) {
-	t.Helper()
-	stats, err := filepath.Glob("/proc/[0-9]*/stat")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, file := range stats {
-		stat, _ := os.ReadFile(file)
-		fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
-		if len(fields) > 2 && fields[0] == "Z" && fields[1] == strconv.Itoa(parent) {
-			pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(file)))
-			pids = append(pids, pid)
-		}
-	}
-	return pids
-}
-
 // Children other than the keeper, such as those that the first process of a container is given, are reaped
 // while holdfast waits for the lock and while the job runs.
 func TestOrphansAreReaped(t *testing.T) {
 	t.Parallel()
 	redis := server.Start(t, server.One(t))
-	if _, err := redis.Do("SET", "holdfast:{"+t.Name()+"}", "somebody", "PX", 3600000); err != nil {
-		t.Fatal(err)
-	}
-	const orphan = `(until [ -e $DIR/waits ]; do sleep 0.02; done; touch $DIR/first) &
-(until [ -e $DIR/up ]; do sleep 0.02; done; (until [ -e $DIR/runs ]; do sleep 0.02; done; touch $DIR/last) & touch $DIR/second) &
+	order(t, redis, "SET", "holdfast:{"+t.Name()+"}", "somebody", "PX", 3600000)
+	const orphan = `(until [ -e $DIR/waits ]; do sleep 0.02; done) & echo $! >$DIR/first
+(until [ -e $DIR/up ]; do sleep 0.02; done; (until [ -e $DIR/runs ]; do sleep 0.02; done) & echo $! >$DIR/last) &
 exec holdfast run "$0" -- sh -c 'touch $DIR/up; until [ -e $DIR/go ]; do sleep 0.02; done'`
 	r := launch(t, t.Name(), redis, "sh", "-c", orphan, t.Name())
 	ends := func(after, name string) {
 		t.Helper()
 		r.write(after)
-		r.until(name+" has ended", func() bool { return r.file(name) })
-		r.until(name+" is reaped", func() bool { return len(zombies(t, r.cmd.Process.Pid)) == 0 })
+		r.until(name+" has ended, and is reaped", func() bool {
+			text, _ := os.ReadFile(filepath.Join(r.dir, name))
+			pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
+			return err == nil && r.state(pid) == ""
+		})
 	}
-	r.until("holdfast waits", func() bool { n, _ := redis.Do("EXISTS", "holdfast:{"+t.Name()+"}:q"); return n == int64(1) })
+	r.waits(redis, "q", 1)
 	ends("waits", "first")
 	r.lose(redis)
 	r.up()

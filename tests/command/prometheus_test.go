@@ -37,9 +37,7 @@ var answers = flag.String("answers", "", "write what Prometheus answers to the d
 // evaluates every alert rule, and the alerts for these faults fire. The load lasts for HOLDFAST_TEST_LOAD, by default 15s, and
 // goes on until all of this has happened.
 func TestDashboardShowsALoad(t *testing.T) {
-	if testing.Short() {
-		t.Skip("SKIPPED: part of make nightly")
-	}
+	long(t)
 	bin, err := prometheusFolder()
 	if err != nil {
 		t.Skipf("SKIPPED, THE DASHBOARD AND THE ALERTS NOT TESTED WITH A PROMETHEUS: %v", err)

@@ -16,9 +16,7 @@ var stamp = regexp.MustCompile(`-X (\S+?)=`)
 // What builds releases stamps the version and the commit into variables that exist: the linker passes over others in silence.
 func TestReleasesAreStamped(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("SKIPPED: part of make nightly")
-	}
+	long(t)
 	uses(t)
 	var flags []string
 	for _, file := range []string{"../.goreleaser.yaml", "Dockerfile"} {

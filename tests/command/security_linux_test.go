@@ -229,8 +229,8 @@ func TestProcessesDoNotCarrySecrets(t *testing.T) {
 	_ = r.cmd.Process.Signal(os.Interrupt)
 	<-r.done
 	for _, secret := range []string{token, password} {
-		if strings.Contains(r.stderr.String(), secret) {
-			t.Errorf("holdfast said %s", &r.stderr)
+		if strings.Contains(r.stderr(), secret) {
+			t.Errorf("holdfast said %s", r.stderr())
 		}
 	}
 }

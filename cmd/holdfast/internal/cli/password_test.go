@@ -62,6 +62,7 @@ func TestNoOutputShowsAPassword(t *testing.T) {
 		"redis://127.0.0.1:1?7" + canary + "=1",
 		"redis://127.0.0.1:1?db=" + canary,
 		"redis://127.0.0.1:" + canary,
+		"rediss://127.0.0.1:1?tls_ca=" + canary,
 		"http://user:" + canary + "@127.0.0.1:1",
 		canary + "://127.0.0.1:1",
 		"redis+" + canary + "://127.0.0.1:1",

@@ -90,41 +90,6 @@ func awaitFile(t *testing.T, path string) {
 	t.Fatalf("no file %s", path)
 }
 
-func TestCommandWaitsForRelease(t *testing.T) {
-	t.Parallel()
-	j, dir := start(t, Spec{}, "[ -e $DIR/released ] || exit 9; touch $DIR/ran")
-	time.Sleep(100 * time.Millisecond) // a command that does not wait would not find the file
-	if err := os.WriteFile(dir+"/released", nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	j.Release(time.Now().Add(never))
-	if ev := await(t, j, Ended); ev.Code != 0 || ev.Signal != 0 || ev.Err != "" {
-		t.Errorf("ended with %+v", ev)
-	}
-	awaitFile(t, dir+"/ran")
-}
-
-func TestArgumentsThatAreNoUTF8ReachTheCommand(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	const strange = "\xff\xfe \n\"\u2028<"
-	j, err := Start(Spec{
-		Path: "/bin/sh", Args: []string{"sh", "-c", `printf %s "$2" >"$1"; [ $# = 3 ] && [ -z "$3" ]`, "sh", dir + "/\xff", strange, ""},
-		Env: os.Environ(), OnLost: Terminate,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	j.Release(time.Now().Add(never))
-	if ev := await(t, j, Ended); ev.Code != 0 || ev.Signal != 0 {
-		t.Errorf("ended with %+v", ev)
-	}
-	if got, err := os.ReadFile(dir + "/\xff"); string(got) != strange {
-		t.Errorf("the command was given %q, %v; want %q", got, err, strange)
-	}
-	j.Wait()
-}
-
 // A forked child moves files to numbers that its other files may have.
 func TestKeepersStartWhileFilesComeAndGo(t *testing.T) {
 	t.Parallel()
@@ -178,24 +143,6 @@ const stubborn = `trap '' TERM
 sleep 1000 &
 setsid sh -c 'trap "" TERM; setsid sh -c "sleep 1000; :" & touch $DIR/up; sleep 1000; :' &
 `
-
-// Bug: sh -c is killed, and its child lives on.
-func TestLeftoversAreEnded(t *testing.T) {
-	t.Parallel()
-	const grace = 200 * time.Millisecond
-	j, _ := start(t, Spec{KillAfter: grace}, stubborn+"until [ -e $DIR/up ]; do sleep 0.01; done; exit 3")
-	began := time.Now()
-	j.Release(began.Add(never))
-	if ev := await(t, j, Leftover); len(ev.PIDs) < 3 {
-		t.Errorf("left over: %v", ev.PIDs)
-	}
-	if ev := await(t, j, Ended); ev.Code != 3 || ev.Cause != "" {
-		t.Errorf("ended with %+v", ev)
-	}
-	if took := time.Since(began); took < grace {
-		t.Errorf("no grace was given: ended after %s", took)
-	}
-}
 
 func TestStoppedCommandGetsTerm(t *testing.T) {
 	t.Parallel()

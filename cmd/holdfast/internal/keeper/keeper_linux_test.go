@@ -90,6 +90,20 @@ func awaitFile(t *testing.T, path string) {
 	t.Fatalf("no file %s", path)
 }
 
+func TestCommandWaitsForRelease(t *testing.T) {
+	t.Parallel()
+	j, dir := start(t, Spec{}, "[ -e $DIR/released ] || exit 9; touch $DIR/ran")
+	time.Sleep(100 * time.Millisecond) // a command that does not wait would not find the file
+	if err := os.WriteFile(dir+"/released", nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	j.Release(time.Now().Add(never))
+	if ev := await(t, j, Ended); ev.Code != 0 || ev.Signal != 0 || ev.Err != "" {
+		t.Errorf("ended with %+v", ev)
+	}
+	awaitFile(t, dir+"/ran")
+}
+
 // A forked child moves files to numbers that its other files may have.
 func TestKeepersStartWhileFilesComeAndGo(t *testing.T) {
 	t.Parallel()

@@ -1,7 +1,6 @@
 package command
 
 import (
-	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
@@ -24,25 +23,24 @@ func startNodes(t testing.TB, n int) nodes {
 	for range n {
 		all = append(all, server.Start(t, server.One(t), server.Conf("requirepass", nodePassword)))
 	}
-	if code, stdout, stderr := invoke(t, all.env(), "init"); code != 0 || stderr != "" || !strings.Contains(stdout, fmt.Sprintf("a quorum of %d nodes, %d of which must agree", n, n/2+1)) {
+	code, stdout, stderr := invoke(t, []string{"HOLDFAST_REDIS=" + all.url()}, "init")
+	if code != 0 || stderr != "" || !strings.Contains(stdout, fmt.Sprintf("a quorum of %d nodes, %d of which must agree", n, n/2+1)) {
 		t.Fatalf("init: exit code %d: %s%s", code, stdout, stderr)
 	}
 	return all
 }
 
-// env returns the variable that names the nodes.
-func (n nodes) env() []string {
+// url returns what names the nodes.
+func (n nodes) url() string {
 	var urls []string
 	for _, s := range n {
 		urls = append(urls, "redis://:"+nodePassword+"@"+s.Addr())
 	}
-	return []string{"HOLDFAST_REDIS=" + strings.Join(urls, " ")}
+	return strings.Join(urls, " ")
 }
 
 // Addr returns what begin puts after redis://: the first node, followed by the others.
-func (n nodes) Addr() string {
-	return strings.TrimPrefix(n.env()[0], "HOLDFAST_REDIS=redis://")
-}
+func (n nodes) Addr() string { return strings.TrimPrefix(n.url(), "redis://") }
 
 // patientNodes are flags for a slow machine.
 var patientNodes = []string{"--ttl=12s", "--kill-after=1s", "--node-timeout=3s"}
@@ -67,69 +65,40 @@ func TestQuorumRunsEndWithoutAMajority(t *testing.T) {
 func TestDoctorOfAQuorum(t *testing.T) {
 	long(t)
 	t.Parallel()
-	machine.UndisturbedTest(t, func(t testing.TB) {
-		all := startNodes(t, 3)
-		master := server.Start(t, server.One(t), server.Conf("requirepass", nodePassword))
-		replica := server.StartReplica(t, server.One(t), master, server.Conf("requirepass", nodePassword), server.Conf("masterauth", nodePassword))
-		type report struct {
-			Mode, Worst string
-			Servers     []string
-			Findings    []struct {
-				ID, Severity, Saw string
-				Servers           []string
+	all := startNodes(t, 3)
+	master := server.Start(t, server.One(t), server.Conf("requirepass", nodePassword))
+	replica := server.StartReplica(t, server.One(t), master, server.Conf("requirepass", nodePassword), server.Conf("masterauth", nodePassword))
+	a, b, c := all[0].Addr(), all[1].Addr(), all[2].Addr()
+	alias := strings.Replace(a, "127.0.0.1", "localhost", 1)
+	twice := all.url() + " redis://:" + nodePassword + "@" + alias + ", redis://127.0.0.1:1"
+	examine := func(url string, code int, severity, saw string, servers ...string) {
+		t.Helper()
+		doctor(t, url, func(d *diagnosis) {
+			if d.ExitCode != code || d.Mode != "quorum" {
+				d.complain("exit code %d, want %d, mode %s", d.ExitCode, code, d.Mode)
 			}
-		}
-		examine := func(env []string, code int) (r report) {
-			t.Helper()
-			got, stdout, stderr := invoke(t, env, "doctor", "--clock=0", "--json")
-			if err := json.Unmarshal([]byte(stdout), &r); err != nil || got != code || r.Mode != "quorum" {
-				t.Errorf("exit code %d, want %d, mode %s: %v: %s", got, code, r.Mode, err, stderr)
-			}
-			if strings.Contains(stdout+stderr, nodePassword) {
-				t.Errorf("the password is shown: %s%s", stdout, stderr)
-			}
-			return r
-		}
-		has := func(r report, severity, saw string, servers ...string) {
-			t.Helper()
-			for _, f := range r.Findings {
-				if f.ID == "quorum" && f.Severity == severity && strings.Contains(f.Saw, saw) && fmt.Sprint(f.Servers) == fmt.Sprint(servers) {
-					return
-				}
-			}
-			t.Errorf("no %s about %q of %v in %+v", severity, saw, servers, r.Findings[:8])
-		}
-		a, b, c := all[0].Addr(), all[1].Addr(), all[2].Addr()
-
-		good := examine(all.env(), 1) // because nothing is persisted
-		has(good, "ok", "admitted, and not in quarantine", a, b, c)
-		has(good, "note", "3 of 3 nodes are on 127.0.0.1", a, b, c)
-		if good.Worst != "warning" || fmt.Sprint(good.Servers) != fmt.Sprint([]string{a, b, c}) {
-			t.Errorf("%s of %v", good.Worst, good.Servers)
-		}
-		has(examine(all[:2].env(), 2), "problem", "2 nodes: a quorum has 3 to 31", a, b)
-		five := examine(append(all, master, replica).env(), 2)
-		has(five, "problem", master.Addr()+" and "+replica.Addr()+" are master and replica", master.Addr(), replica.Addr())
-		twice := all.env()
-		twice[0] += " redis://:" + nodePassword + "@" + strings.Replace(a, "127.0.0.1", "localhost", 1) + ", redis://127.0.0.1:1"
-		has(examine(twice, 2), "problem", a+" and localhost", a, strings.Replace(a, "127.0.0.1", "localhost", 1))
-
-		if code, _, stderr := invoke(t, twice, "init"); code != 78 || !strings.Contains(stderr, " are the same server; name each server once") {
-			t.Errorf("init of a server with two names: exit code %d: %s", code, stderr)
-		}
-		all[2].Kill()
-		one := examine(all.env(), 1)
-		has(one, "warning", "connection refused", c)
-		all[2].Restart()
-		has(examine(all.env(), 1), "warning", "not admitted yet", c)
-		all[1].Restart()
-		has(examine(all.env(), 2), "problem", "not admitted yet", b, c)
-		for _, s := range all {
-			s.Kill()
-		}
-		code, stdout, stderr := invoke(t, all.env(), "doctor")
-		if code != 69 || stdout != "" || !strings.Contains(stderr, a) || !strings.Contains(stderr, c) || strings.Contains(stderr, nodePassword) {
-			t.Errorf("without any node: exit code %d: %s%s", code, stdout, stderr)
-		}
-	})
+			d.on(d.expect("quorum", severity, saw), servers...)
+		}, "--clock=0")
+	}
+	examine(all.url(), 1, isOK, "admitted, and not in quarantine", a, b, c) // 1, because nothing is persisted
+	examine(all.url(), 1, isNote, "3 of 3 nodes are on 127.0.0.1", a, b, c)
+	examine(all[:2].url(), 2, isProblem, "2 nodes: a quorum has 3 to 31", a, b)
+	five, related := append(all[:3:3], master, replica), master.Addr()+" and "+replica.Addr()+" are master and replica"
+	examine(five.url(), 2, isProblem, related, master.Addr(), replica.Addr())
+	examine(twice, 2, isProblem, a+" and localhost", a, alias)
+	if code, _, stderr := runWith(t, twice, "init"); code != 78 || !strings.Contains(stderr, " are the same server; name each server once") {
+		t.Errorf("init of a server with two names: exit code %d: %s", code, stderr)
+	}
+	all[2].Kill()
+	examine(all.url(), 1, isWarning, "connection refused", c)
+	all[2].Restart()
+	examine(all.url(), 1, isWarning, "not admitted yet", c)
+	all[1].Restart()
+	examine(all.url(), 2, isProblem, "not admitted yet", b, c)
+	for _, s := range all {
+		s.Kill()
+	}
+	if code, stdout, stderr := runDoctor(t, all.url()); code != 69 || stdout != "" || !strings.Contains(stderr, a) || !strings.Contains(stderr, c) {
+		t.Errorf("without any node: exit code %d: %s%s", code, stdout, stderr)
+	}
 }

@@ -219,7 +219,7 @@ func TestTerminal(t *testing.T) {
 			for _, s := range nodes {
 				order(term.t, s, "SET", "holdfast:{nightly}", held, "PX", "3600000")
 			}
-			term.send("export TERM=xterm; stty cols 200 rows 6; export '" + nodes.env()[0] + "'; holdfast watch; echo rc=$?\n")
+			term.send("export TERM=xterm; stty cols 200 rows 6; export HOLDFAST_REDIS='" + nodes.url() + "'; holdfast watch; echo rc=$?\n")
 			term.expect(`all locks on [^\n]*: 1, 1 held, waiters not known +\d\d:\d\d:\d\d\x1b\[0m\n[^\n]*WAITING[^\n]*\n\x1b\[Knightly +mutex +somebody +\d+d +\d+m +- +AAAAAAAA\n`)
 			term.send("\x03")
 			term.expect(`rc=130\n`)

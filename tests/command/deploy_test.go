@@ -165,7 +165,8 @@ func (all families) addObserved(t *testing.T) {
 func (all families) addRun(t *testing.T) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "run.prom")
-	if code, _, said := invoke(t, nil, "run", "--redis", server.Start(t, server.One(t)).Addr(), "--metrics-file", file, "deploy", "--", "true"); code != 0 {
+	env := []string{"HOLDFAST_REDIS=redis://" + server.Start(t, server.One(t)).Addr()}
+	if code, _, said := invoke(t, env, "run", "--metrics-file", file, "deploy", "--", "true"); code != 0 {
 		t.Fatal(said)
 	}
 	text, err := os.Open(file)

@@ -61,7 +61,9 @@ func repeating(password string) string {
 
 // between passes connections on to target. request and reply, if not nil, see what passes, and return what is passed on; replies in the
 // chunks in which they arrive.
-func between(t *testing.T, target func() string, request func(client net.Conn, raw []byte) []byte, reply func([]byte) []byte) (addr string) {
+func between(
+	t *testing.T, target func() string, request func(client net.Conn, raw []byte) []byte, reply func([]byte) []byte,
+) (addr string) {
 	return accepting(t, func(client net.Conn) {
 		server, err := net.Dial("tcp", target())
 		if err != nil {

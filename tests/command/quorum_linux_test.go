@@ -98,7 +98,8 @@ func TestDoctorOfAQuorum(t *testing.T) {
 	for _, s := range all {
 		s.Kill()
 	}
-	if code, stdout, stderr := runDoctor(t, all.url()); code != 69 || stdout != "" || !strings.Contains(stderr, a) || !strings.Contains(stderr, c) {
+	code, stdout, stderr := runDoctor(t, all.url())
+	if code != 69 || stdout != "" || !strings.Contains(stderr, a) || !strings.Contains(stderr, c) {
 		t.Errorf("without any node: exit code %d: %s%s", code, stdout, stderr)
 	}
 }

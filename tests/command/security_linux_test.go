@@ -90,7 +90,9 @@ func TestHostileHolders(t *testing.T) {
 		order(t, s, "SET", "holdfast:{"+name+"}", value)
 		hold := "9000000000000000:1:7:1700000000000:" + strings.TrimPrefix(value, "hf2:t:7:1700000000000:0:")
 		order(t, s, "HSET", "holdfast:{"+slot+"}", "kind", "sem", "limit", "1", "used", "1", "next", "9000000000000000", "last", "t", "t", hold)
-		for _, args := range [][]string{{name}, {"--if-busy=skip", "-v", name}, {"--json", "-q", name}, {"--slots=1", slot}, {"--json", "-q", "--slots=1", slot}} {
+		for _, args := range [][]string{
+			{name}, {"--if-busy=skip", "-v", name}, {"--json", "-q", name}, {"--slots=1", slot}, {"--json", "-q", "--slots=1", slot},
+		} {
 			code, stdout, stderr := invoke(t, env, slices.Concat([]string{"run", "-n"}, args, []string{"--", "true"})...)
 			if code != 75 && code != 0 || stdout != "" || stderr == "" || len(stderr) > 5000 || !printable(strings.TrimSuffix(stderr, "\n")) {
 				t.Errorf("%.50q %v: exit code %d: %s%.300q", value, args, code, stdout, stderr)
@@ -114,13 +116,15 @@ func printable(text string) bool {
 // parts of the password that it repeats.
 func TestWhatANodeSaysIsShownAsText(t *testing.T) {
 	t.Parallel()
-	two := "HOLDFAST_REDIS=redis://" + server.Start(t, server.One(t)).Addr() + " redis://" + server.Start(t, server.One(t)).Addr() + " redis://"
-	if code, _, stderr := invoke(t, []string{two + server.Start(t, server.One(t)).Addr()}, "init"); code != 0 {
+	start := func() string { return server.Start(t, server.One(t)).Addr() }
+	two := "HOLDFAST_REDIS=redis://" + start() + " redis://" + start() + " redis://"
+	if code, _, stderr := invoke(t, []string{two + start()}, "init"); code != 0 {
 		t.Fatalf("init: exit code %d: %s", code, stderr)
 	}
 	password := strings.Repeat("kanarie-7531-", 16)
 	echo := answering(t, repeating(password))
-	code, _, stderr := invoke(t, []string{two + ":" + password + "@" + echo}, append([]string{"run"}, append(patientNodes, "q", "--", "true")...)...)
+	args := slices.Concat([]string{"run"}, patientNodes, []string{"q", "--", "true"})
+	code, _, stderr := invoke(t, []string{two + ":" + password + "@" + echo}, args...)
 	if code != 0 || !strings.Contains(stderr, "node "+echo+" does not answer") || !strings.Contains(stderr, `unknown \x1b[31m\a\u202e command`) {
 		t.Errorf("exit code %d, and it says %q", code, stderr)
 	}

@@ -133,7 +133,8 @@ func TestLsTellsOfOtherPrefixesInACluster(t *testing.T) {
 	long(t)
 	t.Parallel()
 	url := "redis+cluster://" + server.StartReplicatedCluster(t, server.One(t), 3).Addrs()[0]
-	code, _, said := invoke(t, nil, "run", "--redis", url, "--prefix", "shop:", "order", "--", "holdfast", "ls", "--prefix", "holdfast:", "--redis", url)
+	list := []string{"holdfast", "ls", "--prefix", "holdfast:", "--redis", url}
+	code, _, said := invoke(t, nil, append([]string{"run", "--redis", url, "--prefix", "shop:", "order", "--"}, list...)...)
 	if code != 1 || !strings.Contains(said, `holdfast: 1 lock under "shop:": holdfast ls --prefix shop:`) {
 		t.Errorf("exit code %d: %s", code, said)
 	}

@@ -96,7 +96,8 @@ func TestServerDiesUnderAJob(t *testing.T) {
 		t.Run(flags, func(t *testing.T) {
 			t.Parallel()
 			s := server.Start(t, server.One(t))
-			cmd := command(t.Context(), []string{"HOLDFAST_REDIS=redis://" + s.Addr()}, append(append([]string{"run"}, strings.Fields(flags)...), "job", "--", "sh", "-c", "echo runs; read line; exit 3")...)
+			args := append(strings.Fields("run "+flags), "job", "--", "sh", "-c", "echo runs; read line; exit 3")
+			cmd := command(t.Context(), []string{"HOLDFAST_REDIS=redis://" + s.Addr()}, args...)
 			var stderr strings.Builder
 			cmd.Stderr = &stderr
 			in, err := cmd.StdinPipe()

@@ -46,7 +46,10 @@ func held(t *testing.T) (*holdfast.Lock, *holdfast.Lease) {
 // jobOf returns a run, and a job with this script.
 func jobOf(t *testing.T, script string, policy keeper.Policy) (*Run, *Job) {
 	t.Helper()
-	r := &Run{Name: "job", Console: console.New(io.Discard, console.Quiet), Servers: &connect.Servers{}, Streams: Streams{os.Stdin, os.Stdout, os.Stderr}}
+	r := &Run{
+		Name: "job", Console: console.New(io.Discard, console.Quiet), Servers: &connect.Servers{},
+		Streams: Streams{os.Stdin, os.Stdout, os.Stderr},
+	}
 	j := &Job{TTL: 15 * time.Second, Command: Command{
 		Args: []string{script}, Shell: true, OnLost: policy, KillAfter: 50 * time.Millisecond, LostCode: exitcode.Lost,
 	}}

@@ -87,7 +87,8 @@ func TestRecordingStandsStill(t *testing.T) {
 		t.Error("an animation is not guarded by the media query")
 	}
 	last := fmt.Sprintf("{transform:translateY(%dpx)}", -(5+3)*row)
-	if !strings.Contains(still, "#scroll"+last) || !regexp.MustCompile(`@keyframes scroll\{.*`+regexp.QuoteMeta(last)+`\}`).MatchString(moving) {
+	ends := regexp.MustCompile(`@keyframes scroll\{.*` + regexp.QuoteMeta(last) + `\}`)
+	if !strings.Contains(still, "#scroll"+last) || !ends.MatchString(moving) {
 		t.Errorf("it does not rest at %s: %s", last, still)
 	}
 }

@@ -93,8 +93,9 @@ func TestInvoicesHaveNoGaps(t *testing.T) {
 	}
 }
 
-// A later worker raises the mark between a worker's Raise and its write. The invoice's number is free, and its order has none: only
-// the fence tells that it is late.
+// Fault: A holder is late, and a later one has raised the mark in PostgreSQL between its Raise and its write. The write is refused.
+//
+// The invoice's number is free, and its order has none: only the fence tells that it is late.
 func TestALateInvoiceIsRefused(t *testing.T) {
 	t.Parallel()
 	s := server.Start(t, server.One(t))

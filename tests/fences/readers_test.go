@@ -11,6 +11,18 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
 )
 
+// lease is a lease that keeps its stamp for ever, as a late holder believes.
+type lease struct{ stamp fence.Stamp }
+
+func (l lease) Name() string  { return l.stamp.Lock }
+func (l lease) Owner() string { return l.stamp.Owner }
+func (l lease) Fence() uint64 { return l.stamp.Fence }
+func (l lease) Err() error    { return nil }
+
+func (l lease) Fences() map[string]uint64 { return map[string]uint64{l.Name(): l.Fence()} }
+
+func (l lease) IsShared() bool { return l.stamp.Shared }
+
 // resources are the ways to guard a resource. Each function reports whether a lease is accepted.
 func resources(t *testing.T, b *backend.Backend, d *database) map[string]func(l fence.Lease) error {
 	t.Helper()

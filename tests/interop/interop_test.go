@@ -1,8 +1,8 @@
 //go:build linux
 
-// Package interop tests locks that programs in other languages share with ours: Java with Jedis and with
-// Redisson, Python with Redis's own client. They run as usual, in processes of their own: see rival.go. Linux
-// only, where all programs can read one clock.
+// Package interop tests locks that programs in other languages share with ours: Java with Redisson, and Python with Redis's own
+// client, whose lock is the string that most programs use. They run in processes of their own: see rival_test.go. Linux only, where
+// all programs can read one clock.
 package interop
 
 import (
@@ -50,8 +50,6 @@ type form struct {
 func (f form) told() bool { return f.poll == 0 }
 
 var forms = []form{
-	{"jedis-set", "java", 5 * time.Millisecond, (*holdfast.Client).MutexKey},
-	{"jedis-setnx", "java", 5 * time.Millisecond, (*holdfast.Client).MutexKey},
 	{"redis-py", "python", 100 * time.Millisecond, (*holdfast.Client).MutexKey},
 	{"redisson", "java", 0, (*holdfast.Client).RedissonMutex},
 }
@@ -105,8 +103,7 @@ var claims = []struct {
 	{"crashes", false, crashes}, // it comes last: it starts other programs, which end with it
 }
 
-// Fault: Jedis, Redisson and redis-py hold, release, crash and poll shared keys. Each side keeps the other out, and
-// nobody starves.
+// Fault: Redisson and redis-py hold, release, crash and poll shared keys. Each side keeps the other out, and nobody starves.
 func TestSharing(t *testing.T) {
 	t.Parallel()
 	for _, f := range forms {
@@ -215,7 +212,7 @@ func entersAgain(t *testing.T, on *table) {
 	}
 }
 
-// turns is how many waits a median is taken of.
+// turns is how often each waits for the other.
 const turns = 9
 
 // Our client sleeps until they release. What it hears shows that Redisson's clients announce that. Tests in
@@ -226,7 +223,6 @@ func ourWaiterIsWoken(t *testing.T, on *table) {
 	if len(on.nodes) > 1 {
 		ours = 2
 	}
-	var waits []time.Duration
 	for range turns {
 		l, d := on.hearing(t)
 		on.them.expect(t, "granted", "acquire 300000")
@@ -241,15 +237,13 @@ func ourWaiterIsWoken(t *testing.T, on *table) {
 		if d.Heard("0") {
 			t.Error("a release is told of that has not been")
 		}
-		released := on.them.expect(t, "released", "release")
+		on.them.expect(t, "released", "release")
 		lease := backend.Receive(t, leases) // long before their lock would expire
-		waits = append(waits, time.Duration(history.Now()-released))
 		if on.told() {
 			backend.Eventually(t, "ours is told of their release", func() bool { return d.Heard("0") })
 		}
 		backend.Release(t, lease)
 	}
-	tell(t, on.name+": ours has the lock after their release", waits)
 }
 
 // listeners waits until n clients are subscribed to releases.
@@ -277,26 +271,16 @@ func (on *table) listening(t *testing.T) (heard int64) {
 // minutes, far longer than the test waits for an answer.
 func theirWaiterIsWoken(t *testing.T, on *table) {
 	l := on.lock(t, holdfast.TTL(5*time.Minute))
-	var waits []time.Duration
 	for range turns {
 		lease := backend.Acquire(t, l)
 		on.them.send(t, "acquire 60000")
 		if on.told() {
 			on.listeners(t, 1)
 		}
-		released := history.Now()
 		backend.Release(t, lease)
-		waits = append(waits, time.Duration(on.them.answer(t, "granted")-released))
+		on.them.answer(t, "granted")
 		on.them.expect(t, "released", "release")
 	}
-	tell(t, on.name+": they have the lock after our release", waits)
-}
-
-// tell logs waits. Their length says more about the machine than about the locks.
-func tell(t *testing.T, what string, waits []time.Duration) {
-	t.Helper()
-	slices.Sort(waits)
-	t.Logf("%s after %s, the median of %d; at most %s", what, waits[len(waits)/2].Round(10*time.Microsecond), len(waits), waits[len(waits)-1].Round(10*time.Microsecond))
 }
 
 // mostPassed is how often our clients may hold the lock while they wait. Their wait is measured in turns of
@@ -323,57 +307,28 @@ func theyGetTheirTurn(t *testing.T, on *table) {
 	}
 	defer wg.Wait()
 	defer stop()
-	var waits []time.Duration
 	var passed []int64 // how often our clients handed it over while they waited
 	for range turns {
 		before := handed.Load()
 		backend.Eventually(t, "ours hand over to each other again", func() bool { return handed.Load() > before+20 })
-		began := history.Now()
 		before = handed.Load()
-		waits = append(waits, time.Duration(on.them.expect(t, "granted", "acquire 60000")-began))
+		on.them.expect(t, "granted", "acquire 60000")
 		passed = append(passed, handed.Load()-before)
 		on.them.expect(t, "released", "release")
 	}
-	tell(t, on.name+": they get their turn", waits)
 	slices.Sort(passed)
-	t.Logf("%s: meanwhile ours had it %d times, the median of %d", on.name, passed[turns/2], passed)
 	if passed[turns/2] > mostPassed {
 		t.Errorf("ours had the lock %d times before they had it once; more than %d are too many", passed, mostPassed)
 	}
 }
 
-// Both sides add to a counter that only the lock guards.
-func bothCountToTheSame(t *testing.T, on *table) { allCountToTheSame(t, on, on.them) }
-
-// All programs that use the string form, and our clients, add to one counter.
-func TestAllCountToTheSame(t *testing.T) {
-	t.Parallel()
-	for _, bin := range binaries(t) {
-		s := server.Start(t, bin)
-		open := func(t *testing.T) redis.UniversalClient {
-			rdb := redis.NewClient(&redis.Options{Addr: s.Addr()})
-			t.Cleanup(func() { _ = rdb.Close() })
-			return rdb
-		}
-		on := &table{form: form{name: "all", ours: (*holdfast.Client).MutexKey}, nodes: []*server.Server{s}, open: open, rdb: open(t)}
-		var rivals []*rival
-		for _, f := range forms {
-			if !f.told() {
-				// All poll equally often: a program that asks rarely would rarely get the lock.
-				rivals = append(rivals, start(t, setUp(t, f.language), f.name, s.Addr(), key, 5*time.Millisecond))
-			}
-		}
-		allCountToTheSame(t, on, rivals...)
-	}
-}
-
-// allCountToTheSame goes on until all had turns. A hold during which the machine stood still may have ended
-// before it was used.
-func allCountToTheSame(t *testing.T, on *table, rivals ...*rival) {
+// Both sides add to a counter that only the lock guards, until both had turns. A hold during which the machine stood still may have
+// ended before it was used.
+func bothCountToTheSame(t *testing.T, on *table) {
 	for last := soak.Duration(t) / 3; ; last *= 2 {
 		few := ""
 		machine.Undisturbed(t, func() (err error) {
-			few, err = countTogether(t, on, last, rivals...)
+			few, err = countTogether(t, on, last)
 			return err
 		})
 		if few == "" {
@@ -386,28 +341,18 @@ func allCountToTheSame(t *testing.T, on *table, rivals ...*rival) {
 	}
 }
 
-// countTogether returns an error if the lock did not keep them apart, and the programs that had few turns.
-func countTogether(t *testing.T, on *table, last time.Duration, rivals ...*rival) (few string, err error) {
+// countTogether returns an error if the lock did not keep them apart, and says who had few turns.
+func countTogether(t *testing.T, on *table, last time.Duration) (few string, err error) {
 	const counter = "counter"
 	on.rdb.Del(t.Context(), counter)
 	ours := on.hammer(t, last, counter)
-	for _, r := range rivals {
-		r.hammer(t, 2, last, counter)
-	}
-	var all []history.Event
-	for _, r := range rivals {
-		theirs := r.turns(t, last)
-		if len(theirs) < 2 {
-			few += fmt.Sprintf("%s has had %d turns; ", r.command, len(theirs))
-		}
-		t.Logf("%s has had %d turns", r.command, len(theirs))
-		all = append(all, theirs...)
-	}
+	on.them.hammer(t, 2, last, counter)
+	theirs := on.them.turns(t, last)
 	mine, err := ours()
-	if len(mine) < 2 {
-		few += fmt.Sprintf("ours has had %d turns", len(mine))
+	if len(theirs) < 2 || len(mine) < 2 {
+		few = fmt.Sprintf("they had %d turns, ours %d", len(theirs), len(mine))
 	}
-	all = append(all, mine...)
+	all := slices.Concat(theirs, mine)
 	for _, v := range slices.Concat(history.Crowding(all, 1), history.Check(mine)) {
 		err = errors.Join(err, fmt.Errorf("%v", v))
 	}
@@ -415,7 +360,6 @@ func countTogether(t *testing.T, on *table, last time.Duration, rivals ...*rival
 	if failed != nil || got != len(all) {
 		err = errors.Join(err, fmt.Errorf("the counter shows %d (%v) after %d increments, %d of them ours", got, failed, len(all), len(mine)))
 	}
-	t.Logf("%s: counted to %d in %s, %d of it ours", on.name, got, last.Round(time.Millisecond), len(mine))
 	if !on.free(t) {
 		err = errors.Join(err, errors.New("the lock is left behind"))
 	}
@@ -482,7 +426,7 @@ func crashes(t *testing.T, on *table) {
 			on.them.expect(t, "granted", fmt.Sprint("acquire ", ttl))
 			leases := backend.Start(t, on.lock(t))
 			early := on.waiting(t, leases)
-			on.them.kill(t)
+			on.them.end(t)
 			expiry := on.expiry(t)
 			lease := early
 			if early == nil {
@@ -490,7 +434,7 @@ func crashes(t *testing.T, on *table) {
 			}
 			granted := history.Now()
 			backend.ReleaseSince(t, began, lease)
-			on.them = on.them.again(t)
+			on.them = run(t, on.them.command)
 			if early != nil {
 				return errors.New("ours had their lock before they were killed")
 			}
@@ -508,7 +452,7 @@ func crashes(t *testing.T, on *table) {
 		if on.told() {
 			backend.Eventually(t, "they wait", func() bool { return on.listening(t) >= 1 || len(on.them.lines) > 0 })
 		}
-		holder.kill(t)
+		holder.end(t)
 		expiry := on.expiry(t)
 		granted := on.them.answer(t, "granted")
 		on.them.send(t, "release")
@@ -544,7 +488,6 @@ func (on *table) expiry(t *testing.T) int64 {
 func (on *table) early(t *testing.T, who string, began time.Time, granted, expiry int64) error {
 	t.Helper()
 	late := time.Duration(granted - expiry)
-	t.Logf("%s: %s had the lock %s after its expiry", on.name, who, late.Round(10*time.Microsecond))
 	if late < -5*time.Millisecond { // a server counts whole ms
 		return fmt.Errorf("%s had the lock %s before it was over", who, -late)
 	}

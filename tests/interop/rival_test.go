@@ -119,7 +119,7 @@ const (
 	hanging  = time.Minute
 )
 
-// end kills the program, unless that was already done.
+// end kills the program, as the kernel kills a process that uses too much memory, unless it has ended.
 func (r *rival) end(t *testing.T) {
 	if r.cmd.ProcessState != nil {
 		return
@@ -131,18 +131,6 @@ func (r *rival) end(t *testing.T) {
 	if t.Failed() && r.said.Len() > 0 {
 		t.Logf("%s said:\n%s", r.command[0], r.said)
 	}
-}
-
-// kill kills it, as the kernel kills a process that uses too much memory.
-func (r *rival) kill(t *testing.T) {
-	t.Helper()
-	r.end(t)
-}
-
-// again starts the same program again.
-func (r *rival) again(t *testing.T) *rival {
-	t.Helper()
-	return run(t, r.command)
 }
 
 func (r *rival) send(t *testing.T, command string) {

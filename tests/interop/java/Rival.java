@@ -2,155 +2,23 @@ import java.io.BufferedReader;
 import java.io.InputStreamReader;
 import java.util.ArrayList;
 import java.util.List;
-import java.util.UUID;
 import java.util.concurrent.TimeUnit;
 import org.redisson.Redisson;
+import org.redisson.api.RBucket;
 import org.redisson.api.RLock;
 import org.redisson.api.RedissonClient;
 import org.redisson.client.codec.StringCodec;
 import org.redisson.config.Config;
 import org.redisson.config.ShardedSubscriptionMode;
-import redis.clients.jedis.JedisPooled;
-import redis.clients.jedis.params.SetParams;
 
 /**
- * A Java program that shares locks: java Rival FORM ADDRESS KEY POLL_MS, with the form jedis-set,
- * jedis-setnx, redisson, redisson-cluster or redisson-cluster-unsharded. It carries out one command
- * a line, and answers each; rival.go says which. Times are in nanoseconds of the clock that Go's
- * tests read, too: on Linux, System.nanoTime is CLOCK_MONOTONIC.
+ * A Java program that shares a lock, Redisson's RLock: java Rival FORM ADDRESS KEY POLL_MS, with the form redisson,
+ * redisson-cluster or redisson-cluster-unsharded. It does not poll. It carries out one command a line, and answers each;
+ * rival_test.go says which. Times are in nanoseconds of the clock that Go's tests read, too: on Linux, System.nanoTime is
+ * CLOCK_MONOTONIC.
  */
 public final class Rival {
-  /** A lock as one thread uses it. */
-  interface Lock {
-    /** Waits for the lock. With a TTL of 0 the lock is renewed, if the program can do that. */
-    void acquire(long ttl) throws InterruptedException;
-
-    boolean tryAcquire(long ttl);
-
-    /** Returns false if the lock was not this thread's. */
-    boolean release();
-  }
-
-  /** A program's view of a server: locks and values. */
-  interface Server {
-    Lock lock();
-
-    String get(String key);
-
-    void set(String key, String value);
-  }
-
-  /** The form that most programs with Jedis use, with two ways to acquire the lock. */
-  record Jedis(JedisPooled jedis, String key, long poll, boolean oneCommand) implements Server {
-    private static final String TAKE =
-        "if redis.call('setnx', KEYS[1], ARGV[1]) == 1 then"
-            + " redis.call('expire', KEYS[1], ARGV[2]) return 1 else return 0 end";
-    private static final String DELETE =
-        "if redis.call('get', KEYS[1]) == ARGV[1] then"
-            + " return redis.call('del', KEYS[1]) else return 0 end";
-
-    @Override
-    public Lock lock() {
-      return new Lock() {
-        private String token = "none";
-
-        @Override
-        public void acquire(long ttl) throws InterruptedException {
-          while (!tryAcquire(ttl)) {
-            Thread.sleep(poll);
-          }
-        }
-
-        @Override
-        public boolean tryAcquire(long ttl) {
-          String mine = UUID.randomUUID().toString();
-          boolean taken;
-          if (oneCommand) {
-            taken = "OK".equals(jedis.set(key, mine, SetParams.setParams().nx().px(ttl)));
-          } else {
-            String seconds = Long.toString((ttl + 999) / 1000);
-            taken = Long.valueOf(1).equals(jedis.eval(TAKE, List.of(key), List.of(mine, seconds)));
-          }
-          if (taken) {
-            token = mine;
-          }
-          return taken;
-        }
-
-        @Override
-        public boolean release() {
-          return Long.valueOf(1).equals(jedis.eval(DELETE, List.of(key), List.of(token)));
-        }
-      };
-    }
-
-    @Override
-    public String get(String name) {
-      return jedis.get(name);
-    }
-
-    @Override
-    public void set(String name, String value) {
-      jedis.set(name, value);
-    }
-  }
-
-  /** Redisson's RLock. */
-  record WithRedisson(RedissonClient redisson, String key) implements Server {
-    @Override
-    public Lock lock() {
-      RLock lock = redisson.getLock(key);
-      return new Lock() {
-        @Override
-        public void acquire(long ttl) {
-          if (ttl == 0) {
-            lock.lock();
-          } else {
-            lock.lock(ttl, TimeUnit.MILLISECONDS);
-          }
-        }
-
-        @Override
-        public boolean tryAcquire(long ttl) {
-          try {
-            return lock.tryLock(0, ttl == 0 ? -1 : ttl, TimeUnit.MILLISECONDS);
-          } catch (InterruptedException e) {
-            return false;
-          }
-        }
-
-        @Override
-        public boolean release() {
-          try {
-            lock.unlock();
-            return true;
-          } catch (IllegalMonitorStateException e) {
-            return false;
-          }
-        }
-      };
-    }
-
-    @Override
-    public String get(String name) {
-      return redisson.<String>getBucket(name, StringCodec.INSTANCE).get();
-    }
-
-    @Override
-    public void set(String name, String value) {
-      redisson.<String>getBucket(name, StringCodec.INSTANCE).set(value);
-    }
-  }
-
-  private static Server connect(String form, String address, String key, long poll) {
-    String[] host = address.split(":");
-    switch (form) {
-      case "jedis-set":
-      case "jedis-setnx":
-        JedisPooled jedis = new JedisPooled(host[0], Integer.parseInt(host[1]));
-        return new Jedis(jedis, key, poll, form.equals("jedis-set"));
-      default:
-    }
+  private static RedissonClient connect(String form, String address) {
     Config config = new Config().setThreads(4).setNettyThreads(4).setLockWatchdogTimeout(1500);
     if (form.equals("redisson")) {
       config.useSingleServer().setAddress("redis://" + address)
@@ -163,11 +31,30 @@ public final class Rival {
                   ? ShardedSubscriptionMode.OFF
                   : ShardedSubscriptionMode.AUTO);
     }
-    return new WithRedisson(Redisson.create(config), key);
+    return Redisson.create(config);
+  }
+
+  /** Waits for the lock. With a TTL of 0 the lock is renewed. */
+  private static void acquire(RLock lock, long ttl) {
+    if (ttl == 0) {
+      lock.lock();
+    } else {
+      lock.lock(ttl, TimeUnit.MILLISECONDS);
+    }
+  }
+
+  /** Returns false if the lock was not this thread's. */
+  private static boolean release(RLock lock) {
+    try {
+      lock.unlock();
+      return true;
+    } catch (IllegalMonitorStateException e) {
+      return false;
+    }
   }
 
   /** Adds to a counter that only the lock guards, in many threads, until the time is over. */
-  private static void hammer(Server server, int threads, long millis, long ttl, String counter)
+  private static void hammer(RLock lock, RBucket<String> counter, int threads, long millis, long ttl)
       throws InterruptedException {
     long end = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(millis);
     List<Thread> all = new ArrayList<>();
@@ -175,16 +62,15 @@ public final class Rival {
       int number = i;
       Thread thread = new Thread(() -> {
         try {
-          Lock lock = server.lock();
           while (System.nanoTime() < end) {
             long asked = System.nanoTime();
-            lock.acquire(ttl);
+            acquire(lock, ttl);
             long granted = System.nanoTime();
-            String value = server.get(counter);
+            String value = counter.get();
             Thread.sleep(1);
-            server.set(counter, Long.toString(value == null ? 1 : Long.parseLong(value) + 1));
+            counter.set(Long.toString(value == null ? 1 : Long.parseLong(value) + 1));
             long released = System.nanoTime();
-            say(lock.release() ? "turn" : "refused", number, asked, granted, released);
+            say(release(lock) ? "turn" : "refused", number, asked, granted, released);
           }
         } catch (InterruptedException | RuntimeException e) {
           say("error", e);
@@ -208,8 +94,8 @@ public final class Rival {
   }
 
   public static void main(String[] args) throws Exception {
-    Server server = connect(args[0], args[1], args[2], Long.parseLong(args[3]));
-    Lock lock = server.lock();
+    RedissonClient redisson = connect(args[0], args[1]);
+    RLock lock = redisson.getLock(args[2]);
     BufferedReader in = new BufferedReader(new InputStreamReader(System.in));
     say("ready");
     for (String line = in.readLine(); line != null; line = in.readLine()) {
@@ -217,18 +103,19 @@ public final class Rival {
       try {
         switch (word[0]) {
           case "acquire":
-            lock.acquire(Long.parseLong(word[1]));
+            acquire(lock, Long.parseLong(word[1]));
             say("granted", System.nanoTime());
             break;
           case "try":
-            say(lock.tryAcquire(Long.parseLong(word[1])) ? "granted" : "held", System.nanoTime());
+            say(lock.tryLock(0, Long.parseLong(word[1]), TimeUnit.MILLISECONDS) ? "granted" : "held", System.nanoTime());
             break;
           case "release":
             long before = System.nanoTime();
-            say(lock.release() ? "released" : "refused", before);
+            say(release(lock) ? "released" : "refused", before);
             break;
           case "hammer":
-            hammer(server, Integer.parseInt(word[1]), Long.parseLong(word[2]), Long.parseLong(word[3]), word[4]);
+            hammer(lock, redisson.getBucket(word[4], StringCodec.INSTANCE),
+                Integer.parseInt(word[1]), Long.parseLong(word[2]), Long.parseLong(word[3]));
             say("done", System.nanoTime());
             break;
           default:

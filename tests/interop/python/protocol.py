@@ -6,7 +6,6 @@ Times are in nanoseconds of the clock that Go's tests read, too: on Linux, time.
 
 import pathlib
 import sys
-import threading
 import time
 import traceback
 
@@ -14,34 +13,8 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[3] / "examples" 
 
 import holdfast
 
-mutex = threading.Lock()
-
-
 def say(*words):
-    with mutex:
-        print(*(str(word).replace("\n", " ") for word in words), flush=True)
-
-
-def hammer(client, lock, kind, number, end, counter):
-    try:
-        while time.monotonic() < end:
-            asked = time.monotonic_ns()
-            lease = lock.acquire()
-            granted = time.monotonic_ns()
-            value = int(client.rdb.get(counter) or 0)
-            time.sleep(0.001)
-            if kind == "reader":
-                if int(client.rdb.get(counter) or 0) != value:
-                    say("error somebody wrote while others read")
-            else:
-                client.rdb.set(counter, value + 1)
-            released = time.monotonic_ns()
-            fence = lease.fence
-            lease.release()
-            say("turn", kind, number, asked, granted, released, fence)
-    except Exception as e:  # told to the test
-        traceback.print_exc()
-        say("error", repr(e))
+    print(*(str(word).replace("\n", " ") for word in words), flush=True)
 
 
 def main(address, scripts, name):
@@ -53,9 +26,8 @@ def main(address, scripts, name):
     for line in sys.stdin:
         word = line.split()
         try:
-            if word[0] in ("acquire", "try"):
-                lock = kinds[word[1]](name, int(word[2]) / 1000)
-                lease = lock.acquire() if word[0] == "acquire" else lock.try_acquire()
+            if word[0] == "acquire":
+                lease = kinds[word[1]](name, int(word[2]) / 1000).acquire()
                 say("granted", time.monotonic_ns(), lease.fence)
             elif word[0] == "release":
                 before = time.monotonic_ns()
@@ -68,18 +40,6 @@ def main(address, scripts, name):
                 say("granted", time.monotonic_ns(), lease.fence)
             elif word[0] == "weigh":
                 say("weighed" if lease.weigh(1 if word[1] == "reader" else holdfast.EVERYTHING) else "held", time.monotonic_ns(), lease.fence)
-            elif word[0] == "hammer":
-                end = time.monotonic() + int(word[3]) / 1000
-                threads = [
-                    threading.Thread(target=hammer, args=(client, kinds[kind](name, int(word[4]) / 1000), kind, n, end, word[5]))
-                    for kind in word[1].split(",")
-                    for n in range(int(word[2]))
-                ]
-                for thread in threads:
-                    thread.start()
-                for thread in threads:
-                    thread.join()
-                say("done", time.monotonic_ns())
             else:
                 say("error", "no command", line)
         except holdfast.Held:

@@ -154,21 +154,13 @@ func (b *Backend) options(change ...func(*redis.Options)) *redis.Options {
 // Redis returns a new client of the server, closed with the test.
 func (b *Backend) Redis(tb testing.TB, change ...func(*redis.Options)) *redis.Client {
 	tb.Helper()
-	o := b.options(change...)
-	watch(tb, o)
-	rdb := redis.NewClient(o)
+	rdb := redis.NewClient(b.options(change...))
 	tb.Cleanup(func() { _ = rdb.Close() })
 	return rdb
 }
 
 // Dial connects to the server.
 func (b *Backend) Dial(ctx context.Context) (net.Conn, error) { return dial(ctx, b.options()) }
-
-// watch makes the test log, if it fails, which requests of a client with these options were slow.
-func watch(tb testing.TB, o *redis.Options) {
-	unwatched := *o
-	o.Dialer = tellSlowest(tb).dialer(func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx, &unwatched) })
-}
 
 func dial(ctx context.Context, o *redis.Options) (net.Conn, error) {
 	if o.Dialer != nil {
@@ -254,7 +246,6 @@ func New(tb testing.TB, cfg *holdfast.Config, d drivertest.Driver) *holdfast.Cli
 // Connect returns the driver of a client that Open returns.
 func Connect(tb testing.TB, o *redis.Options) drivertest.Driver {
 	tb.Helper()
-	watch(tb, o)
 	dial := func(ctx context.Context, _ string, _ *net.Dialer, _ *tls.Config) (net.Conn, error) {
 		return dial(ctx, o)
 	}

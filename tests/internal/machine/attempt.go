@@ -29,16 +29,6 @@ func UnhurriedTest(t *testing.T, unit time.Duration, f func(t testing.TB, unit t
 	})
 }
 
-// Unexcused fails a test for good, even in an attempt that could be repeated. It is for failures that no stall
-// of the machine excuses, such as a fence that does not rise.
-func Unexcused(tb testing.TB, format string, args ...any) {
-	tb.Helper()
-	if a, ok := tb.(*attempt); ok {
-		tb = a.TB
-	}
-	tb.Errorf(format, args...)
-}
-
 // attempt is a test that may fail and be repeated. It has a name, a context and cleanups of its own.
 type attempt struct {
 	testing.TB

@@ -32,13 +32,6 @@ func TestAnAttemptIsATestOfItsOwn(t *testing.T) {
 	if !slices.Equal(order, []string{"last", "first"}) {
 		t.Errorf("the cleanups ran as %q", order)
 	}
-	// An unexcused failure fails the test itself, not only the attempt.
-	var outer failing
-	outer.TB = t
-	Unexcused(&attempt{TB: &outer}, "fence %d follows %d", 1, 2)
-	if !outer.failed {
-		t.Error("an attempt hides what nothing excuses")
-	}
 	if err := try(t, 1, func(t testing.TB) { t.Log(t.Name()) }); err != nil || t.Failed() {
 		t.Errorf("one that does not fail: %v", err)
 	}

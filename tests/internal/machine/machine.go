@@ -94,29 +94,23 @@ func settle() {
 	}
 }
 
-// Longest returns the longest time for which the process stood still since then.
-func Longest(then time.Time) time.Duration {
+// measured returns the delays with which this process's sleepers woke up since then, their sum, and the longest.
+func measured(then time.Time) (delays []delay, sum, longest time.Duration) {
 	if virtual(then) {
-		return 0
+		return nil, 0, 0
 	}
 	settle()
-	var longest time.Duration
-	for _, d := range watching.since(then) {
+	delays = watching.since(then)
+	for _, d := range delays {
+		sum += d.by
 		longest = max(longest, d.by)
 	}
-	return longest
+	return delays, sum, longest
 }
 
 // HeldUp returns the sum of the delays with which this process's sleepers woke up since then.
 func HeldUp(then time.Time) time.Duration {
-	if virtual(then) {
-		return 0
-	}
-	settle()
-	var sum time.Duration
-	for _, d := range watching.since(then) {
-		sum += d.by
-	}
+	_, sum, _ := measured(then)
 	return sum
 }
 
@@ -124,7 +118,8 @@ func HeldUp(then time.Time) time.Duration {
 // than half of the time: to a process that takes many steps, many short delays are as bad as a long one.
 func Stalled(then time.Time) bool {
 	took := time.Since(then)
-	return Longest(then) >= noticeable || HeldUp(then) > took/2
+	_, sum, longest := measured(then)
+	return longest >= noticeable || sum > took/2
 }
 
 // Undisturbed requires that f returns nil. f depends on timeouts of a second or more. An attempt that fails
@@ -190,13 +185,9 @@ func Report(then time.Time) string {
 	if virtual(then) {
 		return "the machine: the time was virtual, so nothing was late"
 	}
-	settle()
-	delays := watching.since(then)
-	var sum, longest time.Duration
+	delays, sum, longest := measured(then)
 	var worst []string
 	for _, d := range delays {
-		sum += d.by
-		longest = max(longest, d.by)
 		if d.by >= noticeable && len(worst) < 10 {
 			worst = append(worst, fmt.Sprintf("%v until +%v", d.by.Round(time.Millisecond), d.end.Sub(then).Round(time.Millisecond)))
 		}

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 )
@@ -56,19 +57,10 @@ func complete(dir string) bool {
 	return true
 }
 
+var number = regexp.MustCompile(`\d+`)
+
 // version returns the first number in a folder's name, or 0 if there is none.
 func version(dir string) int {
-	digit := func(c byte) bool { return '0' <= c && c <= '9' }
-	for i := range len(dir) {
-		if !digit(dir[i]) {
-			continue
-		}
-		end := i
-		for end < len(dir) && digit(dir[end]) {
-			end++
-		}
-		n, _ := strconv.Atoi(dir[i:end]) // digits; one that is too long is no version
-		return n
-	}
-	return 0
+	n, _ := strconv.Atoi(number.FindString(dir))
+	return n
 }

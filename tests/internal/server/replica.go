@@ -65,32 +65,9 @@ type SentinelGroup struct {
 	Sentinel *Server
 }
 
-// StartSentinel starts a master, a replica and a sentinel with a quorum of one, which considers the master down
-// after a second. It waits until the sentinel has found the replica. The options apply to master and replica.
+// StartSentinel is StartSentinels with one replica and one sentinel.
 func StartSentinel(tb testing.TB, bin Binary, opts ...Option) *SentinelGroup {
 	tb.Helper()
-	g := &SentinelGroup{Name: "holdfast"}
-	g.Master = Start(tb, bin, opts...)
-	g.Replica = StartReplica(tb, bin, g.Master, opts...)
-	watch := []Option{
-		func(s *Server) { s.sentinel = true },
-		Conf("sentinel monitor", fmt.Sprintf("%s 127.0.0.1 %d 1", g.Name, g.Master.port)),
-		Conf("sentinel down-after-milliseconds", g.Name+" 1000"),
-		Conf("sentinel failover-timeout", g.Name+" 5000"),
-	}
-	g.Sentinel = Start(tb, bin, watch...)
-	err := g.Sentinel.await("sight of the replica", func() error {
-		reply, err := g.Sentinel.Do("SENTINEL", "REPLICAS", g.Name)
-		if err != nil {
-			return err
-		}
-		if replicas, _ := reply.([]any); len(replicas) != 1 {
-			return fmt.Errorf("the sentinel knows %d replicas", len(replicas))
-		}
-		return nil
-	})
-	if err != nil {
-		tb.Fatal(err)
-	}
-	return g
+	g := StartSentinels(tb, bin, 1, 1, opts...)
+	return &SentinelGroup{g.Name, g.Servers[0], g.Servers[1], g.Watchers[0]}
 }

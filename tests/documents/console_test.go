@@ -1,7 +1,6 @@
 package documents
 
 import (
-	"context"
 	"fmt"
 	"net"
 	"os"
@@ -10,7 +9,6 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
@@ -82,45 +80,35 @@ var attempts = []attempt{
 
 // of reports whether the attempt is one of that block.
 func (a attempt) of(p page, b block) bool {
-	return filepath.ToSlash(p.path) == a.page && (b.kind == "sh" || b.kind == "console") && strings.HasPrefix(b.body, a.begins)
+	return p.path == a.page && (b.kind == "sh" || b.kind == "console") && strings.HasPrefix(b.body, a.begins)
 }
 
 // Blocks of shell that cannot run as they are printed run with as little changed as possible.
 func TestBlocksRunWithChanges(t *testing.T) {
-	if testing.Short() {
-		t.Skip("SKIPPED: part of make nightly")
-	}
-	path := map[string]string{}
-	for _, name := range []string{"bash", "redis-cli", "curl"} {
-		found, err := exec.LookPath(name)
-		if err != nil {
+	programs := withHoldfast(t)
+	for _, name := range []string{"redis-cli", "curl"} {
+		if _, err := exec.LookPath(name); err != nil {
 			t.Skipf("SKIPPED, BLOCKS OF THE GUIDES ARE NOT TESTED: %v", err)
 		}
-		path[name] = found
 	}
-	programs := withHoldfast(t)
+	cli, _ := exec.LookPath("redis-cli") // before there is a stub
 	for name, text := range stubs {
-		if err := os.WriteFile(filepath.Join(programs, name), []byte("#!/bin/sh\n"+text+"\n"), 0o700); err != nil {
-			t.Fatal(err)
-		}
+		write(t, filepath.Join(programs, name), "#!/bin/sh\n"+text+"\n")
 	}
 	checkout, err := filepath.Abs(root)
 	if err != nil {
 		t.Fatal(err)
 	}
-	all := pages(t)
+	all, program := pages(t), readmesProgram(t)
 	for _, a := range attempts {
 		t.Run(a.page+"/"+a.begins, func(t *testing.T) {
 			t.Parallel()
-			body, program := "", ""
+			body := ""
 			for _, p := range all {
 				for _, b := range p.blocks {
 					if a.of(p, b) {
 						body += b.body
 					}
-				}
-				if p.path == "README.md" {
-					program = p.of("go")[0]
 				}
 			}
 			if body == "" {
@@ -131,12 +119,12 @@ func TestBlocksRunWithChanges(t *testing.T) {
 					t.Errorf("there is no %q in\n%s", a.with[i], body)
 				}
 			}
-			body = strings.NewReplacer(a.with...).Replace(body)
 			s := server.Start(t, server.One(t))
 			_, port, _ := net.SplitHostPort(s.Addr())
 			work := t.TempDir()
-			env := append(os.Environ(), "PATH="+programs+string(os.PathListSeparator)+os.Getenv("PATH"), "HOLDFAST_REDIS=redis://"+s.Addr(),
-				"addr="+s.Addr(), "port="+port, "checkout="+checkout, "work="+work, "cli="+path["redis-cli"])
+			write(t, filepath.Join(work, "draw.sh"), "#!/bin/sh\n")
+			write(t, filepath.Join(work, "program", "main.go"), program)
+			env := []string{"HOLDFAST_REDIS=redis://" + s.Addr(), "addr=" + s.Addr(), "port=" + port, "checkout=" + checkout, "work=" + work, "cli=" + cli}
 			if a.page == "docs/guides/clients.md" {
 				env = append(env, "GOWORK=off", "GOFLAGS=-mod=mod", "GONOSUMDB=*")
 			}
@@ -147,22 +135,7 @@ func TestBlocksRunWithChanges(t *testing.T) {
 					env = append(env, fmt.Sprintf("s%d=%s", i+1, addr))
 				}
 			}
-			for name, text := range map[string]string{"draw.sh": "#!/bin/sh\n", "program/main.go": program} {
-				file := filepath.Join(work, name)
-				if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
-					t.Fatal(err)
-				}
-				if err := os.WriteFile(file, []byte(text), 0o700); err != nil {
-					t.Fatal(err)
-				}
-			}
-			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute) // on a busy machine
-			defer cancel()
-			shell := exec.CommandContext(ctx, path["bash"], "--norc", "-c", "set -e\n"+a.before+"\n"+body+"\n"+a.after)
-			shell.Dir, shell.Env, shell.WaitDelay = work, env, 10*time.Second
-			if out, err := shell.CombinedOutput(); err != nil {
-				t.Errorf("%v\n%s\n%s", err, body, out)
-			}
+			paste(t, programs, work, "set -e\n"+a.before+"\n"+strings.NewReplacer(a.with...).Replace(body)+"\n"+a.after, env...)
 		})
 	}
 }
@@ -172,7 +145,7 @@ func TestLongCommandsExist(t *testing.T) {
 	if err := uses(); err != nil {
 		t.Fatal(err)
 	}
-	sources := sourcesIn(t, ".")
+	all := sources(t, `\.go(\.txt)?$`, true)
 	target := regexp.MustCompile(`(?m)^([a-z-]+):.*## `)
 	makefile, err := os.ReadFile(filepath.Join(root, "Makefile"))
 	if err != nil {
@@ -193,7 +166,7 @@ func TestLongCommandsExist(t *testing.T) {
 				n++
 				words := strings.Fields(command)
 				for _, m := range regexp.MustCompile(`\bHOLDFAST_[A-Z_]+`).FindAllString(command, -1) {
-					if !strings.Contains(sources, m) {
+					if !strings.Contains(all, m) {
 						t.Errorf("%s: nothing reads %s", p.path, m)
 					}
 				}
@@ -205,7 +178,7 @@ func TestLongCommandsExist(t *testing.T) {
 					switch {
 					case word == "make" && !targets[next]:
 						t.Errorf("%s: there is no target %q", p.path, next)
-					case word == "-run" && !regexp.MustCompile(`func Test\w*`+next).MatchString(sources):
+					case word == "-run" && !regexp.MustCompile(`func Test\w*`+next).MatchString(all):
 						t.Errorf("%s: there is no test %s", p.path, next)
 					case strings.HasSuffix(word, ".sh"):
 						if _, err := os.Stat(filepath.Join(root, word)); err != nil {
@@ -213,7 +186,7 @@ func TestLongCommandsExist(t *testing.T) {
 						}
 					case word == "-cells" || strings.HasSuffix(word, "'-cells"):
 						for cell := range strings.SplitSeq(next, ",") {
-							if !strings.Contains(sources, `"`+cell+`"`) {
+							if !strings.Contains(all, `"`+cell+`"`) {
 								t.Errorf("%s: the bench has no cell %s", p.path, cell)
 							}
 						}

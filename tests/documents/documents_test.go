@@ -5,11 +5,15 @@ package documents
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -41,32 +45,12 @@ type block struct{ kind, body string }
 var fenced = regexp.MustCompile("(?ms)^```(\\w*)\n(.*?)^```$")
 
 // pages returns README.md, OBSERVABILITY.md, the guides and the pages on migration.
-func pages(t *testing.T) (all []page) {
+func pages(t *testing.T) []page {
 	t.Helper()
-	if err := uses(); err != nil {
-		t.Fatal(err)
-	}
-	paths := []string{filepath.Join(root, "README.md"), filepath.Join(root, "docs", "OBSERVABILITY.md")}
-	for _, folder := range []string{"guides", "migration"} {
-		found, err := filepath.Glob(filepath.Join(root, "docs", folder, "*.md"))
-		if err != nil || len(found) < 5 {
-			t.Fatalf("the pages in %s are %q, %v", folder, found, err)
-		}
-		paths = append(paths, found...)
-	}
-	for _, path := range paths {
-		text, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		path, _ = filepath.Rel(root, path)
-		p := page{path: path, text: string(text)}
-		for _, m := range fenced.FindAllStringSubmatch(p.text, -1) {
-			p.blocks = append(p.blocks, block{m[1], m[2]})
-		}
-		all = append(all, p)
-	}
-	return all
+	return slices.DeleteFunc(documents(t), func(p page) bool {
+		fits, _ := path.Match("docs/[gm]*/*.md", p.path)
+		return !fits && p.path != "README.md" && p.path != "docs/OBSERVABILITY.md"
+	})
 }
 
 func (p page) of(kind string) (bodies []string) {
@@ -102,26 +86,28 @@ func TestReadmesProgramRuns(t *testing.T) {
 	if testing.Short() {
 		t.Skip("SKIPPED: part of make nightly")
 	}
-	s := server.Start(t, server.One(t))
-	folder, err := filepath.Abs(".")
+	const addr = `"127.0.0.1:6379"`
+	body := readmesProgram(t)
+	if !strings.Contains(body, addr) {
+		t.Fatalf("it does not name the server:\n%s", body)
+	}
+	file, err := filepath.Abs(filepath.Join("virtual", "program", "main.go"))
 	if err != nil {
 		t.Fatal(err)
 	}
+	body = strings.Replace(body, addr, fmt.Sprintf("%q", server.Start(t, server.One(t)).Addr()), 1)
+	goCommand(t, ".", map[string]string{file: body}, "run", "./virtual/program")
+}
+
+func readmesProgram(t *testing.T) string {
+	t.Helper()
 	for _, p := range pages(t) {
-		if p.path != "README.md" {
-			continue
-		}
-		for _, body := range p.of("go") {
-			if !strings.Contains(body, `"127.0.0.1:6379"`) {
-				t.Fatalf("it does not name the server:\n%s", body)
-			}
-			goCommand(t, ".", map[string]string{
-				filepath.Join(folder, "virtual", "program", "main.go"): strings.Replace(body, "127.0.0.1:6379", s.Addr(), 1),
-			}, "run", "./virtual/program")
-			return
+		if p.path == "README.md" {
+			return p.of("go")[0]
 		}
 	}
-	t.Fatal("README.md has no program")
+	t.Fatal("there is no README.md")
+	return ""
 }
 
 // goCommand runs the go command in a folder. It sees these files as well.
@@ -154,13 +140,6 @@ func goCommand(t *testing.T, folder string, files map[string]string, args ...str
 // Blocks of shell in the guides do what they say, pasted one after another, with stubs for the user's own programs. Blocks that
 // cannot run so are marked console: see attempts.
 func TestShellRuns(t *testing.T) {
-	if testing.Short() {
-		t.Skip("SKIPPED: part of make nightly")
-	}
-	bash, err := exec.LookPath("bash")
-	if err != nil {
-		t.Skipf("SKIPPED, THE GUIDES' COMMANDS ARE NOT TESTED: %v", err)
-	}
 	programs := withHoldfast(t)
 	ran := 0
 	for _, p := range pages(t) {
@@ -173,9 +152,7 @@ func TestShellRuns(t *testing.T) {
 			t.Parallel()
 			work := t.TempDir()
 			for _, m := range regexp.MustCompile(`\./(\w+)(\.sh)?\b`).FindAllString(strings.Join(blocks, ""), -1) {
-				if err := os.WriteFile(filepath.Join(work, m), []byte("#!/bin/sh\nexit 0\n"), 0o700); err != nil {
-					t.Fatal(err)
-				}
+				write(t, filepath.Join(work, m), "#!/bin/sh\nexit 0\n")
 			}
 			var urls []string
 			for range strings.Count(p.path, "quorum")*2 + 1 {
@@ -183,16 +160,7 @@ func TestShellRuns(t *testing.T) {
 			}
 			const metrics = "/var/lib/node_exporter"
 			script := "set -e\n" + strings.ReplaceAll(strings.Join(blocks, "\n"), metrics, work)
-			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute) // they wait for each other
-			defer cancel()
-			shell := exec.CommandContext(ctx, bash, "--norc", "-c", script)
-			shell.Dir = work
-			shell.Env = append(os.Environ(), "PATH="+programs+string(os.PathListSeparator)+os.Getenv("PATH"),
-				"HOLDFAST_REDIS="+strings.Join(urls, " "))
-			shell.WaitDelay = 10 * time.Second
-			if out, err := shell.CombinedOutput(); err != nil {
-				t.Errorf("%v\n%s", err, out)
-			}
+			paste(t, programs, work, script, "HOLDFAST_REDIS="+strings.Join(urls, " "))
 			if written, err := filepath.Glob(filepath.Join(work, "*.prom")); err != nil || strings.Contains(p.text, metrics) != (len(written) > 0) {
 				t.Errorf("the files with metrics are %q, %v", written, err)
 			}
@@ -203,9 +171,36 @@ func TestShellRuns(t *testing.T) {
 	}
 }
 
-// withHoldfast builds the command and returns its folder.
+// paste runs a script in that folder, with programs before others.
+func paste(t *testing.T, programs, work, script string, env ...string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute) // commands wait for each other, and machines are busy
+	defer cancel()
+	shell := exec.CommandContext(ctx, "bash", "--norc", "-c", script)
+	shell.Dir, shell.WaitDelay = work, 10*time.Second
+	shell.Env = append(os.Environ(), append(env, "PATH="+programs+string(os.PathListSeparator)+os.Getenv("PATH"))...)
+	if out, err := shell.CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s\n%s", err, script, out)
+	}
+}
+
+// write writes a program, or another file, into a folder that is made for it.
+func write(t *testing.T, file, text string) {
+	t.Helper()
+	if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o700), os.WriteFile(file, []byte(text), 0o700)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// withHoldfast builds the command and returns its folder. It skips the test if shell cannot run, or with -short.
 func withHoldfast(t *testing.T) string {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("SKIPPED: part of make nightly")
+	}
+	if _, err := exec.LookPath("bash"); err != nil {
+		t.Skipf("SKIPPED, THE GUIDES' COMMANDS ARE NOT TESTED: %v", err)
+	}
 	folder := t.TempDir()
 	build := exec.CommandContext(t.Context(), "go", "build", "-o", filepath.Join(folder, "holdfast"), ".")
 	build.Dir = filepath.Join(root, "cmd", "holdfast")
@@ -217,21 +212,12 @@ func withHoldfast(t *testing.T) string {
 
 // The crontabs, systemd units and Kubernetes manifests of the guides run their jobs, for which there are stubs.
 func TestConfigurationsRun(t *testing.T) {
-	if testing.Short() {
-		t.Skip("SKIPPED: part of make nightly")
-	}
-	bash, err := exec.LookPath("bash")
-	if err != nil {
-		t.Skipf("SKIPPED, THE COMMANDS IN CONFIGURATIONS ARE NOT TESTED: %v", err)
-	}
 	programs := withHoldfast(t)
 	run := func(t *testing.T, line string) {
 		t.Parallel()
 		work := t.TempDir()
 		job, ran := filepath.Join(work, "job"), filepath.Join(work, "ran")
-		if err := os.WriteFile(job, []byte("#!/bin/sh\necho $HOLDFAST_FENCE >"+ran+"\n"), 0o700); err != nil {
-			t.Fatal(err)
-		}
+		write(t, job, "#!/bin/sh\necho $HOLDFAST_FENCE >"+ran+"\n")
 		for pattern, with := range map[string]string{
 			`\bHOLDFAST_REDIS=\S+ `: "", `--min-hold=\S+`: "--min-hold=1ms", `--http=127.0.0.1:\d+`: "--http=127.0.0.1:0", `-- /\S+`: "-- " + job,
 		} {
@@ -241,16 +227,7 @@ func TestConfigurationsRun(t *testing.T) {
 		if sidecar {
 			line += ` 2>said & until grep leading said; do kill -0 $! || exit; sleep 0.1; done; kill $!; wait $!; [ $? = 143 ]`
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-		defer cancel()
-		shell := exec.CommandContext(ctx, bash, "--norc", "-c", line)
-		shell.Dir = work
-		shell.Env = append(os.Environ(), "PATH="+programs+string(os.PathListSeparator)+os.Getenv("PATH"),
-			"HOLDFAST_REDIS=redis://"+server.Start(t, server.One(t)).Addr())
-		shell.WaitDelay = 10 * time.Second
-		if out, err := shell.CombinedOutput(); err != nil {
-			t.Errorf("%v\n%s", err, out)
-		}
+		paste(t, programs, work, line, "HOLDFAST_REDIS=redis://"+server.Start(t, server.One(t)).Addr())
 		if fence, err := os.ReadFile(ran); !sidecar && (err != nil || len(fence) < 10) {
 			t.Errorf("the job has left %q, %v", fence, err)
 		}
@@ -349,19 +326,7 @@ func TestPromisesHaveTests(t *testing.T) {
 	}
 }
 
-// Blocks of YAML can be read.
-func TestYAMLParses(t *testing.T) {
-	for _, p := range pages(t) {
-		for _, body := range p.of("yaml") {
-			var content any
-			if err := yaml.Unmarshal([]byte(body), &content); err != nil {
-				t.Errorf("%s: %v\n%s", p.path, err, body)
-			}
-		}
-	}
-}
-
-var code = regexp.MustCompile("`([^`]+)`")
+var codeSpan = regexp.MustCompile("`([^`]+)`")
 
 // What trouble.md says that people see, in the first cells of its tables, is what the code says.
 func TestTroubleQuotesTheCode(t *testing.T) {
@@ -369,35 +334,17 @@ func TestTroubleQuotesTheCode(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var sources strings.Builder
-	for _, folder := range []string{".", "fence", "internal", filepath.Join("cmd", "holdfast", "internal")} {
-		err := filepath.WalkDir(filepath.Join(root, folder), func(path string, entry os.DirEntry, err error) error {
-			switch {
-			case err != nil:
-				return err
-			case entry.IsDir() && folder == "." && path != root:
-				return filepath.SkipDir
-			case !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go"):
-				return nil
-			}
-			source, err := os.ReadFile(path)
-			sources.Write(source)
-			return err
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
+	code := sources(t, `^((fence|internal|cmd/holdfast/internal)/.+|[^/]+)\.go$`, false)
 	quotes := 0
 	for line := range strings.Lines(string(text)) {
 		if !strings.HasPrefix(line, "| ") {
 			continue
 		}
 		first, _, _ := strings.Cut(line[2:], " | ")
-		for _, m := range code.FindAllStringSubmatch(first, -1) {
+		for _, m := range codeSpan.FindAllStringSubmatch(first, -1) {
 			quotes++
 			for part := range strings.SplitSeq(m[1], "…") {
-				if !strings.Contains(sources.String(), strings.TrimSpace(part)) {
+				if !strings.Contains(code, strings.TrimSpace(part)) {
 					t.Errorf("no code says %q of %s", part, line)
 				}
 			}
@@ -415,23 +362,9 @@ var (
 
 // Links within the repository lead to a file, and to a heading in it.
 func TestLinksLeadSomewhere(t *testing.T) {
-	var all []string
-	for _, pattern := range []string{"*.md", "docs/*.md", "docs/guides/*.md", "docs/migration/*.md", "docs/decisions/*.md", "docs/scripts/*.md", "models/*.md", "examples/*/README.md", "integrations/*/*.md", "tests/*/README.md"} {
-		paths, err := filepath.Glob(filepath.Join(root, pattern))
-		if err != nil {
-			t.Fatal(err)
-		}
-		all = append(all, paths...)
-	}
-	if len(all) < 50 {
-		t.Fatalf("only %d documents", len(all))
-	}
-	for _, path := range all {
-		text, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, m := range link.FindAllStringSubmatch(fenced.ReplaceAllString(string(text), ""), -1) {
+	for _, p := range documents(t) {
+		path := filepath.Join(root, p.path)
+		for _, m := range link.FindAllStringSubmatch(fenced.ReplaceAllString(p.text, ""), -1) {
 			to, anchor, _ := strings.Cut(m[1], "#")
 			if strings.Contains(to, "://") || strings.HasPrefix(to, "mailto:") {
 				continue

@@ -54,7 +54,7 @@ func (b block) runBy(p page) string {
 		}
 	}
 	for _, row := range runBy {
-		if fits, _ := path.Match(row.path, filepath.ToSlash(p.path)); fits && b.kind == row.kind {
+		if fits, _ := path.Match(row.path, p.path); fits && b.kind == row.kind {
 			return row.test
 		}
 	}
@@ -79,7 +79,7 @@ func documents(t *testing.T) (all []page) {
 			return err
 		}
 		path, _ = filepath.Rel(root, path)
-		p := page{path: path, text: string(text)}
+		p := page{path: filepath.ToSlash(path), text: string(text)}
 		for _, m := range fenced.FindAllStringSubmatch(p.text, -1) {
 			p.blocks = append(p.blocks, block{m[1], m[2]})
 		}
@@ -92,15 +92,17 @@ func documents(t *testing.T) (all []page) {
 	return all
 }
 
-// sourcesIn returns the Go in a folder of the repository.
-func sourcesIn(t *testing.T, folder string) string {
+// sources returns the repository's Go, and what becomes Go here, in the files whose paths match; without tests, on request.
+func sources(t *testing.T, paths string, tests bool) string {
 	t.Helper()
 	var all strings.Builder
-	err := filepath.WalkDir(filepath.Join(root, folder), func(path string, entry fs.DirEntry, err error) error {
+	match := regexp.MustCompile(paths)
+	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
 		if err == nil && entry.IsDir() && (entry.Name() == ".git" || entry.Name() == "dist") {
 			return filepath.SkipDir
 		}
-		if err != nil || !strings.HasSuffix(path, ".go") && !strings.HasSuffix(path, ".go.txt") {
+		rel, _ := filepath.Rel(root, path)
+		if err != nil || !match.MatchString(filepath.ToSlash(rel)) || !tests && strings.HasSuffix(path, "_test.go") {
 			return err
 		}
 		text, err := os.ReadFile(path)
@@ -115,7 +117,7 @@ func sourcesIn(t *testing.T, folder string) string {
 
 // Every block of Go, commands or configuration in every document has a test. With -v it lists them.
 func TestEveryBlockHasATest(t *testing.T) {
-	tests := sourcesIn(t, ".")
+	tests := sources(t, `\.go(\.txt)?$`, true)
 	count := map[string]int{}
 	var list []string
 	for _, p := range documents(t) {

@@ -3,18 +3,15 @@ package documents
 import (
 	"go/ast"
 	"go/parser"
-	"path/filepath"
+	"path"
 	"regexp"
 	"strings"
 	"testing"
 )
 
-func (p page) isMigration() bool { return filepath.Base(filepath.Dir(p.path)) == "migration" }
+func (p page) isMigration() bool { return path.Dir(p.path) == "docs/migration" }
 
-var (
-	tablesOfCalls = regexp.MustCompile(`(?ms)^## Calls$(.*?)^## `)
-	codeSpan      = regexp.MustCompile("`([^`]+)`")
-)
+var tablesOfCalls = regexp.MustCompile(`(?ms)^## Calls$(.*?)^## `)
 
 // calls returns a function with the calls, and other expressions, in a page's tables of them.
 func (p page) calls(t *testing.T) string {

@@ -4,12 +4,9 @@ package examples
 
 import (
 	"fmt"
-	"io"
 	"net/http"
 	"strings"
-	"sync"
 	"testing"
-	"time"
 
 	"github.com/holdfast-go/holdfast/tests/internal/proxy"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
@@ -60,69 +57,4 @@ func TestHalfAnImportIsNeverShown(t *testing.T) {
 		t.Errorf("the late price is answered %q", reply)
 	}
 	other.interrupt()
-}
-
-// Two processes show the catalog while both import it again and again.
-func TestPagesAreOfOneImport(t *testing.T) {
-	t.Parallel()
-	s := server.Start(t, server.One(t))
-	type answer struct {
-		status int
-		page   string
-		err    error
-	}
-	answers := make(chan answer)
-	enough := make(chan struct{})
-	get := func(url string) (a answer) {
-		resp, err := http.Get(url)
-		if err != nil {
-			return answer{err: err}
-		}
-		defer resp.Body.Close()
-		page, err := io.ReadAll(resp.Body)
-		return answer{resp.StatusCode, string(page), err}
-	}
-	var readers sync.WaitGroup
-	var processes []*process
-	for range 2 {
-		p := start(t, "cache", "-addr", s.Addr(), "-http", "127.0.0.1:0", "-takes", "8ms", "-age", "20ms")
-		processes = append(processes, p)
-		url := p.url()
-		for range 2 {
-			readers.Go(func() {
-				for {
-					select {
-					case answers <- get(url):
-					case <-enough:
-						return
-					}
-				}
-			})
-		}
-	}
-	stop := sync.OnceFunc(func() {
-		close(enough)
-		readers.Wait()
-	})
-	defer stop()
-	imports := map[string]bool{}
-	done := func() bool {
-		return len(imports) >= 10 && strings.Contains(processes[0].String(), "imported") && strings.Contains(processes[1].String(), "imported")
-	}
-	for limit := time.After(time.Minute); !done(); {
-		select {
-		case a := <-answers:
-			which, err := importOf(a.status, a.page)
-			if a.err != nil || err != nil {
-				t.Fatal(a.err, err)
-			}
-			imports[which] = true
-		case <-limit:
-			t.Fatalf("only %d imports in a minute", len(imports))
-		}
-	}
-	stop()
-	for _, p := range processes {
-		p.interrupt()
-	}
 }

@@ -5,7 +5,6 @@ package examples
 import (
 	"net/http"
 	"net/http/httptest"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -76,29 +75,4 @@ func TestPermitsOfADeadProcessComeBack(t *testing.T) {
 	if most != 3 {
 		t.Errorf("there were %d calls at a time, not 3", most)
 	}
-}
-
-// Two processes call the stand-in as often as they can, and it never has to refuse.
-func TestTheStandInRefusesNobody(t *testing.T) {
-	t.Parallel()
-	s := server.Start(t, server.One(t))
-	api := start(t, "ratelimit", "-serve", "127.0.0.1:0", "-takes", "10ms")
-	url := api.url()
-	var callers []*process
-	for range 2 {
-		callers = append(callers, start(t, "ratelimit", "-addr", s.Addr(), "-api", url))
-	}
-	for range 20 {
-		for _, p := range callers {
-			p.says(": 200 OK")
-		}
-	}
-	api.says("3 of 3 calls")
-	for _, p := range callers {
-		p.interrupt()
-	}
-	if strings.Contains(api.String(), "too many") {
-		t.Error("the API had to refuse a call")
-	}
-	api.interrupt()
 }

@@ -30,7 +30,12 @@ func TestReadmesOfExamples(t *testing.T) {
 				t.Errorf("%d draws are answered 200, and %d 409:\n%s", drawn, busy, printed)
 			}
 		},
-		"ratelimit": func(_ *testing.T, _ string, programs []*process) { programs[0].says("3 of 3 calls") },
+		"ratelimit": func(t *testing.T, _ string, programs []*process) {
+			programs[0].says("3 of 3 calls")
+			if strings.Contains(programs[0].String(), "too many") {
+				t.Error("the API had to refuse a call")
+			}
+		},
 		"scheduler": func(_ *testing.T, _ string, programs []*process) {
 			programs[0].says("running")
 			programs[0].says("running")

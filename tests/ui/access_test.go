@@ -10,39 +10,56 @@ import (
 	"github.com/holdfast-go/holdfast/inspect/ui"
 )
 
-// views are the pages, by address, with what is on them when they are complete.
-var views = map[string]string{"": "invoices:2026-11", "?view=contention": "Longest wait", "?lock=invoices:2026-11": "billing-4"}
-
-// Every control says what it is to those who do not see it.
-func TestControlsHaveNames(t *testing.T) {
+// Every control says what it is to those who do not see it, texts can be read in both schemes, and on a phone nothing is cut off or
+// needs to be pushed aside.
+func TestPagesSuitEverybody(t *testing.T) {
 	t.Parallel()
-	s := newStage(t, &ui.Options{AllowBreak: true})
+	s := newStage(t, &ui.Options{AllowBreak: true, Label: "redis-1.internal.example.com:6379"})
 	s.fill()
-	roles := []string{"button", "link", "textbox", "searchbox", "radio", "checkbox", "combobox", "grid", "dialog", "row", "columnheader", "heading", "navigation", "main"}
-	for address, text := range views {
+	for address, text := range map[string]string{"": "invoices:2026-11", "?view=contention": "Longest wait", "?lock=invoices:2026-11": "billing-4"} {
 		page := open(t, s.url+address, 1280, 800)
 		page.sees(text)
-		tree, err := chromedp.Call(page.ctx, accessibility.GetFullAXTree, accessibility.GetFullAXTreeParams{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		found := 0
-		for _, node := range tree.Nodes {
-			if node.Ignored || node.Role == nil {
-				continue
+		page.controlsHaveNames(address)
+		page.press("?") // the help
+		for _, scheme := range []string{"light", "dark"} {
+			page.emulate("prefers-color-scheme", scheme)
+			found := eval[[]string](page, "%s", contrasts)
+			for _, bad := range found[1:] {
+				t.Errorf("%q, %s: %s", address, scheme, bad)
 			}
-			role := string(node.Role.Value)
-			if !slices.ContainsFunc(roles, func(r string) bool { return role == quote(r) }) || role == quote("main") {
-				continue
-			}
-			found++
-			if node.Name == nil || string(node.Name.Value) == `""` || len(node.Name.Value) == 0 {
-				t.Errorf("%q: a %s has no name", address, role)
+			if len(found[0]) < 2 {
+				t.Errorf("%q, %s: only %s texts", address, scheme, found[0])
 			}
 		}
-		if found < 8 {
-			t.Errorf("%q: only %d controls", address, found)
+		page = open(t, s.url+address, 390, 844)
+		page.sees(text)
+		page.fitsAPhone(address)
+	}
+}
+
+func (t *tab) controlsHaveNames(address string) {
+	t.tb.Helper()
+	roles := []string{"button", "link", "textbox", "searchbox", "radio", "checkbox", "combobox", "grid", "dialog", "row", "columnheader", "heading", "navigation"}
+	tree, err := chromedp.Call(t.ctx, accessibility.GetFullAXTree, accessibility.GetFullAXTreeParams{})
+	if err != nil {
+		t.tb.Fatal(err)
+	}
+	found := 0
+	for _, node := range tree.Nodes {
+		if node.Ignored || node.Role == nil {
+			continue
 		}
+		role := string(node.Role.Value)
+		if !slices.ContainsFunc(roles, func(r string) bool { return role == quote(r) }) {
+			continue
+		}
+		found++
+		if node.Name == nil || string(node.Name.Value) == `""` || len(node.Name.Value) == 0 {
+			t.tb.Errorf("%q: a %s has no name", address, role)
+		}
+	}
+	if found < 8 {
+		t.tb.Errorf("%q: only %d controls", address, found)
 	}
 }
 
@@ -74,27 +91,6 @@ const contrasts = `(() => {
   return [String(seen), ...bad];
 })()`
 
-func TestContrasts(t *testing.T) {
-	t.Parallel()
-	s := newStage(t, &ui.Options{AllowBreak: true})
-	s.fill()
-	for address, text := range views {
-		for _, scheme := range []string{"light", "dark"} {
-			page := open(t, s.url+address, 1280, 800)
-			page.emulate("prefers-color-scheme", scheme)
-			page.sees(text)
-			page.press("?")
-			found := eval[[]string](page, "%s", contrasts)
-			for _, bad := range found[1:] {
-				t.Errorf("%q, %s: %s", address, scheme, bad)
-			}
-			if len(found[0]) < 2 {
-				t.Errorf("%q, %s: only %s texts", address, scheme, found[0])
-			}
-		}
-	}
-}
-
 func TestDarkAndLight(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, nil)
@@ -118,22 +114,15 @@ func TestDarkAndLight(t *testing.T) {
 	isDark(true)
 }
 
-// On a phone nothing is cut off or needs to be pushed aside.
-func TestAPhonesWidth(t *testing.T) {
-	t.Parallel()
-	s := newStage(t, &ui.Options{AllowBreak: true, Label: "redis-1.internal.example.com:6379"})
-	s.fill()
-	for address, text := range views {
-		page := open(t, s.url+address, 390, 844)
-		page.sees(text)
-		if wide := eval[int](page, "document.documentElement.scrollWidth"); wide > 390 {
-			t.Errorf("%q is %d wide", address, wide)
-		}
-		for _, cut := range eval[[]string](page, `[...document.querySelectorAll("main *, header *")].filter((e) => e.checkVisibility() && e.getBoundingClientRect().width > 1 && e.getBoundingClientRect().right > 391 && !e.closest(".head")).map((e) => e.outerHTML.slice(0, 80))`) {
-			t.Errorf("%q: cut off: %s", address, cut)
-		}
-		for _, small := range eval[[]string](page, `[...document.querySelectorAll("button, .tabs a, .choice label, .back")].filter((e) => e.checkVisibility() && !e.closest(".head, dialog") && e.getBoundingClientRect().height < 24).map((e) => e.outerHTML.slice(0, 80))`) {
-			t.Errorf("%q: too small for a finger: %s", address, small)
-		}
+func (t *tab) fitsAPhone(address string) {
+	t.tb.Helper()
+	if wide := eval[int](t, "document.documentElement.scrollWidth"); wide > 390 {
+		t.tb.Errorf("%q is %d wide", address, wide)
+	}
+	for _, cut := range eval[[]string](t, `[...document.querySelectorAll("main *, header *")].filter((e) => e.checkVisibility() && e.getBoundingClientRect().width > 1 && e.getBoundingClientRect().right > 391 && !e.closest(".head")).map((e) => e.outerHTML.slice(0, 80))`) {
+		t.tb.Errorf("%q: cut off: %s", address, cut)
+	}
+	for _, small := range eval[[]string](t, `[...document.querySelectorAll("button, .tabs a, .choice label, .back")].filter((e) => e.checkVisibility() && !e.closest(".head, dialog") && e.getBoundingClientRect().height < 24).map((e) => e.outerHTML.slice(0, 80))`) {
+		t.tb.Errorf("%q: too small for a finger: %s", address, small)
 	}
 }

@@ -249,21 +249,6 @@ func TestPause(t *testing.T) {
 	}
 }
 
-// A lease outlives a pause that is shorter than itself.
-func TestShortPause(t *testing.T) {
-	bubble(t, func(t *testing.T, one, other *holdfasttest.Client) {
-		lease := acquire(t, one.Mutex("a"))
-		for range 20 {
-			resume := one.Pause()
-			time.Sleep(ttl / 2)
-			resume()
-			time.Sleep(ttl / 10)
-		}
-		kept(t, lease)
-		release(t, lease)
-	})
-}
-
 // What the program calls meanwhile is answered when the process runs again.
 func TestAcquireOfAPausedProcess(t *testing.T) {
 	bubble(t, func(t *testing.T, one, other *holdfasttest.Client) {
@@ -299,21 +284,6 @@ func TestRestart(t *testing.T) {
 		lost(t, writer, holdfast.LossDeleted)
 		release(t, mutex)
 		release(t, acquire(t, other.Mutex("a")))
-	})
-}
-
-// After a restart without data, a mutex that somebody else takes first is lost.
-func TestRestartAndSomebodyElseIsFirst(t *testing.T) {
-	bubble(t, func(t *testing.T, one, other *holdfasttest.Client) {
-		lease := acquire(t, one.Mutex("a"))
-		one.Server.Restart(false)
-		next := acquire(t, other.Mutex("a"))
-		time.Sleep(ttl)
-		lost(t, lease, holdfast.LossTaken)
-		if next.Fence() <= lease.Fence() {
-			t.Errorf("fence %d follows %d", next.Fence(), lease.Fence())
-		}
-		release(t, next)
 	})
 }
 

@@ -72,17 +72,6 @@ func pairs(t *testing.T, f func(t *testing.T, one, other *holdfasttusd.Locker)) 
 	}
 }
 
-// The three tests of tusd's own lockers.
-func TestLockAndUnlock(t *testing.T) {
-	pairs(t, func(t *testing.T, one, other *holdfasttusd.Locker) {
-		for _, l := range []*holdfasttusd.Locker{one, other, one} {
-			lock := locked(t, l, "a", never(t))
-			time.Sleep(time.Minute)
-			must(t, "Unlock", lock.Unlock())
-		}
-	})
-}
-
 func TestTimeout(t *testing.T) {
 	pairs(t, func(t *testing.T, one, other *holdfasttusd.Locker) {
 		var asked atomic.Int64

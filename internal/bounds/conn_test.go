@@ -128,14 +128,3 @@ func TestARequestWrittenInPiecesCountsOnce(t *testing.T) {
 		}
 	}
 }
-
-func BenchmarkConn(b *testing.B) {
-	reply, sent, buf := []byte("$60\r\n"+strings.Repeat("x", 60)+"\r\n"), []byte(request("EVALSHA", strings.Repeat("a", 40), "2", "holdfast:{a}", "holdfast:{a}:q", "x", "y")), make([]byte, 4096)
-	s := &stream{}
-	conn := Wrap(s)
-	for b.Loop() {
-		_, _ = conn.Write(sent)
-		s.pieces = []string{string(reply)}
-		_, _ = conn.Read(buf)
-	}
-}

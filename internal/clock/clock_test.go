@@ -63,17 +63,6 @@ func TestLagGrowsOnlyDuringSuspension(t *testing.T) {
 	}
 }
 
-func TestSetBootCanBeUndone(t *testing.T) {
-	undo := SetBoot(func() time.Duration { return 42 })
-	if got := Now().boot; got != 42 {
-		t.Errorf("the boot clock reads %d, want 42", got)
-	}
-	undo()
-	if got := Now().boot; got == 42 {
-		t.Error("the boot clock still reads what SetBoot set")
-	}
-}
-
 func TestTheBootClockRuns(t *testing.T) {
 	first, began := bootTime(), time.Now()
 	if runtime.GOOS != "linux" {

@@ -511,14 +511,6 @@ func TestOnlyAchievementsHaveToBeDurable(t *testing.T) {
 	}
 }
 
-func TestNodesThatKeptTheirData(t *testing.T) {
-	for stands, want := range map[string]bool{"": false, "r/i?5": false, "r/i?5+": true} {
-		if got := (Refusal{Stands: stands}).KeptData(); got != want {
-			t.Errorf("a node that stands as %q has kept its data: %t", stands, got)
-		}
-	}
-}
-
 func TestMembers(t *testing.T) {
 	a := Acquire{Token: "A", Claim: 1500 * time.Millisecond, Channel: "c", Info: info}
 	for want, got := range map[string]string{
@@ -532,53 +524,6 @@ func TestMembers(t *testing.T) {
 			t.Errorf("the member is %q, want %q", got, want)
 		}
 	}
-}
-
-// What is asked for often takes few pieces of memory.
-func TestAllocations(t *testing.T) {
-	const n = 64
-	keys := make([]string, n)
-	for i := range keys {
-		keys[i] = strings.Repeat("k", i+1)
-	}
-	head := wire.NewHead("AAAAAAAAAAAAAAAAAAAAAA")
-	var sink driver.Call
-	for name, test := range map[string]struct {
-		most float64
-		f    func()
-	}{
-		"acquire": {3, func() {
-			q := Acquire{Lock: Lock{Keys: mutexKeys}, Mode: Try, Token: "A", TTL: time.Minute, NotAfter: nowInt, Fences: 1, Info: info}
-			sink = q.Call()
-		}},
-		"renew": {3, func() {
-			q := Renew{Lock: mutexLock, Token: "A", TTL: time.Minute, Fence: nowInt}
-			sink = q.Call()
-		}},
-		"batch renew": {6, func() {
-			b := NewBatchRenew(n)
-			for _, key := range keys {
-				b.Add(key, head, nowInt, time.Minute)
-			}
-			sink = b.Call()
-		}},
-		"replies": {0, func() {
-			a, r := Acquire{Mode: Wait}, Renew{}
-			k := BatchRenew{n: n}
-			_, err1 := a.Parse("granted " + now + " 60000 " + now + " 1")
-			_, err2 := a.Parse("queued " + now + " 60000 " + now + " 1 1 ours")
-			_, err3 := r.Parse("renewed " + now + " 60000 0 0")
-			_, err4 := k.Parse("kept " + now)
-			if err := errors.Join(err1, err2, err3, err4); err != nil {
-				t.Error(err)
-			}
-		}},
-	} {
-		if got := testing.AllocsPerRun(100, test.f); got > test.most {
-			t.Errorf("%s: %v allocations, want at most %v", name, got, test.most)
-		}
-	}
-	_ = sink
 }
 
 // Nothing that a server sends makes a parser panic, or is half read.

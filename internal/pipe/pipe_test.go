@@ -19,6 +19,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/clock"
+	"github.com/holdfast-go/holdfast/internal/resp"
 	"github.com/holdfast-go/holdfast/internal/script"
 )
 
@@ -99,30 +100,13 @@ func (w *world) serve(conn net.Conn) {
 
 func bulk(text string) string { return fmt.Sprintf("$%d\r\n%s\r\n", len(text), text) }
 
-func readCommandWords(in *bufio.Reader) ([]string, error) {
-	head, err := in.ReadString('\n')
+func readCommandWords(in *bufio.Reader) (words []string, err error) {
+	command, err := resp.Read(in)
 	if err != nil {
 		return nil, err
 	}
-	n, err := strconv.Atoi(strings.TrimSpace(head[1:]))
-	if err != nil {
-		return nil, err
-	}
-	var words []string
-	for range n {
-		size, err := in.ReadString('\n')
-		if err != nil {
-			return nil, err
-		}
-		length, err := strconv.Atoi(strings.TrimSpace(size[1:]))
-		if err != nil {
-			return nil, err
-		}
-		word := make([]byte, length+2)
-		if _, err := io.ReadFull(in, word); err != nil {
-			return nil, err
-		}
-		words = append(words, string(word[:length]))
+	for _, word := range command.([]any) {
+		words = append(words, word.(string))
 	}
 	return words, nil
 }
@@ -134,6 +118,24 @@ func (w *world) run(ctx context.Context, words ...string) (string, error) {
 		return "", err
 	}
 	return c.Text, nil
+}
+
+// serves requires that a call is answered.
+func (w *world) serves(t *testing.T) {
+	t.Helper()
+	if got, err := w.run(t.Context(), "ECHO", "served"); got != "served" || err != nil {
+		t.Errorf("%q, %v", got, err)
+	}
+}
+
+// deafen makes the server read one more command, and then none until hear is called.
+func (w *world) deafen() (hear func()) {
+	hears := make(chan struct{})
+	w.deaf.Store(&hears)
+	return func() {
+		w.deaf.CompareAndSwap(&hears, nil)
+		close(hears)
+	}
 }
 
 // start is run by Start and Leave, if there is a connection.
@@ -255,8 +257,7 @@ func TestEachGetsItsOwnReply(t *testing.T) {
 // A caller that gives up returns at once, whatever it does just then; what it has begun to write is written by the next.
 func TestACallerThatGivesUpReturnsAtOnce(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, w *world) {
-		hears := make(chan struct{})
-		w.deaf.Store(&hears)
+		hear := w.deafen()
 		began := time.Now()
 		for _, want := range []error{context.DeadlineExceeded, driver.ErrNotSent} { // the first writes, the second could not
 			ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
@@ -269,10 +270,8 @@ func TestACallerThatGivesUpReturnsAtOnce(t *testing.T) {
 				t.Errorf("it returned %s late", d)
 			}
 		}
-		time.AfterFunc(time.Second, func() { w.deaf.Store(nil); close(hears) })
-		if got, err := w.run(t.Context(), "ECHO", "y"); got != "y" || err != nil {
-			t.Errorf("%q, %v", got, err)
-		}
+		time.AfterFunc(time.Second, hear)
+		w.serves(t)
 		if w.opened.Load() != 1 || w.received("ECHO") != 2 {
 			t.Errorf("%d connections, %d commands", w.opened.Load(), w.received("ECHO"))
 		}
@@ -395,7 +394,7 @@ func TestCallsThatAreStarted(t *testing.T) {
 		if start("x", nil) != nil {
 			t.Error("a call was started without a connection")
 		}
-		_, _ = w.run(t.Context(), "ECHO", "x")
+		w.serves(t)
 		for i := range 100 {
 			start(strconv.Itoa(i), func() { start(strconv.Itoa(i)+"b", func() {}) })
 		}
@@ -406,8 +405,7 @@ func TestCallsThatAreStarted(t *testing.T) {
 		}
 		mu.Unlock()
 
-		hears := make(chan struct{})
-		w.deaf.Store(&hears)
+		hear := w.deafen()
 		start("y", func() {}) // whose driver writes
 		synctest.Wait()
 		queued := start("z", func() { t.Error("a call that was left is told of") })
@@ -417,8 +415,7 @@ func TestCallsThatAreStarted(t *testing.T) {
 		if left, _ := queued.Leave(); left {
 			t.Error("it was left twice")
 		}
-		w.deaf.Store(nil)
-		close(hears)
+		hear()
 		time.Sleep(time.Second)
 		late := start("late", func() { t.Error("a call that was left is told of") })
 		synctest.Wait()
@@ -440,13 +437,12 @@ func TestCallsThatAreStarted(t *testing.T) {
 // If the connection breaks, calls that were started are told, and so are those that were not written.
 func TestStartedCallsOnAConnectionThatBreaks(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, w *world) {
-		_, _ = w.run(t.Context(), "ECHO", "x")
+		w.serves(t)
 		errs := make(chan error, 4)
 		tell := func(err error) { errs <- err }
-		hears := make(chan struct{})
 		w.Start(&Call{Words: []string{"HANG"}}, tell)
 		synctest.Wait()
-		w.deaf.Store(&hears)
+		hear := w.deafen()
 		w.Start(&Call{Words: []string{"ECHO", "read"}}, tell) // the server reads one more command ahead
 		synctest.Wait()
 		w.Start(&Call{Words: []string{"ECHO", "written"}}, tell)
@@ -468,7 +464,7 @@ func TestStartedCallsOnAConnectionThatBreaks(t *testing.T) {
 		if d := time.Since(began); d > w.Timeout {
 			t.Errorf("told after %s", d)
 		}
-		close(hears)
+		hear()
 	})
 }
 
@@ -487,9 +483,7 @@ func TestAHungConnectionIsReplaced(t *testing.T) {
 			})
 		}
 		all.Wait()
-		if got, err := w.run(t.Context(), "ECHO", "x"); got != "x" || err != nil {
-			t.Errorf("%q, %v", got, err)
-		}
+		w.serves(t)
 		synctest.Wait()
 		if w.opened.Load() != 2 || w.freed.Load() != 1 {
 			t.Errorf("%d connections were opened, and %d freed", w.opened.Load(), w.freed.Load())
@@ -569,22 +563,19 @@ func TestAWriterThatGivesUpIsFollowedByTheReader(t *testing.T) {
 				synctest.Wait()
 			}
 			call(t.Context(), "ECHO", "reads first", "500ms")
-			hears := make(chan struct{})
-			w.deaf.Store(&hears)
+			hear := w.deafen()
 			call(t.Context(), "ECHO", "is read before the server looks")
 			ctx, cancel := context.WithCancel(t.Context())
 			call(ctx, "ECHO", "writes")
 			for i := range others {
 				call(t.Context(), "ECHO", strconv.Itoa(i))
 			}
-			again := make(chan struct{})
-			w.deaf.Store(&again)
-			close(hears) // it reads one more
+			hearAgain := w.deafen()
+			hear() // it reads one more
 			time.Sleep(600 * time.Millisecond)
 			cancel()
 			synctest.Wait()
-			w.deaf.Store(nil)
-			close(again)
+			hearAgain()
 			all.Wait()
 			if w.opened.Load() != 1 {
 				t.Errorf("%d others: %d connections", others, w.opened.Load())
@@ -616,19 +607,16 @@ func TestACallIsUsedAgainWhenItsCallerHasGivenUp(t *testing.T) {
 			}()
 			return "+OK\r\n"
 		}
-		if _, err := w.run(t.Context(), "ECHO", "x"); err != nil {
-			t.Fatal(err)
-		}
+		w.serves(t)
 		for range 100 {
 			synctest.Wait()
-			hears := make(chan struct{})
-			w.deaf.Store(&hears) // it reads one more
+			hear := w.deafen()
 			var ctx context.Context
 			ctx, cancel = context.WithCancel(t.Context())
 			c := &Call{Words: []string{"GET"}}
 			err := w.Send(ctx, c)
 			cancel()
-			time.AfterFunc(time.Millisecond, func() { w.deaf.Store(nil); close(hears) })
+			time.AfterFunc(time.Millisecond, hear)
 			if err == nil {
 				c.Words = []string{"ECHO", "x"}
 				if err := w.Send(t.Context(), c); err != nil {
@@ -655,18 +643,15 @@ func TestTheReaderWaitsForTheFirst(t *testing.T) {
 			synctest.Wait()
 		}
 		call(false, "ECHO", "reads first", "500ms")
-		hears := make(chan struct{})
-		w.deaf.Store(&hears)
+		hear := w.deafen()
 		call(false, "ECHO", "is read before the server looks")
 		call(true, "HANG", "writes")
 		time.Sleep(100 * time.Millisecond)
 		call(true, "ECHO", "reads then")
-		again := make(chan struct{})
-		w.deaf.Store(&again)
-		close(hears) // it reads one more
+		hearAgain := w.deafen()
+		hear() // it reads one more
 		time.Sleep(500 * time.Millisecond)
-		w.deaf.Store(nil)
-		close(again)
+		hearAgain()
 		all.Wait()
 	})
 }
@@ -680,9 +665,7 @@ func TestAConnectionIsReplacedThatHungForOthers(t *testing.T) {
 			t.Errorf("a call that was given up: %v", err)
 		}
 		time.Sleep(2 * time.Nanosecond)
-		if got, err := w.run(t.Context(), "ECHO", "x"); got != "x" || err != nil {
-			t.Errorf("%q, %v", got, err)
-		}
+		w.serves(t)
 	})
 }
 
@@ -737,9 +720,7 @@ func TestRepliesInPieces(t *testing.T) {
 			}
 			return reply
 		}
-		if _, err := w.run(t.Context(), "ECHO", "x"); err != nil {
-			t.Fatal(err)
-		}
+		w.serves(t)
 		server = <-w.servers
 		for range 3 {
 			if got, err := w.run(t.Context(), "GET"); got != long || err != nil {
@@ -762,9 +743,7 @@ func TestAServerThatCloses(t *testing.T) {
 		if _, err := w.run(t.Context(), "QUIT"); err == nil || errors.Is(err, driver.ErrNotSent) {
 			t.Error(err)
 		}
-		if got, err := w.run(t.Context(), "ECHO", "x"); got != "x" || err != nil {
-			t.Errorf("%q, %v", got, err)
-		}
+		w.serves(t)
 	})
 }
 
@@ -782,9 +761,7 @@ func TestAServerThatIsNoMaster(t *testing.T) {
 			if _, err := w.run(t.Context(), "SET"); err != driver.ReplyError("READONLY x") {
 				t.Error(err)
 			}
-			if got, err := w.run(t.Context(), "ECHO", "b"); got != "b" || err != nil {
-				t.Errorf("%q, %v", got, err)
-			}
+			w.serves(t)
 		})
 		all.Wait()
 		if w.opened.Load() != 2 {
@@ -822,9 +799,7 @@ func TestNoConnection(t *testing.T) {
 			t.Errorf("%d were made, %d freed", w.opened.Load(), w.freed.Load())
 		}
 		w.Open = open
-		if got, err := w.run(t.Context(), "ECHO", "x"); got != "x" || err != nil {
-			t.Errorf("%q, %v", got, err)
-		}
+		w.serves(t)
 	})
 }
 
@@ -943,8 +918,7 @@ func (w *world) together(ctx context.Context, calls []*Call) []error {
 	if _, err := w.run(ctx, "ECHO", "x"); err != nil {
 		return []error{err}
 	}
-	hears := make(chan struct{})
-	w.deaf.Store(&hears)
+	hear := w.deafen()
 	var all sync.WaitGroup
 	for range 2 { // the server still reads the first; the second is being written
 		all.Go(func() { _, _ = w.run(ctx, "ECHO", "x") })
@@ -954,8 +928,7 @@ func (w *world) together(ctx context.Context, calls []*Call) []error {
 		all.Go(func() { errs[i] = w.Send(ctx, c) })
 		synctest.Wait()
 	}
-	w.deaf.Store(nil)
-	close(hears)
+	hear()
 	all.Wait()
 	return errs
 }

@@ -3,7 +3,6 @@ package redistest_test
 import (
 	"context"
 	"errors"
-	"os/exec"
 	"testing"
 	"time"
 
@@ -62,26 +61,5 @@ func TestAServerEndsWithItsTest(t *testing.T) {
 	defer d.Close()
 	if _, err := d.Run(t.Context(), driver.Call{Script: driver.NewScript("test", "return ''")}); !errors.Is(err, driver.ErrNotSent) {
 		t.Errorf("Run on a server that has ended returns %v", err)
-	}
-}
-
-// A server that is named need not be in PATH.
-func TestTheFirstServerThatIsNamedIsUsed(t *testing.T) {
-	path, err := exec.LookPath("redis-server")
-	if err != nil {
-		t.Skipf("SKIPPED: %v", err)
-	}
-	t.Setenv("PATH", "")
-	t.Setenv("HOLDFAST_TEST_SERVERS", "first="+path+",second=/none")
-	used := false
-	t.Run("", func(t *testing.T) { used = redistest.Start(t) != nil })
-	if !used {
-		t.Error("it was not")
-	}
-}
-
-func TestPrefixesDiffer(t *testing.T) {
-	if a, b := redistest.Prefix(), redistest.Prefix(); a == b {
-		t.Errorf("two prefixes are %q", a)
 	}
 }

@@ -15,12 +15,16 @@ func TestAValueContainsItsInfo(t *testing.T) {
 	if strings.ContainsAny(text, "\n") {
 		t.Errorf("Encode = %q, more than one line", text)
 	}
-	for _, suffix := range []string{"", "+"} {
-		v, ok := ParseValue("hf2:token:42:1700000000000:3@1700000000000:" + text + suffix)
+	of := NewHead("token")
+	for _, value := range []string{"hf2:token:42:1700000000000:3@1700000000000:" + text, of.Value(42, 1700000000000, text), of.Value(42, 1700000000000, text) + "+"} {
+		v, ok := ParseValue(value)
 		want := Value{Token: "token", Fence: 42, Granted: 1700000000000, Info: info}
-		if !ok || !reflect.DeepEqual(v, want) {
-			t.Errorf("with the suffix %q: %+v, %v; want %+v", suffix, v, ok, want)
+		if !ok || !reflect.DeepEqual(v, want) || !strings.HasPrefix(value, string(of)) || of.Token() != "token" {
+			t.Errorf("%q is read as %+v, %v; want %+v", value, v, ok, want)
 		}
+	}
+	if got, want := string(of.AppendGrant(nil, 1<<64-1)), "hf2:token:18446744073709551615:"; got != want {
+		t.Errorf("a grant begins with %q", got)
 	}
 }
 
@@ -74,39 +78,6 @@ func TestAFieldOfAnotherTypeLeavesTheOthersReadable(t *testing.T) {
 		if got := ParseInfo(text); !reflect.DeepEqual(got, want) {
 			t.Errorf("ParseInfo(%.60s) = %+v, want %+v", text, got, want)
 		}
-	}
-}
-
-func TestHead(t *testing.T) {
-	h := NewHead("token")
-	if h != "hf2:token:" || h.Token() != "token" {
-		t.Errorf("the head is %q, of the token %q", h, h.Token())
-	}
-	if got := string(h.AppendGrant([]byte("x"), 18446744073709551615)); got != "xhf2:token:18446744073709551615:" {
-		t.Errorf("a grant begins with %q", got)
-	}
-}
-
-func TestValueIsRead(t *testing.T) {
-	info := Info{Owner: "o:1", PID: 7}
-	text, err := info.Encode()
-	if err != nil {
-		t.Fatal(err)
-	}
-	value := NewHead("token").Value(42, 1700000000000, text)
-	if want := `hf2:token:42:1700000000000:0:{"o":"o:1","p":7}`; value != want {
-		t.Errorf("the value is %q, want %q", value, want)
-	}
-	got, ok := ParseValue(value)
-	if want := (Value{Token: "token", Fence: 42, Granted: 1700000000000, Info: info}); !ok || !reflect.DeepEqual(got, want) {
-		t.Errorf("it is read as %+v, %v", got, ok)
-	}
-}
-
-func TestValueIsOnePieceOfMemory(t *testing.T) {
-	h, info := NewHead("AAAAAAAAAAAAAAAAAAAAAA"), `{"o":"me"}`
-	if n := testing.AllocsPerRun(100, func() { _ = h.Value(1<<63, 1<<42, info) }); n > 2 {
-		t.Errorf("a value takes %v allocations", n)
 	}
 }
 

@@ -106,45 +106,6 @@ func TestKilledOwners(t *testing.T) {
 		if second := stranger.fence(); second <= first {
 			t.Errorf("fence %d follows %d", second, first)
 		}
-
-		stranger.kill() // with a minute to go: now its owner releases what it had
-		if left, err := b.Client(t, nil).ReleaseOwner(t.Context(), "a", "you"); err != nil || left != 0 {
-			t.Errorf("ReleaseOwner for a process that was killed: %d, %v; want 0", left, err)
-		}
-		outer, last := newWorker(t, b.Server.Addr()), newWorker(t, b.Server.Addr())
-		outer.send("acquire a " + ttl.String() + " me")
-		third := outer.fence()
-		last.send("acquire a 15s you")
-		backend.Waiters(t, mine, 1)
-		outer.kill()
-		begun := time.Now()
-		if fourth := last.fence(); fourth <= third {
-			t.Errorf("fence %d follows %d", fourth, third)
-		}
-		t.Logf("from kill -9 of the owner's process: %s", time.Since(begun))
-	})
-}
-
-// Fault: A reader is killed while a writer waits. It is in the writer's way for its own TTL, whatever other TTLs are.
-func TestKilledReader(t *testing.T) {
-	t.Parallel()
-	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
-		const ttl = 1500 * time.Millisecond
-		dies, lives, writer := newWorker(t, b.Server.Addr()), newWorker(t, b.Server.Addr()), newWorker(t, b.Server.Addr())
-		dies.send("read a " + ttl.String())
-		dies.fence()
-		lives.send("read a 1m")
-		first := lives.fence()
-		writer.send("write a 1m")
-		backend.Waiters(t, b.Client(t, nil).RWMutex("a").Writer(), 1)
-		dies.kill()
-		begun := time.Now()
-		lives.send("release")
-		lives.answer("released")
-		if second := writer.fence(); second <= first {
-			t.Errorf("fence %d follows %d", second, first)
-		}
-		inTime(t, "serving the writer", begun, ttl)
 	})
 }
 

@@ -37,12 +37,6 @@ func TestMain(m *testing.M) {
 		mortal(os.Args[1:])
 	case "storm":
 		storm(os.Args[1:])
-	case "guest":
-		guest(os.Args[1:])
-	case "counts":
-		counts(os.Args[1:])
-	case "arrives":
-		arrives(os.Args[1:])
 	default:
 		backend.AtOnce(10) // the tests mostly wait
 		os.Exit(m.Run())
@@ -73,37 +67,22 @@ func excused(err error, lease *holdfast.Lease, granted time.Time) bool {
 // obey carries out one command a line, and answers each with a line:
 //
 //	acquire NAME TTL [OWNER]   "granted FENCE" or "error ..."
-//	read NAME TTL              the same, as a reader
-//	write NAME TTL             the same, as a writer
-//	err                "held" or "lost ..."
-//	release            "released" or "error ..."
+//	err                        "held" or "lost ..."
+//	release                    "released" or "error ..."
 func obey(addr string, in io.Reader, out io.Writer) {
 	c := dial(addr)
 	var lease *holdfast.Lease
 	lines := bufio.NewScanner(in)
 	for lines.Scan() {
-		var name string
-		var ttl time.Duration
-		switch word, rest, _ := strings.Cut(lines.Text(), " "); word {
-		case "acquire", "read", "write":
-			var text, owner string
-			n, err := fmt.Sscan(rest, &name, &text, &owner)
-			if n >= 2 {
-				ttl, err = time.ParseDuration(text)
+		switch words := strings.Fields(lines.Text()); words[0] {
+		case "acquire":
+			ttl, err := time.ParseDuration(words[2])
+			must(err)
+			l := c.Mutex(words[1], holdfast.TTL(ttl))
+			if len(words) == 4 {
+				l = c.OwnerMutex(words[1], words[3], holdfast.TTL(ttl))
 			}
-			if err == nil {
-				l := c.Mutex(name, holdfast.TTL(ttl))
-				switch rw := c.RWMutex(name, holdfast.TTL(ttl)); {
-				case word == "read":
-					l = rw.Reader()
-				case word == "write":
-					l = rw.Writer()
-				case n == 3:
-					l = c.OwnerMutex(name, owner, holdfast.TTL(ttl))
-				}
-				lease, err = l.Acquire(context.Background())
-			}
-			if err != nil {
+			if lease, err = l.Acquire(context.Background()); err != nil {
 				fmt.Fprintln(out, "error", err)
 				continue
 			}
@@ -121,6 +100,13 @@ func obey(addr string, in io.Reader, out io.Writer) {
 			}
 			fmt.Fprintln(out, "released")
 		}
+	}
+}
+
+func must(err error) {
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "worker:", err)
+		os.Exit(1)
 	}
 }
 

@@ -133,8 +133,8 @@ func TestNodesOfACluster(t *testing.T) {
 	})
 }
 
-// Fault: A slot moves while a script waits for replicas. It runs on the node to which its key has moved, followed by
-// WAIT, once.
+// Fault: A slot moves while scripts run, of which some wait for replicas. Each runs once, on the node to which its key has moved; those
+// that wait are followed by WAIT there.
 func TestRunDurablyWhileASlotMoves(t *testing.T) {
 	t.Parallel()
 	long(t)
@@ -150,9 +150,16 @@ func TestRunDurablyWhileASlotMoves(t *testing.T) {
 					t.Fatal(err)
 				}
 				m := c.StartMove(int(keys.Slot(key)), c.Nodes[1])
-				for round := 1; round <= 3; round++ { // before its key has moved and after, with the script not loaded, and loaded
-					if reply, reached, err := d.RunDurably(t.Context(), driver.Call{Script: count, Keys: []string{key}}, want); reply != fmt.Sprint("run ", round) || reached.Replicas != 1 || err != nil {
+				for round := range 3 { // before its key has moved and after, with the script not loaded, and loaded
+					reply, reached, err := d.RunDurably(t.Context(), driver.Call{Script: count, Keys: []string{key}}, want)
+					if reply != fmt.Sprint("run ", 3*round+1) || reached.Replicas != 1 || err != nil {
 						t.Errorf("round %d: %q, %+v, %v", round, reply, reached, err)
+					}
+					for i, urgent := range []bool{false, true} {
+						reply, err := d.Run(t.Context(), driver.Call{Script: count, Keys: []string{key}, Urgent: urgent})
+						if reply != fmt.Sprint("run ", 3*round+2+i) || err != nil {
+							t.Errorf("round %d, urgent %v: %q, %v", round, urgent, reply, err)
+						}
 					}
 					m.Key(key)
 				}
@@ -164,7 +171,7 @@ func TestRunDurablyWhileASlotMoves(t *testing.T) {
 				m.Finish()
 				backend.Eventually(t, "the driver finds the new owner", func() bool {
 					reply, _, err := d.RunDurably(t.Context(), driver.Call{Script: count, Keys: []string{key}}, want)
-					return err == nil && reply == "run 4"
+					return err == nil && reply == "run 10"
 				})
 			})
 		}

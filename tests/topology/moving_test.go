@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast"
-	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
@@ -18,35 +17,28 @@ func TestLocksInASlotOnTheMove(t *testing.T) {
 	each(t, func(t *testing.T, bin server.Binary) {
 		c := startCluster(t, bin)
 		all := names(8)
-		t.Run("mutex", func(t *testing.T) {
-			locksInASlotOnTheMove(t, c, all[:4], false, func(c *holdfast.Client, name string, opts ...holdfast.MutexOption) *holdfast.Lock {
-				return c.Mutex(name, opts...)
-			})
-		})
+		t.Run("mutex", func(t *testing.T) { locksInASlotOnTheMove(t, c, all[:4], false, (*holdfast.Client).Mutex) })
 		// Its key is the bare name, which is in the mutex's slot.
-		t.Run("Redisson's", func(t *testing.T) {
-			locksInASlotOnTheMove(t, c, all[4:], true, func(c *holdfast.Client, name string, opts ...holdfast.MutexOption) *holdfast.Lock {
-				return c.RedissonMutex(name, opts...)
-			})
-		})
+		t.Run("Redisson's", func(t *testing.T) { locksInASlotOnTheMove(t, c, all[4:], true, (*holdfast.Client).RedissonMutex) })
 	})
 }
 
-func locksInASlotOnTheMove(t *testing.T, c *server.Cluster, names []string, shared bool, lock func(c *holdfast.Client, name string, opts ...holdfast.MutexOption) *holdfast.Lock) {
+type lockOf = func(c *holdfast.Client, name string, opts ...holdfast.MutexOption) *holdfast.Lock
+
+func locksInASlotOnTheMove(t *testing.T, c *server.Cluster, names []string, shared bool, lock lockOf) {
 	open := clusterOf(c)
-	name := func(i int) (name string, slot int) { return names[i], slotOf(names[i]) }
-	other := func(slot int) *server.Server { return otherMaster(c, slot) }
 	waited := func(name string) backend.Pair {
 		return backend.Alike(func(c *holdfast.Client) *holdfast.Lock { return lock(c, name, holdfast.TTL(term)) })
 	}
+	startMove := func(name string) *server.Move { return c.StartMove(slotOf(name), otherMaster(c, slotOf(name))) }
 
 	// Neither lock has a queue, so that key counts as another node's.
 	t.Run("released before the key moves, and after", func(t *testing.T) {
-		name, slot := name(0)
+		name := names[0]
 		l := lock(open.client(t, nil), name, holdfast.TTL(term))
 		for _, moved := range []bool{false, true} {
 			lease := backend.Acquire(t, l)
-			m := c.StartMove(slot, other(slot))
+			m := startMove(name)
 			if moved {
 				m.Keys(10)
 			}
@@ -63,9 +55,9 @@ func locksInASlotOnTheMove(t *testing.T, c *server.Cluster, names []string, shar
 
 	// The script that hands the lock over empties the queue, which then does not exist.
 	t.Run("handed over before its keys move", func(t *testing.T) {
-		name, slot := name(1)
+		name := names[1]
 		q := newQueueOf(t, open, waited(name))
-		m := c.StartMove(slot, other(slot))
+		m := startMove(name)
 		if !shared {
 			q.passes("the beginning of a move")
 			m.Finish()
@@ -86,9 +78,9 @@ func locksInASlotOnTheMove(t *testing.T, c *server.Cluster, names []string, shar
 	// The new owner of the keys does not have the waiters' subscriptions until the slot is its own. From then
 	// on they are in its queue.
 	t.Run("waited for while its keys are elsewhere", func(t *testing.T) {
-		name, slot := name(2)
+		name := names[2]
 		q := newQueueOf(t, open, waited(name))
-		m := c.StartMove(slot, other(slot))
+		m := startMove(name)
 		for len(m.Keys(10)) > 0 {
 		}
 		var said bytes.Buffer // by one logger; read when its client is closed
@@ -111,9 +103,9 @@ func locksInASlotOnTheMove(t *testing.T, c *server.Cluster, names []string, shar
 	})
 
 	t.Run("asked for", func(t *testing.T) {
-		name, slot := name(3)
+		name := names[3]
 		client := open.client(t, nil)
-		m := c.StartMove(slot, other(slot))
+		m := startMove(name)
 		before, begun := rejected(c), time.Now()
 		lease, err := lock(client, name).Acquire(t.Context())
 		took, n := time.Since(begun), rejected(c)-before
@@ -159,39 +151,5 @@ func TestWaitersDoNotSubscribeToReplicas(t *testing.T) {
 		backend.Waiters(t, l, 1)
 		backend.Release(t, lease)
 		backend.Release(t, backend.Receive(t, next))
-	})
-}
-
-// Fault: The Cluster redirects a script. It runs once, on the node that has its key, however often it is redirected.
-func TestRedirectedScriptsRunOnce(t *testing.T) {
-	each(t, func(t *testing.T, bin server.Binary) {
-		c := startCluster(t, bin)
-		d := clusterOf(c)(t)
-		t.Cleanup(func() { _ = d.Close() })
-		count := driver.NewScript("test", "return tostring(redis.call('INCR', KEYS[1]))")
-		const key = "holdfast:{counted}"
-		slot := slotOf("counted")
-		want := int64(0)
-		counts := func(where string) {
-			t.Helper()
-			for _, urgent := range []bool{false, true} {
-				want++
-				reply, err := d.Run(t.Context(), driver.Call{Script: count, Keys: []string{key}, Urgent: urgent})
-				if n := atoi(reply); err != nil || n != want {
-					t.Errorf("%s, urgent %v: the script has run %q times (%v), want %d", where, urgent, reply, err, want)
-				}
-			}
-		}
-		counts("at home")
-		m := c.StartMove(slot, otherMaster(c, slot))
-		counts("before the key moves")
-		m.Keys(1)
-		counts("after the key has moved (ASK)")
-		m.Finish()
-		counts("after the slot has moved (MOVED)")
-		master := c.Owner(slot)
-		c.Failover(c.ReplicaOf(master))
-		c.Owner(slot, master)
-		counts("after a failover")
 	})
 }

@@ -64,27 +64,3 @@ func TestALeaseOutlastsFailoversWithOneReplica(t *testing.T) {
 		})
 	})
 }
-
-// Fault: A master and its only replica have min-replicas-to-write 1, and the master dies. The new master refuses all locks until the
-// old one is back.
-func TestASingleReplicaCannotDoWithoutTheOther(t *testing.T) {
-	each(t, func(t *testing.T, bin server.Binary) {
-		g := server.StartSentinels(t, bin, 1, 3, server.Conf("min-replicas-to-write", "1"), server.Conf("min-replicas-max-lag", "1"))
-		client := sentinelsOf(g).client(t, nil)
-		try := func() error {
-			lease, err := client.Mutex("a").TryAcquire(t.Context())
-			if err != nil {
-				return err
-			}
-			return lease.Release(t.Context())
-		}
-		works := func() bool { return try() == nil }
-		backend.Eventually(t, "the replica reports", works)
-		master := g.Servers[0]
-		master.Kill()
-		g.NextMaster(master)
-		backend.Eventually(t, "the next master refuses", func() bool { return backend.HasCode(try(), "NOREPLICAS") })
-		master.Restart()
-		backend.Eventually(t, "the old master is its replica", works)
-	})
-}

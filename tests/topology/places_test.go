@@ -1,7 +1,6 @@
 package topology
 
 import (
-	"context"
 	"os"
 	"path/filepath"
 	"testing"
@@ -13,7 +12,6 @@ import (
 	"github.com/holdfast-go/holdfast/driver/drivertest"
 	"github.com/holdfast-go/holdfast/holdfastrueidis"
 	"github.com/holdfast-go/holdfast/holdfastvalkey"
-	"github.com/holdfast-go/holdfast/tests/internal/backend"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
@@ -110,19 +108,7 @@ func TestEveryKindInADatabaseOfACluster(t *testing.T) {
 			t.Skipf("SKIPPED: %s has one database in a Cluster; Valkey 9 can have more", bin.Name)
 		}
 		c := server.StartReplicatedCluster(t, bin, 3, server.Conf("cluster-databases", "16"))
-		first := clusterOf(c)
-		third := opener(func(t *testing.T) drivertest.Driver {
-			switch backend.Adapter(t) {
-			case "rueidis":
-				return drivertest.Of(holdfastrueidis.NewDriver(rueidis.ClientOption{InitAddress: c.Addrs(), SelectDB: 3}))
-			case "valkey":
-				return drivertest.Of(holdfastvalkey.NewDriver(valkey.ClientOption{InitAddress: c.Addrs(), SelectDB: 3}))
-			}
-			return goRedis(t, redis.NewClusterClient(&redis.ClusterOptions{
-				Addrs:     c.Addrs(),
-				OnConnect: func(ctx context.Context, conn *redis.Conn) error { return conn.Select(ctx, 3).Err() },
-			}))
-		})
+		first, third := clusterOf(c), clusterAt(c, 3, nil)
 		slot := slotOf("{a}/any")
 		for what, replace := range map[string]func(){
 			"a failover that was asked for": func() {

@@ -4,7 +4,10 @@
 package topology
 
 import (
+	"context"
+	"crypto/tls"
 	"errors"
+	"net"
 	"os"
 	"runtime"
 	"slices"
@@ -30,17 +33,45 @@ import (
 // opener makes a driver with a client of its own, like another program.
 type opener func(t *testing.T) drivertest.Driver
 
-// clusterOf opens clients that refresh the slots by themselves only after the test: until then the driver must
-// do it.
-func clusterOf(c *server.Cluster) opener {
+// dialer makes a connection to a server.
+type dialer func(ctx context.Context, addr string) (net.Conn, error)
+
+func (dial dialer) goRedis(ctx context.Context, _, addr string) (net.Conn, error) {
+	return dial(ctx, addr)
+}
+
+func (dial dialer) rueidis(ctx context.Context, addr string, _ *net.Dialer, _ *tls.Config) (net.Conn, error) {
+	return dial(ctx, addr)
+}
+
+func clusterOf(c *server.Cluster) opener { return clusterAt(c, 0, nil) }
+
+// clusterAt opens clients of a database that dial as usual, or as dial does. They refresh the slots by themselves only after
+// the test: until then the driver must do it.
+func clusterAt(c *server.Cluster, db int, dial dialer) opener {
 	return func(t *testing.T) drivertest.Driver {
 		switch backend.Adapter(t) {
 		case "rueidis":
-			return drivertest.Of(holdfastrueidis.NewDriver(rueidis.ClientOption{InitAddress: c.Addrs()}))
+			o := rueidis.ClientOption{InitAddress: c.Addrs(), SelectDB: db}
+			if dial != nil {
+				o.DialCtxFn = dial.rueidis
+			}
+			return drivertest.Of(holdfastrueidis.NewDriver(o))
 		case "valkey":
-			return drivertest.Of(holdfastvalkey.NewDriver(valkey.ClientOption{InitAddress: c.Addrs()}))
+			o := valkey.ClientOption{InitAddress: c.Addrs(), SelectDB: db}
+			if dial != nil {
+				o.DialCtxFn = dial.rueidis
+			}
+			return drivertest.Of(holdfastvalkey.NewDriver(o))
 		}
-		return goRedis(t, redis.NewClusterClient(&redis.ClusterOptions{Addrs: c.Addrs(), ClusterStateReloadInterval: time.Hour}))
+		o := &redis.ClusterOptions{Addrs: c.Addrs(), ClusterStateReloadInterval: time.Hour}
+		if db != 0 {
+			o.OnConnect = func(ctx context.Context, conn *redis.Conn) error { return conn.Select(ctx, db).Err() }
+		}
+		if dial != nil {
+			o.Dialer = dial.goRedis
+		}
+		return goRedis(t, redis.NewClusterClient(o))
 	}
 }
 
@@ -65,16 +96,24 @@ func fails(c *server.Cluster, slot int, fail func(master *server.Server)) (maste
 	return master
 }
 
-func sentinelsOf(g *server.Sentinels) opener { return sentinelsAt(g, g.Addrs()) }
+func sentinelsOf(g *server.Sentinels) opener { return sentinelsAt(g, g.Addrs(), nil) }
 
-// sentinelsAt opens clients that know sentinels at these addresses.
-func sentinelsAt(g *server.Sentinels, addrs []string) opener {
+// sentinelsAt opens clients that know sentinels at these addresses, and dial as usual, or as dial does.
+func sentinelsAt(g *server.Sentinels, addrs []string, dial dialer) opener {
 	return func(t *testing.T) drivertest.Driver {
 		backend.NeedsSentinel(t)
 		if backend.Adapter(t) == "rueidis" {
-			return drivertest.Of(holdfastrueidis.NewDriver(rueidis.ClientOption{InitAddress: addrs, Sentinel: rueidis.SentinelOption{MasterSet: g.Name}}))
+			o := rueidis.ClientOption{InitAddress: addrs, Sentinel: rueidis.SentinelOption{MasterSet: g.Name}}
+			if dial != nil {
+				o.DialCtxFn = dial.rueidis
+			}
+			return drivertest.Of(holdfastrueidis.NewDriver(o))
 		}
-		return drivertest.Of(holdfastgoredis.NewFailoverDriver(&redis.FailoverOptions{MasterName: g.Name, SentinelAddrs: addrs}))
+		o := &redis.FailoverOptions{MasterName: g.Name, SentinelAddrs: addrs}
+		if dial != nil {
+			o.Dialer = dial.goRedis
+		}
+		return drivertest.Of(holdfastgoredis.NewFailoverDriver(o))
 	}
 }
 
@@ -136,11 +175,6 @@ func kindOf(err error) error {
 		}
 	}
 	return nil
-}
-
-func atoi(text string) int64 {
-	n, _ := strconv.ParseInt(text, 10, 64)
-	return n
 }
 
 // each runs f on the machine's servers: on all in a soak; otherwise on the first, and on the most capable

@@ -85,53 +85,8 @@ func soon[T any](t *testing.T, otherwise string, all ...<-chan T) (got T) {
 	}
 }
 
-// Fault: A Cluster's master dies, is paused, or is replaced, or a slot moves, while others wait. The end of a
-// subscription counts as a disconnect, and no waiter stays deaf.
-func TestClusterWaitersHearTheNextMaster(t *testing.T) {
-	each(t, func(t *testing.T, bin server.Binary) {
-		c := startCluster(t, bin)
-		open := clusterOf(c)
-		slot := slotOf("a")
-		first := c.Owner(slot)
-		t.Run("failover", func(t *testing.T) {
-			q := newQueue(t, open, "a")
-			c.Failover(c.ReplicaOf(first))
-			c.Owner(slot, first)
-			q.passes("a failover that was asked for")
-		})
-		t.Run("move", func(t *testing.T) {
-			q := newQueue(t, open, "a")
-			m := c.StartMove(slot, otherMaster(c, slot))
-			m.Finish()
-			q.passes("the move of the slot")
-		})
-		t.Run("atomic move", func(t *testing.T) {
-			if !bin.MovesAtomically() {
-				t.Skipf("SKIPPED: %s cannot move a slot by itself; Valkey 9 can", bin.Name)
-			}
-			q := newQueue(t, open, "a")
-			c.MoveAtomically(slot, otherMaster(c, slot))
-			q.passes("the move of the slot by the server")
-		})
-		t.Run("crash", func(t *testing.T) {
-			q := newQueue(t, open, "a")
-			master := fails(c, slot, (*server.Server).Kill)
-			q.passes("the master's death")
-			master.Restart()
-			c.AwaitReplicas()
-			c.Patience(30 * time.Second)
-		})
-		t.Run("pause", func(t *testing.T) {
-			q := newQueue(t, open, "a")
-			master := fails(c, slot, (*server.Server).Pause)
-			q.passes("the master's silence")
-			master.Resume()
-		})
-	})
-}
-
-// Fault: The master behind Sentinel dies, is paused, or is replaced and goes on, while others wait. No waiter stays
-// deaf.
+// Fault: The master behind Sentinel dies, is paused, or is replaced and goes on, with every kind of lock on it. Leases and tickets
+// go on, no waiter stays deaf, the next leads, jobs stay done, and latches and barriers open.
 func TestSentinelWaitersHearTheNextMaster(t *testing.T) {
 	t.Parallel()
 	for what, replace := range map[string]func(g *server.Sentinels, master *server.Server){
@@ -148,7 +103,7 @@ func TestSentinelWaitersHearTheNextMaster(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			each(t, func(t *testing.T, bin server.Binary) {
 				g := server.StartSentinels(t, bin, 2, 3)
-				q := newQueue(t, sentinelsOf(g), "a")
+				p := newPlay(t, sentinelsOf(g))
 				g.Servers[0].AwaitInStep()
 				replace(g, g.Servers[0])
 				g.NextMaster(g.Servers[0])
@@ -156,7 +111,7 @@ func TestSentinelWaitersHearTheNextMaster(t *testing.T) {
 					// Until then it can be released there, which frees it nowhere else.
 					awaitLeft(t, g.Servers[0])
 				}
-				q.passes("the master's " + what)
+				p.passes("the master's " + what)
 				if what == "failover" {
 					if role := g.Servers[0].Info("replication")["role"]; role != "master" {
 						t.Errorf("the old master is a %s, and was to be in the way", role)

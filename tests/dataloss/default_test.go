@@ -2,24 +2,13 @@ package dataloss
 
 import (
 	"errors"
-	"fmt"
 	"strconv"
 	"testing"
 	"time"
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
-	"github.com/holdfast-go/holdfast/tests/internal/server"
-	"github.com/holdfast-go/holdfast/tests/internal/soak"
 )
-
-// losses returns how often a test should make a server lose its data.
-func losses() int {
-	if soak.Long() {
-		return 50
-	}
-	return 2
-}
 
 // succession is a lock with its holder and a waiter, which gets the lock after the server has lost it.
 type succession struct {
@@ -104,129 +93,52 @@ func settle(t *testing.T, c *holdfast.Client, all []*succession, outage, ttl tim
 	return overlaps
 }
 
-// Fault: The server is killed and comes back without its data, without Strict mode. Fences rise and none is repeated,
-// nobody hangs; overlaps are counted, and late writes refused.
-func TestRestartWithoutData(t *testing.T) {
-	long(t)
-	t.Parallel()
-	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
-		const ttl = 10 * time.Second
-		const locks = 5
-		holders, waiters := b.Client(t, nil), b.Client(t, nil)
-		seen := map[uint64]bool{}
-		overlaps := 0
-		for range losses() {
-			all := successions(t, holders, waiters, ttl, locks)
-			begun := time.Now()
-			b.Server.Kill()
-			b.Server.Restart()
-			overlaps += settle(t, waiters, all, time.Since(begun), ttl, seen)
-		}
-		t.Logf("%d restarts without data, %d locks each: %d overlaps; every late write was refused", losses(), locks, overlaps)
-		b.Cleaned(t)
-	})
-}
-
-// Fault: The server comes back with older data, without Strict mode: released locks are held again, later ones are
-// gone, and the fence counter has its old value. Fences rise all the same, nobody hangs; overlaps are counted, and
-// late writes refused.
-func TestRestartFromAnOlderAOF(t *testing.T) {
-	long(t)
-	t.Parallel()
-	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
-		const ttl = 10 * time.Second
-		const locks = 5
-		early, holders, waiters := b.Client(t, nil), b.Client(t, nil), b.Client(t, nil)
-		seen := map[uint64]bool{}
-		overlaps := 0
-		for range losses() {
-			// It exists again after the restart, and keeps a waiter out until it expires.
-			old := backend.Acquire(t, early.Mutex("0", holdfast.TTL(4*time.Second)))
-			other := backend.Acquire(t, early.Mutex("old", holdfast.TTL(time.Minute)))
-			held, err := backend.HolderOf(t.Context(), early.Mutex("old"))
-			if err != nil {
-				t.Fatal(err)
-			}
-			copyAOF(t, b.Server)
-			backend.Release(t, other)
-			backend.Release(t, old)
-			all := successions(t, holders, waiters, ttl, locks)
-			counter := backend.LastFence(t, b.Redis(t), "holdfast:fences")
-
-			begun := time.Now()
-			b.Server.Kill()
-			restoreAOF(t, b.Server)
-			b.Server.Restart()
-			outage := time.Since(begun)
-			if h, err := backend.HolderOf(t.Context(), early.Mutex("old")); err != nil || h.Grant != held.Grant {
-				t.Fatalf("the old lock is not back: %+v, %v; the counter was %d", h, err, counter)
-			}
-			// Its earlier holder knows that the lease is released.
-			if err := old.Err(); err != holdfast.ErrReleased {
-				t.Errorf("the lease that was released: %v", err)
-			}
-			if seen[old.Fence()] {
-				t.Errorf("fence %d was issued twice", old.Fence())
-			}
-			overlaps += settle(t, waiters, all, outage, ttl, seen)
-			b.Redis(t).Del(t.Context(), "holdfast:{old}") // by force; otherwise it would end with its TTL
-		}
-		t.Logf("%d restarts from an older AOF, %d locks each: %d overlaps; every late write was refused", losses(), locks, overlaps)
-		b.Cleaned(t)
-	}, server.Conf("appendonly", "yes"), server.Conf("appendfsync", "always"))
-}
-
-// Fault: The master dies, and the replica that succeeds it has missed the locks, without Strict mode. Leases may
-// overlap, which are counted; fences rise, and late writes are refused.
+// Fault: The server comes back without its data or with older data, or its successor is a replica that missed the locks, without Strict
+// mode. Leases may overlap, which are counted, and locks that were released may be held again; fences rise and none is repeated,
+// nobody hangs, holders are told, and late writes are refused.
 //
 // Bug: An unsynced replica is promoted, and nobody can tell the two holders apart.
-func TestFailoverToAReplicaThatMissedTheLock(t *testing.T) {
+func TestLocksThatTheServerHasLost(t *testing.T) {
 	long(t)
 	t.Parallel()
-	for _, bin := range server.Binaries(t) {
-		t.Run(bin.Name, func(t *testing.T) {
-			t.Parallel()
-			const ttl = 10 * time.Second
-			const locks = 5
-			p := startPair(t, bin)
-			holders, waiters := p.client(nil), p.client(nil)
-			seen := map[uint64]bool{}
-			overlaps := 0
-			for n := range losses() {
-				replica := p.servers[1-p.master.Load()]
-				lease := backend.Acquire(t, holders.Mutex("replicated", holdfast.TTL(time.Minute)))
-				backend.Eventually(t, "the replica has a lock", func() bool {
-					return do(t, replica, "EXISTS", "holdfast:{replicated}") == int64(1)
-				})
-				p.lag()
-				// A holder that does not renew is not told.
-				untold := backend.Acquire(t, holders.Mutex(fmt.Sprint("untold", n), holdfast.TTL(time.Minute), holdfast.NoRenew()))
-				all := successions(t, holders, waiters, ttl, locks)
-				if n := do(t, replica, "EXISTS", "holdfast:{0}", "holdfast:{0}:q"); n != int64(0) {
-					t.Fatalf("the replica has %d of lock and queue", n)
-				}
+	eachLoss(t, outages, func(t *testing.T, l loss) {
+		const ttl = 10 * time.Second
+		early, holders, waiters := l.client(nil), l.client(nil), l.client(nil)
+		// Both may be held again after the loss; the first keeps a waiter out until it expires.
+		old, other := backend.Acquire(t, early.Mutex("0", holdfast.TTL(4*time.Second))), backend.Acquire(t, early.Mutex("old", holdfast.TTL(time.Minute)))
+		kept := backend.Acquire(t, early.Mutex("kept", holdfast.TTL(time.Minute)))
+		l.before()
+		backend.Release(t, old)
+		backend.Release(t, other)
+		// A holder that does not renew is not told.
+		untold := backend.Acquire(t, holders.Mutex("untold", holdfast.TTL(time.Minute), holdfast.NoRenew()))
+		all := successions(t, holders, waiters, ttl, 5)
 
-				begun := time.Now()
-				p.fail()
-				overlaps += settle(t, waiters, all, time.Since(begun), ttl, seen)
-				if err := lease.Err(); err != nil {
-					t.Errorf("the lock that the replica had: %v", err)
-				}
-				backend.Release(t, lease)
-				next := backend.Acquire(t, waiters.Mutex(untold.Name()))
-				var r backend.Resource
-				if !r.Succeed(t, untold, next) {
-					t.Errorf("the leases do not overlap, so these tests cannot show what Strict does: %v, %v", untold.Err(), next.Err())
-				}
-				backend.Release(t, next)
-				if err := untold.Release(t.Context()); !errors.Is(err, holdfast.ErrLost) {
-					t.Errorf("Release of the lost lease: %v", err)
-				}
-				p.servers[1-p.master.Load()].Restart()
-				p.follow()
+		begun := time.Now()
+		l.lose()
+		seen := map[uint64]bool{}
+		outage := time.Since(begun)
+		if h, err := backend.HolderOf(t.Context(), waiters.Mutex("old")); l.keeps && (err != nil || !backend.IsShown(h.Fence, other.Fence())) {
+			t.Errorf("what was released after the last data that are left is not held again: %+v, %v", h, err)
+		}
+		overlaps := settle(t, waiters, all, outage, ttl, seen)
+		t.Logf("%d overlaps of %d; every late write was refused", overlaps, len(all))
+		for _, released := range []*holdfast.Lease{old, other} {
+			if err := released.Err(); err != holdfast.ErrReleased || seen[released.Fence()] {
+				t.Errorf("%v, which was released: %v; its fence was issued twice: %t", released, err, seen[released.Fence()])
 			}
-			t.Logf("%d failovers to a replica that missed %d locks: %d overlaps; every late write was refused", losses(), locks, overlaps)
-			(&backend.Backend{Name: bin.Name, Server: p.servers[p.master.Load()]}).Cleaned(t)
-		})
-	}
+		}
+		if err := kept.Err(); l.keeps && err != nil {
+			t.Errorf("a lock that the server has not lost: %v", err)
+		}
+		next := backend.Acquire(t, waiters.Mutex(untold.Name()))
+		var r backend.Resource
+		if !r.Succeed(t, untold, next) {
+			t.Errorf("the leases do not overlap, so these tests cannot show what Strict does: %v, %v", untold.Err(), next.Err())
+		}
+		backend.Release(t, next)
+		if err := untold.Release(t.Context()); !errors.Is(err, holdfast.ErrLost) {
+			t.Errorf("Release of the lost lease: %v", err)
+		}
+	})
 }

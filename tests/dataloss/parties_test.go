@@ -23,7 +23,7 @@ import (
 func TestStrictHoldsForParties(t *testing.T) {
 	long(t)
 	t.Parallel()
-	eachLoss(t, func(t *testing.T, l loss) {
+	eachLoss(t, allLosses, func(t *testing.T, l loss) {
 		holder, other := l.client(oldMasterDead()), l.client(oldMasterDead())
 		initialise(t, holder)
 		do(t, l.master, "CONFIG", "SET", "slowlog-log-slower-than", "0")
@@ -97,101 +97,98 @@ func TestStrictHoldsForParties(t *testing.T) {
 func TestMinReplicasHoldsForParties(t *testing.T) {
 	long(t)
 	t.Parallel()
-	for _, bin := range server.Binaries(t) {
-		t.Run(bin.Name, func(t *testing.T) {
-			t.Parallel()
-			p := startPair(t, bin)
-			master, replica := p.servers[0], p.servers[1]
-			do(t, master, "CONFIG", "SET", "min-replicas-to-write", "0")
-			via := proxy.New(t, master.Addr())
-			rdb := redis.NewClient(&redis.Options{Addr: via.Addr()})
-			t.Cleanup(func() { _ = rdb.Close() })
-			c, err := holdfastgoredis.New(rdb, &holdfast.Config{CommandTimeout: 10 * time.Second})
-			if err != nil {
-				t.Fatal(err)
+	eachServer(t, func(t *testing.T, bin server.Binary) {
+		p := startPair(t, bin)
+		master, replica := p.servers[0], p.servers[1]
+		do(t, master, "CONFIG", "SET", "min-replicas-to-write", "0")
+		via := proxy.New(t, master.Addr())
+		rdb := redis.NewClient(&redis.Options{Addr: via.Addr()})
+		t.Cleanup(func() { _ = rdb.Close() })
+		c, err := holdfastgoredis.New(rdb, &holdfast.Config{CommandTimeout: 10 * time.Second})
+		if err != nil {
+			t.Fatal(err)
+		}
+		backend.CloseWith(t, c)
+		confirmed, soon := holdfast.MinReplicas(1, 10*time.Second), holdfast.MinReplicas(1, 100*time.Millisecond)
+		has := func(want string) {
+			t.Helper()
+			if got := do(t, replica, "HGET", "holdfast:{l}", "count"); got != want {
+				t.Errorf("the replica's count is %v, want %s", got, want)
 			}
-			backend.CloseWith(t, c)
-			confirmed, soon := holdfast.MinReplicas(1, 10*time.Second), holdfast.MinReplicas(1, 100*time.Millisecond)
-			has := func(want string) {
-				t.Helper()
-				if got := do(t, replica, "HGET", "holdfast:{l}", "count"); got != want {
-					t.Errorf("the replica's count is %v, want %s", got, want)
-				}
-			}
-			latch := func(o holdfast.LatchOption) *holdfast.Latch { return c.Latch("l", 7, o) }
-			if err := latch(confirmed).CountDown(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-			has("6")
-			party, err := latch(confirmed).Register(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := party.CountDown(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-			has("5")
-			first, second := inSoShortATime(t, latch(soon).Register), inSoShortATime(t, latch(soon).Register)
-			arrives := inSoShortATime(t, c.Barrier("b", 2, soon).Join)
+		}
+		latch := func(o holdfast.LatchOption) *holdfast.Latch { return c.Latch("l", 7, o) }
+		if err := latch(confirmed).CountDown(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		has("6")
+		party, err := latch(confirmed).Register(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := party.CountDown(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		has("5")
+		first, second := inSoShortATime(t, latch(soon).Register), inSoShortATime(t, latch(soon).Register)
+		arrives := inSoShortATime(t, c.Barrier("b", 2, soon).Join)
 
-			replica.Pause()
-			defer replica.Resume()
-			unconfirmed := func(what string, err error) {
-				t.Helper()
-				if !errors.Is(err, holdfast.ErrReplicas) || !errors.Is(err, holdfast.ErrAmbiguous) {
-					t.Errorf("%s without the replica: %v", what, err)
-				}
+		replica.Pause()
+		defer replica.Resume()
+		unconfirmed := func(what string, err error) {
+			t.Helper()
+			if !errors.Is(err, holdfast.ErrReplicas) || !errors.Is(err, holdfast.ErrAmbiguous) {
+				t.Errorf("%s without the replica: %v", what, err)
 			}
-			unconfirmed("CountDown", latch(soon).CountDown(t.Context())) // 4
-			lost := via.LoseReply(proxy.Containing(script.LatchCount().SHA1), proxy.Cut)
-			unconfirmed("CountDown, not answered", latch(soon).CountDown(t.Context())) // 3
-			lost.Wait(t)
-			unconfirmed("CountDown of a party", first.CountDown(t.Context())) // 2
-			unconfirmed("CountDown of a party again", first.CountDown(t.Context()))
-			lost = via.LoseReply(proxy.Containing(script.ShareRelease().SHA1), proxy.Cut)
-			unconfirmed("CountDown of a party, not answered", second.CountDown(t.Context())) // 1
-			lost.Wait(t)
-			_, err = latch(soon).Register(t.Context())
-			unconfirmed("Join", err)
-			backend.Eventually(t, "the party that Join has told nobody of is taken back", func() bool {
-				parties, err := backend.HoldersOf(t.Context(), latch(soon))
-				return err == nil && len(parties) == 0
-			})
-			if n, err := latch(soon).Count(t.Context()); err != nil || n != 1 {
-				t.Errorf("%d are left, %v; want 1", n, err)
-			}
-			unconfirmed("CountDown to 0", latch(soon).CountDown(t.Context()))
-			unconfirmed("CountDown at 0", latch(soon).CountDown(t.Context()))
-			_, err = c.Barrier("b", 2, soon).TryJoin(t.Context())
-			unconfirmed("TryJoin", err)
-			_, err = arrives.Await(t.Context())
-			unconfirmed("Await", err)
-			lost = via.LoseReply(proxy.Containing(script.LatchReset().SHA1), proxy.Cut)
-			unconfirmed("Reset, not answered", latch(soon).Reset(t.Context()))
-			lost.Wait(t)
-			replica.Resume()
-
-			// The changes that were not confirmed exist nevertheless, once each.
-			backend.Eventually(t, "the replica has it", func() bool { return do(t, replica, "HGET", "holdfast:{l}", "count") == "7" })
-			other, err := c.Barrier("b", 2, confirmed).Join(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
-			passed := make(chan uint64, 2)
-			for _, party := range []*holdfast.BarrierParty{arrives, other} {
-				go func() {
-					for {
-						phase, err := party.Await(t.Context())
-						if err == nil || !errors.Is(err, holdfast.ErrBarrierBroken) && !errors.Is(err, holdfast.ErrReplicas) {
-							passed <- phase
-							return
-						}
-					}
-				}()
-			}
-			if one, two := <-passed, <-passed; one != two || one == 0 {
-				t.Errorf("the parties passed %d and %d", one, two)
-			}
+		}
+		unconfirmed("CountDown", latch(soon).CountDown(t.Context())) // 4
+		lost := via.LoseReply(proxy.Containing(script.LatchCount().SHA1), proxy.Cut)
+		unconfirmed("CountDown, not answered", latch(soon).CountDown(t.Context())) // 3
+		lost.Wait(t)
+		unconfirmed("CountDown of a party", first.CountDown(t.Context())) // 2
+		unconfirmed("CountDown of a party again", first.CountDown(t.Context()))
+		lost = via.LoseReply(proxy.Containing(script.ShareRelease().SHA1), proxy.Cut)
+		unconfirmed("CountDown of a party, not answered", second.CountDown(t.Context())) // 1
+		lost.Wait(t)
+		_, err = latch(soon).Register(t.Context())
+		unconfirmed("Join", err)
+		backend.Eventually(t, "the party that Join has told nobody of is taken back", func() bool {
+			parties, err := backend.HoldersOf(t.Context(), latch(soon))
+			return err == nil && len(parties) == 0
 		})
-	}
+		if n, err := latch(soon).Count(t.Context()); err != nil || n != 1 {
+			t.Errorf("%d are left, %v; want 1", n, err)
+		}
+		unconfirmed("CountDown to 0", latch(soon).CountDown(t.Context()))
+		unconfirmed("CountDown at 0", latch(soon).CountDown(t.Context()))
+		_, err = c.Barrier("b", 2, soon).TryJoin(t.Context())
+		unconfirmed("TryJoin", err)
+		_, err = arrives.Await(t.Context())
+		unconfirmed("Await", err)
+		lost = via.LoseReply(proxy.Containing(script.LatchReset().SHA1), proxy.Cut)
+		unconfirmed("Reset, not answered", latch(soon).Reset(t.Context()))
+		lost.Wait(t)
+		replica.Resume()
+
+		// The changes that were not confirmed exist nevertheless, once each.
+		backend.Eventually(t, "the replica has it", func() bool { return do(t, replica, "HGET", "holdfast:{l}", "count") == "7" })
+		other, err := c.Barrier("b", 2, confirmed).Join(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		passed := make(chan uint64, 2)
+		for _, party := range []*holdfast.BarrierParty{arrives, other} {
+			go func() {
+				for {
+					phase, err := party.Await(t.Context())
+					if err == nil || !errors.Is(err, holdfast.ErrBarrierBroken) && !errors.Is(err, holdfast.ErrReplicas) {
+						passed <- phase
+						return
+					}
+				}
+			}()
+		}
+		if one, two := <-passed, <-passed; one != two || one == 0 {
+			t.Errorf("the parties passed %d and %d", one, two)
+		}
+	})
 }

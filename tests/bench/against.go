@@ -52,23 +52,18 @@ func ratios(this, other []figures) figures {
 var compared = []string{"rate", "p50_us", "handover_us", "handover99_us", "wait99_us", "redis_us", "client_us", "commands", "allocs", "lease_heap", "lease_stack"}
 
 func writeAgainst(w io.Writer, o options, between results) {
-	t := table{head: append([]string{"this build over the other"}, compared...)}
+	var rows [][]string
 	for _, cell := range o.cells {
 		for _, c := range contestants {
-			f := between[cell.name][c.name]
-			if f == nil {
+			if between[cell.name][c.name] == nil {
 				continue
 			}
 			row := []string{cell.name + ": " + c.name}
 			for _, name := range compared {
-				text := ""
-				if value, is := f[name]; is {
-					text = measure.Figure(value)
-				}
-				row = append(row, text)
+				row = append(row, known(cell.name, name)(between, c.name))
 			}
-			t.add(row...)
+			rows = append(rows, row)
 		}
 	}
-	t.write(w)
+	writeTable(w, append([]string{"this build over the other"}, compared...), rows)
 }

@@ -21,7 +21,6 @@ func TestRatiosAreOfRounds(t *testing.T) {
 
 // The other build is this one, too, behind a script that leaves a trace.
 func TestAgainst(t *testing.T) {
-	t.Setenv("GORACE", "atexit_sleep_ms=0")
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
@@ -30,18 +29,14 @@ func TestAgainst(t *testing.T) {
 	if err := os.WriteFile(other, fmt.Appendf(nil, "#!/bin/sh\necho >>'%s'\nexec '%s' \"$@\"\n", trace, self), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	var out, said bytes.Buffer
-	args := []string{"-quick", "-for", "50ms", "-cells", "free", "-only", "holdfast-goredis,bare-goredis", "-against", other}
-	if code := bench(t.Context(), args, nil, &out, &said); code != 0 {
-		t.Fatalf("code %d: %s", code, &said)
+	r, tables, _ := medians(t, "-quick", "-for", "50ms", "-cells", "free", "-only", "holdfast-goredis,bare-goredis", "-against", other)
+	if !strings.Contains(tables, "| this build over the other | ") {
+		t.Errorf("the builds are not compared in %s", tables)
 	}
-	for _, want := range []string{`"holdfast-goredis-other":{`, "| this build over the other | "} {
-		if !strings.Contains(out.String(), want) {
-			t.Errorf("no %q in %s", want, &out)
+	for name, want := range map[string]bool{"holdfast-goredis-other": true, "bare-goredis-other": false} {
+		if _, is := r["free/1"][name]; is != want {
+			t.Errorf("%s has a turn: %t", name, is)
 		}
-	}
-	if strings.Contains(out.String(), "bare-goredis-other") {
-		t.Errorf("the bare commands of the other build take turns, too: %s", &out)
 	}
 	ran, err := os.ReadFile(trace)
 	if turns := bytes.Count(ran, []byte("\n")); err != nil || turns != len(levels) {

@@ -6,7 +6,6 @@ import (
 	"io"
 	"os"
 	"sync/atomic"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/rueidis"
@@ -19,40 +18,25 @@ var (
 	deleteByRueidis = rueidis.NewLuaScript(measure.CompareAndDelete)
 )
 
-// bare is the usual lock, which is the floor: it has no fence and no renewal, and waiters poll.
-type bare struct {
-	set    func(ctx context.Context, key, token string) (bool, error)
-	delete func(ctx context.Context, key, token string) error
-	end    func()
-
-	handles atomic.Int64
-}
-
-func (b *bare) lock(name string) lock {
-	return &bareLock{b, name, fmt.Sprintf("%011d%011d", os.Getpid(), b.handles.Add(1))}
-}
-
-func (b *bare) close() { b.end() }
-
-type bareLock struct {
-	b          *bare
-	key, token string
-}
-
-func (l *bareLock) acquire(ctx context.Context) error {
-	for {
-		if ok, err := l.b.set(ctx, l.key, l.token); ok || err != nil {
-			return err
+// newBare makes the usual lock, which is the floor: it has no fence and no renewal, and waiters poll.
+func newBare(set func(ctx context.Context, key, token string) (bool, error), del func(ctx context.Context, key, token string) error, end func()) locker {
+	var handles atomic.Int64
+	return &maker{end: end, mutex: func(key string) lock {
+		token := fmt.Sprintf("%011d%011d", os.Getpid(), handles.Add(1))
+		return &handle{
+			take: func(ctx context.Context) error {
+				return again(ctx, errTaken, pollInterval, func() error {
+					ok, err := set(ctx, key, token)
+					if err == nil && !ok {
+						return errTaken
+					}
+					return err
+				})
+			},
+			free: func() error { return del(context.Background(), key, token) },
 		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(pollInterval):
-		}
-	}
+	}}
 }
-
-func (l *bareLock) release() error { return l.b.delete(context.Background(), l.key, l.token) }
 
 func bareGoredis(j job) (locker, error) {
 	rdb := dialGoredis(j.Addrs)
@@ -69,15 +53,14 @@ func bareAutoPipeline(j job) (locker, error) {
 }
 
 func bareOver(rdb io.Closer, c redis.Cmdable) locker {
-	return &bare{
-		set: func(ctx context.Context, key, token string) (bool, error) {
+	return newBare(
+		func(ctx context.Context, key, token string) (bool, error) {
 			return c.SetNX(ctx, key, token, ttl).Result()
 		},
-		delete: func(ctx context.Context, key, token string) error {
+		func(ctx context.Context, key, token string) error {
 			return deleteByGoredis.Run(ctx, c, []string{key}, token).Err()
 		},
-		end: func() { _ = rdb.Close() },
-	}
+		func() { _ = rdb.Close() })
 }
 
 func bareRueidis(j job) (locker, error) {
@@ -85,17 +68,16 @@ func bareRueidis(j job) (locker, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &bare{
-		set: func(ctx context.Context, key, token string) (bool, error) {
+	return newBare(
+		func(ctx context.Context, key, token string) (bool, error) {
 			err := c.Do(ctx, c.B().Set().Key(key).Value(token).Nx().PxMilliseconds(ttl.Milliseconds()).Build()).Error()
 			if rueidis.IsRedisNil(err) {
 				return false, nil
 			}
 			return err == nil, err
 		},
-		delete: func(ctx context.Context, key, token string) error {
+		func(ctx context.Context, key, token string) error {
 			return deleteByRueidis.Exec(ctx, c, []string{key}, []string{token}).Error()
 		},
-		end: c.Close,
-	}, nil
+		c.Close), nil
 }

@@ -107,18 +107,11 @@ func clientMemory(list string) (sum float64) {
 	return sum
 }
 
-// pairs returns a reply of names and values, a map in RESP3 and an array in RESP2, as a map.
+// pairs returns a reply of names and values.
 func pairs(reply any) map[string]any {
 	all := map[string]any{}
-	switch reply := reply.(type) {
-	case map[any]any:
-		for name, value := range reply {
-			all[fmt.Sprint(name)] = value
-		}
-	case []any:
-		for i := 0; i+1 < len(reply); i += 2 {
-			all[fmt.Sprint(reply[i])] = reply[i+1]
-		}
+	for name, value := range reply.(map[any]any) {
+		all[fmt.Sprint(name)] = value
 	}
 	return all
 }

@@ -10,7 +10,6 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/holdfast-go/holdfast/cmd/holdfast/measure"
 	"github.com/holdfast-go/holdfast/internal/script"
 )
 
@@ -253,9 +252,4 @@ func (q *line) acquire(ctx context.Context, flag string, w queued, step, want st
 	took, err := q.scripts.run(ctx, script.Acquire(), want, q.keys(), flag, w.token, ttl.Milliseconds(), notAfter, 1, queueInfo, queueClaim, w.channel, "")
 	q.times[step] = append(q.times[step], took)
 	return err
-}
-
-// queueTimes writes the median and the 99th percentile of a script's time.
-func queueTimes(f figures, step string, old bool, depth int) string {
-	return fmt.Sprintf("%s (%s)", measure.Figure(f[queueFigure(step, old, depth, 50)]), measure.Figure(f[queueFigure(step, old, depth, 99)]))
 }

@@ -54,31 +54,41 @@ func compete(t *testing.T, room, readers int, enough func(outcome, *board) bool)
 	return
 }
 
-func TestALockWithTwoHoldersIsFound(t *testing.T) {
-	compete(t, 2, 0, func(_ outcome, b *board) bool { return b.overlaps.Load() > 0 })
-}
-
-func TestAReadWriteLockWithAWriterAmongReadersIsFound(t *testing.T) {
-	compete(t, 2, 3, func(_ outcome, b *board) bool { return b.overlaps.Load() > 0 })
-}
-
-func TestReadersMayHoldALockTogether(t *testing.T) {
-	o, b := compete(t, 4, 4, func(o outcome, _ *board) bool { return o.Cycles > 10 })
-	if n := b.overlaps.Load(); n > 0 {
-		t.Errorf("%d overlaps were seen among readers", n)
-	}
-	if o.Written > 0 || len(o.Writers) > 0 {
-		t.Errorf("nobody writes, but writers had %d cycles and %d waits", o.Written, len(o.Writers))
-	}
-}
-
-func TestWritersCyclesAndWaitsAreCountedApart(t *testing.T) {
-	o, b := compete(t, 1, 2, func(o outcome, _ *board) bool { return o.Written > 10 && o.Written < o.Cycles })
-	if n := b.overlaps.Load(); n > 0 {
-		t.Errorf("%d overlaps were seen", n)
-	}
-	if read := o.Cycles - o.Written; len(o.Writers) < o.Written || len(o.Waits) < read {
-		t.Errorf("%d cycles of writers with %d waits, %d of readers with %d", o.Written, len(o.Writers), read, len(o.Waits))
+func TestWhatIsSeenOfHolders(t *testing.T) {
+	overlaps := func(_ outcome, b *board) bool { return b.overlaps.Load() > 0 }
+	busy := func(o outcome, _ *board) bool { return o.Cycles > 10 }
+	for what, c := range map[string]struct {
+		room, readers int
+		enough        func(outcome, *board) bool
+		overlap       bool
+	}{
+		"a lock with two holders":    {2, 0, overlaps, true},
+		"a writer among readers":     {2, 3, overlaps, true},
+		"readers together":           {4, 4, busy, false},
+		"readers, and writers apart": {1, 2, func(o outcome, _ *board) bool { return o.Written > 10 && o.Written < o.Cycles }, false},
+		"a lock that excludes":       {1, 0, func(o outcome, _ *board) bool { return o.Cycles > 10 && len(o.Handovers) > 10 }, false},
+	} {
+		t.Run(what, func(t *testing.T) {
+			began := time.Now()
+			o, b := compete(t, c.room, c.readers, c.enough)
+			if n := b.overlaps.Load(); (n > 0) != c.overlap {
+				t.Errorf("%d overlaps were seen", n)
+			}
+			if read := o.Cycles - o.Written; len(o.Writers) < o.Written || len(o.Waits) < read {
+				t.Errorf("%d cycles of writers with %d waits, %d of readers with %d", o.Written, len(o.Writers), read, len(o.Waits))
+			}
+			if writes := c.readers > 0 && c.readers < 4; !writes && (o.Written > 0 || len(o.Writers) > 0) {
+				t.Errorf("nobody writes, but writers had %d cycles and %d waits", o.Written, len(o.Writers))
+			}
+			if sum := o.Grants[0] + o.Grants[1] + o.Grants[2] + o.Grants[3]; sum != o.Cycles {
+				t.Errorf("%d cycles, but grants %v", o.Cycles, o.Grants)
+			}
+			for _, d := range o.Handovers {
+				if d < 0 || d > time.Since(began) {
+					t.Errorf("a hand-over took %v", d)
+				}
+			}
+		})
 	}
 }
 
@@ -139,21 +149,5 @@ func TestAHandOverIsFromTheLastHolderToTheFirst(t *testing.T) {
 	}
 	if n := b.overlaps.Load(); n > 0 {
 		t.Errorf("%d overlaps were seen", n)
-	}
-}
-
-func TestALockThatExcludesHasNoOverlaps(t *testing.T) {
-	began := time.Now()
-	o, b := compete(t, 1, 0, func(o outcome, _ *board) bool { return o.Cycles > 10 && len(o.Handovers) > 10 })
-	if n := b.overlaps.Load(); n > 0 {
-		t.Errorf("%d overlaps were seen", n)
-	}
-	if sum := o.Grants[0] + o.Grants[1] + o.Grants[2] + o.Grants[3]; sum != o.Cycles {
-		t.Errorf("%d cycles, but grants %v", o.Cycles, o.Grants)
-	}
-	for _, d := range o.Handovers {
-		if d < 0 || d > time.Since(began) {
-			t.Errorf("a hand-over took %v", d)
-		}
 	}
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"time"
@@ -40,6 +41,51 @@ type lease interface {
 	lock
 	lost() bool
 }
+
+// handle is a lock made of functions. isLost is nil if the lock is not renewed.
+type handle struct {
+	take   func(ctx context.Context) error
+	free   func() error
+	isLost func() bool
+}
+
+func (h *handle) acquire(ctx context.Context) error { return h.take(ctx) }
+
+func (h *handle) release() error { return h.free() }
+
+func (h *handle) lost() bool { return h.isLost() }
+
+// maker is a locker made of functions. Those are nil that no cell of the contestant needs.
+type maker struct {
+	mutex, read, write func(name string) lock
+	end                func()
+}
+
+func (m *maker) lock(name string) lock { return m.mutex(name) }
+
+func (m *maker) reader(name string) lock { return m.read(name) }
+
+func (m *maker) writer(name string) lock { return m.write(name) }
+
+func (m *maker) close() { m.end() }
+
+// again calls try until it succeeds, ctx ends, or it fails with another error than taken. It waits in between.
+func again(ctx context.Context, taken error, wait time.Duration, try func() error) error {
+	for {
+		err := try()
+		if err == nil || !errors.Is(err, taken) {
+			return err
+		}
+		if err := pause(ctx, wait); err != nil {
+			return err
+		}
+	}
+}
+
+var (
+	errTaken   = errors.New("somebody has the lock")
+	errNotHeld = errors.New("the lock is not held")
+)
 
 type role int
 

@@ -10,23 +10,8 @@ import (
 	"github.com/go-redsync/redsync/v4"
 	redsyncredis "github.com/go-redsync/redsync/v4/redis"
 	"github.com/go-redsync/redsync/v4/redis/goredis/v9"
-	"github.com/redis/go-redis/v9"
 	"github.com/redis/rueidis/rueidislock"
 )
-
-// again calls try until it succeeds, ctx ends, or it fails with another error than taken: some peers give up after a
-// number of tries.
-func again(ctx context.Context, taken error, try func() error) error {
-	for {
-		err := try()
-		if err == nil || !errors.Is(err, taken) {
-			return err
-		}
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-	}
-}
 
 func openRedsync(j job) (locker, error) { return newRedsync(j), nil }
 
@@ -34,49 +19,41 @@ func openRedsyncTuned(j job) (locker, error) {
 	return newRedsync(j, redsync.WithRetryDelay(pollInterval), redsync.WithTries(math.MaxInt)), nil
 }
 
-type redsyncLocker struct {
-	rdbs    []redis.UniversalClient
-	rs      *redsync.Redsync
-	options []redsync.Option
-}
-
-// newRedsync makes a pool for each server.
-func newRedsync(j job, options ...redsync.Option) *redsyncLocker {
-	l := &redsyncLocker{options: append(options, redsync.WithExpiry(ttl))}
+// newRedsync makes a pool for each server. A mutex that has given up, after a number of tries, begins again.
+func newRedsync(j job, options ...redsync.Option) locker {
+	options = append(options, redsync.WithExpiry(ttl))
 	var pools []redsyncredis.Pool
+	var ends []func() error
 	for _, addr := range j.Addrs {
 		rdb := dialGoredis([]string{addr})
-		l.rdbs, pools = append(l.rdbs, rdb), append(pools, goredis.NewPool(rdb))
+		pools, ends = append(pools, goredis.NewPool(rdb)), append(ends, rdb.Close)
 	}
-	l.rs = redsync.New(pools...)
-	return l
-}
-
-func (l *redsyncLocker) lock(name string) lock {
-	return &redsyncLock{l.rs.NewMutex(name, l.options...)}
-}
-
-func (l *redsyncLocker) close() {
-	for _, rdb := range l.rdbs {
-		_ = rdb.Close()
+	rs := redsync.New(pools...)
+	return &maker{
+		mutex: func(name string) lock {
+			m := rs.NewMutex(name, options...)
+			return &handle{
+				take: func(ctx context.Context) error {
+					return again(ctx, redsync.ErrFailed, 0, func() error {
+						err := m.LockContext(ctx)
+						if taken := (*redsync.ErrTaken)(nil); errors.As(err, &taken) {
+							return redsync.ErrFailed
+						}
+						return err
+					})
+				},
+				free: func() error {
+					_, err := m.Unlock()
+					return err
+				},
+			}
+		},
+		end: func() {
+			for _, end := range ends {
+				_ = end()
+			}
+		},
 	}
-}
-
-type redsyncLock struct{ m *redsync.Mutex }
-
-func (l *redsyncLock) acquire(ctx context.Context) error {
-	return again(ctx, redsync.ErrFailed, func() error {
-		err := l.m.LockContext(ctx)
-		if taken := (*redsync.ErrTaken)(nil); errors.As(err, &taken) {
-			return redsync.ErrFailed
-		}
-		return err
-	})
-}
-
-func (l *redsyncLock) release() error {
-	_, err := l.m.Unlock()
-	return err
 }
 
 // openRedislock retries as in the package's documentation.
@@ -90,38 +67,29 @@ func openRedislockTuned(j job) (locker, error) {
 	return newRedislock(j, func() redislock.RetryStrategy { return redislock.LinearBackoff(pollInterval) }), nil
 }
 
-type redislockLocker struct {
-	rdb   redis.UniversalClient
-	c     *redislock.Client
-	retry func() redislock.RetryStrategy // a strategy has state, so each Obtain needs its own
-}
-
-func newRedislock(j job, retry func() redislock.RetryStrategy) *redislockLocker {
+// newRedislock needs a strategy for each Obtain: it has state.
+func newRedislock(j job, retry func() redislock.RetryStrategy) locker {
 	rdb := dialGoredis(j.Addrs)
-	return &redislockLocker{rdb, redislock.New(rdb), retry}
+	c := redislock.New(rdb)
+	return &maker{
+		mutex: func(name string) lock {
+			var held *redislock.Lock
+			return &handle{
+				take: func(ctx context.Context) error {
+					return again(ctx, redislock.ErrNotObtained, 0, func() (err error) {
+						held, err = c.Obtain(ctx, name, ttl, &redislock.Options{RetryStrategy: retry()})
+						if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil { // it waits for at most the TTL
+							return redislock.ErrNotObtained
+						}
+						return err
+					})
+				},
+				free: func() error { return held.Release(context.Background()) },
+			}
+		},
+		end: func() { _ = rdb.Close() },
+	}
 }
-
-func (l *redislockLocker) lock(name string) lock { return &redislockLock{l: l, name: name} }
-
-func (l *redislockLocker) close() { _ = l.rdb.Close() }
-
-type redislockLock struct {
-	l    *redislockLocker
-	name string
-	held *redislock.Lock
-}
-
-func (l *redislockLock) acquire(ctx context.Context) error {
-	return again(ctx, redislock.ErrNotObtained, func() (err error) {
-		l.held, err = l.l.c.Obtain(ctx, l.name, ttl, &redislock.Options{RetryStrategy: l.l.retry()})
-		if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil { // it waits for at most the TTL
-			return redislock.ErrNotObtained
-		}
-		return err
-	})
-}
-
-func (l *redislockLock) release() error { return l.held.Release(context.Background()) }
 
 // openRueidislock sets the timeout of commands, which is 20 ms by default; 0 leaves it. If a command of an acquire times
 // out, rueidislock does not retry until a message about the lock arrives, and none does if nobody else wants the lock.
@@ -137,31 +105,20 @@ func openRueidislock(timeout time.Duration) func(job) (locker, error) {
 		if err != nil {
 			return nil, err
 		}
-		return &rueidislockLocker{l}, nil
+		return &maker{end: l.Close, mutex: func(name string) lock {
+			var held context.Context
+			var cancel context.CancelFunc
+			return &handle{
+				take: func(ctx context.Context) (err error) {
+					held, cancel, err = l.WithContext(ctx, name)
+					return err
+				},
+				free: func() error {
+					cancel()
+					return nil
+				},
+				isLost: func() bool { return held.Err() != nil },
+			}
+		}}, nil
 	}
 }
-
-type rueidislockLocker struct{ l rueidislock.Locker }
-
-func (l *rueidislockLocker) lock(name string) lock { return &rueidislockLock{l: l.l, name: name} }
-
-func (l *rueidislockLocker) close() { l.l.Close() }
-
-type rueidislockLock struct {
-	l      rueidislock.Locker
-	name   string
-	held   context.Context
-	cancel context.CancelFunc
-}
-
-func (l *rueidislockLock) acquire(ctx context.Context) (err error) {
-	l.held, l.cancel, err = l.l.WithContext(ctx, l.name)
-	return err
-}
-
-func (l *rueidislockLock) release() error {
-	l.cancel()
-	return nil
-}
-
-func (l *rueidislockLock) lost() bool { return l.held.Err() != nil }

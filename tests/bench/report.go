@@ -55,18 +55,9 @@ func write(w io.Writer, about surroundings, o options, r results, found []standi
 	for _, what := range about.missing {
 		fmt.Fprintf(w, "\n**%s.**\n", what)
 	}
-	writeFree(w, r)
-	writeFar(w, r)
-	writeContended(w, r)
-	writeOne(w, r)
-	writeObserved(w, r)
-	writeHeld(w, r)
-	writeRead(w, r)
-	writeReadWrite(w, r)
-	writeQuorum(w, r)
-	writeCluster(w, r)
-	writeCrowd(w, r)
-	writeMemory(w, r)
+	for _, t := range tables(r) {
+		t.write(w, r)
+	}
 	writeQueue(w, r)
 	writeFaults(w, o, r)
 	writeStandings(w, found)
@@ -96,171 +87,157 @@ func rounds(o options) (all []string) {
 	return all
 }
 
-func writeFree(w io.Writer, r results) {
-	head := []string{"free: cycles/s (CPU µs of Redis + of the client)"}
+// of is a text about a contestant's results.
+type of func(r results, who string) string
+
+// plainly writes a figure of a cell, divided by unit.
+func plainly(cell, figure string, unit float64) of {
+	return func(r results, who string) string { return measure.Figure(r[cell][who][figure] / unit) }
+}
+
+// known is plainly for a figure that may not have been measured.
+func known(cell, figure string) of {
+	return func(r results, who string) string {
+		if _, is := r[cell][who][figure]; !is {
+			return ""
+		}
+		return plainly(cell, figure, 1)(r, who)
+	}
+}
+
+// index writes Jain's index.
+func index(cell string) of {
+	return func(r results, who string) string { return fmt.Sprintf("%.3f", r[cell][who]["jain"]) }
+}
+
+// rate writes a cell's rate, and other figures in parentheses.
+func rate(cell string, others ...string) of {
+	return func(r results, who string) string {
+		f := r[cell][who]
+		if !f.measured() {
+			return ""
+		}
+		var texts []string
+		for _, name := range others {
+			texts = append(texts, measure.Figure(f[name]))
+		}
+		return fmt.Sprintf("%s (%s)", measure.Figure(f["rate"]), strings.Join(texts, " + "))
+	}
+}
+
+// rateCPU is rate with the processor time of a cycle.
+func rateCPU(cell string) of { return rate(cell, "redis_us", "client_us") }
+
+// table is a table in Markdown. It has a row for each contestant that was measured in one of its cells, and is not written if
+// there is none.
+type table struct {
+	head  []string
+	cells []string
+	texts []of
+}
+
+func (t *table) add(head string, text of) {
+	t.head, t.texts = append(t.head, head), append(t.texts, text)
+}
+
+// figures adds columns of one cell, named as in HEAD=FIGURE. A figure that ends with /1e3 is in µs, and is shown in ms.
+func (t *table) figures(cell string, columns ...string) *table {
+	for _, column := range columns {
+		head, figure, _ := strings.Cut(column, "=")
+		unit := 1.0
+		if us, is := strings.CutSuffix(figure, "/1e3"); is {
+			figure, unit = us, 1e3
+		}
+		t.add(head, plainly(cell, figure, unit))
+	}
+	return t
+}
+
+// tables returns all but that of the queue.
+func tables(r results) (all []*table) {
+	begin := func(head string, cells ...string) *table {
+		t := &table{head: []string{head}, cells: cells}
+		all = append(all, t)
+		return t
+	}
+
+	t := begin("free: cycles/s (CPU µs of Redis + of the client)", freeCell(levels[0]))
 	for _, n := range levels {
-		head = append(head, strconv.Itoa(n))
+		t.add(strconv.Itoa(n), rateCPU(freeCell(n)))
 	}
-	t := table{head: append(head, "p50 alone, µs", "allocations")}
-	for _, c := range contestants {
-		if !r[freeCell(levels[0])][c.name].measured() {
-			continue
-		}
-		row := []string{c.name}
-		for _, n := range levels {
-			row = append(row, rate(r[freeCell(n)][c.name]))
-		}
-		t.add(append(row, measure.Figure(r[freeCell(1)][c.name]["p50_us"]), figure(r[freeCell(64)][c.name], "allocs"))...)
-	}
-	t.write(w)
-}
+	t.figures(freeCell(1), "p50 alone, µs=p50_us").add("allocations", known(freeCell(64), "allocs"))
 
-func writeFar(w io.Writer, r results) {
 	for _, trip := range roundTrips {
-		head := []string{fmt.Sprintf("far, %v: cycles/s (p50 of a cycle, µs)", trip)}
+		t := begin(fmt.Sprintf("far, %v: cycles/s (p50 of a cycle, µs)", trip))
 		for _, n := range farLevels {
-			head = append(head, strconv.Itoa(n))
-		}
-		t := table{head: head}
-		for _, c := range contestants {
-			row, any := []string{c.name}, false
-			for _, n := range farLevels {
-				f, cell := r[farCell(trip, n)][c.name], ""
-				if f.measured() {
-					cell, any = fmt.Sprintf("%s (%s)", measure.Figure(f["rate"]), measure.Figure(f["p50_us"])), true
-				}
-				row = append(row, cell)
-			}
-			if any {
-				t.add(row...)
-			}
-		}
-		t.write(w)
-	}
-}
-
-func writeContended(w io.Writer, r results) {
-	t := table{head: []string{"contended", "hand-over p50, µs", "p99, µs", "wait p99, ms", "longest, ms", "Jain", "cycles/s", "Redis CPU, µs", "client CPU, µs", "commands"}}
-	for _, c := range contestants {
-		if f := r["contended"][c.name]; f.measured() {
-			t.add(c.name, measure.Figure(f["handover_us"]), measure.Figure(f["handover99_us"]), measure.Figure(f["wait99_us"]/1e3), measure.Figure(f["longest_us"]/1e3),
-				fmt.Sprintf("%.3f", f["jain"]), measure.Figure(f["rate"]), measure.Figure(f["redis_us"]), measure.Figure(f["client_us"]), measure.Figure(f["commands"]))
+			t.cells = append(t.cells, farCell(trip, n))
+			t.add(strconv.Itoa(n), rate(farCell(trip, n), "p50_us"))
 		}
 	}
-	t.write(w)
-}
 
-func writeOne(w io.Writer, r results) {
-	t := table{head: []string{"one process", "cycles/s", "Redis CPU, µs", "client CPU, µs", "commands"}}
-	for _, c := range contestants {
-		if f := r["one"][c.name]; f.measured() {
-			t.add(c.name, measure.Figure(f["rate"]), measure.Figure(f["redis_us"]), measure.Figure(f["client_us"]), measure.Figure(f["commands"]))
-		}
-	}
-	t.write(w)
-}
+	t = begin("contended", "contended").figures("contended", "hand-over p50, µs=handover_us", "p99, µs=handover99_us", "wait p99, ms=wait99_us/1e3", "longest, ms=longest_us/1e3")
+	t.add("Jain", index("contended"))
+	t.figures("contended", "cycles/s=rate", "Redis CPU, µs=redis_us", "client CPU, µs=client_us", "commands=commands")
 
-func writeObserved(w io.Writer, r results) {
-	t := table{head: []string{"observed, 64 goroutines", "cycles/s", "Redis CPU, µs", "client CPU, µs", "allocations"}}
-	for _, c := range contestants {
-		if f := r[observedCell][c.name]; f.measured() {
-			t.add(c.name, measure.Figure(f["rate"]), measure.Figure(f["redis_us"]), measure.Figure(f["client_us"]), measure.Figure(f["allocs"]))
-		}
-	}
-	t.write(w)
-}
+	begin("one process", "one").figures("one", "cycles/s=rate", "Redis CPU, µs=redis_us", "client CPU, µs=client_us", "commands=commands")
 
-func writeHeld(w io.Writer, r results) {
-	t := table{head: []string{"held", "lost", "goroutines", "heap bytes a lease", "stack bytes a lease", "Redis CPU a lock, µs", "client CPU a lock, µs"}}
-	for _, c := range contestants {
-		if f := r["held"][c.name]; f.measured() {
-			t.add(c.name, measure.Figure(f["lost"]), measure.Figure(f["goroutines"]), measure.Figure(f["lease_heap"]), measure.Figure(f["lease_stack"]), measure.Figure(f["redis_us"]), measure.Figure(f["client_us"]))
-		}
-	}
-	t.write(w)
-}
+	begin("observed, 64 goroutines", observedCell).figures(observedCell, "cycles/s=rate", "Redis CPU, µs=redis_us", "client CPU, µs=client_us", "allocations=allocs")
 
-func writeRead(w io.Writer, r results) {
-	t := table{head: []string{"read: cycles/s (CPU µs of Redis + of the client)", "1 process × 64", "commands", "8 processes × 8", "commands"}}
-	for _, c := range contestants {
-		one, eight := r[readCell(1)][c.name], r[readCell(8)][c.name]
-		if one.measured() || eight.measured() {
-			t.add(c.name, rate(one), measure.Figure(one["commands"]), rate(eight), measure.Figure(eight["commands"]))
-		}
-	}
-	t.write(w)
-}
+	begin("held", "held").figures("held", "lost=lost", "goroutines=goroutines", "heap bytes a lease=lease_heap", "stack bytes a lease=lease_stack",
+		"Redis CPU a lock, µs=redis_us", "client CPU a lock, µs=client_us")
 
-func writeReadWrite(w io.Writer, r results) {
-	t := table{head: []string{"readwrite", "cycles/s", "of writers", "readers' wait p99, ms", "writers', ms", "longest, ms", "Redis CPU, µs", "client CPU, µs", "commands"}}
-	for _, c := range contestants {
-		if f := r["readwrite"][c.name]; f.measured() {
-			t.add(c.name, measure.Figure(f["rate"]), measure.Figure(f["written"]), measure.Figure(f["wait99_us"]/1e3), measure.Figure(f["writer99_us"]/1e3), measure.Figure(f["longest_us"]/1e3),
-				measure.Figure(f["redis_us"]), measure.Figure(f["client_us"]), measure.Figure(f["commands"]))
-		}
-	}
-	t.write(w)
-}
+	t = begin("read: cycles/s (CPU µs of Redis + of the client)", readCell(1), readCell(8))
+	t.add("1 process × 64", rateCPU(readCell(1)))
+	t.figures(readCell(1), "commands=commands")
+	t.add("8 processes × 8", rateCPU(readCell(8)))
+	t.figures(readCell(8), "commands=commands")
 
-func writeQuorum(w io.Writer, r results) {
-	t := table{head: []string{"quorum of 5: cycles/s (CPU µs of all Redis + of the client)", "1", "p50 alone, µs", "64", "commands"}}
-	for _, c := range contestants {
-		alone, many := r[quorumCell(1)][c.name], r[quorumCell(64)][c.name]
-		if alone.measured() || many.measured() {
-			t.add(c.name, rate(alone), measure.Figure(alone["p50_us"]), rate(many), measure.Figure(many["commands"]))
-		}
-	}
-	t.write(w)
-}
+	begin("readwrite", "readwrite").figures("readwrite", "cycles/s=rate", "of writers=written", "readers' wait p99, ms=wait99_us/1e3", "writers', ms=writer99_us/1e3",
+		"longest, ms=longest_us/1e3", "Redis CPU, µs=redis_us", "client CPU, µs=client_us", "commands=commands")
 
-func writeCluster(w io.Writer, r results) {
-	t := table{head: []string{"Cluster of 3, 512 goroutines", "cycles/s", "CPU µs of all Redis", "of the client", "commands", "allocations"}}
-	for _, c := range contestants {
-		if f := r[clusterCell][c.name]; f.measured() {
-			t.add(c.name, measure.Figure(f["rate"]), measure.Figure(f["redis_us"]), measure.Figure(f["client_us"]), measure.Figure(f["commands"]), measure.Figure(f["allocs"]))
-		}
-	}
-	t.write(w)
-}
+	t = begin("quorum of 5: cycles/s (CPU µs of all Redis + of the client)", quorumCell(1), quorumCell(64))
+	t.add("1", rateCPU(quorumCell(1)))
+	t.figures(quorumCell(1), "p50 alone, µs=p50_us").add("64", rateCPU(quorumCell(64)))
+	t.figures(quorumCell(64), "commands=commands")
 
-func writeCrowd(w io.Writer, r results) {
-	t := table{head: []string{"crowd: cycles/s (CPU µs of Redis + of the client)"}}
+	begin("Cluster of 3, 512 goroutines", clusterCell).figures(clusterCell, "cycles/s=rate", "CPU µs of all Redis=redis_us", "of the client=client_us", "commands=commands", "allocations=allocs")
+
+	t = begin("crowd: cycles/s (CPU µs of Redis + of the client)")
 	largest := ""
 	for _, n := range crowdLevels {
-		if r[crowdCell(n)] != nil {
-			t.head, largest = append(t.head, strconv.Itoa(n)), crowdCell(n)
+		if largest = crowdCell(n); r[largest] != nil {
+			t.cells = append(t.cells, largest)
+			t.add(strconv.Itoa(n), rateCPU(largest))
 		}
 	}
-	t.head = append(t.head, "Jain", "commands")
-	for _, c := range contestants {
-		row, any := []string{c.name}, false
-		for _, n := range crowdLevels {
-			if r[crowdCell(n)] != nil {
-				f := r[crowdCell(n)][c.name]
-				row, any = append(row, rate(f)), any || f.measured()
-			}
-		}
-		if f := r[largest][c.name]; any {
-			t.add(append(row, fmt.Sprintf("%.3f", f["jain"]), figure(f, "commands"))...)
-		}
+	if len(t.cells) > 0 {
+		largest = t.cells[len(t.cells)-1]
 	}
-	t.write(w)
+	t.add("Jain", index(largest))
+	t.add("commands", known(largest, "commands"))
+
+	t = begin("memory of the server: bytes of a held lock", "memory")
+	t.add("all", known("memory", "stored"))
+	t.add("MEMORY USAGE", known("memory", "stored_keys"))
+	t.add("expiries, tables", known("memory", "stored_rest"))
+	t.add("name", known("memory", "stored_name"))
+	t.add("value", known("memory", "stored_value"))
+	return all
 }
 
-func writeMemory(w io.Writer, r results) {
-	t := table{head: []string{"memory of the server: bytes of a held lock", "all", "MEMORY USAGE", "expiries, tables", "name", "value"}}
+func (t *table) write(w io.Writer, r results) {
+	var rows [][]string
 	for _, c := range contestants {
-		f := r["memory"][c.name]
-		if !f.measured() {
+		if !slices.ContainsFunc(t.cells, func(cell string) bool { return r[cell][c.name].measured() }) {
 			continue
 		}
 		row := []string{c.name}
-		for _, name := range []string{"stored", "stored_keys", "stored_rest", "stored_name", "stored_value"} {
-			row = append(row, figure(f, name))
+		for _, text := range t.texts {
+			row = append(row, text(r, c.name))
 		}
-		t.add(row...)
+		rows = append(rows, row)
 	}
-	t.write(w)
+	writeTable(w, t.head, rows)
 }
 
 func writeQueue(w io.Writer, r results) {
@@ -268,10 +245,11 @@ func writeQueue(w io.Writer, r results) {
 	if !f.measured() {
 		return
 	}
-	t := table{head: []string{"queue: time of a script, µs: p50 (p99)"}}
+	head := []string{"queue: time of a script, µs: p50 (p99)"}
 	for _, depth := range queueDepths {
-		t.head = append(t.head, strconv.Itoa(depth)+" waiters")
+		head = append(head, strconv.Itoa(depth)+" waiters")
 	}
+	var rows [][]string
 	for _, old := range []bool{false, true} {
 		for _, step := range queueSteps {
 			row := []string{step}
@@ -279,28 +257,12 @@ func writeQueue(w io.Writer, r results) {
 				row[0] += ", the first has waited for 2 minutes"
 			}
 			for _, depth := range queueDepths {
-				row = append(row, queueTimes(f, step, old, depth))
+				row = append(row, fmt.Sprintf("%s (%s)", measure.Figure(f[queueFigure(step, old, depth, 50)]), measure.Figure(f[queueFigure(step, old, depth, 99)])))
 			}
-			t.add(row...)
+			rows = append(rows, row)
 		}
 	}
-	t.write(w)
-}
-
-// figure writes a figure; "" if it was not measured.
-func figure(f figures, name string) string {
-	if _, ok := f[name]; !ok {
-		return ""
-	}
-	return measure.Figure(f[name])
-}
-
-// rate writes a turn's rate, and the processor time of its cycles.
-func rate(f figures) string {
-	if !f.measured() {
-		return ""
-	}
-	return fmt.Sprintf("%s (%s + %s)", measure.Figure(f["rate"]), measure.Figure(f["redis_us"]), measure.Figure(f["client_us"]))
+	writeTable(w, head, rows)
 }
 
 // writeFaults lists overlaps, errors and lost leases.
@@ -324,7 +286,7 @@ func writeFaults(w io.Writer, o options, r results) {
 }
 
 func writeStandings(w io.Writer, found []standing) {
-	t := table{head: []string{"beside the floor and the best peer", "is", "aim", "reached"}}
+	var rows [][]string
 	for _, s := range found {
 		aim, reached := "", ""
 		if s.Want != nil {
@@ -337,28 +299,21 @@ func writeStandings(w io.Writer, found []standing) {
 				reached = "yes"
 			}
 		}
-		t.add(s.What, measure.Figure(s.Value), aim, reached)
+		rows = append(rows, []string{s.What, measure.Figure(s.Value), aim, reached})
 	}
-	t.write(w)
+	writeTable(w, []string{"beside the floor and the best peer", "is", "aim", "reached"}, rows)
 }
 
-// table is a table in Markdown. It is not written if it has no rows.
-type table struct {
-	head []string
-	rows [][]string
-}
-
-func (t *table) add(row ...string) { t.rows = append(t.rows, row) }
-
-func (t *table) write(w io.Writer) {
-	if len(t.rows) == 0 {
+// writeTable writes nothing if there are no rows.
+func writeTable(w io.Writer, head []string, rows [][]string) {
+	if len(rows) == 0 {
 		return
 	}
 	line := func(cells []string) { fmt.Fprintf(w, "| %s |\n", strings.Join(cells, " | ")) }
 	fmt.Fprintln(w)
-	line(t.head)
-	line(slices.Concat([]string{"---"}, slices.Repeat([]string{"---:"}, len(t.head)-1)))
-	for _, row := range t.rows {
+	line(head)
+	line(slices.Concat([]string{"---"}, slices.Repeat([]string{"---:"}, len(head)-1)))
+	for _, row := range rows {
 		line(row)
 	}
 }

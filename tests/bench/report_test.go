@@ -2,12 +2,9 @@ package main
 
 import (
 	"bytes"
-	"encoding/json"
 	"encoding/xml"
-	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -101,19 +98,10 @@ func TestPlotIsXML(t *testing.T) {
 		r[freeCell(n)] = map[string]figures{"holdfast-rueidis": {"rate": float64(1000 * (i + 1))}, "redsync": {"rate": 90}}
 	}
 	image := plot(r)
-	lines := 0
-	for d := xml.NewDecoder(strings.NewReader(image)); ; {
-		token, err := d.Token()
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		if err != nil {
-			t.Fatalf("%v in %s", err, image)
-		}
-		if e, ok := token.(xml.StartElement); ok && e.Name.Local == "polyline" {
-			lines++
-		}
+	if err := xml.Unmarshal([]byte(image), new(struct{})); err != nil {
+		t.Errorf("%v in %s", err, image)
 	}
+	lines := strings.Count(image, "<polyline ")
 	if lines != 2 {
 		t.Errorf("%d lines in %s", lines, image)
 	}
@@ -130,17 +118,8 @@ func TestUnknownNamesAreRefused(t *testing.T) {
 
 // The whole bench, but in little time.
 func TestBench(t *testing.T) {
-	t.Setenv("GORACE", "atexit_sleep_ms=0") // otherwise every process takes a second to end
-	var out, said bytes.Buffer
-	args := []string{"-quick", "-for", "50ms", "-leases", "50", "-only", "holdfast-goredis,holdfast-scripts,bare-goredis,rueidislock-1s,redsync,redisson-scripts-goredis", "-svg", filepath.Join(t.TempDir(), "free.svg")}
-	if code := bench(t.Context(), args, nil, &out, &said); code != 0 {
-		t.Fatalf("code %d: %s", code, &said)
-	}
-	tables, line, ok := strings.Cut(out.String(), "\n{")
-	var all struct{ Medians results }
-	if err := json.Unmarshal([]byte("{"+line), &all); !ok || err != nil {
-		t.Fatalf("%v in %s", err, &out)
-	}
+	r, tables, said := medians(t, "-quick", "-for", "50ms", "-leases", "50", "-svg", filepath.Join(t.TempDir(), "free.svg"),
+		"-only", "holdfast-goredis,holdfast-scripts,bare-goredis,rueidislock-1s,redsync,redisson-scripts-goredis")
 	for _, turn := range []string{
 		"free/1 holdfast-goredis", "free/64 bare-goredis", "free/4096 rueidislock-1s", "contended holdfast-goredis", "contended bare-goredis",
 		"one holdfast-goredis", "one bare-goredis", "held holdfast-goredis",
@@ -151,10 +130,10 @@ func TestBench(t *testing.T) {
 		"queue holdfast-scripts",
 	} {
 		cell, name, _ := strings.Cut(turn, " ")
-		f := all.Medians[cell][name]
+		f := r[cell][name]
 		// If the machine stands still, there may be no time for a cycle, except in held.
 		if f["client_us"] == 0 || cell == "held" && f["rate"] == 0 || f["overlaps"]+f["lost"] > 0 {
-			t.Errorf("%s: %v; %s", turn, f, &said)
+			t.Errorf("%s: %v; %s", turn, f, said)
 		}
 		if cell == "queue" {
 			if f["release_1000_p50"] == 0 || f["old_enqueue_100000_p99"] < f["old_enqueue_100000_p50"] {
@@ -170,37 +149,13 @@ func TestBench(t *testing.T) {
 
 // The plain key has a name of 12 bytes and a value of 22. What it takes beside them, and in all, differs from server to server.
 func TestMemory(t *testing.T) {
-	t.Setenv("GORACE", "atexit_sleep_ms=0")
-	var out, said bytes.Buffer
-	if code := bench(t.Context(), []string{"-cells", "memory", "-leases", "2000", "-only", "bare-goredis,holdfast-goredis"}, nil, &out, &said); code != 0 {
-		t.Fatalf("code %d: %s", code, &said)
-	}
-	_, line, _ := strings.Cut(out.String(), "\n{")
-	var all struct{ Medians results }
-	if err := json.Unmarshal([]byte("{"+line), &all); err != nil {
-		t.Fatal(err)
-	}
-	plain, ours := all.Medians["memory"]["bare-goredis"], all.Medians["memory"]["holdfast-goredis"]
+	r, _, _ := medians(t, "-cells", "memory", "-leases", "2000", "-only", "bare-goredis,holdfast-goredis")
+	plain, ours := r["memory"]["bare-goredis"], r["memory"]["holdfast-goredis"]
 	if plain["stored_name"] != 12 || plain["stored_value"] != 22 || plain["stored_keys"] < 50 || plain["stored"] < plain["stored_keys"] || plain["stored"] > 250 {
 		t.Errorf("a plain key: %v", plain)
 	}
 	if more := ours["stored"] - plain["stored"]; more < ours["stored_value"]-30 || more > 250 || ours["stored_name"] < 23 {
 		t.Errorf("Holdfast's lock: %v; a plain key: %v", ours, plain)
-	}
-}
-
-func TestTheMemoryOfConnections(t *testing.T) {
-	if sum := clientMemory("id=1 tot-mem=100 flags=N\nid=2 flags=N tot-mem=23 argv-mem=7\n"); sum != 123 {
-		t.Errorf("got %v", sum)
-	}
-}
-
-func TestPairs(t *testing.T) {
-	want := map[string]any{"a": int64(1), "b": "x"}
-	for _, reply := range []any{map[any]any{"a": int64(1), "b": "x"}, []any{"a", int64(1), "b", "x"}} {
-		if got := pairs(reply); !maps.Equal(got, want) {
-			t.Errorf("%v: got %v", reply, got)
-		}
 	}
 }
 
@@ -213,22 +168,14 @@ func TestRedisson(t *testing.T) {
 	if java.missing != "" {
 		t.Skipf("SKIPPED, REDISSON NOT TESTED: %s", java.missing)
 	}
-	var out, said bytes.Buffer
-	if code := bench(t.Context(), []string{"-quick", "-for", "300ms", "-only", "redisson"}, nil, &out, &said); code != 0 {
-		t.Fatalf("code %d: %s", code, &said)
-	}
-	_, line, ok := strings.Cut(out.String(), "\n{")
-	var all struct{ Medians results }
-	if err := json.Unmarshal([]byte("{"+line), &all); !ok || err != nil {
-		t.Fatalf("%v in %s", err, &out)
-	}
+	r, tables, said := medians(t, "-quick", "-for", "300ms", "-only", "redisson")
 	for _, cell := range []string{"free/1", "free/64", "free/4096", "contended", "readwrite"} {
-		f := all.Medians[cell]["redisson"]
+		f := r[cell]["redisson"]
 		if f["client_us"] == 0 || f["overlaps"]+f["errors"] > 0 {
-			t.Errorf("%s: %v; %s", cell, f, &said)
+			t.Errorf("%s: %v; %s", cell, f, said)
 		}
 	}
-	if !strings.Contains(out.String(), java.redisson) {
-		t.Errorf("%q is not in %s", java.redisson, &out)
+	if !strings.Contains(tables, java.redisson) {
+		t.Errorf("%q is not in %s", java.redisson, tables)
 	}
 }

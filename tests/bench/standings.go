@@ -16,222 +16,179 @@ type standing struct {
 	Reached *bool    `json:"reached,omitempty"`
 }
 
-// standings returns those for which the results have the figures.
-func standings(r results) []standing {
-	s := &comparison{results: r}
-	s.free()
-	s.far()
-	s.contended()
-	s.one()
-	s.observed()
-	s.held()
-	s.read()
-	s.readWrite()
-	s.quorum()
-	s.cluster()
-	s.crowd()
-	s.memory()
-	s.queue()
-	s.outside()
-	return s.all
-}
-
 // comparison collects standings.
 type comparison struct {
 	results results
 	all     []standing
 }
 
+// aim is what a figure is to be. The zero value is none.
+type aim struct {
+	want   float64
+	atMost bool
+	is     bool
+}
+
+func least(want float64) aim { return aim{want, false, true} }
+
+func most(want float64) aim { return aim{want, true, true} }
+
+// put adds a standing, if it was measured.
+func (s *comparison) put(measured bool, what string, value float64, a aim) {
+	if !measured {
+		return
+	}
+	one := standing{What: what, Value: value}
+	if a.is {
+		reached := value >= a.want
+		if a.atMost {
+			reached = value <= a.want
+		}
+		one.Want, one.AtMost, one.Reached = &a.want, a.atMost, &reached
+	}
+	s.all = append(s.all, one)
+}
+
+// figure adds a figure of a contestant.
+func (s *comparison) figure(what, cell, figure, name string, a aim) {
+	value, ok := s.value(cell, figure, name)
+	s.put(ok, what+": "+name, value, a)
+}
+
+// over adds the ratio of two contestants' figures.
+func (s *comparison) over(what, cell, figure, name, other string, a aim) {
+	value, ok := s.ratio(cell, figure, name, other)
+	s.put(ok, what+": "+name+" over "+other, value, a)
+}
+
+// overBest adds the ratio to the best of some contestants, which has the highest figure, or the lowest.
+func (s *comparison) overBest(what, cell, figure, name string, highest bool, among func(contestant) bool, a aim) {
+	best := s.best(cell, figure, highest, among)
+	value, ok := s.ratio(cell, figure, name, best)
+	s.put(ok, what+": "+name+" over the best peer, "+best, value, a)
+}
+
 // wants are the aims for rates relative to the bare commands, at each of the levels.
 var wants = map[string][]float64{"rueidis": {0.9, 1.0, 1.1, 1.6, 1.3}, "go-redis": {0.9, 1.0, 2.0, 4.5, 5}}
 
-func (s *comparison) free() {
+// standings returns those for which the results have the figures.
+func standings(r results) []standing {
+	s := &comparison{results: r}
+	var none aim
 	for _, c := range ourNames("free") {
-		bare := bareOf(c)
 		for i, n := range levels {
 			cell := freeCell(n)
-			ratio, ok := s.over(cell, "rate", c.name, bare)
-			s.atLeast(ok, fmt.Sprintf("%s: %s over %s", cell, c.name, bare), ratio, wants[c.client][i])
+			s.over(cell, cell, "rate", c.name, bareOf(c), least(wants[c.client][i]))
 			if c.client == "go-redis" {
-				const pipelined = "bare-goredis-autopipeline"
-				ratio, ok := s.over(cell, "rate", c.name, pipelined)
-				what := fmt.Sprintf("%s: %s over %s", cell, c.name, pipelined)
+				pipelined := none
 				if n == 512 {
-					s.atLeast(ok, what, ratio, 1.5)
-				} else {
-					s.note(ok, what, ratio)
+					pipelined = least(1.5)
 				}
+				s.over(cell, cell, "rate", c.name, "bare-goredis-autopipeline", pipelined)
 			}
-			best := s.best(cell, "rate", true, peers)
-			ratio, ok = s.over(cell, "rate", c.name, best)
-			s.note(ok, fmt.Sprintf("%s: %s over the best peer, %s", cell, c.name, best), ratio)
+			s.overBest(cell, cell, "rate", c.name, true, peers, none)
 		}
-		ratio, ok := s.over(freeCell(1), "p50_us", c.name, bare)
-		s.atMost(ok, "p50 of a lone cycle: "+c.name+" over "+bare, ratio, 1.2)
-		most := map[string]float64{"rueidis": 10, "go-redis": 20}[c.client]
-		allocs, ok := s.figure(freeCell(64), c.name, "allocs")
-		s.atMost(ok, "allocations of a cycle at 64 goroutines: "+c.name, allocs, most)
+		s.over("p50 of a lone cycle", freeCell(1), "p50_us", c.name, bareOf(c), most(1.2))
+		allocs := map[string]float64{"rueidis": 10, "go-redis": 20}[c.client]
+		s.figure("allocations of a cycle at 64 goroutines", freeCell(64), "allocs", c.name, most(allocs))
 	}
-}
-
-func (s *comparison) far() {
 	for _, c := range ourNames("far") {
 		for _, trip := range roundTrips {
 			for _, n := range farLevels {
 				cell := farCell(trip, n)
-				best := s.best(cell, "p50_us", false, peers)
-				ratio, ok := s.over(cell, "p50_us", c.name, best)
-				s.atMost(ok, fmt.Sprintf("%s, p50: %s over the best peer, %s", cell, c.name, best), ratio, 1.05)
-				best = s.best(cell, "rate", true, peers)
-				ratio, ok = s.over(cell, "rate", c.name, best)
-				s.atLeast(ok, fmt.Sprintf("%s: %s over the best peer, %s", cell, c.name, best), ratio, 1)
-				ratio, ok = s.over(cell, "rate", c.name, bareOf(c))
-				s.note(ok, fmt.Sprintf("%s: %s over %s", cell, c.name, bareOf(c)), ratio)
+				s.overBest(cell+", p50", cell, "p50_us", c.name, false, peers, most(1.05))
+				s.overBest(cell, cell, "rate", c.name, true, peers, least(1))
+				s.over(cell, cell, "rate", c.name, bareOf(c), none)
 			}
 		}
 	}
-}
-
-func (s *comparison) contended() {
-	const cell = "contended"
-	for _, c := range ourNames(cell) {
-		most := 0.2
+	for _, c := range ourNames("contended") {
+		handover := most(0.2)
 		if c.noLocal {
-			most = 0.6
+			handover = most(0.6)
 		}
-		for _, m := range []struct {
-			what, figure string
-			among        func(contestant) bool
-			most         float64
-		}{
-			{"hand-over p50", "handover_us", notifyingPeers, most},
-			{"wait p99", "wait99_us", peers, 0.7},
-			{"longest wait", "longest_us", peers, 0.35},
-			{"Redis CPU of a cycle", "redis_us", peers, 0.5},
-		} {
-			best := s.best(cell, m.figure, false, m.among)
-			ratio, ok := s.over(cell, m.figure, c.name, best)
-			s.atMost(ok, fmt.Sprintf("%s, %s: %s over the best peer, %s", cell, m.what, c.name, best), ratio, m.most)
-		}
-		jain, ok := s.figure(cell, c.name, "jain")
-		s.atLeast(ok, cell+", Jain's index: "+c.name, jain, 0.98)
+		s.overBest("contended, hand-over p50", "contended", "handover_us", c.name, false, notifyingPeers, handover)
+		s.overBest("contended, wait p99", "contended", "wait99_us", c.name, false, peers, most(0.7))
+		s.overBest("contended, longest wait", "contended", "longest_us", c.name, false, peers, most(0.35))
+		s.overBest("contended, Redis CPU of a cycle", "contended", "redis_us", c.name, false, peers, most(0.5))
+		s.figure("contended, Jain's index", "contended", "jain", c.name, least(0.98))
 	}
-}
-
-func (s *comparison) one() {
-	const cell = "one"
-	best := s.best(cell, "rate", true, peers)
-	for _, c := range ourNames(cell) {
-		ratio, ok := s.over(cell, "rate", c.name, best)
-		what := fmt.Sprintf("one process: %s over the best peer, %s", c.name, best)
+	for _, c := range ourNames("one") {
+		rate := least(30)
 		if c.noLocal {
-			s.note(ok, what, ratio)
-		} else {
-			s.atLeast(ok, what, ratio, 30)
+			rate = none
 		}
+		s.overBest("one process", "one", "rate", c.name, true, peers, rate)
 	}
-}
-
-func (s *comparison) observed() {
 	for _, name := range []string{"holdfast-goredis-metrics", "holdfast-goredis-traces"} {
-		ratio, ok := s.over(observedCell, "rate", name, "holdfast-goredis")
-		s.atLeast(ok, observedCell+": "+name+" over holdfast-goredis", ratio, 0.97)
+		s.over(observedCell, observedCell, "rate", name, "holdfast-goredis", least(0.97))
 	}
-}
-
-func (s *comparison) held() {
-	const cell = "held"
-	for _, c := range ourNames(cell) {
-		lost, ok := s.figure(cell, c.name, "lost")
-		s.atMost(ok, "held, leases lost: "+c.name, lost, 0)
-		heap, ok := s.figure(cell, c.name, "lease_heap")
-		s.atMost(ok, "held, heap bytes of a lease: "+c.name, heap, 500)
-		for _, m := range []struct {
-			what, figure string
-			most         float64
-		}{{"Redis CPU of a lock", "redis_us", 0.4}, {"client CPU of a lock", "client_us", 0.3}} {
-			best := s.best(cell, m.figure, false, peers)
-			ratio, ok := s.over(cell, m.figure, c.name, best)
-			s.atMost(ok, fmt.Sprintf("%s, %s: %s over the best peer, %s", cell, m.what, c.name, best), ratio, m.most)
-		}
+	for _, c := range ourNames("held") {
+		s.figure("held, leases lost", "held", "lost", c.name, most(0))
+		s.figure("held, heap bytes of a lease", "held", "lease_heap", c.name, most(500))
+		s.overBest("held, Redis CPU of a lock", "held", "redis_us", c.name, false, peers, most(0.4))
+		s.overBest("held, client CPU of a lock", "held", "client_us", c.name, false, peers, most(0.3))
 	}
-}
-
-func (s *comparison) read() {
 	for _, c := range ourNames("read") {
 		scripts := "redisson-scripts-" + strings.ReplaceAll(c.client, "-", "")
-		for _, m := range []struct {
-			cell string
-			want float64
-		}{{readCell(1), 10}, {readCell(8), 1}} {
-			ratio, ok := s.over(m.cell, "rate", c.name, scripts)
-			s.atLeast(ok, fmt.Sprintf("%s: %s over %s", m.cell, c.name, scripts), ratio, m.want)
-		}
+		s.over(readCell(1), readCell(1), "rate", c.name, scripts, least(10))
+		s.over(readCell(8), readCell(8), "rate", c.name, scripts, least(1))
 	}
-}
-
-func (s *comparison) readWrite() {
-	const cell = "readwrite"
-	best := s.best(cell, "rate", true, peers)
-	for _, c := range ourNames(cell) {
-		for _, m := range []struct{ what, figure string }{{"rate", "rate"}, {"readers' wait p99", "wait99_us"}, {"writers' wait p99", "writer99_us"}} {
-			ratio, ok := s.over(cell, m.figure, c.name, best)
-			s.note(ok, fmt.Sprintf("%s, %s: %s over %s", cell, m.what, c.name, best), ratio)
-		}
+	for _, c := range ourNames("readwrite") {
+		best := s.best("readwrite", "rate", true, peers)
+		s.over("readwrite, rate", "readwrite", "rate", c.name, best, none)
+		s.over("readwrite, readers' wait p99", "readwrite", "wait99_us", c.name, best, none)
+		s.over("readwrite, writers' wait p99", "readwrite", "writer99_us", c.name, best, none)
 	}
-}
-
-func (s *comparison) quorum() {
 	for _, c := range ourNames("quorum") {
-		ratio, ok := s.over(quorumCell(64), "rate", c.name, "redsync")
-		s.atLeast(ok, quorumCell(64)+": "+c.name+" over redsync", ratio, 3)
-		ratio, ok = s.over(quorumCell(1), "p50_us", c.name, "redsync")
-		s.atMost(ok, "quorum, p50 of a lone cycle: "+c.name+" over redsync", ratio, 1)
+		s.over(quorumCell(64), quorumCell(64), "rate", c.name, "redsync", least(3))
+		s.over("quorum, p50 of a lone cycle", quorumCell(1), "p50_us", c.name, "redsync", most(1))
 	}
-}
-
-func (s *comparison) cluster() {
 	for _, c := range ourNames("cluster") {
-		bare := bareOf(c)
-		ratio, ok := s.over(clusterCell, "rate", c.name, bare)
-		s.atLeast(ok, clusterCell+": "+c.name+" over "+bare, ratio, map[string]float64{"rueidis": 0.9, "go-redis": 1}[c.client])
+		s.over(clusterCell, clusterCell, "rate", c.name, bareOf(c), least(map[string]float64{"rueidis": 0.9, "go-redis": 1}[c.client]))
 	}
+	s.crowd()
+	for _, c := range ourNames("memory") {
+		s.figure("memory of the server, bytes of a held lock", "memory", "stored", c.name, most(220))
+		s.over("memory of the server", "memory", "stored", c.name, "bare-goredis", none)
+	}
+	s.queue()
+	// Locks on other servers than Redis promise other things: there is no aim.
+	for _, other := range contestants {
+		if other.role != outside {
+			continue
+		}
+		for _, c := range ourNames("free") {
+			for _, n := range levels {
+				s.over(freeCell(n), freeCell(n), "rate", c.name, other.name, none)
+			}
+		}
+		for _, c := range ourNames("contended") {
+			s.over("contended, hand-over p50", "contended", "handover_us", c.name, other.name, none)
+		}
+	}
+	return s.all
 }
 
 func (s *comparison) crowd() {
-	const most = 500
 	for _, c := range ourNames("crowd") {
 		lowest, highest := math.Inf(1), 0.0
 		for _, n := range crowdLevels {
-			cell := crowdCell(n)
+			cell, rate := crowdCell(n), aim{}
+			if n == 500 {
+				rate = least(20)
+			}
 			for _, other := range contestants {
-				if other.role != peer {
-					continue
-				}
-				ratio, ok := s.over(cell, "rate", c.name, other.name)
-				what := fmt.Sprintf("%s: %s over %s", cell, c.name, other.name)
-				if n == most {
-					s.atLeast(ok, what, ratio, 20)
-				} else {
-					s.note(ok, what, ratio)
+				if other.role == peer {
+					s.over(cell, cell, "rate", c.name, other.name, rate)
 				}
 			}
-			if cpu, ok := s.figure(cell, c.name, "redis_us"); ok {
-				s.atMost(ok, cell+", Redis CPU of a cycle, µs: "+c.name, cpu, 60)
+			s.figure(cell+", Redis CPU of a cycle, µs", cell, "redis_us", c.name, most(60))
+			if cpu, ok := s.value(cell, "redis_us", c.name); ok {
 				lowest, highest = min(lowest, cpu), max(highest, cpu)
 			}
 		}
-		s.atMost(highest > lowest, "crowd, Redis CPU of a cycle: the highest over the lowest: "+c.name, highest/lowest, 1.1)
-	}
-}
-
-func (s *comparison) memory() {
-	const cell = "memory"
-	for _, c := range ourNames(cell) {
-		bytes, ok := s.figure(cell, c.name, "stored")
-		s.atMost(ok, "memory of the server, bytes of a held lock: "+c.name, bytes, 220)
-		ratio, ok := s.over(cell, "stored", c.name, "bare-goredis")
-		s.note(ok, "memory of the server: "+c.name+" over bare-goredis", ratio)
+		s.put(highest > lowest, "crowd, Redis CPU of a cycle: the highest over the lowest: "+c.name, highest/lowest, most(1.1))
 	}
 }
 
@@ -247,29 +204,10 @@ func (s *comparison) queue() {
 			for _, p := range []int{50, 99} {
 				high, low := f[queueFigure(step, old, many, p)], f[queueFigure(step, old, few, p)]
 				if p == 99 {
-					s.atMost(high > 0, fmt.Sprintf("%s, p99 with %d waiters, µs", what, many), high, 150)
+					s.put(high > 0, fmt.Sprintf("%s, p99 with %d waiters, µs", what, many), high, most(150))
 				}
-				s.atMost(high > 0 && low > 0, fmt.Sprintf("%s, p%d: %d waiters over %d", what, p, many, few), high/low, 1.2)
+				s.put(high > 0 && low > 0, fmt.Sprintf("%s, p%d: %d waiters over %d", what, p, many, few), high/low, most(1.2))
 			}
-		}
-	}
-}
-
-// outside compares with locks on other servers than Redis, which promise other things: there is no aim.
-func (s *comparison) outside() {
-	for _, other := range contestants {
-		if other.role != outside {
-			continue
-		}
-		for _, c := range ourNames("free") {
-			for _, n := range levels {
-				ratio, ok := s.over(freeCell(n), "rate", c.name, other.name)
-				s.note(ok, fmt.Sprintf("%s: %s over %s", freeCell(n), c.name, other.name), ratio)
-			}
-		}
-		for _, c := range ourNames("contended") {
-			ratio, ok := s.over("contended", "handover_us", c.name, other.name)
-			s.note(ok, fmt.Sprintf("contended, hand-over p50: %s over %s", c.name, other.name), ratio)
 		}
 	}
 }
@@ -294,15 +232,16 @@ func bareOf(c contestant) string {
 	})].name
 }
 
-func (s *comparison) figure(cell, name, figure string) (float64, bool) {
+// value returns a contestant's figure; false if it was not measured.
+func (s *comparison) value(cell, figure, name string) (float64, bool) {
 	f := s.results[cell][name]
 	return f[figure], f.measured()
 }
 
-// over returns the ratio of two contestants' figures; false if one was not measured.
-func (s *comparison) over(cell, figure, a, b string) (float64, bool) {
-	above, ok := s.figure(cell, a, figure)
-	below, found := s.figure(cell, b, figure)
+// ratio returns the ratio of two contestants' figures; false if one was not measured.
+func (s *comparison) ratio(cell, figure, a, b string) (float64, bool) {
+	above, ok := s.value(cell, figure, a)
+	below, found := s.value(cell, figure, b)
 	if !ok || !found || below == 0 {
 		return 0, false
 	}
@@ -323,25 +262,4 @@ func (s *comparison) best(cell, figure string, highest bool, among func(contesta
 		}
 	}
 	return name
-}
-
-func (s *comparison) atLeast(ok bool, what string, value, want float64) {
-	s.judge(ok, what, value, want, false, value >= want)
-}
-
-func (s *comparison) atMost(ok bool, what string, value, want float64) {
-	s.judge(ok, what, value, want, true, value <= want)
-}
-
-func (s *comparison) judge(ok bool, what string, value, want float64, atMost, reached bool) {
-	if ok {
-		s.all = append(s.all, standing{What: what, Value: value, Want: &want, AtMost: atMost, Reached: &reached})
-	}
-}
-
-// note adds a standing without an aim.
-func (s *comparison) note(ok bool, what string, value float64) {
-	if ok {
-		s.all = append(s.all, standing{What: what, Value: value})
-	}
 }

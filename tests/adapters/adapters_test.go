@@ -170,29 +170,30 @@ func TestConformance(t *testing.T) {
 	})
 }
 
-// Options that lead to no server, or only to replicas, are refused.
-func TestRueidisOptionsThatAreRefused(t *testing.T) {
-	for says, o := range map[string]rueidis.ClientOption{
-		"InitAddress": {},
-		"ReplicaOnly": {InitAddress: []string{"127.0.0.1:1"}, ReplicaOnly: true},
-	} {
-		if _, err := holdfastrueidis.New(o, nil); !errors.Is(err, holdfast.ErrInvalid) || !strings.Contains(err.Error(), says) {
-			t.Errorf("%s: %v", says, err)
+// Options that lead to no server, or only to replicas, are refused, and what an adapter cannot do.
+func TestOptionsThatAreRefused(t *testing.T) {
+	addr := []string{"127.0.0.1:1"}
+	refused := func(adapter, says string, err error) {
+		t.Helper()
+		if !errors.Is(err, holdfast.ErrInvalid) || !strings.Contains(err.Error(), says) {
+			t.Errorf("%s, %s: %v", adapter, says, err)
 		}
 	}
-}
-
-func TestValkeyOptionsThatAreRefused(t *testing.T) {
-	addr := []string{"127.0.0.1:1"}
+	for says, o := range map[string]rueidis.ClientOption{
+		"InitAddress": {},
+		"ReplicaOnly": {InitAddress: addr, ReplicaOnly: true},
+	} {
+		_, err := holdfastrueidis.New(o, nil)
+		refused("rueidis", says, err)
+	}
 	for says, o := range map[string]valkey.ClientOption{
 		"InitAddress":    {},
 		"ReplicaOnly":    {InitAddress: addr, ReplicaOnly: true},
 		"Sentinel":       {InitAddress: addr, Sentinel: valkey.SentinelOption{MasterSet: "m"}},
 		"EnableRedirect": {InitAddress: addr, Standalone: valkey.StandaloneOption{EnableRedirect: true}},
 	} {
-		if _, err := holdfastvalkey.New(o, nil); !errors.Is(err, holdfast.ErrInvalid) || !strings.Contains(err.Error(), says) {
-			t.Errorf("%s: %v", says, err)
-		}
+		_, err := holdfastvalkey.New(o, nil)
+		refused("valkey", says, err)
 	}
 }
 
@@ -265,32 +266,6 @@ func TestScriptIsSentOnce(t *testing.T) {
 	})
 }
 
-// The wait for replicas is sent with the script, and the script counts whatever the outcome of the wait.
-func TestRunDurably(t *testing.T) {
-	t.Parallel()
-	each(t, func(t *testing.T, a adapter) {
-		s := server.Start(t, server.One(t))
-		d := a.single(t, 3, to(s.Addr()))
-		t.Cleanup(func() { _ = d.Close() })
-		count := driver.NewScript("test", "return tostring(redis.call('INCR', KEYS[1]))")
-		for want := range 2 { // not loaded, and loaded
-			reply, reached, err := d.RunDurably(t.Context(), driver.Call{Script: count, Keys: []string{"n"}}, driver.Durability{Replicas: 1, Timeout: 10 * time.Millisecond})
-			if reply != fmt.Sprint(want+1) || reached.Replicas != 0 || err != nil {
-				t.Errorf("the reply is %q, reached are %+v, %v", reply, reached, err)
-			}
-		}
-		if n, err := s.Do("GET", "n"); err != nil || n != "2" {
-			t.Errorf("the script ran %v times (%v), want 2", n, err)
-		}
-		// Without an append-only file there is no fsync to wait for.
-		reply, _, err := d.RunDurably(t.Context(), driver.Call{Script: count, Keys: []string{"n"}}, driver.Durability{Fsync: true, Timeout: 10 * time.Millisecond})
-		var sent driver.ReplyError
-		if reply != "3" || !errors.As(err, &sent) {
-			t.Errorf("the reply is %q, %v", reply, err)
-		}
-	})
-}
-
 // A connection whose peer has vanished silently is given up.
 func TestHangingConnectionIsGivenUp(t *testing.T) {
 	t.Parallel()
@@ -305,31 +280,6 @@ func TestHangingConnectionIsGivenUp(t *testing.T) {
 		}
 		trap.Wait(t)
 		backend.Release(t, lease)
-	})
-}
-
-func TestCluster(t *testing.T) {
-	t.Parallel()
-	long(t)
-	each(t, func(t *testing.T, a adapter) {
-		for _, bin := range server.Binaries(t) {
-			t.Run(bin.Name, func(t *testing.T) {
-				addrs := addrsOf(server.StartCluster(t, bin, 3))
-				for i := range 20 { // names in slots of all masters
-					name := fmt.Sprint("job-", i)
-					here, there := client(t, a.cluster(t, addrs, direct)), client(t, a.cluster(t, addrs, direct))
-					lease := backend.Acquire(t, here.Mutex(name))
-					next := backend.Start(t, there.Mutex(name))
-					backend.Waiters(t, here.Mutex(name), 1)
-					backend.Release(t, lease)
-					second := backend.Receive(t, next)
-					if second.Fence() <= lease.Fence() {
-						t.Fatalf("%s: %v follows fence %d", name, second, lease.Fence())
-					}
-					backend.Release(t, second)
-				}
-			})
-		}
 	})
 }
 
@@ -362,40 +312,34 @@ func TestSentinel(t *testing.T) {
 func TestMasterThatWasDemotedIsLeft(t *testing.T) {
 	t.Parallel()
 	long(t)
-	kinds := map[string]func(c *holdfast.Client, name string) *holdfast.Lock{
-		"mutex":     func(c *holdfast.Client, name string) *holdfast.Lock { return c.Mutex(name) },
-		"semaphore": func(c *holdfast.Client, name string) *holdfast.Lock { return c.Semaphore(name, 1).Permits(1) },
-	}
 	each(t, func(t *testing.T, a adapter) {
 		for _, bin := range server.Binaries(t) {
-			for kind, lock := range kinds {
-				t.Run(bin.Name+"/"+kind, func(t *testing.T) {
-					old, heir := server.Start(t, bin), server.Start(t, bin)
-					follow := func(s *server.Server, host, port string) {
-						t.Helper()
-						if _, err := s.Do("REPLICAOF", host, port); err != nil {
-							t.Fatal(err)
-						}
+			t.Run(bin.Name, func(t *testing.T) {
+				old, heir := server.Start(t, bin), server.Start(t, bin)
+				follow := func(s *server.Server, host, port string) {
+					t.Helper()
+					if _, err := s.Do("REPLICAOF", host, port); err != nil {
+						t.Fatal(err)
 					}
-					host, port, _ := net.SplitHostPort(old.Addr())
-					follow(heir, host, port)
-					var master atomic.Pointer[server.Server]
-					master.Store(old)
-					c := client(t, a.single(t, 3, func(ctx context.Context) (net.Conn, error) { return to(master.Load().Addr())(ctx) }))
-					held := backend.Acquire(t, lock(c, "held"))
-					backend.Release(t, backend.Acquire(t, lock(c, "other"))) // all of the client's connections exist
-					old.AwaitInStep()
-					follow(heir, "NO", "ONE")
-					follow(old, "127.0.0.1", "1") // nobody listens there: it knows only old data
-					master.Store(heir)
+				}
+				host, port, _ := net.SplitHostPort(old.Addr())
+				follow(heir, host, port)
+				var master atomic.Pointer[server.Server]
+				master.Store(old)
+				c := client(t, a.single(t, 3, func(ctx context.Context) (net.Conn, error) { return to(master.Load().Addr())(ctx) }))
+				held := backend.Acquire(t, c.Mutex("held"))
+				backend.Release(t, backend.Acquire(t, c.Mutex("other"))) // all of the client's connections exist
+				old.AwaitInStep()
+				follow(heir, "NO", "ONE")
+				follow(old, "127.0.0.1", "1") // nobody listens there: it knows only old data
+				master.Store(heir)
 
-					backend.Release(t, backend.Acquire(t, lock(c, "a")))
-					if err := held.Extend(t.Context(), time.Minute); err != nil {
-						t.Errorf("Extend: %v", err)
-					}
-					backend.Release(t, held)
-				})
-			}
+				backend.Release(t, backend.Acquire(t, c.Mutex("a")))
+				if err := held.Extend(t.Context(), time.Minute); err != nil {
+					t.Errorf("Extend: %v", err)
+				}
+				backend.Release(t, held)
+			})
 		}
 	})
 }

@@ -175,15 +175,18 @@ func tables(r results) (all []*table) {
 		}
 	}
 
-	t = begin("contended", "contended").figures("contended", "hand-over p50, µs=handover_us", "p99, µs=handover99_us", "wait p99, ms=wait99_us/1e3", "longest, ms=longest_us/1e3")
+	t = begin("contended", "contended").figures("contended", "hand-over p50, µs=handover_us", "p99, µs=handover99_us",
+		"wait p99, ms=wait99_us/1e3", "longest, ms=longest_us/1e3")
 	t.add("Jain", index("contended"))
 	t.figures("contended", "cycles/s=rate", "Redis CPU, µs=redis_us", "client CPU, µs=client_us", "commands=commands")
 
 	begin("one process", "one").figures("one", "cycles/s=rate", "Redis CPU, µs=redis_us", "client CPU, µs=client_us", "commands=commands")
 
-	begin("observed, 64 goroutines", observedCell).figures(observedCell, "cycles/s=rate", "Redis CPU, µs=redis_us", "client CPU, µs=client_us", "allocations=allocs")
+	begin("observed, 64 goroutines", observedCell).figures(observedCell,
+		"cycles/s=rate", "Redis CPU, µs=redis_us", "client CPU, µs=client_us", "allocations=allocs")
 
-	begin("held", "held").figures("held", "lost=lost", "goroutines=goroutines", "heap bytes a lease=lease_heap", "stack bytes a lease=lease_stack",
+	begin("held", "held").figures("held",
+		"lost=lost", "goroutines=goroutines", "heap bytes a lease=lease_heap", "stack bytes a lease=lease_stack",
 		"Redis CPU a lock, µs=redis_us", "client CPU a lock, µs=client_us")
 
 	t = begin("read: cycles/s (CPU µs of Redis + of the client)", readCell(1), readCell(8))
@@ -192,7 +195,8 @@ func tables(r results) (all []*table) {
 	t.add("8 processes × 8", rateCPU(readCell(8)))
 	t.figures(readCell(8), "commands=commands")
 
-	begin("readwrite", "readwrite").figures("readwrite", "cycles/s=rate", "of writers=written", "readers' wait p99, ms=wait99_us/1e3", "writers', ms=writer99_us/1e3",
+	begin("readwrite", "readwrite").figures("readwrite",
+		"cycles/s=rate", "of writers=written", "readers' wait p99, ms=wait99_us/1e3", "writers', ms=writer99_us/1e3",
 		"longest, ms=longest_us/1e3", "Redis CPU, µs=redis_us", "client CPU, µs=client_us", "commands=commands")
 
 	t = begin("quorum of 5: cycles/s (CPU µs of all Redis + of the client)", quorumCell(1), quorumCell(64))
@@ -200,7 +204,8 @@ func tables(r results) (all []*table) {
 	t.figures(quorumCell(1), "p50 alone, µs=p50_us").add("64", rateCPU(quorumCell(64)))
 	t.figures(quorumCell(64), "commands=commands")
 
-	begin("Cluster of 3, 512 goroutines", clusterCell).figures(clusterCell, "cycles/s=rate", "CPU µs of all Redis=redis_us", "of the client=client_us", "commands=commands", "allocations=allocs")
+	begin("Cluster of 3, 512 goroutines", clusterCell).figures(clusterCell,
+		"cycles/s=rate", "CPU µs of all Redis=redis_us", "of the client=client_us", "commands=commands", "allocations=allocs")
 
 	t = begin("crowd: cycles/s (CPU µs of Redis + of the client)")
 	largest := ""
@@ -257,7 +262,8 @@ func writeQueue(w io.Writer, r results) {
 				row[0] += ", the first has waited for 2 minutes"
 			}
 			for _, depth := range queueDepths {
-				row = append(row, fmt.Sprintf("%s (%s)", measure.Figure(f[queueFigure(step, old, depth, 50)]), measure.Figure(f[queueFigure(step, old, depth, 99)])))
+				half, most := measure.Figure(f[queueFigure(step, old, depth, 50)]), measure.Figure(f[queueFigure(step, old, depth, 99)])
+				row = append(row, fmt.Sprintf("%s (%s)", half, most))
 			}
 			rows = append(rows, row)
 		}

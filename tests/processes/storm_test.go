@@ -230,7 +230,8 @@ func rage(t *testing.T, b *backend.Backend, processes, goroutines int, duration 
 	ran, _ := b.Server.Scripts()
 	w.scripts = float64(ran-scripts) / float64(max(turns(all), 1))
 	t.Logf("%d processes of %d goroutines, %s: %d grants; mean wait %s, longest %s, %d above 1.5 of the mean; Jain %.3f; %.2f scripts a turn of a process",
-		processes, goroutines, duration.Round(time.Millisecond), w.Grants, w.MeanWait.Round(time.Microsecond), w.LongestWait.Round(time.Microsecond), w.long, w.Jain, w.scripts)
+		processes, goroutines, duration.Round(time.Millisecond), w.Grants,
+		w.MeanWait.Round(time.Microsecond), w.LongestWait.Round(time.Microsecond), w.long, w.Jain, w.scripts)
 	return w
 }
 

@@ -3,4 +3,4 @@ package main
 
 import "github.com/holdfast-go/holdfast/tests/internal/campaign/worker"
 
-func main() { worker.Main(open) }
+func main() { worker.Main(worker.Open) }

@@ -7,8 +7,8 @@
 //   - A kind of fault is a Kind in one of the kinds_*.go files.
 //   - Another primitive is a Subject, which says how it is requested, who may hold it
 //     at the same time, what else it promises, and what must be granted after the
-//     faults. worker.Want gets the fields that a request needs. A primitive that calls
-//     its holder, instead of returning a lease, is a further interface of worker.Locks.
+//     faults. worker.Want gets the fields that a request needs, and the worker's
+//     library.go, or routine.get, the call.
 //   - Another way to lock, such as a broken one, is a package main that calls
 //     worker.Main with its own worker.Opener: Config.Worker. The library with other
 //     sources is built with Config.BuildArgs "-overlay FILE".

@@ -137,8 +137,6 @@ func main() {
 	})
 }
 
-func (c *client) Admit(context.Context) error { return nil }
-
 func (c *client) Close(context.Context) error { return c.rdb.Close() }
 
 func (c *client) Acquire(ctx context.Context, w worker.Want) (worker.Lease, error) {

@@ -59,8 +59,8 @@ func (all attempts) released(deadline time.Time) {
 
 // fencesOf returns the fences of a lease, by the names of its locks.
 func fencesOf(w Want, lease Lease) map[string]uint64 {
-	if several, ok := lease.(Several); ok && w.With != nil {
-		return several.Fences()
+	if h, ok := lease.(held); ok && w.With != nil {
+		return h.Fences()
 	}
 	return map[string]uint64{w.Name: lease.Fence()}
 }

@@ -2,10 +2,12 @@ package worker
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
 	"sync"
 	"time"
 
+	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/tests/internal/history"
 )
 
@@ -73,9 +75,8 @@ func (r *routine) begin(w Want, s Step) Step {
 // end ends a step that returned err.
 func (r *routine) end(ctx context.Context, s Step, err error) Step {
 	s.Ended = history.Now()
-	told := r.crowds().Tell(err)
 	if err != nil {
-		s.Answer = told
+		s.Answer = answerOf(err)
 	} else {
 		s.Outcome = Achieved
 	}
@@ -86,25 +87,48 @@ func (r *routine) end(ctx context.Context, s Step, err error) Step {
 	return s
 }
 
-func (r *routine) crowds() Crowds { return r.part.client().(Crowds) }
+// answerOf takes the library at its word: a request may have been carried out only if the error is ErrAmbiguous.
+func answerOf(err error) Answer {
+	var incomplete *holdfast.LatchIncompleteError
+	var broken *holdfast.BarrierBrokenError
+	switch {
+	case errors.As(err, &incomplete):
+		return Answer{Outcome: Incomplete, Missing: incomplete.Missing}
+	case errors.As(err, &broken):
+		return Answer{Outcome: Broken, Phase: broken.Phase, Died: broken.Died}
+	case errors.Is(err, holdfast.ErrLatchReset):
+		return Answer{Outcome: Anew}
+	case errors.Is(err, holdfast.ErrLost):
+		return Answer{Outcome: Lost}
+	case errors.Is(err, holdfast.ErrHeld):
+		return Answer{Outcome: Full}
+	case errors.Is(err, holdfast.ErrAmbiguous):
+		return Answer{}
+	}
+	return Answer{Outcome: Undone}
+}
+
+func (r *routine) latch(w Want) *holdfast.Latch {
+	return r.part.library().Latch(w.Name, w.Parties, w.option())
+}
 
 func (r *routine) countDown(ctx context.Context, w Want) error {
 	s := r.begin(w, Step{Do: Count})
-	err := r.crowds().CountDown(ctx, w)
+	err := r.latch(w).CountDown(ctx)
 	r.end(ctx, s, err)
 	return err
 }
 
 func (r *routine) reset(ctx context.Context, w Want) error {
 	s := r.begin(w, Step{Do: Reset})
-	err := r.crowds().Reset(ctx, w)
+	err := r.latch(w).Reset(ctx)
 	r.end(ctx, s, err)
 	return err
 }
 
 func (r *routine) look(ctx context.Context, w Want) (err error) {
 	s := r.begin(w, Step{Do: Look})
-	s.Left, err = r.crowds().Count(ctx, w)
+	s.Left, err = r.latch(w).Count(ctx)
 	r.end(ctx, s, err)
 	return err
 }
@@ -114,7 +138,7 @@ func (r *routine) wait(ctx context.Context, w Want) error {
 	over, cancel := context.WithCancel(context.Background())
 	helper := r.helper(w, over, func(h *routine) { _ = h.countDown(over, w) })
 	s := r.begin(w, Step{Do: Wait})
-	err := r.crowds().Wait(ctx, w)
+	err := r.latch(w).Wait(ctx)
 	s = r.end(ctx, s, err)
 	cancel()
 	helper.Wait()
@@ -152,29 +176,54 @@ func (r *routine) helper(w Want, over context.Context, do func(*routine)) *sync.
 	return &running
 }
 
+// party is a party of a latch or a barrier.
+type party struct {
+	*holdfast.Lease
+	latch   *holdfast.LatchParty
+	barrier *holdfast.BarrierParty
+
+	joined Step
+	attempts
+}
+
 // join makes the goroutine a party.
-func (r *routine) join(ctx context.Context, w Want) (party Party, joined Step, a attempts, err error) {
-	a = r.ask(w)
+func (r *routine) join(ctx context.Context, w Want) (p party, err error) {
+	p.attempts = r.ask(w)
 	s := r.begin(w, Step{Do: Join, TTL: int64(w.TTL)})
-	party, err = r.crowds().Join(ctx, w)
-	if err != nil {
-		a.gaveUp()
-		return nil, r.end(ctx, s, err), nil, err
+	if w.Share == Joining {
+		if p.latch, err = r.latch(w).Register(ctx); err == nil {
+			p.Lease = p.latch.Lease()
+		}
+	} else {
+		barrier := r.part.library().Barrier(w.Name, w.Parties, w.option())
+		join := barrier.Join
+		if w.Try {
+			join = barrier.TryJoin
+		}
+		if p.barrier, err = join(ctx); err == nil {
+			p.Lease = p.barrier.Lease()
+		}
 	}
-	a.granted(w, party)
-	s.Party, s.Deadline = s.ID, history.At(party.Deadline())
-	return party, r.end(ctx, s, nil), a, nil
+	if err != nil {
+		p.gaveUp()
+		r.end(ctx, s, err)
+		return p, err
+	}
+	p.granted(w, p.Lease)
+	s.Party, s.Deadline = s.ID, history.At(p.Deadline())
+	p.joined = r.end(ctx, s, nil)
+	return p, nil
 }
 
 // leave ends a party, which counts down if counting.
-func (r *routine) leave(w Want, party Party, joined Step, a attempts, counting bool) {
-	deadline := party.Deadline()
-	a.released(deadline)
+func (r *routine) leave(w Want, p party, counting bool) {
+	deadline := p.Deadline()
+	p.released(deadline)
 	ctx := context.Background()
-	s := r.begin(w, Step{Do: Leave, Party: joined.ID, Counting: counting, Deadline: history.At(deadline)})
-	end := party.Release
+	s := r.begin(w, Step{Do: Leave, Party: p.joined.ID, Counting: counting, Deadline: history.At(deadline)})
+	end := p.Release
 	if counting {
-		end = party.CountDown
+		end = p.latch.CountDown
 	}
 	err := end(ctx)
 	if counting && err != nil { // it counts down again
@@ -184,17 +233,17 @@ func (r *routine) leave(w Want, party Party, joined Step, a attempts, counting b
 }
 
 // linger gives a party time for its work.
-func (r *routine) linger(party Party, d time.Duration) {
+func (r *routine) linger(p party, d time.Duration) {
 	select {
 	case <-time.After(d):
-	case <-party.Done():
+	case <-p.Done():
 	case <-r.part.draining:
 	}
 }
 
 // takePart acts as a party of a latch.
 func (r *routine) takePart(ctx context.Context, w Want) error {
-	party, joined, a, err := r.join(ctx, w)
+	p, err := r.join(ctx, w)
 	if err != nil {
 		return err
 	}
@@ -202,22 +251,22 @@ func (r *routine) takePart(ctx context.Context, w Want) error {
 	if r.chance(r.part.script.Overdue) {
 		d = w.TTL + w.TTL/4
 	}
-	r.linger(party, d)
-	r.leave(w, party, joined, a, !r.chance(20))
+	r.linger(p, d)
+	r.leave(w, p, !r.chance(20))
 	return nil
 }
 
 // meet acts as a party of a barrier for some phases. It returns the error of its last await, so nil if it
 // passed that phase.
 func (r *routine) meet(ctx context.Context, w Want) error {
-	party, joined, a, err := r.join(ctx, w)
+	p, err := r.join(ctx, w)
 	if err != nil {
 		return err
 	}
-	defer func() { r.leave(w, party, joined, a, false) }()
+	defer func() { r.leave(w, p, false) }()
 	for {
-		r.linger(party, upTo(r.random, r.part.script.Hold))
-		s, err := r.await(w, party, joined)
+		r.linger(p, upTo(r.random, r.part.script.Hold))
+		s, err := r.await(w, p)
 		switch {
 		case s.Outcome == Lost, r.part.isDraining() && s.Outcome != Broken, r.chance(30):
 			return err
@@ -227,7 +276,7 @@ func (r *routine) meet(ctx context.Context, w Want) error {
 
 // await awaits a phase of a barrier. If it takes long, as many others as are needed come to await it, too. They
 // stay until this party has passed, so that nothing else wakes it.
-func (r *routine) await(w Want, party Party, joined Step) (s Step, err error) {
+func (r *routine) await(w Want, p party) (s Step, err error) {
 	over, cancel := context.WithCancel(context.Background())
 	var helpers []*sync.WaitGroup
 	for range w.Parties - 1 {
@@ -238,7 +287,7 @@ func (r *routine) await(w Want, party Party, joined Step) (s Step, err error) {
 	if r.chance(r.part.script.Impatient) {
 		defer time.AfterFunc(upTo(r.random, r.part.script.Patience), giveUp).Stop()
 	}
-	s, err = r.arrive(ctx, w, party, joined)
+	s, err = r.arrive(ctx, w, p)
 	cancel()
 	for _, h := range helpers {
 		h.Wait()
@@ -249,20 +298,20 @@ func (r *routine) await(w Want, party Party, joined Step) (s Step, err error) {
 // stand acts as a party of a barrier, and awaits phases, until ctx ends.
 func (r *routine) stand(ctx context.Context, w Want) {
 	w.Try, w.Fixed, w.MaxHold = false, false, 0
-	party, joined, a, err := r.join(ctx, w)
+	p, err := r.join(ctx, w)
 	if err != nil {
 		return
 	}
 	for ctx.Err() == nil {
-		if s, _ := r.arrive(ctx, w, party, joined); s.Outcome != Achieved && s.Outcome != Broken {
+		if s, _ := r.arrive(ctx, w, p); s.Outcome != Achieved && s.Outcome != Broken {
 			break
 		}
 	}
-	r.leave(w, party, joined, a, false)
+	r.leave(w, p, false)
 }
 
-func (r *routine) arrive(ctx context.Context, w Want, party Party, joined Step) (s Step, err error) {
-	s = r.begin(w, Step{Do: Await, Party: joined.ID})
-	s.Phase, err = party.Await(ctx)
+func (r *routine) arrive(ctx context.Context, w Want, p party) (s Step, err error) {
+	s = r.begin(w, Step{Do: Await, Party: p.joined.ID})
+	s.Phase, err = p.barrier.Await(ctx)
 	return r.end(ctx, s, err), err
 }

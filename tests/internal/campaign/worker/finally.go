@@ -2,8 +2,11 @@ package worker
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
 	"time"
+
+	"github.com/holdfast-go/holdfast"
 )
 
 // finish requests what must be granted after the faults, for as long as it takes. The campaign's patience
@@ -32,14 +35,13 @@ func (p *part) insist(do func() error) {
 			return
 		}
 		time.Sleep(pause/2 + rand.N(pause))
-		q, ok := p.client().(Quorums)
-		if !ok || !p.script.Operator || !q.NeedAdmission(err) {
+		if p.script.Nodes == nil || !p.script.Operator || !errors.Is(err, holdfast.ErrNotAdmitted) {
 			continue
 		}
 		// The servers may be admitted only when every earlier lease is over.
 		time.Sleep(p.script.MaxTTL - time.Since(begun))
 		ctx, cancel := context.WithTimeout(context.Background(), closing)
-		if err := p.client().Admit(ctx); err != nil {
+		if err := p.library().Admit(ctx); err != nil {
 			p.say.line(FailureLine, Failure{"admit", err.Error()})
 		}
 		cancel()

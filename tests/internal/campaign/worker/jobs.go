@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/tests/internal/history"
 )
 
@@ -53,7 +54,16 @@ func (r *routine) job(ctx context.Context, w Want, slot string) error {
 	p := r.part
 	c := Call{ID: p.calls.Add(1), Process: pid, Goroutine: r.number, Name: w.Name, Slot: slot, Window: w.Window}
 	a := r.ask(w)
-	done, err := p.client().(Jobs).Do(ctx, w, slot, func(lease Lease) (string, error) {
+	window := holdfast.Every(w.Window)
+	if slot != "" {
+		window = holdfast.Slot(slot, time.Hour)
+	}
+	once := p.library().Once(w.Name, window, optionsOf[holdfast.OnceOption](w)...)
+	do := once.Do
+	if w.Try {
+		do = once.TryDo
+	}
+	run, err := do(ctx, func(_ context.Context, lease *holdfast.Lease) (string, error) {
 		c.Fence, c.Result, c.Held = lease.Fence(), fmt.Sprint(pid, " ", c.ID), history.Now()
 		if lease.Err() != nil {
 			c.Held = 0
@@ -78,7 +88,7 @@ func (r *routine) job(ctx context.Context, w Want, slot string) error {
 	c.Returned = history.Now()
 	a.gaveUp()
 	if err == nil {
-		c.Done = &done
+		c.Done = &Done{Fence: run.Fence, Result: run.Result, At: run.Time.UnixMicro(), Try: run.Try, Here: run.Here}
 	} else {
 		c.Error = err.Error()
 	}
@@ -93,10 +103,14 @@ func (r *routine) job(ctx context.Context, w Want, slot string) error {
 func (r *routine) lead(ctx context.Context, w Want) error {
 	p := r.part
 	a := r.ask(w)
-	err := p.client().(Elections).Lead(ctx, w, func(term Lease) bool {
+	election := p.library().Election(w.Name, optionsOf[holdfast.ElectionOption](w)...)
+	err := election.Run(ctx, func(_ context.Context, term *holdfast.Lease) error {
 		r.use(w, a, term)
 		a = r.ask(w)
-		return !p.isDraining() && r.chance(50)
+		if !p.isDraining() && r.chance(50) {
+			return holdfast.ErrResign
+		}
+		return nil
 	})
 	a.gaveUp()
 	if err != nil && ctx.Err() == nil {

@@ -1,5 +1,5 @@
 // Package worker is a process that uses locks at random, as a campaign orders, and reports what happened. The
-// locks are behind the interface Locks, so that any kind can be tested.
+// locks are those of this library, or others behind the interface Locks.
 package worker
 
 import (
@@ -21,13 +21,10 @@ type Setting struct {
 	MaxTTL         time.Duration `json:"max_ttl"`
 }
 
-// Locks are the locks of one client.
+// Locks are the locks of one client. Want.Share is Whole for all but those of this library.
 type Locks interface {
 	// Acquire returns a lease or an error. It returns soon after ctx has ended.
 	Acquire(ctx context.Context, w Want) (Lease, error)
-	// Admit admits an empty server to the strict mode, so that it grants locks. It is called once in a history,
-	// before everything else.
-	Admit(ctx context.Context) error
 	// Close ends the client, and leaves nothing behind in the process. Waiters return.
 	Close(ctx context.Context) error
 }
@@ -40,67 +37,6 @@ type Lease interface {
 	Deadline() time.Time   // when it ends unless it is renewed
 	Extend(ctx context.Context, ttl time.Duration) error
 	Release(ctx context.Context) error
-}
-
-// Reentrant is a Lease under which its holder can acquire the lock again.
-type Reentrant interface {
-	Again() (Lease, error)
-}
-
-// Several is a Lease of several locks.
-type Several interface {
-	Fences() map[string]uint64 // by the locks' names
-}
-
-// Jobs are Locks that run jobs once.
-type Jobs interface {
-	// Do calls job under its lock, unless it was completed in its window already, and returns which run counts.
-	// slot names the window; "" is a window of w.Window that begins with a run.
-	Do(ctx context.Context, w Want, slot string, job func(Lease) (result string, err error)) (Done, error)
-}
-
-// Elections are Locks whose holder is elected.
-type Elections interface {
-	// Lead campaigns, and calls lead for each term until lead returns false.
-	Lead(ctx context.Context, w Want, lead func(Lease) (again bool)) error
-}
-
-// Carriers are Locks that another process can take over, by a ticket.
-type Carriers interface {
-	// Adopt takes over the lock of a ticket. good reports whether the ticket may still be good after an error.
-	Adopt(ctx context.Context, w Want, ticket string) (lease Lease, good bool, err error)
-}
-
-// Detachable is a Lease whose lock can be carried to another process.
-type Detachable interface {
-	Detach(ctx context.Context, ttl time.Duration) (ticket string, err error)
-}
-
-// Crowds are Locks at which parties wait for each other: latches and barriers.
-type Crowds interface {
-	// Join makes the caller a party, of a latch without waiting.
-	Join(ctx context.Context, w Want) (Party, error)
-	// CountDown, Reset, Wait and Count are for latches.
-	CountDown(ctx context.Context, w Want) error
-	Reset(ctx context.Context, w Want) error
-	Wait(ctx context.Context, w Want) error
-	Count(ctx context.Context, w Want) (int, error)
-	// Tell returns what an error of these methods, or of a Party, says about the outcome.
-	Tell(err error) Answer
-}
-
-// Party is the lease of a party.
-type Party interface {
-	Lease
-	CountDown(ctx context.Context) error                 // of a latch, which ends the lease
-	Await(ctx context.Context) (phase uint64, err error) // for barriers
-}
-
-// Quorums are Locks on several servers.
-type Quorums interface {
-	// NeedAdmission reports whether nothing is granted until Admit, because most servers
-	// have restarted.
-	NeedAdmission(err error) bool
 }
 
 // Share says which kind of lock is wanted, and which part of it.

@@ -55,7 +55,7 @@ const (
 	EventLine   = 'e' // a history.Event
 	AccessLine  = 'a' // an Access
 	FailureLine = 'f' // a Failure
-	ExtendLine  = 'x' // an Extension
+	ExtendLine  = 'x' // {}: a call of Extend succeeded
 	CallLine    = 'c' // a Call
 	StepLine    = 'p' // a Step
 	StartedLine = 's' // {}
@@ -73,10 +73,9 @@ type Access struct {
 	Write     bool   `json:"write,omitempty"`
 	Value     uint64 `json:"value"`           // written or, if accepted, read
 	OK        bool   `json:"ok"`              // accepted
-	Late      bool   `json:"late,omitempty"`  // made although the lease was known to be over
 	Carry     string `json:"carry,omitempty"` // no access: put or pick a ticket
 	Ticket    string `json:"ticket,omitempty"`
-	Held      int64  `json:"held,omitempty"` // before the check of the lease that allowed it
+	Held      int64  `json:"held,omitempty"` // before the check of the lease that allowed it; 0: the lease was known to be over
 	Call      int64  `json:"call"`
 	Return    int64  `json:"return,omitempty"` // 0: its process died before the answer
 }
@@ -93,12 +92,6 @@ func (x Access) End() int64 {
 type Failure struct {
 	Op    string `json:"op"`
 	Error string `json:"error"`
-}
-
-// Extension is a call of Extend that succeeded.
-type Extension struct {
-	Name  string `json:"name"`
-	Fence uint64 `json:"fence"`
 }
 
 // Ended is how a worker's part ended.

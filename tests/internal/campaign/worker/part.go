@@ -53,7 +53,7 @@ func begin(open Opener, s Script, say *speaker) (*part, error) {
 	if s.Admit {
 		ctx, cancel := context.WithTimeout(context.Background(), closing)
 		defer cancel()
-		if err := p.locks.Admit(ctx); err != nil {
+		if err := p.library().Admit(ctx); err != nil {
 			return nil, err
 		}
 	}
@@ -109,6 +109,9 @@ func (p *part) client() Locks {
 	defer p.mu.Unlock()
 	return p.locks
 }
+
+// library returns the locks of this library, for what others do not have.
+func (p *part) library() *library { return p.client().(*library) }
 
 // reopen continues with a new client, and closes the old one while it is in use.
 func (p *part) reopen() {

@@ -2,8 +2,11 @@ package worker
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
 	"time"
+
+	"github.com/holdfast-go/holdfast"
 )
 
 // What an Access does with tickets for its name, in place of an access.
@@ -36,20 +39,25 @@ func (p *part) bear(number int, w Want) {
 }
 
 // adopt adopts a lock, uses it and releases it, or detaches it again.
-func (r *routine) adopt(w Want, ticket string) {
+func (r *routine) adopt(w Want, text string) {
 	p := r.part
 	a := r.ask(w)
-	lease, good, err := p.client().(Carriers).Adopt(context.Background(), w, ticket)
+	var ticket holdfast.Ticket
+	err := ticket.UnmarshalText([]byte(text))
+	var got *holdfast.Lease
+	if err == nil {
+		got, err = p.library().Adopt(context.Background(), ticket, w.option())
+	}
 	if err != nil {
 		a.gaveUp()
 		p.say.line(FailureLine, Failure{"adopt", err.Error()})
-		if good {
-			r.put(w.Name, ticket)
+		if !errors.Is(err, holdfast.ErrLost) { // the ticket may still be good
+			r.put(w.Name, text)
 		}
 		return
 	}
 	w.adopted = true
-	lease, _ = r.use(w, a, lease)
+	lease, _ := r.use(w, a, got)
 	if err := lease.Release(context.Background()); err != nil {
 		p.say.line(FailureLine, Failure{"release", err.Error()})
 	}
@@ -61,12 +69,18 @@ func (r *routine) detach(w Want, lease Lease) (ticket string) {
 	if r.part.isDraining() || !r.chance(50) {
 		return ""
 	}
-	ticket, err := lease.(Detachable).Detach(context.Background(), time.Millisecond+upTo(r.random, w.TTL))
+	detached, err := lease.(interface {
+		Detach(context.Context, time.Duration) (holdfast.Ticket, error)
+	}).Detach(context.Background(), time.Millisecond+upTo(r.random, w.TTL))
+	var text []byte
+	if err == nil {
+		text, err = detached.MarshalText()
+	}
 	if err != nil {
 		r.part.say.line(FailureLine, Failure{"detach", err.Error()})
 		return ""
 	}
-	return ticket
+	return string(text)
 }
 
 // put leaves a ticket for any process.

@@ -98,8 +98,8 @@ func (r *routine) use(w Want, a attempts, lease Lease) (rest Lease, lost bool) {
 	fences := fencesOf(w, lease)
 	a.granted(w, lease)
 	lost = r.hold(w, a, lease)
-	if held, ok := lease.(Reentrant); ok && w.Again && !lost {
-		lease, lost = r.again(w, a, lease, held)
+	if h, ok := lease.(held); ok && w.Again && !lost { // an adopted lock is not one of them
+		lease, lost = r.again(w, a, h)
 	}
 	ticket := ""
 	if w.Share == Carried && !lost {
@@ -160,15 +160,15 @@ func (r *routine) hold(w Want, a attempts, lease Lease) (lost bool) {
 }
 
 // again acquires the lock again, releases one of the two leases, and continues with the other.
-func (r *routine) again(w Want, a attempts, outer Lease, held Reentrant) (rest Lease, lost bool) {
-	inner, err := held.Again()
+func (r *routine) again(w Want, a attempts, outer held) (rest Lease, lost bool) {
+	inner, err := outer.acquireAgain()
 	if err != nil {
 		r.part.say.line(FailureLine, Failure{"acquire again", err.Error()})
 		return outer, outer.Err() != nil
 	}
-	first, rest := inner, outer
+	first, rest := inner, Lease(outer)
 	if r.chance(50) {
-		first, rest = outer, inner
+		first, rest = rest, first
 	}
 	if err := first.Release(context.Background()); err != nil {
 		r.part.say.line(FailureLine, Failure{"release", err.Error()})
@@ -183,7 +183,7 @@ func (r *routine) extend(w Want, a attempts, lease Lease) bool {
 		r.part.say.line(FailureLine, Failure{"extend", err.Error()})
 		return lease.Err() == nil
 	}
-	r.part.say.line(ExtendLine, Extension{w.Name, lease.Fence()})
+	r.part.say.line(ExtendLine, struct{}{})
 	a.extended(lease.Deadline())
 	return true
 }
@@ -201,7 +201,7 @@ func (r *routine) access(w Want, fences map[string]uint64, write bool, held int6
 
 func (r *routine) accessOne(name string, fence uint64, write bool, held int64) {
 	p := r.part
-	x := Access{ID: p.accesses.Add(1), Process: pid, Goroutine: r.number, Name: name, Fence: fence, Write: write, Held: held, Late: held == 0}
+	x := Access{ID: p.accesses.Add(1), Process: pid, Goroutine: r.number, Name: name, Fence: fence, Write: write, Held: held}
 	if write {
 		x.Value = uint64(pid)<<32 | x.ID
 	}

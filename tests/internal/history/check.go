@@ -50,8 +50,8 @@ func Check(events []Event) []Violation {
 	var violations []Violation
 	for _, grants := range byName(events) {
 		violations = append(violations, checkSense(grants)...)
-		violations = append(violations, checkExclusion(grants)...)
-		violations = append(violations, checkFences(grants)...)
+		violations = append(violations, checkExclusion(grants, 1, func(Event) int { return 1 })...)
+		violations = append(violations, checkFences(grants, true, func(_, _ Event) bool { return false })...)
 	}
 	return violations
 }
@@ -108,23 +108,29 @@ func SharedFences(events []Event, rise bool, joint func(a, b Event) bool) []Viol
 	var violations []Violation
 	for _, grants := range byName(events) {
 		violations = append(violations, checkSense(grants)...)
-		owners := map[uint64]Event{}
-		var greatest Event
-		for _, e := range grants {
-			twin, known := owners[e.Fence]
-			switch {
-			case known && !joint(twin, e):
-				violations = append(violations, Violation{Fencing, twin, e})
-				continue
-			case rise && e.held() && e.Fence < greatest.Fence:
-				violations = append(violations, Violation{Fencing, greatest, e})
-				continue
-			}
-			owners[e.Fence] = e
-			if e.held() && e.Fence > greatest.Fence {
-				greatest = e
-			}
+		violations = append(violations, checkFences(grants, rise, joint)...)
+	}
+	return violations
+}
+
+// checkFences compares each fence with the greatest before it. A grant that was reported too late to be held
+// may be reported out of order, but its fence must still be unique, or shared with those that may.
+func checkFences(grants []Event, rise bool, joint func(a, b Event) bool) []Violation {
+	var violations []Violation
+	owners := map[uint64]Event{}
+	var greatest Event
+	for _, e := range grants {
+		twin, known := owners[e.Fence]
+		switch {
+		case known && !joint(twin, e):
+			violations = append(violations, Violation{Fencing, twin, e})
+			continue
+		case rise && e.held() && (e.Fence < greatest.Fence || e.Fence == 0):
+			violations = append(violations, Violation{Fencing, greatest, e})
+		case e.held() && e.Fence > greatest.Fence:
+			greatest = e
 		}
+		owners[e.Fence] = e
 	}
 	return violations
 }
@@ -140,76 +146,41 @@ func checkSense(grants []Event) []Violation {
 	return violations
 }
 
-// checkExclusion sweeps over the grants and remembers the one that ends last.
-func checkExclusion(grants []Event) []Violation {
-	var violations []Violation
-	var longest Event
-	for _, e := range grants {
-		if !e.held() {
-			continue
-		}
-		if e.Granted < longest.end() {
-			violations = append(violations, Violation{Exclusion, longest, e})
-		}
-		if e.end() > longest.end() {
-			longest = e
-		}
-	}
-	return violations
-}
-
 // Crowding returns the grants with which more than the whole of a lock was held.
 func Crowding(events []Event, whole int) []Violation {
-	share := func(e Event) int {
-		if e.Share == 0 {
-			return whole
-		}
-		return e.Share
-	}
 	var violations []Violation
 	for _, grants := range byName(events) {
-		var there []Event
-		used := 0
-		for _, e := range grants {
-			if !e.held() {
-				continue
+		violations = append(violations, checkExclusion(grants, whole, func(e Event) int {
+			if e.Share == 0 {
+				return whole
 			}
-			there = slices.DeleteFunc(there, func(h Event) bool {
-				if h.end() > e.Granted {
-					return false
-				}
-				used -= share(h)
-				return true
-			})
-			there, used = append(there, e), used+share(e)
-			if used > whole {
-				violations = append(violations, Violation{Exclusion, slices.MaxFunc(there[:len(there)-1], func(a, b Event) int { return cmp.Compare(a.end(), b.end()) }), e})
-			}
-		}
+			return e.Share
+		})...)
 	}
 	return violations
 }
 
-// checkFences compares each fence with the greatest before it. A grant that was reported too late to be held
-// may be reported out of order, but its fence must still be unique.
-func checkFences(grants []Event) []Violation {
+// checkExclusion sweeps over the grants and remembers those that have not ended.
+func checkExclusion(grants []Event, whole int, share func(Event) int) []Violation {
 	var violations []Violation
-	owners := make(map[uint64]Event)
-	var greatest Event
+	var there []Event
+	used := 0
 	for _, e := range grants {
-		if twin, ok := owners[e.Fence]; ok {
-			violations = append(violations, Violation{Fencing, twin, e})
-			continue
-		}
-		owners[e.Fence] = e
 		if !e.held() {
 			continue
 		}
-		if e.Fence <= greatest.Fence {
-			violations = append(violations, Violation{Fencing, greatest, e})
-			continue
+		there = slices.DeleteFunc(there, func(h Event) bool {
+			if h.end() > e.Granted {
+				return false
+			}
+			used -= share(h)
+			return true
+		})
+		there, used = append(there, e), used+share(e)
+		if used > whole {
+			longest := slices.MaxFunc(there[:len(there)-1], func(a, b Event) int { return cmp.Compare(a.end(), b.end()) })
+			violations = append(violations, Violation{Exclusion, longest, e})
 		}
-		greatest = e
 	}
 	return violations
 }

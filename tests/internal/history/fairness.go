@@ -9,18 +9,9 @@ import (
 // Report says how fairly locks were handed out.
 type Report struct {
 	Grants      int
-	GaveUp      int
 	LongestWait time.Duration // of any attempt, granted or given up
 	MeanWait    time.Duration // of granted attempts
-
-	// Jain is Jain's index of fairness over the number of grants of each
-	// goroutine.
-	Jain float64
-
-	// Overtakes counts the grants that overtook an attempt of another process which was ahead in the lock's
-	// queue and was granted later. It knows only attempts whose place was recorded. If processes are served
-	// first in, first out, it is 0.
-	Overtakes int
+	Jain        float64       // Jain's index of fairness over the number of grants of each goroutine
 }
 
 // Fairness reports on all the locks of a history together.
@@ -37,7 +28,6 @@ func Fairness(events []Event) Report {
 			waited += e.wait()
 			grants[w]++
 		case e.GaveUp != 0:
-			r.GaveUp++
 			grants[w] += 0 // a goroutine without a grant counts, too
 		default:
 			continue
@@ -47,9 +37,6 @@ func Fairness(events []Event) Report {
 	if r.Grants > 0 {
 		r.MeanWait = waited / time.Duration(r.Grants)
 		r.Jain = Jain(slices.Collect(maps.Values(grants)))
-	}
-	for _, grants := range byName(events) {
-		r.Overtakes += overtakes(grants)
 	}
 	return r
 }
@@ -67,34 +54,4 @@ func Jain(grants []int) float64 {
 		return 0
 	}
 	return sum * sum / (float64(len(grants)) * squares)
-}
-
-// overtakes goes backwards from the last grant. It remembers the foremost place of all later grants, and the
-// foremost place of any other process.
-func overtakes(grants []Event) int {
-	count := 0
-	var first, second Event // Order 0: none yet
-	for i := len(grants) - 1; i >= 0; i-- {
-		e := grants[i]
-		if e.Order == 0 {
-			continue
-		}
-		front := first
-		if front.Process == e.Process {
-			front = second
-		}
-		if front.Order != 0 && front.Order < e.Order {
-			count++
-		}
-		switch {
-		case first.Order == 0 || e.Order < first.Order:
-			if first.Process != e.Process {
-				second = first
-			}
-			first = e
-		case e.Process != first.Process && (second.Order == 0 || e.Order < second.Order):
-			second = e
-		}
-	}
-	return count
 }

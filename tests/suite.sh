@@ -199,7 +199,7 @@ goredis_newest() {
     GOWORK=off go test -race -vet=off $TESTFLAGS -modfile="$scratch/go.mod" -skip '/^(rueidis|valkey)$' ./adapters
 }
 
-# The findings of campaigns are kept here, so that the next soak continues them.
+# The findings of campaigns are kept here.
 kept=$root/.soak
 
 # seconds TIME: 90s, 30m or 1h, as a number of seconds.

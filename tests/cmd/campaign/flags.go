@@ -20,28 +20,21 @@ import (
 func campaigning(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	flags := flag.NewFlagSet("campaign", flag.ContinueOnError)
 	flags.SetOutput(stderr)
-	cfg := campaign.Config{Progress: stderr, Clock: func(tb testing.TB) campaign.Clock { return clockshim.New(tb) }}
-	flags.DurationVar(&cfg.For, "for", 0, "run for so `long`; 0: until another bound is reached")
-	flags.IntVar(&cfg.Histories, "histories", 0, "run so `many` histories; 0: until another bound is reached")
-	flags.IntVar(&cfg.Pairs, "pairs", 0, "run until every pair of kinds came about so `often`")
-	flags.BoolVar(&cfg.Once, "once", false, "run until every kind came about alone")
-	flags.StringVar(&cfg.Dir, "dir", "", "keep histories in this `folder`, and go on with those that are there")
+	cfg := campaign.Config{Clock: func(tb testing.TB) campaign.Clock { return clockshim.New(tb) }}
+	flags.DurationVar(&cfg.For, "for", 0, "run for so `long`; 0: for a minute, unless -histories says how many")
+	flags.IntVar(&cfg.Histories, "histories", 0, "run so `many` histories; 0: until the time is over")
+	flags.StringVar(&cfg.Dir, "dir", "", "keep histories with findings in this `folder`")
 	flags.Uint64Var(&cfg.Seed, "seed", 0, "`number` from which all histories follow; 0: any")
-	flags.IntVar(&cfg.Lanes, "lanes", 0, "run so `many` histories at once; 0: four for each processor")
-	flags.BoolVar(&cfg.StopAtViolation, "stop", false, "stop at the first violation")
+	flags.Uint64Var(&cfg.Replay, "replay", 0, "play the history of this `seed` again, with exactly the kinds given, -histories times")
 	servers := flags.String("servers", "", "servers to choose from, by `name`, with commas; empty: all")
 	kinds := flags.String("kinds", "", "kinds of faults to choose from, by `name`, with commas; none: no faults; empty: all")
 	subject := flags.String("subject", "mutex", "the `kind` of lock: "+subjects())
 	mode := flags.String("mode", string(campaign.Default), "default or strict: what the locks do when the server loses its data; of a quorum it is strict")
-	worker := flags.String("worker", "", "`package` of the processes that use locks; empty: this library's")
-	build := flags.String("build", "", "further `arguments` of go build for them, such as -race")
-	replay := flags.Uint64("replay", 0, "play the history of this `seed` again, with exactly the kinds given, -histories times")
-	bare := flags.Bool("json", false, "print nothing but one line of JSON")
 	list := flags.Bool("list", false, "list the kinds of faults")
 	if err := flags.Parse(args); err != nil {
 		return 2
 	}
-	cfg.Mode, cfg.Worker, cfg.BuildArgs = campaign.Mode(*mode), *worker, strings.Fields(*build)
+	cfg.Mode = campaign.Mode(*mode)
 	switch {
 	case *kinds == "none":
 		cfg.Calm = true
@@ -78,24 +71,12 @@ func campaigning(ctx context.Context, args []string, stdout, stderr io.Writer) i
 	if len(cfg.Servers) == 0 {
 		return fail(fmt.Errorf("there is no server named %s", *servers))
 	}
-	var report *campaign.Report
-	if *replay != 0 {
-		report, err = campaign.Replay(ctx, cfg, *replay, max(cfg.Histories, 1))
-	} else {
-		if cfg.For == 0 && cfg.Histories == 0 && cfg.Pairs == 0 && !cfg.Once {
-			cfg.For = time.Minute
-		}
-		report, err = campaign.Run(ctx, cfg)
+	if cfg.For == 0 && cfg.Histories == 0 {
+		cfg.For = time.Minute
 	}
+	report, err := campaign.Run(ctx, cfg)
 	if report != nil {
-		var written error
-		if !*bare {
-			written = report.Write(stdout)
-			fmt.Fprintln(stdout)
-		}
-		if err := errors.Join(written, report.WriteJSON(stdout)); err != nil {
-			return fail(err)
-		}
+		err = errors.Join(err, report.Write(stdout))
 	}
 	switch {
 	case err != nil:

@@ -18,7 +18,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"runtime"
 	"slices"
@@ -34,12 +33,13 @@ import (
 type Config struct {
 	// The campaign ends at the first of these bounds that it reaches; without any, at Once.
 	For       time.Duration // 0: no bound
-	Histories int           // of this campaign; 0: no bound
-	Pairs     int           // every pair of kinds happened this often; 0: no bound
+	Histories int           // 0: no bound
 	Once      bool          // every kind happened alone
-	// Dir keeps what was found, so that a campaign can be continued later. "": nothing is kept.
+	// Dir keeps the histories with findings. "": they are not kept.
 	Dir  string
 	Seed uint64
+	// Replay is the seed of a history that is to be played again and again, with all the Kinds. 0: none.
+	Replay uint64
 	// Lanes is how many histories run at once. Default: 4 for each processor, or 2 if a lock is on several
 	// servers.
 	Lanes   int
@@ -56,14 +56,10 @@ type Config struct {
 	Worker    string
 	BuildArgs []string
 	Binary    string // built from them by Build; "": it is built for this campaign
-	// StopAtViolation ends the campaign at the first history with a finding. StopAt, if not empty, ends it at
-	// the first history that breaks one of these rules.
-	StopAtViolation bool
-	StopAt          []Rule
+	// StopAt, if not empty, ends the campaign at the first history that breaks one of these rules.
+	StopAt []Rule
 	// Clock makes movable wall clocks for servers; nil: no clock jumps.
 	Clock func(testing.TB) Clock
-	// Progress gets a line every few seconds; nil: none.
-	Progress io.Writer
 }
 
 // workerPackage uses the locks of this library.
@@ -86,7 +82,7 @@ func (c *Config) fill() (err error) {
 	if c.Worker == "" {
 		c.Worker = workerPackage
 	}
-	if c.For == 0 && c.Histories == 0 && c.Pairs == 0 {
+	if c.For == 0 && c.Histories == 0 {
 		c.Once = true
 	}
 	if c.Seed == 0 {
@@ -98,55 +94,6 @@ func (c *Config) fill() (err error) {
 // Run runs a campaign until it reaches its bounds or ctx ends. Histories under way are then finished. A report
 // with findings is not an error.
 func Run(ctx context.Context, cfg Config) (*Report, error) {
-	r, err := prepare(ctx, cfg)
-	if err != nil {
-		return nil, err
-	}
-	defer r.close()
-	for _, e := range r.book.earlier {
-		r.count(e)
-	}
-	r.next = len(r.book.earlier)
-	return r.report, r.play(func(server string) *Plan { return r.plan(ctx, server) })
-}
-
-// Replay plays the plan of that seed the given number of times, with all the kinds of the configuration.
-func Replay(ctx context.Context, cfg Config, seed uint64, times int) (*Report, error) {
-	cfg.Seed = seed
-	r, err := prepare(ctx, cfg)
-	if err != nil {
-		return nil, err
-	}
-	defer r.close()
-	return r.report, r.play(func(server string) *Plan {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		if r.begunNow++; r.begunNow > times || ctx.Err() != nil || r.over {
-			return nil
-		}
-		return NewPlan(seed, server, r.cfg.Mode, r.cfg.Subject, r.coverage.kinds)
-	})
-}
-
-// run is a campaign under way.
-type run struct {
-	cfg    *Config
-	begun  time.Time
-	worker string // the binary
-	remove func() // removes it
-	book   *ledger
-
-	mu       sync.Mutex
-	coverage *coverage
-	report   *Report
-	next     int // number of the next history
-	begunNow int // histories begun by this campaign
-	over     bool
-	err      error
-}
-
-// prepare prepares everything that lanes need.
-func prepare(ctx context.Context, cfg Config) (*run, error) {
 	if err := cfg.fill(); err != nil {
 		return nil, err
 	}
@@ -157,48 +104,41 @@ func prepare(ctx context.Context, cfg Config) (*run, error) {
 			return nil, err
 		}
 	}
-	binary, remove := cfg.Binary, func() {}
-	if binary == "" {
-		var err error
-		if binary, remove, err = buildWorker(ctx, cfg.Worker, cfg.BuildArgs); err != nil {
+	if cfg.Binary == "" {
+		binary, remove, err := Build(ctx, cfg)
+		if err != nil {
 			return nil, err
 		}
+		defer remove()
+		cfg.Binary = binary
 	}
-	book, err := openLedger(&cfg)
-	if err != nil {
-		remove()
-		return nil, err
-	}
-	return &run{
-		cfg: &cfg, begun: time.Now(), worker: binary, remove: remove, book: book,
-		coverage: newCoverage(chosen, cfg.Seed), report: newReport(&cfg, chosen),
-	}, nil
-}
-
-func (r *run) close() {
-	r.remove()
-	r.book.close()
-}
-
-// play makes every lane play plans until next returns nil.
-func (r *run) play(next func(server string) *Plan) error {
-	if r.cfg.Progress != nil {
-		stop := r.showProgress()
-		defer stop()
-	}
+	r := &run{cfg: &cfg, begun: time.Now(), coverage: newCoverage(chosen, cfg.Seed), report: newReport(&cfg, chosen)}
 	var lanes sync.WaitGroup
-	for i := range r.cfg.Lanes {
-		l := newLane(r.cfg, r.cfg.Servers[i%len(r.cfg.Servers)], r.worker)
+	for i := range cfg.Lanes {
+		l := &lane{cfg: &cfg, binary: cfg.Servers[i%len(cfg.Servers)]}
 		lanes.Go(func() {
 			defer l.close()
-			for p := next(l.binary.Name); p != nil; p = next(l.binary.Name) {
+			for p := r.plan(ctx, l.binary.Name); p != nil; p = r.plan(ctx, l.binary.Name) {
 				r.history(l, p)
 			}
 		})
 	}
 	lanes.Wait()
 	r.report.Took = time.Since(r.begun)
-	return r.err
+	return r.report, r.err
+}
+
+// run is a campaign under way.
+type run struct {
+	cfg   *Config
+	begun time.Time
+
+	mu       sync.Mutex
+	coverage *coverage
+	report   *Report
+	next     int // number of the next history
+	over     bool
+	err      error
 }
 
 // plan draws the next history, or returns nil if there is none.
@@ -209,16 +149,16 @@ func (r *run) plan(ctx context.Context, server string) *Plan {
 	switch {
 	case ctx.Err() != nil, r.over,
 		c.For > 0 && time.Since(r.begun) > c.For,
-		c.Histories > 0 && r.begunNow >= c.Histories,
-		c.Pairs > 0 && r.coverage.complete(c.Pairs),
-		c.Once && r.coverage.complete(0):
+		c.Histories > 0 && r.next >= c.Histories,
+		c.Once && r.coverage.complete():
 		return nil
 	}
 	seed := seedOf(c.Seed, r.next)
-	chosen := r.coverage.draw(c.Once)
 	r.next++
-	r.begunNow++
-	return NewPlan(seed, server, c.Mode, c.Subject, chosen)
+	if c.Replay != 0 {
+		return NewPlan(c.Replay, server, c.Mode, c.Subject, r.coverage.kinds)
+	}
+	return NewPlan(seed, server, c.Mode, c.Subject, r.coverage.draw(c.Once))
 }
 
 // seedOf returns the seed of the nth history. It is below 2^53, so that every reader of JSON gets it right.
@@ -229,47 +169,28 @@ func seedOf(seed uint64, n int) uint64 { return rand.NewPCG(seed, uint64(n)).Uin
 func (r *run) history(l *lane, p *Plan) {
 	begun := time.Now()
 	record, err := l.play(context.Background(), p)
-	e := entryOf(p, begun)
+	e := Entry{Plan: p}
 	if err != nil {
 		e.Void = err.Error()
-	}
-	if err == nil {
+	} else {
 		e.Strikes = record.Strikes
 		e.Verdict = Judge(record, r.cfg.Subject)
-		if len(e.Findings) > 0 || e.Unknown > 0 {
-			e.Kept = r.book.keep(record, &e)
+		if r.cfg.Dir != "" && (len(e.Findings) > 0 || e.Unknown > 0) {
+			e.Kept = keep(r.cfg.Dir, record, &e)
 		}
 	}
 	e.Took = time.Since(begun)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.count(e)
+	r.report.add(e)
 	if !e.counts() {
 		r.coverage.void(p.kinds)
 	}
+	r.report.LeastPair, r.report.LeastAlone = r.coverage.least()
 	if r.report.Void > 20+r.report.Histories/10 && r.err == nil {
 		r.over, r.err = true, fmt.Errorf("too many histories are void; the latest: %s", e.Void)
 	}
-	if err := r.book.write(e); err != nil && r.err == nil {
-		r.over, r.err = true, err
-	}
-	r.over = r.over || r.cfg.enough(e.Findings)
-}
-
-// enough reports whether these findings end the campaign.
-func (c *Config) enough(findings []Finding) bool {
-	return c.StopAtViolation && len(findings) > 0 || slices.ContainsFunc(findings, func(f Finding) bool {
-		return slices.Contains(c.StopAt, f.Rule)
-	})
-}
-
-// count adds a history to the report and, if it is an earlier one, to the coverage.
-func (r *run) count(e Entry) {
-	r.report.add(e)
-	if r.begunNow == 0 && e.counts() {
-		r.coverage.add(e.Kinds)
-	}
-	r.report.Pairs, r.report.LeastPair, r.report.LeastAlone = r.coverage.state()
+	r.over = r.over || slices.ContainsFunc(e.Findings, func(f Finding) bool { return slices.Contains(r.cfg.StopAt, f.Rule) })
 }
 
 // mode returns how the locks deal with a server that loses its data.

@@ -2,22 +2,21 @@ package campaign
 
 import (
 	"math/rand/v2"
+	"slices"
 )
 
 // coverage counts how often kinds of faults happened, alone and in pairs, and chooses what comes next.
 // Histories under way count.
 type coverage struct {
 	kinds  []*Kind
-	index  map[string]int
 	alone  []int
 	pairs  map[[2]int]int // the lower index first
 	random *rand.Rand
 }
 
 func newCoverage(kinds []*Kind, seed uint64) *coverage {
-	c := &coverage{kinds: kinds, index: map[string]int{}, alone: make([]int, len(kinds)), pairs: map[[2]int]int{}, random: rand.New(rand.NewPCG(seed, 3))}
-	for i, k := range kinds {
-		c.index[k.Name] = i
+	c := &coverage{kinds: kinds, alone: make([]int, len(kinds)), pairs: map[[2]int]int{}, random: rand.New(rand.NewPCG(seed, 3))}
+	for i := range kinds {
 		for j := range i {
 			c.pairs[[2]int{j, i}] = 0
 		}
@@ -75,44 +74,29 @@ func (c *coverage) leastPair() (pair [2]int, n int) {
 	return pair, n
 }
 
-// add counts a history of an earlier campaign. void undoes the count of draw for a history that does not count.
-func (c *coverage) add(names []string) { c.change(names, 1) }
-
+// void undoes the count of draw for a history that does not count.
 func (c *coverage) void(kinds []*Kind) {
-	var names []string
-	for _, k := range kinds {
-		names = append(names, k.Name)
-	}
-	c.change(names, -1)
-}
-
-func (c *coverage) change(names []string, by int) {
 	var at []int
-	for _, name := range names {
-		i, ok := c.index[name]
-		if !ok {
-			return // of a campaign with other kinds
-		}
-		at = append(at, i)
+	for _, k := range kinds {
+		at = append(at, slices.Index(c.kinds, k))
 	}
 	switch len(at) {
 	case 1:
-		c.alone[at[0]] += by
+		c.alone[at[0]]--
 	case 2:
-		c.pairs[[2]int{min(at[0], at[1]), max(at[0], at[1])}] += by
+		c.pairs[[2]int{min(at[0], at[1]), max(at[0], at[1])}]--
 	}
 }
 
-// complete reports whether every kind happened alone, and every pair at least that often.
-func (c *coverage) complete(pairs int) bool {
+// complete reports whether every kind happened alone.
+func (c *coverage) complete() bool {
 	_, alone := c.leastAlone()
-	_, pair := c.leastPair()
-	return (alone > 0 || len(c.kinds) == 0) && (pair >= pairs || len(c.kinds) < 2)
+	return alone > 0 || len(c.kinds) == 0
 }
 
-// state returns the number of pairs, and how often the least covered pair and kind happened.
-func (c *coverage) state() (pairs, leastPair, leastAlone int) {
-	_, leastPair = c.leastPair()
-	_, leastAlone = c.leastAlone()
-	return len(c.pairs), leastPair, leastAlone
+// least returns how often the least covered pair and kind happened.
+func (c *coverage) least() (pair, alone int) {
+	_, pair = c.leastPair()
+	_, alone = c.leastAlone()
+	return pair, alone
 }

@@ -31,7 +31,6 @@ type Clock interface {
 type lane struct {
 	cfg     *Config
 	binary  server.Binary
-	worker  string
 	harness *harness.TB
 	nodes   []*node
 	cast    *cast
@@ -48,10 +47,6 @@ type node struct {
 // renewal is the number of histories after which a lane gets new servers, whose logs of writes are short again.
 const renewal = 60
 
-func newLane(cfg *Config, binary server.Binary, workerBinary string) *lane {
-	return &lane{cfg: cfg, binary: binary, worker: workerBinary}
-}
-
 // open makes sure that the servers run.
 func (l *lane) open() error {
 	if l.harness != nil && l.played < renewal {
@@ -65,7 +60,7 @@ func (l *lane) open() error {
 			l.nodes = append(l.nodes, l.start(h))
 		}
 		l.guarded = newRegisters(h)
-		l.cast = &cast{binary: l.worker, harness: h}
+		l.cast = &cast{binary: l.cfg.Binary, harness: h}
 		h.Cleanup(l.cast.close)
 	})
 	return h.Err()

@@ -2,52 +2,93 @@ package campaign
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"text/tabwriter"
 	"time"
+
+	"github.com/holdfast-go/holdfast/tests/internal/campaign/worker"
 )
 
-// Report is what a campaign found, including the campaigns that it continues.
+// Entry is a history in the report.
+type Entry struct {
+	*Plan
+	Verdict
+	Strikes []int64 // how often each kind struck
+	Void    string  // why it does not count
+	Kept    string  // the folder with plan and records
+	Took    time.Duration
+}
+
+// counts reports whether the history shows how locks withstand its faults: it is not void, and the faults
+// happened.
+func (e *Entry) counts() bool {
+	return e.Void == "" && len(e.Strikes) == len(e.Kinds) && !slices.Contains(e.Strikes, 0)
+}
+
+// Replayed returns the command that plays the history's plan again.
+func (e *Entry) Replayed() string {
+	kinds := "none"
+	if len(e.Kinds) > 0 {
+		kinds = strings.Join(e.Kinds, ",")
+	}
+	return fmt.Sprintf("go run ./cmd/campaign -replay %d -kinds %s -servers %s -mode %s -subject %s -histories 20", e.Seed, kinds, e.Server, e.Mode, e.Subject)
+}
+
+// keep writes everything known about a history into a folder of its own, and returns that.
+func keep(folder string, r *Record, e *Entry) string {
+	dir := filepath.Join(folder, fmt.Sprintf("%s-%d", time.Now().Format("20060102-150405.000"), e.Seed))
+	all := struct {
+		*Record
+		Accesses []worker.Access  `json:"accesses"`
+		Failures []worker.Failure `json:"failures"`
+		Calls    []worker.Call    `json:"calls,omitempty"`
+		Steps    []worker.Step    `json:"steps,omitempty"`
+		Ended    []worker.Ended   `json:"ended"`
+	}{r, r.accesses, r.failures, r.latestCalls(), r.latestSteps(), r.ended}
+	record, err1 := json.MarshalIndent(all, "", " ")
+	text := e.Replayed() + "\n\n"
+	for _, f := range e.Findings {
+		text += fmt.Sprintf("%s: %s\n", f.Rule, f.Text)
+	}
+	err := errors.Join(err1, os.MkdirAll(dir, 0o755),
+		os.WriteFile(filepath.Join(dir, "record.json"), record, 0o644),
+		os.WriteFile(filepath.Join(dir, "findings.txt"), []byte(text), 0o644))
+	if err != nil {
+		return err.Error()
+	}
+	return dir
+}
+
+// Report is what a campaign found.
 type Report struct {
-	Mode       Mode           `json:"mode"`
-	Subject    string         `json:"subject"` // the kind of lock
-	Revision   string         `json:"revision"`
-	Seed       uint64         `json:"seed"`
-	Servers    map[string]int `json:"servers"` // histories on each server
-	Histories  int            `json:"histories"`
-	Calm       int            `json:"calm"` // of these, without a fault
-	Alone      int            `json:"alone"`
-	Paired     int            `json:"paired"`
-	Void       int            `json:"void"` // not counted: trouble that was not the locks' fault
-	Operations int            `json:"operations"`
-	Grants     int            `json:"grants"`
-	Kinds      int            `json:"kinds"`
-	Pairs      int            `json:"pairs"`
-	LeastPair  int            `json:"least_pair"`
-	LeastAlone int            `json:"least_alone"`
-	Violations int            `json:"violations"` // histories with findings
-	Unknown    int            `json:"unknown"`    // checks that were given up: see Inconclusive
+	cfg        *Config
+	Histories  int
+	Void       int // not counted: trouble that was not the locks' fault
+	Operations int
+	Grants     int
+	LeastPair  int // how often the least covered pair and kind happened
+	LeastAlone int
+	Violations int // histories with findings
+	Unknown    int // checks that were given up: see Inconclusive
 
-	Outside      int            `json:"outside"`       // histories outside of what is promised
-	Overlapped   int            `json:"overlapped"`    // of these, with overlaps
-	Overlaps     map[string]int `json:"overlaps"`      // outside of what is promised, by kind
-	StaleWrites  int            `json:"stale_writes"`  // offered to the resource
-	StaleRefused int            `json:"stale_refused"` // by it
-	StaleOutside int            `json:"stale_outside"` // of those offered, outside of what is promised
-	Longest      time.Duration  `json:"longest"`       // history
-	Mean         time.Duration  `json:"mean"`          // history
-	Took         time.Duration  `json:"took"`          // this campaign
+	Outside      int // histories outside of what is promised
+	Overlaps     int // in these
+	StaleWrites  int // offered to the resource
+	StaleRefused int // by it
+	Took         time.Duration
 
-	Failures []Entry `json:"failures,omitempty"` // histories with findings, or undecided
+	Failures []Entry // histories with findings, or undecided
 
-	kinds []*Kind
-	rows  map[string]*row
-	sum   time.Duration
+	servers map[string]int // histories on each
+	kinds   []*Kind
+	rows    map[string]*row
 }
 
 // Inconclusive reports whether so many checks were given up that the campaign says little: more than one, and more than one
@@ -56,10 +97,10 @@ type Report struct {
 func (r *Report) Inconclusive() bool { return r.Unknown > 1 && 4*r.Unknown > r.Histories }
 
 // row is what is reported of a kind of fault.
-type row struct{ histories, struck, violations, overlaps, stale int }
+type row struct{ histories, struck, violations, overlaps int }
 
 func newReport(cfg *Config, kinds []*Kind) *Report {
-	return &Report{Mode: cfg.Mode, Subject: cfg.subject().Name(), Revision: currentRevision(), Seed: cfg.Seed, Kinds: len(kinds), Servers: map[string]int{}, Overlaps: map[string]int{}, kinds: kinds, rows: map[string]*row{}}
+	return &Report{cfg: cfg, servers: map[string]int{}, kinds: kinds, rows: map[string]*row{}}
 }
 
 func (r *Report) add(e Entry) {
@@ -68,26 +109,15 @@ func (r *Report) add(e Entry) {
 		return
 	}
 	r.Histories++
-	r.Servers[e.Server]++
-	switch len(e.Kinds) {
-	case 0:
-		r.Calm++
-	case 1:
-		r.Alone++
-	default:
-		r.Paired++
-	}
+	r.servers[e.Server]++
 	r.Operations += e.Operations
 	r.Grants += e.Grants
 	r.Unknown += e.Unknown
 	r.StaleWrites += e.StaleWrites
 	r.StaleRefused += e.StaleRefused
-	if !e.Within {
+	if !e.Within() {
 		r.Outside++
-		r.StaleOutside += e.StaleWrites
-		if e.Overlaps > 0 {
-			r.Overlapped++
-		}
+		r.Overlaps += e.Overlaps
 	}
 	if len(e.Findings) > 0 {
 		r.Violations++
@@ -105,54 +135,41 @@ func (r *Report) add(e Entry) {
 			x.struck++
 		}
 		x.overlaps += e.Overlaps
-		x.stale += e.StaleWrites
 		if len(e.Findings) > 0 {
 			x.violations++
 		}
 	}
-	for _, name := range e.Kinds {
-		if e.Overlaps > 0 && slices.ContainsFunc(kinds, func(k *Kind) bool { return k.Name == name && !k.Within(e.Mode) }) {
-			r.Overlaps[name] += e.Overlaps
-		}
-	}
-	r.Longest = max(r.Longest, e.Took)
-	r.sum += e.Took
-	r.Mean = r.sum / time.Duration(r.Histories)
-}
-
-// WriteJSON writes the report as one line of JSON.
-func (r *Report) WriteJSON(w io.Writer) error {
-	return json.NewEncoder(w).Encode(r)
 }
 
 // Write writes the report for people.
 func (r *Report) Write(w io.Writer) error {
-	fmt.Fprintf(w, "\nMode %s, %s, revision %s, seed %d, %s\n\n", r.Mode, r.Subject, r.Revision, r.Seed, r.Took.Round(time.Second))
+	fmt.Fprintf(w, "\nMode %s, %s, seed %d, %s\n\n", r.cfg.Mode, r.cfg.Subject.Name(), r.cfg.Seed, r.Took.Round(time.Second))
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	line := func(name string, value any) { fmt.Fprintf(table, "%s\t%v\n", name, value) }
-	line("histories", fmt.Sprintf("%d (%d without faults, %d with one kind, %d with two; %d void)", r.Histories, r.Calm, r.Alone, r.Paired, r.Void))
+	line("histories", fmt.Sprintf("%d, and %d void", r.Histories, r.Void))
 	line("operations", fmt.Sprintf("%d, of which %d grants", r.Operations, r.Grants))
-	line("servers", perServer(r.Servers))
-	line("kinds of faults", fmt.Sprintf("%d, each came about alone at least %d times", r.Kinds, r.LeastAlone))
-	line("pairs of kinds", fmt.Sprintf("%d, each came about at least %d times", r.Pairs, r.LeastPair))
+	var servers []string
+	for _, name := range slices.Sorted(maps.Keys(r.servers)) {
+		servers = append(servers, fmt.Sprintf("%s %d", name, r.servers[name]))
+	}
+	line("servers", strings.Join(servers, ", "))
+	line("kinds of faults", fmt.Sprintf("%d, each came about alone at least %d times, each pair %d times", len(r.kinds), r.LeastAlone, r.LeastPair))
 	line("violations", r.Violations)
 	line("undecided", r.Unknown)
-	line("outside the model", fmt.Sprintf("%d histories, %d with overlaps", r.Outside, r.Overlapped))
-	line("stale writes", fmt.Sprintf("%d offered, %d refused; %d outside the model", r.StaleWrites, r.StaleRefused, r.StaleOutside))
-	line("a history took", fmt.Sprintf("%s, at most %s", r.Mean.Round(time.Millisecond), r.Longest.Round(time.Millisecond)))
+	line("outside the model", fmt.Sprintf("%d histories, with %d overlaps", r.Outside, r.Overlaps))
+	line("stale writes", fmt.Sprintf("%d offered, %d refused", r.StaleWrites, r.StaleRefused))
 	fmt.Fprint(table, "\n\n")
-	fmt.Fprintln(table, "kind of fault\tmodel\thistories\tcame about\tviolations\toverlaps\tstale writes")
+	fmt.Fprintln(table, "kind of fault\tmodel\thistories\tcame about\tviolations\toverlaps")
 	for _, k := range r.kinds {
 		x := r.rows[k.Name]
 		if x == nil {
 			x = &row{}
 		}
 		model := "within"
-		overlaps := "0"
-		if !k.Within(r.Mode) {
-			model, overlaps = "outside", fmt.Sprint(r.Overlaps[k.Name])
+		if !k.Within(r.cfg.Mode) {
+			model = "outside"
 		}
-		fmt.Fprintf(table, "%s\t%s\t%d\t%d\t%d\t%s\t%d\n", k.Name, model, x.histories, x.struck, x.violations, overlaps, x.stale)
+		fmt.Fprintf(table, "%s\t%s\t%d\t%d\t%d\t%d\n", k.Name, model, x.histories, x.struck, x.violations, x.overlaps)
 	}
 	if err := table.Flush(); err != nil {
 		return err
@@ -168,39 +185,4 @@ func (r *Report) Write(w io.Writer) error {
 		}
 	}
 	return nil
-}
-
-func perServer(servers map[string]int) string {
-	var parts []string
-	for _, name := range slices.Sorted(maps.Keys(servers)) {
-		parts = append(parts, fmt.Sprintf("%s %d", name, servers[name]))
-	}
-	return strings.Join(parts, ", ")
-}
-
-// showProgress writes a line every few seconds until stop is called.
-func (r *run) showProgress() (stop func()) {
-	earlier := r.report.Histories
-	done := make(chan struct{})
-	var shown sync.WaitGroup
-	shown.Go(func() {
-		tick := time.NewTicker(5 * time.Second)
-		defer tick.Stop()
-		for {
-			select {
-			case <-done:
-				return
-			case <-tick.C:
-			}
-			r.mu.Lock()
-			p, now := r.report, time.Since(r.begun)
-			fmt.Fprintf(r.cfg.Progress, "%s  %d histories, %d operations, %.1f histories/s; every kind %d, every pair %d times; %d violations, %d undecided, %d void\n",
-				now.Round(time.Second), p.Histories, p.Operations, float64(p.Histories-earlier)/now.Seconds(), p.LeastAlone, p.LeastPair, p.Violations, p.Unknown, p.Void)
-			r.mu.Unlock()
-		}
-	})
-	return func() {
-		close(done)
-		shown.Wait()
-	}
 }

@@ -235,8 +235,8 @@ longer() {
 # The summary lines of the parts of a soak, and the reports of campaigns.
 report() {
   printf '\n=== what the soak has shown ===\n'
-  grep -E '^ +[a-z_]+_test\.go:[0-9]+: (mutants|[0-9]+ cycles|[0-9]+ processes|[0-9]+ grants)' "$kept/output" | sed -E 's/^ +[a-z_]+_test\.go:[0-9]+: //'
-  grep -E '^(Mode |histories|operations|servers|kinds of|pairs of|violations|undecided|outside|stale|\{")' "$kept/output"
+  grep -E '^ +[a-z_]+_test\.go:[0-9]+: (mutants|strict|[0-9.]+ h simulated|[0-9]+ cycles|[0-9]+ processes|[0-9]+ grants)' "$kept/output" | sed -E 's/^ +[a-z_]+_test\.go:[0-9]+: //'
+  grep -E '^(Mode |histories|operations|servers|kinds of|pairs of|violations|undecided|outside|stale)' "$kept/output"
 }
 
 soak() { # soak TIME

@@ -15,11 +15,9 @@ type Result struct {
 	Seed       uint64
 	Temper     Temper
 	Simulated  time.Duration // until the faults were over
-	Busy       time.Duration // of that, while somebody held or wanted a lock
 	Nodes      int           // of a quorum; 0 for one server
 	Grants     int
 	Passed     int            // completed waits for a latch or for a phase of a barrier
-	Commands   int            // scripts sent through the client library
 	Native     int            // acquires by the server's own commands; not of quorums
 	Faults     map[string]int // that struck, by kind
 	Outcomes   map[string]int // of attempts and leases
@@ -111,7 +109,6 @@ func (w *World) judge() Result {
 		}
 	}
 	r.Passed = w.crowd.passed()
-	r.Busy = busy(w.events, w.plan.length)
 	// Lines of the same moment have no order.
 	slices.SortStableFunc(w.lines, func(a, b line) int {
 		return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.process, b.process), cmp.Compare(a.goroutine, b.goroutine))
@@ -159,23 +156,6 @@ func merge(spans []span) []span {
 		}
 	}
 	return all
-}
-
-// busy returns how long somebody held or wanted a lock.
-func busy(events []history.Event, length time.Duration) time.Duration {
-	var spans []span
-	for _, e := range events {
-		end := e.GaveUp
-		if e.Granted != 0 {
-			end = min(e.Released, max(e.Deadline, e.Granted))
-		}
-		spans = append(spans, span{e.Asked, min(end, int64(length))})
-	}
-	total := int64(0)
-	for _, s := range merge(spans) {
-		total += s.to - s.from
-	}
-	return time.Duration(total)
 }
 
 // maxIdle is how long, in a calm world, a lock with a waiter may be free: some round trips. A lease that ends

@@ -28,7 +28,6 @@ import (
 const (
 	envSeed  = "HOLDFAST_SIMULATE_SEED"  // of the first world of TestSimulation and TestEveryForm
 	envHours = "HOLDFAST_SIMULATE_HOURS" // to simulate
-	envForm  = "HOLDFAST_SIMULATE_FORM"  // of all locks, instead of what seeds say: "quorum", "mutex", ...
 	envWorld = "HOLDFAST_SIMULATE_WORLD" // TestWorld's: a line as in testdata/seeds
 	envMoved = "HOLDFAST_SIMULATE_MOVED" // if set, what TestWorld's world allocates has other addresses
 )
@@ -151,7 +150,7 @@ func TestWorld(t *testing.T) {
 }
 
 // run runs a world in a process of its own.
-func (s spec) run() (r Result, cpu time.Duration, err error) {
+func (s spec) run() (r Result, err error) {
 	var out bytes.Buffer
 	cmd := exec.Command(os.Args[0], "-test.run=^TestWorld$", "-test.timeout=0")
 	cmd.Env = append(os.Environ(), envWorld+"="+s.String())
@@ -161,16 +160,15 @@ func (s spec) run() (r Result, cpu time.Duration, err error) {
 	cmd.Stdout, cmd.Stderr = &out, &out
 	if err = child.Start(cmd); err == nil {
 		err = cmd.Wait()
-		cpu = cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
 	}
 	for line := range strings.Lines(out.String()) {
 		if text, ok := strings.CutPrefix(line, marker); ok {
 			err = json.Unmarshal([]byte(text), &r)
 			r.Log = strings.Split(out.String(), "\n")
-			return r, cpu, err
+			return r, err
 		}
 	}
-	return r, cpu, fmt.Errorf("no result: %w\n%s", errors.Join(err, errors.New(s.replay())), out.Bytes()[:min(out.Len(), 20_000)])
+	return r, fmt.Errorf("no result: %w\n%s", errors.Join(err, errors.New(s.replay())), out.Bytes()[:min(out.Len(), 20_000)])
 }
 
 // replay returns the command that runs the world again.
@@ -179,7 +177,7 @@ func (s spec) replay() string {
 }
 
 // runAll runs worlds, one at a time on each processor, and reports their violations. next returns false if none is left.
-func runAll(t *testing.T, next func() (spec, bool), done func(spec, Result, time.Duration)) {
+func runAll(t *testing.T, next func() (spec, bool), done func(spec, Result)) {
 	var mu sync.Mutex
 	var all sync.WaitGroup
 	for range runtime.NumCPU() {
@@ -191,7 +189,7 @@ func runAll(t *testing.T, next func() (spec, bool), done func(spec, Result, time
 				if !ok {
 					return
 				}
-				r, cpu, err := s.run()
+				r, err := s.run()
 				mu.Lock()
 				if err != nil {
 					t.Errorf("%s: %v", s, err)
@@ -200,7 +198,7 @@ func runAll(t *testing.T, next func() (spec, bool), done func(spec, Result, time
 					// The log, since a world whose goroutines run in any order may never come to the same again.
 					t.Errorf("%s:\n%s\n%s\n%s", s, strings.Join(r.Violations, "\n"), s.replay(), strings.Join(r.Log, "\n"))
 				}
-				done(s, r, cpu)
+				done(s, r)
 				mu.Unlock()
 			}
 		})
@@ -222,12 +220,12 @@ func each(worlds []spec) func() (spec, bool) {
 // runForms runs worlds of one form each, and requires that something happened in those of each form together.
 func runForms(t *testing.T, worlds []spec) {
 	sums := map[form]*Summary{}
-	runAll(t, each(worlds), func(s spec, r Result, cpu time.Duration) {
+	runAll(t, each(worlds), func(s spec, r Result) {
 		if sums[s.form] == nil {
 			sums[s.form] = &Summary{}
 		}
 		sums[s.form].Add(r)
-		t.Logf("%s: %d grants, %d passed, %d native acquires, %d commands, %d overlaps outside the model, in %.1f s", s, r.Grants, r.Passed, r.Native, r.Commands, r.Overlaps, cpu.Seconds())
+		t.Logf("%s: %d grants, %d passed, %d native acquires, %d overlaps outside the model", s, r.Grants, r.Passed, r.Native, r.Overlaps)
 	})
 	for _, f := range forms {
 		sum := sums[f]
@@ -290,7 +288,7 @@ func TestReplay(t *testing.T) {
 		twice = append(twice, s, moved)
 	}
 	logs := map[spec]Result{}
-	runAll(t, each(twice), func(s spec, r Result, _ time.Duration) {
+	runAll(t, each(twice), func(s spec, r Result) {
 		s.moved = false
 		if first, ok := logs[s]; ok && (first.Hash != r.Hash || first.Plan != r.Plan) {
 			t.Errorf("%s: one seed, two worlds: the hashes of their logs are %x and %x", s, first.Hash, r.Hash)
@@ -320,28 +318,22 @@ func TestSimulation(t *testing.T) {
 	} else if soak.Long() {
 		hours, limit = 1e9, soak.Duration(t)
 	}
-	next := spec{seed: firstSeed(t), form: chosenForm(t)}
+	next := spec{seed: firstSeed(t)}
 	t.Logf("the first seed is %d (%s sets it)", next.seed, envSeed)
-	sum := Summary{First: next.seed, Replayable: Replayable}
-	begun, reported, total := time.Now(), time.Now(), time.Duration(0)
-	report := func(when string) {
-		reported = time.Now()
-		sum.Took(time.Since(begun), total)
-		t.Logf("%s%s", when, &sum)
-	}
+	var sum Summary
+	begun, reported := time.Now(), time.Now()
 	runAll(t, func() (s spec, ok bool) {
 		s = next
 		next.seed++
 		return s, sum.Hours < hours && (limit == 0 || time.Since(begun) < limit)
-	}, func(_ spec, r Result, cpu time.Duration) {
+	}, func(_ spec, r Result) {
 		sum.Add(r)
-		total += cpu
-		if time.Since(reported) > 10*time.Second {
-			report("so far ")
+		if time.Since(reported) > time.Minute {
+			reported = time.Now()
+			t.Logf("so far %s", &sum)
 		}
 	})
-	report("")
-	fmt.Println(sum.JSON())
+	t.Log(&sum)
 	if sum.Grants == 0 {
 		t.Error("nothing was simulated")
 	}
@@ -384,13 +376,4 @@ func firstSeed(t *testing.T) uint64 {
 		t.Fatalf("%s: %v", envSeed, err)
 	}
 	return seed
-}
-
-// chosenForm returns the form that the environment names; "" leaves it to the seeds.
-func chosenForm(t *testing.T) form {
-	chosen := form(os.Getenv(envForm))
-	if chosen != "" && !slices.Contains(forms, chosen) {
-		t.Fatalf("%s is %q; it can be one of %q", envForm, chosen, forms)
-	}
-	return chosen
 }

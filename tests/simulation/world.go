@@ -22,7 +22,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/holdfast-go/holdfast"
-	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/driver/drivertest"
 	"github.com/holdfast-go/holdfast/holdfastgoredis"
 	"github.com/holdfast-go/holdfast/internal/clock"
@@ -42,9 +41,8 @@ type World struct {
 	draining chan struct{} // closed when the faults are over, so that nobody begins anything new
 	patience context.Context
 	ended    sync.WaitGroup // everything but the main goroutine
-	commands atomic.Int64
-	hands    atomic.Int64 // that have not ended
-	armed    atomic.Int64 // faults that wait for a lease on few of a quorum's nodes
+	hands    atomic.Int64   // that have not ended
+	armed    atomic.Int64   // faults that wait for a lease on few of a quorum's nodes
 
 	mu        sync.Mutex
 	present   []*incarnation // by process; nil while it is down
@@ -193,7 +191,6 @@ func (w *World) run() (err error) {
 	}
 	time.Sleep(w.plan.length)
 	w.result.Simulated = w.plan.length
-	w.result.Commands = int(w.commands.Load())
 
 	// The faults are over. Every waiter must be served, and then served again.
 	for _, n := range w.nodes {
@@ -285,7 +282,7 @@ func (w *World) connect(p *incarnation, cfg holdfast.Config) {
 			// go-redis keeps its timers and reuses them.
 			PoolSize: 1000,
 		})
-		var d drivertest.Driver = counting{drivertest.Of(holdfastgoredis.NewDriver(rdb)), &w.commands}
+		d := drivertest.Of(holdfastgoredis.NewDriver(rdb))
 		if w.wrap != nil {
 			d = w.wrap(d)
 		}
@@ -450,27 +447,6 @@ func (w *World) checkLeftovers() {
 		}
 	}
 }
-
-// counting is a driver that counts scripts that go through the client library.
-type counting struct {
-	drivertest.Driver
-	n *atomic.Int64
-}
-
-func (d counting) Run(ctx context.Context, call driver.Call) (string, error) {
-	d.n.Add(1)
-	return d.Driver.Run(ctx, call)
-}
-
-func (d counting) Connect(ctx context.Context, node string) (driver.Connection, error) {
-	return d.Driver.(driver.Connector).Connect(ctx, node)
-}
-
-func (d counting) Connects() driver.Driver { return d }
-
-func (d counting) Ready() error { return d.Driver.(driver.Connector).Ready() }
-
-func (d counting) Failed(err error) { d.Driver.(driver.Connector).Failed(err) }
 
 // line is a line of the log.
 type line struct {

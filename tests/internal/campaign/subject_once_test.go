@@ -68,51 +68,6 @@ func TestJudgeOfJobs(t *testing.T) {
 			Done: &worker.Done{Fence: 10, Result: "another"}}), 1},
 		"two say so at different times": {tell().call(told(waited, 10, 9), ran("s", 10, 1, 2, 3), ran("s", 11, 5, 6, 4)), 2},
 	} {
-		v := Judge(c.record, Once{})
-		if len(v.Findings) != c.want || slices.ContainsFunc(v.Findings, func(f Finding) bool { return f.Rule != Counting }) {
-			t.Errorf("%s: found %+v; want %d", name, v.Findings, c.want)
-		}
-	}
-}
-
-// A later report of a call replaces the earlier one.
-func TestLatestCalls(t *testing.T) {
-	r := tell().call(failed("s", 10, 1), ran("s", 20, 5, 6, 7))
-	first := r.records.calls[0]
-	first.Finished = 3
-	other := first
-	other.Process = 9
-	r.records.calls = append(r.records.calls, first, other)
-	got := r.latestCalls()
-	if len(got) != 3 || got[0].Finished != 3 || got[1].Fence != 20 || got[2].Process != 9 {
-		t.Errorf("got %+v", got)
-	}
-}
-
-// Terms, locks that are held together, and a quorum's locks are judged like holds of mutexes.
-func TestJudgeOfWholeLocks(t *testing.T) {
-	for _, s := range []Subject{Multi{}, Once{}, Election{}, Quorum{}} {
-		for name, c := range map[string]struct {
-			record *Record
-			want   []Rule
-		}{
-			"one after other":                        {tell().holds(1, 10, 100, 200, 300).holds(2, 20, 150, 310, 400), nil},
-			"two at once":                            {tell().holds(1, 10, 100, 200, 300).holds(2, 20, 150, 290, 400), []Rule{Overlap, Sequential}},
-			"a fence goes back":                      {tell().holds(1, 20, 100, 200, 300).holds(2, 10, 150, 310, 400), []Rule{Fences, Sequential}},
-			"a fence twice":                          {tell().holds(1, 10, 100, 200, 300).holds(2, 10, 150, 310, 400), []Rule{Fences, Sequential}},
-			"two at once, outside the model":         {tell("lock-deleted").holds(1, 10, 100, 200, 300).holds(2, 20, 150, 290, 400), nil},
-			"a fence that goes back, outside it too": {tell("lock-deleted").holds(1, 20, 100, 200, 300).holds(2, 10, 250, 310, 400), []Rule{Fences}},
-		} {
-			v := Judge(c.record, s)
-			var got []Rule
-			for _, f := range v.Findings {
-				got = append(got, f.Rule)
-			}
-			slices.Sort(got)
-			slices.Sort(c.want)
-			if !slices.Equal(got, c.want) {
-				t.Errorf("%s: %s: found %+v; want %v", s.Name(), name, v.Findings, c.want)
-			}
-		}
+		judges(t, name, c.record, Once{}, slices.Repeat([]Rule{Counting}, c.want)...)
 	}
 }

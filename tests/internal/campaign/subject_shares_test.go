@@ -1,10 +1,6 @@
 package campaign
 
-import (
-	"fmt"
-	"slices"
-	"testing"
-)
+import "testing"
 
 // shares sets how much of its lock the latest hold is.
 func (r *Record) shares(n int) *Record {
@@ -64,15 +60,6 @@ func TestJudgeOfShares(t *testing.T) {
 		"four permits of three":                {Permits{}, tell().holds(1, 10, 100, 200, 300).shares(2).holds(2, 11, 150, 210, 400).shares(2), []Rule{Overlap, Sequential}},
 		"one fence for two permits":            {Permits{}, tell().holds(1, 10, 100, 200, 300).shares(1).holds(2, 10, 150, 210, 400).shares(1), []Rule{Fences}},
 	} {
-		v := Judge(c.record, c.subject)
-		var got []Rule
-		for _, f := range v.Findings {
-			got = append(got, f.Rule)
-		}
-		slices.Sort(got)
-		slices.Sort(c.want)
-		if fmt.Sprint(got) != fmt.Sprint(c.want) || v.Unknown != 0 {
-			t.Errorf("%s: found %+v, %d unknown; want %v", name, v.Findings, v.Unknown, c.want)
-		}
+		judges(t, name, c.record, c.subject, c.want...)
 	}
 }

@@ -54,7 +54,7 @@ func (h *hand) relay(i int, ctx context.Context, try bool, way string) {
 		c = h.adopt(i, ctx, c)
 	} else {
 		e, begun := h.asks(i), time.Now()
-		lease, err := h.acquire(i, ctx, try)
+		lease, err := acquire(h.locks[i], ctx, try)
 		switch {
 		case h.p.dead.Load():
 			return
@@ -166,23 +166,18 @@ func (w *World) keptFrom(asked int64, ttl time.Duration) int64 {
 }
 
 // haveAndPassOn holds a lease and then detaches or releases it. It returns the ticket, if there is one.
-func (h *hand) haveAndPassOn(e history.Event, i int, lease *holdfast.Lease, queued, last bool) *carriage {
-	e.Granted, e.Fence, e.Deadline = h.now(), lease.Fence(), h.at(lease.Deadline())
-	h.note("%s: granted %d after %s", lease.Name(), e.Fence, time.Duration(e.Granted-e.Asked))
-	h.believe(i, lease)
-	why := h.hold(i, lease)
-	var c *carriage
-	// After the faults everybody is to be served soon.
-	if !last && !h.p.dead.Load() && !h.w.isDraining() && lease.Err() == nil && chance(h.rand, 60) {
-		c, why = h.detach(i, lease)
-	}
-	e.Released, e.Deadline = h.now(), h.at(lease.Deadline())
-	h.w.record(e, queued)
-	if h.p.dead.Load() {
+func (h *hand) haveAndPassOn(e history.Event, i int, lease *holdfast.Lease, queued, last bool) (c *carriage) {
+	alive := h.haveUntil(e, i, lease, queued, func(why string) string {
+		// After the faults everybody is to be served soon.
+		if !last && !h.p.dead.Load() && !h.w.isDraining() && lease.Err() == nil && chance(h.rand, 60) {
+			c, why = h.detach(i, lease)
+		}
+		return why
+	})
+	switch {
+	case !alive:
 		return nil
-	}
-	h.note("%s: %s %d", lease.Name(), why, e.Fence)
-	if c == nil {
+	case c == nil:
 		h.release(i, lease)
 		return nil
 	}

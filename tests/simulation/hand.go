@@ -124,7 +124,7 @@ func (h *hand) attempt(i int, ctx context.Context, try bool, way string) {
 		return
 	}
 	e, begun := h.asks(i), time.Now()
-	lease, err := h.acquire(i, ctx, try)
+	lease, err := acquire(h.locks[i], ctx, try)
 	switch {
 	case h.p.dead.Load():
 	case err != nil:
@@ -134,11 +134,12 @@ func (h *hand) attempt(i int, ctx context.Context, try bool, way string) {
 	}
 }
 
-func (h *hand) acquire(i int, ctx context.Context, try bool) (*holdfast.Lease, error) {
+// acquire acquires a lock, or tries to.
+func acquire(l *holdfast.Lock, ctx context.Context, try bool) (*holdfast.Lease, error) {
 	if try {
-		return h.locks[i].TryAcquire(ctx)
+		return l.TryAcquire(ctx)
 	}
-	return h.locks[i].Acquire(ctx)
+	return l.Acquire(ctx)
 }
 
 // several acquires several names as one lock, in an order of its own, and holds them as one.
@@ -151,13 +152,7 @@ func (h *hand) several(i int, ctx context.Context, try bool) {
 	}
 	l := h.p.client.Multi(names, holdfast.TTL(h.wants[i].ttl))
 	begun := time.Now()
-	var lease *holdfast.Lease
-	var err error
-	if try {
-		lease, err = l.TryAcquire(ctx)
-	} else {
-		lease, err = l.Acquire(ctx)
-	}
+	lease, err := acquire(l, ctx, try)
 	if h.p.dead.Load() {
 		return
 	}
@@ -206,10 +201,15 @@ func (h *hand) refused(e history.Event, i int, ctx context.Context, try bool, er
 
 // have holds a lease and records that. It returns false if the process crashed meanwhile.
 func (h *hand) have(e history.Event, i int, lease *holdfast.Lease, queued bool) bool {
+	return h.haveUntil(e, i, lease, queued, func(why string) string { return why })
+}
+
+// haveUntil holds a lease that end may end. end gets, and returns, why it is held no longer.
+func (h *hand) haveUntil(e history.Event, i int, lease *holdfast.Lease, queued bool, end func(why string) string) bool {
 	e.Granted, e.Fence, e.Deadline = h.now(), lease.Fence(), h.at(lease.Deadline())
 	h.note("%s: granted %d after %s", lease.Name(), e.Fence, time.Duration(e.Granted-e.Asked))
 	h.believe(i, lease)
-	why := h.hold(i, lease)
+	why := end(h.hold(i, lease))
 	e.Released, e.Deadline = h.now(), h.at(lease.Deadline())
 	h.w.record(e, queued)
 	if h.p.dead.Load() {
@@ -410,19 +410,9 @@ func (h *hand) release(i int, lease *holdfast.Lease) error {
 		cancel()
 		ctx = ended
 	}
-	held, deadline := lease.Err() == nil, lease.Deadline()
-	err := lease.Release(ctx)
-	held = held && time.Now().Before(deadline)
+	_, err := h.end(i, lease, "Release", func() error { return lease.Release(ctx) })
 	if h.p.dead.Load() {
 		return err
-	}
-	if err != nil {
-		h.note("%s: Release of %d: %s", lease.Name(), lease.Fence(), brief(err))
-	}
-	switch {
-	case err == nil, errors.Is(err, holdfast.ErrLost) && (!held || h.expellable(i)), h.w.plan.temper == Wild:
-	case h.calm, !errors.Is(err, holdfast.ErrUnavailable) && !errors.Is(err, holdfast.ErrLost):
-		h.w.finding("%s: Release of %s with fence %d: %v", h.p.owner, lease.Name(), lease.Fence(), err)
 	}
 	if chance(h.rand, 5) {
 		_ = lease.Release(ctx)
@@ -430,11 +420,32 @@ func (h *hand) release(i int, lease *holdfast.Lease) error {
 	return err
 }
 
+// end ends a lease, and judges whether that may have failed as it did. again is true if it may be tried again.
+func (h *hand) end(i int, lease *holdfast.Lease, what string, end func() error) (again bool, err error) {
+	held, deadline := lease.Err() == nil, lease.Deadline()
+	err = end()
+	held = held && time.Now().Before(deadline)
+	if h.p.dead.Load() {
+		return false, err
+	}
+	if err != nil {
+		h.note("%s: %s of %d: %s", lease.Name(), what, lease.Fence(), brief(err))
+	}
+	switch {
+	case err == nil, errors.Is(err, holdfast.ErrLost) && (!held || h.expellable(i)), h.w.plan.temper == Wild:
+		return false, err
+	case h.calm, !errors.Is(err, holdfast.ErrUnavailable) && !errors.Is(err, holdfast.ErrLost):
+		h.w.finding("%s: %s of %s with fence %d: %v", h.p.owner, what, lease.Name(), lease.Fence(), err)
+		return false, err
+	}
+	return true, err
+}
+
 func (h *hand) note(format string, args ...any) { h.w.note(h.p.host, h.number, format, args...) }
 
-// now returns the time since the world began, in ns, above 0.
+// now returns the time since the world began, as World.at does.
 func (h *hand) now() int64           { return h.at(time.Now()) }
-func (h *hand) at(t time.Time) int64 { return int64(t.Sub(h.w.begun)) + 1 }
+func (h *hand) at(t time.Time) int64 { return h.w.at(t) }
 
 // brief returns an error's first words, which are the same for every process that runs this world.
 func brief(err error) string {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/holdfast-go/holdfast"
@@ -244,26 +245,17 @@ func (h *hand) takePart(i int, ctx context.Context) {
 	}
 }
 
-// countsDown counts down as a party.
+// countsDown counts down as a party, and once more if it may have to.
 func (h *hand) countsDown(i int, p *holdfast.LatchParty) error {
-	for again := false; ; again = true {
-		held, deadline := p.Lease().Err() == nil, p.Lease().Deadline()
-		err := p.CountDown(context.Background())
-		held = held && time.Now().Before(deadline)
-		if h.p.dead.Load() {
-			return err
-		}
-		h.note("%s: counts down as a party: %v", p.Lease().Name(), err == nil)
-		switch {
-		case err == nil, errors.Is(err, holdfast.ErrLost) && (!held || h.expellable(i)), h.w.plan.temper == Wild:
-			return err
-		case h.calm, !errors.Is(err, holdfast.ErrUnavailable) && !errors.Is(err, holdfast.ErrLost):
-			h.w.finding("%s: CountDown of %s with fence %d: %v", h.p.owner, p.Lease().Name(), p.Lease().Fence(), err)
-			return err
-		case again:
-			return err
-		}
+	count := func() error { return p.CountDown(context.Background()) }
+	again, err := h.end(i, p.Lease(), "CountDown", count)
+	if again {
+		_, err = h.end(i, p.Lease(), "CountDown", count)
 	}
+	if !h.p.dead.Load() {
+		h.note("%s: counts down as a party: %v", p.Lease().Name(), err == nil)
+	}
+	return err
 }
 
 // dieAtLatch makes a process die that has joined.
@@ -293,12 +285,7 @@ func (h *hand) expellable(i int) bool {
 	}
 	h.w.mu.Lock()
 	defer h.w.mu.Unlock()
-	for _, s := range h.w.crowd.steps {
-		if s.name == n.name && s.resets && s.until >= h.joined {
-			return true
-		}
-	}
-	return false
+	return h.w.crowd.resetWithin(n.name, h.joined, forever)
 }
 
 // since returns the earliest beginning of the count that exists from t on: the call of the last reset that had
@@ -402,20 +389,12 @@ func (c *crowd) atLatch(n name, calm bool) []string {
 
 // resetWithin reports whether a latch may have been reset in that period.
 func (c *crowd) resetWithin(name string, from, until int64) bool {
-	for _, s := range c.steps {
-		if s.name == name && s.resets && s.from <= until && s.until >= from {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(c.steps, func(s *step) bool {
+		return s.name == name && s.resets && s.from <= until && s.until >= from
+	})
 }
 
 // joinedWithin reports whether there may have been a party in that period.
 func (c *crowd) joinedWithin(name string, from, until int64) bool {
-	for _, q := range c.parties {
-		if q.name == name && q.asked <= until && q.gone >= from {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(c.parties, func(q *party) bool { return q.name == name && q.asked <= until && q.gone >= from })
 }

@@ -272,12 +272,8 @@ func (h *hand) ballot(i int, ctx context.Context, try bool, way string) {
 		e, begun := h.asks(i), time.Now()
 		owner := fmt.Sprintf("%s/%d@%d", h.p.owner, h.number, e.Asked)
 		l := h.p.quorum(want.nodeTimeout).Mutex(n.name, want.option(), holdfast.Owner(owner))
-		acquire := l.Acquire
-		if try {
-			acquire = l.TryAcquire
-		}
 		away := h.w.awayAll(h.p)
-		lease, err := acquire(ctx)
+		lease, err := acquire(l, ctx, try)
 		switch {
 		case h.p.dead.Load():
 			return

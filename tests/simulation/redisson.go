@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -47,11 +46,7 @@ func (w *World) javaProgram(i int) {
 	n := w.plan.names[i]
 	host := -1 - i
 	r := random(w.plan.seed, "java", i)
-	rdb := redis.NewClient(&redis.Options{
-		Addr:       "127.0.0.1:0",
-		MaxRetries: -1,
-		Dialer:     func(ctx context.Context, _, _ string) (net.Conn, error) { return w.network.dial(ctx, host) },
-	})
+	rdb := w.foreigner(host)
 	defer rdb.Close()
 	free := make(ears, 1)
 	d := drivertest.Of(holdfastgoredis.NewDriver(rdb))
@@ -60,16 +55,15 @@ func (w *World) javaProgram(i int) {
 		Channel: "redisson_lock__channel:{" + n.key + "}", Up: free.Up, Down: free.Down, Message: free.Message,
 	})
 	j := &java{w: w, rdb: rdb, key: n.key, field: fmt.Sprintf("5f0c0000-0000-4000-8000-%012d:57", i)}
-	at := func(t time.Time) int64 { return int64(t.Sub(w.begun)) + 1 }
 	for w.sleepUntil(time.Since(w.begun) + between(r, time.Second, 2*n.every)) {
-		e := history.Event{Process: host, Name: n.name, Asked: at(time.Now())}
+		e := history.Event{Process: host, Name: n.name, Asked: w.at(time.Now())}
 		deadline, ok := j.lock(free)
 		if !ok {
-			e.GaveUp = at(time.Now())
+			e.GaveUp = w.at(time.Now())
 			w.record(e, false)
 			continue
 		}
-		e.Granted, e.Deadline = at(time.Now()), at(deadline)
+		e.Granted, e.Deadline = w.at(time.Now()), w.at(deadline)
 		again, renews := chance(r, 30), chance(r, 50)
 		if again {
 			again, deadline = j.lockAgain(deadline)
@@ -89,7 +83,7 @@ func (w *World) javaProgram(i int) {
 		if again {
 			_ = j.unlock()
 		}
-		e.Released, e.Deadline = at(time.Now()), at(deadline)
+		e.Released, e.Deadline = w.at(time.Now()), w.at(deadline)
 		w.record(e, true)
 		w.note(host, 0, "%s: a client of Redisson's held it for %s", n.name, time.Duration(e.Released-e.Granted))
 		_ = j.unlock() // otherwise it expires

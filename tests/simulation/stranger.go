@@ -26,22 +26,26 @@ func (w *World) stranger(i int) {
 	}
 }
 
+// foreigner returns a client of a program without this library.
+func (w *World) foreigner(host int) *redis.Client {
+	return redis.NewClient(&redis.Options{
+		Addr:       "127.0.0.1:0",
+		MaxRetries: -1, // a repeated SET would meet its own lock
+		Dialer:     func(ctx context.Context, _, _ string) (net.Conn, error) { return w.network.dial(ctx, host) },
+	})
+}
+
 // oldProgram knows only SET: it polls, does not queue, and knows no fence.
 func (w *World) oldProgram(i int) {
 	n := w.plan.names[i]
 	host := -1 - i
 	r := random(w.plan.seed, "stranger", i)
-	rdb := redis.NewClient(&redis.Options{
-		Addr:       "127.0.0.1:0",
-		MaxRetries: -1, // a repeated SET would meet its own lock
-		Dialer:     func(ctx context.Context, _, _ string) (net.Conn, error) { return w.network.dial(ctx, host) },
-	})
+	rdb := w.foreigner(host)
 	defer rdb.Close()
-	at := func(t time.Time) int64 { return int64(t.Sub(w.begun)) + 1 }
 	for attempt := 0; w.sleepUntil(time.Since(w.begun) + between(r, time.Second, 2*n.every)); attempt++ {
 		ctx, cancel := context.WithTimeout(w.patience, 2*time.Second)
 		token := fmt.Sprintf("%d:%d", host, attempt)
-		e := history.Event{Process: host, Name: n.name, Asked: at(time.Now())}
+		e := history.Event{Process: host, Name: n.name, Asked: w.at(time.Now())}
 		sent := time.Now()
 		ok, err := rdb.SetNX(ctx, n.key, token, foreignTTL).Result()
 		cancel()
@@ -50,11 +54,11 @@ func (w *World) oldProgram(i int) {
 		}
 		// The deadline has the allowance for drift that such programs should make, and seldom do.
 		deadline := sent.Add(foreignTTL - foreignTTL/50)
-		e.Granted, e.Deadline = at(time.Now()), at(deadline)
+		e.Granted, e.Deadline = w.at(time.Now()), w.at(deadline)
 		if hold := min(between(r, n.hold[0], n.hold[1]), foreignTTL/2); time.Until(deadline) > hold {
 			w.sleepUntil(time.Since(w.begun) + hold)
 		}
-		e.Released = at(time.Now())
+		e.Released = w.at(time.Now())
 		w.record(e, false)
 		w.note(host, 0, "%s: a stranger held it for %s", n.name, time.Duration(e.Released-e.Granted))
 		ctx, cancel = context.WithTimeout(context.Background(), 2*time.Second)

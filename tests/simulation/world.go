@@ -399,6 +399,9 @@ func (w *World) sleepUntil(at time.Duration) bool {
 	}
 }
 
+// at returns the time since the world began, in ns, above 0.
+func (w *World) at(t time.Time) int64 { return int64(t.Sub(w.begun)) + 1 }
+
 // isDraining reports whether the faults are over.
 func (w *World) isDraining() bool {
 	select {

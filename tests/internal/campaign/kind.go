@@ -96,7 +96,7 @@ func Kinds(cfg *Config, names ...string) ([]*Kind, error) {
 
 // befalls reports whether a fault of this kind can happen to such locks.
 func befalls(k *Kind, s Subject) bool {
-	return (s.HasExactKeys() || !isStranger(k)) && (s.HasQueue() || !k.Waiting)
+	return (hasExactKeys(s) || !isStranger(k)) && (s.HasQueue() || !k.Waiting)
 }
 
 // brief and past are durations of faults: shorter than a history's leases, and longer than its short ones.

@@ -77,7 +77,7 @@ func NewPlan(seed uint64, server string, mode Mode, subject Subject, kinds []*Ki
 	for _, name := range []string{"a", "b", "c"}[:1+random.IntN(3)] {
 		n := Name{Name: name, Key: "holdfast:{" + name + "}"}
 		n.Queue = subject.Queue(n.Key)
-		if random.IntN(4) == 0 && subject.HasExactKeys() {
+		if random.IntN(4) == 0 && hasExactKeys(subject) {
 			n.share()
 		}
 		p.Names = append(p.Names, n)

@@ -33,8 +33,6 @@ type Subject interface {
 	Finally(p *Plan) []worker.Want
 	// Judge looks for violations of what only this kind of lock promises.
 	Judge(v *Verdict, r *Record)
-	// HasExactKeys reports whether the lock can be shared with programs that know only SET.
-	HasExactKeys() bool
 	// Stays reports whether the lock's key stays after the last lease.
 	Stays() bool
 	// Queue returns the key of the queue of the lock with that key.
@@ -56,8 +54,15 @@ type (
 // Subjects are all kinds of locks.
 var Subjects = []Subject{Mutex{}, Redisson{}, ReadWrite{}, Permits{}, Owned{}, Carried{}, Multi{}, Once{}, Election{}, Quorum{}, Latch{}, Barrier{}}
 
-// alone is common to locks that are on one server and have a queue.
+// hasExactKeys reports whether the lock can be shared with programs that know only SET.
+func hasExactKeys(s Subject) bool { return s == Mutex{} || s == Carried{} }
+
+// alone is common to locks that are on one server and have a queue. Their fences are different, and tell turns.
 type alone struct{}
+
+func (alone) ShareFence(_, _ history.Event) bool { return false }
+
+func (alone) FencesTellTurns() bool { return true }
 
 func (alone) HasQueue() bool { return true }
 
@@ -79,13 +84,29 @@ func (Mutex) Name() string { return "mutex" }
 // Draw returns one or two ways, so that goroutines of a process may or may not be able to pass the lock on to
 // each other.
 func (Mutex) Draw(random *rand.Rand, p *Plan, n Name) []worker.Want {
-	var wants []worker.Want
-	for range 1 + random.IntN(2) {
-		w := drawWant(random, p, n)
+	return drawWants(random, p, n, 2, func(w *worker.Want) {
 		if n.Shared {
 			w.Key = n.Key
 		}
 		w.Again = random.IntN(3) == 0
+	})
+}
+
+// drawWants draws some ways to want a lock, each of which adapt changes to suit the kind of lock.
+func drawWants(random *rand.Rand, p *Plan, n Name, most int, adapt func(*worker.Want)) (wants []worker.Want) {
+	for range 1 + random.IntN(most) {
+		w := drawWant(random, p, n)
+		adapt(&w)
+		wants = append(wants, w)
+	}
+	return wants
+}
+
+// ofEach returns a want of each of a plan's locks, which adapt changes to suit the kind of lock.
+func ofEach(p *Plan, adapt func(w *worker.Want, n Name)) (wants []worker.Want) {
+	for _, n := range p.Names {
+		w := worker.Want{Name: n.Name, TTL: p.LongestTTL}
+		adapt(&w, n)
 		wants = append(wants, w)
 	}
 	return wants
@@ -113,12 +134,6 @@ func drawWant(random *rand.Rand, p *Plan, n Name) worker.Want {
 func (Mutex) Overlaps(events []history.Event) []history.Violation {
 	return ofRule(history.Check(events), history.Exclusion)
 }
-
-func (Mutex) ShareFence(_, _ history.Event) bool { return false }
-
-func (Mutex) FencesTellTurns() bool { return true }
-
-func (Mutex) HasExactKeys() bool { return true }
 
 func (Mutex) Queue(key string) string { return key + ":q" }
 

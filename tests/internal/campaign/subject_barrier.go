@@ -17,10 +17,6 @@ type crowded struct{ alone }
 
 func (crowded) FencesTellTurns() bool { return false }
 
-func (crowded) ShareFence(_, _ history.Event) bool { return false }
-
-func (crowded) HasExactKeys() bool { return false }
-
 // countSteps counts the steps that are neither grants nor ends of grants.
 func countSteps(v *Verdict, steps []worker.Step) {
 	for _, s := range steps {
@@ -43,20 +39,11 @@ const crowd = 3
 func (Barrier) Prepare(p *Plan) { p.Names = p.Names[:min(len(p.Names), 2)] }
 
 func (Barrier) Draw(random *rand.Rand, p *Plan, n Name) []worker.Want {
-	var wants []worker.Want
-	for range 1 + random.IntN(2) {
-		w := drawParty(random, p, n, worker.Meeting)
-		w.Parties = crowd
-		wants = append(wants, w)
-	}
-	return wants
+	return drawWants(random, p, n, 2, func(w *worker.Want) { w.Share, w.Poll, w.Parties = worker.Meeting, 0, crowd })
 }
 
-func (Barrier) Finally(p *Plan) (wants []worker.Want) {
-	for _, n := range p.Names {
-		wants = append(wants, worker.Want{Name: n.Name, TTL: p.LongestTTL, Share: worker.Meeting, Parties: crowd})
-	}
-	return wants
+func (Barrier) Finally(p *Plan) []worker.Want {
+	return ofEach(p, func(w *worker.Want, _ Name) { w.Share, w.Parties = worker.Meeting, crowd })
 }
 
 func (Barrier) Overlaps(events []history.Event) []history.Violation {

@@ -13,22 +13,10 @@ type Election struct{ Mutex }
 
 func (Election) Name() string { return "election" }
 
-// HasExactKeys returns false: an election is known by its name.
-func (Election) HasExactKeys() bool { return false }
-
 func (Election) Draw(random *rand.Rand, p *Plan, n Name) []worker.Want {
-	var wants []worker.Want
-	for range 1 + random.IntN(2) {
-		w := drawWant(random, p, n)
-		w.Share, w.Try = worker.Leading, false
-		wants = append(wants, w)
-	}
-	return wants
+	return drawWants(random, p, n, 2, func(w *worker.Want) { w.Share, w.Try = worker.Leading, false })
 }
 
-func (Election) Finally(p *Plan) (wants []worker.Want) {
-	for _, n := range p.Names {
-		wants = append(wants, worker.Want{Name: n.Name, Share: worker.Leading, TTL: p.LongestTTL})
-	}
-	return wants
+func (Election) Finally(p *Plan) []worker.Want {
+	return ofEach(p, func(w *worker.Want, _ Name) { w.Share = worker.Leading })
 }

@@ -31,7 +31,10 @@ func partiesOf(p *Plan, name string) int {
 
 // Draw returns a way for each operation.
 func (Latch) Draw(random *rand.Rand, p *Plan, n Name) []worker.Want {
-	wants := []worker.Want{drawParty(random, p, n, worker.Joining), drawParty(random, p, n, worker.Joining)}
+	wants := []worker.Want{drawWant(random, p, n), drawWant(random, p, n)}
+	for i := range wants {
+		wants[i].Share, wants[i].Poll = worker.Joining, 0
+	}
 	for share, weight := range map[worker.Share]int{worker.Counting: 4, worker.Waiting: 3, worker.Looking: 3, worker.Resetting: 1} {
 		wants = append(wants, worker.Want{Name: n.Name, TTL: p.LongestTTL, Share: share, Weight: weight})
 	}
@@ -42,19 +45,9 @@ func (Latch) Draw(random *rand.Rand, p *Plan, n Name) []worker.Want {
 	return wants
 }
 
-// drawParty draws the lease of a party.
-func drawParty(random *rand.Rand, p *Plan, n Name, share worker.Share) worker.Want {
-	w := drawWant(random, p, n)
-	w.Share, w.Poll = share, 0
-	return w
-}
-
 // Finally is to wait for each latch.
-func (Latch) Finally(p *Plan) (wants []worker.Want) {
-	for _, n := range p.Names {
-		wants = append(wants, worker.Want{Name: n.Name, TTL: p.LongestTTL, Share: worker.Waiting, Parties: partiesOf(p, n.Name)})
-	}
-	return wants
+func (Latch) Finally(p *Plan) []worker.Want {
+	return ofEach(p, func(w *worker.Want, n Name) { w.Share, w.Parties = worker.Waiting, partiesOf(p, n.Name) })
 }
 
 // Overlaps finds nothing: a party that joined before a Reset believes that it is a party until its next

@@ -13,8 +13,6 @@ type Multi struct{ Mutex }
 
 func (Multi) Name() string { return "multi" }
 
-func (Multi) HasExactKeys() bool { return false }
-
 // Prepare ensures that there is more than one lock.
 func (Multi) Prepare(p *Plan) {
 	if len(p.Names) == 1 {

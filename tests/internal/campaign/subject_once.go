@@ -16,34 +16,24 @@ type Once struct{ Mutex }
 
 func (Once) Name() string { return "once" }
 
-// HasExactKeys returns false: a job is known by its name.
-func (Once) HasExactKeys() bool { return false }
-
 func (Once) Draw(random *rand.Rand, p *Plan, n Name) []worker.Want {
-	var wants []worker.Want
-	for range 1 + random.IntN(2) {
-		w := onceWant(p, n, drawWant(random, p, n))
+	return drawWants(random, p, n, 2, func(w *worker.Want) {
+		ofJob(w, p, n)
 		w.Fixed = w.Fixed || random.IntN(3) == 0
-		wants = append(wants, w)
-	}
-	return wants
+	})
 }
 
-// onceWant turns a want into one of a job, whose windows are the same for all.
-func onceWant(p *Plan, n Name, w worker.Want) worker.Want {
+// ofJob turns a want into one of a job, whose windows are the same for all.
+func ofJob(w *worker.Want, p *Plan, n Name) {
 	fixed := rand.New(rand.NewPCG(p.Seed, uint64(n.Name[0])))
 	w.Share = worker.Job
 	w.Slots = fixed.IntN(3) > 0
 	w.Window = 20*time.Millisecond + time.Duration(fixed.Int64N(int64(200*time.Millisecond)))
-	return w
 }
 
 // Finally returns each job once more, in all its windows: a failed run does not close a window.
-func (Once) Finally(p *Plan) (wants []worker.Want) {
-	for _, n := range p.Names {
-		wants = append(wants, onceWant(p, n, worker.Want{Name: n.Name, TTL: p.LongestTTL}))
-	}
-	return wants
+func (Once) Finally(p *Plan) []worker.Want {
+	return ofEach(p, func(w *worker.Want, n Name) { ofJob(w, p, n) })
 }
 
 // Judge requires that at most one run counts in a window, and that it was completed: that it neither failed nor

@@ -19,23 +19,15 @@ const owners = 3
 
 // Draw returns ways for one owner or two.
 func (Owned) Draw(random *rand.Rand, p *Plan, n Name) []worker.Want {
-	var wants []worker.Want
-	for range 1 + random.IntN(2) {
-		w := drawWant(random, p, n)
+	return drawWants(random, p, n, 2, func(w *worker.Want) {
 		w.Share, w.Owner = worker.Owned, 1+random.IntN(owners)
 		w.Again = random.IntN(3) == 0
-		wants = append(wants, w)
-	}
-	return wants
+	})
 }
 
 func (Owned) Overlaps(events []history.Event) []history.Violation { return history.Strangers(events) }
 
 func (Owned) ShareFence(a, b history.Event) bool { return a.Share == b.Share }
-
-func (Owned) FencesTellTurns() bool { return true }
-
-func (Owned) HasExactKeys() bool { return false }
 
 func (Owned) Queue(key string) string { return key + ":own" }
 

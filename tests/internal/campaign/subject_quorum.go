@@ -20,8 +20,6 @@ func (Quorum) Name() string { return "quorum" }
 
 func (Quorum) HasQueue() bool { return false }
 
-func (Quorum) HasExactKeys() bool { return false }
-
 func (Quorum) Nodes() int { return nodes }
 
 // Prepare gives nodes time to answer, up to a quarter of the TTL, and to return from their quarantine before
@@ -46,9 +44,8 @@ func (Quorum) Draw(random *rand.Rand, p *Plan, n Name) []worker.Want {
 	return []worker.Want{w}
 }
 
-func (Quorum) Finally(p *Plan) (wants []worker.Want) {
-	for _, n := range p.Names {
-		wants = append(wants, worker.Want{Name: n.Name, Share: worker.Agreed, TTL: 2 * p.LongestTTL, NodeTimeout: p.LongestTTL / 2})
-	}
-	return wants
+func (Quorum) Finally(p *Plan) []worker.Want {
+	return ofEach(p, func(w *worker.Want, _ Name) {
+		w.Share, w.TTL, w.NodeTimeout = worker.Agreed, 2*p.LongestTTL, p.LongestTTL/2
+	})
 }

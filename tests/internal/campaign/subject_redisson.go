@@ -29,6 +29,4 @@ func (Redisson) Draw(random *rand.Rand, p *Plan, n Name) []worker.Want {
 	return wants
 }
 
-func (Redisson) HasExactKeys() bool { return false }
-
 func (Redisson) Queue(key string) string { return "holdfast:{" + key + "}:key:redisson" }

@@ -35,10 +35,6 @@ func (ReadWrite) Overlaps(events []history.Event) []history.Violation {
 
 func (ReadWrite) ShareFence(a, b history.Event) bool { return a.Share != 0 && b.Share != 0 }
 
-func (ReadWrite) FencesTellTurns() bool { return true }
-
-func (ReadWrite) HasExactKeys() bool { return false }
-
 func (ReadWrite) Queue(key string) string { return key + ":rw" }
 
 func (ReadWrite) Model() porcupine.Model {
@@ -57,24 +53,16 @@ const permits = 3
 
 // Draw returns ways to take one permit, several and all.
 func (Permits) Draw(random *rand.Rand, p *Plan, n Name) []worker.Want {
-	var wants []worker.Want
-	for range 1 + random.IntN(3) {
-		w := drawWant(random, p, n)
+	return drawWants(random, p, n, 3, func(w *worker.Want) {
 		w.Share, w.Permits, w.Take = worker.Permits, permits, 1+random.IntN(permits)
-		wants = append(wants, w)
-	}
-	return wants
+	})
 }
 
 func (Permits) Overlaps(events []history.Event) []history.Violation {
 	return history.Crowding(events, permits)
 }
 
-func (Permits) ShareFence(_, _ history.Event) bool { return false }
-
 func (Permits) FencesTellTurns() bool { return false }
-
-func (Permits) HasExactKeys() bool { return false }
 
 func (Permits) Queue(key string) string { return key + ":sem" }
 

@@ -58,7 +58,7 @@ var brokenLocks = []broken{
 	{"a queue is never cleared", rewriting("", "redis.call('PEXPIRE', KEYS[2],", "redis.call('EXISTS', KEYS[2],"), leftover, Rough, mutual},
 	{"a deadline counts from the reply", changed(func(term, took time.Duration) time.Duration { return term + took }), believes, Rough, mutual},
 	{"a deadline allows for no drift", changed(func(term, _ time.Duration) time.Duration { return term + term/99 + 2*time.Millisecond }), believes, Rough, mutual},
-	{"nobody hears that a lock was handed over", func(d drivertest.Driver) drivertest.Driver { return deaf{d} }, idle, Calm, mutual},
+	{"nobody hears that a lock was handed over", deaf, idle, Calm, mutual},
 	{"a lock that is held is set", onTheWay("*6\r\n$3\r\nSET\r\n", "*5\r\n$3\r\nSET\r\n", "\r\n$2\r\nNX\r\n", "\r\n"), believes, Rough, mutual},
 	{"a lock that is set expires before its lease", sooner, believes, Rough, mutual},
 	{"a token that was set is not ended", unended, anything, Calm, mutual},
@@ -68,9 +68,9 @@ var brokenLocks = []broken{
 	{"the server's own command is not asked whether it did anything", deletesBy("redis.call('GET', KEYS[1]) return 1", 0), idle, Calm, mutual},
 	{"a copy of a batch of renewals brings locks back", func(d drivertest.Driver) drivertest.Driver {
 		return rewriting("batch_renew", "local value, granted = values[i], ARGV[1 + i]",
-			"local granted = ARGV[1 + i]\n    local value = values[i] or redis.call('SET', KEYS[i], granted .. '0:0:{}', 'PX', 1) and granted")(twice{d, "batch_renew", 20 * time.Second})
+			"local granted = ARGV[1 + i]\n    local value = values[i] or redis.call('SET', KEYS[i], granted .. '0:0:{}', 'PX', 1) and granted")(twice(d, "batch_renew", 20*time.Second))
 	}, anything, Calm, mutual},
-	{"a releasing process does not tell the server", func(d drivertest.Driver) drivertest.Driver { return silent{d} }, idle, Calm, mutual},
+	{"a releasing process does not tell the server", silent, idle, Calm, mutual},
 
 	{"a writer does not wait for readers", rewriting("", "return used + weight <= limit", "return used + 1 <= limit"), overlaps, Calm, readWrite},
 	{"readers leave with one of them", rewriting("", "used, holds = used - weight, holds - 1", "used, holds = 0, holds - 1"), overlaps, Calm, readWrite},
@@ -87,9 +87,9 @@ var brokenLocks = []broken{
 
 	{"several locks are taken although one is held", rewriting("multi_acquire", "elseif value then\n      return nil, nil, 'held '", "elseif false then\n      return nil, nil, 'held '"), believes, Calm, mutual},
 	{"a run that was completed does not count", rewriting("once_begin", "if counts(done, window) then", "if false then"), again, Calm, once},
-	{"a quorum of one node less than a majority", func(d drivertest.Driver) drivertest.Driver { return agreeable{d} }, believes, Calm, agreed},
+	{"a quorum of one node less than a majority", agreeable, believes, Calm, agreed},
 	{"the second phase does not ask whose lock it is", func(d drivertest.Driver) drivertest.Driver {
-		return bereft{&rewritten{d, "node_fence", "if not is_mine(value) then", "if false then"}}
+		return bereft(&rewritten{d, "node_fence", "if not is_mine(value) then", "if false then"})
 	}, believes, Rough, agreed},
 	{"a node that came back empty counts at once", rewriting("", "ready = now + longest * 1000", "ready = now"), overlaps, Rough, agreed},
 	{"a fence is told to no other node", rewriting("node_fence", "raise_counter(tonumber(ARGV[3]))", ""), fences, Rough, agreed},
@@ -97,17 +97,17 @@ var brokenLocks = []broken{
 
 	{"a latch opens when one party is left", rewriting("latch_look", "' ' .. whole(seats) .. ' ' .. f[2]", "' ' .. whole(math.max(seats - 1, 0)) .. ' ' .. f[2]"), passing, Calm, latch},
 	{"a count-down that is sent again counts again", func(d drivertest.Driver) drivertest.Driver {
-		return rewriting("latch_count", "elseif not known then", "elseif true then")(twice{d, "latch_count", 0})
+		return rewriting("latch_count", "elseif not known then", "elseif true then")(twice(d, "latch_count", 0))
 	}, passing, Calm, latch},
 	{"a count-down that was refused counts by a copy", func(d drivertest.Driver) drivertest.Driver {
-		return rewriting("latch_count", "if refused or not known", "if not known")(twice{d, "latch_count", 2 * time.Second})
+		return rewriting("latch_count", "if refused or not known", "if not known")(twice(d, "latch_count", 2*time.Second))
 	}, anything, Calm, latch},
 	{"a count-down is forgotten", rewriting("latch_count", "depart(kind, 1, 'done')", "insist()"), number, Calm, latch},
 	{"a party that counts down is missing, too", rewriting("", "if how ~= 'done' then", "if true then"), missing, Calm, latch},
 	{"a party that left is not missing", rewriting("", "if how ~= 'done' then", "if false then"), anything, Calm, latch},
 	{"a party of a latch that has died is counted for ever", rewriting("", "depart(kind, #gone, 'died', info_of(dead))", "insist()"), number, Calm, latch},
 	{"a reset leaves parties what they have", rewriting("latch_reset", "in_parts('HDEL', KEYS[1], redis.call('ZRANGE', expiries, '0', '-1'))", ""), anything, Rough, latch},
-	{"nobody hears that a latch is open", func(d drivertest.Driver) drivertest.Driver { return deaf{d} }, sleeping, Calm, latch},
+	{"nobody hears that a latch is open", deaf, sleeping, Calm, latch},
 	{"a latch is kept for ten days", rewriting("", "latch_ttl, deleted_latch_ttl = 86400000", "latch_ttl, deleted_latch_ttl = 864000000"), leftover, Rough, latch},
 
 	{"a barrier is passed with one party too few", rewriting("barrier_await", "if arrived < limit then", "if arrived < limit - 1 then"), phases, Calm, barrier},
@@ -116,7 +116,7 @@ var brokenLocks = []broken{
 	{"who leaves a barrier breaks nothing", rewriting("share_release", "depart(kind, 1, ending, info_of(hold))", "insist()"), anything, Calm, barrier},
 	{"who has died at a barrier breaks nothing", rewriting("", "depart(kind, #gone, 'died', info_of(dead))", "insist()"), dead, Calm, barrier},
 	{"a barrier has one party too many", rewriting("", "return used + weight <= limit", "return used + weight <= limit + 1"), overlaps, Calm, barrier},
-	{"nobody hears that a phase is over", func(d drivertest.Driver) drivertest.Driver { return deaf{d} }, later, Calm, barrier},
+	{"nobody hears that a phase is over", deaf, later, Calm, barrier},
 
 	{"a lock of Redisson's clients is not looked at", rewriting("", "command('EXISTS', KEYS[1]) == 1 and ''", "false"), overlaps, Calm, redisson},
 	{"Redisson's clients do not hear of a release", rewriting("", "pcall(redis.call, 'PUBLISH', channel, '0')", "pcall(redis.call, 'EXISTS', channel)"), idle, Calm, redisson},
@@ -127,7 +127,7 @@ var brokenLocks = []broken{
 
 // bereftLock is a quorum whose nodes lose locks before they tell the fence.
 var bereftLock = broken{name: "a lock is lost before its fence is told", where: Rough, form: agreed,
-	wrap: func(d drivertest.Driver) drivertest.Driver { return bereft{d} }}
+	wrap: bereft}
 
 func brokenLock(t *testing.T, name string) broken {
 	for _, b := range append(brokenLocks, bereftLock) {
@@ -197,8 +197,8 @@ func TestLostLocksAreNoMistake(t *testing.T) {
 func TestBrokenScriptsAreBroken(t *testing.T) {
 	for _, b := range brokenLocks {
 		d, ok := b.wrap(nil).(*rewritten)
-		if widowed, also := b.wrap(nil).(bereft); also {
-			d, ok = widowed.Driver.(*rewritten)
+		if outer, also := b.wrap(nil).(middle); also {
+			d, ok = outer.Driver.(*rewritten)
 		}
 		if !ok {
 			continue
@@ -236,102 +236,105 @@ func (d *rewritten) Run(ctx context.Context, call driver.Call) (string, error) {
 	return d.Driver.Run(ctx, driver.Call{Script: d.rewrite(call.Script), Keys: call.Keys, Args: call.Args, Urgent: call.Urgent})
 }
 
+// middle is a driver that carries out scripts in a way of its own.
+type middle struct {
+	drivertest.Driver
+	run func(ctx context.Context, d drivertest.Driver, call driver.Call) (string, error)
+}
+
+func (b middle) Run(ctx context.Context, call driver.Call) (string, error) {
+	return b.run(ctx, b.Driver, call)
+}
+
 // changed tells the library other terms than the server gave, so that it computes other deadlines. took is how
 // long the answer took.
 func changed(term func(term, took time.Duration) time.Duration) func(drivertest.Driver) drivertest.Driver {
-	return func(d drivertest.Driver) drivertest.Driver { return &lying{d, term} }
-}
-
-type lying struct {
-	drivertest.Driver
-	term func(term, took time.Duration) time.Duration
-}
-
-func (d *lying) Run(ctx context.Context, call driver.Call) (string, error) {
-	sent := time.Now()
-	reply, err := d.Driver.Run(ctx, call)
-	words := strings.Fields(reply)
-	if err != nil || len(words) < 3 || words[0] != "granted" && words[0] != "renewed" {
-		return reply, err
+	return func(d drivertest.Driver) drivertest.Driver {
+		return middle{d, func(ctx context.Context, d drivertest.Driver, call driver.Call) (string, error) {
+			sent := time.Now()
+			reply, err := d.Run(ctx, call)
+			words := strings.Fields(reply)
+			if err != nil || len(words) < 3 || words[0] != "granted" && words[0] != "renewed" {
+				return reply, err
+			}
+			ms, err := strconv.Atoi(words[2])
+			if err != nil {
+				return "", err
+			}
+			words[2] = strconv.FormatInt(term(time.Duration(ms)*time.Millisecond, time.Since(sent)).Milliseconds(), 10)
+			return strings.Join(words, " "), nil
+		}}
 	}
-	ms, err := strconv.Atoi(words[2])
-	if err != nil {
-		return "", err
-	}
-	words[2] = strconv.FormatInt(d.term(time.Duration(ms)*time.Millisecond, time.Since(sent)).Milliseconds(), 10)
-	return strings.Join(words, " "), nil
 }
 
 // twice sends a script again after it was answered, or a copy of it some time later, whose answer is dropped.
-type twice struct {
-	drivertest.Driver
-	name  string
-	later time.Duration
-}
-
-func (d twice) Run(ctx context.Context, call driver.Call) (string, error) {
-	reply, err := d.Driver.Run(ctx, call)
-	if call.Script.Name != d.name || err != nil {
-		return reply, err
-	}
-	if d.later > 0 {
-		time.AfterFunc(d.later, func() { _, _ = d.Driver.Run(context.WithoutCancel(ctx), call) })
-		return reply, err
-	}
-	return d.Driver.Run(ctx, call)
+func twice(d drivertest.Driver, name string, later time.Duration) drivertest.Driver {
+	return middle{d, func(ctx context.Context, d drivertest.Driver, call driver.Call) (string, error) {
+		reply, err := d.Run(ctx, call)
+		if call.Script.Name != name || err != nil {
+			return reply, err
+		}
+		if later > 0 {
+			time.AfterFunc(later, func() { _, _ = d.Run(context.WithoutCancel(ctx), call) })
+			return reply, err
+		}
+		return d.Run(ctx, call)
+	}}
 }
 
 // agreeable is a quorum's first node that agrees to everything and keeps nothing. So one node fewer than a
 // majority has the lock.
-type agreeable struct{ drivertest.Driver }
-
-func (d agreeable) Run(ctx context.Context, call driver.Call) (string, error) {
-	now := strconv.FormatInt(time.Now().UnixMicro(), 10)
-	if strings.HasSuffix(d.Addr(), ":0") {
-		switch call.Script.Name {
-		case "node_acquire":
-			return "granted " + now + " " + call.Args[2] + " " + now, nil
-		case "node_fence":
-			return "fenced " + now + " 1", nil
-		case "renew":
-			return "renewed " + now + " " + call.Args[2] + " 0 0", nil
-		case "release":
-			return "released " + now, nil
+func agreeable(d drivertest.Driver) drivertest.Driver {
+	return middle{d, func(ctx context.Context, d drivertest.Driver, call driver.Call) (string, error) {
+		now := strconv.FormatInt(time.Now().UnixMicro(), 10)
+		if strings.HasSuffix(d.Addr(), ":0") {
+			switch call.Script.Name {
+			case "node_acquire":
+				return "granted " + now + " " + call.Args[2] + " " + now, nil
+			case "node_fence":
+				return "fenced " + now + " 1", nil
+			case "renew":
+				return "renewed " + now + " " + call.Args[2] + " 0 0", nil
+			case "release":
+				return "released " + now, nil
+			}
 		}
-	}
-	return d.Driver.Run(ctx, call)
+		return d.Run(ctx, call)
+	}}
 }
-
-// bereft is a quorum's node that loses a lock before it is told the fence.
-type bereft struct{ drivertest.Driver }
 
 var lost = driver.NewScript("test", "redis.call('DEL', KEYS[1]) return ''")
 
-func (d bereft) Run(ctx context.Context, call driver.Call) (string, error) {
-	if call.Script.Name == "node_fence" {
-		if _, err := d.Driver.Run(ctx, driver.Call{Script: lost, Keys: call.Keys, Args: call.Args, Urgent: call.Urgent}); err != nil {
-			return "", err
+// bereft is a quorum's node that loses a lock before it is told the fence.
+func bereft(d drivertest.Driver) drivertest.Driver {
+	return middle{d, func(ctx context.Context, d drivertest.Driver, call driver.Call) (string, error) {
+		if call.Script.Name == "node_fence" {
+			if _, err := d.Run(ctx, driver.Call{Script: lost, Keys: call.Keys, Args: call.Args, Urgent: call.Urgent}); err != nil {
+				return "", err
+			}
 		}
-	}
-	return d.Driver.Run(ctx, call)
+		return d.Run(ctx, call)
+	}}
 }
-
-// deaf drops all messages.
-type deaf struct{ drivertest.Driver }
-
-func (d deaf) Subscribe(s driver.Subscription) (cancel func()) {
-	s.Message = func(string) {}
-	return d.Driver.Subscribe(s)
-}
-
-// silent drops every other release.
-type silent struct{ drivertest.Driver }
 
 var released atomic.Int64
 
-func (d silent) Run(ctx context.Context, call driver.Call) (string, error) {
-	if call.Script.Name == "release" && released.Add(1)%2 == 0 {
-		return "released " + strconv.FormatInt(time.Now().UnixMicro(), 10), nil
-	}
-	return d.Driver.Run(ctx, call)
+// silent drops every other release.
+func silent(d drivertest.Driver) drivertest.Driver {
+	return middle{d, func(ctx context.Context, d drivertest.Driver, call driver.Call) (string, error) {
+		if call.Script.Name == "release" && released.Add(1)%2 == 0 {
+			return "released " + strconv.FormatInt(time.Now().UnixMicro(), 10), nil
+		}
+		return d.Run(ctx, call)
+	}}
+}
+
+// deaf drops all messages.
+func deaf(d drivertest.Driver) drivertest.Driver { return unhearing{d} }
+
+type unhearing struct{ drivertest.Driver }
+
+func (d unhearing) Subscribe(s driver.Subscription) (cancel func()) {
+	s.Message = func(string) {}
+	return d.Driver.Subscribe(s)
 }

@@ -164,11 +164,9 @@ func (n name) check(events []history.Event) []history.Violation {
 		overlaps := history.Crowding(events, everyone)
 		return append(overlaps, history.SharedFences(events, true, func(a, b history.Event) bool { return a.Share != 0 && b.Share != 0 })...)
 	case counted:
-		overlaps := history.Crowding(events, permits)
-		return append(overlaps, history.SharedFences(events, false, func(a, b history.Event) bool { return false })...)
+		return append(history.Crowding(events, permits), history.Twins(events)...)
 	case latch, barrier:
-		overlaps := history.Crowding(events, n.parties)
-		return append(overlaps, history.SharedFences(events, false, func(a, b history.Event) bool { return false })...)
+		return append(history.Crowding(events, n.parties), history.Twins(events)...)
 	case owned:
 		overlaps := history.Strangers(events)
 		return append(overlaps, history.SharedFences(events, true, func(a, b history.Event) bool { return a.Share == b.Share })...)

@@ -128,17 +128,8 @@ func judgeFences(v *Verdict, r *Record, subject Subject, within bool) {
 			return
 		}
 	}
-	type fence struct {
-		name string
-		n    uint64
-	}
-	owners := map[fence]history.Event{}
-	for _, e := range events {
-		f := fence{e.Name, e.Fence}
-		if twin, ok := owners[f]; ok && !subject.ShareFence(twin, e) {
-			v.find(Fences, "%v", history.Violation{Rule: history.Fencing, First: twin, Second: e})
-		}
-		owners[f] = e
+	for _, o := range ofRule(history.SharedFences(events, false, subject.ShareFence), history.Fencing) {
+		v.find(Fences, "%v", o)
 	}
 	if !subject.FencesTellTurns() {
 		return

@@ -108,19 +108,15 @@ func (g register) access(fence uint64, write bool, value uint64) (after register
 
 // unheard returns the accesses whose processes died before the answer.
 func (r *registers) unheard(heard []worker.Access) []worker.Access {
-	type id struct {
-		process int
-		id      uint64
-	}
-	known := map[id]bool{}
+	known := map[source]bool{}
 	for _, x := range heard {
-		known[id{x.Process, x.ID}] = true
+		known[source{x.Process, x.ID}] = true
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var more []worker.Access
 	for _, x := range r.served {
-		if !known[id{x.Process, x.ID}] {
+		if !known[source{x.Process, x.ID}] {
 			more = append(more, x)
 		}
 	}

@@ -45,20 +45,20 @@ const (
 
 // drawForms decides which names have another form than the mutex, and what each goroutine wants of them. It has
 // random sources of its own, so that the rest of the world stays as it is.
-func (p *plan) drawForms(o Options) {
+func (p *plan) drawForms(o spec) {
 	for i := range p.names {
 		n := &p.names[i]
 		r := random(p.seed, "form", i)
 		n.form = [...]form{mutual, mutual, mutual, readWrite, counted, owned, elected, once, latch, barrier}[r.IntN(10)]
 		switch {
-		case o.Form == redisson:
+		case o.form == redisson:
 			n.form, n.key, n.foreign = redisson, "shared:"+n.name, chance(r, 60)
-		case o.Form != "":
-			n.form, n.key, n.foreign = o.Form, "", false
+		case o.form != "":
+			n.form, n.key, n.foreign = o.form, "", false
 		case n.key != "":
 			n.form = [...]form{mutual, redisson}[r.IntN(2)] // other programs know no other form
 		}
-		if n.form == mutual && o.Form == "" && chance(random(p.seed, "carried", i), 30) {
+		if n.form == mutual && o.form == "" && chance(random(p.seed, "carried", i), 30) {
 			n.form = carried
 		}
 		if n.form.gathers() {
@@ -87,8 +87,8 @@ func (p *plan) drawForms(o Options) {
 
 // drawSeveral decides which names are also acquired as one lock, in every third world with enough Mutexes, or
 // if all locks have one form.
-func (p *plan) drawSeveral(o Options) {
-	if !chance(random(p.seed, "several"), 33) && o.Form == "" {
+func (p *plan) drawSeveral(o spec) {
+	if !chance(random(p.seed, "several"), 33) && o.form == "" {
 		return
 	}
 	var names []int

@@ -138,7 +138,8 @@ func waitOptions[Kind any](w want) []Kind {
 }
 
 // newPlan draws a world.
-func newPlan(seed uint64, o Options) plan {
+func newPlan(o spec) plan {
+	seed := o.seed
 	r := random(seed, "plan")
 	p := plan{
 		seed:   seed,
@@ -148,11 +149,11 @@ func newPlan(seed uint64, o Options) plan {
 		// Assumption 1 allows 1%.
 		rate: 1 + 0.018*(r.Float64()-0.5),
 	}
-	if o.Temper != "" {
-		p.temper = o.Temper
+	if o.temper != "" {
+		p.temper = o.temper
 	}
-	if o.Length > 0 {
-		p.length = min(p.length, o.Length)
+	if o.length > 0 {
+		p.length = min(p.length, o.length)
 	}
 	for i := range 1 + r.IntN(3) {
 		p.names = append(p.names, newName(r, i))

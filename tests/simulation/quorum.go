@@ -45,9 +45,9 @@ func (p plan) patience() time.Duration { return 4*p.worstTrip() + 2*maxSpike + t
 // drawQuorum makes every eighth world one of several servers. Its leases last longer than the node timeouts
 // that such a world needs, but not so long that restarted nodes never return. Holds are short, since a waiter
 // asks all nodes several times a second.
-func (p *plan) drawQuorum(o Options) {
+func (p *plan) drawQuorum(o spec) {
 	r := random(p.seed, "quorum")
-	if drawn := r.IntN(8) == 0; o.Form != agreed && (o.Form != "" || !drawn) {
+	if drawn := r.IntN(8) == 0; o.form != agreed && (o.form != "" || !drawn) {
 		return
 	}
 	for range 3 + 2*r.IntN(2) {

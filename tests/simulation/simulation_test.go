@@ -20,6 +20,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/holdfast-go/holdfast/driver/drivertest"
 	"github.com/holdfast-go/holdfast/tests/internal/child"
 	"github.com/holdfast-go/holdfast/tests/internal/soak"
 )
@@ -51,16 +52,6 @@ func TestMain(m *testing.M) {
 type quiet struct{}
 
 func (quiet) Printf(context.Context, string, ...any) {}
-
-// spec says which world to run.
-type spec struct {
-	seed   uint64
-	form   form
-	temper Temper
-	length time.Duration
-	broken string // the name of a broken lock; "" for a sound one
-	moved  bool   // what it allocates has other addresses, which changes nothing in a build for replay
-}
 
 // drawn stands for what a spec leaves to the seed.
 const drawn = "drawn"
@@ -121,9 +112,9 @@ func TestWorld(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%s: %q: %v", envWorld, text, err)
 	}
-	o := Options{Form: s.form, Temper: s.temper, Length: s.length}
+	var wrap func(drivertest.Driver) drivertest.Driver
 	if s.broken != "" {
-		o.Wrap = brokenLock(t, s.broken).wrap
+		wrap = brokenLock(t, s.broken).wrap
 	}
 	if os.Getenv(envMoved) != "" {
 		// The world gets memory between and behind what is kept.
@@ -135,7 +126,7 @@ func TestWorld(t *testing.T) {
 		}
 		defer runtime.KeepAlive(kept)
 	}
-	r := Run(t, s.seed, o)
+	r := run(t, s, wrap)
 	if testing.Verbose() || len(r.Violations) > 0 {
 		fmt.Printf("%s\n%s\nthe log's hash is %x\n", r.Plan, strings.Join(r.Log, "\n"), r.Hash)
 	}

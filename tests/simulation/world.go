@@ -88,20 +88,21 @@ type way struct {
 	client *holdfast.Client
 }
 
-// Options change a world. The zero value changes nothing.
-type Options struct {
-	Temper Temper        // instead of what the seed says
-	Length time.Duration // at most
-	// Form is that of all locks, instead of what the seed says. Mutexes are also acquired together then.
-	Form form
-	// Wrap puts something between clients and their driver.
-	Wrap func(drivertest.Driver) drivertest.Driver
+// spec says which world to run. What it leaves out is drawn from the seed.
+type spec struct {
+	seed   uint64
+	form   form // of all locks. Mutexes are also acquired together then
+	temper Temper
+	length time.Duration // at most
+	broken string        // the name of a broken lock; "" for a sound one
+	moved  bool          // what it allocates has other addresses, which changes nothing in a build for replay
 }
 
-// Run runs the world of a seed.
-func Run(t *testing.T, seed uint64, o Options) Result {
+// run runs a world. wrap, if not nil, puts something between clients and their driver.
+func run(t *testing.T, o spec, wrap func(drivertest.Driver) drivertest.Driver) Result {
 	t.Helper()
-	w := &World{plan: newPlan(seed, o), wrap: o.Wrap, queued: map[uint64]bool{}}
+	seed := o.seed
+	w := &World{plan: newPlan(o), wrap: wrap, queued: map[uint64]bool{}}
 	w.result = Result{Seed: seed, Temper: w.plan.temper, Nodes: len(w.plan.nodes), Faults: map[string]int{}}
 	defer func(r io.Reader) { secret.Reader = r }(secret.Reader)
 	secret.Reader = &tokens{from: random(seed, "tokens")}

@@ -12,7 +12,7 @@ import (
 // finish requests what must be granted after the faults, for as long as it takes. The campaign's patience
 // bounds that.
 func (p *part) finish() {
-	r := &routine{part: p, number: p.script.Goroutines, random: rand.New(rand.NewPCG(p.script.Seed, 1<<32)), resource: &resource{socket: p.script.Resource}}
+	r := p.newRoutine(p.script.Goroutines, 1<<32)
 	defer r.resource.close()
 	for _, w := range p.script.Finally {
 		if w.Share != Job {

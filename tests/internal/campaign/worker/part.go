@@ -70,16 +70,14 @@ func begin(open Opener, s Script, say *speaker) (*part, error) {
 
 // routine is one goroutine's work: turn after turn until the process drains.
 func (p *part) routine(g int) {
-	s := p.script
-	random := rand.New(rand.NewPCG(s.Seed, uint64(g)))
-	r := &routine{part: p, number: g, random: random, resource: &resource{socket: s.Resource}}
+	r := p.newRoutine(g, uint64(g))
 	defer r.resource.close()
 	for {
 		r.turn()
 		select {
 		case <-p.draining:
 			return
-		case <-time.After(upTo(random, s.Think)):
+		case <-time.After(upTo(r.random, p.script.Think)):
 		}
 	}
 }

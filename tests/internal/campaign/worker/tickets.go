@@ -3,7 +3,6 @@ package worker
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
 	"time"
 
 	"github.com/holdfast-go/holdfast"
@@ -18,7 +17,7 @@ const (
 // bear adopts the locks for which this process or another has left tickets, until all turns of this process have ended and no
 // ticket is left. So each ticket of a process that survives is used or expires.
 func (p *part) bear(number int, w Want) {
-	r := &routine{part: p, number: number, random: rand.New(rand.NewPCG(p.script.Seed, uint64(number))), resource: &resource{socket: p.script.Resource}}
+	r := p.newRoutine(number, uint64(number))
 	defer r.resource.close()
 	for {
 		over := false

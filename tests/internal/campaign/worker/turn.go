@@ -17,6 +17,11 @@ type routine struct {
 	resource *resource
 }
 
+// newRoutine returns a goroutine with that number, which draws the numbers of a stream of the script's seed.
+func (p *part) newRoutine(number int, stream uint64) *routine {
+	return &routine{part: p, number: number, random: rand.New(rand.NewPCG(p.script.Seed, stream)), resource: &resource{socket: p.script.Resource}}
+}
+
 // chance returns true with the given probability.
 func (r *routine) chance(percent int) bool { return r.random.IntN(100) < percent }
 

@@ -6,6 +6,7 @@ package main
 
 import (
 	"fmt"
+	"log"
 	"os"
 	"path/filepath"
 
@@ -13,27 +14,20 @@ import (
 )
 
 func main() {
-	if err := run(os.Args[1:]); err != nil {
-		fmt.Fprintln(os.Stderr, "replay:", err)
-		os.Exit(1)
+	log.SetFlags(0)
+	if len(os.Args) != 2 {
+		log.Fatal("usage: replay DIR")
 	}
-}
-
-func run(args []string) error {
-	if len(args) != 1 {
-		return fmt.Errorf("usage: replay DIR")
+	dir, err := filepath.Abs(os.Args[1])
+	if err == nil {
+		err = os.MkdirAll(dir, 0o700)
 	}
-	dir, err := filepath.Abs(args[0])
+	var list string
+	if err == nil {
+		list, err = overlay.WriteReplay(dir)
+	}
 	if err != nil {
-		return err
-	}
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return err
-	}
-	list, err := overlay.WriteReplay(dir)
-	if err != nil {
-		return err
+		log.Fatal("replay: ", err)
 	}
 	fmt.Println(list)
-	return nil
 }

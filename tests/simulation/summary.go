@@ -50,8 +50,9 @@ func (s *Summary) Add(r Result) {
 // String returns text for people.
 func (s *Summary) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%.1f h simulated: %d worlds, %d of them of quorums, %d grants, %d waits at latches and barriers, %d native acquires, %d violations",
-		s.Hours, s.Worlds, s.Quorums, s.Grants, s.Passed, s.Native, s.Violations)
+	fmt.Fprintf(&b, "%.1f h simulated: %d worlds, %d of them of quorums, %d violations, %d grants, ",
+		s.Hours, s.Worlds, s.Quorums, s.Violations, s.Grants)
+	fmt.Fprintf(&b, "%d waits at latches and barriers, %d native acquires", s.Passed, s.Native)
 	for _, m := range []map[string]int{s.Faults, s.Outcomes} {
 		sep := "; "
 		for _, k := range slices.Sorted(maps.Keys(m)) {

@@ -7,11 +7,13 @@ import (
 )
 
 func TestList(t *testing.T) {
-	for args, outside := range map[string]int{"-list": 6, "-list -subject quorum": 3} { // a quorum is Strict, and does not wait for notifications
+	// A quorum is Strict, and does not wait for notifications.
+	for args, outside := range map[string]int{"-list": 6, "-list -subject quorum": 3} {
 		var out, errs bytes.Buffer
 		code := campaigning(t.Context(), strings.Fields(args), &out, &errs)
 		text := out.String()
-		if code != 0 || !strings.Contains(text, "flushall") || strings.Count(text, "within the model") < 25 || strings.Count(text, "outside the model") != outside {
+		within := strings.Count(text, "within the model")
+		if code != 0 || !strings.Contains(text, "flushall") || within < 25 || strings.Count(text, "outside the model") != outside {
 			t.Errorf("%s: exit code %d: %s%s", args, code, text, errs.String())
 		}
 		if strings.Contains(text, "deaf-subscriptions") != (args == "-list") {
@@ -34,12 +36,16 @@ func TestCampaigning(t *testing.T) {
 	if testing.Short() {
 		t.Skip("SKIPPED: part of make nightly")
 	}
-	for _, args := range []string{"-histories 2 -kinds none -dir " + t.TempDir(), "-replay 17 -kinds script-flush,fences-deleted -histories 1"} {
+	for _, args := range []string{
+		"-histories 2 -kinds none -dir " + t.TempDir(),
+		"-replay 17 -kinds script-flush,fences-deleted -histories 1",
+	} {
 		t.Run(args[:strings.Index(args, " ")], func(t *testing.T) {
 			t.Parallel() // it mostly waits
 			var out, errs bytes.Buffer
 			code := campaigning(t.Context(), strings.Fields(args), &out, &errs)
-			if text := strings.Join(strings.Fields(out.String()), " "); code != 0 || !strings.Contains(text, " violations 0 ") || strings.Contains(text, " histories 0,") {
+			text := strings.Join(strings.Fields(out.String()), " ")
+			if code != 0 || !strings.Contains(text, " violations 0 ") || strings.Contains(text, " histories 0,") {
 				t.Errorf("%s: exit code %d: %s%s", args, code, out.String(), errs.String())
 			}
 		})

@@ -20,7 +20,8 @@ func Build(ctx context.Context, cfg Config) (binary string, remove func(), err e
 		return "", nil, err
 	}
 	binary = filepath.Join(dir, "worker")
-	cmd := exec.CommandContext(ctx, "go", slices.Concat([]string{"build", "-o", binary}, cfg.BuildArgs, []string{cmp.Or(cfg.Worker, workerPackage)})...)
+	args := slices.Concat([]string{"build", "-o", binary}, cfg.BuildArgs, []string{cmp.Or(cfg.Worker, workerPackage)})
+	cmd := exec.CommandContext(ctx, "go", args...)
 	_, file, _, _ := runtime.Caller(0)
 	cmd.Dir = filepath.Dir(file) // a campaign tests the checkout that it is part of
 	if text, err := cmd.CombinedOutput(); err != nil {

@@ -38,7 +38,8 @@ func (e *Entry) Replayed() string {
 	if len(e.Kinds) > 0 {
 		kinds = strings.Join(e.Kinds, ",")
 	}
-	return fmt.Sprintf("go run ./cmd/campaign -replay %d -kinds %s -servers %s -mode %s -subject %s -histories 20", e.Seed, kinds, e.Server, e.Mode, e.Subject)
+	return fmt.Sprintf("go run ./cmd/campaign -replay %d -kinds %s -servers %s -mode %s -subject %s -histories 20",
+		e.Seed, kinds, e.Server, e.Mode, e.Subject)
 }
 
 // keep writes everything known about a history into a folder of its own, and returns that.
@@ -153,7 +154,8 @@ func (r *Report) Write(w io.Writer) error {
 		servers = append(servers, fmt.Sprintf("%s %d", name, r.servers[name]))
 	}
 	line("servers", strings.Join(servers, ", "))
-	line("kinds of faults", fmt.Sprintf("%d, each came about alone at least %d times, each pair %d times", len(r.kinds), r.LeastAlone, r.LeastPair))
+	line("kinds of faults", fmt.Sprintf("%d, each came about alone at least %d times, each pair %d times",
+		len(r.kinds), r.LeastAlone, r.LeastPair))
 	line("violations", r.Violations)
 	line("undecided", r.Unknown)
 	line("outside the model", fmt.Sprintf("%d histories, with %d overlaps", r.Outside, r.Overlaps))

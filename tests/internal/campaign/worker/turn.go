@@ -19,7 +19,8 @@ type routine struct {
 
 // newRoutine returns a goroutine with that number, which draws the numbers of a stream of the script's seed.
 func (p *part) newRoutine(number int, stream uint64) *routine {
-	return &routine{part: p, number: number, random: rand.New(rand.NewPCG(p.script.Seed, stream)), resource: &resource{socket: p.script.Resource}}
+	random := rand.New(rand.NewPCG(p.script.Seed, stream))
+	return &routine{part: p, number: number, random: random, resource: &resource{socket: p.script.Resource}}
 }
 
 // chance returns true with the given probability.

@@ -2,7 +2,6 @@ package holdfast_test
 
 import (
 	"context"
-	"errors"
 	"strconv"
 	"testing"
 
@@ -34,18 +33,6 @@ func wantPhase(t *testing.T, phase uint64, all ...<-chan outcome[uint64]) {
 	}
 }
 
-// wantBroken requires that each party learns who broke a phase.
-func wantBroken(t *testing.T, phase uint64, who string, died bool, all ...<-chan outcome[uint64]) {
-	t.Helper()
-	for _, over := range all {
-		got := receive(t, over)
-		var broken *holdfast.BarrierBrokenError
-		if !errors.Is(got.err, holdfast.ErrBarrierBroken) || !errors.As(got.err, &broken) || broken.Phase != phase || broken.Died != died || broken.Party.Owner != who {
-			t.Errorf("Await: %d, %v; want phase %d broken by %s", got.value, got.err, phase, who)
-		}
-	}
-}
-
 func TestPartiesOfABarrierWaitForEachOther(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t)
@@ -66,34 +53,6 @@ func TestPartiesOfABarrierWaitForEachOther(t *testing.T) {
 	s.cleaned()
 }
 
-// A party that leaves or dies breaks the phase for all, and another can take its place.
-func TestABarrierBreaks(t *testing.T) {
-	t.Parallel()
-	s := newSpace(t)
-	one, two := s.join(3), s.join(3)
-	first := start(t, one.Await)
-	s.awaitArrivals(1)
-	dying := s.join(3, holdfast.Owner("dying"), holdfast.TTL(mortal), holdfast.NoRenew())
-	wantBroken(t, 1, "dying", true, first)
-	_, err := dying.Await(t.Context())
-	want(t, "Await of a party that died", err, holdfast.ErrLost)
-	wantBroken(t, 1, "dying", true, start(t, two.Await)) // though it came later
-
-	leaving := s.join(3, holdfast.Owner("leaving"))
-	first, second := start(t, one.Await), start(t, two.Await)
-	s.awaitArrivals(2)
-	if err := leaving.Leave(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	wantBroken(t, 2, "leaving", false, first, second)
-
-	three := s.join(3)
-	wantPhase(t, 3, start(t, one.Await), start(t, two.Await), start(t, three.Await))
-	for _, party := range []*holdfast.BarrierParty{one, two, three} {
-		_ = party.Leave(t.Context())
-	}
-}
-
 func TestAnArrivalIsTakenBackWithItsContext(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t)
@@ -112,33 +71,6 @@ func TestAnArrivalIsTakenBackWithItsContext(t *testing.T) {
 	s.awaitArrivals(1)
 	wantPhase(t, 1, second, start(t, one.Await))
 	_, _ = one.Leave(t.Context()), two.Leave(t.Context())
-}
-
-func TestABarrierHasSoManyParties(t *testing.T) {
-	t.Parallel()
-	s := newSpace(t)
-	one, two := s.join(2), s.join(2)
-	b := s.client().Barrier("b", 2, holdfast.Owner("third"))
-	_, err := b.TryJoin(t.Context())
-	want(t, "TryJoin of a full barrier", err, holdfast.ErrHeld)
-	third := start(t, b.Join)
-	awaitWaiters(t, b, 1)
-	_, err = s.client().Barrier("b", 3).TryJoin(t.Context())
-	want(t, "another number of parties", err, holdfast.ErrMismatch)
-	if err := one.Leave(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	party := succeeded(t, third)
-	got := status(t, b)
-	if b.Name() != "b" || got.Kind != holdfast.KindBarrier || got.Limit != 2 || len(got.Holders) != 2 || got.Holders[0].Mode != holdfast.ModeParty {
-		t.Errorf("Status: %+v", got)
-	}
-	_, _ = party.Leave(t.Context()), two.Leave(t.Context())
-	if party, err = b.TryJoin(t.Context()); err != nil {
-		t.Fatalf("TryJoin of an empty barrier: %v", err)
-	}
-	_ = party.Leave(t.Context())
-	s.cleaned()
 }
 
 func TestBarrierRefuses(t *testing.T) {

@@ -2,10 +2,10 @@ package holdfast_test
 
 import (
 	"context"
-	"errors"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/holdfast-go/holdfast"
 )
@@ -100,65 +100,46 @@ func TestRegisteredPartiesCountDownThemselves(t *testing.T) {
 	if err := receive(t, over); err != nil {
 		t.Errorf("Wait: %v", err)
 	}
+	_, err = l.Register(t.Context())
+	want(t, "a party of a latch that is open", err, holdfast.ErrHeld)
 }
 
-// Nobody waits for a party that has left or died, and every waiter is told of it.
-func TestPartiesThatDoNotCountDown(t *testing.T) {
+// Whoever waits for a latch that is begun anew is told, and so is a party that has registered. If the server has lost the latch,
+// they are told once somebody makes them look.
+func TestALatchThatIsBegunAnew(t *testing.T) {
 	t.Parallel()
-	for what, end := range map[string]func(t *testing.T, l *holdfast.Latch){
-		"leaves": func(t *testing.T, l *holdfast.Latch) {
-			party, err := l.Register(t.Context())
-			if err == nil {
-				err = party.Leave(t.Context())
-			}
-			if err != nil {
-				t.Error(err)
-			}
-			want(t, "CountDown after Leave", party.CountDown(t.Context()), holdfast.ErrReleased)
-		},
-		"dies": func(t *testing.T, l *holdfast.Latch) {
-			party, err := l.Register(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
-			receive(t, party.Lease().Done())
-			want(t, "CountDown of a party that died", party.CountDown(t.Context()), holdfast.ErrLost)
+	for what, begin := range map[string]func(s *space, l *holdfast.Latch) error{
+		"Reset":  func(s *space, l *holdfast.Latch) error { return l.Reset(s.t.Context()) },
+		"Delete": func(s *space, l *holdfast.Latch) error { return l.Delete(s.t.Context()) },
+		"loss": func(s *space, l *holdfast.Latch) error {
+			s.give("l")
+			return l.Reset(s.t.Context())
 		},
 	} {
 		s := newSpace(t)
-		over := s.waitFor(t.Context(), s.client().Latch("l", 2))
-		end(t, s.client().Latch("l", 2, holdfast.TTL(mortal), holdfast.NoRenew()))
-		wantWaiting(t, "a waiter", over)
-		if err := s.client().Latch("l", 2).CountDown(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		var incomplete *holdfast.LatchIncompleteError
-		if err := receive(t, over); !errors.Is(err, holdfast.ErrLatchIncomplete) || !errors.As(err, &incomplete) || incomplete.Missing != 1 || incomplete.Parties != 2 || incomplete.Name != "l" {
-			t.Errorf("Wait when a party %s: %v", what, err)
-		}
-	}
-}
-
-func TestResetAndDeleteOfALatch(t *testing.T) {
-	t.Parallel()
-	for what, begin := range map[string]func(*holdfast.Latch, context.Context) error{
-		"Reset": (*holdfast.Latch).Reset, "Delete": (*holdfast.Latch).Delete,
-	} {
-		s := newSpace(t)
-		l := s.client().Latch("l", 2)
 		over := s.waitFor(t.Context(), s.client().Latch("l", 2)) // first, so that the latch exists once it has looked
 		party, err := s.client().Latch("l", 2).Register(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := begin(l, t.Context()); err != nil {
+		l := s.client().Latch("l", 3)
+		_, err = l.Register(t.Context())
+		for _, err := range []error{err, l.Wait(t.Context()), l.CountDown(t.Context())} {
+			want(t, "another number of parties, before "+what, err, holdfast.ErrMismatch)
+		}
+		if err := begin(s, l); err != nil {
 			t.Fatal(err)
 		}
 		want(t, "Wait before "+what, receive(t, over), holdfast.ErrLatchReset)
-		want(t, "CountDown of a party from before "+what, party.CountDown(t.Context()), holdfast.ErrLost)
-		_ = party.Leave(t.Context())
-		wantCount(t, l, 2)
 		for range 2 {
+			want(t, "CountDown of a party from before "+what, party.CountDown(t.Context()), holdfast.ErrLost)
+		}
+		if ttl, err := time.ParseDuration(s.do("PTTL", s.key("l")) + "ms"); what == "Delete" && (err != nil || ttl > time.Minute) {
+			t.Errorf("after Delete, the latch stays for %s, %v", ttl, err)
+		}
+		_ = party.Leave(t.Context())
+		for left := 3; left > 0; left-- {
+			wantCount(t, l, left)
 			if err := l.CountDown(t.Context()); err != nil {
 				t.Fatal(err)
 			}
@@ -169,55 +150,19 @@ func TestResetAndDeleteOfALatch(t *testing.T) {
 	}
 }
 
-func TestWaitForALatchGivesUpWithItsContext(t *testing.T) {
+func TestWaitersForALatchGiveUp(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	over := s.waitFor(ctx, s.client().Latch("l", 2))
 	cancel()
 	if err := receive(t, over); err != context.Canceled {
-		t.Errorf("Wait: %v", err)
+		t.Errorf("Wait whose context ended: %v", err)
 	}
-}
-
-func TestLatchRefuses(t *testing.T) {
-	t.Parallel()
-	s := newSpace(t)
+	eventually(t, "nobody is subscribed", func() bool { return s.watchers("l") == 0 })
 	c := s.client()
-	for what, l := range map[string]*holdfast.Latch{
-		"no name": c.Latch("", 2), "no parties": c.Latch("l", 0), "too many": c.Latch("l", 1_000_001), "a TTL of 0": c.Latch("l", 2, holdfast.TTL(0)),
-	} {
-		_, err1 := l.Register(t.Context())
-		_, err2 := l.Count(t.Context())
-		_, err3 := l.Status(t.Context())
-		for _, err := range []error{err1, err2, err3, l.Wait(t.Context()), l.CountDown(t.Context()), l.Reset(t.Context()), l.Delete(t.Context())} {
-			want(t, what, err, holdfast.ErrInvalid)
-		}
-	}
-	if err := c.Latch("l", 2).CountDown(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	want(t, "another number of parties", c.Latch("l", 3).CountDown(t.Context()), holdfast.ErrMismatch)
-	want(t, "another kind of lock", tryAcquire(t, c.Mutex("l")), holdfast.ErrMismatch)
-}
-
-func TestStatusOfALatch(t *testing.T) {
-	t.Parallel()
-	s := newSpace(t)
-	l := s.client().Latch("l", 3, holdfast.Owner("me"))
-	party, err := l.Register(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	got := status(t, l)
-	h, held := got.Holder()
-	if l.Name() != "l" || got.Kind != holdfast.KindLatch || got.Limit != 3 || got.Count != 3 || !held || h.Mode != holdfast.ModeParty || h.Owner != "me" {
-		t.Errorf("Status: %+v", got)
-	}
-	if err := party.Leave(t.Context()); err != nil {
-		t.Error(err)
-	}
-	if got := status(t, l); got.Count != 2 || got.Held() {
-		t.Errorf("Status after the party left: %+v", got)
-	}
+	over = s.waitFor(t.Context(), c.Latch("l", 2))
+	want(t, "Close", c.Close(t.Context()), nil)
+	want(t, "Wait of a client that closes", receive(t, over), holdfast.ErrClosed)
+	eventually(t, "nobody is subscribed", func() bool { return s.watchers("l") == 0 })
 }

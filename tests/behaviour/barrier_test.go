@@ -84,79 +84,6 @@ func waiting(t testing.TB, b *backend.Backend, want string) {
 	})
 }
 
-func TestBarrierTrips(t *testing.T) {
-	t.Parallel()
-	backend.Each(t, func(t *testing.T, b *backend.Backend) {
-		one, two, three := join(t, b, 3), join(t, b, 3), join(t, b, 3)
-		for phase := uint64(1); phase <= 3; phase++ {
-			first, second := await(t.Context(), one), await(t.Context(), two)
-			waiting(t, b, "2")
-			select {
-			case a := <-first:
-				t.Fatalf("it trips with two of three: %+v", a)
-			case a := <-second:
-				t.Fatalf("it trips with two of three: %+v", a)
-			case <-time.After(20 * time.Millisecond):
-			}
-			tripped(t, phase, first, second, await(t.Context(), three))
-		}
-		for _, p := range []*holdfast.BarrierParty{one, two, three} {
-			backend.Release(t, p.Lease())
-		}
-		b.Cleaned(t)
-	})
-}
-
-// In many rounds, no party goes on before all have arrived, and none is a phase ahead.
-func TestBarrierOfMany(t *testing.T) {
-	t.Parallel()
-	backend.Each(t, func(t *testing.T, b *backend.Backend) {
-		const parties, phases = 6, 15
-		var clients []*holdfast.Client
-		for range 3 {
-			clients = append(clients, b.Client(t, nil))
-		}
-		var arrived, gone [phases + 2]atomic.Int32
-		var wg sync.WaitGroup
-		ctx := t.Context()
-		var joined, finished sync.WaitGroup
-		joined.Add(parties)
-		finished.Add(parties)
-		for n := range parties {
-			wg.Go(func() {
-				dice := random(n)
-				party, err := clients[n%3].Barrier("b", parties, holdfast.TTL(time.Minute)).Join(ctx)
-				joined.Done()
-				defer finished.Done()
-				if err != nil {
-					t.Errorf("Join: %v", err)
-					return
-				}
-				joined.Wait()
-				for phase := 1; phase <= phases; phase++ {
-					if dice.IntN(4) == 0 {
-						time.Sleep(upTo(3*time.Millisecond, dice))
-					}
-					arrived[phase].Add(1)
-					got, err := party.Await(ctx)
-					if err != nil || got != uint64(phase) {
-						t.Errorf("Await: phase %d, %v; want %d", got, err, phase)
-						break
-					}
-					if n := arrived[phase].Load(); n != parties {
-						t.Errorf("phase %d trips with %d parties", phase, n)
-					}
-					gone[phase].Add(1)
-					if n := gone[phase-1].Load(); phase > 1 && n != parties {
-						t.Errorf("phase %d trips when %d have gone on from the one before", phase, n)
-					}
-				}
-			})
-		}
-		wg.Wait()
-	})
-}
-
 // A party that leaves, or dies, breaks the phase for all. Another one takes its place, and the barrier goes on.
 func TestBarrierBreaks(t *testing.T) {
 	t.Parallel()
@@ -193,65 +120,36 @@ func TestBarrierBreaks(t *testing.T) {
 	})
 }
 
-// An arrival that is given up does not count; a phase that has tripped is reported later.
-func TestBarrierAwaitIsGivenUp(t *testing.T) {
-	t.Parallel()
-	backend.Each(t, func(t *testing.T, b *backend.Backend) {
-		one, two := join(t, b, 2), join(t, b, 2)
-		for phase := uint64(1); phase <= 3; phase++ {
-			ctx, cancel := context.WithCancel(t.Context())
-			first := await(ctx, one)
-			waiting(t, b, "1")
-			if _, err := one.Await(t.Context()); !errors.Is(err, holdfast.ErrInvalid) {
-				t.Errorf("a second Await: %v", err)
-			}
-			cancel()
-			if a := arrivals(t, first)[0]; a.err != context.Canceled {
-				t.Errorf("Await: %+v", a)
-			}
-			waiting(t, b, "0")
-			second := await(t.Context(), two)
-			waiting(t, b, "1")
-			tripped(t, phase, second, await(t.Context(), one))
-		}
-	})
-}
-
-// Each party passes each phase once, at whatever moments its Awaits are given up.
+// No party goes on before all have arrived, and each passes each phase once, at whatever moments its Awaits are given up.
 func TestBarrierAwaitIsGivenUpAtAnyTime(t *testing.T) {
 	t.Parallel()
 	backend.Each(t, func(t *testing.T, b *backend.Backend) {
-		const parties, phases = 3, 10
+		const parties, phases = 6, 10
 		var arrived [phases + 1]atomic.Int32
 		var wg, joined sync.WaitGroup
 		joined.Add(parties)
+		clients := []*holdfast.Client{b.Client(t, nil), b.Client(t, nil), b.Client(t, nil)}
 		for n := range parties {
-			party := join(t, b, parties)
+			party, err := clients[n%3].Barrier("b", parties, holdfast.TTL(time.Minute)).Join(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
 			wg.Go(func() {
 				dice := random(n)
 				joined.Done()
 				joined.Wait()
-				for phase := uint64(1); phase <= phases; phase++ {
+				for phase := uint64(1); phase <= phases && !t.Failed(); phase++ {
 					arrived[phase].Add(1)
-					// Each try waits longer: a request that is given up goes on, and many of them at once would
-					// outlast every short wait.
-					for patience := 2 * time.Millisecond; ; patience += patience / 4 {
+					var got uint64
+					err := context.DeadlineExceeded
+					// Each try waits longer: a request that is given up goes on, and many of them at once would outlast every short wait.
+					for patience := 2 * time.Millisecond; errors.Is(err, context.DeadlineExceeded); patience += patience / 4 {
 						ctx, cancel := context.WithTimeout(t.Context(), upTo(patience, dice)+time.Millisecond)
-						got, err := party.Await(ctx)
+						got, err = party.Await(ctx)
 						cancel()
-						if errors.Is(err, context.DeadlineExceeded) {
-							continue
-						}
-						if err != nil || got != phase {
-							t.Errorf("Await: phase %d, %v; want %d", got, err, phase)
-						}
-						break
 					}
-					if n := arrived[phase].Load(); n != parties {
-						t.Errorf("phase %d trips with %d parties", phase, n)
-					}
-					if t.Failed() {
-						return
+					if n := arrived[phase].Load(); err != nil || got != phase || n != parties {
+						t.Errorf("Await: phase %d, %v; want %d, which trips with %d parties", got, err, phase, n)
 					}
 				}
 			})
@@ -280,10 +178,14 @@ func TestBarrierHasSoManyParties(t *testing.T) {
 			}
 			third <- party
 		}()
-		backend.Eventually(t, "the third waits", func() bool {
-			s, err := waiter.Status(t.Context())
-			return err == nil && len(s.Holders) == 2 && len(s.Waiters) == 1
-		})
+		oneWaits := func() {
+			t.Helper()
+			backend.Eventually(t, "another waits for a place", func() bool {
+				s, err := waiter.Status(t.Context())
+				return err == nil && len(s.Holders) == 2 && len(s.Waiters) == 1
+			})
+		}
+		oneWaits()
 		first := await(t.Context(), one)
 		waiting(t, b, "1")
 		backend.Release(t, two.Lease())
@@ -297,15 +199,17 @@ func TestBarrierHasSoManyParties(t *testing.T) {
 			_, err := b.Client(t, nil).Barrier("b", 2).Join(ctx)
 			over <- err
 		}()
-		backend.Eventually(t, "the fourth waits", func() bool {
-			s, err := waiter.Status(t.Context())
-			return err == nil && len(s.Holders) == 2 && len(s.Waiters) == 1
-		})
+		oneWaits()
 		cancel()
 		if err := <-over; err != context.Canceled {
 			t.Errorf("Join: %v", err)
 		}
 		backend.Release(t, one.Lease())
+		fourth, err := waiter.TryJoin(t.Context())
+		if err != nil {
+			t.Fatalf("TryJoin of a place that is free: %v", err)
+		}
+		backend.Release(t, fourth.Lease())
 	})
 }
 

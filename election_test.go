@@ -3,13 +3,10 @@ package holdfast_test
 import (
 	"context"
 	"errors"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/holdfast-go/holdfast"
-	"github.com/holdfast-go/holdfast/driver"
-	"github.com/holdfast-go/holdfast/internal/redistest"
 )
 
 // candidate runs for an election.
@@ -103,67 +100,33 @@ func TestAnElectionEndsWithItsContext(t *testing.T) {
 	cancel()
 	receive(t, now.ctx.Done())
 	leading.answer <- nil
-	receive(t, leading.over)
+	if err := receive(t, leading.over); err != context.Canceled {
+		t.Errorf("Run of the leader: %v", err)
+	}
 	if err := receive(t, waiting.over); err != context.Canceled {
 		t.Errorf("Run of a candidate: %v", err)
 	}
 	s.cleaned()
 }
 
-func TestWatchSeesWhoLeads(t *testing.T) {
-	t.Parallel()
-	s := newSpace(t)
-	seen := make(chan string)
-	ctx, cancel := context.WithCancel(t.Context())
-	watched := make(chan struct{})
-	e := s.client().Election("e")
-	go func() {
-		defer close(watched)
-		for status, err := range e.Watch(ctx) {
-			h, _ := status.Holder()
-			if err != nil || status.Name != "e" {
-				t.Errorf("Watch yields %+v, %v", status, err)
-			}
-			select {
-			case seen <- h.Owner:
-			case <-ctx.Done():
-			}
-		}
-	}()
-	see := func(want string) {
-		t.Helper()
-		for {
-			switch receive(t, seen) { // it may look twice
-			case want:
-				return
-			case "":
-			default:
-				t.Fatalf("it does not see %q lead", want)
-			}
-		}
-	}
-	see("")
-	eventually(t, "the watcher is subscribed", func() bool { return s.watchers("e") == 1 })
-	one := campaign(t.Context(), s.client().Election("e", holdfast.Owner("one")))
-	receive(t, one.terms)
-	see("one")
-	one.answer <- nil
-	receive(t, one.over)
-	see("")
-	two := campaign(t.Context(), s.client().Election("e", holdfast.Owner("two")))
-	receive(t, two.terms)
-	see("two")
-	cancel()
-	receive(t, watched)
-	two.answer <- nil
-	receive(t, two.over)
-}
-
-// A watcher is told when its client closes.
-func TestWatchEndsWithItsClient(t *testing.T) {
+// Watch ends with its context, and with its client, of which it tells.
+func TestWatchEnds(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t)
 	c := s.client()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	seen := 0
+	for status, err := range c.Election("e").Watch(ctx) {
+		if status.Held() || err != nil {
+			t.Errorf("Watch yields %+v, %v", status, err)
+		}
+		seen++
+		cancel()
+	}
+	if seen != 1 {
+		t.Errorf("Watch yields %d times", seen)
+	}
 	var last error
 	closed := make(chan error, 1)
 	for _, err := range c.Election("e").Watch(t.Context()) {
@@ -176,92 +139,4 @@ func TestWatchEndsWithItsClient(t *testing.T) {
 	if err := receive(t, closed); err != nil {
 		t.Errorf("Close: %v", err)
 	}
-}
-
-// Candidates and watchers survive an outage that began before they did.
-func TestAnElectionOutlivesAnOutage(t *testing.T) {
-	t.Parallel()
-	s := newSpace(t)
-	var refused atomic.Int32
-	var up atomic.Bool
-	c := s.tapped(func(ctx context.Context, call driver.Call, next redistest.Run) (string, error) {
-		if !up.Load() {
-			refused.Add(1)
-			return "", driver.ReplyError("LOADING the server is loading its data")
-		}
-		return next(ctx, call)
-	}, func(cfg *holdfast.Config) { cfg.RetryTimeout = 20 * time.Millisecond })
-	e := c.Election("e", holdfast.Owner("me"))
-	_, err := e.Leader(t.Context())
-	want(t, "Leader in an outage", err, holdfast.ErrUnavailable)
-	candidate := campaign(t.Context(), e)
-	before := refused.Load()
-	eventually(t, "the candidate goes on", func() bool { return refused.Load() > before+20 })
-	up.Store(true)
-	receive(t, candidate.terms)
-	up.Store(false)
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	watched := make(chan string, 1)
-	go func() {
-		for status, err := range e.Watch(ctx) {
-			h, _ := status.Holder()
-			if err != nil {
-				t.Errorf("Watch: %v", err)
-			}
-			watched <- h.Owner
-			return
-		}
-	}()
-	before = refused.Load()
-	eventually(t, "the watcher goes on", func() bool { return refused.Load() > before+2 })
-	wantWaiting(t, "the watcher", watched)
-	up.Store(true)
-	if got := receive(t, watched); got != "me" {
-		t.Errorf("Watch yields %q", got)
-	}
-	candidate.answer <- nil
-	if err := receive(t, candidate.over); err != nil {
-		t.Errorf("Run: %v", err)
-	}
-}
-
-func TestElectionRefuses(t *testing.T) {
-	t.Parallel()
-	s := newSpace(t)
-	c := s.client()
-	for what, e := range map[string]*holdfast.Election{"no name": c.Election(""), "a TTL of 0": c.Election("e", holdfast.TTL(0))} {
-		_, err := e.Leader(t.Context())
-		want(t, what, err, holdfast.ErrInvalid)
-		want(t, what, e.Run(t.Context(), func(context.Context, *holdfast.Lease) error { return nil }), holdfast.ErrInvalid)
-		for _, err := range e.Watch(t.Context()) {
-			want(t, what, err, holdfast.ErrInvalid)
-		}
-	}
-	if e := c.Election("e"); e.Name() != "e" || status(t, e).Kind != holdfast.KindElection {
-		t.Errorf("%q: %+v", e.Name(), status(t, e))
-	}
-}
-
-// A leader and its candidates say what they hold and wait for, so that whoever looks can tell an election from a mutex.
-func TestStatusTellsAnElectionFromAMutex(t *testing.T) {
-	t.Parallel()
-	s := newSpace(t)
-	mutex := s.client().Mutex("e")
-	lease := acquire(t, mutex)
-	if kind := status(t, mutex).Kind; kind != holdfast.KindMutex {
-		t.Errorf("a mutex is a %s", kind)
-	}
-	release(t, lease)
-	leader := campaign(t.Context(), s.client().Election("e"))
-	receive(t, leader.terms)
-	ctx, cancel := context.WithCancel(t.Context())
-	candidate := campaign(ctx, s.client().Election("e", holdfast.Meta("zone", "a")))
-	awaitWaiters(t, mutex, 1)
-	if got := status(t, mutex); got.Kind != holdfast.KindElection || got.Holders[0].Mode != holdfast.ModeExclusive || got.Waiters[0].Meta["zone"] != "a" {
-		t.Errorf("an election is %+v", got)
-	}
-	cancel()
-	want(t, "Run of a candidate", receive(t, candidate.over), context.Canceled)
-	leader.answer <- nil
 }

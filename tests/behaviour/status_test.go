@@ -81,7 +81,8 @@ func TestStatusNamesWaitersInTheirOrder(t *testing.T) {
 				})
 				return err
 			}),
-		"election": exclusive(holdfast.KindElection, func(c *holdfast.Client) backend.Locked { return c.Election("e") },
+		// Whoever looks can tell an election from a mutex.
+		"election": exclusive(holdfast.KindElection, func(c *holdfast.Client) backend.Locked { return c.Mutex("e") },
 			func(ctx context.Context, c *holdfast.Client) error {
 				return c.Election("e", holdfast.TTL(hour)).Run(ctx, func(context.Context, *holdfast.Lease) error {
 					<-ctx.Done()

@@ -66,33 +66,6 @@ func TestWaitersAreServedInOrder(t *testing.T) {
 	s.cleaned()
 }
 
-// Goroutines pass the lock on among themselves, each with a fence of its own.
-func TestGoroutinesTakeTurns(t *testing.T) {
-	t.Parallel()
-	s := newSpace(t)
-	l := s.client().Mutex("m")
-	lease := acquire(t, l)
-	const goroutines = 20
-	turns := make(chan outcome[*holdfast.Lease], goroutines)
-	for range goroutines {
-		go func() {
-			lease, err := l.Acquire(t.Context())
-			turns <- outcome[*holdfast.Lease]{lease, err}
-		}()
-	}
-	for range goroutines {
-		wantWaiting(t, "a goroutine", turns)
-		release(t, lease)
-		after := succeeded(t, turns)
-		if after.Fence() <= lease.Fence() {
-			t.Fatalf("fence %d follows %d", after.Fence(), lease.Fence())
-		}
-		lease = after
-	}
-	release(t, lease)
-	s.cleaned()
-}
-
 func TestTryAcquireDoesNotPassWaiters(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t)
@@ -120,8 +93,9 @@ func TestAPollerGetsTheLock(t *testing.T) {
 	polling := func(cfg *holdfast.Config) { cfg.PollInterval = time.Millisecond }
 	lease := acquire(t, s.client().Mutex("m"))
 	for what, l := range map[string]*holdfast.Lock{
-		"by option": s.tapped(count).Mutex("m", holdfast.Poll(time.Millisecond)),
-		"by Config": s.tapped(count, polling).Mutex("m"),
+		"by option":  s.tapped(count).Mutex("m", holdfast.Poll(time.Millisecond)),
+		"by Config":  s.tapped(count, polling).Mutex("m"),
+		"of several": s.tapped(count).Multi([]string{"a", "m"}, holdfast.Poll(time.Millisecond)),
 	} {
 		asked.Store(0)
 		next := start(t, l.Acquire)
@@ -137,68 +111,6 @@ func TestAPollerGetsTheLock(t *testing.T) {
 	want(t, "Acquire of a poller whose time is up", err, holdfast.ErrHeld)
 	release(t, lease)
 	s.cleaned()
-}
-
-// MutexKey shares the lock with programs that use SET NX on the key itself.
-func TestMutexKeyIsSharedWithOtherPrograms(t *testing.T) {
-	t.Parallel()
-	s := newSpace(t)
-	key := s.prefix + "key"
-	l := s.client().MutexKey(key)
-	lease := acquire(t, l)
-	if reply := s.do("SET", key, "theirs", "NX", "PX", "60000"); reply != "" {
-		t.Errorf("another program takes a lock that is held: %q", reply)
-	}
-	release(t, lease)
-	if reply := s.do("SET", key, "theirs", "NX", "PX", "60000"); reply != "OK" {
-		t.Fatalf("another program cannot take a free lock: %q", reply)
-	}
-	_, err := l.TryAcquire(t.Context())
-	var held *holdfast.HeldError
-	if !errors.As(err, &held) || !held.Holder.Foreign || held.Holder.TTL <= 0 {
-		t.Errorf("TryAcquire of another program's lock: %+v", err)
-	}
-	if h, is := status(t, l).Holder(); !is || !h.Foreign {
-		t.Errorf("Status of another program's lock: %+v", h)
-	}
-	s.do("PERSIST", key)
-	if h, is := status(t, l).Holder(); !is || h.TTL != holdfast.NoExpiry {
-		t.Errorf("Status of a lock that never expires: %+v", h)
-	}
-	next := start(t, l.Acquire)
-	wantWaiting(t, "a waiter for another program's lock", next)
-	s.do("DEL", key)
-	release(t, succeeded(t, next))
-	want(t, "a key with a brace that is no hash tag's", tryAcquire(t, s.client().MutexKey("a}b")), holdfast.ErrInvalid)
-}
-
-// RedissonMutex keeps the lock as Redisson does: a hash.
-func TestRedissonMutexIsAHash(t *testing.T) {
-	t.Parallel()
-	s := newSpace(t)
-	key := s.prefix + "lock"
-	l := s.client().RedissonMutex(key)
-	lease := acquire(t, l)
-	if kind, n := s.do("TYPE", key), s.do("HLEN", key); kind != "hash" || n == "0" {
-		t.Errorf("the lock is a %s of %s fields", kind, n)
-	}
-	wantHeld(t, s.client().RedissonMutex(key))
-	other := s.client().RedissonMutex(key)
-	next := start(t, other.Acquire)
-	awaitWaiters(t, l, 1)
-	release(t, lease)
-	release(t, succeeded(t, next))
-	s.do("HSET", key, "b7a1c8e0-3f5a-4a44-8b90-1d3f6f0b7c11:1", "1")
-	if h, is := status(t, l).Holder(); !is || !h.Foreign {
-		t.Errorf("Status of Redisson's own lock: %+v", h)
-	}
-	channel := "redisson_lock__channel:{" + key + "}"
-	next = start(t, l.Acquire)
-	eventually(t, "the waiter listens as Redisson's do", func() bool { return s.do("PUBSUB", "NUMSUB", channel) == channel+"\n1" })
-	wantWaiting(t, "a waiter for Redisson's lock", next)
-	s.do("DEL", key)
-	s.do("PUBLISH", channel, "0") // as Redisson's unlock does
-	release(t, succeeded(t, next))
 }
 
 func tryAcquire(t *testing.T, l *holdfast.Lock) error {
@@ -269,11 +181,4 @@ func TestMaxDepthBoundsAnOwnersLeases(t *testing.T) {
 	release(t, two)
 	release(t, acquire(t, l), one)
 	s.cleaned()
-}
-
-// An OwnerMutex refuses the option Owner.
-func TestOwnerMutexRefusesTheOptionOwner(t *testing.T) {
-	t.Parallel()
-	s := newSpace(t)
-	want(t, "Owner", tryAcquire(t, s.client().OwnerMutex("m", "me", holdfast.Owner("you"))), holdfast.ErrInvalid)
 }

@@ -45,6 +45,17 @@ func TestHandlesPrintTheirNames(t *testing.T) {
 			}
 		}
 	}
+	token := strings.Split(s.do("GET", s.key("m")), ":")[1]
+	if len(token) < 20 {
+		t.Fatalf("the lock's token is %q", token)
+	}
+	for _, value := range []any{*lease, *c.Mutex("m")} { // which nobody should copy
+		for _, verb := range []string{"%v", "%+v", "%#v", "%q", "%x"} {
+			if text := fmt.Sprintf(verb, value); strings.Contains(text, token) || strings.Contains(text, fmt.Sprintf("%x", token)) {
+				t.Errorf("%s of a %T shows the token: %s", verb, value, text)
+			}
+		}
+	}
 	release(t, lease, registered.Lease(), joined.Lease())
 }
 

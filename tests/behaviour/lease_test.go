@@ -26,28 +26,6 @@ func lossOf(t testing.TB, l *holdfast.Lease) *holdfast.LostError {
 	return lost
 }
 
-func TestALeaseThatIsNotRenewedEndsWithItsTTL(t *testing.T) {
-	t.Parallel()
-	backend.Each(t, func(t *testing.T, b *backend.Backend) {
-		const ttl = 5 * time.Second
-		l := b.Client(t, nil).Mutex("m", holdfast.TTL(ttl), holdfast.NoRenew())
-		before := time.Now()
-		lease := backend.Acquire(t, l)
-		if d := lease.Deadline().Sub(before); d < ttl/2 || d > ttl+time.Since(before) {
-			t.Errorf("the deadline is %s after the acquire began", d)
-		}
-		if lost := lossOf(t, lease); lost.Reason != holdfast.LossExpired {
-			t.Errorf("lost: %s", lost.Reason)
-		}
-		if err := lease.Release(t.Context()); !errors.Is(err, holdfast.ErrLost) {
-			t.Errorf("Release of a lost lease: %v", err)
-		}
-		if err := lease.Extend(t.Context(), time.Second); !errors.Is(err, holdfast.ErrLost) {
-			t.Errorf("Extend of a lost lease: %v", err)
-		}
-	})
-}
-
 // A deadline is the TTL after the request was sent, less 1% and 2 ms for clocks that run at different speeds.
 //
 // Bug: Expiry is measured from the wrong time.
@@ -86,37 +64,34 @@ func TestDeadlinesAllowForDrift(t *testing.T) {
 	})
 }
 
-func TestARenewedLeaseOutlivesItsTTL(t *testing.T) {
-	t.Parallel()
-	backend.Virtual(t, func(t *testing.T, b *backend.Backend) {
-		c := b.Client(t, nil)
-		const ttl = 15 * time.Second
-		lease := backend.Acquire(t, c.Mutex("m", holdfast.TTL(ttl)))
-		time.Sleep(3 * ttl)
-		if left := time.Until(lease.Deadline()); lease.Err() != nil || left < ttl/2 {
-			t.Errorf("after three TTLs: %v, with %s left", lease.Err(), left)
-		}
-		backend.Release(t, lease)
-		if err := lease.Err(); err != holdfast.ErrReleased {
-			t.Errorf("Err after Release: %v", err)
-		}
-		if cause := context.Cause(lease.Context(context.Background())); cause != holdfast.ErrReleased {
-			t.Errorf("the context ended with %v", cause)
-		}
-		if err := lease.Extend(t.Context(), time.Second); err != holdfast.ErrReleased {
-			t.Errorf("Extend after Release: %v", err)
-		}
-		backend.Release(t, lease) // a second release is harmless
-	})
-}
-
 func TestRenewalsAreBounded(t *testing.T) {
 	t.Parallel()
 	backend.Virtual(t, func(t *testing.T, b *backend.Backend) {
 		c := b.Client(t, nil)
 		const ttl = 9 * time.Second
 		start := time.Now()
-		lease := backend.Acquire(t, c.Mutex("n", holdfast.TTL(ttl), holdfast.MaxRenewals(2)))
+		lease := backend.Acquire(t, c.Mutex("n", holdfast.TTL(ttl), holdfast.NoRenew()))
+		work := lease.Context(t.Context())
+		if lost := lossOf(t, lease); lost.Reason != holdfast.LossExpired {
+			t.Errorf("NoRenew: lost: %s", lost.Reason)
+		}
+		if d := lease.Deadline().Sub(start); d < ttl/2 || d > ttl {
+			t.Errorf("NoRenew: over after %s", d)
+		}
+		for what, err := range map[string]error{
+			"Extend": lease.Extend(t.Context(), time.Second), "Release": lease.Release(t.Context()), "the cause of the work's end": context.Cause(work),
+		} {
+			if !errors.Is(err, holdfast.ErrLost) {
+				t.Errorf("NoRenew: %s after the deadline: %v", what, err)
+			}
+		}
+		last := lease.Fence()
+
+		start = time.Now()
+		lease = backend.Acquire(t, c.Mutex("n", holdfast.TTL(ttl), holdfast.MaxRenewals(2)))
+		if lease.Fence() <= last {
+			t.Errorf("fence %d follows %d, whose lease has expired", lease.Fence(), last)
+		}
 		if lost := lossOf(t, lease); lost.Reason != holdfast.LossBound {
 			t.Errorf("MaxRenewals: lost: %s", lost.Reason)
 		}
@@ -354,18 +329,6 @@ func TestFencesRise(t *testing.T) {
 				backend.Release(t, lease)
 			}
 		}
-	})
-}
-
-func TestFencesRiseAfterAnExpiry(t *testing.T) {
-	t.Parallel()
-	backend.Each(t, func(t *testing.T, b *backend.Backend) {
-		lease := backend.Acquire(t, b.Client(t, nil).Mutex("m", holdfast.TTL(5*time.Second), holdfast.NoRenew()))
-		next := backend.Acquire(t, b.Client(t, nil).Mutex("m"))
-		if lease.Err() == nil || next.Fence() <= lease.Fence() {
-			t.Errorf("the next has fence %d after %d; Err of the first: %v", next.Fence(), lease.Fence(), lease.Err())
-		}
-		backend.Release(t, next)
 	})
 }
 

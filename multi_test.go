@@ -45,8 +45,15 @@ func TestMultiIsAllOrNothing(t *testing.T) {
 	if len(fences) != 3 || lease.Fence() != max(fences["a"], fences["b"], fences["c"]) || lease.IsShared() {
 		t.Errorf("the fences are %v, the highest is %d", fences, lease.Fence())
 	}
+	before := lease.Deadline()
+	want(t, "Extend", lease.Extend(t.Context(), time.Hour), nil)
+	if got := lease.Deadline(); got.Sub(before) < 30*time.Minute {
+		t.Errorf("the deadline was %s and is %s", before, got)
+	}
+	want(t, "Extend by nothing", lease.Extend(t.Context(), 0), holdfast.ErrInvalid)
 	release(t, lease, lease)
 	want(t, "Err", lease.Err(), holdfast.ErrReleased)
+	want(t, "Extend after Release", lease.Extend(t.Context(), time.Hour), holdfast.ErrReleased)
 	s.cleaned()
 }
 
@@ -88,50 +95,13 @@ func TestMultiGivesUpWithItsContext(t *testing.T) {
 	s.cleaned()
 }
 
-// The lease is lost when one of its locks is.
-func TestMultiIsLostWithOne(t *testing.T) {
-	t.Parallel()
-	s := newSpace(t)
-	l := s.client().Multi([]string{"a", "b", "c"})
-	lease := acquire(t, l)
-	work := lease.Context(t.Context())
-	s.steal("b")
-	want(t, "Extend", lease.Extend(t.Context(), time.Hour), holdfast.ErrLost)
-	receive(t, work.Done())
-	receive(t, lease.Done())
-	var lost *holdfast.LostError
-	if err := lease.Err(); !errors.As(err, &lost) || lost.Name != "b" || lost.Fence != lease.Fences()["b"] || lost.Reason != holdfast.LossTaken {
-		t.Errorf("Err: %+v", lost)
-	}
-	want(t, "the cause", context.Cause(work), holdfast.ErrLost)
-	want(t, "Release", lease.Release(t.Context()), holdfast.ErrLost)
-	s.give("b")
-	s.cleaned()
-}
-
-func TestMultiIsExtended(t *testing.T) {
-	t.Parallel()
-	s := newSpace(t)
-	lease := acquire(t, s.client().Multi([]string{"a", "b"}))
-	before := lease.Deadline()
-	if err := lease.Extend(t.Context(), time.Hour); err != nil {
-		t.Fatal(err)
-	}
-	if got := lease.Deadline(); got.Sub(before) < 30*time.Minute {
-		t.Errorf("the deadline was %s and is %s", before, got)
-	}
-	want(t, "Extend by nothing", lease.Extend(t.Context(), 0), holdfast.ErrInvalid)
-	release(t, lease)
-	want(t, "Extend after Release", lease.Extend(t.Context(), time.Hour), holdfast.ErrReleased)
-}
-
 func TestMultiIsReentrant(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t)
 	l := s.client().Multi([]string{"a", "b"}, holdfast.Reentrant())
 	err := l.Do(t.Context(), func(ctx context.Context, outer *holdfast.Lease) error {
 		return l.TryDo(ctx, func(_ context.Context, inner *holdfast.Lease) error {
-			if inner.Fence() != outer.Fence() {
+			if inner.Fence() != outer.Fence() || inner.Name() != "a, b" {
 				t.Errorf("the fences are %d and %d", outer.Fence(), inner.Fence())
 			}
 			return nil
@@ -141,27 +111,4 @@ func TestMultiIsReentrant(t *testing.T) {
 		t.Error(err)
 	}
 	s.cleaned()
-}
-
-func TestNamesAndStatusOfSeveral(t *testing.T) {
-	t.Parallel()
-	s := newSpace(t)
-	l := s.client().Multi([]string{"b", "a"}, holdfast.Owner("me"))
-	if got := status(t, l); got.Held() {
-		t.Errorf("Status before: %+v", got)
-	}
-	lease := acquire(t, l)
-	got := status(t, l)
-	if len(got.Holders) != 2 || got.Key != "" || got.Name != l.Name() {
-		t.Errorf("Status: %+v", got)
-	}
-	for _, h := range got.Holders {
-		if h.Owner != "me" || h.Fence != lease.Fences()[h.Name] {
-			t.Errorf("a holder: %+v", h)
-		}
-	}
-	if lease.Name() != l.Name() || lease.Owner() != "me" || l.String() == "" || lease.String() == "" {
-		t.Errorf("%s is called %q, its lease %q, of %q", l, l.Name(), lease.Name(), lease.Owner())
-	}
-	release(t, lease)
 }

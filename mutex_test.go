@@ -157,17 +157,26 @@ func TestReleaseOwner(t *testing.T) {
 	if !errors.As(err, &held) || held.Holder.Owner != "me" {
 		t.Errorf("ReleaseOwner of another's lock does not say whose it is: %v", err)
 	}
+	next := start(t, s.client().OwnerMutex("m", "you").Acquire)
+	awaitWaiters(t, s.client().OwnerMutex("m", "you"), 1)
 	for left := 1; left >= 0; left-- {
+		wantWaiting(t, "another owner", next)
 		if got, err := releaseOwner("me"); got != left || err != nil {
 			t.Errorf("ReleaseOwner: %d left, %v; want %d", got, err, left)
 		}
 	}
+	last := succeeded(t, next)
+	_, err = releaseOwner("me")
+	want(t, "ReleaseOwner of a lock that another has now", err, holdfast.ErrNotOwner)
 	for _, lease := range []*holdfast.Lease{one, two} {
 		want(t, "Extend after ReleaseOwner", lease.Extend(t.Context(), time.Minute), holdfast.ErrLost)
 		want(t, "Release after ReleaseOwner", lease.Release(t.Context()), holdfast.ErrLost)
 	}
-	_, err = releaseOwner("")
-	want(t, "ReleaseOwner of nobody", err, holdfast.ErrInvalid)
+	release(t, last)
+	for _, owner := range []string{"", "m\ne"} {
+		_, err = releaseOwner(owner)
+		want(t, "ReleaseOwner of a bad name", err, holdfast.ErrInvalid)
+	}
 }
 
 func TestMaxDepthBoundsAnOwnersLeases(t *testing.T) {

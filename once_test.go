@@ -37,9 +37,9 @@ func TestOnceIsCompletedOnce(t *testing.T) {
 	first, err := once().Do(t.Context(), func(_ context.Context, lease *holdfast.Lease) (string, error) {
 		fence = lease.Fence()
 		wantHeld(t, s.client().Mutex("j"))
-		return "42 rows", nil
+		return "42\nrows", nil
 	})
-	if err != nil || !first.Here || !first.Current || first.Result != "42 rows" || first.Owner != "me" || first.PID != os.Getpid() ||
+	if err != nil || !first.Here || !first.Current || first.Result != "42\nrows" || first.Owner != "me" || first.PID != os.Getpid() ||
 		first.Fence != fence || first.Try != 1 || first.Time.IsZero() {
 		t.Fatalf("Do: %+v, %v", first, err)
 	}
@@ -57,8 +57,8 @@ func TestOnceIsCompletedOnce(t *testing.T) {
 	release(t, lease)
 }
 
-// Each slot is a window of its own.
-func TestSlots(t *testing.T) {
+// Each slot is a window of its own. Otherwise each caller's own window decides.
+func TestWindows(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t)
 	c := s.client()
@@ -71,9 +71,21 @@ func TestSlots(t *testing.T) {
 			t.Errorf("slot %q again: %+v, %v", name, got, err)
 		}
 	}
+	short := c.Once("k", holdfast.Every(50*time.Millisecond))
+	first, err := short.Do(t.Context(), succeeds)
+	if err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(60 * time.Millisecond)
+	if second, err := short.Do(t.Context(), succeeds); err != nil || !second.Here || second.Fence <= first.Fence || second.Try != 1 {
+		t.Errorf("after its window: %+v, %v", second, err)
+	}
+	if got, err := c.Once("k", holdfast.Every(time.Hour)).Do(t.Context(), mustNotRun(t)); err != nil || got.Here {
+		t.Errorf("in a longer window: %+v, %v", got, err)
+	}
 }
 
-// A run that fails, panics or loses the lock does not count.
+// A run that fails, panics, or loses the lock or gives it up does not count.
 func TestOnceRunsAgainAfterAFailure(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t)
@@ -94,8 +106,12 @@ func TestOnceRunsAgainAfterAFailure(t *testing.T) {
 		t.Errorf("a run that lost the lock: %+v, %v", got, err)
 	}
 	s.give("j")
-	if got, err := once.Do(t.Context(), succeeds); err != nil || !got.Here || got.Try != 4 {
-		t.Errorf("the run after three that failed: %+v, %v", got, err)
+	got, err = once.Do(t.Context(), func(ctx context.Context, lease *holdfast.Lease) (string, error) { return "late", lease.Release(ctx) })
+	if !errors.Is(err, holdfast.ErrReleased) || got != (holdfast.Completion{}) {
+		t.Errorf("a run that gave its lock up: %+v, %v", got, err)
+	}
+	if got, err := once.Do(t.Context(), succeeds); err != nil || !got.Here || got.Try != 5 {
+		t.Errorf("the run after four that do not count: %+v, %v", got, err)
 	}
 }
 
@@ -114,6 +130,14 @@ func TestMaxTries(t *testing.T) {
 	want(t, "a third try of two", err, holdfast.ErrOnceExhausted)
 	if got, err := c.Once("j", holdfast.Every(time.Hour), holdfast.MaxTries(3)).Do(t.Context(), succeeds); err != nil || got.Try != 3 {
 		t.Errorf("a third try of three: %+v, %v", got, err)
+	}
+	short := c.Once("k", holdfast.Every(20*time.Millisecond), holdfast.MaxTries(1))
+	for _, run := range []job{fails, fails, succeeds, fails} { // each window has all tries again
+		_, err := short.Do(t.Context(), run)
+		if _, want := run(t.Context(), nil); err != want {
+			t.Errorf("a run in a window of its own: %v; want %v", err, want)
+		}
+		time.Sleep(30 * time.Millisecond)
 	}
 }
 
@@ -201,23 +225,5 @@ func TestOnceRefuses(t *testing.T) {
 		want(t, what, err, holdfast.ErrInvalid)
 		_, err = once.TryDo(t.Context(), mustNotRun(t))
 		want(t, what, err, holdfast.ErrInvalid)
-	}
-}
-
-func TestStatusOfAJob(t *testing.T) {
-	t.Parallel()
-	s := newSpace(t)
-	once := s.client().Once("j", holdfast.Every(time.Hour))
-	_, err := once.Do(t.Context(), func(_ context.Context, lease *holdfast.Lease) (string, error) {
-		if got := status(t, once); once.Name() != "j" || got.Kind != holdfast.KindMutex || got.Fence != lease.Fence() {
-			t.Errorf("Status of %s: %+v", once.Name(), got)
-		}
-		return "", nil
-	})
-	if err != nil {
-		t.Error(err)
-	}
-	if got := status(t, once); got.Held() {
-		t.Errorf("Status afterwards: %+v", got)
 	}
 }

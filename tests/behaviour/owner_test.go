@@ -3,7 +3,6 @@ package behaviour
 import (
 	"context"
 	"errors"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -16,43 +15,6 @@ import (
 // ownedBy returns an owner's lock, with a client of its own.
 func ownedBy(t testing.TB, b *backend.Backend, owner string, opts ...holdfast.MutexOption) *holdfast.Lock {
 	return b.Client(t, nil).OwnerMutex("a", owner, opts...)
-}
-
-// An owner acquires again from any process, past waiters, with the same fence. The lock is held until its last
-// lease is released, in any order.
-func TestOwnerSpansProcesses(t *testing.T) {
-	t.Parallel()
-	backend.Each(t, func(t *testing.T, b *backend.Backend) {
-		here, there, other := ownedBy(t, b, "order-7"), ownedBy(t, b, "order-7"), ownedBy(t, b, "order-8")
-		for _, order := range [][]int{{2, 1, 0}, {0, 1, 2}, {1, 2, 0}} {
-			first := backend.Acquire(t, here)
-			next := queue(t, other, 1)
-			tried, err := there.TryAcquire(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
-			leases := []*holdfast.Lease{first, tried, backend.Acquire(t, here)} // the last one not under the first one's context
-			for _, lease := range leases {
-				if lease.Fence() != first.Fence() || lease.Owner() != "order-7" {
-					t.Errorf("a lease of %q has the fence %d, the first %d", lease.Owner(), lease.Fence(), first.Fence())
-				}
-			}
-			if all, err := backend.HoldersOf(t.Context(), other); err != nil || len(all) != 3 || all[0].Owner != "order-7" {
-				t.Errorf("Holders: %v, %v; want three of order-7", all, err)
-			}
-			wantHeld(t, other)
-			for _, i := range order {
-				wantAsleep(t, "another owner", next)
-				backend.Release(t, leases[i])
-			}
-			last := backend.Receive(t, next)
-			if last.Fence() <= first.Fence() {
-				t.Errorf("fence %d follows %d", last.Fence(), first.Fence())
-			}
-			backend.Release(t, last)
-		}
-		b.Cleaned(t)
-	})
 }
 
 // An acquire under a lease's context joins the lease without the server; under another owner's lease it is
@@ -121,107 +83,6 @@ func TestOwnersWaitersEnterTogether(t *testing.T) {
 			backend.Release(t, lease)
 		}
 		backend.Release(t, backend.Receive(t, stranger))
-		b.Cleaned(t)
-	})
-}
-
-func TestReleaseOwner(t *testing.T) {
-	t.Parallel()
-	backend.Each(t, func(t *testing.T, b *backend.Backend) {
-		here, there, other := ownedBy(t, b, "me", holdfast.TTL(time.Minute)), b.Client(t, nil), ownedBy(t, b, "you")
-		if left, err := there.ReleaseOwner(t.Context(), "a", "me"); !errors.Is(err, holdfast.ErrNotHeld) || left != 0 || !strings.Contains(err.Error(), `"a"`) {
-			t.Errorf("of a free lock: %d, %v; want ErrNotHeld", left, err)
-		}
-		short := ownedBy(t, b, "me", holdfast.TTL(5*time.Second), holdfast.NoRenew())
-		backend.Acquire(t, short)
-		backend.Eventually(t, "the lease expires", func() bool {
-			_, err := backend.HolderOf(t.Context(), here)
-			return errors.Is(err, holdfast.ErrNotHeld)
-		})
-		if _, err := there.ReleaseOwner(t.Context(), "a", "me"); !errors.Is(err, holdfast.ErrNotHeld) || errors.Is(err, holdfast.ErrNotOwner) {
-			t.Errorf("of a lock that expired: %v; want ErrNotHeld", err)
-		}
-
-		one, two := backend.Acquire(t, here), backend.Acquire(t, here)
-		_, err := there.ReleaseOwner(t.Context(), "a", "you")
-		var held *holdfast.HeldError
-		if !errors.As(err, &held) || !errors.Is(err, holdfast.ErrNotOwner) || held.Holder.Owner != "me" || held.Name != "a" || !strings.Contains(err.Error(), "not held by you") {
-			t.Errorf("a stranger's: %v; want ErrNotOwner", err)
-		}
-		next := queue(t, other, 1)
-		if left, err := there.ReleaseOwner(t.Context(), "a", "me"); left != 1 || err != nil {
-			t.Errorf("one of two: %d, %v; want 1", left, err)
-		}
-		wantAsleep(t, "a stranger", next)
-		if left, err := there.ReleaseOwner(t.Context(), "a", "me"); left != 0 || err != nil {
-			t.Errorf("one of one: %d, %v; want 0", left, err)
-		}
-		last := backend.Receive(t, next)
-		if _, err := there.ReleaseOwner(t.Context(), "a", "me"); !errors.Is(err, holdfast.ErrNotOwner) {
-			t.Errorf("once it is another's: %v; want ErrNotOwner", err)
-		}
-		for _, lease := range []*holdfast.Lease{one, two} {
-			if err := lease.Extend(t.Context(), time.Minute); !errors.Is(err, holdfast.ErrLost) {
-				t.Errorf("Extend of a lease that ReleaseOwner released: %v; want ErrLost", err)
-			}
-			if err := lease.Release(t.Context()); !errors.Is(err, holdfast.ErrLost) {
-				t.Errorf("Release of a lease that ReleaseOwner released: %v; want ErrLost", err)
-			}
-		}
-		if err := last.Err(); err != nil {
-			t.Error(err)
-		}
-		backend.Release(t, last)
-		backend.Eventually(t, "nothing but tombstones is left", func() bool { held, err := backend.IsHeld(t.Context(), here); return err == nil && !held })
-
-		for what, err := range map[string]error{
-			"no owner": releaseOwner(t, there, "a", ""), "an owner with a newline": releaseOwner(t, there, "a", "m\ne"), "no name": releaseOwner(t, there, "", "me"),
-		} {
-			if !errors.Is(err, holdfast.ErrInvalid) {
-				t.Errorf("of %s: %v; want ErrInvalid", what, err)
-			}
-		}
-	})
-}
-
-func releaseOwner(t testing.TB, c *holdfast.Client, name, owner string) error {
-	t.Helper()
-	_, err := c.ReleaseOwner(t.Context(), name, owner)
-	return err
-}
-
-func TestOwnersDepth(t *testing.T) {
-	t.Parallel()
-	backend.Each(t, func(t *testing.T, b *backend.Backend) {
-		l, there := ownedBy(t, b, "me", holdfast.MaxDepth(2)), ownedBy(t, b, "me", holdfast.MaxDepth(2))
-		one, two := backend.Acquire(t, l), backend.Acquire(t, there)
-		for _, acquire := range []func(context.Context) (*holdfast.Lease, error){l.Acquire, l.TryAcquire, there.Acquire} {
-			if lease, err := acquire(t.Context()); !errors.Is(err, holdfast.ErrDepth) || !strings.Contains(err.Error(), `"a"`) {
-				t.Errorf("a third lease: %v, %v; want ErrDepth", lease, err)
-			}
-		}
-		backend.Release(t, two)
-		backend.Release(t, backend.Acquire(t, there))
-		backend.Release(t, one)
-		b.Cleaned(t)
-	})
-}
-
-// One name, two kinds of lock.
-func TestOwnedLockIsNoMutex(t *testing.T) {
-	t.Parallel()
-	backend.Each(t, func(t *testing.T, b *backend.Backend) {
-		l, plain := ownedBy(t, b, "me"), b.Client(t, nil).Mutex("a")
-		lease := backend.Acquire(t, l)
-		if _, err := plain.TryAcquire(t.Context()); !errors.Is(err, holdfast.ErrMismatch) {
-			t.Errorf("as a mutex: %v; want ErrWrongType", err)
-		}
-		backend.Release(t, lease)
-		lease = backend.Acquire(t, plain)
-		if _, err := l.TryAcquire(t.Context()); !errors.Is(err, holdfast.ErrMismatch) {
-			t.Errorf("a mutex as an owner's lock: %v; want ErrWrongType", err)
-		}
-		backend.Release(t, lease)
 		b.Cleaned(t)
 	})
 }

@@ -3,7 +3,6 @@ package behaviour
 import (
 	"context"
 	"errors"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -94,28 +93,6 @@ func TestReentrantCostsNoRoundTrip(t *testing.T) {
 	})
 }
 
-func TestReentrantDo(t *testing.T) {
-	t.Parallel()
-	backend.Each(t, func(t *testing.T, b *backend.Backend) {
-		l, other := reentrant(t, b), reentrant(t, b)
-		broken := errors.New("broken")
-		err := l.Do(t.Context(), func(ctx context.Context, outer *holdfast.Lease) error {
-			err := l.Do(ctx, func(ctx context.Context, inner *holdfast.Lease) error {
-				if inner.Fence() != outer.Fence() {
-					t.Errorf("the fence within is %d, not %d", inner.Fence(), outer.Fence())
-				}
-				return l.Do(ctx, func(context.Context, *holdfast.Lease) error { return broken })
-			})
-			wantHeld(t, other)
-			return err
-		})
-		if !errors.Is(err, broken) || errors.Is(err, holdfast.ErrLost) {
-			t.Errorf("Do: %v", err)
-		}
-		b.Cleaned(t)
-	})
-}
-
 // Only the context makes a caller a holder: not the process, the client or the name; and only with the option.
 func TestReentrantNeedsTheHoldersContext(t *testing.T) {
 	t.Parallel()
@@ -151,55 +128,6 @@ func TestReentrantNeedsTheHoldersContext(t *testing.T) {
 			t.Errorf("with the released lease's context: %v", err)
 		}
 		backend.Release(t, next)
-		b.Cleaned(t)
-	})
-}
-
-// If the lock is lost, all its leases are. A caller that acquires it afterwards waits like others.
-func TestReentrantIsLostToAll(t *testing.T) {
-	t.Parallel()
-	backend.Each(t, func(t *testing.T, b *backend.Backend) {
-		l, other := reentrant(t, b, holdfast.NoRenew()), reentrant(t, b) // a renewal would find that it is gone
-		first := backend.Acquire(t, l)
-		old := context.WithoutCancel(first.Context(context.Background()))
-		second := again(t, l, first)
-		if err := b.Redis(t).Del(t.Context(), "holdfast:{a}").Err(); err != nil {
-			t.Fatal(err)
-		}
-		next := backend.Acquire(t, other)
-		if err := second.Extend(t.Context(), time.Minute); !errors.Is(err, holdfast.ErrLost) {
-			t.Errorf("Extend: %v, want ErrLost", err)
-		}
-		for _, lease := range []*holdfast.Lease{first, second} {
-			var lost *holdfast.LostError
-			if !errors.As(context.Cause(lease.Context(context.Background())), &lost) || lost.Reason != holdfast.LossTaken || !errors.Is(lease.Err(), holdfast.ErrLost) {
-				t.Errorf("a lease whose lock was taken says %v, its context %v", lease.Err(), context.Cause(lease.Context(context.Background())))
-			}
-			if err := lease.Release(t.Context()); !errors.Is(err, holdfast.ErrLost) {
-				t.Errorf("Release: %v, want ErrLost", err)
-			}
-		}
-		if got, err := l.TryAcquire(old); !errors.Is(err, holdfast.ErrHeld) {
-			t.Errorf("TryAcquire: %v, %v; want ErrHeld", got, err)
-		}
-		backend.Release(t, next)
-		b.Cleaned(t)
-	})
-}
-
-func TestReentrantDepth(t *testing.T) {
-	t.Parallel()
-	backend.Each(t, func(t *testing.T, b *backend.Backend) {
-		l := reentrant(t, b, holdfast.MaxDepth(2))
-		first := backend.Acquire(t, l)
-		second := again(t, l, first)
-		lease, err := l.Acquire(second.Context(context.Background()))
-		if !errors.Is(err, holdfast.ErrDepth) || lease != nil || !strings.Contains(err.Error(), `"a"`) {
-			t.Errorf("a third lease: %v, %v; want ErrDepth", lease, err)
-		}
-		backend.Release(t, again(t, l, first)) // within the first, not within the second
-		backend.Release(t, second)
-		backend.Release(t, first)
 		b.Cleaned(t)
 	})
 }

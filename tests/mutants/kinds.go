@@ -24,7 +24,7 @@ var kinds = []Mutant{
 	{
 		Name: "part-kept", About: "some of several locks are kept if another cannot be acquired",
 		Edits:   []overlay.Edit{line("give-back", "_ = lease")},
-		Tests:   []Test{{"behaviour", "TestMultiCancelledLeavesNothing"}},
+		Tests:   []Test{{"../", "TestMultiGivesUpWithItsContext"}},
 		Subject: campaign.Multi{},
 		Rules:   []campaign.Rule{campaign.Wakeup, campaign.Leak},
 	},

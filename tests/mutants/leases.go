@@ -59,7 +59,7 @@ var leases = []Mutant{
 	{
 		Name: "reentry-not-counted", About: "the first release of a lock that was acquired again frees it",
 		Edits: []overlay.Edit{line("joined-release", "if h != nil {")},
-		Tests: []Test{{"behaviour", "TestReentrantDepth"}},
+		Tests: []Test{{"behaviour", "TestReentrantIsHeldUntilTheLastRelease"}},
 	},
 	{
 		Name: "reentry-never-freed", About: "a lease that was acquired again stays counted when it is released",

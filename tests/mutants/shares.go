@@ -58,6 +58,6 @@ var shares = []Mutant{
 	{
 		Name: "joined-and-left", About: "the first of the readers that share a lease releases it for all",
 		Edits: []overlay.Edit{line("joined-release", "if h != nil {")},
-		Tests: []Test{{"behaviour", "TestReentrantDepth"}},
+		Tests: []Test{{"behaviour", "TestReentrantIsHeldUntilTheLastRelease"}},
 	},
 }

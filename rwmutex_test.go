@@ -1,7 +1,6 @@
 package holdfast_test
 
 import (
-	"context"
 	"errors"
 	"testing"
 	"time"
@@ -28,6 +27,11 @@ func TestReadersShareAndWritersDoNot(t *testing.T) {
 	wantHeld(t, here.Reader())
 	wantHeld(t, here.Writer())
 	release(t, writer)
+	again := acquire(t, here.Reader())
+	if again.Fence() < writer.Fence() {
+		t.Errorf("a reader's fence %d is below that of the writer before it, %d", again.Fence(), writer.Fence())
+	}
+	release(t, again)
 	s.cleaned()
 }
 
@@ -58,32 +62,6 @@ func TestReadersAndWritersAreServedInOrder(t *testing.T) {
 	s.cleaned()
 }
 
-func TestReadersOfAProcessGoInTogether(t *testing.T) {
-	t.Parallel()
-	s := newSpace(t)
-	rw := s.client().RWMutex("rw")
-	writing := acquire(t, s.client().RWMutex("rw").Writer())
-	var readers []<-chan outcome[*holdfast.Lease]
-	for range 5 {
-		readers = append(readers, start(t, rw.Reader().Acquire))
-	}
-	awaitWaiters(t, rw, 1)
-	release(t, writing)
-	var leases []*holdfast.Lease
-	for _, r := range readers {
-		leases = append(leases, succeeded(t, r))
-	}
-	for i, lease := range leases {
-		if lease.Fence() != leases[0].Fence() {
-			t.Errorf("the readers have the fences %d and %d", leases[0].Fence(), lease.Fence())
-		}
-		wantHeld(t, s.client().RWMutex("rw").Writer())
-		release(t, leases[i])
-	}
-	release(t, acquire(t, rw.Writer()))
-	s.cleaned()
-}
-
 func TestDowngradeLeavesNoGap(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t)
@@ -103,8 +81,11 @@ func TestDowngradeLeavesNoGap(t *testing.T) {
 	}
 	want(t, "the writer's lease", writing.Err(), holdfast.ErrReleased)
 	second := succeeded(t, reader) // a reader that waits goes in
+	release(t, writing)            // changes nothing
+	release(t, second)
 	wantWaiting(t, "another writer", writer)
-	release(t, reading, second)
+	want(t, "Extend after Downgrade", reading.Extend(t.Context(), time.Minute), nil)
+	release(t, reading)
 	release(t, succeeded(t, writer))
 	s.cleaned()
 }
@@ -133,6 +114,7 @@ func TestTryUpgrade(t *testing.T) {
 	}
 	want(t, "the reader's lease", reading.Err(), holdfast.ErrReleased)
 	wantHeld(t, s.client().RWMutex("rw").Reader())
+	want(t, "Extend after TryUpgrade", writing.Extend(t.Context(), time.Minute), nil)
 	_, err = rw.TryUpgrade(t.Context(), reading)
 	want(t, "TryUpgrade of a lease that is over", err, holdfast.ErrReleased)
 	release(t, writing)
@@ -168,73 +150,4 @@ func TestChangesOfSideRefuseOtherLeases(t *testing.T) {
 		release(t, lease)
 	}
 	s.cleaned()
-}
-
-// A lease whose lock is gone is lost when it changes sides.
-func TestDowngradeOfALostLease(t *testing.T) {
-	t.Parallel()
-	s := newSpace(t)
-	rw := s.client().RWMutex("rw")
-	for what, f := range map[string]func() error{
-		"Downgrade": func() error {
-			lease := acquire(t, rw.Writer())
-			s.do("DEL", s.key("rw"))
-			_, err := rw.Downgrade(t.Context(), lease)
-			_ = lease.Release(t.Context())
-			return err
-		},
-		"TryUpgrade": func() error {
-			lease := acquire(t, rw.Reader())
-			s.do("DEL", s.key("rw"))
-			_, err := rw.TryUpgrade(t.Context(), lease)
-			_ = lease.Release(t.Context())
-			return err
-		},
-	} {
-		want(t, what, f(), holdfast.ErrLost)
-	}
-}
-
-// The writer may also read; a reader that wants to write has TryUpgrade.
-func TestReentrantReadersAndWriters(t *testing.T) {
-	t.Parallel()
-	s := newSpace(t)
-	rw := s.client().RWMutex("rw", holdfast.Reentrant())
-	err := rw.Writer().Do(t.Context(), func(ctx context.Context, writing *holdfast.Lease) error {
-		return rw.Reader().TryDo(ctx, func(ctx context.Context, reading *holdfast.Lease) error {
-			if reading.Fence() != writing.Fence() {
-				t.Errorf("the fences are %d and %d", writing.Fence(), reading.Fence())
-			}
-			_, err := rw.Downgrade(ctx, writing)
-			want(t, "Downgrade while the lock is acquired again within", err, holdfast.ErrInvalid)
-			return writing.Err()
-		})
-	})
-	if err != nil {
-		t.Errorf("a writer that reads: %v", err)
-	}
-	err = rw.Reader().Do(t.Context(), func(ctx context.Context, _ *holdfast.Lease) error {
-		_, err := rw.Writer().TryAcquire(ctx)
-		return err
-	})
-	want(t, "a reader that writes", err, holdfast.ErrDeadlock)
-	s.cleaned()
-}
-
-func TestStatusOfAnRWMutex(t *testing.T) {
-	t.Parallel()
-	s := newSpace(t)
-	rw := s.client().RWMutex("rw", holdfast.TTL(time.Hour))
-	if rw.Name() != "rw" {
-		t.Errorf("its name is %q", rw.Name())
-	}
-	for mode, side := range map[holdfast.Mode]*holdfast.Lock{holdfast.ModeReader: rw.Reader(), holdfast.ModeWriter: rw.Writer(holdfast.Owner("me"))} {
-		lease := acquire(t, side)
-		got := status(t, rw)
-		h, held := got.Holder()
-		if !held || got.Kind != holdfast.KindRWMutex || h.Mode != mode || h.Owner != lease.Owner() || h.Fence != lease.Fence() || h.TTL < time.Minute {
-			t.Errorf("Status with a %s: %+v", mode, got)
-		}
-		release(t, lease)
-	}
 }

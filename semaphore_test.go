@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/driver"
@@ -23,6 +24,7 @@ func TestSemaphoreCountsItsPermits(t *testing.T) {
 	release(t, one)
 	wantHeld(t, semaphore().Permits(2))
 	again := acquire(t, semaphore().Permits(1))
+	wantHeld(t, semaphore().Permits(1))
 	release(t, two, again)
 	s.cleaned()
 }
@@ -58,6 +60,7 @@ func TestSemaphoresOfDifferentSizes(t *testing.T) {
 	want(t, "another number while a permit is held", tryAcquire(t, c.Semaphore("s", 4).Permits(1)), holdfast.ErrMismatch)
 	_, err := c.Semaphore("s", 4).Permits(1).Acquire(t.Context())
 	want(t, "another number while a permit is held", err, holdfast.ErrMismatch)
+	want(t, "Extend after that", lease.Extend(t.Context(), time.Minute), nil)
 	release(t, lease)
 	release(t, acquire(t, c.Semaphore("s", 4).Permits(1)))
 	want(t, "more permits than there are", tryAcquire(t, c.Semaphore("s", 4).Permits(5)), holdfast.ErrMismatch)
@@ -95,6 +98,8 @@ func TestResize(t *testing.T) {
 	wantHeld(t, sem.Permits(1))
 	release(t, lease)
 
+	resize(10)
+	release(t, acquire(t, s.client().Semaphore("s", 2).Permits(5)), acquire(t, sem.Permits(5)))
 	resize(0) // what they say matters again
 	lease = acquire(t, s.client().Semaphore("s", 9).Permits(9))
 	want(t, "the former number", tryAcquire(t, sem.Permits(1)), holdfast.ErrMismatch)
@@ -121,23 +126,4 @@ func TestHeldByNobody(t *testing.T) {
 	if !errors.As(err, &held) || !held.Holder.IsZero() {
 		t.Errorf("TryAcquire: %#v", err)
 	}
-}
-
-func TestStatusOfASemaphore(t *testing.T) {
-	t.Parallel()
-	s := newSpace(t)
-	sem := s.client().Semaphore("s", 5)
-	one, two := acquire(t, sem.Permits(2)), acquire(t, s.client().Semaphore("s", 5).Permits(1))
-	got := status(t, sem)
-	permits := 0
-	for _, h := range got.Holders {
-		permits += h.Permits
-		if h.Mode != holdfast.ModePermits {
-			t.Errorf("a holder: %+v", h)
-		}
-	}
-	if sem.Name() != "s" || got.Name != "s" || got.Kind != holdfast.KindSemaphore || got.Limit != 5 || len(got.Holders) != 2 || permits != 3 || got.Fence != two.Fence() {
-		t.Errorf("Status: %+v", got)
-	}
-	release(t, one, two)
 }

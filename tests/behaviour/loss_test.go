@@ -96,6 +96,11 @@ func TestADeletionIsToldInEveryWay(t *testing.T) {
 		rdb.Del(ctx, "holdfast:{rw}")
 		_, err = rw.Downgrade(ctx, writer)
 		wantLoss(t, "Downgrade", err, holdfast.LossDeleted, "")
+		_ = writer.Release(ctx)
+		reader := backend.Acquire(t, rw.Reader())
+		rdb.Del(ctx, "holdfast:{rw}")
+		_, err = rw.TryUpgrade(ctx, reader)
+		wantLoss(t, "TryUpgrade", err, holdfast.LossDeleted, "")
 
 		_, err = c.Once("job", holdfast.Every(time.Hour)).Do(ctx, func(ctx context.Context, _ *holdfast.Lease) (string, error) {
 			return "", rdb.Del(ctx, "holdfast:{job}").Err()

@@ -146,7 +146,7 @@ var tickets = []Mutant{
 	{
 		Name: "foreign-ticket", About: "a ticket for another prefix is taken for the lock of the same name",
 		Edits: []overlay.Edit{line("ticket-prefix", "case false:")},
-		Tests: []Test{{"behaviour", "TestTicketsOfOthers"}},
+		Tests: []Test{{"../", "TestTicketsThatAreNone"}},
 	},
 	{
 		Name: "ticket-not-extended", About: "a ticket is extended by less than was said",

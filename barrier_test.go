@@ -72,19 +72,3 @@ func TestAnArrivalIsTakenBackWithItsContext(t *testing.T) {
 	wantPhase(t, 1, second, start(t, one.Await))
 	_, _ = one.Leave(t.Context()), two.Leave(t.Context())
 }
-
-func TestBarrierRefuses(t *testing.T) {
-	t.Parallel()
-	s := newSpace(t)
-	c := s.client()
-	for what, b := range map[string]*holdfast.Barrier{
-		"no name": c.Barrier("", 2), "no parties": c.Barrier("b", 0), "too many": c.Barrier("b", 10_001), "a TTL of 0": c.Barrier("b", 2, holdfast.TTL(0)),
-	} {
-		_, err1 := b.Join(t.Context())
-		_, err2 := b.TryJoin(t.Context())
-		_, err3 := b.Status(t.Context())
-		for _, err := range []error{err1, err2, err3} {
-			want(t, what, err, holdfast.ErrInvalid)
-		}
-	}
-}

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -16,37 +15,6 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/redistest"
 )
-
-func TestNewRefuses(t *testing.T) {
-	t.Parallel()
-	d := redistest.Shared(t).Driver()
-	for what, cfg := range map[string]holdfast.Config{
-		"a prefix with a brace":  {Prefix: "a{b}"},
-		"a negative TTL":         {TTL: -1},
-		"a TTL beyond MaxTTL":    {TTL: time.Hour, MaxTTL: time.Minute},
-		"an absurd MaxTTL":       {MaxTTL: math.MaxInt64},
-		"a short CommandTimeout": {CommandTimeout: time.Millisecond},
-		"a short RetryTimeout":   {RetryTimeout: time.Millisecond},
-		"an absurd RetryTimeout": {RetryTimeout: math.MaxInt64},
-		"negative MinReplicas":   {MinReplicas: -1},
-		"a short ReplicaTimeout": {MinReplicas: 1, ReplicaTimeout: time.Microsecond},
-		"a long ReplicaTimeout":  {MinReplicas: 1, ReplicaTimeout: 3 * time.Second},
-		"a short PollInterval":   {PollInterval: time.Microsecond},
-		"a short Quarantine":     {Strict: true, MaxTTL: time.Minute, Quarantine: time.Second},
-	} {
-		_, err := holdfast.New(d, &cfg)
-		want(t, what, err, holdfast.ErrInvalid)
-	}
-	_, err := holdfast.New(nil, nil)
-	want(t, "no driver", err, holdfast.ErrInvalid)
-	for _, cfg := range []holdfast.Config{{MinReplicas: 1}, {Fsync: true}} {
-		_, err := holdfast.New(struct{ driver.Driver }{d}, &cfg)
-		want(t, "a driver that cannot wait for replicas", err, holdfast.ErrInvalid)
-	}
-	if _, err := holdfast.New(d, nil); err != nil {
-		t.Errorf("New without a Config: %v", err)
-	}
-}
 
 func TestConfigHasTheDefaultsOfItsLocks(t *testing.T) {
 	t.Parallel()

@@ -143,8 +143,6 @@ func TestWaitBoundsAcquire(t *testing.T) {
 			t.Errorf("Do with Wait(%s) of a free lock: %v", d, err)
 		}
 	}
-	_, err := s.client().Mutex("m", holdfast.Wait(-1)).Acquire(t.Context())
-	want(t, "Acquire with a negative Wait", err, holdfast.ErrInvalid)
 }
 
 func TestReentrantLockIsAcquiredAgainWithinItsLease(t *testing.T) {
@@ -199,50 +197,6 @@ func TestReentrantLeasesAreLostTogether(t *testing.T) {
 		want(t, "Err", lease.Err(), holdfast.ErrLost)
 		want(t, "Release", lease.Release(t.Context()), holdfast.ErrLost)
 	}
-}
-
-func TestBadArgumentsAreInvalid(t *testing.T) {
-	t.Parallel()
-	s := newSpace(t)
-	c := s.client()
-	long := strings.Repeat("x", 513)
-	for what, l := range map[string]*holdfast.Lock{
-		"an empty name":                c.Mutex(""),
-		"a long name":                  c.Mutex(long),
-		"a name with a newline":        c.Mutex("a\nb"),
-		"a name that is not UTF-8":     c.Mutex("\xff"),
-		"a name that begins with }":    c.Mutex("}a"),
-		"a TTL of 0":                   c.Mutex("m", holdfast.TTL(0)),
-		"a TTL beyond MaxTTL":          c.Mutex("m", holdfast.TTL(25*time.Hour)),
-		"a short MaxHold":              c.Mutex("m", holdfast.MaxHold(time.Millisecond)),
-		"an empty owner":               c.Mutex("m", holdfast.Owner("")),
-		"long notes":                   c.Mutex("m", holdfast.Meta("k", strings.Repeat("x", 2000))),
-		"a short poll":                 c.Mutex("m", holdfast.Poll(time.Microsecond)),
-		"MaxDepth without Reentrant":   c.Mutex("m", holdfast.MaxDepth(2)),
-		"a depth of 0":                 c.Mutex("m", holdfast.Reentrant(), holdfast.MaxDepth(0)),
-		"negative MinReplicas":         c.Mutex("m", holdfast.MinReplicas(-1, 0)),
-		"a long timeout of replicas":   c.Mutex("m", holdfast.MinReplicas(1, time.Hour)),
-		"an empty owner of a mutex":    c.OwnerMutex("m", ""),
-		"a semaphore of 0":             c.Semaphore("s", 0).Permits(1),
-		"0 permits":                    c.Semaphore("s", 1).Permits(0),
-		"one name":                     c.Multi([]string{"a"}),
-		"a name twice":                 c.Multi([]string{"a", "b", "a"}),
-		"MaxHold of 0 of several":      c.Multi([]string{"a", "b"}, holdfast.MaxHold(0)),
-		"MaxRenewals of 0":             c.Mutex("m", holdfast.MaxRenewals(0)),
-		"MaxRenewals of 0, of several": c.Multi([]string{"a", "b"}, holdfast.MaxRenewals(0)),
-		"an empty name among several":  c.Multi([]string{"a", ""}),
-		"a reader with a TTL of 0":     c.RWMutex("rw").Reader(holdfast.TTL(0)),
-		"a key with half a hash tag":   c.MutexKey("a}"),
-		"a Redisson name with a brace": c.RedissonMutex("a}b"),
-	} {
-		_, err1 := l.Acquire(t.Context())
-		_, err2 := l.TryAcquire(t.Context())
-		_, err3 := l.Status(t.Context())
-		for _, err := range []error{err1, err2, err3} {
-			want(t, what, err, holdfast.ErrInvalid)
-		}
-	}
-	s.cleaned()
 }
 
 // Options makes one option of several, for locks of all kinds.

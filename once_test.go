@@ -204,26 +204,3 @@ func TestOnceOfALongResult(t *testing.T) {
 		t.Errorf("Do after that: %+v, %v", got, err)
 	}
 }
-
-func TestOnceRefuses(t *testing.T) {
-	t.Parallel()
-	s := newSpace(t)
-	c := s.client()
-	for what, once := range map[string]*holdfast.Once{
-		"no name":            c.Once("", holdfast.Every(time.Hour)),
-		"a window of 0":      c.Once("j", holdfast.Every(0)),
-		"a window of ages":   c.Once("j", holdfast.Every(11*365*24*time.Hour)),
-		"a slot's odd name":  c.Once("j", holdfast.Slot("a\nb", time.Hour)),
-		"a slot of no name":  c.Once("j", holdfast.Slot("", time.Hour)),
-		"a forgetful slot":   c.Once("j", holdfast.Slot("s", 0)),
-		"no window":          c.Once("j", holdfast.Window{}),
-		"no tries":           c.Once("j", holdfast.Every(time.Hour), holdfast.MaxTries(0)),
-		"a TTL of 0":         c.Once("j", holdfast.Every(time.Hour), holdfast.TTL(0)),
-		"a wait without end": c.Once("j", holdfast.Every(time.Hour), holdfast.Wait(-1)),
-	} {
-		_, err := once.Do(t.Context(), mustNotRun(t))
-		want(t, what, err, holdfast.ErrInvalid)
-		_, err = once.TryDo(t.Context(), mustNotRun(t))
-		want(t, what, err, holdfast.ErrInvalid)
-	}
-}

@@ -3,6 +3,7 @@ package behaviour
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math"
 	"strings"
 	"testing"
@@ -11,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/driver/drivertest"
 	"github.com/holdfast-go/holdfast/holdfastgoredis"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
@@ -32,60 +34,132 @@ func unreachable(t testing.TB) *holdfast.Client {
 
 // Fault: Absurd TTLs, names and keys. ErrInvalid, before anything is sent.
 func TestBadInputIsRefusedBeforeIO(t *testing.T) {
-	c := unreachable(t)
-	long := strings.Repeat("x", 2000)
-	for what, l := range map[string]*holdfast.Lock{
-		"an empty name":              c.Mutex(""),
-		"a megabyte name":            c.Mutex(strings.Repeat("x", 1<<20)),
-		"a newline":                  c.Mutex("a\nb"),
-		"invalid UTF-8":              c.Mutex("a\xff"),
-		"a closing brace first":      c.Mutex("}a"),
-		"an empty key":               c.MutexKey(""),
-		"a key with odd braces":      c.MutexKey("a}b"),
-		"Redisson without a name":    c.RedissonMutex(""),
-		"a name with a brace":        c.RedissonMutex("a{b"),
-		"a name with odd braces":     c.RedissonMutex("a}b"),
-		"a TTL of 0":                 c.Mutex("a", holdfast.TTL(0)),
-		"a negative TTL":             c.Mutex("a", holdfast.TTL(-time.Second)),
-		"a TTL that drift uses up":   c.Mutex("a", holdfast.TTL(2*time.Millisecond)),
-		"no option":                  c.Mutex("a", nil),
-		"no option among options":    c.Mutex("a", holdfast.Options(nil)),
-		"a TTL below 1ms":            c.Mutex("a", holdfast.TTL(time.Millisecond-1)),
-		"a TTL beyond MaxTTL":        c.Mutex("a", holdfast.TTL(25*time.Hour)),
-		"the longest TTL":            c.Mutex("a", holdfast.TTL(math.MaxInt64)),
-		"MaxHold of 0":               c.Mutex("a", holdfast.MaxHold(0)),
-		"MaxRenewals of 0":           c.Mutex("a", holdfast.MaxRenewals(0)),
-		"negative MaxRenewals":       c.Mutex("a", holdfast.MaxRenewals(-1)),
-		"an empty owner":             c.Mutex("a", holdfast.Owner("")),
-		"long meta":                  c.Mutex("a", holdfast.Meta("k", long)),
-		"a polling interval of 0":    c.Mutex("a", holdfast.Poll(0)),
-		"a negative interval":        c.Mutex("a", holdfast.Poll(-time.Second)),
-		"a negative Wait":            c.Mutex("a", holdfast.Wait(-1)),
-		"a depth of 0":               c.Mutex("a", holdfast.Reentrant(), holdfast.MaxDepth(0)),
-		"a depth without need":       c.Mutex("a", holdfast.MaxDepth(3)),
-		"an owner with a newline":    c.OwnerMutex("a", "a\nb"),
-		"a long owner":               c.OwnerMutex("a", long[:513]),
-		"no owner":                   c.OwnerMutex("a", ""),
-		"an owner with another name": c.OwnerMutex("a", "me", holdfast.Owner("you")),
-		"a semaphore of 0":           c.Semaphore("a", 0).Permits(1),
-		"a semaphore of -1":          c.Semaphore("a", -1).Permits(1),
-		"a semaphore of a million 1": c.Semaphore("a", 1_000_001).Permits(1),
-		"a weight of 0":              c.Semaphore("a", 5).Permits(0),
-		"a negative weight":          c.Semaphore("a", 5).Permits(-3),
-		"a weight above all permits": c.Semaphore("a", 5).Permits(1_000_001),
-		"a reader with a TTL of 0":   c.RWMutex("a").Reader(holdfast.TTL(0)),
-	} {
-		_, err := l.TryAcquire(t.Context())
-		_, err2 := l.Acquire(t.Context())
-		_, err3 := backend.HolderOf(t.Context(), l)
-		err4 := l.Do(t.Context(), func(context.Context, *holdfast.Lease) error { return nil })
-		for _, err := range []error{err, err2, err3, err4} {
+	ctx, c := t.Context(), unreachable(t)
+	long := strings.Repeat("x", 1<<20)
+	many := make([]string, 257)
+	for i := range many {
+		many[i] = fmt.Sprint("n", i)
+	}
+	refused := func(what string, errs ...error) {
+		t.Helper()
+		for _, err := range errs {
 			if !errors.Is(err, holdfast.ErrInvalid) {
 				t.Errorf("%s: %v", what, err)
 			} else if len(err.Error()) > 1500 {
 				t.Errorf("%s: the error is %d bytes long", what, len(err.Error()))
 			}
 		}
+	}
+	for what, l := range map[string]*holdfast.Lock{
+		"an empty name":                c.Mutex(""),
+		"a long name":                  c.Mutex(long[:513]),
+		"a megabyte name":              c.Mutex(long),
+		"a newline":                    c.Mutex("a\nb"),
+		"invalid UTF-8":                c.Mutex("a\xff"),
+		"a closing brace first":        c.Mutex("}a"),
+		"an empty key":                 c.MutexKey(""),
+		"a key with odd braces":        c.MutexKey("a}b"),
+		"half a hash tag":              c.MutexKey("a}"),
+		"Redisson without a name":      c.RedissonMutex(""),
+		"a name with a brace":          c.RedissonMutex("a{b"),
+		"a name with odd braces":       c.RedissonMutex("a}b"),
+		"a TTL of 0":                   c.Mutex("a", holdfast.TTL(0)),
+		"a negative TTL":               c.Mutex("a", holdfast.TTL(-time.Second)),
+		"a TTL that drift uses up":     c.Mutex("a", holdfast.TTL(2*time.Millisecond)),
+		"no option":                    c.Mutex("a", nil),
+		"no option among options":      c.Mutex("a", holdfast.Options(nil)),
+		"a TTL below 1ms":              c.Mutex("a", holdfast.TTL(time.Millisecond-1)),
+		"a TTL beyond MaxTTL":          c.Mutex("a", holdfast.TTL(25*time.Hour)),
+		"the longest TTL":              c.Mutex("a", holdfast.TTL(math.MaxInt64)),
+		"MaxHold of 0":                 c.Mutex("a", holdfast.MaxHold(0)),
+		"a short MaxHold":              c.Mutex("a", holdfast.MaxHold(time.Millisecond)),
+		"MaxRenewals of 0":             c.Mutex("a", holdfast.MaxRenewals(0)),
+		"negative MaxRenewals":         c.Mutex("a", holdfast.MaxRenewals(-1)),
+		"an empty owner":               c.Mutex("a", holdfast.Owner("")),
+		"long meta":                    c.Mutex("a", holdfast.Meta("k", long[:2000])),
+		"a polling interval of 0":      c.Mutex("a", holdfast.Poll(0)),
+		"a short polling interval":     c.Mutex("a", holdfast.Poll(time.Microsecond)),
+		"a negative interval":          c.Mutex("a", holdfast.Poll(-time.Second)),
+		"a negative Wait":              c.Mutex("a", holdfast.Wait(-1)),
+		"a depth of 0":                 c.Mutex("a", holdfast.Reentrant(), holdfast.MaxDepth(0)),
+		"a depth without need":         c.Mutex("a", holdfast.MaxDepth(3)),
+		"negative MinReplicas":         c.Mutex("a", holdfast.MinReplicas(-1, 0)),
+		"a long timeout of replicas":   c.Mutex("a", holdfast.MinReplicas(1, time.Hour)),
+		"an owner with a newline":      c.OwnerMutex("a", "a\nb"),
+		"a long owner":                 c.OwnerMutex("a", long[:513]),
+		"no owner":                     c.OwnerMutex("a", ""),
+		"an owner with another name":   c.OwnerMutex("a", "me", holdfast.Owner("you")),
+		"a semaphore of 0":             c.Semaphore("a", 0).Permits(1),
+		"a semaphore of -1":            c.Semaphore("a", -1).Permits(1),
+		"a semaphore of a million 1":   c.Semaphore("a", 1_000_001).Permits(1),
+		"a weight of 0":                c.Semaphore("a", 5).Permits(0),
+		"a negative weight":            c.Semaphore("a", 5).Permits(-3),
+		"a weight above all permits":   c.Semaphore("a", 5).Permits(1_000_001),
+		"a reader with a TTL of 0":     c.RWMutex("a").Reader(holdfast.TTL(0)),
+		"several without a name":       c.Multi(nil),
+		"one of several":               c.Multi([]string{"a"}),
+		"257 names":                    c.Multi(many),
+		"a name twice":                 c.Multi([]string{"a", "b", "a"}),
+		"an empty name of several":     c.Multi([]string{"a", ""}),
+		"a long name of several":       c.Multi([]string{"a", long}),
+		"MaxHold of 0 of several":      c.Multi([]string{"a", "b"}, holdfast.MaxHold(0)),
+		"MaxRenewals of 0, of several": c.Multi([]string{"a", "b"}, holdfast.MaxRenewals(0)),
+		"a short TTL of several":       c.Multi([]string{"a", "b"}, holdfast.TTL(time.Millisecond)),
+	} {
+		_, err := l.TryAcquire(ctx)
+		_, err2 := l.Acquire(ctx)
+		_, err3 := l.Status(ctx)
+		refused(what, err, err2, err3, l.Do(ctx, func(context.Context, *holdfast.Lease) error { return nil }))
+	}
+
+	hour := holdfast.Every(time.Hour)
+	for what, j := range map[string]*holdfast.Once{
+		"a job without a name":       c.Once("", hour),
+		"no window":                  c.Once("j", holdfast.Window{}),
+		"a window of 0":              c.Once("j", holdfast.Every(0)),
+		"a negative window":          c.Once("j", holdfast.Every(-time.Hour)),
+		"a window of 11 years":       c.Once("j", holdfast.Every(11*365*24*time.Hour)),
+		"a slot without a name":      c.Once("j", holdfast.Slot("", time.Hour)),
+		"a slot with a newline":      c.Once("j", holdfast.Slot("a\nb", time.Hour)),
+		"a slot with a long name":    c.Once("j", holdfast.Slot(long[:513], time.Hour)),
+		"a slot for 0":               c.Once("j", holdfast.Slot("a", 0)),
+		"no tries":                   c.Once("j", hour, holdfast.MaxTries(0)),
+		"a job with a TTL of 0":      c.Once("j", hour, holdfast.TTL(0)),
+		"a job with a negative Wait": c.Once("j", hour, holdfast.Wait(-1)),
+	} {
+		_, err := j.Do(ctx, mustNotRun(t))
+		_, err2 := j.TryDo(ctx, mustNotRun(t))
+		_, err3 := j.Last(ctx)
+		refused(what, err, err2, err3)
+		if what == "a window of 0" && !strings.Contains(fmt.Sprint(err3), what+"s") {
+			t.Errorf("the error of a window of 0 does not say so: %v", err3)
+		}
+	}
+
+	elections := map[string]*holdfast.Election{"no name": c.Election("")}
+	latches := map[string]*holdfast.Latch{"no name": c.Latch("", 1), "no parties": c.Latch("l", 0), "too many": c.Latch("l", 1_000_001)}
+	barriers := map[string]*holdfast.Barrier{"no name": c.Barrier("", 1), "no parties": c.Barrier("b", -1), "too many": c.Barrier("b", 10_001)}
+	for what, o := range map[string]holdfast.Option{"a bad TTL": holdfast.TTL(0), "a bad MaxHold": holdfast.MaxHold(-1), "no owner": holdfast.Owner("")} {
+		elections[what], latches[what], barriers[what] = c.Election("e", o), c.Latch("l", 3, o), c.Barrier("b", 3, o)
+	}
+	for what, e := range elections {
+		_, err := e.Leader(ctx)
+		refused("an election with "+what, err, e.Run(ctx, nil))
+		for _, err := range e.Watch(ctx) {
+			refused("a watch with "+what, err)
+		}
+	}
+	for what, l := range latches {
+		_, err := l.Register(ctx)
+		_, err2 := l.Count(ctx)
+		_, err3 := l.Status(ctx)
+		refused("a latch with "+what, err, err2, err3, l.Wait(ctx), l.CountDown(ctx), l.Reset(ctx), l.Delete(ctx))
+	}
+	for what, b := range barriers {
+		_, err := b.Join(ctx)
+		_, err2 := b.TryJoin(ctx)
+		_, err3 := b.Status(ctx)
+		refused("a barrier with "+what, err, err2, err3)
 	}
 }
 
@@ -98,12 +172,15 @@ func TestBadConfigIsRefused(t *testing.T) {
 		"a TTL beyond MaxTTL":   {TTL: time.Hour, MaxTTL: time.Minute},
 		"an absurd MaxTTL":      {MaxTTL: math.MaxInt64},
 		"a tiny timeout":        {CommandTimeout: 1},
+		"a short timeout":       {CommandTimeout: time.Millisecond},
 		"an absurd timeout":     {CommandTimeout: math.MaxInt64},
+		"a short RetryTimeout":  {RetryTimeout: time.Millisecond},
 		"tries without end":     {RetryTimeout: math.MaxInt64},
 		"less than no replicas": {MinReplicas: -1},
 		"a hasty confirmation":  {MinReplicas: 1, ReplicaTimeout: 1},
-		"a long confirmation":   {MinReplicas: 1, ReplicaTimeout: time.Hour},
+		"a long confirmation":   {MinReplicas: 1, ReplicaTimeout: 3 * time.Second},
 		"a hasty poller":        {PollInterval: 1},
+		"a short Quarantine":    {Strict: true, MaxTTL: time.Minute, Quarantine: time.Second},
 	} {
 		if _, err := holdfast.New(d, &cfg); !errors.Is(err, holdfast.ErrInvalid) {
 			t.Errorf("%s: %v", what, err)
@@ -114,6 +191,11 @@ func TestBadConfigIsRefused(t *testing.T) {
 	defer ring.Close()
 	if _, err := holdfast.New(nil, nil); !errors.Is(err, holdfast.ErrInvalid) {
 		t.Errorf("no driver: %v", err)
+	}
+	for _, cfg := range []holdfast.Config{{MinReplicas: 1}, {Fsync: true}} {
+		if _, err := holdfast.New(struct{ driver.Driver }{d}, &cfg); !errors.Is(err, holdfast.ErrInvalid) {
+			t.Errorf("a driver that cannot wait for replicas: %v", err)
+		}
 	}
 	for what, rdb := range map[string]redis.UniversalClient{"no client": nil, "a nil client": none, "a Ring": ring} {
 		_, err := holdfastgoredis.New(rdb, nil)
@@ -130,14 +212,13 @@ func TestEndedContextsAreRefusedBeforeIO(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	l := unreachable(t).Mutex("a")
-	if _, err := l.Acquire(ctx); err != context.Canceled {
-		t.Errorf("Acquire: %v", err)
-	}
-	if _, err := l.TryAcquire(ctx); err != context.Canceled {
-		t.Errorf("TryAcquire: %v", err)
-	}
-	if _, err := backend.HolderOf(ctx, l); err != context.Canceled {
-		t.Errorf("Holder: %v", err)
+	_, err := l.Acquire(ctx)
+	_, err2 := l.TryAcquire(ctx)
+	_, err3 := l.Status(ctx)
+	for _, err := range []error{err, err2, err3} {
+		if err != context.Canceled {
+			t.Error(err)
+		}
 	}
 }
 

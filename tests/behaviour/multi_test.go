@@ -3,9 +3,6 @@ package behaviour
 import (
 	"context"
 	"errors"
-	"fmt"
-	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -218,36 +215,4 @@ func TestMultiNeverDeadlocks(t *testing.T) {
 		wg.Wait()
 		b.Cleaned(t)
 	})
-}
-
-func TestMultiOfBadNames(t *testing.T) {
-	t.Parallel()
-	c := unreachable(t)
-	many := make([]string, 257)
-	for i := range many {
-		many[i] = fmt.Sprint("n", i)
-	}
-	for what, l := range map[string]*holdfast.Lock{
-		"no name":         c.Multi(nil),
-		"one name":        c.Multi([]string{"a"}),
-		"257 names":       c.Multi(many),
-		"a name twice":    c.Multi([]string{"a", "b", "a"}),
-		"an empty name":   c.Multi([]string{"a", ""}),
-		"a long name":     c.Multi([]string{"a", strings.Repeat("x", 1<<20)}),
-		"no time":         c.Multi([]string{"a", "b"}, holdfast.MaxHold(0)),
-		"no renewals":     c.Multi([]string{"a", "b"}, holdfast.MaxRenewals(0)),
-		"too short a TTL": c.Multi([]string{"a", "b"}, holdfast.TTL(time.Millisecond)),
-	} {
-		_, err := l.TryAcquire(t.Context())
-		_, err2 := l.Acquire(t.Context())
-		_, err3 := backend.HoldersOf(t.Context(), l)
-		for _, err := range []error{err, err2, err3} {
-			if !errors.Is(err, holdfast.ErrInvalid) || len(err.Error()) > 1500 {
-				t.Errorf("%s: %v", what, err)
-			}
-		}
-	}
-	if l := c.Multi(slices.Repeat([]string{"a"}, 2)); l.Name() != "a, a" {
-		t.Errorf("the name is %q", l.Name())
-	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -120,35 +119,4 @@ func TestRecordsAreBesideLocksOfAnyName(t *testing.T) {
 			t.Errorf("the run after that: %+v, %v", last, err)
 		}
 	})
-}
-
-func TestOnceRefuses(t *testing.T) {
-	t.Parallel()
-	c := unreachable(t)
-	hour := holdfast.Every(time.Hour)
-	for what, j := range map[string]*holdfast.Once{
-		"no name":         c.Once("", hour),
-		"no window":       c.Once("j", holdfast.Window{}),
-		"a window of 0":   c.Once("j", holdfast.Every(0)),
-		"a negative one":  c.Once("j", holdfast.Every(-time.Hour)),
-		"a century":       c.Once("j", holdfast.Every(100*365*24*time.Hour)),
-		"no slot":         c.Once("j", holdfast.Slot("", time.Hour)),
-		"a line":          c.Once("j", holdfast.Slot("a\nb", time.Hour)),
-		"a long slot":     c.Once("j", holdfast.Slot(strings.Repeat("x", 513), time.Hour)),
-		"a slot for 0":    c.Once("j", holdfast.Slot("a", 0)),
-		"no tries":        c.Once("j", hour, holdfast.MaxTries(0)),
-		"a negative Wait": c.Once("j", hour, holdfast.Wait(-1)),
-	} {
-		_, err := j.Do(t.Context(), mustNotRun(t))
-		_, err2 := j.TryDo(t.Context(), mustNotRun(t))
-		_, err3 := j.Last(t.Context())
-		for _, err := range []error{err, err2, err3} {
-			if !errors.Is(err, holdfast.ErrInvalid) || len(err.Error()) > 1500 {
-				t.Errorf("%s: %v", what, err)
-			}
-		}
-	}
-	if _, err := c.Once("j", holdfast.Every(0)).Last(t.Context()); err == nil || !strings.Contains(err.Error(), "a window of 0s") {
-		t.Errorf("the error of a window of 0 does not say so: %v", err)
-	}
 }

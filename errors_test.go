@@ -115,45 +115,6 @@ func TestALostReplyLeavesNoLock(t *testing.T) {
 	s.cleaned()
 }
 
-// A key that holds something else is not touched.
-func TestKeysOfAnotherType(t *testing.T) {
-	t.Parallel()
-	s := newSpace(t)
-	c := s.client()
-	s.do("LPUSH", s.key("m"), "x")
-	for what, l := range map[string]*holdfast.Lock{"a mutex": c.Mutex("m"), "a reader": c.RWMutex("m").Reader(), "a permit": c.Semaphore("m", 1).Permits(1), "several": c.Multi([]string{"m", "n"})} {
-		_, err := l.TryAcquire(t.Context())
-		want(t, "TryAcquire of "+what, err, holdfast.ErrMismatch)
-		_, err = l.Acquire(t.Context())
-		want(t, "Acquire of "+what, err, holdfast.ErrMismatch)
-	}
-	if got := s.do("LLEN", s.key("m")); got != "1" {
-		t.Errorf("the list has %s items", got)
-	}
-	release(t, acquire(t, c.Mutex("n")))
-}
-
-func TestKindsOfLocksAreNotMixedUp(t *testing.T) {
-	t.Parallel()
-	s := newSpace(t)
-	c := s.client()
-	kinds := map[string]*holdfast.Lock{
-		"Mutex": c.Mutex("m"), "OwnerMutex": c.OwnerMutex("m", "me"), "reader": c.RWMutex("m").Reader(), "writer": c.RWMutex("m").Writer(), "Semaphore": c.Semaphore("m", 2).Permits(1),
-	}
-	for held, l := range kinds {
-		lease := acquire(t, l)
-		for kind, other := range kinds {
-			if kind == held || kind == "reader" && held == "writer" || kind == "writer" && held == "reader" {
-				continue
-			}
-			_, err := other.TryAcquire(t.Context())
-			want(t, kind+" while it is a "+held, err, holdfast.ErrMismatch)
-		}
-		release(t, lease)
-	}
-	s.cleaned()
-}
-
 func TestTextsOfErrors(t *testing.T) {
 	t.Parallel()
 	for want, err := range map[string]error{

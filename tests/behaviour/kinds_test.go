@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
@@ -15,69 +16,96 @@ import (
 func TestAnotherKindOfLockIsNamed(t *testing.T) {
 	t.Parallel()
 	backend.Each(t, func(t *testing.T, b *backend.Backend) {
-		c := b.Client(t, nil)
-		take := func(l *holdfast.Lock) func(context.Context) error {
-			return func(ctx context.Context) error { _, err := l.TryAcquire(ctx); return err }
+		c, rdb := b.Client(t, nil), b.Redis(t)
+		leases := map[string]*holdfast.Lease{
+			"mutex": backend.Acquire(t, c.Mutex("mutex")), "semaphore": backend.Acquire(t, c.Semaphore("semaphore", 2).Permits(1)),
+			"reader": backend.Acquire(t, c.RWMutex("reader").Reader()), "writer": backend.Acquire(t, c.RWMutex("writer").Writer()),
+			"owner": backend.Acquire(t, c.OwnerMutex("owner", "o")), "redisson": backend.Acquire(t, c.RedissonMutex("holdfast:{redisson}")),
 		}
-		mutex, sem, rw := c.Mutex("mutex"), c.Semaphore("sem", 2), c.RWMutex("rw")
-		own := c.OwnerMutex("own", "o")
-		theirs := c.RedissonMutex("holdfast:{redisson}")
-		for _, l := range []*holdfast.Lock{mutex, sem.Permits(1), rw.Reader(), own, theirs} {
-			backend.Acquire(t, l)
-		}
-		rdb := b.Redis(t)
-		for key, value := range map[string]string{"holdfast:{string}": "x", "holdfast:{queue}:q": "x"} {
-			if err := rdb.Set(t.Context(), key, value, 0).Err(); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if err := rdb.HSet(t.Context(), "holdfast:{hash}", "a", "b", "kind", "none of ours").Err(); err != nil {
+		party, err := c.Barrier("barrier", 2).Join(t.Context())
+		if err != nil {
 			t.Fatal(err)
 		}
-		const oneHolder, useAs = "a lock with one holder at a time", "use the name for that kind"
-		for what, c := range map[string]struct {
-			ask  func(context.Context) error
-			says []string
-		}{
-			"the leader of a semaphore":     {func(ctx context.Context) error { _, err := c.Election("sem").Leader(ctx); return err }, []string{"holds a semaphore", useAs}},
-			"the holder of a semaphore":     {func(ctx context.Context) error { _, err := backend.HolderOf(ctx, c.Mutex("sem")); return err }, []string{"holds a semaphore", useAs}},
-			"a mutex for a semaphore":       {take(c.Mutex("sem")), []string{"holds a semaphore", useAs}},
-			"a mutex for readers":           {take(c.Mutex("rw")), []string{"holds a read-write lock", useAs}},
-			"a mutex for owners":            {take(c.Mutex("own")), []string{"holds an owner's lock", useAs}},
-			"a mutex for Redisson's":        {take(c.Mutex("redisson")), []string{"Redisson's RLock", useAs}},
-			"the leader of one of Redisson": {func(ctx context.Context) error { _, err := c.Election("redisson").Leader(ctx); return err }, []string{"Redisson's RLock", useAs}},
-			"a semaphore for a mutex":       {take(c.Semaphore("mutex", 2).Permits(1)), []string{oneHolder, useAs}},
-			"the permits of a mutex":        {func(ctx context.Context) error { _, err := backend.HoldersOf(ctx, c.Semaphore("mutex", 2)); return err }, []string{oneHolder, useAs}},
-			"the readers of a semaphore": {func(ctx context.Context) error {
-				_, err := backend.HoldersOf(ctx, c.RWMutex("sem").Reader())
-				return err
-			}, []string{"holds a semaphore", useAs}},
-			"a reader of a semaphore": {func(ctx context.Context) error {
-				_, err := backend.HolderOf(ctx, c.RWMutex("sem").Reader())
-				return err
-			}, []string{"holds a semaphore", useAs}},
-			"whether readers hold permits":   {func(ctx context.Context) error { _, err := backend.IsHeld(ctx, c.Semaphore("rw", 2)); return err }, []string{"holds a read-write lock", useAs}},
-			"a semaphore for readers":        {take(c.Semaphore("rw", 2).Permits(1)), []string{"holds a read-write lock", useAs}},
-			"a writer for permits":           {take(c.RWMutex("sem").Writer()), []string{"holds a semaphore", useAs}},
-			"Redisson's form for a mutex":    {take(c.RedissonMutex("holdfast:{mutex}")), []string{oneHolder, useAs}},
-			"several, one of them otherwise": {take(c.Multi([]string{"free", "sem"})), []string{"{sem}", "holds a semaphore", useAs}},
-			"permits for a string":           {take(c.Semaphore("string", 2).Permits(1)), []string{"not a Holdfast lock", "choose another name"}},
-			"a mutex for a hash":             {take(c.Mutex("hash")), []string{"not a Holdfast lock", "choose another name"}},
-			"a queue that is none":           {func(ctx context.Context) error { _, err := backend.HolderOf(ctx, c.Mutex("queue")); return err }, []string{"its queue", "choose another name"}},
+		leases["barrier"] = party.Lease()
+		for what, err := range map[string]error{
+			"a latch":        c.Latch("latch", 2).CountDown(t.Context()),
+			"a string":       rdb.Set(t.Context(), "holdfast:{string}", "x", 0).Err(),
+			"a string queue": rdb.Set(t.Context(), "holdfast:{queue}:q", "x", 0).Err(),
+			"a hash":         rdb.HSet(t.Context(), "holdfast:{hash}", "a", "b", "kind", "none of ours").Err(),
+			"a list":         rdb.RPush(t.Context(), "holdfast:{list}", "x").Err(),
 		} {
-			err := c.ask(t.Context())
-			if !errors.Is(err, holdfast.ErrMismatch) {
-				t.Errorf("%s: %v", what, err)
-				continue
+			if err != nil {
+				t.Fatalf("%s: %v", what, err)
 			}
-			if strings.Contains(err.Error(), "delete") {
-				t.Errorf("%s: deletion is advised: %v", what, err)
+		}
+
+		locks := func(all ...*holdfast.Lock) (ways []func(context.Context) error) {
+			for _, l := range all {
+				ways = append(ways, func(ctx context.Context) error { _, err := l.TryAcquire(ctx); return err },
+					func(ctx context.Context) error { _, err := l.Acquire(ctx); return err })
 			}
-			for _, says := range c.says {
-				if !strings.Contains(err.Error(), says) {
-					t.Errorf("%s: the error does not say %q: %v", what, says, err)
+			return ways
+		}
+		// The ways to use a name as each kind of lock, and to look at it.
+		uses := func(name string, look bool) map[string][]func(context.Context) error {
+			s, rw, latch, barrier := c.Semaphore(name, 2), c.RWMutex(name), c.Latch(name, 2), c.Barrier(name, 2)
+			all := map[string][]func(context.Context) error{
+				"mutex":           locks(c.Mutex(name), c.Multi([]string{name, "free"})),
+				"semaphore":       locks(s.Permits(1)),
+				"read-write lock": locks(rw.Reader(), rw.Writer()),
+				"owner":           locks(c.OwnerMutex(name, "o")),
+				"redisson":        locks(c.RedissonMutex("holdfast:{" + name + "}")),
+				"latch": {latch.Wait, latch.CountDown, latch.Reset,
+					func(ctx context.Context) error { _, err := latch.Register(ctx); return err }},
+				"barrier": {func(ctx context.Context) error { _, err := barrier.Join(ctx); return err },
+					func(ctx context.Context) error { _, err := barrier.TryJoin(ctx); return err }},
+			}
+			if look {
+				for l, kind := range map[backend.Locked]string{c.Mutex(name): "mutex", c.Election(name): "mutex", s: "semaphore", rw: "read-write lock"} {
+					all[kind] = append(all[kind], func(ctx context.Context) error { _, err := l.Status(ctx); return err })
+				}
+			}
+			return all
+		}
+		const oneHolder, stranger = "a lock with one holder at a time", "not a Holdfast lock"
+		for name, is := range map[string]struct{ kind, says string }{
+			"mutex": {"mutex", oneHolder}, "semaphore": {"semaphore", "holds a semaphore"}, "owner": {"owner", "holds an owner's lock"},
+			"reader": {"read-write lock", "holds a read-write lock"}, "writer": {"read-write lock", "holds a read-write lock"},
+			"redisson": {"redisson", "Redisson's RLock"}, "latch": {"latch", "holds a latch"}, "barrier": {"barrier", "holds a barrier"},
+			"hash": {"", stranger}, "list": {"", stranger}, "string": {"mutex", stranger},
+		} {
+			advice := "use the name for that kind"
+			if is.says == stranger {
+				advice = "choose another name"
+			}
+			for kind, ways := range uses(name, is.says != stranger) {
+				if kind == is.kind || kind == "redisson" && name != "mutex" && name != "list" && name != "string" { // any hash may be Redisson's
+					continue
+				}
+				for i, use := range ways {
+					ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // for one that waits
+					err := use(ctx)
+					cancel()
+					if !errors.Is(err, holdfast.ErrMismatch) {
+						t.Errorf("%s used as a %s, way %d: %v", name, kind, i, err)
+					} else if text := err.Error(); strings.Contains(text, "delete") || !strings.Contains(text, is.says) || !strings.Contains(text, advice) {
+						t.Errorf("%s used as a %s, way %d: the error does not say %q and %q, or advises deletion: %v", name, kind, i, is.says, advice, err)
+					}
 				}
 			}
 		}
+		if _, err := c.Mutex("queue").Status(t.Context()); !errors.Is(err, holdfast.ErrMismatch) || !strings.Contains(err.Error(), "its queue") {
+			t.Errorf("a queue that is none: %v", err)
+		}
+		for kind, lease := range leases {
+			if err := lease.Err(); err != nil {
+				t.Errorf("the %s: %v", kind, err)
+			}
+			backend.Release(t, lease)
+		}
+		if hash, n := rdb.HGetAll(t.Context(), "holdfast:{hash}").Val(), rdb.LLen(t.Context(), "holdfast:{list}").Val(); len(hash) != 2 || n != 1 {
+			t.Errorf("the strangers' keys became %v and a list of %d", hash, n)
+		}
+		backend.Release(t, backend.Acquire(t, c.Mutex("free")))
 	})
 }

@@ -119,22 +119,3 @@ func TestRedissonsLockHasAllThatAMutexHas(t *testing.T) {
 		}
 	})
 }
-
-// A key in two forms is an error, not two locks.
-func TestRedissonsLockIsNoOthers(t *testing.T) {
-	t.Parallel()
-	backend.Each(t, func(t *testing.T, b *backend.Backend) {
-		c := b.Client(t, nil)
-		redisson, key := c.RedissonMutex("orders"), c.MutexKey("orders")
-		for _, forms := range [][2]*holdfast.Lock{{redisson, key}, {key, redisson}} {
-			lease := backend.Acquire(t, forms[0])
-			if _, err := forms[1].TryAcquire(t.Context()); !errors.Is(err, holdfast.ErrMismatch) {
-				t.Errorf("the key has another form: %v", err)
-			}
-			if _, err := forms[1].Acquire(t.Context()); !errors.Is(err, holdfast.ErrMismatch) {
-				t.Errorf("the key has another form: %v", err)
-			}
-			backend.Release(t, lease)
-		}
-	})
-}

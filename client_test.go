@@ -1,11 +1,9 @@
 package holdfast_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -13,7 +11,6 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/driver"
-	"github.com/holdfast-go/holdfast/internal/redistest"
 )
 
 func TestConfigHasTheDefaultsOfItsLocks(t *testing.T) {
@@ -34,50 +31,8 @@ func TestConfigHasTheDefaultsOfItsLocks(t *testing.T) {
 	if text := c.String(); !strings.Contains(text, "socket") || fmt.Sprint(c) != text {
 		t.Errorf("the client is printed as %s", text)
 	}
+	want(t, "Admit by a client that is not Strict", c.Admit(t.Context()), holdfast.ErrInvalid)
 	want(t, "a TTL beyond MaxTTL", tryAcquire(t, s.client(func(cfg *holdfast.Config) { cfg.MaxTTL = time.Minute }).Mutex("m", holdfast.TTL(time.Hour))), holdfast.ErrInvalid)
-}
-
-// Locks work with and without connections of the library's own, and with and without hand-over within the process.
-func TestConnectionsAndLocalHandoversCanBeTurnedOff(t *testing.T) {
-	t.Parallel()
-	s := newSpace(t)
-	c := s.client(func(cfg *holdfast.Config) { cfg.ViaClient, cfg.MaxLocalHandovers = true, -1 })
-	lease := acquire(t, c.Mutex("m"))
-	next, after := start(t, c.Mutex("m").Acquire), start(t, s.client().Mutex("m").Acquire)
-	awaitWaiters(t, c.Mutex("m"), 2)
-	for range 2 {
-		release(t, lease)
-		select {
-		case got := <-next:
-			lease, next = got.value, nil
-		case got := <-after:
-			lease, after = got.value, nil
-		case <-time.After(patience):
-			t.Fatal("nobody has the lock")
-		}
-	}
-	release(t, lease)
-	s.cleaned()
-}
-
-// Few commands acquire and release many locks at a time.
-func TestManyLocksAtATime(t *testing.T) {
-	t.Parallel()
-	s := newSpace(t)
-	c := s.client()
-	leases := make([]<-chan outcome[*holdfast.Lease], 200)
-	for i := range leases {
-		leases[i] = start(t, c.Mutex(fmt.Sprint("m", i)).Acquire)
-	}
-	released := make([]<-chan outcome[struct{}], len(leases))
-	for i := range leases {
-		lease := succeeded(t, leases[i])
-		released[i] = start(t, func(ctx context.Context) (struct{}, error) { return struct{}{}, lease.Release(ctx) })
-	}
-	for _, over := range released {
-		succeeded(t, over)
-	}
-	s.cleaned()
 }
 
 // refusing is a driver that cannot connect while down is set.
@@ -173,48 +128,6 @@ func TestCloseGivesUpWithItsContext(t *testing.T) {
 	}
 }
 
-// A server that is new to Strict mode grants nothing until it is admitted.
-func TestStrict(t *testing.T) {
-	t.Parallel()
-	s := newSpace(t)
-	strict := func(cfg *holdfast.Config) { cfg.Strict, cfg.MaxTTL, cfg.TTL = true, time.Minute, 30*time.Second }
-	c := s.client(strict)
-	_, err := c.Mutex("m").TryAcquire(t.Context())
-	var refused *holdfast.ServerError
-	if !errors.Is(err, holdfast.ErrQuarantine) || !errors.Is(err, holdfast.ErrUnavailable) || !errors.As(err, &refused) || refused.RetryAfter <= 0 {
-		t.Errorf("TryAcquire on a new server: %v", err)
-	}
-	bounded := c.Mutex("m", holdfast.Wait(10*time.Millisecond))
-	err = answered(t, func() error {
-		_, err := bounded.Acquire(t.Context())
-		if errors.Is(err, holdfast.ErrQuarantine) {
-			return holdfast.ErrQuarantine
-		}
-		return err
-	})
-	want(t, "Acquire on a new server", err, holdfast.ErrQuarantine)
-	want(t, "Admit of a server in quarantine", c.Admit(t.Context()), holdfast.ErrQuarantine)
-	if err := c.ForceAdmit(t.Context()); err != nil {
-		t.Fatalf("ForceAdmit: %v", err)
-	}
-	lease := acquire(t, c.Mutex("m"))
-	if err := lease.Extend(t.Context(), time.Minute); err != nil {
-		t.Error(err)
-	}
-	release(t, lease)
-	release(t, acquire(t, c.RWMutex("rw").Reader()), acquire(t, c.Multi([]string{"a", "b"})))
-
-	fresh := newSpace(t)
-	c = fresh.client(strict)
-	for range 2 {
-		if err := c.Admit(t.Context()); err != nil {
-			t.Fatalf("Admit: %v", err)
-		}
-	}
-	release(t, acquire(t, c.Mutex("m")))
-	want(t, "Admit by a client that is not Strict", newSpace(t).client().Admit(t.Context()), holdfast.ErrInvalid)
-}
-
 // wrapper is a driver that passes everything on.
 type wrapper struct{ driver.Driver }
 
@@ -247,40 +160,4 @@ func TestMinReplicas(t *testing.T) {
 		}
 		awaitRelease(t, l)
 	}
-}
-
-// The Logger is told, once, of server settings that make locks unsafe.
-func TestLogger(t *testing.T) {
-	t.Parallel()
-	server := redistest.Start(t)
-	for _, setting := range [][2]string{{"maxmemory", "100mb"}, {"maxmemory-policy", "allkeys-lru"}} {
-		if _, err := server.Do("CONFIG", "SET", setting[0], setting[1]); err != nil {
-			t.Fatal(err)
-		}
-	}
-	lines := make(chan string, 100)
-	c, err := holdfast.New(server.Driver(), &holdfast.Config{Logger: slog.New(slog.NewTextHandler(writer(lines), nil))})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for range 3 {
-		release(t, acquire(t, c.Mutex("m")))
-	}
-	if line := receive(t, lines); !strings.Contains(line, "level=WARN") || !strings.Contains(line, "maxmemory-policy") {
-		t.Errorf("it is told %s", line)
-	}
-	if err := c.Close(t.Context()); err != nil {
-		t.Error(err)
-	}
-	if n := len(lines); n > 0 {
-		t.Errorf("it is told %d times more: %s", n, <-lines)
-	}
-}
-
-// writer sends each line that is written.
-type writer chan<- string
-
-func (w writer) Write(b []byte) (int, error) {
-	w <- string(bytes.TrimSpace(b))
-	return len(b), nil
 }

@@ -69,52 +69,6 @@ func TestServerErrors(t *testing.T) {
 	}
 }
 
-// If the context ends while the server has not answered, the error matches both.
-func TestAcquireOfAServerThatDoesNotAnswer(t *testing.T) {
-	t.Parallel()
-	s := newSpace(t)
-	up := make(chan struct{})
-	l := s.tapped(func(ctx context.Context, call driver.Call, next redistest.Run) (string, error) {
-		select {
-		case <-up:
-			return next(ctx, call)
-		case <-ctx.Done():
-			return "", ctx.Err()
-		}
-	}).Mutex("m")
-	var err error
-	for timeout := 20 * time.Millisecond; !errors.Is(err, holdfast.ErrUnavailable) && timeout < 20*time.Second; timeout *= 2 { // it may be over before anything is sent
-		ctx, cancel := context.WithTimeout(t.Context(), timeout)
-		_, err = l.Acquire(ctx)
-		cancel()
-		want(t, "Acquire", err, context.DeadlineExceeded)
-	}
-	want(t, "Acquire", err, holdfast.ErrUnavailable)
-	var refused *holdfast.ServerError
-	if !errors.As(err, &refused) || refused.Code != "" || refused.Name != "m" {
-		t.Errorf("Acquire: %+v", err)
-	}
-	close(up)
-	s.cleaned()
-}
-
-// A lost reply does not leave the lock held by nobody.
-func TestALostReplyLeavesNoLock(t *testing.T) {
-	t.Parallel()
-	s := newSpace(t)
-	l := s.tapped(func(ctx context.Context, call driver.Call, next redistest.Run) (string, error) {
-		reply, err := next(ctx, call)
-		if strings.Contains(call.Script.Name, "acquire") {
-			return "", io.ErrUnexpectedEOF
-		}
-		return reply, err
-	}, func(cfg *holdfast.Config) { cfg.RetryTimeout = 20 * time.Millisecond }).Mutex("m")
-	_, err := l.TryAcquire(t.Context())
-	want(t, "TryAcquire", err, holdfast.ErrAmbiguous)
-	release(t, acquire(t, s.client().Mutex("m")))
-	s.cleaned()
-}
-
 func TestTextsOfErrors(t *testing.T) {
 	t.Parallel()
 	for want, err := range map[string]error{

@@ -1,9 +1,11 @@
 package behaviour
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
+	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
@@ -41,6 +43,48 @@ func TestAFreeLockCostsOneRoundTrip(t *testing.T) {
 			if n := ran[command]; n != 0 {
 				t.Errorf("%d %s for %d cycles of a free lock", n, command, cycles)
 			}
+		}
+	})
+}
+
+// Each hand-over from client to client costs the same number of commands, however many clients wait.
+func TestACrowdCostsNoMoreCommands(t *testing.T) {
+	t.Parallel()
+	backend.Virtual(t, func(t *testing.T, b *backend.Backend) {
+		for _, n := range []int{3, 50} {
+			var locks []*holdfast.Lock
+			var counts []func() int64
+			for range n {
+				c, count := b.Counted(t, nil)
+				locks, counts = append(locks, c.Mutex(fmt.Sprint("m", n))), append(counts, count)
+			}
+			sent := func() (all int64) {
+				for _, count := range counts {
+					all += count()
+				}
+				return all
+			}
+			lease := backend.Acquire(t, locks[0])
+			waiting := make([]<-chan *holdfast.Lease, n)
+			for i, l := range locks[1:] {
+				waiting[i+1] = queue(t, l, i+1)
+			}
+			const handovers = 150
+			before := sent()
+			for k := range handovers {
+				backend.Release(t, lease)
+				lease = backend.Receive(t, waiting[(k+1)%n])
+				waiting[k%n] = backend.Start(t, locks[k%n])
+				time.Sleep(time.Millisecond) // until it is queued
+			}
+			if cost := sent() - before; cost > 2*handovers+2 { // the first one may cost more
+				t.Errorf("%d clients wait: %d commands for %d hand-overs, want two for each", n-1, cost, handovers)
+			}
+			for k := handovers; k < handovers+n-1; k++ {
+				backend.Release(t, lease)
+				lease = backend.Receive(t, waiting[(k+1)%n])
+			}
+			backend.Release(t, lease)
 		}
 	})
 }

@@ -150,6 +150,25 @@ func TestWithoutPermissionForTheSettings(t *testing.T) {
 	}, server.Conf("maxmemory", "100mb"), server.Conf("maxmemory-policy", "allkeys-lru"))
 }
 
+// A replica refuses the lock, and the error also says what to do about it.
+func TestWarnsOfAReplica(t *testing.T) {
+	t.Parallel()
+	bin := server.One(t)
+	replica := server.StartReplica(t, bin, server.Start(t, bin))
+	var said journal
+	cfg := said.config()
+	cfg.CommandTimeout, cfg.RetryTimeout = 6*time.Second, 8*time.Second // a late answer would be another warning
+	client := backend.Open(t, cfg, &redis.Options{Addr: replica.Addr()})
+	if _, err := client.Mutex("a").TryAcquire(t.Context()); err == nil {
+		t.Error("a replica gave a lock")
+	}
+	backend.Eventually(t, "the warning", func() bool { return said.String() != "" })
+	if err := client.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+	expectWarnings(t, said.String(), `seen="role slave"`)
+}
+
 // A waiter that is not notified causes one warning, and gets the lock all the same.
 func TestWarnsOfPolling(t *testing.T) {
 	t.Parallel()

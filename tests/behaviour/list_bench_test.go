@@ -2,6 +2,7 @@ package behaviour
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 	"strconv"
@@ -85,8 +86,9 @@ func fill(tb testing.TB, b *backend.Backend, n int) map[string]holdfast.Kind {
 	return all
 }
 
-// listsThese lists all locks of a server, and requires that these are there, each once and as it is, and no others.
-func listsThese(tb testing.TB, in *inspect.Inspector, want map[string]holdfast.Kind) {
+// listsThese lists all locks of a server, and requires that these are there, each once and as it is, and no others but new ones.
+// It calls meanwhile after each.
+func listsThese(tb testing.TB, in *inspect.Inspector, want map[string]holdfast.Kind, meanwhile func(listed int)) {
 	tb.Helper()
 	ctx, cancel := context.WithTimeout(tb.Context(), 2*time.Minute)
 	defer cancel()
@@ -96,21 +98,38 @@ func listsThese(tb testing.TB, in *inspect.Inspector, want map[string]holdfast.K
 			tb.Fatalf("after %d locks: %v", len(listed), err)
 		}
 		base, _, _ := strings.Cut(s.Name, "/")
+		if base == "new" {
+			continue
+		}
 		if s.Kind != want[s.Name] || !s.Held() || listed[s.Name] || (s.Waiting > 0) != (base == "awaited" || base == "java") {
 			tb.Fatalf("listed is %+v", s)
 		}
 		listed[s.Name] = true
+		meanwhile(len(listed))
 	}
 	if len(listed) != len(want) {
 		tb.Fatalf("%d are listed of %d", len(listed), len(want))
 	}
 }
 
-// The locks on which BenchmarkList100000 relies are what it takes them for.
-func TestCopiesOfLocksAreListed(t *testing.T) {
+// Thousands of locks of all kinds, among as many keys of others, are listed once each, whoever comes and goes meanwhile.
+func TestInspectorListsThousands(t *testing.T) {
 	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
-		listsThese(t, inspect.New(b.Client(t, nil)), fill(t, b, 700))
+		all := fill(t, b, 3000)
+		c, pipe := b.Client(t, nil), b.Redis(t).Pipeline()
+		listsThese(t, inspect.New(c), all, func(listed int) {
+			if listed%500 != 0 {
+				return
+			}
+			backend.Acquire(t, c.Mutex("new/"+strconv.Itoa(listed), holdfast.NoRenew(), holdfast.TTL(time.Minute)))
+			for i := range 2000 { // the keys are moved about
+				pipe.Set(t.Context(), fmt.Sprint("noise:", listed, "-", i), "x", 0)
+			}
+			if _, err := pipe.Exec(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		})
 	})
 }
 
@@ -202,7 +221,7 @@ func BenchmarkList100000(b *testing.B) {
 	list := while(b, on.Server, func() {
 		b.ReportAllocs()
 		for b.Loop() {
-			listsThese(b, in, all)
+			listsThese(b, in, all, func(int) {})
 		}
 	})
 	b.ReportMetric(float64(n)*float64(b.N)/b.Elapsed().Seconds(), "locks/s")

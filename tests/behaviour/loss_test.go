@@ -3,7 +3,6 @@ package behaviour
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -43,19 +42,11 @@ func TestALockThatWasDeletedIsToldFromOneThatWasTaken(t *testing.T) {
 	backend.EachLong(t, func(t *testing.T, b *backend.Backend) {
 		c, other := b.Client(t, nil), b.Client(t, nil)
 		rdb, ctx := b.Redis(t), context.Background()
-		for kind, lock := range map[string]func(c *holdfast.Client, o holdfast.Option) *holdfast.Lock{
-			"mutex": func(c *holdfast.Client, o holdfast.Option) *holdfast.Lock { return c.Mutex("a", o) },
-			"key":   func(c *holdfast.Client, o holdfast.Option) *holdfast.Lock { return c.MutexKey("holdfast:{a}", o) },
-			"redisson": func(c *holdfast.Client, o holdfast.Option) *holdfast.Lock {
-				return c.RedissonMutex("holdfast:{a}", o)
-			},
-			"owner": func(c *holdfast.Client, o holdfast.Option) *holdfast.Lock {
-				return c.OwnerMutex("a", fmt.Sprintf("%p", c), o)
-			},
-			"reader":    func(c *holdfast.Client, o holdfast.Option) *holdfast.Lock { return c.RWMutex("a", o).Reader() },
-			"writer":    func(c *holdfast.Client, o holdfast.Option) *holdfast.Lock { return c.RWMutex("a", o).Writer() },
-			"semaphore": func(c *holdfast.Client, o holdfast.Option) *holdfast.Lock { return c.Semaphore("a", 1, o).Permits(1) },
-		} {
+		for kind, lock := range breakable {
+			key := map[string]string{"mutex": "holdfast:{a}", "key": "{a}:key", "redisson": "java", "owner": "holdfast:{own}", "semaphore": "holdfast:{sem}"}[kind]
+			if key == "" {
+				key = "holdfast:{rw}"
+			}
 			for way, tell := range told {
 				ttl := time.Minute
 				if way == "a renewal" {
@@ -64,12 +55,12 @@ func TestALockThatWasDeletedIsToldFromOneThatWasTaken(t *testing.T) {
 					}
 				}
 				lease := backend.Acquire(t, lock(c, holdfast.TTL(ttl)))
-				rdb.Del(ctx, "holdfast:{a}")
+				rdb.Del(ctx, key)
 				wantLoss(t, kind+" that was deleted, told by "+way, tell(ctx, lease), holdfast.LossDeleted, "")
-				rdb.Del(ctx, "holdfast:{a}")
+				rdb.Del(ctx, key)
 
 				lease = backend.Acquire(t, lock(c, holdfast.TTL(ttl)))
-				rdb.Del(ctx, "holdfast:{a}")
+				rdb.Del(ctx, key)
 				next := backend.Acquire(t, lock(other, holdfast.TTL(time.Minute)))
 				wantLoss(t, kind+" that was taken, told by "+way, tell(ctx, lease), holdfast.LossTaken, "")
 				backend.Release(t, next)

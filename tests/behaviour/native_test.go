@@ -9,8 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/internal/script"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
@@ -90,96 +88,6 @@ func TestAReleaseIsOneCommand(t *testing.T) {
 			t.Errorf("%d releases at once: %s", goroutines, got)
 		}
 		end()
-		b.Cleaned(t)
-	})
-}
-
-// The client knows the form of the value only for plain mutexes that an answered request acquired. It releases
-// other locks by scripts, and so does a client without batches.
-func TestLocksWhoseValueIsNotKnownAreReleasedByScripts(t *testing.T) {
-	t.Parallel()
-	eachNative(t, func(t testing.TB, b *backend.Backend) {
-		c, other := b.Client(t, nil), b.Client(t, nil)
-		backend.Release(t, backend.Acquire(t, c.Mutex("warm")))
-		kinds := map[string]*holdfast.Lock{
-			"exact key":          c.MutexKey("a"),
-			"a lock of Redisson": c.RedissonMutex("b"),
-			"a reader":           c.RWMutex("c").Reader(),
-			"a permit":           c.Semaphore("d", 1).Permits(1),
-			"by itself":          b.Client(t, &holdfast.Config{ViaClient: true}).Mutex("e"),
-		}
-		since := releasing(b.Server)
-		for what, l := range kinds {
-			backend.Release(t, backend.Acquire(t, l))
-			if got := since(); !strings.HasPrefix(got, "0 DELIFEQ") {
-				t.Errorf("%s: %s", what, got)
-			}
-		}
-		// A script acquires the lock because it was contended.
-		held := backend.Acquire(t, other.Mutex("g"))
-		if _, err := c.Mutex("g").TryAcquire(t.Context()); !errors.Is(err, holdfast.ErrHeld) {
-			t.Errorf("a lock that is held: %v", err)
-		}
-		backend.Release(t, held)
-		for _, want := range []string{"0 DELIFEQ", "1 DELIFEQ"} {
-			lease := backend.Acquire(t, c.Mutex("g"))
-			since()
-			backend.Release(t, lease)
-			if got := since(); !strings.HasPrefix(got, want) {
-				t.Errorf("contended before: %s, want %s", got, want)
-			}
-		}
-		// The server hands this lock over.
-		lease := backend.Acquire(t, other.Mutex("f"))
-		waiting := queue(t, c.Mutex("f"), 1)
-		backend.Release(t, lease)
-		next := backend.Receive(t, waiting)
-		since()
-		backend.Release(t, next)
-		if got := since(); !strings.HasPrefix(got, "0 DELIFEQ") {
-			t.Errorf("handed over: %s", got)
-		}
-		b.Cleaned(t)
-	})
-}
-
-// The fence may be ahead of the clock, as after fences were reserved in vain.
-func TestReleaseWithAFenceThatLeadsTheClock(t *testing.T) {
-	t.Parallel()
-	eachNative(t, func(t testing.TB, b *backend.Backend) {
-		c := b.Client(t, nil)
-		backend.Release(t, backend.Acquire(t, c.Mutex("m")))
-		surveyed(t, b)
-		for _, lead := range []time.Duration{0, 500 * time.Microsecond, 900 * time.Millisecond, time.Hour, 23 * time.Hour} {
-			backend.SetCounter(t, b.Redis(t), "holdfast:fences", time.Now().Add(lead).UnixMicro())
-			lease := backend.Acquire(t, c.Mutex("m"))
-			if ahead := time.Until(time.UnixMicro(int64(lease.Fence()))); ahead < lead-time.Minute {
-				t.Errorf("the fence is %v ahead; want %v", ahead, lead)
-			}
-			since, want := releasing(b.Server), "1 DELIFEQ, 0 MGET, 0 scripts"
-			backend.Release(t, lease)
-			if got := since(); !strings.HasPrefix(got, want) {
-				t.Errorf("%v: %s; want %s", lead, got, want)
-			}
-		}
-		b.Cleaned(t)
-	})
-}
-
-// If the user may not use the command, releases go by scripts from then on: the command is refused once.
-func TestReleasesWithoutPermissionForTheCommand(t *testing.T) {
-	t.Parallel()
-	eachNative(t, func(t testing.TB, b *backend.Backend) {
-		if err := b.Redis(t).ACLSetUser(t.Context(), "u", "on", ">secret", "+@all", "-delifeq", "allchannels", "~*").Err(); err != nil {
-			t.Fatal(err)
-		}
-		c := b.Client(t, nil, func(o *redis.Options) { o.Username, o.Password = "u", "secret" })
-		for i := range 5 {
-			backend.Release(t, backend.Acquire(t, c.Mutex(fmt.Sprint("m", i))))
-		}
-		if n := b.Server.Rejections()["delifeq"]; n != 1 {
-			t.Errorf("DELIFEQ is refused %d times; want once", n)
-		}
 		b.Cleaned(t)
 	})
 }

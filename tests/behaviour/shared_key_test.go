@@ -207,58 +207,6 @@ func TestSharedKeySurvivesCrashes(t *testing.T) {
 	})
 }
 
-// Both sides increment a counter that only the lock guards, and the side that polls gets its turns.
-func TestSharedKeyUnderLoad(t *testing.T) {
-	t.Parallel()
-	eachSharing(t, backend.Each, func(t testing.TB, b *backend.Backend, shared sharedKey, strange func(*redis.Client, string) stranger) {
-		const each = 40
-		var counter, inside atomic.Int64
-		work := func() {
-			if inside.Add(1) != 1 {
-				t.Error("two are inside")
-			}
-			n := counter.Load()
-			time.Sleep(100 * time.Microsecond)
-			counter.Store(n + 1)
-			inside.Add(-1)
-		}
-		var wg sync.WaitGroup
-		for i := range 3 {
-			l := shared(b.Client(t, nil), "k")
-			wg.Go(func() {
-				for range each {
-					lease, err := l.Acquire(t.Context())
-					if err != nil {
-						t.Error(err)
-						return
-					}
-					work()
-					if err := lease.Release(t.Context()); err != nil {
-						t.Error(err)
-					}
-				}
-			})
-			theirs := strange(b.Redis(t), "k")
-			wg.Go(func() {
-				for n := range each {
-					token := strconv.Itoa(i) + "-" + strconv.Itoa(n)
-					for !theirs.try(t, token, time.Minute) {
-						time.Sleep(3 * time.Millisecond)
-					}
-					work()
-					if !theirs.unlock(t, token) {
-						t.Error("their release is refused")
-					}
-				}
-			})
-		}
-		wg.Wait()
-		if got := counter.Load(); got != 6*each {
-			t.Errorf("the counter shows %d after %d increments", got, 6*each)
-		}
-	})
-}
-
 // Fault: Ours hand over a shared key to each other without end, while a foreign program polls it. The lock is free
 // for a moment after some hand-overs, and the foreign program gets it.
 func TestHandoversLeaveGapsOnASharedKey(t *testing.T) {

@@ -48,36 +48,23 @@ func TestStatusOfEachKind(t *testing.T) {
 		for l, want := range kinds {
 			check(l, want)
 		}
-		holder := func(l locked, lease *holdfast.Lease, mode holdfast.Mode, permits int) {
-			t.Helper()
-			got, err := l.Status(t.Context())
-			h, held := got.Holder()
-			if err != nil || !held || !got.Held() || len(got.Holders) != 1 || h.Name != l.Name() || h.Owner != lease.Owner() ||
-				h.Mode != mode || h.Permits != permits || !backend.IsShown(h.Fence, lease.Fence()) || got.Fence != h.Fence || h.TTL <= 0 || h.Foreign {
-				t.Errorf("Status of %s is %+v, %v", l.Name(), got, err)
-			}
-			backend.Release(t, lease)
-		}
-		holder(mutex, backend.Acquire(t, mutex), holdfast.ModeExclusive, 0)
-		holder(key, backend.Acquire(t, key), holdfast.ModeExclusive, 0)
-		holder(redisson, backend.Acquire(t, redisson), holdfast.ModeExclusive, 0)
-		holder(owner, backend.Acquire(t, owner), holdfast.ModeExclusive, 0)
-		holder(rw, backend.Acquire(t, rw.Reader()), holdfast.ModeReader, 0)
-		holder(rw, backend.Acquire(t, rw.Writer()), holdfast.ModeWriter, 0)
-		holder(semaphore, backend.Acquire(t, semaphore.Permits(3)), holdfast.ModePermits, 3)
 		party, err := latch.Register(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
-		holder(latch, party.Lease(), holdfast.ModeParty, 0)
-		guest, err := barrier.Join(t.Context())
-		if err != nil {
+		got, err := latch.Status(t.Context())
+		if h, held := got.Holder(); err != nil || !held || h.Name != "l" || h.Owner != "me" || h.Mode != holdfast.ModeParty || got.Limit != 7 || got.Count != 7 || h.TTL <= 0 {
+			t.Errorf("Status of a latch is %+v, %v", got, err)
+		}
+		if err := party.Leave(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		holder(barrier, guest.Lease(), holdfast.ModeParty, 0)
+		if got, err := latch.Status(t.Context()); err != nil || got.Count != 6 || got.Held() {
+			t.Errorf("Status of a latch whose party has left is %+v, %v", got, err)
+		}
 		several := c.Multi([]string{"m", "n"})
 		lease := backend.Acquire(t, several)
-		got, err := several.Status(t.Context())
+		got, err = several.Status(t.Context())
 		if err != nil || len(got.Holders) != 2 || got.Name != "m, n" || got.Key != "" || got.Holders[0].Fence != lease.Fences()[got.Holders[0].Name] {
 			t.Errorf("Status of several is %+v, %v", got, err)
 		}

@@ -111,52 +111,40 @@ func TestObserversOfEveryKindOfLock(t *testing.T) {
 	})
 }
 
-func TestObserversOfAWaiterOfAnotherProcess(t *testing.T) {
-	backend.Each(t, func(t *testing.T, b *backend.Backend) {
-		other, here := b.Client(t, &holdfast.Config{Owner: "other"}), holdfast.Config{}
-		c, r := observed(t, b, here)
+func TestObserversOfAWaiter(t *testing.T) {
+	t.Parallel()
+	backend.Virtual(t, func(t *testing.T, b *backend.Backend) {
+		other := b.Client(t, &holdfast.Config{Owner: "other"})
+		c, r := observed(t, b, holdfast.Config{Owner: "me"})
 		held := backend.Acquire(t, other.Mutex("x"))
 		leases := queue(t, c.Mutex("x"), 1)
+		behind := backend.Start(t, c.Mutex("x"))
+		time.Sleep(time.Millisecond) // until it is queued within the process
 		backend.Release(t, held)
-		lease := backend.Receive(t, leases)
-		a := r.Latest(t)
-		switch {
-		case a.Queued == nil:
-			t.Error("AcquireQueued was not called")
-		case a.Queued.Ahead != 0 || a.Queued.Holder.Owner != "" && a.Queued.Holder.Owner != "other":
-			t.Errorf("AcquireQueued: %+v", *a.Queued)
-		}
-		if a.End.Handover != holdfast.HandoverServer || a.End.Fence != lease.Fence() {
-			t.Errorf("AcquireEnd: %+v", *a.End)
-		}
-		backend.Release(t, lease)
-		eventually(t, r, "AcquireStart", "AcquireQueued", "AcquireEnd", "Released")
-	})
-}
-
-func TestObserversOfAWaiterOfTheSameProcess(t *testing.T) {
-	backend.Each(t, func(t *testing.T, b *backend.Backend) {
-		c, r := observed(t, b, holdfast.Config{Owner: "me"})
-		// A renewal reserves fences for the waiter, so that the lock can be passed on.
-		first := backend.Acquire(t, c.Mutex("x"))
-		leases := queue(t, c.Mutex("x"), 1)
-		if err := first.Extend(context.Background(), time.Second); err != nil {
-			t.Fatal(err)
-		}
-		a := r.Latest(t)
-		if a.Queued == nil || a.Queued.Holder.Owner != "me" || a.Queued.Holder.Fence != first.Fence() || a.Queued.Holder.TTL <= 0 || a.Queued.Holder.Mode != holdfast.ModeExclusive {
-			t.Errorf("AcquireQueued: %+v", a.Queued)
-		}
+		first := backend.Receive(t, leases)
+		time.Sleep(20 * time.Millisecond) // a renewal reserves fences for the one behind
 		backend.Release(t, first)
-		second := backend.Receive(t, leases)
-		a = r.Latest(t)
-		if by := a.End.Handover; by == holdfast.HandoverNone {
-			t.Error("AcquireEnd does not say how the lock came")
+		second := backend.Receive(t, behind)
+		all := r.Acquires()
+		if a := all[0]; a.Queued == nil || a.Queued.Ahead != 0 || a.Queued.Holder.Owner != "other" {
+			t.Errorf("AcquireQueued behind another process: %+v", a.Queued)
 		}
-		if from := r.Acquires()[0].Last; (from.Handover == holdfast.HandoverLocal) != (a.End.Handover == holdfast.HandoverLocal) {
-			t.Errorf("the lock went as %q and came as %q", from.Handover, a.End.Handover)
+		if a := all[0]; a.End.Handover != holdfast.HandoverServer || a.End.Fence != first.Fence() {
+			t.Errorf("AcquireEnd of a lock from another process: %+v", *a.End)
+		}
+		if from, to := all[0].Last, all[1].End; from == nil || from.Handover != holdfast.HandoverLocal || to.Handover != holdfast.HandoverLocal {
+			t.Errorf("within the process, the lock went by %+v and came by %+v", from, *to)
 		}
 		backend.Release(t, second)
+
+		first = backend.Acquire(t, c.Mutex("y"))
+		leases = queue(t, c.Mutex("y"), 1)
+		if q := r.Latest(t).Queued; q == nil || q.Holder.Owner != "me" || q.Holder.Fence != first.Fence() || q.Holder.TTL <= 0 || q.Holder.Mode != holdfast.ModeExclusive {
+			t.Errorf("AcquireQueued in the holder's process: %+v", q)
+		}
+		backend.Release(t, first)
+		backend.Release(t, backend.Receive(t, leases))
+		eventually(t, r, "AcquireStart", "AcquireQueued", "AcquireEnd", "Released")
 	})
 }
 
@@ -568,52 +556,6 @@ func TestObserversOfALockThatIsCarried(t *testing.T) {
 		if a := eventually(t, r, "AcquireStart", "AcquireEnd"); !errors.Is(a.End.Err, holdfast.ErrLost) || a.End.Handover != holdfast.HandoverNone {
 			t.Errorf("AcquireEnd: %+v", *a.End)
 		}
-	})
-}
-
-// Goroutines of a process pass the lock on until it is another process's turn. The events of the one that passes it on, and
-// of the one that gets it, say so.
-func TestObserversOfHandoversWithinAProcess(t *testing.T) {
-	backend.Each(t, func(t *testing.T, b *backend.Backend) {
-		c, r := observed(t, b, holdfast.Config{})
-		other := b.Client(t, nil)
-		backend.Eventually(t, "a hand-over within the process", func() bool {
-			before := len(r.Acquires())
-			held := backend.Acquire(t, other.Mutex("x"))
-			var all []<-chan *holdfast.Lease
-			for range 4 {
-				all = append(all, backend.Start(t, c.Mutex("x")))
-			}
-			backend.Eventually(t, "four are queued", func() bool {
-				n := 0
-				for _, a := range r.Acquires()[before:] {
-					if a.Queued != nil {
-						n++
-					}
-				}
-				return n == 4
-			})
-			backend.Release(t, held)
-			for _, leases := range all {
-				go func() { backend.Release(t, backend.Receive(t, leases)) }()
-			}
-			backend.Eventually(t, "all are released", func() bool {
-				return !slices.ContainsFunc(r.Acquires()[before:], func(a *recorder.Acquire) bool { return a.Last == nil })
-			})
-			came, went := 0, 0
-			for _, a := range r.Acquires()[before:] {
-				if a.End.Handover == holdfast.HandoverLocal {
-					came++
-				}
-				if a.Last.Handover == holdfast.HandoverLocal {
-					went++
-				}
-			}
-			if came != went {
-				t.Errorf("%d passed the lock on, and %d got it", went, came)
-			}
-			return came > 0
-		})
 	})
 }
 

@@ -20,12 +20,18 @@ func TestACounterThatSomebodyHasSet(t *testing.T) {
 		held := backend.Acquire(t, c.Mutex("held"))
 		for what, forged := range map[string]int64{
 			"text":                  0,
+			"a hash":                -2,
 			"a forged counter":      8_999_999_999_999_000,
 			"more than a day ahead": time.Now().Add(24*time.Hour + time.Minute).UnixMicro(),
 			"more than 64 bits":     -1,
 		} {
 			if forged > 0 {
 				backend.SetCounter(t, rdb, counter, forged)
+			} else if what == "a hash" {
+				rdb.Del(t.Context(), counter)
+				if err := rdb.HSet(t.Context(), counter, "a", "b").Err(); err != nil {
+					t.Fatal(err)
+				}
 			} else if forged < 0 { // 1000 times as much is just above 1<<64
 				rdb.Del(t.Context(), counter)
 				if err := rdb.Do(t.Context(), "XADD", counter, "18446744073709552-0", "g", "").Err(); err != nil {

@@ -13,6 +13,8 @@ import (
 
 // Fault: A name is in use as another kind of lock. The error, ErrMismatch, names the kind: the caller should use it
 // as that, not delete it.
+//
+// Fault: The lock, its queue or the fence counter has the wrong type. ErrMismatch says what it is, and no lock is half taken.
 func TestAnotherKindOfLockIsNamed(t *testing.T) {
 	t.Parallel()
 	backend.Each(t, func(t *testing.T, b *backend.Backend) {
@@ -94,8 +96,16 @@ func TestAnotherKindOfLockIsNamed(t *testing.T) {
 				}
 			}
 		}
-		if _, err := c.Mutex("queue").Status(t.Context()); !errors.Is(err, holdfast.ErrMismatch) || !strings.Contains(err.Error(), "its queue") {
-			t.Errorf("a queue that is none: %v", err)
+		_, looked := c.Mutex("queue").Status(t.Context())
+		rdb.Set(t.Context(), "holdfast:{queue}", "theirs", 0) // otherwise its queue does not matter
+		_, acquired := c.Mutex("queue").Acquire(t.Context())
+		for what, err := range map[string]error{"Status": looked, "Acquire": acquired} {
+			if !errors.Is(err, holdfast.ErrMismatch) || errors.Is(err, holdfast.ErrHeld) || what == "Status" && !strings.Contains(err.Error(), "its queue") {
+				t.Errorf("%s, with a queue that is none: %v", what, err)
+			}
+		}
+		if value := rdb.Get(t.Context(), "holdfast:{queue}").Val(); value != "theirs" {
+			t.Errorf("a lock whose queue is none became %q", value)
 		}
 		for kind, lease := range leases {
 			if err := lease.Err(); err != nil {

@@ -32,71 +32,6 @@ func mustNotRun(t testing.TB) func(context.Context, *holdfast.Lease) (string, er
 	}
 }
 
-// Many processes run a job that fails at random: exactly one run is completed in a window.
-func TestOnceOfMany(t *testing.T) {
-	t.Parallel()
-	backend.Each(t, func(t *testing.T, b *backend.Backend) {
-		var clients []*holdfast.Client
-		for range 4 {
-			clients = append(clients, b.Client(t, nil))
-		}
-		for round := range 5 {
-			if err := runByMany(t, clients, holdfast.Slot(fmt.Sprint("round ", round), time.Hour)); err != nil {
-				t.Errorf("round %d: %v", round, err)
-			}
-		}
-	})
-}
-
-// runByMany makes three goroutines of each client run the job in that window. It returns the violations, unless
-// a lease was lost while it was in use.
-func runByMany(t testing.TB, clients []*holdfast.Client, window holdfast.Window) error {
-	var running, completed atomic.Int32
-	var tries atomic.Uint64
-	var wg sync.WaitGroup
-	wrong := make(chan error, 6*len(clients)+1)
-	for _, c := range clients {
-		j := c.Once("j", window)
-		for range 3 {
-			wg.Go(func() {
-				run, err := j.Do(t.Context(), func(context.Context, *holdfast.Lease) (string, error) {
-					if n := running.Add(1); n != 1 {
-						wrong <- fmt.Errorf("%d run it at a time", n)
-					}
-					defer running.Add(-1)
-					if random(int(tries.Add(1))).IntN(3) > 0 {
-						return "", errBroken
-					}
-					return "", nil
-				})
-				if run.Here {
-					completed.Add(1)
-				}
-				if err != nil && !errors.Is(err, errBroken) {
-					wrong <- err
-				}
-			})
-		}
-	}
-	wg.Wait()
-	want := int32(1)
-	if _, err := clients[0].Once("j", window).Last(t.Context()); errors.Is(err, holdfast.ErrOnceNone) {
-		want = 0 // all tries have failed
-	}
-	switch n := completed.Load(); {
-	case n > 1:
-		t.Errorf("completed %d times", n)
-	case n != want:
-		wrong <- fmt.Errorf("completed %d times, want %d", n, want)
-	}
-	close(wrong)
-	var all []error
-	for err := range wrong {
-		all = append(all, err)
-	}
-	return errors.Join(all...)
-}
-
 // A job's record is never a lock, whatever its windows and the locks are named.
 func TestRecordsAreBesideLocksOfAnyName(t *testing.T) {
 	t.Parallel()
@@ -117,6 +52,45 @@ func TestRecordsAreBesideLocksOfAnyName(t *testing.T) {
 		backend.Release(t, backend.Acquire(t, lock))
 		if last, err := job.Last(t.Context()); err != nil || last.Fence != run.Fence {
 			t.Errorf("the run after that: %+v, %v", last, err)
+		}
+	})
+}
+
+// Many processes run a job that fails at random: one run at a time, and at most one is completed in a window.
+func TestOnceOfMany(t *testing.T) {
+	t.Parallel()
+	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+		clients := []*holdfast.Client{b.Client(t, nil), b.Client(t, nil), b.Client(t, nil), b.Client(t, nil)}
+		for round := range 5 {
+			var running, completed, tries atomic.Int32
+			var wg sync.WaitGroup
+			window := holdfast.Slot(fmt.Sprint("round ", round), time.Hour)
+			for n := range 12 {
+				j := clients[n%4].Once("j", window)
+				wg.Go(func() {
+					run, err := j.Do(t.Context(), func(context.Context, *holdfast.Lease) (string, error) {
+						if n := running.Add(1); n != 1 {
+							t.Errorf("%d run it at a time", n)
+						}
+						defer running.Add(-1)
+						if random(int(tries.Add(1))).IntN(3) > 0 {
+							return "", errBroken
+						}
+						return "", nil
+					})
+					if run.Here {
+						completed.Add(1)
+					}
+					if err != nil && !errors.Is(err, errBroken) {
+						t.Errorf("Do: %v", err)
+					}
+				})
+			}
+			wg.Wait()
+			_, err := clients[0].Once("j", window).Last(t.Context())
+			if n := completed.Load(); n > 1 || (n == 0) != errors.Is(err, holdfast.ErrOnceNone) {
+				t.Errorf("round %d: completed %d times; Last: %v", round, n, err)
+			}
 		}
 	})
 }

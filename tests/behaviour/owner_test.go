@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -115,38 +114,36 @@ func TestAnOwnersNameMakesNoLockItsOwn(t *testing.T) {
 func TestOwnersInAStorm(t *testing.T) {
 	t.Parallel()
 	backend.Each(t, func(t *testing.T, b *backend.Backend) {
-		var mu sync.Mutex
+		var mu sync.Mutex // guards the rest
 		var owner string
-		var holds int
+		var holds, turns, joint int
 		var highest uint64
-		var turns, joint atomic.Int64
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
 		enter := func(who string, fence uint64) {
 			mu.Lock()
 			defer mu.Unlock()
 			switch {
-			case holds == 0:
-				turns.Add(1)
-				if fence < highest || fence == highest && who != owner {
-					t.Errorf("%s has the fence %d after %d of %s", who, fence, highest, owner)
-				}
-			case owner != who:
-				t.Errorf("%s has the lock beside %s", who, owner)
+			case holds > 0 && (owner != who || fence != highest):
+				t.Errorf("%s has the fence %d beside %s with %d", who, fence, owner, highest)
+			case holds > 0:
+				joint++
+			case fence < highest || fence == highest && who != owner:
+				t.Errorf("%s has the fence %d after %d of %s", who, fence, highest, owner)
 			default:
-				joint.Add(1)
-				if fence != highest {
-					t.Errorf("%s has the fences %d and %d at once", who, highest, fence)
-				}
+				turns++
 			}
 			owner, highest = who, fence
 			holds++
+			if turns >= 40 && joint > 0 || t.Failed() {
+				cancel()
+			}
 		}
 		leave := func() {
 			mu.Lock()
 			defer mu.Unlock()
 			holds--
 		}
-		ctx, cancel := context.WithCancel(t.Context())
-		defer cancel()
 		var wg sync.WaitGroup
 		for i, who := range []string{"me", "you", "her"} {
 			for j := range 2 {
@@ -160,9 +157,6 @@ func TestOwnersInAStorm(t *testing.T) {
 								continue
 							}
 							enter(who, lease.Fence())
-							if turns.Load() >= 40 && (joint.Load() > 0 || t.Failed()) {
-								cancel()
-							}
 							time.Sleep(upTo(2*time.Millisecond, dice))
 							if dice.IntN(2) == 0 {
 								if inner, err := l.TryAcquire(ctx); err == nil {
@@ -182,9 +176,8 @@ func TestOwnersInAStorm(t *testing.T) {
 			}
 		}
 		wg.Wait()
-		t.Logf("%d turns, %d leases beside another of the same owner", turns.Load(), joint.Load())
-		if turns.Load() < 40 || joint.Load() == 0 {
-			t.Errorf("%d turns and %d joint leases", turns.Load(), joint.Load())
+		if turns < 40 || joint == 0 {
+			t.Errorf("%d turns and %d joint leases", turns, joint)
 		}
 		b.Cleaned(t)
 	})

@@ -10,33 +10,6 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
 )
 
-// Redisson's clients announce their releases, and we hear each of them on every kind of server.
-func TestRedissonsReleaseIsHeard(t *testing.T) {
-	t.Parallel()
-	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
-		theirs := rlock{b.Redis(t), "orders"}
-		d := b.Hearing(t, theirs.channel())
-		l := backend.New(t, nil, d).RedissonMutex("orders")
-		for n := range 9 {
-			token := strconv.Itoa(n)
-			if !theirs.try(t, token, time.Minute) {
-				t.Fatal("a free lock is not granted")
-			}
-			leases := queue(t, l, 1)
-			backend.Eventually(t, "we hear what Redisson's clients hear", func() bool {
-				return b.Redis(t).PubSubNumSub(t.Context(), theirs.channel()).Val()[theirs.channel()] == 1
-			})
-			// Everything published before the mark, such as our own releases, has arrived when the mark has.
-			mark := "mark " + token
-			b.Redis(t).Publish(t.Context(), theirs.channel(), mark)
-			backend.Eventually(t, "we hear the mark", func() bool { return d.Heard(mark) })
-			theirs.unlock(t, token)
-			backend.Eventually(t, "their release reaches us", func() bool { return d.Heard("0", mark) })
-			backend.Release(t, backend.Receive(t, leases))
-		}
-	})
-}
-
 // A release that is heard wakes a waiter at once. By itself the waiter would look only after most of a second.
 func TestRedissonsReleaseWakesAWaiter(t *testing.T) {
 	t.Parallel()

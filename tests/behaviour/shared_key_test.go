@@ -241,43 +241,6 @@ func TestHandoversLeaveGapsOnASharedKey(t *testing.T) {
 	})
 }
 
-// Fault: The lock, its queue or the fence counter has the wrong type. ErrMismatch says what it is, and no lock is
-// half taken.
-func TestKeysOfAnotherTypeAreRefused(t *testing.T) {
-	t.Parallel()
-	backend.Each(t, func(t *testing.T, b *backend.Backend) {
-		rdb := b.Redis(t)
-		for _, key := range []string{"holdfast:{m}", "holdfast:{m}:q", "holdfast:fences"} {
-			rdb.FlushAll(t.Context())
-			rdb.HSet(t.Context(), key, "a", "b")
-			if key == "holdfast:{m}:q" { // checked only if it exists
-				rdb.Set(t.Context(), "holdfast:{m}", "theirs", 0)
-			}
-			l := b.Client(t, nil).Mutex("m")
-			_, err := l.TryAcquire(t.Context())
-			if key != "holdfast:{m}:q" || err == nil {
-				if !errors.Is(err, holdfast.ErrMismatch) || errors.Is(err, holdfast.ErrHeld) {
-					t.Errorf("%s is a hash: TryAcquire: %v", key, err)
-				}
-			}
-			if _, err := l.Acquire(t.Context()); !errors.Is(err, holdfast.ErrMismatch) {
-				t.Errorf("%s is a hash: Acquire: %v", key, err)
-			}
-			if key != "holdfast:{m}" {
-				rdb.Del(t.Context(), key)
-				if got, _ := rdb.Get(t.Context(), "holdfast:{m}").Result(); got != "" && got != "theirs" {
-					t.Errorf("%s is a hash: the lock is half taken: %q", key, got)
-				}
-			}
-		}
-		rdb.FlushAll(t.Context())
-		rdb.Set(t.Context(), "holdfast:fences", "not a number", 0)
-		if _, err := b.Client(t, nil).Mutex("m").Acquire(t.Context()); !errors.Is(err, holdfast.ErrMismatch) {
-			t.Errorf("the fence counter is text: %v", err)
-		}
-	})
-}
-
 // Fault: A queue has the wrong type. Its lock's holder can still release.
 func TestReleaseDespiteABrokenQueue(t *testing.T) {
 	t.Parallel()

@@ -102,9 +102,7 @@ func TestClose(t *testing.T) {
 	wantWaiting(t, "Close", closed)
 	release(t, several)
 	for range 2 {
-		if err := receive(t, closed); err != nil {
-			t.Errorf("Close: %v", err)
-		}
+		want(t, "Close", receive(t, closed), nil)
 	}
 	awaitWaiters(t, s.client().Mutex("other"), 0)
 	release(t, other, last)
@@ -116,9 +114,7 @@ func TestCloseGivesUpWithItsContext(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t)
 	c, err := holdfast.New(s.server.Driver(), &holdfast.Config{Prefix: s.prefix, TTL: time.Minute})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	acquire(t, c.Mutex("m"))
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()

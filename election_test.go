@@ -2,7 +2,6 @@ package holdfast_test
 
 import (
 	"context"
-	"errors"
 	"testing"
 	"time"
 
@@ -61,9 +60,7 @@ func TestLeadersFollowEachOther(t *testing.T) {
 	}
 	receive(t, first.terms)
 	first.answer <- nil
-	if err := receive(t, first.over); err != nil {
-		t.Errorf("Run: %v", err)
-	}
+	want(t, "Run", receive(t, first.over), nil)
 	s.cleaned()
 }
 
@@ -83,9 +80,7 @@ func TestADeposedLeaderCampaignsAgain(t *testing.T) {
 	}
 	receive(t, c.terms)
 	c.answer <- context.Canceled // the term is not lost
-	if err := receive(t, c.over); !errors.Is(err, context.Canceled) {
-		t.Errorf("Run: %v", err)
-	}
+	want(t, "Run", receive(t, c.over), context.Canceled)
 }
 
 func TestAnElectionEndsWithItsContext(t *testing.T) {
@@ -136,7 +131,5 @@ func TestWatchEnds(t *testing.T) {
 		go func() { closed <- c.Close(t.Context()) }()
 	}
 	want(t, "the last of Watch", last, holdfast.ErrClosed)
-	if err := receive(t, closed); err != nil {
-		t.Errorf("Close: %v", err)
-	}
+	want(t, "Close", receive(t, closed), nil)
 }

@@ -49,22 +49,14 @@ func TestALatchOpensWhenAllHaveCountedDown(t *testing.T) {
 	for left := 2; left >= 0; left-- {
 		wantWaiting(t, "a waiter", one)
 		wantWaiting(t, "a waiter", two)
-		if err := latch().CountDown(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, latch().CountDown(t.Context()))
 		wantCount(t, l, left)
 	}
 	for _, over := range []<-chan error{one, two} {
-		if err := receive(t, over); err != nil {
-			t.Errorf("Wait: %v", err)
-		}
+		want(t, "Wait", receive(t, over), nil)
 	}
-	if err := l.Wait(t.Context()); err != nil {
-		t.Errorf("Wait for a latch that is open: %v", err)
-	}
-	if err := l.CountDown(t.Context()); err != nil {
-		t.Errorf("CountDown at 0: %v", err)
-	}
+	want(t, "Wait for a latch that is open", l.Wait(t.Context()), nil)
+	want(t, "CountDown at 0", l.CountDown(t.Context()), nil)
 	wantCount(t, l, 0)
 }
 
@@ -75,9 +67,7 @@ func TestRegisteredPartiesCountDownThemselves(t *testing.T) {
 	var parties []*holdfast.LatchParty
 	for range 2 {
 		party, err := s.client().Latch("l", 2).Register(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		parties = append(parties, party)
 	}
 	_, err := l.Register(t.Context())
@@ -87,19 +77,13 @@ func TestRegisteredPartiesCountDownThemselves(t *testing.T) {
 	for i, party := range parties {
 		wantWaiting(t, "a waiter", over)
 		for range 2 { // it counts once
-			if err := party.CountDown(t.Context()); err != nil {
-				t.Errorf("CountDown: %v", err)
-			}
+			want(t, "CountDown", party.CountDown(t.Context()), nil)
 		}
 		want(t, "the party's lease", party.Lease().Err(), holdfast.ErrReleased)
-		if err := party.Leave(t.Context()); err != nil {
-			t.Errorf("Leave after CountDown: %v", err)
-		}
+		want(t, "Leave after CountDown", party.Leave(t.Context()), nil)
 		wantCount(t, l, 1-i)
 	}
-	if err := receive(t, over); err != nil {
-		t.Errorf("Wait: %v", err)
-	}
+	want(t, "Wait", receive(t, over), nil)
 	_, err = l.Register(t.Context())
 	want(t, "a party of a latch that is open", err, holdfast.ErrHeld)
 }
@@ -119,17 +103,13 @@ func TestALatchThatIsBegunAnew(t *testing.T) {
 		s := newSpace(t)
 		over := s.waitFor(t.Context(), s.client().Latch("l", 2)) // first, so that the latch exists once it has looked
 		party, err := s.client().Latch("l", 2).Register(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		l := s.client().Latch("l", 3)
 		_, err = l.Register(t.Context())
 		for _, err := range []error{err, l.Wait(t.Context()), l.CountDown(t.Context())} {
 			want(t, "another number of parties, before "+what, err, holdfast.ErrMismatch)
 		}
-		if err := begin(s, l); err != nil {
-			t.Fatal(err)
-		}
+		must(t, begin(s, l))
 		want(t, "Wait before "+what, receive(t, over), holdfast.ErrLatchReset)
 		for range 2 {
 			want(t, "CountDown of a party from before "+what, party.CountDown(t.Context()), holdfast.ErrLost)
@@ -140,13 +120,9 @@ func TestALatchThatIsBegunAnew(t *testing.T) {
 		_ = party.Leave(t.Context())
 		for left := 3; left > 0; left-- {
 			wantCount(t, l, left)
-			if err := l.CountDown(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			must(t, l.CountDown(t.Context()))
 		}
-		if err := l.Wait(t.Context()); err != nil {
-			t.Errorf("Wait after %s: %v", what, err)
-		}
+		want(t, "Wait after "+what, l.Wait(t.Context()), nil)
 	}
 }
 

@@ -28,9 +28,7 @@ func TestReleaseEndsALease(t *testing.T) {
 	release(t, lease) // a second release does nothing
 	next := acquire(t, l)
 	release(t, lease)
-	if err := next.Err(); err != nil {
-		t.Errorf("a late release ends the next lease: %v", err)
-	}
+	want(t, "a late release ends the next lease", next.Err(), nil)
 	release(t, next)
 }
 

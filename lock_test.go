@@ -188,9 +188,7 @@ func TestReentrantLeasesAreLostTogether(t *testing.T) {
 	l := s.client().Mutex("m", holdfast.Reentrant())
 	outer := acquire(t, l)
 	inner, err := l.Acquire(outer.Context(t.Context()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	s.steal("m")
 	want(t, "Extend", inner.Extend(t.Context(), time.Hour), holdfast.ErrLost)
 	for _, lease := range []*holdfast.Lease{outer, inner} {

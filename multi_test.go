@@ -35,9 +35,7 @@ func TestMultiIsAllOrNothing(t *testing.T) {
 		release(t, taken)
 	}
 	lease, err := all.TryAcquire(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, name := range names {
 		wantHeld(t, c.Mutex(name))
 	}

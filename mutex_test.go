@@ -19,9 +19,7 @@ func TestAMutexHasOneHolder(t *testing.T) {
 	s := newSpace(t)
 	here, there := s.client().Mutex("m"), s.client().Mutex("m")
 	lease := acquire(t, here)
-	if err := lease.Err(); err != nil {
-		t.Errorf("Err of a lease that is held: %v", err)
-	}
+	want(t, "Err of a lease that is held", lease.Err(), nil)
 	wantHeld(t, here)
 	_, err := there.TryAcquire(t.Context())
 	var held *holdfast.HeldError

@@ -73,9 +73,7 @@ func TestWindows(t *testing.T) {
 	}
 	short := c.Once("k", holdfast.Every(50*time.Millisecond))
 	first, err := short.Do(t.Context(), succeeds)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	time.Sleep(60 * time.Millisecond)
 	if second, err := short.Do(t.Context(), succeeds); err != nil || !second.Here || second.Fence <= first.Fence || second.Try != 1 {
 		t.Errorf("after its window: %+v, %v", second, err)

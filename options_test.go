@@ -117,9 +117,7 @@ func compile(t *testing.T, source string) map[int]string {
 		t.Skip("SKIPPED: part of make nightly")
 	}
 	f, err := parser.ParseFile(fset, "p.go", source, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	found := map[int]string{}
 	c := types.Config{Importer: sources, Error: func(err error) {
 		e := err.(types.Error)

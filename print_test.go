@@ -16,14 +16,10 @@ func TestHandlesPrintTheirNames(t *testing.T) {
 	lease := acquire(t, c.Mutex("m"))
 	latch := c.Latch("l", 2)
 	registered, err := latch.Register(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	barrier := c.Barrier("b", 2)
 	joined, err := barrier.Join(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for want, handle := range map[string]fmt.Stringer{
 		fmt.Sprintf("holdfast.Client(%s on %s)", s.prefix, s.server.Driver().Addr()): c,
 		`holdfast.Lock("m")`:            c.Mutex("m"),

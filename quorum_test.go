@@ -90,9 +90,7 @@ func TestAQuorumsMutexHasOneHolder(t *testing.T) {
 	if h, is := got.Holder(); !is || h.Owner != "me" || got.Name != "m" || got.Kind != holdfast.KindMutex {
 		t.Errorf("Status: %+v", got)
 	}
-	if err := lease.Extend(t.Context(), time.Minute); err != nil {
-		t.Errorf("Extend: %v", err)
-	}
+	want(t, "Extend", lease.Extend(t.Context(), time.Minute), nil)
 	next := start(t, there.Acquire)
 	wantWaiting(t, "a waiter", next)
 	release(t, lease)
@@ -138,9 +136,7 @@ func TestAQuorumElectsALeader(t *testing.T) {
 	}
 	second.answer <- nil
 	for _, c := range []*candidate{first, second} {
-		if err := receive(t, c.over); err != nil {
-			t.Errorf("Run: %v", err)
-		}
+		want(t, "Run", receive(t, c.over), nil)
 	}
 }
 
@@ -155,9 +151,7 @@ func TestAQuorumHasTheConfigOfItsFirstClient(t *testing.T) {
 		cfg.Observers = []*holdfast.Observer{{AcquireQueued: func(context.Context, holdfast.AcquireEvent) { queued <- struct{}{} }}}
 	})
 	q, err := holdfast.NewQuorum([]*holdfast.Client{seldom[0], e.clients()[1], e.clients()[2]}, &holdfast.QuorumConfig{NodeTimeout: 10 * time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	next := start(t, func(context.Context) (*holdfast.Lease, error) { return q.Mutex("m").Acquire(ctx) })
 	receive(t, queued)
@@ -201,9 +195,7 @@ func TestNewQuorumRefuses(t *testing.T) {
 	_, err := holdfast.NewQuorum(clients, &holdfast.QuorumConfig{NodeTimeout: time.Microsecond})
 	want(t, "a short NodeTimeout", err, holdfast.ErrInvalid)
 	q, err := holdfast.NewQuorum(clients, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for what, l := range map[string]*holdfast.Lock{"no name": q.Mutex(""), "a TTL of 0": q.Mutex("m", holdfast.TTL(0)), "a TTL beyond MaxTTL": q.Mutex("m", holdfast.TTL(time.Hour))} {
 		want(t, what, tryAcquire(t, l), holdfast.ErrInvalid)
 	}

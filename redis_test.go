@@ -239,3 +239,11 @@ func want(t *testing.T, what string, err, target error) {
 		t.Errorf("%s: %v; want %v", what, err, target)
 	}
 }
+
+// must ends the test if there is an error.
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

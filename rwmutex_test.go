@@ -73,9 +73,7 @@ func TestDowngradeLeavesNoGap(t *testing.T) {
 	awaitWaiters(t, rw, 2)
 
 	reading, err := rw.Downgrade(t.Context(), writing)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if reading.Fence() != writing.Fence() || !reading.IsShared() {
 		t.Errorf("the fence was %d and is %d; shared: %t", writing.Fence(), reading.Fence(), reading.IsShared())
 	}
@@ -101,14 +99,10 @@ func TestTryUpgrade(t *testing.T) {
 	if !errors.As(err, &held) || held.Name != "rw" || !held.Holder.IsZero() {
 		t.Errorf("TryUpgrade beside another reader: %#v", err)
 	}
-	if err := reading.Err(); err != nil {
-		t.Errorf("the reader's lease after it was refused: %v", err)
-	}
+	want(t, "the reader's lease after it was refused", reading.Err(), nil)
 	release(t, other)
 	writing, err := rw.TryUpgrade(t.Context(), reading)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if writing.Fence() <= reading.Fence() || writing.IsShared() {
 		t.Errorf("the writer's fence %d follows %d; shared: %t", writing.Fence(), reading.Fence(), writing.IsShared())
 	}

@@ -85,9 +85,7 @@ func TestResize(t *testing.T) {
 
 	resize(1) // nobody loses a permit, and none is granted until enough have come back
 	for _, lease := range []*holdfast.Lease{one, two, three} {
-		if err := lease.Err(); err != nil {
-			t.Errorf("a lease after a Resize below what is held: %v", err)
-		}
+		want(t, "a lease after a Resize below what is held", lease.Err(), nil)
 	}
 	release(t, one, two)
 	wantHeld(t, sem.Permits(1))

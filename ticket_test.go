@@ -43,9 +43,7 @@ func TestTicketsThatAreNone(t *testing.T) {
 		t.Errorf("no ticket is %s, for %q", none, none.Name())
 	}
 	cutOff, err := ticket.MarshalText()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, text := range []string{"", "x", strings.Repeat("secret", 1000), string(cutOff[:len(cutOff)-4])} {
 		err := none.UnmarshalText([]byte(text))
 		want(t, "a text that is no ticket", err, holdfast.ErrInvalid)
@@ -54,9 +52,7 @@ func TestTicketsThatAreNone(t *testing.T) {
 		}
 	}
 	lease, err := c.Adopt(t.Context(), ticket)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	release(t, lease)
 	s.cleaned()
 }
@@ -96,8 +92,6 @@ func TestPrintedTicketsAreNoSecret(t *testing.T) {
 		t.Errorf("it is printed as %s, want %s", got, want)
 	}
 	adopted, err := s.client().Adopt(t.Context(), decoded.Ticket)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	release(t, adopted)
 }

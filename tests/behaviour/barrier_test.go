@@ -95,9 +95,7 @@ func TestBarrierBreaks(t *testing.T) {
 		if dying.Lease().Err() == nil {
 			t.Error("the phase breaks while all parties hold their leases")
 		}
-		if _, err := dying.Await(t.Context()); !errors.Is(err, holdfast.ErrLost) {
-			t.Errorf("Await of a party that has died: %v", err)
-		}
+		wantErr(t, "Await of a party that has died", errOf(dying.Await(t.Context())), holdfast.ErrLost)
 		broken(t, 1, "dying", true, await(t.Context(), two)) // a party that was not waiting when the phase broke
 
 		leaving := join(t, b, 3, holdfast.Owner("leaving"))
@@ -131,9 +129,7 @@ func TestBarrierAwaitIsGivenUpAtAnyTime(t *testing.T) {
 		clients := []*holdfast.Client{b.Client(t, nil), b.Client(t, nil), b.Client(t, nil)}
 		for n := range parties {
 			party, err := clients[n%3].Barrier("b", parties, holdfast.TTL(time.Minute)).Join(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			wg.Go(func() {
 				dice := random(n)
 				joined.Done()
@@ -163,12 +159,8 @@ func TestBarrierHasSoManyParties(t *testing.T) {
 	t.Parallel()
 	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		one, two := join(t, b, 2, holdfast.Owner("one")), join(t, b, 2, holdfast.Owner("two"))
-		if _, err := b.Client(t, nil).Barrier("b", 2).TryJoin(t.Context()); !errors.Is(err, holdfast.ErrHeld) {
-			t.Errorf("TryJoin of a third of two: %v", err)
-		}
-		if _, err := b.Client(t, nil).Barrier("b", 3).TryJoin(t.Context()); !errors.Is(err, holdfast.ErrMismatch) {
-			t.Errorf("TryJoin with another number of parties: %v", err)
-		}
+		wantErr(t, "TryJoin of a third of two", errOf(b.Client(t, nil).Barrier("b", 2).TryJoin(t.Context())), holdfast.ErrHeld)
+		wantErr(t, "TryJoin with another number of parties", errOf(b.Client(t, nil).Barrier("b", 3).TryJoin(t.Context())), holdfast.ErrMismatch)
 		waiter := b.Client(t, nil).Barrier("b", 2, holdfast.Owner("three"))
 		third := make(chan *holdfast.BarrierParty, 1)
 		go func() {
@@ -204,6 +196,10 @@ func TestBarrierHasSoManyParties(t *testing.T) {
 		if err := <-over; err != context.Canceled {
 			t.Errorf("Join: %v", err)
 		}
+		backend.Eventually(t, "the fourth has left the queue", func() bool {
+			s, err := waiter.Status(t.Context())
+			return err == nil && len(s.Waiters) == 0
+		})
 		backend.Release(t, one.Lease())
 		fourth, err := waiter.TryJoin(t.Context())
 		if err != nil {
@@ -240,9 +236,7 @@ func TestBarrierOfAClientThatCloses(t *testing.T) {
 	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		c := b.Client(t, nil)
 		party, err := c.Barrier("b", 2, holdfast.Owner("closes")).Join(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		other := join(t, b, 2)
 		first := await(t.Context(), party)
 		tripped(t, 1, first, await(t.Context(), other))
@@ -254,9 +248,7 @@ func TestBarrierOfAClientThatCloses(t *testing.T) {
 			t.Errorf("Await: %+v", a)
 		}
 		backend.Release(t, party.Lease())
-		if err := <-closed; err != nil {
-			t.Error(err)
-		}
+		noError(t, <-closed)
 		broken(t, 2, "closes", false, await(t.Context(), other))
 		watched(t, b, "b", 1)
 	})

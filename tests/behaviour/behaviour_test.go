@@ -40,3 +40,29 @@ func queue(t testing.TB, l *holdfast.Lock, waiters int) <-chan *holdfast.Lease {
 	backend.Waiters(t, l, waiters)
 	return leases
 }
+
+// wantErr requires that err matches target; if that is nil, that there is no error.
+func wantErr(t testing.TB, what string, err, target error) {
+	t.Helper()
+	if !errors.Is(err, target) {
+		t.Errorf("%s: %v; want %v", what, err, target)
+	}
+}
+
+// errOf returns the error of a call that also returns something else.
+func errOf[T any](_ T, err error) error { return err }
+
+// must ends the test if there is an error, and noError goes on.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func noError(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Error(err)
+	}
+}

@@ -40,9 +40,7 @@ func next(kind string, c *holdfast.Client, o holdfast.Option) *holdfast.Lock {
 func history(t testing.TB, in *inspect.Inspector, name string) (all []inspect.Broken) {
 	t.Helper()
 	for b, err := range in.History(t.Context()) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if b.Name == name {
 			all = append(all, b)
 		}
@@ -82,9 +80,7 @@ func TestBreak(t *testing.T) {
 				}
 				time.Sleep(1100 * time.Millisecond) // until the holder listens
 				broken, err := in.Break(t.Context(), was, "it hung")
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				if broken.Name != l.Name() || broken.By != "operator" || broken.Reason != "it hung" || broken.Fence <= lease.Fence() {
 					t.Errorf("Broken is %+v", broken)
 				}
@@ -104,19 +100,11 @@ func TestBreak(t *testing.T) {
 				if second.Fence() <= broken.Fence {
 					t.Errorf("the next fence is %d, after a break with %d", second.Fence(), broken.Fence)
 				}
-				if err := lease.Release(t.Context()); !errors.Is(err, holdfast.ErrLost) {
-					t.Errorf("Release of what was broken: %v", err)
-				}
-				if _, err := in.Break(t.Context(), was, "again"); !errors.Is(err, inspect.ErrChanged) {
-					t.Errorf("a second Break: %v", err)
-				}
-				if err := second.Err(); err != nil {
-					t.Errorf("the next holder: %v", err)
-				}
+				wantErr(t, "Release of what was broken", lease.Release(t.Context()), holdfast.ErrLost)
+				wantErr(t, "a second Break", errOf(in.Break(t.Context(), was, "again")), inspect.ErrChanged)
+				wantErr(t, "the next holder", second.Err(), nil)
 				backend.Release(t, second)
-				if _, err := in.Break(t.Context(), was, "again"); !errors.Is(err, holdfast.ErrNotHeld) {
-					t.Errorf("Break of a free lock: %v", err)
-				}
+				wantErr(t, "Break of a free lock", errOf(in.Break(t.Context(), was, "again")), holdfast.ErrNotHeld)
 				if all := history(t, in, l.Name()); len(all) != 1 || all[0].Fence != broken.Fence || all[0].Holder.Owner != was.Owner || all[0].Holder.Grant != was.Grant || !all[0].Time.Equal(broken.Time) {
 					t.Errorf("on record are %+v, want %+v", all, broken)
 				}
@@ -174,35 +162,23 @@ func TestBreakOfAParty(t *testing.T) {
 		c, in := b.Client(t, nil), inspect.New(b.Client(t, nil))
 		latch := c.Latch("latch", 1, holdfast.TTL(time.Hour))
 		party, err := latch.Register(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if _, err := in.Break(t.Context(), backend.Seen(t, in, "latch", party.Lease().Fence()), ""); err != nil {
 			t.Fatal(err)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // otherwise it would wait for the lease's end
 		defer cancel()
-		if err := latch.Wait(ctx); !errors.Is(err, holdfast.ErrLatchIncomplete) {
-			t.Errorf("Wait: %v", err)
-		}
+		wantErr(t, "Wait", latch.Wait(ctx), holdfast.ErrLatchIncomplete)
 		barrier := c.Barrier("barrier", 2, holdfast.TTL(time.Hour))
 		one, err := barrier.Join(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		two, err := b.Client(t, nil).Barrier("barrier", 2, holdfast.TTL(time.Hour)).Join(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if _, err := in.Break(t.Context(), backend.Seen(t, in, "barrier", one.Lease().Fence()), ""); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := two.Await(ctx); !errors.Is(err, holdfast.ErrBarrierBroken) {
-			t.Errorf("Await: %v", err)
-		}
-		if err := two.Leave(t.Context()); err != nil {
-			t.Error(err)
-		}
+		wantErr(t, "Await", errOf(two.Await(ctx)), holdfast.ErrBarrierBroken)
+		noError(t, two.Leave(t.Context()))
 	})
 }
 
@@ -256,15 +232,11 @@ func TestRevoke(t *testing.T) {
 				}
 				for range 2 {
 					// The first time before the client listens.
-					if err := in.Revoke(t.Context(), seen, "your turn is over"); err != nil {
-						t.Fatal(err)
-					}
+					must(t, in.Revoke(t.Context(), seen, "your turn is over"))
 					backend.Told(t, "the holder is asked", early)
 					backend.Told(t, "the holder is asked", lease.Revoked())
 				}
-				if err := lease.Err(); err != nil {
-					t.Errorf("after Revoke: %v", err)
-				}
+				wantErr(t, "after Revoke", lease.Err(), nil)
 				backend.Release(t, lease)
 				onRecord := history(t, in, l.Name())
 				if len(onRecord) != 2 {
@@ -280,9 +252,7 @@ func TestRevoke(t *testing.T) {
 				if len(told) != 1 || told[0].By != "operator" || told[0].Note != "your turn is over" || told[0].Fence != lease.Fence() {
 					t.Errorf("the observer was told %+v", told)
 				}
-				if err := in.Revoke(t.Context(), seen, ""); !errors.Is(err, holdfast.ErrNotHeld) {
-					t.Errorf("Revoke of a free lock: %v", err)
-				}
+				wantErr(t, "Revoke of a free lock", in.Revoke(t.Context(), seen, ""), holdfast.ErrNotHeld)
 			})
 		})
 	}
@@ -307,13 +277,9 @@ func TestANoticeAloneEndsNoLease(t *testing.T) {
 			}
 		}
 		// What the client reads after that tells it of a true one.
-		if err := in.Revoke(t.Context(), seen, ""); err != nil {
-			t.Fatal(err)
-		}
+		must(t, in.Revoke(t.Context(), seen, ""))
 		backend.Told(t, "the holder is asked", lease.Revoked())
-		if err := lease.Err(); err != nil {
-			t.Errorf("after notices that are not true: %v", err)
-		}
+		wantErr(t, "after notices that are not true", lease.Err(), nil)
 		backend.Release(t, lease)
 	})
 }

@@ -18,28 +18,23 @@ func TestACounterThatSomebodyHasSet(t *testing.T) {
 		const counter = "holdfast:fences"
 		c, rdb := b.Client(t, nil), b.Redis(t)
 		held := backend.Acquire(t, c.Mutex("held"))
-		for what, forged := range map[string]int64{
-			"text":                  0,
-			"a hash":                -2,
-			"a forged counter":      8_999_999_999_999_000,
-			"more than a day ahead": time.Now().Add(24*time.Hour + time.Minute).UnixMicro(),
-			"more than 64 bits":     -1,
+		for what, forge := range map[string]func() error{
+			"text":   func() error { return rdb.Set(t.Context(), counter, "1600000000000000", 0).Err() },
+			"a hash": func() error { return rdb.HSet(t.Context(), counter, "a", "b").Err() },
+			"more than 64 bits": func() error { // 1000 times as much is just above 1<<64
+				return rdb.Do(t.Context(), "XADD", counter, "18446744073709552-0", "g", "").Err()
+			},
+			"a forged counter": func() error {
+				backend.SetCounter(t, rdb, counter, 8_999_999_999_999_000)
+				return nil
+			},
+			"more than a day ahead": func() error {
+				backend.SetCounter(t, rdb, counter, time.Now().Add(24*time.Hour+time.Minute).UnixMicro())
+				return nil
+			},
 		} {
-			if forged > 0 {
-				backend.SetCounter(t, rdb, counter, forged)
-			} else if what == "a hash" {
-				rdb.Del(t.Context(), counter)
-				if err := rdb.HSet(t.Context(), counter, "a", "b").Err(); err != nil {
-					t.Fatal(err)
-				}
-			} else if forged < 0 { // 1000 times as much is just above 1<<64
-				rdb.Del(t.Context(), counter)
-				if err := rdb.Do(t.Context(), "XADD", counter, "18446744073709552-0", "g", "").Err(); err != nil {
-					t.Fatal(err)
-				}
-			} else if err := rdb.Set(t.Context(), counter, "1600000000000000", 0).Err(); err != nil {
-				t.Fatal(err)
-			}
+			rdb.Del(t.Context(), counter)
+			must(t, forge())
 			for kind, l := range map[string]*holdfast.Lock{
 				"mutex":            c.Mutex("a"),
 				"shared key":       c.MutexKey("{a}"),
@@ -56,9 +51,7 @@ func TestACounterThatSomebodyHasSet(t *testing.T) {
 				}
 			}
 		}
-		if err := held.Extend(t.Context(), time.Minute); err != nil {
-			t.Errorf("the holder: %v", err)
-		}
+		wantErr(t, "the holder", held.Extend(t.Context(), time.Minute), nil)
 		backend.Release(t, held)
 		if keys := rdb.Keys(t.Context(), "*{*").Val(); len(keys) > 0 {
 			t.Errorf("locks are half taken: %q", keys)

@@ -80,9 +80,7 @@ func TestAnAcquireWithinItsOwnLeaseFailsAtOnce(t *testing.T) {
 			elsewhere := inLease(t, c.Mutex("elsewhere, "+what), lease.Context(ctx))
 			wantDeadlock(t, what, test.inner, lease.Context(ctx), test.name)
 			wantDeadlock(t, what+", further in", test.inner, context.WithoutCancel(elsewhere), test.name)
-			if err := lease.Err(); err != nil {
-				t.Errorf("%s: the lease is over: %v", what, err)
-			}
+			wantErr(t, what+": the lease is over", lease.Err(), nil)
 			backend.Release(t, lease)
 		}
 		err := c.Mutex("d").Do(ctx, func(ctx context.Context, _ *holdfast.Lease) error {
@@ -111,9 +109,7 @@ func TestWhatIsNoDeadlock(t *testing.T) {
 			"without the context":             func() error { _, err := c.Mutex("a").TryAcquire(ctx); return err },
 			"one of several, held without it": func() error { _, err := c.Multi([]string{"b", "x"}).TryAcquire(work); return err },
 		} {
-			if err := try(); !errors.Is(err, holdfast.ErrHeld) {
-				t.Errorf("%s: %v; want ErrHeld", what, err)
-			}
+			wantErr(t, what, try(), holdfast.ErrHeld)
 		}
 		s := c.Semaphore("s", 3)
 		one := inLease(t, s.Permits(1), ctx)
@@ -138,9 +134,7 @@ func TestTheServersNumberOfPermitsDecidesWhatIsADeadlock(t *testing.T) {
 	t.Parallel()
 	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		s := b.Client(t, nil).Semaphore("s", 1)
-		if err := s.Resize(t.Context(), 2); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.Resize(t.Context(), 2))
 		one := inLease(t, s.Permits(1), context.Background())
 		two := inLease(t, s.Permits(1), one)
 		wantDeadlock(t, "a third permit of two", s.Permits(1), two, "s")
@@ -175,9 +169,7 @@ func TestALeaseThatIsOverIsNoDeadlock(t *testing.T) {
 		l := c.Mutex("b", holdfast.Reentrant())
 		outer := backend.Acquire(t, l)
 		inner, err := l.Acquire(outer.Context(ctx))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		work := context.WithoutCancel(inner.Context(outer.Context(ctx)))
 		backend.Release(t, inner)
 		again, err := l.TryAcquire(work)
@@ -203,14 +195,10 @@ func TestRunsAndTermsWithinThemselvesFailAtOnce(t *testing.T) {
 		job := c.Once("job", holdfast.Every(time.Hour))
 		_, err := job.Do(ctx, func(ctx context.Context, _ *holdfast.Lease) (string, error) {
 			_, err := job.Do(ctx, func(context.Context, *holdfast.Lease) (string, error) { return "", nil })
-			if !errors.Is(err, holdfast.ErrDeadlock) {
-				t.Errorf("a job within its own run: %v; want ErrDeadlock", err)
-			}
+			wantErr(t, "a job within its own run", err, holdfast.ErrDeadlock)
 			return "", err
 		})
-		if !errors.Is(err, holdfast.ErrDeadlock) {
-			t.Errorf("the job: %v", err)
-		}
+		wantErr(t, "the job", err, holdfast.ErrDeadlock)
 		e := c.Election("e")
 		err = e.Run(ctx, func(ctx context.Context, _ *holdfast.Lease) error {
 			return e.Run(ctx, func(context.Context, *holdfast.Lease) error { return nil })
@@ -220,23 +208,17 @@ func TestRunsAndTermsWithinThemselvesFailAtOnce(t *testing.T) {
 		}
 		barrier := c.Barrier("b", 2)
 		first, err := barrier.Join(ctx)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		inFirst := first.Lease().Context(ctx)
 		second, err := barrier.Join(inFirst)
 		if err != nil {
 			t.Fatalf("the second of two parties: %v", err)
 		}
-		if _, err := barrier.Join(second.Lease().Context(inFirst)); !errors.Is(err, holdfast.ErrDeadlock) {
-			t.Errorf("a third party of two: %v; want ErrDeadlock", err)
-		}
+		wantErr(t, "a third party of two", errOf(barrier.Join(second.Lease().Context(inFirst))), holdfast.ErrDeadlock)
 		_, _ = second.Leave(ctx), first.Leave(ctx)
 		latch := c.Latch("l", 1)
 		party, err := latch.Register(ctx)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if _, err := latch.Register(party.Lease().Context(ctx)); !errors.Is(err, holdfast.ErrHeld) {
 			t.Errorf("a second party of one: %v; want ErrHeld, since Register does not wait", err)
 		}

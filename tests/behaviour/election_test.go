@@ -2,7 +2,6 @@ package behaviour
 
 import (
 	"context"
-	"errors"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -39,12 +38,8 @@ func TestACandidateThatPollsGoesOn(t *testing.T) {
 			t.Errorf("fence %d follows %d", next.Fence(), term.Fence())
 		}
 		second.Answer <- nil
-		if err := second.Ran(t); err != nil {
-			t.Errorf("Run: %v", err)
-		}
-		if err := election(t, b, holdfast.Poll(-time.Second)).Run(t.Context(), nil); !errors.Is(err, holdfast.ErrInvalid) {
-			t.Errorf("a negative interval: %v; want ErrInvalid", err)
-		}
+		wantErr(t, "Run", second.Ran(t), nil)
+		wantErr(t, "a negative interval", election(t, b, holdfast.Poll(-time.Second)).Run(t.Context(), nil), holdfast.ErrInvalid)
 	})
 }
 
@@ -164,8 +159,6 @@ func TestWatchMissesALeaderThatCrashed(t *testing.T) {
 		if time.Now().Before(held) {
 			t.Error("it was missed before its time")
 		}
-		if err := lease.Err(); !errors.Is(err, holdfast.ErrLost) {
-			t.Errorf("the lease of the dead: %v", err)
-		}
+		wantErr(t, "the lease of the dead", lease.Err(), holdfast.ErrLost)
 	})
 }

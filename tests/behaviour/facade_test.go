@@ -49,16 +49,12 @@ func TestStatusOfEachKind(t *testing.T) {
 			check(l, want)
 		}
 		party, err := latch.Register(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		got, err := latch.Status(t.Context())
 		if h, held := got.Holder(); err != nil || !held || h.Name != "l" || h.Owner != "me" || h.Mode != holdfast.ModeParty || got.Limit != 7 || got.Count != 7 || h.TTL <= 0 {
 			t.Errorf("Status of a latch is %+v, %v", got, err)
 		}
-		if err := party.Leave(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, party.Leave(t.Context()))
 		if got, err := latch.Status(t.Context()); err != nil || got.Count != 6 || got.Held() {
 			t.Errorf("Status of a latch whose party has left is %+v, %v", got, err)
 		}

@@ -48,9 +48,7 @@ func TestAContendedLockIsTriedNativelyOnce(t *testing.T) {
 		settled(t, b, c)
 		held := func(name string) {
 			t.Helper()
-			if _, err := c.Mutex(name).TryAcquire(t.Context()); !errors.Is(err, holdfast.ErrHeld) {
-				t.Errorf("a lock that is held: %v", err)
-			}
+			wantErr(t, "a lock that is held", errOf(c.Mutex(name).TryAcquire(t.Context())), holdfast.ErrHeld)
 		}
 		lease := backend.Acquire(t, c.Mutex("m", holdfast.NoRenew())) // a renewal would count
 		cost := func(want int64, do func()) {
@@ -90,13 +88,9 @@ func TestAForbiddenLockAmongOthers(t *testing.T) {
 		allow := func(keys ...string) {
 			t.Helper()
 			rules := append([]string{"resetkeys", "~holdfast:fences"}, keys...)
-			if err := operator.ACLSetUser(ctx, "u", rules...).Err(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, operator.ACLSetUser(ctx, "u", rules...).Err())
 		}
-		if err := operator.ACLSetUser(ctx, "u", "on", ">secret", "+@all", "allchannels").Err(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, operator.ACLSetUser(ctx, "u", "on", ">secret", "+@all", "allchannels").Err())
 		allow("~holdfast:*")
 		p := proxy.New(t, b.Server.Addr())
 		c := b.Client(t, nil, func(o *redis.Options) { o.Addr, o.Username, o.Password = p.Addr(), "u", "secret" })
@@ -155,9 +149,7 @@ func TestCloseWithAcquiresUnderWay(t *testing.T) {
 			}()
 		}
 		held.Wait(t)
-		if err := c.Close(t.Context()); err != nil {
-			t.Errorf("Close: %v", err)
-		}
+		wantErr(t, "Close", c.Close(t.Context()), nil)
 		for range goroutines {
 			if err := <-results; err != nil && !errors.Is(err, holdfast.ErrClosed) {
 				t.Errorf("an acquire under way: %v", err)

@@ -50,9 +50,7 @@ func TestGrantID(t *testing.T) {
 					}
 				}
 				s, err := lock(other, ttl).Status(t.Context())
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				h, _ := s.Holder()
 				same("who asks for the status", h)
 				_, err = next(kind, other, ttl).TryAcquire(t.Context())
@@ -75,9 +73,7 @@ func TestGrantID(t *testing.T) {
 					}()
 					same("an observer in the holder's process", <-queued)
 					cancel()
-					if err := <-ended; !errors.Is(err, context.Canceled) {
-						t.Errorf("an acquire that was given up: %v", err)
-					}
+					wantErr(t, "an acquire that was given up", <-ended, context.Canceled)
 				}
 				backend.Release(t, lease)
 				for _, when := range []string{"acquired", "released"} {
@@ -106,9 +102,7 @@ func TestAFenceThatBecomesKnownIsNoChange(t *testing.T) {
 		in := inspect.New(b.Client(t, nil))
 		var seen []string
 		for e, err := range in.Watch(t.Context(), "young") {
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			h, _ := e.Status.Holder()
 			seen = append(seen, fmt.Sprintf("%s %s %d", e.Type, h.Grant, h.Fence))
 			if len(seen) == 2 {

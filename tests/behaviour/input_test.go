@@ -2,7 +2,6 @@ package behaviour
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math"
 	"strings"
@@ -25,9 +24,7 @@ func unreachable(t testing.TB) *holdfast.Client {
 	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
 	t.Cleanup(func() { _ = rdb.Close() })
 	c, err := holdfastgoredis.New(rdb, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	backend.CloseWith(t, c)
 	return c
 }
@@ -43,10 +40,9 @@ func TestBadInputIsRefusedBeforeIO(t *testing.T) {
 	refused := func(what string, errs ...error) {
 		t.Helper()
 		for _, err := range errs {
-			if !errors.Is(err, holdfast.ErrInvalid) {
-				t.Errorf("%s: %v", what, err)
-			} else if len(err.Error()) > 1500 {
-				t.Errorf("%s: the error is %d bytes long", what, len(err.Error()))
+			wantErr(t, what, err, holdfast.ErrInvalid)
+			if n := len(fmt.Sprint(err)); n > 1500 {
+				t.Errorf("%s: the error is %d bytes long", what, n)
 			}
 		}
 	}
@@ -182,26 +178,18 @@ func TestBadConfigIsRefused(t *testing.T) {
 		"a hasty poller":        {PollInterval: 1},
 		"a short Quarantine":    {Strict: true, MaxTTL: time.Minute, Quarantine: time.Second},
 	} {
-		if _, err := holdfast.New(d, &cfg); !errors.Is(err, holdfast.ErrInvalid) {
-			t.Errorf("%s: %v", what, err)
-		}
+		wantErr(t, what, errOf(holdfast.New(d, &cfg)), holdfast.ErrInvalid)
 	}
 	var none *redis.Client
 	ring := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"a": "127.0.0.1:1"}})
 	defer ring.Close()
-	if _, err := holdfast.New(nil, nil); !errors.Is(err, holdfast.ErrInvalid) {
-		t.Errorf("no driver: %v", err)
-	}
+	wantErr(t, "no driver", errOf(holdfast.New(nil, nil)), holdfast.ErrInvalid)
 	for _, cfg := range []holdfast.Config{{MinReplicas: 1}, {Fsync: true}} {
-		if _, err := holdfast.New(struct{ driver.Driver }{d}, &cfg); !errors.Is(err, holdfast.ErrInvalid) {
-			t.Errorf("a driver that cannot wait for replicas: %v", err)
-		}
+		wantErr(t, "a driver that cannot wait for replicas", errOf(holdfast.New(struct{ driver.Driver }{d}, &cfg)), holdfast.ErrInvalid)
 	}
 	for what, rdb := range map[string]redis.UniversalClient{"no client": nil, "a nil client": none, "a Ring": ring} {
 		_, err := holdfastgoredis.New(rdb, nil)
-		if !errors.Is(err, holdfast.ErrInvalid) {
-			t.Errorf("%s: %v", what, err)
-		}
+		wantErr(t, what, err, holdfast.ErrInvalid)
 		if what == "a Ring" && !strings.Contains(err.Error(), "Ring") {
 			t.Errorf("a Ring is refused without a reason: %v", err)
 		}

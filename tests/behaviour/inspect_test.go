@@ -2,7 +2,6 @@ package behaviour
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"path"
@@ -79,22 +78,14 @@ func TestInspectorListsLocksOfEveryKind(t *testing.T) {
 		hold(c.OwnerMutex("own", "holder", holdfast.TTL(hour)))
 		wait(other.OwnerMutex("own", "waiter", holdfast.TTL(hour)))
 		party, err := c.Barrier("barrier", 1, holdfast.TTL(hour)).Join(ctx)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		seen["barrier"] = c.Barrier("barrier", 1)
 		leases = append(leases, party.Lease())
-		if err := c.Semaphore("sized", 4).Resize(ctx, 7); err != nil {
-			t.Fatal(err)
-		}
+		must(t, c.Semaphore("sized", 4).Resize(ctx, 7))
 		seen["sized"] = c.Semaphore("sized", 7)
-		if err := c.Latch("latch", 3).CountDown(ctx); err != nil {
-			t.Fatal(err)
-		}
+		must(t, c.Latch("latch", 3).CountDown(ctx))
 		seen["latch"] = c.Latch("latch", 3)
-		if err := c.Latch("open", 1).CountDown(ctx); err != nil {
-			t.Fatal(err)
-		}
+		must(t, c.Latch("open", 1).CountDown(ctx))
 		backend.Release(t, backend.Acquire(t, c.Mutex("free")))
 		// Not ours, or no lock at all.
 		rdb := b.Redis(t)
@@ -121,9 +112,7 @@ func TestInspectorListsLocksOfEveryKind(t *testing.T) {
 		}
 		for name, l := range seen {
 			want, err := l.Status(ctx)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			got, err := in.Get(ctx, name)
 			if err != nil {
 				t.Errorf("Get(%q): %v", name, err)
@@ -223,9 +212,7 @@ func TestAPatternThatIsANameFindsExactKeys(t *testing.T) {
 		wants("app", "foreign app")
 
 		// The lock of that name is another one. If it is free, it hides nothing.
-		if err := c.Latch("orders", 1).CountDown(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, c.Latch("orders", 1).CountDown(t.Context()))
 		wants("orders", "mutex orders me")
 		b.Redis(t).Del(t.Context(), "holdfast:{orders}")
 		leases = append(leases, backend.Acquire(t, c.Mutex("orders", holdfast.TTL(hour))))
@@ -237,9 +224,7 @@ func TestAPatternThatIsANameFindsExactKeys(t *testing.T) {
 		}
 		wants("orders")
 		for _, err := range in.List(t.Context(), "}") {
-			if !errors.Is(err, holdfast.ErrInvalid) {
-				t.Errorf("of a name that no lock has: %v", err)
-			}
+			wantErr(t, "of a name that no lock has", err, holdfast.ErrInvalid)
 		}
 	})
 }
@@ -302,14 +287,8 @@ func TestInspectorListEnds(t *testing.T) {
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		if err := last(ctx); !errors.Is(err, context.Canceled) {
-			t.Errorf("with a context that is over: %v", err)
-		}
-		if err := c.Close(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		if err := last(t.Context()); !errors.Is(err, holdfast.ErrClosed) {
-			t.Errorf("of a client that is closed: %v", err)
-		}
+		wantErr(t, "with a context that is over", last(ctx), context.Canceled)
+		must(t, c.Close(t.Context()))
+		wantErr(t, "of a client that is closed", last(t.Context()), holdfast.ErrClosed)
 	})
 }

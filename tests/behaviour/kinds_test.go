@@ -25,9 +25,7 @@ func TestAnotherKindOfLockIsNamed(t *testing.T) {
 			"owner": backend.Acquire(t, c.OwnerMutex("owner", "o")), "redisson": backend.Acquire(t, c.RedissonMutex("holdfast:{redisson}")),
 		}
 		party, err := c.Barrier("barrier", 2).Join(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		leases["barrier"] = party.Lease()
 		for what, err := range map[string]error{
 			"a latch":        c.Latch("latch", 2).CountDown(t.Context()),
@@ -108,9 +106,7 @@ func TestAnotherKindOfLockIsNamed(t *testing.T) {
 			t.Errorf("a lock whose queue is none became %q", value)
 		}
 		for kind, lease := range leases {
-			if err := lease.Err(); err != nil {
-				t.Errorf("the %s: %v", kind, err)
-			}
+			wantErr(t, "the "+kind, lease.Err(), nil)
 			backend.Release(t, lease)
 		}
 		if hash, n := rdb.HGetAll(t.Context(), "holdfast:{hash}").Val(), rdb.LLen(t.Context(), "holdfast:{list}").Val(); len(hash) != 2 || n != 1 {

@@ -57,9 +57,7 @@ func TestLatchOfMany(t *testing.T) {
 					l := clients[n%4].Latch("l", parties)
 					if n%2 == 0 {
 						counted.Add(1)
-						if err := l.CountDown(t.Context()); err != nil {
-							t.Errorf("CountDown: %v", err)
-						}
+						wantErr(t, "CountDown", l.CountDown(t.Context()), nil)
 						return
 					}
 					party, err := l.Register(t.Context())
@@ -68,15 +66,11 @@ func TestLatchOfMany(t *testing.T) {
 						return
 					}
 					counted.Add(1)
-					if err := party.CountDown(t.Context()); err != nil {
-						t.Errorf("CountDown of a party: %v", err)
-					}
+					wantErr(t, "CountDown of a party", party.CountDown(t.Context()), nil)
 				})
 			}
 			wg.Wait()
-			if err := clients[0].Latch("l", parties).Reset(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			must(t, clients[0].Latch("l", parties).Reset(t.Context()))
 		}
 	})
 }
@@ -92,20 +86,12 @@ func TestLatchOfPartiesThatEnd(t *testing.T) {
 		over := make(chan error, 1)
 		go func() { over <- l.Wait(ctx) }()
 		leaving, err := l.Register(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		dying, err := countdown(t, b, 3, holdfast.TTL(6*time.Second), holdfast.NoRenew()).Register(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		backend.Release(t, leaving.Lease())
-		if err := leaving.CountDown(t.Context()); !errors.Is(err, holdfast.ErrReleased) {
-			t.Errorf("CountDown of a party that has left: %v", err)
-		}
-		if err := l.CountDown(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		wantErr(t, "CountDown of a party that has left", leaving.CountDown(t.Context()), holdfast.ErrReleased)
+		must(t, l.CountDown(t.Context()))
 		err = <-over
 		var incomplete *holdfast.LatchIncompleteError
 		if !errors.Is(err, holdfast.ErrLatchIncomplete) || !errors.As(err, &incomplete) || incomplete.Missing != 2 || incomplete.Parties != 3 {
@@ -114,12 +100,8 @@ func TestLatchOfPartiesThatEnd(t *testing.T) {
 		if dying.Lease().Err() == nil {
 			t.Error("the latch opens while a party holds its lease")
 		}
-		if err := dying.CountDown(t.Context()); !errors.Is(err, holdfast.ErrLost) {
-			t.Errorf("CountDown of a party that has died: %v", err)
-		}
-		if err := l.Wait(t.Context()); !errors.Is(err, holdfast.ErrLatchIncomplete) {
-			t.Errorf("a late Wait: %v", err)
-		}
+		wantErr(t, "CountDown of a party that has died", dying.CountDown(t.Context()), holdfast.ErrLost)
+		wantErr(t, "a late Wait", l.Wait(t.Context()), holdfast.ErrLatchIncomplete)
 		if n, err := l.Count(t.Context()); err != nil || n != 0 {
 			t.Errorf("the count is %d, %v", n, err)
 		}

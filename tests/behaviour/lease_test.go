@@ -46,9 +46,7 @@ func TestDeadlinesAllowForDrift(t *testing.T) {
 		}
 		check("acquired")
 		before = time.Now()
-		if err := lease.Extend(t.Context(), ttl); err != nil {
-			t.Fatal(err)
-		}
+		must(t, lease.Extend(t.Context(), ttl))
 		after = time.Now()
 		check("extended")
 
@@ -81,9 +79,7 @@ func TestRenewalsAreBounded(t *testing.T) {
 		for what, err := range map[string]error{
 			"Extend": lease.Extend(t.Context(), time.Second), "Release": lease.Release(t.Context()), "the cause of the work's end": context.Cause(work),
 		} {
-			if !errors.Is(err, holdfast.ErrLost) {
-				t.Errorf("NoRenew: %s after the deadline: %v", what, err)
-			}
+			wantErr(t, "NoRenew: "+what+" after the deadline", err, holdfast.ErrLost)
 		}
 		last := lease.Fence()
 
@@ -103,9 +99,7 @@ func TestRenewalsAreBounded(t *testing.T) {
 		const bound = ttl * 4 / 3
 		lease = backend.Acquire(t, c.Mutex("d", holdfast.TTL(ttl), holdfast.MaxHold(bound)))
 		got := time.Now()
-		if err := lease.Extend(t.Context(), time.Hour); err != nil {
-			t.Fatal(err)
-		}
+		must(t, lease.Extend(t.Context(), time.Hour))
 		if lost := lossOf(t, lease); lost.Reason != holdfast.LossBound {
 			t.Errorf("MaxHold: lost: %s", lost.Reason)
 		}
@@ -155,17 +149,13 @@ func TestExtend(t *testing.T) {
 	t.Parallel()
 	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		lease := backend.Acquire(t, b.Client(t, nil).Mutex("m", holdfast.TTL(time.Minute), holdfast.NoRenew()))
-		if err := lease.Extend(t.Context(), time.Hour); err != nil {
-			t.Fatal(err)
-		}
+		must(t, lease.Extend(t.Context(), time.Hour))
 		long := lease.Deadline()
 		if left := time.Until(long); left < 50*time.Minute || left > time.Hour {
 			t.Errorf("%s left after Extend by an hour", left)
 		}
 		// Nothing shortens an expiry.
-		if err := lease.Extend(t.Context(), time.Second); err != nil {
-			t.Fatal(err)
-		}
+		must(t, lease.Extend(t.Context(), time.Second))
 		if lease.Deadline().Before(long.Add(-5 * time.Minute)) {
 			t.Errorf("a shorter Extend brought the deadline from %s to %s", long, lease.Deadline())
 		}
@@ -173,9 +163,7 @@ func TestExtend(t *testing.T) {
 			t.Errorf("a shorter Extend brought the TTL to %s", ttl)
 		}
 		for _, ttl := range []time.Duration{0, -1, time.Microsecond, 100 * 365 * 24 * time.Hour} {
-			if err := lease.Extend(t.Context(), ttl); !errors.Is(err, holdfast.ErrInvalid) {
-				t.Errorf("Extend(%s): %v", ttl, err)
-			}
+			wantErr(t, "Extend("+ttl.String()+")", lease.Extend(t.Context(), ttl), holdfast.ErrInvalid)
 		}
 		if held, _ := backend.IsHeld(t.Context(), b.Client(t, nil).Mutex("m")); !held || lease.Err() != nil {
 			t.Errorf("a refused Extend cost the lock: held %v, %v", held, lease.Err())
@@ -190,16 +178,12 @@ func TestReleaseWorksOnAnEndedContext(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		l := b.Client(t, nil).Mutex("m")
 		lease, err := l.Acquire(ctx)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		cancel()
 		if lease.Err() != nil || lease.Context(context.Background()).Err() != nil {
 			t.Errorf("the lease ended with the context of its acquire: %v", lease.Err())
 		}
-		if err := lease.Release(ctx); err != nil {
-			t.Errorf("Release: %v", err)
-		}
+		wantErr(t, "Release", lease.Release(ctx), nil)
 		if held, _ := backend.IsHeld(t.Context(), l); held {
 			t.Error("the lock is still held")
 		}
@@ -345,14 +329,10 @@ func TestANewGrantEndsTheLeaseBeforeIt(t *testing.T) {
 			for second, again := range ways {
 				l := c.Mutex("m", holdfast.TTL(time.Hour))
 				old, err := acquire(l, t.Context())
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				b.Redis(t).Del(t.Context(), "holdfast:{m}")
 				lease, err := again(l, t.Context())
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				if err := old.Err(); !errors.Is(err, holdfast.ErrLost) || lease.Err() != nil {
 					t.Errorf("%s, and then %s: the first lease: %v; the second: %v", first, second, err, lease.Err())
 				}

@@ -75,9 +75,7 @@ func TestADeletionIsToldInEveryWay(t *testing.T) {
 	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		c, rdb, ctx := b.Client(t, nil), b.Redis(t), context.Background()
 		party, err := c.Barrier("bar", 2).Join(ctx)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		rdb.Del(ctx, "holdfast:{bar}")
 		_, err = party.Await(ctx)
 		wantLoss(t, "Await", err, holdfast.LossDeleted, "")
@@ -170,25 +168,15 @@ func TestResetSupersedesTheParties(t *testing.T) {
 			}
 			for way, tell := range told {
 				party, err := latch.Register(ctx)
-				if err != nil {
-					t.Fatal(err)
-				}
-				if err := end(); err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
+				must(t, end())
 				wantLoss(t, "a party of a latch that was "+how+", told by "+way, tell(party), reason, "")
 			}
 			// The lease of a party that has left was not ended by the reset.
 			party, err := latch.Register(ctx)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := party.CountDown(ctx); err != nil {
-				t.Errorf("CountDown after the latch was %s: %v", how, err)
-			}
-			if err := latch.Reset(ctx); err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
+			wantErr(t, "CountDown after the latch was "+how, party.CountDown(ctx), nil)
+			must(t, latch.Reset(ctx))
 		}
 	})
 }

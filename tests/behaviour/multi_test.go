@@ -78,9 +78,7 @@ func TestMultiLosesOneWhileItWaits(t *testing.T) {
 		wantAsleep(t, "both", leases)
 		backend.Release(t, usurper)
 		lease := backend.Receive(t, leases)
-		if err := lease.Err(); err != nil {
-			t.Error(err)
-		}
+		noError(t, lease.Err())
 		wantHeld(t, one.Mutex("a"))
 		wantHeld(t, one.Mutex("b"))
 		backend.Release(t, lease)
@@ -101,22 +99,16 @@ func TestMultiIsLostWithOne(t *testing.T) {
 			}
 			lease := backend.Acquire(t, b.Client(t, nil).Multi([]string{"a", "b", "c"}, holdfast.TTL(ttl)))
 			b.Redis(t).Set(t.Context(), "holdfast:{b}", "theirs", time.Minute)
-			if err := lease.Extend(t.Context(), ttl); !errors.Is(err, holdfast.ErrLost) {
-				t.Errorf("Extend of what is lost: %v", err)
-			}
+			wantErr(t, "Extend of what is lost", lease.Extend(t.Context(), ttl), holdfast.ErrLost)
 			<-lease.Done()
 			var lost *holdfast.LostError
 			if cause := context.Cause(lease.Context(context.Background())); !errors.As(cause, &lost) || lost.Name != "b" || lost.Fence != lease.Fences()["b"] || lost.Reason != holdfast.LossTaken {
 				t.Errorf("the context ends with %v", cause)
 			}
-			if err := lease.Err(); !errors.Is(err, holdfast.ErrLost) {
-				t.Errorf("Err: %v", err)
-			}
+			wantErr(t, "Err", lease.Err(), holdfast.ErrLost)
 			if release {
 				wantHeld(t, one.Mutex("a"))
-				if err := lease.Release(t.Context()); !errors.Is(err, holdfast.ErrLost) {
-					t.Errorf("Release of what is lost: %v", err)
-				}
+				wantErr(t, "Release of what is lost", lease.Release(t.Context()), holdfast.ErrLost)
 			}
 			b.Redis(t).Del(t.Context(), "holdfast:{b}")
 			backend.Release(t, backend.Acquire(t, one.Mutex("a")))
@@ -136,13 +128,9 @@ func TestMultiIsLostWithinAnotherLease(t *testing.T) {
 			t.Helper()
 			outer = backend.Acquire(t, c.Mutex("a", holdfast.Reentrant(), holdfast.TTL(ttl)))
 			inner, err := c.Multi([]string{"a", "b"}, holdfast.Reentrant(), holdfast.TTL(ttl)).Acquire(outer.Context(context.Background()))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			b.Redis(t).Set(t.Context(), "holdfast:{b}", "theirs", time.Minute)
-			if err := inner.Extend(t.Context(), time.Second); !errors.Is(err, holdfast.ErrLost) {
-				t.Errorf("Extend: %v", err)
-			}
+			wantErr(t, "Extend", inner.Extend(t.Context(), time.Second), holdfast.ErrLost)
 			<-inner.Done()
 			b.Redis(t).Del(t.Context(), "holdfast:{b}")
 			return outer, inner
@@ -151,9 +139,7 @@ func TestMultiIsLostWithinAnotherLease(t *testing.T) {
 		if err := outer.Extend(t.Context(), time.Minute); err != nil || outer.Err() != nil || inner.Err() == nil {
 			t.Errorf("the outer lease: %v, %v; the inner one: %v", err, outer.Err(), inner.Err())
 		}
-		if err := inner.Release(t.Context()); !errors.Is(err, holdfast.ErrLost) {
-			t.Errorf("Release of the inner lease: %v", err)
-		}
+		wantErr(t, "Release of the inner lease", inner.Release(t.Context()), holdfast.ErrLost)
 		wantHeld(t, b.Client(t, nil).Mutex("a"))
 		backend.Release(t, outer)
 		b.Cleaned(t)
@@ -205,9 +191,7 @@ func TestMultiNeverDeadlocks(t *testing.T) {
 						for _, i := range order {
 							holders[i].Add(-1)
 						}
-						if err := lease.Release(t.Context()); err != nil {
-							t.Error(err)
-						}
+						noError(t, lease.Release(t.Context()))
 					}
 				})
 			}

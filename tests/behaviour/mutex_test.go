@@ -107,9 +107,7 @@ func TestGoroutinesOfOneProcessAreServedInOrder(t *testing.T) {
 				}
 				order <- i
 				tokens <- lease.Fence()
-				if err := lease.Release(t.Context()); err != nil {
-					t.Error(err)
-				}
+				noError(t, lease.Release(t.Context()))
 			}()
 			// Only the library's internals show whether the goroutine is in the wait queue. In virtual time it is.
 			time.Sleep(100 * time.Millisecond)

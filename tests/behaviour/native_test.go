@@ -50,9 +50,7 @@ func TestAReleaseIsOneCommand(t *testing.T) {
 		other := b.Client(t, nil)
 		end := settled(t, b, c)
 		for _, s := range []script.Script{script.Release(), script.BatchRelease()} {
-			if err := b.Redis(t).ScriptLoad(t.Context(), s.Source).Err(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, b.Redis(t).ScriptLoad(t.Context(), s.Source).Err())
 		}
 		// A renewal would change the value.
 		lease := backend.Acquire(t, c.Mutex("m", holdfast.Meta("a", "b:c+"), holdfast.NoRenew()))
@@ -80,9 +78,7 @@ func TestAReleaseIsOneCommand(t *testing.T) {
 		}
 		since()
 		crowd(goroutines, func(i int) {
-			if err := leases[i].Release(t.Context()); err != nil {
-				t.Error(err)
-			}
+			noError(t, leases[i].Release(t.Context()))
 		})
 		if got := since(); got != fmt.Sprintf("%d DELIFEQ, 0 MGET, 0 scripts", goroutines) {
 			t.Errorf("%d releases at once: %s", goroutines, got)
@@ -156,9 +152,7 @@ func TestALateCopyOfTheCommandDoesNothing(t *testing.T) {
 					t.Errorf("a copy that is late: %q", reply)
 				}
 			}
-			if err := next.Extend(t.Context(), time.Minute); err != nil {
-				t.Errorf("the next lease: %v", err)
-			}
+			wantErr(t, "the next lease", next.Extend(t.Context(), time.Minute), nil)
 			backend.Release(t, next)
 		}
 		b.Cleaned(t)

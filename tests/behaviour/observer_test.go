@@ -194,9 +194,7 @@ func TestObserversOfAnAcquireThatFails(t *testing.T) {
 			failed <- err
 		}()
 		backend.Waiters(t, other.Mutex("x"), 1)
-		if err := c.Close(context.Background()); err != nil {
-			t.Error(err)
-		}
+		noError(t, c.Close(context.Background()))
 		if err := <-failed; !errors.Is(err, holdfast.ErrClosed) {
 			t.Error(err)
 		}
@@ -267,9 +265,7 @@ func TestObserversOfRenewals(t *testing.T) {
 	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		c, r := observed(t, b, holdfast.Config{})
 		lease := backend.Acquire(t, c.Mutex("x"))
-		if err := lease.Extend(context.Background(), time.Minute); err != nil {
-			t.Fatal(err)
-		}
+		must(t, lease.Extend(context.Background(), time.Minute))
 		a := r.Latest(t)
 		if len(a.Leases) != 1 {
 			t.Fatalf("told was %v", a.Events)
@@ -283,9 +279,7 @@ func TestObserversOfRenewals(t *testing.T) {
 		backend.Eventually(t, "a renewal of several locks", func() bool {
 			lease := backend.Acquire(t, c.Multi([]string{"a", "b"}))
 			defer backend.Release(t, lease)
-			if err := lease.Extend(context.Background(), time.Minute); err != nil {
-				t.Fatal(err)
-			}
+			must(t, lease.Extend(context.Background(), time.Minute))
 			a := r.Latest(t)
 			for _, e := range a.Leases {
 				if e.Name != "a, b" || e.Kind != holdfast.KindMulti || e.Deadline.IsZero() {
@@ -304,18 +298,14 @@ func TestObserversOfAChangeOfMode(t *testing.T) {
 		rw := c.RWMutex("x")
 		writer := backend.Acquire(t, rw.Writer())
 		reader, err := rw.Downgrade(ctx, writer)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		other := backend.Acquire(t, b.Client(t, nil).RWMutex("x").Reader())
 		if _, err := rw.TryUpgrade(ctx, reader); !errors.Is(err, holdfast.ErrHeld) {
 			t.Fatal(err)
 		}
 		backend.Release(t, other)
 		again, err := rw.TryUpgrade(ctx, reader)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		backend.Release(t, again)
 		eventually(t, r, "AcquireStart", "AcquireEnd", "Released")
 		type change struct {
@@ -365,9 +355,7 @@ func TestALeaseThatIsReleasedAfterTheClientBeganToClose(t *testing.T) {
 		<-released.Done()
 		<-kept.Done()
 		backend.Release(t, released)
-		if err := <-closed; err != nil {
-			t.Error(err)
-		}
+		noError(t, <-closed)
 		// Close has waited for all observers.
 		all := r.Acquires()
 		if a := all[0]; a.Last == nil || a.Lost {
@@ -469,14 +457,10 @@ func TestAnObserverThatPanics(t *testing.T) {
 		c, r := observed(t, b, holdfast.Config{Observers: []*holdfast.Observer{first}, Logger: log.config().Logger})
 		l := c.Mutex("x")
 		for range 2 {
-			if err := l.Do(context.Background(), func(context.Context, *holdfast.Lease) error { return nil }); err != nil {
-				t.Fatal(err)
-			}
+			must(t, l.Do(context.Background(), func(context.Context, *holdfast.Lease) error { return nil }))
 		}
 		eventually(t, r, "AcquireStart", "AcquireEnd", "Released")
-		if err := c.Close(context.Background()); err != nil {
-			t.Error(err)
-		}
+		noError(t, c.Close(context.Background()))
 		for _, what := range []string{"panic=start", "panic=end", "panic=released", "observer_test.go"} {
 			if !strings.Contains(log.String(), what) {
 				t.Errorf("the log lacks %q:\n%s", what, log.String())
@@ -519,9 +503,7 @@ func TestTheContextsOfObservers(t *testing.T) {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	want := []string{
 		"first start: caller", "second start: caller first",
 		"first end: caller first second", "second end: caller first second",
@@ -537,14 +519,10 @@ func TestObserversOfALockThatIsCarried(t *testing.T) {
 		ctx := context.Background()
 		c, r := observed(t, b, holdfast.Config{})
 		ticket, err := backend.Acquire(t, c.Mutex("x")).Detach(ctx, time.Minute)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		eventually(t, r, "AcquireStart", "AcquireEnd", "Released")
 		lease, err := c.Adopt(ctx, ticket)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if a := eventually(t, r, "AcquireStart", "AcquireEnd"); !a.Start.Try || a.Start.Name != "x" || a.End.Handover != holdfast.HandoverServer || a.End.Fence != lease.Fence() {
 			t.Errorf("AcquireEnd: %+v", *a.End)
 		}
@@ -596,9 +574,7 @@ func TestCloseWaitsForObservers(t *testing.T) {
 			}
 			<-entered
 			time.AfterFunc(300*time.Millisecond, func() { close(leave) })
-			if err := c.Close(ctx); err != nil {
-				t.Error(err)
-			}
+			noError(t, c.Close(ctx))
 			if !left.Load() {
 				t.Error("Close has returned while the function runs")
 			}

@@ -1,7 +1,6 @@
 package behaviour
 
 import (
-	"errors"
 	"strconv"
 	"testing"
 	"time"
@@ -84,11 +83,7 @@ func TestRedissonsLockHasAllThatAMutexHas(t *testing.T) {
 		}
 		// RLock.forceUnlock does the same.
 		b.Redis(t).Del(t.Context(), "orders")
-		if err := second.Extend(t.Context(), time.Minute); !errors.Is(err, holdfast.ErrLost) {
-			t.Errorf("Extend of a lock that was deleted: %v", err)
-		}
-		if err := second.Release(t.Context()); !errors.Is(err, holdfast.ErrLost) {
-			t.Errorf("Release of a lock that was deleted: %v", err)
-		}
+		wantErr(t, "Extend of a lock that was deleted", second.Extend(t.Context(), time.Minute), holdfast.ErrLost)
+		wantErr(t, "Release of a lock that was deleted", second.Release(t.Context()), holdfast.ErrLost)
 	})
 }

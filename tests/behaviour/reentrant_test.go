@@ -80,9 +80,7 @@ func TestReentrantCostsNoRoundTrip(t *testing.T) {
 		for range 100 {
 			lease := again(t, l, first)
 			tried, err := l.TryAcquire(lease.Context(context.Background()))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			backend.Release(t, tried)
 			backend.Release(t, lease)
 		}
@@ -108,9 +106,7 @@ func TestReentrantNeedsTheHoldersContext(t *testing.T) {
 			t.Errorf("one without: %v, %v; want ErrDeadlock", got, err)
 		}
 		elsewhere, err := c.Mutex("b", holdfast.Reentrant()).TryAcquire(lease.Context(context.Background()))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		inner, err := l.TryAcquire(elsewhere.Context(lease.Context(context.Background()))) // contexts add up
 		if err != nil || inner.Fence() != lease.Fence() {
 			t.Fatalf("within two locks: %v, %v", inner, err)
@@ -124,9 +120,7 @@ func TestReentrantNeedsTheHoldersContext(t *testing.T) {
 		if err != nil || next.Fence() <= lease.Fence() {
 			t.Fatalf("after the release: %v, %v; want a new lease", next, err)
 		}
-		if _, err := l.TryAcquire(lease.Context(context.Background())); !errors.Is(err, context.Canceled) {
-			t.Errorf("with the released lease's context: %v", err)
-		}
+		wantErr(t, "with the released lease's context", errOf(l.TryAcquire(lease.Context(context.Background()))), context.Canceled)
 		backend.Release(t, next)
 		b.Cleaned(t)
 	})
@@ -145,9 +139,7 @@ func TestReentrantReadersAndWriters(t *testing.T) {
 		if got, err := rw.Writer().Acquire(inner.Context(context.Background())); !errors.Is(err, holdfast.ErrDeadlock) {
 			t.Errorf("a reader that wants to write: %v, %v; want ErrDeadlock", got, err)
 		}
-		if _, err := rw.TryUpgrade(t.Context(), inner); !errors.Is(err, holdfast.ErrHeld) {
-			t.Errorf("TryUpgrade of a lease that is not the only one: %v", err)
-		}
+		wantErr(t, "TryUpgrade of a lease that is not the only one", errOf(rw.TryUpgrade(t.Context(), inner)), holdfast.ErrHeld)
 		backend.Release(t, reader)
 		wantAsleep(t, "the writer", next)
 		backend.Release(t, inner)
@@ -163,9 +155,7 @@ func TestReentrantReadersAndWriters(t *testing.T) {
 		backend.Release(t, writing)
 		backend.Release(t, reading)
 		down, err := rw.Downgrade(t.Context(), writer)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		inner = again(t, rw.Reader(), down)
 		backend.Release(t, down)
 		backend.Release(t, inner)
@@ -203,9 +193,7 @@ func TestReentrantUnderLoad(t *testing.T) {
 							if now := inside.Load(); now != who && lease.Err() == nil {
 								t.Errorf("%d is inside beside %d", now, who)
 							}
-							if err := lease.Release(t.Context()); err != nil {
-								t.Error(err)
-							}
+							noError(t, lease.Release(t.Context()))
 						})
 					}
 					time.Sleep(upTo(500*time.Microsecond, dice))

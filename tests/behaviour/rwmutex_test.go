@@ -58,9 +58,7 @@ func TestReadersGoInWhenTheWriterBeforeThemGivesUp(t *testing.T) {
 		next := backend.Start(t, readers(t, b))
 		backend.Waiters(t, w, 2)
 		cancel()
-		if err := <-gone; !errors.Is(err, context.Canceled) {
-			t.Errorf("Acquire: %v; want that it was cancelled", err)
-		}
+		wantErr(t, "Acquire", <-gone, context.Canceled)
 		backend.Release(t, backend.Receive(t, next))
 		backend.Release(t, held)
 		b.Cleaned(t)
@@ -80,12 +78,8 @@ func TestADeadReaderIsGoneAfterItsTTL(t *testing.T) {
 		})
 		next := backend.Start(t, w)
 		backend.Waiters(t, w, 1)
-		if err := live.Err(); err != nil {
-			t.Errorf("the live reader: %v", err)
-		}
-		if err := dead.Err(); !errors.Is(err, holdfast.ErrLost) {
-			t.Errorf("the dead reader: %v; want ErrLost", err)
-		}
+		wantErr(t, "the live reader", live.Err(), nil)
+		wantErr(t, "the dead reader", dead.Err(), holdfast.ErrLost)
 		backend.Release(t, live)
 		backend.Release(t, backend.Receive(t, next))
 		b.Cleaned(t)
@@ -202,18 +196,14 @@ func TestDowngradeOfAWriterThatTheLockWasPassedOnTo(t *testing.T) {
 		}
 		t.Logf("passed on: %v", all[0].Fence == before.Fence())
 		own, err := rw.Downgrade(t.Context(), writer)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		other := backend.Acquire(t, readers(t, b))
 		neighbour := backend.Acquire(t, rw.Reader())
 		for who, l := range map[string]*holdfast.Lease{"own": own, "other process's": other, "neighbour's": neighbour} {
 			if l.Fence() != writer.Fence() {
 				t.Errorf("the %s reader has fence %d, and the writer had %d", who, l.Fence(), writer.Fence())
 			}
-			if err := l.Extend(t.Context(), time.Minute); err != nil {
-				t.Errorf("Extend by the %s reader: %v", who, err)
-			}
+			wantErr(t, "Extend by the "+who+" reader", l.Extend(t.Context(), time.Minute), nil)
 			backend.Release(t, l)
 		}
 		b.Cleaned(t)

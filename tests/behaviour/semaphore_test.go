@@ -2,7 +2,6 @@ package behaviour
 
 import (
 	"context"
-	"errors"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -28,12 +27,8 @@ func TestPermitsOfTheDeadComeBack(t *testing.T) {
 		first, second := backend.Start(t, permits(t, b, 2)), backend.Start(t, permits(t, b, 2))
 		backend.Release(t, backend.Receive(t, first))
 		backend.Release(t, backend.Receive(t, second))
-		if err := dead.Err(); !errors.Is(err, holdfast.ErrLost) {
-			t.Errorf("the dead holder: %v; want ErrLost", err)
-		}
-		if err := dead.Release(t.Context()); !errors.Is(err, holdfast.ErrLost) {
-			t.Errorf("Release by the dead holder: %v; want ErrLost", err)
-		}
+		wantErr(t, "the dead holder", dead.Err(), holdfast.ErrLost)
+		wantErr(t, "Release by the dead holder", dead.Release(t.Context()), holdfast.ErrLost)
 		b.Cleaned(t)
 	})
 }
@@ -58,17 +53,11 @@ func TestResizeBelowWhatAWaiterWants(t *testing.T) {
 				backend.Waiters(t, s.Permits(1), 2)
 			}
 			wantAsleep(t, "the light one behind the heavy one", next)
-			if err := s.Resize(t.Context(), 2); err != nil {
-				t.Fatal(err)
-			}
+			must(t, s.Resize(t.Context(), 2))
 			backend.Release(t, backend.Receive(t, next))
 			backend.Release(t, one)
-			if err := <-failed; !errors.Is(err, holdfast.ErrMismatch) {
-				t.Errorf("the heavy one, before one %s: %v; want ErrMismatch", behind, err)
-			}
-			if err := s.Resize(t.Context(), 0); err != nil {
-				t.Fatal(err)
-			}
+			wantErr(t, "the heavy one, before one "+behind, <-failed, holdfast.ErrMismatch)
+			must(t, s.Resize(t.Context(), 0))
 			b.Cleaned(t)
 		}
 	})
@@ -80,21 +69,15 @@ func TestResizeTo0WhilePermitsAreHeld(t *testing.T) {
 	backend.EachLong(t, func(t *testing.T, b *backend.Backend) {
 		s := b.Client(t, nil).Semaphore("s", 2, holdfast.TTL(6*time.Second))
 		one := backend.Acquire(t, s.Permits(1))
-		if err := s.Resize(t.Context(), 1); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.Resize(t.Context(), 1))
 		next := backend.Start(t, permits(t, b, 2))
 		backend.Waiters(t, s.Permits(1), 1)
-		if err := s.Resize(t.Context(), 0); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.Resize(t.Context(), 0))
 		begun := one.Deadline()
 		backend.Eventually(t, "the holder renews", func() bool { return one.Err() != nil || one.Deadline().After(begun) })
 		two := backend.Receive(t, next)
 		wantHeld(t, permits(t, b, 2))
-		if _, err := permits(t, b, 3).TryAcquire(t.Context()); !errors.Is(err, holdfast.ErrMismatch) {
-			t.Errorf("TryAcquire by a client that names 3: %v; want ErrMismatch", err)
-		}
+		wantErr(t, "TryAcquire by a client that names 3", errOf(permits(t, b, 3).TryAcquire(t.Context())), holdfast.ErrMismatch)
 		backend.Release(t, one)
 		backend.Release(t, two)
 		b.Cleaned(t)

@@ -224,9 +224,7 @@ func TestHandoversLeaveGapsOnASharedKey(t *testing.T) {
 						return
 					}
 					time.Sleep(time.Millisecond)
-					if err := lease.Release(t.Context()); err != nil {
-						t.Error(err)
-					}
+					noError(t, lease.Release(t.Context()))
 				}
 			})
 		}

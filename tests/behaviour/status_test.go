@@ -188,9 +188,7 @@ func TestStatusTellsTheServersLimit(t *testing.T) {
 		limits(8, other)
 		lease := backend.Acquire(t, mine.Permits(1))
 		limits(3, other)
-		if err := mine.Resize(t.Context(), 5); err != nil {
-			t.Fatal(err)
-		}
+		must(t, mine.Resize(t.Context(), 5))
 		limits(5, mine)
 		limits(5, other)
 		backend.Release(t, lease)
@@ -206,9 +204,7 @@ func TestStatusTellsTheServersLimit(t *testing.T) {
 		counts(9, 9, bigger) // and this has begun no count
 		counts(2, 2, latch)
 		for left := 1; left >= 0; left-- {
-			if err := latch.CountDown(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			must(t, latch.CountDown(t.Context()))
 			counts(2, left, bigger)
 		}
 	})
@@ -249,9 +245,7 @@ func TestStatusOfALongQueue(t *testing.T) {
 		for i := range n {
 			scores = append(scores, 1000+i, fmt.Sprintf("token%d\n1\nnowhere\n{\"o\":\"w%d\"}", i, i))
 		}
-		if err := rdb.Do(t.Context(), scores...).Err(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, rdb.Do(t.Context(), scores...).Err())
 		s, err := c.Mutex("m").Status(t.Context())
 		if err != nil || s.Waiting != n || len(s.Waiters) != 1000 {
 			t.Fatalf("%d of %d waiters, %v", len(s.Waiters), s.Waiting, err)

@@ -21,12 +21,8 @@ func detach(t testing.TB, lease *holdfast.Lease) (ticket holdfast.Ticket) {
 		t.Fatalf("Detach: %v", err)
 	}
 	text, err := made.MarshalText()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := ticket.UnmarshalText(text); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, ticket.UnmarshalText(text))
 	return ticket
 }
 
@@ -74,18 +70,14 @@ func TestALockIsCarriedToAnotherProcess(t *testing.T) {
 				if err := lease.Err(); err != holdfast.ErrReleased || context.Cause(work) != holdfast.ErrReleased {
 					t.Errorf("a detached lease: %v, its context: %v", err, context.Cause(work))
 				}
-				if err := lease.Release(t.Context()); err != nil {
-					t.Errorf("Release of a detached lease: %v", err)
-				}
+				wantErr(t, "Release of a detached lease", lease.Release(t.Context()), nil)
 				if err := lease.Extend(t.Context(), time.Minute); err != holdfast.ErrReleased {
 					t.Errorf("Extend of a detached lease: %v", err)
 				}
 				if _, err := lease.Detach(t.Context(), time.Minute); err != holdfast.ErrReleased {
 					t.Errorf("Detach of a detached lease: %v", err)
 				}
-				if _, err := lock(second).TryAcquire(t.Context()); !errors.Is(err, holdfast.ErrHeld) {
-					t.Errorf("TryAcquire of a detached lock: %v", err)
-				}
+				wantErr(t, "TryAcquire of a detached lock", errOf(lock(second).TryAcquire(t.Context())), holdfast.ErrHeld)
 				if ticket.Name() != lock(first).Name() {
 					t.Errorf("the ticket is for %q", ticket.Name())
 				}
@@ -100,9 +92,7 @@ func TestALockIsCarriedToAnotherProcess(t *testing.T) {
 				if h, held := status.Holder(); err != nil || !held || h.Owner != "heir" || h.Fence != heir.Fence() || len(status.Waiters) != 2 {
 					t.Errorf("%+v, %v", status, err)
 				}
-				if err := heir.Extend(t.Context(), time.Minute); err != nil {
-					t.Errorf("Extend of an adopted lease: %v", err)
-				}
+				wantErr(t, "Extend of an adopted lease", heir.Extend(t.Context(), time.Minute), nil)
 				select {
 				case <-here:
 					t.Error("a goroutine of the first process has the lock, too")
@@ -164,24 +154,18 @@ func TestWhatCannotBeDetached(t *testing.T) {
 			t.Error(err)
 		}
 		party, err := c.Latch("latch", 2).Register(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		refused("a party of a latch", party.Lease(), time.Minute)
 		_ = party.Leave(t.Context())
 		member, err := c.Barrier("barrier", 2).Join(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		refused("a party of a barrier", member.Lease(), time.Minute)
 		_ = member.Leave(t.Context())
 
 		nested := c.Mutex("nested", holdfast.Reentrant())
 		outer := backend.Acquire(t, nested)
 		inner, err := nested.TryAcquire(outer.Context(t.Context()))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		refused("a lease with another within", outer, time.Minute)
 		refused("a lease within another", inner, time.Minute)
 		for _, ttl := range []time.Duration{0, -time.Second, time.Millisecond - 1, 25 * time.Hour} {
@@ -213,9 +197,7 @@ func TestTicketsExpire(t *testing.T) {
 			t.Errorf("detached for 1ms from a lease of 10s, the lock has %s left; %v", d, err)
 		}
 		for _, ttl := range []time.Duration{time.Hour, time.Minute} {
-			if err := c.ExtendTicket(t.Context(), ticket, ttl); err != nil {
-				t.Error(err)
-			}
+			noError(t, c.ExtendTicket(t.Context(), ticket, ttl))
 			if d := left(); d < 50*time.Minute || d > time.Hour {
 				t.Errorf("extended by %s, the lock has %s left", ttl, d)
 			}
@@ -249,9 +231,7 @@ func TestOptionsOfAnAdoption(t *testing.T) {
 			// As short as it can be, so that the options decide.
 			lease := backend.Acquire(t, c.Mutex("a", holdfast.TTL(5*time.Second), holdfast.Meta("step", "one")))
 			ticket, err := lease.Detach(t.Context(), time.Millisecond)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			return adopt(t, c, ticket, opts...)
 		}
 		heir := carry(holdfast.TTL(time.Minute), holdfast.Owner("heir"), holdfast.Meta("step", "two"))
@@ -289,9 +269,7 @@ func TestDoMayDetach(t *testing.T) {
 			}
 			return err
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		backend.Release(t, adopt(t, c, ticket))
 		b.Cleaned(t)
 	})

@@ -34,13 +34,9 @@ func TestNothingIsLeftBehind(t *testing.T) {
 		// What starts once in a process, here or in go-redis, has started when goroutines are first counted.
 		warm := b.Redis(t)
 		c, err := holdfastgoredis.New(warm, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		backend.Release(t, backend.Acquire(t, c.Mutex("first")))
-		if err := errors.Join(c.Close(t.Context()), warm.Close()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errors.Join(c.Close(t.Context()), warm.Close()))
 		before := backend.Goroutines()
 		t.Cleanup(func() {
 			if backend.Goroutines() > before && t.Failed() {
@@ -53,9 +49,7 @@ func TestNothingIsLeftBehind(t *testing.T) {
 			for range 3 {
 				rdb := b.Redis(t)
 				c, err := holdfastgoredis.New(rdb, &holdfast.Config{CommandTimeout: 4 * time.Second, RetryTimeout: 500 * time.Millisecond}) // tombstones last for 5.5 s
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				rdbs, clients = append(rdbs, rdb), append(clients, c)
 			}
 			var wg sync.WaitGroup
@@ -86,14 +80,10 @@ func TestNothingIsLeftBehind(t *testing.T) {
 			}
 			wg.Wait()
 			for _, c := range clients {
-				if err := c.Close(t.Context()); err != nil {
-					t.Errorf("Close: %v", err)
-				}
+				wantErr(t, "Close", c.Close(t.Context()), nil)
 			}
 			for _, rdb := range rdbs {
-				if err := rdb.Close(); err != nil {
-					t.Error(err)
-				}
+				noError(t, rdb.Close())
 			}
 		}
 		backend.Eventually(t, "the goroutines are gone", func() bool {
@@ -304,9 +294,7 @@ func TestLocalHandovers(t *testing.T) {
 						last = lease.Fence()
 						time.Sleep(time.Microsecond) // until all others wait
 						mu.Unlock()
-						if err := lease.Release(t.Context()); err != nil {
-							t.Error(err)
-						}
+						noError(t, lease.Release(t.Context()))
 					}
 				})
 			}

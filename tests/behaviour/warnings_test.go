@@ -105,9 +105,7 @@ func TestWarnsOfUnsafeSettings(t *testing.T) {
 				if want != nil { // the answer may still be on its way, and a client that closes does not wait for it
 					backend.Eventually(t, "a warning", func() bool { return said.String() != "" })
 				}
-				if err := client.Close(t.Context()); err != nil {
-					t.Error(err)
-				}
+				noError(t, client.Close(t.Context()))
 				expectWarnings(t, said.String(), want...)
 				if want != nil && !strings.Contains(said.String(), "server="+b.Server.Addr()) {
 					t.Errorf("the server is not named: %s", &said)
@@ -122,9 +120,7 @@ func TestNoWarningsOnTheEmbeddedServer(t *testing.T) {
 	var said journal
 	client := backend.Embedded(t).Client(t, said.config())
 	use(t, client)
-	if err := client.Close(t.Context()); err != nil {
-		t.Error(err)
-	}
+	noError(t, client.Close(t.Context()))
 	expectWarnings(t, said.String())
 }
 
@@ -139,9 +135,7 @@ func TestWithoutPermissionForTheSettings(t *testing.T) {
 		client := b.Client(t, said.config(), func(o *redis.Options) { o.Username, o.Password = "u", "canary" })
 		use(t, client)
 		surveyed(t, b)
-		if err := client.Close(t.Context()); err != nil {
-			t.Error(err)
-		}
+		noError(t, client.Close(t.Context()))
 		expectWarnings(t, said.String())
 		log, err := b.Server.Do("ACL", "LOG")
 		if entries, ok := log.([]any); err != nil || !ok || len(entries) != 0 {
@@ -163,9 +157,7 @@ func TestWarnsOfAReplica(t *testing.T) {
 		t.Error("a replica gave a lock")
 	}
 	backend.Eventually(t, "the warning", func() bool { return said.String() != "" })
-	if err := client.Close(t.Context()); err != nil {
-		t.Error(err)
-	}
+	noError(t, client.Close(t.Context()))
 	expectWarnings(t, said.String(), `seen="role slave"`)
 }
 
@@ -185,9 +177,7 @@ func TestWarnsOfPolling(t *testing.T) {
 			backend.Release(t, lease)
 			backend.Release(t, backend.Receive(t, next))
 		}
-		if err := client.Close(t.Context()); err != nil {
-			t.Error(err)
-		}
+		noError(t, client.Close(t.Context()))
 		expectWarnings(t, said.String(), "ACL refuses the subscription")
 	})
 }

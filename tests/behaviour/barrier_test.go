@@ -159,9 +159,10 @@ func TestBarrierHasSoManyParties(t *testing.T) {
 	t.Parallel()
 	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		one, two := join(t, b, 2, holdfast.Owner("one")), join(t, b, 2, holdfast.Owner("two"))
-		wantErr(t, "TryJoin of a third of two", errOf(b.Client(t, nil).Barrier("b", 2).TryJoin(t.Context())), holdfast.ErrHeld)
-		wantErr(t, "TryJoin with another number of parties", errOf(b.Client(t, nil).Barrier("b", 3).TryJoin(t.Context())), holdfast.ErrMismatch)
 		waiter := b.Client(t, nil).Barrier("b", 2, holdfast.Owner("three"))
+		wantErr(t, "TryJoin of a third of two", errOf(waiter.TryJoin(t.Context())), holdfast.ErrHeld)
+		other := b.Client(t, nil).Barrier("b", 3)
+		wantErr(t, "TryJoin with another number of parties", errOf(other.TryJoin(t.Context())), holdfast.ErrMismatch)
 		third := make(chan *holdfast.BarrierParty, 1)
 		go func() {
 			party, err := waiter.Join(t.Context())

@@ -51,7 +51,8 @@ func TestStatusOfEachKind(t *testing.T) {
 		party, err := latch.Register(t.Context())
 		must(t, err)
 		got, err := latch.Status(t.Context())
-		if h, held := got.Holder(); err != nil || !held || h.Name != "l" || h.Owner != "me" || h.Mode != holdfast.ModeParty || got.Limit != 7 || got.Count != 7 || h.TTL <= 0 {
+		if h, held := got.Holder(); err != nil || !held || h.Name != "l" || h.Owner != "me" || h.Mode != holdfast.ModeParty || h.TTL <= 0 ||
+			got.Limit != 7 || got.Count != 7 {
 			t.Errorf("Status of a latch is %+v, %v", got, err)
 		}
 		must(t, party.Leave(t.Context()))

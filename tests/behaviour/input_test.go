@@ -134,8 +134,12 @@ func TestBadInputIsRefusedBeforeIO(t *testing.T) {
 
 	elections := map[string]*holdfast.Election{"no name": c.Election("")}
 	latches := map[string]*holdfast.Latch{"no name": c.Latch("", 1), "no parties": c.Latch("l", 0), "too many": c.Latch("l", 1_000_001)}
-	barriers := map[string]*holdfast.Barrier{"no name": c.Barrier("", 1), "no parties": c.Barrier("b", -1), "too many": c.Barrier("b", 10_001)}
-	for what, o := range map[string]holdfast.Option{"a bad TTL": holdfast.TTL(0), "a bad MaxHold": holdfast.MaxHold(-1), "no owner": holdfast.Owner("")} {
+	barriers := map[string]*holdfast.Barrier{
+		"no name": c.Barrier("", 1), "no parties": c.Barrier("b", -1), "too many": c.Barrier("b", 10_001),
+	}
+	for what, o := range map[string]holdfast.Option{
+		"a bad TTL": holdfast.TTL(0), "a bad MaxHold": holdfast.MaxHold(-1), "no owner": holdfast.Owner(""),
+	} {
 		elections[what], latches[what], barriers[what] = c.Election("e", o), c.Latch("l", 3, o), c.Barrier("b", 3, o)
 	}
 	for what, e := range elections {

@@ -77,7 +77,8 @@ func TestRenewalsAreBounded(t *testing.T) {
 			t.Errorf("NoRenew: over after %s", d)
 		}
 		for what, err := range map[string]error{
-			"Extend": lease.Extend(t.Context(), time.Second), "Release": lease.Release(t.Context()), "the cause of the work's end": context.Cause(work),
+			"Extend": lease.Extend(t.Context(), time.Second), "Release": lease.Release(t.Context()),
+			"the cause of the work's end": context.Cause(work),
 		} {
 			wantErr(t, "NoRenew: "+what+" after the deadline", err, holdfast.ErrLost)
 		}

@@ -43,10 +43,9 @@ func TestALockThatWasDeletedIsToldFromOneThatWasTaken(t *testing.T) {
 		c, other := b.Client(t, nil), b.Client(t, nil)
 		rdb, ctx := b.Redis(t), context.Background()
 		for kind, lock := range breakable {
-			key := map[string]string{"mutex": "holdfast:{a}", "key": "{a}:key", "redisson": "java", "owner": "holdfast:{own}", "semaphore": "holdfast:{sem}"}[kind]
-			if key == "" {
-				key = "holdfast:{rw}"
-			}
+			s, err := lock(c, holdfast.TTL(time.Minute)).Status(ctx)
+			must(t, err)
+			key := s.Key
 			for way, tell := range told {
 				ttl := time.Minute
 				if way == "a renewal" {

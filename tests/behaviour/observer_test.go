@@ -139,7 +139,8 @@ func TestObserversOfAWaiter(t *testing.T) {
 
 		first = backend.Acquire(t, c.Mutex("y"))
 		leases = queue(t, c.Mutex("y"), 1)
-		if q := r.Latest(t).Queued; q == nil || q.Holder.Owner != "me" || q.Holder.Fence != first.Fence() || q.Holder.TTL <= 0 || q.Holder.Mode != holdfast.ModeExclusive {
+		if q := r.Latest(t).Queued; q == nil || q.Holder.Owner != "me" || q.Holder.Fence != first.Fence() ||
+			q.Holder.TTL <= 0 || q.Holder.Mode != holdfast.ModeExclusive {
 			t.Errorf("AcquireQueued in the holder's process: %+v", q)
 		}
 		backend.Release(t, first)

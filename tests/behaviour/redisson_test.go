@@ -5,7 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
 )
 
@@ -54,36 +53,5 @@ func TestAReleaseThatIsNotToldIsFoundSoon(t *testing.T) {
 			}
 			backend.Release(t, lease)
 		}
-	})
-}
-
-func TestRedissonsLockHasAllThatAMutexHas(t *testing.T) {
-	t.Parallel()
-	backend.Each(t, func(t *testing.T, b *backend.Backend) {
-		l := func(c *holdfast.Client, opts ...holdfast.MutexOption) *holdfast.Lock {
-			return c.RedissonMutex("orders", opts...)
-		}
-		first := backend.Acquire(t, l(b.Client(t, nil), holdfast.Owner("me"), holdfast.Meta("k", "v")))
-		s, err := l(b.Client(t, nil)).Status(t.Context())
-		if h, _ := s.Holder(); err != nil || h.Foreign || h.Owner != "me" || h.Meta["k"] != "v" || h.Fence != first.Fence() || s.Key != "orders" || s.Kind != holdfast.KindRedisson {
-			t.Errorf("the status is %+v, %v", s, err)
-		}
-		leases := queue(t, l(b.Client(t, nil)), 1)
-		backend.Release(t, first)
-		second := backend.Receive(t, leases)
-		if second.Fence() <= first.Fence() {
-			t.Errorf("fence %d follows %d", second.Fence(), first.Fence())
-		}
-		extended := time.Now()
-		if err := second.Extend(t.Context(), time.Minute); err != nil {
-			t.Fatalf("Extend: %v", err)
-		}
-		if left := b.Redis(t).PTTL(t.Context(), "orders").Val(); left > time.Minute || left < time.Minute-time.Since(extended)-2*time.Millisecond {
-			t.Errorf("extended to a minute %s ago, it lasts for %s", time.Since(extended), left)
-		}
-		// RLock.forceUnlock does the same.
-		b.Redis(t).Del(t.Context(), "orders")
-		wantErr(t, "Extend of a lock that was deleted", second.Extend(t.Context(), time.Minute), holdfast.ErrLost)
-		wantErr(t, "Release of a lock that was deleted", second.Release(t.Context()), holdfast.ErrLost)
 	})
 }

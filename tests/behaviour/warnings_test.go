@@ -115,15 +115,6 @@ func TestWarnsOfUnsafeSettings(t *testing.T) {
 	}
 }
 
-// The embedded server does not reveal its settings.
-func TestNoWarningsOnTheEmbeddedServer(t *testing.T) {
-	var said journal
-	client := backend.Embedded(t).Client(t, said.config())
-	use(t, client)
-	noError(t, client.Close(t.Context()))
-	expectWarnings(t, said.String())
-}
-
 // A user without INFO gets locks, no warning and no error, and leaves no entry in the server's ACL LOG.
 func TestWithoutPermissionForTheSettings(t *testing.T) {
 	t.Parallel()

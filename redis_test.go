@@ -100,9 +100,6 @@ func (s *space) cleaned() {
 // patience bounds waits for what has to happen, so that a test that hangs ends.
 const patience = 5 * time.Minute
 
-// mortal is the TTL of leases that expire during a test. A grant arrives in time even if the machine stands still for a while.
-const mortal = 6 * time.Second
-
 // eventually waits until f returns true.
 func eventually(t *testing.T, what string, f func() bool) {
 	t.Helper()

@@ -72,7 +72,9 @@ func fill(tb testing.TB, b *backend.Backend, n int) map[string]holdfast.Kind {
 		own := name + "/" + strconv.Itoa(i)
 		all[own] = kinds[name]
 		for _, key := range keysOf[name] {
-			pipe.Copy(ctx, key, strings.Replace(key, name, own, 1), 0, false)
+			copied := strings.Replace(key, name, own, 1)
+			pipe.Copy(ctx, key, copied, 0, false)
+			pipe.Expire(ctx, copied, time.Hour) // the queue, too
 		}
 		pipe.Set(ctx, "session:"+strconv.Itoa(i), "x", time.Hour)
 		pipe.Set(ctx, "holdfast-app:"+strconv.Itoa(i), "x", time.Hour)
@@ -90,7 +92,7 @@ func fill(tb testing.TB, b *backend.Backend, n int) map[string]holdfast.Kind {
 // It calls meanwhile after each.
 func listsThese(tb testing.TB, in *inspect.Inspector, want map[string]holdfast.Kind, meanwhile func(listed int)) {
 	tb.Helper()
-	ctx, cancel := context.WithTimeout(tb.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(tb.Context(), 5*time.Minute)
 	defer cancel()
 	listed := make(map[string]bool, len(want))
 	for s, err := range in.List(ctx, "") {
@@ -116,7 +118,7 @@ func listsThese(tb testing.TB, in *inspect.Inspector, want map[string]holdfast.K
 func TestInspectorListsThousands(t *testing.T) {
 	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
-		all := fill(t, b, 3000)
+		all := fill(t, b, 2000)
 		c, pipe := b.Client(t, nil), b.Redis(t).Pipeline()
 		listsThese(t, inspect.New(c), all, func(listed int) {
 			if listed%500 != 0 {

@@ -12,11 +12,6 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
 )
 
-// several returns the locks with these names as one, with a client of their own.
-func several(t testing.TB, b *backend.Backend, names ...string) *holdfast.Lock {
-	return b.Client(t, nil).Multi(names)
-}
-
 func TestMultiFreeCostsOneRoundTrip(t *testing.T) {
 	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {

@@ -13,16 +13,10 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
 )
 
-// job returns a job that is done once an hour, with a client of its own.
-func job(t testing.TB, b *backend.Backend, opts ...holdfast.OnceOption) *holdfast.Once {
-	return b.Client(t, nil).Once("j", holdfast.Every(time.Hour), opts...)
-}
-
 var errBroken = errors.New("broken")
 
-// succeed and fail are runs.
+// succeed is a run.
 func succeed(context.Context, *holdfast.Lease) (string, error) { return "fine", nil }
-func fail(context.Context, *holdfast.Lease) (string, error)    { return "", errBroken }
 
 // mustNotRun is a run that must not happen.
 func mustNotRun(t testing.TB) func(context.Context, *holdfast.Lease) (string, error) {

@@ -2,10 +2,13 @@ package holdfast_test
 
 import (
 	"context"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/redistest"
 )
 
 // candidate runs for an election.
@@ -132,4 +135,52 @@ func TestWatchEnds(t *testing.T) {
 	}
 	want(t, "the last of Watch", last, holdfast.ErrClosed)
 	want(t, "Close", receive(t, closed), nil)
+}
+
+// Candidates and watchers survive an outage that began before they did.
+func TestAnElectionOutlivesAnOutage(t *testing.T) {
+	t.Parallel()
+	s := newSpace(t)
+	var refused atomic.Int32
+	var up atomic.Bool
+	c := s.tapped(func(ctx context.Context, call driver.Call, next redistest.Run) (string, error) {
+		if !up.Load() {
+			refused.Add(1)
+			return "", driver.ReplyError("LOADING the server is loading its data")
+		}
+		return next(ctx, call)
+	}, func(cfg *holdfast.Config) { cfg.RetryTimeout = 20 * time.Millisecond })
+	e := c.Election("e", holdfast.Owner("me"))
+	_, err := e.Leader(t.Context())
+	want(t, "Leader in an outage", err, holdfast.ErrUnavailable)
+	candidate := campaign(t.Context(), e)
+	before := refused.Load()
+	eventually(t, "the candidate goes on", func() bool { return refused.Load() > before+20 })
+	up.Store(true)
+	receive(t, candidate.terms)
+	up.Store(false)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	watched := make(chan string, 1)
+	go func() {
+		for status, err := range e.Watch(ctx) {
+			h, _ := status.Holder()
+			if err != nil {
+				t.Errorf("Watch: %v", err)
+			}
+			watched <- h.Owner
+			return
+		}
+	}()
+	before = refused.Load()
+	eventually(t, "the watcher goes on", func() bool { return refused.Load() > before+2 })
+	wantWaiting(t, "the watcher", watched)
+	up.Store(true)
+	if got := receive(t, watched); got != "me" {
+		t.Errorf("Watch yields %q", got)
+	}
+	candidate.answer <- nil
+	if err := receive(t, candidate.over); err != nil {
+		t.Errorf("Run: %v", err)
+	}
 }

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/internal/script"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
@@ -84,6 +86,24 @@ func TestAReleaseIsOneCommand(t *testing.T) {
 			t.Errorf("%d releases at once: %s", goroutines, got)
 		}
 		end()
+		b.Cleaned(t)
+	})
+}
+
+// If the user may not use the command, releases go by scripts from then on: the command is refused once.
+func TestReleasesWithoutPermissionForTheCommand(t *testing.T) {
+	t.Parallel()
+	eachNative(t, func(t testing.TB, b *backend.Backend) {
+		if err := b.Redis(t).ACLSetUser(t.Context(), "u", "on", ">secret", "+@all", "-delifeq", "allchannels", "~*").Err(); err != nil {
+			t.Fatal(err)
+		}
+		c := b.Client(t, nil, func(o *redis.Options) { o.Username, o.Password = "u", "secret" })
+		for i := range 5 {
+			backend.Release(t, backend.Acquire(t, c.Mutex(fmt.Sprint("m", i))))
+		}
+		if n := b.Server.Rejections()["delifeq"]; n != 1 {
+			t.Errorf("DELIFEQ is refused %d times; want once", n)
+		}
 		b.Cleaned(t)
 	})
 }

@@ -3,31 +3,14 @@
 package virtual
 
 import (
-	"context"
 	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/holdfast-go/holdfast/driver"
-	"github.com/holdfast-go/holdfast/driver/drivertest"
 	"github.com/holdfast-go/holdfast/holdfasttest"
 )
-
-// counting is a driver that counts acquires and takes 1 ms for each call.
-type counting struct {
-	drivertest.Driver
-	acquires atomic.Int64
-}
-
-func (d *counting) Run(ctx context.Context, call driver.Call) (string, error) {
-	if does(call.Script, "acquire") {
-		d.acquires.Add(1)
-	}
-	time.Sleep(time.Millisecond)
-	return d.Driver.Run(ctx, call)
-}
 
 // A process asks for a lock again before it passes that on to its goroutines. The server then hands it the next hold by a message,
 // and the renewal that follows at once reserves fences for many more passes. If the process asked only after the passes, these
@@ -36,11 +19,11 @@ func TestALockThatIsPassedOnIsAskedForInTime(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // with more, the passes may begin before any request
 	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
 		const cycles, goroutines, most = 5000, 64, 50
-		way := &counting{}
-		l := client(t, srv, func(d drivertest.Driver) drivertest.Driver {
-			way.Driver = d
-			return way
-		}).Mutex("a")
+		var acquires atomic.Int64
+		l := client(t, srv, counted("acquire", &acquires), meddle(func(r request) (string, error) {
+			time.Sleep(time.Millisecond)
+			return r.send()
+		})).Mutex("a")
 		var begun atomic.Int64
 		var all sync.WaitGroup
 		for range goroutines {
@@ -58,7 +41,7 @@ func TestALockThatIsPassedOnIsAskedForInTime(t *testing.T) {
 			})
 		}
 		all.Wait()
-		if asked := way.acquires.Load(); asked > most {
+		if asked := acquires.Load(); asked > most {
 			t.Errorf("%d cycles of %d goroutines took %d acquires, want at most %d", cycles, goroutines, asked, most)
 		}
 	})

@@ -4,20 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"strings"
 	"sync/atomic"
-	"syscall"
 	"testing"
-	"testing/synctest"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/driver/drivertest"
-	"github.com/holdfast-go/holdfast/holdfastgoredis"
 	"github.com/holdfast-go/holdfast/holdfasttest"
 )
 
@@ -26,6 +20,11 @@ type absent struct {
 	drivertest.Driver
 	swallows bool
 	probes   atomic.Int64
+}
+
+func (d *absent) wrap(inner drivertest.Driver) drivertest.Driver {
+	d.Driver = inner
+	return d
 }
 
 func (d *absent) Probe(ctx context.Context) (driver.ServerInfo, error) {
@@ -44,7 +43,7 @@ func TestFirstContactIsShared(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
 				d := &absent{swallows: swallows}
-				c := client(t, srv, func(inner drivertest.Driver) drivertest.Driver { d.Driver = inner; return d })
+				c := client(t, srv, d.wrap)
 				const callers = 20
 				errs := make(chan error, callers)
 				began := time.Now()
@@ -78,25 +77,11 @@ func TestFirstContactIsShared(t *testing.T) {
 	}
 }
 
-// Fault: A caller gives up before a server was first reached. Its error also says why it was not.
-func TestFirstContactThatIsNotWaitedFor(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
-		d := &absent{}
-		c := client(t, srv, func(inner drivertest.Driver) drivertest.Driver { d.Driver = inner; return d })
-		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
-		defer cancel()
-		_, err := c.Mutex("m").Acquire(ctx)
-		if !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, holdfast.ErrUnavailable) || !errors.Is(err, driver.ErrNotSent) {
-			t.Errorf("Acquire: %v", err)
-		}
-	})
-}
-
 // Fault: The client is closed while a server is first contacted. Close does not wait for it.
 func TestCloseEndsTheFirstContact(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
 		d := &absent{swallows: true}
-		c := client(t, srv, func(inner drivertest.Driver) drivertest.Driver { d.Driver = inner; return d })
+		c := client(t, srv, d.wrap)
 		over := make(chan error)
 		go func() {
 			_, err := c.Mutex("m").Acquire(t.Context())
@@ -114,42 +99,19 @@ func TestCloseEndsTheFirstContact(t *testing.T) {
 	})
 }
 
-// Fault: Nothing listens at the server's address. The error says that the connection was refused, and comes within RetryTimeout,
-// although go-redis by default retries dials for longer.
-func TestAServerThatRefusesConnections(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		defer time.Sleep(2 * time.Second) // by then go-redis has noticed that its clients are closed
-		rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:0", Dialer: func(context.Context, string, string) (net.Conn, error) {
-			return nil, &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
-		}})
-		defer func() { _ = rdb.Close() }()
-		c, err := holdfastgoredis.New(rdb, &holdfast.Config{RetryTimeout: 200 * time.Millisecond})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer func() { _ = c.Close(t.Context()) }()
-		for name, acquire := range map[string]func(context.Context) (*holdfast.Lease, error){"Acquire": c.Mutex("m").Acquire, "TryAcquire": c.Mutex("m").TryAcquire} {
-			began := time.Now()
-			if _, err := acquire(t.Context()); !errors.Is(err, holdfast.ErrUnavailable) || !strings.Contains(err.Error(), "connection refused") || time.Since(began) > 200*time.Millisecond {
-				t.Errorf("%s, after %s: %v", name, time.Since(began), err)
-			}
-		}
-	})
-}
-
-// Fault: Nothing listens at the server's address, from the beginning or later. A caller that does not wait for its lock is
-// told so at once; any other is told after RetryTimeout.
+// Fault: Nothing listens at the server's address, from the beginning or later, and go-redis retries dials for longer than a caller may wait.
+// A caller that does not wait for its lock is told at once that the connection was refused; any other is told after RetryTimeout.
 func TestCallersThatDoNotWaitForAServerThatRefuses(t *testing.T) {
 	for _, known := range []bool{false, true} {
 		t.Run(fmt.Sprint("known ", known), func(t *testing.T) {
 			bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
-				w := &way{srv: srv}
+				w := &tap{srv: srv}
 				c := w.client(t, holdfast.Config{RetryTimeout: 3 * time.Second})
+				defer time.Sleep(2 * time.Second) // by then go-redis has noticed that its clients are closed
 				if known {
 					release(t, acquire(t, c.Mutex("m")))
 				}
-				w.become(refused)
-				defer time.Sleep(2 * time.Second) // by then go-redis has noticed that its clients are closed
+				w.refuse()
 				told := func(within time.Duration, acquire func(context.Context) (*holdfast.Lease, error)) {
 					t.Helper()
 					began := time.Now()

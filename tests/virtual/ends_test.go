@@ -40,37 +40,48 @@ func TestASharedKeyIsNotTakenAgainAfterALossOfData(t *testing.T) {
 	})
 }
 
+// observing is a watch of an election.
+type observing struct {
+	seen chan holdfast.Status
+	over chan error
+}
+
+func observe(ctx context.Context, e *holdfast.Election) observing {
+	w := observing{make(chan holdfast.Status, 10), make(chan error, 1)}
+	go func() {
+		defer close(w.over)
+		for status, err := range e.Watch(ctx) {
+			if err != nil {
+				w.over <- err
+				return
+			}
+			w.seen <- status
+		}
+	}()
+	return w
+}
+
+// sees requires that the watch yields within that time that somebody leads, or nobody.
+func (w observing) sees(t *testing.T, leads bool, within time.Duration) {
+	t.Helper()
+	select {
+	case status := <-w.seen:
+		if status.Held() != leads {
+			t.Errorf("the watcher sees the leader %+v", status.Holders)
+		}
+	case <-time.After(within):
+		t.Errorf("the watcher has heard nothing for %s; somebody leads: %v", within, leads)
+		<-w.seen
+	}
+}
+
 // Watchers of an election hear of the end of a term when it ends, whether or not another term follows.
 func TestWatchersHearOfTheEndOfATerm(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
 		election := func() *holdfast.Election { return client(t, srv).Election("e", holdfast.TTL(10*time.Minute)) }
 		ctx, cancel := context.WithCancel(t.Context())
-		seen := make(chan holdfast.Status, 10)
-		watching := make(chan error, 1)
-		go func() {
-			defer close(watching)
-			for status, err := range election().Watch(ctx) {
-				if err != nil {
-					watching <- err
-					return
-				}
-				seen <- status
-			}
-		}()
-		next := func(leads bool) {
-			t.Helper()
-			// A watcher that hears nothing looks after 30 s.
-			select {
-			case status := <-seen:
-				if status.Held() != leads {
-					t.Errorf("the watcher sees the leader %+v", status.Holders)
-				}
-			case <-time.After(time.Second):
-				t.Errorf("the watcher has heard nothing for a second; somebody leads: %v", leads)
-				<-seen
-			}
-		}
-		next(false)
+		w := observe(ctx, election())
+		w.sees(t, false, time.Second) // a watcher that hears nothing looks after 30 s
 		for range 3 {
 			time.Sleep(time.Second)
 			resigned := make(chan error, 1)
@@ -80,16 +91,53 @@ func TestWatchersHearOfTheEndOfATerm(t *testing.T) {
 					return nil
 				})
 			}()
-			next(true)
+			w.sees(t, true, time.Second)
 			if err := <-resigned; err != nil {
 				t.Errorf("Run: %v", err)
 			}
-			next(false)
+			w.sees(t, false, time.Second)
 		}
 		cancel()
-		if err := <-watching; err != nil {
+		if err := <-w.over; err != nil {
 			t.Errorf("Watch: %v", err)
 		}
+	})
+}
+
+// Fault: A watcher's look is not answered, and the leader crashes meanwhile. The watcher looks again soon, not only
+// when it hears something.
+func TestWatcherLooksAgainSoonAfterAnOutage(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
+		var d moody
+		acquire(t, client(t, srv, dying).Mutex("e", holdfast.NoRenew(), holdfast.TTL(4*time.Second)))
+		w := observe(t.Context(), client(t, srv, d.wrap).Election("e"))
+		w.sees(t, true, time.Second)
+		time.Sleep(3500 * time.Millisecond) // it looks when the lease should end
+		d.hangs.Store(true)
+		time.Sleep(10 * time.Second)
+		if d.hung.Load() == 0 {
+			t.Error("it has not looked in the outage")
+		}
+		d.hangs.Store(false)
+		w.sees(t, false, 15*time.Second)
+	})
+}
+
+// Fault: A watcher of an election may not subscribe. It looks once a second, and no more often.
+func TestWatchWithoutPubSub(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
+		d := unheard{refused: driver.ReplyError("NOPERM this user has no permissions to access one of the channels")}
+		w := observe(t.Context(), client(t, srv, d.wrap).Election("e"))
+		w.sees(t, false, time.Second)
+		lease := acquire(t, client(t, srv).Mutex("e", holdfast.TTL(time.Hour)))
+		w.sees(t, true, 15*time.Second)
+		d.asked.Store(0)
+		time.Sleep(time.Minute)
+		if n := d.asked.Load(); n > 66 || n < 50 {
+			t.Errorf("it has looked %d times within a minute", n)
+		}
+		release(t, lease)
+		w.sees(t, false, 2*time.Second)
 	})
 }
 
@@ -99,14 +147,11 @@ func TestALeaseThatIsGrantedDuringCloseIsOver(t *testing.T) {
 		for what, get := range map[string]func(*holdfast.Lock, context.Context) (*holdfast.Lease, error){
 			"Acquire": (*holdfast.Lock).Acquire, "TryAcquire": (*holdfast.Lock).TryAcquire,
 		} {
-			var way distant
-			c := configured(t, srv, cfg, func(d drivertest.Driver) drivertest.Driver {
-				way.Driver = d
-				return &way
-			})
+			var late atomic.Bool
+			c := configured(t, srv, cfg, belated("acquire", 200*time.Millisecond, &late))
 			l := c.Mutex("a", holdfast.TTL(10*time.Minute))
 			release(t, acquire(t, l))
-			way.on.Store(true)
+			late.Store(true)
 			closed := make(chan error, 1)
 			time.AfterFunc(100*time.Millisecond, func() { closed <- c.Close(context.Background()) })
 			lease, err := get(l, t.Context())
@@ -147,9 +192,7 @@ func TestALeaseThatIsPassedOnToWhoGivesUpGoesOn(t *testing.T) {
 			l := client(t, srv).Mutex("a", holdfast.TTL(time.Minute))
 			first, second, third := wait(t, l), wait(t, l), wait(t, l)
 			release(t, other)
-			if <-first.done; first.err != nil {
-				t.Fatal(first.err)
-			}
+			first.granted(t)
 			time.Sleep(10 * time.Millisecond) // fences for the others are reserved
 			second.cancel()
 			release(t, first.lease)
@@ -209,8 +252,7 @@ func TestAGrantThatComesAfterCloseBeginsNothing(t *testing.T) {
 		}
 		token, _, _ := strings.Cut(waiters[0], "\n")
 		grant := fmt.Sprintf("hf2 grant %s %d 1500 %d holdfast:{a}", token, time.Now().UnixMicro(), time.Now().UnixMicro())
-		w.cancel()
-		<-w.done
+		w.giveUp()
 		time.Sleep(time.Second)
 		for _, closed := range []bool{false, true} {
 			before := d.scripts.Load()

@@ -7,28 +7,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/holdfast-go/holdfast/driver"
-	"github.com/holdfast-go/holdfast/driver/drivertest"
 	"github.com/holdfast-go/holdfast/holdfasttest"
 )
-
-// overseas is the driver of a server that answers after the time of a round trip.
-type overseas struct {
-	drivertest.Driver
-	trip time.Duration
-}
-
-func (d overseas) Run(ctx context.Context, call driver.Call) (string, error) {
-	reply, err := d.Driver.Run(ctx, call)
-	time.Sleep(d.trip)
-	return reply, err
-}
 
 // However many goroutines use locks on a distant server, none of them waits for the round trips of others.
 func TestACycleTakesTwoRoundTripsHoweverManyAreUnderWay(t *testing.T) {
 	const trip, goroutines, cycles = 2500 * time.Microsecond, 60, 5
 	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
-		c := client(t, srv, func(d drivertest.Driver) drivertest.Driver { return overseas{d, trip} })
+		c := client(t, srv, meddle(func(r request) (string, error) { return r.late(trip) }))
 		release(t, acquire(t, c.Mutex("warm")))
 		ctx, cancel := context.WithCancel(t.Context()) // as programs' contexts may be
 		defer cancel()

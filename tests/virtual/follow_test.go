@@ -46,10 +46,7 @@ func newLineWithin(t *testing.T, srv *holdfasttest.Server, commandTimeout, gap t
 func (l *line) hold(t *testing.T, d time.Duration) {
 	t.Helper()
 	release(t, l.holder)
-	<-l.first.done
-	if l.first.err != nil {
-		t.Fatalf("Acquire: %v", l.first.err)
-	}
+	l.first.granted(t)
 	synctest.Wait()
 	l.way.set(func() { l.way.requests = nil })
 	time.Sleep(d)
@@ -161,8 +158,7 @@ func TestTheNextWaiterAsksWhenAHoldIsNotReleased(t *testing.T) {
 					t.Error("the next waiter has not asked")
 				}
 				for _, w := range []*waiting{l.second, l.other} {
-					w.cancel()
-					<-w.done
+					w.giveUp()
 				}
 			})
 		})
@@ -222,8 +218,7 @@ func TestALateReleaseQueuesNobody(t *testing.T) {
 		l := newLine(t, srv, time.Second)
 		l.hold(t, time.Millisecond)
 		l.way.set(func() { l.way.holds = script.Release().SHA1 })
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
+		ctx := lasting(t, time.Second)
 		_ = l.first.lease.Release(ctx)
 		l.second.cancel()
 		<-l.second.done
@@ -249,7 +244,7 @@ func TestAnOutageWhileAReleaseCarriesAWaiter(t *testing.T) {
 			for _, by := range []string{"a deadline", "Wait"} {
 				t.Run(fmt.Sprint(what, " in ", patience, " by ", by), func(t *testing.T) {
 					bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
-						path := &way{srv: srv}
+						path := newWay(srv)
 						c := path.client(t, holdfast.Config{TTL: 10 * time.Minute, MaxLocalHandovers: -1, CommandTimeout: time.Second})
 						holder := acquire(t, client(t, srv).Mutex("a", holdfast.TTL(10*time.Minute)))
 						first := wait(t, c.Mutex("a"))

@@ -1,16 +1,9 @@
 package virtual
 
 import (
-	"bytes"
 	"context"
-	"crypto/sha1"
 	"errors"
 	"fmt"
-	"io"
-	"net"
-	"os"
-	"regexp"
-	"strconv"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -19,214 +12,9 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/holdfast-go/holdfast"
-	"github.com/holdfast-go/holdfast/holdfastgoredis"
 	"github.com/holdfast-go/holdfast/holdfasttest"
 	"github.com/holdfast-go/holdfast/internal/script"
 )
-
-// tap is a client's way to its server, which meddles with what passes.
-type tap struct {
-	srv *holdfasttest.Server
-
-	mu       sync.Mutex
-	requests [][]byte      // all that were sent, as they were written
-	held     []byte        // a request that the server did not get
-	holds    string        // the next request with this text is held
-	deaf     bool          // the server gets nothing
-	silences string        // no reply comes to the next request with this text, nor to later ones on its connection
-	slow     string        // the next request with this text takes 10 ms to write
-	late     string        // the reply to the next request with this text takes 3 s
-	ahead    time.Duration // how much too far ahead the server's clock seems when a connection is opened
-	swaps    [2]string     // in requests: of the same length
-}
-
-// tapped returns a client, and its tap. The client has asked the server what it needs to know, and has no open connection.
-func tapped(t *testing.T, srv *holdfasttest.Server, cfg holdfast.Config) (*holdfast.Client, *tap) {
-	t.Helper()
-	w := &tap{srv: srv}
-	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:0", Dialer: w.dial})
-	c, err := holdfastgoredis.New(rdb, &cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := c.Close(context.Background()); err != nil {
-			t.Errorf("Close: %v", err)
-		}
-		_ = rdb.Close()
-	})
-	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-	defer cancel()
-	if lease, err := c.Mutex("first").TryAcquire(ctx); err == nil {
-		release(t, lease)
-	}
-	time.Sleep(time.Minute)
-	w.set(func() { w.requests = nil })
-	return c, w
-}
-
-func (w *tap) dial(ctx context.Context, network, addr string) (net.Conn, error) {
-	conn, err := w.srv.Dial(ctx, network, addr)
-	return &tappedConn{Conn: conn, tap: w}, err
-}
-
-// sent returns how many requests with this text were sent.
-func (w *tap) sent(text string) (n int) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for _, r := range w.requests {
-		n += bytes.Count(r, []byte(text))
-	}
-	return n
-}
-
-// set changes what the tap does.
-func (w *tap) set(change func()) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	change()
-}
-
-// deliver sends what was held, as a copy that took long.
-func (w *tap) deliver(t *testing.T) {
-	t.Helper()
-	w.mu.Lock()
-	held := w.held
-	w.mu.Unlock()
-	if held == nil {
-		t.Fatal("nothing was held")
-	}
-	conn, err := w.srv.Dial(t.Context(), "tcp", "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	go func() { _, _ = io.Copy(io.Discard, conn) }()
-	if _, err := conn.Write(held); err != nil {
-		t.Fatal(err)
-	}
-	synctest.Wait()
-}
-
-type tappedConn struct {
-	net.Conn
-	tap    *tap
-	asked  bool // for the server's time, by the latest request
-	late   bool
-	silent bool
-
-	deadline time.Time // of reading
-	held     []byte    // what the server has sent, until due
-	due      time.Time
-}
-
-func (c *tappedConn) SetDeadline(t time.Time) error {
-	return errors.Join(c.SetReadDeadline(t), c.SetWriteDeadline(t))
-}
-
-func (c *tappedConn) SetReadDeadline(t time.Time) error {
-	c.tap.mu.Lock()
-	c.deadline = t
-	c.tap.mu.Unlock()
-	return c.Conn.SetReadDeadline(t)
-}
-
-// readHeld is Read of what is held. The deadline may be set meanwhile.
-func (c *tappedConn) readHeld(b []byte) (int, error) {
-	for ; time.Now().Before(c.due); time.Sleep(time.Millisecond) {
-		c.tap.mu.Lock()
-		deadline := c.deadline
-		c.tap.mu.Unlock()
-		if !deadline.IsZero() && !time.Now().Before(deadline) {
-			return 0, os.ErrDeadlineExceeded
-		}
-	}
-	n := copy(b, c.held)
-	c.held = nil
-	return n, nil
-}
-
-func (c *tappedConn) Write(b []byte) (int, error) {
-	w := c.tap
-	has := func(text *string) bool {
-		if *text == "" || !bytes.Contains(b, []byte(*text)) {
-			return false
-		}
-		*text = ""
-		return true
-	}
-	w.mu.Lock()
-	w.requests = append(w.requests, bytes.Clone(b))
-	const source = "return redis.call('TIME')"
-	c.asked = bytes.Contains(b, []byte(source)) || bytes.Contains(b, fmt.Appendf(nil, "%x", sha1.Sum([]byte(source))))
-	deaf, holds, slow := w.deaf, has(&w.holds), has(&w.slow)
-	if holds {
-		w.held = bytes.Clone(b)
-	}
-	c.silent = c.silent || holds || has(&w.silences)
-	c.late = has(&w.late)
-	swapped := bytes.ReplaceAll(b, []byte(w.swaps[0]), []byte(w.swaps[1]))
-	if w.swaps[0] == "" {
-		swapped = b
-	}
-	w.mu.Unlock()
-	if slow {
-		time.Sleep(10 * time.Millisecond)
-	}
-	if deaf || holds {
-		return len(b), nil
-	}
-	return c.Conn.Write(swapped)
-}
-
-var timeReply = regexp.MustCompile(`^\*2\r\n\$\d+\r\n(\d+)\r\n\$\d\r\n(\d+)\r\n$`)
-
-func (c *tappedConn) Read(b []byte) (n int, err error) {
-	if c.held != nil {
-		return c.readHeld(b)
-	}
-	for {
-		n, err = c.Conn.Read(b)
-		c.tap.mu.Lock()
-		late, ahead, asked, silent := c.late, c.tap.ahead, c.asked, c.silent
-		c.late = false
-		c.tap.mu.Unlock()
-		if silent && err == nil {
-			continue
-		}
-		if late { // the server goes on meanwhile, as far as what it writes is read
-			c.due = time.Now().Add(3 * time.Second)
-			_ = c.Conn.SetReadDeadline(time.Now().Add(100 * time.Millisecond))
-			for err == nil {
-				var more int
-				more, err = c.Conn.Read(b[n:])
-				n += more
-			}
-			c.tap.mu.Lock()
-			_ = c.Conn.SetReadDeadline(c.deadline)
-			c.tap.mu.Unlock()
-			c.held = bytes.Clone(b[:n])
-			return c.readHeld(b)
-		}
-		if m := timeReply.FindSubmatch(b[:n]); m != nil && asked {
-			seconds, _ := strconv.ParseInt(string(m[1]), 10, 64)
-			us, _ := strconv.ParseInt(string(m[2]), 10, 64)
-			at := time.Unix(seconds, us*1000).Add(ahead)
-			whole, rest := strconv.FormatInt(at.Unix(), 10), strconv.Itoa(at.Nanosecond()/1000)
-			n = copy(b, fmt.Sprintf("*2\r\n$%d\r\n%s\r\n$%d\r\n%s\r\n", len(whole), whole, len(rest), rest))
-		}
-		return n, err
-	}
-}
-
-func exists(t *testing.T, srv *holdfasttest.Server, name string) bool {
-	t.Helper()
-	n, err := server(t, srv).Exists(t.Context(), "holdfast:{"+name+"}").Result()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return n == 1
-}
 
 // A lock is set although somebody waits for it, as the command does not see that. It is no grant: the waiter gets the lock at once.
 // So it is if another lock was set with it.
@@ -273,13 +61,7 @@ func TestALockThatIsSetPastAQueue(t *testing.T) {
 func TestTheFirstTransactionIsLost(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
 		w := &tap{srv: srv, silences: "PXAT"}
-		rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:0", Dialer: w.dial})
-		defer rdb.Close()
-		c, err := holdfastgoredis.New(rdb, &holdfast.Config{CommandTimeout: time.Second})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer c.Close(context.Background())
+		c := w.client(t, holdfast.Config{CommandTimeout: time.Second})
 		var both sync.WaitGroup
 		for _, name := range []string{"a", "b"} {
 			both.Go(func() { release(t, acquire(t, c.Mutex(name))) })
@@ -392,8 +174,7 @@ func TestASetWhoseCallerGivesUp(t *testing.T) {
 		c, way := tapped(t, srv, holdfast.Config{TTL: 10 * time.Minute})
 		release(t, acquire(t, c.Mutex("a")))
 		way.set(func() { way.holds = "PXAT" })
-		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-		defer cancel()
+		ctx := lasting(t, 100*time.Millisecond)
 		begun := time.Now()
 		if _, err := c.Mutex("a").Acquire(ctx); !errors.Is(err, context.DeadlineExceeded) || time.Since(begun) > 100*time.Millisecond {
 			t.Errorf("Acquire: %v, after %s", err, time.Since(begun))
@@ -517,8 +298,7 @@ func TestOnlyPlainMutexesAreSet(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
 				c, way := tapped(t, srv, test.cfg)
-				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-				defer cancel()
+				ctx := lasting(t, time.Minute)
 				if lease, err := test.lock(c).Acquire(ctx); err == nil {
 					release(t, lease)
 				} else if test.plain {

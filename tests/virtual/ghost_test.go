@@ -7,21 +7,9 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast"
-	"github.com/holdfast-go/holdfast/driver"
-	"github.com/holdfast-go/holdfast/driver/drivertest"
 	"github.com/holdfast-go/holdfast/holdfasttest"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
 )
-
-// leisurely is the driver of a server that releases take a while to reach.
-type leisurely struct{ drivertest.Driver }
-
-func (d leisurely) Run(ctx context.Context, call driver.Call) (string, error) {
-	if call.Urgent {
-		time.Sleep(100 * time.Millisecond)
-	}
-	return d.Driver.Run(ctx, call)
-}
 
 // The error of a caller that gave up waiting names the holder, and the number of waiters without the caller.
 func TestAWaiterThatGaveUpIsNotCounted(t *testing.T) {
@@ -34,7 +22,12 @@ func TestAWaiterThatGaveUpIsNotCounted(t *testing.T) {
 			eachWay(t, func(t *testing.T, srv *holdfasttest.Server, cfg holdfast.Config) {
 				lease := acquire(t, lock(client(t, srv)))
 				defer release(t, lease)
-				l := lock(configured(t, srv, cfg, func(d drivertest.Driver) drivertest.Driver { return leisurely{d} }))
+				l := lock(configured(t, srv, cfg, meddle(func(r request) (string, error) {
+					if r.Urgent { // a release
+						time.Sleep(100 * time.Millisecond)
+					}
+					return r.send()
+				})))
 				for round := range 3 { // the first waiter asks before it is subscribed, those after it when they are
 					ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 					if _, err := l.Acquire(ctx); !errors.Is(err, context.DeadlineExceeded) {
@@ -46,8 +39,7 @@ func TestAWaiterThatGaveUpIsNotCounted(t *testing.T) {
 					}
 				}
 				other := wait(t, l)
-				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-				defer cancel()
+				ctx := lasting(t, time.Second)
 				if _, err := l.Acquire(ctx); !errors.Is(err, context.DeadlineExceeded) {
 					t.Fatal(err)
 				}
@@ -55,8 +47,7 @@ func TestAWaiterThatGaveUpIsNotCounted(t *testing.T) {
 				if waiting, err := backend.Waiting(t.Context(), l); err != nil || waiting != 1 || time.Since(begun) > 50*time.Millisecond {
 					t.Errorf("%d are counted that wait, and one does: %v, after %s", waiting, err, time.Since(begun))
 				}
-				other.cancel()
-				<-other.done
+				other.giveUp()
 			})
 		})
 	}

@@ -3,6 +3,7 @@ package virtual
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -14,8 +15,7 @@ import (
 // copy must refuse itself.
 func TestACopyAtItsNotAfterIsLate(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
-		rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:0", Dialer: srv.Dial})
-		defer rdb.Close()
+		rdb := server(t, srv)
 		eval := func(s script.Script, args ...any) string {
 			reply, err := rdb.Eval(t.Context(), s.Source, []string{"{k}", "{k}:q", "{k}:f"}, args...).Text()
 			if err != nil {
@@ -32,6 +32,16 @@ func TestACopyAtItsNotAfterIsLate(t *testing.T) {
 			t.Errorf("the release is answered %q", reply)
 		}
 		if reply := eval(script.Acquire(), "t", "A", 60000, notAfter, 1, `{"o":"me"}`); !strings.HasPrefix(reply, "late") {
+			t.Errorf("a copy of the acquire after its release is answered %q", reply)
+		}
+
+		// A tombstone in a queue that nobody keeps alive, since its waiter is dead, lasts as long as it must.
+		rdb.ZAdd(t.Context(), "{k}:q", redis.Z{Score: float64(notAfter), Member: "dead\n1500\nholdfast:c:dead\n{}"})
+		rdb.PExpire(t.Context(), "{k}:q", time.Second)
+		notAfter += time.Hour.Microseconds()
+		eval(script.Release(), "", "B", "", notAfter)
+		time.Sleep(59 * time.Minute)
+		if reply := eval(script.Acquire(), "t", "B", 60000, notAfter, 1, `{"o":"me"}`); !strings.HasPrefix(reply, "gone") {
 			t.Errorf("a copy of the acquire after its release is answered %q", reply)
 		}
 	})

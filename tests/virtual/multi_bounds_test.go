@@ -9,45 +9,8 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast"
-	"github.com/holdfast-go/holdfast/driver"
-	"github.com/holdfast-go/holdfast/driver/drivertest"
 	"github.com/holdfast-go/holdfast/holdfasttest"
 )
-
-// slowRenewals notes when mutexes are renewed, and delays the answers.
-type slowRenewals struct {
-	drivertest.Driver
-	delay time.Duration
-	begun chan string // receives the key of a renewal, if somebody listens
-
-	mu   sync.Mutex
-	sent map[string][]time.Time // by key
-}
-
-func (d *slowRenewals) Run(ctx context.Context, call driver.Call) (string, error) {
-	if !does(call.Script, "renew") {
-		return d.Driver.Run(ctx, call)
-	}
-	reply, err := d.Driver.Run(ctx, call)
-	d.mu.Lock()
-	for _, key := range call.Keys {
-		d.sent[key] = append(d.sent[key], time.Now())
-		select {
-		case d.begun <- key:
-		default:
-		}
-	}
-	d.mu.Unlock()
-	time.Sleep(d.delay)
-	return reply, err
-}
-
-// since returns how many renewals of a key were sent from then on.
-func (d *slowRenewals) since(key string, from time.Time) int {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return len(slices.DeleteFunc(slices.Clone(d.sent[key]), func(at time.Time) bool { return at.Before(from) }))
-}
 
 // The bounds of several locks apply once all are held. What happened while the caller waited for the last one does not count,
 // even if a renewal is still under way at that moment.
@@ -67,15 +30,38 @@ func TestBoundsOfSeveralLocksCountFromWhenAllAreHeld(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			eachWay(t, func(t *testing.T, srv *holdfasttest.Server, cfg holdfast.Config) {
-				d := &slowRenewals{delay: 200 * time.Millisecond, begun: make(chan string), sent: map[string][]time.Time{}}
-				c := configured(t, srv, cfg, func(inner drivertest.Driver) drivertest.Driver { d.Driver = inner; return d })
+				begun := make(chan string) // receives the key of a renewal, if somebody listens
+				var mu sync.Mutex
+				sent := map[string][]time.Time{} // when renewals of a key were sent
+				c := configured(t, srv, cfg, meddle(func(r request) (string, error) {
+					if !r.does("renew") {
+						return r.send()
+					}
+					reply, err := r.send()
+					mu.Lock()
+					for _, key := range r.Keys {
+						sent[key] = append(sent[key], time.Now())
+						select {
+						case begun <- key:
+						default:
+						}
+					}
+					mu.Unlock()
+					time.Sleep(200 * time.Millisecond)
+					return reply, err
+				}))
+				since := func(key string, from time.Time) int {
+					mu.Lock()
+					defer mu.Unlock()
+					return len(slices.DeleteFunc(slices.Clone(sent[key]), func(at time.Time) bool { return at.Before(from) }))
+				}
 				other := client(t, srv)
 				l := c.Multi([]string{"a", "b"}, holdfast.TTL(ttl), test.bound)
 				check := func(how string, lease *holdfast.Lease, from time.Time) {
 					t.Helper()
-					begun := time.Now()
+					held := time.Now()
 					<-lease.Done()
-					lasted := time.Since(begun)
+					lasted := time.Since(held)
 					var lost *holdfast.LostError
 					if !errors.As(lease.Err(), &lost) || lost.Reason != test.reason {
 						t.Errorf("%s: the lease ended with %v; want %q", how, lease.Err(), test.reason)
@@ -85,11 +71,11 @@ func TestBoundsOfSeveralLocksCountFromWhenAllAreHeld(t *testing.T) {
 					}
 					for _, key := range []string{"holdfast:{a}", "holdfast:{b}"} {
 						// A lock that was handed over is confirmed by one more.
-						if n := d.since(key, from); test.renewals >= 0 && (n < test.renewals || n > test.renewals+1) {
+						if n := since(key, from); test.renewals >= 0 && (n < test.renewals || n > test.renewals+1) {
 							t.Errorf("%s: %s was renewed %d times; want %d", how, key, n, test.renewals)
 						}
 					}
-					if n := d.since("holdfast:{a}", from); test.renewals >= 0 && n != test.renewals && test.reason == holdfast.LossBound {
+					if n := since("holdfast:{a}", from); test.renewals >= 0 && n != test.renewals && test.reason == holdfast.LossBound {
 						t.Errorf("%s: the first lock was renewed %d times; want %d", how, n, test.renewals)
 					}
 					_ = lease.Release(context.Background())
@@ -101,7 +87,7 @@ func TestBoundsOfSeveralLocksCountFromWhenAllAreHeld(t *testing.T) {
 				blocking := acquire(t, other.Mutex("b"))
 				w := wait(t, l)
 				for range 5 { // the fifth renewal of a is under way
-					for <-d.begun != "holdfast:{a}" {
+					for <-begun != "holdfast:{a}" {
 					}
 				}
 				if test.renewals == 0 {
@@ -109,10 +95,7 @@ func TestBoundsOfSeveralLocksCountFromWhenAllAreHeld(t *testing.T) {
 				}
 				time.Sleep(time.Millisecond)
 				release(t, blocking)
-				<-w.done
-				if w.err != nil {
-					t.Fatal(w.err)
-				}
+				w.granted(t)
 				check("after a wait", w.lease, w.at.Add(-time.Microsecond))
 			})
 		})

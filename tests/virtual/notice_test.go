@@ -1,7 +1,6 @@
 package virtual
 
 import (
-	"context"
 	"errors"
 	"strings"
 	"testing"
@@ -9,29 +8,22 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/driver"
-	"github.com/holdfast-go/holdfast/driver/drivertest"
 	"github.com/holdfast-go/holdfast/holdfasttest"
 	"github.com/holdfast-go/holdfast/inspect"
 	"github.com/holdfast-go/holdfast/internal/script"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
 )
 
-// lagging is a driver whose replies about the lock "late" take a second.
-type lagging struct{ drivertest.Driver }
-
-func (d lagging) Run(ctx context.Context, call driver.Call) (string, error) {
-	reply, err := d.Driver.Run(ctx, call)
-	if strings.Contains(call.Keys[0], "{late}") {
-		time.Sleep(time.Second)
-	}
-	return reply, err
-}
-
 // A holder that is asked to let go before it has heard that it holds the lock learns of that, too.
 func TestANoticeBeforeTheGrantIsNotLost(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
 		cfg := holdfast.Config{ViaClient: true, TTL: time.Hour}
-		c := configured(t, srv, cfg, func(inner drivertest.Driver) drivertest.Driver { return lagging{inner} })
+		c := configured(t, srv, cfg, meddle(func(r request) (string, error) {
+			if strings.Contains(r.Keys[0], "{late}") {
+				return r.late(time.Second)
+			}
+			return r.send()
+		}))
 		first := acquire(t, c.Mutex("first"))
 		time.Sleep(2 * time.Second) // since then the client listens
 		got := make(chan *holdfast.Lease, 1)
@@ -58,21 +50,16 @@ func TestANoticeBeforeTheGrantIsNotLost(t *testing.T) {
 	})
 }
 
-// journalless is a driver that cannot read the operators' journal.
-type journalless struct{ drivertest.Driver }
-
-func (d journalless) Run(ctx context.Context, call driver.Call) (string, error) {
-	if call.Script.Name == script.Notes().Name {
-		return "", driver.ErrNotSent
-	}
-	return d.Driver.Run(ctx, call)
-}
-
 // A holder that has heard of a break, and could not read of it, is told at its next renewal that its lock was broken, by whom
 // and why.
 func TestANoticeExplainsWhatARenewalFinds(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
-		c := client(t, srv, func(inner drivertest.Driver) drivertest.Driver { return journalless{inner} })
+		c := client(t, srv, meddle(func(r request) (string, error) {
+			if r.Script.Name == script.Notes().Name {
+				return "", driver.ErrNotSent
+			}
+			return r.send()
+		}))
 		lease := acquire(t, c.Mutex("m"))
 		time.Sleep(2500 * time.Millisecond) // the client listens after one second, and renews after five
 		in := inspect.New(client(t, srv))
@@ -96,7 +83,7 @@ func TestANoticeExplainsWhatARenewalFinds(t *testing.T) {
 // reaches the lease that has the lock now, or all that share it.
 func TestLeasesOfOneGrantAreToldTogether(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
-		slow := belated{by: time.Millisecond} // so that the first asks for a fence for the second, too
+		slow := unconfirmed{by: time.Millisecond} // so that the first asks for a fence for the second, too
 		c, in := client(t, srv, slow.wrap), inspect.New(client(t, srv))
 		mutex := c.Mutex("m", holdfast.TTL(time.Hour))
 		free := acquire(t, client(t, srv).Mutex("m"))

@@ -46,23 +46,6 @@ func (j *journal) lines(level string) (all []string) {
 
 func (j *journal) logger() *slog.Logger { return slog.New(slog.NewTextHandler(j, nil)) }
 
-// away is a driver whose server does not answer while it is away: requests fail at once, or hang.
-type away struct {
-	drivertest.Driver
-	away, hangs atomic.Bool
-}
-
-func (d *away) Run(ctx context.Context, call driver.Call) (string, error) {
-	switch {
-	case !d.away.Load():
-		return d.Driver.Run(ctx, call)
-	case d.hangs.Load():
-		<-ctx.Done()
-		return "", ctx.Err()
-	}
-	return "", fmt.Errorf("%w: connection refused", driver.ErrNotSent)
-}
-
 // The renewal with which a waiter confirms that it was handed a lock comes when little is left of a short claim. It is part of the
 // hand-over: observers, who warn of renewals that are late, are not told of it, but of an extension at that time.
 func TestObserversOfAHandOver(t *testing.T) {
@@ -75,9 +58,7 @@ func TestObserversOfAHandOver(t *testing.T) {
 			held := acquire(t, a)
 			w := wait(t, b)
 			release(t, held)
-			if <-w.done; w.err != nil {
-				t.Fatal(w.err)
-			}
+			w.granted(t)
 			var slacks []time.Duration
 			told := func() []time.Duration {
 				slacks = nil
@@ -119,17 +100,15 @@ func TestObserversOfAnOutage(t *testing.T) {
 			eachWay(t, func(t *testing.T, srv *holdfasttest.Server, cfg holdfast.Config) {
 				var r recorder.Recorder
 				var log journal
-				var way away
-				way.hangs.Store(hangs)
+				var d moody
 				cfg.Observers, cfg.Logger = []*holdfast.Observer{r.Observer()}, log.logger()
 				t.Cleanup(func() { r.Check(t) })
-				c := configured(t, srv, cfg, func(d drivertest.Driver) drivertest.Driver {
-					way.Driver = d
-					return &way
-				})
+				c := configured(t, srv, cfg, d.wrap)
 				short, long := acquire(t, c.Mutex("short", holdfast.Owner("me"))), acquire(t, c.Mutex("long", holdfast.TTL(10*time.Minute)))
 				began := time.Now()
-				way.away.Store(true)
+				if d.hangs.Store(hangs); !hangs {
+					d.refuse(errRefused)
+				}
 				time.Sleep(time.Minute)
 				if told := r.Servers(); len(told) != 1 || !strings.HasPrefix(told[0], "lost 127.0.0.1:0: ") {
 					t.Errorf("during the outage, told was %q", told)
@@ -140,7 +119,8 @@ func TestObserversOfAnOutage(t *testing.T) {
 				if _, err := c.Mutex("other").TryAcquire(context.Background()); !errors.Is(err, holdfast.ErrUnavailable) {
 					t.Error(err)
 				}
-				way.away.Store(false)
+				d.hangs.Store(false)
+				d.refuse(nil)
 				time.Sleep(time.Minute) // in which something is sent
 				release(t, long)
 				down := time.Since(began)

@@ -8,24 +8,9 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/driver"
-	"github.com/holdfast-go/holdfast/driver/drivertest"
 	"github.com/holdfast-go/holdfast/holdfasttest"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
 )
-
-// moving is the driver of a server on which, until a given time, a job's lock and its record are on different
-// nodes, as while their slot moves.
-type moving struct {
-	drivertest.Driver
-	until time.Time
-}
-
-func (d moving) Run(ctx context.Context, call driver.Call) (string, error) {
-	if call.Script.Name == "once_complete" && time.Now().Before(d.until) {
-		return "", driver.ReplyError("TRYAGAIN Multiple keys request during rehashing of slot")
-	}
-	return d.Driver.Run(ctx, call)
-}
 
 // A completed run is recorded even if that takes longer than RetryTimeout. The client tries for as long as the
 // run has its lock; after that it only repeats a request that it began under the lock.
@@ -43,7 +28,12 @@ func TestACompletedJobIsWrittenDownWhileItsLeaseLasts(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
 				began := time.Now()
-				locks := client(t, srv, func(d drivertest.Driver) drivertest.Driver { return moving{d, began.Add(c.moves)} })
+				locks := client(t, srv, meddle(func(r request) (string, error) {
+					if r.Script.Name == "once_complete" && time.Since(began) < c.moves { // while lock and record are on different nodes
+						return "", driver.ReplyError("TRYAGAIN Multiple keys request during rehashing of slot")
+					}
+					return r.send()
+				}))
 				job := locks.Once("job", holdfast.Every(24*time.Hour), c.opts...)
 				runs := 0
 				run, err := job.Do(t.Context(), func(context.Context, *holdfast.Lease) (string, error) {
@@ -68,21 +58,15 @@ func TestACompletedJobIsWrittenDownWhileItsLeaseLasts(t *testing.T) {
 	}
 }
 
-// hesitant is the driver of a server that takes its time to answer whether a run may begin.
-type hesitant struct{ drivertest.Driver }
-
-func (d hesitant) Run(ctx context.Context, call driver.Call) (string, error) {
-	if call.Script.Name == "once_begin" {
-		<-ctx.Done()
-		return "", ctx.Err()
-	}
-	return d.Driver.Run(ctx, call)
-}
-
 // If Close keeps a job from beginning, the error says so, and names no context other than the caller's.
 func TestAJobThatCannotBeginBecauseOfClose(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
-		c := client(t, srv, func(d drivertest.Driver) drivertest.Driver { return hesitant{d} })
+		c := client(t, srv, meddle(func(r request) (string, error) {
+			if r.Script.Name == "once_begin" {
+				return r.hang()
+			}
+			return r.send()
+		}))
 		ended := make(chan error, 1)
 		go func() {
 			_, err := c.Once("job", holdfast.Every(time.Hour)).Do(t.Context(), func(context.Context, *holdfast.Lease) (string, error) {

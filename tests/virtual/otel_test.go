@@ -240,24 +240,48 @@ func TestTelemetryOfAWaiter(t *testing.T) {
 	})
 }
 
-// What the documentation says of the metrics.
-func TestTheMetricsHaveTheirUnitsAndBuckets(t *testing.T) {
+func TestTelemetryOfAnOutage(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
 		o := newTelemetry(t)
-		var way away
-		c := o.client(t, srv, func(d drivertest.Driver) drivertest.Driver {
-			way.Driver = d
-			return &way
-		})
-		lease := acquire(t, c.Mutex("x"))
-		time.Sleep(time.Minute)
-		way.away.Store(true)
-		time.Sleep(time.Minute)
-		if lease.Err() == nil {
-			t.Error("the lease was not lost")
+		var d moody
+		c := o.client(t, srv, d.wrap)
+		ctx, caller := o.tracers.Tracer("").Start(context.Background(), "request")
+		lease, err := c.Mutex("confidential").Acquire(ctx)
+		if err != nil {
+			t.Fatal(err)
 		}
-		way.away.Store(false)
+		if s := o.span(t); s.Parent().SpanID() != caller.SpanContext().SpanID() {
+			t.Error("the span is not a child of the caller's")
+		}
+		// Every reason is there before the first loss, so that the loss is an increase.
+		if reasons := len(o.collect(t)["holdfast.lost"].Data.(metricdata.Sum[int64]).DataPoints); reasons != 7 {
+			t.Errorf("holdfast.lost has %d series", reasons)
+		}
+		time.Sleep(time.Minute)
+		d.refuse(errRefused)
+		<-lease.Done()
+		if _, err := c.Mutex("confidential").TryAcquire(ctx); !errors.Is(err, holdfast.ErrUnavailable) {
+			t.Error(err)
+		}
+		if s := o.span(t); s.Status().Code != codes.Error || s.Status().Description != "unavailable" || strings.Contains(text(s), "confidential") {
+			t.Error(text(s))
+		}
+		o.sees(t, "server", map[string]float64{"server.unavailable server=127.0.0.1:0": 1})
+		o.sees(t, "lost", map[string]float64{"lost kind=mutex mode=exclusive reason=unreachable": 1})
+		o.sees(t, "held", map[string]float64{})
+		o.sees(t, "hold.", map[string]float64{"hold.duration kind=mutex mode=exclusive outcome=lost": 1})
+		if o.sums(t)["renew.failures"] == 0 {
+			t.Error("no renewal has failed")
+		}
+		caller.End()
+		if said := text(o.span(t)); !strings.Contains(said, " holdfast.lost [{holdfast.reason ") || !strings.Contains(said, "unreachable") || strings.Contains(said, "confidential") {
+			t.Error(said)
+		}
+		d.refuse(nil)
 		release(t, acquire(t, c.Mutex("x")))
+		time.Sleep(time.Second) // it is found when several answers have come
+		o.sees(t, "server", map[string]float64{})
+		// What the documentation says of the metrics.
 		got := map[string]string{}
 		for name, m := range o.collect(t) {
 			if m.Description == "" {
@@ -290,52 +314,6 @@ func TestTheMetricsHaveTheirUnitsAndBuckets(t *testing.T) {
 		}; !maps.Equal(got, want) {
 			t.Errorf("got %v", got)
 		}
-	})
-}
-
-func TestTelemetryOfAnOutage(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
-		o := newTelemetry(t)
-		var way away
-		c := o.client(t, srv, func(d drivertest.Driver) drivertest.Driver {
-			way.Driver = d
-			return &way
-		})
-		ctx, caller := o.tracers.Tracer("").Start(context.Background(), "request")
-		lease, err := c.Mutex("confidential").Acquire(ctx)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if s := o.span(t); s.Parent().SpanID() != caller.SpanContext().SpanID() {
-			t.Error("the span is not a child of the caller's")
-		}
-		// Every reason is there before the first loss, so that the loss is an increase.
-		if reasons := len(o.collect(t)["holdfast.lost"].Data.(metricdata.Sum[int64]).DataPoints); reasons != 7 {
-			t.Errorf("holdfast.lost has %d series", reasons)
-		}
-		way.away.Store(true)
-		<-lease.Done()
-		if _, err := c.Mutex("confidential").TryAcquire(ctx); !errors.Is(err, holdfast.ErrUnavailable) {
-			t.Error(err)
-		}
-		if s := o.span(t); s.Status().Code != codes.Error || s.Status().Description != "unavailable" || strings.Contains(text(s), "confidential") {
-			t.Error(text(s))
-		}
-		o.sees(t, "server", map[string]float64{"server.unavailable server=127.0.0.1:0": 1})
-		o.sees(t, "lost", map[string]float64{"lost kind=mutex mode=exclusive reason=unreachable": 1})
-		o.sees(t, "held", map[string]float64{})
-		o.sees(t, "hold.", map[string]float64{"hold.duration kind=mutex mode=exclusive outcome=lost": 1})
-		if o.sums(t)["renew.failures"] == 0 {
-			t.Error("no renewal has failed")
-		}
-		caller.End()
-		if said := text(o.span(t)); !strings.Contains(said, " holdfast.lost [{holdfast.reason ") || !strings.Contains(said, "unreachable") || strings.Contains(said, "confidential") {
-			t.Error(said)
-		}
-		way.away.Store(false)
-		release(t, acquire(t, c.Mutex("x")))
-		time.Sleep(time.Second) // it is found when several answers have come
-		o.sees(t, "server", map[string]float64{})
 	})
 }
 

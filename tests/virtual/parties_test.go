@@ -7,20 +7,9 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast"
-	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/driver/drivertest"
 	"github.com/holdfast-go/holdfast/holdfasttest"
 )
-
-// deaf is a driver whose subscriptions appear to work, and deliver nothing.
-type deaf struct{ drivertest.Driver }
-
-func (d deaf) Subscribe(s driver.Subscription) (cancel func()) {
-	s.Message = func(string) {}
-	return d.Driver.Subscribe(s)
-}
-
-func newDeaf(d drivertest.Driver) drivertest.Driver { return deaf{d} }
 
 // soon returns a context for operations that must end.
 func soon(t *testing.T) context.Context {
@@ -34,7 +23,7 @@ func soon(t *testing.T) context.Context {
 func TestWaitersThatAreToldNothing(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
 		c := client(t, srv)
-		waiter := client(t, srv, newDeaf).Latch("l", 1)
+		waiter := client(t, srv, deaf).Latch("l", 1)
 		over := make(chan error, 1)
 		wait := func() { go func() { over <- waiter.Wait(soon(t)) }() }
 		wait()
@@ -57,7 +46,7 @@ func TestWaitersThatAreToldNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 		// A second waiter's look shows it, and so does a look after the party joined.
-		late := client(t, srv, newDeaf).Latch("l", 1)
+		late := client(t, srv, deaf).Latch("l", 1)
 		if err := late.Wait(soon(t)); !errors.Is(err, holdfast.ErrLatchIncomplete) {
 			t.Errorf("Wait: %v", err)
 		}
@@ -83,11 +72,11 @@ func TestBarrierWaitsForADeadPartyForItsLease(t *testing.T) {
 			}
 			return party
 		}
-		one := join(newDeaf)
+		one := join(deaf)
 		began := time.Now()
 		join(dying, holdfast.TTL(9*time.Second), holdfast.NoRenew())
 		next := make(chan *holdfast.BarrierParty, 1)
-		go func() { next <- join(newDeaf) }()
+		go func() { next <- join(deaf) }()
 		time.Sleep(4 * time.Second)
 		if _, err := one.Await(soon(t)); !errors.Is(err, holdfast.ErrBarrierBroken) {
 			t.Errorf("Await: %v", err)

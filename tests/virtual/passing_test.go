@@ -1,7 +1,6 @@
 package virtual
 
 import (
-	"context"
 	"errors"
 	"strconv"
 	"strings"
@@ -9,49 +8,25 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/holdfast-go/holdfast"
-	"github.com/holdfast-go/holdfast/driver"
-	"github.com/holdfast-go/holdfast/driver/drivertest"
 	"github.com/holdfast-go/holdfast/holdfasttest"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
 )
 
-// delayed is a driver that holds back a request, or its answer, until it is let go.
-type delayed struct {
-	drivertest.Driver
-	request, answer func(s driver.Script, args []string) bool // which requests or answers; may be nil
-	held            chan struct{}                             // closed when one is held back
-	letGo           chan struct{}                             // closed to let it go
+// trap holds back the first request that fits, or its answer, until it is let go.
+type trap struct {
+	held, letGo chan struct{}
 }
 
-func newDelayed() *delayed {
-	return &delayed{held: make(chan struct{}), letGo: make(chan struct{})}
-}
+func newTrap() *trap { return &trap{make(chan struct{}), make(chan struct{})} }
 
-func (d *delayed) wrap(inner drivertest.Driver) drivertest.Driver {
-	d.Driver = inner
-	return d
-}
-
-func (d *delayed) hold(which func(driver.Script, []string) bool, s driver.Script, args []string) {
+func (d *trap) hold() {
 	select {
-	case <-d.held:
-		return // one has been held back
+	case <-d.held: // one has been held back
 	default:
-	}
-	if which != nil && which(s, args) {
 		close(d.held)
 		<-d.letGo
 	}
-}
-
-func (d *delayed) Run(ctx context.Context, call driver.Call) (string, error) {
-	d.hold(d.request, call.Script, call.Args)
-	reply, err := d.Driver.Run(ctx, call)
-	d.hold(d.answer, call.Script, call.Args)
-	return reply, err
 }
 
 // inLine acquires the lock in a goroutine, and returns when that is in the wait queue.
@@ -71,12 +46,16 @@ func inLine(t *testing.T, l *holdfast.Lock) *waiting {
 func TestFencesThatWereReservedBeforeALossAreNotUsed(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
 		const ttl = 150 * time.Millisecond
-		rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:0", Dialer: srv.Dial})
-		defer rdb.Close()
+		rdb := server(t, srv)
 		backend.SetCounter(t, rdb, "holdfast:fences", time.Now().Add(time.Hour).UnixMicro())
-		d := newDelayed()
-		d.answer = func(s driver.Script, args []string) bool { return s.Name == "renew" && args[3] != "0" }
-		c := client(t, srv, d.wrap)
+		d := newTrap()
+		c := client(t, srv, meddle(func(r request) (string, error) {
+			reply, err := r.send()
+			if r.Script.Name == "renew" && r.Args[3] != "0" {
+				d.hold()
+			}
+			return reply, err
+		}))
 		lock := c.Mutex("a", holdfast.TTL(ttl))
 
 		first := acquire(t, lock)
@@ -90,10 +69,7 @@ func TestFencesThatWereReservedBeforeALossAreNotUsed(t *testing.T) {
 		synctest.Wait()
 		seen := first.Fence()
 		release(t, first)
-		<-second.done
-		if second.err != nil {
-			t.Fatal(second.err)
-		}
+		second.granted(t)
 		for _, lease := range []*holdfast.Lease{second.lease, nil} {
 			if lease == nil {
 				lease = acquire(t, configured(t, srv, holdfast.Config{ViaClient: true}).Mutex("a")) // which takes one fence
@@ -107,66 +83,50 @@ func TestFencesThatWereReservedBeforeALossAreNotUsed(t *testing.T) {
 	})
 }
 
-// A lease is released while it is being extended beyond the TTL. The waiting goroutine did not ask for so much:
+// A lease is released when it was extended beyond the TTL, or while it is. The waiting goroutine did not ask for so much:
 // if its process died, everybody would wait for the extended time.
 func TestALeaseThatIsBeingExtendedIsNotPassedOn(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
-		const ttl, long = 10 * time.Second, 20 * time.Minute
-		rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:0", Dialer: srv.Dial})
-		defer rdb.Close()
-		d := newDelayed()
-		d.request = func(s driver.Script, args []string) bool {
-			return s.Name == "renew" && args[2] == strconv.FormatInt(long.Milliseconds(), 10)
-		}
-		lock := configured(t, srv, holdfast.Config{MaxTTL: time.Hour}, d.wrap).Mutex("a", holdfast.TTL(ttl))
+	for _, meanwhile := range []bool{true, false} {
+		bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
+			const ttl, long = 10 * time.Second, 20 * time.Minute
+			d := newTrap()
+			lock := configured(t, srv, holdfast.Config{MaxTTL: time.Hour}, meddle(func(r request) (string, error) {
+				if meanwhile && r.Script.Name == "renew" && r.Args[2] == strconv.FormatInt(long.Milliseconds(), 10) {
+					d.hold()
+				}
+				return r.send()
+			})).Mutex("a", holdfast.TTL(ttl))
 
-		// The second lease has reserved fences for the third.
-		first := acquire(t, lock)
-		second, third := inLine(t, lock), inLine(t, lock)
-		release(t, first)
-		<-second.done
-		if second.err != nil {
-			t.Fatal(second.err)
-		}
-		time.Sleep(20 * time.Millisecond) // until its first renewal has reserved a fence for the third
-		extended := make(chan error, 1)
-		go func() { extended <- second.lease.Extend(t.Context(), long) }()
-		<-d.held
-		release(t, second.lease)
-		close(d.letGo)
-		<-third.done
-		if third.err != nil {
-			t.Fatal(third.err)
-		}
-		if err := <-extended; err != holdfast.ErrReleased {
-			t.Errorf("Extend of a lease that was released meanwhile: %v", err)
-		}
-		if left := rdb.PTTL(t.Context(), "holdfast:{a}").Val(); left > ttl {
-			t.Errorf("the next lease lasts for %s on the server; it asked for %s", left, ttl)
-		}
-		release(t, third.lease)
-	})
-}
-
-// lying is a driver that replaces the fences in replies, as if somebody had written another fence to a lock.
-type lying struct {
-	drivertest.Driver
-	fence string
-	about string // the script
-}
-
-func (d lying) Run(ctx context.Context, call driver.Call) (string, error) {
-	reply, err := d.Driver.Run(ctx, call)
-	words := strings.Fields(reply)
-	switch {
-	case call.Script.Name == d.about && len(words) == 5 && words[4] != "0": // granted, renewed: NOW PTTL FENCE BLOCK
-		words[3] = d.fence
-	case call.Script.Name == "batch_"+d.about && len(words) == 3: // taken NOW FENCE
-		words[2] = d.fence
-	default:
-		return reply, err
+			// The second lease has reserved fences for the third.
+			first := acquire(t, lock)
+			second, third := inLine(t, lock), inLine(t, lock)
+			release(t, first)
+			second.granted(t)
+			time.Sleep(20 * time.Millisecond) // until its first renewal has reserved a fence for the third
+			extended := make(chan error, 1)
+			go func() { extended <- second.lease.Extend(t.Context(), long) }()
+			want := error(nil)
+			if meanwhile {
+				want = holdfast.ErrReleased
+				<-d.held
+			} else {
+				synctest.Wait()
+			}
+			release(t, second.lease)
+			close(d.letGo)
+			third.granted(t)
+			if err := <-extended; err != want {
+				t.Errorf("Extend: %v, want %v", err, want)
+			}
+			if own := time.Until(third.lease.Deadline()); own > ttl {
+				t.Errorf("the next lease lasts for %s; it asked for %s", own, ttl)
+			}
+			if left := server(t, srv).PTTL(t.Context(), "holdfast:{a}").Val(); left > ttl {
+				t.Errorf("the next lease lasts for %s on the server; it asked for %s", left, ttl)
+			}
+			release(t, third.lease)
+		})
 	}
-	return strings.Join(words, " "), err
 }
 
 // Fault: An answer has a fence that is far too high. It is shown to nobody: wherever it was seen, it would shut out
@@ -174,8 +134,20 @@ func (d lying) Run(ctx context.Context, call driver.Call) (string, error) {
 func TestFencesBeyondBelief(t *testing.T) {
 	const forged = 8_999_999_999_999_000
 	eachWay(t, func(t *testing.T, srv *holdfasttest.Server, cfg holdfast.Config) {
-		lie := func(about string) func(drivertest.Driver) drivertest.Driver {
-			return func(d drivertest.Driver) drivertest.Driver { return lying{d, strconv.Itoa(forged), about} }
+		lie := func(about string) wrapper {
+			return meddle(func(r request) (string, error) {
+				reply, err := r.send()
+				words := strings.Fields(reply)
+				switch {
+				case r.Script.Name == about && len(words) == 5 && words[4] != "0": // granted, renewed: NOW PTTL FENCE BLOCK
+					words[3] = strconv.Itoa(forged)
+				case r.Script.Name == "batch_"+about && len(words) == 3: // taken NOW FENCE
+					words[2] = strconv.Itoa(forged)
+				default:
+					return reply, err
+				}
+				return strings.Join(words, " "), err
+			})
 		}
 		_, err := configured(t, srv, cfg, lie("acquire")).Mutex("a").Acquire(t.Context())
 		if !errors.Is(err, holdfast.ErrMismatch) || !strings.Contains(err.Error(), `"holdfast:fences"`) {
@@ -188,10 +160,7 @@ func TestFencesBeyondBelief(t *testing.T) {
 		second := inLine(t, lock)
 		time.Sleep(90 * time.Millisecond)
 		release(t, first)
-		<-second.done
-		if second.err != nil {
-			t.Fatal(second.err)
-		}
+		second.granted(t)
 		if second.lease.Fence() >= forged {
 			t.Errorf("a lease is passed on with fence %d", second.lease.Fence())
 		}

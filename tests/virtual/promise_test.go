@@ -1,62 +1,15 @@
 package virtual
 
 import (
-	"errors"
-	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/driver"
-	"github.com/holdfast-go/holdfast/driver/drivertest"
 	"github.com/holdfast-go/holdfast/holdfasttest"
 )
-
-// listening counts the looks of waiters, and the messages that tell them when to look.
-type listening struct {
-	eager
-	standbys int
-}
-
-func (d *listening) wrap(inner drivertest.Driver) drivertest.Driver {
-	d.Driver = inner
-	return d
-}
-
-func (d *listening) Subscribe(s driver.Subscription) (cancel func()) {
-	told := s.Message
-	s.Message = func(payload string) {
-		if strings.HasPrefix(payload, "hf2 standby ") {
-			d.mu.Lock()
-			d.standbys++
-			d.mu.Unlock()
-		}
-		told(payload)
-	}
-	return d.eager.Subscribe(s)
-}
-
-// interrupt ends the subscriptions, and begins them again.
-func (d *listening) interrupt() {
-	d.mu.Lock()
-	sinks := d.sinks
-	d.mu.Unlock()
-	for _, sink := range sinks {
-		sink.Down(errors.New("interrupted"))
-		sink.Up()
-	}
-	synctest.Wait()
-}
-
-// counted returns the numbers of looks and messages since the last call.
-func (d *listening) counted() (looks, standbys int) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	looks, standbys = d.looks, d.standbys
-	d.looks, d.standbys = 0, 0
-	return looks, standbys
-}
 
 // Fault: The process that was handed the lock dies. The waiter behind it was not told when to look, since it has promised to look by
 // then. It keeps the promise, and has the lock when the claim ends, also if it has looked earlier.
@@ -65,12 +18,13 @@ func TestAWaiterKeepsItsPromise(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
 				var doomed mortals
-				var d listening
+				var d eager
 				holder := acquire(t, client(t, srv).Mutex("a", holdfast.TTL(10*time.Minute)))
 				next := wait(t, doomed.process(t, srv).Mutex("a"))
 				behind := wait(t, client(t, srv, d.wrap).Mutex("a"))
 				if early > 0 {
 					d.interrupt()
+					synctest.Wait()
 				}
 				if looks, _ := d.counted(); looks != early {
 					t.Errorf("it looked %d times", looks)
@@ -90,7 +44,7 @@ func TestAWaiterKeepsItsPromise(t *testing.T) {
 // A waiter whose promised time has passed is told when to look. After a wait longer than a claim, the next one promises nothing.
 func TestWhoWaitsLongPromisesNothing(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
-		var d listening
+		var d eager
 		holders, other, lock := client(t, srv), client(t, srv).Mutex("a"), client(t, srv, d.wrap).Mutex("a")
 		for _, round := range []struct {
 			what            string
@@ -123,14 +77,20 @@ func TestALockIsHandedToAWaiterWhoseLooksAreRefused(t *testing.T) {
 	for name, late := range map[string]time.Duration{"before it looks": -time.Millisecond, "at its first look": 25 * time.Millisecond, "between two": time.Minute} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
-				server := refusing{script: "acquire", with: "TRYAGAIN Multiple keys request during rehashing of slot"}
+				var moves atomic.Bool
+				refuses := meddle(func(r request) (string, error) {
+					if moves.Load() && r.does("acquire") {
+						return "", driver.ReplyError("TRYAGAIN Multiple keys request during rehashing of slot")
+					}
+					return r.send()
+				})
 				holder := acquire(t, client(t, srv).Mutex("a", holdfast.TTL(10*time.Minute)))
-				next := wait(t, client(t, srv, server.wrap).Mutex("a"))
-				server.on.Store(true)
+				next := wait(t, client(t, srv, refuses).Mutex("a"))
+				moves.Store(true)
 				time.Sleep(500*time.Millisecond + late) // it has waited for a second
 				release(t, holder)
 				next.served(t, time.Second)
-				server.on.Store(false)
+				moves.Store(false)
 			})
 		})
 	}

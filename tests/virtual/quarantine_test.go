@@ -9,40 +9,36 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast"
-	"github.com/holdfast-go/holdfast/driver"
-	"github.com/holdfast-go/holdfast/driver/drivertest"
 	"github.com/holdfast-go/holdfast/holdfasttest"
-	"github.com/holdfast-go/holdfast/internal/script"
 )
 
 // Fault: The context of a waiter ends while a Strict server that lost its data grants nothing yet. The error says both, and for how
 // long the server grants nothing.
 func TestAContextEndsInAQuarantine(t *testing.T) {
-	strict := holdfast.Config{Strict: true} // a quarantine lasts for a minute
-	polls := strict
-	polls.PollInterval = 300 * time.Millisecond
-	mutex := func(c *holdfast.Client) *holdfast.Lock { return c.Mutex("a") }
-	for name, form := range map[string]struct {
-		cfg  holdfast.Config
-		lock func(*holdfast.Client) *holdfast.Lock
-		wrap []func(drivertest.Driver) drivertest.Driver
-	}{
-		"mutex":     {strict, mutex, nil},
-		"reader":    {strict, func(c *holdfast.Client) *holdfast.Lock { return c.RWMutex("a").Reader() }, nil},
-		"writer":    {strict, func(c *holdfast.Client) *holdfast.Lock { return c.RWMutex("a").Writer() }, nil},
-		"semaphore": {strict, func(c *holdfast.Client) *holdfast.Lock { return c.Semaphore("a", 2).Permits(1) }, nil},
-		"owner":     {strict, func(c *holdfast.Client) *holdfast.Lock { return c.OwnerMutex("a", "me") }, nil},
-		"several":   {strict, func(c *holdfast.Client) *holdfast.Lock { return c.Multi([]string{"a", "b"}) }, nil},
-		"polls":     {polls, mutex, nil},
-		"unheard": {strict, mutex, []func(drivertest.Driver) drivertest.Driver{
-			func(d drivertest.Driver) drivertest.Driver { return unheard{d, new(atomic.Int64), new(atomic.Int64)} },
-		}},
-	} {
+	mutex := kinds["mutex"]
+	type form struct {
+		lock  lockOf
+		polls time.Duration
+		wrap  []wrapper
+	}
+	forms := map[string]form{
+		"polls":   {mutex, 300 * time.Millisecond, nil},
+		"unheard": {mutex, 0, []wrapper{new(unheard).wrap}},
+	}
+	for kind, lock := range kinds {
+		forms[kind] = form{lock: lock}
+	}
+	for name, form := range forms {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
-				c := configured(t, srv, form.cfg, form.wrap...)
-				for _, patience := range []time.Duration{time.Second, 12 * time.Second} { // before and after the server is asked again
-					first, began := wait(t, form.lock(c)), time.Now()
+				c := configured(t, srv, holdfast.Config{Strict: true, PollInterval: form.polls}, form.wrap...) // a quarantine lasts for a minute
+				// The first is told at once, before it looks; the others before and after the server is asked again.
+				for _, patience := range []time.Duration{10 * time.Millisecond, time.Second, 12 * time.Second} {
+					var first *waiting
+					if patience >= time.Second {
+						first = wait(t, form.lock(c))
+					}
+					began := time.Now()
 					ctx, cancel := context.WithTimeout(t.Context(), patience)
 					_, err := form.lock(c).Acquire(ctx)
 					cancel()
@@ -50,24 +46,15 @@ func TestAContextEndsInAQuarantine(t *testing.T) {
 						t.Errorf("it returns after %s, and not %s", took, patience)
 					}
 					inQuarantine(t, err, context.DeadlineExceeded)
-					first.cancel()
-					<-first.done
-					inQuarantine(t, first.err, context.Canceled)
+					if first != nil {
+						first.giveUp()
+						inQuarantine(t, first.err, context.Canceled)
+					}
 				}
 				release(t, acquire(t, form.lock(c)))
 			})
 		})
 	}
-}
-
-// A waiter that is told of the quarantine at once does not have to wait for a look.
-func TestAShortWaitInAQuarantine(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
-		defer cancel()
-		_, err := configured(t, srv, holdfast.Config{Strict: true}).Mutex("a").Acquire(ctx)
-		inQuarantine(t, err, context.DeadlineExceeded)
-	})
 }
 
 // A waiter that has to poll is told of a quarantine that began while it waited.
@@ -79,14 +66,11 @@ func TestAQuarantineBeginsWhileAWaiterPolls(t *testing.T) {
 			t.Fatal(err)
 		}
 		held := acquire(t, other.Mutex("a"))
-		waits := wait(t, configured(t, srv, strict, func(d drivertest.Driver) drivertest.Driver {
-			return unheard{d, new(atomic.Int64), new(atomic.Int64)}
-		}).Mutex("a"))
+		waits := wait(t, configured(t, srv, strict, new(unheard).wrap).Mutex("a"))
 		srv.Restart(false)
 		<-held.Done()
 		time.Sleep(10 * time.Second)
-		waits.cancel()
-		<-waits.done
+		waits.giveUp()
 		inQuarantine(t, waits.err, context.Canceled)
 	})
 }
@@ -121,8 +105,7 @@ func TestAContextEndsAfterAQuarantine(t *testing.T) {
 			t.Fatal(first.err, second.err)
 		}
 		for _, c := range []*holdfast.Client{one, other} {
-			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-			defer cancel()
+			ctx := lasting(t, 10*time.Second)
 			if _, err := c.Mutex("a").Acquire(ctx); !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, holdfast.ErrHeld) {
 				t.Errorf("Acquire: %v", err)
 			}
@@ -136,8 +119,7 @@ func TestAQuarantineIsNotAskedForAtEachTurn(t *testing.T) {
 	acquires := func(cfg holdfast.Config) int64 {
 		var n atomic.Int64
 		bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
-			count := func(d drivertest.Driver) drivertest.Driver { return acquiring{d, &n} }
-			one, other := configured(t, srv, cfg, count), configured(t, srv, cfg, count)
+			one, other := configured(t, srv, cfg, counted("acquire", &n)), configured(t, srv, cfg, counted("acquire", &n))
 			if cfg.Strict {
 				if err := one.ForceAdmit(t.Context()); err != nil {
 					t.Fatal(err)
@@ -159,17 +141,4 @@ func TestAQuarantineIsNotAskedForAtEachTurn(t *testing.T) {
 	if plain, strict := acquires(holdfast.Config{}), acquires(holdfast.Config{Strict: true}); strict > plain+6 {
 		t.Errorf("20 turns take %d acquires in Strict mode, and %d otherwise", strict, plain)
 	}
-}
-
-// acquiring counts scripts that acquire a lock.
-type acquiring struct {
-	drivertest.Driver
-	n *atomic.Int64
-}
-
-func (d acquiring) Run(ctx context.Context, call driver.Call) (string, error) {
-	if call.Script.SHA1 == script.Acquire().SHA1 {
-		d.n.Add(1)
-	}
-	return d.Driver.Run(ctx, call)
 }

@@ -1,45 +1,26 @@
 package virtual
 
 import (
-	"context"
 	"fmt"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/holdfast-go/holdfast"
-	"github.com/holdfast-go/holdfast/driver"
-	"github.com/holdfast-go/holdfast/driver/drivertest"
 	"github.com/holdfast-go/holdfast/holdfasttest"
 )
 
-// renewals counts the calls that renew mutexes.
-type renewals struct {
-	drivertest.Driver
-	calls *atomic.Int64
-}
-
-func (d renewals) Run(ctx context.Context, call driver.Call) (string, error) {
-	if does(call.Script, "renew") {
-		d.calls.Add(1)
-	}
-	return d.Driver.Run(ctx, call)
-}
-
-// Leases that were acquired at different times are renewed together.
+// Leases that were acquired at different times are renewed together, on a distant server, too.
 func TestRenewalsWaitForEachOther(t *testing.T) {
 	eachWay(t, func(t *testing.T, srv *holdfasttest.Server, cfg holdfast.Config) {
 		var calls atomic.Int64
-		c := configured(t, srv, cfg, func(d drivertest.Driver) drivertest.Driver { return renewals{d, &calls} })
+		var far atomic.Bool
+		far.Store(true)
+		c := configured(t, srv, cfg, counted("renew", &calls), belated("renew", 10*time.Millisecond, &far))
 		const ttl, n = 12 * time.Second, 100
 		var leases []*holdfast.Lease
 		for i := range n {
-			lease, err := c.Mutex(fmt.Sprint(i), holdfast.TTL(ttl)).Acquire(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
-			leases = append(leases, lease)
+			leases = append(leases, acquire(t, c.Mutex(fmt.Sprint(i), holdfast.TTL(ttl))))
 			time.Sleep(ttl / 3 / n)
 		}
 		calls.Store(0)
@@ -59,92 +40,25 @@ func TestRenewalsWaitForEachOther(t *testing.T) {
 	})
 }
 
-// batches counts the calls that renew mutexes, and how many mutexes they renew.
-type batches struct {
-	drivertest.Driver
-	calls, renewed *atomic.Int64
-}
-
-func (d batches) Run(ctx context.Context, call driver.Call) (string, error) {
-	if does(call.Script, "renew") {
-		d.calls.Add(1)
-		if call.Script.Name == "renew" {
-			d.renewed.Add(1)
-		} else {
-			d.renewed.Add(int64(len(call.Keys)))
-		}
-	}
-	return d.Driver.Run(ctx, call)
-}
-
-// A few commands keep many leases on a distant server.
-func TestManyLeasesAreRenewedByFewCommands(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
-		var calls, renewed atomic.Int64
-		c := client(t, srv, func(d drivertest.Driver) drivertest.Driver {
-			return batches{overseas{d, 10 * time.Millisecond}, &calls, &renewed}
-		})
-		const leases, ttl = 2000, 6 * time.Second
-		all := make([]*holdfast.Lease, leases)
-		var acquiring sync.WaitGroup
-		for i := range all {
-			acquiring.Go(func() {
-				var err error
-				if all[i], err = c.Mutex(fmt.Sprint(i), holdfast.TTL(ttl)).Acquire(t.Context()); err != nil {
-					t.Error(err)
-				}
-			})
-		}
-		acquiring.Wait()
-		time.Sleep(2 * ttl)
-		if n := renewed.Load(); n < 4*leases || calls.Load() > n/8 {
-			t.Errorf("%d calls have renewed %d times %d leases", calls.Load(), n, leases)
-		}
-		for _, lease := range all {
-			if lease == nil {
-				continue
-			}
-			if err := lease.Err(); err != nil {
-				t.Errorf("%s: %v", lease.Name(), err)
-			}
-			release(t, lease)
-		}
-	})
-}
-
-// hanging is the driver of a server that answers no renewals for a time. It counts those of one lock.
-type hanging struct {
-	drivertest.Driver
-	hangs         *atomic.Bool
-	many, singles *atomic.Int64
-}
-
-func (d hanging) Run(ctx context.Context, call driver.Call) (string, error) {
-	if call.Script.Name == "renew" {
-		d.singles.Add(1)
-	}
-	if does(call.Script, "renew") && d.hangs.Load() {
-		d.many.Add(1)
-		<-ctx.Done()
-		return "", ctx.Err()
-	}
-	return d.Driver.Run(ctx, call)
-}
-
 // Behind many renewals that hang, others are retried later, and not each by itself.
 func TestRenewalsBehindManyThatHangArePutOff(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
 		var hangs atomic.Bool
 		var many, singles atomic.Int64
 		c := configured(t, srv, holdfast.Config{CommandTimeout: 10 * time.Second, RetryTimeout: 20 * time.Second},
-			func(d drivertest.Driver) drivertest.Driver { return hanging{d, &hangs, &many, &singles} })
+			meddle(func(r request) (string, error) {
+				if r.Script.Name == "renew" {
+					singles.Add(1)
+				}
+				if r.does("renew") && hangs.Load() {
+					many.Add(1)
+					return r.hang()
+				}
+				return r.send()
+			}))
 		var leases []*holdfast.Lease
 		for i := range 100 {
-			lease, err := c.Mutex(fmt.Sprint(i), holdfast.TTL(30*time.Second)).Acquire(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
-			leases = append(leases, lease)
+			leases = append(leases, acquire(t, c.Mutex(fmt.Sprint(i), holdfast.TTL(30*time.Second))))
 			time.Sleep(90 * time.Millisecond)
 		}
 		hangs.Store(true)
@@ -169,16 +83,13 @@ func TestAClaimIsRenewedOnceItIsHeldForAWhile(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
 		var calls atomic.Int64
 		const ttl = 10 * time.Second
-		count := func(d drivertest.Driver) drivertest.Driver { return renewals{d, &calls} }
-		a := client(t, srv, count).Mutex("m", holdfast.TTL(ttl))
-		b := client(t, srv, count).Mutex("m", holdfast.TTL(ttl))
+		a := client(t, srv, counted("renew", &calls)).Mutex("m", holdfast.TTL(ttl))
+		b := client(t, srv, counted("renew", &calls)).Mutex("m", holdfast.TTL(ttl))
 		lease := acquire(t, a)
 		for range 4 {
 			w := wait(t, b)
 			release(t, lease)
-			if <-w.done; w.err != nil {
-				t.Fatal(w.err)
-			}
+			w.granted(t)
 			lease = w.lease
 			a, b = b, a
 			if left := time.Until(lease.Deadline()); left > ttl/2 {
@@ -198,48 +109,44 @@ func TestAClaimIsRenewedOnceItIsHeldForAWhile(t *testing.T) {
 	})
 }
 
-// tardy is a driver whose renewals are answered late.
-type tardy struct {
-	drivertest.Driver
-	by time.Duration
-}
-
-func (d tardy) Run(ctx context.Context, call driver.Call) (string, error) {
-	reply, err := d.Driver.Run(ctx, call)
-	if does(call.Script, "renew") {
-		time.Sleep(d.by)
-	}
-	return reply, err
-}
-
-// A renewal counts from its sending, not from its answer: no lease lasts longer than the server keeps its lock.
+// Fault: Answers take longer than one try may take, but less than a lease lasts. The lease is kept, and counts from the sending: it ends no
+// later than the server's lock.
+//
+// Bug: Expiry is measured from the wrong time.
 func TestALeaseEndsBeforeTheServersWhenRenewalsAreAnsweredLate(t *testing.T) {
-	eachWay(t, func(t *testing.T, srv *holdfasttest.Server, cfg holdfast.Config) {
-		const ttl, late = 10 * time.Second, 1500 * time.Millisecond
-		c, rdb := configured(t, srv, cfg, func(d drivertest.Driver) drivertest.Driver { return tardy{d, late} }), server(t, srv)
-		var leases []*holdfast.Lease
-		for i := range 5 {
-			leases = append(leases, acquire(t, c.Mutex(fmt.Sprint(i), holdfast.TTL(ttl))))
-		}
-		renewed := 0
-		for last := leases[0].Deadline(); renewed < 3; time.Sleep(late / 5) {
-			if at := leases[0].Deadline(); at.After(last) {
-				renewed++
-				last = at
-			}
-			for _, lease := range leases {
-				// The server expires a key as soon as the millisecond that it names begins.
-				left := rdb.PTTL(t.Context(), "holdfast:{"+lease.Name()+"}").Val()
-				if own := time.Until(lease.Deadline()); own > left {
-					t.Fatalf("the lease of %s lasts for another %s, its lock for %s", lease.Name(), own, left)
+	for _, late := range []time.Duration{1500 * time.Millisecond, 3100 * time.Millisecond} {
+		t.Run(late.String(), func(t *testing.T) {
+			eachWay(t, func(t *testing.T, srv *holdfasttest.Server, cfg holdfast.Config) {
+				const ttl = 10 * time.Second
+				var on atomic.Bool
+				on.Store(true)
+				cfg.CommandTimeout = 5 * time.Minute
+				c, rdb := configured(t, srv, cfg, belated("renew", late, &on)), server(t, srv)
+				var leases []*holdfast.Lease
+				for i := range 5 {
+					leases = append(leases, acquire(t, c.Mutex(fmt.Sprint(i), holdfast.TTL(ttl))))
 				}
-				if err := lease.Err(); err != nil {
-					t.Fatalf("%s: %v", lease.Name(), err)
+				renewed := 0
+				for last := leases[0].Deadline(); renewed < 3; time.Sleep(late / 5) {
+					if at := leases[0].Deadline(); at.After(last) {
+						renewed++
+						last = at
+					}
+					for _, lease := range leases {
+						// The server expires a key as soon as the millisecond that it names begins.
+						left := rdb.PTTL(t.Context(), "holdfast:{"+lease.Name()+"}").Val()
+						if own := time.Until(lease.Deadline()); own > left {
+							t.Fatalf("the lease of %s lasts for another %s, its lock for %s", lease.Name(), own, left)
+						}
+						if err := lease.Err(); err != nil {
+							t.Fatalf("%s: %v", lease.Name(), err)
+						}
+					}
 				}
-			}
-		}
-		for _, lease := range leases {
-			release(t, lease)
-		}
-	})
+				for _, lease := range leases {
+					release(t, lease)
+				}
+			})
+		})
+	}
 }

@@ -1,29 +1,13 @@
 package virtual
 
 import (
-	"context"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/holdfast-go/holdfast"
-	"github.com/holdfast-go/holdfast/driver"
-	"github.com/holdfast-go/holdfast/driver/drivertest"
 	"github.com/holdfast-go/holdfast/holdfasttest"
 )
-
-// slow is a driver whose acquires are sent late for a while.
-type slow struct {
-	drivertest.Driver
-	on atomic.Bool
-}
-
-func (d *slow) Run(ctx context.Context, call driver.Call) (string, error) {
-	if d.on.Load() && does(call.Script, "acquire") {
-		time.Sleep(500 * time.Millisecond)
-	}
-	return d.Driver.Run(ctx, call)
-}
 
 // inOrder waits until both have had the lock, first before second.
 func inOrder(t *testing.T, first, second *waiting) {
@@ -43,15 +27,17 @@ func inOrder(t *testing.T, first, second *waiting) {
 func TestNobodyPassesAProcessThatAsksAnew(t *testing.T) {
 	eachWay(t, func(t *testing.T, srv *holdfasttest.Server, cfg holdfast.Config) {
 		lease := acquire(t, client(t, srv).Mutex("a"))
-		var way slow
-		c := configured(t, srv, cfg, func(d drivertest.Driver) drivertest.Driver {
-			way.Driver = d
-			return &way
-		})
+		var slow atomic.Bool
+		c := configured(t, srv, cfg, meddle(func(r request) (string, error) {
+			if slow.Load() && r.does("acquire") {
+				time.Sleep(500 * time.Millisecond)
+			}
+			return r.send()
+		}))
 		leaving := wait(t, c.Mutex("a", holdfast.TTL(20*time.Second)))
 		staying := wait(t, c.Mutex("a", holdfast.TTL(10*time.Second)))
 		behind := wait(t, client(t, srv).Mutex("a"))
-		way.on.Store(true)
+		slow.Store(true)
 		leaving.cancel()
 		time.Sleep(100 * time.Millisecond) // it is asking
 		release(t, lease)
@@ -63,16 +49,13 @@ func TestNobodyPassesAProcessThatAsksAnew(t *testing.T) {
 func TestNobodyPassesAProcessWhoseGrantFindsNobody(t *testing.T) {
 	eachWay(t, func(t *testing.T, srv *holdfasttest.Server, cfg holdfast.Config) {
 		lease := acquire(t, client(t, srv).Mutex("a"))
-		var way distant
-		c := configured(t, srv, cfg, func(d drivertest.Driver) drivertest.Driver {
-			way.Driver = d
-			return &way
-		})
+		var late atomic.Bool
+		c := configured(t, srv, cfg, belated("acquire", 200*time.Millisecond, &late))
 		// Without renewals the lock must be confirmed after a hand-over.
 		leaving := wait(t, c.Mutex("a", holdfast.TTL(20*time.Second), holdfast.NoRenew()))
 		staying := wait(t, c.Mutex("a", holdfast.TTL(10*time.Second)))
 		behind := wait(t, client(t, srv).Mutex("a"))
-		way.on.Store(true)
+		late.Store(true)
 		release(t, lease)
 		time.Sleep(100 * time.Millisecond) // the answer is on its way
 		leaving.cancel()

@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -14,25 +14,20 @@ import (
 	"github.com/holdfast-go/holdfast/holdfasttest"
 )
 
-// belated is a driver whose subscriptions reach the server late.
-type belated struct {
+// unconfirmed is a driver whose subscriptions reach the server late.
+type unconfirmed struct {
 	drivertest.Driver
-	by time.Duration
-
-	mu            sync.Mutex
-	subscriptions int
-	polls         int // acquires without a place in the queue
+	by            time.Duration
+	subscriptions atomic.Int64
 }
 
-func (d *belated) wrap(inner drivertest.Driver) drivertest.Driver {
+func (d *unconfirmed) wrap(inner drivertest.Driver) drivertest.Driver {
 	d.Driver = inner
 	return d
 }
 
-func (d *belated) Subscribe(s driver.Subscription) (cancel func()) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.subscriptions++
+func (d *unconfirmed) Subscribe(s driver.Subscription) (cancel func()) {
+	d.subscriptions.Add(1)
 	ctx, end := context.WithCancel(context.Background())
 	time.AfterFunc(d.by, func() {
 		if ctx.Err() == nil {
@@ -42,37 +37,30 @@ func (d *belated) Subscribe(s driver.Subscription) (cancel func()) {
 	return end
 }
 
-func (d *belated) Run(ctx context.Context, call driver.Call) (string, error) {
-	if call.Script.Name == "acquire" && strings.Contains(call.Args[0], "t") {
-		d.mu.Lock()
-		d.polls++
-		d.mu.Unlock()
-	}
-	return d.Driver.Run(ctx, call)
-}
-
 // If a subscription takes less than three seconds to be confirmed, all waiters wait for it: nobody polls, and
 // it is not opened again.
 func TestASlowSubscriptionIsWaitedFor(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
 		const locks = 10
-		d := belated{by: 2500 * time.Millisecond}
-		holder, waiter := client(t, srv), client(t, srv, d.wrap)
+		d := unconfirmed{by: 2500 * time.Millisecond}
+		var polls atomic.Int64
+		holder, waiter := client(t, srv), client(t, srv, d.wrap, meddle(func(r request) (string, error) {
+			if r.Script.Name == "acquire" && strings.Contains(r.Args[0], "t") { // without a place in the queue
+				polls.Add(1)
+			}
+			return r.send()
+		}))
 		var held []*holdfast.Lease
 		var waits []*waiting
 		for i := range locks {
 			held = append(held, acquire(t, holder.Mutex(fmt.Sprint("lock", i))))
 			waits = append(waits, inLine(t, waiter.Mutex(fmt.Sprint("lock", i))))
 		}
-		d.mu.Lock()
-		d.polls = 0 // each waiter's first request
-		d.mu.Unlock()
+		polls.Store(0) // each waiter's first request
 		time.Sleep(10 * time.Second)
-		d.mu.Lock()
-		if d.subscriptions != 1 || d.polls > 0 {
-			t.Errorf("%d subscriptions and %d polls, want one subscription and no poll", d.subscriptions, d.polls)
+		if subscriptions := d.subscriptions.Load(); subscriptions != 1 || polls.Load() > 0 {
+			t.Errorf("%d subscriptions and %d polls, want one subscription and no poll", subscriptions, polls.Load())
 		}
-		d.mu.Unlock()
 		for i, lease := range held {
 			release(t, lease)
 			waits[i].served(t, time.Second)

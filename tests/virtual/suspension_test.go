@@ -9,10 +9,9 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast"
-	"github.com/holdfast-go/holdfast/driver"
-	"github.com/holdfast-go/holdfast/driver/drivertest"
 	"github.com/holdfast-go/holdfast/holdfasttest"
 	"github.com/holdfast-go/holdfast/internal/clock"
+	"github.com/holdfast-go/holdfast/tests/internal/backend"
 )
 
 // suspendable is bubble on a machine that f can suspend.
@@ -45,23 +44,18 @@ func TestLeaseIsRenewedAfterASuspensionShorterThanItself(t *testing.T) {
 	})
 }
 
-// unreachable is the driver of a server that renewals do not reach.
-type unreachable struct{ drivertest.Driver }
-
-func (d unreachable) Run(ctx context.Context, call driver.Call) (string, error) {
-	if does(call.Script, "renew") {
-		return "", errors.New("no way to the server")
-	}
-	return d.Driver.Run(ctx, call)
-}
-
 // Fault: The machine is suspended for less than a lease without renewals lasts. When it wakes, the rest is measured
 // by the clock that went on.
 func TestContextEndsOnTimeAfterASuspensionShorterThanTheLease(t *testing.T) {
 	for name, cfg := range ways {
 		t.Run(name, func(t *testing.T) {
 			suspendable(t, func(t *testing.T, srv *holdfasttest.Server, suspend func(time.Duration)) {
-				c := configured(t, srv, cfg, func(d drivertest.Driver) drivertest.Driver { return unreachable{d} })
+				c := configured(t, srv, cfg, meddle(func(r request) (string, error) {
+					if r.does("renew") {
+						return "", errRefused
+					}
+					return r.send()
+				}))
 				lease := acquire(t, c.Mutex("a", holdfast.TTL(10*time.Minute)))
 				begun := time.Now()
 				suspend(9 * time.Minute)
@@ -74,6 +68,34 @@ func TestContextEndsOnTimeAfterASuspensionShorterThanTheLease(t *testing.T) {
 	}
 }
 
+// Fault: The machine is suspended past the deadline, and the timers with it. Err says that the lease is lost, and
+// contexts end soon after waking.
+func TestSuspensionEndsLeasesOnWakingUp(t *testing.T) {
+	suspendable(t, func(t *testing.T, srv *holdfasttest.Server, suspend func(time.Duration)) {
+		c := client(t, srv)
+		var leases []*holdfast.Lease
+		var contexts []context.Context
+		for name, renew := range map[string]bool{"renewed": true, "not renewed": false} {
+			lease := acquire(t, c.Mutex(name, holdfast.TTL(10*time.Minute), backend.Renew(renew)))
+			leases = append(leases, lease)
+			contexts = append(contexts, lease.Context(context.Background()))
+		}
+		suspend(time.Hour)
+		time.Sleep(30 * time.Second)   // renewals are due in 200 s, the end of the other one in ten minutes
+		for _, ctx := range contexts { // before Err, which would end them, too
+			var lost *holdfast.LostError
+			if !errors.As(context.Cause(ctx), &lost) || lost.Reason != holdfast.LossExpired {
+				t.Errorf("30 s after waking up, the context's cause is %v", context.Cause(ctx))
+			}
+		}
+		for _, lease := range leases {
+			if err := lease.Err(); !errors.Is(err, holdfast.ErrLost) {
+				t.Errorf("%s: Err: %v", lease.Name(), err)
+			}
+		}
+	})
+}
+
 // Fault: A lease ends while the machine is suspended. It is not passed on within the process.
 func TestALeaseThatASuspensionOutlivedIsNotPassedOn(t *testing.T) {
 	suspendable(t, func(t *testing.T, srv *holdfasttest.Server, suspend func(time.Duration)) {
@@ -81,9 +103,7 @@ func TestALeaseThatASuspensionOutlivedIsNotPassedOn(t *testing.T) {
 		l := client(t, srv).Mutex("a", holdfast.TTL(10*time.Second))
 		first, second, third := wait(t, l), wait(t, l), wait(t, l)
 		release(t, other)
-		if <-first.done; first.err != nil {
-			t.Fatal(first.err)
-		}
+		first.granted(t)
 		time.Sleep(10 * time.Millisecond) // fences for the others are reserved
 		suspend(time.Minute)
 		if err := first.lease.Release(t.Context()); !errors.Is(err, holdfast.ErrLost) {

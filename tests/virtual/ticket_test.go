@@ -3,6 +3,7 @@ package virtual
 import (
 	"context"
 	"errors"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -18,46 +19,37 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
 )
 
-// between is a driver whose requests a test can intercept.
+// between is a driver whose requests a test can answer, for a time. It records the names of the scripts that were run.
 type between struct {
-	drivertest.Driver
 	mu    sync.Mutex
-	run   func(call driver.Call, send func() (string, error)) (string, error) // nil: send
-	calls []string                                                            // names of the scripts that were run
+	run   func(r request) (string, error) // nil: send
+	calls []string
 }
 
 func (d *between) wrap(inner drivertest.Driver) drivertest.Driver {
-	d.Driver = inner
-	return d
+	return meddle(func(r request) (string, error) {
+		d.mu.Lock()
+		d.calls = append(d.calls, r.Script.Name)
+		run := d.run
+		d.mu.Unlock()
+		if run == nil {
+			run = request.anyhow
+		}
+		return run(r)
+	})(inner)
 }
 
-func (d *between) Run(ctx context.Context, call driver.Call) (string, error) {
-	d.mu.Lock()
-	d.calls = append(d.calls, call.Script.Name)
-	run := d.run
-	d.mu.Unlock()
-	send := func() (string, error) { return d.Driver.Run(context.WithoutCancel(ctx), call) }
-	if run == nil {
-		return send()
-	}
-	return run(call, send)
-}
-
-func (d *between) handle(f func(call driver.Call, send func() (string, error)) (string, error)) {
+func (d *between) handle(run func(r request) (string, error)) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.run = f
+	d.run = run
 }
 
 // since returns which scripts were run since its last call, without those of waiters that look.
-func (d *between) since() (calls []string) {
+func (d *between) since() []string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for _, name := range d.calls {
-		if name != "acquire" {
-			calls = append(calls, name)
-		}
-	}
+	calls := slices.DeleteFunc(d.calls, func(name string) bool { return name == "acquire" })
 	d.calls = nil
 	return calls
 }
@@ -72,6 +64,24 @@ func detach(t *testing.T, l *holdfast.Lease, ttl time.Duration) holdfast.Ticket 
 		t.Fatalf("Detach: %v", err)
 	}
 	return ticket
+}
+
+// adopt adopts a lock.
+func adopt(t *testing.T, c *holdfast.Client, ticket holdfast.Ticket) *holdfast.Lease {
+	t.Helper()
+	heir, err := c.Adopt(t.Context(), ticket)
+	if err != nil {
+		t.Fatalf("Adopt: %v", err)
+	}
+	return heir
+}
+
+// free requires that nobody holds the lock "a".
+func free(t *testing.T, srv *holdfasttest.Server) {
+	t.Helper()
+	if isHeld(t, client(t, srv)) {
+		t.Error("the lock is held still")
+	}
 }
 
 // isHeld reports whether the lock "a" is held.
@@ -95,10 +105,7 @@ func TestADetachedLeaseIsLeftAlone(t *testing.T) {
 		before, handed, here := wait(t, c.Mutex("a")), wait(t, c.Mutex("a")), wait(t, c.Mutex("a"))
 		release(t, lease)
 		before.served(t, time.Second)
-		<-handed.done
-		if handed.err != nil {
-			t.Fatal(handed.err)
-		}
+		handed.granted(t)
 		began := time.Now()
 		ticket := detach(t, handed.lease, time.Hour)
 		release(t, handed.lease)
@@ -131,24 +138,15 @@ func TestALeaseThatWasPassedOnIsDetached(t *testing.T) {
 		lease := acquire(t, client(t, srv).Mutex("a"))
 		first, second := wait(t, c.Mutex("a")), wait(t, c.Mutex("a"))
 		release(t, lease)
-		<-first.done
-		if first.err != nil {
-			t.Fatal(first.err)
-		}
+		first.granted(t)
 		time.Sleep(20 * time.Millisecond) // until the first renewal has reserved a fence
 		release(t, first.lease)
-		<-second.done
-		if second.err != nil {
-			t.Fatal(second.err)
-		}
+		second.granted(t)
 		value := server(t, srv).Get(t.Context(), "holdfast:{a}").Val()
 		if fence := strings.Split(value, ":")[2]; fence == strconv.FormatUint(second.lease.Fence(), 10) {
 			t.Fatalf("it was not passed on: %q", value)
 		}
-		heir, err := client(t, srv).Adopt(t.Context(), detach(t, second.lease, time.Minute))
-		if err != nil {
-			t.Fatal(err)
-		}
+		heir := adopt(t, client(t, srv), detach(t, second.lease, time.Minute))
 		if heir.Fence() <= second.lease.Fence() {
 			t.Errorf("it is adopted with fence %d, after %d", heir.Fence(), second.lease.Fence())
 		}
@@ -162,8 +160,8 @@ func TestALeaseThatIsDetachedInASuspension(t *testing.T) {
 	suspendable(t, func(t *testing.T, srv *holdfasttest.Server, suspend func(time.Duration)) {
 		var d between
 		lease := acquire(t, client(t, srv, d.wrap).Mutex("a", holdfast.TTL(time.Minute)))
-		d.handle(func(_ driver.Call, send func() (string, error)) (string, error) {
-			reply, err := send()
+		d.handle(func(r request) (string, error) {
+			reply, err := r.anyhow()
 			suspend(2 * time.Minute)
 			return reply, err
 		})
@@ -172,9 +170,7 @@ func TestALeaseThatIsDetachedInASuspension(t *testing.T) {
 		}
 		d.handle(nil)
 		synctest.Wait()
-		if isHeld(t, client(t, srv)) {
-			t.Error("the lock is held still")
-		}
+		free(t, srv)
 	})
 }
 
@@ -185,10 +181,7 @@ func TestALeaseIsDetachedAfterALossOfData(t *testing.T) {
 		lease := acquire(t, configured(t, srv, cfg).Mutex("a"))
 		server(t, srv).FlushAll(t.Context())
 		ticket := detach(t, lease, time.Minute)
-		heir, err := client(t, srv).Adopt(t.Context(), ticket)
-		if err != nil {
-			t.Fatal(err)
-		}
+		heir := adopt(t, client(t, srv), ticket)
 		if heir.Fence() <= lease.Fence() {
 			t.Errorf("it is adopted with fence %d, after %d", heir.Fence(), lease.Fence())
 		}
@@ -214,10 +207,7 @@ func TestAnAdoptionEndsAnEarlierLease(t *testing.T) {
 				t.Fatal(err)
 			}
 			server(t, srv).Del(t.Context(), "holdfast:{a}")
-			heir, err := c.Adopt(t.Context(), detach(t, acquire(t, other.Mutex("a")), time.Minute))
-			if err != nil {
-				t.Fatal(err)
-			}
+			heir := adopt(t, c, detach(t, acquire(t, other.Mutex("a")), time.Minute))
 			if earlier.Err() == nil || heir.Err() != nil {
 				t.Errorf("the earlier lease: %v; the adopted one: %v", earlier.Err(), heir.Err())
 			}
@@ -229,73 +219,48 @@ func TestAnAdoptionEndsAnEarlierLease(t *testing.T) {
 // Fault: The message that granted a lock comes late, when the lock already belongs to a ticket. Nothing is released.
 func TestALateMessageDoesNotReleaseADetachedLock(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
-		d := &echoing{}
-		c := client(t, srv, d.wrap)
+		var echoes atomic.Int64 // each grant comes once more, later
+		c := client(t, srv, overhear(func(message string, tell func(string)) {
+			if tell(message); strings.HasPrefix(message, "hf2 grant ") {
+				time.AfterFunc(10*time.Second, func() {
+					echoes.Add(1)
+					tell(message)
+				})
+			}
+		}))
 		lease := acquire(t, client(t, srv).Mutex("a"))
 		w := wait(t, c.Mutex("a"))
 		release(t, lease)
-		<-w.done
-		if w.err != nil {
-			t.Fatal(w.err)
-		}
+		w.granted(t)
 		ticket := detach(t, w.lease, time.Hour)
 		time.Sleep(time.Minute)
-		if d.echoes.Load() != 1 || !isHeld(t, c) {
-			t.Errorf("after %d late messages the lock is held: %v", d.echoes.Load(), isHeld(t, c))
+		if echoes.Load() != 1 || !isHeld(t, c) {
+			t.Errorf("after %d late messages the lock is held: %v", echoes.Load(), isHeld(t, c))
 		}
-		heir, err := c.Adopt(t.Context(), ticket)
-		if err != nil {
-			t.Fatal(err)
-		}
+		heir := adopt(t, c, ticket)
 		release(t, heir)
 	})
-}
-
-// echoing is a driver on whose channels each grant comes once more, later.
-type echoing struct {
-	drivertest.Driver
-	echoes atomic.Int64
-}
-
-func (d *echoing) wrap(inner drivertest.Driver) drivertest.Driver {
-	d.Driver = inner
-	return d
-}
-
-func (d *echoing) Subscribe(s driver.Subscription) (cancel func()) {
-	told := s.Message
-	s.Message = func(payload string) {
-		told(payload)
-		if strings.HasPrefix(payload, "hf2 grant ") {
-			go func() {
-				time.Sleep(10 * time.Second)
-				d.echoes.Add(1)
-				told(payload)
-			}()
-		}
-	}
-	return d.Driver.Subscribe(s)
 }
 
 // Fault: The server does not confirm that it keeps a lock that is being detached. There is no ticket, and the lease
 // goes on and is renewed.
 func TestALeaseThatCannotBeDetachedGoesOn(t *testing.T) {
 	for what, c := range map[string]struct {
-		run     func(call driver.Call, send func() (string, error)) (string, error)
+		run     func(r request) (string, error)
 		timeout time.Duration
 		want    error
 	}{
-		"the request is lost": {func(driver.Call, func() (string, error)) (string, error) { return "", errNoAnswer }, time.Hour, holdfast.ErrUnavailable},
-		"the reply is lost": {func(_ driver.Call, send func() (string, error)) (string, error) {
-			_, _ = send()
+		"the request is lost": {func(request) (string, error) { return "", errNoAnswer }, time.Hour, holdfast.ErrUnavailable},
+		"the reply is lost": {func(r request) (string, error) {
+			_, _ = r.anyhow()
 			return "", errNoAnswer
 		}, time.Hour, holdfast.ErrUnavailable},
-		"the server refuses": {func(driver.Call, func() (string, error)) (string, error) {
+		"the server refuses": {func(request) (string, error) {
 			return "", driver.ReplyError("NOPERM no permission")
 		}, time.Hour, holdfast.ErrDenied},
-		"the context ends": {func(_ driver.Call, send func() (string, error)) (string, error) {
+		"the context ends": {func(r request) (string, error) {
 			time.Sleep(time.Second)
-			return send()
+			return r.anyhow()
 		}, 100 * time.Millisecond, context.DeadlineExceeded},
 	} {
 		t.Run(what, func(t *testing.T) {
@@ -316,14 +281,9 @@ func TestALeaseThatCannotBeDetachedGoesOn(t *testing.T) {
 					t.Errorf("ten minutes later: %v", err)
 				}
 				next := detach(t, lease, time.Minute) // the next try may succeed
-				heir, err := client(t, srv).Adopt(t.Context(), next)
-				if err != nil {
-					t.Fatal(err)
-				}
+				heir := adopt(t, client(t, srv), next)
 				release(t, heir)
-				if isHeld(t, client(t, srv)) {
-					t.Error("the lock is held still")
-				}
+				free(t, srv)
 			})
 		})
 	}
@@ -344,9 +304,9 @@ func TestALeaseThatEndsWhileItIsDetached(t *testing.T) {
 			cfg.CommandTimeout = 10 * time.Second
 			var d between
 			lease := acquire(t, configured(t, srv, cfg, d.wrap).Mutex("a", holdfast.TTL(2*time.Second), holdfast.NoRenew()))
-			d.handle(func(call driver.Call, send func() (string, error)) (string, error) {
-				reply, err := send()
-				if strings.HasPrefix(call.Script.Name, "renew") {
+			d.handle(func(r request) (string, error) {
+				reply, err := r.anyhow()
+				if strings.HasPrefix(r.Script.Name, "renew") {
 					time.Sleep(c.late)
 				}
 				return reply, err
@@ -377,9 +337,9 @@ func TestALeaseIsDetachedOnce(t *testing.T) {
 		c := configured(t, srv, cfg, d.wrap)
 		l := c.Mutex("a", holdfast.Reentrant(), holdfast.TTL(time.Minute))
 		lease := acquire(t, l)
-		d.handle(func(_ driver.Call, send func() (string, error)) (string, error) {
+		d.handle(func(r request) (string, error) {
 			time.Sleep(time.Second)
-			return send()
+			return r.anyhow()
 		})
 		tickets := make(chan holdfast.Ticket)
 		go func() {
@@ -399,10 +359,7 @@ func TestALeaseIsDetachedOnce(t *testing.T) {
 		if err := lease.Err(); err != nil {
 			t.Errorf("before there is a ticket: %v", err)
 		}
-		heir, err := c.Adopt(t.Context(), <-tickets)
-		if err != nil {
-			t.Fatal(err)
-		}
+		heir := adopt(t, c, <-tickets)
 		release(t, heir)
 	})
 }
@@ -413,9 +370,9 @@ func TestAnAdoptionIsAskedForAgain(t *testing.T) {
 		ticket := detach(t, acquire(t, client(t, srv).Mutex("a")), time.Minute)
 		var d between
 		var replies []string
-		d.handle(func(call driver.Call, send func() (string, error)) (string, error) {
-			reply, err := send()
-			if call.Script.Name != "adopt" {
+		d.handle(func(r request) (string, error) {
+			reply, err := r.anyhow()
+			if r.Script.Name != "adopt" {
 				return reply, err
 			}
 			replies = append(replies, reply)
@@ -434,9 +391,7 @@ func TestAnAdoptionIsAskedForAgain(t *testing.T) {
 			}
 		}
 		release(t, heir)
-		if isHeld(t, client(t, srv)) {
-			t.Error("the lock is held still")
-		}
+		free(t, srv)
 	})
 }
 
@@ -455,18 +410,18 @@ func TestAnAdoptionThatIsGivenUp(t *testing.T) {
 				ticket := detach(t, acquire(t, client(t, srv).Mutex("a")), time.Hour)
 				var d between
 				late := make(chan string, 10)
-				d.handle(func(call driver.Call, send func() (string, error)) (string, error) {
-					if call.Script.Name != "adopt" {
-						return send()
+				d.handle(func(r request) (string, error) {
+					if r.Script.Name != "adopt" {
+						return r.anyhow()
 					}
 					if c.carriedOut {
-						_, _ = send()
+						_, _ = r.anyhow()
 						time.Sleep(time.Minute)
 						return "", errNoAnswer
 					}
 					go func() {
 						time.Sleep(4 * time.Second) // and before its not-after
-						reply, _ := send()
+						reply, _ := r.anyhow()
 						late <- reply
 					}()
 					time.Sleep(time.Minute)
@@ -485,9 +440,7 @@ func TestAnAdoptionThatIsGivenUp(t *testing.T) {
 				time.Sleep(10 * time.Second)
 				d.handle(nil)
 				if c.carriedOut {
-					if isHeld(t, adopter) {
-						t.Error("the lock is held still")
-					}
+					free(t, srv)
 					if _, err := adopter.Adopt(t.Context(), ticket); !errors.Is(err, holdfast.ErrLost) {
 						t.Errorf("Adopt: %v", err)
 					}
@@ -496,10 +449,7 @@ func TestAnAdoptionThatIsGivenUp(t *testing.T) {
 				if reply := <-late; !strings.HasPrefix(reply, "gone ") {
 					t.Errorf("the late request was answered %q", reply)
 				}
-				heir, err := adopter.Adopt(t.Context(), ticket)
-				if err != nil {
-					t.Fatal(err)
-				}
+				heir := adopt(t, adopter, ticket)
 				release(t, heir)
 			})
 		})
@@ -512,9 +462,9 @@ func TestAnAdoptionPastItsDeadlineIsGivenBack(t *testing.T) {
 		lease := acquire(t, client(t, srv).Mutex("a", holdfast.TTL(time.Second)))
 		ticket := detach(t, lease, time.Millisecond)
 		var d between
-		d.handle(func(call driver.Call, send func() (string, error)) (string, error) {
-			reply, err := send()
-			if call.Script.Name == "adopt" {
+		d.handle(func(r request) (string, error) {
+			reply, err := r.anyhow()
+			if r.Script.Name == "adopt" {
 				time.Sleep(1500 * time.Millisecond)
 			}
 			return reply, err
@@ -524,9 +474,7 @@ func TestAnAdoptionPastItsDeadlineIsGivenBack(t *testing.T) {
 			t.Errorf("Adopt: %v", err)
 		}
 		synctest.Wait()
-		if isHeld(t, c) {
-			t.Error("the lock is held still")
-		}
+		free(t, srv)
 	})
 }
 
@@ -535,10 +483,7 @@ func TestAnAdoptionPastItsDeadlineIsGivenBack(t *testing.T) {
 func TestALateAcquireOfADetachedLock(t *testing.T) {
 	for what, use := range map[string]func(t *testing.T, c *holdfast.Client, srv *holdfasttest.Server, ticket holdfast.Ticket){
 		"it was adopted and released": func(t *testing.T, c *holdfast.Client, _ *holdfasttest.Server, ticket holdfast.Ticket) {
-			heir, err := c.Adopt(t.Context(), ticket)
-			if err != nil {
-				t.Fatal(err)
-			}
+			heir := adopt(t, c, ticket)
 			release(t, heir)
 		},
 		"it was deleted": func(t *testing.T, c *holdfast.Client, srv *holdfasttest.Server, ticket holdfast.Ticket) {
@@ -556,17 +501,28 @@ func TestALateAcquireOfADetachedLock(t *testing.T) {
 	} {
 		t.Run(what, func(t *testing.T) {
 			eachWay(t, func(t *testing.T, srv *holdfasttest.Server, cfg holdfast.Config) {
-				var d repeating
-				holder := configured(t, srv, cfg, d.wrap)
+				var repeats atomic.Bool // the next acquire is not answered, and is carried out 3 s later
+				late := make(chan string, 1)
+				holder := configured(t, srv, cfg, meddle(func(r request) (string, error) {
+					if !r.does("acquire") || !repeats.Swap(false) {
+						return r.send()
+					}
+					go func() {
+						time.Sleep(3 * time.Second)
+						reply, _ := r.anyhow()
+						late <- reply
+					}()
+					return "", errNoAnswer
+				}))
 				if isHeld(t, holder) { // which connects
 					t.Fatal("it is held")
 				}
-				d.on.Store(true)
+				repeats.Store(true)
 				lease := acquire(t, holder.Mutex("a", holdfast.TTL(500*time.Millisecond)))
 				ticket := detach(t, lease, time.Millisecond)
 				c := client(t, srv)
 				use(t, c, srv, ticket)
-				reply := <-d.late
+				reply := <-late
 				if what == "the ticket is not used" {
 					time.Sleep(10 * time.Second) // until the ticket has expired
 				}
@@ -576,28 +532,4 @@ func TestALateAcquireOfADetachedLock(t *testing.T) {
 			})
 		})
 	}
-}
-
-// repeating is a driver of which the first acquire is not answered, and is carried out 3 s later.
-type repeating struct {
-	drivertest.Driver
-	on   atomic.Bool
-	late chan string
-}
-
-func (d *repeating) wrap(inner drivertest.Driver) drivertest.Driver {
-	d.Driver, d.late = inner, make(chan string, 1)
-	return d
-}
-
-func (d *repeating) Run(ctx context.Context, call driver.Call) (string, error) {
-	if does(call.Script, "acquire") && d.on.Swap(false) {
-		go func() {
-			time.Sleep(3 * time.Second)
-			reply, _ := d.Driver.Run(context.WithoutCancel(ctx), call)
-			d.late <- reply
-		}()
-		return "", errNoAnswer
-	}
-	return d.Driver.Run(ctx, call)
 }

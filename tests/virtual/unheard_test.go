@@ -4,19 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"strings"
-	"sync"
-	"syscall"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/holdfast-go/holdfast"
-	"github.com/holdfast-go/holdfast/driver"
-	"github.com/holdfast-go/holdfast/driver/drivertest"
-	"github.com/holdfast-go/holdfast/holdfastgoredis"
 	"github.com/holdfast-go/holdfast/holdfasttest"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
 )
@@ -28,15 +23,7 @@ func (quiet) Printf(context.Context, string, ...any) {}
 
 func init() { redis.SetLogger(quiet{}) }
 
-// way is the network path to a server, which can break.
-type way struct {
-	srv *holdfasttest.Server
-
-	mu    sync.Mutex
-	state state
-	conns []net.Conn
-}
-
+// state is that of the way to a server.
 type state int
 
 const (
@@ -46,95 +33,41 @@ const (
 	stuck         // scripts are not answered; subscriptions stay
 )
 
+// way is the network path to a server, which can break.
+type way struct {
+	tap
+	stuck atomic.Bool
+}
+
+func newWay(srv *holdfasttest.Server) *way { return &way{tap: tap{srv: srv}} }
+
 func (w *way) become(s state) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.state = s
+	w.stuck.Store(s == stuck)
+	w.set(func() { w.deaf, w.refuses = s == hung, false })
 	if s == refused {
-		for _, c := range w.conns {
-			_ = c.Close()
-		}
-		w.conns = nil
+		w.refuse()
 	}
-}
-
-func (w *way) is(s state) bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.state == s
-}
-
-func (w *way) dial(ctx context.Context, network, addr string) (net.Conn, error) {
-	if w.is(refused) {
-		return nil, &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
-	}
-	conn, err := w.srv.Dial(ctx, network, addr)
-	if err != nil {
-		return nil, err
-	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.state == refused { // since then; the function that closed the others does not know this one
-		_ = conn.Close()
-		return nil, &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
-	}
-	w.conns = append(w.conns, conn)
-	return travelled{conn, w}, nil
-}
-
-// travelled is a connection whose server does not receive anything while the way is hung.
-type travelled struct {
-	net.Conn
-	way *way
-}
-
-func (c travelled) Write(p []byte) (int, error) {
-	if c.way.is(hung) {
-		return len(p), nil
-	}
-	return c.Conn.Write(p)
-}
-
-// halting is a driver whose scripts are not answered while the way is stuck.
-type halting struct {
-	drivertest.Driver
-	way *way
-}
-
-func (d halting) Run(ctx context.Context, call driver.Call) (string, error) {
-	if d.way.is(stuck) {
-		<-ctx.Done()
-		return "", ctx.Err()
-	}
-	return d.Driver.Run(ctx, call)
 }
 
 // client returns a new client that uses this way.
 func (w *way) client(t *testing.T, cfg holdfast.Config) *holdfast.Client {
 	t.Helper()
-	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:0", Dialer: w.dial, DialerRetries: 1, PoolSize: 4096})
-	t.Cleanup(func() { _ = rdb.Close() })
-	c, err := holdfast.New(halting{drivertest.Of(holdfastgoredis.NewDriver(rdb)), w}, &cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		w.become(well)
-		if err := c.Close(context.Background()); err != nil {
-			t.Errorf("Close: %v", err)
+	c := opened(t, w.dial, cfg, func(o *redis.Options) { o.DialerRetries = 1 }, meddle(func(r request) (string, error) {
+		if w.stuck.Load() {
+			return r.hang()
 		}
-	})
+		return r.send()
+	}))
+	t.Cleanup(func() { w.become(well) })
 	return c
 }
 
 // Fault: The server is out of order while a service waits for a lock for a second. The error says so, and so tells a
 // 503 from a 409.
 func TestAnOutageDoesNotLookLikeABusyLock(t *testing.T) {
-	const patience = time.Second
 	within := func(t *testing.T, l *holdfast.Lock) error {
 		t.Helper()
-		ctx, cancel := context.WithTimeout(t.Context(), patience)
-		defer cancel()
+		ctx := lasting(t, time.Second)
 		lease, err := l.Acquire(ctx)
 		if lease != nil {
 			t.Error("Acquire returned a lease")
@@ -144,78 +77,56 @@ func TestAnOutageDoesNotLookLikeABusyLock(t *testing.T) {
 		}
 		return err
 	}
-	met := map[state]string{refused: "connection refused", hung: "no answer"}
-	for broken, said := range met {
-		for what, acquire := range map[string]func(t *testing.T, w *way, cfg holdfast.Config) error{
-			"first contact": func(t *testing.T, w *way, cfg holdfast.Config) error {
-				l := w.client(t, cfg).Mutex("a")
-				w.become(broken)
-				return within(t, l)
-			},
-			"behind another's first contact": func(t *testing.T, w *way, cfg holdfast.Config) error {
-				c := w.client(t, cfg)
-				w.become(broken)
-				go func() { _, _ = c.Mutex("b").Acquire(t.Context()) }()
-				time.Sleep(100 * time.Millisecond)
-				return within(t, c.Mutex("a"))
-			},
-			"a server that is known": func(t *testing.T, w *way, cfg holdfast.Config) error {
-				l := w.client(t, cfg).Mutex("a")
-				release(t, acquire(t, l))
-				w.become(broken)
-				return within(t, l)
-			},
-			"polling": func(t *testing.T, w *way, cfg holdfast.Config) error {
-				l := w.client(t, cfg).Mutex("a", holdfast.Poll(10*time.Millisecond))
-				release(t, acquire(t, l))
-				w.become(broken)
-				return within(t, l)
-			},
-			"a semaphore": func(t *testing.T, w *way, cfg holdfast.Config) error {
-				l := w.client(t, cfg).Semaphore("a", 2).Permits(1)
-				release(t, acquire(t, l))
-				w.become(broken)
-				return within(t, l)
-			},
-			"several at once": func(t *testing.T, w *way, cfg holdfast.Config) error {
-				l := w.client(t, cfg).Multi([]string{"a", "b"})
-				release(t, acquire(t, l))
-				w.become(broken)
-				return within(t, l)
-			},
-			"behind another of this process": func(t *testing.T, w *way, cfg holdfast.Config) error {
-				l := w.client(t, cfg).Mutex("a")
-				release(t, acquire(t, l))
-				w.become(broken)
-				go func() { _, _ = l.Acquire(t.Context()) }()
-				time.Sleep(100 * time.Millisecond)
-				return within(t, l)
-			},
-			"queued": func(t *testing.T, w *way, cfg holdfast.Config) error {
-				l := w.client(t, cfg).Mutex("a")
-				lease := acquire(t, client(t, w.srv).Mutex("a", holdfast.TTL(time.Hour)))
-				t.Cleanup(func() { release(t, lease) })
-				first := wait(t, l) // it goes on
-				t.Cleanup(func() { first.cancel(); <-first.done })
-				if broken == hung {
-					// go-redis waits for a subscription's connection while it holds a mutex, for which a
-					// bubble's time stands still.
-					w.become(stuck)
-				} else {
-					w.become(broken)
-				}
-				time.Sleep(time.Minute) // by then it has noticed
-				return within(t, l)
-			},
+	for broken, said := range map[state]string{refused: "connection refused", hung: "no answer"} {
+		for what, of := range map[string]struct {
+			known  bool   // the lock was acquired before
+			behind string // which lock another caller is waiting for
+			held   bool   // and another waits in its queue
+			polls  bool
+		}{
+			"first contact":                  {},
+			"behind another's first contact": {behind: "b"},
+			"a server that is known":         {known: true},
+			"polling":                        {known: true, polls: true},
+			"behind another of this process": {known: true, behind: "a"},
+			"queued":                         {held: true},
 		} {
 			t.Run(fmt.Sprintf("%s, %s", what, said), func(t *testing.T) {
 				eachWay(t, func(t *testing.T, srv *holdfasttest.Server, cfg holdfast.Config) {
-					err := acquire(t, &way{srv: srv}, cfg)
+					w := newWay(srv)
+					c := w.client(t, cfg)
+					l := c.Mutex("a")
+					if of.polls {
+						l = c.Mutex("a", holdfast.Poll(10*time.Millisecond))
+					}
+					if of.known {
+						release(t, acquire(t, l))
+					}
+					if of.held {
+						lease := acquire(t, client(t, srv).Mutex("a", holdfast.TTL(time.Hour)))
+						first := wait(t, l) // it goes on
+						t.Cleanup(func() { first.giveUp(); release(t, lease) })
+					}
+					if of.held && broken == hung {
+						// go-redis waits for a subscription's connection while it holds a mutex, for which a
+						// bubble's time stands still.
+						w.become(stuck)
+					} else {
+						w.become(broken)
+					}
+					switch {
+					case of.held:
+						time.Sleep(time.Minute) // by then it has noticed
+					case of.behind != "":
+						go func() { _, _ = c.Mutex(of.behind).Acquire(t.Context()) }()
+						time.Sleep(100 * time.Millisecond)
+					}
+					err := within(t, l)
 					if !errors.Is(err, holdfast.ErrUnavailable) {
 						t.Fatalf("want an error that matches ErrUnavailable, got %v", err)
 					}
 					parts := []string{`"a`, "127.0.0.1:0", said}
-					if strings.HasPrefix(what, "behind") { // it reports the outage that the other met as its own
+					if of.behind != "" { // it reports the outage that the other met as its own
 						parts = parts[:2]
 					}
 					for _, part := range parts {
@@ -227,23 +138,11 @@ func TestAnOutageDoesNotLookLikeABusyLock(t *testing.T) {
 			})
 		}
 	}
-	t.Run("a lock that others have", func(t *testing.T) {
-		eachWay(t, func(t *testing.T, srv *holdfasttest.Server, cfg holdfast.Config) {
-			lease := acquire(t, client(t, srv).Mutex("a", holdfast.TTL(time.Hour)))
-			defer release(t, lease)
-			c := configured(t, srv, cfg)
-			for _, l := range []*holdfast.Lock{c.Mutex("a"), c.Mutex("a", holdfast.Poll(7*time.Millisecond))} {
-				if err := within(t, l); !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, holdfast.ErrHeld) {
-					t.Errorf("Acquire: %v", err)
-				}
-			}
-		})
-	})
 	t.Run("a lock that others have, after an outage", func(t *testing.T) {
 		eachWay(t, func(t *testing.T, srv *holdfasttest.Server, cfg holdfast.Config) {
 			lease := acquire(t, client(t, srv).Mutex("a", holdfast.TTL(time.Hour)))
 			defer release(t, lease)
-			w := &way{srv: srv}
+			w := newWay(srv)
 			l := w.client(t, cfg).Mutex("a")
 			first := wait(t, l)
 			w.become(refused)
@@ -253,10 +152,8 @@ func TestAnOutageDoesNotLookLikeABusyLock(t *testing.T) {
 			if err := within(t, l); !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, holdfast.ErrHeld) {
 				t.Errorf("Acquire: %v", err)
 			}
-			first.cancel()
-			<-first.done
-			if first.err != context.Canceled {
-				t.Errorf("the waiter that outlived the outage: %v", first.err)
+			if err := first.giveUp(); err != context.Canceled {
+				t.Errorf("the waiter that outlived the outage: %v", err)
 			}
 		})
 	})
@@ -267,13 +164,12 @@ func TestAnUnansweredCommandDoesNotLookLikeTheCallersDeadline(t *testing.T) {
 	for what, broken := range map[string]state{"refused": refused, "hung": hung} {
 		t.Run(what, func(t *testing.T) {
 			eachWay(t, func(t *testing.T, srv *holdfasttest.Server, cfg holdfast.Config) {
-				w := &way{srv: srv}
+				w := newWay(srv)
 				known := w.client(t, cfg)
 				lease := acquire(t, known.Mutex("held"))
 				fresh := w.client(t, cfg)
 				w.become(broken)
-				ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
-				defer cancel()
+				ctx := lasting(t, time.Hour)
 				check := func(what string, err error) {
 					t.Helper()
 					if !errors.Is(err, holdfast.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {

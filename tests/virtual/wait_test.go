@@ -16,8 +16,11 @@ import (
 // who is a lock's holder in tests of its waiters.
 const who = "the holder"
 
-// kinds makes a lock of each kind that callers wait for, with options.
-var kinds = map[string]func(c *holdfast.Client, options ...holdfast.WaitOption) *holdfast.Lock{
+// lockOf makes a lock with options.
+type lockOf func(c *holdfast.Client, options ...holdfast.WaitOption) *holdfast.Lock
+
+// kinds makes a lock of each kind that callers wait for.
+var kinds = map[string]lockOf{
 	"mutex": func(c *holdfast.Client, o ...holdfast.WaitOption) *holdfast.Lock {
 		return c.Mutex("a", of[holdfast.MutexOption](o)...)
 	},
@@ -99,8 +102,7 @@ func TestADeadlinePassesWhileTheLockIsHeld(t *testing.T) {
 					acquire(t, lock(client(t, srv), holdfast.Owner(who)))
 					c := configured(t, srv, cfg)
 					first := wait(t, lock(c, options...))
-					ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
-					defer cancel()
+					ctx := lasting(t, 3*time.Second)
 					began := time.Now()
 					_, err := lock(c, options...).Acquire(ctx)
 					var held *holdfast.HeldError
@@ -114,9 +116,8 @@ func TestADeadlinePassesWhileTheLockIsHeld(t *testing.T) {
 						!strings.Contains(err.Error(), who) || !strings.HasSuffix(err.Error(), ": context deadline exceeded") {
 						t.Errorf("%v: names %q, held by %q", err, held.Name, held.Holder.Owner)
 					}
-					first.cancel()
-					if <-first.done; first.err != context.Canceled {
-						t.Errorf("canceled: %v", first.err)
+					if err := first.giveUp(); err != context.Canceled {
+						t.Errorf("canceled: %v", err)
 					}
 				})
 			})
@@ -149,14 +150,11 @@ func TestAGrantThatWasNotHeardIsFoundWhenTimeIsUp(t *testing.T) {
 		t.Run(kind, func(t *testing.T) {
 			bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
 				lease := acquire(t, lock(client(t, srv)))
-				c := client(t, srv, newDeaf)
+				c := client(t, srv, deaf)
 				got := wait(t, lock(c, holdfast.Wait(3*time.Second)))
 				time.Sleep(1500 * time.Millisecond)
 				release(t, lease)
-				<-got.done
-				if got.err != nil {
-					t.Fatalf("Acquire: %v", got.err)
-				}
+				got.granted(t)
 				if got.lease.Fence() <= lease.Fence() {
 					t.Errorf("fence %d follows %d", got.lease.Fence(), lease.Fence())
 				}
@@ -213,13 +211,13 @@ func TestWaitEndsWhileTheServerRefuses(t *testing.T) {
 		c := client(t, srv, d.wrap)
 		lease := acquire(t, client(t, srv).Mutex("a"))
 		waiting := wait(t, c.Mutex("a", holdfast.Wait(time.Minute)))
-		d.refuses.Store(driver.ReplyError("LOADING the server is loading"))
+		d.refuse(driver.ReplyError("LOADING the server is loading"))
 		<-waiting.done
 		var server *holdfast.ServerError
 		if !errors.Is(waiting.err, holdfast.ErrUnavailable) || !errors.As(waiting.err, &server) || server.Code != "LOADING" {
 			t.Errorf("Acquire: %v", waiting.err)
 		}
-		d.refuses.Store(driver.ReplyError(""))
+		d.refuse(nil)
 		release(t, lease)
 	})
 }

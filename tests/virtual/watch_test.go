@@ -12,7 +12,6 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/driver"
-	"github.com/holdfast-go/holdfast/driver/drivertest"
 	"github.com/holdfast-go/holdfast/holdfasttest"
 	"github.com/holdfast-go/holdfast/inspect"
 )
@@ -121,7 +120,7 @@ func TestWatchOutlivesOutages(t *testing.T) {
 		lease := acquire(t, c.Mutex("a"))
 		w := watch(t, in, "")
 		w.wants("at first", "present a")
-		d.refuses.Store(driver.ReplyError("LOADING wait"))
+		d.refuse(driver.ReplyError("LOADING wait"))
 		release(t, lease)
 		lease = acquire(t, c.Mutex("b"))
 		time.Sleep(10 * time.Second) // less than the lease has left: it did not expire
@@ -134,13 +133,13 @@ func TestWatchOutlivesOutages(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		d.refuses.Store(driver.ReplyError(""))
+		d.refuse(nil)
 		time.Sleep(4 * time.Second)
 		for len(w.errs) > 0 { // of the look that was under way
 			<-w.errs
 		}
 		w.wants("after the outage", "released a", "granted b")
-		d.refuses.Store(driver.ReplyError("NOPERM no"))
+		d.refuse(driver.ReplyError("NOPERM no"))
 		<-w.over
 		if err := <-w.errs; !errors.Is(err, holdfast.ErrDenied) {
 			t.Errorf("the last error is %v", err)
@@ -154,35 +153,21 @@ func TestWatchOutlivesOutages(t *testing.T) {
 	})
 }
 
-// keyless is a driver that does not reach the server of a key.
-type keyless struct {
-	drivertest.Driver
-	key string
-	on  atomic.Bool
-}
-
-func (d *keyless) Run(ctx context.Context, call driver.Call) (string, error) {
-	if d.on.Load() && len(call.Keys) > 0 && call.Keys[0] == d.key {
-		return "", driver.ReplyError("CLUSTERDOWN the slot has no master")
-	}
-	return d.Driver.Run(ctx, call)
-}
-
-func (d *keyless) wrap(inner drivertest.Driver) drivertest.Driver {
-	d.Driver = inner
-	return d
-}
-
 // While the master that has an exact key does not answer, nobody is told that the lock of that name is free: neither by Get, nor
 // by a list, nor by a watch.
 func TestAnExactKeyOutOfReachIsNotFree(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
-		d := keyless{key: "k"}
-		in := inspect.New(client(t, srv, d.wrap))
+		var away atomic.Bool
+		in := inspect.New(client(t, srv, meddle(func(r request) (string, error) {
+			if away.Load() && len(r.Keys) > 0 && r.Keys[0] == "k" {
+				return "", driver.ReplyError("CLUSTERDOWN the slot has no master")
+			}
+			return r.send()
+		})))
 		lease := acquire(t, client(t, srv).MutexKey("k", holdfast.TTL(time.Hour)))
 		w := watch(t, in, "k")
 		w.wants("at first", "present k")
-		d.on.Store(true)
+		away.Store(true)
 		if s, err := in.Get(t.Context(), "k"); !errors.Is(err, holdfast.ErrUnavailable) {
 			t.Errorf("Get: %+v, %v", s, err)
 		}
@@ -205,7 +190,7 @@ func TestAnExactKeyOutOfReachIsNotFree(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		d.on.Store(false)
+		away.Store(false)
 		time.Sleep(4 * time.Second)
 		for len(w.errs) > 0 { // of the look that was under way
 			<-w.errs

@@ -9,22 +9,8 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/driver"
-	"github.com/holdfast-go/holdfast/driver/drivertest"
 	"github.com/holdfast-go/holdfast/holdfasttest"
 )
-
-// shareRenewals counts the renewals of locks that several may hold.
-type shareRenewals struct {
-	drivertest.Driver
-	sent *atomic.Int64
-}
-
-func (d shareRenewals) Run(ctx context.Context, call driver.Call) (string, error) {
-	if call.Script.Name == "share_renew" {
-		d.sent.Add(1)
-	}
-	return d.Driver.Run(ctx, call)
-}
 
 // A lease that is downgraded and upgraded again keeps its owner, and the rest of its bounds.
 func TestBoundsOutliveDowngradeAndUpgrade(t *testing.T) {
@@ -40,7 +26,7 @@ func TestBoundsOutliveDowngradeAndUpgrade(t *testing.T) {
 			t.Run(bound+" of "+name, func(t *testing.T) {
 				bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
 					var sent atomic.Int64
-					c := client(t, srv, func(d drivertest.Driver) drivertest.Driver { return shareRenewals{d, &sent} })
+					c := client(t, srv, counted("share_renew", &sent))
 					rw := c.RWMutex("a", holdfast.TTL(ttl))
 					began := time.Now()
 					lease, err := on(rw, opt, holdfast.Owner("me")).Acquire(t.Context())
@@ -86,24 +72,12 @@ func TestBoundsOutliveDowngradeAndUpgrade(t *testing.T) {
 	}
 }
 
-// slowWeigh is the driver of a server that answers a change of mode late.
-type slowWeigh struct {
-	drivertest.Driver
-	by time.Duration
-}
-
-func (d slowWeigh) Run(ctx context.Context, call driver.Call) (string, error) {
-	reply, err := d.Driver.Run(ctx, call)
-	if call.Script.Name == "share_weigh" {
-		time.Sleep(d.by)
-	}
-	return reply, err
-}
-
 // If the answer that a lease was downgraded, or upgraded, comes too late, the lease is lost.
 func TestALeaseThatEndsWhileItIsWeighed(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
-		c := client(t, srv, func(d drivertest.Driver) drivertest.Driver { return slowWeigh{d, 1500 * time.Millisecond} })
+		var late atomic.Bool
+		late.Store(true)
+		c := client(t, srv, belated("share_weigh", 1500*time.Millisecond, &late))
 		rw := c.RWMutex("a", holdfast.TTL(time.Second))
 		for what, weigh := range map[*holdfast.Lock]func(context.Context, *holdfast.Lease) (*holdfast.Lease, error){
 			rw.Writer(): rw.Downgrade, rw.Reader(): rw.TryUpgrade,
@@ -116,25 +90,16 @@ func TestALeaseThatEndsWhileItIsWeighed(t *testing.T) {
 	})
 }
 
-// unsent is a driver that cannot send one script while on is set.
-type unsent struct {
-	drivertest.Driver
-	script string
-	on     *atomic.Bool
-}
-
-func (d unsent) Run(ctx context.Context, call driver.Call) (string, error) {
-	if call.Script.Name == d.script && d.on.Load() {
-		return "", driver.ErrNotSent
-	}
-	return d.Driver.Run(ctx, call)
-}
-
 // A lease goes on if its change of mode was not sent: because the context had ended, or the driver could not send.
 func TestAChangeOfModeThatWasNotSent(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
 		var cut atomic.Bool
-		c := client(t, srv, func(d drivertest.Driver) drivertest.Driver { return unsent{d, "share_weigh", &cut} })
+		c := client(t, srv, meddle(func(r request) (string, error) {
+			if r.Script.Name == "share_weigh" && cut.Load() {
+				return "", driver.ErrNotSent
+			}
+			return r.send()
+		}))
 		ended, cancel := context.WithCancel(t.Context())
 		cancel()
 		rw := c.RWMutex("a")

@@ -1,0 +1,237 @@
+package virtual
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/holdfasttest"
+	"github.com/holdfast-go/holdfast/tests/internal/backend"
+	"github.com/redis/go-redis/v9"
+)
+
+// Fault: The server does not answer, or refuses, while somebody waits for a lock: in its queue, or by polling, because the server forbids
+// pub/sub. The waiter waits on, and looks again soon.
+func TestWaitersOutliveOutagesAndRefusals(t *testing.T) {
+	for what, polls := range map[string]bool{"queued": false, "polling": true} {
+		t.Run(what, func(t *testing.T) {
+			eachWay(t, func(t *testing.T, srv *holdfasttest.Server, cfg holdfast.Config) {
+				d := unheard{refused: driver.ReplyError("NOPERM this user has no permissions to access one of the channels")}
+				wrap := d.wrap
+				if !polls {
+					wrap = d.moody.wrap
+				}
+				lease := acquire(t, client(t, srv).Mutex("a", holdfast.TTL(time.Hour)))
+				w := wait(t, configured(t, srv, cfg, wrap).Mutex("a"))
+				time.Sleep(10 * time.Second)
+				d.hangs.Store(true)
+				time.Sleep(time.Minute)
+				d.hangs.Store(false)
+				d.refuse(driver.ReplyError("OOM command not allowed when used memory > 'maxmemory'."))
+				server(t, srv).Del(t.Context(), "holdfast:{a}") // as if it had expired
+				time.Sleep(time.Minute)
+				select {
+				case <-w.done:
+					t.Fatalf("the wait has ended: %v", w.err)
+				default:
+				}
+				d.refuse(nil)
+				w.served(t, 5*time.Second)
+				_ = lease.Release(t.Context())
+			})
+		})
+	}
+}
+
+// Fault: The reply to an enqueue is lost, and the waiter is handed the lock meanwhile. It learns that from the answer
+// to its repeated enqueue, as if it had just acquired the lock.
+func TestLockHandedOverBehindALostReplyIsAWholeLease(t *testing.T) {
+	for _, renew := range []bool{true, false} {
+		eachWay(t, func(t *testing.T, srv *holdfasttest.Server, cfg holdfast.Config) {
+			const ttl = 12 * time.Second // a claim is an eighth of it
+			var lost atomic.Bool
+			cfg.CommandTimeout = 800 * time.Millisecond
+			l := configured(t, srv, cfg, meddle(func(r request) (string, error) {
+				if r.Script.Name != "acquire" || r.Args[0][0] != 'w' || lost.Swap(true) {
+					return r.send()
+				}
+				_, _ = r.send()
+				return r.hang()
+			})).Mutex("a", holdfast.TTL(ttl), backend.Renew(renew))
+			lease := acquire(t, client(t, srv).Mutex("a"))
+			next := waitFor(t, l, 100*time.Millisecond)
+			if !lost.Load() {
+				t.Fatal("it has not enqueued")
+			}
+			released := time.Now()
+			release(t, lease) // before the repeat
+			next.granted(t)
+			if lasts := next.lease.Deadline().Sub(released); lasts < ttl/2 {
+				t.Errorf("the lease lasts for %s of %s", lasts, ttl)
+			}
+			if own, left := time.Until(next.lease.Deadline()), server(t, srv).PTTL(t.Context(), "holdfast:{a}").Val(); own > left {
+				t.Errorf("the lease lasts for %s, the lock for %s", own, left)
+			}
+			if time.Sleep(2 * ttl); (next.lease.Err() == nil) != renew {
+				t.Errorf("it is renewed: %t; later it is %v", renew, next.lease.Err())
+			}
+			_ = next.lease.Release(t.Context())
+		})
+	}
+}
+
+// Fault: The answers to an Extend and to a later renewal come in the wrong order. The Extend, which was sent first
+// and asked for more, counts.
+func TestExtendAnsweredAfterALaterRenewalCounts(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
+		cfg := holdfast.Config{CommandTimeout: 5 * time.Minute, ViaClient: true}
+		// A second renewal would tell the client how long the lock really lasts.
+		lease := acquire(t, configured(t, srv, cfg, meddle(func(r request) (string, error) {
+			if r.Script.Name == "renew" && r.Args[2] == "3600000" {
+				time.Sleep(4 * time.Second)
+			}
+			return r.send()
+		})).Mutex("a", holdfast.TTL(6*time.Second), holdfast.MaxRenewals(1)))
+		first, began := lease.Deadline(), time.Now()
+		extended := make(chan error, 1)
+		go func() { extended <- lease.Extend(t.Context(), time.Hour) }()
+		time.Sleep(3 * time.Second)
+		if at := lease.Deadline(); !at.After(first) || at.Sub(began) > time.Minute {
+			t.Errorf("the renewal was not answered first: the lease lasts for %s", at.Sub(began))
+		}
+		if err := <-extended; err != nil {
+			t.Fatal(err)
+		}
+		own, left := time.Until(lease.Deadline()), server(t, srv).PTTL(t.Context(), "holdfast:{a}").Val()
+		if own < 59*time.Minute || own > left {
+			t.Errorf("after an Extend by an hour the lease lasts for %s, the lock for %s", own, left)
+		}
+		release(t, lease)
+	})
+}
+
+// Fault: A renewal that is never answered is under way when the client closes. Close ends with its context.
+func TestCloseEndsWithItsContextWhileACommandHangs(t *testing.T) {
+	eachWay(t, func(t *testing.T, srv *holdfasttest.Server, cfg holdfast.Config) {
+		cfg.CommandTimeout = time.Minute
+		c, way := tapped(t, srv, cfg)
+		acquire(t, c.Mutex("a", holdfast.TTL(6*time.Second)))
+		way.set(func() { way.deaf = true })
+		time.Sleep(3 * time.Second)
+		ctx := lasting(t, 100*time.Millisecond)
+		began := time.Now()
+		if err := c.Close(ctx); !errors.Is(err, context.DeadlineExceeded) || time.Since(began) != 100*time.Millisecond {
+			t.Errorf("Close: %v, after %s", err, time.Since(began))
+		}
+		way.set(func() { way.deaf = false })
+	})
+}
+
+// Two goroutines share a Lock. If one releases twice, or too late, that affects only its own lease, even if the
+// other was passed the lock within the process, with the same token.
+//
+// Bug: Two goroutines share a handle, and one releases the other's lock, by releasing twice or too late.
+func TestAReleaseIsOfItsOwnLeaseOnly(t *testing.T) {
+	eachWay(t, func(t *testing.T, srv *holdfasttest.Server, cfg holdfast.Config) {
+		l := configured(t, srv, cfg).Mutex("a", holdfast.TTL(time.Minute))
+		intact := func(lease *holdfast.Lease) {
+			t.Helper()
+			if !isHeld(t, client(t, srv)) || lease.Err() != nil {
+				t.Errorf("the other goroutine's lease: %v; held: %t", lease.Err(), isHeld(t, client(t, srv)))
+			}
+		}
+		first := acquire(t, l)
+		second, third := wait(t, l), wait(t, l)
+		release(t, first)
+		<-second.done
+		time.Sleep(20 * time.Millisecond) // until it has reserved a fence
+		release(t, second.lease)
+		<-third.done
+		release(t, second.lease)
+		release(t, first)
+		intact(third.lease)
+		release(t, third.lease)
+
+		first = acquire(t, l)
+		server(t, srv).Del(t.Context(), "holdfast:{a}")
+		next, err := l.TryAcquire(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := first.Release(t.Context()); !errors.Is(err, holdfast.ErrLost) {
+			t.Errorf("Release of the lost lease: %v", err)
+		}
+		intact(next)
+		release(t, next)
+	})
+}
+
+// After a loss, or a release at whatever moment, nothing is renewed.
+//
+// Bug: A renewal is armed after the release, or goes on after a loss.
+func TestNothingIsRenewedAfterTheEnd(t *testing.T) {
+	eachWay(t, func(t *testing.T, srv *holdfasttest.Server, cfg holdfast.Config) {
+		const ttl, interval = 6 * time.Second, 2 * time.Second // of renewals, with a jitter of a twentieth
+		var renewed atomic.Int64
+		c := configured(t, srv, cfg, counted("renew", &renewed))
+		var leases []*holdfast.Lease
+		for n := range 40 {
+			leases = append(leases, acquire(t, c.Mutex(fmt.Sprint(n), holdfast.TTL(ttl))))
+		}
+		time.Sleep(interval - interval/20)
+		for _, lease := range leases { // before, in the middle of and after a renewal
+			time.Sleep(interval / 10 / time.Duration(len(leases)))
+			release(t, lease)
+		}
+		renewed.Store(0)
+		if time.Sleep(time.Minute); renewed.Load() != 0 {
+			t.Errorf("%d renewals after the releases", renewed.Load())
+		}
+		lease := acquire(t, c.Mutex("a", holdfast.TTL(ttl)))
+		server(t, srv).Set(t.Context(), "holdfast:{a}", "theirs", time.Hour)
+		var lost *holdfast.LostError
+		if <-lease.Done(); !errors.As(lease.Err(), &lost) || lost.Reason != holdfast.LossTaken {
+			t.Errorf("the lease ended: %v", lease.Err())
+		}
+		renewed.Store(0)
+		if time.Sleep(time.Minute); renewed.Load() != 0 {
+			t.Errorf("%d renewals after the loss", renewed.Load())
+		}
+		if value := server(t, srv).Get(t.Context(), "holdfast:{a}").Val(); value != "theirs" {
+			t.Errorf("the other's value became %v", value)
+		}
+	})
+}
+
+// A waiter behind a dead one does not keep asking whether it is gone.
+//
+// Bug: The head of the queue is dead, and the others spin.
+func TestADeadHeadCostsNoCommands(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
+		holder := acquire(t, client(t, srv).Mutex("a", holdfast.TTL(time.Minute), holdfast.NoRenew()))
+		// The dead one has just come: one that came long ago is dropped by the next that comes.
+		dead := redis.Z{Score: float64(time.Now().UnixMicro()), Member: "dead\n1500\nholdfast:c:dead\n{}"}
+		if err := server(t, srv).ZAdd(t.Context(), "holdfast:{a}:q", dead).Err(); err != nil {
+			t.Fatal(err)
+		}
+		var asked atomic.Int64
+		var waits []*waiting
+		for range 3 {
+			waits = append(waits, wait(t, client(t, srv, counted("acquire", &asked)).Mutex("a")))
+		}
+		asked.Store(0)
+		time.Sleep(2 * time.Second)
+		if n := asked.Load(); n > 3 { // at most one look each
+			t.Errorf("%d looks in 2 s", n)
+		}
+		release(t, holder)
+		for _, w := range waits {
+			w.served(t, 3*time.Second)
+		}
+	})
+}

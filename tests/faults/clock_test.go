@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -235,62 +233,6 @@ func TestServersClockJumpsBack(t *testing.T) {
 			t.Errorf("fence %d follows %d", lease.Fence(), crashed.Fence())
 		}
 		backend.Release(t, lease)
-		b.Cleaned(t)
-	})
-}
-
-// Fault: The server's clock is behind its fence counter. Fences rise one at a time; locks pass from process to
-// process as before, but hardly within a process.
-func TestFencesRiseAfterAJumpBack(t *testing.T) {
-	eachWithClock(t, func(t *testing.T, b *backend.Backend, clock *clockshim.Clock) {
-		const goroutines, cycles = 8, 20
-		clients := []*holdfast.Client{b.Client(t, nil), b.Client(t, nil)}
-		var mu sync.Mutex
-		last := uint64(0)
-		var inside *holdfast.Lease
-		work := func() (each float64) {
-			before := scripts(b)
-			var wg sync.WaitGroup
-			for g := range goroutines {
-				wg.Go(func() {
-					for range cycles {
-						began := time.Now()
-						lease, err := clients[g%2].Mutex("a").Acquire(t.Context())
-						if err != nil {
-							t.Error(err)
-							return
-						}
-						mu.Lock()
-						if other := inside; other != nil && other.Err() == nil && lease.Err() == nil { // in this order
-							t.Errorf("two are inside, with the fences %d and %d", other.Fence(), lease.Fence())
-						}
-						if lease.Fence() > last {
-							last = lease.Fence()
-						} else if lease.Err() == nil {
-							t.Errorf("fence %d follows %d", lease.Fence(), last)
-						}
-						inside = lease
-						mu.Unlock()
-						runtime.Gosched()
-						if err := backend.ReleasedSince(began, lease); err != nil {
-							t.Error(err)
-						}
-					}
-				})
-			}
-			wg.Wait()
-			return float64(scripts(b)-before) / (goroutines * cycles)
-		}
-		first := work()
-		clock.Jump(-jump)
-		leading := work()
-		lead := time.Duration(last)*time.Microsecond - time.Duration(time.Now().Add(-jump).UnixMicro())*time.Microsecond
-		clock.Jump(jump)
-		again := work()
-		t.Logf("scripts for a grant: %.2f, %.2f while the counter leads by %s, %.2f after", first, leading, lead.Round(time.Second), again)
-		if lead < jump-time.Minute {
-			t.Errorf("the counter leads by %s only", lead)
-		}
 		b.Cleaned(t)
 	})
 }

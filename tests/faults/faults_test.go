@@ -645,26 +645,6 @@ func doubledCommands(t *testing.T, b *place, p *proxy.Proxy, c *holdfast.Client,
 	}
 }
 
-// Fault: The reply to an acquire takes longer to arrive than the lease lasts. The acquire fails, and the lock is
-// given back.
-func TestReplyPastTheDeadline(t *testing.T) {
-	t.Parallel()
-	eachForm(t, holdfast.Config{}, func(t *testing.T, b *place, p *proxy.Proxy, c *holdfast.Client, w form) {
-		p.DelayReplies(200 * time.Millisecond)
-		for _, renew := range []bool{true, false} {
-			l := w.lock(c, holdfast.TTL(100*time.Millisecond), backend.Renew(renew))
-			lease, err := l.TryAcquire(t.Context())
-			if !errors.Is(err, holdfast.ErrUnavailable) || errors.Is(err, holdfast.ErrHeld) {
-				t.Errorf("TryAcquire: %v, %v", lease, err)
-			}
-			if lease, err := l.Acquire(t.Context()); !errors.Is(err, holdfast.ErrUnavailable) {
-				t.Errorf("Acquire: %v, %v", lease, err)
-			}
-		}
-		b.Cleaned(t)
-	})
-}
-
 // Fault: The context ends in the middle of an acquire. No lock is left, and the waiter behind is served.
 func TestCancelledInTheMiddle(t *testing.T) {
 	t.Parallel()

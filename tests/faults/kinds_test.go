@@ -7,13 +7,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/internal/script"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
 	"github.com/holdfast-go/holdfast/tests/internal/proxy"
-	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
 // severalThrough returns a client through p, and three locks as one, which it has already acquired once.
@@ -145,23 +142,6 @@ func TestLateAndDoubledCopiesForSeveral(t *testing.T) {
 			}
 			backend.Release(t, lease)
 			free(t, b, "a", "b", "c")
-		}
-		b.Cleaned(t)
-	})
-}
-
-// Fault: The grant of several locks takes longer to arrive than the lease lasts. The acquire fails, and all are given
-// back.
-func TestReplyForSeveralPastTheDeadline(t *testing.T) {
-	t.Parallel()
-	eachPlace(t, func(t *testing.T, b *place) {
-		p := proxy.New(t, b.Server.Addr())
-		_, all := severalThrough(t, b, p, holdfast.Config{}, holdfast.TTL(100*time.Millisecond))
-		p.DelayReplies(200 * time.Millisecond)
-		for how, acquire := range map[string]func(context.Context) (*holdfast.Lease, error){"TryAcquire": all.TryAcquire, "Acquire": all.Acquire} {
-			if lease, err := acquire(t.Context()); !errors.Is(err, holdfast.ErrUnavailable) {
-				t.Errorf("%s: %v, %v", how, lease, err)
-			}
 		}
 		b.Cleaned(t)
 	})
@@ -370,117 +350,5 @@ func TestLateCompletionOfALostRun(t *testing.T) {
 		if err != nil || !run.Here || run.Result != "second" || run.Try != 2 {
 			t.Errorf("the second run: %+v, %v", run, err)
 		}
-	})
-}
-
-// Fault: The server is away for longer than a term. No Run returns, the leader is told in time, and later terms have
-// higher fences.
-func TestElectionsOutliveAnOutage(t *testing.T) {
-	t.Parallel()
-	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
-		const ttl = 6 * time.Second
-		stand := func() *backend.Candidate {
-			return backend.Campaign(t.Context(), b.Client(t, &impatient).Election("e", holdfast.TTL(ttl)))
-		}
-		first := stand()
-		term, leading := first.Elected(t)
-		second := stand()
-		backend.Waiters(t, b.Client(t, nil).Mutex("e"), 1)
-		sees := backend.Watch(t, b.Client(t, &impatient, func(o *redis.Options) { o.MaxRetries = -1 }).Election("e"))
-		if sees() == "" {
-			t.Error("nobody is seen to lead")
-		}
-		b.Server.Stop()
-		<-leading.Done()
-		if cause := context.Cause(leading); !errors.Is(cause, holdfast.ErrLost) || time.Now().Before(term.Deadline()) {
-			t.Errorf("the term until %s ends at %s with %v", term.Deadline(), time.Now(), cause)
-		}
-		third := stand() // it has never reached the server
-		first.Answer <- context.Cause(leading)
-		time.Sleep(impatient.RetryTimeout + 200*time.Millisecond) // longer than an operation is retried
-		b.Server.Restart()
-		last, deadlines := term.Fence(), map[*backend.Candidate]time.Time{}
-		for range 3 { // in whatever order they return
-			var c *backend.Candidate
-			var next backend.Term
-			select {
-			case next = <-first.Terms:
-				c = first
-			case next = <-second.Terms:
-				c = second
-			case next = <-third.Terms:
-				c = third
-			case <-time.After(time.Minute):
-				t.Fatal("nobody is elected")
-			}
-			if next.Lease.Fence() <= last {
-				t.Errorf("fence %d follows %d", next.Lease.Fence(), last)
-			}
-			last, deadlines[c] = next.Lease.Fence(), next.Lease.Deadline()
-			c.Answer <- nil
-		}
-		for _, c := range []*backend.Candidate{first, second, third} {
-			if err := c.Ran(t); err != nil && !expired(err, deadlines[c]) {
-				t.Errorf("Run: %v", err)
-			}
-		}
-		for sees() != "" {
-		}
-		b.Cleaned(t)
-	}, server.Conf("appendonly", "yes"), server.Conf("appendfsync", "always"))
-}
-
-// Fault: The reply to a leader's resignation is lost. It is succeeded all the same.
-func TestLostReplyToAResignation(t *testing.T) {
-	t.Parallel()
-	eachPlace(t, func(t *testing.T, b *place) {
-		p := proxy.New(t, b.Server.Addr())
-		first := backend.Campaign(t.Context(), b.through(t, p, patient).Election("e", holdfast.TTL(time.Minute)))
-		term, _ := first.Elected(t)
-		second := backend.Campaign(t.Context(), b.Client(t, nil).Election("e", holdfast.TTL(time.Minute)))
-		backend.Waiters(t, b.Client(t, nil).Mutex("e"), 1)
-		p.LoseReply(running(script.Release(), "e"), proxy.Cut)
-		first.Answer <- holdfast.ErrResign
-		next, _ := second.Elected(t)
-		if next.Fence() <= term.Fence() {
-			t.Errorf("fence %d follows %d", next.Fence(), term.Fence())
-		}
-		second.Answer <- nil
-		first.Elected(t) // it campaigns again
-		p.LoseReply(releasing("e"), proxy.Cut)
-		first.Answer <- nil
-		if err := first.Ran(t); err != nil && !errors.Is(err, holdfast.ErrAmbiguous) {
-			t.Errorf("Run: %v", err)
-		}
-		b.Cleaned(t)
-	})
-}
-
-// Fault: A watcher of an election may not subscribe. It looks once a second, and no more often.
-func TestWatchWithoutPubSub(t *testing.T) {
-	t.Parallel()
-	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
-		do(t, b.Server, "ACL", "SETUSER", "deaf", "on", ">x", "~*", "resetchannels", "+@all")
-		deaf := b.Client(t, nil, func(o *redis.Options) { o.Username, o.Password = "deaf", "x" })
-		sees := backend.Watch(t, deaf.Election("e"))
-		see := func(want string) {
-			t.Helper()
-			if got := sees(); got != want { // within 15s; watchers that may subscribe look every 30s
-				t.Fatalf("%q is seen to lead, not %q", got, want)
-			}
-		}
-		see("")
-		lease := backend.Acquire(t, b.Client(t, nil).Mutex("e", holdfast.Owner("one"), holdfast.TTL(time.Minute)))
-		see("one")
-		if !testing.Short() {
-			before, begun := b.Server.CommandStats()["evalsha"], time.Now()
-			time.Sleep(6 * time.Second)
-			// Both clients may also check the settings, in the background, once.
-			if n, most := b.Server.CommandStats()["evalsha"]-before, 4+int64(time.Since(begun).Seconds()); n > most {
-				t.Errorf("it has looked %d times within %s", n, time.Since(begun))
-			}
-		}
-		backend.Release(t, lease)
-		see("")
 	})
 }

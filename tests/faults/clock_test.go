@@ -56,33 +56,26 @@ func TestServersClockJumpsForward(t *testing.T) {
 			jumps = 200
 		}
 		var r backend.Resource
-		overlaps := 0
-		var longest time.Duration
 		first, second := b.Client(t, nil), b.Client(t, nil)
 		for range jumps {
 			before := backend.Acquire(t, first.Mutex("a", holdfast.TTL(ttl)))
 			if !r.Write(before.Fence()) {
 				t.Errorf("the resource refuses fence %d", before.Fence())
 			}
-			begun := time.Now()
 			clock.Jump(jump)
 			next, err := second.Mutex("a").TryAcquire(t.Context())
 			if err != nil {
 				t.Fatalf("after the jump: %v", err)
 			}
 			within(t, b.Redis(t), next)
-			if r.Succeed(t, before, next) {
-				overlaps++
-			}
+			r.Succeed(t, before, next)
 			taken(t, before)
-			longest = max(longest, time.Since(begun))
 			if err := before.Release(t.Context()); !errors.Is(err, holdfast.ErrLost) {
 				t.Errorf("Release of the lost lease: %v", err)
 			}
 			backend.Release(t, next)
 			first, second = second, first
 		}
-		t.Logf("%d jumps by %s: %d overlaps, of %s at most; every late write was refused", jumps, jump, overlaps, longest)
 		b.Cleaned(t)
 	})
 }
@@ -100,7 +93,6 @@ func TestWaitersOutliveAJumpForward(t *testing.T) {
 			waiting = append(waiting, backend.Start(t, b.Client(t, nil).Mutex("a", holdfast.Owner(fmt.Sprint("waiter ", n+1)))))
 			backend.Waiters(t, b.Client(t, nil).Mutex("a"), n+1)
 		}
-		begun := time.Now()
 		clock.Jump(jump)
 		if n := b.Redis(t).Exists(t.Context(), "holdfast:{a}", "holdfast:{a}:q").Val(); n != 0 {
 			t.Fatalf("%d of lock and queue are left", n)
@@ -125,7 +117,6 @@ func TestWaitersOutliveAJumpForward(t *testing.T) {
 			if s.lease == nil {
 				t.FailNow()
 			}
-			t.Logf("waiter %d is served %s after the jump", s.n+1, time.Since(begun))
 			// The first waiter that looks gets the lock. Meanwhile the others return to the queue, in their old order. They are
 			// served in that order, unless the machine stands still for longer than a claim lasts.
 			if before == holder {
@@ -194,7 +185,6 @@ func TestServersClockJumpsBack(t *testing.T) {
 		begun := time.Now()
 		backend.Release(t, handed)
 		lease := backend.Receive(t, heir)
-		t.Logf("handed over in %s", time.Since(begun))
 		if lease.Fence() <= handed.Fence() {
 			t.Errorf("fence %d follows %d", lease.Fence(), handed.Fence())
 		}
@@ -212,7 +202,6 @@ func TestServersClockJumpsBack(t *testing.T) {
 		if err != nil || h.TTL > jump || h.TTL < jump-time.Minute || h.Grant != seen.Grant {
 			t.Errorf("the lock's holder: %+v, %v", h, err)
 		}
-		t.Logf("a lock of %s, which should have ended, lasts for another %s", ttl, h.TTL)
 
 		// An operator deletes it: the next acquire wakes the waiters. Otherwise they notice at their next look.
 		rdb.Del(t.Context(), "holdfast:{a}")
@@ -225,7 +214,6 @@ func TestServersClockJumpsBack(t *testing.T) {
 		} else {
 			lease = <-next
 		}
-		t.Logf("served %s after the release by force", time.Since(begun))
 		if d := time.Since(begun); d > jump/2 { // it looks every 30s, and when the lock would have expired
 			t.Errorf("served %s after the release by force\n%s", d, machine.Report(begun))
 		}

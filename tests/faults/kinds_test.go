@@ -67,23 +67,6 @@ func TestLostRepliesToSeveral(t *testing.T) {
 					backend.Release(t, backend.Receive(t, leases))
 					b.Cleaned(t)
 				})
-				t.Run("acquire of one of them, given up", func(t *testing.T) {
-					taken := backend.Acquire(t, b.Client(t, nil).Mutex("c"))
-					ctx, cancel := context.WithCancel(t.Context())
-					trap := p.LoseReply(acquiring("b"), after)
-					failed := make(chan error, 1)
-					go func() {
-						_, err := all.Acquire(ctx)
-						failed <- err
-					}()
-					trap.Wait(t)
-					cancel()
-					if err := <-failed; err != context.Canceled {
-						t.Errorf("Acquire: %v", err)
-					}
-					backend.Release(t, taken)
-					b.Cleaned(t)
-				})
 				t.Run("release of one of them", func(t *testing.T) {
 					lease := backend.Acquire(t, all)
 					p.LoseReply(releasing("b"), after)

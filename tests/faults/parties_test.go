@@ -328,18 +328,5 @@ func TestLostMessagesToThoseWhoWait(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		// If nothing may be published, waiters look when a lease may have ended.
-		do(t, b.Server, "ACL", "SETUSER", "default", "-publish")
-		one, err := b.Client(t, nil).Barrier("a", 2, holdfast.TTL(5*time.Second)).Join(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		two, err := b.Client(t, nil).Barrier("a", 2, holdfast.TTL(5*time.Second)).Join(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		first := arrive(t.Context(), one)
-		arrived(t, b, "1")
-		wantPhase(t, 1, arrive(t.Context(), two), first)
 	})
 }

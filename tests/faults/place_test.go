@@ -3,6 +3,7 @@ package faults
 import (
 	"context"
 	"errors"
+	"os"
 	"testing"
 	"time"
 
@@ -131,4 +132,9 @@ func (b *place) pass(t *testing.T, d time.Duration) {
 		}
 		cancel()
 	}
+}
+
+func TestMain(m *testing.M) {
+	backend.AtOnce(40) // the tests mostly wait
+	os.Exit(m.Run())
 }

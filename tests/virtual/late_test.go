@@ -1,14 +1,22 @@
 package virtual
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/holdfasttest"
 	"github.com/holdfast-go/holdfast/internal/script"
+	"github.com/holdfast-go/holdfast/tests/internal/backend"
 )
 
 // A tombstone that ends in the very microsecond in which a copy of its acquire arrives lets the copy pass: the
@@ -44,5 +52,197 @@ func TestACopyAtItsNotAfterIsLate(t *testing.T) {
 		if reply := eval(script.Acquire(), "t", "B", 60000, notAfter, 1, `{"o":"me"}`); !strings.HasPrefix(reply, "gone") {
 			t.Errorf("a copy of the acquire after its release is answered %q", reply)
 		}
+	})
+}
+
+// Fault: A grant comes past the deadline of the short lease that its caller wanted. That caller fails, and not the
+// goroutine that is first in the wait queue by then.
+func TestALateReplyIsNoFailureOfSomebodyElse(t *testing.T) {
+	eachWay(t, func(t *testing.T, srv *holdfasttest.Server, cfg holdfast.Config) {
+		lease := acquire(t, client(t, srv).Mutex("a"))
+		var late atomic.Bool
+		c := configured(t, srv, cfg, belated("acquire", 200*time.Millisecond, &late))
+		// Without renewals the lock must be confirmed after a hand-over.
+		first := wait(t, c.Mutex("a", holdfast.TTL(50*time.Millisecond), holdfast.NoRenew()))
+		second := wait(t, c.Mutex("a"))
+		late.Store(true)
+		release(t, lease)
+		time.Sleep(100 * time.Millisecond)
+		first.giveUp()
+		second.served(t, 5*time.Second)
+	})
+}
+
+// Fault: The reply that grants a lock, or several, takes longer than the lease lasts. The acquire fails, and all is given back at once, though
+// the server would keep it for another millisecond.
+func TestAGrantPastItsDeadlineIsGivenBack(t *testing.T) {
+	for kind, lock := range kinds {
+		t.Run(kind, func(t *testing.T) {
+			eachWay(t, func(t *testing.T, srv *holdfasttest.Server, cfg holdfast.Config) {
+				l := lock(configured(t, srv, cfg, meddle(func(r request) (string, error) {
+					if strings.Contains(r.Script.Name, "acquire") {
+						return r.late(200 * time.Millisecond)
+					}
+					return r.send()
+				})), holdfast.TTL(201*time.Millisecond))
+				for name, get := range map[string]func(context.Context) (*holdfast.Lease, error){"TryAcquire": l.TryAcquire, "Acquire": l.Acquire} {
+					if _, err := get(t.Context()); !errors.Is(err, holdfast.ErrUnavailable) || errors.Is(err, holdfast.ErrHeld) {
+						t.Errorf("%s: %v", name, err)
+					}
+					synctest.Wait()
+					if held, err := backend.IsHeld(t.Context(), l); held || err != nil {
+						t.Errorf("after %s it is held: %v, %v", name, held, err)
+					}
+				}
+			})
+		})
+	}
+}
+
+// near is the driver of a server that is a millisecond away.
+var near = meddle(func(r request) (string, error) {
+	time.Sleep(time.Millisecond)
+	return r.send()
+})
+
+// Fault: The answer that grants a queued waiter a short lease is late. The waiter tries again. If every answer takes longer than a
+// lease lasts, Acquire fails and says so.
+func TestAWaiterOutlivesALateAnswer(t *testing.T) {
+	for late, succeeds := range map[int64]bool{1: true, 1000: false} {
+		t.Run(fmt.Sprint(late), func(t *testing.T) {
+			eachWay(t, func(t *testing.T, srv *holdfasttest.Server, cfg holdfast.Config) {
+				var left atomic.Int64
+				lease := acquire(t, client(t, srv).Mutex("a"))
+				c := configured(t, srv, cfg, near, meddle(func(r request) (string, error) {
+					if r.does("acquire") && left.Add(-1) >= 0 {
+						return r.late(200 * time.Millisecond)
+					}
+					return r.send()
+				}))
+				// Without renewals the lock must be confirmed after a hand-over.
+				first := wait(t, c.Mutex("a", holdfast.TTL(50*time.Millisecond), holdfast.NoRenew()))
+				left.Store(late)
+				release(t, lease)
+				<-first.done
+				if !succeeds {
+					if !errors.Is(first.err, holdfast.ErrUnavailable) || !strings.Contains(first.err.Error(), "it lasts for 50ms, and the server answers within ") {
+						t.Errorf("%v, %v", first.lease, first.err)
+					}
+				} else if first.err != nil {
+					t.Errorf("Acquire: %v", first.err)
+				} else {
+					_ = first.lease.Release(t.Context()) // it may have expired
+				}
+			})
+		})
+	}
+}
+
+// If ctx leaves Release less time than the server needs, the error does not say that the server is unavailable.
+func TestReleaseWithTooLittleTime(t *testing.T) {
+	eachWay(t, func(t *testing.T, srv *holdfasttest.Server, cfg holdfast.Config) {
+		l := configured(t, srv, cfg, near).Mutex("a")
+		lease := acquire(t, l)
+		ctx := lasting(t, 10*time.Microsecond)
+		err := lease.Release(ctx)
+		if !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, holdfast.ErrUnavailable) || !strings.Contains(err.Error(), "the server had 10µs to answer") {
+			t.Errorf("Release: %v", err)
+		}
+		time.Sleep(time.Second)
+		release(t, acquire(t, l))
+	})
+}
+
+// Fault: A release arrives after the lease has ended, and finds the lock gone, or in other hands. Nobody deleted it, or took it
+// before its time: it had expired.
+func TestALockThatExpiredBeforeItsReleaseArrivedWasNotDeleted(t *testing.T) {
+	eachWay(t, func(t *testing.T, srv *holdfasttest.Server, cfg holdfast.Config) {
+		cfg.CommandTimeout = 5 * time.Second
+		l := configured(t, srv, cfg, meddle(func(r request) (string, error) {
+			if r.does("release") {
+				time.Sleep(2 * time.Second)
+			}
+			return r.send()
+		})).Mutex("a", holdfast.TTL(time.Second), holdfast.NoRenew())
+		for _, taken := range []bool{false, true} {
+			lease := acquire(t, l)
+			var next *waiting
+			if taken {
+				next = inLine(t, client(t, srv).Mutex("a"))
+			}
+			var lost *holdfast.LostError
+			if err := lease.Release(t.Context()); !errors.As(err, &lost) || lost.Reason != holdfast.LossExpired {
+				t.Errorf("taken by another %v: Release: %v", taken, err)
+			}
+			if taken {
+				next.served(t, 5*time.Second)
+			}
+		}
+	})
+}
+
+// A failure that may pass is retried for RetryTimeout, 3 s unless set, the last time at its end.
+func TestTheLastTryComesAtTheEndOfRetryTimeout(t *testing.T) {
+	eachWay(t, func(t *testing.T, srv *holdfasttest.Server, cfg holdfast.Config) {
+		l := configured(t, srv, cfg, meddle(func(request) (string, error) {
+			return "", driver.ReplyError("BUSY a script is running")
+		})).Mutex("a")
+		for range 20 { // the pauses between the tries are random
+			begun := time.Now()
+			_, err := l.Acquire(t.Context())
+			if d := time.Since(begun); d != 3*time.Second || !backend.HasCode(err, "BUSY") {
+				t.Errorf("after %s: %v", d, err)
+			}
+		}
+	})
+}
+
+// Fault: An outage begins after a waiter's first request was answered, and before it is queued. The waiter outlives
+// it.
+func TestAWaiterOutlivesAnOutageThatBeginsAfterItsFirstTry(t *testing.T) {
+	eachWay(t, func(t *testing.T, srv *holdfasttest.Server, cfg holdfast.Config) {
+		lease := acquire(t, client(t, srv).Mutex("a"))
+		var left atomic.Int32 // acquires until it begins
+		left.Store(1)
+		w := wait(t, configured(t, srv, cfg, meddle(func(r request) (string, error) {
+			if r.Script.Name == "acquire" && left.Add(-1) < 0 {
+				return "", errRefused
+			}
+			return r.send()
+		})).Mutex("a"))
+		time.Sleep(time.Minute)
+		left.Store(1 << 30)
+		time.Sleep(time.Second) // it asks again within a second
+		release(t, lease)
+		w.served(t, time.Second)
+	})
+}
+
+// The published grant is true except for its claim, which is far longer than the waiter asked for. The server
+// ends the lock after the claim that was asked for, so the lease must end by then, too.
+func TestAPublishedClaimIsNoLongerThanTheOneAskedFor(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
+		var forged atomic.Int64
+		promise := overhear(func(message string, tell func(string)) {
+			if words := strings.Split(message, " "); words[1] == "grant" { // hf2 grant TOKEN NOW CLAIM FENCE KEY
+				words[4] = "3600000"
+				message = strings.Join(words, " ")
+				forged.Add(1)
+			}
+			tell(message)
+		})
+		lock := func(c *holdfast.Client) *holdfast.Lock { return c.Mutex("a", holdfast.TTL(time.Minute)) }
+		lease := acquire(t, lock(client(t, srv)))
+		w := wait(t, lock(client(t, srv, promise)))
+		release(t, lease)
+		w.granted(t)
+		if forged.Load() != 1 {
+			t.Fatalf("%d grants were published", forged.Load())
+		}
+		own, left := time.Until(w.lease.Deadline()), server(t, srv).PTTL(t.Context(), "holdfast:{a}").Val()
+		if own > left || left > 10*time.Second {
+			t.Errorf("the lease lasts for another %s, its lock for %s", own, left)
+		}
+		release(t, w.lease)
 	})
 }

@@ -50,35 +50,66 @@ func of[Kind any](options []holdfast.WaitOption) []Kind {
 	return kind
 }
 
-// A caller whose time is up while the lock is held is told who holds it, leaves the queue, and has waited no
-// longer.
+// A caller whose time is up while the lock is held is told who holds it, leaves the queue, and has waited no longer. If the context's time
+// is up, the error also matches the context's. If the context is canceled, Acquire returns the context's error alone.
 func TestWaitEndsWhileTheLockIsHeld(t *testing.T) {
+	type options = []holdfast.WaitOption
+	const limit = 3 * time.Second
 	for kind, lock := range kinds {
-		for way, options := range map[string][]holdfast.WaitOption{
-			"queued": {holdfast.Wait(3 * time.Second)}, "at once": {holdfast.Wait(0)},
+		for way, of := range map[string]struct {
+			options      options
+			limit, slack time.Duration
+			deadline     bool // it is the context's time that is up
+		}{
+			"queued":                             {options{holdfast.Wait(limit)}, limit, time.Second, false},
+			"at once":                            {options{holdfast.Wait(0)}, 0, time.Second, false},
+			"polling":                            {options{holdfast.Wait(limit), holdfast.Poll(time.Hour)}, limit, 100 * time.Millisecond, false},
+			"a deadline":                         {nil, limit, 100 * time.Millisecond, true},
+			"a deadline, polling":                {options{holdfast.Poll(time.Second)}, limit, 100 * time.Millisecond, true},
+			"a deadline, with more time to wait": {options{holdfast.Wait(time.Minute)}, limit, 100 * time.Millisecond, true},
 		} {
 			t.Run(kind+", "+way, func(t *testing.T) {
 				eachWay(t, func(t *testing.T, srv *holdfasttest.Server, cfg holdfast.Config) {
 					lease := acquire(t, lock(client(t, srv), holdfast.Owner(who)))
-					limit := 3 * time.Second
-					if way == "at once" {
-						limit = 0
-					}
 					c := configured(t, srv, cfg)
-					for turn := range 2 { // before the client has reached the server, and after
-						began := time.Now()
-						got, err := lock(c, options...).Acquire(t.Context())
-						var held *holdfast.HeldError
-						if !errors.As(err, &held) || !errors.Is(err, holdfast.ErrHeld) || errors.Is(err, holdfast.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) {
-							t.Fatalf("turn %d: Acquire: %v, %v; want ErrHeld", turn, got, err)
-						}
-						if kind != "several" && held.Name != lease.Name() || kind == "several" && held.Name != "a" || held.Holder.Owner != who {
-							t.Errorf("turn %d: the error names %q, held by %+v", turn, held.Name, held.Holder)
-						}
-						if took := time.Since(began); took < limit || took > limit+time.Second {
-							t.Errorf("turn %d: it waited for %s; want %s", turn, took, limit)
+					names := []string{lease.Name()}
+					if kind == "several" {
+						names = []string{"a", "b"}
+						if !strings.HasSuffix(way, "polling") { // in their order
+							names = names[:1]
 						}
 					}
+					for turn := range 3 { // before the client has reached the server, after that, and behind another waiter of its process
+						var first *waiting
+						if turn == 2 {
+							first = wait(t, lock(c))
+						}
+						ctx := t.Context()
+						if of.deadline {
+							ctx = lasting(t, of.limit)
+						}
+						began := time.Now()
+						_, err := lock(c, of.options...).Acquire(ctx)
+						took := time.Since(began)
+						var held *holdfast.HeldError
+						if !errors.As(err, &held) || !errors.Is(err, holdfast.ErrHeld) || errors.Is(err, holdfast.ErrUnavailable) ||
+							errors.Is(err, context.DeadlineExceeded) != of.deadline || strings.HasSuffix(err.Error(), ": context deadline exceeded") != of.deadline {
+							t.Fatalf("turn %d: Acquire: %v; want ErrHeld", turn, err)
+						}
+						if !slices.Contains(names, held.Name) || held.Holder.Owner != who || !strings.Contains(err.Error(), who) {
+							t.Errorf("turn %d: %v names %q, held by %+v", turn, err, held.Name, held.Holder)
+						}
+						if took < of.limit || took > of.limit+of.slack {
+							t.Errorf("turn %d: it waited for %s; want %s", turn, took, of.limit)
+						}
+						if first == nil {
+							continue
+						}
+						if err := first.giveUp(); err != context.Canceled {
+							t.Errorf("canceled: %v", err)
+						}
+					}
+					time.Sleep(time.Millisecond) // it leaves in the background
 					if s, err := lock(client(t, srv)).Status(t.Context()); err != nil || len(s.Waiters) != 0 {
 						t.Errorf("%d wait still: %v", len(s.Waiters), err)
 					}
@@ -88,57 +119,6 @@ func TestWaitEndsWhileTheLockIsHeld(t *testing.T) {
 			})
 		}
 	}
-}
-
-// If the context's deadline passes while the lock is held, Acquire's error names the holder and also matches the context's error. If
-// the context is canceled, Acquire returns the context's error alone.
-func TestADeadlinePassesWhileTheLockIsHeld(t *testing.T) {
-	for kind, lock := range kinds {
-		for way, options := range map[string][]holdfast.WaitOption{
-			"queued": nil, "polling": {holdfast.Poll(time.Second)}, "with more time to wait": {holdfast.Wait(time.Minute)},
-		} {
-			t.Run(kind+", "+way, func(t *testing.T) {
-				eachWay(t, func(t *testing.T, srv *holdfasttest.Server, cfg holdfast.Config) {
-					acquire(t, lock(client(t, srv), holdfast.Owner(who)))
-					c := configured(t, srv, cfg)
-					first := wait(t, lock(c, options...))
-					ctx := lasting(t, 3*time.Second)
-					began := time.Now()
-					_, err := lock(c, options...).Acquire(ctx)
-					var held *holdfast.HeldError
-					if !errors.As(err, &held) || !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, holdfast.ErrUnavailable) {
-						t.Fatalf("Acquire: %v; want a HeldError, and that of the context", err)
-					}
-					if took := time.Since(began); took < 3*time.Second || took > 3100*time.Millisecond {
-						t.Errorf("it waited for %s", took)
-					}
-					if want := strings.Split(lock(c).Name(), ", "); held.Holder.Owner != who || !slices.Contains(want, held.Name) ||
-						!strings.Contains(err.Error(), who) || !strings.HasSuffix(err.Error(), ": context deadline exceeded") {
-						t.Errorf("%v: names %q, held by %q", err, held.Name, held.Holder.Owner)
-					}
-					if err := first.giveUp(); err != context.Canceled {
-						t.Errorf("canceled: %v", err)
-					}
-				})
-			})
-		}
-	}
-}
-
-// Each goroutine of a process has its own time limit.
-func TestWaitEndsInLine(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
-		c := client(t, srv)
-		lease := acquire(t, c.Mutex("a"))
-		patient := wait(t, c.Mutex("a"))
-		time.Sleep(time.Second)
-		began := time.Now()
-		if _, err := c.Mutex("a", holdfast.Wait(2*time.Second)).Acquire(t.Context()); !errors.Is(err, holdfast.ErrHeld) || time.Since(began) > 3*time.Second {
-			t.Errorf("Acquire behind another: %v, after %s", err, time.Since(began))
-		}
-		release(t, lease)
-		patient.served(t, time.Second)
-	})
 }
 
 // If a waiter was granted the lock and does not know it, it gets the lock when its time is up.
@@ -219,30 +199,6 @@ func TestWaitEndsWhileTheServerRefuses(t *testing.T) {
 		}
 		d.refuse(nil)
 		release(t, lease)
-	})
-}
-
-// A poller's time is up in the same way.
-func TestWaitBoundsPollers(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
-		lease := acquire(t, client(t, srv).Mutex("a", holdfast.Owner(who)))
-		c := configured(t, srv, holdfast.Config{PollInterval: 300 * time.Millisecond})
-		for limit, l := range map[time.Duration]*holdfast.Lock{
-			time.Second: c.Mutex("a", holdfast.Wait(time.Second)),
-			0:           c.Mutex("a", holdfast.Wait(0)),
-			time.Minute: c.Mutex("a", holdfast.Wait(time.Minute), holdfast.Poll(time.Hour)),
-		} {
-			began := time.Now()
-			_, err := l.Acquire(t.Context())
-			var held *holdfast.HeldError
-			if took := time.Since(began); !errors.As(err, &held) || held.Holder.Owner != who || took < limit || took > limit+100*time.Millisecond {
-				t.Errorf("Acquire: %v after %s; want ErrHeld after %s", err, took, limit)
-			}
-		}
-		got := wait(t, c.Mutex("a", holdfast.Wait(time.Minute)))
-		time.Sleep(time.Second)
-		release(t, lease)
-		got.served(t, time.Second)
 	})
 }
 

@@ -1,0 +1,320 @@
+package virtual
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/driver/drivertest"
+	"github.com/holdfast-go/holdfast/holdfasttest"
+	"github.com/holdfast-go/holdfast/tests/internal/backend"
+)
+
+// soon returns a context for operations that must end.
+func soon(t *testing.T) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// A waiter that is not told that a latch has opened looks after 30 s; it learns that a party has died when the
+// party's lease is over.
+func TestWaitersThatAreToldNothing(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
+		c := client(t, srv)
+		waiter := client(t, srv, deaf).Latch("l", 1)
+		over := make(chan error, 1)
+		wait := func() { go func() { over <- waiter.Wait(soon(t)) }() }
+		wait()
+		time.Sleep(10 * time.Second)
+		if err := c.Latch("l", 1).CountDown(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		began := time.Now()
+		if err := <-over; err != nil || time.Since(began) > 20*time.Second+100*time.Millisecond {
+			t.Errorf("Wait returns after %s: %v", time.Since(began), err)
+		}
+		if err := c.Latch("l", 1).Reset(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		wait()
+		time.Sleep(time.Second)
+		began = time.Now()
+		party, err := client(t, srv, dying).Latch("l", 1, holdfast.TTL(8*time.Second), holdfast.NoRenew()).Register(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		// A second waiter's look shows it, and so does a look after the party joined.
+		late := client(t, srv, deaf).Latch("l", 1)
+		if err := late.Wait(soon(t)); !errors.Is(err, holdfast.ErrLatchIncomplete) {
+			t.Errorf("Wait: %v", err)
+		}
+		if d := time.Since(began); d < 8*time.Second || d > 8*time.Second+100*time.Millisecond {
+			t.Errorf("a party with a lease of 8s is waited for %s", d)
+		}
+		if party.Lease().Err() == nil {
+			t.Error("it was not waited for")
+		}
+		if err := <-over; !errors.Is(err, holdfast.ErrLatchIncomplete) || time.Since(began) > 30*time.Second+100*time.Millisecond {
+			t.Errorf("Wait returns after %s: %v", time.Since(began), err)
+		}
+	})
+}
+
+// A barrier waits for a dead party until its lease is over, no longer. Then a waiting party takes its place.
+func TestBarrierWaitsForADeadPartyForItsLease(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
+		join := func(wrap func(drivertest.Driver) drivertest.Driver, opts ...holdfast.BarrierOption) *holdfast.BarrierParty {
+			party, err := client(t, srv, wrap).Barrier("b", 2, opts...).Join(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			return party
+		}
+		one := join(deaf)
+		began := time.Now()
+		join(dying, holdfast.TTL(9*time.Second), holdfast.NoRenew())
+		next := make(chan *holdfast.BarrierParty, 1)
+		go func() { next <- join(deaf) }()
+		time.Sleep(4 * time.Second)
+		if _, err := one.Await(soon(t)); !errors.Is(err, holdfast.ErrBarrierBroken) {
+			t.Errorf("Await: %v", err)
+		}
+		if d := time.Since(began); d < 9*time.Second || d > 9*time.Second+100*time.Millisecond {
+			t.Errorf("a party with a lease of 9s is waited for %s", d)
+		}
+		two := <-next
+		if d := time.Since(began); d > 12*time.Second { // it is not told of its claim
+			t.Errorf("its place is taken after %s", d)
+		}
+		done := make(chan error, 1)
+		go func() {
+			_, err := two.Await(soon(t))
+			done <- err
+		}()
+		if phase, err := one.Await(soon(t)); err != nil || phase != 2 {
+			t.Errorf("Await: phase %d, %v", phase, err)
+		}
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		for _, p := range []*holdfast.BarrierParty{one, two} {
+			if err := p.Leave(t.Context()); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}
+
+// A latch is kept for a day after its last use.
+func TestLatchIsKeptForADay(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
+		l := client(t, srv).Latch("l", 2)
+		left := func(want int) {
+			t.Helper()
+			if n, err := l.Count(t.Context()); err != nil || n != want {
+				t.Errorf("%d are left, want %d; %v", n, want, err)
+			}
+		}
+		if err := l.CountDown(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		for range 3 {
+			time.Sleep(24*time.Hour - time.Second)
+			left(1)
+		}
+		time.Sleep(24*time.Hour + time.Second)
+		left(2)
+	})
+}
+
+// A lease that is downgraded and upgraded again keeps its owner, and the rest of its bounds.
+func TestBoundsOutliveDowngradeAndUpgrade(t *testing.T) {
+	const ttl = 6 * time.Second
+	for name, on := range map[string]func(rw *holdfast.RWMutex, opts ...holdfast.RWMutexOption) *holdfast.Lock{
+		"the writer": (*holdfast.RWMutex).Writer,
+		"the reader": (*holdfast.RWMutex).Reader,
+	} {
+		for bound, opt := range map[string]holdfast.Option{
+			"MaxRenewals": holdfast.MaxRenewals(2), // at 2 s and 4 s
+			"MaxHold":     holdfast.MaxHold(10 * time.Second),
+		} {
+			t.Run(bound+" of "+name, func(t *testing.T) {
+				bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
+					var sent atomic.Int64
+					c := client(t, srv, counted("share_renew", &sent))
+					rw := c.RWMutex("a", holdfast.TTL(ttl))
+					began := time.Now()
+					lease, err := on(rw, opt, holdfast.Owner("me")).Acquire(t.Context())
+					if err != nil {
+						t.Fatal(err)
+					}
+					weighs := []func(context.Context, *holdfast.Lease) (*holdfast.Lease, error){rw.TryUpgrade, rw.Downgrade}
+					reads := name == "the reader"
+					for lease.Err() == nil {
+						weigh := weighs[1]
+						if reads {
+							weigh = weighs[0]
+						}
+						next, err := weigh(t.Context(), lease)
+						if err != nil {
+							t.Fatal(err)
+						}
+						if next.Owner() != "me" {
+							t.Fatalf("the lease was %q's, and is %q's", "me", next.Owner())
+						}
+						lease, reads = next, !reads
+						select {
+						case <-time.After(1500 * time.Millisecond):
+						case <-lease.Done():
+						}
+						if time.Since(began) > time.Minute {
+							t.Fatalf("the lease goes on after %s and %d renewals", time.Since(began), sent.Load())
+						}
+					}
+					var lost *holdfast.LostError
+					if !errors.As(lease.Err(), &lost) || lost.Reason != holdfast.LossBound {
+						t.Errorf("the lease ended with %v; want LossBound", lease.Err())
+					}
+					if bound == "MaxRenewals" && sent.Load() != 2 {
+						t.Errorf("%d renewals; want 2", sent.Load())
+					}
+					if held := time.Since(began); bound == "MaxHold" && held > 10*time.Second {
+						t.Errorf("it was held for %s", held)
+					}
+				})
+			})
+		}
+	}
+}
+
+// If the answer that a lease was downgraded, or upgraded, comes too late, the lease is lost.
+func TestALeaseThatEndsWhileItIsWeighed(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
+		var late atomic.Bool
+		late.Store(true)
+		c := client(t, srv, belated("share_weigh", 1500*time.Millisecond, &late))
+		rw := c.RWMutex("a", holdfast.TTL(time.Second))
+		for what, weigh := range map[*holdfast.Lock]func(context.Context, *holdfast.Lease) (*holdfast.Lease, error){
+			rw.Writer(): rw.Downgrade, rw.Reader(): rw.TryUpgrade,
+		} {
+			var lost *holdfast.LostError
+			if lease, err := weigh(t.Context(), acquire(t, what)); !errors.As(err, &lost) {
+				t.Errorf("%v, %v; want that it was lost", lease, err)
+			}
+		}
+	})
+}
+
+// A lease goes on if its change of mode was not sent: because the context had ended, or the driver could not send.
+func TestAChangeOfModeThatWasNotSent(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
+		var cut atomic.Bool
+		c := client(t, srv, meddle(func(r request) (string, error) {
+			if r.Script.Name == "share_weigh" && cut.Load() {
+				return "", driver.ErrNotSent
+			}
+			return r.send()
+		}))
+		ended, cancel := context.WithCancel(t.Context())
+		cancel()
+		rw := c.RWMutex("a")
+		writer := acquire(t, rw.Writer())
+		if _, err := rw.Downgrade(ended, writer); err != context.Canceled || writer.Err() != nil {
+			t.Errorf("Downgrade with an ended context: %v; then Err is %v", err, writer.Err())
+		}
+		release(t, writer)
+		reader := acquire(t, rw.Reader())
+		if _, err := rw.TryUpgrade(ended, reader); err != context.Canceled || reader.Err() != nil {
+			t.Errorf("TryUpgrade with an ended context: %v; then Err is %v", err, reader.Err())
+		}
+		cut.Store(true)
+		if _, err := rw.TryUpgrade(t.Context(), reader); !errors.Is(err, holdfast.ErrUnavailable) || reader.Err() != nil {
+			t.Errorf("TryUpgrade that is not sent: %v; then Err is %v", err, reader.Err())
+		}
+		cut.Store(false)
+		time.Sleep(time.Minute) // the lease is renewed meanwhile
+		next, err := rw.TryUpgrade(t.Context(), reader)
+		if err != nil {
+			t.Fatal(err)
+		}
+		release(t, next)
+	})
+}
+
+// A completed run is recorded even if that takes longer than RetryTimeout. The client tries for as long as the
+// run has its lock; after that it only repeats a request that it began under the lock.
+func TestACompletedJobIsWrittenDownWhileItsLeaseLasts(t *testing.T) {
+	const retrying = 3 * time.Second // the default of Config.RetryTimeout
+	for _, c := range []struct {
+		name  string
+		moves time.Duration
+		opts  []holdfast.OnceOption
+		done  bool
+	}{
+		{"until the slot has moved", time.Minute, nil, true},
+		{"until the lease is over", time.Hour, []holdfast.OnceOption{holdfast.MaxHold(time.Minute)}, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
+				began := time.Now()
+				locks := client(t, srv, meddle(func(r request) (string, error) {
+					if r.Script.Name == "once_complete" && time.Since(began) < c.moves { // while lock and record are on different nodes
+						return "", driver.ReplyError("TRYAGAIN Multiple keys request during rehashing of slot")
+					}
+					return r.send()
+				}))
+				job := locks.Once("job", holdfast.Every(24*time.Hour), c.opts...)
+				runs := 0
+				run, err := job.Do(t.Context(), func(context.Context, *holdfast.Lease) (string, error) {
+					runs++
+					return "fine", nil
+				})
+				took := time.Since(began)
+				if c.done && (err != nil || !run.Here || took < c.moves || took > c.moves+time.Second) {
+					t.Errorf("Do returned %+v, %v after %s", run, err, took)
+				}
+				if !c.done && (!errors.Is(err, holdfast.ErrUnavailable) || !errors.Is(err, holdfast.ErrLost) || took < 50*time.Second || took > time.Minute+retrying) {
+					t.Errorf("Do returned %+v, %v after %s; want ErrUnavailable and ErrLost when the lease is over", run, err, took)
+				}
+				if done, err := backend.IsDone(t.Context(), job); done != c.done || err != nil {
+					t.Errorf("the job is done: %v, %v; want %v", done, err, c.done)
+				}
+				if runs != 1 {
+					t.Errorf("it ran %d times", runs)
+				}
+			})
+		})
+	}
+}
+
+// If Close keeps a job from beginning, the error says so, and names no context other than the caller's.
+func TestAJobThatCannotBeginBecauseOfClose(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
+		c := client(t, srv, meddle(func(r request) (string, error) {
+			if r.Script.Name == "once_begin" {
+				return r.hang()
+			}
+			return r.send()
+		}))
+		ended := make(chan error, 1)
+		go func() {
+			_, err := c.Once("job", holdfast.Every(time.Hour)).Do(t.Context(), func(context.Context, *holdfast.Lease) (string, error) {
+				t.Error("it runs")
+				return "", nil
+			})
+			ended <- err
+		}()
+		time.Sleep(time.Millisecond)
+		if err := c.Close(t.Context()); err != nil {
+			t.Errorf("Close: %v", err)
+		}
+		if err := <-ended; !errors.Is(err, holdfast.ErrClosed) || errors.Is(err, context.Canceled) {
+			t.Errorf("Do returned %v", err)
+		}
+	})
+}

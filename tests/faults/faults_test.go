@@ -495,17 +495,7 @@ func lateCopies(t *testing.T, b *place, p *proxy.Proxy, c *holdfast.Client, w fo
 	})
 	t.Run("cancelled", func(t *testing.T) {
 		held := p.Hold(w.acquiring("a"), proxy.Hang)
-		ctx, cancel := context.WithCancel(t.Context())
-		failed := make(chan error, 1)
-		go func() {
-			_, err := w.lock(c, holdfast.TTL(longest)).Acquire(ctx)
-			failed <- err
-		}()
-		held.Wait(t)
-		cancel()
-		if err := <-failed; err != context.Canceled {
-			t.Errorf("Acquire: %v", err)
-		}
+		abandon(t, w.lock(c, holdfast.TTL(longest)), held, func() {})
 		if w.native {
 			givenBack(t, b, held)
 			return
@@ -535,6 +525,23 @@ func lateCopies(t *testing.T, b *place, p *proxy.Proxy, c *holdfast.Client, w fo
 		backend.Release(t, next)
 		b.Cleaned(t)
 	})
+}
+
+// abandon acquires a lock, and gives up when the request is held back and what is to happen then has happened.
+func abandon(t *testing.T, l *holdfast.Lock, held proxy.Held, then func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	failed := make(chan error, 1)
+	go func() {
+		_, err := l.Acquire(ctx)
+		failed <- err
+	}()
+	held.Wait(t)
+	then()
+	cancel()
+	if err := <-failed; err != context.Canceled {
+		t.Errorf("Acquire: %v", err)
+	}
 }
 
 // longest is a TTL for locks that have to be given back: no test waits until it is over.

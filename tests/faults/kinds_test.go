@@ -14,7 +14,8 @@ import (
 )
 
 // severalThrough returns a client through p, and three locks as one, which it has already acquired once.
-func severalThrough(t *testing.T, b *place, p *proxy.Proxy, cfg holdfast.Config, opts ...holdfast.MultiOption) (*holdfast.Client, *holdfast.Lock) {
+func severalThrough(t *testing.T, b *place, p *proxy.Proxy, cfg holdfast.Config, opts ...holdfast.MultiOption) (
+	*holdfast.Client, *holdfast.Lock) {
 	t.Helper()
 	c := b.through(t, p, cfg)
 	backend.Release(t, backend.Acquire(t, c.Multi([]string{"a", "b", "c"})))
@@ -98,17 +99,7 @@ func TestLateAndDoubledCopiesForSeveral(t *testing.T) {
 		}
 
 		held = p.Hold(running(script.MultiAcquire(), "a"), proxy.Hang)
-		ctx, cancel := context.WithCancel(t.Context())
-		failed := make(chan error, 1)
-		go func() {
-			_, err := all.Acquire(ctx)
-			failed <- err
-		}()
-		held.Wait(t)
-		cancel()
-		if err := <-failed; err != context.Canceled {
-			t.Errorf("Acquire: %v", err)
-		}
+		abandon(t, all, held, func() {})
 		backend.Eventually(t, "the tombstones stand", func() bool { return len(b.Keys(t)) == 3 })
 		if reply := held.Forward(t); strings.Contains(reply, "granted") {
 			t.Errorf("the late copy is answered %q", reply)
@@ -324,7 +315,8 @@ func TestLateCompletionOfALostRun(t *testing.T) {
 		if err := <-failed; !errors.Is(err, holdfast.ErrLost) {
 			t.Errorf("Do: %v", err)
 		}
-		run, err := b.Client(t, nil).Once("j", holdfast.Slot("w", time.Hour)).Do(t.Context(), func(context.Context, *holdfast.Lease) (string, error) {
+		other := b.Client(t, nil).Once("j", holdfast.Slot("w", time.Hour))
+		run, err := other.Do(t.Context(), func(context.Context, *holdfast.Lease) (string, error) {
 			if reply := held.Forward(t); !strings.Contains(reply, "gone") {
 				t.Errorf("the late completion is answered %q", reply)
 			}

@@ -45,8 +45,11 @@ func TestCountDownsThatAreRepeated(t *testing.T) {
 		script driver.Script
 		do     func() error
 	}{
-		"CountDown":            {script.LatchCount(), func() error { return l.CountDown(t.Context()) }},
-		"CountDown of a party": {script.ShareRelease(), func() error { err := parties[1].CountDown(t.Context()); parties = parties[1:]; return err }},
+		"CountDown": {script.LatchCount(), func() error { return l.CountDown(t.Context()) }},
+		"CountDown of a party": {script.ShareRelease(), func() error {
+			parties = parties[1:]
+			return parties[0].CountDown(t.Context())
+		}},
 	} {
 		lost := p.LoseReply(running(step.script, "a"), proxy.Cut)
 		if err := step.do(); err != nil {
@@ -116,7 +119,8 @@ func TestCountDownsThatCameTooLate(t *testing.T) {
 		}
 		first := party.CountDown(t.Context())
 		again := party.CountDown(t.Context())
-		if first == nil || again == nil || first.Error() != again.Error() || errors.Is(first, holdfast.ErrAmbiguous) != lost || errors.Is(first, holdfast.ErrLost) == lost {
+		if first == nil || again == nil || first.Error() != again.Error() || errors.Is(first, holdfast.ErrAmbiguous) != lost ||
+			errors.Is(first, holdfast.ErrLost) == lost {
 			t.Errorf("%s: CountDown: %v; again: %v", what, first, again)
 		}
 		if err := party.Leave(t.Context()); err != nil {
@@ -155,49 +159,13 @@ func TestCountDownsOfAClientThatIsClosed(t *testing.T) {
 	left(t, seen, 1)
 }
 
-// Fault: The reply to a Join is lost, and the caller gives up. It is no party: nothing is counted for it.
-func TestJoinThatFails(t *testing.T) {
-	t.Parallel()
-	b := backend.One(t)
-	p := proxy.New(t, b.Server.Addr())
-	c, other := through(t, p, steady), b.Client(t, nil)
-	l, seen := c.Latch("a", 2, holdfast.TTL(time.Minute)), other.Latch("a", 2)
-	left(t, l, 2)
-	party, err := l.Register(t.Context()) // the server has the scripts from now on
-	if err == nil {
-		err = party.CountDown(t.Context())
-	}
+func join(t *testing.T, b *holdfast.Barrier) *holdfast.BarrierParty {
+	t.Helper()
+	party, err := b.Join(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	lost := p.LoseReply(running(script.ShareAcquire(), "a"), proxy.Hang)
-	ctx, cancel := context.WithCancel(t.Context())
-	over := make(chan error, 1)
-	go func() {
-		_, err := l.Register(ctx)
-		over <- err
-	}()
-	if reply := lost.Reply(t); !strings.Contains(reply, "granted") {
-		t.Errorf("the lost reply was %q", reply)
-	}
-	cancel()
-	if err := <-over; err != context.Canceled {
-		t.Errorf("Join: %v", err)
-	}
-	backend.Eventually(t, "it is no party", func() bool {
-		all, err := backend.HoldersOf(t.Context(), seen)
-		return err == nil && len(all) == 0
-	})
-	left(t, seen, 1)
-	if party, err = l.Register(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if err := party.CountDown(t.Context()); err != nil {
-		t.Error(err)
-	}
-	if err := seen.Wait(t.Context()); err != nil {
-		t.Errorf("Wait: %v", err)
-	}
+	return party
 }
 
 // arrive awaits in a goroutine.
@@ -237,14 +205,8 @@ func TestAwaitsThatAreRepeated(t *testing.T) {
 	t.Parallel()
 	b := backend.One(t)
 	p := proxy.New(t, b.Server.Addr())
-	one, err := through(t, p, patient).Barrier("a", 2, holdfast.TTL(3*time.Minute)).Join(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	two, err := b.Client(t, nil).Barrier("a", 2, holdfast.TTL(3*time.Minute)).Join(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	one := join(t, through(t, p, patient).Barrier("a", 2, holdfast.TTL(3*time.Minute)))
+	two := join(t, b.Client(t, nil).Barrier("a", 2, holdfast.TTL(3*time.Minute)))
 	first := arrive(t.Context(), one)
 	arrived(t, b, "1")
 	wantPhase(t, 1, first, arrive(t.Context(), two))
@@ -293,14 +255,8 @@ func TestLostMessagesToThoseWhoWait(t *testing.T) {
 		rdb := b.Redis(t)
 		for range 5 {
 			c, other := b.Client(t, nil), b.Client(t, nil)
-			one, err := c.Barrier("a", 2, holdfast.TTL(3*time.Minute)).Join(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
-			two, err := other.Barrier("a", 2, holdfast.TTL(3*time.Minute)).Join(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			one := join(t, c.Barrier("a", 2, holdfast.TTL(3*time.Minute)))
+			two := join(t, other.Barrier("a", 2, holdfast.TTL(3*time.Minute)))
 			latch := c.Latch("l", 1)
 			opened := make(chan error, 1)
 			go func() { opened <- latch.Wait(t.Context()) }()

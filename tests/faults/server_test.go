@@ -361,24 +361,6 @@ func TestExhaustedPool(t *testing.T) {
 	})
 }
 
-// Fault: Somebody deletes the key of a held lock. The holder is told by its next renewal.
-func TestDeletedLocks(t *testing.T) {
-	t.Parallel()
-	eachKind(t, func(t *testing.T, b *place, w form) {
-		commands := [][]any{{"DEL", w.key}}
-		if w.isMutex() { // a key of the wrong type would make renewals of the other kinds fail
-			commands = append(commands, []any{"SET", w.key, "theirs", "PX", "60000"})
-		}
-		for _, command := range commands {
-			lease := backend.Acquire(t, w.lock(b.Client(t, nil), holdfast.TTL(6*time.Second)))
-			do(t, b.Server, command...)
-			t.Logf("%v", command)
-			taken(t, lease)
-			do(t, b.Server, "FLUSHALL")
-		}
-	})
-}
-
 // Fault: Publishing on a waiter's channel is forbidden in the middle of a hand-over. The release succeeds, the lock
 // is free, and nobody believes in a grant.
 func TestHandoverWithoutPermissionToPublish(t *testing.T) {

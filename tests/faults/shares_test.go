@@ -115,7 +115,8 @@ func ownedThrough(t *testing.T, p *proxy.Proxy, cfg holdfast.Config) (*holdfast.
 	return c, l
 }
 
-// Fault: The reply to a ReleaseOwner is lost, or its context ends before it is answered. It goes on, ends one lease, and reports what it did.
+// Fault: The reply to a ReleaseOwner is lost, or its context ends before it is answered. It goes on, ends one lease, and reports
+// what it did.
 func TestLostRepliesToReleaseOwner(t *testing.T) {
 	t.Parallel()
 	b := backend.One(t)

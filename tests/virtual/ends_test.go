@@ -317,7 +317,8 @@ func TestAProgramClosesItsRedisClientTooEarly(t *testing.T) {
 				t.Fatalf("%s is still held", name)
 			}
 			var lost *holdfast.LostError
-			if err := lease.Err(); !errors.As(err, &lost) || lost.Reason != holdfast.LossUnreachable || !errors.Is(err, holdfast.ErrClosed) || !strings.Contains(err.Error(), says) {
+			if err := lease.Err(); !errors.As(err, &lost) || lost.Reason != holdfast.LossUnreachable ||
+				!errors.Is(err, holdfast.ErrClosed) || !strings.Contains(err.Error(), says) {
 				t.Errorf("%s: %v", name, err)
 			}
 		}

@@ -26,8 +26,8 @@ func server(t *testing.T, srv *holdfasttest.Server) *redis.Client {
 	return rdb
 }
 
-// Fault: The server's clock is behind its fence counter, as after the clock went back. Fences rise one at a time: a process passes a lock on
-// only with fences that it has reserved, and the next process gets the one after the last.
+// Fault: The server's clock is behind its fence counter, as after the clock went back. Fences rise one at a time: a process passes
+// a lock on only with fences that it has reserved, and the next process gets the one after the last.
 func TestALockIsNotPassedOnPastTheReservedFences(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
 		rdb := server(t, srv)

@@ -259,7 +259,8 @@ func TestAnOutageWhileAReleaseCarriesAWaiter(t *testing.T) {
 	}
 }
 
-// Fault: A release carries the next waiter, and its reply is lost. The waiter is in the queue only once; it is soon handed the lock, and takes it before its claim is over.
+// Fault: A release carries the next waiter, and its reply is lost. The waiter is in the queue only once; it is soon handed the
+// lock, and takes it before its claim is over.
 func TestALostReplyDoesNotHoldUpTheNextWaiter(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
 		l := newLine(t, srv, 10*time.Second)

@@ -206,11 +206,12 @@ func TestATransactionThatIsDoneInPart(t *testing.T) {
 	})
 }
 
-// Fault: A client is wrong about the server's clock, because a connection stalled while it was opened or because the clock was set. The lock
-// still lasts for about its TTL, and the lease no longer than the lock. The next acquire uses the right time.
+// Fault: A client is wrong about the server's clock, because a connection stalled while it was opened or because the clock was
+// set. The lock still lasts for about its TTL, and the lease no longer than the lock. The next acquire uses the right time.
 func TestAMisjudgedServerClock(t *testing.T) {
 	const ttl = 10 * time.Second
-	for _, ahead := range []time.Duration{5 * time.Second, -5 * time.Second, -400 * time.Millisecond, 400 * time.Millisecond, time.Hour, -time.Hour} {
+	const second, ms = time.Second, time.Millisecond
+	for _, ahead := range []time.Duration{5 * second, -5 * second, -400 * ms, 400 * ms, time.Hour, -time.Hour} {
 		t.Run(ahead.String(), func(t *testing.T) {
 			bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
 				c, way := tapped(t, srv, holdfast.Config{})
@@ -260,7 +261,8 @@ func TestManyFencesInAMillisecond(t *testing.T) {
 		release(t, acquire(t, c.Mutex("a")))
 		time.Sleep(time.Second)
 		id := fmt.Sprintf("%d-1500", time.Now().UnixMilli())
-		if err := server(t, srv).XAdd(t.Context(), &redis.XAddArgs{Stream: "holdfast:fences", ID: id, Values: []string{"g", ""}}).Err(); err != nil {
+		counter := &redis.XAddArgs{Stream: "holdfast:fences", ID: id, Values: []string{"g", ""}}
+		if err := server(t, srv).XAdd(t.Context(), counter).Err(); err != nil {
 			t.Fatal(err)
 		}
 		last := uint64(0)

@@ -176,10 +176,7 @@ func TestBoundsOutliveDowngradeAndUpgrade(t *testing.T) {
 							t.Fatalf("the lease goes on after %s and %d renewals", time.Since(began), sent.Load())
 						}
 					}
-					var lost *holdfast.LostError
-					if !errors.As(lease.Err(), &lost) || lost.Reason != holdfast.LossBound {
-						t.Errorf("the lease ended with %v; want LossBound", lease.Err())
-					}
+					lostBy(t, lease.Err(), holdfast.LossBound)
 					if bound == "MaxRenewals" && sent.Load() != 2 {
 						t.Errorf("%d renewals; want 2", sent.Load())
 					}
@@ -278,7 +275,8 @@ func TestACompletedJobIsWrittenDownWhileItsLeaseLasts(t *testing.T) {
 				if c.done && (err != nil || !run.Here || took < c.moves || took > c.moves+time.Second) {
 					t.Errorf("Do returned %+v, %v after %s", run, err, took)
 				}
-				if !c.done && (!errors.Is(err, holdfast.ErrUnavailable) || !errors.Is(err, holdfast.ErrLost) || took < 50*time.Second || took > time.Minute+retrying) {
+				if !c.done && (!errors.Is(err, holdfast.ErrUnavailable) || !errors.Is(err, holdfast.ErrLost) || took < 50*time.Second ||
+					took > time.Minute+retrying) {
 					t.Errorf("Do returned %+v, %v after %s; want ErrUnavailable and ErrLost when the lease is over", run, err, took)
 				}
 				if done, err := backend.IsDone(t.Context(), job); done != c.done || err != nil {

@@ -73,8 +73,8 @@ func TestALateReplyIsNoFailureOfSomebodyElse(t *testing.T) {
 	})
 }
 
-// Fault: The reply that grants a lock, or several, takes longer than the lease lasts. The acquire fails, and all is given back at once, though
-// the server would keep it for another millisecond.
+// Fault: The reply that grants a lock, or several, takes longer than the lease lasts. The acquire fails, and all is given back at
+// once, though the server would keep it for another millisecond.
 func TestAGrantPastItsDeadlineIsGivenBack(t *testing.T) {
 	for kind, lock := range kinds {
 		t.Run(kind, func(t *testing.T) {
@@ -125,7 +125,8 @@ func TestAWaiterOutlivesALateAnswer(t *testing.T) {
 				release(t, lease)
 				<-first.done
 				if !succeeds {
-					if !errors.Is(first.err, holdfast.ErrUnavailable) || !strings.Contains(first.err.Error(), "it lasts for 50ms, and the server answers within ") {
+					if !errors.Is(first.err, holdfast.ErrUnavailable) ||
+						!strings.Contains(first.err.Error(), "it lasts for 50ms, and the server answers within ") {
 						t.Errorf("%v, %v", first.lease, first.err)
 					}
 				} else if first.err != nil {
@@ -145,7 +146,8 @@ func TestReleaseWithTooLittleTime(t *testing.T) {
 		lease := acquire(t, l)
 		ctx := lasting(t, 10*time.Microsecond)
 		err := lease.Release(ctx)
-		if !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, holdfast.ErrUnavailable) || !strings.Contains(err.Error(), "the server had 10µs to answer") {
+		if !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, holdfast.ErrUnavailable) ||
+			!strings.Contains(err.Error(), "the server had 10µs to answer") {
 			t.Errorf("Release: %v", err)
 		}
 		time.Sleep(time.Second)

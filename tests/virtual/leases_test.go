@@ -38,12 +38,7 @@ func TestRenewalsWaitForEachOther(t *testing.T) {
 		if got := calls.Load(); got > periods*16*3 || got < periods {
 			t.Errorf("%d leases were renewed with %d calls in %d periods", n, got, periods)
 		}
-		for _, lease := range leases {
-			if err := lease.Err(); err != nil {
-				t.Errorf("%s: %v", lease.Name(), err)
-			}
-			release(t, lease)
-		}
+		alive(t, leases)
 	})
 }
 
@@ -75,12 +70,7 @@ func TestRenewalsBehindManyThatHangArePutOff(t *testing.T) {
 		if many.Load() < 16 || singles.Load() > 0 {
 			t.Errorf("%d renewals hung, %d were of one lock; want 16 or more, and none", many.Load(), singles.Load())
 		}
-		for _, lease := range leases {
-			if err := lease.Err(); err != nil {
-				t.Errorf("%s: %v", lease.Name(), err)
-			}
-			release(t, lease)
-		}
+		alive(t, leases)
 	})
 }
 
@@ -227,10 +217,7 @@ func TestSuspensionEndsLeasesOnWakingUp(t *testing.T) {
 		suspend(time.Hour)
 		time.Sleep(30 * time.Second)   // renewals are due in 200 s, the end of the other one in ten minutes
 		for _, ctx := range contexts { // before Err, which would end them, too
-			var lost *holdfast.LostError
-			if !errors.As(context.Cause(ctx), &lost) || lost.Reason != holdfast.LossExpired {
-				t.Errorf("30 s after waking up, the context's cause is %v", context.Cause(ctx))
-			}
+			lostBy(t, context.Cause(ctx), holdfast.LossExpired)
 		}
 		for _, lease := range leases {
 			if err := lease.Err(); !errors.Is(err, holdfast.ErrLost) {
@@ -311,10 +298,7 @@ func TestBoundsOfSeveralLocksCountFromWhenAllAreHeld(t *testing.T) {
 					held := time.Now()
 					<-lease.Done()
 					lasted := time.Since(held)
-					var lost *holdfast.LostError
-					if !errors.As(lease.Err(), &lost) || lost.Reason != test.reason {
-						t.Errorf("%s: the lease ended with %v; want %q", how, lease.Err(), test.reason)
-					}
+					lostBy(t, lease.Err(), test.reason)
 					if most := max(test.lasts*11/10, test.lasts+ttl/3*2); lasted < test.lasts || lasted > most {
 						t.Errorf("%s: the lease lasted %s; want %s to %s", how, lasted, test.lasts, most)
 					}

@@ -53,7 +53,8 @@ func TestObserversOfAHandOver(t *testing.T) {
 		const ttl = 15 * time.Second
 		var r recorder.Recorder
 		defer r.Check(t)
-		a, b := client(t, srv).Mutex("m"), configured(t, srv, holdfast.Config{Observers: []*holdfast.Observer{r.Observer()}}).Mutex("m", holdfast.TTL(ttl))
+		a := client(t, srv).Mutex("m")
+		b := configured(t, srv, holdfast.Config{Observers: []*holdfast.Observer{r.Observer()}}).Mutex("m", holdfast.TTL(ttl))
 		for _, extends := range []bool{false, true} {
 			held := acquire(t, a)
 			w := wait(t, b)
@@ -142,7 +143,8 @@ func TestObserversOfAnOutage(t *testing.T) {
 						}
 					}
 				}
-				if failed == 0 || !all[0].Lost || all[0].Last.Reason != holdfast.LossUnreachable || all[0].Last.Held < 10*time.Second || all[0].Last.Held > 16*time.Second {
+				if failed == 0 || !all[0].Lost || all[0].Last.Reason != holdfast.LossUnreachable || all[0].Last.Held < 10*time.Second ||
+					all[0].Last.Held > 16*time.Second {
 					t.Errorf("of the lease that was lost, told was %v, at last %+v", all[0].Events, all[0].Last)
 				}
 				for _, e := range all[0].Leases {
@@ -158,10 +160,12 @@ func TestObserversOfAnOutage(t *testing.T) {
 				}
 				warnings := log.lines("WARN")
 				if len(warnings) != 2 || !strings.HasPrefix(warnings[0], `msg="holdfast: server does not answer" server=127.0.0.1:0 error=`) ||
-					!strings.HasPrefix(warnings[1], fmt.Sprintf(`msg="holdfast: lease lost" lock=short reason=unreachable fence=%d owner=me server=127.0.0.1:0 error=`, short.Fence())) {
+					!strings.HasPrefix(warnings[1], fmt.Sprintf(
+						`msg="holdfast: lease lost" lock=short reason=unreachable fence=%d owner=me server=127.0.0.1:0 error=`, short.Fence())) {
 					t.Errorf("the warnings were %q", warnings)
 				}
-				if said := log.lines("INFO"); len(said) != 1 || !strings.HasPrefix(said[0], `msg="holdfast: server answers again" server=127.0.0.1:0 down=`) {
+				if said := log.lines("INFO"); len(said) != 1 ||
+					!strings.HasPrefix(said[0], `msg="holdfast: server answers again" server=127.0.0.1:0 down=`) {
 					t.Errorf("the news were %q", said)
 				}
 			})

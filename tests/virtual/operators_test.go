@@ -97,7 +97,8 @@ func TestLeasesOfOneGrantAreToldTogether(t *testing.T) {
 		release(t, first.lease)
 		second.granted(t)
 		seen := backend.Seen(t, in, "m", first.lease.Fence()) // the server was not asked when the lock was passed on
-		readers := []*holdfast.Lease{acquire(t, c.RWMutex("rw", holdfast.TTL(time.Hour)).Reader()), acquire(t, c.RWMutex("rw", holdfast.TTL(time.Hour)).Reader())}
+		reader := c.RWMutex("rw", holdfast.TTL(time.Hour)).Reader()
+		readers := []*holdfast.Lease{acquire(t, reader), acquire(t, reader)}
 		shared, err := in.Get(t.Context(), "rw")
 		if err != nil || len(shared.Holders) != 1 {
 			t.Fatalf("the readers have %+v, %v", shared, err)
@@ -118,10 +119,7 @@ func TestLeasesOfOneGrantAreToldTogether(t *testing.T) {
 			}
 			for _, l := range of.leases {
 				<-l.Done()
-				var lost *holdfast.LostError
-				if !errors.As(l.Err(), &lost) || lost.Reason != holdfast.LossBroken {
-					t.Errorf("%v is told %v", l, l.Err())
-				}
+				lostBy(t, l.Err(), holdfast.LossBroken)
 			}
 		}
 	})

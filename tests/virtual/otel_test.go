@@ -230,7 +230,8 @@ func TestTelemetryOfAWaiter(t *testing.T) {
 			t.Errorf("the waiter's span took %s", took)
 		}
 		for _, s := range spans {
-			if strings.Contains(text(s), "confidential") || s.Name() != "holdfast.acquire" || s.Status().Code != codes.Unset || !strings.Contains(text(s), "holdfast.fence") {
+			if strings.Contains(text(s), "confidential") || s.Name() != "holdfast.acquire" || s.Status().Code != codes.Unset ||
+				!strings.Contains(text(s), "holdfast.fence") {
 				t.Error(text(s))
 			}
 		}
@@ -263,7 +264,8 @@ func TestTelemetryOfAnOutage(t *testing.T) {
 		if _, err := c.Mutex("confidential").TryAcquire(ctx); !errors.Is(err, holdfast.ErrUnavailable) {
 			t.Error(err)
 		}
-		if s := o.span(t); s.Status().Code != codes.Error || s.Status().Description != "unavailable" || strings.Contains(text(s), "confidential") {
+		if s := o.span(t); s.Status().Code != codes.Error || s.Status().Description != "unavailable" ||
+			strings.Contains(text(s), "confidential") {
 			t.Error(text(s))
 		}
 		o.sees(t, "server", map[string]float64{"server.unavailable server=127.0.0.1:0": 1})
@@ -274,7 +276,8 @@ func TestTelemetryOfAnOutage(t *testing.T) {
 			t.Error("no renewal has failed")
 		}
 		caller.End()
-		if said := text(o.span(t)); !strings.Contains(said, " holdfast.lost [{holdfast.reason ") || !strings.Contains(said, "unreachable") || strings.Contains(said, "confidential") {
+		if said := text(o.span(t)); !strings.Contains(said, " holdfast.lost [{holdfast.reason ") ||
+			!strings.Contains(said, "unreachable") || strings.Contains(said, "confidential") {
 			t.Error(said)
 		}
 		d.refuse(nil)
@@ -463,7 +466,8 @@ func TestMetricsAllocateNothing(t *testing.T) {
 
 func TestTelemetryRefusesOptions(t *testing.T) {
 	for what, o := range map[string]holdfastotel.Option{
-		"no option": nil, "no meters": holdfastotel.MeterProvider(nil), "no tracers": holdfastotel.TracerProvider(nil), "no function": holdfastotel.Names(nil),
+		"no option": nil, "no function": holdfastotel.Names(nil),
+		"no meters": holdfastotel.MeterProvider(nil), "no tracers": holdfastotel.TracerProvider(nil),
 	} {
 		if _, err := holdfastotel.New(o); !errors.Is(err, holdfast.ErrInvalid) {
 			t.Errorf("%s: %v", what, err)

@@ -281,8 +281,9 @@ func TestCloseEndsTheFirstContact(t *testing.T) {
 	})
 }
 
-// Fault: Nothing listens at the server's address, from the beginning or later, and go-redis retries dials for longer than a caller may wait.
-// A caller that does not wait for its lock is told at once that the connection was refused; any other is told after RetryTimeout.
+// Fault: Nothing listens at the server's address, from the beginning or later, and go-redis retries dials for longer than a caller
+// may wait. A caller that does not wait for its lock is told at once that the connection was refused; any other is told after
+// RetryTimeout.
 func TestCallersThatDoNotWaitForAServerThatRefuses(t *testing.T) {
 	for _, known := range []bool{false, true} {
 		t.Run(fmt.Sprint("known ", known), func(t *testing.T) {
@@ -298,7 +299,8 @@ func TestCallersThatDoNotWaitForAServerThatRefuses(t *testing.T) {
 					t.Helper()
 					began := time.Now()
 					_, err := acquire(t.Context())
-					if took := time.Since(began); !errors.Is(err, holdfast.ErrUnavailable) || !strings.Contains(err.Error(), "connection refused") || took > within {
+					if took := time.Since(began); !errors.Is(err, holdfast.ErrUnavailable) ||
+						!strings.Contains(err.Error(), "connection refused") || took > within {
 						t.Errorf("after %s: %v", took, err)
 					}
 				}

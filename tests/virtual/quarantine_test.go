@@ -80,13 +80,15 @@ func TestAQuarantineBeginsWhileAWaiterPolls(t *testing.T) {
 func inQuarantine(t *testing.T, err, ended error) {
 	t.Helper()
 	var server *holdfast.ServerError
-	if !errors.Is(err, ended) || !errors.Is(err, holdfast.ErrQuarantine) || !errors.Is(err, holdfast.ErrUnavailable) || !errors.As(err, &server) {
+	if !errors.Is(err, ended) || !errors.Is(err, holdfast.ErrQuarantine) || !errors.Is(err, holdfast.ErrUnavailable) ||
+		!errors.As(err, &server) {
 		t.Fatalf("Acquire: %v", err)
 	}
 	if left := server.RetryAfter; left < 30*time.Second || left > time.Minute {
 		t.Errorf("the server grants nothing for %s: %v", left, err)
 	}
-	if text := err.Error(); !strings.HasPrefix(text, "holdfast: acquire ") || !strings.Contains(text, ended.Error()+"; server is in quarantine: it may have lost locks, and grants none for another ") {
+	if text := err.Error(); !strings.HasPrefix(text, "holdfast: acquire ") ||
+		!strings.Contains(text, ended.Error()+"; server is in quarantine: it may have lost locks, and grants none for another ") {
 		t.Errorf("the error says %s", text)
 	}
 }

@@ -204,7 +204,8 @@ func TestWhoWaitsLongPromisesNothing(t *testing.T) {
 			next.served(t, 10*time.Millisecond)
 			behind.served(t, 10*time.Millisecond)
 			if looks, standbys := d.counted(); looks != round.looks || standbys != round.standbys {
-				t.Errorf("%s: it was told %d times to look, not %d, and looked %d times, not %d", round.what, standbys, round.standbys, looks, round.looks)
+				t.Errorf("%s: it was told %d times to look, not %d, and looked %d times, not %d",
+					round.what, standbys, round.standbys, looks, round.looks)
 			}
 		}
 	})
@@ -213,7 +214,9 @@ func TestWhoWaitsLongPromisesNothing(t *testing.T) {
 // Fault: The server hands the lock to a waiter but refuses its looks, as it does while a slot is being moved. The message alone serves the
 // waiter.
 func TestALockIsHandedToAWaiterWhoseLooksAreRefused(t *testing.T) {
-	for name, late := range map[string]time.Duration{"before it looks": -time.Millisecond, "at its first look": 25 * time.Millisecond, "between two": time.Minute} {
+	for name, late := range map[string]time.Duration{
+		"before it looks": -time.Millisecond, "at its first look": 25 * time.Millisecond, "between two": time.Minute,
+	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
 				var moves atomic.Bool

@@ -195,10 +195,8 @@ func TestNothingIsRenewedAfterTheEnd(t *testing.T) {
 		}
 		lease := acquire(t, c.Mutex("a", holdfast.TTL(ttl)))
 		server(t, srv).Set(t.Context(), "holdfast:{a}", "theirs", time.Hour)
-		var lost *holdfast.LostError
-		if <-lease.Done(); !errors.As(lease.Err(), &lost) || lost.Reason != holdfast.LossTaken {
-			t.Errorf("the lease ended: %v", lease.Err())
-		}
+		<-lease.Done()
+		lostBy(t, lease.Err(), holdfast.LossTaken)
 		renewed.Store(0)
 		if time.Sleep(time.Minute); renewed.Load() != 0 {
 			t.Errorf("%d renewals after the loss", renewed.Load())

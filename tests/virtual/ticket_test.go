@@ -470,7 +470,8 @@ func TestAnAdoptionPastItsDeadlineIsGivenBack(t *testing.T) {
 			return reply, err
 		})
 		c := client(t, srv, d.wrap)
-		if _, err := c.Adopt(t.Context(), ticket, holdfast.TTL(1400*time.Millisecond)); !errors.Is(err, holdfast.ErrUnavailable) || !errors.Is(err, holdfast.ErrAmbiguous) {
+		_, err := c.Adopt(t.Context(), ticket, holdfast.TTL(1400*time.Millisecond))
+		if !errors.Is(err, holdfast.ErrUnavailable) || !errors.Is(err, holdfast.ErrAmbiguous) {
 			t.Errorf("Adopt: %v", err)
 		}
 		synctest.Wait()

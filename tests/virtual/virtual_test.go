@@ -83,6 +83,26 @@ func opened(t *testing.T, dial dialer, cfg holdfast.Config, change func(*redis.O
 	return c
 }
 
+// alive requires that none of the leases is over, and releases them.
+func alive(t *testing.T, leases []*holdfast.Lease) {
+	t.Helper()
+	for _, lease := range leases {
+		if err := lease.Err(); err != nil {
+			t.Errorf("%s: %v", lease.Name(), err)
+		}
+		release(t, lease)
+	}
+}
+
+// lostBy requires that err is the loss of a lease, for that reason.
+func lostBy(t *testing.T, err error, reason holdfast.LossReason) {
+	t.Helper()
+	var lost *holdfast.LostError
+	if !errors.As(err, &lost) || lost.Reason != reason {
+		t.Errorf("the lease ended with %v; want %q", err, reason)
+	}
+}
+
 // waiting is an Acquire under way.
 type waiting struct {
 	cancel context.CancelFunc
@@ -202,8 +222,8 @@ func TestWaiterWhoMovesUpStaysInTheQueue(t *testing.T) {
 	})
 }
 
-// Fault: The server refuses all writes when a lock is released. Release says so; the lock is released in the background for as long as it may
-// last, and its waiter need not wait for the TTL. A Release after that is ambiguous, which is no loss of the lease.
+// Fault: The server refuses all writes when a lock is released. Release says so; the lock is released in the background for as
+// long as it may last, and its waiter need not wait for the TTL. A Release after that is ambiguous, which is no loss of the lease.
 //
 // Bug: A failed release drops the token, so that nobody can repeat it.
 func TestBackgroundReleaseOutlivesALongRefusal(t *testing.T) {

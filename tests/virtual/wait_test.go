@@ -93,7 +93,8 @@ func TestWaitEndsWhileTheLockIsHeld(t *testing.T) {
 						took := time.Since(began)
 						var held *holdfast.HeldError
 						if !errors.As(err, &held) || !errors.Is(err, holdfast.ErrHeld) || errors.Is(err, holdfast.ErrUnavailable) ||
-							errors.Is(err, context.DeadlineExceeded) != of.deadline || strings.HasSuffix(err.Error(), ": context deadline exceeded") != of.deadline {
+							errors.Is(err, context.DeadlineExceeded) != of.deadline ||
+							strings.HasSuffix(err.Error(), ": context deadline exceeded") != of.deadline {
 							t.Fatalf("turn %d: Acquire: %v; want ErrHeld", turn, err)
 						}
 						if !slices.Contains(names, held.Name) || held.Holder.Owner != who || !strings.Contains(err.Error(), who) {

@@ -182,7 +182,6 @@ func TestServersClockJumpsBack(t *testing.T) {
 		clock.Jump(-jump)
 
 		// A live holder notices nothing.
-		begun := time.Now()
 		backend.Release(t, handed)
 		lease := backend.Receive(t, heir)
 		if lease.Fence() <= handed.Fence() {
@@ -205,7 +204,7 @@ func TestServersClockJumpsBack(t *testing.T) {
 
 		// An operator deletes it: the next acquire wakes the waiters. Otherwise they notice at their next look.
 		rdb.Del(t.Context(), "holdfast:{a}")
-		begun = time.Now()
+		begun := time.Now()
 		if !soak.Long() {
 			if _, err := b.Client(t, nil).Mutex("a").TryAcquire(t.Context()); !errors.Is(err, holdfast.ErrHeld) {
 				t.Errorf("TryAcquire past a waiter: %v", err)

@@ -83,9 +83,6 @@ func eachWay(t *testing.T, p *proxy.Proxy, cfg holdfast.Config, f func(t *testin
 	}
 }
 
-// config returns the settings of a client that works in this way.
-func (w way) config() *holdfast.Config { return &holdfast.Config{ViaClient: !w.native} }
-
 // form is a kind of lock under a name, and how its requests are sent.
 type form struct {
 	way

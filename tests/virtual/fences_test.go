@@ -272,7 +272,7 @@ func TestALeaseThatIsBeingExtendedIsNotPassedOn(t *testing.T) {
 			if own := time.Until(third.lease.Deadline()); own > ttl {
 				t.Errorf("the next lease lasts for %s; it asked for %s", own, ttl)
 			}
-			if left := server(t, srv).PTTL(t.Context(), "holdfast:{a}").Val(); left > ttl {
+			if left := left(t, srv, "a"); left > ttl {
 				t.Errorf("the next lease lasts for %s on the server; it asked for %s", left, ttl)
 			}
 			release(t, third.lease)

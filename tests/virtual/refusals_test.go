@@ -75,7 +75,7 @@ func TestLockHandedOverBehindALostReplyIsAWholeLease(t *testing.T) {
 			if lasts := next.lease.Deadline().Sub(released); lasts < ttl/2 {
 				t.Errorf("the lease lasts for %s of %s", lasts, ttl)
 			}
-			if own, left := time.Until(next.lease.Deadline()), server(t, srv).PTTL(t.Context(), "holdfast:{a}").Val(); own > left {
+			if own, left := time.Until(next.lease.Deadline()), left(t, srv, "a"); own > left {
 				t.Errorf("the lease lasts for %s, the lock for %s", own, left)
 			}
 			if time.Sleep(2 * ttl); (next.lease.Err() == nil) != renew {
@@ -108,7 +108,7 @@ func TestExtendAnsweredAfterALaterRenewalCounts(t *testing.T) {
 		if err := <-extended; err != nil {
 			t.Fatal(err)
 		}
-		own, left := time.Until(lease.Deadline()), server(t, srv).PTTL(t.Context(), "holdfast:{a}").Val()
+		own, left := time.Until(lease.Deadline()), left(t, srv, "a")
 		if own < 59*time.Minute || own > left {
 			t.Errorf("after an Extend by an hour the lease lasts for %s, the lock for %s", own, left)
 		}

@@ -575,31 +575,6 @@ func givenBack(t *testing.T, b *place, held proxy.Held) {
 	b.Cleaned(t)
 }
 
-// Fault: An old, shorter renewal arrives after a newer, longer one. Nothing is shortened, and the holder believes no
-// more than the server grants.
-func TestLateRenewal(t *testing.T) {
-	t.Parallel()
-	eachForm(t, holdfast.Config{}, func(t *testing.T, b *place, p *proxy.Proxy, c *holdfast.Client, w form) {
-		held := p.Hold(running(w.renew, "a"), proxy.Cut)
-		lease := backend.Acquire(t, w.lock(c, holdfast.TTL(5*time.Second)))
-		held.Wait(t)
-		extended := time.Now()
-		if err := lease.Extend(t.Context(), time.Minute); err != nil {
-			t.Fatal(err)
-		}
-		if reply := held.Forward(t); !strings.Contains(reply, map[bool]string{true: "kept", false: "renewed"}[w.isMutex()]) {
-			t.Errorf("the late copy is answered %q", reply)
-		}
-		w.within(t, b, lease)
-		if lasts := lease.Deadline().Sub(extended); lasts < 50*time.Second {
-			t.Errorf("the lease ends %s after it was extended by a minute", lasts)
-		}
-		backend.Release(t, lease)
-		held.Forward(t)
-		b.Cleaned(t)
-	})
-}
-
 // Fault: The network doubles commands. Both copies bring the same grant, and fences rise. A native acquire is not doubled: TCP
 // delivers it once, and the client sends it once.
 func TestDoubledCommands(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -272,6 +273,46 @@ func TestAWaiterThatGaveUpIsNotCounted(t *testing.T) {
 					t.Errorf("%d are counted that wait, and one does: %v, after %s", waiting, err, time.Since(begun))
 				}
 				other.giveUp()
+			})
+		})
+	}
+}
+
+// Fault: An old, shorter renewal arrives after a newer, longer one. Nothing is shortened, and the holder believes no
+// more than the server grants.
+func TestLateRenewal(t *testing.T) {
+	for kind, lock := range kinds {
+		if kind == "several" {
+			continue // each of them is renewed by itself
+		}
+		t.Run(kind, func(t *testing.T) {
+			eachWay(t, func(t *testing.T, srv *holdfasttest.Server, cfg holdfast.Config) {
+				var met atomic.Bool
+				copies := make(chan request, 1)
+				l := lock(configured(t, srv, cfg, meddle(func(r request) (string, error) {
+					if !strings.Contains(r.Script.Name, "renew") || met.Swap(true) {
+						return r.send()
+					}
+					copies <- r
+					return "", errNoAnswer
+				})), holdfast.TTL(5*time.Second))
+				lease := acquire(t, l)
+				late := <-copies
+				if err := lease.Extend(t.Context(), time.Minute); err != nil {
+					t.Fatal(err)
+				}
+				if reply, err := late.anyhow(); err != nil || !strings.HasPrefix(reply, "kept ") && !strings.HasPrefix(reply, "renewed ") {
+					t.Errorf("the late copy is answered %q, %v", reply, err)
+				}
+				h, err := backend.HolderOf(t.Context(), lock(client(t, srv)))
+				if own := time.Until(lease.Deadline()); err != nil || own < 50*time.Second || own > h.TTL {
+					t.Errorf("extended by a minute, the lease lasts for %s, the lock for %s: %v", own, h.TTL, err)
+				}
+				release(t, lease)
+				_, _ = late.anyhow()
+				if held, err := backend.IsHeld(t.Context(), l); held || err != nil {
+					t.Errorf("after the release it is held: %t, %v", held, err)
+				}
 			})
 		})
 	}

@@ -107,6 +107,79 @@ func TestWatchersHearOfTheEndOfATerm(t *testing.T) {
 	})
 }
 
+// Fault: The server is away for longer than a term. No Run returns, the leader is told in time, and later terms have
+// higher fences. Candidates and watches that begin meanwhile go on, too.
+func TestElectionsOutliveAnOutage(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
+		var servers []*moody
+		var away error
+		election := func() *holdfast.Election {
+			d := &moody{}
+			d.refuse(away)
+			servers = append(servers, d)
+			return client(t, srv, d.wrap).Election("e", holdfast.TTL(6*time.Second))
+		}
+		outage := func(err error) {
+			away = err
+			for _, d := range servers {
+				d.refuse(err)
+			}
+		}
+		terms, told, ran := make(chan *holdfast.Lease, 3), make(chan error, 1), make(chan error, 3)
+		var led atomic.Bool
+		stand := func() {
+			e := election()
+			go func() {
+				ran <- e.Run(t.Context(), func(ctx context.Context, term *holdfast.Lease) error {
+					if terms <- term; led.Swap(true) {
+						return nil
+					}
+					<-ctx.Done()
+					told <- context.Cause(ctx)
+					return context.Cause(ctx)
+				})
+			}()
+		}
+		stand()
+		term := <-terms
+		stand()
+		w := observe(t.Context(), election())
+		w.sees(t, true, time.Second)
+		time.Sleep(time.Second)
+		outage(errRefused)
+		if err := <-told; !errors.Is(err, holdfast.ErrLost) || time.Since(term.Deadline()).Abs() > 100*time.Millisecond {
+			t.Errorf("the term until %s ends at %s with %v", term.Deadline(), time.Now(), err)
+		}
+		stand()
+		late := observe(t.Context(), election())
+		time.Sleep(time.Minute)
+		if len(ran) > 0 || len(late.over) > 0 || len(w.over) > 0 {
+			t.Error("a Run or a Watch has returned")
+		}
+		outage(nil)
+		for last := term.Fence(); len(ran) < 3; {
+			next := <-terms
+			if next.Fence() <= last {
+				t.Errorf("fence %d follows %d", next.Fence(), last)
+			}
+			last = next.Fence()
+			time.Sleep(10 * time.Second) // by then it has returned
+		}
+		for range 3 {
+			if err := <-ran; err != nil {
+				t.Errorf("Run: %v", err)
+			}
+		}
+		for _, seen := range []observing{w, late} {
+			for status := range seen.seen {
+				if !status.Held() {
+					break
+				}
+			}
+		}
+	})
+}
+
 // Fault: A watcher's look is not answered, and the leader crashes meanwhile. The watcher looks again soon, not only
 // when it hears something.
 func TestWatcherLooksAgainSoonAfterAnOutage(t *testing.T) {

@@ -30,8 +30,8 @@ func TestAConnectionThatIsNotGreetedIsReplaced(t *testing.T) {
 		if _, err := c.Mutex("a").Acquire(ctx); !errors.Is(err, context.DeadlineExceeded) || time.Since(began) != time.Second {
 			t.Errorf("an acquire whose connection is not greeted: %v after %s", err, time.Since(began))
 		}
-		if w.opened != 1 || w.closed != 0 {
-			t.Fatalf("%d connections were opened and %d closed, want one that waits", w.opened, w.closed)
+		if _, opened, closed := w.counts(); opened != 1 || closed != 0 {
+			t.Fatalf("%d connections were opened and %d closed, want one that waits", opened, closed)
 		}
 		w.set(func() { w.stopped = false })
 		ctx = lasting(t, 10*time.Second)
@@ -41,8 +41,8 @@ func TestAConnectionThatIsNotGreetedIsReplaced(t *testing.T) {
 		}
 		release(t, lease)
 		time.Sleep(time.Minute)
-		if w.closed != 1 {
-			t.Errorf("%d connections were closed", w.closed)
+		if _, _, closed := w.counts(); closed != 1 {
+			t.Errorf("%d connections were closed", closed)
 		}
 	})
 }
@@ -216,7 +216,7 @@ func TestLeasesOutliveConnectionsThatAreAllDead(t *testing.T) {
 			})
 		}
 		all.Wait()
-		if n := len(w.conns); n < goroutines {
+		if n, _, _ := w.counts(); n < goroutines {
 			t.Fatalf("there are only %d connections", n)
 		}
 		w.forget()

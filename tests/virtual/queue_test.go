@@ -162,7 +162,9 @@ func TestAWaiterKeepsItsPromise(t *testing.T) {
 				next := wait(t, doomed.process(t, srv).Mutex("a"))
 				behind := wait(t, client(t, srv, d.wrap).Mutex("a"))
 				if early > 0 {
+					d.mu.Lock()
 					d.interrupt()
+					d.mu.Unlock()
 					synctest.Wait()
 				}
 				if looks, _ := d.counted(); looks != early {
@@ -288,7 +290,7 @@ func (d *eager) Run(ctx context.Context, call driver.Call) (string, error) {
 	return reply, err
 }
 
-// interrupt ends the subscriptions, and begins them again.
+// interrupt ends the subscriptions, and begins them again. The caller holds d.mu.
 func (d *eager) interrupt() {
 	for _, sink := range d.sinks {
 		sink.Down(errors.New("interrupted"))

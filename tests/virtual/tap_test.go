@@ -56,6 +56,13 @@ func (w *tap) client(t *testing.T, cfg holdfast.Config, change ...func(*redis.Op
 	})
 }
 
+// counts returns how many connections there have been, how many were made while it was stopped, and how many of these are closed.
+func (w *tap) counts() (all, opened, closed int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.conns), w.opened, w.closed
+}
+
 // refuse closes the server's port, and all connections.
 func (w *tap) refuse() {
 	w.set(func() {

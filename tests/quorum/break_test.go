@@ -77,9 +77,7 @@ func TestBreakOnAQuorum(t *testing.T) {
 			}
 		}
 		for _, node := range s.nodes[:2] {
-			if _, err := node.Do("SET", "free", "no lock of a quorum, though it has the name as its exact key"); err != nil {
-				t.Fatal(err)
-			}
+			s.do(node, "SET", "free", "no lock of a quorum, though it has the name as its exact key")
 		}
 		if _, err := in.Break(t.Context(), holdfast.Holder{Name: "free", Grant: "k3v9x2ab"}, ""); !errors.Is(err, holdfast.ErrNotHeld) {
 			t.Errorf("Break of a free lock: %v", err)

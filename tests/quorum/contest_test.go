@@ -19,6 +19,29 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
+// splitting is a node of one of several processes. In the first round each process is granted its own node before
+// any of them asks another node.
+type splitting struct {
+	drivertest.Driver
+	mine    bool
+	granted *sync.WaitGroup // own nodes
+	first   *sync.Once
+}
+
+func (d splitting) Run(ctx context.Context, call driver.Call) (string, error) {
+	if !asks(call.Script) {
+		return d.Driver.Run(ctx, call)
+	}
+	if !d.mine {
+		d.granted.Wait()
+	}
+	reply, err := d.Driver.Run(ctx, call)
+	if d.mine && err == nil && !strings.HasPrefix(reply, "late") { // otherwise it is asked again
+		d.first.Do(d.granted.Done)
+	}
+	return reply, err
+}
+
 // split makes as many processes as there are nodes, each with its own connections to all of them. In the first
 // round each process is granted its own node before any of them asks another node.
 func (s *site) split() (all []*holdfast.Lock) {
@@ -26,7 +49,7 @@ func (s *site) split() (all []*holdfast.Lock) {
 	granted.Add(len(s.nodes))
 	for process := range s.nodes {
 		s.wrap = func(i int, d drivertest.Driver) drivertest.Driver {
-			return splitting{d, i == process, &granted, &sync.Once{}, func(string) {}}
+			return splitting{d, i == process, &granted, &sync.Once{}}
 		}
 		all = append(all, s.quorum(10*time.Second).Mutex("q", holdfast.Owner(fmt.Sprint("process ", process))))
 	}
@@ -39,50 +62,42 @@ func (s *site) split() (all []*holdfast.Lock) {
 func TestAllTryAtOnce(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{3, 5} {
-		for _, bin := range server.Binaries(t) {
-			t.Run(fmt.Sprint(bin.Name, ", ", n, " nodes"), func(t *testing.T) {
-				t.Parallel()
-				s := open(t, bin, n, age)
-				s.retryTimeout = 10 * time.Minute // so long that no slow machine reaches it
-				type result struct {
-					lease *holdfast.Lease
-					err   error
+		each(t, n, age, func(t *testing.T, s *site) {
+			s.retryTimeout = 10 * time.Minute // so long that no slow machine reaches it
+			results := make(chan result, n)
+			for _, l := range s.split() {
+				go func() {
+					lease, err := l.TryAcquire(t.Context())
+					results <- result{lease, err}
+				}()
+			}
+			var lease *holdfast.Lease
+			var held []*holdfast.HeldError
+			for range n {
+				r := <-results
+				var h *holdfast.HeldError
+				switch {
+				case r.lease != nil && lease != nil:
+					t.Error("two have the lock")
+				case r.lease != nil:
+					lease = r.lease
+				case errors.As(r.err, &h):
+					held = append(held, h)
+				default:
+					t.Errorf("TryAcquire: %v", r.err)
 				}
-				results := make(chan result, n)
-				for _, l := range s.split() {
-					go func() {
-						lease, err := l.TryAcquire(t.Context())
-						results <- result{lease, err}
-					}()
+			}
+			if lease == nil {
+				t.Fatalf("nobody has the lock; %d were told that it is held: %v", len(held), held[0])
+			}
+			for _, h := range held {
+				if h.Holder.Owner != lease.Owner() {
+					t.Errorf("%s has the lock; another is told: %v", lease.Owner(), h)
 				}
-				var lease *holdfast.Lease
-				var held []*holdfast.HeldError
-				for range n {
-					r := <-results
-					var h *holdfast.HeldError
-					switch {
-					case r.lease != nil && lease != nil:
-						t.Error("two have the lock")
-					case r.lease != nil:
-						lease = r.lease
-					case errors.As(r.err, &h):
-						held = append(held, h)
-					default:
-						t.Errorf("TryAcquire: %v", r.err)
-					}
-				}
-				if lease == nil {
-					t.Fatalf("nobody has the lock; %d were told that it is held: %v", len(held), held[0])
-				}
-				for _, h := range held {
-					if h.Holder.Owner != lease.Owner() {
-						t.Errorf("%s has the lock; another is told: %v", lease.Owner(), h)
-					}
-				}
-				backend.Release(t, lease)
-				s.cleaned()
-			})
-		}
+			}
+			backend.Release(t, lease)
+			s.cleaned()
+		})
 	}
 }
 
@@ -103,9 +118,7 @@ func TestHeldIsWhatAMajoritySays(t *testing.T) {
 			backend.Release(t, lease)
 		}
 		for i, value := range values {
-			if _, err := s.nodes[i].Do("SET", "holdfast:{q}", value, "PX", "3600000"); err != nil {
-				t.Fatal(err)
-			}
+			s.do(s.nodes[i], "SET", "holdfast:{q}", value, "PX", "3600000")
 		}
 		_, err := s.lock().TryAcquire(t.Context())
 		if errors.Is(err, holdfast.ErrHeld) || !errors.Is(err, holdfast.ErrUnavailable) {
@@ -119,13 +132,9 @@ func TestHeldIsWhatAMajoritySays(t *testing.T) {
 		// A waiter gets the lock once one of them has expired.
 		waiting := backend.Start(t, s.lock())
 		backend.Eventually(t, "it waits", func() bool { return s.tickets() == 3 })
-		if _, err := s.nodes[0].Do("DEL", "holdfast:{q}"); err != nil {
-			t.Fatal(err)
-		}
+		s.do(s.nodes[0], "DEL", "holdfast:{q}")
 		backend.Release(t, backend.Receive(t, waiting))
-		if _, err := s.nodes[1].Do("DEL", "holdfast:{q}"); err != nil {
-			t.Fatal(err)
-		}
+		s.do(s.nodes[1], "DEL", "holdfast:{q}")
 		s.cleaned()
 	})
 }
@@ -175,59 +184,56 @@ func (s *site) tickets() (n int) {
 // Fault: A process asks again as soon as it has released the lock. It does not overtake a waiter.
 func TestNobodyPassesAWaiter(t *testing.T) {
 	t.Parallel()
-	for _, bin := range server.Binaries(t) {
-		t.Run(bin.Name, func(t *testing.T) {
-			t.Parallel()
-			// A ticket lasts for a second after its owner's latest request.
-			machine.UndisturbedTest(t, func(tb testing.TB) {
-				s := open(t, bin, 3, age)
-				ctx, cancel := context.WithCancel(tb.Context())
-				var grants atomic.Int64
-				var busy sync.WaitGroup
-				greedy := s.quorum(10 * time.Second)
-				for range 2 { // goroutines, so that one asks as soon as the other has released
-					busy.Go(func() {
-						l := greedy.Mutex("q")
-						for ctx.Err() == nil {
-							lease, err := l.Acquire(ctx)
-							if err != nil {
-								continue
-							}
-							grants.Add(1)
-							time.Sleep(20 * time.Millisecond)
-							_ = lease.Release(context.WithoutCancel(ctx))
+	onEach(t, func(t *testing.T, bin server.Binary) {
+		// A ticket lasts for a second after its owner's latest request.
+		machine.UndisturbedTest(t, func(tb testing.TB) {
+			s := open(t, bin, 3, age)
+			ctx, cancel := context.WithCancel(tb.Context())
+			var grants atomic.Int64
+			var busy sync.WaitGroup
+			greedy := s.quorum(10 * time.Second)
+			for range 2 { // goroutines, so that one asks as soon as the other has released
+				busy.Go(func() {
+					l := greedy.Mutex("q")
+					for ctx.Err() == nil {
+						lease, err := l.Acquire(ctx)
+						if err != nil {
+							continue
 						}
-					})
-				}
-				defer busy.Wait()
-				defer cancel()
-				for range 5 {
-					var votes atomic.Int64
-					s.wrap = func(_ int, d drivertest.Driver) drivertest.Driver { return counted{d, &votes} }
-					waiting := backend.Start(tb, s.lock())
-					var lease *holdfast.Lease
-					known := int64(-1)
-					for lease == nil {
-						select {
-						case lease = <-waiting:
-							if lease == nil {
-								tb.Fatal("no lease")
-							}
-						default:
-							if known < 0 && votes.Load() > 9 { // three rounds: in the first it learns that it has to wait
-								known = grants.Load()
-							}
-							if known >= 0 && grants.Load() > known+3 {
-								tb.Fatalf("another has had the lock %d times since it was known that this one waits", grants.Load()-known)
-							}
-							time.Sleep(time.Millisecond)
-						}
+						grants.Add(1)
+						time.Sleep(20 * time.Millisecond)
+						_ = lease.Release(context.WithoutCancel(ctx))
 					}
-					backend.Release(tb, lease)
+				})
+			}
+			defer busy.Wait()
+			defer cancel()
+			for range 5 {
+				var votes atomic.Int64
+				s.wrap = func(_ int, d drivertest.Driver) drivertest.Driver { return counted{d, &votes} }
+				waiting := backend.Start(tb, s.lock())
+				var lease *holdfast.Lease
+				known := int64(-1)
+				for lease == nil {
+					select {
+					case lease = <-waiting:
+						if lease == nil {
+							tb.Fatal("no lease")
+						}
+					default:
+						if known < 0 && votes.Load() > 9 { // three rounds: in the first it learns that it has to wait
+							known = grants.Load()
+						}
+						if known >= 0 && grants.Load() > known+3 {
+							tb.Fatalf("another has had the lock %d times since it was known that this one waits", grants.Load()-known)
+						}
+						time.Sleep(time.Millisecond)
+					}
 				}
-			})
+				backend.Release(tb, lease)
+			}
 		})
-	}
+	})
 }
 
 // Fault: A waiter gives up. It makes way at once for those behind it.
@@ -236,17 +242,9 @@ func TestWaiterGivesUp(t *testing.T) {
 	each(t, 3, age, func(t *testing.T, s *site) {
 		lease := acquire(t, s.lock())
 		agree(t, lease, 3)
-		ctx, cancel := context.WithCancel(t.Context())
-		failed := make(chan error, 1)
-		go func() {
-			_, err := s.lock().Acquire(ctx)
-			failed <- err
-		}()
-		backend.Eventually(t, "it waits", func() bool { return s.tickets() == 3 })
-		cancel()
-		if err := <-failed; err != context.Canceled {
-			t.Errorf("Acquire, cancelled: %v", err)
-		}
+		cancelled(t, s.lock(), func() {
+			backend.Eventually(t, "it waits", func() bool { return s.tickets() == 3 })
+		})
 		backend.Eventually(t, "its tickets are gone", func() bool { return s.tickets() == 0 })
 		backend.Release(t, lease)
 		backend.Release(t, acquire(t, s.lock()))
@@ -267,19 +265,11 @@ func TestVotesArriveAfterTheWaiterGaveUp(t *testing.T) {
 		}
 		s.commandTimeout = time.Minute // so long that no slow machine reaches it
 		l := s.quorum(time.Minute).Mutex("q")
-		ctx, cancel := context.WithCancel(t.Context())
-		failed := make(chan error, 1)
-		go func() {
-			_, err := l.Acquire(ctx)
-			failed <- err
-		}()
-		for _, node := range nodes {
-			<-node.sent
-		}
-		cancel()
-		if err := <-failed; err != context.Canceled {
-			t.Errorf("Acquire, cancelled: %v", err)
-		}
+		cancelled(t, l, func() {
+			for _, node := range nodes {
+				<-node.sent
+			}
+		})
 		for i, node := range nodes {
 			backend.Eventually(t, fmt.Sprintf("node %d is told to forget the ticket after the vote has brought it", i), node.forgets.Load)
 		}

@@ -22,11 +22,8 @@ func TestInspectorListsWhatAMajoritySays(t *testing.T) {
 			leases = append(leases, acquire(t, q.Mutex(name, holdfast.Owner("me"))))
 		}
 		put := func(name, owner string, nodes ...*server.Server) {
-			t.Helper()
 			for _, node := range nodes {
-				if _, err := node.Do("SET", "holdfast:{"+name+"}", `hf2:AAAAAAAAAAAAAAAAAAAAAA:9:1700000000000:0:{"o":"`+owner+`"}`, "PX", "3600000"); err != nil {
-					t.Fatal(err)
-				}
+				s.do(node, "SET", "holdfast:{"+name+"}", `hf2:AAAAAAAAAAAAAAAAAAAAAA:9:1700000000000:0:{"o":"`+owner+`"}`, "PX", "3600000")
 			}
 		}
 		put("alone", "ghost", s.nodes[0])

@@ -56,35 +56,6 @@ func TestObservers(t *testing.T) {
 	})
 }
 
-// A lease of a quorum is lost when a majority of its nodes is, and only then.
-func TestObserversOfALossOfAMajority(t *testing.T) {
-	t.Parallel()
-	each(t, 3, age, func(t *testing.T, s *site) {
-		var r recorder.Recorder
-		t.Cleanup(func() { r.Check(t) })
-		s.observers = []*holdfast.Observer{r.Observer()}
-		q := s.quorum(2 * time.Second)
-		lease := backend.Acquire(t, q.Mutex("q", holdfast.TTL(9*time.Second)))
-		backend.Eventually(t, "all nodes have granted the lock", func() bool { return len(q.Nodes(lease)) == 3 })
-		s.nodes[0].Kill()
-		backend.Eventually(t, "a renewal failed", func() bool { return slices.Contains(r.Latest(t).Events, "RenewFailed") })
-		if a := r.Latest(t); a.Last != nil {
-			t.Errorf("with a majority of nodes, told was %v", a.Events)
-		}
-		if _, err := s.nodes[1].Do("SET", "holdfast:{q}", "theirs", "PX", "3600000"); err != nil {
-			t.Fatal(err)
-		}
-		if err := lease.Extend(t.Context(), age); !errors.Is(err, holdfast.ErrLost) {
-			t.Errorf("Extend without a majority: %v", err)
-		}
-		backend.Eventually(t, "the loss was told", func() bool { return r.Latest(t).Lost })
-		if e := r.Latest(t).Last; e.Kind != holdfast.KindQuorum || e.Name != "q" || !errors.Is(e.Err, holdfast.ErrLost) {
-			t.Errorf("Lost: %+v", *e)
-		}
-		_ = lease.Release(context.Background())
-	})
-}
-
 // The observers of the first client are told of renewals on all nodes, and of a lease that expires after the clients were
 // closed, even if the first node has no part in it.
 func TestObserversWithoutTheFirstNode(t *testing.T) {

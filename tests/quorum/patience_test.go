@@ -19,20 +19,16 @@ func TestFarNodes(t *testing.T) {
 	t.Parallel()
 	each(t, 3, 10*time.Second, func(t *testing.T, s *site) {
 		s.retryTimeout = 10 * time.Minute // a slow machine needs many rounds
-		var links []*proxy.Proxy
-		for _, node := range s.nodes {
-			link := proxy.New(t, node.Addr())
+		links := s.links()
+		for _, link := range links {
 			link.DelayRequests(40 * time.Millisecond)
 			link.DelayReplies(40 * time.Millisecond)
-			links = append(links, link)
 		}
 		for range 3 {
 			q := s.through(links)
 			for range 2 {
 				for i, node := range s.nodes {
-					if _, err := node.Do("SCRIPT", "FLUSH"); err != nil {
-						t.Fatal(err)
-					}
+					s.do(node, "SCRIPT", "FLUSH")
 					links[i].Cut()
 				}
 				lease, err := q.Mutex("q").TryAcquire(t.Context())
@@ -56,9 +52,7 @@ func TestALateNodeIsAskedWhoHoldsALock(t *testing.T) {
 		s.retryTimeout = 10 * time.Minute
 		lease := acquire(t, s.quorum().Mutex("q", holdfast.Owner("me")))
 		agree(t, lease, 3)
-		if _, err := s.nodes[0].Do("DEL", "holdfast:{q}"); err != nil {
-			t.Fatal(err)
-		}
+		s.do(s.nodes[0], "DEL", "holdfast:{q}")
 		late := proxy.New(t, s.nodes[2].Addr())
 		late.DelayReplies(300 * time.Millisecond)
 		q := s.quorumOf([]string{s.nodes[0].Addr(), s.nodes[1].Addr(), late.Addr()})
@@ -69,22 +63,35 @@ func TestALateNodeIsAskedWhoHoldsALock(t *testing.T) {
 	})
 }
 
-// cutOff returns a quorum two of whose nodes cannot be reached, and a function that ends that; votes counts how
-// often nodes are asked for locks.
-func (s *site) cutOff(votes *atomic.Int64) (q *holdfast.Quorum, mend func()) {
-	var links []*proxy.Proxy
-	for i, node := range s.nodes {
-		link := proxy.New(s.t, node.Addr())
-		link.Refuse(i > 0)
-		links = append(links, link)
+// wants makes a new process acquire the lock, and returns once nodes were asked more than n times, or it has given up.
+func (s *site) wants(ctx context.Context, n int64, acquire func(*holdfast.Lock, context.Context) (*holdfast.Lease, error), links []*proxy.Proxy) <-chan result {
+	s.t.Helper()
+	var votes atomic.Int64
+	s.wrap = func(_ int, d drivertest.Driver) drivertest.Driver { return counted{d, &votes} }
+	q := s.through(links, 10*time.Second)
+	s.wrap = nil
+	results := make(chan result, 1)
+	go func() {
+		lease, err := acquire(q.Mutex("q"), ctx)
+		results <- result{lease, err}
+	}()
+	backend.Eventually(s.t, "it has asked again and again, or given up", func() bool { return votes.Load() > n || len(results) > 0 })
+	return results
+}
+
+// result is what an acquire returned.
+type result struct {
+	lease *holdfast.Lease
+	err   error
+}
+
+// cutOff returns links to the nodes, all but the first of which refuse connections.
+func (s *site) cutOff() []*proxy.Proxy {
+	links := s.links()
+	for _, link := range links[1:] {
+		link.Refuse(true)
 	}
-	s.wrap = func(_ int, d drivertest.Driver) drivertest.Driver { return counted{d, votes} }
-	defer func() { s.wrap = nil }()
-	return s.through(links, 10*time.Second), func() {
-		for _, link := range links {
-			link.Refuse(false)
-		}
-	}
+	return links
 }
 
 // Fault: A majority is away for less than RetryTimeout. It is waited for, even by TryAcquire.
@@ -95,19 +102,11 @@ func TestMajorityComesBack(t *testing.T) {
 		for what, acquire := range map[string]func(*holdfast.Lock, context.Context) (*holdfast.Lease, error){
 			"Acquire": (*holdfast.Lock).Acquire, "TryAcquire": (*holdfast.Lock).TryAcquire,
 		} {
-			var votes atomic.Int64
-			q, mend := s.cutOff(&votes)
-			type result struct {
-				lease *holdfast.Lease
-				err   error
+			links := s.cutOff()
+			results := s.wants(t.Context(), 2, acquire, links)
+			for _, link := range links {
+				link.Refuse(false)
 			}
-			results := make(chan result, 1)
-			go func() {
-				lease, err := acquire(q.Mutex("q"), t.Context())
-				results <- result{lease, err}
-			}()
-			backend.Eventually(t, "it has tried three times, or given up", func() bool { return votes.Load() >= 3 || len(results) > 0 })
-			mend()
 			r := <-results
 			if r.err != nil {
 				t.Errorf("%s: %v", what, r.err)
@@ -124,18 +123,11 @@ func TestContextEndsWithoutAMajority(t *testing.T) {
 	t.Parallel()
 	each(t, 3, age, func(t *testing.T, s *site) {
 		s.retryTimeout = 10 * time.Minute
-		var votes atomic.Int64
-		q, _ := s.cutOff(&votes)
 		ctx, cancel := context.WithCancel(t.Context())
-		failed := make(chan error, 1)
-		go func() {
-			_, err := q.Mutex("q").Acquire(ctx)
-			failed <- err
-		}()
-		backend.Eventually(t, "it has tried three times, or given up", func() bool { return votes.Load() >= 3 || len(failed) > 0 })
+		failed := s.wants(ctx, 2, (*holdfast.Lock).Acquire, s.cutOff())
 		cancel()
 		var few *holdfast.QuorumError
-		if err := <-failed; !errors.Is(err, context.Canceled) || !errors.Is(err, holdfast.ErrUnavailable) || !errors.As(err, &few) || len(few.Nodes) < 2 {
+		if err := (<-failed).err; !errors.Is(err, context.Canceled) || !errors.Is(err, holdfast.ErrUnavailable) || !errors.As(err, &few) || len(few.Nodes) < 2 {
 			t.Errorf("Acquire: %v", err)
 		}
 		s.cleaned()
@@ -147,24 +139,13 @@ func TestContextEndsInAQuarantine(t *testing.T) {
 	t.Parallel()
 	each(t, 3, age, func(t *testing.T, s *site) {
 		for _, node := range s.nodes {
-			if _, err := node.Do("FLUSHALL"); err != nil {
-				t.Fatal(err)
-			}
+			s.do(node, "FLUSHALL")
 		}
 		s.commandTimeout, s.retryTimeout = time.Minute, 10*time.Minute // no slow machine reaches these: each round hears that the nodes grant nothing
-		var votes atomic.Int64
-		s.wrap = func(_ int, d drivertest.Driver) drivertest.Driver { return counted{d, &votes} }
-		q := s.quorum(time.Minute)
-		s.wrap = nil
 		ctx, cancel := context.WithCancel(t.Context())
-		failed := make(chan error, 1)
-		go func() {
-			_, err := q.Mutex("q").Acquire(ctx)
-			failed <- err
-		}()
-		backend.Eventually(t, "it has asked all nodes twice, or given up", func() bool { return votes.Load() >= 7 || len(failed) > 0 })
+		failed := s.wants(ctx, 6, (*holdfast.Lock).Acquire, s.links()) // all nodes, twice
 		cancel()
-		if err := <-failed; !errors.Is(err, context.Canceled) || !errors.Is(err, holdfast.ErrQuarantine) {
+		if err := (<-failed).err; !errors.Is(err, context.Canceled) || !errors.Is(err, holdfast.ErrQuarantine) {
 			t.Errorf("Acquire: %v", err)
 		}
 	})
@@ -178,17 +159,13 @@ func TestMajorityRefuses(t *testing.T) {
 		l := s.lock()
 		backend.Release(t, acquire(t, l)) // all nodes are known
 		for _, node := range s.nodes[1:] {
-			if _, err := node.Do("ACL", "SETUSER", "default", "-set"); err != nil {
-				t.Fatal(err)
-			}
+			s.do(node, "ACL", "SETUSER", "default", "-set")
 		}
 		if _, err := l.Acquire(t.Context()); !errors.Is(err, holdfast.ErrDenied) {
 			t.Errorf("Acquire: %v", err)
 		}
 		for _, node := range s.nodes[1:] {
-			if _, err := node.Do("ACL", "SETUSER", "default", "+@all"); err != nil {
-				t.Fatal(err)
-			}
+			s.do(node, "ACL", "SETUSER", "default", "+@all")
 		}
 		s.cleaned()
 	})

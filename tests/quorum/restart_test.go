@@ -1,10 +1,10 @@
 package quorum
 
 import (
-	"context"
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -19,58 +19,27 @@ const brief = 3 * time.Second
 // lasting starts nodes that keep their data, each with a counter ahead of its clock.
 func lasting(t *testing.T, bin server.Binary) *site {
 	t.Helper()
-	s := &site{t: t, bin: bin, ttl: brief}
-	for range 3 {
-		s.nodes = append(s.nodes, server.Start(t, bin, server.Conf("appendonly", "yes"), server.Conf("appendfsync", "always")))
-	}
-	if err := admit(t, s.quorum(), false); err != nil {
-		t.Fatal(err)
-	}
+	s := open(t, bin, 3, brief, server.Conf("appendonly", "yes"), server.Conf("appendfsync", "always"))
 	for _, node := range s.nodes {
 		setCounter(t, node, time.Now().Add(time.Hour).UnixMicro())
 	}
 	return s
 }
 
-// last acquires and releases the lock a few times, and returns the last fence.
-func (s *site) last() (fence uint64) {
-	s.t.Helper()
-	for range 3 {
-		lease := acquire(s.t, s.lock())
-		fence = lease.Fence()
-		_ = lease.Release(s.t.Context()) // on a slow machine it may be over
-	}
-	return fence
-}
-
-// eachLasting runs a test with such nodes of every kind of server.
-func eachLasting(t *testing.T, f func(t *testing.T, s *site)) {
-	t.Helper()
-	for _, bin := range server.Binaries(t) {
-		t.Run(bin.Name, func(t *testing.T) {
-			t.Parallel()
-			f(t, lasting(t, bin))
-		})
-	}
-}
-
 // Fault: All nodes restart, one by one, and nobody asks for a lock meanwhile. They vouch for each other once all are
 // back.
 func TestRollingRestart(t *testing.T) {
 	t.Parallel()
-	eachLasting(t, func(t *testing.T, s *site) {
-		last := s.last()
+	onEach(t, func(t *testing.T, bin server.Binary) {
+		s := lasting(t, bin)
+		last := s.above(s.above(0))
 		for range 2 { // the second time before any node was caught up
 			for _, node := range s.nodes {
 				node.Restart()
 			}
 			_, _ = s.lock().TryAcquire(t.Context()) // begins the quarantine
 		}
-		lease := acquire(t, s.lock())
-		if lease.Fence() <= last {
-			t.Errorf("fence %d follows %d", lease.Fence(), last)
-		}
-		_ = lease.Release(t.Context())
+		s.above(last)
 	})
 }
 
@@ -78,9 +47,10 @@ func TestRollingRestart(t *testing.T) {
 // since it may have known the latest fence; with an empty one it takes an operator.
 func TestRestartedTogether(t *testing.T) {
 	t.Parallel()
-	eachLasting(t, func(t *testing.T, s *site) {
+	onEach(t, func(t *testing.T, bin server.Binary) {
+		s := lasting(t, bin)
 		s.retryTimeout = 300 * time.Millisecond
-		last := s.last()
+		last := s.above(s.above(0))
 		for _, node := range s.nodes {
 			node.Restart()
 		}
@@ -113,13 +83,20 @@ func TestRestartedTogether(t *testing.T) {
 		if err := admit(t, s.quorum(), true); err != nil {
 			t.Fatalf("Init: %v", err)
 		}
-		lease, err := acquired(t, s.lock())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if lease.Fence() <= last {
-			t.Errorf("fence %d follows %d", lease.Fence(), last)
-		}
-		_ = lease.Release(context.WithoutCancel(t.Context()))
+		s.above(last)
 	})
+}
+
+// Fault: Somebody sets the fence counters of a quorum's nodes to something other than a counter. The error names the key and what to do.
+func TestCountersThatAreNone(t *testing.T) {
+	t.Parallel()
+	s := lasting(t, server.One(t))
+	for _, node := range s.nodes {
+		s.do(node, "SET", "holdfast:fences", "notanumber")
+	}
+	const says = `its key is "holdfast:fences" (if no other program uses that key, delete it`
+	_, err := s.lock().TryAcquire(t.Context())
+	if !errors.Is(err, holdfast.ErrMismatch) || strings.Count(err.Error(), says) < 2 || strings.Contains(err.Error(), "another name") {
+		t.Errorf("the error is: %v", err)
+	}
 }

@@ -159,43 +159,27 @@ func locking(j job) error {
 		return err
 	}
 
-	// The lock is found free while somebody is queued: at least once in three times by another client, or by
-	// the waiter itself, if it looks at that moment.
-	for times := 3; times > 0; {
-		lease, err = j.lock(one, "found", lasts).Acquire(ctx)
-		if err != nil {
-			return err
-		}
-		waiting := j.waiter(ctx, operator, two, "found")
-		if err := j.redis(j.t, "").Del(ctx, "holdfast:{"+lease.Name()+"}").Err(); err != nil {
-			return err
-		}
-		passing, err := j.lock(one, "found", lasts).TryAcquire(ctx)
-		// The waiter may have looked just before that, and have the lock, but not have said so yet. While the
-		// lock is held, it does not matter who was overtaken.
-		for end := time.Now().Add(15 * time.Second); err == nil && !j.deaf && len(waiting) == 0 && time.Now().Before(end); {
-			time.Sleep(10 * time.Millisecond)
-		}
-		lucky := err == nil && !j.deaf && len(waiting) > 0
-		if !lucky {
-			times--
-		}
-		switch {
-		case err == nil && (j.deaf || lucky):
-			err = passing.Release(ctx)
-		case err == nil:
-			return errors.New("a waiter was passed by")
-		case errors.Is(err, holdfast.ErrHeld):
-			err = nil
-		}
-		if err != nil {
-			return err
-		}
-		if err := result(waiting); err != nil {
-			return err
-		}
-		_ = lease.Release(ctx) // it is lost
+	// The lock is found free while somebody is queued.
+	lease, err = j.lock(one, "found", lasts).Acquire(ctx)
+	if err != nil {
+		return err
 	}
+	waiting := j.waiter(ctx, operator, two, "found")
+	if err := j.redis(j.t, "").Del(ctx, "holdfast:{"+lease.Name()+"}").Err(); err != nil {
+		return err
+	}
+	switch passing, err := j.lock(one, "found", lasts).TryAcquire(ctx); {
+	case err == nil:
+		if err := passing.Release(ctx); err != nil {
+			return err
+		}
+	case !errors.Is(err, holdfast.ErrHeld):
+		return err
+	}
+	if err := result(waiting); err != nil {
+		return err
+	}
+	_ = lease.Release(ctx) // it is lost
 
 	// A waiter gives up.
 	lease, err = j.lock(one, "left", lasts).Acquire(ctx)
@@ -203,7 +187,7 @@ func locking(j job) error {
 		return err
 	}
 	leaving, leave := context.WithCancel(ctx)
-	waiting := j.waiter(leaving, operator, two, "left")
+	waiting = j.waiter(leaving, operator, two, "left")
 	leave()
 	if err := result(waiting); !errors.Is(err, context.Canceled) {
 		return fmt.Errorf("a waiter that gave up: %w", err)
@@ -227,68 +211,46 @@ func TestLockersCanDoWhatIsMadeOfLocks(t *testing.T) {
 	everySite(t, func(t *testing.T, s site) {
 		role := s.role(t, "locker")
 		s.user(t, role.name, role.texts())
-		for what, do := range map[string]func(job) error{"several": takingSeveral, "once": runningOnce, "election": electing} {
-			if err := do(job{site: s, t: t, name: role.name}); err != nil {
-				t.Errorf("%s: %v", what, err)
+		ctx, j := t.Context(), job{site: s, t: t, name: role.name}
+		operator, one, two := s.client(t, ""), s.client(t, role.name), s.client(t, role.name)
+		names := []string{role.name + "/one", role.name + "/two"}
+		lease := backend.Acquire(t, one.Multi(names, holdfast.TTL(lasts)))
+		waiting := j.queue(ctx, operator.Mutex(names[0]), two.Multi(names, holdfast.TTL(lasts)))
+		backend.Release(t, lease)
+		if err := result(waiting); err != nil {
+			t.Errorf("several: %v", err)
+		}
+
+		for _, first := range []bool{true, false} {
+			o := s.client(t, role.name).Once(role.name+"/once", holdfast.Slot("monday", time.Minute), holdfast.TTL(lasts))
+			run, err := o.Do(ctx, func(context.Context, *holdfast.Lease) (string, error) { return "done", nil })
+			if err != nil || run.Here != first {
+				t.Errorf("once, first %v: %+v, %v", first, run, err)
+			}
+			if _, err := o.Last(ctx); err != nil {
+				t.Errorf("once: %v", err)
 			}
 		}
+
+		of := func() *holdfast.Election {
+			return s.client(t, role.name).Election(role.name+"/election", holdfast.TTL(lasts))
+		}
+		sees := backend.Watch(t, of())
+		leader := backend.Campaign(ctx, of())
+		leader.Elected(t)
+		for sees() == "" {
+		}
+		next := backend.Campaign(ctx, of())
+		backend.Waiters(t, operator.Mutex(role.name+"/election"), 1)
+		leader.Answer <- nil
+		next.Elected(t)
+		next.Answer <- nil
+		for sees() != "" {
+		}
+		if err := errors.Join(leader.Ran(t), next.Ran(t)); err != nil {
+			t.Errorf("an election: %v", err)
+		}
 	})
-}
-
-// takingSeveral acquires two locks at once, and then waits for them one by one.
-func takingSeveral(j job) error {
-	ctx := context.Background()
-	operator, one, two := j.client(j.t, ""), j.client(j.t, j.name), j.client(j.t, j.name)
-	names := []string{j.name + "/one", j.name + "/two"}
-	lease, err := one.Multi(names, holdfast.TTL(lasts)).TryAcquire(ctx)
-	if err != nil {
-		return err
-	}
-	waiting := j.queue(ctx, operator.Mutex(names[0]), two.Multi(names, holdfast.TTL(lasts)))
-	if err := lease.Release(ctx); err != nil {
-		return err
-	}
-	return result(waiting)
-}
-
-// runningOnce runs a job, finds it done, and asks when that was.
-func runningOnce(j job) error {
-	ctx := context.Background()
-	window := holdfast.Slot("monday", time.Minute)
-	for _, first := range []bool{true, false} {
-		o := j.client(j.t, j.name).Once(j.name+"/once", window, holdfast.TTL(lasts))
-		run, err := o.Do(ctx, func(context.Context, *holdfast.Lease) (string, error) { return "done", nil })
-		if err != nil {
-			return err
-		}
-		if run.Here != first {
-			return fmt.Errorf("first %v: %+v", first, run)
-		}
-		if _, err := o.Last(ctx); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// electing leads, while another candidate waits and a third client watches.
-func electing(j job) error {
-	of := func() *holdfast.Election {
-		return j.client(j.t, j.name).Election(j.name+"/election", holdfast.TTL(lasts))
-	}
-	sees := backend.Watch(j.t, of())
-	first := backend.Campaign(j.t.Context(), of())
-	first.Elected(j.t)
-	for sees() == "" {
-	}
-	second := backend.Campaign(j.t.Context(), of())
-	backend.Waiters(j.t, j.client(j.t, "").Mutex(j.name+"/election"), 1)
-	first.Answer <- nil
-	second.Elected(j.t)
-	second.Answer <- nil
-	for sees() != "" {
-	}
-	return errors.Join(first.Ran(j.t), second.Ran(j.t))
 }
 
 // readingAndWriting makes readers hold a lock together, makes one of them the writer and a reader again, and
@@ -418,13 +380,9 @@ func inspecting(j job) error {
 		return fmt.Errorf("listed: %q", names)
 	}
 	// The key that has this name is not the role's. It hides nothing.
-	for _, name := range []string{lease.Name(), j.name + "/free"} {
-		names, err := list(ctx, user, name)
-		if err != nil {
-			return err
-		}
-		if len(names) > 0 != (name == lease.Name()) {
-			return fmt.Errorf("listed by the name %s: %q", name, names)
+	for name, want := range map[string]int{lease.Name(): 1, j.name + "/free": 0} {
+		if names, err := list(ctx, user, name); err != nil || len(names) != want {
+			return fmt.Errorf("listed by the name %s: %q, %w", name, names, err)
 		}
 	}
 	return lease.Release(ctx)
@@ -631,54 +589,50 @@ func TestRolesCannotDoMore(t *testing.T) {
 			value, is = wire.ParseValue(before)
 			return is && value.Fence == lease.Fence()
 		})
-		for _, user := range []string{"inspector"} {
-			c := s.client(t, user)
-			for _, name := range []string{"free", "held"} {
-				short, cancel := context.WithTimeout(ctx, 30*time.Second)
-				_, err1 := c.Mutex(name).TryAcquire(short)
-				_, err2 := c.Mutex(name).Acquire(short)
-				cancel()
-				if !errors.Is(err1, holdfast.ErrDenied) || !errors.Is(err2, holdfast.ErrDenied) {
-					t.Errorf("%s takes the lock %q: %v, %v", user, name, err1, err2)
-				}
-			}
-			for _, mode := range []string{"t", "w", "l"} {
-				reply, err := s.run(t, user, script.Acquire(), "free", mode, "AAAAAAAAAAAAAAAAAAAAAA", "1000", "0", "1", "{}", "1000", "holdfast:c:x", "")
-				if err == nil && strings.HasPrefix(reply, "granted") {
-					t.Errorf("%s is %s", user, reply)
-				}
-				reply, err = s.run(t, user, script.ShareAcquire(), "free", mode, "AAAAAAAAAAAAAAAAAAAAAA", "1000", "0", "1", "{}", "sem", "2", "1", "1000", "holdfast:c:x", "")
-				if err == nil && strings.HasPrefix(reply, "granted") {
-					t.Errorf("%s is %s a permit", user, reply)
-				}
-			}
-			for _, command := range [][]any{
-				{"SET", "holdfast:{free}", "x", "NX", "PX", "1000"}, {"PEXPIRE", "holdfast:{held}", "3600000"}, {"APPEND", "holdfast:{held}", "+"},
-				{"HSET", "holdfast:{free}", "kind", "sem"}, {"PERSIST", "holdfast:{held}"},
-				{"ZADD", "holdfast:{held}:q", "1", "x"}, {"PUBLISH", "holdfast:c:x", "hf2 standby x 1 1"}, {"CONFIG", "GET", "*"}, {"FLUSHALL"},
-			} {
-				if err := s.redis(t, user).Do(ctx, command...).Err(); !errors.Is(denied(err), holdfast.ErrDenied) {
-					t.Errorf("%s: %v: %v", user, command, err)
-				}
-			}
-		}
-		for _, command := range [][]any{{"APPEND", "holdfast:{held}", "+"}, {"PERSIST", "holdfast:{held}"}, {"SUBSCRIBE", "holdfast:c:x"}, {"CONFIG", "GET", "*"}, {"FLUSHALL"}} {
-			if err := s.redis(t, "breaker").Do(ctx, command...).Err(); !errors.Is(denied(err), holdfast.ErrDenied) {
-				t.Errorf("breaker: %v: %v", command, err)
+		c := s.client(t, "inspector")
+		for _, name := range []string{"free", "held"} {
+			short, cancel := context.WithTimeout(ctx, 30*time.Second)
+			_, err1 := c.Mutex(name).TryAcquire(short)
+			_, err2 := c.Mutex(name).Acquire(short)
+			cancel()
+			if !errors.Is(err1, holdfast.ErrDenied) || !errors.Is(err2, holdfast.ErrDenied) {
+				t.Errorf("inspector takes the lock %q: %v, %v", name, err1, err2)
 			}
 		}
 		flags := ""
 		if s.cluster {
 			flags = "c"
 		}
-		if reply, err := s.run(t, "inspector", script.Renew(), "held", flags, value.Token, "3600000", "0", fmt.Sprint(value.Fence)); err == nil && !strings.HasPrefix(reply, "error ") {
-			t.Errorf("inspector renews: %s", reply)
+		for _, mode := range []string{"t", "w", "l"} {
+			args, wait := []string{mode + flags, "AAAAAAAAAAAAAAAAAAAAAA", "1000", "0", "1", "{}"}, []string{"1000", "holdfast:c:x", ""}
+			mutex, err1 := s.run(t, "inspector", script.Acquire(), "free", slices.Concat(args, wait)...)
+			permit, err2 := s.run(t, "inspector", script.ShareAcquire(), "free", slices.Concat(args, []string{"sem", "2", "1"}, wait)...)
+			if err1 == nil && strings.HasPrefix(mutex, "granted") || err2 == nil && strings.HasPrefix(permit, "granted") {
+				t.Errorf("inspector acquires: %s, %s", mutex, permit)
+			}
 		}
-		if reply, err := s.run(t, "inspector", script.Release(), "held", flags, value.Token, "", "0"); err == nil && !strings.HasPrefix(reply, "error ") {
-			t.Errorf("inspector releases: %s", reply)
+		for _, use := range []struct {
+			script script.Script
+			args   []string
+		}{{script.Renew(), []string{"3600000", "0", fmt.Sprint(value.Fence)}}, {script.Release(), []string{"", "0"}}} {
+			reply, err := s.run(t, "inspector", use.script, "held", append([]string{flags, value.Token}, use.args...)...)
+			if err == nil && !strings.HasPrefix(reply, "error ") {
+				t.Errorf("inspector uses a token that it has read to %s: %s", use.script.Name, reply)
+			}
 		}
-		if err := s.redis(t, "inspector").Del(ctx, "holdfast:{held}").Err(); !errors.Is(denied(err), holdfast.ErrDenied) {
-			t.Errorf("inspector deletes: %v", err)
+		for user, commands := range map[string][][]any{
+			"inspector": {
+				{"SET", "holdfast:{free}", "x", "NX", "PX", "1000"}, {"PEXPIRE", "holdfast:{held}", "3600000"}, {"APPEND", "holdfast:{held}", "+"},
+				{"HSET", "holdfast:{free}", "kind", "sem"}, {"PERSIST", "holdfast:{held}"}, {"DEL", "holdfast:{held}"},
+				{"ZADD", "holdfast:{held}:q", "1", "x"}, {"PUBLISH", "holdfast:c:x", "hf2 standby x 1 1"}, {"CONFIG", "GET", "*"}, {"FLUSHALL"},
+			},
+			"breaker": {{"APPEND", "holdfast:{held}", "+"}, {"PERSIST", "holdfast:{held}"}, {"SUBSCRIBE", "holdfast:c:x"}, {"CONFIG", "GET", "*"}, {"FLUSHALL"}},
+		} {
+			for _, command := range commands {
+				if err := s.redis(t, user).Do(ctx, command...).Err(); !errors.Is(denied(err), holdfast.ErrDenied) {
+					t.Errorf("%s: %v: %v", user, command, err)
+				}
+			}
 		}
 		if now := rdb.Get(ctx, "holdfast:{held}").Val(); now != before {
 			t.Errorf("the lock was %q and is %q", before, now)

@@ -13,16 +13,11 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
-// snippet is a command in a document, with the following lines up to the end of its block, as people paste it.
-type snippet struct {
-	file  string
-	lines []string
-}
-
-func snippets(t *testing.T) (all []snippet) {
+// snippets returns the commands in docs/SECURITY.md that make users, each with the following lines up to the end of its block, as people
+// paste it.
+func snippets(t *testing.T) (all [][]string) {
 	t.Helper()
-	const file = "SECURITY.md"
-	text, err := os.ReadFile(filepath.Join(docs, file))
+	text, err := os.ReadFile(filepath.Join(docs, "SECURITY.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -31,11 +26,11 @@ func snippets(t *testing.T) (all []snippet) {
 		line = strings.TrimSpace(line)
 		switch {
 		case strings.HasPrefix(line, "ACL SETUSER "):
-			all, inside = append(all, snippet{file, []string{line}}), true
+			all, inside = append(all, []string{line}), true
 		case line == "" || line == "```":
 			inside = false
 		case inside:
-			all[len(all)-1].lines = append(all[len(all)-1].lines, line)
+			all[len(all)-1] = append(all[len(all)-1], line)
 		}
 	}
 	return all
@@ -86,12 +81,12 @@ func TestACLsWorkAsTheyArePasted(t *testing.T) {
 			defer conn.Close()
 			replies := bufio.NewReader(conn)
 			seen := map[string]bool{}
-			for _, c := range snippets(t) {
-				name := strings.Fields(c.lines[0])[2]
-				for _, line := range c.lines {
+			for _, lines := range snippets(t) {
+				name := strings.Fields(lines[0])[2]
+				for _, line := range lines {
 					fmt.Fprintf(conn, "%s\r\n", line)
 					if reply, err := replies.ReadString('\n'); err != nil || !strings.HasPrefix(reply, "+OK") {
-						t.Errorf("%s: %.60s...: %q, %v", c.file, line, reply, err)
+						t.Errorf("%.60s...: %q, %v", line, reply, err)
 					}
 				}
 				role, made := strings.Replace(name, "locks", "locker", 1), users(s)[name]
@@ -101,7 +96,7 @@ func TestACLsWorkAsTheyArePasted(t *testing.T) {
 				case want[role+"-cluster"]:
 					seen[name+"-cluster"] = true
 				default:
-					t.Errorf("%s: %s has the rules\n%s\nwant\n%s", c.file, name, made, want[role])
+					t.Errorf("%s has the rules\n%s\nwant\n%s", name, made, want[role])
 				}
 				if _, err := s.Do("ACL", "DELUSER", name); err != nil {
 					t.Fatal(err)

@@ -11,7 +11,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-	"unicode"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/rueidis"
@@ -25,7 +24,6 @@ import (
 	"github.com/holdfast-go/holdfast/internal/wire"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
-	"github.com/holdfast-go/holdfast/tests/internal/soak"
 )
 
 // hostileValues are values that a program could write into a lock's key.
@@ -47,64 +45,51 @@ var hostileValues = []string{
 // work whatever it contains.
 func TestHostileValues(t *testing.T) {
 	t.Parallel()
-	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
-		if b.Name != server.One(t).Name && !soak.Long() {
-			return // every server treats them as bytes
-		}
-		c := b.Client(t, &unhurried)
-		rdb := b.Redis(t)
-		ctx := t.Context()
-		for i, value := range hostileValues {
-			for _, exact := range []bool{false, true} {
-				name := fmt.Sprint("h", i)
-				l, key := c.Mutex(name), "holdfast:{"+name+"}"
-				if exact {
-					key = "shared-" + name
-					l = c.MutexKey(key)
-				}
-				if err := rdb.Set(ctx, key, value, time.Minute).Err(); err != nil {
-					t.Fatal(err)
-				}
-				_, err := l.TryAcquire(ctx)
-				var held *holdfast.HeldError
-				if !errors.As(err, &held) {
-					t.Errorf("%.60q: %v", value, err)
-					continue
-				}
-				presentable(t, "TryAcquire", err)
-				h, err := backend.HolderOf(ctx, l)
-				if err != nil {
-					t.Errorf("%.60q: Holder: %v", value, err)
-				}
-				if n := len(h.Owner) + len(h.Host) + len(fmt.Sprint(h.Meta)); n > 2048 {
-					t.Errorf("%.60q: a holder of %d bytes", value, n)
-				}
-				if _, err := json.Marshal(h); err != nil {
-					t.Errorf("%.60q: as JSON: %v", value, err)
-				}
-				if now := rdb.Get(ctx, key).Val(); now != value {
-					t.Errorf("%.60q has become %.60q", value, now)
-				}
-				// A lock with a waiter may be marked, and is acquired when the value is gone.
-				next := backend.Start(t, l)
-				backend.Waiters(t, l, 1)
-				rdb.Del(ctx, key)
-				if i%8 == 0 { // a foreign value or an hf2 one; the wait takes up to 250 ms plus a look
-					c2 := b.Client(t, &unhurried)
-					var l2 *holdfast.Lock
-					if l2 = c2.Mutex(name); exact {
-						l2 = c2.MutexKey(key)
-					}
-					if lease, err := l2.TryAcquire(ctx); err == nil {
-						backend.Release(t, lease)
-					}
-				} else if lease, err := l.TryAcquire(ctx); err == nil {
-					backend.Release(t, lease)
-				}
-				backend.Release(t, backend.Receive(t, next))
+	b := backend.One(t) // every server treats them as bytes
+	c := b.Client(t, &unhurried)
+	rdb := b.Redis(t)
+	ctx := t.Context()
+	for i, value := range hostileValues {
+		for _, exact := range []bool{false, true} {
+			name := fmt.Sprint("h", i)
+			l, key := c.Mutex(name), "holdfast:{"+name+"}"
+			if exact {
+				key = "shared-" + name
+				l = c.MutexKey(key)
 			}
+			if err := rdb.Set(ctx, key, value, time.Minute).Err(); err != nil {
+				t.Fatal(err)
+			}
+			_, err := l.TryAcquire(ctx)
+			var held *holdfast.HeldError
+			if !errors.As(err, &held) {
+				t.Errorf("%.60q: %v", value, err)
+				continue
+			}
+			presentable(t, "TryAcquire", err)
+			h, err := backend.HolderOf(ctx, l)
+			if err != nil {
+				t.Errorf("%.60q: Holder: %v", value, err)
+			}
+			if n := len(h.Owner) + len(h.Host) + len(fmt.Sprint(h.Meta)); n > 2048 {
+				t.Errorf("%.60q: a holder of %d bytes", value, n)
+			}
+			if _, err := json.Marshal(h); err != nil {
+				t.Errorf("%.60q: as JSON: %v", value, err)
+			}
+			if now := rdb.Get(ctx, key).Val(); now != value {
+				t.Errorf("%.60q has become %.60q", value, now)
+			}
+			// A lock with a waiter may be marked, and is acquired when the value is gone.
+			next := backend.Start(t, l)
+			backend.Waiters(t, l, 1)
+			rdb.Del(ctx, key)
+			if lease, err := l.TryAcquire(ctx); err == nil {
+				backend.Release(t, lease)
+			}
+			backend.Release(t, backend.Receive(t, next))
 		}
-	})
+	}
 }
 
 // A server that does not know a command answers with its arguments: for EVALSHA, a token; for AUTH, the
@@ -253,37 +238,6 @@ func TestSecretsAreNotPrinted(t *testing.T) {
 			}
 		}
 	})
-}
-
-// When values of the library are printed, they say what they are.
-func TestWhatIsPrinted(t *testing.T) {
-	t.Parallel()
-	s := server.Start(t, server.One(t))
-	rdb := redis.NewClient(&redis.Options{Addr: s.Addr()})
-	t.Cleanup(func() { _ = rdb.Close() })
-	c, err := holdfastgoredis.New(rdb, &unhurried)
-	if err != nil {
-		t.Fatal(err)
-	}
-	backend.CloseWith(t, c)
-	l := c.Mutex("a \u202e\"b\"")
-	lease := backend.Acquire(t, l)
-	both := backend.Acquire(t, c.Multi([]string{"b", "c"}))
-	for _, verb := range []string{"%v", "%+v", "%#v", "%s"} {
-		for v, want := range map[any]string{
-			c: "holdfast.Client(holdfast: on " + s.Addr() + ")", l: `holdfast.Lock("a \u202e\"b\"")`,
-			lease: fmt.Sprintf(`holdfast.Lease("a \u202e\"b\"", fence %d)`, lease.Fence()),
-			both:  fmt.Sprintf(`holdfast.Lease("b, c", fence %d)`, both.Fence()),
-		} {
-			if got := fmt.Sprintf(verb, v); got != want {
-				t.Errorf("%s prints %q, want %q", verb, got, want)
-			}
-			if strings.ContainsFunc(fmt.Sprintf(verb, v), unicode.IsControl) {
-				t.Errorf("%q", fmt.Sprintf(verb, v))
-			}
-		}
-	}
-	backend.Release(t, lease)
 }
 
 // A printed driver does not show the options that it was made with.

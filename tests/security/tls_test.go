@@ -20,6 +20,15 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
+// mutual returns the configuration of a client that trusts an authority, and has a certificate from it.
+func mutual(t *testing.T, authority *pki.Authority) *tls.Config {
+	t.Helper()
+	return &tls.Config{
+		ServerName: "redis.test", RootCAs: authority.Pool(),
+		Certificates: []tls.Certificate{authority.Issue("client", time.Now().Add(time.Hour)).Load(t)},
+	}
+}
+
 // overTLS returns a client with that configuration.
 func overTLS(t *testing.T, addr string, c *tls.Config) *holdfast.Client {
 	t.Helper()
@@ -39,13 +48,8 @@ func TestEveryConnectionUsesTheUsersTLS(t *testing.T) {
 	t.Parallel()
 	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
 		authority := pki.NewAuthority(t, "authority")
-		hour := time.Now().Add(time.Hour)
-		addr := pki.Listen(t, b.Server, authority.Issue("redis.test", hour), authority)
-		mutual := &tls.Config{
-			ServerName: "redis.test", RootCAs: authority.Pool(),
-			Certificates: []tls.Certificate{authority.Issue("client", hour).Load(t)},
-		}
-		one, two := overTLS(t, addr, mutual), overTLS(t, addr, mutual)
+		addr := pki.Listen(t, b.Server, authority.Issue("redis.test", time.Now().Add(time.Hour)), authority)
+		one, two := overTLS(t, addr, mutual(t, authority)), overTLS(t, addr, mutual(t, authority))
 		lease := backend.Acquire(t, one.Mutex("a"))
 		if err := lease.Extend(t.Context(), time.Minute); err != nil {
 			t.Fatal(err)
@@ -70,10 +74,7 @@ func TestALoneCallerUsesTheUsersTLS(t *testing.T) {
 	s := server.Start(t, server.One(t))
 	authority := pki.NewAuthority(t, "authority")
 	addr := pki.Listen(t, s, authority.Issue("redis.test", time.Now().Add(time.Hour)), authority)
-	rdb := redis.NewClient(&redis.Options{Addr: addr, TLSConfig: &tls.Config{
-		ServerName: "redis.test", RootCAs: authority.Pool(),
-		Certificates: []tls.Certificate{authority.Issue("client", time.Now().Add(time.Hour)).Load(t)},
-	}})
+	rdb := redis.NewClient(&redis.Options{Addr: addr, TLSConfig: mutual(t, authority)})
 	d := drivertest.Of(holdfastgoredis.NewDriver(rdb))
 	t.Cleanup(func() {
 		_ = d.Close()
@@ -101,18 +102,14 @@ func TestALoneCallerUsesTheUsersTLS(t *testing.T) {
 func TestEveryConnectionToAClusterUsesTheUsersTLS(t *testing.T) {
 	t.Parallel()
 	authority := pki.NewAuthority(t, "authority")
-	hour := time.Now().Add(time.Hour)
 	node := server.StartCluster(t, server.One(t), 1)[0]
-	addr := pki.Listen(t, node, authority.Issue("redis.test", hour), authority)
+	addr := pki.Listen(t, node, authority.Issue("redis.test", time.Now().Add(time.Hour)), authority)
 	// The node announces its initial port to clients.
 	slots := func(context.Context) ([]redis.ClusterSlot, error) {
 		return []redis.ClusterSlot{{End: 16383, Nodes: []redis.ClusterNode{{Addr: addr}}}}, nil
 	}
 	open := func() *holdfast.Client {
-		rdb := redis.NewClusterClient(&redis.ClusterOptions{ClusterSlots: slots, TLSConfig: &tls.Config{
-			ServerName: "redis.test", RootCAs: authority.Pool(),
-			Certificates: []tls.Certificate{authority.Issue("client", hour).Load(t)},
-		}})
+		rdb := redis.NewClusterClient(&redis.ClusterOptions{ClusterSlots: slots, TLSConfig: mutual(t, authority)})
 		t.Cleanup(func() { _ = rdb.Close() })
 		c, err := holdfastgoredis.New(rdb, &unhurried)
 		if err != nil {
@@ -136,9 +133,8 @@ func TestWhoCannotShowACertificateIsRefused(t *testing.T) {
 		authority, stranger := pki.NewAuthority(t, "authority"), pki.NewAuthority(t, "stranger")
 		hour := time.Now().Add(time.Hour)
 		good := authority.Issue("redis.test", hour)
-		mine := []tls.Certificate{authority.Issue("client", hour).Load(t)}
 		trusting := func(change func(*tls.Config)) *tls.Config {
-			c := &tls.Config{ServerName: "redis.test", RootCAs: authority.Pool(), Certificates: mine}
+			c := mutual(t, authority)
 			change(c)
 			return c
 		}

@@ -309,35 +309,3 @@ func TestBatchesWithoutMemory(t *testing.T) {
 		c.only()
 	})
 }
-
-// Fault: A batch reaches a replica. It is refused with the error that connection pools understand.
-func TestBatchesRefuseAReplica(t *testing.T) {
-	t.Parallel()
-	backend.EachReal(t, func(t *testing.T, back *backend.Backend) {
-		c := crowd{newBench(t, back)}
-		c.take("a/A", "b/B")
-		before := c.value("{a}")
-		c.rdb.PExpire(t.Context(), "{a}", 30*time.Second)
-		keys, _, heads := locks([]string{"a/A", "b/B"}, nothing)
-		_, _, renewed := locks([]string{"a/A", "b/B"}, func(key string) string { return c.fence(key) + ":" })
-		_, _, strangers := locks([]string{"a/X", "b/X"}, nothing)
-		if err := c.rdb.ReplicaOf(t.Context(), "127.0.0.1", "1").Err(); err != nil { // nobody listens there
-			t.Fatal(err)
-		}
-		for what, ask := range map[string]func() (string, error){
-			"released": func() (string, error) { return c.ask(script.BatchRelease(), keys, heads...) },
-			"renewed": func() (string, error) {
-				return c.ask(script.BatchRenew(), keys, append(append([]any{""}, renewed...), 90000)...)
-			},
-		} {
-			if said, err := ask(); !redis.HasErrorPrefix(err, "READONLY") {
-				t.Errorf("%s: the replica says %q, %v", what, said, err)
-			}
-		}
-		c.expect("freed 1 2", c.said(script.BatchRelease(), keys, strangers...))
-		c.only("{a}", "{b}")
-		if left := c.rdb.PTTL(t.Context(), "{a}").Val(); c.value("{a}") != before || left > 30*time.Second {
-			t.Errorf("the lock was %q and is %q, for %v", before, c.value("{a}"), left)
-		}
-	})
-}

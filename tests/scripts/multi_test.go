@@ -6,8 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/holdfast-go/holdfast/internal/script"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
 )
@@ -128,23 +126,4 @@ func TestMulti(t *testing.T) {
 			})
 		})
 	}
-}
-
-func TestMultiRefusesAReplica(t *testing.T) {
-	t.Parallel()
-	backend.EachReal(t, func(t *testing.T, back *backend.Backend) {
-		b := newBench(t, back)
-		soon := b.later(time.Minute)
-		if _, err := b.both("A", soon); err != nil {
-			t.Fatal(err)
-		}
-		if err := b.rdb.ReplicaOf(t.Context(), "127.0.0.1", "1").Err(); err != nil { // nobody listens there
-			t.Fatal(err)
-		}
-		for _, token := range []string{"A", "B"} {
-			if _, err := b.both(token, soon); !redis.HasErrorPrefix(err, "READONLY") {
-				t.Errorf("the replica says to %s: %v", token, err)
-			}
-		}
-	})
 }

@@ -230,29 +230,3 @@ func TestNodes(t *testing.T) {
 		})
 	}
 }
-
-func TestNodesRefuseAReplica(t *testing.T) {
-	t.Parallel()
-	backend.EachReal(t, func(t *testing.T, back *backend.Backend) {
-		b := newBench(t, back)
-		id := b.admit()
-		b.node(script.NodeRaise(), "", 7, id)
-		b.vote("A")
-		soon := b.later(time.Minute)
-		if err := b.rdb.ReplicaOf(t.Context(), "127.0.0.1", "1").Err(); err != nil { // nobody listens there
-			t.Fatal(err)
-		}
-		for what, ask := range map[string]*redis.Cmd{
-			"acquired":  b.rdb.Eval(t.Context(), script.NodeAcquire().Source, nodeKeys, nodeFlags, "B", 60000, soon, info),
-			"had":       b.rdb.Eval(t.Context(), script.NodeAcquire().Source, nodeKeys, nodeFlags, "A", 60000, soon, info),
-			"fenced":    b.rdb.Eval(t.Context(), script.NodeFence().Source, nodeKeys, nodeFlags, "A", 20),
-			"counted":   b.rdb.Eval(t.Context(), script.NodeCounter().Source, nodeKeys, nodeFlags, ""),
-			"raised":    b.rdb.Eval(t.Context(), script.NodeRaise().Source, nodeKeys, nodeFlags, "", 20, id),
-			"announced": b.rdb.Eval(t.Context(), script.Announce().Source, []string{"{k}"}, "", "", "channel"),
-		} {
-			if err := ask.Err(); !redis.HasErrorPrefix(err, "READONLY") {
-				t.Errorf("%s: the replica says %v", what, err)
-			}
-		}
-	})
-}

@@ -4,8 +4,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/holdfast-go/holdfast/internal/script"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
 )
@@ -145,31 +143,6 @@ func TestOnceOutOfMemory(t *testing.T) {
 		b.expect("completed T T 1", b.complete("A", "7", ""))
 		if reply := b.begin("A", 1, "8", 0); reply[:9] != "error OOM" && reply[:9] != "done T T " {
 			t.Errorf("another try begins: %q", reply)
-		}
-	})
-}
-
-func TestOnceRefusesAReplica(t *testing.T) {
-	t.Parallel()
-	backend.EachReal(t, func(t *testing.T, back *backend.Backend) {
-		b := newBench(t, back)
-		b.acquire("t", "A")
-		b.begin("A", 0, "7", 0)
-		if err := b.rdb.ReplicaOf(t.Context(), "127.0.0.1", "1").Err(); err != nil { // nobody listens there
-			t.Fatal(err)
-		}
-		keys := []string{"{k}", "{k}:once"}
-		for what, ask := range map[string]*redis.Cmd{
-			"begun":              b.rdb.Eval(t.Context(), script.OnceBegin().Source, keys, "", "A", 0, keep, "8", 0),
-			"begun again":        b.rdb.Eval(t.Context(), script.OnceBegin().Source, keys, "", "A", 0, keep, "7", 0),
-			"begun by another":   b.rdb.Eval(t.Context(), script.OnceBegin().Source, keys, "", "B", 0, keep, "8", 0),
-			"no tries":           b.rdb.Eval(t.Context(), script.OnceBegin().Source, keys, "", "A", 0, keep, "8", 1),
-			"completed":          b.rdb.Eval(t.Context(), script.OnceComplete().Source, keys, "", "A", keep, "7", info, ""),
-			"another's complete": b.rdb.Eval(t.Context(), script.OnceComplete().Source, keys, "", "B", keep, "8", info, ""),
-		} {
-			if err := ask.Err(); !redis.HasErrorPrefix(err, "READONLY") {
-				t.Errorf("%s: the replica says %v", what, err)
-			}
 		}
 	})
 }

@@ -64,7 +64,7 @@ func TestALateNodeIsAskedWhoHoldsALock(t *testing.T) {
 }
 
 // wants makes a new process acquire the lock, and returns once nodes were asked more than n times, or it has given up.
-func (s *site) wants(ctx context.Context, n int64, acquire func(*holdfast.Lock, context.Context) (*holdfast.Lease, error), links []*proxy.Proxy) <-chan result {
+func (s *site) wants(ctx context.Context, n int64, acquire acquirer, links []*proxy.Proxy) <-chan result {
 	s.t.Helper()
 	var votes atomic.Int64
 	s.wrap = func(_ int, d drivertest.Driver) drivertest.Driver { return counted{d, &votes} }
@@ -78,6 +78,9 @@ func (s *site) wants(ctx context.Context, n int64, acquire func(*holdfast.Lock, 
 	backend.Eventually(s.t, "it has asked again and again, or given up", func() bool { return votes.Load() > n || len(results) > 0 })
 	return results
 }
+
+// acquirer is a way to acquire a lock.
+type acquirer func(*holdfast.Lock, context.Context) (*holdfast.Lease, error)
 
 // result is what an acquire returned.
 type result struct {
@@ -99,9 +102,7 @@ func TestMajorityComesBack(t *testing.T) {
 	t.Parallel()
 	each(t, 3, age, func(t *testing.T, s *site) {
 		s.retryTimeout = 10 * time.Minute
-		for what, acquire := range map[string]func(*holdfast.Lock, context.Context) (*holdfast.Lease, error){
-			"Acquire": (*holdfast.Lock).Acquire, "TryAcquire": (*holdfast.Lock).TryAcquire,
-		} {
+		for what, acquire := range map[string]acquirer{"Acquire": (*holdfast.Lock).Acquire, "TryAcquire": (*holdfast.Lock).TryAcquire} {
 			links := s.cutOff()
 			results := s.wants(t.Context(), 2, acquire, links)
 			for _, link := range links {
@@ -127,7 +128,8 @@ func TestContextEndsWithoutAMajority(t *testing.T) {
 		failed := s.wants(ctx, 2, (*holdfast.Lock).Acquire, s.cutOff())
 		cancel()
 		var few *holdfast.QuorumError
-		if err := (<-failed).err; !errors.Is(err, context.Canceled) || !errors.Is(err, holdfast.ErrUnavailable) || !errors.As(err, &few) || len(few.Nodes) < 2 {
+		err := (<-failed).err
+		if !errors.Is(err, context.Canceled) || !errors.Is(err, holdfast.ErrUnavailable) || !errors.As(err, &few) || len(few.Nodes) < 2 {
 			t.Errorf("Acquire: %v", err)
 		}
 		s.cleaned()

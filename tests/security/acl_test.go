@@ -626,7 +626,9 @@ func TestRolesCannotDoMore(t *testing.T) {
 				{"HSET", "holdfast:{free}", "kind", "sem"}, {"PERSIST", "holdfast:{held}"}, {"DEL", "holdfast:{held}"},
 				{"ZADD", "holdfast:{held}:q", "1", "x"}, {"PUBLISH", "holdfast:c:x", "hf2 standby x 1 1"}, {"CONFIG", "GET", "*"}, {"FLUSHALL"},
 			},
-			"breaker": {{"APPEND", "holdfast:{held}", "+"}, {"PERSIST", "holdfast:{held}"}, {"SUBSCRIBE", "holdfast:c:x"}, {"CONFIG", "GET", "*"}, {"FLUSHALL"}},
+			"breaker": {
+				{"APPEND", "holdfast:{held}", "+"}, {"PERSIST", "holdfast:{held}"}, {"SUBSCRIBE", "holdfast:c:x"}, {"CONFIG", "GET", "*"}, {"FLUSHALL"},
+			},
 		} {
 			for _, command := range commands {
 				if err := s.redis(t, user).Do(ctx, command...).Err(); !errors.Is(denied(err), holdfast.ErrDenied) {

@@ -291,7 +291,9 @@ func lie(t *testing.T, replies, news []byte) {
 }
 
 // got is did for a call that returns something.
-func got[T any](did func(string, time.Duration, func() error) error, what string, limit time.Duration, get func() (T, error)) (value T, err error) {
+func got[T any](
+	did func(string, time.Duration, func() error) error, what string, limit time.Duration, get func() (T, error),
+) (value T, err error) {
 	err = did(what, limit, func() error {
 		value, err = get()
 		return err

@@ -274,35 +274,24 @@ func TestBatchScripts(t *testing.T) {
 			c.expect("renewed T P 0 0", seen(c.alone(script.Renew(), "", "shorter/A", 50000, 0, fence)))
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			backend.Each(t, func(t *testing.T, back *backend.Backend) {
-				back.Redis(t).FlushAll(t.Context())
-				test(crowd{newBench(t, back)})
-			})
-		})
+		t.Run(name, func(t *testing.T) { onEach(t, func(_ *testing.T, b bench) { test(crowd{b}) }) })
 	}
 }
 
 // Fault: The server has no memory. Leases can be renewed, without writing the fence, and released.
 func TestBatchesWithoutMemory(t *testing.T) {
-	t.Parallel()
-	backend.EachReal(t, func(t *testing.T, back *backend.Backend) {
-		c := crowd{newBench(t, back)}
+	onEachReal(t, func(t *testing.T, b bench) {
+		c := crowd{b}
 		fence := c.take("a/A", "b/B")
 		c.rdb.PExpire(t.Context(), "{a}", 10*time.Second)
-		if err := c.rdb.ConfigSet(t.Context(), "maxmemory", "1").Err(); err != nil {
-			t.Fatal(err)
-		}
+		c.configure("maxmemory", "1")
 		c.expect("kept T", c.keepAs(fence, 60000, "a/A", "b/B"))
 		c.expect("renewed T P 0 0", seen(c.alone(script.Renew(), "", "a/A", 60000, 0, fence)))
 		if left := c.rdb.PTTL(t.Context(), "{a}").Val().Milliseconds(); !c.below(left, 60000) {
 			t.Errorf("it lasts for %d ms", left)
 		}
 		c.expect("0", c.fence("{a}"))
-		if err := c.rdb.ConfigSet(t.Context(), "maxmemory", "0").Err(); err != nil {
-			t.Fatal(err)
-		}
+		c.configure("maxmemory", "0")
 		c.expect("renewed T P 0 0", seen(c.alone(script.Renew(), "", "a/A", 60000, 0, fence)))
 		c.expect(fmt.Sprint(fence), c.fence("{a}"))
 		c.expect("freed", c.free("a/A", "b/B"))

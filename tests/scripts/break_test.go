@@ -9,7 +9,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/holdfast-go/holdfast/internal/script"
-	"github.com/holdfast-go/holdfast/tests/internal/backend"
 )
 
 const (
@@ -127,9 +126,9 @@ func TestBreak(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			backend.Each(t, func(t *testing.T, back *backend.Backend) {
+			onEach(t, func(t *testing.T, b bench) {
 				for _, f := range []form{plain, rlock} {
-					b := newBench(t, back)
+					b := newBench(t, b.back)
 					b.form = f
 					b.rdb.FlushAll(t.Context())
 					if f.name == rlock.name && name != "the grant that was seen" && name != "a fence that is not known yet" && name != "another program's" {
@@ -143,7 +142,7 @@ func TestBreak(t *testing.T) {
 }
 
 func TestShareBreak(t *testing.T) {
-	for name, test := range map[string]func(b bench){
+	cases(t, onEach, map[string]func(b bench){
 		"one permit of three": func(b bench) {
 			l := semaphore(b, 3)
 			for _, token := range []string{"A", "B", "C"} {
@@ -191,21 +190,12 @@ func TestShareBreak(t *testing.T) {
 				b.t.Errorf("the writer heard %q", got)
 			}
 		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			backend.Each(t, func(t *testing.T, back *backend.Backend) {
-				b := newBench(t, back)
-				b.rdb.FlushAll(t.Context())
-				test(b)
-			})
-		})
-	}
+	})
 }
 
 // A break that cannot be recorded, or has no fence, changes nothing, and is not remembered as one that did.
 func TestBreakWithoutAJournal(t *testing.T) {
-	backend.Each(t, func(t *testing.T, back *backend.Backend) {
-		b := newBench(t, back)
+	onEach(t, func(t *testing.T, b bench) {
 		wrong := func(what string, s script.Script) {
 			b.t.Helper()
 			b.rdb.Set(t.Context(), journal, "another program's", 0)
@@ -239,9 +229,7 @@ func TestBreakWithoutAJournal(t *testing.T) {
 
 // The journal keeps the latest entries, and tells them in pages, the latest first, without those that are none.
 func TestJournal(t *testing.T) {
-	backend.Each(t, func(t *testing.T, back *backend.Backend) {
-		b := newBench(t, back)
-		b.rdb.FlushAll(t.Context())
+	onEach(t, func(t *testing.T, b bench) {
 		note := func(id string) {
 			b.t.Helper()
 			reply, err := b.rdb.Eval(t.Context(), script.Note().Source, []string{journal}, "", id, "channel-h", "revoked", "k3v9x2ab", 17, 0, "mutex", "{k}", remark, "").Text()

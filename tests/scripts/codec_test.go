@@ -8,7 +8,6 @@ import (
 
 	"github.com/holdfast-go/holdfast/internal/codec"
 	"github.com/holdfast-go/holdfast/internal/wire"
-	"github.com/holdfast-go/holdfast/tests/internal/backend"
 )
 
 // ask sends a request, and returns its reply, whose first word must be want.
@@ -78,9 +77,7 @@ func (b bench) expectValue(about, got string, want ...string) {
 // The scripts build a lock's value, and so does the library, which deletes by it. Both are the same, byte for
 // byte.
 func TestValuesAreBuiltAlike(t *testing.T) {
-	t.Parallel()
-	backend.Each(t, func(t *testing.T, back *backend.Backend) {
-		b := newBench(t, back)
+	onEach(t, func(t *testing.T, b bench) {
 		head := wire.NewHead("A")
 		for _, info := range infos {
 			b.rdb.FlushAll(t.Context())
@@ -127,9 +124,7 @@ func TestValuesAreBuiltAlike(t *testing.T) {
 }
 
 func TestValuesOnNodesAreBuiltAlike(t *testing.T) {
-	t.Parallel()
-	backend.EachReal(t, func(t *testing.T, back *backend.Backend) {
-		b := newBench(t, back)
+	onEachReal(t, func(t *testing.T, b bench) {
 		head, l := wire.NewHead("A"), nodeLockOf("k")
 		for _, info := range infos {
 			b.rdb.FlushAll(t.Context())
@@ -150,9 +145,7 @@ func (b bench) serves(l codec.Lock) {
 
 // The scripts build a waiter's member, and so does the library, which leaves the queue by it.
 func TestMembersAreBuiltAlike(t *testing.T) {
-	t.Parallel()
-	backend.Each(t, func(t *testing.T, back *backend.Backend) {
-		b := newBench(t, back)
+	onEach(t, func(t *testing.T, b bench) {
 		type waiter struct {
 			codec.Request[codec.AcquireReply]
 			queue, member string

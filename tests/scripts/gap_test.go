@@ -14,8 +14,7 @@ import (
 // In the gap after a chain of hand-overs none of our clients gets the lock: neither those that wait when it
 // begins, nor those that come, nor those whose predecessor leaves.
 func TestGap(t *testing.T) {
-	t.Parallel()
-	backend.Each(t, func(t *testing.T, back *backend.Backend) {
+	onEach(t, func(t *testing.T, b bench) {
 		const gap = 10 * time.Millisecond
 		comes := []any{"wk", "D", 60000, 0, 1, info, claim, "channel-B", ""}
 		for what, asks := range map[string][]call{
@@ -27,13 +26,13 @@ func TestGap(t *testing.T) {
 			// If the machine stalls, the test may be too late for a gap.
 			seen := false
 			for n := 0; n < 100 && !seen; n++ {
-				back.Redis(t).FlushAll(t.Context())
-				b := newBench(t, back)
+				b.rdb.FlushAll(t.Context())
+				b := newBench(t, b.back)
 				b.listen("B")
 				b.acquire("tk", "A")
 				b.acquire("wk", "B")
 				time.Sleep(55 * time.Millisecond) // longer than a chain
-				replies, took, free := b.together(back, append([]call{{script.Release(), []any{"k", "A", "", 0}}}, asks...))
+				replies, took, free := b.together(append([]call{{script.Release(), []any{"k", "A", "", 0}}}, asks...))
 				if seen = took < gap; seen && !free {
 					t.Errorf("%s: %q, and the gap is over", what, replies)
 				}
@@ -55,9 +54,9 @@ type call struct {
 // how long that took by the server's clock from the first reply on, and whether the lock was free then. The
 // embedded server answers before it has read everything, over connections that delay nothing, and its time
 // stands still meanwhile.
-func (b bench) together(back *backend.Backend, calls []call) (replies []string, took time.Duration, free bool) {
+func (b bench) together(calls []call) (replies []string, took time.Duration, free bool) {
 	b.t.Helper()
-	if back.Server == nil {
+	if b.back.Server == nil {
 		for _, c := range calls {
 			replies = append(replies, b.run(c.script, c.args...))
 		}
@@ -88,9 +87,7 @@ func timeOf(reply string) int64 { return number(strings.Fields(reply)[1]) }
 // After the gap the first waiter gets the lock. A gap whose end a clock has moved far into the future does not
 // count.
 func TestGapEnds(t *testing.T) {
-	t.Parallel()
-	backend.Each(t, func(t *testing.T, back *backend.Backend) {
-		b := newBench(t, back)
+	onEach(t, func(t *testing.T, b bench) {
 		b.listen("B")
 		b.acquire("tk", "A")
 		b.acquire("wk", "B")

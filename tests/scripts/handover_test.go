@@ -5,8 +5,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-
-	"github.com/holdfast-go/holdfast/tests/internal/backend"
 )
 
 // handOverCalls is how many commands the scripts of one hand-over call while a few wait: 10 in the release, 9 in
@@ -15,10 +13,8 @@ const handOverCalls = 19
 
 // A hand-over calls no more commands than that.
 func TestCommandsOfAHandOver(t *testing.T) {
-	t.Parallel()
-	backend.EachReal(t, func(t *testing.T, back *backend.Backend) {
+	onEachReal(t, func(t *testing.T, b bench) {
 		const waiting, rounds = 4, 5
-		b := newBench(t, back)
 		token := func(n int) string { return "W" + strconv.Itoa(n) }
 		for n := range waiting + rounds {
 			b.listen(token(n))
@@ -28,14 +24,14 @@ func TestCommandsOfAHandOver(t *testing.T) {
 			b.acquire("w", token(n))
 		}
 
-		before := back.Server.CommandStats()
+		before := b.back.Server.CommandStats()
 		for n := range rounds {
 			if reply := b.acquire("w", token(n+waiting)); !strings.HasPrefix(reply, "queued ") {
 				t.Fatalf("the waiter is answered %q", reply)
 			}
 			b.expect("released T", b.release(token(n), "", 0))
 		}
-		calls := back.Server.CommandStats()
+		calls := b.back.Server.CommandStats()
 		maps.DeleteFunc(calls, func(command string, n int64) bool {
 			calls[command] -= before[command]
 			// These are the test's own; subscriptions are pinged as time passes.

@@ -66,7 +66,7 @@ end}
 
 // listenToAll subscribes to the channels of A to E, and on a real server to the sharded channels of the same names too. It returns
 // what reads the messages that came since it was called last.
-func listenToAll(b bench, back *backend.Backend) func() string {
+func listenToAll(b bench) func() string {
 	type source struct {
 		name, publish, channel string
 		messages               <-chan *redis.Message
@@ -75,7 +75,7 @@ func listenToAll(b bench, back *backend.Backend) func() string {
 	for _, token := range []string{"A", "B", "C", "D", "E"} {
 		channel := "channel-" + token
 		sources = append(sources, source{token, "PUBLISH", channel, b.listen(token)})
-		if back.Server == nil {
+		if b.back.Server == nil {
 			continue
 		}
 		ps := b.rdb.SSubscribe(b.t.Context(), channel)
@@ -275,9 +275,7 @@ func drawCase(r *rand.Rand) queueCase {
 // An acquire that queues in the short way, or reads the head of the queue, replies and does the same as one that asks by
 // single commands.
 func TestTheHeadOfAQueueTellsTheSame(t *testing.T) {
-	t.Parallel()
-	backend.Each(t, func(t *testing.T, back *backend.Backend) {
-		b := newBench(t, back)
+	onEach(t, func(t *testing.T, b bench) {
 		for _, token := range []string{"A", "B", "C", "D", "E"} {
 			go func(messages <-chan *redis.Message) {
 				for range messages {
@@ -379,10 +377,8 @@ func drawRelease(r *rand.Rand, flags []string) queueCase {
 
 // A release does not tell the waiter behind the next holder when to look, if that has promised to look meanwhile.
 func TestAPromiseSparesAMessage(t *testing.T) {
-	t.Parallel()
-	backend.Each(t, func(t *testing.T, back *backend.Backend) {
-		b := newBench(t, back)
-		messages := listenToAll(b, back)
+	onEach(t, func(t *testing.T, b bench) {
+		messages := listenToAll(b)
 		release := atStandstill(t, staged(script.Release()))
 		const now = standstill / 1000
 		for by, told := range map[int64]bool{now - 1: true, now: true, now + 1: false, now + claim: false, now + claim + 1: true} {
@@ -407,12 +403,10 @@ func TestAPromiseSparesAMessage(t *testing.T) {
 
 // A release that passes the lock on in the short way replies, does and tells the same as one that does not.
 func TestTheShortWayOfAReleaseDoesTheSame(t *testing.T) {
-	t.Parallel()
-	backend.Each(t, func(t *testing.T, back *backend.Backend) {
-		b := newBench(t, back)
-		messages := listenToAll(b, back)
+	onEach(t, func(t *testing.T, b bench) {
+		messages := listenToAll(b)
 		flags := []string{"", "", "", "k", "c", "c"}
-		if back.Server == nil {
+		if b.back.Server == nil {
 			flags = flags[:4] // it has no sharded channels
 		}
 		short := atStandstill(t, staged(script.Release()))
@@ -443,7 +437,7 @@ func TestTheShortWayOfAReleaseDoesTheSame(t *testing.T) {
 				untold++
 			}
 		}
-		if back.Server != nil && untold == 0 {
+		if b.back.Server != nil && untold == 0 {
 			t.Error("the short way never left a waiter to the rest that did not hear of its grant")
 		}
 		if ways[true] == 0 || ways[false] == 0 || heard["grant"] == 0 || heard["standby"] == 0 {
@@ -454,12 +448,10 @@ func TestTheShortWayOfAReleaseDoesTheSame(t *testing.T) {
 
 // A release that queues its caller's next waiter replies, does and tells the same as a release and an acquire.
 func TestAReleaseQueuesTheNextWaiter(t *testing.T) {
-	t.Parallel()
-	backend.Each(t, func(t *testing.T, back *backend.Backend) {
-		b := newBench(t, back)
-		messages := listenToAll(b, back)
+	onEach(t, func(t *testing.T, b bench) {
+		messages := listenToAll(b)
 		flags := []string{"", "", "k", "c"}
-		if back.Server == nil {
+		if b.back.Server == nil {
 			flags = flags[:3] // it has no sharded channels
 		}
 		release, acquire := atStandstill(t, staged(script.Release())), atStandstill(t, script.Acquire())
@@ -557,10 +549,8 @@ func blur(reply string) string {
 // Fault: A release that queues its caller's next waiter comes so late that the waiter is in the queue already. If the waiter gets the lock,
 // it is not queued again.
 func TestALateReleaseDoesNotQueueWhoGetsTheLock(t *testing.T) {
-	t.Parallel()
-	backend.Each(t, func(t *testing.T, back *backend.Backend) {
-		b := newBench(t, back)
-		listenToAll(b, back)
+	onEach(t, func(t *testing.T, b bench) {
+		listenToAll(b)
 		release := atStandstill(t, script.Release())
 		next := strings.Replace(member("N"), "channel-N", "channel-E", 1)
 		for i, queue := range [][]string{{next}, {next, member("B")}, {member("B"), next}} {

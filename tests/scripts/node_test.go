@@ -9,7 +9,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/holdfast-go/holdfast/internal/script"
-	"github.com/holdfast-go/holdfast/tests/internal/backend"
 )
 
 // nodeFlags are those of a node of a quorum whose longest lease is a minute.
@@ -64,7 +63,7 @@ func (b bench) behind() string {
 }
 
 func TestNodes(t *testing.T) {
-	for name, test := range map[string]func(b bench){
+	cases(t, onEachReal, map[string]func(b bench){
 		"looked at": func(b bench) {
 			look := func() string {
 				reply, err := b.rdb.Eval(b.t.Context(), script.Init().Source, []string{"{k}:mark"}, nodeFlags+"l", "").Text()
@@ -221,12 +220,5 @@ func TestNodes(t *testing.T) {
 				b.t.Error("the lock is half taken")
 			}
 		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			backend.EachReal(t, func(t *testing.T, back *backend.Backend) {
-				test(newBench(t, back))
-			})
-		})
-	}
+	})
 }

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/internal/script"
-	"github.com/holdfast-go/holdfast/tests/internal/backend"
 )
 
 const keep = 60000
@@ -31,7 +30,7 @@ func (b bench) complete(token, fence, result string) string {
 }
 
 func TestOnce(t *testing.T) {
-	for name, test := range map[string]func(b bench){
+	cases(t, onEach, map[string]func(b bench){
 		"completed": func(b bench) {
 			b.expect("none T 0", b.once(script.OnceLook(), "", "", 0))
 			b.expect("absent T", b.begin("A", 0, "7", 0))
@@ -120,26 +119,15 @@ func TestOnce(t *testing.T) {
 			b.expect(wrong, b.begin("A", 0, "7", 0))
 			b.expect(wrong, b.complete("A", "7", ""))
 		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			backend.Each(t, func(t *testing.T, back *backend.Backend) {
-				test(newBench(t, back))
-			})
-		})
-	}
+	})
 }
 
 // Fault: The server is out of memory. A completed run can be recorded, but none begun.
 func TestOnceOutOfMemory(t *testing.T) {
-	t.Parallel()
-	backend.EachReal(t, func(t *testing.T, back *backend.Backend) {
-		b := newBench(t, back)
+	onEachReal(t, func(t *testing.T, b bench) {
 		b.acquire("t", "A")
 		b.begin("A", 0, "7", 0)
-		if err := b.rdb.ConfigSet(t.Context(), "maxmemory", "1").Err(); err != nil {
-			t.Fatal(err)
-		}
+		b.configure("maxmemory", "1")
 		b.expect("completed T T 1", b.complete("A", "7", ""))
 		if reply := b.begin("A", 1, "8", 0); reply[:9] != "error OOM" && reply[:9] != "done T T " {
 			t.Errorf("another try begins: %q", reply)

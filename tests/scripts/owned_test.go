@@ -9,7 +9,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/holdfast-go/holdfast/internal/script"
-	"github.com/holdfast-go/holdfast/tests/internal/backend"
 )
 
 // owned returns an owner's lock.
@@ -33,7 +32,7 @@ func queuedFor(token, owner string) string {
 }
 
 func TestOwned(t *testing.T) {
-	for name, test := range map[string]func(b bench){
+	cases(t, onEach, map[string]func(b bench){
 		"again": func(b bench) {
 			l := owned(b)
 			b.expect("granted T P T 1", l.enter("t", "A", "me"))
@@ -160,16 +159,6 @@ func TestOwned(t *testing.T) {
 				b.t.Errorf("the first in the queue is told %q; a hold ends at %d", got, over)
 			}
 		},
-		"left": func(b bench) {
-			l := owned(b)
-			l.enter("t", "A", "me")
-			x, y := b.listen("X"), b.listen("Y")
-			l.enter("w", "X", "you")
-			l.enter("w", "Y", "her")
-			b.expect("left T", l.release("X", queuedFor("X", "you"), 0))
-			b.expect("hf2 standby Y T T", b.heard(y))
-			l.silent(x, "X")
-		},
 		"disowned": func(b bench) {
 			l := owned(b)
 			b.expect("free T", l.disown("r1", "me"))
@@ -247,10 +236,5 @@ func TestOwned(t *testing.T) {
 			b.expect(wrong, readWrite(b).acquire("t", "R", 1))
 			b.expect("error WRONGTYPE Operation against a key holding the wrong kind of value", b.acquire("t", "M"))
 		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			backend.Each(t, func(t *testing.T, back *backend.Backend) { test(newBench(t, back)) })
-		})
-	}
+	})
 }

@@ -348,10 +348,7 @@ func TestLatch(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			backend.Each(t, func(t *testing.T, back *backend.Backend) {
-				test(parties{newBench(t, back), "latch", 3})
-			})
+			onEach(t, func(_ *testing.T, b bench) { test(parties{b, "latch", 3}) })
 		})
 	}
 }
@@ -505,28 +502,21 @@ func TestBarrier(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			backend.Each(t, func(t *testing.T, back *backend.Backend) {
-				test(parties{newBench(t, back), "bar", 3})
-			})
+			onEach(t, func(_ *testing.T, b bench) { test(parties{b, "bar", 3}) })
 		})
 	}
 }
 
 // Fault: The server is out of memory. A party that has begun can end, and count down.
 func TestPartiesOutOfMemory(t *testing.T) {
-	t.Parallel()
-	backend.EachReal(t, func(t *testing.T, back *backend.Backend) {
-		l := parties{newBench(t, back), "latch", 3}
-		b := parties{bench{t, back.Redis(t), l.began, plain}, "bar", 2}
+	onEachReal(t, func(t *testing.T, bench bench) {
+		l, b := parties{bench, "latch", 3}, parties{bench, "bar", 2}
 		l.expect("granted T P T 1", l.join("A", 60000))
 		l.rdb.Rename(t.Context(), "{k}", "{k}latch")
 		b.expect("granted T P T 1", b.join("A", 60000))
 		b.expect("granted T P T 1", b.join("B", 60000))
 		b.rdb.Rename(t.Context(), "{k}", "{k}barrier")
-		if err := l.rdb.ConfigSet(t.Context(), "maxmemory", "1").Err(); err != nil {
-			t.Fatal(err)
-		}
+		l.configure("maxmemory", "1")
 		if got := l.count("X"); !strings.HasPrefix(got, "error OOM") {
 			t.Errorf("a new latch: %s", got)
 		}

@@ -8,18 +8,16 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/holdfast-go/holdfast/internal/script"
-	"github.com/holdfast-go/holdfast/tests/internal/backend"
 )
 
 // A lock is acquired in the very millisecond in which the last tombstone ended: the remaining time is rounded
 // up to a zero with a sign, which the server does not accept as a number.
 func TestATombstoneThatHasJustEnded(t *testing.T) {
-	t.Parallel()
-	backend.Each(t, func(t *testing.T, back *backend.Backend) {
+	onEach(t, func(t *testing.T, b bench) {
 		seen := false
 		for n := 0; n < 100 && !seen; n++ {
-			back.Redis(t).FlushAll(t.Context())
-			b := newBench(t, back)
+			b.rdb.FlushAll(t.Context())
+			b := newBench(t, b.back)
 			ended := b.later(-time.Microsecond)
 			b.rdb.ZAdd(t.Context(), "{k}:q", redis.Z{Score: -float64(ended), Member: "x:Z"})
 			reply := b.run(script.Acquire(), "tk", "A", 60000, 0, 1, info)
@@ -37,9 +35,7 @@ func TestATombstoneThatHasJustEnded(t *testing.T) {
 
 // A queue lasts for a minute after each enqueue and each look, and as long as its tombstones need.
 func TestAQueueOutlastsTheTimeBetweenLooks(t *testing.T) {
-	t.Parallel()
-	backend.Each(t, func(t *testing.T, back *backend.Backend) {
-		b := newBench(t, back)
+	onEach(t, func(t *testing.T, b bench) {
 		b.listen("B")
 		b.acquire("tk", "A")
 		for _, mode := range []string{"wk", "lk"} {

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/internal/script"
-	"github.com/holdfast-go/holdfast/tests/internal/backend"
 )
 
 const redissonChannel = "redisson_lock__channel:{k}"
@@ -46,9 +45,7 @@ func (b bench) holds(token string) {
 }
 
 func TestRedissonsForm(t *testing.T) {
-	t.Parallel()
-	backend.Each(t, func(t *testing.T, back *backend.Backend) {
-		b := newBench(t, back)
+	onEach(t, func(t *testing.T, b bench) {
 		b.form = rlock
 		told := b.redissonHears()
 		expect := func(what string, want ...string) {
@@ -120,9 +117,7 @@ func TestRedissonsForm(t *testing.T) {
 
 // A client of Redisson that has entered again, or whose lock has no expiry, is a holder like any other.
 func TestRedissonsHoldersAreForeign(t *testing.T) {
-	t.Parallel()
-	backend.Each(t, func(t *testing.T, back *backend.Backend) {
-		b := newBench(t, back)
+	onEach(t, func(t *testing.T, b bench) {
 		b.form = rlock
 		b.take()
 		b.take()

@@ -9,7 +9,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/holdfast-go/holdfast/internal/script"
-	"github.com/holdfast-go/holdfast/tests/internal/backend"
 )
 
 // asking returns a function that makes requests to scripts that have these keys.
@@ -22,9 +21,7 @@ func (b bench) asking(keys ...string) func(s script.Script, args ...any) func() 
 // Fault: A script reaches a replica. It answers questions about holders only, and a batch that of whose the locks are: its data may be
 // outdated, and a client that it answered would stay with it. The error is the one that connection pools understand.
 func TestScriptsRefuseAReplica(t *testing.T) {
-	t.Parallel()
-	backend.EachReal(t, func(t *testing.T, back *backend.Backend) {
-		b := newBench(t, back)
+	onEachReal(t, func(t *testing.T, b bench) {
 		mutex, share := b.asking("{k}", "{k}:q", "{k}:f"), b.asking("{s}", "{s}:q", "{k}:f", "{s}:q:e")
 		nothing := b.asking("{n}", "{n}:q", "{k}:f", "{n}:q:e")
 		latch, barrier := b.asking("{l}", "{l}:q", "{k}:f", "{l}:q:e"), b.asking("{b}", "{b}:q", "{k}:f", "{b}:q:e")
@@ -142,7 +139,8 @@ func TestScriptsRefuseAReplica(t *testing.T) {
 			}
 		}
 		for what, ask := range map[string]func() error{
-			"holder": mutex(script.Holder(), "", "x"), "holders": share(script.ShareHolders(), "", "x", 0, 10), "a job": once(script.OnceLook(), "", "", 0),
+			"holder": mutex(script.Holder(), "", "x"), "holders": share(script.ShareHolders(), "", "x", 0, 10),
+			"a job": once(script.OnceLook(), "", "", 0),
 			"status": mutex(script.Status(), "", "x", "mutex", 0, 500, 1000), "scan": mutex(script.Scan(), "", "x", 0, 10, "*"),
 			"a batch of another's": batch(script.BatchRelease(), "hf2:X:", "hf2:X:"),
 		} {

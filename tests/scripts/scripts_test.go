@@ -19,13 +19,33 @@ import (
 // bench runs scripts on one server.
 type bench struct {
 	t     *testing.T
+	back  *backend.Backend
 	rdb   *redis.Client
 	began time.Time
 	form
 }
 
 func newBench(t *testing.T, back *backend.Backend) bench {
-	return bench{t, back.Redis(t), time.Now(), plain}
+	return bench{t, back, back.Redis(t), time.Now(), plain}
+}
+
+// onEach runs a test on the embedded server and on every real one.
+func onEach(t *testing.T, test func(t *testing.T, b bench)) {
+	t.Parallel()
+	backend.Each(t, func(t *testing.T, back *backend.Backend) { test(t, newBench(t, back)) })
+}
+
+// onEachReal runs a test on every real server.
+func onEachReal(t *testing.T, test func(t *testing.T, b bench)) {
+	t.Parallel()
+	backend.EachReal(t, func(t *testing.T, back *backend.Backend) { test(t, newBench(t, back)) })
+}
+
+// cases runs tests by their names with onEach or onEachReal.
+func cases(t *testing.T, on func(*testing.T, func(*testing.T, bench)), tests map[string]func(b bench)) {
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) { on(t, func(_ *testing.T, b bench) { test(b) }) })
+	}
 }
 
 // form is how a mutex is stored.
@@ -218,6 +238,14 @@ func (b bench) grantAnother() {
 
 // farAhead is the error if somebody has set the counter.
 const farAhead = "error BADFENCE the fence counter {k}:f leads the server's clock by more than a day: set that clock right if it is behind; if the counter was set by somebody, delete it, and fences follow the clock again"
+
+// configure changes a setting of a real server.
+func (b bench) configure(setting, value string) {
+	b.t.Helper()
+	if err := b.rdb.ConfigSet(b.t.Context(), setting, value).Err(); err != nil {
+		b.t.Fatal(err)
+	}
+}
 
 // listen subscribes to a waiter's channel. Messages are read at once: publishing to a subscriber that does not
 // read would block the embedded server.
@@ -415,24 +443,6 @@ func TestScripts(t *testing.T) {
 			b.expect("kept T", b.eval(script.ReleaseByKey(), "", "A"))
 			b.theirsIsIntact()
 		},
-		"chain on a shared key": func(b bench) {
-			b.expect("granted T P T 1", b.acquire("tk", "0"))
-			for n := 1; n <= 9; n++ {
-				b.listen(fmt.Sprint(n))
-				b.acquire("wk", fmt.Sprint(n))
-			}
-			gaps := 0
-			for n := range 9 {
-				b.eval(script.Release(), "k", fmt.Sprint(n), "", 0)
-				if b.rdb.Exists(b.t.Context(), "{k}").Val() == 0 {
-					gaps++
-					b.acquire("lk", fmt.Sprint(n+1)) // the lock that the standby is for
-				}
-			}
-			if gaps == 0 {
-				b.t.Error("nine hand-overs in a row without a gap")
-			}
-		},
 		"many fences within one ms": func(b bench) {
 			ms, last := b.later(time.Hour)/1000, int64(0)
 			issue := func(id string) {
@@ -477,9 +487,7 @@ func TestScripts(t *testing.T) {
 	} {
 		for _, f := range []form{plain, rlock} {
 			t.Run(name+"/"+f.name, func(t *testing.T) {
-				t.Parallel()
-				backend.Each(t, func(t *testing.T, back *backend.Backend) {
-					b := newBench(t, back)
+				onEach(t, func(_ *testing.T, b bench) {
 					b.form = f
 					test(b)
 				})
@@ -490,9 +498,7 @@ func TestScripts(t *testing.T) {
 
 // In Cluster mode a counter has no entries. Its last id tells all the same whether another may have had the lock.
 func TestAnEmptyCounterTellsItsLastFence(t *testing.T) {
-	t.Parallel()
-	backend.EachReal(t, func(t *testing.T, back *backend.Backend) {
-		b := newBench(t, back)
+	onEachReal(t, func(t *testing.T, b bench) {
 		soon, now := b.later(time.Minute), b.later(0)
 		granted := now - 10e6
 		reassert := func() string {
@@ -517,29 +523,21 @@ func TestAnEmptyCounterTellsItsLastFence(t *testing.T) {
 
 // The embedded server reveals no settings; a real one does.
 func TestSurvey(t *testing.T) {
-	t.Parallel()
-	backend.Each(t, func(t *testing.T, back *backend.Backend) {
-		b := newBench(t, back)
-		if back.Server == nil {
+	onEach(t, func(t *testing.T, b bench) {
+		if b.back.Server == nil {
 			b.expect("settings T - - -", b.eval(script.Survey(), "", "x"))
 			return
 		}
 		b.expect("settings T 0 noeviction master", b.eval(script.Survey(), "", "x"))
-		if err := b.rdb.ConfigSet(t.Context(), "maxmemory", "100mb").Err(); err != nil {
-			t.Fatal(err)
-		}
-		if err := b.rdb.ConfigSet(t.Context(), "maxmemory-policy", "volatile-ttl").Err(); err != nil {
-			t.Fatal(err)
-		}
+		b.configure("maxmemory", "100mb")
+		b.configure("maxmemory-policy", "volatile-ttl")
 		b.expect("settings T 104857600 volatile-ttl master", b.eval(script.Survey(), "", "x"))
 	})
 }
 
 // The kind of lock that has a name is returned in our own format, on every server.
 func TestWhatIs(t *testing.T) {
-	t.Parallel()
-	backend.Each(t, func(t *testing.T, back *backend.Backend) {
-		b := newBench(t, back)
+	onEach(t, func(t *testing.T, b bench) {
 		what := func(want string) {
 			t.Helper()
 			b.expect("holds T "+want, b.eval(script.WhatIs(), "", "x"))

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/internal/script"
-	"github.com/holdfast-go/holdfast/tests/internal/backend"
 )
 
 // queueing is how the scripts of a kind of lock are called.
@@ -43,9 +42,7 @@ func queueings(b bench) map[string]queueing {
 // Fault: Waiters at the head of the queue are dead. The one that must look when the lock may be free is the first
 // live one, and it is told that it is first.
 func TestStandbysGoToTheFirstThatIsAlive(t *testing.T) {
-	t.Parallel()
-	backend.Each(t, func(t *testing.T, back *backend.Backend) {
-		b := newBench(t, back)
+	onEach(t, func(t *testing.T, b bench) {
 		for _, dead := range []int{1, 6, 99, 300} {
 			for kind, q := range queueings(b) {
 				what := fmt.Sprintf("%s, %d dead", kind, dead)

@@ -7,66 +7,89 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/internal/script"
-	"github.com/holdfast-go/holdfast/tests/internal/backend"
 )
+
+// strictly is the flags of Strict mode with leases of up to a minute.
+const strictly = "s60000+0"
+
+// strict runs a script in Strict mode. Its keys are those of keysFor, and the server's mark.
+func (b bench) strict(s script.Script, args ...any) string {
+	b.t.Helper()
+	reply, err := b.rdb.Eval(b.t.Context(), s.Source, append(keysFor(s), "mark"), args...).Text()
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return volatile.ReplaceAllString(reply, "T")
+}
+
+// ready ends a quarantine. One begins when the mark is deleted.
+func (b bench) ready() {
+	b.t.Helper()
+	if err := b.rdb.Eval(b.t.Context(), script.Init().Source, []string{"mark"}, "f"+strictly, "x").Err(); err != nil {
+		b.t.Fatal(err)
+	}
+}
 
 // A waiter has the lock when the server enters quarantine, for instance because its first replica connects. A
 // late request of that waiter changes nothing.
 func TestALateCopyInQuarantineFreesNothing(t *testing.T) {
-	t.Parallel()
-	backend.EachReal(t, func(t *testing.T, back *backend.Backend) {
-		b := newBench(t, back)
-		mutex := func(mode, token string) (script.Script, []string, []any) {
-			return script.Acquire(), []string{"{k}", "{k}:q", "{k}:f", "mark"},
-				[]any{mode + "s60000+0", token, 60000, 0, 1, info, claim, "channel-" + token, ""}
-		}
-		writer := func(mode, token string) (script.Script, []string, []any) {
-			return script.ShareAcquire(), []string{"{k}", "{k}:q", "{k}:f", "{k}:q:e", "mark"},
-				[]any{mode + "s60000+0", token, 60000, 0, 1, info, "rw", everything, everything, claim, "channel-" + token, ""}
-		}
-		for kind, request := range map[string]func(mode, token string) (script.Script, []string, []any){"mutex": mutex, "writer": writer} {
-			send := func(mode, token string) string {
-				t.Helper()
-				s, keys, args := request(mode, token)
-				reply, err := b.rdb.Eval(t.Context(), s.Source, keys, args...).Text()
-				if err != nil {
-					t.Fatal(err)
-				}
-				return volatile.ReplaceAllString(reply, "T")
-			}
-			ready := func() {
-				t.Helper()
-				if err := b.rdb.Eval(t.Context(), script.Init().Source, []string{"mark"}, "fs60000+0", "x").Err(); err != nil {
-					t.Fatal(err)
-				}
-			}
+	onEachReal(t, func(t *testing.T, b bench) {
+		for kind, send := range map[string]func(mode string) string{
+			"mutex": func(mode string) string {
+				return b.strict(script.Acquire(), mode+strictly, "A", 60000, 0, 1, info, claim, "channel-A", "")
+			},
+			"writer": func(mode string) string {
+				return b.strict(script.ShareAcquire(), mode+strictly, "A", 60000, 0, 1, info, "rw", everything, everything, claim, "channel-A", "")
+			},
+		} {
 			b.rdb.FlushAll(t.Context())
-			ready()
-			b.expect("granted T P T 1", send("w", "A"))
+			b.ready()
+			b.expect("granted T P T 1", send("w"))
 			state := func() string {
 				return b.rdb.Get(t.Context(), "{k}").Val() + fmt.Sprint(b.rdb.HGetAll(t.Context(), "{k}").Val())
 			}
 			before := state()
 			b.rdb.Del(t.Context(), "mark")
 			for _, mode := range []string{"l", "w"} {
-				reply := send(mode, "A")
+				reply := send(mode)
 				b.expect("queued T P T 1 0 ours", reply)
 				if pttl := number(strings.Fields(reply)[2]); !b.below(pttl, time.Minute.Milliseconds()) {
 					t.Errorf("%s: %d ms are left", kind, pttl)
 				}
 			}
-			if after := state(); after != before {
-				t.Errorf("%s: the lock became %q, from %q", kind, after, before)
+			if after, n := state(), b.rdb.ZCard(t.Context(), "{k}:q").Val(); after != before || n != 0 {
+				t.Errorf("%s: the lock became %q, from %q; %d are in the queue", kind, after, before, n)
 			}
-			if n := b.rdb.ZCard(t.Context(), "{k}:q").Val(); n != 0 {
-				t.Errorf("%s: %d are in the queue", kind, n)
-			}
-			if reply := send("t", "A"); !strings.HasPrefix(reply, "quarantined ") {
+			if reply := send("t"); !strings.HasPrefix(reply, "quarantined ") {
 				t.Errorf("%s: %s", kind, reply)
 			}
 			// A waiter that was not told of it is told when the quarantine is over.
-			ready()
-			b.expect("granted T P T 1", send("l", "A"))
+			b.ready()
+			b.expect("granted T P T 1", send("l"))
 		}
+	})
+}
+
+// In Strict mode an adoption is a grant: after a loss of data the server may have an older state, from before
+// the lock was adopted, released and acquired by another.
+func TestNothingIsAdoptedInQuarantine(t *testing.T) {
+	onEachReal(t, func(t *testing.T, b bench) {
+		b.ready()
+		b.expect("granted T P T 1", b.strict(script.Acquire(), "t"+strictly, "A", 60000, 0, 1, info))
+		of := ticket{token: "A", fence: b.fence()}
+		adopt := func() string { return b.strict(script.Adopt(), b.adoption(strictly, "N", of, 60000, 0)...) }
+		b.rdb.Del(t.Context(), "mark")
+		b.expect("quarantined T P", adopt())
+		b.expect("renewed T P 0 0", b.strict(script.Renew(), strictly, "A", 60000, 0, of.fence)) // the ticket can be extended meanwhile
+		b.ready()
+		b.expect("adopted T P T", adopt())
+		value := b.read()
+		b.rdb.Del(t.Context(), "mark")
+		b.expect("quarantined T P", adopt()) // also when sent again
+		if got := b.read(); got != value {
+			t.Errorf("the lock became %q; it was %q", got, value)
+		}
+		b.ready()
+		b.expect("adopted T P T", adopt())
 	})
 }

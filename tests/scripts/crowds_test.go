@@ -1,6 +1,7 @@
 package scripts
 
 import (
+	"cmp"
 	"fmt"
 	"regexp"
 	"slices"
@@ -12,7 +13,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/holdfast-go/holdfast/internal/script"
-	"github.com/holdfast-go/holdfast/tests/internal/backend"
 )
 
 // most is how many dead holders, or waiters, a script may remove at once.
@@ -82,8 +82,7 @@ func inSteps(t *testing.T, size func() int64, call func() string) (reply string,
 
 // A crowd of dead holders is removed in steps, and until that is done no other answer is given.
 func TestDeadHoldersAreRemovedInSteps(t *testing.T) {
-	t.Parallel()
-	backend.Each(t, func(t *testing.T, back *backend.Backend) {
+	onEach(t, func(t *testing.T, b bench) {
 		for name, ask := range map[string]struct {
 			want string
 			call func(l shares) string
@@ -93,7 +92,7 @@ func TestDeadHoldersAreRemovedInSteps(t *testing.T) {
 			"released": {"released T", func(l shares) string { return l.release("A", "", 0) }},
 			"weighed":  {"weighed T P T", func(l shares) string { return l.weigh("A", everything) }},
 		} {
-			b := newBench(t, back)
+			b := newBench(t, b.back)
 			b.rdb.FlushAll(t.Context())
 			l := readWrite(b)
 			l.acquire("t", "A", 1)
@@ -118,9 +117,7 @@ func TestDeadHoldersAreRemovedInSteps(t *testing.T) {
 
 // A renewal does not remove what others have left.
 func TestRenewalsRemoveNobody(t *testing.T) {
-	t.Parallel()
-	backend.Each(t, func(t *testing.T, back *backend.Backend) {
-		b := newBench(t, back)
+	onEach(t, func(t *testing.T, b bench) {
 		l := readWrite(b)
 		l.acquire("t", "A", 1)
 		crowd := l.crowd(10, 1)
@@ -142,9 +139,7 @@ func TestRenewalsRemoveNobody(t *testing.T) {
 
 // No request makes the server go through all holders.
 func TestNoScriptLooksAtAllHolders(t *testing.T) {
-	t.Parallel()
-	backend.EachReal(t, func(t *testing.T, back *backend.Backend) {
-		b := newBench(t, back)
+	onEachReal(t, func(t *testing.T, b bench) {
 		l := readWrite(b)
 		crowd := l.crowd(700, 1)     // more than a server keeps in one piece
 		l.release(crowd[699], "", 0) // the last one, which the next would be told of
@@ -184,33 +179,27 @@ func TestNoScriptLooksAtAllHolders(t *testing.T) {
 	})
 }
 
-// All holders can be read page by page.
+// All holders can be read page by page, by themselves and in the lock's status.
 func TestHoldersInPages(t *testing.T) {
-	t.Parallel()
-	backend.Each(t, func(t *testing.T, back *backend.Backend) {
-		b := newBench(t, back)
+	onEach(t, func(t *testing.T, b bench) {
 		l := readWrite(b)
 		crowd := l.crowd(700, 1)
 		l.age(crowd[:100])
-		told := map[string]bool{}
-		token := regexp.MustCompile(`hf2:([^:]*):`)
-		for cursor := "0"; ; {
-			reply := b.run(script.ShareHolders(), "", "x", cursor, 50)
-			head, lines, _ := strings.Cut(reply, "\n")
-			for _, m := range token.FindAllStringSubmatch(lines, -1) {
-				told[m[1]] = true
+		for what, page := range map[string]func(cursor string) string{
+			"holders": func(cursor string) string { return b.run(script.ShareHolders(), "", "x", cursor, 50) },
+			"status":  func(cursor string) string { return b.run(script.Status(), "", "x", "rw", cursor, 50, 0) },
+		} {
+			told := map[string]bool{}
+			for cursor := ""; cursor != "0"; {
+				head, lines, _ := strings.Cut(page(cmp.Or(cursor, "0")), "\n")
+				words := strings.Fields(head) // the cursor is followed by the number of holders in a status
+				cursor = map[string]string{"holders": words[5], "status": words[len(words)-2]}[what]
+				for _, m := range regexp.MustCompile(`hf2:([^:]*):`).FindAllStringSubmatch(lines, -1) {
+					told[m[1]] = true
+				}
 			}
-			cursor = strings.Fields(head)[5]
-			if cursor == "0" {
-				break
-			}
-		}
-		if len(told) != 600 {
-			t.Errorf("%d holders are told, want 600", len(told))
-		}
-		for _, dead := range crowd[:100] {
-			if told[dead] {
-				t.Errorf("%s is told, whose hold is over", dead)
+			if len(told) != 600 || slices.ContainsFunc(crowd[:100], func(dead string) bool { return told[dead] }) {
+				t.Errorf("%s: %d holders are told, want 600 that live", what, len(told))
 			}
 		}
 	})
@@ -218,9 +207,7 @@ func TestHoldersInPages(t *testing.T) {
 
 // The index lasts as long as the holds in it, and is rebuilt if it was lost.
 func TestTheIndexOfHolds(t *testing.T) {
-	t.Parallel()
-	backend.Each(t, func(t *testing.T, back *backend.Backend) {
-		b := newBench(t, back)
+	onEach(t, func(t *testing.T, b bench) {
 		l := semaphore(b, 1000)
 		outlasts := func(what string) {
 			t.Helper()
@@ -283,10 +270,9 @@ func (b bench) deadWaiters(n int, score int64, more string) {
 // A queue of dead waiters is removed in steps. If the client that began has no reason to go on, the latest live
 // waiter is told to.
 func TestDeadWaitersAreRemovedInSteps(t *testing.T) {
-	t.Parallel()
-	backend.Each(t, func(t *testing.T, back *backend.Backend) {
+	onEach(t, func(t *testing.T, b bench) {
 		for _, kind := range []string{"mutex", "rw"} {
-			b := newBench(t, back)
+			b := newBench(t, b.back)
 			b.rdb.FlushAll(t.Context())
 			acquire, release, more := b.acquire, func(token string) string { return b.eval(script.Release(), "", token, "", 0) }, ""
 			if kind == "rw" {
@@ -334,9 +320,7 @@ func TestDeadWaitersAreRemovedInSteps(t *testing.T) {
 
 // A waiter that enters a queue removes some that have been dead for long, and nobody else.
 func TestEnteringAQueueRemovesOldDeadWaiters(t *testing.T) {
-	t.Parallel()
-	backend.Each(t, func(t *testing.T, back *backend.Backend) {
-		b := newBench(t, back)
+	onEach(t, func(t *testing.T, b bench) {
 		b.acquire("t", "A")
 		b.listen("old")
 		b.listen("new")

@@ -12,17 +12,12 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// draws returns how many random cases a test tries: with -short, a third of n.
-func draws(n int) int {
-	if testing.Short() {
-		return n / 3
-	}
-	return n
-}
-
-// seeds returns the seeds of draws(n) random cases, and those with which a test is known to find rare mutants.
+// seeds returns the seeds of n random cases, with -short of a third as many, and those with which a test is known to find rare mutants.
 func seeds(n int, also ...uint64) []uint64 {
-	for i := range draws(n) {
+	if testing.Short() {
+		n /= 3
+	}
+	for i := range n {
 		also = append(also, backend.Seed(i))
 	}
 	return also

@@ -1,6 +1,7 @@
 package scripts
 
 import (
+	"fmt"
 	"regexp"
 	"slices"
 	"strconv"
@@ -182,7 +183,7 @@ func (l shares) silent(messages <-chan *redis.Message, token string) {
 }
 
 func TestShares(t *testing.T) {
-	for name, test := range map[string]func(b bench){
+	cases(t, onEach, map[string]func(b bench){
 		"readers and writers": func(b bench) {
 			l := readWrite(b)
 			b.expect("holders T 0 0 0 0", l.holders())
@@ -261,24 +262,6 @@ func TestShares(t *testing.T) {
 				b.t.Errorf("fence %d follows seven up to %d", fence, seventh)
 			}
 		},
-		"expired": func(b bench) {
-			l := semaphore(b, 301)
-			l.acquire("t", "A", 1)
-			var over int64
-			for n := range 150 { // more than are removed at once
-				over = l.brief("n"+strconv.Itoa(n), 2, 1000)
-			}
-			l.past(over)
-			b.expect("gone T", l.weigh("n7", 1))
-			b.expect("renewed T P 0 0", l.renew("A", 60000, 0))
-			b.expect("holders T 0 1 301 0\nP 1 hf2:A:T:T:0:"+info, l.holders())
-			l.held("A")
-			b.expect("held T P 0 hf2:A:T:T:0:"+info, l.acquire("t", "B", 301))
-			b.expect("granted T P T 1", l.acquire("t", "B", 300))
-			b.expect("released T", l.release("A", "", 0))
-			b.expect("released T", l.release("B", "", 0))
-			l.exist(0)
-		},
 		"not yet swept": func(b bench) {
 			l := semaphore(b, 3)
 			for what, call := range map[string]func(){
@@ -300,24 +283,6 @@ func TestShares(t *testing.T) {
 					b.t.Fatal(what)
 				}
 			}
-		},
-		"the last one expired": func(b bench) {
-			// The key outlives the remaining hold, since the other one would have lasted longer.
-			left := func() {
-				b.rdb.Del(b.t.Context(), "{k}")
-				l := semaphore(b, 3)
-				l.acquire("t", "A", 1)
-				over := l.brief("B", 2, 6000) // long enough for A to expire first
-				b.expect("released T", l.release("A", "", 0))
-				l.past(over)
-				l.exist(1)
-			}
-			left()
-			b.expect("absent T", semaphore(b, 3).release("B", "", 0))
-			semaphore(b, 3).exist(0)
-			left()
-			b.expect("granted T P T 1", semaphore(b, 5).acquire("t", "C", 5))
-			b.expect("holders T 0 5 5 0\nP 5 hf2:C:T:T:0:"+info, semaphore(b, 5).holders())
 		},
 		"queue": func(b bench) {
 			l := readWrite(b)
@@ -477,24 +442,22 @@ func TestShares(t *testing.T) {
 			l := readWrite(b)
 			b.rdb.HSet(b.t.Context(), "{k}", "a", "b")
 			wrong := "error BADKIND the key holds another kind of lock, or something else"
-			for _, mode := range []string{"t", "w", "l"} {
-				b.expect(wrong, l.acquire(mode, "A", 1))
+			refused := func() {
+				for _, reply := range []string{
+					l.acquire("t", "A", 1), l.acquire("w", "A", 1), l.acquire("l", "A", 1), l.release("A", "", 0), l.resize(3),
+					b.eval(script.ShareRenew(), "", "A", 60000, 0, 0), b.eval(script.ShareWeigh(), "", "A", 1, 0, 0),
+				} {
+					b.expect(wrong, reply)
+				}
 			}
-			b.expect(wrong, l.release("A", "", 0))
-			b.expect(wrong, l.renew("A", 60000, 0))
-			b.expect(wrong, l.weigh("A", 1))
-			b.expect(wrong, l.resize(3))
+			refused()
 			b.expect("holders T 0 0 0 0", l.holders())
 			if hash := b.rdb.HGetAll(b.t.Context(), "{k}").Val(); len(hash) != 1 || hash["a"] != "b" {
 				b.t.Errorf("their hash became %q", hash)
 			}
 			b.rdb.Set(b.t.Context(), "{k}", "theirs", 0)
 			wrong = "error WRONGTYPE Operation against a key holding the wrong kind of value"
-			b.expect(wrong, l.acquire("t", "A", 1))
-			b.expect(wrong, l.release("A", "", 0))
-			b.expect(wrong, b.eval(script.ShareRenew(), "", "A", 60000, 0, 0))
-			b.expect(wrong, b.eval(script.ShareWeigh(), "", "A", 1, 0, 0))
-			b.expect(wrong, l.resize(3))
+			refused()
 			b.expect(wrong, l.holders())
 			if got := b.rdb.Get(b.t.Context(), "{k}").Val(); got != "theirs" {
 				b.t.Errorf("their value became %q", got)
@@ -556,7 +519,12 @@ func TestShares(t *testing.T) {
 			b.expect("held T P 1 hf2:W:T:T:0:"+info, l.acquire("t", "2", 1)) // does not overtake V
 			b.expect("released T", l.release("1", "", 0))
 			b.expect("left T", l.release("V", heavy("V", everything), 0))
+			b.expect("queued T P T 1 0 ours", l.acquire("w", "deaf", everything))
 			b.expect("weighed T P T", l.weigh("W", everything))
+			if n := b.rdb.ZCard(b.t.Context(), "{k}:q").Val(); n != 1 { // that makes no room
+				b.t.Errorf("%d wait for a writer", n)
+			}
+			b.expect("left T", l.release("deaf", heavy("deaf", everything), 0))
 			second := l.hold("W")
 			if second.fence <= first.fence || second.weight != everything {
 				b.t.Errorf("%v became %v", first, second)
@@ -656,32 +624,60 @@ func TestShares(t *testing.T) {
 			b.expect("released T", l.release("W", "", 0)) // although nobody can be served
 			l.exist(0)
 		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			backend.Each(t, func(t *testing.T, back *backend.Backend) {
-				test(newBench(t, back))
-			})
-		})
-	}
+		// Anybody who may publish can make a client send a release for any token.
+		"a token that is the name of another field": func(b bench) {
+			b.expect("granted T P T 1", semaphore(b, 1).acquire("t", "A", 1))
+			before := b.rdb.HGetAll(b.t.Context(), "{k}").Val()
+			for field := range before {
+				if field == "A" {
+					continue
+				}
+				b.expect("gone T", b.eval(script.ShareRelease(), "", field, "", 0))
+				b.expect("gone T", b.eval(script.ShareRenew(), "", field, 60000, 0, before["fence"]))
+				b.expect("gone T", b.eval(script.ShareWeigh(), "", field, 1, before["fence"], before["fence"]))
+			}
+			if now := b.rdb.HGetAll(b.t.Context(), "{k}").Val(); fmt.Sprint(now) != fmt.Sprint(before) {
+				b.t.Errorf("the lock has become %v; it was %v", now, before)
+			}
+		},
+		// A counter that was set back, as by a replica that lagged, is not a fence.
+		"a reader after a counter was put back": func(b bench) {
+			fence := func() string { return b.rdb.HGet(b.t.Context(), "{k}", "fence").Val() }
+			b.expect("granted T P T 1", readWrite(b).acquire("t", "A", everything))
+			writer := fence()
+			b.expect("released T", b.eval(script.ShareRelease(), "", "A", "", 0))
+			b.setCounter(b.later(-time.Minute))
+			b.expect("granted T P T 1", readWrite(b).acquire("t", "B", 1))
+			if got := fence(); got < writer {
+				b.t.Errorf("the reader has fence %s, and the writer before it had %s", got, writer)
+			}
+			b.expect("released T", b.eval(script.ShareRelease(), "", "B", "", 0))
+			b.setCounter(9_999_999_999_999_999)
+			b.expect(farAhead, readWrite(b).acquire("t", "C", 1))
+		},
+		// Dead holders with longer leases have gone; the key lasts as long as those could have.
+		"the dead do not say what a lock is": func(b bench) {
+			for _, next := range []shares{semaphore(b, 5), readWrite(b), semaphore(b, 3)} {
+				b.expect("granted T P T 1", semaphore(b, 3).acquire("t", "A", 1))
+				over := semaphore(b, 3).brief("dead", 1, 30)
+				b.expect("released T", next.release("A", "", 0))
+				next.past(over)
+				b.expect("granted T P T 1", next.acquire("t", "B", 1))
+				b.expect("released T", b.eval(script.ShareRelease(), "", "B", "", 0))
+			}
+		},
+	})
 }
 
 // Fault: The server is out of memory, even at a time when some hold may have expired. Requests that end or prolong a
 // hold work.
 func TestSharesOutOfMemory(t *testing.T) {
-	t.Parallel()
-	backend.EachReal(t, func(t *testing.T, back *backend.Backend) {
-		b := newBench(t, back)
+	onEachReal(t, func(t *testing.T, b bench) {
 		l := semaphore(b, 3)
 		over := l.brief("A", 1, 6000)
 		l.renew("A", 60000, 0)
 		l.acquire("t", "B", 1)
-		limit := func(memory string) {
-			t.Helper()
-			if err := b.rdb.ConfigSet(t.Context(), "maxmemory", memory).Err(); err != nil {
-				t.Fatal(err)
-			}
-		}
+		limit := func(memory string) { b.configure("maxmemory", memory) }
 		limit("1")
 		if got := l.acquire("t", "C", 1); !strings.Contains(got, "OOM") {
 			t.Errorf("an acquire is answered %q", got)

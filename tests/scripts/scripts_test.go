@@ -311,6 +311,11 @@ func TestScripts(t *testing.T) {
 			alone("renewed T P T 5")
 			b.release("X", member("X"), b.later(time.Minute))
 			alone("renewed T P T 80") // a tombstone does not count as a waiter
+			renewed := b.run(script.Renew(), "", "A", 60900, 0, b.fence())
+			lasts := b.rdb.PExpireTime(b.t.Context(), "{k}").Val().Microseconds() - timeOf(renewed)
+			if lasts < 60_898_000 || lasts > 60_902_000 {
+				b.t.Errorf("renewed for 60900 ms, it lasts for %d µs", lasts)
+			}
 			b.expect("gone T", b.release("B", "", 0))
 			b.expect("kept T", b.eval(script.ReleaseByKey(), "", "B"))
 			b.expect("released T", b.release("A", "", 0))

@@ -45,7 +45,7 @@ verify: ## Check the models of the protocol exhaustively, with spin: 8 minutes
 mutants: server ## Hunt every mutant once
 	@tests/suite.sh mutants
 
-soak: everything ## Run campaigns, simulation and storms for SOAK=10m; then leaks, topologies, lies, quorums, other languages, mutants; print a report
+soak: everything ## Run campaigns, simulation and storms for SOAK=10m; then losses of data, leaks, topologies, lies, quorums, other languages, mutants; print a report
 	@tests/suite.sh soak $(SOAK)
 
 bench: everything ## Compare with the bare commands and with other libraries, 25 minutes; BENCH=-quick: two

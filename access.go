@@ -3,13 +3,19 @@ package holdfast
 import (
 	"github.com/holdfast-go/holdfast/internal/access"
 	"github.com/holdfast-go/holdfast/internal/engine"
-	"github.com/holdfast-go/holdfast/internal/quorum"
+	"github.com/holdfast-go/holdfast/internal/option"
 )
 
 func init() {
-	access.Client = func(c any) *engine.Client { return c.(*Client).e }
-	access.Quorum = func(q any) *quorum.Quorum { return q.(*Quorum).e }
+	access.Client = func(c any) access.Parts {
+		own := c.(*Client)
+		return access.Parts{Engine: own.e(), Durable: own.durable, Poll: own.poll}
+	}
+	access.Lock = func(l any) engine.Lock { return l.(*Lock).e() }
+	access.NewLock = func(l engine.Lock, wait option.Limit) any { return newLock(l, wait) }
+	access.Lease = func(l any) engine.Lease { return l.(*Lease).e() }
 	access.Status = func(s *engine.Status) any { return newStatus(s) }
 	access.Holder = func(h engine.Holder) any { return holder(h) }
 	access.Error = leave
+	access.ErrorOf = func(l any, err error) error { return l.(*Lease).leave(err) }
 }

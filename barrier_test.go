@@ -6,12 +6,13 @@ import (
 	"testing"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/barrier"
 )
 
 // join joins the barrier "b" with a client of its own.
-func (s *space) join(parties int, opts ...holdfast.BarrierOption) *holdfast.BarrierParty {
+func (s *space) join(parties int, opts ...barrier.Option) *barrier.Party {
 	s.t.Helper()
-	party, err := s.client().Barrier("b", parties, opts...).Join(s.t.Context())
+	party, err := barrier.New(s.client(), "b", parties, opts...).Join(s.t.Context())
 	if err != nil {
 		s.t.Fatalf("Join: %v", err)
 	}
@@ -44,7 +45,7 @@ func TestPartiesOfABarrierWaitForEachOther(t *testing.T) {
 		wantWaiting(t, "a party", second)
 		wantPhase(t, phase, first, second, start(t, three.Await))
 	}
-	for _, party := range []*holdfast.BarrierParty{one, two, three} {
+	for _, party := range []*barrier.Party{one, two, three} {
 		if err := party.Leave(t.Context()); err != nil {
 			t.Error(err)
 		}

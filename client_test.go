@@ -11,14 +11,15 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/inspect"
 )
 
 func TestConfigHasTheDefaultsOfItsLocks(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t)
-	c := s.client(func(cfg *holdfast.Config) { cfg.Owner, cfg.TTL = "me", time.Hour })
+	c := s.client(func(cfg *holdfast.Config) { cfg.Identity, cfg.TTL = "me", time.Hour })
 	lease := acquire(t, c.Mutex("m"))
-	if h, _ := status(t, c.Mutex("m")).Holder(); h.Owner != "me" || lease.Owner() != "me" || h.TTL < 30*time.Minute {
+	if h, _ := status(t, c.Mutex("m")).Holder(); h.Identity != "me" || lease.Identity() != "me" || h.TTL < 30*time.Minute {
 		t.Errorf("the holder is %+v", h)
 	}
 	release(t, lease)
@@ -31,7 +32,7 @@ func TestConfigHasTheDefaultsOfItsLocks(t *testing.T) {
 	if text := c.String(); !strings.Contains(text, "socket") || fmt.Sprint(c) != text {
 		t.Errorf("the client is printed as %s", text)
 	}
-	want(t, "Admit by a client that is not Strict", c.Admit(t.Context()), holdfast.ErrInvalid)
+	want(t, "Admit by a client that is not Strict", inspect.New(c).Admit(t.Context()), holdfast.ErrInvalid)
 	want(t, "a TTL beyond MaxTTL", tryAcquire(t, s.client(func(cfg *holdfast.Config) { cfg.MaxTTL = time.Minute }).Mutex("m", holdfast.TTL(time.Hour))), holdfast.ErrInvalid)
 }
 
@@ -135,21 +136,21 @@ func TestMinReplicas(t *testing.T) {
 	s := newSpace(t)
 	few := func(cfg *holdfast.Config) { cfg.RetryTimeout = 20 * time.Millisecond }
 	for what, l := range map[string]*holdfast.Lock{
-		"by option": s.client(few).Mutex("m", holdfast.MinReplicas(1, 5*time.Millisecond)),
-		"by Config": s.client(few, func(cfg *holdfast.Config) { cfg.MinReplicas, cfg.ReplicaTimeout = 1, 5*time.Millisecond }).Mutex("m"),
+		"by option": s.client(few).Mutex("m", holdfast.Durability{Replicas: 1, Timeout: 5 * time.Millisecond}),
+		"by Config": s.client(few, func(cfg *holdfast.Config) { cfg.Durability.Replicas, cfg.Durability.Timeout = 1, 5*time.Millisecond }).Mutex("m"),
 	} {
 		_, err := l.TryAcquire(t.Context())
 		want(t, what, err, holdfast.ErrReplicas)
 		want(t, what, err, holdfast.ErrUnavailable)
 		awaitRelease(t, l)
 	}
-	l := s.clientWith(wrapper{s.server.Driver()}, few).Mutex("m", holdfast.MinReplicas(1, 5*time.Millisecond))
+	l := s.clientWith(wrapper{s.server.Driver()}, few).Mutex("m", holdfast.Durability{Replicas: 1, Timeout: 5 * time.Millisecond})
 	_, err := l.TryAcquire(t.Context())
 	want(t, "through a driver that wraps another", err, holdfast.ErrReplicas)
 	awaitRelease(t, l)
 	// Without an append-only file nothing reaches the disk. Older servers do not have WAITAOF.
 	for what, l := range map[string]*holdfast.Lock{
-		"by option": s.client(few).Mutex("m", holdfast.Fsync()), "by Config": s.client(few, func(cfg *holdfast.Config) { cfg.Fsync = true }).Mutex("m"),
+		"by option": s.client(few).Mutex("m", holdfast.Durability{Fsync: true}), "by Config": s.client(few, func(cfg *holdfast.Config) { cfg.Durability.Fsync = true }).Mutex("m"),
 	} {
 		if _, err := l.TryAcquire(t.Context()); !errors.Is(err, holdfast.ErrUnsupported) && !errors.Is(err, holdfast.ErrReplicas) {
 			t.Errorf("Fsync %s: %v", what, err)

@@ -13,9 +13,9 @@
 //
 // [Client.Mutex] is a lock that one holder has at a time, [Client.RWMutex] one for readers and writers, [Client.Semaphore]
 // a number of permits, and [Client.Multi] several names as one lock. [Client.OwnerMutex] belongs to an owner in any process;
-// [Client.MutexKey] and [Client.RedissonMutex] are shared with other programs. Four more are built on locks: [Client.Once] is
-// a job that is completed once, [Client.Election] chooses a leader, [Client.Latch] opens when parties have counted down, and
-// parties wait for each other at a [Client.Barrier]. [NewQuorum] makes locks that a majority of servers agrees on.
+// [Client.MutexKey] and [Client.RedissonMutex] are shared with other programs. Packages build on them: a job of
+// package once is completed once, package election chooses a leader, a latch opens when parties have counted down, and parties wait
+// for each other at a barrier. Package quorum makes locks that a majority of servers agrees on.
 // [Lease.Detach] and [Client.Adopt] carry a mutex to another process.
 //
 // A handle, such as a [Lock], is immutable, free to make and safe for concurrent use. Making it sends nothing: a bad name

@@ -8,6 +8,7 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/election"
 	"github.com/holdfast-go/holdfast/internal/redistest"
 )
 
@@ -23,7 +24,7 @@ type term struct {
 	lease *holdfast.Lease
 }
 
-func campaign(ctx context.Context, e *holdfast.Election) *candidate {
+func campaign(ctx context.Context, e *election.Election) *candidate {
 	c := &candidate{make(chan term), make(chan error), make(chan error, 1)}
 	go func() {
 		c.over <- e.Run(ctx, func(ctx context.Context, lease *holdfast.Lease) error {
@@ -37,18 +38,18 @@ func campaign(ctx context.Context, e *holdfast.Election) *candidate {
 func TestLeadersFollowEachOther(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t)
-	e := s.client().Election("e", holdfast.Owner("first"))
+	e := election.New(s.client().Mutex("e", holdfast.Identity("first")))
 	_, err := e.Leader(t.Context())
 	want(t, "Leader while nobody leads", err, holdfast.ErrNotHeld)
 	first := campaign(t.Context(), e)
 	one := receive(t, first.terms)
-	if h, err := s.client().Election("e").Leader(t.Context()); err != nil || h.Owner != "first" || h.Fence != one.lease.Fence() {
+	if h, err := election.New(s.client().Mutex("e")).Leader(t.Context()); err != nil || h.Identity != "first" || h.Fence != one.lease.Fence() {
 		t.Errorf("Leader: %+v, %v", h, err)
 	}
-	second := campaign(t.Context(), s.client().Election("e"))
+	second := campaign(t.Context(), election.New(s.client().Mutex("e")))
 	awaitWaiters(t, e, 1)
 
-	first.answer <- holdfast.ErrResign // it campaigns again, behind the second
+	first.answer <- election.ErrResign // it campaigns again, behind the second
 	two := receive(t, second.terms)
 	if two.lease.Fence() <= one.lease.Fence() || two.ctx.Err() != nil {
 		t.Errorf("fence %d follows %d; the term: %v", two.lease.Fence(), one.lease.Fence(), two.ctx.Err())
@@ -71,7 +72,7 @@ func TestLeadersFollowEachOther(t *testing.T) {
 func TestADeposedLeaderCampaignsAgain(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t)
-	c := campaign(t.Context(), s.client().Election("e"))
+	c := campaign(t.Context(), election.New(s.client().Mutex("e")))
 	for _, answer := range []error{nil, holdfast.ErrLost, context.Canceled} {
 		now := receive(t, c.terms)
 		s.steal("e")
@@ -90,10 +91,10 @@ func TestAnElectionEndsWithItsContext(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t)
 	ctx, cancel := context.WithCancel(t.Context())
-	e := s.client().Election("e")
+	e := election.New(s.client().Mutex("e"))
 	leading := campaign(ctx, e)
 	now := receive(t, leading.terms)
-	waiting := campaign(ctx, s.client().Election("e"))
+	waiting := campaign(ctx, election.New(s.client().Mutex("e")))
 	awaitWaiters(t, e, 1)
 	cancel()
 	receive(t, now.ctx.Done())
@@ -115,7 +116,7 @@ func TestWatchEnds(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	seen := 0
-	for status, err := range c.Election("e").Watch(ctx) {
+	for status, err := range election.New(c.Mutex("e")).Watch(ctx) {
 		if status.Held() || err != nil {
 			t.Errorf("Watch yields %+v, %v", status, err)
 		}
@@ -127,7 +128,7 @@ func TestWatchEnds(t *testing.T) {
 	}
 	var last error
 	closed := make(chan error, 1)
-	for _, err := range c.Election("e").Watch(t.Context()) {
+	for _, err := range election.New(c.Mutex("e")).Watch(t.Context()) {
 		if last = err; err != nil {
 			break
 		}
@@ -150,7 +151,7 @@ func TestAnElectionOutlivesAnOutage(t *testing.T) {
 		}
 		return next(ctx, call)
 	}, func(cfg *holdfast.Config) { cfg.RetryTimeout = 20 * time.Millisecond })
-	e := c.Election("e", holdfast.Owner("me"))
+	e := election.New(c.Mutex("e", holdfast.Identity("me")))
 	_, err := e.Leader(t.Context())
 	want(t, "Leader in an outage", err, holdfast.ErrUnavailable)
 	candidate := campaign(t.Context(), e)
@@ -168,7 +169,7 @@ func TestAnElectionOutlivesAnOutage(t *testing.T) {
 			if err != nil {
 				t.Errorf("Watch: %v", err)
 			}
-			watched <- h.Owner
+			watched <- h.Identity
 			return
 		}
 	}()

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/holdfast-go/holdfast/internal/access"
 	"github.com/holdfast-go/holdfast/internal/engine"
 	"github.com/holdfast-go/holdfast/internal/exec"
 	"github.com/holdfast-go/holdfast/internal/printable"
@@ -13,85 +14,59 @@ import (
 
 // What happened to a lock. Test for these with errors.Is.
 var (
-	// ErrHeld says that somebody else holds the lock, or is queued for it. errors.As with *HeldError tells who, as far as
-	// known; a Latch's ErrHeld, that all remaining parties have registered, is no *HeldError.
-	ErrHeld = errors.New("holdfast: lock is held")
+	// ErrHeld says that somebody else holds the lock, or is queued for it. errors.As with *HeldError tells who, as far as known.
+	ErrHeld = engine.ErrHeld
 	// ErrLost says that the lease is, or may be, no longer the caller's. errors.As with *LostError tells why.
-	ErrLost = errors.New("holdfast: lease lost")
-	// ErrReleased says that the lease's holder has released or detached it. It is also the cause with which the lease's
-	// context then ends.
-	ErrReleased = errors.New("holdfast: lease released")
-	// ErrClosed says that Client.Close was called. Within a *ServerError, it says that the program has closed the Redis client
-	// that it passed to an adapter, before it closed the Client.
-	ErrClosed = errors.New("holdfast: client is closed")
-	// ErrAmbiguous says that the server may have carried the request out: its reply was lost. After an acquire the lock, if
-	// it was granted, is released in the background or expires with its TTL. After a release the lock is most likely free.
+	ErrLost = engine.ErrLost
+	// ErrReleased says that the lease was released or detached. It is also the cause with which the lease's context then ends.
+	ErrReleased = engine.ErrReleased
+	// ErrClosed says that Client.Close was called; in a *ServerError, that the program has closed the adapter's Redis client.
+	ErrClosed = engine.ErrClosed
+	// ErrAmbiguous says that the server may have carried the request out: its reply was lost. A lock that was granted is released
+	// in the background or expires with its TTL; one that was to be released is most likely free.
 	ErrAmbiguous = errors.New("holdfast: outcome unknown")
-	// ErrNotHeld is returned by ReleaseOwner and Leader when nobody holds the lock.
-	ErrNotHeld = errors.New("holdfast: lock is not held")
-	// ErrNotOwner is returned by ReleaseOwner when another owner holds the lock, which was not released. errors.As with
-	// *HeldError tells who.
-	ErrNotOwner = errors.New("holdfast: lock is another owner's")
-	// ErrDeadlock says that the caller's context carries a lease (see Lease.Context and Do) that the acquire would have to
-	// wait for. It is returned at once, and leases stay as they are. Lock.Acquire says for which locks.
-	ErrDeadlock = errors.New("holdfast: caller holds the lock")
-	// ErrDepth says that a Reentrant lock was acquired within itself more often than MaxDepth allows. What is held stays
-	// held.
-	ErrDepth = errors.New("holdfast: lock is nested too deep")
-	// ErrInvalid says that a call was refused before it sent anything. An argument, a name, an option or a Config is not
-	// allowed, or the lease or party is in a state that does not allow the call: a BarrierParty that already awaits a phase,
-	// for example. Nothing has changed.
-	ErrInvalid = errors.New("holdfast: invalid argument")
-	// ErrOnceExhausted says that a job of Once was begun in this window as often as MaxTries allows, and not completed.
-	ErrOnceExhausted = errors.New("holdfast: job has failed too often in this window")
-	// ErrOnceResult says that a job of Once was completed, and counts, but that its result is longer than 64 KiB and was not
-	// recorded.
-	ErrOnceResult = errors.New("holdfast: result is too long")
-	// ErrOnceNone is returned by Once.Last when no completion is known.
-	ErrOnceNone = errors.New("holdfast: job has not been completed yet")
-	// ErrLatchIncomplete says that a latch is open, but that some of its parties never counted down. errors.As with
-	// *LatchIncompleteError tells how many.
-	ErrLatchIncomplete = errors.New("holdfast: latch is open, but a party did not count down")
-	// ErrLatchReset says that a latch was begun anew while it was waited for.
-	ErrLatchReset = errors.New("holdfast: latch was reset")
-	// ErrBarrierBroken says that a party of a barrier left or died before all had arrived. errors.As with
-	// *BarrierBrokenError tells which.
-	ErrBarrierBroken = errors.New("holdfast: barrier is broken")
+	// ErrNotHeld is returned by ReleaseOwner and by an election's Leader when nobody holds the lock.
+	ErrNotHeld = engine.ErrNotHeld
+	// ErrNotOwner is returned by ReleaseOwner: another owner holds the lock. errors.As with *HeldError tells who.
+	ErrNotOwner = engine.ErrNotOwner
+	// ErrDeadlock says that an acquire would wait for a lease that its context carries: see Lock.Acquire. Leases stay as they are.
+	ErrDeadlock = engine.ErrDeadlock
+	// ErrDepth says that a Reentrant lock was acquired within itself more often than MaxDepth allows. What is held stays held.
+	ErrDepth = engine.ErrDepth
+	// ErrInvalid says that a call was refused before it sent anything, and changed nothing: an argument, a name, an option or a
+	// Config is not allowed, or the lease is in a state that does not allow the call.
+	ErrInvalid = engine.ErrInvalid
 )
 
 // What the server had to say. No lock was taken. Test for these with errors.Is; they come within a *ServerError or a
-// *QuorumError.
+// *quorum.Error.
 var (
-	// ErrUnavailable says that the server did not answer, or answered "not now", as with LOADING, READONLY, OOM, BUSY,
-	// MISCONF or NOREPLICAS. It is worth trying again later. An acquire was retried for Config.RetryTimeout before it was
-	// returned, except after OOM, MISCONF and NOREPLICAS, which only a waiter in the queue outlasts.
+	// ErrUnavailable says that the server did not answer, or answered "not now", as with LOADING, READONLY, OOM, BUSY, MISCONF or
+	// NOREPLICAS: try again later. An acquire was retried for Config.RetryTimeout before, except after OOM, MISCONF and NOREPLICAS,
+	// which only a waiter in the queue outlasts.
 	ErrUnavailable = errors.New("holdfast: server is unavailable")
-	// ErrReplicas says that too few replicas, or disks, confirmed the lock in time (MinReplicas, Fsync). It comes with
-	// ErrUnavailable.
+	// ErrReplicas says that too few replicas, or disks, confirmed the lock in time (Durability). It comes with ErrUnavailable.
 	ErrReplicas = errors.New("holdfast: too few replicas confirmed")
-	// ErrQuarantine says that in Strict mode nothing is granted yet, because the server may have lost locks.
-	// ServerError.RetryAfter tells for how long. It comes with ErrUnavailable.
+	// ErrQuarantine says that in Strict mode nothing is granted yet, because the server may have lost locks. It comes with
+	// ErrUnavailable; ServerError.RetryAfter tells for how long.
 	ErrQuarantine = errors.New("holdfast: server is in quarantine")
 	// ErrDenied says that the server refuses the credentials, or that its ACL denies what locks need.
 	ErrDenied = errors.New("holdfast: server denies access")
-	// ErrMismatch says that programs disagree about the lock: its key holds another kind of lock, or no lock; or they say
-	// another number of permits or parties; or more permits are wanted at once than there are.
+	// ErrMismatch says that programs disagree: the key holds another kind of lock, or no lock; or they say another number of permits
+	// or parties; or more permits are wanted at once than there are.
 	ErrMismatch = errors.New("holdfast: programs disagree about the lock")
-	// ErrNotAdmitted says that a majority of a Quorum's nodes is new, or has restarted and a node among them has lost its
-	// data: Quorum.Admit or "holdfast init" admits them. Acquire returns it only after it has waited for the end of the nodes'
-	// quarantine.
+	// ErrNotAdmitted says that a majority of a quorum's nodes is new, or has restarted and one has lost its data. Acquire returns it
+	// once their quarantine is over; inspect.Inspector.Admit or "holdfast init" admits them.
 	ErrNotAdmitted = errors.New("holdfast: node has not been admitted")
-	// ErrUnsupported says that the server is older than Redis 7.0 or Valkey 7.2, or lacks something that locks need,
-	// or a database or Cluster mode that the client asks for.
+	// ErrUnsupported says that the server is older than Redis 7.0 or Valkey 7.2, or lacks something that locks, or the client, need.
 	ErrUnsupported = errors.New("holdfast: server is not supported")
 )
 
 // HeldError says that the lock is held, and by whom. It matches ErrHeld.
 type HeldError struct {
 	Name string
-	// Holder is who held the lock when the server answered, one of them if there are several. It is zero (Holder.IsZero) if
-	// nobody holds the lock and others are queued for it, and after RWMutex.TryUpgrade, whose answer does not name the other
-	// readers.
+	// Holder is who held the lock when the server answered, one of them if there are several. It is zero (Holder.IsZero) if others
+	// are only queued for it, and after RWMutex.TryUpgrade.
 	Holder Holder
 }
 
@@ -106,7 +81,6 @@ func (e *HeldError) Error() string {
 	return fmt.Sprintf("holdfast: lock %q is held by %s for %s", e.Name, h.who(), ttlText(h.TTL))
 }
 
-// Is makes a HeldError match ErrHeld.
 func (e *HeldError) Is(target error) bool { return target == ErrHeld }
 
 // maxWord is the length, in bytes, up to which errors show a name that others wrote.
@@ -115,8 +89,8 @@ const maxWord = 128
 // who describes a holder by its owner, host and process, as far as they are known.
 func (h Holder) who() string {
 	owner := "somebody"
-	if h.Owner != "" {
-		owner = printable.Word(h.Owner, maxWord)
+	if h.Identity != "" {
+		owner = printable.Word(h.Identity, maxWord)
 	}
 	switch {
 	case h.PID == 0 && h.Host == "":
@@ -139,22 +113,13 @@ type LossReason string
 
 // The reasons of a loss.
 const (
-	// LossExpired: the process or machine slept past the deadline, or was too slow to renew the lease in time, as Err says; or
-	// the lease was not to be renewed.
-	LossExpired LossReason = "expired"
-	// LossUnreachable: renewals failed until the deadline.
-	LossUnreachable LossReason = "unreachable"
-	// LossDeleted: the lock was gone from the server before the deadline: it was deleted, as by Latch.Delete, or lost
-	// with the server's data. Somebody may have held it since.
-	LossDeleted LossReason = "deleted"
-	// LossTaken: the lock was somebody else's before the deadline.
-	LossTaken LossReason = "taken"
-	// LossBroken: an operator broke it. A holder that did not hear of that is told LossTaken or LossDeleted.
-	LossBroken LossReason = "broken"
-	// LossBound: MaxHold or MaxRenewals ended it.
-	LossBound LossReason = "bound"
-	// LossSuperseded: Client.ReleaseOwner or Latch.Reset ended it.
-	LossSuperseded LossReason = "superseded"
+	LossExpired     LossReason = "expired"     // process or machine slept past the deadline, or renewed too late; or was not to renew
+	LossUnreachable LossReason = "unreachable" // renewals failed until the deadline
+	LossDeleted     LossReason = "deleted"     // the lock was gone before the deadline, and somebody may have held it since
+	LossTaken       LossReason = "taken"       // the lock was somebody else's before the deadline
+	LossBroken      LossReason = "broken"      // an operator broke it; a holder that did not hear that is told taken or deleted
+	LossBound       LossReason = "bound"       // MaxHold or MaxRenewals ended it
+	LossSuperseded  LossReason = "superseded"  // Client.ReleaseOwner, or a latch's Reset, ended it
 )
 
 // lossTexts say the reasons to people.
@@ -173,12 +138,9 @@ type LostError struct {
 	Name   string
 	Fence  uint64 // of the lease; 0 if it never had one
 	Reason LossReason
-	// By is who broke or superseded the lease, as far as the server knows. For ReleaseOwner it is the owner, in whose name
-	// any process may call it; for a latch it is "". Another program wrote it: escape it before you display it.
-	By string
-	// Note is why an operator broke the lock (LossBroken), or "". Escape it, too.
-	Note string
-	Err  error // error of the last renewal, or by how much this process was late; or nil
+	By     string // who broke or superseded it, or "". Another program wrote By and Note: escape them before you display them
+	Note   string // why an operator broke the lock, or ""
+	Err    error  // error of the last renewal, or by how much this process was late; or nil
 }
 
 func (e *LostError) Error() string {
@@ -199,28 +161,22 @@ func (e *LostError) Error() string {
 	return text
 }
 
-// Is makes a LostError match ErrLost and every LostError with the same name, fence and reason.
+// Is makes it match also every LostError with the same name, fence and reason.
 func (e *LostError) Is(target error) bool {
 	other, is := target.(*LostError)
 	return target == ErrLost || is && e.Name == other.Name && e.Fence == other.Fence && e.Reason == other.Reason
 }
 
-// Unwrap returns the error of the last renewal.
 func (e *LostError) Unwrap() error { return e.Err }
 
 // ServerError is an operation that the server, or the way to it, made fail.
 type ServerError struct {
-	// Op is "acquire", "renew", "release", "weigh" (Downgrade, TryUpgrade), "resize", "detach", "adopt", "inspect", "list", "list breaks",
-	// "break", "revoke"; of a job "begin", "complete", "look up"; of a latch "count down", "reset", "delete"; of a barrier "await"; "reach"
-	// and "use" if the server could not be reached or used; or "init".
-	Op     string
-	Name   string // the lock's; of what is about many locks, their pattern or ""
-	Server string // its address, without credentials
-	// Code is the server's word for it, such as "LOADING" or "NOPERM"; "" if it did not answer.
-	Code string
-	// RetryAfter is how long a quarantine has left; else 0.
-	RetryAfter time.Duration
-	Err        error // what the driver returned
+	Op         string        // "acquire", "renew", "release", "weigh" (Downgrade, TryUpgrade), "reach", "use", and so on
+	Name       string        // the lock's; of what is about many locks, their pattern or ""
+	Server     string        // its address, without credentials
+	Code       string        // the server's word for it, such as "LOADING" or "NOPERM"; "" if it did not answer
+	RetryAfter time.Duration // how long a quarantine has left; else 0
+	Err        error         // what the driver returned
 
 	text  string
 	is    []error // the errors of this package that it matches
@@ -234,8 +190,7 @@ func (e *ServerError) Error() string {
 	return fmt.Sprintf("holdfast: %s %q on %s: %v", e.Op, e.Name, e.Server, e.Err)
 }
 
-// Unwrap returns the errors of this package that it matches, what the driver returned and, if it has ended, the error of
-// the caller's context.
+// Unwrap returns the errors of this package that it matches, Err, and that of the caller's context, if it has ended.
 func (e *ServerError) Unwrap() []error {
 	all := e.is[:len(e.is):len(e.is)]
 	if e.Err != nil {
@@ -245,59 +200,6 @@ func (e *ServerError) Unwrap() []error {
 		all = append(all, e.ended)
 	}
 	return all
-}
-
-// LatchIncompleteError says that a latch is open though parties never counted down: they had registered, and left or died.
-// It matches ErrLatchIncomplete.
-type LatchIncompleteError struct {
-	Name    string
-	Missing int // how many never counted down
-	Parties int
-}
-
-func (e *LatchIncompleteError) Error() string {
-	return fmt.Sprintf("holdfast: latch %q is open, but %d of %d parties never counted down: they left or died", e.Name, e.Missing, e.Parties)
-}
-
-// Is makes a LatchIncompleteError match ErrLatchIncomplete.
-func (e *LatchIncompleteError) Is(target error) bool { return target == ErrLatchIncomplete }
-
-// BarrierBrokenError says which party broke a barrier's phase. It matches ErrBarrierBroken.
-type BarrierBrokenError struct {
-	Name  string
-	Phase uint64
-	Party Holder // if several phases were broken since, who broke the latest
-	Died  bool   // its lease was lost or expired; otherwise it left
-}
-
-func (e *BarrierBrokenError) Error() string {
-	how := "left"
-	if e.Died {
-		how = "died"
-	}
-	return fmt.Sprintf("holdfast: phase %d of barrier %q is broken: party %s has %s", e.Phase, e.Name, e.Party.who(), how)
-}
-
-// Is makes a BarrierBrokenError match ErrBarrierBroken.
-func (e *BarrierBrokenError) Is(target error) bool { return target == ErrBarrierBroken }
-
-// happened are the engine's errors about locks.
-var happened = []struct{ engine, own error }{
-	{engine.ErrHeld, ErrHeld},
-	{engine.ErrLost, ErrLost},
-	{engine.ErrReleased, ErrReleased},
-	{engine.ErrClosed, ErrClosed},
-	{engine.ErrNotHeld, ErrNotHeld},
-	{engine.ErrNotOwner, ErrNotOwner},
-	{engine.ErrDeadlock, ErrDeadlock},
-	{engine.ErrDepth, ErrDepth},
-	{engine.ErrInvalid, ErrInvalid},
-	{engine.ErrTries, ErrOnceExhausted},
-	{engine.ErrResult, ErrOnceResult},
-	{engine.ErrNotDone, ErrOnceNone},
-	{engine.ErrIncomplete, ErrLatchIncomplete},
-	{engine.ErrReset, ErrLatchReset},
-	{engine.ErrBroken, ErrBarrierBroken},
 }
 
 // serverErrors are the errors of this package for what a server, or the way to it, has to say.
@@ -342,21 +244,12 @@ func translate(err error) (_ error, changed bool) {
 		return &reworded{e.Error(), []error{ErrNotOwner, &HeldError{e.Name, holder(e.Holder)}}}, true
 	case *engine.LostError:
 		return &LostError{Name: e.Name, Reason: LossReason(e.Reason), By: e.By, Note: e.Note, Err: leave(e.Err)}, true
-	case *engine.IncompleteError:
-		return &LatchIncompleteError{e.Name, e.Missing, e.Parties}, true
-	case *engine.BrokenError:
-		return &BarrierBrokenError{e.Name, e.Phase, holder(e.Party), e.Died}, true
 	case *quorum.Error:
-		return newQuorumError(e), true
+		return access.QuorumError(e), true
 	case *exec.Failure:
 		return newServerError(e), true
-	case *HeldError, *LostError, *ServerError, *QuorumError, *NodeError:
+	case *HeldError, *LostError, *ServerError:
 		return err, false
-	}
-	for _, h := range happened {
-		if err == h.engine {
-			return h.own, true
-		}
 	}
 	switch e := err.(type) {
 	case interface{ Unwrap() error }:
@@ -410,14 +303,6 @@ func newServerError(f *exec.Failure) *ServerError {
 	var quarantine *exec.Quarantine
 	if errors.As(f, &quarantine) {
 		e.RetryAfter = quarantine.Left
-	}
-	return e
-}
-
-func newQuorumError(q *quorum.Error) *QuorumError {
-	e := &QuorumError{Op: q.Op, Name: q.Name, Need: q.Need, Of: q.Of, task: q.Task, ended: q.Ended()}
-	for _, n := range q.Nodes {
-		e.Nodes = append(e.Nodes, &NodeError{n.Server, leave(n.Err)})
 	}
 	return e
 }

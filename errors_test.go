@@ -11,8 +11,11 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/barrier"
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/redistest"
+	"github.com/holdfast-go/holdfast/latch"
+	"github.com/holdfast-go/holdfast/quorum"
 )
 
 // What goes wrong at the server, or on the way to it, is a ServerError that matches the error for what to do about it.
@@ -72,31 +75,31 @@ func TestServerErrors(t *testing.T) {
 func TestTextsOfErrors(t *testing.T) {
 	t.Parallel()
 	for want, err := range map[string]error{
-		`holdfast: lock "m" is held by me (pid 7 on host) for 5s unless renewed`: &holdfast.HeldError{Name: "m", Holder: holdfast.Holder{Owner: "me", PID: 7, Host: "host", TTL: 5 * time.Second}},
-		`holdfast: lock "m" is held by me (pid 7) for 5s unless renewed`:         &holdfast.HeldError{Name: "m", Holder: holdfast.Holder{Owner: "me", PID: 7, TTL: 5 * time.Second}},
-		`holdfast: lock "m" is held by me for good: its key has no expiry`:       &holdfast.HeldError{Name: "m", Holder: holdfast.Holder{Owner: "me", TTL: -1}},
+		`holdfast: lock "m" is held by me (pid 7 on host) for 5s unless renewed`: &holdfast.HeldError{Name: "m", Holder: holdfast.Holder{Identity: "me", PID: 7, Host: "host", TTL: 5 * time.Second}},
+		`holdfast: lock "m" is held by me (pid 7) for 5s unless renewed`:         &holdfast.HeldError{Name: "m", Holder: holdfast.Holder{Identity: "me", PID: 7, TTL: 5 * time.Second}},
+		`holdfast: lock "m" is held by me for good: its key has no expiry`:       &holdfast.HeldError{Name: "m", Holder: holdfast.Holder{Identity: "me", TTL: -1}},
 		`holdfast: lock "m" is held by another program for 5s unless renewed`:    &holdfast.HeldError{Name: "m", Holder: holdfast.Holder{Foreign: true, TTL: 5 * time.Second}},
 		`holdfast: others hold lock "m", or are queued for it`:                   &holdfast.HeldError{Name: "m"},
 		`holdfast: lease of "m" lost: expired`:                                   &holdfast.LostError{Name: "m", Reason: holdfast.LossExpired},
 		`holdfast: lease of "m" lost: not renewed: broken`:                       &holdfast.LostError{Name: "m", Reason: holdfast.LossUnreachable, Err: errBroken},
 		`holdfast: lease of "m" lost: some reason`:                               &holdfast.LostError{Name: "m", Reason: "some reason"},
 		`holdfast: acquire "m" on host: broken`:                                  &holdfast.ServerError{Op: "acquire", Name: "m", Server: "host", Err: errBroken},
-		`holdfast: acquire "m": too few nodes answered as they should; 2 of 3 have to: node a; node b: broken`: &holdfast.QuorumError{
-			Op: "acquire", Name: "m", Need: 2, Of: 3, Nodes: []*holdfast.NodeError{{Server: "a"}, {Server: "b", Err: errBroken}}},
-		`holdfast: acquire "m": too few nodes answered as they should; 2 of 3 have to: acquire "m" on a: broken`: &holdfast.QuorumError{
-			Op: "acquire", Name: "m", Need: 2, Of: 3, Nodes: []*holdfast.NodeError{{Server: "a", Err: &holdfast.ServerError{Op: "acquire", Name: "m", Server: "a", Err: errBroken}}}},
-		`holdfast: latch "l" is open, but 1 of 2 parties never counted down: they left or died`: &holdfast.LatchIncompleteError{Name: "l", Missing: 1, Parties: 2},
-		`holdfast: phase 3 of barrier "b" is broken: party me has died`:                         &holdfast.BarrierBrokenError{Name: "b", Phase: 3, Party: holdfast.Holder{Owner: "me"}, Died: true},
-		`holdfast: phase 3 of barrier "b" is broken: party somebody has left`:                   &holdfast.BarrierBrokenError{Name: "b", Phase: 3},
+		`holdfast: acquire "m": too few nodes answered as they should; 2 of 3 have to: node a; node b: broken`: &quorum.Error{
+			Op: "acquire", Name: "m", Need: 2, Of: 3, Nodes: []*quorum.NodeError{{Server: "a"}, {Server: "b", Err: errBroken}}},
+		`holdfast: acquire "m": too few nodes answered as they should; 2 of 3 have to: acquire "m" on a: broken`: &quorum.Error{
+			Op: "acquire", Name: "m", Need: 2, Of: 3, Nodes: []*quorum.NodeError{{Server: "a", Err: &holdfast.ServerError{Op: "acquire", Name: "m", Server: "a", Err: errBroken}}}},
+		`holdfast: latch "l" is open, but 1 of 2 parties never counted down: they left or died`: &latch.IncompleteError{Name: "l", Missing: 1, Parties: 2},
+		`holdfast: phase 3 of barrier "b" is broken: party me has died`:                         &barrier.BrokenError{Name: "b", Phase: 3, Party: holdfast.Holder{Identity: "me"}, Died: true},
+		`holdfast: phase 3 of barrier "b" is broken: party somebody has left`:                   &barrier.BrokenError{Name: "b", Phase: 3},
 	} {
 		if got := err.Error(); got != want {
 			t.Errorf("%T is\n%s, want\n%s", err, got, want)
 		}
 	}
 	for err, target := range map[error]error{
-		&holdfast.HeldError{}: holdfast.ErrHeld, &holdfast.LostError{}: holdfast.ErrLost, &holdfast.LatchIncompleteError{}: holdfast.ErrLatchIncomplete,
-		&holdfast.BarrierBrokenError{}: holdfast.ErrBarrierBroken, &holdfast.LostError{Err: errBroken}: errBroken,
-		&holdfast.ServerError{Err: errBroken}: errBroken, &holdfast.QuorumError{Nodes: []*holdfast.NodeError{{Err: errBroken}}}: errBroken,
+		&holdfast.HeldError{}: holdfast.ErrHeld, &holdfast.LostError{}: holdfast.ErrLost, &latch.IncompleteError{}: latch.ErrIncomplete,
+		&barrier.BrokenError{}: barrier.ErrBroken, &holdfast.LostError{Err: errBroken}: errBroken,
+		&holdfast.ServerError{Err: errBroken}: errBroken, &quorum.Error{Nodes: []*quorum.NodeError{{Err: errBroken}}}: errBroken,
 	} {
 		want(t, fmt.Sprintf("a %T", err), err, target)
 		if target != holdfast.ErrClosed && errors.Is(err, holdfast.ErrClosed) {
@@ -108,7 +111,7 @@ func TestTextsOfErrors(t *testing.T) {
 // What other programs wrote cannot control a terminal or fill a log.
 func TestTextsShowOthersNamesSafely(t *testing.T) {
 	t.Parallel()
-	err := &holdfast.HeldError{Name: "m", Holder: holdfast.Holder{Owner: "\x1b[2J\n" + strings.Repeat("x", 10_000), PID: 1}}
+	err := &holdfast.HeldError{Name: "m", Holder: holdfast.Holder{Identity: "\x1b[2J\n" + strings.Repeat("x", 10_000), PID: 1}}
 	if text := err.Error(); strings.ContainsAny(text, "\x1b\n") || len(text) > 500 {
 		t.Errorf("the text is %q", text)
 	}

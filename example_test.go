@@ -12,7 +12,12 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/barrier"
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/election"
+	"github.com/holdfast-go/holdfast/latch"
+	"github.com/holdfast-go/holdfast/once"
+	"github.com/holdfast-go/holdfast/quorum"
 )
 
 // locks is what New has returned, for a client of Redis that the program has:
@@ -49,7 +54,7 @@ func ExampleLock_TryAcquire() {
 	var held *holdfast.HeldError
 	switch {
 	case errors.As(err, &held):
-		fmt.Println("held by", held.Holder.Owner)
+		fmt.Println("held by", held.Holder.Identity)
 		return
 	case err != nil:
 		log.Fatal(err)
@@ -72,7 +77,7 @@ func ExampleWait() {
 	var held *holdfast.HeldError
 	switch {
 	case errors.As(err, &held):
-		fmt.Printf("%s has it for another %s\n", held.Holder.Owner, held.Holder.TTL)
+		fmt.Printf("%s has it for another %s\n", held.Holder.Identity, held.Holder.TTL)
 	case errors.Is(err, holdfast.ErrQuarantine):
 		fmt.Println("in Strict mode the server grants nothing yet")
 	case errors.Is(err, holdfast.ErrUnavailable):
@@ -257,7 +262,7 @@ func ExampleClient_Semaphore() {
 		err := slots.Permits(permits).Do(ctx, func(ctx context.Context, l *holdfast.Lease) error {
 			status, err := slots.Status(ctx)
 			for _, h := range status.Holders {
-				fmt.Println(h.Owner, "has", h.Permits)
+				fmt.Println(h.Identity, "has", h.Permits)
 			}
 			return err
 		})
@@ -322,25 +327,25 @@ func ExampleLease_Detach() {
 }
 
 // Every host starts the draw at about the same time; it is drawn once a day.
-func ExampleClient_Once() {
+func Example_once() {
 	ctx := context.Background()
 
-	today := holdfast.Slot(time.Now().UTC().Format(time.DateOnly), 60*24*time.Hour)
-	run, err := locks.Once("draw", today).Do(ctx, func(ctx context.Context, l *holdfast.Lease) (string, error) {
+	today := once.Slot(time.Now().UTC().Format(time.DateOnly), 60*24*time.Hour)
+	run, err := once.New(locks, "draw", today).Do(ctx, func(ctx context.Context, l *holdfast.Lease) (string, error) {
 		return "42", post(ctx, l.Fence())
 	})
 	if err != nil {
 		log.Fatal(err) // the next host that comes, or waits, tries again
 	}
-	log.Printf("%s drew %s at %s", run.Owner, run.Result, run.Time)
+	log.Printf("%s drew %s at %s", run.Identity, run.Result, run.Time)
 }
 
 // One process at a time schedules; when it dies, another does.
-func ExampleElection_Run() {
+func Example_election() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 
-	err := locks.Election("scheduler").Run(ctx, func(ctx context.Context, term *holdfast.Lease) error {
+	err := election.New(locks.Mutex("scheduler")).Run(ctx, func(ctx context.Context, term *holdfast.Lease) error {
 		for range 3 {
 			if err := post(ctx, term.Fence()); err != nil {
 				return err // ctx has ended with the term, perhaps: another may lead then
@@ -354,10 +359,10 @@ func ExampleElection_Run() {
 }
 
 // Who leads, whenever that changes.
-func ExampleElection_Watch() {
+func Example_electionWatch() {
 	ctx := context.Background()
 
-	for status, err := range locks.Election("scheduler").Watch(ctx) {
+	for status, err := range election.New(locks.Mutex("scheduler")).Watch(ctx) {
 		if err != nil {
 			log.Fatal(err)
 		}
@@ -366,14 +371,14 @@ func ExampleElection_Watch() {
 			log.Print("nobody leads")
 			return
 		}
-		log.Printf("%s leads", leader.Owner)
+		log.Printf("%s leads", leader.Identity)
 	}
 }
 
 // Five workers have to be ready before others go on. A worker that dies is not waited for.
-func ExampleClient_Latch() {
+func Example_latch() {
 	ctx := context.Background()
-	ready := locks.Latch("warmed-up", 5)
+	ready := latch.New(locks, "warmed-up", 5)
 
 	work := func() error { // in each worker
 		party, err := ready.Register(ctx)
@@ -395,7 +400,7 @@ func ExampleClient_Latch() {
 	}
 
 	err := ready.Wait(ctx) // in each process that waits for them
-	var incomplete *holdfast.LatchIncompleteError
+	var incomplete *latch.IncompleteError
 	switch {
 	case errors.As(err, &incomplete):
 		log.Printf("going on without %d of %d", incomplete.Missing, incomplete.Parties)
@@ -405,11 +410,11 @@ func ExampleClient_Latch() {
 }
 
 // Three workers do a computation in steps, each of which needs the results of all of them.
-func ExampleClient_Barrier() {
+func Example_barrier() {
 	ctx := context.Background()
 
 	work := func() error { // in each worker
-		party, err := locks.Barrier("simulation", 3).Join(ctx)
+		party, err := barrier.New(locks, "simulation", 3).Join(ctx)
 		if err != nil {
 			return err
 		}
@@ -419,10 +424,10 @@ func ExampleClient_Barrier() {
 				return err
 			}
 			step, err := party.Await(ctx)
-			var broken *holdfast.BarrierBrokenError
+			var broken *barrier.BrokenError
 			switch {
 			case errors.As(err, &broken):
-				log.Printf("%s is gone: step %d is to be done again", broken.Party.Owner, broken.Phase)
+				log.Printf("%s is gone: step %d is to be done again", broken.Party.Identity, broken.Phase)
 			case err != nil:
 				return err
 			case step == 100:
@@ -442,16 +447,16 @@ func ExampleClient_Barrier() {
 }
 
 // A lock that three servers hold, of which one may be down, or come back empty.
-func ExampleNewQuorum() {
+func Example_quorum() {
 	ctx := context.Background()
 
-	quorum, err := holdfast.NewQuorum(nodes, nil)
+	majority, err := quorum.New(nodes, nil)
 	if err != nil {
 		log.Fatal(err)
 	}
 	// Once for new servers, by hand: quorum.Admit(ctx)
-	err = quorum.Mutex("settlement").Do(ctx, func(ctx context.Context, l *holdfast.Lease) error {
-		fmt.Println("these agree:", quorum.Nodes(l))
+	err = majority.Mutex("settlement").Do(ctx, func(ctx context.Context, l *holdfast.Lease) error {
+		fmt.Println("these agree:", majority.Nodes(l))
 		return post(ctx, l.Fence())
 	})
 	if err != nil {

@@ -8,10 +8,11 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/latch"
 )
 
 // waitFor waits for a latch in a goroutine, and returns when that waiter is subscribed and has looked at it, if nobody had used it before.
-func (s *space) waitFor(ctx context.Context, l *holdfast.Latch) <-chan error {
+func (s *space) waitFor(ctx context.Context, l *latch.Latch) <-chan error {
 	s.t.Helper()
 	waiting := s.watchers(l.Name())
 	over := make(chan error, 1)
@@ -32,7 +33,7 @@ func (s *space) watchers(name string) int {
 	return n
 }
 
-func wantCount(t *testing.T, l *holdfast.Latch, n int) {
+func wantCount(t *testing.T, l *latch.Latch, n int) {
 	t.Helper()
 	if got, err := l.Count(t.Context()); got != n || err != nil {
 		t.Errorf("the count is %d, %v; want %d", got, err, n)
@@ -42,14 +43,14 @@ func wantCount(t *testing.T, l *holdfast.Latch, n int) {
 func TestALatchOpensWhenAllHaveCountedDown(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t)
-	latch := func() *holdfast.Latch { return s.client().Latch("l", 3) }
-	l := latch()
+	theLatch := func() *latch.Latch { return latch.New(s.client(), "l", 3) }
+	l := theLatch()
 	wantCount(t, l, 3)
-	one, two := s.waitFor(t.Context(), latch()), s.waitFor(t.Context(), latch())
+	one, two := s.waitFor(t.Context(), theLatch()), s.waitFor(t.Context(), theLatch())
 	for left := 2; left >= 0; left-- {
 		wantWaiting(t, "a waiter", one)
 		wantWaiting(t, "a waiter", two)
-		must(t, latch().CountDown(t.Context()))
+		must(t, theLatch().CountDown(t.Context()))
 		wantCount(t, l, left)
 	}
 	for _, over := range []<-chan error{one, two} {
@@ -63,10 +64,10 @@ func TestALatchOpensWhenAllHaveCountedDown(t *testing.T) {
 func TestRegisteredPartiesCountDownThemselves(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t)
-	l := s.client().Latch("l", 2)
-	var parties []*holdfast.LatchParty
+	l := latch.New(s.client(), "l", 2)
+	var parties []*latch.Party
 	for range 2 {
-		party, err := s.client().Latch("l", 2).Register(t.Context())
+		party, err := latch.New(s.client(), "l", 2).Register(t.Context())
 		must(t, err)
 		parties = append(parties, party)
 	}
@@ -92,25 +93,25 @@ func TestRegisteredPartiesCountDownThemselves(t *testing.T) {
 // they are told once somebody makes them look.
 func TestALatchThatIsBegunAnew(t *testing.T) {
 	t.Parallel()
-	for what, begin := range map[string]func(s *space, l *holdfast.Latch) error{
-		"Reset":  func(s *space, l *holdfast.Latch) error { return l.Reset(s.t.Context()) },
-		"Delete": func(s *space, l *holdfast.Latch) error { return l.Delete(s.t.Context()) },
-		"loss": func(s *space, l *holdfast.Latch) error {
+	for what, begin := range map[string]func(s *space, l *latch.Latch) error{
+		"Reset":  func(s *space, l *latch.Latch) error { return l.Reset(s.t.Context()) },
+		"Delete": func(s *space, l *latch.Latch) error { return l.Delete(s.t.Context()) },
+		"loss": func(s *space, l *latch.Latch) error {
 			s.give("l")
 			return l.Reset(s.t.Context())
 		},
 	} {
 		s := newSpace(t)
-		over := s.waitFor(t.Context(), s.client().Latch("l", 2)) // first, so that the latch exists once it has looked
-		party, err := s.client().Latch("l", 2).Register(t.Context())
+		over := s.waitFor(t.Context(), latch.New(s.client(), "l", 2)) // first, so that the latch exists once it has looked
+		party, err := latch.New(s.client(), "l", 2).Register(t.Context())
 		must(t, err)
-		l := s.client().Latch("l", 3)
+		l := latch.New(s.client(), "l", 3)
 		_, err = l.Register(t.Context())
 		for _, err := range []error{err, l.Wait(t.Context()), l.CountDown(t.Context())} {
 			want(t, "another number of parties, before "+what, err, holdfast.ErrMismatch)
 		}
 		must(t, begin(s, l))
-		want(t, "Wait before "+what, receive(t, over), holdfast.ErrLatchReset)
+		want(t, "Wait before "+what, receive(t, over), latch.ErrReset)
 		for range 2 {
 			want(t, "CountDown of a party from before "+what, party.CountDown(t.Context()), holdfast.ErrLost)
 		}
@@ -130,14 +131,14 @@ func TestWaitersForALatchGiveUp(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t)
 	ctx, cancel := context.WithCancel(t.Context())
-	over := s.waitFor(ctx, s.client().Latch("l", 2))
+	over := s.waitFor(ctx, latch.New(s.client(), "l", 2))
 	cancel()
 	if err := receive(t, over); err != context.Canceled {
 		t.Errorf("Wait whose context ended: %v", err)
 	}
 	eventually(t, "nobody is subscribed", func() bool { return s.watchers("l") == 0 })
 	c := s.client()
-	over = s.waitFor(t.Context(), c.Latch("l", 2))
+	over = s.waitFor(t.Context(), latch.New(c, "l", 2))
 	want(t, "Close", c.Close(t.Context()), nil)
 	want(t, "Wait of a client that closes", receive(t, over), holdfast.ErrClosed)
 	eventually(t, "nobody is subscribed", func() bool { return s.watchers("l") == 0 })

@@ -119,16 +119,16 @@ func TestDoEndsTheContextWithTheLease(t *testing.T) {
 func TestWaitBoundsAcquire(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t)
-	lease := acquire(t, s.client().Mutex("m", holdfast.Owner("first")))
+	lease := acquire(t, s.client().Mutex("m", holdfast.Identity("first")))
 	for _, d := range []time.Duration{0, 20 * time.Millisecond} {
 		l := s.client().Mutex("m", holdfast.Wait(d))
 		var err error
 		var held *holdfast.HeldError
 		eventually(t, "the holder is told in time", func() bool {
 			err = answered(t, func() error { _, err := l.Acquire(t.Context()); return err })
-			return !errors.As(err, &held) || held.Holder.Owner != ""
+			return !errors.As(err, &held) || held.Holder.Identity != ""
 		})
-		if !errors.As(err, &held) || held.Name != "m" || held.Holder.Owner != "first" {
+		if !errors.As(err, &held) || held.Name != "m" || held.Holder.Identity != "first" {
 			t.Errorf("Acquire with Wait(%s): %v; want a HeldError that names the holder", d, err)
 		}
 	}
@@ -202,21 +202,21 @@ func TestOptionsCombinesOptions(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t)
 	c := s.client()
-	both := holdfast.Options(holdfast.Owner("me"), holdfast.Meta("k", "first"), holdfast.Options(holdfast.Meta("k", "later")))
+	both := holdfast.Options(holdfast.Identity("me"), holdfast.Meta("k", "first"), holdfast.Options(holdfast.Meta("k", "later")))
 	for _, l := range []*holdfast.Lock{c.Mutex("m", both), c.RWMutex("rw", both).Reader(), c.Semaphore("s", 2).Permits(1, both), c.Multi([]string{"a", "b"}, both)} {
 		lease := acquire(t, l)
-		if h, _ := status(t, l).Holder(); h.Owner != "me" || h.Meta["k"] != "later" {
+		if h, _ := status(t, l).Holder(); h.Identity != "me" || h.Meta["k"] != "later" {
 			t.Errorf("the holder of %s is %+v", l, h)
 		}
 		release(t, lease)
 	}
-	want(t, "a bad option among others", tryAcquire(t, c.Mutex("m", holdfast.Options(holdfast.Owner("me"), holdfast.TTL(0)))), holdfast.ErrInvalid)
+	want(t, "a bad option among others", tryAcquire(t, c.Mutex("m", holdfast.Options(holdfast.Identity("me"), holdfast.TTL(0)))), holdfast.ErrInvalid)
 }
 
 func TestStatusSaysWhoHoldsAndWaits(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t)
-	l := s.client(func(cfg *holdfast.Config) { cfg.Owner = "from Config" }).Mutex("m", holdfast.Meta("k", "a:b\nc+"))
+	l := s.client(func(cfg *holdfast.Config) { cfg.Identity = "from Config" }).Mutex("m", holdfast.Meta("k", "a:b\nc+"))
 	got := status(t, l)
 	if got.Held() || got.Name != "m" || got.Key != s.key("m") || got.Kind != holdfast.KindMutex || got.Time.IsZero() {
 		t.Errorf("Status of a free lock: %+v", got)
@@ -230,7 +230,7 @@ func TestStatusSaysWhoHoldsAndWaits(t *testing.T) {
 	awaitWaiters(t, l, 1)
 	got = status(t, other)
 	h, held := got.Holder()
-	if !held || !got.Held() || !isFenceOf(got.Fence, lease) || h.Owner != "from Config" || h.Meta["k"] != "a:b\nc+" || h.Mode != holdfast.ModeExclusive ||
+	if !held || !got.Held() || !isFenceOf(got.Fence, lease) || h.Identity != "from Config" || h.Meta["k"] != "a:b\nc+" || h.Mode != holdfast.ModeExclusive ||
 		!isFenceOf(h.Fence, lease) || h.Foreign || h.Name != "m" {
 		t.Errorf("Status of a lock that is held: %+v", got)
 	}

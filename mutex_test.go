@@ -129,8 +129,8 @@ func TestAnOwnerSpansProcesses(t *testing.T) {
 	next := start(t, other.Acquire)
 	awaitWaiters(t, here, 1)
 	two := acquire(t, there) // past the waiter
-	if one.Fence() != two.Fence() || two.Owner() != "me" {
-		t.Errorf("the leases of %s have the fences %d and %d", two.Owner(), one.Fence(), two.Fence())
+	if one.Fence() != two.Fence() || two.Identity() != "me" {
+		t.Errorf("the leases of %s have the fences %d and %d", two.Identity(), one.Fence(), two.Fence())
 	}
 	wantHeld(t, other)
 	release(t, one)
@@ -152,7 +152,7 @@ func TestReleaseOwner(t *testing.T) {
 	_, err = releaseOwner("you")
 	want(t, "ReleaseOwner of another's lock", err, holdfast.ErrNotOwner)
 	var held *holdfast.HeldError
-	if !errors.As(err, &held) || held.Holder.Owner != "me" {
+	if !errors.As(err, &held) || held.Holder.Identity != "me" {
 		t.Errorf("ReleaseOwner of another's lock does not say whose it is: %v", err)
 	}
 	next := start(t, s.client().OwnerMutex("m", "you").Acquire)

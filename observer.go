@@ -12,40 +12,37 @@ import (
 
 // Observer is told what happens to locks, for logs, metrics and traces: see [Config.Observers]. Any function may be nil.
 //
-// No mutex of the library is locked while a function runs, so it may call anything of this package but Client.Close. It is
-// called by the goroutine that acquires, renews or releases, and must not block. For each lease the functions are called one at a time and
-// in order: AcquireStart, AcquireQueued at most once, AcquireEnd; if the lock was granted, Renewed and RenewFailed any number
-// of times and Revoked at most once; then either Lost or Released, and nothing more. AcquireEnd is called before the acquire returns. Released is
-// called when the server has answered, and most often before Release returns; Client.Close waits for all of them.
+// The functions are called by the goroutine that acquires, renews or releases, with no mutex locked; they must not block, nor
+// call Client.Close. For each lease they are called one at a time and in order: AcquireStart, AcquireQueued at most once,
+// AcquireEnd, which is before the acquire returns; if the lock was granted, Renewed and RenewFailed any number of times and
+// Revoked at most once; then Lost or Released, and nothing more. Released comes when the server has answered, most often before
+// Release returns; Client.Close waits for it. A function that panics is logged with its stack, at level ERROR, and changes
+// nothing about the lock.
 //
-// Every lease counts: each of the nested leases of a Reentrant lock, the readers that share a hold, each term of an Election,
-// and the lease of a party of a Latch or Barrier. A Multi or Quorum is one acquire and one lease; only Renewed and
-// RenewFailed come for each of its parts. RWMutex.Downgrade and TryUpgrade are an acquire of the other side, during which the
-// first lease is released, unless TryUpgrade returns ErrHeld. A Quorum tells the observers of its first client.
-//
-// A function that panics is logged with its stack, at level ERROR, and changes nothing about the lock.
+// Every lease counts: nested ones, readers that share a hold, each term of an election, parties of latches and barriers. A
+// Multi, or a quorum's mutex, is one acquire and one lease, of which only Renewed and RenewFailed come for each part; a quorum
+// tells the observers of its first client. Downgrade and TryUpgrade are an acquire of the other side, during which the first
+// lease is released, unless TryUpgrade returns ErrHeld.
 type Observer struct {
-	// AcquireStart is called when an acquire begins, with the caller's context. The other functions get the values of the
-	// context it returns, and so do those of later Observers; the caller's code does not. A nil context counts as ctx.
+	// AcquireStart is called when an acquire begins, with the caller's context. The other functions, and later Observers, get the
+	// values of the context it returns; the caller's code does not. A nil context counts as ctx.
 	AcquireStart func(ctx context.Context, e AcquireEvent) context.Context
 	// AcquireQueued is called when the acquire has to wait for others.
 	AcquireQueued func(ctx context.Context, e AcquireEvent)
 	// AcquireEnd is called when the lock was granted, or, with Err set, was not. Each AcquireStart has one.
 	AcquireEnd func(ctx context.Context, e AcquireEvent)
-	// Renewed is called when a lease was renewed or extended. The first renewal of a lock that was handed over by the server, with
-	// which the new holder confirms that it is there, does not count.
+	// Renewed is called when a lease was renewed or extended. The renewal that confirms a hand-over by the server does not count.
 	Renewed func(ctx context.Context, e LeaseEvent)
-	// RenewFailed is called when a renewal failed. Renewals are retried until the deadline.
+	// RenewFailed is called when a renewal failed. It is retried until the deadline.
 	RenewFailed func(ctx context.Context, e LeaseEvent)
-	// Lost is called when a lease was lost. Each granted lease ends with Lost or Released. A lease that is not released after
-	// Client.Close is lost when it expires.
+	// Lost is called when a lease was lost. One that is not released after Client.Close is lost when it expires.
 	Lost func(ctx context.Context, e LeaseEvent)
 	// Revoked is called when somebody asked the holder to let go: see Lease.Revoked.
 	Revoked func(ctx context.Context, e LeaseEvent)
 	// Released is called when a lease was released or detached. The lease is over even if the release failed (Err).
 	Released func(ctx context.Context, e LeaseEvent)
-	// ServerLost is called once for each outage: when the server stops answering, or does not answer in the first place. An
-	// error that the server sends counts as an answer, and so does an answer from any node of a Cluster.
+	// ServerLost is called once for each outage: when the server stops answering, or does not begin to. An error that it sends
+	// is an answer, and so is an answer from any node of a Cluster.
 	ServerLost func(e ServerEvent)
 	// ServerFound is called when it answers again.
 	ServerFound func(e ServerEvent)
@@ -53,13 +50,13 @@ type Observer struct {
 
 // AcquireEvent describes an acquire: the upper fields from the start, the lower ones as they become known.
 type AcquireEvent struct {
-	Name    string // of Multi, all names, with commas between them
-	Kind    Kind
-	Mode    Mode
-	Permits int // of a semaphore, else 0
-	Owner   string
-	Try     bool // it does not wait: TryAcquire, TryDo, TryJoin, TryUpgrade, Latch.Register, Client.Adopt
-	Start   time.Time
+	Name     string // of Multi, all names, with commas between them
+	Kind     Kind
+	Mode     Mode
+	Permits  int // of a semaphore, else 0
+	Identity string
+	Try      bool // it does not wait: TryAcquire, TryDo, TryJoin, TryUpgrade, Latch.Register, Client.Adopt
+	Start    time.Time
 
 	Ahead    int           // AcquireQueued: how many other processes are queued ahead of this one, as far as known
 	Holder   Holder        // AcquireQueued, and ErrHeld: who holds it, as far as known; else zero
@@ -72,21 +69,21 @@ type AcquireEvent struct {
 
 // LeaseEvent describes something that happened to a lease.
 type LeaseEvent struct {
-	Name    string
-	Kind    Kind
-	Mode    Mode
-	Permits int // of a semaphore, else 0
-	Owner   string
-	Fence   uint64
-	Grant   string    // as of AcquireEvent
-	Granted time.Time // local time
+	Name     string
+	Kind     Kind
+	Mode     Mode
+	Permits  int // of a semaphore, else 0
+	Identity string
+	Fence    uint64
+	Grant    string    // as of AcquireEvent
+	Granted  time.Time // local time
 
 	Deadline time.Time     // Renewed, RenewFailed: until when it is held now
 	Slack    time.Duration // Renewed: how much was left of the lease when the renewal was confirmed
 	Held     time.Duration // Lost, Released: since Granted
 	Handover Handover      // Released: HandoverLocal if another goroutine of this process has the lock now
 	Reason   LossReason    // Lost
-	By       string        // Revoked: who asks, by that program's Config.Owner
+	By       string        // Revoked: who asks, by that program's Config.Identity
 	Note     string        // Revoked: why; may be empty
 	Err      error         // RenewFailed; Lost: a *LostError; Released: why the release failed, or nil
 }
@@ -225,7 +222,7 @@ func (all observers) outlive() {
 
 func newAcquireEvent(e *engine.AcquireEvent) AcquireEvent {
 	own := AcquireEvent{
-		Name: e.Name, Owner: e.Owner, Try: e.Try, Start: e.Start, Ahead: e.Ahead, Waited: e.Waited, Handover: Handover(e.Handover),
+		Name: e.Name, Identity: e.Owner, Try: e.Try, Start: e.Start, Ahead: e.Ahead, Waited: e.Waited, Handover: Handover(e.Handover),
 		Fence: e.Fence, Grant: e.Grant, Err: leave(e.Err),
 	}
 	own.Kind, own.Mode, own.Permits = seen(&e.Subject)
@@ -237,7 +234,7 @@ func newAcquireEvent(e *engine.AcquireEvent) AcquireEvent {
 
 func newLeaseEvent(e *engine.LeaseEvent) LeaseEvent {
 	own := LeaseEvent{
-		Name: e.Name, Owner: e.Owner, Fence: e.Fence, Grant: e.Grant, Granted: e.Granted, Deadline: e.Deadline, Slack: e.Slack,
+		Name: e.Name, Identity: e.Owner, Fence: e.Fence, Grant: e.Grant, Granted: e.Granted, Deadline: e.Deadline, Slack: e.Slack,
 		Held: e.Held, Handover: Handover(e.Handover), Reason: LossReason(e.Reason), By: e.By, Note: e.Note, Err: leave(e.Err),
 	}
 	own.Kind, own.Mode, own.Permits = seen(&e.Subject)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/once"
 )
 
 var errBroken = errors.New("broken")
@@ -30,25 +31,25 @@ func mustNotRun(t *testing.T) job {
 func TestOnceIsCompletedOnce(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t)
-	once := func() *holdfast.Once { return s.client().Once("j", holdfast.Every(time.Hour), holdfast.Owner("me")) }
-	_, err := once().Last(t.Context())
-	want(t, "Last before any run", err, holdfast.ErrOnceNone)
+	theJob := func() *once.Job { return once.New(s.client(), "j", once.Every(time.Hour), holdfast.Identity("me")) }
+	_, err := theJob().Last(t.Context())
+	want(t, "Last before any run", err, once.ErrNone)
 	var fence uint64
-	first, err := once().Do(t.Context(), func(_ context.Context, lease *holdfast.Lease) (string, error) {
+	first, err := theJob().Do(t.Context(), func(_ context.Context, lease *holdfast.Lease) (string, error) {
 		fence = lease.Fence()
 		wantHeld(t, s.client().Mutex("j"))
 		return "42\nrows", nil
 	})
-	if err != nil || !first.Here || !first.Current || first.Result != "42\nrows" || first.Owner != "me" || first.PID != os.Getpid() ||
+	if err != nil || !first.Here || !first.Current || first.Result != "42\nrows" || first.Identity != "me" || first.PID != os.Getpid() ||
 		first.Fence != fence || first.Try != 1 || first.Time.IsZero() {
 		t.Fatalf("Do: %+v, %v", first, err)
 	}
 	first.Here = false
 	lease := acquire(t, s.client().Mutex("j")) // what is done needs no lock
-	for what, call := range map[string]func() (holdfast.Completion, error){
-		"Do":    func() (holdfast.Completion, error) { return once().Do(t.Context(), mustNotRun(t)) },
-		"TryDo": func() (holdfast.Completion, error) { return once().TryDo(t.Context(), mustNotRun(t)) },
-		"Last":  func() (holdfast.Completion, error) { return once().Last(t.Context()) },
+	for what, call := range map[string]func() (once.Completion, error){
+		"Do":    func() (once.Completion, error) { return theJob().Do(t.Context(), mustNotRun(t)) },
+		"TryDo": func() (once.Completion, error) { return theJob().TryDo(t.Context(), mustNotRun(t)) },
+		"Last":  func() (once.Completion, error) { return theJob().Last(t.Context()) },
 	} {
 		if got, err := call(); err != nil || got != first {
 			t.Errorf("%s: %+v, %v; want %+v", what, got, err, first)
@@ -63,7 +64,7 @@ func TestWindows(t *testing.T) {
 	s := newSpace(t)
 	c := s.client()
 	for _, name := range []string{"2026-11-22T02", "2026-11-22T03", "{odd} one"} {
-		slot := c.Once("j", holdfast.Slot(name, time.Hour))
+		slot := once.New(c, "j", once.Slot(name, time.Hour))
 		if got, err := slot.Do(t.Context(), succeeds); err != nil || !got.Here || got.Try != 1 {
 			t.Errorf("slot %q: %+v, %v", name, got, err)
 		}
@@ -71,14 +72,14 @@ func TestWindows(t *testing.T) {
 			t.Errorf("slot %q again: %+v, %v", name, got, err)
 		}
 	}
-	short := c.Once("k", holdfast.Every(50*time.Millisecond))
+	short := once.New(c, "k", once.Every(50*time.Millisecond))
 	first, err := short.Do(t.Context(), succeeds)
 	must(t, err)
 	time.Sleep(60 * time.Millisecond)
 	if second, err := short.Do(t.Context(), succeeds); err != nil || !second.Here || second.Fence <= first.Fence || second.Try != 1 {
 		t.Errorf("after its window: %+v, %v", second, err)
 	}
-	if got, err := c.Once("k", holdfast.Every(time.Hour)).Do(t.Context(), mustNotRun(t)); err != nil || got.Here {
+	if got, err := once.New(c, "k", once.Every(time.Hour)).Do(t.Context(), mustNotRun(t)); err != nil || got.Here {
 		t.Errorf("in a longer window: %+v, %v", got, err)
 	}
 }
@@ -87,28 +88,28 @@ func TestWindows(t *testing.T) {
 func TestOnceRunsAgainAfterAFailure(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t)
-	once := s.client().Once("j", holdfast.Every(time.Hour))
-	got, err := once.Do(t.Context(), fails)
-	if err != errBroken || got != (holdfast.Completion{}) {
+	theJob := once.New(s.client(), "j", once.Every(time.Hour))
+	got, err := theJob.Do(t.Context(), fails)
+	if err != errBroken || got != (once.Completion{}) {
 		t.Errorf("a run that fails: %+v, %v", got, err)
 	}
 	func() {
 		defer func() { _ = recover() }()
-		_, _ = once.TryDo(t.Context(), func(context.Context, *holdfast.Lease) (string, error) { panic("broken") })
+		_, _ = theJob.TryDo(t.Context(), func(context.Context, *holdfast.Lease) (string, error) { panic("broken") })
 	}()
-	got, err = once.Do(t.Context(), func(context.Context, *holdfast.Lease) (string, error) {
+	got, err = theJob.Do(t.Context(), func(context.Context, *holdfast.Lease) (string, error) {
 		s.steal("j")
 		return "too late", nil
 	})
-	if !errors.Is(err, holdfast.ErrLost) || got != (holdfast.Completion{}) {
+	if !errors.Is(err, holdfast.ErrLost) || got != (once.Completion{}) {
 		t.Errorf("a run that lost the lock: %+v, %v", got, err)
 	}
 	s.give("j")
-	got, err = once.Do(t.Context(), func(ctx context.Context, lease *holdfast.Lease) (string, error) { return "late", lease.Release(ctx) })
-	if !errors.Is(err, holdfast.ErrReleased) || got != (holdfast.Completion{}) {
+	got, err = theJob.Do(t.Context(), func(ctx context.Context, lease *holdfast.Lease) (string, error) { return "late", lease.Release(ctx) })
+	if !errors.Is(err, holdfast.ErrReleased) || got != (once.Completion{}) {
 		t.Errorf("a run that gave its lock up: %+v, %v", got, err)
 	}
-	if got, err := once.Do(t.Context(), succeeds); err != nil || !got.Here || got.Try != 5 {
+	if got, err := theJob.Do(t.Context(), succeeds); err != nil || !got.Here || got.Try != 5 {
 		t.Errorf("the run after four that do not count: %+v, %v", got, err)
 	}
 }
@@ -117,19 +118,19 @@ func TestMaxTries(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t)
 	c := s.client()
-	once := c.Once("j", holdfast.Every(time.Hour), holdfast.MaxTries(2))
+	theJob := once.New(c, "j", once.Every(time.Hour), once.MaxTries(2))
 	for range 2 {
-		_, err := once.Do(t.Context(), fails)
+		_, err := theJob.Do(t.Context(), fails)
 		want(t, "a run that fails", err, errBroken)
 	}
-	_, err := once.Do(t.Context(), mustNotRun(t))
-	want(t, "a third try of two", err, holdfast.ErrOnceExhausted)
-	_, err = once.TryDo(t.Context(), mustNotRun(t))
-	want(t, "a third try of two", err, holdfast.ErrOnceExhausted)
-	if got, err := c.Once("j", holdfast.Every(time.Hour), holdfast.MaxTries(3)).Do(t.Context(), succeeds); err != nil || got.Try != 3 {
+	_, err := theJob.Do(t.Context(), mustNotRun(t))
+	want(t, "a third try of two", err, once.ErrExhausted)
+	_, err = theJob.TryDo(t.Context(), mustNotRun(t))
+	want(t, "a third try of two", err, once.ErrExhausted)
+	if got, err := once.New(c, "j", once.Every(time.Hour), once.MaxTries(3)).Do(t.Context(), succeeds); err != nil || got.Try != 3 {
 		t.Errorf("a third try of three: %+v, %v", got, err)
 	}
-	short := c.Once("k", holdfast.Every(20*time.Millisecond), holdfast.MaxTries(1))
+	short := once.New(c, "k", once.Every(20*time.Millisecond), once.MaxTries(1))
 	for _, run := range []job{fails, fails, succeeds, fails} { // each window has all tries again
 		_, err := short.Do(t.Context(), run)
 		if _, want := run(t.Context(), nil); err != want {
@@ -144,16 +145,16 @@ func TestOnceWaitsForWhoRunsIt(t *testing.T) {
 	t.Parallel()
 	for _, result := range []error{nil, errBroken} {
 		s := newSpace(t)
-		once := func() *holdfast.Once { return s.client().Once("j", holdfast.Every(time.Hour)) }
-		var next <-chan outcome[holdfast.Completion]
-		_, err := once().Do(t.Context(), func(context.Context, *holdfast.Lease) (string, error) {
-			_, err := once().TryDo(t.Context(), mustNotRun(t))
+		theJob := func() *once.Job { return once.New(s.client(), "j", once.Every(time.Hour)) }
+		var next <-chan outcome[once.Completion]
+		_, err := theJob().Do(t.Context(), func(context.Context, *holdfast.Lease) (string, error) {
+			_, err := theJob().TryDo(t.Context(), mustNotRun(t))
 			want(t, "TryDo while another runs it", err, holdfast.ErrHeld)
-			bounded := s.client().Once("j", holdfast.Every(time.Hour), holdfast.Wait(0))
+			bounded := once.New(s.client(), "j", once.Every(time.Hour), holdfast.Wait(0))
 			err = answered(t, func() error { _, err := bounded.Do(t.Context(), mustNotRun(t)); return err })
 			want(t, "Do with Wait(0) while another runs it", err, holdfast.ErrHeld)
-			waiting := once()
-			next = start(t, func(ctx context.Context) (holdfast.Completion, error) { return waiting.Do(ctx, succeeds) })
+			waiting := theJob()
+			next = start(t, func(ctx context.Context) (once.Completion, error) { return waiting.Do(ctx, succeeds) })
 			awaitWaiters(t, waiting, 1)
 			return "first", result
 		})
@@ -170,9 +171,9 @@ func TestOnceWaitsForWhoRunsIt(t *testing.T) {
 func TestOnceOfAContextThatEnds(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t)
-	once := s.client().Once("j", holdfast.Every(time.Hour))
+	theJob := once.New(s.client(), "j", once.Every(time.Hour))
 	ctx, cancel := context.WithCancel(t.Context())
-	got, err := once.Do(ctx, func(work context.Context, _ *holdfast.Lease) (string, error) {
+	got, err := theJob.Do(ctx, func(work context.Context, _ *holdfast.Lease) (string, error) {
 		cancel()
 		receive(t, work.Done())
 		return "done", nil
@@ -180,7 +181,7 @@ func TestOnceOfAContextThatEnds(t *testing.T) {
 	if err != nil || !got.Here {
 		t.Errorf("Do: %+v, %v", got, err)
 	}
-	if got, err := once.Last(t.Context()); err != nil || got.Result != "done" {
+	if got, err := theJob.Last(t.Context()); err != nil || got.Result != "done" {
 		t.Errorf("Last: %+v, %v", got, err)
 	}
 }
@@ -188,17 +189,17 @@ func TestOnceOfAContextThatEnds(t *testing.T) {
 func TestOnceOfALongResult(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t)
-	once := s.client().Once("j", holdfast.Every(time.Hour))
+	theJob := once.New(s.client(), "j", once.Every(time.Hour))
 	longest := func(context.Context, *holdfast.Lease) (string, error) { return strings.Repeat("x", 64<<10), nil }
-	if got, err := s.client().Once("other", holdfast.Every(time.Hour)).Do(t.Context(), longest); err != nil || len(got.Result) != 64<<10 {
+	if got, err := once.New(s.client(), "other", once.Every(time.Hour)).Do(t.Context(), longest); err != nil || len(got.Result) != 64<<10 {
 		t.Errorf("a result of 64 KiB: %d bytes, %v", len(got.Result), err)
 	}
-	run, err := once.Do(t.Context(), func(context.Context, *holdfast.Lease) (string, error) { return strings.Repeat("x", 64<<10+1), nil })
-	want(t, "a result of more than 64 KiB", err, holdfast.ErrOnceResult)
+	run, err := theJob.Do(t.Context(), func(context.Context, *holdfast.Lease) (string, error) { return strings.Repeat("x", 64<<10+1), nil })
+	want(t, "a result of more than 64 KiB", err, once.ErrResult)
 	if errors.Is(err, holdfast.ErrInvalid) || !run.Here || !run.Current || run.Result != "" {
 		t.Errorf("a result of more than 64 KiB: %+v, %v", run, err)
 	}
-	if got, err := once.Do(t.Context(), mustNotRun(t)); err != nil || got.Result != "" {
+	if got, err := theJob.Do(t.Context(), mustNotRun(t)); err != nil || got.Result != "" {
 		t.Errorf("Do after that: %+v, %v", got, err)
 	}
 }

@@ -6,7 +6,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/barrier"
+	"github.com/holdfast-go/holdfast/election"
+	"github.com/holdfast-go/holdfast/latch"
+	"github.com/holdfast-go/holdfast/once"
 )
 
 func TestHandlesPrintTheirNames(t *testing.T) {
@@ -14,11 +17,11 @@ func TestHandlesPrintTheirNames(t *testing.T) {
 	s := newSpace(t)
 	c := s.client()
 	lease := acquire(t, c.Mutex("m"))
-	latch := c.Latch("l", 2)
-	registered, err := latch.Register(t.Context())
+	theLatch := latch.New(c, "l", 2)
+	registered, err := theLatch.Register(t.Context())
 	must(t, err)
-	barrier := c.Barrier("b", 2)
-	joined, err := barrier.Join(t.Context())
+	theBarrier := barrier.New(c, "b", 2)
+	joined, err := theBarrier.Join(t.Context())
 	must(t, err)
 	for want, handle := range map[string]fmt.Stringer{
 		fmt.Sprintf("holdfast.Client(%s on %s)", s.prefix, s.server.Driver().Addr()): c,
@@ -27,13 +30,13 @@ func TestHandlesPrintTheirNames(t *testing.T) {
 		`holdfast.Lock("rw")`:           c.RWMutex("rw").Reader(),
 		`holdfast.RWMutex("rw")`:        c.RWMutex("rw"),
 		`holdfast.Semaphore("s \"1\"")`: c.Semaphore(`s "1"`, 1),
-		`holdfast.Once("j")`:            c.Once("j", holdfast.Every(time.Hour)),
-		`holdfast.Election("e")`:        c.Election("e"),
-		`holdfast.Latch("l")`:           latch,
-		`holdfast.Barrier("b")`:         barrier,
-		fmt.Sprintf(`holdfast.Lease("m", fence %d)`, lease.Fence()):                   lease,
-		fmt.Sprintf(`holdfast.LatchParty("l", fence %d)`, registered.Lease().Fence()): registered,
-		fmt.Sprintf(`holdfast.BarrierParty("b", fence %d)`, joined.Lease().Fence()):   joined,
+		`once.Job("j")`:                 once.New(c, "j", once.Every(time.Hour)),
+		`election.Election("e")`:        election.New(c.Mutex("e")),
+		`latch.Latch("l")`:              theLatch,
+		`barrier.Barrier("b")`:          theBarrier,
+		fmt.Sprintf(`holdfast.Lease("m", fence %d)`, lease.Fence()):              lease,
+		fmt.Sprintf(`holdfast.Lease("l", fence %d)`, registered.Lease().Fence()): registered,
+		fmt.Sprintf(`holdfast.Lease("b", fence %d)`, joined.Lease().Fence()):     joined,
 	} {
 		for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%d"} {
 			if got := fmt.Sprintf(verb, handle); got != want {
@@ -63,7 +66,7 @@ func TestAQuorumPrintsItsServers(t *testing.T) {
 	for _, node := range e.nodes {
 		servers = append(servers, node.Driver().Addr())
 	}
-	want := "holdfast.Quorum(" + strings.Join(servers, ", ") + ")"
+	want := "quorum.Quorum(" + strings.Join(servers, ", ") + ")"
 	for _, verb := range []string{"%v", "%+v", "%#v", "%s"} {
 		if got := fmt.Sprintf(verb, q); got != want {
 			t.Errorf("%s of a quorum prints %s, want %s", verb, got, want)

@@ -7,7 +7,10 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/election"
+	"github.com/holdfast-go/holdfast/inspect"
 	"github.com/holdfast-go/holdfast/internal/redistest"
+	"github.com/holdfast-go/holdfast/quorum"
 )
 
 // ensemble is a set of independent servers.
@@ -53,9 +56,9 @@ func (e *ensemble) clients(change ...func(*holdfast.Config)) (all []*holdfast.Cl
 }
 
 // quorum returns a quorum with new clients. Its timeouts are so long that a slow machine does not make a node count as down.
-func (e *ensemble) quorum() *holdfast.Quorum {
+func (e *ensemble) quorum() *quorum.Quorum {
 	e.t.Helper()
-	q, err := holdfast.NewQuorum(e.clients(), &holdfast.QuorumConfig{NodeTimeout: 10 * time.Second})
+	q, err := quorum.New(e.clients(), &quorum.Config{NodeTimeout: 10 * time.Second})
 	if err != nil {
 		e.t.Fatal(err)
 	}
@@ -66,7 +69,7 @@ func (e *ensemble) quorum() *holdfast.Quorum {
 func admitted(t *testing.T) *ensemble {
 	t.Helper()
 	e := newEnsemble(t)
-	if err := e.quorum().Admit(t.Context()); err != nil {
+	if err := inspect.NewQuorum(e.quorum()).Admit(t.Context()); err != nil {
 		t.Fatalf("Admit: %v", err)
 	}
 	return e
@@ -76,18 +79,18 @@ func TestAQuorumsMutexHasOneHolder(t *testing.T) {
 	t.Parallel()
 	e := admitted(t)
 	q, there := e.quorum(), e.quorum().Mutex("m")
-	l := q.Mutex("m", holdfast.Owner("me"))
+	l := q.Mutex("m", holdfast.Identity("me"))
 	lease := acquire(t, l)
 	if n := len(q.Nodes(lease)); n < 2 {
 		t.Errorf("%d of 3 nodes hold the lease", n)
 	}
 	_, err := there.TryAcquire(t.Context())
 	var held *holdfast.HeldError
-	if !errors.As(err, &held) || held.Name != "m" || held.Holder.Owner != "me" {
+	if !errors.As(err, &held) || held.Name != "m" || held.Holder.Identity != "me" {
 		t.Errorf("TryAcquire of a lock that is held: %v", err)
 	}
 	got := status(t, there)
-	if h, is := got.Holder(); !is || h.Owner != "me" || got.Name != "m" || got.Kind != holdfast.KindMutex {
+	if h, is := got.Holder(); !is || h.Identity != "me" || got.Name != "m" || got.Kind != holdfast.KindMutex {
 		t.Errorf("Status: %+v", got)
 	}
 	want(t, "Extend", lease.Extend(t.Context(), time.Minute), nil)
@@ -107,21 +110,21 @@ func TestAQuorumsMutexHasOneHolder(t *testing.T) {
 func TestAQuorumElectsALeader(t *testing.T) {
 	t.Parallel()
 	e := admitted(t)
-	election := e.quorum().Election("e", holdfast.Owner("first"))
-	if kind := status(t, election).Kind; kind != holdfast.KindElection {
+	theElection := election.New(e.quorum().Mutex("e", holdfast.Identity("first")))
+	if kind := status(t, theElection).Kind; kind != holdfast.KindElection {
 		t.Errorf("an election without candidates is a %s", kind)
 	}
-	_, err := election.Leader(t.Context())
+	_, err := theElection.Leader(t.Context())
 	want(t, "Leader while nobody leads", err, holdfast.ErrNotHeld)
-	first := campaign(t.Context(), election)
+	first := campaign(t.Context(), theElection)
 	one := receive(t, first.terms)
-	if h, err := e.quorum().Election("e").Leader(t.Context()); err != nil || h.Owner != "first" {
+	if h, err := election.New(e.quorum().Mutex("e")).Leader(t.Context()); err != nil || h.Identity != "first" {
 		t.Errorf("Leader: %+v, %v", h, err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	for status, err := range e.quorum().Election("e").Watch(ctx) {
-		if h, _ := status.Holder(); err != nil || h.Owner != "first" {
+	for status, err := range election.New(e.quorum().Mutex("e")).Watch(ctx) {
+		if h, _ := status.Holder(); err != nil || h.Identity != "first" {
 			t.Errorf("Watch yields %+v, %v", status, err)
 		}
 		cancel()
@@ -129,7 +132,7 @@ func TestAQuorumElectsALeader(t *testing.T) {
 	if kind := status(t, e.quorum().Mutex("e")).Kind; kind != holdfast.KindElection {
 		t.Errorf("the election is a %s", kind)
 	}
-	second := campaign(t.Context(), e.quorum().Election("e"))
+	second := campaign(t.Context(), election.New(e.quorum().Mutex("e")))
 	first.answer <- nil
 	if two := receive(t, second.terms); two.lease.Fence() <= one.lease.Fence() {
 		t.Errorf("fence %d follows %d", two.lease.Fence(), one.lease.Fence())
@@ -150,7 +153,7 @@ func TestAQuorumHasTheConfigOfItsFirstClient(t *testing.T) {
 		cfg.PollInterval, cfg.TTL = time.Hour, 40*time.Second
 		cfg.Observers = []*holdfast.Observer{{AcquireQueued: func(context.Context, holdfast.AcquireEvent) { queued <- struct{}{} }}}
 	})
-	q, err := holdfast.NewQuorum([]*holdfast.Client{seldom[0], e.clients()[1], e.clients()[2]}, &holdfast.QuorumConfig{NodeTimeout: 10 * time.Second})
+	q, err := quorum.New([]*holdfast.Client{seldom[0], e.clients()[1], e.clients()[2]}, &quorum.Config{NodeTimeout: 10 * time.Second})
 	must(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	next := start(t, func(context.Context) (*holdfast.Lease, error) { return q.Mutex("m").Acquire(ctx) })
@@ -186,18 +189,17 @@ func TestNewQuorumRefuses(t *testing.T) {
 		"a server twice": {clients[0], clients[1], clients[1]},
 		"not Strict":     other(0, func(cfg *holdfast.Config) { cfg.Strict = false }),
 		"another MaxTTL": other(1, func(cfg *holdfast.Config) { cfg.MaxTTL = 2 * time.Minute }),
-		"MinReplicas":    other(2, func(cfg *holdfast.Config) { cfg.MinReplicas = 1 }),
-		"Fsync":          other(2, func(cfg *holdfast.Config) { cfg.Fsync = true }),
+		"MinReplicas":    other(2, func(cfg *holdfast.Config) { cfg.Durability.Replicas = 1 }),
+		"Fsync":          other(2, func(cfg *holdfast.Config) { cfg.Durability.Fsync = true }),
 	} {
-		_, err := holdfast.NewQuorum(all, nil)
+		_, err := quorum.New(all, nil)
 		want(t, what, err, holdfast.ErrInvalid)
 	}
-	_, err := holdfast.NewQuorum(clients, &holdfast.QuorumConfig{NodeTimeout: time.Microsecond})
+	_, err := quorum.New(clients, &quorum.Config{NodeTimeout: time.Microsecond})
 	want(t, "a short NodeTimeout", err, holdfast.ErrInvalid)
-	q, err := holdfast.NewQuorum(clients, nil)
+	q, err := quorum.New(clients, nil)
 	must(t, err)
 	for what, l := range map[string]*holdfast.Lock{"no name": q.Mutex(""), "a TTL of 0": q.Mutex("m", holdfast.TTL(0)), "a TTL beyond MaxTTL": q.Mutex("m", holdfast.TTL(time.Hour))} {
 		want(t, what, tryAcquire(t, l), holdfast.ErrInvalid)
 	}
-	want(t, "MinReplicas of an election", q.Election("e", holdfast.MinReplicas(1, 0)).Run(t.Context(), nil), holdfast.ErrInvalid)
 }

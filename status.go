@@ -8,23 +8,20 @@ import (
 )
 
 // Status is what the server knows about one lock. The methods that return it wait for no lock. Their errors are a *ServerError,
-// of a Quorum a *QuorumError; ErrInvalid for a bad name or option; ErrClosed; and ctx's.
+// of a quorum a *quorum.Error; ErrInvalid for a bad name or option; ErrClosed; and ctx's.
 type Status struct {
 	Name    string
 	Key     string // "" of several locks
 	Kind    Kind
 	Holders []Holder // none if it is free; at most 100,000
-	// Waiters are those in the server's queue, in order: the first 1,000 of them, and of Multi those of each lock in turn,
-	// the first 1,000 each. Processes that died without leaving are among them until it would be their turn, or for some
-	// minutes. The servers of a Quorum have no queue.
+	// Waiters are those in the server's queue, in order: the first 1,000 of each lock. Processes that died without leaving are among
+	// them until it would be their turn, or for some minutes. The servers of a quorum have no queue.
 	Waiters []Waiter
-	Waiting int // how many wait in all
-	// Limit is the number of permits of a semaphore, or of parties of a latch or barrier, as the server has it; if it has
-	// none, because nobody uses the lock, it is the caller's number. For other locks it is 0.
-	Limit int
-	Count int       // parties of a latch that have not counted down, else 0
-	Fence uint64    // of the latest grant; 0 of a mutex that is free. See Holder.Fence for when it is not known, and of a Quorum
-	Time  time.Time // by the server's clock
+	Waiting int       // how many wait in all
+	Limit   int       // of a semaphore's permits, or a latch's or barrier's parties: the server's, or if nobody uses it, the caller's
+	Count   int       // parties of a latch that have not counted down, else 0
+	Fence   uint64    // of the latest grant; 0 of a mutex that is free. See Holder.Fence for when it is not known, and of a Quorum
+	Time    time.Time // by the server's clock
 }
 
 // Held reports whether anybody holds the lock.
@@ -38,24 +35,22 @@ func (s Status) Holder() (Holder, bool) {
 	return s.Holders[0], true
 }
 
-// Holder describes a holder of a lock. Its program wrote Owner, Host and Meta: escape them before you display them.
+// Holder describes a holder of a lock. Its program wrote Identity, Host and Meta: escape them before you display them.
 type Holder struct {
-	Name    string // of the lock: of Multi, which one
-	Owner   string // "" when Foreign
-	Host    string
-	PID     int
-	Meta    map[string]string
-	Mode    Mode
-	Permits int // of a semaphore, else 0
-	// Grant is the grant id, which names this grant to inspect.Inspector.Break and holdfast break. It is the first 8 of the 22
-	// characters of the holder's token, and public: only the whole token releases the lock. Goroutines of a process that pass the
-	// lock on among themselves have one grant, and a lease of a Quorum has one on all nodes. It is "" if the holder is Foreign, or the
-	// id is not known.
+	Name     string // of the lock: of Multi, which one
+	Identity string // "" when Foreign
+	Host     string
+	PID      int
+	Meta     map[string]string
+	Mode     Mode
+	Permits  int // of a semaphore, else 0
+	// Grant is the grant id, which names this grant to inspect.Inspector.Break and holdfast break: the first 8 of the 22 characters of
+	// the holder's token, and public, since only the whole token releases the lock. Goroutines that pass the lock on among themselves
+	// have one grant, and a lease of a quorum has one on all nodes. "" if the holder is Foreign, or it is not known.
 	Grant string
 	// Fence is that of the grant by the server; 0 if it is not known yet. That of a mutex that was free is known from the first
-	// renewal on, 2 s after the grant or sooner, and with NoRenew not at all. Goroutines of the holder's process that passed the lock
-	// on among themselves have higher ones. The nodes of a Quorum count each for itself, and the lease's fence follows from several
-	// of them: here it is one node's count, which can be below or above the lease's fence and must not be compared with it.
+	// renewal on, 2 s after the grant or sooner, and with NoRenew not at all. Goroutines that passed the lock on among themselves have
+	// higher ones. Of a quorum it is one node's count, which must not be compared with the lease's fence.
 	Fence   uint64
 	Since   time.Time     // by the server's clock
 	TTL     time.Duration // what is left; NoExpiry if the key stays until somebody deletes it
@@ -68,20 +63,20 @@ const NoExpiry time.Duration = -1
 
 // IsZero reports whether nothing is known of the holder, as in a HeldError that names none.
 func (h Holder) IsZero() bool {
-	return h.Name == "" && h.Owner == "" && h.Host == "" && h.PID == 0 && h.Meta == nil && h.Mode == "" && h.Permits == 0 &&
+	return h.Name == "" && h.Identity == "" && h.Host == "" && h.PID == 0 && h.Meta == nil && h.Mode == "" && h.Permits == 0 &&
 		h.Grant == "" && h.Fence == 0 && h.Since.IsZero() && h.TTL == 0 && !h.Foreign
 }
 
-// Waiter is a process that waits for a lock, with one or more goroutines. Its program wrote Owner, Host and Meta: escape
+// Waiter is a process that waits for a lock, with one or more goroutines. Its program wrote Identity, Host and Meta: escape
 // them before you display them.
 type Waiter struct {
-	Owner   string
-	Host    string
-	PID     int
-	Meta    map[string]string
-	Mode    Mode
-	Permits int       // of a semaphore, else 0
-	Since   time.Time // by the server's clock
+	Identity string
+	Host     string
+	PID      int
+	Meta     map[string]string
+	Mode     Mode
+	Permits  int       // of a semaphore, else 0
+	Since    time.Time // by the server's clock
 }
 
 // Kind is a kind of lock, as the server knows it.
@@ -162,7 +157,7 @@ func newStatus(of *engine.Status) Status {
 	for _, w := range of.Waiters {
 		mode, permits := modeOf(kindOf(w.Form), w.Weight)
 		s.Waiters = append(s.Waiters, Waiter{
-			Owner: w.Owner, Host: w.Host, PID: w.PID, Meta: w.Meta, Mode: mode, Permits: permits, Since: w.Since,
+			Identity: w.Owner, Host: w.Host, PID: w.PID, Meta: w.Meta, Mode: mode, Permits: permits, Since: w.Since,
 		})
 	}
 	return s
@@ -170,7 +165,7 @@ func newStatus(of *engine.Status) Status {
 
 func holder(h engine.Holder) Holder {
 	own := Holder{
-		Name: h.Name, Owner: h.Owner, Host: h.Host, PID: h.PID, Meta: h.Meta, Grant: h.Grant, Fence: h.Fence, Since: h.Since,
+		Name: h.Name, Identity: h.Owner, Host: h.Host, PID: h.PID, Meta: h.Meta, Grant: h.Grant, Fence: h.Fence, Since: h.Since,
 		TTL: h.TTL, Foreign: h.Foreign,
 	}
 	if h.TTL < 0 {

@@ -15,7 +15,7 @@ func TestIsZeroLooksAtEveryField(t *testing.T) {
 		t.Error("the zero Holder is not zero")
 	}
 	some := reflect.ValueOf(holdfast.Holder{
-		Name: "m", Owner: "me", Host: "host", PID: 1, Meta: map[string]string{}, Mode: holdfast.ModeReader, Permits: 1, Grant: "k3v9x2ab", Fence: 1,
+		Name: "m", Identity: "me", Host: "host", PID: 1, Meta: map[string]string{}, Mode: holdfast.ModeReader, Permits: 1, Grant: "k3v9x2ab", Fence: 1,
 		Since: time.Now(), TTL: holdfast.NoExpiry, Foreign: true,
 	})
 	for i := range some.NumField() {

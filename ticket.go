@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/internal/engine"
+	"github.com/holdfast-go/holdfast/internal/option"
 )
 
 // Ticket carries a detached lease to another process: Lease.Detach makes it, and Client.Adopt takes the lock over. It is a
@@ -35,9 +36,9 @@ func (t Ticket) Name() string {
 	return t.engine().Lock
 }
 
-// MarshalText returns the ticket as text to hand over, at most 2 KiB of letters, digits, dots, dashes and underscores. The
-// text contains the secret. Package json uses it too, even for a ticket inside another value, so do not log tickets as JSON.
-// The zero Ticket is ErrInvalid.
+// MarshalText returns the ticket, with its secret, as text to hand over: at most 2 KiB of letters, digits, dots, dashes and
+// underscores. Package json uses it too, even for a ticket inside another value, so do not log tickets as JSON. The zero Ticket
+// is ErrInvalid.
 func (t Ticket) MarshalText() ([]byte, error) {
 	if t.t == nil {
 		return nil, fmt.Errorf("%w: the ticket is empty", ErrInvalid)
@@ -70,48 +71,43 @@ func (t Ticket) Format(s fmt.State, _ rune) { _, _ = fmt.Fprint(s, t.String()) }
 // LogValue returns String.
 func (t Ticket) LogValue() slog.Value { return slog.StringValue(t.String()) }
 
-// Detach ends the lease here, with ErrReleased, and keeps the lock held for at least ttl, until somebody with the ticket
-// adopts it, usually another process. In between nobody believes they hold the lock, and nobody else gets it. If nobody
-// adopts it in time, it is free. The ttl is from 1 ms to Config.MaxTTL; the lock is never held for less than the lease would
-// have lasted. Client.ExtendTicket keeps it longer.
+// Detach ends the lease here, with ErrReleased, and keeps the lock held for at least ttl, until somebody with the ticket adopts
+// it, usually another process. In between nobody holds the lock, and nobody else gets it. If nobody adopts it in time, it is
+// free. The ttl is from 1 ms to Config.MaxTTL; the lock is held for as long as the lease would have lasted, at least.
+// Client.ExtendTicket keeps it longer.
 //
-// It is for a lease of a Mutex or MutexKey, acquired once: one that is nested (Reentrant), that of a job (Once) or a term
-// (Election), and all other kinds of locks are ErrInvalid, before anything is sent. Neither MaxHold nor MaxRenewals bounds
-// the ticket.
+// It is for a lease of a Mutex or MutexKey, acquired once: one that is nested (Reentrant), that of a job or an election, and
+// all other kinds of locks are ErrInvalid, before anything is sent. Neither MaxHold nor MaxRenewals bounds the ticket.
 //
-// Detach stops renewing first, and asks the server to keep the lock, for at most Config.RetryTimeout or until ctx ends. If
-// the lease is lost or released meanwhile, it returns what Err does. After any other error there is no ticket, and the lease
-// goes on and is renewed as before; the server may keep the lock for ttl if the process dies then. Config.MinReplicas and
-// Fsync apply: ErrReplicas says that too few have it.
+// Detach stops renewing and asks the server to keep the lock, for at most Config.RetryTimeout or until ctx ends. If the lease
+// is lost or released meanwhile, it returns what Err does. After any other error, such as ErrReplicas, there is no ticket, and
+// the lease goes on as before; the server may keep the lock for ttl if the process dies then.
 func (l *Lease) Detach(ctx context.Context, ttl time.Duration) (Ticket, error) {
-	t, err := engine.Detach(ctx, l.e, ttl)
+	t, err := engine.Detach(ctx, l.e(), ttl)
 	if err != nil {
 		return Ticket{}, l.leave(err)
 	}
 	return newTicket(t), nil
 }
 
-// Adopt takes over the lock that a ticket stands for, under a new fence, above the detached lease's. The lease is like any
-// other: it is renewed, and Release hands the lock to the next waiter. Its options are those given here and in c's Config,
-// not those of the lease that was detached. If the ticket had more time left than the TTL, the lease begins with that time,
-// up to Config.MaxTTL.
+// Adopt takes over the lock that a ticket stands for, under a new fence. The lease is like any other: it is renewed, and
+// Release hands the lock to the next waiter. Its options are those given here and in c's Config, not those of the lease that
+// was detached. If the ticket had more time left than the TTL, the lease begins with that time, up to Config.MaxTTL.
 //
-// A ticket is adopted once, by one caller, in whatever process. ErrLost says that it is no longer valid: it was adopted, it
-// has expired, or the lock was deleted. A ticket for another Config.Prefix, and an empty one, are ErrInvalid. Adopt does
-// not wait: while a Strict server is in quarantine, it returns ErrQuarantine, and the ticket stays valid.
+// A ticket is adopted once, by one caller, in whatever process. ErrLost says that it is no longer valid: it was adopted, it has
+// expired, or the lock was deleted. A ticket for another Config.Prefix, and an empty one, are ErrInvalid. A Strict server in
+// quarantine is ErrQuarantine, and the ticket stays valid.
 //
-// Adopt retries while the server is unavailable, for at most Config.RetryTimeout or until ctx ends; however often it retries,
-// the lock is adopted once. ErrAmbiguous, which also accompanies ErrReplicas, says that the lock may have been adopted. If it
-// was, it is released in the background. Trying again does no harm: ErrLost says that the ticket is used up. After any other
-// error the ticket stays valid.
+// Adopt retries while the server is unavailable, for at most Config.RetryTimeout or until ctx ends. ErrAmbiguous, which also
+// accompanies ErrReplicas, says that the lock may have been adopted. If it was, it is released in the background. Trying again
+// does no harm: ErrLost says that the ticket is used up. After any other error the ticket stays valid.
 func (c *Client) Adopt(ctx context.Context, t Ticket, opts ...MutexOption) (*Lease, error) {
-	return newLease(c.e.Adopt(ctx, t.engine(), resolve(options{given: c.common}, opts).given...))
+	return newLease(c.e().Adopt(ctx, t.engine(), option.Resolve(option.Set{Given: c.durable}, opts).Given...))
 }
 
-// ExtendTicket keeps a detached lock held for at least ttl from now, 1 ms to Config.MaxTTL; another ttl is ErrInvalid. It never
-// shortens the time left.
-// The ticket stays valid, even after an error, unless the error matches ErrLost: then it was adopted, it has expired, or the
-// lock was deleted.
+// ExtendTicket keeps a detached lock held for at least ttl from now: 1 ms to Config.MaxTTL, or it is ErrInvalid. It never
+// shortens the time left. The ticket stays valid, even after an error, unless the error matches ErrLost: then it was adopted,
+// it has expired, or the lock was deleted.
 func (c *Client) ExtendTicket(ctx context.Context, t Ticket, ttl time.Duration) error {
-	return leave(c.e.ExtendTicket(ctx, t.engine(), ttl, c.common...))
+	return leave(c.e().ExtendTicket(ctx, t.engine(), ttl, c.durable...))
 }

@@ -83,8 +83,7 @@ type Batcher interface {
 	RunAll(ctx context.Context, calls []Call, tell func(i int, reply string, err error))
 }
 
-// Durable is implemented by drivers that can wait for replicas and disks. Other drivers cannot be used with MinReplicas
-// and Fsync.
+// Durable is implemented by drivers that can wait for replicas and disks. Other drivers cannot be used with holdfast.Durability.
 type Durable interface {
 	// RunDurably is Run, but then waits on the same connection, with WAIT or WAITAOF, until the write is as durable as
 	// asked for or d.Timeout has passed. A timeout is no error: the Confirmation says what was reached. If the script ran

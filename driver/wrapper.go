@@ -22,7 +22,7 @@ package driver
 //	}
 //
 // A wrapper without Unwrap has only the optional interfaces that it implements itself. If it has none, all calls go through its
-// Run, locks are slower, and MinReplicas and Fsync are refused.
+// Run, locks are slower, and Durability is refused.
 //
 // drivertest.RunWrapper tests that a wrapper hides nothing.
 type Wrapper interface {

@@ -13,7 +13,7 @@ import (
 // Lease is what this package needs of a lease. *holdfast.Lease implements it.
 type Lease interface {
 	Name() string
-	Owner() string
+	Identity() string
 	Fence() uint64
 	Fences() map[string]uint64
 	IsShared() bool
@@ -24,7 +24,7 @@ type Lease interface {
 type Stamp struct {
 	Lock  string // the lock's name; for messages, not compared
 	Fence uint64 // the lease's fence, from 1 to math.MaxInt64
-	// Owner tells apart two leases with the same fence, which can exist after a server has lost its data and its clock
+	// Owner is the identity of the lease's holder. It tells apart two leases with the same fence, which can exist after a server has lost its data and its clock
 	// went back. It has at most 1024 bytes of UTF-8 without NUL.
 	Owner string
 	// Shared says that others may hold the lock with the same fence, because the lease is a reader's. A mark with this
@@ -44,7 +44,7 @@ func Of(l Lease) (Stamp, error) {
 	if n := len(l.Fences()); n > 1 {
 		return Stamp{}, fmt.Errorf("%w: a lease of %d locks has no fence of its own; choose the lock that guards the resource with Part", holdfast.ErrInvalid, n)
 	}
-	s := Stamp{Lock: l.Name(), Fence: l.Fence(), Owner: l.Owner(), Shared: l.IsShared()}
+	s := Stamp{Lock: l.Name(), Fence: l.Fence(), Owner: l.Identity(), Shared: l.IsShared()}
 	return s, s.check()
 }
 

@@ -20,10 +20,10 @@ type testLease struct {
 	shared bool
 }
 
-func (l *testLease) Name() string  { return l.name }
-func (l *testLease) Owner() string { return l.owner }
-func (l *testLease) Fence() uint64 { return l.fence }
-func (l *testLease) Err() error    { return l.err }
+func (l *testLease) Name() string     { return l.name }
+func (l *testLease) Identity() string { return l.owner }
+func (l *testLease) Fence() uint64    { return l.fence }
+func (l *testLease) Err() error       { return l.err }
 
 func (l *testLease) Fences() map[string]uint64 {
 	if l.fences != nil {

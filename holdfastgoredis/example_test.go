@@ -8,6 +8,7 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/holdfastgoredis"
+	"github.com/holdfast-go/holdfast/quorum"
 )
 
 func post(ctx context.Context, fence uint64) error { return nil }
@@ -46,12 +47,12 @@ func Example_quorum() {
 		defer node.Close(ctx)
 		nodes = append(nodes, node)
 	}
-	quorum, err := holdfast.NewQuorum(nodes, nil)
+	theQuorum, err := quorum.New(nodes, nil)
 	if err != nil {
 		log.Fatal(err)
 	}
 	// For new servers, call quorum.Admit(ctx) once, by hand.
-	err = quorum.Mutex("settlement").Do(ctx, func(ctx context.Context, l *holdfast.Lease) error {
+	err = theQuorum.Mutex("settlement").Do(ctx, func(ctx context.Context, l *holdfast.Lease) error {
 		return post(ctx, l.Fence())
 	})
 	if err != nil {

@@ -58,7 +58,7 @@ func (s *Server) NewClient(t TB, cfg *holdfast.Config) *Client {
 	if err != nil {
 		t.Fatalf("%v", err)
 	}
-	c.Client, c.engine = locks, access.Client(locks)
+	c.Client, c.engine = locks, access.Client(locks).Engine
 	t.Cleanup(c.end)
 	return c
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/holdfasttest"
+	"github.com/holdfast-go/holdfast/inspect"
 )
 
 // ttl is that of locks whose options say nothing.
@@ -292,7 +293,7 @@ func TestRestartInStrictMode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv, strict := holdfasttest.Run(t), &holdfast.Config{Strict: true}
 		one, other := srv.NewClient(t, strict), srv.NewClient(t, strict)
-		if err := one.Admit(t.Context()); err != nil {
+		if err := inspect.New(one.Client).Admit(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		lease := acquire(t, one.Mutex("a"))

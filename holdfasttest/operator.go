@@ -46,7 +46,7 @@ func (c *Client) operate(what, name string, do func(ctx context.Context, in *ins
 	dial := func(ctx context.Context) (net.Conn, error) { return c.Server.Dial(ctx, "", "") }
 	driver := bare.New("holdfasttest", dial)
 	defer driver.Close()
-	operator, err := holdfast.New(driver, &holdfast.Config{Owner: "operator", Prefix: c.prefix})
+	operator, err := holdfast.New(driver, &holdfast.Config{Identity: "operator", Prefix: c.prefix})
 	if err != nil {
 		c.t.Fatalf("holdfasttest: %s(%q): %v", what, name, err)
 		return

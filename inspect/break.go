@@ -14,7 +14,7 @@ import (
 type Broken struct {
 	Name    string          // of the lock
 	Holder  holdfast.Holder // who held it. Of a Revoke, only its Name, Grant and Fence are known
-	By      string          // Config.Owner of the client that broke it
+	By      string          // Config.Identity of the client that broke it
 	Reason  string
 	Time    time.Time // by the server's clock
 	Fence   uint64    // above those of all grants until then; 0 for a Revoke
@@ -31,7 +31,7 @@ var ErrChanged = engine.ErrChanged
 //
 // The holder may still be at work: break a lock when you know that its holder hangs, is gone, or minds its lease. A client
 // that held the lock for more than a second is told at once, by push: the lease ends with a [*holdfast.LostError] whose
-// Reason is [holdfast.LossBroken] and whose By is the Config.Owner of the inspector's client. One that cannot hear it ends
+// Reason is [holdfast.LossBroken] and whose By is the Config.Identity of the inspector's client. One that cannot hear it ends
 // the lease when it next renews, and one that hangs when it goes on: Lease.Err compares clocks. Only fences protect a
 // resource from what it does until then: guards refuse its fence once they have seen Broken.Fence or a later grant's. Readers share
 // a fence, as do an owner's leases: a guard cannot tell a broken one from the others.
@@ -41,7 +41,7 @@ var ErrChanged = engine.ErrChanged
 // [holdfast.ErrAmbiguous] says that it may have. In a Cluster the record follows the break in a request of its own: if that
 // fails, Break returns both a Broken and the error.
 //
-// A quorum's lock is broken on all nodes that have it for that grant. If too few answer, the error is a [*holdfast.QuorumError], and
+// A quorum's lock is broken on all nodes that have it for that grant. If too few answer, the error is a [*quorum.Error], and
 // some may have been broken. Broken.Fence is one node's count.
 //
 // Break works when the server is out of memory. It also works in Strict mode during a quarantine: the lock is then free, and

@@ -1,5 +1,5 @@
 // Package inspect shows who holds which locks, since when and for how long, and who waits, and breaks a lock whose holder
-// hangs. It is for programs that look after locks; programs that use locks need only package holdfast.
+// hangs. It also admits servers to Strict mode. It is for programs that look after locks; programs that use locks need only package holdfast.
 package inspect
 
 import (
@@ -13,7 +13,8 @@ import (
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/internal/access"
 	"github.com/holdfast-go/holdfast/internal/engine"
-	"github.com/holdfast-go/holdfast/internal/quorum"
+	voting "github.com/holdfast-go/holdfast/internal/quorum"
+	"github.com/holdfast-go/holdfast/quorum"
 )
 
 // Inspector looks at the locks of one prefix, of every kind. It is safe for concurrent use.
@@ -30,18 +31,19 @@ type source interface {
 	Break(ctx context.Context, name, grant, reason string) (engine.Broken, error)
 	Revoke(ctx context.Context, name, grant, reason string) error
 	History(ctx context.Context, yield func(engine.Broken, error) bool)
+	Init(ctx context.Context, force bool) error
 }
 
 // New returns the inspector of a client's server, or Cluster, and prefix. Nothing is sent.
-func New(c *holdfast.Client) *Inspector { return &Inspector{access.Client(c).NewInspector()} }
+func New(c *holdfast.Client) *Inspector { return &Inspector{access.Client(c).Engine.NewInspector()} }
 
 // NewQuorum returns the inspector of a quorum: it reports what a majority of nodes says. Nothing is sent.
-func NewQuorum(q *holdfast.Quorum) *Inspector { return &Inspector{access.Quorum(q).NewInspector()} }
+func NewQuorum(q *quorum.Quorum) *Inspector { return &Inspector{access.Quorum(q).NewInspector()} }
 
 // Get returns one lock's status, whatever its kind. A free lock has no holders; its Kind is "" if the server knows nothing of
 // it. Get looks at the lock of that name first and, if there is none, at the one with that exact key (MutexKey,
 // RedissonMutex), if it may. A name that cannot be a lock's is [holdfast.ErrInvalid], before anything is sent; what the server, or the way
-// to it, does not allow is a [*holdfast.ServerError], of a quorum a [*holdfast.QuorumError].
+// to it, does not allow is a [*holdfast.ServerError], of a quorum a [*quorum.Error].
 func (i *Inspector) Get(ctx context.Context, name string) (holdfast.Status, error) {
 	s, err := i.of.Get(ctx, name)
 	if err != nil {
@@ -67,7 +69,7 @@ func (i *Inspector) Get(ctx context.Context, name string) (holdfast.Status, erro
 //
 // An error that comes with a name in the status is about that lock: the server does not let this user see it, say, and the
 // list goes on. Any other is the last: [holdfast.ErrInvalid] for a pattern that is none, or a name that cannot be
-// a lock's, before anything is sent; a [*holdfast.ServerError]; of a quorum a [*holdfast.QuorumError], if too few nodes answer;
+// a lock's, before anything is sent; a [*holdfast.ServerError]; of a quorum a [*quorum.Error], if too few nodes answer;
 // ctx's own; or [holdfast.ErrClosed]. What was listed until then is true.
 func (i *Inspector) List(ctx context.Context, pattern string) iter.Seq2[holdfast.Status, error] {
 	return func(yield func(holdfast.Status, error) bool) {
@@ -119,11 +121,11 @@ func init() {
 		return access.Error(inspector.(*Inspector).of.Reach(ctx, p))
 	}
 	access.IsOfQuorum = func(inspector any) bool {
-		_, is := inspector.(*Inspector).of.(*quorum.Inspector)
+		_, is := inspector.(*Inspector).of.(*voting.Inspector)
 		return is
 	}
 	access.Absent = func(inspector any) (all []error) {
-		if q, is := inspector.(*Inspector).of.(*quorum.Inspector); is {
+		if q, is := inspector.(*Inspector).of.(*voting.Inspector); is {
 			for _, err := range q.Absent() {
 				all = append(all, access.Error(err))
 			}

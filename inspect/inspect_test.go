@@ -22,7 +22,7 @@ func TestMain(m *testing.M) { redistest.Main(m) }
 func newClient(t *testing.T) *holdfast.Client {
 	t.Helper()
 	c, err := holdfast.New(redistest.Shared(t).Driver(), &holdfast.Config{
-		Prefix: redistest.Prefix(), TTL: time.Minute, CommandTimeout: 10 * time.Second, RetryTimeout: time.Minute, Owner: "me",
+		Prefix: redistest.Prefix(), TTL: time.Minute, CommandTimeout: 10 * time.Second, RetryTimeout: time.Minute, Identity: "me",
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -71,7 +71,7 @@ func TestListAndGet(t *testing.T) {
 		}
 	}
 	s, err := in.Get(t.Context(), "orders/1")
-	if h, held := s.Holder(); err != nil || !held || s.Kind != holdfast.KindMutex || h.Owner != "me" || h.Grant == "" || h.Fence != 0 && h.Fence != mutex.Fence() {
+	if h, held := s.Holder(); err != nil || !held || s.Kind != holdfast.KindMutex || h.Identity != "me" || h.Grant == "" || h.Fence != 0 && h.Fence != mutex.Fence() {
 		t.Errorf("Get: %+v, %v", s, err)
 	}
 	if s, err = in.Get(t.Context(), "slots"); err != nil || s.Kind != holdfast.KindSemaphore || s.Limit != 3 || s.Holders[0].Permits != 2 {

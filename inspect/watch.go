@@ -201,7 +201,7 @@ func (w *watch) held(h holdfast.Holder, now time.Time) held {
 		grant        string
 		since        int64
 		foreign      bool
-	}{h.Owner, h.Host, h.PID, h.Permits, h.Mode, h.Grant, h.Since.UnixMilli(), h.Foreign})
+	}{h.Identity, h.Host, h.PID, h.Permits, h.Mode, h.Grant, h.Since.UnixMilli(), h.Foreign})
 	if h.TTL >= 0 {
 		own.expiry = now.Add(h.TTL)
 	}

@@ -59,7 +59,7 @@ func (l *Ledger) Post(ctx context.Context, lease *holdfast.Lease) error {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.by = append(l.by, lease.Owner())
+	l.by = append(l.by, lease.Identity())
 	return nil
 }
 

@@ -21,7 +21,7 @@ type process struct {
 
 // start starts a process.
 func start(t *testing.T, srv *holdfasttest.Server, name string, ledger *Ledger) *process {
-	p := &process{srv.NewClient(t, &holdfast.Config{Owner: name}), make(chan error, 1)}
+	p := &process{srv.NewClient(t, &holdfast.Config{Identity: name}), make(chan error, 1)}
 	biller := &Biller{p.Client.Client, ledger}
 	go func() { p.ended <- biller.Run(t.Context()) }()
 	synctest.Wait() // it has the lock, or waits for it

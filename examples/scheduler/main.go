@@ -18,6 +18,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/election"
 	"github.com/holdfast-go/holdfast/fence"
 	"github.com/holdfast-go/holdfast/holdfastgoredis"
 )
@@ -62,7 +63,7 @@ func run(ctx context.Context) error {
 	}
 	log.Print("standing for election")
 	// Run releases the lock when ctx ends: the next process leads at once.
-	return locks.Election(name, holdfast.TTL(*ttl)).Run(ctx, s.lead)
+	return election.New(locks.Mutex(name, holdfast.TTL(*ttl))).Run(ctx, s.lead)
 }
 
 // scheduler orders a job from a worker.
@@ -82,7 +83,7 @@ func (s *scheduler) lead(ctx context.Context, term *holdfast.Lease) error {
 	for ctx.Err() == nil {
 		err := s.order(ctx)
 		if errors.Is(err, fence.ErrStale) {
-			return holdfast.ErrResign // another process leads, and this one has not heard of it yet
+			return election.ErrResign // another process leads, and this one has not heard of it yet
 		}
 		if err != nil {
 			log.Print(err) // the worker is down, and the next order may reach it
@@ -90,7 +91,7 @@ func (s *scheduler) lead(ctx context.Context, term *holdfast.Lease) error {
 		select {
 		case <-tick.C:
 		case <-term.Revoked():
-			return holdfast.ErrResign // an operator wants another process to lead
+			return election.ErrResign // an operator wants another process to lead
 		case <-ctx.Done():
 		}
 	}

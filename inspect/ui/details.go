@@ -164,12 +164,12 @@ func newReport(s *holdfast.Status, err error, timeline []happening) report {
 	for i := range s.Holders[:min(len(s.Holders), mostHolders)] {
 		h := &s.Holders[i]
 		r.Holders = append(r.Holders, holder{
-			h.Owner, h.Host, h.PID, notes(h.Meta), string(h.Mode), h.Permits, h.Grant, fenceText(h.Fence), millis(h.Since), expiry(h, s.Time),
+			h.Identity, h.Host, h.PID, notes(h.Meta), string(h.Mode), h.Permits, h.Grant, fenceText(h.Fence), millis(h.Since), expiry(h, s.Time),
 			h.Foreign,
 		})
 	}
 	for _, w := range s.Waiters[:min(len(s.Waiters), mostWaiters)] {
-		r.Waiters = append(r.Waiters, waiter{w.Owner, w.Host, w.PID, notes(w.Meta), string(w.Mode), w.Permits, millis(w.Since)})
+		r.Waiters = append(r.Waiters, waiter{w.Identity, w.Host, w.PID, notes(w.Meta), string(w.Mode), w.Permits, millis(w.Since)})
 	}
 	return r
 }

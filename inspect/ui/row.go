@@ -31,7 +31,7 @@ type row struct {
 func newRow(id int, s *holdfast.Status) row {
 	r := row{id: id, name: s.Name, kind: s.Kind, holders: len(s.Holders), limit: s.Limit, used: s.Count, waiting: s.Waiting}
 	if h, held := s.Holder(); held {
-		r.mode, r.owner, r.host, r.grant, r.foreign = h.Mode, h.Owner, h.Host, h.Grant, h.Foreign
+		r.mode, r.owner, r.host, r.grant, r.foreign = h.Mode, h.Identity, h.Host, h.Grant, h.Foreign
 		for _, note := range notes(h.Meta) {
 			r.notes += note[0] + "=" + note[1] + "\n"
 		}

@@ -66,7 +66,7 @@ func heldBy(s *holdfast.Status) []held {
 	for i := range s.Holders {
 		h := &s.Holders[i]
 		all = append(all, held{
-			owner: h.Owner, host: h.Host, pid: h.PID, mode: h.Mode, permits: h.Permits, grant: h.Grant, since: millis(h.Since), foreign: h.Foreign,
+			owner: h.Identity, host: h.Host, pid: h.PID, mode: h.Mode, permits: h.Permits, grant: h.Grant, since: millis(h.Since), foreign: h.Foreign,
 			fence: h.Fence, until: expiry(h, s.Time),
 		})
 	}
@@ -191,7 +191,7 @@ func withRecord(all []happening, record []inspect.Broken) []happening {
 	for i := range record {
 		b := &record[i]
 		own := happening{
-			Time: millis(b.Time), What: broken, Owner: b.Holder.Owner, Host: b.Holder.Host, PID: b.Holder.PID, Grant: b.Holder.Grant,
+			Time: millis(b.Time), What: broken, Owner: b.Holder.Identity, Host: b.Holder.Host, PID: b.Holder.PID, Grant: b.Holder.Grant,
 			Fence: fenceText(b.Holder.Fence), By: b.By, Reason: b.Reason,
 		}
 		if b.Revoked {

@@ -45,7 +45,7 @@ func TestWhatHappenedBetweenTwoLooks(t *testing.T) {
 // The timeline has the breaks and revocations by operators. A break replaces the release that it looked like.
 func TestTheRecordIsInTheTimeline(t *testing.T) {
 	at := time.UnixMilli(1_000_000)
-	ann := holdfast.Holder{Owner: "ann", Grant: "aaaaaaaa", Since: at.Add(-time.Second)}
+	ann := holdfast.Holder{Identity: "ann", Grant: "aaaaaaaa", Since: at.Add(-time.Second)}
 	record := []inspect.Broken{
 		{Holder: ann, By: "eve", Reason: "hangs", Time: at, Fence: 2},
 		{Holder: holdfast.Holder{Grant: "aaaaaaaa", Fence: 1}, By: "eve", Reason: "please", Time: at.Add(-10 * time.Millisecond), Revoked: true},

@@ -112,9 +112,9 @@ func now() time.Time { return time.Now().Truncate(time.Millisecond) }
 // heldLock is a mutex that is held, and waited for.
 func heldLock(name, owner string, fence uint64, waiting int) holdfast.Status {
 	s := holdfast.Status{Name: name, Key: "k:" + name, Kind: holdfast.KindMutex, Fence: fence, Waiting: waiting, Time: now()}
-	s.Holders = []holdfast.Holder{{Owner: owner, Host: "host", PID: 7, Mode: holdfast.ModeExclusive, Grant: fmt.Sprintf("grant%03d", fence%1000), Fence: fence, Since: s.Time.Add(-time.Minute), TTL: 30 * time.Second}}
+	s.Holders = []holdfast.Holder{{Identity: owner, Host: "host", PID: 7, Mode: holdfast.ModeExclusive, Grant: fmt.Sprintf("grant%03d", fence%1000), Fence: fence, Since: s.Time.Add(-time.Minute), TTL: 30 * time.Second}}
 	for i := range waiting {
-		s.Waiters = append(s.Waiters, holdfast.Waiter{Owner: fmt.Sprint("waiter-", i), Since: s.Time.Add(-time.Duration(i) * time.Second)})
+		s.Waiters = append(s.Waiters, holdfast.Waiter{Identity: fmt.Sprint("waiter-", i), Since: s.Time.Add(-time.Duration(i) * time.Second)})
 	}
 	return s
 }

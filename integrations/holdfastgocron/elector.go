@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/election"
 )
 
 // ErrNotLeader says that this scheduler does not lead, so that gocron skips the run.
@@ -22,7 +23,7 @@ type Elector struct {
 
 // NewElector returns an Elector that campaigns in an election until Close is called. A process needs one for all its
 // schedulers.
-func NewElector(e *holdfast.Election) *Elector {
+func NewElector(e *election.Election) *Elector {
 	ctx, cancel := context.WithCancel(context.Background())
 	el := &Elector{resign: cancel, over: make(chan struct{})}
 	go func() {

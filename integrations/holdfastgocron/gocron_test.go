@@ -12,15 +12,17 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/election"
 	"github.com/holdfast-go/holdfast/holdfasttest"
 	"github.com/holdfast-go/holdfast/integrations/holdfastgocron"
+	"github.com/holdfast-go/holdfast/once"
 )
 
 // period is that of the jobs.
 const period = 10 * time.Minute
 
 // window is that of their Once.
-var window = holdfast.Every(period / 2)
+var window = once.Every(period / 2)
 
 // journal notes who ran a job, and when.
 type journal struct {
@@ -166,7 +168,7 @@ func TestTheLeaderRunsAllJobs(t *testing.T) {
 		srv := holdfasttest.Run(t)
 		start := func(who string) (*holdfasttest.Client, *holdfastgocron.Elector, gocron.Scheduler) {
 			c := srv.NewClient(t, nil)
-			elector := holdfastgocron.NewElector(c.Election("scheduler"))
+			elector := holdfastgocron.NewElector(election.New(c.Mutex("scheduler")))
 			synctest.Wait()
 			return c, elector, schedule(t, who, &j, time.Second, gocron.WithDistributedElector(elector))
 		}
@@ -203,7 +205,7 @@ func TestTheLeaderRunsAllJobs(t *testing.T) {
 func TestALeaderThatWasPausedLeadsNoMore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := holdfasttest.New(t)
-		e := holdfastgocron.NewElector(c.Election("scheduler"))
+		e := holdfastgocron.NewElector(election.New(c.Mutex("scheduler")))
 		defer e.Close()
 		synctest.Wait()
 		if err := e.IsLeader(t.Context()); err != nil {

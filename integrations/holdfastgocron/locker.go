@@ -11,26 +11,27 @@ import (
 	"github.com/go-co-op/gocron/v2"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/once"
 )
 
 // ErrDone says that another scheduler has done the run already.
 var ErrDone = errors.New("holdfastgocron: the job was done in this window")
 
 // Locker is a gocron.Locker, for gocron.WithDistributedLocker and gocron.WithDistributedJobLocker. A job of gocron is a
-// holdfast.Once of its name: the lock is renewed while the job runs, and a scheduler whose clock is late does not run it again.
+// once.Job of its name: the lock is renewed while the job runs, and a scheduler whose clock is late does not run it again.
 type Locker struct {
 	locks  *holdfast.Client
-	window holdfast.Window
-	opts   []holdfast.OnceOption
+	window once.Window
+	opts   []once.Option
 }
 
 // NewLocker returns a Locker. A job is done once in a window: use holdfast.Every with a time that is longer than the clocks of
 // the hosts differ, and shorter than the time from the end of a run to the start of the next. Jobs with other periods want
-// Lockers of their own, with gocron.WithDistributedJobLocker. The options are those of holdfast.Client.Once.
+// Lockers of their own, with gocron.WithDistributedJobLocker. The options are those of once.New.
 //
 // Give each job a name with gocron.WithName, since it is the lock's. Without one gocron takes that of the Go function, which
 // changes with the code, and which several jobs can share.
-func NewLocker(locks *holdfast.Client, window holdfast.Window, opts ...holdfast.OnceOption) *Locker {
+func NewLocker(locks *holdfast.Client, window once.Window, opts ...once.Option) *Locker {
 	return &Locker{locks, window, opts}
 }
 
@@ -41,14 +42,14 @@ func (l *Locker) Lock(ctx context.Context, key string) (gocron.Lock, error) {
 	began := make(chan struct{})
 	go func() {
 		defer close(r.over)
-		var completion holdfast.Completion
-		completion, r.err = l.locks.Once(key, l.window, l.opts...).TryDo(ctx, func(context.Context, *holdfast.Lease) (string, error) {
+		var completion once.Completion
+		completion, r.err = once.New(l.locks, key, l.window, l.opts...).TryDo(ctx, func(context.Context, *holdfast.Lease) (string, error) {
 			close(began)
 			<-r.finish // gocron calls the job meanwhile
 			return "", nil
 		})
 		if r.err == nil && !completion.Here {
-			r.err = fmt.Errorf("%w: %q by %s at %s", ErrDone, key, completion.Owner, completion.Time)
+			r.err = fmt.Errorf("%w: %q by %s at %s", ErrDone, key, completion.Identity, completion.Time)
 		}
 	}()
 	select {

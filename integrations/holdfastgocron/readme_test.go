@@ -7,9 +7,10 @@ import (
 
 	"github.com/go-co-op/gocron/v2"
 
-	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/election"
 	"github.com/holdfast-go/holdfast/holdfasttest"
 	"github.com/holdfast-go/holdfast/integrations/holdfastgocron"
+	"github.com/holdfast-go/holdfast/once"
 )
 
 // runs reports how often the scheduler runs an hourly job in three hours.
@@ -34,7 +35,7 @@ func TestREADME(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			locks := holdfasttest.New(t).Client
 
-			locker := holdfastgocron.NewLocker(locks, holdfast.Every(30*time.Minute)) // for a job that is due every hour
+			locker := holdfastgocron.NewLocker(locks, once.Every(30*time.Minute)) // for a job that is due every hour
 			s, err := gocron.NewScheduler(gocron.WithDistributedLocker(locker))
 
 			if n := runs(t, s, err); n != 3 {
@@ -46,7 +47,7 @@ func TestREADME(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			locks := holdfasttest.New(t).Client
 
-			elector := holdfastgocron.NewElector(locks.Election("scheduler"))
+			elector := holdfastgocron.NewElector(election.New(locks.Mutex("scheduler")))
 			defer elector.Close()
 			s, err := gocron.NewScheduler(gocron.WithDistributedElector(elector))
 

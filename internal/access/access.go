@@ -1,25 +1,40 @@
-// Package access lets other packages of this module, such as inspect, reach what the API's types hide. Package holdfast, and
-// inspect, set the functions when the program starts. They import this package, so their types are any here.
+// Package access lets other packages of this module reach what the API's types hide. The packages that have the types set the
+// functions when the program starts. They import this package, so their types are any here.
 package access
 
 import (
 	"context"
 
 	"github.com/holdfast-go/holdfast/internal/engine"
+	"github.com/holdfast-go/holdfast/internal/option"
 	"github.com/holdfast-go/holdfast/internal/quorum"
 )
 
+// Parts are what a *holdfast.Client consists of.
+type Parts struct {
+	Engine  *engine.Client
+	Durable []engine.Option // of all its locks
+	Poll    []engine.Option // of those that can poll
+}
+
+// Of package holdfast.
 var (
-	// Client returns the engine's client of a *holdfast.Client.
-	Client func(c any) *engine.Client
-	// Quorum returns what a *holdfast.Quorum is.
+	Client  func(c any) Parts                          // of a *holdfast.Client
+	Lock    func(l any) engine.Lock                    // of a *holdfast.Lock
+	NewLock func(l engine.Lock, wait option.Limit) any // a *holdfast.Lock
+	Lease   func(l any) engine.Lease                   // of a *holdfast.Lease
+	Status  func(s *engine.Status) any                 // a holdfast.Status
+	Holder  func(h engine.Holder) any                  // a holdfast.Holder
+	Error   func(err error) error                      // an error of the engine as one of package holdfast
+	ErrorOf func(lease any, err error) error           // Error of a *holdfast.Lease, which knows its fence
+)
+
+// Of packages quorum and inspect.
+var (
+	// Quorum returns what a *quorum.Quorum is.
 	Quorum func(q any) *quorum.Quorum
-	// Status returns the engine's status as a holdfast.Status.
-	Status func(s *engine.Status) any
-	// Holder returns the engine's holder as a holdfast.Holder.
-	Holder func(h engine.Holder) any
-	// Error returns an error of the engine as one of package holdfast.
-	Error func(err error) error
+	// QuorumError returns an error as package quorum has it.
+	QuorumError func(e *quorum.Error) error
 
 	// Reach asks an *inspect.Inspector's server whether it answers. verb and pattern are what for, in errors: to "watch" all
 	// locks, say.

@@ -94,7 +94,7 @@ func (acq *acquirer) wake() {
 }
 
 // join tells the acquirer that another goroutine waits for l.
-func (acq *acquirer) join(l *target) {
+func (acq *acquirer) join(l *Target) {
 	if l.set.kind.byOwner {
 		acq.ownerJoined.Store(true)
 		acq.wake()
@@ -150,7 +150,7 @@ func (acq *acquirer) run() {
 }
 
 // next returns the lock that the first waiter wants. If there is none, next ends the acquirer and returns nil.
-func (acq *acquirer) next() *target {
+func (acq *acquirer) next() *Target {
 	acq.queue.mu.Lock()
 	defer acq.queue.mu.Unlock()
 	acq.endLook()
@@ -174,7 +174,7 @@ func (acq *acquirer) next() *target {
 // renewAttempt starts another attempt, which takes the place of the present one in the server's
 // queue. The present attempt keeps the place until then: if it left first, the next process would
 // move up.
-func (acq *acquirer) renewAttempt(l *target) {
+func (acq *acquirer) renewAttempt(l *Target) {
 	old := acq.attempt
 	acq.attempt = l.newAttempt()
 	acq.listen()

@@ -24,7 +24,7 @@ import (
 // attempt is one token's attempt to acquire a lock. Nothing else has its token. If the attempt ends
 // without a hold, whatever the server has or gets under that token is taken back.
 type attempt struct {
-	l    *target
+	l    *Target
 	head wire.Head // how the lock's value begins if this attempt has it
 	*particulars
 
@@ -91,7 +91,7 @@ func (e ending) word() codec.Ending {
 	return [...]codec.Ending{codec.Unaware, codec.Left, codec.Died, codec.CountedDown}[e]
 }
 
-func (l *target) newAttempt() *attempt {
+func (l *Target) newAttempt() *attempt {
 	return &attempt{l: l, head: l.c.mint.head(l.keys.Lock, 0), particulars: &nothingParticular}
 }
 
@@ -164,7 +164,7 @@ type grantOrReply struct {
 }
 
 // holder returns the holder that the reply names, or nil.
-func (g grantOrReply) holder(l *target) *Holder {
+func (g grantOrReply) holder(l *Target) *Holder {
 	if g.Word != codec.Held {
 		return nil
 	}
@@ -202,7 +202,7 @@ func (a *attempt) askSince(began time.Time, ctx context.Context, mode codec.Mode
 
 // notAfter returns the server time after which no copy of a request that is sent now will be
 // carried out.
-func (c *Client) notAfter(l *target) int64 {
+func (c *Client) notAfter(l *Target) int64 {
 	return c.server.Time(c.slot(l)) + (c.cfg.RetryTimeout + c.cfg.CommandTimeout + time.Second).Microseconds()
 }
 
@@ -215,7 +215,7 @@ func (a *attempt) sent(unanswered bool, notAfter int64) {
 }
 
 // clockJumps returns the error of a request of which every copy arrived after its not-after time.
-func (l *target) clockJumps(op string) error {
+func (l *Target) clockJumps(op string) error {
 	return &exec.Failure{Op: op, Name: l.name(), Server: l.c.server.Addr(), Kind: exec.ErrUnavailable, Err: errClockJumps}
 }
 
@@ -284,7 +284,7 @@ func believable(fence uint64, now int64) bool {
 	return fence <= uint64(max(now, 0)+longestLead.Microseconds())
 }
 
-func errUnbelievable(l *target, fence uint64) error {
+func errUnbelievable(l *Target, fence uint64) error {
 	return fmt.Errorf("fence %d is more than a day ahead of the server's clock; set that clock right if it is behind; otherwise delete the fence counter %q, which somebody has set", fence, l.c.fenceOf(l))
 }
 
@@ -390,7 +390,7 @@ func (r *reclaimers) run(f func(hopeless bool) (answered bool)) {
 }
 
 // reclaimersOf returns the reclaimers of l's server.
-func (c *Client) reclaimersOf(l *target) *reclaimers {
+func (c *Client) reclaimersOf(l *Target) *reclaimers {
 	if at, known := c.serverOf(l); known {
 		return &at.reclaimers
 	}
@@ -406,13 +406,13 @@ func (a *attempt) abandonPredecessor() {
 }
 
 // takingBackUntil returns until when to go on taking back what the server has, or may get, for l.
-func (c *Client) takingBackUntil(l *target) time.Time {
+func (c *Client) takingBackUntil(l *Target) time.Time {
 	return time.Now().Add(l.set.term() + c.cfg.RetryTimeout + c.cfg.CommandTimeout)
 }
 
 // takeBack sends a release for a token until it is answered, nothing is left that it could release,
 // or end has passed. It reports whether the server answered.
-func (c *Client) takeBack(l *target, token, member string, tombstone int64, how ending, end time.Time) bool {
+func (c *Client) takeBack(l *Target, token, member string, tombstone int64, how ending, end time.Time) bool {
 	ctx, cancel := context.WithDeadline(context.Background(), end)
 	defer cancel()
 	for pause := 250 * time.Millisecond; ; pause = min(2*pause, 5*time.Second) {
@@ -435,12 +435,12 @@ func (c *Client) takeBack(l *target, token, member string, tombstone int64, how 
 
 // release ends whatever the server has under a token, as ask does. If the lock's keys are, or may
 // be, on different nodes, it deletes the lock's own key, provided that nobody is waiting.
-func (c *Client) release(ctx context.Context, l *target, token, member string, tombstone int64, how ending) (reply codec.ReleaseReply, unanswered bool, err error) {
+func (c *Client) release(ctx context.Context, l *Target, token, member string, tombstone int64, how ending) (reply codec.ReleaseReply, unanswered bool, err error) {
 	return c.releaseSince(time.Now(), ctx, l, codec.Release{Token: token, Member: member, Tombstone: tombstone}, how)
 }
 
 // releaseSince is release for a caller that has been trying since began.
-func (c *Client) releaseSince(began time.Time, ctx context.Context, l *target, q codec.Release, how ending) (reply codec.ReleaseReply, unanswered bool, err error) {
+func (c *Client) releaseSince(began time.Time, ctx context.Context, l *Target, q codec.Release, how ending) (reply codec.ReleaseReply, unanswered bool, err error) {
 	rq := request{op: exec.OpRelease, lock: l, durable: how == hasCountedDown}
 	q.Lock = l.ref()
 	release := releaseRequest(l, q, how)
@@ -461,7 +461,7 @@ func (c *Client) releaseSince(began time.Time, ctx context.Context, l *target, q
 }
 
 // releaseRequest returns the request that releases the lock, or the share of it.
-func releaseRequest(l *target, q codec.Release, how ending) codec.Request[codec.ReleaseReply] {
+func releaseRequest(l *Target, q codec.Release, how ending) codec.Request[codec.ReleaseReply] {
 	if !l.set.kind.isShared() {
 		return &q
 	}

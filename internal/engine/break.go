@@ -134,7 +134,7 @@ func (in *Inspector) remark(name, grant, reason, whole string) (string, error) {
 
 // held returns the lock of that name, whatever its kind, and the fence of the holder with that grant id; 0 if it is not known. With
 // orKey it is the lock with that exact key if there is none of that name.
-func (in *Inspector) held(ctx context.Context, name, grant string, orKey bool) (l *target, fence uint64, err error) {
+func (in *Inspector) held(ctx context.Context, name, grant string, orKey bool) (l *Target, fence uint64, err error) {
 	var s Status
 	in.Lookup(ctx, name, func(found Status, failed error) bool {
 		s, err = found, failed
@@ -174,7 +174,7 @@ func (c *Client) journal() codec.Journal {
 // aboutJournal returns a request about the journal. It is addressed as one about a lock is.
 func (c *Client) aboutJournal(op string) request {
 	key := c.space.Journal()
-	return request{op: op, lock: &target{c: c, keys: keys.Set{Lock: key, Queue: key + ":q"}, set: &c.defaults}, unexplained: true}
+	return request{op: op, lock: &Target{c: c, keys: keys.Set{Lock: key, Queue: key + ":q"}, set: &c.defaults}, unexplained: true}
 }
 
 // record writes an entry of the journal. op is the operation that errors name.

@@ -120,7 +120,7 @@ func New(d driver.Driver, cfg *Config) (*Client, error) {
 		owner: c.Owner,
 	}
 	if client.defaults.info, err = client.holderInfo(c.Owner).Encode(); err != nil {
-		return nil, fmt.Errorf("%w: Config.Owner: %w", ErrInvalid, err)
+		return nil, fmt.Errorf("%w: Config.Identity: %w", ErrInvalid, err)
 	}
 	client.strict = c.strictFlags()
 	client.nodeFlags = codec.Node + client.strict

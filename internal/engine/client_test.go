@@ -15,9 +15,9 @@ func TestLocksShareTheirSettings(t *testing.T) {
 	if a.set != b.set {
 		t.Error("two locks with equal options do not share settings")
 	}
-	for what, other := range map[string]*target{
+	for what, other := range map[string]*Target{
 		"another TTL":  c.Mutex("a", TTL(2*time.Second)),
-		"another kind": c.RWMutex("a", TTL(time.Second)).Reader().(*target),
+		"another kind": c.RWMutex("a", TTL(time.Second)).Reader().(*Target),
 		"notes":        c.Mutex("a", TTL(time.Second), Meta("k", "v")),
 		"an error":     c.Mutex("", TTL(time.Second)),
 	} {

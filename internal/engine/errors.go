@@ -34,24 +34,7 @@ var (
 	ErrDeadlock = errors.New("holdfast: caller holds the lock")
 	// ErrDepth says that a Reentrant lock was acquired within itself more often than
 	// MaxDepth allows. What is held stays held.
-	ErrDepth = errors.New("holdfast: lock acquired too often within itself")
-	// ErrDone says that a job of Once has already been completed in this window. errors.As with
-	// *DoneError tells when, and by whom.
-	ErrDone = errors.New("holdfast: job is done already")
-	// ErrTries says that a job of Once has failed in this window as often as MaxTries allows.
-	ErrTries = errors.New("holdfast: job has failed too often")
-	// ErrResult says that a run counts, but that its result was too long to be recorded.
-	ErrResult = errors.New("holdfast: result is too long")
-	// ErrIncomplete says that a latch is open, but that some of its parties never counted
-	// down. errors.As with *IncompleteError tells how many.
-	ErrIncomplete = errors.New("holdfast: latch is open, but not all parties have counted down")
-	// ErrReset says that a latch was reset while the caller waited for it.
-	ErrReset = errors.New("holdfast: latch was begun anew")
-	// ErrBroken says that a barrier's phase cannot complete because a party left or died.
-	// errors.As with *BrokenError tells which party, and which phase.
-	ErrBroken = errors.New("holdfast: barrier is broken")
-	// ErrNotDone is returned by Once.Last when no completed run is known.
-	ErrNotDone = errors.New("holdfast: job was not done yet")
+	ErrDepth = errors.New("holdfast: lock is nested too deep")
 	// ErrInvalid says that an argument was refused before any I/O.
 	ErrInvalid = errors.New("holdfast: invalid argument")
 )
@@ -92,11 +75,11 @@ var (
 	// may have lost locks. errors.As with *QuarantineError tells how long that lasts.
 	ErrQuarantine = exec.ErrQuarantine
 	// ErrUninitialised says that a majority of a Quorum's nodes is new, or has restarted and one of
-	// those has lost its data: Quorum.Init admits them. Acquire returns it after it has waited for
+	// those has lost its data: Admit of package inspect admits them. Acquire returns it after it has waited for
 	// the end of these nodes' quarantine.
 	ErrUninitialised = exec.ErrUninitialised
 	// ErrReplicas says that too few replicas or disks confirmed the lock in time
-	// (MinReplicas, Fsync).
+	// (Durability).
 	ErrReplicas = exec.ErrReplicas
 	// ErrUnsupported says that the server is older than Redis 7.0 or Valkey 7.2, or
 	// lacks a feature that locks need.
@@ -207,7 +190,7 @@ func (e *LostError) Error() string {
 }
 
 // missing returns the error of a lease that, by that word of a reply, the server no longer knows.
-func (l *target) missing(word codec.Word) *LostError {
+func (l *Target) missing(word codec.Word) *LostError {
 	lost := &LostError{Name: l.name(), Reason: LossTaken}
 	switch word {
 	// mutants: deleted-or-taken

@@ -17,11 +17,11 @@ import (
 // (docs/PROTOCOL.md, "The free path"). All else is left to the scripts, which handle every case.
 
 // plain reports whether the server's own commands can acquire and release the lock: it is a string, and no other program uses it.
-func (l *target) plain() bool { return l.set.kind.native }
+func (l *Target) plain() bool { return l.set.kind.native }
 
 // takeFree acquires the lock for a new token, if it looks free and nobody waits for it. If it returns neither a hold nor an error, a
 // script has to ask, with another token. began is since when the caller has been asking; zero if nothing was sent.
-func (l *target) takeFree(ctx context.Context) (h *hold, began time.Time, err error) {
+func (l *Target) takeFree(ctx context.Context) (h *hold, began time.Time, err error) {
 	c := l.c
 	// mutants: free-scope
 	if !l.plain() || l.set.seenAs != "" || c.cfg.Strict || l.set.isDurable() || c.contended.has(l.keys.Lock) || c.transactions.areAvoided() {
@@ -102,7 +102,7 @@ func (a *attempt) takesSet(call *pipe.Call) (*hold, error) {
 
 // isGrant reports whether a lock that was set is acquired: nobody was waiting for it, its fence can be used, and it lasts about as
 // long as it should.
-func (l *target) isGrant(ctx context.Context, p *pipe.Pipe, call *pipe.Call) bool {
+func (l *Target) isGrant(ctx context.Context, p *pipe.Pipe, call *pipe.Call) bool {
 	switch {
 	case !l.isAsAsked(call):
 		return false
@@ -115,7 +115,7 @@ func (l *target) isGrant(ctx context.Context, p *pipe.Pipe, call *pipe.Call) boo
 }
 
 // isAsAsked reports whether the fence of a lock that was set can be used, and it lasts about as long as it should.
-func (l *target) isAsAsked(call *pipe.Call) bool {
+func (l *Target) isAsAsked(call *pipe.Call) bool {
 	term, left := l.set.term(), call.Left()
 	leeway := max(term/20, 20*time.Millisecond)
 	switch {
@@ -127,7 +127,7 @@ func (l *target) isAsAsked(call *pipe.Call) bool {
 }
 
 // isAwaited reports whether somebody may be queued for the lock.
-func (l *target) isAwaited(ctx context.Context, p *pipe.Pipe) bool {
+func (l *Target) isAwaited(ctx context.Context, p *pipe.Pipe) bool {
 	exists := pipe.Call{Words: []string{"EXISTS", l.keys.Queue}}
 	err := l.c.server.SendOn(ctx, p, &exists, l.c.slot(l))
 	return err != nil || exists.Text != "0"

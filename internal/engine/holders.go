@@ -13,7 +13,7 @@ import (
 type Holder struct {
 	Name  string // the lock's
 	Form  string // as Status has it
-	Owner string // Owner or Config.Owner; "" when Foreign
+	Owner string // Owner or Config.Identity; "" when Foreign
 	Host  string
 	PID   int
 	Meta  map[string]string
@@ -32,7 +32,7 @@ type Holder struct {
 
 // Holder says who holds the lock, one of them if there are several: ErrNotHeld if nobody
 // does. It changes nothing.
-func (l *target) Holder(ctx context.Context) (Holder, error) {
+func (l *Target) Holder(ctx context.Context) (Holder, error) {
 	if l.set.kind.isShared() {
 		return l.someHolder(ctx)
 	}
@@ -52,13 +52,13 @@ func (l *target) Holder(ctx context.Context) (Holder, error) {
 
 // awaitDepartures waits until waiters of this client that gave up have left the server's queue, so that nobody is counted
 // whose Acquire has returned.
-func (l *target) awaitDepartures(ctx context.Context) {
+func (l *Target) awaitDepartures(ctx context.Context) {
 	most := max(500*time.Millisecond, min(8*l.c.server.RTT.Mean(), l.c.cfg.CommandTimeout))
 	l.c.departing.wait(ctx, l.keys.Queue, most)
 }
 
 // holderOf returns who has the lock, as a script says; a zero Holder if nobody has it, and others are queued.
-func (l *target) holderOf(h *codec.Holder) Holder {
+func (l *Target) holderOf(h *codec.Holder) Holder {
 	if h.Ours && h.Value.Token == wire.NoToken {
 		return Holder{}
 	}
@@ -66,7 +66,7 @@ func (l *target) holderOf(h *codec.Holder) Holder {
 }
 
 // shown returns the holder that a script reported. v is used only if ours is true.
-func (l *target) shown(ttl time.Duration, ours bool, v *wire.Value) Holder {
+func (l *Target) shown(ttl time.Duration, ours bool, v *wire.Value) Holder {
 	h := Holder{Name: l.name(), Form: l.set.kind.form, TTL: ttl, Foreign: !ours}
 	if ours {
 		h.Form = l.formFor(&v.Info)
@@ -77,7 +77,7 @@ func (l *target) shown(ttl time.Duration, ours bool, v *wire.Value) Holder {
 }
 
 // formFor returns the lock's form as the info of a holder or waiter shows it: a mutex can be an election.
-func (l *target) formFor(info *wire.Info) string {
+func (l *Target) formFor(info *wire.Info) string {
 	if l.set.kind.form == codec.HoldsMutex && info.Kind == SeenAsElection {
 		return SeenAsElection
 	}
@@ -89,7 +89,7 @@ func (l *target) formFor(info *wire.Info) string {
 const holdersPerReply = 500
 
 // someHolder is Holder for a lock that can have several: it returns the first that it finds.
-func (l *target) someHolder(ctx context.Context) (Holder, error) {
+func (l *Target) someHolder(ctx context.Context) (Holder, error) {
 	if err := l.ready(ctx); err != nil {
 		return Holder{}, err
 	}
@@ -110,14 +110,14 @@ func (l *target) someHolder(ctx context.Context) (Holder, error) {
 }
 
 // sharer returns the holder that has a hold.
-func (l *target) sharer(hold *codec.Hold) Holder {
+func (l *Target) sharer(hold *codec.Hold) Holder {
 	h := l.shown(hold.TTL, hold.Ours, &hold.Value)
 	h.Weight = hold.Weight
 	return h
 }
 
 // holdersFrom asks for about count holders, from a cursor on.
-func (l *target) holdersFrom(ctx context.Context, cursor string, count int) (codec.HoldersReply, error) {
+func (l *Target) holdersFrom(ctx context.Context, cursor string, count int) (codec.HoldersReply, error) {
 	a, _, err := ask(ctx, l.c, request{op: "inspect", lock: l}, &codec.Holders{Lock: l.ref(), Cursor: cursor, Count: count, Kind: l.set.kind.name})
 	return a.reply, err
 }

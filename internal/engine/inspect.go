@@ -18,6 +18,9 @@ type Inspector struct {
 	by string               // who breaks locks, for their record
 }
 
+// Init is Admit of package inspect; with force it is ForceAdmit.
+func (in *Inspector) Init(ctx context.Context, force bool) error { return in.c.Init(ctx, force) }
+
 // NewInspector returns an inspector of the client's locks.
 func (c *Client) NewInspector() *Inspector {
 	in := &Inspector{c: c, as: map[string]*settings{}, by: c.cfg.Owner}
@@ -42,12 +45,12 @@ type Found struct {
 func (f *Found) Key() string { return f.keys.Lock }
 
 // target returns the lock as one of that form.
-func (in *Inspector) target(f Found, form string) *target {
+func (in *Inspector) target(f Found, form string) *Target {
 	set, ok := in.as[form]
 	if !ok {
 		set = in.as[codec.HoldsMutex]
 	}
-	l := &target{c: in.c, keys: f.keys.For(cmp.Or(set.kind.name, "q")), set: set}
+	l := &Target{c: in.c, keys: f.keys.For(cmp.Or(set.kind.name, "q")), set: set}
 	if l.name() != f.Name { // it stands for all locks of a pattern
 		l.set = set.copied()
 		l.set.called = f.Name

@@ -18,7 +18,7 @@ func TestNotifyCallsOnceWhenAMultiLeaseEnds(t *testing.T) {
 	defer c.Close(t.Context())
 	l := c.Mutex("a")
 	part := func() *holdLease {
-		lease, err := l.acquireLease(t.Context(), time.Time{})
+		lease, err := l.acquire(t.Context(), time.Time{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -82,8 +82,8 @@ func TestAPartAddedDuringAReleaseIsReleased(t *testing.T) {
 	}
 	defer c.Close(t.Context())
 	a, b := c.Mutex("a"), c.Mutex("b")
-	part := func(l *target) *holdLease {
-		lease, err := l.acquireLease(t.Context(), time.Time{})
+	part := func(l *Target) *holdLease {
+		lease, err := l.acquire(t.Context(), time.Time{})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -25,7 +25,7 @@ type kind struct {
 	share func(s *settings) codec.Share
 	// overhear listens to what other programs publish about the lock and calls look when there may
 	// be news. It is nil if they publish nothing.
-	overhear func(c *Client, l *target, look func()) []*notify.Listener
+	overhear func(c *Client, l *Target, look func()) []*notify.Listener
 
 	nesting nesting // what an acquire does within a lease of the same lock
 

@@ -158,7 +158,7 @@ func TestCloseWaitsForAcquiresUnderWay(t *testing.T) {
 }
 
 // waits reports whether a goroutine is waiting for the lock.
-func waits(c *Client, l *target) bool {
+func waits(c *Client, l *Target) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	wq := c.queues.Get(l.keys.Queue)

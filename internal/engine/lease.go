@@ -103,11 +103,11 @@ func (l *holdLease) isLeaving() bool { return l.trouble() != nil && l.trouble().
 // Name returns the lock's name; of Multi, all names, with commas between them.
 func (l *holdLease) Name() string { return l.lock().name() }
 
-// Owner returns the owner's name, as set by Owner or Config.Owner.
+// Owner returns the owner's name, as set by Owner or Config.Identity.
 func (l *holdLease) Owner() string { return l.lock().set.owner }
 
 // lock returns the lock that is held.
-func (l *holdLease) lock() *target {
+func (l *holdLease) lock() *Target {
 	return l.g.l
 }
 

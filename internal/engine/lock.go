@@ -67,41 +67,19 @@ func leased[L Lease](lease L, err error) (Lease, error) {
 	return lease, nil
 }
 
-// do calls f with a context that ends when ctx or the lease does, and releases the lease.
-func do(ctx context.Context, lease Lease, f func(ctx context.Context) error) (err error) {
-	work, cancel := context.WithCancelCause(lease.Within(ctx))
-	stop := context.AfterFunc(lease.Context(), func() { cancel(context.Cause(lease.Context())) })
-	defer func() {
-		stop()
-		released := lease.Release(ctx)
-		cancel(ErrReleased)
-		if released != nil && !errors.Is(err, released) {
-			err = errors.Join(err, released)
-		}
-	}()
-	return f(work)
-}
-
-// target is a lock on one server. It is immutable and free to make: it holds no connection, and nothing is sent before
+// Target is a lock on one server. It is immutable and free to make: it holds no connection, and nothing is sent before
 // it is used.
-type target struct {
+type Target struct {
 	c    *Client
 	keys keys.Set
 	set  *settings // not to be changed: locks share them
 }
 
-// Mutex returns the lock of that name, which has one holder at a time. A name is 1 to 512 bytes of
-// UTF-8 without control characters and does not begin with a closing brace. Mutex sends nothing; a
-// bad name or option is reported as ErrInvalid when the lock is used.
-func (c *Client) Mutex(name string, opts ...Option) *target {
-	return c.newLock(name, opts)
-}
-
 // Name returns the lock's name.
-func (l *target) Name() string { return l.name() }
+func (l *Target) Name() string { return l.name() }
 
 // name returns the lock's name, which stands in its keys. The string that a caller made for it is not kept.
-func (l *target) name() string {
+func (l *Target) name() string {
 	switch {
 	case l.set.called != "":
 		return l.set.called
@@ -113,13 +91,13 @@ func (l *target) name() string {
 }
 
 // String names the lock.
-func (l target) String() string { return fmt.Sprintf("holdfast.Lock(%q)", l.name()) }
+func (l Target) String() string { return fmt.Sprintf("holdfast.Lock(%q)", l.name()) }
 
 // Acquire implements Lock: it is AcquireBy without an end.
-func (l *target) Acquire(ctx context.Context) (Lease, error) { return l.AcquireBy(ctx, time.Time{}) }
+func (l *Target) Acquire(ctx context.Context) (Lease, error) { return l.AcquireBy(ctx, time.Time{}) }
 
 // AcquireBy implements Lock.
-func (l *target) AcquireBy(ctx context.Context, end time.Time) (Lease, error) {
+func (l *Target) AcquireBy(ctx context.Context, end time.Time) (Lease, error) {
 	o := l.c.observe(ctx, l, false)
 	if end.IsZero() { // past the frame of acquireUnseen: thousands of waiting goroutines keep no more than they need in the caches
 		lease, err := l.acquire(o.within(ctx), end)
@@ -129,7 +107,7 @@ func (l *target) AcquireBy(ctx context.Context, end time.Time) (Lease, error) {
 }
 
 // acquireUnseen is AcquireBy without telling observers.
-func (l *target) acquireUnseen(ctx context.Context, end time.Time) (Lease, error) {
+func (l *Target) acquireUnseen(ctx context.Context, end time.Time) (Lease, error) {
 	if end.IsZero() {
 		return leased(l.acquire(ctx, end))
 	}
@@ -163,7 +141,7 @@ func acquireBy(ctx context.Context, c *Client, name string, end time.Time, acqui
 }
 
 // acquire waits for the lock until ctx ends, or until end if that is not zero.
-func (l *target) acquire(ctx context.Context, end time.Time) (*holdLease, error) {
+func (l *Target) acquire(ctx context.Context, end time.Time) (*holdLease, error) {
 	defer l.c.enter().End() // Close waits for what this brings
 	if err := l.ready(ctx); err != nil {
 		return nil, err
@@ -177,21 +155,12 @@ func (l *target) acquire(ctx context.Context, end time.Time) (*holdLease, error)
 	return l.queue().acquire(ctx, l, end)
 }
 
-// acquireLease is AcquireBy for callers that need the target's own type of lease.
-func (l *target) acquireLease(ctx context.Context, end time.Time) (*holdLease, error) {
-	lease, err := l.AcquireBy(ctx, end)
-	if err != nil {
-		return nil, err
-	}
-	return lease.(*holdLease), nil
-}
-
 // TryAcquire takes the lock if it is free and nobody is queued for it. Otherwise it
 // returns a *HeldError, which matches ErrHeld, or in Strict mode ErrQuarantine if the server
 // grants nothing yet. Other errors are those of Acquire.
-func (l *target) TryAcquire(ctx context.Context) (Lease, error) { return leased(l.tryAcquire(ctx)) }
+func (l *Target) TryAcquire(ctx context.Context) (Lease, error) { return leased(l.tryAcquire(ctx)) }
 
-func (l *target) tryAcquire(ctx context.Context) (*holdLease, error) {
+func (l *Target) tryAcquire(ctx context.Context) (*holdLease, error) {
 	o := l.c.observe(ctx, l, true)
 	lease, err := l.tryUnseen(o.within(ctx))
 	_, _ = o.end(leased(lease, err))
@@ -199,7 +168,7 @@ func (l *target) tryAcquire(ctx context.Context) (*holdLease, error) {
 }
 
 // tryUnseen is TryAcquire without telling observers.
-func (l *target) tryUnseen(ctx context.Context) (*holdLease, error) {
+func (l *Target) tryUnseen(ctx context.Context) (*holdLease, error) {
 	defer l.c.enter().End()
 	if err := l.ready(ctx); err != nil {
 		return nil, err
@@ -211,7 +180,7 @@ func (l *target) tryUnseen(ctx context.Context) (*holdLease, error) {
 }
 
 // try takes the lock if it is free, past the local wait queue.
-func (l *target) try(ctx context.Context) (*holdLease, error) {
+func (l *Target) try(ctx context.Context) (*holdLease, error) {
 	free, began, err := l.takeFree(ctx)
 	if err != nil {
 		return nil, err
@@ -245,7 +214,7 @@ func (l *target) try(ctx context.Context) (*holdLease, error) {
 // the lock, that one is lost.
 //
 // From then on h itself can be replaced in the same way, even before it begins. Its first lease then ends.
-func (l *target) noteUnqueued(h *hold) {
+func (l *Target) noteUnqueued(h *hold) {
 	if l.set.kind.isShared() {
 		return
 	}
@@ -263,12 +232,12 @@ func (l *target) noteUnqueued(h *hold) {
 	}
 }
 
-func (l *target) malformed(op string) error {
+func (l *Target) malformed(op string) error {
 	return &exec.Failure{Op: op, Name: l.name(), Server: l.c.server.Addr(), Err: wire.ErrMalformed}
 }
 
 // poll is acquire for a lock whose waiters poll.
-func (l *target) poll(ctx context.Context, end time.Time) (*holdLease, error) {
+func (l *Target) poll(ctx context.Context, end time.Time) (*holdLease, error) {
 	return poll(ctx, l.c, l.set, end, l.try)
 }
 
@@ -308,11 +277,11 @@ func poll[L any](ctx context.Context, c *Client, s *settings, end time.Time, try
 }
 
 // ready returns an error if the lock cannot be acquired, before any I/O if possible. It connects to the server.
-func (l *target) ready(ctx context.Context) error { return l.c.ready(ctx, l.name(), l, l.set.err) }
+func (l *Target) ready(ctx context.Context) error { return l.c.ready(ctx, l.name(), l, l.set.err) }
 
-// ready is target.ready for a lock that consists of several targets, one of which is given. wrong is the error of its name or
+// ready is Target.ready for a lock that consists of several targets, one of which is given. wrong is the error of its name or
 // options.
-func (c *Client) ready(ctx context.Context, name string, one *target, wrong error) error {
+func (c *Client) ready(ctx context.Context, name string, one *Target, wrong error) error {
 	if wrong != nil {
 		return wrong
 	}
@@ -331,7 +300,7 @@ func (c *Client) ready(ctx context.Context, name string, one *target, wrong erro
 
 // queueKey returns the key of the local wait queue. Each owner has a queue of its own: an owner that holds the lock does
 // not wait for itself, so it must not wait behind another owner.
-func (l *target) queueKey() string {
+func (l *Target) queueKey() string {
 	if l.set.kind.byOwner {
 		return l.keys.Queue + "\n" + l.set.owner
 	}
@@ -339,7 +308,7 @@ func (l *target) queueKey() string {
 }
 
 // interchangeable reports whether holders of l and m differ only in their tokens.
-func (l *target) interchangeable(m *target) bool {
+func (l *Target) interchangeable(m *Target) bool {
 	if l == m {
 		return true
 	}
@@ -399,7 +368,7 @@ const (
 )
 
 // stillHeld returns the error of a waiter whose context has ended, and whose server is not known to be silent.
-func (l *target) stillHeld(ctx context.Context) error {
+func (l *Target) stillHeld(ctx context.Context) error {
 	if ctx.Err() != context.DeadlineExceeded {
 		return ctx.Err()
 	}
@@ -439,7 +408,7 @@ func (c *Client) unanswered(name string, err error) error {
 }
 
 // ref returns the lock as requests name it.
-func (l *target) ref() codec.Lock {
+func (l *Target) ref() codec.Lock {
 	k := codec.Keys{Lock: l.keys.Lock, Queue: l.keys.Queue, Fence: l.c.fenceOf(l)}
 	if l.set.kind.isShared() {
 		k.Holds = l.keys.Expiries()
@@ -451,7 +420,7 @@ func (l *target) ref() codec.Lock {
 }
 
 // flags returns what scripts are told of the lock and its server.
-func (l *target) flags() (f codec.Flags) {
+func (l *Target) flags() (f codec.Flags) {
 	if l.c.server.InCluster() {
 		f = codec.Cluster
 	}
@@ -459,7 +428,7 @@ func (l *target) flags() (f codec.Flags) {
 }
 
 // fenceOf returns the key of the counter that the lock's fences come from.
-func (c *Client) fenceOf(l *target) string {
+func (c *Client) fenceOf(l *Target) string {
 	if c.server.InCluster() {
 		return c.space.SlotFence(keys.Slot(l.keys.Lock))
 	}
@@ -485,7 +454,7 @@ func (c *Config) quarantine() time.Duration { return cmp.Or(c.Quarantine, c.MaxT
 const replicaLag = 13 * time.Second
 
 // slot returns the Cluster slot of a lock; 0 outside Cluster mode.
-func (c *Client) slot(l *target) uint16 {
+func (c *Client) slot(l *Target) uint16 {
 	if c.server.InCluster() {
 		return keys.Slot(l.keys.Lock)
 	}

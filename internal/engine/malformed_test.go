@@ -1,4 +1,4 @@
-package engine
+package engine_test
 
 import (
 	"context"
@@ -7,9 +7,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/barrier"
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/inspect"
 	"github.com/holdfast-go/holdfast/internal/redistest"
 	"github.com/holdfast-go/holdfast/internal/wire"
+	"github.com/holdfast-go/holdfast/latch"
+	"github.com/holdfast-go/holdfast/once"
 )
 
 func TestMain(m *testing.M) { redistest.Main(m) }
@@ -37,14 +42,14 @@ func TestMalformedReplies(t *testing.T) {
 	s := redistest.Shared(t)
 	ctx := t.Context()
 	// got takes what an acquire returned.
-	got := func(lease Lease, err error) error {
+	got := func(lease *holdfast.Lease, err error) error {
 		if err == nil {
 			err = lease.Release(ctx)
 		}
 		return err
 	}
 	// within calls f while a lock is held, and releases the lock once replies are sound again.
-	within := func(t *testing.T, g *garbler, l Lock, f func(Lease) error) error {
+	within := func(t *testing.T, g *garbler, l *holdfast.Lock, f func(*holdfast.Lease) error) error {
 		g.off.Store(true)
 		lease, err := l.Acquire(ctx)
 		if err != nil {
@@ -53,28 +58,32 @@ func TestMalformedReplies(t *testing.T) {
 		g.off.Store(false)
 		err = f(lease)
 		g.off.Store(true)
-		if err := lease.Release(ctx); err != nil && !errors.Is(err, ErrLost) && !errors.Is(err, ErrReleased) {
+		if err := lease.Release(ctx); err != nil && !errors.Is(err, holdfast.ErrLost) && !errors.Is(err, holdfast.ErrReleased) {
 			t.Errorf("Release: %v", err)
 		}
 		return err
 	}
 	for what, c := range map[string]struct {
 		script string
-		do     func(t *testing.T, c *Client, g *garbler) error
+		do     func(t *testing.T, c *holdfast.Client, g *garbler) error
 	}{
-		"Acquire by itself": {"acquire", func(_ *testing.T, c *Client, _ *garbler) error {
+		"Acquire by itself": {"acquire", func(_ *testing.T, c *holdfast.Client, _ *garbler) error {
 			return got(c.Mutex("m").Acquire(ctx))
 		}},
-		"TryAcquire by itself": {"acquire", func(_ *testing.T, c *Client, _ *garbler) error {
+		"TryAcquire by itself": {"acquire", func(_ *testing.T, c *holdfast.Client, _ *garbler) error {
 			return got(c.Mutex("m").TryAcquire(ctx))
 		}},
-		"Acquire of several": {"multi_acquire", func(_ *testing.T, c *Client, _ *garbler) error { return got(c.Multi([]string{"m", "n"}).Acquire(ctx)) }},
-		"Acquire of a permit": {"share_acquire", func(_ *testing.T, c *Client, _ *garbler) error {
+		"Acquire of several": {"multi_acquire", func(_ *testing.T, c *holdfast.Client, _ *garbler) error {
+			return got(c.Multi([]string{"m", "n"}).Acquire(ctx))
+		}},
+		"Acquire of a permit": {"share_acquire", func(_ *testing.T, c *holdfast.Client, _ *garbler) error {
 			return got(c.Semaphore("m", 3).Permits(2).Acquire(ctx))
 		}},
-		"TryAcquire of a reader": {"share_acquire", func(_ *testing.T, c *Client, _ *garbler) error { return got(c.RWMutex("m").Reader().TryAcquire(ctx)) }},
-		"Extend": {"renew", func(t *testing.T, c *Client, g *garbler) error {
-			return within(t, g, c.Mutex("m"), func(l Lease) error {
+		"TryAcquire of a reader": {"share_acquire", func(_ *testing.T, c *holdfast.Client, _ *garbler) error {
+			return got(c.RWMutex("m").Reader().TryAcquire(ctx))
+		}},
+		"Extend": {"renew", func(t *testing.T, c *holdfast.Client, g *garbler) error {
+			return within(t, g, c.Mutex("m"), func(l *holdfast.Lease) error {
 				err := l.Extend(ctx, time.Hour)
 				if l.Err() != nil {
 					t.Errorf("after Extend the lease is over: %v", l.Err())
@@ -82,57 +91,64 @@ func TestMalformedReplies(t *testing.T) {
 				return err
 			})
 		}},
-		"Extend of a permit": {"share_renew", func(t *testing.T, c *Client, g *garbler) error {
-			return within(t, g, c.Semaphore("m", 3).Permits(1), func(l Lease) error { return l.Extend(ctx, time.Hour) })
+		"Extend of a permit": {"share_renew", func(t *testing.T, c *holdfast.Client, g *garbler) error {
+			return within(t, g, c.Semaphore("m", 3).Permits(1), func(l *holdfast.Lease) error { return l.Extend(ctx, time.Hour) })
 		}},
-		"TryUpgrade": {"share_weigh", func(t *testing.T, c *Client, g *garbler) error {
+		"TryUpgrade": {"share_weigh", func(t *testing.T, c *holdfast.Client, g *garbler) error {
 			rw := c.RWMutex("m")
-			return within(t, g, rw.Reader(), func(l Lease) error { return got(rw.TryUpgrade(ctx, l)) })
+			return within(t, g, rw.Reader(), func(l *holdfast.Lease) error { return got(rw.TryUpgrade(ctx, l)) })
 		}},
-		"Downgrade": {"share_weigh", func(t *testing.T, c *Client, g *garbler) error {
+		"Downgrade": {"share_weigh", func(t *testing.T, c *holdfast.Client, g *garbler) error {
 			rw := c.RWMutex("m")
-			return within(t, g, rw.Writer(), func(l Lease) error { return got(rw.Downgrade(ctx, l)) })
+			return within(t, g, rw.Writer(), func(l *holdfast.Lease) error { return got(rw.Downgrade(ctx, l)) })
 		}},
-		"Resize": {"share_resize", func(_ *testing.T, c *Client, _ *garbler) error { return c.Semaphore("m", 3).Resize(ctx, 0) }},
-		"ReleaseOwner": {"share_disown", func(t *testing.T, c *Client, g *garbler) error {
-			l := c.Mutex("m", OwnedBy("me"))
-			return within(t, g, l, func(Lease) error { _, err := l.ReleaseOwner(ctx); return err })
+		"Resize": {"share_resize", func(_ *testing.T, c *holdfast.Client, _ *garbler) error { return c.Semaphore("m", 3).Resize(ctx, 0) }},
+		"ReleaseOwner": {"share_disown", func(t *testing.T, c *holdfast.Client, g *garbler) error {
+			return within(t, g, c.OwnerMutex("m", "me"), func(*holdfast.Lease) error { _, err := c.ReleaseOwner(ctx, "m", "me"); return err })
 		}},
-		"CountDown":      {"latch_count", func(_ *testing.T, c *Client, _ *garbler) error { return c.Latch("latch", 2).CountDown(ctx) }},
-		"Count":          {"latch_look", func(_ *testing.T, c *Client, _ *garbler) error { _, err := c.Latch("latch", 2).Count(ctx); return err }},
-		"Wait":           {"latch_look", func(_ *testing.T, c *Client, _ *garbler) error { return c.Latch("latch", 2).Wait(ctx) }},
-		"Reset":          {"latch_reset", func(_ *testing.T, c *Client, _ *garbler) error { return c.Latch("latch", 2).Reset(ctx) }},
-		"Join a barrier": {"share_acquire", func(_ *testing.T, c *Client, _ *garbler) error { _, err := c.Barrier("m", 2).Join(ctx); return err }},
-		"Await": {"barrier_await", func(t *testing.T, c *Client, g *garbler) error {
+		"CountDown": {"latch_count", func(_ *testing.T, c *holdfast.Client, _ *garbler) error {
+			return latch.New(c, "latch", 2).CountDown(ctx)
+		}},
+		"Count": {"latch_look", func(_ *testing.T, c *holdfast.Client, _ *garbler) error {
+			_, err := latch.New(c, "latch", 2).Count(ctx)
+			return err
+		}},
+		"Wait":  {"latch_look", func(_ *testing.T, c *holdfast.Client, _ *garbler) error { return latch.New(c, "latch", 2).Wait(ctx) }},
+		"Reset": {"latch_reset", func(_ *testing.T, c *holdfast.Client, _ *garbler) error { return latch.New(c, "latch", 2).Reset(ctx) }},
+		"Join a barrier": {"share_acquire", func(_ *testing.T, c *holdfast.Client, _ *garbler) error {
+			_, err := barrier.New(c, "m", 2).Join(ctx)
+			return err
+		}},
+		"Await": {"barrier_await", func(t *testing.T, c *holdfast.Client, g *garbler) error {
 			g.off.Store(true)
-			party, err := c.Barrier("m", 1).Join(ctx)
+			party, err := barrier.New(c, "m", 1).Join(ctx)
 			if err != nil {
 				t.Fatal(err)
 			}
 			g.off.Store(false)
 			_, err = party.Await(ctx)
 			g.off.Store(true)
-			if err := party.Release(ctx); err != nil {
+			if err := party.Leave(ctx); err != nil {
 				t.Errorf("Release: %v", err)
 			}
 			return err
 		}},
-		"Do, at the beginning": {"once_begin", func(t *testing.T, c *Client, _ *garbler) error {
-			_, err := c.Once("m", Every(time.Hour)).Do(ctx, func(context.Context, Lease) (string, error) {
+		"Do, at the beginning": {"once_begin", func(t *testing.T, c *holdfast.Client, _ *garbler) error {
+			_, err := once.New(c, "m", once.Every(time.Hour)).Do(ctx, func(context.Context, *holdfast.Lease) (string, error) {
 				t.Error("the job runs")
 				return "", nil
 			})
 			return err
 		}},
-		"Do, at the end": {"once_complete", func(_ *testing.T, c *Client, _ *garbler) error {
-			_, err := c.Once("m", Every(time.Hour)).Do(ctx, func(context.Context, Lease) (string, error) { return "", nil })
+		"Do, at the end": {"once_complete", func(_ *testing.T, c *holdfast.Client, _ *garbler) error {
+			_, err := once.New(c, "m", once.Every(time.Hour)).Do(ctx, func(context.Context, *holdfast.Lease) (string, error) { return "", nil })
 			return err
 		}},
-		"Last": {"once_look", func(_ *testing.T, c *Client, _ *garbler) error {
-			_, err := c.Once("m", Every(time.Hour)).Last(ctx)
+		"Last": {"once_look", func(_ *testing.T, c *holdfast.Client, _ *garbler) error {
+			_, err := once.New(c, "m", once.Every(time.Hour)).Last(ctx)
 			return err
 		}},
-		"Init": {"init", func(_ *testing.T, c *Client, _ *garbler) error { return c.Init(ctx, false) }},
+		"Init": {"init", func(_ *testing.T, c *holdfast.Client, _ *garbler) error { return inspect.New(c).Admit(ctx) }},
 	} {
 		for _, reply := range []string{"", "nonsense", "nonsense 1795615249741793", "granted 1795615249741793 x", "granted 1795615249741793 -1 -1 -1", "renewed 17956152497417930000000000 1 1 1"} {
 			t.Run(what+"/"+reply, func(t *testing.T) {
@@ -142,8 +158,8 @@ func TestMalformedReplies(t *testing.T) {
 				if c.script == "init" {
 					ttl = time.Minute
 				}
-				cfg := &Config{Prefix: redistest.Prefix(), TTL: ttl, CommandTimeout: 10 * time.Second, RetryTimeout: 20 * time.Millisecond, Strict: c.script == "init"}
-				client, err := New(redistest.Tap{Driver: s.Driver(), On: g.answer}, cfg)
+				cfg := &holdfast.Config{Prefix: redistest.Prefix(), TTL: ttl, CommandTimeout: 10 * time.Second, RetryTimeout: 20 * time.Millisecond, Strict: c.script == "init"}
+				client, err := holdfast.New(redistest.Tap{Driver: s.Driver(), On: g.answer}, cfg)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -162,7 +178,7 @@ func TestMalformedReplies(t *testing.T) {
 					return
 				}
 				// Whatever the server did, the lock is free for others now.
-				other, err := New(s.Driver(), &Config{Prefix: cfg.Prefix, CommandTimeout: cfg.CommandTimeout})
+				other, err := holdfast.New(s.Driver(), &holdfast.Config{Prefix: cfg.Prefix, CommandTimeout: cfg.CommandTimeout})
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -59,7 +59,7 @@ func (e misused) Advice() string {
 // explain adds to an error about a key of the wrong kind what the key holds, if the server says so.
 // The key may hold a lock of another kind that is in use, so the caller should not just delete it.
 // If there are several locks, the error describes the first one that is of the wrong kind.
-func (c *Client) explain(ctx context.Context, locks []*target, err error) {
+func (c *Client) explain(ctx context.Context, locks []*Target, err error) {
 	var se *exec.Failure
 	if !errors.As(err, &se) || se.Kind != exec.ErrWrongType || ctx.Err() != nil {
 		return
@@ -108,7 +108,7 @@ func nameCounters(err error, counters func() []string) {
 
 // counters returns the quoted keys of the fence counters that the request's locks use.
 func (rq request) counters() (all []string) {
-	for _, l := range append([]*target{rq.lock}, rq.more...) {
+	for _, l := range append([]*Target{rq.lock}, rq.more...) {
 		if key := strconv.Quote(l.c.fenceOf(l)); !slices.Contains(all, key) {
 			all = append(all, key)
 		}

@@ -21,7 +21,7 @@ type several struct {
 	c     *Client // of the first
 	name  string
 	set   *settings // of the first
-	parts []*target
+	parts []*Target
 	err   error // what is wrong with names or options
 }
 
@@ -38,7 +38,7 @@ type multi struct {
 func (c *Client) Multi(names []string, opts ...Option) Lock {
 	l := &multi{several: several{c: c, name: strings.Join(names, ", "), set: &c.defaults}}
 	for _, name := range names {
-		l.parts = append(l.parts, c.newLock(name, opts))
+		l.parts = append(l.parts, c.Mutex(name, opts...))
 	}
 	if err := l.check(); err != nil {
 		l.err = fmt.Errorf("%w: locks %.64q: %w", ErrInvalid, l.name, err)
@@ -142,7 +142,7 @@ func (l *multi) acquire(ctx context.Context, end time.Time) (*JointLease, error)
 		return lease, err
 	}
 	for {
-		lease, err := l.inOrder(ctx, func(p *target, ctx context.Context) (Lease, error) { return p.acquireUnseen(ctx, end) })
+		lease, err := l.inOrder(ctx, func(p *Target, ctx context.Context) (Lease, error) { return p.acquireUnseen(ctx, end) })
 		if !errors.Is(err, errStartOver) {
 			return lease, err
 		}
@@ -167,7 +167,7 @@ func (l *multi) try(ctx context.Context) (*JointLease, error) {
 	if lease != nil || err != nil || !busy {
 		return lease, err
 	}
-	lease, err = l.inOrder(ctx, func(p *target, ctx context.Context) (Lease, error) { return leased(p.tryUnseen(ctx)) })
+	lease, err = l.inOrder(ctx, func(p *Target, ctx context.Context) (Lease, error) { return leased(p.tryUnseen(ctx)) })
 	if errors.Is(err, errStartOver) {
 		err = &LostError{Name: l.name, Reason: LossExpired}
 	}
@@ -281,14 +281,14 @@ func (l *multi) inOneSlot() bool {
 		return true
 	}
 	first := keys.Slot(l.parts[0].keys.Lock)
-	return !slices.ContainsFunc(l.parts, func(p *target) bool { return keys.Slot(p.keys.Lock) != first })
+	return !slices.ContainsFunc(l.parts, func(p *Target) bool { return keys.Slot(p.keys.Lock) != first })
 }
 
 // errStartOver says that a lock was lost while the caller waited for the others.
 var errStartOver = errors.New("lost while others were waited for")
 
 // inOrder takes the locks one by one. After an error, none is held.
-func (l *multi) inOrder(ctx context.Context, take func(*target, context.Context) (Lease, error)) (_ *JointLease, err error) {
+func (l *multi) inOrder(ctx context.Context, take func(*Target, context.Context) (Lease, error)) (_ *JointLease, err error) {
 	leases := make([]*holdLease, len(l.parts))
 	waiting, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

@@ -25,7 +25,7 @@ func (c *Client) logLoss(s Subject, fence uint64, err *LostError) {
 	}
 	attrs := []slog.Attr{
 		slog.String("lock", s.Name), slog.String("reason", string(err.Reason)), slog.Uint64("fence", fence),
-		slog.String("owner", s.Owner), slog.String("server", c.server.Addr()),
+		slog.String("identity", s.Owner), slog.String("server", c.server.Addr()),
 	}
 	if err.By != "" {
 		attrs = append(attrs, slog.String("by", err.By))

@@ -21,7 +21,7 @@ var nodeMutex = single(kind{
 	form:   codec.HoldsMutex, flags: codec.Node, place: byName(""),
 	check: func(s *settings) error {
 		if s.reentrant || s.replicas != 0 || s.fsync {
-			return errors.New("Reentrant, MinReplicas and Fsync are not for locks of a Quorum")
+			return errors.New("Reentrant and Durability are not for locks of a quorum")
 		}
 		return nil
 	},
@@ -66,17 +66,17 @@ func (c *Client) Tasks() *exec.Tasks { return &c.tasks }
 func (c *Client) Closing() <-chan struct{} { return c.closing }
 
 // NodeLock is a mutex on one node of a quorum.
-type NodeLock struct{ l *target }
+type NodeLock struct{ l *Target }
 
 // NodeLock returns the lock of that name on the client's server, for that owner unless an option names another.
 func (c *Client) NodeLock(name, owner string, opts []Option) *NodeLock {
 	given := append([]Option{Owner(owner), func(s *settings) { s.seenAs = SeenAsQuorum }}, opts...)
 	given = append(given, func(s *settings) { s.kind, s.apart = &nodeMutex, true })
-	return &NodeLock{c.newLock(name, given)}
+	return &NodeLock{c.Mutex(name, given...)}
 }
 
-// AsElection makes observers see an election in place of a lock.
-func AsElection() Option { return func(s *settings) { s.seenAs = SeenAsElection } }
+// AsElection returns the lock whose holders lead.
+func (n *NodeLock) AsElection() *NodeLock { return &NodeLock{n.l.With(asElection)} }
 
 // Observed calls f and tells observers of it as an acquire of the quorum's lock. f must pass its context to Waits.
 func (n *NodeLock) Observed(ctx context.Context, try bool, f func(context.Context) (Lease, error)) (Lease, error) {
@@ -99,7 +99,7 @@ func (n *NodeLock) Key() string { return n.l.keys.Lock }
 // Ref returns the lock as requests name it. The node need not have been reached yet: it is not a Cluster.
 func (n *NodeLock) Ref() codec.Lock { return n.l.nodeRef() }
 
-func (l *target) nodeRef() codec.Lock {
+func (l *Target) nodeRef() codec.Lock {
 	space := l.c.space
 	return codec.Lock{
 		Keys:  codec.Keys{Lock: l.keys.Lock, Queue: l.keys.Queue, Fence: space.Fence(), CaughtUp: space.CaughtUp(), Mark: space.Incarnation()},

@@ -26,7 +26,7 @@ func newNotifier(c *Client) *notify.Notifier {
 }
 
 // channelOf returns the channel on which waiters for l are notified.
-func (c *Client) channelOf(l *target) notify.Channel {
+func (c *Client) channelOf(l *Target) notify.Channel {
 	if c.server.InCluster() {
 		return notify.Channel{Name: keys.ShardChannel(l.keys, c.id), Sharded: true}
 	}
@@ -34,7 +34,7 @@ func (c *Client) channelOf(l *target) notify.Channel {
 }
 
 // watchChannelOf returns the channel on which those who watch l are told of changes.
-func (c *Client) watchChannelOf(l *target) notify.Channel {
+func (c *Client) watchChannelOf(l *Target) notify.Channel {
 	if c.server.InCluster() {
 		return notify.Channel{Name: keys.ShardWatchChannel(l.keys), Sharded: true}
 	}
@@ -43,7 +43,7 @@ func (c *Client) watchChannelOf(l *target) notify.Channel {
 
 // listening returns the subscription by which waiters for l can be notified now. up is false if
 // there is none.
-func (c *Client) listening(l *target) (by notify.Confirmation, up bool) {
+func (c *Client) listening(l *Target) (by notify.Confirmation, up bool) {
 	if c.notifier.HasNone() {
 		return notify.Confirmation{}, false
 	}
@@ -84,11 +84,11 @@ func (c *Client) notified(payload string) {
 }
 
 // stray returns the lock that a notification grants, so that it can be given back.
-func (c *Client) stray(n *wire.Grant) *target {
+func (c *Client) stray(n *wire.Grant) *Target {
 	place := c.space.Of(n.Lock)
 	set := &settings{terms: &terms{ttl: min(duration(n.Claim), c.cfg.MaxTTL), kind: kindAt(n.Kind, place)}}
 	if set.kind.name != "" {
 		place = place.For(set.kind.name)
 	}
-	return &target{c: c, keys: place, set: set}
+	return &Target{c: c, keys: place, set: set}
 }

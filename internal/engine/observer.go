@@ -362,7 +362,7 @@ func (o *observation) tell(tell func(context.Context, LeaseEvent), n LeaseNews) 
 }
 
 // subject implements observable.
-func (l *target) subject() Subject {
+func (l *Target) subject() Subject {
 	kind := l.set.seenAs
 	if kind == "" {
 		kind = l.set.kind.form

@@ -32,8 +32,6 @@ type terms struct {
 	pollInterval time.Duration // 0: wait for notifications
 	reentrant    bool
 	maxDepth     int           // 0: no bound
-	once         bool          // for a Once
-	maxTries     int           // of a Once; 0: no bound
 	nodeTimeout  time.Duration // of a quorum's lock, 0: by the TTL
 	apart        bool          // each lease is granted by the server: none is passed on within the process
 	seenAs       string        // the kind that observers are told, if it is not the server's
@@ -137,7 +135,7 @@ func Poll(interval time.Duration) Option {
 	}
 }
 
-// Owner names the holder to people who ask who holds the lock. Default: Config.Owner.
+// Owner names the holder to people who ask who holds the lock. Default: Config.Identity.
 func Owner(name string) Option { return func(s *settings) { s.owner = name } }
 
 // OwnedBy makes a Mutex an owner's, who can acquire it again from any process.
@@ -163,18 +161,15 @@ func Redisson(name string) Option {
 	return func(s *settings) { s.kind, s.key = &redisson, name }
 }
 
-// MinReplicas is holdfast.MinReplicas. A timeout of 0 means the default.
-func MinReplicas(n int, timeout time.Duration) Option {
+// Durability is holdfast.Durability. A timeout of 0 leaves it as it is.
+func Durability(replicas int, fsync bool, timeout time.Duration) Option {
 	return func(s *settings) {
-		s.replicas = n
+		s.replicas, s.fsync = replicas, fsync
 		if timeout != 0 {
 			s.confirmation = timeout
 		}
 	}
 }
-
-// Fsync is holdfast.Fsync. False turns the option off.
-func Fsync(on bool) Option { return func(s *settings) { s.fsync = on } }
 
 // Meta adds a note for people who ask who holds the lock. All notes together,
 // with the owner's name, take at most 1 KiB.
@@ -182,9 +177,10 @@ func Meta(key, value string) Option {
 	return func(s *settings) { s.meta = &metaList{key, value, s.meta} }
 }
 
-// newLock returns the lock with these options. If they are invalid, every use of the lock returns ErrInvalid.
-func (c *Client) newLock(name string, opts []Option) *target {
-	l := &target{c: c, set: &c.defaults}
+// Mutex returns the lock of that name, which has one holder at a time, unless the options make it a lock of another kind. It sends nothing:
+// with a bad name or option, every use of the lock returns ErrInvalid.
+func (c *Client) Mutex(name string, opts ...Option) *Target {
+	l := &Target{c: c, set: &c.defaults}
 	if len(opts) > 0 {
 		l.choose(opts)
 	}
@@ -192,14 +188,14 @@ func (c *Client) newLock(name string, opts []Option) *target {
 }
 
 // With returns the lock with other options.
-func (l *target) With(opts ...Option) *target {
-	m := &target{c: l.c, set: l.set}
+func (l *Target) With(opts ...Option) *Target {
+	m := &Target{c: l.c, set: l.set}
 	m.choose(opts)
 	return m.resolved(l.name())
 }
 
 // choose applies options to a copy of the lock's settings.
-func (l *target) choose(opts []Option) {
+func (l *Target) choose(opts []Option) {
 	own := l.set.copied()
 	for _, o := range opts {
 		o(own)
@@ -208,7 +204,7 @@ func (l *target) choose(opts []Option) {
 }
 
 // resolved completes the lock of that name, whose options are chosen.
-func (l *target) resolved(name string) *target {
+func (l *Target) resolved(name string) *Target {
 	if err := l.resolve(name); err != nil {
 		l.refuse(fmt.Errorf("%w: lock %.64q: %w", ErrInvalid, name, err))
 		l.set.called = name
@@ -219,13 +215,13 @@ func (l *target) resolved(name string) *target {
 }
 
 // refuse makes every use of the lock return err, unless that is nil.
-func (l *target) refuse(err error) {
+func (l *Target) refuse(err error) {
 	own := l.set.copied()
 	own.err = err
 	l.set = own
 }
 
-func (l *target) resolve(name string) (err error) {
+func (l *Target) resolve(name string) (err error) {
 	if err = keys.CheckName(name); err != nil {
 		return err
 	}
@@ -279,8 +275,6 @@ func (s *settings) check(c *Client) error {
 		return errors.New("a MaxDepth below 1 is not possible")
 	case s.maxDepth > 0 && !s.reentrant:
 		return errors.New("MaxDepth has a meaning for Reentrant locks only")
-	case s.maxTries < 0:
-		return errors.New("MaxTries below 1 is not possible")
 	case s.nodeTimeout != 0 && !s.kind.isVote:
 		return errors.New("NodeTimeout has a meaning for a lock of a Quorum only")
 	case s.nodeTimeout < 0 || s.nodeTimeout > s.ttl/4:
@@ -290,9 +284,9 @@ func (s *settings) check(c *Client) error {
 	case s.replicas < 0:
 		return errors.New("the number of replicas is negative")
 	case s.confirmation != 0 && (s.confirmation < time.Millisecond || s.confirmation > commandTimeout):
-		return fmt.Errorf("the timeout of MinReplicas is %s; it must be between 1ms and %s (Config.CommandTimeout)", s.confirmation, commandTimeout)
+		return fmt.Errorf("the timeout of Durability is %s; it must be between 1ms and %s (Config.CommandTimeout)", s.confirmation, commandTimeout)
 	case s.isDurable() && !c.server.CanConfirm():
-		return errors.New("MinReplicas and Fsync are not possible: this driver cannot wait for replicas")
+		return errors.New("Durability is not possible: this driver cannot wait for replicas")
 	case s.kind.check != nil:
 		return s.kind.check(s)
 	}

@@ -25,7 +25,7 @@ var owned = shared(codec.Owned, kind{
 
 // ReleaseOwner is holdfast.Client.ReleaseOwner. If another owner holds the lock, the error is a *NotOwnerError. It is ErrInvalid
 // for a lock without an owner.
-func (l *target) ReleaseOwner(ctx context.Context) (left int, err error) {
+func (l *Target) ReleaseOwner(ctx context.Context) (left int, err error) {
 	if l.set.err == nil && l.set.kind != &owned {
 		return 0, fmt.Errorf("%w: lock %q: ReleaseOwner is for a Mutex with Owner and Reentrant", ErrInvalid, l.name())
 	}
@@ -48,6 +48,6 @@ func (l *target) ReleaseOwner(ctx context.Context) (left int, err error) {
 }
 
 // tooDeep returns the error for an owner that has all the leases it may have.
-func (l *target) tooDeep() error {
+func (l *Target) tooDeep() error {
 	return fmt.Errorf("%w: lock %q: %q has %d leases already, the most that MaxDepth allows", ErrDepth, l.name(), l.set.owner, l.set.maxDepth)
 }

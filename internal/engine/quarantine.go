@@ -27,7 +27,7 @@ func (c *Client) untilLook() time.Duration {
 
 // lookForQuarantine asks the server whether it is in quarantine. Only a try is answered so. If it is granted the lock, the first
 // waiter gets it.
-func (wq *waitQueue) lookForQuarantine(l *target) {
+func (wq *waitQueue) lookForQuarantine(l *Target) {
 	ctx, cancel := context.WithTimeout(context.Background(), wq.l.c.server.AnswerGrace())
 	defer cancel()
 	a := l.newAttempt()

@@ -23,7 +23,7 @@ const redissonFree = "0"
 
 // overhearRedisson listens on the channel on which Redisson's clients announce that l is free. In
 // Cluster mode there are two such channels, and they may use either.
-func overhearRedisson(c *Client, l *target, look func()) []*notify.Listener {
+func overhearRedisson(c *Client, l *Target, look func()) []*notify.Listener {
 	channel := keys.RedissonChannel(l.keys)
 	all := []*notify.Listener{c.notifier.Watch(notify.Channel{Name: channel}, redissonFree, look)}
 	if c.server.InCluster() {

@@ -22,7 +22,7 @@ func MaxDepth(n int) Option {
 
 // reenter makes another lease out of the one that ctx carries. It returns nil if ctx carries none that is held, and
 // ErrDeadlock if the lock would wait for one that ctx carries.
-func (l *target) reenter(ctx context.Context) (*holdLease, error) {
+func (l *Target) reenter(ctx context.Context) (*holdLease, error) {
 	outer, err := l.outer(ctx)
 	if outer == nil {
 		return nil, err

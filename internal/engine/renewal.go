@@ -378,7 +378,7 @@ func (h *hold) renewTogether() {
 
 // renewersFor returns the limiter of the renewals that are sent to l's server by themselves. Each
 // server has its own, so one that hangs does not delay renewals to others.
-func (c *Client) renewersFor(l *target) *exec.Limiter {
+func (c *Client) renewersFor(l *Target) *exec.Limiter {
 	if at, known := c.serverOf(l); known {
 		return &at.renewers
 	}
@@ -386,7 +386,7 @@ func (c *Client) renewersFor(l *target) *exec.Limiter {
 }
 
 // renewalsHang reports whether renewals to l's server are under way, and none was answered since then.
-func (c *Client) renewalsHang(l *target, since clock.Instant) bool {
+func (c *Client) renewalsHang(l *Target, since clock.Instant) bool {
 	at, known := c.serverOf(l)
 	return known && at.renewals.hang(since.Mono.Time()) || c.renewersFor(l).Waiting() > 0
 }

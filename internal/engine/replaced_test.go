@@ -9,7 +9,7 @@ import (
 )
 
 // granted returns a hold with this fence that has not begun.
-func granted(l *target, fence uint64) *hold {
+func granted(l *Target, fence uint64) *hold {
 	now := clock.Now()
 	h := newHold(l.newAttempt(), now, 0, l.set.ttl, fence, 1)
 	h.renewAt(now)
@@ -17,7 +17,7 @@ func granted(l *target, fence uint64) *hold {
 }
 
 // fakeMutex returns a mutex on a fake server, and its client.
-func fakeMutex(t *testing.T) (*target, *Client) {
+func fakeMutex(t *testing.T) (*Target, *Client) {
 	c, err := New(&fake{holders: map[string]string{}}, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -56,12 +56,12 @@ func TestAHoldThatIsReplacedBeforeItBegins(t *testing.T) {
 // While the reply to a grant is on its way, an operator can delete the lock, and the process can be granted it again. Both
 // leases are lost.
 func TestAGrantIsAnsweredAfterALaterOne(t *testing.T) {
-	for way, take := range map[string]func(l *target, h *hold) *holdLease{
-		"by a try": func(l *target, h *hold) *holdLease {
+	for way, take := range map[string]func(l *Target, h *hold) *holdLease{
+		"by a try": func(l *Target, h *hold) *holdLease {
 			l.noteUnqueued(h)
 			return h.firstLease()
 		},
-		"by the wait queue": func(l *target, h *hold) *holdLease {
+		"by the wait queue": func(l *Target, h *hold) *holdLease {
 			wq := l.queue()
 			wq.mu.Lock()
 			defer wq.mu.Unlock()

@@ -14,8 +14,8 @@ import (
 // request is what a script is run for.
 type request struct {
 	op      string // for errors
-	lock    *target
-	more    []*target // further locks that an error may be about
+	lock    *Target
+	more    []*Target // further locks that an error may be about
 	durable bool      // it counts only once it is as durable as the lock's options demand
 
 	unexplained bool // an error may be about another key than a lock's
@@ -37,7 +37,7 @@ func ask[R any](ctx context.Context, c *Client, rq request, q codec.Request[R]) 
 	if err != nil {
 		nameCounters(err, rq.counters)
 		if !to.Call.Urgent && !rq.unexplained {
-			c.explain(ctx, append([]*target{rq.lock}, rq.more...), err)
+			c.explain(ctx, append([]*Target{rq.lock}, rq.more...), err)
 		}
 		return a, unanswered, err
 	}

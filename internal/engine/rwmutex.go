@@ -18,16 +18,16 @@ var (
 	writer = shared(codec.ReadWrite, kind{exclusive: true})
 )
 
-// RWMutex is holdfast.RWMutex. Each side is a target: two kinds of one lock, whose holders weigh 1 and all of it.
+// RWMutex is holdfast.RWMutex. Each side is a Target: two kinds of one lock, whose holders weigh 1 and all of it.
 type RWMutex struct {
-	read, write *target
+	read, write *Target
 }
 
 // RWMutex returns the read-write lock of that name. The options apply to both sides.
 func (c *Client) RWMutex(name string, opts ...Option) *RWMutex {
 	return &RWMutex{
-		read:  c.newLock(name, slices.Concat(opts, []Option{sided(&reader, 1)})),
-		write: c.newLock(name, slices.Concat(opts, []Option{sided(&writer, everything)})),
+		read:  c.Mutex(name, slices.Concat(opts, []Option{sided(&reader, 1)})...),
+		write: c.Mutex(name, slices.Concat(opts, []Option{sided(&writer, everything)})...),
 	}
 }
 
@@ -60,7 +60,7 @@ func (rw *RWMutex) TryUpgrade(ctx context.Context, reader Lease) (Lease, error) 
 }
 
 // mustBe refuses a lease of another lock.
-func mustBe(l Lease, want *target, what, side string) (*holdLease, error) {
+func mustBe(l Lease, want *Target, what, side string) (*holdLease, error) {
 	if want.set.err != nil {
 		return nil, want.set.err
 	}
@@ -73,7 +73,7 @@ func mustBe(l Lease, want *target, what, side string) (*holdLease, error) {
 
 // inheriting returns the lock for a lease that follows one of from without a gap. It has the stricter bounds of both, and
 // from's owner and notes, which the server keeps.
-func (l *target) inheriting(from *target) *target {
+func (l *Target) inheriting(from *Target) *Target {
 	own, old := l.set.copied(), from.set
 	own.renew = own.renew && old.renew
 	if own.maxHold == 0 || old.maxHold > 0 && old.maxHold < own.maxHold {
@@ -83,11 +83,11 @@ func (l *target) inheriting(from *target) *target {
 		own.maxRenewals = old.maxRenewals
 	}
 	own.owner, own.meta, own.info = old.owner, old.meta, old.info
-	return &target{c: l.c, keys: l.keys, set: own}
+	return &Target{c: l.c, keys: l.keys, set: own}
 }
 
 // changeSeen is changeMode, and tells observers of it: an acquire of the other side, during which this lease is released.
-func (l *holdLease) changeSeen(ctx context.Context, as *target, try bool) (Lease, error) {
+func (l *holdLease) changeSeen(ctx context.Context, as *Target, try bool) (Lease, error) {
 	o := as.c.observe(ctx, as, try)
 	next, err := l.changeMode(o.within(ctx), as)
 	l.flush()
@@ -95,7 +95,7 @@ func (l *holdLease) changeSeen(ctx context.Context, as *target, try bool) (Lease
 }
 
 // changeMode makes the lease one of as, the lock's other side.
-func (l *holdLease) changeMode(ctx context.Context, as *target) (*holdLease, error) {
+func (l *holdLease) changeMode(ctx context.Context, as *Target) (*holdLease, error) {
 	h, c := l.g, as.c
 	as = as.inheriting(h.l)
 	if err := l.Err(); err != nil {
@@ -130,7 +130,7 @@ func (l *holdLease) changeMode(ctx context.Context, as *target) (*holdLease, err
 
 // beginChange keeps the hold as it is while its mode is changed: it is not renewed, passed on or joined. Renewals that are
 // under way may be answered as if the lock were no longer ours.
-func (l *holdLease) beginChange(as *target) error {
+func (l *holdLease) beginChange(as *Target) error {
 	h := l.g
 	h.queue.lock()
 	defer h.queue.unlock()
@@ -196,7 +196,7 @@ func (l *holdLease) abortChange(err error) error {
 }
 
 // finishChange ends the lease for another, which has its hold on the server, in the other mode.
-func (l *holdLease) finishChange(as *target, a answer[codec.WeighReply]) (*holdLease, error) {
+func (l *holdLease) finishChange(as *Target, a answer[codec.WeighReply]) (*holdLease, error) {
 	h := l.g
 	from := h.attempt
 	from.l = as
@@ -241,3 +241,6 @@ func (l *holdLease) finishChange(as *target, a answer[codec.WeighReply]) (*holdL
 	h.uncount()
 	return lease, nil
 }
+
+// String names the lock, for people.
+func (rw *RWMutex) String() string { return fmt.Sprintf("holdfast.RWMutex(%q)", rw.read.name()) }

@@ -23,7 +23,7 @@ var semaphore = shared(codec.Semaphore, kind{
 
 // Semaphore is holdfast.Semaphore. Its permits are the weights of its holders.
 type Semaphore struct {
-	lock *target
+	lock *Target
 }
 
 // Semaphore returns the semaphore of that name, with 1 to 1,000,000 permits. All that use it at the
@@ -32,7 +32,7 @@ type Semaphore struct {
 // the old one are still running, call Resize with the new one first.
 func (c *Client) Semaphore(name string, permits int, opts ...Option) *Semaphore {
 	given := []Option{func(s *settings) { s.kind, s.limit, s.weight = &semaphore, permits, 1 }}
-	return &Semaphore{c.newLock(name, append(given, opts...))}
+	return &Semaphore{c.Mutex(name, append(given, opts...)...)}
 }
 
 // Lock returns the lock that takes one permit.
@@ -62,3 +62,6 @@ func (s *Semaphore) Resize(ctx context.Context, permits int) error {
 	_, _, err := ask(ctx, l.c, request{op: "resize", lock: l}, &codec.Resize{Lock: l.ref(), Kind: l.set.kind.name, Limit: permits})
 	return err
 }
+
+// String names the semaphore, for people.
+func (s *Semaphore) String() string { return fmt.Sprintf("holdfast.Semaphore(%q)", s.lock.name()) }

@@ -34,7 +34,7 @@ func (s *server) init(c *Client) {
 }
 
 // serverOf returns the server that has l. If it is not known which one that is, known is false, and the server is for l alone.
-func (c *Client) serverOf(l *target) (s *server, known bool) {
+func (c *Client) serverOf(l *Target) (s *server, known bool) {
 	all := &c.servers
 	if !c.server.InCluster() {
 		return &all.one, true

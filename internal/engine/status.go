@@ -43,7 +43,7 @@ const (
 
 // Status says who holds the lock and who waits for it. Holders are asked for in pages of some hundreds, so that the server
 // has time for others in between. Holders that come or go meanwhile may or may not be among them.
-func (l *target) Status(ctx context.Context) (Status, error) {
+func (l *Target) Status(ctx context.Context) (Status, error) {
 	if err := l.ready(ctx); err != nil {
 		return Status{}, err
 	}
@@ -76,7 +76,7 @@ func (l *target) Status(ctx context.Context) (Status, error) {
 }
 
 // describe sets all but the holders, from the first reply.
-func (l *target) describe(s *Status, r *codec.StatusReply) {
+func (l *Target) describe(s *Status, r *codec.StatusReply) {
 	kind := l.set.kind
 	s.Form, s.Fence, s.Waiting, s.Time = kind.form, r.Fence, r.Queued, time.UnixMicro(r.Now)
 	switch {

@@ -10,7 +10,7 @@ import (
 	"github.com/holdfast-go/holdfast/internal/wire"
 )
 
-// Init is holdfast.Client.Admit; with force it is ForceAdmit.
+// Init is inspect.Inspector.Admit; with force it is ForceAdmit.
 func (c *Client) Init(ctx context.Context, force bool) error {
 	if !c.cfg.Strict {
 		return fmt.Errorf("%w: only a client with Config.Strict admits a server", ErrInvalid)

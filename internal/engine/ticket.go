@@ -108,7 +108,7 @@ func (l *holdLease) beginDetach(ttl time.Duration) (term time.Duration, err erro
 }
 
 // untilTombstone returns how long a tombstone would last from now on.
-func (c *Client) untilTombstone(l *target, tombstone int64) time.Duration {
+func (c *Client) untilTombstone(l *Target, tombstone int64) time.Duration {
 	if tombstone == 0 {
 		return 0
 	}
@@ -207,7 +207,7 @@ func (d *detachments) mayHave(token string, sent int64) bool {
 }
 
 // carried returns the lock that a ticket is for, with these options.
-func (c *Client) carried(t *Ticket, opts []Option) (*target, error) {
+func (c *Client) carried(t *Ticket, opts []Option) (*Target, error) {
 	switch {
 	case t == nil:
 		return nil, fmt.Errorf("%w: the ticket is empty", ErrInvalid)
@@ -218,7 +218,7 @@ func (c *Client) carried(t *Ticket, opts []Option) (*target, error) {
 	if t.Exact {
 		opts = append([]Option{Key(t.Lock)}, opts...)
 	}
-	return c.newLock(t.Lock, opts), nil
+	return c.Mutex(t.Lock, opts...), nil
 }
 
 // Adopt takes over the lock of a ticket, with a token and a fence of its own. It does not wait: in quarantine it returns an
@@ -235,7 +235,7 @@ func (c *Client) Adopt(ctx context.Context, t *Ticket, opts ...Option) (Lease, e
 }
 
 // adopt is Adopt without telling observers.
-func (l *target) adopt(ctx context.Context, t *Ticket) (*holdLease, error) {
+func (l *Target) adopt(ctx context.Context, t *Ticket) (*holdLease, error) {
 	c := l.c
 	defer c.enter().End() // Close waits for what this brings
 	if err := l.ready(ctx); err != nil {
@@ -305,7 +305,7 @@ func (a *attempt) adoptionFailed(ctx context.Context, err error) error {
 
 // spent returns the error of a ticket that is no longer valid. A late copy of its token's acquire may bring back a lock that
 // was deleted. That lock is released in the background.
-func (c *Client) spent(l *target, t *Ticket, word codec.Word) error {
+func (c *Client) spent(l *Target, t *Ticket, word codec.Word) error {
 	// mutants: spent-ticket
 	if c.untilTombstone(l, t.Tombstone) > 0 {
 		end := c.takingBackUntil(l)

@@ -16,7 +16,7 @@ import (
 // server sees only one of them: a caller that finds the queue empty asks for itself, and an
 // acquirer asks for those that have to wait.
 type waitQueue struct {
-	l    *target // the lock, as the queue's first caller wanted it
+	l    *Target // the lock, as the queue's first caller wanted it
 	refs int32   // guarded by l.c.mu
 
 	count      atomic.Int32 // of waiters
@@ -40,7 +40,7 @@ type contention struct {
 }
 
 // queue returns the lock's wait queue, and takes a reference to it.
-func (l *target) queue() *waitQueue {
+func (l *Target) queue() *waitQueue {
 	c, key := l.c, l.queueKey()
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -117,7 +117,7 @@ func (wq *waitQueue) isHeld() bool {
 func (wq *waitQueue) waiting() int { return int(wq.count.Load()) }
 
 // acquire waits until it has the lock, ctx ends, or end has come if that is not zero. It uses up one reference.
-func (wq *waitQueue) acquire(ctx context.Context, l *target, end time.Time) (*holdLease, error) {
+func (wq *waitQueue) acquire(ctx context.Context, l *Target, end time.Time) (*holdLease, error) {
 	defer wq.unref()
 	wq.mu.Lock()
 	if wq.waiting() == 0 {
@@ -143,7 +143,7 @@ func (wq *waitQueue) acquire(ctx context.Context, l *target, end time.Time) (*ho
 
 // enter puts a waiter at the end of the queue. It also returns who holds the lock, if that is known here. The caller holds
 // wq.mu.
-func (wq *waitQueue) enter(ctx context.Context, l *target) (*waiter, *Holder) {
+func (wq *waitQueue) enter(ctx context.Context, l *Target) (*waiter, *Holder) {
 	w := wq.l.c.newWaiter(ctx, l)
 	wq.pushBack(w)
 	if !wq.asking {
@@ -155,7 +155,7 @@ func (wq *waitQueue) enter(ctx context.Context, l *target) (*waiter, *Holder) {
 
 // askFirst asks the server for the lock. If the lock is held, askFirst puts a waiter at the head of
 // the queue and returns it.
-func (wq *waitQueue) askFirst(ctx context.Context, l *target) (*holdLease, *waiter, error) {
+func (wq *waitQueue) askFirst(ctx context.Context, l *Target) (*holdLease, *waiter, error) {
 	c := wq.l.c
 	free, began, err := l.takeFree(ctx)
 	if free != nil || err != nil {
@@ -224,7 +224,7 @@ func (wq *waitQueue) waitFirst(ctx context.Context, a *attempt, by notify.Confir
 }
 
 // fences returns how many of the waiters one hold could serve in turn, at most.
-func (wq *waitQueue) fences(l *target) int {
+func (wq *waitQueue) fences(l *Target) int {
 	if !l.set.passable() {
 		return 0
 	}
@@ -238,13 +238,13 @@ const aloneFactor = 16
 // fencesIfAlone is fences if no other process waits for the lock. Fences that are reserved but not
 // used take the counter ahead of the server's clock, so unless more goroutines wait, fencesIfAlone
 // is at most twice what the last hold used.
-func (wq *waitQueue) fencesIfAlone(l *target) int {
+func (wq *waitQueue) fencesIfAlone(l *Target) int {
 	return min(max(wq.fences(l), 2*int(wq.passedLast.Load())), aloneFactor*wq.l.c.cfg.LocalHandovers)
 }
 
 // holderHere returns the lock's holder, for observers, if, as far as the queue knows, it is this process; otherwise nil. The
 // caller holds wq.mu.
-func (wq *waitQueue) holderHere(l *target) *Holder {
+func (wq *waitQueue) holderHere(l *Target) *Holder {
 	if l.c.cfg.Observer == nil || !wq.current.isLive() {
 		return nil
 	}
@@ -274,7 +274,7 @@ func (wq *waitQueue) keep(h *hold) *holdLease {
 // joinReaders returns a lease that shares the hold of other readers of this process, for a caller
 // that nobody is waiting ahead of. It returns nil if there is no such hold or if it is not recent.
 // The caller holds wq.mu.
-func (wq *waitQueue) joinReaders(l *target) *holdLease {
+func (wq *waitQueue) joinReaders(l *Target) *holdLease {
 	h := wq.readers
 	if h == nil || !l.interchangeable(h.l) {
 		return nil
@@ -327,7 +327,7 @@ func (wq *waitQueue) releaseLocked(h *hold) {
 }
 
 // unqueued returns the latest hold that was acquired past the lock's wait queue, or nil.
-func (l *target) unqueued() *hold {
+func (l *Target) unqueued() *hold {
 	l.c.mu.Lock()
 	defer l.c.mu.Unlock()
 	return l.c.unqueued.Get(l.queueKey())

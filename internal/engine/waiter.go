@@ -11,7 +11,7 @@ import (
 // waiter is a goroutine in a wait queue.
 type waiter struct {
 	ctx          context.Context
-	l            *target
+	l            *Target
 	queued       bool // false once the waiter has left the queue: then it gets a result, unless it left by itself
 	ahead, after *waiter
 	results      chan result
@@ -131,7 +131,7 @@ func (wq *waitQueue) noteOutcome(err error) {
 
 // unheard returns the error for a waiter whose context has ended while the server did not answer or granted nothing yet; otherwise
 // nil. The caller holds wq.mu.
-func (wq *waitQueue) unheard(ctx context.Context, l *target) error {
+func (wq *waitQueue) unheard(ctx context.Context, l *Target) error {
 	switch {
 	case wq.lastFailure() != nil:
 		return exec.EndedBy(ctx, wq.lastFailure())
@@ -145,7 +145,7 @@ func (wq *waitQueue) unheard(ctx context.Context, l *target) error {
 }
 
 // newWaiter returns a waiter that is in no queue, from the client's pool if possible.
-func (c *Client) newWaiter(ctx context.Context, l *target) *waiter {
+func (c *Client) newWaiter(ctx context.Context, l *Target) *waiter {
 	w, known := c.waiters.Get().(*waiter)
 	if !known {
 		w = &waiter{results: make(chan result, 1)}
@@ -273,7 +273,7 @@ func (wq *waitQueue) fail(err error) {
 
 // failHead gives the first waiter an error of an attempt for l, unless it wants something other
 // than l: the waiter that the attempt was for may have left.
-func (wq *waitQueue) failHead(l *target, err error) {
+func (wq *waitQueue) failHead(l *Target, err error) {
 	wq.mu.Lock()
 	defer wq.mu.Unlock()
 	if w := wq.head(); w != nil && w.l.interchangeable(l) {

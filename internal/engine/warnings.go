@@ -60,7 +60,7 @@ func (c *Client) warn(w warning) {
 // warns of those that are not. No acquire depends on it: it uses none of the application's
 // connections, and its own errors are dropped. In Cluster mode it asks the node of the first lock;
 // holdfast doctor asks all nodes.
-func (c *Client) checkServer(l *target) {
+func (c *Client) checkServer(l *Target) {
 	if mistakes := c.server.Info().Mistakes; mistakes != "" {
 		c.warn(warning{
 			what:        "not all addresses are those of sentinels that know the master",

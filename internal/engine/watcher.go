@@ -9,28 +9,29 @@ import (
 	"github.com/holdfast-go/holdfast/internal/notify"
 )
 
-// watcher waits for a lock to change.
-type watcher struct {
+// Watcher waits for a lock to change.
+type Watcher struct {
 	c       *Client
 	sub     *notify.Listener
 	wakeups chan struct{} // holds an item if there is a reason to check
 }
 
-// watch starts watching a lock. The caller must call leave in the end. watch fails if the client is
-// closed.
-func (c *Client) watch(l *target) (*watcher, error) {
+// Watch starts watching the lock. The caller must call Leave in the end. Watch fails if the client is closed.
+func (l *Target) Watch() (*Watcher, error) {
+	c := l.c
 	defer c.enter().End() // Close waits for this, and ends the subscriptions after it
 	if c.isClosing() {
 		return nil, exec.ErrClosed
 	}
-	w := &watcher{c: c, wakeups: make(chan struct{}, 1)}
+	w := &Watcher{c: c, wakeups: make(chan struct{}, 1)}
 	w.sub = c.notifier.Watch(c.watchChannelOf(l), "", w.wake)
 	return w, nil
 }
 
-func (w *watcher) leave() { w.sub.Leave() }
+// Leave ends watching.
+func (w *Watcher) Leave() { w.sub.Leave() }
 
-func (w *watcher) wake() {
+func (w *Watcher) wake() {
 	select {
 	case w.wakeups <- struct{}{}:
 	default:
@@ -44,10 +45,10 @@ const (
 	maxDeafSleep  = time.Second
 )
 
-// wait waits for a reason to check again, or returns an error if the caller should stop. answered
+// Wait waits for a reason to check again, or returns an error if the caller should stop. answered
 // says that the last check was answered; what it found may expire after ttl, unless ttl is
 // negative.
-func (w *watcher) wait(ctx context.Context, answered bool, ttl time.Duration) error {
+func (w *Watcher) Wait(ctx context.Context, answered bool, ttl time.Duration) error {
 	d := maxWatchSleep
 	if !answered || !w.sub.IsUp() {
 		d = maxDeafSleep

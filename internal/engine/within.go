@@ -52,7 +52,7 @@ const (
 
 // outer returns the innermost held lease carried by ctx within which l can be acquired again (Reentrant), or nil. It returns
 // ErrDeadlock if an acquire of l would wait for a lease that ctx carries.
-func (l *target) outer(ctx context.Context) (*holdLease, error) {
+func (l *Target) outer(ctx context.Context) (*holdLease, error) {
 	w, _ := ctx.Value(withinKey{}).(*within)
 	var own []*holdLease // leases of l that leave room for more
 	for ; w != nil; w, _ = w.Context.Value(withinKey{}).(*within) {
@@ -77,13 +77,13 @@ func (l *target) outer(ctx context.Context) (*holdLease, error) {
 }
 
 // isOf reports whether the lease is one of the lock's, on either side of a read-write lock.
-func (l *holdLease) isOf(lock *target) bool {
+func (l *holdLease) isOf(lock *Target) bool {
 	have := l.lock()
 	return have.c == lock.c && have.keys.Lock == lock.keys.Lock && have.set.kind.name == lock.set.kind.name
 }
 
 // canReenter reports whether the lock can be acquired again within a lease of it.
-func (l *target) canReenter(outer *holdLease) bool {
+func (l *Target) canReenter(outer *holdLease) bool {
 	have, want := outer.lock().set, l.set
 	switch {
 	case !have.reentrant || !want.reentrant:
@@ -95,7 +95,7 @@ func (l *target) canReenter(outer *holdLease) bool {
 }
 
 // deadlock returns the error of an acquire within a lease that it would wait for.
-func (l *target) deadlock(outer *holdLease) error {
+func (l *Target) deadlock(outer *holdLease) error {
 	have, advice := outer.lock().set, "it would wait for itself; work within the lease that the caller has"
 	switch {
 	case have.kind.joinable && !l.set.kind.joinable:
@@ -107,7 +107,7 @@ func (l *target) deadlock(outer *holdLease) error {
 }
 
 // checkRoom returns ErrDeadlock if l wants more than these leases leave free, even when nobody else holds any of the lock.
-func (l *target) checkRoom(ctx context.Context, own []*holdLease) error {
+func (l *Target) checkRoom(ctx context.Context, own []*holdLease) error {
 	taken := int64(0)
 	for _, lease := range own {
 		taken += int64(lease.lock().set.weight)

@@ -178,7 +178,7 @@ func (e *Failure) Advice() string {
 	case e.Kind == ErrUnsupported && strings.HasPrefix(e.Err.Error(), "NOSTRICT"):
 		return "" // it says what is missing
 	case e.Kind == ErrUnsupported && isShort:
-		return " (Fsync needs Redis 7.2 or Valkey)"
+		return " (Durability.Fsync needs Redis 7.2 or Valkey)"
 	case e.Kind == ErrReplicas && isShort && short.disk:
 		return " (check appendonly and appendfsync of the master and its replicas: INFO persistence)"
 	case e.Kind == ErrPermission && strings.Contains(e.Err.Error(), "can't run this command"):
@@ -205,7 +205,7 @@ var advice = map[error]string{
 	ErrReadOnly:      " (connect to the master, or through Sentinel or Cluster)",
 	ErrUnsupported:   " (Redis 7.0 or Valkey 7.2 is needed; for a Cluster, a Cluster client)",
 	ErrQuarantine:    " (Acquire waits for its end; if the server is new and has never granted a lock, \"holdfast init --force\" ends it)",
-	ErrUninitialised: " (Quorum.Admit admits it)",
+	ErrUninitialised: " (inspect.Inspector.Admit admits it)",
 	ErrReplicas:      " (check the replicas: INFO replication)",
 	ErrOutOfMemory:   " (raise maxmemory or free some)",
 	ErrWritesRefused: " (check its replicas and its disk)",

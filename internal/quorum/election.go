@@ -9,41 +9,50 @@ import (
 	"github.com/holdfast-go/holdfast/internal/schedule"
 )
 
-// Election returns the election of that name, which a majority of the nodes decides. Its options are those of the
-// leader's lease, as of Mutex. Leaders do not announce themselves: Watch looks once a second.
-func (q *Quorum) Election(name string, opts ...engine.Option) *engine.Election {
-	l := q.newLock(name, append([]engine.Option{engine.AsElection()}, opts...))
-	return engine.NewElection(l, ground{l})
+// AsElection implements engine.Electoral. Leaders do not announce themselves: watchers look once a second.
+func (l *lock) AsElection() engine.Electorate {
+	own := *l
+	own.parts = make([]*engine.NodeLock, len(l.parts))
+	for i, p := range l.parts {
+		own.parts[i] = p.AsElection()
+	}
+	return elected{&own}
 }
 
-// ground is an election on a quorum.
-type ground struct{ l *lock }
+// elected is a lock whose holders lead.
+type elected struct{ *lock }
 
-func (g ground) Ready(ctx context.Context) error { return g.l.ready(ctx) }
+func (l elected) Ready(ctx context.Context) error { return l.ready(ctx) }
 
-func (g ground) MayPass(err error) bool { return g.l.q.curable(err) }
+// MayPass implements engine.Electorate.
+func (l elected) MayPass(err error) bool { return l.q.curable(err) }
 
-func (g ground) IsOutage(err error) bool { return g.l.q.curable(err) }
-
-// Announce does nothing: those who watch a quorum look once a second.
-func (g ground) Announce() {}
+// Announce does nothing.
+func (l elected) Announce() {}
 
 // Differ does not compare fences, since each node has its own.
-func (g ground) Differ(a, b *engine.Holder) bool {
+func (l elected) Differ(a, b *engine.Holder) bool {
 	return a.Owner != b.Owner || a.Host != b.Host || a.PID != b.PID || a.Foreign != b.Foreign
 }
 
-func (g ground) Follow() (wait func(context.Context, bool, time.Duration) error, stop func(), err error) {
-	return func(ctx context.Context, _ bool, _ time.Duration) error {
-		select {
-		case <-time.After(schedule.Jitter(time.Second, 10)):
-			return nil
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-g.Closing():
-			return exec.ErrClosed
-		}
-	}, func() {}, nil
+// Follow implements engine.Electorate.
+func (l elected) Follow() (engine.Follower, error) { return secondly{l}, nil }
+
+// Closing implements engine.Electorate.
+func (l elected) Closing() <-chan struct{} { return l.c.Closing() }
+
+// secondly looks once a second.
+type secondly struct{ elected }
+
+func (f secondly) Wait(ctx context.Context, _ bool, _ time.Duration) error {
+	select {
+	case <-time.After(schedule.Jitter(time.Second, 10)):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-f.Closing():
+		return exec.ErrClosed
+	}
 }
 
-func (g ground) Closing() <-chan struct{} { return g.l.c.Closing() }
+func (secondly) Leave() {}

@@ -11,7 +11,7 @@ import (
 	"github.com/holdfast-go/holdfast/internal/exec"
 )
 
-// Init is holdfast.Quorum.Admit; with force it is ForceAdmit.
+// Init is inspect.Inspector.Admit; with force it is ForceAdmit.
 func (q *Quorum) Init(ctx context.Context, force bool) error {
 	const name = "quorum"
 	l := q.newLock(name, nil)

@@ -18,6 +18,9 @@ type Inspector struct {
 	absent atomic.Pointer[[]error] // of the latest List
 }
 
+// Init is Admit of package inspect; with force it is ForceAdmit.
+func (in *Inspector) Init(ctx context.Context, force bool) error { return in.q.Init(ctx, force) }
+
 // NewInspector returns an inspector of the quorum's locks.
 func (q *Quorum) NewInspector() *Inspector {
 	in := &Inspector{q: q}

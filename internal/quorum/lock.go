@@ -21,7 +21,7 @@ type lock struct {
 
 func (q *Quorum) newLock(name string, opts []engine.Option) *lock {
 	l := &lock{q: q, name: name, c: q.clients[0]}
-	// The same owner on all nodes: clients without Config.Owner would each have their own. And one TTL.
+	// The same owner on all nodes: clients without Config.Identity would each have their own. And one TTL.
 	owner := l.c.Config().Owner
 	opts = slices.Concat([]engine.Option{engine.TTL(l.c.Config().TTL)}, opts)
 	for _, c := range q.clients {

@@ -5,13 +5,14 @@ package quorum
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 
 	"github.com/holdfast-go/holdfast/internal/engine"
 )
 
-// Quorum is holdfast.Quorum: what is known of its nodes, and which of this process's goroutines want its locks.
+// Quorum is quorum.Quorum of the API: what is known of its nodes, and which of this process's goroutines want its locks.
 type Quorum struct {
 	clients []*engine.Client
 	need    int
@@ -58,7 +59,7 @@ func New(clients ...*engine.Client) (*Quorum, error) {
 	return &Quorum{clients: slices.Clone(clients), need: n/2 + 1, turns: map[string]*turn{}, nodes: make([]node, n), settled: make(chan struct{}), hanging: map[wish]int{}, given: map[string]struct{}{}}, nil
 }
 
-// Mutex is holdfast.Quorum.Mutex.
+// Mutex returns the lock of that name.
 func (q *Quorum) Mutex(name string, opts ...engine.Option) engine.Lock { return q.newLock(name, opts) }
 
 // Nodes returns the addresses of the servers that hold a lease of the quorum at the moment, in alphabetical order; none
@@ -87,4 +88,13 @@ func (q *Quorum) endTask() {
 	for _, c := range q.clients {
 		c.Tasks().End()
 	}
+}
+
+// String names the quorum's servers, without credentials.
+func (q *Quorum) String() string {
+	var servers []string
+	for _, c := range q.clients {
+		servers = append(servers, c.Server().Addr())
+	}
+	return "quorum.Quorum(" + strings.Join(servers, ", ") + ")"
 }

@@ -85,7 +85,7 @@ func TestAHeldLockKeepsNobodyWaitingForReplicas(t *testing.T) {
 		s := server.Start(t, server.One(t))
 		c := client(t, a.single(t, 3, to(s.Addr())))
 		lease := backend.Acquire(t, c.Mutex("a", holdfast.TTL(time.Minute)))
-		if _, err := c.Mutex("a", holdfast.MinReplicas(1, time.Second)).TryAcquire(t.Context()); !errors.Is(err, holdfast.ErrHeld) {
+		if _, err := c.Mutex("a", holdfast.Durability{Replicas: 1, Timeout: time.Second}).TryAcquire(t.Context()); !errors.Is(err, holdfast.ErrHeld) {
 			t.Errorf("TryAcquire: %v", err)
 		}
 		if n := s.CommandStats()["wait"]; n != 0 {

@@ -9,15 +9,16 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/barrier"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
 )
 
 // join joins the barrier "b" with a client of its own.
-func join(t testing.TB, b *backend.Backend, parties int, opts ...holdfast.BarrierOption) *holdfast.BarrierParty {
+func join(t testing.TB, b *backend.Backend, parties int, opts ...barrier.Option) *barrier.Party {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	party, err := b.Client(t, nil).Barrier("b", parties, append([]holdfast.BarrierOption{holdfast.TTL(time.Minute)}, opts...)...).Join(ctx)
+	party, err := barrier.New(b.Client(t, nil), "b", parties, append([]barrier.Option{holdfast.TTL(time.Minute)}, opts...)...).Join(ctx)
 	if err != nil {
 		t.Fatalf("Join: %v", err)
 	}
@@ -30,7 +31,7 @@ type arrival struct {
 	err   error
 }
 
-func await(ctx context.Context, p *holdfast.BarrierParty) <-chan arrival {
+func await(ctx context.Context, p *barrier.Party) <-chan arrival {
 	over := make(chan arrival, 1)
 	go func() {
 		phase, err := p.Await(ctx)
@@ -67,8 +68,8 @@ func tripped(t testing.TB, phase uint64, all ...<-chan arrival) {
 func broken(t testing.TB, phase uint64, who string, died bool, all ...<-chan arrival) {
 	t.Helper()
 	for _, a := range arrivals(t, all...) {
-		var e *holdfast.BarrierBrokenError
-		if !errors.Is(a.err, holdfast.ErrBarrierBroken) || !errors.As(a.err, &e) || e.Phase != phase || e.Died != died || e.Party.Owner != who {
+		var e *barrier.BrokenError
+		if !errors.Is(a.err, barrier.ErrBroken) || !errors.As(a.err, &e) || e.Phase != phase || e.Died != died || e.Party.Identity != who {
 			t.Fatalf("Await: phase %d, %v; want phase %d broken by %s", a.phase, a.err, phase, who)
 		}
 	}
@@ -89,7 +90,7 @@ func TestBarrierBreaks(t *testing.T) {
 	t.Parallel()
 	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		one, two := join(t, b, 3), join(t, b, 3)
-		dying := join(t, b, 3, holdfast.Owner("dying"), holdfast.TTL(6*time.Second), holdfast.NoRenew())
+		dying := join(t, b, 3, holdfast.Identity("dying"), holdfast.TTL(6*time.Second), holdfast.NoRenew())
 		first := await(t.Context(), one)
 		broken(t, 1, "dying", true, first)
 		if dying.Lease().Err() == nil {
@@ -98,7 +99,7 @@ func TestBarrierBreaks(t *testing.T) {
 		wantErr(t, "Await of a party that has died", errOf(dying.Await(t.Context())), holdfast.ErrLost)
 		broken(t, 1, "dying", true, await(t.Context(), two)) // a party that was not waiting when the phase broke
 
-		leaving := join(t, b, 3, holdfast.Owner("leaving"))
+		leaving := join(t, b, 3, holdfast.Identity("leaving"))
 		first, second := await(t.Context(), one), await(t.Context(), two)
 		waiting(t, b, "2")
 		backend.Release(t, leaving.Lease())
@@ -110,7 +111,7 @@ func TestBarrierBreaks(t *testing.T) {
 		backend.Release(t, two.Lease())
 		backend.Release(t, three.Lease())
 		first = await(t.Context(), one)
-		if a := arrivals(t, first)[0]; !errors.Is(a.err, holdfast.ErrBarrierBroken) {
+		if a := arrivals(t, first)[0]; !errors.Is(a.err, barrier.ErrBroken) {
 			t.Errorf("Await: %+v", a)
 		}
 		two, three = join(t, b, 3), join(t, b, 3)
@@ -128,7 +129,7 @@ func TestBarrierAwaitIsGivenUpAtAnyTime(t *testing.T) {
 		joined.Add(parties)
 		clients := []*holdfast.Client{b.Client(t, nil), b.Client(t, nil), b.Client(t, nil)}
 		for n := range parties {
-			party, err := clients[n%3].Barrier("b", parties, holdfast.TTL(time.Minute)).Join(t.Context())
+			party, err := barrier.New(clients[n%3], "b", parties, holdfast.TTL(time.Minute)).Join(t.Context())
 			must(t, err)
 			wg.Go(func() {
 				dice := random(n)
@@ -158,12 +159,12 @@ func TestBarrierAwaitIsGivenUpAtAnyTime(t *testing.T) {
 func TestBarrierHasSoManyParties(t *testing.T) {
 	t.Parallel()
 	backend.Each(t, func(t *testing.T, b *backend.Backend) {
-		one, two := join(t, b, 2, holdfast.Owner("one")), join(t, b, 2, holdfast.Owner("two"))
-		waiter := b.Client(t, nil).Barrier("b", 2, holdfast.Owner("three"))
+		one, two := join(t, b, 2, holdfast.Identity("one")), join(t, b, 2, holdfast.Identity("two"))
+		waiter := barrier.New(b.Client(t, nil), "b", 2, holdfast.Identity("three"))
 		wantErr(t, "TryJoin of a third of two", errOf(waiter.TryJoin(t.Context())), holdfast.ErrHeld)
-		other := b.Client(t, nil).Barrier("b", 3)
+		other := barrier.New(b.Client(t, nil), "b", 3)
 		wantErr(t, "TryJoin with another number of parties", errOf(other.TryJoin(t.Context())), holdfast.ErrMismatch)
-		third := make(chan *holdfast.BarrierParty, 1)
+		third := make(chan *barrier.Party, 1)
 		go func() {
 			party, err := waiter.Join(t.Context())
 			if err != nil {
@@ -189,7 +190,7 @@ func TestBarrierHasSoManyParties(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		over := make(chan error, 1)
 		go func() {
-			_, err := b.Client(t, nil).Barrier("b", 2).Join(ctx)
+			_, err := barrier.New(b.Client(t, nil), "b", 2).Join(ctx)
 			over <- err
 		}()
 		oneWaits()
@@ -223,7 +224,7 @@ func TestBarrierThatIsLost(t *testing.T) {
 				t.Errorf("Await: %+v", a)
 			}
 		}
-		for _, p := range []*holdfast.BarrierParty{one, two} {
+		for _, p := range []*barrier.Party{one, two} {
 			if !errors.Is(p.Lease().Err(), holdfast.ErrLost) {
 				t.Errorf("the lease: %v", p.Lease().Err())
 			}
@@ -236,7 +237,7 @@ func TestBarrierOfAClientThatCloses(t *testing.T) {
 	t.Parallel()
 	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		c := b.Client(t, nil)
-		party, err := c.Barrier("b", 2, holdfast.Owner("closes")).Join(t.Context())
+		party, err := barrier.New(c, "b", 2, holdfast.Identity("closes")).Join(t.Context())
 		must(t, err)
 		other := join(t, b, 2)
 		first := await(t.Context(), party)

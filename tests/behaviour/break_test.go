@@ -11,7 +11,9 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/barrier"
 	"github.com/holdfast-go/holdfast/inspect"
+	"github.com/holdfast-go/holdfast/latch"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
 )
 
@@ -56,8 +58,8 @@ func TestBreak(t *testing.T) {
 			t.Parallel()
 			backend.Each(t, func(t *testing.T, b *backend.Backend) {
 				ttl := holdfast.TTL(time.Hour)
-				c, other := b.Client(t, &holdfast.Config{Owner: "hung"}), b.Client(t, &holdfast.Config{Owner: "next"})
-				in := inspect.New(b.Client(t, &holdfast.Config{Owner: "operator"}))
+				c, other := b.Client(t, &holdfast.Config{Identity: "hung"}), b.Client(t, &holdfast.Config{Identity: "next"})
+				in := inspect.New(b.Client(t, &holdfast.Config{Identity: "operator"}))
 				l := lock(c, ttl)
 				lease := backend.Acquire(t, l)
 				got := make(chan *holdfast.Lease, 1)
@@ -84,7 +86,7 @@ func TestBreak(t *testing.T) {
 				if broken.Name != l.Name() || broken.By != "operator" || broken.Reason != "it hung" || broken.Fence <= lease.Fence() {
 					t.Errorf("Broken is %+v", broken)
 				}
-				if h := broken.Holder; h.Owner != was.Owner || h.Grant != was.Grant || !backend.IsShown(was.Fence, h.Fence) || h.Mode != was.Mode || h.Permits != was.Permits || !h.Since.Equal(was.Since) || h.PID != was.PID {
+				if h := broken.Holder; h.Identity != was.Identity || h.Grant != was.Grant || !backend.IsShown(was.Fence, h.Fence) || h.Mode != was.Mode || h.Permits != was.Permits || !h.Since.Equal(was.Since) || h.PID != was.PID {
 					t.Errorf("Broken.Holder is %+v, want %+v", h, was)
 				}
 				backend.Told(t, "the holder is told of the loss", lease.Done())
@@ -105,7 +107,7 @@ func TestBreak(t *testing.T) {
 				wantErr(t, "the next holder", second.Err(), nil)
 				backend.Release(t, second)
 				wantErr(t, "Break of a free lock", errOf(in.Break(t.Context(), was, "again")), holdfast.ErrNotHeld)
-				if all := history(t, in, l.Name()); len(all) != 1 || all[0].Fence != broken.Fence || all[0].Holder.Owner != was.Owner || all[0].Holder.Grant != was.Grant || !all[0].Time.Equal(broken.Time) {
+				if all := history(t, in, l.Name()); len(all) != 1 || all[0].Fence != broken.Fence || all[0].Holder.Identity != was.Identity || all[0].Holder.Grant != was.Grant || !all[0].Time.Equal(broken.Time) {
 					t.Errorf("on record are %+v, want %+v", all, broken)
 				}
 			})
@@ -117,7 +119,7 @@ func TestBreak(t *testing.T) {
 func TestBreakOfOneOfThoseThatShareAFence(t *testing.T) {
 	t.Parallel()
 	backend.Each(t, func(t *testing.T, b *backend.Backend) {
-		in := inspect.New(b.Client(t, &holdfast.Config{Owner: "operator"}))
+		in := inspect.New(b.Client(t, &holdfast.Config{Identity: "operator"}))
 		for _, lock := range []func(c *holdfast.Client, o ...holdfast.Option) *holdfast.Lock{
 			func(c *holdfast.Client, o ...holdfast.Option) *holdfast.Lock {
 				return c.RWMutex("rw", o[0], o[1]).Reader()
@@ -160,24 +162,24 @@ func TestBreakOfAParty(t *testing.T) {
 	t.Parallel()
 	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		c, in := b.Client(t, nil), inspect.New(b.Client(t, nil))
-		latch := c.Latch("latch", 1, holdfast.TTL(time.Hour))
-		party, err := latch.Register(t.Context())
+		theLatch := latch.New(c, "latch", 1, holdfast.TTL(time.Hour))
+		party, err := theLatch.Register(t.Context())
 		must(t, err)
 		if _, err := in.Break(t.Context(), backend.Seen(t, in, "latch", party.Lease().Fence()), ""); err != nil {
 			t.Fatal(err)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // otherwise it would wait for the lease's end
 		defer cancel()
-		wantErr(t, "Wait", latch.Wait(ctx), holdfast.ErrLatchIncomplete)
-		barrier := c.Barrier("barrier", 2, holdfast.TTL(time.Hour))
-		one, err := barrier.Join(t.Context())
+		wantErr(t, "Wait", theLatch.Wait(ctx), latch.ErrIncomplete)
+		theBarrier := barrier.New(c, "barrier", 2, holdfast.TTL(time.Hour))
+		one, err := theBarrier.Join(t.Context())
 		must(t, err)
-		two, err := b.Client(t, nil).Barrier("barrier", 2, holdfast.TTL(time.Hour)).Join(t.Context())
+		two, err := barrier.New(b.Client(t, nil), "barrier", 2, holdfast.TTL(time.Hour)).Join(t.Context())
 		must(t, err)
 		if _, err := in.Break(t.Context(), backend.Seen(t, in, "barrier", one.Lease().Fence()), ""); err != nil {
 			t.Fatal(err)
 		}
-		wantErr(t, "Await", errOf(two.Await(ctx)), holdfast.ErrBarrierBroken)
+		wantErr(t, "Await", errOf(two.Await(ctx)), barrier.ErrBroken)
 		noError(t, two.Leave(t.Context()))
 	})
 }
@@ -188,7 +190,7 @@ func TestBreakOfOneOfMulti(t *testing.T) {
 	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		lease := backend.Acquire(t, b.Client(t, nil).Multi([]string{"{m}1", "{m}2"}, holdfast.TTL(time.Hour)))
 		time.Sleep(1100 * time.Millisecond)
-		in := inspect.New(b.Client(t, &holdfast.Config{Owner: "operator"}))
+		in := inspect.New(b.Client(t, &holdfast.Config{Identity: "operator"}))
 		if _, err := in.Break(t.Context(), backend.Seen(t, in, "{m}2", lease.Fences()["{m}2"]), ""); err != nil {
 			t.Fatal(err)
 		}
@@ -216,7 +218,7 @@ func TestRevoke(t *testing.T) {
 					defer mu.Unlock()
 					told = append(told, e)
 				}}}})
-				in := inspect.New(b.Client(t, &holdfast.Config{Owner: "operator"}))
+				in := inspect.New(b.Client(t, &holdfast.Config{Identity: "operator"}))
 				l := lock(c, holdfast.TTL(time.Hour))
 				lease := backend.Acquire(t, l)
 				early := lease.Revoked()

@@ -8,6 +8,10 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/barrier"
+	"github.com/holdfast-go/holdfast/election"
+	"github.com/holdfast-go/holdfast/latch"
+	"github.com/holdfast-go/holdfast/once"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
 )
 
@@ -192,34 +196,34 @@ func TestRunsAndTermsWithinThemselvesFailAtOnce(t *testing.T) {
 		c := b.Client(t, nil)
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second) // for a lock that waits for itself
 		defer cancel()
-		job := c.Once("job", holdfast.Every(time.Hour))
+		job := once.New(c, "job", once.Every(time.Hour))
 		_, err := job.Do(ctx, func(ctx context.Context, _ *holdfast.Lease) (string, error) {
 			_, err := job.Do(ctx, func(context.Context, *holdfast.Lease) (string, error) { return "", nil })
 			wantErr(t, "a job within its own run", err, holdfast.ErrDeadlock)
 			return "", err
 		})
 		wantErr(t, "the job", err, holdfast.ErrDeadlock)
-		e := c.Election("e")
+		e := election.New(c.Mutex("e"))
 		err = e.Run(ctx, func(ctx context.Context, _ *holdfast.Lease) error {
 			return e.Run(ctx, func(context.Context, *holdfast.Lease) error { return nil })
 		})
 		if !errors.Is(err, holdfast.ErrDeadlock) || !strings.Contains(err.Error(), `"e"`) {
 			t.Errorf("an election within its own term: %v; want ErrDeadlock", err)
 		}
-		barrier := c.Barrier("b", 2)
-		first, err := barrier.Join(ctx)
+		theBarrier := barrier.New(c, "b", 2)
+		first, err := theBarrier.Join(ctx)
 		must(t, err)
 		inFirst := first.Lease().Context(ctx)
-		second, err := barrier.Join(inFirst)
+		second, err := theBarrier.Join(inFirst)
 		if err != nil {
 			t.Fatalf("the second of two parties: %v", err)
 		}
-		wantErr(t, "a third party of two", errOf(barrier.Join(second.Lease().Context(inFirst))), holdfast.ErrDeadlock)
+		wantErr(t, "a third party of two", errOf(theBarrier.Join(second.Lease().Context(inFirst))), holdfast.ErrDeadlock)
 		_, _ = second.Leave(ctx), first.Leave(ctx)
-		latch := c.Latch("l", 1)
-		party, err := latch.Register(ctx)
+		theLatch := latch.New(c, "l", 1)
+		party, err := theLatch.Register(ctx)
 		must(t, err)
-		if _, err := latch.Register(party.Lease().Context(ctx)); !errors.Is(err, holdfast.ErrHeld) {
+		if _, err := theLatch.Register(party.Lease().Context(ctx)); !errors.Is(err, holdfast.ErrHeld) {
 			t.Errorf("a second party of one: %v; want ErrHeld, since Register does not wait", err)
 		}
 		_ = party.Leave(ctx)

@@ -10,22 +10,23 @@ import (
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/driver/drivertest"
+	"github.com/holdfast-go/holdfast/election"
 	"github.com/holdfast-go/holdfast/holdfastgoredis"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
 )
 
 // election returns the test's election, with a client of its own.
-func election(t testing.TB, b *backend.Backend, opts ...holdfast.ElectionOption) *holdfast.Election {
-	return b.Client(t, nil).Election("e", opts...)
+func theElection(t testing.TB, b *backend.Backend, opts ...holdfast.MutexOption) *election.Election {
+	return election.New(b.Client(t, nil).Mutex("e", opts...))
 }
 
 // A candidate that polls campaigns for as long as it takes.
 func TestACandidateThatPollsGoesOn(t *testing.T) {
 	t.Parallel()
 	backend.Virtual(t, func(t *testing.T, b *backend.Backend) {
-		first := backend.Campaign(t.Context(), election(t, b))
+		first := backend.Campaign(t.Context(), theElection(t, b))
 		term, _ := first.Elected(t)
-		second := backend.Campaign(t.Context(), election(t, b, holdfast.Poll(100*time.Millisecond)))
+		second := backend.Campaign(t.Context(), theElection(t, b, holdfast.Poll(100*time.Millisecond)))
 		time.Sleep(time.Minute)
 		select {
 		case err := <-second.Over:
@@ -39,7 +40,7 @@ func TestACandidateThatPollsGoesOn(t *testing.T) {
 		}
 		second.Answer <- nil
 		wantErr(t, "Run", second.Ran(t), nil)
-		wantErr(t, "a negative interval", election(t, b, holdfast.Poll(-time.Second)).Run(t.Context(), nil), holdfast.ErrInvalid)
+		wantErr(t, "a negative interval", theElection(t, b, holdfast.Poll(-time.Second)).Run(t.Context(), nil), holdfast.ErrInvalid)
 	})
 }
 
@@ -51,7 +52,7 @@ func TestOneLeaderAtATime(t *testing.T) {
 		var last atomic.Uint64
 		var wg sync.WaitGroup
 		for range 4 {
-			e := election(t, b)
+			e := theElection(t, b)
 			for range 2 {
 				wg.Go(func() {
 					terms := 0
@@ -64,7 +65,7 @@ func TestOneLeaderAtATime(t *testing.T) {
 							t.Errorf("fence %d follows %d", term.Fence(), before)
 						}
 						if terms++; terms < 5 {
-							return holdfast.ErrResign
+							return election.ErrResign
 						}
 						return nil
 					})
@@ -92,7 +93,7 @@ func heard(t testing.TB, b *backend.Backend) {
 func TestWatchSeesEveryChange(t *testing.T) {
 	t.Parallel()
 	backend.Each(t, func(t *testing.T, b *backend.Backend) {
-		next := backend.Watch(t, election(t, b))
+		next := backend.Watch(t, theElection(t, b))
 		see := func(want string) {
 			t.Helper()
 			if got := next(); got != want {
@@ -102,10 +103,10 @@ func TestWatchSeesEveryChange(t *testing.T) {
 		see("")
 		heard(t, b)
 		time.Sleep(20 * time.Millisecond) // for the look after the subscription
-		one := backend.Campaign(t.Context(), election(t, b, holdfast.Owner("one"), holdfast.TTL(time.Minute)))
+		one := backend.Campaign(t.Context(), theElection(t, b, holdfast.Identity("one"), holdfast.TTL(time.Minute)))
 		one.Elected(t)
 		see("one")
-		two := backend.Campaign(t.Context(), election(t, b, holdfast.Owner("two"), holdfast.TTL(time.Minute)))
+		two := backend.Campaign(t.Context(), theElection(t, b, holdfast.Identity("two"), holdfast.TTL(time.Minute)))
 		backend.Waiters(t, b.Client(t, nil).Mutex("e"), 1)
 		one.Answer <- nil
 		two.Elected(t)
@@ -113,8 +114,8 @@ func TestWatchSeesEveryChange(t *testing.T) {
 		two.Answer <- nil
 		see("")
 		// A leader that crashes tells nobody.
-		backend.Acquire(t, b.Client(t, nil).Mutex("e", holdfast.Owner("three"), holdfast.NoRenew(), holdfast.TTL(6*time.Second)))
-		one = backend.Campaign(t.Context(), election(t, b, holdfast.Owner("four")))
+		backend.Acquire(t, b.Client(t, nil).Mutex("e", holdfast.Identity("three"), holdfast.NoRenew(), holdfast.TTL(6*time.Second)))
+		one = backend.Campaign(t.Context(), theElection(t, b, holdfast.Identity("four")))
 		one.Elected(t)
 		for got := next(); got != "four"; got = next() { // it may have seen the third
 			if got == "one" || got == "two" {
@@ -146,8 +147,8 @@ func TestWatchMissesALeaderThatCrashed(t *testing.T) {
 	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		d := &mortal{Driver: drivertest.Of(holdfastgoredis.NewDriver(b.Redis(t)))}
 		c := backend.New(t, nil, d)
-		lease := backend.Acquire(t, c.Mutex("e", holdfast.Owner("dead"), holdfast.TTL(10*time.Second))) // it must not end before it is seen, also on a slow machine
-		next := backend.Watch(t, election(t, b))
+		lease := backend.Acquire(t, c.Mutex("e", holdfast.Identity("dead"), holdfast.TTL(10*time.Second))) // it must not end before it is seen, also on a slow machine
+		next := backend.Watch(t, theElection(t, b))
 		if got := next(); got != "dead" {
 			t.Fatalf("it sees %q lead", got)
 		}

@@ -6,6 +6,10 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/barrier"
+	"github.com/holdfast-go/holdfast/election"
+	"github.com/holdfast-go/holdfast/latch"
+	"github.com/holdfast-go/holdfast/once"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
 )
 
@@ -13,26 +17,26 @@ import (
 func TestStatusOfEachKind(t *testing.T) {
 	t.Parallel()
 	backend.Each(t, func(t *testing.T, b *backend.Backend) {
-		c := b.Client(t, &holdfast.Config{Owner: "me"})
+		c := b.Client(t, &holdfast.Config{Identity: "me"})
 		mutex, rw, semaphore := c.Mutex("m"), c.RWMutex("rw"), c.Semaphore("s", 5)
-		latch, barrier := c.Latch("l", 7), c.Barrier("b", 3)
-		once, election := c.Once("o", holdfast.Every(time.Hour)), c.Election("e")
+		theLatch, theBarrier := latch.New(c, "l", 7), barrier.New(c, "b", 3)
+		theJob, theElection := once.New(c, "o", once.Every(time.Hour)), election.New(c.Mutex("e"))
 		owner, redisson, key := c.OwnerMutex("own", "somebody"), c.RedissonMutex("r"), c.MutexKey("k")
 		type locked interface {
 			backend.Locked
 			Name() string
 		}
 		kinds := map[locked]holdfast.Status{
-			mutex:     {Name: "m", Key: "holdfast:{m}", Kind: holdfast.KindMutex},
-			rw:        {Name: "rw", Key: "holdfast:{rw}", Kind: holdfast.KindRWMutex},
-			semaphore: {Name: "s", Key: "holdfast:{s}", Kind: holdfast.KindSemaphore, Limit: 5},
-			latch:     {Name: "l", Key: "holdfast:{l}", Kind: holdfast.KindLatch, Limit: 7, Count: 7},
-			barrier:   {Name: "b", Key: "holdfast:{b}", Kind: holdfast.KindBarrier, Limit: 3},
-			once:      {Name: "o", Key: "holdfast:{o}", Kind: holdfast.KindMutex},
-			election:  {Name: "e", Key: "holdfast:{e}", Kind: holdfast.KindElection},
-			owner:     {Name: "own", Key: "holdfast:{own}", Kind: holdfast.KindOwner},
-			redisson:  {Name: "r", Key: "r", Kind: holdfast.KindRedisson},
-			key:       {Name: "k", Key: "k", Kind: holdfast.KindMutex},
+			mutex:       {Name: "m", Key: "holdfast:{m}", Kind: holdfast.KindMutex},
+			rw:          {Name: "rw", Key: "holdfast:{rw}", Kind: holdfast.KindRWMutex},
+			semaphore:   {Name: "s", Key: "holdfast:{s}", Kind: holdfast.KindSemaphore, Limit: 5},
+			theLatch:    {Name: "l", Key: "holdfast:{l}", Kind: holdfast.KindLatch, Limit: 7, Count: 7},
+			theBarrier:  {Name: "b", Key: "holdfast:{b}", Kind: holdfast.KindBarrier, Limit: 3},
+			theJob:      {Name: "o", Key: "holdfast:{o}", Kind: holdfast.KindMutex},
+			theElection: {Name: "e", Key: "holdfast:{e}", Kind: holdfast.KindElection},
+			owner:       {Name: "own", Key: "holdfast:{own}", Kind: holdfast.KindOwner},
+			redisson:    {Name: "r", Key: "r", Kind: holdfast.KindRedisson},
+			key:         {Name: "k", Key: "k", Kind: holdfast.KindMutex},
 		}
 		check := func(l locked, want holdfast.Status) {
 			t.Helper()
@@ -48,15 +52,15 @@ func TestStatusOfEachKind(t *testing.T) {
 		for l, want := range kinds {
 			check(l, want)
 		}
-		party, err := latch.Register(t.Context())
+		party, err := theLatch.Register(t.Context())
 		must(t, err)
-		got, err := latch.Status(t.Context())
-		if h, held := got.Holder(); err != nil || !held || h.Name != "l" || h.Owner != "me" || h.Mode != holdfast.ModeParty || h.TTL <= 0 ||
+		got, err := theLatch.Status(t.Context())
+		if h, held := got.Holder(); err != nil || !held || h.Name != "l" || h.Identity != "me" || h.Mode != holdfast.ModeParty || h.TTL <= 0 ||
 			got.Limit != 7 || got.Count != 7 {
 			t.Errorf("Status of a latch is %+v, %v", got, err)
 		}
 		must(t, party.Leave(t.Context()))
-		if got, err := latch.Status(t.Context()); err != nil || got.Count != 6 || got.Held() {
+		if got, err := theLatch.Status(t.Context()); err != nil || got.Count != 6 || got.Held() {
 			t.Errorf("Status of a latch whose party has left is %+v, %v", got, err)
 		}
 		several := c.Multi([]string{"m", "n"})

@@ -55,7 +55,7 @@ func TestOneOfManyHoldersIsFoundAmongAFew(t *testing.T) {
 			d.told.Store(0)
 			_, err := locks[1].Acquire(t.Context())
 			var held *holdfast.HeldError
-			if told := d.told.Swap(0); !errors.As(err, &held) || held.Holder.Owner == "" || told < 1 || told > few {
+			if told := d.told.Swap(0); !errors.As(err, &held) || held.Holder.Identity == "" || told < 1 || told > few {
 				t.Errorf("%s: the caller whose time is up has %v; the server told of %d of %d holders, want 1 to %d", kind, err, told, n, few)
 			}
 			if holders, err := backend.HoldersOf(t.Context(), l); err != nil || len(holders) != n {

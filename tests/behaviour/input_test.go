@@ -11,9 +11,13 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/barrier"
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/driver/drivertest"
+	"github.com/holdfast-go/holdfast/election"
 	"github.com/holdfast-go/holdfast/holdfastgoredis"
+	"github.com/holdfast-go/holdfast/latch"
+	"github.com/holdfast-go/holdfast/once"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
 )
 
@@ -71,7 +75,7 @@ func TestBadInputIsRefusedBeforeIO(t *testing.T) {
 		"a short MaxHold":              c.Mutex("a", holdfast.MaxHold(time.Millisecond)),
 		"MaxRenewals of 0":             c.Mutex("a", holdfast.MaxRenewals(0)),
 		"negative MaxRenewals":         c.Mutex("a", holdfast.MaxRenewals(-1)),
-		"an empty owner":               c.Mutex("a", holdfast.Owner("")),
+		"an empty owner":               c.Mutex("a", holdfast.Identity("")),
 		"long meta":                    c.Mutex("a", holdfast.Meta("k", long[:2000])),
 		"a polling interval of 0":      c.Mutex("a", holdfast.Poll(0)),
 		"a short polling interval":     c.Mutex("a", holdfast.Poll(time.Microsecond)),
@@ -79,12 +83,12 @@ func TestBadInputIsRefusedBeforeIO(t *testing.T) {
 		"a negative Wait":              c.Mutex("a", holdfast.Wait(-1)),
 		"a depth of 0":                 c.Mutex("a", holdfast.Reentrant(), holdfast.MaxDepth(0)),
 		"a depth without need":         c.Mutex("a", holdfast.MaxDepth(3)),
-		"negative MinReplicas":         c.Mutex("a", holdfast.MinReplicas(-1, 0)),
-		"a long timeout of replicas":   c.Mutex("a", holdfast.MinReplicas(1, time.Hour)),
+		"negative MinReplicas":         c.Mutex("a", holdfast.Durability{Replicas: -1, Timeout: 0}),
+		"a long timeout of replicas":   c.Mutex("a", holdfast.Durability{Replicas: 1, Timeout: time.Hour}),
 		"an owner with a newline":      c.OwnerMutex("a", "a\nb"),
 		"a long owner":                 c.OwnerMutex("a", long[:513]),
 		"no owner":                     c.OwnerMutex("a", ""),
-		"an owner with another name":   c.OwnerMutex("a", "me", holdfast.Owner("you")),
+		"an owner with another name":   c.OwnerMutex("a", "me", holdfast.Identity("you")),
 		"a semaphore of 0":             c.Semaphore("a", 0).Permits(1),
 		"a semaphore of -1":            c.Semaphore("a", -1).Permits(1),
 		"a semaphore of a million 1":   c.Semaphore("a", 1_000_001).Permits(1),
@@ -108,20 +112,20 @@ func TestBadInputIsRefusedBeforeIO(t *testing.T) {
 		refused(what, err, err2, err3, l.Do(ctx, func(context.Context, *holdfast.Lease) error { return nil }))
 	}
 
-	hour := holdfast.Every(time.Hour)
-	for what, j := range map[string]*holdfast.Once{
-		"a job without a name":       c.Once("", hour),
-		"no window":                  c.Once("j", holdfast.Window{}),
-		"a window of 0":              c.Once("j", holdfast.Every(0)),
-		"a negative window":          c.Once("j", holdfast.Every(-time.Hour)),
-		"a window of 11 years":       c.Once("j", holdfast.Every(11*365*24*time.Hour)),
-		"a slot without a name":      c.Once("j", holdfast.Slot("", time.Hour)),
-		"a slot with a newline":      c.Once("j", holdfast.Slot("a\nb", time.Hour)),
-		"a slot with a long name":    c.Once("j", holdfast.Slot(long[:513], time.Hour)),
-		"a slot for 0":               c.Once("j", holdfast.Slot("a", 0)),
-		"no tries":                   c.Once("j", hour, holdfast.MaxTries(0)),
-		"a job with a TTL of 0":      c.Once("j", hour, holdfast.TTL(0)),
-		"a job with a negative Wait": c.Once("j", hour, holdfast.Wait(-1)),
+	hour := once.Every(time.Hour)
+	for what, j := range map[string]*once.Job{
+		"a job without a name":       once.New(c, "", hour),
+		"no window":                  once.New(c, "j", once.Window{}),
+		"a window of 0":              once.New(c, "j", once.Every(0)),
+		"a negative window":          once.New(c, "j", once.Every(-time.Hour)),
+		"a window of 11 years":       once.New(c, "j", once.Every(11*365*24*time.Hour)),
+		"a slot without a name":      once.New(c, "j", once.Slot("", time.Hour)),
+		"a slot with a newline":      once.New(c, "j", once.Slot("a\nb", time.Hour)),
+		"a slot with a long name":    once.New(c, "j", once.Slot(long[:513], time.Hour)),
+		"a slot for 0":               once.New(c, "j", once.Slot("a", 0)),
+		"no tries":                   once.New(c, "j", hour, once.MaxTries(0)),
+		"a job with a TTL of 0":      once.New(c, "j", hour, holdfast.TTL(0)),
+		"a job with a negative Wait": once.New(c, "j", hour, holdfast.Wait(-1)),
 	} {
 		_, err := j.Do(ctx, mustNotRun(t))
 		_, err2 := j.TryDo(ctx, mustNotRun(t))
@@ -132,15 +136,15 @@ func TestBadInputIsRefusedBeforeIO(t *testing.T) {
 		}
 	}
 
-	elections := map[string]*holdfast.Election{"no name": c.Election("")}
-	latches := map[string]*holdfast.Latch{"no name": c.Latch("", 1), "no parties": c.Latch("l", 0), "too many": c.Latch("l", 1_000_001)}
-	barriers := map[string]*holdfast.Barrier{
-		"no name": c.Barrier("", 1), "no parties": c.Barrier("b", -1), "too many": c.Barrier("b", 10_001),
+	elections := map[string]*election.Election{"no name": election.New(c.Mutex(""))}
+	latches := map[string]*latch.Latch{"no name": latch.New(c, "", 1), "no parties": latch.New(c, "l", 0), "too many": latch.New(c, "l", 1_000_001)}
+	barriers := map[string]*barrier.Barrier{
+		"no name": barrier.New(c, "", 1), "no parties": barrier.New(c, "b", -1), "too many": barrier.New(c, "b", 10_001),
 	}
 	for what, o := range map[string]holdfast.Option{
-		"a bad TTL": holdfast.TTL(0), "a bad MaxHold": holdfast.MaxHold(-1), "no owner": holdfast.Owner(""),
+		"a bad TTL": holdfast.TTL(0), "a bad MaxHold": holdfast.MaxHold(-1), "no owner": holdfast.Identity(""),
 	} {
-		elections[what], latches[what], barriers[what] = c.Election("e", o), c.Latch("l", 3, o), c.Barrier("b", 3, o)
+		elections[what], latches[what], barriers[what] = election.New(c.Mutex("e", o)), latch.New(c, "l", 3, o), barrier.New(c, "b", 3, o)
 	}
 	for what, e := range elections {
 		_, err := e.Leader(ctx)
@@ -176,9 +180,9 @@ func TestBadConfigIsRefused(t *testing.T) {
 		"an absurd timeout":     {CommandTimeout: math.MaxInt64},
 		"a short RetryTimeout":  {RetryTimeout: time.Millisecond},
 		"tries without end":     {RetryTimeout: math.MaxInt64},
-		"less than no replicas": {MinReplicas: -1},
-		"a hasty confirmation":  {MinReplicas: 1, ReplicaTimeout: 1},
-		"a long confirmation":   {MinReplicas: 1, ReplicaTimeout: 3 * time.Second},
+		"less than no replicas": {Durability: holdfast.Durability{Replicas: -1}},
+		"a hasty confirmation":  {Durability: holdfast.Durability{Replicas: 1, Timeout: 1}},
+		"a long confirmation":   {Durability: holdfast.Durability{Replicas: 1, Timeout: 3 * time.Second}},
 		"a hasty poller":        {PollInterval: 1},
 		"a short Quarantine":    {Strict: true, MaxTTL: time.Minute, Quarantine: time.Second},
 	} {
@@ -188,7 +192,7 @@ func TestBadConfigIsRefused(t *testing.T) {
 	ring := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"a": "127.0.0.1:1"}})
 	defer ring.Close()
 	wantErr(t, "no driver", errOf(holdfast.New(nil, nil)), holdfast.ErrInvalid)
-	for _, cfg := range []holdfast.Config{{MinReplicas: 1}, {Fsync: true}} {
+	for _, cfg := range []holdfast.Config{{Durability: holdfast.Durability{Replicas: 1}}, {Durability: holdfast.Durability{Fsync: true}}} {
 		wantErr(t, "a driver that cannot wait for replicas", errOf(holdfast.New(struct{ driver.Driver }{d}, &cfg)), holdfast.ErrInvalid)
 	}
 	for what, rdb := range map[string]redis.UniversalClient{"no client": nil, "a nil client": none, "a Ring": ring} {

@@ -15,7 +15,9 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/barrier"
 	"github.com/holdfast-go/holdfast/inspect"
+	"github.com/holdfast-go/holdfast/latch"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
 )
 
@@ -41,7 +43,7 @@ func TestInspectorListsLocksOfEveryKind(t *testing.T) {
 	const hour = time.Hour
 	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		ctx, cancel := context.WithCancel(t.Context())
-		c, other := b.Client(t, &holdfast.Config{Owner: "holder"}), b.Client(t, &holdfast.Config{Owner: "waiter"})
+		c, other := b.Client(t, &holdfast.Config{Identity: "holder"}), b.Client(t, &holdfast.Config{Identity: "waiter"})
 		var leases []*holdfast.Lease
 		var waiting []chan error
 		seen := map[string]backend.Locked{}
@@ -77,15 +79,15 @@ func TestInspectorListsLocksOfEveryKind(t *testing.T) {
 		wait(other.Semaphore("permits", 5, holdfast.TTL(hour)).Permits(4))
 		hold(c.OwnerMutex("own", "holder", holdfast.TTL(hour)))
 		wait(other.OwnerMutex("own", "waiter", holdfast.TTL(hour)))
-		party, err := c.Barrier("barrier", 1, holdfast.TTL(hour)).Join(ctx)
+		party, err := barrier.New(c, "barrier", 1, holdfast.TTL(hour)).Join(ctx)
 		must(t, err)
-		seen["barrier"] = c.Barrier("barrier", 1)
+		seen["barrier"] = barrier.New(c, "barrier", 1)
 		leases = append(leases, party.Lease())
 		must(t, c.Semaphore("sized", 4).Resize(ctx, 7))
 		seen["sized"] = c.Semaphore("sized", 7)
-		must(t, c.Latch("latch", 3).CountDown(ctx))
-		seen["latch"] = c.Latch("latch", 3)
-		must(t, c.Latch("open", 1).CountDown(ctx))
+		must(t, latch.New(c, "latch", 3).CountDown(ctx))
+		seen["latch"] = latch.New(c, "latch", 3)
+		must(t, latch.New(c, "open", 1).CountDown(ctx))
 		backend.Release(t, backend.Acquire(t, c.Mutex("free")))
 		// Not ours, or no lock at all.
 		rdb := b.Redis(t)
@@ -159,7 +161,7 @@ func TestAPatternThatIsANameFindsExactKeys(t *testing.T) {
 	t.Parallel()
 	const hour = time.Hour
 	backend.Each(t, func(t *testing.T, b *backend.Backend) {
-		c, other := b.Client(t, &holdfast.Config{Owner: "me"}), b.Client(t, &holdfast.Config{Prefix: "other:", Owner: "other"})
+		c, other := b.Client(t, &holdfast.Config{Identity: "me"}), b.Client(t, &holdfast.Config{Prefix: "other:", Identity: "other"})
 		in := inspect.New(b.Client(t, nil))
 		// wants requires that a pattern lists locks, as "KIND KEY OWNER", in any order.
 		wants := func(pattern string, want ...string) {
@@ -167,7 +169,7 @@ func TestAPatternThatIsANameFindsExactKeys(t *testing.T) {
 			var got, seen []string
 			text := func(s holdfast.Status) string {
 				h, _ := s.Holder()
-				return strings.TrimSpace(fmt.Sprintf("%s %s %s", s.Kind, s.Key, h.Owner))
+				return strings.TrimSpace(fmt.Sprintf("%s %s %s", s.Kind, s.Key, h.Identity))
 			}
 			for s, err := range in.List(t.Context(), pattern) {
 				if err != nil {
@@ -212,7 +214,7 @@ func TestAPatternThatIsANameFindsExactKeys(t *testing.T) {
 		wants("app", "foreign app")
 
 		// The lock of that name is another one. If it is free, it hides nothing.
-		must(t, c.Latch("orders", 1).CountDown(t.Context()))
+		must(t, latch.New(c, "orders", 1).CountDown(t.Context()))
 		wants("orders", "mutex orders me")
 		b.Redis(t).Del(t.Context(), "holdfast:{orders}")
 		leases = append(leases, backend.Acquire(t, c.Mutex("orders", holdfast.TTL(hour))))
@@ -257,7 +259,7 @@ func alike(a, b holdfast.Status) bool {
 				s.Holders[i].TTL = 0
 			}
 		}
-		slices.SortFunc(s.Holders, func(a, b holdfast.Holder) int { return strings.Compare(a.Owner, b.Owner) })
+		slices.SortFunc(s.Holders, func(a, b holdfast.Holder) int { return strings.Compare(a.Identity, b.Identity) })
 		return s
 	}
 	return reflect.DeepEqual(settle(a), settle(b))

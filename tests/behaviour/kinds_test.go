@@ -9,6 +9,9 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/barrier"
+	"github.com/holdfast-go/holdfast/election"
+	"github.com/holdfast-go/holdfast/latch"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
 )
 
@@ -25,11 +28,11 @@ func TestAnotherKindOfLockIsNamed(t *testing.T) {
 			"reader": backend.Acquire(t, c.RWMutex("reader").Reader()), "writer": backend.Acquire(t, c.RWMutex("writer").Writer()),
 			"owner": backend.Acquire(t, c.OwnerMutex("owner", "o")), "redisson": backend.Acquire(t, c.RedissonMutex("holdfast:{redisson}")),
 		}
-		party, err := c.Barrier("barrier", 2).Join(t.Context())
+		party, err := barrier.New(c, "barrier", 2).Join(t.Context())
 		must(t, err)
 		leases["barrier"] = party.Lease()
 		for what, err := range map[string]error{
-			"a latch":        c.Latch("latch", 2).CountDown(t.Context()),
+			"a latch":        latch.New(c, "latch", 2).CountDown(t.Context()),
 			"a string":       rdb.Set(t.Context(), "holdfast:{string}", "x", 0).Err(),
 			"a string queue": rdb.Set(t.Context(), "holdfast:{queue}:q", "x", 0).Err(),
 			"a hash":         rdb.HSet(t.Context(), "holdfast:{hash}", "a", "b", "kind", "none of ours").Err(),
@@ -49,21 +52,21 @@ func TestAnotherKindOfLockIsNamed(t *testing.T) {
 		}
 		// The ways to use a name as each kind of lock, and to look at it.
 		uses := func(name string, look bool) map[string][]func(context.Context) error {
-			s, rw, latch, barrier := c.Semaphore(name, 2), c.RWMutex(name), c.Latch(name, 2), c.Barrier(name, 2)
+			s, rw, theLatch, theBarrier := c.Semaphore(name, 2), c.RWMutex(name), latch.New(c, name, 2), barrier.New(c, name, 2)
 			all := map[string][]func(context.Context) error{
 				"mutex":           locks(c.Mutex(name), c.Multi([]string{name, "free"})),
 				"semaphore":       locks(s.Permits(1)),
 				"read-write lock": locks(rw.Reader(), rw.Writer()),
 				"owner":           locks(c.OwnerMutex(name, "o")),
 				"redisson":        locks(c.RedissonMutex("holdfast:{" + name + "}")),
-				"latch": {latch.Wait, latch.CountDown, latch.Reset,
-					func(ctx context.Context) error { _, err := latch.Register(ctx); return err }},
-				"barrier": {func(ctx context.Context) error { _, err := barrier.Join(ctx); return err },
-					func(ctx context.Context) error { _, err := barrier.TryJoin(ctx); return err }},
+				"latch": {theLatch.Wait, theLatch.CountDown, theLatch.Reset,
+					func(ctx context.Context) error { _, err := theLatch.Register(ctx); return err }},
+				"barrier": {func(ctx context.Context) error { _, err := theBarrier.Join(ctx); return err },
+					func(ctx context.Context) error { _, err := theBarrier.TryJoin(ctx); return err }},
 			}
 			if look {
 				for l, kind := range map[backend.Locked]string{
-					c.Mutex(name): "mutex", c.Election(name): "mutex", s: "semaphore", rw: "read-write lock",
+					c.Mutex(name): "mutex", election.New(c.Mutex(name)): "mutex", s: "semaphore", rw: "read-write lock",
 				} {
 					all[kind] = append(all[kind], func(ctx context.Context) error { _, err := l.Status(ctx); return err })
 				}

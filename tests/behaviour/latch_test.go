@@ -9,12 +9,13 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/latch"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
 )
 
 // countdown returns the test's latch, with a client of its own.
-func countdown(t testing.TB, b *backend.Backend, parties int, opts ...holdfast.LatchOption) *holdfast.Latch {
-	return b.Client(t, nil).Latch("l", parties, append([]holdfast.LatchOption{holdfast.TTL(time.Minute)}, opts...)...)
+func countdown(t testing.TB, b *backend.Backend, parties int, opts ...latch.Option) *latch.Latch {
+	return latch.New(b.Client(t, nil), "l", parties, append([]latch.Option{holdfast.TTL(time.Minute)}, opts...)...)
 }
 
 // watched waits until that many processes are subscribed to changes.
@@ -43,7 +44,7 @@ func TestLatchOfMany(t *testing.T) {
 				wg.Go(func() {
 					ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 					defer cancel()
-					if err := clients[n%4].Latch("l", parties).Wait(ctx); err != nil {
+					if err := latch.New(clients[n%4], "l", parties).Wait(ctx); err != nil {
 						t.Errorf("Wait: %v", err)
 						return
 					}
@@ -54,7 +55,7 @@ func TestLatchOfMany(t *testing.T) {
 			}
 			for n := range parties {
 				wg.Go(func() {
-					l := clients[n%4].Latch("l", parties)
+					l := latch.New(clients[n%4], "l", parties)
 					if n%2 == 0 {
 						counted.Add(1)
 						wantErr(t, "CountDown", l.CountDown(t.Context()), nil)
@@ -70,7 +71,7 @@ func TestLatchOfMany(t *testing.T) {
 				})
 			}
 			wg.Wait()
-			must(t, clients[0].Latch("l", parties).Reset(t.Context()))
+			must(t, latch.New(clients[0], "l", parties).Reset(t.Context()))
 		}
 	})
 }
@@ -93,15 +94,15 @@ func TestLatchOfPartiesThatEnd(t *testing.T) {
 		wantErr(t, "CountDown of a party that has left", leaving.CountDown(t.Context()), holdfast.ErrReleased)
 		must(t, l.CountDown(t.Context()))
 		err = <-over
-		var incomplete *holdfast.LatchIncompleteError
-		if !errors.Is(err, holdfast.ErrLatchIncomplete) || !errors.As(err, &incomplete) || incomplete.Missing != 2 || incomplete.Parties != 3 {
+		var incomplete *latch.IncompleteError
+		if !errors.Is(err, latch.ErrIncomplete) || !errors.As(err, &incomplete) || incomplete.Missing != 2 || incomplete.Parties != 3 {
 			t.Errorf("Wait: %v", err)
 		}
 		if dying.Lease().Err() == nil {
 			t.Error("the latch opens while a party holds its lease")
 		}
 		wantErr(t, "CountDown of a party that has died", dying.CountDown(t.Context()), holdfast.ErrLost)
-		wantErr(t, "a late Wait", l.Wait(t.Context()), holdfast.ErrLatchIncomplete)
+		wantErr(t, "a late Wait", l.Wait(t.Context()), latch.ErrIncomplete)
 		if n, err := l.Count(t.Context()); err != nil || n != 0 {
 			t.Errorf("the count is %d, %v", n, err)
 		}

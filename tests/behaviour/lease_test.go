@@ -264,7 +264,7 @@ func TestACancelledHeadPassesItsPlaceOn(t *testing.T) {
 		}()
 		backend.Waiters(t, both.Mutex("m"), 1)
 		heir := make(chan *holdfast.Lease, 2)
-		for _, opts := range [][]holdfast.MutexOption{nil, {holdfast.Owner("other")}} {
+		for _, opts := range [][]holdfast.MutexOption{nil, {holdfast.Identity("other")}} {
 			go func() {
 				l, err := both.Mutex("m", opts...).Acquire(t.Context())
 				if err != nil {

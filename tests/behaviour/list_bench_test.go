@@ -21,7 +21,7 @@ import (
 func samples(tb testing.TB, b *backend.Backend) (kinds map[string]holdfast.Kind, release func()) {
 	tb.Helper()
 	const hour = time.Hour
-	c, other := b.Client(tb, &holdfast.Config{Owner: "worker-7"}), b.Client(tb, &holdfast.Config{Owner: "worker-8"})
+	c, other := b.Client(tb, &holdfast.Config{Identity: "worker-7"}), b.Client(tb, &holdfast.Config{Identity: "worker-8"})
 	kinds = map[string]holdfast.Kind{}
 	var leases []*holdfast.Lease
 	hold := func(kind holdfast.Kind, l *holdfast.Lock) {

@@ -8,6 +8,9 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/barrier"
+	"github.com/holdfast-go/holdfast/latch"
+	"github.com/holdfast-go/holdfast/once"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
 )
 
@@ -73,7 +76,7 @@ func TestADeletionIsToldInEveryWay(t *testing.T) {
 	t.Parallel()
 	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		c, rdb, ctx := b.Client(t, nil), b.Redis(t), context.Background()
-		party, err := c.Barrier("bar", 2).Join(ctx)
+		party, err := barrier.New(c, "bar", 2).Join(ctx)
 		must(t, err)
 		rdb.Del(ctx, "holdfast:{bar}")
 		_, err = party.Await(ctx)
@@ -90,12 +93,12 @@ func TestADeletionIsToldInEveryWay(t *testing.T) {
 		_, err = rw.TryUpgrade(ctx, reader)
 		wantLoss(t, "TryUpgrade", err, holdfast.LossDeleted, "")
 
-		_, err = c.Once("job", holdfast.Every(time.Hour)).Do(ctx, func(ctx context.Context, _ *holdfast.Lease) (string, error) {
+		_, err = once.New(c, "job", once.Every(time.Hour)).Do(ctx, func(ctx context.Context, _ *holdfast.Lease) (string, error) {
 			return "", rdb.Del(ctx, "holdfast:{job}").Err()
 		})
 		wantLoss(t, "the completion of a job", err, holdfast.LossDeleted, "")
 
-		_, err = c.Once("job", holdfast.Every(time.Hour)).Do(ctx, func(ctx context.Context, _ *holdfast.Lease) (string, error) {
+		_, err = once.New(c, "job", once.Every(time.Hour)).Do(ctx, func(ctx context.Context, _ *holdfast.Lease) (string, error) {
 			return "", rdb.Set(ctx, "holdfast:{job}", "another's", time.Minute).Err()
 		})
 		wantLoss(t, "the completion of a job whose lock is another's", err, holdfast.LossTaken, "")
@@ -148,15 +151,15 @@ func TestResetSupersedesTheParties(t *testing.T) {
 	t.Parallel()
 	backend.EachLong(t, func(t *testing.T, b *backend.Backend) {
 		c, ctx := b.Client(t, nil), context.Background()
-		latch := c.Latch("l", 2, holdfast.TTL(renewed))
-		told := map[string]func(p *holdfast.LatchParty) error{
-			"CountDown": func(p *holdfast.LatchParty) error { return p.CountDown(ctx) },
-			"Leave":     func(p *holdfast.LatchParty) error { return p.Leave(ctx) },
-			"a renewal": func(p *holdfast.LatchParty) error { <-p.Lease().Done(); return p.Lease().Err() },
+		theLatch := latch.New(c, "l", 2, holdfast.TTL(renewed))
+		told := map[string]func(p *latch.Party) error{
+			"CountDown": func(p *latch.Party) error { return p.CountDown(ctx) },
+			"Leave":     func(p *latch.Party) error { return p.Leave(ctx) },
+			"a renewal": func(p *latch.Party) error { <-p.Lease().Done(); return p.Lease().Err() },
 		}
 		for how, end := range map[string]func() error{
-			"reset":   func() error { return latch.Reset(ctx) },
-			"deleted": func() error { return latch.Delete(ctx) },
+			"reset":   func() error { return theLatch.Reset(ctx) },
+			"deleted": func() error { return theLatch.Delete(ctx) },
 			"deleted by an operator": func() error {
 				return b.Redis(t).Del(ctx, "holdfast:{l}").Err()
 			},
@@ -166,16 +169,16 @@ func TestResetSupersedesTheParties(t *testing.T) {
 				reason = holdfast.LossDeleted
 			}
 			for way, tell := range told {
-				party, err := latch.Register(ctx)
+				party, err := theLatch.Register(ctx)
 				must(t, err)
 				must(t, end())
 				wantLoss(t, "a party of a latch that was "+how+", told by "+way, tell(party), reason, "")
 			}
 			// The lease of a party that has left was not ended by the reset.
-			party, err := latch.Register(ctx)
+			party, err := theLatch.Register(ctx)
 			must(t, err)
 			wantErr(t, "CountDown after the latch was "+how, party.CountDown(ctx), nil)
-			must(t, latch.Reset(ctx))
+			must(t, theLatch.Reset(ctx))
 		}
 	})
 }

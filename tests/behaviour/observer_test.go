@@ -11,6 +11,10 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/barrier"
+	"github.com/holdfast-go/holdfast/election"
+	"github.com/holdfast-go/holdfast/latch"
+	"github.com/holdfast-go/holdfast/once"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
 	"github.com/holdfast-go/holdfast/tests/internal/recorder"
 )
@@ -40,7 +44,7 @@ func eventually(t testing.TB, r *recorder.Recorder, want ...string) *recorder.Ac
 func TestObserversOfEveryKindOfLock(t *testing.T) {
 	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		ctx := context.Background()
-		c, r := observed(t, b, holdfast.Config{Owner: "me"})
+		c, r := observed(t, b, holdfast.Config{Identity: "me"})
 		rw, sem := c.RWMutex("rw"), c.Semaphore("semaphore", 5)
 		lock := func(l *holdfast.Lock) func() error {
 			return func() error {
@@ -67,21 +71,21 @@ func TestObserversOfEveryKindOfLock(t *testing.T) {
 			{"semaphore", holdfast.KindSemaphore, holdfast.ModePermits, 3, false, lock(sem.Permits(3))},
 			{"a, b", holdfast.KindMulti, holdfast.ModeExclusive, 0, false, lock(c.Multi([]string{"a", "b"}))},
 			{"once", holdfast.KindOnce, holdfast.ModeExclusive, 0, false, func() error {
-				_, err := c.Once("once", holdfast.Every(time.Hour)).Do(ctx, func(context.Context, *holdfast.Lease) (string, error) { return "", nil })
+				_, err := once.New(c, "once", once.Every(time.Hour)).Do(ctx, func(context.Context, *holdfast.Lease) (string, error) { return "", nil })
 				return err
 			}},
 			{"election", holdfast.KindElection, holdfast.ModeExclusive, 0, false, func() error {
-				return c.Election("election").Run(ctx, func(context.Context, *holdfast.Lease) error { return nil })
+				return election.New(c.Mutex("election")).Run(ctx, func(context.Context, *holdfast.Lease) error { return nil })
 			}},
 			{"latch", holdfast.KindLatch, holdfast.ModeParty, 0, true, func() error {
-				party, err := c.Latch("latch", 2).Register(ctx)
+				party, err := latch.New(c, "latch", 2).Register(ctx)
 				if err != nil {
 					return err
 				}
 				return party.CountDown(ctx)
 			}},
 			{"barrier", holdfast.KindBarrier, holdfast.ModeParty, 0, false, func() error {
-				party, err := c.Barrier("barrier", 2).Join(ctx)
+				party, err := barrier.New(c, "barrier", 2).Join(ctx)
 				if err != nil {
 					return err
 				}
@@ -97,14 +101,14 @@ func TestObserversOfEveryKindOfLock(t *testing.T) {
 				t.Errorf("%s: %d acquires were observed", k.kind, n)
 			}
 			for what, e := range map[string]*holdfast.AcquireEvent{"AcquireStart": &a.Start, "AcquireEnd": a.End} {
-				if e.Name != k.name || e.Kind != k.kind || e.Mode != k.mode || e.Permits != k.permits || e.Owner != "me" || e.Try != k.try || e.Start.IsZero() {
+				if e.Name != k.name || e.Kind != k.kind || e.Mode != k.mode || e.Permits != k.permits || e.Identity != "me" || e.Try != k.try || e.Start.IsZero() {
 					t.Errorf("%s: %+v", what, *e)
 				}
 			}
 			if a.End.Handover != holdfast.HandoverNone || a.End.Err != nil || a.End.Waited < 0 {
 				t.Errorf("AcquireEnd: %+v", *a.End)
 			}
-			if l := a.Last; l.Permits != k.permits || l.Owner != "me" || l.Handover != holdfast.HandoverNone || l.Err != nil || l.Reason != "" || l.Held < 0 {
+			if l := a.Last; l.Permits != k.permits || l.Identity != "me" || l.Handover != holdfast.HandoverNone || l.Err != nil || l.Reason != "" || l.Held < 0 {
 				t.Errorf("Released: %+v", *l)
 			}
 		}
@@ -114,8 +118,8 @@ func TestObserversOfEveryKindOfLock(t *testing.T) {
 func TestObserversOfAWaiter(t *testing.T) {
 	t.Parallel()
 	backend.Virtual(t, func(t *testing.T, b *backend.Backend) {
-		other := b.Client(t, &holdfast.Config{Owner: "other"})
-		c, r := observed(t, b, holdfast.Config{Owner: "me"})
+		other := b.Client(t, &holdfast.Config{Identity: "other"})
+		c, r := observed(t, b, holdfast.Config{Identity: "me"})
 		held := backend.Acquire(t, other.Mutex("x"))
 		leases := queue(t, c.Mutex("x"), 1)
 		behind := backend.Start(t, c.Mutex("x"))
@@ -126,7 +130,7 @@ func TestObserversOfAWaiter(t *testing.T) {
 		backend.Release(t, first)
 		second := backend.Receive(t, behind)
 		all := r.Acquires()
-		if a := all[0]; a.Queued == nil || a.Queued.Ahead != 0 || a.Queued.Holder.Owner != "other" {
+		if a := all[0]; a.Queued == nil || a.Queued.Ahead != 0 || a.Queued.Holder.Identity != "other" {
 			t.Errorf("AcquireQueued behind another process: %+v", a.Queued)
 		}
 		if a := all[0]; a.End.Handover != holdfast.HandoverServer || a.End.Fence != first.Fence() {
@@ -139,7 +143,7 @@ func TestObserversOfAWaiter(t *testing.T) {
 
 		first = backend.Acquire(t, c.Mutex("y"))
 		leases = queue(t, c.Mutex("y"), 1)
-		if q := r.Latest(t).Queued; q == nil || q.Holder.Owner != "me" || q.Holder.Fence != first.Fence() ||
+		if q := r.Latest(t).Queued; q == nil || q.Holder.Identity != "me" || q.Holder.Fence != first.Fence() ||
 			q.Holder.TTL <= 0 || q.Holder.Mode != holdfast.ModeExclusive {
 			t.Errorf("AcquireQueued in the holder's process: %+v", q)
 		}
@@ -152,11 +156,11 @@ func TestObserversOfAWaiter(t *testing.T) {
 func TestObserversOfAnAcquireThatFails(t *testing.T) {
 	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		c, r := observed(t, b, holdfast.Config{})
-		other := b.Client(t, &holdfast.Config{Owner: "other"})
+		other := b.Client(t, &holdfast.Config{Identity: "other"})
 		held := backend.Acquire(t, other.Mutex("x"))
 		_, err := c.Mutex("x").TryAcquire(context.Background())
 		a := eventually(t, r, "AcquireStart", "AcquireEnd")
-		if !errors.Is(err, holdfast.ErrHeld) || !errors.Is(a.End.Err, holdfast.ErrHeld) || !a.End.Try || a.End.Holder.Owner != "other" || a.End.Fence != 0 || !backend.IsShown(a.End.Holder.Fence, held.Fence()) {
+		if !errors.Is(err, holdfast.ErrHeld) || !errors.Is(a.End.Err, holdfast.ErrHeld) || !a.End.Try || a.End.Holder.Identity != "other" || a.End.Fence != 0 || !backend.IsShown(a.End.Holder.Fence, held.Fence()) {
 			t.Errorf("%v; AcquireEnd: %+v", err, *a.End)
 		}
 
@@ -179,7 +183,7 @@ func TestObserversOfAnAcquireThatFails(t *testing.T) {
 		if _, err = c.Mutex("x", holdfast.Wait(time.Millisecond)).Acquire(context.Background()); !timedOut(b, err) {
 			t.Error(err)
 		}
-		if a = eventually(t, r, "AcquireStart", "AcquireQueued", "AcquireEnd"); errors.Is(err, holdfast.ErrHeld) && a.End.Holder.Owner != "other" {
+		if a = eventually(t, r, "AcquireStart", "AcquireQueued", "AcquireEnd"); errors.Is(err, holdfast.ErrHeld) && a.End.Holder.Identity != "other" {
 			t.Errorf("AcquireEnd: %+v", *a.End)
 		}
 
@@ -210,7 +214,7 @@ func TestObserversOfALostLease(t *testing.T) {
 	t.Parallel()
 	backend.EachLong(t, func(t *testing.T, b *backend.Backend) {
 		var log journal
-		c, r := observed(t, b, holdfast.Config{Owner: "me", Logger: log.config().Logger})
+		c, r := observed(t, b, holdfast.Config{Identity: "me", Logger: log.config().Logger})
 		for reason, l := range map[holdfast.LossReason]*holdfast.Lock{
 			holdfast.LossExpired: c.Mutex("expires", holdfast.TTL(2*time.Second), holdfast.NoRenew()),
 			holdfast.LossBound:   c.Mutex("bounded", holdfast.MaxHold(2*time.Second)),
@@ -219,7 +223,7 @@ func TestObserversOfALostLease(t *testing.T) {
 			<-lease.Done()
 			a := eventually(t, r, "AcquireStart", "AcquireEnd", "Lost")
 			var lost *holdfast.LostError
-			if e := a.Last; e.Reason != reason || !errors.As(e.Err, &lost) || lost.Fence != lease.Fence() || lost.Name != l.Name() || e.Held <= 0 || e.Owner != "me" {
+			if e := a.Last; e.Reason != reason || !errors.As(e.Err, &lost) || lost.Fence != lease.Fence() || lost.Name != l.Name() || e.Held <= 0 || e.Identity != "me" {
 				t.Errorf("Lost: %+v", *e)
 			}
 			if err := lease.Release(context.Background()); !errors.Is(err, holdfast.ErrLost) {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/once"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
 )
 
@@ -33,7 +34,7 @@ func TestRecordsAreBesideLocksOfAnyName(t *testing.T) {
 		c := b.Client(t, nil)
 		lock := c.Mutex("a}:once:x{b")
 		lease := backend.Acquire(t, lock)
-		job := c.Once("a", holdfast.Slot("x{b}", time.Minute))
+		job := once.New(c, "a", once.Slot("x{b}", time.Minute))
 		run, err := job.Do(t.Context(), succeed)
 		if err != nil || !run.Here {
 			t.Errorf("a job beside a lock that is called like its record: %+v, %v", run, err)
@@ -58,9 +59,9 @@ func TestOnceOfMany(t *testing.T) {
 		for round := range 5 {
 			var running, completed, tries atomic.Int32
 			var wg sync.WaitGroup
-			window := holdfast.Slot(fmt.Sprint("round ", round), time.Hour)
+			window := once.Slot(fmt.Sprint("round ", round), time.Hour)
 			for n := range 12 {
-				j := clients[n%4].Once("j", window)
+				j := once.New(clients[n%4], "j", window)
 				wg.Go(func() {
 					run, err := j.Do(t.Context(), func(context.Context, *holdfast.Lease) (string, error) {
 						if n := running.Add(1); n != 1 {
@@ -81,8 +82,8 @@ func TestOnceOfMany(t *testing.T) {
 				})
 			}
 			wg.Wait()
-			_, err := clients[0].Once("j", window).Last(t.Context())
-			if n := completed.Load(); n > 1 || (n == 0) != errors.Is(err, holdfast.ErrOnceNone) {
+			_, err := once.New(clients[0], "j", window).Last(t.Context())
+			if n := completed.Load(); n > 1 || (n == 0) != errors.Is(err, once.ErrNone) {
 				t.Errorf("round %d: completed %d times; Last: %v", round, n, err)
 			}
 		}

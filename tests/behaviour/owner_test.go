@@ -92,9 +92,9 @@ func TestAnOwnersNameMakesNoLockItsOwn(t *testing.T) {
 	backend.Each(t, func(t *testing.T, b *backend.Backend) {
 		c := b.Client(t, nil)
 		for what, l := range map[string]*holdfast.Lock{
-			"a mutex":    c.Mutex("a", holdfast.Owner("me"), holdfast.Reentrant()),
-			"several":    c.Multi([]string{"b", "a"}, holdfast.Owner("me"), holdfast.Reentrant()),
-			"a writer's": c.RWMutex("a", holdfast.Owner("me"), holdfast.Reentrant()).Writer(),
+			"a mutex":    c.Mutex("a", holdfast.Identity("me"), holdfast.Reentrant()),
+			"several":    c.Multi([]string{"b", "a"}, holdfast.Identity("me"), holdfast.Reentrant()),
+			"a writer's": c.RWMutex("a", holdfast.Identity("me"), holdfast.Reentrant()).Writer(),
 		} {
 			lease := backend.Acquire(t, l)
 			if got, err := l.TryAcquire(t.Context()); !errors.Is(err, holdfast.ErrHeld) {

@@ -10,6 +10,10 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/barrier"
+	"github.com/holdfast-go/holdfast/election"
+	"github.com/holdfast-go/holdfast/latch"
+	"github.com/holdfast-go/holdfast/once"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
 )
 
@@ -60,7 +64,7 @@ func TestStatusNamesWaitersInTheirOrder(t *testing.T) {
 	reader := acquires(func(c *holdfast.Client) *holdfast.Lock { return c.RWMutex("rw", holdfast.TTL(hour)).Reader() })
 	writer := acquires(func(c *holdfast.Client) *holdfast.Lock { return c.RWMutex("rw", holdfast.TTL(hour)).Writer() })
 	join := func(ctx context.Context, c *holdfast.Client) error {
-		party, err := c.Barrier("b", 1, holdfast.TTL(hour)).Join(ctx)
+		party, err := barrier.New(c, "b", 1, holdfast.TTL(hour)).Join(ctx)
 		if err == nil {
 			<-ctx.Done()
 			err = party.Leave(context.Background())
@@ -73,9 +77,9 @@ func TestStatusNamesWaitersInTheirOrder(t *testing.T) {
 		}),
 		"exact key": mutex(holdfast.KindMutex, func(c *holdfast.Client) *holdfast.Lock { return c.MutexKey("k", holdfast.TTL(hour)) }),
 		"Redisson":  mutex(holdfast.KindRedisson, func(c *holdfast.Client) *holdfast.Lock { return c.RedissonMutex("r", holdfast.TTL(hour)) }),
-		"once": exclusive(holdfast.KindMutex, func(c *holdfast.Client) backend.Locked { return c.Once("o", holdfast.Every(hour)) },
+		"once": exclusive(holdfast.KindMutex, func(c *holdfast.Client) backend.Locked { return once.New(c, "o", once.Every(hour)) },
 			func(ctx context.Context, c *holdfast.Client) error {
-				_, err := c.Once("o", holdfast.Every(hour), holdfast.TTL(hour)).Do(ctx, func(context.Context, *holdfast.Lease) (string, error) {
+				_, err := once.New(c, "o", once.Every(hour), holdfast.TTL(hour)).Do(ctx, func(context.Context, *holdfast.Lease) (string, error) {
 					<-ctx.Done()
 					return "", nil
 				})
@@ -84,7 +88,7 @@ func TestStatusNamesWaitersInTheirOrder(t *testing.T) {
 		// Whoever looks can tell an election from a mutex.
 		"election": exclusive(holdfast.KindElection, func(c *holdfast.Client) backend.Locked { return c.Mutex("e") },
 			func(ctx context.Context, c *holdfast.Client) error {
-				return c.Election("e", holdfast.TTL(hour)).Run(ctx, func(context.Context, *holdfast.Lease) error {
+				return election.New(c.Mutex("e", holdfast.TTL(hour))).Run(ctx, func(context.Context, *holdfast.Lease) error {
 					<-ctx.Done()
 					return nil
 				})
@@ -104,7 +108,7 @@ func TestStatusNamesWaitersInTheirOrder(t *testing.T) {
 			},
 		},
 		"barrier": {
-			kind: holdfast.KindBarrier, limit: 1, seen: func(c *holdfast.Client) backend.Locked { return c.Barrier("b", 99) },
+			kind: holdfast.KindBarrier, limit: 1, seen: func(c *holdfast.Client) backend.Locked { return barrier.New(c, "b", 99) },
 			candidates: []candidate{{"zoe", join, holdfast.ModeParty, 0}, {"max", join, holdfast.ModeParty, 0}, {"ada", join, holdfast.ModeParty, 0}},
 		},
 	}
@@ -122,7 +126,7 @@ func TestStatusNamesWaitersInTheirOrder(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			over := make(chan error, len(test.candidates))
 			for i, w := range test.candidates {
-				c := b.Client(t, &holdfast.Config{Owner: w.owner})
+				c := b.Client(t, &holdfast.Config{Identity: w.owner})
 				go func() {
 					err := w.enter(ctx, c)
 					for errors.Is(err, holdfast.ErrUnavailable) { // the server answers too late on a slow machine
@@ -140,16 +144,16 @@ func TestStatusNamesWaitersInTheirOrder(t *testing.T) {
 				t.Fatalf("%s: the status is %+v, %v", what, s, err)
 			}
 			h, first := s.Holders[0], test.candidates[0]
-			if h.Owner != first.owner || h.Mode != first.mode || h.Permits != first.permits || h.Fence != s.Fence || h.Since.After(s.Time) || h.TTL <= 0 {
+			if h.Identity != first.owner || h.Mode != first.mode || h.Permits != first.permits || h.Fence != s.Fence || h.Since.After(s.Time) || h.TTL <= 0 {
 				t.Errorf("%s: the holder is %+v", what, h)
 			}
 			for i, w := range s.Waiters {
 				want := test.candidates[i+1]
-				if w.Owner != want.owner || w.Mode != want.mode || w.Permits != want.permits || w.PID != os.Getpid() || w.Host == "" {
+				if w.Identity != want.owner || w.Mode != want.mode || w.Permits != want.permits || w.PID != os.Getpid() || w.Host == "" {
 					t.Errorf("%s: waiter %d is %+v, want %s", what, i, w, want.owner)
 				}
 				if w.Since.After(s.Time) || w.Since.Before(h.Since) || i > 0 && w.Since.Before(s.Waiters[i-1].Since) {
-					t.Errorf("%s: %s waits since %s, and it is %s", what, w.Owner, w.Since, s.Time)
+					t.Errorf("%s: %s waits since %s, and it is %s", what, w.Identity, w.Since, s.Time)
 				}
 				if what == "mutex" && w.Meta[note] != "x" {
 					t.Errorf("%s: waiter %d is %+v", what, i, w)
@@ -157,7 +161,7 @@ func TestStatusNamesWaitersInTheirOrder(t *testing.T) {
 			}
 			again, err := watch.Status(ctx) // asking has changed nothing
 			for i := range again.Waiters {
-				if i < len(s.Waiters) && again.Waiters[i].Owner != s.Waiters[i].Owner {
+				if i < len(s.Waiters) && again.Waiters[i].Identity != s.Waiters[i].Identity {
 					t.Errorf("%s: waiter %d was %+v, and is %+v", what, i, s.Waiters[i], again.Waiters[i])
 				}
 			}
@@ -194,17 +198,17 @@ func TestStatusTellsTheServersLimit(t *testing.T) {
 		backend.Release(t, lease)
 		limits(5, other)
 
-		latch, bigger := c.Latch("l", 2), c.Latch("l", 9)
-		counts := func(limit, count int, of *holdfast.Latch) {
+		theLatch, bigger := latch.New(c, "l", 2), latch.New(c, "l", 9)
+		counts := func(limit, count int, of *latch.Latch) {
 			t.Helper()
 			if s, err := of.Status(t.Context()); err != nil || s.Limit != limit || s.Count != count {
 				t.Errorf("the status is %+v, %v; want %d of %d", s, err, count, limit)
 			}
 		}
 		counts(9, 9, bigger) // and this has begun no count
-		counts(2, 2, latch)
+		counts(2, 2, theLatch)
 		for left := 1; left >= 0; left-- {
-			must(t, latch.CountDown(t.Context()))
+			must(t, theLatch.CountDown(t.Context()))
 			counts(2, left, bigger)
 		}
 	})
@@ -223,7 +227,7 @@ func TestStatusOfWhatIsForeign(t *testing.T) {
 		for _, key := range []string{"string", "later", "broken", "hash", "list"} {
 			s, err := c.MutexKey(key).Status(t.Context())
 			h, held := s.Holder()
-			if err != nil || !held || s.Kind != holdfast.KindForeign || len(s.Holders) != 1 || !h.Foreign || h.Owner != "" || h.Mode != "" ||
+			if err != nil || !held || s.Kind != holdfast.KindForeign || len(s.Holders) != 1 || !h.Foreign || h.Identity != "" || h.Mode != "" ||
 				(h.TTL > 0) != (key == "string") || s.Fence != 0 {
 				t.Errorf("%s: the status is %+v, %v", key, s, err)
 			}
@@ -254,7 +258,7 @@ func TestStatusOfALongQueue(t *testing.T) {
 			t.Errorf("waiter %d is %+v", i, s.Waiters[i])
 		}
 		for i, w := range s.Waiters {
-			if w.Owner != fmt.Sprint("w", i) {
+			if w.Identity != fmt.Sprint("w", i) {
 				t.Fatalf("waiter %d is %+v", i, w)
 			}
 		}

@@ -10,6 +10,10 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/barrier"
+	"github.com/holdfast-go/holdfast/election"
+	"github.com/holdfast-go/holdfast/latch"
+	"github.com/holdfast-go/holdfast/once"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
 )
 
@@ -58,7 +62,7 @@ func TestALockIsCarriedToAnotherProcess(t *testing.T) {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
 			backend.Each(t, func(t *testing.T, b *backend.Backend) {
-				first, second, third := b.Client(t, nil), b.Client(t, &holdfast.Config{Owner: "heir"}), b.Client(t, nil)
+				first, second, third := b.Client(t, nil), b.Client(t, &holdfast.Config{Identity: "heir"}), b.Client(t, nil)
 				lease := backend.Acquire(t, lock(first))
 				work := lease.Context(t.Context())
 				here := backend.Start(t, lock(first))
@@ -85,11 +89,11 @@ func TestALockIsCarriedToAnotherProcess(t *testing.T) {
 				heir := adopt(t, second, ticket)
 				used(t, first, ticket, holdfast.LossTaken)
 				used(t, second, ticket, holdfast.LossTaken)
-				if heir.Err() != nil || heir.Fence() <= lease.Fence() || heir.Owner() != "heir" || heir.Name() != lock(first).Name() {
-					t.Errorf("adopted %s of %q: %v; it had fence %d before", heir, heir.Owner(), heir.Err(), lease.Fence())
+				if heir.Err() != nil || heir.Fence() <= lease.Fence() || heir.Identity() != "heir" || heir.Name() != lock(first).Name() {
+					t.Errorf("adopted %s of %q: %v; it had fence %d before", heir, heir.Identity(), heir.Err(), lease.Fence())
 				}
 				status, err := lock(third).Status(t.Context())
-				if h, held := status.Holder(); err != nil || !held || h.Owner != "heir" || h.Fence != heir.Fence() || len(status.Waiters) != 2 {
+				if h, held := status.Holder(); err != nil || !held || h.Identity != "heir" || h.Fence != heir.Fence() || len(status.Waiters) != 2 {
 					t.Errorf("%+v, %v", status, err)
 				}
 				wantErr(t, "Extend of an adopted lease", heir.Extend(t.Context(), time.Minute), nil)
@@ -141,23 +145,23 @@ func TestWhatCannotBeDetached(t *testing.T) {
 			refused(what, lease, time.Minute)
 			backend.Release(t, lease)
 		}
-		if _, err := c.Once("job", holdfast.Every(time.Hour)).Do(t.Context(), func(_ context.Context, l *holdfast.Lease) (string, error) {
+		if _, err := once.New(c, "job", once.Every(time.Hour)).Do(t.Context(), func(_ context.Context, l *holdfast.Lease) (string, error) {
 			refused("a job", l, time.Minute)
 			return "", nil
 		}); err != nil {
 			t.Error(err)
 		}
-		if err := c.Election("term").Run(t.Context(), func(_ context.Context, term *holdfast.Lease) error {
+		if err := election.New(c.Mutex("term")).Run(t.Context(), func(_ context.Context, term *holdfast.Lease) error {
 			refused("a term", term, time.Minute)
 			return errors.New("enough")
 		}); err == nil || err.Error() != "enough" {
 			t.Error(err)
 		}
-		party, err := c.Latch("latch", 2).Register(t.Context())
+		party, err := latch.New(c, "latch", 2).Register(t.Context())
 		must(t, err)
 		refused("a party of a latch", party.Lease(), time.Minute)
 		_ = party.Leave(t.Context())
-		member, err := c.Barrier("barrier", 2).Join(t.Context())
+		member, err := barrier.New(c, "barrier", 2).Join(t.Context())
 		must(t, err)
 		refused("a party of a barrier", member.Lease(), time.Minute)
 		_ = member.Leave(t.Context())
@@ -234,9 +238,9 @@ func TestOptionsOfAnAdoption(t *testing.T) {
 			must(t, err)
 			return adopt(t, c, ticket, opts...)
 		}
-		heir := carry(holdfast.TTL(time.Minute), holdfast.Owner("heir"), holdfast.Meta("step", "two"))
+		heir := carry(holdfast.TTL(time.Minute), holdfast.Identity("heir"), holdfast.Meta("step", "two"))
 		status, err := c.Mutex("a").Status(t.Context())
-		if h, _ := status.Holder(); err != nil || h.Owner != "heir" || h.Meta["step"] != "two" || h.TTL < 30*time.Second {
+		if h, _ := status.Holder(); err != nil || h.Identity != "heir" || h.Meta["step"] != "two" || h.TTL < 30*time.Second {
 			t.Errorf("%+v, %v", status, err)
 		}
 		backend.Release(t, heir)

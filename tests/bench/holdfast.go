@@ -11,6 +11,8 @@ import (
 	"github.com/holdfast-go/holdfast/holdfastgoredis"
 	"github.com/holdfast-go/holdfast/holdfastotel"
 	"github.com/holdfast-go/holdfast/holdfastrueidis"
+	"github.com/holdfast-go/holdfast/inspect"
+	"github.com/holdfast-go/holdfast/quorum"
 )
 
 func holdfastOverGoredis(localHandovers int) func(job) (locker, error) {
@@ -66,7 +68,7 @@ func (discard) ForceFlush(context.Context) error             { return nil }
 // holdfastLocker has one client, or a client for each node and their quorum.
 type holdfastLocker struct {
 	clients []*holdfast.Client
-	quorum  *holdfast.Quorum
+	quorum  *quorum.Quorum
 	closers []func() // called after the clients are closed
 }
 
@@ -91,7 +93,7 @@ func newHoldfast(j job, localHandovers int, connect func([]string, *holdfast.Con
 		return l, nil
 	}
 	var err error
-	l.quorum, err = holdfast.NewQuorum(l.clients, &holdfast.QuorumConfig{NodeTimeout: ttl / 20}) // redsync waits that long
+	l.quorum, err = quorum.New(l.clients, &quorum.Config{NodeTimeout: ttl / 20}) // redsync waits that long
 	return l, err
 }
 
@@ -102,7 +104,7 @@ func admit(ctx context.Context, addrs []string) error {
 		return err
 	}
 	defer l.close()
-	return l.(*holdfastLocker).quorum.Admit(ctx)
+	return inspect.NewQuorum(l.(*holdfastLocker).quorum).Admit(ctx)
 }
 
 func (l *holdfastLocker) lock(name string) lock {
@@ -143,7 +145,7 @@ type quorumLock struct{ holdfastLock }
 func (l *quorumLock) acquire(ctx context.Context) error {
 	for {
 		err := l.holdfastLock.acquire(ctx)
-		if few := (*holdfast.QuorumError)(nil); !errors.As(err, &few) {
+		if few := (*quorum.Error)(nil); !errors.As(err, &few) {
 			return err
 		}
 		if ctx.Err() != nil {

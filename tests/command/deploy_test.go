@@ -23,6 +23,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/election"
 	"github.com/holdfast-go/holdfast/holdfastotel"
 	"github.com/holdfast-go/holdfast/holdfasttest"
 	"github.com/holdfast-go/holdfast/inspect"
@@ -181,7 +182,7 @@ func (all families) addRun(t *testing.T) {
 func (all families) addInspected(t *testing.T) {
 	t.Helper()
 	locks := holdfasttest.New(t)
-	err := locks.Election("leader").Run(t.Context(), func(context.Context, *holdfast.Lease) error {
+	err := election.New(locks.Mutex("leader")).Run(t.Context(), func(context.Context, *holdfast.Lease) error {
 		handler, err := ui.New(inspect.New(locks.Client), nil)
 		if err != nil {
 			return err

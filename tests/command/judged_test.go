@@ -116,7 +116,7 @@ func (c *client) take(ctx context.Context, verb string, ttl time.Duration) (answ
 		options = holdfast.Options(options, holdfast.NoRenew())
 	}
 	command, side, _ := strings.Cut(verb, "-")
-	once := command == "try"
+	theJob := command == "try"
 	lock := c.locks.Mutex(c.name, options)
 	switch {
 	case side == "permit" && c.flaw == "alone":
@@ -139,7 +139,7 @@ func (c *client) take(ctx context.Context, verb string, ttl time.Duration) (answ
 		}()
 	}
 	switch {
-	case once:
+	case theJob:
 		c.lease, err = lock.TryAcquire(ctx)
 	case c.flaw == "polls":
 		for c.lease, err = lock.TryAcquire(ctx); errors.Is(err, holdfast.ErrHeld); c.lease, err = lock.TryAcquire(ctx) {
@@ -157,7 +157,7 @@ func (c *client) take(ctx context.Context, verb string, ttl time.Duration) (answ
 		return "held", nil
 	case err != nil:
 		return "", err
-	case c.flaw == "mute" && !once:
+	case c.flaw == "mute" && !theJob:
 		select {} // until it is killed
 	case c.flaw == "counts":
 		return "granted 1", nil

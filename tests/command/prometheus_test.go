@@ -22,8 +22,12 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/barrier"
+	"github.com/holdfast-go/holdfast/election"
 	"github.com/holdfast-go/holdfast/inspect"
 	"github.com/holdfast-go/holdfast/inspect/ui"
+	"github.com/holdfast-go/holdfast/latch"
+	"github.com/holdfast-go/holdfast/once"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
 	"github.com/holdfast-go/holdfast/tests/internal/child"
 )
@@ -206,7 +210,7 @@ func (l *load) client(b *backend.Backend, name string, targets map[string]http.H
 			_ = expfmt.NewEncoder(w, format).Encode(family)
 		}
 	})
-	return b.Client(l.t, &holdfast.Config{Owner: name, Observers: []*holdfast.Observer{o}})
+	return b.Client(l.t, &holdfast.Config{Identity: name, Observers: []*holdfast.Observer{o}})
 }
 
 // work makes two programs use every kind of lock.
@@ -229,25 +233,25 @@ func (l *load) work(programs ...*holdfast.Client) {
 				_ = c.Mutex(fmt.Sprint("long", n), holdfast.TTL(5*time.Second)).Do(ctx, untilDone)
 			})
 		}
-		l.goes(func(ctx context.Context) { _ = c.Election("leader").Run(ctx, untilDone) })
+		l.goes(func(ctx context.Context) { _ = election.New(c.Mutex("leader")).Run(ctx, untilDone) })
 		l.again(func(ctx context.Context) {
-			_, _ = c.Once("report", holdfast.Every(time.Second)).Do(ctx, func(ctx context.Context, lease *holdfast.Lease) (string, error) {
+			_, _ = once.New(c, "report", once.Every(time.Second)).Do(ctx, func(ctx context.Context, lease *holdfast.Lease) (string, error) {
 				return "done", hold(ctx, lease)
 			})
 			pause(ctx, time.Second)
 		})
 		l.again(func(ctx context.Context) {
-			if party, err := c.Barrier("round", len(programs)).Join(ctx); err == nil {
+			if party, err := barrier.New(c, "round", len(programs)).Join(ctx); err == nil {
 				_, _ = party.Await(ctx)
 				_ = party.Leave(context.Background())
 			}
 			pause(ctx, time.Second)
 		})
 		if i == 0 {
-			l.goes(func(ctx context.Context) { _ = c.Latch("ready", 2).Wait(ctx) })
+			l.goes(func(ctx context.Context) { _ = latch.New(c, "ready", 2).Wait(ctx) })
 		} else {
 			l.goes(func(ctx context.Context) {
-				if party, err := c.Latch("ready", 2).Register(ctx); err == nil {
+				if party, err := latch.New(c, "ready", 2).Register(ctx); err == nil {
 					<-ctx.Done()
 					_ = party.Leave(context.Background())
 				}

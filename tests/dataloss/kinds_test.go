@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/election"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
 	"github.com/holdfast-go/holdfast/tests/internal/options"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
@@ -75,7 +76,7 @@ func of(t *testing.T, b *backend.Backend) func(*holdfast.Config) *holdfast.Clien
 }
 
 // everyPair returns a pair of every kind of lock.
-func everyPair(with ...holdfast.DurableOption) map[string]backend.Pair {
+func everyPair(with ...backend.OneServer) map[string]backend.Pair {
 	all := backend.Pairs(with...)
 	all["a mutex"] = backend.Alike(func(c *holdfast.Client) *holdfast.Lock {
 		return c.Mutex("m", options.For[holdfast.MutexOption](with)...)
@@ -112,7 +113,7 @@ func everyKindIsKept(t *testing.T, holder, other *holdfast.Client, before, lose 
 	for what, pair := range pairs {
 		held[what] = backend.Acquire(t, pair.Held(holder))
 	}
-	leader := backend.Campaign(t.Context(), holder.Election("{a}/e"))
+	leader := backend.Campaign(t.Context(), election.New(holder.Mutex("{a}/e")))
 	lead, leading := leader.Elected(t)
 	losing := time.Now()
 	lose()
@@ -131,7 +132,7 @@ func everyKindIsKept(t *testing.T, holder, other *holdfast.Client, before, lose 
 		})
 		waiting[what] = backend.Start(t, pair.Wanted(other))
 	}
-	heir := backend.Campaign(t.Context(), other.Election("{a}/e"))
+	heir := backend.Campaign(t.Context(), election.New(other.Mutex("{a}/e")))
 	for what, leases := range waiting {
 		next := backend.Receive(t, leases)
 		grantedAfter(t, what, next.Fence(), losing)

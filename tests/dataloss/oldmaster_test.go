@@ -74,7 +74,7 @@ func TestStrictOverlapsNothingWhenTheOldMasterWakesUp(t *testing.T) {
 		}
 		answer := make(chan result, 1)
 		go func() {
-			confirmed := holdfast.MinReplicas(1, 200*time.Millisecond)
+			confirmed := holdfast.Durability{Replicas: 1, Timeout: 200 * time.Millisecond}
 			lease, err := before.Mutex("a", confirmed).TryAcquire(t.Context())
 			answer <- result{lease, err}
 		}()

@@ -10,8 +10,10 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/barrier"
 	"github.com/holdfast-go/holdfast/holdfastgoredis"
 	"github.com/holdfast-go/holdfast/internal/script"
+	"github.com/holdfast-go/holdfast/latch"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
 	"github.com/holdfast-go/holdfast/tests/internal/proxy"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
@@ -27,26 +29,26 @@ func TestStrictHoldsForParties(t *testing.T) {
 		holder, other := l.client(oldMasterDead()), l.client(oldMasterDead())
 		initialise(t, holder)
 		do(t, l.master, "CONFIG", "SET", "slowlog-log-slower-than", "0")
-		latch, barrier := holder.Latch("l", 3), holder.Barrier("b", 2)
+		theLatch, theBarrier := latch.New(holder, "l", 3), barrier.New(holder, "b", 2)
 		l.before()
-		if err := latch.CountDown(t.Context()); err != nil {
+		if err := theLatch.CountDown(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		counts, err := latch.Register(t.Context())
+		counts, err := theLatch.Register(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
-		meets, err := barrier.Join(t.Context())
+		meets, err := theBarrier.Join(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
 		// From now on the server has the script: a request for a missing script would be in its slow log, too.
-		if _, err := latch.Count(t.Context()); err != nil {
+		if _, err := theLatch.Count(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		do(t, l.master, "SLOWLOG", "RESET")
 		reset, broken := make(chan error, 1), make(chan error, 1)
-		go func() { reset <- other.Latch("l", 3).Wait(t.Context()) }()
+		go func() { reset <- latch.New(other, "l", 3).Wait(t.Context()) }()
 		go func() {
 			_, err := meets.Await(t.Context())
 			broken <- err
@@ -58,7 +60,7 @@ func TestStrictHoldsForParties(t *testing.T) {
 		losing := time.Now()
 		l.lose()
 
-		late := other.Latch("l", 3)
+		late := latch.New(other, "l", 3)
 		backend.Eventually(t, "the server answers", func() bool {
 			party, err := late.Register(t.Context())
 			if err == nil && counts.Lease().Err() == nil {
@@ -72,7 +74,7 @@ func TestStrictHoldsForParties(t *testing.T) {
 		if n, err := late.Count(t.Context()); err != nil || n != 2 {
 			t.Errorf("%d are left of the 3 of the count that begins after the loss; %v", n, err)
 		}
-		next, err := other.Barrier("b", 2).Join(t.Context())
+		next, err := barrier.New(other, "b", 2).Join(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -86,7 +88,7 @@ func TestStrictHoldsForParties(t *testing.T) {
 		if err := <-broken; !errors.Is(err, holdfast.ErrLost) {
 			t.Errorf("Await: %v", err)
 		}
-		if err := <-reset; !errors.Is(err, holdfast.ErrLatchReset) {
+		if err := <-reset; !errors.Is(err, latch.ErrReset) {
 			t.Errorf("Wait: %v", err)
 		}
 	})
@@ -109,19 +111,19 @@ func TestMinReplicasHoldsForParties(t *testing.T) {
 			t.Fatal(err)
 		}
 		backend.CloseWith(t, c)
-		confirmed, soon := holdfast.MinReplicas(1, 10*time.Second), holdfast.MinReplicas(1, 100*time.Millisecond)
+		confirmed, soon := holdfast.Durability{Replicas: 1, Timeout: 10 * time.Second}, holdfast.Durability{Replicas: 1, Timeout: 100 * time.Millisecond}
 		has := func(want string) {
 			t.Helper()
 			if got := do(t, replica, "HGET", "holdfast:{l}", "count"); got != want {
 				t.Errorf("the replica's count is %v, want %s", got, want)
 			}
 		}
-		latch := func(o holdfast.LatchOption) *holdfast.Latch { return c.Latch("l", 7, o) }
-		if err := latch(confirmed).CountDown(t.Context()); err != nil {
+		theLatch := func(o latch.Option) *latch.Latch { return latch.New(c, "l", 7, o) }
+		if err := theLatch(confirmed).CountDown(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		has("6")
-		party, err := latch(confirmed).Register(t.Context())
+		party, err := theLatch(confirmed).Register(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -129,8 +131,8 @@ func TestMinReplicasHoldsForParties(t *testing.T) {
 			t.Fatal(err)
 		}
 		has("5")
-		first, second := inSoShortATime(t, latch(soon).Register), inSoShortATime(t, latch(soon).Register)
-		arrives := inSoShortATime(t, c.Barrier("b", 2, soon).Join)
+		first, second := inSoShortATime(t, theLatch(soon).Register), inSoShortATime(t, theLatch(soon).Register)
+		arrives := inSoShortATime(t, barrier.New(c, "b", 2, soon).Join)
 
 		replica.Pause()
 		defer replica.Resume()
@@ -140,47 +142,47 @@ func TestMinReplicasHoldsForParties(t *testing.T) {
 				t.Errorf("%s without the replica: %v", what, err)
 			}
 		}
-		unconfirmed("CountDown", latch(soon).CountDown(t.Context())) // 4
+		unconfirmed("CountDown", theLatch(soon).CountDown(t.Context())) // 4
 		lost := via.LoseReply(proxy.Containing(script.LatchCount().SHA1), proxy.Cut)
-		unconfirmed("CountDown, not answered", latch(soon).CountDown(t.Context())) // 3
+		unconfirmed("CountDown, not answered", theLatch(soon).CountDown(t.Context())) // 3
 		lost.Wait(t)
 		unconfirmed("CountDown of a party", first.CountDown(t.Context())) // 2
 		unconfirmed("CountDown of a party again", first.CountDown(t.Context()))
 		lost = via.LoseReply(proxy.Containing(script.ShareRelease().SHA1), proxy.Cut)
 		unconfirmed("CountDown of a party, not answered", second.CountDown(t.Context())) // 1
 		lost.Wait(t)
-		_, err = latch(soon).Register(t.Context())
+		_, err = theLatch(soon).Register(t.Context())
 		unconfirmed("Join", err)
 		backend.Eventually(t, "the party that Join has told nobody of is taken back", func() bool {
-			parties, err := backend.HoldersOf(t.Context(), latch(soon))
+			parties, err := backend.HoldersOf(t.Context(), theLatch(soon))
 			return err == nil && len(parties) == 0
 		})
-		if n, err := latch(soon).Count(t.Context()); err != nil || n != 1 {
+		if n, err := theLatch(soon).Count(t.Context()); err != nil || n != 1 {
 			t.Errorf("%d are left, %v; want 1", n, err)
 		}
-		unconfirmed("CountDown to 0", latch(soon).CountDown(t.Context()))
-		unconfirmed("CountDown at 0", latch(soon).CountDown(t.Context()))
-		_, err = c.Barrier("b", 2, soon).TryJoin(t.Context())
+		unconfirmed("CountDown to 0", theLatch(soon).CountDown(t.Context()))
+		unconfirmed("CountDown at 0", theLatch(soon).CountDown(t.Context()))
+		_, err = barrier.New(c, "b", 2, soon).TryJoin(t.Context())
 		unconfirmed("TryJoin", err)
 		_, err = arrives.Await(t.Context())
 		unconfirmed("Await", err)
 		lost = via.LoseReply(proxy.Containing(script.LatchReset().SHA1), proxy.Cut)
-		unconfirmed("Reset, not answered", latch(soon).Reset(t.Context()))
+		unconfirmed("Reset, not answered", theLatch(soon).Reset(t.Context()))
 		lost.Wait(t)
 		replica.Resume()
 
 		// The changes that were not confirmed exist nevertheless, once each.
 		backend.Eventually(t, "the replica has it", func() bool { return do(t, replica, "HGET", "holdfast:{l}", "count") == "7" })
-		other, err := c.Barrier("b", 2, confirmed).Join(t.Context())
+		other, err := barrier.New(c, "b", 2, confirmed).Join(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
 		passed := make(chan uint64, 2)
-		for _, party := range []*holdfast.BarrierParty{arrives, other} {
+		for _, party := range []*barrier.Party{arrives, other} {
 			go func() {
 				for {
 					phase, err := party.Await(t.Context())
-					if err == nil || !errors.Is(err, holdfast.ErrBarrierBroken) && !errors.Is(err, holdfast.ErrReplicas) {
+					if err == nil || !errors.Is(err, barrier.ErrBroken) && !errors.Is(err, holdfast.ErrReplicas) {
 						passed <- phase
 						return
 					}

@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/inspect"
 	"github.com/holdfast-go/holdfast/internal/script"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
 	"github.com/holdfast-go/holdfast/tests/internal/proxy"
@@ -34,7 +35,7 @@ func do(t *testing.T, s *server.Server, args ...any) any {
 
 func initialise(t *testing.T, c *holdfast.Client) {
 	t.Helper()
-	if err := c.Admit(t.Context()); err != nil {
+	if err := inspect.New(c).Admit(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -65,10 +66,10 @@ func TestInitAdmitsANewServer(t *testing.T) {
 		if !strings.Contains(err.Error(), "holdfast init") || !strings.Contains(err.Error(), b.Server.Addr()) {
 			t.Errorf("the error does not say what to do: %v", err)
 		}
-		if err := c.Admit(t.Context()); !errors.Is(err, holdfast.ErrQuarantine) {
+		if err := inspect.New(c).Admit(t.Context()); !errors.Is(err, holdfast.ErrQuarantine) {
 			t.Errorf("Admit of a server in quarantine: %v", err)
 		}
-		if err := c.ForceAdmit(t.Context()); err != nil {
+		if err := inspect.New(c).ForceAdmit(t.Context()); err != nil {
 			t.Error(err)
 		}
 		backend.Release(t, backend.Acquire(t, c.Mutex("a")))
@@ -85,7 +86,7 @@ func TestWaitersNoticeThatAQuarantineWasEnded(t *testing.T) {
 			s, err := c.Mutex("a").Status(t.Context())
 			return err == nil && s.Waiting == 1
 		})
-		if err := b.Client(t, strict(time.Hour)).ForceAdmit(t.Context()); err != nil {
+		if err := inspect.New(b.Client(t, strict(time.Hour))).ForceAdmit(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		backend.Release(t, backend.Receive(t, waiting))
@@ -205,7 +206,7 @@ func TestStrictGrantsNothingOnAReplica(t *testing.T) {
 		cfg := strict(time.Second)
 		cfg.CommandTimeout, cfg.RetryTimeout = 10*time.Second, 50*time.Millisecond
 		c := replica.Client(t, cfg)
-		if err := c.ForceAdmit(t.Context()); !backend.HasCode(err, "READONLY") {
+		if err := inspect.New(c).ForceAdmit(t.Context()); !backend.HasCode(err, "READONLY") {
 			t.Errorf("Init of a replica that takes writes: %v", err)
 		}
 		if _, err := c.Mutex("a").TryAcquire(t.Context()); !backend.HasCode(err, "READONLY") {
@@ -294,7 +295,7 @@ func TestAQuarantineIsLengthenedForLongerLeases(t *testing.T) {
 			}
 		}
 		// Once the quarantine is over, a client with longer leases starts no other: none was granted before it.
-		if err := short.ForceAdmit(t.Context()); err != nil {
+		if err := inspect.New(short).ForceAdmit(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		backend.Release(t, backend.Acquire(t, b.Client(t, strict(2*time.Hour)).Mutex("a")))
@@ -309,7 +310,7 @@ func TestStrictIsRefusedWhereItCannotWork(t *testing.T) {
 		if !errors.Is(err, kind) || !strings.Contains(fmt.Sprint(err), part) {
 			t.Errorf("TryAcquire: %v; want %v that mentions %q", err, kind, part)
 		}
-		if err := c.ForceAdmit(t.Context()); !errors.Is(err, kind) {
+		if err := inspect.New(c).ForceAdmit(t.Context()); !errors.Is(err, kind) {
 			t.Errorf("Init: %v; want %v", err, kind)
 		}
 	}

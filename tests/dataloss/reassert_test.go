@@ -57,8 +57,8 @@ func TestAHolderAssertsItsLockAgain(t *testing.T) {
 			renewed(t, lease)
 			renewed(t, other)
 			h, err := backend.HolderOf(t.Context(), c.Mutex("a"))
-			if err != nil || h.Fence != lease.Fence() || h.Owner != lease.Owner() {
-				t.Errorf("%s: held by %+v, %v; want fence %d of %s", what, h, err, lease.Fence(), lease.Owner())
+			if err != nil || h.Fence != lease.Fence() || h.Identity != lease.Identity() {
+				t.Errorf("%s: held by %+v, %v; want fence %d of %s", what, h, err, lease.Fence(), lease.Identity())
 			}
 			next := backend.Start(t, b.Client(t, nil).Mutex("a"))
 			backend.Waiters(t, c.Mutex("a"), 1)

@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/once"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
@@ -40,8 +41,8 @@ func TestMinReplicas(t *testing.T) {
 		do(t, master, "CONFIG", "SET", "min-replicas-to-write", "0")
 		cfg := &holdfast.Config{CommandTimeout: 10 * time.Second}
 		c, other := p.client(cfg), p.client(cfg)
-		confirmed, soon := holdfast.MinReplicas(1, 10*time.Second), holdfast.MinReplicas(1, 300*time.Millisecond)
-		kinds := func(with ...holdfast.DurableOption) map[string]backend.Pair {
+		confirmed, soon := holdfast.Durability{Replicas: 1, Timeout: 10 * time.Second}, holdfast.Durability{Replicas: 1, Timeout: 300 * time.Millisecond}
+		kinds := func(with ...backend.OneServer) map[string]backend.Pair {
 			all := everyPair(with...)
 			if testing.Short() {
 				maps.DeleteFunc(all, func(what string, _ backend.Pair) bool { return what != "a mutex" })
@@ -104,7 +105,7 @@ func TestMinReplicas(t *testing.T) {
 			}
 		}
 		lost(t, "renewals that no replica confirms", lease)
-		job, ran := c.Once("j", holdfast.Every(time.Hour), soon), false
+		job, ran := once.New(c, "j", once.Every(time.Hour), soon), false
 		backend.Eventually(t, "a run begins that the replica confirms in time", func() bool {
 			replica.Resume()
 			run, err := job.Do(t.Context(), func(context.Context, *holdfast.Lease) (string, error) {
@@ -144,7 +145,7 @@ func TestFsync(t *testing.T) {
 			s := server.Start(t, bin, server.Conf("appendonly", "yes"), server.Conf("appendfsync", "everysec"))
 			b := &backend.Backend{Name: bin.Name, Server: s}
 			c := b.Client(t, &holdfast.Config{CommandTimeout: 20 * time.Second})
-			lease := backend.Acquire(t, c.Mutex("a", holdfast.TTL(time.Minute), holdfast.Fsync(), holdfast.MinReplicas(0, 15*time.Second)))
+			lease := backend.Acquire(t, c.Mutex("a", holdfast.TTL(time.Minute), holdfast.Durability{Fsync: true, Timeout: 15 * time.Second}))
 			copyAOF(t, s)
 			s.Kill()
 			restoreAOF(t, s)
@@ -155,7 +156,7 @@ func TestFsync(t *testing.T) {
 			backend.Release(t, lease)
 
 			do(t, s, "CONFIG", "SET", "appendonly", "no")
-			_, err := c.Mutex("b", holdfast.Fsync()).TryAcquire(t.Context())
+			_, err := c.Mutex("b", holdfast.Durability{Fsync: true}).TryAcquire(t.Context())
 			if err == nil {
 				t.Error("granted by a server that writes to no disk")
 			}
@@ -185,7 +186,7 @@ func TestFsyncOnceASecond(t *testing.T) {
 				t.Fatalf("%d of %d acquires succeeded; the disk is too slow for this test", granted, tries)
 			}
 			// Each begins when the previous one is on disk, and so waits for about a second.
-			lease, err := c.Mutex(fmt.Sprint("a", tries), holdfast.Fsync()).TryAcquire(t.Context())
+			lease, err := c.Mutex(fmt.Sprint("a", tries), holdfast.Durability{Fsync: true}).TryAcquire(t.Context())
 			if err == nil {
 				granted++
 				backend.Release(t, lease)
@@ -221,8 +222,8 @@ func TestALockIsGivenBackWhenWaitingIsRefused(t *testing.T) {
 			})
 		}
 		for what, l := range map[string]*holdfast.Lock{
-			"for want of an append-only file": c.Mutex("a", holdfast.Fsync()),
-			"for want of permission to WAIT":  hasty.Mutex("a", holdfast.MinReplicas(1, time.Second)),
+			"for want of an append-only file": c.Mutex("a", holdfast.Durability{Fsync: true}),
+			"for want of permission to WAIT":  hasty.Mutex("a", holdfast.Durability{Replicas: 1, Timeout: time.Second}),
 		} {
 			if _, err := l.TryAcquire(t.Context()); err == nil {
 				t.Errorf("TryAcquire: granted %s", what)
@@ -239,7 +240,7 @@ func TestALockIsGivenBackWhenWaitingIsRefused(t *testing.T) {
 		lease := backend.Acquire(t, c.Mutex("a"))
 		refused := make(chan error, 1)
 		go func() {
-			_, err := c.Mutex("a", holdfast.Fsync()).Acquire(t.Context())
+			_, err := c.Mutex("a", holdfast.Durability{Fsync: true}).Acquire(t.Context())
 			refused <- err
 		}()
 		backend.Waiters(t, c.Mutex("a"), 1)

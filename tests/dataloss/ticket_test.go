@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/inspect"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
@@ -48,7 +49,7 @@ func TestTicketsOutliveAQuarantine(t *testing.T) {
 			}
 		}
 		second := detach(t, held, 30*time.Minute) // as leases are renewed in quarantine
-		if err := c.ForceAdmit(t.Context()); err != nil {
+		if err := inspect.New(c).ForceAdmit(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := c.Adopt(t.Context(), first); !errors.Is(err, holdfast.ErrLost) {
@@ -77,8 +78,8 @@ func TestMinReplicasHoldsForTickets(t *testing.T) {
 		p := startPair(t, bin)
 		master, replica := p.servers[0], p.servers[1]
 		do(t, master, "CONFIG", "SET", "min-replicas-to-write", "0")
-		c := p.client(&holdfast.Config{CommandTimeout: 10 * time.Second, MinReplicas: 1, ReplicaTimeout: 10 * time.Second, TTL: time.Minute})
-		soon := p.client(&holdfast.Config{CommandTimeout: 10 * time.Second, MinReplicas: 1, ReplicaTimeout: time.Second, TTL: time.Minute})
+		c := p.client(&holdfast.Config{CommandTimeout: 10 * time.Second, Durability: holdfast.Durability{Replicas: 1, Timeout: 10 * time.Second}, TTL: time.Minute})
+		soon := p.client(&holdfast.Config{CommandTimeout: 10 * time.Second, Durability: holdfast.Durability{Replicas: 1, Timeout: time.Second}, TTL: time.Minute})
 		plain := p.client(&holdfast.Config{CommandTimeout: 10 * time.Second, TTL: time.Minute})
 
 		lease := backend.Acquire(t, c.Mutex("a"))
@@ -105,7 +106,7 @@ func TestMinReplicasHoldsForTickets(t *testing.T) {
 		if err := soon.ExtendTicket(t.Context(), ticket, time.Hour); !errors.Is(err, holdfast.ErrReplicas) {
 			t.Errorf("ExtendTicket without the replica: %v", err)
 		}
-		demanding := holdfast.MinReplicas(1, time.Second)
+		demanding := holdfast.Durability{Replicas: 1, Timeout: time.Second}
 		if _, err := plain.Adopt(t.Context(), ticket, demanding); !errors.Is(err, holdfast.ErrReplicas) || !errors.Is(err, holdfast.ErrAmbiguous) {
 			t.Errorf("Adopt without the replica: %v", err)
 		}

@@ -30,6 +30,8 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/holdfastgoredis"
+	"github.com/holdfast-go/holdfast/inspect"
+	"github.com/holdfast-go/holdfast/quorum"
 )
 
 func open(addr string, cfg *holdfast.Config) *holdfast.Client {
@@ -49,9 +51,9 @@ func main() {
 	for _, addr := range os.Args[2:] {
 		nodes = append(nodes, open(addr, &holdfast.Config{Strict: true, CommandTimeout: 10 * time.Second}))
 	}
-	quorum, err := holdfast.NewQuorum(nodes, nil)
+	majority, err := quorum.New(nodes, nil)
 	if err == nil {
-		err = quorum.Admit(context.Background())
+		err = inspect.NewQuorum(majority).Admit(context.Background())
 	}
 	if err != nil {
 		log.Fatal(err)

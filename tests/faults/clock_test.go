@@ -90,7 +90,7 @@ func TestWaitersOutliveAJumpForward(t *testing.T) {
 		holder := backend.Acquire(t, b.Client(t, nil).Mutex("a", holdfast.TTL(ttl)))
 		var waiting []<-chan *holdfast.Lease
 		for n := range 3 {
-			waiting = append(waiting, backend.Start(t, b.Client(t, nil).Mutex("a", holdfast.Owner(fmt.Sprint("waiter ", n+1)))))
+			waiting = append(waiting, backend.Start(t, b.Client(t, nil).Mutex("a", holdfast.Identity(fmt.Sprint("waiter ", n+1)))))
 			backend.Waiters(t, b.Client(t, nil).Mutex("a"), n+1)
 		}
 		clock.Jump(jump)
@@ -122,7 +122,7 @@ func TestWaitersOutliveAJumpForward(t *testing.T) {
 			if before == holder {
 				l := b.Client(t, nil).Mutex("a")
 				backend.Waiters(t, l, 2)
-				if status, err := l.Status(t.Context()); err != nil || len(status.Waiters) != 2 || status.Waiters[0].Owner > status.Waiters[1].Owner {
+				if status, err := l.Status(t.Context()); err != nil || len(status.Waiters) != 2 || status.Waiters[0].Identity > status.Waiters[1].Identity {
 					t.Errorf("the others wait in the order %+v, %v", status.Waiters, err)
 				}
 			}

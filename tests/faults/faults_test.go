@@ -125,9 +125,9 @@ func forms() []form {
 		return c.Semaphore("a", 1, holdfast.Options(opts...)).Permits(1)
 	}
 	all := []form{
-		{native, script.Acquire(), namedKey, mutex(), mutex(holdfast.Owner("rival"))},
-		{single, script.Acquire(), namedKey, mutex(), mutex(holdfast.Owner("rival"))},
-		{exact, script.Acquire(), "{a}", redisson(), redisson(holdfast.Owner("rival"))},
+		{native, script.Acquire(), namedKey, mutex(), mutex(holdfast.Identity("rival"))},
+		{single, script.Acquire(), namedKey, mutex(), mutex(holdfast.Identity("rival"))},
+		{exact, script.Acquire(), "{a}", redisson(), redisson(holdfast.Identity("rival"))},
 		{shared, script.ShareAcquire(), namedKey, reader, writer},
 		{shared, script.ShareAcquire(), namedKey, writer, reader},
 		{shared, script.ShareAcquire(), namedKey, permit, permit},

@@ -9,6 +9,7 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/internal/script"
+	"github.com/holdfast-go/holdfast/once"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
 	"github.com/holdfast-go/holdfast/tests/internal/proxy"
 )
@@ -196,10 +197,10 @@ func TestSeveralAreTakenOverWhenOneIsLost(t *testing.T) {
 func succeeds(context.Context, *holdfast.Lease) (string, error) { return "done", nil }
 
 // jobThrough returns a job by its window's name. The server has its scripts.
-func jobThrough(t *testing.T, p *proxy.Proxy) func(window string) *holdfast.Once {
+func jobThrough(t *testing.T, p *proxy.Proxy) func(window string) *once.Job {
 	t.Helper()
 	c := through(t, p, steady)
-	job := func(window string) *holdfast.Once { return c.Once("j", holdfast.Slot(window, time.Hour)) }
+	job := func(window string) *once.Job { return once.New(c, "j", once.Slot(window, time.Hour)) }
 	if _, err := job("warm-up").Do(t.Context(), succeeds); err != nil {
 		t.Fatal(err)
 	}
@@ -315,7 +316,7 @@ func TestLateCompletionOfALostRun(t *testing.T) {
 		if err := <-failed; !errors.Is(err, holdfast.ErrLost) {
 			t.Errorf("Do: %v", err)
 		}
-		other := b.Client(t, nil).Once("j", holdfast.Slot("w", time.Hour))
+		other := once.New(b.Client(t, nil), "j", once.Slot("w", time.Hour))
 		run, err := other.Do(t.Context(), func(context.Context, *holdfast.Lease) (string, error) {
 			if reply := held.Forward(t); !strings.Contains(reply, "gone") {
 				t.Errorf("the late completion is answered %q", reply)

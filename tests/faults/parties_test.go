@@ -8,13 +8,15 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/barrier"
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/script"
+	"github.com/holdfast-go/holdfast/latch"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
 	"github.com/holdfast-go/holdfast/tests/internal/proxy"
 )
 
-func left(t *testing.T, l *holdfast.Latch, want int) {
+func left(t *testing.T, l *latch.Latch, want int) {
 	t.Helper()
 	if n, err := l.Count(t.Context()); err != nil || n != want {
 		t.Errorf("%d parties are left, want %d; %v", n, want, err)
@@ -27,8 +29,8 @@ func TestCountDownsThatAreRepeated(t *testing.T) {
 	b := backend.One(t)
 	p := proxy.New(t, b.Server.Addr())
 	c := through(t, p, patient)
-	l := c.Latch("a", 10, holdfast.TTL(time.Minute))
-	parties := make([]*holdfast.LatchParty, 4)
+	l := latch.New(c, "a", 10, holdfast.TTL(time.Minute))
+	parties := make([]*latch.Party, 4)
 	for i := range parties {
 		var err error
 		if parties[i], err = l.Register(t.Context()); err != nil {
@@ -98,8 +100,8 @@ func TestCountDownsThatCameTooLate(t *testing.T) {
 	b := backend.One(t)
 	p := proxy.New(t, b.Server.Addr())
 	c, other := through(t, p, patient), b.Client(t, nil)
-	l, seen := c.Latch("a", 2, holdfast.TTL(time.Minute)), other.Latch("a", 2)
-	join := func() *holdfast.LatchParty {
+	l, seen := latch.New(c, "a", 2, holdfast.TTL(time.Minute)), latch.New(other, "a", 2)
+	join := func() *latch.Party {
 		party, err := l.Register(t.Context())
 		if err != nil {
 			t.Fatal(err)
@@ -137,7 +139,7 @@ func TestCountDownsOfAClientThatIsClosed(t *testing.T) {
 	b := backend.One(t)
 	p := proxy.New(t, b.Server.Addr())
 	c := through(t, p, holdfast.Config{CommandTimeout: time.Minute, RetryTimeout: time.Minute})
-	l, seen := c.Latch("a", 3), b.Client(t, nil).Latch("a", 3)
+	l, seen := latch.New(c, "a", 3), latch.New(b.Client(t, nil), "a", 3)
 	if err := l.CountDown(t.Context()); err != nil { // the server has the script from now on
 		t.Fatal(err)
 	}
@@ -159,7 +161,7 @@ func TestCountDownsOfAClientThatIsClosed(t *testing.T) {
 	left(t, seen, 1)
 }
 
-func join(t *testing.T, b *holdfast.Barrier) *holdfast.BarrierParty {
+func join(t *testing.T, b *barrier.Barrier) *barrier.Party {
 	t.Helper()
 	party, err := b.Join(t.Context())
 	if err != nil {
@@ -169,7 +171,7 @@ func join(t *testing.T, b *holdfast.Barrier) *holdfast.BarrierParty {
 }
 
 // arrive awaits in a goroutine.
-func arrive(ctx context.Context, p *holdfast.BarrierParty) <-chan uint64 {
+func arrive(ctx context.Context, p *barrier.Party) <-chan uint64 {
 	over := make(chan uint64, 1)
 	go func() {
 		phase, _ := p.Await(ctx)
@@ -205,8 +207,8 @@ func TestAwaitsThatAreRepeated(t *testing.T) {
 	t.Parallel()
 	b := backend.One(t)
 	p := proxy.New(t, b.Server.Addr())
-	one := join(t, through(t, p, patient).Barrier("a", 2, holdfast.TTL(3*time.Minute)))
-	two := join(t, b.Client(t, nil).Barrier("a", 2, holdfast.TTL(3*time.Minute)))
+	one := join(t, barrier.New(through(t, p, patient), "a", 2, holdfast.TTL(3*time.Minute)))
+	two := join(t, barrier.New(b.Client(t, nil), "a", 2, holdfast.TTL(3*time.Minute)))
 	first := arrive(t.Context(), one)
 	arrived(t, b, "1")
 	wantPhase(t, 1, first, arrive(t.Context(), two))
@@ -255,11 +257,11 @@ func TestLostMessagesToThoseWhoWait(t *testing.T) {
 		rdb := b.Redis(t)
 		for range 5 {
 			c, other := b.Client(t, nil), b.Client(t, nil)
-			one := join(t, c.Barrier("a", 2, holdfast.TTL(3*time.Minute)))
-			two := join(t, other.Barrier("a", 2, holdfast.TTL(3*time.Minute)))
-			latch := c.Latch("l", 1)
+			one := join(t, barrier.New(c, "a", 2, holdfast.TTL(3*time.Minute)))
+			two := join(t, barrier.New(other, "a", 2, holdfast.TTL(3*time.Minute)))
+			theLatch := latch.New(c, "l", 1)
 			opened := make(chan error, 1)
-			go func() { opened <- latch.Wait(t.Context()) }()
+			go func() { opened <- theLatch.Wait(t.Context()) }()
 			first := arrive(t.Context(), one)
 			arrived(t, b, "1")
 			backend.Eventually(t, "both are subscribed", func() bool {
@@ -267,7 +269,7 @@ func TestLostMessagesToThoseWhoWait(t *testing.T) {
 			})
 			do(t, b.Server, "CLIENT", "KILL", "TYPE", "pubsub")
 			wantPhase(t, 1, arrive(t.Context(), two), first)
-			if err := other.Latch("l", 1).CountDown(t.Context()); err != nil {
+			if err := latch.New(other, "l", 1).CountDown(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 			select {
@@ -280,7 +282,7 @@ func TestLostMessagesToThoseWhoWait(t *testing.T) {
 			}
 			backend.Release(t, one.Lease())
 			backend.Release(t, two.Lease())
-			if err := latch.Reset(t.Context()); err != nil {
+			if err := theLatch.Reset(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -92,8 +92,8 @@ func TestLostRepliesToChangesOfMode(t *testing.T) {
 func TestUpgradeThatReplicasDoNotConfirm(t *testing.T) {
 	t.Parallel()
 	b := onePlace(t)
-	rw := b.Client(t, nil).RWMutex("a", holdfast.MinReplicas(1, 50*time.Millisecond))
-	reader := backend.Acquire(t, rw.Reader(holdfast.MinReplicas(0, 0)))
+	rw := b.Client(t, nil).RWMutex("a", holdfast.Durability{Replicas: 1, Timeout: 50 * time.Millisecond})
+	reader := backend.Acquire(t, rw.Reader(holdfast.Durability{Replicas: 0, Timeout: 0}))
 	if lease, err := rw.TryUpgrade(t.Context(), reader); !errors.Is(err, holdfast.ErrReplicas) {
 		t.Errorf("TryUpgrade without a replica: %v, %v; want ErrReplicas", lease, err)
 	}

@@ -14,10 +14,10 @@ import (
 // lease is a lease that keeps its stamp for ever, as a late holder believes.
 type lease struct{ stamp fence.Stamp }
 
-func (l lease) Name() string  { return l.stamp.Lock }
-func (l lease) Owner() string { return l.stamp.Owner }
-func (l lease) Fence() uint64 { return l.stamp.Fence }
-func (l lease) Err() error    { return nil }
+func (l lease) Name() string     { return l.stamp.Lock }
+func (l lease) Identity() string { return l.stamp.Owner }
+func (l lease) Fence() uint64    { return l.stamp.Fence }
+func (l lease) Err() error       { return nil }
 
 func (l lease) Fences() map[string]uint64 { return map[string]uint64{l.Name(): l.Fence()} }
 
@@ -89,8 +89,8 @@ func TestReadersDoNotShutEachOtherOut(t *testing.T) {
 			t.Fatal(err)
 		}
 		second := backend.Acquire(t, there.Reader())
-		if first.Fence() != second.Fence() || first.Owner() == second.Owner() {
-			t.Fatalf("readers have the fences %d and %d, and the owners %q and %q", first.Fence(), second.Fence(), first.Owner(), second.Owner())
+		if first.Fence() != second.Fence() || first.Identity() == second.Identity() {
+			t.Fatalf("readers have the fences %d and %d, and the owners %q and %q", first.Fence(), second.Fence(), first.Identity(), second.Identity())
 		}
 		for name, enter := range into {
 			for _, reader := range []*holdfast.Lease{second, first, second} {

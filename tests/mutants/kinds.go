@@ -35,7 +35,7 @@ var kinds = []Mutant{
 	},
 	{
 		Name: "failure-counts", About: "a job's run counts although it failed",
-		Edits:   []overlay.Edit{line("job-succeeded", "if err != ErrInvalid {")},
+		Edits:   []overlay.Edit{line("job-succeeded", "if err != holdfast.ErrInvalid {")},
 		Tests:   []Test{{"virtual", "TestWaitBoundsJobs"}},
 		Subject: campaign.Once{},
 		Rules:   []campaign.Rule{campaign.Counting},
@@ -47,7 +47,7 @@ var kinds = []Mutant{
 	},
 	{
 		Name: "completed-unlocked", About: "a run counts although its lock was lost, and another has run the job since",
-		Edits: []overlay.Edit{line("completion-owner", "if false then"), insert("job-locked", "return nil")},
+		Edits: []overlay.Edit{line("completion-owner", "if false then"), line("job-locked", "if err := error(nil); err != nil {")},
 		Tests: []Test{{"scripts", "TestOnce"}},
 	},
 	{

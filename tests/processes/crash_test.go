@@ -96,7 +96,7 @@ func TestKilledOwners(t *testing.T) {
 		outer.kill()
 		backend.Eventually(t, "only the living process's leases are left", func() bool {
 			all, err := backend.HoldersOf(t.Context(), mine)
-			return err == nil && len(all) == 2 && all[0].Owner == "me"
+			return err == nil && len(all) == 2 && all[0].Identity == "me"
 		})
 		inner.send("release") // the last that it acquired
 		inner.answer("released")

@@ -21,11 +21,11 @@ func TestBreakOnAQuorum(t *testing.T) {
 	t.Parallel()
 	each(t, 3, age, func(t *testing.T, s *site) {
 		q, other := s.quorum(), s.quorum()
-		lease := acquire(t, q.Mutex("a", holdfast.Owner("hung")))
+		lease := acquire(t, q.Mutex("a", holdfast.Identity("hung")))
 		agree(t, lease, 3)
 		next := make(chan *holdfast.Lease, 1)
 		go func() {
-			l, err := other.Mutex("a", holdfast.Owner("next")).Acquire(t.Context())
+			l, err := other.Mutex("a", holdfast.Identity("next")).Acquire(t.Context())
 			if err != nil {
 				t.Error(err)
 			}
@@ -52,7 +52,7 @@ func TestBreakOnAQuorum(t *testing.T) {
 		}
 		backend.Told(t, "the holder is asked", lease.Revoked())
 		broken, err := in.Break(t.Context(), holder, "it hung")
-		if err != nil || broken.Holder.Owner != "hung" || broken.Holder.Grant != holder.Grant || broken.Fence <= broken.Holder.Fence {
+		if err != nil || broken.Holder.Identity != "hung" || broken.Holder.Grant != holder.Grant || broken.Fence <= broken.Holder.Fence {
 			t.Fatalf("Break: %+v, %v", broken, err)
 		}
 		backend.Told(t, "the holder is told of the loss", lease.Done())
@@ -65,7 +65,7 @@ func TestBreakOnAQuorum(t *testing.T) {
 		}
 		var onRecord []string
 		for b, err := range in.History(t.Context()) {
-			onRecord = append(onRecord, fmt.Sprint(b.Name, " ", b.Holder.Owner, " ", b.Reason, " ", b.Revoked, " ", err))
+			onRecord = append(onRecord, fmt.Sprint(b.Name, " ", b.Holder.Identity, " ", b.Reason, " ", b.Revoked, " ", err))
 		}
 		if want := []string{"a hung it hung false <nil>", "a  test true <nil>"}; !slices.Equal(onRecord, want) {
 			t.Errorf("%q are on record, want %q", onRecord, want)

@@ -51,7 +51,7 @@ func (s *site) split() (all []*holdfast.Lock) {
 		s.wrap = func(i int, d drivertest.Driver) drivertest.Driver {
 			return splitting{d, i == process, &granted, &sync.Once{}}
 		}
-		all = append(all, s.quorum(10*time.Second).Mutex("q", holdfast.Owner(fmt.Sprint("process ", process))))
+		all = append(all, s.quorum(10*time.Second).Mutex("q", holdfast.Identity(fmt.Sprint("process ", process))))
 	}
 	s.wrap = nil
 	return all
@@ -91,8 +91,8 @@ func TestAllTryAtOnce(t *testing.T) {
 				t.Fatalf("nobody has the lock; %d were told that it is held: %v", len(held), held[0])
 			}
 			for _, h := range held {
-				if h.Holder.Owner != lease.Owner() {
-					t.Errorf("%s has the lock; another is told: %v", lease.Owner(), h)
+				if h.Holder.Identity != lease.Identity() {
+					t.Errorf("%s has the lock; another is told: %v", lease.Identity(), h)
 				}
 			}
 			backend.Release(t, lease)
@@ -109,7 +109,7 @@ func TestHeldIsWhatAMajoritySays(t *testing.T) {
 		// These are the remains of two holders that died before they could give them back.
 		var values []any
 		for _, owner := range []string{"one", "two"} {
-			lease := acquireOn(t, s.lock(holdfast.Owner(owner), holdfast.NoRenew()), 3)
+			lease := acquireOn(t, s.lock(holdfast.Identity(owner), holdfast.NoRenew()), 3)
 			value, err := s.nodes[0].Do("GET", "holdfast:{q}")
 			if err != nil {
 				t.Fatal(err)
@@ -143,7 +143,7 @@ func TestHeldIsWhatAMajoritySays(t *testing.T) {
 // process it names only the lock.
 func TestADeadlinePassesWhileTheLockIsHeld(t *testing.T) {
 	each(t, 3, age, func(t *testing.T, s *site) {
-		lease := acquire(t, s.lock(holdfast.Owner("one")))
+		lease := acquire(t, s.lock(holdfast.Identity("one")))
 		l := s.lock()
 		told := func(owner string) func() bool {
 			return func() bool {
@@ -151,7 +151,7 @@ func TestADeadlinePassesWhileTheLockIsHeld(t *testing.T) {
 				defer cancel()
 				_, err := l.Acquire(ctx)
 				var held *holdfast.HeldError
-				return errors.Is(err, context.DeadlineExceeded) && errors.As(err, &held) && held.Name == "q" && held.Holder.Owner == owner
+				return errors.Is(err, context.DeadlineExceeded) && errors.As(err, &held) && held.Name == "q" && held.Holder.Identity == owner
 			}
 		}
 		backend.Eventually(t, "the error names the holder", told("one"))

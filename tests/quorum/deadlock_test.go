@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/election"
 )
 
 // An acquire that would wait for the caller's own lease of the quorum's lock fails at once; so does one of the lock that a
@@ -24,7 +25,7 @@ func TestAnAcquireWithinItsOwnLeaseFailsAtOnce(t *testing.T) {
 			"Acquire":                     func() error { _, err := l.Acquire(ctx); return err },
 			"Acquire, with a limit":       func() error { _, err := q.Mutex("q", holdfast.Wait(time.Minute)).Acquire(ctx); return err },
 			"TryAcquire":                  func() error { _, err := l.TryAcquire(ctx); return err },
-			"an election's":               func() error { return q.Election("q").Run(ctx, nil) },
+			"an election's":               func() error { return election.New(q.Mutex("q")).Run(ctx, nil) },
 			"Do":                          func() error { return l.Do(ctx, nil) },
 			"Acquire, by another lease's": func() error { _, err := l.Acquire(lease.Context(ctx)); return err },
 		} {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/inspect"
+	"github.com/holdfast-go/holdfast/quorum"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
@@ -19,7 +20,7 @@ func TestInspectorListsWhatAMajoritySays(t *testing.T) {
 		q := s.quorum()
 		var leases []*holdfast.Lease
 		for _, name := range []string{"a", "b", "other"} {
-			leases = append(leases, acquire(t, q.Mutex(name, holdfast.Owner("me"))))
+			leases = append(leases, acquire(t, q.Mutex(name, holdfast.Identity("me"))))
 		}
 		put := func(name, owner string, nodes ...*server.Server) {
 			for _, node := range nodes {
@@ -35,7 +36,7 @@ func TestInspectorListsWhatAMajoritySays(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if h, held := st.Holder(); !held || h.Owner != "me" || got[st.Name] || st.Kind != holdfast.KindMutex {
+				if h, held := st.Holder(); !held || h.Identity != "me" || got[st.Name] || st.Kind != holdfast.KindMutex {
 					t.Errorf("listed: %+v", st)
 				}
 				got[st.Name] = true
@@ -50,7 +51,7 @@ func TestInspectorListsWhatAMajoritySays(t *testing.T) {
 		wants("most", "most")
 		wants("alone")
 		in := inspect.NewQuorum(q)
-		if st, err := in.Get(t.Context(), "a"); err != nil || len(st.Holders) != 1 || st.Holders[0].Owner != "me" {
+		if st, err := in.Get(t.Context(), "a"); err != nil || len(st.Holders) != 1 || st.Holders[0].Identity != "me" {
 			t.Errorf("Get: %+v, %v", st, err)
 		}
 		if st, err := in.Get(t.Context(), "alone"); err != nil || st.Held() || st.Kind != "" {
@@ -91,7 +92,7 @@ func TestInspectorListsWhatAMajoritySays(t *testing.T) {
 		}
 		s.nodes[2].Kill()
 		for _, pattern := range []string{"", "a"} {
-			var few *holdfast.QuorumError
+			var few *quorum.Error
 			if err := last(pattern); !errors.As(err, &few) || !errors.Is(err, holdfast.ErrUnavailable) || few.Need != 2 {
 				t.Errorf("without a majority, %q: %v", pattern, err)
 			}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/election"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
 	"github.com/holdfast-go/holdfast/tests/internal/recorder"
 )
@@ -21,7 +22,7 @@ func TestObservers(t *testing.T) {
 		other := s.quorum(10 * time.Second)
 		s.observers = []*holdfast.Observer{r.Observer()}
 		q := s.quorum(10 * time.Second)
-		held := backend.Acquire(t, other.Mutex("q", holdfast.Owner("other")))
+		held := backend.Acquire(t, other.Mutex("q", holdfast.Identity("other")))
 		if _, err := q.Mutex("q").TryAcquire(t.Context()); !errors.Is(err, holdfast.ErrHeld) {
 			t.Error(err)
 		}
@@ -33,7 +34,7 @@ func TestObservers(t *testing.T) {
 			t.Error(err)
 		}
 		backend.Release(t, lease)
-		err := q.Election("q").Run(t.Context(), func(_ context.Context, term *holdfast.Lease) error { return nil })
+		err := election.New(q.Mutex("q")).Run(t.Context(), func(_ context.Context, term *holdfast.Lease) error { return nil })
 		if err != nil {
 			t.Error(err)
 		}
@@ -42,10 +43,10 @@ func TestObservers(t *testing.T) {
 		if len(all) != 3 {
 			t.Fatalf("%d acquires were observed", len(all))
 		}
-		if a := all[0]; !a.Start.Try || a.Start.Kind != holdfast.KindQuorum || !errors.Is(a.End.Err, holdfast.ErrHeld) || a.End.Holder.Owner != "other" {
+		if a := all[0]; !a.Start.Try || a.Start.Kind != holdfast.KindQuorum || !errors.Is(a.End.Err, holdfast.ErrHeld) || a.End.Holder.Identity != "other" {
 			t.Errorf("of the first, told was %+v, %+v", a.Start, *a.End)
 		}
-		if a := all[1]; a.Start.Try || a.Queued.Holder.Owner != "other" || a.End.Err != nil || a.End.Fence != lease.Fence() || a.Last == nil || a.Lost || a.Last.Kind != holdfast.KindQuorum {
+		if a := all[1]; a.Start.Try || a.Queued.Holder.Identity != "other" || a.End.Err != nil || a.End.Fence != lease.Fence() || a.Last == nil || a.Lost || a.Last.Kind != holdfast.KindQuorum {
 			t.Errorf("of the second, told was %v", a.Events)
 		} else if !slices.Contains(a.Events, "Renewed") {
 			t.Errorf("the extension was not told: %v", a.Events)

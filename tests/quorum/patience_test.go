@@ -9,6 +9,7 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/driver/drivertest"
+	"github.com/holdfast-go/holdfast/quorum"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
 	"github.com/holdfast-go/holdfast/tests/internal/proxy"
 )
@@ -50,14 +51,14 @@ func TestALateNodeIsAskedWhoHoldsALock(t *testing.T) {
 	t.Parallel()
 	each(t, 3, age, func(t *testing.T, s *site) {
 		s.retryTimeout = 10 * time.Minute
-		lease := acquire(t, s.quorum().Mutex("q", holdfast.Owner("me")))
+		lease := acquire(t, s.quorum().Mutex("q", holdfast.Identity("me")))
 		agree(t, lease, 3)
 		s.do(s.nodes[0], "DEL", "holdfast:{q}")
 		late := proxy.New(t, s.nodes[2].Addr())
 		late.DelayReplies(300 * time.Millisecond)
 		q := s.quorumOf([]string{s.nodes[0].Addr(), s.nodes[1].Addr(), late.Addr()})
 		st, err := q.Mutex("q").Status(t.Context())
-		if h, held := st.Holder(); err != nil || !held || h.Owner != "me" {
+		if h, held := st.Holder(); err != nil || !held || h.Identity != "me" {
 			t.Errorf("Status: %+v, %v", st, err)
 		}
 	})
@@ -127,7 +128,7 @@ func TestContextEndsWithoutAMajority(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		failed := s.wants(ctx, 2, (*holdfast.Lock).Acquire, s.cutOff())
 		cancel()
-		var few *holdfast.QuorumError
+		var few *quorum.Error
 		err := (<-failed).err
 		if !errors.Is(err, context.Canceled) || !errors.Is(err, holdfast.ErrUnavailable) || !errors.As(err, &few) || len(few.Nodes) < 2 {
 			t.Errorf("Acquire: %v", err)

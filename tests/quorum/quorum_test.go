@@ -22,7 +22,9 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/driver/drivertest"
 	"github.com/holdfast-go/holdfast/holdfastgoredis"
+	"github.com/holdfast-go/holdfast/inspect"
 	"github.com/holdfast-go/holdfast/internal/script"
+	"github.com/holdfast-go/holdfast/quorum"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
 	"github.com/holdfast-go/holdfast/tests/internal/clockshim"
 	"github.com/holdfast-go/holdfast/tests/internal/machine"
@@ -70,12 +72,13 @@ func open(t *testing.T, bin server.Binary, n int, ttl time.Duration, opts ...ser
 }
 
 // admit calls Admit or ForceAdmit, again if nodes were too slow to answer.
-func admit(t *testing.T, q *holdfast.Quorum, force bool) error {
+func admit(t *testing.T, q *quorum.Quorum, force bool) error {
 	t.Helper()
 	for limit := time.Now().Add(time.Minute); ; {
-		admit := q.Admit
+		in := inspect.NewQuorum(q)
+		admit := in.Admit
 		if force {
-			admit = q.ForceAdmit
+			admit = in.ForceAdmit
 		}
 		err := admit(t.Context())
 		if !errors.Is(err, holdfast.ErrUnavailable) || time.Now().After(limit) {
@@ -94,7 +97,7 @@ func start(t *testing.T, bin server.Binary, n int, opts ...server.Option) *site 
 }
 
 // quorum returns the quorum of a new process, with the node timeout if one is given.
-func (s *site) quorum(nodeTimeout ...time.Duration) *holdfast.Quorum {
+func (s *site) quorum(nodeTimeout ...time.Duration) *quorum.Quorum {
 	s.t.Helper()
 	var addrs []string
 	for _, node := range s.nodes {
@@ -113,7 +116,7 @@ func (s *site) links() (links []*proxy.Proxy) {
 }
 
 // through returns the quorum of a process that reaches each node through a proxy.
-func (s *site) through(links []*proxy.Proxy, nodeTimeout ...time.Duration) *holdfast.Quorum {
+func (s *site) through(links []*proxy.Proxy, nodeTimeout ...time.Duration) *quorum.Quorum {
 	s.t.Helper()
 	var addrs []string
 	for _, link := range links {
@@ -122,7 +125,7 @@ func (s *site) through(links []*proxy.Proxy, nodeTimeout ...time.Duration) *hold
 	return s.quorumOf(addrs, nodeTimeout...)
 }
 
-func (s *site) quorumOf(addrs []string, nodeTimeout ...time.Duration) *holdfast.Quorum {
+func (s *site) quorumOf(addrs []string, nodeTimeout ...time.Duration) *quorum.Quorum {
 	s.t.Helper()
 	var clients []*holdfast.Client
 	for i, addr := range addrs {
@@ -146,13 +149,13 @@ func (s *site) quorumOf(addrs []string, nodeTimeout ...time.Duration) *holdfast.
 }
 
 // waiting returns the quorum of the latest clients, with the node timeout if one is given.
-func (s *site) waiting(nodeTimeout ...time.Duration) *holdfast.Quorum {
+func (s *site) waiting(nodeTimeout ...time.Duration) *quorum.Quorum {
 	s.t.Helper()
-	cfg := &holdfast.QuorumConfig{}
+	cfg := &quorum.Config{}
 	if len(nodeTimeout) > 0 {
 		cfg.NodeTimeout = nodeTimeout[0]
 	}
-	q, err := holdfast.NewQuorum(s.clients, cfg)
+	q, err := quorum.New(s.clients, cfg)
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -165,7 +168,7 @@ func (s *site) waiting(nodeTimeout ...time.Duration) *holdfast.Quorum {
 // quorums are all quorums that were made.
 var quorums struct {
 	sync.Mutex
-	all []*holdfast.Quorum
+	all []*quorum.Quorum
 }
 
 // nodesOf returns the nodes that hold a lease of any quorum.
@@ -182,13 +185,13 @@ func nodesOf(lease *holdfast.Lease) []string {
 }
 
 // lock returns the lock of a new process, with a node timeout that a slow machine keeps.
-func (s *site) lock(opts ...holdfast.QuorumOption) *holdfast.Lock {
+func (s *site) lock(opts ...quorum.Option) *holdfast.Lock {
 	s.t.Helper()
 	return s.lockWaiting(min(s.ttl/4, 10*time.Second), opts...)
 }
 
 // lockWaiting is lock with another node timeout.
-func (s *site) lockWaiting(nodeTimeout time.Duration, opts ...holdfast.QuorumOption) *holdfast.Lock {
+func (s *site) lockWaiting(nodeTimeout time.Duration, opts ...quorum.Option) *holdfast.Lock {
 	s.t.Helper()
 	return s.quorum(nodeTimeout).Mutex("q", opts...)
 }
@@ -354,13 +357,13 @@ func TestOneHolderAtATime(t *testing.T) {
 		var err error
 		backend.Eventually(t, "a waiter whose time is up is told the holder", func() bool { // nodes may be late
 			_, err = s.lock(holdfast.Wait(5 * time.Second)).Acquire(t.Context())
-			return !errors.Is(err, holdfast.ErrUnavailable) && (!errors.As(err, &held) || held.Holder.Owner != "")
+			return !errors.Is(err, holdfast.ErrUnavailable) && (!errors.As(err, &held) || held.Holder.Identity != "")
 		})
-		if !errors.As(err, &held) || held.Holder.Owner != lease.Owner() || held.Name != "q" {
+		if !errors.As(err, &held) || held.Holder.Identity != lease.Identity() || held.Name != "q" {
 			t.Errorf("a waiter whose time is up: %v", err)
 		}
 		status, err := other.Status(t.Context())
-		if err != nil || status.Key != "holdfast:{q}" || len(status.Holders) != 1 || status.Holders[0].Owner != lease.Owner() ||
+		if err != nil || status.Key != "holdfast:{q}" || len(status.Holders) != 1 || status.Holders[0].Identity != lease.Identity() ||
 			status.Holders[0].Mode != holdfast.ModeExclusive || status.Fence != status.Holders[0].Fence || status.Waiting != 0 || status.Waiters != nil {
 			t.Errorf("Status: %+v, %v", status, err)
 		}
@@ -443,7 +446,7 @@ func TestNodesAreDown(t *testing.T) {
 		s.nodes[2].Kill()
 		for what, l := range map[string]*holdfast.Lock{"a process that knew them": l, "a process that did not": s.lock()} {
 			_, err := l.Acquire(t.Context())
-			var q *holdfast.QuorumError
+			var q *quorum.Error
 			if !errors.Is(err, holdfast.ErrUnavailable) || !errors.As(err, &q) || len(q.Nodes) < 3 {
 				t.Errorf("without a majority, %s gets %v", what, err)
 			}
@@ -474,7 +477,7 @@ func TestHeldWithoutAMajority(t *testing.T) {
 		if errors.Is(err, holdfast.ErrHeld) || !errors.Is(err, holdfast.ErrUnavailable) {
 			t.Errorf("TryAcquire: %v", err)
 		}
-		var few *holdfast.QuorumError
+		var few *quorum.Error
 		if !errors.As(unknown, &few) {
 			t.Errorf("IsHeld: %t, %v", held, unknown)
 		}
@@ -826,7 +829,7 @@ func TestUninitialisedNodes(t *testing.T) {
 		}
 		// A third node may still be in quarantine when two say that they are new.
 		q := s.quorum()
-		backend.Eventually(t, "they are admitted", func() bool { return q.Admit(t.Context()) == nil })
+		backend.Eventually(t, "they are admitted", func() bool { return inspect.NewQuorum(q).Admit(t.Context()) == nil })
 		backend.Release(t, acquire(t, s.lock()))
 	})
 }
@@ -859,11 +862,11 @@ func TestInitOfANodeThatWasEmptied(t *testing.T) {
 		s.do(s.nodes[2], "DEL", "holdfast:{q}") // as if it had not been reached
 		s.do(s.nodes[0], "FLUSHALL")
 		backend.Eventually(t, "only the node that was emptied is in the way", func() bool { // others may be too slow to answer
-			err := s.quorum().Admit(t.Context())
+			err := inspect.NewQuorum(s.quorum()).Admit(t.Context())
 			if err == nil {
 				t.Fatal("Admit admits it")
 			}
-			var q *holdfast.QuorumError
+			var q *quorum.Error
 			return errors.Is(err, holdfast.ErrQuarantine) && errors.As(err, &q) && len(q.Nodes) == 1 && q.Nodes[0].Server == s.nodes[0].Addr()
 		})
 		if other, err := s.lock().TryAcquire(t.Context()); err == nil {
@@ -1283,13 +1286,13 @@ func TestQuorumRefuses(t *testing.T) {
 		backend.CloseWith(t, c)
 		many = append(many, c)
 	}
-	if _, err := holdfast.NewQuorum(many, nil); !errors.Is(err, holdfast.ErrInvalid) {
+	if _, err := quorum.New(many, nil); !errors.Is(err, holdfast.ErrInvalid) {
 		t.Errorf("32 nodes: %v", err)
 	}
-	if _, err := holdfast.NewQuorum(many[:3], &holdfast.QuorumConfig{NodeTimeout: -1}); !errors.Is(err, holdfast.ErrInvalid) {
+	if _, err := quorum.New(many[:3], &quorum.Config{NodeTimeout: -1}); !errors.Is(err, holdfast.ErrInvalid) {
 		t.Errorf("a negative node timeout: %v", err)
 	}
-	slow, err := holdfast.NewQuorum(many[:3], &holdfast.QuorumConfig{NodeTimeout: time.Second})
+	slow, err := quorum.New(many[:3], &quorum.Config{NodeTimeout: time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/script"
+	"github.com/holdfast-go/holdfast/quorum"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
 	"github.com/holdfast-go/holdfast/tests/internal/machine"
 	"github.com/holdfast-go/holdfast/tests/internal/proxy"
@@ -46,7 +47,7 @@ func TestFourNodes(t *testing.T) {
 				backend.Release(t, lease)
 			}
 			s.nodes[1].Pause()
-			var q *holdfast.QuorumError
+			var q *quorum.Error
 			if lease, err := s.lockWaiting(unit / 20).TryAcquire(t.Context()); !errors.As(err, &q) || q.Need != 3 || q.Of != 4 {
 				t.Errorf("two of four nodes: %v, %v", lease, err)
 			}

@@ -50,7 +50,7 @@ func names() (all []string) {
 func TestOneOfManyIsHeld(t *testing.T) {
 	t.Parallel()
 	each(t, 3, age, func(t *testing.T, s *site) {
-		held := acquire(t, s.quorum(10*time.Second).Mutex("q7", holdfast.Owner("me")))
+		held := acquire(t, s.quorum(10*time.Second).Mutex("q7", holdfast.Identity("me")))
 		agree(t, held, 3)
 		q, other := s.quorum(10*time.Second), s.quorum(10*time.Second)
 		var wg sync.WaitGroup
@@ -60,7 +60,7 @@ func TestOneOfManyIsHeld(t *testing.T) {
 				var taken *holdfast.HeldError
 				switch {
 				case name == "q7":
-					if !errors.As(err, &taken) || taken.Holder.Owner != "me" {
+					if !errors.As(err, &taken) || taken.Holder.Identity != "me" {
 						t.Errorf("TryAcquire of one that is held: %v, %v", lease, err)
 					}
 				case err != nil:

@@ -17,7 +17,7 @@ func TestTheInspectorsPagesOfAQuorum(t *testing.T) {
 	each(t, 3, age, func(t *testing.T, s *site) {
 		in := pages.Serve(t, inspect.NewQuorum(s.quorum()))
 		list, page := in.List(), in.Lock("a")
-		lease, kept := acquire(t, s.quorum().Mutex("a", holdfast.Owner("worker"))), acquire(t, s.quorum().Mutex("b", holdfast.Owner("worker")))
+		lease, kept := acquire(t, s.quorum().Mutex("a", holdfast.Identity("worker"))), acquire(t, s.quorum().Mutex("b", holdfast.Identity("worker")))
 		agree(t, lease, 3)
 		agree(t, kept, 3)
 		grant := ""
@@ -43,7 +43,7 @@ func TestTheInspectorsPagesOfAQuorum(t *testing.T) {
 			t.Fatalf("Revoke: %+v", a)
 		}
 		backend.Told(t, "the holder is asked to let go", lease.Revoked())
-		next := backend.Start(t, s.quorum().Mutex("a", holdfast.Owner("next")))
+		next := backend.Start(t, s.quorum().Mutex("a", holdfast.Identity("next")))
 		if a := in.Order("break", "a", grant, "it hangs"); a.Code != http.StatusOK || a.Fence == "" || a.Warning != "" {
 			t.Fatalf("Break: %+v", a)
 		}

@@ -13,13 +13,16 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/barrier"
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/driver/drivertest"
+	"github.com/holdfast-go/holdfast/election"
 	"github.com/holdfast-go/holdfast/holdfastgoredis"
 	"github.com/holdfast-go/holdfast/inspect"
 	"github.com/holdfast-go/holdfast/internal/keys"
 	"github.com/holdfast-go/holdfast/internal/script"
 	"github.com/holdfast-go/holdfast/internal/wire"
+	"github.com/holdfast-go/holdfast/once"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
 )
 
@@ -222,7 +225,7 @@ func TestLockersCanDoWhatIsMadeOfLocks(t *testing.T) {
 		}
 
 		for _, first := range []bool{true, false} {
-			o := s.client(t, role.name).Once(role.name+"/once", holdfast.Slot("monday", time.Minute), holdfast.TTL(lasts))
+			o := once.New(s.client(t, role.name), role.name+"/once", once.Slot("monday", time.Minute), holdfast.TTL(lasts))
 			run, err := o.Do(ctx, func(context.Context, *holdfast.Lease) (string, error) { return "done", nil })
 			if err != nil || run.Here != first {
 				t.Errorf("once, first %v: %+v, %v", first, run, err)
@@ -232,8 +235,8 @@ func TestLockersCanDoWhatIsMadeOfLocks(t *testing.T) {
 			}
 		}
 
-		of := func() *holdfast.Election {
-			return s.client(t, role.name).Election(role.name+"/election", holdfast.TTL(lasts))
+		of := func() *election.Election {
+			return election.New(s.client(t, role.name).Mutex(role.name+"/election", holdfast.TTL(lasts)))
 		}
 		sees := backend.Watch(t, of())
 		leader := backend.Campaign(ctx, of())
@@ -335,7 +338,7 @@ func counting(j job) error {
 func inspecting(j job) error {
 	ctx := context.Background()
 	operator, user := j.client(j.t, ""), j.client(j.t, j.name)
-	lease := backend.Acquire(j.t, operator.Mutex(j.name+"/seen", holdfast.Owner("the operator"), holdfast.TTL(lasts)))
+	lease := backend.Acquire(j.t, operator.Mutex(j.name+"/seen", holdfast.Identity("the operator"), holdfast.TTL(lasts)))
 	waiting, leave := context.WithCancel(ctx)
 	defer leave()
 	waiter := j.waiter(waiting, operator, j.client(j.t, ""), "seen")
@@ -354,18 +357,18 @@ func inspecting(j job) error {
 	if len(waiter) > 0 {
 		return fmt.Errorf("the waiter waits no longer: %w", <-waiter)
 	}
-	if h, _ := s.Holder(); h.Owner != "the operator" || len(s.Waiters) != 1 || s.Waiters[0].PID != os.Getpid() || h.TTL <= 0 {
+	if h, _ := s.Holder(); h.Identity != "the operator" || len(s.Waiters) != 1 || s.Waiters[0].PID != os.Getpid() || h.TTL <= 0 {
 		return fmt.Errorf("seen: %+v", s)
 	}
 	if held, err := backend.IsHeld(ctx, user.Mutex(j.name+"/free")); held || err != nil {
 		return fmt.Errorf("a free lock is held: %v, %w", held, err)
 	}
-	permit := backend.Acquire(j.t, operator.Semaphore(j.name+"/permits", 2, holdfast.Owner("the operator"), holdfast.TTL(lasts)).Permits(1))
+	permit := backend.Acquire(j.t, operator.Semaphore(j.name+"/permits", 2, holdfast.Identity("the operator"), holdfast.TTL(lasts)).Permits(1))
 	all, err := backend.HoldersOf(ctx, user.Semaphore(j.name+"/permits", 2))
 	if err != nil {
 		return err
 	}
-	if len(all) != 1 || all[0].Owner != "the operator" || all[0].Permits != 1 {
+	if len(all) != 1 || all[0].Identity != "the operator" || all[0].Permits != 1 {
 		return fmt.Errorf("seen: %+v", all)
 	}
 	backend.Release(j.t, permit)
@@ -440,16 +443,16 @@ func breaking(j job) error {
 			return err
 		}
 	}
-	barrier := operator.Barrier(j.name+"/broken phase", 2, holdfast.TTL(lasts))
-	one, err := barrier.Join(ctx)
+	theBarrier := barrier.New(operator, j.name+"/broken phase", 2, holdfast.TTL(lasts))
+	one, err := theBarrier.Join(ctx)
 	if err != nil {
 		return err
 	}
-	if _, err := in.Break(ctx, backend.Seen(j.t, inspect.New(operator), barrier.Name(), one.Lease().Fence()), "test"); err != nil {
+	if _, err := in.Break(ctx, backend.Seen(j.t, inspect.New(operator), theBarrier.Name(), one.Lease().Fence()), "test"); err != nil {
 		return err
 	}
 	for b, err := range in.History(ctx) {
-		if err != nil || b.Name == barrier.Name() {
+		if err != nil || b.Name == theBarrier.Name() {
 			return err
 		}
 	}

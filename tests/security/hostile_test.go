@@ -71,7 +71,7 @@ func TestHostileValues(t *testing.T) {
 			if err != nil {
 				t.Errorf("%.60q: Holder: %v", value, err)
 			}
-			if n := len(h.Owner) + len(h.Host) + len(fmt.Sprint(h.Meta)); n > 2048 {
+			if n := len(h.Identity) + len(h.Host) + len(fmt.Sprint(h.Meta)); n > 2048 {
 				t.Errorf("%.60q: a holder of %d bytes", value, n)
 			}
 			if _, err := json.Marshal(h); err != nil {

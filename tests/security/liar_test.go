@@ -271,8 +271,8 @@ func lie(t *testing.T, replies, news []byte) {
 				lease, _ = got(did, "TryAcquire", patience, func() (*holdfast.Lease, error) { return l.TryAcquire(short) })
 				use("TryAcquire", lease)
 				h, err := got(did, "Holder", 8*time.Second, func() (holdfast.Holder, error) { return backend.HolderOf(ctx, l) })
-				if err == nil && (len(h.Owner) > 1024 || h.Since.Year() > 9999) {
-					t.Errorf("a holder since %s with a name of %d bytes", h.Since, len(h.Owner))
+				if err == nil && (len(h.Identity) > 1024 || h.Since.Year() > 9999) {
+					t.Errorf("a holder since %s with a name of %d bytes", h.Since, len(h.Identity))
 				}
 			})
 		}

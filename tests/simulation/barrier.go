@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/barrier"
 )
 
 // await is one call of Await.
@@ -38,9 +39,9 @@ const (
 	attends             // until its context ends
 )
 
-func (h *hand) barrier(i int) *holdfast.Barrier {
+func (h *hand) barrier(i int) *barrier.Barrier {
 	n := h.w.plan.names[i]
-	return h.p.client.Barrier(n.name, n.parties, h.wants[i].option())
+	return barrier.New(h.p.client, n.name, n.parties, h.wants[i].option())
 }
 
 // atBarrier acts as a party for a while, or as one that dies.
@@ -56,7 +57,7 @@ func (h *hand) atBarrier(i int, ctx context.Context, try, last bool) {
 }
 
 // enter makes the hand a party.
-func (h *hand) enter(i int, ctx context.Context, try bool) (*party, *holdfast.BarrierParty, error) {
+func (h *hand) enter(i int, ctx context.Context, try bool) (*party, *barrier.Party, error) {
 	q := h.joins(i)
 	b := h.barrier(i)
 	join := b.Join
@@ -113,7 +114,7 @@ func (h *hand) party(i int, ctx context.Context, try bool, how stay) {
 }
 
 // arrives awaits phases.
-func (h *hand) arrives(i int, ctx context.Context, q *party, p *holdfast.BarrierParty, how stay) {
+func (h *hand) arrives(i int, ctx context.Context, q *party, p *barrier.Party, how stay) {
 	n := h.w.plan.names[i]
 	for phases := 1 + h.rand.IntN(6); phases > 0; {
 		if how == passes && !h.prepare(between(h.rand, n.hold[0], n.hold[1]), p.Lease()) {
@@ -136,7 +137,7 @@ func (h *hand) arrives(i int, ctx context.Context, q *party, p *holdfast.Barrier
 			return
 		case err == nil && how == finally:
 			return
-		case how == passes && (err == nil || errors.Is(err, holdfast.ErrBarrierBroken)):
+		case how == passes && (err == nil || errors.Is(err, barrier.ErrBroken)):
 			phases--
 		case how == passes && until.Err() != nil && chance(h.rand, 50):
 			return
@@ -162,19 +163,19 @@ func (h *hand) prepare(d time.Duration, lease *holdfast.Lease) bool {
 }
 
 // await arrives at a phase, and records what it is told.
-func (h *hand) await(i int, ctx context.Context, q *party, p *holdfast.BarrierParty) error {
+func (h *hand) await(i int, ctx context.Context, q *party, p *barrier.Party) error {
 	began := time.Now()
 	a := await{party: q, called: h.now()}
 	phase, err := p.Await(ctx)
 	a.returned = h.now()
-	var end *holdfast.BarrierBrokenError
+	var end *barrier.BrokenError
 	what := "passed"
 	switch {
 	case h.p.dead.Load():
 	case err == nil:
 		a.how, a.phase = hasTripped, phase
 	case errors.As(err, &end):
-		a.how, a.phase, a.breaker, a.died = hasBroken, end.Phase, end.Party.Owner, end.Died
+		a.how, a.phase, a.breaker, a.died = hasBroken, end.Phase, end.Party.Identity, end.Died
 		what = "broken"
 	default:
 		what = brief(err)

@@ -7,16 +7,18 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/barrier"
+	"github.com/holdfast-go/holdfast/latch"
 	"github.com/holdfast-go/holdfast/tests/internal/history"
 )
 
 // gathers reports whether goroutines wait for each other, not for a lock.
-func (f form) gathers() bool { return f == latch || f == barrier }
+func (f form) gathers() bool { return f == latched || f == gathered }
 
 // keeps returns how long the server keeps what is no longer used: a latch for a day.
 func (p plan) keeps() time.Duration {
 	for _, n := range p.names {
-		if n.form == latch {
+		if n.form == latched {
 			return 25 * time.Hour
 		}
 	}
@@ -128,7 +130,7 @@ func (h *hand) doomed(i int, live func(d *hand) (*party, *holdfast.Lease)) *part
 func (w *World) attend(i int) {
 	n := w.plan.names[i]
 	many := 1
-	if n.form == barrier {
+	if n.form == gathered {
 		many = n.parties - 1
 	}
 	for range many {
@@ -142,7 +144,7 @@ func (w *World) attend(i int) {
 		})
 		w.ended.Go(func() {
 			for w.hands.Load() > 0 {
-				if n.form == latch {
+				if n.form == latched {
 					h.countDown(i, ctx)
 					time.Sleep(time.Second)
 				} else {
@@ -158,7 +160,7 @@ func (w *World) attend(i int) {
 func (h *hand) judgeStep(ctx context.Context, i int, lease *holdfast.Lease, err error, began time.Time) {
 	var lost *holdfast.LostError
 	switch {
-	case errors.Is(err, holdfast.ErrLatchIncomplete), errors.Is(err, holdfast.ErrLatchReset), errors.Is(err, holdfast.ErrBarrierBroken):
+	case errors.Is(err, latch.ErrIncomplete), errors.Is(err, latch.ErrReset), errors.Is(err, barrier.ErrBroken):
 	case lease != nil && errors.As(err, &lost):
 		h.judgeLoss(i, lease, err)
 	default:
@@ -171,9 +173,9 @@ func (w *World) crowding() []string {
 	var found []string
 	for _, n := range w.plan.names {
 		switch n.form {
-		case latch:
+		case latched:
 			found = append(found, w.crowd.atLatch(n, w.plan.temper == Calm)...)
-		case barrier:
+		case gathered:
 			found = append(found, w.crowd.atBarrier(n, w.plan.temper == Calm)...)
 		}
 	}

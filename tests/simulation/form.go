@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/election"
+	"github.com/holdfast-go/holdfast/once"
 	"github.com/holdfast-go/holdfast/tests/internal/history"
 	"github.com/holdfast-go/holdfast/tests/internal/options"
 )
@@ -22,19 +24,19 @@ const (
 	counted   form = "semaphore"
 	owned     form = "owned"
 	elected   form = "election"
-	once      form = "once"
+	onceOnly  form = "once"
 	redisson  form = "redisson" // a mutex that Redisson's clients use, too
-	latch     form = "latch"
-	barrier   form = "barrier"
+	latched   form = "latch"
+	gathered  form = "barrier"
 	carried   form = "carried" // a mutex that goes from one process to another
 )
 
 // forms are all of them.
-var forms = []form{mutual, readWrite, counted, owned, elected, once, redisson, latch, barrier, agreed, carried}
+var forms = []form{mutual, readWrite, counted, owned, elected, onceOnly, redisson, latched, gathered, agreed, carried}
 
 // exclusive reports whether the lock is a Mutex.
 func (f form) exclusive() bool {
-	return f == mutual || f == carried || f == elected || f == once || f == redisson || f == agreed
+	return f == mutual || f == carried || f == elected || f == onceOnly || f == redisson || f == agreed
 }
 
 // permits is a semaphore's number of permits; everyone exceeds the number of goroutines of a world.
@@ -49,7 +51,7 @@ func (p *plan) drawForms(o spec) {
 	for i := range p.names {
 		n := &p.names[i]
 		r := random(p.seed, "form", i)
-		n.form = [...]form{mutual, mutual, mutual, readWrite, counted, owned, elected, once, latch, barrier}[r.IntN(10)]
+		n.form = [...]form{mutual, mutual, mutual, readWrite, counted, owned, elected, onceOnly, latched, gathered}[r.IntN(10)]
 		switch {
 		case o.form == redisson:
 			n.form, n.key, n.foreign = redisson, "shared:"+n.name, chance(r, 60)
@@ -114,7 +116,7 @@ func (f form) draw(r *rand.Rand, process int) int {
 		return 1 + r.IntN(permits)
 	case owned:
 		return 1 + process%3
-	case latch, barrier:
+	case latched, gathered:
 		return 1
 	}
 	return 0
@@ -144,12 +146,12 @@ func (n name) lock(c *holdfast.Client, w want) *holdfast.Lock {
 }
 
 // election and job return what goroutines want of those forms.
-func (n name) election(c *holdfast.Client, w want) *holdfast.Election {
-	return c.Election(n.name, options.For[holdfast.ElectionOption](w.queued())...)
+func (n name) election(c *holdfast.Client, w want) *election.Election {
+	return election.New(c.Mutex(n.name, options.For[holdfast.MutexOption](w.queued())...))
 }
 
-func (n name) job(c *holdfast.Client, w want) *holdfast.Once {
-	return c.Once(n.name, holdfast.Every(n.window()), waitOptions[holdfast.OnceOption](w)...)
+func (n name) job(c *holdfast.Client, w want) *once.Job {
+	return once.New(c, n.name, once.Every(n.window()), waitOptions[once.Option](w)...)
 }
 
 // window returns how long a completed run of a job counts.
@@ -165,7 +167,7 @@ func (n name) check(events []history.Event) []history.Violation {
 		return append(overlaps, history.SharedFences(events, true, func(a, b history.Event) bool { return a.Share != 0 && b.Share != 0 })...)
 	case counted:
 		return append(history.Crowding(events, permits), history.Twins(events)...)
-	case latch, barrier:
+	case latched, gathered:
 		return append(history.Crowding(events, n.parties), history.Twins(events)...)
 	case owned:
 		overlaps := history.Strangers(events)

@@ -107,13 +107,13 @@ func (h *hand) attempt(i int, ctx context.Context, try bool, way string) {
 	case elected:
 		h.campaign(i, ctx)
 		return
-	case once:
+	case onceOnly:
 		h.job(i, ctx, try)
 		return
-	case latch:
+	case latched:
 		h.atLatch(i, ctx, way == lastly)
 		return
-	case barrier:
+	case gathered:
 		h.atBarrier(i, ctx, try, way == lastly)
 		return
 	case agreed:
@@ -276,7 +276,7 @@ func (h *hand) job(i int, ctx context.Context, try bool) {
 	case !ran && err != nil:
 		h.refused(e, i, ctx, true, err, "runs "+e.Name, begun)
 	case !ran:
-		h.note("%s: done already, by %s", e.Name, got.Owner)
+		h.note("%s: done already, by %s", e.Name, got.Identity)
 	case err == nil:
 		r.told = h.now()
 		fallthrough
@@ -391,7 +391,7 @@ func (h *hand) believe(i int, lease *holdfast.Lease) {
 		h.believeMajority(i, lease)
 		return
 	}
-	kept, value := h.w.holdOf(i, lease.Owner())
+	kept, value := h.w.holdOf(i, lease.Identity())
 	left := time.Until(lease.Deadline())
 	switch {
 	case left <= 0:
@@ -451,7 +451,7 @@ func (h *hand) at(t time.Time) int64 { return h.w.at(t) }
 func brief(err error) string {
 	var held *holdfast.HeldError
 	if errors.As(err, &held) {
-		return fmt.Sprintf("held by %q for %s", held.Holder.Owner, held.Holder.TTL)
+		return fmt.Sprintf("held by %q for %s", held.Holder.Identity, held.Holder.TTL)
 	}
 	if errors.Is(err, holdfast.ErrUnavailable) {
 		return "unavailable" // of two timeouts at the same moment, either may be reported

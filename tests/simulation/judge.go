@@ -133,7 +133,7 @@ func (w *World) check() []history.Violation {
 				events = append(events, e)
 			}
 		}
-		if n.form == latch {
+		if n.form == latched {
 			events = w.crowd.untilReset(n.name, events)
 		}
 		all = append(all, n.check(events)...)

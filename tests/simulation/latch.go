@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/latch"
 )
 
 // step may have changed a latch's count, at some time between its beginning and an end.
@@ -42,9 +43,9 @@ const (
 	nothing    told = ""
 )
 
-func (h *hand) latch(i int) *holdfast.Latch {
+func (h *hand) latch(i int) *latch.Latch {
 	n := h.w.plan.names[i]
-	return h.p.client.Latch(n.name, n.parties, h.wants[i].option())
+	return latch.New(h.p.client, n.name, n.parties, h.wants[i].option())
 }
 
 // step records that a step begins which may change a latch.
@@ -148,13 +149,13 @@ func (h *hand) waitFor(i int, ctx context.Context) bool {
 	if h.p.dead.Load() {
 		return false
 	}
-	var some *holdfast.LatchIncompleteError
+	var some *latch.IncompleteError
 	switch {
 	case err == nil:
 		seen.told = open
 	case errors.As(err, &some):
 		seen.told, seen.number = incomplete, some.Missing
-	case errors.Is(err, holdfast.ErrLatchReset):
+	case errors.Is(err, latch.ErrReset):
 		seen.told = begunAnew
 	}
 	h.looks(seen)
@@ -176,7 +177,7 @@ func (h *hand) count(i int, ctx context.Context) bool {
 }
 
 // join becomes a party of a latch. s is the step with which the party may end.
-func (h *hand) join(i int, ctx context.Context) (q *party, s *step, p *holdfast.LatchParty, err error) {
+func (h *hand) join(i int, ctx context.Context) (q *party, s *step, p *latch.Party, err error) {
 	q = h.joins(i)
 	s = h.step(i, step{misses: true, party: q})
 	p, err = h.latch(i).Register(ctx)
@@ -246,7 +247,7 @@ func (h *hand) takePart(i int, ctx context.Context) {
 }
 
 // countsDown counts down as a party, and once more if it may have to.
-func (h *hand) countsDown(i int, p *holdfast.LatchParty) error {
+func (h *hand) countsDown(i int, p *latch.Party) error {
 	count := func() error { return p.CountDown(context.Background()) }
 	again, err := h.end(i, p.Lease(), "CountDown", count)
 	if again {
@@ -280,7 +281,7 @@ func (h *hand) dieAtLatch(i int, ctx context.Context) {
 // and somebody reset the latch after it joined.
 func (h *hand) expellable(i int) bool {
 	n := h.w.plan.names[i]
-	if n.form != latch {
+	if n.form != latched {
 		return false
 	}
 	h.w.mu.Lock()

@@ -120,8 +120,8 @@ func (w want) option() holdfast.Option {
 }
 
 // queued returns the options of a lock that is waited for, in the queue or by polling.
-func (w want) queued() []holdfast.PollOption {
-	opts := []holdfast.PollOption{w.option()}
+func (w want) queued() []holdfast.WaitOption {
+	opts := []holdfast.WaitOption{w.option()}
 	if w.poll > 0 {
 		opts = append(opts, holdfast.Poll(w.poll))
 	}

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/inspect"
+	"github.com/holdfast-go/holdfast/quorum"
 )
 
 // agreed is the form of locks that a majority of several servers grants. All locks of a world have it, or none.
@@ -147,10 +149,10 @@ func (w *World) spring(addresses []string, lease *holdfast.Lease) {
 const operator = -100
 
 // operatorDo calls f with a quorum of clients of its own.
-func (w *World) operatorDo(f func(q *holdfast.Quorum) error) error {
+func (w *World) operatorDo(f func(q *quorum.Quorum) error) error {
 	p := &incarnation{host: operator}
 	cfg := w.plan.processes[0].config
-	cfg.Owner = "operator"
+	cfg.Identity = "operator"
 	w.connect(p, cfg)
 	err := f(p.quorum(0))
 	for _, way := range p.ways {
@@ -162,7 +164,7 @@ func (w *World) operatorDo(f func(q *holdfast.Quorum) error) error {
 
 // admit admits the nodes, which are new.
 func (w *World) admit() error {
-	return w.operatorDo(func(q *holdfast.Quorum) error { return q.Admit(w.patience) })
+	return w.operatorDo(func(q *quorum.Quorum) error { return inspect.NewQuorum(q).Admit(w.patience) })
 }
 
 // operate admits a lost majority once every earlier lease is over. Majorities are lost only in wild worlds.
@@ -183,7 +185,7 @@ func (w *World) operate() {
 		case since.IsZero():
 			since = time.Now()
 		case time.Since(since) > w.plan.maxTTL+w.plan.maxTTL/50:
-			err := w.operatorDo(func(q *holdfast.Quorum) error { return q.ForceAdmit(w.patience) })
+			err := w.operatorDo(func(q *quorum.Quorum) error { return inspect.NewQuorum(q).ForceAdmit(w.patience) })
 			w.note(-1, -1, "the operator admits the nodes: %v", err == nil)
 		}
 	}
@@ -253,13 +255,13 @@ func (h *hand) believeMajority(i int, lease *holdfast.Lease) {
 	for _, n := range h.w.nodes {
 		value, ttl := n.server.value(h.w.key(i))
 		values = append(values, fmt.Sprintf("%q for %s", value, ttl))
-		if h.w.keeps(n, i, lease.Owner(), left) {
+		if h.w.keeps(n, i, lease.Identity(), left) {
 			kept++
 		}
 	}
 	if kept < h.w.plan.need() {
 		h.w.finding("%s believes for %s more to hold %s with fence %d; %d nodes keep it for that long: %s",
-			lease.Owner(), left, lease.Name(), lease.Fence(), kept, strings.Join(values, ", "))
+			lease.Identity(), left, lease.Name(), lease.Fence(), kept, strings.Join(values, ", "))
 	}
 }
 
@@ -271,7 +273,7 @@ func (h *hand) ballot(i int, ctx context.Context, try bool, way string) {
 	for {
 		e, begun := h.asks(i), time.Now()
 		owner := fmt.Sprintf("%s/%d@%d", h.p.owner, h.number, e.Asked)
-		l := h.p.quorum(want.nodeTimeout).Mutex(n.name, want.option(), holdfast.Owner(owner))
+		l := h.p.quorum(want.nodeTimeout).Mutex(n.name, want.option(), holdfast.Identity(owner))
 		away := h.w.awayAll(h.p)
 		lease, err := acquire(l, ctx, try)
 		switch {
@@ -297,7 +299,7 @@ func (h *hand) ballot(i int, ctx context.Context, try bool, way string) {
 			h.w.finding("%s, goroutine %d: a majority of nodes is away, and TryAcquire of %s takes %s to fail, with a node timeout of %s",
 				h.p.owner, h.number, n.name, took, want.nodeTimeout)
 		}
-		var few *holdfast.QuorumError
+		var few *quorum.Error
 		if way != "" || !errors.As(err, &few) {
 			return
 		}
@@ -307,7 +309,7 @@ func (h *hand) ballot(i int, ctx context.Context, try bool, way string) {
 
 // judgeMinority judges whether an acquire may have failed like this.
 func (h *hand) judgeMinority(ctx context.Context, i int, try bool, err error, begun time.Time) {
-	var few *holdfast.QuorumError
+	var few *quorum.Error
 	if !errors.As(err, &few) || endedWith(ctx, err) { // it may say what kept it, too
 		h.judgeRefusal(ctx, i, try, err, time.Since(begun))
 		return
@@ -330,8 +332,8 @@ func (h *hand) judgeMinority(ctx context.Context, i int, try bool, err error, be
 
 // contested reports whether a node said that others want the lock. During faults, locks that it granted to them
 // may last for as long as their TTL, since they cannot give them back; TryAcquire waits for RetryTimeout only.
-func contested(few *holdfast.QuorumError, node int) bool {
-	return slices.ContainsFunc(few.Nodes, func(n *holdfast.NodeError) bool {
+func contested(few *quorum.Error, node int) bool {
+	return slices.ContainsFunc(few.Nodes, func(n *quorum.NodeError) bool {
 		said := n.Error()
 		return strings.HasSuffix(n.Server, ":"+strconv.Itoa(node)) && (strings.Contains(said, "others want the lock") || strings.Contains(said, "too few others"))
 	})

@@ -146,8 +146,8 @@ func (j *java) renew(deadline time.Time) time.Time {
 
 func (j *java) unlock() error {
 	j.calls++
-	latch := fmt.Sprintf("redisson_unlock_latch:{%s}:%d", j.key, j.calls)
-	_, err := j.run(redissonUnlock, []string{j.key, "redisson_lock__channel:{" + j.key + "}", latch},
+	latched := fmt.Sprintf("redisson_unlock_latch:{%s}:%d", j.key, j.calls)
+	_, err := j.run(redissonUnlock, []string{j.key, "redisson_lock__channel:{" + j.key + "}", latched},
 		"0", foreignTTL.Milliseconds(), j.field, "publish", 10000)
 	if err != nil { // an unlock that arrives late must not end a later hold
 		j.field += "0"

@@ -347,7 +347,7 @@ func TestEveryForm(t *testing.T) {
 	for _, f := range forms {
 		for i, temper := range tempers {
 			s := spec{seed: first + uint64(i), form: f, temper: temper, length: length}
-			if f == latch || f == once {
+			if f == latched || f == onceOnly {
 				s.length = time.Hour // in 5 minutes one latch in 250 grants no lease
 			}
 			worlds = append(worlds, s)

@@ -26,6 +26,7 @@ import (
 	"github.com/holdfast-go/holdfast/holdfastgoredis"
 	"github.com/holdfast-go/holdfast/internal/clock"
 	"github.com/holdfast-go/holdfast/internal/keys"
+	"github.com/holdfast-go/holdfast/quorum"
 	"github.com/holdfast-go/holdfast/tests/internal/history"
 )
 
@@ -74,9 +75,9 @@ type incarnation struct {
 	client *holdfast.Client // of the first
 
 	mu        sync.Mutex
-	quorums   map[time.Duration]*holdfast.Quorum // of all nodes, by node timeout
-	addresses []string                           // of nodes that it has reached
-	ctx       context.Context                    // ends when the process does
+	quorums   map[time.Duration]*quorum.Quorum // of all nodes, by node timeout
+	addresses []string                         // of nodes that it has reached
+	ctx       context.Context                  // ends when the process does
 	end       context.CancelFunc
 	dead      atomic.Bool // it crashed: what it does from now on does not count
 	idle      sync.WaitGroup
@@ -267,7 +268,7 @@ func (w *World) client(number int) *incarnation {
 	ctx, end := context.WithCancel(w.patience)
 	p := &incarnation{number: number, host: host, owner: fmt.Sprintf("p%d.%d", number, host), ctx: ctx, end: end}
 	cfg := w.plan.processes[number].config
-	cfg.Owner = p.owner
+	cfg.Identity = p.owner
 	w.connect(p, cfg)
 	return p
 }
@@ -297,7 +298,7 @@ func (w *World) connect(p *incarnation, cfg holdfast.Config) {
 }
 
 // quorum returns the process's quorum with that node timeout; 0 means the default.
-func (p *incarnation) quorum(nodeTimeout time.Duration) *holdfast.Quorum {
+func (p *incarnation) quorum(nodeTimeout time.Duration) *quorum.Quorum {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if known := p.quorums[nodeTimeout]; known != nil {
@@ -307,12 +308,12 @@ func (p *incarnation) quorum(nodeTimeout time.Duration) *holdfast.Quorum {
 	for _, w := range p.ways {
 		clients = append(clients, w.client)
 	}
-	q, err := holdfast.NewQuorum(clients, &holdfast.QuorumConfig{NodeTimeout: nodeTimeout})
+	q, err := quorum.New(clients, &quorum.Config{NodeTimeout: nodeTimeout})
 	if err != nil {
 		panic(err)
 	}
 	if p.quorums == nil {
-		p.quorums = map[time.Duration]*holdfast.Quorum{}
+		p.quorums = map[time.Duration]*quorum.Quorum{}
 	}
 	p.quorums[nodeTimeout] = q
 	return q

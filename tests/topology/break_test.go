@@ -17,7 +17,7 @@ func TestBreakInACluster(t *testing.T) {
 	each(t, func(t *testing.T, bin server.Binary) {
 		open := clusterOf(startCluster(t, bin))
 		c, other := open.client(t, nil), open.client(t, nil)
-		in := inspect.New(open.client(t, &holdfast.Config{Owner: "operator"}))
+		in := inspect.New(open.client(t, &holdfast.Config{Identity: "operator"}))
 		for i := range 6 {
 			name := fmt.Sprint("broken/", i)
 			for kind, lock := range map[string]func(c *holdfast.Client) *holdfast.Lock{

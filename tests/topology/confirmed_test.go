@@ -14,7 +14,7 @@ import (
 func TestConfirmedLeasesOutliveASlotOnTheMove(t *testing.T) {
 	each(t, func(t *testing.T, bin server.Binary) {
 		c := startCluster(t, bin)
-		confirmed := map[string]holdfast.DurableOption{"by replicas": holdfast.MinReplicas(1, 5*time.Second)}
+		confirmed := map[string]holdfast.Durability{"by replicas": holdfast.Durability{Replicas: 1, Timeout: 5 * time.Second}}
 		if bin.AtLeast(7, 2) {
 			for _, s := range c.Masters() {
 				for _, set := range [][]any{{"CONFIG", "SET", "appendonly", "yes"}, {"CONFIG", "SET", "appendfsync", "always"}} {
@@ -23,7 +23,7 @@ func TestConfirmedLeasesOutliveASlotOnTheMove(t *testing.T) {
 					}
 				}
 			}
-			confirmed["by the master's disk"] = holdfast.Fsync()
+			confirmed["by the master's disk"] = holdfast.Durability{Fsync: true}
 		}
 		client := clusterOf(c).client(t, &holdfast.Config{CommandTimeout: 10 * time.Second, RetryTimeout: 10 * time.Second})
 		for what, opt := range confirmed {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/once"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
@@ -17,13 +18,13 @@ func TestAJobIsDoneWhileItsSlotIsOnTheMove(t *testing.T) {
 		c := startCluster(t, bin)
 		const retry = time.Second
 		open := clusterOf(c)
-		job := func() *holdfast.Once {
+		job := func() *once.Job {
 			cfg := &holdfast.Config{CommandTimeout: 6 * time.Second, RetryTimeout: retry}
-			return open.client(t, cfg).Once("job", holdfast.Slot("x{y}:z", time.Hour), holdfast.TTL(time.Minute))
+			return once.New(open.client(t, cfg), "job", once.Slot("x{y}:z", time.Hour), holdfast.TTL(time.Minute))
 		}
 		working, moved := make(chan struct{}), make(chan struct{})
 		type result struct {
-			run holdfast.Completion
+			run once.Completion
 			err error
 		}
 		done := make(chan result, 1)

@@ -8,6 +8,10 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/barrier"
+	"github.com/holdfast-go/holdfast/election"
+	"github.com/holdfast-go/holdfast/latch"
+	"github.com/holdfast-go/holdfast/once"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
@@ -28,13 +32,13 @@ type play struct {
 	waits    <-chan *holdfast.Lease
 
 	// One party of two has arrived at the barrier, and one of two has counted down at the latch, at which somebody waits.
-	barrier *holdfast.Barrier
+	barrier *barrier.Barrier
 	arrived <-chan uint64
-	latch   *holdfast.Latch
+	latch   *latch.Latch
 	opened  chan error
 
-	job  *holdfast.Once
-	done holdfast.Completion
+	job  *once.Job
+	done once.Completion
 }
 
 func newPlay(t *testing.T, open opener) *play {
@@ -46,13 +50,13 @@ func newPlay(t *testing.T, open opener) *play {
 	p.carries(open)
 	p.meets(open)
 	stand := func(owner string) *backend.Candidate {
-		e := open.client(t, &holdfast.Config{Owner: owner}).Election("{a}/e", holdfast.TTL(term))
+		e := election.New(open.client(t, &holdfast.Config{Identity: owner}).Mutex("{a}/e", holdfast.TTL(term)))
 		return backend.Campaign(t.Context(), e)
 	}
 	p.first = stand("first")
 	p.term, _ = p.first.Elected(t)
 	observer := open.client(t, nil)
-	p.sees = backend.Watch(t, observer.Election("{a}/e"))
+	p.sees = backend.Watch(t, election.New(observer.Mutex("{a}/e")))
 	if got := p.sees(); got != "first" {
 		t.Errorf("%q is seen to lead", got)
 	}
@@ -62,7 +66,7 @@ func newPlay(t *testing.T, open opener) *play {
 	if err != nil || !s.Held() || len(s.Waiters) != 1 || s.Waiters[0].Mode == "" || s.Waiters[0].PID != os.Getpid() {
 		t.Errorf("the status of a read-write lock is %+v, %v", s, err)
 	}
-	p.job = open.client(t, nil).Once("{a}/j", holdfast.Slot(rand.Text(), time.Hour))
+	p.job = once.New(open.client(t, nil), "{a}/j", once.Slot(rand.Text(), time.Hour))
 	p.done, err = p.job.Do(t.Context(), func(context.Context, *holdfast.Lease) (string, error) { return "42", nil })
 	if err != nil {
 		t.Fatal(err)
@@ -109,7 +113,7 @@ func (p *play) adopts(after string) {
 }
 
 // join joins the barrier. The party leaves when it has passed both phases.
-func (p *play) join() *holdfast.BarrierParty {
+func (p *play) join() *barrier.Party {
 	p.t.Helper()
 	party, err := p.barrier.Join(p.t.Context())
 	if err != nil {
@@ -120,11 +124,11 @@ func (p *play) join() *holdfast.BarrierParty {
 
 func (p *play) meets(open opener) {
 	p.t.Helper()
-	p.barrier = open.client(p.t, nil).Barrier("{a}/b", 2, holdfast.TTL(term))
-	p.latch = open.client(p.t, nil).Latch("{a}/l", 2, holdfast.TTL(term))
-	first, waiter := p.join(), open.client(p.t, nil).Latch("{a}/l", 2, holdfast.TTL(term))
+	p.barrier = barrier.New(open.client(p.t, nil), "{a}/b", 2, holdfast.TTL(term))
+	p.latch = latch.New(open.client(p.t, nil), "{a}/l", 2, holdfast.TTL(term))
+	first, waiter := p.join(), latch.New(open.client(p.t, nil), "{a}/l", 2, holdfast.TTL(term))
 	p.arrived = arrive(p.t, first)
-	p.barrier = open.client(p.t, nil).Barrier("{a}/b", 2, holdfast.TTL(term)) // of the other party
+	p.barrier = barrier.New(open.client(p.t, nil), "{a}/b", 2, holdfast.TTL(term)) // of the other party
 	if err := p.latch.CountDown(p.t.Context()); err != nil {
 		p.t.Fatal(err)
 	}
@@ -134,7 +138,7 @@ func (p *play) meets(open opener) {
 }
 
 // arrive passes two phases in a goroutine, and leaves. It tells which phase was the last.
-func arrive(t *testing.T, party *holdfast.BarrierParty) <-chan uint64 {
+func arrive(t *testing.T, party *barrier.Party) <-chan uint64 {
 	last := make(chan uint64, 1)
 	go func() {
 		var phase uint64

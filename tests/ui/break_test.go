@@ -46,7 +46,7 @@ func TestALockIsBrokenByItsGrant(t *testing.T) {
 	page.write("#reason", "hangs since 3 am")
 	page.click(".break .danger")
 	page.sees("is gone, and another holder has the lock")
-	if h, _ := s.status("nightly").Holder(); h.Owner != "next" {
+	if h, _ := s.status("nightly").Holder(); h.Identity != "next" {
 		t.Errorf("%+v holds it", h)
 	}
 }

@@ -29,7 +29,7 @@ func TestAMasterThatIsDown(t *testing.T) {
 	locks := func(owner string) *holdfast.Client {
 		rdb := redis.NewClusterClient(&redis.ClusterOptions{Addrs: addrs})
 		t.Cleanup(func() { _ = rdb.Close() })
-		cfg := &holdfast.Config{Owner: owner, TTL: 30 * time.Second, CommandTimeout: 6 * time.Second, RetryTimeout: time.Second}
+		cfg := &holdfast.Config{Identity: owner, TTL: 30 * time.Second, CommandTimeout: 6 * time.Second, RetryTimeout: time.Second}
 		return backend.New(t, cfg, drivertest.Of(holdfastgoredis.NewDriver(rdb)))
 	}
 	holder := locks("zoe")

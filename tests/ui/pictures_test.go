@@ -75,7 +75,7 @@ func (s *stage) passOn(name string, n int) {
 		if !held {
 			return
 		}
-		s.letGo(h.Owner)
+		s.letGo(h.Identity)
 	}
 }
 

@@ -9,26 +9,27 @@ import (
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/inspect"
 	"github.com/holdfast-go/holdfast/inspect/ui"
+	"github.com/holdfast-go/holdfast/quorum"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
 // quorum is a quorum's nodes with an inspector.
-type quorum struct {
+type majority struct {
 	tb    testing.TB
 	nodes []*backend.Backend
 	url   string
 }
 
 // newQuorum serves the inspector of a new quorum of three.
-func newQuorum(tb testing.TB) *quorum {
+func newQuorum(tb testing.TB) *majority {
 	tb.Helper()
-	q := &quorum{tb: tb}
+	q := &majority{tb: tb}
 	for range 3 {
 		q.nodes = append(q.nodes, backend.Real(tb, server.One(tb)))
 	}
 	locks := q.locks("inspector")
-	if err := locks.Admit(tb.Context()); err != nil {
+	if err := inspect.NewQuorum(locks).Admit(tb.Context()); err != nil {
 		tb.Fatal(err)
 	}
 	q.url = serve(tb, inspect.NewQuorum(locks), &ui.Options{AllowBreak: true}).URL + "/"
@@ -36,14 +37,14 @@ func newQuorum(tb testing.TB) *quorum {
 }
 
 // locks returns the quorum of a new process.
-func (q *quorum) locks(owner string) *holdfast.Quorum {
+func (q *majority) locks(owner string) *quorum.Quorum {
 	q.tb.Helper()
 	var clients []*holdfast.Client
 	for _, b := range q.nodes {
-		cfg := &holdfast.Config{Owner: owner, Strict: true, TTL: 30 * time.Second, CommandTimeout: 6 * time.Second, RetryTimeout: time.Second}
+		cfg := &holdfast.Config{Identity: owner, Strict: true, TTL: 30 * time.Second, CommandTimeout: 6 * time.Second, RetryTimeout: time.Second}
 		clients = append(clients, b.Client(q.tb, cfg))
 	}
-	locks, err := holdfast.NewQuorum(clients, &holdfast.QuorumConfig{NodeTimeout: 5 * time.Second})
+	locks, err := quorum.New(clients, &quorum.Config{NodeTimeout: 5 * time.Second})
 	if err != nil {
 		q.tb.Fatal(err)
 	}
@@ -51,7 +52,7 @@ func (q *quorum) locks(owner string) *holdfast.Quorum {
 }
 
 // hold acquires a lock, until the test ends.
-func (q *quorum) hold(owner, name string) *holdfast.Lease {
+func (q *majority) hold(owner, name string) *holdfast.Lease {
 	q.tb.Helper()
 	lease := backend.Acquire(q.tb, q.locks(owner).Mutex(name))
 	q.tb.Cleanup(func() { _ = lease.Release(context.Background()) })

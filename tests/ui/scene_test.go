@@ -10,8 +10,10 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/election"
 	"github.com/holdfast-go/holdfast/inspect"
 	"github.com/holdfast-go/holdfast/inspect/ui"
+	"github.com/holdfast-go/holdfast/latch"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
 )
 
@@ -58,7 +60,7 @@ func serve(tb testing.TB, in *inspect.Inspector, opts *ui.Options) *httptest.Ser
 }
 
 func (s *stage) newClient(owner string) *holdfast.Client {
-	return s.b.Client(s.tb, &holdfast.Config{Owner: owner, TTL: 30 * time.Second})
+	return s.b.Client(s.tb, &holdfast.Config{Identity: owner, TTL: 30 * time.Second})
 }
 
 // hold acquires a lock, until the test ends.
@@ -119,10 +121,10 @@ func (s *stage) wait(owner string, lock func(c *holdfast.Client) *holdfast.Lock)
 func (s *stage) campaign(owner, name string) {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
-	election := s.newClient(owner).Election(name)
+	theElection := election.New(s.newClient(owner).Mutex(name))
 	go func() {
 		defer close(ended)
-		_ = election.Run(ctx, func(ctx context.Context, _ *holdfast.Lease) error {
+		_ = theElection.Run(ctx, func(ctx context.Context, _ *holdfast.Lease) error {
 			<-ctx.Done()
 			return nil
 		})
@@ -164,8 +166,8 @@ func (s *stage) fill() {
 		s.hold(s.newClient(fmt.Sprintf("catalogue-%d", i+1)).RWMutex("catalogue").Reader())
 	}
 	s.wait("importer-1", func(c *holdfast.Client) *holdfast.Lock { return c.RWMutex("catalogue").Writer() })
-	latch := s.newClient("deploy-1").Latch("release-42:ready", 3)
-	if err := latch.CountDown(s.tb.Context()); err != nil {
+	theLatch := latch.New(s.newClient("deploy-1"), "release-42:ready", 3)
+	if err := theLatch.CountDown(s.tb.Context()); err != nil {
 		s.tb.Fatal(err)
 	}
 }

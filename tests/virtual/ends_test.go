@@ -16,6 +16,7 @@ import (
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/driver/drivertest"
+	"github.com/holdfast-go/holdfast/election"
 	"github.com/holdfast-go/holdfast/holdfastgoredis"
 	"github.com/holdfast-go/holdfast/holdfasttest"
 )
@@ -49,7 +50,7 @@ type observing struct {
 	over chan error
 }
 
-func observe(ctx context.Context, e *holdfast.Election) observing {
+func observe(ctx context.Context, e *election.Election) observing {
 	w := observing{make(chan holdfast.Status, 10), make(chan error, 1)}
 	go func() {
 		defer close(w.over)
@@ -81,15 +82,17 @@ func (w observing) sees(t *testing.T, leads bool, within time.Duration) {
 // Watchers of an election hear of the end of a term when it ends, whether or not another term follows.
 func TestWatchersHearOfTheEndOfATerm(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
-		election := func() *holdfast.Election { return client(t, srv).Election("e", holdfast.TTL(10*time.Minute)) }
+		theElection := func() *election.Election {
+			return election.New(client(t, srv).Mutex("e", holdfast.TTL(10*time.Minute)))
+		}
 		ctx, cancel := context.WithCancel(t.Context())
-		w := observe(ctx, election())
+		w := observe(ctx, theElection())
 		w.sees(t, false, time.Second) // a watcher that hears nothing looks after 30 s
 		for range 3 {
 			time.Sleep(time.Second)
 			resigned := make(chan error, 1)
 			go func() {
-				resigned <- election().Run(ctx, func(context.Context, *holdfast.Lease) error {
+				resigned <- theElection().Run(ctx, func(context.Context, *holdfast.Lease) error {
 					time.Sleep(5 * time.Second)
 					return nil
 				})
@@ -113,11 +116,11 @@ func TestElectionsOutliveAnOutage(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
 		var servers []*moody
 		var away error
-		election := func() *holdfast.Election {
+		theElection := func() *election.Election {
 			d := &moody{}
 			d.refuse(away)
 			servers = append(servers, d)
-			return client(t, srv, d.wrap).Election("e", holdfast.TTL(6*time.Second))
+			return election.New(client(t, srv, d.wrap).Mutex("e", holdfast.TTL(6*time.Second)))
 		}
 		outage := func(err error) {
 			away = err
@@ -128,7 +131,7 @@ func TestElectionsOutliveAnOutage(t *testing.T) {
 		terms, told, ran := make(chan *holdfast.Lease, 3), make(chan error, 1), make(chan error, 3)
 		var led atomic.Bool
 		stand := func() {
-			e := election()
+			e := theElection()
 			go func() {
 				ran <- e.Run(t.Context(), func(ctx context.Context, term *holdfast.Lease) error {
 					if terms <- term; led.Swap(true) {
@@ -143,7 +146,7 @@ func TestElectionsOutliveAnOutage(t *testing.T) {
 		stand()
 		term := <-terms
 		stand()
-		w := observe(t.Context(), election())
+		w := observe(t.Context(), theElection())
 		w.sees(t, true, time.Second)
 		time.Sleep(time.Second)
 		outage(errRefused)
@@ -151,7 +154,7 @@ func TestElectionsOutliveAnOutage(t *testing.T) {
 			t.Errorf("the term until %s ends at %s with %v", term.Deadline(), time.Now(), err)
 		}
 		stand()
-		late := observe(t.Context(), election())
+		late := observe(t.Context(), theElection())
 		time.Sleep(time.Minute)
 		if len(ran) > 0 || len(late.over) > 0 || len(w.over) > 0 {
 			t.Error("a Run or a Watch has returned")
@@ -186,7 +189,7 @@ func TestWatcherLooksAgainSoonAfterAnOutage(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
 		var d moody
 		acquire(t, client(t, srv, dying).Mutex("e", holdfast.NoRenew(), holdfast.TTL(4*time.Second)))
-		w := observe(t.Context(), client(t, srv, d.wrap).Election("e"))
+		w := observe(t.Context(), election.New(client(t, srv, d.wrap).Mutex("e")))
 		w.sees(t, true, time.Second)
 		time.Sleep(3500 * time.Millisecond) // it looks when the lease should end
 		d.hangs.Store(true)
@@ -203,7 +206,7 @@ func TestWatcherLooksAgainSoonAfterAnOutage(t *testing.T) {
 func TestWatchWithoutPubSub(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
 		d := unheard{refused: driver.ReplyError("NOPERM this user has no permissions to access one of the channels")}
-		w := observe(t.Context(), client(t, srv, d.wrap).Election("e"))
+		w := observe(t.Context(), election.New(client(t, srv, d.wrap).Mutex("e")))
 		w.sees(t, false, time.Second)
 		lease := acquire(t, client(t, srv).Mutex("e", holdfast.TTL(time.Hour)))
 		w.sees(t, true, 15*time.Second)

@@ -288,12 +288,14 @@ func TestOnlyPlainMutexesAreSet(t *testing.T) {
 		lock  func(c *holdfast.Client) *holdfast.Lock
 		plain bool
 	}{
-		"mutex":              {lock: func(c *holdfast.Client) *holdfast.Lock { return c.Mutex("a") }, plain: true},
-		"one key":            {lock: func(c *holdfast.Client) *holdfast.Lock { return c.MutexKey("a") }},
-		"reader":             {lock: func(c *holdfast.Client) *holdfast.Lock { return c.RWMutex("a").Reader() }},
-		"semaphore":          {lock: func(c *holdfast.Client) *holdfast.Lock { return c.Semaphore("a", 3).Permits(1) }},
-		"owner":              {lock: func(c *holdfast.Client) *holdfast.Lock { return c.OwnerMutex("a", "job") }},
-		"confirmed":          {lock: func(c *holdfast.Client) *holdfast.Lock { return c.Mutex("a", holdfast.MinReplicas(1, time.Second)) }},
+		"mutex":     {lock: func(c *holdfast.Client) *holdfast.Lock { return c.Mutex("a") }, plain: true},
+		"one key":   {lock: func(c *holdfast.Client) *holdfast.Lock { return c.MutexKey("a") }},
+		"reader":    {lock: func(c *holdfast.Client) *holdfast.Lock { return c.RWMutex("a").Reader() }},
+		"semaphore": {lock: func(c *holdfast.Client) *holdfast.Lock { return c.Semaphore("a", 3).Permits(1) }},
+		"owner":     {lock: func(c *holdfast.Client) *holdfast.Lock { return c.OwnerMutex("a", "job") }},
+		"confirmed": {lock: func(c *holdfast.Client) *holdfast.Lock {
+			return c.Mutex("a", holdfast.Durability{Replicas: 1, Timeout: time.Second})
+		}},
 		"Strict":             {cfg: holdfast.Config{Strict: true}, lock: func(c *holdfast.Client) *holdfast.Lock { return c.Mutex("a") }},
 		"through the client": {cfg: holdfast.Config{ViaClient: true}, lock: func(c *holdfast.Client) *holdfast.Lock { return c.Mutex("a") }},
 	} {

@@ -8,9 +8,12 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/barrier"
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/driver/drivertest"
 	"github.com/holdfast-go/holdfast/holdfasttest"
+	"github.com/holdfast-go/holdfast/latch"
+	"github.com/holdfast-go/holdfast/once"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
 )
 
@@ -26,31 +29,31 @@ func soon(t *testing.T) context.Context {
 func TestWaitersThatAreToldNothing(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
 		c := client(t, srv)
-		waiter := client(t, srv, deaf).Latch("l", 1)
+		waiter := latch.New(client(t, srv, deaf), "l", 1)
 		over := make(chan error, 1)
 		wait := func() { go func() { over <- waiter.Wait(soon(t)) }() }
 		wait()
 		time.Sleep(10 * time.Second)
-		if err := c.Latch("l", 1).CountDown(t.Context()); err != nil {
+		if err := latch.New(c, "l", 1).CountDown(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		began := time.Now()
 		if err := <-over; err != nil || time.Since(began) > 20*time.Second+100*time.Millisecond {
 			t.Errorf("Wait returns after %s: %v", time.Since(began), err)
 		}
-		if err := c.Latch("l", 1).Reset(t.Context()); err != nil {
+		if err := latch.New(c, "l", 1).Reset(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		wait()
 		time.Sleep(time.Second)
 		began = time.Now()
-		party, err := client(t, srv, dying).Latch("l", 1, holdfast.TTL(8*time.Second), holdfast.NoRenew()).Register(t.Context())
+		party, err := latch.New(client(t, srv, dying), "l", 1, holdfast.TTL(8*time.Second), holdfast.NoRenew()).Register(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
 		// A second waiter's look shows it, and so does a look after the party joined.
-		late := client(t, srv, deaf).Latch("l", 1)
-		if err := late.Wait(soon(t)); !errors.Is(err, holdfast.ErrLatchIncomplete) {
+		late := latch.New(client(t, srv, deaf), "l", 1)
+		if err := late.Wait(soon(t)); !errors.Is(err, latch.ErrIncomplete) {
 			t.Errorf("Wait: %v", err)
 		}
 		if d := time.Since(began); d < 8*time.Second || d > 8*time.Second+100*time.Millisecond {
@@ -59,7 +62,7 @@ func TestWaitersThatAreToldNothing(t *testing.T) {
 		if party.Lease().Err() == nil {
 			t.Error("it was not waited for")
 		}
-		if err := <-over; !errors.Is(err, holdfast.ErrLatchIncomplete) || time.Since(began) > 30*time.Second+100*time.Millisecond {
+		if err := <-over; !errors.Is(err, latch.ErrIncomplete) || time.Since(began) > 30*time.Second+100*time.Millisecond {
 			t.Errorf("Wait returns after %s: %v", time.Since(began), err)
 		}
 	})
@@ -68,8 +71,8 @@ func TestWaitersThatAreToldNothing(t *testing.T) {
 // A barrier waits for a dead party until its lease is over, no longer. Then a waiting party takes its place.
 func TestBarrierWaitsForADeadPartyForItsLease(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
-		join := func(wrap func(drivertest.Driver) drivertest.Driver, opts ...holdfast.BarrierOption) *holdfast.BarrierParty {
-			party, err := client(t, srv, wrap).Barrier("b", 2, opts...).Join(t.Context())
+		join := func(wrap func(drivertest.Driver) drivertest.Driver, opts ...barrier.Option) *barrier.Party {
+			party, err := barrier.New(client(t, srv, wrap), "b", 2, opts...).Join(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -78,10 +81,10 @@ func TestBarrierWaitsForADeadPartyForItsLease(t *testing.T) {
 		one := join(deaf)
 		began := time.Now()
 		join(dying, holdfast.TTL(9*time.Second), holdfast.NoRenew())
-		next := make(chan *holdfast.BarrierParty, 1)
+		next := make(chan *barrier.Party, 1)
 		go func() { next <- join(deaf) }()
 		time.Sleep(4 * time.Second)
-		if _, err := one.Await(soon(t)); !errors.Is(err, holdfast.ErrBarrierBroken) {
+		if _, err := one.Await(soon(t)); !errors.Is(err, barrier.ErrBroken) {
 			t.Errorf("Await: %v", err)
 		}
 		if d := time.Since(began); d < 9*time.Second || d > 9*time.Second+100*time.Millisecond {
@@ -102,7 +105,7 @@ func TestBarrierWaitsForADeadPartyForItsLease(t *testing.T) {
 		if err := <-done; err != nil {
 			t.Error(err)
 		}
-		for _, p := range []*holdfast.BarrierParty{one, two} {
+		for _, p := range []*barrier.Party{one, two} {
 			if err := p.Leave(t.Context()); err != nil {
 				t.Error(err)
 			}
@@ -113,7 +116,7 @@ func TestBarrierWaitsForADeadPartyForItsLease(t *testing.T) {
 // A latch is kept for a day after its last use.
 func TestLatchIsKeptForADay(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
-		l := client(t, srv).Latch("l", 2)
+		l := latch.New(client(t, srv), "l", 2)
 		left := func(want int) {
 			t.Helper()
 			if n, err := l.Count(t.Context()); err != nil || n != want {
@@ -149,7 +152,7 @@ func TestBoundsOutliveDowngradeAndUpgrade(t *testing.T) {
 					c := client(t, srv, counted("share_renew", &sent))
 					rw := c.RWMutex("a", holdfast.TTL(ttl))
 					began := time.Now()
-					lease, err := on(rw, opt, holdfast.Owner("me")).Acquire(t.Context())
+					lease, err := on(rw, opt, holdfast.Identity("me")).Acquire(t.Context())
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -164,8 +167,8 @@ func TestBoundsOutliveDowngradeAndUpgrade(t *testing.T) {
 						if err != nil {
 							t.Fatal(err)
 						}
-						if next.Owner() != "me" {
-							t.Fatalf("the lease was %q's, and is %q's", "me", next.Owner())
+						if next.Identity() != "me" {
+							t.Fatalf("the lease was %q's, and is %q's", "me", next.Identity())
 						}
 						lease, reads = next, !reads
 						select {
@@ -250,11 +253,11 @@ func TestACompletedJobIsWrittenDownWhileItsLeaseLasts(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		moves time.Duration
-		opts  []holdfast.OnceOption
+		opts  []once.Option
 		done  bool
 	}{
 		{"until the slot has moved", time.Minute, nil, true},
-		{"until the lease is over", time.Hour, []holdfast.OnceOption{holdfast.MaxHold(time.Minute)}, false},
+		{"until the lease is over", time.Hour, []once.Option{holdfast.MaxHold(time.Minute)}, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
@@ -265,7 +268,7 @@ func TestACompletedJobIsWrittenDownWhileItsLeaseLasts(t *testing.T) {
 					}
 					return r.send()
 				}))
-				job := locks.Once("job", holdfast.Every(24*time.Hour), c.opts...)
+				job := once.New(locks, "job", once.Every(24*time.Hour), c.opts...)
 				runs := 0
 				run, err := job.Do(t.Context(), func(context.Context, *holdfast.Lease) (string, error) {
 					runs++
@@ -301,7 +304,7 @@ func TestAJobThatCannotBeginBecauseOfClose(t *testing.T) {
 		}))
 		ended := make(chan error, 1)
 		go func() {
-			_, err := c.Once("job", holdfast.Every(time.Hour)).Do(t.Context(), func(context.Context, *holdfast.Lease) (string, error) {
+			_, err := once.New(c, "job", once.Every(time.Hour)).Do(t.Context(), func(context.Context, *holdfast.Lease) (string, error) {
 				t.Error("it runs")
 				return "", nil
 			})

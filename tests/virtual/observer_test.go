@@ -13,9 +13,13 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/barrier"
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/driver/drivertest"
+	"github.com/holdfast-go/holdfast/election"
 	"github.com/holdfast-go/holdfast/holdfasttest"
+	"github.com/holdfast-go/holdfast/latch"
+	"github.com/holdfast-go/holdfast/once"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
 	"github.com/holdfast-go/holdfast/tests/internal/recorder"
 )
@@ -105,7 +109,7 @@ func TestObserversOfAnOutage(t *testing.T) {
 				cfg.Observers, cfg.Logger = []*holdfast.Observer{r.Observer()}, log.logger()
 				t.Cleanup(func() { r.Check(t) })
 				c := configured(t, srv, cfg, d.wrap)
-				short, long := acquire(t, c.Mutex("short", holdfast.Owner("me"))), acquire(t, c.Mutex("long", holdfast.TTL(10*time.Minute)))
+				short, long := acquire(t, c.Mutex("short", holdfast.Identity("me"))), acquire(t, c.Mutex("long", holdfast.TTL(10*time.Minute)))
 				began := time.Now()
 				if d.hangs.Store(hangs); !hangs {
 					d.refuse(errRefused)
@@ -161,7 +165,7 @@ func TestObserversOfAnOutage(t *testing.T) {
 				warnings := log.lines("WARN")
 				if len(warnings) != 2 || !strings.HasPrefix(warnings[0], `msg="holdfast: server does not answer" server=127.0.0.1:0 error=`) ||
 					!strings.HasPrefix(warnings[1], fmt.Sprintf(
-						`msg="holdfast: lease lost" lock=short reason=unreachable fence=%d owner=me server=127.0.0.1:0 error=`, short.Fence())) {
+						`msg="holdfast: lease lost" lock=short reason=unreachable fence=%d identity=me server=127.0.0.1:0 error=`, short.Fence())) {
 					t.Errorf("the warnings were %q", warnings)
 				}
 				if said := log.lines("INFO"); len(said) != 1 ||
@@ -302,24 +306,24 @@ func useOther(t *testing.T, c *holdfast.Client, dice *rand.Rand) {
 	}
 	switch dice.IntN(6) {
 	case 0:
-		_, _ = c.Once("once", holdfast.Every(time.Second)).Do(ctx, func(ctx context.Context, _ *holdfast.Lease) (string, error) {
+		_, _ = once.New(c, "once", once.Every(time.Second)).Do(ctx, func(ctx context.Context, _ *holdfast.Lease) (string, error) {
 			work(ctx)
 			return "", nil
 		})
 	case 1:
-		_ = c.Election("election").Run(ctx, func(ctx context.Context, _ *holdfast.Lease) error {
+		_ = election.New(c.Mutex("election")).Run(ctx, func(ctx context.Context, _ *holdfast.Lease) error {
 			work(ctx)
 			return nil
 		})
 	case 2:
-		if party, err := c.Latch("latch", 5).Register(ctx); err == nil {
+		if party, err := latch.New(c, "latch", 5).Register(ctx); err == nil {
 			work(ctx)
 			_ = party.CountDown(ctx)
 			_ = party.Leave(ctx)
 		}
-		_ = c.Latch("latch", 5).Reset(ctx)
+		_ = latch.New(c, "latch", 5).Reset(ctx)
 	case 3:
-		if party, err := c.Barrier("barrier", 3).Join(ctx); err == nil {
+		if party, err := barrier.New(c, "barrier", 3).Join(ctx); err == nil {
 			_, _ = party.Await(ctx)
 			_ = party.Leave(ctx)
 		}

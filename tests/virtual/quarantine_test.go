@@ -12,6 +12,7 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/holdfasttest"
+	"github.com/holdfast-go/holdfast/inspect"
 )
 
 // Fault: The context of a waiter ends while a Strict server that lost its data grants nothing yet. The error says both, and for how
@@ -64,7 +65,7 @@ func TestAQuarantineBeginsWhileAWaiterPolls(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
 		strict := holdfast.Config{Strict: true}
 		other := configured(t, srv, strict)
-		if err := other.ForceAdmit(t.Context()); err != nil {
+		if err := inspect.New(other).ForceAdmit(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		held := acquire(t, other.Mutex("a"))
@@ -99,7 +100,7 @@ func TestAContextEndsAfterAQuarantine(t *testing.T) {
 		strict := holdfast.Config{Strict: true}
 		one, other := configured(t, srv, strict), configured(t, srv, strict)
 		first, second := wait(t, one.Mutex("a")), wait(t, one.Mutex("a"))
-		if err := other.ForceAdmit(t.Context()); err != nil {
+		if err := inspect.New(other).ForceAdmit(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		<-first.done
@@ -125,7 +126,7 @@ func TestAQuarantineIsNotAskedForAtEachTurn(t *testing.T) {
 		bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
 			one, other := configured(t, srv, cfg, counted("acquire", &n)), configured(t, srv, cfg, counted("acquire", &n))
 			if cfg.Strict {
-				if err := one.ForceAdmit(t.Context()); err != nil {
+				if err := inspect.New(one).ForceAdmit(t.Context()); err != nil {
 					t.Fatal(err)
 				}
 			}

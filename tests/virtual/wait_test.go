@@ -11,6 +11,7 @@ import (
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/holdfasttest"
+	"github.com/holdfast-go/holdfast/once"
 )
 
 // who is a lock's holder in tests of its waiters.
@@ -70,7 +71,7 @@ func TestWaitEndsWhileTheLockIsHeld(t *testing.T) {
 		} {
 			t.Run(kind+", "+way, func(t *testing.T) {
 				eachWay(t, func(t *testing.T, srv *holdfasttest.Server, cfg holdfast.Config) {
-					lease := acquire(t, lock(client(t, srv), holdfast.Owner(who)))
+					lease := acquire(t, lock(client(t, srv), holdfast.Identity(who)))
 					c := configured(t, srv, cfg)
 					names := []string{lease.Name()}
 					if kind == "several" {
@@ -97,7 +98,7 @@ func TestWaitEndsWhileTheLockIsHeld(t *testing.T) {
 							strings.HasSuffix(err.Error(), ": context deadline exceeded") != of.deadline {
 							t.Fatalf("turn %d: Acquire: %v; want ErrHeld", turn, err)
 						}
-						if !slices.Contains(names, held.Name) || held.Holder.Owner != who || !strings.Contains(err.Error(), who) {
+						if !slices.Contains(names, held.Name) || held.Holder.Identity != who || !strings.Contains(err.Error(), who) {
 							t.Errorf("turn %d: %v names %q, held by %+v", turn, err, held.Name, held.Holder)
 						}
 						if took < of.limit || took > of.limit+of.slack {
@@ -206,12 +207,12 @@ func TestWaitEndsWhileTheServerRefuses(t *testing.T) {
 // Waiting for another run of a job is bounded; running the job itself is not.
 func TestWaitBoundsJobs(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
-		job := func(options ...holdfast.OnceOption) *holdfast.Once {
-			return client(t, srv).Once("j", holdfast.Every(time.Hour), options...)
+		job := func(options ...once.Option) *once.Job {
+			return once.New(client(t, srv), "j", once.Every(time.Hour), options...)
 		}
 		running, over := make(chan struct{}), make(chan error, 1)
 		go func() {
-			_, err := job(holdfast.Owner(who), holdfast.Wait(time.Second)).Do(t.Context(), func(context.Context, *holdfast.Lease) (string, error) {
+			_, err := job(holdfast.Identity(who), holdfast.Wait(time.Second)).Do(t.Context(), func(context.Context, *holdfast.Lease) (string, error) {
 				close(running)
 				time.Sleep(time.Minute)
 				return "", errors.New("it failed")
@@ -225,7 +226,7 @@ func TestWaitBoundsJobs(t *testing.T) {
 			return "", nil
 		})
 		var held *holdfast.HeldError
-		if !errors.As(err, &held) || held.Name != "j" || held.Holder.Owner != who || time.Since(began) > 3*time.Second {
+		if !errors.As(err, &held) || held.Name != "j" || held.Holder.Identity != who || time.Since(began) > 3*time.Second {
 			t.Errorf("Do while another runs it: %v after %s", err, time.Since(began))
 		}
 		if err := <-over; err == nil || errors.Is(err, holdfast.ErrHeld) {

@@ -16,6 +16,7 @@ import (
 	"github.com/bsm/redislock"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/inspect"
 	"github.com/holdfast-go/holdfast/tests/internal/machine"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
@@ -32,7 +33,7 @@ type way struct {
 var ways = []way{
 	{"from-redsync.md", "one server", 1, []release{oldRedsync, ours(byKey("orders")), ours(byName, byKey("orders")), ours(byName)},
 		[]release{ours(byKey("redsync:orders"))}},
-	{"from-redsync.md", "several servers", 3, []release{oldRedsync, within(quorum, oldRedsync), quorum}, nil},
+	{"from-redsync.md", "several servers", 3, []release{oldRedsync, within(theQuorum, oldRedsync), theQuorum}, nil},
 	{"from-redislock.md", "", 1, []release{oldRedislock, ours(byKey("orders")), ours(byName, byKey("orders")), ours(byName)},
 		[]release{ours(byKey("redislock:orders"))}},
 	{"from-rueidislock.md", "one key", 1, []release{oldRueidislock(1), ours(byKey("rueidislock:0:orders")), ours(byName, byKey("rueidislock:0:orders")), ours(byName)},
@@ -53,7 +54,7 @@ func (w way) start(t *testing.T) (addrs []string) {
 		addrs = append(addrs, server.Start(t, server.One(t)).Addr())
 	}
 	if w.servers > 1 {
-		if err := quorumOf(t, addrs).Admit(t.Context()); err != nil {
+		if err := inspect.NewQuorum(quorumOf(t, addrs)).Admit(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -22,6 +22,7 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/holdfastgoredis"
+	"github.com/holdfast-go/holdfast/quorum"
 )
 
 // name is that of the lock in all programs.
@@ -95,20 +96,20 @@ func ours(forms ...form) release {
 }
 
 // quorum is a release that holds the lock of a quorum. Its nodes have been admitted.
-var quorum = release{"holdfast Quorum", func(t *testing.T, addrs []string) instance {
+var theQuorum = release{"holdfast Quorum", func(t *testing.T, addrs []string) instance {
 	l := quorumOf(t, addrs).Mutex(name)
 	return func(ctx context.Context, f work) error {
 		return l.Do(ctx, func(ctx context.Context, lease *holdfast.Lease) error { return f(ctx, lease.Fence()) })
 	}
 }}
 
-func quorumOf(t *testing.T, addrs []string) *holdfast.Quorum {
+func quorumOf(t *testing.T, addrs []string) *quorum.Quorum {
 	t.Helper()
 	var nodes []*holdfast.Client
 	for _, addr := range addrs {
 		nodes = append(nodes, client(t, addr, &holdfast.Config{Strict: true}))
 	}
-	q, err := holdfast.NewQuorum(nodes, nil)
+	q, err := quorum.New(nodes, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/election"
 )
 
 // Candidate runs in an election. It leads until it is told what to return.
@@ -22,7 +23,7 @@ type Term struct {
 }
 
 // Campaign runs a candidate in an election, in a goroutine.
-func Campaign(ctx context.Context, e *holdfast.Election) *Candidate {
+func Campaign(ctx context.Context, e *election.Election) *Candidate {
 	c := &Candidate{make(chan Term), make(chan error), make(chan error, 1)}
 	go func() {
 		c.Over <- e.Run(ctx, func(ctx context.Context, term *holdfast.Lease) error {
@@ -69,7 +70,7 @@ func (c *Candidate) Ran(tb testing.TB) error {
 // Watch watches an election until the test ends. next waits for the next leader that the watcher reports, and
 // returns its owner, or "" if there is none. It fails the test after half of the interval at which a watcher
 // that hears nothing looks by itself.
-func Watch(tb testing.TB, e *holdfast.Election) (next func() string) {
+func Watch(tb testing.TB, e *election.Election) (next func() string) {
 	tb.Helper()
 	ctx, cancel := context.WithCancel(tb.Context())
 	seen, over := make(chan string), make(chan struct{})
@@ -85,7 +86,7 @@ func Watch(tb testing.TB, e *holdfast.Election) (next func() string) {
 				tb.Errorf("Watch: %v", err)
 			}
 			select {
-			case seen <- leader.Owner:
+			case seen <- leader.Identity:
 			case <-ctx.Done():
 				return
 			}

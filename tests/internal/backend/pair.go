@@ -11,12 +11,20 @@ type Pair struct {
 	Seen         func(c *holdfast.Client) *holdfast.Lock // a waiter shows in its queue
 }
 
+// OneServer is an option of the locks of one server, such as holdfast.Durability.
+type OneServer interface {
+	holdfast.MutexOption
+	holdfast.RWMutexOption
+	holdfast.SemaphoreOption
+	holdfast.MultiOption
+}
+
 // Alike returns a pair of which both are the same lock.
 func Alike(lock func(c *holdfast.Client) *holdfast.Lock) Pair { return Pair{lock, lock, lock} }
 
 // Pairs returns a pair of every kind of lock but the mutex, by kind, with these options. All names that begin
 // with "{a}/" are in one Cluster slot.
-func Pairs(with ...holdfast.DurableOption) map[string]Pair {
+func Pairs(with ...OneServer) map[string]Pair {
 	type client = *holdfast.Client
 	type lock = *holdfast.Lock
 	reader := func(name string) func(client) lock {

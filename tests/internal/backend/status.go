@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/once"
 )
 
 // Locked is anything that has a status: a lock, a latch, an election and so on.
@@ -74,9 +75,9 @@ func Renew(on bool) holdfast.Option {
 }
 
 // IsDone reports whether a job was completed in its window.
-func IsDone(ctx context.Context, job *holdfast.Once) (bool, error) {
+func IsDone(ctx context.Context, job *once.Job) (bool, error) {
 	last, err := job.Last(ctx)
-	if errors.Is(err, holdfast.ErrOnceNone) {
+	if errors.Is(err, once.ErrNone) {
 		return false, nil
 	}
 	return last.Current, err

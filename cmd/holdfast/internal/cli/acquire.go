@@ -191,7 +191,7 @@ func (o *acquireFlags) refused(q *question, r *ticketReport, err error) *exitcod
 		return q.Failure(err)
 	}
 	by := "others, who wait for it"
-	if h := held.Holder; h.Foreign || h.Owner != "" || h.PID != 0 {
+	if h := held.Holder; h.Foreign || h.Identity != "" || h.PID != 0 {
 		by, r.Holder = job.Describe(h, o.keyOf(o.name)), job.NewHolder(h, 0)
 	}
 	r.Outcome = "busy"

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/barrier"
 
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/exitcode"
 )
@@ -49,7 +50,7 @@ Exit codes:
    69  server unavailable                  130  interrupted (INT; also 129, 131, 143)
 `
 
-func barrier(f *pflag.FlagSet) action {
+func barrierAction(f *pflag.FlagSet) action {
 	o := &barrierFlags{ttl: 15 * time.Second}
 	f.Var((*seconds)(&o.ttl), "ttl", "lease time `DUR`: how long a party whose machine dies is waited for")
 	o.defineParty(f)
@@ -68,7 +69,7 @@ func barrier(f *pflag.FlagSet) action {
 }
 
 func (o *barrierFlags) useBarrier(ctx context.Context, c *holdfast.Client, r *partyReport) error {
-	party, err := c.Barrier(o.name, o.parties, holdfast.TTL(o.ttl)).Join(ctx)
+	party, err := barrier.New(c, o.name, o.parties, holdfast.TTL(o.ttl)).Join(ctx)
 	if err != nil {
 		return err
 	}

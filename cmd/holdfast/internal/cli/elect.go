@@ -7,6 +7,9 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/election"
+
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/exitcode"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/job"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/keeper"
@@ -79,10 +82,10 @@ func (o *electFlags) run(ctx context.Context, streams job.Streams) error {
 		if exit := o.job.Prepare(); exit != nil {
 			return exit
 		}
-		election := r.Locks.Election(o.name, o.option())
+		candidacy := election.New(r.Locks.Mutex(o.name, o.option(), holdfast.Options()))
 		if exit := r.CheckAdmitted(ctx, o.prefix, 0); exit != nil {
 			return exit
 		}
-		return r.InElection(ctx, &o.job, election, job.Terms{Again: o.again, Most: int(o.terms)})
+		return r.InElection(ctx, &o.job, candidacy, job.Terms{Again: o.again, Most: int(o.terms)})
 	})
 }

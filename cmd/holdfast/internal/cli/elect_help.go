@@ -40,9 +40,9 @@ Who leads:
   changes, so nothing is polled, except that the nodes of a quorum are asked once a second.
   What is printed may already be out of date; only CMD knows that it leads. If a leader
   dies, this is noticed when its term ends, after --ttl at most. --json prints a line of
-  JSON on standard output: time, name, key, server, and leader, which is null or has owner,
+  JSON on standard output: time, name, key, server, and leader, which is null or has identity,
   host, pid, meta, mode, grant, fence, since, ttl_ms and waiters; and candidates, the first
-  1,000 of those that wait, each with owner, host, pid, meta, mode and since, in their order.
+  1,000 of those that wait, each with identity, host, pid, meta, mode and since, in their order.
   They look at the lock of NAME, whose key is printed if nobody leads, and always with
   --json. A run with --key or --redisson holds another lock, whatever its NAME, and is not
   seen.

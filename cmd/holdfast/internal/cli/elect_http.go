@@ -7,6 +7,9 @@ import (
 	"io"
 	"net"
 
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/election"
+
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/exitcode"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/sidecar"
 )
@@ -47,13 +50,13 @@ func (o *electFlags) serve(ctx context.Context, stdout, stderr io.Writer) error 
 		return err
 	}
 	defer closeAll()
-	election := q.Locks.Election(o.name, o.option())
+	candidacy := election.New(q.Locks.Mutex(o.name, o.option(), holdfast.Options()))
 	if exit := q.CheckAdmitted(ctx, o.prefix, 0); exit != nil {
 		return exit
 	}
 	return q.ask(ctx, func(ctx context.Context) *exitcode.Error {
 		// A server that cannot be reached now is an error; later, it is an outage to be waited out.
-		if _, err := election.Status(ctx); err != nil {
+		if _, err := candidacy.Status(ctx); err != nil {
 			return q.Failure(err)
 		}
 		if addr, ok := listener.Addr().(*net.TCPAddr); ok && !addr.IP.IsLoopback() {
@@ -61,7 +64,7 @@ func (o *electFlags) serve(ctx context.Context, stdout, stderr io.Writer) error 
 		}
 		q.Console.Notef("campaigning for %q; http://%s/leader says whether it leads", o.name, listener.Addr())
 		s := &sidecar.Sidecar{
-			Election: election, Server: q.Servers.Addr(), Key: o.keyOf(o.name), Hosts: o.httpHosts, Drain: o.drain, Console: q.Console,
+			Election: candidacy, Server: q.Servers.Addr(), Key: o.keyOf(o.name), Hosts: o.httpHosts, Drain: o.drain, Console: q.Console,
 		}
 		err := s.Run(ctx, listener)
 		switch {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/election"
 	"github.com/holdfast-go/holdfast/internal/printable"
 
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/console"
@@ -70,15 +71,15 @@ func (o *electFlags) tellLeader(ctx context.Context, stdout, stderr io.Writer) e
 		return err
 	}
 	defer closeAll()
-	election := q.Locks.Election(o.name)
+	candidacy := election.New(q.Locks.Mutex(o.name, holdfast.Options(), holdfast.Options()))
 	return q.ask(ctx, func(ctx context.Context) *exitcode.Error {
 		// Watching waits for a server that cannot be reached. Asking first tells of a wrong address.
-		status, err := election.Status(ctx)
+		status, err := candidacy.Status(ctx)
 		if err != nil {
 			return q.Failure(err)
 		}
 		if o.watch {
-			return o.showAll(ctx, q, election)
+			return o.showAll(ctx, q, candidacy)
 		}
 		if exit := o.show(q, status); exit != nil || status.Held() {
 			return exit
@@ -88,8 +89,8 @@ func (o *electFlags) tellLeader(ctx context.Context, stdout, stderr io.Writer) e
 }
 
 // showAll prints who leads, now and after every change, until ctx ends.
-func (o *electFlags) showAll(ctx context.Context, q *question, election *holdfast.Election) *exitcode.Error {
-	for status, err := range election.Watch(ctx) {
+func (o *electFlags) showAll(ctx context.Context, q *question, candidacy *election.Election) *exitcode.Error {
+	for status, err := range candidacy.Watch(ctx) {
 		if err != nil {
 			return q.Failure(err)
 		}

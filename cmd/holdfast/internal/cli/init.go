@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/quorum"
 
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/connect"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/console"
@@ -69,7 +70,7 @@ func initServers(f *pflag.FlagSet) action {
 
 // initFailed says why the server at addr, or which nodes of a quorum, were not admitted, and returns how to exit.
 func initFailed(c *console.Console, addr string, err error) error {
-	var quorum *holdfast.QuorumError
+	var quorum *quorum.Error
 	if !errors.As(err, &quorum) {
 		if text := inQuarantine(addr, err); text != "" {
 			c.Error(errors.New(text))

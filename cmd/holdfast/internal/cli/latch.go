@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/latch"
 )
 
 // maxLatch is the most parties of a latch.
@@ -45,7 +46,7 @@ Exit codes:
    64  wrong usage                         130  interrupted (INT; also 129, 131, 143)
 `
 
-func latch(f *pflag.FlagSet) action {
+func latchAction(f *pflag.FlagSet) action {
 	o := &partyFlags{}
 	o.defineParty(f)
 	return func(ctx context.Context, _ io.Reader, stdout, stderr io.Writer) error {
@@ -57,7 +58,7 @@ func latch(f *pflag.FlagSet) action {
 }
 
 func (o *partyFlags) useLatch(ctx context.Context, c *holdfast.Client, r *partyReport) error {
-	l := c.Latch(o.name, o.parties)
+	l := latch.New(c, o.name, o.parties)
 	switch o.action {
 	case "count-down":
 		r.Outcome = "counted"

@@ -36,7 +36,7 @@ func (o *lookFlags) look(ctx context.Context, stderr io.Writer, f func(ctx conte
 		return err
 	}
 	cfg := o.config(o.servers, o.prefix)
-	cfg.Owner = o.by
+	cfg.Identity = o.by
 	return o.use(ctx, cfg, func(ctx context.Context, locks *connect.Locks) error {
 		return o.explainDenied(f(ctx, locks.Inspector()))
 	})

@@ -87,7 +87,7 @@ Elections: while an election has a leader, its candidates stand by ("2 standby")
   elections out, and --sort age lists them last.
 
 JSON: time (the server's), name, key, kind, held, fence, limit, count; holders, each with
-  owner, host, pid, meta, mode, permits, grant, fence (if it is known yet), since and
+  identity, host, pid, meta, mode, permits, grant, fence (if it is known yet), since and
   ttl_ms, which is null if it does not expire; waiting, and waiters, the first 100, in
   their order (both null of a quorum).
 

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/once"
 
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/connect"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/exitcode"
@@ -31,7 +32,7 @@ Flags:
 
 The server is the first of --redis, HOLDFAST_REDIS, REDIS_URL, redis://127.0.0.1:6379.
 
-JSON: time, name, server, key, and run, which is null or has completed, owner, host, pid,
+JSON: time, name, server, key, and run, which is null or has completed, identity, host, pid,
   fence and try.
 
 Exit codes: 0 there is such a run, 1 there is none, 64 wrong usage, 69 unavailable,
@@ -56,7 +57,7 @@ type lastRun struct {
 	Run    *job.PastRun `json:"run"`           // null if none is known
 }
 
-func once(f *pflag.FlagSet) action {
+func onceAction(f *pflag.FlagSet) action {
 	o := &onceFlags{}
 	f.Var((*seconds)(&o.window), "once", "exit with 0 only if it was completed in the last `DUR`")
 	f.StringVar(&o.key, "once-key", "", "only runs with this `KEY`")
@@ -86,11 +87,11 @@ func once(f *pflag.FlagSet) action {
 
 // tell prints which run was completed last. It exits with 1 if none is known or, with --once, if none counts now.
 func (o *onceFlags) tell(ctx context.Context, client *holdfast.Client, stdout io.Writer) error {
-	window := holdfast.Every(max(o.window, time.Millisecond)) // without --once it does not matter: any run is looked for
+	window := once.Every(max(o.window, time.Millisecond)) // without --once it does not matter: any run is looked for
 	if o.key != "" {
-		window = holdfast.Slot(o.key, max(o.window, time.Millisecond))
+		window = once.Slot(o.key, max(o.window, time.Millisecond))
 	}
-	run, err := client.Once(o.name, window).Last(ctx)
+	run, err := once.New(client, o.name, window).Last(ctx)
 	counts := run.Current || !o.flags.Changed("once")
 	answer := lastRun{Time: time.Now(), Name: o.name, Server: o.servers.Addr(), Key: o.key}
 	text := fmt.Sprintf("no completed run of job %q is known\n", o.name)
@@ -98,7 +99,7 @@ func (o *onceFlags) tell(ctx context.Context, client *holdfast.Client, stdout io
 	case err == nil:
 		answer.Run = job.NewPastRun(run)
 		text = fmt.Sprintf("%s, fence %d, try %d\n", job.DescribeRun(o.name, run), run.Fence, run.Try)
-	case errors.Is(err, holdfast.ErrOnceNone):
+	case errors.Is(err, once.ErrNone):
 		counts = false
 	default:
 		return advised(err, mismatchAdvice("once", err))

@@ -13,6 +13,8 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/barrier"
+	"github.com/holdfast-go/holdfast/latch"
 
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/connect"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/exitcode"
@@ -119,13 +121,13 @@ func (o *partyFlags) exit(ctx context.Context, r *partyReport, err error) *exitc
 	case interrupted(ctx) != nil:
 		r.Outcome = "interrupted"
 		return interrupted(ctx)
-	case errors.Is(err, holdfast.ErrLatchIncomplete):
+	case errors.Is(err, latch.ErrIncomplete):
 		r.Outcome = "incomplete"
 		return &exitcode.Error{Code: exitcode.Broken, Err: err}
-	case errors.Is(err, holdfast.ErrBarrierBroken):
+	case errors.Is(err, barrier.ErrBroken):
 		r.Outcome = "broken"
 		return &exitcode.Error{Code: exitcode.Broken, Err: err}
-	case errors.Is(err, holdfast.ErrLatchReset):
+	case errors.Is(err, latch.ErrReset):
 		r.Outcome = "reset"
 		return &exitcode.Error{Code: exitcode.Broken, Err: err}
 	case errors.Is(err, errNotOpen), errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, holdfast.ErrUnavailable):

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/once"
 
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/connect"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/exitcode"
@@ -189,16 +190,16 @@ func (o *runFlags) lock(l *connect.Locks, option holdfast.Option, wait holdfast.
 }
 
 // onceJob is the job of --once.
-func (o *runFlags) onceJob(l *connect.Locks, wait holdfast.WaitOption) *holdfast.Once {
-	window := holdfast.Every(o.once)
+func (o *runFlags) onceJob(l *connect.Locks, wait holdfast.WaitOption) *once.Job {
+	window := once.Every(o.once)
 	if o.onceKey != "" {
-		window = holdfast.Slot(o.onceKey, o.once)
+		window = once.Slot(o.onceKey, o.once)
 	}
-	options := []holdfast.OnceOption{o.option(), wait}
+	options := []once.Option{o.option(), wait}
 	if o.maxTries != 0 {
-		options = append(options, holdfast.MaxTries(int(o.maxTries)))
+		options = append(options, once.MaxTries(int(o.maxTries)))
 	}
-	return l.Client().Once(o.name, window, options...)
+	return once.New(l.Client(), o.name, window, options...)
 }
 
 func (o *runFlags) patience() job.Wait {

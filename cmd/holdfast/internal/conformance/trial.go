@@ -50,7 +50,7 @@ func newTrial(ctx context.Context, cfg Config, server string, s scenario) (*tria
 	t.ctx, t.cancel = context.WithCancel(ctx)
 	t.rdb = redis.NewClient(&redis.Options{Addr: server})
 	var err error
-	if t.own, err = holdfastgoredis.New(t.rdb, &holdfast.Config{Owner: "holdfast conformance", Logger: slog.New(slog.DiscardHandler)}); err != nil {
+	if t.own, err = holdfastgoredis.New(t.rdb, &holdfast.Config{Identity: "holdfast conformance", Logger: slog.New(slog.DiscardHandler)}); err != nil {
 		return nil, err
 	}
 	switch t.feature {

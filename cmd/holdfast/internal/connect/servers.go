@@ -15,6 +15,7 @@ import (
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/inspect"
 	"github.com/holdfast-go/holdfast/internal/keys"
+	"github.com/holdfast-go/holdfast/quorum"
 
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/exitcode"
 )
@@ -173,7 +174,7 @@ func each[T any](all []*Server, ask func(*Server) T) []T {
 // Locks makes locks on one server, or on a quorum.
 type Locks struct {
 	clients []*holdfast.Client
-	quorum  *holdfast.Quorum // nil if there is one server
+	quorum  *quorum.Quorum // nil if there is one server
 }
 
 // Locks makes clients of the library with this configuration. nodeTimeout is how long a quorum waits for a node in a
@@ -191,7 +192,7 @@ func (s *Servers) Locks(cfg *holdfast.Config, nodeTimeout time.Duration) (*Locks
 		return l, nil
 	}
 	var err error
-	if l.quorum, err = holdfast.NewQuorum(l.clients, &holdfast.QuorumConfig{NodeTimeout: nodeTimeout}); err != nil {
+	if l.quorum, err = quorum.New(l.clients, &quorum.Config{NodeTimeout: nodeTimeout}); err != nil {
 		return nil, exitcode.Configf("%w", err)
 	}
 	return l, nil
@@ -219,27 +220,12 @@ func (l *Locks) Inspector() *inspect.Inspector {
 // Nodes returns the servers of a quorum that hold a lease at the moment.
 func (l *Locks) Nodes(lease *holdfast.Lease) []string { return l.quorum.Nodes(lease) }
 
-// Election returns the election of a name.
-func (l *Locks) Election(name string, opts ...holdfast.ElectionOption) *holdfast.Election {
-	if l.quorum != nil {
-		return l.quorum.Election(name, opts...)
-	}
-	return l.clients[0].Election(name, opts...)
-}
-
 // Admit admits new servers to Strict mode. force ends the quarantine of those that were known.
 func (l *Locks) Admit(ctx context.Context, force bool) error {
-	var to interface {
-		Admit(ctx context.Context) error
-		ForceAdmit(ctx context.Context) error
-	} = l.clients[0]
-	if l.quorum != nil {
-		to = l.quorum
-	}
 	if force {
-		return to.ForceAdmit(ctx)
+		return l.Inspector().ForceAdmit(ctx)
 	}
-	return to.Admit(ctx)
+	return l.Inspector().Admit(ctx)
 }
 
 // CloseTime is how long Close should wait for servers that answer.

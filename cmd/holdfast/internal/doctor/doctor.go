@@ -186,7 +186,7 @@ func (p *probe) locks() (*holdfast.Client, error) {
 		CommandTimeout:    10 * time.Second, // a server that stands still for a while is not a problem yet
 		Logger:            slog.New(slog.DiscardHandler),
 		MaxLocalHandovers: -1,
-		Owner:             "holdfast doctor",
+		Identity:          "holdfast doctor",
 		Prefix:            p.Prefix,
 		RetryTimeout:      time.Second,
 		TTL:               trialTTL,

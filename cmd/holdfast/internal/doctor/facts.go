@@ -144,11 +144,11 @@ func (s *subject) checkPersistence() report.Finding {
 		return report.Persistence.OK("AOF, fsync always: a restart loses nothing that was acknowledged")
 	case aof == "yes" && fsync == "everysec":
 		return report.Persistence.Note("AOF, fsync every second",
-			"a crash of the machine, but not of the server alone, can lose the locks of the last 2 s; the option Fsync prevents that, but each acquire and renewal then takes more than a second",
+			"a crash of the machine, but not of the server alone, can lose the locks of the last 2 s; Durability{Fsync: true} prevents that, but each acquire and renewal then takes more than a second",
 			"appendfsync always, if that is too much")
 	case aof == "yes":
 		return report.Persistence.Warning("AOF, fsync left to the system",
-			"a crash of the machine can lose the locks of the last half minute; with the option Fsync, none is ever granted",
+			"a crash of the machine can lose the locks of the last half minute; with Durability{Fsync: true}, none is ever granted",
 			"CONFIG SET appendfsync everysec, or always")
 	case save != "":
 		return report.Persistence.Warning("RDB snapshots only, save "+strconv.Quote(save), "a crash loses everything since the last snapshot, and "+forgets, remedy)
@@ -228,7 +228,7 @@ func (s *subject) checkReplication() report.Finding {
 	}
 	if need < replicas {
 		return report.Replication.Note(saw, "a master that is replaced continues to grant locks while it keeps a replica, even in Strict mode",
-			fmt.Sprintf("MinReplicas(%d) for locks that must not overlap, or CONFIG SET min-replicas-to-write %d", replicas, replicas))
+			fmt.Sprintf("Durability{Replicas: %d} for locks that must not overlap, or CONFIG SET min-replicas-to-write %d", replicas, replicas))
 	}
 	return report.Replication.OK(saw)
 }

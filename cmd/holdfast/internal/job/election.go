@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/election"
 
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/exitcode"
 )
@@ -18,7 +19,7 @@ type Terms struct {
 }
 
 // InElection campaigns, and runs the job while it leads: for one term after another, as terms says.
-func (r *Run) InElection(ctx context.Context, j *Job, election *holdfast.Election, terms Terms) *exitcode.Error {
+func (r *Run) InElection(ctx context.Context, j *Job, election *election.Election, terms Terms) *exitcode.Error {
 	// A server that cannot be reached now is an error; later, it is an outage to be waited out.
 	if _, err := election.Status(ctx); err != nil {
 		return r.Failure(err)
@@ -64,7 +65,7 @@ func (t Terms) continues(outcome Outcome, code int) bool {
 // and waits until the term is given up.
 type candidate struct {
 	run      *Run
-	election *holdfast.Election
+	election *election.Election
 
 	cancel  context.CancelFunc
 	terms   chan *holdfast.Lease
@@ -77,7 +78,7 @@ type candidate struct {
 }
 
 // newCandidate begins to campaign.
-func newCandidate(ctx context.Context, r *Run, e *holdfast.Election) *candidate {
+func newCandidate(ctx context.Context, r *Run, e *election.Election) *candidate {
 	c := &candidate{run: r, election: e, terms: make(chan *holdfast.Lease), results: make(chan error), over: make(chan struct{})}
 	ctx, c.cancel = context.WithCancel(ctx)
 	go func() {
@@ -105,7 +106,7 @@ func (c *candidate) withdraw() {
 func (c *candidate) resign() {
 	if c.leading {
 		c.leading = false
-		c.results <- holdfast.ErrResign
+		c.results <- election.ErrResign
 	}
 }
 

@@ -35,8 +35,8 @@ func TestAnotherTermFollows(t *testing.T) {
 func TestHoldersAreDescribed(t *testing.T) {
 	since := time.Date(2026, 3, 1, 12, 0, 0, 0, time.Local)
 	zone := since.Format("MST")
-	a := holdfast.Holder{Owner: "alice", PID: 7, Host: "web 1", Since: since.Add(time.Minute), Mode: holdfast.ModeReader, Meta: map[string]string{"job": "b", "a": "x y"}}
-	b := holdfast.Holder{Owner: "bob", Since: since, Mode: holdfast.ModeWriter}
+	a := holdfast.Holder{Identity: "alice", PID: 7, Host: "web 1", Since: since.Add(time.Minute), Mode: holdfast.ModeReader, Meta: map[string]string{"job": "b", "a": "x y"}}
+	b := holdfast.Holder{Identity: "bob", Since: since, Mode: holdfast.ModeWriter}
 	for _, c := range []struct {
 		holders []holdfast.Holder
 		want    string
@@ -44,7 +44,7 @@ func TestHoldersAreDescribed(t *testing.T) {
 		{nil, "a holder that is handing it over"},
 		{[]holdfast.Holder{a}, `alice (shared, pid 7 on "web 1", since 2026-03-01 12:01:00 ` + zone + `, a="x y", job=b)`},
 		{[]holdfast.Holder{a, b}, "bob (exclusive, since 2026-03-01 12:00:00 " + zone + ") and 1 other"},
-		{[]holdfast.Holder{a, {Owner: "carol", Since: since}, a}, "carol (since 2026-03-01 12:00:00 " + zone + ") and 2 others"},
+		{[]holdfast.Holder{a, {Identity: "carol", Since: since}, a}, "carol (since 2026-03-01 12:00:00 " + zone + ") and 2 others"},
 		{[]holdfast.Holder{{}}, "somebody"},
 		{[]holdfast.Holder{{Name: "k\n", Foreign: true}}, `another program (key of k\n)`},
 		{[]holdfast.Holder{{Name: "k", Foreign: true, TTL: -1}}, "another program (key of k, which has no expiry)"},

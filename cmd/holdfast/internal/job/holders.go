@@ -47,8 +47,8 @@ func Describe(h holdfast.Holder, key string) string {
 		return fmt.Sprintf("another program (key %s%s)", printable.Line(key, MaxShown), expiry)
 	}
 	text := "somebody"
-	if h.Owner != "" {
-		text = printable.Word(h.Owner, MaxShown)
+	if h.Identity != "" {
+		text = printable.Word(h.Identity, MaxShown)
 	}
 	var about []string
 	switch h.Mode {
@@ -76,5 +76,5 @@ func Describe(h holdfast.Holder, key string) string {
 
 // DescribeWaiter describes a process that waits for a lock.
 func DescribeWaiter(w holdfast.Waiter) string {
-	return Describe(holdfast.Holder{Owner: w.Owner, Host: w.Host, PID: w.PID, Meta: w.Meta, Since: w.Since}, "")
+	return Describe(holdfast.Holder{Identity: w.Identity, Host: w.Host, PID: w.PID, Meta: w.Meta, Since: w.Since}, "")
 }

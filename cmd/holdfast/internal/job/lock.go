@@ -150,7 +150,7 @@ func (l *Lock) holders(ctx context.Context, refused *holdfast.HeldError) (all []
 		lock = l.Run.Locks.Client().Mutex(refused.Name)
 	}
 	status, err := lock.Status(ctx)
-	unnamed := refused.Holder.Owner == "" && !refused.Holder.Foreign
+	unnamed := refused.Holder.Identity == "" && !refused.Holder.Foreign
 	if err == nil && (l.Kind.Several || unnamed) {
 		return status.Holders, status.Waiting
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/internal/printable"
+	"github.com/holdfast-go/holdfast/quorum"
 
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/connect"
 )
@@ -94,7 +95,7 @@ func nodeError(err error) string {
 
 // quorumFailure says which nodes did not agree, why, and what to do; nil if that is not the error.
 func quorumFailure(err error) error {
-	var quorum *holdfast.QuorumError
+	var quorum *quorum.Error
 	if !errors.As(err, &quorum) {
 		return nil
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/internal/printable"
+	"github.com/holdfast-go/holdfast/once"
 
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/connect"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/console"
@@ -17,7 +18,7 @@ import (
 // OnceLock is the source of the lease of a job that is completed once in a window.
 type OnceLock struct {
 	*Lock
-	MakeOnce func(locks *connect.Locks, wait holdfast.WaitOption) *holdfast.Once
+	MakeOnce func(locks *connect.Locks, wait holdfast.WaitOption) *once.Job
 
 	attempt *attempt // under whose lease the command runs; nil if there is none
 }
@@ -27,7 +28,7 @@ type attempt struct {
 	leases  chan *holdfast.Lease
 	results chan error    // what the function returns
 	over    chan struct{} // closed when Once.Do has returned run and err
-	run     holdfast.Completion
+	run     once.Completion
 	err     error
 }
 
@@ -41,7 +42,7 @@ func (a *attempt) end(result error) {
 var errNotCompleted = errors.New("the command did not succeed")
 
 // completedError says that a job is completed already.
-type completedError struct{ run holdfast.Completion }
+type completedError struct{ run once.Completion }
 
 func (completedError) Error() string { return "the job is completed already" }
 
@@ -82,7 +83,7 @@ func (o *OnceLock) refused(ctx context.Context, err error) *exitcode.Error {
 		r.report.Run = NewPastRun(completed.run)
 		r.tellf("%s; the command was not run", DescribeRun(r.Name, completed.run))
 		return &exitcode.Error{}
-	case errors.Is(err, holdfast.ErrOnceExhausted):
+	case errors.Is(err, once.ErrExhausted):
 		r.report.Outcome = Tries
 		return &exitcode.Error{Code: exitcode.Tries, Err: fmt.Errorf("%w (--max-tries); the command was not run", err)}
 	}
@@ -110,7 +111,7 @@ func (o *OnceLock) complete(lease *holdfast.Lease, lostCode int) (exit *exitcode
 }
 
 // DescribeRun says when a run was completed, and by whom.
-func DescribeRun(name string, run holdfast.Completion) string {
+func DescribeRun(name string, run once.Completion) string {
 	return fmt.Sprintf("job %q was completed at %s by %s (pid %d on %s)", name, run.Time.Local().Format(console.TimeFormat),
-		printable.Word(run.Owner, MaxShown), run.PID, printable.Word(run.Host, MaxShown))
+		printable.Word(run.Identity, MaxShown), run.PID, printable.Word(run.Host, MaxShown))
 }

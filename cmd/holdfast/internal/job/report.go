@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/once"
 
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/lockstatus"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/output"
@@ -51,7 +52,7 @@ const (
 // PastRun is the run that counts for --once.
 type PastRun struct {
 	Completed time.Time `json:"completed"`
-	Owner     string    `json:"owner"`
+	Identity  string    `json:"identity"`
 	Host      string    `json:"host"`
 	PID       int       `json:"pid"`
 	Fence     uint64    `json:"fence"`
@@ -60,8 +61,8 @@ type PastRun struct {
 }
 
 // NewPastRun returns the report of a run.
-func NewPastRun(r holdfast.Completion) *PastRun {
-	return &PastRun{r.Time, r.Owner, r.Host, r.PID, r.Fence, r.Try, r.Here}
+func NewPastRun(r once.Completion) *PastRun {
+	return &PastRun{r.Time, r.Identity, r.Host, r.PID, r.Fence, r.Try, r.Here}
 }
 
 // Holder is a holder of a lock for which so many wait.

@@ -106,7 +106,7 @@ func describeHolder(h holdfast.Holder, now time.Time) string {
 }
 
 func describeWaiter(w holdfast.Waiter, now time.Time) string {
-	parts := []string{who(OwnerOf(holdfast.Holder{Owner: w.Owner}), w.Host, w.PID)}
+	parts := []string{who(OwnerOf(holdfast.Holder{Identity: w.Identity}), w.Host, w.PID)}
 	parts = append(parts, modeOf(w.Mode, w.Permits)...)
 	return strings.Join(append(parts, since(w.Since, now)), ", ")
 }

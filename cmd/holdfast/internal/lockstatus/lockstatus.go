@@ -28,28 +28,28 @@ type Report struct {
 
 // Holder is a holder of a lock.
 type Holder struct {
-	Owner   string            `json:"owner,omitempty"`
-	Host    string            `json:"host,omitempty"`
-	PID     int               `json:"pid,omitempty"`
-	Meta    map[string]string `json:"meta,omitempty"`
-	Mode    holdfast.Mode     `json:"mode,omitempty"`
-	Permits int               `json:"permits,omitempty"`
-	Grant   string            `json:"grant,omitempty"`
-	Fence   uint64            `json:"fence,omitempty"`
-	Since   *time.Time        `json:"since,omitempty"`
-	TTL     *int64            `json:"ttl_ms"` // null: no expiry
-	Foreign bool              `json:"foreign,omitempty"`
+	Identity string            `json:"identity,omitempty"`
+	Host     string            `json:"host,omitempty"`
+	PID      int               `json:"pid,omitempty"`
+	Meta     map[string]string `json:"meta,omitempty"`
+	Mode     holdfast.Mode     `json:"mode,omitempty"`
+	Permits  int               `json:"permits,omitempty"`
+	Grant    string            `json:"grant,omitempty"`
+	Fence    uint64            `json:"fence,omitempty"`
+	Since    *time.Time        `json:"since,omitempty"`
+	TTL      *int64            `json:"ttl_ms"` // null: no expiry
+	Foreign  bool              `json:"foreign,omitempty"`
 }
 
 // Waiter is a process that waits for a lock.
 type Waiter struct {
-	Owner   string            `json:"owner,omitempty"`
-	Host    string            `json:"host,omitempty"`
-	PID     int               `json:"pid,omitempty"`
-	Meta    map[string]string `json:"meta,omitempty"`
-	Mode    holdfast.Mode     `json:"mode,omitempty"`
-	Permits int               `json:"permits,omitempty"`
-	Since   time.Time         `json:"since"`
+	Identity string            `json:"identity,omitempty"`
+	Host     string            `json:"host,omitempty"`
+	PID      int               `json:"pid,omitempty"`
+	Meta     map[string]string `json:"meta,omitempty"`
+	Mode     holdfast.Mode     `json:"mode,omitempty"`
+	Permits  int               `json:"permits,omitempty"`
+	Since    time.Time         `json:"since"`
 }
 
 // NewReport returns the report of a lock. Of a quorum's lock it is not known who waits.
@@ -74,14 +74,14 @@ func NewReport(s holdfast.Status, quorum bool) *Report {
 func NewWaiters(waiters []holdfast.Waiter) []Waiter {
 	all := []Waiter{}
 	for _, w := range waiters {
-		all = append(all, Waiter{Owner: w.Owner, Host: w.Host, PID: w.PID, Meta: w.Meta, Mode: w.Mode, Permits: w.Permits, Since: w.Since})
+		all = append(all, Waiter{Identity: w.Identity, Host: w.Host, PID: w.PID, Meta: w.Meta, Mode: w.Mode, Permits: w.Permits, Since: w.Since})
 	}
 	return all
 }
 
 // NewHolder returns the report of a holder.
 func NewHolder(h holdfast.Holder) Holder {
-	own := Holder{Owner: h.Owner, Host: h.Host, PID: h.PID, Meta: h.Meta, Mode: h.Mode, Permits: h.Permits, Grant: h.Grant, Fence: h.Fence, Foreign: h.Foreign}
+	own := Holder{Identity: h.Identity, Host: h.Host, PID: h.PID, Meta: h.Meta, Mode: h.Mode, Permits: h.Permits, Grant: h.Grant, Fence: h.Fence, Foreign: h.Foreign}
 	if !h.Since.IsZero() {
 		own.Since = &h.Since
 	}
@@ -189,10 +189,10 @@ func OwnerOf(h holdfast.Holder) string {
 	switch {
 	case h.Foreign:
 		return "(another program)"
-	case h.Owner == "":
+	case h.Identity == "":
 		return "(unknown)"
 	}
-	return printable.Word(h.Owner, maxOwner)
+	return printable.Word(h.Identity, maxOwner)
 }
 
 // GrantOf says by which grant a holder has the lock.

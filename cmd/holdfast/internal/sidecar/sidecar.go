@@ -11,13 +11,14 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/election"
 
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/console"
 )
 
 // Sidecar is a candidate. Its exported fields are set before Run.
 type Sidecar struct {
-	Election *holdfast.Election
+	Election *election.Election
 	Server   string // names the server, without credentials
 	Key      string // of the leader's lock
 	Hosts    []string

@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/holdfast-go/holdfast/election"
 	"github.com/holdfast-go/holdfast/holdfasttest"
 
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/console"
@@ -19,7 +20,7 @@ import (
 // begin runs a candidate, whose listener nobody connects to, and returns how to end it.
 func begin(t *testing.T, client *holdfasttest.Client, drain time.Duration) (s *Sidecar, end func()) {
 	t.Helper()
-	s = &Sidecar{Election: client.Election("office"), Server: "here", Key: "key", Drain: drain, Console: console.New(io.Discard, console.Normal)}
+	s = &Sidecar{Election: election.New(client.Mutex("office")), Server: "here", Key: "key", Drain: drain, Console: console.New(io.Discard, console.Normal)}
 	ctx, cancel := context.WithCancel(t.Context())
 	over := make(chan error, 1)
 	go func() { over <- s.Run(ctx, &nobody{closed: make(chan struct{})}) }()

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/barrier"
+	"github.com/holdfast-go/holdfast/latch"
 	"github.com/holdfast-go/holdfast/tests/internal/history"
 )
 
@@ -89,14 +91,14 @@ func (r *routine) end(ctx context.Context, s Step, err error) Step {
 
 // answerOf takes the library at its word: a request may have been carried out only if the error is ErrAmbiguous.
 func answerOf(err error) Answer {
-	var incomplete *holdfast.LatchIncompleteError
-	var broken *holdfast.BarrierBrokenError
+	var incomplete *latch.IncompleteError
+	var broken *barrier.BrokenError
 	switch {
 	case errors.As(err, &incomplete):
 		return Answer{Outcome: Incomplete, Missing: incomplete.Missing}
 	case errors.As(err, &broken):
 		return Answer{Outcome: Broken, Phase: broken.Phase, Died: broken.Died}
-	case errors.Is(err, holdfast.ErrLatchReset):
+	case errors.Is(err, latch.ErrReset):
 		return Answer{Outcome: Anew}
 	case errors.Is(err, holdfast.ErrLost):
 		return Answer{Outcome: Lost}
@@ -108,8 +110,8 @@ func answerOf(err error) Answer {
 	return Answer{Outcome: Undone}
 }
 
-func (r *routine) latch(w Want) *holdfast.Latch {
-	return r.part.library().Latch(w.Name, w.Parties, w.option())
+func (r *routine) latch(w Want) *latch.Latch {
+	return latch.New(r.part.library().Client, w.Name, w.Parties, w.option())
 }
 
 func (r *routine) countDown(ctx context.Context, w Want) error {
@@ -179,8 +181,8 @@ func (r *routine) helper(w Want, over context.Context, do func(*routine)) *sync.
 // party is a party of a latch or a barrier.
 type party struct {
 	*holdfast.Lease
-	latch   *holdfast.LatchParty
-	barrier *holdfast.BarrierParty
+	latch   *latch.Party
+	barrier *barrier.Party
 
 	joined Step
 	attempts
@@ -195,10 +197,10 @@ func (r *routine) join(ctx context.Context, w Want) (p party, err error) {
 			p.Lease = p.latch.Lease()
 		}
 	} else {
-		barrier := r.part.library().Barrier(w.Name, w.Parties, w.option())
-		join := barrier.Join
+		theBarrier := barrier.New(r.part.library().Client, w.Name, w.Parties, w.option())
+		join := theBarrier.Join
 		if w.Try {
-			join = barrier.TryJoin
+			join = theBarrier.TryJoin
 		}
 		if p.barrier, err = join(ctx); err == nil {
 			p.Lease = p.barrier.Lease()

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/election"
+	"github.com/holdfast-go/holdfast/once"
 	"github.com/holdfast-go/holdfast/tests/internal/history"
 )
 
@@ -54,14 +56,14 @@ func (r *routine) job(ctx context.Context, w Want, slot string) error {
 	p := r.part
 	c := Call{ID: p.calls.Add(1), Process: pid, Goroutine: r.number, Name: w.Name, Slot: slot, Window: w.Window}
 	a := r.ask(w)
-	window := holdfast.Every(w.Window)
+	window := once.Every(w.Window)
 	if slot != "" {
-		window = holdfast.Slot(slot, time.Hour)
+		window = once.Slot(slot, time.Hour)
 	}
-	once := p.library().Once(w.Name, window, optionsOf[holdfast.OnceOption](w)...)
-	do := once.Do
+	theJob := once.New(p.library().Client, w.Name, window, optionsOf[once.Option](w)...)
+	do := theJob.Do
 	if w.Try {
-		do = once.TryDo
+		do = theJob.TryDo
 	}
 	run, err := do(ctx, func(_ context.Context, lease *holdfast.Lease) (string, error) {
 		c.Fence, c.Result, c.Held = lease.Fence(), fmt.Sprint(pid, " ", c.ID), history.Now()
@@ -103,12 +105,12 @@ func (r *routine) job(ctx context.Context, w Want, slot string) error {
 func (r *routine) lead(ctx context.Context, w Want) error {
 	p := r.part
 	a := r.ask(w)
-	election := p.library().Election(w.Name, optionsOf[holdfast.ElectionOption](w)...)
-	err := election.Run(ctx, func(_ context.Context, term *holdfast.Lease) error {
+	theElection := election.New(p.library().Mutex(w.Name, optionsOf[holdfast.MutexOption](w)...))
+	err := theElection.Run(ctx, func(_ context.Context, term *holdfast.Lease) error {
 		r.use(w, a, term)
 		a = r.ask(w)
 		if !p.isDraining() && r.chance(50) {
-			return holdfast.ErrResign
+			return election.ErrResign
 		}
 		return nil
 	})

@@ -11,6 +11,8 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/holdfastgoredis"
+	"github.com/holdfast-go/holdfast/inspect"
+	"github.com/holdfast-go/holdfast/quorum"
 	"github.com/holdfast-go/holdfast/tests/internal/options"
 )
 
@@ -21,12 +23,12 @@ type library struct {
 	connections      []*redis.Client
 
 	mu      sync.Mutex
-	quorums map[time.Duration]*holdfast.Quorum // by node timeout
+	quorums map[time.Duration]*quorum.Quorum // by node timeout
 }
 
 // Open opens the locks of this library.
 func Open(s Setting) (Locks, error) {
-	l := &library{quorums: map[time.Duration]*holdfast.Quorum{}}
+	l := &library{quorums: map[time.Duration]*quorum.Quorum{}}
 	addresses := s.Nodes
 	if addresses == nil {
 		addresses = []string{s.Addr}
@@ -51,13 +53,13 @@ func Open(s Setting) (Locks, error) {
 }
 
 // quorum returns the quorum of all nodes with that node timeout.
-func (l *library) quorum(nodeTimeout time.Duration) (*holdfast.Quorum, error) {
+func (l *library) quorum(nodeTimeout time.Duration) (*quorum.Quorum, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if known := l.quorums[nodeTimeout]; known != nil {
 		return known, nil
 	}
-	made, err := holdfast.NewQuorum(l.clients, &holdfast.QuorumConfig{NodeTimeout: nodeTimeout})
+	made, err := quorum.New(l.clients, &quorum.Config{NodeTimeout: nodeTimeout})
 	if err == nil {
 		l.quorums[nodeTimeout] = made
 	}
@@ -67,13 +69,13 @@ func (l *library) quorum(nodeTimeout time.Duration) (*holdfast.Quorum, error) {
 // Admit admits empty servers to the strict mode, so that they grant locks.
 func (l *library) Admit(ctx context.Context) error {
 	if len(l.clients) == 1 {
-		return l.Client.Admit(ctx)
+		return inspect.New(l.Client).Admit(ctx)
 	}
 	q, err := l.quorum(0)
 	if err != nil {
 		return err
 	}
-	return q.Admit(ctx)
+	return inspect.NewQuorum(q).Admit(ctx)
 }
 
 // Close closes all clients at once, since a lease of several nodes ends when most of them do.
@@ -101,7 +103,7 @@ func (w *Want) option() holdfast.Option {
 
 // optionsOf returns the options of a kind of lock that is waited for, in the queue or by polling.
 func optionsOf[Kind any](w Want) []Kind {
-	all := []holdfast.PollOption{w.option()}
+	all := []holdfast.WaitOption{w.option()}
 	if w.Poll > 0 {
 		all = append(all, holdfast.Poll(w.Poll))
 	}
@@ -135,7 +137,7 @@ func (l *library) lock(w Want) (*holdfast.Lock, error) {
 		if err != nil {
 			return nil, err
 		}
-		return q.Mutex(w.Name, optionsOf[holdfast.QuorumOption](w)...), nil
+		return q.Mutex(w.Name, optionsOf[quorum.Option](w)...), nil
 	}
 	switch {
 	case w.Redisson:

@@ -101,10 +101,10 @@ func (w *worker) serve(ctx context.Context, open Opener) error {
 	}
 	defer w.rdb.Close()
 	w.locks, err = holdfastgoredis.New(w.rdb, &holdfast.Config{
-		Logger: slog.New(slog.DiscardHandler), // the demo is about locks, not about the server
-		Prefix: w.Prefix,
-		Owner:  "worker " + strconv.Itoa(w.Worker),
-		TTL:    w.TTL,
+		Logger:   slog.New(slog.DiscardHandler), // the demo is about locks, not about the server
+		Prefix:   w.Prefix,
+		Identity: "worker " + strconv.Itoa(w.Worker),
+		TTL:      w.TTL,
 	})
 	if err != nil {
 		return err

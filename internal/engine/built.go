@@ -1,0 +1,186 @@
+package engine
+
+import (
+	"context"
+	"time"
+
+	"github.com/holdfast-go/holdfast/internal/codec"
+	"github.com/holdfast-go/holdfast/internal/exec"
+	"github.com/holdfast-go/holdfast/internal/keys"
+)
+
+// This file is what the packages use of the engine that build on locks: once, election, latch and barrier.
+
+// Job returns the lock under which the job of that name runs.
+//
+// A request that is under way when a run ends must not take effect for the next run, which would have the same token if the lock were
+// passed on within the process.
+func (c *Client) Job(name string, opts ...Option) *Target {
+	given := []Option{func(s *settings) { s.apart, s.seenAs = true, SeenAsOnce }}
+	return c.Mutex(name, append(given, opts...)...)
+}
+
+// Electoral is a lock that can choose leaders.
+type Electoral interface {
+	Lock
+	// AsElection returns the lock whose holders lead.
+	AsElection() Electorate
+}
+
+// Electorate is a lock whose holders lead.
+type Electorate interface {
+	Lock
+	Ready(ctx context.Context) error
+	// MayPass reports whether trying again may help after an error that matches ErrUnavailable.
+	MayPass(err error) bool
+	// Announce makes watchers look, in the background.
+	Announce()
+	// Differ reports whether two holders are two leaders, or two terms.
+	Differ(a, b *Holder) bool
+	// Follow returns what waits for a reason to look at the lock again.
+	Follow() (Follower, error)
+	Closing() <-chan struct{}
+}
+
+// Follower waits for a reason to look at a lock again. seen says that the latest look was answered; what it found may change after
+// ttl, unless that is negative.
+type Follower interface {
+	Wait(ctx context.Context, seen bool, ttl time.Duration) error
+	Leave()
+}
+
+func asElection(s *settings) { s.apart, s.seenAs = true, SeenAsElection }
+
+// AsElection implements Electoral.
+func (l *Target) AsElection() Electorate { return l.With(asElection) }
+
+// Ready returns an error if the lock cannot be used, before any I/O if possible. It connects to the server.
+func (l *Target) Ready(ctx context.Context) error { return l.ready(ctx) }
+
+// MayPass implements Electorate.
+func (l *Target) MayPass(error) bool { return true }
+
+// Announce drops its errors: watchers look from time to time anyway.
+func (l *Target) Announce() {
+	channel := l.c.watchChannelOf(l).Name
+	l.c.tasks.Run(func() {
+		_, _ = exec.Try(context.Background(), l.c.server, l.c.cfg.CommandTimeout, func(ctx context.Context) (answer[codec.AnnounceReply], error) {
+			return askOnce(ctx, l.c, request{op: "announce", lock: l}, &codec.Announce{Lock: l.ref(), Channel: channel})
+		})
+	})
+}
+
+// Differ implements Electorate.
+func (l *Target) Differ(a, b *Holder) bool { return a.Grant != b.Grant || a.Foreign != b.Foreign }
+
+// Follow implements Electorate.
+func (l *Target) Follow() (Follower, error) {
+	w, err := l.Watch()
+	if err != nil {
+		return nil, err
+	}
+	return w, nil
+}
+
+// Closing implements Electorate.
+func (l *Target) Closing() <-chan struct{} { return l.c.closing }
+
+// AsElection implements Electoral. Watchers watch the first of the locks.
+func (l *multi) AsElection() Electorate {
+	own := *l
+	own.parts = make([]*Target, len(l.parts))
+	for i, p := range l.parts {
+		own.parts[i] = p.With(asElection)
+	}
+	if len(own.parts) > 0 {
+		own.set = own.parts[0].set
+	}
+	return &electedMulti{own}
+}
+
+// electedMulti is a multi whose holders lead.
+type electedMulti struct{ multi }
+
+func (l *electedMulti) Ready(ctx context.Context) error { return l.ready(ctx) }
+func (l *electedMulti) MayPass(error) bool              { return true }
+func (l *electedMulti) Announce()                       { l.parts[0].Announce() }
+func (l *electedMulti) Differ(a, b *Holder) bool        { return l.parts[0].Differ(a, b) }
+func (l *electedMulti) Follow() (Follower, error)       { return l.parts[0].Follow() }
+func (l *electedMulti) Closing() <-chan struct{}        { return l.c.closing }
+
+// Keys returns the lock's keys.
+func (l *Target) Keys() keys.Set { return l.keys }
+
+// Ref returns the lock as requests name it.
+func (l *Target) Ref() codec.Lock { return l.ref() }
+
+// Flags returns the flags of requests about the lock.
+func (l *Target) Flags() codec.Flags { return l.flags() }
+
+// Parties returns how many parties a latch or barrier has.
+func (l *Target) Parties() int { return l.set.limit }
+
+// Info returns what describes the lock's holder on the server.
+func (l *Target) Info() string { return l.set.info }
+
+// HolderName returns the name of the lock's holder.
+func (l *Target) HolderName() string { return l.set.owner }
+
+// Missing returns the error of a lease that, by that word of a reply, the server no longer knows.
+func (l *Target) Missing(word codec.Word) error { return l.missing(word) }
+
+// Malformed returns the error of a reply that makes no sense.
+func (l *Target) Malformed(op string) error { return l.malformed(op) }
+
+// CheckNesting returns ErrDeadlock if an acquire would wait for a lease that ctx carries.
+func (l *Target) CheckNesting(ctx context.Context) error {
+	_, err := l.outer(ctx)
+	return err
+}
+
+// AskingBy returns the context for a request that has to be answered by end, unless end is zero.
+func (l *Target) AskingBy(ctx context.Context, end time.Time) (context.Context, context.CancelFunc) {
+	return l.c.asking(ctx, end)
+}
+
+// Unanswered returns the error of an acquire whose time to wait passed before the server had answered.
+func (l *Target) Unanswered(err error) error { return l.c.unanswered(l.name(), err) }
+
+// Enter begins a call that Client.Close waits for. The caller calls End on the result.
+func (l *Target) Enter() *exec.Tasks { return l.c.enter() }
+
+// IsClosing reports whether the client closes.
+func (l *Target) IsClosing() bool { return l.c.isClosing() }
+
+// Go runs f in the background. Client.Close waits for it.
+func (l *Target) Go(f func()) { l.c.tasks.Run(f) }
+
+// Host returns the name of this machine, as that of the lock's holder.
+func (l *Target) Host() string { return l.c.host }
+
+// TokenOf returns the token of a lease of one lock.
+func TokenOf(lease Lease) string { return lease.(*holdLease).g.attempt.token() }
+
+// Ask sends a request about the lock until it is answered. A durable one counts only once it is as durable as the lock.
+func Ask[R any](ctx context.Context, l *Target, op string, durable bool, q codec.Request[R]) (R, error) {
+	// What is wrong with a job's record is not explained by the lock.
+	a, _, err := ask(ctx, l.c, request{op: op, lock: l, durable: durable, unexplained: l.set.seenAs == SeenAsOnce}, q)
+	return a.reply, err
+}
+
+// Change sends a request that takes effect once, however many copies of it are sent: see askOf.
+func Change[R interface{ Is(codec.Word) bool }](ctx context.Context, l *Target, op string, compose func(id string, notAfter int64) codec.Request[R]) (R, error) {
+	return askOf(ctx, request{op: op, lock: l, durable: true}, compose)
+}
+
+// MayPass reports whether a waiter should go on after an error of a request.
+func MayPass(err error) bool { return exec.Passing(exec.KindOf(err)) }
+
+// EndedBy returns the error of a call that over ended: with ctx, if that has ended, and with what the server, which was asked last,
+// had failed.
+func EndedBy(ctx context.Context, over, failure error) error {
+	if ctx.Err() == nil {
+		return over
+	}
+	return exec.EndedBy(ctx, failure)
+}

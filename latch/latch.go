@@ -1,0 +1,211 @@
+// Package latch has a count of parties that have something to do before others go on, on all machines.
+package latch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/access"
+	"github.com/holdfast-go/holdfast/internal/codec"
+	"github.com/holdfast-go/holdfast/internal/engine"
+	"github.com/holdfast-go/holdfast/internal/option"
+	"github.com/holdfast-go/holdfast/internal/printable"
+)
+
+// Latch is a count of parties that have something to do before others go on. It begins with the number of parties, each
+// party lowers it by one, and waiters go on when it is 0. It stays so until Reset begins it anew, Delete removes it, or
+// nobody has used it for a day.
+//
+// A party either calls CountDown, or registers first. A registered party has a lease: if its process dies, nobody waits for
+// it for longer than that.
+type Latch struct {
+	handle
+	lock *engine.Target // whose holders are the registered parties
+}
+
+type handle = printable.Handle[printable.Named]
+
+// Option is an option of the leases of registered parties.
+type Option = option.Latch
+
+// New returns the latch of that name, which opens when that many parties have counted down: 1 to 1,000,000. Programs that
+// use it say the same number, or get holdfast.ErrMismatch. Nothing is sent.
+func New(locks *holdfast.Client, name string, parties int, opts ...Option) *Latch {
+	c := access.Client(locks)
+	lock := c.Engine.Latch(name, parties, option.Resolve(option.Set{Given: c.Durable}, opts).Given...)
+	return &Latch{printable.Name("latch.Latch", lock), lock}
+}
+
+// What happened to a latch. Test for these with errors.Is.
+var (
+	// ErrIncomplete says that a latch is open, but that some of its parties never counted down. errors.As with *IncompleteError
+	// tells how many.
+	ErrIncomplete = errors.New("holdfast: latch is open, but a party did not count down")
+	// ErrReset says that a latch was begun anew while it was waited for.
+	ErrReset = errors.New("holdfast: latch was reset")
+)
+
+// IncompleteError says that a latch is open though parties never counted down: they had registered, and left or died.
+// It matches ErrIncomplete.
+type IncompleteError struct {
+	Name    string
+	Missing int // how many never counted down
+	Parties int
+}
+
+func (e *IncompleteError) Error() string {
+	return fmt.Sprintf("holdfast: latch %q is open, but %d of %d parties never counted down: they left or died", e.Name, e.Missing, e.Parties)
+}
+
+// Is makes an IncompleteError match ErrIncomplete.
+func (e *IncompleteError) Is(target error) bool { return target == ErrIncomplete }
+
+// Wait waits until the count is 0. It returns nil when all parties have counted down; an *IncompleteError, which matches
+// ErrIncomplete, when the count is 0, but some registered party left or died before it counted down; and ErrReset
+// when the count began anew before it was 0: by Reset, or because the server has lost it.
+//
+// It is notified when the count is 0, and looks for itself when a party may have died, and every 30 s, since notifications
+// can be lost. Other errors are those of holdfast.Lock.Acquire. It leaves nothing behind.
+func (l *Latch) Wait(ctx context.Context) error {
+	defer l.lock.Enter().End()
+	if err := l.lock.Ready(ctx); err != nil {
+		return access.Error(err)
+	}
+	w, err := l.lock.Watch()
+	if err != nil {
+		return access.Error(err)
+	}
+	defer w.Leave()
+	var since int64
+	for {
+		now, err := l.look(ctx, since)
+		switch {
+		case err == nil && (now.Word == codec.Reset || now.Word == codec.CountIs && now.Since != since && since != 0):
+			return fmt.Errorf("%w: %.64q", ErrReset, l.Name())
+		case err == nil && now.Left == 0 && now.Missing > 0:
+			return &IncompleteError{Name: l.Name(), Missing: now.Missing, Parties: l.lock.Parties()}
+		case err == nil && now.Left == 0:
+			return nil
+		case err != nil && (since == 0 || ctx.Err() != nil || !engine.MayPass(err)):
+			return access.Error(err)
+		case err == nil:
+			since = now.Since
+		}
+		if over := w.Wait(ctx, err == nil, now.TTL); over != nil {
+			return access.Error(engine.EndedBy(ctx, over, err))
+		}
+	}
+}
+
+// look asks about the count that began at since or, if since is 0, about the current one.
+func (l *Latch) look(ctx context.Context, since int64) (codec.LatchReply, error) {
+	return engine.Ask(ctx, l.lock, "inspect", false, &codec.LookAtLatch{Lock: l.lock.Ref(), Parties: l.lock.Parties(), Since: since})
+}
+
+// CountDown lowers the count by one, for a party that has not registered. At 0 it stays 0. If all the parties that are left
+// have registered, it returns holdfast.ErrHeld: they count down themselves.
+//
+// It counts once, however often the request has to be sent; once begun it goes on when ctx ends, for as long as
+// Config.RetryTimeout. After holdfast.ErrAmbiguous it may count all the same, until RetryTimeout, CommandTimeout and a second later.
+// Other errors are those of holdfast.Lock.TryAcquire.
+func (l *Latch) CountDown(ctx context.Context) error {
+	if err := l.lock.Ready(ctx); err != nil {
+		return access.Error(err)
+	}
+	reply, err := engine.Change(ctx, l.lock, "count down", func(id string, notAfter int64) codec.Request[codec.CountReply] {
+		return &codec.CountDown{Lock: l.lock.Ref(), ID: id, Parties: l.lock.Parties(), NotAfter: notAfter}
+	})
+	if err == nil && reply.Word == codec.Taken {
+		return fmt.Errorf("%w: latch %.64q: the remaining parties, %d, have all registered and count down themselves", holdfast.ErrHeld, l.Name(), reply.Left)
+	}
+	return access.Error(err)
+}
+
+// Register makes the caller a party with a lease, without waiting, so that a crash does not keep waiters longer than its
+// TTL. If no party is left that has neither registered nor counted down, it returns holdfast.ErrHeld. Other errors are those of
+// holdfast.Lock.TryAcquire.
+//
+// If the lease ends in another way than by Party.CountDown, the count is lowered, too, so that nobody waits for it;
+// but waiters get ErrIncomplete. So leave in a defer:
+//
+//	party, err := latch.Register(ctx)
+//	if err != nil {
+//		return err
+//	}
+//	defer party.Leave(ctx)
+//	if err := work(party.Lease().Context(ctx)); err != nil {
+//		return err
+//	}
+//	return party.CountDown(ctx)
+func (l *Latch) Register(ctx context.Context) (*Party, error) {
+	lease, err := l.asLock().TryAcquire(ctx)
+	if errors.Is(err, holdfast.ErrHeld) {
+		return nil, fmt.Errorf("%w: latch %.64q: all remaining parties have registered", holdfast.ErrHeld, l.Name())
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &Party{printable.NewHandle(lease)}, nil
+}
+
+func (l *Latch) asLock() *holdfast.Lock { return access.NewLock(l.lock, 0).(*holdfast.Lock) }
+
+// Count returns how many parties are left. 0: the latch is open.
+func (l *Latch) Count(ctx context.Context) (int, error) {
+	if err := l.lock.Ready(ctx); err != nil {
+		return 0, access.Error(err)
+	}
+	now, err := l.look(ctx, 0)
+	return now.Left, access.Error(err)
+}
+
+// Reset begins the count anew, whatever it was. Waiters of a count that was not 0 get ErrReset, others go on. Registered
+// parties lose their leases (holdfast.LossSuperseded); each learns of it from its next renewal, or when it counts down. However often
+// the request has to be sent, it resets once. Its errors are those of CountDown.
+func (l *Latch) Reset(ctx context.Context) error { return l.reset(ctx, "reset", l.lock.Parties()) }
+
+// Delete removes the latch from the server, where it would stay until nobody had used it for a day. Whoever uses its name
+// next begins a count, with as many parties as it says. For waiters and registered parties it is as Reset, whose errors it
+// has; the parties' reason is holdfast.LossDeleted. What waiters have to be told stays for a minute.
+func (l *Latch) Delete(ctx context.Context) error { return l.reset(ctx, "delete", 0) }
+
+// reset begins the count anew with that many parties, or deletes the latch if there are none.
+func (l *Latch) reset(ctx context.Context, op string, parties int) error {
+	if err := l.lock.Ready(ctx); err != nil {
+		return access.Error(err)
+	}
+	_, err := engine.Change(ctx, l.lock, op, func(id string, notAfter int64) codec.Request[codec.ResetReply] {
+		return &codec.ResetLatch{Lock: l.lock.Ref(), ID: id, Parties: parties, NotAfter: notAfter}
+	})
+	return access.Error(err)
+}
+
+// Name returns the latch's name.
+func (l *Latch) Name() string { return l.lock.Name() }
+
+// Status says which parties have registered and not counted down yet, and how many are left. It changes nothing.
+func (l *Latch) Status(ctx context.Context) (holdfast.Status, error) { return l.asLock().Status(ctx) }
+
+// Party is a registered party of a latch.
+type Party struct {
+	partyHandle
+}
+
+type partyHandle = printable.Handle[*holdfast.Lease]
+
+// CountDown lowers the latch's count, once, and ends the lease as Lease.Release does, whose errors it has. It counts once,
+// however often the request has to be sent, or the method is called. It returns a *holdfast.LostError if the lease was lost, and
+// holdfast.ErrReleased after Leave: the party is then a missing one. After another error it may count or not; Leave, which may be
+// called then, tries to count it, too.
+func (p *Party) CountDown(ctx context.Context) error {
+	return access.ErrorOf(p.Lease(), engine.CountDown(ctx, access.Lease(p.Lease())))
+}
+
+// Leave ends the lease without counting down: waiters get ErrIncomplete. After CountDown it does nothing. Its errors
+// are those of holdfast.Lease.Release.
+func (p *Party) Leave(ctx context.Context) error { return p.Lease().Release(ctx) }
+
+// Lease returns the party's lease.
+func (p *Party) Lease() *holdfast.Lease { return printable.Of(p.partyHandle) }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/election"
+	"github.com/holdfast-go/holdfast/once"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
 	"github.com/holdfast-go/holdfast/tests/internal/options"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
@@ -162,4 +163,31 @@ func grantedAfter(t *testing.T, what string, fence uint64, losing time.Time) {
 	if d := time.UnixMicro(int64(fence)).Sub(losing.Truncate(time.Millisecond)); d < term {
 		t.Errorf("%s: granted %s after the loss, within the quarantine of %s", what, d, term)
 	}
+}
+
+// Fault: The lock of a job's run is lost with the server's data, in Strict mode. The run does not count, and the next
+// one waits for the end of the quarantine.
+func TestStrictJobsAfterALossOfData(t *testing.T) {
+	long(t)
+	t.Parallel()
+	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
+		c := b.Client(t, strict(term))
+		initialise(t, c)
+		job := once.New(c, "j", once.Slot("monday", time.Hour))
+		var losing time.Time
+		run, err := job.Do(t.Context(), func(context.Context, *holdfast.Lease) (string, error) {
+			losing = time.Now()
+			do(t, b.Server, "FLUSHALL")
+			return "done", nil
+		})
+		if err == nil || run.Here {
+			t.Errorf("a run that lost its lock: %+v, %v", run, err)
+		}
+		other := once.New(b.Client(t, strict(term)), "j", once.Slot("monday", time.Hour))
+		run, err = other.Do(t.Context(), func(context.Context, *holdfast.Lease) (string, error) { return "done", nil })
+		if err != nil || !run.Here {
+			t.Errorf("the next run: %+v, %v", run, err)
+		}
+		grantedAfter(t, "the next run", run.Fence, losing)
+	})
 }

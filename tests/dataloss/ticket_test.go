@@ -122,3 +122,44 @@ func TestMinReplicasHoldsForTickets(t *testing.T) {
 		}
 	})
 }
+
+// Fault: A Strict server comes back from an older file, with the lock as it was before its adoption. The ticket
+// cannot be used again before the adopter's lease is over.
+func TestStrictTicketsAreNotUsedTwice(t *testing.T) {
+	t.Parallel()
+	eachServer(t, func(t *testing.T, bin server.Binary) {
+		s := server.Start(t, bin, server.Conf("appendonly", "yes"), server.Conf("appendfsync", "always"))
+		b := &backend.Backend{Name: bin.Name, Server: s}
+		const longest = 20 * time.Second
+		c, other := b.Client(t, strict(longest)), b.Client(t, strict(longest))
+		initialise(t, c)
+		ticket := detach(t, backend.Acquire(t, c.Mutex("a")), longest)
+		copyAOF(t, s)
+		heir, err := c.Adopt(t.Context(), ticket, holdfast.NoRenew())
+		if err != nil {
+			t.Fatal(err)
+		}
+		over := heir.Deadline()
+		s.Kill()
+		restoreAOF(t, s)
+		s.Restart()
+		for {
+			second, err := other.Adopt(t.Context(), ticket)
+			switch {
+			case err == nil && heir.Err() == nil:
+				t.Fatalf("%s and %s are held at once", heir, second)
+			case err == nil:
+				backend.Release(t, second)
+				return
+			case errors.Is(err, holdfast.ErrLost): // it has expired in quarantine
+				if time.Now().Before(over) {
+					t.Errorf("before the lease was over: %v", err)
+				}
+				return
+			case !errors.Is(err, holdfast.ErrUnavailable):
+				t.Fatal(err)
+			}
+			time.Sleep(200 * time.Millisecond)
+		}
+	})
+}

@@ -370,6 +370,16 @@ func TestSharesThatMoveToAnotherClock(t *testing.T) {
 		refused(writer, "it was renewed")
 		backend.Release(t, lease)
 
+		// A move to another clock is a jump of the clock: the fence shows which holder is late.
+		reader, writer = locks("ahead", 10*time.Minute)
+		lease = backend.Acquire(t, reader)
+		moves("ahead", 11*time.Minute)
+		next := backend.Acquire(t, writer)
+		if next.Fence() <= lease.Fence() {
+			t.Errorf("fence %d follows %d", next.Fence(), lease.Fence())
+		}
+		backend.Release(t, next)
+
 		reader, writer = locks("behind", 5*time.Minute)
 		_ = backend.Acquire(t, reader)
 		moves("behind", -10*time.Minute)

@@ -168,9 +168,18 @@ func TestBusyScript(t *testing.T) {
 			_, err := b.Server.Do("GET", "x")
 			return err != nil && strings.HasPrefix(err.Error(), "BUSY")
 		})
+		begun := time.Now()
 		_, err = c.Mutex("a").Acquire(t.Context())
 		if !backend.HasCode(err, "BUSY") || errors.Is(err, holdfast.ErrHeld) {
 			t.Errorf("Acquire: %v", err)
+		}
+		if d := time.Since(begun); d < cfg.RetryTimeout/2 {
+			t.Errorf("gave up after %s", d)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer cancel()
+		if _, err := c.Mutex("a").Acquire(ctx); !backend.HasCode(err, "BUSY") && !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("Acquire within a context: %v", err)
 		}
 		waiting := make(chan error, 1)
 		go func() {

@@ -226,6 +226,22 @@ func TestManyAreCancelledInSilence(t *testing.T) {
 				for i := range locks {
 					release(t, acquire(t, other.Mutex(fmt.Sprint(i))))
 				}
+				d.hangs.Store(true)
+				for _, l := range locks {
+					ctx, cancel := context.WithCancel(t.Context())
+					go func() {
+						_, _ = l.Acquire(ctx)
+					}()
+					time.Sleep(time.Millisecond)
+					cancel()
+				}
+				began := time.Now()
+				if err := c.Close(context.Background()); err != nil {
+					t.Error(err)
+				}
+				if took := time.Since(began); took > 5*time.Second {
+					t.Errorf("Close takes %s", took)
+				}
 			})
 		})
 	}

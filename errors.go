@@ -9,7 +9,7 @@ import (
 	"github.com/holdfast-go/holdfast/internal/engine"
 	"github.com/holdfast-go/holdfast/internal/exec"
 	"github.com/holdfast-go/holdfast/internal/printable"
-	"github.com/holdfast-go/holdfast/internal/quorum"
+	"github.com/holdfast-go/holdfast/internal/voting"
 )
 
 // What happened to a lock. Test for these with errors.Is.
@@ -244,7 +244,7 @@ func translate(err error) (_ error, changed bool) {
 		return &reworded{e.Error(), []error{ErrNotOwner, &HeldError{e.Name, holder(e.Holder)}}}, true
 	case *engine.LostError:
 		return &LostError{Name: e.Name, Reason: LossReason(e.Reason), By: e.By, Note: e.Note, Err: leave(e.Err)}, true
-	case *quorum.Error:
+	case *voting.Error:
 		return access.QuorumError(e), true
 	case *exec.Failure:
 		return newServerError(e), true

@@ -78,7 +78,7 @@ func _(client *holdfast.Client, nodes *quorum.Quorum) {
 	for line, u := range uses {
 		name, method := "holdfast."+u.kind+"Option", "fits"+u.kind
 		if elsewhere := strings.ToLower(u.kind); u.kind != "" && strings.HasPrefix(u.constructor, elsewhere+".") || u.kind == "Quorum" {
-			name, method = "option."+u.kind, "Fits"+u.kind
+			name, method = elsewhere+".Option", "Fits"+u.kind
 		}
 		want := strings.Contains(" "+u.kinds+" ", " "+u.kind+" ")
 		if u.kind == "" { // it takes those that fit all

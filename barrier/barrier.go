@@ -27,8 +27,8 @@ type Barrier struct {
 
 type handle = printable.Handle[printable.Named]
 
-// Option is an option of the parties' leases.
-type Option = option.Barrier
+// Option is an option of the parties' leases: one of package holdfast that fits, such as TTL.
+type Option interface{ option.Barrier }
 
 // New returns the barrier of that name, where that many parties wait for each other: 1 to 10,000. Programs that use it at
 // the same time say the same number, or get holdfast.ErrMismatch. Nothing is sent.

@@ -27,8 +27,8 @@ type Latch struct {
 
 type handle = printable.Handle[printable.Named]
 
-// Option is an option of the leases of registered parties.
-type Option = option.Latch
+// Option is an option of the leases of registered parties: one of package holdfast that fits, such as TTL.
+type Option interface{ option.Latch }
 
 // New returns the latch of that name, which opens when that many parties have counted down: 1 to 1,000,000. Programs that
 // use it say the same number, or get holdfast.ErrMismatch. Nothing is sent.

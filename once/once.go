@@ -39,8 +39,8 @@ type Job struct {
 
 type handle = printable.Handle[printable.Named]
 
-// Option is an option of a job's lock, or MaxTries.
-type Option = option.Once
+// Option is an option of a job's lock: one of package holdfast that fits, such as TTL or Wait, or MaxTries.
+type Option interface{ option.Once }
 
 // MaxTries bounds how often a job is begun in one window, by all processes together: one more gets ErrExhausted. With
 // Every, tries count anew once d has passed since the first of them; with Slot they do not. At least 1. Default: no bound.

@@ -14,7 +14,7 @@ import (
 	"github.com/holdfast-go/holdfast/internal/exec"
 	"github.com/holdfast-go/holdfast/internal/option"
 	"github.com/holdfast-go/holdfast/internal/printable"
-	"github.com/holdfast-go/holdfast/internal/quorum"
+	"github.com/holdfast-go/holdfast/internal/voting"
 )
 
 // Quorum hands out locks that a majority of independent servers agrees on (Redlock): with 5 nodes, while 3 do. So a lock
@@ -31,12 +31,12 @@ type Quorum struct {
 	common []engine.Option
 }
 
-type handle = printable.Handle[*quorum.Quorum]
+type handle = printable.Handle[*voting.Quorum]
 
-func (q *Quorum) e() *quorum.Quorum { return printable.Of(q.handle) }
+func (q *Quorum) e() *voting.Quorum { return printable.Of(q.handle) }
 
-// Option is an option of a quorum's Mutex.
-type Option = option.Quorum
+// Option is an option of a quorum's Mutex: one of package holdfast that fits, such as TTL or Wait.
+type Option interface{ option.Quorum }
 
 // Config is what the locks of one quorum share. A nil *Config means the defaults.
 type Config struct {
@@ -66,7 +66,7 @@ func New(clients []*holdfast.Client, cfg *Config) (*Quorum, error) {
 			common = slices.Clone(parts.Poll)
 		}
 	}
-	e, err := quorum.New(nodes...)
+	e, err := voting.New(nodes...)
 	if err != nil {
 		return nil, access.Error(err)
 	}
@@ -161,8 +161,8 @@ func (e *NodeError) Error() string {
 func (e *NodeError) Unwrap() error { return e.Err }
 
 func init() {
-	access.Quorum = func(q any) *quorum.Quorum { return q.(*Quorum).e() }
-	access.QuorumError = func(of *quorum.Error) error {
+	access.Quorum = func(q any) *voting.Quorum { return q.(*Quorum).e() }
+	access.QuorumError = func(of *voting.Error) error {
 		e := &Error{Op: of.Op, Name: of.Name, Need: of.Need, Of: of.Of, of: of, task: of.Task, ended: of.Ended()}
 		for _, n := range of.Nodes {
 			e.Nodes = append(e.Nodes, &NodeError{n.Server, access.Error(n.Err)})

@@ -7,7 +7,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/internal/engine"
 	"github.com/holdfast-go/holdfast/internal/option"
-	"github.com/holdfast-go/holdfast/internal/quorum"
+	"github.com/holdfast-go/holdfast/internal/voting"
 )
 
 // Parts are what a *holdfast.Client consists of.
@@ -32,9 +32,9 @@ var (
 // Of packages quorum and inspect.
 var (
 	// Quorum returns what a *quorum.Quorum is.
-	Quorum func(q any) *quorum.Quorum
+	Quorum func(q any) *voting.Quorum
 	// QuorumError returns an error as package quorum has it.
-	QuorumError func(e *quorum.Error) error
+	QuorumError func(e *voting.Error) error
 
 	// Reach asks an *inspect.Inspector's server whether it answers. verb and pattern are what for, in errors: to "watch" all
 	// locks, say.

@@ -390,7 +390,7 @@ func holderIn(err error) *Holder {
 // the server answered.
 func (c *Client) unanswered(name string, err error) error {
 	var failure *exec.Failure
-	if e, ok := err.(interface{ WithoutEnd() error }); ok { // of package quorum
+	if e, ok := err.(interface{ WithoutEnd() error }); ok { // of package voting
 		return e.WithoutEnd()
 	}
 	switch {

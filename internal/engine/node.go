@@ -12,7 +12,7 @@ import (
 	"github.com/holdfast-go/holdfast/internal/wire"
 )
 
-// This file is what package quorum uses of the engine besides its locks' interfaces: the lock on one node, the attempt to
+// This file is what package voting uses of the engine besides its locks' interfaces: the lock on one node, the attempt to
 // get it, and the lease that several such attempts make.
 
 // nodeMutex is a mutex on one node of a quorum: a server that lost its data, or may have, grants and extends nothing.

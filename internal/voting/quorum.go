@@ -1,6 +1,6 @@
-// Package quorum has the locks that a majority of independent servers grants: votes, rounds, and the repair of nodes that
+// Package voting has the locks that a majority of independent servers grants: votes, rounds, and the repair of nodes that
 // come back. A node is an engine.Client; its locks are engine.NodeLocks.
-package quorum
+package voting
 
 import (
 	"fmt"

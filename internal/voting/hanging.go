@@ -1,4 +1,4 @@
-package quorum
+package voting
 
 // wish is a lock that one node is asked for.
 type wish struct {

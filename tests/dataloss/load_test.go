@@ -83,7 +83,7 @@ func (ld *load) turn(n int, acquire func(context.Context) (*holdfast.Lease, erro
 		}
 		return
 	}
-	attempt.Granted(lease.Fence(), lease.Deadline(), 0)
+	attempt.Granted(lease.Fence(), lease.Deadline())
 	ld.mu.Lock()
 	ld.latest = time.Now()
 	ld.mu.Unlock()

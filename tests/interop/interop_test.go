@@ -382,7 +382,7 @@ func (on *table) hammer(t *testing.T, last time.Duration, counter string) func()
 					a := recorder.Ask(client*10+n, key)
 					lease, err := l.Acquire(t.Context())
 					if err == nil {
-						a.Granted(lease.Fence(), lease.Deadline(), 0)
+						a.Granted(lease.Fence(), lease.Deadline())
 						err = count(t.Context(), on.rdb, counter)
 						a.Released(lease.Deadline())
 						err = errors.Join(err, lease.Release(t.Context()))

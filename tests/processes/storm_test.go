@@ -56,7 +56,7 @@ func storm(args []string) {
 					continue
 				}
 				must(err)
-				a.Granted(lease.Fence(), lease.Deadline(), 0)
+				a.Granted(lease.Fence(), lease.Deadline())
 				granted := time.Now()
 				time.Sleep(time.Millisecond)
 				if err := lease.Err(); !excused(err, lease, granted) {

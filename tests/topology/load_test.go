@@ -125,7 +125,7 @@ func (ld *load) turn(l *holdfast.Lock, goroutine int, hold time.Duration, names 
 	}
 	tokens := lease.Fences()
 	for i, a := range attempts {
-		a.Granted(tokens[names[i]], lease.Deadline(), 0)
+		a.Granted(tokens[names[i]], lease.Deadline())
 	}
 	select {
 	case <-time.After(hold):

@@ -12,7 +12,6 @@ type Event struct {
 	Goroutine int    `json:"goroutine"`
 	Name      string `json:"name"`            // of the lock
 	Share     int    `json:"share,omitempty"` // how much of a lock that several may hold; 0: all of it
-	Order     uint64 `json:"order,omitempty"` // place in the lock's queue, if known
 	Fence     uint64 `json:"fence,omitempty"`
 	Asked     int64  `json:"asked"`              // before the call of Acquire
 	GaveUp    int64  `json:"gave_up,omitempty"`  // after a call that returned no lease

@@ -54,12 +54,10 @@ func (a *Attempt) GaveUp() {
 	a.record()
 }
 
-// Granted is called right after Acquire, with the lease's fence and deadline, and the attempt's place in the
-// queue, or 0 if that is unknown.
-func (a *Attempt) Granted(fence uint64, deadline time.Time, order uint64) {
+// Granted is called right after Acquire, with the lease's fence and deadline.
+func (a *Attempt) Granted(fence uint64, deadline time.Time) {
 	a.event.Granted = Now()
 	a.event.Fence = fence
-	a.event.Order = order
 	a.event.Deadline = At(deadline)
 	a.record()
 }

@@ -32,7 +32,7 @@ func TestRecordedHistory(t *testing.T) {
 				lock.Lock()
 				fence++
 				deadline := time.Now().Add(time.Hour)
-				a.Granted(fence, deadline, fence)
+				a.Granted(fence, deadline)
 				lapse()
 				a.Released(deadline)
 				lock.Unlock()
@@ -64,10 +64,10 @@ func TestRecordedHistory(t *testing.T) {
 func TestExtendedMovesTheEnd(t *testing.T) {
 	r := NewRecorder(nil)
 	a, b := r.Ask(1, "lock"), r.Ask(2, "lock")
-	a.Granted(1, time.Now().Add(time.Millisecond), 0)
+	a.Granted(1, time.Now().Add(time.Millisecond))
 	a.Extended(time.Now().Add(time.Hour))
 	time.Sleep(2 * time.Millisecond)
-	b.Granted(2, time.Now().Add(time.Hour), 0)
+	b.Granted(2, time.Now().Add(time.Hour))
 	events, _ := r.Events()
 	if violations := Check(events); len(violations) != 1 || violations[0].Rule != Exclusion {
 		t.Errorf("got %v; want one overlap", violations)

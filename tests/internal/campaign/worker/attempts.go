@@ -41,7 +41,7 @@ func (all attempts) granted(w Want, lease Lease) {
 		if !w.adopted {
 			all[i].Since(deadline.Add(-(w.TTL - w.TTL/100 - 2*time.Millisecond)))
 		}
-		all[i].Granted(fences[name], deadline, 0)
+		all[i].Granted(fences[name], deadline)
 	}
 }
 

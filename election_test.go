@@ -185,3 +185,16 @@ func TestAnElectionOutlivesAnOutage(t *testing.T) {
 		t.Errorf("Run: %v", err)
 	}
 }
+
+// Readers share a fence, and so do an owner's leases: two of them would be two leaders with one fence.
+func TestReadersAndOwnersCannotLead(t *testing.T) {
+	t.Parallel()
+	c := newSpace(t).client()
+	for what, lock := range map[string]*holdfast.Lock{"readers": c.RWMutex("rw").Reader(), "an owner": c.OwnerMutex("o", "me")} {
+		err := election.New(lock).Run(t.Context(), func(context.Context, *holdfast.Lease) error {
+			t.Errorf("%s lead", what)
+			return nil
+		})
+		want(t, what, err, holdfast.ErrInvalid)
+	}
+}

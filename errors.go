@@ -45,7 +45,8 @@ var (
 	// NOREPLICAS: try again later. An acquire was retried for Config.RetryTimeout before, except after OOM, MISCONF and NOREPLICAS,
 	// which only a waiter in the queue outlasts.
 	ErrUnavailable = errors.New("holdfast: server is unavailable")
-	// ErrReplicas says that too few replicas, or disks, confirmed the lock in time (Durability). It comes with ErrUnavailable.
+	// ErrReplicas says that too few replicas, or disks, confirmed the lock in time (Durability). It comes with ErrUnavailable and
+	// ErrAmbiguous, and is not retried; a lock that was granted is given back in the background.
 	ErrReplicas = errors.New("holdfast: too few replicas confirmed")
 	// ErrQuarantine says that in Strict mode nothing is granted yet, because the server may have lost locks. It comes with
 	// ErrUnavailable; ServerError.RetryAfter tells for how long.

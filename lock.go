@@ -55,7 +55,7 @@ func (l *Lock) TryAcquire(ctx context.Context) (*Lease, error) {
 // before the lease can: at its deadline at the latest, before anybody else can have the lock.
 //
 // Do returns f's error joined with the release's, which matches ErrLost if the lease was lost while f ran. If only f fails, or
-// f returns the cause of its context, f's error is returned as it is. Errors of acquiring are those of Acquire; f was not
+// f returns the cause of its context (context.Cause), f's error is returned as it is. Errors of acquiring are those of Acquire; f was not
 // called then. An ErrHeld of a lock that f acquires has that lock's HeldError.Name.
 func (l *Lock) Do(ctx context.Context, f func(ctx context.Context, l *Lease) error) error {
 	return do(ctx, l.Acquire, f)

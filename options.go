@@ -71,9 +71,9 @@ func Reentrant() ReentrantOption {
 	return reentrantOption{Change: option.Given(engine.Reentrant(true))}
 }
 
-// MaxDepth bounds how many leases of a Reentrant lock are nested: one more gets ErrDepth. Of an OwnerMutex it also bounds
-// how many leases the owner has at a time, in all processes; leases that are being given back in the background count until
-// they are. At least 1. Default: no bound.
+// MaxDepth bounds how deep leases of a Reentrant lock are nested in each other: one more gets ErrDepth. Of an OwnerMutex it
+// bounds how many leases the owner has at a time, in all processes; leases that are being given back in the background count
+// until they are. At least 1. Default: no bound.
 func MaxDepth(n int) ReentrantOption {
 	return reentrantOption{Change: option.Given(engine.MaxDepth(n))}
 }

@@ -30,7 +30,15 @@ type MultiOption interface {
 }
 
 // Option fits every lock, and also what packages once, latch, barrier and quorum make. A []Option cannot be passed as, for example, a
-// ...MutexOption: combine them with Options, or use a []MutexOption.
+// ...MutexOption: combine them with Options, or use a []MutexOption. What fits where:
+//
+//	                     Mutex RWMutex Semaphore Multi once latch barrier quorum
+//	TTL, NoRenew, MaxHold,
+//	MaxRenewals, Identity,
+//	Meta, Options          x      x        x       x    x     x      x      x
+//	Wait, Poll             x      x        x       x    x                   x
+//	Durability             x      x        x       x    x     x      x
+//	Reentrant, MaxDepth    x      x                x
 type Option interface {
 	MutexOption
 	RWMutexOption

@@ -12,8 +12,8 @@ import (
 // its own, so that one that crashed keeps others out for no longer than its TTL.
 //
 // Readers and writers wait in one queue; readers that stand together in it go in together. So neither side starves: a reader
-// that comes while a writer waits goes in after that writer. Readers of one process that come within 100 ms share one lease on
-// the server, except those with MaxHold, MaxRenewals, NoRenew or Poll, and those of TryAcquire.
+// that comes while a writer waits goes in after that writer. Readers of one process with the same options that come within 100
+// ms share one lease on the server, except those with MaxHold, MaxRenewals, NoRenew or Poll, and those of TryAcquire.
 //
 // A writer's fence is above those of all earlier leases. Readers that hold the lock together have the same fence: one above the
 // last writer's or, if a writer among them was downgraded, that writer's.

@@ -82,8 +82,8 @@ type Waiter struct {
 // Kind is a kind of lock, as the server knows it.
 type Kind string
 
-// The kinds of locks. To the server, a job of Once and an Election are mutexes. An Election's leader and candidates name their
-// kind, so Status has it.
+// The kinds of locks. To the server, a job and an election on a mutex are mutexes. The leader and candidates name their kind,
+// so Status has it.
 const (
 	KindMutex     Kind = "mutex"
 	KindOwner     Kind = "owner"

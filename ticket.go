@@ -72,7 +72,8 @@ func (t Ticket) Format(s fmt.State, _ rune) { _, _ = fmt.Fprint(s, t.String()) }
 func (t Ticket) LogValue() slog.Value { return slog.StringValue(t.String()) }
 
 // Detach ends the lease here, with ErrReleased, and keeps the lock held for at least ttl, until somebody with the ticket adopts
-// it, usually another process. In between nobody holds the lock, and nobody else gets it. If nobody adopts it in time, it is
+// it, usually another process. In between nobody holds the lock, and nobody else gets it; Status names the old
+// holder. If nobody adopts it in time, it is
 // free. The ttl is from 1 ms to Config.MaxTTL; the lock is held for as long as the lease would have lasted, at least.
 // Client.ExtendTicket keeps it longer.
 //

@@ -25,9 +25,10 @@ type Election struct {
 
 type handle = printable.Handle[printable.Named]
 
-// New returns the election whose leader holds the lock: a Mutex, or that of a quorum; with the permits of a Semaphore there are
-// several leaders. The options of the leader's lease are the lock's, but for Wait: candidates wait as long as their contexts.
-// Nothing is sent.
+// New returns the election whose leader holds the lock: a Mutex of any kind, the writer's side of an RWMutex, a Multi, or a
+// quorum's mutex. With the permits of a Semaphore there are several leaders. Readers, and an OwnerMutex, are
+// holdfast.ErrInvalid when the election is used. The options of the leader's lease are the lock's, but for Wait: candidates
+// wait as long as their contexts. Nothing is sent.
 func New(lock *holdfast.Lock) *Election {
 	on := access.Lock(lock).(engine.Electoral).AsElection()
 	own := access.NewLock(on, 0).(*holdfast.Lock)
@@ -124,7 +125,7 @@ func (e *Election) pause(ctx context.Context) error {
 	}
 }
 
-// Leader says who leads; holdfast.ErrNotHeld if nobody does. It changes nothing.
+// Leader says who leads, one of them if there are several; holdfast.ErrNotHeld if nobody does. It changes nothing.
 func (e *Election) Leader(ctx context.Context) (holdfast.Holder, error) {
 	s, err := e.Status(ctx)
 	if err != nil {
@@ -197,7 +198,7 @@ func (e *Election) ready(ctx context.Context) error { return access.Error(e.on.R
 // Name returns the election's name, which is that of its lock.
 func (e *Election) Name() string { return e.lock.Name() }
 
-// Status says who leads and who waits to. It changes nothing.
+// Status says who leads and who waits to; on a quorum nobody knows who waits. It changes nothing.
 func (e *Election) Status(ctx context.Context) (holdfast.Status, error) {
 	s, err := e.on.Status(ctx)
 	if err != nil {

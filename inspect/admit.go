@@ -6,8 +6,8 @@ import (
 	"github.com/holdfast-go/holdfast/internal/access"
 )
 
-// Admit admits a new server to Strict mode, so that it grants locks at once. Without it the server is in quarantine at
-// first. Run it once for a server, by hand: a server that lost its data looks like a new one, so do not run it whenever a
+// Admit admits a new server to Strict mode, so that it grants locks at once. Run it before the first acquire,
+// which puts a new server in quarantine. Run it once for a server, by hand: a server that lost its data looks like a new one, so do not run it whenever a
 // server starts. A server in quarantine makes it return [holdfast.ErrQuarantine], which says for how long. A client whose
 // [holdfast.Config.Strict] is false gets [holdfast.ErrInvalid].
 //

@@ -1,4 +1,8 @@
 // Package quorum has mutexes that a majority of independent servers agrees on.
+//
+//	q, err := quorum.New(nodes, nil) // clients of 3 or 5 servers, each with Config.Strict
+//	err = inspect.NewQuorum(q).Admit(ctx) // once, by hand, before the first acquire on new servers
+//	err = q.Mutex("settlement").Do(ctx, settle)
 package quorum
 
 import (
@@ -42,7 +46,8 @@ type Option interface{ option.Quorum }
 type Config struct {
 	// NodeTimeout bounds how long a node is waited for in one round: from 1 ms to a quarter of the TTL. Default: a 200th of
 	// the TTL, but from 5 to 50 ms; or six times as long as the slowest node takes to answer, if that is longer. It doubles
-	// with each round without a majority. It is never above a quarter of the TTL or holdfast.Config.CommandTimeout.
+	// with each round without a majority. It is never above a quarter of the TTL or holdfast.Config.CommandTimeout; a longer one is holdfast.ErrInvalid
+	// when a lock is used.
 	NodeTimeout time.Duration
 }
 
@@ -95,7 +100,7 @@ func (q *Quorum) Mutex(name string, opts ...Option) *holdfast.Lock {
 	return access.NewLock(q.e().Mutex(name, o.Given...), o.Wait).(*holdfast.Lock)
 }
 
-// Nodes returns the servers that hold a lease of the quorum at the moment, in alphabetical order; nil for another lease.
+// Nodes returns the servers that hold a lease of the quorum, by their latest answers, in alphabetical order; nil for another lease.
 func (q *Quorum) Nodes(l *holdfast.Lease) []string { return q.e().Nodes(access.Lease(l)) }
 
 // Error says that too few nodes agreed. It matches what any of its nodes' errors matches: holdfast.ErrUnavailable,

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/holdfast-go/holdfast/internal/codec"
@@ -51,8 +52,14 @@ type Follower interface {
 
 func asElection(s *settings) { s.apart, s.seenAs = true, SeenAsElection }
 
-// AsElection implements Electoral.
-func (l *Target) AsElection() Electorate { return l.With(asElection) }
+// AsElection implements Electoral. Readers, and an owner's leases, have one fence.
+func (l *Target) AsElection() Electorate {
+	own := l.With(asElection)
+	if k := l.set.kind; k.joinable || k.byOwner {
+		own.refuse(fmt.Errorf("%w: lock %q: readers, or the leases of an owner, cannot lead: they have one fence", ErrInvalid, l.name()))
+	}
+	return own
+}
 
 // Ready returns an error if the lock cannot be used, before any I/O if possible. It connects to the server.
 func (l *Target) Ready(ctx context.Context) error { return l.ready(ctx) }

@@ -280,7 +280,7 @@ func (s *settings) check(c *Client) error {
 	case s.nodeTimeout < 0 || s.nodeTimeout > s.ttl/4:
 		return fmt.Errorf("a NodeTimeout of %s is not possible; 1ms to a quarter of the TTL, %s, is", s.nodeTimeout, s.ttl)
 	case s.owner == "":
-		return errors.New("the owner is empty")
+		return errors.New("the identity is empty")
 	case s.replicas < 0:
 		return errors.New("the number of replicas is negative")
 	case s.confirmation != 0 && (s.confirmation < time.Millisecond || s.confirmation > commandTimeout):

@@ -105,6 +105,6 @@ func (o *observation) revoked(said wire.Remark) {
 // logRevocation logs that a holder was asked to let go.
 func (c *Client) logRevocation(s Subject, fence uint64, said wire.Remark) {
 	c.logger().LogAttrs(context.Background(), slog.LevelInfo, "holdfast: holder asked to let go",
-		slog.String("lock", s.Name), slog.Uint64("fence", fence), slog.String("owner", s.Owner),
+		slog.String("lock", s.Name), slog.Uint64("fence", fence), slog.String("identity", s.Owner),
 		slog.String("by", said.By), slog.String("reason", said.Reason), slog.String("server", c.server.Addr()))
 }

@@ -189,7 +189,7 @@ func TestNewQuorumRefuses(t *testing.T) {
 		"a server twice": {clients[0], clients[1], clients[1]},
 		"not Strict":     other(0, func(cfg *holdfast.Config) { cfg.Strict = false }),
 		"another MaxTTL": other(1, func(cfg *holdfast.Config) { cfg.MaxTTL = 2 * time.Minute }),
-		"MinReplicas":    other(2, func(cfg *holdfast.Config) { cfg.Durability.Replicas = 1 }),
+		"Replicas":       other(2, func(cfg *holdfast.Config) { cfg.Durability.Replicas = 1 }),
 		"Fsync":          other(2, func(cfg *holdfast.Config) { cfg.Durability.Fsync = true }),
 	} {
 		_, err := quorum.New(all, nil)

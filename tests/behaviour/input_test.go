@@ -83,7 +83,7 @@ func TestBadInputIsRefusedBeforeIO(t *testing.T) {
 		"a negative Wait":              c.Mutex("a", holdfast.Wait(-1)),
 		"a depth of 0":                 c.Mutex("a", holdfast.Reentrant(), holdfast.MaxDepth(0)),
 		"a depth without need":         c.Mutex("a", holdfast.MaxDepth(3)),
-		"negative MinReplicas":         c.Mutex("a", holdfast.Durability{Replicas: -1, Timeout: 0}),
+		"negative Replicas":            c.Mutex("a", holdfast.Durability{Replicas: -1, Timeout: 0}),
 		"a long timeout of replicas":   c.Mutex("a", holdfast.Durability{Replicas: 1, Timeout: time.Hour}),
 		"an owner with a newline":      c.OwnerMutex("a", "a\nb"),
 		"a long owner":                 c.OwnerMutex("a", long[:513]),

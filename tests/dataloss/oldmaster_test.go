@@ -125,7 +125,7 @@ func acquireShort(t *testing.T, l *holdfast.Lock) {
 }
 
 // Fault: A master that was paused and replaced wakes up, and answers what it has received before it checks whether it
-// still has its replica. With MinReplicas nothing is granted that the replica has not confirmed.
+// still has its replica. With Durability nothing is granted that the replica has not confirmed.
 func TestStrictOverlapsNothingWhenTheOldMasterWakesUp(t *testing.T) {
 	long(t)
 	t.Parallel()

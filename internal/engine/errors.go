@@ -39,53 +39,6 @@ var (
 	ErrInvalid = errors.New("holdfast: invalid argument")
 )
 
-// Failures of the server or of the connection to it. An operation that fails with
-// one of these took no lock. Test for these with errors.Is; they come wrapped
-// in a *ServerError, which names the lock and the server.
-var (
-	// ErrUnavailable says that the server could not be reached, or did not
-	// answer in time.
-	ErrUnavailable = exec.ErrUnavailable
-	// ErrAuth says that the server requires credentials, or rejected those given.
-	ErrAuth = exec.ErrAuth
-	// ErrPermission says that the server's ACL denies a command, key or
-	// channel that locks need.
-	ErrPermission = exec.ErrPermission
-	// ErrWrongType says that a key of the lock holds another kind of value, or
-	// another kind of lock.
-	ErrWrongType = exec.ErrWrongType
-	// ErrPermits says that a semaphore has another number of permits than the caller
-	// says, or fewer than it wants at once: see Semaphore.
-	ErrPermits = exec.ErrPermits
-	// ErrParties says that a latch or a barrier has another number of parties than the
-	// caller says.
-	ErrParties = exec.ErrParties
-	// ErrReadOnly says that the server is a replica and refuses writes.
-	ErrReadOnly = exec.ErrReadOnly
-	// ErrLoading says that the server is still loading its data.
-	ErrLoading = exec.ErrLoading
-	// ErrOutOfMemory says that the server's memory limit is reached.
-	ErrOutOfMemory = exec.ErrOutOfMemory
-	// ErrBusy says that the server is busy with another script.
-	ErrBusy = exec.ErrBusy
-	// ErrWritesRefused says that the server refuses writes because it has too few
-	// good replicas (NOREPLICAS) or cannot persist (MISCONF).
-	ErrWritesRefused = exec.ErrWritesRefused
-	// ErrQuarantine says that the server grants nothing yet, in Strict mode, because it
-	// may have lost locks. errors.As with *QuarantineError tells how long that lasts.
-	ErrQuarantine = exec.ErrQuarantine
-	// ErrUninitialised says that a majority of a Quorum's nodes is new, or has restarted and one of
-	// those has lost its data: Admit of package inspect admits them. Acquire returns it after it has waited for
-	// the end of these nodes' quarantine.
-	ErrUninitialised = exec.ErrUninitialised
-	// ErrReplicas says that too few replicas or disks confirmed the lock in time
-	// (Durability).
-	ErrReplicas = exec.ErrReplicas
-	// ErrUnsupported says that the server is older than Redis 7.0 or Valkey 7.2, or
-	// lacks a feature that locks need.
-	ErrUnsupported = exec.ErrUnsupported
-)
-
 // HeldError is the error of an acquire that found the lock taken. It matches
 // ErrHeld.
 type HeldError struct {
@@ -210,13 +163,6 @@ func (e *LostError) Is(target error) bool { return target == ErrLost }
 
 // Unwrap returns what renewals met last.
 func (e *LostError) Unwrap() error { return e.Err }
-
-// ServerError is an operation that the server, or the way to it, made fail.
-type ServerError = exec.Failure
-
-// QuarantineError says how much longer a Strict server grants nothing. It is wrapped
-// in a *ServerError that matches ErrQuarantine.
-type QuarantineError = exec.Quarantine
 
 // maxShownWord is how many bytes of a name that another program wrote are shown.
 const maxShownWord = 128

@@ -95,7 +95,7 @@ func (in *Inspector) Lookup(ctx context.Context, name string, yield func(Status,
 		yield(Status{}, fmt.Errorf("%w: lock %.64q: %w", ErrInvalid, name, noKey))
 	case noKey == nil:
 		s, err := in.get(ctx, Found{name, exact})
-		if noName == nil && errors.Is(err, ErrPermission) {
+		if noName == nil && errors.Is(err, exec.ErrPermission) {
 			return // the user may be allowed to see this prefix, but not that key
 		}
 		yield(s, err)

@@ -2,12 +2,18 @@ package holdfast_test
 
 import (
 	"context"
+	"fmt"
 	"strconv"
 	"strings"
+	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/barrier"
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/redistest"
 	"github.com/holdfast-go/holdfast/latch"
 )
 
@@ -142,4 +148,24 @@ func TestWaitersForALatchGiveUp(t *testing.T) {
 	want(t, "Close", c.Close(t.Context()), nil)
 	want(t, "Wait of a client that closes", receive(t, over), holdfast.ErrClosed)
 	eventually(t, "nobody is subscribed", func() bool { return s.watchers("l") == 0 })
+}
+
+// A party that may be counted on tries again, as one that waits does, and does not give up like TryAcquire when nothing listens at the
+// server's address.
+func TestPartiesOutlastAServerThatRefusesConnections(t *testing.T) {
+	t.Parallel()
+	s := newSpace(t)
+	var tries atomic.Int32
+	c := s.clientWith(redistest.Tap{Driver: s.server.Driver(), On: func(ctx context.Context, call driver.Call, next redistest.Run) (string, error) {
+		if call.Script.Name == "share_acquire" && tries.Add(1)%2 == 1 {
+			return "", fmt.Errorf("%w: %w", driver.ErrNotSent, syscall.ECONNREFUSED)
+		}
+		return next(ctx, call)
+	}})
+	party, err := latch.New(c, "l", 2).Register(t.Context())
+	must(t, err)
+	must(t, party.Leave(t.Context()))
+	member, err := barrier.New(c, "b", 1).TryJoin(t.Context())
+	must(t, err)
+	must(t, member.Leave(t.Context()))
 }

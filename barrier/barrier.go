@@ -12,6 +12,7 @@ import (
 	"github.com/holdfast-go/holdfast/internal/access"
 	"github.com/holdfast-go/holdfast/internal/codec"
 	"github.com/holdfast-go/holdfast/internal/engine"
+	"github.com/holdfast-go/holdfast/internal/exec"
 	"github.com/holdfast-go/holdfast/internal/option"
 	"github.com/holdfast-go/holdfast/internal/printable"
 	"github.com/holdfast-go/holdfast/internal/schedule"
@@ -70,7 +71,7 @@ func (b *Barrier) Join(ctx context.Context) (*Party, error) {
 // TryJoin is Join, but returns a *holdfast.HeldError at once when the barrier has all its parties, or others wait to join. Other
 // errors are those of holdfast.Lock.TryAcquire.
 func (b *Barrier) TryJoin(ctx context.Context) (*Party, error) {
-	return b.newParty(b.asLock().TryAcquire(ctx))
+	return b.newParty(b.asLock().TryAcquire(exec.Patient(ctx)))
 }
 
 func (b *Barrier) asLock() *holdfast.Lock { return access.NewLock(b.lock, 0).(*holdfast.Lock) }

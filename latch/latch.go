@@ -10,6 +10,7 @@ import (
 	"github.com/holdfast-go/holdfast/internal/access"
 	"github.com/holdfast-go/holdfast/internal/codec"
 	"github.com/holdfast-go/holdfast/internal/engine"
+	"github.com/holdfast-go/holdfast/internal/exec"
 	"github.com/holdfast-go/holdfast/internal/option"
 	"github.com/holdfast-go/holdfast/internal/printable"
 )
@@ -125,7 +126,7 @@ func (l *Latch) CountDown(ctx context.Context) error {
 
 // Register makes the caller a party with a lease, without waiting, so that a crash does not keep waiters longer than its
 // TTL. If no party is left that has neither registered nor counted down, it returns holdfast.ErrHeld. Other errors are those of
-// holdfast.Lock.TryAcquire.
+// holdfast.Lock.Acquire.
 //
 // If the lease ends in another way than by Party.CountDown, the count is lowered, too, so that nobody waits for it;
 // but waiters get ErrIncomplete. So leave in a defer:
@@ -140,7 +141,7 @@ func (l *Latch) CountDown(ctx context.Context) error {
 //	}
 //	return party.CountDown(ctx)
 func (l *Latch) Register(ctx context.Context) (*Party, error) {
-	lease, err := l.asLock().TryAcquire(ctx)
+	lease, err := l.asLock().TryAcquire(exec.Patient(ctx))
 	if errors.Is(err, holdfast.ErrHeld) {
 		return nil, fmt.Errorf("%w: latch %.64q: all remaining parties have registered", holdfast.ErrHeld, l.Name())
 	}

@@ -70,10 +70,18 @@ func PersistSince[T any](start time.Time, ctx context.Context, s *Server, op, na
 
 type hastyKey struct{}
 
-// Hasty returns a context with which a refused connection is an error at once, and not retried.
-func Hasty(ctx context.Context) context.Context { return context.WithValue(ctx, hastyKey{}, true) }
+// Hasty returns a context with which a refused connection is an error at once, and not retried, unless ctx is Patient.
+func Hasty(ctx context.Context) context.Context {
+	if ctx.Value(hastyKey{}) != nil {
+		return ctx
+	}
+	return context.WithValue(ctx, hastyKey{}, true)
+}
 
-func isHasty(ctx context.Context) bool { return ctx.Value(hastyKey{}) != nil }
+// Patient returns a context with which a refused connection is retried as any other failure.
+func Patient(ctx context.Context) context.Context { return context.WithValue(ctx, hastyKey{}, false) }
+
+func isHasty(ctx context.Context) bool { return ctx.Value(hastyKey{}) == true }
 
 // isRefused reports whether an error says that nothing listens at the server's address.
 func isRefused(err error) bool { return errors.Is(err, syscall.ECONNREFUSED) }

@@ -95,7 +95,7 @@ func (l *Lease) Detach(ctx context.Context, ttl time.Duration) (Ticket, error) {
 // Release hands the lock to the next waiter. Its options are those given here and in c's Config, not those of the lease that
 // was detached. If the ticket had more time left than the TTL, the lease begins with that time, up to Config.MaxTTL.
 //
-// A ticket is adopted once, by one caller, in whatever process. ErrLost says that it is no longer valid: it was adopted, it has
+// A ticket can be adopted once, by one caller, in any process. ErrLost says that it is no longer valid: it was adopted, it has
 // expired, or the lock was deleted. A ticket for another Config.Prefix, and an empty one, are ErrInvalid. A Strict server in
 // quarantine is ErrQuarantine, and the ticket stays valid.
 //

@@ -1,4 +1,4 @@
-// Package barrier has a barrier for parties on all machines, which wait for each other phase by phase.
+// Package barrier provides a barrier at which parties on any number of machines wait for each other, phase by phase.
 package barrier
 
 import (
@@ -69,7 +69,7 @@ func (b *Barrier) Join(ctx context.Context) (*Party, error) {
 }
 
 // TryJoin is Join, but returns a *holdfast.HeldError at once when the barrier has all its parties, or others wait to join. Other
-// errors are those of holdfast.Lock.TryAcquire.
+// errors are those of holdfast.Lock.Acquire.
 func (b *Barrier) TryJoin(ctx context.Context) (*Party, error) {
 	return b.newParty(b.asLock().TryAcquire(exec.Patient(ctx)))
 }

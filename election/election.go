@@ -1,4 +1,4 @@
-// Package election chooses one leader at a time among processes on all machines.
+// Package election elects one leader at a time among processes on any number of machines.
 package election
 
 import (

@@ -1,4 +1,4 @@
-// Package latch has a count of parties that have something to do before others go on, on all machines.
+// Package latch provides a countdown latch for parties on any number of machines.
 package latch
 
 import (

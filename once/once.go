@@ -1,4 +1,4 @@
-// Package once has jobs that all processes together complete at most once in a window of time.
+// Package once provides jobs that are completed at most once in a window of time, by all processes together.
 package once
 
 import (

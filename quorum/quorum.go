@@ -1,4 +1,4 @@
-// Package quorum has mutexes that a majority of independent servers agrees on.
+// Package quorum provides mutexes that a majority of independent servers grants.
 //
 //	q, err := quorum.New(nodes, nil) // clients of 3 or 5 servers, each with Config.Strict
 //	err = inspect.NewQuorum(q).Admit(ctx) // once, by hand, before the first acquire on new servers

@@ -109,8 +109,7 @@ func (l *Target) nodeRef() codec.Lock {
 
 // CheckNesting returns ErrDeadlock if an acquire would wait for a lease that ctx carries.
 func (n *NodeLock) CheckNesting(ctx context.Context) error {
-	_, err := n.l.outer(ctx)
-	return err
+	return n.l.CheckNesting(ctx)
 }
 
 // TTL returns the TTL of the lock's leases.

@@ -162,8 +162,8 @@ type weather struct {
 	long    int     // waits of more than 1.5 times the mean
 }
 
-// rage makes processes storm a server for a time, and for a number of grants for each goroutine, counted from
-// when all have had a turn. It checks their history and the server's log.
+// rage makes processes compete for a lock until the duration has passed and each goroutine has had at least that many grants, both
+// counted from the moment when all of them have had one. It checks their history and the server's log.
 func rage(t *testing.T, b *backend.Backend, processes, goroutines int, duration time.Duration, least int) weather {
 	t.Helper()
 	queue := queuelog.Follow(b.Server, queuelog.Lock{Name: "a", Key: "holdfast:{a}", Queue: "holdfast:{a}:q"})

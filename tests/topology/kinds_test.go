@@ -178,8 +178,8 @@ func (p *play) met(after string) {
 	}
 }
 
-// passes requires that all locks pass to their waiters, that the next candidate leads, and that the watcher
-// hears of it; that parties meet, and that the job stays done.
+// passes requires that all locks pass to their waiters, that the next candidate leads and the watcher hears of it, that parties
+// meet, and that the job stays done.
 func (p *play) passes(after string) {
 	p.t.Helper()
 	p.adopts(after)

@@ -164,7 +164,7 @@ func TestTheFenceCounterStays(t *testing.T) {
 	})
 }
 
-// trap holds back the first request that fits, or its answer, until it is let go.
+// trap delays the first matching request, or its reply, until it is released.
 type trap struct {
 	held, letGo chan struct{}
 }

@@ -280,8 +280,8 @@ func (acq *acquirer) step() *hold {
 		}
 		acq.subscriptionUnknown, acq.pollingSince = false, time.Time{}
 		acq.sub.Heard()
-		if place.Foreign && place.Rank == 1 && a.l.set.kind.overhear != nil && acq.overheard == nil {
-			acq.overheard = a.l.set.kind.overhear(acq.queue.l.c, a.l, acq.wake)
+		if place.Foreign && place.Rank == 1 && acq.overheard == nil {
+			acq.overheard = acq.queue.l.c.overhear(a.l, acq.wake)
 		}
 		return acq.sleep(a, place)
 	}

@@ -4,16 +4,9 @@ import (
 	"github.com/holdfast-go/holdfast/internal/codec"
 )
 
-// barrier is the lock whose holders are the parties of a barrier.
-var barrier = shared(codec.Barrier, kind{
-	nesting:    waitsForRoom,
-	hasParties: true,
-	check:      atMost(maxArrivals),
-})
-
 // Barrier returns the lock whose holders are the parties of the barrier of that name, for 1 to 10,000 parties.
 func (c *Client) Barrier(name string, parties int, opts ...Option) *Target {
-	given := []Option{func(s *settings) { s.kind, s.limit, s.weight = &barrier, parties, 1 }}
+	given := []Option{of(&barrier, parties, 1)}
 	return c.Mutex(name, append(given, opts...)...)
 }
 

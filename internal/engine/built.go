@@ -17,7 +17,7 @@ import (
 // A request that is under way when a run ends must not take effect for the next run, which would have the same token if the lock were
 // passed on within the process.
 func (c *Client) Job(name string, opts ...Option) *Target {
-	given := []Option{func(s *settings) { s.apart, s.seenAs = true, SeenAsOnce }}
+	given := []Option{apart(SeenAsOnce)}
 	return c.Mutex(name, append(given, opts...)...)
 }
 
@@ -50,11 +50,9 @@ type Follower interface {
 	Leave()
 }
 
-func asElection(s *settings) { s.apart, s.seenAs = true, SeenAsElection }
-
 // AsElection implements Electoral. Readers, and an owner's leases, have one fence.
 func (l *Target) AsElection() Electorate {
-	own := l.With(asElection)
+	own := l.With(apart(SeenAsElection))
 	if k := l.set.kind; k.joinable || k.byOwner {
 		own.refuse(fmt.Errorf("%w: lock %q: readers, or the leases of an owner, cannot lead: they have one fence", ErrInvalid, l.name()))
 	}
@@ -97,7 +95,7 @@ func (l *multi) AsElection() Electorate {
 	own := *l
 	own.parts = make([]*Target, len(l.parts))
 	for i, p := range l.parts {
-		own.parts[i] = p.With(asElection)
+		own.parts[i] = p.With(apart(SeenAsElection))
 	}
 	if len(own.parts) > 0 {
 		own.set = own.parts[0].set

@@ -23,7 +23,6 @@ import (
 	"github.com/holdfast-go/holdfast/internal/keys"
 	"github.com/holdfast-go/holdfast/internal/notify"
 	"github.com/holdfast-go/holdfast/internal/schedule"
-	"github.com/holdfast-go/holdfast/internal/wire"
 )
 
 // Client hands out locks on one server, or one Cluster. It is safe for concurrent use; a process
@@ -119,7 +118,7 @@ func New(d driver.Driver, cfg *Config) (*Client, error) {
 		terms: &terms{ttl: c.TTL, kind: &mutex, renew: true, maxRenewals: -1},
 		owner: c.Owner,
 	}
-	if client.defaults.info, err = client.holderInfo(c.Owner).Encode(); err != nil {
+	if client.defaults.info, err = client.defaults.describe(host); err != nil {
 		return nil, fmt.Errorf("%w: Config.Identity: %w", ErrInvalid, err)
 	}
 	client.strict = c.strictFlags()
@@ -133,11 +132,6 @@ func New(d driver.Driver, cfg *Config) (*Client, error) {
 	client.reclaimers.init(client)
 	client.cleanups = exec.Limiter{Tasks: &client.tasks, Most: maxCleanups}
 	return client, nil
-}
-
-// holderInfo describes this process as a holder.
-func (c *Client) holderInfo(owner string) wire.Info {
-	return wire.Info{Owner: owner, Host: c.host, PID: os.Getpid()}
 }
 
 // fill sets the defaults and refuses values that make no sense.
@@ -188,9 +182,6 @@ func (c *Config) fill(host string) error {
 	}
 	return nil
 }
-
-// minTTL leaves some of a lease after drift has taken its 2 ms.
-const minTTL = 5 * time.Millisecond
 
 // maxMaxTTL keeps TTLs, and sums of timeouts, within what clocks, and Lua's milliseconds, can
 // count.

@@ -116,20 +116,6 @@ func (h *hold) noteHeard(now clock.Instant) (late bool) {
 	return h.expired(now)
 }
 
-// term returns how long the server is asked to keep the lock.
-func (s *settings) term() time.Duration {
-	if s.maxHold > 0 {
-		return min(s.ttl, s.maxHold)
-	}
-	return s.ttl
-}
-
-// passable reports whether a lease may be passed on within the process. A lease with a bound of its
-// own may not: the bound belongs to one holder. Neither may a shared lock, since fences reserved
-// for this process would not rise from grant to grant while other processes are granted the lock,
-// too.
-func (s *settings) passable() bool { return s.kind.exclusive && s.unbounded() && !s.apart }
-
 // isPassable is passable for the hold, which may have bounds of its own.
 func (h *hold) isPassable() bool {
 	return (h.more == nil || h.more.bounds == nil) && h.l.set.passable()

@@ -24,7 +24,7 @@ func (in *Inspector) Init(ctx context.Context, force bool) error { return in.c.I
 // NewInspector returns an inspector of the client's locks.
 func (c *Client) NewInspector() *Inspector {
 	in := &Inspector{c: c, as: map[string]*settings{}, by: c.cfg.Owner}
-	for _, k := range []*kind{&mutex, &redisson, &reader, &semaphore, &owned, &barrier, &latch} {
+	for _, k := range all {
 		own := c.defaults.copied()
 		own.kind = k
 		in.as[k.form] = own
@@ -175,12 +175,6 @@ func (f *Found) kinds() (first *kind, others []*kind) {
 	}
 	return &mutex, namedKinds
 }
-
-// The kinds, besides a mutex, of which locks with exact keys and locks with names can be.
-var (
-	exactKinds = []*kind{&redisson}
-	namedKinds = []*kind{&reader, &semaphore, &owned, &barrier, &redisson}
-)
 
 // complete returns the status that a reply to a question tells. If there are more holders, it asks for the status anew, now
 // that the kind is known.

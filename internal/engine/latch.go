@@ -2,21 +2,11 @@ package engine
 
 import (
 	"context"
-
-	"github.com/holdfast-go/holdfast/internal/codec"
 )
-
-// latch is the lock whose holders are the registered parties of a latch. The server keeps a count beside them.
-var latch = shared(codec.Latch, kind{
-	nesting:    neverWaits,
-	hasParties: true,
-	counts:     true,
-	check:      atMost(maxPermits),
-})
 
 // Latch returns the lock whose holders are the registered parties of the latch of that name, for 1 to 1,000,000 parties.
 func (c *Client) Latch(name string, parties int, opts ...Option) *Target {
-	given := []Option{func(s *settings) { s.kind, s.limit, s.weight = &latch, parties, 1 }}
+	given := []Option{of(&latch, parties, 1)}
 	return c.Mutex(name, append(given, opts...)...)
 }
 

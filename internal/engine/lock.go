@@ -75,6 +75,71 @@ type Target struct {
 	set  *settings // not to be changed: locks share them
 }
 
+// Mutex returns the lock of that name, which has one holder at a time, unless the options make it a lock of another kind. It sends nothing:
+// with a bad name or option, every use of the lock returns ErrInvalid.
+func (c *Client) Mutex(name string, opts ...Option) *Target {
+	l := &Target{c: c, set: &c.defaults}
+	if len(opts) > 0 {
+		l.choose(opts)
+	}
+	return l.resolved(name)
+}
+
+// With returns the lock with other options.
+func (l *Target) With(opts ...Option) *Target {
+	m := &Target{c: l.c, set: l.set}
+	m.choose(opts)
+	return m.resolved(l.name())
+}
+
+// choose applies options to a copy of the lock's settings.
+func (l *Target) choose(opts []Option) {
+	own := l.set.copied()
+	for _, o := range opts {
+		o(own)
+	}
+	l.set = own
+}
+
+// resolved completes the lock of that name, whose options are chosen.
+func (l *Target) resolved(name string) *Target {
+	if err := l.resolve(name); err != nil {
+		l.refuse(fmt.Errorf("%w: lock %.64q: %w", ErrInvalid, name, err))
+		l.set.called = name
+	} else if l.set != &l.c.defaults {
+		l.set = l.c.cache.share(l.set)
+	}
+	return l
+}
+
+// refuse makes every use of the lock return err, unless that is nil.
+func (l *Target) refuse(err error) {
+	own := l.set.copied()
+	own.err = err
+	l.set = own
+}
+
+func (l *Target) resolve(name string) (err error) {
+	if err = keys.CheckName(name); err != nil {
+		return err
+	}
+	s := l.set
+	if l.keys, err = s.kind.place(l.c.space, name, s); err != nil {
+		return err
+	}
+	if err := s.check(l.c.cfg.MaxTTL, l.c.cfg.CommandTimeout, l.c.server.CanConfirm); err != nil {
+		return err
+	}
+	switch {
+	case s == &l.c.defaults: // which others read
+	case s.isOrdinary(l.c.cfg.Owner):
+		s.info = l.c.defaults.info
+	default:
+		s.info, err = s.describe(l.c.host)
+	}
+	return err
+}
+
 // Name returns the lock's name.
 func (l *Target) Name() string { return l.name() }
 

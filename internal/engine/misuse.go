@@ -12,35 +12,22 @@ import (
 	"github.com/holdfast-go/holdfast/internal/exec"
 )
 
-// usedAs describes the locks that a key may hold in place of another, by whatis.lua's names for
-// them.
-var usedAs = map[string]string{
-	codec.HoldsMutex: "a lock with one holder at a time, such as one of Mutex, Multi, Once or Election",
-	redisson.name:    "a lock in the format of Redisson's RLock",
-	reader.name:      "a read-write lock",
-	semaphore.name:   "a semaphore",
-	owned.name:       "an owner's lock (OwnerMutex)",
-	latch.name:       "a latch",
-	barrier.name:     "a barrier",
-}
-
 // misused is the error of a script that found a key of the wrong kind, with what the key holds.
 type misused struct {
 	error
-	key  string
-	what string // a key of usedAs; "" if the key is not ours; "none" if the lock's own key is of the right kind
-
-	queue string // the key of the lock's queue
+	key, queue string // of the lock
+	isRight    bool   // the lock's own key is of the right kind
+	holds      string // what it holds else; "" if that is no lock of ours
 }
 
 func (e misused) Error() string {
 	switch {
-	case e.what == "none":
+	case e.isRight:
 		return fmt.Sprintf("%v; the key %q is of the right kind, so its queue %q is not", e.error, e.key, e.queue)
-	case e.what == "":
+	case e.holds == "":
 		return fmt.Sprintf("%v; the key %q holds something that is not a Holdfast lock", e.error, e.key)
 	}
-	return fmt.Sprintf("%v; the key %q holds %s", e.error, e.key, usedAs[e.what])
+	return fmt.Sprintf("%v; the key %q holds %s", e.error, e.key, e.holds)
 }
 
 func (e misused) Unwrap() error { return e.error }
@@ -48,9 +35,9 @@ func (e misused) Unwrap() error { return e.error }
 // Advice returns the next step.
 func (e misused) Advice() string {
 	switch {
-	case e.what == "none":
+	case e.isRight:
 		return " (choose another name)"
-	case usedAs[e.what] == "":
+	case e.holds == "":
 		return " (choose another name or prefix)" // not "delete it": others may be using it
 	}
 	return " (use the name for that kind of lock, or choose another name)"
@@ -69,7 +56,7 @@ func (c *Client) explain(ctx context.Context, locks []*Target, err error) {
 	}
 	found := misused{error: se.Err}
 	for _, l := range locks {
-		if found.what != "none" && found.key != "" {
+		if !found.isRight && found.key != "" {
 			break
 		}
 		a, askErr := exec.Try(ctx, c.server, c.cfg.CommandTimeout, func(ctx context.Context) (answer[codec.WhatIsReply], error) {
@@ -79,12 +66,10 @@ func (c *Client) explain(ctx context.Context, locks []*Target, err error) {
 		if askErr != nil || what == codec.HoldsUnknown {
 			return
 		}
-		found.key, found.queue, found.what = l.keys.Lock, l.keys.Queue, ""
-		switch {
-		case what == l.set.kind.form, what == codec.HoldsNothing:
-			found.what = "none"
-		case usedAs[what] != "":
-			found.what = what
+		found.key, found.queue, found.holds = l.keys.Lock, l.keys.Queue, ""
+		found.isRight = what == l.set.kind.form || what == codec.HoldsNothing
+		if k := kindOf(what); k != nil {
+			found.holds = k.what
 		}
 	}
 	if found.key != "" {

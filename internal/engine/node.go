@@ -2,7 +2,6 @@ package engine
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/holdfast-go/holdfast/internal/clock"
@@ -14,44 +13,6 @@ import (
 
 // This file is what package voting uses of the engine besides its locks' interfaces: the lock on one node, the attempt to
 // get it, and the lease that several such attempts make.
-
-// nodeMutex is a mutex on one node of a quorum: a server that lost its data, or may have, grants and extends nothing.
-var nodeMutex = single(kind{
-	isVote: true,
-	form:   codec.HoldsMutex, flags: codec.Node, place: byName(""),
-	check: func(s *settings) error {
-		if s.reentrant || s.replicas != 0 || s.fsync {
-			return errors.New("Reentrant and Durability are not for locks of a quorum")
-		}
-		return nil
-	},
-})
-
-// NodeTimeout bounds how long a node of a quorum is waited for in one round. From 1 ms to a
-// quarter of the TTL. Default: a 200th of the TTL, 5 to 50 ms, and at least six times as long as the
-// slowest node takes to answer; twice as long after each round without a majority; up to a
-// quarter of the TTL, and Config.CommandTimeout.
-func NodeTimeout(d time.Duration) Option {
-	return func(s *settings) {
-		if d < time.Millisecond {
-			d = -1
-		}
-		s.nodeTimeout = d
-	}
-}
-
-// wait is how long to wait for a node whose round trip is short.
-func (s *settings) wait() time.Duration {
-	if s.nodeTimeout > 0 {
-		return s.nodeTimeout
-	}
-	return min(max(s.ttl/200, 5*time.Millisecond), 50*time.Millisecond)
-}
-
-// slowNodeGrace is how long to wait for the other nodes once a majority, asked at begun, has answered.
-func (s *settings) slowNodeGrace(begun time.Time) time.Duration {
-	return max(time.Since(begun), s.wait()/10, time.Millisecond)
-}
 
 // Config returns the client's configuration, with its defaults filled in.
 func (c *Client) Config() Config { return c.cfg }
@@ -70,13 +31,11 @@ type NodeLock struct{ l *Target }
 
 // NodeLock returns the lock of that name on the client's server, for that owner unless an option names another.
 func (c *Client) NodeLock(name, owner string, opts []Option) *NodeLock {
-	given := append([]Option{Owner(owner), func(s *settings) { s.seenAs = SeenAsQuorum }}, opts...)
-	given = append(given, func(s *settings) { s.kind, s.apart = &nodeMutex, true })
-	return &NodeLock{c.Mutex(name, given...)}
+	return &NodeLock{c.Mutex(name, append(append([]Option{Owner(owner)}, opts...), asVote())...)}
 }
 
 // AsElection returns the lock whose holders lead.
-func (n *NodeLock) AsElection() *NodeLock { return &NodeLock{n.l.With(asElection)} }
+func (n *NodeLock) AsElection() *NodeLock { return &NodeLock{n.l.With(apart(SeenAsElection))} }
 
 // Observed calls f and tells observers of it as an acquire of the quorum's lock. f must pass its context to Waits.
 func (n *NodeLock) Observed(ctx context.Context, try bool, f func(context.Context) (Lease, error)) (Lease, error) {
@@ -123,7 +82,7 @@ func (n *NodeLock) IsPolled() bool { return n.l.set.pollInterval > 0 }
 
 // Timeout returns how long to wait for a node whose round trip is short. given reports whether NodeTimeout set it.
 func (n *NodeLock) Timeout() (d time.Duration, given bool) {
-	return n.l.set.wait(), n.l.set.nodeTimeout > 0
+	return n.l.set.nodeWait(), n.l.set.nodeTimeout > 0
 }
 
 // SlowNodeGrace returns how long to wait for the other nodes once a majority, asked at begun, has answered.

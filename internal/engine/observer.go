@@ -37,14 +37,6 @@ type Subject struct {
 	Owner  string
 }
 
-// The kinds that the server does not know. A Status tells an election by what its leader or first candidate says of itself.
-const (
-	SeenAsMulti    = "multi"
-	SeenAsOnce     = "once"
-	SeenAsElection = "election"
-	SeenAsQuorum   = "quorum"
-)
-
 // Handover says how a lock passes from one holder to the next.
 type Handover string
 

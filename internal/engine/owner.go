@@ -5,23 +5,7 @@ import (
 	"fmt"
 
 	"github.com/holdfast-go/holdfast/internal/codec"
-	"github.com/holdfast-go/holdfast/internal/keys"
 )
-
-// owned is a mutex that has an owner, who can acquire it again from any process. Each of the
-// owner's leases has a part of it.
-var owned = shared(codec.Owned, kind{
-	byOwner: true,
-	share: func(s *settings) codec.Share {
-		share := byWeight(s)
-		share.Owner = s.owner
-		if s.maxDepth > 0 {
-			share.Limit = s.maxDepth
-		}
-		return share
-	},
-	check: func(s *settings) error { return keys.Check("owner", s.owner) },
-})
 
 // ReleaseOwner is holdfast.Client.ReleaseOwner. If another owner holds the lock, the error is a *NotOwnerError. It is ErrInvalid
 // for a lock without an owner.

@@ -5,21 +5,6 @@ import (
 	"fmt"
 )
 
-// Reentrant is holdfast.Reentrant. False turns the option off.
-func Reentrant(on bool) Option { return func(s *settings) { s.reentrant = on } }
-
-// MaxDepth bounds how many leases of a Reentrant lock are nested: one more gets ErrDepth. For a
-// lock with an Owner it also bounds how many leases the owner has on the server at a time; leases
-// that are being released in the background still count. At least 1. Default: no bound.
-func MaxDepth(n int) Option {
-	return func(s *settings) {
-		if n <= 0 {
-			n = -1
-		}
-		s.maxDepth = n
-	}
-}
-
 // reenter makes another lease out of the one that ctx carries. It returns nil if ctx carries none that is held, and
 // ErrDeadlock if the lock would wait for one that ctx carries.
 func (l *Target) reenter(ctx context.Context) (*holdLease, error) {

@@ -14,9 +14,6 @@ import (
 // sooner spares the server that command.
 const confirmAfter = 5 * time.Millisecond
 
-// unbounded reports whether a lease is renewed for as long as it is held.
-func (s *settings) unbounded() bool { return s.renew && s.maxHold == 0 && s.maxRenewals < 0 }
-
 // bounds say for how long a hold is renewed.
 type bounds struct {
 	renew       bool

@@ -11,13 +11,6 @@ import (
 	"github.com/holdfast-go/holdfast/internal/exec"
 )
 
-// reader and writer are the sides of a read-write lock. A writer wants all of it. The fence of readers is that of the
-// writer before them, and the same for all.
-var (
-	reader = shared(codec.ReadWrite, kind{joinable: true})
-	writer = shared(codec.ReadWrite, kind{exclusive: true})
-)
-
 // RWMutex is holdfast.RWMutex. Each side is a Target: two kinds of one lock, whose holders weigh 1 and all of it.
 type RWMutex struct {
 	read, write *Target
@@ -26,13 +19,9 @@ type RWMutex struct {
 // RWMutex returns the read-write lock of that name. The options apply to both sides.
 func (c *Client) RWMutex(name string, opts ...Option) *RWMutex {
 	return &RWMutex{
-		read:  c.Mutex(name, slices.Concat(opts, []Option{sided(&reader, 1)})...),
-		write: c.Mutex(name, slices.Concat(opts, []Option{sided(&writer, everything)})...),
+		read:  c.Mutex(name, slices.Concat(opts, []Option{of(&reader, everything, 1)})...),
+		write: c.Mutex(name, slices.Concat(opts, []Option{of(&writer, everything, everything)})...),
 	}
-}
-
-func sided(side *kind, weight int) Option {
-	return func(s *settings) { s.kind, s.limit, s.weight = side, everything, weight }
 }
 
 // Reader returns the lock that readers acquire, with further options, such as a TTL of their own.
@@ -71,21 +60,6 @@ func mustBe(l Lease, want *Target, what, side string) (*holdLease, error) {
 	return lease, nil
 }
 
-// inheriting returns the lock for a lease that follows one of from without a gap. It has the stricter bounds of both, and
-// from's owner and notes, which the server keeps.
-func (l *Target) inheriting(from *Target) *Target {
-	own, old := l.set.copied(), from.set
-	own.renew = own.renew && old.renew
-	if own.maxHold == 0 || old.maxHold > 0 && old.maxHold < own.maxHold {
-		own.maxHold = old.maxHold
-	}
-	if own.maxRenewals < 0 || old.maxRenewals >= 0 && old.maxRenewals < own.maxRenewals {
-		own.maxRenewals = old.maxRenewals
-	}
-	own.owner, own.meta, own.info = old.owner, old.meta, old.info
-	return &Target{c: l.c, keys: l.keys, set: own}
-}
-
 // changeSeen is changeMode, and tells observers of it: an acquire of the other side, during which this lease is released.
 func (l *holdLease) changeSeen(ctx context.Context, as *Target, try bool) (Lease, error) {
 	o := as.c.observe(ctx, as, try)
@@ -97,7 +71,7 @@ func (l *holdLease) changeSeen(ctx context.Context, as *Target, try bool) (Lease
 // changeMode makes the lease one of as, the lock's other side.
 func (l *holdLease) changeMode(ctx context.Context, as *Target) (*holdLease, error) {
 	h, c := l.g, as.c
-	as = as.inheriting(h.l)
+	as = &Target{c: c, keys: as.keys, set: as.set.inheriting(h.l.set)}
 	if err := l.Err(); err != nil {
 		return nil, err
 	}

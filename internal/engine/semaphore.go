@@ -7,20 +7,6 @@ import (
 	"github.com/holdfast-go/holdfast/internal/codec"
 )
 
-// semaphore is a lock of which each holder has as many permits as it asked for.
-var semaphore = shared(codec.Semaphore, kind{
-	nesting: waitsForRoom,
-	check: func(s *settings) error {
-		switch {
-		case s.limit < 1 || s.limit > maxPermits:
-			return fmt.Errorf("the number of permits is %d; it must be between 1 and %d", s.limit, maxPermits)
-		case s.weight < 1 || s.weight > maxPermits:
-			return fmt.Errorf("%d permits at once are not possible; between 1 and %d are", s.weight, maxPermits)
-		}
-		return nil
-	},
-})
-
 // Semaphore is holdfast.Semaphore. Its permits are the weights of its holders.
 type Semaphore struct {
 	lock *Target
@@ -31,7 +17,7 @@ type Semaphore struct {
 // holds a permit, or until Resize has set the number. To change the number while programs that give
 // the old one are still running, call Resize with the new one first.
 func (c *Client) Semaphore(name string, permits int, opts ...Option) *Semaphore {
-	given := []Option{func(s *settings) { s.kind, s.limit, s.weight = &semaphore, permits, 1 }}
+	given := []Option{of(&semaphore, permits, 1)}
 	return &Semaphore{c.Mutex(name, append(given, opts...)...)}
 }
 
@@ -41,13 +27,6 @@ func (s *Semaphore) Lock() Lock { return s.lock }
 // Permits returns the lock that takes so many permits at once, with further options.
 func (s *Semaphore) Permits(n int, opts ...Option) Lock {
 	return s.lock.With(append(opts[:len(opts):len(opts)], Weight(n))...)
-}
-
-// Weight sets how many permits of a semaphore an acquire takes. If that is more than there are, the
-// acquire gets ErrPermits. The server decides that, since Resize may have overruled the number that
-// the caller gives. Default 1.
-func Weight(n int) Option {
-	return func(s *settings) { s.weight = n }
 }
 
 // Resize is holdfast.Semaphore.Resize.

@@ -42,12 +42,6 @@ func Detach(ctx context.Context, lease Lease, ttl time.Duration) (*Ticket, error
 	return t, err
 }
 
-// carriable reports whether a lease can be detached. The lease of a job or a term cannot: it belongs to the running function.
-func (s *settings) carriable() bool {
-	// mutants: detach-apart
-	return s.kind.carried && !s.apart
-}
-
 // detach is Detach for a lease that may be detached by its kind.
 //
 // The ticket is made only after the lease has ended, so no two processes believe they hold the lock. Renewals and hand-overs

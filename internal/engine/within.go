@@ -41,15 +41,6 @@ func (m *JointLease) Within(ctx context.Context) context.Context {
 	return &within{Context: ctx, multi: m}
 }
 
-// nesting says what an acquire of a lock does within a lease of the same lock.
-type nesting byte
-
-const (
-	waitsForItself nesting = iota // waits for that lease, or would if others were queued
-	waitsForRoom                  // waits for that lease if what is left of the lock is too little
-	neverWaits
-)
-
 // outer returns the innermost held lease carried by ctx within which l can be acquired again (Reentrant), or nil. It returns
 // ErrDeadlock if an acquire of l would wait for a lease that ctx carries.
 func (l *Target) outer(ctx context.Context) (*holdLease, error) {

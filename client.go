@@ -7,6 +7,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/engine"
+	"github.com/holdfast-go/holdfast/internal/kind"
 	"github.com/holdfast-go/holdfast/internal/option"
 	"github.com/holdfast-go/holdfast/internal/printable"
 )
@@ -14,9 +15,9 @@ import (
 // Client hands out locks on one server, or one Cluster. A process needs one; it is safe for concurrent use.
 type Client struct {
 	clientHandle
-	durable []engine.Option // of all its locks, from Config
-	poll    []engine.Option // of those that can poll, from Config
-	queued  option.Set      // of those that are waited for in a queue: both
+	durable []kind.Option // of all its locks, from Config
+	poll    []kind.Option // of those that can poll, from Config
+	queued  option.Set    // of those that are waited for in a queue: both
 }
 
 type clientHandle = printable.Handle[*engine.Client]
@@ -44,10 +45,10 @@ func New(d driver.Driver, cfg *Config) (*Client, error) {
 	}
 	c := &Client{clientHandle: printable.NewHandle(e)}
 	if !confirm.isZero() || confirm.Timeout != 0 {
-		c.durable = []engine.Option{engine.Durability(confirm.Replicas, confirm.Fsync, confirm.Timeout)}
+		c.durable = []kind.Option{kind.Durability(confirm.Replicas, confirm.Fsync, confirm.Timeout)}
 	}
 	if cfg.PollInterval != 0 {
-		c.poll = []engine.Option{engine.Poll(cfg.PollInterval)}
+		c.poll = []kind.Option{kind.Poll(cfg.PollInterval)}
 	}
 	c.queued.Given = slices.Concat(c.poll, c.durable)
 	return c, nil

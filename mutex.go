@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 
-	"github.com/holdfast-go/holdfast/internal/engine"
+	"github.com/holdfast-go/holdfast/internal/kind"
 	"github.com/holdfast-go/holdfast/internal/option"
 )
 
@@ -18,13 +18,13 @@ func (c *Client) Mutex(name string, opts ...MutexOption) *Lock {
 // ttl, and a script that compares and deletes. Waiters of this library notify each other; a lock that another program holds is
 // asked for again and again. A key with a closing brace that is not a Cluster hash tag's is ErrInvalid.
 func (c *Client) MutexKey(key string, opts ...MutexOption) *Lock {
-	return c.mutex(key, option.Resolve(c.queued, opts), engine.Key(key))
+	return c.mutex(key, option.Resolve(c.queued, opts), kind.Key(key))
 }
 
 // RedissonMutex returns the mutex that Redisson's getLock(name), an RLock, returns in Java: a hash under exactly this key. Both
 // sides tell each other when it is free. Names with braces that are not a Cluster hash tag's are ErrInvalid.
 func (c *Client) RedissonMutex(name string, opts ...MutexOption) *Lock {
-	return c.mutex(name, option.Resolve(c.queued, opts), engine.Redisson(name))
+	return c.mutex(name, option.Resolve(c.queued, opts), kind.Redisson(name))
 }
 
 // OwnerMutex returns the mutex that an owner can acquire again from any process, without waiting, past all who queue, by one
@@ -37,14 +37,14 @@ func (c *Client) RedissonMutex(name string, opts ...MutexOption) *Lock {
 // programs that use one name in both ways get ErrMismatch while it is held. It is Reentrant by nature.
 func (c *Client) OwnerMutex(name, owner string, opts ...MutexOption) *Lock {
 	o := option.Resolve(c.queued, opts)
-	own := []engine.Option{engine.OwnedBy(owner)}
+	own := []kind.Option{kind.OwnedBy(owner)}
 	if o.Named {
-		own = append(own, engine.Refuse(errors.New("Identity has no meaning for an OwnerMutex: its owner is named already")))
+		own = append(own, kind.Refuse(errors.New("Identity has no meaning for an OwnerMutex: its owner is named already")))
 	}
 	return c.mutex(name, o, own...)
 }
 
-func (c *Client) mutex(name string, o option.Set, own ...engine.Option) *Lock {
+func (c *Client) mutex(name string, o option.Set, own ...kind.Option) *Lock {
 	given := o.Given
 	if len(own) > 0 {
 		given = append(own, given...)
@@ -62,6 +62,6 @@ func (c *Client) mutex(name string, o option.Set, own ...engine.Option) *Lock {
 // with *HeldError tells who. Neither changes anything. Once begun, ReleaseOwner continues even if ctx ends, for as long as
 // Config.RetryTimeout. After ErrAmbiguous the lease may have been ended: calling again could end another.
 func (c *Client) ReleaseOwner(ctx context.Context, name, owner string) (left int, err error) {
-	left, err = c.e().Mutex(name, engine.OwnedBy(owner)).ReleaseOwner(ctx)
+	left, err = c.e().Mutex(name, kind.OwnedBy(owner)).ReleaseOwner(ctx)
 	return left, leave(err)
 }

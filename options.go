@@ -5,35 +5,35 @@ import (
 	"math"
 	"time"
 
-	"github.com/holdfast-go/holdfast/internal/engine"
+	"github.com/holdfast-go/holdfast/internal/kind"
 	"github.com/holdfast-go/holdfast/internal/option"
 )
 
 // TTL sets how long the lock outlives a holder that crashed: 5 ms to Config.MaxTTL. Default: Config.TTL.
-func TTL(d time.Duration) Option { return commonOption{Change: option.Given(engine.TTL(d))} }
+func TTL(d time.Duration) Option { return commonOption{Change: option.Given(kind.TTL(d))} }
 
 // NoRenew makes the lease end after its TTL unless Extend is called. By default it is renewed every third of the TTL.
-func NoRenew() Option { return commonOption{Change: option.Given(engine.Renew(false))} }
+func NoRenew() Option { return commonOption{Change: option.Given(kind.Renew(false))} }
 
 // MaxHold ends the lease, with ErrLost, at most d after the grant. At least 5 ms. Default: no bound.
-func MaxHold(d time.Duration) Option { return commonOption{Change: option.Given(engine.MaxHold(d))} }
+func MaxHold(d time.Duration) Option { return commonOption{Change: option.Given(kind.MaxHold(d))} }
 
 // MaxRenewals ends the lease, with ErrLost, one TTL after the nth renewal. At least 1. Default: no bound.
-func MaxRenewals(n int) Option { return commonOption{Change: option.Given(engine.MaxRenewals(n))} }
+func MaxRenewals(n int) Option { return commonOption{Change: option.Given(kind.MaxRenewals(n))} }
 
 // Identity names the holder to people who ask who holds the lock. It is not empty. Default: Config.Identity. An OwnerMutex has
 // its owner already, and refuses another with ErrInvalid.
 func Identity(name string) Option {
 	return commonOption{Change: func(s *option.Set) {
 		s.Named = true
-		s.Given = append(s.Given, engine.Owner(name))
+		s.Given = append(s.Given, kind.Owner(name))
 	}}
 }
 
 // Meta adds a note for people who ask who holds the lock. All notes and the owner take at most 1 KiB. Of two notes with
 // the same key the later counts.
 func Meta(key, value string) Option {
-	return commonOption{Change: option.Given(engine.Meta(key, value))}
+	return commonOption{Change: option.Given(kind.Meta(key, value))}
 }
 
 // Options combines options into one, to share them between locks of different kinds.
@@ -68,14 +68,14 @@ func Wait(d time.Duration) WaitOption {
 // and the lock acquired within it must be Reentrant; otherwise the acquire returns ErrDeadlock. The writer of an RWMutex may
 // also acquire it for reading; a reader that wants to write gets ErrDeadlock, see TryUpgrade.
 func Reentrant() ReentrantOption {
-	return reentrantOption{Change: option.Given(engine.Reentrant(true))}
+	return reentrantOption{Change: option.Given(kind.Reentrant(true))}
 }
 
 // MaxDepth bounds how deep leases of a Reentrant lock are nested in each other: one more gets ErrDepth. Of an OwnerMutex it
 // bounds how many leases the owner has at a time, in all processes; leases that are being given back in the background count
 // until they are. At least 1. Default: no bound.
 func MaxDepth(n int) ReentrantOption {
-	return reentrantOption{Change: option.Given(engine.MaxDepth(n))}
+	return reentrantOption{Change: option.Given(kind.MaxDepth(n))}
 }
 
 // Durability is what has to confirm every grant and every renewal before it counts. As an option it takes the place of
@@ -100,7 +100,7 @@ type Durability struct {
 
 // Apply implements the options of locks.
 func (d Durability) Apply(s *option.Set) {
-	s.Given = append(s.Given, engine.Durability(d.Replicas, d.Fsync, d.Timeout))
+	s.Given = append(s.Given, kind.Durability(d.Replicas, d.Fsync, d.Timeout))
 }
 
 func (d Durability) isZero() bool { return d.Replicas == 0 && !d.Fsync }
@@ -109,5 +109,5 @@ func (d Durability) isZero() bool { return d.Replicas == 0 && !d.Fsync }
 // servers where pub/sub is forbidden. At least 1 ms. A poller has no place in the queue: while others queue, it does not
 // get the lock. Wait bounds how long it polls. Default: Config.PollInterval.
 func Poll(interval time.Duration) WaitOption {
-	return waitOption{Change: option.Given(engine.Poll(interval))}
+	return waitOption{Change: option.Given(kind.Poll(interval))}
 }

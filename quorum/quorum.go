@@ -16,6 +16,7 @@ import (
 	"github.com/holdfast-go/holdfast/internal/access"
 	"github.com/holdfast-go/holdfast/internal/engine"
 	"github.com/holdfast-go/holdfast/internal/exec"
+	"github.com/holdfast-go/holdfast/internal/kind"
 	"github.com/holdfast-go/holdfast/internal/option"
 	"github.com/holdfast-go/holdfast/internal/printable"
 	"github.com/holdfast-go/holdfast/internal/voting"
@@ -32,7 +33,7 @@ import (
 // nothing is granted until every node answers and has kept its data. New nodes are admitted with inspect.Inspector.Admit.
 type Quorum struct {
 	handle
-	common []engine.Option
+	common []kind.Option
 }
 
 type handle = printable.Handle[*voting.Quorum]
@@ -58,7 +59,7 @@ type Config struct {
 // RetryTimeout and TTL from the first client. A nil cfg means the defaults.
 func New(clients []*holdfast.Client, cfg *Config) (*Quorum, error) {
 	nodes := make([]*engine.Client, len(clients))
-	var common []engine.Option
+	var common []kind.Option
 	for i, c := range clients {
 		if c == nil {
 			return nil, fmt.Errorf("%w: a client of the quorum is nil", holdfast.ErrInvalid)
@@ -79,7 +80,7 @@ func New(clients []*holdfast.Client, cfg *Config) (*Quorum, error) {
 		if cfg.NodeTimeout < time.Millisecond {
 			return nil, fmt.Errorf("%w: a Config.NodeTimeout of %s is not possible; at least 1ms is needed", holdfast.ErrInvalid, cfg.NodeTimeout)
 		}
-		common = append(common, engine.NodeTimeout(cfg.NodeTimeout))
+		common = append(common, kind.NodeTimeout(cfg.NodeTimeout))
 	}
 	return &Quorum{printable.NewHandle(e), common}, nil
 }

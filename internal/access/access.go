@@ -6,6 +6,7 @@ import (
 	"context"
 
 	"github.com/holdfast-go/holdfast/internal/engine"
+	"github.com/holdfast-go/holdfast/internal/kind"
 	"github.com/holdfast-go/holdfast/internal/option"
 	"github.com/holdfast-go/holdfast/internal/voting"
 )
@@ -13,8 +14,8 @@ import (
 // Parts are what a *holdfast.Client consists of.
 type Parts struct {
 	Engine  *engine.Client
-	Durable []engine.Option // of all its locks
-	Poll    []engine.Option // of those that can poll
+	Durable []kind.Option // of all its locks
+	Poll    []kind.Option // of those that can poll
 }
 
 // Of package holdfast.

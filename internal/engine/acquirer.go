@@ -95,7 +95,7 @@ func (acq *acquirer) wake() {
 
 // join tells the acquirer that another goroutine waits for l.
 func (acq *acquirer) join(l *Target) {
-	if l.set.kind.byOwner {
+	if l.set.Kind.ByOwner {
 		acq.ownerJoined.Store(true)
 		acq.wake()
 	}
@@ -293,7 +293,7 @@ func (acq *acquirer) step() *hold {
 func (acq *acquirer) failed(err error) *hold {
 	l := acq.attempt.l
 	// A single late answer can be bad luck. If leases are shorter than the round trip, every answer is late.
-	if acq.answered && errors.Is(err, errLate) && l.c.server.RTT.Mean() < l.set.term() {
+	if acq.answered && errors.Is(err, errLate) && l.c.server.RTT.Mean() < l.set.Term() {
 		acq.renewAttempt(l)
 		if acq.sub.Polls() {
 			acq.attempt.abandonPredecessor() // there is no place to keep
@@ -437,7 +437,7 @@ func (a *attempt) untilDue(s *wire.Standby) time.Duration {
 // if the lease may not begin with a claim, which no replica has confirmed: the next check confirms
 // it then.
 func (acq *acquirer) accept(a *attempt, n *wire.Grant) *hold {
-	if !a.l.set.renew || a.l.set.isDurable() {
+	if !a.l.set.Renew || a.l.set.IsDurable() {
 		return nil
 	}
 	// As far as we know this process holds the lock. Only the server's own reply may end that:

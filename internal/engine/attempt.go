@@ -108,7 +108,7 @@ func (a *attempt) listen(channel string) {
 	c := a.l.c
 	a.head = c.mint.head(a.l.keys.Lock, waiterBit)
 	a.own().channel = channel
-	a.claim = min(max(MinClaim, 4*c.server.RTT.Mean()), a.l.set.term())
+	a.claim = min(max(MinClaim, 4*c.server.RTT.Mean()), a.l.set.Term())
 	// After a longer wait the message would be sent all the same, and the look would be one more.
 	// mutants: long-wait
 	if a.l.plain() && c.waited.Load() < int64(a.claim) {
@@ -148,10 +148,10 @@ type acquireRequest interface {
 
 // request completes a request for the lock with what is the same in all of the attempt's requests.
 func (a *attempt) request(q codec.Acquire) acquireRequest {
-	q.Token, q.TTL, q.Info = a.token(), a.l.set.term(), a.l.set.info
+	q.Token, q.TTL, q.Info = a.token(), a.l.set.Term(), a.l.set.Info
 	q.Claim, q.By, q.Channel, q.Score = a.claim, a.by, a.channel, a.score
-	if a.l.set.kind.isShared() {
-		return &codec.ShareAcquire{Acquire: q, Share: a.l.set.kind.share(a.l.set)}
+	if a.l.set.Kind.IsShared() {
+		return &codec.ShareAcquire{Acquire: q, Share: a.l.set.Kind.Share(a.l.set)}
 	}
 	return &q
 }
@@ -256,7 +256,7 @@ const errLate = unadvised("the lock was granted, but the reply came after the le
 // takes returns the hold of a reply that says the lock is granted. The request was sent at sent,
 // its reply was read at heard, and now is the server time in it.
 func (a *attempt) takes(sent, heard clock.Instant, now int64, ttl time.Duration, fence uint64, block int64) (*hold, error) {
-	term := a.l.set.term()
+	term := a.l.set.Term()
 	if ttl >= 0 {
 		term = min(ttl, a.l.c.cfg.MaxTTL)
 	}
@@ -407,7 +407,7 @@ func (a *attempt) abandonPredecessor() {
 
 // takingBackUntil returns until when to go on taking back what the server has, or may get, for l.
 func (c *Client) takingBackUntil(l *Target) time.Time {
-	return time.Now().Add(l.set.term() + c.cfg.RetryTimeout + c.cfg.CommandTimeout)
+	return time.Now().Add(l.set.Term() + c.cfg.RetryTimeout + c.cfg.CommandTimeout)
 }
 
 // takeBack sends a release for a token until it is answered, nothing is left that it could release,
@@ -446,7 +446,7 @@ func (c *Client) releaseSince(began time.Time, ctx context.Context, l *Target, q
 	release := releaseRequest(l, q, how)
 	return exec.PersistSince(began, ctx, c.server, rq.op, l.name(), func(ctx context.Context) (codec.ReleaseReply, error) {
 		a, err := askOnce(ctx, c, rq, release)
-		if !exec.IsDivided(err) || q.Tombstone != 0 || l.set.kind.isShared() {
+		if !exec.IsDivided(err) || q.Tombstone != 0 || l.set.Kind.IsShared() {
 			return a.reply, err
 		}
 		dropped, dropErr := askOnce(ctx, c, rq, &codec.ReleaseByKey{Lock: q.Lock, Token: q.Token})
@@ -462,11 +462,11 @@ func (c *Client) releaseSince(began time.Time, ctx context.Context, l *Target, q
 
 // releaseRequest returns the request that releases the lock, or the share of it.
 func releaseRequest(l *Target, q codec.Release, how ending) codec.Request[codec.ReleaseReply] {
-	if !l.set.kind.isShared() {
+	if !l.set.Kind.IsShared() {
 		return &q
 	}
 	share := &codec.ShareRelease{Release: q}
-	if l.set.kind.hasParties {
+	if l.set.Kind.HasParties {
 		share.Ending = how.word()
 	}
 	return share

@@ -2,11 +2,12 @@ package engine
 
 import (
 	"github.com/holdfast-go/holdfast/internal/codec"
+	"github.com/holdfast-go/holdfast/internal/kind"
 )
 
 // Barrier returns the lock whose holders are the parties of the barrier of that name, for 1 to 10,000 parties.
-func (c *Client) Barrier(name string, parties int, opts ...Option) *Target {
-	given := []Option{of(&barrier, parties, 1)}
+func (c *Client) Barrier(name string, parties int, opts ...kind.Option) *Target {
+	given := []kind.Option{kind.Of(&kind.Barrier, parties, 1)}
 	return c.Mutex(name, append(given, opts...)...)
 }
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/internal/clock"
+	"github.com/holdfast-go/holdfast/internal/kind"
 )
 
 // A lease that Extend has made as long as MaxHold allows wants no more renewals. One that was about to be sent then is not why
@@ -19,7 +20,7 @@ func TestALeaseThatReachedItsBoundEndsByIt(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer c.Close(t.Context())
-		lease, err := c.Mutex("a", MaxHold(20*time.Second)).Acquire(t.Context())
+		lease, err := c.Mutex("a", kind.MaxHold(20*time.Second)).Acquire(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -47,7 +47,7 @@ func (in *Inspector) BreakPart(ctx context.Context, name, grant, reason, whole s
 		return Broken{}, err
 	}
 	c := in.c
-	q := codec.Break{Lock: l.ref(), Journal: c.journal(), Kind: l.set.kind.form, Grant: grant, Note: note}
+	q := codec.Break{Lock: l.ref(), Journal: c.journal(), Kind: l.set.Kind.Form, Grant: grant, Note: note}
 	reply, err := askOf(ctx, request{op: "break", lock: l}, func(id string, notAfter int64) codec.Request[codec.BreakReply] {
 		q.ID, q.NotAfter = id, notAfter
 		return &q
@@ -91,7 +91,7 @@ func (in *Inspector) RevokePart(ctx context.Context, name, grant, reason, whole 
 		return err
 	}
 	return in.c.record(ctx, "revoke", codec.Entry{
-		What: codec.WasRevoked, ID: randomText(), Grant: grant, Fence: fence, Kind: l.set.kind.form, Key: l.keys.Lock, Note: note,
+		What: codec.WasRevoked, ID: randomText(), Grant: grant, Fence: fence, Kind: l.set.Kind.Form, Key: l.keys.Lock, Note: note,
 	})
 }
 

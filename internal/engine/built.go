@@ -8,6 +8,7 @@ import (
 	"github.com/holdfast-go/holdfast/internal/codec"
 	"github.com/holdfast-go/holdfast/internal/exec"
 	"github.com/holdfast-go/holdfast/internal/keys"
+	"github.com/holdfast-go/holdfast/internal/kind"
 )
 
 // This file is what the packages use of the engine that build on locks: once, election, latch and barrier.
@@ -16,8 +17,8 @@ import (
 //
 // A request that is under way when a run ends must not take effect for the next run, which would have the same token if the lock were
 // passed on within the process.
-func (c *Client) Job(name string, opts ...Option) *Target {
-	given := []Option{apart(SeenAsOnce)}
+func (c *Client) Job(name string, opts ...kind.Option) *Target {
+	given := []kind.Option{kind.Apart(kind.SeenAsOnce)}
 	return c.Mutex(name, append(given, opts...)...)
 }
 
@@ -52,8 +53,8 @@ type Follower interface {
 
 // AsElection implements Electoral. Readers, and an owner's leases, have one fence.
 func (l *Target) AsElection() Electorate {
-	own := l.With(apart(SeenAsElection))
-	if k := l.set.kind; k.joinable || k.byOwner {
+	own := l.With(kind.Apart(kind.SeenAsElection))
+	if k := l.set.Kind; k.Joinable || k.ByOwner {
 		own.refuse(fmt.Errorf("%w: lock %q: readers, or the leases of an owner, cannot lead: they have one fence", ErrInvalid, l.name()))
 	}
 	return own
@@ -95,7 +96,7 @@ func (l *multi) AsElection() Electorate {
 	own := *l
 	own.parts = make([]*Target, len(l.parts))
 	for i, p := range l.parts {
-		own.parts[i] = p.With(apart(SeenAsElection))
+		own.parts[i] = p.With(kind.Apart(kind.SeenAsElection))
 	}
 	if len(own.parts) > 0 {
 		own.set = own.parts[0].set
@@ -123,13 +124,13 @@ func (l *Target) Ref() codec.Lock { return l.ref() }
 func (l *Target) Flags() codec.Flags { return l.flags() }
 
 // Parties returns how many parties a latch or barrier has.
-func (l *Target) Parties() int { return l.set.limit }
+func (l *Target) Parties() int { return l.set.Limit }
 
 // Info returns what describes the lock's holder on the server.
-func (l *Target) Info() string { return l.set.info }
+func (l *Target) Info() string { return l.set.Info }
 
 // HolderName returns the name of the lock's holder.
-func (l *Target) HolderName() string { return l.set.owner }
+func (l *Target) HolderName() string { return l.set.Owner }
 
 // Missing returns the error of a lease that, by that word of a reply, the server no longer knows.
 func (l *Target) Missing(word codec.Word) error { return l.missing(word) }
@@ -169,7 +170,7 @@ func TokenOf(lease Lease) string { return lease.(*holdLease).g.attempt.token() }
 // Ask sends a request about the lock until it is answered. A durable one counts only once it is as durable as the lock.
 func Ask[R any](ctx context.Context, l *Target, op string, durable bool, q codec.Request[R]) (R, error) {
 	// What is wrong with a job's record is not explained by the lock.
-	a, _, err := ask(ctx, l.c, request{op: op, lock: l, durable: durable, unexplained: l.set.seenAs == SeenAsOnce}, q)
+	a, _, err := ask(ctx, l.c, request{op: op, lock: l, durable: durable, unexplained: l.set.SeenAs == kind.SeenAsOnce}, q)
 	return a.reply, err
 }
 

@@ -21,6 +21,7 @@ import (
 	"github.com/holdfast-go/holdfast/internal/compact"
 	"github.com/holdfast-go/holdfast/internal/exec"
 	"github.com/holdfast-go/holdfast/internal/keys"
+	"github.com/holdfast-go/holdfast/internal/kind"
 	"github.com/holdfast-go/holdfast/internal/notify"
 	"github.com/holdfast-go/holdfast/internal/schedule"
 )
@@ -36,7 +37,7 @@ type Client struct {
 	id        string      // names the channel on which this client is notified
 	mint      tokenMint
 	host      string
-	defaults  settings // of locks without options
+	defaults  kind.Settings // of locks without options
 
 	notifier   *notify.Notifier
 	ownChannel string        // where the client is notified outside Cluster mode
@@ -58,7 +59,7 @@ type Client struct {
 	renewers   exec.Limiter // of renewals in a Cluster, if it is not known which server has the lock
 	reclaimers reclaimers   // likewise
 	cleanups   exec.Limiter // of releases of lost leases
-	cache      settingsCache
+	cache      kind.Cache
 	departing  departures
 	detached   detachments
 	notices    notices
@@ -114,11 +115,11 @@ func New(d driver.Driver, cfg *Config) (*Client, error) {
 		Tasks: &client.tasks, Closing: client.closing, Accept: client.accept, ViaClient: c.ViaClient,
 		Lost: client.serverLost, Found: client.serverFound, ClientClosed: client.redisClientClosed,
 	})
-	client.defaults = settings{
-		terms: &terms{ttl: c.TTL, kind: &mutex, renew: true, maxRenewals: -1},
-		owner: c.Owner,
+	client.defaults = kind.Settings{
+		Terms: &kind.Terms{TTL: c.TTL, Kind: &kind.Mutex, Renew: true, MaxRenewals: -1},
+		Owner: c.Owner,
 	}
-	if client.defaults.info, err = client.defaults.describe(host); err != nil {
+	if client.defaults.Info, err = client.defaults.Describe(host); err != nil {
 		return nil, fmt.Errorf("%w: Config.Identity: %w", ErrInvalid, err)
 	}
 	client.strict = c.strictFlags()
@@ -153,8 +154,8 @@ func (c *Config) fill(host string) error {
 		if *d.value == 0 {
 			*d.value = d.fallback
 		}
-		if *d.value < minTTL {
-			return fmt.Errorf("the value of Config.%s is %s; it must be at least %s", d.name, *d.value, minTTL)
+		if *d.value < kind.MinTTL {
+			return fmt.Errorf("the value of Config.%s is %s; it must be at least %s", d.name, *d.value, kind.MinTTL)
 		}
 		if *d.value > maxMaxTTL {
 			return fmt.Errorf("the value of Config.%s is %s; it must be at most %s", d.name, *d.value, maxMaxTTL)

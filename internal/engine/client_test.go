@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"github.com/holdfast-go/holdfast/internal/kind"
 	"testing"
 	"time"
 )
@@ -11,27 +12,27 @@ func TestLocksShareTheirSettings(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a, b := c.Mutex("a", TTL(time.Second)), c.Mutex("b", TTL(time.Second))
+	a, b := c.Mutex("a", kind.TTL(time.Second)), c.Mutex("b", kind.TTL(time.Second))
 	if a.set != b.set {
 		t.Error("two locks with equal options do not share settings")
 	}
 	for what, other := range map[string]*Target{
-		"another TTL":  c.Mutex("a", TTL(2*time.Second)),
-		"another kind": c.RWMutex("a", TTL(time.Second)).Reader().(*Target),
-		"notes":        c.Mutex("a", TTL(time.Second), Meta("k", "v")),
-		"an error":     c.Mutex("", TTL(time.Second)),
+		"another TTL":  c.Mutex("a", kind.TTL(2*time.Second)),
+		"another kind": c.RWMutex("a", kind.TTL(time.Second)).Reader().(*Target),
+		"notes":        c.Mutex("a", kind.TTL(time.Second), kind.Meta("k", "v")),
+		"an error":     c.Mutex("", kind.TTL(time.Second)),
 	} {
-		if other.set.interchangeable(a.set) {
+		if other.set.Interchangeable(a.set) {
 			t.Errorf("%s: the settings are the same", what)
 		}
 	}
-	if err := c.Mutex("a", TTL(time.Second)).set.err; err != nil {
+	if err := c.Mutex("a", kind.TTL(time.Second)).set.Err; err != nil {
 		t.Errorf("a lock has the error of another one: %v", err)
 	}
 	for i := range 100 {
-		c.Mutex("a", TTL(time.Second+time.Duration(i)*time.Millisecond))
+		c.Mutex("a", kind.TTL(time.Second+time.Duration(i)*time.Millisecond))
 	}
-	if a.set.ttl != time.Second {
-		t.Errorf("the TTL became %s", a.set.ttl)
+	if a.set.TTL != time.Second {
+		t.Errorf("the TTL became %s", a.set.TTL)
 	}
 }

@@ -151,8 +151,8 @@ func (l *Target) missing(word codec.Word) *LostError {
 		lost.Reason = LossDeleted
 	case codec.Superseded:
 		lost.Reason = LossSuperseded
-		if l.set.kind.byOwner {
-			lost.By = l.set.owner // in whose name ReleaseOwner was called
+		if l.set.Kind.ByOwner {
+			lost.By = l.set.Owner // in whose name ReleaseOwner was called
 		}
 	}
 	return lost

@@ -36,7 +36,7 @@ func (acq *acquirer) follow(h *hold) bool {
 	c := wq.l.c
 	by, up := c.listening(h.l)
 	switch {
-	case !up, acq.sub.Polls(), wq.waiting() == 0, !h.l.plain(), c.cfg.Strict, h.l.set.isDurable():
+	case !up, acq.sub.Polls(), wq.waiting() == 0, !h.l.plain(), c.cfg.Strict, h.l.set.IsDurable():
 		return false
 	case wq.fences(h.l) > 0: // the lock may be passed on within the process, for longer
 		return false
@@ -161,7 +161,7 @@ func (f *follower) request() *codec.Acquire {
 	}
 	f.notAfter = notAfter
 	// mutants: follower-promises
-	return &codec.Acquire{Token: a.token(), Info: a.l.set.info, NotAfter: notAfter, Claim: a.claim, By: a.by, Channel: a.channel}
+	return &codec.Acquire{Token: a.token(), Info: a.l.set.Info, NotAfter: notAfter, Claim: a.claim, By: a.by, Channel: a.channel}
 }
 
 // settle notes what became of the release that asked for it, which was not sent before began. It does nothing if f is nil.

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/kind"
 )
 
 // generous is a server that grants every lock, and remembers none.
@@ -50,14 +51,14 @@ func TestALeaseIsSmall(t *testing.T) {
 	for _, c := range []struct {
 		what    string
 		most    int
-		options func(i int) []Option
+		options func(i int) []kind.Option
 	}{
-		{"without options", 455, func(int) []Option { return nil }},
-		{"with options that are the same for all", 455, func(int) []Option {
-			return []Option{Owner("shipping"), TTL(time.Minute), Meta("version", "1.2")}
+		{"without options", 455, func(int) []kind.Option { return nil }},
+		{"with options that are the same for all", 455, func(int) []kind.Option {
+			return []kind.Option{kind.Owner("shipping"), kind.TTL(time.Minute), kind.Meta("version", "1.2")}
 		}},
-		{"with notes of its own", 665, func(i int) []Option {
-			return []Option{Owner("shipping"), TTL(time.Minute), Meta("request", notes[i])}
+		{"with notes of its own", 665, func(i int) []kind.Option {
+			return []kind.Option{kind.Owner("shipping"), kind.TTL(time.Minute), kind.Meta("request", notes[i])}
 		}},
 	} {
 		t.Run(c.what, func(t *testing.T) {

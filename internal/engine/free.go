@@ -17,14 +17,14 @@ import (
 // (docs/PROTOCOL.md, "The free path"). All else is left to the scripts, which handle every case.
 
 // plain reports whether the server's own commands can acquire and release the lock: it is a string, and no other program uses it.
-func (l *Target) plain() bool { return l.set.kind.native }
+func (l *Target) plain() bool { return l.set.Kind.Native }
 
 // takeFree acquires the lock for a new token, if it looks free and nobody waits for it. If it returns neither a hold nor an error, a
 // script has to ask, with another token. began is since when the caller has been asking; zero if nothing was sent.
 func (l *Target) takeFree(ctx context.Context) (h *hold, began time.Time, err error) {
 	c := l.c
 	// mutants: free-scope
-	if !l.plain() || l.set.seenAs != "" || c.cfg.Strict || l.set.isDurable() || c.contended.has(l.keys.Lock) || c.transactions.areAvoided() {
+	if !l.plain() || l.set.SeenAs != "" || c.cfg.Strict || l.set.IsDurable() || c.contended.has(l.keys.Lock) || c.transactions.areAvoided() {
 		return nil, began, nil
 	}
 	p := c.server.Pipe(l.keys.Lock)
@@ -116,11 +116,11 @@ func (l *Target) isGrant(ctx context.Context, p *pipe.Pipe, call *pipe.Call) boo
 
 // isAsAsked reports whether the fence of a lock that was set can be used, and it lasts about as long as it should.
 func (l *Target) isAsAsked(call *pipe.Call) bool {
-	term, left := l.set.term(), call.Left()
+	term, left := l.set.Term(), call.Left()
 	leeway := max(term/20, 20*time.Millisecond)
 	switch {
 	// mutants: late-expiry
-	case left <= 0, left > term+leeway, left < term-leeway && !l.set.unbounded(), call.Fence.Seq >= 1000:
+	case left <= 0, left > term+leeway, left < term-leeway && !l.set.Unbounded(), call.Fence.Seq >= 1000:
 		return false
 	}
 	return true
@@ -215,7 +215,7 @@ func (a *attempt) newCall(kind pipe.Kind) *pipe.Call {
 		call = &pipe.Call{}
 	}
 	call.Kind, call.Lock, call.Fences, call.Queue = kind, l.keys.Lock, c.fenceOf(l), l.keys.Queue
-	call.Head, call.Info, call.TTL = string(a.head), l.set.info, l.set.term()
+	call.Head, call.Info, call.TTL = string(a.head), l.set.Info, l.set.Term()
 	return call
 }
 
@@ -243,7 +243,7 @@ var released = codec.ReleaseReply{Head: codec.Head{Word: codec.Released}}
 
 // freePath returns the pipe on which the lock can be deleted, as far as is known; or nil.
 func (a *attempt) freePath() *pipe.Pipe {
-	if l := a.l; (l.plain() || l.set.kind.isVote) && !l.c.contended.has(l.keys.Lock) {
+	if l := a.l; (l.plain() || l.set.Kind.IsVote) && !l.c.contended.has(l.keys.Lock) {
 		return l.c.server.Pipe(l.keys.Lock)
 	}
 	return nil

@@ -105,7 +105,7 @@ func newHold(a *attempt, anchor clock.Instant, age, valid time.Duration, fence u
 	if block > 1 {
 		h.more = &more{nextFence: fence + 1, fenceEnd: fence + uint64(block)}
 	}
-	h.final = a.l.set.maxHold > 0 && a.l.set.maxHold <= a.l.set.ttl
+	h.final = a.l.set.MaxHold > 0 && a.l.set.MaxHold <= a.l.set.TTL
 	h.capHold()
 	return h
 }
@@ -118,7 +118,7 @@ func (h *hold) noteHeard(now clock.Instant) (late bool) {
 
 // isPassable is passable for the hold, which may have bounds of its own.
 func (h *hold) isPassable() bool {
-	return (h.more == nil || h.more.bounds == nil) && h.l.set.passable()
+	return (h.more == nil || h.more.bounds == nil) && h.l.set.Passable()
 }
 
 // firstLease starts the renewals and returns the first lease. That lease has ended already if the hold
@@ -138,7 +138,7 @@ func (h *hold) firstLease() *holdLease {
 	case h.state == claimed:
 		h.renewAt(now.Add(min(confirmAfter, h.remainingAt(now)/16)))
 	case h.canRenew():
-		h.renewAt(h.renewalAfter(h.anchor, min(h.l.set.ttl, h.valid)))
+		h.renewAt(h.renewalAfter(h.anchor, min(h.l.set.TTL, h.valid)))
 		if h.attempt.setAt(h.fence()) != 0 && h.bound().maxRenewals < 0 { // so that others see the fence
 			h.renewAfter = min(h.renewAfter, fenceAfter)
 		}
@@ -360,7 +360,7 @@ func (h *hold) late(now clock.Instant) time.Duration {
 		return held - h.renewAfter
 	}
 	unsent := h.state.isSteady() && (h.flying == 1 && h.renewalQueued || h.flying == 0 && h.failure() != nil)
-	due := min(h.l.set.ttl, h.valid) / 3 // about
+	due := min(h.l.set.TTL, h.valid) / 3 // about
 	if h.isClaim() {
 		due = confirmAfter
 	}
@@ -397,7 +397,7 @@ func (h *hold) lose(err *LostError) {
 	h.observeLoss(err)
 	c := h.l.c
 	subject, fence := h.l.subject(), h.lease().fence
-	end := time.Now().Add(h.l.set.term()) // by then whatever the server has of it has expired
+	end := time.Now().Add(h.l.set.Term()) // by then whatever the server has of it has expired
 	c.tasks.Run(func() {
 		h.queue.release(h)
 		// mutants: follower-of-lost

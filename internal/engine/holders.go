@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/internal/codec"
+	"github.com/holdfast-go/holdfast/internal/kind"
 	"github.com/holdfast-go/holdfast/internal/wire"
 )
 
@@ -33,7 +34,7 @@ type Holder struct {
 // Holder says who holds the lock, one of them if there are several: ErrNotHeld if nobody
 // does. It changes nothing.
 func (l *Target) Holder(ctx context.Context) (Holder, error) {
-	if l.set.kind.isShared() {
+	if l.set.Kind.IsShared() {
 		return l.someHolder(ctx)
 	}
 	if err := l.ready(ctx); err != nil {
@@ -67,7 +68,7 @@ func (l *Target) holderOf(h *codec.Holder) Holder {
 
 // shown returns the holder that a script reported. v is used only if ours is true.
 func (l *Target) shown(ttl time.Duration, ours bool, v *wire.Value) Holder {
-	h := Holder{Name: l.name(), Form: l.set.kind.form, TTL: ttl, Foreign: !ours}
+	h := Holder{Name: l.name(), Form: l.set.Kind.Form, TTL: ttl, Foreign: !ours}
 	if ours {
 		h.Form = l.formFor(&v.Info)
 		h.Owner, h.Host, h.PID, h.Meta = v.Info.Owner, v.Info.Host, v.Info.PID, v.Info.Meta
@@ -78,10 +79,10 @@ func (l *Target) shown(ttl time.Duration, ours bool, v *wire.Value) Holder {
 
 // formFor returns the lock's form as the info of a holder or waiter shows it: a mutex can be an election.
 func (l *Target) formFor(info *wire.Info) string {
-	if l.set.kind.form == codec.HoldsMutex && info.Kind == SeenAsElection {
-		return SeenAsElection
+	if l.set.Kind.Form == codec.HoldsMutex && info.Kind == kind.SeenAsElection {
+		return kind.SeenAsElection
 	}
-	return l.set.kind.form
+	return l.set.Kind.Form
 }
 
 // holdersPerReply is how many of a lock's holders a script returns at a time: few enough that
@@ -118,6 +119,6 @@ func (l *Target) sharer(hold *codec.Hold) Holder {
 
 // holdersFrom asks for about count holders, from a cursor on.
 func (l *Target) holdersFrom(ctx context.Context, cursor string, count int) (codec.HoldersReply, error) {
-	a, _, err := ask(ctx, l.c, request{op: "inspect", lock: l}, &codec.Holders{Lock: l.ref(), Cursor: cursor, Count: count, Kind: l.set.kind.name})
+	a, _, err := ask(ctx, l.c, request{op: "inspect", lock: l}, &codec.Holders{Lock: l.ref(), Cursor: cursor, Count: count, Kind: l.set.Kind.Name})
 	return a.reply, err
 }

@@ -9,13 +9,14 @@ import (
 	"github.com/holdfast-go/holdfast/internal/codec"
 	"github.com/holdfast-go/holdfast/internal/exec"
 	"github.com/holdfast-go/holdfast/internal/keys"
+	"github.com/holdfast-go/holdfast/internal/kind"
 )
 
 // Inspector says who holds locks and who waits for them, whatever their kinds. It changes nothing.
 type Inspector struct {
 	c  *Client
-	as map[string]*settings // of the locks of each form
-	by string               // who breaks locks, for their record
+	as map[string]*kind.Settings // of the locks of each form
+	by string                    // who breaks locks, for their record
 }
 
 // Init is Admit of package inspect; with force it is ForceAdmit.
@@ -23,11 +24,11 @@ func (in *Inspector) Init(ctx context.Context, force bool) error { return in.c.I
 
 // NewInspector returns an inspector of the client's locks.
 func (c *Client) NewInspector() *Inspector {
-	in := &Inspector{c: c, as: map[string]*settings{}, by: c.cfg.Owner}
-	for _, k := range all {
-		own := c.defaults.copied()
-		own.kind = k
-		in.as[k.form] = own
+	in := &Inspector{c: c, as: map[string]*kind.Settings{}, by: c.cfg.Owner}
+	for _, k := range kind.All {
+		own := c.defaults.Copy()
+		own.Kind = k
+		in.as[k.Form] = own
 	}
 	return in
 }
@@ -50,10 +51,10 @@ func (in *Inspector) target(f Found, form string) *Target {
 	if !ok {
 		set = in.as[codec.HoldsMutex]
 	}
-	l := &Target{c: in.c, keys: f.keys.For(cmp.Or(set.kind.name, "q")), set: set}
+	l := &Target{c: in.c, keys: f.keys.For(cmp.Or(set.Kind.Name, "q")), set: set}
 	if l.name() != f.Name { // it stands for all locks of a pattern
-		l.set = set.copied()
-		l.set.called = f.Name
+		l.set = set.Copy()
+		l.set.Called = f.Name
 	}
 	return l
 }
@@ -160,20 +161,20 @@ func (in *Inspector) question(f Found, waiters int) codec.Status {
 	l := in.target(f, codec.HoldsMutex)
 	q := codec.Status{
 		Lock: codec.Lock{Keys: codec.Keys{Lock: f.keys.Lock, Queue: f.keys.Queue}, Flags: l.flags()},
-		Kind: first.form, Cursor: "0", Holds: holdersAtOnce, Waiters: waiters,
+		Kind: first.Form, Cursor: "0", Holds: holdersAtOnce, Waiters: waiters,
 	}
 	for _, k := range others {
-		q.Others = append(q.Others, codec.Queue{Kind: k.form, Key: f.keys.For(k.name).Queue})
+		q.Others = append(q.Others, codec.Queue{Kind: k.Form, Key: f.keys.For(k.Name).Queue})
 	}
 	return q
 }
 
 // kinds are the kinds that the lock can be of, as far as somebody may wait for it.
-func (f *Found) kinds() (first *kind, others []*kind) {
+func (f *Found) kinds() (first *kind.Kind, others []*kind.Kind) {
 	if f.Name == f.Key() {
-		return &mutex, exactKinds
+		return &kind.Mutex, kind.ExactKinds
 	}
-	return &mutex, namedKinds
+	return &kind.Mutex, kind.NamedKinds
 }
 
 // complete returns the status that a reply to a question tells. If there are more holders, it asks for the status anew, now
@@ -190,7 +191,7 @@ func (in *Inspector) complete(ctx context.Context, f Found, r *codec.StatusReply
 	}
 	known := map[string]bool{}
 	for _, hold := range r.Holds {
-		if !l.set.kind.isShared() || !known[hold.Token] {
+		if !l.set.Kind.IsShared() || !known[hold.Token] {
 			known[hold.Token] = true
 			h := l.sharer(&hold)
 			s.Holders, s.Fence = append(s.Holders, h), max(s.Fence, h.Fence)
@@ -205,9 +206,9 @@ func (s *Status) IsInUse() bool {
 	switch {
 	case len(s.Holders) > 0, s.Waiting > 0:
 		return true
-	case s.Form == latch.form:
+	case s.Form == kind.Latch.Form:
 		return s.Count > 0
-	case s.Form == semaphore.form:
+	case s.Form == kind.Semaphore.Form:
 		return s.Limit > 0
 	}
 	return false

@@ -71,7 +71,7 @@ func (m *JointLease) joinParts(parts []*holdLease) *JointLease {
 func (m *JointLease) Name() string { return m.of.name }
 
 // Owner returns the owner's name.
-func (m *JointLease) Owner() string { return m.of.set.owner }
+func (m *JointLease) Owner() string { return m.of.set.Owner }
 
 // Err implements Lease.
 func (m *JointLease) Err() error { return m.errAt(clock.Now()) }
@@ -345,7 +345,7 @@ func (m *JointLease) giveUp(ctx context.Context, parts []*holdLease) error {
 			if err != nil {
 				errs = append(errs, err)
 			} else if succeeded++; succeeded == m.need {
-				grace.Reset(m.of.set.slowNodeGrace(begun))
+				grace.Reset(m.of.set.SlowNodeGrace(begun))
 			}
 			if succeeded+len(errs) == len(parts) {
 				close(over)

@@ -2,11 +2,12 @@ package engine
 
 import (
 	"context"
+	"github.com/holdfast-go/holdfast/internal/kind"
 )
 
 // Latch returns the lock whose holders are the registered parties of the latch of that name, for 1 to 1,000,000 parties.
-func (c *Client) Latch(name string, parties int, opts ...Option) *Target {
-	given := []Option{of(&latch, parties, 1)}
+func (c *Client) Latch(name string, parties int, opts ...kind.Option) *Target {
+	given := []kind.Option{kind.Of(&kind.Latch, parties, 1)}
 	return c.Mutex(name, append(given, opts...)...)
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/clock"
 	"github.com/holdfast-go/holdfast/internal/exec"
+	"github.com/holdfast-go/holdfast/internal/kind"
 )
 
 // slowly is a fake whose renewals fail after a delay, or hang.
@@ -40,7 +41,7 @@ func lateWorld(t *testing.T, prepare func(c *Client), f func(t *testing.T, serve
 			t.Fatal(err)
 		}
 		prepare(c)
-		lease, err := c.Mutex("a", TTL(lateTTL)).Acquire(t.Context())
+		lease, err := c.Mutex("a", kind.TTL(lateTTL)).Acquire(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -114,7 +115,7 @@ func TestAServerThatHangsIsBlamed(t *testing.T) {
 		server.after.Store(int64(time.Hour))
 		var leases []Lease
 		for i := range 40 {
-			l, err := c.Mutex(fmt.Sprint(i), TTL(lateTTL)).Acquire(t.Context())
+			l, err := c.Mutex(fmt.Sprint(i), kind.TTL(lateTTL)).Acquire(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}

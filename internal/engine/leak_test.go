@@ -16,6 +16,7 @@ import (
 	"github.com/holdfast-go/holdfast/internal/clock"
 	"github.com/holdfast-go/holdfast/internal/codec"
 	"github.com/holdfast-go/holdfast/internal/exec"
+	"github.com/holdfast-go/holdfast/internal/kind"
 )
 
 // fake is a server with as much of the protocol as holders and waiters need that never hand over to
@@ -182,7 +183,7 @@ func TestNothingIsKeptOfLocksDeletedUnderTheirHolders(t *testing.T) {
 				if renewed {
 					ttl = 3 * time.Second
 				}
-				l := c.Mutex(fmt.Sprint(name, laterFirst), TTL(ttl))
+				l := c.Mutex(fmt.Sprint(name, laterFirst), kind.TTL(ttl))
 				first, err := l.Acquire(t.Context())
 				if err != nil {
 					t.Fatal(err)

@@ -104,7 +104,7 @@ func (l *holdLease) isLeaving() bool { return l.trouble() != nil && l.trouble().
 func (l *holdLease) Name() string { return l.lock().name() }
 
 // Owner returns the owner's name, as set by Owner or Config.Identity.
-func (l *holdLease) Owner() string { return l.lock().set.owner }
+func (l *holdLease) Owner() string { return l.lock().set.Owner }
 
 // lock returns the lock that is held.
 func (l *holdLease) lock() *Target {
@@ -125,7 +125,7 @@ func (l *holdLease) Tokens() map[string]uint64 {
 
 // IsShared reports whether other holders may have the same fence: whether the lease is a reader's, of an RWMutex. An
 // owner's leases (see Reentrant) have the same fence, too, but one owner.
-func (l *holdLease) IsShared() bool { return l.lock().set.kind.joinable }
+func (l *holdLease) IsShared() bool { return l.lock().set.Kind.Joinable }
 
 // Deadline returns the local time until which the lease is certainly held unless it is renewed or released: when the last
 // successful request for it was sent, plus its TTL, less 1% and 2 ms for drift. It has a monotonic reading. A lock that was
@@ -247,7 +247,7 @@ func (l *holdLease) Extend(ctx context.Context, ttl time.Duration) error {
 	ttl, final := h.renewTTL(ttl)
 	// From now on, whatever the answer is: a lock that the server may keep for so long must not be passed on.
 	// mutants: extension-asked
-	h.extended = h.extended || ttl > h.l.set.ttl
+	h.extended = h.extended || ttl > h.l.set.TTL
 	h.mu.Unlock()
 	rq := request{op: "renew", lock: h.l, durable: true}
 	a, _, err := ask(ctx, h.l.c, rq, h.renewal(ttl, 0))

@@ -10,6 +10,7 @@ import (
 	"github.com/holdfast-go/holdfast/internal/codec"
 	"github.com/holdfast-go/holdfast/internal/exec"
 	"github.com/holdfast-go/holdfast/internal/keys"
+	"github.com/holdfast-go/holdfast/internal/kind"
 	"github.com/holdfast-go/holdfast/internal/schedule"
 	"github.com/holdfast-go/holdfast/internal/wire"
 )
@@ -72,12 +73,12 @@ func leased[L Lease](lease L, err error) (Lease, error) {
 type Target struct {
 	c    *Client
 	keys keys.Set
-	set  *settings // not to be changed: locks share them
+	set  *kind.Settings // not to be changed: locks share them
 }
 
 // Mutex returns the lock of that name, which has one holder at a time, unless the options make it a lock of another kind. It sends nothing:
 // with a bad name or option, every use of the lock returns ErrInvalid.
-func (c *Client) Mutex(name string, opts ...Option) *Target {
+func (c *Client) Mutex(name string, opts ...kind.Option) *Target {
 	l := &Target{c: c, set: &c.defaults}
 	if len(opts) > 0 {
 		l.choose(opts)
@@ -86,15 +87,15 @@ func (c *Client) Mutex(name string, opts ...Option) *Target {
 }
 
 // With returns the lock with other options.
-func (l *Target) With(opts ...Option) *Target {
+func (l *Target) With(opts ...kind.Option) *Target {
 	m := &Target{c: l.c, set: l.set}
 	m.choose(opts)
 	return m.resolved(l.name())
 }
 
 // choose applies options to a copy of the lock's settings.
-func (l *Target) choose(opts []Option) {
-	own := l.set.copied()
+func (l *Target) choose(opts []kind.Option) {
+	own := l.set.Copy()
 	for _, o := range opts {
 		o(own)
 	}
@@ -105,17 +106,17 @@ func (l *Target) choose(opts []Option) {
 func (l *Target) resolved(name string) *Target {
 	if err := l.resolve(name); err != nil {
 		l.refuse(fmt.Errorf("%w: lock %.64q: %w", ErrInvalid, name, err))
-		l.set.called = name
+		l.set.Called = name
 	} else if l.set != &l.c.defaults {
-		l.set = l.c.cache.share(l.set)
+		l.set = l.c.cache.Share(l.set)
 	}
 	return l
 }
 
 // refuse makes every use of the lock return err, unless that is nil.
 func (l *Target) refuse(err error) {
-	own := l.set.copied()
-	own.err = err
+	own := l.set.Copy()
+	own.Err = err
 	l.set = own
 }
 
@@ -124,18 +125,18 @@ func (l *Target) resolve(name string) (err error) {
 		return err
 	}
 	s := l.set
-	if l.keys, err = s.kind.place(l.c.space, name, s); err != nil {
+	if l.keys, err = s.Kind.Place(l.c.space, name, s); err != nil {
 		return err
 	}
-	if err := s.check(l.c.cfg.MaxTTL, l.c.cfg.CommandTimeout, l.c.server.CanConfirm); err != nil {
+	if err := s.Check(l.c.cfg.MaxTTL, l.c.cfg.CommandTimeout, l.c.server.CanConfirm); err != nil {
 		return err
 	}
 	switch {
 	case s == &l.c.defaults: // which others read
-	case s.isOrdinary(l.c.cfg.Owner):
-		s.info = l.c.defaults.info
+	case s.IsOrdinary(l.c.cfg.Owner):
+		s.Info = l.c.defaults.Info
 	default:
-		s.info, err = s.describe(l.c.host)
+		s.Info, err = s.Describe(l.c.host)
 	}
 	return err
 }
@@ -146,10 +147,10 @@ func (l *Target) Name() string { return l.name() }
 // name returns the lock's name, which stands in its keys. The string that a caller made for it is not kept.
 func (l *Target) name() string {
 	switch {
-	case l.set.called != "":
-		return l.set.called
-	case l.set.key != "":
-		return l.set.key
+	case l.set.Called != "":
+		return l.set.Called
+	case l.set.Key != "":
+		return l.set.Key
 	}
 	name, _ := l.c.space.NameOf(l.keys.Lock)
 	return name
@@ -214,7 +215,7 @@ func (l *Target) acquire(ctx context.Context, end time.Time) (*holdLease, error)
 	if lease, err := l.reenter(ctx); lease != nil || err != nil {
 		return lease, err
 	}
-	if l.set.pollInterval > 0 {
+	if l.set.PollInterval > 0 {
 		return l.poll(ctx, end)
 	}
 	return l.queue().acquire(ctx, l, end)
@@ -280,7 +281,7 @@ func (l *Target) try(ctx context.Context) (*holdLease, error) {
 //
 // From then on h itself can be replaced in the same way, even before it begins. Its first lease then ends.
 func (l *Target) noteUnqueued(h *hold) {
-	if l.set.kind.isShared() {
+	if l.set.Kind.IsShared() {
 		return
 	}
 	key := l.queueKey()
@@ -307,7 +308,7 @@ func (l *Target) poll(ctx context.Context, end time.Time) (*holdLease, error) {
 }
 
 // poll calls try at an interval until it succeeds, end comes or ctx ends.
-func poll[L any](ctx context.Context, c *Client, s *settings, end time.Time, try func(context.Context) (L, error)) (L, error) {
+func poll[L any](ctx context.Context, c *Client, s *kind.Settings, end time.Time, try func(context.Context) (L, error)) (L, error) {
 	var none L
 	limit, stop := TimeUp(end)
 	defer stop()
@@ -327,7 +328,7 @@ func poll[L any](ctx context.Context, c *Client, s *settings, end time.Time, try
 		refused = err
 		c.observing(ctx).wait(0, holderIn(err))
 		select {
-		case <-time.After(schedule.Jitter(s.pollInterval, 10)):
+		case <-time.After(schedule.Jitter(s.PollInterval, 10)):
 		case <-limit:
 			return none, err
 		case <-ctx.Done():
@@ -342,7 +343,7 @@ func poll[L any](ctx context.Context, c *Client, s *settings, end time.Time, try
 }
 
 // ready returns an error if the lock cannot be acquired, before any I/O if possible. It connects to the server.
-func (l *Target) ready(ctx context.Context) error { return l.c.ready(ctx, l.name(), l, l.set.err) }
+func (l *Target) ready(ctx context.Context) error { return l.c.ready(ctx, l.name(), l, l.set.Err) }
 
 // ready is Target.ready for a lock that consists of several targets, one of which is given. wrong is the error of its name or
 // options.
@@ -366,8 +367,8 @@ func (c *Client) ready(ctx context.Context, name string, one *Target, wrong erro
 // queueKey returns the key of the local wait queue. Each owner has a queue of its own: an owner that holds the lock does
 // not wait for itself, so it must not wait behind another owner.
 func (l *Target) queueKey() string {
-	if l.set.kind.byOwner {
-		return l.keys.Queue + "\n" + l.set.owner
+	if l.set.Kind.ByOwner {
+		return l.keys.Queue + "\n" + l.set.Owner
 	}
 	return l.keys.Queue
 }
@@ -377,7 +378,7 @@ func (l *Target) interchangeable(m *Target) bool {
 	if l == m {
 		return true
 	}
-	return l.c == m.c && l.keys == m.keys && (l.set == m.set || l.set.interchangeable(m.set))
+	return l.c == m.c && l.keys == m.keys && (l.set == m.set || l.set.Interchangeable(m.set))
 }
 
 // asking returns the context for requests that are sent until end, unless that is zero. It ends a little later, so that
@@ -475,7 +476,7 @@ func (c *Client) unanswered(name string, err error) error {
 // ref returns the lock as requests name it.
 func (l *Target) ref() codec.Lock {
 	k := codec.Keys{Lock: l.keys.Lock, Queue: l.keys.Queue, Fence: l.c.fenceOf(l)}
-	if l.set.kind.isShared() {
+	if l.set.Kind.IsShared() {
 		k.Holds = l.keys.Expiries()
 	}
 	if l.c.cfg.Strict {
@@ -489,7 +490,7 @@ func (l *Target) flags() (f codec.Flags) {
 	if l.c.server.InCluster() {
 		f = codec.Cluster
 	}
-	return f + l.set.kind.flags + l.c.strict
+	return f + l.set.Kind.Flags + l.c.strict
 }
 
 // fenceOf returns the key of the counter that the lock's fences come from.

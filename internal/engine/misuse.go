@@ -10,6 +10,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/internal/codec"
 	"github.com/holdfast-go/holdfast/internal/exec"
+	"github.com/holdfast-go/holdfast/internal/kind"
 )
 
 // misused is the error of a script that found a key of the wrong kind, with what the key holds.
@@ -67,9 +68,9 @@ func (c *Client) explain(ctx context.Context, locks []*Target, err error) {
 			return
 		}
 		found.key, found.queue, found.holds = l.keys.Lock, l.keys.Queue, ""
-		found.isRight = what == l.set.kind.form || what == codec.HoldsNothing
-		if k := kindOf(what); k != nil {
-			found.holds = k.what
+		found.isRight = what == l.set.Kind.Form || what == codec.HoldsNothing
+		if k := kind.ByForm(what); k != nil {
+			found.holds = k.What
 		}
 	}
 	if found.key != "" {

@@ -11,6 +11,7 @@ import (
 	"github.com/holdfast-go/holdfast/internal/clock"
 	"github.com/holdfast-go/holdfast/internal/codec"
 	"github.com/holdfast-go/holdfast/internal/keys"
+	"github.com/holdfast-go/holdfast/internal/kind"
 )
 
 // maxNames bounds how many locks are acquired as one, since one script looks at all of them.
@@ -20,7 +21,7 @@ const maxNames = 256
 type several struct {
 	c     *Client // of the first
 	name  string
-	set   *settings // of the first
+	set   *kind.Settings // of the first
 	parts []*Target
 	err   error // what is wrong with names or options
 }
@@ -35,7 +36,7 @@ type multi struct {
 }
 
 // Multi is holdfast.Client.Multi.
-func (c *Client) Multi(names []string, opts ...Option) Lock {
+func (c *Client) Multi(names []string, opts ...kind.Option) Lock {
 	l := &multi{several: several{c: c, name: strings.Join(names, ", "), set: &c.defaults}}
 	for _, name := range names {
 		l.parts = append(l.parts, c.Mutex(name, opts...))
@@ -44,8 +45,8 @@ func (c *Client) Multi(names []string, opts ...Option) Lock {
 		l.err = fmt.Errorf("%w: locks %.64q: %w", ErrInvalid, l.name, err)
 		return l
 	}
-	if l.set = l.parts[0].set; !l.set.unbounded() {
-		l.bounds = &bounds{renew: l.set.renew, maxHold: l.set.maxHold, maxRenewals: l.set.maxRenewals}
+	if l.set = l.parts[0].set; !l.set.Unbounded() {
+		l.bounds = &bounds{renew: l.set.Renew, maxHold: l.set.MaxHold, maxRenewals: l.set.MaxRenewals}
 		for i, p := range l.parts {
 			l.parts[i] = p.With(unbounded)
 		}
@@ -54,8 +55,8 @@ func (c *Client) Multi(names []string, opts ...Option) Lock {
 }
 
 // unbounded makes a lock renew its leases without a bound. Its TTL does not grow.
-func unbounded(s *settings) {
-	s.ttl, s.renew, s.maxHold, s.maxRenewals = s.term(), true, 0, -1
+func unbounded(s *kind.Settings) {
+	s.TTL, s.Renew, s.MaxHold, s.MaxRenewals = s.Term(), true, 0, -1
 }
 
 // check returns an error if the locks cannot be acquired as one.
@@ -66,8 +67,8 @@ func (l *multi) check() error {
 	named := map[string]bool{}
 	for _, p := range l.parts {
 		switch {
-		case p.set.err != nil:
-			return p.set.err
+		case p.set.Err != nil:
+			return p.set.Err
 		case named[p.name()]:
 			return fmt.Errorf("%q is named twice", p.name())
 		}
@@ -134,7 +135,7 @@ func (l *multi) acquire(ctx context.Context, end time.Time) (*JointLease, error)
 	if err := l.ready(ctx); err != nil {
 		return nil, err
 	}
-	if l.set.pollInterval > 0 {
+	if l.set.PollInterval > 0 {
 		return poll(ctx, l.c, l.set, end, l.try)
 	}
 	lease, busy, err := l.tryAtOnce(ctx)
@@ -180,7 +181,7 @@ func (l *multi) tryAtOnce(ctx context.Context) (lease *JointLease, busy bool, er
 	if again, err := l.reenters(ctx); err != nil || again {
 		return nil, err == nil, err
 	}
-	if l.set.kind.isShared() || !l.inOneSlot() {
+	if l.set.Kind.IsShared() || !l.inOneSlot() {
 		return nil, true, nil
 	}
 	attempts := make([]*attempt, len(l.parts))
@@ -217,7 +218,7 @@ func (l *multi) joinLeases(leases []*holdLease, since clock.Instant) *JointLease
 
 func (l *multi) askAtOnce(ctx context.Context, attempts []*attempt) (grants []*hold, busy bool, err error) {
 	c := l.c
-	q := codec.MultiAcquire{Flags: l.parts[0].flags(), TTL: l.set.term(), Info: l.set.info}
+	q := codec.MultiAcquire{Flags: l.parts[0].flags(), TTL: l.set.Term(), Info: l.set.Info}
 	for i, a := range attempts {
 		lock := l.parts[i].ref()
 		q.Mark = lock.Keys.Mark
@@ -317,7 +318,7 @@ func (l *multi) inOrder(ctx context.Context, take func(*Target, context.Context)
 		// Each of the locks has been held for some time. The lease is to have its full TTL.
 		all := &JointLease{of: &l.several, need: len(leases)}
 		// mutants: full-ttl
-		err := all.each(leases, func(lease *holdLease) error { return lease.Extend(waiting, lease.lock().set.ttl) })
+		err := all.each(leases, func(lease *holdLease) error { return lease.Extend(waiting, lease.lock().set.TTL) })
 		switch {
 		case err == nil:
 		case ctx.Err() != nil:
@@ -356,7 +357,7 @@ func (l *multi) Status(ctx context.Context) (Status, error) {
 	if err := l.ready(ctx); err != nil {
 		return Status{}, err
 	}
-	all := Status{Name: l.name, Form: l.set.kind.form}
+	all := Status{Name: l.name, Form: l.set.Kind.Form}
 	for _, p := range l.parts {
 		s, err := p.Status(ctx)
 		if err != nil {

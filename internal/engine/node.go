@@ -7,6 +7,7 @@ import (
 	"github.com/holdfast-go/holdfast/internal/clock"
 	"github.com/holdfast-go/holdfast/internal/codec"
 	"github.com/holdfast-go/holdfast/internal/exec"
+	"github.com/holdfast-go/holdfast/internal/kind"
 	"github.com/holdfast-go/holdfast/internal/pipe"
 	"github.com/holdfast-go/holdfast/internal/wire"
 )
@@ -30,12 +31,14 @@ func (c *Client) Closing() <-chan struct{} { return c.closing }
 type NodeLock struct{ l *Target }
 
 // NodeLock returns the lock of that name on the client's server, for that owner unless an option names another.
-func (c *Client) NodeLock(name, owner string, opts []Option) *NodeLock {
-	return &NodeLock{c.Mutex(name, append(append([]Option{Owner(owner)}, opts...), asVote())...)}
+func (c *Client) NodeLock(name, owner string, opts []kind.Option) *NodeLock {
+	return &NodeLock{c.Mutex(name, append(append([]kind.Option{kind.Owner(owner)}, opts...), kind.AsVote())...)}
 }
 
 // AsElection returns the lock whose holders lead.
-func (n *NodeLock) AsElection() *NodeLock { return &NodeLock{n.l.With(apart(SeenAsElection))} }
+func (n *NodeLock) AsElection() *NodeLock {
+	return &NodeLock{n.l.With(kind.Apart(kind.SeenAsElection))}
+}
 
 // Observed calls f and tells observers of it as an acquire of the quorum's lock. f must pass its context to Waits.
 func (n *NodeLock) Observed(ctx context.Context, try bool, f func(context.Context) (Lease, error)) (Lease, error) {
@@ -50,7 +53,7 @@ func (n *NodeLock) Waits(ctx context.Context, ahead int, refused error) {
 }
 
 // Err returns what is wrong with the lock's name or options.
-func (n *NodeLock) Err() error { return n.l.set.err }
+func (n *NodeLock) Err() error { return n.l.set.Err }
 
 // Key returns the lock's key.
 func (n *NodeLock) Key() string { return n.l.keys.Lock }
@@ -72,21 +75,21 @@ func (n *NodeLock) CheckNesting(ctx context.Context) error {
 }
 
 // TTL returns the TTL of the lock's leases.
-func (n *NodeLock) TTL() time.Duration { return n.l.set.ttl }
+func (n *NodeLock) TTL() time.Duration { return n.l.set.TTL }
 
 // IsUnbounded reports whether a lease is renewed for as long as it is held.
-func (n *NodeLock) IsUnbounded() bool { return n.l.set.unbounded() }
+func (n *NodeLock) IsUnbounded() bool { return n.l.set.Unbounded() }
 
 // IsPolled reports whether the lock is to be acquired by Poll.
-func (n *NodeLock) IsPolled() bool { return n.l.set.pollInterval > 0 }
+func (n *NodeLock) IsPolled() bool { return n.l.set.PollInterval > 0 }
 
 // Timeout returns how long to wait for a node whose round trip is short. given reports whether NodeTimeout set it.
 func (n *NodeLock) Timeout() (d time.Duration, given bool) {
-	return n.l.set.nodeWait(), n.l.set.nodeTimeout > 0
+	return n.l.set.NodeWait(), n.l.set.NodeTimeout > 0
 }
 
 // SlowNodeGrace returns how long to wait for the other nodes once a majority, asked at begun, has answered.
-func (n *NodeLock) SlowNodeGrace(begun time.Time) time.Duration { return n.l.set.slowNodeGrace(begun) }
+func (n *NodeLock) SlowNodeGrace(begun time.Time) time.Duration { return n.l.set.SlowNodeGrace(begun) }
 
 // HolderOf returns who has the lock, as the node says.
 func (n *NodeLock) HolderOf(h *codec.Holder) Holder { return n.l.holderOf(h) }
@@ -159,7 +162,7 @@ func (v *NodeAttempt) Token() string { return v.a.token() }
 // Request returns the request for the lock. No copy of it is carried out after notAfter, server time in µs.
 func (v *NodeAttempt) Request(notAfter int64) codec.NodeAcquire {
 	l := v.a.l
-	return codec.NodeAcquire{Lock: l.nodeRef(), Token: v.Token(), TTL: l.set.term(), NotAfter: notAfter, Info: l.set.info}
+	return codec.NodeAcquire{Lock: l.nodeRef(), Token: v.Token(), TTL: l.set.Term(), NotAfter: notAfter, Info: l.set.Info}
 }
 
 // FreeVote is a request to a node for a lock by the node's own commands (docs/PROTOCOL.md, "Nodes of a quorum").
@@ -177,7 +180,7 @@ func (v *NodeAttempt) AskFree(heard func(*FreeVote)) *FreeVote {
 	l, c := v.a.l, v.a.l.c
 	p := c.server.Pipe(l.keys.Lock)
 	// An election's watchers are to see its fence at once.
-	if p == nil || l.set.seenAs == SeenAsElection || c.contended.has(l.keys.Lock) || c.transactions.areAvoided() || c.scriptedUntil.Load() > int64(clock.Mono()) {
+	if p == nil || l.set.SeenAs == kind.SeenAsElection || c.contended.has(l.keys.Lock) || c.transactions.areAvoided() || c.scriptedUntil.Load() > int64(clock.Mono()) {
 		return nil
 	}
 	f := &FreeVote{v: v, p: p, call: v.a.newCall(pipe.Vote)}

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"github.com/holdfast-go/holdfast/internal/kind"
 	"testing"
 	"time"
 )
@@ -16,7 +17,7 @@ func TestNodeTimeoutIsByTheTTL(t *testing.T) {
 		{time.Hour, time.Second, time.Second},
 		{10 * time.Second, time.Millisecond, time.Millisecond},
 	} {
-		if got := (&settings{terms: &terms{ttl: c.ttl, nodeTimeout: c.given}}).nodeWait(); got != c.want {
+		if got := (&kind.Settings{Terms: &kind.Terms{TTL: c.ttl, NodeTimeout: c.given}}).NodeWait(); got != c.want {
 			t.Errorf("with a TTL of %s, and NodeTimeout %s, a node is waited for for %s; want %s", c.ttl, c.given, got, c.want)
 		}
 	}

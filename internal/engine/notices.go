@@ -79,7 +79,7 @@ func (c *Client) heedUntilIdle(l *notify.Listener) {
 // heedsBy returns when the hold is old enough for its client to listen to notices; false if the client does so already or
 // never will.
 func (h *hold) heedsBy() (clock.Reading, bool) {
-	if h.l.c.notices.listening.Load() || h.l.set.pollInterval > 0 {
+	if h.l.c.notices.listening.Load() || h.l.set.PollInterval > 0 {
 		return 0, false
 	}
 	return h.since().Mono.Add(heedAfter), true

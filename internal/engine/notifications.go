@@ -3,6 +3,7 @@ package engine
 import (
 	"github.com/holdfast-go/holdfast/internal/exec"
 	"github.com/holdfast-go/holdfast/internal/keys"
+	"github.com/holdfast-go/holdfast/internal/kind"
 	"github.com/holdfast-go/holdfast/internal/notify"
 	"github.com/holdfast-go/holdfast/internal/wire"
 )
@@ -64,7 +65,7 @@ func (c *Client) notified(payload string) {
 	a := c.attempts.Get(m.Token)
 	c.mu.Unlock()
 	switch {
-	case a != nil && (m.Grant == nil || m.Grant.Kind == a.l.set.kind.name):
+	case a != nil && (m.Grant == nil || m.Grant.Kind == a.l.set.Kind.Name):
 		a.notify(m)
 	case m.Grant != nil && c.mint.waited(m.Token, m.Grant.Lock): // this client has waited for it, and given up or detached it
 		if c.detached.mayHave(m.Token, m.Grant.Now) {
@@ -86,9 +87,9 @@ func (c *Client) notified(payload string) {
 // stray returns the lock that a notification grants, so that it can be given back.
 func (c *Client) stray(n *wire.Grant) *Target {
 	place := c.space.Of(n.Lock)
-	set := &settings{terms: &terms{ttl: min(duration(n.Claim), c.cfg.MaxTTL), kind: kindAt(n.Kind, place)}}
-	if set.kind.name != "" {
-		place = place.For(set.kind.name)
+	set := &kind.Settings{Terms: &kind.Terms{TTL: min(duration(n.Claim), c.cfg.MaxTTL), Kind: kind.At(n.Kind, place)}}
+	if set.Kind.Name != "" {
+		place = place.For(set.Kind.Name)
 	}
 	return &Target{c: c, keys: place, set: set}
 }

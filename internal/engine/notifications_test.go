@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/holdfast-go/holdfast/internal/keys"
+	"github.com/holdfast-go/holdfast/internal/kind"
 	"github.com/holdfast-go/holdfast/internal/wire"
 )
 
@@ -14,16 +15,16 @@ func TestALateGrantIsOfItsKind(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := &Client{space: space}
-	for grant, want := range map[wire.Grant]*kind{
-		{Lock: "p:{a}"}:                       &mutex,
-		{Lock: "a"}:                           &keyed,
-		{Lock: "{a}b"}:                        &keyed,
-		{Lock: "a", Kind: redisson.name}:      &redisson,
-		{Lock: "p:{a}", Kind: semaphore.name}: &semaphore,
+	for grant, want := range map[wire.Grant]*kind.Kind{
+		{Lock: "p:{a}"}:                            &kind.Mutex,
+		{Lock: "a"}:                                &kind.Keyed,
+		{Lock: "{a}b"}:                             &kind.Keyed,
+		{Lock: "a", Kind: kind.RLock.Name}:      &kind.RLock,
+		{Lock: "p:{a}", Kind: kind.Semaphore.Name}: &kind.Semaphore,
 	} {
 		l := c.stray(&grant)
-		if l.set.kind != want || l.keys.Lock != grant.Lock {
-			t.Errorf("%+v is a %q with the flags %q and the keys %+v", grant, l.set.kind.name, l.set.kind.flags, l.keys)
+		if l.set.Kind != want || l.keys.Lock != grant.Lock {
+			t.Errorf("%+v is a %q with the flags %q and the keys %+v", grant, l.set.Kind.Name, l.set.Kind.Flags, l.keys)
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/internal/clock"
 	"github.com/holdfast-go/holdfast/internal/exec"
+	"github.com/holdfast-go/holdfast/internal/kind"
 )
 
 // Observer is told what happens to locks. Any function may be nil. No mutex is held while a function runs; it must neither
@@ -355,11 +357,7 @@ func (o *observation) tell(tell func(context.Context, LeaseEvent), n LeaseNews) 
 
 // subject implements observable.
 func (l *Target) subject() Subject {
-	kind := l.set.seenAs
-	if kind == "" {
-		kind = l.set.kind.form
-	}
-	return Subject{Name: l.name(), Kind: kind, Weight: l.set.weight, Owner: l.set.owner}
+	return Subject{Name: l.name(), Kind: cmp.Or(l.set.SeenAs, l.set.Kind.Form), Weight: l.set.Weight, Owner: l.set.Owner}
 }
 
 // observeBy implements Lease.
@@ -397,7 +395,7 @@ func (l *holdLease) flush() {
 
 // isObserved reports whether the hold may have observers: its client's or, for a vote for a quorum's lock, those of the
 // quorum's first client.
-func (h *hold) isObserved() bool { return h.l.c.cfg.Observer != nil || h.l.set.kind.isVote }
+func (h *hold) isObserved() bool { return h.l.c.cfg.Observer != nil || h.l.set.Kind.IsVote }
 
 // observations returns those of the hold's leases. The caller holds h.mu.
 func (h *hold) observations() (all []*observation) {
@@ -467,11 +465,7 @@ func (h *hold) flushLoss(err *LostError) {
 
 // subject implements observable.
 func (s *several) subject() Subject {
-	kind := s.set.seenAs
-	if kind == "" {
-		kind = SeenAsMulti
-	}
-	return Subject{Name: s.name, Kind: kind, Owner: s.set.owner}
+	return Subject{Name: s.name, Kind: cmp.Or(s.set.SeenAs, kind.SeenAsMulti), Owner: s.set.Owner}
 }
 
 // observeBy implements Lease.

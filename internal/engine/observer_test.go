@@ -7,12 +7,13 @@ import (
 	"unsafe"
 
 	"github.com/holdfast-go/holdfast/internal/clock"
+	"github.com/holdfast-go/holdfast/internal/kind"
 )
 
 // Without observers nothing is allocated for them, and a hold with its lease is as large as before.
 func TestNoObserverCostsNothing(t *testing.T) {
 	c := &Client{}
-	l := &Target{c: c, set: &settings{terms: &terms{kind: &mutex}}}
+	l := &Target{c: c, set: &kind.Settings{Terms: &kind.Terms{Kind: &kind.Mutex}}}
 	h := &hold{attempt: attempt{l: l}}
 	h.first.g = h
 	ctx := context.WithValue(context.Background(), observationKey{}, "not looked up")
@@ -47,7 +48,7 @@ func TestAnObservationIsOneAllocation(t *testing.T) {
 		AcquireEnd:   func(context.Context, AcquireEvent) { told++ },
 		Released:     func(context.Context, LeaseEvent) { told++ },
 	}
-	l := &Target{c: c, set: &settings{terms: &terms{kind: &mutex}}}
+	l := &Target{c: c, set: &kind.Settings{Terms: &kind.Terms{Kind: &kind.Mutex}}}
 	h := &hold{attempt: attempt{l: l, head: c.mint.head("", 0)}, more: &more{}}
 	ctx := t.Context()
 	const cycles = 100
@@ -81,7 +82,7 @@ func TestAnObserversContextNeverEnds(t *testing.T) {
 	var told context.Context
 	c := &Client{}
 	c.cfg.Observer = &Observer{AcquireEnd: func(ctx context.Context, _ AcquireEvent) { told = ctx }}
-	_, _ = c.observe(ctx, &Target{c: c, set: &settings{terms: &terms{kind: &mutex}}}, false).end(nil, ctx.Err())
+	_, _ = c.observe(ctx, &Target{c: c, set: &kind.Settings{Terms: &kind.Terms{Kind: &kind.Mutex}}}, false).end(nil, ctx.Err())
 	if _, ends := told.Deadline(); ends || told.Err() != nil || told.Done() != nil || told.Value(key{}) != "value" {
 		t.Errorf("%v", told)
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/clock"
+	"github.com/holdfast-go/holdfast/internal/kind"
 )
 
 // refusing is a master that refuses batches of renewals while it hangs.
@@ -33,11 +34,11 @@ func (d refusing) RunAll(ctx context.Context, calls []driver.Call, tell func(i i
 // as many would.
 func TestALeaseHasOneRenewalInTheQueue(t *testing.T) {
 	server := func() *cluster { return &cluster{fake: fake{holders: map[string]string{}}} }
-	t.Run("renewed by itself", func(t *testing.T) { testOneRenewalInTheQueue(t, server(), MaxHold(time.Hour)) })
-	t.Run("refused together", func(t *testing.T) { testOneRenewalInTheQueue(t, refusing{server()}, Renew(true)) })
+	t.Run("renewed by itself", func(t *testing.T) { testOneRenewalInTheQueue(t, server(), kind.MaxHold(time.Hour)) })
+	t.Run("refused together", func(t *testing.T) { testOneRenewalInTheQueue(t, refusing{server()}, kind.Renew(true)) })
 }
 
-func testOneRenewalInTheQueue(t *testing.T, d driver.Driver, option Option) {
+func testOneRenewalInTheQueue(t *testing.T, d driver.Driver, option kind.Option) {
 	server, ok := d.(*cluster)
 	if !ok {
 		server = d.(refusing).cluster
@@ -53,7 +54,7 @@ func testOneRenewalInTheQueue(t *testing.T, d driver.Driver, option Option) {
 		var all sync.WaitGroup
 		for i := range leases {
 			all.Go(func() {
-				lease, err := c.Mutex(fmt.Sprint("a", i), TTL(ttl), option).Acquire(t.Context())
+				lease, err := c.Mutex(fmt.Sprint("a", i), kind.TTL(ttl), option).Acquire(t.Context())
 				if err != nil {
 					t.Error(err)
 				}

@@ -10,10 +10,10 @@ const redissonFree = "0"
 // overhear listens on the channel on which Redisson's clients announce that l is free, and calls look then. In
 // Cluster mode there are two such channels, and they may use either. It returns nil for locks of other kinds.
 func (c *Client) overhear(l *Target, look func()) []*notify.Listener {
-	if l.set.kind.announced == nil {
+	if l.set.Kind.Announced == nil {
 		return nil
 	}
-	channel := l.set.kind.announced(l.keys)
+	channel := l.set.Kind.Announced(l.keys)
 	all := []*notify.Listener{c.notifier.Watch(notify.Channel{Name: channel}, redissonFree, look)}
 	if c.server.InCluster() {
 		all = append(all, c.notifier.Watch(notify.Channel{Name: channel, Sharded: true}, redissonFree, look))

@@ -20,8 +20,8 @@ func (l *Target) reenter(ctx context.Context) (*holdLease, error) {
 		return nil, nil
 	case h.state == changing:
 		return nil, fmt.Errorf("%w: lock %q cannot be acquired again while its lease is being upgraded, downgraded or detached", ErrInvalid, l.name())
-	case l.set.maxDepth > 0 && int(outer.depth)+1 >= l.set.maxDepth:
-		return nil, fmt.Errorf("%w: lock %q: its leases are nested %d deep already, the most that MaxDepth allows", ErrDepth, l.name(), l.set.maxDepth)
+	case l.set.MaxDepth > 0 && int(outer.depth)+1 >= l.set.MaxDepth:
+		return nil, fmt.Errorf("%w: lock %q: its leases are nested %d deep already, the most that MaxDepth allows", ErrDepth, l.name(), l.set.MaxDepth)
 	}
 	lease := h.join(outer.fence)
 	lease.depth = outer.depth + 1

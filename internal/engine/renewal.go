@@ -28,7 +28,7 @@ func (h *hold) bound() bounds {
 		return *h.more.bounds
 	}
 	s := h.l.set
-	return bounds{s.renew, s.maxHold, s.maxRenewals, h.since()}
+	return bounds{s.Renew, s.MaxHold, s.MaxRenewals, h.since()}
 }
 
 // setBounds gives bounds to a hold that had none. Renewals sent before b.since do not count, even if they are answered later.
@@ -52,7 +52,7 @@ func (h *hold) setBounds(b bounds) {
 // has another mode, which may have one.
 func (h *hold) countRenewal(sent clock.Instant) {
 	b := h.bound()
-	if b.maxRenewals < 0 && !h.l.set.kind.isShared() {
+	if b.maxRenewals < 0 && !h.l.set.Kind.IsShared() {
 		return
 	}
 	// mutants: renewals-before-all
@@ -147,7 +147,7 @@ func (h *hold) Due(now clock.Instant) {
 func (h *hold) renew() {
 	h.mu.Lock()
 	h.renewalQueued = false
-	ttl, final := h.renewTTL(h.l.set.ttl)
+	ttl, final := h.renewTTL(h.l.set.TTL)
 	fences, reassertions := h.fencesWanted(), h.reassertions()
 	if !h.state.takesRenewals() || !h.canRenew() {
 		defer h.mu.Unlock()
@@ -208,7 +208,7 @@ func (h *hold) renewed(sent, now clock.Instant, slack time.Duration, err error) 
 		}
 		h.renewAfter = 0
 		if h.canRenew() {
-			h.renewAt(h.renewalAfter(sent, h.l.set.ttl))
+			h.renewAt(h.renewalAfter(sent, h.l.set.TTL))
 		}
 	}
 	if h.state == retired {
@@ -251,7 +251,7 @@ func (h *hold) reassertion(a answer[codec.RenewReply], err error, ttl time.Durat
 	defer h.mu.Unlock()
 	remaining := h.remainingAt(now)
 	// mutants: shared-key-lost
-	if h.state == over || !detaching && h.state == changing || remaining <= 0 || !h.l.set.kind.reasserted || c.cfg.Strict {
+	if h.state == over || !detaching && h.state == changing || remaining <= 0 || !h.l.set.Kind.Reasserted || c.cfg.Strict {
 		return nil
 	}
 	// From now on a release leaves a tombstone, in case this request arrives after it.
@@ -261,7 +261,7 @@ func (h *hold) reassertion(a answer[codec.RenewReply], err error, ttl time.Durat
 	age := now.Sub(h.notHeldBefore())
 	return &codec.Reassert{
 		Lock: h.l.ref(), Token: h.attempt.token(), TTL: ttl, NotAfter: notAfter,
-		Fence: h.fence(), Reserved: h.lastFence(), Info: h.l.set.info, GrantedAt: h.at, Age: age + drift(age), Asked: a.reply.Time(),
+		Fence: h.fence(), Reserved: h.lastFence(), Info: h.l.set.Info, GrantedAt: h.at, Age: age + drift(age), Asked: a.reply.Time(),
 	}
 }
 
@@ -294,10 +294,10 @@ func (h *hold) endRenewal() {
 func (h *hold) renewal(ttl time.Duration, fences int) codec.Request[codec.RenewReply] {
 	h.attempt.forgetSet()
 	q := codec.Renew{Lock: h.l.ref(), Token: h.attempt.token(), TTL: ttl, Fence: h.fence(), Fences: fences}
-	if fences > 0 && h.l.set.kind.reserves {
+	if fences > 0 && h.l.set.Kind.Reserves {
 		q.FencesAlone, q.Channel = h.queue.fencesIfAlone(h.l), h.attempt.channel
 	}
-	if h.l.set.kind.isShared() {
+	if h.l.set.Kind.IsShared() {
 		return &codec.ShareRenew{Renew: q}
 	}
 	return &q
@@ -355,7 +355,7 @@ func (h *hold) fencesWanted() int {
 // canRenewInBatch reports whether renewals of the hold can go in a batch, if they reserve no
 // fences.
 func (h *hold) canRenewInBatch() bool {
-	return h.l.plain() && h.bound().maxHold == 0 && !h.l.c.cfg.Strict && !h.l.set.isDurable()
+	return h.l.plain() && h.bound().maxHold == 0 && !h.l.c.cfg.Strict && !h.l.set.IsDurable()
 }
 
 // nextRenewalFitsBatch reports whether the next renewal can go in a batch. The caller holds h.mu.
@@ -416,7 +416,7 @@ func (c *Client) renewBatch(holds []*hold) exec.Batch[codec.BatchReply] {
 	b.Flags = l.flags()
 	for _, h := range holds {
 		h.mu.Lock()
-		b.Add(h.l.keys.Lock, h.attempt.head, h.fence(), h.l.set.ttl)
+		b.Add(h.l.keys.Lock, h.attempt.head, h.fence(), h.l.set.TTL)
 		h.mu.Unlock()
 	}
 	return exec.Batch[codec.BatchReply]{Slot: c.slot(l), Script: &b}
@@ -445,7 +445,7 @@ func (c *Client) applyRenewals(holds []*hold, r exec.Outcome[codec.BatchReply]) 
 			if r.Err == nil {
 				h.noteSuccess()
 				// mutants: kept-from
-				slack = h.prolong(r.Sent, now, h.l.set.ttl)
+				slack = h.prolong(r.Sent, now, h.l.set.TTL)
 			}
 			h.renewed(r.Sent, now, slack, r.Err)
 		}

@@ -11,7 +11,7 @@ import (
 // granted returns a hold with this fence that has not begun.
 func granted(l *Target, fence uint64) *hold {
 	now := clock.Now()
-	h := newHold(l.newAttempt(), now, 0, l.set.ttl, fence, 1)
+	h := newHold(l.newAttempt(), now, 0, l.set.TTL, fence, 1)
 	h.renewAt(now)
 	return h
 }

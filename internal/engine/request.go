@@ -62,8 +62,8 @@ func askOnce[R any](ctx context.Context, c *Client, rq request, q codec.Request[
 // addressed returns a request's call as package exec takes it.
 func (c *Client) addressed(rq request, call driver.Call) exec.Request {
 	out := exec.Request{Op: rq.op, Name: rq.lock.name(), Slot: c.slot(rq.lock), Call: call, Began: rq.began, Met: rq.onFailure}
-	if rq.durable && rq.lock.set.isDurable() {
-		out.Durability = &exec.Durability{Durability: rq.lock.set.durability(c.cfg.CommandTimeout), Achieves: codec.Achieves}
+	if rq.durable && rq.lock.set.IsDurable() {
+		out.Durability = &exec.Durability{Durability: rq.lock.set.Durability(c.cfg.CommandTimeout), Achieves: codec.Achieves}
 	}
 	return out
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/holdfast-go/holdfast/internal/clock"
 	"github.com/holdfast-go/holdfast/internal/codec"
 	"github.com/holdfast-go/holdfast/internal/exec"
+	"github.com/holdfast-go/holdfast/internal/kind"
 )
 
 // RWMutex is holdfast.RWMutex. Each side is a Target: two kinds of one lock, whose holders weigh 1 and all of it.
@@ -17,18 +18,18 @@ type RWMutex struct {
 }
 
 // RWMutex returns the read-write lock of that name. The options apply to both sides.
-func (c *Client) RWMutex(name string, opts ...Option) *RWMutex {
+func (c *Client) RWMutex(name string, opts ...kind.Option) *RWMutex {
 	return &RWMutex{
-		read:  c.Mutex(name, slices.Concat(opts, []Option{of(&reader, everything, 1)})...),
-		write: c.Mutex(name, slices.Concat(opts, []Option{of(&writer, everything, everything)})...),
+		read:  c.Mutex(name, slices.Concat(opts, []kind.Option{kind.Of(&kind.Reader, kind.Everything, 1)})...),
+		write: c.Mutex(name, slices.Concat(opts, []kind.Option{kind.Of(&kind.Writer, kind.Everything, kind.Everything)})...),
 	}
 }
 
 // Reader returns the lock that readers acquire, with further options, such as a TTL of their own.
-func (rw *RWMutex) Reader(opts ...Option) Lock { return rw.read.With(opts...) }
+func (rw *RWMutex) Reader(opts ...kind.Option) Lock { return rw.read.With(opts...) }
 
 // Writer returns the lock that writers acquire, with further options.
-func (rw *RWMutex) Writer(opts ...Option) Lock { return rw.write.With(opts...) }
+func (rw *RWMutex) Writer(opts ...kind.Option) Lock { return rw.write.With(opts...) }
 
 // Downgrade is holdfast.RWMutex.Downgrade.
 func (rw *RWMutex) Downgrade(ctx context.Context, writer Lease) (Lease, error) {
@@ -50,11 +51,11 @@ func (rw *RWMutex) TryUpgrade(ctx context.Context, reader Lease) (Lease, error) 
 
 // mustBe refuses a lease of another lock.
 func mustBe(l Lease, want *Target, what, side string) (*holdLease, error) {
-	if want.set.err != nil {
-		return nil, want.set.err
+	if want.set.Err != nil {
+		return nil, want.set.Err
 	}
 	lease, single := l.(*holdLease)
-	if have := lease; !single || have.g.l.c != want.c || have.g.l.keys != want.keys || have.g.l.set.kind != want.set.kind {
+	if have := lease; !single || have.g.l.c != want.c || have.g.l.keys != want.keys || have.g.l.set.Kind != want.set.Kind {
 		return nil, fmt.Errorf("%w: lock %q: %s needs a lease of its %s; this is another, of %q", ErrInvalid, want.name(), what, side, l.Name())
 	}
 	return lease, nil
@@ -71,7 +72,7 @@ func (l *holdLease) changeSeen(ctx context.Context, as *Target, try bool) (Lease
 // changeMode makes the lease one of as, the lock's other side.
 func (l *holdLease) changeMode(ctx context.Context, as *Target) (*holdLease, error) {
 	h, c := l.g, as.c
-	as = &Target{c: c, keys: as.keys, set: as.set.inheriting(h.l.set)}
+	as = &Target{c: c, keys: as.keys, set: as.set.Inheriting(h.l.set)}
 	if err := l.Err(); err != nil {
 		return nil, err
 	}
@@ -82,11 +83,11 @@ func (l *holdLease) changeMode(ctx context.Context, as *Target) (*holdLease, err
 		return nil, err
 	}
 	a, unanswered, err := ask(ctx, c, request{op: "weigh", lock: as, durable: true}, &codec.Weigh{
-		Lock: as.ref(), Token: h.attempt.token(), Weight: as.set.weight, Fence: h.fence(), LeaseFence: l.fence,
+		Lock: as.ref(), Token: h.attempt.token(), Weight: as.set.Weight, Fence: h.fence(), LeaseFence: l.fence,
 	})
 	if err != nil {
 		// A writer that becomes a reader has nothing to go back to: its lease is over.
-		if fate, _ := exec.Classify(err); fate == exec.NeverSent && !unanswered && as.set.kind != &reader {
+		if fate, _ := exec.Classify(err); fate == exec.NeverSent && !unanswered && as.set.Kind != &kind.Reader {
 			return nil, l.undoChange(err)
 		}
 		return nil, l.abortChange(err)
@@ -116,12 +117,12 @@ func (l *holdLease) beginChange(as *Target) error {
 		return l.ended()
 	case h.state == changing:
 		return fmt.Errorf("%w: lock %q: the lease is being changed already", ErrInvalid, as.name())
-	case h.isJoined() && as.set.kind == &reader:
+	case h.isJoined() && as.set.Kind == &kind.Reader:
 		return fmt.Errorf("%w: lock %q: it was acquired again within the lease, and cannot be downgraded before that is released", ErrInvalid, as.name())
 	case h.isJoined():
-		return &HeldError{Name: as.name(), Holder: Holder{Owner: as.set.owner, Host: as.c.host, PID: os.Getpid(), Grant: h.grant().id}}
+		return &HeldError{Name: as.name(), Holder: Holder{Owner: as.set.Owner, Host: as.c.host, PID: os.Getpid(), Grant: h.grant().id}}
 	}
-	if as.set.kind == &reader {
+	if as.set.Kind == &kind.Reader {
 		l.end(ErrReleased)
 		l.endObserved(HandoverNone, nil)
 		l.released = true
@@ -181,7 +182,7 @@ func (l *holdLease) finishChange(as *Target, a answer[codec.WeighReply]) (*holdL
 	h.mu.Lock()
 	if h.state == over { // lost or released meanwhile
 		defer h.mu.Unlock()
-		if as.set.kind == &reader { // freeze has ended the writer's lease
+		if as.set.Kind == &kind.Reader { // freeze has ended the writer's lease
 			return nil, &LostError{Name: as.name(), Reason: LossExpired}
 		}
 		return nil, l.ended()

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/holdfast-go/holdfast/internal/codec"
+	"github.com/holdfast-go/holdfast/internal/kind"
 )
 
 // Semaphore is holdfast.Semaphore. Its permits are the weights of its holders.
@@ -16,8 +17,8 @@ type Semaphore struct {
 // same time must give the same number. A caller that gives another one gets ErrPermits until nobody
 // holds a permit, or until Resize has set the number. To change the number while programs that give
 // the old one are still running, call Resize with the new one first.
-func (c *Client) Semaphore(name string, permits int, opts ...Option) *Semaphore {
-	given := []Option{of(&semaphore, permits, 1)}
+func (c *Client) Semaphore(name string, permits int, opts ...kind.Option) *Semaphore {
+	given := []kind.Option{kind.Of(&kind.Semaphore, permits, 1)}
 	return &Semaphore{c.Mutex(name, append(given, opts...)...)}
 }
 
@@ -25,20 +26,20 @@ func (c *Client) Semaphore(name string, permits int, opts ...Option) *Semaphore 
 func (s *Semaphore) Lock() Lock { return s.lock }
 
 // Permits returns the lock that takes so many permits at once, with further options.
-func (s *Semaphore) Permits(n int, opts ...Option) Lock {
-	return s.lock.With(append(opts[:len(opts):len(opts)], Weight(n))...)
+func (s *Semaphore) Permits(n int, opts ...kind.Option) Lock {
+	return s.lock.With(append(opts[:len(opts):len(opts)], kind.Weight(n))...)
 }
 
 // Resize is holdfast.Semaphore.Resize.
 func (s *Semaphore) Resize(ctx context.Context, permits int) error {
 	l := s.lock
-	if permits < 0 || permits > maxPermits {
-		return fmt.Errorf("%w: lock %.64q: Resize to %d permits; the number must be between 0 and %d", ErrInvalid, l.name(), permits, maxPermits)
+	if permits < 0 || permits > kind.MaxPermits {
+		return fmt.Errorf("%w: lock %.64q: Resize to %d permits; the number must be between 0 and %d", ErrInvalid, l.name(), permits, kind.MaxPermits)
 	}
 	if err := l.ready(ctx); err != nil {
 		return err
 	}
-	_, _, err := ask(ctx, l.c, request{op: "resize", lock: l}, &codec.Resize{Lock: l.ref(), Kind: l.set.kind.name, Limit: permits})
+	_, _, err := ask(ctx, l.c, request{op: "resize", lock: l}, &codec.Resize{Lock: l.ref(), Kind: l.set.Kind.Name, Limit: permits})
 	return err
 }
 

@@ -14,6 +14,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/clock"
+	"github.com/holdfast-go/holdfast/internal/kind"
 )
 
 // cluster is a fake with two masters that takes a millisecond to answer. One master has the locks whose names begin with "a".
@@ -75,13 +76,13 @@ func (d *cluster) RunAll(ctx context.Context, calls []driver.Call, tell func(i i
 // Fault: One master of a Cluster hangs, with more leases than can be renewed singly at once. Its leases are lost;
 // those of the other master are renewed as before, together or singly.
 func TestAMasterThatHangsHoldsUpNoRenewalsOfOthers(t *testing.T) {
-	t.Run("together", func(t *testing.T) { testAMasterThatHangs(t, 2*maxRenewing, Renew(true), 2*maxRenewing) })
-	t.Run("by themselves", func(t *testing.T) { testAMasterThatHangs(t, 8*maxRenewing, MaxHold(time.Hour), math.MaxInt) })
+	t.Run("together", func(t *testing.T) { testAMasterThatHangs(t, 2*maxRenewing, kind.Renew(true), 2*maxRenewing) })
+	t.Run("by themselves", func(t *testing.T) { testAMasterThatHangs(t, 8*maxRenewing, kind.MaxHold(time.Hour), math.MaxInt) })
 }
 
 // testAMasterThatHangs has n leases at each of two masters. One of the masters hangs; the leases
 // may be renewed with at most that many calls.
-func testAMasterThatHangs(t *testing.T, n int, option Option, sendings int) {
+func testAMasterThatHangs(t *testing.T, n int, option kind.Option, sendings int) {
 	synctest.Test(t, func(t *testing.T) {
 		t.Cleanup(clock.SetBoot(func() time.Duration { return 0 }))
 		server := &cluster{fake: fake{holders: map[string]string{}}}
@@ -94,7 +95,7 @@ func testAMasterThatHangs(t *testing.T, n int, option Option, sendings int) {
 		var all sync.WaitGroup
 		for i := range leases {
 			all.Go(func() {
-				lease, err := c.Mutex(fmt.Sprintf("%c%d", "ab"[i/n], i%n), TTL(ttl), option).Acquire(t.Context())
+				lease, err := c.Mutex(fmt.Sprintf("%c%d", "ab"[i/n], i%n), kind.TTL(ttl), option).Acquire(t.Context())
 				if err != nil {
 					t.Error(err)
 				}

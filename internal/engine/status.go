@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/internal/codec"
+	"github.com/holdfast-go/holdfast/internal/kind"
 )
 
 // Status is what the server knows about a lock.
@@ -51,7 +52,7 @@ func (l *Target) Status(ctx context.Context) (Status, error) {
 	s := Status{Name: l.name(), Key: l.keys.Lock}
 	known := map[string]bool{}                               // by token: the server may return a holder twice
 	rq := request{op: "inspect", lock: l, began: time.Now()} // RetryTimeout bounds all pages together
-	q := codec.Status{Lock: l.ref(), Kind: l.set.kind.form, Cursor: "0", Holds: holdersPerReply, Waiters: maxWaiters}
+	q := codec.Status{Lock: l.ref(), Kind: l.set.Kind.Form, Cursor: "0", Holds: holdersPerReply, Waiters: maxWaiters}
 	for range maxPages {
 		a, _, err := ask(ctx, l.c, rq, &q)
 		if err != nil {
@@ -77,8 +78,8 @@ func (l *Target) Status(ctx context.Context) (Status, error) {
 
 // describe sets all but the holders, from the first reply.
 func (l *Target) describe(s *Status, r *codec.StatusReply) {
-	kind := l.set.kind
-	s.Form, s.Fence, s.Waiting, s.Time = kind.form, r.Fence, r.Queued, time.UnixMicro(r.Now)
+	own := l.set.Kind
+	s.Form, s.Fence, s.Waiting, s.Time = own.Form, r.Fence, r.Queued, time.UnixMicro(r.Now)
 	switch {
 	case r.Kind == codec.HoldsForeign, r.Kind == codec.HoldsMutex && len(r.Holds) > 0 && !r.Holds[0].Ours:
 		s.Form = codec.HoldsForeign
@@ -89,13 +90,13 @@ func (l *Target) describe(s *Status, r *codec.StatusReply) {
 	}
 	// mutants: limit-of-the-server
 	s.Limit = r.Limit
-	if s.Limit == 0 && kind.isShared() && !kind.byOwner { // the server has none: the next user's counts
-		s.Limit = l.set.limit
+	if s.Limit == 0 && own.IsShared() && !own.ByOwner { // the server has none: the next user's counts
+		s.Limit = l.set.Limit
 	}
-	if s.Limit == everything {
+	if s.Limit == kind.Everything {
 		s.Limit = 0
 	}
-	if s.Count = max(r.Count, 0); r.Count < 0 && kind.counts {
+	if s.Count = max(r.Count, 0); r.Count < 0 && own.Counts {
 		s.Count = s.Limit
 	}
 	for _, w := range r.Waiters {

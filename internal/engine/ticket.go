@@ -10,6 +10,7 @@ import (
 	"github.com/holdfast-go/holdfast/internal/clock"
 	"github.com/holdfast-go/holdfast/internal/codec"
 	"github.com/holdfast-go/holdfast/internal/exec"
+	"github.com/holdfast-go/holdfast/internal/kind"
 	"github.com/holdfast-go/holdfast/internal/wire"
 )
 
@@ -32,7 +33,7 @@ func ParseTicket(text string) (*Ticket, error) {
 // one that others share.
 func Detach(ctx context.Context, lease Lease, ttl time.Duration) (*Ticket, error) {
 	l, single := lease.(*holdLease)
-	if !single || !l.lock().set.carriable() {
+	if !single || !l.lock().set.Carriable() {
 		return nil, fmt.Errorf("%w: lock %q: only a lease of a Mutex or MutexKey can be detached", ErrInvalid, lease.Name())
 	}
 	l.g.l.c.beginTelling()
@@ -94,7 +95,7 @@ func (l *holdLease) beginDetach(ttl time.Duration) (term time.Duration, err erro
 	// mutants: detach-term
 	term = max(ttl, h.remainingAt(now), h.l.c.untilTombstone(h.l, h.attempt.unanswered))
 	// Even if no ticket comes of it, the server may keep the lock for that long.
-	h.extended = h.extended || term > h.l.set.ttl
+	h.extended = h.extended || term > h.l.set.TTL
 	// mutants: detach-freezes
 	h.needMore().before, h.state, h.renewAfter = h.state, changing, 0
 	h.plan()
@@ -161,7 +162,7 @@ func (l *holdLease) leaveBehind(a answer[codec.RenewReply]) (*Ticket, error) {
 	// mutants: detach-stops
 	h.stop()
 	h.queue.releaseLocked(h)
-	t := &Ticket{Prefix: c.space.Prefix(), Lock: h.l.name(), Exact: h.l.set.key != "", Token: h.attempt.token()}
+	t := &Ticket{Prefix: c.space.Prefix(), Lock: h.l.name(), Exact: h.l.set.Key != "", Token: h.attempt.token()}
 	// mutants: ticket-fence
 	t.Fence, t.Tombstone = h.fence(), h.attempt.unanswered
 	return t, nil
@@ -201,7 +202,7 @@ func (d *detachments) mayHave(token string, sent int64) bool {
 }
 
 // carried returns the lock that a ticket is for, with these options.
-func (c *Client) carried(t *Ticket, opts []Option) (*Target, error) {
+func (c *Client) carried(t *Ticket, opts []kind.Option) (*Target, error) {
 	switch {
 	case t == nil:
 		return nil, fmt.Errorf("%w: the ticket is empty", ErrInvalid)
@@ -210,7 +211,7 @@ func (c *Client) carried(t *Ticket, opts []Option) (*Target, error) {
 		return nil, fmt.Errorf("%w: lock %q: the ticket is for clients with the prefix %q; this one has %q", ErrInvalid, t.Lock, t.Prefix, c.space.Prefix())
 	}
 	if t.Exact {
-		opts = append([]Option{Key(t.Lock)}, opts...)
+		opts = append([]kind.Option{kind.Key(t.Lock)}, opts...)
 	}
 	return c.Mutex(t.Lock, opts...), nil
 }
@@ -218,7 +219,7 @@ func (c *Client) carried(t *Ticket, opts []Option) (*Target, error) {
 // Adopt takes over the lock of a ticket, with a token and a fence of its own. It does not wait: in quarantine it returns an
 // error that matches exec.ErrQuarantine, and the ticket stays valid. ErrLost says that the ticket is no longer valid. If an
 // error leaves open whether the lock was adopted, the lock is released in the background.
-func (c *Client) Adopt(ctx context.Context, t *Ticket, opts ...Option) (Lease, error) {
+func (c *Client) Adopt(ctx context.Context, t *Ticket, opts ...kind.Option) (Lease, error) {
 	l, err := c.carried(t, opts)
 	if err != nil {
 		return nil, err
@@ -253,7 +254,7 @@ func (a *attempt) adopt(ctx context.Context, t *Ticket) (*hold, error) {
 	for range 3 {
 		notAfter := c.notAfter(l)
 		// mutants: adopt-request
-		q := &codec.Adopt{Lock: l.ref(), Token: a.token(), TTL: l.set.term(), NotAfter: notAfter, Info: l.set.info, Detached: t.Token, Fence: t.Fence, Tombstone: t.Tombstone}
+		q := &codec.Adopt{Lock: l.ref(), Token: a.token(), TTL: l.set.Term(), NotAfter: notAfter, Info: l.set.Info, Detached: t.Token, Fence: t.Fence, Tombstone: t.Tombstone}
 		r, unanswered, err := ask(ctx, c, request{op: "adopt", lock: l, durable: true}, q)
 		// mutants: adoption-unanswered
 		a.sent(unanswered, notAfter)
@@ -316,7 +317,7 @@ func (c *Client) spent(l *Target, t *Ticket, word codec.Word) error {
 
 // ExtendTicket makes the server keep the lock of a ticket for at least ttl. The ticket itself does not change. ErrLost says
 // that it is no longer valid.
-func (c *Client) ExtendTicket(ctx context.Context, t *Ticket, ttl time.Duration, opts ...Option) error {
+func (c *Client) ExtendTicket(ctx context.Context, t *Ticket, ttl time.Duration, opts ...kind.Option) error {
 	l, err := c.carried(t, opts)
 	if err != nil {
 		return err

@@ -225,7 +225,7 @@ func (wq *waitQueue) waitFirst(ctx context.Context, a *attempt, by notify.Confir
 
 // fences returns how many of the waiters one hold could serve in turn, at most.
 func (wq *waitQueue) fences(l *Target) int {
-	if !l.set.passable() {
+	if !l.set.Passable() {
 		return 0
 	}
 	return max(min(wq.waiting(), wq.l.c.cfg.LocalHandovers), 0)
@@ -250,7 +250,7 @@ func (wq *waitQueue) holderHere(l *Target) *Holder {
 	}
 	h := wq.current
 	return &Holder{
-		Name: l.name(), Form: l.set.kind.form, Owner: h.l.set.owner, Host: l.c.host, PID: os.Getpid(),
+		Name: l.name(), Form: l.set.Kind.Form, Owner: h.l.set.Owner, Host: l.c.host, PID: os.Getpid(),
 		Grant: h.grant().id, Fence: h.fence(), Since: time.UnixMicro(h.at), TTL: h.remaining(),
 	}
 }
@@ -258,13 +258,13 @@ func (wq *waitQueue) holderHere(l *Target) *Holder {
 // keep makes h the queue's hold and returns its first lease. The caller holds wq.mu.
 func (wq *waitQueue) keep(h *hold) *holdLease {
 	h.queue, h.kept = wq, true
-	if !h.l.set.kind.isShared() {
+	if !h.l.set.Kind.IsShared() {
 		wq.current.replacedBy(h)
 		wq.l.unqueued().replacedBy(h)
 		wq.current = h
 	}
 	wq.readers = nil // a writer may have come between: nobody else may join the readers that were before it
-	if h.l.set.kind.joinable {
+	if h.l.set.Kind.Joinable {
 		wq.readers = h
 	}
 	wq.ref()
@@ -283,7 +283,7 @@ func (wq *waitQueue) joinReaders(l *Target) *holdLease {
 	defer h.mu.Unlock()
 	now := clock.Now()
 	if !h.state.isSteady() || h.extended || h.failure() != nil || h.expired(now) || now.Sub(h.since()) > maxPassing ||
-		h.lease().over || wq.l.c.cfg.LocalHandovers < 0 || !h.l.set.unbounded() || wq.l.c.isClosing() {
+		h.lease().over || wq.l.c.cfg.LocalHandovers < 0 || !h.l.set.Unbounded() || wq.l.c.isClosing() {
 		return nil
 	}
 	return h.join(h.fence())

@@ -221,7 +221,7 @@ func (wq *waitQueue) head() *waiter {
 // not be reached. The caller holds wq.mu and h.mu.
 func (wq *waitQueue) successor(h *hold, now clock.Instant) *waiter {
 	// mutants: reserved-fences
-	if wq == nil || !h.state.isSteady() || h.extended || !h.kept || !h.l.set.kind.isShared() && wq.current != h || !h.hasFence() && h.flying == 0 || wq.l.c.isClosing() {
+	if wq == nil || !h.state.isSteady() || h.extended || !h.kept || !h.l.set.Kind.IsShared() && wq.current != h || !h.hasFence() && h.flying == 0 || wq.l.c.isClosing() {
 		return nil
 	}
 	// mutants: passing-time

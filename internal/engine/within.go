@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"fmt"
+	"github.com/holdfast-go/holdfast/internal/kind"
 	"slices"
 )
 
@@ -53,10 +54,10 @@ func (l *Target) outer(ctx context.Context) (*holdLease, error) {
 			case !lease.isOf(l) || lease.Err() != nil:
 			case l.canReenter(lease):
 				return lease, nil
-			case l.set.kind.nesting == waitsForItself:
+			case l.set.Kind.Nesting == kind.WaitsForItself:
 				// mutants: waits-for-itself
 				return nil, l.deadlock(lease)
-			case l.set.kind.nesting == waitsForRoom && !slices.Contains(own, lease):
+			case l.set.Kind.Nesting == kind.WaitsForRoom && !slices.Contains(own, lease):
 				own = append(own, lease)
 			}
 		}
@@ -70,29 +71,29 @@ func (l *Target) outer(ctx context.Context) (*holdLease, error) {
 // isOf reports whether the lease is one of the lock's, on either side of a read-write lock.
 func (l *holdLease) isOf(lock *Target) bool {
 	have := l.lock()
-	return have.c == lock.c && have.keys.Lock == lock.keys.Lock && have.set.kind.name == lock.set.kind.name
+	return have.c == lock.c && have.keys.Lock == lock.keys.Lock && have.set.Kind.Name == lock.set.Kind.Name
 }
 
 // canReenter reports whether the lock can be acquired again within a lease of it.
 func (l *Target) canReenter(outer *holdLease) bool {
 	have, want := outer.lock().set, l.set
 	switch {
-	case !have.reentrant || !want.reentrant:
+	case !have.Reentrant || !want.Reentrant:
 		return false
-	case want.kind.byOwner:
-		return have.owner == want.owner
+	case want.Kind.ByOwner:
+		return have.Owner == want.Owner
 	}
-	return want.kind.joinable || !have.kind.joinable
+	return want.Kind.Joinable || !have.Kind.Joinable
 }
 
 // deadlock returns the error of an acquire within a lease that it would wait for.
 func (l *Target) deadlock(outer *holdLease) error {
 	have, advice := outer.lock().set, "it would wait for itself; work within the lease that the caller has"
 	switch {
-	case have.kind.joinable && !l.set.kind.joinable:
+	case have.Kind.Joinable && !l.set.Kind.Joinable:
 		advice = "a reader becomes a writer by TryUpgrade"
-	case l.set.kind.byOwner:
-		advice = fmt.Sprintf("that lease is of owner %q", have.owner)
+	case l.set.Kind.ByOwner:
+		advice = fmt.Sprintf("that lease is of owner %q", have.Owner)
 	}
 	return fmt.Errorf("%w: lock %q is acquired within a lease of it (fence %d): %s", ErrDeadlock, l.name(), outer.fence, advice)
 }
@@ -101,11 +102,11 @@ func (l *Target) deadlock(outer *holdLease) error {
 func (l *Target) checkRoom(ctx context.Context, own []*holdLease) error {
 	taken := int64(0)
 	for _, lease := range own {
-		taken += int64(lease.lock().set.weight)
+		taken += int64(lease.lock().set.Weight)
 	}
-	room := int64(l.set.limit)
+	room := int64(l.set.Limit)
 	// mutants: own-permits
-	if taken+int64(l.set.weight) <= room {
+	if taken+int64(l.set.Weight) <= room {
 		return nil
 	}
 	// Resize may have overruled the caller's number. If the server does not answer, the acquire will say so.
@@ -113,8 +114,8 @@ func (l *Target) checkRoom(ctx context.Context, own []*holdLease) error {
 	if err == nil && some.Limit > 0 {
 		room = some.Limit
 	}
-	if err != nil || taken+int64(l.set.weight) <= room || int64(l.set.weight) > room {
+	if err != nil || taken+int64(l.set.Weight) <= room || int64(l.set.Weight) > room {
 		return nil
 	}
-	return fmt.Errorf("%w: lock %q: %d of %d are wanted within leases that have %d of them", ErrDeadlock, l.name(), l.set.weight, room, taken)
+	return fmt.Errorf("%w: lock %q: %d of %d are wanted within leases that have %d of them", ErrDeadlock, l.name(), l.set.Weight, room, taken)
 }

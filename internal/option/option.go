@@ -9,12 +9,12 @@ import (
 	"errors"
 	"time"
 
-	"github.com/holdfast-go/holdfast/internal/engine"
+	"github.com/holdfast-go/holdfast/internal/kind"
 )
 
 // Set is the options of one lock.
 type Set struct {
-	Given []engine.Option
+	Given []kind.Option
 	Wait  Limit
 	Named bool // by Owner
 	Tries int  // of a job, 0: no bound
@@ -53,12 +53,12 @@ type Change func(*Set)
 func (c Change) Apply(s *Set) { c(s) }
 
 // Given is the change that options of the engine make.
-func Given(opts ...engine.Option) Change {
+func Given(opts ...kind.Option) Change {
 	return func(s *Set) { s.Given = append(s.Given, opts...) }
 }
 
 // Refuse is the change that makes every use of the lock fail with ErrInvalid, for that reason.
-func Refuse(why error) Change { return Given(engine.Refuse(why)) }
+func Refuse(why error) Change { return Given(kind.Refuse(why)) }
 
 // Take applies an option.
 func (s *Set) Take(one Option) {
@@ -74,7 +74,7 @@ func Resolve[O Option](base Set, opts []O) Set {
 		return base
 	}
 	all := base
-	all.Given = append([]engine.Option(nil), base.Given...)
+	all.Given = append([]kind.Option(nil), base.Given...)
 	for _, o := range opts {
 		all.Take(o)
 	}

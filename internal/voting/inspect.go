@@ -9,6 +9,7 @@ import (
 	"github.com/holdfast-go/holdfast/internal/codec"
 	"github.com/holdfast-go/holdfast/internal/engine"
 	"github.com/holdfast-go/holdfast/internal/exec"
+	"github.com/holdfast-go/holdfast/internal/kind"
 )
 
 // Inspector says who holds locks on a majority of nodes.
@@ -154,7 +155,7 @@ func (in *Inspector) verdicts(ctx context.Context, batch []engine.Found, down []
 			case refusals[i][n] != nil:
 				errs[i] = refusals[i][n]
 			default:
-				if s := &answers[i][n]; len(s.Holders) > 0 && slices.Contains([]string{codec.HoldsMutex, engine.SeenAsElection, codec.HoldsForeign}, s.Form) {
+				if s := &answers[i][n]; len(s.Holders) > 0 && slices.Contains([]string{codec.HoldsMutex, kind.SeenAsElection, codec.HoldsForeign}, s.Form) {
 					named[i] = &s.Holders[0]
 				}
 			}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/internal/codec"
 	"github.com/holdfast-go/holdfast/internal/engine"
+	"github.com/holdfast-go/holdfast/internal/kind"
 )
 
 // lock is a lock that a majority of nodes grants.
@@ -19,11 +20,11 @@ type lock struct {
 	err   error              // what is wrong with the name or options
 }
 
-func (q *Quorum) newLock(name string, opts []engine.Option) *lock {
+func (q *Quorum) newLock(name string, opts []kind.Option) *lock {
 	l := &lock{q: q, name: name, c: q.clients[0]}
 	// The same owner on all nodes: clients without Config.Identity would each have their own. And one TTL.
 	owner := l.c.Config().Owner
-	opts = slices.Concat([]engine.Option{engine.TTL(l.c.Config().TTL)}, opts)
+	opts = slices.Concat([]kind.Option{kind.TTL(l.c.Config().TTL)}, opts)
 	for _, c := range q.clients {
 		l.parts = append(l.parts, c.NodeLock(name, owner, opts))
 	}

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 
 	"github.com/holdfast-go/holdfast/internal/engine"
+	"github.com/holdfast-go/holdfast/internal/kind"
 )
 
 // Quorum is quorum.Quorum of the API: what is known of its nodes, and which of this process's goroutines want its locks.
@@ -60,7 +61,7 @@ func New(clients ...*engine.Client) (*Quorum, error) {
 }
 
 // Mutex returns the lock of that name.
-func (q *Quorum) Mutex(name string, opts ...engine.Option) engine.Lock { return q.newLock(name, opts) }
+func (q *Quorum) Mutex(name string, opts ...kind.Option) engine.Lock { return q.newLock(name, opts) }
 
 // Nodes returns the addresses of the servers that hold a lease of the quorum at the moment, in alphabetical order; none
 // of another lease.

@@ -6,6 +6,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/engine"
+	"github.com/holdfast-go/holdfast/internal/kind"
 )
 
 // unused is a driver that nothing is sent to.
@@ -18,14 +19,14 @@ func TestNodeTimeoutIsByTheRoundTrip(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	lockOf := func(opts ...engine.Option) *lock {
+	lockOf := func(opts ...kind.Option) *lock {
 		part := c.NodeLock("a", "me", opts)
 		if part.Err() != nil {
 			t.Fatal(part.Err())
 		}
 		return &lock{c: c, parts: []*engine.NodeLock{part}}
 	}
-	l := lockOf(engine.TTL(10 * time.Second))
+	l := lockOf(kind.TTL(10 * time.Second))
 	q := &Quorum{nodes: make([]node, 3)}
 	want := func(what string, got, want time.Duration) {
 		t.Helper()
@@ -46,9 +47,9 @@ func TestNodeTimeoutIsByTheRoundTrip(t *testing.T) {
 		q.observe(1, 3*time.Second)
 	}
 	want("no longer than a command", q.timeout(l), 2*time.Second)
-	l = lockOf(engine.TTL(time.Second))
+	l = lockOf(kind.TTL(time.Second))
 	want("no longer than a quarter of the TTL", q.timeout(l), 250*time.Millisecond)
-	l = lockOf(engine.TTL(10*time.Second), engine.NodeTimeout(3*time.Millisecond))
+	l = lockOf(kind.TTL(10*time.Second), kind.NodeTimeout(3*time.Millisecond))
 	want("as it is given", q.timeout(l), 3*time.Millisecond)
 	want("as it is given, later", q.longer(l, 3*time.Millisecond), 3*time.Millisecond)
 }

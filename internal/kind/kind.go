@@ -1,0 +1,201 @@
+// Package kind says what kinds of locks there are, and what a lock's options make of it. It knows keys and what requests carry of a kind, but
+// no server, no client and no lease.
+package kind
+
+import (
+	"fmt"
+
+	"github.com/holdfast-go/holdfast/internal/codec"
+	"github.com/holdfast-go/holdfast/internal/keys"
+)
+
+// Kind is a kind of lock: how the server keeps it, and what can be done with it. Code elsewhere does not ask which kind a lock is, but
+// what these fields say about it.
+type Kind struct {
+	Name  string // in keys and notifications; "" for a mutex
+	Form  string // what the lock's key holds, in the words of whatis.lua
+	What  string // the same in words for people, for a key that was used as another kind
+	Flags codec.Flags
+
+	// Place returns the lock's keys.
+	Place func(space keys.Space, name string, s *Settings) (keys.Set, error)
+	// check returns an error if a lock of this kind cannot have these settings; or it is nil.
+	check func(s *Settings) error
+	// Share returns how much of the lock there is and how much of it is wanted. It is nil if one holder has the whole lock.
+	Share func(s *Settings) codec.Share
+	// Announced returns the channel on which other programs announce that the lock is free. It is nil if they announce nothing.
+	Announced func(keys.Set) string
+
+	Nesting nesting // what an acquire does within a lease of the same lock
+
+	exclusive  bool // one holder at a time, whose fence is above all earlier ones
+	Joinable   bool // goroutines of one process share a hold
+	ByOwner    bool // an owner has the lock, from any process, and does not wait for itself
+	HasParties bool // how a lease ends matters to others
+	Native     bool // the server's own commands can acquire and release it
+	Reserves   bool // a renewal can reserve fences for goroutines that come later
+	Reasserted bool // a holder claims the lock again if the server has lost it
+	carried    bool // a lease can be detached, and adopted by another process
+	Counts     bool // the server counts the parties down, from the limit to zero
+	IsVote     bool // a hold is a vote for a lock of a quorum
+}
+
+// IsShared reports whether the lock can have several holders.
+func (k *Kind) IsShared() bool { return k.Share != nil }
+
+// nesting says what an acquire of a lock does within a lease of the same lock.
+type nesting byte
+
+// What an acquire does within a lease of the same lock.
+const (
+	WaitsForItself nesting = iota // waits for that lease, or would if others were queued
+	WaitsForRoom                  // waits for that lease if what is left of the lock is too little
+	neverWaits
+)
+
+// The kinds of locks.
+var (
+	// Mutex has one holder at a time.
+	Mutex = single(Kind{Form: codec.HoldsMutex, Place: byName(""), Native: true, Reserves: true, Reasserted: true, carried: true,
+		What: "a lock with one holder at a time, such as one of Mutex, Multi, Once or Election"})
+	// Keyed is a mutex under a key of the user's choice, shared with programs that use SET key token NX PX ttl. If it has disappeared,
+	// its holder does not claim it again: such a program may have held it meanwhile, and nothing would show it.
+	Keyed = single(Kind{Form: codec.HoldsMutex, Flags: codec.Shared, carried: true, Place: byKey})
+	// RLock is a mutex that is kept as Redisson keeps its RLock, in a hash.
+	RLock = single(Kind{Name: "redisson", Form: codec.HoldsRedisson, Flags: codec.Redisson, Place: byRedissonName, Announced: keys.RedissonChannel,
+		What: "a lock in the format of Redisson's RLock"})
+	// nodeMutex is a mutex on one node of a quorum: a server that lost its data, or may have, grants and extends nothing.
+	nodeMutex = single(Kind{Form: codec.HoldsMutex, Flags: codec.Node, Place: byName(""), IsVote: true, check: checkVote})
+	// Owned is a mutex that has an owner, who can acquire it again from any process. Each of the owner's leases has a part of it.
+	Owned = shared(codec.Owned, Kind{ByOwner: true, Share: byDepth, check: func(s *Settings) error { return keys.Check("owner", s.Owner) },
+		What: "an owner's lock (OwnerMutex)"})
+	// Reader and Writer are the sides of a read-write lock. A writer wants all of it. The fence of readers is that of the writer before
+	// them, and the same for all.
+	Reader = shared(codec.ReadWrite, Kind{Joinable: true, What: "a read-write lock"})
+	Writer = shared(codec.ReadWrite, Kind{exclusive: true})
+	// Semaphore is a lock of which each holder has as many permits as it asked for.
+	Semaphore = shared(codec.Semaphore, Kind{Nesting: WaitsForRoom, check: checkPermits, What: "a semaphore"})
+	// Latch is the lock whose holders are the registered parties of a latch. The server keeps a count beside them.
+	Latch = shared(codec.Latch, Kind{Nesting: neverWaits, HasParties: true, Counts: true, check: atMost(MaxPermits), What: "a latch"})
+	// Barrier is the lock whose holders are the parties of a barrier.
+	Barrier = shared(codec.Barrier, Kind{Nesting: WaitsForRoom, HasParties: true, check: atMost(maxArrivals), What: "a barrier"})
+)
+
+// All has a kind for each form of a key. In their queues, ExactKinds can be found at exact keys, and NamedKinds under names, besides
+// a mutex.
+var (
+	All        = []*Kind{&Mutex, &RLock, &Reader, &Semaphore, &Owned, &Barrier, &Latch}
+	ExactKinds = []*Kind{&RLock}
+	NamedKinds = []*Kind{&Reader, &Semaphore, &Owned, &Barrier, &RLock}
+)
+
+// ByForm returns the kind whose locks' keys hold that form; nil if there is none.
+func ByForm(form string) *Kind {
+	for _, k := range All {
+		if k.Form == form {
+			return k
+		}
+	}
+	return nil
+}
+
+// At returns the kind that notifications call name, of a lock with these keys.
+func At(name string, place keys.Set) *Kind {
+	for _, k := range NamedKinds {
+		if k.Name == name {
+			return k
+		}
+	}
+	if place.IsExact() {
+		return &Keyed
+	}
+	return &Mutex
+}
+
+// shared completes a kind of lock that can have several holders, each with a part of it.
+func shared(name string, k Kind) Kind {
+	k.Name, k.Form, k.Place = name, name, byName(name)
+	if k.Share == nil {
+		k.Share = byWeight
+	}
+	return k
+}
+
+// single completes a kind of lock that is kept as one value and has one holder.
+func single(k Kind) Kind {
+	k.exclusive = true
+	return k
+}
+
+// byName returns a place function for locks that are found by their names alone. kind is what notifications call the kind of lock.
+func byName(kind string) func(keys.Space, string, *Settings) (keys.Set, error) {
+	return func(space keys.Space, name string, _ *Settings) (keys.Set, error) {
+		set, err := space.Name(name)
+		if err == nil && kind != "" {
+			set = set.For(kind)
+		}
+		return set, err
+	}
+}
+
+func byKey(space keys.Space, _ string, s *Settings) (keys.Set, error) { return space.Exact(s.Key) }
+
+func byRedissonName(space keys.Space, _ string, s *Settings) (keys.Set, error) {
+	set, err := space.Redisson(s.Key)
+	if err == nil {
+		set = set.For("redisson")
+	}
+	return set, err
+}
+
+// byWeight is the share function of locks of which each holder has a part.
+func byWeight(s *Settings) codec.Share {
+	return codec.Share{Kind: s.Kind.Name, Limit: s.Limit, Weight: s.Weight}
+}
+
+// byDepth is the share function of an owner's locks.
+func byDepth(s *Settings) codec.Share {
+	share := byWeight(s)
+	share.Owner = s.Owner
+	if s.MaxDepth > 0 {
+		share.Limit = s.MaxDepth
+	}
+	return share
+}
+
+// Everything is the limit of locks that have none. A writer weighs as much, and so do all holders of a read-write lock together:
+// there cannot be that many readers.
+const Everything = 1_000_000_000
+
+// MaxPermits bounds the permits of a semaphore and the parties of a latch.
+const MaxPermits = 1_000_000
+
+// maxArrivals bounds the parties of a barrier, all of which ask the server each time that it trips.
+const maxArrivals = 10_000
+
+func checkPermits(s *Settings) error {
+	switch {
+	case s.Limit < 1 || s.Limit > MaxPermits:
+		return fmt.Errorf("the number of permits is %d; it must be between 1 and %d", s.Limit, MaxPermits)
+	case s.Weight < 1 || s.Weight > MaxPermits:
+		return fmt.Errorf("%d permits at once are not possible; between 1 and %d are", s.Weight, MaxPermits)
+	}
+	return nil
+}
+
+func checkVote(s *Settings) error {
+	if s.Reentrant || s.replicas != 0 || s.fsync {
+		return fmt.Errorf("Reentrant and Durability are not for locks of a quorum")
+	}
+	return nil
+}
+
+// atMost returns the check of a latch or a barrier, which has 1 to most parties.
+func atMost(most int) func(s *Settings) error {
+	return func(s *Settings) error {
+		if s.Limit < 1 || s.Limit > most {
+			return fmt.Errorf("the number of parties is %d; it must be between 1 and %d", s.Limit, most)
+		}
+		return nil
+	}
+}

@@ -1,0 +1,246 @@
+package kind
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"sync/atomic"
+	"time"
+
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/wire"
+)
+
+// What locks are called that the server does not tell from others. A Status tells an election by what its leader or first candidate
+// says of itself.
+const (
+	SeenAsMulti    = "multi"
+	SeenAsOnce     = "once"
+	SeenAsElection = "election"
+	SeenAsQuorum   = "quorum"
+)
+
+// Settings are a lock's resolved options. Goroutines whose locks have interchangeable settings can pass the lock on among
+// themselves.
+type Settings struct {
+	*Terms // only those of copied settings may be changed
+	Owner  string
+	Key    string    // exact key, or ""
+	meta   *metaList // with which info was made
+	Info   string    // of the holder, as it stands in the lock's value
+}
+
+// Terms are the settings that are the same for most locks of a program. They are comparable.
+type Terms struct {
+	TTL          time.Duration
+	Renew        bool
+	MaxHold      time.Duration // 0: no bound
+	MaxRenewals  int           // < 0: no bound; not 0
+	PollInterval time.Duration // 0: wait for notifications
+	Reentrant    bool
+	MaxDepth     int           // 0: no bound
+	NodeTimeout  time.Duration // of a quorum's lock, 0: by the TTL
+	apart        bool          // each lease is granted by the server: none is passed on within the process
+	SeenAs       string        // the kind that observers are told, if it is not the server's
+	Called       string        // the name of what has none in its keys; most often ""
+
+	Kind   *Kind
+	Limit  int // of the holders' weights in all, if several may hold the lock
+	Weight int
+
+	replicas     int
+	fsync        bool
+	confirmation time.Duration // how long to wait for replicas or disks; 0: the default
+
+	wrong error // what Refuse said
+	Err   error // what is wrong with the lock's name or options
+}
+
+// Copy returns a copy that can be changed.
+func (s *Settings) Copy() *Settings {
+	own, terms := *s, *s.Terms
+	own.Terms = &terms
+	return &own
+}
+
+// Interchangeable reports whether two locks with the same keys differ in nothing that settings say.
+func (s *Settings) Interchangeable(t *Settings) bool {
+	return (s.Terms == t.Terms || *s.Terms == *t.Terms) && s.Owner == t.Owner && s.Key == t.Key && s.Info == t.Info // which has the notes
+}
+
+// Cache keeps the settings of recent locks so that new locks can share them: a program may make a lock for each of a
+// million leases. Settings with notes or a key differ from lock to lock in most programs. They are kept apart, because they
+// would push out all others.
+type Cache struct {
+	terms       latest[Terms]
+	usual, rare latest[Settings]
+}
+
+// Share returns recent settings that are interchangeable with s, or else s itself, which must not change from then on.
+func (c *Cache) Share(s *Settings) *Settings {
+	s.Terms = c.terms.share(s.Terms, func(a, b *Terms) bool { return *a == *b })
+	if s.meta != nil || s.Key != "" {
+		return c.rare.share(s, (*Settings).Interchangeable)
+	}
+	return c.usual.share(s, (*Settings).Interchangeable)
+}
+
+// latest keeps the values that share returned most recently.
+type latest[T any] struct {
+	values [8]atomic.Pointer[T]
+	next   atomic.Uint32
+}
+
+// share returns one of the latest values that is the same as v, or v.
+func (l *latest[T]) share(v *T, same func(a, b *T) bool) *T {
+	for i := range l.values {
+		if known := l.values[i].Load(); known != nil && same(known, v) {
+			return known
+		}
+	}
+	l.values[l.next.Add(1)%uint32(len(l.values))].Store(v)
+	return v
+}
+
+// metaList is the list of the notes that Meta added, latest first.
+type metaList struct {
+	key, value string
+	next       *metaList
+}
+
+// Describe returns how the server tells people of the holder, a process on that machine.
+func (s *Settings) Describe(host string) (string, error) {
+	info := wire.Info{Owner: s.Owner, Host: host, PID: os.Getpid()}
+	if s.SeenAs == SeenAsElection {
+		info.Kind = SeenAsElection
+	}
+	for m := s.meta; m != nil; m = m.next {
+		if info.Meta == nil {
+			info.Meta = map[string]string{}
+		}
+		if _, later := info.Meta[m.key]; !later {
+			info.Meta[m.key] = m.value
+		}
+	}
+	return info.Encode()
+}
+
+// IsOrdinary reports whether describe says no more than an owner's name that is the client's.
+func (s *Settings) IsOrdinary(owner string) bool {
+	return s.Owner == owner && s.meta == nil && s.SeenAs != SeenAsElection
+}
+
+// Inheriting returns the settings of a lease that follows, without a gap, one with the settings from. It has the stricter bounds of
+// both, and from's owner and notes, which the server keeps.
+func (s *Settings) Inheriting(from *Settings) *Settings {
+	own := s.Copy()
+	own.Renew = own.Renew && from.Renew
+	if own.MaxHold == 0 || from.MaxHold > 0 && from.MaxHold < own.MaxHold {
+		own.MaxHold = from.MaxHold
+	}
+	if own.MaxRenewals < 0 || from.MaxRenewals >= 0 && from.MaxRenewals < own.MaxRenewals {
+		own.MaxRenewals = from.MaxRenewals
+	}
+	own.Owner, own.meta, own.Info = from.Owner, from.meta, from.Info
+	return own
+}
+
+// Term returns how long the server is asked to keep the lock.
+func (s *Settings) Term() time.Duration {
+	if s.MaxHold > 0 {
+		return min(s.TTL, s.MaxHold)
+	}
+	return s.TTL
+}
+
+// Unbounded reports whether a lease is renewed for as long as it is held.
+func (s *Settings) Unbounded() bool { return s.Renew && s.MaxHold == 0 && s.MaxRenewals < 0 }
+
+// Passable reports whether a lease may be passed on within the process. A lease with a bound of its own may not: the bound belongs to
+// one holder. Neither may a shared lock, since fences reserved for this process would not rise from grant to grant while other
+// processes are granted the lock, too.
+func (s *Settings) Passable() bool { return s.Kind.exclusive && s.Unbounded() && !s.apart }
+
+// Carriable reports whether a lease can be detached. The lease of a job or a term cannot: it belongs to the running function.
+func (s *Settings) Carriable() bool {
+	// mutants: detach-apart
+	return s.Kind.carried && !s.apart
+}
+
+// NodeWait is how long to wait for a node of a quorum whose round trip is short.
+func (s *Settings) NodeWait() time.Duration {
+	if s.NodeTimeout > 0 {
+		return s.NodeTimeout
+	}
+	return min(max(s.TTL/200, 5*time.Millisecond), 50*time.Millisecond)
+}
+
+// SlowNodeGrace is how long to wait for the other nodes once a majority, asked at begun, has answered.
+func (s *Settings) SlowNodeGrace(begun time.Time) time.Duration {
+	return max(time.Since(begun), s.NodeWait()/10, time.Millisecond)
+}
+
+// MinTTL leaves some of a lease after drift has taken its 2 ms.
+const MinTTL = 5 * time.Millisecond
+
+// Check returns an error if the settings make no sense for a client with these limits.
+func (s *Settings) Check(maxTTL, commandTimeout time.Duration, canConfirm func() bool) error {
+	switch {
+	case s.wrong != nil:
+		return s.wrong
+	case s.TTL < MinTTL:
+		return fmt.Errorf("a TTL of %s is not possible; at least %s is needed", s.TTL, MinTTL)
+	case s.TTL > maxTTL:
+		return fmt.Errorf("a TTL of %s is not allowed; at most %s is (Config.MaxTTL)", s.TTL, maxTTL)
+	case s.MaxHold != 0 && s.MaxHold < MinTTL:
+		return fmt.Errorf("a MaxHold below %s is not possible", MinTTL)
+	case s.MaxRenewals == 0:
+		return errors.New("a MaxRenewals below 1 is not possible; NoRenew renews never")
+	case s.PollInterval != 0 && s.PollInterval < time.Millisecond:
+		return errors.New("the interval of Poll is below 1ms")
+	case s.MaxDepth < 0:
+		return errors.New("a MaxDepth below 1 is not possible")
+	case s.MaxDepth > 0 && !s.Reentrant:
+		return errors.New("MaxDepth has a meaning for Reentrant locks only")
+	case s.NodeTimeout != 0 && !s.Kind.IsVote:
+		return errors.New("NodeTimeout has a meaning for a lock of a Quorum only")
+	case s.NodeTimeout < 0 || s.NodeTimeout > s.TTL/4:
+		return fmt.Errorf("a NodeTimeout of %s is not possible; 1ms to a quarter of the TTL, %s, is", s.NodeTimeout, s.TTL)
+	case s.Owner == "":
+		return errors.New("the identity is empty")
+	case s.replicas < 0:
+		return errors.New("the number of replicas is negative")
+	case s.confirmation != 0 && (s.confirmation < time.Millisecond || s.confirmation > commandTimeout):
+		return fmt.Errorf("the timeout of Durability is %s; it must be between 1ms and %s (Config.CommandTimeout)", s.confirmation, commandTimeout)
+	case s.IsDurable() && !canConfirm():
+		return errors.New("Durability is not possible: this driver cannot wait for replicas")
+	case s.Kind.check != nil:
+		return s.Kind.check(s)
+	}
+	return nil
+}
+
+// defaultConfirmation bounds the wait for replicas, defaultSync the wait for disks. With appendfsync
+// everysec a server starts to write to its disk once a second, and notices up to 0.1 s late that
+// the write is done. The whole call has CommandTimeout, and its reply comes up to 0.1 s after the
+// wait is over.
+const (
+	defaultConfirmation = time.Second
+	defaultSync         = 1700 * time.Millisecond
+)
+
+// IsDurable reports whether replicas or disks have to confirm writes.
+func (s *Settings) IsDurable() bool { return s.replicas != 0 || s.fsync }
+
+// Durability returns what the settings demand of a write that may take commandTimeout.
+func (s *Settings) Durability(commandTimeout time.Duration) driver.Durability {
+	d := driver.Durability{Replicas: s.replicas, Fsync: s.fsync, Timeout: s.confirmation}
+	switch {
+	case d.Timeout != 0:
+	case s.fsync:
+		d.Timeout = max(min(defaultSync, commandTimeout*17/20), time.Millisecond)
+	default:
+		d.Timeout = min(defaultConfirmation, commandTimeout)
+	}
+	return d
+}

@@ -3,6 +3,7 @@ package holdfast
 import (
 	"github.com/holdfast-go/holdfast/internal/access"
 	"github.com/holdfast-go/holdfast/internal/engine"
+	"github.com/holdfast-go/holdfast/internal/lock"
 	"github.com/holdfast-go/holdfast/internal/option"
 )
 
@@ -14,8 +15,8 @@ func init() {
 	access.Lock = func(l any) engine.Lock { return l.(*Lock).e() }
 	access.NewLock = func(l engine.Lock, wait option.Limit) any { return newLock(l, wait) }
 	access.Lease = func(l any) engine.Lease { return l.(*Lease).e() }
-	access.Status = func(s *engine.Status) any { return newStatus(s) }
-	access.Holder = func(h engine.Holder) any { return holder(h) }
+	access.Status = func(s *lock.Status) any { return newStatus(s) }
+	access.Holder = func(h lock.Holder) any { return holder(h) }
 	access.Error = leave
 	access.ErrorOf = func(l any, err error) error { return l.(*Lease).leave(err) }
 }

@@ -40,7 +40,7 @@ func New(d driver.Driver, cfg *Config) (*Client, error) {
 		return nil, leave(err)
 	}
 	confirm := cfg.Durability
-	if !confirm.isZero() && !e.Server().CanConfirm() {
+	if !confirm.isZero() && !e.Server.CanConfirm() {
 		return nil, fmt.Errorf("%w: Config.Durability is not possible: this driver cannot wait for replicas", ErrInvalid)
 	}
 	c := &Client{clientHandle: printable.NewHandle(e)}

@@ -5,7 +5,7 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/holdfast-go/holdfast/internal/engine"
+	"github.com/holdfast-go/holdfast/internal/lock"
 )
 
 // Config is what the locks of one client share. A nil *Config means the defaults, and so does a field that is zero. New copies
@@ -77,8 +77,8 @@ type Config struct {
 }
 
 // engine returns what the engine needs of the configuration. It refuses what only this package knows.
-func (c *Config) engine() (*engine.Config, error) {
-	own := &engine.Config{
+func (c *Config) engine() (*lock.Config, error) {
+	own := &lock.Config{
 		CommandTimeout: c.CommandTimeout,
 		LocalHandovers: c.MaxLocalHandovers,
 		Logger:         c.Logger,
@@ -94,7 +94,7 @@ func (c *Config) engine() (*engine.Config, error) {
 	}
 	command := c.CommandTimeout
 	if command == 0 {
-		command = engine.DefaultCommandTimeout
+		command = lock.DefaultCommandTimeout
 	}
 	switch {
 	case c.Durability.Replicas < 0:

@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/internal/access"
-	"github.com/holdfast-go/holdfast/internal/engine"
 	"github.com/holdfast-go/holdfast/internal/exec"
+	"github.com/holdfast-go/holdfast/internal/lock"
 	"github.com/holdfast-go/holdfast/internal/printable"
 	"github.com/holdfast-go/holdfast/internal/voting"
 )
@@ -15,27 +15,27 @@ import (
 // What happened to a lock. Test for these with errors.Is.
 var (
 	// ErrHeld says that somebody else holds the lock, or is queued for it. errors.As with *HeldError tells who, as far as known.
-	ErrHeld = engine.ErrHeld
+	ErrHeld = lock.ErrHeld
 	// ErrLost says that the lease is, or may be, no longer the caller's. errors.As with *LostError tells why.
-	ErrLost = engine.ErrLost
+	ErrLost = lock.ErrLost
 	// ErrReleased says that the lease was released or detached. It is also the cause with which the lease's context then ends.
-	ErrReleased = engine.ErrReleased
+	ErrReleased = lock.ErrReleased
 	// ErrClosed says that Client.Close was called; in a *ServerError, that the program has closed the adapter's Redis client.
-	ErrClosed = engine.ErrClosed
+	ErrClosed = lock.ErrClosed
 	// ErrAmbiguous says that the server may have carried the request out: its reply was lost. A lock that was granted is released
 	// in the background or expires with its TTL; one that was to be released is most likely free.
 	ErrAmbiguous = errors.New("holdfast: outcome unknown")
 	// ErrNotHeld is returned by ReleaseOwner and by an election's Leader when nobody holds the lock.
-	ErrNotHeld = engine.ErrNotHeld
+	ErrNotHeld = lock.ErrNotHeld
 	// ErrNotOwner is returned by ReleaseOwner: another owner holds the lock. errors.As with *HeldError tells who.
-	ErrNotOwner = engine.ErrNotOwner
+	ErrNotOwner = lock.ErrNotOwner
 	// ErrDeadlock says that an acquire would wait for a lease that its context carries: see Lock.Acquire. Leases stay as they are.
-	ErrDeadlock = engine.ErrDeadlock
+	ErrDeadlock = lock.ErrDeadlock
 	// ErrDepth says that a Reentrant lock was acquired within itself more often than MaxDepth allows. What is held stays held.
-	ErrDepth = engine.ErrDepth
+	ErrDepth = lock.ErrDepth
 	// ErrInvalid says that a call was refused before it sent anything, and changed nothing: an argument, a name, an option or a
 	// Config is not allowed, or the lease is in a state that does not allow the call.
-	ErrInvalid = engine.ErrInvalid
+	ErrInvalid = lock.ErrInvalid
 )
 
 // What the server had to say. No lock was taken. Test for these with errors.Is; they come within a *ServerError or a
@@ -239,11 +239,11 @@ func translate(err error) (_ error, changed bool) {
 	switch e := err.(type) {
 	case nil:
 		return nil, false
-	case *engine.HeldError:
+	case *lock.HeldError:
 		return &HeldError{e.Name, holder(e.Holder)}, true
-	case *engine.NotOwnerError:
+	case *lock.NotOwnerError:
 		return &reworded{e.Error(), []error{ErrNotOwner, &HeldError{e.Name, holder(e.Holder)}}}, true
-	case *engine.LostError:
+	case *lock.LostError:
 		return &LostError{Name: e.Name, Reason: LossReason(e.Reason), By: e.By, Note: e.Note, Err: leave(e.Err)}, true
 	case *voting.Error:
 		return access.QuorumError(e), true

@@ -7,7 +7,7 @@ import (
 	"runtime/debug"
 	"time"
 
-	"github.com/holdfast-go/holdfast/internal/engine"
+	"github.com/holdfast-go/holdfast/internal/lock"
 )
 
 // Observer is told what happens to locks, for logs, metrics and traces: see [Config.Observers]. Any function may be nil.
@@ -106,7 +106,7 @@ const (
 )
 
 // newObserver returns the engine's observer, which tells all of these; nil if there are none.
-func newObserver(given []*Observer, logger *slog.Logger) *engine.Observer {
+func newObserver(given []*Observer, logger *slog.Logger) *lock.Observer {
 	all := observers{logger: logger}
 	for _, o := range given {
 		if o != nil {
@@ -116,7 +116,7 @@ func newObserver(given []*Observer, logger *slog.Logger) *engine.Observer {
 	if len(all.list) == 0 {
 		return nil
 	}
-	o := &engine.Observer{
+	o := &lock.Observer{
 		AcquireQueued: tell(all, func(o *Observer) func(context.Context, AcquireEvent) { return o.AcquireQueued }, newAcquireEvent),
 		AcquireEnd:    tell(all, func(o *Observer) func(context.Context, AcquireEvent) { return o.AcquireEnd }, newAcquireEvent),
 		Renewed:       tell(all, func(o *Observer) func(context.Context, LeaseEvent) { return o.Renewed }, newLeaseEvent),
@@ -154,7 +154,7 @@ func (all observers) wanted(want func(*Observer) bool) observers {
 	return some
 }
 
-func (all observers) acquireStart(ctx context.Context, e engine.AcquireEvent) context.Context {
+func (all observers) acquireStart(ctx context.Context, e lock.AcquireEvent) context.Context {
 	event := newAcquireEvent(&e)
 	for _, o := range all.list {
 		ctx = all.start(ctx, o.AcquireStart, &event)
@@ -220,7 +220,7 @@ func (all observers) outlive() {
 	}
 }
 
-func newAcquireEvent(e *engine.AcquireEvent) AcquireEvent {
+func newAcquireEvent(e *lock.AcquireEvent) AcquireEvent {
 	own := AcquireEvent{
 		Name: e.Name, Identity: e.Owner, Try: e.Try, Start: e.Start, Ahead: e.Ahead, Waited: e.Waited, Handover: Handover(e.Handover),
 		Fence: e.Fence, Grant: e.Grant, Err: leave(e.Err),
@@ -232,7 +232,7 @@ func newAcquireEvent(e *engine.AcquireEvent) AcquireEvent {
 	return own
 }
 
-func newLeaseEvent(e *engine.LeaseEvent) LeaseEvent {
+func newLeaseEvent(e *lock.LeaseEvent) LeaseEvent {
 	own := LeaseEvent{
 		Name: e.Name, Identity: e.Owner, Fence: e.Fence, Grant: e.Grant, Granted: e.Granted, Deadline: e.Deadline, Slack: e.Slack,
 		Held: e.Held, Handover: Handover(e.Handover), Reason: LossReason(e.Reason), By: e.By, Note: e.Note, Err: leave(e.Err),
@@ -245,7 +245,7 @@ func newLeaseEvent(e *engine.LeaseEvent) LeaseEvent {
 }
 
 // seen returns the kind of an event's lock, its mode, and the permits of a semaphore.
-func seen(s *engine.Subject) (kind Kind, mode Mode, permits int) {
+func seen(s *lock.Subject) (kind Kind, mode Mode, permits int) {
 	kind = kindOf(s.Kind)
 	if kind == "" { // one that only observers know
 		return Kind(s.Kind), ModeExclusive, 0

@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/holdfast-go/holdfast/internal/engine"
+	"github.com/holdfast-go/holdfast/internal/lock"
 )
 
 // Status is what the server knows about one lock. The methods that return it wait for no lock. Their errors are a *ServerError,
@@ -137,7 +137,7 @@ func kindOf(form string) Kind {
 }
 
 func statusOf(ctx context.Context, l interface {
-	Status(ctx context.Context) (engine.Status, error)
+	Status(ctx context.Context) (lock.Status, error)
 }) (Status, error) {
 	s, err := l.Status(ctx)
 	if err != nil {
@@ -146,7 +146,7 @@ func statusOf(ctx context.Context, l interface {
 	return newStatus(&s), nil
 }
 
-func newStatus(of *engine.Status) Status {
+func newStatus(of *lock.Status) Status {
 	s := Status{
 		Name: of.Name, Key: of.Key, Kind: kindOf(of.Form), Waiting: of.Waiting, Limit: of.Limit, Count: of.Count, Fence: of.Fence,
 		Time: of.Time,
@@ -163,7 +163,7 @@ func newStatus(of *engine.Status) Status {
 	return s
 }
 
-func holder(h engine.Holder) Holder {
+func holder(h lock.Holder) Holder {
 	own := Holder{
 		Name: h.Name, Identity: h.Owner, Host: h.Host, PID: h.PID, Meta: h.Meta, Grant: h.Grant, Fence: h.Fence, Since: h.Since,
 		TTL: h.TTL, Foreign: h.Foreign,

@@ -13,6 +13,7 @@ import (
 	"github.com/holdfast-go/holdfast/internal/codec"
 	"github.com/holdfast-go/holdfast/internal/engine"
 	"github.com/holdfast-go/holdfast/internal/exec"
+	"github.com/holdfast-go/holdfast/internal/lock"
 	"github.com/holdfast-go/holdfast/internal/option"
 	"github.com/holdfast-go/holdfast/internal/printable"
 	"github.com/holdfast-go/holdfast/internal/schedule"
@@ -55,7 +56,7 @@ func (e *BrokenError) Error() string {
 	if e.Died {
 		how = "died"
 	}
-	party := engine.Holder{Owner: e.Party.Identity, Host: e.Party.Host, PID: e.Party.PID}
+	party := lock.Holder{Owner: e.Party.Identity, Host: e.Party.Host, PID: e.Party.PID}
 	return fmt.Sprintf("holdfast: phase %d of barrier %q is broken: party %s has %s", e.Phase, e.Name, party.Who(), how)
 }
 
@@ -125,8 +126,8 @@ func (p *Party) Await(ctx context.Context) (phase uint64, err error) {
 
 func (p *Party) await(ctx context.Context) (phase uint64, err error) {
 	l := p.lock
-	defer l.Enter().End()
-	if l.IsClosing() {
+	defer l.Of.Enter().End()
+	if l.Of.IsClosing() {
 		return 0, holdfast.ErrClosed
 	}
 	if err := p.Lease().Err(); err != nil {
@@ -153,7 +154,7 @@ func (p *Party) await(ctx context.Context) (phase uint64, err error) {
 	defer lease.WhenOver(func(error) { cancel() })()
 	for answered := false; ; answered = true {
 		reply, err := engine.Ask(work, l, "await", true, &codec.Await{
-			Lock: l.Ref(), Token: engine.TokenOf(lease), Number: number, Phase: at, Parties: l.Parties(), Passed: passed,
+			Lock: l.Ref(), Token: engine.TokenOf(lease), Number: number, Phase: at, Parties: l.Set.Limit, Passed: passed,
 		})
 		if err == nil {
 			switch reply.Word {
@@ -216,7 +217,7 @@ func (p *Party) broken(reply *codec.AwaitReply) *BrokenError {
 // withdraw takes an arrival back in the background, while the lease is held.
 func (p *Party) withdraw(number uint64) {
 	l, lease := p.lock, access.Lease(p.Lease())
-	l.Go(func() {
+	l.Of.Tasks.Run(func() {
 		for pause := 250 * time.Millisecond; lease.Err() == nil; pause = min(2*pause, 5*time.Second) {
 			_, err := engine.Ask(lease.Context(), l, "withdraw from", true, &codec.Withdraw{Lock: l.Ref(), Token: engine.TokenOf(lease), Number: number})
 			if err == nil || errors.Is(access.Error(err), holdfast.ErrMismatch) {

@@ -11,6 +11,7 @@ import (
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/internal/access"
 	"github.com/holdfast-go/holdfast/internal/engine"
+	"github.com/holdfast-go/holdfast/internal/lock"
 	"github.com/holdfast-go/holdfast/internal/printable"
 	"github.com/holdfast-go/holdfast/internal/schedule"
 )
@@ -167,7 +168,7 @@ func (e *Election) watch(ctx context.Context, yield func(holdfast.Status, error)
 		return err
 	}
 	defer follower.Leave()
-	var last *engine.Holder
+	var last *lock.Holder
 	for first := true; ; {
 		s, err := e.on.Status(ctx)
 		seen, ttl := true, time.Duration(-1)
@@ -177,7 +178,7 @@ func (e *Election) watch(ctx context.Context, yield func(holdfast.Status, error)
 		case err != nil:
 			seen = false
 		default:
-			var leader *engine.Holder
+			var leader *lock.Holder
 			if len(s.Holders) > 0 {
 				leader, ttl = &s.Holders[0], s.Holders[0].TTL
 			}
@@ -207,7 +208,7 @@ func (e *Election) Status(ctx context.Context) (holdfast.Status, error) {
 	return e.statusOf(&s), nil
 }
 
-func (e *Election) statusOf(s *engine.Status) holdfast.Status {
+func (e *Election) statusOf(s *lock.Status) holdfast.Status {
 	own := access.Status(s).(holdfast.Status)
 	if own.Kind == holdfast.KindMutex && !own.Held() && own.Waiting == 0 { // no leader or candidate names the kind
 		own.Kind = holdfast.KindElection

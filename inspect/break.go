@@ -7,7 +7,7 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/internal/access"
-	"github.com/holdfast-go/holdfast/internal/engine"
+	"github.com/holdfast-go/holdfast/internal/inspector"
 )
 
 // Broken is the record of a Break, or of a Revoke.
@@ -22,7 +22,7 @@ type Broken struct {
 }
 
 // ErrChanged says that the lock has another holder than the one that was given. Nothing was done.
-var ErrChanged = engine.ErrChanged
+var ErrChanged = inspector.ErrChanged
 
 // Break takes a lock, whatever its kind, from a holder that was seen, for example in Status.Holders, and hands it to the next waiter.
 // Only the holder's Name and Grant count. Nobody else is touched: if the lock has another holder by now, the error is [ErrChanged], and
@@ -62,11 +62,11 @@ func (i *Inspector) Revoke(ctx context.Context, holder holdfast.Holder, reason s
 // yields what any node has on record, each once. An error is the last: see List.
 func (i *Inspector) History(ctx context.Context) iter.Seq2[Broken, error] {
 	return func(yield func(Broken, error) bool) {
-		i.of.History(ctx, func(b engine.Broken, err error) bool { return yield(newBroken(&b), access.Error(err)) })
+		i.of.History(ctx, func(b inspector.Broken, err error) bool { return yield(newBroken(&b), access.Error(err)) })
 	}
 }
 
-func newBroken(b *engine.Broken) Broken {
+func newBroken(b *inspector.Broken) Broken {
 	if b.Name == "" {
 		return Broken{}
 	}

@@ -12,7 +12,8 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/internal/access"
-	"github.com/holdfast-go/holdfast/internal/engine"
+	"github.com/holdfast-go/holdfast/internal/inspector"
+	"github.com/holdfast-go/holdfast/internal/lock"
 	"github.com/holdfast-go/holdfast/internal/voting"
 	"github.com/holdfast-go/holdfast/quorum"
 )
@@ -24,18 +25,20 @@ type Inspector struct{ of source }
 
 // source is where an Inspector looks.
 type source interface {
-	Get(ctx context.Context, name string) (engine.Status, error)
-	Lookup(ctx context.Context, name string, yield func(engine.Status, error) bool)
-	Reach(ctx context.Context, p engine.Pattern) error
-	List(ctx context.Context, p engine.Pattern, yield func(engine.Status, error) bool)
-	Break(ctx context.Context, name, grant, reason string) (engine.Broken, error)
+	Get(ctx context.Context, name string) (lock.Status, error)
+	Lookup(ctx context.Context, name string, yield func(lock.Status, error) bool)
+	Reach(ctx context.Context, p inspector.Pattern) error
+	List(ctx context.Context, p inspector.Pattern, yield func(lock.Status, error) bool)
+	Break(ctx context.Context, name, grant, reason string) (inspector.Broken, error)
 	Revoke(ctx context.Context, name, grant, reason string) error
-	History(ctx context.Context, yield func(engine.Broken, error) bool)
+	History(ctx context.Context, yield func(inspector.Broken, error) bool)
 	Init(ctx context.Context, force bool) error
 }
 
 // New returns the inspector of a client's server, or Cluster, and prefix. Nothing is sent.
-func New(c *holdfast.Client) *Inspector { return &Inspector{access.Client(c).Engine.NewInspector()} }
+func New(c *holdfast.Client) *Inspector {
+	return &Inspector{inspector.New(&access.Client(c).Engine.Keyspace)}
+}
 
 // NewQuorum returns the inspector of a quorum: it reports what a majority of nodes says. Nothing is sent.
 func NewQuorum(q *quorum.Quorum) *Inspector { return &Inspector{access.Quorum(q).NewInspector()} }
@@ -82,10 +85,10 @@ func (i *Inspector) List(ctx context.Context, pattern string) iter.Seq2[holdfast
 	}
 }
 
-func (i *Inspector) list(ctx context.Context, p engine.Pattern, yield func(holdfast.Status, error) bool) {
+func (i *Inspector) list(ctx context.Context, p inspector.Pattern, yield func(holdfast.Status, error) bool) {
 	name, is := literal(p.Text)
 	if !is {
-		i.of.List(ctx, p, func(s engine.Status, err error) bool { return yield(statusOf(&s), access.Error(err)) })
+		i.of.List(ctx, p, func(s lock.Status, err error) bool { return yield(statusOf(&s), access.Error(err)) })
 		return
 	}
 	i.lookup(ctx, name, func(s holdfast.Status, err error) bool {
@@ -99,7 +102,7 @@ const maxWaiters = 100
 
 // lookup yields the lock of that name and the one with that exact key, in use or not. An error is the last, and comes alone.
 func (i *Inspector) lookup(ctx context.Context, name string, yield func(holdfast.Status, error) bool) {
-	i.of.Lookup(ctx, name, func(s engine.Status, err error) bool {
+	i.of.Lookup(ctx, name, func(s lock.Status, err error) bool {
 		if err != nil {
 			return yield(holdfast.Status{}, access.Error(err))
 		}
@@ -134,14 +137,14 @@ func init() {
 	}
 }
 
-func statusOf(s *engine.Status) holdfast.Status { return access.Status(s).(holdfast.Status) }
+func statusOf(s *lock.Status) holdfast.Status { return access.Status(s).(holdfast.Status) }
 
 // compile reads a pattern. verb is what is to be done with the locks that match, for errors.
-func compile(verb, pattern string) (engine.Pattern, error) {
+func compile(verb, pattern string) (inspector.Pattern, error) {
 	if _, err := path.Match(pattern, ""); err != nil {
-		return engine.Pattern{}, fmt.Errorf("%w: pattern %.64q: %w", holdfast.ErrInvalid, pattern, err)
+		return inspector.Pattern{}, fmt.Errorf("%w: pattern %.64q: %w", holdfast.ErrInvalid, pattern, err)
 	}
-	p := engine.Pattern{Text: cmp.Or(pattern, "*"), Task: verb + " all locks", Begin: pattern, Matches: func(string) bool { return true }}
+	p := inspector.Pattern{Text: cmp.Or(pattern, "*"), Task: verb + " all locks", Begin: pattern, Matches: func(string) bool { return true }}
 	if i := strings.IndexAny(pattern, `*?[\`); i >= 0 {
 		p.Begin = pattern[:i]
 	}

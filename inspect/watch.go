@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast"
-	"github.com/holdfast-go/holdfast/internal/engine"
+	"github.com/holdfast-go/holdfast/internal/inspector"
 )
 
 // Event is one change that Watch saw.
@@ -73,7 +73,7 @@ const lookPeriod = time.Second
 // watch is what Watch knows.
 type watch struct {
 	in      *Inspector
-	pattern engine.Pattern
+	pattern inspector.Pattern
 	yield   func(Event, error) bool
 	seed    maphash.Seed
 	locks   map[string]*watched // by key

@@ -70,7 +70,7 @@ func (e *IncompleteError) Is(target error) bool { return target == ErrIncomplete
 // It is notified when the count is 0, and looks for itself when a party may have died, and every 30 s, since notifications
 // can be lost. Other errors are those of holdfast.Lock.Acquire. It leaves nothing behind.
 func (l *Latch) Wait(ctx context.Context) error {
-	defer l.lock.Enter().End()
+	defer l.lock.Of.Enter().End()
 	if err := l.lock.Ready(ctx); err != nil {
 		return access.Error(err)
 	}
@@ -86,7 +86,7 @@ func (l *Latch) Wait(ctx context.Context) error {
 		case err == nil && (now.Word == codec.Reset || now.Word == codec.CountIs && now.Since != since && since != 0):
 			return fmt.Errorf("%w: %.64q", ErrReset, l.Name())
 		case err == nil && now.Left == 0 && now.Missing > 0:
-			return &IncompleteError{Name: l.Name(), Missing: now.Missing, Parties: l.lock.Parties()}
+			return &IncompleteError{Name: l.Name(), Missing: now.Missing, Parties: l.lock.Set.Limit}
 		case err == nil && now.Left == 0:
 			return nil
 		case err != nil && (since == 0 || ctx.Err() != nil || !engine.MayPass(err)):
@@ -102,7 +102,7 @@ func (l *Latch) Wait(ctx context.Context) error {
 
 // look asks about the count that began at since or, if since is 0, about the current one.
 func (l *Latch) look(ctx context.Context, since int64) (codec.LatchReply, error) {
-	return engine.Ask(ctx, l.lock, "inspect", false, &codec.LookAtLatch{Lock: l.lock.Ref(), Parties: l.lock.Parties(), Since: since})
+	return engine.Ask(ctx, l.lock, "inspect", false, &codec.LookAtLatch{Lock: l.lock.Ref(), Parties: l.lock.Set.Limit, Since: since})
 }
 
 // CountDown lowers the count by one, for a party that has not registered. At 0 it stays 0. If all the parties that are left
@@ -116,7 +116,7 @@ func (l *Latch) CountDown(ctx context.Context) error {
 		return access.Error(err)
 	}
 	reply, err := engine.Change(ctx, l.lock, "count down", func(id string, notAfter int64) codec.Request[codec.CountReply] {
-		return &codec.CountDown{Lock: l.lock.Ref(), ID: id, Parties: l.lock.Parties(), NotAfter: notAfter}
+		return &codec.CountDown{Lock: l.lock.Ref(), ID: id, Parties: l.lock.Set.Limit, NotAfter: notAfter}
 	})
 	if err == nil && reply.Word == codec.Taken {
 		return fmt.Errorf("%w: latch %.64q: the remaining parties, %d, have all registered and count down themselves", holdfast.ErrHeld, l.Name(), reply.Left)
@@ -165,7 +165,7 @@ func (l *Latch) Count(ctx context.Context) (int, error) {
 // Reset begins the count anew, whatever it was. Waiters of a count that was not 0 get ErrReset, others go on. Registered
 // parties lose their leases (holdfast.LossSuperseded); each learns of it from its next renewal, or when it counts down. However often
 // the request has to be sent, it resets once. Its errors are those of CountDown.
-func (l *Latch) Reset(ctx context.Context) error { return l.reset(ctx, "reset", l.lock.Parties()) }
+func (l *Latch) Reset(ctx context.Context) error { return l.reset(ctx, "reset", l.lock.Set.Limit) }
 
 // Delete removes the latch from the server, where it would stay until nobody had used it for a day. Whoever uses its name
 // next begins a count, with as many parties as it says. For waiters and registered parties it is as Reset, whose errors it

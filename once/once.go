@@ -106,7 +106,7 @@ func New(locks *holdfast.Client, name string, w Window, opts ...Option) *Job {
 	if err := w.check(); err != nil {
 		j.wrong = fmt.Errorf("%w: job %.64q: %w", holdfast.ErrInvalid, name, err)
 	}
-	j.record = j.lock.Keys().Record(w.slot)
+	j.record = j.lock.Keys.Record(w.slot)
 	j.handle = printable.Name("once.Job", j.lock)
 	return j
 }
@@ -226,7 +226,7 @@ func (j *Job) complete(ctx context.Context, lease *holdfast.Lease, result string
 		result = ""
 	}
 	reply, err := j.insist(ctx, lease, &codec.CompleteRun{
-		Job: j.job(), Token: engine.TokenOf(access.Lease(lease)), Keep: j.window.keep, Fence: lease.Fence(), Info: j.lock.Info(), Result: result,
+		Job: j.job(), Token: engine.TokenOf(access.Lease(lease)), Keep: j.window.keep, Fence: lease.Fence(), Info: j.lock.Set.Info, Result: result,
 	})
 	switch {
 	case err != nil:
@@ -235,7 +235,7 @@ func (j *Job) complete(ctx context.Context, lease *holdfast.Lease, result string
 		return Completion{}, access.ErrorOf(lease, j.lock.Missing(reply.Word))
 	}
 	return Completion{
-		Here: true, Current: true, Time: time.UnixMicro(reply.Completed), Result: result, Identity: lease.Identity(), Host: j.lock.Host(),
+		Here: true, Current: true, Time: time.UnixMicro(reply.Completed), Result: result, Identity: lease.Identity(), Host: j.lock.Of.Host,
 		PID: os.Getpid(), Fence: lease.Fence(), Try: reply.Try,
 	}, tooLong
 }
@@ -298,7 +298,7 @@ func completion(r *codec.Run) Completion {
 
 // job returns the job as requests name it.
 func (j *Job) job() codec.Job {
-	return codec.Job{Lock: j.lock.Keys().Lock, Record: j.record, Flags: j.lock.Flags()}
+	return codec.Job{Lock: j.lock.Keys.Lock, Record: j.record, Flags: j.lock.Flags()}
 }
 
 // Name returns the job's name.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/internal/engine"
 	"github.com/holdfast-go/holdfast/internal/kind"
+	"github.com/holdfast-go/holdfast/internal/lock"
 	"github.com/holdfast-go/holdfast/internal/option"
 	"github.com/holdfast-go/holdfast/internal/voting"
 )
@@ -24,8 +25,8 @@ var (
 	Lock    func(l any) engine.Lock                    // of a *holdfast.Lock
 	NewLock func(l engine.Lock, wait option.Limit) any // a *holdfast.Lock
 	Lease   func(l any) engine.Lease                   // of a *holdfast.Lease
-	Status  func(s *engine.Status) any                 // a holdfast.Status
-	Holder  func(h engine.Holder) any                  // a holdfast.Holder
+	Status  func(s *lock.Status) any                   // a holdfast.Status
+	Holder  func(h lock.Holder) any                    // a holdfast.Holder
 	Error   func(err error) error                      // an error of the engine as one of package holdfast
 	ErrorOf func(lease any, err error) error           // Error of a *holdfast.Lease, which knows its fence
 )

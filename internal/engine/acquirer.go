@@ -12,6 +12,7 @@ import (
 	"github.com/holdfast-go/holdfast/internal/clock"
 	"github.com/holdfast-go/holdfast/internal/codec"
 	"github.com/holdfast-go/holdfast/internal/exec"
+	"github.com/holdfast-go/holdfast/internal/lock"
 	"github.com/holdfast-go/holdfast/internal/notify"
 	"github.com/holdfast-go/holdfast/internal/schedule"
 	"github.com/holdfast-go/holdfast/internal/wire"
@@ -82,7 +83,7 @@ func (wq *waitQueue) startAcquirer(a *attempt, answered bool) {
 	acq := &acquirer{queue: wq, attempt: a, wakeups: make(chan struct{}, 1), began: time.Now(), answered: answered}
 	wq.needContention().acquirer = acq
 	wq.ref()
-	wq.l.c.tasks.Run(acq.run)
+	wq.l.c.Tasks.Run(acq.run)
 }
 
 // wake makes the acquirer notice that the wait queue or a subscription has changed.
@@ -95,7 +96,7 @@ func (acq *acquirer) wake() {
 
 // join tells the acquirer that another goroutine waits for l.
 func (acq *acquirer) join(l *Target) {
-	if l.set.Kind.ByOwner {
+	if l.Set.Kind.ByOwner {
 		acq.ownerJoined.Store(true)
 		acq.wake()
 	}
@@ -115,7 +116,7 @@ func (acq *acquirer) run() {
 		}
 		// Check before subscribing: Close has closed the client's subscriptions by the time
 		// an acquirer starts that is its last task, and nothing would close a new one.
-		if acq.queue.l.c.isClosing() {
+		if acq.queue.l.c.IsClosing() {
 			acq.queue.fail(exec.ErrClosed)
 			continue
 		}
@@ -247,7 +248,7 @@ func (acq *acquirer) step() *hold {
 	got, err := acq.ask(mode)
 	replaces := a.predecessor != nil
 	a.abandonPredecessor()
-	if err != nil && replaces && errors.Is(err, ErrDepth) {
+	if err != nil && replaces && errors.Is(err, lock.ErrDepth) {
 		// If the predecessor was handed the lock, it counts as one of the owner's leases until
 		// it is taken back.
 		acq.pause(schedule.Jitter(100*time.Millisecond, 50))
@@ -285,7 +286,7 @@ func (acq *acquirer) step() *hold {
 		}
 		return acq.sleep(a, place)
 	}
-	return acq.failed(a.l.malformed("acquire"))
+	return acq.failed(a.l.Malformed("acquire"))
 }
 
 // failed handles an error of the attempt. A waiter outlives an outage: once the server has answered
@@ -293,7 +294,7 @@ func (acq *acquirer) step() *hold {
 func (acq *acquirer) failed(err error) *hold {
 	l := acq.attempt.l
 	// A single late answer can be bad luck. If leases are shorter than the round trip, every answer is late.
-	if acq.answered && errors.Is(err, errLate) && l.c.server.RTT.Mean() < l.set.Term() {
+	if acq.answered && errors.Is(err, errLate) && l.c.Server.RTT.Mean() < l.Set.Term() {
 		acq.renewAttempt(l)
 		if acq.sub.Polls() {
 			acq.attempt.abandonPredecessor() // there is no place to keep
@@ -302,7 +303,7 @@ func (acq *acquirer) failed(err error) *hold {
 	}
 	// These errors concern this attempt alone: the next waiter may want less.
 	own := errors.Is(err, errLate) || errors.Is(err, exec.ErrReplicas) || errors.Is(err, exec.ErrPermits) ||
-		errors.Is(err, exec.ErrParties) || errors.Is(err, ErrDepth)
+		errors.Is(err, exec.ErrParties) || errors.Is(err, lock.ErrDepth)
 	if acq.answered && !own && exec.Passing(exec.KindOf(err)) {
 		// mutants: failed-listens
 		return acq.sleepFor(acq.attempt, codec.Place{}, schedule.Jitter(500*time.Millisecond, 50))
@@ -324,7 +325,7 @@ func (acq *acquirer) pause(d time.Duration) {
 	select {
 	case <-timer.C:
 	case <-acq.wakeups:
-	case <-acq.queue.l.c.closing:
+	case <-acq.queue.l.c.Closing:
 	}
 }
 
@@ -344,7 +345,7 @@ func (acq *acquirer) sleepFor(a *attempt, q codec.Place, d time.Duration) *hold 
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	var look <-chan time.Time
-	if acq.queue.l.c.cfg.Strict {
+	if acq.queue.l.c.Config.Strict {
 		timer := time.NewTimer(acq.queue.l.c.untilLook())
 		defer timer.Stop()
 		look = timer.C
@@ -352,7 +353,7 @@ func (acq *acquirer) sleepFor(a *attempt, q codec.Place, d time.Duration) *hold 
 	for {
 		select {
 		case <-look:
-			acq.queue.l.c.tasks.Run(func() { acq.queue.lookForQuarantine(a.l) })
+			acq.queue.l.c.Tasks.Run(func() { acq.queue.lookForQuarantine(a.l) })
 		case m := <-a.inbox:
 			if m.Standby != nil {
 				// A standby only moves the check forward: it may be older than the
@@ -381,7 +382,7 @@ func (acq *acquirer) sleepFor(a *attempt, q codec.Place, d time.Duration) *hold 
 			if q.Foreign && q.Rank == 1 && slices.ContainsFunc(acq.overheard, (*notify.Listener).HasMissed) {
 				return nil
 			}
-		case <-acq.queue.l.c.closing:
+		case <-acq.queue.l.c.Closing:
 			return nil
 		}
 	}
@@ -419,7 +420,7 @@ func (acq *acquirer) sleepTime(q codec.Place) time.Duration {
 		return schedule.Jitter(d, 20)
 	case q.TTL < 0:
 		return schedule.Jitter(maxSleep, 20)
-	case acq.queue.l.c.cfg.Strict:
+	case acq.queue.l.c.Config.Strict:
 		return min(q.TTL, maxSleepStrict) + time.Millisecond + rand.N(10*time.Millisecond)
 	}
 	return min(q.TTL, maxSleep) + time.Millisecond + rand.N(10*time.Millisecond)
@@ -437,7 +438,7 @@ func (a *attempt) untilDue(s *wire.Standby) time.Duration {
 // if the lease may not begin with a claim, which no replica has confirmed: the next check confirms
 // it then.
 func (acq *acquirer) accept(a *attempt, n *wire.Grant) *hold {
-	if !a.l.set.Renew || a.l.set.IsDurable() {
+	if !a.l.Set.Renew || a.l.Set.IsDurable() {
 		return nil
 	}
 	// As far as we know this process holds the lock. Only the server's own reply may end that:
@@ -501,4 +502,38 @@ func (acq *acquirer) endLook() {
 		close(acq.looking)
 		acq.looking = nil
 	}
+}
+
+// silentPolls is how many polls are answered without a confirmed subscription before a client
+// warns.
+const silentPolls = 3
+
+// warnOfPolling warns if the server answers but its notifications do not reach this waiter. It is
+// in no hurry: after an outage a subscription may come back later than the first replies.
+func (acq *acquirer) warnOfPolling() {
+	w := lock.Warning{
+		What:        "waiters cannot be notified, so they poll",
+		Consequence: "they get the lock late, have no place in the queue, and load the server",
+		Remedy:      "let pub/sub reach the server itself, or poll on purpose, with the Poll option",
+	}
+	switch {
+	case acq.sub.IsRefused():
+		w.Seen = "the server's ACL refuses the subscription"
+		w.Remedy = "allow subscribe, publish and the channels; see docs/SECURITY.md"
+	case acq.subscriptionUnknown && acq.queue.l.c.Server.InCluster():
+		// While a slot moves key by key, its old node has the subscription and its new one the
+		// lock. That passes.
+		if time.Since(acq.pollingSince) < maxSleep {
+			return
+		}
+		w.Seen = "a subscription is confirmed, but the lock's node does not have it; is its slot being moved, or is there a proxy in front of the Cluster?"
+		w.Remedy = "wait if slots are being moved: it passes; otherwise let pub/sub reach the nodes themselves, or poll on purpose, with the Poll option"
+	case acq.subscriptionUnknown:
+		w.Seen = "a subscription is confirmed, but the server does not have it; is there a proxy in front of it?"
+	case acq.polls >= silentPolls:
+		w.Seen = "no subscription is confirmed, although scripts are answered; is there a proxy in front of the server?"
+	default:
+		return
+	}
+	acq.queue.l.c.Warn(w)
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/holdfast-go/holdfast/internal/clock"
 	"github.com/holdfast-go/holdfast/internal/codec"
 	"github.com/holdfast-go/holdfast/internal/exec"
+	"github.com/holdfast-go/holdfast/internal/lock"
 	"github.com/holdfast-go/holdfast/internal/pipe"
 	"github.com/holdfast-go/holdfast/internal/schedule"
 	"github.com/holdfast-go/holdfast/internal/wire"
@@ -92,7 +93,7 @@ func (e ending) word() codec.Ending {
 }
 
 func (l *Target) newAttempt() *attempt {
-	return &attempt{l: l, head: l.c.mint.head(l.keys.Lock, 0), particulars: &nothingParticular}
+	return &attempt{l: l, head: l.c.mint.head(l.Keys.Lock, 0), particulars: &nothingParticular}
 }
 
 func (a *attempt) token() string { return a.head.Token() }
@@ -106,13 +107,13 @@ var MinClaim = 1500 * time.Millisecond
 // anything is sent, and gives the attempt another token.
 func (a *attempt) listen(channel string) {
 	c := a.l.c
-	a.head = c.mint.head(a.l.keys.Lock, waiterBit)
+	a.head = c.mint.head(a.l.Keys.Lock, waiterBit)
 	a.own().channel = channel
-	a.claim = min(max(MinClaim, 4*c.server.RTT.Mean()), a.l.set.Term())
+	a.claim = min(max(MinClaim, 4*c.Server.RTT.Mean()), a.l.Set.Term())
 	// After a longer wait the message would be sent all the same, and the look would be one more.
 	// mutants: long-wait
 	if a.l.plain() && c.waited.Load() < int64(a.claim) {
-		a.by, a.owesLook = c.server.Time(c.slot(a.l))/1000+a.claim.Milliseconds(), true
+		a.by, a.owesLook = c.Server.Time(a.l.Slot())/1000+a.claim.Milliseconds(), true
 	}
 	a.member = a.request(codec.Acquire{}).Member()
 	a.inbox = make(chan wire.Message, 4)
@@ -148,10 +149,10 @@ type acquireRequest interface {
 
 // request completes a request for the lock with what is the same in all of the attempt's requests.
 func (a *attempt) request(q codec.Acquire) acquireRequest {
-	q.Token, q.TTL, q.Info = a.token(), a.l.set.Term(), a.l.set.Info
+	q.Token, q.TTL, q.Info = a.token(), a.l.Set.Term(), a.l.Set.Info
 	q.Claim, q.By, q.Channel, q.Score = a.claim, a.by, a.channel, a.score
-	if a.l.set.Kind.IsShared() {
-		return &codec.ShareAcquire{Acquire: q, Share: a.l.set.Kind.Share(a.l.set)}
+	if a.l.Set.Kind.IsShared() {
+		return &codec.ShareAcquire{Acquire: q, Share: a.l.Set.Kind.Share(a.l.Set)}
 	}
 	return &q
 }
@@ -164,11 +165,11 @@ type grantOrReply struct {
 }
 
 // holder returns the holder that the reply names, or nil.
-func (g grantOrReply) holder(l *Target) *Holder {
+func (g grantOrReply) holder(l *Target) *lock.Holder {
 	if g.Word != codec.Held {
 		return nil
 	}
-	h := l.holderOf(g.Holder)
+	h := l.HolderOf(g.Holder)
 	return &h
 }
 
@@ -179,31 +180,24 @@ func (a *attempt) ask(ctx context.Context, mode codec.Mode, fences int) (grantOr
 
 // askSince is ask for a caller that has been trying since began, if that is not zero.
 func (a *attempt) askSince(began time.Time, ctx context.Context, mode codec.Mode, fences int) (grantOrReply, error) {
-	c := a.l.c
 	for range 3 {
-		notAfter := c.notAfter(a.l)
-		q := a.request(codec.Acquire{Lock: a.l.ref(), Mode: mode, NotAfter: notAfter, Fences: fences})
-		r, unanswered, err := ask(ctx, c, request{op: "acquire", lock: a.l, durable: true, began: began, onFailure: a.onFailure}, q)
+		notAfter := a.l.NotAfter()
+		q := a.request(codec.Acquire{Lock: a.l.Ref(), Mode: mode, NotAfter: notAfter, Fences: fences})
+		r, unanswered, err := lock.Ask(ctx, lock.Request{Op: "acquire", Lock: &a.l.Lock, Durable: true, Began: began, OnFailure: a.onFailure}, q)
 		a.owed = a.owed || mode != codec.Try
 		if mode != codec.Look {
 			a.sent(unanswered, notAfter)
 		}
 		if err != nil {
-			a.owed = a.owed || !r.sent.IsZero() // it was answered, and nobody knows what the answer means
+			a.owed = a.owed || !r.Sent.IsZero() // it was answered, and nobody knows what the answer means
 			return grantOrReply{}, err
 		}
-		if r.reply.Word == codec.Late {
+		if r.Reply.Word == codec.Late {
 			continue
 		}
 		return a.heard(r)
 	}
-	return grantOrReply{}, a.l.clockJumps("acquire")
-}
-
-// notAfter returns the server time after which no copy of a request that is sent now will be
-// carried out.
-func (c *Client) notAfter(l *Target) int64 {
-	return c.server.Time(c.slot(l)) + (c.cfg.RetryTimeout + c.cfg.CommandTimeout + time.Second).Microseconds()
+	return grantOrReply{}, a.l.ClockJumps("acquire")
 }
 
 // sent notes that a request was sent that can acquire the lock.
@@ -214,62 +208,47 @@ func (a *attempt) sent(unanswered bool, notAfter int64) {
 	}
 }
 
-// clockJumps returns the error of a request of which every copy arrived after its not-after time.
-func (l *Target) clockJumps(op string) error {
-	return &exec.Failure{Op: op, Name: l.name(), Server: l.c.server.Addr(), Kind: exec.ErrUnavailable, Err: errClockJumps}
-}
-
-const errClockJumps = unadvised("its clock jumps")
-
-// unadvised is an error about which the caller can do nothing.
-type unadvised string
-
-func (e unadvised) Error() string { return string(e) }
-
-// Advice returns none.
-func (unadvised) Advice() string { return "" }
-
 // heard takes the reply to a request for the lock.
-func (a *attempt) heard(r answer[codec.AcquireReply]) (grantOrReply, error) {
-	switch reply := &r.reply; reply.Word {
+func (a *attempt) heard(r lock.Answer[codec.AcquireReply]) (grantOrReply, error) {
+	switch reply := &r.Reply; reply.Word {
 	case codec.Granted:
 		a.owed = true
-		h, err := a.takes(r.sent, clock.Now(), reply.Now, reply.Grant.TTL, reply.Grant.Fence, reply.Grant.Block)
+		h, err := a.takes(r.Sent, clock.Now(), reply.Now, reply.Grant.TTL, reply.Grant.Fence, reply.Grant.Block)
 		return grantOrReply{hold: h}, err
 	case codec.Queued:
 		own := a.own()
 		own.score, own.enqueued = reply.Place.Score, true
-		a.l.c.server.HasWritten()
-		own.anchor = exec.Anchor{Sent: r.sent, Server: reply.Now}
+		a.l.c.Server.HasWritten()
+		own.anchor = exec.Anchor{Sent: r.Sent, Server: reply.Now}
 		// mutants: early-look
 		own.owesLook = own.owesLook && reply.Now < own.by*1000
 	case codec.Deep:
 		return grantOrReply{}, a.l.tooDeep()
 	}
-	reply := r.reply
+	reply := r.Reply
 	return grantOrReply{AcquireReply: &reply}, nil
 }
 
 // errLate is the error if the round trip to the server takes longer than the lease lasts.
-const errLate = unadvised("the lock was granted, but the reply came after the lease's deadline; the lock is being released")
+const errLate = lock.Unadvised("the lock was granted, but the reply came after the lease's deadline; the lock is being released")
 
 // takes returns the hold of a reply that says the lock is granted. The request was sent at sent,
 // its reply was read at heard, and now is the server time in it.
 func (a *attempt) takes(sent, heard clock.Instant, now int64, ttl time.Duration, fence uint64, block int64) (*hold, error) {
-	term := a.l.set.Term()
+	term := a.l.Set.Term()
 	if ttl >= 0 {
-		term = min(ttl, a.l.c.cfg.MaxTTL)
+		term = min(ttl, a.l.c.Config.MaxTTL)
 	}
 	// mutants: grant-deadline
 	h := newHold(a, sent, 0, term-drift(term), fence, block)
 	h.at = now
 	// mutants: fence-believed
 	if !believable(fence, now) {
-		return nil, &exec.Failure{Op: "acquire", Name: a.l.name(), Server: a.l.c.server.Addr(), Kind: exec.ErrWrongType, Err: errUnbelievable(a.l, fence)}
+		return nil, &exec.Failure{Op: "acquire", Name: a.l.Name(), Server: a.l.c.Server.Addr(), Kind: exec.ErrWrongType, Err: errUnbelievable(a.l, fence)}
 	}
 	if h.noteHeard(heard) {
-		late := fmt.Errorf("%w; it lasts for %s, and the server answers within %s on average", errLate, term, a.l.c.server.RTT.Mean().Round(time.Microsecond))
-		return nil, &exec.Failure{Op: "acquire", Name: a.l.name(), Server: a.l.c.server.Addr(), Kind: exec.ErrUnavailable, Err: late}
+		late := fmt.Errorf("%w; it lasts for %s, and the server answers within %s on average", errLate, term, a.l.c.Server.RTT.Mean().Round(time.Microsecond))
+		return nil, &exec.Failure{Op: "acquire", Name: a.l.Name(), Server: a.l.c.Server.Addr(), Kind: exec.ErrUnavailable, Err: late}
 	}
 	return h, nil
 }
@@ -285,7 +264,7 @@ func believable(fence uint64, now int64) bool {
 }
 
 func errUnbelievable(l *Target, fence uint64) error {
-	return fmt.Errorf("fence %d is more than a day ahead of the server's clock; set that clock right if it is behind; otherwise delete the fence counter %q, which somebody has set", fence, l.c.fenceOf(l))
+	return fmt.Errorf("fence %d is more than a day ahead of the server's clock; set that clock right if it is behind; otherwise delete the fence counter %q, which somebody has set", fence, l.FenceKey())
 }
 
 // maxLead bounds how far the fence in a notification may be ahead of the server's clock. Fences are
@@ -333,7 +312,7 @@ func (a *attempt) abandon() {
 	c := a.l.c
 	departed := func() {}
 	if a.inbox != nil { // it may be in the queue
-		departed = c.departing.add(a.l.keys.Queue)
+		departed = c.Departing.Add(a.l.Keys.Queue)
 	}
 	end := c.takingBackUntil(a.l)
 	c.reclaimersOf(a.l).run(func(hopeless bool) bool {
@@ -347,7 +326,7 @@ func (a *attempt) abandon() {
 			answered = c.takeBack(a.l, a.token(), a.member, a.unanswered, a.ending, end)
 			// mutants: ghost-abandoned
 			if a.ghost != 0 {
-				c.tasks.Run(func() { a.releaseGhost(firstGhostPause) })
+				c.Tasks.Run(func() { a.releaseGhost(firstGhostPause) })
 			}
 		}
 		departed()
@@ -368,7 +347,7 @@ type reclaimers struct {
 }
 
 func (r *reclaimers) init(c *Client) {
-	r.limiter, r.closing = exec.Limiter{Tasks: &c.tasks, Most: maxReclaiming}, c.closing
+	r.limiter, r.closing = exec.Limiter{Tasks: &c.Tasks, Most: maxReclaiming}, c.Closing
 }
 
 // maxReclaiming bounds how many attempts are taken back from one server at once.
@@ -407,7 +386,7 @@ func (a *attempt) abandonPredecessor() {
 
 // takingBackUntil returns until when to go on taking back what the server has, or may get, for l.
 func (c *Client) takingBackUntil(l *Target) time.Time {
-	return time.Now().Add(l.set.Term() + c.cfg.RetryTimeout + c.cfg.CommandTimeout)
+	return time.Now().Add(l.Set.Term() + c.Config.RetryTimeout + c.Config.CommandTimeout)
 }
 
 // takeBack sends a release for a token until it is answered, nothing is left that it could release,
@@ -427,7 +406,7 @@ func (c *Client) takeBack(l *Target, token, member string, tombstone int64, how 
 		case <-time.After(schedule.Jitter(pause, 20)):
 		case <-ctx.Done():
 			return false
-		case <-c.closing:
+		case <-c.Closing:
 			return false
 		}
 	}
@@ -441,32 +420,32 @@ func (c *Client) release(ctx context.Context, l *Target, token, member string, t
 
 // releaseSince is release for a caller that has been trying since began.
 func (c *Client) releaseSince(began time.Time, ctx context.Context, l *Target, q codec.Release, how ending) (reply codec.ReleaseReply, unanswered bool, err error) {
-	rq := request{op: exec.OpRelease, lock: l, durable: how == hasCountedDown}
-	q.Lock = l.ref()
+	rq := lock.Request{Op: exec.OpRelease, Lock: &l.Lock, Durable: how == hasCountedDown}
+	q.Lock = l.Ref()
 	release := releaseRequest(l, q, how)
-	return exec.PersistSince(began, ctx, c.server, rq.op, l.name(), func(ctx context.Context) (codec.ReleaseReply, error) {
-		a, err := askOnce(ctx, c, rq, release)
-		if !exec.IsDivided(err) || q.Tombstone != 0 || l.set.Kind.IsShared() {
-			return a.reply, err
+	return exec.PersistSince(began, ctx, c.Server, rq.Op, l.Name(), func(ctx context.Context) (codec.ReleaseReply, error) {
+		a, err := lock.AskOnce(ctx, rq, release)
+		if !exec.IsDivided(err) || q.Tombstone != 0 || l.Set.Kind.IsShared() {
+			return a.Reply, err
 		}
-		dropped, dropErr := askOnce(ctx, c, rq, &codec.ReleaseByKey{Lock: q.Lock, Token: q.Token})
+		dropped, dropErr := lock.AskOnce(ctx, rq, &codec.ReleaseByKey{Lock: q.Lock, Token: q.Token})
 		if outcome, _ := exec.Classify(dropErr); dropErr != nil && outcome == exec.Unknown {
 			return codec.ReleaseReply{}, dropErr
 		}
-		if dropErr == nil && dropped.reply.Word == codec.Released {
-			return dropped.reply, nil
+		if dropErr == nil && dropped.Reply.Word == codec.Released {
+			return dropped.Reply, nil
 		}
-		return a.reply, err
+		return a.Reply, err
 	})
 }
 
 // releaseRequest returns the request that releases the lock, or the share of it.
 func releaseRequest(l *Target, q codec.Release, how ending) codec.Request[codec.ReleaseReply] {
-	if !l.set.Kind.IsShared() {
+	if !l.Set.Kind.IsShared() {
 		return &q
 	}
 	share := &codec.ShareRelease{Release: q}
-	if l.set.Kind.HasParties {
+	if l.Set.Kind.HasParties {
 		share.Ending = how.word()
 	}
 	return share
@@ -475,7 +454,7 @@ func releaseRequest(l *Target, q codec.Release, how ending) codec.Request[codec.
 // duration converts milliseconds from a script. It caps them, since a server can say more than
 // clocks can count.
 func duration(ms int64) time.Duration {
-	return time.Duration(min(max(ms, -1), maxMaxTTL.Milliseconds()*10)) * time.Millisecond
+	return time.Duration(min(max(ms, -1), lock.MaxMaxTTL.Milliseconds()*10)) * time.Millisecond
 }
 
 // tokenMint makes a client's tokens and recognises them. Anyone who may publish on the client's

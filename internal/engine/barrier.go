@@ -19,7 +19,7 @@ func Expel(party Lease, word codec.Word) error {
 	defer h.mu.Unlock()
 	l.check()
 	if !l.over {
-		h.lose(h.l.missing(word))
+		h.lose(h.l.Missing(word))
 	}
 	return l.ended()
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/internal/clock"
 	"github.com/holdfast-go/holdfast/internal/kind"
+	"github.com/holdfast-go/holdfast/internal/lock"
 )
 
 // A lease that Extend has made as long as MaxHold allows wants no more renewals. One that was about to be sent then is not why
@@ -37,8 +38,8 @@ func TestALeaseThatReachedItsBoundEndsByIt(t *testing.T) {
 		h.renewalQueued = true // as long as its goroutine has not run, on a slow machine
 		h.mu.Unlock()
 		<-lease.Context().Done()
-		var lost *LostError
-		if !errors.As(lease.Err(), &lost) || lost.Reason != LossBound {
+		var lost *lock.LostError
+		if !errors.As(lease.Err(), &lost) || lost.Reason != lock.LossBound {
 			t.Errorf("it ended with %v", lease.Err())
 		}
 	})

@@ -7,8 +7,8 @@ import (
 
 	"github.com/holdfast-go/holdfast/internal/codec"
 	"github.com/holdfast-go/holdfast/internal/exec"
-	"github.com/holdfast-go/holdfast/internal/keys"
 	"github.com/holdfast-go/holdfast/internal/kind"
+	"github.com/holdfast-go/holdfast/internal/lock"
 )
 
 // This file is what the packages use of the engine that build on locks: once, election, latch and barrier.
@@ -38,7 +38,7 @@ type Electorate interface {
 	// Announce makes watchers look, in the background.
 	Announce()
 	// Differ reports whether two holders are two leaders, or two terms.
-	Differ(a, b *Holder) bool
+	Differ(a, b *lock.Holder) bool
 	// Follow returns what waits for a reason to look at the lock again.
 	Follow() (Follower, error)
 	Closing() <-chan struct{}
@@ -54,14 +54,11 @@ type Follower interface {
 // AsElection implements Electoral. Readers, and an owner's leases, have one fence.
 func (l *Target) AsElection() Electorate {
 	own := l.With(kind.Apart(kind.SeenAsElection))
-	if k := l.set.Kind; k.Joinable || k.ByOwner {
-		own.refuse(fmt.Errorf("%w: lock %q: readers, or the leases of an owner, cannot lead: they have one fence", ErrInvalid, l.name()))
+	if k := l.Set.Kind; k.Joinable || k.ByOwner {
+		own.refuse(fmt.Errorf("%w: lock %q: readers, or the leases of an owner, cannot lead: they have one fence", lock.ErrInvalid, l.Name()))
 	}
 	return own
 }
-
-// Ready returns an error if the lock cannot be used, before any I/O if possible. It connects to the server.
-func (l *Target) Ready(ctx context.Context) error { return l.ready(ctx) }
 
 // MayPass implements Electorate.
 func (l *Target) MayPass(error) bool { return true }
@@ -69,15 +66,15 @@ func (l *Target) MayPass(error) bool { return true }
 // Announce drops its errors: watchers look from time to time anyway.
 func (l *Target) Announce() {
 	channel := l.c.watchChannelOf(l).Name
-	l.c.tasks.Run(func() {
-		_, _ = exec.Try(context.Background(), l.c.server, l.c.cfg.CommandTimeout, func(ctx context.Context) (answer[codec.AnnounceReply], error) {
-			return askOnce(ctx, l.c, request{op: "announce", lock: l}, &codec.Announce{Lock: l.ref(), Channel: channel})
+	l.c.Tasks.Run(func() {
+		_, _ = exec.Try(context.Background(), l.c.Server, l.c.Config.CommandTimeout, func(ctx context.Context) (lock.Answer[codec.AnnounceReply], error) {
+			return lock.AskOnce(ctx, lock.Request{Op: "announce", Lock: &l.Lock}, &codec.Announce{Lock: l.Ref(), Channel: channel})
 		})
 	})
 }
 
 // Differ implements Electorate.
-func (l *Target) Differ(a, b *Holder) bool { return a.Grant != b.Grant || a.Foreign != b.Foreign }
+func (l *Target) Differ(a, b *lock.Holder) bool { return a.Grant != b.Grant || a.Foreign != b.Foreign }
 
 // Follow implements Electorate.
 func (l *Target) Follow() (Follower, error) {
@@ -89,7 +86,7 @@ func (l *Target) Follow() (Follower, error) {
 }
 
 // Closing implements Electorate.
-func (l *Target) Closing() <-chan struct{} { return l.c.closing }
+func (l *Target) Closing() <-chan struct{} { return l.c.Closing }
 
 // AsElection implements Electoral. Watchers watch the first of the locks.
 func (l *multi) AsElection() Electorate {
@@ -99,7 +96,7 @@ func (l *multi) AsElection() Electorate {
 		own.parts[i] = p.With(kind.Apart(kind.SeenAsElection))
 	}
 	if len(own.parts) > 0 {
-		own.set = own.parts[0].set
+		own.set = own.parts[0].Set
 	}
 	return &electedMulti{own}
 }
@@ -110,33 +107,9 @@ type electedMulti struct{ multi }
 func (l *electedMulti) Ready(ctx context.Context) error { return l.ready(ctx) }
 func (l *electedMulti) MayPass(error) bool              { return true }
 func (l *electedMulti) Announce()                       { l.parts[0].Announce() }
-func (l *electedMulti) Differ(a, b *Holder) bool        { return l.parts[0].Differ(a, b) }
+func (l *electedMulti) Differ(a, b *lock.Holder) bool   { return l.parts[0].Differ(a, b) }
 func (l *electedMulti) Follow() (Follower, error)       { return l.parts[0].Follow() }
-func (l *electedMulti) Closing() <-chan struct{}        { return l.c.closing }
-
-// Keys returns the lock's keys.
-func (l *Target) Keys() keys.Set { return l.keys }
-
-// Ref returns the lock as requests name it.
-func (l *Target) Ref() codec.Lock { return l.ref() }
-
-// Flags returns the flags of requests about the lock.
-func (l *Target) Flags() codec.Flags { return l.flags() }
-
-// Parties returns how many parties a latch or barrier has.
-func (l *Target) Parties() int { return l.set.Limit }
-
-// Info returns what describes the lock's holder on the server.
-func (l *Target) Info() string { return l.set.Info }
-
-// HolderName returns the name of the lock's holder.
-func (l *Target) HolderName() string { return l.set.Owner }
-
-// Missing returns the error of a lease that, by that word of a reply, the server no longer knows.
-func (l *Target) Missing(word codec.Word) error { return l.missing(word) }
-
-// Malformed returns the error of a reply that makes no sense.
-func (l *Target) Malformed(op string) error { return l.malformed(op) }
+func (l *electedMulti) Closing() <-chan struct{}        { return l.c.Closing }
 
 // CheckNesting returns ErrDeadlock if an acquire would wait for a lease that ctx carries.
 func (l *Target) CheckNesting(ctx context.Context) error {
@@ -150,19 +123,7 @@ func (l *Target) AskingBy(ctx context.Context, end time.Time) (context.Context, 
 }
 
 // Unanswered returns the error of an acquire whose time to wait passed before the server had answered.
-func (l *Target) Unanswered(err error) error { return l.c.unanswered(l.name(), err) }
-
-// Enter begins a call that Client.Close waits for. The caller calls End on the result.
-func (l *Target) Enter() *exec.Tasks { return l.c.enter() }
-
-// IsClosing reports whether the client closes.
-func (l *Target) IsClosing() bool { return l.c.isClosing() }
-
-// Go runs f in the background. Client.Close waits for it.
-func (l *Target) Go(f func()) { l.c.tasks.Run(f) }
-
-// Host returns the name of this machine, as that of the lock's holder.
-func (l *Target) Host() string { return l.c.host }
+func (l *Target) Unanswered(err error) error { return l.c.unanswered(l.Name(), err) }
 
 // TokenOf returns the token of a lease of one lock.
 func TokenOf(lease Lease) string { return lease.(*holdLease).g.attempt.token() }
@@ -170,13 +131,13 @@ func TokenOf(lease Lease) string { return lease.(*holdLease).g.attempt.token() }
 // Ask sends a request about the lock until it is answered. A durable one counts only once it is as durable as the lock.
 func Ask[R any](ctx context.Context, l *Target, op string, durable bool, q codec.Request[R]) (R, error) {
 	// What is wrong with a job's record is not explained by the lock.
-	a, _, err := ask(ctx, l.c, request{op: op, lock: l, durable: durable, unexplained: l.set.SeenAs == kind.SeenAsOnce}, q)
-	return a.reply, err
+	a, _, err := lock.Ask(ctx, lock.Request{Op: op, Lock: &l.Lock, Durable: durable, Unexplained: l.Set.SeenAs == kind.SeenAsOnce}, q)
+	return a.Reply, err
 }
 
 // Change sends a request that takes effect once, however many copies of it are sent: see askOf.
 func Change[R interface{ Is(codec.Word) bool }](ctx context.Context, l *Target, op string, compose func(id string, notAfter int64) codec.Request[R]) (R, error) {
-	return askOf(ctx, request{op: op, lock: l, durable: true}, compose)
+	return lock.Change(ctx, lock.Request{Op: op, Lock: &l.Lock, Durable: true}, compose)
 }
 
 // MayPass reports whether a waiter should go on after an error of a request.

@@ -1,9 +1,10 @@
 package engine
 
 import (
-	"github.com/holdfast-go/holdfast/internal/kind"
 	"testing"
 	"time"
+
+	"github.com/holdfast-go/holdfast/internal/kind"
 )
 
 // Locks with equal options share their settings; others do not.
@@ -13,7 +14,7 @@ func TestLocksShareTheirSettings(t *testing.T) {
 		t.Fatal(err)
 	}
 	a, b := c.Mutex("a", kind.TTL(time.Second)), c.Mutex("b", kind.TTL(time.Second))
-	if a.set != b.set {
+	if a.Set != b.Set {
 		t.Error("two locks with equal options do not share settings")
 	}
 	for what, other := range map[string]*Target{
@@ -22,17 +23,17 @@ func TestLocksShareTheirSettings(t *testing.T) {
 		"notes":        c.Mutex("a", kind.TTL(time.Second), kind.Meta("k", "v")),
 		"an error":     c.Mutex("", kind.TTL(time.Second)),
 	} {
-		if other.set.Interchangeable(a.set) {
+		if other.Set.Interchangeable(a.Set) {
 			t.Errorf("%s: the settings are the same", what)
 		}
 	}
-	if err := c.Mutex("a", kind.TTL(time.Second)).set.Err; err != nil {
+	if err := c.Mutex("a", kind.TTL(time.Second)).Set.Err; err != nil {
 		t.Errorf("a lock has the error of another one: %v", err)
 	}
 	for i := range 100 {
 		c.Mutex("a", kind.TTL(time.Second+time.Duration(i)*time.Millisecond))
 	}
-	if a.set.TTL != time.Second {
-		t.Errorf("the TTL became %s", a.set.TTL)
+	if a.Set.TTL != time.Second {
+		t.Errorf("the TTL became %s", a.Set.TTL)
 	}
 }

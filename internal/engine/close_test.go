@@ -11,6 +11,7 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/clock"
 	"github.com/holdfast-go/holdfast/internal/exec"
+	"github.com/holdfast-go/holdfast/internal/lock"
 )
 
 // subscribers is a fake that counts subscriptions.
@@ -49,12 +50,12 @@ func TestNoSubscriptionIsOpenedAfterClose(t *testing.T) {
 		t.Fatal(err)
 	}
 	l := c.Mutex("m")
-	server.holders[l.keys.Lock] = "somebody"
+	server.holders[l.Keys.Lock] = "somebody"
 	asked := make(chan struct{}, 8)
 	server.before = func(s driver.Script) {
 		if s.Name == "acquire" {
 			asked <- struct{}{}
-			<-c.closing
+			<-c.Closing
 		}
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -94,7 +95,7 @@ func TestALeaseThatIsDueDuringCloseIsEnded(t *testing.T) {
 	time.Sleep(10 * time.Millisecond) // until it is being called
 	closed := make(chan error, 1)
 	go func() { closed <- c.Close(t.Context()) }()
-	<-c.closing
+	<-c.Closing
 	time.Sleep(10 * time.Millisecond) // until Close has looked
 	h.mu.Unlock()
 	select {
@@ -115,9 +116,9 @@ func TestALeaseThatIsDueDuringCloseIsEnded(t *testing.T) {
 // Callers that retry at once after ErrClosed do not hold up Close, even if they are many and share one processor with it.
 func TestCloseWhileOthersTryAgain(t *testing.T) {
 	for _, observed := range []bool{false, true} {
-		cfg := &Config{}
+		cfg := &lock.Config{}
 		if observed {
-			cfg.Observer = &Observer{}
+			cfg.Observer = &lock.Observer{}
 		}
 		c, err := New(&fake{holders: map[string]string{"holdfast:{m}": "another"}}, cfg)
 		if err != nil {

@@ -36,7 +36,7 @@ func (acq *acquirer) follow(h *hold) bool {
 	c := wq.l.c
 	by, up := c.listening(h.l)
 	switch {
-	case !up, acq.sub.Polls(), wq.waiting() == 0, !h.l.plain(), c.cfg.Strict, h.l.set.IsDurable():
+	case !up, acq.sub.Polls(), wq.waiting() == 0, !h.l.plain(), c.Config.Strict, h.l.Set.IsDurable():
 		return false
 	case wq.fences(h.l) > 0: // the lock may be passed on within the process, for longer
 		return false
@@ -67,7 +67,7 @@ func (acq *acquirer) follow(h *hold) bool {
 	case <-timer.C:
 	case <-acq.wakeups:
 		acq.wake() // whoever looks next is to know
-	case <-c.closing:
+	case <-c.Closing:
 	}
 	if !settled && wq.takeFollower(h) == nil { // the release is under way
 		acq.standing = wq.awaitRelease(f)
@@ -95,7 +95,7 @@ func (wq *waitQueue) awaitRelease(f *follower) *standing {
 		case m := <-f.a.inbox:
 			kept = append(kept, m)
 			if m.Grant != nil && late == nil {
-				late = time.After(4*wq.l.c.server.RTT.Mean() + renewalGrace)
+				late = time.After(4*wq.l.c.Server.RTT.Mean() + renewalGrace)
 			}
 		case <-late:
 			// mutants: follower-leaves
@@ -151,7 +151,7 @@ func (f *follower) request() *codec.Acquire {
 		return nil
 	}
 	a, wq := f.a, f.after.queue
-	notAfter := a.l.c.notAfter(a.l)
+	notAfter := a.l.NotAfter()
 	// mutants: follower-asked
 	wq.noteAsked()
 	wq.mu.Lock()
@@ -161,7 +161,7 @@ func (f *follower) request() *codec.Acquire {
 	}
 	f.notAfter = notAfter
 	// mutants: follower-promises
-	return &codec.Acquire{Token: a.token(), Info: a.l.set.Info, NotAfter: notAfter, Claim: a.claim, By: a.by, Channel: a.channel}
+	return &codec.Acquire{Token: a.token(), Info: a.l.Set.Info, NotAfter: notAfter, Claim: a.claim, By: a.by, Channel: a.channel}
 }
 
 // settle notes what became of the release that asked for it, which was not sent before began. It does nothing if f is nil.

@@ -17,31 +17,31 @@ import (
 // (docs/PROTOCOL.md, "The free path"). All else is left to the scripts, which handle every case.
 
 // plain reports whether the server's own commands can acquire and release the lock: it is a string, and no other program uses it.
-func (l *Target) plain() bool { return l.set.Kind.Native }
+func (l *Target) plain() bool { return l.Set.Kind.Native }
 
 // takeFree acquires the lock for a new token, if it looks free and nobody waits for it. If it returns neither a hold nor an error, a
 // script has to ask, with another token. began is since when the caller has been asking; zero if nothing was sent.
 func (l *Target) takeFree(ctx context.Context) (h *hold, began time.Time, err error) {
 	c := l.c
 	// mutants: free-scope
-	if !l.plain() || l.set.SeenAs != "" || c.cfg.Strict || l.set.IsDurable() || c.contended.has(l.keys.Lock) || c.transactions.areAvoided() {
+	if !l.plain() || l.Set.SeenAs != "" || c.Config.Strict || l.Set.IsDurable() || c.contended.has(l.Keys.Lock) || c.transactions.areAvoided() {
 		return nil, began, nil
 	}
-	p := c.server.Pipe(l.keys.Lock)
+	p := c.Server.Pipe(l.Keys.Lock)
 	if p == nil {
 		return nil, began, nil
 	}
 	began = time.Now()
 	a := *l.newAttempt() // it escapes to the heap only if it has to be ended: a hold has a copy
 	call := a.newCall(pipe.Acquire)
-	err = c.server.SendOn(ctx, p, call, c.slot(l))
+	err = c.Server.SendOn(ctx, p, call, l.Slot())
 	outcome := err
 	if err == nil || !exec.MayBeDone(err) {
 		c.noteTransaction(call, err)
 	}
 	switch {
 	case err == nil && !call.Done:
-		c.contended.add(l.keys.Lock)
+		c.contended.add(l.Keys.Lock)
 		c.calls.Put(call)
 		return nil, began, nil
 	case err == nil && l.isGrant(ctx, p, call):
@@ -108,7 +108,7 @@ func (l *Target) isGrant(ctx context.Context, p *pipe.Pipe, call *pipe.Call) boo
 		return false
 	// mutants: barging
 	case call.Queues > 0 && (call.Others == 0 || l.isAwaited(ctx, p)):
-		l.c.contended.add(l.keys.Lock)
+		l.c.contended.add(l.Keys.Lock)
 		return false
 	}
 	return true
@@ -116,11 +116,11 @@ func (l *Target) isGrant(ctx context.Context, p *pipe.Pipe, call *pipe.Call) boo
 
 // isAsAsked reports whether the fence of a lock that was set can be used, and it lasts about as long as it should.
 func (l *Target) isAsAsked(call *pipe.Call) bool {
-	term, left := l.set.Term(), call.Left()
+	term, left := l.Set.Term(), call.Left()
 	leeway := max(term/20, 20*time.Millisecond)
 	switch {
 	// mutants: late-expiry
-	case left <= 0, left > term+leeway, left < term-leeway && !l.set.Unbounded(), call.Fence.Seq >= 1000:
+	case left <= 0, left > term+leeway, left < term-leeway && !l.Set.Unbounded(), call.Fence.Seq >= 1000:
 		return false
 	}
 	return true
@@ -128,8 +128,8 @@ func (l *Target) isAsAsked(call *pipe.Call) bool {
 
 // isAwaited reports whether somebody may be queued for the lock.
 func (l *Target) isAwaited(ctx context.Context, p *pipe.Pipe) bool {
-	exists := pipe.Call{Words: []string{"EXISTS", l.keys.Queue}}
-	err := l.c.server.SendOn(ctx, p, &exists, l.c.slot(l))
+	exists := pipe.Call{Words: []string{"EXISTS", l.Keys.Queue}}
+	err := l.c.Server.SendOn(ctx, p, &exists, l.Slot())
 	return err != nil || exists.Text != "0"
 }
 
@@ -144,7 +144,7 @@ func (a attempt) end(ctx context.Context, began time.Time) error {
 		if reply, _, err = c.releaseSince(began, ctx, l, codec.Release{Token: a.token()}, a.ending); err == nil {
 			// mutants: ghost-left
 			if a.ghost != 0 && reply.Word != codec.Released {
-				c.tasks.Run(func() { a.releaseGhost(firstGhostPause) })
+				c.Tasks.Run(func() { a.releaseGhost(firstGhostPause) })
 			}
 			return nil
 		}
@@ -152,7 +152,7 @@ func (a attempt) end(ctx context.Context, began time.Time) error {
 	// mutants: end-given-up
 	a.abandon()
 	if err == ctx.Err() {
-		return c.server.Unheard(ctx, "acquire", l.name(), began)
+		return c.Server.Unheard(ctx, "acquire", l.Name(), began)
 	}
 	var f *exec.Failure
 	if errors.As(err, &f) {
@@ -166,14 +166,14 @@ func (a attempt) end(ctx context.Context, began time.Time) error {
 // has been answered, no further release is needed. An outage can leave thousands of such tokens, so few are released at once.
 func (a *attempt) releaseGhost(pause time.Duration) {
 	c, l := a.l.c, a.l
-	rest := time.Duration(a.ghost-c.server.Time(c.slot(l))/1000) * time.Millisecond
+	rest := time.Duration(a.ghost-c.Server.Time(l.Slot())/1000) * time.Millisecond
 	if rest < 0 {
 		return
 	}
 	select {
 	// mutants: ghosts-spread
 	case <-time.After(min(schedule.Jitter(pause, 20), rest+time.Millisecond)):
-	case <-c.closing:
+	case <-c.Closing:
 		return
 	}
 	// mutants: ghosts-bounded
@@ -181,13 +181,13 @@ func (a *attempt) releaseGhost(pause time.Duration) {
 		if hopeless {
 			return false
 		}
-		ctx, cancel := context.WithTimeout(context.Background(), rest+c.cfg.CommandTimeout)
+		ctx, cancel := context.WithTimeout(context.Background(), rest+c.Config.CommandTimeout)
 		defer cancel()
 		settled := a.set.IsSettled() // before this release is sent: an earlier one may have come ahead of the SET
 		reply, _, err := c.release(ctx, l, a.token(), "", 0, a.ending)
 		// mutants: ghost-released
 		if err != nil || !settled && reply.Word != codec.Released {
-			c.tasks.Run(func() { a.releaseGhost(min(2*pause, 5*time.Second)) })
+			c.Tasks.Run(func() { a.releaseGhost(min(2*pause, 5*time.Second)) })
 		}
 		return err == nil
 	})
@@ -198,9 +198,9 @@ func (a *attempt) releaseGhost(pause time.Duration) {
 // after a NOSCRIPT.
 func (a *attempt) releaseBehind() {
 	c, l := a.l.c, a.l
-	if p := c.server.Pipe(l.keys.Lock); p != nil {
-		release := codec.Release{Lock: l.ref(), Token: a.token()}
-		c.server.StartOn(p, &pipe.Call{Words: pipe.BySource(release.Call())}, c.slot(l), func(error) {})
+	if p := c.Server.Pipe(l.Keys.Lock); p != nil {
+		release := codec.Release{Lock: l.Ref(), Token: a.token()}
+		c.Server.StartOn(p, &pipe.Call{Words: pipe.BySource(release.Call())}, l.Slot(), func(error) {})
 	}
 }
 
@@ -214,8 +214,8 @@ func (a *attempt) newCall(kind pipe.Kind) *pipe.Call {
 	if !known {
 		call = &pipe.Call{}
 	}
-	call.Kind, call.Lock, call.Fences, call.Queue = kind, l.keys.Lock, c.fenceOf(l), l.keys.Queue
-	call.Head, call.Info, call.TTL = string(a.head), l.set.Info, l.set.Term()
+	call.Kind, call.Lock, call.Fences, call.Queue = kind, l.Keys.Lock, l.FenceKey(), l.Keys.Queue
+	call.Head, call.Info, call.TTL = string(a.head), l.Set.Info, l.Set.Term()
 	return call
 }
 
@@ -243,8 +243,8 @@ var released = codec.ReleaseReply{Head: codec.Head{Word: codec.Released}}
 
 // freePath returns the pipe on which the lock can be deleted, as far as is known; or nil.
 func (a *attempt) freePath() *pipe.Pipe {
-	if l := a.l; (l.plain() || l.set.Kind.IsVote) && !l.c.contended.has(l.keys.Lock) {
-		return l.c.server.Pipe(l.keys.Lock)
+	if l := a.l; (l.plain() || l.Set.Kind.IsVote) && !l.c.contended.has(l.Keys.Lock) {
+		return l.c.Server.Pipe(l.Keys.Lock)
 	}
 	return nil
 }
@@ -254,7 +254,7 @@ func (a *attempt) freePath() *pipe.Pipe {
 func (a *attempt) free(p *pipe.Pipe, fence uint64) (done, unanswered bool) {
 	// mutants: native-release
 	c, call := a.l.c, a.deletion(fence)
-	err := c.server.SendOn(context.Background(), p, call, c.slot(a.l))
+	err := c.Server.SendOn(context.Background(), p, call, a.l.Slot())
 	done, unanswered = a.deleted(call, err)
 	if err == nil {
 		c.calls.Put(call)
@@ -265,7 +265,7 @@ func (a *attempt) free(p *pipe.Pipe, fence uint64) (done, unanswered bool) {
 // deletion returns the call that deletes the lock: by a command if the server has that and the value is known, or else by a script.
 func (a *attempt) deletion(fence uint64) *pipe.Call {
 	granted := a.setAt(fence)
-	if granted == 0 || !a.l.c.server.HasDeleteIfEqual() {
+	if granted == 0 || !a.l.c.Server.HasDeleteIfEqual() {
 		return a.newCall(pipe.Release)
 	}
 	call := a.newCall(pipe.Delete)
@@ -278,13 +278,13 @@ func (a *attempt) deleted(call *pipe.Call, err error) (done, unanswered bool) {
 	c := a.l.c
 	if err != nil {
 		if call.Kind == pipe.Delete && exec.IsLacking(err) {
-			c.server.LacksDeleteIfEqual()
+			c.Server.LacksDeleteIfEqual()
 		}
 		// mutants: release-unanswered
 		return false, exec.MayBeDone(err)
 	}
 	if !call.Done {
-		c.contended.add(a.l.keys.Lock)
+		c.contended.add(a.l.Keys.Lock)
 	}
 	return call.Done, false
 }
@@ -292,13 +292,13 @@ func (a *attempt) deleted(call *pipe.Call, err error) (done, unanswered bool) {
 // freeThen starts free and returns at once. tell is called with the result; it must not block.
 func (a *attempt) freeThen(p *pipe.Pipe, fence uint64, tell func(done, unanswered bool)) {
 	c, call := a.l.c, a.deletion(fence)
-	c.tasks.Begin()
-	if c.server.StartOn(p, call, c.slot(a.l), func(err error) {
-		defer c.tasks.End()
+	c.Tasks.Begin()
+	if c.Server.StartOn(p, call, a.l.Slot(), func(err error) {
+		defer c.Tasks.End()
 		tell(a.deleted(call, err))
 	}) {
 		return
 	}
-	c.tasks.End()
-	c.tasks.Run(func() { tell(a.free(p, fence)) })
+	c.Tasks.End()
+	c.Tasks.Run(func() { tell(a.free(p, fence)) })
 }

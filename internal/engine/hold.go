@@ -11,6 +11,7 @@ import (
 	"github.com/holdfast-go/holdfast/internal/clock"
 	"github.com/holdfast-go/holdfast/internal/codec"
 	"github.com/holdfast-go/holdfast/internal/exec"
+	"github.com/holdfast-go/holdfast/internal/lock"
 	"github.com/holdfast-go/holdfast/internal/schedule"
 	"github.com/holdfast-go/holdfast/internal/wire"
 )
@@ -99,13 +100,13 @@ func (h *hold) isClaim() bool {
 // newHold returns a hold that lasts for valid from anchor on and has block fences, from fence on. age is how long before anchor it was
 // granted; it is negative if that was later.
 func newHold(a *attempt, anchor clock.Instant, age, valid time.Duration, fence uint64, block int64) *hold {
-	a.l.c.server.HasWritten()
+	a.l.c.Server.HasWritten()
 	h := &hold{attempt: *a, state: held, anchor: anchor, age: age, valid: valid}
 	h.first = holdLease{g: h, fence: fence}
 	if block > 1 {
 		h.more = &more{nextFence: fence + 1, fenceEnd: fence + uint64(block)}
 	}
-	h.final = a.l.set.MaxHold > 0 && a.l.set.MaxHold <= a.l.set.TTL
+	h.final = a.l.Set.MaxHold > 0 && a.l.Set.MaxHold <= a.l.Set.TTL
 	h.capHold()
 	return h
 }
@@ -118,7 +119,7 @@ func (h *hold) noteHeard(now clock.Instant) (late bool) {
 
 // isPassable is passable for the hold, which may have bounds of its own.
 func (h *hold) isPassable() bool {
-	return (h.more == nil || h.more.bounds == nil) && h.l.set.Passable()
+	return (h.more == nil || h.more.bounds == nil) && h.l.Set.Passable()
 }
 
 // firstLease starts the renewals and returns the first lease. That lease has ended already if the hold
@@ -138,7 +139,7 @@ func (h *hold) firstLease() *holdLease {
 	case h.state == claimed:
 		h.renewAt(now.Add(min(confirmAfter, h.remainingAt(now)/16)))
 	case h.canRenew():
-		h.renewAt(h.renewalAfter(h.anchor, min(h.l.set.TTL, h.valid)))
+		h.renewAt(h.renewalAfter(h.anchor, min(h.l.Set.TTL, h.valid)))
 		if h.attempt.setAt(h.fence()) != 0 && h.bound().maxRenewals < 0 { // so that others see the fence
 			h.renewAfter = min(h.renewAfter, fenceAfter)
 		}
@@ -150,7 +151,7 @@ func (h *hold) firstLease() *holdLease {
 	// mutants: notice-before-grant
 	h.catchUpWithMissed()
 	// mutants: granted-during-close
-	if c.isClosing() {
+	if c.IsClosing() {
 		h.retire(exec.ErrClosed)
 	}
 	return &h.first
@@ -211,7 +212,7 @@ func (h *hold) passed() int32 {
 
 // mostPasses bounds passed.
 func (h *hold) mostPasses() int32 {
-	most := int32(min(h.l.c.cfg.LocalHandovers, math.MaxInt32/aloneFactor))
+	most := int32(min(h.l.c.Config.LocalHandovers, math.MaxInt32/aloneFactor))
 	if h.more == nil {
 		return most
 	}
@@ -334,17 +335,17 @@ func (h *hold) capHold() {
 }
 
 // expiry returns the error of a hold that has expired: why no renewal prolonged it. The caller holds h.mu.
-func (h *hold) expiry() *LostError {
-	e := &LostError{Name: h.l.name(), Reason: LossExpired}
+func (h *hold) expiry() *lock.LostError {
+	e := &lock.LostError{Name: h.l.Name(), Reason: lock.LossExpired}
 	switch b, late := h.bound(), h.late(clock.Now()); {
 	case h.failure() != nil:
-		e.Reason, e.Err = LossUnreachable, h.failure()
+		e.Reason, e.Err = lock.LossUnreachable, h.failure()
 	case b.renew && (b.maxHold > 0 || b.maxRenewals >= 0) && !h.canRenew():
-		e.Reason = LossBound
+		e.Reason = lock.LossBound
 	case late > 0:
 		e.Err = fmt.Errorf("this process was late: a renewal was due %s ago", late.Round(time.Millisecond))
 	case h.renewalQueued:
-		e.Reason, e.Err = LossUnreachable, h.l.c.server.Failure("renew", h.l.name(), errPutOff)
+		e.Reason, e.Err = lock.LossUnreachable, h.l.c.Server.Failure("renew", h.l.Name(), errPutOff)
 	}
 	return e
 }
@@ -360,7 +361,7 @@ func (h *hold) late(now clock.Instant) time.Duration {
 		return held - h.renewAfter
 	}
 	unsent := h.state.isSteady() && (h.flying == 1 && h.renewalQueued || h.flying == 0 && h.failure() != nil)
-	due := min(h.l.set.TTL, h.valid) / 3 // about
+	due := min(h.l.Set.TTL, h.valid) / 3 // about
 	if h.isClaim() {
 		due = confirmAfter
 	}
@@ -378,9 +379,9 @@ func (h *hold) missed() bool {
 
 // missing returns the error of a hold that, by that word of a reply, the server no longer knows. If the reply came after the
 // hold's deadline, the lock may have been deleted or taken because it had expired. The caller holds h.mu.
-func (h *hold) missing(word codec.Word) *LostError {
-	lost := h.l.missing(word)
-	if lost.Reason != LossSuperseded && h.expired(clock.Now()) && !h.hasRumour() {
+func (h *hold) missing(word codec.Word) *lock.LostError {
+	lost := h.l.Missing(word)
+	if lost.Reason != lock.LossSuperseded && h.expired(clock.Now()) && !h.hasRumour() {
 		return h.expiry()
 	}
 	return lost
@@ -388,7 +389,7 @@ func (h *hold) missing(word codec.Word) *LostError {
 
 // lose ends the hold and its leases with err, and releases what the server may still have, in the
 // background. The caller holds h.mu.
-func (h *hold) lose(err *LostError) {
+func (h *hold) lose(err *lock.LostError) {
 	err = h.explained(err)
 	believed := h.hasBeliever()
 	h.endLeases(err)
@@ -397,8 +398,8 @@ func (h *hold) lose(err *LostError) {
 	h.observeLoss(err)
 	c := h.l.c
 	subject, fence := h.l.subject(), h.lease().fence
-	end := time.Now().Add(h.l.set.Term()) // by then whatever the server has of it has expired
-	c.tasks.Run(func() {
+	end := time.Now().Add(h.l.Set.Term()) // by then whatever the server has of it has expired
+	c.Tasks.Run(func() {
 		h.queue.release(h)
 		// mutants: follower-of-lost
 		h.queue.dismissFollower(h)
@@ -409,7 +410,7 @@ func (h *hold) lose(err *LostError) {
 		})
 		h.flushLoss(err)
 		if believed {
-			c.logLoss(subject, fence, err)
+			c.LogLoss(subject, fence, err)
 		}
 	})
 }
@@ -446,7 +447,7 @@ func (h *hold) endAsTaken() bool {
 	if h.state == over {
 		return false
 	}
-	h.lose(&LostError{Name: h.l.name(), Reason: LossTaken})
+	h.lose(&lock.LostError{Name: h.l.Name(), Reason: lock.LossTaken})
 	return true
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/internal/clock"
 	"github.com/holdfast-go/holdfast/internal/exec"
+	"github.com/holdfast-go/holdfast/internal/lock"
 	"github.com/holdfast-go/holdfast/internal/wire"
 )
 
@@ -44,7 +45,7 @@ func JoinNodes(of *NodeLock, need int, fence uint64, granted []*NodeAttempt, onL
 	for i, v := range granted {
 		parts[i] = v.h.firstLease()
 	}
-	m := &JointLease{of: &several{c: of.l.c, name: of.l.name(), set: of.l.set}, need: need, voted: true, fence: fence, onLoss: onLoss}
+	m := &JointLease{of: &several{c: of.l.c, name: of.l.Name(), set: of.l.Set}, need: need, voted: true, fence: fence, onLoss: onLoss}
 	return m.joinParts(parts)
 }
 
@@ -93,8 +94,8 @@ func (m *JointLease) watch(p *holdLease, revoke func(wire.Remark)) {
 		}
 		go func() {
 			// A node on which an operator broke the lock is not voted on again.
-			var lost *LostError
-			broken := errors.As(p.Err(), &lost) && lost.Reason == LossBroken
+			var lost *lock.LostError
+			broken := errors.As(p.Err(), &lost) && lost.Reason == lock.LossBroken
 			if m.Err() == nil && m.onLoss != nil && !broken {
 				m.onLoss(m)
 			}
@@ -148,9 +149,9 @@ func (m *JointLease) errAt(now clock.Instant) error {
 	if alive >= m.need {
 		return nil
 	}
-	var lost *LostError
+	var lost *lock.LostError
 	if errors.As(last, &lost) && m.voted {
-		last = &LostError{Name: m.of.name, Reason: lost.Reason, By: lost.By, Note: lost.Note, Err: lost.Err}
+		last = &lock.LostError{Name: m.of.name, Reason: lost.Reason, By: lost.By, Note: lost.Note, Err: lost.Err}
 	}
 	m.end(last)
 	return m.ended
@@ -178,11 +179,11 @@ func (m *JointLease) end(err error) {
 	m.ended, m.endedAt = err, time.Now()
 	m.cancel(err)
 	m.calls.make(err)
-	if lost, is := err.(*LostError); is {
+	if lost, is := err.(*lock.LostError); is {
 		m.observed.lost(lost)
-		m.of.c.tasks.Run(func() { m.tellLoss(lost) })
+		m.of.c.Tasks.Run(func() { m.tellLoss(lost) })
 	}
-	if err != ErrReleased {
+	if err != lock.ErrReleased {
 		for _, p := range m.parts {
 			p.g.endLease(p, err)
 		}
@@ -193,12 +194,12 @@ func (m *JointLease) end(err error) {
 }
 
 // tellLoss tells that the lease was lost.
-func (m *JointLease) tellLoss(lost *LostError) {
+func (m *JointLease) tellLoss(lost *lock.LostError) {
 	m.mu.Lock()
 	observed := m.observed
 	m.mu.Unlock()
 	observed.flush()
-	m.of.c.logLoss(m.of.subject(), m.Token(), lost)
+	m.of.c.LogLoss(m.of.subject(), m.Token(), lost)
 }
 
 // Deadline returns when too few parts will be left, or when the lease ended, if that was earlier.
@@ -251,7 +252,7 @@ func (m *JointLease) Nodes() []*Client {
 func (m *JointLease) each(parts []*holdLease, f func(*holdLease) error) error {
 	results := make(chan error, len(parts))
 	for _, p := range parts {
-		p.g.l.c.tasks.Run(func() { results <- f(p) })
+		p.g.l.c.Tasks.Run(func() { results <- f(p) })
 	}
 	var errs []error
 	succeeded := 0
@@ -294,13 +295,13 @@ func (m *JointLease) Release(ctx context.Context) error {
 	parts := slices.Clone(m.parts) // under the same mutex as the end, so that no part is added in between
 	if lost == nil {
 		// While the lease is held, parts that were lost earlier do not matter. Otherwise all have ended with it.
-		parts = slices.DeleteFunc(parts, func(p *holdLease) bool { return errors.Is(p.errAt(now), ErrLost) })
+		parts = slices.DeleteFunc(parts, func(p *holdLease) bool { return errors.Is(p.errAt(now), lock.ErrLost) })
 	}
 	var onEnd func()
 	if m.ended == nil {
 		onEnd, m.onEnd = m.onEnd, nil // it is called below, once the parts are released
 	}
-	m.end(ErrReleased)
+	m.end(lock.ErrReleased)
 	m.mu.Unlock()
 	release := func(ctx context.Context) error {
 		err := m.giveUp(ctx, parts)
@@ -310,7 +311,7 @@ func (m *JointLease) Release(ctx context.Context) error {
 		m.mu.Lock()
 		observed := m.observed
 		m.mu.Unlock()
-		observed.released(HandoverNone, err)
+		observed.released(lock.HandoverNone, err)
 		observed.flush()
 		return err
 	}
@@ -320,7 +321,7 @@ func (m *JointLease) Release(ctx context.Context) error {
 	} else {
 		err = release(ctx)
 	}
-	if errors.Is(lost, ErrLost) {
+	if errors.Is(lost, lock.ErrLost) {
 		return lost
 	}
 	return err

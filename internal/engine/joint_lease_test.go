@@ -37,7 +37,7 @@ func TestNotifyCallsOnceWhenAMultiLeaseEnds(t *testing.T) {
 	var calls atomic.Int32
 	call := func() { calls.Add(1) }
 	p := part()
-	m := &JointLease{of: &several{c: c, name: "a", set: l.set}, need: 1}
+	m := &JointLease{of: &several{c: c, name: "a", set: l.Set}, need: 1}
 	lease := m.joinParts([]*holdLease{p})
 	if !m.Notify(call) || calls.Load() != 0 {
 		t.Errorf("while the lease is held: called %d times", calls.Load())
@@ -55,7 +55,7 @@ func TestNotifyCallsOnceWhenAMultiLeaseEnds(t *testing.T) {
 
 	for range 2000 { // Notify or the end may be first
 		calls.Store(0)
-		p, m := part(), &JointLease{of: &several{c: c, name: "a", set: l.set}, need: 1}
+		p, m := part(), &JointLease{of: &several{c: c, name: "a", set: l.Set}, need: 1}
 		m.joinParts([]*holdLease{p})
 		var late bool
 		var wg sync.WaitGroup
@@ -90,7 +90,7 @@ func TestAPartAddedDuringAReleaseIsReleased(t *testing.T) {
 		return lease
 	}
 	for range 5000 {
-		m := (&JointLease{of: &several{c: c, name: "a", set: a.set}, need: 1}).joinParts([]*holdLease{part(a)})
+		m := (&JointLease{of: &several{c: c, name: "a", set: a.Set}, need: 1}).joinParts([]*holdLease{part(a)})
 		late := part(b)
 		var all sync.WaitGroup
 		all.Go(func() {

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+
 	"github.com/holdfast-go/holdfast/internal/kind"
 )
 

@@ -14,6 +14,7 @@ import (
 	"github.com/holdfast-go/holdfast/internal/clock"
 	"github.com/holdfast-go/holdfast/internal/exec"
 	"github.com/holdfast-go/holdfast/internal/kind"
+	"github.com/holdfast-go/holdfast/internal/lock"
 )
 
 // slowly is a fake whose renewals fail after a delay, or hang.
@@ -36,7 +37,7 @@ func lateWorld(t *testing.T, prepare func(c *Client), f func(t *testing.T, serve
 	synctest.Test(t, func(t *testing.T) {
 		t.Cleanup(clock.SetBoot(func() time.Duration { return 0 }))
 		server := &slowly{fake: fake{holders: map[string]string{}}}
-		c, err := New(server, &Config{CommandTimeout: time.Minute})
+		c, err := New(server, &lock.Config{CommandTimeout: time.Minute})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -60,9 +61,9 @@ const lateTTL = 15 * time.Second
 // server.
 func blamesProcess(t *testing.T, lease Lease, by time.Duration) {
 	t.Helper()
-	var lost *LostError
+	var lost *lock.LostError
 	err := lease.Err()
-	if !errors.As(err, &lost) || lost.Reason != LossExpired || lost.Err == nil || errors.Is(err, exec.ErrUnavailable) {
+	if !errors.As(err, &lost) || lost.Reason != lock.LossExpired || lost.Err == nil || errors.Is(err, exec.ErrUnavailable) {
 		t.Errorf("the lease was lost: %v", err)
 		return
 	}
@@ -124,7 +125,7 @@ func TestAServerThatHangsIsBlamed(t *testing.T) {
 		}
 		for _, l := range leases {
 			<-l.Context().Done()
-			var lost *LostError
+			var lost *lock.LostError
 			if !errors.As(l.Err(), &lost) || strings.Contains(lost.Error(), "this process") {
 				t.Errorf("%s: %v", l.Name(), l.Err())
 			}

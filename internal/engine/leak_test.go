@@ -17,6 +17,7 @@ import (
 	"github.com/holdfast-go/holdfast/internal/codec"
 	"github.com/holdfast-go/holdfast/internal/exec"
 	"github.com/holdfast-go/holdfast/internal/kind"
+	"github.com/holdfast-go/holdfast/internal/lock"
 )
 
 // fake is a server with as much of the protocol as holders and waiters need that never hand over to
@@ -162,7 +163,7 @@ func TestCloseWaitsForAcquiresUnderWay(t *testing.T) {
 func waits(c *Client, l *Target) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	wq := c.queues.Get(l.keys.Queue)
+	wq := c.queues.Get(l.Keys.Queue)
 	return wq != nil && wq.waiting() > 0
 }
 
@@ -199,7 +200,7 @@ func TestNothingIsKeptOfLocksDeletedUnderTheirHolders(t *testing.T) {
 				for !waits(c, l) {
 					time.Sleep(time.Millisecond)
 				}
-				server.remove(l.keys.Lock)
+				server.remove(l.Keys.Lock)
 				second := <-leases
 				if renewed {
 					<-first.Context().Done()
@@ -210,7 +211,7 @@ func TestNothingIsKeptOfLocksDeletedUnderTheirHolders(t *testing.T) {
 				}
 				for _, lease := range order {
 					err := lease.Release(t.Context())
-					if lease == first && !errors.Is(err, ErrLost) || lease == second && err != nil {
+					if lease == first && !errors.Is(err, lock.ErrLost) || lease == second && err != nil {
 						t.Errorf("Release: %v", err)
 					}
 				}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/internal/clock"
 	"github.com/holdfast-go/holdfast/internal/exec"
+	"github.com/holdfast-go/holdfast/internal/lock"
 	"github.com/holdfast-go/holdfast/internal/wire"
 )
 
@@ -52,7 +53,7 @@ func (l *holdLease) ended() error {
 	case l.extra != nil && l.extra.loss != nil:
 		return l.extra.loss
 	}
-	return ErrReleased
+	return lock.ErrReleased
 }
 
 // scope is who is told when a lease ends.
@@ -101,10 +102,10 @@ func (l *holdLease) troubled() *trouble {
 func (l *holdLease) isLeaving() bool { return l.trouble() != nil && l.trouble().leaving }
 
 // Name returns the lock's name; of Multi, all names, with commas between them.
-func (l *holdLease) Name() string { return l.lock().name() }
+func (l *holdLease) Name() string { return l.lock().Name() }
 
 // Owner returns the owner's name, as set by Owner or Config.Identity.
-func (l *holdLease) Owner() string { return l.lock().set.Owner }
+func (l *holdLease) Owner() string { return l.lock().Set.Owner }
 
 // lock returns the lock that is held.
 func (l *holdLease) lock() *Target {
@@ -125,7 +126,7 @@ func (l *holdLease) Tokens() map[string]uint64 {
 
 // IsShared reports whether other holders may have the same fence: whether the lease is a reader's, of an RWMutex. An
 // owner's leases (see Reentrant) have the same fence, too, but one owner.
-func (l *holdLease) IsShared() bool { return l.lock().set.Kind.Joinable }
+func (l *holdLease) IsShared() bool { return l.lock().Set.Kind.Joinable }
 
 // Deadline returns the local time until which the lease is certainly held unless it is renewed or released: when the last
 // successful request for it was sent, plus its TTL, less 1% and 2 ms for drift. It has a monotonic reading. A lock that was
@@ -192,14 +193,14 @@ func (l *holdLease) whenEnded(f context.CancelCauseFunc, revoked func(wire.Remar
 
 // end ends the lease; further calls do nothing. The caller holds l.g.mu.
 func (l *holdLease) end(err error) {
-	if lost, is := err.(*LostError); is && l.isLeaving() {
+	if lost, is := err.(*lock.LostError); is && l.isLeaving() {
 		l.troubled().missed = lost
 	}
 	if l.over {
 		return
 	}
 	l.over = true
-	if err != ErrReleased {
+	if err != lock.ErrReleased {
 		l.needExtra().loss = err
 	}
 	if l.extra == nil {
@@ -218,8 +219,8 @@ func (c *Client) checkExtension(name string, ttl time.Duration) error {
 
 // checkTerm returns an error if ttl is not between 1 ms and MaxTTL. what says in the error which operation asked for it.
 func (c *Client) checkTerm(what, name string, ttl time.Duration) error {
-	if most := c.cfg.MaxTTL; ttl < time.Millisecond || ttl > most {
-		return fmt.Errorf("%w: lock %q: %s %s; from 1ms to %s is allowed", ErrInvalid, name, what, ttl, most)
+	if most := c.Config.MaxTTL; ttl < time.Millisecond || ttl > most {
+		return fmt.Errorf("%w: lock %q: %s %s; from 1ms to %s is allowed", lock.ErrInvalid, name, what, ttl, most)
 	}
 	return nil
 }
@@ -247,12 +248,12 @@ func (l *holdLease) Extend(ctx context.Context, ttl time.Duration) error {
 	ttl, final := h.renewTTL(ttl)
 	// From now on, whatever the answer is: a lock that the server may keep for so long must not be passed on.
 	// mutants: extension-asked
-	h.extended = h.extended || ttl > h.l.set.TTL
+	h.extended = h.extended || ttl > h.l.Set.TTL
 	h.mu.Unlock()
-	rq := request{op: "renew", lock: h.l, durable: true}
-	a, _, err := ask(ctx, h.l.c, rq, h.renewal(ttl, 0))
+	rq := lock.Request{Op: "renew", Lock: &h.l.Lock, Durable: true}
+	a, _, err := lock.Ask(ctx, rq, h.renewal(ttl, 0))
 	if again := h.reassertion(a, err, ttl, false); again != nil {
-		a, _, err = ask(ctx, h.l.c, rq, again)
+		a, _, err = lock.Ask(ctx, rq, again)
 	}
 	if err != nil {
 		return err
@@ -264,7 +265,7 @@ func (l *holdLease) Extend(ctx context.Context, ttl time.Duration) error {
 		return l.ended()
 	}
 	if h.state == changing {
-		return fmt.Errorf("%w: lock %q: Extend while the lease is being changed", ErrInvalid, l.Name())
+		return fmt.Errorf("%w: lock %q: Extend while the lease is being changed", lock.ErrInvalid, l.Name())
 	}
 	slack, lost, err := h.apply(a, final, false)
 	if lost != nil {
@@ -273,7 +274,7 @@ func (l *holdLease) Extend(ctx context.Context, ttl time.Duration) error {
 	}
 	var q *exec.Quarantine
 	if errors.As(err, &q) {
-		return h.l.c.quarantineError("renew", l.Name(), q.Left)
+		return h.l.c.QuarantineError("renew", l.Name(), q.Left)
 	}
 	h.observeRenewal(clock.Now(), slack, nil)
 	h.plan()

@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,10 +8,9 @@ import (
 
 	"github.com/holdfast-go/holdfast/internal/codec"
 	"github.com/holdfast-go/holdfast/internal/exec"
-	"github.com/holdfast-go/holdfast/internal/keys"
 	"github.com/holdfast-go/holdfast/internal/kind"
+	"github.com/holdfast-go/holdfast/internal/lock"
 	"github.com/holdfast-go/holdfast/internal/schedule"
-	"github.com/holdfast-go/holdfast/internal/wire"
 )
 
 // Lock is something that can be acquired: on one server, on several as one, or by a majority of them.
@@ -29,7 +27,7 @@ type Lock interface {
 	// TryAcquire takes the lock if it is free and nobody is queued for it.
 	TryAcquire(ctx context.Context) (Lease, error)
 	// Status says who holds the lock and who waits for it. It changes nothing.
-	Status(ctx context.Context) (Status, error)
+	Status(ctx context.Context) (lock.Status, error)
 }
 
 // Lease is a lock that is held: a hold's, or that of several locks.
@@ -71,15 +69,14 @@ func leased[L Lease](lease L, err error) (Lease, error) {
 // Target is a lock on one server. It is immutable and free to make: it holds no connection, and nothing is sent before
 // it is used.
 type Target struct {
-	c    *Client
-	keys keys.Set
-	set  *kind.Settings // not to be changed: locks share them
+	lock.Lock
+	c *Client
 }
 
 // Mutex returns the lock of that name, which has one holder at a time, unless the options make it a lock of another kind. It sends nothing:
 // with a bad name or option, every use of the lock returns ErrInvalid.
 func (c *Client) Mutex(name string, opts ...kind.Option) *Target {
-	l := &Target{c: c, set: &c.defaults}
+	l := &Target{lock.Lock{Of: &c.Keyspace, Set: &c.Defaults}, c}
 	if len(opts) > 0 {
 		l.choose(opts)
 	}
@@ -88,76 +85,40 @@ func (c *Client) Mutex(name string, opts ...kind.Option) *Target {
 
 // With returns the lock with other options.
 func (l *Target) With(opts ...kind.Option) *Target {
-	m := &Target{c: l.c, set: l.set}
+	m := &Target{lock.Lock{Of: l.Of, Set: l.Set}, l.c}
 	m.choose(opts)
-	return m.resolved(l.name())
+	return m.resolved(l.Name())
 }
 
 // choose applies options to a copy of the lock's settings.
 func (l *Target) choose(opts []kind.Option) {
-	own := l.set.Copy()
+	own := l.Set.Copy()
 	for _, o := range opts {
 		o(own)
 	}
-	l.set = own
+	l.Set = own
 }
 
 // resolved completes the lock of that name, whose options are chosen.
 func (l *Target) resolved(name string) *Target {
-	if err := l.resolve(name); err != nil {
-		l.refuse(fmt.Errorf("%w: lock %.64q: %w", ErrInvalid, name, err))
-		l.set.Called = name
-	} else if l.set != &l.c.defaults {
-		l.set = l.c.cache.Share(l.set)
+	if err := l.Resolve(name); err != nil {
+		l.refuse(fmt.Errorf("%w: lock %.64q: %w", lock.ErrInvalid, name, err))
+		l.Set.Called = name
+	} else if l.Set != &l.c.Defaults {
+		l.Set = l.c.Cache.Share(l.Set)
 	}
 	return l
 }
 
 // refuse makes every use of the lock return err, unless that is nil.
 func (l *Target) refuse(err error) {
-	own := l.set.Copy()
+	own := l.Set.Copy()
 	own.Err = err
-	l.set = own
-}
-
-func (l *Target) resolve(name string) (err error) {
-	if err = keys.CheckName(name); err != nil {
-		return err
-	}
-	s := l.set
-	if l.keys, err = s.Kind.Place(l.c.space, name, s); err != nil {
-		return err
-	}
-	if err := s.Check(l.c.cfg.MaxTTL, l.c.cfg.CommandTimeout, l.c.server.CanConfirm); err != nil {
-		return err
-	}
-	switch {
-	case s == &l.c.defaults: // which others read
-	case s.IsOrdinary(l.c.cfg.Owner):
-		s.Info = l.c.defaults.Info
-	default:
-		s.Info, err = s.Describe(l.c.host)
-	}
-	return err
-}
-
-// Name returns the lock's name.
-func (l *Target) Name() string { return l.name() }
-
-// name returns the lock's name, which stands in its keys. The string that a caller made for it is not kept.
-func (l *Target) name() string {
-	switch {
-	case l.set.Called != "":
-		return l.set.Called
-	case l.set.Key != "":
-		return l.set.Key
-	}
-	name, _ := l.c.space.NameOf(l.keys.Lock)
-	return name
+	l.Set = own
 }
 
 // String names the lock.
-func (l Target) String() string { return fmt.Sprintf("holdfast.Lock(%q)", l.name()) }
+func (l Target) String() string { return fmt.Sprintf("holdfast.Lock(%q)", l.Name()) }
 
 // Acquire implements Lock: it is AcquireBy without an end.
 func (l *Target) Acquire(ctx context.Context) (Lease, error) { return l.AcquireBy(ctx, time.Time{}) }
@@ -177,28 +138,28 @@ func (l *Target) acquireUnseen(ctx context.Context, end time.Time) (Lease, error
 	if end.IsZero() {
 		return leased(l.acquire(ctx, end))
 	}
-	return acquireBy(ctx, l.c, l.name(), end, func(asking context.Context) (Lease, error) { return leased(l.acquire(asking, end)) }, func(asking context.Context) (Lease, error) {
-		if l.c.cfg.Strict { // only a try tells that nothing is granted yet; it can be granted the lock
+	return acquireBy(ctx, l.c, l.Name(), end, func(asking context.Context) (Lease, error) { return leased(l.acquire(asking, end)) }, func(asking context.Context) (Lease, error) {
+		if l.c.Config.Strict { // only a try tells that nothing is granted yet; it can be granted the lock
 			return leased(l.try(asking))
 		}
-		return nil, heldBy(l.name())(l.Holder(asking))
+		return nil, heldBy(l.Name())(l.Holder(asking))
 	})
 }
 
 // acquireBy acquires a lock until end. withheld returns why it was not granted in time.
 func acquireBy(ctx context.Context, c *Client, name string, end time.Time, acquire, withheld func(asking context.Context) (Lease, error)) (Lease, error) {
-	defer c.enter().End()
+	defer c.Enter().End()
 	asking, cancel := c.asking(ctx, end)
 	defer cancel()
 	lease, err := acquire(asking)
 	if err == ErrTimeUp {
 		var cancel context.CancelFunc
-		asking, cancel = context.WithTimeout(ctx, c.server.AnswerGrace())
+		asking, cancel = context.WithTimeout(ctx, c.Server.AnswerGrace())
 		defer cancel()
 		lease, err = withheld(asking)
 	}
 	switch {
-	case err != nil && ctx.Err() != nil && asking.Err() != nil && errors.Is(err, ErrHeld):
+	case err != nil && ctx.Err() != nil && asking.Err() != nil && errors.Is(err, lock.ErrHeld):
 		return nil, EndedWhileHeld(ctx, err)
 	case err != nil && asking.Err() != nil && ctx.Err() == nil:
 		return nil, c.unanswered(name, err)
@@ -208,14 +169,14 @@ func acquireBy(ctx context.Context, c *Client, name string, end time.Time, acqui
 
 // acquire waits for the lock until ctx ends, or until end if that is not zero.
 func (l *Target) acquire(ctx context.Context, end time.Time) (*holdLease, error) {
-	defer l.c.enter().End() // Close waits for what this brings
-	if err := l.ready(ctx); err != nil {
+	defer l.c.Enter().End() // Close waits for what this brings
+	if err := l.Ready(ctx); err != nil {
 		return nil, err
 	}
 	if lease, err := l.reenter(ctx); lease != nil || err != nil {
 		return lease, err
 	}
-	if l.set.PollInterval > 0 {
+	if l.Set.PollInterval > 0 {
 		return l.poll(ctx, end)
 	}
 	return l.queue().acquire(ctx, l, end)
@@ -235,8 +196,8 @@ func (l *Target) tryAcquire(ctx context.Context) (*holdLease, error) {
 
 // tryUnseen is TryAcquire without telling observers.
 func (l *Target) tryUnseen(ctx context.Context) (*holdLease, error) {
-	defer l.c.enter().End()
-	if err := l.ready(ctx); err != nil {
+	defer l.c.Enter().End()
+	if err := l.Ready(ctx); err != nil {
 		return nil, err
 	}
 	if lease, err := l.reenter(ctx); lease != nil || err != nil {
@@ -262,18 +223,18 @@ func (l *Target) try(ctx context.Context) (*holdLease, error) {
 		return nil, err
 	}
 	if got.hold != nil {
-		l.c.contended.remove(l.keys.Lock)
+		l.c.contended.remove(l.Keys.Lock)
 		l.noteUnqueued(got.hold)
 		return got.hold.firstLease(), nil
 	}
 	a.abandon()
 	switch got.Word {
 	case codec.Held:
-		return nil, &HeldError{Name: l.name(), Holder: l.holderOf(got.Holder)}
+		return nil, &lock.HeldError{Name: l.Name(), Holder: l.HolderOf(got.Holder)}
 	case codec.Quarantined:
-		return nil, l.c.quarantineError("acquire", l.name(), got.Refusal.Quarantine)
+		return nil, l.c.QuarantineError("acquire", l.Name(), got.Refusal.Quarantine)
 	}
-	return nil, l.malformed("acquire")
+	return nil, l.Malformed("acquire")
 }
 
 // noteUnqueued records a hold that was acquired past the wait queue. If this process still believes in an earlier hold of
@@ -281,7 +242,7 @@ func (l *Target) try(ctx context.Context) (*holdLease, error) {
 //
 // From then on h itself can be replaced in the same way, even before it begins. Its first lease then ends.
 func (l *Target) noteUnqueued(h *hold) {
-	if l.set.Kind.IsShared() {
+	if l.Set.Kind.IsShared() {
 		return
 	}
 	key := l.queueKey()
@@ -298,13 +259,9 @@ func (l *Target) noteUnqueued(h *hold) {
 	}
 }
 
-func (l *Target) malformed(op string) error {
-	return &exec.Failure{Op: op, Name: l.name(), Server: l.c.server.Addr(), Err: wire.ErrMalformed}
-}
-
 // poll is acquire for a lock whose waiters poll.
 func (l *Target) poll(ctx context.Context, end time.Time) (*holdLease, error) {
-	return poll(ctx, l.c, l.set, end, l.try)
+	return poll(ctx, l.c, l.Set, end, l.try)
 }
 
 // poll calls try at an interval until it succeeds, end comes or ctx ends.
@@ -316,13 +273,13 @@ func poll[L any](ctx context.Context, c *Client, s *kind.Settings, end time.Time
 	for {
 		asked := time.Now()
 		lease, err := try(ctx)
-		if refused != nil && err != nil && ctx.Err() != nil && !c.server.IsSilent(asked) {
+		if refused != nil && err != nil && ctx.Err() != nil && !c.Server.IsSilent(asked) {
 			if IsOver(end) {
 				return none, ErrTimeUp
 			}
 			return none, EndedWhileHeld(ctx, refused)
 		}
-		if !errors.Is(err, ErrHeld) && !errors.Is(err, exec.ErrQuarantine) {
+		if !errors.Is(err, lock.ErrHeld) && !errors.Is(err, exec.ErrQuarantine) {
 			return lease, err
 		}
 		refused = err
@@ -336,41 +293,19 @@ func poll[L any](ctx context.Context, c *Client, s *kind.Settings, end time.Time
 				return none, err
 			}
 			return none, EndedWhileHeld(ctx, err)
-		case <-c.closing:
+		case <-c.Closing:
 			return none, exec.ErrClosed
 		}
 	}
 }
 
-// ready returns an error if the lock cannot be acquired, before any I/O if possible. It connects to the server.
-func (l *Target) ready(ctx context.Context) error { return l.c.ready(ctx, l.name(), l, l.set.Err) }
-
-// ready is Target.ready for a lock that consists of several targets, one of which is given. wrong is the error of its name or
-// options.
-func (c *Client) ready(ctx context.Context, name string, one *Target, wrong error) error {
-	if wrong != nil {
-		return wrong
-	}
-	if c.isClosing() {
-		return exec.ErrClosed
-	}
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	if err := c.server.Connect(ctx, name); err != nil {
-		return err
-	}
-	c.checkOnce.Do(func() { c.tasks.Run(func() { c.checkServer(one) }) })
-	return nil
-}
-
 // queueKey returns the key of the local wait queue. Each owner has a queue of its own: an owner that holds the lock does
 // not wait for itself, so it must not wait behind another owner.
 func (l *Target) queueKey() string {
-	if l.set.Kind.ByOwner {
-		return l.keys.Queue + "\n" + l.set.Owner
+	if l.Set.Kind.ByOwner {
+		return l.Keys.Queue + "\n" + l.Set.Owner
 	}
-	return l.keys.Queue
+	return l.Keys.Queue
 }
 
 // interchangeable reports whether holders of l and m differ only in their tokens.
@@ -378,7 +313,7 @@ func (l *Target) interchangeable(m *Target) bool {
 	if l == m {
 		return true
 	}
-	return l.c == m.c && l.keys == m.keys && (l.set == m.set || l.set.Interchangeable(m.set))
+	return l.c == m.c && l.Keys == m.Keys && (l.Set == m.Set || l.Set.Interchangeable(m.Set))
 }
 
 // asking returns the context for requests that are sent until end, unless that is zero. It ends a little later, so that
@@ -387,7 +322,7 @@ func (c *Client) asking(ctx context.Context, end time.Time) (context.Context, co
 	if end.IsZero() {
 		return ctx, func() {}
 	}
-	return context.WithDeadline(ctx, end.Add(c.server.AnswerGrace()))
+	return context.WithDeadline(ctx, end.Add(c.Server.AnswerGrace()))
 }
 
 // ErrTimeUp says that a waiter's time to wait has passed.
@@ -407,12 +342,12 @@ func IsOver(end time.Time) bool { return !end.IsZero() && !time.Now().Before(end
 
 // heldBy returns a function that makes the error of a lock that was not granted in time, from the answer to the question
 // who holds it. If that question fails, the lock is still known to be held: the server said so to the waiter.
-func heldBy(name string) func(Holder, error) error {
-	return func(h Holder, err error) error {
+func heldBy(name string) func(lock.Holder, error) error {
+	return func(h lock.Holder, err error) error {
 		if err != nil {
-			h = Holder{}
+			h = lock.Holder{}
 		}
-		return &HeldError{Name: name, Holder: h}
+		return &lock.HeldError{Name: name, Holder: h}
 	}
 }
 
@@ -420,7 +355,7 @@ func heldBy(name string) func(Holder, error) error {
 // nil. If last is a *HeldError and the deadline has passed, the error is both. A caller that cancels an acquire gets the context's
 // error alone.
 func EndedWhileHeld(ctx context.Context, last error) error {
-	var held *HeldError
+	var held *lock.HeldError
 	if ctx.Err() == context.DeadlineExceeded && errors.As(last, &held) {
 		return fmt.Errorf("%w: %w", held, ctx.Err())
 	}
@@ -438,14 +373,14 @@ func (l *Target) stillHeld(ctx context.Context) error {
 	if ctx.Err() != context.DeadlineExceeded {
 		return ctx.Err()
 	}
-	asking, cancel := context.WithTimeout(context.WithoutCancel(ctx), max(holderGrace, holderRoundTrips*l.c.server.RTT.Mean()))
+	asking, cancel := context.WithTimeout(context.WithoutCancel(ctx), max(holderGrace, holderRoundTrips*l.c.Server.RTT.Mean()))
 	defer cancel()
-	return EndedWhileHeld(ctx, heldBy(l.name())(l.Holder(asking)))
+	return EndedWhileHeld(ctx, heldBy(l.Name())(l.Holder(asking)))
 }
 
 // holderIn returns the holder that a *HeldError names, and nil for any other error.
-func holderIn(err error) *Holder {
-	var held *HeldError
+func holderIn(err error) *lock.Holder {
+	var held *lock.HeldError
 	if errors.As(err, &held) {
 		return &held.Holder
 	}
@@ -466,63 +401,9 @@ func (c *Client) unanswered(name string, err error) error {
 		return &own
 	case errors.Is(err, context.DeadlineExceeded):
 		return &exec.Failure{
-			Op: "acquire", Name: name, Server: c.server.Addr(), Kind: exec.ErrUnavailable, Ambiguous: true,
-			Err: fmt.Errorf("no answer for %s", c.server.AnswerGrace().Round(time.Millisecond)),
+			Op: "acquire", Name: name, Server: c.Server.Addr(), Kind: exec.ErrUnavailable, Ambiguous: true,
+			Err: fmt.Errorf("no answer for %s", c.Server.AnswerGrace().Round(time.Millisecond)),
 		}
 	}
 	return err
-}
-
-// ref returns the lock as requests name it.
-func (l *Target) ref() codec.Lock {
-	k := codec.Keys{Lock: l.keys.Lock, Queue: l.keys.Queue, Fence: l.c.fenceOf(l)}
-	if l.set.Kind.IsShared() {
-		k.Holds = l.keys.Expiries()
-	}
-	if l.c.cfg.Strict {
-		k.Mark = l.c.space.Incarnation()
-	}
-	return codec.Lock{Keys: k, Flags: l.flags()}
-}
-
-// flags returns what scripts are told of the lock and its server.
-func (l *Target) flags() (f codec.Flags) {
-	if l.c.server.InCluster() {
-		f = codec.Cluster
-	}
-	return f + l.set.Kind.Flags + l.c.strict
-}
-
-// fenceOf returns the key of the counter that the lock's fences come from.
-func (c *Client) fenceOf(l *Target) string {
-	if c.server.InCluster() {
-		return c.space.SlotFence(keys.Slot(l.keys.Lock))
-	}
-	return c.space.Fence()
-}
-
-// strictFlags returns the flags of incarnation.lua.
-func (c *Config) strictFlags() codec.Flags {
-	switch {
-	case !c.Strict:
-		return ""
-	case c.Quarantine > 0:
-		return codec.Strict(c.Quarantine, 0)
-	}
-	return codec.Strict(c.quarantine(), replicaLag)
-}
-
-// quarantine returns the shortest quarantine of a server in Strict mode.
-func (c *Config) quarantine() time.Duration { return cmp.Or(c.Quarantine, c.MaxTTL) }
-
-// replicaLag is how long a master may go on granting without its replicas: min-replicas-max-lag, by
-// default 10 s, and up to 2 s more, since the server counts whole seconds and checks once a second.
-const replicaLag = 13 * time.Second
-
-// slot returns the Cluster slot of a lock; 0 outside Cluster mode.
-func (c *Client) slot(l *Target) uint16 {
-	if c.server.InCluster() {
-		return keys.Slot(l.keys.Lock)
-	}
-	return 0
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/holdfast-go/holdfast/internal/codec"
 	"github.com/holdfast-go/holdfast/internal/keys"
 	"github.com/holdfast-go/holdfast/internal/kind"
+	"github.com/holdfast-go/holdfast/internal/lock"
 )
 
 // maxNames bounds how many locks are acquired as one, since one script looks at all of them.
@@ -37,15 +38,15 @@ type multi struct {
 
 // Multi is holdfast.Client.Multi.
 func (c *Client) Multi(names []string, opts ...kind.Option) Lock {
-	l := &multi{several: several{c: c, name: strings.Join(names, ", "), set: &c.defaults}}
+	l := &multi{several: several{c: c, name: strings.Join(names, ", "), set: &c.Defaults}}
 	for _, name := range names {
 		l.parts = append(l.parts, c.Mutex(name, opts...))
 	}
 	if err := l.check(); err != nil {
-		l.err = fmt.Errorf("%w: locks %.64q: %w", ErrInvalid, l.name, err)
+		l.err = fmt.Errorf("%w: locks %.64q: %w", lock.ErrInvalid, l.name, err)
 		return l
 	}
-	if l.set = l.parts[0].set; !l.set.Unbounded() {
+	if l.set = l.parts[0].Set; !l.set.Unbounded() {
 		l.bounds = &bounds{renew: l.set.Renew, maxHold: l.set.MaxHold, maxRenewals: l.set.MaxRenewals}
 		for i, p := range l.parts {
 			l.parts[i] = p.With(unbounded)
@@ -67,12 +68,12 @@ func (l *multi) check() error {
 	named := map[string]bool{}
 	for _, p := range l.parts {
 		switch {
-		case p.set.Err != nil:
-			return p.set.Err
-		case named[p.name()]:
-			return fmt.Errorf("%q is named twice", p.name())
+		case p.Set.Err != nil:
+			return p.Set.Err
+		case named[p.Name()]:
+			return fmt.Errorf("%q is named twice", p.Name())
 		}
-		named[p.name()] = true
+		named[p.Name()] = true
 	}
 	return nil
 }
@@ -92,7 +93,7 @@ func (l *multi) acquireUnseen(ctx context.Context, end time.Time) (Lease, error)
 		return leased(l.acquire(ctx, end))
 	}
 	return acquireBy(ctx, l.c, l.name, end, func(asking context.Context) (Lease, error) { return leased(l.acquire(asking, end)) }, func(asking context.Context) (Lease, error) {
-		if l.c.cfg.Strict { // only a try tells that nothing is granted yet; it can be granted the locks
+		if l.c.Config.Strict { // only a try tells that nothing is granted yet; it can be granted the locks
 			return leased(l.try(asking))
 		}
 		return nil, heldBy(l.name)(l.holder(asking))
@@ -100,9 +101,9 @@ func (l *multi) acquireUnseen(ctx context.Context, end time.Time) (Lease, error)
 }
 
 // first returns the first holder of any of the locks, if there is one.
-func first(all []Holder, err error) (Holder, error) {
+func first(all []lock.Holder, err error) (lock.Holder, error) {
 	if err != nil || len(all) == 0 {
-		return Holder{}, err
+		return lock.Holder{}, err
 	}
 	return all[0], nil
 }
@@ -115,7 +116,7 @@ func (l *multi) TryAcquire(ctx context.Context) (Lease, error) {
 
 // tryUnseen is TryAcquire without telling observers.
 func (l *multi) tryUnseen(ctx context.Context) (Lease, error) {
-	defer l.c.enter().End()
+	defer l.c.Enter().End()
 	if err := l.ready(ctx); err != nil {
 		return nil, err
 	}
@@ -126,12 +127,12 @@ func (l *multi) ready(ctx context.Context) error {
 	if l.err != nil {
 		return l.err
 	}
-	return l.c.ready(ctx, l.name, l.parts[0], nil)
+	return l.c.Ready(ctx, l.name, &l.parts[0].Lock, nil)
 }
 
 // acquire acquires all parts: at once if possible, otherwise one by one.
 func (l *multi) acquire(ctx context.Context, end time.Time) (*JointLease, error) {
-	defer l.c.enter().End() // Close waits for what this brings
+	defer l.c.Enter().End() // Close waits for what this brings
 	if err := l.ready(ctx); err != nil {
 		return nil, err
 	}
@@ -158,7 +159,7 @@ func (l *multi) ordered() []int {
 		order[i] = i
 	}
 	// mutants: canonical-order
-	slices.SortFunc(order, func(i, j int) int { return strings.Compare(l.parts[i].keys.Lock, l.parts[j].keys.Lock) })
+	slices.SortFunc(order, func(i, j int) int { return strings.Compare(l.parts[i].Keys.Lock, l.parts[j].Keys.Lock) })
 	return order
 }
 
@@ -170,7 +171,7 @@ func (l *multi) try(ctx context.Context) (*JointLease, error) {
 	}
 	lease, err = l.inOrder(ctx, func(p *Target, ctx context.Context) (Lease, error) { return leased(p.tryUnseen(ctx)) })
 	if errors.Is(err, errStartOver) {
-		err = &LostError{Name: l.name, Reason: LossExpired}
+		err = &lock.LostError{Name: l.name, Reason: lock.LossExpired}
 	}
 	return lease, err
 }
@@ -218,43 +219,45 @@ func (l *multi) joinLeases(leases []*holdLease, since clock.Instant) *JointLease
 
 func (l *multi) askAtOnce(ctx context.Context, attempts []*attempt) (grants []*hold, busy bool, err error) {
 	c := l.c
-	q := codec.MultiAcquire{Flags: l.parts[0].flags(), TTL: l.set.Term(), Info: l.set.Info}
+	q := codec.MultiAcquire{Flags: l.parts[0].Flags(), TTL: l.set.Term(), Info: l.set.Info}
+	rq := lock.Request{Op: "acquire", Lock: &l.parts[0].Lock, Durable: true}
 	for i, a := range attempts {
-		lock := l.parts[i].ref()
+		rq.More = append(rq.More, &l.parts[i].Lock)
+		lock := l.parts[i].Ref()
 		q.Mark = lock.Keys.Mark
 		q.Locks = append(q.Locks, codec.TokenOf{Keys: lock.Keys, Token: a.token()})
 	}
 	for range 3 {
-		q.NotAfter = c.notAfter(l.parts[0])
-		r, unanswered, err := ask(ctx, c, request{op: "acquire", lock: l.parts[0], more: l.parts[1:], durable: true}, &q)
+		q.NotAfter = l.parts[0].NotAfter()
+		r, unanswered, err := lock.Ask(ctx, rq, &q)
 		for _, a := range attempts {
 			a.sent(unanswered, q.NotAfter)
-			a.owed = a.owed || err != nil && !r.sent.IsZero() || r.reply.Word == codec.Granted
+			a.owed = a.owed || err != nil && !r.Sent.IsZero() || r.Reply.Word == codec.Granted
 		}
 		if err != nil {
 			return nil, false, err
 		}
-		switch r.reply.Word {
+		switch r.Reply.Word {
 		case codec.Granted:
 			grants, err := grantedAll(attempts, r)
 			return grants, false, err
 		case codec.Queued:
 			return nil, true, nil
 		case codec.Quarantined:
-			return nil, true, c.quarantineError("acquire", l.name, r.reply.Refusal.Quarantine)
+			return nil, true, c.QuarantineError("acquire", l.name, r.Reply.Refusal.Quarantine)
 		case codec.Held:
-			p := l.parts[r.reply.Index]
-			return nil, true, &HeldError{Name: p.name(), Holder: p.holderOf(&r.reply.Holder)}
+			p := l.parts[r.Reply.Index]
+			return nil, true, &lock.HeldError{Name: p.Name(), Holder: p.HolderOf(&r.Reply.Holder)}
 		}
 	}
-	return nil, false, l.parts[0].clockJumps("acquire")
+	return nil, false, l.parts[0].ClockJumps("acquire")
 }
 
 // grantedAll returns the holds of a reply that says the locks are granted.
-func grantedAll(attempts []*attempt, r answer[codec.MultiReply]) ([]*hold, error) {
+func grantedAll(attempts []*attempt, r lock.Answer[codec.MultiReply]) ([]*hold, error) {
 	grants := make([]*hold, len(attempts))
 	for i, a := range attempts {
-		h, err := a.takes(r.sent, clock.Now(), r.reply.Now, r.reply.TTL, r.reply.Fences[i], 1)
+		h, err := a.takes(r.Sent, clock.Now(), r.Reply.Now, r.Reply.TTL, r.Reply.Fences[i], 1)
 		if err != nil {
 			return nil, err
 		}
@@ -278,11 +281,11 @@ func (s *several) reenters(ctx context.Context) (again bool, err error) {
 
 // inOneSlot reports whether one script can take all the locks.
 func (l *multi) inOneSlot() bool {
-	if !l.c.server.InCluster() {
+	if !l.c.Server.InCluster() {
 		return true
 	}
-	first := keys.Slot(l.parts[0].keys.Lock)
-	return !slices.ContainsFunc(l.parts, func(p *Target) bool { return keys.Slot(p.keys.Lock) != first })
+	first := keys.Slot(l.parts[0].Keys.Lock)
+	return !slices.ContainsFunc(l.parts, func(p *Target) bool { return keys.Slot(p.Keys.Lock) != first })
 }
 
 // errStartOver says that a lock was lost while the caller waited for the others.
@@ -318,12 +321,12 @@ func (l *multi) inOrder(ctx context.Context, take func(*Target, context.Context)
 		// Each of the locks has been held for some time. The lease is to have its full TTL.
 		all := &JointLease{of: &l.several, need: len(leases)}
 		// mutants: full-ttl
-		err := all.each(leases, func(lease *holdLease) error { return lease.Extend(waiting, lease.lock().set.TTL) })
+		err := all.each(leases, func(lease *holdLease) error { return lease.Extend(waiting, lease.lock().Set.TTL) })
 		switch {
 		case err == nil:
 		case ctx.Err() != nil:
 			return nil, ctx.Err()
-		case errors.Is(err, ErrLost), context.Cause(waiting) == errStartOver:
+		case errors.Is(err, lock.ErrLost), context.Cause(waiting) == errStartOver:
 			return nil, errStartOver
 		default:
 			return nil, err
@@ -337,31 +340,31 @@ func (l *multi) giveBack(leases []*holdLease) {
 	for _, lease := range leases {
 		if lease != nil {
 			// mutants: give-back
-			l.c.tasks.Run(func() { _ = lease.Release(context.Background()) })
+			l.c.Tasks.Run(func() { _ = lease.Release(context.Background()) })
 		}
 	}
 }
 
 // holder returns the holder of the first of the locks that has one.
-func (l *multi) holder(ctx context.Context) (Holder, error) {
+func (l *multi) holder(ctx context.Context) (lock.Holder, error) {
 	for _, p := range l.parts {
-		if h, err := p.Holder(ctx); !errors.Is(err, ErrNotHeld) {
+		if h, err := p.Holder(ctx); !errors.Is(err, lock.ErrNotHeld) {
 			return h, err
 		}
 	}
-	return Holder{}, ErrNotHeld
+	return lock.Holder{}, lock.ErrNotHeld
 }
 
 // Status returns the holders and waiters of all the locks.
-func (l *multi) Status(ctx context.Context) (Status, error) {
+func (l *multi) Status(ctx context.Context) (lock.Status, error) {
 	if err := l.ready(ctx); err != nil {
-		return Status{}, err
+		return lock.Status{}, err
 	}
-	all := Status{Name: l.name, Form: l.set.Kind.Form}
+	all := lock.Status{Name: l.name, Form: l.set.Kind.Form}
 	for _, p := range l.parts {
 		s, err := p.Status(ctx)
 		if err != nil {
-			return Status{}, err
+			return lock.Status{}, err
 		}
 		all.Holders, all.Waiters = append(all.Holders, s.Holders...), append(all.Waiters, s.Waiters...)
 		all.Waiting += s.Waiting

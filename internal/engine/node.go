@@ -8,24 +8,13 @@ import (
 	"github.com/holdfast-go/holdfast/internal/codec"
 	"github.com/holdfast-go/holdfast/internal/exec"
 	"github.com/holdfast-go/holdfast/internal/kind"
+	"github.com/holdfast-go/holdfast/internal/lock"
 	"github.com/holdfast-go/holdfast/internal/pipe"
 	"github.com/holdfast-go/holdfast/internal/wire"
 )
 
 // This file is what package voting uses of the engine besides its locks' interfaces: the lock on one node, the attempt to
 // get it, and the lease that several such attempts make.
-
-// Config returns the client's configuration, with its defaults filled in.
-func (c *Client) Config() Config { return c.cfg }
-
-// Server returns the client's server.
-func (c *Client) Server() *exec.Server { return c.server }
-
-// Tasks returns what Close waits for.
-func (c *Client) Tasks() *exec.Tasks { return &c.tasks }
-
-// Closing returns a channel that is closed when Close is called.
-func (c *Client) Closing() <-chan struct{} { return c.closing }
 
 // NodeLock is a mutex on one node of a quorum.
 type NodeLock struct{ l *Target }
@@ -53,19 +42,19 @@ func (n *NodeLock) Waits(ctx context.Context, ahead int, refused error) {
 }
 
 // Err returns what is wrong with the lock's name or options.
-func (n *NodeLock) Err() error { return n.l.set.Err }
+func (n *NodeLock) Err() error { return n.l.Set.Err }
 
 // Key returns the lock's key.
-func (n *NodeLock) Key() string { return n.l.keys.Lock }
+func (n *NodeLock) Key() string { return n.l.Keys.Lock }
 
 // Ref returns the lock as requests name it. The node need not have been reached yet: it is not a Cluster.
 func (n *NodeLock) Ref() codec.Lock { return n.l.nodeRef() }
 
 func (l *Target) nodeRef() codec.Lock {
-	space := l.c.space
+	space := l.c.Space
 	return codec.Lock{
-		Keys:  codec.Keys{Lock: l.keys.Lock, Queue: l.keys.Queue, Fence: space.Fence(), CaughtUp: space.CaughtUp(), Mark: space.Incarnation()},
-		Flags: l.c.nodeFlags,
+		Keys:  codec.Keys{Lock: l.Keys.Lock, Queue: l.Keys.Queue, Fence: space.Fence(), CaughtUp: space.CaughtUp(), Mark: space.Incarnation()},
+		Flags: l.c.NodeFlags,
 	}
 }
 
@@ -75,46 +64,46 @@ func (n *NodeLock) CheckNesting(ctx context.Context) error {
 }
 
 // TTL returns the TTL of the lock's leases.
-func (n *NodeLock) TTL() time.Duration { return n.l.set.TTL }
+func (n *NodeLock) TTL() time.Duration { return n.l.Set.TTL }
 
 // IsUnbounded reports whether a lease is renewed for as long as it is held.
-func (n *NodeLock) IsUnbounded() bool { return n.l.set.Unbounded() }
+func (n *NodeLock) IsUnbounded() bool { return n.l.Set.Unbounded() }
 
 // IsPolled reports whether the lock is to be acquired by Poll.
-func (n *NodeLock) IsPolled() bool { return n.l.set.PollInterval > 0 }
+func (n *NodeLock) IsPolled() bool { return n.l.Set.PollInterval > 0 }
 
 // Timeout returns how long to wait for a node whose round trip is short. given reports whether NodeTimeout set it.
 func (n *NodeLock) Timeout() (d time.Duration, given bool) {
-	return n.l.set.NodeWait(), n.l.set.NodeTimeout > 0
+	return n.l.Set.NodeWait(), n.l.Set.NodeTimeout > 0
 }
 
 // SlowNodeGrace returns how long to wait for the other nodes once a majority, asked at begun, has answered.
-func (n *NodeLock) SlowNodeGrace(begun time.Time) time.Duration { return n.l.set.SlowNodeGrace(begun) }
+func (n *NodeLock) SlowNodeGrace(begun time.Time) time.Duration { return n.l.Set.SlowNodeGrace(begun) }
 
 // HolderOf returns who has the lock, as the node says.
-func (n *NodeLock) HolderOf(h *codec.Holder) Holder { return n.l.holderOf(h) }
+func (n *NodeLock) HolderOf(h *codec.Holder) lock.Holder { return n.l.HolderOf(h) }
 
 // LateError returns the error of a grant that was over before it could count.
 func (n *NodeLock) LateError() error {
-	return &exec.Failure{Op: "acquire", Name: n.l.name(), Server: n.l.c.server.Addr(), Kind: exec.ErrUnavailable, Err: errLate}
+	return &exec.Failure{Op: "acquire", Name: n.l.Name(), Server: n.l.c.Server.Addr(), Kind: exec.ErrUnavailable, Err: errLate}
 }
 
 // ClockJumpsError returns the error of a request for the lock of which every copy arrived too late to be carried out.
-func (n *NodeLock) ClockJumpsError() error { return n.l.clockJumps("acquire") }
+func (n *NodeLock) ClockJumpsError() error { return n.l.ClockJumps("acquire") }
 
 // Poll acquires the quorum's lock: it calls try at the interval of the option Poll, until end if that is not zero.
 func (n *NodeLock) Poll(ctx context.Context, end time.Time, try func(context.Context) (Lease, error)) (Lease, error) {
-	return poll(ctx, n.l.c, n.l.set, end, try)
+	return poll(ctx, n.l.c, n.l.Set, end, try)
 }
 
 // AcquireBy implements Lock.AcquireBy for the quorum's lock. acquire returns ErrTimeUp at end; holders then says who has the
 // lock.
-func (n *NodeLock) AcquireBy(ctx context.Context, end time.Time, acquire func(asking context.Context) (Lease, error), holders func(asking context.Context) ([]Holder, error)) (Lease, error) {
+func (n *NodeLock) AcquireBy(ctx context.Context, end time.Time, acquire func(asking context.Context) (Lease, error), holders func(asking context.Context) ([]lock.Holder, error)) (Lease, error) {
 	if end.IsZero() {
 		return acquire(ctx)
 	}
-	return acquireBy(ctx, n.l.c, n.l.name(), end, acquire, func(asking context.Context) (Lease, error) {
-		return nil, heldBy(n.l.name())(first(holders(asking)))
+	return acquireBy(ctx, n.l.c, n.l.Name(), end, acquire, func(asking context.Context) (Lease, error) {
+		return nil, heldBy(n.l.Name())(first(holders(asking)))
 	})
 }
 
@@ -123,10 +112,10 @@ func (n *NodeLock) AcquireBy(ctx context.Context, end time.Time, acquire func(as
 // be given up as well.
 func AskNode[R any](ctx context.Context, n *NodeLock, timeout time.Duration, op string, m codec.Request[R]) (reply R, sent clock.Instant, err error) {
 	c := n.l.c
-	a, err := exec.Try(ctx, c.server, max(timeout, c.cfg.CommandTimeout), func(ctx context.Context) (answer[R], error) {
-		return askOnce(ctx, c, request{op: op, lock: n.l}, m)
+	a, err := exec.Try(ctx, c.Server, max(timeout, c.Config.CommandTimeout), func(ctx context.Context) (lock.Answer[R], error) {
+		return lock.AskOnce(ctx, lock.Request{Op: op, Lock: &n.l.Lock}, m)
 	})
-	return a.reply, a.sent, err
+	return a.Reply, a.Sent, err
 }
 
 // roundLength is how much of a token names its round. All tokens of one round begin alike, including those by which its
@@ -135,7 +124,7 @@ func AskNode[R any](ctx context.Context, n *NodeLock, timeout time.Duration, op 
 const roundLength = 18
 
 // NewRound names a round of attempts, one for each node.
-func NewRound() string { return randomText()[:roundLength] }
+func NewRound() string { return lock.RandomText()[:roundLength] }
 
 // RoundOf returns the round of a token.
 func RoundOf(token string) string { return token[:min(len(token), roundLength)] }
@@ -150,7 +139,7 @@ type NodeAttempt struct {
 // Attempt returns an attempt of a round at the node. It has a token of its own: a server that has two addresses does not
 // grant twice.
 func (n *NodeLock) Attempt(round string) *NodeAttempt {
-	head := wire.HeadBegin + wire.Head(round) + wire.Head(randomText()[roundLength:]) + wire.HeadEnd
+	head := wire.HeadBegin + wire.Head(round) + wire.Head(lock.RandomText()[roundLength:]) + wire.HeadEnd
 	v := &NodeAttempt{own: attempt{l: n.l, head: head, particulars: &nothingParticular}}
 	v.a = &v.own
 	return v
@@ -162,7 +151,7 @@ func (v *NodeAttempt) Token() string { return v.a.token() }
 // Request returns the request for the lock. No copy of it is carried out after notAfter, server time in µs.
 func (v *NodeAttempt) Request(notAfter int64) codec.NodeAcquire {
 	l := v.a.l
-	return codec.NodeAcquire{Lock: l.nodeRef(), Token: v.Token(), TTL: l.set.Term(), NotAfter: notAfter, Info: l.set.Info}
+	return codec.NodeAcquire{Lock: l.nodeRef(), Token: v.Token(), TTL: l.Set.Term(), NotAfter: notAfter, Info: l.Set.Info}
 }
 
 // FreeVote is a request to a node for a lock by the node's own commands (docs/PROTOCOL.md, "Nodes of a quorum").
@@ -178,14 +167,14 @@ type FreeVote struct {
 // FreeVote means that nothing was sent.
 func (v *NodeAttempt) AskFree(heard func(*FreeVote)) *FreeVote {
 	l, c := v.a.l, v.a.l.c
-	p := c.server.Pipe(l.keys.Lock)
+	p := c.Server.Pipe(l.Keys.Lock)
 	// An election's watchers are to see its fence at once.
-	if p == nil || l.set.SeenAs == kind.SeenAsElection || c.contended.has(l.keys.Lock) || c.transactions.areAvoided() || c.scriptedUntil.Load() > int64(clock.Mono()) {
+	if p == nil || l.Set.SeenAs == kind.SeenAsElection || c.contended.has(l.Keys.Lock) || c.transactions.areAvoided() || c.scriptedUntil.Load() > int64(clock.Mono()) {
 		return nil
 	}
 	f := &FreeVote{v: v, p: p, call: v.a.newCall(pipe.Vote)}
-	f.call.CaughtUp, f.call.Mark, f.call.Quarantine = c.space.CaughtUp(), c.space.Incarnation(), c.cfg.quarantine()
-	if !c.server.StartOn(p, f.call, c.slot(l), func(err error) {
+	f.call.CaughtUp, f.call.Mark, f.call.Quarantine = c.Space.CaughtUp(), c.Space.Incarnation(), c.Config.MinQuarantine()
+	if !c.Server.StartOn(p, f.call, l.Slot(), func(err error) {
 		f.err = err
 		heard(f)
 	}) {
@@ -230,7 +219,7 @@ func (f *FreeVote) Take(ctx context.Context) error {
 	c.noteTransaction(call, f.err)
 	switch {
 	case f.err == nil && !call.Done:
-		c.contended.add(l.keys.Lock)
+		c.contended.add(l.Keys.Lock)
 	case f.err == nil && call.Counts && l.isGrant(ctx, f.p, call):
 		h, err := a.takesSet(call)
 		if err == nil {
@@ -249,7 +238,7 @@ func (f *FreeVote) Take(ctx context.Context) error {
 		}
 		// mutants: vote-released
 		a.owed = true
-		if _, _, err := AskNode(ctx, &NodeLock{l}, 0, exec.OpRelease, &codec.Release{Lock: l.ref(), Token: a.token()}); err != nil {
+		if _, _, err := AskNode(ctx, &NodeLock{l}, 0, exec.OpRelease, &codec.Release{Lock: l.Ref(), Token: a.token()}); err != nil {
 			return err
 		}
 		a.owed = false
@@ -281,7 +270,7 @@ func (v *NodeAttempt) Take(g NodeGrant) error {
 		return err
 	}
 	v.has(h)
-	v.a.l.c.contended.remove(v.a.l.keys.Lock)
+	v.a.l.c.contended.remove(v.a.l.Keys.Lock)
 	return nil
 }
 

@@ -1,9 +1,10 @@
 package engine
 
 import (
-	"github.com/holdfast-go/holdfast/internal/kind"
 	"testing"
 	"time"
+
+	"github.com/holdfast-go/holdfast/internal/kind"
 )
 
 // How long a node is waited for depends on the TTL, within bounds, or is NodeTimeout if that is set.

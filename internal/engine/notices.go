@@ -9,6 +9,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/internal/clock"
 	"github.com/holdfast-go/holdfast/internal/codec"
+	"github.com/holdfast-go/holdfast/internal/lock"
 	"github.com/holdfast-go/holdfast/internal/notify"
 	"github.com/holdfast-go/holdfast/internal/schedule"
 	"github.com/holdfast-go/holdfast/internal/wire"
@@ -47,15 +48,15 @@ type notices struct {
 type grant struct{ key, id string }
 
 // grant returns what notices and the journal call the hold.
-func (h *hold) grant() grant { return grant{h.l.keys.Lock, wire.GrantOf(h.attempt.token())} }
+func (h *hold) grant() grant { return grant{h.l.Keys.Lock, wire.GrantOf(h.attempt.token())} }
 
 // heed makes the client listen to notices for as long as it has leases. It may be called under any mutex.
 func (c *Client) heed() {
 	if c.notices.listening.Swap(true) {
 		return
 	}
-	c.tasks.Run(func() {
-		l := c.notifier.Hear(notify.Channel{Name: c.journal().Channel, Sharded: c.server.InCluster()}, c.noticed, c.catchUpWithNotices)
+	c.Tasks.Run(func() {
+		l := c.notifier.Hear(notify.Channel{Name: c.Journal().Channel, Sharded: c.Server.InCluster()}, c.noticed, c.catchUpWithNotices)
 		c.heedUntilIdle(l)
 	})
 }
@@ -79,7 +80,7 @@ func (c *Client) heedUntilIdle(l *notify.Listener) {
 // heedsBy returns when the hold is old enough for its client to listen to notices; false if the client does so already or
 // never will.
 func (h *hold) heedsBy() (clock.Reading, bool) {
-	if h.l.c.notices.listening.Load() || h.l.set.PollInterval > 0 {
+	if h.l.c.notices.listening.Load() || h.l.Set.PollInterval > 0 {
 		return 0, false
 	}
 	return h.since().Mono.Add(heedAfter), true
@@ -169,7 +170,7 @@ func (c *Client) catchUpWithNotices() {
 		return
 	}
 	n.reading = true
-	c.tasks.Run(func() {
+	c.Tasks.Run(func() {
 		for {
 			c.readNotices()
 			n.mu.Lock()
@@ -193,7 +194,7 @@ const (
 // readNotices reads the journal once. It ignores errors: a holder whose lock was broken learns of it when it next renews, and an
 // operator can repeat a request.
 func (c *Client) readNotices() {
-	ctx, cancel := context.WithTimeout(context.Background(), c.cfg.RetryTimeout+c.cfg.CommandTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), c.Config.RetryTimeout+c.Config.CommandTimeout)
 	defer cancel()
 	found := map[grant][]codec.Entry{}
 	n := &c.notices
@@ -201,11 +202,11 @@ func (c *Client) readNotices() {
 	since := n.read - noticesAgain.Microseconds()
 	n.mu.Unlock()
 	latest := int64(0)
-	err := c.readJournal(ctx, func(e codec.Entry) bool {
+	err := c.ReadJournal(ctx, func(e codec.Entry) bool {
 		if latest == 0 {
 			latest = e.Time
 			if since < 0 {
-				since = c.server.Time(0) - firstNotices.Microseconds()
+				since = c.Server.Time(0) - firstNotices.Microseconds()
 			}
 		}
 		at := grant{e.Key, e.Grant}
@@ -214,7 +215,7 @@ func (c *Client) readNotices() {
 	})
 	if err == nil {
 		n.mu.Lock()
-		n.read = max(n.read, min(latest, c.server.Time(0))) // somebody can have written any time
+		n.read = max(n.read, min(latest, c.Server.Time(0))) // somebody can have written any time
 		n.mu.Unlock()
 	}
 	if len(found) == 0 {
@@ -236,7 +237,7 @@ func (h *hold) heed(e codec.Entry) {
 		defer h.mu.Unlock()
 		// mutants: heed-break
 		if h.state != over {
-			h.lose(&LostError{Name: h.l.name(), Reason: LossBroken, By: said.By, Note: said.Reason})
+			h.lose(&lock.LostError{Name: h.l.Name(), Reason: lock.LossBroken, By: said.By, Note: said.Reason})
 		}
 	case codec.WasRevoked:
 		h.revoke(said)
@@ -247,9 +248,9 @@ func (h *hold) heed(e codec.Entry) {
 func (h *hold) hasRumour() bool { return h.more != nil && h.more.rumour != nil }
 
 // explained returns the error of a loss. If a notice said that the lock was broken, that is why it is gone.
-func (h *hold) explained(err *LostError) *LostError {
-	if !h.hasRumour() || err.Reason != LossTaken && err.Reason != LossDeleted {
+func (h *hold) explained(err *lock.LostError) *lock.LostError {
+	if !h.hasRumour() || err.Reason != lock.LossTaken && err.Reason != lock.LossDeleted {
 		return err
 	}
-	return &LostError{Name: err.Name, Reason: LossBroken, By: h.more.rumour.By, Note: h.more.rumour.Reason, Err: err.Err}
+	return &lock.LostError{Name: err.Name, Reason: lock.LossBroken, By: h.more.rumour.By, Note: h.more.rumour.Reason, Err: err.Err}
 }

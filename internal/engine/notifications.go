@@ -4,6 +4,7 @@ import (
 	"github.com/holdfast-go/holdfast/internal/exec"
 	"github.com/holdfast-go/holdfast/internal/keys"
 	"github.com/holdfast-go/holdfast/internal/kind"
+	"github.com/holdfast-go/holdfast/internal/lock"
 	"github.com/holdfast-go/holdfast/internal/notify"
 	"github.com/holdfast-go/holdfast/internal/wire"
 )
@@ -13,33 +14,33 @@ import (
 // channels.
 func newNotifier(c *Client) *notify.Notifier {
 	return notify.New(notify.Config{
-		Subscribe: c.server.Subscribe,
+		Subscribe: c.Server.Subscribe,
 		Scheduler: &c.schedule,
-		Closing:   c.closing,
+		Closing:   c.Closing,
 		Denied: func(err error) bool {
 			_, kind := exec.Classify(err)
 			return kind == exec.ErrPermission
 		},
-		Begin: c.tasks.Begin,
-		End:   c.tasks.End,
+		Begin: c.Tasks.Begin,
+		End:   c.Tasks.End,
 		Retry: maxSleep,
 	})
 }
 
 // channelOf returns the channel on which waiters for l are notified.
 func (c *Client) channelOf(l *Target) notify.Channel {
-	if c.server.InCluster() {
-		return notify.Channel{Name: keys.ShardChannel(l.keys, c.id), Sharded: true}
+	if c.Server.InCluster() {
+		return notify.Channel{Name: keys.ShardChannel(l.Keys, c.id), Sharded: true}
 	}
 	return notify.Channel{Name: c.ownChannel}
 }
 
 // watchChannelOf returns the channel on which those who watch l are told of changes.
 func (c *Client) watchChannelOf(l *Target) notify.Channel {
-	if c.server.InCluster() {
-		return notify.Channel{Name: keys.ShardWatchChannel(l.keys), Sharded: true}
+	if c.Server.InCluster() {
+		return notify.Channel{Name: keys.ShardWatchChannel(l.Keys), Sharded: true}
 	}
-	return notify.Channel{Name: c.space.WatchChannel(l.keys)}
+	return notify.Channel{Name: c.Space.WatchChannel(l.Keys)}
 }
 
 // listening returns the subscription by which waiters for l can be notified now. up is false if
@@ -65,7 +66,7 @@ func (c *Client) notified(payload string) {
 	a := c.attempts.Get(m.Token)
 	c.mu.Unlock()
 	switch {
-	case a != nil && (m.Grant == nil || m.Grant.Kind == a.l.set.Kind.Name):
+	case a != nil && (m.Grant == nil || m.Grant.Kind == a.l.Set.Kind.Name):
 		a.notify(m)
 	case m.Grant != nil && c.mint.waited(m.Token, m.Grant.Lock): // this client has waited for it, and given up or detached it
 		if c.detached.mayHave(m.Token, m.Grant.Now) {
@@ -77,7 +78,7 @@ func (c *Client) notified(payload string) {
 			return
 		}
 		l := c.stray(m.Grant)
-		c.tasks.Run(func() {
+		c.Tasks.Run(func() {
 			c.takeBack(l, m.Token, "", 0, unaware, c.takingBackUntil(l))
 			<-c.strays
 		})
@@ -86,10 +87,10 @@ func (c *Client) notified(payload string) {
 
 // stray returns the lock that a notification grants, so that it can be given back.
 func (c *Client) stray(n *wire.Grant) *Target {
-	place := c.space.Of(n.Lock)
-	set := &kind.Settings{Terms: &kind.Terms{TTL: min(duration(n.Claim), c.cfg.MaxTTL), Kind: kind.At(n.Kind, place)}}
+	place := c.Space.Of(n.Lock)
+	set := &kind.Settings{Terms: &kind.Terms{TTL: min(duration(n.Claim), c.Config.MaxTTL), Kind: kind.At(n.Kind, place)}}
 	if set.Kind.Name != "" {
 		place = place.For(set.Kind.Name)
 	}
-	return &Target{c: c, keys: place, set: set}
+	return &Target{lock.Lock{Of: &c.Keyspace, Keys: place, Set: set}, c}
 }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/internal/keys"
 	"github.com/holdfast-go/holdfast/internal/kind"
+	"github.com/holdfast-go/holdfast/internal/lock"
 	"github.com/holdfast-go/holdfast/internal/wire"
 )
 
@@ -14,17 +15,17 @@ func TestALateGrantIsOfItsKind(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &Client{space: space}
+	c := &Client{Keyspace: lock.Keyspace{Space: space}}
 	for grant, want := range map[wire.Grant]*kind.Kind{
-		{Lock: "p:{a}"}:                            &kind.Mutex,
-		{Lock: "a"}:                                &kind.Keyed,
-		{Lock: "{a}b"}:                             &kind.Keyed,
-		{Lock: "a", Kind: kind.RLock.Name}:      &kind.RLock,
+		{Lock: "p:{a}"}:                    &kind.Mutex,
+		{Lock: "a"}:                        &kind.Keyed,
+		{Lock: "{a}b"}:                     &kind.Keyed,
+		{Lock: "a", Kind: kind.RLock.Name}: &kind.RLock,
 		{Lock: "p:{a}", Kind: kind.Semaphore.Name}: &kind.Semaphore,
 	} {
 		l := c.stray(&grant)
-		if l.set.Kind != want || l.keys.Lock != grant.Lock {
-			t.Errorf("%+v is a %q with the flags %q and the keys %+v", grant, l.set.Kind.Name, l.set.Kind.Flags, l.keys)
+		if l.Set.Kind != want || l.Keys.Lock != grant.Lock {
+			t.Errorf("%+v is a %q with the flags %q and the keys %+v", grant, l.Set.Kind.Name, l.Set.Kind.Flags, l.Keys)
 		}
 	}
 }

@@ -11,80 +11,8 @@ import (
 	"github.com/holdfast-go/holdfast/internal/clock"
 	"github.com/holdfast-go/holdfast/internal/exec"
 	"github.com/holdfast-go/holdfast/internal/kind"
+	"github.com/holdfast-go/holdfast/internal/lock"
 )
-
-// Observer is told what happens to locks. Any function may be nil. No mutex is held while a function runs; it must neither
-// block nor panic.
-type Observer struct {
-	// AcquireStart returns the context for the other functions. They get its values, but it never ends for them.
-	AcquireStart  func(ctx context.Context, e AcquireEvent) context.Context
-	AcquireQueued func(ctx context.Context, e AcquireEvent)
-	AcquireEnd    func(ctx context.Context, e AcquireEvent)
-
-	Renewed     func(ctx context.Context, e LeaseEvent)
-	RenewFailed func(ctx context.Context, e LeaseEvent)
-	Lost        func(ctx context.Context, e LeaseEvent)
-	Revoked     func(ctx context.Context, e LeaseEvent)
-	Released    func(ctx context.Context, e LeaseEvent)
-
-	ServerLost  func(server string, err error)
-	ServerFound func(server string, down time.Duration)
-}
-
-// Subject is the lock that an event is about.
-type Subject struct {
-	Name   string
-	Kind   string // its Form, or one of the words below
-	Weight int    // as in Holder
-	Owner  string
-}
-
-// Handover says how a lock passes from one holder to the next.
-type Handover string
-
-// How a lock came to its holder, or where it went.
-const (
-	HandoverNone   Handover = ""
-	HandoverServer Handover = "server"
-	HandoverLocal  Handover = "local"
-)
-
-// AcquireEvent describes an acquire.
-type AcquireEvent struct {
-	Subject
-	Try   bool // it does not wait
-	Start time.Time
-
-	Ahead  int     // processes that are queued before this one, as far as known
-	Holder *Holder // who holds the lock; nil if that is not known
-
-	Waited   time.Duration
-	Handover Handover
-	Fence    uint64
-	Grant    string // the grant id; "" of several locks
-	Err      error  // nil if the lock was granted
-}
-
-// LeaseEvent describes something that happened to a lease.
-type LeaseEvent struct {
-	Subject
-	Fence   uint64
-	Grant   string // as of AcquireEvent
-	Granted time.Time
-	LeaseNews
-}
-
-// LeaseNews is what happened to a lease.
-type LeaseNews struct {
-	Deadline time.Time     // of Renewed and RenewFailed
-	Slack    time.Duration // of Renewed: what was left
-	Held     time.Duration // of Lost and Released
-	Handover Handover      // of Released
-	Reason   LossReason    // of Lost
-	By       string        // of Revoked: who asks
-	Note     string        // of Revoked: why
-	Err      error
-}
 
 // observation is what observers are told of one acquire, and of the lease that it brings. It is also the context of the
 // acquire: the caller's own, in which the engine finds the observation. All its methods may be called on nil, which
@@ -123,8 +51,8 @@ type observation struct {
 
 // queuedNews is an event of a lease that goes on, and the observer's function for it.
 type queuedNews struct {
-	LeaseNews
-	tell func(context.Context, LeaseEvent)
+	lock.LeaseNews
+	tell func(context.Context, lock.LeaseEvent)
 	next *queuedNews
 }
 
@@ -139,11 +67,11 @@ type lastNews struct {
 // handover is a Handover in one byte.
 type handover byte
 
-var handovers = [...]Handover{HandoverNone, HandoverServer, HandoverLocal}
+var handovers = [...]lock.Handover{lock.HandoverNone, lock.HandoverServer, lock.HandoverLocal}
 
-func (h handover) word() Handover { return handovers[h] }
+func (h handover) word() lock.Handover { return handovers[h] }
 
-func newHandover(h Handover) handover { return handover(slices.Index(handovers[:], h)) }
+func newHandover(h lock.Handover) handover { return handover(slices.Index(handovers[:], h)) }
 
 // endless is a context with the values of another that never ends.
 type endless struct{ context.Context }
@@ -164,7 +92,7 @@ func (o *observation) Value(key any) any {
 
 // observing returns the observation that is, or is carried by, an acquire's context; or nil.
 func (c *Client) observing(ctx context.Context) *observation {
-	if c.cfg.Observer == nil {
+	if c.Config.Observer == nil {
 		return nil
 	}
 	o, _ := ctx.Value(observationKey{}).(*observation)
@@ -172,36 +100,36 @@ func (c *Client) observing(ctx context.Context) *observation {
 }
 
 // observable is a lock that observers can be told about.
-type observable interface{ subject() Subject }
+type observable interface{ subject() lock.Subject }
 
 // observe tells observers that an acquire begins. It returns nil if there are none.
 func (c *Client) observe(ctx context.Context, l observable, try bool) *observation {
-	if c.cfg.Observer == nil {
+	if c.Config.Observer == nil {
 		return nil
 	}
-	o := &observation{Context: ctx, c: c, task: c.enter(), told: endless{ctx}, of: l, at: time.Now(), try: try, busy: true}
-	if start := c.cfg.Observer.AcquireStart; start != nil {
+	o := &observation{Context: ctx, c: c, task: c.Enter(), told: endless{ctx}, of: l, at: time.Now(), try: try, busy: true}
+	if start := c.Config.Observer.AcquireStart; start != nil {
 		o.told.Context = start(ctx, o.event())
 	}
 	return o
 }
 
 // event returns what is known of the acquire.
-func (o *observation) event() AcquireEvent {
-	return AcquireEvent{Subject: o.of.subject(), Try: o.try, Start: o.at, Handover: o.handover.word(), Fence: o.fence, Grant: o.grant}
+func (o *observation) event() lock.AcquireEvent {
+	return lock.AcquireEvent{Subject: o.of.subject(), Try: o.try, Start: o.at, Handover: o.handover.word(), Fence: o.fence, Grant: o.grant}
 }
 
 // beginTelling is called before observers may be told of anything. Close waits for the call of endTelling. Without observers
 // both do nothing.
 func (c *Client) beginTelling() {
-	if c.cfg.Observer != nil {
-		c.tasks.Begin()
+	if c.Config.Observer != nil {
+		c.Tasks.Begin()
 	}
 }
 
 func (c *Client) endTelling() {
-	if c.cfg.Observer != nil {
-		c.tasks.End()
+	if c.Config.Observer != nil {
+		c.Tasks.End()
 	}
 }
 
@@ -214,12 +142,12 @@ func (o *observation) within(ctx context.Context) context.Context {
 }
 
 // wait tells that the acquire has to wait for others. Only the first call counts.
-func (o *observation) wait(ahead int, holder *Holder) {
+func (o *observation) wait(ahead int, holder *lock.Holder) {
 	if o == nil || o.queued {
 		return
 	}
 	o.queued = true
-	if tell := o.c.cfg.Observer.AcquireQueued; tell != nil {
+	if tell := o.c.Config.Observer.AcquireQueued; tell != nil {
 		e := o.event()
 		e.Ahead, e.Holder = max(ahead, 0), holder
 		tell(&o.told, e)
@@ -227,7 +155,7 @@ func (o *observation) wait(ahead int, holder *Holder) {
 }
 
 // came notes how the lock came.
-func (o *observation) came(how Handover) {
+func (o *observation) came(how lock.Handover) {
 	if o != nil {
 		o.handover = newHandover(how)
 	}
@@ -245,11 +173,11 @@ func (o *observation) end(lease Lease, err error) (Lease, error) {
 		lease.observeBy(o)
 	}
 	// mutants: tell-end
-	if tell := o.c.cfg.Observer.AcquireEnd; tell != nil {
+	if tell := o.c.Config.Observer.AcquireEnd; tell != nil {
 		e := o.event()
 		e.Start, e.Waited, e.Err = began, o.at.Sub(began), err
 		if err != nil {
-			e.Handover, e.Holder = HandoverNone, holderIn(err)
+			e.Handover, e.Holder = lock.HandoverNone, holderIn(err)
 		}
 		tell(&o.told, e)
 	}
@@ -260,7 +188,7 @@ func (o *observation) end(lease Lease, err error) (Lease, error) {
 }
 
 // add adds an event of the lease, unless the lease is over.
-func (o *observation) add(tell func(context.Context, LeaseEvent), n LeaseNews) {
+func (o *observation) add(tell func(context.Context, lock.LeaseEvent), n lock.LeaseNews) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.over || tell == nil {
@@ -287,19 +215,19 @@ func (o *observation) addLast(n lastNews) {
 }
 
 // lost adds that the lease was lost.
-func (o *observation) lost(err *LostError) {
+func (o *observation) lost(err *lock.LostError) {
 	if o != nil {
 		o.addLast(lastNews{lost: true, err: err})
 	}
 }
 
 // released adds that the lease was released, and how the lock went on, or why the release failed.
-func (o *observation) released(to Handover, err error) {
+func (o *observation) released(to lock.Handover, err error) {
 	if o == nil {
 		return
 	}
 	if err != nil {
-		var lost *LostError
+		var lost *lock.LostError
 		if errors.As(err, &lost) {
 			o.lost(lost)
 			return
@@ -335,9 +263,9 @@ func (o *observation) tellAll() {
 			return
 		}
 		o.untold = false
-		tell, n := o.c.cfg.Observer.Released, LeaseNews{Held: o.last.held, Handover: o.last.to.word(), Err: o.last.err}
+		tell, n := o.c.Config.Observer.Released, lock.LeaseNews{Held: o.last.held, Handover: o.last.to.word(), Err: o.last.err}
 		if o.last.lost {
-			tell, n.Reason = o.c.cfg.Observer.Lost, o.last.err.(*LostError).Reason
+			tell, n.Reason = o.c.Config.Observer.Lost, o.last.err.(*lock.LostError).Reason
 		}
 		if tell != nil {
 			o.tell(tell, n)
@@ -346,18 +274,18 @@ func (o *observation) tellAll() {
 }
 
 // tell tells an event. The caller holds o.mu, which tell unlocks meanwhile.
-func (o *observation) tell(tell func(context.Context, LeaseEvent), n LeaseNews) {
+func (o *observation) tell(tell func(context.Context, lock.LeaseEvent), n lock.LeaseNews) {
 	o.mu.Unlock()
 	defer o.mu.Lock()
 	if o.joint != nil && !n.Deadline.IsZero() {
 		n.Deadline = o.joint.Deadline()
 	}
-	tell(&o.told, LeaseEvent{Subject: o.of.subject(), Fence: o.fence, Grant: o.grant, Granted: o.at, LeaseNews: n})
+	tell(&o.told, lock.LeaseEvent{Subject: o.of.subject(), Fence: o.fence, Grant: o.grant, Granted: o.at, LeaseNews: n})
 }
 
 // subject implements observable.
-func (l *Target) subject() Subject {
-	return Subject{Name: l.name(), Kind: cmp.Or(l.set.SeenAs, l.set.Kind.Form), Weight: l.set.Weight, Owner: l.set.Owner}
+func (l *Target) subject() lock.Subject {
+	return lock.Subject{Name: l.Name(), Kind: cmp.Or(l.Set.SeenAs, l.Set.Kind.Form), Weight: l.Set.Weight, Owner: l.Set.Owner}
 }
 
 // observeBy implements Lease.
@@ -370,13 +298,13 @@ func (l *holdLease) observeBy(o *observation) {
 	}
 	l.extra.observed = o
 	// It may be over already.
-	if lost, is := l.ended().(*LostError); is {
+	if lost, is := l.ended().(*lock.LostError); is {
 		o.lost(lost)
 	}
 }
 
 // endObserved adds that the lease was released, unless it is part of another. The caller holds g.mu.
-func (l *holdLease) endObserved(to Handover, err error) {
+func (l *holdLease) endObserved(to lock.Handover, err error) {
 	if o := l.observed(); o != nil && o.joint == nil {
 		o.released(to, err)
 	}
@@ -384,7 +312,7 @@ func (l *holdLease) endObserved(to Handover, err error) {
 
 // flush tells what has happened to the lease.
 func (l *holdLease) flush() {
-	if l.g.l.c.cfg.Observer == nil {
+	if l.g.l.c.Config.Observer == nil {
 		return
 	}
 	l.g.mu.Lock()
@@ -395,7 +323,7 @@ func (l *holdLease) flush() {
 
 // isObserved reports whether the hold may have observers: its client's or, for a vote for a quorum's lock, those of the
 // quorum's first client.
-func (h *hold) isObserved() bool { return h.l.c.cfg.Observer != nil || h.l.set.Kind.IsVote }
+func (h *hold) isObserved() bool { return h.l.c.Config.Observer != nil || h.l.Set.Kind.IsVote }
 
 // observations returns those of the hold's leases. The caller holds h.mu.
 func (h *hold) observations() (all []*observation) {
@@ -429,17 +357,17 @@ func (h *hold) flush() {
 // observeRenewal adds that the hold was renewed, when slack was left of it, or why not. The caller holds h.mu.
 func (h *hold) observeRenewal(now clock.Instant, slack time.Duration, err error) {
 	for _, o := range h.observations() {
-		n := LeaseNews{Deadline: h.deadline(now).Time(), Slack: slack, Err: err}
-		tell := o.c.cfg.Observer.Renewed
+		n := lock.LeaseNews{Deadline: h.deadline(now).Time(), Slack: slack, Err: err}
+		tell := o.c.Config.Observer.Renewed
 		if err != nil {
-			tell, n.Slack = o.c.cfg.Observer.RenewFailed, 0
+			tell, n.Slack = o.c.Config.Observer.RenewFailed, 0
 		}
 		o.add(tell, n)
 	}
 }
 
 // observeLoss adds that the hold was lost. The caller holds h.mu.
-func (h *hold) observeLoss(err *LostError) {
+func (h *hold) observeLoss(err *lock.LostError) {
 	for _, o := range h.observations() {
 		if o.joint == nil {
 			o.lost(err)
@@ -448,7 +376,7 @@ func (h *hold) observeLoss(err *LostError) {
 }
 
 // flushLoss tells that the hold was lost.
-func (h *hold) flushLoss(err *LostError) {
+func (h *hold) flushLoss(err *lock.LostError) {
 	if !h.isObserved() {
 		return
 	}
@@ -464,8 +392,8 @@ func (h *hold) flushLoss(err *LostError) {
 }
 
 // subject implements observable.
-func (s *several) subject() Subject {
-	return Subject{Name: s.name, Kind: cmp.Or(s.set.SeenAs, kind.SeenAsMulti), Owner: s.set.Owner}
+func (s *several) subject() lock.Subject {
+	return lock.Subject{Name: s.name, Kind: cmp.Or(s.set.SeenAs, kind.SeenAsMulti), Owner: s.set.Owner}
 }
 
 // observeBy implements Lease.
@@ -478,7 +406,7 @@ func (m *JointLease) observeBy(o *observation) {
 	for _, p := range m.parts {
 		p.observeAsPart(o)
 	}
-	if lost, is := m.ended.(*LostError); is {
+	if lost, is := m.ended.(*lock.LostError); is {
 		o.lost(lost)
 	}
 }
@@ -491,7 +419,7 @@ func (l *holdLease) observeAsPart(o *observation) {
 }
 
 // partOver adds that the lease was lost, if the client was closed before: it then went on until a part expired.
-func (m *JointLease) partOver(err *LostError) {
+func (m *JointLease) partOver(err *lock.LostError) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.ended == exec.ErrClosed {

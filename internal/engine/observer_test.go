@@ -8,12 +8,13 @@ import (
 
 	"github.com/holdfast-go/holdfast/internal/clock"
 	"github.com/holdfast-go/holdfast/internal/kind"
+	"github.com/holdfast-go/holdfast/internal/lock"
 )
 
 // Without observers nothing is allocated for them, and a hold with its lease is as large as before.
 func TestNoObserverCostsNothing(t *testing.T) {
 	c := &Client{}
-	l := &Target{c: c, set: &kind.Settings{Terms: &kind.Terms{Kind: &kind.Mutex}}}
+	l := &Target{c: c, Lock: lock.Lock{Of: &c.Keyspace, Set: &kind.Settings{Terms: &kind.Terms{Kind: &kind.Mutex}}}}
 	h := &hold{attempt: attempt{l: l}}
 	h.first.g = h
 	ctx := context.WithValue(context.Background(), observationKey{}, "not looked up")
@@ -23,11 +24,11 @@ func TestNoObserverCostsNothing(t *testing.T) {
 			t.Error("there is an observation")
 		}
 		o.wait(1, nil)
-		o.came(HandoverLocal)
-		_, _ = o.end(nil, ErrHeld)
+		o.came(lock.HandoverLocal)
+		_, _ = o.end(nil, lock.ErrHeld)
 		h.observeRenewal(clock.Now(), time.Second, nil)
 		h.observeLoss(nil)
-		h.first.endObserved(HandoverNone, nil)
+		h.first.endObserved(lock.HandoverNone, nil)
 		h.first.flush()
 		h.flush()
 	}); n != 0 {
@@ -43,12 +44,12 @@ func TestAnObservationIsOneAllocation(t *testing.T) {
 	told := 0
 	c := &Client{}
 	c.mint.init()
-	c.cfg.Observer = &Observer{
-		AcquireStart: func(ctx context.Context, _ AcquireEvent) context.Context { return ctx },
-		AcquireEnd:   func(context.Context, AcquireEvent) { told++ },
-		Released:     func(context.Context, LeaseEvent) { told++ },
+	c.Config.Observer = &lock.Observer{
+		AcquireStart: func(ctx context.Context, _ lock.AcquireEvent) context.Context { return ctx },
+		AcquireEnd:   func(context.Context, lock.AcquireEvent) { told++ },
+		Released:     func(context.Context, lock.LeaseEvent) { told++ },
 	}
-	l := &Target{c: c, set: &kind.Settings{Terms: &kind.Terms{Kind: &kind.Mutex}}}
+	l := &Target{c: c, Lock: lock.Lock{Of: &c.Keyspace, Set: &kind.Settings{Terms: &kind.Terms{Kind: &kind.Mutex}}}}
 	h := &hold{attempt: attempt{l: l, head: c.mint.head("", 0)}, more: &more{}}
 	ctx := t.Context()
 	const cycles = 100
@@ -62,7 +63,7 @@ func TestAnObservationIsOneAllocation(t *testing.T) {
 			t.Error("there is no observation")
 		}
 		_, _ = o.end(lease, nil)
-		lease.endObserved(HandoverNone, nil)
+		lease.endObserved(lock.HandoverNone, nil)
 		lease.flush()
 		c.endTelling()
 	})
@@ -81,8 +82,8 @@ func TestAnObserversContextNeverEnds(t *testing.T) {
 	cancel()
 	var told context.Context
 	c := &Client{}
-	c.cfg.Observer = &Observer{AcquireEnd: func(ctx context.Context, _ AcquireEvent) { told = ctx }}
-	_, _ = c.observe(ctx, &Target{c: c, set: &kind.Settings{Terms: &kind.Terms{Kind: &kind.Mutex}}}, false).end(nil, ctx.Err())
+	c.Config.Observer = &lock.Observer{AcquireEnd: func(ctx context.Context, _ lock.AcquireEvent) { told = ctx }}
+	_, _ = c.observe(ctx, &Target{c: c, Lock: lock.Lock{Of: &c.Keyspace, Set: &kind.Settings{Terms: &kind.Terms{Kind: &kind.Mutex}}}}, false).end(nil, ctx.Err())
 	if _, ends := told.Deadline(); ends || told.Err() != nil || told.Done() != nil || told.Value(key{}) != "value" {
 		t.Errorf("%v", told)
 	}

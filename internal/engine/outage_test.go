@@ -13,6 +13,7 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/clock"
 	"github.com/holdfast-go/holdfast/internal/exec"
+	"github.com/holdfast-go/holdfast/internal/lock"
 )
 
 // outage is a fake whose scripts fail with err while that is set.
@@ -33,7 +34,7 @@ func TestCloseEndsAcquiresThatTryAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		t.Cleanup(clock.SetBoot(func() time.Duration { return 0 }))
 		server := &outage{fake: fake{holders: map[string]string{}}}
-		c, err := New(server, &Config{RetryTimeout: time.Hour})
+		c, err := New(server, &lock.Config{RetryTimeout: time.Hour})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -28,7 +28,7 @@ func (c *Client) untilLook() time.Duration {
 // lookForQuarantine asks the server whether it is in quarantine. Only a try is answered so. If it is granted the lock, the first
 // waiter gets it.
 func (wq *waitQueue) lookForQuarantine(l *Target) {
-	ctx, cancel := context.WithTimeout(context.Background(), wq.l.c.server.AnswerGrace())
+	ctx, cancel := context.WithTimeout(context.Background(), wq.l.c.Server.AnswerGrace())
 	defer cancel()
 	a := l.newAttempt()
 	got, err := a.ask(ctx, codec.Try, 1)
@@ -50,7 +50,7 @@ func (wq *waitQueue) lookForQuarantine(l *Target) {
 // noteQuarantine notes for how long the server of a Strict client grants nothing, or with 0 that it is not in quarantine. The
 // caller holds wq.mu.
 func (wq *waitQueue) noteQuarantine(left time.Duration) {
-	if !wq.l.c.cfg.Strict {
+	if !wq.l.c.Config.Strict {
 		return
 	}
 	grantingAt := clock.Mono()

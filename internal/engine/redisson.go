@@ -10,12 +10,12 @@ const redissonFree = "0"
 // overhear listens on the channel on which Redisson's clients announce that l is free, and calls look then. In
 // Cluster mode there are two such channels, and they may use either. It returns nil for locks of other kinds.
 func (c *Client) overhear(l *Target, look func()) []*notify.Listener {
-	if l.set.Kind.Announced == nil {
+	if l.Set.Kind.Announced == nil {
 		return nil
 	}
-	channel := l.set.Kind.Announced(l.keys)
+	channel := l.Set.Kind.Announced(l.Keys)
 	all := []*notify.Listener{c.notifier.Watch(notify.Channel{Name: channel}, redissonFree, look)}
-	if c.server.InCluster() {
+	if c.Server.InCluster() {
 		all = append(all, c.notifier.Watch(notify.Channel{Name: channel, Sharded: true}, redissonFree, look))
 	}
 	return all

@@ -3,6 +3,8 @@ package engine
 import (
 	"context"
 	"fmt"
+
+	"github.com/holdfast-go/holdfast/internal/lock"
 )
 
 // reenter makes another lease out of the one that ctx carries. It returns nil if ctx carries none that is held, and
@@ -19,9 +21,9 @@ func (l *Target) reenter(ctx context.Context) (*holdLease, error) {
 	case outer.over:
 		return nil, nil
 	case h.state == changing:
-		return nil, fmt.Errorf("%w: lock %q cannot be acquired again while its lease is being upgraded, downgraded or detached", ErrInvalid, l.name())
-	case l.set.MaxDepth > 0 && int(outer.depth)+1 >= l.set.MaxDepth:
-		return nil, fmt.Errorf("%w: lock %q: its leases are nested %d deep already, the most that MaxDepth allows", ErrDepth, l.name(), l.set.MaxDepth)
+		return nil, fmt.Errorf("%w: lock %q cannot be acquired again while its lease is being upgraded, downgraded or detached", lock.ErrInvalid, l.Name())
+	case l.Set.MaxDepth > 0 && int(outer.depth)+1 >= l.Set.MaxDepth:
+		return nil, fmt.Errorf("%w: lock %q: its leases are nested %d deep already, the most that MaxDepth allows", lock.ErrDepth, l.Name(), l.Set.MaxDepth)
 	}
 	lease := h.join(outer.fence)
 	lease.depth = outer.depth + 1

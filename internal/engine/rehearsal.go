@@ -43,7 +43,7 @@ func (c *Client) GrantsOf(name string) (ids []string) {
 // holdsOf returns the client's live holds of a lock.
 func (c *Client) holdsOf(name string) (holds []*hold) {
 	for _, h := range c.scheduledHolds() {
-		if h.l.name() == name && h.isLive() {
+		if h.l.Name() == name && h.isLive() {
 			holds = append(holds, h)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/holdfast-go/holdfast/internal/clock"
 	"github.com/holdfast-go/holdfast/internal/codec"
 	"github.com/holdfast-go/holdfast/internal/exec"
+	"github.com/holdfast-go/holdfast/internal/lock"
 )
 
 // renewalGrace is how long, besides four round trips, a release waits for a renewal that is under way, so that the lock can
@@ -49,7 +50,7 @@ func (c *Client) releaseUntil(ctx context.Context, name string, release func(con
 	began := time.Now()
 	ctx, cancel := context.WithDeadline(context.WithoutCancel(ctx), end)
 	over := make(chan error, 1)
-	c.tasks.Run(func() {
+	c.Tasks.Run(func() {
 		defer cancel()
 		over <- release(ctx)
 	})
@@ -61,11 +62,11 @@ func (c *Client) releaseUntil(ctx context.Context, name string, release func(con
 		case err := <-over: // whose end ended ctx
 			return err
 		default:
-			if waited, usual := time.Since(began), c.server.RTT.Mean(); waited < usual {
-				return exec.EndedBy(ctx, &exec.Failure{Op: "release", Name: name, Server: c.server.Addr(), Ambiguous: true,
+			if waited, usual := time.Since(began), c.Server.RTT.Mean(); waited < usual {
+				return exec.EndedBy(ctx, &exec.Failure{Op: "release", Name: name, Server: c.Server.Addr(), Ambiguous: true,
 					Err: fmt.Errorf("the server had %s to answer, and needs %s on average", waited.Round(time.Microsecond), usual.Round(time.Microsecond))})
 			}
-			return c.server.Unheard(ctx, "release", name, began)
+			return c.Server.Unheard(ctx, "release", name, began)
 		}
 	}
 }
@@ -84,7 +85,7 @@ func (l *holdLease) releaseAfter(ctx context.Context, first prior, how ending) e
 		} else {
 			select {
 			case <-first.landed:
-			case <-time.After(4*c.server.RTT.Mean() + renewalGrace):
+			case <-time.After(4*c.Server.RTT.Mean() + renewalGrace):
 				patient = false
 			}
 		}
@@ -97,7 +98,7 @@ func (l *holdLease) releaseAfter(ctx context.Context, first prior, how ending) e
 	}
 	tombstone := h.attempt.unanswered
 	if h.attempt.ending == hasCountedDown {
-		tombstone = max(tombstone, c.notAfter(h.l)) // by which a copy is known
+		tombstone = max(tombstone, h.l.NotAfter()) // by which a copy is known
 	}
 	reply, unanswered, err := h.giveBack(ctx, tombstone)
 	return l.gaveBack(reply, unanswered, err)
@@ -126,7 +127,7 @@ func (l *holdLease) releaseThen(ctx context.Context, done func(error)) {
 		done(err)
 		return
 	case first != (prior{}) || h.attempt.unanswered != 0 || p == nil:
-		c.tasks.Run(func() {
+		c.Tasks.Run(func() {
 			if first != (prior{}) {
 				done(l.releaseAfter(ctx, first, hasLeft))
 				return
@@ -137,11 +138,11 @@ func (l *holdLease) releaseThen(ctx context.Context, done func(error)) {
 	}
 	began := time.Now()
 	h.attempt.freeThen(p, h.fence(), func(freed, unanswered bool) {
-		if freed && c.cfg.Observer == nil { // an observer may take its time, or ask the server
+		if freed && c.Config.Observer == nil { // an observer may take its time, or ask the server
 			done(l.gaveBack(released, false, nil))
 			return
 		}
-		c.tasks.Run(func() {
+		c.Tasks.Run(func() {
 			if freed {
 				done(l.gaveBack(released, false, nil))
 				return
@@ -156,8 +157,8 @@ func (l *holdLease) releaseThen(ctx context.Context, done func(error)) {
 func (l *holdLease) gaveBack(reply codec.ReleaseReply, unanswered bool, err error) error {
 	err = l.noteOutcome(reply, unanswered, err)
 	l.flush()
-	if lost, is := err.(*LostError); is && !l.part && l.g.attempt.ending != unaware {
-		l.g.l.c.logLoss(l.lock().subject(), l.fence, lost)
+	if lost, is := err.(*lock.LostError); is && !l.part && l.g.attempt.ending != unaware {
+		l.g.l.c.LogLoss(l.lock().subject(), l.fence, lost)
 	}
 	return err
 }
@@ -173,7 +174,7 @@ func (l *holdLease) noteOutcome(reply codec.ReleaseReply, unanswered bool, err e
 
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	defer func() { l.endObserved(HandoverNone, outcome) }()
+	defer func() { l.endObserved(lock.HandoverNone, outcome) }()
 	l.releasing = false
 	if t := l.trouble(); t != nil && t.answered != nil {
 		close(t.answered)
@@ -192,7 +193,7 @@ func (l *holdLease) noteOutcome(reply codec.ReleaseReply, unanswered bool, err e
 	}
 	t := l.troubled()
 	if t.unsure {
-		t.missed = &exec.Failure{Op: "release", Name: l.Name(), Server: h.l.c.server.Addr(), Ambiguous: true, Kind: exec.ErrUnavailable,
+		t.missed = &exec.Failure{Op: "release", Name: l.Name(), Server: h.l.c.Server.Addr(), Ambiguous: true, Kind: exec.ErrUnavailable,
 			Err: errors.New("an earlier try was not answered; the lock is no longer this lease's, which that try may have brought about")}
 	} else {
 		t.missed = h.missing(reply.Word)
@@ -221,7 +222,7 @@ func (l *holdLease) giveUp(patient bool, how ending) (first prior, done bool, er
 	// mutants: look-at-release
 	l.checkAt(now)
 	// mutants: lost-at-release
-	if lost, ok := l.ended().(*LostError); ok && h.state == over {
+	if lost, ok := l.ended().(*lock.LostError); ok && h.state == over {
 		return prior{}, true, lost
 	}
 	if l.isLeaving() && h.state == over && !l.releasing { // lost, while it waited for a renewal
@@ -232,7 +233,7 @@ func (l *holdLease) giveUp(patient bool, how ending) (first prior, done bool, er
 	case l.released && how != hasCountedDown:
 		return prior{}, true, nil
 	case l.released && h.attempt.ending != hasCountedDown:
-		return prior{}, true, ErrReleased
+		return prior{}, true, lock.ErrReleased
 	case l.released && l.trouble() != nil:
 		return prior{}, true, l.trouble().missed
 	case l.released:
@@ -246,8 +247,8 @@ func (l *holdLease) giveUp(patient bool, how ending) (first prior, done bool, er
 		return prior{released: t.answered}, false, nil
 	}
 	if h.state != over && h.removeLease(l) { // also when the client closes
-		l.end(ErrReleased)
-		l.endObserved(HandoverNone, nil)
+		l.end(lock.ErrReleased)
+		l.endObserved(lock.HandoverNone, nil)
 		l.released = true
 		h.retireIfIdle()
 		return prior{}, true, nil
@@ -259,22 +260,22 @@ func (l *holdLease) giveUp(patient bool, how ending) (first prior, done bool, er
 			// An answer to a renewal that is under way must not reach the next
 			// lease.
 			l.troubled().leaving = true
-			l.end(ErrReleased)
+			l.end(lock.ErrReleased)
 			if h.needMore().landed == nil {
 				h.more.landed = make(chan struct{})
 			}
 			return prior{landed: h.more.landed}, false, nil
 		}
 		if next != nil && h.flying == 0 {
-			l.end(ErrReleased)
-			l.endObserved(HandoverLocal, nil)
+			l.end(lock.ErrReleased)
+			l.endObserved(lock.HandoverLocal, nil)
 			l.released = true
 			h.more.passed++ // it has more, since a fence is reserved
 			h.queue.pass(next, h.nextLease())
 			return prior{}, true, nil
 		}
 	}
-	l.end(ErrReleased)
+	l.end(lock.ErrReleased)
 	l.releasing = true
 	if h.attempt.ending == unaware {
 		h.attempt.ending = how

@@ -7,6 +7,7 @@ import (
 	"github.com/holdfast-go/holdfast/internal/clock"
 	"github.com/holdfast-go/holdfast/internal/codec"
 	"github.com/holdfast-go/holdfast/internal/exec"
+	"github.com/holdfast-go/holdfast/internal/lock"
 	"github.com/holdfast-go/holdfast/internal/schedule"
 )
 
@@ -27,7 +28,7 @@ func (h *hold) bound() bounds {
 	if h.more != nil && h.more.bounds != nil {
 		return *h.more.bounds
 	}
-	s := h.l.set
+	s := h.l.Set
 	return bounds{s.Renew, s.MaxHold, s.MaxRenewals, h.since()}
 }
 
@@ -52,7 +53,7 @@ func (h *hold) setBounds(b bounds) {
 // has another mode, which may have one.
 func (h *hold) countRenewal(sent clock.Instant) {
 	b := h.bound()
-	if b.maxRenewals < 0 && !h.l.set.Kind.IsShared() {
+	if b.maxRenewals < 0 && !h.l.Set.Kind.IsShared() {
 		return
 	}
 	// mutants: renewals-before-all
@@ -133,7 +134,7 @@ func (h *hold) Due(now clock.Instant) {
 	if h.renewAfter > 0 && now.Sub(h.anchor) >= h.renewAfter {
 		// If this renewal is not answered in time, another one is sent: several fit
 		// before the deadline.
-		h.renewAt(now.Add(min(max(h.remainingAt(now)/3, 50*time.Millisecond), h.l.c.cfg.CommandTimeout)))
+		h.renewAt(now.Add(min(max(h.remainingAt(now)/3, 50*time.Millisecond), h.l.c.Config.CommandTimeout)))
 		if h.flying < maxFlying && !h.renewalQueued {
 			h.flying++
 			h.renewalQueued = true
@@ -147,7 +148,7 @@ func (h *hold) Due(now clock.Instant) {
 func (h *hold) renew() {
 	h.mu.Lock()
 	h.renewalQueued = false
-	ttl, final := h.renewTTL(h.l.set.TTL)
+	ttl, final := h.renewTTL(h.l.Set.TTL)
 	fences, reassertions := h.fencesWanted(), h.reassertions()
 	if !h.state.takesRenewals() || !h.canRenew() {
 		defer h.mu.Unlock()
@@ -170,13 +171,13 @@ func (h *hold) renew() {
 		return
 	case changing:
 		if err == nil && !h.isClaim() {
-			h.countRenewal(a.sent)
+			h.countRenewal(a.Sent)
 		}
 		return
 	}
 	var slack time.Duration
 	if err == nil {
-		var lost *LostError
+		var lost *lock.LostError
 		// If the lock was claimed again after this renewal was sent, the server has lost its
 		// data, and may grant the fences that this renewal reserved to others.
 		// mutants: block-from-before
@@ -185,7 +186,7 @@ func (h *hold) renew() {
 			return
 		}
 	}
-	h.renewed(a.sent, clock.Now(), slack, err)
+	h.renewed(a.Sent, clock.Now(), slack, err)
 }
 
 // renewed notes the outcome of a renewal and plans the next one. sent is when it was sent, and slack is how much of the hold was
@@ -193,7 +194,7 @@ func (h *hold) renew() {
 // it. The caller holds h.mu.
 func (h *hold) renewed(sent, now clock.Instant, slack time.Duration, err error) {
 	if err != nil {
-		failure := h.l.c.server.Failure("renew", h.l.name(), err)
+		failure := h.l.c.Server.Failure("renew", h.l.Name(), err)
 		if !h.expired(now) || !h.missed() { // otherwise this process has stood still, and says so
 			h.needMore().failure = failure
 			h.renewAt(now.Add(min(max(h.remainingAt(now)/8, 25*time.Millisecond), time.Second)))
@@ -208,7 +209,7 @@ func (h *hold) renewed(sent, now clock.Instant, slack time.Duration, err error) 
 		}
 		h.renewAfter = 0
 		if h.canRenew() {
-			h.renewAt(h.renewalAfter(sent, h.l.set.TTL))
+			h.renewAt(h.renewalAfter(sent, h.l.Set.TTL))
 		}
 	}
 	if h.state == retired {
@@ -229,10 +230,10 @@ func (h *hold) renewalAfter(sent clock.Instant, term time.Duration) clock.Instan
 	return at
 }
 
-func (h *hold) sendOnce(q codec.Request[codec.RenewReply]) (answer[codec.RenewReply], error) {
+func (h *hold) sendOnce(q codec.Request[codec.RenewReply]) (lock.Answer[codec.RenewReply], error) {
 	c := h.l.c
-	return exec.Try(context.Background(), c.server, c.cfg.CommandTimeout, func(ctx context.Context) (answer[codec.RenewReply], error) {
-		return askOnce(ctx, c, request{op: "renew", lock: h.l, durable: true}, q)
+	return exec.Try(context.Background(), c.Server, c.Config.CommandTimeout, func(ctx context.Context) (lock.Answer[codec.RenewReply], error) {
+		return lock.AskOnce(ctx, lock.Request{Op: "renew", Lock: &h.l.Lock, Durable: true}, q)
 	})
 }
 
@@ -241,8 +242,8 @@ func (h *hold) sendOnce(q codec.Request[codec.RenewReply]) (answer[codec.RenewRe
 // Strict mode, which has its quarantine, and not for a key shared with other programs: one of them
 // may have held the lock meanwhile, and nothing would show it. While the hold is being detached, nobody sends it but
 // detach: the token of a detached lease claims nothing.
-func (h *hold) reassertion(a answer[codec.RenewReply], err error, ttl time.Duration, detaching bool) codec.Request[codec.RenewReply] {
-	if err != nil || a.reply.Word != codec.Absent {
+func (h *hold) reassertion(a lock.Answer[codec.RenewReply], err error, ttl time.Duration, detaching bool) codec.Request[codec.RenewReply] {
+	if err != nil || a.Reply.Word != codec.Absent {
 		return nil
 	}
 	c := h.l.c
@@ -251,17 +252,17 @@ func (h *hold) reassertion(a answer[codec.RenewReply], err error, ttl time.Durat
 	defer h.mu.Unlock()
 	remaining := h.remainingAt(now)
 	// mutants: shared-key-lost
-	if h.state == over || !detaching && h.state == changing || remaining <= 0 || !h.l.set.Kind.Reasserted || c.cfg.Strict {
+	if h.state == over || !detaching && h.state == changing || remaining <= 0 || !h.l.Set.Kind.Reasserted || c.Config.Strict {
 		return nil
 	}
 	// From now on a release leaves a tombstone, in case this request arrives after it.
-	notAfter := c.server.Time(c.slot(h.l)) + remaining.Microseconds()
+	notAfter := c.Server.Time(h.l.Slot()) + remaining.Microseconds()
 	h.attempt.own().unanswered = max(h.attempt.unanswered, notAfter)
 	h.needMore().reassertions++
 	age := now.Sub(h.notHeldBefore())
 	return &codec.Reassert{
-		Lock: h.l.ref(), Token: h.attempt.token(), TTL: ttl, NotAfter: notAfter,
-		Fence: h.fence(), Reserved: h.lastFence(), Info: h.l.set.Info, GrantedAt: h.at, Age: age + drift(age), Asked: a.reply.Time(),
+		Lock: h.l.Ref(), Token: h.attempt.token(), TTL: ttl, NotAfter: notAfter,
+		Fence: h.fence(), Reserved: h.lastFence(), Info: h.l.Set.Info, GrantedAt: h.at, Age: age + drift(age), Asked: a.Reply.Time(),
 	}
 }
 
@@ -293,11 +294,11 @@ func (h *hold) endRenewal() {
 // renewal returns the request that renews the hold for ttl and reserves that many fences.
 func (h *hold) renewal(ttl time.Duration, fences int) codec.Request[codec.RenewReply] {
 	h.attempt.forgetSet()
-	q := codec.Renew{Lock: h.l.ref(), Token: h.attempt.token(), TTL: ttl, Fence: h.fence(), Fences: fences}
-	if fences > 0 && h.l.set.Kind.Reserves {
+	q := codec.Renew{Lock: h.l.Ref(), Token: h.attempt.token(), TTL: ttl, Fence: h.fence(), Fences: fences}
+	if fences > 0 && h.l.Set.Kind.Reserves {
 		q.FencesAlone, q.Channel = h.queue.fencesIfAlone(h.l), h.attempt.channel
 	}
-	if h.l.set.Kind.IsShared() {
+	if h.l.Set.Kind.IsShared() {
 		return &codec.ShareRenew{Renew: q}
 	}
 	return &q
@@ -305,23 +306,23 @@ func (h *hold) renewal(ttl time.Duration, fences int) codec.Request[codec.RenewR
 
 // apply applies the reply to a renewal. It uses the fences that the reply reserved only if fences
 // is true. It returns how much was left of the hold, or the loss if the reply says that the lock is lost. The caller holds h.mu.
-func (h *hold) apply(a answer[codec.RenewReply], final, fences bool) (slack time.Duration, lost *LostError, err error) {
-	switch a.reply.Word {
+func (h *hold) apply(a lock.Answer[codec.RenewReply], final, fences bool) (slack time.Duration, lost *lock.LostError, err error) {
+	switch a.Reply.Word {
 	case codec.Gone, codec.Absent, codec.Late, codec.Superseded:
-		return 0, h.missing(a.reply.Word), nil
+		return 0, h.missing(a.Reply.Word), nil
 	case codec.Quarantined:
-		return 0, nil, &exec.Quarantine{Left: a.reply.Refusal.Quarantine}
+		return 0, nil, &exec.Quarantine{Left: a.Reply.Refusal.Quarantine}
 	}
 	h.noteSuccess()
 	h.final = h.final || final
-	grant := a.reply.Grant
-	if block := uint64(grant.Block); fences && block > 0 && !h.hasFence() && believable(grant.Fence+block, a.reply.Now) {
+	grant := a.Reply.Grant
+	if block := uint64(grant.Block); fences && block > 0 && !h.hasFence() && believable(grant.Fence+block, a.Reply.Now) {
 		most := h.mostPasses()
 		m := h.needMore()
 		m.nextFence, m.fenceEnd = grant.Fence, grant.Fence+block
 		m.mostPasses = max(most, int32(min(grant.Block, aloneFactor*int64(most))))
 	}
-	return h.prolong(a.sent, clock.Now(), min(grant.TTL, h.l.c.cfg.MaxTTL)), nil, nil
+	return h.prolong(a.Sent, clock.Now(), min(grant.TTL, h.l.c.Config.MaxTTL)), nil, nil
 }
 
 // prolong notes that, by the reply to a request sent at sent, the server keeps the lock for term. It returns how much was left
@@ -355,7 +356,7 @@ func (h *hold) fencesWanted() int {
 // canRenewInBatch reports whether renewals of the hold can go in a batch, if they reserve no
 // fences.
 func (h *hold) canRenewInBatch() bool {
-	return h.l.plain() && h.bound().maxHold == 0 && !h.l.c.cfg.Strict && !h.l.set.IsDurable()
+	return h.l.plain() && h.bound().maxHold == 0 && !h.l.c.Config.Strict && !h.l.Set.IsDurable()
 }
 
 // nextRenewalFitsBatch reports whether the next renewal can go in a batch. The caller holds h.mu.
@@ -406,20 +407,20 @@ func (c *Client) sendRenewals(holds []*hold) (answered bool) {
 	if len(live) == 0 {
 		return false
 	}
-	return exec.SendAll(c.server, live, c.server.InCluster(), c.renewBatch, c.applyRenewals)
+	return exec.SendAll(c.Server, live, c.Server.InCluster(), c.renewBatch, c.applyRenewals)
 }
 
 // renewBatch returns the batch that renews holds.
 func (c *Client) renewBatch(holds []*hold) exec.Batch[codec.BatchReply] {
 	l := holds[0].l
 	b := codec.NewBatchRenew(len(holds))
-	b.Flags = l.flags()
+	b.Flags = l.Flags()
 	for _, h := range holds {
 		h.mu.Lock()
-		b.Add(h.l.keys.Lock, h.attempt.head, h.fence(), h.l.set.TTL)
+		b.Add(h.l.Keys.Lock, h.attempt.head, h.fence(), h.l.Set.TTL)
 		h.mu.Unlock()
 	}
-	return exec.Batch[codec.BatchReply]{Slot: c.slot(l), Script: &b}
+	return exec.Batch[codec.BatchReply]{Slot: l.Slot(), Script: &b}
 }
 
 // applyRenewals gives holds the outcome of the batch that renewed them.
@@ -445,7 +446,7 @@ func (c *Client) applyRenewals(holds []*hold, r exec.Outcome[codec.BatchReply]) 
 			if r.Err == nil {
 				h.noteSuccess()
 				// mutants: kept-from
-				slack = h.prolong(r.Sent, now, h.l.set.TTL)
+				slack = h.prolong(r.Sent, now, h.l.Set.TTL)
 			}
 			h.renewed(r.Sent, now, slack, r.Err)
 		}

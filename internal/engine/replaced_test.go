@@ -6,12 +6,13 @@ import (
 
 	"github.com/holdfast-go/holdfast/internal/clock"
 	"github.com/holdfast-go/holdfast/internal/codec"
+	"github.com/holdfast-go/holdfast/internal/lock"
 )
 
 // granted returns a hold with this fence that has not begun.
 func granted(l *Target, fence uint64) *hold {
 	now := clock.Now()
-	h := newHold(l.newAttempt(), now, 0, l.set.TTL, fence, 1)
+	h := newHold(l.newAttempt(), now, 0, l.Set.TTL, fence, 1)
 	h.renewAt(now)
 	return h
 }
@@ -23,7 +24,7 @@ func fakeMutex(t *testing.T) (*Target, *Client) {
 		t.Fatal(err)
 	}
 	l := c.Mutex("a")
-	if err := l.ready(t.Context()); err != nil {
+	if err := l.Ready(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	return l, c
@@ -37,7 +38,7 @@ func TestAHoldThatIsReplacedBeforeItBegins(t *testing.T) {
 	l.noteUnqueued(first)
 	second := granted(l, 2)
 	l.noteUnqueued(second)
-	if lease := first.firstLease(); !errors.Is(lease.Err(), ErrLost) {
+	if lease := first.firstLease(); !errors.Is(lease.Err(), lock.ErrLost) {
 		t.Errorf("the first lease: %v", lease.Err())
 	}
 	lease := second.firstLease()
@@ -75,8 +76,8 @@ func TestAGrantIsAnsweredAfterALaterOne(t *testing.T) {
 			later := h.firstLease()
 			earlier := take(l, granted(l, 1))
 			for name, lease := range map[string]*holdLease{"later": later, "earlier": earlier} {
-				var lost *LostError
-				if err := lease.Err(); !errors.As(err, &lost) || lost.Reason != LossTaken {
+				var lost *lock.LostError
+				if err := lease.Err(); !errors.As(err, &lost) || lost.Reason != lock.LossTaken {
 					t.Errorf("the lease of the %s grant: %v", name, err)
 				}
 			}

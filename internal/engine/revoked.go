@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 
+	"github.com/holdfast-go/holdfast/internal/lock"
 	"github.com/holdfast-go/holdfast/internal/wire"
 )
 
@@ -98,13 +99,13 @@ func (m *JointLease) revoke(said wire.Remark) {
 // revoked adds an event: the holder was asked to let go.
 func (o *observation) revoked(said wire.Remark) {
 	if o != nil {
-		o.add(o.c.cfg.Observer.Revoked, LeaseNews{By: said.By, Note: said.Reason})
+		o.add(o.c.Config.Observer.Revoked, lock.LeaseNews{By: said.By, Note: said.Reason})
 	}
 }
 
 // logRevocation logs that a holder was asked to let go.
-func (c *Client) logRevocation(s Subject, fence uint64, said wire.Remark) {
-	c.logger().LogAttrs(context.Background(), slog.LevelInfo, "holdfast: holder asked to let go",
+func (c *Client) logRevocation(s lock.Subject, fence uint64, said wire.Remark) {
+	c.Logger().LogAttrs(context.Background(), slog.LevelInfo, "holdfast: holder asked to let go",
 		slog.String("lock", s.Name), slog.Uint64("fence", fence), slog.String("identity", s.Owner),
-		slog.String("by", said.By), slog.String("reason", said.Reason), slog.String("server", c.server.Addr()))
+		slog.String("by", said.By), slog.String("reason", said.Reason), slog.String("server", c.Server.Addr()))
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/holdfast-go/holdfast/internal/codec"
 	"github.com/holdfast-go/holdfast/internal/exec"
 	"github.com/holdfast-go/holdfast/internal/kind"
+	"github.com/holdfast-go/holdfast/internal/lock"
 )
 
 // RWMutex is holdfast.RWMutex. Each side is a Target: two kinds of one lock, whose holders weigh 1 and all of it.
@@ -51,12 +52,12 @@ func (rw *RWMutex) TryUpgrade(ctx context.Context, reader Lease) (Lease, error) 
 
 // mustBe refuses a lease of another lock.
 func mustBe(l Lease, want *Target, what, side string) (*holdLease, error) {
-	if want.set.Err != nil {
-		return nil, want.set.Err
+	if want.Set.Err != nil {
+		return nil, want.Set.Err
 	}
 	lease, single := l.(*holdLease)
-	if have := lease; !single || have.g.l.c != want.c || have.g.l.keys != want.keys || have.g.l.set.Kind != want.set.Kind {
-		return nil, fmt.Errorf("%w: lock %q: %s needs a lease of its %s; this is another, of %q", ErrInvalid, want.name(), what, side, l.Name())
+	if have := lease; !single || have.g.l.c != want.c || have.g.l.Keys != want.Keys || have.g.l.Set.Kind != want.Set.Kind {
+		return nil, fmt.Errorf("%w: lock %q: %s needs a lease of its %s; this is another, of %q", lock.ErrInvalid, want.Name(), what, side, l.Name())
 	}
 	return lease, nil
 }
@@ -72,7 +73,7 @@ func (l *holdLease) changeSeen(ctx context.Context, as *Target, try bool) (Lease
 // changeMode makes the lease one of as, the lock's other side.
 func (l *holdLease) changeMode(ctx context.Context, as *Target) (*holdLease, error) {
 	h, c := l.g, as.c
-	as = &Target{c: c, keys: as.keys, set: as.set.Inheriting(h.l.set)}
+	as = &Target{lock.Lock{Of: as.Of, Keys: as.Keys, Set: as.Set.Inheriting(h.l.Set)}, c}
 	if err := l.Err(); err != nil {
 		return nil, err
 	}
@@ -82,23 +83,23 @@ func (l *holdLease) changeMode(ctx context.Context, as *Target) (*holdLease, err
 	if err := l.beginChange(as); err != nil {
 		return nil, err
 	}
-	a, unanswered, err := ask(ctx, c, request{op: "weigh", lock: as, durable: true}, &codec.Weigh{
-		Lock: as.ref(), Token: h.attempt.token(), Weight: as.set.Weight, Fence: h.fence(), LeaseFence: l.fence,
+	a, unanswered, err := lock.Ask(ctx, lock.Request{Op: "weigh", Lock: &as.Lock, Durable: true}, &codec.Weigh{
+		Lock: as.Ref(), Token: h.attempt.token(), Weight: as.Set.Weight, Fence: h.fence(), LeaseFence: l.fence,
 	})
 	if err != nil {
 		// A writer that becomes a reader has nothing to go back to: its lease is over.
-		if fate, _ := exec.Classify(err); fate == exec.NeverSent && !unanswered && as.set.Kind != &kind.Reader {
+		if fate, _ := exec.Classify(err); fate == exec.NeverSent && !unanswered && as.Set.Kind != &kind.Reader {
 			return nil, l.undoChange(err)
 		}
 		return nil, l.abortChange(err)
 	}
-	switch a.reply.Word {
+	switch a.Reply.Word {
 	case codec.Held:
-		return nil, l.undoChange(&HeldError{Name: l.Name()})
+		return nil, l.undoChange(&lock.HeldError{Name: l.Name()})
 	case codec.Gone, codec.Absent:
-		return nil, l.abortChange(as.missing(a.reply.Word))
+		return nil, l.abortChange(as.Missing(a.Reply.Word))
 	case codec.Quarantined:
-		return nil, l.abortChange(c.quarantineError("weigh", as.name(), a.reply.Refusal.Quarantine))
+		return nil, l.abortChange(c.QuarantineError("weigh", as.Name(), a.Reply.Refusal.Quarantine))
 	}
 	return l.finishChange(as, a)
 }
@@ -116,15 +117,15 @@ func (l *holdLease) beginChange(as *Target) error {
 	case l.over:
 		return l.ended()
 	case h.state == changing:
-		return fmt.Errorf("%w: lock %q: the lease is being changed already", ErrInvalid, as.name())
-	case h.isJoined() && as.set.Kind == &kind.Reader:
-		return fmt.Errorf("%w: lock %q: it was acquired again within the lease, and cannot be downgraded before that is released", ErrInvalid, as.name())
+		return fmt.Errorf("%w: lock %q: the lease is being changed already", lock.ErrInvalid, as.Name())
+	case h.isJoined() && as.Set.Kind == &kind.Reader:
+		return fmt.Errorf("%w: lock %q: it was acquired again within the lease, and cannot be downgraded before that is released", lock.ErrInvalid, as.Name())
 	case h.isJoined():
-		return &HeldError{Name: as.name(), Holder: Holder{Owner: as.set.Owner, Host: as.c.host, PID: os.Getpid(), Grant: h.grant().id}}
+		return &lock.HeldError{Name: as.Name(), Holder: lock.Holder{Owner: as.Set.Owner, Host: as.c.Host, PID: os.Getpid(), Grant: h.grant().id}}
 	}
-	if as.set.Kind == &kind.Reader {
-		l.end(ErrReleased)
-		l.endObserved(HandoverNone, nil)
+	if as.Set.Kind == &kind.Reader {
+		l.end(lock.ErrReleased)
+		l.endObserved(lock.HandoverNone, nil)
 		l.released = true
 	}
 	h.needMore().before, h.state, h.renewAfter = h.state, changing, 0
@@ -158,8 +159,8 @@ func (l *holdLease) undoChange(why error) error {
 // abortChange ends the lease because of an error of the change, after which it is not known what the server has.
 func (l *holdLease) abortChange(err error) error {
 	h := l.g
-	lost := &LostError{Name: l.Name(), Reason: LossUnreachable, Err: err}
-	if e, ok := err.(*LostError); ok {
+	lost := &lock.LostError{Name: l.Name(), Reason: lock.LossUnreachable, Err: err}
+	if e, ok := err.(*lock.LostError); ok {
 		lost = e
 	}
 	h.mu.Lock()
@@ -171,34 +172,34 @@ func (l *holdLease) abortChange(err error) error {
 }
 
 // finishChange ends the lease for another, which has its hold on the server, in the other mode.
-func (l *holdLease) finishChange(as *Target, a answer[codec.WeighReply]) (*holdLease, error) {
+func (l *holdLease) finishChange(as *Target, a lock.Answer[codec.WeighReply]) (*holdLease, error) {
 	h := l.g
 	from := h.attempt
 	from.l = as
-	term := min(a.reply.TTL, as.c.cfg.MaxTTL)
+	term := min(a.Reply.TTL, as.c.Config.MaxTTL)
 
 	h.queue.lock()
 	defer h.queue.unlock()
 	h.mu.Lock()
 	if h.state == over { // lost or released meanwhile
 		defer h.mu.Unlock()
-		if as.set.Kind == &kind.Reader { // freeze has ended the writer's lease
-			return nil, &LostError{Name: as.name(), Reason: LossExpired}
+		if as.Set.Kind == &kind.Reader { // freeze has ended the writer's lease
+			return nil, &lock.LostError{Name: as.Name(), Reason: lock.LossExpired}
 		}
 		return nil, l.ended()
 	}
-	next := newHold(&from, a.sent, clock.Between(h.since(), a.sent), term-drift(term), a.reply.Fence, 1)
+	next := newHold(&from, a.Sent, clock.Between(h.since(), a.Sent), term-drift(term), a.Reply.Fence, 1)
 	next.state = h.more.before
 	if next.needMore().renewals = h.renewals(); !h.isClaim() {
 		next.more.renewals += int(h.flying) // whose answers nobody waits for
 	}
 	if next.noteHeard(clock.Now()) {
 		defer h.mu.Unlock()
-		h.lose(&LostError{Name: as.name(), Reason: LossExpired})
-		return nil, &exec.Failure{Op: "weigh", Name: as.name(), Server: as.c.server.Addr(), Kind: exec.ErrUnavailable, Err: errLate}
+		h.lose(&lock.LostError{Name: as.Name(), Reason: lock.LossExpired})
+		return nil, &exec.Failure{Op: "weigh", Name: as.Name(), Server: as.c.Server.Addr(), Kind: exec.ErrUnavailable, Err: errLate}
 	}
-	l.end(ErrReleased)
-	l.endObserved(HandoverNone, nil)
+	l.end(lock.ErrReleased)
+	l.endObserved(lock.HandoverNone, nil)
 	l.released = true
 	h.stop()
 	h.mu.Unlock()
@@ -218,4 +219,4 @@ func (l *holdLease) finishChange(as *Target, a answer[codec.WeighReply]) (*holdL
 }
 
 // String names the lock, for people.
-func (rw *RWMutex) String() string { return fmt.Sprintf("holdfast.RWMutex(%q)", rw.read.name()) }
+func (rw *RWMutex) String() string { return fmt.Sprintf("holdfast.RWMutex(%q)", rw.read.Name()) }

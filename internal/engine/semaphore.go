@@ -6,6 +6,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/internal/codec"
 	"github.com/holdfast-go/holdfast/internal/kind"
+	"github.com/holdfast-go/holdfast/internal/lock"
 )
 
 // Semaphore is holdfast.Semaphore. Its permits are the weights of its holders.
@@ -34,14 +35,14 @@ func (s *Semaphore) Permits(n int, opts ...kind.Option) Lock {
 func (s *Semaphore) Resize(ctx context.Context, permits int) error {
 	l := s.lock
 	if permits < 0 || permits > kind.MaxPermits {
-		return fmt.Errorf("%w: lock %.64q: Resize to %d permits; the number must be between 0 and %d", ErrInvalid, l.name(), permits, kind.MaxPermits)
+		return fmt.Errorf("%w: lock %.64q: Resize to %d permits; the number must be between 0 and %d", lock.ErrInvalid, l.Name(), permits, kind.MaxPermits)
 	}
-	if err := l.ready(ctx); err != nil {
+	if err := l.Ready(ctx); err != nil {
 		return err
 	}
-	_, _, err := ask(ctx, l.c, request{op: "resize", lock: l}, &codec.Resize{Lock: l.ref(), Kind: l.set.Kind.Name, Limit: permits})
+	_, _, err := lock.Ask(ctx, lock.Request{Op: "resize", Lock: &l.Lock}, &codec.Resize{Lock: l.Ref(), Kind: l.Set.Kind.Name, Limit: permits})
 	return err
 }
 
 // String names the semaphore, for people.
-func (s *Semaphore) String() string { return fmt.Sprintf("holdfast.Semaphore(%q)", s.lock.name()) }
+func (s *Semaphore) String() string { return fmt.Sprintf("holdfast.Semaphore(%q)", s.lock.Name()) }

@@ -16,7 +16,7 @@ func TestAWaiterThatIsServedAsItLeavesTakesItsResult(t *testing.T) {
 	}
 	defer c.Close(t.Context())
 	l := c.Mutex("a")
-	if err := l.ready(t.Context()); err != nil {
+	if err := l.Ready(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	wq := l.queue()

@@ -28,18 +28,18 @@ type server struct {
 const maxServers = 1000
 
 func (s *server) init(c *Client) {
-	s.renewals.c, s.renewals.run = c, c.tasks.Run
-	s.renewers = exec.Limiter{Tasks: &c.tasks, Most: maxRenewing}
+	s.renewals.c, s.renewals.run = c, c.Tasks.Run
+	s.renewers = exec.Limiter{Tasks: &c.Tasks, Most: maxRenewing}
 	s.reclaimers.init(c)
 }
 
 // serverOf returns the server that has l. If it is not known which one that is, known is false, and the server is for l alone.
 func (c *Client) serverOf(l *Target) (s *server, known bool) {
 	all := &c.servers
-	if !c.server.InCluster() {
+	if !c.Server.InCluster() {
 		return &all.one, true
 	}
-	node := c.server.Node(l.keys.Lock)
+	node := c.Server.Node(l.Keys.Lock)
 	all.mu.Lock()
 	defer all.mu.Unlock()
 	s = all.nodes[node]

@@ -15,6 +15,7 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/clock"
 	"github.com/holdfast-go/holdfast/internal/kind"
+	"github.com/holdfast-go/holdfast/internal/lock"
 )
 
 // cluster is a fake with two masters that takes a millisecond to answer. One master has the locks whose names begin with "a".
@@ -110,7 +111,7 @@ func testAMasterThatHangs(t *testing.T, n int, option kind.Option, sendings int)
 		time.Sleep(3 * ttl)
 		for _, l := range leases[:n] {
 			// A renewal that is only sent when it is too late has not failed yet.
-			if lost := (*LostError)(nil); !errors.As(l.Err(), &lost) || lost.Reason != LossUnreachable && lost.Reason != LossExpired {
+			if lost := (*lock.LostError)(nil); !errors.As(l.Err(), &lost) || lost.Reason != lock.LossUnreachable && lost.Reason != lock.LossExpired {
 				t.Fatalf("%s, whose master hangs: %v", l.Name(), l.Err())
 			}
 		}

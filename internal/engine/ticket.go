@@ -11,6 +11,7 @@ import (
 	"github.com/holdfast-go/holdfast/internal/codec"
 	"github.com/holdfast-go/holdfast/internal/exec"
 	"github.com/holdfast-go/holdfast/internal/kind"
+	"github.com/holdfast-go/holdfast/internal/lock"
 	"github.com/holdfast-go/holdfast/internal/wire"
 )
 
@@ -21,7 +22,7 @@ type Ticket = wire.Ticket
 func ParseTicket(text string) (*Ticket, error) {
 	t, err := wire.ParseTicket(text)
 	if err != nil {
-		return nil, fmt.Errorf("%w: the ticket cannot be read: %w", ErrInvalid, err)
+		return nil, fmt.Errorf("%w: the ticket cannot be read: %w", lock.ErrInvalid, err)
 	}
 	return &t, nil
 }
@@ -33,8 +34,8 @@ func ParseTicket(text string) (*Ticket, error) {
 // one that others share.
 func Detach(ctx context.Context, lease Lease, ttl time.Duration) (*Ticket, error) {
 	l, single := lease.(*holdLease)
-	if !single || !l.lock().set.Carriable() {
-		return nil, fmt.Errorf("%w: lock %q: only a lease of a Mutex or MutexKey can be detached", ErrInvalid, lease.Name())
+	if !single || !l.lock().Set.Carriable() {
+		return nil, fmt.Errorf("%w: lock %q: only a lease of a Mutex or MutexKey can be detached", lock.ErrInvalid, lease.Name())
 	}
 	l.g.l.c.beginTelling()
 	defer l.g.l.c.endTelling()
@@ -62,10 +63,10 @@ func (l *holdLease) detach(ctx context.Context, ttl time.Duration) (*Ticket, err
 	if err != nil {
 		return nil, err
 	}
-	rq := request{op: "detach", lock: h.l, durable: true}
-	a, _, err := ask(ctx, c, rq, h.renewal(term, 0))
+	rq := lock.Request{Op: "detach", Lock: &h.l.Lock, Durable: true}
+	a, _, err := lock.Ask(ctx, rq, h.renewal(term, 0))
 	if again := h.reassertion(a, err, term, true); again != nil {
-		a, _, err = ask(ctx, c, rq, again)
+		a, _, err = lock.Ask(ctx, rq, again)
 	}
 	if err != nil {
 		return nil, l.undoChange(err)
@@ -86,16 +87,16 @@ func (l *holdLease) beginDetach(ttl time.Duration) (term time.Duration, err erro
 	case l.over:
 		return 0, l.ended()
 	case h.state == changing:
-		return 0, fmt.Errorf("%w: lock %q: the lease is being detached already", ErrInvalid, l.Name())
+		return 0, fmt.Errorf("%w: lock %q: the lease is being detached already", lock.ErrInvalid, l.Name())
 	// mutants: detach-nested
 	case h.isJoined():
-		return 0, fmt.Errorf("%w: lock %q: it was acquired again within the lease, and cannot be detached before that is released", ErrInvalid, l.Name())
+		return 0, fmt.Errorf("%w: lock %q: it was acquired again within the lease, and cannot be detached before that is released", lock.ErrInvalid, l.Name())
 	}
 	// While the lock is the token's, a late copy of its acquire changes nothing.
 	// mutants: detach-term
 	term = max(ttl, h.remainingAt(now), h.l.c.untilTombstone(h.l, h.attempt.unanswered))
 	// Even if no ticket comes of it, the server may keep the lock for that long.
-	h.extended = h.extended || term > h.l.set.TTL
+	h.extended = h.extended || term > h.l.Set.TTL
 	// mutants: detach-freezes
 	h.needMore().before, h.state, h.renewAfter = h.state, changing, 0
 	h.plan()
@@ -107,11 +108,11 @@ func (c *Client) untilTombstone(l *Target, tombstone int64) time.Duration {
 	if tombstone == 0 {
 		return 0
 	}
-	return max(time.Duration(tombstone-c.server.Time(c.slot(l)))*time.Microsecond, 0)
+	return max(time.Duration(tombstone-c.Server.Time(l.Slot()))*time.Microsecond, 0)
 }
 
 // finishDetach ends the lease, if the server keeps the lock, and makes the ticket.
-func (l *holdLease) finishDetach(a answer[codec.RenewReply]) (*Ticket, error) {
+func (l *holdLease) finishDetach(a lock.Answer[codec.RenewReply]) (*Ticket, error) {
 	h, c := l.g, l.g.l.c
 	t, err := l.leaveBehind(a)
 	if t == nil {
@@ -130,7 +131,7 @@ func (l *holdLease) finishDetach(a answer[codec.RenewReply]) (*Ticket, error) {
 
 // leaveBehind ends the lease and its hold without releasing the lock, and returns the ticket. It returns nil if the server
 // does not keep the lock, or if the lease had ended before.
-func (l *holdLease) leaveBehind(a answer[codec.RenewReply]) (*Ticket, error) {
+func (l *holdLease) leaveBehind(a lock.Answer[codec.RenewReply]) (*Ticket, error) {
 	h, c := l.g, l.g.l.c
 	h.queue.lock()
 	defer h.queue.unlock()
@@ -148,21 +149,21 @@ func (l *holdLease) leaveBehind(a answer[codec.RenewReply]) (*Ticket, error) {
 		h.lose(lost)
 		return nil, lost
 	case errors.As(err, &q):
-		return nil, c.quarantineError("detach", l.Name(), q.Left)
+		return nil, c.QuarantineError("detach", l.Name(), q.Left)
 	}
 	h.observeRenewal(clock.Now(), slack, nil)
 	if h.attempt.inbox != nil {
 		// mutants: detached-message
-		c.detached.add(h.attempt.token(), c.server.Time(c.slot(h.l)))
+		c.detached.add(h.attempt.token(), c.Server.Time(h.l.Slot()))
 	}
 	// mutants: detach-ends
-	l.end(ErrReleased)
-	l.endObserved(HandoverNone, nil)
+	l.end(lock.ErrReleased)
+	l.endObserved(lock.HandoverNone, nil)
 	l.released = true
 	// mutants: detach-stops
 	h.stop()
 	h.queue.releaseLocked(h)
-	t := &Ticket{Prefix: c.space.Prefix(), Lock: h.l.name(), Exact: h.l.set.Key != "", Token: h.attempt.token()}
+	t := &Ticket{Prefix: c.Space.Prefix(), Lock: h.l.Name(), Exact: h.l.Set.Key != "", Token: h.attempt.token()}
 	// mutants: ticket-fence
 	t.Fence, t.Tombstone = h.fence(), h.attempt.unanswered
 	return t, nil
@@ -205,10 +206,10 @@ func (d *detachments) mayHave(token string, sent int64) bool {
 func (c *Client) carried(t *Ticket, opts []kind.Option) (*Target, error) {
 	switch {
 	case t == nil:
-		return nil, fmt.Errorf("%w: the ticket is empty", ErrInvalid)
+		return nil, fmt.Errorf("%w: the ticket is empty", lock.ErrInvalid)
 	// mutants: ticket-prefix
-	case t.Prefix != c.space.Prefix():
-		return nil, fmt.Errorf("%w: lock %q: the ticket is for clients with the prefix %q; this one has %q", ErrInvalid, t.Lock, t.Prefix, c.space.Prefix())
+	case t.Prefix != c.Space.Prefix():
+		return nil, fmt.Errorf("%w: lock %q: the ticket is for clients with the prefix %q; this one has %q", lock.ErrInvalid, t.Lock, t.Prefix, c.Space.Prefix())
 	}
 	if t.Exact {
 		opts = append([]kind.Option{kind.Key(t.Lock)}, opts...)
@@ -225,15 +226,15 @@ func (c *Client) Adopt(ctx context.Context, t *Ticket, opts ...kind.Option) (Lea
 		return nil, err
 	}
 	o := c.observe(ctx, l, true)
-	o.came(HandoverServer)
+	o.came(lock.HandoverServer)
 	return o.end(leased(l.adopt(o.within(ctx), t)))
 }
 
 // adopt is Adopt without telling observers.
 func (l *Target) adopt(ctx context.Context, t *Ticket) (*holdLease, error) {
 	c := l.c
-	defer c.enter().End() // Close waits for what this brings
-	if err := l.ready(ctx); err != nil {
+	defer c.Enter().End() // Close waits for what this brings
+	if err := l.Ready(ctx); err != nil {
 		return nil, err
 	}
 	a := l.newAttempt()
@@ -252,34 +253,34 @@ func (l *Target) adopt(ctx context.Context, t *Ticket) (*holdLease, error) {
 func (a *attempt) adopt(ctx context.Context, t *Ticket) (*hold, error) {
 	l, c := a.l, a.l.c
 	for range 3 {
-		notAfter := c.notAfter(l)
+		notAfter := l.NotAfter()
 		// mutants: adopt-request
-		q := &codec.Adopt{Lock: l.ref(), Token: a.token(), TTL: l.set.Term(), NotAfter: notAfter, Info: l.set.Info, Detached: t.Token, Fence: t.Fence, Tombstone: t.Tombstone}
-		r, unanswered, err := ask(ctx, c, request{op: "adopt", lock: l, durable: true}, q)
+		q := &codec.Adopt{Lock: l.Ref(), Token: a.token(), TTL: l.Set.Term(), NotAfter: notAfter, Info: l.Set.Info, Detached: t.Token, Fence: t.Fence, Tombstone: t.Tombstone}
+		r, unanswered, err := lock.Ask(ctx, lock.Request{Op: "adopt", Lock: &l.Lock, Durable: true}, q)
 		// mutants: adoption-unanswered
 		a.sent(unanswered, notAfter)
 		if err != nil {
-			a.owed = a.owed || !r.sent.IsZero() // it was answered, and nobody knows what the answer means
+			a.owed = a.owed || !r.Sent.IsZero() // it was answered, and nobody knows what the answer means
 			return nil, err
 		}
-		switch reply := &r.reply; reply.Word {
+		switch reply := &r.Reply; reply.Word {
 		case codec.Late:
 			continue
 		case codec.Quarantined:
-			return nil, c.quarantineError("adopt", l.name(), reply.Refusal.Quarantine)
+			return nil, c.QuarantineError("adopt", l.Name(), reply.Refusal.Quarantine)
 		case codec.Gone, codec.Absent:
 			return nil, c.spent(l, t, reply.Word)
 		}
 		a.owed = true
 		// mutants: adopted-fence
-		return a.takes(r.sent, clock.Now(), r.reply.Now, r.reply.TTL, r.reply.Fence, 1)
+		return a.takes(r.Sent, clock.Now(), r.Reply.Now, r.Reply.TTL, r.Reply.Fence, 1)
 	}
-	return nil, l.clockJumps("adopt")
+	return nil, l.ClockJumps("adopt")
 }
 
 // adoptionFailed returns the error of an adoption. If the lock may have been adopted, it is a *Failure that says so.
 func (a *attempt) adoptionFailed(ctx context.Context, err error) error {
-	if errors.Is(err, ErrLost) {
+	if errors.Is(err, lock.ErrLost) {
 		return err // whatever went unanswered, the ticket is no longer valid
 	}
 	var f *exec.Failure
@@ -290,7 +291,7 @@ func (a *attempt) adoptionFailed(ctx context.Context, err error) error {
 	if !a.owed {
 		return err
 	}
-	f = &exec.Failure{Op: "adopt", Name: a.l.name(), Server: a.l.c.server.Addr(), Kind: exec.ErrUnavailable, Ambiguous: true, Ended: ctx.Err(),
+	f = &exec.Failure{Op: "adopt", Name: a.l.Name(), Server: a.l.c.Server.Addr(), Kind: exec.ErrUnavailable, Ambiguous: true, Ended: ctx.Err(),
 		Err: errors.New("it was given up before it was answered; if the lock was adopted, it is being released")}
 	if errors.Is(err, exec.ErrClosed) {
 		f.Kind = exec.ErrClosed
@@ -308,9 +309,9 @@ func (c *Client) spent(l *Target, t *Ticket, word codec.Word) error {
 			return !hopeless && c.takeBack(l, t.Token, "", t.Tombstone, unaware, end)
 		})
 	}
-	lost := &LostError{Name: l.name(), Reason: LossTaken}
+	lost := &lock.LostError{Name: l.Name(), Reason: lock.LossTaken}
 	if word == codec.Absent {
-		lost.Reason = LossExpired
+		lost.Reason = lock.LossExpired
 	}
 	return lost
 }
@@ -322,24 +323,24 @@ func (c *Client) ExtendTicket(ctx context.Context, t *Ticket, ttl time.Duration,
 	if err != nil {
 		return err
 	}
-	if err := c.checkTerm("ExtendTicket by", l.name(), ttl); err != nil {
+	if err := c.checkTerm("ExtendTicket by", l.Name(), ttl); err != nil {
 		return err
 	}
-	defer c.enter().End()
-	if err := l.ready(ctx); err != nil {
+	defer c.Enter().End()
+	if err := l.Ready(ctx); err != nil {
 		return err
 	}
 	// mutants: extend-ticket
-	q := &codec.Renew{Lock: l.ref(), Token: t.Token, Fence: t.Fence, TTL: ttl}
-	r, _, err := ask(ctx, c, request{op: "renew", lock: l, durable: true}, q)
+	q := &codec.Renew{Lock: l.Ref(), Token: t.Token, Fence: t.Fence, TTL: ttl}
+	r, _, err := lock.Ask(ctx, lock.Request{Op: "renew", Lock: &l.Lock, Durable: true}, q)
 	if err != nil {
 		return err
 	}
-	switch r.reply.Word {
+	switch r.Reply.Word {
 	case codec.Gone, codec.Absent:
-		return c.spent(l, t, r.reply.Word)
+		return c.spent(l, t, r.Reply.Word)
 	case codec.Quarantined:
-		return c.quarantineError("renew", l.name(), r.reply.Refusal.Quarantine)
+		return c.QuarantineError("renew", l.Name(), r.Reply.Refusal.Quarantine)
 	}
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/internal/clock"
 	"github.com/holdfast-go/holdfast/internal/exec"
+	"github.com/holdfast-go/holdfast/internal/lock"
 	"github.com/holdfast-go/holdfast/internal/pipe"
 )
 
@@ -52,10 +53,10 @@ func (c *Client) noteTransaction(call *pipe.Call, err error) {
 	}
 	// mutants: transactions-avoided
 	t.avoided.Store(int64(now.Add(avoidedFor)))
-	c.warn(warning{
-		what:        "the server, or a proxy in front of it, carries out no transactions",
-		seen:        exec.Shown(err.Error()),
-		consequence: "locks are acquired by scripts, which take the server longer",
-		remedy:      "allow MULTI, EXEC and the other commands in docs/SECURITY.md; if that is not possible, set Config.ViaClient",
+	c.Warn(lock.Warning{
+		What:        "the server, or a proxy in front of it, carries out no transactions",
+		Seen:        exec.Shown(err.Error()),
+		Consequence: "locks are acquired by scripts, which take the server longer",
+		Remedy:      "allow MULTI, EXEC and the other commands in docs/SECURITY.md; if that is not possible, set Config.ViaClient",
 	})
 }

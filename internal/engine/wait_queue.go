@@ -9,6 +9,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/internal/clock"
 	"github.com/holdfast-go/holdfast/internal/codec"
+	"github.com/holdfast-go/holdfast/internal/lock"
 	"github.com/holdfast-go/holdfast/internal/notify"
 )
 
@@ -143,7 +144,7 @@ func (wq *waitQueue) acquire(ctx context.Context, l *Target, end time.Time) (*ho
 
 // enter puts a waiter at the end of the queue. It also returns who holds the lock, if that is known here. The caller holds
 // wq.mu.
-func (wq *waitQueue) enter(ctx context.Context, l *Target) (*waiter, *Holder) {
+func (wq *waitQueue) enter(ctx context.Context, l *Target) (*waiter, *lock.Holder) {
 	w := wq.l.c.newWaiter(ctx, l)
 	wq.pushBack(w)
 	if !wq.asking {
@@ -173,7 +174,7 @@ func (wq *waitQueue) askFirst(ctx context.Context, l *Target) (*holdLease, *wait
 	if err != nil {
 		a.abandon()
 	} else if got.hold != nil {
-		c.contended.remove(l.keys.Lock)
+		c.contended.remove(l.Keys.Lock)
 	}
 	if err != nil || got.hold != nil {
 		return wq.endAsking(got.hold, err), nil, err
@@ -225,10 +226,10 @@ func (wq *waitQueue) waitFirst(ctx context.Context, a *attempt, by notify.Confir
 
 // fences returns how many of the waiters one hold could serve in turn, at most.
 func (wq *waitQueue) fences(l *Target) int {
-	if !l.set.Passable() {
+	if !l.Set.Passable() {
 		return 0
 	}
-	return max(min(wq.waiting(), wq.l.c.cfg.LocalHandovers), 0)
+	return max(min(wq.waiting(), wq.l.c.Config.LocalHandovers), 0)
 }
 
 // aloneFactor is how many times more often a lock may be passed on while no other process waits for
@@ -239,18 +240,18 @@ const aloneFactor = 16
 // used take the counter ahead of the server's clock, so unless more goroutines wait, fencesIfAlone
 // is at most twice what the last hold used.
 func (wq *waitQueue) fencesIfAlone(l *Target) int {
-	return min(max(wq.fences(l), 2*int(wq.passedLast.Load())), aloneFactor*wq.l.c.cfg.LocalHandovers)
+	return min(max(wq.fences(l), 2*int(wq.passedLast.Load())), aloneFactor*wq.l.c.Config.LocalHandovers)
 }
 
 // holderHere returns the lock's holder, for observers, if, as far as the queue knows, it is this process; otherwise nil. The
 // caller holds wq.mu.
-func (wq *waitQueue) holderHere(l *Target) *Holder {
-	if l.c.cfg.Observer == nil || !wq.current.isLive() {
+func (wq *waitQueue) holderHere(l *Target) *lock.Holder {
+	if l.c.Config.Observer == nil || !wq.current.isLive() {
 		return nil
 	}
 	h := wq.current
-	return &Holder{
-		Name: l.name(), Form: l.set.Kind.Form, Owner: h.l.set.Owner, Host: l.c.host, PID: os.Getpid(),
+	return &lock.Holder{
+		Name: l.Name(), Form: l.Set.Kind.Form, Owner: h.l.Set.Owner, Host: l.c.Host, PID: os.Getpid(),
 		Grant: h.grant().id, Fence: h.fence(), Since: time.UnixMicro(h.at), TTL: h.remaining(),
 	}
 }
@@ -258,13 +259,13 @@ func (wq *waitQueue) holderHere(l *Target) *Holder {
 // keep makes h the queue's hold and returns its first lease. The caller holds wq.mu.
 func (wq *waitQueue) keep(h *hold) *holdLease {
 	h.queue, h.kept = wq, true
-	if !h.l.set.Kind.IsShared() {
+	if !h.l.Set.Kind.IsShared() {
 		wq.current.replacedBy(h)
 		wq.l.unqueued().replacedBy(h)
 		wq.current = h
 	}
 	wq.readers = nil // a writer may have come between: nobody else may join the readers that were before it
-	if h.l.set.Kind.Joinable {
+	if h.l.Set.Kind.Joinable {
 		wq.readers = h
 	}
 	wq.ref()
@@ -283,7 +284,7 @@ func (wq *waitQueue) joinReaders(l *Target) *holdLease {
 	defer h.mu.Unlock()
 	now := clock.Now()
 	if !h.state.isSteady() || h.extended || h.failure() != nil || h.expired(now) || now.Sub(h.since()) > maxPassing ||
-		h.lease().over || wq.l.c.cfg.LocalHandovers < 0 || !h.l.set.Unbounded() || wq.l.c.isClosing() {
+		h.lease().over || wq.l.c.Config.LocalHandovers < 0 || !h.l.Set.Unbounded() || wq.l.c.IsClosing() {
 		return nil
 	}
 	return h.join(h.fence())

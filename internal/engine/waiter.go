@@ -6,6 +6,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/internal/clock"
 	"github.com/holdfast-go/holdfast/internal/exec"
+	"github.com/holdfast-go/holdfast/internal/lock"
 )
 
 // waiter is a goroutine in a wait queue.
@@ -20,7 +21,7 @@ type waiter struct {
 type result struct {
 	lease *holdLease
 	err   error
-	came  Handover
+	came  lock.Handover
 }
 
 // take returns the waiter's result, and notes how the lock came.
@@ -56,7 +57,7 @@ func (wq *waitQueue) await(ctx context.Context, w *waiter, end time.Time) (*hold
 		if r.lease != nil {
 			// The lease goes to the next waiter, or back to the server.
 			// mutants: crossed-local-grant
-			wq.l.c.tasks.Run(func() { _ = r.lease.release(ctx, unaware) })
+			wq.l.c.Tasks.Run(func() { _ = r.lease.release(ctx, unaware) })
 		}
 		return nil, exec.EndedBy(ctx, r.err)
 	}
@@ -94,7 +95,7 @@ func (wq *waitQueue) awaitLast(ctx context.Context, w *waiter) (*holdLease, erro
 	case wq.lastFailure() != nil:
 		return nil, wq.lastFailure()
 	case wq.unansweredSince != 0 && ctx.Err() != nil:
-		return nil, wq.l.c.server.Unheard(ctx, "acquire", w.l.name(), wq.unansweredSince.Time())
+		return nil, wq.l.c.Server.Unheard(ctx, "acquire", w.l.Name(), wq.unansweredSince.Time())
 	}
 	return nil, ErrTimeUp
 }
@@ -135,11 +136,11 @@ func (wq *waitQueue) unheard(ctx context.Context, l *Target) error {
 	switch {
 	case wq.lastFailure() != nil:
 		return exec.EndedBy(ctx, wq.lastFailure())
-	case wq.unansweredSince != 0 && wq.l.c.server.IsSilent(wq.unansweredSince.Time()):
-		return wq.l.c.server.Unheard(ctx, "acquire", l.name(), wq.unansweredSince.Time())
+	case wq.unansweredSince != 0 && wq.l.c.Server.IsSilent(wq.unansweredSince.Time()):
+		return wq.l.c.Server.Unheard(ctx, "acquire", l.Name(), wq.unansweredSince.Time())
 	}
 	if left := wq.quarantineLeft(); left > 0 {
-		return exec.EndedBy(ctx, wq.l.c.quarantineError("acquire", l.name(), left))
+		return exec.EndedBy(ctx, wq.l.c.QuarantineError("acquire", l.Name(), left))
 	}
 	return nil
 }
@@ -221,7 +222,7 @@ func (wq *waitQueue) head() *waiter {
 // not be reached. The caller holds wq.mu and h.mu.
 func (wq *waitQueue) successor(h *hold, now clock.Instant) *waiter {
 	// mutants: reserved-fences
-	if wq == nil || !h.state.isSteady() || h.extended || !h.kept || !h.l.set.Kind.IsShared() && wq.current != h || !h.hasFence() && h.flying == 0 || wq.l.c.isClosing() {
+	if wq == nil || !h.state.isSteady() || h.extended || !h.kept || !h.l.Set.Kind.IsShared() && wq.current != h || !h.hasFence() && h.flying == 0 || wq.l.c.IsClosing() {
 		return nil
 	}
 	// mutants: passing-time
@@ -238,7 +239,7 @@ func (wq *waitQueue) successor(h *hold, now clock.Instant) *waiter {
 // pass gives w a lease. The caller holds wq.mu.
 func (wq *waitQueue) pass(w *waiter, lease *holdLease) {
 	wq.remove(w)
-	w.results <- result{lease: lease, came: HandoverLocal}
+	w.results <- result{lease: lease, came: lock.HandoverLocal}
 }
 
 // deliver gives a hold from the server to the first waiter. It returns false if there is no waiter,
@@ -252,9 +253,9 @@ func (wq *waitQueue) deliver(h *hold) bool {
 	}
 	wq.noteQuarantine(0)
 	wq.remove(w) // first, so that keep does not count it as waiting
-	came := HandoverNone
+	came := lock.HandoverNone
 	if h.attempt.enqueued {
-		came = HandoverServer
+		came = lock.HandoverServer
 	}
 	w.results <- result{lease: wq.keep(h), came: came}
 	wq.admitReaders()
@@ -286,6 +287,6 @@ func (wq *waitQueue) failHead(l *Target, err error) {
 func (wq *waitQueue) withdraw(w *waiter) {
 	wq.remove(w)
 	if acq := wq.acquirer(); acq != nil && acq.leaving == nil && wq.waiting() == 0 {
-		acq.leaving = wq.l.c.departing.add(w.l.keys.Queue)
+		acq.leaving = wq.l.c.Departing.Add(w.l.Keys.Queue)
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/clock"
 	"github.com/holdfast-go/holdfast/internal/codec"
+	"github.com/holdfast-go/holdfast/internal/lock"
 )
 
 // deafening is a fake whose subscriptions behave as the test says.
@@ -83,7 +84,7 @@ func TestWarnsOfPolling(t *testing.T) {
 				var said bytes.Buffer
 				server := c.server
 				server.holders = map[string]string{"holdfast:{a}": "somebody"}
-				client, err := New(server, &Config{Logger: slog.New(slog.NewTextHandler(&said, nil))})
+				client, err := New(server, &lock.Config{Logger: slog.New(slog.NewTextHandler(&said, nil))})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -162,8 +163,8 @@ func TestUnsafeSettings(t *testing.T) {
 			t.Fatal(err)
 		}
 		var seen []string
-		for _, w := range unsafeSettings(&settings) {
-			seen = append(seen, w.seen)
+		for _, w := range lock.UnsafeSettings(&settings) {
+			seen = append(seen, w.Seen)
 		}
 		if got := strings.Join(seen, ", "); got != want {
 			t.Errorf("%q: saw %q, want %q", reply, got, want)

@@ -19,8 +19,8 @@ type Watcher struct {
 // Watch starts watching the lock. The caller must call Leave in the end. Watch fails if the client is closed.
 func (l *Target) Watch() (*Watcher, error) {
 	c := l.c
-	defer c.enter().End() // Close waits for this, and ends the subscriptions after it
-	if c.isClosing() {
+	defer c.Enter().End() // Close waits for this, and ends the subscriptions after it
+	if c.IsClosing() {
 		return nil, exec.ErrClosed
 	}
 	w := &Watcher{c: c, wakeups: make(chan struct{}, 1)}
@@ -63,7 +63,7 @@ func (w *Watcher) Wait(ctx context.Context, answered bool, ttl time.Duration) er
 	case <-timer.C:
 	case <-ctx.Done():
 		return ctx.Err()
-	case <-w.c.closing:
+	case <-w.c.Closing:
 		return exec.ErrClosed
 	}
 	return nil

@@ -3,8 +3,10 @@ package engine
 import (
 	"context"
 	"fmt"
-	"github.com/holdfast-go/holdfast/internal/kind"
 	"slices"
+
+	"github.com/holdfast-go/holdfast/internal/kind"
+	"github.com/holdfast-go/holdfast/internal/lock"
 )
 
 // within is a context that carries a lease. Calls with it, or with a context made from it, are made within the lease.
@@ -54,10 +56,10 @@ func (l *Target) outer(ctx context.Context) (*holdLease, error) {
 			case !lease.isOf(l) || lease.Err() != nil:
 			case l.canReenter(lease):
 				return lease, nil
-			case l.set.Kind.Nesting == kind.WaitsForItself:
+			case l.Set.Kind.Nesting == kind.WaitsForItself:
 				// mutants: waits-for-itself
 				return nil, l.deadlock(lease)
-			case l.set.Kind.Nesting == kind.WaitsForRoom && !slices.Contains(own, lease):
+			case l.Set.Kind.Nesting == kind.WaitsForRoom && !slices.Contains(own, lease):
 				own = append(own, lease)
 			}
 		}
@@ -71,12 +73,12 @@ func (l *Target) outer(ctx context.Context) (*holdLease, error) {
 // isOf reports whether the lease is one of the lock's, on either side of a read-write lock.
 func (l *holdLease) isOf(lock *Target) bool {
 	have := l.lock()
-	return have.c == lock.c && have.keys.Lock == lock.keys.Lock && have.set.Kind.Name == lock.set.Kind.Name
+	return have.c == lock.c && have.Keys.Lock == lock.Keys.Lock && have.Set.Kind.Name == lock.Set.Kind.Name
 }
 
 // canReenter reports whether the lock can be acquired again within a lease of it.
 func (l *Target) canReenter(outer *holdLease) bool {
-	have, want := outer.lock().set, l.set
+	have, want := outer.lock().Set, l.Set
 	switch {
 	case !have.Reentrant || !want.Reentrant:
 		return false
@@ -88,34 +90,34 @@ func (l *Target) canReenter(outer *holdLease) bool {
 
 // deadlock returns the error of an acquire within a lease that it would wait for.
 func (l *Target) deadlock(outer *holdLease) error {
-	have, advice := outer.lock().set, "it would wait for itself; work within the lease that the caller has"
+	have, advice := outer.lock().Set, "it would wait for itself; work within the lease that the caller has"
 	switch {
-	case have.Kind.Joinable && !l.set.Kind.Joinable:
+	case have.Kind.Joinable && !l.Set.Kind.Joinable:
 		advice = "a reader becomes a writer by TryUpgrade"
-	case l.set.Kind.ByOwner:
+	case l.Set.Kind.ByOwner:
 		advice = fmt.Sprintf("that lease is of owner %q", have.Owner)
 	}
-	return fmt.Errorf("%w: lock %q is acquired within a lease of it (fence %d): %s", ErrDeadlock, l.name(), outer.fence, advice)
+	return fmt.Errorf("%w: lock %q is acquired within a lease of it (fence %d): %s", lock.ErrDeadlock, l.Name(), outer.fence, advice)
 }
 
 // checkRoom returns ErrDeadlock if l wants more than these leases leave free, even when nobody else holds any of the lock.
 func (l *Target) checkRoom(ctx context.Context, own []*holdLease) error {
 	taken := int64(0)
 	for _, lease := range own {
-		taken += int64(lease.lock().set.Weight)
+		taken += int64(lease.lock().Set.Weight)
 	}
-	room := int64(l.set.Limit)
+	room := int64(l.Set.Limit)
 	// mutants: own-permits
-	if taken+int64(l.set.Weight) <= room {
+	if taken+int64(l.Set.Weight) <= room {
 		return nil
 	}
 	// Resize may have overruled the caller's number. If the server does not answer, the acquire will say so.
-	some, err := l.holdersFrom(ctx, "0", 1)
+	some, err := l.HoldersFrom(ctx, "0", 1)
 	if err == nil && some.Limit > 0 {
 		room = some.Limit
 	}
-	if err != nil || taken+int64(l.set.Weight) <= room || int64(l.set.Weight) > room {
+	if err != nil || taken+int64(l.Set.Weight) <= room || int64(l.Set.Weight) > room {
 		return nil
 	}
-	return fmt.Errorf("%w: lock %q: %d of %d are wanted within leases that have %d of them", ErrDeadlock, l.name(), l.set.Weight, room, taken)
+	return fmt.Errorf("%w: lock %q: %d of %d are wanted within leases that have %d of them", lock.ErrDeadlock, l.Name(), l.Set.Weight, room, taken)
 }

@@ -13,7 +13,7 @@ import (
 // ballot is one round of votes. A vote by a node's own commands has no goroutine: the goroutine that reads the answer counts it.
 type ballot struct {
 	q     *Quorum
-	l     *lock
+	l     *mutex
 	round string
 	terms
 	begun time.Time
@@ -74,7 +74,7 @@ func (p *ballot) ask(ctx context.Context, i int) {
 		p.ticket.carriers[v.node].Add(1)
 		over = p.ticket.carriers[v.node].Done
 	}
-	p.q.clients[v.node].Tasks().Run(func() {
+	p.q.clients[v.node].Tasks.Run(func() {
 		v := p.q.askByScript(ctx, p.l, v, p.terms)
 		// mutants: ticket-overtaken
 		if v.unsettled {

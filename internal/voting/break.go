@@ -8,14 +8,15 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/holdfast-go/holdfast/internal/engine"
+	"github.com/holdfast-go/holdfast/internal/inspector"
+	"github.com/holdfast-go/holdfast/internal/lock"
 )
 
 // Break takes the lock, on all nodes that have it for the grant with that id.
-func (in *Inspector) Break(ctx context.Context, name, grant, reason string) (broken engine.Broken, err error) {
+func (in *Inspector) Break(ctx context.Context, name, grant, reason string) (broken inspector.Broken, err error) {
 	var mu sync.Mutex
 	whole := rand.Text()
-	err = in.onGrant(ctx, "break", name, func(node *engine.Inspector) error {
+	err = in.onGrant(ctx, "break", name, func(node *inspector.Inspector) error {
 		b, err := node.BreakPart(ctx, name, grant, reason, whole)
 		mu.Lock()
 		defer mu.Unlock()
@@ -30,14 +31,14 @@ func (in *Inspector) Break(ctx context.Context, name, grant, reason string) (bro
 // Revoke asks the holder with that grant id to let go.
 func (in *Inspector) Revoke(ctx context.Context, name, grant, reason string) error {
 	whole := rand.Text()
-	return in.onGrant(ctx, "revoke", name, func(node *engine.Inspector) error {
+	return in.onGrant(ctx, "revoke", name, func(node *inspector.Inspector) error {
 		return node.RevokePart(ctx, name, grant, reason, whole)
 	})
 }
 
 // onGrant calls f, which does something to a grant of a lock, for each node. A node that does not have that grant, as f says, counts
 // as done if another has.
-func (in *Inspector) onGrant(ctx context.Context, op, name string, f func(node *engine.Inspector) error) error {
+func (in *Inspector) onGrant(ctx context.Context, op, name string, f func(node *inspector.Inspector) error) error {
 	errs := make([]error, len(in.nodes))
 	var doing sync.WaitGroup
 	for i, node := range in.nodes {
@@ -50,11 +51,11 @@ func (in *Inspector) onGrant(ctx context.Context, op, name string, f func(node *
 		switch {
 		case err == nil:
 			done = true
-		case errors.Is(err, engine.ErrInvalid):
+		case errors.Is(err, lock.ErrInvalid):
 			return err
-		case errors.Is(err, engine.ErrChanged):
+		case errors.Is(err, inspector.ErrChanged):
 			otherwise, errs[i] = err, nil
-		case errors.Is(err, engine.ErrNotHeld):
+		case errors.Is(err, lock.ErrNotHeld):
 			otherwise, errs[i] = cmp.Or(otherwise, err), nil
 		}
 	}
@@ -69,12 +70,12 @@ func (in *Inspector) onGrant(ctx context.Context, op, name string, f func(node *
 
 // History calls yield with each break and revocation that some node has on record, the latest first, until yield returns false. If
 // too few nodes have answered, the last call is with an error.
-func (in *Inspector) History(ctx context.Context, yield func(engine.Broken, error) bool) {
-	found, errs := make([][]engine.Broken, len(in.nodes)), make([]error, len(in.nodes))
+func (in *Inspector) History(ctx context.Context, yield func(inspector.Broken, error) bool) {
+	found, errs := make([][]inspector.Broken, len(in.nodes)), make([]error, len(in.nodes))
 	var asking sync.WaitGroup
 	for i, node := range in.nodes {
 		asking.Go(func() {
-			node.History(ctx, func(b engine.Broken, err error) bool {
+			node.History(ctx, func(b inspector.Broken, err error) bool {
 				if errs[i] = err; err == nil {
 					found[i] = append(found[i], b)
 				}
@@ -84,7 +85,7 @@ func (in *Inspector) History(ctx context.Context, yield func(engine.Broken, erro
 	}
 	asking.Wait()
 	all := slices.Concat(found...)
-	slices.SortStableFunc(all, func(a, b engine.Broken) int { return b.Time.Compare(a.Time) })
+	slices.SortStableFunc(all, func(a, b inspector.Broken) int { return b.Time.Compare(a.Time) })
 	known := map[string]bool{}
 	for _, b := range all {
 		if known[b.ID] {
@@ -96,6 +97,6 @@ func (in *Inspector) History(ctx context.Context, yield func(engine.Broken, erro
 		}
 	}
 	if in.areTooFew(errs) {
-		yield(engine.Broken{}, inTask(engine.TaskBreaks, in.q.tooFew(engine.TaskBreaks, "", errs)))
+		yield(inspector.Broken{}, inTask(lock.TaskBreaks, in.q.tooFew(lock.TaskBreaks, "", errs)))
 	}
 }

@@ -7,13 +7,14 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/internal/engine"
+	"github.com/holdfast-go/holdfast/internal/lock"
 	"github.com/holdfast-go/holdfast/internal/schedule"
 )
 
 // bid is one call's attempt to acquire a lock of a quorum, round by round.
 type bid struct {
 	q     *Quorum
-	l     *lock
+	l     *mutex
 	onEnd func() // called when its lease is over; or nil
 	terms        // of the next round
 
@@ -31,14 +32,14 @@ const (
 )
 
 // acquire takes the lock, trying again while others have it.
-func (q *Quorum) acquire(ctx context.Context, l *lock, end time.Time) (*lease, error) {
+func (q *Quorum) acquire(ctx context.Context, l *mutex, end time.Time) (*lease, error) {
 	key := l.key()
 	switch err := q.take(ctx, key, end, func() { l.first().Waits(ctx, 0, nil) }); err {
 	case nil:
 	case engine.ErrTimeUp:
 		return nil, err
 	default: // ctx's
-		return nil, engine.EndedWhileHeld(ctx, &engine.HeldError{Name: l.name})
+		return nil, engine.EndedWhileHeld(ctx, &lock.HeldError{Name: l.name})
 	}
 	lease, err := q.contend(ctx, l, true, end, func() { q.pass(key) })
 	if lease == nil {
@@ -48,7 +49,7 @@ func (q *Quorum) acquire(ctx context.Context, l *lock, end time.Time) (*lease, e
 }
 
 // try takes the lock if nobody has it.
-func (q *Quorum) try(ctx context.Context, l *lock) (*lease, error) {
+func (q *Quorum) try(ctx context.Context, l *mutex) (*lease, error) {
 	return q.contend(ctx, l, false, time.Time{}, nil)
 }
 
@@ -58,9 +59,9 @@ func (q *Quorum) try(ctx context.Context, l *lock) (*lease, error) {
 // When no contender gets a majority, all give back what they got. From then on they have tickets, which nodes remember. A
 // node grants the lock only to the earliest ticket it knows, so the lock goes to that contender once all nodes know its
 // ticket.
-func (q *Quorum) contend(ctx context.Context, l *lock, waits bool, limit time.Time, onEnd func()) (*lease, error) {
+func (q *Quorum) contend(ctx context.Context, l *mutex, waits bool, limit time.Time, onEnd func()) (*lease, error) {
 	b := &bid{q: q, l: l, onEnd: onEnd, terms: terms{timeout: q.timeout(l)}}
-	end := time.Now().Add(l.c.Config().RetryTimeout)
+	end := time.Now().Add(l.c.Config.RetryTimeout)
 	var why *Error // of the latest rounds, if no majority answered, or quarantines keep one from granting anything
 	var last error // of the latest round
 	for pause := shortPause; ; pause *= 2 {
@@ -69,7 +70,7 @@ func (q *Quorum) contend(ctx context.Context, l *lock, waits bool, limit time.Ti
 			b.withdraw()
 			return lease, nil
 		}
-		held := errors.Is(err, engine.ErrHeld)
+		held := errors.Is(err, lock.ErrHeld)
 		if ctx.Err() != nil && !(held && engine.IsOver(limit)) {
 			b.withdraw()
 			return nil, endedBy(ctx, why, last)
@@ -81,7 +82,7 @@ func (q *Quorum) contend(ctx context.Context, l *lock, waits bool, limit time.Ti
 			errors.As(err, &why)
 		}
 		if answered && waits {
-			end = time.Now().Add(l.c.Config().RetryTimeout)
+			end = time.Now().Add(l.c.Config.RetryTimeout)
 		} else if !answered && why != nil {
 			b.timeout = q.longer(l, b.timeout)
 		}
@@ -133,12 +134,12 @@ func (b *bid) try(ctx context.Context) (*lease, error) {
 	case len(behind) == 0:
 	case err == nil:
 		if q.repairing.CompareAndSwap(false, true) { // other bids may have met the same nodes
-			q.clients[behind[0].node].Tasks().Run(func() {
+			q.clients[behind[0].node].Tasks.Run(func() {
 				defer q.repairing.Store(false)
 				_ = q.repair(context.Background(), b.l, behind)
 			})
 		}
-	case !errors.Is(err, engine.ErrHeld):
+	case !errors.Is(err, lock.ErrHeld):
 		if err = q.repair(ctx, b.l, behind); err == nil {
 			lease, votes, err = b.round(ctx)
 			b.note(votes)

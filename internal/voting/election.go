@@ -6,11 +6,12 @@ import (
 
 	"github.com/holdfast-go/holdfast/internal/engine"
 	"github.com/holdfast-go/holdfast/internal/exec"
+	"github.com/holdfast-go/holdfast/internal/lock"
 	"github.com/holdfast-go/holdfast/internal/schedule"
 )
 
 // AsElection implements engine.Electoral. Leaders do not announce themselves: watchers look once a second.
-func (l *lock) AsElection() engine.Electorate {
+func (l *mutex) AsElection() engine.Electorate {
 	own := *l
 	own.parts = make([]*engine.NodeLock, len(l.parts))
 	for i, p := range l.parts {
@@ -20,7 +21,7 @@ func (l *lock) AsElection() engine.Electorate {
 }
 
 // elected is a lock whose holders lead.
-type elected struct{ *lock }
+type elected struct{ *mutex }
 
 func (l elected) Ready(ctx context.Context) error { return l.ready(ctx) }
 
@@ -31,7 +32,7 @@ func (l elected) MayPass(err error) bool { return l.q.curable(err) }
 func (l elected) Announce() {}
 
 // Differ does not compare fences, since each node has its own.
-func (l elected) Differ(a, b *engine.Holder) bool {
+func (l elected) Differ(a, b *lock.Holder) bool {
 	return a.Owner != b.Owner || a.Host != b.Host || a.PID != b.PID || a.Foreign != b.Foreign
 }
 
@@ -39,7 +40,7 @@ func (l elected) Differ(a, b *engine.Holder) bool {
 func (l elected) Follow() (engine.Follower, error) { return secondly{l}, nil }
 
 // Closing implements engine.Electorate.
-func (l elected) Closing() <-chan struct{} { return l.c.Closing() }
+func (l elected) Closing() <-chan struct{} { return l.c.Closing }
 
 // secondly looks once a second.
 type secondly struct{ elected }

@@ -10,6 +10,7 @@ import (
 	"github.com/holdfast-go/holdfast/internal/codec"
 	"github.com/holdfast-go/holdfast/internal/engine"
 	"github.com/holdfast-go/holdfast/internal/exec"
+	"github.com/holdfast-go/holdfast/internal/lock"
 )
 
 // Error says that too few nodes agreed, and what the others had to say. It matches what any of their errors matches:
@@ -91,7 +92,7 @@ func (q *Quorum) errorOf(op, name string, errs []error) *Error {
 		if !errors.As(err, &known) && !errors.Is(err, exec.ErrClosed) {
 			err = q.clients[i].NodeFailure(op, name, err)
 		}
-		e.Nodes = append(e.Nodes, NodeError{q.clients[i].Server().Addr(), err})
+		e.Nodes = append(e.Nodes, NodeError{q.clients[i].Server.Addr(), err})
 	}
 	return e
 }
@@ -144,27 +145,27 @@ func (q *Quorum) quarantined(err error) bool {
 }
 
 // refusal returns the error of a node that grants nothing at present.
-func (q *Quorum) refusal(op string, l *lock, i int, why codec.Refusal) error {
+func (q *Quorum) refusal(op string, l *mutex, i int, why codec.Refusal) error {
 	if why.Stands != "" {
 		return q.isBehind(op, i, l, exec.ErrQuarantine, errBehind)
 	}
 	return q.isBehind(op, i, l, exec.ErrQuarantine, &exec.Quarantine{Left: why.Quarantine})
 }
 
-func (q *Quorum) isBehind(op string, i int, l *lock, kind, err error) error {
-	return &exec.Failure{Op: op, Name: l.name, Server: q.clients[i].Server().Addr(), Kind: kind, Err: err}
+func (q *Quorum) isBehind(op string, i int, l *mutex, kind, err error) error {
+	return &exec.Failure{Op: op, Name: l.name, Server: q.clients[i].Server.Addr(), Kind: kind, Err: err}
 }
 
 // late returns the error of a round that took longer than its grants last.
-func (q *Quorum) late(l *lock) error {
-	return &Error{Op: "acquire", Name: l.name, Need: q.need, Of: len(q.clients), Nodes: []NodeError{{l.c.Server().Addr(), l.first().LateError()}}}
+func (q *Quorum) late(l *mutex) error {
+	return &Error{Op: "acquire", Name: l.name, Need: q.need, Of: len(q.clients), Nodes: []NodeError{{l.c.Server.Addr(), l.first().LateError()}}}
 }
 
 // refused returns why too few nodes granted the lock: a majority names its holder, or too few nodes answer or agree.
-func (q *Quorum) refused(l *lock, votes []vote) error {
+func (q *Quorum) refused(l *mutex, votes []vote) error {
 	// mutants: named-by-a-majority
 	if held, most := foremost(votes); most >= q.need {
-		return &engine.HeldError{Name: l.name, Holder: *held}
+		return &lock.HeldError{Name: l.name, Holder: *held}
 	}
 	errs := make([]error, len(q.clients))
 	for _, v := range votes {
@@ -185,7 +186,7 @@ func (e contestedError) Error() string { return e.text }
 // Is makes it match ErrUnavailable and not ErrHeld: nobody may hold the lock.
 func (contestedError) Is(target error) bool { return target == exec.ErrUnavailable }
 
-func contested(op string, c *engine.Client, name string, holder *engine.Holder) error {
+func contested(op string, c *engine.Client, name string, holder *lock.Holder) error {
 	text := "others want the lock, too, and no majority has it yet"
 	switch {
 	case holder == nil:
@@ -194,7 +195,7 @@ func contested(op string, c *engine.Client, name string, holder *engine.Holder) 
 	default:
 		text = fmt.Sprintf("it names %s as the holder, and too few others do", holder.Who())
 	}
-	return &exec.Failure{Op: op, Name: name, Server: c.Server().Addr(), Err: contestedError{text}}
+	return &exec.Failure{Op: op, Name: name, Server: c.Server.Addr(), Err: contestedError{text}}
 }
 
 // errUnconnected is the error of a node that has not been reached yet.

@@ -32,7 +32,7 @@ func (q *Quorum) Init(ctx context.Context, force bool) error {
 	if failed(errs) {
 		return q.tooFew("init", name, errs)
 	}
-	timeout := q.clients[0].Config().CommandTimeout
+	timeout := q.clients[0].Config.CommandTimeout
 	replies, errs := askNodes(ctx, l, timeout, "init", counterOf)
 	var counter int64
 	behind := map[int]string{}
@@ -46,7 +46,7 @@ func (q *Quorum) Init(ctx context.Context, force bool) error {
 			errs[i] = q.refusal("init", l, i, reply.Refusal)
 			var rest *exec.Quarantine
 			if fresh[i] && errors.As(errs[i], &rest) {
-				errs[i] = q.clients[i].Server().Failure("init", name, fmt.Errorf("%w: it is empty, and others are not; wait, or use force once no lease is believed in", rest))
+				errs[i] = q.clients[i].Server.Failure("init", name, fmt.Errorf("%w: it is empty, and others are not; wait, or use force once no lease is believed in", rest))
 			}
 		}
 		// A majority may have come back with older counters, which prove nothing.

@@ -7,15 +7,16 @@ import (
 	"sync/atomic"
 
 	"github.com/holdfast-go/holdfast/internal/codec"
-	"github.com/holdfast-go/holdfast/internal/engine"
 	"github.com/holdfast-go/holdfast/internal/exec"
+	"github.com/holdfast-go/holdfast/internal/inspector"
 	"github.com/holdfast-go/holdfast/internal/kind"
+	"github.com/holdfast-go/holdfast/internal/lock"
 )
 
 // Inspector says who holds locks on a majority of nodes.
 type Inspector struct {
 	q      *Quorum
-	nodes  []*engine.Inspector
+	nodes  []*inspector.Inspector
 	absent atomic.Pointer[[]error] // of the latest List
 }
 
@@ -26,15 +27,15 @@ func (in *Inspector) Init(ctx context.Context, force bool) error { return in.q.I
 func (q *Quorum) NewInspector() *Inspector {
 	in := &Inspector{q: q}
 	for _, c := range q.clients {
-		node := c.NewInspector()
-		node.ActAs(q.clients[0].Config().Owner) // the nodes' clients need not have the same
+		node := inspector.New(&c.Keyspace)
+		node.ActAs(q.clients[0].Config.Owner) // the nodes' clients need not have the same
 		in.nodes = append(in.nodes, node)
 	}
 	return in
 }
 
 // Get returns the status of the lock of that name. Its Form is "" if nobody holds it.
-func (in *Inspector) Get(ctx context.Context, name string) (engine.Status, error) {
+func (in *Inspector) Get(ctx context.Context, name string) (lock.Status, error) {
 	s, err := in.q.Mutex(name).Status(ctx)
 	if err == nil && len(s.Holders) == 0 {
 		s.Form = ""
@@ -43,12 +44,12 @@ func (in *Inspector) Get(ctx context.Context, name string) (engine.Status, error
 }
 
 // Lookup calls yield with the status of the lock of that name, or an error. A quorum has no exact keys.
-func (in *Inspector) Lookup(ctx context.Context, name string, yield func(engine.Status, error) bool) {
+func (in *Inspector) Lookup(ctx context.Context, name string, yield func(lock.Status, error) bool) {
 	yield(in.Get(ctx, name))
 }
 
 // Reach asks about some lock, to learn whether a majority answers. Its errors are about a search.
-func (in *Inspector) Reach(ctx context.Context, p engine.Pattern) error {
+func (in *Inspector) Reach(ctx context.Context, p inspector.Pattern) error {
 	_, err := in.Get(ctx, "any")
 	return inTask(p.Task, err)
 }
@@ -56,8 +57,8 @@ func (in *Inspector) Reach(ctx context.Context, p engine.Pattern) error {
 // List calls yield with each lock whose name matches and that a majority of nodes says is held, or with the error of one of
 // which that is open, until yield returns false. An error without a name ends the list: too few nodes have answered. Absent tells
 // of the others that have not.
-func (in *Inspector) List(ctx context.Context, p engine.Pattern, yield func(engine.Status, error) bool) {
-	q, seen := in.q, engine.NewSeen()
+func (in *Inspector) List(ctx context.Context, p inspector.Pattern, yield func(lock.Status, error) bool) {
+	q, seen := in.q, inspector.NewSeen()
 	// What a majority holds is on each set of that many nodes, or more.
 	left := len(in.nodes) - q.need + 1
 	errs := make([]error, len(in.nodes)) // of nodes that have failed, and are not asked again
@@ -78,7 +79,7 @@ func (in *Inspector) List(ctx context.Context, p engine.Pattern, yield func(engi
 			continue
 		}
 		stopped := false
-		err := node.Find(ctx, p, seen, func(batch []engine.Found) (bool, error) {
+		err := node.Find(ctx, p, seen, func(batch []inspector.Found) (bool, error) {
 			for _, s := range in.verdicts(ctx, batch, errs) {
 				if s.err == nil && len(s.Holders) == 0 || !seen.Add(s.Key) {
 					continue
@@ -98,7 +99,7 @@ func (in *Inspector) List(ctx context.Context, p engine.Pattern, yield func(engi
 			left--
 		}
 		if ctx.Err() != nil {
-			yield(engine.Status{}, ctx.Err())
+			yield(lock.Status{}, ctx.Err())
 			return
 		}
 		if in.areTooFew(errs) {
@@ -106,7 +107,7 @@ func (in *Inspector) List(ctx context.Context, p engine.Pattern, yield func(engi
 		}
 	}
 	if left > 0 {
-		yield(engine.Status{}, inTask(p.Task, q.tooFew("list", p.Text, errs)))
+		yield(lock.Status{}, inTask(p.Task, q.tooFew("list", p.Text, errs)))
 	}
 }
 
@@ -132,13 +133,13 @@ func (in *Inspector) areTooFew(errs []error) bool {
 
 // verdict is what the nodes say of a lock, or why that is open.
 type verdict struct {
-	engine.Status
+	lock.Status
 	err error
 }
 
 // verdicts asks all nodes for these locks. It notes in down which nodes cannot be asked.
-func (in *Inspector) verdicts(ctx context.Context, batch []engine.Found, down []error) []verdict {
-	answers, refusals := make([][]engine.Status, len(in.nodes)), make([][]error, len(in.nodes))
+func (in *Inspector) verdicts(ctx context.Context, batch []inspector.Found, down []error) []verdict {
+	answers, refusals := make([][]lock.Status, len(in.nodes)), make([][]error, len(in.nodes))
 	var asking sync.WaitGroup
 	for i, node := range in.nodes {
 		if down[i] == nil {
@@ -147,8 +148,8 @@ func (in *Inspector) verdicts(ctx context.Context, batch []engine.Found, down []
 	}
 	asking.Wait()
 	all := make([]verdict, len(batch))
-	for n, lock := range batch {
-		named, errs := make([]*engine.Holder, len(in.nodes)), make([]error, len(in.nodes))
+	for n, found := range batch {
+		named, errs := make([]*lock.Holder, len(in.nodes)), make([]error, len(in.nodes))
 		for i := range in.nodes {
 			switch errs[i] = down[i]; {
 			case errs[i] != nil:
@@ -160,8 +161,8 @@ func (in *Inspector) verdicts(ctx context.Context, batch []engine.Found, down []
 				}
 			}
 		}
-		agreed, err := in.q.majority(lock.Name, named, errs)
-		all[n] = verdict{in.q.status(lock.Name, lock.Key(), agreed), err}
+		agreed, err := in.q.majority(found.Name, named, errs)
+		all[n] = verdict{in.q.status(found.Name, found.Key(), agreed), err}
 	}
 	return all
 }

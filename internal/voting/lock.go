@@ -9,10 +9,11 @@ import (
 	"github.com/holdfast-go/holdfast/internal/codec"
 	"github.com/holdfast-go/holdfast/internal/engine"
 	"github.com/holdfast-go/holdfast/internal/kind"
+	"github.com/holdfast-go/holdfast/internal/lock"
 )
 
-// lock is a lock that a majority of nodes grants.
-type lock struct {
+// mutex is a lock that a majority of nodes grants.
+type mutex struct {
 	q     *Quorum
 	name  string
 	c     *engine.Client     // of the first node
@@ -20,11 +21,11 @@ type lock struct {
 	err   error              // what is wrong with the name or options
 }
 
-func (q *Quorum) newLock(name string, opts []kind.Option) *lock {
-	l := &lock{q: q, name: name, c: q.clients[0]}
+func (q *Quorum) newLock(name string, opts []kind.Option) *mutex {
+	l := &mutex{q: q, name: name, c: q.clients[0]}
 	// The same owner on all nodes: clients without Config.Identity would each have their own. And one TTL.
-	owner := l.c.Config().Owner
-	opts = slices.Concat([]kind.Option{kind.TTL(l.c.Config().TTL)}, opts)
+	owner := l.c.Config.Owner
+	opts = slices.Concat([]kind.Option{kind.TTL(l.c.Config.TTL)}, opts)
 	for _, c := range q.clients {
 		l.parts = append(l.parts, c.NodeLock(name, owner, opts))
 	}
@@ -33,32 +34,32 @@ func (q *Quorum) newLock(name string, opts []kind.Option) *lock {
 }
 
 // first returns the lock on the first node. The locks on all nodes have the same options.
-func (l *lock) first() *engine.NodeLock { return l.parts[0] }
+func (l *mutex) first() *engine.NodeLock { return l.parts[0] }
 
 // Name returns the lock's name.
-func (l *lock) Name() string { return l.name }
+func (l *mutex) Name() string { return l.name }
 
 // String names the lock.
-func (l *lock) String() string { return fmt.Sprintf("holdfast.Lock(%q)", l.name) }
+func (l *mutex) String() string { return fmt.Sprintf("holdfast.Lock(%q)", l.name) }
 
 // key returns the lock's key, which is the same on each node.
-func (l *lock) key() string { return l.first().Key() }
+func (l *mutex) key() string { return l.first().Key() }
 
 // Acquire implements engine.Lock.
-func (l *lock) Acquire(ctx context.Context) (engine.Lease, error) {
+func (l *mutex) Acquire(ctx context.Context) (engine.Lease, error) {
 	return l.AcquireBy(ctx, time.Time{})
 }
 
 // AcquireBy implements engine.Lock.
-func (l *lock) AcquireBy(ctx context.Context, end time.Time) (engine.Lease, error) {
+func (l *mutex) AcquireBy(ctx context.Context, end time.Time) (engine.Lease, error) {
 	return l.first().Observed(ctx, false, func(ctx context.Context) (engine.Lease, error) {
 		return l.first().AcquireBy(ctx, end, func(asking context.Context) (engine.Lease, error) { return l.acquire(asking, end) }, l.holders)
 	})
 }
 
-func (l *lock) acquire(ctx context.Context, end time.Time) (engine.Lease, error) {
-	l.c.Tasks().Begin() // Close waits for what this brings
-	defer l.c.Tasks().End()
+func (l *mutex) acquire(ctx context.Context, end time.Time) (engine.Lease, error) {
+	l.c.Tasks.Begin() // Close waits for what this brings
+	defer l.c.Tasks.End()
 	if err := l.mayAcquire(ctx); err != nil {
 		return nil, err
 	}
@@ -69,13 +70,13 @@ func (l *lock) acquire(ctx context.Context, end time.Time) (engine.Lease, error)
 }
 
 // TryAcquire implements engine.Lock.
-func (l *lock) TryAcquire(ctx context.Context) (engine.Lease, error) {
+func (l *mutex) TryAcquire(ctx context.Context) (engine.Lease, error) {
 	return l.first().Observed(ctx, true, l.tryAcquire)
 }
 
-func (l *lock) tryAcquire(ctx context.Context) (engine.Lease, error) {
-	l.c.Tasks().Begin()
-	defer l.c.Tasks().End()
+func (l *mutex) tryAcquire(ctx context.Context) (engine.Lease, error) {
+	l.c.Tasks.Begin()
+	defer l.c.Tasks.End()
 	if err := l.mayAcquire(ctx); err != nil {
 		return nil, err
 	}
@@ -83,7 +84,7 @@ func (l *lock) tryAcquire(ctx context.Context) (engine.Lease, error) {
 }
 
 // mayAcquire is ready for an acquire. It also refuses one that would wait for a lease that ctx carries.
-func (l *lock) mayAcquire(ctx context.Context) error {
+func (l *mutex) mayAcquire(ctx context.Context) error {
 	if err := l.ready(ctx); err != nil {
 		return err
 	}
@@ -95,20 +96,20 @@ func (l *lock) mayAcquire(ctx context.Context) error {
 	return nil
 }
 
-func (l *lock) try(ctx context.Context) (engine.Lease, error) { return leased(l.q.try(ctx, l)) }
+func (l *mutex) try(ctx context.Context) (engine.Lease, error) { return leased(l.q.try(ctx, l)) }
 
 // Status says who holds the lock on a majority of nodes. It returns an error if that is not known. Nodes have no waiters.
-func (l *lock) Status(ctx context.Context) (engine.Status, error) {
+func (l *mutex) Status(ctx context.Context) (lock.Status, error) {
 	holders, err := l.holders(ctx)
 	if err != nil {
-		return engine.Status{}, err
+		return lock.Status{}, err
 	}
 	return l.q.status(l.name, l.key(), holders), nil
 }
 
 // status returns the status of a lock with those holders.
-func (q *Quorum) status(name, key string, holders []engine.Holder) engine.Status {
-	s := engine.Status{Name: name, Key: key, Form: codec.HoldsMutex, Holders: holders, Time: time.UnixMicro(q.clients[0].Server().Time(0))}
+func (q *Quorum) status(name, key string, holders []lock.Holder) lock.Status {
+	s := lock.Status{Name: name, Key: key, Form: codec.HoldsMutex, Holders: holders, Time: time.UnixMicro(q.clients[0].Server.Time(0))}
 	for _, h := range holders {
 		s.Fence, s.Form = h.Fence, h.Form
 		if h.Foreign {
@@ -120,7 +121,7 @@ func (q *Quorum) status(name, key string, holders []engine.Holder) engine.Status
 
 // holders returns who holds the lock on a majority of nodes, or an error if that is not known. It asks again, and waits longer,
 // as long as nodes that have not answered may only be slow, as they are when the first request has to connect.
-func (l *lock) holders(ctx context.Context) ([]engine.Holder, error) {
+func (l *mutex) holders(ctx context.Context) ([]lock.Holder, error) {
 	if err := l.ready(ctx); err != nil {
 		return nil, err
 	}
@@ -132,7 +133,7 @@ func (l *lock) holders(ctx context.Context) ([]engine.Holder, error) {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		named := make([]*engine.Holder, len(replies))
+		named := make([]*lock.Holder, len(replies))
 		for i, reply := range replies {
 			if errs[i] == nil && reply.Word == codec.Held {
 				h := l.parts[i].HolderOf(&reply.Holder)
@@ -150,7 +151,7 @@ func (l *lock) holders(ctx context.Context) ([]engine.Holder, error) {
 
 // majority returns the holder that a majority of nodes names, or none. It returns an error if the nodes that did not answer could
 // decide that. named and errs are the nodes' answers.
-func (q *Quorum) majority(name string, named []*engine.Holder, errs []error) ([]engine.Holder, error) {
+func (q *Quorum) majority(name string, named []*lock.Holder, errs []error) ([]lock.Holder, error) {
 	there, most := 0, 0
 	for i, h := range named {
 		if errs[i] == nil {
@@ -166,7 +167,7 @@ func (q *Quorum) majority(name string, named []*engine.Holder, errs []error) ([]
 			}
 		}
 		if same >= q.need {
-			return []engine.Holder{*h}, nil
+			return []lock.Holder{*h}, nil
 		}
 		most = max(most, same)
 	}
@@ -183,12 +184,12 @@ func (q *Quorum) majority(name string, named []*engine.Holder, errs []error) ([]
 }
 
 // isSameProcess reports whether one process, as far as the nodes say, has the grants of two nodes.
-func isSameProcess(a, b *engine.Holder) bool {
+func isSameProcess(a, b *lock.Holder) bool {
 	return a.Owner == b.Owner && a.Host == b.Host && a.PID == b.PID && a.Foreign == b.Foreign
 }
 
 // ready refuses what cannot work before any I/O, and learns what the nodes are.
-func (l *lock) ready(ctx context.Context) error {
+func (l *mutex) ready(ctx context.Context) error {
 	if l.err != nil {
 		return l.err
 	}
@@ -201,7 +202,7 @@ func (l *lock) ready(ctx context.Context) error {
 // lease is a lease of a quorum's lock, made of the grants of a majority of nodes.
 type lease struct {
 	*engine.JointLease
-	l     *lock
+	l     *mutex
 	round string // in which it was acquired
 }
 

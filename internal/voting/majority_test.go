@@ -7,6 +7,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/engine"
+	"github.com/holdfast-go/holdfast/internal/lock"
 )
 
 // at is a driver of the node at that address. Nothing is sent to it.
@@ -28,22 +29,22 @@ func TestMajority(t *testing.T) {
 		}
 		q.clients = append(q.clients, c)
 	}
-	a, b, down := &engine.Holder{Owner: "a"}, &engine.Holder{Owner: "b"}, errors.New("no route")
+	a, b, down := &lock.Holder{Owner: "a"}, &lock.Holder{Owner: "b"}, errors.New("no route")
 	for _, c := range []struct {
-		named []*engine.Holder
+		named []*lock.Holder
 		errs  []error
 		owner string // "" for nobody
 		says  []string
 	}{
-		{named: []*engine.Holder{a, a, b}, errs: make([]error, 3), owner: "a"},
-		{named: []*engine.Holder{a, a, nil}, errs: []error{nil, nil, down}, owner: "a"},
-		{named: []*engine.Holder{a, b, nil}, errs: make([]error, 3)},
-		{named: []*engine.Holder{nil, nil, nil}, errs: []error{nil, nil, down}},
+		{named: []*lock.Holder{a, a, b}, errs: make([]error, 3), owner: "a"},
+		{named: []*lock.Holder{a, a, nil}, errs: []error{nil, nil, down}, owner: "a"},
+		{named: []*lock.Holder{a, b, nil}, errs: make([]error, 3)},
+		{named: []*lock.Holder{nil, nil, nil}, errs: []error{nil, nil, down}},
 		{
-			named: []*engine.Holder{a, nil, nil}, errs: []error{nil, nil, down},
+			named: []*lock.Holder{a, nil, nil}, errs: []error{nil, nil, down},
 			says: []string{"on x: it names a as the holder, and too few others do", "on z: server is unavailable: no route"},
 		},
-		{named: []*engine.Holder{nil, nil, nil}, errs: []error{nil, down, down}, says: []string{"on y: server is unavailable: no route", "on z: server is unavailable: no route"}},
+		{named: []*lock.Holder{nil, nil, nil}, errs: []error{nil, down, down}, says: []string{"on y: server is unavailable: no route", "on z: server is unavailable: no route"}},
 	} {
 		holders, err := q.majority("m", c.named, c.errs)
 		owner := ""

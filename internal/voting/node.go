@@ -20,10 +20,10 @@ type node struct {
 }
 
 // ready waits until enough nodes have been reached, or have turned out not to be reachable.
-func (q *Quorum) ready(ctx context.Context, l *lock) error {
+func (q *Quorum) ready(ctx context.Context, l *mutex) error {
 	closed := 0
 	for _, c := range q.clients {
-		if isDone(c.Closing()) {
+		if isDone(c.Closing) {
 			closed++
 		}
 	}
@@ -40,7 +40,7 @@ func (q *Quorum) ready(ctx context.Context, l *lock) error {
 		for i, c := range q.clients {
 			n := &q.nodes[i]
 			switch {
-			case c.Server().Info() != nil:
+			case c.Server.Info() != nil:
 				known++
 				settled++
 			case isDone(n.connecting):
@@ -72,7 +72,7 @@ func isDone(ch <-chan struct{}) bool {
 // ended, or nil if the node has been reached before.
 func (q *Quorum) connect(i int, name string) <-chan struct{} {
 	c := q.clients[i]
-	if c.Server().Info() != nil {
+	if c.Server.Info() != nil {
 		return nil
 	}
 	q.mu.Lock()
@@ -83,13 +83,13 @@ func (q *Quorum) connect(i int, name string) <-chan struct{} {
 	}
 	over := make(chan struct{})
 	n.connecting = over
-	c.Tasks().Run(func() {
-		server, err := exec.Try(context.Background(), c.Server(), c.Config().CommandTimeout, c.Server().Probe)
+	c.Tasks.Run(func() {
+		server, err := exec.Try(context.Background(), c.Server, c.Config.CommandTimeout, c.Server.Probe)
 		if err == nil {
 			q.observe(i, max(clock.Since(server.Sent)/probeTrips, 1))
-			err = c.Server().Use(server, name)
+			err = c.Server.Use(server, name)
 		} else {
-			err = c.Server().Failure(exec.OpReach, name, err)
+			err = c.Server.Failure(exec.OpReach, name, err)
 		}
 		q.mu.Lock()
 		defer q.mu.Unlock()
@@ -114,7 +114,7 @@ func (q *Quorum) reach(ctx context.Context, i int, name string) error {
 	case <-over:
 	case <-ctx.Done():
 	}
-	if q.clients[i].Server().Info() != nil {
+	if q.clients[i].Server.Info() != nil {
 		return nil
 	}
 	q.mu.Lock()
@@ -127,7 +127,7 @@ func (q *Quorum) reach(ctx context.Context, i int, name string) error {
 
 // mayAsk waits until a node can be asked. Its error says that nothing was sent.
 func (q *Quorum) mayAsk(ctx context.Context, i int, name string) error {
-	if isDone(q.clients[i].Closing()) {
+	if isDone(q.clients[i].Closing) {
 		return exec.Unsent(exec.ErrClosed)
 	}
 	if err := q.reach(ctx, i, name); err != nil {
@@ -137,7 +137,7 @@ func (q *Quorum) mayAsk(ctx context.Context, i int, name string) error {
 }
 
 // askNode sends a request about a lock to its node i, once. It also returns when the request was sent.
-func askNode[R any](ctx context.Context, l *lock, i int, timeout time.Duration, op string, m codec.Request[R]) (reply R, sent clock.Instant, err error) {
+func askNode[R any](ctx context.Context, l *mutex, i int, timeout time.Duration, op string, m codec.Request[R]) (reply R, sent clock.Instant, err error) {
 	waiting, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	if err := l.q.mayAsk(waiting, i, l.name); err != nil {
@@ -147,7 +147,7 @@ func askNode[R any](ctx context.Context, l *lock, i int, timeout time.Duration, 
 }
 
 // askNodes sends, at once, the requests that compose returns to their nodes, and returns the replies by node.
-func askNodes[R any](ctx context.Context, l *lock, timeout time.Duration, op string, compose func(i int, p *engine.NodeLock) codec.Request[R]) ([]R, []error) {
+func askNodes[R any](ctx context.Context, l *mutex, timeout time.Duration, op string, compose func(i int, p *engine.NodeLock) codec.Request[R]) ([]R, []error) {
 	q := l.q
 	replies, errs := slices.Repeat([]R{*new(R)}, len(q.clients)), slices.Repeat([]error{errUnasked}, len(q.clients))
 	var wg sync.WaitGroup
@@ -170,7 +170,7 @@ func (q *Quorum) onEach(f func(i int, c *engine.Client) error) []error {
 	var wg sync.WaitGroup
 	for i, c := range q.clients {
 		wg.Add(1)
-		c.Tasks().Run(func() {
+		c.Tasks.Run(func() {
 			defer wg.Done()
 			errs[i] = f(i, c)
 		})

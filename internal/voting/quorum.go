@@ -11,6 +11,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/internal/engine"
 	"github.com/holdfast-go/holdfast/internal/kind"
+	"github.com/holdfast-go/holdfast/internal/lock"
 )
 
 // Quorum is quorum.Quorum of the API: what is known of its nodes, and which of this process's goroutines want its locks.
@@ -40,21 +41,21 @@ const maxNodes = 31
 func New(clients ...*engine.Client) (*Quorum, error) {
 	n := len(clients)
 	if n < 3 || n > maxNodes {
-		return nil, fmt.Errorf("%w: a quorum of %d nodes is not possible; one of 3 to %d is", engine.ErrInvalid, n, maxNodes)
+		return nil, fmt.Errorf("%w: a quorum of %d nodes is not possible; one of 3 to %d is", lock.ErrInvalid, n, maxNodes)
 	}
 	addresses := map[string]bool{}
 	for _, c := range clients {
 		switch {
 		case c == nil:
-			return nil, fmt.Errorf("%w: a client of the quorum is nil", engine.ErrInvalid)
-		case !c.Config().Strict:
-			return nil, fmt.Errorf("%w: the client of node %s is not Strict: it would grant at once after a restart that lost locks", engine.ErrInvalid, c.Server().Addr())
-		case c.Config().MaxTTL != clients[0].Config().MaxTTL:
-			return nil, fmt.Errorf("%w: nodes %s and %s have another Config.MaxTTL each", engine.ErrInvalid, clients[0].Server().Addr(), c.Server().Addr())
-		case addresses[c.Server().Addr()]:
-			return nil, fmt.Errorf("%w: node %s is named twice", engine.ErrInvalid, c.Server().Addr())
+			return nil, fmt.Errorf("%w: a client of the quorum is nil", lock.ErrInvalid)
+		case !c.Config.Strict:
+			return nil, fmt.Errorf("%w: the client of node %s is not Strict: it would grant at once after a restart that lost locks", lock.ErrInvalid, c.Server.Addr())
+		case c.Config.MaxTTL != clients[0].Config.MaxTTL:
+			return nil, fmt.Errorf("%w: nodes %s and %s have another Config.MaxTTL each", lock.ErrInvalid, clients[0].Server.Addr(), c.Server.Addr())
+		case addresses[c.Server.Addr()]:
+			return nil, fmt.Errorf("%w: node %s is named twice", lock.ErrInvalid, c.Server.Addr())
 		}
-		addresses[c.Server().Addr()] = true
+		addresses[c.Server.Addr()] = true
 	}
 	// mutants: majority
 	return &Quorum{clients: slices.Clone(clients), need: n/2 + 1, turns: map[string]*turn{}, nodes: make([]node, n), settled: make(chan struct{}), hanging: map[wish]int{}, given: map[string]struct{}{}}, nil
@@ -72,7 +73,7 @@ func (q *Quorum) Nodes(l engine.Lease) []string {
 	}
 	var all []string
 	for _, c := range own.JointLease.Nodes() {
-		all = append(all, c.Server().Addr())
+		all = append(all, c.Server.Addr())
 	}
 	slices.Sort(all)
 	return slices.Compact(all)
@@ -81,13 +82,13 @@ func (q *Quorum) Nodes(l engine.Lease) []string {
 // beginTask makes the Close of all clients wait until endTask is called.
 func (q *Quorum) beginTask() {
 	for _, c := range q.clients {
-		c.Tasks().Begin()
+		c.Tasks.Begin()
 	}
 }
 
 func (q *Quorum) endTask() {
 	for _, c := range q.clients {
-		c.Tasks().End()
+		c.Tasks.End()
 	}
 }
 
@@ -95,7 +96,7 @@ func (q *Quorum) endTask() {
 func (q *Quorum) String() string {
 	var servers []string
 	for _, c := range q.clients {
-		servers = append(servers, c.Server().Addr())
+		servers = append(servers, c.Server.Addr())
 	}
 	return "quorum.Quorum(" + strings.Join(servers, ", ") + ")"
 }

@@ -12,7 +12,7 @@ import (
 // repair raises the fence counters of nodes that have restarted to the highest counter of a majority of the others, read
 // after the quarantine. If a majority has restarted and all nodes answer with their data, it raises them to the highest of
 // all counters and clocks, as Init does.
-func (q *Quorum) repair(ctx context.Context, l *lock, behind []vote) error {
+func (q *Quorum) repair(ctx context.Context, l *mutex, behind []vote) error {
 	timeout := max(q.timeout(l), 100*time.Millisecond)
 	replies, errs := askNodes(ctx, l, timeout, "raise", counterOf)
 	counter, good := int64(0), 0 // of those that are not behind

@@ -24,7 +24,7 @@ func (b *bid) round(ctx context.Context) (*lease, []vote, error) {
 	votes, open := p.end()
 	if open > 0 {
 		q.beginTask()
-		l.c.Tasks().Run(func() {
+		l.c.Tasks.Run(func() {
 			defer q.endTask()
 			for _, v := range p.await(len(votes)) {
 				q.giveBack(v)
@@ -78,7 +78,7 @@ func (b *bid) elect(ctx context.Context, round string, votes, granted []vote) (*
 	if l.first().IsUnbounded() {
 		refill = func(joint *engine.JointLease) {
 			if refilling.CompareAndSwap(false, true) {
-				l.c.Tasks().Run(func() { q.refill(&lease{joint, l, round}, &refilling) })
+				l.c.Tasks.Run(func() { q.refill(&lease{joint, l, round}, &refilling) })
 			}
 		}
 	}
@@ -100,7 +100,7 @@ func (b *bid) elect(ctx context.Context, round string, votes, granted []vote) (*
 // agree finds a fence that is above all earlier ones, and makes a majority know it. It is the highest of the q.need lowest
 // fences that the nodes have stored for these grants. Every earlier fence is known to a majority. One node of that majority
 // is among those q.need nodes, and has stored a higher fence since.
-func (q *Quorum) agree(ctx context.Context, l *lock, timeout time.Duration, granted []vote) (uint64, error) {
+func (q *Quorum) agree(ctx context.Context, l *mutex, timeout time.Duration, granted []vote) (uint64, error) {
 	fences := make([]uint64, len(granted))
 	for i, v := range granted {
 		fences[i] = v.a.Fence()

@@ -45,8 +45,8 @@ const ticketTime = time.Second
 func (q *Quorum) newTicket() codec.Ticket {
 	var clocks []int64
 	for _, c := range q.clients {
-		if c.Server().Info() != nil {
-			clocks = append(clocks, c.Server().Time(0))
+		if c.Server.Info() != nil {
+			clocks = append(clocks, c.Server.Time(0))
 		}
 	}
 	slices.Sort(clocks)
@@ -65,7 +65,7 @@ func (b *bid) withdraw() {
 		return
 	}
 	for i, c := range b.q.clients {
-		c.Tasks().Run(func() {
+		c.Tasks.Run(func() {
 			b.ticket.carriers[i].Wait()
 			// A node that cannot be reached forgets it after a second or two.
 			p := b.l.parts[i]

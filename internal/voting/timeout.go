@@ -4,7 +4,7 @@ import "time"
 
 // timeout returns how long to wait for a node at first: NodeTimeout, or several times as long as the slowest node takes to
 // answer, which leaves time for a new connection and for a script that the node does not know.
-func (q *Quorum) timeout(l *lock) time.Duration {
+func (q *Quorum) timeout(l *mutex) time.Duration {
 	base, given := l.first().Timeout()
 	if given {
 		return base
@@ -19,7 +19,7 @@ func (q *Quorum) timeout(l *lock) time.Duration {
 }
 
 // longer returns how long to wait for a node after a round for which timeout was too short.
-func (q *Quorum) longer(l *lock, timeout time.Duration) time.Duration {
+func (q *Quorum) longer(l *mutex, timeout time.Duration) time.Duration {
 	if _, given := l.first().Timeout(); given {
 		return timeout
 	}
@@ -27,8 +27,8 @@ func (q *Quorum) longer(l *lock, timeout time.Duration) time.Duration {
 }
 
 // longestTimeout bounds how long to wait for a node without NodeTimeout.
-func longestTimeout(l *lock) time.Duration {
-	return min(l.first().TTL()/4, l.c.Config().CommandTimeout)
+func longestTimeout(l *mutex) time.Duration {
+	return min(l.first().TTL()/4, l.c.Config.CommandTimeout)
 }
 
 // observe notes how long a node took to answer. A time far longer than before hardly counts: it is most likely no round trip.
@@ -45,5 +45,5 @@ func (q *Quorum) observe(i int, d time.Duration) {
 
 // notAfter returns the node's time after which no copy of a request sent now is carried out.
 func (q *Quorum) notAfter(i int, timeout time.Duration) int64 {
-	return q.clients[i].Server().Time(0) + (timeout + time.Second).Microseconds()
+	return q.clients[i].Server.Time(0) + (timeout + time.Second).Microseconds()
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/engine"
 	"github.com/holdfast-go/holdfast/internal/kind"
+	"github.com/holdfast-go/holdfast/internal/lock"
 )
 
 // unused is a driver that nothing is sent to.
@@ -15,16 +16,16 @@ type unused struct{ driver.Driver }
 // The time to wait grows with the nodes' distance, and after a round without a majority. A node that hung once does not count
 // as far away.
 func TestNodeTimeoutIsByTheRoundTrip(t *testing.T) {
-	c, err := engine.New(unused{}, &engine.Config{CommandTimeout: 2 * time.Second})
+	c, err := engine.New(unused{}, &lock.Config{CommandTimeout: 2 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}
-	lockOf := func(opts ...kind.Option) *lock {
+	lockOf := func(opts ...kind.Option) *mutex {
 		part := c.NodeLock("a", "me", opts)
 		if part.Err() != nil {
 			t.Fatal(part.Err())
 		}
-		return &lock{c: c, parts: []*engine.NodeLock{part}}
+		return &mutex{c: c, parts: []*engine.NodeLock{part}}
 	}
 	l := lockOf(kind.TTL(10 * time.Second))
 	q := &Quorum{nodes: make([]node, 3)}

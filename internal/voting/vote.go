@@ -7,13 +7,14 @@ import (
 	"github.com/holdfast-go/holdfast/internal/codec"
 	"github.com/holdfast-go/holdfast/internal/engine"
 	"github.com/holdfast-go/holdfast/internal/exec"
+	"github.com/holdfast-go/holdfast/internal/lock"
 )
 
 // vote is one node's answer to a request for a lock.
 type vote struct {
 	node      int
 	a         *engine.NodeAttempt // which says whether it is granted
-	holder    *engine.Holder      // who has the lock instead; nil if it is an attempt of this process that is being given back
+	holder    *lock.Holder        // who has the lock instead; nil if it is an attempt of this process that is being given back
 	theirs    string              // the round in which the holder got it
 	said      bool                // it granted, or said why it did not
 	ahead     int                 // how many earlier tickets the node has
@@ -29,7 +30,7 @@ func (v *vote) take(g engine.NodeGrant) {
 }
 
 // vote asks one node for the lock.
-func (q *Quorum) vote(ctx context.Context, l *lock, i int, round string, terms terms) vote {
+func (q *Quorum) vote(ctx context.Context, l *mutex, i int, round string, terms terms) vote {
 	v := vote{node: i, a: l.parts[i].Attempt(round)}
 	if !q.answers(wish{i, l.parts[i].Key()}) {
 		v.err = exec.Unsent(errHangs)
@@ -39,7 +40,7 @@ func (q *Quorum) vote(ctx context.Context, l *lock, i int, round string, terms t
 }
 
 // askByScript asks a node for the lock by node_acquire.lua.
-func (q *Quorum) askByScript(ctx context.Context, l *lock, v vote, terms terms) vote {
+func (q *Quorum) askByScript(ctx context.Context, l *mutex, v vote, terms terms) vote {
 	p := l.parts[v.node]
 	var reply codec.NodeAcquireReply
 	var sent clock.Instant
@@ -79,11 +80,11 @@ func (q *Quorum) askByScript(ctx context.Context, l *lock, v vote, terms terms) 
 
 // askFree asks a node for the lock by its own commands and returns at once. count is called with the vote. askFree returns nil if a script
 // has to ask.
-func (q *Quorum) askFree(ctx context.Context, l *lock, v vote, terms terms, count func(vote)) *engine.FreeVote {
-	if ctx.Err() != nil || terms.ticket != nil || q.partial.Load() || q.clients[v.node].Server().Info() == nil || isDone(q.clients[v.node].Closing()) {
+func (q *Quorum) askFree(ctx context.Context, l *mutex, v vote, terms terms, count func(vote)) *engine.FreeVote {
+	if ctx.Err() != nil || terms.ticket != nil || q.partial.Load() || q.clients[v.node].Server.Info() == nil || isDone(q.clients[v.node].Closing) {
 		return nil
 	}
-	tasks := q.clients[v.node].Tasks()
+	tasks := &q.clients[v.node].Tasks
 	return v.a.AskFree(func(f *engine.FreeVote) {
 		if !f.IsGrant() {
 			tasks.Run(func() { count(q.afterFree(ctx, l, v, terms, f)) })
@@ -97,7 +98,7 @@ func (q *Quorum) askFree(ctx context.Context, l *lock, v vote, terms terms, coun
 }
 
 // afterFree returns the vote of a node whose answer is not clearly a grant. If the answer does not say who has the lock, a script asks.
-func (q *Quorum) afterFree(ctx context.Context, l *lock, v vote, terms terms, f *engine.FreeVote) vote {
+func (q *Quorum) afterFree(ctx context.Context, l *mutex, v vote, terms terms, f *engine.FreeVote) vote {
 	waiting, cancel := context.WithTimeout(ctx, terms.timeout)
 	defer cancel()
 	if err := f.Take(waiting); err != nil {
@@ -111,7 +112,7 @@ func (q *Quorum) afterFree(ctx context.Context, l *lock, v vote, terms terms, f 
 }
 
 // unanswered returns the vote of a node whose request, with that not-after, ended in an error.
-func (q *Quorum) unanswered(l *lock, v vote, err error, notAfter int64) vote {
+func (q *Quorum) unanswered(l *mutex, v vote, err error, notAfter int64) vote {
 	if outcome, _ := exec.Classify(err); outcome == exec.Unknown {
 		v.unsettled = true
 		w := wish{v.node, l.parts[v.node].Key()}
@@ -124,14 +125,14 @@ func (q *Quorum) unanswered(l *lock, v vote, err error, notAfter int64) vote {
 }
 
 // declined returns the vote of a node that grants nothing at present.
-func (q *Quorum) declined(l *lock, v vote, why codec.Refusal) vote {
+func (q *Quorum) declined(l *mutex, v vote, why codec.Refusal) vote {
 	v.behind = why.Stands
 	v.err = q.refusal("acquire", l, v.node, why)
 	return v
 }
 
 // foremost returns the holder that most nodes name, and how many do.
-func foremost(votes []vote) (holder *engine.Holder, most int) {
+func foremost(votes []vote) (holder *lock.Holder, most int) {
 	for _, v := range votes {
 		if v.holder == nil {
 			continue

@@ -51,7 +51,7 @@ var breaks = []Mutant{
 	},
 	{
 		Name: "notice-believed", About: "a message that anybody can publish ends a lease",
-		Edits: []overlay.Edit{line("notice-only-asks", "h.lose(&LostError{Name: h.l.name(), Reason: LossBroken})")},
+		Edits: []overlay.Edit{line("notice-only-asks", "h.lose(&lock.LostError{Name: h.l.Name(), Reason: lock.LossBroken})")},
 		Tests: []Test{{"behaviour", "TestANoticeAloneEndsNoLease"}},
 	},
 }

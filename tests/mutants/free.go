@@ -103,7 +103,7 @@ var free = []Mutant{
 	},
 	{
 		Name: "ghosts-released-at-once", About: "after an outage all tokens are released at once whose SET may still be carried out",
-		Edits: []overlay.Edit{part("ghosts-bounded", "c.reclaimersOf(l).run(", "(&reclaimers{limiter: exec.Limiter{Tasks: &c.tasks, Most: 1 << 20}, closing: c.closing}).run(")},
+		Edits: []overlay.Edit{part("ghosts-bounded", "c.reclaimersOf(l).run(", "(&reclaimers{limiter: exec.Limiter{Tasks: &c.Tasks, Most: 1 << 20}, closing: c.Closing}).run(")},
 		Tests: []Test{{"virtual", "TestManySetsThatAreNotAnswered"}},
 	},
 	{
@@ -123,12 +123,12 @@ var free = []Mutant{
 	},
 	{
 		Name: "short-leases-kept", About: "a lease with bounds is much shorter than its TTL, because the server's clock was misjudged",
-		Edits: []overlay.Edit{part("late-expiry", "left < term-leeway && !l.set.unbounded(), ", "")},
+		Edits: []overlay.Edit{part("late-expiry", "left < term-leeway && !l.Set.Unbounded(), ", "")},
 		Tests: []Test{{"virtual", "TestAMisjudgedServerClock"}},
 	},
 	{
 		Name: "set-lasts-for-its-ttl", About: "the deadline of a lock that was set counts on the TTL, and not on what the server says that is left",
-		Edits: []overlay.Edit{part("set-deadline", "call.Left()", "a.l.set.term()")},
+		Edits: []overlay.Edit{part("set-deadline", "call.Left()", "a.l.Set.Term()")},
 		Tests: []Test{{"virtual", "TestAMisjudgedServerClock"}},
 	},
 	{
@@ -148,12 +148,12 @@ var free = []Mutant{
 	},
 	{
 		Name: "set-in-strict-mode", About: "a lock is acquired by the server's own commands in Strict mode, in which a server may be in quarantine",
-		Edits: []overlay.Edit{part("free-scope", " || c.cfg.Strict", "")},
+		Edits: []overlay.Edit{part("free-scope", " || c.Config.Strict", "")},
 		Tests: []Test{{"virtual", "TestOnlyPlainMutexesAreSet"}},
 	},
 	{
 		Name: "set-without-waiting-for-replicas", About: "a lock that replicas have to confirm is acquired without that",
-		Edits: []overlay.Edit{part("free-scope", " || l.set.isDurable()", "")},
+		Edits: []overlay.Edit{part("free-scope", " || l.Set.IsDurable()", "")},
 		Tests: []Test{{"virtual", "TestOnlyPlainMutexesAreSet"}},
 	},
 	{

@@ -53,8 +53,8 @@ var kinds = []Mutant{
 	{
 		Name: "leads-on", About: "a leader does not check whether its lease is over",
 		Edits: []overlay.Edit{
-			part("deadline-by-clock", "!l.over", "!l.g.l.set.apart && !l.over"),
-			insert("deadline-timer", "if h.expired(now) && h.l.set.apart {\n\treturn\n}"),
+			part("deadline-by-clock", "!l.over", "l.g.l.Set.SeenAs == \"\" && !l.over"),
+			insert("deadline-timer", "if h.expired(now) && h.l.Set.SeenAs != \"\" {\n\treturn\n}"),
 		},
 		Tests:   []Test{{"virtual", "TestACompletedJobIsWrittenDownWhileItsLeaseLasts"}},
 		Subject: campaign.Election{},
@@ -72,7 +72,7 @@ var kinds = []Mutant{
 	},
 	{
 		Name: "limit-of-the-caller", About: "a status has the number of permits that its caller says",
-		Edits: []overlay.Edit{line("limit-of-the-server", "s.Limit = l.set.limit")},
+		Edits: []overlay.Edit{line("limit-of-the-server", "s.Limit = l.Set.Limit")},
 		Tests: []Test{{"behaviour", "TestStatusTellsTheServersLimit"}, {"behaviour", "TestStatusNamesWaitersInTheirOrder"}},
 	},
 }

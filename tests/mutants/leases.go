@@ -121,7 +121,7 @@ var leases = []Mutant{
 		Edits: []overlay.Edit{
 			line("look-at-release", ""),
 			part("lost-at-release", "h.state == over", "false"),
-			line("pass-on", "if l.ended() != ErrReleased {"),
+			line("pass-on", "if l.ended() != lock.ErrReleased {"),
 			part("deadline-by-clock", "!l.over", "false"),
 			part("passing-time", "> maxPassing", "< 0"),
 		},

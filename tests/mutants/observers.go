@@ -21,7 +21,7 @@ var observers = []Mutant{
 	},
 	{
 		Name: "told-under-a-mutex", About: "observers are called while the lease's mutex is held",
-		Edits: []overlay.Edit{part("told-later", "*end = &queuedNews{n, tell, nil}", "tell(&o.told, LeaseEvent{LeaseNews: n})")},
+		Edits: []overlay.Edit{part("told-later", "*end = &queuedNews{n, tell, nil}", "tell(&o.told, lock.LeaseEvent{LeaseNews: n})")},
 		Tests: []Test{{"behaviour", "TestObserversAreCalledWithoutALock"}},
 	},
 	{

@@ -64,7 +64,7 @@ var tickets = []Mutant{
 	},
 	{
 		Name: "adopter-believes-old-fence", About: "an adopted lease has the fence of the ticket",
-		Edits:   []overlay.Edit{part("adopted-fence", "r.reply.Fence", "t.Fence")},
+		Edits:   []overlay.Edit{part("adopted-fence", "r.Reply.Fence", "t.Fence")},
 		Tests:   []Test{{"virtual", "TestALeaseThatWasPassedOnIsDetached"}},
 		Subject: campaign.Carried{}, Rules: []campaign.Rule{campaign.Fences},
 	},
@@ -90,7 +90,7 @@ var tickets = []Mutant{
 	},
 	{
 		Name: "job-and-term-detached", About: "the lease of a job or of a term is detached",
-		Edits: []overlay.Edit{line("detach-apart", "return s.kind.carried")},
+		Edits: []overlay.Edit{line("detach-apart", "return s.Kind.carried")},
 		Tests: []Test{{"behaviour", "TestWhatCannotBeDetached"}},
 	},
 	{

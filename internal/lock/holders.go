@@ -1,4 +1,4 @@
-package engine
+package lock
 
 import (
 	"context"
@@ -33,33 +33,33 @@ type Holder struct {
 
 // Holder says who holds the lock, one of them if there are several: ErrNotHeld if nobody
 // does. It changes nothing.
-func (l *Target) Holder(ctx context.Context) (Holder, error) {
-	if l.set.Kind.IsShared() {
+func (l *Lock) Holder(ctx context.Context) (Holder, error) {
+	if l.Set.Kind.IsShared() {
 		return l.someHolder(ctx)
 	}
-	if err := l.ready(ctx); err != nil {
+	if err := l.Ready(ctx); err != nil {
 		return Holder{}, err
 	}
-	l.awaitDepartures(ctx)
-	a, _, err := ask(ctx, l.c, request{op: "inspect", lock: l}, &codec.WhoHolds{Lock: l.ref()})
+	l.AwaitDepartures(ctx)
+	a, _, err := Ask(ctx, Request{Op: "inspect", Lock: l}, &codec.WhoHolds{Lock: l.Ref()})
 	switch {
 	case err != nil:
 		return Holder{}, err
-	case a.reply.Word == codec.Free:
+	case a.Reply.Word == codec.Free:
 		return Holder{}, ErrNotHeld
 	}
-	return l.holderOf(&a.reply.Holder), nil
+	return l.HolderOf(&a.Reply.Holder), nil
 }
 
-// awaitDepartures waits until waiters of this client that gave up have left the server's queue, so that nobody is counted
+// AwaitDepartures waits until waiters of this client that gave up have left the server's queue, so that nobody is counted
 // whose Acquire has returned.
-func (l *Target) awaitDepartures(ctx context.Context) {
-	most := max(500*time.Millisecond, min(8*l.c.server.RTT.Mean(), l.c.cfg.CommandTimeout))
-	l.c.departing.wait(ctx, l.keys.Queue, most)
+func (l *Lock) AwaitDepartures(ctx context.Context) {
+	most := max(500*time.Millisecond, min(8*l.Of.Server.RTT.Mean(), l.Of.Config.CommandTimeout))
+	l.Of.Departing.wait(ctx, l.Keys.Queue, most)
 }
 
-// holderOf returns who has the lock, as a script says; a zero Holder if nobody has it, and others are queued.
-func (l *Target) holderOf(h *codec.Holder) Holder {
+// HolderOf returns who has the lock, as a script says; a zero Holder if nobody has it, and others are queued.
+func (l *Lock) HolderOf(h *codec.Holder) Holder {
 	if h.Ours && h.Value.Token == wire.NoToken {
 		return Holder{}
 	}
@@ -67,8 +67,8 @@ func (l *Target) holderOf(h *codec.Holder) Holder {
 }
 
 // shown returns the holder that a script reported. v is used only if ours is true.
-func (l *Target) shown(ttl time.Duration, ours bool, v *wire.Value) Holder {
-	h := Holder{Name: l.name(), Form: l.set.Kind.Form, TTL: ttl, Foreign: !ours}
+func (l *Lock) shown(ttl time.Duration, ours bool, v *wire.Value) Holder {
+	h := Holder{Name: l.Name(), Form: l.Set.Kind.Form, TTL: ttl, Foreign: !ours}
 	if ours {
 		h.Form = l.formFor(&v.Info)
 		h.Owner, h.Host, h.PID, h.Meta = v.Info.Owner, v.Info.Host, v.Info.PID, v.Info.Meta
@@ -78,11 +78,11 @@ func (l *Target) shown(ttl time.Duration, ours bool, v *wire.Value) Holder {
 }
 
 // formFor returns the lock's form as the info of a holder or waiter shows it: a mutex can be an election.
-func (l *Target) formFor(info *wire.Info) string {
-	if l.set.Kind.Form == codec.HoldsMutex && info.Kind == kind.SeenAsElection {
+func (l *Lock) formFor(info *wire.Info) string {
+	if l.Set.Kind.Form == codec.HoldsMutex && info.Kind == kind.SeenAsElection {
 		return kind.SeenAsElection
 	}
-	return l.set.Kind.Form
+	return l.Set.Kind.Form
 }
 
 // holdersPerReply is how many of a lock's holders a script returns at a time: few enough that
@@ -90,19 +90,19 @@ func (l *Target) formFor(info *wire.Info) string {
 const holdersPerReply = 500
 
 // someHolder is Holder for a lock that can have several: it returns the first that it finds.
-func (l *Target) someHolder(ctx context.Context) (Holder, error) {
-	if err := l.ready(ctx); err != nil {
+func (l *Lock) someHolder(ctx context.Context) (Holder, error) {
+	if err := l.Ready(ctx); err != nil {
 		return Holder{}, err
 	}
-	l.awaitDepartures(ctx)
+	l.AwaitDepartures(ctx)
 	cursor := "0"
 	for count := 10; ; count = min(5*count, holdersPerReply) {
-		some, err := l.holdersFrom(ctx, cursor, count)
+		some, err := l.HoldersFrom(ctx, cursor, count)
 		switch {
 		case err != nil:
 			return Holder{}, err
 		case len(some.Holds) > 0:
-			return l.sharer(&some.Holds[0]), nil
+			return l.Sharer(&some.Holds[0]), nil
 		case some.IsLast():
 			return Holder{}, ErrNotHeld
 		}
@@ -110,15 +110,15 @@ func (l *Target) someHolder(ctx context.Context) (Holder, error) {
 	}
 }
 
-// sharer returns the holder that has a hold.
-func (l *Target) sharer(hold *codec.Hold) Holder {
+// Sharer returns the holder that has a hold.
+func (l *Lock) Sharer(hold *codec.Hold) Holder {
 	h := l.shown(hold.TTL, hold.Ours, &hold.Value)
 	h.Weight = hold.Weight
 	return h
 }
 
-// holdersFrom asks for about count holders, from a cursor on.
-func (l *Target) holdersFrom(ctx context.Context, cursor string, count int) (codec.HoldersReply, error) {
-	a, _, err := ask(ctx, l.c, request{op: "inspect", lock: l}, &codec.Holders{Lock: l.ref(), Cursor: cursor, Count: count, Kind: l.set.Kind.Name})
-	return a.reply, err
+// HoldersFrom asks for about count holders, from a cursor on.
+func (l *Lock) HoldersFrom(ctx context.Context, cursor string, count int) (codec.HoldersReply, error) {
+	a, _, err := Ask(ctx, Request{Op: "inspect", Lock: l}, &codec.Holders{Lock: l.Ref(), Cursor: cursor, Count: count, Kind: l.Set.Kind.Name})
+	return a.Reply, err
 }

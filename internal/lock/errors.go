@@ -1,4 +1,4 @@
-package engine
+package lock
 
 import (
 	"errors"
@@ -62,7 +62,7 @@ func (e *HeldError) Error() string {
 func (h Holder) Who() string {
 	owner := "somebody"
 	if h.Owner != "" {
-		owner = printable.Word(h.Owner, maxShownWord)
+		owner = printable.Word(h.Owner, MaxShownWord)
 	}
 	switch {
 	case h.PID == 0 && h.Host == "":
@@ -70,7 +70,7 @@ func (h Holder) Who() string {
 	case h.Host == "":
 		return fmt.Sprintf("%s (pid %d)", owner, h.PID)
 	}
-	return fmt.Sprintf("%s (pid %d on %s)", owner, h.PID, printable.Word(h.Host, maxShownWord))
+	return fmt.Sprintf("%s (pid %d on %s)", owner, h.PID, printable.Word(h.Host, MaxShownWord))
 }
 
 func ttlText(d time.Duration) string {
@@ -94,7 +94,7 @@ type NotOwnerError struct {
 
 func (e *NotOwnerError) Error() string {
 	return fmt.Sprintf("holdfast: lock %q is not held by %s, but by %s for %s", e.Name,
-		printable.Word(e.Owner, maxShownWord), e.Holder.Who(), ttlText(e.Holder.TTL))
+		printable.Word(e.Owner, MaxShownWord), e.Holder.Who(), ttlText(e.Holder.TTL))
 }
 
 // Is makes a NotOwnerError match ErrNotOwner.
@@ -134,7 +134,7 @@ type LostError struct {
 
 func (e *LostError) Error() string {
 	if e.By != "" {
-		return fmt.Sprintf("holdfast: lease of %q lost: %s by %s", e.Name, e.Reason, printable.Word(e.By, maxShownWord))
+		return fmt.Sprintf("holdfast: lease of %q lost: %s by %s", e.Name, e.Reason, printable.Word(e.By, MaxShownWord))
 	}
 	if e.Err != nil {
 		return fmt.Sprintf("holdfast: lease of %q lost: %s: %v", e.Name, e.Reason, e.Err)
@@ -142,17 +142,17 @@ func (e *LostError) Error() string {
 	return fmt.Sprintf("holdfast: lease of %q lost: %s", e.Name, e.Reason)
 }
 
-// missing returns the error of a lease that, by that word of a reply, the server no longer knows.
-func (l *Target) missing(word codec.Word) *LostError {
-	lost := &LostError{Name: l.name(), Reason: LossTaken}
+// Missing returns the error of a lease that, by that word of a reply, the server no longer knows.
+func (l *Lock) Missing(word codec.Word) *LostError {
+	lost := &LostError{Name: l.Name(), Reason: LossTaken}
 	switch word {
 	// mutants: deleted-or-taken
 	case codec.Absent, codec.Late: // Late follows Absent
 		lost.Reason = LossDeleted
 	case codec.Superseded:
 		lost.Reason = LossSuperseded
-		if l.set.Kind.ByOwner {
-			lost.By = l.set.Owner // in whose name ReleaseOwner was called
+		if l.Set.Kind.ByOwner {
+			lost.By = l.Set.Owner // in whose name ReleaseOwner was called
 		}
 	}
 	return lost
@@ -164,5 +164,5 @@ func (e *LostError) Is(target error) bool { return target == ErrLost }
 // Unwrap returns what renewals met last.
 func (e *LostError) Unwrap() error { return e.Err }
 
-// maxShownWord is how many bytes of a name that another program wrote are shown.
-const maxShownWord = 128
+// MaxShownWord is how many bytes of a name that another program wrote are shown.
+const MaxShownWord = 128

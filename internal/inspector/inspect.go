@@ -1,4 +1,4 @@
-package engine
+package inspector
 
 import (
 	"cmp"
@@ -10,25 +10,26 @@ import (
 	"github.com/holdfast-go/holdfast/internal/exec"
 	"github.com/holdfast-go/holdfast/internal/keys"
 	"github.com/holdfast-go/holdfast/internal/kind"
+	"github.com/holdfast-go/holdfast/internal/lock"
 )
 
 // Inspector says who holds locks and who waits for them, whatever their kinds. It changes nothing.
 type Inspector struct {
-	c  *Client
+	of *lock.Keyspace
 	as map[string]*kind.Settings // of the locks of each form
 	by string                    // who breaks locks, for their record
 }
 
 // Init is Admit of package inspect; with force it is ForceAdmit.
-func (in *Inspector) Init(ctx context.Context, force bool) error { return in.c.Init(ctx, force) }
+func (in *Inspector) Init(ctx context.Context, force bool) error { return in.of.Init(ctx, force) }
 
-// NewInspector returns an inspector of the client's locks.
-func (c *Client) NewInspector() *Inspector {
-	in := &Inspector{c: c, as: map[string]*kind.Settings{}, by: c.cfg.Owner}
-	for _, k := range kind.All {
-		own := c.defaults.Copy()
-		own.Kind = k
-		in.as[k.Form] = own
+// New returns an inspector of the locks in a keyspace.
+func New(k *lock.Keyspace) *Inspector {
+	in := &Inspector{of: k, as: map[string]*kind.Settings{}, by: k.Config.Owner}
+	for _, one := range kind.All {
+		own := k.Defaults.Copy()
+		own.Kind = one
+		in.as[one.Form] = own
 	}
 	return in
 }
@@ -46,15 +47,15 @@ type Found struct {
 func (f *Found) Key() string { return f.keys.Lock }
 
 // target returns the lock as one of that form.
-func (in *Inspector) target(f Found, form string) *Target {
+func (in *Inspector) target(f Found, form string) *lock.Lock {
 	set, ok := in.as[form]
 	if !ok {
 		set = in.as[codec.HoldsMutex]
 	}
-	l := &Target{c: in.c, keys: f.keys.For(cmp.Or(set.Kind.Name, "q")), set: set}
-	if l.name() != f.Name { // it stands for all locks of a pattern
-		l.set = set.Copy()
-		l.set.Called = f.Name
+	l := &lock.Lock{Of: in.of, Keys: f.keys.For(cmp.Or(set.Kind.Name, "q")), Set: set}
+	if l.Name() != f.Name { // it stands for all locks of a pattern
+		l.Set = set.Copy()
+		l.Set.Called = f.Name
 	}
 	return l
 }
@@ -67,15 +68,15 @@ const (
 
 // Get returns the status of the lock of that name or, if nothing is known of such a lock, of the lock with that exact key.
 // Its Form is "" if nothing is known of either.
-func (in *Inspector) Get(ctx context.Context, name string) (found Status, err error) {
-	in.Lookup(ctx, name, func(s Status, failed error) bool {
+func (in *Inspector) Get(ctx context.Context, name string) (found lock.Status, err error) {
+	in.Lookup(ctx, name, func(s lock.Status, failed error) bool {
 		if err = failed; err == nil && (found.Name == "" || s.Form != "") {
 			found = s
 		}
 		return err == nil && s.Form == ""
 	})
 	if err != nil {
-		return Status{}, err
+		return lock.Status{}, err
 	}
 	return found, nil
 }
@@ -83,17 +84,17 @@ func (in *Inspector) Get(ctx context.Context, name string) (found Status, err er
 // Lookup calls yield with the status of the lock of that name, and then with that of the lock with that exact key, whether or
 // not they are in use, until yield returns false. It leaves out a lock that cannot be, and one with an exact key that the user
 // may not see. An error is the last.
-func (in *Inspector) Lookup(ctx context.Context, name string, yield func(Status, error) bool) {
-	named, noName := in.c.space.Name(name)
+func (in *Inspector) Lookup(ctx context.Context, name string, yield func(lock.Status, error) bool) {
+	named, noName := in.of.Space.Name(name)
 	if noName == nil {
 		if s, err := in.get(ctx, Found{name, named}); !yield(s, err) || err != nil {
 			return
 		}
 	}
-	exact, noKey := in.c.space.Exact(name)
+	exact, noKey := in.of.Space.Exact(name)
 	switch {
 	case noKey != nil && noName != nil:
-		yield(Status{}, fmt.Errorf("%w: lock %.64q: %w", ErrInvalid, name, noKey))
+		yield(lock.Status{}, fmt.Errorf("%w: lock %.64q: %w", lock.ErrInvalid, name, noKey))
 	case noKey == nil:
 		s, err := in.get(ctx, Found{name, exact})
 		if noName == nil && errors.Is(err, exec.ErrPermission) {
@@ -103,47 +104,47 @@ func (in *Inspector) Lookup(ctx context.Context, name string, yield func(Status,
 	}
 }
 
-func (in *Inspector) get(ctx context.Context, f Found) (Status, error) {
+func (in *Inspector) get(ctx context.Context, f Found) (lock.Status, error) {
 	l := in.target(f, codec.HoldsMutex)
-	if err := l.ready(ctx); err != nil {
-		return Status{}, err
+	if err := l.Ready(ctx); err != nil {
+		return lock.Status{}, err
 	}
-	l.awaitDepartures(ctx)
-	q := in.question(f, maxWaiters)
-	a, _, err := ask(ctx, in.c, request{op: "inspect", lock: l, unexplained: true}, &q)
+	l.AwaitDepartures(ctx)
+	q := in.question(f, lock.MaxWaiters)
+	a, _, err := lock.Ask(ctx, lock.Request{Op: "inspect", Lock: l, Unexplained: true}, &q)
 	if err != nil {
-		return Status{}, err
+		return lock.Status{}, err
 	}
-	return in.complete(ctx, f, &a.reply)
+	return in.complete(ctx, f, &a.Reply)
 }
 
 // GetAll returns the status of each of these locks, which are on one server, or why it was refused. Of each lock it returns
 // the first 100 waiters. An error says that the server could not be asked.
-func (in *Inspector) GetAll(ctx context.Context, all []Found) ([]Status, []error, error) {
+func (in *Inspector) GetAll(ctx context.Context, all []Found) ([]lock.Status, []error, error) {
 	if len(all) == 0 {
 		return nil, nil, nil
 	}
-	if err := in.target(all[0], codec.HoldsMutex).ready(ctx); err != nil {
+	if err := in.target(all[0], codec.HoldsMutex).Ready(ctx); err != nil {
 		return nil, nil, err
 	}
 	requests, questions := make([]exec.Request, len(all)), make([]codec.Status, len(all))
 	for i, f := range all {
 		questions[i] = in.question(f, waitersAtOnce)
-		requests[i] = in.c.addressed(request{op: "inspect", lock: in.target(f, codec.HoldsMutex)}, questions[i].Call())
+		requests[i] = lock.Request{Op: "inspect", Lock: in.target(f, codec.HoldsMutex)}.Addressed(questions[i].Call())
 	}
-	answers, err := in.c.server.DoTogether(ctx, "inspect", all[0].Name, requests)
+	answers, err := in.of.Server.DoTogether(ctx, "inspect", all[0].Name, requests)
 	if err != nil {
 		return nil, nil, err
 	}
-	found, errs := make([]Status, len(all)), make([]error, len(all))
+	found, errs := make([]lock.Status, len(all)), make([]error, len(all))
 	for i, a := range answers {
-		found[i] = Status{Name: all[i].Name, Key: all[i].Key()}
+		found[i] = lock.Status{Name: all[i].Name, Key: all[i].Key()}
 		if errs[i] = a.Err; a.Err != nil {
 			continue
 		}
 		reply, err := questions[i].Parse(a.Text)
 		if err != nil {
-			errs[i] = in.target(all[i], codec.HoldsMutex).malformed("inspect")
+			errs[i] = in.target(all[i], codec.HoldsMutex).Malformed("inspect")
 			continue
 		}
 		if s, err := in.complete(ctx, all[i], &reply); err == nil {
@@ -160,7 +161,7 @@ func (in *Inspector) question(f Found, waiters int) codec.Status {
 	first, others := f.kinds()
 	l := in.target(f, codec.HoldsMutex)
 	q := codec.Status{
-		Lock: codec.Lock{Keys: codec.Keys{Lock: f.keys.Lock, Queue: f.keys.Queue}, Flags: l.flags()},
+		Lock: codec.Lock{Keys: codec.Keys{Lock: f.keys.Lock, Queue: f.keys.Queue}, Flags: l.Flags()},
 		Kind: first.Form, Cursor: "0", Holds: holdersAtOnce, Waiters: waiters,
 	}
 	for _, k := range others {
@@ -179,37 +180,23 @@ func (f *Found) kinds() (first *kind.Kind, others []*kind.Kind) {
 
 // complete returns the status that a reply to a question tells. If there are more holders, it asks for the status anew, now
 // that the kind is known.
-func (in *Inspector) complete(ctx context.Context, f Found, r *codec.StatusReply) (Status, error) {
+func (in *Inspector) complete(ctx context.Context, f Found, r *codec.StatusReply) (lock.Status, error) {
 	l := in.target(f, r.Kind)
 	if !r.IsLast() {
 		return l.Status(ctx)
 	}
-	s := Status{Name: f.Name, Key: f.Key()}
-	l.describe(&s, r)
+	s := lock.Status{Name: f.Name, Key: f.Key()}
+	l.Describe(&s, r)
 	if r.Kind == codec.HoldsNothing {
 		s.Form = ""
 	}
 	known := map[string]bool{}
 	for _, hold := range r.Holds {
-		if !l.set.Kind.IsShared() || !known[hold.Token] {
+		if !l.Set.Kind.IsShared() || !known[hold.Token] {
 			known[hold.Token] = true
-			h := l.sharer(&hold)
+			h := l.Sharer(&hold)
 			s.Holders, s.Fence = append(s.Holders, h), max(s.Fence, h.Fence)
 		}
 	}
 	return s, nil
-}
-
-// IsInUse reports whether somebody holds the lock, waits for it or counts on it: a latch that is not open, or a semaphore
-// whose permits were set.
-func (s *Status) IsInUse() bool {
-	switch {
-	case len(s.Holders) > 0, s.Waiting > 0:
-		return true
-	case s.Form == kind.Latch.Form:
-		return s.Count > 0
-	case s.Form == kind.Semaphore.Form:
-		return s.Limit > 0
-	}
-	return false
 }

@@ -1,4 +1,4 @@
-package engine
+package lock
 
 import (
 	"context"
@@ -37,48 +37,48 @@ type Waiter struct {
 // Bounds for servers that lie about how many holders and waiters there are. An honest server needs maxPages replies for
 // 5,000,000 holders.
 const (
-	maxWaiters = 1000
+	MaxWaiters = 1000
 	maxHolders = 100_000
 	maxPages   = 10_000
 )
 
 // Status says who holds the lock and who waits for it. Holders are asked for in pages of some hundreds, so that the server
 // has time for others in between. Holders that come or go meanwhile may or may not be among them.
-func (l *Target) Status(ctx context.Context) (Status, error) {
-	if err := l.ready(ctx); err != nil {
+func (l *Lock) Status(ctx context.Context) (Status, error) {
+	if err := l.Ready(ctx); err != nil {
 		return Status{}, err
 	}
-	l.awaitDepartures(ctx)
-	s := Status{Name: l.name(), Key: l.keys.Lock}
+	l.AwaitDepartures(ctx)
+	s := Status{Name: l.Name(), Key: l.Keys.Lock}
 	known := map[string]bool{}                               // by token: the server may return a holder twice
-	rq := request{op: "inspect", lock: l, began: time.Now()} // RetryTimeout bounds all pages together
-	q := codec.Status{Lock: l.ref(), Kind: l.set.Kind.Form, Cursor: "0", Holds: holdersPerReply, Waiters: maxWaiters}
+	rq := Request{Op: "inspect", Lock: l, Began: time.Now()} // RetryTimeout bounds all pages together
+	q := codec.Status{Lock: l.Ref(), Kind: l.Set.Kind.Form, Cursor: "0", Holds: holdersPerReply, Waiters: MaxWaiters}
 	for range maxPages {
-		a, _, err := ask(ctx, l.c, rq, &q)
+		a, _, err := Ask(ctx, rq, &q)
 		if err != nil {
 			return Status{}, err
 		}
 		if q.Cursor == "0" {
-			l.describe(&s, &a.reply)
+			l.Describe(&s, &a.Reply)
 		}
-		for _, hold := range a.reply.Holds {
+		for _, hold := range a.Reply.Holds {
 			if len(s.Holders) < maxHolders && !known[hold.Token] {
 				known[hold.Token] = true
-				h := l.sharer(&hold)
+				h := l.Sharer(&hold)
 				s.Holders, s.Fence = append(s.Holders, h), max(s.Fence, h.Fence)
 			}
 		}
-		if a.reply.IsLast() || len(s.Holders) == maxHolders {
+		if a.Reply.IsLast() || len(s.Holders) == maxHolders {
 			return s, nil
 		}
-		q.Cursor, q.Waiters = a.reply.Next, 0
+		q.Cursor, q.Waiters = a.Reply.Next, 0
 	}
-	return Status{}, l.malformed("inspect")
+	return Status{}, l.Malformed("inspect")
 }
 
-// describe sets all but the holders, from the first reply.
-func (l *Target) describe(s *Status, r *codec.StatusReply) {
-	own := l.set.Kind
+// Describe sets all but the holders, from the first reply.
+func (l *Lock) Describe(s *Status, r *codec.StatusReply) {
+	own := l.Set.Kind
 	s.Form, s.Fence, s.Waiting, s.Time = own.Form, r.Fence, r.Queued, time.UnixMicro(r.Now)
 	switch {
 	case r.Kind == codec.HoldsForeign, r.Kind == codec.HoldsMutex && len(r.Holds) > 0 && !r.Holds[0].Ours:
@@ -91,7 +91,7 @@ func (l *Target) describe(s *Status, r *codec.StatusReply) {
 	// mutants: limit-of-the-server
 	s.Limit = r.Limit
 	if s.Limit == 0 && own.IsShared() && !own.ByOwner { // the server has none: the next user's counts
-		s.Limit = l.set.Limit
+		s.Limit = l.Set.Limit
 	}
 	if s.Limit == kind.Everything {
 		s.Limit = 0
@@ -113,4 +113,18 @@ func (s *Status) Holder() (Holder, error) {
 		return Holder{}, ErrNotHeld
 	}
 	return s.Holders[0], nil
+}
+
+// IsInUse reports whether somebody holds the lock, waits for it or counts on it: a latch that is not open, or a semaphore
+// whose permits were set.
+func (s *Status) IsInUse() bool {
+	switch {
+	case len(s.Holders) > 0, s.Waiting > 0:
+		return true
+	case s.Form == kind.Latch.Form:
+		return s.Count > 0
+	case s.Form == kind.Semaphore.Form:
+		return s.Limit > 0
+	}
+	return false
 }

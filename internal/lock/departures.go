@@ -1,4 +1,4 @@
-package engine
+package lock
 
 import (
 	"context"
@@ -18,8 +18,8 @@ type departure struct {
 	done  chan struct{} // closed when count falls to 0
 }
 
-// add counts one waiter. The returned function ends that.
-func (d *departures) add(queue string) (end func()) {
+// Add counts one waiter. The returned function ends that.
+func (d *departures) Add(queue string) (end func()) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.leaving == nil {

@@ -1,4 +1,4 @@
-package engine
+package inspector
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 	"github.com/holdfast-go/holdfast/internal/codec"
 	"github.com/holdfast-go/holdfast/internal/exec"
 	"github.com/holdfast-go/holdfast/internal/keys"
+	"github.com/holdfast-go/holdfast/internal/lock"
 )
 
 // Pattern says which locks are looked for.
@@ -23,7 +24,7 @@ type Pattern struct {
 
 // List calls yield with each lock in use whose name matches, or with the error of asking for that one, until yield returns
 // false. An error without a name ends the list.
-func (in *Inspector) List(ctx context.Context, p Pattern, yield func(Status, error) bool) {
+func (in *Inspector) List(ctx context.Context, p Pattern, yield func(lock.Status, error) bool) {
 	seen := NewSeen()
 	err := in.Find(ctx, p, seen, func(batch []Found) (bool, error) {
 		all, errs, err := in.GetAll(ctx, batch)
@@ -41,7 +42,7 @@ func (in *Inspector) List(ctx context.Context, p Pattern, yield func(Status, err
 		return true, nil
 	})
 	if err != nil {
-		yield(Status{}, exec.InTask(p.Task, err))
+		yield(lock.Status{}, exec.InTask(p.Task, err))
 	}
 }
 
@@ -67,17 +68,17 @@ const (
 // before its error is returned.
 func (in *Inspector) Find(ctx context.Context, p Pattern, seen *Seen, found func([]Found) (more bool, err error)) error {
 	// The key of the fence counter is any key of the prefix.
-	any := in.c.space.Fence()
-	if err := in.target(Found{p.Text, keys.Set{Lock: any, Queue: any + ":q"}}, codec.HoldsMutex).ready(ctx); err != nil {
+	any := in.of.Space.Fence()
+	if err := in.target(Found{p.Text, keys.Set{Lock: any, Queue: any + ":q"}}, codec.HoldsMutex).Ready(ctx); err != nil {
 		return err
 	}
-	if !in.c.server.InCluster() {
+	if !in.of.Server.InCluster() {
 		_, err := in.search(ctx, p, any, seen, found)
 		return err
 	}
 	var before []string
 	for range maxSearches {
-		now, err := in.c.masters(ctx, p)
+		now, err := in.masters(ctx, p)
 		if err != nil {
 			return err
 		}
@@ -88,7 +89,7 @@ func (in *Inspector) Find(ctx context.Context, p Pattern, seen *Seen, found func
 				continue
 			}
 			searched[master] = true
-			more, err := in.search(ctx, p, in.c.keyIn(uint16(slot)), seen, found)
+			more, err := in.search(ctx, p, in.keyIn(uint16(slot)), seen, found)
 			switch {
 			case err != nil && failed == nil && ctx.Err() == nil && errors.Is(err, exec.ErrUnavailable):
 				failed = err // The others may answer. If one more does not, each of them could take as long to fail.
@@ -109,9 +110,9 @@ func (in *Inspector) Find(ctx context.Context, p Pattern, seen *Seen, found func
 
 // search is Find on the server that has a key.
 func (in *Inspector) search(ctx context.Context, p Pattern, on string, seen *Seen, found func([]Found) (more bool, err error)) (more bool, err error) {
-	space := in.c.space
+	space := in.of.Space
 	q := codec.Scan{
-		Flags: codec.Flags(in.target(Found{keys: keys.Set{Lock: on, Queue: on + ":q"}}, codec.HoldsMutex).flags()), On: on, Cursor: "0", Count: keysPerScan,
+		Flags: codec.Flags(in.target(Found{keys: keys.Set{Lock: on, Queue: on + ":q"}}, codec.HoldsMutex).Flags()), On: on, Cursor: "0", Count: keysPerScan,
 		Match: literally(space.Prefix()) + "*",
 		Begin: []string{space.Prefix() + "{" + p.Begin, space.Prefix() + "key:" + p.Begin},
 	}
@@ -137,25 +138,25 @@ func (in *Inspector) search(ctx context.Context, p Pattern, on string, seen *See
 
 // scan asks for some keys.
 func (in *Inspector) scan(ctx context.Context, p Pattern, q *codec.Scan) (codec.ScanReply, error) {
-	if in.c.isClosing() {
+	if in.of.IsClosing() {
 		return codec.ScanReply{}, exec.ErrClosed
 	}
 	l := in.target(Found{p.Text, keys.Set{Lock: q.On, Queue: q.On + ":q"}}, codec.HoldsMutex)
-	a, _, err := ask(ctx, in.c, request{op: "list", lock: l, unexplained: true}, q)
-	return a.reply, err
+	a, _, err := lock.Ask(ctx, lock.Request{Op: "list", Lock: l, Unexplained: true}, q)
+	return a.Reply, err
 }
 
 // candidates returns the locks of these keys that match, each once.
 func (in *Inspector) candidates(all []string, p Pattern, seen *Seen) (found []Found) {
 	here := map[string]bool{}
 	for _, key := range all {
-		lock, ok := in.c.space.Find(key)
+		lock, ok := in.of.Space.Find(key)
 		if !ok || here[lock] || !utf8.ValidString(lock) || seen.Has(lock) {
 			continue
 		}
 		here[lock] = true
-		if name, _ := in.c.space.NameOf(lock); strings.HasPrefix(name, p.Begin) && p.Matches(name) {
-			found = append(found, Found{name, in.c.space.Of(lock)})
+		if name, _ := in.of.Space.NameOf(lock); strings.HasPrefix(name, p.Begin) && p.Matches(name) {
+			found = append(found, Found{name, in.of.Space.Of(lock)})
 		}
 	}
 	return found
@@ -176,12 +177,12 @@ func literally(text string) string {
 }
 
 // masters returns the Cluster's masters by slots: names that the driver gives them; "" for a slot that has none.
-func (c *Client) masters(ctx context.Context, p Pattern) ([]string, error) {
+func (in *Inspector) masters(ctx context.Context, p Pattern) ([]string, error) {
 	// The driver may be finding out.
 	for range 100 {
 		masters, known := make([]string, keys.Slots), false
 		for slot := range masters {
-			masters[slot] = c.server.Node(c.keyIn(uint16(slot)))
+			masters[slot] = in.of.Server.Node(in.keyIn(uint16(slot)))
 			known = known || masters[slot] != ""
 		}
 		if known {
@@ -191,18 +192,18 @@ func (c *Client) masters(ctx context.Context, p Pattern) ([]string, error) {
 		case <-time.After(20 * time.Millisecond):
 		case <-ctx.Done():
 			return nil, ctx.Err()
-		case <-c.closing:
+		case <-in.of.Closing:
 			return nil, exec.ErrClosed
 		}
 	}
-	return nil, &exec.Failure{Op: "list", Name: p.Text, Server: c.server.Addr(), Kind: exec.ErrUnavailable, Err: errNoMasters}
+	return nil, &exec.Failure{Op: "list", Name: p.Text, Server: in.of.Server.Addr(), Kind: exec.ErrUnavailable, Err: errNoMasters}
 }
 
 var errNoMasters = errors.New("the driver does not know the Cluster's masters")
 
 // keyIn returns a key of the client's prefix that is in a slot.
-func (c *Client) keyIn(slot uint16) string {
-	return c.space.Prefix() + "{" + keys.Tag(slot) + "}"
+func (in *Inspector) keyIn(slot uint16) string {
+	return in.of.Space.Prefix() + "{" + keys.Tag(slot) + "}"
 }
 
 // Seen remembers locks by their keys, in a bounded amount of memory. It takes two different keys for the same with a

@@ -1,4 +1,4 @@
-package engine
+package lock
 
 import (
 	"context"
@@ -47,7 +47,7 @@ func (e misused) Advice() string {
 // explain adds to an error about a key of the wrong kind what the key holds, if the server says so.
 // The key may hold a lock of another kind that is in use, so the caller should not just delete it.
 // If there are several locks, the error describes the first one that is of the wrong kind.
-func (c *Client) explain(ctx context.Context, locks []*Target, err error) {
+func (k *Keyspace) explain(ctx context.Context, locks []*Lock, err error) {
 	var se *exec.Failure
 	if !errors.As(err, &se) || se.Kind != exec.ErrWrongType || ctx.Err() != nil {
 		return
@@ -60,15 +60,15 @@ func (c *Client) explain(ctx context.Context, locks []*Target, err error) {
 		if !found.isRight && found.key != "" {
 			break
 		}
-		a, askErr := exec.Try(ctx, c.server, c.cfg.CommandTimeout, func(ctx context.Context) (answer[codec.WhatIsReply], error) {
-			return askOnce(ctx, c, request{op: "inspect", lock: l}, &codec.WhatIs{Lock: l.ref()})
+		a, askErr := exec.Try(ctx, k.Server, k.Config.CommandTimeout, func(ctx context.Context) (Answer[codec.WhatIsReply], error) {
+			return AskOnce(ctx, Request{Op: "inspect", Lock: l}, &codec.WhatIs{Lock: l.Ref()})
 		})
-		what := a.reply.What
+		what := a.Reply.What
 		if askErr != nil || what == codec.HoldsUnknown {
 			return
 		}
-		found.key, found.queue, found.holds = l.keys.Lock, l.keys.Queue, ""
-		found.isRight = what == l.set.Kind.Form || what == codec.HoldsNothing
+		found.key, found.queue, found.holds = l.Keys.Lock, l.Keys.Queue, ""
+		found.isRight = what == l.Set.Kind.Form || what == codec.HoldsNothing
 		if k := kind.ByForm(what); k != nil {
 			found.holds = k.What
 		}
@@ -93,9 +93,9 @@ func nameCounters(err error, counters func() []string) {
 }
 
 // counters returns the quoted keys of the fence counters that the request's locks use.
-func (rq request) counters() (all []string) {
-	for _, l := range append([]*Target{rq.lock}, rq.more...) {
-		if key := strconv.Quote(l.c.fenceOf(l)); !slices.Contains(all, key) {
+func (rq Request) counters() (all []string) {
+	for _, l := range rq.locks() {
+		if key := strconv.Quote(l.FenceKey()); !slices.Contains(all, key) {
 			all = append(all, key)
 		}
 	}
@@ -103,9 +103,9 @@ func (rq request) counters() (all []string) {
 }
 
 // NodeFailure wraps the error of a request to a node in a Failure.
-func (c *Client) NodeFailure(op, name string, err error) *exec.Failure {
-	f := c.server.Failure(op, name, err)
-	nameCounters(f, func() []string { return []string{strconv.Quote(c.space.Fence())} })
+func (k *Keyspace) NodeFailure(op, name string, err error) *exec.Failure {
+	f := k.Server.Failure(op, name, err)
+	nameCounters(f, func() []string { return []string{strconv.Quote(k.Space.Fence())} })
 	return f
 }
 

@@ -1,0 +1,68 @@
+package lock
+
+import (
+	"context"
+
+	"github.com/holdfast-go/holdfast/internal/codec"
+	"github.com/holdfast-go/holdfast/internal/exec"
+	"github.com/holdfast-go/holdfast/internal/keys"
+)
+
+// Journal returns the record of what operators did to holders.
+func (k *Keyspace) Journal() codec.Journal {
+	if k.Server.InCluster() {
+		return codec.Journal{Key: k.Space.Journal(), Channel: k.Space.Journal()}
+	}
+	return codec.Journal{Key: k.Space.Journal(), Channel: k.Space.JournalChannel()}
+}
+
+// aboutJournal returns a request about the journal. It is addressed as one about a lock is.
+func (k *Keyspace) aboutJournal(op string) Request {
+	key := k.Space.Journal()
+	return Request{Op: op, Lock: &Lock{Of: k, Keys: keys.Set{Lock: key, Queue: key + ":q"}, Set: &k.Defaults}, Unexplained: true}
+}
+
+// Record writes an entry of the journal. op is the operation that errors name.
+func (k *Keyspace) Record(ctx context.Context, op string, e codec.Entry) error {
+	rq := k.aboutJournal(op)
+	_, _, err := Ask(ctx, rq, &codec.Note{Flags: rq.Lock.Flags(), Journal: k.Journal(), Entry: e})
+	return err
+}
+
+const (
+	entriesPerReply = 100
+	// maxEntries bounds what is read of the journal, which keeps some more than 1,000 entries.
+	maxEntries = 2000
+)
+
+// TaskBreaks is what errors call reading the journal.
+const TaskBreaks = "list breaks"
+
+// ReadJournal calls f with the entries of the journal, the latest first, until f returns false. If entries are added meanwhile, f
+// may see some of the others twice.
+func (k *Keyspace) ReadJournal(ctx context.Context, f func(codec.Entry) bool) error {
+	if k.IsClosing() {
+		return exec.ErrClosed
+	}
+	rq := k.aboutJournal(TaskBreaks)
+	if err := k.Server.Connect(ctx, rq.Lock.Name()); err != nil {
+		return exec.InTask(TaskBreaks, err)
+	}
+	q := codec.Notes{Flags: rq.Lock.Flags(), Journal: k.Journal(), Count: entriesPerReply}
+	for q.Skip < maxEntries {
+		a, _, err := Ask(ctx, rq, &q)
+		if err != nil {
+			return exec.InTask(TaskBreaks, err)
+		}
+		for _, e := range a.Reply.Entries {
+			if !f(e) {
+				return nil
+			}
+		}
+		if a.Reply.Seen < q.Count {
+			return nil
+		}
+		q.Skip += a.Reply.Seen
+	}
+	return nil
+}

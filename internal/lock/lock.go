@@ -1,0 +1,139 @@
+// Package lock says what a lock is on its server: the keys that it has there, who holds it, who waits for it, and what may go wrong. It
+// sends requests about locks, but knows no leases and no waiters of this process.
+package lock
+
+import (
+	"context"
+	"time"
+
+	"github.com/holdfast-go/holdfast/internal/codec"
+	"github.com/holdfast-go/holdfast/internal/exec"
+	"github.com/holdfast-go/holdfast/internal/keys"
+	"github.com/holdfast-go/holdfast/internal/kind"
+	"github.com/holdfast-go/holdfast/internal/wire"
+)
+
+// Lock is a lock on one server. It is immutable and free to make: nothing is sent before it is used.
+type Lock struct {
+	Of   *Keyspace
+	Keys keys.Set
+	Set  *kind.Settings // not to be changed: locks share them
+}
+
+// Resolve completes the lock of that name, whose options are chosen, or returns what is wrong with it.
+func (l *Lock) Resolve(name string) (err error) {
+	if err = keys.CheckName(name); err != nil {
+		return err
+	}
+	s := l.Set
+	if l.Keys, err = s.Kind.Place(l.Of.Space, name, s); err != nil {
+		return err
+	}
+	if err := s.Check(l.Of.Config.MaxTTL, l.Of.Config.CommandTimeout, l.Of.Server.CanConfirm); err != nil {
+		return err
+	}
+	switch {
+	case s == &l.Of.Defaults: // which others read
+	case s.IsOrdinary(l.Of.Config.Owner):
+		s.Info = l.Of.Defaults.Info
+	default:
+		s.Info, err = s.Describe(l.Of.Host)
+	}
+	return err
+}
+
+// Name returns the lock's name, which stands in its keys. The string that a caller made for it is not kept.
+func (l *Lock) Name() string {
+	switch {
+	case l.Set.Called != "":
+		return l.Set.Called
+	case l.Set.Key != "":
+		return l.Set.Key
+	}
+	name, _ := l.Of.Space.NameOf(l.Keys.Lock)
+	return name
+}
+
+// Malformed returns the error of a reply that makes no sense.
+func (l *Lock) Malformed(op string) error {
+	return &exec.Failure{Op: op, Name: l.Name(), Server: l.Of.Server.Addr(), Err: wire.ErrMalformed}
+}
+
+// Ready returns an error if the lock cannot be acquired, before any I/O if possible. It connects to the server.
+func (l *Lock) Ready(ctx context.Context) error { return l.Of.Ready(ctx, l.Name(), l, l.Set.Err) }
+
+// Ready is Lock.Ready for a lock that consists of several, one of which is given. wrong is the error of its name or options.
+func (k *Keyspace) Ready(ctx context.Context, name string, one *Lock, wrong error) error {
+	if wrong != nil {
+		return wrong
+	}
+	if k.IsClosing() {
+		return exec.ErrClosed
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if err := k.Server.Connect(ctx, name); err != nil {
+		return err
+	}
+	k.checkOnce.Do(func() { k.Tasks.Run(func() { k.checkServer(one) }) })
+	return nil
+}
+
+// Ref returns the lock as requests name it.
+func (l *Lock) Ref() codec.Lock {
+	k := codec.Keys{Lock: l.Keys.Lock, Queue: l.Keys.Queue, Fence: l.FenceKey()}
+	if l.Set.Kind.IsShared() {
+		k.Holds = l.Keys.Expiries()
+	}
+	if l.Of.Config.Strict {
+		k.Mark = l.Of.Space.Incarnation()
+	}
+	return codec.Lock{Keys: k, Flags: l.Flags()}
+}
+
+// Flags returns what scripts are told of the lock and its server.
+func (l *Lock) Flags() (f codec.Flags) {
+	if l.Of.Server.InCluster() {
+		f = codec.Cluster
+	}
+	return f + l.Set.Kind.Flags + l.Of.strict
+}
+
+// FenceKey returns the key of the counter that the lock's fences come from.
+func (l *Lock) FenceKey() string {
+	if l.Of.Server.InCluster() {
+		return l.Of.Space.SlotFence(keys.Slot(l.Keys.Lock))
+	}
+	return l.Of.Space.Fence()
+}
+
+// Slot returns the Cluster slot of a lock; 0 outside Cluster mode.
+func (l *Lock) Slot() uint16 {
+	if l.Of.Server.InCluster() {
+		return keys.Slot(l.Keys.Lock)
+	}
+	return 0
+}
+
+// NotAfter returns the server time, in µs, after which no copy of a request that is sent now will be carried out.
+func (l *Lock) NotAfter() int64 {
+	k := l.Of
+	return k.Server.Time(l.Slot()) + (k.Config.RetryTimeout + k.Config.CommandTimeout + time.Second).Microseconds()
+}
+
+// ClockJumps returns the error of a request of which every copy arrived after its not-after time.
+func (l *Lock) ClockJumps(op string) error {
+	return &exec.Failure{Op: op, Name: l.Name(), Server: l.Of.Server.Addr(), Kind: exec.ErrUnavailable, Err: ErrClockJumps}
+}
+
+// ErrClockJumps is that error's cause.
+const ErrClockJumps = Unadvised("its clock jumps")
+
+// Unadvised is an error about which the caller can do nothing.
+type Unadvised string
+
+func (e Unadvised) Error() string { return string(e) }
+
+// Advice returns none.
+func (Unadvised) Advice() string { return "" }

@@ -1,0 +1,101 @@
+package lock
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/clock"
+	"github.com/holdfast-go/holdfast/internal/codec"
+	"github.com/holdfast-go/holdfast/internal/exec"
+)
+
+// Request is what a script is run for.
+type Request struct {
+	Op      string // for errors
+	Lock    *Lock
+	More    []*Lock // the locks that an error may be about, if there are several
+	Durable bool    // it counts only once it is as durable as the lock's options demand
+
+	Unexplained bool // an error may be about another key than a lock's
+
+	Began     time.Time   // since when the caller has been trying; zero: from now on
+	OnFailure func(error) // called with the error of each try that fails; or nil
+}
+
+// locks returns the locks that an error may be about.
+func (rq Request) locks() []*Lock {
+	if len(rq.More) > 0 {
+		return rq.More
+	}
+	return []*Lock{rq.Lock}
+}
+
+// Answer is a script's reply, and when the request was sent that it answers.
+type Answer[R any] struct {
+	Reply R
+	Sent  clock.Instant
+}
+
+// Ask sends a request until it is answered, as exec.Server.Do does.
+func Ask[R any](ctx context.Context, rq Request, q codec.Request[R]) (a Answer[R], unanswered bool, err error) {
+	k := rq.Lock.Of
+	to := rq.Addressed(q.Call())
+	text, unanswered, err := k.Server.Do(ctx, to)
+	if err != nil {
+		nameCounters(err, rq.counters)
+		if !to.Call.Urgent && !rq.Unexplained {
+			k.explain(ctx, rq.locks(), err)
+		}
+		return a, unanswered, err
+	}
+	a.Sent = text.Sent
+	if a.Reply, err = q.Parse(text.Text); err != nil {
+		err = rq.Lock.Malformed(rq.Op)
+	}
+	return a, unanswered, err
+}
+
+// AskOnce sends a request once.
+func AskOnce[R any](ctx context.Context, rq Request, q codec.Request[R]) (Answer[R], error) {
+	text, err := rq.Lock.Of.Server.Send(ctx, rq.Addressed(q.Call()))
+	if err != nil {
+		nameCounters(err, rq.counters)
+		return Answer[R]{}, err
+	}
+	reply, err := q.Parse(text.Text)
+	return Answer[R]{reply, text.Sent}, err
+}
+
+// Addressed returns a request's call as package exec takes it.
+func (rq Request) Addressed(call driver.Call) exec.Request {
+	out := exec.Request{Op: rq.Op, Name: rq.Lock.Name(), Slot: rq.Lock.Slot(), Call: call, Began: rq.Began, Met: rq.OnFailure}
+	if rq.Durable && rq.Lock.Set.IsDurable() {
+		out.Durability = &exec.Durability{Durability: rq.Lock.Set.Durability(rq.Lock.Of.Config.CommandTimeout), Achieves: codec.Achieves}
+	}
+	return out
+}
+
+// Change sends a request that takes effect once, however many copies of it are sent. compose makes it, with an id of its own
+// and the time until which the server remembers the id and after which it carries out no copy. Change goes on when ctx
+// ends: otherwise nobody would know whether the request took effect.
+func Change[R interface{ Is(codec.Word) bool }](ctx context.Context, rq Request, compose func(id string, notAfter int64) codec.Request[R]) (reply R, err error) {
+	l, id := rq.Lock, RandomText()
+	for range 3 {
+		a, unanswered, err := Ask(context.WithoutCancel(ctx), rq, compose(id, l.NotAfter()))
+		unheard := func(kind error) error {
+			return &exec.Failure{Op: rq.Op, Name: l.Name(), Server: l.Of.Server.Addr(), Ambiguous: true, Kind: kind,
+				Err: errors.New("no copy of the request was answered in time")}
+		}
+		switch {
+		case err == exec.ErrClosed && unanswered:
+			return reply, unheard(exec.ErrClosed)
+		case err != nil || !a.Reply.Is(codec.Late):
+			return a.Reply, err
+		case unanswered: // an earlier copy may have taken effect, and its id be forgotten by now
+			return reply, unheard(exec.ErrUnavailable)
+		}
+	}
+	return reply, l.ClockJumps(rq.Op)
+}

@@ -1,0 +1,59 @@
+package lock
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/holdfast-go/holdfast/internal/codec"
+	"github.com/holdfast-go/holdfast/internal/exec"
+	"github.com/holdfast-go/holdfast/internal/wire"
+)
+
+// Init is inspect.Inspector.Admit; with force it is ForceAdmit.
+func (k *Keyspace) Init(ctx context.Context, force bool) error {
+	if !k.Config.Strict {
+		return fmt.Errorf("%w: only a client with Config.Strict admits a server", ErrInvalid)
+	}
+	mode := codec.Admit
+	if force {
+		mode = codec.AdmitKnown
+	}
+	reply, err := k.askInit(ctx, mode)
+	if err == nil && reply.Word == codec.Quarantined {
+		err = k.QuarantineError("init", k.Space.Incarnation(), reply.Refusal.Quarantine)
+	}
+	return err
+}
+
+// IsNew reports whether a server has not been used in Strict mode yet, or has lost its record of
+// that. It changes nothing.
+func (k *Keyspace) IsNew(ctx context.Context) (bool, error) {
+	reply, err := k.askInit(ctx, codec.LookAtMark)
+	return reply.Word == codec.Unmarked, err
+}
+
+// askInit runs init.lua.
+func (k *Keyspace) askInit(ctx context.Context, mode codec.InitMode) (codec.InitReply, error) {
+	if k.IsClosing() {
+		return codec.InitReply{}, exec.ErrClosed
+	}
+	mark := k.Space.Incarnation()
+	if err := k.Server.Connect(ctx, mark); err != nil {
+		return codec.InitReply{}, err
+	}
+	q := codec.Init{Flags: k.strict, Mark: mark, Mode: mode}
+	a, _, err := k.Server.Do(ctx, exec.Request{Op: "init", Name: mark, Call: q.Call()})
+	if err != nil {
+		return codec.InitReply{}, err
+	}
+	reply, err := q.Parse(a.Text)
+	if err != nil {
+		err = &exec.Failure{Op: "init", Name: mark, Server: k.Server.Addr(), Err: wire.ErrMalformed}
+	}
+	return reply, err
+}
+
+func (k *Keyspace) QuarantineError(op, name string, left time.Duration) error {
+	return &exec.Failure{Op: op, Name: name, Server: k.Server.Addr(), Kind: exec.ErrQuarantine, Err: &exec.Quarantine{Left: left}}
+}

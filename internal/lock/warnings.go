@@ -1,0 +1,113 @@
+package lock
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+
+	"github.com/holdfast-go/holdfast/internal/codec"
+	"github.com/holdfast-go/holdfast/internal/exec"
+)
+
+// Warning describes something about the server that makes locks unsafe or slow.
+type Warning struct {
+	What        string // identifies the warning: each is given once
+	Seen        string // the evidence, as the server gives it
+	Consequence string
+	Remedy      string
+}
+
+// warnings remembers the warnings that were given.
+type warnings struct {
+	mu    sync.Mutex
+	given map[string]struct{}
+}
+
+// isFirst reports whether it is called for the first time with what.
+func (w *warnings) isFirst(what string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if _, again := w.given[what]; again {
+		return false
+	}
+	if w.given == nil {
+		w.given = map[string]struct{}{}
+	}
+	w.given[what] = struct{}{}
+	return true
+}
+
+// Warn logs a warning, once. A slow logger delays only Close.
+func (k *Keyspace) Warn(w Warning) {
+	if !k.warnings.isFirst(w.What) {
+		return
+	}
+	logger := k.Logger()
+	k.Tasks.Run(func() {
+		logger.LogAttrs(context.Background(), slog.LevelWarn, "holdfast: "+w.What,
+			slog.String("server", k.Server.Addr()),
+			slog.String("seen", w.Seen),
+			slog.String("consequence", w.Consequence),
+			slog.String("remedy", w.Remedy),
+			slog.String("more", "run holdfast doctor to examine the server"))
+	})
+}
+
+// checkServer checks once, in the background, whether the server's settings are safe for locks, and
+// warns of those that are not. No acquire depends on it: it uses none of the application's
+// connections, and its own errors are dropped. In Cluster mode it asks the node of the first lock;
+// holdfast doctor asks all nodes.
+func (k *Keyspace) checkServer(l *Lock) {
+	if mistakes := k.Server.Info().Mistakes; mistakes != "" {
+		k.Warn(Warning{
+			What:        "not all addresses are those of sentinels that know the master",
+			Seen:        exec.Shown(mistakes),
+			Consequence: "with fewer sentinels, programs may not learn of a failover",
+			Remedy:      "correct these addresses, or what these sentinels watch",
+		})
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	k.Tasks.Run(func() {
+		select {
+		case <-k.Closing:
+			cancel()
+		case <-ctx.Done():
+		}
+	})
+	a, _, err := Ask(ctx, Request{Op: "survey", Lock: l}, &codec.Survey{Lock: l.Ref()})
+	if err != nil {
+		return
+	}
+	for _, w := range UnsafeSettings(&a.Reply) {
+		k.Warn(w)
+	}
+}
+
+// UnsafeSettings returns the warnings that a server's settings give cause for.
+func UnsafeSettings(s *codec.SurveyReply) (found []Warning) {
+	if s.MaxMemory > 0 && evicts(s.Policy) {
+		found = append(found, Warning{
+			What:        "the server can evict locks when its memory is full",
+			Seen:        fmt.Sprintf("maxmemory-policy %s with maxmemory %d", s.Policy, s.MaxMemory),
+			Consequence: "a lock can disappear while it is held, and be granted to someone else",
+			Remedy:      "set maxmemory-policy to noeviction, or give locks a server of their own",
+		})
+	}
+	if s.Role == "slave" {
+		found = append(found, Warning{
+			What:        "the server is a replica",
+			Seen:        "role " + s.Role,
+			Consequence: "it refuses writes, so no lock can be acquired",
+			Remedy:      "connect to the master, directly or through Sentinel or Cluster",
+		})
+	}
+	return found
+}
+
+// evicts reports whether a policy deletes keys that have an expiry, as locks do.
+func evicts(policy string) bool {
+	return strings.HasPrefix(policy, "allkeys-") || strings.HasPrefix(policy, "volatile-")
+}

@@ -1,6 +1,7 @@
 package holdfast
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"time"
@@ -100,6 +101,10 @@ type Durability struct {
 
 // Apply implements the options of locks.
 func (d Durability) Apply(s *option.Set) {
+	if d.isZero() && d.Timeout != 0 {
+		s.Take(option.Refuse(errors.New("the Timeout of Durability has a meaning only with Replicas or Fsync")))
+		return
+	}
 	s.Given = append(s.Given, kind.Durability(d.Replicas, d.Fsync, d.Timeout))
 }
 

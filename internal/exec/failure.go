@@ -200,8 +200,8 @@ var advice = map[error]string{
 	ErrAuth:          " (check user and password)",
 	ErrPermission:    " (see docs/SECURITY.md for the ACL that locks need)",
 	ErrWrongType:     " (choose another name or prefix)", // not: delete it, since others may hold it
-	ErrPermits:       " (have all programs name the same number; it can be changed with Resize)",
-	ErrParties:       " (have all programs name the same number; Reset begins a latch with another)",
+	ErrPermits:       " (ask for no more permits than there are, and have all programs name the same number; Resize changes it)",
+	ErrParties:       " (have all programs name the same number; a latch gets another by Reset, a barrier once nobody is at it)",
 	ErrReadOnly:      " (connect to the master, or through Sentinel or Cluster)",
 	ErrUnsupported:   " (Redis 7.0 or Valkey 7.2 is needed; for a Cluster, a Cluster client)",
 	ErrQuarantine:    " (Acquire waits for its end; if the server is new and has never granted a lock, \"holdfast init --force\" ends it)",

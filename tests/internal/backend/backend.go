@@ -208,15 +208,6 @@ func Pipelines(tb testing.TB) bool {
 	return Adapter(tb) != "go-redis"
 }
 
-// NeedsManyConnections skips a test about commands that do not wait for each other: rueidis and valkey-go send
-// all of them over one connection, in order.
-func NeedsManyConnections(tb testing.TB) {
-	tb.Helper()
-	if Pipelines(tb) {
-		tb.Skipf("SKIPPED: with %s, commands share a connection", Adapter(tb))
-	}
-}
-
 // NeedsSentinel skips a test about Sentinel if the adapter does not support it.
 func NeedsSentinel(tb testing.TB) {
 	tb.Helper()

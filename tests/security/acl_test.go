@@ -183,6 +183,11 @@ func locking(j job) error {
 		return err
 	}
 	_ = lease.Release(ctx) // it is lost
+	if !j.deaf {
+		if err := j.passing(one); err != nil {
+			return err
+		}
+	}
 
 	// A waiter gives up.
 	lease, err = j.lock(one, "left", lasts).Acquire(ctx)
@@ -206,6 +211,47 @@ func locking(j job) error {
 		return err
 	}
 	return counting(j)
+}
+
+// passing finds a lock free while a waiter is queued that listens and never looks. A client's waiter is not enough: while its
+// subscription is new, the server may take it for dead, or it may look at the same time. Then nothing is published.
+func (j job) passing(user *holdfast.Client) error {
+	j.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
+	defer cancel()
+	lock, rdb := j.lock(user, "passed", lasts), j.redis(j.t, "")
+	space, k := keysOf(j.t, lock.Name())
+	channel, subscribe, flags := space.Channel("x"), rdb.Subscribe, ""
+	if j.cluster {
+		channel, subscribe, flags = keys.ShardChannel(k, "x"), rdb.SSubscribe, "c"
+	}
+	hears := subscribe(ctx, channel)
+	defer hears.Close()
+	if _, err := hears.Receive(ctx); err != nil {
+		return err
+	}
+	for _, step := range []struct {
+		reply string
+		args  []string
+	}{
+		{"granted ", []string{"t" + flags, "AAAAAAAAAAAAAAAAAAAAAA", "3600000", "0", "1", "{}"}},
+		{"queued ", []string{"w" + flags, "BBBBBBBBBBBBBBBBBBBBBB", "3600000", "0", "1", "{}", "3600000", channel, ""}},
+	} {
+		reply, err := j.run(j.t, "", script.Acquire(), lock.Name(), step.args...)
+		if err != nil || !strings.HasPrefix(reply, step.reply) {
+			return fmt.Errorf("want %q: %q, %w", step.reply, reply, err)
+		}
+	}
+	if err := rdb.Del(ctx, k.Lock).Err(); err != nil {
+		return err
+	}
+	if _, err := lock.TryAcquire(ctx); !errors.Is(err, holdfast.ErrHeld) {
+		return fmt.Errorf("a free lock for which somebody is queued: %w", err)
+	}
+	if told, err := hears.ReceiveMessage(ctx); err != nil || !strings.HasPrefix(told.Payload, "hf2 grant BBBBBBBBBBBBBBBBBBBBBB ") {
+		return fmt.Errorf("the waiter is told %v, %w", told, err)
+	}
+	return nil
 }
 
 // Multi-locks, jobs and elections, which are made of mutexes, need no more rights than mutexes.
@@ -550,8 +596,8 @@ func (j job) silence() {
 	}
 }
 
-// run runs a script of the library as a user, like somebody who knows how.
-func (s site) run(t *testing.T, user string, sc script.Script, name string, args ...string) (string, error) {
+// keysOf returns the keys of a lock.
+func keysOf(t *testing.T, name string) (keys.Space, keys.Set) {
 	t.Helper()
 	space, err := keys.NewSpace("holdfast:")
 	if err != nil {
@@ -561,6 +607,13 @@ func (s site) run(t *testing.T, user string, sc script.Script, name string, args
 	if err != nil {
 		t.Fatal(err)
 	}
+	return space, k
+}
+
+// run runs a script of the library as a user, like somebody who knows how.
+func (s site) run(t *testing.T, user string, sc script.Script, name string, args ...string) (string, error) {
+	t.Helper()
+	space, k := keysOf(t, name)
 	all := []string{k.Lock, k.Queue, space.Fence()}
 	if s.cluster {
 		all[2] = space.SlotFence(keys.Slot(k.Lock))

@@ -14,23 +14,23 @@ import (
 	"github.com/holdfast-go/holdfast/internal/wire"
 )
 
-// Broken is the record of a lock that was broken, or of a holder that was asked to let go.
+// Broken records that a lock was broken, or that a holder was asked to let go.
 type Broken struct {
-	ID      string // of the request; of a quorum, of the request to all nodes
+	ID      string // of the request; in a quorum, of the request to all nodes
 	Name    string
-	Holder  lock.Holder // who had it; of a revocation, only the grant id and the fence
+	Holder  lock.Holder // that had the lock; for a revocation only its grant id and fence
 	By      string
 	Reason  string
 	Time    time.Time // by the server's clock
-	Fence   uint64    // the lock's, since then; 0 of a revocation
+	Fence   uint64    // the lock's after the break; 0 for a revocation
 	Revoked bool      // the holder was asked to let go
 }
 
-// ErrChanged says that the lock is held, but not by the grant that was to be broken or asked.
+// ErrChanged says that the lock is held, but not by the grant that was to be broken or revoked.
 var ErrChanged = errors.New("holdfast: another holder has the lock")
 
-// Break takes the lock from the holder with that grant id, and hands it to the next waiter. Nothing is done unless the lock is
-// still held by that grant.
+// Break takes the lock from the holder with that grant id, and hands it to the next waiter. It does nothing unless that grant still holds
+// the lock.
 func (in *Inspector) Break(ctx context.Context, name, grant, reason string) (Broken, error) {
 	return in.BreakPart(ctx, name, grant, reason, "")
 }
@@ -74,7 +74,7 @@ func (in *Inspector) BreakPart(ctx context.Context, name, grant, reason, whole s
 	return broken, err
 }
 
-// Revoke asks the holder with that grant id to let go.
+// Revoke asks the holder with that grant id to let go of the lock.
 func (in *Inspector) Revoke(ctx context.Context, name, grant, reason string) error {
 	return in.RevokePart(ctx, name, grant, reason, "")
 }
@@ -94,7 +94,7 @@ func (in *Inspector) RevokePart(ctx context.Context, name, grant, reason, whole 
 	})
 }
 
-// History calls yield with each break and revocation on record, the latest first, until yield returns false. An error is the last.
+// History calls yield with each break and revocation on record, latest first, until yield returns false. An error comes last.
 func (in *Inspector) History(ctx context.Context, yield func(Broken, error) bool) {
 	known := map[string]bool{}
 	err := in.of.ReadJournal(ctx, func(e codec.Entry) bool {
@@ -119,7 +119,7 @@ func (in *Inspector) History(ctx context.Context, yield func(Broken, error) bool
 	}
 }
 
-// remark encodes what the operator says.
+// remark checks the grant id, and encodes who acts and why.
 func (in *Inspector) remark(name, grant, reason, whole string) (string, error) {
 	if !wire.IsGrant(grant) {
 		return "", fmt.Errorf("%w: lock %.64q: want the holder's grant id, 8 characters, not %.64q", lock.ErrInvalid, name, grant)
@@ -131,8 +131,8 @@ func (in *Inspector) remark(name, grant, reason, whole string) (string, error) {
 	return note, nil
 }
 
-// held returns the lock of that name, whatever its kind, and the fence of the holder with that grant id; 0 if it is not known. With
-// orKey it is the lock with that exact key if there is none of that name.
+// held returns the lock of that name, whatever its kind, and the fence of the holder with that grant id, or 0 if the fence is not known. If
+// orKey is set and no lock has that name, held returns the lock with that exact key.
 func (in *Inspector) held(ctx context.Context, name, grant string, orKey bool) (l *lock.Lock, fence uint64, err error) {
 	var s lock.Status
 	in.Lookup(ctx, name, func(found lock.Status, failed error) bool {
@@ -154,7 +154,7 @@ func (in *Inspector) held(ctx context.Context, name, grant string, orKey bool) (
 
 func notHeld(name string) error { return fmt.Errorf("%w: nobody holds %.64q", lock.ErrNotHeld, name) }
 
-// changed returns the error of a request that names a grant when h, with another one, holds the lock.
+// changed returns the error of a request about a grant when another one, h's, holds the lock.
 func changed(h lock.Holder, grant string) error {
 	if h.Foreign {
 		return fmt.Errorf("%w: another program holds %q, without a grant id", ErrChanged, h.Name)

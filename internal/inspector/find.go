@@ -14,16 +14,16 @@ import (
 	"github.com/holdfast-go/holdfast/internal/lock"
 )
 
-// Pattern says which locks are looked for.
+// Pattern says which locks to look for.
 type Pattern struct {
 	Text    string
-	Task    string // what errors call the search, such as "list all locks"
-	Begin   string // what all names begin with
+	Task    string // the search, as errors name it, such as "list all locks"
+	Begin   string // the common prefix of all matching names
 	Matches func(name string) bool
 }
 
-// List calls yield with each lock in use whose name matches, or with the error of asking for that one, until yield returns
-// false. An error without a name ends the list.
+// List calls yield with each matching lock in use, or with the error of asking about that lock, until yield returns false. An error without
+// a name ends the list.
 func (in *Inspector) List(ctx context.Context, p Pattern, yield func(lock.Status, error) bool) {
 	seen := NewSeen()
 	err := in.Find(ctx, p, seen, func(batch []Found) (bool, error) {
@@ -46,28 +46,27 @@ func (in *Inspector) List(ctx context.Context, p Pattern, yield func(lock.Status
 	}
 }
 
-// Reach asks about some lock, to learn whether the server answers. Its errors are about a search.
+// Reach asks about any lock, to learn whether the server answers. Its error names the pattern's task.
 func (in *Inspector) Reach(ctx context.Context, p Pattern) error {
 	_, err := in.Get(ctx, "any")
 	return exec.InTask(p.Task, err)
 }
 
 const (
-	// keysPerScan is about how many keys a server looks at in one step, also of those that are not of locks.
+	// keysPerScan is about how many keys a server looks at in one step, including keys that are not locks'.
 	keysPerScan = 250
-	// locksPerBatch is how many locks are asked for together, each in a request of its own: so few that a slow server answers
-	// all of them within CommandTimeout.
+	// locksPerBatch is how many locks are asked about together, each by a request of its own: few enough that a slow server answers all
+	// within CommandTimeout.
 	locksPerBatch = 64
-	// maxSearches is how often a Cluster's masters are searched if slots move meanwhile.
+	// maxSearches bounds how often a Cluster's masters are searched if slots move meanwhile.
 	maxSearches = 3
 )
 
-// Find calls found with locks that may be in use and whose names match, some at a time, until it returns false or an error.
-// It leaves out those in seen. The locks of one call are on one server. All locks that are in use from the beginning to the
-// end are found, unless a slot of a Cluster moves in between. If one master of a Cluster is unavailable, the others are searched
-// before its error is returned.
+// Find calls found with batches of locks that may be in use and whose names match, until found returns false or an error. It leaves out the
+// locks in seen. The locks of a batch are on one server. Find finds all locks that are in use from beginning to end, unless a slot of a
+// Cluster moves meanwhile. If one master of a Cluster is unavailable, Find searches the others before it returns that error.
 func (in *Inspector) Find(ctx context.Context, p Pattern, seen *Seen, found func([]Found) (more bool, err error)) error {
-	// The key of the fence counter is any key of the prefix.
+	// Any key with the prefix would do.
 	any := in.of.Space.Fence()
 	if err := in.target(Found{p.Text, keys.Set{Lock: any, Queue: any + ":q"}}, codec.HoldsMutex).Ready(ctx); err != nil {
 		return err
@@ -92,7 +91,7 @@ func (in *Inspector) Find(ctx context.Context, p Pattern, seen *Seen, found func
 			more, err := in.search(ctx, p, in.keyIn(uint16(slot)), seen, found)
 			switch {
 			case err != nil && failed == nil && ctx.Err() == nil && errors.Is(err, exec.ErrUnavailable):
-				failed = err // The others may answer. If one more does not, each of them could take as long to fail.
+				failed = err // The others may answer. A second failure ends the search: each master could take as long to fail.
 			case !more || err != nil:
 				return err
 			}
@@ -100,7 +99,7 @@ func (in *Inspector) Find(ctx context.Context, p Pattern, seen *Seen, found func
 		if failed != nil {
 			return failed
 		}
-		if len(searched) == 1 { // no slot has moved since
+		if len(searched) == 1 { // no slot has moved since the last search
 			return nil
 		}
 		before = now
@@ -108,7 +107,7 @@ func (in *Inspector) Find(ctx context.Context, p Pattern, seen *Seen, found func
 	return nil
 }
 
-// search is Find on the server that has a key.
+// search is Find on the server that has the key on.
 func (in *Inspector) search(ctx context.Context, p Pattern, on string, seen *Seen, found func([]Found) (more bool, err error)) (more bool, err error) {
 	space := in.of.Space
 	q := codec.Scan{
@@ -116,7 +115,7 @@ func (in *Inspector) search(ctx context.Context, p Pattern, on string, seen *See
 		Match: literally(space.Prefix()) + "*",
 		Begin: []string{space.Prefix() + "{" + p.Begin, space.Prefix() + "key:" + p.Begin},
 	}
-	// The server may not know the script for a lock's status yet: one request tells it.
+	// The server may not know the status script yet. A first batch of one lock loads it.
 	size := 1
 	for {
 		page, err := in.scan(ctx, p, &q)
@@ -136,7 +135,7 @@ func (in *Inspector) search(ctx context.Context, p Pattern, on string, seen *See
 	}
 }
 
-// scan asks for some keys.
+// scan asks for one page of keys.
 func (in *Inspector) scan(ctx context.Context, p Pattern, q *codec.Scan) (codec.ScanReply, error) {
 	if in.of.IsClosing() {
 		return codec.ScanReply{}, exec.ErrClosed
@@ -146,7 +145,7 @@ func (in *Inspector) scan(ctx context.Context, p Pattern, q *codec.Scan) (codec.
 	return a.Reply, err
 }
 
-// candidates returns the locks of these keys that match, each once.
+// candidates returns the matching locks that these keys belong to, each once.
 func (in *Inspector) candidates(all []string, p Pattern, seen *Seen) (found []Found) {
 	here := map[string]bool{}
 	for _, key := range all {
@@ -162,7 +161,7 @@ func (in *Inspector) candidates(all []string, p Pattern, seen *Seen) (found []Fo
 	return found
 }
 
-// split divides locks into batches, of which the first has that many and the others locksPerBatch.
+// split divides locks into batches: the first of size first, the others of locksPerBatch.
 func split(all []Found, first int) (batches [][]Found) {
 	for size := first; len(all) > 0; size = locksPerBatch {
 		n := min(size, len(all))
@@ -171,14 +170,14 @@ func split(all []Found, first int) (batches [][]Found) {
 	return batches
 }
 
-// literally returns a pattern of SCAN that matches a text.
+// literally returns a SCAN pattern that matches exactly this text.
 func literally(text string) string {
 	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`).Replace(text)
 }
 
-// masters returns the Cluster's masters by slots: names that the driver gives them; "" for a slot that has none.
+// masters returns the driver's name for each slot's master, or "" if the slot has none.
 func (in *Inspector) masters(ctx context.Context, p Pattern) ([]string, error) {
-	// The driver may be finding out.
+	// The driver may still be finding out.
 	for range 100 {
 		masters, known := make([]string, keys.Slots), false
 		for slot := range masters {
@@ -201,31 +200,31 @@ func (in *Inspector) masters(ctx context.Context, p Pattern) ([]string, error) {
 
 var errNoMasters = errors.New("the driver does not know the Cluster's masters")
 
-// keyIn returns a key of the client's prefix that is in a slot.
+// keyIn returns a key with the client's prefix in that slot.
 func (in *Inspector) keyIn(slot uint16) string {
 	return in.of.Space.Prefix() + "{" + keys.Tag(slot) + "}"
 }
 
-// Seen remembers locks by their keys, in a bounded amount of memory. It takes two different keys for the same with a
-// probability of one in 10^7, if it has a million.
+// Seen remembers locks by hashes of their keys, in bounded memory. Among a million keys, it takes two different ones for the same with a
+// probability of one in 10^7.
 type Seen struct {
 	seed maphash.Seed
 	keys map[uint64]struct{}
 }
 
-// maxSeen bounds what a Seen remembers: it has some 40 MB then.
+// maxSeen bounds how many keys a Seen remembers: that many take some 40 MB.
 const maxSeen = 1 << 20
 
-// NewSeen returns a Seen that remembers nothing.
+// NewSeen returns an empty Seen.
 func NewSeen() *Seen { return &Seen{seed: maphash.MakeSeed(), keys: map[uint64]struct{}{}} }
 
-// Has reports whether it remembers a key.
+// Has reports whether s remembers the key.
 func (s *Seen) Has(key string) bool {
 	_, ok := s.keys[maphash.String(s.seed, key)]
 	return ok
 }
 
-// Add remembers a key, unless it remembers a million others, and reports whether it is new.
+// Add remembers a key and reports whether it was new. Once s is full, it remembers no more.
 func (s *Seen) Add(key string) bool {
 	if s.Has(key) {
 		return false

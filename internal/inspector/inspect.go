@@ -13,14 +13,14 @@ import (
 	"github.com/holdfast-go/holdfast/internal/lock"
 )
 
-// Inspector says who holds locks and who waits for them, whatever their kinds. It changes nothing.
+// Inspector finds locks of any kind, reports who holds and awaits them, and breaks and revokes holders.
 type Inspector struct {
 	of *lock.Keyspace
-	as map[string]*kind.Settings // of the locks of each form
-	by string                    // who breaks locks, for their record
+	as map[string]*kind.Settings // for the locks of each form
+	by string                    // the operator, for the records of breaks and revocations
 }
 
-// Init is Admit of package inspect; with force it is ForceAdmit.
+// Init is inspect.Inspector.Admit or, with force, ForceAdmit.
 func (in *Inspector) Init(ctx context.Context, force bool) error { return in.of.Init(ctx, force) }
 
 // New returns an inspector of the locks in a keyspace.
@@ -34,40 +34,39 @@ func New(k *lock.Keyspace) *Inspector {
 	return in
 }
 
-// ActAs sets the name under which locks are broken, instead of the client's owner.
+// ActAs sets the name under which locks are broken, instead of the client's identity.
 func (in *Inspector) ActAs(owner string) { in.by = owner }
 
-// Found is a lock that was found, of any kind.
+// Found is a lock of any kind that was found.
 type Found struct {
-	Name string // its exact key if it has no name
+	Name string // or its exact key, if it has no name
 	keys keys.Set
 }
 
-// Key returns the lock's key.
 func (f *Found) Key() string { return f.keys.Lock }
 
-// target returns the lock as one of that form.
+// target returns the lock, as one of the kind with that form.
 func (in *Inspector) target(f Found, form string) *lock.Lock {
 	set, ok := in.as[form]
 	if !ok {
 		set = in.as[codec.HoldsMutex]
 	}
 	l := &lock.Lock{Of: in.of, Keys: f.keys.For(cmp.Or(set.Kind.Name, "q")), Set: set}
-	if l.Name() != f.Name { // it stands for all locks of a pattern
+	if l.Name() != f.Name { // the target stands for all locks of a pattern
 		l.Set = set.Copy()
 		l.Set.Called = f.Name
 	}
 	return l
 }
 
-// How much a request asks for about one lock of many, so that none keeps the server's other clients waiting for long.
+// These bound what a request asks about one of many locks, so that no lock delays the server's other clients for long.
 const (
 	holdersAtOnce = 100
 	waitersAtOnce = 100
 )
 
-// Get returns the status of the lock of that name or, if nothing is known of such a lock, of the lock with that exact key.
-// Its Form is "" if nothing is known of either.
+// Get returns the status of the lock of that name or, if the server knows nothing of it, of the lock with that exact key. If the server
+// knows nothing of either, the status has no Form.
 func (in *Inspector) Get(ctx context.Context, name string) (found lock.Status, err error) {
 	in.Lookup(ctx, name, func(s lock.Status, failed error) bool {
 		if err = failed; err == nil && (found.Name == "" || s.Form != "") {
@@ -81,9 +80,8 @@ func (in *Inspector) Get(ctx context.Context, name string) (found lock.Status, e
 	return found, nil
 }
 
-// Lookup calls yield with the status of the lock of that name, and then with that of the lock with that exact key, whether or
-// not they are in use, until yield returns false. It leaves out a lock that cannot be, and one with an exact key that the user
-// may not see. An error is the last.
+// Lookup calls yield with the status of the lock of that name, then with that of the lock with that exact key, in use or not, until yield
+// returns false. It leaves out a lock whose name or key is invalid, and an exact key that the user may not see. An error comes last.
 func (in *Inspector) Lookup(ctx context.Context, name string, yield func(lock.Status, error) bool) {
 	named, noName := in.of.Space.Name(name)
 	if noName == nil {
@@ -118,8 +116,8 @@ func (in *Inspector) get(ctx context.Context, f Found) (lock.Status, error) {
 	return in.complete(ctx, f, &a.Reply)
 }
 
-// GetAll returns the status of each of these locks, which are on one server, or why it was refused. Of each lock it returns
-// the first 100 waiters. An error says that the server could not be asked.
+// GetAll returns the status of each of these locks, with the first 100 waiters, or the error for that lock. The locks are on one server.
+// The last result is an error if the server could not be asked.
 func (in *Inspector) GetAll(ctx context.Context, all []Found) ([]lock.Status, []error, error) {
 	if len(all) == 0 {
 		return nil, nil, nil
@@ -156,7 +154,7 @@ func (in *Inspector) GetAll(ctx context.Context, all []Found) ([]lock.Status, []
 	return found, errs, nil
 }
 
-// question asks for the status of a lock of any kind, with that many waiters.
+// question asks for the status of a lock of unknown kind, with that many waiters.
 func (in *Inspector) question(f Found, waiters int) codec.Status {
 	first, others := f.kinds()
 	l := in.target(f, codec.HoldsMutex)
@@ -170,7 +168,7 @@ func (in *Inspector) question(f Found, waiters int) codec.Status {
 	return q
 }
 
-// kinds are the kinds that the lock can be of, as far as somebody may wait for it.
+// kinds returns the kinds of lock whose queues the lock may have: a mutex first.
 func (f *Found) kinds() (first *kind.Kind, others []*kind.Kind) {
 	if f.Name == f.Key() {
 		return &kind.Mutex, kind.ExactKinds
@@ -178,8 +176,8 @@ func (f *Found) kinds() (first *kind.Kind, others []*kind.Kind) {
 	return &kind.Mutex, kind.NamedKinds
 }
 
-// complete returns the status that a reply to a question tells. If there are more holders, it asks for the status anew, now
-// that the kind is known.
+// complete returns the status that a reply to a question gives. If there are more holders, it asks for the status again, now that the kind
+// is known.
 func (in *Inspector) complete(ctx context.Context, f Found, r *codec.StatusReply) (lock.Status, error) {
 	l := in.target(f, r.Kind)
 	if !r.IsLast() {

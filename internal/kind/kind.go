@@ -1,5 +1,5 @@
-// Package kind says what kinds of locks there are, and what a lock's options make of it. It knows keys and what requests carry of a kind, but
-// no server, no client and no lease.
+// Package kind defines the kinds of locks, and what a lock's options make of it. It knows keys, and what requests carry of a kind, but no
+// server, client or lease.
 package kind
 
 import (
@@ -9,47 +9,45 @@ import (
 	"github.com/holdfast-go/holdfast/internal/keys"
 )
 
-// Kind is a kind of lock: how the server keeps it, and what can be done with it. Code elsewhere does not ask which kind a lock is, but
-// what these fields say about it.
+// Kind is a kind of lock: how the server keeps it, and what can be done with it. Code elsewhere asks these fields how a lock behaves, not
+// which kind it is.
 type Kind struct {
-	Name  string // in keys and notifications; "" for a mutex
-	Form  string // what the lock's key holds, in the words of whatis.lua
-	What  string // the same in words for people, for a key that was used as another kind
+	Name  string // in keys and messages; "" for a mutex
+	Form  string // what the lock's key holds, as whatis.lua reports it
+	What  string // the same for people, in errors about a key that was used as another kind
 	Flags codec.Flags
 
 	// Place returns the lock's keys.
 	Place func(space keys.Space, name string, s *Settings) (keys.Set, error)
-	// check returns an error if a lock of this kind cannot have these settings; or it is nil.
+	// check returns an error if a lock of this kind cannot have these settings. It may be nil.
 	check func(s *Settings) error
-	// Share returns how much of the lock there is and how much of it is wanted. It is nil if one holder has the whole lock.
+	// Share returns how much of the lock there is, and how much of it is wanted. It is nil if one holder has the whole lock.
 	Share func(s *Settings) codec.Share
-	// Announced returns the channel on which other programs announce that the lock is free. It is nil if they announce nothing.
+	// Announced returns the channel on which other programs announce that the lock is free. It is nil if no other program does.
 	Announced func(keys.Set) string
 
 	Nesting nesting // what an acquire does within a lease of the same lock
 
 	exclusive  bool // one holder at a time, whose fence is above all earlier ones
 	Joinable   bool // goroutines of one process share a hold
-	ByOwner    bool // an owner has the lock, from any process, and does not wait for itself
-	HasParties bool // how a lease ends matters to others
+	ByOwner    bool // an owner has the lock, from any process, and never waits for itself
+	HasParties bool // holders are parties: how a lease ends matters to others
 	Native     bool // the server's own commands can acquire and release it
-	Reserves   bool // a renewal can reserve fences for goroutines that come later
-	Reasserted bool // a holder claims the lock again if the server has lost it
+	Reserves   bool // a renewal can reserve fences for goroutines that acquire later
+	Reasserted bool // a holder asserts the lock again if the server has lost it
 	carried    bool // a lease can be detached, and adopted by another process
 	Counts     bool // the server counts the parties down, from the limit to zero
 	IsVote     bool // a hold is a vote for a lock of a quorum
 }
 
-// IsShared reports whether the lock can have several holders.
 func (k *Kind) IsShared() bool { return k.Share != nil }
 
-// nesting says what an acquire of a lock does within a lease of the same lock.
+// nesting says what an acquire does within a lease of the same lock.
 type nesting byte
 
-// What an acquire does within a lease of the same lock.
 const (
 	WaitsForItself nesting = iota // waits for that lease, or would if others were queued
-	WaitsForRoom                  // waits for that lease if what is left of the lock is too little
+	WaitsForRoom                  // waits for that lease if too little of the lock is left
 	neverWaits
 )
 
@@ -58,38 +56,38 @@ var (
 	// Mutex has one holder at a time.
 	Mutex = single(Kind{Form: codec.HoldsMutex, Place: byName(""), Native: true, Reserves: true, Reasserted: true, carried: true,
 		What: "a lock with one holder at a time, such as one of Mutex, Multi, Once or Election"})
-	// Keyed is a mutex under a key of the user's choice, shared with programs that use SET key token NX PX ttl. If it has disappeared,
-	// its holder does not claim it again: such a program may have held it meanwhile, and nothing would show it.
+	// Keyed is a mutex under a key of the user's choice, shared with programs that use SET key token NX PX ttl. Its holder does not assert
+	// it again once it is gone: such a program may have held it meanwhile, without a trace.
 	Keyed = single(Kind{Form: codec.HoldsMutex, Flags: codec.Shared, carried: true, Place: byKey})
-	// RLock is a mutex that is kept as Redisson keeps its RLock, in a hash.
+	// RLock is a mutex in the format of Redisson's RLock, a hash.
 	RLock = single(Kind{Name: "redisson", Form: codec.HoldsRedisson, Flags: codec.Redisson, Place: byRedissonName, Announced: keys.RedissonChannel,
 		What: "a lock in the format of Redisson's RLock"})
-	// nodeMutex is a mutex on one node of a quorum: a server that lost its data, or may have, grants and extends nothing.
+	// nodeMutex is a mutex on one node of a quorum. A node that lost its data, or may have, grants and extends nothing.
 	nodeMutex = single(Kind{Form: codec.HoldsMutex, Flags: codec.Node, Place: byName(""), IsVote: true, check: checkVote})
-	// Owned is a mutex that has an owner, who can acquire it again from any process. Each of the owner's leases has a part of it.
+	// Owned is a mutex that has an owner, who can acquire it again from any process. Each of the owner's leases is a share of it.
 	Owned = shared(codec.Owned, Kind{ByOwner: true, Share: byDepth, check: func(s *Settings) error { return keys.Check("owner", s.Owner) },
 		What: "an owner's lock (OwnerMutex)"})
-	// Reader and Writer are the sides of a read-write lock. A writer wants all of it. The fence of readers is that of the writer before
-	// them, and the same for all.
+	// Reader and Writer are the sides of a read-write lock. A writer takes all of it. Readers that hold it together have the same fence,
+	// that of the writer before them.
 	Reader = shared(codec.ReadWrite, Kind{Joinable: true, What: "a read-write lock"})
 	Writer = shared(codec.ReadWrite, Kind{exclusive: true})
-	// Semaphore is a lock of which each holder has as many permits as it asked for.
+	// Semaphore is a lock whose holders each have as many permits as they asked for.
 	Semaphore = shared(codec.Semaphore, Kind{Nesting: WaitsForRoom, check: checkPermits, What: "a semaphore"})
-	// Latch is the lock whose holders are the registered parties of a latch. The server keeps a count beside them.
+	// Latch is the lock whose holders are the registered parties of a latch. The server keeps the latch's count beside them.
 	Latch = shared(codec.Latch, Kind{Nesting: neverWaits, HasParties: true, Counts: true, check: atMost(MaxPermits), What: "a latch"})
 	// Barrier is the lock whose holders are the parties of a barrier.
 	Barrier = shared(codec.Barrier, Kind{Nesting: WaitsForRoom, HasParties: true, check: atMost(maxArrivals), What: "a barrier"})
 )
 
-// All has a kind for each form of a key. In their queues, ExactKinds can be found at exact keys, and NamedKinds under names, besides
-// a mutex.
+// All has one kind for each form that a lock's key can have. ExactKinds are the kinds besides a mutex whose queues can be found at exact
+// keys, and NamedKinds those found under names.
 var (
 	All        = []*Kind{&Mutex, &RLock, &Reader, &Semaphore, &Owned, &Barrier, &Latch}
 	ExactKinds = []*Kind{&RLock}
 	NamedKinds = []*Kind{&Reader, &Semaphore, &Owned, &Barrier, &RLock}
 )
 
-// ByForm returns the kind whose locks' keys hold that form; nil if there is none.
+// ByForm returns the kind of the locks whose keys hold that form, or nil.
 func ByForm(form string) *Kind {
 	for _, k := range All {
 		if k.Form == form {
@@ -99,7 +97,7 @@ func ByForm(form string) *Kind {
 	return nil
 }
 
-// At returns the kind that notifications call name, of a lock with these keys.
+// At returns the kind that a message calls name, for a lock with these keys.
 func At(name string, place keys.Set) *Kind {
 	for _, k := range NamedKinds {
 		if k.Name == name {
@@ -112,7 +110,7 @@ func At(name string, place keys.Set) *Kind {
 	return &Mutex
 }
 
-// shared completes a kind of lock that can have several holders, each with a part of it.
+// shared completes a kind of lock that can have several holders, each with a share of it.
 func shared(name string, k Kind) Kind {
 	k.Name, k.Form, k.Place = name, name, byName(name)
 	if k.Share == nil {
@@ -121,13 +119,13 @@ func shared(name string, k Kind) Kind {
 	return k
 }
 
-// single completes a kind of lock that is kept as one value and has one holder.
+// single completes a kind of lock that has one holder and is kept as one value.
 func single(k Kind) Kind {
 	k.exclusive = true
 	return k
 }
 
-// byName returns a place function for locks that are found by their names alone. kind is what notifications call the kind of lock.
+// byName returns a Place function for locks that their names alone identify. kind is what messages call the kind.
 func byName(kind string) func(keys.Space, string, *Settings) (keys.Set, error) {
 	return func(space keys.Space, name string, _ *Settings) (keys.Set, error) {
 		set, err := space.Name(name)
@@ -148,12 +146,12 @@ func byRedissonName(space keys.Space, _ string, s *Settings) (keys.Set, error) {
 	return set, err
 }
 
-// byWeight is the share function of locks of which each holder has a part.
+// byWeight is the Share function of most locks that can have several holders.
 func byWeight(s *Settings) codec.Share {
 	return codec.Share{Kind: s.Kind.Name, Limit: s.Limit, Weight: s.Weight}
 }
 
-// byDepth is the share function of an owner's locks.
+// byDepth is the Share function of an owner's locks.
 func byDepth(s *Settings) codec.Share {
 	share := byWeight(s)
 	share.Owner = s.Owner
@@ -163,14 +161,14 @@ func byDepth(s *Settings) codec.Share {
 	return share
 }
 
-// Everything is the limit of locks that have none. A writer weighs as much, and so do all holders of a read-write lock together:
-// there cannot be that many readers.
+// Everything is the limit of locks that have none. It is also the weight of a writer and the limit of a read-write lock, which never has
+// that many readers.
 const Everything = 1_000_000_000
 
 // MaxPermits bounds the permits of a semaphore and the parties of a latch.
 const MaxPermits = 1_000_000
 
-// maxArrivals bounds the parties of a barrier, all of which ask the server each time that it trips.
+// maxArrivals bounds the parties of a barrier, all of which ask the server whenever the barrier trips.
 const maxArrivals = 10_000
 
 func checkPermits(s *Settings) error {
@@ -190,7 +188,7 @@ func checkVote(s *Settings) error {
 	return nil
 }
 
-// atMost returns the check of a latch or a barrier, which has 1 to most parties.
+// atMost returns the check for a latch or a barrier, which has 1 to most parties.
 func atMost(most int) func(s *Settings) error {
 	return func(s *Settings) error {
 		if s.Limit < 1 || s.Limit > most {

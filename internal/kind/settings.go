@@ -11,8 +11,8 @@ import (
 	"github.com/holdfast-go/holdfast/internal/wire"
 )
 
-// What locks are called that the server does not tell from others. A Status tells an election by what its leader or first candidate
-// says of itself.
+// Names of kinds that are mutexes to the server. A Status recognizes an election by the information that its leader or first candidate
+// gives.
 const (
 	SeenAsMulti    = "multi"
 	SeenAsOnce     = "once"
@@ -20,14 +20,13 @@ const (
 	SeenAsQuorum   = "quorum"
 )
 
-// Settings are a lock's resolved options. Goroutines whose locks have interchangeable settings can pass the lock on among
-// themselves.
+// Settings are a lock's resolved options. Goroutines whose locks have interchangeable settings can pass the lock on among themselves.
 type Settings struct {
-	*Terms // only those of copied settings may be changed
+	*Terms // shared: change only those of a copy
 	Owner  string
 	Key    string    // exact key, or ""
-	meta   *metaList // with which info was made
-	Info   string    // of the holder, as it stands in the lock's value
+	meta   *metaList // the notes in Info
+	Info   string    // about the holder, as in the lock's value
 }
 
 // Terms are the settings that are the same for most locks of a program. They are comparable.
@@ -35,24 +34,24 @@ type Terms struct {
 	TTL          time.Duration
 	Renew        bool
 	MaxHold      time.Duration // 0: no bound
-	MaxRenewals  int           // < 0: no bound; not 0
+	MaxRenewals  int           // < 0: no bound; never 0
 	PollInterval time.Duration // 0: wait for notifications
 	Reentrant    bool
 	MaxDepth     int           // 0: no bound
-	NodeTimeout  time.Duration // of a quorum's lock, 0: by the TTL
-	apart        bool          // each lease is granted by the server: none is passed on within the process
-	SeenAs       string        // the kind that observers are told, if it is not the server's
-	Called       string        // the name of what has none in its keys; most often ""
+	NodeTimeout  time.Duration // for a quorum's lock; 0: chosen by the TTL
+	apart        bool          // the server grants each lease: none is passed on within the process
+	SeenAs       string        // the kind that observers are told, if not the server's
+	Called       string        // the lock's name if its keys do not contain one; usually ""
 
 	Kind   *Kind
-	Limit  int // of the holders' weights in all, if several may hold the lock
+	Limit  int // of the sum of the holders' weights, if the lock can have several
 	Weight int
 
 	replicas     int
 	fsync        bool
 	confirmation time.Duration // how long to wait for replicas or disks; 0: the default
 
-	wrong error // what Refuse said
+	wrong error // the error given to Refuse
 	Err   error // what is wrong with the lock's name or options
 }
 
@@ -63,20 +62,19 @@ func (s *Settings) Copy() *Settings {
 	return &own
 }
 
-// Interchangeable reports whether two locks with the same keys differ in nothing that settings say.
+// Interchangeable reports whether two locks with the same keys have the same settings.
 func (s *Settings) Interchangeable(t *Settings) bool {
-	return (s.Terms == t.Terms || *s.Terms == *t.Terms) && s.Owner == t.Owner && s.Key == t.Key && s.Info == t.Info // which has the notes
+	return (s.Terms == t.Terms || *s.Terms == *t.Terms) && s.Owner == t.Owner && s.Key == t.Key && s.Info == t.Info // Info contains the notes
 }
 
-// Cache keeps the settings of recent locks so that new locks can share them: a program may make a lock for each of a
-// million leases. Settings with notes or a key differ from lock to lock in most programs. They are kept apart, because they
-// would push out all others.
+// Cache keeps the settings of recent locks so that new locks can share them: a program may make a lock for each of a million leases.
+// Settings with notes or a key are kept apart: in most programs they differ from lock to lock, and would push out all others.
 type Cache struct {
 	terms       latest[Terms]
 	usual, rare latest[Settings]
 }
 
-// Share returns recent settings that are interchangeable with s, or else s itself, which must not change from then on.
+// Share returns recent settings that are interchangeable with s, or s itself, which must not be changed afterwards.
 func (c *Cache) Share(s *Settings) *Settings {
 	s.Terms = c.terms.share(s.Terms, func(a, b *Terms) bool { return *a == *b })
 	if s.meta != nil || s.Key != "" {
@@ -85,13 +83,13 @@ func (c *Cache) Share(s *Settings) *Settings {
 	return c.usual.share(s, (*Settings).Interchangeable)
 }
 
-// latest keeps the values that share returned most recently.
+// latest keeps the values most recently given to share.
 type latest[T any] struct {
 	values [8]atomic.Pointer[T]
 	next   atomic.Uint32
 }
 
-// share returns one of the latest values that is the same as v, or v.
+// share returns one of the latest values that equals v, or v.
 func (l *latest[T]) share(v *T, same func(a, b *T) bool) *T {
 	for i := range l.values {
 		if known := l.values[i].Load(); known != nil && same(known, v) {
@@ -102,13 +100,13 @@ func (l *latest[T]) share(v *T, same func(a, b *T) bool) *T {
 	return v
 }
 
-// metaList is the list of the notes that Meta added, latest first.
+// metaList is a list of notes, latest first.
 type metaList struct {
 	key, value string
 	next       *metaList
 }
 
-// Describe returns how the server tells people of the holder, a process on that machine.
+// Describe returns the information about a holder on that host that goes into the lock's value.
 func (s *Settings) Describe(host string) (string, error) {
 	info := wire.Info{Owner: s.Owner, Host: host, PID: os.Getpid()}
 	if s.SeenAs == SeenAsElection {
@@ -125,13 +123,13 @@ func (s *Settings) Describe(host string) (string, error) {
 	return info.Encode()
 }
 
-// IsOrdinary reports whether describe says no more than an owner's name that is the client's.
+// IsOrdinary reports whether Describe adds nothing to the client's own identity, owner.
 func (s *Settings) IsOrdinary(owner string) bool {
 	return s.Owner == owner && s.meta == nil && s.SeenAs != SeenAsElection
 }
 
-// Inheriting returns the settings of a lease that follows, without a gap, one with the settings from. It has the stricter bounds of
-// both, and from's owner and notes, which the server keeps.
+// Inheriting returns the settings of a lease that follows one with the settings from without a gap. It has the stricter bounds of both, and
+// from's owner and notes, which the server keeps.
 func (s *Settings) Inheriting(from *Settings) *Settings {
 	own := s.Copy()
 	own.Renew = own.Renew && from.Renew
@@ -145,7 +143,7 @@ func (s *Settings) Inheriting(from *Settings) *Settings {
 	return own
 }
 
-// Term returns how long the server is asked to keep the lock.
+// Term returns how long the server is asked to keep the lock: the TTL, or MaxHold if that is shorter.
 func (s *Settings) Term() time.Duration {
 	if s.MaxHold > 0 {
 		return min(s.TTL, s.MaxHold)
@@ -156,9 +154,9 @@ func (s *Settings) Term() time.Duration {
 // Unbounded reports whether a lease is renewed for as long as it is held.
 func (s *Settings) Unbounded() bool { return s.Renew && s.MaxHold == 0 && s.MaxRenewals < 0 }
 
-// Passable reports whether a lease may be passed on within the process. A lease with a bound of its own may not: the bound belongs to
-// one holder. Neither may a shared lock, since fences reserved for this process would not rise from grant to grant while other
-// processes are granted the lock, too.
+// Passable reports whether a lease may be passed on within the process. A lease with a bound of its own may not, since the bound belongs to
+// one holder. Neither may a shared lock: fences reserved for this process would not rise from grant to grant while the server grants the
+// lock to other processes, too.
 func (s *Settings) Passable() bool { return s.Kind.exclusive && s.Unbounded() && !s.apart }
 
 // Carriable reports whether a lease can be detached. The lease of a job or a term cannot: it belongs to the running function.
@@ -167,7 +165,7 @@ func (s *Settings) Carriable() bool {
 	return s.Kind.carried && !s.apart
 }
 
-// NodeWait is how long to wait for a node of a quorum whose round trip is short.
+// NodeWait returns how long to wait for a node of a quorum whose round trip is short.
 func (s *Settings) NodeWait() time.Duration {
 	if s.NodeTimeout > 0 {
 		return s.NodeTimeout
@@ -175,15 +173,15 @@ func (s *Settings) NodeWait() time.Duration {
 	return min(max(s.TTL/200, 5*time.Millisecond), 50*time.Millisecond)
 }
 
-// SlowNodeGrace is how long to wait for the other nodes once a majority, asked at begun, has answered.
+// SlowNodeGrace returns how long to wait for the other nodes after a majority has answered. begun is when the nodes were asked.
 func (s *Settings) SlowNodeGrace(begun time.Time) time.Duration {
 	return max(time.Since(begun), s.NodeWait()/10, time.Millisecond)
 }
 
-// MinTTL leaves some of a lease after drift has taken its 2 ms.
+// MinTTL is the shortest TTL. Drift takes 2 ms of it.
 const MinTTL = 5 * time.Millisecond
 
-// Check returns an error if the settings make no sense for a client with these limits.
+// Check returns an error if the settings make no sense. A client with these limits will use them.
 func (s *Settings) Check(maxTTL, commandTimeout time.Duration, canConfirm func() bool) error {
 	switch {
 	case s.wrong != nil:
@@ -220,10 +218,9 @@ func (s *Settings) Check(maxTTL, commandTimeout time.Duration, canConfirm func()
 	return nil
 }
 
-// defaultConfirmation bounds the wait for replicas, defaultSync the wait for disks. With appendfsync
-// everysec a server starts to write to its disk once a second, and notices up to 0.1 s late that
-// the write is done. The whole call has CommandTimeout, and its reply comes up to 0.1 s after the
-// wait is over.
+// defaultConfirmation bounds the wait for replicas, defaultSync the wait for disks. With appendfsync everysec a server begins to write to
+// its disk once a second, and notices up to 0.1 s late that the write is done. CommandTimeout bounds the whole call, whose reply comes up
+// to 0.1 s after the wait ends.
 const (
 	defaultConfirmation = time.Second
 	defaultSync         = 1700 * time.Millisecond
@@ -232,7 +229,7 @@ const (
 // IsDurable reports whether replicas or disks have to confirm writes.
 func (s *Settings) IsDurable() bool { return s.replicas != 0 || s.fsync }
 
-// Durability returns what the settings demand of a write that may take commandTimeout.
+// Durability returns what a write must achieve, if the whole call may take commandTimeout.
 func (s *Settings) Durability(commandTimeout time.Duration) driver.Durability {
 	d := driver.Durability{Replicas: s.replicas, Fsync: s.fsync, Timeout: s.confirmation}
 	switch {

@@ -13,13 +13,13 @@ import (
 	"github.com/holdfast-go/holdfast/internal/kind"
 )
 
-// Config is what locks need of holdfast.Config, which says more. Zero fields mean the defaults.
+// Config holds the parts of holdfast.Config that locks need; the public type documents them. Zero fields mean the defaults.
 type Config struct {
 	CommandTimeout time.Duration
 	LocalHandovers int // MaxLocalHandovers
 	Logger         *slog.Logger
 	MaxTTL         time.Duration
-	Observer       *Observer // nil: nobody is told
+	Observer       *Observer // nil: none
 	Owner          string
 	Prefix         string
 	Quarantine     time.Duration
@@ -29,7 +29,7 @@ type Config struct {
 	ViaClient      bool
 }
 
-// DefaultCommandTimeout is that of a Config which says nothing of it.
+// DefaultCommandTimeout is the default of Config.CommandTimeout.
 const DefaultCommandTimeout = 2 * time.Second
 
 // fill sets the defaults and refuses values that make no sense.
@@ -81,11 +81,10 @@ func (c *Config) fill(host string) error {
 	return nil
 }
 
-// MaxMaxTTL keeps TTLs, and sums of timeouts, within what clocks, and Lua's milliseconds, can
-// count.
+// MaxMaxTTL bounds Config.MaxTTL so that clocks, and Lua counting milliseconds, can represent TTLs and sums of timeouts.
 const MaxMaxTTL = 10 * 365 * 24 * time.Hour
 
-// strictFlags returns the flags of incarnation.lua.
+// strictFlags returns the flags that incarnation.lua reads.
 func (c *Config) strictFlags() codec.Flags {
 	switch {
 	case !c.Strict:
@@ -99,6 +98,6 @@ func (c *Config) strictFlags() codec.Flags {
 // MinQuarantine returns the shortest quarantine of a server in Strict mode.
 func (c *Config) MinQuarantine() time.Duration { return cmp.Or(c.Quarantine, c.MaxTTL) }
 
-// replicaLag is how long a master may go on granting without its replicas: min-replicas-max-lag, by
-// default 10 s, and up to 2 s more, since the server counts whole seconds and checks once a second.
+// replicaLag is how long a master may go on granting locks without its replicas: min-replicas-max-lag, by default 10 s, and up to 2 s more,
+// since the server counts whole seconds and checks once a second.
 const replicaLag = 13 * time.Second

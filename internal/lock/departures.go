@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// departures counts, by the key of the server's queue, the waiters of this client that have given
-// up but may still be in that queue. They are being removed in the background.
+// departures counts the waiters of this client that have given up but may still be in the server's queue, from which they are removed in
+// the background. The map's keys are those of the queues.
 type departures struct {
 	mu      sync.Mutex
 	leaving map[string]*departure
@@ -18,7 +18,7 @@ type departure struct {
 	done  chan struct{} // closed when count falls to 0
 }
 
-// Add counts one waiter. The returned function ends that.
+// Add counts one waiter until end is called.
 func (d *departures) Add(queue string) (end func()) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -42,8 +42,7 @@ func (d *departures) Add(queue string) (end func()) {
 	}
 }
 
-// wait waits until there are none in that queue, but no longer than limit: the server may not
-// answer.
+// wait waits until no waiter of this client is leaving the queue, but no longer than limit, since the server may not answer.
 func (d *departures) wait(ctx context.Context, queue string, limit time.Duration) {
 	d.mu.Lock()
 	dep := d.leaving[queue]

@@ -12,38 +12,32 @@ import (
 
 // What happened to a lock. Test for these with errors.Is.
 var (
-	// ErrHeld says that someone else holds the lock or is queued for it.
-	// TryAcquire returns it, and Acquire when its time to wait has passed;
-	// nothing is left behind. errors.As with *HeldError tells who.
+	// ErrHeld says that someone else holds the lock or is queued for it. TryAcquire returns it, and so does Acquire when its time to wait
+	// has passed; nothing is left behind. errors.As with *HeldError tells who holds it.
 	ErrHeld = errors.New("holdfast: lock is held")
-	// ErrLost says that the lease is no longer, or may no longer be, the
-	// caller's: it expired, was taken or deleted, or the server could not be
-	// reached in time to renew it. errors.As with *LostError tells why.
+	// ErrLost says that the lease no longer is, or may no longer be, the caller's: it expired, was taken or deleted, or the server could
+	// not be reached in time to renew it. errors.As with *LostError tells why.
 	ErrLost = errors.New("holdfast: lease lost")
-	// ErrReleased is the cause with which a lease's context ends when its
-	// holder released it, and what using a released lease returns.
+	// ErrReleased says that the holder has released the lease. It is the cause with which the lease's context ends.
 	ErrReleased = errors.New("holdfast: lease released")
 	// ErrNotHeld is returned by Holder, and by ReleaseOwner, when nobody holds the lock.
 	ErrNotHeld = errors.New("holdfast: lock is not held")
-	// ErrNotOwner says that another owner holds the lock, so it was not released.
-	// errors.As with *NotOwnerError tells who.
+	// ErrNotOwner says that another owner holds the lock, so it was not released. errors.As with *NotOwnerError tells who.
 	ErrNotOwner = errors.New("holdfast: lock is another owner's")
 	// ErrClosed says that the Client was closed.
 	ErrClosed = exec.ErrClosed
-	// ErrDeadlock says that an acquire would wait for a lease that its context carries.
+	// ErrDeadlock says that an acquire would wait for a lease that its own context carries.
 	ErrDeadlock = errors.New("holdfast: caller holds the lock")
-	// ErrDepth says that a Reentrant lock was acquired within itself more often than
-	// MaxDepth allows. What is held stays held.
+	// ErrDepth says that a Reentrant lock was acquired within itself more often than MaxDepth allows. What is held stays held.
 	ErrDepth = errors.New("holdfast: lock is nested too deep")
 	// ErrInvalid says that an argument was refused before any I/O.
 	ErrInvalid = errors.New("holdfast: invalid argument")
 )
 
-// HeldError is the error of an acquire that found the lock taken. It matches
-// ErrHeld.
+// HeldError is the error of an acquire that found the lock taken. It matches ErrHeld.
 type HeldError struct {
 	Name string
-	// Holder is who had the lock when the server answered.
+	// Holder held the lock when the server answered. It is zero if the lock was free, but others were queued for it.
 	Holder Holder
 }
 
@@ -83,12 +77,11 @@ func ttlText(d time.Duration) string {
 // Is makes a HeldError match ErrHeld.
 func (e *HeldError) Is(target error) bool { return target == ErrHeld }
 
-// NotOwnerError is the error of ReleaseOwner for a lock that is another owner's. It matches
-// ErrNotOwner.
+// NotOwnerError is the error of ReleaseOwner for a lock that another owner holds. It matches ErrNotOwner.
 type NotOwnerError struct {
 	Name  string
-	Owner string // that does not hold it
-	// Holder is who had the lock when the server answered.
+	Owner string // the owner that was to be released
+	// Holder held the lock when the server answered.
 	Holder Holder
 }
 
@@ -105,10 +98,9 @@ type LossReason string
 
 // The reasons of a LostError.
 const (
-	// LossExpired: the deadline passed. The lease was not renewed, or its
-	// process or machine slept through the renewal.
+	// LossExpired: the deadline passed. The lease was not renewed, or its process or machine slept through the renewal.
 	LossExpired LossReason = "expired"
-	// LossTaken: the server said, before the deadline, that the lock is somebody else's.
+	// LossTaken: the server said, before the deadline, that someone else has the lock.
 	LossTaken LossReason = "taken"
 	// LossDeleted: the server said, before the deadline, that nobody has the lock.
 	LossDeleted LossReason = "deleted"
@@ -122,14 +114,13 @@ const (
 	LossBound LossReason = "bound"
 )
 
-// LostError is the error of a lease that is no longer, or may no longer be, its
-// holder's. It matches ErrLost.
+// LostError is the error of a lease that no longer is, or may no longer be, its holder's. It matches ErrLost.
 type LostError struct {
 	Name   string
 	Reason LossReason
-	By     string // who did it, if that is known
-	Note   string // LossBroken: why the operator did it, if that is known
-	Err    error  // error of the last renewal, or nil
+	By     string // who ended the lease, if known
+	Note   string // LossBroken: the operator's reason, if known
+	Err    error  // the error of the last renewal, or nil
 }
 
 func (e *LostError) Error() string {
@@ -142,7 +133,7 @@ func (e *LostError) Error() string {
 	return fmt.Sprintf("holdfast: lease of %q lost: %s", e.Name, e.Reason)
 }
 
-// Missing returns the error of a lease that, by that word of a reply, the server no longer knows.
+// Missing returns the error of a lease that the server no longer knows. word is the first of the server's reply.
 func (l *Lock) Missing(word codec.Word) *LostError {
 	lost := &LostError{Name: l.Name(), Reason: LossTaken}
 	switch word {
@@ -152,7 +143,7 @@ func (l *Lock) Missing(word codec.Word) *LostError {
 	case codec.Superseded:
 		lost.Reason = LossSuperseded
 		if l.Set.Kind.ByOwner {
-			lost.By = l.Set.Owner // in whose name ReleaseOwner was called
+			lost.By = l.Set.Owner // ReleaseOwner was called in this owner's name
 		}
 	}
 	return lost
@@ -161,8 +152,8 @@ func (l *Lock) Missing(word codec.Word) *LostError {
 // Is makes a LostError match ErrLost.
 func (e *LostError) Is(target error) bool { return target == ErrLost }
 
-// Unwrap returns what renewals met last.
+// Unwrap returns the error of the last renewal, or nil.
 func (e *LostError) Unwrap() error { return e.Err }
 
-// MaxShownWord is how many bytes of a name that another program wrote are shown.
+// MaxShownWord bounds how many bytes of a name that another program wrote are shown.
 const MaxShownWord = 128

@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// Observer is told what happens to locks. Any function may be nil. No mutex is held while a function runs; it must neither
-// block nor panic.
+// Observer is told what happens to locks. Any function may be nil. Functions are called without a mutex held; they must neither block nor
+// panic.
 type Observer struct {
-	// AcquireStart returns the context for the other functions. They get its values, but it never ends for them.
+	// AcquireStart returns the context whose values the other functions get. For them it never ends.
 	AcquireStart  func(ctx context.Context, e AcquireEvent) context.Context
 	AcquireQueued func(ctx context.Context, e AcquireEvent)
 	AcquireEnd    func(ctx context.Context, e AcquireEvent)
@@ -26,7 +26,7 @@ type Observer struct {
 // Subject is the lock that an event is about.
 type Subject struct {
 	Name   string
-	Kind   string // its Form, or one of the words below
+	Kind   string // the kind's Form, or the word for a kind that only events have
 	Weight int    // as in Holder
 	Owner  string
 }
@@ -44,16 +44,16 @@ const (
 // AcquireEvent describes an acquire.
 type AcquireEvent struct {
 	Subject
-	Try   bool // it does not wait
+	Try   bool // the acquire does not wait
 	Start time.Time
 
-	Ahead  int     // processes that are queued before this one, as far as known
-	Holder *Holder // who holds the lock; nil if that is not known
+	Ahead  int     // processes that are queued before this one, if known
+	Holder *Holder // nil if unknown
 
 	Waited   time.Duration
 	Handover Handover
 	Fence    uint64
-	Grant    string // the grant id; "" of several locks
+	Grant    string // the grant id; "" if there are several locks
 	Err      error  // nil if the lock was granted
 }
 
@@ -61,7 +61,7 @@ type AcquireEvent struct {
 type LeaseEvent struct {
 	Subject
 	Fence   uint64
-	Grant   string // as of AcquireEvent
+	Grant   string // as in AcquireEvent
 	Granted time.Time
 	LeaseNews
 }
@@ -69,7 +69,7 @@ type LeaseEvent struct {
 // LeaseNews is what happened to a lease.
 type LeaseNews struct {
 	Deadline time.Time     // of Renewed and RenewFailed
-	Slack    time.Duration // of Renewed: what was left
+	Slack    time.Duration // of Renewed: what was left of the lease
 	Held     time.Duration // of Lost and Released
 	Handover Handover      // of Released
 	Reason   LossReason    // of Lost

@@ -9,30 +9,26 @@ import (
 	"github.com/holdfast-go/holdfast/internal/wire"
 )
 
-// Holder is who holds a lock. Owner, Host and Meta are what its program wrote, or
-// whoever can write the key: escape them before you show them.
+// Holder is a holder of a lock. Its program, or anyone who can write the key, wrote Owner, Host and Meta: escape them before you show them.
 type Holder struct {
-	Name  string // the lock's
-	Form  string // as Status has it
+	Name  string // of the lock
+	Form  string // as in Status
 	Owner string // Owner or Config.Identity; "" when Foreign
 	Host  string
 	PID   int
 	Meta  map[string]string
-	Grant string // its grant id; "" when Foreign
-	// Fence is that of the grant by the server. Goroutines of the holder's process
-	// that passed the lock on among themselves have higher ones. Of a Quorum it is one
-	// node's count, and not the lease's Token. 0: it is not known yet.
+	Grant string // the grant id; "" when Foreign
+	// Fence is that of the server's grant; 0 if it is not known yet. Goroutines of the holder's process that passed the lock on among
+	// themselves have higher ones. In a Quorum it is one node's count, not the lease's Token.
 	Fence   uint64
 	Since   time.Time     // by the server's clock
-	TTL     time.Duration // what is left; negative when the key has no expiry
-	Foreign bool          // another program holds it: only TTL is known
-	// Weight is how many permits of a semaphore it has; of a read-write lock, 1 is a
-	// reader and more a writer. 0 for a mutex.
+	TTL     time.Duration // what is left; negative if the key has no expiry
+	Foreign bool          // another program holds the lock: only TTL is known
+	// Weight is the number of permits of a semaphore. For a read-write lock, 1 is a reader and more a writer. For a mutex it is 0.
 	Weight int
 }
 
-// Holder says who holds the lock, one of them if there are several: ErrNotHeld if nobody
-// does. It changes nothing.
+// Holder returns who holds the lock: one of the holders if there are several, ErrNotHeld if there is none. It changes nothing.
 func (l *Lock) Holder(ctx context.Context) (Holder, error) {
 	if l.Set.Kind.IsShared() {
 		return l.someHolder(ctx)
@@ -51,14 +47,14 @@ func (l *Lock) Holder(ctx context.Context) (Holder, error) {
 	return l.HolderOf(&a.Reply.Holder), nil
 }
 
-// AwaitDepartures waits until waiters of this client that gave up have left the server's queue, so that nobody is counted
-// whose Acquire has returned.
+// AwaitDepartures waits until waiters of this client that gave up have left the server's queue, so that a waiter whose Acquire has returned
+// is not counted. It waits no longer than a few round trips or 500 ms, whichever is more.
 func (l *Lock) AwaitDepartures(ctx context.Context) {
 	most := max(500*time.Millisecond, min(8*l.Of.Server.RTT.Mean(), l.Of.Config.CommandTimeout))
 	l.Of.Departing.wait(ctx, l.Keys.Queue, most)
 }
 
-// HolderOf returns who has the lock, as a script says; a zero Holder if nobody has it, and others are queued.
+// HolderOf returns the holder that a script reported. It is zero if nobody holds the lock but others are queued.
 func (l *Lock) HolderOf(h *codec.Holder) Holder {
 	if h.Ours && h.Value.Token == wire.NoToken {
 		return Holder{}
@@ -85,11 +81,10 @@ func (l *Lock) formFor(info *wire.Info) string {
 	return l.Set.Kind.Form
 }
 
-// holdersPerReply is how many of a lock's holders a script returns at a time: few enough that
-// nobody else waits for long.
+// holdersPerReply is how many of a lock's holders a script returns at a time: few enough not to delay other requests for long.
 const holdersPerReply = 500
 
-// someHolder is Holder for a lock that can have several: it returns the first that it finds.
+// someHolder is Holder for a lock that can have several holders. It returns the first that it finds.
 func (l *Lock) someHolder(ctx context.Context) (Holder, error) {
 	if err := l.Ready(ctx); err != nil {
 		return Holder{}, err
@@ -110,14 +105,14 @@ func (l *Lock) someHolder(ctx context.Context) (Holder, error) {
 	}
 }
 
-// Sharer returns the holder that has a hold.
+// Sharer returns the holder that a script reported as a hold.
 func (l *Lock) Sharer(hold *codec.Hold) Holder {
 	h := l.shown(hold.TTL, hold.Ours, &hold.Value)
 	h.Weight = hold.Weight
 	return h
 }
 
-// HoldersFrom asks for about count holders, from a cursor on.
+// HoldersFrom asks for about count holders, starting at a cursor.
 func (l *Lock) HoldersFrom(ctx context.Context, cursor string, count int) (codec.HoldersReply, error) {
 	a, _, err := Ask(ctx, Request{Op: "inspect", Lock: l}, &codec.Holders{Lock: l.Ref(), Cursor: cursor, Count: count, Kind: l.Set.Kind.Name})
 	return a.Reply, err

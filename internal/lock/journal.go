@@ -16,13 +16,13 @@ func (k *Keyspace) Journal() codec.Journal {
 	return codec.Journal{Key: k.Space.Journal(), Channel: k.Space.JournalChannel()}
 }
 
-// aboutJournal returns a request about the journal. It is addressed as one about a lock is.
+// aboutJournal returns a request about the journal, addressed like one about a lock.
 func (k *Keyspace) aboutJournal(op string) Request {
 	key := k.Space.Journal()
 	return Request{Op: op, Lock: &Lock{Of: k, Keys: keys.Set{Lock: key, Queue: key + ":q"}, Set: &k.Defaults}, Unexplained: true}
 }
 
-// Record writes an entry of the journal. op is the operation that errors name.
+// Record writes an entry of the journal. Errors name the operation op.
 func (k *Keyspace) Record(ctx context.Context, op string, e codec.Entry) error {
 	rq := k.aboutJournal(op)
 	_, _, err := Ask(ctx, rq, &codec.Note{Flags: rq.Lock.Flags(), Journal: k.Journal(), Entry: e})
@@ -31,15 +31,15 @@ func (k *Keyspace) Record(ctx context.Context, op string, e codec.Entry) error {
 
 const (
 	entriesPerReply = 100
-	// maxEntries bounds what is read of the journal, which keeps some more than 1,000 entries.
+	// maxEntries bounds how much of the journal is read. The journal keeps slightly more than 1,000 entries.
 	maxEntries = 2000
 )
 
-// TaskBreaks is what errors call reading the journal.
+// TaskBreaks is the task that errors name if the journal cannot be read.
 const TaskBreaks = "list breaks"
 
-// ReadJournal calls f with the entries of the journal, the latest first, until f returns false. If entries are added meanwhile, f
-// may see some of the others twice.
+// ReadJournal calls f with the entries of the journal, latest first, until f returns false. If entries are added meanwhile, f may see some
+// entries twice.
 func (k *Keyspace) ReadJournal(ctx context.Context, f func(codec.Entry) bool) error {
 	if k.IsClosing() {
 		return exec.ErrClosed

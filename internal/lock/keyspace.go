@@ -18,12 +18,12 @@ import (
 	"github.com/holdfast-go/holdfast/internal/kind"
 )
 
-// Keyspace is the locks under one prefix of a server or a Cluster, and the way in which one client asks about them.
+// Keyspace is the locks under one prefix of a server or a Cluster, as one client uses them.
 type Keyspace struct {
 	Server   *exec.Server
 	Config   Config // with defaults filled in
 	Space    keys.Space
-	Host     string        // the name of this machine
+	Host     string        // this machine's name
 	Defaults kind.Settings // of locks without options
 	Cache    kind.Cache
 
@@ -32,7 +32,7 @@ type Keyspace struct {
 
 	Closing chan struct{} // closed when the client closes
 	Tasks   exec.Tasks    // what Close waits for
-	late    exec.Tasks    // of callers that came after Close, which does not wait for them
+	late    exec.Tasks    // what callers do after Close began, which does not wait for them
 
 	Departing departures
 	checkOnce sync.Once
@@ -81,8 +81,8 @@ func RandomText() string {
 	return string(text[:])
 }
 
-// Enter begins a task for a caller, who must call End on the result. Close waits for the task unless Close began first: callers that
-// are refused may retry at once, and must not hold up Close.
+// Enter begins a task for a caller, who must call End on the result. Close waits for the task unless Close began first: callers that are
+// refused may retry at once, and must not hold up Close.
 func (k *Keyspace) Enter() *exec.Tasks {
 	t := &k.Tasks
 	if k.IsClosing() {
@@ -107,7 +107,6 @@ func (k *Keyspace) Ping(ctx context.Context) error {
 	return exec.InTask("reach the server", err)
 }
 
-// IsClosing reports whether the client closes.
 func (k *Keyspace) IsClosing() bool {
 	select {
 	case <-k.Closing:
@@ -125,7 +124,6 @@ func (k *Keyspace) accept(server driver.ServerInfo) error {
 	return nil
 }
 
-// Logger returns Config.Logger.
 func (k *Keyspace) Logger() *slog.Logger {
 	if k.Config.Logger == nil {
 		return slog.Default()
@@ -133,8 +131,8 @@ func (k *Keyspace) Logger() *slog.Logger {
 	return k.Config.Logger
 }
 
-// LogLoss logs that a lease was lost while its holder relied on it. A slow logger delays only Close. LossSuperseded is logged
-// as information: somebody did that on purpose, by ReleaseOwner or Latch.Reset.
+// LogLoss logs that a lease was lost while its holder relied on it. A slow logger delays only Close. LossSuperseded is logged as
+// information, since ReleaseOwner or Latch.Reset ended that lease on purpose.
 func (k *Keyspace) LogLoss(s Subject, fence uint64, err *LostError) {
 	level := slog.LevelWarn
 	if err.Reason == LossSuperseded {
@@ -156,7 +154,6 @@ func (k *Keyspace) LogLoss(s Subject, fence uint64, err *LostError) {
 	k.Logger().LogAttrs(context.Background(), level, "holdfast: lease lost", attrs...)
 }
 
-// serverLost is called when the server stops answering.
 func (k *Keyspace) serverLost(err error) {
 	k.Logger().LogAttrs(context.Background(), slog.LevelWarn, "holdfast: server does not answer",
 		slog.String("server", k.Server.Addr()), slog.String("error", err.Error()))
@@ -165,7 +162,6 @@ func (k *Keyspace) serverLost(err error) {
 	}
 }
 
-// serverFound is called when the server answers again.
 func (k *Keyspace) serverFound(down time.Duration) {
 	k.Logger().LogAttrs(context.Background(), slog.LevelInfo, "holdfast: server answers again",
 		slog.String("server", k.Server.Addr()), slog.Duration("down", down))
@@ -174,7 +170,7 @@ func (k *Keyspace) serverFound(down time.Duration) {
 	}
 }
 
-// redisClientClosed is called once if the program has closed its Redis client before this one.
+// redisClientClosed is called once, if the program has closed its Redis client before this one.
 func (k *Keyspace) redisClientClosed() {
 	k.Logger().LogAttrs(context.Background(), slog.LevelError, "holdfast: "+exec.ErrClientClosed.Error(),
 		slog.String("server", k.Server.Addr()),

@@ -1,5 +1,5 @@
-// Package lock says what a lock is on its server: the keys that it has there, who holds it, who waits for it, and what may go wrong. It
-// sends requests about locks, but knows no leases and no waiters of this process.
+// Package lock describes a lock on its server: its keys, its holders, its waiters, and what may go wrong. It sends requests about locks,
+// but knows no leases and no waiters of this process.
 package lock
 
 import (
@@ -17,10 +17,10 @@ import (
 type Lock struct {
 	Of   *Keyspace
 	Keys keys.Set
-	Set  *kind.Settings // not to be changed: locks share them
+	Set  *kind.Settings // shared between locks, so not to be changed
 }
 
-// Resolve completes the lock of that name, whose options are chosen, or returns what is wrong with it.
+// Resolve completes the lock of that name, whose options are set, or returns what is wrong with its name or options.
 func (l *Lock) Resolve(name string) (err error) {
 	if err = keys.CheckName(name); err != nil {
 		return err
@@ -33,7 +33,7 @@ func (l *Lock) Resolve(name string) (err error) {
 		return err
 	}
 	switch {
-	case s == &l.Of.Defaults: // which others read
+	case s == &l.Of.Defaults: // shared, and described already
 	case s.IsOrdinary(l.Of.Config.Owner):
 		s.Info = l.Of.Defaults.Info
 	default:
@@ -42,7 +42,7 @@ func (l *Lock) Resolve(name string) (err error) {
 	return err
 }
 
-// Name returns the lock's name, which stands in its keys. The string that a caller made for it is not kept.
+// Name returns the lock's name. It is taken from the lock's key if possible, so that the caller's string need not be kept.
 func (l *Lock) Name() string {
 	switch {
 	case l.Set.Called != "":
@@ -54,15 +54,15 @@ func (l *Lock) Name() string {
 	return name
 }
 
-// Malformed returns the error of a reply that makes no sense.
+// Malformed returns the error for a reply that makes no sense.
 func (l *Lock) Malformed(op string) error {
 	return &exec.Failure{Op: op, Name: l.Name(), Server: l.Of.Server.Addr(), Err: wire.ErrMalformed}
 }
 
-// Ready returns an error if the lock cannot be acquired, before any I/O if possible. It connects to the server.
+// Ready connects to the server. It returns an error if the lock cannot be acquired, before any I/O if possible.
 func (l *Lock) Ready(ctx context.Context) error { return l.Of.Ready(ctx, l.Name(), l, l.Set.Err) }
 
-// Ready is Lock.Ready for a lock that consists of several, one of which is given. wrong is the error of its name or options.
+// Ready is Lock.Ready for a lock that is made of several. one is any of these; wrong is the error of the lock's name or options.
 func (k *Keyspace) Ready(ctx context.Context, name string, one *Lock, wrong error) error {
 	if wrong != nil {
 		return wrong
@@ -80,7 +80,7 @@ func (k *Keyspace) Ready(ctx context.Context, name string, one *Lock, wrong erro
 	return nil
 }
 
-// Ref returns the lock as requests name it.
+// Ref returns the lock as package codec's requests name it.
 func (l *Lock) Ref() codec.Lock {
 	k := codec.Keys{Lock: l.Keys.Lock, Queue: l.Keys.Queue, Fence: l.FenceKey()}
 	if l.Set.Kind.IsShared() {
@@ -92,7 +92,7 @@ func (l *Lock) Ref() codec.Lock {
 	return codec.Lock{Keys: k, Flags: l.Flags()}
 }
 
-// Flags returns what scripts are told of the lock and its server.
+// Flags returns the flags by which scripts learn about the lock and its server.
 func (l *Lock) Flags() (f codec.Flags) {
 	if l.Of.Server.InCluster() {
 		f = codec.Cluster
@@ -100,7 +100,7 @@ func (l *Lock) Flags() (f codec.Flags) {
 	return f + l.Set.Kind.Flags + l.Of.strict
 }
 
-// FenceKey returns the key of the counter that the lock's fences come from.
+// FenceKey returns the key of the counter that issues the lock's fences.
 func (l *Lock) FenceKey() string {
 	if l.Of.Server.InCluster() {
 		return l.Of.Space.SlotFence(keys.Slot(l.Keys.Lock))
@@ -108,7 +108,7 @@ func (l *Lock) FenceKey() string {
 	return l.Of.Space.Fence()
 }
 
-// Slot returns the Cluster slot of a lock; 0 outside Cluster mode.
+// Slot returns the lock's Cluster slot, or 0 outside Cluster mode.
 func (l *Lock) Slot() uint16 {
 	if l.Of.Server.InCluster() {
 		return keys.Slot(l.Keys.Lock)
@@ -116,24 +116,24 @@ func (l *Lock) Slot() uint16 {
 	return 0
 }
 
-// NotAfter returns the server time, in µs, after which no copy of a request that is sent now will be carried out.
+// NotAfter returns the server time, in µs, after which the server carries out no copy of a request that is sent now.
 func (l *Lock) NotAfter() int64 {
 	k := l.Of
 	return k.Server.Time(l.Slot()) + (k.Config.RetryTimeout + k.Config.CommandTimeout + time.Second).Microseconds()
 }
 
-// ClockJumps returns the error of a request of which every copy arrived after its not-after time.
+// ClockJumps returns the error of a request whose copies all arrived after their not-after times.
 func (l *Lock) ClockJumps(op string) error {
 	return &exec.Failure{Op: op, Name: l.Name(), Server: l.Of.Server.Addr(), Kind: exec.ErrUnavailable, Err: ErrClockJumps}
 }
 
-// ErrClockJumps is that error's cause.
+// ErrClockJumps is the cause of the error that ClockJumps returns.
 const ErrClockJumps = Unadvised("its clock jumps")
 
-// Unadvised is an error about which the caller can do nothing.
+// Unadvised is an error that the caller can do nothing about.
 type Unadvised string
 
 func (e Unadvised) Error() string { return string(e) }
 
-// Advice returns none.
+// Advice returns "".
 func (Unadvised) Advice() string { return "" }

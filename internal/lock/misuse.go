@@ -13,12 +13,12 @@ import (
 	"github.com/holdfast-go/holdfast/internal/kind"
 )
 
-// misused is the error of a script that found a key of the wrong kind, with what the key holds.
+// misused is the error of a script that found a key of the wrong kind. It says what the key holds.
 type misused struct {
 	error
 	key, queue string // of the lock
-	isRight    bool   // the lock's own key is of the right kind
-	holds      string // what it holds else; "" if that is no lock of ours
+	isRight    bool   // the lock's own key is of the right kind, so the queue's is not
+	holds      string // what the lock's key holds instead; "" if that is no Holdfast lock
 }
 
 func (e misused) Error() string {
@@ -44,16 +44,15 @@ func (e misused) Advice() string {
 	return " (use the name for that kind of lock, or choose another name)"
 }
 
-// explain adds to an error about a key of the wrong kind what the key holds, if the server says so.
-// The key may hold a lock of another kind that is in use, so the caller should not just delete it.
-// If there are several locks, the error describes the first one that is of the wrong kind.
+// explain adds to an error about a key of the wrong kind what the key holds, if the server says so. The key may hold a lock of another kind
+// that is in use, so the caller should not just delete it. If there are several locks, the error describes the first one of the wrong kind.
 func (k *Keyspace) explain(ctx context.Context, locks []*Lock, err error) {
 	var se *exec.Failure
 	if !errors.As(err, &se) || se.Kind != exec.ErrWrongType || ctx.Err() != nil {
 		return
 	}
 	if errors.As(err, new(badCounter)) {
-		return // it says all
+		return // the error names the counter already
 	}
 	found := misused{error: se.Err}
 	for _, l := range locks {
@@ -78,10 +77,10 @@ func (k *Keyspace) explain(ctx context.Context, locks []*Lock, err error) {
 	}
 }
 
-// badCounter is the error of a script that found an unusable fence counter.
+// badCounter is the error of a script that found the fence counter unusable.
 type badCounter struct {
 	error
-	keys []string // of the counter; with several locks in a Cluster, of each candidate
+	keys []string // of the counter; with several locks in a Cluster, of all counters that it can be
 }
 
 // nameCounters adds the keys of the fence counters to a BADFENCE error. It sends nothing.
@@ -109,7 +108,7 @@ func (k *Keyspace) NodeFailure(op, name string, err error) *exec.Failure {
 	return f
 }
 
-// saysAll reports whether the script itself has named the counter and the next step, as it does if the counter leads the clock.
+// saysAll reports whether the script's own text names the counter and the next step, as it does if the counter leads the clock.
 func (e badCounter) saysAll() bool { return strings.Contains(e.error.Error(), "delete it") }
 
 func (e badCounter) Error() string {
@@ -121,7 +120,7 @@ func (e badCounter) Error() string {
 
 func (e badCounter) Unwrap() error { return e.error }
 
-// Advice returns the next step. All names under a prefix share the counter.
+// Advice returns the next step. All names under a prefix share the counter, so another name does not help.
 func (e badCounter) Advice() string {
 	if e.saysAll() {
 		return ""

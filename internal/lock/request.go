@@ -11,20 +11,19 @@ import (
 	"github.com/holdfast-go/holdfast/internal/exec"
 )
 
-// Request is what a script is run for.
+// Request says what a script is run for.
 type Request struct {
 	Op      string // for errors
 	Lock    *Lock
-	More    []*Lock // the locks that an error may be about, if there are several
-	Durable bool    // it counts only once it is as durable as the lock's options demand
+	More    []*Lock // if there are several locks: all that an error may be about
+	Durable bool    // the reply counts only once it is as durable as the lock's options demand
 
-	Unexplained bool // an error may be about another key than a lock's
+	Unexplained bool // an error may be about a key that is no lock's
 
-	Began     time.Time   // since when the caller has been trying; zero: from now on
-	OnFailure func(error) // called with the error of each try that fails; or nil
+	Began     time.Time   // when the caller began to try; zero: now
+	OnFailure func(error) // called with the error of each failed try, unless nil
 }
 
-// locks returns the locks that an error may be about.
 func (rq Request) locks() []*Lock {
 	if len(rq.More) > 0 {
 		return rq.More
@@ -32,7 +31,7 @@ func (rq Request) locks() []*Lock {
 	return []*Lock{rq.Lock}
 }
 
-// Answer is a script's reply, and when the request was sent that it answers.
+// Answer is a script's reply. Sent is when the request was sent that it answers.
 type Answer[R any] struct {
 	Reply R
 	Sent  clock.Instant
@@ -77,9 +76,9 @@ func (rq Request) Addressed(call driver.Call) exec.Request {
 	return out
 }
 
-// Change sends a request that takes effect once, however many copies of it are sent. compose makes it, with an id of its own
-// and the time until which the server remembers the id and after which it carries out no copy. Change goes on when ctx
-// ends: otherwise nobody would know whether the request took effect.
+// Change sends a request that takes effect once, however many copies of it are sent. compose makes the request, with a new id and the time
+// until which the server remembers that id; the server carries out no later copy. Change goes on when ctx ends: otherwise nobody would know
+// whether the request took effect.
 func Change[R interface{ Is(codec.Word) bool }](ctx context.Context, rq Request, compose func(id string, notAfter int64) codec.Request[R]) (reply R, err error) {
 	l, id := rq.Lock, RandomText()
 	for range 3 {
@@ -93,7 +92,7 @@ func Change[R interface{ Is(codec.Word) bool }](ctx context.Context, rq Request,
 			return reply, unheard(exec.ErrClosed)
 		case err != nil || !a.Reply.Is(codec.Late):
 			return a.Reply, err
-		case unanswered: // an earlier copy may have taken effect, and its id be forgotten by now
+		case unanswered: // an earlier copy may have taken effect, and the server may have forgotten its id
 			return reply, unheard(exec.ErrUnavailable)
 		}
 	}

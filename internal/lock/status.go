@@ -11,46 +11,46 @@ import (
 // Status is what the server knows about a lock.
 type Status struct {
 	Name    string
-	Key     string   // "" of several locks
-	Form    string   // what kind of lock it is, as whatis.lua says; codec.HoldsForeign; or SeenAsElection
+	Key     string   // "" if there are several locks
+	Form    string   // the kind as whatis.lua reports it, codec.HoldsForeign, or kind.SeenAsElection
 	Holders []Holder // the first maxHolders
-	Waiters []Waiter // the first maxWaiters, in their order
+	Waiters []Waiter // the first MaxWaiters, in order
 	Waiting int      // how many wait
 	Limit   int      // of the sum of all weights; 0 if there is none
-	Count   int      // of a latch: parties that have not counted down; else 0
+	Count   int      // parties of a latch that have not counted down; else 0
 	Fence   uint64   // of the latest grant
 	Time    time.Time
 }
 
-// Waiter is a process in the queue of a lock. Its program, or whoever can write the queue, wrote Owner, Host and Meta:
-// escape them before you show them.
+// Waiter is a process in a lock's queue. Its program, or anyone who can write the queue, wrote Owner, Host and Meta: escape them before you
+// show them.
 type Waiter struct {
-	Form   string // as Status has it
+	Form   string // as in Status
 	Owner  string
 	Host   string
 	PID    int
 	Meta   map[string]string
-	Weight int       // as Holder has it
+	Weight int       // as in Holder
 	Since  time.Time // by the server's clock
 }
 
-// Bounds for servers that lie about how many holders and waiters there are. An honest server needs maxPages replies for
-// 5,000,000 holders.
+// These bound how much is read from a server that lies about its holders and waiters. An honest server needs maxPages replies for 5,000,000
+// holders.
 const (
 	MaxWaiters = 1000
 	maxHolders = 100_000
 	maxPages   = 10_000
 )
 
-// Status says who holds the lock and who waits for it. Holders are asked for in pages of some hundreds, so that the server
-// has time for others in between. Holders that come or go meanwhile may or may not be among them.
+// Status returns who holds the lock and who waits for it. It asks for holders in pages of some hundreds, so that the server can serve
+// others in between. A holder that comes or goes meanwhile may or may not be included.
 func (l *Lock) Status(ctx context.Context) (Status, error) {
 	if err := l.Ready(ctx); err != nil {
 		return Status{}, err
 	}
 	l.AwaitDepartures(ctx)
 	s := Status{Name: l.Name(), Key: l.Keys.Lock}
-	known := map[string]bool{}                               // by token: the server may return a holder twice
+	known := map[string]bool{}                               // by token, since the server may return a holder twice
 	rq := Request{Op: "inspect", Lock: l, Began: time.Now()} // RetryTimeout bounds all pages together
 	q := codec.Status{Lock: l.Ref(), Kind: l.Set.Kind.Form, Cursor: "0", Holds: holdersPerReply, Waiters: MaxWaiters}
 	for range maxPages {
@@ -76,7 +76,7 @@ func (l *Lock) Status(ctx context.Context) (Status, error) {
 	return Status{}, l.Malformed("inspect")
 }
 
-// Describe sets all but the holders, from the first reply.
+// Describe sets all fields that do not concern holders, from the first reply.
 func (l *Lock) Describe(s *Status, r *codec.StatusReply) {
 	own := l.Set.Kind
 	s.Form, s.Fence, s.Waiting, s.Time = own.Form, r.Fence, r.Queued, time.UnixMicro(r.Now)
@@ -90,7 +90,7 @@ func (l *Lock) Describe(s *Status, r *codec.StatusReply) {
 	}
 	// mutants: limit-of-the-server
 	s.Limit = r.Limit
-	if s.Limit == 0 && own.IsShared() && !own.ByOwner { // the server has none: the next user's counts
+	if s.Limit == 0 && own.IsShared() && !own.ByOwner { // the server has no limit yet: the next user's will count
 		s.Limit = l.Set.Limit
 	}
 	if s.Limit == kind.Everything {
@@ -107,7 +107,7 @@ func (l *Lock) Describe(s *Status, r *codec.StatusReply) {
 	}
 }
 
-// Holder returns the first holder: ErrNotHeld if there is none.
+// Holder returns the first holder, or ErrNotHeld if there is none.
 func (s *Status) Holder() (Holder, error) {
 	if len(s.Holders) == 0 {
 		return Holder{}, ErrNotHeld
@@ -115,8 +115,7 @@ func (s *Status) Holder() (Holder, error) {
 	return s.Holders[0], nil
 }
 
-// IsInUse reports whether somebody holds the lock, waits for it or counts on it: a latch that is not open, or a semaphore
-// whose permits were set.
+// IsInUse reports whether the lock is held, waited for or relied on, as a latch that is not open is, or a semaphore whose permits were set.
 func (s *Status) IsInUse() bool {
 	switch {
 	case len(s.Holders) > 0, s.Waiting > 0:

@@ -10,7 +10,7 @@ import (
 	"github.com/holdfast-go/holdfast/internal/wire"
 )
 
-// Init is inspect.Inspector.Admit; with force it is ForceAdmit.
+// Init is inspect.Inspector.Admit or, with force, ForceAdmit.
 func (k *Keyspace) Init(ctx context.Context, force bool) error {
 	if !k.Config.Strict {
 		return fmt.Errorf("%w: only a client with Config.Strict admits a server", ErrInvalid)
@@ -26,14 +26,12 @@ func (k *Keyspace) Init(ctx context.Context, force bool) error {
 	return err
 }
 
-// IsNew reports whether a server has not been used in Strict mode yet, or has lost its record of
-// that. It changes nothing.
+// IsNew reports whether a server has not been used in Strict mode yet, or has lost its record of that. It changes nothing.
 func (k *Keyspace) IsNew(ctx context.Context) (bool, error) {
 	reply, err := k.askInit(ctx, codec.LookAtMark)
 	return reply.Word == codec.Unmarked, err
 }
 
-// askInit runs init.lua.
 func (k *Keyspace) askInit(ctx context.Context, mode codec.InitMode) (codec.InitReply, error) {
 	if k.IsClosing() {
 		return codec.InitReply{}, exec.ErrClosed

@@ -11,21 +11,20 @@ import (
 	"github.com/holdfast-go/holdfast/internal/exec"
 )
 
-// Warning describes something about the server that makes locks unsafe or slow.
+// Warning describes a setting or state of the server that makes locks unsafe or slow.
 type Warning struct {
-	What        string // identifies the warning: each is given once
+	What        string // identifies the warning, which is given once
 	Seen        string // the evidence, as the server gives it
 	Consequence string
 	Remedy      string
 }
 
-// warnings remembers the warnings that were given.
 type warnings struct {
 	mu    sync.Mutex
 	given map[string]struct{}
 }
 
-// isFirst reports whether it is called for the first time with what.
+// isFirst reports whether this is its first call with what.
 func (w *warnings) isFirst(what string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -39,7 +38,7 @@ func (w *warnings) isFirst(what string) bool {
 	return true
 }
 
-// Warn logs a warning, once. A slow logger delays only Close.
+// Warn logs a warning at most once. A slow logger delays only Close.
 func (k *Keyspace) Warn(w Warning) {
 	if !k.warnings.isFirst(w.What) {
 		return
@@ -55,10 +54,9 @@ func (k *Keyspace) Warn(w Warning) {
 	})
 }
 
-// checkServer checks once, in the background, whether the server's settings are safe for locks, and
-// warns of those that are not. No acquire depends on it: it uses none of the application's
-// connections, and its own errors are dropped. In Cluster mode it asks the node of the first lock;
-// holdfast doctor asks all nodes.
+// checkServer checks once, in the background, whether the server's settings are safe for locks, and logs a warning about each that is not.
+// No acquire depends on it: it uses none of the application's connections, and its own errors are dropped. In Cluster mode it asks the node
+// of the first lock; holdfast doctor asks all nodes.
 func (k *Keyspace) checkServer(l *Lock) {
 	if mistakes := k.Server.Info().Mistakes; mistakes != "" {
 		k.Warn(Warning{
@@ -86,7 +84,7 @@ func (k *Keyspace) checkServer(l *Lock) {
 	}
 }
 
-// UnsafeSettings returns the warnings that a server's settings give cause for.
+// UnsafeSettings returns a warning for each unsafe setting of a server.
 func UnsafeSettings(s *codec.SurveyReply) (found []Warning) {
 	if s.MaxMemory > 0 && evicts(s.Policy) {
 		found = append(found, Warning{
@@ -107,7 +105,7 @@ func UnsafeSettings(s *codec.SurveyReply) (found []Warning) {
 	return found
 }
 
-// evicts reports whether a policy deletes keys that have an expiry, as locks do.
+// evicts reports whether a maxmemory policy deletes keys that have an expiry, as locks do.
 func evicts(policy string) bool {
 	return strings.HasPrefix(policy, "allkeys-") || strings.HasPrefix(policy, "volatile-")
 }

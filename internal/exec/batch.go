@@ -11,10 +11,10 @@ import (
 
 // BatchReply is the reply to a batch.
 type BatchReply interface {
-	Time() int64 // the server's, µs
+	Time() int64 // by the server's clock, µs
 }
 
-// BatchCall is a call for several items, and reads its reply.
+// BatchCall is a call for several items. Parse reads its reply.
 type BatchCall[R BatchReply] interface {
 	Call() driver.Call
 	Parse(text string) (R, error)
@@ -26,16 +26,16 @@ type Batch[R BatchReply] struct {
 	Script BatchCall[R]
 }
 
-// Outcome is what became of a batch.
+// Outcome is the outcome of a batch.
 type Outcome[R BatchReply] struct {
 	Reply R
 	Sent  clock.Instant
-	Heard clock.Instant // if it was answered
-	Err   error         // if it is not nil, only Sent is set besides
+	Heard clock.Instant // when it was answered
+	Err   error         // if not nil, only Sent is set besides
 }
 
-// SendAll sends all items in one batch or, if apart is set, each in a batch of its own, at once. It calls tell once for each batch:
-// with its answer, or when the batch is given up after CommandTimeout, even if the driver does not return then.
+// SendAll sends all items in one batch or, if apart is set, each in a batch of its own at the same time. It calls tell once for each batch:
+// with its answer, or after CommandTimeout, even if the driver has not returned by then. answered reports whether all batches succeeded.
 func SendAll[T any, R BatchReply](s *Server, all []T, apart bool, compose func([]T) Batch[R], tell func([]T, Outcome[R])) (answered bool) {
 	work, cancel := context.WithTimeoutCause(context.Background(), s.cfg.CommandTimeout, errTimedOut)
 	defer cancel()
@@ -76,7 +76,7 @@ func SendAll[T any, R BatchReply](s *Server, all []T, apart bool, compose func([
 	return !failed.Load()
 }
 
-// outcome reads the reply to a batch that was sent then.
+// outcome reads the reply to a batch that was sent at sent.
 func outcome[R BatchReply](s *Server, b *Batch[R], sent clock.Instant, text string, err error) Outcome[R] {
 	o := Outcome[R]{Sent: sent, Err: err}
 	if err == nil {
@@ -90,7 +90,8 @@ func outcome[R BatchReply](s *Server, b *Batch[R], sent clock.Instant, text stri
 	return o
 }
 
-// runAll runs calls that go to one server: together on its pipe or, if there is none and the driver can do that, by the driver.
+// runAll runs calls to one server together: on its pipe or, if it has none, by the driver's Batcher. Without either it runs each call by
+// itself.
 func (s *Server) runAll(ctx context.Context, calls []driver.Call, tell func(i int, reply string, err error)) {
 	if s.batcher != nil && s.pipeFor(&calls[0]) == nil {
 		_, _ = shielded(ctx, s, func(ctx context.Context) (_ struct{}, met error) {
@@ -117,7 +118,7 @@ func (s *Server) runAll(ctx context.Context, calls []driver.Call, tell func(i in
 	all.Wait()
 }
 
-// Node names the server of a Cluster that has a key; "" if that is not known.
+// Node returns the driver's name for the server of a Cluster that has the key, or "" if it is not known.
 func (s *Server) Node(key string) string {
 	if s.cluster != nil {
 		return s.cluster.Node(key)

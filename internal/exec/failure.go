@@ -17,10 +17,9 @@ import (
 	"github.com/holdfast-go/holdfast/internal/wire"
 )
 
-// ErrClosed says that the client is closed.
 var ErrClosed = errors.New("holdfast: client is closed")
 
-// The kinds of what a server, or the way to it, can have to say.
+// The kinds of failures of a server, or of the way to it.
 var (
 	ErrUnavailable   = errors.New("server is unavailable")
 	ErrAuth          = errors.New("server refused the credentials")
@@ -40,22 +39,22 @@ var (
 	ErrClientClosed  = errors.New("the program has closed its Redis client")
 )
 
-// Failure is an operation that the server, or the way to it, made fail. It unwraps to its Kind, to what the driver
-// returned and, if the caller's context ended before the server answered, to that context's error.
+// Failure is the error of an operation that failed because of the server, or of the way to it. It unwraps to its Kind, to the driver's
+// error and, if the caller's context ended before the server answered, to that context's error.
 type Failure struct {
 	Op     string // "acquire", "renew", "release", ...
-	Name   string // what it was about
-	Task   string // what the text calls it, instead of Op and Name; "" if it was about one lock
+	Name   string // what the operation was about
+	Task   string // how the text describes an operation about several locks, instead of Op and Name; "" if it was about one
 	Server string // its address, without credentials
-	Kind   error  // one of the errors above, or nil if it is of no known kind
-	Err    error  // what the driver returned, without arguments that the server repeated
+	Kind   error  // one of the kinds above, or nil if none fits
+	Err    error  // the driver's error, without arguments that the server repeated
 
-	Ambiguous bool  // the server may have carried it out
-	Ended     error // that of the caller's context, if it ended before there was an answer
+	Ambiguous bool  // the server may have carried the operation out
+	Ended     error // the error of the caller's context if it ended before the server answered
 }
 
 func (e *Failure) Error() string {
-	what := Shown(strings.ReplaceAll(e.Err.Error(), "\n", "; ")) // joined errors, as of sentinels
+	what := Shown(strings.ReplaceAll(e.Err.Error(), "\n", "; ")) // joined errors, as of sentinels, have several lines
 	if e.Kind != nil {
 		what = e.Kind.Error() + ": " + what
 	}
@@ -65,7 +64,7 @@ func (e *Failure) Error() string {
 	return fmt.Sprintf("holdfast: %s on %s: %s%s", TaskOf(e.Task, e.Op, e.Name), e.Server, what, e.Advice())
 }
 
-// TaskOf returns what a text calls an operation: its task, if it has one, or else op and the name.
+// TaskOf returns how a text describes an operation: by its task if it has one, otherwise by op and name.
 func TaskOf(task, op, name string) string {
 	if task != "" {
 		return task
@@ -73,7 +72,7 @@ func TaskOf(task, op, name string) string {
 	return fmt.Sprintf("%s %q", op, name)
 }
 
-// InTask returns an error as one of a task that is about many locks. What is no Failure is returned as it is.
+// InTask returns a Failure as that of a task about many locks. It returns other errors unchanged.
 func InTask(task string, err error) error {
 	switch e := err.(type) {
 	case *Failure:
@@ -86,7 +85,7 @@ func InTask(task string, err error) error {
 	return err
 }
 
-// Unwrap returns the kind, the driver's error and, if it has ended, that of the caller's context.
+// Unwrap returns the kind, the driver's error and, if the caller's context has ended, its error.
 func (e *Failure) Unwrap() []error {
 	all := []error{e.Err}
 	if e.Kind != nil {
@@ -98,7 +97,7 @@ func (e *Failure) Unwrap() []error {
 	return all
 }
 
-// Code is the server's word for what is wrong, such as "LOADING"; "" if it did not answer with an error.
+// Code returns the server's error code, such as "LOADING"; "" if the server did not answer with an error.
 func (e *Failure) Code() string {
 	var text string
 	if reply, is := as[driver.ReplyError](e.Err); is {
@@ -113,13 +112,12 @@ func (e *Failure) Code() string {
 	return code
 }
 
-// Failure returns err, which a request met, as a Failure.
+// Failure returns the driver's error for a request as a Failure.
 func (s *Server) Failure(op, name string, err error) *Failure {
 	_, kind := Classify(err)
 	return &Failure{Op: op, Name: name, Server: s.Addr(), Kind: kind, Err: told(err)}
 }
 
-// KindOf returns the Kind of a Failure, or nil.
 func KindOf(err error) error {
 	if f, is := as[*Failure](err); is {
 		return f.Kind
@@ -127,8 +125,8 @@ func KindOf(err error) error {
 	return nil
 }
 
-// EndedBy returns the error of an operation whose context ended before the server answered. met is what it met there
-// last, or nil.
+// EndedBy returns the error of an operation whose context ended before the server answered. met is the operation's last error until then,
+// or nil.
 func EndedBy(ctx context.Context, met error) error {
 	f, is := as[*Failure](met)
 	if !is {
@@ -139,20 +137,20 @@ func EndedBy(ctx context.Context, met error) error {
 	return &ended
 }
 
-// Quarantine says for how long the server grants nothing yet, because it may have lost what it granted.
+// Quarantine says for how long the server will grant nothing, because it may have lost earlier grants.
 type Quarantine struct{ Left time.Duration }
 
 func (e *Quarantine) Error() string {
 	return fmt.Sprintf("it may have lost locks, and grants none for another %s", e.Left)
 }
 
-// Adviser is an error that knows better than its kind what to do next.
+// Adviser is an error that knows the next step better than its kind does.
 type Adviser interface {
 	error
-	Advice() string // in parentheses, after a space; "" if the error says all
+	Advice() string // in parentheses, after a space; "" if the error says everything
 }
 
-// Advice is the next step, if there is an obvious one.
+// Advice returns the next step, or "" if none is obvious.
 func (e *Failure) Advice() string {
 	var adviser Adviser
 	var dns *net.DNSError
@@ -176,7 +174,7 @@ func (e *Failure) Advice() string {
 	case e.Kind == ErrUnavailable && e.Op == OpReach && !isReply && !errors.Is(e.Err, driver.ErrNotSent): // silence, or a connection cut
 		return " (is it running, and reachable from here? Is it a Redis or Valkey server, and does it want TLS on this port?)"
 	case e.Kind == ErrUnsupported && strings.HasPrefix(e.Err.Error(), "NOSTRICT"):
-		return "" // it says what is missing
+		return "" // the error says what is missing
 	case e.Kind == ErrUnsupported && isShort:
 		return " (Durability.Fsync needs Redis 7.2 or Valkey)"
 	case e.Kind == ErrReplicas && isShort && short.disk:
@@ -194,12 +192,12 @@ func (e *Failure) Advice() string {
 	return advice[e.Kind]
 }
 
-// advice is the next step for errors of a kind.
+// advice has the next step for each kind of error.
 var advice = map[error]string{
 	ErrUnavailable:   " (is it running, and reachable from here?)",
 	ErrAuth:          " (check user and password)",
 	ErrPermission:    " (see docs/SECURITY.md for the ACL that locks need)",
-	ErrWrongType:     " (choose another name or prefix)", // not: delete it, since others may hold it
+	ErrWrongType:     " (choose another name or prefix)", // not "delete it": others may hold it
 	ErrPermits:       " (ask for no more permits than there are, and have all programs name the same number; Resize changes it)",
 	ErrParties:       " (have all programs name the same number; a latch gets another by Reset, a barrier once nobody is at it)",
 	ErrReadOnly:      " (connect to the master, or through Sentinel or Cluster)",
@@ -212,7 +210,7 @@ var advice = map[error]string{
 	ErrClientClosed:  " (close the holdfast.Client first)",
 }
 
-// refusals are errors of servers that run, but cannot serve, or do not have what the client asks for.
+// refusals has the next step for errors of servers that run, but cannot serve, or lack what the client asks for.
 var refusals = []struct{ prefix, advice string }{
 	{"CLUSTERDOWN", " (it runs, but its Cluster has no master for this slot, or too few: CLUSTER INFO, CLUSTER NODES)"},
 	{"MASTERDOWN", " (it runs, but has lost its master: INFO replication)"},
@@ -227,14 +225,13 @@ var refusals = []struct{ prefix, advice string }{
 // Fate says what is known of an attempt that failed.
 type Fate int
 
-// The fates of attempts.
 const (
-	Unknown   Fate = iota // it may have been carried out, or may still be
+	Unknown   Fate = iota // the server may have carried it out, or may still do so
 	NeverSent             // it did not leave this process
 	Refused               // the server answered with an error
 )
 
-// Classify returns what an error of a driver tells of the attempt, and the error's kind.
+// Classify returns what a driver's error says about the attempt, and the error's kind.
 func Classify(err error) (fate Fate, kind error) {
 	var reply driver.ReplyError
 	var caught wire.ScriptError
@@ -265,14 +262,14 @@ func Classify(err error) (fate Fate, kind error) {
 	return Unknown, ErrUnavailable
 }
 
-// MayBeDone reports whether a request that failed with err may have been carried out, or may still be.
+// MayBeDone reports whether the server may have carried out a request that failed with err, or may still do so.
 func MayBeDone(err error) bool {
 	fate, _ := Classify(err)
 	return fate == Unknown
 }
 
-// IsLacking reports whether an error says that a command cannot be used, now or later. An error of a server or a proxy
-// that is of no known kind is taken for that, but not one that says which server of a Cluster has the key.
+// IsLacking reports whether an error says that a command cannot be used, now or later. It takes a refusal of no known kind, by a server or
+// a proxy, to say that, except one that says which server of a Cluster has the key.
 func IsLacking(err error) bool {
 	if err == nil {
 		return false
@@ -284,7 +281,7 @@ func IsLacking(err error) bool {
 	return false
 }
 
-// kinds maps the beginnings of servers' errors to kinds.
+// kinds maps prefixes of servers' errors to kinds.
 var kinds = []struct {
 	prefix string
 	kind   error
@@ -331,8 +328,8 @@ const (
 
 func kindOf(text string) error {
 	text = strings.TrimPrefix(text, "-")
-	text = strings.TrimPrefix(text, "EXECABORT Transaction discarded because of: ") // what EXEC itself has met
-	// The ACL's refusals inside scripts begin with ERR: up to Redis 7.0, and later.
+	text = strings.TrimPrefix(text, "EXECABORT Transaction discarded because of: ") // EXEC repeats the error of one of its commands
+	// ACL errors inside scripts begin with ERR. Redis up to 7.0 has one text, later versions another.
 	if strings.Contains(text, "The user executing the script can't") || strings.Contains(text, "ERR ACL failure in script") {
 		return ErrPermission
 	}
@@ -344,25 +341,25 @@ func kindOf(text string) error {
 	return nil
 }
 
-// IsDivided reports whether a server says that it does not have all keys of a request: their slot is on the move.
+// IsDivided reports whether a server says that it does not have all keys of a request, because their slot is on the move.
 func IsDivided(err error) bool {
 	reply, is := as[driver.ReplyError](err)
 	return is && strings.HasPrefix(string(reply), tryAgain)
 }
 
-// RefusesAll reports whether any other request to the same server would fail in the same way now.
+// RefusesAll reports whether any other request to the same server would now fail in the same way.
 func RefusesAll(err error) bool {
 	fate, kind := Classify(err)
 	if fate == NeverSent {
 		return true
 	}
-	if reply, is := as[driver.ReplyError](err); is && kind == ErrUnavailable { // not if it is about the keys
+	if reply, is := as[driver.ReplyError](err); is && kind == ErrUnavailable { // but not an error about the keys
 		return !IsDivided(err) && !strings.HasPrefix(string(reply), nonLocal)
 	}
 	return fate == Refused && Temporary(kind)
 }
 
-// Temporary reports whether it is worth trying again at once.
+// Temporary reports whether a request that failed in this way is worth trying again at once.
 func Temporary(kind error) bool {
 	switch kind {
 	case ErrUnavailable, ErrLoading, ErrBusy, ErrReadOnly:
@@ -371,27 +368,27 @@ func Temporary(kind error) bool {
 	return false
 }
 
-// Passing reports whether a waiter should go on waiting after an error of this kind: a server that refuses all writes mostly
-// does so for a while.
+// Passing reports whether a waiter should go on waiting after an error of this kind. A server that refuses all writes usually does so for a
+// while only.
 func Passing(kind error) bool {
 	return Temporary(kind) || kind == ErrWritesRefused || kind == ErrOutOfMemory
 }
 
-// Hopeless reports whether waiting cannot mend an error of the first contact: the server's certificate is wrong, its host does not
-// exist, its address has no port, or no address is that of a sentinel that knows the master. (Later, a name may be missing for a
-// moment while a server restarts.)
+// Hopeless reports whether waiting cannot mend an error of the first contact: the server's certificate is wrong, its host does not exist,
+// its address has no port, or no address is that of a sentinel that knows the master. It does not apply to later errors: a name may be
+// missing for a moment while a server restarts.
 func Hopeless(err error) bool {
 	var dns *net.DNSError
 	return isUntrusted(err) || errors.As(err, &dns) && dns.IsNotFound || errors.As(err, new(*net.AddrError)) || sentinel.IsHopeless(err)
 }
 
-// isUntrusted reports whether a server's certificate was refused.
+// isUntrusted reports whether this client refused the server's certificate.
 func isUntrusted(err error) bool {
 	var certificate *tls.CertificateVerificationError
 	return errors.As(err, &certificate)
 }
 
-// told returns a driver's error as a Failure has it.
+// told returns a driver's error as a Failure contains it.
 func told(err error) error {
 	if reply, ok := err.(driver.ReplyError); ok {
 		return driver.ReplyError(Shown(string(reply)))
@@ -402,8 +399,8 @@ func told(err error) error {
 	return err
 }
 
-// overtime is the error of a command whose own time was over, not that of the caller's context: it does not match a
-// context's errors. (Errors of the net package do match them.)
+// overtime is the error of a command that its own timeout ended, not the caller's context. It does not match a context's errors, which
+// errors of the net package do.
 type overtime struct{ err error }
 
 func (e overtime) Error() string {
@@ -416,11 +413,11 @@ func (e overtime) Is(target error) bool {
 
 func (e overtime) As(target any) bool { return errors.As(e.err, target) }
 
-// maxShown is the length, in bytes, up to which a server's error is shown.
+// maxShown bounds, in bytes, how much of a server's error is shown.
 const maxShown = 512
 
-// Shown returns what may be shown of a server's error. To a command that it does not know, which may be EVALSHA or AUTH, a
-// server answers with the arguments, which may be tokens or the password.
+// Shown returns the part of a server's error that may be shown. A server that does not know a command, such as EVALSHA or AUTH, repeats its
+// arguments, which may be tokens or the password.
 func Shown(text string) string {
 	if before, _, echoes := strings.Cut(text, "with args beginning with"); echoes {
 		text = strings.TrimRight(before, ", ")

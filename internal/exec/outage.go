@@ -6,21 +6,21 @@ import (
 	"time"
 )
 
-// outage detects when the server stops answering and when it answers again. An error that the server sends is an answer. It
-// is no outage if one connection breaks while requests on others are answered, or if it is replaced at once.
+// outage detects when the server stops answering and when it answers again. An error sent by the server is an answer. It is no outage if
+// one connection breaks while requests on others are answered, or if a broken connection is replaced at once.
 type outage struct {
-	answers atomic.Int64 // how many requests were answered
+	answers atomic.Int64 // counts answered requests
 	silent  atomic.Bool  // a request failed unanswered, and none has been answered since
 
 	mu      sync.Mutex
-	since   time.Time // when that request was sent
-	lost    bool      // Config.Lost was called, and Config.Found has not been since
+	since   time.Time // when the request that set silent was sent
+	lost    bool      // Config.Lost was called, and Config.Found has not been called since
 	news    []func()  // pending calls of Config.Lost, Found and ClientClosed
-	telling bool      // a goroutine is making them
+	telling bool      // a goroutine is calling them
 	closed  bool      // Config.ClientClosed was called
 }
 
-// try says when a request was sent, and how many had been answered by then.
+// try is when a request was sent, and how many requests had been answered by then.
 type try struct {
 	sent   time.Time
 	before int64
@@ -29,7 +29,7 @@ type try struct {
 // trying notes that a request is being sent.
 func (s *Server) trying() try { return try{time.Now(), s.outage.answers.Load()} }
 
-// tried notes what became of it.
+// tried notes the outcome of a request.
 func (s *Server) tried(t try, err error) {
 	if err != nil {
 		switch fate, kind := Classify(err); {
@@ -56,7 +56,7 @@ func (s *Server) tried(t try, err error) {
 	}
 }
 
-// unanswered notes that a request was not answered. The server is lost if it has answered nothing else for a while.
+// unanswered notes that a request was not answered. The server is lost if it has answered no other request for a while.
 func (s *Server) unanswered(t try, err error) {
 	if s.cfg.Lost == nil || s.isClosing() {
 		return
@@ -80,7 +80,7 @@ func (s *Server) unanswered(t try, err error) {
 	s.tell(func() { s.cfg.Lost(told(err)) })
 }
 
-// clientClosed notes that the program has closed its client, which is no outage of the server.
+// clientClosed notes that the program has closed its Redis client, which is no outage of the server.
 func (s *Server) clientClosed() {
 	o := &s.outage
 	o.mu.Lock()
@@ -92,7 +92,7 @@ func (s *Server) clientClosed() {
 	s.tell(s.cfg.ClientClosed)
 }
 
-// tell makes a call in the background, after earlier ones. The caller holds outage.mu.
+// tell calls news in the background, after earlier calls. The caller holds outage.mu.
 func (s *Server) tell(news func()) {
 	o := &s.outage
 	o.news = append(o.news, news)

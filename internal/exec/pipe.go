@@ -14,18 +14,18 @@ import (
 
 // pipes are the pipes to a server, or to the masters of a Cluster.
 type pipes struct {
-	connector driver.Connector // nil: there are none
-	refused   atomic.Bool      // the connector makes no connections that can be used
+	connector driver.Connector // nil: there are no pipes
+	refused   atomic.Bool      // the connector cannot make a connection that pipes can use
 
-	tasks Tasks // a client that closes does not wait for a connection that is being made
+	tasks Tasks // apart from Config.Tasks, so that a closing client cancels a connection being made instead of waiting for it
 	mu    sync.Mutex
-	all   map[string]*pipe.Pipe // by the driver's names for the masters; outside Cluster mode only ""
+	all   map[string]*pipe.Pipe // by the driver's names for masters; outside Cluster mode only ""
 }
 
-// maxPipes bounds how many masters of a Cluster have a pipe, among them those that have left it.
+// maxPipes bounds how many masters of a Cluster have a pipe, including masters that have left it.
 const maxPipes = 1000
 
-// Pipe returns the pipe to the server that has the key; nil if there is none, or it is not known which server has it.
+// Pipe returns the pipe to the server that has the key, or nil if there are no pipes or that server is not known.
 func (s *Server) Pipe(key string) *pipe.Pipe {
 	if s.pipes.connector == nil || s.pipes.refused.Load() {
 		return nil
@@ -63,13 +63,13 @@ func (s *Server) Pipe(key string) *pipe.Pipe {
 // LacksDeleteIfEqual notes that the server refuses DELIFEQ.
 func (s *Server) LacksDeleteIfEqual() { s.native.Store(false) }
 
-// HasDeleteIfEqual reports whether the server has DELIFEQ, as far as is known.
+// HasDeleteIfEqual reports whether the server is known to have DELIFEQ.
 func (s *Server) HasDeleteIfEqual() bool { return s.native.Load() }
 
-// openTimeout bounds the making of a connection.
+// openTimeout bounds opening a connection.
 const openTimeout = 10 * time.Second
 
-// SendOn sends a call on a pipe, and notes what its answer tells of the server. slot is that of its keys.
+// SendOn sends a call on a pipe, and notes what the answer says about the server. slot is that of the call's keys.
 func (s *Server) SendOn(ctx context.Context, p *pipe.Pipe, c *pipe.Call, slot uint16) error {
 	if c.Kind != pipe.Release && c.Kind != pipe.Delete {
 		if err := s.pipes.connector.Ready(); err != nil {
@@ -105,7 +105,7 @@ func (s *Server) StartOn(p *pipe.Pipe, c *pipe.Call, slot uint16, then func(erro
 	})
 }
 
-// answered notes what the answer to a call, or its error, tells of the server. before is how many requests had been answered when the
+// answered notes what the answer to a call, or its error, says about the server. before is how many requests had been answered when the
 // call was sent.
 func (s *Server) answered(c *pipe.Call, slot uint16, before int64, err error) {
 	if errors.Is(err, errors.ErrUnsupported) {
@@ -121,7 +121,6 @@ func (s *Server) answered(c *pipe.Call, slot uint16, before int64, err error) {
 	}
 }
 
-// pipeFor returns the pipe for a call; nil if there is none.
 func (s *Server) pipeFor(c *driver.Call) *pipe.Pipe {
 	if len(c.Keys) == 0 {
 		return s.Pipe("")
@@ -129,7 +128,7 @@ func (s *Server) pipeFor(c *driver.Call) *pipe.Pipe {
 	return s.Pipe(c.Keys[0])
 }
 
-// runCall runs a script or a command, on a pipe if there is one. It returns when ctx ends.
+// runCall runs a script or command, on a pipe if there is one. It returns when ctx ends.
 func (s *Server) runCall(ctx context.Context, c driver.Call) (string, error) {
 	p := s.pipeFor(&c)
 	if p == nil {
@@ -150,7 +149,7 @@ func (s *Server) runCall(ctx context.Context, c driver.Call) (string, error) {
 	case isElsewhere(err):
 		return s.runByDriver(ctx, c)
 	case err != nil && ctx.Err() != nil && errors.Is(err, ctx.Err()):
-		return "", err // the pipe tells what becomes of it
+		return "", err // the pipe reports the outcome later
 	}
 	s.tried(sent, err)
 	if err != nil && ctx.Err() == nil {
@@ -163,7 +162,7 @@ func (s *Server) runByDriver(ctx context.Context, c driver.Call) (string, error)
 	return shielded(ctx, s, func(ctx context.Context) (string, error) { return s.driver.Run(ctx, c) })
 }
 
-// isElsewhere reports whether a server of a Cluster says that another has the key. The driver finds out which one.
+// isElsewhere reports whether a server of a Cluster says that another one has the key. The driver finds out which.
 func isElsewhere(err error) bool {
 	refused, is := as[driver.ReplyError](err)
 	return is && (strings.HasPrefix(string(refused), "MOVED ") || strings.HasPrefix(string(refused), "ASK "))

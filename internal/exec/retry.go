@@ -11,19 +11,19 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// These operations are treated in a way of their own.
+// Operations that are treated in a special way.
 const (
 	OpReach   = "reach"   // the first contact
-	OpRelease = "release" // is repeated while the client closes
+	OpRelease = "release" // goes on while the client closes
 )
 
-// Persist calls f, which sends something once, until it succeeds, as Server.Do does with a request. Each attempt is
-// given up after CommandTimeout, and at once when ctx ends, even if f does not return then.
+// Persist calls f, which sends something once, until it succeeds, by the same rules as Server.Do. Each attempt ends after CommandTimeout,
+// and at once when ctx ends, even if f has not returned by then.
 func Persist[T any](ctx context.Context, s *Server, op, name string, f func(context.Context) (T, error)) (result T, unanswered bool, err error) {
 	return PersistSince(time.Time{}, ctx, s, op, name, f)
 }
 
-// PersistSince is Persist of something that has been tried since then, if that is not zero.
+// PersistSince is Persist for something that has been tried since start, unless that is zero.
 func PersistSince[T any](start time.Time, ctx context.Context, s *Server, op, name string, f func(context.Context) (T, error)) (result T, unanswered bool, err error) {
 	if start.IsZero() {
 		start = time.Now()
@@ -70,7 +70,7 @@ func PersistSince[T any](start time.Time, ctx context.Context, s *Server, op, na
 
 type hastyKey struct{}
 
-// Hasty returns a context with which a refused connection is an error at once, and not retried, unless ctx is Patient.
+// Hasty returns a context within which a refused connection is an error at once, without retries, unless ctx is Patient.
 func Hasty(ctx context.Context) context.Context {
 	if ctx.Value(hastyKey{}) != nil {
 		return ctx
@@ -78,7 +78,7 @@ func Hasty(ctx context.Context) context.Context {
 	return context.WithValue(ctx, hastyKey{}, true)
 }
 
-// Patient returns a context with which a refused connection is retried as any other failure.
+// Patient returns a context within which a refused connection is retried like any other failure.
 func Patient(ctx context.Context) context.Context { return context.WithValue(ctx, hastyKey{}, false) }
 
 func isHasty(ctx context.Context) bool { return ctx.Value(hastyKey{}) == true }
@@ -86,7 +86,8 @@ func isHasty(ctx context.Context) bool { return ctx.Value(hastyKey{}) == true }
 // isRefused reports whether an error says that nothing listens at the server's address.
 func isRefused(err error) bool { return errors.Is(err, syscall.ECONNREFUSED) }
 
-// Try calls f once, within timeout and ctx. f must return when its context ends; what it has sent may be carried out all the same.
+// Try calls f once, within timeout and ctx. f must return when its context ends. The server may carry out what f has sent by then all the
+// same.
 func Try[T any](ctx context.Context, s *Server, timeout time.Duration, f func(context.Context) (T, error)) (T, error) {
 	var none T
 	if err := ctx.Err(); err != nil {
@@ -106,11 +107,11 @@ func Try[T any](ctx context.Context, s *Server, timeout time.Duration, f func(co
 	}
 }
 
-// errTimedOut is the cause if an attempt's context ended by its own timeout, and not by its caller.
+// errTimedOut is the cause of an attempt's context that its own timeout ended, not the caller.
 var errTimedOut = errors.New("the attempt took too long")
 
-// shielded calls f, which uses the driver, in a goroutine. When ctx ends, shielded returns, and f goes on: cancelling the driver's
-// context would tear down its connection. Nobody wants the reply any more then, but others want the connection.
+// shielded calls f, which uses the driver, in a goroutine. When ctx ends, shielded returns but f goes on: cancelling the driver's context
+// would tear down a connection that other requests use.
 func shielded[T any](ctx context.Context, s *Server, f func(context.Context) (T, error)) (T, error) {
 	end := time.Now().Add(s.cfg.CommandTimeout)
 	if wanted, bounded := ctx.Deadline(); bounded && wanted.After(end) {
@@ -141,8 +142,8 @@ func shielded[T any](ctx context.Context, s *Server, f func(context.Context) (T,
 	}
 }
 
-// Unheard returns the error of a request that was sent then, and not answered before ctx ended. If ctx was cancelled, that is
-// ctx's error. If its deadline passed, the error also says that the server did not answer.
+// Unheard returns the error of a request that was sent at sent and not answered before ctx ended. If ctx was cancelled, that is ctx's
+// error. If ctx's deadline passed, the error also says that the server did not answer.
 func (s *Server) Unheard(ctx context.Context, op, name string, sent time.Time) error {
 	if ctx.Err() != context.DeadlineExceeded {
 		return ctx.Err()
@@ -153,29 +154,29 @@ func (s *Server) Unheard(ctx context.Context, op, name string, sent time.Time) e
 	})
 }
 
-// IsSilent reports whether a server that has answered before has left a request, sent then, unanswered for so long that
-// something is wrong with it, or with the way to it.
+// IsSilent reports whether a request sent at sent, and not answered since, has waited so long that something is wrong with the server, or
+// with the way to it. The server has answered before.
 func (s *Server) IsSilent(sent time.Time) bool {
 	return time.Since(sent) > max(100*time.Millisecond, 4*s.RTT.Mean())
 }
 
-// AnswerGrace is how long a caller waits for an answer after its own time is up. It is long enough for a server, or a process, that
-// is slow for a moment. If it were shorter, a waiter for a lock that is held might report an unavailable server instead.
+// AnswerGrace returns how long a caller waits for an answer after its own time is up: long enough for a server or a process that is slow
+// for a moment. If it were shorter, a waiter for a lock that is held might report an unavailable server instead.
 func (s *Server) AnswerGrace() time.Duration {
 	return max(min(time.Second, s.cfg.CommandTimeout), 4*s.RTT.Mean())
 }
 
-// staysReadOnly reports whether a server that refuses writes is most likely a replica, and not a master that was
-// replaced: it has never taken a write from this client, and the driver finds no other server.
+// staysReadOnly reports whether a server that refuses writes is most likely a replica, not a master that was replaced: it has never
+// accepted a write from this client, and the driver cannot find another server.
 func (s *Server) staysReadOnly() bool {
 	info := s.Info()
 	return info != nil && !info.Cluster && !info.Sentinel && !s.written.Load()
 }
 
-// NotSent marks the error of something that was certainly not sent.
+// NotSent is the error of a request that was certainly not sent.
 type NotSent struct{ error }
 
-// Unsent returns err as the error of something that was certainly not sent.
+// Unsent returns err as the error of a request that was certainly not sent.
 func Unsent(err error) error { return NotSent{err} }
 
 // Is makes a NotSent match driver.ErrNotSent.

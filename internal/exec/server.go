@@ -1,6 +1,6 @@
-// Package exec carries out requests to one server, or one Cluster: it connects, bounds each attempt, repeats what failed
-// for a reason that may pass, tells what an error says of the request, waits for replicas and disks, and keeps track of
-// the server's clock. A request has a name, for errors, and keys; exec knows no locks.
+// Package exec carries out requests to one server, or one Cluster. It connects, bounds each attempt, repeats those that failed for a
+// passing reason, classifies errors, waits for replicas and disks, and keeps track of the server's clock. A request has a name, for errors,
+// and keys; exec knows no locks.
 package exec
 
 import (
@@ -20,25 +20,25 @@ import (
 	"github.com/holdfast-go/holdfast/internal/wire"
 )
 
-// Config is what a Server needs of its client.
+// Config is what a Server needs to know of its client.
 type Config struct {
 	CommandTimeout time.Duration                 // bounds one attempt
 	RetryTimeout   time.Duration                 // bounds all attempts
-	Tasks          *Tasks                        // that the client waits for when it closes
+	Tasks          *Tasks                        // the client waits for them when it closes
 	Closing        <-chan struct{}               // closed when the client begins to close
-	Accept         func(driver.ServerInfo) error // refuses a server that supports what exec needs, but is unfit for this client; or nil
+	Accept         func(driver.ServerInfo) error // refuses a server that has what exec needs, but is unfit for this client; or nil
 	Lost           func(error)                   // called with the last error when the server stops answering; or nil
-	Found          func(down time.Duration)      // called when it answers again; set if Lost is
-	ViaClient      bool                          // the driver's own connections carry all calls
-	ClientClosed   func()                        // called once if the program has closed the driver's client too early; or nil
+	Found          func(down time.Duration)      // called when the server answers again; set if Lost is
+	ViaClient      bool                          // all calls go by the driver's own connections
+	ClientClosed   func()                        // called once if the program closes the driver's client before this one; or nil
 }
 
-// Server is the server, or the Cluster, behind a driver.
+// Server is the server or Cluster behind a driver.
 type Server struct {
 	driver driver.Driver
 	cfg    Config
 
-	// What the driver can do beyond that; nil if it cannot.
+	// The driver's optional interfaces; nil if it lacks them.
 	batcher driver.Batcher
 	durable driver.Durable
 	cluster driver.Cluster
@@ -50,11 +50,11 @@ type Server struct {
 	contact contacts
 	outage  outage
 	clocks  serverClocks
-	native  atomic.Bool // the server has DELIFEQ, as far as is known
-	written atomic.Bool // the server has taken a write
+	native  atomic.Bool // the server has DELIFEQ, if known
+	written atomic.Bool // the server has accepted a write
 }
 
-// New returns the server behind a driver. Nothing is sent.
+// New returns the server behind a driver. It sends nothing.
 func New(d driver.Driver, cfg Config) *Server {
 	s := &Server{driver: d, cfg: cfg, clocks: serverClocks{anchors: map[uint16]Anchor{}}}
 	s.batcher, _ = driver.As[driver.Batcher](d)
@@ -69,7 +69,7 @@ func New(d driver.Driver, cfg Config) *Server {
 // Addr names the server in errors and logs, without credentials.
 func (s *Server) Addr() string { return s.driver.Addr() }
 
-// Close closes what the driver opened itself.
+// Close closes the pipes, and what the driver opened itself.
 func (s *Server) Close() error {
 	s.pipes.close()
 	return s.driver.Close()
@@ -78,30 +78,28 @@ func (s *Server) Close() error {
 // CanConfirm reports whether the driver can wait for replicas and disks.
 func (s *Server) CanConfirm() bool { return s.durable != nil }
 
-// Subscribe opens a subscription.
 func (s *Server) Subscribe(sub driver.Subscription) (cancel func()) { return s.driver.Subscribe(sub) }
 
-// Request is a script to run, or a command.
+// Request is a script or command to run.
 type Request struct {
-	Op         string // what it does, for errors
+	Op         string // the operation, for errors
 	Name       string // what it is about, for errors
 	Slot       uint16 // of its keys, in Cluster mode; else 0
 	Call       driver.Call
-	Durability *Durability // what has to have it before it counts; nil: the server that carries it out
+	Durability *Durability // what the write must achieve before it counts; nil: only the server that carries it out
 
-	Began time.Time   // since when it has been tried; zero: it has not been
-	Met   func(error) // is told what each attempt that failed met; or nil
+	Began time.Time   // when the first attempt began; zero: there was none
+	Met   func(error) // called with the error of each failed attempt; or nil
 }
 
-// Answer is a script's reply, and when the request was sent that it answers.
+// Answer is a script's reply. Sent is when the request was sent that it answers.
 type Answer struct {
 	Text string
 	Sent clock.Instant
 }
 
-// Do sends a request, and retries it after temporary failures, for at most RetryTimeout; ctx may end
-// it sooner. unanswered reports whether some attempt may have been carried out without its answer having
-// arrived, or may still be.
+// Do sends a request, and retries it after temporary failures until RetryTimeout has passed or ctx ends. unanswered reports whether the
+// server may have carried out an attempt that it did not answer, or may still do so.
 func (s *Server) Do(ctx context.Context, rq Request) (a Answer, unanswered bool, err error) {
 	return PersistSince(rq.Began, ctx, s, rq.Op, rq.Name, func(work context.Context) (Answer, error) {
 		a, err := s.Send(work, rq)
@@ -112,8 +110,7 @@ func (s *Server) Do(ctx context.Context, rq Request) (a Answer, unanswered bool,
 	})
 }
 
-// Send sends a request once; again, for as long as the script says that it has only cleared away what others have
-// left.
+// Send sends a request once. It sends the request again only if the script says that it has merely removed what others left behind.
 func (s *Server) Send(ctx context.Context, rq Request) (Answer, error) {
 	for {
 		a, err := s.sendOnce(ctx, rq)
@@ -141,8 +138,8 @@ func (s *Server) sendOnce(ctx context.Context, rq Request) (Answer, error) {
 	return Answer{text, sent}, nil
 }
 
-// again begins the error of a script that has only cleared away what others have left: it stops after a bounded number
-// of steps, so that it keeps nobody waiting.
+// again is the prefix of a script's error if the script has merely removed what others left behind. Such a script stops after a bounded
+// number of steps, so as not to delay other requests.
 const again = "AGAIN "
 
 func isUnfinished(err error) bool {
@@ -150,38 +147,38 @@ func isUnfinished(err error) bool {
 	return is && strings.HasPrefix(string(caught), again)
 }
 
-// HasWritten notes that the server has taken a write.
+// HasWritten notes that the server has accepted a write.
 func (s *Server) HasWritten() {
 	if !s.written.Load() {
 		s.written.Store(true)
 	}
 }
 
-// contacts is what is known of the server, and of the attempt to find out.
+// contacts is what is known of the server, and the attempt to find out.
 type contacts struct {
 	info atomic.Pointer[driver.ServerInfo]
 
 	mu     sync.Mutex
-	trying *contact // under way; or nil
+	trying *contact // the attempt under way, or nil
 }
 
-// contact is an attempt to find out what the server is, shared by all callers that need to know meanwhile.
+// contact is an attempt to find out what the server is. All callers that need to know meanwhile share it.
 type contact struct {
-	met       error         // what the latest probe met; guarded by contacts.mu, like isRefused
-	isRefused bool          // whether a connection was refused
+	met       error         // error of the latest probe; contacts.mu guards it and isRefused
+	isRefused bool          // a connection was refused
 	refused   chan struct{} // closed when the first connection is refused
-	over      chan struct{} // closed when it has ended
-	err       error         // read after over
+	over      chan struct{} // closed when the attempt has ended
+	err       error         // valid once over is closed
 }
 
-// Info returns what the server says about itself, or nil if that is not known yet.
+// Info returns what the server says about itself, or nil before it was asked.
 func (s *Server) Info() *driver.ServerInfo { return s.contact.info.Load() }
 
 // InCluster reports whether the server runs in Cluster mode. It may be called only after Connect.
 func (s *Server) InCluster() bool { return s.Info().Cluster }
 
-// Connect finds out what the server is, once. Callers that come while another caller tries share its outcome: if each
-// began anew after a failure, a server that is down would keep one after the other waiting.
+// Connect finds out what the server is, once. Callers that come during an attempt share its outcome: if each began a new one after a
+// failure, a server that is down would keep callers waiting one after another.
 func (s *Server) Connect(ctx context.Context, name string) error {
 	if s.Info() != nil {
 		return nil
@@ -226,7 +223,7 @@ func (s *Server) Connect(ctx context.Context, name string) error {
 	return trying.err
 }
 
-// reach probes the server until it answers, for at most RetryTimeout.
+// reach probes the server until it answers or RetryTimeout has passed.
 func (s *Server) reach(trying *contact, name string) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -239,7 +236,7 @@ func (s *Server) reach(trying *contact, name string) {
 	})
 	server, _, err := Persist(ctx, s, OpReach, name, func(work context.Context) (Found, error) {
 		return shielded(work, s, func(one context.Context) (Found, error) {
-			// A probe holds nothing: when the client closes, its connection need not be spared.
+			// A probe holds nothing, so its connection may be torn down when the client closes.
 			one, end := context.WithCancel(one)
 			defer end()
 			defer context.AfterFunc(ctx, end)()
@@ -296,7 +293,7 @@ func (s *Server) probe(ctx context.Context) (Found, error) {
 	return Found{info, sent}, err
 }
 
-// Use accepts a server that was found, or returns why it cannot be used.
+// Use accepts a server that was found, or returns why it cannot be used. name is for the error.
 func (s *Server) Use(server Found, name string) error {
 	err := supported(server.ServerInfo)
 	if err == nil && s.cfg.Accept != nil {
@@ -325,14 +322,14 @@ func supported(s driver.ServerInfo) error {
 // delifeq is the oldest version of each server that has DELIFEQ.
 var delifeq = map[string][2]int{"valkey": {9, 0}}
 
-// has reports whether the server is one of those, or later.
+// has reports whether the server is at least as new as since demands of its kind. It is false for unknown kinds and versions.
 func has(s driver.ServerInfo, since map[string][2]int) bool {
 	least, known := since[s.Server]
 	v, tells := version(s)
 	return known && tells && slices.Compare(v[:], least[:]) >= 0
 }
 
-// version returns the major and the minor number of the version, if it has them.
+// version returns the major and minor version numbers, if they are numbers.
 func version(s driver.ServerInfo) (v [2]int, tells bool) {
 	major, rest, _ := strings.Cut(s.Version, ".")
 	minor, _, _ := strings.Cut(rest, ".")
@@ -341,27 +338,25 @@ func version(s driver.ServerInfo) (v [2]int, tells bool) {
 	return [2]int{x, y}, err1 == nil && err2 == nil
 }
 
-// as is errors.As with the type as a parameter.
 func as[T error](err error) (found T, is bool) {
 	is = errors.As(err, &found)
 	return found, is
 }
 
-// Anchor ties a server's clock to ours.
+// Anchor ties the server's clock to this machine's.
 type Anchor struct {
-	Sent   clock.Instant // when a request was sent
-	Server int64         // the time in its reply, µs
+	Sent   clock.Instant // when the request was sent
+	Server int64         // the server's time in the reply, µs
 }
 
-// serverClocks are the clocks of the servers of a client, by Cluster slot. Outside Cluster mode there is only
-// that of slot 0.
+// serverClocks are the clocks of a client's servers, by Cluster slot. Outside Cluster mode there is only slot 0.
 type serverClocks struct {
 	mu      sync.Mutex
 	anchors map[uint16]Anchor
 }
 
-// Time returns what the clock of the server that has a slot shows now, in µs. It is late by at most a round trip, and
-// early by as long as this machine was suspended since the latest answer. If no server has answered yet, it returns 0.
+// Time returns the current time, in µs, by the clock of the server that has the slot. It is late by at most a round trip, and early by as
+// long as this machine has been suspended since the latest answer. It is 0 if no server has answered yet.
 func (s *Server) Time(slot uint16) int64 {
 	s.clocks.mu.Lock()
 	anchor, ok := s.clocks.anchors[slot]
@@ -375,7 +370,7 @@ func (s *Server) Time(slot uint16) int64 {
 	return anchor.Server + clock.Mono().Sub(anchor.Sent.Mono).Microseconds()
 }
 
-// heard notes the time in the answer to a request that was sent then, unless a later request was answered before.
+// heard notes the server's time in the answer to a request sent at sent, unless a later request was answered earlier.
 func (c *serverClocks) heard(slot uint16, sent clock.Instant, server int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -399,18 +394,18 @@ func (r *RoundTrip) observe(d time.Duration) {
 // Mean returns the mean, or 0 before the first answer.
 func (r *RoundTrip) Mean() time.Duration { return time.Duration(r.ns.Load()) }
 
-// Durability is what has to have a write before it counts.
+// Durability is what a write must achieve before it counts.
 type Durability struct {
 	driver.Durability
-	// Achieves reports whether a reply says that something was achieved, which has to be durable.
+	// Achieves reports whether a reply says that something was achieved, which then has to be durable.
 	Achieves func(text string) bool
 }
 
-// unconfirmed is the error of something that the server has carried out, and that is not as durable as it has to be. It
-// matches ErrReplicas.
+// unconfirmed is the error of a request that the server has carried out, but that is not as durable as it has to be. It matches
+// ErrReplicas.
 type unconfirmed struct {
 	err  error
-	disk bool // because of a disk, the master's or a replica's
+	disk bool // a disk is the reason, the master's or a replica's
 }
 
 func (e unconfirmed) Error() string { return "not confirmed: " + e.err.Error() }
@@ -419,7 +414,7 @@ func (e unconfirmed) Is(target error) bool { return target == ErrReplicas }
 
 func (e unconfirmed) Unwrap() error { return e.err }
 
-// shortfall says by how much a write fell short of its durability; nil if it did not.
+// shortfall returns the error of a write that is less durable than demanded, or nil.
 func shortfall(d driver.Durability, r driver.Confirmation) error {
 	switch {
 	case d.Fsync && !r.Fsync:
@@ -432,15 +427,15 @@ func shortfall(d driver.Durability, r driver.Confirmation) error {
 	return nil
 }
 
-// run runs a request's script. short is the error of a script that was carried out, but is not as durable as it has to
-// be: whether that matters depends on its reply.
+// run runs a request's script. short is the error of a script that was carried out, but is not as durable as demanded. Whether that matters
+// depends on the reply.
 func (s *Server) run(ctx context.Context, rq Request) (text string, short, err error) {
 	if rq.Durability == nil {
 		text, err = s.runCall(ctx, rq.Call)
 		return text, nil, err
 	}
 	d := rq.Durability.Durability
-	if !rq.Call.Urgent { // asking what counts costs a round trip, which a renewal can do without
+	if !rq.Call.Urgent { // asking what counts costs a round trip, which a renewal is spared
 		d.Counts = rq.Durability.Achieves
 	}
 	type confirmed struct {

@@ -5,12 +5,12 @@ import (
 	"sync/atomic"
 )
 
-// Tasks counts work that a client waits for before it is closed.
+// Tasks counts tasks that a client waits for before it closes.
 type Tasks struct {
 	n atomic.Int64
 
 	mu   sync.Mutex
-	idle chan struct{} // closed when n has fallen to 0; nil while nobody waits
+	idle chan struct{} // closed when n falls to 0; nil while nobody waits
 }
 
 // Run calls f in a goroutine, as a task.
@@ -22,10 +22,9 @@ func (t *Tasks) Run(f func()) {
 	}()
 }
 
-// Begin begins a task, which End ends.
+// Begin begins a task. End ends it.
 func (t *Tasks) Begin() { t.n.Add(1) }
 
-// End ends a task.
 func (t *Tasks) End() {
 	if t.n.Add(-1) != 0 {
 		return
@@ -33,15 +32,15 @@ func (t *Tasks) End() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.idle != nil {
-		close(t.idle) // Wait checks again: others may have begun
+		close(t.idle) // Wait checks again, since new tasks may have begun
 		t.idle = nil
 	}
 }
 
-// None reports whether no task is left.
+// None reports whether no tasks are left.
 func (t *Tasks) None() bool { return t.n.Load() == 0 }
 
-// Wait returns when no task is left. Until then tasks may start others.
+// Wait waits until no tasks are left. Tasks may start others meanwhile.
 func (t *Tasks) Wait() {
 	for {
 		t.mu.Lock()
@@ -58,8 +57,7 @@ func (t *Tasks) Wait() {
 	}
 }
 
-// Limiter runs a bounded number of tasks at a time, in the order in which they were given to it. Its fields are set
-// before its first use.
+// Limiter runs a bounded number of tasks at a time, in the order in which they arrive. Its fields are set before its first use.
 type Limiter struct {
 	Tasks *Tasks
 	Most  int
@@ -93,7 +91,7 @@ func (l *Limiter) Waiting() int {
 	return len(l.backlog)
 }
 
-// next returns the next function of the backlog. If there is none, it returns nil, and its caller is busy no more.
+// next returns the next function of the backlog. If there is none, it returns nil and counts its caller as no longer busy.
 func (l *Limiter) next() func() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -9,15 +9,14 @@ import (
 	"github.com/holdfast-go/holdfast/internal/wire"
 )
 
-// Answered is what became of one of several requests: its answer, or why the server refused it.
+// Answered is the outcome of one of several requests: its answer, or the error with which the server refused it.
 type Answered struct {
 	Answer
 	Err error
 }
 
-// DoTogether sends requests that change nothing to one server together, if the driver can do that, until each is answered
-// or refused. It repeats those that met what may pass, as Do does, and returns an error when it gives up; op and name are
-// for that error.
+// DoTogether sends requests that change nothing to one server, together if the driver can do that, until each is answered or refused. It
+// retries temporary failures as Do does. If it gives up, it returns an error, for which op and name are.
 func (s *Server) DoTogether(ctx context.Context, op, name string, all []Request) ([]Answered, error) {
 	t := together{s: s, all: all, answers: make([]Answered, len(all)), known: make([]bool, len(all))}
 	_, _, err := Persist(ctx, s, op, name, func(ctx context.Context) (struct{}, error) { return struct{}{}, t.send(ctx) })
@@ -27,17 +26,17 @@ func (s *Server) DoTogether(ctx context.Context, op, name string, all []Request)
 	return t.answers, nil
 }
 
-// together is some requests, and what is known of them.
+// together is a set of requests, and what is known of each.
 type together struct {
 	s   *Server
 	all []Request
 
-	mu      sync.Mutex // a try that was given up may go on beside the next
+	mu      sync.Mutex // an attempt that was given up may go on beside the next one
 	answers []Answered // not changed once all are known
 	known   []bool
 }
 
-// send sends the requests that were not answered, once. It returns what one of them met that may pass.
+// send sends the unanswered requests once. It returns a temporary error of one of them, or nil.
 func (t *together) send(ctx context.Context) error {
 	var calls []driver.Call
 	var which []int
@@ -65,7 +64,7 @@ func (t *together) send(ctx context.Context) error {
 	return met
 }
 
-// conclude notes what became of a request, or returns what it met if that may pass or is not about this request.
+// conclude notes the outcome of a request, or returns its error if that is temporary or the request was not sent.
 func (t *together) conclude(i int, sent clock.Instant, text string, err error) error {
 	if t.known[i] {
 		return nil

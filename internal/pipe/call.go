@@ -8,80 +8,79 @@ import (
 	"github.com/holdfast-go/holdfast/internal/clock"
 )
 
-// Call is a request, and then its answer. It may be used again after Send, unless that returned an error.
+// Call is a request and its answer. It may be used again after Send, unless Send returned an error.
 type Call struct {
 	Kind  Kind
-	Words []string // of Command: its name and its arguments
+	Words []string // of Command: its name and arguments
 
-	// Of Acquire, Vote, Release and Delete.
+	// For Acquire, Vote, Release and Delete.
 	Lock   string // the key
-	Fences string // the key of the fence counter. Calls with the same counter share commands: their keys are in one Cluster slot
-	Head   string // how the lock's value begins, up to its token and the colon after that
-	Info   string // its last part
-	// Granted is the time in the value of a lock that Acquire has set: server time, ms. Of Acquire it is a part of the answer, even
-	// if that is an error; it is 0 if nothing was sent. Delete needs it.
+	Fences string // the key of the fence counter. Calls with the same counter, whose keys are in one Cluster slot, share commands
+	Head   string // the beginning of the lock's value, up to the colon after the token
+	Info   string // the last part of the value
+	// Granted is the time in the value of a lock that Acquire has set: server time, ms. Acquire sets it, even if it fails; 0 means that
+	// nothing was sent. Delete needs it.
 	Granted int64
 
-	// Of Acquire and Vote.
+	// For Acquire and Vote.
 	Queue string // the key of the queue
 	TTL   time.Duration
 
-	// Of Vote.
+	// For Vote.
 	CaughtUp, Mark string        // the keys of a node's two marks
-	Quarantine     time.Duration // how long the node has to have waited since it may have lost locks; the same in all calls of a pipe
+	Quarantine     time.Duration // how long the node must have waited since it may have lost locks; the same in all calls of a pipe
 
 	// Late is called if ctx ends before Send has an answer. It gets nil once the call is answered, or the error with which it fails. If
 	// there was no connection yet, it gets nil once there is one, or the error if none can be made. It must not block. It may be nil.
 	Late func(error)
 
-	// Began is when it was last given to Send or Start.
+	// Began is when the call was last given to Send or Start.
 	Began time.Time
 
 	// The answer.
-	Text   string        // to Command: the reply
-	Done   bool          // Acquire: the lock has the value. Release, Delete: it was released
-	Fence  ID            // to Acquire, if Done
-	Queues int           // to Acquire, if Done: how many queues exist of the locks that were asked for together
-	Counts bool          // to Vote: the node counts
-	Others int           // to Acquire: how many locks were asked for together with this one
-	Expiry int64         // to Acquire, even if that is an error: when the lock expires, if it was set; server time, ms
-	Now    int64         // to Acquire: server time, µs
-	Sent   clock.Instant // of Acquire: when it was written, or shortly before
-	Heard  clock.Instant // of Acquire: when the answer was read, or shortly after
+	Text   string        // Command: the reply
+	Done   bool          // Acquire: the lock has the value. Release, Delete: the lock was released
+	Fence  ID            // Acquire: if Done
+	Queues int           // Acquire: if Done, how many queues exist of the locks that share the transaction
+	Counts bool          // Vote: the node's vote counts
+	Others int           // Acquire: how many other locks share the transaction
+	Expiry int64         // Acquire, even if it fails: when the lock expires, if it was set; server time, ms
+	Now    int64         // Acquire: server time, µs
+	Sent   clock.Instant // Acquire: when the call was written, or shortly before
+	Heard  clock.Instant // Acquire: when the answer was read, or shortly after
 
-	use      uint // counts its uses
+	use      uint // counts uses
 	deadline time.Time
 	self     [1]*Call
-	wake     chan struct{} // receives a value when the call is done, or its caller is to write or read
-	sent     bool          // it may have left this process
+	wake     chan struct{} // receives a value when the call is done, or its caller has to write or read
+	sent     bool          // the call may have left this process
 	done     atomic.Bool   // set after the answer
-	left     bool          // its caller has given up
+	left     bool          // the caller has given up
 	err      error
 
-	// Of a call that was started:
-	then   func(error) // is called with err when it is done
+	// For a call that was started.
+	then   func(error) // called with err when the call is done
 	line   *line
-	driven bool // a goroutine writes or reads for it, or is about to
+	driven bool // a goroutine writes or reads for the call, or is about to
 }
 
-// Left returns for how long the lock was still to last when the server answered an Acquire.
+// Left returns how long the lock still had when the server answered an Acquire.
 func (c *Call) Left() time.Duration { return time.Duration(c.Expiry*1000-c.Now) * time.Microsecond }
 
-// Kind is what a call is for.
+// Kind is the kind of a call.
 type Kind uint8
 
 const (
 	Command Kind = iota // a command with one reply, which is not an array
 	Acquire             // sets a lock if it is free, and adds a fence to the counter
-	Vote                // is an Acquire that also asks whether the server counts as a node of a quorum
-	Release             // deletes a lock that has the head and no mark, by a script
-	Delete              // deletes a lock that has the value that Acquire gave it, by a command that not all servers have
+	Vote                // an Acquire that also asks whether the server counts as a node of a quorum
+	Release             // deletes a lock that has the head and no mark; by a script
+	Delete              // deletes a lock that has the value set by Acquire; by a command that not all servers have
 )
 
 // ID is the id of an entry of a stream.
 type ID struct{ Ms, Seq uint64 }
 
-// prepare makes the call ready to be sent.
 func (c *Call) prepare(began, deadline time.Time) {
 	if c.wake == nil && c.then == nil {
 		c.wake = make(chan struct{}, 1)
@@ -96,7 +95,7 @@ func (c *Call) prepare(began, deadline time.Time) {
 	}
 }
 
-// IsSettled reports whether the server has answered a call, even if its caller had given up.
+// IsSettled reports whether the server has answered the call, even if its caller has given up.
 func (c *Call) IsSettled() bool {
 	if !c.done.Load() {
 		return false
@@ -105,17 +104,17 @@ func (c *Call) IsSettled() bool {
 	return c.err == nil || refused
 }
 
-// alone returns the call as all calls of a packet.
+// alone returns the call as the only one of a packet.
 func (c *Call) alone() []*Call { return c.self[:] }
 
 func (c *Call) awaken() {
 	select {
 	case c.wake <- struct{}{}:
-	default: // it is about to look
+	default: // the caller is about to look
 	}
 }
 
-// finish ends the call and reports whether its function is to be called. A caller that waits may use the call again from then on.
+// finish ends the call and reports whether then has to be called. A caller that waits may use the call again as soon as finish returns.
 func (c *Call) finish(err error) (tells bool) {
 	started := c.then != nil
 	// mutants: started-left
@@ -128,8 +127,8 @@ func (c *Call) finish(err error) (tells bool) {
 	return tells
 }
 
-// Leave gives up a call that was started, so that its function is not called. It returns false if the call was given up before, or is
-// done. Otherwise sent says whether the server may carry out the call, or may have done so.
+// Leave gives up a call that was started, so that its function is not called. left is false if the call was given up already, or is done.
+// Otherwise sent says whether the server may have carried out the call, or may still do so.
 func (c *Call) Leave() (left, sent bool) {
 	l := c.line
 	l.mu.Lock()

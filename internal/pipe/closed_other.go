@@ -4,5 +4,5 @@ package pipe
 
 import "net"
 
-// isClosed always returns false: it cannot tell on this system. On a closed connection the next call fails.
+// isClosed always returns false, since it cannot tell on this system. The next call on a closed connection fails.
 func isClosed(net.Conn) bool { return false }

@@ -8,16 +8,16 @@ import (
 	"time"
 )
 
-// isClosed reports whether the server has closed an idle connection, or has sent something unasked. It does not block. It
-// returns false if conn exposes no file descriptor; the connections of custom dialers may not.
+// isClosed reports whether the server has closed an idle connection, or has sent something unasked. It does not block. It returns false if
+// conn exposes no file descriptor, as connections of custom dialers may not.
 func isClosed(conn net.Conn) bool {
-	conn = below(conn) // a server that ends a TLS connection closes this one too
+	conn = below(conn) // a server that ends a TLS connection also closes the one below
 	file, ok := conn.(syscall.Conn)
 	if !ok {
 		return false
 	}
 	raw, err := file.SyscallConn()
-	if err != nil { // it wraps something without a file descriptor
+	if err != nil { // conn wraps something without a file descriptor
 		return false
 	}
 	if conn.SetReadDeadline(time.Time{}) != nil { // the deadline of the last call may have passed

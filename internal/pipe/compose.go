@@ -10,18 +10,18 @@ import (
 	"github.com/holdfast-go/holdfast/internal/script"
 )
 
-// packet is calls that share commands, and are answered together.
+// packet is a group of calls that share commands and are answered together.
 type packet struct {
 	calls   []*Call
-	end     int // what line.wrote is once all of it is written
+	end     int // line.wrote once all of the packet is written
 	replies int // still to come
 	read    func(l *line, r replies, calls []*Call)
 }
 
-// compose turns the queue into what is written next.
+// compose turns the queue into the bytes to write next.
 func (l *line) compose() {
 	// mutants: answered-kept
-	if l.head > len(l.flight)/2 { // those that were answered, which a line that is never idle would keep
+	if l.head > len(l.flight)/2 { // drop answered packets, which a line that is never idle would keep
 		l.flight, l.head = slices.Delete(l.flight, 0, l.head), 0
 	}
 	b := l.buffer
@@ -48,16 +48,16 @@ func (l *line) compose() {
 	l.out, l.buffer = b, l.spent.kept(b)
 }
 
-// maxShared bounds how many calls share commands, and with that how long the server does nothing else.
+// maxShared bounds how many calls share commands, and so how long the server does nothing else.
 const maxShared = 128
 
-// gather returns the call of the queue at that index, and those after it that share its commands.
+// gather returns the queued call at that index, and later ones that share its commands.
 func (l *line) gather(at int) []*Call {
 	first := l.queue[at]
 	first.sent = true
 	calls, ahead := first.alone(), l.queue[at+1:]
 	// mutants: sharers-ahead
-	if l.pipe.InCluster { // most calls are of other groups, and searching all of them for each call would take too long
+	if l.pipe.InCluster { // most calls belong to other groups, and searching all of them for each call would take too long
 		ahead = ahead[:min(len(ahead), maxShared)]
 	}
 	for _, c := range ahead {
@@ -134,13 +134,13 @@ func commandsOf(calls []*Call) int {
 	return len(calls) + 3
 }
 
-// The counter keeps one entry, so that scripts can read its id. In a Cluster, which has many counters, it keeps none.
+// In a Cluster, which has many counters, a counter keeps no entry. Otherwise it keeps one, so that scripts can read its id.
 const (
 	trimToOne  = "$6\r\nMAXLEN\r\n$1\r\n~\r\n$1\r\n1\r\n$1\r\n*\r\n$1\r\ng\r\n$0\r\n\r\n"
 	trimToNone = "$6\r\nMAXLEN\r\n$1\r\n~\r\n$1\r\n0\r\n$1\r\n*\r\n$1\r\ng\r\n$0\r\n\r\n"
 )
 
-// noCounter keeps XADD from creating a counter. A missing counter shows that a node has lost it.
+// noCounter keeps XADD from creating a counter: a missing counter shows that a node has lost it.
 const noCounter = "$10\r\nNOMKSTREAM\r\n"
 
 func (p *Pipe) trim() string {
@@ -150,7 +150,7 @@ func (p *Pipe) trim() string {
 	return trimToOne
 }
 
-// appendValue adds the value of a lock that was set, which has no fence yet.
+// appendValue adds the value of a new lock, which has no fence yet.
 func appendValue(b []byte, c *Call) []byte {
 	var digits [20]byte
 	granted := strconv.AppendInt(digits[:0], c.Granted, 10)
@@ -202,7 +202,7 @@ func readDeleted(_ *line, r replies, calls []*Call) {
 	calls[0].Done, calls[0].err = string(text) == "1", unless(kind == ':', kind, text)
 }
 
-// unless returns nil if a reply is as it should be, or else its error.
+// unless returns nil if a reply fits, or its error.
 func unless(fits bool, kind byte, text []byte) error {
 	switch {
 	case fits:
@@ -213,12 +213,12 @@ func unless(fits bool, kind byte, text []byte) error {
 	return errForm
 }
 
-// readReleased reads "freed", and the numbers of the locks, from 1, that were not.
+// readReleased reads "freed", followed by the numbers of the locks, from 1, that were not freed.
 func readReleased(l *line, r replies, calls []*Call) {
 	kind, text := r.next()
 	left, fits := bytes.CutPrefix(text, []byte("freed"))
 	err := unless(kind == '$' && fits, kind, text)
-	l.knows = kind != '-' // after NOSCRIPT, and any other error, the source is sent next time
+	l.knows = kind != '-' // after NOSCRIPT, or any other error, the source is sent next time
 	for _, c := range calls {
 		c.Done, c.err = err == nil, err
 	}
@@ -234,7 +234,7 @@ func readAcquired(l *line, r replies, calls []*Call) {
 	commands, isVote := commandsOf(calls), calls[0].Kind == Vote
 	multi, refused := r.next()
 	begun := multi == '+'     // without MULTI, each command was carried out by itself
-	for i := range commands { // that the commands are queued, or the first error
+	for i := range commands { // each reply is QUEUED or an error; the first error counts
 		kind, text := r.skip()
 		// mutants: set-alone
 		if i < len(calls) {
@@ -246,7 +246,7 @@ func readAcquired(l *line, r replies, calls []*Call) {
 	}
 	kind, text := r.next()
 	if kind != '*' || string(text) != strconv.Itoa(commands) {
-		// A server without EXEC would go on queueing what it is sent.
+		// A server without EXEC would queue all that it is sent.
 		// mutants: no-exec
 		l.queues = begun && (kind == '+' || bytes.HasPrefix(text, []byte("ERR unknown command")))
 		executed := multi == '-' && kind == '*'
@@ -254,7 +254,7 @@ func readAcquired(l *line, r replies, calls []*Call) {
 			kind, text = multi, refused
 		}
 		for _, c := range calls {
-			// A server that goes on without the command that it has refused may have set the locks.
+			// A server that goes on without the refused command may have set the locks.
 			// mutants: transaction-in-part
 			c.Done, c.err = c.Done || executed, unless(false, kind, text)
 		}
@@ -296,7 +296,7 @@ func readAcquired(l *line, r replies, calls []*Call) {
 	}
 }
 
-// parseID parses the id of an entry of a stream.
+// parseID parses the id of a stream's entry.
 func parseID(text []byte) (ID, bool) {
 	ms, seq, _ := bytes.Cut(text, []byte("-"))
 	m, err1 := strconv.ParseUint(string(ms), 10, 63)

@@ -19,16 +19,16 @@ var (
 	errLong    = errors.New("the server sent too long a reply")
 )
 
-// input is what was read and not taken yet.
+// input buffers what was read and not yet taken.
 type input struct {
 	b    []byte
-	from int // where the replies begin that are taken next
-	seen int // up to where they are whole
+	from int // where the next reply to take begins
+	seen int // the end of the replies scanned so far
 	used use // of b
-	open int // how many elements of arrays are still to come in the reply at seen
+	open int // how many elements of arrays are still to be scanned in the reply at seen
 }
 
-// room returns where to read to.
+// room returns the free part of the buffer, to read into.
 func (in *input) room() []byte {
 	if in.from == len(in.b) {
 		in.b, in.from, in.seen = in.used.kept(in.b), 0, 0
@@ -48,14 +48,14 @@ func (in *input) room() []byte {
 func (in *input) grew(n int)    { in.b = in.b[:len(in.b)+n] }
 func (in *input) isEmpty() bool { return in.from == len(in.b) }
 
-// take returns the replies that were scanned. They are valid until room is called.
+// take returns the scanned replies. They are valid until room is called.
 func (in *input) take() replies {
 	r := replies{in.b[in.from:in.seen]}
 	in.from = in.seen
 	return r
 }
 
-// scan reports whether the next reply is there in full.
+// scan reports whether the next reply has arrived in full.
 func (in *input) scan() (whole bool, err error) {
 	for {
 		end := bytes.IndexByte(in.b[in.seen:], '\n')
@@ -99,10 +99,10 @@ func (in *input) scan() (whole bool, err error) {
 	}
 }
 
-// replies are whole replies, read from the first to the last.
+// replies are whole replies, read in order.
 type replies struct{ rest []byte }
 
-// next returns the kind and the text of the next reply. The text of an array is the number of elements, which follow. A null reply has
+// next returns the kind and the text of the next reply. The text of an array is the number of its elements, which follow. A null reply has
 // the kind 0.
 func (r *replies) next() (kind byte, text []byte) {
 	if len(r.rest) == 0 {
@@ -123,7 +123,7 @@ func (r *replies) next() (kind byte, text []byte) {
 	return kind, text
 }
 
-// skip is next for a reply whose elements do not matter.
+// skip is next, but also skips the elements of an array.
 func (r *replies) skip() (kind byte, text []byte) {
 	kind, text = r.next()
 	if kind == '*' {
@@ -135,7 +135,7 @@ func (r *replies) skip() (kind byte, text []byte) {
 	return kind, text
 }
 
-// time reads the reply to TIME: server time, µs; 0 if it is none.
+// time reads the reply to TIME. It returns server time in µs, or 0 if the reply is no time.
 func (r *replies) time() int64 {
 	kind, text := r.next()
 	if kind != '*' || string(text) != "2" {

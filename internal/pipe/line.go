@@ -15,46 +15,46 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 )
 
-// line is a connection that calls share. It has no goroutine of its own: the first caller that finds nobody writing writes for
-// all, and one of those that wait for a reply reads for all.
+// line is a connection that calls share. It has no goroutine of its own: the first caller that finds no writer writes for all, and one of
+// the callers that wait for a reply reads for all.
 type line struct {
 	pipe *Pipe
 	conn net.Conn
 	free func() // or nil
 	made time.Time
-	// maxIdle and maxAge bound how long it may be idle, and how old it may become; a maxAge of 0 means no limit.
+	// maxIdle bounds how long the connection may be idle, and maxAge how old it may become; a maxAge of 0 means no limit.
 	maxIdle, maxAge time.Duration
-	// buffers says that the connection keeps what is written until the server reads it. On another, a server that writes a reply
-	// reads no more until somebody reads that.
+	// buffers says that the connection keeps what is written until the server reads it. Otherwise a server that writes a reply reads no
+	// more until the reply is read.
 	buffers bool
 
 	mu     sync.Mutex
 	queue  []*Call  // not composed yet
-	flight []packet // composed and not answered, from index head on
+	flight []packet // composed and not answered, from index head
 	head   int
-	wrote  int   // bytes
-	writer *Call // whose caller is writing; or nil
-	reader *Call // whose caller is reading; or nil
-	// recalled says that reader's caller is to write, since no other caller waits.
+	wrote  int   // in bytes
+	writer *Call // the call whose caller is writing, or nil
+	reader *Call // the call whose caller is reading, or nil
+	// recalled asks reader's caller to write, since no other caller waits.
 	recalled bool
-	used     time.Time // when something was last received on it
+	used     time.Time // when something was last received
 	err      error     // why the line is broken
-	ending   bool      // it takes no more calls: the server should not be asked again on it
-	queues   bool      // the server carries out nothing, because it has not ended a transaction
+	ending   bool      // the line takes no more calls: the server must not be asked again on it
+	queues   bool      // the server carries out nothing, because it does not end a transaction
 
-	out    []byte // composed, but not written
-	buffer []byte // that out is a part of, emptied
+	out    []byte // composed and not written
+	buffer []byte // the buffer of out, emptied
 	spent  use    // of buffer
 	in     input
-	ended  []*Call // that were started, and are done
+	ended  []*Call // calls that were started and are done
 	clock  serverClock
-	knows  bool // the server was sent the source of the script that releases
+	knows  bool // the server has been sent the source of the script that releases
 }
 
-// use is how much of a buffer was used lately.
+// use is how much of a buffer was used recently.
 type use int
 
-// kept returns the buffer, emptied, for the next use. A large one is not kept if little of it is used.
+// kept returns the buffer, emptied, for the next use, or nil if it is large and little of it is used.
 func (u *use) kept(b []byte) []byte {
 	// mutants: buffer-kept
 	*u = max(use(len(b)), *u-*u/16)
@@ -64,8 +64,8 @@ func (u *use) kept(b []byte) []byte {
 	return b[:0]
 }
 
-// send sends a call as Pipe.Send does. It takes the line's mutex once if the call is written and read by others: where goroutines
-// are many and processors few, each time can be a long wait.
+// send sends a call as Pipe.Send does. If others write and read for the call, send takes the line's mutex only once: with many goroutines
+// and few processors, each time can be a long wait.
 func (l *line) send(ctx context.Context, c *Call, now time.Time) error {
 	l.mu.Lock()
 	if !l.takes(now) {
@@ -73,7 +73,7 @@ func (l *line) send(ctx context.Context, c *Call, now time.Time) error {
 		return errEnded
 	}
 	l.queue = append(l.queue, c)
-	var stop func() bool // of what ends the writing and reading when ctx ends; nil as long as there was none
+	var stop func() bool // cancels the interrupt that ends writing and reading when ctx ends; nil until the caller writes or reads
 	defer func() {
 		if stop != nil {
 			stop()
@@ -94,7 +94,7 @@ func (l *line) send(ctx context.Context, c *Call, now time.Time) error {
 			continue
 		}
 		l.mu.Unlock()
-		if ended := ctx.Done(); ended == nil { // a select takes longer
+		if ended := ctx.Done(); ended == nil { // a select would take longer
 			<-c.wake
 		} else {
 			select {
@@ -102,7 +102,7 @@ func (l *line) send(ctx context.Context, c *Call, now time.Time) error {
 			case <-ended:
 			}
 		}
-		if c.done.Load() { // the reader goes on reading, or wakes another
+		if c.done.Load() { // the reader goes on, or wakes another
 			return c.err
 		}
 		l.mu.Lock()
@@ -110,9 +110,9 @@ func (l *line) send(ctx context.Context, c *Call, now time.Time) error {
 	defer l.mu.Unlock()
 	answered := c.done.Load()
 	// mutants: late-told
-	if !answered && c.sent && c.Late != nil { // it goes on as if it had been started
+	if !answered && c.sent && c.Late != nil { // the call goes on as if it had been started
 		c.then = c.Late
-		c.use++ // for interrupt, which may be about to run
+		c.use++ // so that an interrupt that is about to run does nothing
 	} else {
 		c.left = !answered
 	}
@@ -127,7 +127,7 @@ func (l *line) send(ctx context.Context, c *Call, now time.Time) error {
 	return ctx.Err()
 }
 
-// start adds a call that nobody waits for.
+// start adds a call that no caller waits for. It reports whether the line takes calls.
 func (l *line) start(c *Call, now time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -142,7 +142,7 @@ func (l *line) start(c *Call, now time.Time) bool {
 	return true
 }
 
-// drive writes and reads for a call that was started, as long as nobody else does.
+// drive writes and reads for a call that was started, unless another goroutine does.
 func (l *line) drive(c *Call) {
 	ctx := context.Background()
 	l.mu.Lock()
@@ -160,7 +160,7 @@ func (l *line) drive(c *Call) {
 	l.passOn()
 }
 
-// wake makes somebody write or read for the call.
+// wake makes the call's caller, or a goroutine, write or read.
 func (l *line) wake(c *Call) {
 	if c.then == nil {
 		c.awaken()
@@ -170,7 +170,7 @@ func (l *line) wake(c *Call) {
 	}
 }
 
-// takes reports whether the line takes another call. Once it does not, it ends when its calls are answered.
+// takes reports whether the line takes another call. Once it does not, it ends when its calls have been answered.
 func (l *line) takes(now time.Time) bool {
 	busy := l.head < len(l.flight) || len(l.queue) > 0
 	tooOld := l.maxAge > 0 && now.Sub(l.made) > l.maxAge
@@ -178,7 +178,7 @@ func (l *line) takes(now time.Time) bool {
 	case l.err != nil || l.ending:
 		return false
 	// mutants: hung-line
-	case l.head < len(l.flight) && l.flight[l.head].calls[0].deadline.Before(now): // its caller gave up before that
+	case l.head < len(l.flight) && l.flight[l.head].calls[0].deadline.Before(now): // nobody reads: its caller gave up
 		l.fail(errDeadline)
 		return false
 	// mutants: slow-line
@@ -193,8 +193,8 @@ func (l *line) takes(now time.Time) bool {
 	return true
 }
 
-// interrupt ends the writing or reading of a caller that gives up. What it has written and read stays. A caller that was answered
-// just then may have used the call again.
+// interrupt stops the writing or reading of a caller that gives up. What it has written and read stays. use tells whether the caller has
+// been answered just then and is using the call again.
 func (l *line) interrupt(c *Call, use uint) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -212,13 +212,13 @@ var longAgo = time.Unix(1, 0)
 
 func (l *line) hasUnwritten() bool { return len(l.out) > 0 || len(l.queue) > 0 }
 
-// passOn wakes the caller that is to write or to read, if nobody does.
+// passOn wakes a caller to write or to read, if nobody does.
 func (l *line) passOn() {
 	if l.err != nil || l.writer != nil && l.reader != nil {
 		return
 	}
 	if l.writer == nil && l.wakeOne(l.queue, nil) {
-		return // it is going to read, too
+		return // it will also read
 	}
 	if l.reader != nil && len(l.out) == 0 {
 		return
@@ -234,17 +234,17 @@ func (l *line) passOn() {
 	}
 }
 
-// wakeInFlight wakes the first call in flight that somebody waits for, other than that one.
+// wakeInFlight wakes the first call in flight that somebody waits for, except but.
 func (l *line) wakeInFlight(but *Call) bool {
 	return slices.ContainsFunc(l.flight[l.head:], func(p packet) bool { return l.wakeOne(p.calls, but) })
 }
 
-// isUnwritten reports whether a call in flight is not written in full.
+// isUnwritten reports whether a call in flight has not been written in full.
 func (l *line) isUnwritten(c *Call) bool {
 	return slices.ContainsFunc(l.flight[l.head:], func(p packet) bool { return p.end > l.wrote && slices.Contains(p.calls, c) })
 }
 
-// wakeOne wakes the first of the calls that somebody waits for, other than that one.
+// wakeOne wakes the first of the calls that somebody waits for, except but.
 func (l *line) wakeOne(calls []*Call, but *Call) bool {
 	for _, c := range calls {
 		if !c.left && !c.done.Load() && c != but {
@@ -255,11 +255,11 @@ func (l *line) wakeOne(calls []*Call, but *Call) bool {
 	return false
 }
 
-// write writes what is queued, until its caller's call is written and answered, or its caller gives up. Its caller holds mu.
+// write writes what is queued until own, its caller's call, has been answered, or ctx ends. The caller holds mu.
 func (l *line) write(ctx context.Context, own *Call) {
 	l.writer = own
 	defer func() { l.writer = nil }()
-	if l.head < len(l.flight) { // others are about to be answered, and then to add calls, which leave with this one
+	if l.head < len(l.flight) { // calls about to be answered may be followed by others, which can leave together with this one
 		l.mu.Unlock()
 		runtime.Gosched()
 		l.mu.Lock()
@@ -271,7 +271,7 @@ func (l *line) write(ctx context.Context, own *Call) {
 		if l.reader == nil && !l.buffers {
 			l.wakeInFlight(own)
 		}
-		_ = l.conn.SetWriteDeadline(own.deadline) // if it fails, Write does
+		_ = l.conn.SetWriteDeadline(own.deadline) // if this fails, so does Write
 		rest := l.out
 		l.mu.Unlock()
 		n, err := l.conn.Write(rest)
@@ -283,13 +283,13 @@ func (l *line) write(ctx context.Context, own *Call) {
 	}
 }
 
-// read reads replies until that to its caller's call is there, or its caller gives up or is to write. Its caller holds mu.
+// read reads replies until that to own, its caller's call, has arrived, ctx ends, or the caller has to write. The caller holds mu.
 func (l *line) read(ctx context.Context, own *Call) {
 	l.reader = own
 	defer func() { l.reader, l.recalled = nil, false }()
 	for l.err == nil && !own.done.Load() && ctx.Err() == nil && !l.recalled {
 		// mutants: first-deadline
-		_ = l.conn.SetReadDeadline(l.flight[l.head].calls[0].deadline) // if it fails, Read does
+		_ = l.conn.SetReadDeadline(l.flight[l.head].calls[0].deadline) // if this fails, so does Read
 		room := l.in.room()
 		l.mu.Unlock()
 		n, err := l.conn.Read(room)
@@ -307,7 +307,7 @@ func (l *line) read(ctx context.Context, own *Call) {
 	}
 }
 
-// deliver gives calls the replies that are there in full.
+// deliver hands calls the replies that have arrived in full.
 func (l *line) deliver() error {
 	l.used = time.Now()
 	for l.head < len(l.flight) {
@@ -342,13 +342,13 @@ func (l *line) deliver() error {
 	return nil
 }
 
-// tell calls the functions of started calls that are done, without the mutex.
+// tell calls the functions of started calls that are done, without holding the mutex.
 func (l *line) tell() {
 	if len(l.ended) == 0 {
 		return
 	}
 	l.mu.Unlock()
-	for _, c := range l.ended { // only the reader adds to it
+	for _, c := range l.ended { // only the reader adds calls
 		c.then(c.err)
 	}
 	l.mu.Lock()
@@ -356,17 +356,17 @@ func (l *line) tell() {
 	l.ended = l.ended[:0]
 }
 
-// oneCall lists the prefixes of error replies that concern one call, and not the server or the connection.
+// oneCall lists the prefixes of error replies that concern one call, not the server or the connection.
 var oneCall = []string{"WRONGTYPE ", "NOPERM ", "NOSCRIPT ", "OOM ", "MOVED ", "ASK ", "EXECABORT ", "ERR unknown command"}
 
-// concernsServer reports whether err is an error reply after which the connection should not be used: it may lead to a server that
-// is no master any more.
+// concernsServer reports whether err is an error reply after which the connection should not be used: it may lead to a server that is no
+// longer a master.
 func concernsServer(err error) bool {
 	refused, is := err.(driver.ReplyError)
 	return is && !slices.ContainsFunc(oneCall, func(prefix string) bool { return strings.HasPrefix(string(refused), prefix) })
 }
 
-// fail breaks the line. Calls that were written fail as unanswered, and the others as not sent.
+// fail breaks the line. Calls that were written fail as unanswered, the others as not sent.
 func (l *line) fail(err error) {
 	if l.err != nil {
 		return

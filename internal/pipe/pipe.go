@@ -1,8 +1,9 @@
-// Package pipe carries the calls of many goroutines to one server on one connection. No call waits for another's round trip: calls that
-// are ready leave at once, together, and replies come back in the order of the calls. Calls that leave together share commands where the
-// protocol allows it: acquires share a transaction, and releases share a script.
+// Package pipe carries the calls of many goroutines to one server on one connection. No call waits for another's round trip: calls that are
+// ready leave at once, together, and replies come back in order. Calls that leave together share commands where the protocol allows it:
+// acquires share a transaction, and releases share a script.
 //
-// The client library makes each connection and greets the server. From then on, only package pipe writes to it and reads from it.
+// The client library makes each connection and greets the server. From then on, only package pipe writes to the connection and reads from
+// it.
 package pipe
 
 import (
@@ -24,22 +25,22 @@ import (
 	"github.com/holdfast-go/holdfast/internal/clock"
 )
 
-// Pipe is the way to one server. Set its exported fields before its first use.
+// Pipe carries calls to one server. Set its exported fields before its first use.
 type Pipe struct {
 	// Open makes a connection.
 	Open func(ctx context.Context) (driver.Connection, error)
 	// OpenTimeout bounds Open.
 	OpenTimeout time.Duration
-	// Timeout bounds the wait for an answer. After that, all calls on the connection fail as unanswered.
+	// Timeout bounds the wait for an answer. When it passes, all calls on the connection fail as unanswered.
 	Timeout time.Duration
 	// Go calls f in a new goroutine.
 	Go func(f func())
-	// InCluster says that the server is of a Cluster.
+	// InCluster says that the server belongs to a Cluster.
 	InCluster bool
 
 	mu      sync.Mutex
 	line    atomic.Pointer[line]
-	opening *opening        // the latest that is under way; or nil
+	opening *opening        // the latest one under way, or nil
 	closing context.Context // see lifetime
 	stop    context.CancelFunc
 }
@@ -48,23 +49,22 @@ type Pipe struct {
 type opening struct {
 	began time.Time
 	ended bool
-	over  chan struct{} // closed then
-	err   error         // read after over
+	over  chan struct{} // closed when the attempt ends
+	err   error         // valid once over is closed
 }
 
 const (
-	// maxIdle is how long a connection may be idle, unless the user's options say less. After that, a firewall may have
-	// dropped it.
+	// maxIdle is how long a connection may be idle, unless the user's options say less. After that, a firewall may have dropped it.
 	maxIdle = 30 * time.Second
-	// trusted is how long a connection may be idle before it is checked: the server may have closed it.
+	// trusted is how long a connection may be idle before it is checked, since the server may have closed it.
 	trusted = 100 * time.Millisecond
-	// patience is how long a connection may be silent, while an answer is awaited, before new calls take another.
+	// patience is how long a connection may be silent while an answer is due, before new calls take another one.
 	patience = time.Second
 )
 
-// Send sends a call and returns when it is answered, has failed, or ctx has ended. The error is ctx's if the call may have been or
-// may be carried out; one that matches driver.ErrNotSent if it certainly was not; a driver.ReplyError; or any other if
-// nobody knows. If it is ctx's, the call must not be used again.
+// Send sends a call and returns when the call is answered, has failed, or ctx has ended. The error is ctx's if the server may have carried
+// out the call or may still do so; the call must not be used again then. It matches driver.ErrNotSent if the call was certainly not sent.
+// It is a driver.ReplyError if the server refused the call. After any other error the outcome is unknown.
 func (p *Pipe) Send(ctx context.Context, c *Call) error {
 	now := time.Now()
 	c.prepare(now, now.Add(p.Timeout))
@@ -102,7 +102,7 @@ func (p *Pipe) Send(ctx context.Context, c *Call) error {
 	}
 }
 
-// WhenOpened calls f in the background once the connection that is being made is open or has failed. If none is being made, it does nothing.
+// WhenOpened calls f in the background once the connection being opened is open or has failed. If none is being opened, it does nothing.
 func (p *Pipe) WhenOpened(f func(error)) {
 	p.mu.Lock()
 	o := p.opening
@@ -115,7 +115,7 @@ func (p *Pipe) WhenOpened(f func(error)) {
 	}
 }
 
-// Start sends a call as Send does, but returns at once. When the call has been answered or has failed, Start calls then with the error,
+// Start sends a call as Send does, but returns at once. When the call has been answered or has failed, then is called with the error,
 // unless Call.Leave gave the call up. The call must not be used again. If there is no connection, Start does nothing and returns false.
 func (p *Pipe) Start(c *Call, then func(error)) bool {
 	l := p.line.Load()
@@ -128,7 +128,7 @@ func (p *Pipe) Start(c *Call, then func(error)) bool {
 	return l.start(c, now)
 }
 
-// Run sends a script or a command, as driver.Driver's Run does, and returns as soon as ctx ends. late is as in Call.
+// Run sends a script or command, as driver.Driver's Run does, and returns as soon as ctx ends. late is Call.Late.
 func (p *Pipe) Run(ctx context.Context, c *driver.Call, late func(error)) (string, error) {
 	if c.Script.Command != "" {
 		return p.command(ctx, late, slices.Concat([]string{c.Script.Command}, c.Keys, c.Args))
@@ -140,7 +140,7 @@ func (p *Pipe) Run(ctx context.Context, c *driver.Call, late func(error)) (strin
 	return text, err
 }
 
-// BySource returns the command that runs a script which the server may not know.
+// BySource returns the command that runs a script by its source, which the server may not know yet.
 func BySource(c driver.Call) []string {
 	return slices.Concat([]string{"EVAL", c.Script.Source, strconv.Itoa(len(c.Keys))}, c.Keys, c.Args)
 }
@@ -153,8 +153,8 @@ func (p *Pipe) command(ctx context.Context, late func(error), words []string) (s
 	return c.Text, nil
 }
 
-// opened returns nil if there is a line. Otherwise it returns the attempt to open one that is under way. It begins another if there is
-// none, or if that takes so long that new calls would no longer use such a connection.
+// opened returns nil if there is a line. Otherwise it returns the attempt to open one. It begins another attempt if none is under way, or
+// if the latest has taken so long that new calls would not use such a connection.
 func (p *Pipe) opened() *opening {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -174,7 +174,7 @@ func (p *Pipe) opened() *opening {
 	return o
 }
 
-// lifetime returns a context that ends with Close. The caller holds mu.
+// lifetime returns a context that Close ends. The caller holds mu.
 func (p *Pipe) lifetime() context.Context {
 	if p.closing == nil {
 		p.closing, p.stop = context.WithCancel(context.Background())
@@ -182,7 +182,7 @@ func (p *Pipe) lifetime() context.Context {
 	return p.closing
 }
 
-// end ends an attempt to open a connection and, if it has succeeded, the wait for a later one. The caller holds mu.
+// end ends an attempt to open a connection. If it has succeeded, end also ends a later attempt that is under way. The caller holds mu.
 func (p *Pipe) end(o *opening, err error) {
 	if o.ended {
 		return
@@ -203,11 +203,11 @@ var (
 	errDeadline = errors.New("no answer in time")
 	errEnded    = errors.New("the connection takes no more calls")
 	errQueues   = errors.New("the server does not end a transaction")
-	// errNoDeadlines says that connections have no deadlines, as those through an SSH client do not.
+	// errNoDeadlines says that connections have no deadlines, such as those through an SSH client.
 	errNoDeadlines = fmt.Errorf("%w: the connection has no deadlines", errors.ErrUnsupported)
 )
 
-// open makes a line.
+// open opens a line.
 func (p *Pipe) open(o *opening) {
 	ctx, cancel := context.WithTimeout(p.closing, p.OpenTimeout)
 	defer cancel()
@@ -245,8 +245,8 @@ const timeScript = "return redis.call('TIME')"
 
 var timeSHA1 = fmt.Sprintf("%x", sha1.Sum([]byte(timeScript)))
 
-// askTime asks for the server's time, by which locks on the line expire. It asks by a script, as scripts are sent: they renew and release
-// locks, so a user who may not run any, by digest or by source, must not acquire a lock by commands.
+// askTime asks for the server's time, from which the expiries of locks are reckoned. It asks by script, first by digest, then by source, as
+// locks are renewed and released: a user who may not run scripts must not acquire a lock by commands.
 func (l *line) askTime(ctx context.Context) error {
 	stop := context.AfterFunc(ctx, func() { _ = l.conn.SetDeadline(longAgo) })
 	r, err := l.ask("EVALSHA", timeSHA1, "0")
@@ -259,7 +259,7 @@ func (l *line) askTime(ctx context.Context) error {
 	if r.rest[0] == '-' {
 		_, text := r.next()
 		err := driver.ReplyError(text)
-		if !concernsServer(err) { // the driver may do without
+		if !concernsServer(err) { // the driver may manage without a pipe
 			return fmt.Errorf("%w: %w", errors.ErrUnsupported, err)
 		}
 		return err
@@ -275,7 +275,7 @@ func (l *line) askTime(ctx context.Context) error {
 	return nil
 }
 
-// ask sends a command on a line that nobody uses yet, and returns the reply.
+// ask sends a command on a line that is not in use yet, and returns the reply.
 func (l *line) ask(words ...string) (replies, error) {
 	if _, err := l.conn.Write(appendCommand(nil, words)); err != nil {
 		return replies{}, err
@@ -294,7 +294,7 @@ func (l *line) ask(words ...string) (replies, error) {
 	}
 }
 
-// Close fails what is under way. Later calls are not sent.
+// Close fails the calls under way. Later calls fail without being sent.
 func (p *Pipe) Close() {
 	p.mu.Lock()
 	l := p.line.Swap(nil)
@@ -306,14 +306,13 @@ func (p *Pipe) Close() {
 	}
 }
 
-// close breaks the line.
 func (l *line) close(err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.fail(err)
 }
 
-// notSentError marks the error of a call that certainly was not sent.
+// notSentError is the error of a call that was certainly not sent.
 type notSentError struct{ error }
 
 func (e notSentError) Is(target error) bool { return target == driver.ErrNotSent }
@@ -321,14 +320,14 @@ func (e notSentError) Unwrap() error        { return e.error }
 
 func notSent(err error) error { return notSentError{err} }
 
-// hangUp closes a connection at once. The Close of a tls.Conn first sends an alert, which takes up to 5 s if the server does not
-// read. Once the connection below is closed, that fails immediately.
+// hangUp closes a connection at once. The Close of a tls.Conn first sends an alert, which takes up to 5 s if the server does not read, but
+// fails immediately once the connection below is closed.
 func hangUp(conn net.Conn) {
 	_ = below(conn).Close()
 	_ = conn.Close()
 }
 
-// below returns the connection that carries what is sent on conn: the one below TLS and a driver's wrappers, or conn itself.
+// below returns the innermost connection: below TLS and a driver's wrappers, or conn itself.
 func below(conn net.Conn) net.Conn {
 	for {
 		conn = bounds.Unwrap(conn)

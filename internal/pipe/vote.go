@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// standing is what a node of a quorum says of itself: its marks, and the section "replication" of INFO.
+// standing is what a node of a quorum says about itself: its two marks, and the section "replication" of INFO.
 type standing struct{ caughtUp, mark, info []byte }
 
 func (r *replies) standing() standing {
@@ -21,14 +21,15 @@ func (r *replies) standing() standing {
 }
 
 var (
-	// With replicas, or a second replication id, a quarantine is longer, which is left to a script.
+	// lonelyMaster and noSecondID describe a master that has no replicas and no second replication id. Any other has a longer quarantine,
+	// which a script judges.
 	lonelyMaster = []byte("# Replication\r\nrole:master\r\nconnected_slaves:0\r\n")
 	noSecondID   = "\r\nmaster_replid2:" + strings.Repeat("0", 40) + "\r\n"
 )
 
 // counts reports whether node.lua and incarnation.lua would let the node vote at server time now, in µs: its mark names its present
-// incarnation, it is caught up for that, and its quarantine, of at least that length, is over. A master gets a new replication id at each
-// restart, so its run_id need not be read.
+// incarnation, it has caught up in that incarnation, and its quarantine, which lasts at least that long, is over. Its run_id need not be
+// read, since a master gets a new replication id at each restart.
 func (s standing) counts(now int64, quarantine time.Duration) bool {
 	mark := bytes.Split(s.mark, []byte(":"))
 	if len(mark) != 4 || string(mark[0]) != "hf2" {

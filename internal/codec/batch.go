@@ -11,11 +11,11 @@ import (
 // BatchReply is the reply to BatchRenew: Kept.
 type BatchReply struct {
 	Head
-	// Left has the items that were left as they are, to be renewed by themselves: from 0, ascending.
+	// Left lists the items, from 0 and ascending, that were not renewed. Each has to be renewed by itself.
 	Left []int
 }
 
-// Done reports whether item i was done. It is called for all items in turn; of a batch that failed, it returns false.
+// Done reports whether item i was renewed. It has to be called for all items in order. If the batch failed, it returns false.
 func (r *BatchReply) Done(i int) bool {
 	if len(r.Left) > 0 && r.Left[0] == i {
 		// mutants: next-left
@@ -25,14 +25,14 @@ func (r *BatchReply) Done(i int) bool {
 	return r.Word != ""
 }
 
-// BatchRenew renews many mutexes: batch_renew.lua. Flags is to be set before Call.
+// BatchRenew renews many mutexes: batch_renew.lua. Set Flags before Call.
 type BatchRenew struct {
 	Flags Flags
 
 	n      int
 	keys   []string
-	grants []byte // how the values of the locks begin, one after another
-	ends   []int  // of each
+	grants []byte // the beginnings of the locks' values, concatenated
+	ends   []int  // of each grant in grants
 	terms  []time.Duration
 	ttl    time.Duration // of all items, if terms is nil
 }
@@ -42,9 +42,9 @@ func NewBatchRenew(n int) BatchRenew {
 	return BatchRenew{n: n, keys: make([]string, 0, n), ends: make([]int, 0, n)}
 }
 
-// Add adds a lock, with the head of its value and the fence of its grant.
+// Add adds a lock, by the head of its value and the fence of its grant.
 func (b *BatchRenew) Add(lock string, head wire.Head, fence uint64, ttl time.Duration) {
-	const longestFence = 17 // until the year 2255, with its colon
+	const longestFence = 17 // until the year 2255, with the colon
 	i := len(b.keys)
 	if i == 0 {
 		b.grants, b.ttl = make([]byte, 0, b.n*(len(head)+longestFence)), ttl
@@ -63,7 +63,7 @@ func (b *BatchRenew) Add(lock string, head wire.Head, fence uint64, ttl time.Dur
 	}
 }
 
-// Call returns the script's call, when all items have been added.
+// Call returns the script's call. All items must have been added.
 func (b *BatchRenew) Call() driver.Call {
 	args := append(make([]string, 0, 2+b.n+len(b.terms)), string(b.Flags))
 	text, from := string(b.grants), 0
@@ -80,7 +80,6 @@ func (b *BatchRenew) Call() driver.Call {
 	return renewing(driver.Call{Script: script.BatchRenew(), Keys: b.keys, Args: args})
 }
 
-// Parse reads the script's reply.
 func (b *BatchRenew) Parse(text string) (BatchReply, error) {
 	head, r, err := begin(text)
 	if err != nil {

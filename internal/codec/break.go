@@ -12,10 +12,10 @@ import (
 // Journal is the record of what operators did to holders.
 type Journal struct {
 	Key     string
-	Channel string // on which new entries are announced
+	Channel string // announces new entries
 }
 
-// Break takes a lock from the holder with a grant id: break.lua, or share_break.lua.
+// Break takes a lock from the holder with a grant id: break.lua or share_break.lua.
 type Break struct {
 	Lock     Lock
 	Journal  Journal
@@ -23,10 +23,9 @@ type Break struct {
 	ID       string // of the request: the same in its repetitions
 	Grant    string // the holder's
 	NotAfter int64  // server time, µs
-	Note     string // what the operator says, without line feeds
+	Note     string // by and for the operator, without line feeds
 }
 
-// Call returns the script's call.
 func (q *Break) Call() driver.Call {
 	s := script.Break()
 	if q.Lock.Keys.Holds != "" {
@@ -44,20 +43,19 @@ func (q *Break) Call() driver.Call {
 	return urgent(call(s, words, n))
 }
 
-// BreakReply is the reply to Break. Which of its fields counts depends on its word:
+// BreakReply is the reply to Break. Its word says which fields are set:
 //
 //	Broken      Raised, Text, and Hold, whose token is cut down to the grant id
 //	Changed     Holder, whose grant id is another
 //	Free, Late  none
 type BreakReply struct {
 	Head
-	Raised uint64 // the lock's fence since then
-	Hold   Hold   // that was ended
-	Text   string // Hold as the journal has it
+	Raised uint64 // the lock's fence since the break
+	Hold   Hold   // the hold that the break ended
+	Text   string // Hold as the journal records it
 	Holder Holder
 }
 
-// Parse reads the script's reply.
 func (q *Break) Parse(text string) (BreakReply, error) {
 	head, r, err := begin(text)
 	if err != nil {
@@ -83,7 +81,7 @@ func (q *Break) Parse(text string) (BreakReply, error) {
 // What an operator did to a holder.
 const (
 	WasBroken  = "broken"
-	WasRevoked = "revoked" // was asked to let go
+	WasRevoked = "revoked" // asked to let go
 )
 
 // Note writes an entry of the journal: note.lua.
@@ -98,19 +96,18 @@ type Entry struct {
 	What   string // WasBroken or WasRevoked
 	ID     string
 	Grant  string // the holder's
-	Fence  uint64 // of the holder; 0 if it is not known
-	Raised uint64 // the lock's fence since then; 0 if the lock was not broken
+	Fence  uint64 // the holder's; 0 if unknown
+	Raised uint64 // the lock's fence since the break; 0 if the lock was not broken
 	Kind   string // of the lock, as in StatusReply
 	Key    string // the lock's
 	Note   string
-	Holder string // as BreakReply.Text; "" if the lock was not broken
+	Holder string // BreakReply.Text; "" if the lock was not broken
 
-	// Of an entry that was read:
+	// Set only in entries that were read:
 	Time int64 // server time, µs
-	Hold Hold  // what Holder says
+	Hold Hold  // parsed from Holder
 }
 
-// Call returns the script's call.
 func (q *Note) Call() driver.Call {
 	e := &q.Entry
 	return urgent(call(script.Note(), []string{
@@ -121,21 +118,19 @@ func (q *Note) Call() driver.Call {
 // NoteReply says that the entry was written: Noted.
 type NoteReply struct{ Head }
 
-// Parse reads the script's reply.
 func (q *Note) Parse(text string) (NoteReply, error) {
 	head, err := parseWord(text, Noted)
 	return NoteReply{head}, err
 }
 
-// Notes asks for entries of the journal, the latest first: notes.lua.
+// Notes asks for entries of the journal, latest first: notes.lua.
 type Notes struct {
 	Flags   Flags
 	Journal Journal
-	Skip    int // how many to leave out
-	Count   int // how many to look at, at most
+	Skip    int // how many entries to skip
+	Count   int // how many entries to look at, at most
 }
 
-// Call returns the script's call.
 func (q *Notes) Call() driver.Call {
 	return call(script.Notes(), []string{q.Journal.Key, string(q.Flags), "", strconv.Itoa(q.Skip), strconv.Itoa(q.Count)}, 1)
 }
@@ -143,11 +138,11 @@ func (q *Notes) Call() driver.Call {
 // NotesReply has entries of the journal: NotesAre.
 type NotesReply struct {
 	Head
-	Seen    int // how many were looked at: fewer than were asked for if there are no more
+	Seen    int // how many entries were looked at: fewer than Count if there are no more
 	Entries []Entry
 }
 
-// Parse reads the script's reply. It leaves out entries that it cannot read: somebody else may have written them.
+// Parse reads the script's reply. It skips entries that it cannot read, which another program may have written.
 func (q *Notes) Parse(text string) (NotesReply, error) {
 	head, r, err := begin(text)
 	if err != nil {
@@ -173,7 +168,6 @@ func (q *Notes) Parse(text string) (NotesReply, error) {
 	return finish(&r, reply)
 }
 
-// parseEntry reads an entry of the journal.
 func parseEntry(at, head, note, holder string) (Entry, bool) {
 	r := reader{rest: at}
 	e := Entry{Time: r.number(0), Note: note, Holder: holder}

@@ -1,8 +1,8 @@
-// Package codec gives each script a typed request and a typed reply. A request is the script's call, with its keys and
-// arguments in their order; its method Parse reads what the script replies. The headers of the scripts, in
-// internal/script, say what fields mean.
+// Package codec gives each script a typed request and a typed reply. The headers of the scripts, in internal/script, say what their fields
+// mean.
 //
-// The error of a reply that the script cannot give to the request is wire.ErrMalformed; that of a script that has caught
+// A reply that the script cannot give to the request is wire.ErrMalformed. A reply in which the script reports an error is a
+// wire.ScriptError. Nothing that a server sends makes a parser panic.
 // an error is a wire.ScriptError. Nothing that a server sends makes a parser panic.
 package codec
 
@@ -17,47 +17,46 @@ import (
 	"github.com/holdfast-go/holdfast/internal/wire"
 )
 
-// Request is what a script is sent, and R what it replies.
+// Request is a request to a script. Call returns the script's call, with keys and arguments in order. Parse reads the script's reply.
 type Request[R any] interface {
 	Call() driver.Call
 	Parse(text string) (R, error)
 }
 
-// Flags tell a script about its server and its lock. Several are concatenated. The script's mode comes before them,
-// and is the request's.
+// Flags tell a script about its server and its lock. Several are concatenated. The mode of the request, which some scripts take, comes
+// before them.
 type Flags string
 
 const (
 	Cluster  Flags = "c"  // the server runs in Cluster mode
-	Shared   Flags = "k"  // other programs use the lock's key, too
-	Redisson Flags = "kr" // Redisson's clients do: the lock has the form of their RLock
+	Shared   Flags = "k"  // other programs also use the lock's key
+	Redisson Flags = "kr" // Redisson's clients do: the lock has the format of their RLock
 	Node     Flags = "n"  // the server is a node of a quorum
 )
 
-// Strict is the flag of Strict mode: how long nothing is granted after a loss of data, and how much longer if the server
-// has replicas.
+// Strict returns the flag of Strict mode: how long nothing is granted after a loss of data, and how much longer if the server has replicas.
 func Strict(quarantine, lag time.Duration) Flags {
 	return Flags("s" + milliseconds(quarantine) + "+" + milliseconds(lag))
 }
 
 func (f Flags) in(mode string) string { return mode + string(f) }
 
-// Keys are the keys that scripts take. A lock has those that its kind and its client's mode need.
+// Keys are the keys that scripts take. Which ones a lock has depends on its kind and its client's mode.
 type Keys struct {
 	Lock, Queue, Fence string
 
-	Holds    string // the index of the holds of a lock that several may hold; else ""
-	CaughtUp string // what a node of a quorum is caught up for; else ""
+	Holds    string // the index of holds, if the lock can have several holders; else ""
+	CaughtUp string // the mark that says what a node of a quorum has caught up for; else ""
 	Mark     string // the incarnation mark, in Strict mode and on a node of a quorum; else ""
 }
 
-// Lock is what a request concerns: a lock on a server.
+// Lock is the lock on a server that a request is about.
 type Lock struct {
 	Keys  Keys
 	Flags Flags
 }
 
-// maxKeys is the number of keys that a script takes of one lock.
+// maxKeys bounds how many keys of one lock a script takes.
 const maxKeys = 5
 
 // appendOwn appends the keys of the lock, without the server's mark.
@@ -69,8 +68,7 @@ func (k *Keys) appendOwn(words []string) []string {
 	return words
 }
 
-// appendAll appends the keys of the lock, and the mark if there is one. Without Holds, CaughtUp is left out: only
-// scripts of nodes take that.
+// appendAll appends the keys of the lock, and the mark if there is one. It leaves out CaughtUp, which only scripts of nodes take.
 func (k *Keys) appendAll(words []string) []string {
 	words = k.appendOwn(words)
 	if k.Mark != "" {
@@ -79,12 +77,12 @@ func (k *Keys) appendAll(words []string) []string {
 	return words
 }
 
-// appendNode appends the keys that scripts of nodes take besides locks and queues.
+// appendNode appends the keys that scripts of nodes take after the lock's key and queue.
 func (k *Keys) appendNode(words []string) []string {
 	return append(words, k.Fence, k.CaughtUp, k.Mark)
 }
 
-// appendLeast appends the keys that a lock has in any case while it is held.
+// appendLeast appends the keys that exist whenever the lock is held.
 func (k *Keys) appendLeast(words []string) []string {
 	words = append(words, k.Lock)
 	if k.Holds != "" {
@@ -93,25 +91,24 @@ func (k *Keys) appendLeast(words []string) []string {
 	return words
 }
 
-// call makes a call of its words, of which the first so many are keys.
+// call makes a call of words, of which the first keys are keys.
 func call(s driver.Script, words []string, keys int) driver.Call {
 	return driver.Call{Script: s, Keys: words[:keys:keys], Args: words[keys:]}
 }
 
-// urgent makes a call one that does not wait for a connection behind other commands: a renewal, a release, and what
-// somebody else waits for.
+// urgent marks a call that does not wait for a connection behind other commands: a renewal, a release, or a request that others wait for.
 func urgent(c driver.Call) driver.Call {
 	c.Urgent = true
 	return c
 }
 
-// renewing makes a call an urgent one that renews a lease.
+// renewing marks a call as urgent, and as the renewal of a lease.
 func renewing(c driver.Call) driver.Call {
 	c.Renews = true
 	return urgent(c)
 }
 
-// onLock makes a call of a script that takes all keys of the lock, the flags, and those arguments.
+// onLock makes a call of a script that takes all keys of the lock, the flags, and args.
 func (l *Lock) onLock(s driver.Script, args ...string) driver.Call {
 	words := l.Keys.appendAll(make([]string, 0, maxKeys+1+len(args)))
 	n := len(words)
@@ -126,16 +123,16 @@ func (l *Lock) onNode(s driver.Script, args ...string) driver.Call {
 	return call(s, append(append(words, string(l.Flags)), args...), n)
 }
 
-// byKey makes a call of a script that takes the lock's key alone.
+// byKey makes a call of a script that takes the lock's key only.
 func (l *Lock) byKey(s driver.Script, args ...string) driver.Call {
 	words := append(make([]string, 0, 2+len(args)), l.Keys.Lock, string(l.Flags))
 	return call(s, append(words, args...), 1)
 }
 
-// Word is the word with which a reply begins, which says what happened.
+// Word is the first word of a reply. It says what happened.
 type Word string
 
-// The words of replies. The headers of the scripts say what each means there.
+// The words of replies. Each script's header says what they mean there.
 const (
 	Absent      Word = "absent"
 	Adopted     Word = "adopted"
@@ -190,8 +187,8 @@ const (
 	Withdrawn   Word = "withdrawn"
 )
 
-// Achieves reports whether a script's reply says that it has achieved what it is for. Only such a reply matters
-// to a request that has to be durable.
+// Achieves reports whether a script's reply says that it has achieved its purpose. A request that has to be durable needs confirmation only
+// of such a reply.
 func Achieves(text string) bool {
 	word, _, _ := strings.Cut(text, " ")
 	switch Word(word) {
@@ -201,46 +198,46 @@ func Achieves(text string) bool {
 	return false
 }
 
-// Head begins a reply.
+// Head is the beginning of a reply.
 type Head struct {
 	Word Word
 	Now  int64 // the server's time, µs
 }
 
-// Is reports whether a reply begins with that word.
+// Is reports whether a reply's first word is word.
 func (h Head) Is(word Word) bool { return h.Word == word }
 
-// Time returns the server's time, µs; 0 if the reply does not have it.
+// Time returns the server's time in µs, or 0 if the reply does not contain it.
 func (h Head) Time() int64 { return h.Now }
 
-// Refusal says why a server grants nothing now. Its zero value says that it does.
+// Refusal says why a server grants nothing now. It is zero if the server does grant.
 type Refusal struct {
-	// Quarantine is for how long, in Strict mode, nothing is granted; with Quarantined.
+	// Quarantine is how long, in Strict mode, nothing will be granted. It belongs to Quarantined.
 	Quarantine time.Duration
-	// Stands is the caught-up mark of a node whose fence counter has to be raised first; with Behind.
+	// Stands is the caught-up mark of a node whose fence counter has to be raised first. It belongs to Behind.
 	Stands string
 }
 
 // KeptData reports whether a node that is behind still has its data, though perhaps not the latest.
 func (r Refusal) KeptData() bool { return strings.HasSuffix(r.Stands, "+") }
 
-// Holder is who has a lock.
+// Holder is the holder of a lock.
 type Holder struct {
 	TTL     time.Duration // what is left; negative if the lock has no expiry
 	Waiters int           // in the queue
-	Ours    bool          // the value is of this library's format; otherwise another program has the lock
-	Value   wire.Value    // if it is ours
+	Ours    bool          // Value is in this library's format; otherwise another program holds the lock
+	Value   wire.Value    // if Ours
 }
 
-// maxDuration bounds a server's durations: a server can say more than a time.Duration counts.
+// maxDuration bounds durations from a server, which can exceed a time.Duration.
 const maxDuration = 100 * 365 * 24 * time.Hour
 
-// duration converts a server's ms. All negative ones are alike: there is no such time.
+// duration converts a server's ms. It returns the same for all negative numbers, which stand for no time.
 func duration(ms int64) time.Duration {
 	return time.Duration(min(max(ms, -1), maxDuration.Milliseconds())) * time.Millisecond
 }
 
-// milliseconds writes a duration for a script, rounded up: a server counts whole ms.
+// milliseconds formats a duration for a script, rounded up, since a server counts whole ms.
 func milliseconds(d time.Duration) string {
 	return strconv.FormatInt(int64((d+time.Millisecond-1)/time.Millisecond), 10)
 }
@@ -248,26 +245,24 @@ func milliseconds(d time.Duration) string {
 func decimal(n int64) string   { return strconv.FormatInt(n, 10) }
 func unsigned(n uint64) string { return strconv.FormatUint(n, 10) }
 
-// reader reads the fields of a reply from left to right. After one that is not as it must be, the reply is malformed,
-// and what is read does not matter.
+// reader reads the fields of a reply from left to right. Once a field is malformed, bad is set and later results are meaningless.
 type reader struct {
 	rest string
 	bad  bool
 }
 
-// begin reads the beginning of a reply.
 func begin(text string) (Head, reader, error) {
 	r, err := wire.ParseReply(text)
 	return Head{Word(r.Word), r.Now}, reader{rest: r.Rest()}, err
 }
 
-// field reads what is left up to the next space.
+// field reads up to the next space.
 func (r *reader) field() (field string) {
 	field, r.rest, _ = strings.Cut(r.rest, " ")
 	return field
 }
 
-// number reads a number that is at least that.
+// number reads a number. Numbers below least are malformed.
 func (r *reader) number(least int64) int64 {
 	n, err := strconv.ParseInt(r.field(), 10, 64)
 	if err != nil || n < least {
@@ -277,37 +272,38 @@ func (r *reader) number(least int64) int64 {
 	return n
 }
 
-// count reads a number of something, which is at least that. More than an int32 has is as many as that.
+// count reads how many there are of something, at least least. It caps the number at MaxInt32.
 func (r *reader) count(least int64) int { return int(min(r.number(least), math.MaxInt32)) }
 
-// fence reads a fence, which is at least that.
+// fence reads a fence, at least least.
 func (r *reader) fence(least int64) uint64 { return uint64(r.number(least)) }
 
-// ttl reads ms that are left, or a negative number.
+// ttl reads the ms that are left, or a negative number.
 func (r *reader) ttl() time.Duration { return duration(r.number(math.MinInt64)) }
 
-// is reads a field that is one of two words, and reports whether it is the first.
+// is reads a field that must be one of two words, and reports whether it is the first.
 func (r *reader) is(word, other string) bool {
 	field := r.field()
 	r.bad = r.bad || field != word && field != other
 	return field == word
 }
 
-// text reads a field, which is not empty.
+// text reads a field that must not be empty.
 func (r *reader) text() string {
 	field := r.field()
 	r.bad = r.bad || field == ""
 	return field
 }
 
-// all reads what is left, which may be anything.
+// all reads the rest, which may be anything.
 func (r *reader) all() string {
 	rest := r.rest
 	r.rest = ""
 	return rest
 }
 
-// left reads the rest of a reply to a batch of n: the numbers of the items that it leaves, from 0 and ascending.
+// left reads the rest of a reply to a batch of n items: the items left out, which the reply numbers from 1. It returns them numbered from
+// 0, ascending.
 func (r *reader) left(n int) []int {
 	var all []int
 	for last := int64(0); r.rest != "" && !r.bad; {
@@ -322,14 +318,14 @@ func (r *reader) left(n int) []int {
 	return all
 }
 
-// holder reads what is left of a lock, who waits for it, and its value.
+// holder reads how long the lock lasts, the number of waiters, and the lock's value.
 func (r *reader) holder() Holder {
 	h := Holder{TTL: r.ttl(), Waiters: r.count(0)}
 	h.Value, h.Ours = wire.ParseValue(r.all())
 	return h
 }
 
-// refusal reads why nothing is granted, of a reply with that word; it is malformed if that is another.
+// refusal reads why nothing is granted. A reply with another word than Quarantined or Behind is malformed.
 func (r *reader) refusal(word Word) (refused Refusal) {
 	switch word {
 	case Quarantined:
@@ -342,7 +338,7 @@ func (r *reader) refusal(word Word) (refused Refusal) {
 	return refused
 }
 
-// finish returns the reply, all of which was read, or says that it is malformed.
+// finish returns the reply. It is malformed if a field was, or if something was left unread.
 func finish[R any](r *reader, reply R) (R, error) {
 	if r.bad || r.rest != "" {
 		var none R
@@ -351,7 +347,7 @@ func finish[R any](r *reader, reply R) (R, error) {
 	return reply, nil
 }
 
-// parseWord reads a reply that is one of those words.
+// parseWord reads a reply that consists of one of these words.
 func parseWord(text string, of ...Word) (Head, error) {
 	head, r, err := begin(text)
 	if err != nil {

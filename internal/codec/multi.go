@@ -17,13 +17,12 @@ type MultiAcquire struct {
 	Info     string
 }
 
-// TokenOf is a lock and the token that wants it.
+// TokenOf is a lock and the token that asks for it.
 type TokenOf struct {
 	Keys  Keys
 	Token string
 }
 
-// Call returns the script's call.
 func (q *MultiAcquire) Call() driver.Call {
 	words := make([]string, 0, 4*len(q.Locks)+5)
 	for i := range q.Locks {
@@ -40,11 +39,11 @@ func (q *MultiAcquire) Call() driver.Call {
 	return call(script.MultiAcquire(), words, n)
 }
 
-// MultiReply is the reply to a request for several locks. Which of its fields counts depends on its word:
+// MultiReply is the reply to a request for several locks. Its word says which fields are set:
 //
 //	Granted       TTL of the lock that expires first, and a fence for each
 //	Held          Holder of the lock with that index
-//	Queued, Late  none: with Queued, each lock has to be asked for by itself
+//	Queued, Late  none; after Queued, ask for each lock by itself
 //	Quarantined   Refusal
 type MultiReply struct {
 	Head
@@ -55,7 +54,6 @@ type MultiReply struct {
 	Refusal Refusal
 }
 
-// Parse reads the script's reply.
 func (q *MultiAcquire) Parse(text string) (MultiReply, error) {
 	head, r, err := begin(text)
 	if err != nil {

@@ -10,12 +10,12 @@ import (
 	"github.com/holdfast-go/holdfast/internal/script"
 )
 
-// Mode is how a lock is asked for.
+// Mode says how to ask for a lock.
 type Mode string
 
 const (
-	Try  Mode = "t" // get it now or not at all
-	Wait Mode = "w" // queue if it cannot be granted
+	Try  Mode = "t" // acquire now or not at all
+	Wait Mode = "w" // queue if the lock cannot be granted
 	Look Mode = "l" // a waiter's check
 )
 
@@ -29,14 +29,13 @@ type Acquire struct {
 	Fences   int   // wanted
 	Info     string
 
-	// Of a waiter: with Wait and Look. They are the same in all its requests, or it would stand in the queue twice.
+	// Of a waiter, with Wait and Look. They must be the same in all its requests: otherwise it would be in the queue twice.
 	Claim   time.Duration
-	By      int64 // server time, ms, at which the waiter promises to look; 0 if it promises nothing
+	By      int64 // server time, ms, at which the waiter promises to look; 0 for no promise
 	Channel string
-	Score   int64 // of the entry whose place this one takes, or that it has; 0 for none
+	Score   int64 // of the entry that this one replaces, or of the waiter's own; 0 for none
 }
 
-// Call returns the script's call.
 func (q *Acquire) Call() driver.Call { return q.call(script.Acquire(), nil) }
 
 func (q *Acquire) call(s driver.Script, share *Share) driver.Call {
@@ -56,7 +55,7 @@ func (q *Acquire) call(s driver.Script, share *Share) driver.Call {
 	return call(s, words, n)
 }
 
-// claim returns the waiter's claim and its promise.
+// claim returns the waiter's claim, with its promise if it makes one.
 func (q *Acquire) claim() string {
 	if q.By == 0 {
 		return milliseconds(q.Claim)
@@ -67,7 +66,7 @@ func (q *Acquire) claim() string {
 // Member returns the waiter's member of the queue.
 func (q *Acquire) Member() string { return q.member("") }
 
-// member returns the member of a waiter that asks for more than its info says.
+// member returns the member of a waiter. wanted, if not "", says how much of the lock it asks for.
 func (q *Acquire) member(wanted string) string {
 	fields := []string{q.Token, q.claim(), q.Channel, wanted, q.Info}
 	if wanted == "" {
@@ -76,7 +75,7 @@ func (q *Acquire) member(wanted string) string {
 	return strings.Join(fields, "\n")
 }
 
-// AcquireReply is the reply to a request for a lock. Which of its fields counts depends on its word:
+// AcquireReply is the reply to a request for a lock. Its word says which fields are set:
 //
 //	Granted      Grant
 //	Held         Holder; to Try
@@ -87,31 +86,29 @@ func (q *Acquire) member(wanted string) string {
 type AcquireReply struct {
 	Head
 	Grant   Grant
-	Holder  *Holder // a pointer, since it is large and a free lock has none
+	Holder  *Holder // a pointer, since Holder is large and a free lock has none
 	Place   Place
 	Holds   int // of the owner
 	Refusal Refusal
 }
 
-// Grant is a lock that was granted.
+// Grant describes a grant.
 type Grant struct {
 	TTL   time.Duration // negative if the lock has no expiry
-	Fence uint64        // the first of the fences that are reserved
-	Block int64         // how many are
+	Fence uint64        // the first of the reserved fences
+	Block int64         // how many fences are reserved
 }
 
-// Place is where a waiter stands.
+// Place is a waiter's place in the queue.
 type Place struct {
-	TTL       time.Duration // what is left until the lock may be free; negative if it has no expiry
+	TTL       time.Duration // until the lock may be free; negative if it has no expiry
 	Score     int64
 	Rank      int // from 1
 	Receivers int // of the waiter's channel, on the lock's server
-	// Foreign says that the holder does not tell this queue when it releases: it is another program, or serves another
-	// queue.
+	// Foreign says that the holder will not notify this queue on release: the holder is another program, or serves another queue.
 	Foreign bool
 }
 
-// Parse reads the script's reply.
 func (q *Acquire) Parse(text string) (AcquireReply, error) {
 	head, r, err := begin(text)
 	if err != nil {
@@ -139,13 +136,13 @@ func (q *Acquire) Parse(text string) (AcquireReply, error) {
 type Release struct {
 	Lock      Lock
 	Token     string
-	Member    string // of the queue, or ""
+	Member    string // the token's entry of the queue, or ""
 	Tombstone int64  // server time, µs, until which an acquire of the token may still arrive; 0 if none can
-	// Next asks for the same lock, and waits; or nil. If the lock is handed to a waiter, Next may be queued behind all others.
+	// Next, if not nil, is a waiter's request for the same lock. If the lock is handed to another waiter, Next may be queued behind all
+	// others.
 	Next *Acquire
 }
 
-// Call returns the script's call.
 func (q *Release) Call() driver.Call { return q.call(script.Release(), "") }
 
 func (q *Release) call(s driver.Script, how Ending) driver.Call {
@@ -160,14 +157,13 @@ func (q *Release) call(s driver.Script, how Ending) driver.Call {
 	return urgent(call(s, words, n))
 }
 
-// ReleaseReply is the reply to a release: Released, LeftQueue, Gone or Absent; of ShareRelease also Superseded; of
-// ReleaseByKey, Released or Kept.
+// ReleaseReply is the reply to a release: Released, LeftQueue, Gone or Absent. ShareRelease can also get Superseded. ReleaseByKey gets
+// Released or Kept.
 type ReleaseReply struct {
 	Head
-	Place *Place // of Next, if it was queued
+	Place *Place // Next's, if it was queued
 }
 
-// Parse reads the script's reply.
 func (q *Release) Parse(text string) (ReleaseReply, error) {
 	head, r, err := begin(text)
 	if err != nil {
@@ -192,12 +188,10 @@ type ReleaseByKey struct {
 	Token string
 }
 
-// Call returns the script's call.
 func (q *ReleaseByKey) Call() driver.Call {
 	return urgent(q.Lock.byKey(script.ReleaseByKey(), q.Token))
 }
 
-// Parse reads the script's reply.
 func (q *ReleaseByKey) Parse(text string) (ReleaseReply, error) {
 	head, err := parseWord(text, Released, Kept)
 	return ReleaseReply{Head: head}, err
@@ -210,13 +204,12 @@ type Renew struct {
 	TTL    time.Duration
 	Fence  uint64 // of the grant
 	Fences int    // wanted
-	// If no process but the caller's waits, whose waiters listen on Channel, this number of fences is wanted; 0 if that
-	// makes no difference.
+	// FencesAlone is how many fences are wanted if no other process waits: the caller's own waiters listen on Channel. 0 means that other
+	// waiters make no difference.
 	FencesAlone int
 	Channel     string
 }
 
-// Call returns the script's call.
 func (q *Renew) Call() driver.Call {
 	words, n := q.words()
 	if q.Fences > 0 && q.FencesAlone > 0 {
@@ -225,8 +218,8 @@ func (q *Renew) Call() driver.Call {
 	return renewing(call(script.Renew(), words, n))
 }
 
-// words returns the keys and arguments of any renewal, and the number of keys: if no fences are wanted, only those that
-// exist while the lock is held. In a slot that is on the move, a key that does not exist makes the script fail.
+// words returns the keys and arguments of any renewal, and the number of keys. If no fences are wanted, the keys are only those that exist
+// while the lock is held, since a missing key makes a script fail in a slot that is on the move.
 func (q *Renew) words() (words []string, keys int) {
 	words = make([]string, 0, maxKeys+7)
 	if q.Fences == 0 && q.Lock.Keys.Mark == "" {
@@ -238,9 +231,9 @@ func (q *Renew) words() (words []string, keys int) {
 	return append(words, string(q.Lock.Flags), q.Token, milliseconds(q.TTL), strconv.Itoa(q.Fences), unsigned(q.Fence)), keys
 }
 
-// RenewReply is the reply to a renewal. Which of its fields counts depends on its word:
+// RenewReply is the reply to a renewal. Its word says which fields are set:
 //
-//	Renewed       Grant, whose fences are those that were reserved: with Block 0, none
+//	Renewed       Grant, with the fences that were reserved; none if Block is 0
 //	Gone, Absent  none
 //	Superseded    none; of ShareRenew
 //	Late          none; of Reassert
@@ -251,12 +244,11 @@ type RenewReply struct {
 	Refusal Refusal
 }
 
-// Parse reads the script's reply.
 func (q *Renew) Parse(text string) (RenewReply, error) {
 	return parseRenewal(text, Gone, Absent, Quarantined)
 }
 
-// parseRenewal reads the reply to a renewal, which may have one of those words instead of Renewed.
+// parseRenewal reads the reply to a renewal: Renewed, or one of the other words given.
 func parseRenewal(text string, others ...Word) (RenewReply, error) {
 	head, r, err := begin(text)
 	if err != nil {
@@ -275,32 +267,30 @@ func parseRenewal(text string, others ...Word) (RenewReply, error) {
 	return finish(&r, reply)
 }
 
-// Reassert asks for a mutex whose server may have lost it with its other data: reassert.lua.
+// Reassert asks for a mutex that the server may have lost with its other data: reassert.lua.
 type Reassert struct {
 	Lock      Lock
 	Token     string
 	TTL       time.Duration
 	NotAfter  int64  // server time, µs
 	Fence     uint64 // of the grant
-	Reserved  uint64 // the last fence that the grant has reserved
+	Reserved  uint64 // the last fence reserved with the grant
 	Info      string
-	GrantedAt int64         // the server's time, µs, in the reply that granted the lock
-	Age       time.Duration // from the sending of that reply's request to the hearing of Absent, or longer
-	Asked     int64         // the server's time, µs, in the reply Absent
+	GrantedAt int64         // server time, µs, in the reply that granted the lock
+	Age       time.Duration // at least from the sending of that reply's request to the arrival of Absent
+	Asked     int64         // server time, µs, in the reply Absent
 }
 
-// Call returns the script's call.
 func (q *Reassert) Call() driver.Call {
 	return renewing(q.Lock.onLock(script.Reassert(), q.Token, milliseconds(q.TTL), decimal(q.NotAfter),
 		unsigned(q.Fence), unsigned(q.Reserved), q.Info, decimal(q.GrantedAt), decimal(q.Age.Microseconds()), decimal(q.Asked)))
 }
 
-// Parse reads the script's reply.
 func (q *Reassert) Parse(text string) (RenewReply, error) {
 	return parseRenewal(text, Gone, Absent, Late)
 }
 
-// Adopt takes over a mutex that its holder has detached, for whoever has the ticket: adopt.lua.
+// Adopt takes over a mutex that its holder has detached, for the holder of the ticket: adopt.lua.
 type Adopt struct {
 	Lock     Lock
 	Token    string // new for this request
@@ -309,20 +299,19 @@ type Adopt struct {
 	Info     string
 
 	Detached  string // the ticket's token
-	Fence     uint64 // the ticket's, which the lock's value has
+	Fence     uint64 // the ticket's, which is also in the lock's value
 	Tombstone int64  // server time, µs, until which an acquire of the ticket's token may still arrive; 0 if none can
 }
 
-// Call returns the script's call.
 func (q *Adopt) Call() driver.Call {
 	return q.Lock.onLock(script.Adopt(), q.Token, milliseconds(q.TTL), decimal(q.NotAfter), q.Info,
 		q.Detached, unsigned(q.Fence), decimal(q.Tombstone))
 }
 
-// AdoptReply is the reply to an adoption. Which of its fields counts depends on its word:
+// AdoptReply is the reply to an adoption. Its word says which fields are set:
 //
-//	Adopted             TTL and Fence, a new one
-//	Gone, Absent, Late  none: the lock is another's, or nobody's, or the request came too late
+//	Adopted             TTL and a new Fence
+//	Gone, Absent, Late  none: another holds the lock; nobody does; or the request was late
 //	Quarantined         Refusal
 type AdoptReply struct {
 	Head
@@ -331,7 +320,6 @@ type AdoptReply struct {
 	Refusal Refusal
 }
 
-// Parse reads the script's reply.
 func (q *Adopt) Parse(text string) (AdoptReply, error) {
 	head, r, err := begin(text)
 	if err != nil {
@@ -353,7 +341,6 @@ func (q *Adopt) Parse(text string) (AdoptReply, error) {
 // WhoHolds asks who holds a mutex: holder.lua.
 type WhoHolds struct{ Lock Lock }
 
-// Call returns the script's call.
 func (q *WhoHolds) Call() driver.Call { return q.Lock.onLock(script.Holder(), "") }
 
 // HolderReply says who holds a mutex: Held with Holder, or Free with Waiters.
@@ -363,7 +350,6 @@ type HolderReply struct {
 	Waiters int
 }
 
-// Parse reads the script's reply.
 func (q *WhoHolds) Parse(text string) (HolderReply, error) {
 	head, r, err := begin(text)
 	if err != nil {

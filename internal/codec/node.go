@@ -15,41 +15,39 @@ type NodeAcquire struct {
 	NotAfter int64 // server time, µs
 	Info     string
 	Ticket   Ticket
-	Keep     time.Duration // how long the node keeps the ticket
+	Keep     time.Duration // how long the node remembers the ticket
 }
 
-// Ticket is a place among those who wait for a lock of a quorum: digits, all tickets as many, or one of these.
+// Ticket is a place among those who wait for a quorum's lock: a fixed number of digits, or one of the tickets below.
 type Ticket string
 
 const (
-	NoTicket    Ticket = ""  // comes after all others
-	FirstTicket Ticket = "0" // comes before all others
+	NoTicket    Ticket = ""  // after all others
+	FirstTicket Ticket = "0" // before all others
 )
 
-// Member returns the ticket's member of a node's queue, by which a Release takes it back.
+// Member returns the ticket's member of a node's queue, with which a Release removes it.
 func (t Ticket) Member() string { return "t:" + string(t) }
 
-// Call returns the script's call.
 func (q *NodeAcquire) Call() driver.Call {
 	return q.Lock.onNode(script.NodeAcquire(), q.Token, milliseconds(q.TTL), decimal(q.NotAfter), q.Info, string(q.Ticket), milliseconds(q.Keep))
 }
 
-// NodeAcquireReply is a node's reply to a request for a lock. Which of its fields counts depends on its word:
+// NodeAcquireReply is a node's reply to a request for a lock. Its word says which fields are set:
 //
 //	Granted              Grant, whose Block is 1
-//	Held                 Holder, whose Waiters are unknown, and Ahead
-//	Wanted               Ahead: the lock is free, and kept for them
+//	Held                 Holder, without Waiters, and Ahead
+//	Wanted               Ahead: the lock is free, but kept for earlier tickets
 //	Gone, Late           none
 //	Quarantined, Behind  Refusal
 type NodeAcquireReply struct {
 	Head
 	Grant   Grant
 	Holder  Holder
-	Ahead   int // tickets that come before this one
+	Ahead   int // tickets before this one
 	Refusal Refusal
 }
 
-// Parse reads the script's reply.
 func (q *NodeAcquire) Parse(text string) (NodeAcquireReply, error) {
 	head, r, err := begin(text)
 	if err != nil {
@@ -78,15 +76,14 @@ type NodeFence struct {
 	Fence uint64
 }
 
-// Call returns the script's call.
 func (q *NodeFence) Call() driver.Call {
 	return q.Lock.onNode(script.NodeFence(), q.Token, unsigned(q.Fence))
 }
 
-// NodeFenceReply says whether a node knows the fence of a grant. Which of its fields counts depends on its word:
+// NodeFenceReply says whether a node knows the fence of a grant. Its word says which fields are set:
 //
 //	Fenced               TTL of the lock
-//	Gone                 none: the node has not the lock
+//	Gone                 none: the node does not have the lock
 //	Quarantined, Behind  Refusal
 type NodeFenceReply struct {
 	Head
@@ -94,7 +91,6 @@ type NodeFenceReply struct {
 	Refusal Refusal
 }
 
-// Parse reads the script's reply.
 func (q *NodeFence) Parse(text string) (NodeFenceReply, error) {
 	head, r, err := begin(text)
 	if err != nil {
@@ -114,10 +110,9 @@ func (q *NodeFence) Parse(text string) (NodeFenceReply, error) {
 // NodeCounter asks a node for its fence counter: node_counter.lua.
 type NodeCounter struct{ Lock Lock }
 
-// Call returns the script's call.
 func (q *NodeCounter) Call() driver.Call { return q.Lock.onNode(script.NodeCounter(), "") }
 
-// NodeCounterReply has a node's fence counter. Which of its fields counts depends on its word:
+// NodeCounterReply contains a node's fence counter. Its word says which fields are set:
 //
 //	CounterIs    Counter
 //	Behind       Counter and Refusal
@@ -128,7 +123,6 @@ type NodeCounterReply struct {
 	Refusal Refusal
 }
 
-// Parse reads the script's reply.
 func (q *NodeCounter) Parse(text string) (NodeCounterReply, error) {
 	head, r, err := begin(text)
 	if err != nil {
@@ -148,10 +142,9 @@ func (q *NodeCounter) Parse(text string) (NodeCounterReply, error) {
 type NodeRaise struct {
 	Lock    Lock
 	Counter int64
-	Stands  string // what the node's Refusal said before the others were read
+	Stands  string // from the node's Refusal, before the other nodes' counters were read
 }
 
-// Call returns the script's call.
 func (q *NodeRaise) Call() driver.Call {
 	return q.Lock.onNode(script.NodeRaise(), "", decimal(q.Counter), q.Stands)
 }
@@ -163,7 +156,6 @@ type NodeRaiseReply struct {
 	Refusal Refusal
 }
 
-// Parse reads the script's reply.
 func (q *NodeRaise) Parse(text string) (NodeRaiseReply, error) {
 	head, r, err := begin(text)
 	if err != nil {

@@ -10,30 +10,29 @@ import (
 	"github.com/holdfast-go/holdfast/internal/wire"
 )
 
-// Job is what requests about a job's runs concern.
+// Job identifies the job that a request is about.
 type Job struct {
 	Lock   string // the key of its lock
 	Record string // the key of its record
 	Flags  Flags
 }
 
-// call makes a call of a script that takes the job's keys, the flags, and those arguments.
+// call makes a call of a script that takes the job's keys, the flags, and args.
 func (j *Job) call(s driver.Script, args ...string) driver.Call {
 	words := append(make([]string, 0, 3+len(args)), j.Lock, j.Record, string(j.Flags))
 	return call(s, append(words, args...), 2)
 }
 
-// Run is a run of a job that was completed.
+// Run is a completed run of a job.
 type Run struct {
 	Completed int64 // server time, µs
 	Fence     uint64
-	Try       int       // which of its window's tries it was
-	Counts    bool      // in the window that was asked about; otherwise that is over
-	Info      wire.Info // who ran it
+	Try       int       // the number of the try in its window
+	Counts    bool      // in the window that was asked about; false if that window is over
+	Info      wire.Info // about the process that ran the job
 	Result    string
 }
 
-// run reads a run.
 func (r *reader) run() Run {
 	run := Run{Completed: r.number(1), Fence: r.fence(1), Try: r.count(0), Counts: r.is("counts", "over")}
 	info, result, _ := strings.Cut(r.all(), "\n")
@@ -44,22 +43,20 @@ func (r *reader) run() Run {
 // LookAtJob asks for the latest completed run of a job: once_look.lua.
 type LookAtJob struct {
 	Job    Job
-	Window time.Duration // 0 is forever
+	Window time.Duration // 0 means forever
 }
 
-// Call returns the script's call.
 func (q *LookAtJob) Call() driver.Call {
 	return q.Job.call(script.OnceLook(), "", milliseconds(q.Window))
 }
 
-// LastRunReply says when a job was completed last: Done with Run, or NeverDone with how many runs were begun.
+// LastRunReply says when a job was last completed: Done with Run, or NeverDone with the number of runs begun.
 type LastRunReply struct {
 	Head
 	Run   Run
 	Begun int
 }
 
-// Parse reads the script's reply.
 func (q *LookAtJob) Parse(text string) (LastRunReply, error) {
 	head, r, err := begin(text)
 	if err != nil {
@@ -77,26 +74,25 @@ func (q *LookAtJob) Parse(text string) (LastRunReply, error) {
 	return finish(&r, reply)
 }
 
-// BeginRun asks whether the holder of a job's lock is to run the job: once_begin.lua.
+// BeginRun asks whether the holder of a job's lock should run the job: once_begin.lua.
 type BeginRun struct {
 	Job      Job
 	Token    string
-	Window   time.Duration // 0 is forever
+	Window   time.Duration // 0 means forever
 	Keep     time.Duration // how long the record is kept
 	Fence    uint64        // of the lease
-	MaxTries int           // 0 for any number
+	MaxTries int           // 0 means any number
 }
 
-// Call returns the script's call.
 func (q *BeginRun) Call() driver.Call {
 	return q.Job.call(script.OnceBegin(), q.Token, milliseconds(q.Window), milliseconds(q.Keep), unsigned(q.Fence), strconv.Itoa(q.MaxTries))
 }
 
-// BeginReply says whether a job is to be run. Which of its fields counts depends on its word:
+// BeginReply says whether to run a job. Its word says which fields are set:
 //
-//	Begun       Tries, with this one
+//	Begun       Tries, including this one
 //	Done        Run
-//	Spent       Tries: as many as are allowed, none of which was completed
+//	Spent       Tries: as many as are allowed, none completed
 //	Used        none: a run under this lease was completed in an earlier window
 //	Gone, Absent  none
 type BeginReply struct {
@@ -105,7 +101,6 @@ type BeginReply struct {
 	Run   Run
 }
 
-// Parse reads the script's reply.
 func (q *BeginRun) Parse(text string) (BeginReply, error) {
 	head, r, err := begin(text)
 	if err != nil {
@@ -134,19 +129,17 @@ type CompleteRun struct {
 	Result string
 }
 
-// Call returns the script's call.
 func (q *CompleteRun) Call() driver.Call {
 	return q.Job.call(script.OnceComplete(), q.Token, milliseconds(q.Keep), unsigned(q.Fence), q.Info, q.Result)
 }
 
-// CompleteReply says whether a run counts: Completed, with when, and which try of its window it was; or Gone or Absent.
+// CompleteReply says whether a run counts: Completed with the time and the number of the try in its window, or Gone or Absent.
 type CompleteReply struct {
 	Head
 	Completed int64 // server time, µs
 	Try       int
 }
 
-// Parse reads the script's reply.
 func (q *CompleteRun) Parse(text string) (CompleteReply, error) {
 	head, r, err := begin(text)
 	if err != nil {

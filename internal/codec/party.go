@@ -9,7 +9,7 @@ import (
 	"github.com/holdfast-go/holdfast/internal/wire"
 )
 
-// CountDown counts down a party of a latch that has not joined: latch_count.lua.
+// CountDown counts down for a party of a latch that has not joined: latch_count.lua.
 type CountDown struct {
 	Lock     Lock
 	ID       string // of the request: the same in its repetitions
@@ -17,18 +17,16 @@ type CountDown struct {
 	NotAfter int64 // server time, µs
 }
 
-// Call returns the script's call.
 func (q *CountDown) Call() driver.Call {
 	return q.Lock.onLock(script.LatchCount(), q.ID, strconv.Itoa(q.Parties), decimal(q.NotAfter))
 }
 
-// CountReply is the reply to a count-down: Counted or Taken, with how many parties are left, or Late.
+// CountReply is the reply to a CountDown: Counted or Taken, with how many parties are left, or Late.
 type CountReply struct {
 	Head
 	Left int
 }
 
-// Parse reads the script's reply.
 func (q *CountDown) Parse(text string) (CountReply, error) {
 	head, r, err := begin(text)
 	if err != nil {
@@ -45,33 +43,31 @@ func (q *CountDown) Parse(text string) (CountReply, error) {
 	return finish(&r, reply)
 }
 
-// LookAtLatch asks where a latch's count is: latch_look.lua.
+// LookAtLatch asks for a latch's count: latch_look.lua.
 type LookAtLatch struct {
 	Lock    Lock
 	Parties int
-	Since   int64 // the count that is asked about; 0 for the present one
+	Since   int64 // which count; 0 for the present one
 }
 
-// Call returns the script's call.
 func (q *LookAtLatch) Call() driver.Call {
 	return q.Lock.onLock(script.LatchLook(), "", strconv.Itoa(q.Parties), decimal(q.Since))
 }
 
-// LatchReply says where a latch's count is. Which of its fields counts depends on its word:
+// LatchReply describes a latch's count. Its word says which fields are set:
 //
 //	CountIs  all
-//	Opened   Missing: the count has come to 0; another has begun since
-//	Reset    none: another count has begun, and this one may not have come to 0
+//	Opened   Missing: the count came to 0, and another has begun
+//	Reset    none: another count has begun, perhaps before this one came to 0
 type LatchReply struct {
 	Head
-	Since   int64 // which count it is
+	Since   int64 // which count
 	Left    int   // parties that have not ended
 	Missing int   // parties that ended without counting down
-	// TTL is how long until a party that has joined may have died; negative if none has joined.
+	// TTL is the time until a party that has joined may have died; negative if none has joined.
 	TTL time.Duration
 }
 
-// Parse reads the script's reply.
 func (q *LookAtLatch) Parse(text string) (LatchReply, error) {
 	head, r, err := begin(text)
 	if err != nil {
@@ -94,11 +90,10 @@ func (q *LookAtLatch) Parse(text string) (LatchReply, error) {
 type ResetLatch struct {
 	Lock     Lock
 	ID       string // of the request: the same in its repetitions
-	Parties  int    // 0 deletes it
+	Parties  int    // 0 deletes the latch
 	NotAfter int64  // server time, µs
 }
 
-// Call returns the script's call.
 func (q *ResetLatch) Call() driver.Call {
 	return q.Lock.onLock(script.LatchReset(), q.ID, strconv.Itoa(q.Parties), decimal(q.NotAfter))
 }
@@ -106,28 +101,26 @@ func (q *ResetLatch) Call() driver.Call {
 // ResetReply is the reply to a reset: Reset or Late.
 type ResetReply struct{ Head }
 
-// Parse reads the script's reply.
 func (q *ResetLatch) Parse(text string) (ResetReply, error) {
 	head, err := parseWord(text, Reset, Late)
 	return ResetReply{head}, err
 }
 
-// Await lets a party arrive at a barrier, or look whether it may go on: barrier_await.lua.
+// Await makes a party arrive at a barrier, or asks whether it may go on: barrier_await.lua.
 type Await struct {
 	Lock    Lock
 	Token   string // the party's
 	Number  uint64 // of the await, from 1
-	Phase   uint64 // at which it arrives; 0 for that of its previous await, or of its joining
+	Phase   uint64 // at which the party arrives; 0 for that of its previous await, or of its joining
 	Parties int
-	Passed  uint64 // the latest phase that it knows to have tripped, or 0
+	Passed  uint64 // the latest phase that the party knows to have tripped, or 0
 }
 
-// Call returns the script's call.
 func (q *Await) Call() driver.Call {
 	return q.Lock.onLock(script.BarrierAwait(), q.Token, unsigned(q.Number), unsigned(q.Phase), strconv.Itoa(q.Parties), unsigned(q.Passed))
 }
 
-// AwaitReply is the reply to an await. Which of its fields counts depends on its word:
+// AwaitReply is the reply to an await. Its word says which fields are set:
 //
 //	Waiting      TTL, Phase and Arrived
 //	Tripped      Phase
@@ -135,15 +128,14 @@ func (q *Await) Call() driver.Call {
 //	Gone, Absent, Stale  none
 type AwaitReply struct {
 	Head
-	Phase   uint64        // the await's
-	TTL     time.Duration // how long until some party may have died
-	Arrived int           // parties
+	Phase   uint64        // of the await
+	TTL     time.Duration // until some party may have died
+	Arrived int           // parties that have arrived
 	Present uint64        // the phase after the broken ones
-	Died    bool          // the party that broke a phase last; otherwise it left
-	Info    wire.Info     // its
+	Died    bool          // the latest party to break a phase died; otherwise it left
+	Info    wire.Info     // about that party
 }
 
-// Parse reads the script's reply.
 func (q *Await) Parse(text string) (AwaitReply, error) {
 	head, r, err := begin(text)
 	if err != nil {
@@ -167,14 +159,13 @@ func (q *Await) Parse(text string) (AwaitReply, error) {
 	return finish(&r, reply)
 }
 
-// Withdraw takes an await back: barrier_withdraw.lua.
+// Withdraw takes back an await: barrier_withdraw.lua.
 type Withdraw struct {
 	Lock   Lock
 	Token  string // the party's
 	Number uint64 // of the await
 }
 
-// Call returns the script's call.
 func (q *Withdraw) Call() driver.Call {
 	return urgent(q.Lock.onLock(script.BarrierWithdraw(), q.Token, unsigned(q.Number)))
 }
@@ -182,7 +173,6 @@ func (q *Withdraw) Call() driver.Call {
 // WithdrawReply is the reply to a withdrawal: Withdrawn, Stale or Gone.
 type WithdrawReply struct{ Head }
 
-// Parse reads the script's reply.
 func (q *Withdraw) Parse(text string) (WithdrawReply, error) {
 	head, err := parseWord(text, Withdrawn, Stale, Gone)
 	return WithdrawReply{head}, err

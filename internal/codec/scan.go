@@ -8,33 +8,31 @@ import (
 	"github.com/holdfast-go/holdfast/internal/script"
 )
 
-// Scan asks a server for keys that may be those of locks, some at a time: scan.lua.
+// Scan asks a server for a page of keys that may be those of locks: scan.lua.
 type Scan struct {
 	Flags  Flags
-	On     string   // any key of the server
-	Cursor string   // "0", or the reply's Next
+	On     string   // any key on the server
+	Cursor string   // "0", or Next of the previous reply
 	Count  int      // about how many keys to look at
 	Match  string   // a pattern, as SCAN takes it
-	Begin  []string // the keys that are wanted begin with one of these
+	Begin  []string // prefixes: wanted keys have one of these
 }
 
-// Call returns the script's call.
 func (q *Scan) Call() driver.Call {
 	words := append([]string{q.On, string(q.Flags), "", q.Cursor, strconv.Itoa(q.Count), q.Match}, q.Begin...)
 	return call(script.Scan(), words, 1)
 }
 
-// ScanReply has some of a server's keys: KeysAre.
+// ScanReply is a page of a server's keys: KeysAre.
 type ScanReply struct {
 	Head
 	Next string
 	Keys []string
 }
 
-// IsLast reports whether there are no more keys to ask for.
+// IsLast reports whether this was the last page.
 func (r *ScanReply) IsLast() bool { return r.Next == "0" }
 
-// Parse reads the script's reply.
 func (q *Scan) Parse(text string) (ScanReply, error) {
 	head, r, err := begin(text)
 	if err != nil {

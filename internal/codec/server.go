@@ -7,9 +7,9 @@ import (
 	"github.com/holdfast-go/holdfast/internal/script"
 )
 
-// Init admits a server to Strict mode, or asks whether it was: init.lua.
+// Init admits a server to Strict mode, or asks whether it was admitted: init.lua.
 type Init struct {
-	Flags Flags // with Strict
+	Flags Flags // including Strict
 	Mark  string
 	Mode  InitMode
 }
@@ -18,24 +18,21 @@ type Init struct {
 type InitMode string
 
 const (
-	Admit      InitMode = ""  // a server without a mark
-	AdmitKnown InitMode = "f" // any server: it ends a quarantine
-	LookAtMark InitMode = "l" // says whether there is a mark
+	Admit      InitMode = ""  // admits a server without a mark
+	AdmitKnown InitMode = "f" // admits any server, and ends a quarantine
+	LookAtMark InitMode = "l" // asks whether there is a mark
 )
 
-// Call returns the script's call.
 func (q *Init) Call() driver.Call {
 	return call(script.Init(), []string{q.Mark, q.Flags.in(string(q.Mode)), ""}, 1)
 }
 
-// InitReply says how a server stands in Strict mode: Ready, or Quarantined with Refusal; to LookAtMark, Known or
-// Unmarked.
+// InitReply describes a server in Strict mode: Ready, or Quarantined with Refusal; in reply to LookAtMark, Known or Unmarked.
 type InitReply struct {
 	Head
 	Refusal Refusal
 }
 
-// Parse reads the script's reply.
 func (q *Init) Parse(text string) (InitReply, error) {
 	head, r, err := begin(text)
 	if err != nil {
@@ -52,13 +49,12 @@ func (q *Init) Parse(text string) (InitReply, error) {
 	return finish(&r, reply)
 }
 
-// Survey asks for the settings of a server that decide whether locks are safe on it: survey.lua.
+// Survey asks a server for the settings that decide whether locks are safe: survey.lua.
 type Survey struct{ Lock Lock }
 
-// Call returns the script's call.
 func (q *Survey) Call() driver.Call { return urgent(q.Lock.byKey(script.Survey(), "")) }
 
-// SurveyReply has a server's settings: SettingsAre. What the server does not tell is "", or 0.
+// SurveyReply contains a server's settings: SettingsAre. Unknown settings are "" or 0.
 type SurveyReply struct {
 	Head
 	MaxMemory uint64 // bytes; 0 for no limit
@@ -66,7 +62,6 @@ type SurveyReply struct {
 	Role      string // "master" or "slave"
 }
 
-// Parse reads the script's reply.
 func (q *Survey) Parse(text string) (SurveyReply, error) {
 	head, r, err := begin(text)
 	if err != nil {
@@ -88,14 +83,13 @@ func (q *Survey) Parse(text string) (SurveyReply, error) {
 // WhatIs asks what the key of a lock holds: whatis.lua.
 type WhatIs struct{ Lock Lock }
 
-// Call returns the script's call.
 func (q *WhatIs) Call() driver.Call { return q.Lock.byKey(script.WhatIs(), "") }
 
 // WhatIsReply says what a lock's key holds: KeyHolds.
 type WhatIsReply struct {
 	Head
-	// What is HoldsNothing, HoldsMutex, HoldsRedisson, a kind of lock that several may hold, HoldsOther, or HoldsUnknown. The
-	// key's writer may have put in any other text.
+	// What is HoldsNothing, HoldsMutex, HoldsRedisson, a kind of lock with several holders, HoldsOther, or HoldsUnknown. It can be any
+	// other text, if another program wrote that into the key.
 	What string
 }
 
@@ -103,11 +97,10 @@ const (
 	HoldsNothing  = "nothing"
 	HoldsMutex    = "mutex"
 	HoldsRedisson = "redisson"
-	HoldsOther    = "other"   // no lock of this library
+	HoldsOther    = "other"   // no lock of this library's
 	HoldsUnknown  = "unknown" // the server's user may not look
 )
 
-// Parse reads the script's reply.
 func (q *WhatIs) Parse(text string) (WhatIsReply, error) {
 	head, r, err := begin(text)
 	if err != nil {
@@ -117,13 +110,12 @@ func (q *WhatIs) Parse(text string) (WhatIsReply, error) {
 	return finish(&r, WhatIsReply{Head: head, What: r.all()})
 }
 
-// Announce tells those who watch a lock to look who holds it: announce.lua.
+// Announce makes watchers of a lock look who holds it: announce.lua.
 type Announce struct {
 	Lock    Lock
 	Channel string
 }
 
-// Call returns the script's call.
 func (q *Announce) Call() driver.Call { return urgent(q.Lock.byKey(script.Announce(), "", q.Channel)) }
 
 // AnnounceReply says how many connections were told: Told.
@@ -132,7 +124,6 @@ type AnnounceReply struct {
 	Receivers int
 }
 
-// Parse reads the script's reply.
 func (q *Announce) Parse(text string) (AnnounceReply, error) {
 	head, r, err := begin(text)
 	if err != nil {

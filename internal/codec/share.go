@@ -10,7 +10,7 @@ import (
 	"github.com/holdfast-go/holdfast/internal/wire"
 )
 
-// The kinds of locks that several may hold, as scripts and notifications call them.
+// The kinds of locks that can have several holders, as scripts and messages name them.
 const (
 	ReadWrite = "rw"
 	Semaphore = "sem"
@@ -19,15 +19,15 @@ const (
 	Barrier   = "bar"
 )
 
-// Share is the part of a lock that is wanted.
+// Share is the part of a lock that a request asks for.
 type Share struct {
 	Kind   string
-	Limit  int // of all weights together; of an owned lock, of its owner's holds
+	Limit  int // of the sum of all weights; for an owned lock, of its owner's holds
 	Weight int
-	Owner  string // of an owned lock
+	Owner  string // for an owned lock
 }
 
-// wanted is how much of the lock is wanted, and of an owned lock by whom.
+// wanted returns how much of the lock is wanted and, for an owned lock, by whom.
 func (s *Share) wanted() string {
 	if s.Kind == Owned {
 		return strconv.Itoa(s.Weight) + "\n" + s.Owner
@@ -35,19 +35,17 @@ func (s *Share) wanted() string {
 	return strconv.Itoa(s.Weight)
 }
 
-// ShareAcquire asks for a share of a lock: share_acquire.lua. The lock has Holds.
+// ShareAcquire asks for a share of a lock: share_acquire.lua. The lock's keys include Holds.
 type ShareAcquire struct {
 	Acquire
 	Share Share
 }
 
-// Call returns the script's call.
 func (q *ShareAcquire) Call() driver.Call { return q.call(script.ShareAcquire(), &q.Share) }
 
 // Member returns the waiter's member of the queue.
 func (q *ShareAcquire) Member() string { return q.member(q.Share.wanted()) }
 
-// Parse reads the script's reply.
 func (q *ShareAcquire) Parse(text string) (AcquireReply, error) {
 	head, r, err := begin(text)
 	if err != nil || head.Word != Deep {
@@ -59,38 +57,34 @@ func (q *ShareAcquire) Parse(text string) (AcquireReply, error) {
 // ShareRelease gives up what a token has of a lock: share_release.lua.
 type ShareRelease struct {
 	Release
-	Ending Ending // of a party of a latch or a barrier; else ""
+	Ending Ending // for a party of a latch or barrier; else ""
 }
 
-// Ending is how a party of a latch or a barrier ends.
+// Ending says how a party of a latch or barrier ends.
 type Ending string
 
 const (
-	Unaware     Ending = "" // it never knew that it was a party
+	Unaware     Ending = "" // the party never learned that it was one
 	Left        Ending = "left"
 	Died        Ending = "died"
 	CountedDown Ending = "done"
 )
 
-// Call returns the script's call.
 func (q *ShareRelease) Call() driver.Call { return q.call(script.ShareRelease(), q.Ending) }
 
-// Parse reads the script's reply.
 func (q *ShareRelease) Parse(text string) (ReleaseReply, error) {
 	head, err := parseWord(text, Released, LeftQueue, Gone, Absent, Superseded)
 	return ReleaseReply{Head: head}, err
 }
 
-// ShareRenew makes a hold last for at least its TTL: share_renew.lua. FencesAlone makes no difference to it.
+// ShareRenew makes a hold last for at least its TTL: share_renew.lua. It ignores FencesAlone.
 type ShareRenew struct{ Renew }
 
-// Call returns the script's call.
 func (q *ShareRenew) Call() driver.Call {
 	words, n := q.words()
 	return renewing(call(script.ShareRenew(), words, n))
 }
 
-// Parse reads the script's reply.
 func (q *ShareRenew) Parse(text string) (RenewReply, error) {
 	return parseRenewal(text, Gone, Absent, Superseded, Quarantined)
 }
@@ -101,15 +95,14 @@ type Weigh struct {
 	Token      string
 	Weight     int
 	Fence      uint64 // of the grant
-	LeaseFence uint64 // of the lease: a later one if the grant was passed on within the process
+	LeaseFence uint64 // later than Fence if the grant was passed on within the process
 }
 
-// Call returns the script's call.
 func (q *Weigh) Call() driver.Call {
 	return urgent(q.Lock.onLock(script.ShareWeigh(), q.Token, strconv.Itoa(q.Weight), unsigned(q.Fence), unsigned(q.LeaseFence)))
 }
 
-// WeighReply is the reply to a change of weight. Which of its fields counts depends on its word:
+// WeighReply is the reply to a change of weight. Its word says which fields are set:
 //
 //	Weighed      TTL and Fence
 //	Held         none: nothing has changed
@@ -122,7 +115,6 @@ type WeighReply struct {
 	Refusal Refusal
 }
 
-// Parse reads the script's reply.
 func (q *Weigh) Parse(text string) (WeighReply, error) {
 	head, r, err := begin(text)
 	if err != nil {
@@ -141,15 +133,14 @@ func (q *Weigh) Parse(text string) (WeighReply, error) {
 	return finish(&r, reply)
 }
 
-// Holders asks who holds a lock, some holders at a time: share_holders.lua.
+// Holders asks for a page of a lock's holders: share_holders.lua.
 type Holders struct {
 	Lock   Lock
-	Cursor string // "0", or the reply's Next
-	Count  int    // about how many to look at
+	Cursor string // "0", or Next of the previous reply
+	Count  int    // about how many holders to look at
 	Kind   string // of the lock; "" for any
 }
 
-// Call returns the script's call.
 func (q *Holders) Call() driver.Call {
 	args := append(make([]string, 0, 4), "", q.Cursor, strconv.Itoa(q.Count))
 	if q.Kind != "" {
@@ -158,29 +149,28 @@ func (q *Holders) Call() driver.Call {
 	return q.Lock.onLock(script.ShareHolders(), args...)
 }
 
-// HoldersReply has some of a lock's holders: HoldersAre.
+// HoldersReply is a page of a lock's holders: HoldersAre.
 type HoldersReply struct {
 	Head
 	Waiters int
-	Used    int64 // the weight of all holds, with those that have expired and are not swept out yet
+	Used    int64 // the weight of all holds, including expired ones that have not been removed yet
 	Limit   int64 // 0 if the next user sets it
 	Next    string
 	Holds   []Hold
 }
 
-// IsLast reports whether there are no more holders to ask for.
+// IsLast reports whether this was the last page.
 func (r *HoldersReply) IsLast() bool { return r.Next == "0" }
 
-// Hold is one holder's part of a lock.
+// Hold is one holder's share of a lock.
 type Hold struct {
 	Token  string
 	TTL    time.Duration
 	Weight int
 	Ours   bool       // Value could be read
-	Value  wire.Value // as of a mutex
+	Value  wire.Value // as in a mutex
 }
 
-// Parse reads the script's reply.
 func (q *Holders) Parse(text string) (HoldersReply, error) {
 	head, r, err := begin(text)
 	if err != nil {
@@ -202,7 +192,6 @@ func (q *Holders) Parse(text string) (HoldersReply, error) {
 	return finish(&r, reply)
 }
 
-// hold reads a hold.
 func (r *reader) hold() Hold {
 	h := Hold{TTL: r.ttl(), Weight: r.count(0)}
 	value := r.all()
@@ -215,22 +204,20 @@ func (r *reader) hold() Hold {
 type Resize struct {
 	Lock  Lock
 	Kind  string
-	Limit int // 0 leaves it to its users again
+	Limit int // 0 leaves the number to the semaphore's users again
 }
 
-// Call returns the script's call.
 func (q *Resize) Call() driver.Call {
 	return q.Lock.onLock(script.ShareResize(), "", q.Kind, strconv.Itoa(q.Limit))
 }
 
-// ResizeReply is the reply to a change of the number of permits: Resized.
+// ResizeReply is the reply to a Resize: Resized.
 type ResizeReply struct {
 	Head
-	Limit int // 0 if its users set it
+	Limit int // 0 if the semaphore's users set it
 	Used  int64
 }
 
-// Parse reads the script's reply.
 func (q *Resize) Parse(text string) (ResizeReply, error) {
 	head, r, err := begin(text)
 	if err != nil {
@@ -248,23 +235,21 @@ type Disown struct {
 	NotAfter int64 // server time, µs
 }
 
-// Call returns the script's call.
 func (q *Disown) Call() driver.Call {
 	return urgent(q.Lock.onLock(script.ShareDisown(), q.ID, q.Owner, decimal(q.NotAfter)))
 }
 
-// DisownReply is the reply to a request to end an owner's hold. Which of its fields counts depends on its word:
+// DisownReply is the reply to a Disown. Its word says which fields are set:
 //
 //	Released    Left
-//	Held        Holder, another owner
+//	Held        Holder: another owner
 //	Free, Late  none
 type DisownReply struct {
 	Head
-	Left   int // holds that the owner has left
+	Left   int // how many holds the owner still has
 	Holder Holder
 }
 
-// Parse reads the script's reply.
 func (q *Disown) Parse(text string) (DisownReply, error) {
 	head, r, err := begin(text)
 	if err != nil {

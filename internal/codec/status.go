@@ -9,20 +9,19 @@ import (
 	"github.com/holdfast-go/holdfast/internal/wire"
 )
 
-// Status asks who holds a lock, a page of holders at a time, and who waits for it: status.lua.
+// Status asks for a page of a lock's holders, and who waits for it: status.lua.
 type Status struct {
 	Lock    Lock
-	Kind    string  // the lock's, as in WhatIsReply; "" for any, and then Waiters is ignored
-	Others  []Queue // if the lock may be of other kinds than Kind
-	Cursor  string  // "0", or the reply's Next
+	Kind    string  // of the lock, as in WhatIsReply; "" for any kind, and then Waiters is ignored
+	Others  []Queue // if the lock may be of other kinds, too
+	Cursor  string  // "0", or Next of the previous reply
 	Holds   int     // about how many holders to return
-	Waiters int     // the most to return
+	Waiters int     // how many waiters to return at most
 }
 
-// Queue is where those wait who want a lock of a kind.
+// Queue is the queue for locks of a kind.
 type Queue struct{ Kind, Key string }
 
-// Call returns the script's call.
 func (q *Status) Call() driver.Call {
 	kinds, words := q.Kind, make([]string, 0, 8+len(q.Others))
 	words = append(words, q.Lock.Keys.Lock, q.Lock.Keys.Queue)
@@ -37,28 +36,28 @@ func (q *Status) Call() driver.Call {
 // HoldsForeign is the kind of a lock that this library did not write.
 const HoldsForeign = "foreign"
 
-// StatusReply is the reply to Status: a page of a lock's holders and, on the first page, its first waiters.
+// StatusReply is a page of a lock's holders and, on the first page, its first waiters.
 type StatusReply struct {
 	Head
-	// Kind is HoldsNothing, HoldsMutex, HoldsRedisson, a kind of lock that several may hold, or HoldsForeign. With Others it
-	// is the kind of a lock that nobody holds if somebody waits for it.
+	// Kind is HoldsNothing, HoldsMutex, HoldsRedisson, a kind of lock with several holders, or HoldsForeign. With Others, the kind of a
+	// free lock is that for which somebody waits.
 	Kind    string
-	Fence   uint64 // of the latest grant; 0 if only the holds have it
+	Fence   uint64 // of the latest grant; 0 if only the holds contain it
 	Limit   int    // of the sum of all weights; 0 if the server has no limit
-	Count   int    // of a latch: parties that have not counted down; -1 if the server has no count
+	Count   int    // parties of a latch that have not counted down; -1 if the server has no count
 	Queued  int    // how many wait
 	Next    string
 	Holds   []Hold
-	Waiters []Waiter // the first of those that wait
+	Waiters []Waiter // the first ones
 }
 
-// IsLast reports whether there are no more holders to ask for.
+// IsLast reports whether this was the last page.
 func (r *StatusReply) IsLast() bool { return r.Next == "0" }
 
-// Waiter is an entry of a lock's queue.
+// Waiter is a waiter in a lock's queue.
 type Waiter struct {
 	Since  int64 // server time, µs
-	Weight int   // 0 for a lock with one holder
+	Weight int   // 0 if the lock has one holder
 	Info   wire.Info
 }
 
@@ -91,7 +90,6 @@ func (q *Status) Parse(text string) (StatusReply, error) {
 	return finish(&r, reply)
 }
 
-// waiter reads a waiter.
 func (r *reader) waiter() Waiter {
 	return Waiter{Since: min(r.number(0), wire.MaxTime), Weight: r.count(0), Info: wire.ParseInfo(r.all())}
 }

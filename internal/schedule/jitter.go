@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Jitter returns d, made longer or shorter by up to that many percent.
+// Jitter returns d, lengthened or shortened at random by up to that many percent.
 func Jitter(d time.Duration, percent int) time.Duration {
 	spread := d * time.Duration(percent) / 100
 	if spread <= 0 {

@@ -15,8 +15,8 @@ type Entry struct {
 	caller Caller
 }
 
-// Caller is what a Scheduler calls. Due must not block, since it runs in the scheduler's goroutine. now is the
-// scheduler's last look at the clock, a moment ago.
+// Caller is what a Scheduler calls. Due runs in the scheduler's goroutine, so it must not block. now is when the scheduler last read the
+// clock, a moment ago.
 type Caller interface{ Due(now clock.Instant) }
 
 // Func is a Caller that calls a function.
@@ -25,22 +25,21 @@ type Func func()
 // Due calls f.
 func (f Func) Due(clock.Instant) { f() }
 
-// Scheduler calls entries at their times. Its zero value is ready to use. Its goroutine runs from the first Set until
-// Close.
+// Scheduler calls entries at their times. Its zero value is ready to use. Its goroutine runs from the first Set until Close.
 type Scheduler struct {
 	mu        sync.Mutex
 	entries   heap
-	calling   Caller // nil if none is
+	calling   Caller // being called now, or nil
 	wakeup    chan struct{}
 	done      chan struct{}
 	closed    bool
-	held      int             // how many Holds have not ended
-	behind    []chan struct{} // closed when everything that is due has been called
-	nextCheck clock.Reading   // when the goroutine checks the entries unless woken earlier
+	held      int             // Holds that have not ended
+	behind    []chan struct{} // closed when everything due has been called
+	nextCheck clock.Reading   // when the goroutine next checks the entries, unless woken earlier
 	lag       time.Duration   // clock.Instant.Lag at the last check
 }
 
-// Set schedules e to call c once at that time. It replaces what e was scheduled to do. After Close it does nothing.
+// Set schedules e to call c once, at the given time, instead of what it was scheduled to do. After Close it does nothing.
 func (s *Scheduler) Set(e *Entry, at clock.Reading, c Caller) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -59,7 +58,7 @@ func (s *Scheduler) Set(e *Entry, at clock.Reading, c Caller) {
 	}
 }
 
-// Cancel makes e not scheduled. It does not wait for a call that has begun.
+// Cancel unschedules e. It does not wait for a call that has begun.
 func (s *Scheduler) Cancel(e *Entry) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -67,7 +66,7 @@ func (s *Scheduler) Cancel(e *Entry) {
 	e.caller = nil
 }
 
-// Callers returns the callers of all scheduled entries, and of the entry that is being called. It may return one twice.
+// Callers returns the callers of all scheduled entries, and the one being called. It may return one twice.
 func (s *Scheduler) Callers() []Caller {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -81,8 +80,8 @@ func (s *Scheduler) Callers() []Caller {
 	return all
 }
 
-// Hold makes the scheduler call nothing until end, as in a process that is suspended. Before end returns, what became due
-// meanwhile has been called; further calls of it do nothing. Holds may overlap. They are for rehearsals.
+// Hold stops the scheduler's calls until end is called, as suspending the process would. Before end returns, everything that became due
+// meanwhile has been called. Only the first call of end has an effect. Holds may overlap. They are for rehearsals.
 func (s *Scheduler) Hold() (end func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -158,7 +157,7 @@ func (s *Scheduler) run() {
 	}
 }
 
-// catchUp makes entries due earlier by the time that the machine was suspended since the last check.
+// catchUp makes entries due earlier, by as long as the machine was suspended since the last check.
 func (s *Scheduler) catchUp(lag time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -170,11 +169,11 @@ func (s *Scheduler) catchUp(lag time.Duration) {
 	s.lag = lag
 }
 
-// maxCalls bounds the calls between two looks at the clock.
+// maxCalls bounds the calls between two readings of the clock.
 const maxCalls = 64
 
-// callDue calls the entries that are due and returns how long to wait for the next, at most longest. It returns 0 if
-// the clock must be read again first, and false after Close.
+// callDue calls the entries that are due and returns how long to wait for the next, at most longest. It returns 0 if the clock has to be
+// read again first, and false after Close.
 func (s *Scheduler) callDue(now clock.Instant, longest time.Duration) (time.Duration, bool) {
 	for calls := range maxCalls {
 		s.mu.Lock()
@@ -187,7 +186,7 @@ func (s *Scheduler) callDue(now clock.Instant, longest time.Duration) (time.Dura
 		if len(s.entries) > 0 && s.held == 0 {
 			wait = min(wait, s.entries[0].at.Sub(now.Mono))
 		}
-		if wait > 0 && calls > 0 { // the calls may have taken a while, or the process may have been stopped
+		if wait > 0 && calls > 0 { // the calls may have taken long, or the process may have been stopped
 			s.mu.Unlock()
 			return 0, true
 		}
@@ -212,16 +211,15 @@ func (s *Scheduler) callDue(now clock.Instant, longest time.Duration) (time.Dura
 	return 0, true
 }
 
-// item is an entry of the heap with its time. The time is kept here because reading it from the entries would take
-// longer than everything else.
+// item is an entry of the heap with its time. Reading the time from the entry would take longer than all else.
 type item struct {
 	at    clock.Reading
 	entry *Entry
 }
 
-// heap is a heap of entries, earliest first: the children of i are degree*i+1 to degree*(i+1). It is wide and shallow
-// because with many entries a cache miss costs more than a comparison (LaMarca and Ladner, "The Influence of Caches on
-// the Performance of Heaps", JEA 1, 1996).
+// heap is a heap of entries, earliest first: the children of i are degree*i+1 to degree*(i+1). It is wide and shallow because with many
+// entries a cache miss costs more than a comparison (LaMarca and Ladner, "The Influence of Caches on the Performance of Heaps", JEA 1,
+// 1996).
 type heap []item
 
 const degree = 4
@@ -250,7 +248,7 @@ func (h *heap) remove(e *Entry) {
 	}
 }
 
-// place overwrites the item at i with x, and then moves x up or down to where it belongs.
+// place overwrites the item at i with x, then moves x up or down to where it belongs.
 func (h heap) place(i int, x item) {
 	for i > 0 {
 		parent := (i - 1) / degree

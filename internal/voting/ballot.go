@@ -10,28 +10,28 @@ import (
 	"github.com/holdfast-go/holdfast/internal/exec"
 )
 
-// ballot is one round of votes. A vote by a node's own commands has no goroutine: the goroutine that reads the answer counts it.
+// ballot is one round of votes. A vote by a node's own commands needs no goroutine: whichever goroutine reads the answer counts the vote.
 type ballot struct {
 	q     *Quorum
 	l     *mutex
 	round string
 	terms
 	begun time.Time
-	timer *time.Timer   // the node timeout; once a majority has granted, the grace of the others
-	news  chan struct{} // has an item when there may be enough
+	timer *time.Timer   // the node timeout; once a majority has granted, the grace for the others
+	news  chan struct{} // has an item when there may be enough votes
 
 	free []freeVote // not changed once all nodes have been asked
 
 	mu      sync.Mutex
 	votes   []vote
-	open    int  // votes that are missing
-	granted int  // of the rest, those that granted
-	said    int  // of the rest, those that granted or said that others have or want the lock
+	open    int  // missing votes
+	granted int  // votes that granted
+	said    int  // votes that granted, or said that others have or want the lock
 	inGrace bool // the timer measures the grace
-	over    bool // the grace is at its end, or nobody waits for a majority any more
+	over    bool // the grace has ended, or nobody waits for a majority any more
 }
 
-// freeVote is a vote that a node was asked for by its own commands.
+// freeVote is a vote by a node's own commands.
 type freeVote struct {
 	vote
 	*engine.FreeVote
@@ -50,7 +50,7 @@ func (b *bid) poll(ctx context.Context) *ballot {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if !p.inGrace { // the process may have stopped since
+	if !p.inGrace { // asking may have taken long, if the process was stopped
 		p.timer.Reset(p.timeout)
 	}
 	return p
@@ -86,7 +86,7 @@ func (p *ballot) ask(ctx context.Context, i int) {
 	})
 }
 
-// count takes a vote.
+// count adds a vote.
 func (p *ballot) count(v vote) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -121,9 +121,9 @@ func (p *ballot) enough() bool {
 	return p.isEnough()
 }
 
-// isEnough is enough under p.mu. Once a majority has granted, the other nodes have as long again to answer. Once no majority
-// is possible, the round ends when it is known why: a majority names the same holder, or has answered without naming one, or
-// does not answer.
+// isEnough is enough for callers that hold p.mu. Once a majority has granted, the other nodes have as long again to answer. Once no
+// majority is possible, the round ends when the reason is known: a majority names the same holder, has answered without naming one, or does
+// not answer.
 func (p *ballot) isEnough() bool {
 	need := p.q.need
 	if p.over || p.open == 0 {
@@ -136,7 +136,7 @@ func (p *ballot) isEnough() bool {
 	return most >= need || p.said >= need && most+p.open < need || p.said+p.open < need
 }
 
-// wait waits for news; false if ctx has ended.
+// wait waits for news. It returns false if ctx has ended.
 func (p *ballot) wait(ctx context.Context) bool {
 	select {
 	case <-p.news:
@@ -155,7 +155,7 @@ func (p *ballot) wait(ctx context.Context) bool {
 	}
 }
 
-// leave gives up the answers that are late.
+// leave gives up the votes by nodes' own commands that are still missing.
 func (p *ballot) leave() {
 	for _, f := range p.free {
 		if left, err := f.Leave(); left {
@@ -164,7 +164,7 @@ func (p *ballot) leave() {
 	}
 }
 
-// end returns the votes so far, and how many are missing.
+// end ends the round. It returns the votes so far, and how many are missing.
 func (p *ballot) end() ([]vote, int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -175,7 +175,7 @@ func (p *ballot) end() ([]vote, int) {
 	return slices.Clip(p.votes), p.open
 }
 
-// await waits for votes that are missing, and returns all but the first n.
+// await waits for the missing votes, and returns all votes but the first n.
 func (p *ballot) await(n int) []vote {
 	p.timer.Reset(time.Until(p.begun.Add(p.timeout)))
 	defer p.timer.Stop()
@@ -188,7 +188,7 @@ func (p *ballot) await(n int) []vote {
 		}
 		select {
 		case <-p.news:
-		case <-p.timer.C: // votes by script end by themselves
+		case <-p.timer.C: // votes by script end on their own
 			// mutants: vote-late
 			p.leave()
 		}

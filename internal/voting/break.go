@@ -12,7 +12,7 @@ import (
 	"github.com/holdfast-go/holdfast/internal/lock"
 )
 
-// Break takes the lock, on all nodes that have it for the grant with that id.
+// Break takes the lock from the grant with that id, on all nodes where the grant holds it.
 func (in *Inspector) Break(ctx context.Context, name, grant, reason string) (broken inspector.Broken, err error) {
 	var mu sync.Mutex
 	whole := rand.Text()
@@ -28,7 +28,7 @@ func (in *Inspector) Break(ctx context.Context, name, grant, reason string) (bro
 	return broken, err
 }
 
-// Revoke asks the holder with that grant id to let go.
+// Revoke asks the holder with that grant id to let go of the lock.
 func (in *Inspector) Revoke(ctx context.Context, name, grant, reason string) error {
 	whole := rand.Text()
 	return in.onGrant(ctx, "revoke", name, func(node *inspector.Inspector) error {
@@ -36,8 +36,8 @@ func (in *Inspector) Revoke(ctx context.Context, name, grant, reason string) err
 	})
 }
 
-// onGrant calls f, which does something to a grant of a lock, for each node. A node that does not have that grant, as f says, counts
-// as done if another has.
+// onGrant calls f for each node. f does something to a grant of a lock. A node that, according to f, does not have that grant counts as
+// done if another node has it.
 func (in *Inspector) onGrant(ctx context.Context, op, name string, f func(node *inspector.Inspector) error) error {
 	errs := make([]error, len(in.nodes))
 	var doing sync.WaitGroup
@@ -46,7 +46,7 @@ func (in *Inspector) onGrant(ctx context.Context, op, name string, f func(node *
 	}
 	doing.Wait()
 	var done bool
-	var otherwise error // of the nodes that do not have it: if one of them names another holder, that
+	var otherwise error // of nodes without the grant; preferably that of one that names another holder
 	for i, err := range errs {
 		switch {
 		case err == nil:
@@ -68,8 +68,8 @@ func (in *Inspector) onGrant(ctx context.Context, op, name string, f func(node *
 	return nil
 }
 
-// History calls yield with each break and revocation that some node has on record, the latest first, until yield returns false. If
-// too few nodes have answered, the last call is with an error.
+// History calls yield with each break and revocation that some node has on record, latest first, until yield returns false. If too few
+// nodes have answered, the last call has an error.
 func (in *Inspector) History(ctx context.Context, yield func(inspector.Broken, error) bool) {
 	found, errs := make([][]inspector.Broken, len(in.nodes)), make([]error, len(in.nodes))
 	var asking sync.WaitGroup

@@ -15,23 +15,23 @@ import (
 type bid struct {
 	q     *Quorum
 	l     *mutex
-	onEnd func() // called when its lease is over; or nil
-	terms        // of the next round
+	onEnd func() // called when the lease ends; or nil
+	terms        // for the next round
 
-	// Of the latest round:
+	// Of the latest round.
 	said  bool // a majority of the nodes said who has the lock, or granted it
-	ahead int  // how many contenders are ahead of it
+	ahead int  // how many contenders are ahead
 }
 
-// The pauses between rounds: shortPause is the first, longPause the longest while a majority names a holder. For the next in
-// line, and while nobody holds the lock, briskPause is the longest. Each pause is up to half longer or shorter.
+// The pauses between rounds. shortPause is the first. longPause is the longest while a majority names a holder; briskPause is the longest
+// for the next in line, and while nobody holds the lock. Each pause varies by up to half.
 const (
 	shortPause = 5 * time.Millisecond
 	briskPause = 50 * time.Millisecond
 	longPause  = 200 * time.Millisecond
 )
 
-// acquire takes the lock, trying again while others have it.
+// acquire acquires the lock, and waits while others have it.
 func (q *Quorum) acquire(ctx context.Context, l *mutex, end time.Time) (*lease, error) {
 	key := l.key()
 	switch err := q.take(ctx, key, end, func() { l.first().Waits(ctx, 0, nil) }); err {
@@ -48,21 +48,20 @@ func (q *Quorum) acquire(ctx context.Context, l *mutex, end time.Time) (*lease, 
 	return lease, err
 }
 
-// try takes the lock if nobody has it.
+// try acquires the lock unless someone has it.
 func (q *Quorum) try(ctx context.Context, l *mutex) (*lease, error) {
 	return q.contend(ctx, l, false, time.Time{}, nil)
 }
 
-// contend acquires the lock round by round. A caller that waits goes on until ctx ends or limit passes; any other, until a
-// majority of nodes names another holder or RetryTimeout has passed. While no majority answers, both try for RetryTimeout.
+// contend acquires the lock round by round. A caller that waits goes on until ctx ends or limit passes. Another goes on until a majority of
+// nodes names a holder, or RetryTimeout has passed. While no majority answers, both try for RetryTimeout.
 //
-// When no contender gets a majority, all give back what they got. From then on they have tickets, which nodes remember. A
-// node grants the lock only to the earliest ticket it knows, so the lock goes to that contender once all nodes know its
-// ticket.
+// When no contender gets a majority, all give back what they got. From then on they have tickets, which nodes remember. A node grants the
+// lock only to the earliest ticket it knows, so the lock goes to that contender once all nodes know its ticket.
 func (q *Quorum) contend(ctx context.Context, l *mutex, waits bool, limit time.Time, onEnd func()) (*lease, error) {
 	b := &bid{q: q, l: l, onEnd: onEnd, terms: terms{timeout: q.timeout(l)}}
 	end := time.Now().Add(l.c.Config.RetryTimeout)
-	var why *Error // of the latest rounds, if no majority answered, or quarantines keep one from granting anything
+	var why *Error // of the latest rounds, if no majority answered or quarantines keep a majority from granting
 	var last error // of the latest round
 	for pause := shortPause; ; pause *= 2 {
 		lease, err := b.try(ctx)
@@ -114,8 +113,8 @@ func (q *Quorum) contend(ctx context.Context, l *mutex, waits bool, limit time.T
 	}
 }
 
-// try acquires the lock if a majority of nodes grants it in one round, or in a second one after nodes have been told the
-// other nodes' fences.
+// try acquires the lock if a majority of nodes grants it in one round, or in a second one after repair has told nodes the other nodes'
+// fences.
 func (b *bid) try(ctx context.Context) (*lease, error) {
 	q := b.q
 	b.said = false
@@ -133,7 +132,7 @@ func (b *bid) try(ctx context.Context) (*lease, error) {
 	switch {
 	case len(behind) == 0:
 	case err == nil:
-		if q.repairing.CompareAndSwap(false, true) { // other bids may have met the same nodes
+		if q.repairing.CompareAndSwap(false, true) { // another bid may have met the same nodes
 			q.clients[behind[0].node].Tasks.Run(func() {
 				defer q.repairing.Store(false)
 				_ = q.repair(context.Background(), b.l, behind)
@@ -146,12 +145,12 @@ func (b *bid) try(ctx context.Context) (*lease, error) {
 		}
 	}
 	if lease == nil && ctx.Err() != nil {
-		return nil, ctx.Err() // the errors of nodes that did not answer in time say nothing more
+		return nil, ctx.Err() // errors of nodes that did not answer in time add nothing
 	}
 	return lease, err
 }
 
-// note notes what the nodes said of the lock.
+// note notes what the nodes said about the lock.
 func (b *bid) note(votes []vote) {
 	n := 0
 	b.ahead = 0

@@ -10,7 +10,7 @@ import (
 	"github.com/holdfast-go/holdfast/internal/schedule"
 )
 
-// AsElection implements engine.Electoral. Leaders do not announce themselves: watchers look once a second.
+// AsElection implements engine.Electoral. Leaders announce nothing: watchers look once a second.
 func (l *mutex) AsElection() engine.Electorate {
 	own := *l
 	own.parts = make([]*engine.NodeLock, len(l.parts))
@@ -20,29 +20,26 @@ func (l *mutex) AsElection() engine.Electorate {
 	return elected{&own}
 }
 
-// elected is a lock whose holders lead.
+// elected is a lock whose holders are leaders.
 type elected struct{ *mutex }
 
 func (l elected) Ready(ctx context.Context) error { return l.ready(ctx) }
 
-// MayPass implements engine.Electorate.
 func (l elected) MayPass(err error) bool { return l.q.curable(err) }
 
-// Announce does nothing.
+// Announce does nothing, since watchers look once a second.
 func (l elected) Announce() {}
 
-// Differ does not compare fences, since each node has its own.
+// Differ ignores fences, since each node has its own.
 func (l elected) Differ(a, b *lock.Holder) bool {
 	return a.Owner != b.Owner || a.Host != b.Host || a.PID != b.PID || a.Foreign != b.Foreign
 }
 
-// Follow implements engine.Electorate.
 func (l elected) Follow() (engine.Follower, error) { return secondly{l}, nil }
 
-// Closing implements engine.Electorate.
 func (l elected) Closing() <-chan struct{} { return l.c.Closing }
 
-// secondly looks once a second.
+// secondly is a follower that looks once a second.
 type secondly struct{ elected }
 
 func (f secondly) Wait(ctx context.Context, _ bool, _ time.Duration) error {

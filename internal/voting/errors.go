@@ -13,20 +13,20 @@ import (
 	"github.com/holdfast-go/holdfast/internal/lock"
 )
 
-// Error says that too few nodes agreed, and what the others had to say. It matches what any of their errors matches:
-// ErrUnavailable, ErrQuarantine, ErrPermission, ...; but not ErrHeld, which is returned when a majority names a holder.
+// Error says that too few nodes agreed, and what the others answered. It matches what any of the nodes' errors matches, such as
+// ErrUnavailable, ErrQuarantine or ErrPermission. It does not match ErrHeld, which is returned if a majority names a holder.
 type Error struct {
 	Op    string // "acquire", "init", ...
 	Name  string // the lock's
 	Task  string // as in exec.Failure
 	Nodes []NodeError
-	Need  int // how many have to agree
-	Of    int // nodes
+	Need  int // how many nodes have to agree
+	Of    int // how many nodes there are
 
-	ended error // that of the caller's context, if it ended before a majority answered
+	ended error // the error of the caller's context, if it ended before a majority answered
 }
 
-// NodeError is what a node of a quorum had to say.
+// NodeError is the error of one node of a quorum.
 type NodeError struct {
 	Server string // address, without credentials
 	Err    error
@@ -48,8 +48,8 @@ func (e *Error) Error() string {
 // Ended returns the error of the caller's context, if it ended before a majority answered.
 func (e *Error) Ended() error { return e.ended }
 
-// endedBy returns the error of an acquire whose context has ended. why is the error of the latest rounds if too few nodes answered,
-// last that of the latest round. Both may be nil.
+// endedBy returns the error of an acquire whose context has ended. why is the error of the latest rounds if too few nodes answered; last is
+// the error of the latest round. Both may be nil.
 func endedBy(ctx context.Context, why *Error, last error) error {
 	if why == nil {
 		return engine.EndedWhileHeld(ctx, last)
@@ -66,7 +66,7 @@ func (e *Error) WithoutEnd() error {
 	return &own
 }
 
-// Unwrap returns the nodes' errors and, if it has ended, that of the caller's context.
+// Unwrap returns the nodes' errors and, if the caller's context has ended, its error.
 func (e *Error) Unwrap() []error {
 	var all []error
 	if e.ended != nil {
@@ -78,10 +78,10 @@ func (e *Error) Unwrap() []error {
 	return all
 }
 
-// tooFew returns the error of a round with too few answers.
+// tooFew returns the error of a round in which too few nodes answered. errs are the errors by node.
 func (q *Quorum) tooFew(op, name string, errs []error) error { return q.errorOf(op, name, errs) }
 
-// errorOf returns the error of a round, with the errors of the nodes that had one.
+// errorOf returns the error of a round, which includes the nodes' errors.
 func (q *Quorum) errorOf(op, name string, errs []error) *Error {
 	e := &Error{Op: op, Name: name, Need: q.need, Of: len(q.clients)}
 	for i, err := range errs {
@@ -97,7 +97,7 @@ func (q *Quorum) errorOf(op, name string, errs []error) *Error {
 	return e
 }
 
-// inTask is exec.InTask for errors of quorums, too, and their nodes.
+// inTask is exec.InTask for errors of quorums and their nodes, too.
 func inTask(task string, err error) error {
 	e, is := err.(*Error)
 	if !is {
@@ -111,7 +111,7 @@ func inTask(task string, err error) error {
 	return &own
 }
 
-// curable reports whether a majority may agree later, because few enough nodes refuse for good.
+// curable reports whether a majority may agree later: not too many nodes refuse for good.
 func (q *Quorum) curable(err error) bool {
 	var e *Error
 	if !errors.As(err, &e) {
@@ -129,7 +129,7 @@ func (q *Quorum) curable(err error) bool {
 	return lost <= len(q.clients)-q.need
 }
 
-// quarantined reports whether a majority is only kept from granting by quarantines, which end.
+// quarantined reports whether only quarantines, which end, keep a majority from granting.
 func (q *Quorum) quarantined(err error) bool {
 	var e *Error
 	if !errors.As(err, &e) || errors.Is(err, exec.ErrUninitialised) {
@@ -177,13 +177,13 @@ func (q *Quorum) refused(l *mutex, votes []vote) error {
 	return q.tooFew("acquire", l.name, errs)
 }
 
-// contestedError is the error of a node that has given its vote to another contender, or keeps it for one, while no majority
-// names a holder.
+// contestedError is the error of a node that has given its vote to another contender, or keeps it for one, while no majority names a
+// holder.
 type contestedError struct{ text string }
 
 func (e contestedError) Error() string { return e.text }
 
-// Is makes it match ErrUnavailable and not ErrHeld: nobody may hold the lock.
+// Is matches ErrUnavailable, not ErrHeld, since perhaps nobody holds the lock.
 func (contestedError) Is(target error) bool { return target == exec.ErrUnavailable }
 
 func contested(op string, c *engine.Client, name string, holder *lock.Holder) error {
@@ -201,20 +201,20 @@ func contested(op string, c *engine.Client, name string, holder *lock.Holder) er
 // errUnconnected is the error of a node that has not been reached yet.
 var errUnconnected = errors.New("it was not reached yet")
 
-// errUnasked stands for the answer of a node that was not asked.
+// errUnasked marks a node that was not asked.
 var errUnasked = errors.New("not asked")
 
-// errHangs is the error of a node that has too many requests unanswered to be asked again.
+// errHangs is the error of a node that is not asked because too many requests to it are unanswered.
 var errHangs = errors.New("earlier requests for the lock are unanswered still")
 
-// errBehind is the error of a node that has restarted or is new.
+// errBehind is the error of a node that is new or has restarted.
 var errBehind = errors.New("it has restarted, and has not been told yet which fences the others have granted")
 
-// errTogether is the error of a node that has restarted together with a majority, while not all nodes have answered.
+// errTogether is the error of a node that has restarted together with a majority, if not all nodes have answered.
 var errTogether = errors.New("it has restarted together with a majority, and is told the fences once all nodes answer")
 
-// errNew is the error of a node that is new together with a majority.
+// errNew is the error of nodes that are behind with a majority, if one of them has lost its data.
 var errNew = errors.New("it is new, or has lost its data, or a majority has restarted of which a node has")
 
-// errGone is the error of a node that lost a lock before it was told the fence.
+// errGone is the error of a node that lost the lock before it learned the fence.
 var errGone = errors.New("it granted the lock, and has it no more")

@@ -1,23 +1,23 @@
 package voting
 
-// wish is a lock that one node is asked for.
+// wish is a lock on one node.
 type wish struct {
 	node int
 	key  string
 }
 
-// maxHanging bounds the unanswered votes for one lock on a node. A node with that many is not asked any more, since one that
-// hangs would cost a waiter more with every round. It is above 1 so that one lost message does not exclude a node.
+// maxHanging bounds the unanswered votes for one lock on a node. A node with that many is no longer asked, since a node that hangs would
+// cost a waiter more with every round. It is above 1 so that one lost message does not exclude a node.
 const maxHanging = 4
 
-// answers reports whether it makes sense to ask a node for a lock.
+// answers reports whether a node answers well enough to be asked for a lock.
 func (q *Quorum) answers(w wish) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.hanging[w] < maxHanging
 }
 
-// noteHanging counts votes that are not answered.
+// noteHanging adds n to the number of unanswered votes.
 func (q *Quorum) noteHanging(w wish, n int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -27,7 +27,7 @@ func (q *Quorum) noteHanging(w wish, n int) {
 	}
 }
 
-// giveBack releases what a node granted or may have granted. Until then the node may name this attempt as the holder.
+// giveBack releases what a node granted or may have granted. Until that is done, the node may name this attempt as the holder.
 func (q *Quorum) giveBack(v vote) {
 	if v.a.IsOwed() {
 		token := v.a.Token()
@@ -37,7 +37,7 @@ func (q *Quorum) giveBack(v vote) {
 	v.a.Abandon()
 }
 
-// noteReturning notes that the grant with this token is being given back, or no longer is.
+// noteReturning notes whether the grant with this token is being given back.
 func (q *Quorum) noteReturning(token string, is bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -48,7 +48,6 @@ func (q *Quorum) noteReturning(token string, is bool) {
 	}
 }
 
-// isReturning reports whether the grant with this token is being given back.
 func (q *Quorum) isReturning(token string) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -11,15 +11,15 @@ import (
 	"github.com/holdfast-go/holdfast/internal/exec"
 )
 
-// Init is inspect.Inspector.Admit; with force it is ForceAdmit.
+// Init is inspect.Inspector.Admit or, with force, ForceAdmit.
 func (q *Quorum) Init(ctx context.Context, force bool) error {
 	const name = "quorum"
 	l := q.newLock(name, nil)
 	if l.err != nil {
 		return l.err
 	}
-	// A node that looks new is admitted at once only if all do: otherwise it may have lost its mark, together with locks that
-	// the other nodes vouch for.
+	// A node that looks new is admitted at once only if all nodes do: otherwise it may have lost its mark, together with locks that the
+	// other nodes vouch for.
 	fresh := make([]bool, len(q.clients))
 	errs := q.onEach(func(i int, c *engine.Client) (err error) {
 		fresh[i], err = c.IsNew(ctx)
@@ -49,10 +49,10 @@ func (q *Quorum) Init(ctx context.Context, force bool) error {
 				errs[i] = q.clients[i].Server.Failure("init", name, fmt.Errorf("%w: it is empty, and others are not; wait, or use force once no lease is believed in", rest))
 			}
 		}
-		// A majority may have come back with older counters, which prove nothing.
+		// A majority may have come back with older counters, so the clocks count, too.
 		counter = max(counter, reply.Counter, reply.Now)
 	}
-	// The second time includes the counters of those that were raised the first time.
+	// The second pass includes the counters of nodes that the first one raised.
 	for range 2 {
 		if failed(errs) {
 			return q.tooFew("init", name, errs)

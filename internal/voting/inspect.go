@@ -13,28 +13,27 @@ import (
 	"github.com/holdfast-go/holdfast/internal/lock"
 )
 
-// Inspector says who holds locks on a majority of nodes.
+// Inspector reports who holds locks on a majority of nodes.
 type Inspector struct {
 	q      *Quorum
 	nodes  []*inspector.Inspector
-	absent atomic.Pointer[[]error] // of the latest List
+	absent atomic.Pointer[[]error] // by the latest List
 }
 
-// Init is Admit of package inspect; with force it is ForceAdmit.
+// Init is inspect.Inspector.Admit or, with force, ForceAdmit.
 func (in *Inspector) Init(ctx context.Context, force bool) error { return in.q.Init(ctx, force) }
 
-// NewInspector returns an inspector of the quorum's locks.
 func (q *Quorum) NewInspector() *Inspector {
 	in := &Inspector{q: q}
 	for _, c := range q.clients {
 		node := inspector.New(&c.Keyspace)
-		node.ActAs(q.clients[0].Config.Owner) // the nodes' clients need not have the same
+		node.ActAs(q.clients[0].Config.Owner) // nodes' clients may have identities of their own
 		in.nodes = append(in.nodes, node)
 	}
 	return in
 }
 
-// Get returns the status of the lock of that name. Its Form is "" if nobody holds it.
+// Get returns the status of the lock of that name. Its Form is "" if nobody holds the lock.
 func (in *Inspector) Get(ctx context.Context, name string) (lock.Status, error) {
 	s, err := in.q.Mutex(name).Status(ctx)
 	if err == nil && len(s.Holders) == 0 {
@@ -48,20 +47,20 @@ func (in *Inspector) Lookup(ctx context.Context, name string, yield func(lock.St
 	yield(in.Get(ctx, name))
 }
 
-// Reach asks about some lock, to learn whether a majority answers. Its errors are about a search.
+// Reach asks about any lock, to learn whether a majority answers. Its error names the pattern's task.
 func (in *Inspector) Reach(ctx context.Context, p inspector.Pattern) error {
 	_, err := in.Get(ctx, "any")
 	return inTask(p.Task, err)
 }
 
-// List calls yield with each lock whose name matches and that a majority of nodes says is held, or with the error of one of
-// which that is open, until yield returns false. An error without a name ends the list: too few nodes have answered. Absent tells
-// of the others that have not.
+// List calls yield with each matching lock that a majority of nodes says is held, or with the error of a lock about which the nodes do not
+// agree, until yield returns false. An error without a name ends the list: too few nodes have answered. If enough have, Absent returns the
+// errors of the others.
 func (in *Inspector) List(ctx context.Context, p inspector.Pattern, yield func(lock.Status, error) bool) {
 	q, seen := in.q, inspector.NewSeen()
-	// What a majority holds is on each set of that many nodes, or more.
+	// Every set of left nodes has at least one of the majority that holds a lock.
 	left := len(in.nodes) - q.need + 1
-	errs := make([]error, len(in.nodes)) // of nodes that have failed, and are not asked again
+	errs := make([]error, len(in.nodes)) // of nodes that have failed and are not asked again
 	defer func() {
 		if ctx.Err() == nil {
 			var absent []error
@@ -111,8 +110,8 @@ func (in *Inspector) List(ctx context.Context, p inspector.Pattern, yield func(l
 	}
 }
 
-// Absent returns the errors of the nodes that did not answer the latest List as they should. A node that List did not need,
-// because no lock is held, is not among them.
+// Absent returns the errors of the nodes that failed during the latest List. It omits nodes that List did not have to ask because no lock
+// is held.
 func (in *Inspector) Absent() []error {
 	if absent := in.absent.Load(); absent != nil {
 		return *absent
@@ -131,13 +130,13 @@ func (in *Inspector) areTooFew(errs []error) bool {
 	return there < in.q.need
 }
 
-// verdict is what the nodes say of a lock, or why that is open.
+// verdict is what the nodes say about a lock, or why they do not agree.
 type verdict struct {
 	lock.Status
 	err error
 }
 
-// verdicts asks all nodes for these locks. It notes in down which nodes cannot be asked.
+// verdicts asks all nodes about these locks. It notes in down which nodes cannot be asked.
 func (in *Inspector) verdicts(ctx context.Context, batch []inspector.Found, down []error) []verdict {
 	answers, refusals := make([][]lock.Status, len(in.nodes)), make([][]error, len(in.nodes))
 	var asking sync.WaitGroup

@@ -16,14 +16,14 @@ import (
 type mutex struct {
 	q     *Quorum
 	name  string
-	c     *engine.Client     // of the first node
+	c     *engine.Client     // the first node's
 	parts []*engine.NodeLock // by node
 	err   error              // what is wrong with the name or options
 }
 
 func (q *Quorum) newLock(name string, opts []kind.Option) *mutex {
 	l := &mutex{q: q, name: name, c: q.clients[0]}
-	// The same owner on all nodes: clients without Config.Identity would each have their own. And one TTL.
+	// All nodes get the same owner, since clients without Config.Identity would each have their own, and the same TTL.
 	owner := l.c.Config.Owner
 	opts = slices.Concat([]kind.Option{kind.TTL(l.c.Config.TTL)}, opts)
 	for _, c := range q.clients {
@@ -33,24 +33,20 @@ func (q *Quorum) newLock(name string, opts []kind.Option) *mutex {
 	return l
 }
 
-// first returns the lock on the first node. The locks on all nodes have the same options.
+// first returns the lock on the first node. The options are the same on all nodes.
 func (l *mutex) first() *engine.NodeLock { return l.parts[0] }
 
-// Name returns the lock's name.
 func (l *mutex) Name() string { return l.name }
 
-// String names the lock.
 func (l *mutex) String() string { return fmt.Sprintf("holdfast.Lock(%q)", l.name) }
 
-// key returns the lock's key, which is the same on each node.
+// key returns the lock's key, which is the same on all nodes.
 func (l *mutex) key() string { return l.first().Key() }
 
-// Acquire implements engine.Lock.
 func (l *mutex) Acquire(ctx context.Context) (engine.Lease, error) {
 	return l.AcquireBy(ctx, time.Time{})
 }
 
-// AcquireBy implements engine.Lock.
 func (l *mutex) AcquireBy(ctx context.Context, end time.Time) (engine.Lease, error) {
 	return l.first().Observed(ctx, false, func(ctx context.Context) (engine.Lease, error) {
 		return l.first().AcquireBy(ctx, end, func(asking context.Context) (engine.Lease, error) { return l.acquire(asking, end) }, l.holders)
@@ -58,7 +54,7 @@ func (l *mutex) AcquireBy(ctx context.Context, end time.Time) (engine.Lease, err
 }
 
 func (l *mutex) acquire(ctx context.Context, end time.Time) (engine.Lease, error) {
-	l.c.Tasks.Begin() // Close waits for what this brings
+	l.c.Tasks.Begin() // Close waits for the outcome
 	defer l.c.Tasks.End()
 	if err := l.mayAcquire(ctx); err != nil {
 		return nil, err
@@ -69,7 +65,6 @@ func (l *mutex) acquire(ctx context.Context, end time.Time) (engine.Lease, error
 	return leased(l.q.acquire(ctx, l, end))
 }
 
-// TryAcquire implements engine.Lock.
 func (l *mutex) TryAcquire(ctx context.Context) (engine.Lease, error) {
 	return l.first().Observed(ctx, true, l.tryAcquire)
 }
@@ -83,7 +78,7 @@ func (l *mutex) tryAcquire(ctx context.Context) (engine.Lease, error) {
 	return l.try(ctx)
 }
 
-// mayAcquire is ready for an acquire. It also refuses one that would wait for a lease that ctx carries.
+// mayAcquire is ready for an acquire: it also refuses one that would wait for a lease that ctx carries.
 func (l *mutex) mayAcquire(ctx context.Context) error {
 	if err := l.ready(ctx); err != nil {
 		return err
@@ -98,7 +93,7 @@ func (l *mutex) mayAcquire(ctx context.Context) error {
 
 func (l *mutex) try(ctx context.Context) (engine.Lease, error) { return leased(l.q.try(ctx, l)) }
 
-// Status says who holds the lock on a majority of nodes. It returns an error if that is not known. Nodes have no waiters.
+// Status returns who holds the lock on a majority of nodes, or an error if that is not known. Nodes have no waiters.
 func (l *mutex) Status(ctx context.Context) (lock.Status, error) {
 	holders, err := l.holders(ctx)
 	if err != nil {
@@ -107,7 +102,7 @@ func (l *mutex) Status(ctx context.Context) (lock.Status, error) {
 	return l.q.status(l.name, l.key(), holders), nil
 }
 
-// status returns the status of a lock with those holders.
+// status returns the status of a lock with these holders.
 func (q *Quorum) status(name, key string, holders []lock.Holder) lock.Status {
 	s := lock.Status{Name: name, Key: key, Form: codec.HoldsMutex, Holders: holders, Time: time.UnixMicro(q.clients[0].Server.Time(0))}
 	for _, h := range holders {
@@ -119,8 +114,8 @@ func (q *Quorum) status(name, key string, holders []lock.Holder) lock.Status {
 	return s
 }
 
-// holders returns who holds the lock on a majority of nodes, or an error if that is not known. It asks again, and waits longer,
-// as long as nodes that have not answered may only be slow, as they are when the first request has to connect.
+// holders returns who holds the lock on a majority of nodes, or an error if that is not known. As long as nodes without an answer may only
+// be slow, as for a first request, which has to connect, it asks again and waits longer.
 func (l *mutex) holders(ctx context.Context) ([]lock.Holder, error) {
 	if err := l.ready(ctx); err != nil {
 		return nil, err
@@ -149,8 +144,8 @@ func (l *mutex) holders(ctx context.Context) ([]lock.Holder, error) {
 	}
 }
 
-// majority returns the holder that a majority of nodes names, or none. It returns an error if the nodes that did not answer could
-// decide that. named and errs are the nodes' answers.
+// majority returns the holder that a majority of nodes names, or none. It returns an error if the nodes that did not answer could change
+// the result. named and errs are the nodes' answers.
 func (q *Quorum) majority(name string, named []*lock.Holder, errs []error) ([]lock.Holder, error) {
 	there, most := 0, 0
 	for i, h := range named {
@@ -183,12 +178,12 @@ func (q *Quorum) majority(name string, named []*lock.Holder, errs []error) ([]lo
 	return nil, q.tooFew("inspect", name, errs)
 }
 
-// isSameProcess reports whether one process, as far as the nodes say, has the grants of two nodes.
+// isSameProcess reports whether, by what the nodes say, one process has the grants of two nodes.
 func isSameProcess(a, b *lock.Holder) bool {
 	return a.Owner == b.Owner && a.Host == b.Host && a.PID == b.PID && a.Foreign == b.Foreign
 }
 
-// ready refuses what cannot work before any I/O, and learns what the nodes are.
+// ready refuses what cannot work, before any I/O, and connects to the nodes.
 func (l *mutex) ready(ctx context.Context) error {
 	if l.err != nil {
 		return l.err
@@ -203,10 +198,10 @@ func (l *mutex) ready(ctx context.Context) error {
 type lease struct {
 	*engine.JointLease
 	l     *mutex
-	round string // in which it was acquired
+	round string // in which the lease was acquired
 }
 
-// leased returns the lease as an engine.Lease, and a nil one with an error.
+// leased returns the lease as an engine.Lease, which is nil if there is an error.
 func leased(l *lease, err error) (engine.Lease, error) {
 	if err != nil {
 		return nil, err

@@ -12,14 +12,14 @@ import (
 	"github.com/holdfast-go/holdfast/internal/exec"
 )
 
-// node is what the quorum knows of one server.
+// node is what the quorum knows about one server.
 type node struct {
-	connecting chan struct{} // closed when the connection attempt has ended; nil before the first
-	err        error         // of the latest try to connect
-	trip       time.Duration // about how long the node takes to answer; 0 if not known
+	connecting chan struct{} // closed when the latest attempt to connect has ended; nil before the first
+	err        error         // of that attempt
+	trip       time.Duration // about how long the node takes to answer; 0 if unknown
 }
 
-// ready waits until enough nodes have been reached, or have turned out not to be reachable.
+// ready waits until a majority of nodes has been reached, or every node has been tried.
 func (q *Quorum) ready(ctx context.Context, l *mutex) error {
 	closed := 0
 	for _, c := range q.clients {
@@ -68,8 +68,8 @@ func isDone(ch <-chan struct{}) bool {
 	}
 }
 
-// connect probes a node in the background, unless that is under way. It returns a channel that is closed when the probe has
-// ended, or nil if the node has been reached before.
+// connect probes a node in the background, unless a probe is under way. It returns a channel that is closed when the probe has ended, or
+// nil if the node has already been reached.
 func (q *Quorum) connect(i int, name string) <-chan struct{} {
 	c := q.clients[i]
 	if c.Server.Info() != nil {
@@ -104,7 +104,7 @@ func (q *Quorum) connect(i int, name string) <-chan struct{} {
 // probeTrips is how many round trips a probe takes on a new connection: TCP, a client's greeting, and two commands.
 const probeTrips = 4
 
-// reach waits until a node has been probed. Even if a majority has been, this node's vote may be needed.
+// reach waits until a node has been probed. Its vote may be needed even if a majority has been reached.
 func (q *Quorum) reach(ctx context.Context, i int, name string) error {
 	over := q.connect(i, name)
 	if over == nil {
@@ -136,7 +136,7 @@ func (q *Quorum) mayAsk(ctx context.Context, i int, name string) error {
 	return nil
 }
 
-// askNode sends a request about a lock to its node i, once. It also returns when the request was sent.
+// askNode sends a request about a lock to node i, once. sent is when.
 func askNode[R any](ctx context.Context, l *mutex, i int, timeout time.Duration, op string, m codec.Request[R]) (reply R, sent clock.Instant, err error) {
 	waiting, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -146,7 +146,7 @@ func askNode[R any](ctx context.Context, l *mutex, i int, timeout time.Duration,
 	return engine.AskNode(waiting, l.parts[i], timeout, op, m)
 }
 
-// askNodes sends, at once, the requests that compose returns to their nodes, and returns the replies by node.
+// askNodes sends, at the same time, each node the request that compose returns for it, if any, and returns the replies by node.
 func askNodes[R any](ctx context.Context, l *mutex, timeout time.Duration, op string, compose func(i int, p *engine.NodeLock) codec.Request[R]) ([]R, []error) {
 	q := l.q
 	replies, errs := slices.Repeat([]R{*new(R)}, len(q.clients)), slices.Repeat([]error{errUnasked}, len(q.clients))
@@ -164,7 +164,7 @@ func askNodes[R any](ctx context.Context, l *mutex, timeout time.Duration, op st
 	return replies, errs
 }
 
-// onEach calls f for all nodes at once, and returns the errors by node.
+// onEach calls f for all nodes at the same time, and returns the errors by node.
 func (q *Quorum) onEach(f func(i int, c *engine.Client) error) []error {
 	errs := make([]error, len(q.clients))
 	var wg sync.WaitGroup
@@ -179,7 +179,7 @@ func (q *Quorum) onEach(f func(i int, c *engine.Client) error) []error {
 	return errs
 }
 
-// failed reports whether any node that was asked answered with an error.
+// failed reports whether any node that was asked has failed.
 func failed(errs []error) bool {
 	return slices.ContainsFunc(errs, func(err error) bool { return err != nil && err != errUnasked })
 }

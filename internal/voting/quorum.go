@@ -1,5 +1,5 @@
-// Package voting has the locks that a majority of independent servers grants: votes, rounds, and the repair of nodes that
-// come back. A node is an engine.Client; its locks are engine.NodeLocks.
+// Package voting provides the locks that a majority of independent servers grants: votes, rounds, and the repair of nodes that come back. A
+// node is an engine.Client; its locks are engine.NodeLocks.
 package voting
 
 import (
@@ -14,30 +14,29 @@ import (
 	"github.com/holdfast-go/holdfast/internal/lock"
 )
 
-// Quorum is quorum.Quorum of the API: what is known of its nodes, and which of this process's goroutines want its locks.
+// Quorum is the API's quorum.Quorum: what is known of its nodes, and which of this process's goroutines want its locks.
 type Quorum struct {
 	clients []*engine.Client
 	need    int
 
-	repairing atomic.Bool // in the background
-	// partial says that not all nodes have voted for the latest lease. Then scripts ask for votes, because they count fences one by one.
-	// Fences of the nodes' own commands come from their clocks, and unless all nodes vote it takes a second round to agree on one.
+	repairing atomic.Bool // a repair runs in the background
+	// partial says that not all nodes voted for the latest lease. Votes are then asked for by script. Fences of the nodes' own commands
+	// come from their clocks, so unless all nodes vote, it takes a second round to agree on one; scripts count fences one by one.
 	partial atomic.Bool
 
 	mu      sync.Mutex
-	turns   map[string]*turn // by key, of the locks that this process wants
+	turns   map[string]*turn // by key, for the locks that this process wants
 	nodes   []node
-	settled chan struct{}       // closed when the next probe of a node has ended
-	hanging map[wish]int        // votes neither answered nor taken back
+	settled chan struct{}       // closed when the next probe of a node ends
+	hanging map[wish]int        // counts votes that were neither answered nor taken back
 	given   map[string]struct{} // tokens of votes that are being given back
 }
 
-// maxNodes bounds a quorum.
+// maxNodes bounds the nodes of a quorum.
 const maxNodes = 31
 
-// New returns the quorum of these clients' servers: 3 to 31. An even number is possible, but with
-// 4 nodes, as with 3, only one may be down: a majority of 4 is 3. The caller closes the clients
-// after releasing the leases. Nothing is sent.
+// New returns the quorum of these clients' servers: 3 to 31. Their number may be even, but with 4 nodes, as with 3, only one may be down: a
+// majority of 4 is 3. The caller closes the clients after releasing the leases. New sends nothing.
 func New(clients ...*engine.Client) (*Quorum, error) {
 	n := len(clients)
 	if n < 3 || n > maxNodes {
@@ -61,11 +60,10 @@ func New(clients ...*engine.Client) (*Quorum, error) {
 	return &Quorum{clients: slices.Clone(clients), need: n/2 + 1, turns: map[string]*turn{}, nodes: make([]node, n), settled: make(chan struct{}), hanging: map[wish]int{}, given: map[string]struct{}{}}, nil
 }
 
-// Mutex returns the lock of that name.
 func (q *Quorum) Mutex(name string, opts ...kind.Option) engine.Lock { return q.newLock(name, opts) }
 
-// Nodes returns the addresses of the servers that hold a lease of the quorum at the moment, in alphabetical order; none
-// of another lease.
+// Nodes returns the addresses of the servers that currently hold a lease of the quorum, in alphabetical order. It returns none for another
+// lease.
 func (q *Quorum) Nodes(l engine.Lease) []string {
 	own, is := l.(*lease)
 	if !is || own.l.q != q {
@@ -79,7 +77,7 @@ func (q *Quorum) Nodes(l engine.Lease) []string {
 	return slices.Compact(all)
 }
 
-// beginTask makes the Close of all clients wait until endTask is called.
+// beginTask makes Close of all clients wait until endTask is called.
 func (q *Quorum) beginTask() {
 	for _, c := range q.clients {
 		c.Tasks.Begin()

@@ -8,8 +8,8 @@ import (
 	"github.com/holdfast-go/holdfast/internal/schedule"
 )
 
-// refill asks the nodes that do not hold a lease's lock for it, from time to time, until all do or the lease is over. Nobody
-// else can hold the lock meanwhile, because a majority of nodes holds it for the lease until its deadlines.
+// refill asks the nodes that do not hold a lease's lock for it, from time to time, until all do or the lease is over. Nobody else can hold
+// the lock meanwhile: a majority of nodes holds it for the lease until its deadlines.
 func (q *Quorum) refill(b *lease, refilling *atomic.Bool) {
 	l := b.l
 	for pause := 50 * time.Millisecond; ; pause = min(2*pause, l.first().TTL()/3) {
@@ -57,6 +57,6 @@ func (q *Quorum) refillNode(b *lease, i int) {
 		q.giveBack(v)
 		return
 	}
-	// Its counter can be below the lease's fence: only a majority has to know that fence, and does.
+	// The node's counter may be below the lease's fence: only a majority has to know that fence, and does.
 	b.Add(v.a)
 }

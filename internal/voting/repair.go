@@ -9,14 +9,14 @@ import (
 	"github.com/holdfast-go/holdfast/internal/exec"
 )
 
-// repair raises the fence counters of nodes that have restarted to the highest counter of a majority of the others, read
-// after the quarantine. If a majority has restarted and all nodes answer with their data, it raises them to the highest of
-// all counters and clocks, as Init does.
+// repair raises the fence counters of nodes that have restarted to the highest counter of a majority of the others, read after the
+// quarantine. If a majority has restarted, and all nodes answer and have kept their data, it raises them to the highest of all counters and
+// clocks, as Init does.
 func (q *Quorum) repair(ctx context.Context, l *mutex, behind []vote) error {
 	timeout := max(q.timeout(l), 100*time.Millisecond)
 	replies, errs := askNodes(ctx, l, timeout, "raise", counterOf)
-	counter, good := int64(0), 0 // of those that are not behind
-	highest := int64(0)          // of all
+	counter, good := int64(0), 0 // of nodes that are not behind
+	highest := int64(0)          // of all nodes
 	var lost []int               // nodes that are behind
 	emptied, resting := false, false
 	for i, reply := range replies {
@@ -35,7 +35,7 @@ func (q *Quorum) repair(ctx context.Context, l *mutex, behind []vote) error {
 		highest = max(highest, reply.Counter, reply.Now)
 	}
 	switch {
-	// That many nodes have one in common with every majority, whichever nodes are behind now.
+	// good nodes include one of every majority, whichever nodes are behind now.
 	case good >= len(q.clients)-q.need+1:
 	// mutants: all-have-answered
 	case good+len(lost) == len(q.clients) && !emptied:
@@ -43,7 +43,7 @@ func (q *Quorum) repair(ctx context.Context, l *mutex, behind []vote) error {
 	default:
 		kind, err := exec.ErrQuarantine, errBehind
 		switch {
-		case len(lost) < q.need, resting: // another node may yet say more
+		case len(lost) < q.need, resting: // another node may help later
 		case emptied:
 			kind, err = exec.ErrUninitialised, errNew
 		default:
@@ -67,14 +67,14 @@ func (q *Quorum) repair(ctx context.Context, l *mutex, behind []vote) error {
 		case errs[i] != nil:
 		case reply.Word == codec.Raised:
 			return nil // another round may succeed now
-		default: // it may have restarted since
+		default: // the node may have restarted again
 			errs[i] = q.refusal("acquire", l, i, reply.Refusal)
 		}
 	}
 	return q.tooFew("acquire", l.name, errs)
 }
 
-// counterOf asks a node for its fence counter.
+// counterOf returns the request for a node's fence counter.
 func counterOf(_ int, p *engine.NodeLock) codec.Request[codec.NodeCounterReply] {
 	return &codec.NodeCounter{Lock: p.Ref()}
 }

@@ -16,7 +16,7 @@ import (
 // round asks every node once.
 func (b *bid) round(ctx context.Context) (*lease, []vote, error) {
 	q, l := b.q, b.l
-	q.beginTask() // a vote may be a grant, which has to be held or taken back
+	q.beginTask() // a vote may bring a grant, which has to be held or taken back
 	defer q.endTask()
 	p := b.poll(ctx)
 	for !p.enough() && p.wait(ctx) {
@@ -50,7 +50,7 @@ func (b *bid) round(ctx context.Context) (*lease, []vote, error) {
 	return lease, votes, err
 }
 
-// elect makes a lease from the votes of a round, if enough were granted.
+// elect makes a lease from the votes of a round, if enough nodes granted.
 func (b *bid) elect(ctx context.Context, round string, votes, granted []vote) (*lease, error) {
 	q, l := b.q, b.l
 	if err := ctx.Err(); err != nil {
@@ -63,8 +63,8 @@ func (b *bid) elect(ctx context.Context, round string, votes, granted []vote) (*
 	if err != nil {
 		return nil, err
 	}
-	// A node counts for the fence until its grant's deadline. Until then it has granted the lock to nobody else, and if it
-	// has lost its counter, it grants nothing.
+	// A node vouches for the fence until its grant's deadline: it grants the lock to nobody else before that and, if it has lost its
+	// counter, grants nothing.
 	now := clock.Now()
 	if slices.ContainsFunc(granted, func(v vote) bool { return v.a.Expired(now) }) {
 		return nil, q.late(l)
@@ -85,7 +85,7 @@ func (b *bid) elect(ctx context.Context, round string, votes, granted []vote) (*
 	joint := engine.JoinNodes(l.first(), q.need, fence, parts, refill)
 	if !joint.Notify(b.onEnd) {
 		err := joint.Err()
-		_ = joint.Release(context.Background()) // Close would wait for the leases on its nodes
+		_ = joint.Release(context.Background()) // otherwise Close would wait for the leases on the nodes
 		if errors.Is(err, exec.ErrClosed) {
 			return nil, exec.ErrClosed
 		}
@@ -97,9 +97,9 @@ func (b *bid) elect(ctx context.Context, round string, votes, granted []vote) (*
 	return &lease{joint, l, round}, nil
 }
 
-// agree finds a fence that is above all earlier ones, and makes a majority know it. It is the highest of the q.need lowest
-// fences that the nodes have stored for these grants. Every earlier fence is known to a majority. One node of that majority
-// is among those q.need nodes, and has stored a higher fence since.
+// agree finds a fence that is above all earlier ones, and makes a majority know it. It is the highest among the q.need lowest fences that
+// the nodes have stored for these grants. A majority knows every earlier fence, so one of these q.need nodes does, and has stored a higher
+// fence since.
 func (q *Quorum) agree(ctx context.Context, l *mutex, timeout time.Duration, granted []vote) (uint64, error) {
 	fences := make([]uint64, len(granted))
 	for i, v := range granted {

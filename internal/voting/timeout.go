@@ -2,8 +2,8 @@ package voting
 
 import "time"
 
-// timeout returns how long to wait for a node at first: NodeTimeout, or several times as long as the slowest node takes to
-// answer, which leaves time for a new connection and for a script that the node does not know.
+// timeout returns how long to wait for a node at first: NodeTimeout, or several times as long as the slowest node takes to answer, which
+// leaves time for a new connection and for a script that the node does not know.
 func (q *Quorum) timeout(l *mutex) time.Duration {
 	base, given := l.first().Timeout()
 	if given {
@@ -31,7 +31,7 @@ func longestTimeout(l *mutex) time.Duration {
 	return min(l.first().TTL()/4, l.c.Config.CommandTimeout)
 }
 
-// observe notes how long a node took to answer. A time far longer than before hardly counts: it is most likely no round trip.
+// observe notes how long a node took to answer. A time far longer than before hardly counts, since it is most likely no round trip.
 func (q *Quorum) observe(i int, d time.Duration) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -43,7 +43,7 @@ func (q *Quorum) observe(i int, d time.Duration) {
 	n.trip += (min(d, 4*n.trip) - n.trip) / 4
 }
 
-// notAfter returns the node's time after which no copy of a request sent now is carried out.
+// notAfter returns the time, by the node's clock in µs, after which the node carries out no copy of a request sent now.
 func (q *Quorum) notAfter(i int, timeout time.Duration) int64 {
 	return q.clients[i].Server.Time(0) + (timeout + time.Second).Microseconds()
 }

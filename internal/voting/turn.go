@@ -9,11 +9,11 @@ import (
 
 // turn decides which goroutine of this process may contend for a lock.
 type turn struct {
-	free chan struct{} // holds an item while it is nobody's turn
+	free chan struct{} // has an item while it is nobody's turn
 	refs int
 }
 
-// take waits until it is the caller's turn. If it is another's, take calls onWait first.
+// take waits until it is the caller's turn. If it has to wait, it calls onWait first.
 func (q *Quorum) take(ctx context.Context, key string, end time.Time, onWait func()) error {
 	limit, stop := engine.TimeUp(end)
 	defer stop()
@@ -47,7 +47,7 @@ func (q *Quorum) take(ctx context.Context, key string, end time.Time, onWait fun
 	}
 }
 
-// pass gives the turn to the next.
+// pass ends the caller's turn.
 func (q *Quorum) pass(key string) {
 	q.mu.Lock()
 	t := q.turns[key]

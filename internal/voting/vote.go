@@ -13,23 +13,22 @@ import (
 // vote is one node's answer to a request for a lock.
 type vote struct {
 	node      int
-	a         *engine.NodeAttempt // which says whether it is granted
-	holder    *lock.Holder        // who has the lock instead; nil if it is an attempt of this process that is being given back
-	theirs    string              // the round in which the holder got it
-	said      bool                // it granted, or said why it did not
-	ahead     int                 // how many earlier tickets the node has
-	behind    string              // its own account of its state, if its fence counter has to be raised before it grants
-	err       error               // why it neither granted nor said why
-	unsettled bool                // it was not answered; until it has been given back, the node may still carry it out
+	a         *engine.NodeAttempt // says whether the node granted the lock
+	holder    *lock.Holder        // who has the lock instead; nil if that is an attempt of this process that is being given back
+	theirs    string              // the round in which the holder acquired it
+	said      bool                // the node granted the lock, or said why it did not
+	ahead     int                 // how many earlier tickets the node knows
+	behind    string              // the node's caught-up mark, if its fence counter has to be raised before it grants
+	err       error               // why the node neither granted the lock nor said why
+	unsettled bool                // the request was not answered; the node may carry it out until it has been given back
 }
 
-// take makes a grant of the node's answer.
+// take makes the node's answer a grant.
 func (v *vote) take(g engine.NodeGrant) {
 	v.err = v.a.Take(g)
 	v.said = v.a.IsGranted()
 }
 
-// vote asks one node for the lock.
 func (q *Quorum) vote(ctx context.Context, l *mutex, i int, round string, terms terms) vote {
 	v := vote{node: i, a: l.parts[i].Attempt(round)}
 	if !q.answers(wish{i, l.parts[i].Key()}) {
@@ -44,7 +43,7 @@ func (q *Quorum) askByScript(ctx context.Context, l *mutex, v vote, terms terms)
 	p := l.parts[v.node]
 	var reply codec.NodeAcquireReply
 	var sent clock.Instant
-	// A request that was late is repeated: what is known of a node's clock is as old as its last answer.
+	// A request that was late is repeated, since what is known of the node's clock is as old as its latest answer.
 	for n := 0; n < 2 && (n == 0 || reply.Word == codec.Late); n++ {
 		notAfter := q.notAfter(v.node, terms.timeout)
 		if err := ctx.Err(); err != nil {
@@ -78,8 +77,8 @@ func (q *Quorum) askByScript(ctx context.Context, l *mutex, v vote, terms terms)
 	return v
 }
 
-// askFree asks a node for the lock by its own commands and returns at once. count is called with the vote. askFree returns nil if a script
-// has to ask.
+// askFree asks a node for the lock by the node's own commands, and returns at once. count is called with the vote. askFree returns nil if
+// the node has to be asked by script.
 func (q *Quorum) askFree(ctx context.Context, l *mutex, v vote, terms terms, count func(vote)) *engine.FreeVote {
 	if ctx.Err() != nil || terms.ticket != nil || q.partial.Load() || q.clients[v.node].Server.Info() == nil || isDone(q.clients[v.node].Closing) {
 		return nil
@@ -97,7 +96,8 @@ func (q *Quorum) askFree(ctx context.Context, l *mutex, v vote, terms terms, cou
 	})
 }
 
-// afterFree returns the vote of a node whose answer is not clearly a grant. If the answer does not say who has the lock, a script asks.
+// afterFree returns the vote of a node whose answer is not clearly a grant. If the answer does not say who has the lock, afterFree asks by
+// script.
 func (q *Quorum) afterFree(ctx context.Context, l *mutex, v vote, terms terms, f *engine.FreeVote) vote {
 	waiting, cancel := context.WithTimeout(ctx, terms.timeout)
 	defer cancel()
@@ -111,7 +111,7 @@ func (q *Quorum) afterFree(ctx context.Context, l *mutex, v vote, terms terms, f
 	return q.askByScript(ctx, l, v, terms)
 }
 
-// unanswered returns the vote of a node whose request, with that not-after, ended in an error.
+// unanswered returns the vote of a node whose request, with that not-after time, ended in an error.
 func (q *Quorum) unanswered(l *mutex, v vote, err error, notAfter int64) vote {
 	if outcome, _ := exec.Classify(err); outcome == exec.Unknown {
 		v.unsettled = true
@@ -131,7 +131,7 @@ func (q *Quorum) declined(l *mutex, v vote, why codec.Refusal) vote {
 	return v
 }
 
-// foremost returns the holder that most nodes name, and how many do.
+// foremost returns the holder that most nodes name, and how many name it.
 func foremost(votes []vote) (holder *lock.Holder, most int) {
 	for _, v := range votes {
 		if v.holder == nil {

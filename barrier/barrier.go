@@ -19,12 +19,12 @@ import (
 	"github.com/holdfast-go/holdfast/internal/schedule"
 )
 
-// Barrier is where parties wait for each other, phase by phase: none goes on to its next phase before all have arrived at
-// the end of the present one. Each party has a lease, so that one that dies is waited for no longer than that: the phase is
-// broken then, and all the others are told.
+// Barrier makes parties wait for each other, phase by phase: no party goes on to its next phase before all have arrived at the end of the
+// present one. Each party has a lease, so that the others do not wait longer for one that dies: the phase is then broken, and all others
+// are told.
 type Barrier struct {
 	handle
-	lock *engine.Target // whose holders are the parties
+	lock *engine.Target // its holders are the parties
 }
 
 type handle = printable.Handle[printable.Named]
@@ -32,8 +32,8 @@ type handle = printable.Handle[printable.Named]
 // Option is an option of the parties' leases: one of package holdfast that fits, such as TTL.
 type Option interface{ option.Barrier }
 
-// New returns the barrier of that name, where that many parties wait for each other: 1 to 10,000. Programs that use it at
-// the same time say the same number, or get holdfast.ErrMismatch. Nothing is sent.
+// New returns the barrier of that name, where that many parties wait for each other: 1 to 10,000. Programs that use it at the same time
+// must give the same number; others get holdfast.ErrMismatch. New sends nothing.
 func New(locks *holdfast.Client, name string, parties int, opts ...Option) *Barrier {
 	c := access.Client(locks)
 	lock := c.Engine.Barrier(name, parties, option.Resolve(option.Set{Given: c.Durable}, opts).Given...)
@@ -47,8 +47,8 @@ var ErrBroken = errors.New("holdfast: barrier is broken")
 type BrokenError struct {
 	Name  string
 	Phase uint64
-	Party holdfast.Holder // if several phases were broken since, who broke the latest
-	Died  bool            // its lease was lost or expired; otherwise it left
+	Party holdfast.Holder // if several phases were broken meanwhile, the party that broke the latest
+	Died  bool            // the party's lease was lost or expired; otherwise the party left
 }
 
 func (e *BrokenError) Error() string {
@@ -63,14 +63,14 @@ func (e *BrokenError) Error() string {
 // Is makes a BrokenError match ErrBroken.
 func (e *BrokenError) Is(target error) bool { return target == ErrBroken }
 
-// Join makes the caller a party. It waits, in order, while the barrier has all its parties, until one leaves or dies.
-// Errors are those of holdfast.Lock.Acquire.
+// Join makes the caller a party. If the barrier has all its parties, Join waits, in order, until one leaves or dies. Its errors are those
+// of holdfast.Lock.Acquire.
 func (b *Barrier) Join(ctx context.Context) (*Party, error) {
 	return b.newParty(b.asLock().Acquire(ctx))
 }
 
-// TryJoin is Join, but returns a *holdfast.HeldError at once when the barrier has all its parties, or others wait to join. Other
-// errors are those of holdfast.Lock.Acquire.
+// TryJoin is Join, but returns a *holdfast.HeldError at once if the barrier has all its parties, or others wait to join. Other errors are
+// those of holdfast.Lock.Acquire.
 func (b *Barrier) TryJoin(ctx context.Context) (*Party, error) {
 	return b.newParty(b.asLock().TryAcquire(exec.Patient(ctx)))
 }
@@ -87,38 +87,38 @@ func (b *Barrier) newParty(lease *holdfast.Lease, err error) (*Party, error) {
 // Name returns the barrier's name.
 func (b *Barrier) Name() string { return b.lock.Name() }
 
-// Status says which parties have joined and who waits to. It changes nothing.
+// Status returns which parties have joined and who waits to join. It changes nothing.
 func (b *Barrier) Status(ctx context.Context) (holdfast.Status, error) { return b.asLock().Status(ctx) }
 
-// Party is a party of a barrier. When it leaves, or its lease is lost, the present phase is broken, for all who have
-// joined and await it, now or later; then another may join in its place, and the next phase begins.
+// Party is a party of a barrier. When it leaves, or its lease is lost, the present phase is broken for all parties that have joined, even
+// those that await it later. Then another may join in its place, and the next phase begins.
 type Party struct {
 	partyHandle
 	lock *engine.Target
 
 	mu       sync.Mutex
 	awaiting bool
-	number   uint64 // of calls of Await
-	phase    uint64 // that the next Await arrives at; 0 for the one that was current when the party joined
+	number   uint64 // of Await's calls, from 1
+	phase    uint64 // at which the next Await arrives; 0 for the phase that was current when the party joined
 	passed   uint64 // the latest phase that has tripped
 }
 
 type partyHandle = printable.Handle[*holdfast.Lease]
 
-// Await arrives at the present phase, and waits until all parties have. It returns the number of the phase, from 1, one
-// higher each time; all parties return from a phase before one of them can return from the next. The first to join after
-// all others had left begins with 1 again.
+// Await arrives at the present phase, and waits until all parties have arrived. It returns the number of the phase. Phases are numbered
+// from 1; after all parties have left, the first to join begins with 1 again. All parties return from a phase before any of them can return
+// from the next.
 //
-// A *BrokenError, which matches ErrBroken, says that a party left or died, and that the phase is over, for all
-// parties alike. Each of them is told so once, at the latest when it awaits it; the next Await is for the phase that follows.
-// holdfast.ErrLost says that the caller's lease is lost: it is a party no longer.
+// A *BrokenError, which matches ErrBroken, says that a party left or died, and that the phase is over for all parties alike. Each of them
+// is told once, at the latest when it awaits that phase; its next Await is for the phase that follows. holdfast.ErrLost says that the
+// caller's lease is lost: it is no longer a party.
 //
-// When ctx ends, the arrival is taken back, unless the phase has come to its end; the next Await arrives again, or is told
-// of that. After another error it is taken back, too. A party awaits one phase at a time: a second Await at the same time
-// returns holdfast.ErrInvalid at once, and leaves the first as it is.
+// When ctx ends, the arrival is taken back unless the phase has ended. The next Await arrives again, or returns how the phase ended. After
+// another error the arrival is taken back, too. A party awaits one phase at a time: a second Await at the same time returns
+// holdfast.ErrInvalid at once, without affecting the first.
 //
-// A party is notified when the phase ends. Notifications can be lost, so it also looks when a party may have died, and every
-// 30 s. Other errors are those of holdfast.Lock.Acquire.
+// A party is notified when the phase ends. Notifications can be lost, so it also looks when a party may have died, and every 30 s. Other
+// errors are those of holdfast.Lock.Acquire.
 func (p *Party) Await(ctx context.Context) (phase uint64, err error) {
 	phase, err = p.await(ctx)
 	return phase, access.ErrorOf(p.Lease(), err)
@@ -169,7 +169,7 @@ func (p *Party) await(ctx context.Context) (phase uint64, err error) {
 			case codec.Waiting:
 				at = reply.Phase
 				next = at
-			case codec.Stale: // of a later await: of none that this party has begun
+			case codec.Stale: // about a later await, which this party has not begun
 				err = l.Malformed("await")
 			}
 		}
@@ -187,7 +187,7 @@ func (p *Party) await(ctx context.Context) (phase uint64, err error) {
 	}
 }
 
-// beginAwait begins an Await, and endAwait ends it. passed is the phase that has tripped, or 0.
+// beginAwait begins an Await. endAwait ends it; its passed is the phase that has tripped, or 0.
 func (p *Party) beginAwait() (number, phase, passed uint64, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -205,7 +205,7 @@ func (p *Party) endAwait(next, passed uint64) {
 	p.awaiting, p.phase, p.passed = false, next, max(p.passed, passed)
 }
 
-// broken returns the error of a phase that is broken.
+// broken returns the error of a broken phase.
 func (p *Party) broken(reply *codec.AwaitReply) *BrokenError {
 	info := reply.Info
 	return &BrokenError{
@@ -233,7 +233,7 @@ func (p *Party) withdraw(number uint64) {
 	})
 }
 
-// Leave ends the party's lease; another may join in its place. Its errors are those of holdfast.Lease.Release.
+// Leave ends the party's lease. Another party may join in its place. Its errors are those of holdfast.Lease.Release.
 func (p *Party) Leave(ctx context.Context) error { return p.Lease().Release(ctx) }
 
 // Lease returns the party's lease.

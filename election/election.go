@@ -16,8 +16,8 @@ import (
 	"github.com/holdfast-go/holdfast/internal/schedule"
 )
 
-// Election chooses one leader at a time among the processes that call Run. The leader holds the election's lock; the others wait in
-// its queue, and the first of them leads when the leader resigns, or when its lease ends because it crashed or cannot reach the server.
+// Election chooses one leader at a time among the processes that call Run. The leader holds the election's lock; the others wait in its
+// queue. The first of them leads when the leader resigns, or when its lease ends because it crashed or cannot reach the server.
 type Election struct {
 	handle
 	lock *holdfast.Lock
@@ -26,10 +26,10 @@ type Election struct {
 
 type handle = printable.Handle[printable.Named]
 
-// New returns the election whose leader holds the lock: a Mutex of any kind, the writer's side of an RWMutex, a Multi, or a
-// quorum's mutex. With the permits of a Semaphore there are several leaders. Readers, and an OwnerMutex, are
-// holdfast.ErrInvalid when the election is used. The options of the leader's lease are the lock's, but for Wait: candidates
-// wait as long as their contexts. Nothing is sent.
+// New returns the election whose leader holds the lock: a Mutex of any kind, the writer's side of an RWMutex, a Multi, or a quorum's mutex.
+// With the permits of a Semaphore there can be several leaders. With readers or an OwnerMutex, using the election returns
+// holdfast.ErrInvalid. The leader's lease has the options of the lock, except Wait: candidates wait until their contexts end. New sends
+// nothing.
 func New(lock *holdfast.Lock) *Election {
 	on := access.Lock(lock).(engine.Electoral).AsElection()
 	own := access.NewLock(on, 0).(*holdfast.Lock)
@@ -39,14 +39,13 @@ func New(lock *holdfast.Lock) *Election {
 // ErrResign is what lead returns to Run to give up its term and campaign again, behind the candidates that wait.
 var ErrResign = errors.New("holdfast: leader resigns")
 
-// Run campaigns and calls lead for each term, one term after another. lead's context is made from ctx and ends, with a
-// cause, when the term does: at the lease's deadline at the latest, before anybody else can lead. lead should return then;
-// there is no other term before it does. term.Fence rises from term to term, and tells resources which of two leaders is the
-// later.
+// Run campaigns and calls lead for each term, one term after another. lead's context is made from ctx and ends, with a cause, when the term
+// does: at the lease's deadline at the latest, before any other process can lead. lead should return then; until it does, this process has
+// no other term. term.Fence rises from term to term, and tells resources which of two leaders is the later.
 //
-// Run campaigns again after ErrResign; and, if the term was lost, after nil, holdfast.ErrLost or a context's error. Any other return
-// of lead ends Run, which returns it, even if it is nil; the lease is released then. Run goes on campaigning while the server is
-// unavailable. It returns ctx's error when ctx ends, and an error of holdfast.Lock.Acquire that would not pass.
+// Run campaigns again after ErrResign. If the term was lost, it also does so after nil, holdfast.ErrLost or a context's error. After any
+// other result of lead, even nil, Run releases the lease and returns that result. While the server is unavailable, Run keeps campaigning.
+// It returns ctx's error when ctx ends, and errors of holdfast.Lock.Acquire that are permanent.
 func (e *Election) Run(ctx context.Context, lead func(ctx context.Context, term *holdfast.Lease) error) error {
 	for {
 		t := term{e: e, lead: lead}
@@ -96,14 +95,14 @@ func (t *term) run(ctx context.Context) error {
 	})
 }
 
-// announceEnd makes watchers look once the lock is released, if this process led.
+// announceEnd makes watchers look after the lock was released, if this process led.
 func (t *term) announceEnd() {
 	if t.led {
 		t.e.on.Announce()
 	}
 }
 
-// campaignsAgain reports whether there is another term after lead has returned.
+// campaignsAgain reports whether another term follows after lead has returned.
 func campaignsAgain(returned error, lost bool) bool {
 	return errors.Is(returned, ErrResign) || lost && (returned == nil || errors.Is(returned, holdfast.ErrLost) ||
 		errors.Is(returned, context.Canceled) || errors.Is(returned, context.DeadlineExceeded))
@@ -114,7 +113,7 @@ func (e *Election) mayPass(err error) bool {
 	return errors.Is(err, holdfast.ErrUnavailable) && e.on.MayPass(err)
 }
 
-// pause waits for a moment after an error that may pass.
+// pause waits a moment after a temporary error.
 func (e *Election) pause(ctx context.Context) error {
 	select {
 	case <-time.After(schedule.Jitter(500*time.Millisecond, 50)):
@@ -126,7 +125,7 @@ func (e *Election) pause(ctx context.Context) error {
 	}
 }
 
-// Leader says who leads, one of them if there are several; holdfast.ErrNotHeld if nobody does. It changes nothing.
+// Leader returns who leads: one of the leaders if there are several, holdfast.ErrNotHeld if there is none. It changes nothing.
 func (e *Election) Leader(ctx context.Context) (holdfast.Holder, error) {
 	s, err := e.Status(ctx)
 	if err != nil {
@@ -139,13 +138,13 @@ func (e *Election) Leader(ctx context.Context) (holdfast.Holder, error) {
 	return leader, nil
 }
 
-// Watch yields the election's status, at once and whenever the leader changes, until ctx ends; it has no holder when nobody
-// leads. Leaders announce changes; Watch looks for itself when the lease of a leader that it knows may have ended, so that
-// one that crashed is missed within its TTL, and every 30 s, since notifications can be lost. Changes that follow each other
-// closely may be seen as one. Leaders on a quorum do not announce themselves: there it looks once a second.
+// Watch yields the election's status, at once and whenever the leader changes, until ctx ends. The status has no holder when nobody leads.
+// Leaders announce changes. Notifications can be lost, so Watch also looks every 30 s, and when the lease of a leader that it knows may
+// have ended: it misses a crashed leader within the leader's TTL. Changes in quick succession may be seen as one. Leaders on a quorum
+// announce nothing: there Watch looks once a second.
 //
-// It ends with a permanent error, which it yields: holdfast.ErrClosed, when the client closes. It survives outages, even one in
-// which it begins; what it yielded last may be out of date meanwhile.
+// Watch ends with a permanent error, which it yields, such as holdfast.ErrClosed when the client closes. It survives outages, even one that
+// lasts when it begins; meanwhile the last status may be out of date.
 func (e *Election) Watch(ctx context.Context) iter.Seq2[holdfast.Status, error] {
 	return func(yield func(holdfast.Status, error) bool) {
 		if err := e.watch(ctx, yield); err != nil && ctx.Err() == nil {
@@ -199,7 +198,7 @@ func (e *Election) ready(ctx context.Context) error { return access.Error(e.on.R
 // Name returns the election's name, which is that of its lock.
 func (e *Election) Name() string { return e.lock.Name() }
 
-// Status says who leads and who waits to; on a quorum nobody knows who waits. It changes nothing.
+// Status returns who leads and who waits to lead; on a quorum the waiters are not known. It changes nothing.
 func (e *Election) Status(ctx context.Context) (holdfast.Status, error) {
 	s, err := e.on.Status(ctx)
 	if err != nil {

@@ -15,15 +15,14 @@ import (
 	"github.com/holdfast-go/holdfast/internal/printable"
 )
 
-// Latch is a count of parties that have something to do before others go on. It begins with the number of parties, each
-// party lowers it by one, and waiters go on when it is 0. It stays so until Reset begins it anew, Delete removes it, or
-// nobody has used it for a day.
+// Latch is a count of parties that have something to do before others go on. It begins with the number of parties. Each party lowers it by
+// one, and waiters go on when it is 0. It stays 0 until Reset begins it anew, Delete removes it, or nobody has used it for a day.
 //
-// A party either calls CountDown, or registers first. A registered party has a lease: if its process dies, nobody waits for
-// it for longer than that.
+// A party either calls CountDown, or registers first. A registered party has a lease: if its process dies, waiters wait for it no longer
+// than the lease lasts.
 type Latch struct {
 	handle
-	lock *engine.Target // whose holders are the registered parties
+	lock *engine.Target // its holders are the registered parties
 }
 
 type handle = printable.Handle[printable.Named]
@@ -31,8 +30,8 @@ type handle = printable.Handle[printable.Named]
 // Option is an option of the leases of registered parties: one of package holdfast that fits, such as TTL.
 type Option interface{ option.Latch }
 
-// New returns the latch of that name, which opens when that many parties have counted down: 1 to 1,000,000. Programs that
-// use it say the same number, or get holdfast.ErrMismatch. Nothing is sent.
+// New returns the latch of that name, which opens when that many parties have counted down: 1 to 1,000,000. All programs that use it must
+// give the same number; others get holdfast.ErrMismatch. New sends nothing.
 func New(locks *holdfast.Client, name string, parties int, opts ...Option) *Latch {
 	c := access.Client(locks)
 	lock := c.Engine.Latch(name, parties, option.Resolve(option.Set{Given: c.Durable}, opts).Given...)
@@ -41,18 +40,18 @@ func New(locks *holdfast.Client, name string, parties int, opts ...Option) *Latc
 
 // What happened to a latch. Test for these with errors.Is.
 var (
-	// ErrIncomplete says that a latch is open, but that some of its parties never counted down. errors.As with *IncompleteError
-	// tells how many.
+	// ErrIncomplete says that a latch is open, but that some of its parties never counted down. errors.As with *IncompleteError tells how
+	// many.
 	ErrIncomplete = errors.New("holdfast: latch is open, but a party did not count down")
-	// ErrReset says that a latch was begun anew while it was waited for.
+	// ErrReset says that a latch was begun anew while the caller waited for it.
 	ErrReset = errors.New("holdfast: latch was reset")
 )
 
-// IncompleteError says that a latch is open though parties never counted down: they had registered, and left or died.
-// It matches ErrIncomplete.
+// IncompleteError says that a latch is open although some parties never counted down: they had registered, and left or died. It matches
+// ErrIncomplete.
 type IncompleteError struct {
 	Name    string
-	Missing int // how many never counted down
+	Missing int // parties that never counted down
 	Parties int
 }
 
@@ -63,12 +62,11 @@ func (e *IncompleteError) Error() string {
 // Is makes an IncompleteError match ErrIncomplete.
 func (e *IncompleteError) Is(target error) bool { return target == ErrIncomplete }
 
-// Wait waits until the count is 0. It returns nil when all parties have counted down; an *IncompleteError, which matches
-// ErrIncomplete, when the count is 0, but some registered party left or died before it counted down; and ErrReset
-// when the count began anew before it was 0: by Reset, or because the server has lost it.
+// Wait waits until the count is 0. It returns nil if all parties have counted down. It returns an *IncompleteError, which matches
+// ErrIncomplete, if some registered party left or died without counting down. It returns ErrReset if the count began anew before it was 0,
+// by Reset or because the server lost it. Other errors are those of holdfast.Lock.Acquire. Wait leaves nothing behind.
 //
-// It is notified when the count is 0, and looks for itself when a party may have died, and every 30 s, since notifications
-// can be lost. Other errors are those of holdfast.Lock.Acquire. It leaves nothing behind.
+// Wait is notified when the count is 0. Notifications can be lost, so it also looks when a party may have died, and every 30 s.
 func (l *Latch) Wait(ctx context.Context) error {
 	defer l.lock.Of.Enter().End()
 	if err := l.lock.Ready(ctx); err != nil {
@@ -100,17 +98,17 @@ func (l *Latch) Wait(ctx context.Context) error {
 	}
 }
 
-// look asks about the count that began at since or, if since is 0, about the current one.
+// look asks about the count that began at since or, if since is 0, about the present one.
 func (l *Latch) look(ctx context.Context, since int64) (codec.LatchReply, error) {
 	return engine.Ask(ctx, l.lock, "inspect", false, &codec.LookAtLatch{Lock: l.lock.Ref(), Parties: l.lock.Set.Limit, Since: since})
 }
 
-// CountDown lowers the count by one, for a party that has not registered. At 0 it stays 0. If all the parties that are left
-// have registered, it returns holdfast.ErrHeld: they count down themselves.
+// CountDown lowers the count by one, for a party that has not registered. At 0 it stays 0. If all remaining parties have registered,
+// CountDown returns holdfast.ErrHeld: they count down themselves.
 //
-// It counts once, however often the request has to be sent; once begun it goes on when ctx ends, for as long as
-// Config.RetryTimeout. After holdfast.ErrAmbiguous it may count all the same, until RetryTimeout, CommandTimeout and a second later.
-// Other errors are those of holdfast.Lock.TryAcquire.
+// CountDown counts once, however often the request has to be sent. Once begun, it goes on for up to Config.RetryTimeout even if ctx ends.
+// After holdfast.ErrAmbiguous it may still count until RetryTimeout, CommandTimeout and one second have passed. Other errors are those of
+// holdfast.Lock.TryAcquire.
 func (l *Latch) CountDown(ctx context.Context) error {
 	if err := l.lock.Ready(ctx); err != nil {
 		return access.Error(err)
@@ -124,12 +122,11 @@ func (l *Latch) CountDown(ctx context.Context) error {
 	return access.Error(err)
 }
 
-// Register makes the caller a party with a lease, without waiting, so that a crash does not keep waiters longer than its
-// TTL. If no party is left that has neither registered nor counted down, it returns holdfast.ErrHeld. Other errors are those of
-// holdfast.Lock.Acquire.
+// Register makes the caller a party with a lease, so that a crash does not keep waiters longer than its TTL. It does not wait: it returns
+// holdfast.ErrHeld if all parties have registered or counted down. Other errors are those of holdfast.Lock.Acquire.
 //
-// If the lease ends in another way than by Party.CountDown, the count is lowered, too, so that nobody waits for it;
-// but waiters get ErrIncomplete. So leave in a defer:
+// If the lease ends in any other way than by Party.CountDown, the count is lowered, too, so that nobody waits for the party, but waiters
+// get ErrIncomplete. So call Leave in a defer:
 //
 //	party, err := latch.Register(ctx)
 //	if err != nil {
@@ -153,7 +150,7 @@ func (l *Latch) Register(ctx context.Context) (*Party, error) {
 
 func (l *Latch) asLock() *holdfast.Lock { return access.NewLock(l.lock, 0).(*holdfast.Lock) }
 
-// Count returns how many parties are left. 0: the latch is open.
+// Count returns how many parties are left. At 0 the latch is open.
 func (l *Latch) Count(ctx context.Context) (int, error) {
 	if err := l.lock.Ready(ctx); err != nil {
 		return 0, access.Error(err)
@@ -162,17 +159,17 @@ func (l *Latch) Count(ctx context.Context) (int, error) {
 	return now.Left, access.Error(err)
 }
 
-// Reset begins the count anew, whatever it was. Waiters of a count that was not 0 get ErrReset, others go on. Registered
-// parties lose their leases (holdfast.LossSuperseded); each learns of it from its next renewal, or when it counts down. However often
-// the request has to be sent, it resets once. Its errors are those of CountDown.
+// Reset begins the count anew, whatever it was. Waiters get ErrReset, unless the old count was 0. Registered parties lose their leases
+// (holdfast.LossSuperseded); each learns of it when it next renews or counts down. Reset takes effect once, however often the request has
+// to be sent. Its errors are those of CountDown.
 func (l *Latch) Reset(ctx context.Context) error { return l.reset(ctx, "reset", l.lock.Set.Limit) }
 
-// Delete removes the latch from the server, where it would stay until nobody had used it for a day. Whoever uses its name
-// next begins a count, with as many parties as it says. For waiters and registered parties it is as Reset, whose errors it
-// has; the parties' reason is holdfast.LossDeleted. What waiters have to be told stays for a minute.
+// Delete removes the latch from the server, where it would otherwise stay until nobody had used it for a day. The next program to use its
+// name begins a count of as many parties as it gives. To waiters and registered parties, Delete is like Reset, but the parties' reason is
+// holdfast.LossDeleted. Its errors are those of Reset. The server keeps what waiters need to know for a minute.
 func (l *Latch) Delete(ctx context.Context) error { return l.reset(ctx, "delete", 0) }
 
-// reset begins the count anew with that many parties, or deletes the latch if there are none.
+// reset begins the count anew with that many parties or, if parties is 0, deletes the latch.
 func (l *Latch) reset(ctx context.Context, op string, parties int) error {
 	if err := l.lock.Ready(ctx); err != nil {
 		return access.Error(err)
@@ -186,7 +183,7 @@ func (l *Latch) reset(ctx context.Context, op string, parties int) error {
 // Name returns the latch's name.
 func (l *Latch) Name() string { return l.lock.Name() }
 
-// Status says which parties have registered and not counted down yet, and how many are left. It changes nothing.
+// Status returns which parties have registered and not counted down yet, and how many parties are left. It changes nothing.
 func (l *Latch) Status(ctx context.Context) (holdfast.Status, error) { return l.asLock().Status(ctx) }
 
 // Party is a registered party of a latch.
@@ -196,16 +193,15 @@ type Party struct {
 
 type partyHandle = printable.Handle[*holdfast.Lease]
 
-// CountDown lowers the latch's count, once, and ends the lease as Lease.Release does, whose errors it has. It counts once,
-// however often the request has to be sent, or the method is called. It returns a *holdfast.LostError if the lease was lost, and
-// holdfast.ErrReleased after Leave: the party is then a missing one. After another error it may count or not; Leave, which may be
-// called then, tries to count it, too.
+// CountDown lowers the latch's count and ends the lease as Lease.Release does, whose errors it returns. It counts once, however often the
+// request has to be sent or the method is called. It returns a *holdfast.LostError if the lease was lost, and holdfast.ErrReleased after
+// Leave: the party is missing then. After another error it may or may not count; a call of Leave then tries to count it, too.
 func (p *Party) CountDown(ctx context.Context) error {
 	return access.ErrorOf(p.Lease(), engine.CountDown(ctx, access.Lease(p.Lease())))
 }
 
-// Leave ends the lease without counting down: waiters get ErrIncomplete. After CountDown it does nothing. Its errors
-// are those of holdfast.Lease.Release.
+// Leave ends the lease without counting down: waiters get ErrIncomplete. After CountDown it does nothing. Its errors are those of
+// holdfast.Lease.Release.
 func (p *Party) Leave(ctx context.Context) error { return p.Lease().Release(ctx) }
 
 // Lease returns the party's lease.

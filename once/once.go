@@ -20,30 +20,30 @@ import (
 	"github.com/holdfast-go/holdfast/internal/schedule"
 )
 
-// Job is a job that is completed at most once in a window, by all processes together. It runs under the Mutex of its name,
-// whatever the window, so runs of one name wait for each other. Its completion is recorded on the server while the lock is still
-// held: of two callers that come at the same time, the later one learns of it. A run that fails, or whose process dies or loses
-// the lock, does not count: the next one tries.
+// Job is a job that is completed at most once in a window, by all processes together. It runs under the Mutex of its name, whatever the
+// window, so runs of one name wait for each other. Its completion is recorded on the server while the lock is still held: of two callers
+// that come at the same time, the later one learns of it. A run does not count if it fails, or if its process dies or loses the lock: the
+// next caller runs the job again.
 //
-// The job should be such that a run which was ended in the middle, or which was completed but not recorded, does no harm when
-// it is repeated: the lease's fence tells the resource which run is the later. The record is lost with the server's data.
+// A run may therefore be repeated after it was interrupted, or was completed without being recorded. Write the job so that this does no
+// harm: the lease's fence tells resources which of two runs is the later. The record is lost with the server's data.
 type Job struct {
 	handle
 	lock   *engine.Target
 	window Window
-	record string // its key
+	record string // the key of its record
 	wait   option.Limit
 	tries  int   // 0: no bound
-	wrong  error // with the window
+	wrong  error // the window's error
 }
 
 type handle = printable.Handle[printable.Named]
 
-// Option is an option of a job's lock: one of package holdfast that fits, such as TTL or Wait, or MaxTries.
+// Option is an option of a job's lock: MaxTries, or one of package holdfast that fits, such as TTL or Wait.
 type Option interface{ option.Once }
 
-// MaxTries bounds how often a job is begun in one window, by all processes together: one more gets ErrExhausted. With
-// Every, tries count anew once d has passed since the first of them; with Slot they do not. At least 1. Default: no bound.
+// MaxTries bounds how often all processes together begin a job in one window: one more try gets ErrExhausted. It is at least 1. With Every,
+// tries are counted anew once d has passed since the first of them; with Slot they are not. Default: no bound.
 func MaxTries(n int) Option {
 	if n < 1 {
 		return triesOption{Change: option.Refuse(errors.New("MaxTries below 1 is not possible"))}
@@ -58,7 +58,7 @@ type triesOption struct {
 
 // Window says which runs of a job count as the same.
 type Window struct {
-	every  bool // not a slot's
+	every  bool // the window is of Every, not a slot
 	length time.Duration
 	slot   string
 	keep   time.Duration
@@ -67,18 +67,17 @@ type Window struct {
 // keepRecord is how long after its window a completion stays on record.
 const keepRecord = 30 * 24 * time.Hour
 
-// Every is a window that begins with a completed run and lasts d, by the server's clock. Choose d longer than the clocks of
-// the hosts that start the job differ, and shorter than the time from the end of one run to the start of the next: for a
-// job that cron starts once a day and that takes an hour, 12 hours is a good choice. From 1 ms to 10 years.
+// Every is a window that begins with a completed run and lasts d, by the server's clock, from 1 ms to 10 years. Choose d longer than the
+// difference between the clocks of the hosts that start the job, and shorter than the time from the end of one run to the start of the
+// next: for a job that cron starts once a day, and that takes an hour, 12 hours is a good choice.
 func Every(d time.Duration) Window { return Window{every: true, length: d, keep: d + keepRecord} }
 
-// Slot is a window with a name, such as "2026-11-22T02", the hour for which the job is due: hosts whose clocks differ agree
-// on it. The name is 1 to 512 bytes of UTF-8 without control characters. The server remembers it for keep after its last
-// try, from 1 ms to 10 years: longer than anybody may ask for the same slot. Slots of one name wait for each other: to process
-// orders side by side, each once, make the order a part of the job's name.
+// Slot is a window with a name, such as "2026-11-22T02", the hour for which the job is due: hosts whose clocks differ agree on it. The name
+// is 1 to 512 bytes of UTF-8 without control characters. The server remembers it for keep after its last try, from 1 ms to 10 years. Choose
+// keep longer than anyone may still ask for the same slot. Slots of one name wait for each other: to process orders side by side, each
+// once, make the order a part of the job's name.
 func Slot(key string, keep time.Duration) Window { return Window{slot: key, keep: keep} }
 
-// maxWindow bounds windows.
 const maxWindow = 10 * 365 * 24 * time.Hour
 
 func (w Window) check() error {
@@ -97,8 +96,8 @@ func (w Window) check() error {
 	return keys.Check("the slot's key", w.slot)
 }
 
-// New returns the job of that name, which is completed at most once in a window. A window that makes no sense is
-// holdfast.ErrInvalid when the job is used. Nothing is sent.
+// New returns the job of that name, which is completed at most once in a window. If the window is invalid, using the job returns
+// holdfast.ErrInvalid. New sends nothing.
 func New(locks *holdfast.Client, name string, w Window, opts ...Option) *Job {
 	c := access.Client(locks)
 	o := option.Resolve(option.Set{Given: slices.Concat(c.Poll, c.Durable)}, opts)
@@ -113,36 +112,38 @@ func New(locks *holdfast.Client, name string, w Window, opts ...Option) *Job {
 
 // What happened to a job. Test for these with errors.Is.
 var (
-	// ErrExhausted says that the job was begun in this window as often as MaxTries allows, and not completed.
+	// ErrExhausted says that the job was begun in this window as often as MaxTries allows, without being completed.
 	ErrExhausted = errors.New("holdfast: job has failed too often")
 	// ErrResult says that the job was completed, and counts, but that its result is longer than 64 KiB and was not recorded.
 	ErrResult = errors.New("holdfast: result is too long")
-	// ErrNone is returned by Last when no completion is known.
+	// ErrNone is returned by Last when no completion is on record.
 	ErrNone = errors.New("holdfast: job has not been completed yet")
 )
 
-// Completion is a run of a job that was completed.
+// Completion is a completed run of a job.
 type Completion struct {
 	Here     bool      // this call's f ran
-	Current  bool      // it counts for the present window
+	Current  bool      // the run counts for the present window
 	Time     time.Time // by the server's clock
-	Result   string    // what f returned, at most 64 KiB
-	Identity string    // who ran it
+	Result   string    // what f returned; at most 64 KiB
+	Identity string    // of the process that ran the job
 	Host     string
 	PID      int
-	Fence    uint64 // of its lease
-	Try      int    // number of the try within its window, from 1
+	Fence    uint64 // of the run's lease
+	Try      int    // the number of the try within its window, from 1
 }
 
-// Do runs f unless the job was completed in this window, and records that it was if f returns nil. It waits while another
-// process runs the job, and runs it if that one fails. It returns the run that counts; Completion.Here says whether f ran:
-// "done already" is no error.
+// Do runs f unless the job was completed in this window, and records the completion if f returns nil. It waits while another process runs
+// the job, and runs f if that process fails. It returns the run that counts; Completion.Here says whether f ran. A job that was done
+// already is no error.
 //
-// f's error is returned joined with the release's, and as it is if only f fails. An error that matches holdfast.ErrLost says that the
-// lock was lost while f ran: the run does not count then, whatever f did. ErrExhausted says that MaxTries are used up;
-// other errors are those of holdfast.Lock.Acquire. When f has returned nil, its completion is recorded even if ctx has ended, and
-// that is tried for as long as the lease lasts; if it fails, the run may count or not. ErrResult says that the run counts,
-// but without its result, which is longer than 64 KiB. f's context is that of holdfast.Lock.Do. When f panics, the run does not count.
+// If only f fails, f's error is returned as it is; if the release fails, too, both errors are joined. An error that matches
+// holdfast.ErrLost says that the lock was lost while f ran: the run does not count, whatever f did. ErrExhausted says that MaxTries are
+// used up. Other errors are those of holdfast.Lock.Acquire.
+//
+// When f has returned nil, the completion is recorded even if ctx has ended. Do tries that for as long as the lease lasts; if it fails, the
+// run may or may not count. ErrResult says that the run counts, but without its result, which is longer than 64 KiB. f's context is that of
+// holdfast.Lock.Do. If f panics, the run does not count.
 func (j *Job) Do(ctx context.Context, f func(ctx context.Context, l *holdfast.Lease) (result string, err error)) (Completion, error) {
 	return j.do(ctx, j.wait.End(), (*holdfast.Lock).Do, f)
 }
@@ -178,7 +179,7 @@ func (j *Job) do(ctx context.Context, end time.Time, lockDo lockDo, f func(conte
 		result, err := f(work, lease)
 		// mutants: job-succeeded
 		if err == nil {
-			// Even if ctx ended while f finished: the work was done.
+			// The work was done, even if ctx ended while f finished.
 			done, err = j.complete(context.WithoutCancel(work), lease, result)
 		}
 		return err
@@ -193,7 +194,7 @@ func (j *Job) begin(work context.Context, lease *holdfast.Lease) (Completion, er
 	})
 	switch {
 	case err != nil && errors.Is(err, context.Canceled) && lease.Err() != nil:
-		return Completion{}, context.Cause(work) // what ended it, and not the caller's context: the client was closed
+		return Completion{}, context.Cause(work) // the client was closed; the caller's context did not end
 	case err != nil:
 		return Completion{}, access.Error(err)
 	}
@@ -210,11 +211,10 @@ func (j *Job) begin(work context.Context, lease *holdfast.Lease) (Completion, er
 	return Completion{}, nil
 }
 
-// maxResult bounds the result of a run, in bytes.
 const maxResult = 64 << 10
 
-// complete records that the run was completed. A failure that may pass does not end it: it is tried as long as the lease lasts, even
-// beyond RetryTimeout. A result that is too long is left out, with ErrResult; the run counts.
+// complete records that the run was completed. It retries temporary failures for as long as the lease lasts, even beyond RetryTimeout. It
+// leaves out a result that is too long, and returns ErrResult; the run counts.
 func (j *Job) complete(ctx context.Context, lease *holdfast.Lease, result string) (Completion, error) {
 	// mutants: job-locked
 	if err := lease.Err(); err != nil {
@@ -262,9 +262,9 @@ func (j *Job) insist(ctx context.Context, lease *holdfast.Lease, q *codec.Comple
 	}
 }
 
-// Last returns the latest completion, for 30 days after its window; ErrNone if there is none. Completion.Current says
-// whether it counts now. Each Slot has a record of its own: Last of a Slot returns the completion for that slot, for as long as it
-// is remembered, and Last of Every knows of no Slot.
+// Last returns the latest completion, for 30 days after its window, or ErrNone. Completion.Current says whether it counts now. Each Slot
+// has a record of its own: Last of a Slot returns that slot's completion for as long as the server remembers it, and Last of Every knows of
+// no Slot.
 func (j *Job) Last(ctx context.Context) (Completion, error) {
 	last, err := j.look(ctx)
 	if err == nil && last.Time.IsZero() {
@@ -273,7 +273,7 @@ func (j *Job) Last(ctx context.Context) (Completion, error) {
 	return last, access.Error(err)
 }
 
-// look returns the latest completion on record; a zero one if there is none.
+// look returns the latest completion on record, or a zero one.
 func (j *Job) look(ctx context.Context) (Completion, error) {
 	if j.wrong != nil {
 		return Completion{}, j.wrong
@@ -288,7 +288,6 @@ func (j *Job) look(ctx context.Context) (Completion, error) {
 	return completion(&reply.Run), nil
 }
 
-// completion returns a run from the server's record of it.
 func completion(r *codec.Run) Completion {
 	return Completion{
 		Current: r.Counts, Time: time.UnixMicro(r.Completed), Result: r.Result, Identity: r.Info.Owner, Host: r.Info.Host, PID: r.Info.PID,
@@ -296,7 +295,7 @@ func completion(r *codec.Run) Completion {
 	}
 }
 
-// job returns the job as requests name it.
+// job returns the job as package codec's requests name it.
 func (j *Job) job() codec.Job {
 	return codec.Job{Lock: j.lock.Keys.Lock, Record: j.record, Flags: j.lock.Flags()}
 }
@@ -304,7 +303,7 @@ func (j *Job) job() codec.Job {
 // Name returns the job's name.
 func (j *Job) Name() string { return j.lock.Name() }
 
-// Status says who runs the job and who waits for that. It changes nothing.
+// Status returns who runs the job and who waits to run it. It changes nothing.
 func (j *Job) Status(ctx context.Context) (holdfast.Status, error) {
 	return access.NewLock(j.lock, 0).(*holdfast.Lock).Status(ctx)
 }

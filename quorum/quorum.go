@@ -22,15 +22,15 @@ import (
 	"github.com/holdfast-go/holdfast/internal/voting"
 )
 
-// Quorum hands out locks that a majority of independent servers agrees on (Redlock): with 5 nodes, while 3 do. So a lock
-// outlives the loss of a minority, and no single server's loss of data makes two holders. Its fences rise without clocks,
-// its leases are renewed, and a node counts for nothing after a restart until all earlier leases are over. See
+// Quorum provides locks that a majority of independent servers agrees on (Redlock): with 5 nodes, at least 3. A lock thus outlives the loss
+// of a minority, and the loss of one server's data does not make two holders. Its fences rise without clocks, its leases are renewed, and a
+// node counts for nothing after a restart until all earlier leases are over. See
 // https://redis.io/docs/latest/develop/use/patterns/distributed-locks/ for Redlock.
 //
-// All programs that share a lock name the same nodes. Each node is a standalone server, reached by a holdfast.Client with
-// Config.Strict, all with one MaxTTL. A node that restarted, or was emptied, is in quarantine for MaxTTL, and then has its
-// fence counter raised to that of a majority of the others; clients see to that. If a majority has restarted,
-// nothing is granted until every node answers and has kept its data. New nodes are admitted with inspect.Inspector.Admit.
+// All programs that share a lock must use the same nodes. Each node is a standalone server, reached by a holdfast.Client with
+// Config.Strict; all clients have the same MaxTTL. A node that has restarted, or was emptied, is in quarantine for MaxTTL. Then clients
+// raise its fence counter to that of a majority of the others. If a majority has restarted, nothing is granted until every node answers and
+// has kept its data. New nodes are admitted with inspect.Inspector.Admit.
 type Quorum struct {
 	handle
 	common []kind.Option
@@ -45,18 +45,18 @@ type Option interface{ option.Quorum }
 
 // Config is what the locks of one quorum share. A nil *Config means the defaults.
 type Config struct {
-	// NodeTimeout bounds how long a node is waited for in one round: from 1 ms to a quarter of the TTL. Default: a 200th of
-	// the TTL, but from 5 to 50 ms; or six times as long as the slowest node takes to answer, if that is longer. It doubles
-	// with each round without a majority. It is never above a quarter of the TTL or holdfast.Config.CommandTimeout; a longer one is holdfast.ErrInvalid
-	// when a lock is used.
+	// NodeTimeout bounds how long one round waits for a node: from 1 ms to a quarter of the TTL. A longer one is holdfast.ErrInvalid when a
+	// lock is used. The default is a 200th of the TTL, from 5 to 50 ms, or six times as long as the slowest node takes to answer, if that
+	// is longer. It doubles after each round without a majority, up to a quarter of the TTL and holdfast.Config.CommandTimeout.
 	NodeTimeout time.Duration
 }
 
-// New returns the quorum of these clients' servers: 3 to 31, best an odd number, all Strict. With 4 nodes, as with 3,
-// only one may be down: a majority of 4 is 3. The caller closes the clients after releasing the leases. Nothing is sent.
-// Clients that do not fit together are holdfast.ErrInvalid: two for the same server, different values of MaxTTL, or Durability, in
-// whose place a quorum has its nodes. Where their Configs may differ, the quorum has Observers, Identity, PollInterval,
-// RetryTimeout and TTL from the first client. A nil cfg means the defaults.
+// New returns the quorum of these clients' servers: 3 to 31, best an odd number, all Strict. With 4 nodes, as with 3, only one may be down:
+// a majority of 4 is 3. The caller closes the clients after releasing the leases. A nil cfg means the defaults. New sends nothing.
+//
+// New returns holdfast.ErrInvalid if two clients have the same server or different values of MaxTTL, or if one has Durability, for which a
+// quorum has its nodes. Where other settings of the clients differ, the quorum takes Observers, Identity, PollInterval, RetryTimeout and
+// TTL from the first client.
 func New(clients []*holdfast.Client, cfg *Config) (*Quorum, error) {
 	nodes := make([]*engine.Client, len(clients))
 	var common []kind.Option
@@ -85,37 +85,38 @@ func New(clients []*holdfast.Client, cfg *Config) (*Quorum, error) {
 	return &Quorum{printable.NewHandle(e), common}, nil
 }
 
-// Mutex returns the lock of that name, which one holder has at a time. Processes are served in the order in which they began to
-// wait, by the median of the nodes' clocks: from the second time that a waiter asks, later ones do not pass it, unless it is silent
-// for 2 s. Waiters are not notified; they ask again after random times, 2 to 300 ms. Waiters of one process are served in order.
+// Mutex returns the lock of that name, which one holder has at a time. Processes are served in the order in which they began to wait, by
+// the median of the nodes' clocks: once a waiter has asked twice, later ones do not pass it unless it is silent for 2 s. Waiters are not
+// notified; they ask again after random times, 2 to 300 ms. Waiters of one process are served in order.
 //
-// TryAcquire returns holdfast.ErrHeld when a majority of nodes names the same holder. While others want the lock, too, and nobody has
-// a majority, it tries again, for Config.RetryTimeout at most. An acquire that reaches no majority retries for the same time,
-// and then fails with an *Error; so it does when ctx ends before that, and the error then also matches ctx's.
+// TryAcquire returns holdfast.ErrHeld when a majority of nodes names the same holder. While others want the lock, too, and nobody has a
+// majority, it tries again for up to Config.RetryTimeout. An acquire that reaches no majority retries for the same time, and then fails
+// with an *Error. If ctx ends earlier, the acquire fails then, and the *Error also matches ctx's error.
 //
-// Nodes that did not agree at first, or came back, are asked again while the lease lasts. The fence rises from lease to lease
-// of the name, and is known to a majority before the lease is returned. Status goes by what a majority of nodes says; when
-// nodes that do not answer could make one, it fails with an *Error.
+// Nodes that did not agree at first, or came back, are asked again while the lease lasts. The fence rises with each lease of the name, and
+// a majority knows it before the lease is returned. Status reports what a majority of nodes says. It fails with an *Error if the nodes that
+// do not answer could make a majority.
 func (q *Quorum) Mutex(name string, opts ...Option) *holdfast.Lock {
 	o := option.Resolve(option.Set{Given: q.common}, opts)
 	return access.NewLock(q.e().Mutex(name, o.Given...), o.Wait).(*holdfast.Lock)
 }
 
-// Nodes returns the servers that hold a lease of the quorum, by their latest answers, in alphabetical order; nil for another lease.
+// Nodes returns the servers that hold a lease of the quorum, by their latest answers, in alphabetical order. It returns nil for another
+// lease.
 func (q *Quorum) Nodes(l *holdfast.Lease) []string { return q.e().Nodes(access.Lease(l)) }
 
-// Error says that too few nodes agreed. It matches what any of its nodes' errors matches: holdfast.ErrUnavailable,
-// ErrQuarantine, ErrDenied and so on; but not ErrHeld, which is returned when a majority names a holder.
+// Error says that too few nodes agreed. It matches what any of its nodes' errors matches, such as holdfast.ErrUnavailable, ErrQuarantine or
+// ErrDenied. It does not match ErrHeld, which is returned if a majority names a holder.
 type Error struct {
 	Op    string // "acquire", "init", "inspect", "list", "list breaks", "break" or "revoke"
-	Name  string // the lock's; of what is about many locks, their pattern
-	Need  int    // nodes that must agree
-	Of    int    // nodes
+	Name  string // of the lock or, for an operation about many locks, their pattern
+	Need  int    // how many nodes must agree
+	Of    int    // how many nodes there are
 	Nodes []*NodeError
 
-	of    error  // what internal/quorum returned, which knows if an election may go on
+	of    error  // the error of internal/voting, which knows whether an election may go on
 	task  string // as in exec.Failure
-	ended error  // that of the caller's context, if it ended before a majority answered
+	ended error  // the error of the caller's context, if it ended before a majority answered
 }
 
 func (e *Error) Error() string {
@@ -131,7 +132,7 @@ func (e *Error) Error() string {
 	return text
 }
 
-// Unwrap returns the nodes' errors and, if it has ended, that of the caller's context.
+// Unwrap returns the nodes' errors and, if the caller's context has ended, its error.
 func (e *Error) Unwrap() []error {
 	var all []error
 	if e.ended != nil {
@@ -146,7 +147,7 @@ func (e *Error) Unwrap() []error {
 	return all
 }
 
-// NodeError is what one node of a quorum had to say.
+// NodeError is the error of one node of a quorum.
 type NodeError struct {
 	Server string // its address, without credentials
 	Err    error
@@ -158,7 +159,7 @@ func (e *NodeError) Error() string {
 	}
 	var told *holdfast.ServerError
 	if errors.As(e.Err, &told) {
-		return e.Err.Error() // which names the server
+		return e.Err.Error() // the text names the server
 	}
 	return fmt.Sprintf("node %s: %v", e.Server, e.Err)
 }

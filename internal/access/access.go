@@ -1,5 +1,5 @@
-// Package access lets other packages of this module reach what the API's types hide. The packages that have the types set the
-// functions when the program starts. They import this package, so their types are any here.
+// Package access lets other packages of this module reach what the API's types hide. The packages that declare the types set these
+// functions when the program starts. They import this package, so it cannot name their types: here they are any.
 package access
 
 import (
@@ -12,14 +12,14 @@ import (
 	"github.com/holdfast-go/holdfast/internal/voting"
 )
 
-// Parts are what a *holdfast.Client consists of.
+// Parts are the parts of a *holdfast.Client.
 type Parts struct {
 	Engine  *engine.Client
-	Durable []kind.Option // of all its locks
-	Poll    []kind.Option // of those that can poll
+	Durable []kind.Option // for all its locks
+	Poll    []kind.Option // for locks that can poll
 }
 
-// Of package holdfast.
+// Set by package holdfast.
 var (
 	Client  func(c any) Parts                          // of a *holdfast.Client
 	Lock    func(l any) engine.Lock                    // of a *holdfast.Lock
@@ -27,22 +27,22 @@ var (
 	Lease   func(l any) engine.Lease                   // of a *holdfast.Lease
 	Status  func(s *lock.Status) any                   // a holdfast.Status
 	Holder  func(h lock.Holder) any                    // a holdfast.Holder
-	Error   func(err error) error                      // an error of the engine as one of package holdfast
-	ErrorOf func(lease any, err error) error           // Error of a *holdfast.Lease, which knows its fence
+	Error   func(err error) error                      // converts an error of the engine to one of package holdfast
+	ErrorOf func(lease any, err error) error           // Error for a *holdfast.Lease, whose fence the error then has
 )
 
-// Of packages quorum and inspect.
+// Set by packages quorum and inspect.
 var (
-	// Quorum returns what a *quorum.Quorum is.
+	// Quorum returns the parts of a *quorum.Quorum.
 	Quorum func(q any) *voting.Quorum
-	// QuorumError returns an error as package quorum has it.
+	// QuorumError converts an error to one of package quorum.
 	QuorumError func(e *voting.Error) error
 
-	// Reach asks an *inspect.Inspector's server whether it answers. verb and pattern are what for, in errors: to "watch" all
-	// locks, say.
+	// Reach asks an *inspect.Inspector's server whether it answers. Errors name the purpose by verb and pattern: to "watch" all locks, for
+	// example.
 	Reach func(ctx context.Context, inspector any, verb, pattern string) error
-	// IsOfQuorum reports whether an *inspect.Inspector looks at the locks of a quorum, of which it is not known who waits.
+	// IsOfQuorum reports whether an *inspect.Inspector inspects the locks of a quorum, whose waiters are not known.
 	IsOfQuorum func(inspector any) bool
-	// Absent returns the errors of a quorum's nodes that did not answer the latest List of its *inspect.Inspector as they should.
+	// Absent returns the errors of the nodes of a quorum that failed during the latest List of its *inspect.Inspector.
 	Absent func(inspector any) []error
 )

@@ -6,8 +6,7 @@ import (
 	"unsafe"
 )
 
-// clockBoottime is CLOCK_BOOTTIME, which is CLOCK_MONOTONIC plus the time that the system was suspended
-// (clock_gettime(2)).
+// clockBoottime is CLOCK_BOOTTIME, which is CLOCK_MONOTONIC plus the time that the system was suspended (clock_gettime(2)).
 const clockBoottime = 7
 
 func bootTime() time.Duration {

@@ -5,17 +5,16 @@ import (
 	"time"
 )
 
-// InBubble reports whether the caller is in a bubble of testing/synctest, whose time starts in the year 2000.
+// InBubble reports whether the caller is in a bubble of testing/synctest, where time starts in the year 2000.
 func InBubble() bool { return time.Now().Year() < 2020 }
 
-// StopBootInBubbles makes the boot clock stand still in bubbles, for good. It would run on there while virtual time
-// stands still, and so show a suspension that did not happen. Outside of bubbles it runs as before, since tests in and out
-// of bubbles run at the same time.
+// StopBootInBubbles stops the boot clock in bubbles, for good. It would otherwise run on while virtual time stands still, and show a
+// suspension that did not happen. Outside bubbles it runs as before, since tests in and out of bubbles run at the same time.
 func StopBootInBubbles() { stopped.Store(true) }
 
 var stopped atomic.Bool
 
-// readBoot reads the boot clock, unless it stands still.
+// readBoot reads the boot clock, unless it is stopped.
 func readBoot() time.Duration {
 	if stopped.Load() && InBubble() {
 		return 0

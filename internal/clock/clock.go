@@ -1,5 +1,4 @@
-// Package clock reads the clocks that measure leases. Deadlines are never wall-clock times, since the wall clock can
-// jump.
+// Package clock reads the clocks that measure leases. Deadlines are never wall-clock times, since the wall clock can jump.
 package clock
 
 import (
@@ -7,8 +6,8 @@ import (
 	"time"
 )
 
-// Instant is a reading of two clocks: the monotonic clock, which on some systems stops while the machine is
-// suspended, and the boot clock, which never stops but does not exist everywhere.
+// Instant is a reading of two clocks: the monotonic clock, which on some systems stops while the machine is suspended, and the boot clock,
+// which never stops but does not exist everywhere.
 type Instant struct {
 	Mono Reading
 	boot time.Duration
@@ -17,8 +16,8 @@ type Instant struct {
 // Reading is a reading of the monotonic clock, in ns. The zero Reading means that there is none.
 type Reading int64
 
-// origin is the reading at the start of the process. It is large enough to keep every reading above 0, even in tests
-// in virtual time, where the clock starts in the year 2000.
+// origin is the reading at the start of the process. It is large enough to keep every reading above 0, even in tests in virtual time, where
+// the clock starts in the year 2000.
 const origin Reading = 1 << 61
 
 // Mono reads the monotonic clock.
@@ -30,7 +29,7 @@ func (r Reading) Sub(u Reading) time.Duration { return time.Duration(r - u) }
 // Add returns the reading d after r.
 func (r Reading) Add(d time.Duration) Reading { return r + Reading(d) }
 
-// Time returns the wall-clock time of r, as the wall clock is set now.
+// Time returns r as a wall-clock time, by the present setting of the wall clock.
 func (r Reading) Time() time.Time {
 	now := time.Now()
 	return now.Add(r.Sub(origin) - now.Sub(start))
@@ -41,7 +40,7 @@ func Now() Instant {
 	return Instant{Mono(), (*boot.Load())()}
 }
 
-// Awake reads the monotonic clock alone, which saves a system call. Comparisons with the result ignore suspensions.
+// Awake reads only the monotonic clock, which saves a system call. Comparisons with the result ignore suspensions.
 func Awake() Instant { return Instant{Mono: Mono()} }
 
 // Since returns the time elapsed since t.
@@ -49,20 +48,20 @@ func Since(t Instant) time.Duration {
 	return Now().Sub(t)
 }
 
-// Sub returns the time from u to t. If the boot clock has gained on the monotonic clock, the machine was suspended and
-// the boot clock decides.
+// Sub returns the time from u to t. If the boot clock has gained on the monotonic clock, the machine was suspended, and the boot clock
+// decides.
 func (t Instant) Sub(u Instant) time.Duration {
 	mono, boot := t.Mono.Sub(u.Mono), t.boot-u.boot
-	if boot-mono > time.Millisecond { // less is the time between reading one clock and the other
+	if boot-mono > time.Millisecond { // less is the time between reading the two clocks
 		return boot
 	}
 	return mono
 }
 
-// Between returns the time from u to t, which may be in either order. Both must have been read.
+// Between returns the time from u to t, in whichever order they were read. Neither may be zero.
 func Between(u, t Instant) time.Duration {
 	if t.Mono < u.Mono {
-		return -u.Sub(t) // Sub returns the longer time by one clock or the other
+		return -u.Sub(t) // Sub returns the longer time of the two clocks
 	}
 	return t.Sub(u)
 }
@@ -75,8 +74,8 @@ func (t Instant) Add(d time.Duration) Instant {
 // IsZero reports whether t was never read.
 func (t Instant) IsZero() bool { return t.Mono == 0 }
 
-// Lag returns how far the boot clock is ahead of the monotonic time since the process started. It grows only while the
-// machine is suspended. Lag returns false if the system has no boot clock.
+// Lag returns how far the boot clock is ahead of the monotonic time since the process started. It grows only while the machine is
+// suspended. Lag returns false if the system has no boot clock.
 func (t Instant) Lag() (time.Duration, bool) {
 	return t.boot - t.Mono.Sub(origin), t.boot != 0
 }
@@ -90,8 +89,8 @@ func init() {
 	boot.Store(&read)
 }
 
-// SetBoot makes Now read the boot clock with read, and returns a function that undoes it. It is for tests, which
-// cannot suspend the machine.
+// SetBoot makes Now read the boot clock by calling read, and returns a function that undoes that. It is for tests, which cannot suspend the
+// machine.
 func SetBoot(read func() time.Duration) (undo func()) {
 	old := boot.Swap(&read)
 	return func() { boot.Store(old) }

@@ -1,8 +1,8 @@
-// Package compact provides maps and slices that give memory back when they shrink. Go's own keep theirs.
+// Package compact provides maps and slices that give memory back when they shrink, which Go's own do not.
 package compact
 
-// A container is copied into less memory once fewer than one in slack of its elements are left, unless it never had
-// more than small. Copying a sixteenth costs next to nothing compared with having added the rest.
+// A container is copied into less memory once fewer than one in slack of its elements are left, unless it never had more than small.
+// Copying a sixteenth costs next to nothing compared with having added the rest.
 const (
 	slack = 16
 	small = 4096
@@ -11,7 +11,7 @@ const (
 // Map is a map. Its zero value is empty and ready to use.
 type Map[K comparable, V any] struct {
 	m    map[K]V
-	peak int // the largest length since m was made
+	peak int // the largest length of m so far
 }
 
 // Get returns the value for k, or the zero value.

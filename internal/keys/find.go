@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// Find returns the lock that a key stands for: the key is the lock's own, or that of a queue in which somebody may wait
-// for it. It returns false for any other key of the space, which leads to no lock that these do not lead to.
+// Find returns the lock that a key belongs to: the key is the lock's own, or that of a queue for it. Find returns false for any other key
+// of the space; those lead to no further locks.
 func (s Space) Find(key string) (lock string, ok bool) {
 	rest, ours := strings.CutPrefix(key, s.prefix)
 	if !ours {
@@ -43,19 +43,17 @@ func (s Space) Find(key string) (lock string, ok bool) {
 	return lock, true
 }
 
-// Queues are the ends of the keys of queues in which somebody may wait, which are the kinds that Set.For takes; "q" is that of
-// mutexes.
+// Queues are the last parts of the keys of queues. They are the kinds that Set.For takes; "q" is that of mutexes.
 var Queues = []string{"q", "rw", "sem", "own", "bar", "redisson"}
 
-// isNamed reports whether a key, which begins with the prefix and an opening brace and ends with a closing one, is that of
-// a lock with a name.
+// isNamed reports whether a key that begins with the prefix and an opening brace, and ends with a closing one, is that of a lock with a
+// name.
 func (s Space) isNamed(key string) bool {
 	_, err := s.Name(key[len(s.prefix)+1 : len(key)-1])
 	return err == nil
 }
 
-// NameOf returns the name of the lock with this key. exact says that it has none, but is known by its exact key, which is
-// returned.
+// NameOf returns the name of the lock with this key. If the lock has no name, NameOf returns its key, and exact is true.
 func (s Space) NameOf(lock string) (name string, exact bool) {
 	if strings.HasPrefix(lock, s.prefix+"{") && strings.HasSuffix(lock, "}") && len(lock) > len(s.prefix)+1 {
 		return lock[len(s.prefix)+1 : len(lock)-1], false

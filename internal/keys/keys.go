@@ -1,5 +1,5 @@
-// Package keys names the keys and channels of locks, such that all of one lock's are in one Cluster slot. It refuses
-// names that cannot be keys.
+// Package keys names the keys and channels of locks, such that all of one lock's are in one Cluster slot. It refuses names that cannot be
+// keys.
 package keys
 
 import (
@@ -19,7 +19,7 @@ type Set struct {
 	Queue string
 }
 
-// IsExact reports whether the lock was found by its key (Space.Exact) and not by its name.
+// IsExact reports whether the lock is known by its key (Space.Exact), not by its name.
 func (s Set) IsExact() bool { return s.Queue != s.Lock+":q" }
 
 // Expiries returns the key of the index of a shared lock's holders by expiry.
@@ -28,7 +28,7 @@ func (s Set) Expiries() string { return s.Queue + ":e" }
 // Space is the key space of a client's locks: all keys with one prefix.
 type Space struct {
 	prefix                       string
-	fence, incarnation, caughtUp string // keys that every other request names
+	fence, incarnation, caughtUp string // keys that requests name often
 }
 
 // NewSpace returns the space of keys that begin with the prefix.
@@ -42,7 +42,7 @@ func NewSpace(prefix string) (Space, error) {
 	return Space{prefix, prefix + "fences", prefix + "incarnation", prefix + "caughtup"}, nil
 }
 
-// Prefix returns what the keys begin with.
+// Prefix returns the prefix of all keys.
 func (s Space) Prefix() string { return s.prefix }
 
 // Fence returns the key of the fence counter that all locks share outside Cluster mode.
@@ -51,7 +51,7 @@ func (s Space) Fence() string { return s.fence }
 // SlotFence returns the key of the fence counter that the locks of a slot share in Cluster mode.
 func (s Space) SlotFence(slot uint16) string { return s.prefix + "f{" + Tag(slot) + "}" }
 
-// isSlotFence reports whether a key is a SlotFence, or would be if its number were that of its slot.
+// isSlotFence reports whether a key is a SlotFence, or would be if its number were in that number's own slot.
 func (s Space) isSlotFence(key string) bool {
 	tag, ok := strings.CutPrefix(key, s.prefix+"f{")
 	return ok && strings.HasSuffix(tag, "}") && strings.Trim(tag[:len(tag)-1], "0123456789") == ""
@@ -60,7 +60,7 @@ func (s Space) isSlotFence(key string) bool {
 // Incarnation returns the key of the mark by which Strict mode notices a loss of data.
 func (s Space) Incarnation() string { return s.incarnation }
 
-// CaughtUp returns the key that holds, on a node of a quorum, the incarnation for which its fence counter is good.
+// CaughtUp returns the key that contains, on a node of a quorum, the incarnation for which the node's fence counter is valid.
 func (s Space) CaughtUp() string { return s.caughtUp }
 
 // Channel returns the channel that notifies a client outside Cluster mode.
@@ -69,16 +69,16 @@ func (s Space) Channel(client string) string { return s.prefix + "c:" + client }
 // ShardChannel returns the channel that notifies a client of one lock in Cluster mode.
 func ShardChannel(k Set, client string) string { return k.Queue + ":c:" + client }
 
-// Journal returns the key of the journal, which records what operators did to holders. In Cluster mode it is also the name of the
-// sharded channel on which new entries are announced, so that both are in one slot.
+// Journal returns the key of the journal, which records what operators did to holders. In Cluster mode it is also the name of the sharded
+// channel that announces new entries, so that both are in one slot.
 func (s Space) Journal() string { return s.prefix + "journal" }
 
-// JournalChannel returns the channel on which new entries of the journal are announced outside Cluster mode. It is no
-// client's Channel, since those are longer.
+// JournalChannel returns the channel that announces new entries of the journal outside Cluster mode. It is no client's Channel, since those
+// are longer.
 func (s Space) JournalChannel() string { return s.Channel("h") }
 
-// WatchChannel returns the channel that announces a lock's new holders to its watchers outside Cluster mode. It is no
-// client's Channel, since clients' names contain no colon.
+// WatchChannel returns the channel that announces a lock's new holders to its watchers outside Cluster mode. It is no client's Channel,
+// since clients' names contain no colon.
 func (s Space) WatchChannel(k Set) string { return s.prefix + "c:w:" + k.Lock }
 
 // ShardWatchChannel is WatchChannel in Cluster mode.
@@ -120,7 +120,7 @@ func (s Space) Exact(key string) (Set, error) {
 	return s.Of(key), nil
 }
 
-// Redisson returns the keys of the lock that it shares with Redisson's RLock of the same name.
+// Redisson returns the keys of the lock that Redisson's RLock of that name uses.
 func (s Space) Redisson(name string) (Set, error) {
 	if _, tagged := hashTag(name); !tagged && strings.Contains(name, "{") {
 		return Set{}, fmt.Errorf("name %q has braces that are not a Cluster hash tag, so Redisson's channel would not be in its slot", name)
@@ -137,8 +137,7 @@ func RedissonChannel(k Set) string {
 	return "redisson_lock__channel:" + tagged
 }
 
-// Of returns the keys of the lock whose own key is lock. The key must come from Name or Exact, in this process or
-// another.
+// Of returns the keys of the lock whose own key is lock. That key must come from Name or Exact, in this process or another.
 func (s Space) Of(lock string) Set {
 	if strings.HasPrefix(lock, s.prefix+"{") && strings.HasSuffix(lock, "}") {
 		return named(lock + ":q")
@@ -155,15 +154,15 @@ func named(queue string) Set {
 	return Set{Lock: strings.TrimSuffix(queue, ":q"), Queue: queue}
 }
 
-// For returns the keys of a lock of another kind with the same name. Each kind has its own queue, so that a lock is
-// never handed to a waiter for another kind.
+// For returns the keys of a lock of another kind with the same name. Each kind has its own queue, so that a lock is never handed to a
+// waiter for another kind.
 func (s Set) For(kind string) Set {
 	s.Queue = strings.TrimSuffix(s.Queue, "q") + kind
 	return s
 }
 
-// Record returns the key of the record of the job runs that this lock guards, in the named window or, if window is "",
-// outside any.
+// Record returns the key of the record of the job runs that this lock guards: in the window of that name, or outside any window if window
+// is "".
 func (s Set) Record(window string) string {
 	window = windowEscapes.Replace(window)
 	stem := strings.TrimSuffix(s.Queue, ":q")
@@ -177,8 +176,8 @@ func (s Set) Record(window string) string {
 	return record
 }
 
-// windowEscapes escapes what could make a window's record the key of another lock: a closing brace ends a lock's name,
-// and a colon separates it from what the key is for.
+// windowEscapes escapes what could make a window's record the key of another lock: a closing brace ends a lock's name, and a colon precedes
+// the purpose of a key.
 var windowEscapes = strings.NewReplacer("%", "%25", "{", "%7B", "}", "%7D", ":", "%3A")
 
 // Check returns an error if s cannot be part of a key. The error calls it what.

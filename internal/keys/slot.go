@@ -6,8 +6,7 @@ import (
 	"sync"
 )
 
-// Slot returns the key's Cluster slot: the CRC16 (XMODEM) of its hash tag, or of the whole key if it has none, modulo
-// 16384.
+// Slot returns the key's Cluster slot: the CRC16 (XMODEM) of its hash tag, or of the whole key if it has none, modulo 16384.
 func Slot(key string) uint16 {
 	if tag, ok := hashTag(key); ok {
 		key = tag
@@ -19,7 +18,7 @@ func Slot(key string) uint16 {
 	return crc % Slots
 }
 
-// extend returns the CRC16 of a text that is longer by a byte.
+// extend returns the CRC16 of a text that is one byte longer.
 func extend(crc uint16, b byte) uint16 { return crc<<8 ^ crc16[byte(crc>>8)^b] }
 
 // hashTag returns the key's hash tag, if it has one: the text between the first { and the next }, unless that is empty.
@@ -33,13 +32,13 @@ func hashTag(key string) (string, bool) {
 	return tag, ok && tag != ""
 }
 
-// Tag returns the least number above 0 whose digits, as a hash tag, are in the slot.
+// Tag returns the least number above 0 that is in the slot when its digits are the hash tag.
 func Tag(slot uint16) string { return strconv.Itoa(int(tags()[slot])) }
 
-// tags has the number of each slot.
+// tags has the Tag of each slot.
 var tags = sync.OnceValue(func() *[Slots]uint32 {
 	all, left := new([Slots]uint32), Slots
-	crcs := []uint16{0} // of the digits of each number; of 0, of none
+	crcs := []uint16{0} // of each number's digits; for 0, of no digits
 	for n := 1; left > 0; n++ {
 		crc := extend(crcs[n/10], byte('0'+n%10))
 		crcs = append(crcs, crc)

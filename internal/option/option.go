@@ -1,8 +1,8 @@
-// Package option has what the options of locks are made of: what they change, and which kinds of locks they fit.
+// Package option provides the parts of which options of locks are made: what an option changes, and which kinds of locks it fits.
 //
-// An option fits the kinds whose interfaces it implements. Each interface has a method of its own, which a marker type implements: an
-// option embeds the markers of the kinds that it fits, so that the compiler refuses it elsewhere. The markers of the kinds in package
-// holdfast are there.
+// An option fits the kinds whose interfaces it implements. Each of these interfaces has a method of its own, implemented by a marker type.
+// An option embeds the markers of the kinds that it fits, so that the compiler refuses it elsewhere. Package holdfast declares the markers
+// of its own kinds.
 package option
 
 import (
@@ -12,22 +12,22 @@ import (
 	"github.com/holdfast-go/holdfast/internal/kind"
 )
 
-// Set is the options of one lock.
+// Set is the resolved options of one lock.
 type Set struct {
 	Given []kind.Option
 	Wait  Limit
-	Named bool // by Owner
-	Tries int  // of a job, 0: no bound
+	Named bool // Owner is among the options
+	Tries int  // for a job; 0: no bound
 }
 
-// Limit is one nanosecond more than an acquire may wait for its lock, or 0 if there is no bound. It is a single number because every
-// Lock holds one.
+// Limit is one nanosecond more than the time that an acquire may wait, or 0 if there is no bound. It is a single number because every Lock
+// has one.
 type Limit time.Duration
 
 // NoWait is the limit of an acquire that does not wait.
 const NoWait Limit = 1
 
-// End is when an acquire that begins now waits no longer; zero if that is not bounded.
+// End returns when an acquire that begins now stops waiting; zero if there is no bound.
 func (l Limit) End() time.Time {
 	if l == 0 {
 		return time.Time{}
@@ -35,7 +35,7 @@ func (l Limit) End() time.Time {
 	return time.Now().Add(time.Duration(l - NoWait))
 }
 
-// Until returns the limit that ends at end; no bound if end is zero.
+// Until returns the limit that ends at end, or no bound if end is zero.
 func Until(end time.Time) Limit {
 	if end.IsZero() {
 		return 0
@@ -43,21 +43,21 @@ func Until(end time.Time) Limit {
 	return NoWait + Limit(max(time.Until(end), 0))
 }
 
-// Option is what all options have in common.
+// Option is the interface of all options.
 type Option interface{ Apply(*Set) }
 
-// Change is what an option does.
+// Change is a function that is an option.
 type Change func(*Set)
 
 // Apply implements Option.
 func (c Change) Apply(s *Set) { c(s) }
 
-// Given is the change that options of the engine make.
+// Given returns the change that adds options of the engine.
 func Given(opts ...kind.Option) Change {
 	return func(s *Set) { s.Given = append(s.Given, opts...) }
 }
 
-// Refuse is the change that makes every use of the lock fail with ErrInvalid, for that reason.
+// Refuse returns the change that makes every use of the lock fail with ErrInvalid and this reason.
 func Refuse(why error) Change { return Given(kind.Refuse(why)) }
 
 // Take applies an option.
@@ -68,7 +68,7 @@ func (s *Set) Take(one Option) {
 	one.Apply(s)
 }
 
-// Resolve returns the options of a lock, on top of those that it would have anyway.
+// Resolve returns base with the options applied. It does not change base.
 func Resolve[O Option](base Set, opts []O) Set {
 	if len(opts) == 0 {
 		return base
@@ -105,7 +105,7 @@ type Quorum interface {
 	FitsQuorum()
 }
 
-// The markers of those kinds.
+// Markers, each for one kind.
 type (
 	ForOnce    struct{}
 	ForLatch   struct{}
@@ -113,14 +113,10 @@ type (
 	ForQuorum  struct{}
 )
 
-// FitsOnce marks an option of a job.
 func (ForOnce) FitsOnce() {}
 
-// FitsLatch marks an option of a latch.
 func (ForLatch) FitsLatch() {}
 
-// FitsBarrier marks an option of a barrier.
 func (ForBarrier) FitsBarrier() {}
 
-// FitsQuorum marks an option of a quorum's mutex.
 func (ForQuorum) FitsQuorum() {}

@@ -10,19 +10,18 @@ import (
 	"unicode"
 )
 
-// fragmentDir is the folder of the code that several scripts need.
+// fragmentDir is the folder of the code that several scripts share.
 const fragmentDir = "fragments"
 
-// Assemble returns the sources of the scripts in a tree of Lua files, by their names. FOLDER/NAME.lua is the
-// script NAME; fragments/NAME.lua is a fragment, which a file asks for by a line
+// Assemble returns the sources of the scripts in a tree of Lua files, by their names. FOLDER/NAME.lua is the script NAME;
+// fragments/NAME.lua is a fragment, which a file includes by a line
 //
 //	-- requires NAME
 //
-// A script begins with its fragments in the order of these lines, each of them once, and after those that it
-// requires itself. Comments are left out, because a server that has lost its script cache is sent the whole source.
+// A script begins with its fragments in the order of these lines, each once, and after the fragments that it requires itself. Comments are
+// left out, because a server that has lost its script cache is sent the whole source.
 //
-// It is an error if a fragment does not exist, requires itself, directly or through others, or is required by no
-// script.
+// It is an error if a fragment does not exist, requires itself, directly or through others, or is required by no script.
 func Assemble(tree fs.FS) (map[string]string, error) {
 	all, err := fs.Glob(tree, "*/*.lua")
 	if err != nil {
@@ -75,7 +74,7 @@ func parse(file, text string) (code string, requires []string, err error) {
 	return b.String(), requires, nil
 }
 
-// likeRequirement reports whether a comment is a requirement, or looks like a misspelled one, which must not be dropped.
+// likeRequirement reports whether a comment is a requirement, or may be a misspelled one, which must not be dropped.
 func likeRequirement(comment string) bool {
 	comment = strings.TrimSpace(comment)
 	end := strings.IndexFunc(comment, func(r rune) bool { return !unicode.IsLetter(r) })
@@ -89,15 +88,15 @@ func likeRequirement(comment string) bool {
 	return false
 }
 
-// assembly is a script that is being put together.
+// assembly is a script that is being assembled.
 type assembly struct {
 	tree   fs.FS
 	source strings.Builder
-	done   map[string]bool // the fragments that source has
-	within []string        // the fragments whose requirements are being added
+	done   map[string]bool // the fragments in source
+	within []string        // the fragments whose requirements are being added, outermost first
 }
 
-// assemble puts the script in a file together. It reads no other files than those that the script requires.
+// assemble assembles the script in a file. It reads only that file and those that it requires.
 func assemble(tree fs.FS, file string) (*assembly, error) {
 	a := &assembly{tree: tree, done: map[string]bool{}}
 	text, err := fs.ReadFile(tree, file)

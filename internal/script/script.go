@@ -1,20 +1,19 @@
-// Package script holds the Lua scripts of the lock protocols. Each is a file in the folder of its family, whose
-// header states its KEYS, its ARGV, its replies and its invariants:
+// Package script holds the Lua scripts of the lock protocols. Each script is a file in the folder of its family. The file's header states
+// KEYS, ARGV, replies and invariants:
 //
 //	mutex     locks with one holder
 //	batch     many mutexes in one call
 //	multi     several mutexes, all or none
 //	share     locks with several holders: read-write locks, semaphores, owned locks
-//	party     latches and barriers, which also use those of share
+//	party     latches and barriers, which also use the scripts of share
 //	once      jobs that run once
 //	node      a quorum's servers
-//	election  the observers of an election
+//	election  the watchers of an election
 //	server    a server's settings, and the state of a lock of any kind
 //
-// The folder fragments has the code that scripts share. A script begins with the fragments that it names
-// (see Assemble).
+// The folder fragments contains the code that scripts share. A script begins with the fragments that it names (see Assemble).
 //
-// docs/scripts has the scripts as they are sent, for clients in other languages: go generate writes them.
+// docs/scripts contains the scripts as they are sent, for clients in other languages: go generate writes them.
 package script
 
 //go:generate go run ./publish ../../docs/scripts
@@ -30,7 +29,7 @@ import (
 //go:embed */*.lua
 var files embed.FS
 
-// Script is a script as a driver runs it. Its source has no comments.
+// Script is a script in the form that a driver runs. Its source has no comments.
 type Script = driver.Script
 
 // The scripts of mutexes and of servers.
@@ -54,16 +53,15 @@ var (
 	Notes        = load("server/notes")
 )
 
-// The scripts for many mutexes in one call. They do the common case, and leave all else to those of one.
+// The scripts for many mutexes in one call. They handle the common case, and leave the rest to the scripts for one mutex.
 var (
 	BatchRelease = load("batch/batch_release")
 	BatchRenew   = load("batch/batch_renew")
 )
 
-// The same for locks in several slots of one Cluster's master.
 var ()
 
-// The scripts of locks that several may hold at once.
+// The scripts of locks that can have several holders.
 var (
 	ShareAcquire = load("share/share_acquire")
 	ShareRelease = load("share/share_release")
@@ -82,7 +80,7 @@ var (
 	OnceComplete = load("once/once_complete")
 )
 
-// The scripts of latches and barriers. Their parties have holds, too: see those of locks that several may hold.
+// The scripts of latches and barriers. Their parties also have holds, for which the scripts above are.
 var (
 	LatchCount      = load("party/latch_count")
 	LatchLook       = load("party/latch_look")
@@ -99,7 +97,6 @@ var (
 	NodeRaise   = load("node/node_raise")
 )
 
-// All returns the scripts.
 func All() []Script {
 	return []Script{
 		Acquire(), MultiAcquire(), BatchRelease(), BatchRenew(), Release(), ReleaseByKey(), Break(), Renew(), Reassert(), Adopt(), Holder(), Init(), Survey(), WhatIs(), Status(), Scan(), Note(), Notes(),
@@ -110,8 +107,8 @@ func All() []Script {
 	}
 }
 
-// load returns a function that returns the script FOLDER/NAME. A program assembles a script when it first needs it: it
-// uses few of them, and holdfast run starts often. A missing file is a mistake of the build, which All shows.
+// load returns a function that returns the script FOLDER/NAME. A program assembles a script when it first needs it, since it uses few of
+// them, and holdfast run starts often. A missing file is a build error, which All shows.
 func load(file string) func() Script {
 	return sync.OnceValue(func() Script {
 		a, err := assemble(files, file+".lua")

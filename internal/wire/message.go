@@ -2,10 +2,10 @@ package wire
 
 import "strings"
 
-// maxMessage bounds a notification, in bytes. Its longest part is a key.
+// maxMessage bounds a message, in bytes. Its longest part is a key.
 const maxMessage = 2048
 
-// Grant notifies a waiter that it has been handed the lock.
+// Grant tells a waiter that it has been handed the lock.
 type Grant struct {
 	Now   int64 // server time of the grant, µs
 	Claim int64 // how long the waiter has to claim the lock, ms
@@ -14,31 +14,31 @@ type Grant struct {
 	Kind  string // the lock's kind; "" for a mutex
 }
 
-// Standby notifies a waiter that it is the first in the queue.
+// Standby tells a waiter that it is the first in the queue.
 type Standby struct {
 	Now int64 // server time, µs
 	Due int64 // server time at which the waiter should look, µs
 }
 
-// Message is a notification for the waiter with the token. Either Grant or Standby is set.
+// Message is a message for the waiter with the token. Either Grant or Standby is set.
 type Message struct {
 	Token   string
 	Grant   *Grant
 	Standby *Standby
 }
 
-// Notice says that an operator has broken a lock, or asks its holder to let go. Anyone who may publish can send one, so only the
-// journal can be trusted.
+// Notice says that an operator has broken a lock, or asks its holder to let go. Anyone who may publish can send one, so only the journal
+// can be trusted.
 type Notice struct {
 	Broken bool // otherwise the holder is asked to let go
 	Now    int64
 	Grant  string // the holder's
-	Fence  uint64 // of the holder; 0 if it is not known
+	Fence  uint64 // of the holder; 0 if unknown
 	Lock   string // the lock's key
 	Note   Remark
 }
 
-// ParseNotice parses a notice. It returns ErrMalformed if the notice is not valid.
+// ParseNotice parses a notice. It returns ErrMalformed if the notice is invalid.
 func ParseNotice(s string) (Notice, error) {
 	head, note, _ := strings.Cut(s, "\n")
 	parts := strings.SplitN(head, " ", 3)
@@ -56,7 +56,7 @@ func ParseNotice(s string) (Notice, error) {
 	return n, nil
 }
 
-// ParseMessage parses a notification. It returns ErrMalformed if the notification is not valid.
+// ParseMessage parses a message. It returns ErrMalformed if the message is invalid.
 func ParseMessage(s string) (Message, error) {
 	parts := strings.SplitN(s, " ", 4)
 	if len(s) > maxMessage || len(parts) != 4 || parts[0] != "hf2" || parts[2] == "" {

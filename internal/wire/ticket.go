@@ -9,11 +9,10 @@ import (
 	"unicode/utf8"
 )
 
-// Ticket carries a lock that its holder has detached to another process. It is a secret: whoever has it can adopt or
-// release the lock.
+// Ticket carries a lock that its holder has detached to another process. It is a secret: anyone who has it can adopt or release the lock.
 type Ticket struct {
 	Prefix    string // of the clients' keys
-	Lock      string // its name, or its key
+	Lock      string // the lock's name or, if Exact, its key
 	Exact     bool   // Lock is its key
 	Token     string // in the lock's value
 	Fence     uint64 // in the lock's value
@@ -23,16 +22,16 @@ type Ticket struct {
 // ErrTicket is the error of a text that is no ticket. It does not show the text, which may contain most of a secret.
 var ErrTicket = errors.New("it is not the text of a ticket of this version, or not all of it")
 
-// How the text of a ticket begins, and its bounds. The rest is base64url, so that it passes through headers, shells and URLs.
+// The beginning of a ticket's text, and its bounds. The rest of the text is base64url, so that it passes through headers, shells and URLs.
 const (
 	ticketBegin = "hf2t."
 	maxTicket   = 2048
 	maxPart     = 512     // bytes of the prefix, and of the name or key
 	tokenLength = 22      // of 128 bits in base64
-	maxFence    = 1 << 53 // Lua's numbers are exact up to it
+	maxFence    = 1 << 53 // Lua's numbers are exact up to this
 )
 
-// Text returns the ticket as text, its secret included.
+// Text returns the ticket as text, including the secret.
 func (t *Ticket) Text() string {
 	what := "name"
 	if t.Exact {
@@ -42,7 +41,7 @@ func (t *Ticket) Text() string {
 	return ticketBegin + base64.RawURLEncoding.EncodeToString([]byte(strings.Join(fields, " ")))
 }
 
-// ParseTicket reads what Text wrote. It accepts nothing else.
+// ParseTicket parses what Text returns, and nothing else.
 func ParseTicket(text string) (Ticket, error) {
 	encoded, begun := strings.CutPrefix(text, ticketBegin)
 	if !begun || len(text) > maxTicket {
@@ -60,7 +59,7 @@ func ParseTicket(text string) (Ticket, error) {
 	tombstone, err2 := strconv.ParseInt(fields[3], 10, 64)
 	prefix, lock, found := strings.Cut(strings.TrimSuffix(fields[4], "}"), "{")
 	t := Ticket{Prefix: prefix, Lock: lock, Exact: fields[0] == "key", Token: fields[1], Fence: fence, Tombstone: tombstone}
-	// There is one text for each ticket: no other spelling of a number, nothing cut off, nothing after the end.
+	// Each ticket has one text: no other spelling of a number, nothing cut off, nothing after the end.
 	if err1 != nil || err2 != nil || !found || !t.sound() || t.Text() != text {
 		return Ticket{}, ErrTicket
 	}

@@ -15,16 +15,16 @@ type Value struct {
 	Info    Info
 }
 
-// NoToken is the token in the value of a lock that nobody has.
+// NoToken is the token in the value of a lock that nobody holds.
 const NoToken = "-"
 
-// A grant id is the first 8 of the 22 characters of a token: 48 of its 128 bits. It is public, the rest is a secret.
+// A grant id is the first 8 of the 22 characters of a token: 48 of its 128 bits. It is public; the rest is a secret.
 const (
 	grantLength   = 8
 	tokenAlphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 )
 
-// GrantOf returns the grant id of a token, or of a grant id; "" for a text that is neither.
+// GrantOf returns the grant id of a token, or of a grant id. It returns "" for any other text.
 func GrantOf(token string) string {
 	if len(token) < grantLength || !IsGrant(token[:grantLength]) {
 		return ""
@@ -37,8 +37,7 @@ func IsGrant(s string) bool {
 	return len(s) == grantLength && strings.Trim(s, tokenAlphabet) == ""
 }
 
-// ParseValue parses a lock's value. It returns false for a value of another format, which another program or a later
-// version wrote.
+// ParseValue parses a lock's value. It returns false for a value in another format, written by another program or a later version.
 func ParseValue(s string) (Value, bool) {
 	rest, ok := strings.CutPrefix(strings.TrimSuffix(s, "+"), "hf2:")
 	if !ok {
@@ -61,7 +60,7 @@ type Info struct {
 	Owner string            `json:"o"`
 	Host  string            `json:"h,omitempty"`
 	PID   int               `json:"p,omitempty"`
-	Kind  string            `json:"k,omitempty"` // if it is more than the lock's form says, such as an election
+	Kind  string            `json:"k,omitempty"` // if the lock's form does not say it, as for an election
 	Meta  map[string]string `json:"m,omitempty"`
 }
 
@@ -80,8 +79,8 @@ func (i Info) Encode() (string, error) {
 	return string(text), nil
 }
 
-// ParseInfo parses an encoded Info. If it cannot, it returns an empty Info, since the holder holds the lock all the
-// same. A field of an unexpected type, which a client in another language may write, becomes its JSON text.
+// ParseInfo parses an encoded Info. If it cannot, it returns an empty Info, since the holder holds the lock all the same. A field of an
+// unexpected type, which a client in another language may write, becomes its JSON text.
 func ParseInfo(text string) (info Info) {
 	var fields, meta map[string]json.RawMessage
 	if len(text) > maxInfo || json.Unmarshal([]byte(text), &fields) != nil {
@@ -107,7 +106,7 @@ func ParseInfo(text string) (info Info) {
 type Remark struct {
 	By     string `json:"b"`
 	Reason string `json:"r,omitempty"`
-	Whole  string `json:"w,omitempty"` // on a node of a quorum: identifies the request to all nodes
+	Whole  string `json:"w,omitempty"` // on a node of a quorum: the id of the request to all nodes
 }
 
 // maxRemark bounds an encoded Remark, in bytes.
@@ -134,7 +133,7 @@ func ParseRemark(text string) Remark {
 	return Remark{By: plain(fields["b"]), Reason: plain(fields["r"]), Whole: plain(fields["w"])}
 }
 
-// plain returns the string that value encodes, or, if it is no string, the JSON text.
+// plain returns the string that value encodes or, if value is no string, its JSON text.
 func plain(value json.RawMessage) (text string) {
 	if len(value) == 0 || json.Unmarshal(value, &text) == nil { // null leaves text empty
 		return text
@@ -142,37 +141,37 @@ func plain(value json.RawMessage) (text string) {
 	return string(value)
 }
 
-// A head is the token between these. HeadBegin begins every value of a lock.
+// A head is a token between HeadBegin, which begins every lock's value, and HeadEnd.
 const (
 	HeadBegin = "hf2:"
 	HeadEnd   = ":"
 )
 
-// Head begins the values of the locks that a token has: the format and the token, each followed by a colon.
+// Head is the beginning of the values of all locks that a token holds: the format and the token, each followed by a colon.
 type Head string
 
 // NewHead returns the head of a token.
 func NewHead(token string) Head { return Head(HeadBegin + token + HeadEnd) }
 
-// Token returns the token whose head it is.
+// Token returns the head's token.
 func (h Head) Token() string { return string(h[len(HeadBegin) : len(h)-len(HeadEnd)]) }
 
-// AppendGrant appends what the value of a grant begins with: the head and the grant's fence, followed by a colon.
+// AppendGrant appends the beginning of the value of a grant: the head and the grant's fence, followed by a colon.
 func (h Head) AppendGrant(text []byte, fence uint64) []byte {
 	text = strconv.AppendUint(append(text, h...), fence, 10)
 	return append(text, ':')
 }
 
-// Value returns the value of a lock that was granted with that fence, at that server time in ms, and that nobody waits
-// for. info is encoded. The lock's key is not shared with other programs: it has no chain of hand-overs.
+// Value returns the value of a lock granted with that fence, at that server time in ms, for which nobody waits. info is encoded. The lock's
+// key is not shared with other programs, so the value has no chain of hand-overs.
 func (h Head) Value(fence uint64, granted int64, info string) string {
-	const numbers = 40 // the longest fence and time, with their colons and the chain
+	const numbers = 40 // the longest fence and time, with the colons and the chain
 	text := h.AppendGrant(make([]byte, 0, len(h)+numbers+len(info)), fence)
 	text = append(strconv.AppendInt(text, granted, 10), ":0:"...)
 	return string(append(text, info...))
 }
 
-// TokenOf returns the token in a value, whatever else is in it; of another program's value, what stands in its place.
+// TokenOf returns the token in a value, whatever else the value contains. In another program's value it returns the text at that place.
 func TokenOf(value string) string {
 	token, _, _ := strings.Cut(strings.TrimPrefix(value, HeadBegin), ":")
 	return token

@@ -1,5 +1,5 @@
-// Package wire reads and writes what clients and scripts exchange: locks' values, replies and notifications. It does
-// not panic, whatever a server sends.
+// Package wire reads and writes what clients and scripts exchange: locks' values, replies and messages. It does not panic, whatever a
+// server sends.
 package wire
 
 import (
@@ -8,11 +8,11 @@ import (
 	"strings"
 )
 
-// MaxTime is the latest server time that is accepted, in µs. It is in the year 2255. Lua's numbers are exact up to it,
-// and the difference of two such times fits in a time.Duration.
+// MaxTime is the latest server time that is accepted, in µs. It is in the year 2255. Lua's numbers are exact up to it, and the difference
+// of two such times fits in a time.Duration.
 const MaxTime = 9e15
 
-// ErrMalformed is returned for a reply or message that the protocol does not allow.
+// ErrMalformed is the error of a reply or message that the protocol does not allow.
 var ErrMalformed = errors.New("malformed reply")
 
 // sane reports whether t, in µs, can be a server's time.
@@ -30,8 +30,8 @@ type ScriptError string
 
 func (e ScriptError) Error() string { return string(e) }
 
-// ParseReply parses the word and the time of a script's reply. It returns a ScriptError if the script reports an error,
-// and ErrMalformed if the reply is not valid.
+// ParseReply parses the word and the time of a script's reply. It returns a ScriptError if the script reports an error, and ErrMalformed if
+// the reply is invalid.
 func ParseReply(s string) (Reply, error) {
 	word, rest, _ := strings.Cut(s, " ")
 	if word == "error" {

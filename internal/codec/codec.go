@@ -3,7 +3,6 @@
 //
 // A reply that the script cannot give to the request is wire.ErrMalformed. A reply in which the script reports an error is a
 // wire.ScriptError. Nothing that a server sends makes a parser panic.
-// an error is a wire.ScriptError. Nothing that a server sends makes a parser panic.
 package codec
 
 import (

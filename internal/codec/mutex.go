@@ -204,7 +204,7 @@ type Renew struct {
 	TTL    time.Duration
 	Fence  uint64 // of the grant
 	Fences int    // wanted
-	// FencesAlone is how many fences are wanted if no other process waits: the caller's own waiters listen on Channel. 0 means that other
+	// FencesAlone is how many fences are wanted if only the caller's process has waiters, which listen on Channel; 0 if other processes'
 	// waiters make no difference.
 	FencesAlone int
 	Channel     string

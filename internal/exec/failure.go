@@ -268,8 +268,8 @@ func MayBeDone(err error) bool {
 	return fate == Unknown
 }
 
-// IsLacking reports whether an error says that a command cannot be used, now or later. It takes a refusal of no known kind, by a server or
-// a proxy, to say that, except one that says which server of a Cluster has the key.
+// IsLacking reports whether an error says that a command cannot be used, now or later. A refusal of no known kind, by a server or a proxy,
+// counts as one, unless it says which server of a Cluster has the key.
 func IsLacking(err error) bool {
 	if err == nil {
 		return false

@@ -20,7 +20,7 @@ type outage struct {
 	closed  bool      // Config.ClientClosed was called
 }
 
-// try is when a request was sent, and how many requests had been answered by then.
+// try records when a request was sent, and how many requests had been answered by then.
 type try struct {
 	sent   time.Time
 	before int64

@@ -107,7 +107,7 @@ func Try[T any](ctx context.Context, s *Server, timeout time.Duration, f func(co
 	}
 }
 
-// errTimedOut is the cause of an attempt's context that its own timeout ended, not the caller.
+// errTimedOut is the cause of an attempt's context if the attempt's own timeout ended it, not the caller.
 var errTimedOut = errors.New("the attempt took too long")
 
 // shielded calls f, which uses the driver, in a goroutine. When ctx ends, shielded returns but f goes on: cancelling the driver's context

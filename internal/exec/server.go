@@ -86,7 +86,7 @@ type Request struct {
 	Name       string // what it is about, for errors
 	Slot       uint16 // of its keys, in Cluster mode; else 0
 	Call       driver.Call
-	Durability *Durability // what the write must achieve before it counts; nil: only the server that carries it out
+	Durability *Durability // what the write must achieve before it counts; nil: nothing more than being carried out
 
 	Began time.Time   // when the first attempt began; zero: there was none
 	Met   func(error) // called with the error of each failed attempt; or nil

@@ -16,7 +16,7 @@ type Answered struct {
 }
 
 // DoTogether sends requests that change nothing to one server, together if the driver can do that, until each is answered or refused. It
-// retries temporary failures as Do does. If it gives up, it returns an error, for which op and name are.
+// retries temporary failures as Do does. op and name are for the error that it returns if it gives up.
 func (s *Server) DoTogether(ctx context.Context, op, name string, all []Request) ([]Answered, error) {
 	t := together{s: s, all: all, answers: make([]Answered, len(all)), known: make([]bool, len(all))}
 	_, _, err := Persist(ctx, s, op, name, func(ctx context.Context) (struct{}, error) { return struct{}{}, t.send(ctx) })

@@ -154,7 +154,7 @@ func (in *Inspector) held(ctx context.Context, name, grant string, orKey bool) (
 
 func notHeld(name string) error { return fmt.Errorf("%w: nobody holds %.64q", lock.ErrNotHeld, name) }
 
-// changed returns the error of a request about a grant when another one, h's, holds the lock.
+// changed returns the error of a request about a grant if h holds the lock by another one.
 func changed(h lock.Holder, grant string) error {
 	if h.Foreign {
 		return fmt.Errorf("%w: another program holds %q, without a grant id", ErrChanged, h.Name)

@@ -42,7 +42,7 @@ func Poll(interval time.Duration) Option {
 	}
 }
 
-// Owner sets the name by which people who ask see the holder. Default: Config.Identity.
+// Owner sets the holder's name, for people who ask who holds the lock. Default: Config.Identity.
 func Owner(name string) Option { return func(s *Settings) { s.Owner = name } }
 
 // OwnedBy makes a Mutex a lock of this owner, who can acquire it again from any process.
@@ -116,7 +116,7 @@ func Of(k *Kind, limit, weight int) Option {
 	return func(s *Settings) { s.Kind, s.Limit, s.Weight = k, limit, weight }
 }
 
-// AsVote makes the lock one on a node of a quorum, and observers are told that it is a quorum's.
+// AsVote makes the lock one on a node of a quorum. Observers are told that it is a quorum's.
 func AsVote() Option {
 	return func(s *Settings) { s.Kind, s.apart, s.SeenAs = &nodeMutex, true, SeenAsQuorum }
 }

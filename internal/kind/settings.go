@@ -64,7 +64,7 @@ func (s *Settings) Copy() *Settings {
 
 // Interchangeable reports whether two locks with the same keys have the same settings.
 func (s *Settings) Interchangeable(t *Settings) bool {
-	return (s.Terms == t.Terms || *s.Terms == *t.Terms) && s.Owner == t.Owner && s.Key == t.Key && s.Info == t.Info // Info contains the notes
+	return (s.Terms == t.Terms || *s.Terms == *t.Terms) && s.Owner == t.Owner && s.Key == t.Key && s.Info == t.Info // Info has the notes
 }
 
 // Cache keeps the settings of recent locks so that new locks can share them: a program may make a lock for each of a million leases.
@@ -128,8 +128,8 @@ func (s *Settings) IsOrdinary(owner string) bool {
 	return s.Owner == owner && s.meta == nil && s.SeenAs != SeenAsElection
 }
 
-// Inheriting returns the settings of a lease that follows one with the settings from without a gap. It has the stricter bounds of both, and
-// from's owner and notes, which the server keeps.
+// Inheriting returns the settings of a lease that continues one with the settings of from. It has the stricter bounds of both, and from's
+// owner and notes, which the server keeps.
 func (s *Settings) Inheriting(from *Settings) *Settings {
 	own := s.Copy()
 	own.Renew = own.Renew && from.Renew
@@ -181,7 +181,7 @@ func (s *Settings) SlowNodeGrace(begun time.Time) time.Duration {
 // MinTTL is the shortest TTL. Drift takes 2 ms of it.
 const MinTTL = 5 * time.Millisecond
 
-// Check returns an error if the settings make no sense. A client with these limits will use them.
+// Check returns an error if the settings make no sense for a client with these limits.
 func (s *Settings) Check(maxTTL, commandTimeout time.Duration, canConfirm func() bool) error {
 	switch {
 	case s.wrong != nil:

@@ -138,7 +138,7 @@ func (l *Lock) Missing(word codec.Word) *LostError {
 	lost := &LostError{Name: l.Name(), Reason: LossTaken}
 	switch word {
 	// mutants: deleted-or-taken
-	case codec.Absent, codec.Late: // Late follows Absent
+	case codec.Absent, codec.Late: // Late answers a Reassert, which follows Absent
 		lost.Reason = LossDeleted
 	case codec.Superseded:
 		lost.Reason = LossSuperseded

@@ -53,8 +53,8 @@ func (q *Quorum) try(ctx context.Context, l *mutex) (*lease, error) {
 	return q.contend(ctx, l, false, time.Time{}, nil)
 }
 
-// contend acquires the lock round by round. A caller that waits goes on until ctx ends or limit passes. Another goes on until a majority of
-// nodes names a holder, or RetryTimeout has passed. While no majority answers, both try for RetryTimeout.
+// contend acquires the lock round by round. A caller that waits goes on until ctx ends or limit passes. A caller that does not goes on
+// until a majority of nodes names a holder, or RetryTimeout has passed. While no majority answers, both try for RetryTimeout.
 //
 // When no contender gets a majority, all give back what they got. From then on they have tickets, which nodes remember. A node grants the
 // lock only to the earliest ticket it knows, so the lock goes to that contender once all nodes know its ticket.

@@ -22,7 +22,7 @@ type ticket struct {
 // holdersTicket is the ticket of a process that already holds the lock on a majority of nodes.
 var holdersTicket = ticket{place: codec.FirstTicket}
 
-// terms are what nodes are asked on in one round.
+// terms say how nodes are asked in one round.
 type terms struct {
 	ticket  *ticket       // nil in the first rounds
 	timeout time.Duration // how long to wait for a node

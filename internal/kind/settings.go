@@ -203,7 +203,7 @@ func (s *Settings) Check(maxTTL, commandTimeout time.Duration, canConfirm func()
 	case s.NodeTimeout != 0 && !s.Kind.IsVote:
 		return errors.New("NodeTimeout has a meaning for a lock of a Quorum only")
 	case s.NodeTimeout < 0 || s.NodeTimeout > s.TTL/4:
-		return fmt.Errorf("a NodeTimeout of %s is not possible; 1ms to a quarter of the TTL, %s, is", s.NodeTimeout, s.TTL)
+		return fmt.Errorf("a NodeTimeout of %s is not possible; 1ms to a quarter of the TTL, %s, is", s.NodeTimeout, s.TTL/4)
 	case s.Owner == "":
 		return errors.New("the identity is empty")
 	case s.replicas < 0:

@@ -59,8 +59,6 @@ var (
 	BatchRenew   = load("batch/batch_renew")
 )
 
-var ()
-
 // The scripts of locks that can have several holders.
 var (
 	ShareAcquire = load("share/share_acquire")

@@ -18,64 +18,59 @@ import (
 	"github.com/holdfast-go/holdfast/internal/wire"
 )
 
-// acquirer acquires a lock from the server for the waiters of a wait queue. It makes one attempt
-// after another, each for the waiter that is first at that time, and runs while there are waiters.
-// It sleeps in the server's queue until it is notified. Since notifications can be lost, it also
-// checks its place from time to time.
+// acquirer acquires a lock from the server for the waiters of a wait queue. It runs while there are waiters, and makes one attempt after
+// another, each for the waiter that is first at the time. An attempt sleeps in the server's queue until it is notified. Since notifications
+// can be lost, the acquirer also checks its place from time to time.
 type acquirer struct {
 	queue               *waitQueue
 	attempt             *attempt // nil between attempts
 	sub                 *notify.Listener
-	overheard           []*notify.Listener // to Redisson's channels, once a client of Redisson has held the lock
+	overheard           []*notify.Listener // on Redisson's channels; nil until a client of Redisson has held the lock
 	wakeups             chan struct{}      // holds an item if the wait queue or a subscription has changed
 	subscriptionUnknown bool               // the server did not have the subscription at the last check
-	polls               int                // answered in a row without a confirmed subscription
-	pollingSince        time.Time          // zero if the server had the subscription at the last check
-	began               time.Time          // when the attempt began, or the one whose place it took
-	ownerJoined         atomic.Bool        // an owner has another waiter
+	polls               int                // polls answered in a row while no subscription was confirmed
+	pollingSince        time.Time          // when polling began; zero if the server had the subscription at the last check
+	began               time.Time          // when the attempt began; if it took another's place, when that one did
+	ownerJoined         atomic.Bool        // another goroutine has begun to wait for an owner's lock
 
-	// answered says that the server has answered a request for this queue: failures may pass.
+	// answered reports that the server has answered a request for this queue: later failures may pass.
 	answered bool
-	// standing is the answer with which the first attempt was queued. It is nil once it has been
-	// used.
+	// standing is the reply that queued the attempt before the acquirer had asked: askFirst's, or that of a release (see follow). It is nil
+	// once it has been used.
 	standing *standing
-	// leaving ends the departure that began when the last waiter left, or is nil. Guarded by
-	// queue.mu.
+	// leaving ends the departure that began when the last waiter left; it is nil if there is none. Guarded by queue.mu.
 	leaving func()
-	// lastLook is closed when the server has been asked once more for a waiter whose time is up; looking is what lastLook was
-	// when the server was asked. Both are nil otherwise, and guarded by the wait queue.
+	// lastLook is closed once the server has been asked again for a waiter whose time is up. When a request is sent, lastLook moves to
+	// looking, which is closed when the request has ended. Both may be nil; guarded by queue.mu.
 	lastLook, looking chan struct{}
 }
 
-// standing is the answer that an attempt was queued, and the subscription that could notify the
-// attempt when it asked.
+// standing is the reply that queued an attempt, and the subscription that could notify the attempt when the request was sent.
 type standing struct {
 	of    *attempt
 	place codec.Place
 	by    notify.Confirmation
 }
 
-// maxSleep is the longest time between two checks. The queue's key lives twice as long.
+// maxSleep is the longest time between two checks. The server keeps the queue's key for twice as long.
 const maxSleep = 30 * time.Second
 
-// maxSleepBehind is the longest time between two checks for waiters that are not first.
+// maxSleepBehind is the longest time between two checks by a waiter that is not first.
 const maxSleepBehind = 10 * time.Second
 
-// minSleepBehind is the shortest, however short leases are.
+// minSleepBehind is the shortest time between two such checks, however short the leases are.
 const minSleepBehind = 500 * time.Millisecond
 
-// maxSleepStrict is the longest time between two checks of the first waiter in Strict mode. Nobody is notified when an
-// operator ends a quarantine.
+// maxSleepStrict is the longest time between two checks by the first waiter in Strict mode: nobody is notified when an operator ends a
+// quarantine.
 const maxSleepStrict = 5 * time.Second
 
-// maxSleepRedisson is the longest time between two checks of a lock held by a client of Redisson.
-// Such clients announce their releases, but a RedissonSpinLock does not, and neither does an
-// operator who deletes the lock.
+// maxSleepRedisson is the longest time between two checks of a lock held by a client of Redisson. Such clients announce their releases,
+// except a RedissonSpinLock. Nothing announces that an operator has deleted the lock.
 const maxSleepRedisson = time.Second
 
-// startAcquirer starts an acquirer unless one is running. It begins with a, if that is not nil,
-// which is queued already. answered says that the server has answered a request for this queue. The
-// caller holds wq.mu.
+// startAcquirer starts an acquirer unless one is running. If a is not nil, it is queued already, and the acquirer begins with it. answered
+// reports that the server has answered a request for this queue. The caller holds wq.mu.
 func (wq *waitQueue) startAcquirer(a *attempt, answered bool) {
 	if wq.acquirer() != nil {
 		return
@@ -86,7 +81,7 @@ func (wq *waitQueue) startAcquirer(a *attempt, answered bool) {
 	wq.l.c.Tasks.Run(acq.run)
 }
 
-// wake makes the acquirer notice that the wait queue or a subscription has changed.
+// wake tells the acquirer that the wait queue or a subscription has changed.
 func (acq *acquirer) wake() {
 	select {
 	case acq.wakeups <- struct{}{}:
@@ -114,8 +109,8 @@ func (acq *acquirer) run() {
 		if l == nil {
 			return
 		}
-		// Check before subscribing: Close has closed the client's subscriptions by the time
-		// an acquirer starts that is its last task, and nothing would close a new one.
+		// Check before subscribing. If this acquirer is the client's last task, Close may have closed the subscriptions already, and
+		// nothing would close a new one.
 		if acq.queue.l.c.IsClosing() {
 			acq.queue.fail(exec.ErrClosed)
 			continue
@@ -137,14 +132,13 @@ func (acq *acquirer) run() {
 			if h.attempt.enqueued {
 				acq.queue.l.c.waited.Store(int64(time.Since(acq.began)))
 			}
-			// Let the waiter run first: asking for the next lock takes longer than everything since its message came. But a
-			// lock that can be passed on within the process is asked for at once: by the time its waiters have run, the
-			// passes may be used up.
+			// Let the waiter run first: asking for the next lock takes longer than everything since the message came. But if the lock can
+			// be passed on within the process, ask for it at once: by the time its waiters have run, the passes may be used up.
 			if !acq.follow(h) && acq.queue.fences(l) == 0 {
 				runtime.Gosched()
 			}
 		default:
-			// The waiter has left. The attempt keeps its place, for the one that is first now.
+			// The waiter has left. The attempt keeps its place for the waiter that is first now.
 			acq.attempt = &h.attempt
 		}
 	}
@@ -162,7 +156,7 @@ func (acq *acquirer) next() *Target {
 			acq.attempt.abandon()
 		}
 	}
-	if acq.leaving != nil { // or another waiter has come, which keeps the place
+	if acq.leaving != nil { // the attempt was abandoned above, or another waiter keeps its place
 		acq.leaving()
 		acq.leaving = nil
 	}
@@ -172,9 +166,8 @@ func (acq *acquirer) next() *Target {
 	return head.l
 }
 
-// renewAttempt starts another attempt, which takes the place of the present one in the server's
-// queue. The present attempt keeps the place until then: if it left first, the next process would
-// move up.
+// renewAttempt starts another attempt, which takes the present one's place in the server's queue. The present attempt keeps the place until
+// then: if it left first, the next process would move up.
 func (acq *acquirer) renewAttempt(l *Target) {
 	old := acq.attempt
 	acq.attempt = l.newAttempt()
@@ -183,7 +176,7 @@ func (acq *acquirer) renewAttempt(l *Target) {
 	acq.attempt.predecessor = old
 }
 
-// listen makes the attempt one that waits for this queue.
+// listen lets the attempt be queued and notified.
 func (acq *acquirer) listen() {
 	acq.attempt.listen(acq.sub.Channel())
 }
@@ -208,19 +201,19 @@ func (acq *acquirer) ask(mode codec.Mode) (grantOrReply, error) {
 	}
 	got, err := a.ask(ctx, mode, max(acq.queue.fences(a.l), 1))
 	if ctx.Err() != nil {
-		err = met // callers do not know of ctx
+		err = met // callers know nothing of ctx
 	}
 	acq.queue.mu.Lock()
 	defer acq.queue.mu.Unlock()
 	acq.queue.noteOutcome(err)
-	if got.hold == nil { // else once it is delivered
+	if got.hold == nil { // otherwise next ends the look, once the hold is delivered
 		acq.endLook()
 	}
 	return got, err
 }
 
-// step asks the server once and waits until there is a reason to ask again or the wait queue has
-// changed. If it returns a hold, the attempt has ended.
+// step asks the server once, and waits until there is a reason to ask again or the wait queue has changed. If it returns a hold, the
+// attempt has ended.
 func (acq *acquirer) step() *hold {
 	a := acq.attempt
 	if acq.sub.Confirmations() > 0 && !acq.sub.IsUp() {
@@ -249,8 +242,7 @@ func (acq *acquirer) step() *hold {
 	replaces := a.predecessor != nil
 	a.abandonPredecessor()
 	if err != nil && replaces && errors.Is(err, lock.ErrDepth) {
-		// If the predecessor was handed the lock, it counts as one of the owner's leases until
-		// it is taken back.
+		// If the predecessor was handed the lock, it counts as one of the owner's leases until it is taken back.
 		acq.pause(schedule.Jitter(100*time.Millisecond, 50))
 		return nil
 	}
@@ -267,7 +259,7 @@ func (acq *acquirer) step() *hold {
 		// The server skipped the attempt as dead, or lost its queue.
 		acq.renewAttempt(a.l)
 		if mode == codec.Wait {
-			// The server does not know a token that it was just sent. Do not hammer on it.
+			// The server does not know a token that it was just sent. Do not hammer it.
 			acq.pause(schedule.Jitter(500*time.Millisecond, 50))
 		}
 		return nil
@@ -289,11 +281,11 @@ func (acq *acquirer) step() *hold {
 	return acq.failed(a.l.Malformed("acquire"))
 }
 
-// failed handles an error of the attempt. A waiter outlives an outage: once the server has answered
-// it, only its context bounds the wait. If a message grants it the lock meanwhile, failed returns the hold.
+// failed handles an error of the attempt. A waiter outlives an outage: once the server has answered it, only its context bounds the wait.
+// If a message grants the lock meanwhile, failed returns the hold.
 func (acq *acquirer) failed(err error) *hold {
 	l := acq.attempt.l
-	// A single late answer can be bad luck. If leases are shorter than the round trip, every answer is late.
+	// A single late reply may be bad luck. If leases are shorter than the round trip, every reply is late.
 	if acq.answered && errors.Is(err, errLate) && l.c.Server.RTT.Mean() < l.Set.Term() {
 		acq.renewAttempt(l)
 		if acq.sub.Polls() {
@@ -301,7 +293,7 @@ func (acq *acquirer) failed(err error) *hold {
 		}
 		return nil
 	}
-	// These errors concern this attempt alone: the next waiter may want less.
+	// These errors concern only this attempt: the next waiter may want less.
 	own := errors.Is(err, errLate) || errors.Is(err, exec.ErrReplicas) || errors.Is(err, exec.ErrPermits) ||
 		errors.Is(err, exec.ErrParties) || errors.Is(err, lock.ErrDepth)
 	if acq.answered && !own && exec.Passing(exec.KindOf(err)) {
@@ -318,7 +310,7 @@ func (acq *acquirer) failed(err error) *hold {
 	return nil
 }
 
-// pause sleeps for d, or until the acquirer is woken.
+// pause sleeps for d, until the acquirer is woken, or until the client closes.
 func (acq *acquirer) pause(d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -329,7 +321,7 @@ func (acq *acquirer) pause(d time.Duration) {
 	}
 }
 
-// sleep waits in the server's queue for a notification, or until it is time for another check.
+// sleep waits in the server's queue for a notification, or until the next check is due.
 func (acq *acquirer) sleep(a *attempt, q codec.Place) *hold {
 	d := acq.sleepTime(q)
 	if a.owesLook {
@@ -356,9 +348,8 @@ func (acq *acquirer) sleepFor(a *attempt, q codec.Place, d time.Duration) *hold 
 			acq.queue.l.c.Tasks.Run(func() { acq.queue.lookForQuarantine(a.l) })
 		case m := <-a.inbox:
 			if m.Standby != nil {
-				// A standby only moves the check forward: it may be older than the
-				// server's last answer, and a series of them must not keep the
-				// waiter from ever checking.
+				// A standby only moves the check forward. It may be older than the server's last reply, and a series of standbys must not
+				// keep the waiter from ever checking.
 				// mutants: standby-earlier
 				if d := a.untilDue(m.Standby) + rand.N(20*time.Millisecond); d < time.Until(checkAt) {
 					checkAt = time.Now().Add(d)
@@ -370,15 +361,14 @@ func (acq *acquirer) sleepFor(a *attempt, q codec.Place, d time.Duration) *hold 
 		case <-timer.C:
 			return nil
 		case <-acq.wakeups:
-			// Stop sleeping if messages may have been missed, if another goroutine waits
-			// for an owner's lock, which its owner may hold by now, or if the first waiter
-			// wants something else.
+			// Stop sleeping if messages may have been missed, if another goroutine waits for an owner's lock (its owner may hold it by
+			// now), or if the first waiter wants something else, or one last look.
 			// mutants: subscription-cut
 			if acq.sub.HasMissed() || acq.ownerJoined.Swap(false) || !acq.sleepsFor(a) {
 				return nil
 			}
-			// Messages on Redisson's channels matter only while a client of Redisson has
-			// the lock: our own clients announce their releases there, too.
+			// Messages on Redisson's channels matter only while a client of Redisson has the lock: Holdfast's clients announce their
+			// releases there, too.
 			if q.Foreign && q.Rank == 1 && slices.ContainsFunc(acq.overheard, (*notify.Listener).HasMissed) {
 				return nil
 			}
@@ -388,7 +378,7 @@ func (acq *acquirer) sleepFor(a *attempt, q codec.Place, d time.Duration) *hold 
 	}
 }
 
-// sleepsFor reports whether a is for the lease that the first waiter wants, and whether that waiter goes on waiting.
+// sleepsFor reports whether the first waiter wants the lease that a is for, and no waiter has asked for a last look.
 func (acq *acquirer) sleepsFor(a *attempt) bool {
 	acq.queue.mu.Lock()
 	defer acq.queue.mu.Unlock()
@@ -396,15 +386,14 @@ func (acq *acquirer) sleepsFor(a *attempt) bool {
 	return head != nil && head.l.interchangeable(a.l) && acq.lastLook == nil
 }
 
-// sleepTime returns how long to wait for a notification before the next check. The first in the
-// queue checks when the lock may expire; those behind it a little later, and not all at once. If
-// the holder will not notify us, checks are more frequent.
+// sleepTime returns how long to wait for a notification before the next check. The first waiter in the queue checks when the lock may
+// expire. Waiters behind it check a little later, and not all at once. If the holder will not notify this queue, checks are more frequent.
 func (acq *acquirer) sleepTime(q codec.Place) time.Duration {
 	switch {
 	case q.Rank > 1:
 		d := schedule.Jitter(min(maxSleepBehind, 2*time.Second*time.Duration(q.Rank)), 20)
 		if q.TTL >= 0 {
-			// The waiters ahead of this one may have died together with the holder.
+			// The waiters ahead may have died together with the holder.
 			after := time.Duration(min(q.Rank-1, 2))*100*time.Millisecond + rand.N(300*time.Millisecond)
 			d = min(d, max(q.TTL, minSleepBehind)+after)
 		}
@@ -426,23 +415,22 @@ func (acq *acquirer) sleepTime(q codec.Place) time.Duration {
 	return min(q.TTL, maxSleep) + time.Millisecond + rand.N(10*time.Millisecond)
 }
 
-// untilDue returns how long it is until a standby is due. It counts from the anchor; or from now,
-// if that is sooner, because the server's clock has been set forward since the anchor.
+// untilDue returns how long it is until a standby is due. It counts from the anchor, or from now if that is sooner: the server's clock may
+// have been set forward since the anchor.
 func (a *attempt) untilDue(s *wire.Standby) time.Duration {
 	sinceAnchor := time.Duration(s.Due-a.anchor.Server)*time.Microsecond - clock.Since(a.anchor.Sent)
 	sinceNow := time.Duration(s.Due-s.Now) * time.Microsecond
 	return max(min(sinceAnchor, sinceNow), 0)
 }
 
-// accept makes a hold of a notification. It returns nil if the claim does not last long enough, or
-// if the lease may not begin with a claim, which no replica has confirmed: the next check confirms
-// it then.
+// accept makes a hold from a notification. It returns nil if the next check has to confirm the grant: because the claim is over or nearly
+// so, or because the lease may not begin with a claim, which no replica has confirmed.
 func (acq *acquirer) accept(a *attempt, n *wire.Grant) *hold {
 	if !a.l.Set.Renew || a.l.Set.IsDurable() {
 		return nil
 	}
-	// As far as we know this process holds the lock. Only the server's own reply may end that:
-	// anyone who can publish could have sent the notification.
+	// If this process believes that it holds the lock, only the server's own reply may end that: anyone who can publish could have sent the
+	// notification.
 	if acq.queue.isHeld() || acq.queue.l.unqueued().isLive() {
 		return nil
 	}
@@ -454,8 +442,8 @@ func (acq *acquirer) accept(a *attempt, n *wire.Grant) *hold {
 	return h
 }
 
-// poll asks for the lock without queueing, because notifications do not arrive from this server. up
-// reports whether the subscription is confirmed all the same.
+// poll asks for the lock without queueing, because notifications from this server do not arrive. up reports whether the subscription is
+// confirmed all the same.
 func (acq *acquirer) poll(up bool) *hold {
 	a := acq.attempt
 	if a.enqueued {
@@ -486,8 +474,8 @@ func (acq *acquirer) poll(up bool) *hold {
 	return nil
 }
 
-// lookOnceMore has the server asked once more, for a waiter whose time is up. What it returns is closed when that has
-// ended, and the waiter was served if the lock was granted. Guarded by the queue.
+// lookOnceMore makes the acquirer ask the server again for a waiter whose time is up. The channel it returns is closed once that is done,
+// and the waiter has been served if the lock was granted. The caller holds queue.mu.
 func (acq *acquirer) lookOnceMore() <-chan struct{} {
 	if acq.lastLook == nil {
 		acq.lastLook = make(chan struct{})
@@ -496,7 +484,7 @@ func (acq *acquirer) lookOnceMore() <-chan struct{} {
 	return acq.lastLook
 }
 
-// endLook tells waiters whose time is up that the server has been asked once more. Guarded by the queue.
+// endLook tells waiters whose time is up that the server has been asked again. The caller holds queue.mu.
 func (acq *acquirer) endLook() {
 	if acq.looking != nil {
 		close(acq.looking)
@@ -504,12 +492,11 @@ func (acq *acquirer) endLook() {
 	}
 }
 
-// silentPolls is how many polls are answered without a confirmed subscription before a client
-// warns.
+// silentPolls is how many polls are answered without a confirmed subscription before the client warns.
 const silentPolls = 3
 
-// warnOfPolling warns if the server answers but its notifications do not reach this waiter. It is
-// in no hurry: after an outage a subscription may come back later than the first replies.
+// warnOfPolling warns if the server answers but its notifications do not reach this waiter. It is not in a hurry: after an outage, a
+// subscription may come back later than the first replies.
 func (acq *acquirer) warnOfPolling() {
 	w := lock.Warning{
 		What:        "waiters cannot be notified, so they poll",
@@ -521,8 +508,7 @@ func (acq *acquirer) warnOfPolling() {
 		w.Seen = "the server's ACL refuses the subscription"
 		w.Remedy = "allow subscribe, publish and the channels; see docs/SECURITY.md"
 	case acq.subscriptionUnknown && acq.queue.l.c.Server.InCluster():
-		// While a slot moves key by key, its old node has the subscription and its new one the
-		// lock. That passes.
+		// While a slot moves key by key, its old node has the subscription and its new one the lock. That passes.
 		if time.Since(acq.pollingSince) < maxSleep {
 			return
 		}

@@ -22,44 +22,42 @@ import (
 	"github.com/holdfast-go/holdfast/internal/wire"
 )
 
-// attempt is one token's attempt to acquire a lock. Nothing else has its token. If the attempt ends
-// without a hold, whatever the server has or gets under that token is taken back.
+// attempt is one token's attempt to acquire a lock. Nothing else has its token. If the attempt ends without a hold, whatever the server has
+// or gets under that token is taken back.
 type attempt struct {
 	l    *Target
-	head wire.Head // how the lock's value begins if this attempt has it
+	head wire.Head // how the lock's value begins if this attempt has the lock
 	*particulars
 
-	// owed says that the server has, or may have, something under this token, which must be taken
-	// back.
+	// owed reports that the server has, or may have, something under this token that must be taken back.
 	owed bool
-	// ending is how the attempt's lease was released, for the locks where that matters.
+	// ending is how the lease ended, for the kinds of locks where that matters.
 	ending ending
-	// lead is noLead plus the fence, in ms, less the time in the value with which the lock was set. It is 0 if a script granted the
-	// lock, or a renewal may have changed the value.
+	// lead is noLead plus the fence, in ms, minus the time in the value with which the lock was set, in ms. It is 0 if a script granted the
+	// lock, or if a renewal may have changed the value.
 	lead uint32
 }
 
-// particulars are the fields that only some attempts need: those that can be queued and notified, and those with
-// unanswered requests.
+// particulars are the fields that only some attempts need: those that can be queued and notified, and those with unanswered requests.
 type particulars struct {
-	// unanswered is the latest not-after of requests that were not answered and may still be
-	// carried out: server time in µs, 0 if there are none.
+	// unanswered is the latest not-after of requests that were not answered and may still be carried out: server time in µs; 0 if there are
+	// none.
 	unanswered int64
-	// ghost is when the lock expires that an unanswered SET may have set, or may still set: server time in ms, 0 if there is no such
-	// SET. The attempt has ended then.
+	// ghost is when the lock expires that an unanswered SET may have set, or may still set: server time in ms; 0 if there is no such SET.
+	// An attempt with a ghost has ended.
 	ghost int64
-	set   *pipe.Call // that SET
+	set   *pipe.Call // the ghost's SET
 	// settled is called once the attempt has been taken back; it may be nil.
 	settled func()
 
-	score int64 // in the queue, or that of the predecessor; 0 if none
-	// predecessor is the attempt whose place this one takes; nil once it has taken it.
+	score int64 // in the server's queue, or the predecessor's; 0 if none
+	// predecessor is the attempt whose place this one is to take; nil if there is none, or once the place is taken.
 	predecessor *attempt
 	channel     string
 	claim       time.Duration     // how long a hand-over lasts before it must be renewed
-	by          int64             // server time in ms at which it has promised to look; 0 if it has not
-	owesLook    bool              // no request of it has been answered at that time or later
-	member      string            // of the server's queue
+	by          int64             // server time, ms, at which the attempt has promised to look; 0 if it has not
+	owesLook    bool              // the promise is not kept: no reply came at that time or later
+	member      string            // in the server's queue
 	inbox       chan wire.Message // notifications
 	enqueued    bool              // the server has said that it is queued
 	anchor      exec.Anchor       // of the server's latest reply
@@ -69,7 +67,7 @@ type particulars struct {
 // nothingParticular is shared by all attempts without particulars of their own. It is never written to.
 var nothingParticular particulars
 
-// own returns particulars that belong to the attempt alone, so that it can write to them.
+// own returns particulars that belong to the attempt alone, so that they can be written to.
 func (a *attempt) own() *particulars {
 	if a.particulars == &nothingParticular {
 		a.particulars = &particulars{}
@@ -77,8 +75,7 @@ func (a *attempt) own() *particulars {
 	return a.particulars
 }
 
-// ending says how a party of a latch or a barrier ended, in the words of its scripts. For other
-// locks it makes no difference.
+// ending says how a party of a latch or a barrier ended, in the words of its scripts. For other locks it makes no difference.
 type ending byte
 
 const (
@@ -98,19 +95,20 @@ func (l *Target) newAttempt() *attempt {
 
 func (a *attempt) token() string { return a.head.Token() }
 
-// MinClaim is the least time that a waiter has to renew a lock that it was handed. It is long
-// enough for a notification that travels slowly, and short enough for the other waiters if the
-// waiter's process hangs. Only tests change it: those on real servers, which may stand still for longer.
+// MinClaim is the least time that a waiter has to renew a lock that it was handed. It is long enough for a slow notification, and short
+// enough for the other waiters if the waiter's process hangs. Only tests on real servers change it: such a server may stand still for
+// longer.
 var MinClaim = 1500 * time.Millisecond
 
-// listen makes the attempt a waiter's, which can be queued and notified. It is called before
-// anything is sent, and gives the attempt another token.
+// listen makes the attempt a waiter's, which can be queued and notified, and gives it another token. It must be called before anything is
+// sent.
 func (a *attempt) listen(channel string) {
 	c := a.l.c
 	a.head = c.mint.head(a.l.Keys.Lock, waiterBit)
 	a.own().channel = channel
 	a.claim = min(max(MinClaim, 4*c.Server.RTT.Mean()), a.l.Set.Term())
-	// After a longer wait the message would be sent all the same, and the look would be one more.
+	// Do not promise a look if the wait is likely to be longer than the claim: the server would send the standby all the same, and the look
+	// would be one request more.
 	// mutants: long-wait
 	if a.l.plain() && c.waited.Load() < int64(a.claim) {
 		a.by, a.owesLook = c.Server.Time(a.l.Slot())/1000+a.claim.Milliseconds(), true
@@ -122,7 +120,7 @@ func (a *attempt) listen(channel string) {
 	c.attempts.Set(a.token(), a)
 }
 
-// forget makes the client treat notifications for this attempt as those of a stranger.
+// forget ends notifications to this attempt. Unless the lock was detached, the client gives back a grant to the token that arrives later.
 func (a *attempt) forget() {
 	if a.inbox == nil {
 		return
@@ -147,7 +145,7 @@ type acquireRequest interface {
 	Member() string
 }
 
-// request completes a request for the lock with what is the same in all of the attempt's requests.
+// request completes a request for the lock with the fields that are the same in all of the attempt's requests.
 func (a *attempt) request(q codec.Acquire) acquireRequest {
 	q.Token, q.TTL, q.Info = a.token(), a.l.Set.Term(), a.l.Set.Info
 	q.Claim, q.By, q.Channel, q.Score = a.claim, a.by, a.channel, a.score
@@ -157,14 +155,14 @@ func (a *attempt) request(q codec.Acquire) acquireRequest {
 	return &q
 }
 
-// grantOrReply is the server's answer to an attempt that asks for its lock: the hold that was granted, or the reply. It points to
-// the reply, which is large: as a value it would make the stack of every acquire grow.
+// grantOrReply is the server's answer to an attempt that asks for its lock: the hold if the lock was granted, otherwise the reply. It
+// points to the reply, which is large: a value would make the stack of every acquire grow.
 type grantOrReply struct {
-	hold *hold // if the lock is granted
+	hold *hold // nil unless the lock is granted
 	*codec.AcquireReply
 }
 
-// holder returns the holder that the reply names, or nil.
+// holder returns the holder that the reply names, or nil if it names none.
 func (g grantOrReply) holder(l *Target) *lock.Holder {
 	if g.Word != codec.Held {
 		return nil
@@ -173,12 +171,12 @@ func (g grantOrReply) holder(l *Target) *lock.Holder {
 	return &h
 }
 
-// ask asks for the lock and for that many fences.
+// ask requests the lock and that many fences.
 func (a *attempt) ask(ctx context.Context, mode codec.Mode, fences int) (grantOrReply, error) {
 	return a.askSince(time.Time{}, ctx, mode, fences)
 }
 
-// askSince is ask for a caller that has been trying since began, if that is not zero.
+// askSince is ask for a caller that has been trying since began, unless began is zero.
 func (a *attempt) askSince(began time.Time, ctx context.Context, mode codec.Mode, fences int) (grantOrReply, error) {
 	for range 3 {
 		notAfter := a.l.NotAfter()
@@ -189,7 +187,7 @@ func (a *attempt) askSince(began time.Time, ctx context.Context, mode codec.Mode
 			a.sent(unanswered, notAfter)
 		}
 		if err != nil {
-			a.owed = a.owed || !r.Sent.IsZero() // it was answered, and nobody knows what the answer means
+			a.owed = a.owed || !r.Sent.IsZero() // a reply came, but its meaning is unknown
 			return grantOrReply{}, err
 		}
 		if r.Reply.Word == codec.Late {
@@ -200,7 +198,7 @@ func (a *attempt) askSince(began time.Time, ctx context.Context, mode codec.Mode
 	return grantOrReply{}, a.l.ClockJumps("acquire")
 }
 
-// sent notes that a request was sent that can acquire the lock.
+// sent notes whether a request that can acquire the lock went unanswered.
 func (a *attempt) sent(unanswered bool, notAfter int64) {
 	if unanswered {
 		a.owed = true
@@ -208,7 +206,7 @@ func (a *attempt) sent(unanswered bool, notAfter int64) {
 	}
 }
 
-// heard takes the reply to a request for the lock.
+// heard handles the reply to a request for the lock.
 func (a *attempt) heard(r lock.Answer[codec.AcquireReply]) (grantOrReply, error) {
 	switch reply := &r.Reply; reply.Word {
 	case codec.Granted:
@@ -232,8 +230,8 @@ func (a *attempt) heard(r lock.Answer[codec.AcquireReply]) (grantOrReply, error)
 // errLate is the error if the round trip to the server takes longer than the lease lasts.
 const errLate = lock.Unadvised("the lock was granted, but the reply came after the lease's deadline; the lock is being released")
 
-// takes returns the hold of a reply that says the lock is granted. The request was sent at sent,
-// its reply was read at heard, and now is the server time in it.
+// takes makes a hold from a reply that grants the lock. The request was sent at sent, its reply was read at heard, and now is the server
+// time in the reply, in µs.
 func (a *attempt) takes(sent, heard clock.Instant, now int64, ttl time.Duration, fence uint64, block int64) (*hold, error) {
 	term := a.l.Set.Term()
 	if ttl >= 0 {
@@ -253,12 +251,11 @@ func (a *attempt) takes(sent, heard clock.Instant, now int64, ttl time.Duration,
 	return h, nil
 }
 
-// longestLead bounds how far a fence may be ahead of the server's clock, after that clock was set
-// back. The scripts have the same bound.
+// longestLead bounds how far a fence may be ahead of the server's clock, which may have been set back. The scripts have the same bound.
 const longestLead = 24 * time.Hour
 
-// believable reports whether a fence from a reply with server time now may be shown to anybody. A
-// guard that has seen too high a fence shuts out all later holders.
+// believable reports whether a fence, from a reply with server time now, may be shown to anybody. A guard that has seen too high a fence
+// shuts out all later holders.
 func believable(fence uint64, now int64) bool {
 	return fence <= uint64(max(now, 0)+longestLead.Microseconds())
 }
@@ -267,26 +264,25 @@ func errUnbelievable(l *Target, fence uint64) error {
 	return fmt.Errorf("fence %d is more than a day ahead of the server's clock; set that clock right if it is behind; otherwise delete the fence counter %q, which somebody has set", fence, l.FenceKey())
 }
 
-// maxLead bounds how far the fence in a notification may be ahead of the server's clock. Fences are
-// taken one by one from a counter that is more than a second ahead. So a fence further ahead than
-// this comes from a server whose clock went back, or from a message that the server did not send.
+// maxLead bounds how far the fence in a notification may be ahead of the server's clock. A counter that leads the clock by more than a
+// second issues fences one at a time. So a fence above this bound comes from a server whose clock went back, or from a message that the
+// server did not send.
 const maxLead = 2 * time.Second
 
-// holdFromMessage returns the hold of a notification that the lock was handed to this attempt. It
-// returns false if the claim is over or nearly so, or if only the server can tell whether the
-// message is true: a false fence, once believed and shown to a guard, would shut out all lower
-// ones.
+// holdFromMessage makes a hold from a notification that the lock was handed to this attempt. It returns false if the claim is over or
+// nearly so, or if only the server can tell whether the message is true: a false fence, once believed and shown to a guard, would shut out
+// all lower ones.
 func (a *attempt) holdFromMessage(n *wire.Grant) (*hold, bool) {
 	claim := min(duration(n.Claim), a.claim)
 	now := clock.Now()
 	sinceAnchor := now.Sub(a.anchor.Sent)
-	// A fence is not below the time of its grant in ms.
+	// A fence is at least the time of its grant, rounded down to a ms.
 	fence := int64(n.Fence)
 	if server := a.anchor.Server + sinceAnchor.Microseconds(); fence > server+maxLead.Microseconds() || fence < a.anchor.Server/1000*1000 {
 		return nil, false
 	}
-	// The server answered the anchor's request after it was sent, so by our clock the grant
-	// is no older than this. It is not in the future either.
+	// The server answered the anchor's request after that was sent, so by the local clock the grant is at most this old. It is not in the
+	// future either.
 	age := sinceAnchor - time.Duration(n.Now-a.anchor.Server)*time.Microsecond
 	valid := sinceAnchor - max(age, 0) + claim - drift(sinceAnchor+claim)
 	if valid-sinceAnchor < claim/4 {
@@ -338,8 +334,8 @@ func (a *attempt) abandon() {
 	})
 }
 
-// reclaimers take back what abandoned attempts have or may get on one server. They are limited in
-// number, since callers can give up faster than requests to a hanging server time out.
+// reclaimers take back what abandoned attempts have or may get on one server. Their number is bounded, since callers can give up faster
+// than requests to a hanging server time out.
 type reclaimers struct {
 	limiter exec.Limiter
 	closing <-chan struct{}
@@ -353,8 +349,8 @@ func (r *reclaimers) init(c *Client) {
 // maxReclaiming bounds how many attempts are taken back from one server at once.
 const maxReclaiming = 64
 
-// run calls f, now or after others. f returns whether the server answered. hopeless says that it
-// need not try: a client that closes waits for each server only once.
+// run calls f now, or after earlier functions. f reports whether the server answered. hopeless tells f not to try: a client that closes
+// waits for each server only once.
 func (r *reclaimers) run(f func(hopeless bool) (answered bool)) {
 	r.limiter.Run(func() {
 		if f(r.silent.Load()) {
@@ -384,13 +380,13 @@ func (a *attempt) abandonPredecessor() {
 	}
 }
 
-// takingBackUntil returns until when to go on taking back what the server has, or may get, for l.
+// takingBackUntil returns the time at which to stop taking back what the server has, or may get, for l.
 func (c *Client) takingBackUntil(l *Target) time.Time {
 	return time.Now().Add(l.Set.Term() + c.Config.RetryTimeout + c.Config.CommandTimeout)
 }
 
-// takeBack sends a release for a token until it is answered, nothing is left that it could release,
-// or end has passed. It reports whether the server answered.
+// takeBack sends a release for a token until the server answers or refuses it for good, end passes, or the client closes. It reports
+// whether the server answered.
 func (c *Client) takeBack(l *Target, token, member string, tombstone int64, how ending, end time.Time) bool {
 	ctx, cancel := context.WithDeadline(context.Background(), end)
 	defer cancel()
@@ -412,8 +408,8 @@ func (c *Client) takeBack(l *Target, token, member string, tombstone int64, how 
 	}
 }
 
-// release ends whatever the server has under a token, as ask does. If the lock's keys are, or may
-// be, on different nodes, it deletes the lock's own key, provided that nobody is waiting.
+// release ends whatever the server has under a token, and retries as lock.Ask does. If the lock's keys are, or may be, on different nodes,
+// it deletes the lock's own key, provided that nobody is waiting.
 func (c *Client) release(ctx context.Context, l *Target, token, member string, tombstone int64, how ending) (reply codec.ReleaseReply, unanswered bool, err error) {
 	return c.releaseSince(time.Now(), ctx, l, codec.Release{Token: token, Member: member, Tombstone: tombstone}, how)
 }
@@ -451,26 +447,23 @@ func releaseRequest(l *Target, q codec.Release, how ending) codec.Request[codec.
 	return share
 }
 
-// duration converts milliseconds from a script. It caps them, since a server can say more than
-// clocks can count.
+// duration converts milliseconds from a script. It caps them, since a server can name more than a time.Duration holds.
 func duration(ms int64) time.Duration {
 	return time.Duration(min(max(ms, -1), lock.MaxMaxTTL.Milliseconds()*10)) * time.Millisecond
 }
 
-// tokenMint makes a client's tokens and recognises them. Anyone who may publish on the client's
-// channel can name any token in a message, even a holder's, which everyone who may read the server
-// can see. So the client gives back only locks that it has waited for itself.
+// tokenMint makes a client's tokens and recognises them. Anyone who may publish on the client's channel can name any token in a message,
+// even a holder's, which everyone who may read the server can see. So the client gives back only locks that it has waited for itself.
 //
-// A token is a block of AES under a key that only the client has. The block holds a number, a bit
-// that says whether the token's attempt waits, and a hash of the lock's key. Nobody without the key
-// can tell a block cipher from a random permutation
-// (https://nvlpubs.nist.gov/nistpubs/FIPS/NIST.FIPS.197-upd1.pdf): all tokens differ, and the next
-// one is as hard to guess as 128 random bits.
+// A token is a block of AES under a key that only the client has. The block holds a number, a bit that says whether the token's attempt can
+// be notified, and a hash of the lock's key. Without the key, nobody can tell a block cipher from a random permutation
+// (https://nvlpubs.nist.gov/nistpubs/FIPS/NIST.FIPS.197-upd1.pdf). So all tokens differ, and the next one is as hard to guess as 128 random
+// bits.
 type tokenMint struct {
 	block cipher.Block
 	seed  maphash.Seed // of the hash of keys
 	made  atomic.Uint64
-	// blocks has memory for blocks.
+	// blocks is a pool of memory for blocks.
 	blocks sync.Pool
 }
 
@@ -484,8 +477,8 @@ func (t *tokenMint) init() {
 	t.seed = maphash.MakeSeed()
 }
 
-// head makes a token for the lock with that key and returns its head. kind is waiterBit if the
-// attempt waits, otherwise 0.
+// head makes a token for the lock with that key, and returns how the lock's value begins with it. kind is waiterBit if the attempt can be
+// notified, otherwise 0.
 func (t *tokenMint) head(key string, kind uint64) wire.Head {
 	// mutants: new-token
 	number := t.made.Add(1)
@@ -504,8 +497,7 @@ func (t *tokenMint) head(key string, kind uint64) wire.Head {
 	return wire.Head(append(text, wire.HeadEnd...))
 }
 
-// waited reports whether an attempt of this client waited for the lock with that key under the
-// token.
+// waited reports whether the client made the token for an attempt that waited for the lock with that key.
 func (t *tokenMint) waited(token, key string) bool {
 	block, err := base64.RawURLEncoding.Strict().DecodeString(token)
 	if err != nil || len(block) != aes.BlockSize {

@@ -23,67 +23,66 @@ const (
 	maxCleanups = 16  // releases of lost leases: more of them would delay the renewals of others
 )
 
-// hold is a lock granted to one token. Goroutines of this process that pass the lock on among
-// themselves have one lease of it after another; readers, and whoever acquires it again
-// (Reentrant), have several at once.
+// hold is a lock granted to one token. If goroutines of this process pass the lock on among themselves, the hold has one lease after
+// another. It has several leases at once if readers share it, or if its holder acquires the lock again (Reentrant).
 type hold struct {
-	attempt            // the attempt that was granted, a copy: whoever asked has no more to do with it
-	queue   *waitQueue // nil if the lock was acquired past the wait queue, by TryAcquire
+	attempt            // a copy of the attempt that was granted, which is no longer used
+	queue   *waitQueue // nil if the lock was acquired past the wait queue, as by TryAcquire
 
-	at int64 // server time of the reply that granted it, µs; 0 if not needed
+	at int64 // server time of the reply that granted the lock, µs; 0 if not needed
 
 	entry schedule.Entry
 
 	mu            sync.Mutex
 	more          *more         // nil until some of it is needed
-	anchor        clock.Instant // when the request was sent that the following count from
+	anchor        clock.Instant // when the latest request that counts was sent; valid, renewAfter and age are relative to it
 	valid         time.Duration // how long the hold lasts
-	renewAfter    time.Duration // when to renew; 0 for never. Until begin: when the grant was heard
-	age           time.Duration // how old the hold was at the anchor, about
+	renewAfter    time.Duration // when to renew; 0 for never. Until firstLease: when the grant was heard
+	age           time.Duration // about how old the hold was at the anchor
 	flying        int8          // renewals under way
-	renewalQueued bool          // one of them is not sent yet
+	renewalQueued bool          // one of them has not been sent yet
 
 	state    state
-	unqueued bool // it is in Client.unqueued
-	counted  bool // it is in Client.holds, which Close waits for
+	unqueued bool // the hold is in Client.unqueued
+	counted  bool // the hold is in Client.holds, which Close waits for
 	final    bool // the server keeps the lock for as long as MaxHold allows
 	extended bool // Extend asked for more than the lock's TTL
-	kept     bool // it has a reference to its wait queue; guarded by the queue
+	kept     bool // the hold has a reference to its wait queue; guarded by queue.mu
 
-	first holdLease // here because every hold needs one: one allocation instead of two
+	first holdLease // not a pointer, since every hold needs one: one allocation instead of two
 }
 
-// more is what only some holds have.
+// more is the state that only some holds need.
 type more struct {
-	failure *exec.Failure // of the latest renewal; nil after a success
+	failure *exec.Failure // error of the latest renewal; nil after a success
 
-	renewals     int   // how often it was renewed, if that counts
+	renewals     int   // how many renewals countRenewal has counted
 	reassertions int   // how often the lock was claimed again after the server lost data
 	before       state // the state before changing
 
-	lease      *holdLease // the current one, if the lock was passed on; otherwise nil
-	nextFence  uint64     // of the lease with which the lock is passed on
-	fenceEnd   uint64     // end of the fences that are reserved for that, exclusive; 0 if none ever were
+	lease      *holdLease // the current lease; nil if that is hold.first
+	nextFence  uint64     // fence of the lease that gets the lock next
+	fenceEnd   uint64     // end of the fences reserved for passing on, exclusive; 0 if none ever were
 	passed     int32      // how often the lock was passed on within the process
-	mostPasses int32      // bound of passed, if it is above that of the client's configuration
+	mostPasses int32      // bound on passed, if it is above the client's configuration
 
-	leases []*holdLease  // besides hold.lease() at the same time, of other readers or of the same holder
+	leases []*holdLease  // all leases besides hold.lease(): other readers', or the same holder's
 	landed chan struct{} // closed when flying drops to 0; nil if nobody waits for that
-	bounds *bounds       // nil: those of the lock's options, counted from the grant
+	bounds *bounds       // nil means those of the lock's options, counted from the grant
 
 	revocation revocation
-	rumour     *wire.Remark // of a notice that the lock was broken; nil if there was none
+	rumour     *wire.Remark // from a notice that the lock was broken; nil if there was none
 }
 
-// state is the stage of a hold's life. What a release does follows from it.
+// state is the stage of a hold's life. It decides what a release does.
 type state uint8
 
 const (
 	claimed  state = iota // handed over for a short time; its first renewal makes it held
 	held                  // renewed until it is released
-	changing              // between reader and writer, or being detached: neither renewed, nor passed on, nor joined
+	changing              // becoming a reader's or a writer's, or being detached: not renewed, passed on or joined
 	retired               // its leases have ended but are not all released: no longer renewed
-	over                  // released or lost: at most its release is still sent
+	over                  // released or lost: at most its release has still to be sent
 )
 
 // isSteady reports whether leases may be passed on, joined and renewed.
@@ -97,8 +96,8 @@ func (h *hold) isClaim() bool {
 	return h.state == claimed || h.state == changing && h.more.before == claimed
 }
 
-// newHold returns a hold that lasts for valid from anchor on and has block fences, from fence on. age is how long before anchor it was
-// granted; it is negative if that was later.
+// newHold returns a hold that lasts for valid from anchor on, and has block fences, of which fence is the first. age is how long before
+// anchor the lock was granted; it is negative if the grant came later.
 func newHold(a *attempt, anchor clock.Instant, age, valid time.Duration, fence uint64, block int64) *hold {
 	a.l.c.Server.HasWritten()
 	h := &hold{attempt: *a, state: held, anchor: anchor, age: age, valid: valid}
@@ -111,19 +110,19 @@ func newHold(a *attempt, anchor clock.Instant, age, valid time.Duration, fence u
 	return h
 }
 
-// noteHeard notes when the grant was heard, for begin, and reports whether that was too late.
+// noteHeard notes, for firstLease, when the grant was heard, and reports whether the hold had expired by then.
 func (h *hold) noteHeard(now clock.Instant) (late bool) {
 	h.renewAt(now)
 	return h.expired(now)
 }
 
-// isPassable is passable for the hold, which may have bounds of its own.
+// isPassable is kind.Settings.Passable for the hold, which may have bounds of its own.
 func (h *hold) isPassable() bool {
 	return (h.more == nil || h.more.bounds == nil) && h.l.Set.Passable()
 }
 
-// firstLease starts the renewals and returns the first lease. That lease has ended already if the hold
-// is over because the server has granted the lock again.
+// firstLease starts the renewals and returns the first lease. That lease has ended already if the hold is over because the server has
+// granted the lock again.
 func (h *hold) firstLease() *holdLease {
 	c := h.l.c
 	h.mu.Lock()
@@ -135,7 +134,7 @@ func (h *hold) firstLease() *holdLease {
 	h.counted = true
 	now := h.anchor.Add(h.renewAfter)
 	switch {
-	case h.state == claimed && h.fencesWanted() > 0: // renew at once, to reserve them
+	case h.state == claimed && h.fencesWanted() > 0: // renew at once, to reserve fences
 	case h.state == claimed:
 		h.renewAt(now.Add(min(confirmAfter, h.remainingAt(now)/16)))
 	case h.canRenew():
@@ -157,7 +156,7 @@ func (h *hold) firstLease() *holdLease {
 	return &h.first
 }
 
-// fence returns the fence in the lock's value: that of the first lease.
+// fence returns the fence in the lock's value, which is the first lease's.
 func (h *hold) fence() uint64 { return h.first.fence }
 
 // lease returns the current lease. The caller holds h.mu.
@@ -168,7 +167,7 @@ func (h *hold) lease() *holdLease {
 	return &h.first
 }
 
-// nextLease makes the lease that has the lock from now on, with the next fence, which is reserved. The caller holds h.mu.
+// nextLease makes the lease that has the lock from now on, with the next reserved fence. The caller holds h.mu.
 func (h *hold) nextLease() *holdLease {
 	h.more.lease = &holdLease{g: h, fence: h.more.nextFence}
 	// mutants: next-fence
@@ -176,14 +175,14 @@ func (h *hold) nextLease() *holdLease {
 	return h.more.lease
 }
 
-// join makes another lease that shares the lock, with the given fence. The caller holds h.mu.
+// join makes another lease, with that fence, that shares the lock. The caller holds h.mu.
 func (h *hold) join(fence uint64) *holdLease {
 	lease := &holdLease{g: h, fence: fence}
 	h.needMore().leases = append(h.more.leases, lease)
 	return lease
 }
 
-// needMore returns h.more, which it makes if there is none. The caller holds h.mu.
+// needMore returns h.more, and makes it if it is nil. The caller holds h.mu.
 func (h *hold) needMore() *more {
 	if h.more == nil {
 		h.more = &more{}
@@ -191,7 +190,7 @@ func (h *hold) needMore() *more {
 	return h.more
 }
 
-// hasFence reports whether a fence is reserved with which the lock can be passed on.
+// hasFence reports whether a fence is reserved for passing the lock on.
 func (h *hold) hasFence() bool { return h.more != nil && h.more.nextFence < h.more.fenceEnd }
 
 // lastFence returns the highest fence that was ever reserved for the hold.
@@ -210,7 +209,7 @@ func (h *hold) passed() int32 {
 	return h.more.passed
 }
 
-// mostPasses bounds passed.
+// mostPasses returns the bound on passed.
 func (h *hold) mostPasses() int32 {
 	most := int32(min(h.l.c.Config.LocalHandovers, math.MaxInt32/aloneFactor))
 	if h.more == nil {
@@ -219,7 +218,7 @@ func (h *hold) mostPasses() int32 {
 	return max(most, h.more.mostPasses)
 }
 
-// failure returns that of the latest renewal; nil after a success.
+// failure returns the error of the latest renewal; nil after a success.
 func (h *hold) failure() *exec.Failure {
 	if h.more == nil {
 		return nil
@@ -244,8 +243,7 @@ func (h *hold) joinedLeases() []*holdLease {
 	return h.more.leases
 }
 
-// removeLease removes l if the hold has other leases, and reports whether it did. The caller holds
-// h.mu.
+// removeLease removes l if the hold has other leases, and reports whether it did. The caller holds h.mu.
 func (h *hold) removeLease(l *holdLease) bool {
 	// mutants: joined-release
 	if !h.isJoined() {
@@ -263,8 +261,8 @@ func (h *hold) removeLease(l *holdLease) bool {
 	return true
 }
 
-// endLease ends one lease with err, because the JointLease that it is part of has ended. The lease
-// remains one of the hold's until it is released.
+// endLease ends one lease with err, because the JointLease that it is part of has ended. The lease remains one of the hold's until it is
+// released.
 func (h *hold) endLease(l *holdLease, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -287,12 +285,12 @@ func (h *hold) retireIfIdle() {
 	h.plan()
 }
 
-// hasLease reports whether a lease of the hold has not ended. The caller holds h.mu.
+// hasLease reports whether the hold has a lease that has not ended. The caller holds h.mu.
 func (h *hold) hasLease() bool {
 	return !h.lease().over || slices.ContainsFunc(h.joinedLeases(), func(l *holdLease) bool { return !l.over })
 }
 
-// hasBeliever reports whether a lease of the hold is held that is not part of a JointLease. The caller holds h.mu.
+// hasBeliever reports whether the hold has a lease that has not ended and is not part of a JointLease. The caller holds h.mu.
 func (h *hold) hasBeliever() bool {
 	relies := func(l *holdLease) bool { return !l.over && !l.part }
 	return relies(h.lease()) || slices.ContainsFunc(h.joinedLeases(), relies)
@@ -306,13 +304,13 @@ func (h *hold) endLeases(err error) {
 	}
 }
 
-// since returns the local time of the grant, about.
+// since returns the approximate local time of the grant.
 func (h *hold) since() clock.Instant { return h.anchor.Add(-h.age) }
 
 func (h *hold) expired(now clock.Instant) bool { return now.Sub(h.anchor) >= h.valid }
 
-// deadline returns when the hold expires, by the monotonic clock. It counts from now: that clock
-// may have stood still since the anchor, while the machine was suspended.
+// deadline returns when the hold expires, by the monotonic clock. It counts from now: that clock may have stood still since the anchor,
+// while the machine was suspended.
 func (h *hold) deadline(now clock.Instant) clock.Reading {
 	return now.Mono.Add(h.remainingAt(now))
 }
@@ -324,7 +322,7 @@ func (h *hold) remaining() time.Duration {
 	return h.remainingAt(clock.Now())
 }
 
-// remainingAt is remaining at that time. The caller holds h.mu.
+// remainingAt returns how long the hold lasts from now on unless it is renewed. The caller holds h.mu.
 func (h *hold) remainingAt(now clock.Instant) time.Duration { return h.valid - now.Sub(h.anchor) }
 
 // capHold makes the hold end when MaxHold does.
@@ -334,7 +332,7 @@ func (h *hold) capHold() {
 	}
 }
 
-// expiry returns the error of a hold that has expired: why no renewal prolonged it. The caller holds h.mu.
+// expiry returns the error of a hold that has expired, which says why no renewal prolonged it. The caller holds h.mu.
 func (h *hold) expiry() *lock.LostError {
 	e := &lock.LostError{Name: h.l.Name(), Reason: lock.LossExpired}
 	switch b, late := h.bound(), h.late(clock.Now()); {
@@ -350,11 +348,11 @@ func (h *hold) expiry() *lock.LostError {
 	return e
 }
 
-// errPutOff is the error of a renewal that was not sent because many before it are unanswered.
+// errPutOff is the error of a renewal that was not sent because many earlier ones are unanswered.
 var errPutOff = fmt.Errorf("%w: earlier renewals are unanswered", driver.ErrNotSent)
 
-// late returns how long ago a renewal was due if this process failed to send it; 0 if it was sent, or if earlier renewals to the
-// server are unanswered. The caller holds h.mu.
+// late returns for how long a renewal has been due that this process failed to send. It returns 0 if the renewal was sent, or if earlier
+// renewals to the server are unanswered. The caller holds h.mu.
 func (h *hold) late(now clock.Instant) time.Duration {
 	held := now.Sub(h.anchor)
 	if h.missed() {
@@ -371,14 +369,13 @@ func (h *hold) late(now clock.Instant) time.Duration {
 	return held - due
 }
 
-// missed reports whether a renewal was due for the last quarter of an expired hold, or longer, and Due was not called. The caller
-// holds h.mu.
+// missed reports whether a renewal was due for at least the last quarter of an expired hold, and Due was not called. The caller holds h.mu.
 func (h *hold) missed() bool {
 	return h.state.isSteady() && h.renewAfter > 0 && h.canRenew() && h.valid-h.renewAfter >= h.valid/4
 }
 
-// missing returns the error of a hold that, by that word of a reply, the server no longer knows. If the reply came after the
-// hold's deadline, the lock may have been deleted or taken because it had expired. The caller holds h.mu.
+// missing returns the error of a hold that the server no longer knows, as that word of a reply says. If the deadline has passed by now, the
+// lock may have been deleted or taken because it had expired, so the error is that of an expired hold. The caller holds h.mu.
 func (h *hold) missing(word codec.Word) *lock.LostError {
 	lost := h.l.Missing(word)
 	if lost.Reason != lock.LossSuperseded && h.expired(clock.Now()) && !h.hasRumour() {
@@ -387,8 +384,7 @@ func (h *hold) missing(word codec.Word) *lock.LostError {
 	return lost
 }
 
-// lose ends the hold and its leases with err, and releases what the server may still have, in the
-// background. The caller holds h.mu.
+// lose ends the hold and its leases with err. In the background it releases what the server may still have. The caller holds h.mu.
 func (h *hold) lose(err *lock.LostError) {
 	err = h.explained(err)
 	believed := h.hasBeliever()
@@ -398,7 +394,7 @@ func (h *hold) lose(err *lock.LostError) {
 	h.observeLoss(err)
 	c := h.l.c
 	subject, fence := h.l.subject(), h.lease().fence
-	end := time.Now().Add(h.l.Set.Term()) // by then whatever the server has of it has expired
+	end := time.Now().Add(h.l.Set.Term()) // by then the lock has expired on the server
 	c.Tasks.Run(func() {
 		h.queue.release(h)
 		// mutants: follower-of-lost
@@ -415,8 +411,8 @@ func (h *hold) lose(err *lock.LostError) {
 	})
 }
 
-// retire ends the hold's leases with err because the client closes. The server keeps the lock until
-// the last of them is released or the lock expires.
+// retire ends the hold's leases with err, because the client closes. The server keeps the lock until the last lease is released or the lock
+// expires.
 func (h *hold) retire(err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -427,10 +423,10 @@ func (h *hold) retire(err error) {
 	h.retireIfIdle()
 }
 
-// replacedBy ends h as lost because the server has granted the lock to another hold of this process, next. h may be nil.
+// replacedBy ends h as lost, because the server has granted the lock to next, another hold of this process. h may be nil.
 //
-// If next has the lower fence, either its reply is late and it was granted before h, or the server has lost its data and
-// its clock has gone back. Nobody here can tell which of the two still has the lock, so both are lost.
+// If next has the lower fence, either its reply is late and it was granted before h, or the server has lost its data and its clock has gone
+// back. Nobody here can tell which of the two still has the lock, so both are lost.
 func (h *hold) replacedBy(next *hold) {
 	if h == nil || h == next {
 		return

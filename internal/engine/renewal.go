@@ -11,19 +11,18 @@ import (
 	"github.com/holdfast-go/holdfast/internal/schedule"
 )
 
-// confirmAfter is how long after a hand-over the claim is first renewed. A lock that is released
-// sooner spares the server that command.
+// confirmAfter is how long after a hand-over the claim is first renewed. Releasing the lock sooner saves that command.
 const confirmAfter = 5 * time.Millisecond
 
-// bounds say for how long a hold is renewed.
+// bounds limit how long a hold is renewed.
 type bounds struct {
 	renew       bool
 	maxHold     time.Duration // 0: no bound
 	maxRenewals int           // < 0: no bound
-	since       clock.Instant // when maxHold and renewals begin to count
+	since       clock.Instant // when maxHold and maxRenewals begin to count
 }
 
-// bound returns the hold's bounds.
+// bound returns the hold's own bounds, or else those of the lock's options.
 func (h *hold) bound() bounds {
 	if h.more != nil && h.more.bounds != nil {
 		return *h.more.bounds
@@ -32,7 +31,7 @@ func (h *hold) bound() bounds {
 	return bounds{s.Renew, s.MaxHold, s.MaxRenewals, h.since()}
 }
 
-// setBounds gives bounds to a hold that had none. Renewals sent before b.since do not count, even if they are answered later.
+// setBounds gives bounds to a hold without bounds. Renewals sent before b.since do not count, even if they are answered later.
 func (h *hold) setBounds(b bounds) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -49,8 +48,8 @@ func (h *hold) setBounds(b bounds) {
 	h.plan()
 }
 
-// countRenewal counts a renewal that was sent at that time. Without a bound nobody asks how many there were, unless the lock
-// has another mode, which may have one.
+// countRenewal counts a renewal that was sent at that time. Without a bound nobody needs the number, unless the lock can change to another
+// mode, which may have a bound.
 func (h *hold) countRenewal(sent clock.Instant) {
 	b := h.bound()
 	if b.maxRenewals < 0 && !h.l.Set.Kind.IsShared() {
@@ -82,7 +81,8 @@ func (h *hold) canRenew() bool {
 	return !h.final
 }
 
-// renewTTL returns the TTL to ask for, want or less. final reports that MaxHold allows no more.
+// renewTTL returns the TTL to ask for: want, or less if MaxHold allows no more. final reports that the hold then lasts as long as MaxHold
+// allows.
 func (h *hold) renewTTL(want time.Duration) (ttl time.Duration, final bool) {
 	if b := h.bound(); b.maxHold > 0 {
 		remaining := max(b.maxHold-clock.Since(b.since), time.Millisecond)
@@ -104,7 +104,7 @@ func (h *hold) planAt(now clock.Instant) {
 		at = min(at, by)
 	}
 	h.l.c.schedule.Set(&h.entry, at, h)
-	// The client may have stopped listening meanwhile, because it did not find this hold.
+	// The client may have stopped listening to notices meanwhile, because it did not find this hold.
 	if by, is := h.heedsBy(); is && by < at {
 		h.l.c.schedule.Set(&h.entry, by, h)
 	}
@@ -132,8 +132,7 @@ func (h *hold) Due(now clock.Instant) {
 		h.renewAfter = 0
 	}
 	if h.renewAfter > 0 && now.Sub(h.anchor) >= h.renewAfter {
-		// If this renewal is not answered in time, another one is sent: several fit
-		// before the deadline.
+		// If this renewal is not answered in time, another one is sent: several fit in before the deadline.
 		h.renewAt(now.Add(min(max(h.remainingAt(now)/3, 50*time.Millisecond), h.l.c.Config.CommandTimeout)))
 		if h.flying < maxFlying && !h.renewalQueued {
 			h.flying++
@@ -178,8 +177,8 @@ func (h *hold) renew() {
 	var slack time.Duration
 	if err == nil {
 		var lost *lock.LostError
-		// If the lock was claimed again after this renewal was sent, the server has lost its
-		// data, and may grant the fences that this renewal reserved to others.
+		// If the lock was claimed again after this renewal was sent, the server has lost its data. It may then grant to others the fences
+		// that this renewal reserved.
 		// mutants: block-from-before
 		if slack, lost, err = h.apply(a, final, h.reassertions() == reassertions); lost != nil {
 			h.lose(lost)
@@ -189,13 +188,13 @@ func (h *hold) renew() {
 	h.renewed(a.Sent, clock.Now(), slack, err)
 }
 
-// renewed notes the outcome of a renewal and plans the next one. sent is when it was sent, and slack is how much of the hold was
-// left when its answer came. The renewal that confirms a claim is part of the hand-over: neither MaxRenewals nor observers count
-// it. The caller holds h.mu.
+// renewed notes the outcome of a renewal and plans the next one. sent is when the renewal was sent, and slack is how much of the hold was
+// left when its reply came. The renewal that confirms a claim is part of the hand-over: neither MaxRenewals nor observers count it. The
+// caller holds h.mu.
 func (h *hold) renewed(sent, now clock.Instant, slack time.Duration, err error) {
 	if err != nil {
 		failure := h.l.c.Server.Failure("renew", h.l.Name(), err)
-		if !h.expired(now) || !h.missed() { // otherwise this process has stood still, and says so
+		if !h.expired(now) || !h.missed() { // otherwise this process has stood still, which expiry reports
 			h.needMore().failure = failure
 			h.renewAt(now.Add(min(max(h.remainingAt(now)/8, 25*time.Millisecond), time.Second)))
 		}
@@ -218,9 +217,8 @@ func (h *hold) renewed(sent, now clock.Instant, slack time.Duration, err error) 
 	h.planAt(now)
 }
 
-// renewalAfter returns when to renew after a request that was sent at sent, for term: after about a
-// third of it. Holds that are renewed in batches become due together, at the start of the nearest
-// slot; a slot is a sixteenth of that third.
+// renewalAfter returns when to renew a hold that lasts for term after a request sent at sent: after about a third of term. Holds that are
+// renewed in batches become due together, at the start of the nearest slot; a slot is a sixteenth of that third.
 func (h *hold) renewalAfter(sent clock.Instant, term time.Duration) clock.Instant {
 	at := sent.Add(schedule.Jitter(term/3, 5))
 	if h.canRenewInBatch() {
@@ -237,11 +235,10 @@ func (h *hold) sendOnce(q codec.Request[codec.RenewReply]) (lock.Answer[codec.Re
 	})
 }
 
-// reassertion returns the request that claims the lock again if a renewal was answered with
-// "absent", since the server may have lost its data; nil if it is not to be sent: not in
-// Strict mode, which has its quarantine, and not for a key shared with other programs: one of them
-// may have held the lock meanwhile, and nothing would show it. While the hold is being detached, nobody sends it but
-// detach: the token of a detached lease claims nothing.
+// reassertion returns the request that claims the lock again after a renewal was answered "absent": the server may have lost its data. It
+// returns nil if that must not be sent: in Strict mode, which has its quarantine; and for a key shared with other programs, since one of
+// them may have held the lock meanwhile without leaving a trace. While the hold is being detached, only detach sends it: the token of a
+// detached lease claims nothing.
 func (h *hold) reassertion(a lock.Answer[codec.RenewReply], err error, ttl time.Duration, detaching bool) codec.Request[codec.RenewReply] {
 	if err != nil || a.Reply.Word != codec.Absent {
 		return nil
@@ -274,15 +271,15 @@ func (h *hold) reassertions() int {
 	return h.more.reassertions
 }
 
-// notHeldBefore returns a time at which the lock was not granted to this hold yet.
+// notHeldBefore returns a time at which the lock had not yet been granted to this hold.
 func (h *hold) notHeldBefore() clock.Instant {
-	if queued := h.attempt.anchor.Sent; !queued.IsZero() { // the server said that it was still waiting
+	if queued := h.attempt.anchor.Sent; !queued.IsZero() { // the server said that the attempt was still waiting
 		return queued
 	}
 	return h.since()
 }
 
-// endRenewal notes that one renewal less is under way. The caller holds h.mu.
+// endRenewal notes that one renewal is no longer under way. The caller holds h.mu.
 func (h *hold) endRenewal() {
 	h.flying--
 	if h.flying == 0 && h.more != nil && h.more.landed != nil {
@@ -304,8 +301,8 @@ func (h *hold) renewal(ttl time.Duration, fences int) codec.Request[codec.RenewR
 	return &q
 }
 
-// apply applies the reply to a renewal. It uses the fences that the reply reserved only if fences
-// is true. It returns how much was left of the hold, or the loss if the reply says that the lock is lost. The caller holds h.mu.
+// apply applies the reply to a renewal. It uses the fences that the reply reserves only if fences is true. It returns how much of the hold
+// was left, or the loss if the reply says that the lock is lost. The caller holds h.mu.
 func (h *hold) apply(a lock.Answer[codec.RenewReply], final, fences bool) (slack time.Duration, lost *lock.LostError, err error) {
 	switch a.Reply.Word {
 	case codec.Gone, codec.Absent, codec.Late, codec.Superseded:
@@ -325,9 +322,9 @@ func (h *hold) apply(a lock.Answer[codec.RenewReply], final, fences bool) (slack
 	return h.prolong(a.Sent, clock.Now(), min(grant.TTL, h.l.c.Config.MaxTTL)), nil, nil
 }
 
-// prolong notes that, by the reply to a request sent at sent, the server keeps the lock for term. It returns how much was left
-// of the hold. Replies may arrive in another order than their requests were sent. The request that was sent last knows best what
-// the server has, but an earlier one may have asked for more.
+// prolong notes that, by the reply to a request sent at sent, the server keeps the lock for term. It returns how much of the hold was left.
+// Replies may arrive out of order: the request that was sent last knows best what the server has, but an earlier one may have asked for
+// more.
 func (h *hold) prolong(sent, now clock.Instant, term time.Duration) (slack time.Duration) {
 	valid := term - drift(term)
 	slack = h.remainingAt(now)
@@ -344,8 +341,8 @@ func (h *hold) prolong(sent, now clock.Instant, term time.Duration) (slack time.
 	return slack
 }
 
-// fencesWanted returns how many fences a renewal should reserve: one for each goroutine of this
-// process that waits for the lock. The caller holds h.mu.
+// fencesWanted returns how many fences a renewal should reserve: one for each goroutine of this process that waits for the lock. The caller
+// holds h.mu.
 func (h *hold) fencesWanted() int {
 	if h.queue == nil || !h.isPassable() || h.hasFence() || h.failure() != nil {
 		return 0 // after a failure only the renewal itself matters
@@ -353,8 +350,7 @@ func (h *hold) fencesWanted() int {
 	return h.queue.fences(h.l)
 }
 
-// canRenewInBatch reports whether renewals of the hold can go in a batch, if they reserve no
-// fences.
+// canRenewInBatch reports whether the hold's renewals can go in a batch, provided that they reserve no fences.
 func (h *hold) canRenewInBatch() bool {
 	return h.l.plain() && h.bound().maxHold == 0 && !h.l.c.Config.Strict && !h.l.Set.IsDurable()
 }
@@ -374,8 +370,8 @@ func (h *hold) renewTogether() {
 	h.l.c.renewersFor(h.l).Run(h.renew)
 }
 
-// renewersFor returns the limiter of the renewals that are sent to l's server by themselves. Each
-// server has its own, so one that hangs does not delay renewals to others.
+// renewersFor returns the limiter of the renewals to l's server that do not go in a batch. Each server has its own, so that one that hangs
+// does not delay renewals to others.
 func (c *Client) renewersFor(l *Target) *exec.Limiter {
 	if at, known := c.serverOf(l); known {
 		return &at.renewers
@@ -383,14 +379,13 @@ func (c *Client) renewersFor(l *Target) *exec.Limiter {
 	return &c.renewers
 }
 
-// renewalsHang reports whether renewals to l's server are under way, and none was answered since then.
+// renewalsHang reports whether renewals to l's server are under way and none has been answered since that time.
 func (c *Client) renewalsHang(l *Target, since clock.Instant) bool {
 	at, known := c.serverOf(l)
 	return known && at.renewals.hang(since.Mono.Time()) || c.renewersFor(l).Waiting() > 0
 }
 
-// sendRenewals sends a batch of the holds' renewals, but for those that are no longer wanted, and
-// reports whether the server answered.
+// sendRenewals sends the holds' renewals in a batch, except those that are no longer wanted, and reports whether the server answered.
 func (c *Client) sendRenewals(holds []*hold) (answered bool) {
 	live := holds[:0]
 	for _, h := range holds {
@@ -423,7 +418,7 @@ func (c *Client) renewBatch(holds []*hold) exec.Batch[codec.BatchReply] {
 	return exec.Batch[codec.BatchReply]{Slot: l.Slot(), Script: &b}
 }
 
-// applyRenewals gives holds the outcome of the batch that renewed them.
+// applyRenewals gives each hold the outcome of the batch that renewed it.
 func (c *Client) applyRenewals(holds []*hold, r exec.Outcome[codec.BatchReply]) {
 	answered := r.Err == nil || !exec.MayBeDone(r.Err) && !exec.RefusesAll(r.Err)
 	now := r.Heard
@@ -431,8 +426,8 @@ func (c *Client) applyRenewals(holds []*hold, r exec.Outcome[codec.BatchReply]) 
 		now = clock.Now()
 	}
 	for i, h := range holds {
-		// A renewal that was refused in a batch may succeed by itself: the server's ACL may
-		// forbid this user the batch's script, or another item's key.
+		// A renewal that was refused in a batch may succeed by itself: the server's ACL may forbid this user the batch's script, or another
+		// hold's key.
 		h.mu.Lock()
 		if !r.Reply.Done(i) && answered {
 			h.renewalQueued = true

@@ -15,21 +15,21 @@ import (
 	"github.com/holdfast-go/holdfast/internal/wire"
 )
 
-// JointLease is several leases, its parts, that are held as one: it lasts while enough of them do.
+// JointLease is several leases, its parts, that are held as one. It lasts while enough of the parts do.
 type JointLease struct {
 	of     *several
 	need   int               // how many parts must be held
-	voted  bool              // the parts are the nodes' of a quorum: it is one lock, with one fence
+	voted  bool              // the parts are on the nodes of a quorum: they are one lock, with one fence
 	fence  uint64            // if voted
-	onEnd  func()            // called once, when the lease ends; if it is released, when that is done; or nil
-	onLoss func(*JointLease) // called when a part ends but the lease does not; or nil
+	onEnd  func()            // called once, when the lease ends or, after Release, when that is done; may be nil
+	onLoss func(*JointLease) // called when a part ends but the lease does not; may be nil
 
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 
 	mu       sync.Mutex
 	calls    calls
-	parts    []*holdLease // of Multi, in the order in which the locks were named
+	parts    []*holdLease // in a Multi, in the order in which the locks were named
 	ended    error
 	endedAt  time.Time
 	observed *observation // what observers are told of it; nil if nobody is
@@ -37,9 +37,8 @@ type JointLease struct {
 	revocation revocation
 }
 
-// JoinNodes makes one lease, with that fence, from what nodes of a quorum have granted. The lease lasts while need of the
-// grants do. of is the lock on one of the nodes. If onLoss is not nil, it is called when a node loses the lock while the
-// lease is still held.
+// JoinNodes makes one lease, with that fence, from the grants of a quorum's nodes. The lease lasts while need of the grants do. of is the
+// lock on one of the nodes. If onLoss is not nil, it is called when a node loses the lock while the lease is still held.
 func JoinNodes(of *NodeLock, need int, fence uint64, granted []*NodeAttempt, onLoss func(*JointLease)) *JointLease {
 	parts := make([]*holdLease, len(granted))
 	for i, v := range granted {
@@ -57,7 +56,7 @@ func (m *JointLease) Add(v *NodeAttempt) {
 	}
 }
 
-// joinParts makes one lease of parts, and returns it.
+// joinParts makes one lease of the parts, and returns it.
 func (m *JointLease) joinParts(parts []*holdLease) *JointLease {
 	m.parts = parts
 	m.ctx, m.cancel = context.WithCancelCause(m.Within(context.Background()))
@@ -68,7 +67,7 @@ func (m *JointLease) joinParts(parts []*holdLease) *JointLease {
 	return m
 }
 
-// Name returns the lock's name; of several locks, all names, with commas between them.
+// Name returns the lock's name; for several locks, all names, joined by commas.
 func (m *JointLease) Name() string { return m.of.name }
 
 // Owner returns the owner's name.
@@ -86,14 +85,14 @@ func (m *JointLease) Token() uint64 { return slices.Max(slices.Collect(maps.Valu
 // IsShared returns false.
 func (m *JointLease) IsShared() bool { return false }
 
-// watch makes the lease end with p if too few parts are left then. revoke is m.revoke.
+// watch makes the lease end when p does, if too few parts are left. revoke is m.revoke.
 func (m *JointLease) watch(p *holdLease, revoke func(wire.Remark)) {
 	p.whenEnded(func(error) {
 		if m.ctx.Err() != nil {
-			return // it has ended already
+			return // the lease has ended already
 		}
 		go func() {
-			// A node on which an operator broke the lock is not voted on again.
+			// A node on which an operator broke the lock is not asked to vote again.
 			var lost *lock.LostError
 			broken := errors.As(p.Err(), &lost) && lost.Reason == lock.LossBroken
 			if m.Err() == nil && m.onLoss != nil && !broken {
@@ -157,8 +156,7 @@ func (m *JointLease) errAt(now clock.Instant) error {
 	return m.ended
 }
 
-// Notify makes the lease call f when it ends. It returns false if the lease has ended; f is not
-// called then.
+// Notify makes the lease call f when it ends. It returns false if the lease has ended; f is not called then.
 func (m *JointLease) Notify(f func()) bool {
 	if m.Err() != nil {
 		return false
@@ -169,9 +167,8 @@ func (m *JointLease) Notify(f func()) bool {
 	return m.ended == nil
 }
 
-// end ends the lease with err. Goroutines that work under the lease may not know that yet. So
-// unless the lease was released, the parts that are left are not released: they last until the
-// caller releases the lease, or they expire. The caller holds m.mu.
+// end ends the lease with err. Goroutines that work under the lease may not know that yet. So unless the lease was released, its remaining
+// parts are not released either: they last until the caller releases the lease, or they expire. The caller holds m.mu.
 func (m *JointLease) end(err error) {
 	if m.ended != nil {
 		return
@@ -193,7 +190,7 @@ func (m *JointLease) end(err error) {
 	}
 }
 
-// tellLoss tells that the lease was lost.
+// tellLoss tells observers and the log that the lease was lost.
 func (m *JointLease) tellLoss(lost *lock.LostError) {
 	m.mu.Lock()
 	observed := m.observed
@@ -247,8 +244,8 @@ func (m *JointLease) Nodes() []*Client {
 	return all
 }
 
-// each calls f for all parts at once. It returns nil as soon as enough calls have succeeded. If too
-// few do, it returns their errors, joined, once all have returned.
+// each calls f for all parts at once. It returns nil as soon as enough calls have succeeded. If too few succeed, it returns their errors,
+// joined, once all have returned.
 func (m *JointLease) each(parts []*holdLease, f func(*holdLease) error) error {
 	results := make(chan error, len(parts))
 	for _, p := range parts {
@@ -270,7 +267,7 @@ func (m *JointLease) each(parts []*holdLease, f func(*holdLease) error) error {
 	return errors.Join(errs...)
 }
 
-// Extend extends all parts, at once.
+// Extend extends all parts at once.
 func (m *JointLease) Extend(ctx context.Context, ttl time.Duration) error {
 	if err := m.of.c.checkExtension(m.of.name, ttl); err != nil {
 		return err
@@ -299,7 +296,7 @@ func (m *JointLease) Release(ctx context.Context) error {
 	}
 	var onEnd func()
 	if m.ended == nil {
-		onEnd, m.onEnd = m.onEnd, nil // it is called below, once the parts are released
+		onEnd, m.onEnd = m.onEnd, nil // called below, once the parts are released
 	}
 	m.end(lock.ErrReleased)
 	m.mu.Unlock()
@@ -327,9 +324,8 @@ func (m *JointLease) Release(ctx context.Context) error {
 	return err
 }
 
-// giveUp releases all parts at once. When enough releases have succeeded, the others have as long
-// again to finish: whoever acquires the lock next would find it held on their servers. If too few
-// succeed, giveUp returns the errors, joined.
+// giveUp releases all parts at once. Once enough releases have succeeded, the others have as long again to finish: otherwise the next
+// holder would find the lock held on their servers. If too few succeed, giveUp returns the errors, joined.
 func (m *JointLease) giveUp(ctx context.Context, parts []*holdLease) error {
 	begun := time.Now()
 	grace := time.NewTimer(time.Hour)
@@ -369,7 +365,7 @@ func (m *JointLease) giveUp(ctx context.Context, parts []*holdLease) error {
 
 // WhenOver implements Lease.
 func (m *JointLease) WhenOver(f func(error)) (forget func()) {
-	_ = m.errAt(clock.Now()) // which ends it if its time is up
+	_ = m.errAt(clock.Now()) // ends the lease if its time is up
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.ended != nil {
@@ -389,7 +385,7 @@ func (m *JointLease) FenceOf(lock string) uint64 {
 	if m.voted {
 		return m.fence
 	}
-	for _, p := range m.parts { // those of a Multi are what they were at first
+	for _, p := range m.parts { // without m.mu, which callers from WhenOver hold: the parts of a Multi never change
 		if p.Name() == lock {
 			return p.fence
 		}

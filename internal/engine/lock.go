@@ -13,24 +13,24 @@ import (
 	"github.com/holdfast-go/holdfast/internal/schedule"
 )
 
-// Lock is something that can be acquired: on one server, on several as one, or by a majority of them.
+// Lock is something that can be acquired: a lock on one server, several locks as one, or a lock that a majority of servers grants.
 type Lock interface {
 	Name() string
 	String() string
 
 	// Acquire waits for the lock until ctx ends.
 	Acquire(ctx context.Context) (Lease, error)
-	// AcquireBy is Acquire that stops waiting at end, unless end is zero. It then returns a *HeldError, in Strict mode an
-	// error that matches exec.ErrQuarantine if nothing is granted yet, and one that matches exec.ErrUnavailable if the
-	// server has not answered what it was asked last. A lock that is granted while the waiter leaves is returned.
+	// AcquireBy is Acquire, but stops waiting at end, unless end is zero. It then returns a *HeldError; in Strict mode, if nothing is
+	// granted yet, an error that matches exec.ErrQuarantine; if the server has not answered the last request, one that matches
+	// exec.ErrUnavailable. A lock that is granted while the waiter leaves is returned.
 	AcquireBy(ctx context.Context, end time.Time) (Lease, error)
 	// TryAcquire takes the lock if it is free and nobody is queued for it.
 	TryAcquire(ctx context.Context) (Lease, error)
-	// Status says who holds the lock and who waits for it. It changes nothing.
+	// Status returns who holds the lock and who waits for it. It changes nothing.
 	Status(ctx context.Context) (lock.Status, error)
 }
 
-// Lease is a lock that is held: a hold's, or that of several locks.
+// Lease is one lock that is held, or several that are held as one.
 type Lease interface {
 	Name() string
 	Owner() string
@@ -38,15 +38,15 @@ type Lease interface {
 
 	Err() error
 	Context() context.Context
-	// WhenOver calls f when the lease ends, or at once if it has ended, with what Err returns from then on. The end of the
-	// lease waits for f, which must not block and may call nothing of the lease but FenceOf. After forget, f is not called.
+	// WhenOver calls f when the lease ends, or at once if it has ended, with the error that Err returns from then on. The end of the lease
+	// waits for f, which must not block and may call no method of the lease but FenceOf. After forget, f is not called.
 	WhenOver(f func(error)) (forget func())
-	// Within returns a context made from ctx that carries the lease. With it a reentrant lock can be acquired again; other
-	// acquires that would wait for the lease return ErrDeadlock.
+	// Within returns a context made from ctx that carries the lease. With it, a reentrant lock can be acquired again; any other acquire
+	// that would wait for the lease returns ErrDeadlock.
 	Within(ctx context.Context) context.Context
 	Token() uint64
 	Tokens() map[string]uint64  // by the names of locks
-	FenceOf(lock string) uint64 // the fence of one of the locks, by its name
+	FenceOf(lock string) uint64 // the fence of the lock with that name
 	IsShared() bool
 	Deadline() time.Time
 	Extend(ctx context.Context, ttl time.Duration) error
@@ -66,15 +66,14 @@ func leased[L Lease](lease L, err error) (Lease, error) {
 	return lease, nil
 }
 
-// Target is a lock on one server. It is immutable and free to make: it holds no connection, and nothing is sent before
-// it is used.
+// Target is a lock on one server. It is immutable and cheap to make: it holds no connection, and sends nothing before it is used.
 type Target struct {
 	lock.Lock
 	c *Client
 }
 
-// Mutex returns the lock of that name, which has one holder at a time, unless the options make it a lock of another kind. It sends nothing:
-// with a bad name or option, every use of the lock returns ErrInvalid.
+// Mutex returns the lock of that name. It has one holder at a time, unless the options make it a lock of another kind. Mutex sends nothing:
+// if the name or an option is bad, every use of the lock returns ErrInvalid.
 func (c *Client) Mutex(name string, opts ...kind.Option) *Target {
 	l := &Target{lock.Lock{Of: &c.Keyspace, Set: &c.Defaults}, c}
 	if len(opts) > 0 {
@@ -99,7 +98,7 @@ func (l *Target) choose(opts []kind.Option) {
 	l.Set = own
 }
 
-// resolved completes the lock of that name, whose options are chosen.
+// resolved completes the lock of that name, whose options have been chosen.
 func (l *Target) resolved(name string) *Target {
 	if err := l.Resolve(name); err != nil {
 		l.refuse(fmt.Errorf("%w: lock %.64q: %w", lock.ErrInvalid, name, err))
@@ -126,7 +125,7 @@ func (l *Target) Acquire(ctx context.Context) (Lease, error) { return l.AcquireB
 // AcquireBy implements Lock.
 func (l *Target) AcquireBy(ctx context.Context, end time.Time) (Lease, error) {
 	o := l.c.observe(ctx, l, false)
-	if end.IsZero() { // past the frame of acquireUnseen: thousands of waiting goroutines keep no more than they need in the caches
+	if end.IsZero() { // without acquireUnseen's stack frame, which thousands of waiting goroutines would keep in the CPU's caches
 		lease, err := l.acquire(o.within(ctx), end)
 		return o.end(leased(lease, err))
 	}
@@ -139,14 +138,15 @@ func (l *Target) acquireUnseen(ctx context.Context, end time.Time) (Lease, error
 		return leased(l.acquire(ctx, end))
 	}
 	return acquireBy(ctx, l.c, l.Name(), end, func(asking context.Context) (Lease, error) { return leased(l.acquire(asking, end)) }, func(asking context.Context) (Lease, error) {
-		if l.c.Config.Strict { // only a try tells that nothing is granted yet; it can be granted the lock
+		if l.c.Config.Strict { // only a try is told of a quarantine; it may be granted the lock
 			return leased(l.try(asking))
 		}
 		return nil, heldBy(l.Name())(l.Holder(asking))
 	})
 }
 
-// acquireBy acquires a lock until end. withheld returns why it was not granted in time.
+// acquireBy calls acquire, which waits until end. If acquire returns ErrTimeUp, withheld returns why the lock was not granted, or the lock
+// after all.
 func acquireBy(ctx context.Context, c *Client, name string, end time.Time, acquire, withheld func(asking context.Context) (Lease, error)) (Lease, error) {
 	defer c.Enter().End()
 	asking, cancel := c.asking(ctx, end)
@@ -167,9 +167,9 @@ func acquireBy(ctx context.Context, c *Client, name string, end time.Time, acqui
 	return lease, err
 }
 
-// acquire waits for the lock until ctx ends, or until end if that is not zero.
+// acquire waits for the lock until ctx ends or, unless end is zero, end comes.
 func (l *Target) acquire(ctx context.Context, end time.Time) (*holdLease, error) {
-	defer l.c.Enter().End() // Close waits for what this brings
+	defer l.c.Enter().End() // Close waits for this acquire
 	if err := l.Ready(ctx); err != nil {
 		return nil, err
 	}
@@ -182,9 +182,8 @@ func (l *Target) acquire(ctx context.Context, end time.Time) (*holdLease, error)
 	return l.queue().acquire(ctx, l, end)
 }
 
-// TryAcquire takes the lock if it is free and nobody is queued for it. Otherwise it
-// returns a *HeldError, which matches ErrHeld, or in Strict mode ErrQuarantine if the server
-// grants nothing yet. Other errors are those of Acquire.
+// TryAcquire takes the lock if it is free and nobody is queued for it. Otherwise it returns a *HeldError, which matches ErrHeld. In Strict
+// mode it returns ErrQuarantine if the server grants nothing yet. Other errors are those of Acquire.
 func (l *Target) TryAcquire(ctx context.Context) (Lease, error) { return leased(l.tryAcquire(ctx)) }
 
 func (l *Target) tryAcquire(ctx context.Context) (*holdLease, error) {
@@ -206,7 +205,7 @@ func (l *Target) tryUnseen(ctx context.Context) (*holdLease, error) {
 	return l.try(ctx)
 }
 
-// try takes the lock if it is free, past the local wait queue.
+// try takes the lock if it is free. It does not enter the local wait queue.
 func (l *Target) try(ctx context.Context) (*holdLease, error) {
 	free, began, err := l.takeFree(ctx)
 	if err != nil {
@@ -237,10 +236,10 @@ func (l *Target) try(ctx context.Context) (*holdLease, error) {
 	return nil, l.Malformed("acquire")
 }
 
-// noteUnqueued records a hold that was acquired past the wait queue. If this process still believes in an earlier hold of
-// the lock, that one is lost.
+// noteUnqueued records a hold that was acquired past the wait queue. If this process still believes in an earlier hold of the lock, that
+// one is lost.
 //
-// From then on h itself can be replaced in the same way, even before it begins. Its first lease then ends.
+// From now on h can itself be replaced in the same way, even before firstLease is called. In that case its first lease has ended.
 func (l *Target) noteUnqueued(h *hold) {
 	if l.Set.Kind.IsShared() {
 		return
@@ -269,7 +268,7 @@ func poll[L any](ctx context.Context, c *Client, s *kind.Settings, end time.Time
 	var none L
 	limit, stop := TimeUp(end)
 	defer stop()
-	var refused error // the latest answer
+	var refused error // the latest refusal
 	for {
 		asked := time.Now()
 		lease, err := try(ctx)
@@ -299,8 +298,8 @@ func poll[L any](ctx context.Context, c *Client, s *kind.Settings, end time.Time
 	}
 }
 
-// queueKey returns the key of the local wait queue. Each owner has a queue of its own: an owner that holds the lock does
-// not wait for itself, so it must not wait behind another owner.
+// queueKey returns the key of the local wait queue. Each owner has a queue of its own. An owner that holds the lock does not wait for
+// itself, so it must not wait behind another owner.
 func (l *Target) queueKey() string {
 	if l.Set.Kind.ByOwner {
 		return l.Keys.Queue + "\n" + l.Set.Owner
@@ -316,8 +315,8 @@ func (l *Target) interchangeable(m *Target) bool {
 	return l.c == m.c && l.Keys == m.Keys && (l.Set == m.Set || l.Set.Interchangeable(m.Set))
 }
 
-// asking returns the context for requests that are sent until end, unless that is zero. It ends a little later, so that
-// they can be answered.
+// asking returns the context for requests that are sent until end, unless end is zero. It ends a little after end, so that they can be
+// answered.
 func (c *Client) asking(ctx context.Context, end time.Time) (context.Context, context.CancelFunc) {
 	if end.IsZero() {
 		return ctx, func() {}
@@ -325,7 +324,7 @@ func (c *Client) asking(ctx context.Context, end time.Time) (context.Context, co
 	return context.WithDeadline(ctx, end.Add(c.Server.AnswerGrace()))
 }
 
-// ErrTimeUp says that a waiter's time to wait has passed.
+// ErrTimeUp reports that a waiter's time to wait has passed.
 var ErrTimeUp = errors.New("not acquired in time")
 
 // TimeUp returns a channel that receives a value at end; nil if end is zero.
@@ -337,11 +336,11 @@ func TimeUp(end time.Time) (_ <-chan time.Time, stop func() bool) {
 	return timer.C, timer.Stop
 }
 
-// IsOver reports whether end has passed; false if end is zero.
+// IsOver reports whether end has passed. It returns false if end is zero.
 func IsOver(end time.Time) bool { return !end.IsZero() && !time.Now().Before(end) }
 
-// heldBy returns a function that makes the error of a lock that was not granted in time, from the answer to the question
-// who holds it. If that question fails, the lock is still known to be held: the server said so to the waiter.
+// heldBy returns a function that turns the results of Holder into the error of a lock that was not granted in time. If Holder failed, the
+// lock is still known to be held: the server told the waiter so.
 func heldBy(name string) func(lock.Holder, error) error {
 	return func(h lock.Holder, err error) error {
 		if err != nil {
@@ -351,9 +350,9 @@ func heldBy(name string) func(lock.Holder, error) error {
 	}
 }
 
-// EndedWhileHeld returns the error of an acquire whose context ended while it waited. last is what the acquire was told last, or
-// nil. If last is a *HeldError and the deadline has passed, the error is both. A caller that cancels an acquire gets the context's
-// error alone.
+// EndedWhileHeld returns the error of an acquire whose context ended while it waited. last is the latest answer, as an error, or nil. If
+// last is a *HeldError and the deadline has passed, the error matches both. A caller that cancels an acquire gets the context's error
+// alone.
 func EndedWhileHeld(ctx context.Context, last error) error {
 	var held *lock.HeldError
 	if ctx.Err() == context.DeadlineExceeded && errors.As(last, &held) {
@@ -378,7 +377,7 @@ func (l *Target) stillHeld(ctx context.Context) error {
 	return EndedWhileHeld(ctx, heldBy(l.Name())(l.Holder(asking)))
 }
 
-// holderIn returns the holder that a *HeldError names, and nil for any other error.
+// holderIn returns the holder that a *HeldError names, or nil for any other error.
 func holderIn(err error) *lock.Holder {
 	var held *lock.HeldError
 	if errors.As(err, &held) {
@@ -387,8 +386,8 @@ func holderIn(err error) *lock.Holder {
 	return nil
 }
 
-// unanswered returns the error of an acquire whose time to wait passed, while its caller's context had not ended, before
-// the server answered.
+// unanswered returns the error of an acquire whose time to wait passed before the server answered, while its caller's context had not
+// ended.
 func (c *Client) unanswered(name string, err error) error {
 	var failure *exec.Failure
 	if e, ok := err.(interface{ WithoutEnd() error }); ok { // of package voting

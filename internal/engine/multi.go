@@ -18,22 +18,22 @@ import (
 // maxNames bounds how many locks are acquired as one, since one script looks at all of them.
 const maxNames = 256
 
-// several are locks that are acquired as one: those that the user named, or the same one on each server of a quorum.
+// several is a group of locks acquired as one: those that the user named, or the same lock on each server of a quorum.
 type several struct {
-	c     *Client // of the first
+	c     *Client // the first lock's
 	name  string
-	set   *kind.Settings // of the first
+	set   *kind.Settings // the first lock's
 	parts []*Target
-	err   error // what is wrong with names or options
+	err   error // what is wrong with the names or options
 }
 
-// Name returns the name for all of them.
+// Name returns the joint name.
 func (s *several) Name() string { return s.name }
 
 // multi is a lock that is several mutexes at once.
 type multi struct {
 	several
-	bounds *bounds // once all are held; nil if there are none
+	bounds *bounds // for all parts, once all are held; nil if there are none
 }
 
 // Multi is holdfast.Client.Multi.
@@ -55,7 +55,7 @@ func (c *Client) Multi(names []string, opts ...kind.Option) Lock {
 	return l
 }
 
-// unbounded makes a lock renew its leases without a bound. Its TTL does not grow.
+// unbounded makes a lock renew its leases without a bound. It does not raise the TTL.
 func unbounded(s *kind.Settings) {
 	s.TTL, s.Renew, s.MaxHold, s.MaxRenewals = s.Term(), true, 0, -1
 }
@@ -93,14 +93,14 @@ func (l *multi) acquireUnseen(ctx context.Context, end time.Time) (Lease, error)
 		return leased(l.acquire(ctx, end))
 	}
 	return acquireBy(ctx, l.c, l.name, end, func(asking context.Context) (Lease, error) { return leased(l.acquire(asking, end)) }, func(asking context.Context) (Lease, error) {
-		if l.c.Config.Strict { // only a try tells that nothing is granted yet; it can be granted the locks
+		if l.c.Config.Strict { // only a try is told of a quarantine; it may be granted the locks
 			return leased(l.try(asking))
 		}
 		return nil, heldBy(l.name)(l.holder(asking))
 	})
 }
 
-// first returns the first holder of any of the locks, if there is one.
+// first returns the first of the holders, or a zero Holder if there are none.
 func first(all []lock.Holder, err error) (lock.Holder, error) {
 	if err != nil || len(all) == 0 {
 		return lock.Holder{}, err
@@ -132,7 +132,7 @@ func (l *multi) ready(ctx context.Context) error {
 
 // acquire acquires all parts: at once if possible, otherwise one by one.
 func (l *multi) acquire(ctx context.Context, end time.Time) (*JointLease, error) {
-	defer l.c.Enter().End() // Close waits for what this brings
+	defer l.c.Enter().End() // Close waits for this acquire
 	if err := l.ready(ctx); err != nil {
 		return nil, err
 	}
@@ -151,8 +151,7 @@ func (l *multi) acquire(ctx context.Context, end time.Time) (*JointLease, error)
 	}
 }
 
-// ordered returns the locks in the order in which every caller acquires them, and the position of each among the names
-// that were given.
+// ordered returns the positions of the locks among the given names, in the order in which every caller acquires them.
 func (l *multi) ordered() []int {
 	order := make([]int, len(l.parts))
 	for i := range order {
@@ -176,8 +175,8 @@ func (l *multi) try(ctx context.Context) (*JointLease, error) {
 	return lease, err
 }
 
-// tryAtOnce takes all parts with one script. busy reports that this is not possible now, or never with these locks, though
-// taking them one by one may be; the error, if any, says why.
+// tryAtOnce takes all parts with one script. busy reports that this is not possible now, or never is with these locks, but that taking them
+// one by one may be; the error, if any, says why.
 func (l *multi) tryAtOnce(ctx context.Context) (lease *JointLease, busy bool, err error) {
 	if again, err := l.reenters(ctx); err != nil || again {
 		return nil, err == nil, err
@@ -253,7 +252,7 @@ func (l *multi) askAtOnce(ctx context.Context, attempts []*attempt) (grants []*h
 	return nil, false, l.parts[0].ClockJumps("acquire")
 }
 
-// grantedAll returns the holds of a reply that says the locks are granted.
+// grantedAll makes the holds from a reply that grants all locks.
 func grantedAll(attempts []*attempt, r lock.Answer[codec.MultiReply]) ([]*hold, error) {
 	grants := make([]*hold, len(attempts))
 	for i, a := range attempts {
@@ -266,8 +265,8 @@ func grantedAll(attempts []*attempt, r lock.Answer[codec.MultiReply]) ([]*hold, 
 	return grants, nil
 }
 
-// reenters reports whether ctx carries a lease within which one of the locks is acquired again. It returns ErrDeadlock if one
-// of the locks would wait for a lease that ctx carries.
+// reenters reports whether ctx carries a lease within which one of the locks is acquired again. It returns ErrDeadlock if one of the locks
+// would wait for a lease that ctx carries.
 func (s *several) reenters(ctx context.Context) (again bool, err error) {
 	for _, p := range s.parts {
 		outer, err := p.outer(ctx)
@@ -288,10 +287,10 @@ func (l *multi) inOneSlot() bool {
 	return !slices.ContainsFunc(l.parts, func(p *Target) bool { return keys.Slot(p.Keys.Lock) != first })
 }
 
-// errStartOver says that a lock was lost while the caller waited for the others.
+// errStartOver reports that a lock was lost while the caller waited for the others.
 var errStartOver = errors.New("lost while others were waited for")
 
-// inOrder takes the locks one by one. After an error, none is held.
+// inOrder takes the locks one by one, as ordered says. After an error, none is held.
 func (l *multi) inOrder(ctx context.Context, take func(*Target, context.Context) (Lease, error)) (_ *JointLease, err error) {
 	leases := make([]*holdLease, len(l.parts))
 	waiting, cancel := context.WithCancelCause(ctx)
@@ -318,7 +317,7 @@ func (l *multi) inOrder(ctx context.Context, take func(*Target, context.Context)
 	}
 	since := clock.Now()
 	if l.bounds != nil && !l.bounds.renew {
-		// Each of the locks has been held for some time. The lease is to have its full TTL.
+		// Each lock has been held for some time already, but the lease must have its full TTL.
 		all := &JointLease{of: &l.several, need: len(leases)}
 		// mutants: full-ttl
 		err := all.each(leases, func(lease *holdLease) error { return lease.Extend(waiting, lease.lock().Set.TTL) })

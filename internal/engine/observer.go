@@ -14,31 +14,29 @@ import (
 	"github.com/holdfast-go/holdfast/internal/lock"
 )
 
-// observation is what observers are told of one acquire, and of the lease that it brings. It is also the context of the
-// acquire: the caller's own, in which the engine finds the observation. All its methods may be called on nil, which
-// observes nothing.
+// observation is what observers are told of one acquire and of the lease that it brings. It is also the acquire's context: it wraps the
+// caller's, and the engine finds the observation in it. All its methods may be called on nil, which observes nothing.
 //
-// An event of a lease is added while the mutexes that guard the lease are held. After they are unlocked, flush tells the
-// events, unless another goroutine is doing so. So the events of a lease are told one at a time and in order, usually by the
-// goroutine that caused them, and without a goroutine for each.
+// An event of a lease is added while the mutexes that guard the lease are held. After they are unlocked, flush tells the events, unless
+// another goroutine is doing so. So a lease's events are told one at a time and in order, usually by the goroutine that caused them.
 //
-// Every acquire makes an observation, so it is small, and a single allocation: it has the extra that its lease needs, and room
-// for the event with which the lease ends.
+// Every acquire makes an observation, so it is small, and one allocation: it includes the extra that its lease needs, and room for the
+// event that ends the lease.
 type observation struct {
 	context.Context
 
 	c     *Client
-	task  *exec.Tasks // End is called when the acquire ends
-	told  endless     // for observers
+	task  *exec.Tasks // its End is called when the acquire ends
+	told  endless     // the context that observers are given
 	of    observable
 	at    time.Time // when the acquire began; once it has ended, when it ended
 	fence uint64
 	grant string
 	joint *JointLease // nil if the lease is a hold's, or not granted yet
-	extra leaseExtra  // of a hold's lease that had none
+	extra leaseExtra  // for a hold's lease that has none
 
 	mu   sync.Mutex
-	news *queuedNews // not told yet
+	news *queuedNews // events not told yet
 	last lastNews
 
 	handover handover
@@ -46,10 +44,10 @@ type observation struct {
 	queued   bool
 	busy     bool // a goroutine is telling news
 	over     bool // Lost or Released was added
-	untold   bool // and has not been told; it is told after all other news
+	untold   bool // that event has not been told; it comes after all other news
 }
 
-// queuedNews is an event of a lease that goes on, and the observer's function for it.
+// queuedNews is an event that does not end the lease, and the observer's function for it.
 type queuedNews struct {
 	lock.LeaseNews
 	tell func(context.Context, lock.LeaseEvent)
@@ -73,7 +71,7 @@ func (h handover) word() lock.Handover { return handovers[h] }
 
 func newHandover(h lock.Handover) handover { return handover(slices.Index(handovers[:], h)) }
 
-// endless is a context with the values of another that never ends.
+// endless is a context that has the values of another, and never ends.
 type endless struct{ context.Context }
 
 func (*endless) Deadline() (end time.Time, ok bool) { return time.Time{}, false }
@@ -90,7 +88,7 @@ func (o *observation) Value(key any) any {
 	return o.Context.Value(key)
 }
 
-// observing returns the observation that is, or is carried by, an acquire's context; or nil.
+// observing returns the observation that an acquire's context is or carries, or nil.
 func (c *Client) observing(ctx context.Context) *observation {
 	if c.Config.Observer == nil {
 		return nil
@@ -119,8 +117,8 @@ func (o *observation) event() lock.AcquireEvent {
 	return lock.AcquireEvent{Subject: o.of.subject(), Try: o.try, Start: o.at, Handover: o.handover.word(), Fence: o.fence, Grant: o.grant}
 }
 
-// beginTelling is called before observers may be told of anything. Close waits for the call of endTelling. Without observers
-// both do nothing.
+// beginTelling is called before observers may be told of anything. Close then waits until endTelling is called. Without observers both do
+// nothing.
 func (c *Client) beginTelling() {
 	if c.Config.Observer != nil {
 		c.Tasks.Begin()
@@ -133,7 +131,7 @@ func (c *Client) endTelling() {
 	}
 }
 
-// within returns the context for the observed acquire: the caller's if nobody observes it.
+// within returns the context for the acquire: the observation, or ctx itself if nobody observes.
 func (o *observation) within(ctx context.Context) context.Context {
 	if o == nil {
 		return ctx
@@ -141,7 +139,7 @@ func (o *observation) within(ctx context.Context) context.Context {
 	return o
 }
 
-// wait tells that the acquire has to wait for others. Only the first call counts.
+// wait tells observers that the acquire has to wait. Only the first call counts.
 func (o *observation) wait(ahead int, holder *lock.Holder) {
 	if o == nil || o.queued {
 		return
@@ -154,14 +152,14 @@ func (o *observation) wait(ahead int, holder *lock.Holder) {
 	}
 }
 
-// came notes how the lock came.
+// came notes how the lock was handed over.
 func (o *observation) came(how lock.Handover) {
 	if o != nil {
 		o.handover = newHandover(how)
 	}
 }
 
-// end tells how the acquire ended, and returns that. From now on observers are told of the lease.
+// end tells observers how the acquire ended, and returns lease and err. From now on observers are told of the lease.
 func (o *observation) end(lease Lease, err error) (Lease, error) {
 	if o == nil {
 		return lease, err
@@ -202,7 +200,7 @@ func (o *observation) add(tell func(context.Context, lock.LeaseEvent), n lock.Le
 	*end = &queuedNews{n, tell, nil}
 }
 
-// addLast adds the event with which the lease ends. Only the first call counts.
+// addLast adds the event that ends the lease. Only the first call counts.
 func (o *observation) addLast(n lastNews) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -221,7 +219,7 @@ func (o *observation) lost(err *lock.LostError) {
 	}
 }
 
-// released adds that the lease was released, and how the lock went on, or why the release failed.
+// released adds that the lease was released and how the lock was handed over, or why the release failed.
 func (o *observation) released(to lock.Handover, err error) {
 	if o == nil {
 		return
@@ -236,7 +234,7 @@ func (o *observation) released(to lock.Handover, err error) {
 	o.addLast(lastNews{to: newHandover(to), err: err})
 }
 
-// flush tells the events that were added, unless somebody else is doing that. The caller holds no mutex.
+// flush tells the events that were added, unless another goroutine is doing so. The caller holds no mutex.
 func (o *observation) flush() {
 	if o == nil {
 		return
@@ -249,8 +247,8 @@ func (o *observation) flush() {
 	}
 }
 
-// tellAll tells all events, including those that are added meanwhile. The caller holds o.mu and has set o.busy. tellAll unlocks
-// o.mu while it calls an observer.
+// tellAll tells all events, including any that are added meanwhile. The caller holds o.mu and has set o.busy. tellAll unlocks o.mu while it
+// calls an observer.
 func (o *observation) tellAll() {
 	for {
 		if next := o.news; next != nil {
@@ -273,7 +271,7 @@ func (o *observation) tellAll() {
 	}
 }
 
-// tell tells an event. The caller holds o.mu, which tell unlocks meanwhile.
+// tell tells one event. The caller holds o.mu, which tell unlocks meanwhile.
 func (o *observation) tell(tell func(context.Context, lock.LeaseEvent), n lock.LeaseNews) {
 	o.mu.Unlock()
 	defer o.mu.Lock()
@@ -297,20 +295,20 @@ func (l *holdLease) observeBy(o *observation) {
 		l.extra = &o.extra
 	}
 	l.extra.observed = o
-	// It may be over already.
+	// The lease may have ended already.
 	if lost, is := l.ended().(*lock.LostError); is {
 		o.lost(lost)
 	}
 }
 
-// endObserved adds that the lease was released, unless it is part of another. The caller holds g.mu.
+// endObserved adds that the lease was released, unless it is part of a JointLease. The caller holds g.mu.
 func (l *holdLease) endObserved(to lock.Handover, err error) {
 	if o := l.observed(); o != nil && o.joint == nil {
 		o.released(to, err)
 	}
 }
 
-// flush tells what has happened to the lease.
+// flush tells observers what has happened to the lease.
 func (l *holdLease) flush() {
 	if l.g.l.c.Config.Observer == nil {
 		return
@@ -321,11 +319,11 @@ func (l *holdLease) flush() {
 	o.flush()
 }
 
-// isObserved reports whether the hold may have observers: its client's or, for a vote for a quorum's lock, those of the
-// quorum's first client.
+// isObserved reports whether the hold may have observers: its client's or, if it is a vote for a quorum's lock, those of the quorum's first
+// client.
 func (h *hold) isObserved() bool { return h.l.c.Config.Observer != nil || h.l.Set.Kind.IsVote }
 
-// observations returns those of the hold's leases. The caller holds h.mu.
+// observations returns the observations of the hold's leases. The caller holds h.mu.
 func (h *hold) observations() (all []*observation) {
 	if !h.isObserved() {
 		return nil
@@ -341,7 +339,7 @@ func (h *hold) observations() (all []*observation) {
 	return all
 }
 
-// flush tells what has happened to the hold's leases. The caller holds no mutex.
+// flush tells observers what has happened to the hold's leases. The caller holds no mutex.
 func (h *hold) flush() {
 	if !h.isObserved() {
 		return
@@ -354,7 +352,7 @@ func (h *hold) flush() {
 	}
 }
 
-// observeRenewal adds that the hold was renewed, when slack was left of it, or why not. The caller holds h.mu.
+// observeRenewal adds that the hold was renewed when slack was left of it, or that the renewal failed with err. The caller holds h.mu.
 func (h *hold) observeRenewal(now clock.Instant, slack time.Duration, err error) {
 	for _, o := range h.observations() {
 		n := lock.LeaseNews{Deadline: h.deadline(now).Time(), Slack: slack, Err: err}
@@ -375,7 +373,7 @@ func (h *hold) observeLoss(err *lock.LostError) {
 	}
 }
 
-// flushLoss tells that the hold was lost.
+// flushLoss tells observers that the hold was lost.
 func (h *hold) flushLoss(err *lock.LostError) {
 	if !h.isObserved() {
 		return
@@ -411,14 +409,14 @@ func (m *JointLease) observeBy(o *observation) {
 	}
 }
 
-// observeAsPart makes o the observation of a lease that the lease is part of.
+// observeAsPart makes o, the observation of the JointLease that l is part of, also l's.
 func (l *holdLease) observeAsPart(o *observation) {
 	l.g.mu.Lock()
 	defer l.g.mu.Unlock()
 	l.needExtra().observed = o
 }
 
-// partOver adds that the lease was lost, if the client was closed before: it then went on until a part expired.
+// partOver adds that the lease was lost, if the client was closed earlier: the lease then went on until a part expired.
 func (m *JointLease) partOver(err *lock.LostError) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

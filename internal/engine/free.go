@@ -13,14 +13,14 @@ import (
 	"github.com/holdfast-go/holdfast/internal/schedule"
 )
 
-// This file acquires a mutex that is free, and releases one that nobody waits for, with the server's own commands
-// (docs/PROTOCOL.md, "The free path"). All else is left to the scripts, which handle every case.
+// This file acquires a free mutex, and releases one that nobody waits for, with the server's own commands (docs/PROTOCOL.md, "The free
+// path"). Everything else is left to the scripts, which handle every case.
 
 // plain reports whether the server's own commands can acquire and release the lock: it is a string, and no other program uses it.
 func (l *Target) plain() bool { return l.Set.Kind.Native }
 
-// takeFree acquires the lock for a new token, if it looks free and nobody waits for it. If it returns neither a hold nor an error, a
-// script has to ask, with another token. began is since when the caller has been asking; zero if nothing was sent.
+// takeFree acquires the lock for a new token if the lock looks free and nobody waits for it. If it returns neither a hold nor an error, a
+// script has to ask, with another token. began is when the request was sent; zero if none was.
 func (l *Target) takeFree(ctx context.Context) (h *hold, began time.Time, err error) {
 	c := l.c
 	// mutants: free-scope
@@ -32,7 +32,7 @@ func (l *Target) takeFree(ctx context.Context) (h *hold, began time.Time, err er
 		return nil, began, nil
 	}
 	began = time.Now()
-	a := *l.newAttempt() // it escapes to the heap only if it has to be ended: a hold has a copy
+	a := *l.newAttempt() // a hold copies it, so it escapes to the heap only if it has to be ended
 	call := a.newCall(pipe.Acquire)
 	err = c.Server.SendOn(ctx, p, call, l.Slot())
 	outcome := err
@@ -59,13 +59,13 @@ func (l *Target) takeFree(ctx context.Context) (h *hold, began time.Time, err er
 	}
 	// mutants: ended-token
 	err = a.end(ctx, began)
-	if err == nil { // scripts are answered
+	if err == nil { // the server answers scripts
 		c.noteTransaction(call, outcome)
 	}
 	return nil, began, err
 }
 
-// fenceOf returns the fence of a lock that was set. A fence that would overflow becomes one that is still too high to be believed.
+// fenceOf returns the fence of a lock that was set. It replaces a fence that would overflow by one that is still too high to be believed.
 func fenceOf(call *pipe.Call) uint64 {
 	// mutants: fence-fits
 	return min(call.Fence.Ms, 1<<50)*1000 + call.Fence.Seq
@@ -73,17 +73,17 @@ func fenceOf(call *pipe.Call) uint64 {
 
 const noLead = 1 << 30
 
-// noteSet notes the time in the lock's value, as a difference, which takes less memory.
+// noteSet notes the time in the lock's value, as a difference, which takes less memory than the time.
 func (a *attempt) noteSet(call *pipe.Call) {
 	if lead := int64(call.Fence.Ms) - call.Granted + noLead; 0 < lead && lead < 2*noLead {
 		atomic.StoreUint32(&a.lead, uint32(lead))
 	}
 }
 
-// forgetSet notes that the value may be another one now.
+// forgetSet notes that the lock's value may have changed.
 func (a *attempt) forgetSet() { atomic.StoreUint32(&a.lead, 0) }
 
-// setAt returns the time in the value that the server's own command gave the lock, whose fence it is; 0 if that is not known.
+// setAt returns the time, in ms, in the value with which the server's own command set the lock, whose fence is fence; 0 if it is unknown.
 func (a *attempt) setAt(fence uint64) int64 {
 	lead := atomic.LoadUint32(&a.lead)
 	if lead == 0 {
@@ -92,7 +92,7 @@ func (a *attempt) setAt(fence uint64) int64 {
 	return int64(fence/1000) - int64(lead) + noLead
 }
 
-// takesSet returns the hold of a lock that was set and is acquired.
+// takesSet makes the hold of a lock that was set and is acquired.
 func (a *attempt) takesSet(call *pipe.Call) (*hold, error) {
 	a.owed = true
 	a.noteSet(call)
@@ -100,8 +100,8 @@ func (a *attempt) takesSet(call *pipe.Call) (*hold, error) {
 	return a.takes(call.Sent, call.Heard, call.Now, call.Left(), fenceOf(call), 1)
 }
 
-// isGrant reports whether a lock that was set is acquired: nobody was waiting for it, its fence can be used, and it lasts about as
-// long as it should.
+// isGrant reports whether a lock that was set is acquired: nobody waited for it, its fence can be used, and it lasts about as long as it
+// should.
 func (l *Target) isGrant(ctx context.Context, p *pipe.Pipe, call *pipe.Call) bool {
 	switch {
 	case !l.isAsAsked(call):
@@ -114,7 +114,7 @@ func (l *Target) isGrant(ctx context.Context, p *pipe.Pipe, call *pipe.Call) boo
 	return true
 }
 
-// isAsAsked reports whether the fence of a lock that was set can be used, and it lasts about as long as it should.
+// isAsAsked reports whether a lock that was set has a usable fence and lasts about as long as it should.
 func (l *Target) isAsAsked(call *pipe.Call) bool {
 	term, left := l.Set.Term(), call.Left()
 	leeway := max(term/20, 20*time.Millisecond)
@@ -133,8 +133,8 @@ func (l *Target) isAwaited(ctx context.Context, p *pipe.Pipe) bool {
 	return err != nil || exists.Text != "0"
 }
 
-// end releases what the token has, or may get, after a SET that is no grant. A script may ask for the lock, with another token, once
-// end has returned nil.
+// end releases what the token has, or may get, after a SET that is no grant. Once end has returned nil, a script may ask for the lock, with
+// another token.
 func (a attempt) end(ctx context.Context, began time.Time) error {
 	c, l := a.l.c, a.l
 	a.owed = true
@@ -161,9 +161,9 @@ func (a attempt) end(ctx context.Context, began time.Time) error {
 	return err
 }
 
-// releaseGhost releases the lock repeatedly, first after that pause, for as long as an unanswered SET may still be carried out: nothing
-// makes the server refuse it. Whatever the SET sets expires by the end of that time. Once a release has released the lock, or the SET
-// has been answered, no further release is needed. An outage can leave thousands of such tokens, so few are released at once.
+// releaseGhost releases the lock repeatedly, first after pause, for as long as an unanswered SET may still be carried out: nothing makes
+// the server refuse it. Whatever the SET sets expires by the end of that time. Once a release has released the lock, or the SET has been
+// answered, no further release is needed. An outage can leave thousands of such tokens, so few releases run at once.
 func (a *attempt) releaseGhost(pause time.Duration) {
 	c, l := a.l.c, a.l
 	rest := time.Duration(a.ghost-c.Server.Time(l.Slot())/1000) * time.Millisecond
@@ -183,7 +183,7 @@ func (a *attempt) releaseGhost(pause time.Duration) {
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), rest+c.Config.CommandTimeout)
 		defer cancel()
-		settled := a.set.IsSettled() // before this release is sent: an earlier one may have come ahead of the SET
+		settled := a.set.IsSettled() // before this release is sent: an earlier one may have overtaken the SET
 		reply, _, err := c.release(ctx, l, a.token(), "", 0, a.ending)
 		// mutants: ghost-released
 		if err != nil || !settled && reply.Word != codec.Released {
@@ -193,8 +193,8 @@ func (a *attempt) releaseGhost(pause time.Duration) {
 	})
 }
 
-// releaseBehind sends a release right behind a SET that is not answered, and does not wait for the answer. A server that hangs carries
-// out both when it goes on, even if the client has closed by then. So the release is sent by its source: nobody might be left to send that
+// releaseBehind sends a release right behind an unanswered SET, and does not wait for its answer. A server that hangs carries out both when
+// it goes on, even if the client has closed by then. The release is sent as its script's source, since nobody may be left to send that
 // after a NOSCRIPT.
 func (a *attempt) releaseBehind() {
 	c, l := a.l.c, a.l
@@ -204,7 +204,7 @@ func (a *attempt) releaseBehind() {
 	}
 }
 
-// firstGhostPause is the pause before the first further release of a token whose SET may still be carried out.
+// firstGhostPause is the pause before the first release by releaseGhost.
 const firstGhostPause = 250 * time.Millisecond
 
 // newCall returns a call about the attempt's lock, from the client's pool if possible.
@@ -241,7 +241,8 @@ func (h *hold) giveBack(ctx context.Context, tombstone int64) (reply codec.Relea
 // released is the reply that the release script would give for a lock that was deleted.
 var released = codec.ReleaseReply{Head: codec.Head{Word: codec.Released}}
 
-// freePath returns the pipe on which the lock can be deleted, as far as is known; or nil.
+// freePath returns the pipe on which the lock may be deleted; nil if somebody may be waiting for the lock, or if the release script has to
+// release it.
 func (a *attempt) freePath() *pipe.Pipe {
 	if l := a.l; (l.plain() || l.Set.Kind.IsVote) && !l.c.contended.has(l.Keys.Lock) {
 		return l.c.Server.Pipe(l.Keys.Lock)
@@ -249,8 +250,8 @@ func (a *attempt) freePath() *pipe.Pipe {
 	return nil
 }
 
-// free deletes the lock, if nobody waits for it. If it returns done false, the lock must be released by the script; unanswered says
-// that it may have been deleted all the same.
+// free deletes the lock if nobody waits for it. If done is false, the script must release the lock; unanswered then reports that the lock
+// may have been deleted all the same.
 func (a *attempt) free(p *pipe.Pipe, fence uint64) (done, unanswered bool) {
 	// mutants: native-release
 	c, call := a.l.c, a.deletion(fence)
@@ -262,7 +263,7 @@ func (a *attempt) free(p *pipe.Pipe, fence uint64) (done, unanswered bool) {
 	return done, unanswered
 }
 
-// deletion returns the call that deletes the lock: by a command if the server has that and the value is known, or else by a script.
+// deletion returns the call that deletes the lock: by a command if the server has it and the value is known, otherwise by a script.
 func (a *attempt) deletion(fence uint64) *pipe.Call {
 	granted := a.setAt(fence)
 	if granted == 0 || !a.l.c.Server.HasDeleteIfEqual() {
@@ -289,7 +290,7 @@ func (a *attempt) deleted(call *pipe.Call, err error) (done, unanswered bool) {
 	return call.Done, false
 }
 
-// freeThen starts free and returns at once. tell is called with the result; it must not block.
+// freeThen starts free and returns at once. It calls tell with the result; tell must not block.
 func (a *attempt) freeThen(p *pipe.Pipe, fence uint64, tell func(done, unanswered bool)) {
 	c, call := a.l.c, a.deletion(fence)
 	c.Tasks.Begin()

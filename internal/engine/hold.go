@@ -351,7 +351,7 @@ func (h *hold) expiry() *lock.LostError {
 // errPutOff is the error of a renewal that was not sent because many earlier ones are unanswered.
 var errPutOff = fmt.Errorf("%w: earlier renewals are unanswered", driver.ErrNotSent)
 
-// late returns for how long a renewal has been due that this process failed to send. It returns 0 if the renewal was sent, or if earlier
+// late returns how long ago a renewal was due, if this process failed to send it. It returns 0 if the renewal was sent, or if earlier
 // renewals to the server are unanswered. The caller holds h.mu.
 func (h *hold) late(now clock.Instant) time.Duration {
 	held := now.Sub(h.anchor)

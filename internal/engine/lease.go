@@ -12,8 +12,8 @@ import (
 	"github.com/holdfast-go/holdfast/internal/wire"
 )
 
-// maxPassing bounds how long after its grant a lock is passed on within one process while other processes may be
-// waiting for it. A process that stalls for less keeps its turn: otherwise its goroutines would wait for another round.
+// maxPassing bounds how long after its grant a lock is passed on within one process while other processes may be waiting for it. A process
+// that stalls for less keeps its turn: otherwise its goroutines would have to queue again.
 const maxPassing = 100 * time.Millisecond
 
 // holdLease is one lease of a hold. It is safe for concurrent use.
@@ -23,21 +23,21 @@ type holdLease struct {
 
 	// Guarded by g.mu.
 	extra     *leaseExtra // nil until some of it is needed
-	depth     int32       // leases of this lock under whose context it was acquired
-	over      bool        // it is not held any more
+	depth     int32       // how many leases of this lock it is nested in
+	over      bool        // the lease has ended
 	released  bool        // nothing is left to release
 	releasing bool        // the release is under way
 	part      bool        // it is part of a JointLease
 }
 
-// leaseExtra is what only some leases have.
+// leaseExtra is the state that only some leases need.
 type leaseExtra struct {
-	loss    error    // why it is over; nil while it is not, or if it was released
-	trouble *trouble // with the release; nil while there is none
+	loss    error    // why the lease ended; nil if it has not, or if it was released
+	trouble *trouble // with the release; nil if there is none
 	scope            // who is told when it ends
 }
 
-// needExtra returns l.extra, which it makes if there is none. The caller holds l.g.mu.
+// needExtra returns l.extra, and makes it if it is nil. The caller holds l.g.mu.
 func (l *holdLease) needExtra() *leaseExtra {
 	if l.extra == nil {
 		l.extra = &leaseExtra{}
@@ -45,7 +45,7 @@ func (l *holdLease) needExtra() *leaseExtra {
 	return l.extra
 }
 
-// ended returns nil while the lease is held, and then why it is over. The caller holds l.g.mu.
+// ended returns nil while the lease is held, and then why it ended. The caller holds l.g.mu.
 func (l *holdLease) ended() error {
 	switch {
 	case !l.over:
@@ -58,7 +58,7 @@ func (l *holdLease) ended() error {
 
 // scope is who is told when a lease ends.
 type scope struct {
-	ctx      context.Context // that ends with the lease; nil until somebody asks for it
+	ctx      context.Context // ends with the lease; nil until somebody asks for it
 	cancel   context.CancelCauseFunc
 	calls    calls
 	revoked  func(wire.Remark) // called when the holder is asked to let go; or nil
@@ -76,13 +76,13 @@ func (l *holdLease) observed() *observation {
 // trouble is the state of a release that is called twice, or fails.
 type trouble struct {
 	leaving  bool          // the release has ended the lease, and may still pass the lock on
-	answered chan struct{} // closed when the one under way is answered; nil if nobody waits for it
-	unsure   bool          // one that was not answered may have been carried out
-	failed   error         // of the latest one that was not answered at all
-	missed   error         // when the server knew the lease no more
+	answered chan struct{} // closed when the release under way is answered; nil if nobody waits for that
+	unsure   bool          // an unanswered release may have been carried out
+	failed   error         // the error of the latest release; nil if that was answered
+	missed   error         // the error if the server turned out not to know the lease any more
 }
 
-// trouble returns that with the lease's release; nil if there is none. The caller holds l.g.mu.
+// trouble returns the trouble with the lease's release; nil if there is none. The caller holds l.g.mu.
 func (l *holdLease) trouble() *trouble {
 	if l.extra == nil {
 		return nil
@@ -90,7 +90,7 @@ func (l *holdLease) trouble() *trouble {
 	return l.extra.trouble
 }
 
-// troubled is trouble, but makes it if there is none. The caller holds l.g.mu.
+// troubled is trouble, but makes one if there is none. The caller holds l.g.mu.
 func (l *holdLease) troubled() *trouble {
 	if l.needExtra().trouble == nil {
 		l.extra.trouble = &trouble{}
@@ -98,10 +98,11 @@ func (l *holdLease) troubled() *trouble {
 	return l.extra.trouble
 }
 
-// isLeaving reports whether a release has ended the lease, and waits for a renewal. The caller holds l.g.mu.
+// isLeaving reports whether a release has ended the lease and waits for a renewal, after which it may pass the lock on. The caller holds
+// l.g.mu.
 func (l *holdLease) isLeaving() bool { return l.trouble() != nil && l.trouble().leaving }
 
-// Name returns the lock's name; of Multi, all names, with commas between them.
+// Name returns the lock's name.
 func (l *holdLease) Name() string { return l.lock().Name() }
 
 // Owner returns the owner's name, as set by Owner or Config.Identity.
@@ -112,9 +113,9 @@ func (l *holdLease) lock() *Target {
 	return l.g.l
 }
 
-// Token returns the fence: a number above those of all earlier leases of this lock. Readers that hold the lock at the same
-// time have the same fence (see RWMutex), and so have an owner's leases (see Reentrant). Fences go on rising after the
-// server has lost its data, unless its clock went back too.
+// Token returns the fence: a number above those of all earlier leases of this lock. Readers that hold the lock at the same time have the
+// same fence (see RWMutex), and so do an owner's leases (see Reentrant). Fences go on rising after the server has lost its data, unless its
+// clock went back, too.
 func (l *holdLease) Token() uint64 {
 	return l.fence
 }
@@ -124,27 +125,27 @@ func (l *holdLease) Tokens() map[string]uint64 {
 	return map[string]uint64{l.Name(): l.fence}
 }
 
-// IsShared reports whether other holders may have the same fence: whether the lease is a reader's, of an RWMutex. An
-// owner's leases (see Reentrant) have the same fence, too, but one owner.
+// IsShared reports whether other holders may have the same fence, as readers of an RWMutex do. An owner's leases (see Reentrant) have the
+// same fence, too, but only one owner.
 func (l *holdLease) IsShared() bool { return l.lock().Set.Kind.Joinable }
 
-// Deadline returns the local time until which the lease is certainly held unless it is renewed or released: when the last
-// successful request for it was sent, plus its TTL, less 1% and 2 ms for drift. It has a monotonic reading. A lock that was
-// handed over begins with a claim of about 1.5 s; the first renewal, after 5 ms, makes that a TTL, and Extend waits for it.
+// Deadline returns the local time until which the lease is certainly held, unless it is renewed or released: when the last successful
+// request for it was sent, plus its TTL, less 1% and 2 ms for drift. It has a monotonic reading. A lock that was handed over begins with a
+// claim of about 1.5 s; the first renewal, after 5 ms, or a call of Extend prolongs that to a TTL.
 func (l *holdLease) Deadline() time.Time {
 	l.g.mu.Lock()
 	defer l.g.mu.Unlock()
 	return l.g.deadline(clock.Now()).Time()
 }
 
-// Err returns nil while the lease is held; then ErrReleased, ErrClosed, or a *LostError, which matches ErrLost. It compares
-// clocks itself, so it is right even in a process that was paused past the deadline, and on Linux after the machine was
-// suspended. It sends nothing.
+// Err returns nil while the lease is held, and then ErrReleased, ErrClosed, or a *LostError, which matches ErrLost. It compares the clocks
+// itself, so it is right even in a process that was paused past the deadline and, on Linux, after the machine was suspended. It sends
+// nothing.
 func (l *holdLease) Err() error {
 	return l.errAt(clock.Now())
 }
 
-// errAt is Err by clocks that were read a moment ago.
+// errAt is Err at now, a reading of the clocks from a moment ago.
 func (l *holdLease) errAt(now clock.Instant) error {
 	l.g.mu.Lock()
 	defer l.g.mu.Unlock()
@@ -162,8 +163,8 @@ func (l *holdLease) checkAt(now clock.Instant) {
 	}
 }
 
-// Context returns a context that ends when the lease does, with Err's error as its cause: at the deadline at the latest,
-// and earlier if the server says that the lock is lost. It carries the lease, and no other values.
+// Context returns a context that ends when the lease does, with Err's error as its cause: at the deadline at the latest, and earlier if the
+// server says that the lock is lost. It carries the lease, and no other values.
 func (l *holdLease) Context() context.Context {
 	l.g.mu.Lock()
 	defer l.g.mu.Unlock()
@@ -178,8 +179,8 @@ func (l *holdLease) Context() context.Context {
 	return x.ctx
 }
 
-// whenEnded calls f with the lease's error when the lease ends, or now if it has ended. It calls revoked when the holder is
-// asked to let go. A JointLease uses it for the leases that are its parts, which have no contexts of their own. f must not block.
+// whenEnded calls f with the lease's error when the lease ends, or now if it has ended, and revoked when the holder is asked to let go. f
+// must not block. A JointLease calls whenEnded for its parts, which have no contexts of their own.
 func (l *holdLease) whenEnded(f context.CancelCauseFunc, revoked func(wire.Remark)) {
 	l.g.mu.Lock()
 	defer l.g.mu.Unlock()
@@ -217,7 +218,7 @@ func (c *Client) checkExtension(name string, ttl time.Duration) error {
 	return c.checkTerm("Extend by", name, ttl)
 }
 
-// checkTerm returns an error if ttl is not between 1 ms and MaxTTL. what says in the error which operation asked for it.
+// checkTerm returns an error if ttl is not between 1 ms and MaxTTL. what names the operation in that error.
 func (c *Client) checkTerm(what, name string, ttl time.Duration) error {
 	if most := c.Config.MaxTTL; ttl < time.Millisecond || ttl > most {
 		return fmt.Errorf("%w: lock %q: %s %s; from 1ms to %s is allowed", lock.ErrInvalid, name, what, ttl, most)
@@ -225,8 +226,8 @@ func (c *Client) checkTerm(what, name string, ttl time.Duration) error {
 	return nil
 }
 
-// Extend makes the lease last at least ttl from now. It never shortens the lease, and never extends it beyond MaxHold.
-// Renewals go on as before. After ErrLost the lease is over; after another error it lasts as long as before, or longer.
+// Extend makes the lease last at least ttl from now. It never shortens the lease, and never extends it beyond MaxHold. Renewals go on as
+// before. After ErrLost the lease is over; after another error it lasts as long as before, or longer.
 func (l *holdLease) Extend(ctx context.Context, ttl time.Duration) error {
 	if err := l.g.l.c.checkExtension(l.Name(), ttl); err != nil {
 		return err
@@ -246,7 +247,7 @@ func (l *holdLease) Extend(ctx context.Context, ttl time.Duration) error {
 		return l.ended()
 	}
 	ttl, final := h.renewTTL(ttl)
-	// From now on, whatever the answer is: a lock that the server may keep for so long must not be passed on.
+	// Set this whatever the answer will be: a lock that the server may keep for so long must not be passed on.
 	// mutants: extension-asked
 	h.extended = h.extended || ttl > h.l.Set.TTL
 	h.mu.Unlock()
@@ -282,7 +283,7 @@ func (l *holdLease) Extend(ctx context.Context, ttl time.Duration) error {
 	return l.ended()
 }
 
-// calls are functions that are called when a lease ends.
+// calls are functions to be called when a lease ends.
 type calls struct {
 	last int
 	all  map[int]func(error)
@@ -298,7 +299,7 @@ func (c *calls) add(f func(error)) int {
 	return c.last
 }
 
-// make calls all of the functions.
+// make calls all functions, and forgets them.
 func (c *calls) make(err error) {
 	for _, f := range c.all {
 		f(err)

@@ -15,7 +15,7 @@ import (
 	"github.com/holdfast-go/holdfast/internal/wire"
 )
 
-// Ticket carries a lock that its holder has detached to another process.
+// Ticket stands for a lock that its holder has detached, so that another process can adopt it.
 type Ticket = wire.Ticket
 
 // ParseTicket reads the text of a ticket.
@@ -27,11 +27,11 @@ func ParseTicket(text string) (*Ticket, error) {
 	return &t, nil
 }
 
-// Detach ends a lease with ErrReleased, and makes the server keep the lock for at least ttl. Anyone with the ticket can adopt
-// the lock. After an error there is no ticket, and the lease goes on unless it has ended.
+// Detach ends a lease with ErrReleased, and makes the server keep the lock for at least ttl. Anyone with the ticket can adopt the lock.
+// After an error there is no ticket, and the lease goes on unless it has ended.
 //
-// It returns ErrInvalid, before anything is sent, for the lease of any lock but a mutex, for that of a job or a term, and for
-// one that others share.
+// It returns ErrInvalid, before anything is sent, for a lease that others share, for a job's or a term's lease, and for a lease of any lock
+// but a mutex.
 func Detach(ctx context.Context, lease Lease, ttl time.Duration) (*Ticket, error) {
 	l, single := lease.(*holdLease)
 	if !single || !l.lock().Set.Carriable() {
@@ -44,10 +44,10 @@ func Detach(ctx context.Context, lease Lease, ttl time.Duration) (*Ticket, error
 	return t, err
 }
 
-// detach is Detach for a lease that may be detached by its kind.
+// detach is Detach for a lease of a kind that can be detached.
 //
-// The ticket is made only after the lease has ended, so no two processes believe they hold the lock. Renewals and hand-overs
-// stop before that: once the ticket exists, this process sends nothing for its token.
+// The ticket is made only after the lease has ended, so no two processes believe they hold the lock. Renewals and hand-overs stop before
+// that: once the ticket exists, this process sends nothing for its token.
 func (l *holdLease) detach(ctx context.Context, ttl time.Duration) (*Ticket, error) {
 	h, c := l.g, l.g.l.c
 	if err := c.checkTerm("Detach for", l.Name(), ttl); err != nil {
@@ -95,7 +95,7 @@ func (l *holdLease) beginDetach(ttl time.Duration) (term time.Duration, err erro
 	// While the lock is the token's, a late copy of its acquire changes nothing.
 	// mutants: detach-term
 	term = max(ttl, h.remainingAt(now), h.l.c.untilTombstone(h.l, h.attempt.unanswered))
-	// Even if no ticket comes of it, the server may keep the lock for that long.
+	// Even if no ticket is made, the server may keep the lock for that long.
 	h.extended = h.extended || term > h.l.Set.TTL
 	// mutants: detach-freezes
 	h.needMore().before, h.state, h.renewAfter = h.state, changing, 0
@@ -103,7 +103,7 @@ func (l *holdLease) beginDetach(ttl time.Duration) (term time.Duration, err erro
 	return term, nil
 }
 
-// untilTombstone returns how long a tombstone would last from now on.
+// untilTombstone returns how long, from now, a tombstone with that time lasts.
 func (c *Client) untilTombstone(l *Target, tombstone int64) time.Duration {
 	if tombstone == 0 {
 		return 0
@@ -111,7 +111,7 @@ func (c *Client) untilTombstone(l *Target, tombstone int64) time.Duration {
 	return max(time.Duration(tombstone-c.Server.Time(l.Slot()))*time.Microsecond, 0)
 }
 
-// finishDetach ends the lease, if the server keeps the lock, and makes the ticket.
+// finishDetach ends the lease if the server keeps the lock, and makes the ticket.
 func (l *holdLease) finishDetach(a lock.Answer[codec.RenewReply]) (*Ticket, error) {
 	h, c := l.g, l.g.l.c
 	t, err := l.leaveBehind(a)
@@ -129,8 +129,8 @@ func (l *holdLease) finishDetach(a lock.Answer[codec.RenewReply]) (*Ticket, erro
 	return t, nil
 }
 
-// leaveBehind ends the lease and its hold without releasing the lock, and returns the ticket. It returns nil if the server
-// does not keep the lock, or if the lease had ended before.
+// leaveBehind ends the lease and its hold without releasing the lock, and returns the ticket. It returns nil if the server does not keep
+// the lock, or if the lease had ended earlier.
 func (l *holdLease) leaveBehind(a lock.Answer[codec.RenewReply]) (*Ticket, error) {
 	h, c := l.g, l.g.l.c
 	h.queue.lock()
@@ -169,18 +169,18 @@ func (l *holdLease) leaveBehind(a lock.Answer[codec.RenewReply]) (*Ticket, error
 	return t, nil
 }
 
-// detachments are tokens that waited for their locks in this process and have been detached since. A late message that grants
-// one of them its lock must not make the client release it: the lock belongs to the ticket by then.
+// detachments are the tokens that waited for their locks in this process and have since been detached. A late message that grants such a
+// token its lock must not make the client release the lock, which belongs to the ticket.
 type detachments struct {
 	mu            sync.Mutex
 	recent, older map[string]struct{}
-	dropped       int64 // server time, µs, of the latest token that is in neither any more
+	dropped       int64 // server time, µs, by which all tokens dropped from both maps had been detached
 }
 
-// maxDetached bounds how many are remembered.
+// maxDetached bounds how many tokens are remembered.
 const maxDetached = 1000
 
-// add notes that a token was detached by that server time, µs.
+// add notes that a token had been detached by that server time, in µs.
 func (d *detachments) add(token string, now int64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -193,7 +193,7 @@ func (d *detachments) add(token string, now int64) {
 	d.recent[token] = struct{}{}
 }
 
-// mayHave reports whether the token of a message, sent at that server time, may have been detached since.
+// mayHave reports whether the token of a message, sent at that server time in µs, may have been detached since.
 func (d *detachments) mayHave(token string, sent int64) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -217,9 +217,9 @@ func (c *Client) carried(t *Ticket, opts []kind.Option) (*Target, error) {
 	return c.Mutex(t.Lock, opts...), nil
 }
 
-// Adopt takes over the lock of a ticket, with a token and a fence of its own. It does not wait: in quarantine it returns an
-// error that matches exec.ErrQuarantine, and the ticket stays valid. ErrLost says that the ticket is no longer valid. If an
-// error leaves open whether the lock was adopted, the lock is released in the background.
+// Adopt takes over the lock of a ticket, with a token and a fence of its own. It does not wait: in a quarantine it returns an error that
+// matches exec.ErrQuarantine, and the ticket stays valid. ErrLost means that the ticket is no longer valid. If an error leaves open whether
+// the lock was adopted, the lock is released in the background.
 func (c *Client) Adopt(ctx context.Context, t *Ticket, opts ...kind.Option) (Lease, error) {
 	l, err := c.carried(t, opts)
 	if err != nil {
@@ -233,7 +233,7 @@ func (c *Client) Adopt(ctx context.Context, t *Ticket, opts ...kind.Option) (Lea
 // adopt is Adopt without telling observers.
 func (l *Target) adopt(ctx context.Context, t *Ticket) (*holdLease, error) {
 	c := l.c
-	defer c.Enter().End() // Close waits for what this brings
+	defer c.Enter().End() // Close waits for this acquire
 	if err := l.Ready(ctx); err != nil {
 		return nil, err
 	}
@@ -249,7 +249,7 @@ func (l *Target) adopt(ctx context.Context, t *Ticket) (*holdLease, error) {
 	return h.firstLease(), nil
 }
 
-// adopt asks for the lock of a ticket.
+// adopt asks the server for the lock of a ticket.
 func (a *attempt) adopt(ctx context.Context, t *Ticket) (*hold, error) {
 	l, c := a.l, a.l.c
 	for range 3 {
@@ -260,7 +260,7 @@ func (a *attempt) adopt(ctx context.Context, t *Ticket) (*hold, error) {
 		// mutants: adoption-unanswered
 		a.sent(unanswered, notAfter)
 		if err != nil {
-			a.owed = a.owed || !r.Sent.IsZero() // it was answered, and nobody knows what the answer means
+			a.owed = a.owed || !r.Sent.IsZero() // a reply came, but its meaning is unknown
 			return nil, err
 		}
 		switch reply := &r.Reply; reply.Word {
@@ -278,7 +278,7 @@ func (a *attempt) adopt(ctx context.Context, t *Ticket) (*hold, error) {
 	return nil, l.ClockJumps("adopt")
 }
 
-// adoptionFailed returns the error of an adoption. If the lock may have been adopted, it is a *Failure that says so.
+// adoptionFailed returns the error of an adoption. If the lock may have been adopted, it is an *exec.Failure that says so.
 func (a *attempt) adoptionFailed(ctx context.Context, err error) error {
 	if errors.Is(err, lock.ErrLost) {
 		return err // whatever went unanswered, the ticket is no longer valid
@@ -299,8 +299,8 @@ func (a *attempt) adoptionFailed(ctx context.Context, err error) error {
 	return f
 }
 
-// spent returns the error of a ticket that is no longer valid. A late copy of its token's acquire may bring back a lock that
-// was deleted. That lock is released in the background.
+// spent returns the error of a ticket that is no longer valid. As long as a late copy of its token's acquire may bring back a deleted lock,
+// spent also releases that lock in the background.
 func (c *Client) spent(l *Target, t *Ticket, word codec.Word) error {
 	// mutants: spent-ticket
 	if c.untilTombstone(l, t.Tombstone) > 0 {
@@ -316,8 +316,8 @@ func (c *Client) spent(l *Target, t *Ticket, word codec.Word) error {
 	return lost
 }
 
-// ExtendTicket makes the server keep the lock of a ticket for at least ttl. The ticket itself does not change. ErrLost says
-// that it is no longer valid.
+// ExtendTicket makes the server keep the lock of a ticket for at least ttl. The ticket itself does not change. ErrLost means that the
+// ticket is no longer valid.
 func (c *Client) ExtendTicket(ctx context.Context, t *Ticket, ttl time.Duration, opts ...kind.Option) error {
 	l, err := c.carried(t, opts)
 	if err != nil {

@@ -13,34 +13,33 @@ import (
 	"github.com/holdfast-go/holdfast/internal/notify"
 )
 
-// waitQueue is where goroutines of this process wait for one lock, first come, first served. The
-// server sees only one of them: a caller that finds the queue empty asks for itself, and an
-// acquirer asks for those that have to wait.
+// waitQueue is where goroutines of this process wait for one lock, first come, first served. The server sees only one of them: a caller
+// that finds the queue empty asks for itself, and an acquirer asks for those that have to wait.
 type waitQueue struct {
 	l    *Target // the lock, as the queue's first caller wanted it
 	refs int32   // guarded by l.c.mu
 
 	count      atomic.Int32 // of waiters
-	passedLast atomic.Int32 // how often the latest hold was passed on
+	passedLast atomic.Int32 // how often the latest hold to end was passed on
 
 	asking          bool // a caller that found the queue empty is asking the server; guarded by mu, like all that follows
 	mu              sync.Mutex
-	unansweredSince clock.Reading // since when the server owes this queue an answer; zero if it owes none
-	current         *hold         // of this process, acquired through this queue; for locks with one holder
-	readers         *hold         // the latest one that readers have
+	unansweredSince clock.Reading // when the server began to owe this queue an answer; zero if it owes none
+	current         *hold         // this process's hold, acquired through this queue; for locks with one holder
+	readers         *hold         // the readers' latest hold
 	contention      *contention   // nil until there is some
 }
 
-// contention is what only the queues have in which somebody waits, or has waited.
+// contention is the state that a queue needs once somebody waits in it.
 type contention struct {
 	first, last *waiter
 	acquirer    *acquirer // nil if none is running
-	lastFailure error     // of a request sent since waitQueue.unansweredSince; nil if none failed
-	follower    *follower // of current; or nil
-	restsUntil  time.Time // when the server's quarantine ends; zero if it was not in one when it was last asked
+	lastFailure error     // of the latest request to fail since waitQueue.unansweredSince; nil if none did
+	follower    *follower // to be queued when current is released; or nil
+	restsUntil  time.Time // when the server's quarantine ends; zero if there was none when last asked
 }
 
-// queue returns the lock's wait queue, and takes a reference to it.
+// queue returns the lock's wait queue with a new reference, which the caller must use up.
 func (l *Target) queue() *waitQueue {
 	c, key := l.c, l.queueKey()
 	c.mu.Lock()
@@ -82,7 +81,7 @@ func (wq *waitQueue) unlock() {
 	}
 }
 
-// needContention returns wq.contention, which it makes if there is none. The caller holds wq.mu.
+// needContention returns wq.contention, and makes it if it is nil. The caller holds wq.mu.
 func (wq *waitQueue) needContention() *contention {
 	if wq.contention == nil {
 		wq.contention = &contention{}
@@ -90,7 +89,7 @@ func (wq *waitQueue) needContention() *contention {
 	return wq.contention
 }
 
-// acquirer returns the acquirer that is running, or nil. The caller holds wq.mu.
+// acquirer returns the running acquirer, or nil. The caller holds wq.mu.
 func (wq *waitQueue) acquirer() *acquirer {
 	if wq.contention == nil {
 		return nil
@@ -98,7 +97,7 @@ func (wq *waitQueue) acquirer() *acquirer {
 	return wq.contention.acquirer
 }
 
-// lastFailure returns why a request failed that was sent since the server owes an answer; nil if none failed. The caller holds
+// lastFailure returns the error of the latest request to fail since the server began to owe an answer; nil if none did. The caller holds
 // wq.mu.
 func (wq *waitQueue) lastFailure() error {
 	if wq.contention == nil {
@@ -114,10 +113,9 @@ func (wq *waitQueue) isHeld() bool {
 	return wq.current.isLive()
 }
 
-// waiting returns the number of waiters.
 func (wq *waitQueue) waiting() int { return int(wq.count.Load()) }
 
-// acquire waits until it has the lock, ctx ends, or end has come if that is not zero. It uses up one reference.
+// acquire waits until it has the lock, ctx ends or, unless end is zero, end comes. It uses up one reference to the queue.
 func (wq *waitQueue) acquire(ctx context.Context, l *Target, end time.Time) (*holdLease, error) {
 	defer wq.unref()
 	wq.mu.Lock()
@@ -142,7 +140,7 @@ func (wq *waitQueue) acquire(ctx context.Context, l *Target, end time.Time) (*ho
 	return wq.await(ctx, w, end)
 }
 
-// enter puts a waiter at the end of the queue. It also returns who holds the lock, if that is known here. The caller holds
+// enter puts a waiter at the back of the queue. It also returns the lock's holder if this process is known to be that. The caller holds
 // wq.mu.
 func (wq *waitQueue) enter(ctx context.Context, l *Target) (*waiter, *lock.Holder) {
 	w := wq.l.c.newWaiter(ctx, l)
@@ -154,8 +152,7 @@ func (wq *waitQueue) enter(ctx context.Context, l *Target) (*waiter, *lock.Holde
 	return w, wq.holderHere(l)
 }
 
-// askFirst asks the server for the lock. If the lock is held, askFirst puts a waiter at the head of
-// the queue and returns it.
+// askFirst asks the server for the lock. If the lock is held, askFirst puts a waiter at the front of the queue and returns it.
 func (wq *waitQueue) askFirst(ctx context.Context, l *Target) (*holdLease, *waiter, error) {
 	c := wq.l.c
 	free, began, err := l.takeFree(ctx)
@@ -186,7 +183,7 @@ func (wq *waitQueue) askFirst(ctx context.Context, l *Target) (*holdLease, *wait
 	return nil, w, nil
 }
 
-// endAsking ends an acquire that askFirst began and that was granted a hold, or failed. It returns the hold's first lease.
+// endAsking ends an acquire that askFirst began and that was granted h or failed with err. It returns the first lease of h.
 func (wq *waitQueue) endAsking(h *hold, err error) *holdLease {
 	wq.mu.Lock()
 	defer wq.mu.Unlock()
@@ -203,7 +200,7 @@ func (wq *waitQueue) endAsking(h *hold, err error) *holdLease {
 	return lease
 }
 
-// waitFirst puts a waiter at the head of the queue, for an acquire that askFirst began and that has to wait, as got says.
+// waitFirst puts a waiter at the front of the queue, for an acquire that askFirst began and that has to wait, as got says.
 func (wq *waitQueue) waitFirst(ctx context.Context, a *attempt, by notify.Confirmation, got grantOrReply) *waiter {
 	wq.mu.Lock()
 	defer wq.mu.Unlock()
@@ -224,7 +221,7 @@ func (wq *waitQueue) waitFirst(ctx context.Context, a *attempt, by notify.Confir
 	return w
 }
 
-// fences returns how many of the waiters one hold could serve in turn, at most.
+// fences returns the most waiters that one hold could serve in turn.
 func (wq *waitQueue) fences(l *Target) int {
 	if !l.Set.Passable() {
 		return 0
@@ -232,19 +229,16 @@ func (wq *waitQueue) fences(l *Target) int {
 	return max(min(wq.waiting(), wq.l.c.Config.LocalHandovers), 0)
 }
 
-// aloneFactor is how many times more often a lock may be passed on while no other process waits for
-// it.
+// aloneFactor is how many times as often a lock may be passed on while no other process waits for it.
 const aloneFactor = 16
 
-// fencesIfAlone is fences if no other process waits for the lock. Fences that are reserved but not
-// used take the counter ahead of the server's clock, so unless more goroutines wait, fencesIfAlone
-// is at most twice what the last hold used.
+// fencesIfAlone is fences for a lock that no other process waits for. Fences that are reserved but not used take the counter ahead of the
+// server's clock. So the result is at most twice what the last hold used, unless more goroutines wait.
 func (wq *waitQueue) fencesIfAlone(l *Target) int {
 	return min(max(wq.fences(l), 2*int(wq.passedLast.Load())), aloneFactor*wq.l.c.Config.LocalHandovers)
 }
 
-// holderHere returns the lock's holder, for observers, if, as far as the queue knows, it is this process; otherwise nil. The
-// caller holds wq.mu.
+// holderHere returns the lock's holder, for observers, if the queue has a live hold; otherwise nil. The caller holds wq.mu.
 func (wq *waitQueue) holderHere(l *Target) *lock.Holder {
 	if l.c.Config.Observer == nil || !wq.current.isLive() {
 		return nil
@@ -264,7 +258,7 @@ func (wq *waitQueue) keep(h *hold) *holdLease {
 		wq.l.unqueued().replacedBy(h)
 		wq.current = h
 	}
-	wq.readers = nil // a writer may have come between: nobody else may join the readers that were before it
+	wq.readers = nil // a writer may have held the lock since then: nobody may join the earlier readers
 	if h.l.Set.Kind.Joinable {
 		wq.readers = h
 	}
@@ -272,9 +266,8 @@ func (wq *waitQueue) keep(h *hold) *holdLease {
 	return h.firstLease()
 }
 
-// joinReaders returns a lease that shares the hold of other readers of this process, for a caller
-// that nobody is waiting ahead of. It returns nil if there is no such hold or if it is not recent.
-// The caller holds wq.mu.
+// joinReaders returns a lease that shares the hold of other readers of this process, for a caller that nobody waits ahead of. It returns
+// nil if there is no such hold, or if it is not recent. The caller holds wq.mu.
 func (wq *waitQueue) joinReaders(l *Target) *holdLease {
 	h := wq.readers
 	if h == nil || !l.interchangeable(h.l) {
@@ -290,8 +283,7 @@ func (wq *waitQueue) joinReaders(l *Target) *holdLease {
 	return h.join(h.fence())
 }
 
-// admitReaders gives the readers at the head of the queue leases of the latest readers' hold. The
-// caller holds wq.mu.
+// admitReaders gives the readers at the front of the queue leases of the readers' latest hold. The caller holds wq.mu.
 func (wq *waitQueue) admitReaders() {
 	for w := wq.head(); w != nil; w = wq.head() {
 		lease := wq.joinReaders(w.l)
@@ -321,7 +313,7 @@ func (wq *waitQueue) releaseLocked(h *hold) {
 	if wq.readers == h {
 		wq.readers = nil
 	}
-	if wq.current == h { // not if a later hold has replaced h, whose loss was noticed late
+	if wq.current == h { // false if h was lost, which was noticed only after a later hold had replaced it
 		wq.current = nil
 	}
 	wq.unref()

@@ -11,7 +11,7 @@ func (c *Client) Barrier(name string, parties int, opts ...kind.Option) *Target 
 	return c.Mutex(name, append(given, opts...)...)
 }
 
-// Expel ends the lease of a party that the server, in a reply with that word, no longer knows. It returns the lease's error.
+// Expel ends the lease of a party that the server no longer knows, as word, from its reply, says. It returns the lease's error.
 func Expel(party Lease, word codec.Word) error {
 	l := party.(*holdLease)
 	h := l.g

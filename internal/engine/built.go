@@ -11,12 +11,12 @@ import (
 	"github.com/holdfast-go/holdfast/internal/lock"
 )
 
-// This file is what the packages use of the engine that build on locks: once, election, latch and barrier.
+// This file is what packages that build on locks use of the engine: once, election, latch and barrier.
 
 // Job returns the lock under which the job of that name runs.
 //
-// A request that is under way when a run ends must not take effect for the next run, which would have the same token if the lock were
-// passed on within the process.
+// The lock is not passed on within the process: the next run would have the same token, and a request that is still under way when a run
+// ends could take effect for it.
 func (c *Client) Job(name string, opts ...kind.Option) *Target {
 	given := []kind.Option{kind.Apart(kind.SeenAsOnce)}
 	return c.Mutex(name, append(given, opts...)...)
@@ -35,23 +35,23 @@ type Electorate interface {
 	Ready(ctx context.Context) error
 	// MayPass reports whether trying again may help after an error that matches ErrUnavailable.
 	MayPass(err error) bool
-	// Announce makes watchers look, in the background.
+	// Announce tells watchers to look, in the background.
 	Announce()
-	// Differ reports whether two holders are two leaders, or two terms.
+	// Differ reports whether a and b are different leaders, or leaders in different terms.
 	Differ(a, b *lock.Holder) bool
-	// Follow returns what waits for a reason to look at the lock again.
+	// Follow returns a Follower, which waits for a reason to look at the lock again.
 	Follow() (Follower, error)
 	Closing() <-chan struct{}
 }
 
-// Follower waits for a reason to look at a lock again. seen says that the latest look was answered; what it found may change after
-// ttl, unless that is negative.
+// Follower waits for a reason to look at a lock again. seen says that the latest look was answered; what that found may change after ttl,
+// unless ttl is negative.
 type Follower interface {
 	Wait(ctx context.Context, seen bool, ttl time.Duration) error
 	Leave()
 }
 
-// AsElection implements Electoral. Readers, and an owner's leases, have one fence.
+// AsElection implements Electoral. Readers, and an owner's leases, cannot lead: each group has one fence.
 func (l *Target) AsElection() Electorate {
 	own := l.With(kind.Apart(kind.SeenAsElection))
 	if k := l.Set.Kind; k.Joinable || k.ByOwner {
@@ -63,7 +63,7 @@ func (l *Target) AsElection() Electorate {
 // MayPass implements Electorate.
 func (l *Target) MayPass(error) bool { return true }
 
-// Announce drops its errors: watchers look from time to time anyway.
+// Announce implements Electorate. It drops errors: watchers look from time to time anyway.
 func (l *Target) Announce() {
 	channel := l.c.watchChannelOf(l).Name
 	l.c.Tasks.Run(func() {
@@ -117,25 +117,25 @@ func (l *Target) CheckNesting(ctx context.Context) error {
 	return err
 }
 
-// AskingBy returns the context for a request that has to be answered by end, unless end is zero.
+// AskingBy returns the context for a request that must be answered by end, unless end is zero.
 func (l *Target) AskingBy(ctx context.Context, end time.Time) (context.Context, context.CancelFunc) {
 	return l.c.asking(ctx, end)
 }
 
-// Unanswered returns the error of an acquire whose time to wait passed before the server had answered.
+// Unanswered returns the error of an acquire whose time to wait passed before the server answered.
 func (l *Target) Unanswered(err error) error { return l.c.unanswered(l.Name(), err) }
 
 // TokenOf returns the token of a lease of one lock.
 func TokenOf(lease Lease) string { return lease.(*holdLease).g.attempt.token() }
 
-// Ask sends a request about the lock until it is answered. A durable one counts only once it is as durable as the lock.
+// Ask sends a request about the lock until it is answered. If durable is true, the answer counts only once it is as durable as the lock.
 func Ask[R any](ctx context.Context, l *Target, op string, durable bool, q codec.Request[R]) (R, error) {
-	// What is wrong with a job's record is not explained by the lock.
+	// An error about a job's record is not explained by what the lock's key holds.
 	a, _, err := lock.Ask(ctx, lock.Request{Op: op, Lock: &l.Lock, Durable: durable, Unexplained: l.Set.SeenAs == kind.SeenAsOnce}, q)
 	return a.Reply, err
 }
 
-// Change sends a request that takes effect once, however many copies of it are sent: see askOf.
+// Change sends a request that takes effect once, however many copies of it are sent; see lock.Change.
 func Change[R interface{ Is(codec.Word) bool }](ctx context.Context, l *Target, op string, compose func(id string, notAfter int64) codec.Request[R]) (R, error) {
 	return lock.Change(ctx, lock.Request{Op: op, Lock: &l.Lock, Durable: true}, compose)
 }
@@ -143,8 +143,8 @@ func Change[R interface{ Is(codec.Word) bool }](ctx context.Context, l *Target, 
 // MayPass reports whether a waiter should go on after an error of a request.
 func MayPass(err error) bool { return exec.Passing(exec.KindOf(err)) }
 
-// EndedBy returns the error of a call that over ended: with ctx, if that has ended, and with what the server, which was asked last,
-// had failed.
+// EndedBy returns the error of a call that ended with over: over itself, unless ctx has ended; then ctx's error, with failure, the error of
+// the latest request to the server.
 func EndedBy(ctx context.Context, over, failure error) error {
 	if ctx.Err() == nil {
 		return over

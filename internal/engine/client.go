@@ -15,8 +15,7 @@ import (
 	"github.com/holdfast-go/holdfast/internal/schedule"
 )
 
-// Client hands out locks on one server, or one Cluster. It is safe for concurrent use; a process
-// needs only one.
+// Client hands out locks on one server, or one Cluster. It is safe for concurrent use; a process needs only one.
 type Client struct {
 	lock.Keyspace
 
@@ -37,14 +36,14 @@ type Client struct {
 	calls      sync.Pool // of calls on pipes; each client has its own, since calls must not leave a test's virtual time
 	contended  contended
 	waiters    sync.Pool    // each client has its own, since waiters must not leave a test's virtual time
-	renewers   exec.Limiter // of renewals in a Cluster, if it is not known which server has the lock
+	renewers   exec.Limiter // of renewals in a Cluster while it is unknown which server has the lock
 	reclaimers reclaimers   // likewise
 	cleanups   exec.Limiter // of releases of lost leases
 	detached   detachments
 	notices    notices
 	grantingAt atomic.Int64 // in Strict mode, the clock.Reading when a server was last known not to be in quarantine; or 0
-	waited     atomic.Int64 // how long the last attempt waited that was handed a lock, in ns
-	// scriptedUntil is the clock.Reading until which votes are asked for by script; or 0.
+	waited     atomic.Int64 // how long the last attempt to be handed a lock had waited, in ns
+	// scriptedUntil is the clock.Reading until which scripts ask for votes; or 0.
 	scriptedUntil atomic.Int64
 
 	transactions transactions
@@ -56,9 +55,8 @@ type Client struct {
 
 }
 
-// New returns a Client that reaches its server through a driver, such as the one of
-// holdfastgoredis. New does no I/O: a server that cannot be reached, or is too old, is reported by
-// the first acquire. A nil cfg means the defaults.
+// New returns a Client that reaches its server through a driver, such as the one of holdfastgoredis. New does no I/O: the first acquire
+// reports a server that is too old or cannot be reached. A nil cfg means the defaults.
 func New(d driver.Driver, cfg *lock.Config) (*Client, error) {
 	client := &Client{id: lock.RandomText(), epoch: clock.Mono(), closed: make(chan struct{})}
 	if err := client.Open(d, cfg); err != nil {
@@ -75,8 +73,7 @@ func New(d driver.Driver, cfg *lock.Config) (*Client, error) {
 	return client, nil
 }
 
-// Close is holdfast.Client.Close. Even if ctx ends first, the client's connections are closed only after the last lease has
-// ended.
+// Close is holdfast.Client.Close. Even if ctx ends first, the client's connections are closed only after the last lease has ended.
 func (c *Client) Close(ctx context.Context) error {
 	c.closeOnce.Do(func() {
 		close(c.Closing)
@@ -108,7 +105,7 @@ func (c *Client) shutDown() {
 	for {
 		c.holds.Wait()
 		c.Tasks.Wait()
-		if c.holds.None() { // otherwise an acquire under way has brought another hold
+		if c.holds.None() { // otherwise an acquire that was under way has made another hold
 			break
 		}
 	}
@@ -119,8 +116,8 @@ func (c *Client) shutDown() {
 	c.closeErr = c.Server.Close()
 }
 
-// String names the client and its server. Package holdfast prints all handles by their String methods, whatever the verb: fmt
-// would walk into tokens, with which a lock can be released, or into the channels on which clients are notified.
+// String names the client and its server. Package holdfast prints all handles by their String methods, whatever the verb: otherwise fmt
+// would print tokens, with which a lock can be released, and the channels on which clients are notified.
 func (c *Client) String() string {
 	return fmt.Sprintf("holdfast.Client(%s on %s)", c.Config.Prefix, c.Server.Addr())
 }

@@ -38,8 +38,8 @@ func (c *contended) remove(key string) {
 	delete(c.older, key)
 }
 
-// remember adds a key to the recent ones. If there are too many, it first forgets the half that was looked up longest ago. The caller
-// holds c.mu.
+// remember adds a key to the recent ones. If there are too many, it first forgets the older half, which has not been looked up for longest.
+// The caller holds c.mu.
 func (c *contended) remember(key string) {
 	// mutants: contended-bound
 	if len(c.recent) >= maxContended/2 || c.recent == nil {

@@ -10,27 +10,27 @@ import (
 	"github.com/holdfast-go/holdfast/internal/wire"
 )
 
-// This file queues a process's next waiter with the request that releases the lock (docs/PROTOCOL.md, "release"). For a short hold that
-// saves a request.
+// This file queues a process's next waiter with the request that releases the lock (docs/PROTOCOL.md, "release"). That saves a request for
+// each short hold.
 
-// follower is an attempt that is to be queued when a hold is released.
+// follower is an attempt that is to be queued by the release of a hold.
 type follower struct {
 	a       *attempt
 	by      notify.Confirmation // of the subscription that will notify it
 	after   *hold
-	settled chan *standing // receives, once it was taken: what is known of its place, or nil
+	settled chan *standing // receives what is known of the attempt's place, or nil, once the follower was taken
 
 	// Guarded by the wait queue.
-	notAfter int64 // of the request that carries it; 0 while there is none
-	left     bool  // the acquirer goes on without the reply, and alone has the attempt
+	notAfter int64 // of the release that carries the follower; 0 while there is none
+	left     bool  // the acquirer has gone on without the reply, and alone has the attempt
 }
 
-// maxFollow bounds how long a waiter is held back so that it can be queued with a release. Other processes that enter the queue in
-// that time are ahead of it.
+// maxFollow bounds how long a waiter is held back so that it can be queued with a release. Other processes that enter the queue in that
+// time get ahead of it.
 const maxFollow = 10 * time.Millisecond
 
-// follow waits for a short time for the release of the hold that the acquirer has just delivered, so that the next waiter, which wants
-// the same lease, is queued with it. It returns false if it did not wait.
+// follow waits briefly for the release of the hold that the acquirer has just delivered, so that the next waiter, if it wants the same
+// lease, is queued with it. It returns false if it did not wait.
 func (acq *acquirer) follow(h *hold) bool {
 	wq := acq.queue
 	c := wq.l.c
@@ -40,7 +40,7 @@ func (acq *acquirer) follow(h *hold) bool {
 		return false
 	case wq.fences(h.l) > 0: // the lock may be passed on within the process, for longer
 		return false
-	case h.attempt.freePath() != nil: // nobody else waits: if the next waiter is queued by itself, it is handed the lock
+	case h.attempt.freePath() != nil: // nobody else waits: if the next waiter queues by itself, it is handed the lock
 		return false
 	}
 	f := &follower{a: h.l.newAttempt(), by: by, after: h, settled: make(chan *standing, 1)}
@@ -66,7 +66,7 @@ func (acq *acquirer) follow(h *hold) bool {
 		settled = true
 	case <-timer.C:
 	case <-acq.wakeups:
-		acq.wake() // whoever looks next is to know
+		acq.wake() // keep the item for the next look at the queue
 	case <-c.Closing:
 	}
 	if !settled && wq.takeFollower(h) == nil { // the release is under way
@@ -78,8 +78,8 @@ func (acq *acquirer) follow(h *hold) bool {
 	return true
 }
 
-// awaitRelease waits until the release that carries f is settled. If f is notified that it has the lock, and the reply is still missing
-// after a few round trips, awaitRelease gives up. It returns what is known of f's place, or nil.
+// awaitRelease waits until the release that carries f is settled, and returns what is known of f's place, or nil. If f is notified that it
+// has the lock, and the reply is still missing a few round trips later, awaitRelease gives up.
 func (wq *waitQueue) awaitRelease(f *follower) *standing {
 	var kept []wire.Message
 	defer func() {
@@ -104,7 +104,7 @@ func (wq *waitQueue) awaitRelease(f *follower) *standing {
 	}
 }
 
-// leave makes the acquirer go on with a notified attempt as if the release that carries it had not been answered.
+// leave makes the acquirer go on with a notified attempt as if the release that carries it had gone unanswered.
 func (wq *waitQueue) leave(f *follower) *standing {
 	wq.mu.Lock()
 	defer wq.mu.Unlock()
@@ -122,7 +122,7 @@ func (wq *waitQueue) leave(f *follower) *standing {
 	return &standing{f.a, codec.Place{TTL: -1, Rank: 1, Receivers: 1}, f.by}
 }
 
-// takeFollower returns who is to be queued when the hold is released; or nil.
+// takeFollower removes and returns the follower to be queued when the hold is released, or nil.
 func (wq *waitQueue) takeFollower(h *hold) *follower {
 	if wq == nil {
 		return nil
@@ -137,15 +137,15 @@ func (wq *waitQueue) takeFollower(h *hold) *follower {
 	return f
 }
 
-// dismissFollower lets the acquirer go on at once. The hold has ended, and no request was sent that could have carried its follower. It does
-// nothing if there is none.
+// dismissFollower lets the acquirer go on at once, since the hold has ended, and no request was sent that could have carried its follower.
+// It does nothing if there is no follower.
 func (wq *waitQueue) dismissFollower(h *hold) {
 	if f := wq.takeFollower(h); f != nil {
 		f.settled <- nil
 	}
 }
 
-// request returns what is asked for with the release. It does nothing if f is nil.
+// request returns what the release asks for on behalf of f; nil if f is nil or has left.
 func (f *follower) request() *codec.Acquire {
 	if f == nil {
 		return nil
@@ -156,7 +156,7 @@ func (f *follower) request() *codec.Acquire {
 	wq.noteAsked()
 	wq.mu.Lock()
 	defer wq.mu.Unlock()
-	if f.left { // by a false notification: nothing was sent
+	if f.left { // because of a false notification: nothing was sent
 		return nil
 	}
 	f.notAfter = notAfter
@@ -164,7 +164,7 @@ func (f *follower) request() *codec.Acquire {
 	return &codec.Acquire{Token: a.token(), Info: a.l.Set.Info, NotAfter: notAfter, Claim: a.claim, By: a.by, Channel: a.channel}
 }
 
-// settle notes what became of the release that asked for it, which was not sent before began. It does nothing if f is nil.
+// settle notes the outcome of the release that carried f, which was not sent before began. It does nothing if f is nil.
 func (f *follower) settle(q *codec.Acquire, began clock.Instant, reply codec.ReleaseReply, unanswered bool, err error) {
 	if f == nil {
 		return
@@ -172,7 +172,7 @@ func (f *follower) settle(q *codec.Acquire, began clock.Instant, reply codec.Rel
 	wq := f.after.queue
 	wq.mu.Lock()
 	defer wq.mu.Unlock()
-	if err == nil { // or the acquirer is about to ask
+	if err == nil { // otherwise the acquirer is about to ask
 		wq.noteOutcome(nil)
 	}
 	if f.left {

@@ -12,8 +12,8 @@ func (c *Client) Latch(name string, parties int, opts ...kind.Option) *Target {
 	return c.Mutex(name, append(given, opts...)...)
 }
 
-// CountDown ends the lease of a latch's party, for which the server then lowers the count, once. A later Release tries again to count
-// the party, if it may not have been counted.
+// CountDown ends the lease of a latch's party. The server then lowers the count, once. If it is unknown whether the party was counted, a
+// later Release tries again.
 func CountDown(ctx context.Context, party Lease) error {
 	return party.(*holdLease).release(ctx, hasCountedDown)
 }

@@ -15,21 +15,21 @@ import (
 	"github.com/holdfast-go/holdfast/internal/wire"
 )
 
-// heedAfter is how old a lease is when its client begins to listen to notices. Nobody breaks a younger one by hand, and
-// programs whose leases are short need no subscription.
+// heedAfter is how old a lease is when its client begins to listen to notices. Nobody breaks a younger one by hand, and programs with short
+// leases need no subscription.
 const heedAfter = time.Second
 
-// fenceAfter is how old a lease is at the latest when its first renewal writes its fence into the lock's value. The client listens by
-// then, so that it is told of a lock that was broken before.
+// fenceAfter is the greatest age of a lease at its first renewal, which writes the fence into the lock's value. The client listens by then,
+// so it has been told if the lock was broken before.
 const fenceAfter = 2 * heedAfter
 
 // idleAfter is how often a client that listens checks whether it still has a lease.
 const idleAfter = 30 * time.Second
 
-// notices tell the holders of a client that a lock was broken, or that they are asked to let go.
+// notices tell a client's holders that a lock was broken, or that they are asked to let go.
 //
-// Anyone who may publish can send a notice, and a notice can be lost. So a notice only makes the client read the journal, which
-// says what is true. The client also reads it each time that the subscription is confirmed.
+// Anyone who may publish can send a notice, and a notice can be lost. So a notice only makes the client read the journal, which says what
+// is true. The client also reads the journal each time the subscription is confirmed.
 type notices struct {
 	listening atomic.Bool // the client listens, or is about to
 	idle      schedule.Entry
@@ -37,17 +37,17 @@ type notices struct {
 	mu      sync.Mutex
 	reading bool
 	again   bool  // read the journal once more
-	read    int64 // server time, µs, until which it was read; 0 if it was not
+	read    int64 // server time, µs, until which the journal was read; 0 if it was not
 
-	// unmatched has the time of each recent notice about a grant that the client does not have. Its reply may be on the way.
+	// unmatched has the time of each recent notice about a grant that the client does not have: the reply that grants it may be on the way.
 	unmatched    map[grant]time.Time
 	hasUnmatched atomic.Bool
 }
 
-// grant is a lock's key, and the grant id of a holder.
+// grant is a lock's key and a holder's grant id.
 type grant struct{ key, id string }
 
-// grant returns what notices and the journal call the hold.
+// grant returns the grant by which notices and the journal name the hold.
 func (h *hold) grant() grant { return grant{h.l.Keys.Lock, wire.GrantOf(h.attempt.token())} }
 
 // heed makes the client listen to notices for as long as it has leases. It may be called under any mutex.
@@ -61,7 +61,7 @@ func (c *Client) heed() {
 	})
 }
 
-// heedUntilIdle ends a listener some time after the client's last lease.
+// heedUntilIdle ends a listener some time after the client's last lease has ended.
 func (c *Client) heedUntilIdle(l *notify.Listener) {
 	c.schedule.Set(&c.notices.idle, clock.Mono().Add(idleAfter), schedule.Func(func() {
 		// A lease that begins from now on makes the client listen again.
@@ -77,8 +77,8 @@ func (c *Client) heedUntilIdle(l *notify.Listener) {
 	}))
 }
 
-// heedsBy returns when the hold is old enough for its client to listen to notices; false if the client does so already or
-// never will.
+// heedsBy returns when the hold is old enough for its client to listen to notices. It returns false if the client listens already, or never
+// will.
 func (h *hold) heedsBy() (clock.Reading, bool) {
 	if h.l.c.notices.listening.Load() || h.l.Set.PollInterval > 0 {
 		return 0, false
@@ -86,22 +86,21 @@ func (h *hold) heedsBy() (clock.Reading, bool) {
 	return h.since().Mono.Add(heedAfter), true
 }
 
-// noticed handles a notice.
 func (c *Client) noticed(payload string) {
 	n, err := wire.ParseNotice(payload)
 	if err != nil {
-		return // a version that we do not know
+		return // of an unknown version
 	}
 	if !c.tellHolds(n) {
 		c.notices.miss(grant{n.Lock, n.Grant})
-		if !c.tellHolds(n) { // none has begun meanwhile
+		if !c.tellHolds(n) { // no such hold has begun meanwhile
 			return
 		}
 	}
 	c.catchUpWithNotices()
 }
 
-// tellHolds tells the client's holds what a notice says, and reports whether it has one that is meant.
+// tellHolds tells the client's holds what a notice says, and reports whether the notice is about one of them.
 func (c *Client) tellHolds(n wire.Notice) (concerned bool) {
 	for _, h := range c.scheduledHolds() {
 		if h.grant() != (grant{n.Lock, n.Grant}) {
@@ -119,13 +118,13 @@ func (c *Client) tellHolds(n wire.Notice) (concerned bool) {
 }
 
 const (
-	// missedFor is how long a notice may come before the reply that grants the lock.
+	// missedFor is the longest time by which a notice may precede the reply that grants the lock.
 	missedFor = 10 * time.Second
 	// mostMissed bounds how many notices are remembered: anyone who may publish can send any number.
 	mostMissed = 256
 )
 
-// miss remembers a notice for which there was no hold.
+// miss remembers a notice for which there is no hold.
 func (n *notices) miss(of grant) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -139,13 +138,13 @@ func (n *notices) miss(of grant) {
 	n.hasUnmatched.Store(true)
 }
 
-// forgetMissed forgets notices that are too old to be about a hold that begins now. The caller holds n.mu.
+// forgetMissed forgets notices that are too old to concern a hold that begins now. The caller holds n.mu.
 func (n *notices) forgetMissed() {
 	maps.DeleteFunc(n.unmatched, func(_ grant, heard time.Time) bool { return time.Since(heard) > missedFor })
 	n.hasUnmatched.Store(len(n.unmatched) > 0)
 }
 
-// catchUpWithMissed reads the journal if there was a notice about the hold before it began.
+// catchUpWithMissed reads the journal if a notice about the hold came before the hold began.
 func (h *hold) catchUpWithMissed() {
 	n := &h.l.c.notices
 	if !n.hasUnmatched.Load() {
@@ -184,15 +183,15 @@ func (c *Client) catchUpWithNotices() {
 	})
 }
 
-// How far back the journal is read. The first reading goes back firstNotices from now. Later ones go back noticesAgain from the
+// These bound how far back the journal is read. The first reading goes back firstNotices from now. Later ones go back noticesAgain from the
 // time until which it was read, in case a failover has set the server's clock back.
 const (
 	firstNotices = time.Hour
 	noticesAgain = 10 * time.Second
 )
 
-// readNotices reads the journal once. It ignores errors: a holder whose lock was broken learns of it when it next renews, and an
-// operator can repeat a request.
+// readNotices reads the journal once. It ignores errors: a holder whose lock was broken learns of that at its next renewal, and an operator
+// can repeat a request.
 func (c *Client) readNotices() {
 	ctx, cancel := context.WithTimeout(context.Background(), c.Config.RetryTimeout+c.Config.CommandTimeout)
 	defer cancel()
@@ -215,7 +214,7 @@ func (c *Client) readNotices() {
 	})
 	if err == nil {
 		n.mu.Lock()
-		n.read = max(n.read, min(latest, c.Server.Time(0))) // somebody can have written any time
+		n.read = max(n.read, min(latest, c.Server.Time(0))) // an entry can have any time: others write them
 		n.mu.Unlock()
 	}
 	if len(found) == 0 {
@@ -228,7 +227,7 @@ func (c *Client) readNotices() {
 	}
 }
 
-// heed does what an entry of the journal about the hold says.
+// heed acts on an entry of the journal about the hold.
 func (h *hold) heed(e codec.Entry) {
 	said := wire.ParseRemark(e.Note)
 	switch e.What {
@@ -247,7 +246,7 @@ func (h *hold) heed(e codec.Entry) {
 // hasRumour reports whether a notice said that the lock was broken.
 func (h *hold) hasRumour() bool { return h.more != nil && h.more.rumour != nil }
 
-// explained returns the error of a loss. If a notice said that the lock was broken, that is why it is gone.
+// explained returns the error of a loss, which says that the lock was broken if a notice said so.
 func (h *hold) explained(err *lock.LostError) *lock.LostError {
 	if !h.hasRumour() || err.Reason != lock.LossTaken && err.Reason != lock.LossDeleted {
 		return err

@@ -9,9 +9,8 @@ import (
 	"github.com/holdfast-go/holdfast/internal/wire"
 )
 
-// newNotifier returns the client's subscriptions: one for all its waiters or, in Cluster mode, one
-// for each lock, in the lock's slot; one for each lock that is watched; and those to Redisson's
-// channels.
+// newNotifier returns the client's subscriptions: one for all its waiters or, in Cluster mode, one for each lock, in the lock's slot; one
+// for each lock that is watched; and those to Redisson's channels.
 func newNotifier(c *Client) *notify.Notifier {
 	return notify.New(notify.Config{
 		Subscribe: c.Server.Subscribe,
@@ -35,7 +34,7 @@ func (c *Client) channelOf(l *Target) notify.Channel {
 	return notify.Channel{Name: c.ownChannel}
 }
 
-// watchChannelOf returns the channel on which those who watch l are told of changes.
+// watchChannelOf returns the channel on which watchers of l are told of changes.
 func (c *Client) watchChannelOf(l *Target) notify.Channel {
 	if c.Server.InCluster() {
 		return notify.Channel{Name: keys.ShardWatchChannel(l.Keys), Sharded: true}
@@ -43,8 +42,7 @@ func (c *Client) watchChannelOf(l *Target) notify.Channel {
 	return notify.Channel{Name: c.Space.WatchChannel(l.Keys)}
 }
 
-// listening returns the subscription by which waiters for l can be notified now. up is false if
-// there is none.
+// listening returns the subscription by which waiters for l can be notified now. up is false if none is confirmed.
 func (c *Client) listening(l *Target) (by notify.Confirmation, up bool) {
 	if c.notifier.HasNone() {
 		return notify.Confirmation{}, false
@@ -52,15 +50,14 @@ func (c *Client) listening(l *Target) (by notify.Confirmation, up bool) {
 	return c.notifier.Confirmed(c.channelOf(l))
 }
 
-// maxStrays bounds how many unwanted grants are given back at once: anyone who may publish can send
-// any number. A grant that is not given back ends with its claim.
+// maxStrays bounds how many unwanted grants are given back at once: anyone who may publish can send any number. A grant that is not given
+// back ends with its claim.
 const maxStrays = 16
 
-// notified handles a message on one of the client's channels.
 func (c *Client) notified(payload string) {
 	m, err := wire.ParseMessage(payload)
 	if err != nil {
-		return // a version that we do not know
+		return // of an unknown version
 	}
 	c.mu.Lock()
 	a := c.attempts.Get(m.Token)
@@ -68,7 +65,7 @@ func (c *Client) notified(payload string) {
 	switch {
 	case a != nil && (m.Grant == nil || m.Grant.Kind == a.l.Set.Kind.Name):
 		a.notify(m)
-	case m.Grant != nil && c.mint.waited(m.Token, m.Grant.Lock): // this client has waited for it, and given up or detached it
+	case m.Grant != nil && c.mint.waited(m.Token, m.Grant.Lock): // this client waited with the token, and gave up or detached the lock
 		if c.detached.mayHave(m.Token, m.Grant.Now) {
 			return
 		}
@@ -85,7 +82,7 @@ func (c *Client) notified(payload string) {
 	}
 }
 
-// stray returns the lock that a notification grants, so that it can be given back.
+// stray returns the lock that an unwanted notification grants, so that it can be given back.
 func (c *Client) stray(n *wire.Grant) *Target {
 	place := c.Space.Of(n.Lock)
 	set := &kind.Settings{Terms: &kind.Terms{TTL: min(duration(n.Claim), c.Config.MaxTTL), Kind: kind.At(n.Kind, place)}}

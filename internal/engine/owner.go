@@ -9,8 +9,8 @@ import (
 	"github.com/holdfast-go/holdfast/internal/lock"
 )
 
-// ReleaseOwner is holdfast.Client.ReleaseOwner. If another owner holds the lock, the error is a *NotOwnerError. It is ErrInvalid
-// for a lock without an owner.
+// ReleaseOwner is holdfast.Client.ReleaseOwner. It returns a *NotOwnerError if another owner holds the lock, and ErrInvalid if the lock has
+// no owner.
 func (l *Target) ReleaseOwner(ctx context.Context) (left int, err error) {
 	if l.Set.Err == nil && l.Set.Kind != &kind.Owned {
 		return 0, fmt.Errorf("%w: lock %q: ReleaseOwner is for a Mutex with Owner and Reentrant", lock.ErrInvalid, l.Name())
@@ -33,7 +33,7 @@ func (l *Target) ReleaseOwner(ctx context.Context) (left int, err error) {
 	return reply.Left, nil
 }
 
-// tooDeep returns the error for an owner that has all the leases it may have.
+// tooDeep returns the error for an owner that has as many leases as MaxDepth allows.
 func (l *Target) tooDeep() error {
 	return fmt.Errorf("%w: lock %q: %q has %d leases already, the most that MaxDepth allows", lock.ErrDepth, l.Name(), l.Set.Owner, l.Set.MaxDepth)
 }

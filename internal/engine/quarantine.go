@@ -8,12 +8,12 @@ import (
 	"github.com/holdfast-go/holdfast/internal/codec"
 )
 
-// In a quarantine waiters queue as they do for a lock that is held, and get the same answer. When a waiter's context ends, its
-// error has to mention the quarantine, but it is too late to ask the server. So the server is asked while they wait.
+// In a quarantine, waiters queue as they do for a lock that is held, and get the same answer. When a waiter's context ends, its error has
+// to mention the quarantine, but then it is too late to ask the server. So the server is asked while they wait.
 
 const (
-	// quarantineLook is how long waiters wait before the server is asked about a quarantine. Most hand-overs come sooner, and cost
-	// no more commands.
+	// quarantineLook is how long waiters wait before the server is asked about a quarantine. Most hand-overs come sooner, and then cost no
+	// extra command.
 	quarantineLook = 20 * time.Millisecond
 
 	// quarantineKnown is how long a client believes that there is no quarantine. Each grant to a waiter shows that there is none.
@@ -25,7 +25,7 @@ func (c *Client) untilLook() time.Duration {
 	return max(quarantineLook, quarantineKnown-clock.Mono().Sub(clock.Reading(c.grantingAt.Load())))
 }
 
-// lookForQuarantine asks the server whether it is in quarantine. Only a try is answered so. If it is granted the lock, the first
+// lookForQuarantine asks the server, with a try, whether it is in quarantine: only a try is told. If the try is granted the lock, the first
 // waiter gets it.
 func (wq *waitQueue) lookForQuarantine(l *Target) {
 	ctx, cancel := context.WithTimeout(context.Background(), wq.l.c.Server.AnswerGrace())
@@ -47,8 +47,8 @@ func (wq *waitQueue) lookForQuarantine(l *Target) {
 	a.abandon()
 }
 
-// noteQuarantine notes for how long the server of a Strict client grants nothing, or with 0 that it is not in quarantine. The
-// caller holds wq.mu.
+// noteQuarantine notes for how long the server of a Strict client grants nothing; 0 means that it is not in quarantine. The caller holds
+// wq.mu.
 func (wq *waitQueue) noteQuarantine(left time.Duration) {
 	if !wq.l.c.Config.Strict {
 		return
@@ -71,7 +71,7 @@ func (wq *waitQueue) noteQuarantineLocking(left time.Duration) {
 	wq.noteQuarantine(left)
 }
 
-// quarantineLeft returns for how much longer the server grants nothing, as far as the queue knows. The caller holds wq.mu.
+// quarantineLeft returns for how much longer the server grants nothing; 0 if the queue knows of no quarantine. The caller holds wq.mu.
 func (wq *waitQueue) quarantineLeft() time.Duration {
 	if wq.contention == nil || wq.contention.restsUntil.IsZero() {
 		return 0

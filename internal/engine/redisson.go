@@ -7,8 +7,8 @@ import (
 // redissonFree is what Redisson's clients publish when they release a lock.
 const redissonFree = "0"
 
-// overhear listens on the channel on which Redisson's clients announce that l is free, and calls look then. In
-// Cluster mode there are two such channels, and they may use either. It returns nil for locks of other kinds.
+// overhear listens on the channel on which Redisson's clients announce that l is free, and calls look when they do. In Cluster mode there
+// are two such channels, and clients may use either. overhear returns nil for locks of other kinds.
 func (c *Client) overhear(l *Target, look func()) []*notify.Listener {
 	if l.Set.Kind.Announced == nil {
 		return nil

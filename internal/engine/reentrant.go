@@ -7,8 +7,8 @@ import (
 	"github.com/holdfast-go/holdfast/internal/lock"
 )
 
-// reenter makes another lease out of the one that ctx carries. It returns nil if ctx carries none that is held, and
-// ErrDeadlock if the lock would wait for one that ctx carries.
+// reenter makes another lease within the lease of l that ctx carries. It returns nil if ctx carries none that is held, and ErrDeadlock if
+// an acquire of l would wait for a lease that ctx carries.
 func (l *Target) reenter(ctx context.Context) (*holdLease, error) {
 	outer, err := l.outer(ctx)
 	if outer == nil {

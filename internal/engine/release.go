@@ -12,16 +12,16 @@ import (
 	"github.com/holdfast-go/holdfast/internal/lock"
 )
 
-// renewalGrace is how long, besides four round trips, a release waits for a renewal that is under way, so that the lock can
-// be passed on after it.
+// renewalGrace is how long, in addition to four round trips, a release waits for a renewal under way, so that it can pass the lock on after
+// it.
 const renewalGrace = 50 * time.Millisecond
 
-// Release is holdfast.Lease.Release, without its lease's fence in a *LostError.
+// Release is holdfast.Lease.Release, except that a *LostError lacks the lease's fence.
 func (l *holdLease) Release(ctx context.Context) error {
 	return l.release(ctx, hasLeft)
 }
 
-// release is Release for a party that ends in that way. It ends the lease before it waits for anything.
+// release is Release, with how a party ends. It ends the lease before it waits for anything.
 func (l *holdLease) release(ctx context.Context, how ending) error {
 	c := l.g.l.c
 	c.beginTelling()
@@ -37,8 +37,8 @@ func (l *holdLease) release(ctx context.Context, how ending) error {
 	return c.releaseUntil(ctx, l.Name(), func(ctx context.Context) error { return l.releaseAfter(ctx, first, how) })
 }
 
-// isLimit reports whether a release is waited for until ctx's deadline. A context that has ended sets no limit: the lock is released all the
-// same.
+// isLimit reports whether a release is waited for only until ctx's deadline. A context that has ended sets no limit: the lock is released
+// all the same.
 func isLimit(ctx context.Context) bool {
 	_, bounded := ctx.Deadline()
 	return bounded && ctx.Err() == nil
@@ -59,7 +59,7 @@ func (c *Client) releaseUntil(ctx context.Context, name string, release func(con
 		return err
 	case <-ctx.Done():
 		select {
-		case err := <-over: // whose end ended ctx
+		case err := <-over: // release has returned, which cancels ctx
 			return err
 		default:
 			if waited, usual := time.Since(began), c.Server.RTT.Mean(); waited < usual {
@@ -71,8 +71,8 @@ func (c *Client) releaseUntil(ctx context.Context, name string, release func(con
 	}
 }
 
-// releaseAfter completes a release once what giveUp waits for has happened. It has no time limit of its own, and goes on after ctx
-// has ended.
+// releaseAfter completes a release once what giveUp waits for has happened. It has no time limit of its own, and goes on after ctx has
+// ended.
 func (l *holdLease) releaseAfter(ctx context.Context, first prior, how ending) error {
 	h := l.g
 	c := h.l.c
@@ -98,13 +98,13 @@ func (l *holdLease) releaseAfter(ctx context.Context, first prior, how ending) e
 	}
 	tombstone := h.attempt.unanswered
 	if h.attempt.ending == hasCountedDown {
-		tombstone = max(tombstone, h.l.NotAfter()) // by which a copy is known
+		tombstone = max(tombstone, h.l.NotAfter()) // by which the server recognises a copy
 	}
 	reply, unanswered, err := h.giveBack(ctx, tombstone)
 	return l.gaveBack(reply, unanswered, err)
 }
 
-// releaseFailed returns why another call's release failed; nil if it did not fail.
+// releaseFailed returns why another call's release failed; nil if it did not.
 func (l *holdLease) releaseFailed() error {
 	l.g.mu.Lock()
 	defer l.g.mu.Unlock()
@@ -114,8 +114,8 @@ func (l *holdLease) releaseFailed() error {
 	return l.troubled().failed
 }
 
-// releaseThen is Release, but returns at once and calls done, in any goroutine, with what Release would have returned. If
-// nobody is known to wait for the lock, it starts no goroutine.
+// releaseThen is Release, but returns at once and calls done, in any goroutine, with Release's result. If nobody is known to wait for the
+// lock, and nobody observes it, releaseThen starts no goroutine.
 func (l *holdLease) releaseThen(ctx context.Context, done func(error)) {
 	h := l.g
 	c := h.l.c
@@ -201,21 +201,22 @@ func (l *holdLease) noteOutcome(reply codec.ReleaseReply, unanswered bool, err e
 	return t.missed
 }
 
-// prior is what a release has to wait for: nothing, or the closing of one of these channels.
+// prior is what a release has to wait for: one of these channels to be closed, or nothing.
 type prior struct {
-	landed   <-chan struct{} // no renewal is under way
-	released <-chan struct{} // another call has released the lease, or failed
+	landed   <-chan struct{} // closed when no renewal is under way
+	released <-chan struct{} // closed when another call's release has ended
 }
 
-// giveUp ends the lease, and passes the lock on within the process if that is allowed; then it is done. Otherwise the release has
-// to be sent. first is what to wait for before calling again; without patience, only what is unavoidable.
+// giveUp ends the lease and, if that is allowed, passes the lock on within the process; then the release is done. Otherwise the caller has
+// to send the release or, if first is not zero, wait for first and call giveUp again. If patient is false, giveUp asks only for waits that
+// cannot be avoided.
 func (l *holdLease) giveUp(patient bool, how ending) (first prior, done bool, err error) {
 	h := l.g
 	h.queue.lock()
 	defer h.queue.unlock()
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	now := clock.Awake() // whether it was lost in a suspension, the server will say
+	now := clock.Awake() // the server will say whether the lease was lost in a suspension
 	if h.queue != nil && h.queue.waiting() > 0 {
 		now = clock.Now()
 	}
@@ -225,7 +226,7 @@ func (l *holdLease) giveUp(patient bool, how ending) (first prior, done bool, er
 	if lost, ok := l.ended().(*lock.LostError); ok && h.state == over {
 		return prior{}, true, lost
 	}
-	if l.isLeaving() && h.state == over && !l.releasing { // lost, while it waited for a renewal
+	if l.isLeaving() && h.state == over && !l.releasing { // lost while it waited for a renewal
 		l.released = true
 		return prior{}, true, l.troubled().missed
 	}
@@ -246,7 +247,7 @@ func (l *holdLease) giveUp(patient bool, how ending) (first prior, done bool, er
 		}
 		return prior{released: t.answered}, false, nil
 	}
-	if h.state != over && h.removeLease(l) { // also when the client closes
+	if h.state != over && h.removeLease(l) { // also while the client closes
 		l.end(lock.ErrReleased)
 		l.endObserved(lock.HandoverNone, nil)
 		l.released = true
@@ -257,8 +258,7 @@ func (l *holdLease) giveUp(patient bool, how ending) (first prior, done bool, er
 	if !l.over || l.isLeaving() && h.state != over && !h.expired(now) {
 		next := h.queue.successor(h, now)
 		if next != nil && h.flying > 0 && patient {
-			// An answer to a renewal that is under way must not reach the next
-			// lease.
+			// The reply to a renewal under way must not reach the next lease.
 			l.troubled().leaving = true
 			l.end(lock.ErrReleased)
 			if h.needMore().landed == nil {
@@ -270,7 +270,7 @@ func (l *holdLease) giveUp(patient bool, how ending) (first prior, done bool, er
 			l.end(lock.ErrReleased)
 			l.endObserved(lock.HandoverLocal, nil)
 			l.released = true
-			h.more.passed++ // it has more, since a fence is reserved
+			h.more.passed++ // more is not nil, since a fence is reserved
 			h.queue.pass(next, h.nextLease())
 			return prior{}, true, nil
 		}

@@ -8,13 +8,13 @@ import (
 	"github.com/holdfast-go/holdfast/internal/wire"
 )
 
-// revocation says whether a holder was asked to let go, and tells those who want to know.
+// revocation records whether a holder was asked to let go, and tells those who want to know.
 type revocation struct {
 	asked bool
 	told  chan struct{} // closed when it is asked; nil until somebody wants to know
 }
 
-// channel returns a channel that is closed when the holder is asked.
+// channel returns a channel that is closed when the holder is asked to let go.
 func (r *revocation) channel() <-chan struct{} {
 	if r.told == nil {
 		r.told = make(chan struct{})
@@ -25,7 +25,7 @@ func (r *revocation) channel() <-chan struct{} {
 	return r.told
 }
 
-// ask notes that the holder is asked, and tells. It returns false if the holder was asked before.
+// ask notes that the holder is asked to let go, and closes the channel. It returns false if the holder was asked before.
 func (r *revocation) ask() bool {
 	if r.asked {
 		return false
@@ -37,15 +37,15 @@ func (r *revocation) ask() bool {
 	return true
 }
 
-// Revoked implements Lease. The server knows one holder, so all leases of a hold are asked together, also later ones to which
-// it is passed on.
+// Revoked implements Lease. The server knows one holder, so all leases of a hold are asked together, including later ones to which the lock
+// is passed on.
 func (l *holdLease) Revoked() <-chan struct{} {
 	l.g.mu.Lock()
 	defer l.g.mu.Unlock()
 	return l.g.needMore().revocation.channel()
 }
 
-// revoke asks the holder to let go.
+// revoke asks the holder to let go, and tells observers and the log.
 func (h *hold) revoke(said wire.Remark) {
 	h.mu.Lock()
 	if h.state == over || !h.hasLease() || !h.needMore().revocation.ask() {
@@ -75,7 +75,7 @@ func (h *hold) revoke(said wire.Remark) {
 	}
 }
 
-// Revoked implements Lease. The channel is closed when the holder of any part is asked.
+// Revoked implements Lease. The channel is closed when the holder of any part is asked to let go.
 func (m *JointLease) Revoked() <-chan struct{} {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -96,14 +96,13 @@ func (m *JointLease) revoke(said wire.Remark) {
 	m.of.c.logRevocation(m.of.subject(), m.Token(), said)
 }
 
-// revoked adds an event: the holder was asked to let go.
+// revoked adds that the holder was asked to let go.
 func (o *observation) revoked(said wire.Remark) {
 	if o != nil {
 		o.add(o.c.Config.Observer.Revoked, lock.LeaseNews{By: said.By, Note: said.Reason})
 	}
 }
 
-// logRevocation logs that a holder was asked to let go.
 func (c *Client) logRevocation(s lock.Subject, fence uint64, said wire.Remark) {
 	c.Logger().LogAttrs(context.Background(), slog.LevelInfo, "holdfast: holder asked to let go",
 		slog.String("lock", s.Name), slog.Uint64("fence", fence), slog.String("identity", s.Owner),

@@ -13,7 +13,7 @@ import (
 	"github.com/holdfast-go/holdfast/internal/lock"
 )
 
-// RWMutex is holdfast.RWMutex. Each side is a Target: two kinds of one lock, whose holders weigh 1 and all of it.
+// RWMutex is holdfast.RWMutex. Its sides are two kinds of one lock: a reader weighs 1, a writer all of it.
 type RWMutex struct {
 	read, write *Target
 }
@@ -50,7 +50,7 @@ func (rw *RWMutex) TryUpgrade(ctx context.Context, reader Lease) (Lease, error) 
 	return lease.changeSeen(ctx, rw.write, true)
 }
 
-// mustBe refuses a lease of another lock.
+// mustBe returns l if it is a lease of want. Otherwise the error names the operation, what, and the side whose lease it needs.
 func mustBe(l Lease, want *Target, what, side string) (*holdLease, error) {
 	if want.Set.Err != nil {
 		return nil, want.Set.Err
@@ -62,7 +62,7 @@ func mustBe(l Lease, want *Target, what, side string) (*holdLease, error) {
 	return lease, nil
 }
 
-// changeSeen is changeMode, and tells observers of it: an acquire of the other side, during which this lease is released.
+// changeSeen is changeMode, and tells observers of an acquire of the other side, during which this lease is released.
 func (l *holdLease) changeSeen(ctx context.Context, as *Target, try bool) (Lease, error) {
 	o := as.c.observe(ctx, as, try)
 	next, err := l.changeMode(o.within(ctx), as)
@@ -70,7 +70,7 @@ func (l *holdLease) changeSeen(ctx context.Context, as *Target, try bool) (Lease
 	return o.end(leased(next, err))
 }
 
-// changeMode makes the lease one of as, the lock's other side.
+// changeMode turns the lease into one of as, the lock's other side.
 func (l *holdLease) changeMode(ctx context.Context, as *Target) (*holdLease, error) {
 	h, c := l.g, as.c
 	as = &Target{lock.Lock{Of: as.Of, Keys: as.Keys, Set: as.Set.Inheriting(h.l.Set)}, c}
@@ -87,7 +87,7 @@ func (l *holdLease) changeMode(ctx context.Context, as *Target) (*holdLease, err
 		Lock: as.Ref(), Token: h.attempt.token(), Weight: as.Set.Weight, Fence: h.fence(), LeaseFence: l.fence,
 	})
 	if err != nil {
-		// A writer that becomes a reader has nothing to go back to: its lease is over.
+		// A writer that becomes a reader has nothing to go back to: its lease has ended.
 		if fate, _ := exec.Classify(err); fate == exec.NeverSent && !unanswered && as.Set.Kind != &kind.Reader {
 			return nil, l.undoChange(err)
 		}
@@ -104,8 +104,8 @@ func (l *holdLease) changeMode(ctx context.Context, as *Target) (*holdLease, err
 	return l.finishChange(as, a)
 }
 
-// beginChange keeps the hold as it is while its mode is changed: it is not renewed, passed on or joined. Renewals that are
-// under way may be answered as if the lock were no longer ours.
+// beginChange freezes the hold while its mode is changed: it is not renewed, passed on or joined. Renewals under way may be answered as if
+// this process had lost the lock.
 func (l *holdLease) beginChange(as *Target) error {
 	h := l.g
 	h.queue.lock()
@@ -156,7 +156,7 @@ func (l *holdLease) undoChange(why error) error {
 	return why
 }
 
-// abortChange ends the lease because of an error of the change, after which it is not known what the server has.
+// abortChange ends the lease after an error that leaves unknown what the server has. It returns err.
 func (l *holdLease) abortChange(err error) error {
 	h := l.g
 	lost := &lock.LostError{Name: l.Name(), Reason: lock.LossUnreachable, Err: err}
@@ -171,7 +171,7 @@ func (l *holdLease) abortChange(err error) error {
 	return err
 }
 
-// finishChange ends the lease for another, which has its hold on the server, in the other mode.
+// finishChange ends the lease and returns one in the other mode, which takes over its hold on the server.
 func (l *holdLease) finishChange(as *Target, a lock.Answer[codec.WeighReply]) (*holdLease, error) {
 	h := l.g
 	from := h.attempt
@@ -183,7 +183,7 @@ func (l *holdLease) finishChange(as *Target, a lock.Answer[codec.WeighReply]) (*
 	h.mu.Lock()
 	if h.state == over { // lost or released meanwhile
 		defer h.mu.Unlock()
-		if as.Set.Kind == &kind.Reader { // freeze has ended the writer's lease
+		if as.Set.Kind == &kind.Reader { // beginChange has ended the writer's lease
 			return nil, &lock.LostError{Name: as.Name(), Reason: lock.LossExpired}
 		}
 		return nil, l.ended()
@@ -191,7 +191,7 @@ func (l *holdLease) finishChange(as *Target, a lock.Answer[codec.WeighReply]) (*
 	next := newHold(&from, a.Sent, clock.Between(h.since(), a.Sent), term-drift(term), a.Reply.Fence, 1)
 	next.state = h.more.before
 	if next.needMore().renewals = h.renewals(); !h.isClaim() {
-		next.more.renewals += int(h.flying) // whose answers nobody waits for
+		next.more.renewals += int(h.flying) // those under way count, although nobody waits for their replies
 	}
 	if next.noteHeard(clock.Now()) {
 		defer h.mu.Unlock()

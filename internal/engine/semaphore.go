@@ -9,15 +9,14 @@ import (
 	"github.com/holdfast-go/holdfast/internal/lock"
 )
 
-// Semaphore is holdfast.Semaphore. Its permits are the weights of its holders.
+// Semaphore is holdfast.Semaphore. A holder's weight is the number of its permits.
 type Semaphore struct {
 	lock *Target
 }
 
-// Semaphore returns the semaphore of that name, with 1 to 1,000,000 permits. All that use it at the
-// same time must give the same number. A caller that gives another one gets ErrPermits until nobody
-// holds a permit, or until Resize has set the number. To change the number while programs that give
-// the old one are still running, call Resize with the new one first.
+// Semaphore returns the semaphore of that name, with 1 to 1,000,000 permits. All callers that use it at the same time must give the same
+// number. A caller that gives another number gets ErrPermits until nobody holds a permit, or until Resize has set the number. To change the
+// number while programs with the old one are still running, call Resize with the new one first.
 func (c *Client) Semaphore(name string, permits int, opts ...kind.Option) *Semaphore {
 	given := []kind.Option{kind.Of(&kind.Semaphore, permits, 1)}
 	return &Semaphore{c.Mutex(name, append(given, opts...)...)}
@@ -26,7 +25,7 @@ func (c *Client) Semaphore(name string, permits int, opts ...kind.Option) *Semap
 // Lock returns the lock that takes one permit.
 func (s *Semaphore) Lock() Lock { return s.lock }
 
-// Permits returns the lock that takes so many permits at once, with further options.
+// Permits returns the lock that takes n permits at once, with further options.
 func (s *Semaphore) Permits(n int, opts ...kind.Option) Lock {
 	return s.lock.With(append(opts[:len(opts):len(opts)], kind.Weight(n))...)
 }

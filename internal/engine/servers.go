@@ -8,7 +8,7 @@ import (
 	"github.com/holdfast-go/holdfast/internal/exec"
 )
 
-// servers are what a client keeps for each server: for the only one or, in a Cluster, for each master.
+// servers is what a client keeps for each server: for the only one or, in a Cluster, for each master.
 type servers struct {
 	one server // the only server, outside Cluster mode
 
@@ -16,15 +16,14 @@ type servers struct {
 	nodes map[string]*server // of a Cluster, by the driver's names for them
 }
 
-// server is what a client keeps for a server.
+// server is what a client keeps for one server.
 type server struct {
 	renewals   renewals
-	renewers   exec.Limiter // of renewals that go by themselves
+	renewers   exec.Limiter // of renewals that do not go in a batch
 	reclaimers reclaimers
 }
 
-// maxServers bounds how many servers of a Cluster are remembered, among them those that have left
-// it.
+// maxServers bounds how many servers of a Cluster are remembered, including those that have left it.
 const maxServers = 1000
 
 func (s *server) init(c *Client) {
@@ -33,7 +32,7 @@ func (s *server) init(c *Client) {
 	s.reclaimers.init(c)
 }
 
-// serverOf returns the server that has l. If it is not known which one that is, known is false, and the server is for l alone.
+// serverOf returns the server that has l. If it is unknown which one that is, known is false, and s is for l alone.
 func (c *Client) serverOf(l *Target) (s *server, known bool) {
 	all := &c.servers
 	if !c.Server.InCluster() {
@@ -56,7 +55,7 @@ func (c *Client) serverOf(l *Target) (s *server, known bool) {
 	return s, node != ""
 }
 
-// renewals sends renewals that fall due together in one call. Nobody waits for them, so they do not wait for each other's answers
+// renewals sends renewals that fall due together in one call. Nobody waits for a call, so calls do not wait for each other's answers
 // either.
 type renewals struct {
 	c   *Client
@@ -64,15 +63,14 @@ type renewals struct {
 
 	mu       sync.Mutex
 	due      []*hold
-	underway int       // calls
+	underway int       // calls that have not ended
 	answered time.Time // when the latest call was answered
 }
 
-// maxBatch bounds the locks in a call, and with that how long it keeps the server from other work: about a third of a
-// millisecond.
+// maxBatch bounds the locks in a call, and so how long the call keeps the server from other work: about a third of a millisecond.
 const maxBatch = 128
 
-// add sends the renewal of a hold.
+// add sends the renewal of a hold, together with others that are due.
 func (r *renewals) add(h *hold) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -82,7 +80,7 @@ func (r *renewals) add(h *hold) {
 	}
 }
 
-// send sends what is due, once nothing more falls due just now.
+// send sends the renewals that are due, once no more fall due just now.
 func (r *renewals) send() {
 	for before := -1; ; {
 		r.mu.Lock()
@@ -112,7 +110,7 @@ func (r *renewals) send() {
 	r.due = nil
 }
 
-// hang reports whether calls are under way, and none was answered since then.
+// hang reports whether calls are under way and none has been answered since that time.
 func (r *renewals) hang(since time.Time) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

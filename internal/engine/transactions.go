@@ -11,15 +11,15 @@ import (
 	"github.com/holdfast-go/holdfast/internal/pipe"
 )
 
-// transactions is what a client knows of the transactions that acquire locks. The user may lack a command of them, and a proxy in front
-// of the server may refuse them or close the connection.
+// transactions is what a client knows about the transactions that acquire locks. The user may lack the right to one of their commands, and
+// a proxy in front of the server may refuse transactions or close the connection.
 type transactions struct {
 	answered atomic.Bool  // one was carried out
 	lost     atomic.Int64 // the clock.Reading when one first went unanswered; or 0
 	avoided  atomic.Int64 // the clock.Reading until which scripts acquire locks; or 0
 }
 
-// avoidedFor is how long scripts acquire locks after a transaction that was refused.
+// avoidedFor is how long scripts acquire locks after a transaction was refused.
 const avoidedFor = time.Minute
 
 func (t *transactions) areAvoided() bool {
@@ -27,12 +27,12 @@ func (t *transactions) areAvoided() bool {
 	return until != 0 && until > int64(clock.Mono())
 }
 
-// noteTransaction records how a transaction ended. As long as none has been answered, the second one in turn that goes unanswered counts as
-// refused. The first may only have met a broken connection.
+// noteTransaction records how a transaction ended. Until one has been answered, the second in a row to go unanswered counts as refused; the
+// first may only have met a broken connection.
 func (c *Client) noteTransaction(call *pipe.Call, err error) {
 	t := &c.transactions
 	// mutants: transaction-done
-	if err == nil || call.Now != 0 { // it was carried out, whichever of its commands failed
+	if err == nil || call.Now != 0 { // it was carried out, even if one of its commands failed
 		if !t.answered.Load() {
 			t.answered.Store(true)
 		}

@@ -13,7 +13,7 @@ import (
 type waiter struct {
 	ctx          context.Context
 	l            *Target
-	queued       bool // false once the waiter has left the queue: then it gets a result, unless it left by itself
+	queued       bool // true until the waiter leaves the queue; it then gets a result, unless it left by itself
 	ahead, after *waiter
 	results      chan result
 }
@@ -24,13 +24,13 @@ type result struct {
 	came  lock.Handover
 }
 
-// take returns the waiter's result, and notes how the lock came.
+// take returns the waiter's result, and notes how the lock was handed over.
 func (w *waiter) take(r result) (*holdLease, error) {
 	w.l.c.observing(w.ctx).came(r.came)
 	return r.lease, r.err
 }
 
-// await waits for what the acquirer, or a holder in this process, gives w, until end if that is not zero.
+// await waits until the acquirer, or a holder in this process, gives w a result, ctx ends or, unless end is zero, end comes.
 func (wq *waitQueue) await(ctx context.Context, w *waiter, end time.Time) (*holdLease, error) {
 	defer w.recycle()
 	limit, stop := TimeUp(end)
@@ -67,8 +67,8 @@ func (wq *waitQueue) await(ctx context.Context, w *waiter, end time.Time) (*hold
 	return nil, err
 }
 
-// awaitLast ends the wait of a waiter whose time is up. Before the first in the queue leaves, the server is asked once
-// more: a grant that is on its way to it is not to be wasted.
+// awaitLast ends the wait of a waiter whose time is up. Before the first waiter leaves the queue, the server is asked once more, so that a
+// grant on its way is not wasted.
 func (wq *waitQueue) awaitLast(ctx context.Context, w *waiter) (*holdLease, error) {
 	wq.mu.Lock()
 	var looked <-chan struct{}
@@ -109,7 +109,7 @@ func (wq *waitQueue) noteAsked() {
 	}
 }
 
-// noteFailure notes why a request failed that is being repeated.
+// noteFailure notes the error of a request that is being repeated.
 func (wq *waitQueue) noteFailure(err error) {
 	wq.mu.Lock()
 	defer wq.mu.Unlock()
@@ -130,8 +130,8 @@ func (wq *waitQueue) noteOutcome(err error) {
 	}
 }
 
-// unheard returns the error for a waiter whose context has ended while the server did not answer or granted nothing yet; otherwise
-// nil. The caller holds wq.mu.
+// unheard returns the error of a waiter whose context has ended while the server did not answer, or granted nothing because of a
+// quarantine; otherwise nil. The caller holds wq.mu.
 func (wq *waitQueue) unheard(ctx context.Context, l *Target) error {
 	switch {
 	case wq.lastFailure() != nil:
@@ -155,7 +155,7 @@ func (c *Client) newWaiter(ctx context.Context, l *Target) *waiter {
 	return w
 }
 
-// recycle returns a waiter that has left the queue, and has taken its result if it got one, to the pool.
+// recycle returns a waiter to the pool. The waiter has left the queue, and has taken its result if it got one.
 func (w *waiter) recycle() {
 	pool := &w.l.c.waiters
 	*w = waiter{results: w.results}
@@ -217,9 +217,9 @@ func (wq *waitQueue) head() *waiter {
 	return wq.contention.first
 }
 
-// successor returns the waiter to which a lease of h may be passed on now, or nil. The waiter must
-// want just what the holder has, there must be a fence for it, and the bounds on passing on must
-// not be reached. The caller holds wq.mu and h.mu.
+// successor returns the waiter to which a lease of h may be passed on now, or nil. The waiter must want just what the holder has. A fence
+// must be reserved for it, or a renewal under way that may reserve one. The bounds on passing on must not have been reached. The caller
+// holds wq.mu and h.mu.
 func (wq *waitQueue) successor(h *hold, now clock.Instant) *waiter {
 	// mutants: reserved-fences
 	if wq == nil || !h.state.isSteady() || h.extended || !h.kept || !h.l.Set.Kind.IsShared() && wq.current != h || !h.hasFence() && h.flying == 0 || wq.l.c.IsClosing() {
@@ -236,14 +236,14 @@ func (wq *waitQueue) successor(h *hold, now clock.Instant) *waiter {
 	return w
 }
 
-// pass gives w a lease. The caller holds wq.mu.
+// pass takes w out of the queue and gives it a lease. The caller holds wq.mu.
 func (wq *waitQueue) pass(w *waiter, lease *holdLease) {
 	wq.remove(w)
 	w.results <- result{lease: lease, came: lock.HandoverLocal}
 }
 
-// deliver gives a hold from the server to the first waiter. It returns false if there is no waiter,
-// or if the first one wants something else.
+// deliver gives a hold from the server to the first waiter. It returns false if there is no waiter, or if the first one wants something
+// else.
 func (wq *waitQueue) deliver(h *hold) bool {
 	wq.mu.Lock()
 	defer wq.mu.Unlock()
@@ -252,7 +252,7 @@ func (wq *waitQueue) deliver(h *hold) bool {
 		return false
 	}
 	wq.noteQuarantine(0)
-	wq.remove(w) // first, so that keep does not count it as waiting
+	wq.remove(w) // before keep, which would count it as waiting
 	came := lock.HandoverNone
 	if h.attempt.enqueued {
 		came = lock.HandoverServer
@@ -262,7 +262,7 @@ func (wq *waitQueue) deliver(h *hold) bool {
 	return true
 }
 
-// fail gives every waiter err.
+// fail ends the wait of every waiter with err.
 func (wq *waitQueue) fail(err error) {
 	wq.mu.Lock()
 	defer wq.mu.Unlock()
@@ -272,8 +272,8 @@ func (wq *waitQueue) fail(err error) {
 	}
 }
 
-// failHead gives the first waiter an error of an attempt for l, unless it wants something other
-// than l: the waiter that the attempt was for may have left.
+// failHead ends the first waiter's wait with err, the error of an attempt for l, unless that waiter wants something else: the waiter that
+// the attempt was for may have left.
 func (wq *waitQueue) failHead(l *Target, err error) {
 	wq.mu.Lock()
 	defer wq.mu.Unlock()
@@ -283,7 +283,7 @@ func (wq *waitQueue) failHead(l *Target, err error) {
 	}
 }
 
-// withdraw takes a waiter that has not been served out of the queue. Guarded by the queue.
+// withdraw takes a waiter that has not been served out of the queue. The caller holds wq.mu.
 func (wq *waitQueue) withdraw(w *waiter) {
 	wq.remove(w)
 	if acq := wq.acquirer(); acq != nil && acq.leaving == nil && wq.waiting() == 0 {

@@ -16,10 +16,10 @@ type Watcher struct {
 	wakeups chan struct{} // holds an item if there is a reason to check
 }
 
-// Watch starts watching the lock. The caller must call Leave in the end. Watch fails if the client is closed.
+// Watch starts watching the lock. The caller must call Leave in the end. Watch fails if the client is closing.
 func (l *Target) Watch() (*Watcher, error) {
 	c := l.c
-	defer c.Enter().End() // Close waits for this, and ends the subscriptions after it
+	defer c.Enter().End() // Close waits for this, and then ends the subscriptions
 	if c.IsClosing() {
 		return nil, exec.ErrClosed
 	}
@@ -38,16 +38,15 @@ func (w *Watcher) wake() {
 	}
 }
 
-// maxWatchSleep is the longest time between two checks if the watcher is subscribed, maxDeafSleep
-// if it is not, or if the last check failed.
+// maxWatchSleep is the longest time between two checks. It is maxDeafSleep while the watcher is not subscribed, or if the last check
+// failed.
 const (
 	maxWatchSleep = 30 * time.Second
 	maxDeafSleep  = time.Second
 )
 
-// Wait waits for a reason to check again, or returns an error if the caller should stop. answered
-// says that the last check was answered; what it found may expire after ttl, unless ttl is
-// negative.
+// Wait waits for a reason to check again. It returns an error if the caller should stop. answered says that the last check was answered;
+// what that found may expire after ttl, unless ttl is negative.
 func (w *Watcher) Wait(ctx context.Context, answered bool, ttl time.Duration) error {
 	d := maxWatchSleep
 	if !answered || !w.sub.IsUp() {

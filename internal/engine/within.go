@@ -44,7 +44,7 @@ func (m *JointLease) Within(ctx context.Context) context.Context {
 	return &within{Context: ctx, multi: m}
 }
 
-// outer returns the innermost held lease carried by ctx within which l can be acquired again (Reentrant), or nil. It returns
+// outer returns the innermost held lease, of those carried by ctx, within which l can be acquired again (Reentrant), or nil. It returns
 // ErrDeadlock if an acquire of l would wait for a lease that ctx carries.
 func (l *Target) outer(ctx context.Context) (*holdLease, error) {
 	w, _ := ctx.Value(withinKey{}).(*within)
@@ -70,13 +70,13 @@ func (l *Target) outer(ctx context.Context) (*holdLease, error) {
 	return nil, nil
 }
 
-// isOf reports whether the lease is one of the lock's, on either side of a read-write lock.
+// isOf reports whether the lease is one of that lock or, for a read-write lock, of its other side.
 func (l *holdLease) isOf(lock *Target) bool {
 	have := l.lock()
 	return have.c == lock.c && have.Keys.Lock == lock.Keys.Lock && have.Set.Kind.Name == lock.Set.Kind.Name
 }
 
-// canReenter reports whether the lock can be acquired again within a lease of it.
+// canReenter reports whether l can be acquired again within outer, a lease of the same lock.
 func (l *Target) canReenter(outer *holdLease) bool {
 	have, want := outer.lock().Set, l.Set
 	switch {
@@ -88,7 +88,7 @@ func (l *Target) canReenter(outer *holdLease) bool {
 	return want.Kind.Joinable || !have.Kind.Joinable
 }
 
-// deadlock returns the error of an acquire within a lease that it would wait for.
+// deadlock returns the error of an acquire of l that would wait for outer, the lease within which it is made.
 func (l *Target) deadlock(outer *holdLease) error {
 	have, advice := outer.lock().Set, "it would wait for itself; work within the lease that the caller has"
 	switch {
@@ -100,7 +100,7 @@ func (l *Target) deadlock(outer *holdLease) error {
 	return fmt.Errorf("%w: lock %q is acquired within a lease of it (fence %d): %s", lock.ErrDeadlock, l.Name(), outer.fence, advice)
 }
 
-// checkRoom returns ErrDeadlock if l wants more than these leases leave free, even when nobody else holds any of the lock.
+// checkRoom returns ErrDeadlock if l wants more than the caller's own leases leave free, even if nobody else holds any of the lock.
 func (l *Target) checkRoom(ctx context.Context, own []*holdLease) error {
 	taken := int64(0)
 	for _, lease := range own {
@@ -111,7 +111,7 @@ func (l *Target) checkRoom(ctx context.Context, own []*holdLease) error {
 	if taken+int64(l.Set.Weight) <= room {
 		return nil
 	}
-	// Resize may have overruled the caller's number. If the server does not answer, the acquire will say so.
+	// Resize may have overruled the caller's number. If the server does not answer, the acquire reports that.
 	some, err := l.HoldersFrom(ctx, "0", 1)
 	if err == nil && some.Limit > 0 {
 		room = some.Limit

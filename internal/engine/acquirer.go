@@ -27,7 +27,7 @@ type acquirer struct {
 	sub                 *notify.Listener
 	overheard           []*notify.Listener // on Redisson's channels; nil until a client of Redisson has held the lock
 	wakeups             chan struct{}      // holds an item if the wait queue or a subscription has changed
-	subscriptionUnknown bool               // the server did not have the subscription at the last check
+	subscriptionUnknown bool               // at the last check the server did not have the subscription
 	polls               int                // polls answered in a row while no subscription was confirmed
 	pollingSince        time.Time          // when polling began; zero if the server had the subscription at the last check
 	began               time.Time          // when the attempt began; if it took another's place, when that one did
@@ -217,7 +217,7 @@ func (acq *acquirer) ask(mode codec.Mode) (grantOrReply, error) {
 func (acq *acquirer) step() *hold {
 	a := acq.attempt
 	if acq.sub.Confirmations() > 0 && !acq.sub.IsUp() {
-		acq.queue.noteAsked() // the connection broke
+		acq.queue.noteAsked() // the connection broke, so the server owes an answer again
 	}
 	if acq.sub.Polls() {
 		return acq.poll(acq.sub.IsUp())
@@ -289,7 +289,7 @@ func (acq *acquirer) failed(err error) *hold {
 	if acq.answered && errors.Is(err, errLate) && l.c.Server.RTT.Mean() < l.Set.Term() {
 		acq.renewAttempt(l)
 		if acq.sub.Polls() {
-			acq.attempt.abandonPredecessor() // there is no place to keep
+			acq.attempt.abandonPredecessor() // a poll has no place to keep
 		}
 		return nil
 	}
@@ -449,7 +449,7 @@ func (acq *acquirer) poll(up bool) *hold {
 	if a.enqueued {
 		acq.renewAttempt(a.l)
 		a = acq.attempt
-		a.abandonPredecessor() // there is no place to keep
+		a.abandonPredecessor() // a poll has no place to keep
 	}
 	got, err := acq.ask(codec.Try)
 	if err != nil {

@@ -50,17 +50,17 @@ type particulars struct {
 	// settled is called once the attempt has been taken back; it may be nil.
 	settled func()
 
-	score int64 // in the server's queue, or the predecessor's; 0 if none
+	score int64 // place in the server's queue, or the predecessor's; 0 if none
 	// predecessor is the attempt whose place this one is to take; nil if there is none, or once the place is taken.
 	predecessor *attempt
 	channel     string
 	claim       time.Duration     // how long a hand-over lasts before it must be renewed
 	by          int64             // server time, ms, at which the attempt has promised to look; 0 if it has not
 	owesLook    bool              // the promise is not kept: no reply came at that time or later
-	member      string            // in the server's queue
+	member      string            // the attempt's entry in the server's queue
 	inbox       chan wire.Message // notifications
-	enqueued    bool              // the server has said that it is queued
-	anchor      exec.Anchor       // of the server's latest reply
+	enqueued    bool              // the server has said that the attempt is queued
+	anchor      exec.Anchor       // the latest reply's
 	onFailure   func(error)       // called with the error of each request that will be repeated; may be nil
 }
 
@@ -79,7 +79,7 @@ func (a *attempt) own() *particulars {
 type ending byte
 
 const (
-	unaware ending = iota // it was never told that it was a party
+	unaware ending = iota // the party was never told that it was one
 	hasLeft
 	hasDied
 	hasCountedDown
@@ -307,7 +307,7 @@ func (a *attempt) abandon() {
 	}
 	c := a.l.c
 	departed := func() {}
-	if a.inbox != nil { // it may be in the queue
+	if a.inbox != nil { // the attempt may be in the queue
 		departed = c.Departing.Add(a.l.Keys.Queue)
 	}
 	end := c.takingBackUntil(a.l)
@@ -364,7 +364,6 @@ func (r *reclaimers) run(f func(hopeless bool) (answered bool)) {
 	})
 }
 
-// reclaimersOf returns the reclaimers of l's server.
 func (c *Client) reclaimersOf(l *Target) *reclaimers {
 	if at, known := c.serverOf(l); known {
 		return &at.reclaimers
@@ -461,7 +460,7 @@ func duration(ms int64) time.Duration {
 // bits.
 type tokenMint struct {
 	block cipher.Block
-	seed  maphash.Seed // of the hash of keys
+	seed  maphash.Seed // seed of the hash of keys
 	made  atomic.Uint64
 	// blocks is a pool of memory for blocks.
 	blocks sync.Pool
@@ -482,7 +481,7 @@ func (t *tokenMint) init() {
 func (t *tokenMint) head(key string, kind uint64) wire.Head {
 	// mutants: new-token
 	number := t.made.Add(1)
-	spare, _ := t.blocks.Get().(*[aes.BlockSize]byte) // what is passed to the cipher escapes
+	spare, _ := t.blocks.Get().(*[aes.BlockSize]byte) // from a pool, since what is passed to the cipher escapes
 	if spare == nil {
 		spare = new([aes.BlockSize]byte)
 	}

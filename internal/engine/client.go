@@ -33,12 +33,12 @@ type Client struct {
 	closed     chan struct{}
 	holds      exec.Tasks // one for each hold that is not over
 	servers    servers
-	calls      sync.Pool // of calls on pipes; each client has its own, since calls must not leave a test's virtual time
+	calls      sync.Pool // calls on pipes; each client has its own pool, since calls must not leave a test's virtual time
 	contended  contended
-	waiters    sync.Pool    // each client has its own, since waiters must not leave a test's virtual time
-	renewers   exec.Limiter // of renewals in a Cluster while it is unknown which server has the lock
+	waiters    sync.Pool    // each client has its own pool, since waiters must not leave a test's virtual time
+	renewers   exec.Limiter // for renewals in a Cluster while it is unknown which server has the lock
 	reclaimers reclaimers   // likewise
-	cleanups   exec.Limiter // of releases of lost leases
+	cleanups   exec.Limiter // for releases of lost leases
 	detached   detachments
 	notices    notices
 	grantingAt atomic.Int64 // in Strict mode, the clock.Reading when a server was last known not to be in quarantine; or 0
@@ -50,8 +50,8 @@ type Client struct {
 
 	mu       sync.Mutex
 	queues   compact.Map[string, *waitQueue]
-	unqueued compact.Map[string, *hold]    // acquired past the wait queue, by the queue's key
-	attempts compact.Map[string, *attempt] // that can be notified, by token
+	unqueued compact.Map[string, *hold]    // holds acquired past the wait queue, by the queue's key
+	attempts compact.Map[string, *attempt] // attempts that can be notified, by token
 
 }
 

@@ -6,7 +6,7 @@ import "sync"
 type contended struct {
 	mu     sync.Mutex
 	recent map[string]struct{}
-	older  map[string]struct{} // not looked up since recent was begun
+	older  map[string]struct{} // keys not looked up since recent was begun
 }
 
 // maxContended bounds how many keys are remembered.

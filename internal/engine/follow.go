@@ -16,12 +16,12 @@ import (
 // follower is an attempt that is to be queued by the release of a hold.
 type follower struct {
 	a       *attempt
-	by      notify.Confirmation // of the subscription that will notify it
+	by      notify.Confirmation // the subscription that will notify the attempt
 	after   *hold
 	settled chan *standing // receives what is known of the attempt's place, or nil, once the follower was taken
 
 	// Guarded by the wait queue.
-	notAfter int64 // of the release that carries the follower; 0 while there is none
+	notAfter int64 // that of the release that carries the follower; 0 while there is none
 	left     bool  // the acquirer has gone on without the reply, and alone has the attempt
 }
 
@@ -46,7 +46,7 @@ func (acq *acquirer) follow(h *hold) bool {
 	f := &follower{a: h.l.newAttempt(), by: by, after: h, settled: make(chan *standing, 1)}
 	acq.attempt, acq.began = f.a, time.Now()
 	acq.listen()
-	f.a.anchor = h.attempt.anchor // for a notification that comes before the reply
+	f.a.anchor = h.attempt.anchor // in case a notification comes before the reply
 	wq.mu.Lock()
 	next := wq.head()
 	waits := wq.current == h && next != nil && next.l.interchangeable(h.l)

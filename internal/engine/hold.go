@@ -16,7 +16,7 @@ import (
 	"github.com/holdfast-go/holdfast/internal/wire"
 )
 
-// Bounds on what is under way at once.
+// These bound what is under way at once.
 const (
 	maxRenewing = 256 // renewals to one server that are not in a batch
 	maxFlying   = 8   // renewals of one hold
@@ -54,11 +54,11 @@ type hold struct {
 
 // more is the state that only some holds need.
 type more struct {
-	failure *exec.Failure // error of the latest renewal; nil after a success
+	failure *exec.Failure // the latest renewal's error; nil after a success
 
 	renewals     int   // how many renewals countRenewal has counted
 	reassertions int   // how often the lock was claimed again after the server lost data
-	before       state // the state before changing
+	before       state // the state that the hold had before it was changing
 
 	lease      *holdLease // the current lease; nil if that is hold.first
 	nextFence  uint64     // fence of the lease that gets the lock next
@@ -201,7 +201,6 @@ func (h *hold) lastFence() uint64 {
 	return h.more.fenceEnd - 1
 }
 
-// passed returns how often the lock was passed on within the process.
 func (h *hold) passed() int32 {
 	if h.more == nil {
 		return 0
@@ -209,7 +208,6 @@ func (h *hold) passed() int32 {
 	return h.more.passed
 }
 
-// mostPasses returns the bound on passed.
 func (h *hold) mostPasses() int32 {
 	most := int32(min(h.l.c.Config.LocalHandovers, math.MaxInt32/aloneFactor))
 	if h.more == nil {
@@ -226,7 +224,6 @@ func (h *hold) failure() *exec.Failure {
 	return h.more.failure
 }
 
-// noteSuccess notes that the latest renewal did not fail.
 func (h *hold) noteSuccess() {
 	if h.more != nil {
 		h.more.failure = nil
@@ -359,7 +356,7 @@ func (h *hold) late(now clock.Instant) time.Duration {
 		return held - h.renewAfter
 	}
 	unsent := h.state.isSteady() && (h.flying == 1 && h.renewalQueued || h.flying == 0 && h.failure() != nil)
-	due := min(h.l.Set.TTL, h.valid) / 3 // about
+	due := min(h.l.Set.TTL, h.valid) / 3 // roughly
 	if h.isClaim() {
 		due = confirmAfter
 	}

@@ -20,7 +20,7 @@ type JointLease struct {
 	of     *several
 	need   int               // how many parts must be held
 	voted  bool              // the parts are on the nodes of a quorum: they are one lock, with one fence
-	fence  uint64            // if voted
+	fence  uint64            // the lock's, if voted
 	onEnd  func()            // called once, when the lease ends or, after Release, when that is done; may be nil
 	onLoss func(*JointLease) // called when a part ends but the lease does not; may be nil
 
@@ -32,7 +32,7 @@ type JointLease struct {
 	parts    []*holdLease // in a Multi, in the order in which the locks were named
 	ended    error
 	endedAt  time.Time
-	observed *observation // what observers are told of it; nil if nobody is
+	observed *observation // what observers are told of the lease; nil if there are none
 
 	revocation revocation
 }

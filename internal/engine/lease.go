@@ -27,13 +27,13 @@ type holdLease struct {
 	over      bool        // the lease has ended
 	released  bool        // nothing is left to release
 	releasing bool        // the release is under way
-	part      bool        // it is part of a JointLease
+	part      bool        // the lease is part of a JointLease
 }
 
 // leaseExtra is the state that only some leases need.
 type leaseExtra struct {
 	loss    error    // why the lease ended; nil if it has not, or if it was released
-	trouble *trouble // with the release; nil if there is none
+	trouble *trouble // trouble with the release; nil if there is none
 	scope            // who is told when it ends
 }
 
@@ -62,7 +62,7 @@ type scope struct {
 	cancel   context.CancelCauseFunc
 	calls    calls
 	revoked  func(wire.Remark) // called when the holder is asked to let go; or nil
-	observed *observation      // what observers are told of the lease; nil if nobody is
+	observed *observation      // what observers are told of the lease; nil if there are none
 }
 
 // observed returns what observers are told of the lease; nil if nobody is told. The caller holds l.g.mu.
@@ -78,8 +78,8 @@ type trouble struct {
 	leaving  bool          // the release has ended the lease, and may still pass the lock on
 	answered chan struct{} // closed when the release under way is answered; nil if nobody waits for that
 	unsure   bool          // an unanswered release may have been carried out
-	failed   error         // the error of the latest release; nil if that was answered
-	missed   error         // the error if the server turned out not to know the lease any more
+	failed   error         // the latest release's error; nil if that was answered
+	missed   error         // the release's error if the server no longer knew the lease
 }
 
 // trouble returns the trouble with the lease's release; nil if there is none. The caller holds l.g.mu.
@@ -108,7 +108,6 @@ func (l *holdLease) Name() string { return l.lock().Name() }
 // Owner returns the owner's name, as set by Owner or Config.Identity.
 func (l *holdLease) Owner() string { return l.lock().Set.Owner }
 
-// lock returns the lock that is held.
 func (l *holdLease) lock() *Target {
 	return l.g.l
 }

@@ -45,7 +45,7 @@ type Lease interface {
 	// that would wait for the lease returns ErrDeadlock.
 	Within(ctx context.Context) context.Context
 	Token() uint64
-	Tokens() map[string]uint64  // by the names of locks
+	Tokens() map[string]uint64  // fences by the names of locks
 	FenceOf(lock string) uint64 // the fence of the lock with that name
 	IsShared() bool
 	Deadline() time.Time
@@ -390,7 +390,7 @@ func holderIn(err error) *lock.Holder {
 // ended.
 func (c *Client) unanswered(name string, err error) error {
 	var failure *exec.Failure
-	if e, ok := err.(interface{ WithoutEnd() error }); ok { // of package voting
+	if e, ok := err.(interface{ WithoutEnd() error }); ok { // a *voting.Error
 		return e.WithoutEnd()
 	}
 	switch {

@@ -20,9 +20,9 @@ const maxNames = 256
 
 // several is a group of locks acquired as one: those that the user named, or the same lock on each server of a quorum.
 type several struct {
-	c     *Client // the first lock's
+	c     *Client // the first lock's client
 	name  string
-	set   *kind.Settings // the first lock's
+	set   *kind.Settings // the first lock's settings
 	parts []*Target
 	err   error // what is wrong with the names or options
 }

@@ -256,9 +256,9 @@ const scriptedFor = 10 * time.Second
 type NodeGrant struct {
 	Sent, Heard clock.Instant // when the request was sent, and when its reply was read
 	Now         int64         // server time in the reply, µs
-	TTL         time.Duration // as asked for if negative
+	TTL         time.Duration // negative: as asked for
 	Fence       uint64
-	Block       int64 // of fences
+	Block       int64 // how many fences were granted
 }
 
 // Take records what the node has granted. It returns an error if the grant cannot count.

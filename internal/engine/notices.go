@@ -89,7 +89,7 @@ func (h *hold) heedsBy() (clock.Reading, bool) {
 func (c *Client) noticed(payload string) {
 	n, err := wire.ParseNotice(payload)
 	if err != nil {
-		return // of an unknown version
+		return // a notice of an unknown version
 	}
 	if !c.tellHolds(n) {
 		c.notices.miss(grant{n.Lock, n.Grant})
@@ -214,7 +214,7 @@ func (c *Client) readNotices() {
 	})
 	if err == nil {
 		n.mu.Lock()
-		n.read = max(n.read, min(latest, c.Server.Time(0))) // an entry can have any time: others write them
+		n.read = max(n.read, min(latest, c.Server.Time(0))) // at most now: others write entries, and may give them any time
 		n.mu.Unlock()
 	}
 	if len(found) == 0 {

@@ -57,7 +57,7 @@ const maxStrays = 16
 func (c *Client) notified(payload string) {
 	m, err := wire.ParseMessage(payload)
 	if err != nil {
-		return // of an unknown version
+		return // a message of an unknown version
 	}
 	c.mu.Lock()
 	a := c.attempts.Get(m.Token)

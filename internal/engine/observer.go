@@ -33,7 +33,7 @@ type observation struct {
 	fence uint64
 	grant string
 	joint *JointLease // nil if the lease is a hold's, or not granted yet
-	extra leaseExtra  // for a hold's lease that has none
+	extra leaseExtra  // the extra of a hold's lease that has none
 
 	mu   sync.Mutex
 	news *queuedNews // events not told yet
@@ -57,8 +57,8 @@ type queuedNews struct {
 // lastNews is how a lease ended.
 type lastNews struct {
 	held time.Duration
-	err  error    // of the release, or a *LostError
-	to   handover // if it was released
+	err  error    // the release's error, or a *LostError
+	to   handover // how the lock was handed over, if the lease was released
 	lost bool
 }
 

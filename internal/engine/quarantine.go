@@ -20,7 +20,7 @@ const (
 	quarantineKnown = time.Second
 )
 
-// untilLook returns how long a waiter waits before it asks the server.
+// untilLook returns how long a waiter waits before the server is asked about a quarantine.
 func (c *Client) untilLook() time.Duration {
 	return max(quarantineLook, quarantineKnown-clock.Mono().Sub(clock.Reading(c.grantingAt.Load())))
 }

@@ -247,7 +247,7 @@ func (l *holdLease) giveUp(patient bool, how ending) (first prior, done bool, er
 		}
 		return prior{released: t.answered}, false, nil
 	}
-	if h.state != over && h.removeLease(l) { // also while the client closes
+	if h.state != over && h.removeLease(l) { // also if the client closes
 		l.end(lock.ErrReleased)
 		l.endObserved(lock.HandoverNone, nil)
 		l.released = true

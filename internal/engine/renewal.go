@@ -61,7 +61,6 @@ func (h *hold) countRenewal(sent clock.Instant) {
 	}
 }
 
-// renewals returns how many renewals have been counted.
 func (h *hold) renewals() int {
 	if h.more == nil {
 		return 0
@@ -263,7 +262,6 @@ func (h *hold) reassertion(a lock.Answer[codec.RenewReply], err error, ttl time.
 	}
 }
 
-// reassertions returns how often the lock was claimed again.
 func (h *hold) reassertions() int {
 	if h.more == nil {
 		return 0

@@ -13,13 +13,13 @@ type servers struct {
 	one server // the only server, outside Cluster mode
 
 	mu    sync.Mutex
-	nodes map[string]*server // of a Cluster, by the driver's names for them
+	nodes map[string]*server // the masters of a Cluster, by the driver's names for them
 }
 
 // server is what a client keeps for one server.
 type server struct {
 	renewals   renewals
-	renewers   exec.Limiter // of renewals that do not go in a batch
+	renewers   exec.Limiter // for renewals that do not go in a batch
 	reclaimers reclaimers
 }
 

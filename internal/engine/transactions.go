@@ -14,9 +14,9 @@ import (
 // transactions is what a client knows about the transactions that acquire locks. The user may lack the right to one of their commands, and
 // a proxy in front of the server may refuse transactions or close the connection.
 type transactions struct {
-	answered atomic.Bool  // one was carried out
-	lost     atomic.Int64 // the clock.Reading when one first went unanswered; or 0
-	avoided  atomic.Int64 // the clock.Reading until which scripts acquire locks; or 0
+	answered atomic.Bool  // a transaction was carried out
+	lost     atomic.Int64 // the clock.Reading when a transaction first went unanswered; or 0
+	avoided  atomic.Int64 // the clock.Reading until which scripts acquire locks instead; or 0
 }
 
 // avoidedFor is how long scripts acquire locks after a transaction was refused.

@@ -19,7 +19,7 @@ type waitQueue struct {
 	l    *Target // the lock, as the queue's first caller wanted it
 	refs int32   // guarded by l.c.mu
 
-	count      atomic.Int32 // of waiters
+	count      atomic.Int32 // how many goroutines wait
 	passedLast atomic.Int32 // how often the latest hold to end was passed on
 
 	asking          bool // a caller that found the queue empty is asking the server; guarded by mu, like all that follows
@@ -27,14 +27,14 @@ type waitQueue struct {
 	unansweredSince clock.Reading // when the server began to owe this queue an answer; zero if it owes none
 	current         *hold         // this process's hold, acquired through this queue; for locks with one holder
 	readers         *hold         // the readers' latest hold
-	contention      *contention   // nil until there is some
+	contention      *contention   // nil until somebody has to wait
 }
 
 // contention is the state that a queue needs once somebody waits in it.
 type contention struct {
 	first, last *waiter
 	acquirer    *acquirer // nil if none is running
-	lastFailure error     // of the latest request to fail since waitQueue.unansweredSince; nil if none did
+	lastFailure error     // error of the latest request to fail since waitQueue.unansweredSince; nil if none did
 	follower    *follower // to be queued when current is released; or nil
 	restsUntil  time.Time // when the server's quarantine ends; zero if there was none when last asked
 }

@@ -13,7 +13,7 @@ import (
 type Watcher struct {
 	c       *Client
 	sub     *notify.Listener
-	wakeups chan struct{} // holds an item if there is a reason to check
+	wakeups chan struct{} // holds an item if there is a reason to check again
 }
 
 // Watch starts watching the lock. The caller must call Leave in the end. Watch fails if the client is closing.

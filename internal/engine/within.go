@@ -48,7 +48,7 @@ func (m *JointLease) Within(ctx context.Context) context.Context {
 // ErrDeadlock if an acquire of l would wait for a lease that ctx carries.
 func (l *Target) outer(ctx context.Context) (*holdLease, error) {
 	w, _ := ctx.Value(withinKey{}).(*within)
-	var own []*holdLease // leases of l that leave room for more
+	var own []*holdLease // leases of l that may leave too little room for another
 	for ; w != nil; w, _ = w.Context.Value(withinKey{}).(*within) {
 		for _, lease := range w.leases() {
 			switch {

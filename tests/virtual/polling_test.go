@@ -68,7 +68,7 @@ func TestManyWaitersWhomTheServerDoesNotKnow(t *testing.T) {
 	} {
 		t.Run(what, func(t *testing.T) {
 			bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
-				const locks, minutes = 10, 2
+				const locks, minutes = 40, 2
 				var d unheard
 				p := &voiceless{srv: srv, subscribed: subscribed}
 				scripts, waiter := &d.asked, (*holdfast.Client)(nil)

@@ -1,6 +1,6 @@
-"""Lets holdfast conformance judge the client of holdfast.py: see holdfast help conformance.
+"""Lets conformance judge the client of holdfast.py: see "Judging a client" in docs/PROTOCOL.md.
 
-    holdfast conformance -- python3 conform.py
+    go run github.com/holdfast-go/holdfast/cmd/holdfast/conformance@latest python3 conform.py
 """
 
 import pathlib

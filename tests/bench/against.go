@@ -4,7 +4,7 @@ import (
 	"io"
 	"strings"
 
-	"github.com/holdfast-go/holdfast/cmd/holdfast/measure"
+	"github.com/holdfast-go/holdfast/cmd/holdfast/bench/measure"
 )
 
 // otherBuild ends the names of contestants that are Holdfast in another build of this program.

@@ -6,7 +6,7 @@ import (
 	"io"
 	"time"
 
-	"github.com/holdfast-go/holdfast/cmd/holdfast/measure"
+	"github.com/holdfast-go/holdfast/cmd/holdfast/bench/measure"
 )
 
 // startsAtOnce is how many processes of a turn may be started before the first of them is ready: hundreds that start

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/holdfast-go/holdfast/cmd/holdfast/measure"
+	"github.com/holdfast-go/holdfast/cmd/holdfast/bench/measure"
 )
 
 // grace is how long to wait for cycles that are still under way after the time d: some never return. What it cuts short

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/holdfast-go/holdfast/cmd/holdfast/measure"
+	"github.com/holdfast-go/holdfast/cmd/holdfast/bench/measure"
 )
 
 // held acquires many locks, holds them for a time, in which they are renewed, and releases them.

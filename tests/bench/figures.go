@@ -3,7 +3,7 @@ package main
 import (
 	"slices"
 
-	"github.com/holdfast-go/holdfast/cmd/holdfast/measure"
+	"github.com/holdfast-go/holdfast/cmd/holdfast/bench/measure"
 )
 
 // figures are what a turn measured, by name, or the medians of several turns.

@@ -8,7 +8,7 @@
 // which knows the fields of job and outcome, and the board: a file of six 64-bit counters that the processes of a turn
 // map into memory.
 //
-// What it shares with "holdfast bench" is in cmd/holdfast/measure.
+// What it shares with cmd/holdfast/bench is in cmd/holdfast/bench/measure.
 package main
 
 import (

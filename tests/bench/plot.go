@@ -5,7 +5,7 @@ import (
 	"math"
 	"strings"
 
-	"github.com/holdfast-go/holdfast/cmd/holdfast/measure"
+	"github.com/holdfast-go/holdfast/cmd/holdfast/bench/measure"
 )
 
 // colours are those of the lines. Holdfast's lines are solid, the others dashed.

@@ -15,7 +15,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/holdfast-go/holdfast/cmd/holdfast/measure"
+	"github.com/holdfast-go/holdfast/cmd/holdfast/bench/measure"
 	"github.com/holdfast-go/holdfast/tests/internal/child"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )

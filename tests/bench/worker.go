@@ -8,7 +8,7 @@ import (
 	"io"
 	"runtime"
 
-	"github.com/holdfast-go/holdfast/cmd/holdfast/measure"
+	"github.com/holdfast-go/holdfast/cmd/holdfast/bench/measure"
 )
 
 // workload is what a process does in a cell. It prepares itself, calls start, which returns when the process is told to

@@ -17,7 +17,7 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
-// benching is a holdfast bench under way.
+// benching is a bench under way.
 type benching struct {
 	t      testing.TB
 	cmd    *exec.Cmd
@@ -30,7 +30,7 @@ func bench(t testing.TB, url string, args ...string) *benching {
 	t.Helper()
 	uses(t)
 	b := &benching{t: t, done: make(chan struct{})}
-	b.cmd = exec.Command("holdfast", append([]string{"bench", "--json"}, args...)...)
+	b.cmd = exec.Command("bench", append([]string{"-json"}, args...)...)
 	b.cmd.Env = append(os.Environ(), "HOLDFAST_REDIS="+url, "GORACE=atexit_sleep_ms=0")
 	b.cmd.Stdout, b.cmd.Stderr = &b.stdout, &b.stderr
 	if err := child.Start(b.cmd); err != nil {
@@ -49,14 +49,28 @@ func bench(t testing.TB, url string, args ...string) *benching {
 
 // benchReport is the part of a report that tests read.
 type benchReport struct {
-	Mode, Keys string
-	Free       []struct{ Goroutines int }
-	Contended  *struct{ Holdfast, Bare struct{ Overlaps, Lost int } }
-	Held       *struct{ Leases, Lost int }
-	LeftOut    []string `json:"left_out"`
-	Faults     []string
-	Error      string
-	ExitCode   int `json:"exit_code"`
+	Mode     string
+	Results  []benchResult
+	LeftOut  []string `json:"left_out"`
+	Faults   []string
+	Error    string
+	ExitCode int `json:"exit_code"`
+}
+
+type benchResult struct {
+	Experiment     string
+	Leases         int
+	Holdfast, Bare struct{ Overlaps, Lost int }
+}
+
+// of returns the results of an experiment.
+func (r benchReport) of(experiment string) (all []benchResult) {
+	for _, result := range r.Results {
+		if result.Experiment == experiment {
+			all = append(all, result)
+		}
+	}
+	return all
 }
 
 // ends requires that the bench ends with that exit code, and returns the report.
@@ -130,7 +144,7 @@ func TestBenchEndsEarly(t *testing.T) {
 			t.Parallel()
 			machine.UndisturbedTest(t, func(t testing.TB) {
 				s := server.Start(t, server.One(t))
-				b := bench(t, "redis://"+s.Addr(), "--for", c.takes, "--leases", "300", "--goroutines", "4")
+				b := bench(t, "redis://"+s.Addr(), "-for", c.takes, "-leases", "300")
 				b.reaches(s, part)
 				code, says := 130, "interrupt"
 				if c.dies {
@@ -143,7 +157,8 @@ func TestBenchEndsEarly(t *testing.T) {
 				if !strings.Contains(r.Error, says) || len(r.Faults) > 0 || c.dies && len(r.LeftOut) == 0 {
 					t.Errorf("the report: %+v", r)
 				}
-				if (len(r.Free) > 0) != c.free || c.contended && r.Contended == nil || !c.dies && !c.contended && r.Contended != nil {
+				contended := len(r.of("contended")) > 0
+				if (len(r.of("free")) > 0) != c.free || c.contended && !contended || !c.dies && !c.contended && contended {
 					t.Errorf("the report differs from what was measured until then: %s", &b.stdout)
 				}
 				if c.dies {
@@ -165,7 +180,7 @@ func TestBenchFindsOverlaps(t *testing.T) {
 	t.Parallel()
 	machine.UndisturbedTest(t, func(t testing.TB) {
 		s := server.Start(t, server.One(t))
-		b := bench(t, "redis://"+s.Addr(), "--for", "10s", "--leases", "0", "--goroutines", "4")
+		b := bench(t, "redis://"+s.Addr(), "-for", "10s", "-leases", "0")
 		b.reaches(s, "contended")
 		const forget = `for _, key in ipairs(redis.call("KEYS", "holdfast:{bench:*:contended*}")) do redis.call("DEL", key) end`
 		for ended := false; !ended; {
@@ -179,7 +194,8 @@ func TestBenchFindsOverlaps(t *testing.T) {
 			}
 		}
 		r := b.ends(1)
-		if r.Contended == nil || r.Contended.Holdfast.Overlaps+r.Contended.Holdfast.Lost == 0 || r.Contended.Bare.Overlaps == 0 || len(r.Faults) < 2 {
+		c := r.of("contended")
+		if len(c) != 1 || c[0].Holdfast.Overlaps+c[0].Holdfast.Lost == 0 || c[0].Bare.Overlaps == 0 || len(r.Faults) < 2 {
 			t.Fatalf("the report: %s", &b.stdout)
 		}
 		const want = "overlaps of two holders of the bare lock"
@@ -216,9 +232,10 @@ func TestBenchOfEachTopology(t *testing.T) {
 			t.Parallel()
 			machine.UndisturbedTest(t, func(t testing.TB) {
 				url, servers, leftOut := start(t)
-				b := bench(t, url, "--for", "3s", "--leases", "50", "--goroutines", "4")
+				b := bench(t, url, "-for", "3s", "-leases", "50")
 				r := b.ends(0)
-				if r.Mode != mode || len(r.Free) != 1 || r.Contended == nil || r.Held == nil || r.Held.Leases != 50 {
+				held := r.of("held")
+				if r.Mode != mode || len(r.of("free")) != 4 || len(r.of("contended")) != 1 || len(held) != 1 || held[0].Leases != 50 {
 					t.Errorf("the report: %s", &b.stdout)
 				}
 				if leftOut != "" && !slices.Contains(r.LeftOut, leftOut) {
@@ -245,12 +262,12 @@ func TestBenchShowsProgress(t *testing.T) {
 	long(t)
 	t.Parallel()
 	term := openTerminal(t, server.Start(t, server.One(t)))
-	term.send("TERM=xterm holdfast bench --for 1 --goroutines 1,3 --leases 10 >report; echo code $?\n")
+	term.send("TERM=xterm bench -for 1s -leases 10 >report; echo code $?\n")
 	term.expect(`free, 1 goroutine: round 1 of 1 \.\.\.\x1b\[K`)
-	term.expect(`free, 3 goroutines: round 1 of 1 \.\.\.\x1b\[K`)
+	term.expect(`free, 8 goroutines: round 1 of 1 \.\.\.\x1b\[K`)
 	term.expect(`contended: round 1 of 1 \.\.\.\x1b\[K`)
 	term.expect(`held: 10 leases \.\.\.\x1b\[Kcode 0`)
-	if text, err := os.ReadFile(filepath.Join(term.dir, "report")); err != nil || bytes.ContainsRune(text, '\x1b') || !bytes.Contains(text, []byte("held: 10 leases")) {
+	if text, err := os.ReadFile(filepath.Join(term.dir, "report")); err != nil || bytes.ContainsRune(text, '\x1b') || !bytes.Contains(text, []byte("held: 10 of 10 leases")) {
 		t.Errorf("%v: the report is %q", err, text)
 	}
 }

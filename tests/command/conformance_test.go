@@ -13,7 +13,7 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/machine"
 )
 
-// verdicts is what holdfast conformance --json reports.
+// verdicts is what conformance -json reports.
 type verdicts struct {
 	OK       bool
 	Passed   int
@@ -21,7 +21,7 @@ type verdicts struct {
 	Verdicts []struct{ Scenario, Problem string }
 }
 
-// judge runs holdfast conformance on that client with a flaw.
+// judge runs conformance on that client with a flaw.
 func judge(t *testing.T, flaw string, flags ...string) (code int, v verdicts, err error) {
 	t.Helper()
 	uses(t)
@@ -29,7 +29,7 @@ func judge(t *testing.T, flaw string, flags ...string) (code int, v verdicts, er
 	if err != nil {
 		return 0, v, err
 	}
-	cmd := exec.CommandContext(t.Context(), "holdfast", append(append([]string{"conformance", "--json"}, flags...), "--", program, judgedArg, flaw)...)
+	cmd := exec.CommandContext(t.Context(), "conformance", append(append([]string{"-json"}, flags...), program, judgedArg, flaw)...)
 	said, err := cmd.Output()
 	var exit *exec.ExitError
 	if errors.As(err, &exit) {
@@ -51,7 +51,7 @@ func TestASoundClientConforms(t *testing.T) {
 		t.Run(flaw, func(t *testing.T) {
 			t.Parallel()
 			machine.Undisturbed(t, func() error {
-				code, v, err := judge(t, flaw, "--for", "1s")
+				code, v, err := judge(t, flaw, "-for", "1s")
 				skips := v.Skipped > 0
 				if err == nil && (code != 0 || !v.OK || v.Passed+v.Skipped != len(v.Verdicts) || v.Passed < least || skips != (flaw == "mutexes")) {
 					err = fmt.Errorf("exit code %d: %+v", code, v)
@@ -66,7 +66,7 @@ func TestASoundClientConforms(t *testing.T) {
 func TestAClientMayLoseTheLock(t *testing.T) {
 	t.Parallel()
 	machine.Undisturbed(t, func() error {
-		code, v, err := judge(t, "robbed", "--only", "competition", "--for", "500ms")
+		code, v, err := judge(t, "robbed", "-only", "competition", "-for", "500ms")
 		if err == nil && code != 0 {
 			err = fmt.Errorf("exit code %d: %+v", code, v)
 		}
@@ -122,7 +122,7 @@ func TestFlawedClientsAreFound(t *testing.T) {
 				var v verdicts
 				var err error
 				for n := 0; n == 0 || err == nil && v.OK && n < tries; n++ {
-					code, v, err = judge(t, c.flaw, "--only", c.scenario, "--for", "500ms", "--answer", "5s")
+					code, v, err = judge(t, c.flaw, "-only", c.scenario, "-for", "500ms", "-answer", "5s")
 				}
 				switch {
 				case err != nil:

@@ -19,7 +19,7 @@ import (
 	"github.com/holdfast-go/holdfast/holdfastrueidis"
 )
 
-// judgedArg makes the test's program a client for holdfast conformance to judge: judgedArg FLAW HOST:PORT NAME.
+// judgedArg makes the test's program a client for conformance to judge: judgedArg FLAW HOST:PORT NAME.
 const judgedArg = "__judged"
 
 // judged is that client: Holdfast's own, with one flaw or none.

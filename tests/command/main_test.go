@@ -1,5 +1,5 @@
 // Package command tests the holdfast command as its users run it: the program itself, its exit codes, its
-// output, and how the jobs that it started end.
+// output, and how the jobs that it started end. It also tests the programs beside it, bench and conformance.
 package command
 
 import (
@@ -25,8 +25,8 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
-// TestMain builds holdfast and puts it first in PATH, with a program that prints the grant id of a lock's holder, unless this process
-// is a client that holdfast judges.
+// TestMain builds holdfast, bench and conformance and puts them first in PATH, with a program that prints the grant id of a lock's holder, unless this process
+// is a client that conformance judges.
 func TestMain(m *testing.M) {
 	if len(os.Args) == 5 && os.Args[1] == judgedArg {
 		os.Exit(judged(os.Args[2], os.Args[3], os.Args[4]))
@@ -58,7 +58,7 @@ func withHoldfast(m *testing.M) int {
 		panic(err)
 	}
 	defer os.RemoveAll(dir)
-	build := exec.Command("go", "build", "-o", dir, ".")
+	build := exec.Command("go", "build", "-o", dir, ".", "./bench", "./conformance")
 	if raceEnabled {
 		build.Args = slices.Insert(build.Args, 2, "-race")
 	}
@@ -100,9 +100,13 @@ func uses(t testing.TB) {
 
 var sources = sync.OnceValue(func() error { return inputs.In(source) })
 
-// command returns holdfast with no way to a server other than env.
+// command returns holdfast, or the program beside it that args begin with, with no way to a server other than env.
 func command(ctx context.Context, env []string, args ...string) *exec.Cmd {
-	cmd := exec.CommandContext(ctx, "holdfast", args...)
+	program := "holdfast"
+	if args[0] == "bench" || args[0] == "conformance" {
+		program, args = args[0], args[1:]
+	}
+	cmd := exec.CommandContext(ctx, program, args...)
 	cmd.Env = append(slices.DeleteFunc(os.Environ(), func(kv string) bool {
 		return strings.HasPrefix(kv, "HOLDFAST_REDIS=") || strings.HasPrefix(kv, "REDIS_URL=")
 	}), append(env, "GORACE=atexit_sleep_ms=0")...)

@@ -71,7 +71,10 @@ var attempts = []attempt{
 		page: "docs/guides/kubernetes.md", begins: "password=", before: `cd "$checkout"`,
 		after: `url=$(sed "s/redis:6379/$addr/" "$work/url"); [ "$url" != "$(cat "$work/url")" ]; HOLDFAST_REDIS=$url holdfast run nightly -- true`,
 	},
-	{page: "docs/guides/tuning.md", begins: "holdfast bench", with: []string{"--for 1m", "--for 1s"}},
+	{
+		page: "docs/guides/tuning.md", begins: "go run", before: `cd "$checkout"`,
+		with: []string{"/bench@latest redis://HOST:6379", `/bench -for 1s "$HOLDFAST_REDIS"`},
+	},
 	{
 		page: "docs/OBSERVABILITY.md", begins: "holdfast ui", with: []string{"holdfast ui", "holdfast ui --http 127.0.0.1:0 >said 2>&1 &"},
 		after: `url=; until url=$(grep -o 'http://127[^ ]*' said); do kill -0 $!; sleep 0.1; done; curl -sSf "$url" >page; grep -qi holdfast page; kill $!`,

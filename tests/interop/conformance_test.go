@@ -18,31 +18,31 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
-// buildHoldfast builds the command once.
-var buildHoldfast = sync.OnceValues(func() (program string, err error) {
-	folder, err := os.MkdirTemp("", "holdfast")
+// buildConformance builds the program once.
+var buildConformance = sync.OnceValues(func() (program string, err error) {
+	folder, err := os.MkdirTemp("", "conformance")
 	if err != nil {
 		return "", err
 	}
 	if err := inputs.In(filepath.Join("..", "..", "cmd", "holdfast")); err != nil {
 		return "", err
 	}
-	program = filepath.Join(folder, "holdfast")
-	if said, err := exec.Command("go", "build", "-o", program, "../../cmd/holdfast").CombinedOutput(); err != nil {
+	program = filepath.Join(folder, "conformance")
+	if said, err := exec.Command("go", "build", "-o", program, "../../cmd/holdfast/conformance").CombinedOutput(); err != nil {
 		return "", fmt.Errorf("%w: %s", err, said)
 	}
 	return program, nil
 })
 
-// conformance runs holdfast conformance with flags on a client in Python, and returns its exit code and output.
+// conformance runs that program with flags on a client in Python, and returns its exit code and output.
 func conformance(t *testing.T, client string, flags ...string) (code int, said string) {
 	t.Helper()
 	python := setUp(t, "python")
-	holdfast, err := buildHoldfast()
+	program, err := buildConformance()
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.CommandContext(t.Context(), holdfast, append(append([]string{"conformance"}, flags...), "--", python[0], client)...)
+	cmd := exec.CommandContext(t.Context(), program, append(flags, python[0], client)...)
 	out, err := cmd.CombinedOutput()
 	var exit *exec.ExitError
 	if err != nil && !errors.As(err, &exit) {
@@ -51,13 +51,13 @@ func conformance(t *testing.T, client string, flags ...string) (code int, said s
 	return cmd.ProcessState.ExitCode(), string(out)
 }
 
-// The client in examples/python, which was written from docs/PROTOCOL.md, passes all scenarios of holdfast conformance.
+// The client in examples/python, which was written from docs/PROTOCOL.md, passes all scenarios of conformance.
 func TestTheClientInPythonConforms(t *testing.T) {
 	t.Parallel()
 	for _, bin := range binaries(t) {
 		s := server.Start(t, bin)
 		machine.Undisturbed(t, func() error {
-			code, said := conformance(t, "../../examples/python/conform.py", "--server", s.Addr())
+			code, said := conformance(t, "../../examples/python/conform.py", "-server", s.Addr())
 			if code != 0 || strings.Contains(said, "SKIPPED") {
 				return fmt.Errorf("%s: exit code %d\n%s", bin.Name, code, said)
 			}
@@ -67,7 +67,7 @@ func TestTheClientInPythonConforms(t *testing.T) {
 }
 
 // wrongClients are copies of the client in examples/python, each with a mistake that the author of a client can make. scenario is
-// the one of holdfast conformance that finds the mistake, and problem is what that says.
+// the one of conformance that finds the mistake, and problem is what that says.
 var wrongClients = []struct {
 	mistake           string
 	right, wrong      string // lines of holdfast.py
@@ -186,7 +186,7 @@ var wrongClients = []struct {
 	},
 }
 
-// holdfast conformance finds each wrong client, within three tries: some mistakes show only for a moment, and the machine may stand
+// conformance finds each wrong client, within three tries: some mistakes show only for a moment, and the machine may stand
 // still then.
 func TestWrongClientsInPythonAreFound(t *testing.T) {
 	t.Parallel()
@@ -201,7 +201,7 @@ func TestWrongClientsInPythonAreFound(t *testing.T) {
 			client := changedClient(t, lines...)
 			machine.Undisturbed(t, func() error {
 				for range 3 {
-					code, said := conformance(t, client, "--only", c.scenario, "--answer", "15s")
+					code, said := conformance(t, client, "-only", c.scenario, "-answer", "15s")
 					if code == 0 {
 						continue
 					}
@@ -236,7 +236,7 @@ func TestOtherClientsInPythonConform(t *testing.T) {
 			t.Parallel()
 			client := changedClient(t, c.before, c.changed)
 			machine.Undisturbed(t, func() error {
-				if code, said := conformance(t, client, "--only", c.scenarios); code != 0 {
+				if code, said := conformance(t, client, "-only", c.scenarios); code != 0 {
 					return fmt.Errorf("exit code %d\n%s", code, said)
 				}
 				return nil

@@ -29,7 +29,7 @@ type peer struct {
 	rdb  *redis.Client
 }
 
-// A client in Python that was written from docs/PROTOCOL.md does with ours what holdfast conformance does not judge.
+// A client in Python that was written from docs/PROTOCOL.md does with ours what conformance does not judge.
 func TestAClientWrittenFromTheProtocol(t *testing.T) {
 	t.Parallel()
 	program := slices.Clone(setUp(t, "python"))

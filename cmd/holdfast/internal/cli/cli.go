@@ -20,7 +20,7 @@ type command struct {
 	name, summary string
 	// args are the names of its arguments, as in "NAME N"; one in brackets may be left out. See anyArgs.
 	args   string
-	help   string // begins with the usage; {flags} stands for the flags, {scenarios} for those of conformance
+	help   string // begins with the usage; {flags} stands for the flags
 	define func(f *pflag.FlagSet) action
 }
 
@@ -49,9 +49,7 @@ func commands() []command {
 		{"latch", "wait for a count of parties, or count down", "NAME N wait|count-down|reset", latchHelp, latchAction},
 		{"barrier", "wait until a number of parties wait", "NAME N wait", barrierHelp, barrierAction},
 		{"resize", "change the number of slots", "NAME N", resizeHelp, resize},
-		{"bench", "measure what locks cost on a server", "", benchHelp, runBench},
 		{"doctor", "check whether a server is safe for locks", "", doctorHelp, examine},
-		{"conformance", "judge a client of the protocol that you wrote", anyArgs, conformanceHelp, judgeClient},
 		{"init", "admit new servers to Strict mode or to a quorum", "", initHelp, initServers},
 		{"dev", "run an embedded server for development", "", devHelp, dev},
 		{"completion", "print completions for a shell", "bash|zsh|fish", completionHelp, completion},
@@ -131,7 +129,7 @@ func (c *command) flags() (*pflag.FlagSet, action) {
 // text is the command's help.
 func (c *command) text() string {
 	f, _ := c.flags()
-	return strings.NewReplacer("{flags}", strings.TrimSuffix(f.FlagUsages(), "\n"), "{scenarios}", scenarios()).Replace(c.help)
+	return strings.Replace(c.help, "{flags}", strings.TrimSuffix(f.FlagUsages(), "\n"), 1)
 }
 
 // usage is the first line of the help, without "Usage: ".

@@ -45,8 +45,7 @@ func manualOf(c *command) *manual {
 	m := &manual{command: c, sections: []section{{}}}
 	f, _ := c.flags()
 	f.VisitAll(func(f *pflag.Flag) { m.flags = append(m.flags, newFlagText(f)) })
-	help := strings.Replace(c.help, "{scenarios}", scenarios(), 1)
-	for i, line := range strings.Split(strings.TrimRight(help, "\n"), "\n") {
+	for i, line := range strings.Split(strings.TrimRight(c.help, "\n"), "\n") {
 		here := &m.sections[len(m.sections)-1]
 		title := titleLine().FindStringSubmatch(line)
 		switch {

@@ -22,7 +22,7 @@ type Server struct {
 	Sentinel *redis.FailoverOptions // nil unless Mode is Sentinel
 
 	client     redis.UniversalClient
-	source     string   // the flag or variable with the URL
+	source     string   // what names the server, such as a flag or variable
 	secrets    []string // the passwords, in all forms in which texts may have them
 	unverified bool     // the server's certificate is not verified
 }
@@ -107,7 +107,9 @@ func (s *Server) hidePasswords(u *url.URL) {
 }
 
 // exposed reports whether the list of processes shows a password.
-func (s *Server) exposed() bool { return s.source == "--redis" && len(s.secrets) > 0 }
+func (s *Server) exposed() bool {
+	return s.source != "HOLDFAST_REDIS" && s.source != "REDIS_URL" && len(s.secrets) > 0
+}
 
 // Warnings returns what is unsafe about the connections to servers. remedy completes "put the URL into HOLDFAST_REDIS".
 func Warnings(remedy string, servers ...*Server) (warnings []string) {

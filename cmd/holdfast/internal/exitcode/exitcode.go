@@ -54,7 +54,7 @@ func code(n int, meaning string) Code { return Code{n, n, meaning} }
 // All are the exit codes of holdfast. They do not change; new ones may be added.
 var All = []Code{
 	code(0, "done; of a question, yes"),
-	code(None, "the answer to a question is nobody, or nothing; of bench, conformance, demo and doctor, something failed or is wrong"),
+	code(None, "the answer to a question is nobody, or nothing; of demo and doctor, something failed or is wrong"),
 	{2, 3, "of doctor, problems, or checks that were impossible"},
 	code(Usage, "wrong usage"),
 	code(NoInput, "renew, release: there is no ticket"),
@@ -69,8 +69,8 @@ var All = []Code{
 	code(Tries, "run: --max-tries runs have failed"),
 	code(Broken, "latch, barrier: a party left or died, or the latch was reset"),
 	code(Overtime, "run, elect: --max-runtime was over"),
-	code(NotRunnable, "run, elect, conformance: the command cannot be executed"),
-	code(NotFound, "run, elect, conformance: the command was not found"),
+	code(NotRunnable, "run, elect: the command cannot be executed"),
+	code(NotFound, "run, elect: the command was not found"),
 	{Signal + 1, Signal + 15, "128 and the number of the signal that ended holdfast, or the command: 129 HUP, 130 INT, 131 QUIT, 141 PIPE, 143 TERM"},
 }
 

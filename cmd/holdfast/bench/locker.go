@@ -1,19 +1,16 @@
-package bench
+package main
 
 import (
 	"context"
-	"encoding/hex"
+	"crypto/rand"
 	"errors"
 	"time"
-
-	"crypto/rand"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/holdfast-go/holdfast"
-	"github.com/holdfast-go/holdfast/internal/keys"
 
-	"github.com/holdfast-go/holdfast/cmd/holdfast/measure"
+	"github.com/holdfast-go/holdfast/cmd/holdfast/bench/measure"
 )
 
 // locker is a way to lock: it makes a handle of the lock with that name. One goroutine at a time uses a handle.
@@ -38,17 +35,14 @@ func cycle(ctx context.Context, take acquire) error {
 	return l.Release(ctx)
 }
 
+// isLoss reports whether err says that a lock was lost before its release.
+func isLoss(err error) bool { return errors.Is(err, holdfast.ErrLost) || errors.Is(err, errBareLost) }
+
 // holdfastLocker locks with Holdfast.
 func holdfastLocker(c *holdfast.Client) locker {
 	return func(name string) acquire {
 		l := c.Mutex(name)
-		return func(ctx context.Context) (lease, error) {
-			got, err := l.Acquire(ctx)
-			if err != nil {
-				return nil, err
-			}
-			return got, nil
-		}
+		return func(ctx context.Context) (lease, error) { return l.Acquire(ctx) }
 	}
 }
 
@@ -61,18 +55,10 @@ const barePoll = 2 * time.Millisecond
 var errBareLost = errors.New("the bare lock was lost before its release")
 
 // bareLocker locks with SET NX PX and a script that compares and deletes.
-func bareLocker(rdb redis.UniversalClient, space keys.Space) locker {
+func bareLocker(rdb redis.UniversalClient, key func(name string) string) locker {
 	return func(name string) acquire {
-		var token [16]byte
-		_, _ = rand.Read(token[:]) // never fails, since Go 1.24
-		set, err := space.Name(name)
-		l := &bareLock{rdb: rdb, key: set.Lock, token: hex.EncodeToString(token[:])}
-		return func(ctx context.Context) (lease, error) {
-			if err == nil {
-				return l, l.acquire(ctx)
-			}
-			return nil, err
-		}
+		l := &bareLock{rdb: rdb, key: key(name), token: rand.Text()}
+		return func(ctx context.Context) (lease, error) { return l, l.acquire(ctx) }
 	}
 }
 
@@ -105,6 +91,3 @@ func (l *bareLock) Release(ctx context.Context) error {
 	}
 	return err
 }
-
-// isLoss reports whether err says that a lock was lost before its release.
-func isLoss(err error) bool { return errors.Is(err, holdfast.ErrLost) || errors.Is(err, errBareLost) }

@@ -1,4 +1,4 @@
-// Package measure is what the two benches of Holdfast have in common: "holdfast bench", and tests/bench, which
+// Package measure is what the two benches of Holdfast have in common: cmd/holdfast/bench, and tests/bench, which
 // compares libraries. It measures and computes, and knows no lock and no server. It is not part of Holdfast's API.
 package measure
 

@@ -1,4 +1,4 @@
-package bench
+package main
 
 import (
 	"context"
@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast"
+
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/exitcode"
 )
 
 // fake is a lock in memory. After 200 releases it ends the turn with errEnough, so that no test depends on time. A
@@ -72,24 +74,24 @@ func (f *fake) locks() (all []acquire) {
 
 func TestABrokenLockOverlaps(t *testing.T) {
 	f := newFake(t, true)
-	o, err := compete(f.ctx, f.locks(), time.Hour)
+	o, _, err := compete(f.ctx, f.locks(), time.Hour)
 	if !errors.Is(err, errEnough) || o.overlaps == 0 {
 		t.Fatalf("%d overlaps, %v: a lock that lets everybody in passes", o.overlaps, err)
 	}
-	r := &Report{Contended: &Contended{Holdfast: Rivals{Overlaps: o.overlaps}}}
-	var fault *FaultError
-	if err := verdict(r, holdfast.ErrLost); !errors.As(err, &fault) || !fault.Overlaps || len(r.Faults) != 1 {
+	r := &report{}
+	r.add(&result{Experiment: "contended", figures: contendedFigures, rounds: [][2]values{{ours: {overlaps.key: float64(o.overlaps)}}}})
+	var exit *exitcode.Error
+	if err := r.verdict(holdfast.ErrLost); !errors.As(err, &exit) || exit.Code != 1 || len(r.Faults) != 1 {
 		t.Errorf("the verdict is %v, and the faults are %q", err, r.Faults)
 	}
-	var text strings.Builder
-	if err := r.Write(&text); err != nil || !strings.Contains(text.String(), "FAULT: ") || strings.Contains(text.String(), "No overlaps") {
-		t.Errorf("%v: the report does not say so:\n%s", err, &text)
+	if text := r.text(); !strings.Contains(text, "FAULT: ") || strings.Contains(text, "No overlaps") {
+		t.Errorf("the report does not say so:\n%s", text)
 	}
 }
 
 func TestALockThatWorksDoesNotOverlap(t *testing.T) {
 	f := newFake(t, false)
-	o, err := compete(f.ctx, f.locks(), time.Hour)
+	o, _, err := compete(f.ctx, f.locks(), time.Hour)
 	if !errors.Is(err, errEnough) || o.overlaps != 0 || o.lost != 0 {
 		t.Fatalf("%d overlaps, %d lost, %v", o.overlaps, o.lost, err)
 	}
@@ -114,54 +116,51 @@ func TestHoldersThatKnowOfTheirLossDoNotOverlap(t *testing.T) {
 		{"the first knows", knows, &fakeLease{}, 0},
 		{"the second knows", &fakeLease{}, knows, 0},
 	} {
-		b := newBoard()
-		b.wait()
-		b.wait()
-		b.enter(0, c.first)
-		b.enter(1, c.next)
+		b := newBoard(contendedClients * contendedGoroutines)
+		b.enter(0, c.first, b.wait())
+		b.enter(1, c.next, b.wait())
 		if b.overlaps != c.want {
 			t.Errorf("%s: %d overlaps", c.what, b.overlaps)
 		}
 	}
-	b := newBoard() // one holder stays while others come and go
-	for range 3 {
-		b.wait()
-	}
-	stays, goes := &fakeLease{}, &fakeLease{}
-	b.enter(0, stays)
-	b.enter(1, goes)
+	b := newBoard(contendedClients * contendedGoroutines) // one holder stays while others come and go
+	goes := &fakeLease{}
+	b.enter(0, &fakeLease{}, b.wait())
+	b.enter(1, goes, b.wait())
 	b.leave(1, goes)
-	if b.enter(1, &fakeLease{}); b.overlaps != 2 {
+	if b.enter(1, &fakeLease{}, b.wait()); b.overlaps != 2 {
 		t.Errorf("%d overlaps with one that stays, want 2", b.overlaps)
 	}
 }
 
 // Only releases with a waiter count, each once.
 func TestHandoversAreFromReleaseToNextHolder(t *testing.T) {
-	b := newBoard()
+	b := newBoard(contendedClients * contendedGoroutines)
+	const other = contendedGoroutines // a goroutine of another client than 0 and 1
 	a, c, d := &fakeLease{}, &fakeLease{}, &fakeLease{}
-	b.wait()
-	if h := b.enter(0, a); h.took != 0 {
-		t.Errorf("the first was handed the lock after %s", h.took)
+	if b.enter(0, a, b.wait()); len(b.handovers) != 0 {
+		t.Errorf("the first was handed the lock after %s", b.handovers)
 	}
-	b.wait()
+	asked := b.wait()
 	b.leave(0, a)
 	time.Sleep(20 * time.Millisecond)
-	if h := b.enter(1, c); h.took < 20*time.Millisecond || !h.between {
-		t.Errorf("handed over: %+v", h)
+	if b.enter(other, c, asked); len(b.handovers) != 1 || b.handovers[0] < 20*time.Millisecond || len(b.between) != 1 {
+		t.Errorf("handed over: %v, between clients %v", b.handovers, b.between)
 	}
-	b.leave(1, c) // nobody waits
-	b.wait()
-	if h := b.enter(1, d); h.took != 0 {
-		t.Errorf("taken when it was free, it was handed over: %+v", h)
+	b.leave(other, c) // nobody waits
+	if b.enter(0, d, b.wait()); len(b.handovers) != 1 {
+		t.Errorf("taken when it was free, it was handed over: %v", b.handovers)
 	}
-	b.wait()
-	b.leave(1, d)
-	if h := b.enter(1, a); h.took == 0 || h.between {
-		t.Errorf("handed over within a client: %+v", h)
+	asked = b.wait()
+	b.leave(0, d)
+	if b.enter(1, a, asked); len(b.handovers) != 2 || len(b.between) != 1 {
+		t.Errorf("handed over within a client: %v, between clients %v", b.handovers, b.between)
 	}
-	b.wait()
-	b.giveUp()
+	ctx, cancel := context.WithCancel(t.Context())
+	gaveUp := func(context.Context) (lease, error) { cancel(); return nil, ctx.Err() }
+	if err := b.rival(ctx, 2, gaveUp); err != nil {
+		t.Error(err)
+	}
 	if b.leave(1, a); !b.released.IsZero() {
 		t.Error("one that gave up still counts as waiting")
 	}
@@ -180,7 +179,7 @@ func TestErrorsEndATurnAndLossesDoNot(t *testing.T) {
 	} {
 		f := newFake(t, false)
 		f.fail = c.fail
-		o, err := compete(f.ctx, f.locks(), time.Hour)
+		o, _, err := compete(f.ctx, f.locks(), time.Hour)
 		if !errors.Is(err, c.want) || (o.lost > 0) != c.lost {
 			t.Errorf("contended, %s: %v, %d lost", c.what, err, o.lost)
 		}
@@ -195,7 +194,7 @@ func TestErrorsEndATurnAndLossesDoNot(t *testing.T) {
 
 func TestTurnsEndByThemselves(t *testing.T) {
 	f := newFake(t, false)
-	if _, err := compete(f.ctx, f.locks(), 10*time.Millisecond); err != nil {
+	if _, _, err := compete(f.ctx, f.locks(), 10*time.Millisecond); err != nil {
 		t.Error(err)
 	}
 	f = newFake(t, false)
@@ -206,71 +205,60 @@ func TestTurnsEndByThemselves(t *testing.T) {
 }
 
 // All leases that were taken are counted and released, even if not all could be taken.
-func TestHeldCountsLostAndRenewedLeases(t *testing.T) {
+func TestHeldCountsLostLeases(t *testing.T) {
 	var mu sync.Mutex
-	now := time.Now()
-	var leases []*timedLease
-	taken := 0
+	var all []*heldLease
 	takes := make([]acquire, 100)
 	for i := range takes {
 		takes[i] = func(context.Context) (lease, error) {
 			mu.Lock()
 			defer mu.Unlock()
-			if taken++; taken > 90 {
+			if len(all) == 90 {
 				return nil, errBareLost
 			}
-			l := &timedLease{until: now}
-			leases = append(leases, l)
+			l := &heldLease{}
+			all = append(all, l)
 			return l, nil
 		}
 	}
-	set := newLeaseSet(len(takes))
-	if err := set.take(t.Context(), takes, now.Add(time.Hour)); !errors.Is(err, errBareLost) {
-		t.Fatal(err)
+	leases, err := takeAll(t.Context(), takes, time.Now().Add(time.Hour))
+	if !errors.Is(err, errBareLost) || len(all) != 90 || len(leases) != 90 {
+		t.Fatalf("%d of %d leases, %v", len(leases), len(all), err)
 	}
-	if len(leases) != 90 || set.granted.Load() != 90 {
-		t.Fatalf("%d leases, %d of them counted", len(leases), set.granted.Load())
-	}
-	for i, l := range leases {
+	for i, l := range all {
 		switch {
 		case i < 5:
 			l.err = holdfast.ErrLost // and the holder knows
 		case i < 12:
 			l.release = holdfast.ErrLost // which its release tells
-		case i < 50:
-			l.until = now.Add(time.Second)
 		}
 	}
-	if n := set.renewed(); n != 38 {
-		t.Errorf("%d renewed, want 38", n)
+	if losses, err := releaseAll(t.Context(), leases); losses != 12 || err != nil {
+		t.Errorf("%d lost, %v; want 12", losses, err)
 	}
-	if lost, err := set.release(t.Context()); lost != 12 || err != nil {
-		t.Errorf("%d lost, %v; want 12", lost, err)
-	}
-	for i, l := range leases {
+	for i, l := range all {
 		if l.released != 1 {
 			t.Errorf("lease %d was released %d times", i, l.released)
 		}
 	}
-	r := &Report{Held: &Held{Leases: 90, Lost: 12}}
-	var fault *FaultError
-	if err := verdict(r, nil); !errors.As(err, &fault) || fault.Overlaps {
+	r := &report{}
+	r.add(&result{Experiment: "held", figures: heldFigures, rounds: [][2]values{{{lost.key: 12}}}})
+	var exit *exitcode.Error
+	if err := r.verdict(nil); !errors.As(err, &exit) || exit.Code != 1 {
 		t.Errorf("the verdict is %v", err)
 	}
-	if err := verdict(r, errBareLost); !errors.Is(err, errBareLost) {
+	if err := r.verdict(errBareLost); !errors.Is(err, errBareLost) {
 		t.Errorf("with another error the verdict is %v", err)
 	}
 }
 
-type timedLease struct {
+type heldLease struct {
 	err, release error
-	until        time.Time
 	released     int
 }
 
-func (l *timedLease) Err() error          { return l.err }
-func (l *timedLease) Deadline() time.Time { return l.until }
-func (l *timedLease) Release(context.Context) error {
+func (l *heldLease) Err() error { return l.err }
+func (l *heldLease) Release(context.Context) error {
 	l.released++
 	return l.release
 }

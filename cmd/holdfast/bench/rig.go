@@ -1,0 +1,239 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/holdfastgoredis"
+	"github.com/holdfast-go/holdfast/internal/printable"
+
+	"github.com/holdfast-go/holdfast/cmd/holdfast/bench/measure"
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/connect"
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/console"
+)
+
+// bench is a run: what its flags say, and what its experiments use.
+type bench struct {
+	prefix   string // of keys
+	time     time.Duration
+	leases   int // in held
+	console  *console.Console
+	progress *console.Progress
+
+	clients []*client // the first is for free and held, all of them are for contended
+	id      string    // begins the names of all locks
+	names   []string  // of all locks, so that their keys can be deleted
+	noCPU   string    // why the server's processor time is unknown; "" if it is known
+	report  *report
+}
+
+// client is one client of the server, with its own connections, and the two ways to lock through it.
+type client struct {
+	rdb   redis.UniversalClient
+	locks *holdfast.Client
+	ways  [2]locker
+}
+
+// The two ways to lock, which take turns: indexes of client.ways, and of results.
+const (
+	ours = iota // Holdfast
+	bare        // the bare commands
+)
+
+// wayNames are the ways' names in the report and in the names of locks.
+var wayNames = [2]string{"Holdfast", "bare"}
+
+const (
+	// ttl is the TTL of all locks. If a run is killed, its locks expire after this.
+	ttl = 10 * time.Second
+	// commandTimeout is long, so that a server that stands still for a moment is measured, not given up.
+	commandTimeout = 5 * time.Second
+	// closingTime bounds how long it takes to release locks and delete keys.
+	closingTime = 5 * time.Second
+)
+
+// connect makes all clients, the first of them of server, and takes a lock in both ways: a server that cannot be used is found before
+// anything is measured. It returns what the server calls itself.
+//
+// The names of locks share a random beginning, not a key prefix: with a prefix of its own, a run would use channels that the ACL of a
+// locker does not allow, and a run that is killed would leave a fence counter behind for ever.
+func (b *bench) connect(ctx context.Context, server *connect.Server, open func() (*connect.Server, error)) (software string, err error) {
+	var id [6]byte
+	_, _ = rand.Read(id[:]) // never fails, since Go 1.24
+	b.id = "bench:" + hex.EncodeToString(id[:]) + ":"
+	var first driver.Driver
+	logger := b.console.Logger()
+	for len(b.clients) < contendedClients {
+		if first != nil {
+			if server, err = open(); err != nil {
+				return "", err
+			}
+			logger = slog.New(slog.DiscardHandler) // it would log the same as the first
+		}
+		d, err := holdfastgoredis.NewDriver(server.Client())
+		if err != nil {
+			return "", err
+		}
+		locks, err := holdfast.New(d, &holdfast.Config{TTL: ttl, Prefix: b.prefix, Logger: logger, CommandTimeout: commandTimeout})
+		if err != nil {
+			return "", err
+		}
+		ways := [2]locker{ours: holdfastLocker(locks), bare: bareLocker(server.Client(), b.key)}
+		b.clients = append(b.clients, &client{server.Client(), locks, ways})
+		if first == nil {
+			first = d
+		}
+	}
+	if _, is := b.clients[0].rdb.(*redis.ClusterClient); is {
+		b.noCPU = "a Cluster has several servers"
+	}
+	for _, way := range b.clients[0].ways {
+		if err := cycle(ctx, way(b.name("try"))); err != nil {
+			return "", b.explain(ctx, err)
+		}
+	}
+	info, err := first.Probe(ctx)
+	return printable.Line(info.Server+" "+info.Version, 100), err
+}
+
+// name returns the name of a lock.
+func (b *bench) name(what string) string {
+	name := b.id + what
+	b.names = append(b.names, name)
+	return name
+}
+
+// key returns the key of the lock with that name.
+func (b *bench) key(name string) string { return b.prefix + "{" + name + "}" }
+
+// compare measures both ways, one right after the other, for each of the results in every round. Each way is first in every other
+// round. It adds the results to the report even if it returns an error.
+func (b *bench) compare(rounds int, results []*result, turn func(i, way int) (values, error)) error {
+	defer func() {
+		for _, r := range results {
+			b.report.add(r)
+		}
+	}()
+	for round := range rounds {
+		for i, r := range results {
+			b.progress.Show(fmt.Sprintf("%s: round %d of %d", r.name(), round+1, rounds))
+			var both [2]values
+			for n := range both {
+				way := (n + round) % len(both)
+				var err error
+				if both[way], err = turn(i, way); err != nil {
+					r.addFaults(both)
+					return err
+				}
+			}
+			r.rounds = append(r.rounds, both)
+			r.Rounds++
+		}
+	}
+	return nil
+}
+
+// explain asks the library what is wrong with the server when a bare command has failed: the library knows the errors, and leaves out
+// of them what must not be shown.
+func (b *bench) explain(ctx context.Context, err error) error {
+	var server *holdfast.ServerError
+	if ctx.Err() != nil || errors.As(err, &server) || errors.Is(err, holdfast.ErrInvalid) {
+		return err
+	}
+	if why := b.tryLock(ctx); why != nil {
+		return why
+	}
+	return errors.New("the bare commands failed: " + printable.Line(err.Error(), 300))
+}
+
+// tryLock takes and releases a lock. Its error says what is wrong with the server.
+func (b *bench) tryLock(ctx context.Context) error {
+	lease, err := b.clients[0].locks.Mutex(b.name("why")).TryAcquire(ctx)
+	if err != nil {
+		return err
+	}
+	return lease.Release(ctx)
+}
+
+// close closes the clients and deletes every key that docs/PROTOCOL.md lists for the run's locks: released locks may leave a queue. The
+// fence counter, which other locks use, too, stays. Its error says why keys are left.
+func (b *bench) close(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closingTime)
+	defer cancel()
+	var closing sync.WaitGroup
+	for _, c := range b.clients {
+		closing.Go(func() { _ = c.locks.Close(ctx) }) // locks that it could not release expire
+	}
+	closing.Wait()
+	for some := range slices.Chunk(b.names, 500) {
+		pipeline := b.clients[0].rdb.Pipeline()
+		for _, name := range some {
+			pipeline.Del(ctx, b.key(name), b.key(name)+":q") // one Cluster slot
+		}
+		if _, err := pipeline.Exec(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// cpu is the processor time, in µs, that the server has used for all its users, and that this process has used. NaN: it is not known.
+type cpu struct{ server, client float64 }
+
+func (b *bench) cpu(ctx context.Context) cpu {
+	c := cpu{math.NaN(), math.NaN()}
+	if used, ok := measure.ProcessCPU(); ok {
+		c.client = measure.Micros(used)
+	}
+	if b.noCPU != "" {
+		return c
+	}
+	text, err := b.clients[0].rdb.Info(ctx, "cpu").Result()
+	var answer redis.Error
+	if err != nil && !errors.As(err, &answer) { // the connection failed; the next call may succeed
+		return c
+	}
+	if err == nil {
+		c.server, err = parseCPU(text)
+	}
+	if err != nil {
+		if b.noCPU = printable.Line(err.Error(), 120); strings.HasPrefix(b.noCPU, "NOPERM") {
+			b.noCPU = "this user may not send INFO"
+		}
+	}
+	return c
+}
+
+// serverCPU matches the fields of INFO cpu that are about the server process itself.
+var serverCPU = regexp.MustCompile(`(?m)^used_cpu_(?:sys|user):([\d.]+)\r?$`)
+
+// parseCPU adds up these fields, in µs.
+func parseCPU(text string) (used float64, err error) {
+	found := serverCPU.FindAllStringSubmatch(text, -1)
+	if len(found) != 2 {
+		return math.NaN(), errors.New("the server's INFO does not have it")
+	}
+	for _, field := range found {
+		seconds, err := strconv.ParseFloat(field[1], 64)
+		if err != nil {
+			return math.NaN(), err
+		}
+		used += seconds * 1e6
+	}
+	return used, nil
+}

@@ -1,0 +1,130 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/internal/printable"
+)
+
+// turn is a time during which somebody surely had the lock: after it was told so, and before it was told to release it.
+type turn struct {
+	who      string
+	from, to time.Duration // since the scenario began
+	fence    uint64
+	reads    bool
+}
+
+func competes(t *trial)   { t.compete(t.lock) }
+func rwCompetes(t *trial) { t.compete(t.lock, t.reader) }
+
+// compete lets two clients and two of Holdfast's goroutines compete for the lock. Each goes through the sides in turn.
+func (t *trial) compete(sides ...*holdfast.Lock) {
+	clients := t.started(2)
+	var mu sync.Mutex
+	var turns []turn
+	began := time.Now()
+	problems := make([]error, 4)
+	var all sync.WaitGroup
+	for i := range problems {
+		all.Go(func() {
+			problems[i] = caught(func() {
+				for n := i; time.Since(began) < t.lasts; n++ {
+					lock, who, take := sides[n%len(sides)], "Holdfast", t.hold
+					if i < len(clients) {
+						who, take = clients[i].who, clients[i].hold
+					}
+					fence, release := take(lock)
+					from := time.Since(began)
+					time.Sleep(turnLasts)
+					to := time.Since(began)
+					// Whoever stood still may have lost the lock during its turn. Such a turn is not judged.
+					if kept := release(); kept {
+						mu.Lock()
+						turns = append(turns, turn{who, from, to, fence, lock == t.reader})
+						mu.Unlock()
+					}
+				}
+			})
+		})
+	}
+	all.Wait()
+	check(errors.Join(problems...))
+	check(judge(turns))
+}
+
+// turnLasts is how long a turn lasts at least.
+const turnLasts = time.Millisecond
+
+// hold has the client acquire a side of the lock. release reports whether it still had it.
+func (c *client) hold(lock *holdfast.Lock) (fence uint64, release func() (kept bool)) {
+	verb := c.t.verb("acquire")
+	if lock == c.t.reader {
+		verb = "acquire-read"
+	}
+	c.tell("%s %d", verb, longMs)
+	return c.granted(), func() bool {
+		answer := c.ask("release")
+		if answer != "released" && answer != "lost" {
+			failf("%s answers %s to a release; want released", c.who, printable.Word(answer, 200))
+		}
+		return answer == "released"
+	}
+}
+
+// hold has Holdfast acquire a side of the lock.
+func (t *trial) hold(lock *holdfast.Lock) (fence uint64, release func() (kept bool)) {
+	lease := t.obtain(lock)
+	return lease.Fence(), func() bool {
+		err := lease.Release(t.ctx)
+		if err != nil && !errors.Is(err, holdfast.ErrLost) {
+			failf("Holdfast's release: %v", err)
+		}
+		return err == nil
+	}
+}
+
+// judge says what is wrong with turns: that two had the lock at once of which one was no reader, or that a later one had no
+// higher fence. Readers that follow a reader may have its fence.
+func judge(turns []turn) error {
+	slices.SortFunc(turns, func(a, b turn) int { return cmp.Compare(a.from, b.from) })
+	byClients := 0
+	var writer, reader, latest turn // so far: the last writer, the reader with the highest fence, and the one that ended last
+	for _, b := range turns {
+		if b.who != "Holdfast" {
+			byClients++
+		}
+		for _, a := range []turn{writer, reader, latest} {
+			if a.who == "" || a.reads && b.reads {
+				continue
+			}
+			if b.from < a.to {
+				return fmt.Errorf("two had the lock at once: %s from %s to %s with fence %d, and %s from %s to %s with fence %d",
+					a.who, a.from, a.to, a.fence, b.who, b.from, b.to, b.fence)
+			}
+			if b.fence <= a.fence {
+				return fmt.Errorf("the fence %d of %s follows %d, which %s had", b.fence, b.who, a.fence, a.who)
+			}
+		}
+		if !b.reads {
+			writer = b
+			continue
+		}
+		if b.fence < reader.fence {
+			return fmt.Errorf("the fence %d of %s, a reader, follows %d, which %s had", b.fence, b.who, reader.fence, reader.who)
+		}
+		reader = b
+		if b.to > latest.to {
+			latest = b
+		}
+	}
+	if byClients == 0 {
+		return errors.New("the clients had no turn")
+	}
+	return nil
+}

@@ -13,8 +13,6 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/holdfast-go/holdfast"
-
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/connect"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/console"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/exitcode"
@@ -31,10 +29,8 @@ Measures what locks cost on your server, beside the two bare commands of the usu
   contended  4 clients with 8 goroutines each compete for one name
   held       thousands of leases are held and renewed
 
-In the first two, the two ways take turns, round by round. The report has medians over
-the rounds, and ratios of the two ways in the same round. Load from elsewhere affects
-both ways, so compare by the ratios. The bare commands have no fence, no renewal and no
-queue, and do not notice a loss: they are a lower bound, not an alternative.
+The bare commands have no fence, no renewal and no queue, and do not notice a loss: they
+are a lower bound, not an alternative.
 
 The bench loads the server as much as it can, so other users of the server wait: do not
 run it where that matters. It writes only locks with a TTL of 10 s whose names begin
@@ -59,23 +55,14 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	b := &bench{progress: console.NewProgress(stderr)}
 	b.console = console.New(b.progress, console.Normal)
 	err := b.main(ctx, args, stdout)
-	if exit := (*exitcode.Error)(nil); err != nil && (!errors.As(err, &exit) || exit.Err != nil) {
-		b.console.Error(err)
-	}
-	return codeOf(err)
-}
-
-func codeOf(err error) int {
-	var exit *exitcode.Error
-	switch {
-	case err == nil:
+	if err == nil {
 		return 0
-	case errors.As(err, &exit):
-		return exit.Code
-	case errors.Is(err, holdfast.ErrInvalid): // the prefix
-		return exitcode.Config
 	}
-	return exitcode.OfLibrary(err).Code
+	exit := exitcode.Of(err)
+	if exit.Err != nil {
+		b.console.Error(exit.Err)
+	}
+	return exit.Code
 }
 
 // Bounds of the flags.
@@ -106,16 +93,19 @@ func (b *bench) main(ctx context.Context, args []string, stdout io.Writer) error
 	case b.leases < 0 || b.leases > maxLeases:
 		return exitcode.Configf("-leases %d: want 0 to %d", b.leases, maxLeases)
 	}
-	open := func() (*connect.Server, error) {
+	var servers [contendedClients]*connect.Server // the same, with connections of its own for each client
+	for i := range servers {
+		var err error
 		if f.NArg() == 1 {
-			return connect.Open("the command line", f.Arg(0))
+			servers[i], err = connect.Open("the command line", f.Arg(0))
+		} else {
+			servers[i], err = connect.OpenOne(nil)
 		}
-		return connect.OpenOne(nil)
+		if err != nil {
+			return err
+		}
 	}
-	server, err := open()
-	if err != nil {
-		return err
-	}
+	server := servers[0]
 	b.console.Hide(server.Secrets()...)
 	for _, warning := range connect.Warnings("instead", server) {
 		b.console.Warnf("%s", warning)
@@ -123,13 +113,13 @@ func (b *bench) main(ctx context.Context, args []string, stdout io.Writer) error
 	b.console.Notef("loading %s for about %s: its other users will have to wait; ^C ends it", server.Addr, b.time)
 	ctx, stop := signals.Context(ctx)
 	defer stop()
-	r, err := b.measure(ctx, server, open)
+	r, err := b.measure(ctx, servers[:])
 	b.progress.Show("")
 	if r == nil {
 		return err
 	}
-	if r.ExitCode = codeOf(err); err != nil {
-		r.Error = err.Error()
+	if err != nil {
+		r.ExitCode, r.Error = exitcode.Of(err).Code, err.Error()
 	}
 	text := r.text()
 	if *json {
@@ -147,16 +137,16 @@ func (b *bench) main(ctx context.Context, args []string, stdout io.Writer) error
 
 // measure runs all experiments. It returns a nil report if it could not begin, otherwise what was measured up to the end or an error.
 // When it returns, it holds no lock and has deleted its keys, unless the server is unavailable.
-func (b *bench) measure(ctx context.Context, server *connect.Server, open func() (*connect.Server, error)) (*report, error) {
-	software, err := b.connect(ctx, server, open)
+func (b *bench) measure(ctx context.Context, servers []*connect.Server) (*report, error) {
+	software, err := b.connect(ctx, servers)
 	if err == nil {
 		b.report = &report{
-			Server: server.Addr, Software: software, Mode: string(server.Mode), Started: time.Now(),
+			Server: servers[0].Addr, Software: software, Mode: string(servers[0].Mode), Started: time.Now(),
 			Processors: runtime.NumCPU(), Go: runtime.Version(), GoRedis: redis.Version(),
 		}
 		for _, experiment := range []func(context.Context) error{b.free, b.contended, b.held} {
 			if err = experiment(ctx); err != nil {
-				err = b.explain(ctx, err)
+				err = cmp.Or(b.tryLock(ctx), err) // if bare commands failed, the library knows why
 				break
 			}
 		}

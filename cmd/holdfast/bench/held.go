@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"runtime"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -15,7 +14,6 @@ var heldFigures = []figure{
 	lost,
 	{"server_cpu_us", "server CPU per lease and second", duration, sum, false},
 	{"client_cpu_us", "client CPU per lease and second", duration, sum, false},
-	{"heap_bytes", "heap bytes per lease", measure.Figure, sum, false},
 }
 
 const (
@@ -34,16 +32,12 @@ func (b *bench) held(ctx context.Context) error {
 	share := b.time * 3 / 10
 	takes := make([]acquire, b.leases)
 	for i := range takes {
-		// The handles do not count as part of the leases, and live as long.
 		takes[i] = b.clients[0].ways[ours](b.name(fmt.Sprint("held-", i)))
 	}
-	defer runtime.KeepAlive(takes)
-	empty := measure.MemoryInUse()
 	began := time.Now()
 	leases, err := takeAll(ctx, takes, began.Add(max(share/3, leastTaking)))
 	n := float64(len(leases))
 	v := values{}
-	v.set("heap_bytes", (float64(measure.MemoryInUse().HeapAlloc)-float64(empty.HeapAlloc))/n)
 	var held time.Duration
 	if err == nil && n > 0 {
 		before, since := b.cpu(ctx), time.Now()

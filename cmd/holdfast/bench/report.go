@@ -83,11 +83,11 @@ func (r *report) text() string {
 	if len(r.Faults) == 0 && r.Error == "" {
 		b.WriteString("No overlaps, and no lease lost.\n")
 	}
-	b.WriteString(`Turns of the two ways alternate, so that other load on the server or this machine
-affects both. Compare by the ratios, which are medians over the rounds; the other
-figures vary from day to day. Server CPU includes all users of the server. A hand-over
-lasts from the call of Release to the next holder's first step. Holdfast's waiters
-queue; those of one client hand over without the server.
+	b.WriteString(`Figures are medians over the rounds, and the ratios are those of each round. Turns of the
+two ways alternate, so that other load on the server or this machine affects both: compare
+by the ratios. Server CPU includes all users of the server. A hand-over lasts from the call
+of Release to the next holder's first step. Holdfast's waiters queue; those of one client
+hand over without the server.
 `)
 	return b.String()
 }

@@ -18,7 +18,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/holdfast-go/holdfast"
-	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/holdfastgoredis"
 	"github.com/holdfast-go/holdfast/internal/printable"
 
@@ -67,47 +66,39 @@ const (
 	closingTime = 5 * time.Second
 )
 
-// connect makes all clients, the first of them of server, and takes a lock in both ways: a server that cannot be used is found before
-// anything is measured. It returns what the server calls itself.
+// connect makes clients, and takes a lock in both ways: a server that cannot be used is found before anything is measured. It returns
+// what the server calls itself.
 //
 // The names of locks share a random beginning, not a key prefix: with a prefix of its own, a run would use channels that the ACL of a
 // locker does not allow, and a run that is killed would leave a fence counter behind for ever.
-func (b *bench) connect(ctx context.Context, server *connect.Server, open func() (*connect.Server, error)) (software string, err error) {
+func (b *bench) connect(ctx context.Context, servers []*connect.Server) (software string, err error) {
 	var id [6]byte
 	_, _ = rand.Read(id[:]) // never fails, since Go 1.24
 	b.id = "bench:" + hex.EncodeToString(id[:]) + ":"
-	var first driver.Driver
 	logger := b.console.Logger()
-	for len(b.clients) < contendedClients {
-		if first != nil {
-			if server, err = open(); err != nil {
-				return "", err
-			}
-			logger = slog.New(slog.DiscardHandler) // it would log the same as the first
-		}
-		d, err := holdfastgoredis.NewDriver(server.Client())
+	for _, server := range servers {
+		rdb := server.Client()
+		locks, err := holdfastgoredis.New(rdb, &holdfast.Config{TTL: ttl, Prefix: b.prefix, Logger: logger, CommandTimeout: commandTimeout})
 		if err != nil {
 			return "", err
 		}
-		locks, err := holdfast.New(d, &holdfast.Config{TTL: ttl, Prefix: b.prefix, Logger: logger, CommandTimeout: commandTimeout})
-		if err != nil {
-			return "", err
-		}
-		ways := [2]locker{ours: holdfastLocker(locks), bare: bareLocker(server.Client(), b.key)}
-		b.clients = append(b.clients, &client{server.Client(), locks, ways})
-		if first == nil {
-			first = d
-		}
+		b.clients = append(b.clients, &client{rdb, locks, [2]locker{ours: holdfastLocker(locks), bare: bareLocker(rdb, b.key)}})
+		logger = slog.New(slog.DiscardHandler) // the others would log the same as the first
 	}
-	if _, is := b.clients[0].rdb.(*redis.ClusterClient); is {
+	first := b.clients[0]
+	if _, is := first.rdb.(*redis.ClusterClient); is {
 		b.noCPU = "a Cluster has several servers"
 	}
-	for _, way := range b.clients[0].ways {
+	for _, way := range first.ways {
 		if err := cycle(ctx, way(b.name("try"))); err != nil {
-			return "", b.explain(ctx, err)
+			return "", err
 		}
 	}
-	info, err := first.Probe(ctx)
+	d, err := holdfastgoredis.NewDriver(first.rdb)
+	if err != nil {
+		return "", err
+	}
+	info, err := d.Probe(ctx)
 	return printable.Line(info.Server+" "+info.Version, 100), err
 }
 
@@ -146,19 +137,6 @@ func (b *bench) compare(rounds int, results []*result, turn func(i, way int) (va
 		}
 	}
 	return nil
-}
-
-// explain asks the library what is wrong with the server when a bare command has failed: the library knows the errors, and leaves out
-// of them what must not be shown.
-func (b *bench) explain(ctx context.Context, err error) error {
-	var server *holdfast.ServerError
-	if ctx.Err() != nil || errors.As(err, &server) || errors.Is(err, holdfast.ErrInvalid) {
-		return err
-	}
-	if why := b.tryLock(ctx); why != nil {
-		return why
-	}
-	return errors.New("the bare commands failed: " + printable.Line(err.Error(), 300))
 }
 
 // tryLock takes and releases a lock. Its error says what is wrong with the server.

@@ -20,11 +20,12 @@ type turn struct {
 	reads    bool
 }
 
-func competes(t *trial)   { t.compete(t.lock) }
-func rwCompetes(t *trial) { t.compete(t.lock, t.reader) }
-
-// compete lets two clients and two of Holdfast's goroutines compete for the lock. Each goes through the sides in turn.
-func (t *trial) compete(sides ...*holdfast.Lock) {
+// competes lets two clients and two of Holdfast's goroutines compete for the lock. Each is a writer and a reader in turn.
+func competes(t *trial) {
+	sides := []*holdfast.Lock{t.lock}
+	if t.reader != nil {
+		sides = append(sides, t.reader)
+	}
 	clients := t.started(2)
 	var mu sync.Mutex
 	var turns []turn
@@ -79,7 +80,7 @@ func (c *client) hold(lock *holdfast.Lock) (fence uint64, release func() (kept b
 
 // hold has Holdfast acquire a side of the lock.
 func (t *trial) hold(lock *holdfast.Lock) (fence uint64, release func() (kept bool)) {
-	lease := t.obtain(lock)
+	lease := t.take(lock)
 	return lease.Fence(), func() bool {
 		err := lease.Release(t.ctx)
 		if err != nil && !errors.Is(err, holdfast.ErrLost) {

@@ -54,7 +54,7 @@ var scenarios = []scenario{
 	{"rw-loss", "a writer whose lock is deleted says so at its next renewal", losesDeleted, rwmutex},
 	{"rw-outage", "a writer that gets no answer does not rely on its lease for longer than it lasts", losesInOutage, rwmutex},
 	{"rw-expiry", "a reader or writer that is killed keeps others out until its lease ends, and no longer", rwExpires, rwmutex},
-	{"rw-competition", "readers and writers take turns for a while: no writer beside another, and fences rise", rwCompetes, rwmutex},
+	{"rw-competition", "readers and writers take turns for a while: no writer beside another, and fences rise", competes, rwmutex},
 }
 
 // fences is the key of the fence counter.

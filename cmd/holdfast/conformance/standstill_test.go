@@ -25,7 +25,7 @@ func TestNobodyFailsBecauseTheMachineStoodStill(t *testing.T) {
 	for failures, passes := range map[int]bool{1: true, attempts: false} {
 		runs := 0
 		k := &kit{answer: time.Minute, server: server.Addr()}
-		v := k.try(t.Context(), scenario{name: "still", run: func(*trial) {
+		v, err := k.try(t.Context(), scenario{name: "still", run: func(*trial) {
 			if runs++; runs > failures {
 				return
 			}
@@ -36,8 +36,8 @@ func TestNobodyFailsBecauseTheMachineStoodStill(t *testing.T) {
 			}
 			failf("it failed")
 		}})
-		if v.impossible != nil || v.OK != passes || runs != failures+1 && passes {
-			t.Errorf("%d failures: %+v after %d runs", failures, v, runs)
+		if err != nil || v.OK != passes || runs != failures+1 && passes {
+			t.Errorf("%d failures: %+v after %d runs, %v", failures, v, runs, err)
 		}
 	}
 }

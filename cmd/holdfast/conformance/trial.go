@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -34,11 +33,12 @@ type trial struct {
 	lock    *holdfast.Lock // of a read-write lock, the writer; of a semaphore, one permit
 	reader  *holdfast.Lock // of a read-write lock
 	clients []*client
-	lease   *holdfast.Lease // the latest of Holdfast's
+
+	began time.Time
 
 	mu    sync.Mutex
-	began time.Time
-	said  []string
+	said  []string        // the dialogue
+	lease *holdfast.Lease // the latest of Holdfast's
 }
 
 // failure is what a scenario panics with.
@@ -127,9 +127,7 @@ func (t *trial) end() error {
 	if t.lease != nil {
 		_ = t.lease.Release(ctx) // most often it is released
 	}
-	closed := t.own.Close(ctx)
-	err := t.rdb.Del(ctx, t.key, t.queue, t.queue+":e").Err()
-	return cmp.Or(closed, err, t.rdb.Close())
+	return errors.Join(t.own.Close(ctx), t.rdb.Del(ctx, t.key, t.queue, t.queue+":e").Err(), t.rdb.Close())
 }
 
 // note adds to the dialogue, of which the end is kept: it tells what went wrong.
@@ -140,22 +138,19 @@ func (t *trial) note(who, text string) {
 	t.said = t.said[max(0, len(t.said)-20):]
 }
 
-// obtain acquires a side of the lock for Holdfast.
-func (t *trial) obtain(lock *holdfast.Lock) *holdfast.Lease {
+// take acquires a side of the lock for Holdfast.
+func (t *trial) take(lock *holdfast.Lock) *holdfast.Lease {
 	ctx, cancel := context.WithTimeout(t.ctx, t.answer)
 	defer cancel()
 	lease, err := lock.Acquire(ctx)
 	if err != nil {
 		failf("Holdfast does not get the lock: %v", err)
 	}
+	t.note("holdfast", fmt.Sprintf("has the lock, fence %d", lease.Fence()))
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.lease = lease
 	return lease
-}
-
-// take is obtain, once at a time.
-func (t *trial) take(lock *holdfast.Lock) *holdfast.Lease {
-	t.lease = t.obtain(lock)
-	t.note("holdfast", fmt.Sprintf("has the lock, fence %d", t.lease.Fence()))
-	return t.lease
 }
 
 // acquire takes the lock for Holdfast.

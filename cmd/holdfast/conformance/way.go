@@ -1,12 +1,11 @@
 package main
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"errors"
+	"io"
 	"net"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -147,13 +146,8 @@ func (w *way) deliver(ctx context.Context, request []byte) error {
 	}
 	defer conn.Close()
 	defer context.AfterFunc(ctx, func() { conn.Close() })()
-	if _, err := conn.Write(append(slices.Clone(request), "*2\r\n$4\r\nECHO\r\n$9\r\ndelivered\r\n"...)); err != nil {
-		return err
-	}
-	for in := bufio.NewScanner(conn); in.Scan(); {
-		if in.Text() == "delivered" {
-			return nil
-		}
-	}
-	return errors.New("the server closed the connection")
+	_, written := conn.Write(request)
+	closed := conn.(*net.TCPConn).CloseWrite()
+	_, read := io.Copy(io.Discard, conn) // until the server has carried it out, and closes the connection
+	return errors.Join(written, closed, read)
 }

@@ -108,6 +108,15 @@ func As(err error) *Error {
 	return &Error{Internal, err}
 }
 
+// Of returns err as an *Error: that which it carries, or OfLibrary's.
+func Of(err error) *Error {
+	var exit *Error
+	if errors.As(err, &exit) {
+		return exit
+	}
+	return OfLibrary(err)
+}
+
 // OfLibrary gives an error of the library, or of a signal, its exit code. ErrHeld and the errors of contexts have codes that depend on
 // the command; they get Unavailable.
 func OfLibrary(err error) *Error {

@@ -193,6 +193,8 @@ func lines(root string, figures map[string]int) error {
 			return nil
 		case filepath.Ext(path) == ".go" && isTest:
 			figure = []string{"go-tests"}
+		case filepath.Ext(path) == ".go" && (strings.HasPrefix(path, "cmd/holdfast/bench/") || strings.HasPrefix(path, "cmd/holdfast/conformance/")):
+			figure = []string{"go", "go-programs"}
 		case filepath.Ext(path) == ".go" && strings.HasPrefix(path, "cmd/"):
 			figure = []string{"go", "go-command"}
 		case filepath.Ext(path) == ".go":

@@ -11,7 +11,7 @@ import (
 // Callers can do nothing about these errors. It would not help them to check whether the server is
 // running.
 func TestNothingIsAdvisedWithoutReason(t *testing.T) {
-	for _, cause := range []error{errLate, lock.ErrClockJumps} {
+	for _, cause := range []error{errLate, lock.Unadvised("its clock jumps")} {
 		err := (&exec.Failure{Op: "acquire", Name: "a", Server: "host:1", Kind: exec.ErrUnavailable, Err: cause}).Error()
 		if strings.HasSuffix(err, ")") {
 			t.Errorf("advice where there is no next step: %s", err)

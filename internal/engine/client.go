@@ -52,7 +52,6 @@ type Client struct {
 	queues   compact.Map[string, *waitQueue]
 	unqueued compact.Map[string, *hold]    // holds acquired past the wait queue, by the queue's key
 	attempts compact.Map[string, *attempt] // attempts that can be notified, by token
-
 }
 
 // New returns a Client that reaches its server through a driver, such as the one of holdfastgoredis. New does no I/O: the first acquire

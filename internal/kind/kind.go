@@ -3,6 +3,7 @@
 package kind
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/holdfast-go/holdfast/internal/codec"
@@ -40,6 +41,7 @@ type Kind struct {
 	IsVote     bool // a hold is a vote for a lock of a quorum
 }
 
+// IsShared reports whether the lock can have several holders.
 func (k *Kind) IsShared() bool { return k.Share != nil }
 
 // nesting says what an acquire does within a lease of the same lock.
@@ -183,7 +185,7 @@ func checkPermits(s *Settings) error {
 
 func checkVote(s *Settings) error {
 	if s.Reentrant || s.replicas != 0 || s.fsync {
-		return fmt.Errorf("Reentrant and Durability are not for locks of a quorum")
+		return errors.New("Reentrant and Durability are not for locks of a quorum")
 	}
 	return nil
 }

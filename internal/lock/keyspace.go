@@ -107,6 +107,7 @@ func (k *Keyspace) Ping(ctx context.Context) error {
 	return exec.InTask("reach the server", err)
 }
 
+// IsClosing reports whether Close has been called.
 func (k *Keyspace) IsClosing() bool {
 	select {
 	case <-k.Closing:
@@ -124,6 +125,7 @@ func (k *Keyspace) accept(server driver.ServerInfo) error {
 	return nil
 }
 
+// Logger returns Config.Logger, or slog's default.
 func (k *Keyspace) Logger() *slog.Logger {
 	if k.Config.Logger == nil {
 		return slog.Default()

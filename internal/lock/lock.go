@@ -124,11 +124,8 @@ func (l *Lock) NotAfter() int64 {
 
 // ClockJumps returns the error of a request whose copies all arrived after their not-after times.
 func (l *Lock) ClockJumps(op string) error {
-	return &exec.Failure{Op: op, Name: l.Name(), Server: l.Of.Server.Addr(), Kind: exec.ErrUnavailable, Err: ErrClockJumps}
+	return &exec.Failure{Op: op, Name: l.Name(), Server: l.Of.Server.Addr(), Kind: exec.ErrUnavailable, Err: Unadvised("its clock jumps")}
 }
-
-// ErrClockJumps is the cause of the error that ClockJumps returns.
-const ErrClockJumps = Unadvised("its clock jumps")
 
 // Unadvised is an error that the caller can do nothing about.
 type Unadvised string

@@ -52,6 +52,7 @@ func (k *Keyspace) askInit(ctx context.Context, mode codec.InitMode) (codec.Init
 	return reply, err
 }
 
+// QuarantineError returns the error of an operation that a server in quarantine refuses for that much longer.
 func (k *Keyspace) QuarantineError(op, name string, left time.Duration) error {
 	return &exec.Failure{Op: op, Name: name, Server: k.Server.Addr(), Kind: exec.ErrQuarantine, Err: &exec.Quarantine{Left: left}}
 }

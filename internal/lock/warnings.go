@@ -79,13 +79,13 @@ func (k *Keyspace) checkServer(l *Lock) {
 	if err != nil {
 		return
 	}
-	for _, w := range UnsafeSettings(&a.Reply) {
+	for _, w := range unsafeSettings(&a.Reply) {
 		k.Warn(w)
 	}
 }
 
-// UnsafeSettings returns a warning for each unsafe setting of a server.
-func UnsafeSettings(s *codec.SurveyReply) (found []Warning) {
+// unsafeSettings returns a warning for each unsafe setting of a server.
+func unsafeSettings(s *codec.SurveyReply) (found []Warning) {
 	if s.MaxMemory > 0 && evicts(s.Policy) {
 		found = append(found, Warning{
 			What:        "the server can evict locks when its memory is full",

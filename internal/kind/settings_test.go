@@ -1,10 +1,8 @@
-package engine
+package kind
 
 import (
 	"testing"
 	"time"
-
-	"github.com/holdfast-go/holdfast/internal/kind"
 )
 
 // How long a node is waited for depends on the TTL, within bounds, or is NodeTimeout if that is set.
@@ -18,7 +16,7 @@ func TestNodeTimeoutIsByTheTTL(t *testing.T) {
 		{time.Hour, time.Second, time.Second},
 		{10 * time.Second, time.Millisecond, time.Millisecond},
 	} {
-		if got := (&kind.Settings{Terms: &kind.Terms{TTL: c.ttl, NodeTimeout: c.given}}).NodeWait(); got != c.want {
+		if got := (&Settings{Terms: &Terms{TTL: c.ttl, NodeTimeout: c.given}}).NodeWait(); got != c.want {
 			t.Errorf("with a TTL of %s, and NodeTimeout %s, a node is waited for for %s; want %s", c.ttl, c.given, got, c.want)
 		}
 	}

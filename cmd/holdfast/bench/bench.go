@@ -54,15 +54,7 @@ Flags:
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	b := &bench{progress: console.NewProgress(stderr)}
 	b.console = console.New(b.progress, console.Normal)
-	err := b.main(ctx, args, stdout)
-	if err == nil {
-		return 0
-	}
-	exit := exitcode.Of(err)
-	if exit.Err != nil {
-		b.console.Error(exit.Err)
-	}
-	return exit.Code
+	return b.console.Exit(b.main(ctx, args, stdout))
 }
 
 // Bounds of the flags.

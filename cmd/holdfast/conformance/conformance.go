@@ -46,15 +46,7 @@ Scenarios:
 
 // run judges a client as these arguments say, and returns the exit code.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	err := judgeClient(ctx, args, stdout, stderr)
-	if err == nil {
-		return 0
-	}
-	exit := exitcode.Of(err)
-	if exit.Err != nil {
-		console.New(stderr, console.Normal).Error(exit.Err)
-	}
-	return exit.Code
+	return console.New(stderr, console.Normal).Exit(judgeClient(ctx, args, stdout, stderr))
 }
 
 // kit is what judges a client.
@@ -124,7 +116,7 @@ func judgeClient(ctx context.Context, args []string, stdout, stderr io.Writer) e
 	return nil
 }
 
-// choose returns the scenarios with these names, which commas separate; all if there are none.
+// choose returns the scenarios that a comma-separated list names, or all if the list is empty.
 func choose(names string) (chosen []scenario, err error) {
 	if names == "" {
 		return scenarios, nil
@@ -214,8 +206,8 @@ func (r *report) add(v verdict, feature string) {
 // atOnce is how many scenarios run side by side, each with a lock of its own: most of them mostly wait.
 const atOnce = 8
 
-// judge runs scenarios, and tells each verdict. It returns an error if that was not possible: there is no such program, say, or no
-// server.
+// judge runs scenarios, and passes each verdict to tell. It returns an error if there can be none, for example because the client or the
+// server does not exist.
 func (k *kit) judge(ctx context.Context, chosen []scenario, tell func(verdict)) (*report, error) {
 	if k.server == "" {
 		own, err := holdfasttest.NewServer(&holdfasttest.ServerConfig{Listen: "127.0.0.1:0"})

@@ -11,6 +11,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/holdfast-go/holdfast/internal/printable"
+
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/exitcode"
 )
 
 // TimeFormat is how people are shown a time. It has the zone: logs of several machines are read side by side.
@@ -48,6 +50,18 @@ func (c *Console) Hide(secrets ...string) { c.secrets = append(c.secrets, secret
 // Error writes an error.
 func (c *Console) Error(err error) {
 	c.write(strings.TrimPrefix(err.Error(), "holdfast: "))
+}
+
+// Exit writes what err, the error with which a program ends, has to tell, and returns the program's exit code.
+func (c *Console) Exit(err error) int {
+	if err == nil {
+		return 0
+	}
+	exit := exitcode.Of(err)
+	if exit.Err != nil {
+		c.Error(exit.Err)
+	}
+	return exit.Code
 }
 
 // Notef writes a message that everybody should read.

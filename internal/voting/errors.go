@@ -214,7 +214,7 @@ var errBehind = errors.New("it has restarted, and has not been told yet which fe
 var errTogether = errors.New("it has restarted together with a majority, and is told the fences once all nodes answer")
 
 // errNew is the error of nodes that are behind with a majority, if one of them has lost its data.
-var errNew = errors.New("it is new, or has lost its data, or it has restarted with a majority of which a node has lost its data")
+var errNew = errors.New("it is new or has lost its data, or it restarted together with a majority, one of which has lost its data")
 
 // errGone is the error of a node that lost the lock before it learned the fence.
 var errGone = errors.New("it granted the lock, and has it no more")

@@ -185,7 +185,7 @@ func (o *observation) end(lease Lease, err error) (Lease, error) {
 	return lease, err
 }
 
-// add adds an event of the lease, unless the lease is over.
+// add queues an event of the lease for observers, unless the lease is over.
 func (o *observation) add(tell func(context.Context, lock.LeaseEvent), n lock.LeaseNews) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -200,7 +200,7 @@ func (o *observation) add(tell func(context.Context, lock.LeaseEvent), n lock.Le
 	*end = &queuedNews{n, tell, nil}
 }
 
-// addLast adds the event that ends the lease. Only the first call counts.
+// addLast queues the event that ends the lease. Only the first call counts.
 func (o *observation) addLast(n lastNews) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -212,14 +212,14 @@ func (o *observation) addLast(n lastNews) {
 	o.last, o.over, o.untold = n, true, true
 }
 
-// lost adds that the lease was lost.
+// lost queues the event that the lease was lost.
 func (o *observation) lost(err *lock.LostError) {
 	if o != nil {
 		o.addLast(lastNews{lost: true, err: err})
 	}
 }
 
-// released adds that the lease was released and how the lock was handed over, or why the release failed.
+// released queues the event that the lease was released, with how the lock was handed over, or why the release failed.
 func (o *observation) released(to lock.Handover, err error) {
 	if o == nil {
 		return
@@ -301,7 +301,7 @@ func (l *holdLease) observeBy(o *observation) {
 	}
 }
 
-// endObserved adds that the lease was released, unless it is part of a JointLease. The caller holds g.mu.
+// endObserved queues the event that the lease was released, unless it is part of a JointLease. The caller holds g.mu.
 func (l *holdLease) endObserved(to lock.Handover, err error) {
 	if o := l.observed(); o != nil && o.joint == nil {
 		o.released(to, err)
@@ -352,7 +352,7 @@ func (h *hold) flush() {
 	}
 }
 
-// observeRenewal adds that the hold was renewed when slack was left of it, or that the renewal failed with err. The caller holds h.mu.
+// observeRenewal queues the event that the hold was renewed, with slack left, or that its renewal failed with err. The caller holds h.mu.
 func (h *hold) observeRenewal(now clock.Instant, slack time.Duration, err error) {
 	for _, o := range h.observations() {
 		n := lock.LeaseNews{Deadline: h.deadline(now).Time(), Slack: slack, Err: err}
@@ -364,7 +364,7 @@ func (h *hold) observeRenewal(now clock.Instant, slack time.Duration, err error)
 	}
 }
 
-// observeLoss adds that the hold was lost. The caller holds h.mu.
+// observeLoss queues the event that the hold was lost. The caller holds h.mu.
 func (h *hold) observeLoss(err *lock.LostError) {
 	for _, o := range h.observations() {
 		if o.joint == nil {
@@ -416,7 +416,7 @@ func (l *holdLease) observeAsPart(o *observation) {
 	l.needExtra().observed = o
 }
 
-// partOver adds that the lease was lost, if the client was closed earlier: the lease then went on until a part expired.
+// partOver queues the event that the lease was lost, if the client was closed earlier: the lease then went on until a part expired.
 func (m *JointLease) partOver(err *lock.LostError) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -96,7 +96,7 @@ func (m *JointLease) revoke(said wire.Remark) {
 	m.of.c.logRevocation(m.of.subject(), m.Token(), said)
 }
 
-// revoked adds that the holder was asked to let go.
+// revoked queues the event that the holder was asked to let go.
 func (o *observation) revoked(said wire.Remark) {
 	if o != nil {
 		o.add(o.c.Config.Observer.Revoked, lock.LeaseNews{By: said.By, Note: said.Reason})

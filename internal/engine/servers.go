@@ -80,7 +80,7 @@ func (r *renewals) add(h *hold) {
 	}
 }
 
-// send sends the renewals that are due, once no more fall due just now.
+// send waits until no more renewals become due, and sends those that are.
 func (r *renewals) send() {
 	for before := -1; ; {
 		r.mu.Lock()

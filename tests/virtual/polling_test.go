@@ -70,7 +70,7 @@ func TestManyWaitersWhomTheServerDoesNotKnow(t *testing.T) {
 			bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
 				const minutes = 2
 				locks := 10
-				if subscribed == nil { // so many that each of them once more is too many
+				if subscribed == nil { // enough to exceed the bound if each reopens the subscription once more
 					locks = 40
 				}
 				var d unheard

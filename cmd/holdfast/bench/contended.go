@@ -25,7 +25,7 @@ var contendedFigures = []figure{
 	lost,
 }
 
-// The rivals of contended. Without a time to hold, locks that let in again the goroutine that has just left would win.
+// The rivals of contended. They hold the lock for a while: otherwise a lock that readmits the goroutine that has just left would win.
 const (
 	contendedClients    = 4
 	contendedGoroutines = 8 // of each client

@@ -36,7 +36,7 @@ func (v values) setTimes(p50, p99 string, times []time.Duration) {
 	}
 }
 
-// setCPU notes the processor time that was used between two readings, for each of n things.
+// setCPU notes the processor time that was used between two readings, divided by n.
 func (v values) setCPU(before, after cpu, n float64) {
 	if after.server >= before.server { // less after a restart
 		v.set("server_cpu_us", (after.server-before.server)/n)
@@ -87,7 +87,7 @@ func (r *result) name() string {
 	return r.Experiment
 }
 
-// addFaults notes what must not happen and did in a round that was not completed.
+// addFaults keeps the overlaps and losses of a round that was not completed.
 func (r *result) addFaults(round [2]values) {
 	for _, v := range round {
 		maps.DeleteFunc(v, func(key string, _ float64) bool { return key != lost.key && key != overlaps.key })

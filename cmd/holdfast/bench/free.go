@@ -56,8 +56,8 @@ func (b *bench) freeTurn(ctx context.Context, locks []acquire, d time.Duration) 
 	return v, nil
 }
 
-// spin has a goroutine for each lock acquire and release it for the time d, and counts lost leases. All goroutines end
-// with the first other error, which it returns.
+// spin starts a goroutine for each lock, which acquires and releases it until d has passed, and counts lost leases. The first other
+// error ends all goroutines and is returned.
 func spin(ctx context.Context, locks []acquire, d time.Duration) (spun measure.Spun, losses int64, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

@@ -29,7 +29,7 @@ type report struct {
 	overlap bool // two held a lock at once
 }
 
-// add sums up a result and adds it, unless nothing was measured and nothing went wrong.
+// add sums up a result. It adds it to the report if something was measured or something went wrong.
 func (r *report) add(result *result) {
 	result.sumUp()
 	faults := len(r.Faults)

@@ -121,7 +121,7 @@ func (c *client) hear(d time.Duration, what string) (line string, isError bool) 
 	return "", false
 }
 
-// next returns the next line that the client prints within d, which must be no error.
+// next returns the next line that the client prints within d, which must not be an error.
 func (c *client) next(d time.Duration, what string) string {
 	line, isError := c.hear(d, what)
 	if isError {
@@ -168,7 +168,7 @@ func (c *client) grantedWithin(d time.Duration) (fence uint64) {
 	return c.grantedBy(c.next(d, "granted"))
 }
 
-// handedOver is granted, with a fence that must be above an earlier one.
+// handedOver is granted, but also checks that the fence is above an earlier one.
 func (c *client) handedOver(above uint64) (fence uint64) {
 	if fence = c.granted(); fence <= above {
 		failf("the fence %d of a hand-over follows %d", fence, above)
@@ -191,14 +191,14 @@ func (c *client) kill() {
 	c.wait()
 }
 
-// leave asks the process to end, by the end of its input, and ends it if it does not.
+// leave closes the input of the process, at which it should end, and kills it if it does not.
 func (c *client) leave() {
 	_ = c.stdin.Close() // it may have ended
 	defer time.AfterFunc(5*time.Second, func() { _ = c.cmd.Process.Kill() }).Stop()
 	c.wait()
 }
 
-// wait waits until the process has ended. How it does is its own affair.
+// wait waits until the process has ended, whatever its status.
 func (c *client) wait() {
 	for range c.lines {
 		continue

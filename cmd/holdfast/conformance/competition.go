@@ -12,7 +12,7 @@ import (
 	"github.com/holdfast-go/holdfast/internal/printable"
 )
 
-// turn is a time during which somebody surely had the lock: after it was told so, and before it was told to release it.
+// turn is a time during which a holder certainly had the lock: from when it was told so until it was told to release it.
 type turn struct {
 	who      string
 	from, to time.Duration // since the scenario began
@@ -44,7 +44,7 @@ func competes(t *trial) {
 					from := time.Since(began)
 					time.Sleep(turnLasts)
 					to := time.Since(began)
-					// Whoever stood still may have lost the lock during its turn. Such a turn is not judged.
+					// A holder that stood still may have lost the lock during its turn, which is then not judged.
 					if kept := release(); kept {
 						mu.Lock()
 						turns = append(turns, turn{who, from, to, fence, lock == t.reader})
@@ -62,7 +62,7 @@ func competes(t *trial) {
 // turnLasts is how long a turn lasts at least.
 const turnLasts = time.Millisecond
 
-// hold has the client acquire a side of the lock. release reports whether it still had it.
+// hold makes the client acquire one side of the lock. release reports whether the client still had it.
 func (c *client) hold(lock *holdfast.Lock) (fence uint64, release func() (kept bool)) {
 	verb := c.t.verb("acquire")
 	if lock == c.t.reader {
@@ -78,7 +78,7 @@ func (c *client) hold(lock *holdfast.Lock) (fence uint64, release func() (kept b
 	}
 }
 
-// hold has Holdfast acquire a side of the lock.
+// hold is the same for Holdfast.
 func (t *trial) hold(lock *holdfast.Lock) (fence uint64, release func() (kept bool)) {
 	lease := t.take(lock)
 	return lease.Fence(), func() bool {
@@ -90,8 +90,8 @@ func (t *trial) hold(lock *holdfast.Lock) (fence uint64, release func() (kept bo
 	}
 }
 
-// judge says what is wrong with turns: that two had the lock at once of which one was no reader, or that a later one had no
-// higher fence. Readers that follow a reader may have its fence.
+// judge returns an error if two turns overlap that are not both readers', or if a later turn does not have a higher fence. A reader that
+// follows a reader may have the same fence.
 func judge(turns []turn) error {
 	slices.SortFunc(turns, func(a, b turn) int { return cmp.Compare(a.from, b.from) })
 	byClients := 0

@@ -33,8 +33,8 @@ func (t *trial) set() (fence uint64) {
 	return t.lastFence()
 }
 
-// meetsYoungLock lets the client meet a lock whose fence is not written yet: it is held, it is waited for under a mark, and its
-// release hands it over.
+// meetsYoungLock tests a lock whose fence is not written yet: the client is refused it, waits for it and marks its value, and is handed it
+// by the release.
 func meetsYoungLock(t *trial) {
 	fence := t.set()
 	c := t.start()
@@ -53,7 +53,7 @@ func meetsYoungLock(t *trial) {
 	c.release()
 }
 
-// passesNoWaiter lets the client ask for a lock that is free and awaited, as after an expiry. The waiter gets it.
+// passesNoWaiter makes the client try a lock that is free while another client is queued for it, as after an expiry. The waiter must get it.
 func passesNoWaiter(t *trial) {
 	channel := "holdfast:c:" + t.name
 	heard := t.rdb.Subscribe(t.ctx, channel)
@@ -86,7 +86,8 @@ func passesNoWaiter(t *trial) {
 // promised is longer than a claim, within which a waiter may have promised to look.
 const promised = 2 * time.Second
 
-// handsOver lets Holdfast wait while the client has the lock. The client's release must see the mark, and hand the lock over.
+// handsOver makes Holdfast wait while the client has the lock. The waiter leaves a mark in the lock's value; the client's release must see
+// it and hand the lock over.
 func handsOver(t *trial) {
 	c := t.start()
 	fence := c.try(long)

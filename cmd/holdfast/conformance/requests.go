@@ -146,8 +146,8 @@ func (t *trial) deliverLate(request []byte, when string) {
 	}
 }
 
-// deliverGhost delivers a transaction of the free path that was kept back. It sets the lock for a token that has ended, and the client
-// must go on releasing that.
+// deliverGhost delivers a transaction of the free path that was kept back. It sets the lock for a token that has ended, so the client must
+// go on releasing that token.
 func (t *trial) deliverGhost(request []byte) {
 	t.note("the network", "delivers the transaction")
 	check(t.network.deliver(t.ctx, request))

@@ -140,8 +140,7 @@ func keepsOut(t *trial) {
 
 func fencesRise(t *trial) { t.fencesRise("try", "try", "try", "try", "try") }
 
-// fencesRise lets a client and Holdfast acquire the lock by turns, the client with each of these commands. Each fence must be
-// above the one before.
+// fencesRise makes a client, with each of these commands, and Holdfast acquire the lock in turn. Each fence must be above the previous one.
 func (t *trial) fencesRise(verbs ...string) {
 	c := t.start()
 	last := uint64(0)

@@ -51,8 +51,7 @@ func rwFencesRise(t *trial) {
 	t.fencesRise("try-write", "try-read", "try-write", "try-write", "try-read")
 }
 
-// writersAreNotPassed lets a writer wait for a reader, and two readers wait behind the writer. They have to get the lock in that
-// order.
+// writersAreNotPassed makes a writer wait for a reader, and two readers wait behind the writer. They must get the lock in that order.
 func writersAreNotPassed(t *trial) {
 	lease := t.take(t.reader)
 	writer := t.waiter(1)

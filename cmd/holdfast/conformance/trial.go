@@ -18,7 +18,7 @@ import (
 
 // trial is one run of a scenario: a lock, clients, and Holdfast's own, which reaches the server directly.
 //
-// Its methods, and those of client, end the scenario by a panic if what they are for does not happen: see failf.
+// Its methods, and those of client, end the scenario by a panic if what they do or wait for fails: see failf.
 type trial struct {
 	*kit
 	ctx     context.Context
@@ -130,7 +130,7 @@ func (t *trial) end() error {
 	return errors.Join(t.own.Close(ctx), t.rdb.Del(ctx, t.key, t.queue, t.queue+":e").Err(), t.rdb.Close())
 }
 
-// note adds to the dialogue, of which the end is kept: it tells what went wrong.
+// note adds a line to the dialogue. Only the end of that is kept, which shows what went wrong.
 func (t *trial) note(who, text string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -198,7 +198,7 @@ func (t *trial) status() holdfast.Status {
 	return s
 }
 
-// waiter starts a client that waits for the lock, as the nth.
+// waiter starts a client that becomes the nth to wait for the lock.
 func (t *trial) waiter(n int) *client {
 	c := t.start()
 	c.tell("%s %d", t.verb("acquire"), longMs)

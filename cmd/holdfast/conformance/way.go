@@ -19,15 +19,15 @@ type way struct {
 	listener net.Listener
 	server   string
 	lock     string       // the lock's key, which requests for the lock contain
-	requests atomic.Int64 // that came from clients, about, but for pings
+	requests atomic.Int64 // from clients, approximately, without pings
 	pings    atomic.Int64
 	links    sync.WaitGroup
 
 	subscribing network.Gate // while shut, no request to subscribe reaches the server
 
 	mu    sync.Mutex
-	trap  func(request []byte) (keeps bool) // gets the next request for the lock, and may keep it from the server; nil: there is none
-	asked time.Time                         // when a request for the lock last came without a trap
+	trap  func(request []byte) (keeps bool) // receives the next request for the lock, and may keep it from the server; or nil
+	asked time.Time                         // when the latest request for the lock came that no trap received
 	made  int                               // number of connections so far
 	mute  int                               // the connections up to this number get no messages
 }
@@ -58,7 +58,7 @@ func (w *way) close() {
 	w.links.Wait()
 }
 
-// carry carries what passes on a client's connection.
+// carry connects a client's connection with the server.
 func (w *way) carry(from net.Conn) {
 	to, err := net.Dial("tcp", w.server)
 	if err != nil {
@@ -124,7 +124,7 @@ func (w *way) set(trap func(request []byte) (keeps bool)) {
 	w.trap = trap
 }
 
-// latest returns when a request for the lock last came without a trap.
+// latest returns when the latest request for the lock came that no trap received.
 func (w *way) latest() time.Time {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -1,8 +1,6 @@
 package kind
 
-import (
-	"time"
-)
+import "time"
 
 // Option changes the settings of one lock.
 type Option func(*Settings)

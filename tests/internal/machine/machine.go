@@ -60,8 +60,11 @@ func start() *watch {
 }
 
 // EndWatch ends the watch, in a process whose own use of the processor is measured. It wakes up a hundred times a second, which
-// hundreds of processes cannot afford. Nothing else in this package may be called afterwards.
+// hundreds of processes cannot afford. Nothing else in this package may be called until Watch.
 func EndWatch() { watching.ended.Store(true) }
+
+// Watch begins a watch after EndWatch.
+func Watch() { watching = start() }
 
 func (w *watch) note(d delay) {
 	w.mu.Lock()

@@ -134,7 +134,10 @@ func (h *hold) firstLease() *holdLease {
 	h.counted = true
 	now := h.anchor.Add(h.renewAfter)
 	switch {
-	case h.state == claimed && h.fencesWanted() > 0: // renew at once, to reserve fences
+	case h.state == claimed && h.fencesWanted() > 0:
+		// Begin to reserve fences before the lease can be released: its release waits for a renewal under way, and then passes the lock on.
+		// mutants: fences-first
+		h.startRenewal(now)
 	case h.state == claimed:
 		h.renewAt(now.Add(min(confirmAfter, h.remainingAt(now)/16)))
 	case h.canRenew():

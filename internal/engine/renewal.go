@@ -131,13 +131,7 @@ func (h *hold) Due(now clock.Instant) {
 		h.renewAfter = 0
 	}
 	if h.renewAfter > 0 && now.Sub(h.anchor) >= h.renewAfter {
-		// If this renewal is not answered in time, another one is sent: several fit in before the deadline.
-		h.renewAt(now.Add(min(max(h.remainingAt(now)/3, 50*time.Millisecond), h.l.c.Config.CommandTimeout)))
-		if h.flying < maxFlying && !h.renewalQueued {
-			h.flying++
-			h.renewalQueued = true
-			h.renewTogether()
-		}
+		h.startRenewal(now)
 	}
 	h.planAt(now)
 }
@@ -356,6 +350,17 @@ func (h *hold) canRenewInBatch() bool {
 // nextRenewalFitsBatch reports whether the next renewal can go in a batch. The caller holds h.mu.
 func (h *hold) nextRenewalFitsBatch() bool {
 	return h.canRenewInBatch() && h.fencesWanted() == 0
+}
+
+// startRenewal sends a renewal unless too many are under way. If it is not answered in time, another one is sent: several fit in before the
+// deadline. The caller holds h.mu.
+func (h *hold) startRenewal(now clock.Instant) {
+	h.renewAt(now.Add(min(max(h.remainingAt(now)/3, 50*time.Millisecond), h.l.c.Config.CommandTimeout)))
+	if h.flying < maxFlying && !h.renewalQueued {
+		h.flying++
+		h.renewalQueued = true
+		h.renewTogether()
+	}
 }
 
 // renewTogether sends a renewal of the hold, in a batch if possible. The caller holds h.mu.

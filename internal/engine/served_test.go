@@ -38,3 +38,46 @@ func TestAWaiterThatIsServedAsItLeavesTakesItsResult(t *testing.T) {
 		}
 	}
 }
+
+// A process that is handed a lock for which more of its goroutines wait asks for their fences before the first of them can release it.
+// However short that hold is, its release waits for the fences and passes the lock on.
+func TestABriefHoldWaitsForTheFencesOfOthers(t *testing.T) {
+	server := &fake{holders: map[string]string{}}
+	c, err := New(server, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := c.Mutex("a")
+	if err := l.Ready(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	wq := l.queue()
+	first, second := c.newWaiter(t.Context(), l), c.newWaiter(t.Context(), l)
+	wq.mu.Lock()
+	wq.pushBack(first)
+	wq.pushBack(second)
+	wq.mu.Unlock()
+	h := granted(l, 1)
+	h.state = claimed
+	release := c.schedule.Hold() // it is as slow as it can be
+	server.mu.Lock()             // and so is the server
+	server.holders[l.Keys.Lock] = h.attempt.token()
+	wq.deliver(h)
+	lease := (<-first.results).lease
+	next, _, err := lease.giveUp(true, hasLeft)
+	if err != nil || next.landed == nil {
+		t.Errorf("a release just after a hand-over waits for %v, error %v; want it to wait for a renewal", next, err)
+	}
+	server.mu.Unlock()
+	release()
+	if err := lease.releaseAfter(t.Context(), next, hasLeft); err != nil {
+		t.Error(err)
+	}
+	wq.mu.Lock()
+	wq.withdraw(second)
+	wq.mu.Unlock()
+	wq.unref()
+	if err := c.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+}

@@ -178,6 +178,11 @@ var waiting = []Mutant{
 		Tests: []Test{{"virtual", "TestAFirstWaiterForAnotherProgramsKeyIsReplaced"}},
 	},
 	{
+		Name: "fences-too-late", About: "a lock that was handed over is given back, because its holder released it before it had fences for others",
+		Edits: []overlay.Edit{line("fences-first", "")},
+		Tests: []Test{{"../internal/engine", "TestABriefHoldWaitsForTheFencesOfOthers"}},
+	},
+	{
 		Name: "grant-unread", About: "a waiter whose look fails asks again, and does not notice that it was handed the lock",
 		Edits: []overlay.Edit{part("grant-beside-failures", "len(a.inbox) > 0", "false")},
 		Tests: []Test{{"virtual", "TestALockIsHandedToAWaiterWhoseLooksAreRefused"}},

@@ -303,7 +303,10 @@ func (acq *acquirer) failed(err error) *hold {
 	// These errors concern only this attempt: the next waiter may want less.
 	own := errors.Is(err, errLate) || errors.Is(err, exec.ErrReplicas) || errors.Is(err, exec.ErrPermits) ||
 		errors.Is(err, exec.ErrParties) || errors.Is(err, lock.ErrDepth)
-	if acq.answered && !own && exec.Passing(exec.KindOf(err)) {
+	// A message is an answer, too: the server has queued the attempt, whose reply was lost.
+	// mutants: answered-by-message
+	answered := acq.answered || len(acq.attempt.inbox) > 0
+	if answered && !own && exec.Passing(exec.KindOf(err)) {
 		// mutants: failed-listens
 		return acq.sleepFor(acq.attempt, codec.Place{}, schedule.Jitter(500*time.Millisecond, 50))
 	}

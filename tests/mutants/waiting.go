@@ -188,6 +188,11 @@ var waiting = []Mutant{
 		Tests: []Test{{"virtual", "TestALockIsHandedToAWaiterWhoseLooksAreRefused"}},
 	},
 	{
+		Name: "message-no-answer", About: "a waiter whose first request fails gives up, although it was handed the lock meanwhile",
+		Edits: []overlay.Edit{part("answered-by-message", "len(acq.attempt.inbox) > 0", "false")},
+		Tests: []Test{{"virtual", "TestALockIsHandedToAWaiterThatHasHeardNothingElse"}},
+	},
+	{
 		Name: "grant-slept-through", About: "a waiter whose look has failed pauses, and does not notice that it is handed the lock",
 		Edits: []overlay.Edit{line("failed-listens", "acq.pause(time.Second)\nreturn nil")},
 		Tests: []Test{{"virtual", "TestALockIsHandedToAWaiterWhoseLooksAreRefused"}},

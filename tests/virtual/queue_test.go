@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -256,6 +257,26 @@ func TestALockIsHandedToAWaiterWhoseLooksAreRefused(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Fault: The reply to a waiter's first request is lost, and the lock is handed to the waiter before it can ask again. The message tells it
+// that the server works, so it does not give up.
+func TestALockIsHandedToAWaiterThatHasHeardNothingElse(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
+		var loses atomic.Bool
+		m := client(t, srv, meddle(func(r request) (string, error) {
+			if !r.does("acquire") || !loses.Swap(false) {
+				return r.send()
+			}
+			_, _ = r.late(time.Second)
+			return "", io.EOF
+		})).Mutex("a", holdfast.TTL(10*time.Minute))
+		holder := acquire(t, m)
+		loses.Store(true)
+		next := waitFor(t, m, 500*time.Millisecond)
+		release(t, holder)
+		next.served(t, time.Second)
+	})
 }
 
 // eager counts the looks of waiters, and the messages that tell them when to look. Before a waiter hears that it is queued, eager can

@@ -270,7 +270,7 @@ func (u *use) cycle(t *testing.T, c *holdfast.Client) bool {
 	}
 	switch {
 	case err == nil:
-	case errors.Is(err, context.DeadlineExceeded):
+	case errors.Is(err, context.DeadlineExceeded), way <= 2 && errors.Is(err, holdfast.ErrUnavailable): // no time was left to try again
 		u.gaveUp.Add(1)
 	case errors.Is(err, holdfast.ErrHeld):
 		u.held.Add(1)
@@ -282,7 +282,7 @@ func (u *use) cycle(t *testing.T, c *holdfast.Client) bool {
 	case errors.Is(err, holdfast.ErrAmbiguous):
 		u.unsure.Add(1)
 	default:
-		t.Errorf("%s: %v", l.Name(), err)
+		t.Errorf("%s, way %d: %v", l.Name(), way, err)
 	}
 	return true
 }

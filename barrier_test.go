@@ -28,15 +28,12 @@ func (s *space) awaitArrivals(n int) {
 func wantPhase(t *testing.T, phase uint64, all ...<-chan outcome[uint64]) {
 	t.Helper()
 	for _, over := range all {
-		if got := succeeded(t, over); got != phase {
-			t.Errorf("Await returns phase %d, want %d", got, phase)
-		}
+		equal(t, "Await", succeeded(t, over), phase)
 	}
 }
 
 func TestPartiesOfABarrierWaitForEachOther(t *testing.T) {
-	t.Parallel()
-	s := newSpace(t)
+	s := inParallel(t)
 	one, two, three := s.join(3), s.join(3), s.join(3)
 	for phase := uint64(1); phase <= 3; phase++ {
 		first, second := start(t, one.Await), start(t, two.Await)
@@ -46,17 +43,14 @@ func TestPartiesOfABarrierWaitForEachOther(t *testing.T) {
 		wantPhase(t, phase, first, second, start(t, three.Await))
 	}
 	for _, party := range []*barrier.Party{one, two, three} {
-		if err := party.Leave(t.Context()); err != nil {
-			t.Error(err)
-		}
+		want(t, "Leave", party.Leave(t.Context()), nil)
 		want(t, "the lease of a party that left", party.Lease().Err(), holdfast.ErrReleased)
 	}
 	s.cleaned()
 }
 
 func TestAnArrivalIsTakenBackWithItsContext(t *testing.T) {
-	t.Parallel()
-	s := newSpace(t)
+	s := inParallel(t)
 	one, two := s.join(2), s.join(2)
 	ctx, cancel := context.WithCancel(t.Context())
 	first := start(t, func(context.Context) (uint64, error) { return one.Await(ctx) })
@@ -64,9 +58,7 @@ func TestAnArrivalIsTakenBackWithItsContext(t *testing.T) {
 	_, err := one.Await(t.Context())
 	want(t, "a second Await", err, holdfast.ErrInvalid)
 	cancel()
-	if got := receive(t, first); got.err != context.Canceled {
-		t.Errorf("Await whose context ended: %+v", got)
-	}
+	equal(t, "Await whose context ended", receive(t, first).err, context.Canceled)
 	s.awaitArrivals(0)
 	second := start(t, two.Await)
 	s.awaitArrivals(1)

@@ -15,8 +15,7 @@ import (
 )
 
 func TestConfigHasTheDefaultsOfItsLocks(t *testing.T) {
-	t.Parallel()
-	s := newSpace(t)
+	s := inParallel(t)
 	c := s.client(func(cfg *holdfast.Config) { cfg.Identity, cfg.TTL = "me", time.Hour })
 	lease := acquire(t, c.Mutex("m"))
 	if h, _ := status(t, c.Mutex("m")).Holder(); h.Identity != "me" || lease.Identity() != "me" || h.TTL < 30*time.Minute {
@@ -25,9 +24,7 @@ func TestConfigHasTheDefaultsOfItsLocks(t *testing.T) {
 	release(t, lease)
 	short := s.client(func(cfg *holdfast.Config) { cfg.MaxTTL, cfg.TTL = 10*time.Second, 0 })
 	lease = acquire(t, short.Mutex("short"))
-	if left := time.Until(lease.Deadline()); left > 10*time.Second {
-		t.Errorf("with a MaxTTL of 10 s and no TTL, a lease lasts for %s", left)
-	}
+	inBounds(t, "how long a lease lasts with a MaxTTL of 10 s and no TTL", time.Until(lease.Deadline()), 0, 10*time.Second)
 	release(t, lease)
 	if text := c.String(); !strings.Contains(text, "socket") || fmt.Sprint(c) != text {
 		t.Errorf("the client is printed as %s", text)
@@ -51,8 +48,7 @@ func (d *refusing) Probe(ctx context.Context) (driver.ServerInfo, error) {
 
 // Ping reports whether the server can be reached now, even if an earlier Ping succeeded.
 func TestPing(t *testing.T) {
-	t.Parallel()
-	s := newSpace(t)
+	s := inParallel(t)
 	d := &refusing{Driver: s.server.Driver()}
 	c := s.clientWith(d, func(cfg *holdfast.Config) { cfg.RetryTimeout = 50 * time.Millisecond })
 	for _, down := range []bool{true, false, false, true} {
@@ -75,8 +71,7 @@ func TestPing(t *testing.T) {
 //
 // Bug: A waiter outlives its session.
 func TestClose(t *testing.T) {
-	t.Parallel()
-	s := newSpace(t)
+	s := inParallel(t)
 	c := s.client()
 	lease, several := acquire(t, c.Mutex("m")), acquire(t, c.Multi([]string{"x", "y"}))
 	work := lease.Context(t.Context())
@@ -112,8 +107,7 @@ func TestClose(t *testing.T) {
 
 // Close waits for a lease that is not released until its context ends.
 func TestCloseGivesUpWithItsContext(t *testing.T) {
-	t.Parallel()
-	s := newSpace(t)
+	s := inParallel(t)
 	c, err := holdfast.New(s.server.Driver(), &holdfast.Config{Prefix: s.prefix, TTL: time.Minute})
 	must(t, err)
 	acquire(t, c.Mutex("m"))
@@ -132,8 +126,7 @@ func (w wrapper) Unwrap() driver.Driver { return w.Driver }
 
 // Without replicas no lock is confirmed, and none is left behind.
 func TestMinReplicas(t *testing.T) {
-	t.Parallel()
-	s := newSpace(t)
+	s := inParallel(t)
 	few := func(cfg *holdfast.Config) { cfg.RetryTimeout = 20 * time.Millisecond }
 	for what, l := range map[string]*holdfast.Lock{
 		"by option": s.client(few).Mutex("m", holdfast.Durability{Replicas: 1, Timeout: 5 * time.Millisecond}),

@@ -2,14 +2,11 @@ package holdfast_test
 
 import (
 	"context"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/holdfast-go/holdfast"
-	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/election"
-	"github.com/holdfast-go/holdfast/internal/redistest"
 )
 
 // candidate runs for an election.
@@ -36,8 +33,7 @@ func campaign(ctx context.Context, e *election.Election) *candidate {
 }
 
 func TestLeadersFollowEachOther(t *testing.T) {
-	t.Parallel()
-	s := newSpace(t)
+	s := inParallel(t)
 	e := election.New(s.client().Mutex("e", holdfast.Identity("first")))
 	_, err := e.Leader(t.Context())
 	want(t, "Leader while nobody leads", err, holdfast.ErrNotHeld)
@@ -54,24 +50,18 @@ func TestLeadersFollowEachOther(t *testing.T) {
 	if two.lease.Fence() <= one.lease.Fence() || two.ctx.Err() != nil {
 		t.Errorf("fence %d follows %d; the term: %v", two.lease.Fence(), one.lease.Fence(), two.ctx.Err())
 	}
-	if cause := context.Cause(one.ctx); cause != holdfast.ErrReleased {
-		t.Errorf("the first term ended with %v", cause)
-	}
+	equal(t, "the end of the first term", context.Cause(one.ctx), holdfast.ErrReleased)
 	awaitWaiters(t, e, 1)
 	second.answer <- errBroken // for good
-	if err := receive(t, second.over); err != errBroken {
-		t.Errorf("Run: %v; want what lead returned", err)
-	}
+	equal(t, "Run", receive(t, second.over), errBroken)
 	receive(t, first.terms)
 	first.answer <- nil
 	want(t, "Run", receive(t, first.over), nil)
 	s.cleaned()
 }
 
-// A leader that is deposed is told, and campaigns again.
 func TestADeposedLeaderCampaignsAgain(t *testing.T) {
-	t.Parallel()
-	s := newSpace(t)
+	s := inParallel(t)
 	c := campaign(t.Context(), election.New(s.client().Mutex("e")))
 	for _, answer := range []error{nil, holdfast.ErrLost, context.Canceled} {
 		now := receive(t, c.terms)
@@ -88,8 +78,7 @@ func TestADeposedLeaderCampaignsAgain(t *testing.T) {
 }
 
 func TestAnElectionEndsWithItsContext(t *testing.T) {
-	t.Parallel()
-	s := newSpace(t)
+	s := inParallel(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	e := election.New(s.client().Mutex("e"))
 	leading := campaign(ctx, e)
@@ -99,19 +88,14 @@ func TestAnElectionEndsWithItsContext(t *testing.T) {
 	cancel()
 	receive(t, now.ctx.Done())
 	leading.answer <- nil
-	if err := receive(t, leading.over); err != context.Canceled {
-		t.Errorf("Run of the leader: %v", err)
-	}
-	if err := receive(t, waiting.over); err != context.Canceled {
-		t.Errorf("Run of a candidate: %v", err)
-	}
+	equal(t, "Run of the leader", receive(t, leading.over), context.Canceled)
+	equal(t, "Run of a candidate", receive(t, waiting.over), context.Canceled)
 	s.cleaned()
 }
 
 // Watch ends with its context, and with its client, of which it tells.
 func TestWatchEnds(t *testing.T) {
-	t.Parallel()
-	s := newSpace(t)
+	s := inParallel(t)
 	c := s.client()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -123,9 +107,7 @@ func TestWatchEnds(t *testing.T) {
 		seen++
 		cancel()
 	}
-	if seen != 1 {
-		t.Errorf("Watch yields %d times", seen)
-	}
+	equal(t, "how often Watch yields", seen, 1)
 	var last error
 	closed := make(chan error, 1)
 	for _, err := range election.New(c.Mutex("e")).Watch(t.Context()) {
@@ -136,54 +118,6 @@ func TestWatchEnds(t *testing.T) {
 	}
 	want(t, "the last of Watch", last, holdfast.ErrClosed)
 	want(t, "Close", receive(t, closed), nil)
-}
-
-// Candidates and watchers survive an outage that began before they did.
-func TestAnElectionOutlivesAnOutage(t *testing.T) {
-	t.Parallel()
-	s := newSpace(t)
-	var refused atomic.Int32
-	var up atomic.Bool
-	c := s.tapped(func(ctx context.Context, call driver.Call, next redistest.Run) (string, error) {
-		if !up.Load() {
-			refused.Add(1)
-			return "", driver.ReplyError("LOADING the server is loading its data")
-		}
-		return next(ctx, call)
-	}, func(cfg *holdfast.Config) { cfg.RetryTimeout = 20 * time.Millisecond })
-	e := election.New(c.Mutex("e", holdfast.Identity("me")))
-	_, err := e.Leader(t.Context())
-	want(t, "Leader in an outage", err, holdfast.ErrUnavailable)
-	candidate := campaign(t.Context(), e)
-	before := refused.Load()
-	eventually(t, "the candidate goes on", func() bool { return refused.Load() > before+20 })
-	up.Store(true)
-	receive(t, candidate.terms)
-	up.Store(false)
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	watched := make(chan string, 1)
-	go func() {
-		for status, err := range e.Watch(ctx) {
-			h, _ := status.Holder()
-			if err != nil {
-				t.Errorf("Watch: %v", err)
-			}
-			watched <- h.Identity
-			return
-		}
-	}()
-	before = refused.Load()
-	eventually(t, "the watcher goes on", func() bool { return refused.Load() > before+2 })
-	wantWaiting(t, "the watcher", watched)
-	up.Store(true)
-	if got := receive(t, watched); got != "me" {
-		t.Errorf("Watch yields %q", got)
-	}
-	candidate.answer <- nil
-	if err := receive(t, candidate.over); err != nil {
-		t.Errorf("Run: %v", err)
-	}
 }
 
 // Readers share a fence, and so do an owner's leases: two of them would be two leaders with one fence.

@@ -63,9 +63,7 @@ func TestServerErrors(t *testing.T) {
 				matches = append(matches, target)
 			}
 		}
-		if fmt.Sprint(matches) != fmt.Sprint(c.is) {
-			t.Errorf("%v matches %v, want %v", err, matches, c.is)
-		}
+		equal(t, err.Error()+" matches", fmt.Sprint(matches), fmt.Sprint(c.is))
 		if text := err.Error(); !strings.HasPrefix(text, "holdfast: ") || !strings.Contains(text, `"m"`) || !strings.Contains(text, refused.Server) {
 			t.Errorf("the text names neither lock nor server: %s", text)
 		}
@@ -92,9 +90,7 @@ func TestTextsOfErrors(t *testing.T) {
 		`holdfast: phase 3 of barrier "b" is broken: party me has died`:                         &barrier.BrokenError{Name: "b", Phase: 3, Party: holdfast.Holder{Identity: "me"}, Died: true},
 		`holdfast: phase 3 of barrier "b" is broken: party somebody has left`:                   &barrier.BrokenError{Name: "b", Phase: 3},
 	} {
-		if got := err.Error(); got != want {
-			t.Errorf("%T is\n%s, want\n%s", err, got, want)
-		}
+		equal(t, fmt.Sprintf("a %T", err), err.Error(), want)
 	}
 	for err, target := range map[error]error{
 		&holdfast.HeldError{}: holdfast.ErrHeld, &holdfast.LostError{}: holdfast.ErrLost, &latch.IncompleteError{}: latch.ErrIncomplete,

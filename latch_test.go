@@ -47,8 +47,7 @@ func wantCount(t *testing.T, l *latch.Latch, n int) {
 }
 
 func TestALatchOpensWhenAllHaveCountedDown(t *testing.T) {
-	t.Parallel()
-	s := newSpace(t)
+	s := inParallel(t)
 	theLatch := func() *latch.Latch { return latch.New(s.client(), "l", 3) }
 	l := theLatch()
 	wantCount(t, l, 3)
@@ -68,8 +67,7 @@ func TestALatchOpensWhenAllHaveCountedDown(t *testing.T) {
 }
 
 func TestRegisteredPartiesCountDownThemselves(t *testing.T) {
-	t.Parallel()
-	s := newSpace(t)
+	s := inParallel(t)
 	l := latch.New(s.client(), "l", 2)
 	var parties []*latch.Party
 	for range 2 {
@@ -134,14 +132,11 @@ func TestALatchThatIsBegunAnew(t *testing.T) {
 }
 
 func TestWaitersForALatchGiveUp(t *testing.T) {
-	t.Parallel()
-	s := newSpace(t)
+	s := inParallel(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	over := s.waitFor(ctx, latch.New(s.client(), "l", 2))
 	cancel()
-	if err := receive(t, over); err != context.Canceled {
-		t.Errorf("Wait whose context ended: %v", err)
-	}
+	equal(t, "Wait whose context ended", receive(t, over), context.Canceled)
 	eventually(t, "nobody is subscribed", func() bool { return s.watchers("l") == 0 })
 	c := s.client()
 	over = s.waitFor(t.Context(), latch.New(c, "l", 2))
@@ -153,8 +148,7 @@ func TestWaitersForALatchGiveUp(t *testing.T) {
 // A party that may be counted on tries again, as one that waits does, and does not give up like TryAcquire when nothing listens at the
 // server's address.
 func TestPartiesOutlastAServerThatRefusesConnections(t *testing.T) {
-	t.Parallel()
-	s := newSpace(t)
+	s := inParallel(t)
 	var tries atomic.Int32
 	c := s.clientWith(redistest.Tap{Driver: s.server.Driver(), On: func(ctx context.Context, call driver.Call, next redistest.Run) (string, error) {
 		if call.Script.Name == "share_acquire" && tries.Add(1)%2 == 1 {

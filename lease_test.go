@@ -9,8 +9,7 @@ import (
 )
 
 func TestReleaseEndsALease(t *testing.T) {
-	t.Parallel()
-	s := newSpace(t)
+	s := inParallel(t)
 	l := s.client().Mutex("m")
 	lease := acquire(t, l)
 	if fences := lease.Fences(); len(fences) != 1 || fences["m"] != lease.Fence() || lease.IsShared() {
@@ -34,17 +33,14 @@ func TestReleaseEndsALease(t *testing.T) {
 
 // A context made from a lease ends with its parent or with the lease, whichever is first, and says why.
 func TestContextOfALease(t *testing.T) {
-	t.Parallel()
-	s := newSpace(t)
+	s := inParallel(t)
 	c := s.client()
 	type key struct{}
 	for what, l := range map[string]*holdfast.Lock{"a mutex": c.Mutex("m"), "several": c.Multi([]string{"a", "b"})} {
 		lease := acquire(t, l)
 		parent, cancel := context.WithCancelCause(context.WithValue(t.Context(), key{}, "value"))
 		first, second := lease.Context(parent), lease.Context(context.Background())
-		if first.Value(key{}) != "value" {
-			t.Errorf("%s: the context lacks its parent's value", what)
-		}
+		equal(t, what+": its parent's value", first.Value(key{}), "value")
 		cancel(errBroken)
 		receive(t, first.Done())
 		if context.Cause(first) != errBroken || second.Err() != nil || lease.Err() != nil {
@@ -62,8 +58,7 @@ func TestContextOfALease(t *testing.T) {
 
 // Without any call a lease is renewed.
 func TestALeaseIsRenewed(t *testing.T) {
-	t.Parallel()
-	s := newSpace(t)
+	s := inParallel(t)
 	c := s.client()
 	type held struct {
 		lease *holdfast.Lease
@@ -79,9 +74,7 @@ func TestALeaseIsRenewed(t *testing.T) {
 	}
 	for _, h := range all {
 		eventually(t, h.lease.String()+" is renewed", func() bool {
-			if err := h.lease.Err(); err != nil {
-				t.Fatalf("%s: %v", h.lease, err)
-			}
+			must(t, h.lease.Err())
 			return h.lease.Deadline().After(h.until)
 		})
 		release(t, h.lease)

@@ -16,8 +16,7 @@ import (
 type doing func(context.Context, func(context.Context, *holdfast.Lease) error) error
 
 func TestDoReturnsWhatTheFunctionReturns(t *testing.T) {
-	t.Parallel()
-	s := newSpace(t)
+	s := inParallel(t)
 	l := s.client().Mutex("m")
 	failure := errors.New("no luck")
 	for what, do := range map[string]doing{"Do": l.Do, "TryDo": l.TryDo} {
@@ -31,12 +30,8 @@ func TestDoReturnsWhatTheFunctionReturns(t *testing.T) {
 				}
 				return result
 			})
-			if err != result {
-				t.Errorf("%s: %v; want %v", what, err, result)
-			}
-			if context.Cause(work) != holdfast.ErrReleased {
-				t.Errorf("%s: afterwards its context's cause is %v", what, context.Cause(work))
-			}
+			equal(t, what, err, result)
+			equal(t, what+": afterwards its context's cause", context.Cause(work), holdfast.ErrReleased)
 		}
 		err := do(t.Context(), func(context.Context, *holdfast.Lease) error {
 			s.steal("m")
@@ -50,14 +45,11 @@ func TestDoReturnsWhatTheFunctionReturns(t *testing.T) {
 }
 
 func TestDoReleasesWhenTheFunctionPanics(t *testing.T) {
-	t.Parallel()
-	s := newSpace(t)
+	s := inParallel(t)
 	l := s.client().Mutex("m")
 	func() {
 		defer func() {
-			if p := recover(); p != "no luck" {
-				t.Errorf("the panic is %v", p)
-			}
+			equal(t, "the panic", recover(), "no luck")
 		}()
 		_ = l.Do(t.Context(), func(context.Context, *holdfast.Lease) error { panic("no luck") })
 	}()
@@ -65,8 +57,7 @@ func TestDoReleasesWhenTheFunctionPanics(t *testing.T) {
 }
 
 func TestDoDoesNotCallTheFunctionWithoutTheLock(t *testing.T) {
-	t.Parallel()
-	s := newSpace(t)
+	s := inParallel(t)
 	lease := acquire(t, s.client().Mutex("m"))
 	l := s.client().Mutex("m", holdfast.Wait(0))
 	for what, do := range map[string]doing{"Do": l.Do, "TryDo": l.TryDo} {
@@ -102,8 +93,7 @@ func TestDoReturnsHeldOfTheSameName(t *testing.T) {
 
 // The function's context ends when the lease is lost, and says why. What the function then returns is not said twice.
 func TestDoEndsTheContextWithTheLease(t *testing.T) {
-	t.Parallel()
-	s := newSpace(t)
+	s := inParallel(t)
 	err := s.client().Mutex("m").Do(t.Context(), func(ctx context.Context, lease *holdfast.Lease) error {
 		s.steal("m")
 		want(t, "Extend", lease.Extend(ctx, time.Hour), holdfast.ErrLost)
@@ -116,50 +106,16 @@ func TestDoEndsTheContextWithTheLease(t *testing.T) {
 	}
 }
 
-func TestWaitBoundsAcquire(t *testing.T) {
-	t.Parallel()
-	s := newSpace(t)
-	lease := acquire(t, s.client().Mutex("m", holdfast.Identity("first")))
-	for _, d := range []time.Duration{0, 20 * time.Millisecond} {
-		l := s.client().Mutex("m", holdfast.Wait(d))
-		var err error
-		var held *holdfast.HeldError
-		eventually(t, "the holder is told in time", func() bool {
-			err = answered(t, func() error { _, err := l.Acquire(t.Context()); return err })
-			return !errors.As(err, &held) || held.Holder.Identity != ""
-		})
-		if !errors.As(err, &held) || held.Name != "m" || held.Holder.Identity != "first" {
-			t.Errorf("Acquire with Wait(%s): %v; want a HeldError that names the holder", d, err)
-		}
-	}
-	awaitWaiters(t, s.client().Mutex("m"), 0) // they leave in the background
-	release(t, lease)
-	for _, d := range []time.Duration{0, time.Hour} {
-		l := s.client().Mutex("m", holdfast.Wait(d))
-		err := answered(t, func() error {
-			return l.Do(t.Context(), func(_ context.Context, lease *holdfast.Lease) error { return lease.Err() })
-		})
-		if err != nil {
-			t.Errorf("Do with Wait(%s) of a free lock: %v", d, err)
-		}
-	}
-}
-
 func TestReentrantLockIsAcquiredAgainWithinItsLease(t *testing.T) {
-	t.Parallel()
-	s := newSpace(t)
+	s := inParallel(t)
 	c := s.client()
 	l := c.Mutex("m", holdfast.Reentrant(), holdfast.MaxDepth(3))
 	outer := acquire(t, l)
 	ctx := outer.Context(t.Context())
 	inner, err := l.Acquire(ctx)
-	if err != nil {
-		t.Fatalf("Acquire within the lease: %v", err)
-	}
+	must(t, err)
 	innermost, err := l.TryAcquire(inner.Context(t.Context()))
-	if err != nil {
-		t.Fatalf("TryAcquire within the lease: %v", err)
-	}
+	must(t, err)
 	if inner.Fence() != outer.Fence() || innermost.Fence() != outer.Fence() {
 		t.Errorf("the fences are %d, %d and %d", outer.Fence(), inner.Fence(), innermost.Fence())
 	}
@@ -176,15 +132,12 @@ func TestReentrantLockIsAcquiredAgainWithinItsLease(t *testing.T) {
 	err = l.Do(t.Context(), func(ctx context.Context, _ *holdfast.Lease) error {
 		return l.TryDo(ctx, func(context.Context, *holdfast.Lease) error { return nil })
 	})
-	if err != nil {
-		t.Errorf("Do within Do: %v", err)
-	}
+	want(t, "Do within Do", err, nil)
 }
 
 // What ends a reentrant lock ends all its leases.
 func TestReentrantLeasesAreLostTogether(t *testing.T) {
-	t.Parallel()
-	s := newSpace(t)
+	s := inParallel(t)
 	l := s.client().Mutex("m", holdfast.Reentrant())
 	outer := acquire(t, l)
 	inner, err := l.Acquire(outer.Context(t.Context()))
@@ -199,8 +152,7 @@ func TestReentrantLeasesAreLostTogether(t *testing.T) {
 
 // Options makes one option of several, for locks of all kinds.
 func TestOptionsCombinesOptions(t *testing.T) {
-	t.Parallel()
-	s := newSpace(t)
+	s := inParallel(t)
 	c := s.client()
 	both := holdfast.Options(holdfast.Identity("me"), holdfast.Meta("k", "first"), holdfast.Options(holdfast.Meta("k", "later")))
 	for _, l := range []*holdfast.Lock{c.Mutex("m", both), c.RWMutex("rw", both).Reader(), c.Semaphore("s", 2).Permits(1, both), c.Multi([]string{"a", "b"}, both)} {
@@ -214,8 +166,7 @@ func TestOptionsCombinesOptions(t *testing.T) {
 }
 
 func TestStatusSaysWhoHoldsAndWaits(t *testing.T) {
-	t.Parallel()
-	s := newSpace(t)
+	s := inParallel(t)
 	l := s.client(func(cfg *holdfast.Config) { cfg.Identity = "from Config" }).Mutex("m", holdfast.Meta("k", "a:b\nc+"))
 	got := status(t, l)
 	if got.Held() || got.Name != "m" || got.Key != s.key("m") || got.Kind != holdfast.KindMutex || got.Time.IsZero() {

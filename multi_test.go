@@ -2,7 +2,6 @@ package holdfast_test
 
 import (
 	"context"
-	"errors"
 	"testing"
 	"time"
 
@@ -10,23 +9,17 @@ import (
 )
 
 func TestMultiIsAllOrNothing(t *testing.T) {
-	t.Parallel()
-	s := newSpace(t)
+	s := inParallel(t)
 	c := s.client()
 	names := []string{"c", "a", "b"}
 	all := s.client().Multi(names)
 	for _, name := range names {
 		taken := acquire(t, c.Mutex(name))
 		_, err := all.TryAcquire(t.Context())
-		var held *holdfast.HeldError
-		if !errors.As(err, &held) || held.Name != name || !isFenceOf(held.Holder.Fence, taken) {
-			t.Errorf("TryAcquire while %q is held: %v", name, err)
-		}
+		heldBy(t, "TryAcquire", err, name, "", taken)
 		bounded := s.client().Multi(names, holdfast.Wait(10*time.Millisecond))
 		err = answered(t, func() error { _, err := bounded.Acquire(t.Context()); return err })
-		if !errors.As(err, &held) || held.Name != name {
-			t.Errorf("Acquire while %q is held: %v", name, err)
-		}
+		heldBy(t, "Acquire", err, name, "", nil)
 		for _, other := range names {
 			if other != name {
 				release(t, acquire(t, c.Mutex(other)))
@@ -57,8 +50,7 @@ func TestMultiIsAllOrNothing(t *testing.T) {
 
 // A Multi waits for each lock in that lock's queue, while it holds the earlier ones.
 func TestMultiWaitsInTheQueues(t *testing.T) {
-	t.Parallel()
-	s := newSpace(t)
+	s := inParallel(t)
 	c := s.client()
 	a, b := acquire(t, c.Mutex("a")), acquire(t, c.Mutex("b"))
 	next := start(t, s.client().Multi([]string{"b", "a"}).Acquire)
@@ -75,8 +67,7 @@ func TestMultiWaitsInTheQueues(t *testing.T) {
 }
 
 func TestMultiGivesUpWithItsContext(t *testing.T) {
-	t.Parallel()
-	s := newSpace(t)
+	s := inParallel(t)
 	c := s.client()
 	b := acquire(t, c.Mutex("b"))
 	ctx, cancel := context.WithCancel(t.Context())
@@ -85,17 +76,14 @@ func TestMultiGivesUpWithItsContext(t *testing.T) {
 	awaitWaiters(t, c.Mutex("b"), 1)
 	wantHeld(t, c.Mutex("a"))
 	cancel()
-	if got := receive(t, waiting); got.err != context.Canceled {
-		t.Errorf("Acquire: %v", got.err)
-	}
+	equal(t, "Acquire", receive(t, waiting).err, context.Canceled)
 	awaitRelease(t, c.Mutex("a"))
 	release(t, b)
 	s.cleaned()
 }
 
 func TestMultiIsReentrant(t *testing.T) {
-	t.Parallel()
-	s := newSpace(t)
+	s := inParallel(t)
 	l := s.client().Multi([]string{"a", "b"}, holdfast.Reentrant())
 	err := l.Do(t.Context(), func(ctx context.Context, outer *holdfast.Lease) error {
 		return l.TryDo(ctx, func(_ context.Context, inner *holdfast.Lease) error {

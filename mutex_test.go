@@ -15,8 +15,7 @@ import (
 )
 
 func TestAMutexHasOneHolder(t *testing.T) {
-	t.Parallel()
-	s := newSpace(t)
+	s := inParallel(t)
 	here, there := s.client().Mutex("m"), s.client().Mutex("m")
 	lease := acquire(t, here)
 	want(t, "Err of a lease that is held", lease.Err(), nil)
@@ -28,19 +27,14 @@ func TestAMutexHasOneHolder(t *testing.T) {
 	}
 	release(t, lease)
 	again, err := there.TryAcquire(t.Context())
-	if err != nil {
-		t.Fatalf("TryAcquire of a free lock: %v", err)
-	}
-	if again.Fence() <= lease.Fence() {
-		t.Errorf("fence %d follows %d", again.Fence(), lease.Fence())
-	}
+	must(t, err)
+	rises(t, lease.Fence(), again.Fence())
 	release(t, again)
 	s.cleaned()
 }
 
 func TestWaitersAreServedInOrder(t *testing.T) {
-	t.Parallel()
-	s := newSpace(t)
+	s := inParallel(t)
 	lease := acquire(t, s.client().Mutex("m"))
 	const processes = 4
 	var waiting [processes]<-chan outcome[*holdfast.Lease]
@@ -55,9 +49,7 @@ func TestWaitersAreServedInOrder(t *testing.T) {
 		}
 		release(t, lease)
 		after := succeeded(t, next)
-		if after.Fence() <= lease.Fence() {
-			t.Errorf("fence %d follows %d", after.Fence(), lease.Fence())
-		}
+		rises(t, lease.Fence(), after.Fence())
 		lease = after
 	}
 	release(t, lease)
@@ -65,8 +57,7 @@ func TestWaitersAreServedInOrder(t *testing.T) {
 }
 
 func TestTryAcquireDoesNotPassWaiters(t *testing.T) {
-	t.Parallel()
-	s := newSpace(t)
+	s := inParallel(t)
 	lease := acquire(t, s.client().Mutex("m"))
 	waiting := s.client().Mutex("m")
 	next := start(t, waiting.Acquire)
@@ -79,8 +70,7 @@ func TestTryAcquireDoesNotPassWaiters(t *testing.T) {
 
 // A poller asks again and again, has no place in the queue, and gets the lock once it is free.
 func TestAPollerGetsTheLock(t *testing.T) {
-	t.Parallel()
-	s := newSpace(t)
+	s := inParallel(t)
 	var asked atomic.Int32
 	count := func(ctx context.Context, call driver.Call, next redistest.Run) (string, error) {
 		if strings.Contains(call.Script.Name, "acquire") {
@@ -98,9 +88,7 @@ func TestAPollerGetsTheLock(t *testing.T) {
 		asked.Store(0)
 		next := start(t, l.Acquire)
 		eventually(t, "it asks again and again", func() bool { return asked.Load() > 5 })
-		if n := len(status(t, l).Waiters); n != 0 {
-			t.Errorf("a poller %s is queued: %d waiters", what, n)
-		}
+		equal(t, "pollers that are queued, "+what, len(status(t, l).Waiters), 0)
 		release(t, lease)
 		lease = succeeded(t, next)
 	}
@@ -122,8 +110,7 @@ func tryAcquire(t *testing.T, l *holdfast.Lock) error {
 
 // An owner acquires its lock again from any process. The lock is free after the last release.
 func TestAnOwnerSpansProcesses(t *testing.T) {
-	t.Parallel()
-	s := newSpace(t)
+	s := inParallel(t)
 	here, there, other := s.client().OwnerMutex("m", "me"), s.client().OwnerMutex("m", "me"), s.client().OwnerMutex("m", "you")
 	one := acquire(t, here)
 	next := start(t, other.Acquire)
@@ -141,8 +128,7 @@ func TestAnOwnerSpansProcesses(t *testing.T) {
 }
 
 func TestReleaseOwner(t *testing.T) {
-	t.Parallel()
-	s := newSpace(t)
+	s := inParallel(t)
 	c := s.client()
 	releaseOwner := func(owner string) (int, error) { return c.ReleaseOwner(t.Context(), "m", owner) }
 	_, err := releaseOwner("me")
@@ -151,10 +137,7 @@ func TestReleaseOwner(t *testing.T) {
 
 	_, err = releaseOwner("you")
 	want(t, "ReleaseOwner of another's lock", err, holdfast.ErrNotOwner)
-	var held *holdfast.HeldError
-	if !errors.As(err, &held) || held.Holder.Identity != "me" {
-		t.Errorf("ReleaseOwner of another's lock does not say whose it is: %v", err)
-	}
+	heldBy(t, "ReleaseOwner of another's lock", err, "m", "me", nil)
 	next := start(t, s.client().OwnerMutex("m", "you").Acquire)
 	awaitWaiters(t, s.client().OwnerMutex("m", "you"), 1)
 	for left := 1; left >= 0; left-- {
@@ -178,8 +161,7 @@ func TestReleaseOwner(t *testing.T) {
 }
 
 func TestMaxDepthBoundsAnOwnersLeases(t *testing.T) {
-	t.Parallel()
-	s := newSpace(t)
+	s := inParallel(t)
 	l := s.client().OwnerMutex("m", "me", holdfast.MaxDepth(2))
 	one, two := acquire(t, l), acquire(t, s.client().OwnerMutex("m", "me", holdfast.MaxDepth(2)))
 	_, err := l.Acquire(t.Context())

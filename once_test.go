@@ -29,8 +29,7 @@ func mustNotRun(t *testing.T) job {
 }
 
 func TestOnceIsCompletedOnce(t *testing.T) {
-	t.Parallel()
-	s := newSpace(t)
+	s := inParallel(t)
 	theJob := func() *once.Job { return once.New(s.client(), "j", once.Every(time.Hour), holdfast.Identity("me")) }
 	_, err := theJob().Last(t.Context())
 	want(t, "Last before any run", err, once.ErrNone)
@@ -60,8 +59,7 @@ func TestOnceIsCompletedOnce(t *testing.T) {
 
 // Each slot is a window of its own. Otherwise each caller's own window decides.
 func TestWindows(t *testing.T) {
-	t.Parallel()
-	s := newSpace(t)
+	s := inParallel(t)
 	c := s.client()
 	for _, name := range []string{"2026-11-22T02", "2026-11-22T03", "{odd} one"} {
 		slot := once.New(c, "j", once.Slot(name, time.Hour))
@@ -86,8 +84,7 @@ func TestWindows(t *testing.T) {
 
 // A run that fails, panics, or loses the lock or gives it up does not count.
 func TestOnceRunsAgainAfterAFailure(t *testing.T) {
-	t.Parallel()
-	s := newSpace(t)
+	s := inParallel(t)
 	theJob := once.New(s.client(), "j", once.Every(time.Hour))
 	got, err := theJob.Do(t.Context(), fails)
 	if err != errBroken || got != (once.Completion{}) {
@@ -115,8 +112,7 @@ func TestOnceRunsAgainAfterAFailure(t *testing.T) {
 }
 
 func TestMaxTries(t *testing.T) {
-	t.Parallel()
-	s := newSpace(t)
+	s := inParallel(t)
 	c := s.client()
 	theJob := once.New(c, "j", once.Every(time.Hour), once.MaxTries(2))
 	for range 2 {
@@ -158,19 +154,14 @@ func TestOnceWaitsForWhoRunsIt(t *testing.T) {
 			awaitWaiters(t, waiting, 1)
 			return "first", result
 		})
-		if err != result {
-			t.Errorf("Do: %v; want %v", err, result)
-		}
-		if got := succeeded(t, next); got.Here != (result != nil) {
-			t.Errorf("the run that counts for the waiter, after %v: %+v", result, got)
-		}
+		equal(t, "Do", err, result)
+		equal(t, "the waiter's run counts", succeeded(t, next).Here, result != nil)
 	}
 }
 
 // A completed run counts even if its caller's context has ended.
 func TestOnceOfAContextThatEnds(t *testing.T) {
-	t.Parallel()
-	s := newSpace(t)
+	s := inParallel(t)
 	theJob := once.New(s.client(), "j", once.Every(time.Hour))
 	ctx, cancel := context.WithCancel(t.Context())
 	got, err := theJob.Do(ctx, func(work context.Context, _ *holdfast.Lease) (string, error) {
@@ -187,8 +178,7 @@ func TestOnceOfAContextThatEnds(t *testing.T) {
 }
 
 func TestOnceOfALongResult(t *testing.T) {
-	t.Parallel()
-	s := newSpace(t)
+	s := inParallel(t)
 	theJob := once.New(s.client(), "j", once.Every(time.Hour))
 	longest := func(context.Context, *holdfast.Lease) (string, error) { return strings.Repeat("x", 64<<10), nil }
 	if got, err := once.New(s.client(), "other", once.Every(time.Hour)).Do(t.Context(), longest); err != nil || len(got.Result) != 64<<10 {

@@ -13,8 +13,7 @@ import (
 )
 
 func TestHandlesPrintTheirNames(t *testing.T) {
-	t.Parallel()
-	s := newSpace(t)
+	s := inParallel(t)
 	c := s.client()
 	lease := acquire(t, c.Mutex("m"))
 	theLatch := latch.New(c, "l", 2)
@@ -39,9 +38,7 @@ func TestHandlesPrintTheirNames(t *testing.T) {
 		fmt.Sprintf(`holdfast.Lease("b", fence %d)`, joined.Lease().Fence()):     joined,
 	} {
 		for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%d"} {
-			if got := fmt.Sprintf(verb, handle); got != want {
-				t.Errorf("%s of a %T prints %s, want %s", verb, handle, got, want)
-			}
+			equal(t, fmt.Sprintf("%s of a %T", verb, handle), fmt.Sprintf(verb, handle), want)
 		}
 	}
 	token := strings.Split(s.do("GET", s.key("m")), ":")[1]
@@ -68,8 +65,6 @@ func TestAQuorumPrintsItsServers(t *testing.T) {
 	}
 	want := "quorum.Quorum(" + strings.Join(servers, ", ") + ")"
 	for _, verb := range []string{"%v", "%+v", "%#v", "%s"} {
-		if got := fmt.Sprintf(verb, q); got != want {
-			t.Errorf("%s of a quorum prints %s, want %s", verb, got, want)
-		}
+		equal(t, verb+" of a quorum", fmt.Sprintf(verb, q), want)
 	}
 }

@@ -2,7 +2,6 @@ package holdfast_test
 
 import (
 	"context"
-	"errors"
 	"testing"
 	"time"
 
@@ -69,9 +68,7 @@ func (e *ensemble) quorum() *quorum.Quorum {
 func admitted(t *testing.T) *ensemble {
 	t.Helper()
 	e := newEnsemble(t)
-	if err := inspect.NewQuorum(e.quorum()).Admit(t.Context()); err != nil {
-		t.Fatalf("Admit: %v", err)
-	}
+	must(t, inspect.NewQuorum(e.quorum()).Admit(t.Context()))
 	return e
 }
 
@@ -85,10 +82,7 @@ func TestAQuorumsMutexHasOneHolder(t *testing.T) {
 		t.Errorf("%d of 3 nodes hold the lease", n)
 	}
 	_, err := there.TryAcquire(t.Context())
-	var held *holdfast.HeldError
-	if !errors.As(err, &held) || held.Name != "m" || held.Holder.Identity != "me" {
-		t.Errorf("TryAcquire of a lock that is held: %v", err)
-	}
+	heldBy(t, "TryAcquire", err, "m", "me", nil)
 	got := status(t, there)
 	if h, is := got.Holder(); !is || h.Identity != "me" || got.Name != "m" || got.Kind != holdfast.KindMutex {
 		t.Errorf("Status: %+v", got)
@@ -98,9 +92,7 @@ func TestAQuorumsMutexHasOneHolder(t *testing.T) {
 	wantWaiting(t, "a waiter", next)
 	release(t, lease)
 	after := succeeded(t, next)
-	if after.Fence() <= lease.Fence() {
-		t.Errorf("fence %d follows %d", after.Fence(), lease.Fence())
-	}
+	rises(t, lease.Fence(), after.Fence())
 	if nodes := q.Nodes(after); nodes != nil {
 		t.Errorf("the nodes of another quorum's lease are %q", nodes)
 	}
@@ -111,9 +103,7 @@ func TestAQuorumElectsALeader(t *testing.T) {
 	t.Parallel()
 	e := admitted(t)
 	theElection := election.New(e.quorum().Mutex("e", holdfast.Identity("first")))
-	if kind := status(t, theElection).Kind; kind != holdfast.KindElection {
-		t.Errorf("an election without candidates is a %s", kind)
-	}
+	equal(t, "the kind of an election without candidates", status(t, theElection).Kind, holdfast.KindElection)
 	_, err := theElection.Leader(t.Context())
 	want(t, "Leader while nobody leads", err, holdfast.ErrNotHeld)
 	first := campaign(t.Context(), theElection)
@@ -129,14 +119,10 @@ func TestAQuorumElectsALeader(t *testing.T) {
 		}
 		cancel()
 	}
-	if kind := status(t, e.quorum().Mutex("e")).Kind; kind != holdfast.KindElection {
-		t.Errorf("the election is a %s", kind)
-	}
+	equal(t, "the kind of an election", status(t, e.quorum().Mutex("e")).Kind, holdfast.KindElection)
 	second := campaign(t.Context(), election.New(e.quorum().Mutex("e")))
 	first.answer <- nil
-	if two := receive(t, second.terms); two.lease.Fence() <= one.lease.Fence() {
-		t.Errorf("fence %d follows %d", two.lease.Fence(), one.lease.Fence())
-	}
+	rises(t, one.lease.Fence(), receive(t, second.terms).lease.Fence())
 	second.answer <- nil
 	for _, c := range []*candidate{first, second} {
 		want(t, "Run", receive(t, c.over), nil)
@@ -167,9 +153,7 @@ func TestAQuorumHasTheConfigOfItsFirstClient(t *testing.T) {
 	cancel()
 	want(t, "Acquire whose context ended", receive(t, next).err, context.Canceled)
 	lease = acquire(t, q.Mutex("m"))
-	if left := time.Until(lease.Deadline()); left > 40*time.Second {
-		t.Errorf("the lease lasts for %s, although the first client's TTL is 40s", left)
-	}
+	inBounds(t, "how long a lease lasts, by the first client's TTL", time.Until(lease.Deadline()), 0, 40*time.Second)
 	release(t, lease)
 }
 

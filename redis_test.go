@@ -1,6 +1,7 @@
 package holdfast_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"strings"
@@ -28,6 +29,13 @@ type space struct {
 func newSpace(t *testing.T) *space {
 	t.Helper()
 	return &space{t, redistest.Shared(t), redistest.Prefix()}
+}
+
+// inParallel returns a space for a test that runs in parallel with others.
+func inParallel(t *testing.T) *space {
+	t.Helper()
+	t.Parallel()
+	return newSpace(t)
 }
 
 // client returns a new client, which the server takes for another process. Its leases and timeouts outlast a machine that
@@ -234,6 +242,39 @@ func want(t *testing.T, what string, err, target error) {
 	t.Helper()
 	if !errors.Is(err, target) {
 		t.Errorf("%s: %v; want %v", what, err, target)
+	}
+}
+
+// equal requires that what was got is what was wanted.
+func equal[T comparable](t testing.TB, what string, got, want T) {
+	t.Helper()
+	if got != want {
+		t.Errorf("%s: %v; want %v", what, got, want)
+	}
+}
+
+// rises requires that one fence is above another that was granted before it.
+func rises(t testing.TB, before, fence uint64) {
+	t.Helper()
+	if fence <= before {
+		t.Errorf("fence %d follows %d", fence, before)
+	}
+}
+
+// inBounds requires that what was got is within bounds.
+func inBounds[T cmp.Ordered](t testing.TB, what string, got, least, most T) {
+	t.Helper()
+	if got < least || got > most {
+		t.Errorf("%s: %v; want %v to %v", what, got, least, most)
+	}
+}
+
+// heldBy requires that err says that the lock of that name is held, by whom, if that is not "", and with which fence, if there is a lease.
+func heldBy(t *testing.T, what string, err error, name, identity string, lease *holdfast.Lease) {
+	t.Helper()
+	var held *holdfast.HeldError
+	if !errors.As(err, &held) || held.Name != name || identity != "" && held.Holder.Identity != identity || lease != nil && !isFenceOf(held.Holder.Fence, lease) {
+		t.Errorf("%s: %v; want that %q is held by %q", what, err, name, identity)
 	}
 }
 

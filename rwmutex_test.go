@@ -9,8 +9,7 @@ import (
 )
 
 func TestReadersShareAndWritersDoNot(t *testing.T) {
-	t.Parallel()
-	s := newSpace(t)
+	s := inParallel(t)
 	here, there := s.client().RWMutex("rw"), s.client().RWMutex("rw")
 	one, two := acquire(t, here.Reader()), acquire(t, there.Reader())
 	if one.Fence() != two.Fence() || !one.IsShared() || !two.IsShared() {
@@ -37,8 +36,7 @@ func TestReadersShareAndWritersDoNot(t *testing.T) {
 
 // Neither side starves: a reader that comes while a writer waits goes in after it.
 func TestReadersAndWritersAreServedInOrder(t *testing.T) {
-	t.Parallel()
-	s := newSpace(t)
+	s := inParallel(t)
 	client := func() *holdfast.RWMutex { return s.client().RWMutex("rw") }
 	rw := client()
 	reading := acquire(t, rw.Reader())
@@ -63,8 +61,7 @@ func TestReadersAndWritersAreServedInOrder(t *testing.T) {
 }
 
 func TestDowngradeLeavesNoGap(t *testing.T) {
-	t.Parallel()
-	s := newSpace(t)
+	s := inParallel(t)
 	rw, other := s.client().RWMutex("rw"), s.client().RWMutex("rw")
 	writing := acquire(t, rw.Writer())
 	reader := start(t, s.client().RWMutex("rw").Reader().Acquire)
@@ -89,8 +86,7 @@ func TestDowngradeLeavesNoGap(t *testing.T) {
 }
 
 func TestTryUpgrade(t *testing.T) {
-	t.Parallel()
-	s := newSpace(t)
+	s := inParallel(t)
 	rw := s.client().RWMutex("rw")
 	reading, other := acquire(t, rw.Reader()), acquire(t, s.client().RWMutex("rw").Reader())
 	_, err := rw.TryUpgrade(t.Context(), reading)
@@ -117,8 +113,7 @@ func TestTryUpgrade(t *testing.T) {
 
 // Downgrade and TryUpgrade refuse leases of the wrong side or of another lock, and change nothing then.
 func TestChangesOfSideRefuseOtherLeases(t *testing.T) {
-	t.Parallel()
-	s := newSpace(t)
+	s := inParallel(t)
 	c := s.client()
 	rw := c.RWMutex("rw")
 	for what, l := range map[string]*holdfast.Lock{
@@ -138,9 +133,7 @@ func TestChangesOfSideRefuseOtherLeases(t *testing.T) {
 		if what != "the wrong options" {
 			want(t, "TryUpgrade with "+what, err, holdfast.ErrInvalid)
 		}
-		if lease.Err() != nil {
-			t.Errorf("the lease of %s: %v", what, lease.Err())
-		}
+		want(t, "the lease of "+what, lease.Err(), nil)
 		release(t, lease)
 	}
 	s.cleaned()

@@ -13,13 +13,10 @@ import (
 )
 
 func TestSemaphoreCountsItsPermits(t *testing.T) {
-	t.Parallel()
-	s := newSpace(t)
+	s := inParallel(t)
 	semaphore := func() *holdfast.Semaphore { return s.client().Semaphore("s", 3) }
 	one, two := acquire(t, semaphore().Permits(1)), acquire(t, semaphore().Permits(2))
-	if two.Fence() <= one.Fence() {
-		t.Errorf("fence %d follows %d", two.Fence(), one.Fence())
-	}
+	rises(t, one.Fence(), two.Fence())
 	wantHeld(t, semaphore().Permits(1))
 	release(t, one)
 	wantHeld(t, semaphore().Permits(2))
@@ -31,8 +28,7 @@ func TestSemaphoreCountsItsPermits(t *testing.T) {
 
 // Waiters that want few permits do not overtake one that wants many.
 func TestSemaphoreServesInOrder(t *testing.T) {
-	t.Parallel()
-	s := newSpace(t)
+	s := inParallel(t)
 	semaphore := func() *holdfast.Semaphore { return s.client().Semaphore("s", 3) }
 	one, two := acquire(t, semaphore().Permits(1)), acquire(t, semaphore().Permits(1))
 	heavy := start(t, semaphore().Permits(3).Acquire)
@@ -53,8 +49,7 @@ func TestSemaphoreServesInOrder(t *testing.T) {
 
 // Programs that disagree about the number of permits get ErrMismatch.
 func TestSemaphoresOfDifferentSizes(t *testing.T) {
-	t.Parallel()
-	s := newSpace(t)
+	s := inParallel(t)
 	c := s.client()
 	lease := acquire(t, c.Semaphore("s", 3).Permits(1))
 	want(t, "another number while a permit is held", tryAcquire(t, c.Semaphore("s", 4).Permits(1)), holdfast.ErrMismatch)
@@ -68,14 +63,11 @@ func TestSemaphoresOfDifferentSizes(t *testing.T) {
 }
 
 func TestResize(t *testing.T) {
-	t.Parallel()
-	s := newSpace(t)
+	s := inParallel(t)
 	sem := s.client().Semaphore("s", 2)
 	resize := func(n int) {
 		t.Helper()
-		if err := sem.Resize(t.Context(), n); err != nil {
-			t.Fatalf("Resize to %d: %v", n, err)
-		}
+		must(t, sem.Resize(t.Context(), n))
 	}
 	one, two := acquire(t, sem.Permits(1)), acquire(t, s.client().Semaphore("s", 2).Permits(1))
 	next := start(t, s.client().Semaphore("s", 2).Permits(1).Acquire)
@@ -110,8 +102,7 @@ func TestResize(t *testing.T) {
 
 // A server that lets nobody in because others are queued names no holder.
 func TestHeldByNobody(t *testing.T) {
-	t.Parallel()
-	s := newSpace(t)
+	s := inParallel(t)
 	c := s.tapped(func(ctx context.Context, call driver.Call, next redistest.Run) (string, error) {
 		reply, err := next(ctx, call)
 		if call.Script.Name != "share_acquire" || err != nil {

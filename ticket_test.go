@@ -15,15 +15,12 @@ import (
 func detach(t *testing.T, lease *holdfast.Lease, ttl time.Duration) holdfast.Ticket {
 	t.Helper()
 	ticket, err := lease.Detach(t.Context(), ttl)
-	if err != nil {
-		t.Fatalf("Detach of %s: %v", lease, err)
-	}
+	must(t, err)
 	return ticket
 }
 
 func TestTicketsThatAreNone(t *testing.T) {
-	t.Parallel()
-	s := newSpace(t)
+	s := inParallel(t)
 	c, stranger := s.client(), newSpace(t).client()
 	ticket := detach(t, acquire(t, c.Mutex("m")), time.Hour)
 	var none holdfast.Ticket
@@ -59,8 +56,7 @@ func TestTicketsThatAreNone(t *testing.T) {
 
 // However a ticket is printed or logged, its secret is not shown. As text it is whole.
 func TestPrintedTicketsAreNoSecret(t *testing.T) {
-	t.Parallel()
-	s := newSpace(t)
+	s := inParallel(t)
 	c := s.client()
 	lease := acquire(t, c.Mutex("m"))
 	token := strings.Split(s.do("GET", s.key("m")), ":")[1]
@@ -88,9 +84,7 @@ func TestPrintedTicketsAreNoSecret(t *testing.T) {
 			t.Errorf("a ticket's secret, %s, is shown:\n%s", secret, &shown)
 		}
 	}
-	if got, want := ticket.String(), `holdfast.Ticket("m")`; got != want {
-		t.Errorf("it is printed as %s, want %s", got, want)
-	}
+	equal(t, "it is printed as", ticket.String(), `holdfast.Ticket("m")`)
 	adopted, err := s.client().Adopt(t.Context(), decoded.Ticket)
 	must(t, err)
 	release(t, adopted)

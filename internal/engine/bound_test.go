@@ -14,27 +14,16 @@ import (
 // A lease that Extend has made as long as MaxHold allows wants no more renewals. One that was about to be sent then is not why
 // it ends.
 func TestALeaseThatReachedItsBoundEndsByIt(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		t.Cleanup(clock.SetBoot(func() time.Duration { return 0 }))
-		c, err := New(&fake{holders: map[string]string{}}, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+	bubble(t, func(t *testing.T) {
+		c := open(t, &fake{holders: map[string]string{}}, nil)
 		defer c.Close(t.Context())
-		lease, err := c.Mutex("a", kind.MaxHold(20*time.Second)).Acquire(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := lease.Extend(t.Context(), time.Hour); err != nil {
-			t.Fatal(err)
-		}
+		lease := take(t, c.Mutex("a", kind.MaxHold(20*time.Second)))
+		must(t, lease.Extend(t.Context(), time.Hour))
 		h := lease.(*holdLease).g
 		time.Sleep(10 * time.Second) // longer than a renewal takes to become due
 		synctest.Wait()
 		h.mu.Lock()
-		if h.renewAfter != 0 {
-			t.Error("another renewal is due")
-		}
+		equal(t, "another renewal", h.renewAfter, 0)
 		h.renewalQueued = true // as long as its goroutine has not run, on a slow machine
 		h.mu.Unlock()
 		<-lease.Context().Done()
@@ -55,10 +44,7 @@ func TestALaterDeadlineMovesNoOtherTime(t *testing.T) {
 }
 
 func otherTimesStay(t *testing.T) {
-	c, err := New(&fake{}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := open(t, &fake{}, nil)
 	defer c.Close(t.Context())
 	asked := clock.Now()
 	at := func(d time.Duration) clock.Instant { return asked.Add(d) }
@@ -73,16 +59,10 @@ func otherTimesStay(t *testing.T) {
 		if h.anchor != at(c.sent) {
 			t.Fatalf("the deadline does not count from the request sent at %s", c.sent)
 		}
-		if got := h.anchor.Add(h.renewAfter); got != at(c.want) {
-			t.Errorf("after a request sent at %s the renewal is due at %s, want %s", c.sent, got.Sub(asked), c.want)
-		}
-		if h.since() != at(time.Second) {
-			t.Errorf("after a request sent at %s the hold is from %s, want 1s", c.sent, h.since().Sub(asked))
-		}
+		equal(t, "when the renewal is due, after a request sent at "+c.sent.String(), h.anchor.Add(h.renewAfter), at(c.want))
+		equal(t, "since when there is the hold, after a request sent at "+c.sent.String(), h.since(), at(time.Second))
 	}
 	h.renewAfter = 0
 	h.prolong(at(9*time.Second), at(9*time.Second), 4*time.Hour)
-	if h.renewAfter != 0 {
-		t.Error("a renewal is due, although there is to be none")
-	}
+	equal(t, "a renewal, although there is to be none", h.renewAfter, 0)
 }

@@ -2,7 +2,6 @@ package engine
 
 import (
 	"context"
-	"errors"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -45,10 +44,7 @@ func (s *subscribers) Subscribe(to driver.Subscription) (cancel func()) {
 // ever.
 func TestNoSubscriptionIsOpenedAfterClose(t *testing.T) {
 	server := &subscribers{fake: &fake{holders: map[string]string{}}}
-	c, err := New(server, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := open(t, server, nil)
 	l := c.Mutex("m")
 	server.holders[l.Keys.Lock] = "somebody"
 	asked := make(chan struct{}, 8)
@@ -66,29 +62,17 @@ func TestNoSubscriptionIsOpenedAfterClose(t *testing.T) {
 		got <- err
 	}()
 	<-asked
-	if err := c.Close(ctx); err != nil {
-		t.Errorf("Close: %v", err)
-	}
-	if err := <-got; !errors.Is(err, exec.ErrClosed) {
-		t.Errorf("Acquire: %v", err)
-	}
+	wantErr(t, "Close", c.Close(ctx), nil)
+	wantErr(t, "Acquire:", <-got, exec.ErrClosed)
 	server.mu.Lock()
 	defer server.mu.Unlock()
-	if server.open != 0 {
-		t.Errorf("%d subscriptions are left open", server.open)
-	}
+	equal(t, "subscriptions that are left open", server.open, 0)
 }
 
 // Close finds a lease that is due at that moment, although the scheduler is calling it and no longer has it queued.
 func TestALeaseThatIsDueDuringCloseIsEnded(t *testing.T) {
-	c, err := New(&fake{holders: map[string]string{}}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	lease, err := c.Mutex("m").Acquire(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := open(t, &fake{holders: map[string]string{}}, nil)
+	lease := take(t, c.Mutex("m"))
 	h := lease.(*holdLease).g
 	h.mu.Lock()
 	c.schedule.Set(&h.entry, clock.Mono(), h)
@@ -102,15 +86,9 @@ func TestALeaseThatIsDueDuringCloseIsEnded(t *testing.T) {
 	case <-lease.Context().Done():
 	case <-time.After(time.Minute):
 	}
-	if err := lease.Err(); !errors.Is(err, exec.ErrClosed) {
-		t.Errorf("the lease's Err is %v", err)
-	}
-	if err := lease.Release(t.Context()); err != nil {
-		t.Errorf("Release: %v", err)
-	}
-	if err := <-closed; err != nil {
-		t.Errorf("Close: %v", err)
-	}
+	wantErr(t, "the lease's Err is", lease.Err(), exec.ErrClosed)
+	wantErr(t, "Release", lease.Release(t.Context()), nil)
+	wantErr(t, "Close", <-closed, nil)
 }
 
 // Callers that retry at once after ErrClosed do not hold up Close, even if they are many and share one processor with it.
@@ -120,10 +98,7 @@ func TestCloseWhileOthersTryAgain(t *testing.T) {
 		if observed {
 			cfg.Observer = &lock.Observer{}
 		}
-		c, err := New(&fake{holders: map[string]string{"holdfast:{m}": "another"}}, cfg)
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := open(t, &fake{holders: map[string]string{"holdfast:{m}": "another"}}, cfg)
 		const callers, most = 64, 200_000 // so that the test ends even if Close hangs
 		var refused atomic.Int64
 		var closed atomic.Bool
@@ -143,9 +118,7 @@ func TestCloseWhileOthersTryAgain(t *testing.T) {
 			})
 		}
 		begun.Wait()
-		if err := c.Close(t.Context()); err != nil {
-			t.Error(err)
-		}
+		wantErr(t, "Close", c.Close(t.Context()), nil)
 		if n := refused.Load(); n > callers*most/2 {
 			t.Errorf("Close returned after %d calls that it refused (observed: %v)", n, observed)
 		}

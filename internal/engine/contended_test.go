@@ -30,16 +30,11 @@ func TestContendedLocksAreRememberedForAsLongAsTheyAreAskedFor(t *testing.T) {
 
 // A node that grants a vote shows that the lock is contended there no more: its release may go together with others.
 func TestAVoteThatIsGrantedIsContendedNoMore(t *testing.T) {
-	c, err := New(&fake{}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := open(t, &fake{}, nil)
 	n := c.NodeLock("a", "me", nil)
 	c.contended.add(n.Key())
 	now := clock.Now()
-	if err := n.Attempt(NewRound()).Take(NodeGrant{Sent: now, Heard: now, Now: time.Now().UnixMicro(), TTL: time.Minute, Fence: 1, Block: 1}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, n.Attempt(NewRound()).Take(NodeGrant{Sent: now, Heard: now, Now: time.Now().UnixMicro(), TTL: time.Minute, Fence: 1, Block: 1}))
 	if c.contended.has(n.Key()) {
 		t.Error("it is contended still")
 	}

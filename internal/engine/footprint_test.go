@@ -62,17 +62,12 @@ func TestALeaseIsSmall(t *testing.T) {
 		}},
 	} {
 		t.Run(c.what, func(t *testing.T) {
-			client, err := New(&generous{}, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			client := open(t, &generous{}, nil)
 			locks, leases := make([]Lock, n), make([]Lease, n)
 			take := func(i int) Lease {
 				locks[i] = client.Mutex("orders-"+strconv.Itoa(100_000+i), c.options(i)...)
 				lease, err := locks[i].Acquire(context.Background())
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				return lease
 			}
 			_ = take(0).Release(t.Context()) // what the client makes once does not count
@@ -86,13 +81,9 @@ func TestALeaseIsSmall(t *testing.T) {
 				t.Errorf("a lease takes %d bytes; want %d at most", bytes, c.most)
 			}
 			for i := range n {
-				if err := leases[i].Release(t.Context()); err != nil {
-					t.Fatal(err)
-				}
+				must(t, leases[i].Release(t.Context()))
 			}
-			if err := client.Close(t.Context()); err != nil {
-				t.Error(err)
-			}
+			wantErr(t, "Close", client.Close(t.Context()), nil)
 			runtime.KeepAlive(locks)
 		})
 	}
@@ -105,24 +96,4 @@ func heapBytes() int {
 	runtime.GC() // of what finalizers and pools have let go
 	runtime.ReadMemStats(&m)
 	return int(m.HeapAlloc)
-}
-
-// A cycle of a free lock makes few allocations.
-func BenchmarkFreeCycle(b *testing.B) {
-	client, err := New(&generous{}, nil)
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer func() { _ = client.Close(context.Background()) }()
-	lock := client.Mutex("orders")
-	b.ReportAllocs()
-	for b.Loop() {
-		lease, err := lock.Acquire(context.Background())
-		if err != nil {
-			b.Fatal(err)
-		}
-		if err := lease.Release(context.Background()); err != nil {
-			b.Fatal(err)
-		}
-	}
 }

@@ -11,17 +11,12 @@ import (
 // The function that is given to Notify is called once when the lease ends. If the lease has already
 // ended, Notify says so and does not call it. A quorum relies on that to pass a process's turn on.
 func TestNotifyCallsOnceWhenAMultiLeaseEnds(t *testing.T) {
-	c, err := New(&fake{holders: map[string]string{}}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := open(t, &fake{holders: map[string]string{}}, nil)
 	defer c.Close(t.Context())
 	l := c.Mutex("a")
 	part := func() *holdLease {
 		lease, err := l.acquire(t.Context(), time.Time{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return lease
 	}
 	settle := func(calls *atomic.Int32, want int32, when string) {
@@ -43,9 +38,7 @@ func TestNotifyCallsOnceWhenAMultiLeaseEnds(t *testing.T) {
 		t.Errorf("while the lease is held: called %d times", calls.Load())
 	}
 	for range 2 {
-		if err := lease.Release(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, lease.Release(t.Context()))
 	}
 	settle(&calls, 1, "released twice")
 	if m.Notify(call) {
@@ -76,17 +69,12 @@ func TestNotifyCallsOnceWhenAMultiLeaseEnds(t *testing.T) {
 
 // If a node grants its part while the lease is being released, that part is released too.
 func TestAPartAddedDuringAReleaseIsReleased(t *testing.T) {
-	c, err := New(&fake{holders: map[string]string{}}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := open(t, &fake{holders: map[string]string{}}, nil)
 	defer c.Close(t.Context())
 	a, b := c.Mutex("a"), c.Mutex("b")
 	part := func(l *Target) *holdLease {
 		lease, err := l.acquire(t.Context(), time.Time{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return lease
 	}
 	for range 5000 {
@@ -98,9 +86,7 @@ func TestAPartAddedDuringAReleaseIsReleased(t *testing.T) {
 				_ = late.Release(context.Background())
 			}
 		})
-		if err := m.Release(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, m.Release(t.Context()))
 		all.Wait()
 		for limit := time.Now().Add(time.Minute); late.Err() == nil; time.Sleep(time.Millisecond) {
 			if time.Now().After(limit) {

@@ -7,11 +7,9 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
-	"github.com/holdfast-go/holdfast/internal/clock"
 	"github.com/holdfast-go/holdfast/internal/exec"
 	"github.com/holdfast-go/holdfast/internal/kind"
 	"github.com/holdfast-go/holdfast/internal/lock"
@@ -34,24 +32,15 @@ func (d *slowly) Run(ctx context.Context, call driver.Call) (string, error) {
 // lateWorld runs f with a client, and a new lease of lateTTL. prepare may change the client first.
 func lateWorld(t *testing.T, prepare func(c *Client), f func(t *testing.T, server *slowly, c *Client, lease Lease)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		t.Cleanup(clock.SetBoot(func() time.Duration { return 0 }))
+	bubble(t, func(t *testing.T) {
 		server := &slowly{fake: fake{holders: map[string]string{}}}
-		c, err := New(server, &lock.Config{CommandTimeout: time.Minute})
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := open(t, server, &lock.Config{CommandTimeout: time.Minute})
 		prepare(c)
-		lease, err := c.Mutex("a", kind.TTL(lateTTL)).Acquire(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		lease := take(t, c.Mutex("a", kind.TTL(lateTTL)))
 		f(t, server, c, lease)
 		server.after.Store(0)
 		_ = lease.Release(t.Context())
-		if err := c.Close(t.Context()); err != nil {
-			t.Error(err)
-		}
+		wantErr(t, "Close", c.Close(t.Context()), nil)
 	})
 }
 
@@ -101,9 +90,7 @@ func TestAProcessThatDoesNotSendSaysSo(t *testing.T) {
 	lateWorld(t, stall, func(t *testing.T, _ *slowly, c *Client, lease Lease) {
 		time.Sleep(lateTTL / 2)
 		other, err := c.Mutex("b").Acquire(t.Context()) // the server answers
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		_ = other.Release(t.Context())
 		<-lease.Context().Done()
 		blamesProcess(t, lease, lateTTL-lateTTL/3)
@@ -116,10 +103,7 @@ func TestAServerThatHangsIsBlamed(t *testing.T) {
 		server.after.Store(int64(time.Hour))
 		var leases []Lease
 		for i := range 40 {
-			l, err := c.Mutex(fmt.Sprint(i), kind.TTL(lateTTL)).Acquire(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			l := take(t, c.Mutex(fmt.Sprint(i), kind.TTL(lateTTL)))
 			leases = append(leases, l)
 			time.Sleep(lateTTL / 3 / 16) // renewals go one by one
 		}

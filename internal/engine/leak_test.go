@@ -20,6 +20,81 @@ import (
 	"github.com/holdfast-go/holdfast/internal/lock"
 )
 
+// must ends the test if there is an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// wantErr requires that err matches target; if that is nil, that there is no error.
+func wantErr(t testing.TB, what string, err, target error) {
+	t.Helper()
+	if !errors.Is(err, target) {
+		t.Errorf("%s: %v; want %v", what, err, target)
+	}
+}
+
+// equal requires that what was got is what was wanted.
+func equal[T comparable](t testing.TB, what string, got, want T) {
+	t.Helper()
+	if got != want {
+		t.Errorf("%s: %v; want %v", what, got, want)
+	}
+}
+
+// open returns a client of a driver.
+func open(t testing.TB, d driver.Driver, cfg *lock.Config) *Client {
+	t.Helper()
+	c, err := New(d, cfg)
+	must(t, err)
+	return c
+}
+
+// take acquires a lock.
+func take(t testing.TB, l Lock) Lease {
+	t.Helper()
+	lease, err := l.Acquire(t.Context())
+	must(t, err)
+	return lease
+}
+
+// bubble runs a test in virtual time, on a machine without a clock that runs through suspension.
+func bubble(t *testing.T, f func(t *testing.T)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		t.Cleanup(clock.SetBoot(func() time.Duration { return 0 }))
+		f(t)
+	})
+}
+
+// takeAll acquires n locks at once, and releaseAll releases them.
+func takeAll(t *testing.T, n int, lock func(i int) Lock) []Lease {
+	t.Helper()
+	leases := make([]Lease, n)
+	var all sync.WaitGroup
+	for i := range leases {
+		all.Go(func() {
+			var err error
+			leases[i], err = lock(i).Acquire(t.Context())
+			wantErr(t, "Acquire", err, nil)
+		})
+	}
+	if all.Wait(); t.Failed() {
+		t.FailNow()
+	}
+	return leases
+}
+
+func releaseAll(leases []Lease) {
+	var all sync.WaitGroup
+	for _, l := range leases {
+		all.Go(func() { _ = l.Release(context.Background()) })
+	}
+	all.Wait()
+}
+
 // fake is a server with as much of the protocol as holders and waiters need that never hand over to
 // each other: it notifies nobody, and tells waiters to check again soon.
 type fake struct {
@@ -131,10 +206,7 @@ func TestCloseWaitsForAcquiresUnderWay(t *testing.T) {
 	round := 0
 	for ; round < 3000 || round < 100_000 && (granted == 0 || granted == round); round++ {
 		server := &closable{fake: fake{holders: map[string]string{}}}
-		c, err := New(server, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := open(t, server, nil)
 		released := make(chan error, 1)
 		go func() {
 			lease, err := c.Mutex("a").Acquire(t.Context())
@@ -147,9 +219,7 @@ func TestCloseWaitsForAcquiresUnderWay(t *testing.T) {
 		for range round % 20 {
 			runtime.Gosched()
 		}
-		if err := c.Close(t.Context()); err != nil {
-			t.Errorf("Close: %v", err)
-		}
+		wantErr(t, "Close", c.Close(t.Context()), nil)
 		if err := <-released; err != nil && err != exec.ErrClosed || server.late.Load() || len(server.holders) != 0 {
 			t.Fatalf("locks left behind: %d; driver used after Close: %v; error: %v", len(server.holders), server.late.Load(), err)
 		}
@@ -170,13 +240,9 @@ func waits(c *Client, l *Target) bool {
 // A lock that is deleted while it is held is granted to the next goroutine of the same process
 // before the holder knows. Two holds then belong to one wait queue.
 func TestNothingIsKeptOfLocksDeletedUnderTheirHolders(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		t.Cleanup(clock.SetBoot(func() time.Duration { return 0 }))
+	bubble(t, func(t *testing.T) {
 		server := &fake{holders: map[string]string{}}
-		c, err := New(server, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := open(t, server, nil)
 		defer func() { _ = c.Close(context.Background()) }()
 		for name, renewed := range map[string]bool{"found out by a renewal": true, "found out by the release": false} {
 			for _, laterFirst := range []bool{false, true} {
@@ -185,10 +251,7 @@ func TestNothingIsKeptOfLocksDeletedUnderTheirHolders(t *testing.T) {
 					ttl = 3 * time.Second
 				}
 				l := c.Mutex(fmt.Sprint(name, laterFirst), kind.TTL(ttl))
-				first, err := l.Acquire(t.Context())
-				if err != nil {
-					t.Fatal(err)
-				}
+				first := take(t, l)
 				leases := make(chan Lease, 1)
 				go func() {
 					lease, err := l.Acquire(t.Context())

@@ -12,9 +12,7 @@ import (
 // A lock that comes too late is given back as what it is: one with an exact key leaves gaps for programs that know no queue.
 func TestALateGrantIsOfItsKind(t *testing.T) {
 	space, err := keys.NewSpace("p:")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	c := &Client{Keyspace: lock.Keyspace{Space: space}}
 	for grant, want := range map[wire.Grant]*kind.Kind{
 		{Lock: "p:{a}"}:                    &kind.Mutex,

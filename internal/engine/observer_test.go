@@ -59,9 +59,7 @@ func TestAnObservationIsOneAllocation(t *testing.T) {
 		lease.g, h.more.lease = h, lease
 		c.beginTelling()
 		o := c.observe(ctx, l, false)
-		if c.observing(o.within(ctx)) != o {
-			t.Error("there is no observation")
-		}
+		equal(t, "the observation", c.observing(o.within(ctx)), o)
 		_, _ = o.end(lease, nil)
 		lease.endObserved(lock.HandoverNone, nil)
 		lease.flush()
@@ -89,7 +87,5 @@ func TestAnObserversContextNeverEnds(t *testing.T) {
 	}
 	child, end := context.WithCancel(told)
 	defer end()
-	if child.Err() != nil {
-		t.Error("a context that is made of it has ended")
-	}
+	equal(t, "the end of a context that is made of it", child.Err(), nil)
 }

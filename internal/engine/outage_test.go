@@ -7,11 +7,9 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
-	"github.com/holdfast-go/holdfast/internal/clock"
 	"github.com/holdfast-go/holdfast/internal/exec"
 	"github.com/holdfast-go/holdfast/internal/lock"
 )
@@ -31,17 +29,10 @@ func (d *outage) Run(ctx context.Context, call driver.Call) (string, error) {
 
 // Even with a RetryTimeout of an hour, Close ends acquires at once.
 func TestCloseEndsAcquiresThatTryAgain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		t.Cleanup(clock.SetBoot(func() time.Duration { return 0 }))
+	bubble(t, func(t *testing.T) {
 		server := &outage{fake: fake{holders: map[string]string{}}}
-		c, err := New(server, &lock.Config{RetryTimeout: time.Hour})
-		if err != nil {
-			t.Fatal(err)
-		}
-		lease, err := c.Mutex("a").Acquire(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := open(t, server, &lock.Config{RetryTimeout: time.Hour})
+		lease := take(t, c.Mutex("a"))
 		results := make(chan error)
 		acquire := func(name string) {
 			go func() {
@@ -71,17 +62,10 @@ func TestCloseEndsAcquiresThatTryAgain(t *testing.T) {
 // A server repeats the arguments of a command that it does not know. An error that wraps a
 // renewal's error must not show the token, however it is unwrapped.
 func TestErrorsOfRenewalsHaveNoToken(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		t.Cleanup(clock.SetBoot(func() time.Duration { return 0 }))
+	bubble(t, func(t *testing.T) {
 		server := &outage{fake: fake{holders: map[string]string{}}}
-		c, err := New(server, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		lease, err := c.Mutex("a").Acquire(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := open(t, server, nil)
+		lease := take(t, c.Mutex("a"))
 		var refusal error = driver.ReplyError("ERR unknown command 'evalsha', with args beginning with: 'TOKEN'")
 		server.err.Store(&refusal)
 		<-lease.Context().Done()
@@ -103,8 +87,6 @@ func TestErrorsOfRenewalsHaveNoToken(t *testing.T) {
 			}
 		}
 		look(lease.Err())
-		if err := c.Close(context.Background()); err != nil {
-			t.Error(err)
-		}
+		wantErr(t, "Background", c.Close(context.Background()), nil)
 	})
 }

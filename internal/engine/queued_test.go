@@ -3,13 +3,10 @@ package engine
 import (
 	"context"
 	"fmt"
-	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
-	"github.com/holdfast-go/holdfast/internal/clock"
 	"github.com/holdfast-go/holdfast/internal/kind"
 )
 
@@ -43,28 +40,10 @@ func testOneRenewalInTheQueue(t *testing.T, d driver.Driver, option kind.Option)
 	if !ok {
 		server = d.(refusing).cluster
 	}
-	synctest.Test(t, func(t *testing.T) {
-		t.Cleanup(clock.SetBoot(func() time.Duration { return 0 }))
-		c, err := New(d, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+	bubble(t, func(t *testing.T) {
+		c := open(t, d, nil)
 		const n, ttl = 4 * maxRenewing, 30 * time.Second
-		leases := make([]Lease, n)
-		var all sync.WaitGroup
-		for i := range leases {
-			all.Go(func() {
-				lease, err := c.Mutex(fmt.Sprint("a", i), kind.TTL(ttl), option).Acquire(t.Context())
-				if err != nil {
-					t.Error(err)
-				}
-				leases[i] = lease
-			})
-		}
-		all.Wait()
-		if t.Failed() {
-			t.FailNow()
-		}
+		leases := takeAll(t, n, func(i int) Lock { return c.Mutex(fmt.Sprint("a", i), kind.TTL(ttl), option) })
 		server.hangs.Store(true)
 		singles, most := c.renewersFor(leases[0].(*holdLease).g.l), 0
 		for range ttl / (100 * time.Millisecond) {
@@ -75,12 +54,7 @@ func testOneRenewalInTheQueue(t *testing.T, d driver.Driver, option kind.Option)
 			t.Errorf("%d renewals of %d leases were queued; want at least %d, and at most one for each lease", most, n, n-maxRenewing)
 		}
 		server.hangs.Store(false)
-		for _, l := range leases {
-			all.Go(func() { _ = l.Release(t.Context()) })
-		}
-		all.Wait()
-		if err := c.Close(t.Context()); err != nil {
-			t.Error(err)
-		}
+		releaseAll(leases)
+		wantErr(t, "Close", c.Close(t.Context()), nil)
 	})
 }

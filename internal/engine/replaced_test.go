@@ -19,14 +19,9 @@ func granted(l *Target, fence uint64) *hold {
 
 // fakeMutex returns a mutex on a fake server, and its client.
 func fakeMutex(t *testing.T) (*Target, *Client) {
-	c, err := New(&fake{holders: map[string]string{}}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := open(t, &fake{holders: map[string]string{}}, nil)
 	l := c.Mutex("a")
-	if err := l.Ready(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, l.Ready(t.Context()))
 	return l, c
 }
 
@@ -42,9 +37,7 @@ func TestAHoldThatIsReplacedBeforeItBegins(t *testing.T) {
 		t.Errorf("the first lease: %v", lease.Err())
 	}
 	lease := second.firstLease()
-	if lease.Err() != nil {
-		t.Errorf("the second lease: %v", lease.Err())
-	}
+	equal(t, "the end of the second lease", lease.Err(), nil)
 	if _, _, err := lease.giveUp(true, hasLeft); err != nil {
 		t.Error(err)
 	}
@@ -81,9 +74,7 @@ func TestAGrantIsAnsweredAfterALaterOne(t *testing.T) {
 					t.Errorf("the lease of the %s grant: %v", name, err)
 				}
 			}
-			if err := c.Close(t.Context()); err != nil {
-				t.Error(err)
-			}
+			wantErr(t, "Close", c.Close(t.Context()), nil)
 		})
 	}
 }

@@ -10,15 +10,10 @@ import (
 // A waiter whose context ends just as it is served takes its result with it: waiters are used again, and the next one must not
 // be given what was another's.
 func TestAWaiterThatIsServedAsItLeavesTakesItsResult(t *testing.T) {
-	c, err := New(&fake{holders: map[string]string{}}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := open(t, &fake{holders: map[string]string{}}, nil)
 	defer c.Close(t.Context())
 	l := c.Mutex("a")
-	if err := l.Ready(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, l.Ready(t.Context()))
 	wq := l.queue()
 	defer wq.unref()
 	ended, cancel := context.WithCancel(t.Context())

@@ -6,10 +6,8 @@ import (
 	"fmt"
 	"math"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
@@ -84,29 +82,11 @@ func TestAMasterThatHangsHoldsUpNoRenewalsOfOthers(t *testing.T) {
 // testAMasterThatHangs has n leases at each of two masters. One of the masters hangs; the leases
 // may be renewed with at most that many calls.
 func testAMasterThatHangs(t *testing.T, n int, option kind.Option, sendings int) {
-	synctest.Test(t, func(t *testing.T) {
-		t.Cleanup(clock.SetBoot(func() time.Duration { return 0 }))
+	bubble(t, func(t *testing.T) {
 		server := &cluster{fake: fake{holders: map[string]string{}}}
-		c, err := New(server, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := open(t, server, nil)
 		const ttl = 10 * time.Second
-		leases := make([]Lease, 2*n)
-		var all sync.WaitGroup
-		for i := range leases {
-			all.Go(func() {
-				lease, err := c.Mutex(fmt.Sprintf("%c%d", "ab"[i/n], i%n), kind.TTL(ttl), option).Acquire(t.Context())
-				if err != nil {
-					t.Error(err)
-				}
-				leases[i] = lease
-			})
-		}
-		all.Wait()
-		if t.Failed() {
-			t.FailNow()
-		}
+		leases := takeAll(t, 2*n, func(i int) Lock { return c.Mutex(fmt.Sprintf("%c%d", "ab"[i/n], i%n), kind.TTL(ttl), option) })
 		server.hangs.Store(true)
 		time.Sleep(3 * ttl)
 		for _, l := range leases[:n] {
@@ -126,27 +106,16 @@ func testAMasterThatHangs(t *testing.T, n int, option kind.Option, sendings int)
 		}
 		server.mu.Unlock()
 		server.hangs.Store(false)
-		for _, l := range leases {
-			all.Go(func() { _ = l.Release(t.Context()) })
-		}
-		all.Wait()
-		if err := c.Close(t.Context()); err != nil {
-			t.Error(err)
-		}
+		releaseAll(leases)
+		wantErr(t, "Close", c.Close(t.Context()), nil)
 	})
 }
 
 // Renewals that go together do so at the start of a slot, on average after a third of the TTL.
 func TestRenewalsFallIntoSlots(t *testing.T) {
-	c, err := New(&fake{holders: map[string]string{}}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := open(t, &fake{holders: map[string]string{}}, nil)
 	defer func() { _ = c.Close(t.Context()) }()
-	lease, err := c.Mutex("m").Acquire(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	lease := take(t, c.Mutex("m"))
 	defer func() { _ = lease.Release(t.Context()) }()
 	const n, ttl = 10_000, 48 * time.Second
 	var sum time.Duration

@@ -39,10 +39,7 @@ func TestAnAcquireNeedsASmallStack(t *testing.T) {
 		// 4 KiB, and at most the 2 KiB that a stack leaves behind when it grows, but not 8 KiB.
 		most = 7 << 10
 	)
-	c, err := New(redistest.Shared(t).Driver(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := open(t, redistest.Shared(t).Driver(), nil)
 	ctx, cancel := context.WithCancel(t.Context())
 	stay := make(chan struct{})
 	var all sync.WaitGroup

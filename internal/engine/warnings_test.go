@@ -9,11 +9,9 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
-	"github.com/holdfast-go/holdfast/internal/clock"
 	"github.com/holdfast-go/holdfast/internal/lock"
 )
 
@@ -78,23 +76,17 @@ func TestWarnsOfPolling(t *testing.T) {
 		}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				t.Cleanup(clock.SetBoot(func() time.Duration { return 0 }))
+			bubble(t, func(t *testing.T) {
 				var said bytes.Buffer
 				server := c.server
 				server.holders = map[string]string{"holdfast:{a}": "somebody"}
-				client, err := New(server, &lock.Config{Logger: slog.New(slog.NewTextHandler(&said, nil))})
-				if err != nil {
-					t.Fatal(err)
-				}
+				client := open(t, server, &lock.Config{Logger: slog.New(slog.NewTextHandler(&said, nil))})
 				ctx, cancel := context.WithTimeout(t.Context(), 40*time.Second)
 				defer cancel()
 				if _, err := client.Mutex("a").Acquire(ctx); !errors.Is(err, context.DeadlineExceeded) {
 					t.Errorf("Acquire: %v", err)
 				}
-				if err := client.Close(t.Context()); err != nil {
-					t.Error(err)
-				}
+				wantErr(t, "Close", client.Close(t.Context()), nil)
 				expectWarning(t, withoutOutages(said.String()), c.want)
 			})
 		})

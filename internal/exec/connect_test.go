@@ -48,8 +48,6 @@ func TestWhichServersHaveDelifeq(t *testing.T) {
 		{"redis", "9.0.0", false},
 		{"", "9.0.0", false},
 	} {
-		if has := has(driver.ServerInfo{Server: s.server, Version: s.version}, delifeq); has != s.has {
-			t.Errorf("%s %s: %v", s.server, s.version, has)
-		}
+		equal(t, s.server+" "+s.version, has(driver.ServerInfo{Server: s.server, Version: s.version}, delifeq), s.has)
 	}
 }

@@ -22,7 +22,6 @@ type advised struct{}
 func (advised) Error() string  { return "it is special" }
 func (advised) Advice() string { return " (ask somebody else)" }
 
-// What is advised fits what was met, and not only its kind.
 func TestAdviceFitsWhatWasMet(t *testing.T) {
 	const running, version, rules, replicas, disks = "is it running", "7.0", "docs/SECURITY.md", "INFO replication", "INFO persistence"
 	synced := driver.Durability{Replicas: 2, Fsync: true}
@@ -107,9 +106,8 @@ func TestErrorsOfServersAreTold(t *testing.T) {
 	if o, kind := Classify(errors.New("i/o timeout")); o != Unknown || kind != ErrUnavailable {
 		t.Errorf("an error of the way is %v, %v", o, kind)
 	}
-	if o, _ := Classify(Unsent(errors.New("no connection"))); o != NeverSent {
-		t.Errorf("an error of something that was not sent is %v", o)
-	}
+	o, _ := Classify(Unsent(errors.New("no connection")))
+	equal(t, "an error of something that was not sent", o, NeverSent)
 }
 
 // MOVED and ASK do not mean that a command is missing.
@@ -123,8 +121,6 @@ func TestACommandThatIsLacking(t *testing.T) {
 		"TRYAGAIN Multiple keys request during rehashing of slot":       false,
 		"READONLY You can't write against a read only replica.":         false,
 	} {
-		if got := IsLacking(driver.ReplyError(text)); got != want {
-			t.Errorf("%q: %v", text, got)
-		}
+		equal(t, text, IsLacking(driver.ReplyError(text)), want)
 	}
 }

@@ -3,6 +3,7 @@ package exec
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"testing"
@@ -63,9 +64,7 @@ func TestTogetherRepeatsWhatMayPass(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i, want := range []error{nil, ErrPermission, nil, ErrWrongType, nil, nil} {
-			if got := KindOf(all[i].Err); got != want {
-				t.Errorf("request %d: %v", i, all[i].Err)
-			}
+			equal(t, fmt.Sprint("request ", i), KindOf(all[i].Err), want)
 		}
 		if all[5].Err == nil || all[2].Text != "yes 17 late" || all[4].Text != "yes 17 broken" || all[0].Text != "yes 17 a" {
 			t.Errorf("answers: %+v", all)

@@ -184,6 +184,32 @@ func inVirtualTime(t *testing.T, f func(t *testing.T, w *world)) {
 	})
 }
 
+// equal requires that what was got is what was wanted.
+func equal[T comparable](t testing.TB, what string, got, want T) {
+	t.Helper()
+	if got != want {
+		t.Errorf("%s: %v; want %v", what, got, want)
+	}
+}
+
+// wantErr requires that err matches target.
+func wantErr(t testing.TB, what string, err, target error) {
+	t.Helper()
+	if !errors.Is(err, target) {
+		t.Errorf("%s: %v; want %v", what, err, target)
+	}
+}
+
+// errOf returns the error of a call that also returns something else.
+func errOf[T any](_ T, err error) error { return err }
+
+// connections requires how many connections were opened, and how many of these are freed.
+func (w *world) connections(t *testing.T, opened, freed int64) {
+	t.Helper()
+	equal(t, "connections that were opened", w.opened.Load(), opened)
+	equal(t, "connections that were freed", w.freed.Load(), freed)
+}
+
 // Callers give up at any moment. The others get the replies to their own calls, on one connection.
 func TestEachGetsItsOwnReply(t *testing.T) {
 	for seed := range uint64(50) {
@@ -262,13 +288,9 @@ func TestACallerThatGivesUpReturnsAtOnce(t *testing.T) {
 		for _, want := range []error{context.DeadlineExceeded, driver.ErrNotSent} { // the first writes, the second could not
 			ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 			defer cancel()
-			if _, err := w.run(ctx, "ECHO", "x"); !errors.Is(err, want) {
-				t.Errorf("%v, want %v", err, want)
-			}
+			wantErr(t, "a call", errOf(w.run(ctx, "ECHO", "x")), want)
 			began = began.Add(100 * time.Millisecond)
-			if d := time.Since(began); d != 0 {
-				t.Errorf("it returned %s late", d)
-			}
+			equal(t, "how late it returned", time.Since(began), 0)
 		}
 		time.AfterFunc(time.Second, hear)
 		w.serves(t)
@@ -319,9 +341,7 @@ func TestACallIsToldOfWhoseCallerGaveUp(t *testing.T) {
 					}
 				}
 				synctest.Wait()
-				if len(told) != 0 {
-					t.Error("it was told twice")
-				}
+				equal(t, "how often it was told again", len(told), 0)
 			})
 		})
 	}
@@ -335,14 +355,10 @@ func TestACallWhoseCallerGaveUpIsNotInterruptedLater(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 		defer cancel()
 		c := &Call{Words: []string{"ECHO", "x", "500ms"}, Late: func(err error) { told <- err }}
-		if err := w.Send(ctx, c); err != context.DeadlineExceeded {
-			t.Fatal(err)
-		}
+		equal(t, "a call that was given up", w.Send(ctx, c), context.DeadlineExceeded)
 		synctest.Wait()
 		w.line.Load().interrupt(c, use)
-		if err := <-told; err != nil {
-			t.Errorf("it was told %v", err)
-		}
+		equal(t, "it was told", <-told, nil)
 	})
 }
 
@@ -458,9 +474,7 @@ func TestStartedCallsOnAConnectionThatBreaks(t *testing.T) {
 				t.Errorf("told: %v", err)
 			}
 		}
-		if unsent != 1 {
-			t.Errorf("%d were not sent", unsent)
-		}
+		equal(t, "calls that were not sent", unsent, 1)
 		if d := time.Since(began); d > w.Timeout {
 			t.Errorf("told after %s", d)
 		}
@@ -485,9 +499,7 @@ func TestAHungConnectionIsReplaced(t *testing.T) {
 		all.Wait()
 		w.serves(t)
 		synctest.Wait()
-		if w.opened.Load() != 2 || w.freed.Load() != 1 {
-			t.Errorf("%d connections were opened, and %d freed", w.opened.Load(), w.freed.Load())
-		}
+		w.connections(t, 2, 1)
 	})
 }
 
@@ -499,9 +511,7 @@ func TestASlowConnectionIsLeft(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		var all sync.WaitGroup
 		all.Go(func() {
-			if _, err := w.run(ctx, "ECHO", "x", "10s"); err != context.Canceled {
-				t.Errorf("a call that was given up: %v", err)
-			}
+			equal(t, "a call that was given up", errOf(w.run(ctx, "ECHO", "x", "10s")), context.Canceled)
 		})
 		synctest.Wait()
 		cancel()
@@ -516,14 +526,10 @@ func TestASlowConnectionIsLeft(t *testing.T) {
 		if got, err := w.run(t.Context(), "ECHO", "z"); got != "z" || err != nil || time.Since(began) > 2*patience {
 			t.Errorf("%q, %v after %s", got, err, time.Since(began))
 		}
-		if w.opened.Load() != 2 || w.freed.Load() != 0 {
-			t.Errorf("%d connections were opened, and %d freed", w.opened.Load(), w.freed.Load())
-		}
+		w.connections(t, 2, 0)
 		all.Wait()
 		synctest.Wait()
-		if w.freed.Load() != 1 {
-			t.Errorf("%d connections were freed", w.freed.Load())
-		}
+		w.connections(t, 2, 1)
 	})
 }
 
@@ -535,9 +541,7 @@ func TestAConnectionThatIsNeverIdleForgetsItsCalls(t *testing.T) {
 		for range 2 {
 			all.Go(func() {
 				for range 300 {
-					if _, err := w.run(t.Context(), "ECHO", "x", "10ms"); err != nil {
-						t.Error(err)
-					}
+					equal(t, "a call", errOf(w.run(t.Context(), "ECHO", "x", "10ms")), nil)
 				}
 			})
 			time.Sleep(5 * time.Millisecond)
@@ -577,9 +581,7 @@ func TestAWriterThatGivesUpIsFollowedByTheReader(t *testing.T) {
 			synctest.Wait()
 			hearAgain()
 			all.Wait()
-			if w.opened.Load() != 1 {
-				t.Errorf("%d others: %d connections", others, w.opened.Load())
-			}
+			equal(t, "connections", w.opened.Load(), 1)
 		})
 	}
 }
@@ -661,9 +663,7 @@ func TestAConnectionIsReplacedThatHungForOthers(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, w *world) {
 		ctx, cancel := context.WithTimeout(t.Context(), w.Timeout-1)
 		defer cancel()
-		if _, err := w.run(ctx, "HANG"); err != context.DeadlineExceeded {
-			t.Errorf("a call that was given up: %v", err)
-		}
+		equal(t, "a call that was given up", errOf(w.run(ctx, "HANG")), context.DeadlineExceeded)
 		time.Sleep(2 * time.Nanosecond)
 		w.serves(t)
 	})
@@ -726,9 +726,7 @@ func TestRepliesInPieces(t *testing.T) {
 			if got, err := w.run(t.Context(), "GET"); got != long || err != nil {
 				t.Errorf("%d bytes, %v", len(got), err)
 			}
-			if _, err := w.run(t.Context(), "FAIL"); err != driver.ReplyError("WRONGTYPE no") {
-				t.Error(err)
-			}
+			equal(t, "a refusal", errOf(w.run(t.Context(), "FAIL")), error(driver.ReplyError("WRONGTYPE no")))
 		}
 		if w.opened.Load() != 1 {
 			t.Errorf("%d connections", w.opened.Load())
@@ -758,9 +756,7 @@ func TestAServerThatIsNoMaster(t *testing.T) {
 			}
 		})
 		all.Go(func() {
-			if _, err := w.run(t.Context(), "SET"); err != driver.ReplyError("READONLY x") {
-				t.Error(err)
-			}
+			equal(t, "a refusal", errOf(w.run(t.Context(), "SET")), error(driver.ReplyError("READONLY x")))
 			w.serves(t)
 		})
 		all.Wait()
@@ -795,9 +791,7 @@ func TestNoConnection(t *testing.T) {
 		}
 		all.Wait()
 		time.Sleep(time.Minute)
-		if w.opened.Load() != 1 || w.freed.Load() != 1 {
-			t.Errorf("%d were made, %d freed", w.opened.Load(), w.freed.Load())
-		}
+		w.connections(t, 1, 1)
 		w.Open = open
 		w.serves(t)
 	})
@@ -813,9 +807,7 @@ func TestConnectionsThatAreNotMadeAreFew(t *testing.T) {
 			return driver.Connection{}, ctx.Err()
 		}
 		for range 1000 {
-			if _, err := w.run(t.Context(), "ECHO", "x"); !errors.Is(err, driver.ErrNotSent) {
-				t.Error(err)
-			}
+			wantErr(t, "a call", errOf(w.run(t.Context(), "ECHO", "x")), driver.ErrNotSent)
 		}
 		if w.opened.Load() > 5 {
 			t.Errorf("%d were begun in 5 s", w.opened.Load())
@@ -836,9 +828,7 @@ func TestAConnectionThatIsMadeLate(t *testing.T) {
 			time.Sleep(w.Timeout + time.Second)
 			return open(ctx)
 		}
-		if _, err := w.run(t.Context(), "ECHO", "x"); !errors.Is(err, driver.ErrNotSent) {
-			t.Error(err)
-		}
+		wantErr(t, "a call", errOf(w.run(t.Context(), "ECHO", "x")), driver.ErrNotSent)
 		began := time.Now()
 		if got, err := w.run(t.Context(), "ECHO", "y"); got != "y" || err != nil || time.Since(began) != time.Second || made.Load() != 2 {
 			t.Errorf("%q, %v after %s, with %d connections", got, err, time.Since(began), made.Load())
@@ -864,9 +854,7 @@ func TestOldConnections(t *testing.T) {
 				}
 			}
 			w.Close()
-			if _, err := w.run(t.Context(), "ECHO", "x"); !errors.Is(err, driver.ErrNotSent) {
-				t.Error(err)
-			}
+			wantErr(t, "a call", errOf(w.run(t.Context(), "ECHO", "x")), driver.ErrNotSent)
 		})
 	}
 }
@@ -886,9 +874,7 @@ func TestAConnectionThatIsNeverIdleGetsOldToo(t *testing.T) {
 		}
 		all.Wait()
 		synctest.Wait()
-		if w.opened.Load() != 2 || w.freed.Load() != 1 {
-			t.Errorf("%d connections were opened, and %d freed", w.opened.Load(), w.freed.Load())
-		}
+		w.connections(t, 2, 1)
 	})
 }
 
@@ -902,9 +888,8 @@ func TestCloseDoesNotWaitForAConnection(t *testing.T) {
 		began := time.Now()
 		var all sync.WaitGroup
 		all.Go(func() {
-			if _, err := w.run(t.Context(), "ECHO", "x"); !errors.Is(err, driver.ErrNotSent) || time.Since(began) != 0 {
-				t.Errorf("%v after %s", err, time.Since(began))
-			}
+			wantErr(t, "a call", errOf(w.run(t.Context(), "ECHO", "x")), driver.ErrNotSent)
+			equal(t, "after how long it returns", time.Since(began), 0)
 		})
 		synctest.Wait()
 		w.Close()
@@ -941,7 +926,6 @@ func acquires(n int) (calls []*Call) {
 	return calls
 }
 
-// Acquires that leave together share a transaction.
 func TestAcquiresShareATransaction(t *testing.T) {
 	const queued = "+OK\r\n+QUEUED\r\n+QUEUED\r\n+QUEUED\r\n+QUEUED\r\n+QUEUED\r\n"
 	const rest = "$5\r\n123-4\r\n:1\r\n*2\r\n$2\r\n17\r\n$2\r\n18\r\n"
@@ -1021,30 +1005,6 @@ func TestAServerWithoutEXEC(t *testing.T) {
 			t.Errorf("%q, %v, on connection %d", got, err, w.opened.Load())
 		}
 	})
-}
-
-// An acquire that may have been sent is not sent again, whatever becomes of the connection.
-func TestAnAcquireIsSentOnce(t *testing.T) {
-	for what, closes := range map[string]bool{"closed": true, "silent": false} {
-		t.Run(what, func(t *testing.T) {
-			inVirtualTime(t, func(t *testing.T, w *world) {
-				w.answer = func(words []string) string {
-					if words[0] == "EXEC" && closes {
-						_ = (<-w.servers).Close()
-					}
-					return ""
-				}
-				for i, err := range w.together(t.Context(), acquires(2)) {
-					if err == nil || errors.Is(err, driver.ErrNotSent) {
-						t.Errorf("call %d: %v", i, err)
-					}
-				}
-				if got, err := w.run(t.Context(), "ECHO", "y"); got != "y" || err != nil || w.received("MULTI") != 1 || w.opened.Load() != 2 {
-					t.Errorf("%q, %v, %q", got, err, w.commands)
-				}
-			})
-		})
-	}
 }
 
 // Releases that leave together share a script, whose source is sent to a server that does not know it.
@@ -1144,9 +1104,7 @@ func TestSharersAreNear(t *testing.T) {
 			l.queue = append(l.queue, c)
 		}
 		l.compose()
-		if len(l.flight) != want {
-			t.Errorf("in a Cluster %t: %d transactions, want %d", inCluster, len(l.flight), want)
-		}
+		equal(t, fmt.Sprintf("transactions, in a Cluster %t", inCluster), len(l.flight), want)
 	}
 }
 

@@ -3,8 +3,6 @@ package behaviour
 import (
 	"context"
 	"errors"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -16,12 +14,9 @@ import (
 // join joins the barrier "b" with a client of its own.
 func join(t testing.TB, b *backend.Backend, parties int, opts ...barrier.Option) *barrier.Party {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-	defer cancel()
+	ctx := lasting(t, 20*time.Second)
 	party, err := barrier.New(b.Client(t, nil), "b", parties, append([]barrier.Option{holdfast.TTL(time.Minute)}, opts...)...).Join(ctx)
-	if err != nil {
-		t.Fatalf("Join: %v", err)
-	}
+	must(t, err)
 	return party
 }
 
@@ -87,15 +82,12 @@ func waiting(t testing.TB, b *backend.Backend, want string) {
 
 // A party that leaves, or dies, breaks the phase for all. Another one takes its place, and the barrier goes on.
 func TestBarrierBreaks(t *testing.T) {
-	t.Parallel()
-	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+	each(t, func(t *testing.T, b *backend.Backend) {
 		one, two := join(t, b, 3), join(t, b, 3)
 		dying := join(t, b, 3, holdfast.Identity("dying"), holdfast.TTL(6*time.Second), holdfast.NoRenew())
 		first := await(t.Context(), one)
 		broken(t, 1, "dying", true, first)
-		if dying.Lease().Err() == nil {
-			t.Error("the phase breaks while all parties hold their leases")
-		}
+		wantErr(t, "the lease of a party that has died", dying.Lease().Err(), holdfast.ErrLost)
 		wantErr(t, "Await of a party that has died", errOf(dying.Await(t.Context())), holdfast.ErrLost)
 		broken(t, 1, "dying", true, await(t.Context(), two)) // a party that was not waiting when the phase broke
 
@@ -111,54 +103,15 @@ func TestBarrierBreaks(t *testing.T) {
 		backend.Release(t, two.Lease())
 		backend.Release(t, three.Lease())
 		first = await(t.Context(), one)
-		if a := arrivals(t, first)[0]; !errors.Is(a.err, barrier.ErrBroken) {
-			t.Errorf("Await: %+v", a)
-		}
+		wantErr(t, "Await", arrivals(t, first)[0].err, barrier.ErrBroken)
 		two, three = join(t, b, 3), join(t, b, 3)
 		tripped(t, 6, await(t.Context(), one), await(t.Context(), two), await(t.Context(), three))
 	})
 }
 
-// No party goes on before all have arrived, and each passes each phase once, at whatever moments its Awaits are given up.
-func TestBarrierAwaitIsGivenUpAtAnyTime(t *testing.T) {
-	t.Parallel()
-	backend.Each(t, func(t *testing.T, b *backend.Backend) {
-		const parties, phases = 6, 10
-		var arrived [phases + 1]atomic.Int32
-		var wg, joined sync.WaitGroup
-		joined.Add(parties)
-		clients := []*holdfast.Client{b.Client(t, nil), b.Client(t, nil), b.Client(t, nil)}
-		for n := range parties {
-			party, err := barrier.New(clients[n%3], "b", parties, holdfast.TTL(time.Minute)).Join(t.Context())
-			must(t, err)
-			wg.Go(func() {
-				dice := random(n)
-				joined.Done()
-				joined.Wait()
-				for phase := uint64(1); phase <= phases && !t.Failed(); phase++ {
-					arrived[phase].Add(1)
-					var got uint64
-					err := context.DeadlineExceeded
-					// Each try waits longer: a request that is given up goes on, and many of them at once would outlast every short wait.
-					for patience := 2 * time.Millisecond; errors.Is(err, context.DeadlineExceeded); patience += patience / 4 {
-						ctx, cancel := context.WithTimeout(t.Context(), upTo(patience, dice)+time.Millisecond)
-						got, err = party.Await(ctx)
-						cancel()
-					}
-					if n := arrived[phase].Load(); err != nil || got != phase || n != parties {
-						t.Errorf("Await: phase %d, %v; want %d, which trips with %d parties", got, err, phase, n)
-					}
-				}
-			})
-		}
-		wg.Wait()
-	})
-}
-
 // A barrier admits no more parties than it has places; others wait for one.
 func TestBarrierHasSoManyParties(t *testing.T) {
-	t.Parallel()
-	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+	each(t, func(t *testing.T, b *backend.Backend) {
 		one, two := join(t, b, 2, holdfast.Identity("one")), join(t, b, 2, holdfast.Identity("two"))
 		waiter := barrier.New(b.Client(t, nil), "b", 2, holdfast.Identity("three"))
 		wantErr(t, "TryJoin of a third of two", errOf(waiter.TryJoin(t.Context())), holdfast.ErrHeld)
@@ -167,9 +120,7 @@ func TestBarrierHasSoManyParties(t *testing.T) {
 		third := make(chan *barrier.Party, 1)
 		go func() {
 			party, err := waiter.Join(t.Context())
-			if err != nil {
-				t.Errorf("Join: %v", err)
-			}
+			wantErr(t, "Join", err, nil)
 			third <- party
 		}()
 		oneWaits := func() {
@@ -188,54 +139,40 @@ func TestBarrierHasSoManyParties(t *testing.T) {
 
 		// A party that gives up while it waits for a place breaks nothing.
 		ctx, cancel := context.WithCancel(t.Context())
-		over := make(chan error, 1)
-		go func() {
-			_, err := barrier.New(b.Client(t, nil), "b", 2).Join(ctx)
-			over <- err
-		}()
+		over := async(func() error { return errOf(barrier.New(b.Client(t, nil), "b", 2).Join(ctx)) })
 		oneWaits()
 		cancel()
-		if err := <-over; err != context.Canceled {
-			t.Errorf("Join: %v", err)
-		}
+		equal(t, "Join", <-over, context.Canceled)
 		backend.Eventually(t, "the fourth has left the queue", func() bool {
 			s, err := waiter.Status(t.Context())
 			return err == nil && len(s.Waiters) == 0
 		})
 		backend.Release(t, one.Lease())
 		fourth, err := waiter.TryJoin(t.Context())
-		if err != nil {
-			t.Fatalf("TryJoin of a place that is free: %v", err)
-		}
+		must(t, err)
 		backend.Release(t, fourth.Lease())
 	})
 }
 
 // If the server loses a party's place, the party is told.
 func TestBarrierThatIsLost(t *testing.T) {
-	t.Parallel()
-	backend.EachLong(t, func(t *testing.T, b *backend.Backend) {
+	eachLong(t, func(t *testing.T, b *backend.Backend) {
 		one, two := join(t, b, 3, holdfast.TTL(6*time.Second)), join(t, b, 3, holdfast.TTL(6*time.Second))
 		first := await(t.Context(), one)
 		waiting(t, b, "1")
 		b.Redis(t).Del(t.Context(), "holdfast:{b}")
 		for _, a := range arrivals(t, first, await(t.Context(), two)) {
-			if !errors.Is(a.err, holdfast.ErrLost) {
-				t.Errorf("Await: %+v", a)
-			}
+			wantErr(t, "Await", a.err, holdfast.ErrLost)
 		}
 		for _, p := range []*barrier.Party{one, two} {
-			if !errors.Is(p.Lease().Err(), holdfast.ErrLost) {
-				t.Errorf("the lease: %v", p.Lease().Err())
-			}
+			wantErr(t, "the lease", p.Lease().Err(), holdfast.ErrLost)
 		}
 		b.Cleaned(t)
 	})
 }
 
 func TestBarrierOfAClientThatCloses(t *testing.T) {
-	t.Parallel()
-	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+	each(t, func(t *testing.T, b *backend.Backend) {
 		c := b.Client(t, nil)
 		party, err := barrier.New(c, "b", 2, holdfast.Identity("closes")).Join(t.Context())
 		must(t, err)
@@ -244,11 +181,8 @@ func TestBarrierOfAClientThatCloses(t *testing.T) {
 		tripped(t, 1, first, await(t.Context(), other))
 		first = await(t.Context(), party)
 		waiting(t, b, "1")
-		closed := make(chan error, 1)
-		go func() { closed <- c.Close(t.Context()) }()
-		if a := arrivals(t, first)[0]; !errors.Is(a.err, holdfast.ErrClosed) {
-			t.Errorf("Await: %+v", a)
-		}
+		closed := async(func() error { return c.Close(t.Context()) })
+		wantErr(t, "Await", arrivals(t, first)[0].err, holdfast.ErrClosed)
 		backend.Release(t, party.Lease())
 		noError(t, <-closed)
 		broken(t, 2, "closes", false, await(t.Context(), other))

@@ -3,6 +3,8 @@
 package behaviour
 
 import (
+	"cmp"
+	"context"
 	"errors"
 	"math/rand/v2"
 	"os"
@@ -11,6 +13,7 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
+	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
 func TestMain(m *testing.M) {
@@ -19,18 +22,47 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
+// each, eachReal, eachLong and virtually run a test as backend does, in parallel with others.
+func each(t *testing.T, f func(t *testing.T, b *backend.Backend)) {
+	t.Parallel()
+	backend.Each(t, f)
+}
+
+func eachReal(t *testing.T, f func(t *testing.T, b *backend.Backend), opts ...server.Option) {
+	t.Parallel()
+	backend.EachReal(t, f, opts...)
+}
+
+func eachLong(t *testing.T, f func(t *testing.T, b *backend.Backend)) {
+	t.Parallel()
+	backend.EachLong(t, f)
+}
+
+func virtually(t *testing.T, f func(t *testing.T, b *backend.Backend)) {
+	t.Parallel()
+	backend.Virtual(t, f)
+}
+
+// async calls f in a goroutine, and returns where its result will be.
+func async[T any](f func() T) <-chan T {
+	over := make(chan T, 1)
+	go func() { over <- f() }()
+	return over
+}
+
+// lasting returns a context for calls that have to end within that time.
+func lasting(t testing.TB, d time.Duration) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), d)
+	t.Cleanup(cancel)
+	return ctx
+}
+
 // random returns random numbers for the nth goroutine of a test, the same in every run.
 func random(n int) *rand.Rand { return rand.New(rand.NewPCG(uint64(n), 0)) }
 
 // upTo returns a random duration below most.
 func upTo(most time.Duration, r *rand.Rand) time.Duration {
 	return time.Duration(r.Int64N(int64(most)))
-}
-
-// timedOut reports whether err is what a caller gets whose Wait is over. A real server may not yet have answered what it was
-// asked last.
-func timedOut(b *backend.Backend, err error) bool {
-	return errors.Is(err, holdfast.ErrHeld) || b.Server != nil && errors.Is(err, holdfast.ErrUnavailable)
 }
 
 // queue acquires the lock in a goroutine, and returns when that many processes wait on the server.
@@ -46,6 +78,38 @@ func wantErr(t testing.TB, what string, err, target error) {
 	t.Helper()
 	if !errors.Is(err, target) {
 		t.Errorf("%s: %v; want %v", what, err, target)
+	}
+}
+
+// equal requires that what was got is what was wanted.
+func equal[T comparable](t testing.TB, what string, got, want T) {
+	t.Helper()
+	if got != want {
+		t.Errorf("%s: %v; want %v", what, got, want)
+	}
+}
+
+// wantNoKeys requires that the server has no keys but the fence counter.
+func wantNoKeys(t testing.TB, b *backend.Backend) {
+	t.Helper()
+	if keys := b.Keys(t); len(keys) != 0 {
+		t.Errorf("keys left behind: %q", keys)
+	}
+}
+
+// rises requires that one fence is above another that was granted before it.
+func rises(t testing.TB, before, fence uint64) {
+	t.Helper()
+	if fence <= before {
+		t.Errorf("fence %d follows %d", fence, before)
+	}
+}
+
+// inBounds requires that what was got is within bounds.
+func inBounds[T cmp.Ordered](t testing.TB, what string, got, least, most T) {
+	t.Helper()
+	if got < least || got > most {
+		t.Errorf("%s: %v; want %v to %v", what, got, least, most)
 	}
 }
 

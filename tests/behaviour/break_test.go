@@ -55,8 +55,7 @@ func TestBreak(t *testing.T) {
 	t.Parallel()
 	for kind, lock := range breakable {
 		t.Run(kind, func(t *testing.T) {
-			t.Parallel()
-			backend.Each(t, func(t *testing.T, b *backend.Backend) {
+			each(t, func(t *testing.T, b *backend.Backend) {
 				ttl := holdfast.TTL(time.Hour)
 				c, other := b.Client(t, &holdfast.Config{Identity: "hung"}), b.Client(t, &holdfast.Config{Identity: "next"})
 				in := inspect.New(b.Client(t, &holdfast.Config{Identity: "operator"}))
@@ -65,9 +64,7 @@ func TestBreak(t *testing.T) {
 				got := make(chan *holdfast.Lease, 1)
 				go func() {
 					lease, err := next(kind, other, ttl).Acquire(t.Context())
-					if err != nil {
-						t.Errorf("the waiter: %v", err)
-					}
+					wantErr(t, "the waiter", err, nil)
 					got <- lease
 				}()
 				backend.Eventually(t, "somebody waits", func() bool {
@@ -99,9 +96,7 @@ func TestBreak(t *testing.T) {
 				if second == nil {
 					t.FailNow()
 				}
-				if second.Fence() <= broken.Fence {
-					t.Errorf("the next fence is %d, after a break with %d", second.Fence(), broken.Fence)
-				}
+				rises(t, broken.Fence, second.Fence())
 				wantErr(t, "Release of what was broken", lease.Release(t.Context()), holdfast.ErrLost)
 				wantErr(t, "a second Break", errOf(in.Break(t.Context(), was, "again")), inspect.ErrChanged)
 				wantErr(t, "the next holder", second.Err(), nil)
@@ -117,8 +112,7 @@ func TestBreak(t *testing.T) {
 
 // Of readers and of an owner's leases, which share a fence, and of permits, only the one that is meant is broken.
 func TestBreakOfOneOfThoseThatShareAFence(t *testing.T) {
-	t.Parallel()
-	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+	each(t, func(t *testing.T, b *backend.Backend) {
 		in := inspect.New(b.Client(t, &holdfast.Config{Identity: "operator"}))
 		for _, lock := range []func(c *holdfast.Client, o ...holdfast.Option) *holdfast.Lock{
 			func(c *holdfast.Client, o ...holdfast.Option) *holdfast.Lock {
@@ -141,9 +135,7 @@ func TestBreakOfOneOfThoseThatShareAFence(t *testing.T) {
 				t.Fatalf("Get: %+v, %v", s, err)
 			}
 			time.Sleep(1100 * time.Millisecond)
-			if _, err := in.Break(t.Context(), s.Holders[meant], ""); err != nil {
-				t.Fatal(err)
-			}
+			must(t, errOf(in.Break(t.Context(), s.Holders[meant], "")))
 			backend.Told(t, "the holder is told of the loss", leases[1].Done())
 			wantLoss(t, "the holder", leases[1].Err(), holdfast.LossBroken, "operator")
 			later := backend.Acquire(t, lock(b.Client(t, nil), holdfast.Meta("number", "later"), holdfast.TTL(time.Hour)))
@@ -159,48 +151,22 @@ func TestBreakOfOneOfThoseThatShareAFence(t *testing.T) {
 
 // A party that is broken has died: its latch opens without it, and its barrier's phase breaks.
 func TestBreakOfAParty(t *testing.T) {
-	t.Parallel()
-	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+	each(t, func(t *testing.T, b *backend.Backend) {
 		c, in := b.Client(t, nil), inspect.New(b.Client(t, nil))
 		theLatch := latch.New(c, "latch", 1, holdfast.TTL(time.Hour))
 		party, err := theLatch.Register(t.Context())
 		must(t, err)
-		if _, err := in.Break(t.Context(), backend.Seen(t, in, "latch", party.Lease().Fence()), ""); err != nil {
-			t.Fatal(err)
-		}
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // otherwise it would wait for the lease's end
-		defer cancel()
+		must(t, errOf(in.Break(t.Context(), backend.Seen(t, in, "latch", party.Lease().Fence()), "")))
+		ctx := lasting(t, time.Minute) // otherwise it would wait for the lease's end
 		wantErr(t, "Wait", theLatch.Wait(ctx), latch.ErrIncomplete)
 		theBarrier := barrier.New(c, "barrier", 2, holdfast.TTL(time.Hour))
 		one, err := theBarrier.Join(t.Context())
 		must(t, err)
 		two, err := barrier.New(b.Client(t, nil), "barrier", 2, holdfast.TTL(time.Hour)).Join(t.Context())
 		must(t, err)
-		if _, err := in.Break(t.Context(), backend.Seen(t, in, "barrier", one.Lease().Fence()), ""); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errOf(in.Break(t.Context(), backend.Seen(t, in, "barrier", one.Lease().Fence()), "")))
 		wantErr(t, "Await", errOf(two.Await(ctx)), barrier.ErrBroken)
 		noError(t, two.Leave(t.Context()))
-	})
-}
-
-// A lock of several is lost when one of them is broken.
-func TestBreakOfOneOfMulti(t *testing.T) {
-	t.Parallel()
-	backend.Each(t, func(t *testing.T, b *backend.Backend) {
-		lease := backend.Acquire(t, b.Client(t, nil).Multi([]string{"{m}1", "{m}2"}, holdfast.TTL(time.Hour)))
-		time.Sleep(1100 * time.Millisecond)
-		in := inspect.New(b.Client(t, &holdfast.Config{Identity: "operator"}))
-		if _, err := in.Break(t.Context(), backend.Seen(t, in, "{m}2", lease.Fences()["{m}2"]), ""); err != nil {
-			t.Fatal(err)
-		}
-		backend.Told(t, "the holder is told of the loss", lease.Done())
-		wantLoss(t, "the lease", lease.Err(), holdfast.LossBroken, "operator")
-		backend.Eventually(t, "the other part is free", func() bool {
-			_ = lease.Release(t.Context())
-			s, err := in.Get(t.Context(), "{m}1")
-			return err == nil && !s.Held()
-		})
 	})
 }
 
@@ -209,8 +175,7 @@ func TestRevoke(t *testing.T) {
 	t.Parallel()
 	for kind, lock := range breakable {
 		t.Run(kind, func(t *testing.T) {
-			t.Parallel()
-			backend.Each(t, func(t *testing.T, b *backend.Backend) {
+			each(t, func(t *testing.T, b *backend.Backend) {
 				var mu sync.Mutex
 				var told []holdfast.LeaseEvent
 				c := b.Client(t, &holdfast.Config{Observers: []*holdfast.Observer{{Revoked: func(_ context.Context, e holdfast.LeaseEvent) {
@@ -228,9 +193,7 @@ func TestRevoke(t *testing.T) {
 				} {
 					another := seen
 					another.Grant = grant
-					if err := in.Revoke(t.Context(), another, ""); !errors.Is(err, want) {
-						t.Errorf("Revoke of the grant %q: %v, want %v", grant, err, want)
-					}
+					wantErr(t, "Revoke of the grant "+grant, in.Revoke(t.Context(), another, ""), want)
 				}
 				for range 2 {
 					// The first time before the client listens.
@@ -241,9 +204,7 @@ func TestRevoke(t *testing.T) {
 				wantErr(t, "after Revoke", lease.Err(), nil)
 				backend.Release(t, lease)
 				onRecord := history(t, in, l.Name())
-				if len(onRecord) != 2 {
-					t.Errorf("%d are on record", len(onRecord))
-				}
+				equal(t, "revocations on record", len(onRecord), 2)
 				for _, r := range onRecord {
 					if !r.Revoked || r.Holder.Name != l.Name() || r.Holder.Grant != seen.Grant || !backend.IsShown(r.Holder.Fence, lease.Fence()) || r.By != "operator" || r.Reason != "your turn is over" || r.Fence != 0 {
 						t.Errorf("on record: %+v", r)
@@ -262,8 +223,7 @@ func TestRevoke(t *testing.T) {
 
 // A message that anybody may have sent ends no lease.
 func TestANoticeAloneEndsNoLease(t *testing.T) {
-	t.Parallel()
-	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+	each(t, func(t *testing.T, b *backend.Backend) {
 		rdb := b.Redis(t)
 		c := b.Client(t, nil)
 		lease := backend.Acquire(t, c.Mutex("m", holdfast.TTL(time.Hour)))

@@ -13,8 +13,7 @@ import (
 // Fault: Somebody sets the fence counter so far ahead that a resource that saw such a fence would refuse all later
 // ones, or to something other than a counter. Nobody is granted it; a holder keeps its lock, and can release it; fences rise once the counter is deleted.
 func TestACounterThatSomebodyHasSet(t *testing.T) {
-	t.Parallel()
-	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+	each(t, func(t *testing.T, b *backend.Backend) {
 		const counter = "holdfast:fences"
 		c, rdb := b.Client(t, nil), b.Redis(t)
 		held := backend.Acquire(t, c.Mutex("held"))
@@ -59,9 +58,7 @@ func TestACounterThatSomebodyHasSet(t *testing.T) {
 		rdb.Del(t.Context(), counter)
 		time.Sleep(time.Millisecond) // in virtual time it would still be the same moment
 		next := backend.Acquire(t, c.Mutex("held"))
-		if next.Fence() <= held.Fence() {
-			t.Errorf("fence %d follows %d", next.Fence(), held.Fence())
-		}
+		rises(t, held.Fence(), next.Fence())
 		backend.Release(t, next)
 
 		backend.SetCounter(t, rdb, counter, time.Now().Add(23*time.Hour).UnixMicro()) // as after the clock went back

@@ -40,9 +40,7 @@ func wantDeadlock(t testing.TB, what string, l *holdfast.Lock, ctx context.Conte
 func inLease(t testing.TB, l *holdfast.Lock, ctx context.Context) context.Context {
 	t.Helper()
 	lease, err := l.Acquire(ctx)
-	if err != nil {
-		t.Fatalf("%s: %v", l, err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = lease.Release(context.Background()) })
 	return lease.Context(ctx)
 }
@@ -51,8 +49,7 @@ func inLease(t testing.TB, l *holdfast.Lock, ctx context.Context) context.Contex
 //
 // Bug: A caller waits for itself.
 func TestAnAcquireWithinItsOwnLeaseFailsAtOnce(t *testing.T) {
-	t.Parallel()
-	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+	each(t, func(t *testing.T, b *backend.Backend) {
 		c := b.Client(t, nil)
 		ctx := context.Background()
 		rw := c.RWMutex("rw")
@@ -91,17 +88,14 @@ func TestAnAcquireWithinItsOwnLeaseFailsAtOnce(t *testing.T) {
 			wantDeadlock(t, "in Do", c.Mutex("d"), ctx, "d")
 			return nil
 		})
-		if err != nil {
-			t.Error(err)
-		}
+		noError(t, err)
 	})
 }
 
 // An acquire that does not wait for the caller's lease is allowed: of another lock, with another client, without the lease's
 // context, or of what is left of a semaphore.
 func TestWhatIsNoDeadlock(t *testing.T) {
-	t.Parallel()
-	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+	each(t, func(t *testing.T, b *backend.Backend) {
 		c, other := b.Client(t, nil), b.Client(t, nil)
 		ctx := context.Background()
 		lease := backend.Acquire(t, c.Mutex("a"))
@@ -119,24 +113,19 @@ func TestWhatIsNoDeadlock(t *testing.T) {
 		one := inLease(t, s.Permits(1), ctx)
 		two := inLease(t, s.Permits(1), one)
 		lease2, err := s.Permits(1).TryAcquire(two)
-		if err != nil {
-			t.Fatalf("the last of three permits: %v", err)
-		}
+		must(t, err)
 		wantDeadlock(t, "a fourth permit", s.Permits(1), lease2.Context(two), "s")
 		// Each lease counts once, however often the context was made from it.
 		backend.Release(t, lease2)
 		twice, err := s.Permits(1).TryAcquire(inLease(t, c.Mutex("c"), lease.Context(lease.Context(two))))
-		if err != nil {
-			t.Fatalf("within contexts of the same lease: %v", err)
-		}
+		must(t, err)
 		backend.Release(t, twice)
 	})
 }
 
 // Resize overrules the number of permits that a caller gives, and with it what counts as waiting for itself.
 func TestTheServersNumberOfPermitsDecidesWhatIsADeadlock(t *testing.T) {
-	t.Parallel()
-	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+	each(t, func(t *testing.T, b *backend.Backend) {
 		s := b.Client(t, nil).Semaphore("s", 1)
 		must(t, s.Resize(t.Context(), 2))
 		one := inLease(t, s.Permits(1), context.Background())
@@ -147,26 +136,21 @@ func TestTheServersNumberOfPermitsDecidesWhatIsADeadlock(t *testing.T) {
 
 // A lease that is over does not count.
 func TestALeaseThatIsOverIsNoDeadlock(t *testing.T) {
-	t.Parallel()
-	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+	each(t, func(t *testing.T, b *backend.Backend) {
 		c := b.Client(t, nil)
 		ctx := context.Background()
-		for what, end := range map[string]func(l *holdfast.Lease){
-			"released": func(l *holdfast.Lease) { backend.Release(t, l) },
-			"lost": func(l *holdfast.Lease) {
+		for _, end := range []func(l *holdfast.Lease){
+			func(l *holdfast.Lease) { backend.Release(t, l) },
+			func(l *holdfast.Lease) {
 				b.Redis(t).Del(ctx, "holdfast:{a}")
-				if err := l.Extend(ctx, time.Minute); !errors.Is(err, holdfast.ErrLost) {
-					t.Fatalf("Extend: %v; want ErrLost", err)
-				}
+				wantErr(t, "Extend", l.Extend(ctx, time.Minute), holdfast.ErrLost)
 			},
 		} {
 			lease := backend.Acquire(t, c.Mutex("a"))
 			work := context.WithoutCancel(lease.Context(ctx))
 			end(lease)
 			next, err := c.Mutex("a").Acquire(work)
-			if err != nil {
-				t.Fatalf("within a lease that was %s: %v", what, err)
-			}
+			must(t, err)
 			backend.Release(t, next)
 		}
 		// A nested lease that is over does not hide the one around it.
@@ -177,9 +161,7 @@ func TestALeaseThatIsOverIsNoDeadlock(t *testing.T) {
 		work := context.WithoutCancel(inner.Context(outer.Context(ctx)))
 		backend.Release(t, inner)
 		again, err := l.TryAcquire(work)
-		if err != nil {
-			t.Fatalf("within the outer lease: %v", err)
-		}
+		must(t, err)
 		wantDeadlock(t, "without Reentrant", c.Mutex("b"), work, "b")
 		backend.Release(t, again)
 		backend.Release(t, outer)
@@ -191,11 +173,9 @@ func TestALeaseThatIsOverIsNoDeadlock(t *testing.T) {
 
 // A job of Once, an election and a barrier are refused within themselves, too.
 func TestRunsAndTermsWithinThemselvesFailAtOnce(t *testing.T) {
-	t.Parallel()
-	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+	each(t, func(t *testing.T, b *backend.Backend) {
 		c := b.Client(t, nil)
-		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second) // for a lock that waits for itself
-		defer cancel()
+		ctx := lasting(t, 20*time.Second) // for a lock that waits for itself
 		job := once.New(c, "job", once.Every(time.Hour))
 		_, err := job.Do(ctx, func(ctx context.Context, _ *holdfast.Lease) (string, error) {
 			_, err := job.Do(ctx, func(context.Context, *holdfast.Lease) (string, error) { return "", nil })
@@ -215,17 +195,13 @@ func TestRunsAndTermsWithinThemselvesFailAtOnce(t *testing.T) {
 		must(t, err)
 		inFirst := first.Lease().Context(ctx)
 		second, err := theBarrier.Join(inFirst)
-		if err != nil {
-			t.Fatalf("the second of two parties: %v", err)
-		}
+		must(t, err)
 		wantErr(t, "a third party of two", errOf(theBarrier.Join(second.Lease().Context(inFirst))), holdfast.ErrDeadlock)
 		_, _ = second.Leave(ctx), first.Leave(ctx)
 		theLatch := latch.New(c, "l", 1)
 		party, err := theLatch.Register(ctx)
 		must(t, err)
-		if _, err := theLatch.Register(party.Lease().Context(ctx)); !errors.Is(err, holdfast.ErrHeld) {
-			t.Errorf("a second party of one: %v; want ErrHeld, since Register does not wait", err)
-		}
+		wantErr(t, "a second party of one", errOf(theLatch.Register(party.Lease().Context(ctx))), holdfast.ErrHeld)
 		_ = party.Leave(ctx)
 	})
 }

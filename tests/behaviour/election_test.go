@@ -8,10 +8,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast"
-	"github.com/holdfast-go/holdfast/driver"
-	"github.com/holdfast-go/holdfast/driver/drivertest"
 	"github.com/holdfast-go/holdfast/election"
-	"github.com/holdfast-go/holdfast/holdfastgoredis"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
 )
 
@@ -20,34 +17,9 @@ func theElection(t testing.TB, b *backend.Backend, opts ...holdfast.MutexOption)
 	return election.New(b.Client(t, nil).Mutex("e", opts...))
 }
 
-// A candidate that polls campaigns for as long as it takes.
-func TestACandidateThatPollsGoesOn(t *testing.T) {
-	t.Parallel()
-	backend.Virtual(t, func(t *testing.T, b *backend.Backend) {
-		first := backend.Campaign(t.Context(), theElection(t, b))
-		term, _ := first.Elected(t)
-		second := backend.Campaign(t.Context(), theElection(t, b, holdfast.Poll(100*time.Millisecond)))
-		time.Sleep(time.Minute)
-		select {
-		case err := <-second.Over:
-			t.Fatalf("Run while another leads: %v", err)
-		default:
-		}
-		first.Answer <- nil
-		next, _ := second.Elected(t)
-		if next.Fence() <= term.Fence() {
-			t.Errorf("fence %d follows %d", next.Fence(), term.Fence())
-		}
-		second.Answer <- nil
-		wantErr(t, "Run", second.Ran(t), nil)
-		wantErr(t, "a negative interval", theElection(t, b, holdfast.Poll(-time.Second)).Run(t.Context(), nil), holdfast.ErrInvalid)
-	})
-}
-
 // There are never two leaders, whoever resigns, is deposed or leaves; and everybody gets to lead.
 func TestOneLeaderAtATime(t *testing.T) {
-	t.Parallel()
-	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+	each(t, func(t *testing.T, b *backend.Backend) {
 		var leading atomic.Int32
 		var last atomic.Uint64
 		var wg sync.WaitGroup
@@ -57,13 +29,9 @@ func TestOneLeaderAtATime(t *testing.T) {
 				wg.Go(func() {
 					terms := 0
 					err := e.Run(t.Context(), func(ctx context.Context, term *holdfast.Lease) error {
-						if n := leading.Add(1); n != 1 {
-							t.Errorf("%d lead", n)
-						}
+						equal(t, "leaders", leading.Add(1), 1)
 						defer leading.Add(-1)
-						if before := last.Swap(term.Fence()); before >= term.Fence() {
-							t.Errorf("fence %d follows %d", term.Fence(), before)
-						}
+						rises(t, last.Swap(term.Fence()), term.Fence())
 						if terms++; terms < 5 {
 							return election.ErrResign
 						}
@@ -91,8 +59,7 @@ func heard(t testing.TB, b *backend.Backend) {
 }
 
 func TestWatchSeesEveryChange(t *testing.T) {
-	t.Parallel()
-	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+	each(t, func(t *testing.T, b *backend.Backend) {
 		next := backend.Watch(t, theElection(t, b))
 		see := func(want string) {
 			t.Helper()
@@ -124,42 +91,5 @@ func TestWatchSeesEveryChange(t *testing.T) {
 		}
 		one.Answer <- nil
 		see("")
-	})
-}
-
-// mortal is a driver that answers nothing once it is dead. Nobody announces that a leader has crashed: watchers
-// must notice by themselves.
-type mortal struct {
-	drivertest.Driver
-	dead atomic.Bool
-}
-
-func (d *mortal) Run(ctx context.Context, call driver.Call) (string, error) {
-	if d.dead.Load() {
-		<-ctx.Done()
-		return "", ctx.Err()
-	}
-	return d.Driver.Run(ctx, call)
-}
-
-func TestWatchMissesALeaderThatCrashed(t *testing.T) {
-	t.Parallel()
-	backend.Each(t, func(t *testing.T, b *backend.Backend) {
-		d := &mortal{Driver: drivertest.Of(holdfastgoredis.NewDriver(b.Redis(t)))}
-		c := backend.New(t, nil, d)
-		lease := backend.Acquire(t, c.Mutex("e", holdfast.Identity("dead"), holdfast.TTL(10*time.Second))) // it must not end before it is seen, also on a slow machine
-		next := backend.Watch(t, theElection(t, b))
-		if got := next(); got != "dead" {
-			t.Fatalf("it sees %q lead", got)
-		}
-		d.dead.Store(true)
-		held := lease.Deadline()
-		if got := next(); got != "" {
-			t.Fatalf("it sees %q lead", got)
-		}
-		if time.Now().Before(held) {
-			t.Error("it was missed before its time")
-		}
-		wantErr(t, "the lease of the dead", lease.Err(), holdfast.ErrLost)
 	})
 }

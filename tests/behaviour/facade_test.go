@@ -13,44 +13,33 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
 )
 
-// Each handle has its name, and returns its status, which changes nothing.
+// A handle returns its lock's status, which changes nothing.
 func TestStatusOfEachKind(t *testing.T) {
-	t.Parallel()
-	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+	each(t, func(t *testing.T, b *backend.Backend) {
 		c := b.Client(t, &holdfast.Config{Identity: "me"})
-		mutex, rw, semaphore := c.Mutex("m"), c.RWMutex("rw"), c.Semaphore("s", 5)
-		theLatch, theBarrier := latch.New(c, "l", 7), barrier.New(c, "b", 3)
-		theJob, theElection := once.New(c, "o", once.Every(time.Hour)), election.New(c.Mutex("e"))
-		owner, redisson, key := c.OwnerMutex("own", "somebody"), c.RedissonMutex("r"), c.MutexKey("k")
+		theLatch := latch.New(c, "l", 7)
 		type locked interface {
 			backend.Locked
 			Name() string
 		}
-		kinds := map[locked]holdfast.Status{
-			mutex:       {Name: "m", Key: "holdfast:{m}", Kind: holdfast.KindMutex},
-			rw:          {Name: "rw", Key: "holdfast:{rw}", Kind: holdfast.KindRWMutex},
-			semaphore:   {Name: "s", Key: "holdfast:{s}", Kind: holdfast.KindSemaphore, Limit: 5},
-			theLatch:    {Name: "l", Key: "holdfast:{l}", Kind: holdfast.KindLatch, Limit: 7, Count: 7},
-			theBarrier:  {Name: "b", Key: "holdfast:{b}", Kind: holdfast.KindBarrier, Limit: 3},
-			theJob:      {Name: "o", Key: "holdfast:{o}", Kind: holdfast.KindMutex},
-			theElection: {Name: "e", Key: "holdfast:{e}", Kind: holdfast.KindElection},
-			owner:       {Name: "own", Key: "holdfast:{own}", Kind: holdfast.KindOwner},
-			redisson:    {Name: "r", Key: "r", Kind: holdfast.KindRedisson},
-			key:         {Name: "k", Key: "k", Kind: holdfast.KindMutex},
-		}
-		check := func(l locked, want holdfast.Status) {
-			t.Helper()
+		for l, want := range map[locked]holdfast.Status{
+			c.Mutex("m"):                            {Name: "m", Key: "holdfast:{m}", Kind: holdfast.KindMutex},
+			c.RWMutex("rw"):                         {Name: "rw", Key: "holdfast:{rw}", Kind: holdfast.KindRWMutex},
+			c.Semaphore("s", 5):                     {Name: "s", Key: "holdfast:{s}", Kind: holdfast.KindSemaphore, Limit: 5},
+			theLatch:                                {Name: "l", Key: "holdfast:{l}", Kind: holdfast.KindLatch, Limit: 7, Count: 7},
+			barrier.New(c, "b", 3):                  {Name: "b", Key: "holdfast:{b}", Kind: holdfast.KindBarrier, Limit: 3},
+			once.New(c, "o", once.Every(time.Hour)): {Name: "o", Key: "holdfast:{o}", Kind: holdfast.KindMutex},
+			election.New(c.Mutex("e")):              {Name: "e", Key: "holdfast:{e}", Kind: holdfast.KindElection},
+			c.OwnerMutex("own", "somebody"):         {Name: "own", Key: "holdfast:{own}", Kind: holdfast.KindOwner},
+			c.RedissonMutex("r"):                    {Name: "r", Key: "r", Kind: holdfast.KindRedisson},
+			c.MutexKey("k"):                         {Name: "k", Key: "k", Kind: holdfast.KindMutex},
+		} {
 			got, err := l.Status(t.Context())
 			if err != nil || l.Name() != want.Name || time.Since(got.Time).Abs() > time.Minute {
 				t.Errorf("%s: %+v, %v", want.Name, got, err)
 			}
 			got.Time = time.Time{}
-			if got, want := fmt.Sprintf("%+v", got), fmt.Sprintf("%+v", want); got != want {
-				t.Errorf("Status is\n%s, want\n%s", got, want)
-			}
-		}
-		for l, want := range kinds {
-			check(l, want)
+			equal(t, "Status", fmt.Sprintf("%+v", got), fmt.Sprintf("%+v", want))
 		}
 		party, err := theLatch.Register(t.Context())
 		must(t, err)

@@ -37,8 +37,7 @@ func crowd(n int, do func(i int)) {
 // A lock that was found held is asked for by script from then on, until such a request finds it free. That costs one further
 // request, once.
 func TestAContendedLockIsTriedNativelyOnce(t *testing.T) {
-	t.Parallel()
-	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
+	eachReal(t, func(t *testing.T, b *backend.Backend) {
 		c := b.Client(t, nil)
 		sent := func() int64 {
 			stats := b.Server.CommandStats()
@@ -55,9 +54,7 @@ func TestAContendedLockIsTriedNativelyOnce(t *testing.T) {
 			t.Helper()
 			before := sent()
 			do()
-			if n := sent() - before; n != want {
-				t.Errorf("%d calls; want %d", n, want)
-			}
+			equal(t, "calls", sent()-before, want)
 		}
 		const tries = 20
 		cost(1+tries, func() {
@@ -82,8 +79,7 @@ func TestAForbiddenLockAmongOthers(t *testing.T) {
 	if testing.Short() {
 		t.Skip("SKIPPED: part of make nightly")
 	}
-	t.Parallel()
-	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
+	eachReal(t, func(t *testing.T, b *backend.Backend) {
 		ctx, operator := t.Context(), b.Redis(t)
 		allow := func(keys ...string) {
 			t.Helper()
@@ -133,8 +129,7 @@ func TestAForbiddenLockAmongOthers(t *testing.T) {
 
 // Fault: A client is closed while many acquires are under way. No locks are left.
 func TestCloseWithAcquiresUnderWay(t *testing.T) {
-	t.Parallel()
-	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
+	eachReal(t, func(t *testing.T, b *backend.Backend) {
 		c, p := through(t, b, &holdfast.Config{CommandTimeout: 2 * time.Minute, RetryTimeout: 4 * time.Minute})
 		held := p.Hold(proxy.Containing("MULTI"), proxy.Cut)
 		const goroutines = 50

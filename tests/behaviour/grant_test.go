@@ -22,8 +22,7 @@ func TestGrantID(t *testing.T) {
 	t.Parallel()
 	for kind, lock := range breakable {
 		t.Run(kind, func(t *testing.T) {
-			t.Parallel()
-			backend.Each(t, func(t *testing.T, b *backend.Backend) {
+			each(t, func(t *testing.T, b *backend.Backend) {
 				queued := make(chan holdfast.Holder, 2)
 				observer := &holdfast.Observer{AcquireQueued: func(_ context.Context, e holdfast.AcquireEvent) { queued <- e.Holder }}
 				ttl := holdfast.TTL(time.Hour)
@@ -45,9 +44,7 @@ func TestGrantID(t *testing.T) {
 				}
 				same := func(who string, h holdfast.Holder) {
 					t.Helper()
-					if h.Grant != seen.Grant {
-						t.Errorf("%s is told of %+v, want the grant %s", who, h, seen.Grant)
-					}
+					equal(t, "the grant that "+who+" is told of", h.Grant, seen.Grant)
 				}
 				s, err := lock(other, ttl).Status(t.Context())
 				must(t, err)
@@ -66,20 +63,14 @@ func TestGrantID(t *testing.T) {
 						t.Errorf("the value is %q, the grant id %q", value, seen.Grant)
 					}
 					ctx, cancel := context.WithCancel(t.Context())
-					ended := make(chan error, 1)
-					go func() {
-						_, err := lock(c, ttl).Acquire(ctx)
-						ended <- err
-					}()
+					ended := async(func() error { return errOf(lock(c, ttl).Acquire(ctx)) })
 					same("an observer in the holder's process", <-queued)
 					cancel()
 					wantErr(t, "an acquire that was given up", <-ended, context.Canceled)
 				}
 				backend.Release(t, lease)
 				for _, when := range []string{"acquired", "released"} {
-					if grant := <-own; grant != seen.Grant {
-						t.Errorf("the holder's observer is told that %q was %s, want %q", grant, when, seen.Grant)
-					}
+					equal(t, "the grant that the holder's observer is told was "+when, <-own, seen.Grant)
 				}
 				got := backend.Receive(t, leases)
 				if after := backend.Seen(t, inspect.New(other), got.Name(), got.Fence()); len(after.Grant) != 8 || after.Grant == seen.Grant {

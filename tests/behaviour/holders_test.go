@@ -47,9 +47,7 @@ func TestOneOfManyHoldersIsFoundAmongAFew(t *testing.T) {
 			l := locks[0]
 			for range n {
 				lease, err := l.TryAcquire(t.Context())
-				if err != nil {
-					t.Fatalf("%s: %v", kind, err)
-				}
+				must(t, err)
 				t.Cleanup(func() { backend.Release(t, lease) })
 			}
 			d.told.Store(0)

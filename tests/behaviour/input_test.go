@@ -213,15 +213,12 @@ func TestEndedContextsAreRefusedBeforeIO(t *testing.T) {
 	_, err2 := l.TryAcquire(ctx)
 	_, err3 := l.Status(ctx)
 	for _, err := range []error{err, err2, err3} {
-		if err != context.Canceled {
-			t.Error(err)
-		}
+		equal(t, "the error", err, context.Canceled)
 	}
 }
 
 func TestOddNamesAreFine(t *testing.T) {
-	t.Parallel()
-	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+	each(t, func(t *testing.T, b *backend.Backend) {
 		c := b.Client(t, nil)
 		for _, name := range []string{"a b", "a{b}c", "{", "日本", "a:b", `"quoted"`, "%s", strings.Repeat("x", 512)} {
 			lease := backend.Acquire(t, c.Mutex(name))
@@ -229,8 +226,6 @@ func TestOddNamesAreFine(t *testing.T) {
 			backend.Release(t, lease)
 			backend.Release(t, backend.Receive(t, leases))
 		}
-		if keys := b.Keys(t); len(keys) != 0 {
-			t.Errorf("keys left behind: %q", keys)
-		}
+		wantNoKeys(t, b)
 	})
 }

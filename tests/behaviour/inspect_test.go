@@ -26,9 +26,7 @@ func listed(t *testing.T, in *inspect.Inspector, pattern string) map[string]hold
 	t.Helper()
 	all := map[string]holdfast.Status{}
 	for s, err := range in.List(t.Context(), pattern) {
-		if err != nil {
-			t.Fatalf("%s: %v", s.Name, err)
-		}
+		must(t, err)
 		if _, twice := all[s.Name]; twice {
 			t.Errorf("%q is listed twice", s.Name)
 		}
@@ -172,9 +170,7 @@ func TestAPatternThatIsANameFindsExactKeys(t *testing.T) {
 				return strings.TrimSpace(fmt.Sprintf("%s %s %s", s.Kind, s.Key, h.Identity))
 			}
 			for s, err := range in.List(t.Context(), pattern) {
-				if err != nil {
-					t.Fatalf("%q: %v", pattern, err)
-				}
+				must(t, err)
 				got = append(got, text(s))
 			}
 			slices.Sort(got)
@@ -185,9 +181,7 @@ func TestAPatternThatIsANameFindsExactKeys(t *testing.T) {
 				return
 			}
 			for e, err := range in.Watch(t.Context(), pattern) {
-				if err != nil {
-					t.Fatalf("%q: %v", pattern, err)
-				}
+				must(t, err)
 				if seen = append(seen, text(e.Status)); len(seen) == len(want) {
 					break
 				}
@@ -231,21 +225,32 @@ func TestAPatternThatIsANameFindsExactKeys(t *testing.T) {
 	})
 }
 
-// Of a lock with a long queue, a list names the first 100 waiters, however it is found.
-func TestInspectorListsTheFirstWaiters(t *testing.T) {
-	t.Parallel()
-	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+// Of a lock with a long queue, its status names the first 1000 waiters, and a list the first 100, however it is found.
+func TestTheFirstOfManyWaitersAreNamed(t *testing.T) {
+	each(t, func(t *testing.T, b *backend.Backend) {
+		const waiters = 1100
 		pipe := b.Redis(t).Pipeline()
-		for i := range 150 {
+		for i := range waiters {
 			pipe.ZAdd(t.Context(), "holdfast:{long}:q", redis.Z{Score: float64(1700000000000000 + i), Member: fmt.Sprintf("token%d\n1\nnowhere\n{\"o\":\"w%d\"}", i, i)})
 		}
-		if _, err := pipe.Exec(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		for _, pattern := range []string{"long", "l*"} {
-			if s := listed(t, inspect.New(b.Client(t, nil)), pattern)["long"]; s.Waiting != 150 || len(s.Waiters) != 100 {
-				t.Errorf("%q: %d wait, %d are named", pattern, s.Waiting, len(s.Waiters))
+		must(t, errOf(pipe.Exec(t.Context())))
+		c := b.Client(t, nil)
+		named := func(how string, s holdfast.Status, want int) {
+			t.Helper()
+			if s.Waiting != waiters || len(s.Waiters) != want {
+				t.Errorf("%s: %d wait, %d are named", how, s.Waiting, len(s.Waiters))
 			}
+			for i, w := range s.Waiters {
+				if w.Identity != fmt.Sprint("w", i) || w.Mode != holdfast.ModeExclusive {
+					t.Fatalf("%s: waiter %d is %+v", how, i, w)
+				}
+			}
+		}
+		s, err := c.Mutex("long").Status(t.Context())
+		must(t, err)
+		named("Status", s, 1000)
+		for _, pattern := range []string{"long", "l*"} {
+			named(pattern, listed(t, inspect.New(c), pattern)["long"], 100)
 		}
 	})
 }
@@ -267,8 +272,7 @@ func alike(a, b holdfast.Status) bool {
 
 // A list can be left at any point, and ends with its context and its client.
 func TestInspectorListEnds(t *testing.T) {
-	t.Parallel()
-	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+	each(t, func(t *testing.T, b *backend.Backend) {
 		c, other := b.Client(t, nil), b.Client(t, nil)
 		for i := range 5 {
 			backend.Acquire(t, other.Mutex(strconv.Itoa(i)))
@@ -279,9 +283,7 @@ func TestInspectorListEnds(t *testing.T) {
 				break
 			}
 		}
-		if n != 2 {
-			t.Errorf("%d were listed", n)
-		}
+		equal(t, "listed", n, 2)
 		last := func(ctx context.Context) (err error) {
 			for _, err = range in.List(ctx, "") {
 			}

@@ -20,8 +20,7 @@ import (
 //
 // Fault: The lock, its queue or the fence counter has the wrong type. ErrMismatch says what it is, and no lock is half taken.
 func TestAnotherKindOfLockIsNamed(t *testing.T) {
-	t.Parallel()
-	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+	each(t, func(t *testing.T, b *backend.Backend) {
 		c, rdb := b.Client(t, nil), b.Redis(t)
 		leases := map[string]*holdfast.Lease{
 			"mutex": backend.Acquire(t, c.Mutex("mutex")), "semaphore": backend.Acquire(t, c.Semaphore("semaphore", 2).Permits(1)),
@@ -31,17 +30,11 @@ func TestAnotherKindOfLockIsNamed(t *testing.T) {
 		party, err := barrier.New(c, "barrier", 2).Join(t.Context())
 		must(t, err)
 		leases["barrier"] = party.Lease()
-		for what, err := range map[string]error{
-			"a latch":        latch.New(c, "latch", 2).CountDown(t.Context()),
-			"a string":       rdb.Set(t.Context(), "holdfast:{string}", "x", 0).Err(),
-			"a string queue": rdb.Set(t.Context(), "holdfast:{queue}:q", "x", 0).Err(),
-			"a hash":         rdb.HSet(t.Context(), "holdfast:{hash}", "a", "b", "kind", "none of ours").Err(),
-			"a list":         rdb.RPush(t.Context(), "holdfast:{list}", "x").Err(),
-		} {
-			if err != nil {
-				t.Fatalf("%s: %v", what, err)
-			}
-		}
+		must(t, latch.New(c, "latch", 2).CountDown(t.Context()))
+		must(t, rdb.Set(t.Context(), "holdfast:{string}", "x", 0).Err())
+		must(t, rdb.Set(t.Context(), "holdfast:{queue}:q", "x", 0).Err())
+		must(t, rdb.HSet(t.Context(), "holdfast:{hash}", "a", "b", "kind", "none of ours").Err())
+		must(t, rdb.RPush(t.Context(), "holdfast:{list}", "x").Err())
 
 		locks := func(all ...*holdfast.Lock) (ways []func(context.Context) error) {
 			for _, l := range all {
@@ -110,9 +103,7 @@ func TestAnotherKindOfLockIsNamed(t *testing.T) {
 				t.Errorf("%s, with a queue that is none: %v", what, err)
 			}
 		}
-		if value := rdb.Get(t.Context(), "holdfast:{queue}").Val(); value != "theirs" {
-			t.Errorf("a lock whose queue is none became %q", value)
-		}
+		equal(t, "a lock whose queue is none", rdb.Get(t.Context(), "holdfast:{queue}").Val(), "theirs")
 		for kind, lease := range leases {
 			wantErr(t, "the "+kind, lease.Err(), nil)
 			backend.Release(t, lease)

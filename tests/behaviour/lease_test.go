@@ -30,8 +30,7 @@ func lossOf(t testing.TB, l *holdfast.Lease) *holdfast.LostError {
 //
 // Bug: Expiry is measured from the wrong time.
 func TestDeadlinesAllowForDrift(t *testing.T) {
-	t.Parallel()
-	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+	each(t, func(t *testing.T, b *backend.Backend) {
 		const ttl, drift = time.Minute, 602 * time.Millisecond
 		l := b.Client(t, nil).Mutex("m", holdfast.TTL(ttl))
 		before := time.Now()
@@ -55,27 +54,20 @@ func TestDeadlinesAllowForDrift(t *testing.T) {
 		before = time.Now()
 		backend.Release(t, lease)
 		lease = backend.Receive(t, next)
-		if left := time.Until(lease.Deadline()); left > ttl-drift {
-			t.Errorf("handed over: %s left", left)
-		}
+		inBounds(t, "how long a lease that was handed over lasts", time.Until(lease.Deadline()), 0, ttl-drift)
 		backend.Release(t, lease)
 	})
 }
 
 func TestRenewalsAreBounded(t *testing.T) {
-	t.Parallel()
-	backend.Virtual(t, func(t *testing.T, b *backend.Backend) {
+	virtually(t, func(t *testing.T, b *backend.Backend) {
 		c := b.Client(t, nil)
 		const ttl = 9 * time.Second
 		start := time.Now()
 		lease := backend.Acquire(t, c.Mutex("n", holdfast.TTL(ttl), holdfast.NoRenew()))
 		work := lease.Context(t.Context())
-		if lost := lossOf(t, lease); lost.Reason != holdfast.LossExpired {
-			t.Errorf("NoRenew: lost: %s", lost.Reason)
-		}
-		if d := lease.Deadline().Sub(start); d < ttl/2 || d > ttl {
-			t.Errorf("NoRenew: over after %s", d)
-		}
+		equal(t, "NoRenew: lost", lossOf(t, lease).Reason, holdfast.LossExpired)
+		inBounds(t, "NoRenew: how long it lasts", lease.Deadline().Sub(start), ttl/2, ttl)
 		for what, err := range map[string]error{
 			"Extend": lease.Extend(t.Context(), time.Second), "Release": lease.Release(t.Context()),
 			"the cause of the work's end": context.Cause(work),
@@ -86,12 +78,8 @@ func TestRenewalsAreBounded(t *testing.T) {
 
 		start = time.Now()
 		lease = backend.Acquire(t, c.Mutex("n", holdfast.TTL(ttl), holdfast.MaxRenewals(2)))
-		if lease.Fence() <= last {
-			t.Errorf("fence %d follows %d, whose lease has expired", lease.Fence(), last)
-		}
-		if lost := lossOf(t, lease); lost.Reason != holdfast.LossBound {
-			t.Errorf("MaxRenewals: lost: %s", lost.Reason)
-		}
+		rises(t, last, lease.Fence())
+		equal(t, "MaxRenewals: lost", lossOf(t, lease).Reason, holdfast.LossBound)
 		// There were two renewals, at a third of the TTL each; drift takes some of that.
 		if d := lease.Deadline().Sub(start); d < ttl+ttl/2 {
 			t.Errorf("MaxRenewals(2): over after %s", d)
@@ -101,12 +89,8 @@ func TestRenewalsAreBounded(t *testing.T) {
 		lease = backend.Acquire(t, c.Mutex("d", holdfast.TTL(ttl), holdfast.MaxHold(bound)))
 		got := time.Now()
 		must(t, lease.Extend(t.Context(), time.Hour))
-		if lost := lossOf(t, lease); lost.Reason != holdfast.LossBound {
-			t.Errorf("MaxHold: lost: %s", lost.Reason)
-		}
-		if d := lease.Deadline().Sub(got); d > bound || d < bound/2 {
-			t.Errorf("MaxHold(%s): over after %s", bound, d)
-		}
+		equal(t, "MaxHold: lost", lossOf(t, lease).Reason, holdfast.LossBound)
+		inBounds(t, "MaxHold: how long it lasts", lease.Deadline().Sub(got), bound/2, bound)
 		// The server does not keep the lock longer either.
 		if left, err := b.Redis(t).PTTL(t.Context(), "holdfast:{d}").Result(); err != nil || left > bound/4 {
 			t.Errorf("MaxHold(%s): the key lives on for %s (%v)", bound, left, err)
@@ -115,8 +99,7 @@ func TestRenewalsAreBounded(t *testing.T) {
 }
 
 func TestABoundedOrFixedLeaseIsHandedOver(t *testing.T) {
-	t.Parallel()
-	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+	each(t, func(t *testing.T, b *backend.Backend) {
 		for name, opts := range map[string][]holdfast.MutexOption{
 			"fixed":   {holdfast.TTL(time.Hour), holdfast.NoRenew()},
 			"bounded": {holdfast.TTL(time.Hour), holdfast.MaxHold(36 * time.Minute)},
@@ -147,22 +130,17 @@ func TestABoundedOrFixedLeaseIsHandedOver(t *testing.T) {
 
 // Bug: An extension by 0 deletes the key.
 func TestExtend(t *testing.T) {
-	t.Parallel()
-	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+	each(t, func(t *testing.T, b *backend.Backend) {
 		lease := backend.Acquire(t, b.Client(t, nil).Mutex("m", holdfast.TTL(time.Minute), holdfast.NoRenew()))
 		must(t, lease.Extend(t.Context(), time.Hour))
 		long := lease.Deadline()
-		if left := time.Until(long); left < 50*time.Minute || left > time.Hour {
-			t.Errorf("%s left after Extend by an hour", left)
-		}
+		inBounds(t, "what is left after Extend by an hour", time.Until(long), 50*time.Minute, time.Hour)
 		// Nothing shortens an expiry.
 		must(t, lease.Extend(t.Context(), time.Second))
 		if lease.Deadline().Before(long.Add(-5 * time.Minute)) {
 			t.Errorf("a shorter Extend brought the deadline from %s to %s", long, lease.Deadline())
 		}
-		if ttl := b.Redis(t).PTTL(t.Context(), "holdfast:{m}").Val(); ttl < 50*time.Minute {
-			t.Errorf("a shorter Extend brought the TTL to %s", ttl)
-		}
+		inBounds(t, "the TTL after a shorter Extend", b.Redis(t).PTTL(t.Context(), "holdfast:{m}").Val(), 50*time.Minute, time.Hour)
 		for _, ttl := range []time.Duration{0, -1, time.Microsecond, 100 * 365 * 24 * time.Hour} {
 			wantErr(t, "Extend("+ttl.String()+")", lease.Extend(t.Context(), ttl), holdfast.ErrInvalid)
 		}
@@ -174,8 +152,7 @@ func TestExtend(t *testing.T) {
 
 // Bug: A release fails on a cancelled context.
 func TestReleaseWorksOnAnEndedContext(t *testing.T) {
-	t.Parallel()
-	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+	each(t, func(t *testing.T, b *backend.Backend) {
 		ctx, cancel := context.WithCancel(t.Context())
 		l := b.Client(t, nil).Mutex("m")
 		lease, err := l.Acquire(ctx)
@@ -194,8 +171,7 @@ func TestReleaseWorksOnAnEndedContext(t *testing.T) {
 // Fault: Somebody overwrites the key of a held lock. The holder is told within its TTL, and the stranger's key is
 // left alone.
 func TestAStrangersLockIsLeftAlone(t *testing.T) {
-	t.Parallel()
-	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+	each(t, func(t *testing.T, b *backend.Backend) {
 		c, rdb := b.Client(t, nil), b.Redis(t)
 		for name, taken := range map[string]string{"ours": "", "foreign": "a-token-of-theirs"} {
 			lease := backend.Acquire(t, c.Mutex(name, holdfast.TTL(time.Minute)))
@@ -210,20 +186,15 @@ func TestAStrangersLockIsLeftAlone(t *testing.T) {
 			if err := lease.Release(t.Context()); !errors.Is(err, holdfast.ErrLost) || errors.Is(err, holdfast.ErrAmbiguous) {
 				t.Errorf("%s: Release of a lock that is another's: %v", name, err)
 			}
-			if got := rdb.Get(t.Context(), key).Val(); got != taken {
-				t.Errorf("%s: the other's value %q became %q", name, taken, got)
-			}
-			if ttl := rdb.PTTL(t.Context(), key).Val(); ttl < 50*time.Minute {
-				t.Errorf("%s: the other's TTL became %s", name, ttl)
-			}
+			equal(t, name+": the other's value", rdb.Get(t.Context(), key).Val(), taken)
+			inBounds(t, name+": the other's TTL", rdb.PTTL(t.Context(), key).Val(), 50*time.Minute, time.Hour)
 		}
 	})
 }
 
 // Fault: The contexts of waiters end. They leave the queue, and those behind them are served.
 func TestCancelledWaitersLeaveTheQueue(t *testing.T) {
-	t.Parallel()
-	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+	each(t, func(t *testing.T, b *backend.Backend) {
 		lease := backend.Acquire(t, b.Client(t, nil).Mutex("m"))
 		giving, cancel := context.WithCancel(t.Context())
 		first := b.Client(t, nil)
@@ -238,38 +209,27 @@ func TestCancelledWaitersLeaveTheQueue(t *testing.T) {
 		second := queue(t, b.Client(t, nil).Mutex("m"), 2)
 		cancel()
 		for range 3 {
-			if err := <-gone; err != context.Canceled {
-				t.Errorf("a cancelled Acquire returns %v", err)
-			}
+			equal(t, "a cancelled Acquire", <-gone, context.Canceled)
 		}
 		backend.Waiters(t, first.Mutex("m"), 1)
 		backend.Release(t, lease)
 		backend.Release(t, backend.Receive(t, second))
-		if keys := b.Keys(t); len(keys) != 0 {
-			t.Errorf("keys left behind: %q", keys)
-		}
+		wantNoKeys(t, b)
 	})
 }
 
 func TestACancelledHeadPassesItsPlaceOn(t *testing.T) {
-	t.Parallel()
-	backend.Virtual(t, func(t *testing.T, b *backend.Backend) {
+	virtually(t, func(t *testing.T, b *backend.Backend) {
 		lease := backend.Acquire(t, b.Client(t, nil).Mutex("m"))
 		both := b.Client(t, nil)
 		giving, cancel := context.WithCancel(t.Context())
-		gone := make(chan error, 1)
-		go func() {
-			_, err := both.Mutex("m").Acquire(giving)
-			gone <- err
-		}()
+		gone := async(func() error { return errOf(both.Mutex("m").Acquire(giving)) })
 		backend.Waiters(t, both.Mutex("m"), 1)
 		heir := make(chan *holdfast.Lease, 2)
 		for _, opts := range [][]holdfast.MutexOption{nil, {holdfast.Identity("other")}} {
 			go func() {
 				l, err := both.Mutex("m", opts...).Acquire(t.Context())
-				if err != nil {
-					t.Error(err)
-				}
+				noError(t, err)
 				heir <- l
 			}()
 			time.Sleep(100 * time.Millisecond) // until it is in the wait queue
@@ -282,16 +242,13 @@ func TestACancelledHeadPassesItsPlaceOn(t *testing.T) {
 		// The next waiter in that process wants other options, and comes after the other process.
 		backend.Release(t, backend.Receive(t, later))
 		backend.Release(t, backend.Receive(t, heir))
-		if keys := b.Keys(t); len(keys) != 0 {
-			t.Errorf("keys left behind: %q", keys)
-		}
+		wantNoKeys(t, b)
 	})
 }
 
 // Fault: The fence counter, or everything, is deleted. Fences still rise.
 func TestFencesRise(t *testing.T) {
-	t.Parallel()
-	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+	each(t, func(t *testing.T, b *backend.Backend) {
 		c, rdb := b.Client(t, nil), b.Redis(t)
 		last := uint64(0)
 		for what, prepare := range slices.All([]func(){
@@ -306,9 +263,7 @@ func TestFencesRise(t *testing.T) {
 			prepare()
 			time.Sleep(time.Millisecond) // a lost counter begins anew at the server's time, which must advance
 			lease := backend.Acquire(t, c.Mutex("m"))
-			if lease.Fence() <= last {
-				t.Errorf("step %d: fence %d follows %d", what, lease.Fence(), last)
-			}
+			rises(t, last, lease.Fence())
 			last = lease.Fence()
 			if what != 1 {
 				backend.Release(t, lease)
@@ -338,9 +293,7 @@ func TestANewGrantEndsTheLeaseBeforeIt(t *testing.T) {
 				if err := old.Err(); !errors.Is(err, holdfast.ErrLost) || lease.Err() != nil {
 					t.Errorf("%s, and then %s: the first lease: %v; the second: %v", first, second, err, lease.Err())
 				}
-				if err := old.Release(t.Context()); !errors.Is(err, holdfast.ErrLost) {
-					t.Errorf("%s, and then %s: Release of the first: %v", first, second, err)
-				}
+				wantErr(t, first+", and then "+second+": Release of the first", old.Release(t.Context()), holdfast.ErrLost)
 				backend.Release(t, lease)
 			}
 		}

@@ -79,9 +79,7 @@ func fill(tb testing.TB, b *backend.Backend, n int) map[string]holdfast.Kind {
 		pipe.Set(ctx, "session:"+strconv.Itoa(i), "x", time.Hour)
 		pipe.Set(ctx, "holdfast-app:"+strconv.Itoa(i), "x", time.Hour)
 		if i%1000 == 999 || i == n-1 {
-			if _, err := pipe.Exec(ctx); err != nil {
-				tb.Fatal(err)
-			}
+			must(tb, errOf(pipe.Exec(ctx)))
 		}
 	}
 	release()
@@ -96,9 +94,7 @@ func listsThese(tb testing.TB, in *inspect.Inspector, want map[string]holdfast.K
 	defer cancel()
 	listed := make(map[string]bool, len(want))
 	for s, err := range in.List(ctx, "") {
-		if err != nil {
-			tb.Fatalf("after %d locks: %v", len(listed), err)
-		}
+		must(tb, err)
 		base, _, _ := strings.Cut(s.Name, "/")
 		if base == "new" {
 			continue
@@ -116,8 +112,7 @@ func listsThese(tb testing.TB, in *inspect.Inspector, want map[string]holdfast.K
 
 // Thousands of locks of all kinds, among as many keys of others, are listed once each, whoever comes and goes meanwhile.
 func TestInspectorListsThousands(t *testing.T) {
-	t.Parallel()
-	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+	each(t, func(t *testing.T, b *backend.Backend) {
 		all := fill(t, b, 2000)
 		c, pipe := b.Client(t, nil), b.Redis(t).Pipeline()
 		listsThese(t, inspect.New(c), all, func(listed int) {
@@ -128,9 +123,7 @@ func TestInspectorListsThousands(t *testing.T) {
 			for i := range 2000 { // the keys are moved about
 				pipe.Set(t.Context(), fmt.Sprint("noise:", listed, "-", i), "x", 0)
 			}
-			if _, err := pipe.Exec(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			must(t, errOf(pipe.Exec(t.Context())))
 		})
 	})
 }
@@ -149,17 +142,13 @@ func while(tb testing.TB, s *server.Server, f func()) (l load) {
 	do := func(args ...any) any {
 		tb.Helper()
 		reply, err := s.Do(args...)
-		if err != nil {
-			tb.Fatalf("%v: %v", args, err)
-		}
+		must(tb, err)
 		return reply
 	}
 	do("CONFIG", "SET", "slowlog-log-slower-than", shortestLogged.Microseconds(), "slowlog-max-len", 100_000)
 	do("SLOWLOG", "RESET")
 	conn, err := s.Dial()
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must(tb, err)
 	over, ended := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(ended)

@@ -41,8 +41,7 @@ func wantLoss(t testing.TB, what string, err error, reason holdfast.LossReason, 
 
 // A holder is told whether its lock was deleted or somebody else has it.
 func TestALockThatWasDeletedIsToldFromOneThatWasTaken(t *testing.T) {
-	t.Parallel()
-	backend.EachLong(t, func(t *testing.T, b *backend.Backend) {
+	eachLong(t, func(t *testing.T, b *backend.Backend) {
 		c, other := b.Client(t, nil), b.Client(t, nil)
 		rdb, ctx := b.Redis(t), context.Background()
 		for kind, lock := range breakable {
@@ -73,8 +72,7 @@ func TestALockThatWasDeletedIsToldFromOneThatWasTaken(t *testing.T) {
 
 // A party of a barrier, a run of a job and a lease that changes sides are told of a deletion, too.
 func TestADeletionIsToldInEveryWay(t *testing.T) {
-	t.Parallel()
-	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+	each(t, func(t *testing.T, b *backend.Backend) {
 		c, rdb, ctx := b.Client(t, nil), b.Redis(t), context.Background()
 		party, err := barrier.New(c, "bar", 2).Join(ctx)
 		must(t, err)
@@ -108,17 +106,14 @@ func TestADeletionIsToldInEveryWay(t *testing.T) {
 // The holder whose lease ReleaseOwner has ended learns that, even if the lock has another holder by then, or none, and even
 // if other leases of the owner end first.
 func TestReleaseOwnerSupersedesALease(t *testing.T) {
-	t.Parallel()
-	backend.EachLong(t, func(t *testing.T, b *backend.Backend) {
+	eachLong(t, func(t *testing.T, b *backend.Backend) {
 		c, other := b.Client(t, nil), b.Client(t, nil)
 		ctx := context.Background()
 		long := c.OwnerMutex("a", "job-7", holdfast.TTL(time.Minute))
 		short := c.OwnerMutex("a", "job-7", holdfast.TTL(renewed))
 		release := func() {
 			t.Helper()
-			if _, err := other.ReleaseOwner(ctx, "a", "job-7"); err != nil {
-				t.Fatalf("ReleaseOwner: %v", err)
-			}
+			must(t, errOf(other.ReleaseOwner(ctx, "a", "job-7")))
 		}
 		for way, tell := range told {
 			lease := backend.Acquire(t, short)
@@ -148,8 +143,7 @@ func TestReleaseOwnerSupersedesALease(t *testing.T) {
 
 // A party of a latch learns whether the latch was reset or deleted.
 func TestResetSupersedesTheParties(t *testing.T) {
-	t.Parallel()
-	backend.EachLong(t, func(t *testing.T, b *backend.Backend) {
+	eachLong(t, func(t *testing.T, b *backend.Backend) {
 		c, ctx := b.Client(t, nil), context.Background()
 		theLatch := latch.New(c, "l", 2, holdfast.TTL(renewed))
 		told := map[string]func(p *latch.Party) error{

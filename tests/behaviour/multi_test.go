@@ -13,25 +13,21 @@ import (
 )
 
 func TestMultiFreeCostsOneRoundTrip(t *testing.T) {
-	t.Parallel()
-	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
+	eachReal(t, func(t *testing.T, b *backend.Backend) {
 		c := b.Client(t, nil)
 		all := c.Multi([]string{"a", "b", "c"})
 		backend.Release(t, backend.Acquire(t, all))
 		settled(t, b, c)
 		before := asked(b.Server)
 		lease := backend.Acquire(t, all)
-		if n := asked(b.Server) - before; n != 1 {
-			t.Errorf("%d scripts for three free locks; want 1", n)
-		}
+		equal(t, "scripts for three free locks", asked(b.Server)-before, 1)
 		backend.Release(t, lease)
 	})
 }
 
 // A lock that is lost while others are waited for is acquired again.
 func TestMultiLosesOneWhileItWaits(t *testing.T) {
-	t.Parallel()
-	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+	each(t, func(t *testing.T, b *backend.Backend) {
 		one := b.Client(t, nil)
 		taken := backend.Acquire(t, one.Mutex("b"))
 		leases := backend.Start(t, b.Client(t, nil).Multi([]string{"a", "b"}, holdfast.TTL(6*time.Second)))
@@ -54,8 +50,7 @@ func TestMultiLosesOneWhileItWaits(t *testing.T) {
 // Fault: One lock of several is lost. The lease is lost; the others stay held until they expire or the lease is
 // released.
 func TestMultiIsLostWithOne(t *testing.T) {
-	t.Parallel()
-	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+	each(t, func(t *testing.T, b *backend.Backend) {
 		one := b.Client(t, nil)
 		for _, release := range []bool{true, false} {
 			ttl := 5 * time.Second
@@ -87,8 +82,7 @@ func TestMultiIsLostWithOne(t *testing.T) {
 // If a lock is acquired again as one of several, its first lease outlives the loss of the several. Once the
 // first lease is released, nothing is renewed any more.
 func TestMultiIsLostWithinAnotherLease(t *testing.T) {
-	t.Parallel()
-	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+	each(t, func(t *testing.T, b *backend.Backend) {
 		c := b.Client(t, nil)
 		lose := func(ttl time.Duration) (outer, inner *holdfast.Lease) {
 			t.Helper()
@@ -118,8 +112,7 @@ func TestMultiIsLostWithinAnotherLease(t *testing.T) {
 // Callers that name the locks in any order, several together and single ones, never wait for each other in a
 // circle, and never hold the same lock.
 func TestMultiNeverDeadlocks(t *testing.T) {
-	t.Parallel()
-	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+	each(t, func(t *testing.T, b *backend.Backend) {
 		names := []string{"a", "b", "c", "d", "e"}
 		var holders [5]atomic.Int32
 		var last [5]atomic.Uint64
@@ -146,9 +139,7 @@ func TestMultiNeverDeadlocks(t *testing.T) {
 						}
 						tokens := lease.Fences()
 						for _, i := range order {
-							if n := holders[i].Add(1); n != 1 {
-								t.Errorf("%q has %d holders", names[i], n)
-							}
+							equal(t, "holders of "+names[i], holders[i].Add(1), 1)
 							if before := last[i].Swap(tokens[names[i]]); before >= tokens[names[i]] {
 								t.Errorf("fence %d of %q follows %d", tokens[names[i]], names[i], before)
 							}

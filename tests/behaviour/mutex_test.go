@@ -17,8 +17,7 @@ func asked(s *server.Server) int64 {
 }
 
 func TestAFreeLockCostsOneRoundTrip(t *testing.T) {
-	t.Parallel()
-	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
+	eachReal(t, func(t *testing.T, b *backend.Backend) {
 		c := b.Client(t, nil)
 		l := c.Mutex("m")
 		backend.Release(t, backend.Acquire(t, l)) // connects to the server, and loads the scripts
@@ -40,17 +39,14 @@ func TestAFreeLockCostsOneRoundTrip(t *testing.T) {
 			t.Errorf("%d DELIFEQ for %d cycles; want one for each release", n, cycles)
 		}
 		for _, command := range []string{"publish", "zadd", "subscribe"} {
-			if n := ran[command]; n != 0 {
-				t.Errorf("%d %s for %d cycles of a free lock", n, command, cycles)
-			}
+			equal(t, command+" for cycles of a free lock", ran[command], 0)
 		}
 	})
 }
 
 // Each hand-over from client to client costs the same number of commands, however many clients wait.
 func TestACrowdCostsNoMoreCommands(t *testing.T) {
-	t.Parallel()
-	backend.Virtual(t, func(t *testing.T, b *backend.Backend) {
+	virtually(t, func(t *testing.T, b *backend.Backend) {
 		for _, n := range []int{3, 50} {
 			var locks []*holdfast.Lock
 			var counts []func() int64
@@ -91,8 +87,7 @@ func TestACrowdCostsNoMoreCommands(t *testing.T) {
 
 // Bug: Waiters of one process deadlock.
 func TestGoroutinesOfOneProcessAreServedInOrder(t *testing.T) {
-	t.Parallel()
-	backend.Virtual(t, func(t *testing.T, b *backend.Backend) {
+	virtually(t, func(t *testing.T, b *backend.Backend) {
 		l := b.Client(t, nil).Mutex("m")
 		lease := backend.Acquire(t, l)
 		const goroutines = 20
@@ -118,9 +113,7 @@ func TestGoroutinesOfOneProcessAreServedInOrder(t *testing.T) {
 		last := lease.Fence()
 		backend.Release(t, lease)
 		for want := range goroutines {
-			if got := <-order; got != want {
-				t.Errorf("goroutine %d is served in place %d", got, want)
-			}
+			equal(t, "the goroutine that is served next", <-order, want)
 			if token := <-tokens; token <= last {
 				t.Errorf("fence %d follows %d", token, last)
 			} else {

@@ -9,12 +9,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/internal/script"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
-	"github.com/holdfast-go/holdfast/tests/internal/proxy"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
@@ -58,9 +55,7 @@ func TestAReleaseIsOneCommand(t *testing.T) {
 		lease := backend.Acquire(t, c.Mutex("m", holdfast.Meta("a", "b:c+"), holdfast.NoRenew()))
 		since := releasing(b.Server)
 		backend.Release(t, lease)
-		if got := since(); got != "1 DELIFEQ, 0 MGET, 0 scripts" {
-			t.Errorf("a release: %s", got)
-		}
+		equal(t, "a release", since(), "1 DELIFEQ, 0 MGET, 0 scripts")
 
 		lease = backend.Acquire(t, c.Mutex("m", holdfast.TTL(time.Minute), holdfast.NoRenew()))
 		waiting := queue(t, other.Mutex("m"), 1)
@@ -82,28 +77,8 @@ func TestAReleaseIsOneCommand(t *testing.T) {
 		crowd(goroutines, func(i int) {
 			noError(t, leases[i].Release(t.Context()))
 		})
-		if got := since(); got != fmt.Sprintf("%d DELIFEQ, 0 MGET, 0 scripts", goroutines) {
-			t.Errorf("%d releases at once: %s", goroutines, got)
-		}
+		equal(t, "releases at once", since(), fmt.Sprintf("%d DELIFEQ, 0 MGET, 0 scripts", goroutines))
 		end()
-		b.Cleaned(t)
-	})
-}
-
-// If the user may not use the command, releases go by scripts from then on: the command is refused once.
-func TestReleasesWithoutPermissionForTheCommand(t *testing.T) {
-	t.Parallel()
-	eachNative(t, func(t testing.TB, b *backend.Backend) {
-		if err := b.Redis(t).ACLSetUser(t.Context(), "u", "on", ">secret", "+@all", "-delifeq", "allchannels", "~*").Err(); err != nil {
-			t.Fatal(err)
-		}
-		c := b.Client(t, nil, func(o *redis.Options) { o.Username, o.Password = "u", "secret" })
-		for i := range 5 {
-			backend.Release(t, backend.Acquire(t, c.Mutex(fmt.Sprint("m", i))))
-		}
-		if n := b.Server.Rejections()["delifeq"]; n != 1 {
-			t.Errorf("DELIFEQ is refused %d times; want once", n)
-		}
 		b.Cleaned(t)
 	})
 }
@@ -128,17 +103,13 @@ func TestAServerThatIsReplacedByAnOlderOne(t *testing.T) {
 			for i := range 3 {
 				backend.Release(t, backend.Acquire(t, c.Mutex(fmt.Sprint("m", i))))
 			}
-			if n := asked.Load() - before; n != want {
-				t.Errorf("DELIFEQ is asked for %d times; want %d", n, want)
-			}
+			equal(t, "requests of DELIFEQ", asked.Load()-before, want)
 		}
 		use(3)
 		// It is refused for the moment.
 		lease := backend.Acquire(t, c.Mutex("m"))
 		for _, want := range []any{"1", "0"} {
-			if _, err := b.Server.Do("CONFIG", "SET", "min-replicas-to-write", want); err != nil {
-				t.Fatal(err)
-			}
+			must(t, errOf(b.Server.Do("CONFIG", "SET", "min-replicas-to-write", want)))
 			if err := lease.Release(t.Context()); (err != nil) != (want == "1") || err != nil && !backend.HasCode(err, "NOREPLICAS") {
 				if !errors.Is(err, holdfast.ErrAmbiguous) {
 					t.Errorf("Release, with %v replicas wanted: %v", want, err)
@@ -151,30 +122,6 @@ func TestAServerThatIsReplacedByAnOlderOne(t *testing.T) {
 		use(0)
 		old.Store(false)
 		use(0) // for good
-		b.Cleaned(t)
-	})
-}
-
-// A copy of the command that comes late, or twice, releases nobody else's lock.
-func TestALateCopyOfTheCommandDoesNothing(t *testing.T) {
-	t.Parallel()
-	eachNative(t, func(t testing.TB, b *backend.Backend) {
-		c, p := through(t, b, nil)
-		held := p.Hold(proxy.Containing("DELIFEQ", "{m}"), proxy.Cut)
-		backend.Release(t, backend.Acquire(t, c.Mutex("m")))
-		if reply := held.Forward(t); reply != ":0\r\n" {
-			t.Errorf("a copy that is late: %q", reply)
-		}
-		for _, c := range []*holdfast.Client{c, b.Client(t, nil)} {
-			next := backend.Acquire(t, c.Mutex("m"))
-			for range 2 {
-				if reply := held.Forward(t); reply != ":0\r\n" {
-					t.Errorf("a copy that is late: %q", reply)
-				}
-			}
-			wantErr(t, "the next lease", next.Extend(t.Context(), time.Minute), nil)
-			backend.Release(t, next)
-		}
 		b.Cleaned(t)
 	})
 }

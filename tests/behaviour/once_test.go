@@ -16,9 +16,6 @@ import (
 
 var errBroken = errors.New("broken")
 
-// succeed is a run.
-func succeed(context.Context, *holdfast.Lease) (string, error) { return "fine", nil }
-
 // mustNotRun is a run that must not happen.
 func mustNotRun(t testing.TB) func(context.Context, *holdfast.Lease) (string, error) {
 	return func(context.Context, *holdfast.Lease) (string, error) {
@@ -29,19 +26,16 @@ func mustNotRun(t testing.TB) func(context.Context, *holdfast.Lease) (string, er
 
 // A job's record is never a lock, whatever its windows and the locks are named.
 func TestRecordsAreBesideLocksOfAnyName(t *testing.T) {
-	t.Parallel()
-	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+	each(t, func(t *testing.T, b *backend.Backend) {
 		c := b.Client(t, nil)
 		lock := c.Mutex("a}:once:x{b")
 		lease := backend.Acquire(t, lock)
 		job := once.New(c, "a", once.Slot("x{b}", time.Minute))
-		run, err := job.Do(t.Context(), succeed)
+		run, err := job.Do(t.Context(), func(context.Context, *holdfast.Lease) (string, error) { return "fine", nil })
 		if err != nil || !run.Here {
 			t.Errorf("a job beside a lock that is called like its record: %+v, %v", run, err)
 		}
-		if _, err := job.Do(t.Context(), mustNotRun(t)); err != nil {
-			t.Errorf("the job again: %v", err)
-		}
+		wantErr(t, "the job again", errOf(job.Do(t.Context(), mustNotRun(t))), nil)
 		wantHeld(t, c.Mutex("a}:once:x{b"))
 		backend.Release(t, lease)
 		backend.Release(t, backend.Acquire(t, lock))
@@ -53,8 +47,7 @@ func TestRecordsAreBesideLocksOfAnyName(t *testing.T) {
 
 // Many processes run a job that fails at random: one run at a time, and at most one is completed in a window.
 func TestOnceOfMany(t *testing.T) {
-	t.Parallel()
-	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+	each(t, func(t *testing.T, b *backend.Backend) {
 		clients := []*holdfast.Client{b.Client(t, nil), b.Client(t, nil), b.Client(t, nil), b.Client(t, nil)}
 		for round := range 5 {
 			var running, completed, tries atomic.Int32
@@ -64,9 +57,7 @@ func TestOnceOfMany(t *testing.T) {
 				j := once.New(clients[n%4], "j", window)
 				wg.Go(func() {
 					run, err := j.Do(t.Context(), func(context.Context, *holdfast.Lease) (string, error) {
-						if n := running.Add(1); n != 1 {
-							t.Errorf("%d run it at a time", n)
-						}
+						equal(t, "runs at a time", running.Add(1), 1)
 						defer running.Add(-1)
 						if random(int(tries.Add(1))).IntN(3) > 0 {
 							return "", errBroken

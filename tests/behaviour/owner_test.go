@@ -11,16 +11,10 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
 )
 
-// ownedBy returns an owner's lock, with a client of its own.
-func ownedBy(t testing.TB, b *backend.Backend, owner string, opts ...holdfast.MutexOption) *holdfast.Lock {
-	return b.Client(t, nil).OwnerMutex("a", owner, opts...)
-}
-
 // An acquire under a lease's context joins the lease without the server; under another owner's lease it is
 // refused, since it would wait for that.
 func TestOwnersContext(t *testing.T) {
-	t.Parallel()
-	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+	each(t, func(t *testing.T, b *backend.Backend) {
 		c := b.Client(t, nil)
 		mine := c.OwnerMutex("a", "me")
 		yours := c.OwnerMutex("a", "you")
@@ -42,8 +36,7 @@ func TestOwnersContext(t *testing.T) {
 // Goroutines of one process have a wait queue for each owner: the owner that has the lock does not wait behind
 // owners that wait for it.
 func TestOwnersDoNotWaitBehindEachOther(t *testing.T) {
-	t.Parallel()
-	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+	each(t, func(t *testing.T, b *backend.Backend) {
 		c := b.Client(t, nil)
 		mine := c.OwnerMutex("a", "me")
 		yours := c.OwnerMutex("a", "you")
@@ -55,56 +48,9 @@ func TestOwnersDoNotWaitBehindEachOther(t *testing.T) {
 		wantAsleep(t, "another owner", first)
 		backend.Release(t, inner)
 		one, two := backend.Receive(t, first), backend.Receive(t, second) // both at once
-		if one.Fence() != two.Fence() {
-			t.Errorf("one owner has the fences %d and %d", one.Fence(), two.Fence())
-		}
+		equal(t, "the fence of an owner's second lease", two.Fence(), one.Fence())
 		backend.Release(t, one)
 		backend.Release(t, two)
-		b.Cleaned(t)
-	})
-}
-
-// All waiters of an owner, in any process, get the lock once one of them does, even those behind another
-// owner's.
-func TestOwnersWaitersEnterTogether(t *testing.T) {
-	t.Parallel()
-	backend.Each(t, func(t *testing.T, b *backend.Backend) {
-		lease := backend.Acquire(t, ownedBy(t, b, "first"))
-		one := queue(t, ownedBy(t, b, "me"), 1)
-		stranger := queue(t, ownedBy(t, b, "you"), 2)
-		two := queue(t, ownedBy(t, b, "me"), 3)
-		begun := time.Now()
-		backend.Release(t, lease)
-		leases := []*holdfast.Lease{backend.Receive(t, one), backend.Receive(t, two)}
-		t.Logf("together after %s", time.Since(begun))
-		wantAsleep(t, "the stranger", stranger)
-		for _, lease := range leases {
-			backend.Release(t, lease)
-		}
-		backend.Release(t, backend.Receive(t, stranger))
-		b.Cleaned(t)
-	})
-}
-
-// If one owner holds several names, Multi still acquires them one by one.
-func TestAnOwnersNameMakesNoLockItsOwn(t *testing.T) {
-	t.Parallel()
-	backend.Each(t, func(t *testing.T, b *backend.Backend) {
-		c := b.Client(t, nil)
-		for what, l := range map[string]*holdfast.Lock{
-			"a mutex":    c.Mutex("a", holdfast.Identity("me"), holdfast.Reentrant()),
-			"several":    c.Multi([]string{"b", "a"}, holdfast.Identity("me"), holdfast.Reentrant()),
-			"a writer's": c.RWMutex("a", holdfast.Identity("me"), holdfast.Reentrant()).Writer(),
-		} {
-			lease := backend.Acquire(t, l)
-			if got, err := l.TryAcquire(t.Context()); !errors.Is(err, holdfast.ErrHeld) {
-				t.Errorf("%s is its owner's from another context: %v, %v", what, got, err)
-			}
-			if got, err := ownedBy(t, b, "me").TryAcquire(t.Context()); !errors.Is(err, holdfast.ErrMismatch) {
-				t.Errorf("%s is an owner's: %v, %v", what, got, err)
-			}
-			backend.Release(t, lease)
-		}
 		b.Cleaned(t)
 	})
 }
@@ -112,8 +58,7 @@ func TestAnOwnersNameMakesNoLockItsOwn(t *testing.T) {
 // Owners with two processes each acquire the lock, and acquire it again. Two owners never have it at once, and
 // fences rise from one to the next.
 func TestOwnersInAStorm(t *testing.T) {
-	t.Parallel()
-	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+	each(t, func(t *testing.T, b *backend.Backend) {
 		var mu sync.Mutex // guards the rest
 		var owner string
 		var holds, turns, joint int
@@ -147,7 +92,7 @@ func TestOwnersInAStorm(t *testing.T) {
 		var wg sync.WaitGroup
 		for i, who := range []string{"me", "you", "her"} {
 			for j := range 2 {
-				l := ownedBy(t, b, who)
+				l := b.Client(t, nil).OwnerMutex("a", who)
 				for k := range 2 {
 					wg.Go(func() {
 						dice := random(100*i + 10*j + k)

@@ -2,7 +2,6 @@ package behaviour
 
 import (
 	"context"
-	"errors"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -25,9 +24,7 @@ func writers(t testing.TB, b *backend.Backend, opts ...holdfast.RWMutexOption) *
 func wantHeld(t testing.TB, l *holdfast.Lock) {
 	t.Helper()
 	lease, err := l.TryAcquire(t.Context())
-	if !errors.Is(err, holdfast.ErrHeld) {
-		t.Errorf("TryAcquire: %v, %v; want ErrHeld", lease, err)
-	}
+	wantErr(t, "TryAcquire", err, holdfast.ErrHeld)
 	if err == nil {
 		backend.Release(t, lease)
 	}
@@ -43,32 +40,9 @@ func wantAsleep(t testing.TB, who string, leases <-chan *holdfast.Lease) {
 	}
 }
 
-func TestReadersGoInWhenTheWriterBeforeThemGivesUp(t *testing.T) {
-	t.Parallel()
-	backend.Each(t, func(t *testing.T, b *backend.Backend) {
-		held := backend.Acquire(t, readers(t, b))
-		ctx, cancel := context.WithCancel(t.Context())
-		gone := make(chan error, 1)
-		w := writers(t, b)
-		go func() {
-			_, err := w.Acquire(ctx)
-			gone <- err
-		}()
-		backend.Waiters(t, w, 1)
-		next := backend.Start(t, readers(t, b))
-		backend.Waiters(t, w, 2)
-		cancel()
-		wantErr(t, "Acquire", <-gone, context.Canceled)
-		backend.Release(t, backend.Receive(t, next))
-		backend.Release(t, held)
-		b.Cleaned(t)
-	})
-}
-
 // Fault: A reader dies. It is in the way for its own TTL, whatever others do meanwhile.
 func TestADeadReaderIsGoneAfterItsTTL(t *testing.T) {
-	t.Parallel()
-	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+	each(t, func(t *testing.T, b *backend.Backend) {
 		live := backend.Acquire(t, readers(t, b, holdfast.TTL(time.Minute)))
 		dead := backend.Acquire(t, readers(t, b, holdfast.TTL(5*time.Second), holdfast.NoRenew()))
 		w := writers(t, b)
@@ -87,8 +61,7 @@ func TestADeadReaderIsGoneAfterItsTTL(t *testing.T) {
 }
 
 func TestAWriterGetsInWhenTheLastReaderDies(t *testing.T) {
-	t.Parallel()
-	backend.Virtual(t, func(t *testing.T, b *backend.Backend) {
+	virtually(t, func(t *testing.T, b *backend.Backend) {
 		const ttl = 10 * time.Second
 		for _, ttl := range []time.Duration{ttl * 3 / 5, ttl} {
 			backend.Acquire(t, readers(t, b, holdfast.TTL(ttl), holdfast.NoRenew()))
@@ -105,8 +78,7 @@ func TestAWriterGetsInWhenTheLastReaderDies(t *testing.T) {
 
 // Fault: Readers come and go without a pause. A writer gets the lock before all readers that come after it.
 func TestAWriterWaitsForTheReadersBeforeItOnly(t *testing.T) {
-	t.Parallel()
-	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+	each(t, func(t *testing.T, b *backend.Backend) {
 		const hold = 50 * time.Millisecond
 		var queued, over atomic.Bool // the writer is queued; the stream is over
 		defer over.Store(true)
@@ -162,9 +134,7 @@ func TestAWriterWaitsForTheReadersBeforeItOnly(t *testing.T) {
 		over.Store(true)
 		wg.Wait()
 		for _, fence := range after {
-			if fence <= lease.Fence() {
-				t.Errorf("a reader that came after the writer, which has fence %d, got in before it, with %d", lease.Fence(), fence)
-			}
+			rises(t, lease.Fence(), fence)
 		}
 		b.Cleaned(t)
 	})
@@ -173,8 +143,7 @@ func TestAWriterWaitsForTheReadersBeforeItOnly(t *testing.T) {
 // A writer to which the lock was passed on within the process has a later fence than the grant. Readers that
 // join it get that fence.
 func TestDowngradeOfAWriterThatTheLockWasPassedOnTo(t *testing.T) {
-	t.Parallel()
-	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+	each(t, func(t *testing.T, b *backend.Backend) {
 		rw := b.Client(t, nil).RWMutex("a")
 		blocked := backend.Acquire(t, writers(t, b))
 		first, second := backend.Start(t, rw.Writer()), backend.Start(t, rw.Writer())
@@ -200,9 +169,7 @@ func TestDowngradeOfAWriterThatTheLockWasPassedOnTo(t *testing.T) {
 		other := backend.Acquire(t, readers(t, b))
 		neighbour := backend.Acquire(t, rw.Reader())
 		for who, l := range map[string]*holdfast.Lease{"own": own, "other process's": other, "neighbour's": neighbour} {
-			if l.Fence() != writer.Fence() {
-				t.Errorf("the %s reader has fence %d, and the writer had %d", who, l.Fence(), writer.Fence())
-			}
+			equal(t, "the fence of the "+who+" reader", l.Fence(), writer.Fence())
 			wantErr(t, "Extend by the "+who+" reader", l.Extend(t.Context(), time.Minute), nil)
 			backend.Release(t, l)
 		}
@@ -213,8 +180,7 @@ func TestDowngradeOfAWriterThatTheLockWasPassedOnTo(t *testing.T) {
 // Readers of one process that come together are one holder to the server. The lock is held until the last of
 // them is done.
 func TestReadersOfAProcessShareALease(t *testing.T) {
-	t.Parallel()
-	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+	each(t, func(t *testing.T, b *backend.Backend) {
 		rw := b.Client(t, nil).RWMutex("a")
 		blocked := backend.Acquire(t, writers(t, b))
 		var waiting []<-chan *holdfast.Lease
@@ -233,15 +199,11 @@ func TestReadersOfAProcessShareALease(t *testing.T) {
 		if all, err := backend.HoldersOf(t.Context(), rw.Reader()); err != nil || len(all) == 0 || exact && len(all) != 1 {
 			t.Errorf("Holders: %+v, %v; want one for five readers of one process", all, err)
 		}
-		for i, l := range leases {
+		for _, l := range leases {
 			wantHeld(t, writers(t, b))
-			if err := l.Err(); err != nil {
-				t.Errorf("reader %d: %v", i, err)
-			}
+			wantErr(t, "a reader", l.Err(), nil)
 			backend.Release(t, l)
-			if err := l.Err(); !errors.Is(err, holdfast.ErrReleased) {
-				t.Errorf("reader %d after its release: %v; want ErrReleased", i, err)
-			}
+			wantErr(t, "a reader after its release", l.Err(), holdfast.ErrReleased)
 			backend.Release(t, l)
 		}
 		b.Cleaned(t)
@@ -250,8 +212,7 @@ func TestReadersOfAProcessShareALease(t *testing.T) {
 
 // Close does not release a shared lease until all of its readers are done: some of them may still be working.
 func TestCloseWaitsForAllReadersThatShareALease(t *testing.T) {
-	t.Parallel()
-	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+	each(t, func(t *testing.T, b *backend.Backend) {
 		c := b.Client(t, nil)
 		r := c.RWMutex("a").Reader()
 		one, two := backend.Acquire(t, r), backend.Acquire(t, r)
@@ -259,20 +220,15 @@ func TestCloseWaitsForAllReadersThatShareALease(t *testing.T) {
 		if all, err := backend.HoldersOf(t.Context(), r); err != nil || len(all) != 1 {
 			t.Logf("no shared lease: Holders: %+v, %v", all, err) // it took more than 100 ms
 		}
-		closed := make(chan error, 1)
-		go func() { closed <- c.Close(t.Context()) }()
+		closed := async(func() error { return c.Close(t.Context()) })
 		<-three.Done()
-		for i, l := range []*holdfast.Lease{two, one, three} {
+		for _, l := range []*holdfast.Lease{two, one, three} {
 			wantHeld(t, writers(t, b))
-			if err := l.Release(t.Context()); err != nil {
-				t.Errorf("Release of reader %d: %v", i, err)
-			}
+			wantErr(t, "Release of a reader", l.Release(t.Context()), nil)
 		}
 		select {
 		case err := <-closed:
-			if err != nil {
-				t.Errorf("Close: %v", err)
-			}
+			wantErr(t, "Close", err, nil)
 		case <-time.After(time.Minute):
 			t.Error("Close does not return")
 		}
@@ -283,8 +239,7 @@ func TestCloseWaitsForAllReadersThatShareALease(t *testing.T) {
 // In a storm of readers and writers of several processes there are never two writers, or a writer and a reader, and fences say
 // who came later.
 func TestReadersAndWritersInAStorm(t *testing.T) {
-	t.Parallel()
-	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+	each(t, func(t *testing.T, b *backend.Backend) {
 		var reading, writing, reads, writes atomic.Int64
 		var last atomic.Uint64
 		var wg sync.WaitGroup

@@ -2,7 +2,6 @@ package behaviour
 
 import (
 	"errors"
-	"maps"
 	"strconv"
 	"strings"
 	"sync"
@@ -16,130 +15,104 @@ import (
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
 )
 
-// stranger is another program's lock.
-type stranger interface {
-	try(t testing.TB, token string, ttl time.Duration) bool
-	unlock(t testing.TB, token string) bool
-	holds(t testing.TB, token string) bool
-}
-
 // sharedKey makes our lock for a key that other programs use.
 type sharedKey func(c *holdfast.Client, key string, opts ...holdfast.MutexOption) *holdfast.Lock
 
 // sharings are the ways to share a lock with other programs, with our lock and theirs.
 var sharings = map[string]struct {
 	ours   sharedKey
-	theirs func(rdb *redis.Client, key string) stranger
+	theirs stranger
 }{
-	"canonical": {(*holdfast.Client).MutexKey, func(rdb *redis.Client, key string) stranger { return canonical{rdb, key} }},
-	"redisson":  {(*holdfast.Client).RedissonMutex, func(rdb *redis.Client, key string) stranger { return rlock{rdb, key} }},
+	"canonical": {(*holdfast.Client).MutexKey, canonical},
+	"redisson":  {(*holdfast.Client).RedissonMutex, rlock},
 }
+
+// stranger is another program's lock: scripts that acquire and release it, and ask whether it is held. They get the lock's key, a token,
+// the TTL (ms), and Redisson's channel for the lock.
+type stranger struct{ acquire, release, held *redis.Script }
 
 // canonical is SET key token NX PX ttl, and a script that compares and deletes, as
 // https://redis.io/docs/latest/commands/set/ recommends.
-type canonical struct {
-	rdb *redis.Client
-	key string
+var canonical = stranger{
+	redis.NewScript(`return redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) and 1 or 0`),
+	redis.NewScript(`if redis.call("get",KEYS[1]) == ARGV[1] then return redis.call("del",KEYS[1]) else return 0 end`),
+	redis.NewScript(`return redis.call('GET', KEYS[1]) == ARGV[1] and 1 or 0`),
 }
 
-var compareAndDelete = redis.NewScript(`if redis.call("get",KEYS[1]) == ARGV[1] then return redis.call("del",KEYS[1]) else return 0 end`)
-
-func (c canonical) try(t testing.TB, token string, ttl time.Duration) bool {
-	t.Helper()
-	ok, err := c.rdb.SetNX(t.Context(), c.key, token, ttl).Result()
-	if err != nil && t.Context().Err() == nil {
-		t.Errorf("SET NX: %v", err)
-	}
-	return ok
-}
-
-func (c canonical) unlock(t testing.TB, token string) bool {
-	t.Helper()
-	n, err := compareAndDelete.Run(t.Context(), c.rdb, []string{c.key}, token).Int()
-	if err != nil {
-		t.Errorf("compare and delete: %v", err)
-	}
-	return n == 1
-}
-
-func (c canonical) holds(t testing.TB, token string) bool {
-	t.Helper()
-	return c.rdb.Get(t.Context(), c.key).Val() == token
-}
-
-// rlock does what Redisson's RLock does when one thread locks and unlocks. The real Redisson is in
-// tests/interop.
-type rlock struct {
-	rdb *redis.Client
-	key string
-}
-
-func (r rlock) id(token string) string { return "b7a1c8e0-3f5a-4a44-8b90-1d3f6f0b7c11:" + token }
-
-var (
-	rlockTry = redis.NewScript(`
+// rlock does what Redisson's RLock does when one thread locks and unlocks. The real Redisson is in tests/interop.
+var rlock = stranger{
+	redis.NewScript(`
 if redis.call('EXISTS', KEYS[1]) == 1 and redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then
   return 0
 end
 redis.call('HINCRBY', KEYS[1], ARGV[1], 1)
 redis.call('PEXPIRE', KEYS[1], ARGV[2])
-return 1`)
-	rlockUnlock = redis.NewScript(`
+return 1`),
+	redis.NewScript(`
 if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then
   return 0
 end
 if redis.call('HINCRBY', KEYS[1], ARGV[1], -1) <= 0 then
   redis.call('DEL', KEYS[1])
-  redis.call('PUBLISH', ARGV[2], '0')
+  redis.call('PUBLISH', ARGV[3], '0')
 end
-return 1`)
-)
+return 1`),
+	redis.NewScript(`return redis.call('HLEN', KEYS[1]) == 1 and redis.call('HGET', KEYS[1], ARGV[1]) == '1' and 1 or 0`),
+}
 
-func (r rlock) try(t testing.TB, token string, ttl time.Duration) bool {
+// foreign is a stranger's lock on a server.
+type foreign struct {
+	stranger
+	rdb *redis.Client
+	key string
+}
+
+func (f foreign) run(t testing.TB, s *redis.Script, token string, ttl time.Duration) bool {
 	t.Helper()
-	n, err := rlockTry.Run(t.Context(), r.rdb, []string{r.key}, r.id(token), ttl.Milliseconds()).Int()
+	tag := f.key
+	if !strings.Contains(tag, "{") {
+		tag = "{" + tag + "}"
+	}
+	id, channel := "b7a1c8e0-3f5a-4a44-8b90-1d3f6f0b7c11:"+token, "redisson_lock__channel:"+tag
+	n, err := s.Run(t.Context(), f.rdb, []string{f.key}, id, ttl.Milliseconds(), channel).Int()
 	if err != nil && t.Context().Err() == nil {
-		t.Errorf("lock: %v", err)
+		t.Errorf("another program: %v", err)
 	}
 	return n == 1
 }
 
-func (r rlock) unlock(t testing.TB, token string) bool {
+func (f foreign) try(t testing.TB, token string, ttl time.Duration) bool {
 	t.Helper()
-	n, err := rlockUnlock.Run(t.Context(), r.rdb, []string{r.key}, r.id(token), r.channel()).Int()
-	if err != nil {
-		t.Errorf("unlock: %v", err)
-	}
-	return n == 1
+	return f.run(t, f.acquire, token, ttl)
 }
 
-func (r rlock) channel() string {
-	if strings.Contains(r.key, "{") {
-		return "redisson_lock__channel:" + r.key
-	}
-	return "redisson_lock__channel:{" + r.key + "}"
-}
-
-func (r rlock) holds(t testing.TB, token string) bool {
+func (f foreign) unlock(t testing.TB, token string) bool {
 	t.Helper()
-	return maps.Equal(r.rdb.HGetAll(t.Context(), r.key).Val(), map[string]string{r.id(token): "1"})
+	return f.run(t, f.release, token, 0)
 }
 
-// eachSharing runs f for all sharings, by means of backend.Each or EachLong.
-func eachSharing(t *testing.T, each func(*testing.T, func(*testing.T, *backend.Backend)), f func(t testing.TB, b *backend.Backend, ours sharedKey, theirs func(rdb *redis.Client, key string) stranger)) {
+func (f foreign) holds(t testing.TB, token string) bool {
+	t.Helper()
+	return f.run(t, f.held, token, 0)
+}
+
+// eachSharing runs f for all sharings, by means of backend.Each or EachLong, with a lock of ours and theirs for a key.
+func eachSharing(t *testing.T, each func(*testing.T, func(*testing.T, *backend.Backend)), f func(t testing.TB, b *backend.Backend, ours sharedKey, theirs func(key string) foreign)) {
+	t.Parallel()
 	for name, s := range sharings {
 		t.Run(name, func(t *testing.T) {
-			each(t, func(t *testing.T, b *backend.Backend) { f(t, b, s.ours, s.theirs) })
+			each(t, func(t *testing.T, b *backend.Backend) {
+				f(t, b, s.ours, func(key string) foreign { return foreign{s.theirs, b.Redis(t), key} })
+			})
 		})
 	}
 }
 
 func TestSharedKeyKeepsBothSidesOut(t *testing.T) {
-	t.Parallel()
-	eachSharing(t, backend.Each, func(t testing.TB, b *backend.Backend, shared sharedKey, strange func(*redis.Client, string) stranger) {
+	eachSharing(t, backend.Each, func(t testing.TB, b *backend.Backend, shared sharedKey, strange func(key string) foreign) {
 		for _, key := range []string{"jobs:1", "{order}:1"} {
 			l := shared(b.Client(t, nil), key)
-			theirs := strange(b.Redis(t), key)
+			theirs := strange(key)
 
 			lease := backend.Acquire(t, l)
 			if theirs.try(t, "x", time.Minute) {
@@ -167,18 +140,15 @@ func TestSharedKeyKeepsBothSidesOut(t *testing.T) {
 			}
 			backend.Release(t, backend.Receive(t, leases))
 		}
-		if keys := b.Keys(t); len(keys) != 0 {
-			t.Errorf("keys left behind: %q", keys)
-		}
+		wantNoKeys(t, b)
 	})
 }
 
 // Fault: A foreign program that shares a key, or ours, crashes with the lock. The other has it after the TTL.
 func TestSharedKeySurvivesCrashes(t *testing.T) {
-	t.Parallel()
-	eachSharing(t, backend.EachLong, func(t testing.TB, b *backend.Backend, shared sharedKey, strange func(*redis.Client, string) stranger) {
+	eachSharing(t, backend.EachLong, func(t testing.TB, b *backend.Backend, shared sharedKey, strange func(key string) foreign) {
 		const ttl = 5 * time.Second
-		theirs := strange(b.Redis(t), "k")
+		theirs := strange("k")
 		l := shared(b.Client(t, nil), "k")
 		// Theirs is never released.
 		start := time.Now()
@@ -210,8 +180,7 @@ func TestSharedKeySurvivesCrashes(t *testing.T) {
 // Fault: Ours hand over a shared key to each other without end, while a foreign program polls it. The lock is free
 // for a moment after some hand-overs, and the foreign program gets it.
 func TestHandoversLeaveGapsOnASharedKey(t *testing.T) {
-	t.Parallel()
-	eachSharing(t, backend.Each, func(t testing.TB, b *backend.Backend, shared sharedKey, strange func(*redis.Client, string) stranger) {
+	eachSharing(t, backend.Each, func(t testing.TB, b *backend.Backend, shared sharedKey, strange func(key string) foreign) {
 		var stop atomic.Bool
 		var wg sync.WaitGroup
 		for range 3 {
@@ -228,7 +197,7 @@ func TestHandoversLeaveGapsOnASharedKey(t *testing.T) {
 				}
 			})
 		}
-		theirs := strange(b.Redis(t), "k")
+		theirs := strange("k")
 		for n := range 3 {
 			token := strconv.Itoa(n)
 			backend.Eventually(t, "a poller gets its turn", func() bool { return theirs.try(t, token, time.Minute) })
@@ -241,8 +210,7 @@ func TestHandoversLeaveGapsOnASharedKey(t *testing.T) {
 
 // Fault: A queue has the wrong type. Its lock's holder can still release.
 func TestReleaseDespiteABrokenQueue(t *testing.T) {
-	t.Parallel()
-	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+	each(t, func(t *testing.T, b *backend.Backend) {
 		rdb := b.Redis(t)
 		for what, spoil := range map[string]func(){
 			"queue": func() {
@@ -262,9 +230,7 @@ func TestReleaseDespiteABrokenQueue(t *testing.T) {
 			backend.Waiters(t, waiter, 1)
 			spoil()
 			backend.Release(t, lease)
-			if n := rdb.Exists(t.Context(), "holdfast:{m}").Val(); n != 0 {
-				t.Errorf("%s: the lock is still there", what)
-			}
+			equal(t, what+": keys of the lock", rdb.Exists(t.Context(), "holdfast:{m}").Val(), 0)
 			select {
 			case l := <-leases:
 				if l != nil {

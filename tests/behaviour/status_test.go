@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"slices"
 	"testing"
 	"time"
 
@@ -176,10 +175,8 @@ func TestStatusNamesWaitersInTheirOrder(t *testing.T) {
 	})
 }
 
-// The limit of a semaphore is the server's, if the server has one.
 func TestStatusTellsTheServersLimit(t *testing.T) {
-	t.Parallel()
-	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+	each(t, func(t *testing.T, b *backend.Backend) {
 		c := b.Client(t, nil)
 		mine, other := c.Semaphore("s", 3), c.Semaphore("s", 8)
 		limits := func(want int, of *holdfast.Semaphore) {
@@ -210,57 +207,6 @@ func TestStatusTellsTheServersLimit(t *testing.T) {
 		for left := 1; left >= 0; left-- {
 			must(t, theLatch.CountDown(t.Context()))
 			counts(2, left, bigger)
-		}
-	})
-}
-
-// What other programs put where a lock would be is foreign, whatever it is.
-func TestStatusOfWhatIsForeign(t *testing.T) {
-	t.Parallel()
-	backend.Each(t, func(t *testing.T, b *backend.Backend) {
-		c, rdb := b.Client(t, nil), b.Redis(t)
-		rdb.Set(t.Context(), "string", "theirs", time.Minute)
-		rdb.Set(t.Context(), "later", "hf1:a:b", 0)
-		rdb.Set(t.Context(), "broken", "hf2:a:b", 0)
-		rdb.HSet(t.Context(), "hash", "kind", "none of ours")
-		rdb.RPush(t.Context(), "list", "x")
-		for _, key := range []string{"string", "later", "broken", "hash", "list"} {
-			s, err := c.MutexKey(key).Status(t.Context())
-			h, held := s.Holder()
-			if err != nil || !held || s.Kind != holdfast.KindForeign || len(s.Holders) != 1 || !h.Foreign || h.Identity != "" || h.Mode != "" ||
-				(h.TTL > 0) != (key == "string") || s.Fence != 0 {
-				t.Errorf("%s: the status is %+v, %v", key, s, err)
-			}
-		}
-		rdb.HSet(t.Context(), "r", "8743c9c0-0795-4907-87fd-6c719a6b4586:1", 1)
-		if s, err := c.RedissonMutex("r").Status(t.Context()); err != nil || s.Kind != holdfast.KindRedisson || len(s.Holders) != 1 || !s.Holders[0].Foreign {
-			t.Errorf("the lock of a Redisson client: %+v, %v", s, err)
-		}
-	})
-}
-
-// The status of a long queue has the first waiters, and says how many there are in all.
-func TestStatusOfALongQueue(t *testing.T) {
-	t.Parallel()
-	backend.Each(t, func(t *testing.T, b *backend.Backend) {
-		c, rdb := b.Client(t, nil), b.Redis(t)
-		const n = 3000
-		scores := []any{"ZADD", "holdfast:{m}:q"}
-		for i := range n {
-			scores = append(scores, 1000+i, fmt.Sprintf("token%d\n1\nnowhere\n{\"o\":\"w%d\"}", i, i))
-		}
-		must(t, rdb.Do(t.Context(), scores...).Err())
-		s, err := c.Mutex("m").Status(t.Context())
-		if err != nil || s.Waiting != n || len(s.Waiters) != 1000 {
-			t.Fatalf("%d of %d waiters, %v", len(s.Waiters), s.Waiting, err)
-		}
-		if i := slices.IndexFunc(s.Waiters, func(w holdfast.Waiter) bool { return w.Mode != holdfast.ModeExclusive }); i >= 0 {
-			t.Errorf("waiter %d is %+v", i, s.Waiters[i])
-		}
-		for i, w := range s.Waiters {
-			if w.Identity != fmt.Sprint("w", i) {
-				t.Fatalf("waiter %d is %+v", i, w)
-			}
 		}
 	})
 }

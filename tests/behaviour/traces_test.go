@@ -129,8 +129,7 @@ func givenUp(t testing.TB, b *backend.Backend, holder, waiter *holdfast.Lock, qu
 // A client gives back a grant that reaches it after it has given up waiting. It does not give back a lock that
 // it never waited for, whoever holds it.
 func TestAGrantThatNobodyWantsIsGivenBack(t *testing.T) {
-	t.Parallel()
-	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+	each(t, func(t *testing.T, b *backend.Backend) {
 		rdb, c, other := b.Redis(t), b.Client(t, nil), b.Client(t, nil)
 		token, channel := givenUp(t, b, other.Mutex("m"), c.Mutex("m"), "holdfast:{m}:q")
 		for _, malformed := range []string{"", "hf2", "hf2 grant", "hf2 grant " + token + " x y z", "hf1 grant " + token + " 1 1 1 k", "hf2 standby " + token + " 1 2"} {
@@ -171,8 +170,7 @@ func TestAGrantThatNobodyWantsIsGivenBack(t *testing.T) {
 
 // A waiter that is told of a grant with an impossible fence asks the server, and goes on waiting.
 func TestAForgedFenceIsNotBelieved(t *testing.T) {
-	t.Parallel()
-	backend.Each(t, func(t *testing.T, b *backend.Backend) {
+	each(t, func(t *testing.T, b *backend.Backend) {
 		rdb := b.Redis(t)
 		held := backend.Acquire(t, b.Client(t, nil).Mutex("m"))
 		waiter := backend.Start(t, b.Client(t, nil).Mutex("m"))
@@ -202,8 +200,7 @@ func TestAForgedFenceIsNotBelieved(t *testing.T) {
 
 // While another process waits, a lock is passed on within a process only a bounded number of times.
 func TestLocalHandoversAreFewWhileOthersWait(t *testing.T) {
-	t.Parallel()
-	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
+	eachReal(t, func(t *testing.T, b *backend.Backend) {
 		const limit = 4
 		ours, theirs := b.Client(t, &holdfast.Config{MaxLocalHandovers: limit}), b.Client(t, nil)
 		ctx, stop := context.WithCancel(t.Context())
@@ -258,9 +255,7 @@ func TestLocalHandoversAreFewWhileOthersWait(t *testing.T) {
 		<-done
 		mu.Lock()
 		defer mu.Unlock()
-		if longest < 2 || longest > 1+limit {
-			t.Errorf("the other process waited for %d leases in a row; at most %d are allowed, and some more than one", longest, 1+limit)
-		}
+		inBounds(t, "leases in a row", longest, 2, 1+limit)
 	})
 }
 
@@ -268,8 +263,7 @@ func TestLocalHandoversAreFewWhileOthersWait(t *testing.T) {
 //
 // Bug: Local waiters deadlock when a lock is passed on within a process.
 func TestLocalHandovers(t *testing.T) {
-	t.Parallel()
-	backend.Virtual(t, func(t *testing.T, b *backend.Backend) {
+	virtually(t, func(t *testing.T, b *backend.Backend) {
 		for _, limit := range []int{-1, 4, 0} {
 			c, sent := b.Counted(t, &holdfast.Config{MaxLocalHandovers: limit})
 			const goroutines, cycles = 16, 20
@@ -288,9 +282,7 @@ func TestLocalHandovers(t *testing.T) {
 							t.Error("two are inside")
 							return
 						}
-						if lease.Fence() <= last {
-							t.Errorf("fence %d follows %d", lease.Fence(), last)
-						}
+						rises(t, last, lease.Fence())
 						last = lease.Fence()
 						time.Sleep(time.Microsecond) // until all others wait
 						mu.Unlock()

@@ -49,9 +49,7 @@ func TestAProxyWithoutTransactions(t *testing.T) {
 			if what == "closes" { // the first time it might be an accident
 				most = 2
 			}
-			if n := tried.Load(); n != most {
-				t.Errorf("%d transactions were tried, not %d", n, most)
-			}
+			equal(t, "transactions", tried.Load(), most)
 			if n := strings.Count(log.String(), "level=WARN"); n != 1 || !strings.Contains(log.String(), "transactions") {
 				t.Errorf("%d warnings:\n%s", n, log.String())
 			}
@@ -87,9 +85,7 @@ func TestATransactionWithoutAFence(t *testing.T) {
 	for range 3 {
 		backend.Release(t, backend.Acquire(t, l))
 	}
-	if n := tried.Load(); n != 3 {
-		t.Errorf("%d transactions were tried", n)
-	}
+	equal(t, "transactions", tried.Load(), 3)
 	if strings.Contains(log.String(), "transactions") {
 		t.Errorf("warnings:\n%s", log.String())
 	}
@@ -100,9 +96,7 @@ func TestAUserWhoMayRunHalfOfTheScripts(t *testing.T) {
 	for _, lacks := range []string{"evalsha", "eval"} {
 		t.Run(lacks, func(t *testing.T) {
 			s := server.Start(t, server.One(t))
-			if _, err := s.Do("ACL", "SETUSER", "somebody", "on", ">secret", "~*", "&*", "+@all", "-"+lacks); err != nil {
-				t.Fatal(err)
-			}
+			must(t, errOf(s.Do("ACL", "SETUSER", "somebody", "on", ">secret", "~*", "&*", "+@all", "-"+lacks)))
 			l := backend.Open(t, nil, &redis.Options{Addr: s.Addr(), Username: "somebody", Password: "secret"}).Mutex("a")
 			_, err := l.TryAcquire(t.Context())
 			if !errors.Is(err, holdfast.ErrDenied) || !strings.Contains(err.Error(), "'"+lacks+"'") || !strings.Contains(err.Error(), "docs/SECURITY.md") {

@@ -96,8 +96,7 @@ func TestWarnsOfUnsafeSettings(t *testing.T) {
 		"noeviction": nil, "volatile-lru": {`seen="maxmemory-policy volatile-lru with maxmemory 104857600"`},
 	} {
 		t.Run(policy, func(t *testing.T) {
-			t.Parallel()
-			backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
+			eachReal(t, func(t *testing.T, b *backend.Backend) {
 				var said journal
 				client := b.Client(t, said.config(), func(o *redis.Options) { o.Username, o.Password = "default", "canary" })
 				use(t, client)
@@ -117,11 +116,8 @@ func TestWarnsOfUnsafeSettings(t *testing.T) {
 
 // A user without INFO gets locks, no warning and no error, and leaves no entry in the server's ACL LOG.
 func TestWithoutPermissionForTheSettings(t *testing.T) {
-	t.Parallel()
-	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
-		if _, err := b.Server.Do("ACL", "SETUSER", "u", "on", ">canary", "~*", "&*", "+@all", "-info"); err != nil {
-			t.Fatal(err)
-		}
+	eachReal(t, func(t *testing.T, b *backend.Backend) {
+		must(t, errOf(b.Server.Do("ACL", "SETUSER", "u", "on", ">canary", "~*", "&*", "+@all", "-info")))
 		var said journal
 		client := b.Client(t, said.config(), func(o *redis.Options) { o.Username, o.Password = "u", "canary" })
 		use(t, client)
@@ -150,25 +146,4 @@ func TestWarnsOfAReplica(t *testing.T) {
 	backend.Eventually(t, "the warning", func() bool { return said.String() != "" })
 	noError(t, client.Close(t.Context()))
 	expectWarnings(t, said.String(), `seen="role slave"`)
-}
-
-// A waiter that is not notified causes one warning, and gets the lock all the same.
-func TestWarnsOfPolling(t *testing.T) {
-	t.Parallel()
-	backend.EachReal(t, func(t *testing.T, b *backend.Backend) {
-		if _, err := b.Server.Do("ACL", "SETUSER", "deaf", "on", ">canary", "~*", "resetchannels", "+@all"); err != nil {
-			t.Fatal(err)
-		}
-		var said journal
-		client := b.Client(t, said.config(), func(o *redis.Options) { o.Username, o.Password = "deaf", "canary" })
-		for _, name := range []string{"a", "b"} {
-			lease := backend.Acquire(t, b.Client(t, nil).Mutex(name))
-			next := backend.Start(t, client.Mutex(name))
-			backend.Eventually(t, "the warning", func() bool { return said.String() != "" })
-			backend.Release(t, lease)
-			backend.Release(t, backend.Receive(t, next))
-		}
-		noError(t, client.Close(t.Context()))
-		expectWarnings(t, said.String(), "ACL refuses the subscription")
-	})
 }

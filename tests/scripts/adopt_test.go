@@ -70,7 +70,7 @@ func TestAdopt(t *testing.T) {
 			b.expect("renewed T P 0 0", b.renew("N", 60000, 0))
 			b.expect("released T", b.release("N", "", 0))
 			b.expect("absent T", b.extend(of))
-			b.nothingIsLeft()
+			b.gone("keys that are left", "{k}", "{k}:q")
 		},
 		"once": func(b bench) {
 			b.acquire("t", "A")
@@ -91,9 +91,7 @@ func TestAdopt(t *testing.T) {
 			b.unfence()
 			b.expect("gone T", b.adopt("N", ticket{token: "B", fence: of.fence}))
 			b.expect("adopted T P T", b.adopt("N", of))
-			if got := b.fence(); number(got) <= number(of.fence) {
-				b.t.Errorf("fence %s follows %s", got, of.fence)
-			}
+			b.rises(number(of.fence), number(b.fence()))
 			b.expect("gone T", b.adopt("M", of))
 		},
 		"sent again": func(b bench) {
@@ -107,7 +105,7 @@ func TestAdopt(t *testing.T) {
 			if want := " " + b.fence(); !strings.HasSuffix(reply, want) || b.read() != value {
 				b.t.Errorf("the second run says %q, and leaves %q of %q", reply, b.read(), value)
 			}
-			b.expect("adopted T P T", volatile.ReplaceAllString(reply, "T")) // with a full TTL
+			b.expect("adopted T P T", seen(reply)) // with a full TTL
 			b.rdb.Del(b.t.Context(), "{k}")
 			b.expect("absent T", b.eval(script.Adopt(), args...))
 		},
@@ -201,31 +199,20 @@ func TestAdopt(t *testing.T) {
 				b.t.Fatalf("the chain of a shared key is %q", before)
 			}
 			b.expect("adopted T P T", b.eval(script.Adopt(), b.adoption("k", "N", of, 60000, 0)...))
-			if got := chain(); got != before {
-				b.t.Errorf("the chain became %q; it was %q", got, before)
-			}
+			equal(b.t, "the chain", chain(), before)
 			b.release("N", "", 0)
 			// A lock that was acquired by its name has no such flag yet.
 			b.acquire("t", "A")
 			of = b.detach("A")
 			b.expect("adopted T P T", b.eval(script.Adopt(), b.adoption("k", "N", of, 60000, 0)...))
-			if got := chain(); !strings.HasPrefix(got, "0@") {
-				b.t.Errorf("the chain became %q", got)
-			}
+			b.begins("0@", chain())
 		},
 		"in a queue of another name": func(b bench) {
-			adopt := func(of ticket) {
-				b.t.Helper()
-				err := b.rdb.Eval(b.t.Context(), script.Adopt().Source, []string{"{k}", "p{k}:q", "{k}:f"}, b.adoption("k", "N", of, 60000, 0)...).Err()
-				if err != nil {
-					b.t.Fatal(err)
-				}
-			}
 			b.acquire("tk", "A")
 			of := b.detach("A")
 			b.listen("B")
 			b.expect("queued T P T 1 1 ours", b.acquire("wk", "B"))
-			adopt(of)
+			b.on([]string{"{k}", "p{k}:q", "{k}:f"}, script.Adopt(), b.adoption("k", "N", of, 60000, 0)...)
 			// The adopter serves its own queue: waiters in the other one must look by themselves.
 			b.expect("queued T P T 1 1 foreign", b.acquire("lk", "B"))
 		},
@@ -233,9 +220,7 @@ func TestAdopt(t *testing.T) {
 			b.acquire("tc", "A")
 			of := b.detach("A")
 			b.expect("adopted T P T", b.eval(script.Adopt(), b.adoption("c", "N", of, 60000, 0)...))
-			if ttl := b.rdb.TTL(b.t.Context(), "{k}:f").Val(); ttl != -1 {
-				b.t.Errorf("the counter of a slot lasts for %s", ttl)
-			}
+			equal(b.t, "how long the counter of a slot lasts", b.rdb.TTL(b.t.Context(), "{k}:f").Val(), -1)
 		},
 		"errors": func(b bench) {
 			b.acquire("t", "A")
@@ -256,12 +241,4 @@ func TestAdopt(t *testing.T) {
 			b.expect(wrong, b.adopt("M", of))
 		},
 	})
-}
-
-// nothingIsLeft requires that the lock has left only its fence counter.
-func (b bench) nothingIsLeft() {
-	b.t.Helper()
-	if n := b.rdb.Exists(b.t.Context(), "{k}", "{k}:q").Val(); n != 0 {
-		b.t.Errorf("%d keys are left", n)
-	}
 }

@@ -16,23 +16,6 @@ import (
 // its token are written NAME/TOKEN.
 type crowd struct{ bench }
 
-func (c crowd) ask(s script.Script, keys []string, args ...any) (string, error) {
-	return c.rdb.Eval(c.t.Context(), s.Source, keys, args...).Text()
-}
-
-// said is ask for a server that must answer.
-func (c crowd) said(s script.Script, keys []string, args ...any) string {
-	c.t.Helper()
-	reply, err := c.ask(s, keys, args...)
-	if err != nil {
-		c.t.Fatalf("%s %q: %v", s.Name, args, err)
-	}
-	return reply
-}
-
-// seen returns a reply without the parts that differ between runs.
-func seen(reply string) string { return volatile.ReplaceAllString(reply, "T") }
-
 // locks returns the keys of locks, the keys of their queues, and heads in which after(lock) follows the token.
 func locks(all []string, after func(lock string) string) (keys, queues []string, heads []any) {
 	for _, one := range all {
@@ -70,20 +53,20 @@ func (c crowd) take(all ...string) int64 {
 func (c crowd) keepAs(fence int64, ttl int, all ...string) string {
 	c.t.Helper()
 	keys, _, heads := locks(all, func(string) string { return fmt.Sprint(fence, ":") })
-	return seen(c.said(script.BatchRenew(), keys, append(append([]any{""}, heads...), ttl)...))
+	return seen(c.on(keys, script.BatchRenew(), append(append([]any{""}, heads...), ttl)...))
 }
 
 func (c crowd) free(all ...string) string {
 	c.t.Helper()
 	keys, _, heads := locks(all, nothing)
-	return c.said(script.BatchRelease(), keys, heads...)
+	return c.on(keys, script.BatchRelease(), heads...)
 }
 
 // alone runs a script for a single lock.
 func (c crowd) alone(s script.Script, flags, lock string, args ...any) string {
 	c.t.Helper()
 	name, token, _ := strings.Cut(lock, "/")
-	return c.said(s, []string{"{" + name + "}", "{" + name + "}:q", "fence"}, append([]any{flags, token}, args...)...)
+	return c.on([]string{"{" + name + "}", "{" + name + "}:q", "fence"}, s, append([]any{flags, token}, args...)...)
 }
 
 func (c crowd) acquire(lock string) string {
@@ -104,9 +87,7 @@ func (c crowd) value(key string) string { return c.rdb.Get(c.t.Context(), key).V
 // counts requires that the counter has this value.
 func (c crowd) counts(want int64) {
 	c.t.Helper()
-	if got := backend.LastFence(c.t, c.rdb, "fence"); got != want {
-		c.t.Errorf("the counter is %d, want %d", got, want)
-	}
+	equal(c.t, "the counter", backend.LastFence(c.t, c.rdb, "fence"), want)
 }
 
 // fence returns the fence of a lock's holder, or "0" if there is none.
@@ -122,9 +103,7 @@ func (c crowd) has(lock string, fence int64) {
 	c.t.Helper()
 	name, token, _ := strings.Cut(lock, "/")
 	c.expect(fmt.Sprintf("hf2:%s:%d:T:0:%s", token, fence, info), c.value("{"+name+"}"))
-	if left := c.rdb.PTTL(c.t.Context(), "{"+name+"}").Val().Milliseconds(); !c.below(left, 60000) {
-		c.t.Errorf("%s lasts for %d ms", name, left)
-	}
+	c.lastsFor("{"+name+"}", 60000)
 }
 
 // only requires that no other locks exist.
@@ -167,11 +146,9 @@ func TestBatchScripts(t *testing.T) {
 		"each has a TTL of its own": func(c crowd) {
 			fence := c.take("a/A", "b/B")
 			keys, _, fenced := locks([]string{"a/A", "b/B"}, func(string) string { return fmt.Sprint(fence, ":") })
-			c.expect("kept T", seen(c.said(script.BatchRenew(), keys, append(append([]any{""}, fenced...), 120000, 150000)...)))
+			c.expect("kept T", seen(c.on(keys, script.BatchRenew(), append(append([]any{""}, fenced...), 120000, 150000)...)))
 			for i, key := range keys {
-				if left, want := c.rdb.PTTL(c.t.Context(), key).Val().Milliseconds(), []int64{120000, 150000}[i]; !c.below(left, want) {
-					c.t.Errorf("%s lasts for %d ms, want %d", key, left, want)
-				}
+				c.lastsFor(key, []int64{120000, 150000}[i])
 			}
 		},
 		"some are others'": func(c crowd) {
@@ -182,9 +159,7 @@ func TestBatchScripts(t *testing.T) {
 			c.expect("kept T 2 3 4 5", c.keepAs(7, 90000, "ours/A", "others/A", "foreign/A", "hash/A", "missing/A"))
 			c.expect("freed 2 3 4 5", c.free("ours/A", "others/A", "foreign/A", "hash/A", "none/A"))
 			c.expect("kept T 1", c.keepAs(7, 90000, "ever/E"))
-			if left := c.rdb.PTTL(c.t.Context(), "{ever}").Val(); left != -1 {
-				c.t.Errorf("a lock without an expiry has %d ms", left)
-			}
+			equal(c.t, "what is left of a lock without an expiry", c.rdb.PTTL(c.t.Context(), "{ever}").Val(), -1)
 			c.only("{others}", "{foreign}", "{hash}", "{ever}")
 		},
 		"queues": func(c crowd) {
@@ -192,9 +167,7 @@ func TestBatchScripts(t *testing.T) {
 			c.wait("waited/W")
 			c.expect("freed 1", c.free("waited/A"))
 			c.expect("released T", seen(c.alone(script.Release(), "", "waited/A", "", 0))) // it hands over
-			if got := c.value("{waited}"); !strings.HasPrefix(got, "hf2:W:") {
-				c.t.Errorf("after the hand-over the lock is %q", got)
-			}
+			c.begins("hf2:W:", c.value("{waited}"))
 			c.expect("freed", c.free("waited/W")) // nobody waits any more
 
 			// A lock can be free while somebody waits. Then it has no mark, and its release serves the waiter all the same.
@@ -203,17 +176,13 @@ func TestBatchScripts(t *testing.T) {
 			c.rdb.Del(c.t.Context(), "{passed}")
 			c.take("passed/B")
 			c.expect("released T", seen(c.alone(script.Release(), "", "passed/B", "", 0)))
-			if got := c.value("{passed}"); !strings.HasPrefix(got, "hf2:V:") {
-				c.t.Errorf("after the release of a lock that was taken past a waiter it is %q", got)
-			}
+			c.begins("hf2:V:", c.value("{passed}"))
 		},
 		"a waiter that was passed cannot be served": func(c crowd) {
 			release := func(lock, want string) {
 				c.t.Helper()
 				c.rdb.Set(c.t.Context(), "fence", "theirs", 0)
-				if got := c.alone(script.Release(), "", lock, "", 0); !strings.HasPrefix(got, want) {
-					c.t.Errorf("the release of %s is answered %q, want %q", lock, got, want)
-				}
+				c.begins(want, c.alone(script.Release(), "", lock, "", 0))
 				c.rdb.Del(c.t.Context(), "fence")
 				c.only()
 			}
@@ -267,9 +236,7 @@ func TestBatchScripts(t *testing.T) {
 			c.rdb.PExpire(c.t.Context(), "{longer}", 30*time.Second)
 			c.expect("kept T 2", c.keepAs(fence, 50000, "longer/A", "shorter/A"))
 			for key, want := range map[string]int64{"{longer}": 50000, "{shorter}": 60000} {
-				if left := c.rdb.PTTL(c.t.Context(), key).Val().Milliseconds(); !c.below(left, want) {
-					c.t.Errorf("%s lasts for %d ms, not %d", key, left, want)
-				}
+				c.lastsFor(key, want)
 			}
 			c.expect("renewed T P 0 0", seen(c.alone(script.Renew(), "", "shorter/A", 50000, 0, fence)))
 		},
@@ -287,9 +254,7 @@ func TestBatchesWithoutMemory(t *testing.T) {
 		c.configure("maxmemory", "1")
 		c.expect("kept T", c.keepAs(fence, 60000, "a/A", "b/B"))
 		c.expect("renewed T P 0 0", seen(c.alone(script.Renew(), "", "a/A", 60000, 0, fence)))
-		if left := c.rdb.PTTL(t.Context(), "{a}").Val().Milliseconds(); !c.below(left, 60000) {
-			t.Errorf("it lasts for %d ms", left)
-		}
+		c.lastsFor("{a}", 60000)
 		c.expect("0", c.fence("{a}"))
 		c.configure("maxmemory", "0")
 		c.expect("renewed T P 0 0", seen(c.alone(script.Renew(), "", "a/A", 60000, 0, fence)))

@@ -43,12 +43,6 @@ func shareOf(name string) codec.Lock {
 	return l
 }
 
-func nodeLockOf(name string) codec.Lock {
-	l := mutexOf(name)
-	l.Keys.CaughtUp, l.Keys.Mark, l.Flags = "caught", "mark", codec.Node+codec.Strict(time.Minute, 0)
-	return l
-}
-
 // infos are encoded infos that a careless parser would confuse with the fields of a value or of a member.
 var infos = []string{
 	info, `{"o":"a:b+","h":"é\n","p":7,"m":{"":"hf2:"}}`, `{"o":""}`, "", "not JSON",
@@ -125,22 +119,17 @@ func TestValuesAreBuiltAlike(t *testing.T) {
 
 func TestValuesOnNodesAreBuiltAlike(t *testing.T) {
 	onEachReal(t, func(t *testing.T, b bench) {
-		head, l := wire.NewHead("A"), nodeLockOf("k")
+		head, l := wire.NewHead("A"), mutexOf("k")
+		l.Keys.CaughtUp, l.Keys.Mark, l.Flags = "caught", "mark", codec.Node+codec.Strict(time.Minute, 0)
 		for _, info := range infos {
 			b.rdb.FlushAll(t.Context())
-			b.serves(l)
+			ask(b, codec.Ready, &codec.Init{Flags: l.Flags, Mark: l.Keys.Mark})
+			behind := ask(b, codec.Behind, &codec.NodeCounter{Lock: l})
+			ask(b, codec.Raised, &codec.NodeRaise{Lock: l, Counter: behind.Counter, Stands: behind.Refusal.Stands})
 			got := ask(b, codec.Granted, &codec.NodeAcquire{Lock: l, Token: "A", TTL: time.Minute, NotAfter: b.later(time.Minute), Info: info})
 			b.expectValue("node", b.valueOf(l), head.Value(got.Grant.Fence, got.Now/1000, info))
 		}
 	})
-}
-
-// serves admits a new node of a quorum, so that it grants locks.
-func (b bench) serves(l codec.Lock) {
-	b.t.Helper()
-	ask(b, codec.Ready, &codec.Init{Flags: l.Flags, Mark: l.Keys.Mark})
-	behind := ask(b, codec.Behind, &codec.NodeCounter{Lock: l})
-	ask(b, codec.Raised, &codec.NodeRaise{Lock: l, Counter: behind.Counter, Stands: behind.Refusal.Stands})
 }
 
 // The scripts build a waiter's member, and so does the library, which leaves the queue by it.

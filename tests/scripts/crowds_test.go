@@ -100,17 +100,13 @@ func TestDeadHoldersAreRemovedInSteps(t *testing.T) {
 			size := func() int64 { return int64(len(l.holds())) }
 			reply, steps := inSteps(t, size, func() string { return ask.call(l) })
 			b.expect(ask.want, reply)
-			if steps != 3 {
-				t.Errorf("%s: answered after %d calls, want 3", name, steps)
-			}
+			equal(t, name+": calls", steps, 3)
 			if name == "released" {
 				l.exist(0)
 				continue
 			}
 			l.held("A")
-			if n := b.rdb.ZCard(t.Context(), "{k}:q:e").Val(); n != 1 {
-				t.Errorf("%s: %d holds are in the index", name, n)
-			}
+			equal(t, name+": holds in the index", b.rdb.ZCard(t.Context(), "{k}:q:e").Val(), 1)
 		}
 	})
 }
@@ -122,17 +118,10 @@ func TestRenewalsRemoveNobody(t *testing.T) {
 		l.acquire("t", "A", 1)
 		crowd := l.crowd(10, 1)
 		l.age(crowd)
-		reply, err := b.rdb.Eval(t.Context(), script.ShareRenew().Source, []string{"{k}", "{k}:q:e"}, "", "A", 120000, 0, l.hold("A").fence).Text()
-		if err != nil || !strings.HasPrefix(reply, "renewed ") {
-			t.Fatal(reply, err)
-		}
-		if n := len(l.holds()); n != 11 {
-			t.Errorf("%d holds are left", n)
-		}
+		b.begins("renewed ", b.on([]string{"{k}", "{k}:q:e"}, script.ShareRenew(), "", "A", 120000, 0, l.hold("A").fence))
+		equal(t, "holds", len(l.holds()), 11)
 		b.expect("gone T", b.eval(script.ShareRenew(), "", crowd[0], 60000, 0, l.hold(crowd[0]).fence))
-		if reply := l.acquire("t", "W", everything); !strings.HasPrefix(reply, "held T ") {
-			t.Error(reply)
-		}
+		b.begins("held T ", l.acquire("t", "W", everything))
 		l.held("A")
 	})
 }
@@ -152,9 +141,7 @@ func TestNoScriptLooksAtAllHolders(t *testing.T) {
 			if !strings.HasPrefix(reply, want) {
 				t.Errorf("the reply is %.100q, want %q", reply, want)
 			}
-			if seen := lookAtAll.FindString(b.rdb.Info(t.Context(), "commandstats").Val()); seen != "" {
-				t.Errorf("%.30s...: %s", reply, seen)
-			}
+			equal(t, want+" looks at", lookAtAll.FindString(b.rdb.Info(t.Context(), "commandstats").Val()), "")
 			if n := strings.Count(reply, "\n"); n > 100 {
 				t.Errorf("%d holders are told of at once", n)
 			}
@@ -216,9 +203,7 @@ func TestTheIndexOfHolds(t *testing.T) {
 				t.Errorf("%s: the index lasts until %v, the lock until %v", what, index, lock)
 			}
 			for token, h := range l.holds() {
-				if score := b.rdb.ZScore(t.Context(), "{k}:q:e", token).Val(); int64(score) != h.expiry {
-					t.Errorf("%s: %s ends at %d, in the index at %.0f", what, token, h.expiry, score)
-				}
+				equal(t, what+": the end of "+token+" in the index", int64(b.rdb.ZScore(t.Context(), "{k}:q:e", token).Val()), h.expiry)
 			}
 		}
 		l.brief("A", 3, 30000)
@@ -242,16 +227,12 @@ func TestTheIndexOfHolds(t *testing.T) {
 		}
 		b.rdb.HSet(t.Context(), "{k}", "next", over)
 		b.expect("granted T P T 1", l.acquire("t", "C", 1))
-		if used := b.rdb.HGet(t.Context(), "{k}", "used").Val(); used != fmt.Sprint(3+200*2+5+1) {
-			t.Errorf("%s permits are taken", used)
-		}
+		equal(t, "permits that are taken", b.rdb.HGet(t.Context(), "{k}", "used").Val(), fmt.Sprint(3+200*2+5+1))
 		outlasts("lost")
 		for token := range l.holds() {
 			l.release(token, "", 0)
 		}
-		if n := b.rdb.Exists(t.Context(), "{k}", "{k}:q:e").Val(); n != 0 {
-			t.Errorf("%d keys are left", n)
-		}
+		b.gone("keys that are left", "{k}", "{k}:q:e")
 	})
 }
 
@@ -292,12 +273,8 @@ func TestDeadWaitersAreRemovedInSteps(t *testing.T) {
 			b.expect("released T", reply)
 			b.expect("hf2 standby last T T", b.heard(last))
 			reply, steps := inSteps(t, size, func() string { return acquire("l", "last") })
-			if steps != 2 {
-				t.Errorf("%s: it takes %d more calls, want 2", kind, steps)
-			}
-			if !strings.HasPrefix(reply, "queued T ") {
-				t.Errorf("%s: the last waiter is answered %q", kind, reply)
-			}
+			equal(t, kind+": more calls", steps, 2)
+			b.begins("queued T ", reply)
 			word := map[string]string{"mutex": "grant", "rw": "rw"}[kind]
 			for { // it may be told to look earlier
 				if got := b.heard(first); !strings.HasPrefix(got, "hf2 standby ") {
@@ -311,9 +288,7 @@ func TestDeadWaitersAreRemovedInSteps(t *testing.T) {
 			b.deadWaiters(2*most+100, b.later(0), more)
 			reply, steps = inSteps(t, size, func() string { return acquire("t", "B") })
 			b.expect("granted T P T 1", reply)
-			if steps != 3 {
-				t.Errorf("%s: taken after %d calls, want 3", kind, steps)
-			}
+			equal(t, kind+": calls", steps, 3)
 		}
 	})
 }

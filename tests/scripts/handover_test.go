@@ -3,7 +3,6 @@ package scripts
 import (
 	"maps"
 	"strconv"
-	"strings"
 	"testing"
 )
 
@@ -26,9 +25,7 @@ func TestCommandsOfAHandOver(t *testing.T) {
 
 		before := b.back.Server.CommandStats()
 		for n := range rounds {
-			if reply := b.acquire("w", token(n+waiting)); !strings.HasPrefix(reply, "queued ") {
-				t.Fatalf("the waiter is answered %q", reply)
-			}
+			b.begins("queued ", b.acquire("w", token(n+waiting)))
 			b.expect("released T", b.release(token(n), "", 0))
 		}
 		calls := b.back.Server.CommandStats()
@@ -38,9 +35,7 @@ func TestCommandsOfAHandOver(t *testing.T) {
 			return n == before[command] || command == "eval" || command == "info" || command == "ping"
 		})
 
-		if value := b.read(); !strings.HasPrefix(value, "hf2:"+token(rounds)+":") {
-			t.Errorf("the lock is %q, want it with %s", value, token(rounds))
-		}
+		b.begins("hf2:"+token(rounds)+":", b.read())
 		sum := int64(0)
 		for _, n := range calls {
 			sum += n

@@ -78,12 +78,7 @@ func listenToAll(b bench) func() string {
 		if b.back.Server == nil {
 			continue
 		}
-		ps := b.rdb.SSubscribe(b.t.Context(), channel)
-		b.t.Cleanup(func() { _ = ps.Close() })
-		if _, err := ps.Receive(b.t.Context()); err != nil {
-			b.t.Fatal(err)
-		}
-		sources = append(sources, source{token + ", by shard,", "SPUBLISH", channel, ps.Channel()})
+		sources = append(sources, source{token + ", by shard,", "SPUBLISH", channel, b.messages(b.rdb.SSubscribe(b.t.Context(), channel))})
 	}
 	return func() string {
 		b.t.Helper()
@@ -391,9 +386,7 @@ func TestAPromiseSparesAMessage(t *testing.T) {
 			if !strings.Contains(text, "hf2 grant B ") {
 				t.Errorf("the next holder was not told: %q", text)
 			}
-			if strings.Contains(text, "hf2 standby D ") != told {
-				t.Errorf("a promise to look %d ms from now: %q", by-now, text)
-			}
+			equal(t, fmt.Sprintf("a promise to look in %d ms is told in %q", by-now, text), strings.Contains(text, "hf2 standby D "), told)
 			if want := "hf2:B:"; !strings.HasPrefix(b.read(), want) || !strings.HasSuffix(b.read(), ":"+info+"+") {
 				t.Errorf("the lock is %q", b.read())
 			}
@@ -561,9 +554,7 @@ func TestALateReleaseDoesNotQueueWhoGetsTheLock(t *testing.T) {
 			c.lay(b)
 			reply := b.run(release, "", "A", "", 0, standstill+1, next, "channel-E")
 			value := b.rdb.Get(t.Context(), "{k}").Val()
-			if !strings.HasPrefix(value, "hf2:"+queue[0][:1]+":") {
-				t.Errorf("case %d: the lock's value is %q", i, value)
-			}
+			b.begins("hf2:"+queue[0][:1]+":", value)
 			if left := b.rdb.ZRange(t.Context(), "{k}:q", 0, -1).Val(); !slices.Equal(left, queue[1:]) {
 				t.Errorf("case %d: %q are left in the queue, want %q; the reply is %q", i, left, queue[1:], reply)
 			}

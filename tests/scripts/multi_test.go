@@ -10,11 +10,10 @@ import (
 )
 
 // both acquires the locks {k} and {k}2 under the tokens T1 and T2.
-func (b bench) both(token string, notAfter int64) (string, error) {
+func (b bench) both(token string, notAfter int64) string {
 	b.t.Helper()
 	keys := []string{"{k}", "{k}:q", "{k}:f", "{k}2", "{k}2:q", "{k}:f"}
-	reply, err := b.rdb.Eval(b.t.Context(), script.MultiAcquire().Source, keys, "", token+"1", 60000, notAfter, info, token+"2").Text()
-	return volatile.ReplaceAllString(reply, "T"), err
+	return seen(b.on(keys, script.MultiAcquire(), "", token+"1", 60000, notAfter, info, token+"2"))
 }
 
 func TestMulti(t *testing.T) {
@@ -24,9 +23,7 @@ func TestMulti(t *testing.T) {
 			values := func() string { return fmt.Sprint(b.rdb.MGet(b.t.Context(), "{k}", "{k}2").Val()) }
 			before := values()
 			b.expect("granted T P T T", ask("A")) // the same again
-			if after := values(); after != before {
-				b.t.Errorf("%s became %s", before, after)
-			}
+			equal(b.t, "the values", values(), before)
 			b.expect("held T 1 P 0 hf2:A1:T:T:0:"+info, ask("B"))
 			b.expect("renewed T P 0 0", b.renew("A1", 10, 0))
 			b.expect("released T", b.release("A1", "", 0))
@@ -45,9 +42,7 @@ func TestMulti(t *testing.T) {
 			b.rdb.PExpire(b.t.Context(), "{k}", time.Second)
 			b.expect("granted T P T T", ask("A"))
 			for key, want := range map[string]time.Duration{"{k}": time.Minute, "{k}2": time.Hour} {
-				if left := b.rdb.PTTL(b.t.Context(), key).Val().Milliseconds(); !b.below(left, want.Milliseconds()) {
-					b.t.Errorf("%s lasts for %d ms; want %s", key, left, want)
-				}
+				b.lastsFor(key, want.Milliseconds())
 			}
 		},
 		"waited for": func(b bench, ask func(string) string) {
@@ -65,11 +60,7 @@ func TestMulti(t *testing.T) {
 			b.expect("granted T P T T", ask("B")) // a tombstone keeps nobody else out
 		},
 		"late": func(b bench, _ func(string) string) {
-			reply, err := b.both("A", b.later(-time.Second))
-			if err != nil {
-				b.t.Fatal(err)
-			}
-			b.expect("late T", reply)
+			b.expect("late T", b.both("A", b.later(-time.Second)))
 			b.expect("free T 0", b.eval(script.Holder(), "", "x"))
 		},
 		"errors": func(b bench, ask func(string) string) {
@@ -78,9 +69,7 @@ func TestMulti(t *testing.T) {
 			b.rdb.Del(b.t.Context(), "{k}2")
 			b.rdb.Set(b.t.Context(), "{k}:f", "-1", 0)
 			b.expect("error BADFENCE the fence counter is not a stream", ask("A"))
-			if n := b.rdb.Exists(b.t.Context(), "{k}", "{k}2").Val(); n != 0 {
-				b.t.Errorf("%d of the locks are taken", n)
-			}
+			b.gone("locks that are taken", "{k}", "{k}2")
 		},
 		"many": func(b bench, _ func(string) string) {
 			var keys []string
@@ -92,10 +81,9 @@ func TestMulti(t *testing.T) {
 				}
 			}
 			b.setCounter(b.later(time.Hour))
-			reply, err := b.rdb.Eval(b.t.Context(), script.MultiAcquire().Source, keys, args...).Text()
-			f := strings.Fields(reply)
-			if err != nil || len(f) != 3+256 || number(f[4]) != number(f[3])+1 {
-				b.t.Errorf("%.80s, %v", reply, err)
+			reply := b.on(keys, script.MultiAcquire(), args...)
+			if f := strings.Fields(reply); len(f) != 3+256 || number(f[4]) != number(f[3])+1 {
+				b.t.Errorf("%.80s", reply)
 			}
 		},
 	} {
@@ -103,11 +91,7 @@ func TestMulti(t *testing.T) {
 			onEach(t, func(t *testing.T, b bench) {
 				test(b, func(token string) string {
 					t.Helper()
-					reply, err := b.both(token, b.later(time.Minute))
-					if err != nil {
-						t.Fatal(err)
-					}
-					return reply
+					return b.both(token, b.later(time.Minute))
 				})
 			})
 		})

@@ -19,11 +19,7 @@ var nodeKeys = []string{"{k}", "{k}:q", "{k}:f", "{k}:caught", "{k}:mark"}
 // node runs a script of a quorum's node.
 func (b bench) node(s script.Script, args ...any) string {
 	b.t.Helper()
-	reply, err := b.rdb.Eval(b.t.Context(), s.Source, nodeKeys, append([]any{nodeFlags}, args...)...).Text()
-	if err != nil {
-		b.t.Fatalf("%s %q: %v", s.Name, args, err)
-	}
-	return volatile.ReplaceAllString(reply, "T")
+	return seen(b.on(nodeKeys, s, append([]any{nodeFlags}, args...)...))
 }
 
 func (b bench) vote(token string) string {
@@ -40,19 +36,14 @@ func (b bench) waits(token, ticket string) string {
 // admit ends the quarantine of a new node, and returns its state.
 func (b bench) admit() string {
 	b.t.Helper()
-	if err := b.rdb.Eval(b.t.Context(), script.Init().Source, []string{"{k}:mark"}, nodeFlags+"f", "").Err(); err != nil {
-		b.t.Fatal(err)
-	}
+	b.on([]string{"{k}:mark"}, script.Init(), nodeFlags+"f", "")
 	return b.behind()
 }
 
 // behind returns the state of a node that is behind.
 func (b bench) behind() string {
 	b.t.Helper()
-	reply, err := b.rdb.Eval(b.t.Context(), script.NodeCounter().Source, nodeKeys, nodeFlags, "").Text()
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	reply := b.on(nodeKeys, script.NodeCounter(), nodeFlags, "")
 	_, text, _ := strings.Cut(reply, " ")
 	_, text, _ = strings.Cut(text, " ")
 	_, id, _ := strings.Cut(text, " ")
@@ -65,13 +56,7 @@ func (b bench) behind() string {
 func TestNodes(t *testing.T) {
 	cases(t, onEachReal, map[string]func(b bench){
 		"looked at": func(b bench) {
-			look := func() string {
-				reply, err := b.rdb.Eval(b.t.Context(), script.Init().Source, []string{"{k}:mark"}, nodeFlags+"l", "").Text()
-				if err != nil {
-					b.t.Fatal(err)
-				}
-				return volatile.ReplaceAllString(reply, "T")
-			}
+			look := func() string { return seen(b.on([]string{"{k}:mark"}, script.Init(), nodeFlags+"l", "")) }
 			b.expect("new T", look())
 			b.expect("new T", look()) // it has left no mark
 			b.vote("A")
@@ -84,7 +69,7 @@ func TestNodes(t *testing.T) {
 			b.expect("quarantined T P", b.node(script.NodeRaise(), "", 5, "x"))
 			b.expect("quarantined T P", b.node(script.NodeFence(), "A", 5))
 			id := b.admit()
-			behind := volatile.ReplaceAllString("behind T "+id, "T")
+			behind := seen("behind T " + id)
 			b.expect(strings.Replace(behind, " T ", " T 0 ", 1), b.node(script.NodeCounter(), ""))
 			b.expect(behind, b.node(script.NodeFence(), "A", 5))
 			b.expect(behind, b.node(script.NodeRaise(), "", 5, "another"))
@@ -151,11 +136,8 @@ func TestNodes(t *testing.T) {
 			b.rdb.Set(b.t.Context(), "{k}:mark", fmt.Sprintf("hf2:run/repl:%d:60000", b.later(-time.Hour)), 0)
 			b.expect("quarantined T P", b.vote("A"))
 			b.expect("quarantined T P", b.node(script.NodeFence(), "A", 20))
-			reply, err := b.rdb.Eval(b.t.Context(), script.Renew().Source, []string{"{k}", "{k}:q", "{k}:f", "{k}:mark"}, nodeFlags, "A", 60000, 0, 8).Text()
-			if err != nil {
-				b.t.Fatal(err)
-			}
-			b.expect("quarantined T P", volatile.ReplaceAllString(reply, "T")) // it extends nothing
+			reply := b.on([]string{"{k}", "{k}:q", "{k}:f", "{k}:mark"}, script.Renew(), nodeFlags, "A", 60000, 0, 8)
+			b.expect("quarantined T P", seen(reply)) // it extends nothing
 		},
 		"behind with its data": func(b bench) {
 			id := b.admit()
@@ -170,8 +152,8 @@ func TestNodes(t *testing.T) {
 				if !strings.HasSuffix(stands, "+") {
 					b.t.Errorf("after %s it stands as %s", known, stands)
 				}
-				b.expect(volatile.ReplaceAllString("behind T 7 "+stands, "T"), b.node(script.NodeCounter(), ""))
-				b.expect(volatile.ReplaceAllString("behind T "+stands, "T"), b.vote("A"))
+				b.expect(seen("behind T 7 "+stands), b.node(script.NodeCounter(), ""))
+				b.expect(seen("behind T "+stands), b.vote("A"))
 			}
 			b.rdb.Set(b.t.Context(), "{k}:caught", "run/repl?5", 0) // it was new, and restarted
 			if stands := b.behind(); strings.HasSuffix(stands, "+") {
@@ -188,8 +170,8 @@ func TestNodes(t *testing.T) {
 			}
 			second := b.admit()
 			// Values read earlier are no longer valid.
-			b.expect(volatile.ReplaceAllString("behind T "+second, "T"), b.node(script.NodeRaise(), "", 7, first))
-			b.expect(volatile.ReplaceAllString("behind T "+second, "T"), b.vote("A"))
+			b.expect(seen("behind T "+second), b.node(script.NodeRaise(), "", 7, first))
+			b.expect(seen("behind T "+second), b.vote("A"))
 			b.expect("raised T 9", b.node(script.NodeRaise(), "", 9, second))
 			b.expect("raised T 9", b.node(script.NodeRaise(), "", 7, first)) // it changes nothing now
 			b.expect("granted T P 10", b.vote("A"))
@@ -205,20 +187,15 @@ func TestNodes(t *testing.T) {
 			b.expect(bad, b.vote("A"))
 			b.expect(bad, b.node(script.NodeCounter(), ""))
 			b.setCounter(b.later(25 * time.Hour))
-			for what, said := range map[string]string{
-				"a vote": b.vote("A"), "a look": b.node(script.NodeCounter(), ""), "raised": b.node(script.NodeRaise(), "", b.later(25*time.Hour), id),
+			for _, said := range []string{
+				b.vote("A"), b.node(script.NodeCounter(), ""), b.node(script.NodeRaise(), "", b.later(25*time.Hour), id),
 			} {
-				if !strings.HasPrefix(said, "error BADFENCE the fence counter {k}:f leads the server's clock by more than a day") {
-					b.t.Errorf("%s, with a counter that somebody has set: %s", what, said)
-				}
+				b.begins("error BADFENCE the fence counter {k}:f leads the server's clock by more than a day", said)
 			}
 			b.setCounter(1)
-			if said := b.node(script.NodeRaise(), "", b.later(25*time.Hour), id); !strings.HasPrefix(said, "error BADFENCE ") {
-				b.t.Errorf("a node is raised to another's counter, which somebody has set: %s", said)
-			}
-			if n := b.rdb.Exists(b.t.Context(), "{k}").Val(); n != 0 {
-				b.t.Error("the lock is half taken")
-			}
+			// Another's counter, which somebody has set.
+			b.begins("error BADFENCE ", b.node(script.NodeRaise(), "", b.later(25*time.Hour), id))
+			b.gone("a lock that is half taken", "{k}")
 		},
 	})
 }

@@ -12,11 +12,7 @@ const keep = 60000
 // once runs a script on the job whose lock is {k}.
 func (b bench) once(s script.Script, args ...any) string {
 	b.t.Helper()
-	reply, err := b.rdb.Eval(b.t.Context(), s.Source, []string{"{k}", "{k}:once"}, args...).Text()
-	if err != nil {
-		b.t.Fatalf("%s %q: %v", s.Name, args, err)
-	}
-	return volatile.ReplaceAllString(reply, "T")
+	return seen(b.on([]string{"{k}", "{k}:once"}, s, args...))
 }
 
 func (b bench) begin(token string, window int, fence string, tries int) string {
@@ -41,9 +37,7 @@ func TestOnce(t *testing.T) {
 			b.expect("gone T", b.complete("B", "8", "")) // another holder's
 			b.expect("completed T T 1", b.complete("A", "7", "one\ntwo three"))
 			b.expect("completed T T 1", b.complete("A", "7", "again")) // the same again
-			if left := b.rdb.PTTL(b.t.Context(), "{k}:once").Val().Milliseconds(); !b.below(left, keep) {
-				b.t.Errorf("it is kept for %d ms", left)
-			}
+			b.lastsFor("{k}:once", keep)
 			b.release("A", "", 0)
 			b.expect("completed T T 1", b.complete("A", "7", "late")) // although A no longer has the lock
 			b.expect("done T T 7 1 counts "+info+"\none\ntwo three", b.once(script.OnceLook(), "", "", 0))
@@ -107,9 +101,7 @@ func TestOnce(t *testing.T) {
 			b.begin("A", 0, "7", 0)
 			b.rdb.PExpire(b.t.Context(), "{k}:once", time.Hour)
 			b.complete("A", "7", "")
-			if left := b.rdb.PTTL(b.t.Context(), "{k}:once").Val().Milliseconds(); !b.below(left, 3600000) {
-				b.t.Errorf("it is kept for %d ms", left)
-			}
+			b.lastsFor("{k}:once", 3600000)
 		},
 		"errors": func(b bench) {
 			b.acquire("t", "A")

@@ -47,9 +47,7 @@ func TestOwned(t *testing.T) {
 			b.expect("holders T 0 3 1000000000 0\nP 1 hf2:A:T:T:0:"+info+"\nP 1 hf2:B:T:T:0:"+info+"\nP 1 hf2:C:T:T:0:"+info, l.holders())
 			b.expect("gone T", l.release("X", "", 0))
 			for _, token := range []string{"B", "A", "C"} {
-				if got := l.enter("t", "X", "you"); !strings.HasPrefix(got, "held T ") {
-					b.t.Errorf("with %d holds of another owner: %s", len(l.holds()), got)
-				}
+				b.begins("held T ", l.enter("t", "X", "you"))
 				b.expect("released T", l.release(token, "", 0))
 			}
 			l.exist(0)
@@ -205,9 +203,8 @@ func TestOwned(t *testing.T) {
 			l.past(over)
 			l.brief("F", "1\nme", 20000)
 			b.expect("released T 1", l.disown("rF", "me"))
-			if n := b.rdb.ZCount(b.t.Context(), keysFor(script.ShareDisown())[3], "-inf", "(0").Val(); n != 1 {
-				b.t.Errorf("the index has %d notes of holds that were ended, all but one of which would have expired by now", n)
-			}
+			notes := b.rdb.ZCount(b.t.Context(), keysFor(script.ShareDisown())[3], "-inf", "(0").Val()
+			equal(b.t, "notes of holds that were ended, of which all but one would have expired", notes, 1)
 		},
 		"notes end with an index that was made anew": func(b bench) {
 			l := owned(b)
@@ -215,9 +212,7 @@ func TestOwned(t *testing.T) {
 			l.brief("B", "1\nme", 20000)
 			b.expect("released T", l.release("A", "", 0))
 			b.rdb.Del(b.t.Context(), keysFor(script.ShareDisown())[3]) // evicted
-			if got := l.renew("B", 15000, 0); !strings.HasPrefix(got, "renewed T ") {
-				b.t.Error(got)
-			}
+			b.begins("renewed T ", l.renew("B", 15000, 0))
 			b.expect("released T 0", l.disown("r", "me"))
 			l.exist(1)
 			if n := b.rdb.PTTL(b.t.Context(), keysFor(script.ShareDisown())[3]).Val(); n == -1 {

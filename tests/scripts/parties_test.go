@@ -68,31 +68,16 @@ func (p parties) field(name string) string {
 // told subscribes to the waiters' channel, and returns a function that requires how many messages have come.
 func (p parties) told() func(want int) {
 	p.t.Helper()
-	ps := p.rdb.Subscribe(p.t.Context(), "c:w:{k}")
-	p.t.Cleanup(func() { _ = ps.Close() })
-	if _, err := ps.Receive(p.t.Context()); err != nil {
-		p.t.Fatal(err)
-	}
-	messages := ps.Channel()
+	messages := p.messages(p.rdb.Subscribe(p.t.Context(), "c:w:{k}"))
 	return func(want int) {
 		p.t.Helper()
 		p.rdb.Publish(p.t.Context(), "c:w:{k}", "end")
-		for n := 0; ; n++ {
-			select {
-			case m := <-messages:
-				if m.Payload == "end" {
-					if n != want {
-						p.t.Errorf("%d messages, want %d", n, want)
-					}
-					return
-				}
-				if got := volatile.ReplaceAllString(m.Payload, "T"); got != "hf2 changed T" {
-					p.t.Errorf("the message is %q", got)
-				}
-			case <-time.After(10 * time.Second):
-				p.t.Fatal("no message")
-			}
+		n := 0
+		for said := p.heard(messages); said != "end"; said = p.heard(messages) {
+			equal(p.t, "the message", said, "hf2 changed T")
+			n++
 		}
+		equal(p.t, "messages", n, want)
 	}
 }
 
@@ -106,9 +91,7 @@ func (p parties) dead(token string) {
 // kept requires that the latch lasts for ms.
 func (p parties) kept(ms int64) {
 	p.t.Helper()
-	if left := p.rdb.PTTL(p.t.Context(), "{k}").Val().Milliseconds(); !p.below(left, ms) {
-		p.t.Errorf("it is kept for %d ms, want %d", left, ms)
-	}
+	p.lastsFor("{k}", ms)
 }
 
 func TestLatch(t *testing.T) {
@@ -137,9 +120,7 @@ func TestLatch(t *testing.T) {
 			l.expect("count T T 3 0 P", l.look("0"))
 			l.expect("counted T 2", l.count("X"))
 			l.expect("taken T 2", l.count("Y"))
-			if got := l.join("C", 60000); !strings.HasPrefix(got, "held ") {
-				l.t.Errorf("a party too many: %s", got)
-			}
+			l.begins("held ", l.join("C", 60000))
 			l.expect("released T", l.end("A", "done"))
 			l.expect("released T", l.end("A", "done")) // the same again
 			l.expect("gone T", l.end("C", "done"))
@@ -242,9 +223,7 @@ func TestLatch(t *testing.T) {
 				return l.eval(script.LatchReset(), "", id, 0, l.later(time.Minute))
 			}
 			l.expect("reset T", remove("R"))
-			if n := l.rdb.Exists(l.t.Context(), "{k}").Val(); n != 0 {
-				l.t.Error("a latch that was not there is there")
-			}
+			l.gone("a latch that was not there", "{k}")
 			for _, id := range []string{"A", "B", "C"} {
 				l.count(id)
 			}
@@ -263,9 +242,7 @@ func TestLatch(t *testing.T) {
 			l.expect("reset T", remove("V"))
 			l.expect("reset T", l.look(begun))
 			l.expect("absent T", l.end("D", "done"))
-			if n := l.rdb.Exists(l.t.Context(), "{k}:q:e").Val(); n != 0 {
-				l.t.Error("the index is still there")
-			}
+			l.gone("the index", "{k}:q:e")
 			l.expect("granted T P T 1", l.join("E", 60000))
 			l.expect("count T T 3 0 P", l.look("0"))
 		},
@@ -310,13 +287,9 @@ func TestLatch(t *testing.T) {
 		"too late": func(l parties) {
 			l.expect("late T", l.eval(script.LatchCount(), "", "A", 3, l.later(-time.Second)))
 			l.expect("late T", l.eval(script.LatchReset(), "", "A", 3, l.later(-time.Second)))
-			if n := l.rdb.Exists(l.t.Context(), "{k}", "{k}:q").Val(); n != 0 {
-				l.t.Errorf("%d keys", n)
-			}
+			l.gone("keys", "{k}", "{k}:q")
 			l.expect("reset T", l.look("1795225854057495")) // of a count that was lost
-			if n := l.rdb.Exists(l.t.Context(), "{k}", "{k}:q").Val(); n != 0 {
-				l.t.Errorf("%d keys after a look", n)
-			}
+			l.gone("keys after a look", "{k}", "{k}:q")
 		},
 		// Requests that need not be remembered any more are forgotten, however often the latch is counted down.
 		"counts on": func(l parties) {
@@ -328,9 +301,7 @@ func TestLatch(t *testing.T) {
 			if all := l.rdb.ZRange(l.t.Context(), "{k}:q", 0, -1).Val(); len(all) != 2 {
 				l.t.Errorf("it remembers %q", all)
 			}
-			if left := l.rdb.PTTL(l.t.Context(), "{k}:q").Val().Milliseconds(); !l.below(left, 60000) {
-				l.t.Errorf("for %d ms", left)
-			}
+			l.lastsFor("{k}:q", 60000)
 		},
 		"another kind": func(l parties) {
 			l.expect("counted T 2", l.count("A"))
@@ -379,9 +350,7 @@ func TestBarrier(t *testing.T) {
 			for _, token := range []string{"A", "B", "C"} {
 				b.expect("released T", b.end(token, "left"))
 			}
-			if n := b.rdb.Exists(b.t.Context(), "{k}").Val(); n != 0 {
-				b.t.Error("the barrier is left")
-			}
+			b.gone("the barrier", "{k}")
 		},
 		"breaks": func(b parties) {
 			told := b.told()
@@ -457,9 +426,7 @@ func TestBarrier(t *testing.T) {
 			b.expect("released T", b.end("B", "left"))
 			messages = b.listen("E")
 			b.expect("granted T 2000 T 1", b.join("X", 2000)) // E is queued before it dies
-			if got := b.eval(script.ShareAcquire(), "w", "E", 60000, 0, 1, info, "bar", 3, 1, claim, "channel-E", ""); !strings.HasPrefix(got, "queued ") {
-				b.t.Errorf("E: %s", got)
-			}
+			b.begins("queued ", b.eval(script.ShareAcquire(), "w", "E", 60000, 0, 1, info, "bar", 3, 1, claim, "channel-E", ""))
 			b.dead("X")
 			b.expect("broken T 1 4 died "+info, b.await("C", 1, 0))
 			b.expect("hf2 bar E T P T {k}", b.heard(messages))
@@ -496,9 +463,7 @@ func TestBarrier(t *testing.T) {
 				b.expect("gone T", b.await(field, 1, 0))
 				b.expect("gone T", b.withdraw(field, 1))
 			}
-			if now := b.rdb.HGetAll(b.t.Context(), "{k}").Val(); fmt.Sprint(now) != fmt.Sprint(before) {
-				b.t.Errorf("the barrier has become %v; it was %v", now, before)
-			}
+			equal(b.t, "the barrier", fmt.Sprint(b.rdb.HGetAll(b.t.Context(), "{k}").Val()), fmt.Sprint(before))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -517,9 +482,7 @@ func TestPartiesOutOfMemory(t *testing.T) {
 		b.expect("granted T P T 1", b.join("B", 60000))
 		b.rdb.Rename(t.Context(), "{k}", "{k}barrier")
 		l.configure("maxmemory", "1")
-		if got := l.count("X"); !strings.HasPrefix(got, "error OOM") {
-			t.Errorf("a new latch: %s", got)
-		}
+		l.begins("error OOM", l.count("X"))
 		l.rdb.Rename(t.Context(), "{k}latch", "{k}")
 		l.expect("counted T 2", l.count("X"))
 		l.expect("counted T 2", l.count("X"))

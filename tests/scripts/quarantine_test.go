@@ -15,19 +15,13 @@ const strictly = "s60000+0"
 // strict runs a script in Strict mode. Its keys are those of keysFor, and the server's mark.
 func (b bench) strict(s script.Script, args ...any) string {
 	b.t.Helper()
-	reply, err := b.rdb.Eval(b.t.Context(), s.Source, append(keysFor(s), "mark"), args...).Text()
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	return volatile.ReplaceAllString(reply, "T")
+	return seen(b.on(append(keysFor(s), "mark"), s, args...))
 }
 
 // ready ends a quarantine. One begins when the mark is deleted.
 func (b bench) ready() {
 	b.t.Helper()
-	if err := b.rdb.Eval(b.t.Context(), script.Init().Source, []string{"mark"}, "f"+strictly, "x").Err(); err != nil {
-		b.t.Fatal(err)
-	}
+	b.on([]string{"mark"}, script.Init(), "f"+strictly, "x")
 }
 
 // A waiter has the lock when the server enters quarantine, for instance because its first replica connects. A
@@ -60,9 +54,7 @@ func TestALateCopyInQuarantineFreesNothing(t *testing.T) {
 			if after, n := state(), b.rdb.ZCard(t.Context(), "{k}:q").Val(); after != before || n != 0 {
 				t.Errorf("%s: the lock became %q, from %q; %d are in the queue", kind, after, before, n)
 			}
-			if reply := send("t"); !strings.HasPrefix(reply, "quarantined ") {
-				t.Errorf("%s: %s", kind, reply)
-			}
+			b.begins("quarantined ", send("t"))
 			// A waiter that was not told of it is told when the quarantine is over.
 			b.ready()
 			b.expect("granted T P T 1", send("l"))
@@ -86,9 +78,7 @@ func TestNothingIsAdoptedInQuarantine(t *testing.T) {
 		value := b.read()
 		b.rdb.Del(t.Context(), "mark")
 		b.expect("quarantined T P", adopt()) // also when sent again
-		if got := b.read(); got != value {
-			t.Errorf("the lock became %q; it was %q", got, value)
-		}
+		equal(t, "the lock", b.read(), value)
 		b.ready()
 		b.expect("adopted T P T", adopt())
 	})

@@ -148,8 +148,6 @@ func TestScriptsRefuseAReplica(t *testing.T) {
 				t.Errorf("%s: %v", what, err)
 			}
 		}
-		if after := held("{a}"); after != before {
-			t.Errorf("the lock was %q and is %q", before, after)
-		}
+		equal(t, "the lock", held("{a}"), before)
 	})
 }

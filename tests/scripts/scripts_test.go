@@ -109,9 +109,7 @@ func (b bench) take() {
 func (b bench) theirsIsIntact() {
 	b.t.Helper()
 	if b.field == "" {
-		if got := b.read(); got != b.foreign {
-			b.t.Errorf("their value became %q", got)
-		}
+		equal(b.t, "their value", b.read(), b.foreign)
 		return
 	}
 	if got := b.rdb.HGetAll(b.t.Context(), "{k}").Val(); !maps.Equal(got, map[string]string{theirs: "1"}) {
@@ -144,10 +142,14 @@ const info = `{"o":"me"}`
 // year 2000; and fences made of it.
 var volatile = regexp.MustCompile(`\b(1\d{15}|946\d{12})\b`)
 
+// eval runs a script on the lock, and returns its reply without what differs between runs.
 func (b bench) eval(s script.Script, args ...any) string {
 	b.t.Helper()
-	return volatile.ReplaceAllString(b.run(s, args...), "T")
+	return seen(b.run(s, args...))
 }
+
+// seen returns a reply without what differs between runs.
+func seen(reply string) string { return volatile.ReplaceAllString(reply, "T") }
 
 // keysFor returns the keys of the lock for that script.
 func keysFor(s script.Script) []string {
@@ -164,11 +166,55 @@ func (b bench) run(s script.Script, args ...any) string {
 	if b.flag != "" {
 		args[0] = args[0].(string) + b.flag
 	}
-	reply, err := b.rdb.Eval(b.t.Context(), s.Source, keysFor(s), args...).Text()
+	return b.on(keysFor(s), s, args...)
+}
+
+// on returns the reply of a script that is run on these keys, unchanged.
+func (b bench) on(keys []string, s script.Script, args ...any) string {
+	b.t.Helper()
+	reply, err := b.rdb.Eval(b.t.Context(), s.Source, keys, args...).Text()
 	if err != nil {
 		b.t.Fatalf("%s %q: %v", s.Name, args, err)
 	}
 	return reply
+}
+
+// equal requires that what was got is what was wanted.
+func equal[T comparable](t *testing.T, what string, got, want T) {
+	t.Helper()
+	if got != want {
+		t.Errorf("%s: %v; want %v", what, got, want)
+	}
+}
+
+// begins requires that a reply, or a value, begins so.
+func (b bench) begins(want, got string) {
+	b.t.Helper()
+	if !strings.HasPrefix(got, want) {
+		b.t.Errorf("%.200q; want that it begins with %q", got, want)
+	}
+}
+
+// lastsFor requires that a key lasts for what is left of ms.
+func (b bench) lastsFor(key string, ms int64) {
+	b.t.Helper()
+	if left := b.rdb.PTTL(b.t.Context(), key).Val().Milliseconds(); !b.below(left, ms) {
+		b.t.Errorf("%s lasts for %d ms; want %d", key, left, ms)
+	}
+}
+
+// rises requires that one fence is above another that was granted before it.
+func (b bench) rises(before, fence int64) {
+	b.t.Helper()
+	if fence <= before {
+		b.t.Errorf("fence %d follows %d", fence, before)
+	}
+}
+
+// gone requires that none of these keys exists.
+func (b bench) gone(what string, keys ...string) {
+	b.t.Helper()
+	equal(b.t, what, b.rdb.Exists(b.t.Context(), keys...).Val(), 0)
 }
 
 func (b bench) expect(want, got string) {
@@ -251,7 +297,12 @@ func (b bench) configure(setting, value string) {
 // read would block the embedded server.
 func (b bench) listen(token string) <-chan *redis.Message {
 	b.t.Helper()
-	ps := b.rdb.Subscribe(b.t.Context(), "channel-"+token)
+	return b.messages(b.rdb.Subscribe(b.t.Context(), "channel-"+token))
+}
+
+// messages returns the messages of a subscription, once the server has confirmed it.
+func (b bench) messages(ps *redis.PubSub) <-chan *redis.Message {
+	b.t.Helper()
 	b.t.Cleanup(func() { _ = ps.Close() })
 	if _, err := ps.Receive(b.t.Context()); err != nil {
 		b.t.Fatal(err)
@@ -261,7 +312,7 @@ func (b bench) listen(token string) <-chan *redis.Message {
 
 func (b bench) heard(messages <-chan *redis.Message) string {
 	b.t.Helper()
-	return volatile.ReplaceAllString(b.raw(messages), "T")
+	return seen(b.raw(messages))
 }
 
 // raw returns a message unchanged.
@@ -387,9 +438,7 @@ func TestScripts(t *testing.T) {
 			b.rdb.Del(b.t.Context(), "{k}:q")
 			b.expect("renewed T P 0 0", reassert("A", soon, fence))
 			b.expect("renewed T P 0 0", reassert("A", soon, fence)) // the same again
-			if got := strings.Split(b.read(), ":")[2]; got != fence {
-				b.t.Errorf("the fence became %s; it was %s", got, fence)
-			}
+			equal(b.t, "the fence", strings.Split(b.read(), ":")[2], fence)
 			b.expect("gone T", reassert("B", soon, fence)) // another token's
 			b.unfence()
 			b.expect("renewed T P 0 0", reassert("A", soon, fence)) // it was there all the time
@@ -482,9 +531,7 @@ func TestScripts(t *testing.T) {
 			b.expect("error BADFENCE the fence counter is not a stream", b.acquire("t", "A"))
 			b.setCounter(9_999_999_999_999_999)
 			b.expect(farAhead, b.acquire("t", "A"))
-			if n := b.rdb.Exists(b.t.Context(), "{k}").Val(); n != 0 {
-				b.t.Error("the lock is half taken")
-			}
+			b.gone("a lock that is half taken", "{k}")
 			// A counter far ahead of the clock issues fences one at a time.
 			b.setCounter(b.later(time.Hour))
 			b.expect("granted T P T 1", b.eval(script.Acquire(), "t", "A", 60000, 0, 50, info))
@@ -523,45 +570,5 @@ func TestAnEmptyCounterTellsItsLastFence(t *testing.T) {
 		b.expect("absent T", reassert())
 		b.rdb.Del(t.Context(), "{k}:f")
 		b.expect("renewed T P 0 0", reassert())
-	})
-}
-
-// The embedded server reveals no settings; a real one does.
-func TestSurvey(t *testing.T) {
-	onEach(t, func(t *testing.T, b bench) {
-		if b.back.Server == nil {
-			b.expect("settings T - - -", b.eval(script.Survey(), "", "x"))
-			return
-		}
-		b.expect("settings T 0 noeviction master", b.eval(script.Survey(), "", "x"))
-		b.configure("maxmemory", "100mb")
-		b.configure("maxmemory-policy", "volatile-ttl")
-		b.expect("settings T 104857600 volatile-ttl master", b.eval(script.Survey(), "", "x"))
-	})
-}
-
-// The kind of lock that has a name is returned in our own format, on every server.
-func TestWhatIs(t *testing.T) {
-	onEach(t, func(t *testing.T, b bench) {
-		what := func(want string) {
-			t.Helper()
-			b.expect("holds T "+want, b.eval(script.WhatIs(), "", "x"))
-			if err := b.rdb.Del(t.Context(), "{k}").Err(); err != nil {
-				t.Fatal(err)
-			}
-		}
-		what("nothing")
-		b.rdb.Set(t.Context(), "{k}", "hf2:t:1:2:0:{}", 0)
-		what("mutex")
-		b.rdb.Set(t.Context(), "{k}", "x", 0)
-		what("other")
-		b.rdb.HSet(t.Context(), "{k}", "kind", "sem")
-		what("sem")
-		b.rdb.HSet(t.Context(), "{k}", "holdfast", "hf2:t:1:2:0:{}", "t:1", "1")
-		what("redisson")
-		b.rdb.HSet(t.Context(), "{k}", "uuid:1", "1")
-		what("other")
-		b.rdb.LPush(t.Context(), "{k}", "x")
-		what("other")
 	})
 }

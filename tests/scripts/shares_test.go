@@ -93,17 +93,6 @@ type hold struct {
 
 var holdPattern = regexp.MustCompile(`^(\d+):(\d+):(\d+):\d+:`)
 
-// parseHolds returns the holds in a lock's hash.
-func parseHolds(hash map[string]string) map[string]hold {
-	all := map[string]hold{}
-	for token, value := range hash {
-		if m := holdPattern.FindStringSubmatch(value); m != nil {
-			all[token] = hold{number(m[1]), number(m[2]), number(m[3])}
-		}
-	}
-	return all
-}
-
 func number(digits string) int64 {
 	n, _ := strconv.ParseInt(digits, 10, 64) // digits, says the pattern
 	return n
@@ -115,7 +104,13 @@ func (l shares) holds() map[string]hold {
 	if err != nil {
 		l.t.Fatal(err)
 	}
-	return parseHolds(hash)
+	all := map[string]hold{}
+	for token, value := range hash {
+		if m := holdPattern.FindStringSubmatch(value); m != nil {
+			all[token] = hold{number(m[1]), number(m[2]), number(m[3])}
+		}
+	}
+	return all
 }
 
 // hold returns the token's hold, or none.
@@ -191,9 +186,7 @@ func TestShares(t *testing.T) {
 			first := l.hold("W").fence
 			b.expect("granted T P T 1", l.acquire("t", "W", everything)) // the same again
 			b.expect("granted T P T 1", l.acquire("w", "W", everything))
-			if again := l.hold("W").fence; again != first {
-				b.t.Errorf("the fence became %d; it was %d", again, first)
-			}
+			equal(b.t, "the fence", l.hold("W").fence, first)
 			b.expect("held T P 0 hf2:W:T:T:0:"+info, l.acquire("t", "V", everything))
 			b.expect("held T P 0 hf2:W:T:T:0:"+info, l.acquire("t", "A", 1))
 			// A request with another limit, or a larger weight, is told of the lock, not of a semaphore.
@@ -218,9 +211,7 @@ func TestShares(t *testing.T) {
 			b.expect("held T P 0 hf2:B:T:T:0:"+info, l.acquire("t", "W", everything)) // C was the last holder
 			b.expect("released T", l.release("B", "", 0))
 			b.expect("granted T P T 1", l.acquire("t", "W", everything))
-			if second := l.hold("W").fence; second <= first {
-				b.t.Errorf("writer's fence %d follows %d", second, first)
-			}
+			b.rises(first, l.hold("W").fence)
 			b.expect("released T", l.release("W", "", 0))
 			b.rdb.Del(b.t.Context(), "{k}:f") // a reader's fence without an earlier one
 			b.expect("granted T P T 1", l.acquire("t", "A", 1))
@@ -230,9 +221,7 @@ func TestShares(t *testing.T) {
 			b.expect("granted T P T 1", l.acquire("t", "A", 2))
 			b.expect("held T P 0 hf2:A:T:T:0:"+info, l.acquire("t", "B", 2))
 			b.expect("granted T P T 1", l.acquire("t", "B", 1))
-			if a, b := l.hold("A").fence, l.hold("B").fence; a >= b {
-				l.t.Errorf("fence %d follows %d", b, a)
-			}
+			b.rises(l.hold("A").fence, l.hold("B").fence)
 			b.expect("granted T P T 1", l.acquire("t", "A", 2)) // it does not count twice
 			b.expect("holders T 0 3 3 0\nP 2 hf2:A:T:T:0:"+info+"\nP 1 hf2:B:T:T:0:"+info, l.holders())
 			five := semaphore(b, 5)
@@ -251,16 +240,12 @@ func TestShares(t *testing.T) {
 			b.expect("released T", l.release("A", "", 0))
 			b.expect("released T", l.release("B", "", 0))
 			b.expect("granted T P T 1", five.acquire("t", "C", 5))
-			if got := b.eval(script.ShareAcquire(), l.arguments("t", "A", 1, ordinary)...); !strings.HasPrefix(got, "error BADLIMIT the semaphore has 5 ") {
-				b.t.Error(got)
-			}
+			b.begins("error BADLIMIT the semaphore has 5 ", b.eval(script.ShareAcquire(), l.arguments("t", "A", 1, ordinary)...))
 			b.expect("released T", l.release("C", "", 0))
 			b.expect("granted T P T 7", b.eval(script.ShareAcquire(), l.arguments("t", "A", 1, demand{ttl: 60000, fences: 7})...))
 			seventh := l.hold("A").fence + 6
 			l.acquire("t", "B", 1)
-			if fence := l.hold("B").fence; fence <= seventh {
-				b.t.Errorf("fence %d follows seven up to %d", fence, seventh)
-			}
+			b.rises(seventh, l.hold("B").fence)
 		},
 		"not yet swept": func(b bench) {
 			l := semaphore(b, 3)
@@ -317,9 +302,7 @@ func TestShares(t *testing.T) {
 			b.expect("released T", l.release("2", "", 0))
 			b.expect("hf2 rw V T P T {k}", b.heard(writer))
 			b.expect("hf2 standby 3 T T", b.heard(three))
-			if fence := l.hold("V").fence; fence <= before {
-				b.t.Errorf("writer's fence %d follows %d", fence, before)
-			}
+			b.rises(before, l.hold("V").fence)
 			l.silent(one, "1")
 			b.expect("released T", l.release("V", "", 0))
 			b.expect("hf2 "+l.kind+" 3 T P T {k}", b.heard(three))
@@ -459,9 +442,7 @@ func TestShares(t *testing.T) {
 			wrong = "error WRONGTYPE Operation against a key holding the wrong kind of value"
 			refused()
 			b.expect(wrong, l.holders())
-			if got := b.rdb.Get(b.t.Context(), "{k}").Val(); got != "theirs" {
-				b.t.Errorf("their value became %q", got)
-			}
+			equal(b.t, "their value", b.rdb.Get(b.t.Context(), "{k}").Val(), "theirs")
 		},
 		"renewed": func(b bench) {
 			l := semaphore(b, 3)
@@ -512,9 +493,7 @@ func TestShares(t *testing.T) {
 			}
 			b.expect("hf2 "+l.kind+" 1 T P T {k}", b.heard(reader))
 			b.expect("hf2 standby V T T", b.heard(writer))
-			if fence := l.hold("1").fence; fence != first.fence {
-				b.t.Errorf("the reader has the fence %d, the writer before it %d", fence, first.fence)
-			}
+			equal(b.t, "the reader's fence", l.hold("1").fence, first.fence)
 			b.expect("held T", l.weigh("W", everything))
 			b.expect("held T P 1 hf2:W:T:T:0:"+info, l.acquire("t", "2", 1)) // does not overtake V
 			b.expect("released T", l.release("1", "", 0))
@@ -530,15 +509,11 @@ func TestShares(t *testing.T) {
 				b.t.Errorf("%v became %v", first, second)
 			}
 			b.expect("weighed T P T", l.weigh("W", everything))
-			if got := l.hold("W"); got != second {
-				b.t.Errorf("%v became %v, weighed again", second, got)
-			}
+			equal(b.t, "weighed again", l.hold("W"), second)
 			b.expect("held T P 0 hf2:W:T:T:0:"+info, l.acquire("t", "2", 1))
 			l.weigh("W", 1)
 			l.acquire("t", "2", 1)
-			if got := l.hold("2").fence; got != second.fence {
-				b.t.Errorf("a reader after the second writing has the fence %d, the writer %d", got, second.fence)
-			}
+			equal(b.t, "the fence of a reader after the second writing", l.hold("2").fence, second.fence)
 			b.rdb.Set(b.t.Context(), "{k}:f", "no fence", 0)
 			l.release("2", "", 0)
 			b.expect("error BADFENCE the fence counter is not a stream", l.weigh("W", everything))
@@ -550,9 +525,7 @@ func TestShares(t *testing.T) {
 			l := semaphore(b, 3)
 			forGood := func() {
 				b.t.Helper()
-				if pttl := b.rdb.PTTL(b.t.Context(), "{k}").Val(); pttl != -1 {
-					b.t.Errorf("the lock's PTTL is %v", pttl)
-				}
+				equal(b.t, "the lock's PTTL", b.rdb.PTTL(b.t.Context(), "{k}").Val(), -1)
 			}
 			b.expect("resized T 0 0", l.resize(0))
 			l.exist(0)
@@ -636,9 +609,7 @@ func TestShares(t *testing.T) {
 				b.expect("gone T", b.eval(script.ShareRenew(), "", field, 60000, 0, before["fence"]))
 				b.expect("gone T", b.eval(script.ShareWeigh(), "", field, 1, before["fence"], before["fence"]))
 			}
-			if now := b.rdb.HGetAll(b.t.Context(), "{k}").Val(); fmt.Sprint(now) != fmt.Sprint(before) {
-				b.t.Errorf("the lock has become %v; it was %v", now, before)
-			}
+			equal(b.t, "the lock", fmt.Sprint(b.rdb.HGetAll(b.t.Context(), "{k}").Val()), fmt.Sprint(before))
 		},
 		// A counter that was set back, as by a replica that lagged, is not a fence.
 		"a reader after a counter was put back": func(b bench) {

@@ -184,7 +184,7 @@ func (s site) client(t *testing.T, user string) *holdfast.Client {
 	return c
 }
 
-// A locker that may use the command which newer servers have for a release does. TestReleasesWithoutPermissionForTheCommand has the others.
+// A locker that may use the command which newer servers have for a release does. TestACommandThatIsLacking has the others.
 func TestReleasesByCommandUnderAnACL(t *testing.T) {
 	t.Parallel()
 	everySite(t, func(t *testing.T, s site) {

@@ -36,14 +36,11 @@ func TestAConnectionThatIsNotGreetedIsReplaced(t *testing.T) {
 		w.set(func() { w.stopped = false })
 		ctx = lasting(t, 10*time.Second)
 		lease, err := c.Mutex("a").Acquire(ctx)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		release(t, lease)
 		time.Sleep(time.Minute)
-		if _, _, closed := w.counts(); closed != 1 {
-			t.Errorf("%d connections were closed", closed)
-		}
+		_, _, closed := w.counts()
+		equal(t, "connections that were closed", closed, 1)
 	})
 }
 
@@ -71,13 +68,9 @@ func TestASetThatIsAnsweredAfterItsCallerGaveUp(t *testing.T) {
 			release(t, acquire(t, c.Mutex("first"))) // opens the connection
 			w.set(func() { w.requests = nil })
 			ctx := lasting(t, distance/2)
-			if _, err := c.Mutex(name, holdfast.TTL(10*time.Minute)).TryAcquire(ctx); !errors.Is(err, context.DeadlineExceeded) {
-				t.Errorf("%s: %v", name, err)
-			}
+			wantErr(t, name, errOf(c.Mutex(name, holdfast.TTL(10*time.Minute)).TryAcquire(ctx)), context.DeadlineExceeded)
 			time.Sleep(time.Second)
-			if exists(t, srv, "free") {
-				t.Errorf("%s: the lock is set", name)
-			}
+			equal(t, "the lock is set", exists(t, srv, "free"), false)
 			before := w.sent(script.Release().SHA1)
 			time.Sleep(20 * time.Minute)
 			if n := w.sent(script.Release().SHA1); before == 0 || n != before {
@@ -105,12 +98,9 @@ func TestAServerIsLostForThoseWhoGiveUpSoon(t *testing.T) {
 			time.Sleep(time.Second) // until the client has checked its server
 			w.set(func() { w.delay, w.deaf = takes, takes == time.Hour })
 			ctx := lasting(t, 100*time.Millisecond)
-			if _, err := l.Status(ctx); !errors.Is(err, context.DeadlineExceeded) {
-				t.Error(err)
-			}
-			if time.Sleep(5 * time.Second); lost.Load() != want {
-				t.Errorf("it answers after %s, and is lost %d times", takes, lost.Load())
-			}
+			wantErr(t, "Status", errOf(l.Status(ctx)), context.DeadlineExceeded)
+			time.Sleep(5 * time.Second)
+			equal(t, "losses of a server that answers after "+takes.String(), lost.Load(), want)
 		})
 	}
 }
@@ -144,9 +134,8 @@ func TestACallerGivesUpBeforeThereIsAConnection(t *testing.T) {
 				if _, err := l.TryAcquire(ctx); !errors.Is(err, ctx.Err()) || err == nil {
 					t.Error(err)
 				}
-				if time.Sleep(time.Second); lost.Load() != c.lost {
-					t.Errorf("the server is lost %d times", lost.Load())
-				}
+				time.Sleep(time.Second)
+				equal(t, "losses of the server", lost.Load(), c.lost)
 				w.set(func() { w.dials = nil })
 				time.Sleep(10 * time.Second) // until go-redis has a connection again
 			})
@@ -188,9 +177,7 @@ func TestALimiterCostsNoLease(t *testing.T) {
 		lease := acquire(t, c.Mutex("a", holdfast.TTL(10*time.Second)))
 		limits.open.Store(true)
 		time.Sleep(time.Minute)
-		if err := lease.Err(); err != nil {
-			t.Errorf("the lease is over: %v", err)
-		}
+		wantErr(t, "the lease is over", lease.Err(), nil)
 		release(t, lease)
 	})
 }
@@ -245,12 +232,8 @@ func TestACycleTakesTwoRoundTripsHoweverManyAreUnderWay(t *testing.T) {
 						t.Error(err)
 						return
 					}
-					if err := lease.Release(ctx); err != nil {
-						t.Error(err)
-					}
-					if took := time.Since(began); took != 2*trip {
-						t.Errorf("a cycle took %v; want two round trips of %v", took, trip)
-					}
+					wantErr(t, "Release", lease.Release(ctx), nil)
+					equal(t, "a cycle's time", time.Since(began), 2*trip)
 				}
 			})
 		}

@@ -31,15 +31,9 @@ func TestASharedKeyIsNotTakenAgainAfterALossOfData(t *testing.T) {
 		ours := acquire(t, c.Mutex("b", holdfast.TTL(ttl)))
 		srv.FlushAll()
 		time.Sleep(ttl / 2)
-		if err := shared.Err(); !errors.Is(err, holdfast.ErrLost) {
-			t.Errorf("the lease of a shared key after a renewal: %v", err)
-		}
-		if n := rdb.Exists(t.Context(), "{shared}").Val(); n != 0 {
-			t.Error("the shared key is there again")
-		}
-		if err := ours.Err(); err != nil {
-			t.Errorf("a lease of a key of ours, which nobody can have had: %v", err)
-		}
+		wantErr(t, "the lease of a shared key after a renewal", shared.Err(), holdfast.ErrLost)
+		equal(t, "shared keys", rdb.Exists(t.Context(), "{shared}").Val(), 0)
+		wantErr(t, "a lease of a key of ours, which nobody can have had", ours.Err(), nil)
 		release(t, ours)
 	})
 }
@@ -70,9 +64,7 @@ func (w observing) sees(t *testing.T, leads bool, within time.Duration) {
 	t.Helper()
 	select {
 	case status := <-w.seen:
-		if status.Held() != leads {
-			t.Errorf("the watcher sees the leader %+v", status.Holders)
-		}
+		equal(t, "the watcher sees a leader", status.Held(), leads)
 	case <-time.After(within):
 		t.Errorf("the watcher has heard nothing for %s; somebody leads: %v", within, leads)
 		<-w.seen
@@ -98,15 +90,11 @@ func TestWatchersHearOfTheEndOfATerm(t *testing.T) {
 				})
 			}()
 			w.sees(t, true, time.Second)
-			if err := <-resigned; err != nil {
-				t.Errorf("Run: %v", err)
-			}
+			wantErr(t, "Run", <-resigned, nil)
 			w.sees(t, false, time.Second)
 		}
 		cancel()
-		if err := <-w.over; err != nil {
-			t.Errorf("Watch: %v", err)
-		}
+		wantErr(t, "Watch", <-w.over, nil)
 	})
 }
 
@@ -162,16 +150,12 @@ func TestElectionsOutliveAnOutage(t *testing.T) {
 		outage(nil)
 		for last := term.Fence(); len(ran) < 3; {
 			next := <-terms
-			if next.Fence() <= last {
-				t.Errorf("fence %d follows %d", next.Fence(), last)
-			}
+			rises(t, last, next.Fence())
 			last = next.Fence()
 			time.Sleep(10 * time.Second) // by then it has returned
 		}
 		for range 3 {
-			if err := <-ran; err != nil {
-				t.Errorf("Run: %v", err)
-			}
+			wantErr(t, "Run", <-ran, nil)
 		}
 		for _, seen := range []observing{w, late} {
 			for status := range seen.seen {
@@ -212,15 +196,12 @@ func TestWatchWithoutPubSub(t *testing.T) {
 		w.sees(t, true, 15*time.Second)
 		d.asked.Store(0)
 		time.Sleep(time.Minute)
-		if n := d.asked.Load(); n > 66 || n < 50 {
-			t.Errorf("it has looked %d times within a minute", n)
-		}
+		inBounds(t, "looks within a minute", d.asked.Load(), 50, 66)
 		release(t, lease)
 		w.sees(t, false, 2*time.Second)
 	})
 }
 
-// A lease that is granted while the client closes is over when its caller gets it.
 func TestALeaseThatIsGrantedDuringCloseIsOver(t *testing.T) {
 	eachWay(t, func(t *testing.T, srv *holdfasttest.Server, cfg holdfast.Config) {
 		for what, get := range map[string]func(*holdfast.Lock, context.Context) (*holdfast.Lease, error){
@@ -234,12 +215,8 @@ func TestALeaseThatIsGrantedDuringCloseIsOver(t *testing.T) {
 			closed := make(chan error, 1)
 			time.AfterFunc(100*time.Millisecond, func() { closed <- c.Close(context.Background()) })
 			lease, err := get(l, t.Context())
-			if err != nil {
-				t.Fatalf("%s: %v; no lease is granted, which shows nothing", what, err)
-			}
-			if err := lease.Err(); !errors.Is(err, holdfast.ErrClosed) {
-				t.Errorf("%s: the lease's Err is %v", what, err)
-			}
+			must(t, err)
+			wantErr(t, what+": the lease's Err", lease.Err(), holdfast.ErrClosed)
 			if ctx := lease.Context(context.Background()); !errors.Is(context.Cause(ctx), holdfast.ErrClosed) {
 				t.Errorf("%s: the lease's context ended with %v", what, context.Cause(ctx))
 			}
@@ -250,9 +227,7 @@ func TestALeaseThatIsGrantedDuringCloseIsOver(t *testing.T) {
 			default:
 			}
 			release(t, lease)
-			if err := <-closed; err != nil {
-				t.Errorf("Close: %v", err)
-			}
+			wantErr(t, "Close", <-closed, nil)
 		}
 	})
 }
@@ -336,9 +311,7 @@ func TestAGrantThatComesAfterCloseBeginsNothing(t *testing.T) {
 		for _, closed := range []bool{false, true} {
 			before := d.scripts.Load()
 			if closed {
-				if err := c.Close(t.Context()); err != nil {
-					t.Fatal(err)
-				}
+				must(t, c.Close(t.Context()))
 				before = d.scripts.Load()
 			}
 			d.sink.Message(grant)
@@ -360,9 +333,7 @@ func TestAProgramClosesItsRedisClientTooEarly(t *testing.T) {
 		cfg.Logger, cfg.TTL = log.logger(), ttl
 		rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:0", Dialer: srv.Dial})
 		c, err := holdfastgoredis.New(rdb, &cfg)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		forgotten, kept, shared := acquire(t, c.Mutex("forgotten")), acquire(t, c.Mutex("kept")), acquire(t, c.RWMutex("shared").Reader())
 		t.Cleanup(func() { // if the test fails
 			_, _, _ = forgotten.Release(context.Background()), kept.Release(context.Background()), shared.Release(context.Background())
@@ -372,9 +343,7 @@ func TestAProgramClosesItsRedisClientTooEarly(t *testing.T) {
 		held := acquire(t, others.Mutex("held"))
 		queued := wait(t, c.Mutex("held"))
 		time.Sleep(time.Minute)
-		if err := rdb.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, rdb.Close())
 		closed := time.Now()
 		next, nextShared := wait(t, others.Mutex("forgotten")), wait(t, others.RWMutex("shared").Writer())
 

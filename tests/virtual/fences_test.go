@@ -97,9 +97,7 @@ func TestEachLockHasItsOwnAnswer(t *testing.T) {
 			all.Go(func() {
 				lease, err := c.Mutex(fmt.Sprint(i)).TryAcquire(t.Context())
 				if taken(i) {
-					if !errors.Is(err, holdfast.ErrHeld) {
-						t.Errorf("TryAcquire of the lock %d, which is held: %v", i, err)
-					}
+					wantErr(t, "TryAcquire of a lock that is held", err, holdfast.ErrHeld)
 					return
 				}
 				if err != nil {
@@ -213,9 +211,7 @@ func TestFencesThatWereReservedBeforeALossAreNotUsed(t *testing.T) {
 		second := inLine(t, lock)
 		<-d.held
 		srv.FlushAll()
-		if err := first.Extend(t.Context(), ttl); err != nil {
-			t.Fatalf("the holder does not have its lock again: %v", err)
-		}
+		must(t, first.Extend(t.Context(), ttl))
 		close(d.letGo)
 		synctest.Wait()
 		seen := first.Fence()
@@ -225,9 +221,7 @@ func TestFencesThatWereReservedBeforeALossAreNotUsed(t *testing.T) {
 			if lease == nil {
 				lease = acquire(t, configured(t, srv, holdfast.Config{ViaClient: true}).Mutex("a")) // which takes one fence
 			}
-			if lease.Fence() <= seen {
-				t.Errorf("fence %d follows %d", lease.Fence(), seen)
-			}
+			rises(t, seen, lease.Fence())
 			seen = lease.Fence()
 			release(t, lease)
 		}
@@ -254,8 +248,7 @@ func TestALeaseThatIsBeingExtendedIsNotPassedOn(t *testing.T) {
 			release(t, first)
 			second.granted(t)
 			time.Sleep(20 * time.Millisecond) // until its first renewal has reserved a fence for the third
-			extended := make(chan error, 1)
-			go func() { extended <- second.lease.Extend(t.Context(), long) }()
+			extended := async(func() error { return second.lease.Extend(t.Context(), long) })
 			want := error(nil)
 			if meanwhile {
 				want = holdfast.ErrReleased
@@ -266,15 +259,9 @@ func TestALeaseThatIsBeingExtendedIsNotPassedOn(t *testing.T) {
 			release(t, second.lease)
 			close(d.letGo)
 			third.granted(t)
-			if err := <-extended; err != want {
-				t.Errorf("Extend: %v, want %v", err, want)
-			}
-			if own := time.Until(third.lease.Deadline()); own > ttl {
-				t.Errorf("the next lease lasts for %s; it asked for %s", own, ttl)
-			}
-			if left := left(t, srv, "a"); left > ttl {
-				t.Errorf("the next lease lasts for %s on the server; it asked for %s", left, ttl)
-			}
+			equal(t, "Extend", <-extended, want)
+			inBounds(t, "how long the next lease lasts", time.Until(third.lease.Deadline()), 0, ttl)
+			inBounds(t, "how long it lasts on the server", left(t, srv, "a"), 0, ttl)
 			release(t, third.lease)
 		})
 	}

@@ -56,9 +56,7 @@ func (l *line) hold(t *testing.T, d time.Duration) {
 func (l *line) waiters(t *testing.T) int {
 	t.Helper()
 	s, err := l.lock.Status(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return len(s.Waiters)
 }
 
@@ -70,12 +68,8 @@ func TestAReleaseCarriesTheNextWaiter(t *testing.T) {
 		release(t, l.first.lease)
 		<-l.other.done
 		time.Sleep(100 * time.Millisecond)
-		if n := l.way.sent(script.Acquire().SHA1); n > 0 {
-			t.Errorf("the next waiter has asked %d times by itself", n)
-		}
-		if n := l.waiters(t); n != 1 {
-			t.Errorf("%d wait", n)
-		}
+		equal(t, "acquires of the next waiter's own", l.way.sent(script.Acquire().SHA1), 0)
+		equal(t, "waiters", l.waiters(t), 1)
 		l.other.served(t, 0)
 		l.second.served(t, 10*time.Millisecond)
 	})
@@ -97,9 +91,7 @@ func TestAWaiterThatAReleaseCarriedLooks(t *testing.T) {
 		<-l.other.done
 		before := queue()
 		time.Sleep(3 * time.Second)
-		if n := l.way.sent(script.Acquire().SHA1); n != 1 {
-			t.Errorf("it has looked %d times", n)
-		}
+		equal(t, "looks", l.way.sent(script.Acquire().SHA1), 1)
 		if after := queue(); len(after) != 1 || !slices.Equal(before, after) || !strings.Contains(after[0], "@") {
 			t.Errorf("the queue was %q, and is %q", before, after)
 		}
@@ -126,23 +118,18 @@ func TestTheNextWaiterAsksDuringALongHold(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
 		l := newLine(t, srv, time.Second)
 		l.hold(t, 20*time.Millisecond)
-		if n := l.waiters(t); n != 2 {
-			t.Errorf("%d wait", n)
-		}
+		equal(t, "waiters", l.waiters(t), 2)
 		release(t, l.first.lease)
 		l.other.served(t, 10*time.Millisecond)
 		l.second.served(t, 10*time.Millisecond)
 	})
 }
 
-// If a hold ends without a release, the next waiter asks by itself at once.
 func TestTheNextWaiterAsksWhenAHoldIsNotReleased(t *testing.T) {
 	for what, end := range map[string]func(*testing.T, *holdfasttest.Server, *holdfast.Lease){
 		"lost": func(t *testing.T, srv *holdfasttest.Server, lease *holdfast.Lease) {
 			server(t, srv).Del(t.Context(), "holdfast:{a}")
-			if err := lease.Extend(t.Context(), 10*time.Minute); !errors.Is(err, holdfast.ErrLost) {
-				t.Errorf("Extend: %v", err)
-			}
+			wantErr(t, "Extend", lease.Extend(t.Context(), 10*time.Minute), holdfast.ErrLost)
 		},
 		"detached": func(t *testing.T, _ *holdfasttest.Server, lease *holdfast.Lease) {
 			detach(t, lease, time.Minute)
@@ -173,20 +160,16 @@ func TestAWaiterGivesUpWhileAReleaseCarriesIt(t *testing.T) {
 				l := newLine(t, srv, timeout)
 				l.hold(t, time.Millisecond)
 				l.way.set(func() { l.way.late = script.Release().SHA1 })
-				released := make(chan error, 1)
-				go func() { released <- l.first.lease.Release(context.Background()) }()
+				released := async(func() error { return l.first.lease.Release(context.Background()) })
 				time.Sleep(500 * time.Millisecond)
 				l.second.cancel()
-				if <-l.second.done; !errors.Is(l.second.err, context.Canceled) {
-					t.Errorf("Acquire: %v", l.second.err)
-				}
+				<-l.second.done
+				wantErr(t, "Acquire", l.second.err, context.Canceled)
 				if err := <-released; err != nil && timeout > 3*time.Second {
 					t.Errorf("Release: %v", err)
 				}
 				time.Sleep(5 * time.Second)
-				if n := l.waiters(t); n != 0 {
-					t.Errorf("%d wait", n)
-				}
+				equal(t, "waiters", l.waiters(t), 0)
 				l.other.served(t, 0)
 			})
 		})
@@ -209,9 +192,7 @@ func TestALateReleaseQueuesNobody(t *testing.T) {
 		again := acquire(t, l.lock)
 		next := wait(t, configured(t, srv, holdfast.Config{TTL: 10 * time.Minute}).Mutex("a"))
 		l.way.deliver(t)
-		if n := l.waiters(t); n != 1 {
-			t.Errorf("%d wait", n)
-		}
+		equal(t, "waiters", l.waiters(t), 1)
 		release(t, again)
 		next.served(t, 10*time.Millisecond)
 	})
@@ -246,8 +227,7 @@ func TestAnOutageWhileAReleaseCarriesAWaiter(t *testing.T) {
 						<-first.done
 						time.Sleep(time.Millisecond)
 						path.become(broken)
-						released := make(chan error, 1)
-						go func() { released <- first.lease.Release(context.Background()) }()
+						released := async(func() error { return first.lease.Release(context.Background()) })
 						if err := <-second; !errors.Is(err, holdfast.ErrUnavailable) || !strings.Contains(err.Error(), "acquire") {
 							t.Errorf("Acquire: %v", err)
 						}
@@ -266,12 +246,9 @@ func TestALostReplyDoesNotHoldUpTheNextWaiter(t *testing.T) {
 		l := newLine(t, srv, 10*time.Second)
 		l.hold(t, time.Millisecond)
 		l.way.set(func() { l.way.silences = script.Release().SHA1 })
-		released := make(chan error, 1)
-		go func() { released <- l.first.lease.Release(context.Background()) }()
+		released := async(func() error { return l.first.lease.Release(context.Background()) })
 		<-l.other.done
-		if n := server(t, srv).ZCount(t.Context(), "holdfast:{a}:q", "0", "+inf").Val(); n != 1 {
-			t.Errorf("%d wait", n)
-		}
+		equal(t, "waiters", server(t, srv).ZCount(t.Context(), "holdfast:{a}:q", "0", "+inf").Val(), 1)
 		l.other.served(t, 10*time.Millisecond)
 		begun := time.Now()
 		<-l.second.done
@@ -281,9 +258,7 @@ func TestALostReplyDoesNotHoldUpTheNextWaiter(t *testing.T) {
 		<-released                                       // it says that the lock is gone, which an earlier try may have brought about
 		_ = l.second.lease.Release(context.Background()) // on the same connection, which says nothing
 		time.Sleep(time.Minute)
-		if n := l.waiters(t); n != 0 {
-			t.Errorf("%d wait in the end", n)
-		}
+		equal(t, "waiters", l.waiters(t), 0)
 		release(t, acquire(t, l.lock))
 	})
 }

@@ -68,16 +68,12 @@ func TestTheFirstTransactionIsLost(t *testing.T) {
 		}
 		both.Wait()
 		release(t, acquire(t, c.Mutex("c")))
-		if n := w.sent("PXAT"); n != 3 {
-			t.Errorf("%d of 3 locks were asked for by the server's own commands", n)
-		}
+		equal(t, "locks that were set", w.sent("PXAT"), 3)
 		// Later, too, connections break.
 		w.set(func() { w.silences = "PXAT" })
 		release(t, acquire(t, c.Mutex("d")))
 		release(t, acquire(t, c.Mutex("e")))
-		if n := w.sent("PXAT"); n != 5 {
-			t.Errorf("%d of 5 locks were asked for by the server's own commands", n)
-		}
+		equal(t, "locks that were set", w.sent("PXAT"), 5)
 	})
 }
 
@@ -89,24 +85,16 @@ func TestASetThatIsNotAnswered(t *testing.T) {
 		way.set(func() { way.holds = "PXAT" })
 		release(t, acquire(t, c.Mutex("a")))
 		release(t, acquire(t, c.Mutex("b")))
-		if n := way.sent("MULTI"); n != 2 {
-			t.Errorf("%d of 2 locks were asked for by the server's own commands", n)
-		}
+		equal(t, "locks that were set", way.sent("MULTI"), 2)
 		time.Sleep(2 * time.Second) // meanwhile releases of the former token have been answered
 		way.deliver(t)
-		if !exists(t, srv, "a") {
-			t.Error("the copy has set nothing")
-		}
+		equal(t, "the lock is set", exists(t, srv, "a"), true)
 		time.Sleep(6 * time.Second)
-		if exists(t, srv, "a") {
-			t.Error("the lock is still set")
-		}
+		equal(t, "the lock is set", exists(t, srv, "a"), false)
 		// From then on nothing more is released.
 		before := way.sent(script.Release().SHA1)
 		time.Sleep(time.Hour)
-		if n := way.sent(script.Release().SHA1); n != before {
-			t.Errorf("%d releases were sent for a token that had been released", n-before)
-		}
+		equal(t, "releases, with those of a token that had been released", way.sent(script.Release().SHA1), before)
 	})
 }
 
@@ -133,22 +121,16 @@ func TestManySetsThatAreNotAnswered(t *testing.T) {
 			n := releases()
 			most, last = max(most, n-last), n
 		}
-		if most > locks/2 {
-			t.Errorf("%d of %d releases were sent within a ms", most, locks)
-		}
+		inBounds(t, "releases within a ms", most, 0, locks/2)
 		way.set(func() { way.deaf = true })
 		from = releases()
 		time.Sleep(900 * time.Millisecond)
-		if n := releases() - from; n == 0 || n > locks/2 {
-			t.Errorf("%d releases are under way", n)
-		}
+		inBounds(t, "releases under way", releases()-from, 1, locks/2)
 		way.set(func() { way.deaf = false })
 		time.Sleep(ttl)
 		from = releases()
 		time.Sleep(time.Hour)
-		if n := releases(); n > from {
-			t.Errorf("%d releases were sent after the locks' expiry", n-from)
-		}
+		equal(t, "releases, with those after the locks' expiry", releases(), from)
 	})
 }
 
@@ -162,9 +144,7 @@ func TestASetThatComesAfterItsExpiry(t *testing.T) {
 		time.Sleep(ttl)
 		way.deliver(t)
 		time.Sleep(time.Millisecond) // the embedded server sets it for as long
-		if exists(t, srv, "a") {
-			t.Error("the lock is set")
-		}
+		equal(t, "the lock is set", exists(t, srv, "a"), false)
 	})
 }
 
@@ -181,13 +161,9 @@ func TestASetWhoseCallerGivesUp(t *testing.T) {
 		}
 		time.Sleep(10 * time.Second)
 		way.deliver(t)
-		if !exists(t, srv, "a") {
-			t.Error("the copy has set nothing")
-		}
+		equal(t, "the lock is set", exists(t, srv, "a"), true)
 		time.Sleep(6 * time.Second)
-		if exists(t, srv, "a") {
-			t.Error("the lock is still set")
-		}
+		equal(t, "the lock is set", exists(t, srv, "a"), false)
 	})
 }
 
@@ -262,15 +238,11 @@ func TestManyFencesInAMillisecond(t *testing.T) {
 		time.Sleep(time.Second)
 		id := fmt.Sprintf("%d-1500", time.Now().UnixMilli())
 		counter := &redis.XAddArgs{Stream: "holdfast:fences", ID: id, Values: []string{"g", ""}}
-		if err := server(t, srv).XAdd(t.Context(), counter).Err(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, server(t, srv).XAdd(t.Context(), counter).Err())
 		last := uint64(0)
 		for range 5 {
 			lease := acquire(t, c.Mutex("a"))
-			if lease.Fence() <= last {
-				t.Errorf("fence %d follows %d", lease.Fence(), last)
-			}
+			rises(t, last, lease.Fence())
 			last = lease.Fence()
 			release(t, lease)
 			time.Sleep(time.Millisecond)
@@ -308,9 +280,7 @@ func TestOnlyPlainMutexesAreSet(t *testing.T) {
 				} else if test.plain {
 					t.Error(err)
 				}
-				if set := way.sent("MULTI") > 0; set != test.plain {
-					t.Errorf("set: %t, want %t", set, test.plain)
-				}
+				equal(t, "it was set", way.sent("MULTI") > 0, test.plain)
 			})
 		})
 	}
@@ -333,9 +303,7 @@ func TestAServerThatLacksACommand(t *testing.T) {
 		for range 3 {
 			release(t, acquire(t, c.Mutex("a")))
 		}
-		if n := way.sent("MULTI"); n != 4 {
-			t.Errorf("%d transactions, 3 of them after the server had the command", n)
-		}
+		equal(t, "transactions, 3 of them after the server had the command", way.sent("MULTI"), 4)
 	})
 }
 
@@ -345,17 +313,13 @@ func TestALateAcquireOfAReleasedLock(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
 		c, way := tapped(t, srv, holdfast.Config{CommandTimeout: time.Second, RetryTimeout: 5 * time.Second})
 		theirs := acquire(t, client(t, srv).Mutex("a"))
-		if _, err := c.Mutex("a").TryAcquire(t.Context()); !errors.Is(err, holdfast.ErrHeld) {
-			t.Errorf("TryAcquire: %v", err)
-		}
+		wantErr(t, "TryAcquire", errOf(c.Mutex("a").TryAcquire(t.Context())), holdfast.ErrHeld)
 		release(t, theirs)
 		way.set(func() { way.holds = script.Acquire().SHA1 })
 		release(t, acquire(t, c.Mutex("a")))
 		way.deliver(t)
 		time.Sleep(time.Millisecond) // the embedded server sets it for as long
-		if exists(t, srv, "a") {
-			t.Error("the lock is set")
-		}
+		equal(t, "the lock is set", exists(t, srv, "a"), false)
 	})
 }
 
@@ -369,9 +333,7 @@ func TestAReleaseThatIsNotAnswered(t *testing.T) {
 			if err := lease.Release(t.Context()); errors.Is(err, holdfast.ErrLost) || !errors.Is(err, holdfast.ErrUnavailable) {
 				t.Errorf("Release: %v", err)
 			}
-			if exists(t, srv, "a") {
-				t.Error("the lock is set")
-			}
+			equal(t, "the lock is set", exists(t, srv, "a"), false)
 		}
 	})
 }

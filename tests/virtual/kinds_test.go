@@ -34,31 +34,21 @@ func TestWaitersThatAreToldNothing(t *testing.T) {
 		wait := func() { go func() { over <- waiter.Wait(soon(t)) }() }
 		wait()
 		time.Sleep(10 * time.Second)
-		if err := latch.New(c, "l", 1).CountDown(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, latch.New(c, "l", 1).CountDown(t.Context()))
 		began := time.Now()
 		if err := <-over; err != nil || time.Since(began) > 20*time.Second+100*time.Millisecond {
 			t.Errorf("Wait returns after %s: %v", time.Since(began), err)
 		}
-		if err := latch.New(c, "l", 1).Reset(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, latch.New(c, "l", 1).Reset(t.Context()))
 		wait()
 		time.Sleep(time.Second)
 		began = time.Now()
 		party, err := latch.New(client(t, srv, dying), "l", 1, holdfast.TTL(8*time.Second), holdfast.NoRenew()).Register(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		// A second waiter's look shows it, and so does a look after the party joined.
 		late := latch.New(client(t, srv, deaf), "l", 1)
-		if err := late.Wait(soon(t)); !errors.Is(err, latch.ErrIncomplete) {
-			t.Errorf("Wait: %v", err)
-		}
-		if d := time.Since(began); d < 8*time.Second || d > 8*time.Second+100*time.Millisecond {
-			t.Errorf("a party with a lease of 8s is waited for %s", d)
-		}
+		wantErr(t, "Wait", late.Wait(soon(t)), latch.ErrIncomplete)
+		inBounds(t, "how long a party with a lease of 8s is waited for", time.Since(began), 8*time.Second, 8100*time.Millisecond)
 		if party.Lease().Err() == nil {
 			t.Error("it was not waited for")
 		}
@@ -73,9 +63,7 @@ func TestBarrierWaitsForADeadPartyForItsLease(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
 		join := func(wrap func(drivertest.Driver) drivertest.Driver, opts ...barrier.Option) *barrier.Party {
 			party, err := barrier.New(client(t, srv, wrap), "b", 2, opts...).Join(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			return party
 		}
 		one := join(deaf)
@@ -84,21 +72,13 @@ func TestBarrierWaitsForADeadPartyForItsLease(t *testing.T) {
 		next := make(chan *barrier.Party, 1)
 		go func() { next <- join(deaf) }()
 		time.Sleep(4 * time.Second)
-		if _, err := one.Await(soon(t)); !errors.Is(err, barrier.ErrBroken) {
-			t.Errorf("Await: %v", err)
-		}
-		if d := time.Since(began); d < 9*time.Second || d > 9*time.Second+100*time.Millisecond {
-			t.Errorf("a party with a lease of 9s is waited for %s", d)
-		}
+		wantErr(t, "Await", errOf(one.Await(soon(t))), barrier.ErrBroken)
+		inBounds(t, "how long a party with a lease of 9s is waited for", time.Since(began), 9*time.Second, 9100*time.Millisecond)
 		two := <-next
 		if d := time.Since(began); d > 12*time.Second { // it is not told of its claim
 			t.Errorf("its place is taken after %s", d)
 		}
-		done := make(chan error, 1)
-		go func() {
-			_, err := two.Await(soon(t))
-			done <- err
-		}()
+		done := async(func() error { return errOf(two.Await(soon(t))) })
 		if phase, err := one.Await(soon(t)); err != nil || phase != 2 {
 			t.Errorf("Await: phase %d, %v", phase, err)
 		}
@@ -106,9 +86,7 @@ func TestBarrierWaitsForADeadPartyForItsLease(t *testing.T) {
 			t.Error(err)
 		}
 		for _, p := range []*barrier.Party{one, two} {
-			if err := p.Leave(t.Context()); err != nil {
-				t.Error(err)
-			}
+			wantErr(t, "Leave", p.Leave(t.Context()), nil)
 		}
 	})
 }
@@ -123,9 +101,7 @@ func TestLatchIsKeptForADay(t *testing.T) {
 				t.Errorf("%d are left, want %d; %v", n, want, err)
 			}
 		}
-		if err := l.CountDown(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, l.CountDown(t.Context()))
 		for range 3 {
 			time.Sleep(24*time.Hour - time.Second)
 			left(1)
@@ -153,9 +129,7 @@ func TestBoundsOutliveDowngradeAndUpgrade(t *testing.T) {
 					rw := c.RWMutex("a", holdfast.TTL(ttl))
 					began := time.Now()
 					lease, err := on(rw, opt, holdfast.Identity("me")).Acquire(t.Context())
-					if err != nil {
-						t.Fatal(err)
-					}
+					must(t, err)
 					weighs := []func(context.Context, *holdfast.Lease) (*holdfast.Lease, error){rw.TryUpgrade, rw.Downgrade}
 					reads := name == "the reader"
 					for lease.Err() == nil {
@@ -164,12 +138,8 @@ func TestBoundsOutliveDowngradeAndUpgrade(t *testing.T) {
 							weigh = weighs[0]
 						}
 						next, err := weigh(t.Context(), lease)
-						if err != nil {
-							t.Fatal(err)
-						}
-						if next.Identity() != "me" {
-							t.Fatalf("the lease was %q's, and is %q's", "me", next.Identity())
-						}
+						must(t, err)
+						equal(t, "the lease's owner", next.Identity(), "me")
 						lease, reads = next, !reads
 						select {
 						case <-time.After(1500 * time.Millisecond):
@@ -183,8 +153,8 @@ func TestBoundsOutliveDowngradeAndUpgrade(t *testing.T) {
 					if bound == "MaxRenewals" && sent.Load() != 2 {
 						t.Errorf("%d renewals; want 2", sent.Load())
 					}
-					if held := time.Since(began); bound == "MaxHold" && held > 10*time.Second {
-						t.Errorf("it was held for %s", held)
+					if bound == "MaxHold" {
+						inBounds(t, "how long it was held", time.Since(began), 0, 10*time.Second)
 					}
 				})
 			})
@@ -202,10 +172,7 @@ func TestALeaseThatEndsWhileItIsWeighed(t *testing.T) {
 		for what, weigh := range map[*holdfast.Lock]func(context.Context, *holdfast.Lease) (*holdfast.Lease, error){
 			rw.Writer(): rw.Downgrade, rw.Reader(): rw.TryUpgrade,
 		} {
-			var lost *holdfast.LostError
-			if lease, err := weigh(t.Context(), acquire(t, what)); !errors.As(err, &lost) {
-				t.Errorf("%v, %v; want that it was lost", lease, err)
-			}
+			wantErr(t, "a lease that ends while it is weighed", errOf(weigh(t.Context(), acquire(t, what))), holdfast.ErrLost)
 		}
 	})
 }
@@ -239,9 +206,7 @@ func TestAChangeOfModeThatWasNotSent(t *testing.T) {
 		cut.Store(false)
 		time.Sleep(time.Minute) // the lease is renewed meanwhile
 		next, err := rw.TryUpgrade(t.Context(), reader)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		release(t, next)
 	})
 }
@@ -285,9 +250,7 @@ func TestACompletedJobIsWrittenDownWhileItsLeaseLasts(t *testing.T) {
 				if done, err := backend.IsDone(t.Context(), job); done != c.done || err != nil {
 					t.Errorf("the job is done: %v, %v; want %v", done, err, c.done)
 				}
-				if runs != 1 {
-					t.Errorf("it ran %d times", runs)
-				}
+				equal(t, "runs", runs, 1)
 			})
 		})
 	}
@@ -311,9 +274,7 @@ func TestAJobThatCannotBeginBecauseOfClose(t *testing.T) {
 			ended <- err
 		}()
 		time.Sleep(time.Millisecond)
-		if err := c.Close(t.Context()); err != nil {
-			t.Errorf("Close: %v", err)
-		}
+		wantErr(t, "Close", c.Close(t.Context()), nil)
 		if err := <-ended; !errors.Is(err, holdfast.ErrClosed) || errors.Is(err, context.Canceled) {
 			t.Errorf("Do returned %v", err)
 		}

@@ -13,7 +13,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/holdfast-go/holdfast"
-	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/holdfasttest"
 	"github.com/holdfast-go/holdfast/internal/script"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
@@ -26,15 +25,11 @@ func TestACopyAtItsNotAfterIsLate(t *testing.T) {
 		rdb := server(t, srv)
 		eval := func(s script.Script, args ...any) string {
 			reply, err := rdb.Eval(t.Context(), s.Source, []string{"{k}", "{k}:q", "{k}:f"}, args...).Text()
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			return reply
 		}
 		now, err := rdb.Time(t.Context()).Result()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		notAfter := now.UnixMicro() // it stays that time, as nobody sleeps
 		if reply := eval(script.Release(), "", "A", "", notAfter); !strings.HasPrefix(reply, "absent") {
 			t.Errorf("the release is answered %q", reply)
@@ -172,28 +167,9 @@ func TestALockThatExpiredBeforeItsReleaseArrivedWasNotDeleted(t *testing.T) {
 			if taken {
 				next = inLine(t, client(t, srv).Mutex("a"))
 			}
-			var lost *holdfast.LostError
-			if err := lease.Release(t.Context()); !errors.As(err, &lost) || lost.Reason != holdfast.LossExpired {
-				t.Errorf("taken by another %v: Release: %v", taken, err)
-			}
+			lostBy(t, lease.Release(t.Context()), holdfast.LossExpired)
 			if taken {
 				next.served(t, 5*time.Second)
-			}
-		}
-	})
-}
-
-// A failure that may pass is retried for RetryTimeout, 3 s unless set, the last time at its end.
-func TestTheLastTryComesAtTheEndOfRetryTimeout(t *testing.T) {
-	eachWay(t, func(t *testing.T, srv *holdfasttest.Server, cfg holdfast.Config) {
-		l := configured(t, srv, cfg, meddle(func(request) (string, error) {
-			return "", driver.ReplyError("BUSY a script is running")
-		})).Mutex("a")
-		for range 20 { // the pauses between the tries are random
-			begun := time.Now()
-			_, err := l.Acquire(t.Context())
-			if d := time.Since(begun); d != 3*time.Second || !backend.HasCode(err, "BUSY") {
-				t.Errorf("after %s: %v", d, err)
 			}
 		}
 	})

@@ -2,7 +2,6 @@ package virtual
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -35,9 +34,7 @@ func TestRenewalsWaitForEachOther(t *testing.T) {
 		time.Sleep(periods * ttl / 3)
 		// There are three calls for each of the sixteen slots of a period, since the first of a slot do not
 		// wait.
-		if got := calls.Load(); got > periods*16*3 || got < periods {
-			t.Errorf("%d leases were renewed with %d calls in %d periods", n, got, periods)
-		}
+		inBounds(t, "calls", calls.Load(), periods, periods*16*3)
 		alive(t, leases)
 	})
 }
@@ -89,14 +86,10 @@ func TestAClaimIsRenewedOnceItIsHeldForAWhile(t *testing.T) {
 			w.granted(t)
 			lease = w.lease
 			a, b = b, a
-			if left := time.Until(lease.Deadline()); left > ttl/2 {
-				t.Errorf("it was handed over for %s", left)
-			}
+			inBounds(t, "for how long it was handed over", time.Until(lease.Deadline()), 0, ttl/2)
 			calls.Store(0)
 			time.Sleep(4 * time.Millisecond)
-			if n := calls.Load(); n != 0 {
-				t.Errorf("%d renewals in the first 4 ms", n)
-			}
+			equal(t, "renewals in the first 4 ms", calls.Load(), 0)
 			time.Sleep(2 * time.Millisecond)
 			if n, left := calls.Load(), time.Until(lease.Deadline()); n != 1 || left < ttl*9/10 {
 				t.Errorf("after 6 ms: %d renewals, %s left", n, left)
@@ -135,9 +128,7 @@ func TestALeaseEndsBeforeTheServersWhenRenewalsAreAnsweredLate(t *testing.T) {
 						if own := time.Until(lease.Deadline()); own > left {
 							t.Fatalf("the lease of %s lasts for another %s, its lock for %s", lease.Name(), own, left)
 						}
-						if err := lease.Err(); err != nil {
-							t.Fatalf("%s: %v", lease.Name(), err)
-						}
+						must(t, lease.Err())
 					}
 				}
 				for _, lease := range leases {
@@ -171,9 +162,7 @@ func TestLeaseIsRenewedAfterASuspensionShorterThanItself(t *testing.T) {
 			t.Error("5s after waking up it is not renewed")
 		}
 		time.Sleep(20 * time.Minute)
-		if err := lease.Err(); err != nil {
-			t.Fatalf("it ended: %v", err)
-		}
+		must(t, lease.Err())
 		release(t, lease)
 	})
 }
@@ -194,9 +183,7 @@ func TestContextEndsOnTimeAfterASuspensionShorterThanTheLease(t *testing.T) {
 				begun := time.Now()
 				suspend(9 * time.Minute)
 				<-lease.Done()
-				if after := time.Since(begun); after > time.Minute {
-					t.Errorf("a minute was left; the context ended %s after waking up: %v", after, context.Cause(lease.Context(context.Background())))
-				}
+				inBounds(t, "when the context ends, of which a minute was left", time.Since(begun), 0, time.Minute)
 			})
 		})
 	}
@@ -220,9 +207,7 @@ func TestSuspensionEndsLeasesOnWakingUp(t *testing.T) {
 			lostBy(t, context.Cause(ctx), holdfast.LossExpired)
 		}
 		for _, lease := range leases {
-			if err := lease.Err(); !errors.Is(err, holdfast.ErrLost) {
-				t.Errorf("%s: Err: %v", lease.Name(), err)
-			}
+			wantErr(t, lease.Name()+": Err", lease.Err(), holdfast.ErrLost)
 		}
 	})
 }
@@ -237,14 +222,10 @@ func TestALeaseThatASuspensionOutlivedIsNotPassedOn(t *testing.T) {
 		first.granted(t)
 		time.Sleep(10 * time.Millisecond) // fences for the others are reserved
 		suspend(time.Minute)
-		if err := first.lease.Release(t.Context()); !errors.Is(err, holdfast.ErrLost) {
-			t.Errorf("Release: %v", err)
-		}
+		wantErr(t, "Release", first.lease.Release(t.Context()), holdfast.ErrLost)
 		second.served(t, time.Minute)
 		third.served(t, time.Minute)
-		if a, b := first.lease.Fence(), second.lease.Fence(); b <= a {
-			t.Errorf("fence %d follows %d", b, a)
-		}
+		rises(t, first.lease.Fence(), second.lease.Fence())
 	})
 }
 
@@ -299,9 +280,7 @@ func TestBoundsOfSeveralLocksCountFromWhenAllAreHeld(t *testing.T) {
 					<-lease.Done()
 					lasted := time.Since(held)
 					lostBy(t, lease.Err(), test.reason)
-					if most := max(test.lasts*11/10, test.lasts+ttl/3*2); lasted < test.lasts || lasted > most {
-						t.Errorf("%s: the lease lasted %s; want %s to %s", how, lasted, test.lasts, most)
-					}
+					inBounds(t, how+": how long the lease lasts", lasted, test.lasts, max(test.lasts*11/10, test.lasts+ttl/3*2))
 					for _, key := range []string{"holdfast:{a}", "holdfast:{b}"} {
 						// A lock that was handed over is confirmed by one more.
 						if n := since(key, from); test.renewals >= 0 && (n < test.renewals || n > test.renewals+1) {

@@ -73,9 +73,7 @@ func TestObserversOfAHandOver(t *testing.T) {
 				return slacks
 			}
 			if extends {
-				if err := w.lease.Extend(t.Context(), ttl); err != nil {
-					t.Fatal(err)
-				}
+				must(t, w.lease.Extend(t.Context(), ttl))
 				if told(); len(slacks) != 1 || slacks[0] <= 0 || slacks[0] > 2*time.Second {
 					t.Errorf("after an extension at once, told was of renewals with %v left", slacks)
 				}
@@ -118,12 +116,8 @@ func TestObserversOfAnOutage(t *testing.T) {
 				if told := r.Servers(); len(told) != 1 || !strings.HasPrefix(told[0], "lost 127.0.0.1:0: ") {
 					t.Errorf("during the outage, told was %q", told)
 				}
-				if err := short.Err(); !errors.Is(err, holdfast.ErrLost) {
-					t.Error(err)
-				}
-				if _, err := c.Mutex("other").TryAcquire(context.Background()); !errors.Is(err, holdfast.ErrUnavailable) {
-					t.Error(err)
-				}
+				wantErr(t, "Err", short.Err(), holdfast.ErrLost)
+				wantErr(t, "TryAcquire", errOf(c.Mutex("other").TryAcquire(context.Background())), holdfast.ErrUnavailable)
 				d.hangs.Store(false)
 				d.refuse(nil)
 				time.Sleep(time.Minute) // in which something is sent
@@ -142,9 +136,7 @@ func TestObserversOfAnOutage(t *testing.T) {
 					case "Renewed":
 						renewed++
 					case "Lost":
-						if i != len(all[0].Events)-1 {
-							t.Error("something followed")
-						}
+						equal(t, "the last event", i, len(all[0].Events)-1)
 					}
 				}
 				if failed == 0 || !all[0].Lost || all[0].Last.Reason != holdfast.LossUnreachable || all[0].Last.Held < 10*time.Second ||

@@ -38,9 +38,7 @@ func TestANoticeBeforeTheGrantIsNotLost(t *testing.T) {
 		if err != nil || len(s.Holders) != 1 || len(got) > 0 {
 			t.Fatalf("Get: %+v, %v", s, err)
 		}
-		if err := in.Revoke(t.Context(), s.Holders[0], ""); err != nil {
-			t.Fatal(err)
-		}
+		must(t, in.Revoke(t.Context(), s.Holders[0], ""))
 		release(t, acquire(t, c.Mutex("between"))) // which the notice does not concern
 		lease := <-got
 		time.Sleep(time.Minute)
@@ -68,13 +66,9 @@ func TestANoticeExplainsWhatARenewalFinds(t *testing.T) {
 		time.Sleep(2500 * time.Millisecond) // the client listens after one second, and renews after five
 		in := inspect.New(client(t, srv))
 		broken, err := in.Break(t.Context(), backend.Seen(t, in, "m", lease.Fence()), "it hung")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		time.Sleep(time.Second)
-		if err := lease.Err(); err != nil {
-			t.Fatalf("a notice alone ended it: %v", err)
-		}
+		must(t, lease.Err())
 		<-lease.Done()
 		var lost *holdfast.LostError
 		if !errors.As(lease.Err(), &lost) || lost.Reason != holdfast.LossBroken || lost.By != broken.By || lost.Note != "it hung" {
@@ -108,15 +102,11 @@ func TestLeasesOfOneGrantAreToldTogether(t *testing.T) {
 			h      holdfast.Holder
 			leases []*holdfast.Lease
 		}{{seen, []*holdfast.Lease{second.lease}}, {shared.Holders[0], readers}} {
-			if err := in.Revoke(t.Context(), of.h, ""); err != nil {
-				t.Fatal(err)
-			}
+			must(t, in.Revoke(t.Context(), of.h, ""))
 			for _, l := range of.leases {
 				<-l.Revoked()
 			}
-			if _, err := in.Break(t.Context(), of.h, ""); err != nil {
-				t.Fatal(err)
-			}
+			must(t, errOf(in.Break(t.Context(), of.h, "")))
 			for _, l := range of.leases {
 				<-l.Done()
 				lostBy(t, l.Err(), holdfast.LossBroken)
@@ -238,9 +228,7 @@ func TestWatchOutlivesOutages(t *testing.T) {
 			t.Errorf("in an outage of 10 s there are %d errors and %d events", n, len(w.events))
 		}
 		for len(w.errs) > 0 {
-			if err := <-w.errs; !errors.Is(err, holdfast.ErrUnavailable) {
-				t.Error(err)
-			}
+			wantErr(t, "the watch", <-w.errs, holdfast.ErrUnavailable)
 		}
 		d.refuse(nil)
 		time.Sleep(4 * time.Second)
@@ -250,14 +238,10 @@ func TestWatchOutlivesOutages(t *testing.T) {
 		w.wants("after the outage", "released a", "granted b")
 		d.refuse(driver.ReplyError("NOPERM no"))
 		<-w.over
-		if err := <-w.errs; !errors.Is(err, holdfast.ErrDenied) {
-			t.Errorf("the last error is %v", err)
-		}
+		wantErr(t, "the last error is", <-w.errs, holdfast.ErrDenied)
 		release(t, lease)
 		for _, err := range in.Watch(t.Context(), "[a") {
-			if !errors.Is(err, holdfast.ErrInvalid) {
-				t.Errorf("of a bad pattern: %v", err)
-			}
+			wantErr(t, "of a bad pattern", err, holdfast.ErrInvalid)
 		}
 	})
 }
@@ -277,27 +261,21 @@ func TestAnExactKeyOutOfReachIsNotFree(t *testing.T) {
 		w := watch(t, in, "k")
 		w.wants("at first", "present k")
 		away.Store(true)
-		if s, err := in.Get(t.Context(), "k"); !errors.Is(err, holdfast.ErrUnavailable) {
-			t.Errorf("Get: %+v, %v", s, err)
-		}
+		wantErr(t, "Get", errOf(in.Get(t.Context(), "k")), holdfast.ErrUnavailable)
 		var last error
 		for s, err := range in.List(t.Context(), "k") {
 			if last = err; err == nil {
 				t.Errorf("listed: %+v", s)
 			}
 		}
-		if !errors.Is(last, holdfast.ErrUnavailable) {
-			t.Errorf("List: %v", last)
-		}
+		wantErr(t, "List", last, holdfast.ErrUnavailable)
 		time.Sleep(10 * time.Second)
 		synctest.Wait()
 		if len(w.errs) == 0 {
 			t.Error("the watch says nothing")
 		}
 		for len(w.errs) > 0 {
-			if err := <-w.errs; !errors.Is(err, holdfast.ErrUnavailable) {
-				t.Error(err)
-			}
+			wantErr(t, "the watch", <-w.errs, holdfast.ErrUnavailable)
 		}
 		away.Store(false)
 		time.Sleep(4 * time.Second)

@@ -2,7 +2,6 @@ package virtual
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"runtime"
@@ -42,9 +41,7 @@ func newTelemetry(t *testing.T, opts ...holdfastotel.Option) *telemetry {
 	var err error
 	o.observer, err = holdfastotel.New(append(opts,
 		holdfastotel.MeterProvider(metric.NewMeterProvider(metric.WithReader(o.reader))), holdfastotel.TracerProvider(o.tracers))...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return o
 }
 
@@ -58,14 +55,10 @@ func (o *telemetry) client(t *testing.T, srv *holdfasttest.Server, wrap ...func(
 func (o *telemetry) collect(t *testing.T) map[string]metricdata.Metrics {
 	t.Helper()
 	var data metricdata.ResourceMetrics
-	if err := o.reader.Collect(context.Background(), &data); err != nil {
-		t.Fatal(err)
-	}
+	must(t, o.reader.Collect(context.Background(), &data))
 	all := map[string]metricdata.Metrics{}
 	for _, scope := range data.ScopeMetrics {
-		if scope.Scope.Name != "github.com/holdfast-go/holdfast/holdfastotel" {
-			t.Errorf("the scope is %q", scope.Scope.Name)
-		}
+		equal(t, "the scope", scope.Scope.Name, "github.com/holdfast-go/holdfast/holdfastotel")
 		for _, m := range scope.Metrics {
 			all[m.Name] = m
 		}
@@ -210,9 +203,7 @@ func TestTelemetryOfAWaiter(t *testing.T) {
 			"acquire.duration sum handover=server kind=mutex mode=exclusive outcome=granted": 61,
 			"hold.duration sum kind=mutex mode=exclusive outcome=released":                   61,
 		} {
-			if got := all[of]; got < want || got > want+0.5 {
-				t.Errorf("%s: got %v; want %v", of, got, want)
-			}
+			inBounds(t, of, all[of], want, want+0.5)
 		}
 		renewals, left := all["renew.slack kind=mutex mode=exclusive"], all["renew.slack sum kind=mutex mode=exclusive"]
 		if renewals < 10 || renewals > 16 || left < 9*renewals || left > 11*renewals { // of 15 s, every 5 s
@@ -226,9 +217,7 @@ func TestTelemetryOfAWaiter(t *testing.T) {
 		if links := spans[1].Links(); len(links) != 1 || links[0].SpanContext.SpanID() != spans[0].SpanContext().SpanID() {
 			t.Errorf("the waiter's span has links %v", links)
 		}
-		if took := spans[1].EndTime().Sub(spans[1].StartTime()); took < 61*time.Second || took > 62*time.Second {
-			t.Errorf("the waiter's span took %s", took)
-		}
+		inBounds(t, "the waiter's span", spans[1].EndTime().Sub(spans[1].StartTime()), 61*time.Second, 62*time.Second)
 		for _, s := range spans {
 			if strings.Contains(text(s), "confidential") || s.Name() != "holdfast.acquire" || s.Status().Code != codes.Unset ||
 				!strings.Contains(text(s), "holdfast.fence") {
@@ -248,22 +237,14 @@ func TestTelemetryOfAnOutage(t *testing.T) {
 		c := o.client(t, srv, d.wrap)
 		ctx, caller := o.tracers.Tracer("").Start(context.Background(), "request")
 		lease, err := c.Mutex("confidential").Acquire(ctx)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if s := o.span(t); s.Parent().SpanID() != caller.SpanContext().SpanID() {
-			t.Error("the span is not a child of the caller's")
-		}
+		must(t, err)
+		equal(t, "the span's parent", o.span(t).Parent().SpanID(), caller.SpanContext().SpanID())
 		// Every reason is there before the first loss, so that the loss is an increase.
-		if reasons := len(o.collect(t)["holdfast.lost"].Data.(metricdata.Sum[int64]).DataPoints); reasons != 7 {
-			t.Errorf("holdfast.lost has %d series", reasons)
-		}
+		equal(t, "series of losses", len(o.collect(t)["holdfast.lost"].Data.(metricdata.Sum[int64]).DataPoints), 7)
 		time.Sleep(time.Minute)
 		d.refuse(errRefused)
 		<-lease.Done()
-		if _, err := c.Mutex("confidential").TryAcquire(ctx); !errors.Is(err, holdfast.ErrUnavailable) {
-			t.Error(err)
-		}
+		wantErr(t, "TryAcquire", errOf(c.Mutex("confidential").TryAcquire(ctx)), holdfast.ErrUnavailable)
 		if s := o.span(t); s.Status().Code != codes.Error || s.Status().Description != "unavailable" ||
 			strings.Contains(text(s), "confidential") {
 			t.Error(text(s))
@@ -329,9 +310,7 @@ func TestTelemetryOfAcquiresThatFail(t *testing.T) {
 		c := configured(t, srv, holdfast.Config{Observers: []*holdfast.Observer{o.observer}})
 		expect := func(outcome string, status codes.Code, err error, want error) {
 			t.Helper()
-			if !errors.Is(err, want) {
-				t.Errorf("%s: %v", outcome, err)
-			}
+			wantErr(t, outcome, err, want)
 			if s := o.span(t); s.Status().Code != status || !slices.Contains(s.Attributes(), attribute.String("holdfast.outcome", outcome)) {
 				t.Errorf("%s: the span is %s", outcome, text(s))
 			}
@@ -352,17 +331,13 @@ func TestTelemetryOfAcquiresThatFail(t *testing.T) {
 			t.Error("the span has no permits")
 		}
 		ticket, err := acquire(t, c.Mutex("y")).Detach(ctx, time.Minute)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		lease, err := c.Adopt(ctx, ticket)
 		expect("granted", codes.Unset, err, nil)
 		release(t, lease)
 		_, err = c.Adopt(ctx, ticket)
 		expect("lost", codes.Error, err, holdfast.ErrLost)
-		if err := c.Close(ctx); err != nil {
-			t.Error(err)
-		}
+		wantErr(t, "Close", c.Close(ctx), nil)
 		_, err = c.Mutex("x").Acquire(ctx)
 		expect("closed", codes.Error, err, holdfast.ErrClosed)
 		o.sees(t, "acquire", map[string]float64{
@@ -404,12 +379,8 @@ func TestTelemetryWithGroupsOfNames(t *testing.T) {
 		}
 		release(t, acquire(t, c.Mutex("order:3")))
 		all := o.series(t)
-		if n := all["hold.duration kind=mutex lock=order mode=exclusive outcome=released"]; n != 3 {
-			t.Errorf("%v leases of the first group", n)
-		}
-		if n := all["hold.duration kind=mutex lock=other mode=exclusive outcome=released"]; n != 11 {
-			t.Errorf("%v leases of other groups", n)
-		}
+		equal(t, "leases of a group", all["hold.duration kind=mutex lock=order mode=exclusive outcome=released"], 3)
+		equal(t, "leases of others", all["hold.duration kind=mutex lock=other mode=exclusive outcome=released"], 11)
 	})
 }
 
@@ -420,9 +391,7 @@ func TestObserversThatShareAMeterProvider(t *testing.T) {
 	o := &telemetry{reader: reader}
 	hold := func() (release func()) {
 		observer, err := holdfastotel.New(holdfastotel.MeterProvider(provider), holdfastotel.TracerProvider(noop.NewTracerProvider()))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		kind := holdfast.AcquireEvent{Kind: holdfast.KindMutex, Mode: holdfast.ModeExclusive}
 		ctx := observer.AcquireStart(t.Context(), kind)
 		observer.AcquireEnd(ctx, kind)
@@ -450,9 +419,7 @@ func TestObserversThatShareAMeterProvider(t *testing.T) {
 func TestMetricsAllocateNothing(t *testing.T) {
 	observer, err := holdfastotel.New(holdfastotel.MeterProvider(metric.NewMeterProvider(metric.WithReader(metric.NewManualReader()))),
 		holdfastotel.TracerProvider(noop.NewTracerProvider()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	acquired := holdfast.AcquireEvent{Name: "x", Kind: holdfast.KindMutex, Mode: holdfast.ModeExclusive, Waited: time.Millisecond}
 	released := holdfast.LeaseEvent{Name: "x", Kind: holdfast.KindMutex, Mode: holdfast.ModeExclusive, Held: time.Millisecond}
 	if n := testing.AllocsPerRun(100, func() {
@@ -469,8 +436,6 @@ func TestTelemetryRefusesOptions(t *testing.T) {
 		"no option": nil, "no function": holdfastotel.Names(nil),
 		"no meters": holdfastotel.MeterProvider(nil), "no tracers": holdfastotel.TracerProvider(nil),
 	} {
-		if _, err := holdfastotel.New(o); !errors.Is(err, holdfast.ErrInvalid) {
-			t.Errorf("%s: %v", what, err)
-		}
+		wantErr(t, what, errOf(holdfastotel.New(o)), holdfast.ErrInvalid)
 	}
 }

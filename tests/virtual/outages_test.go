@@ -74,9 +74,7 @@ func TestAnOutageDoesNotLookLikeABusyLock(t *testing.T) {
 		if lease != nil {
 			t.Error("Acquire returned a lease")
 		}
-		if over := ctx.Err() != nil; over != errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("that the context has ended is %v, and Acquire returned %v", over, err)
-		}
+		equal(t, "the error is the context's", errors.Is(err, context.DeadlineExceeded), ctx.Err() != nil)
 		return err
 	}
 	for broken, said := range map[state]string{refused: "connection refused", hung: "no answer"} {
@@ -154,9 +152,7 @@ func TestAnOutageDoesNotLookLikeABusyLock(t *testing.T) {
 			if err := within(t, l); !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, holdfast.ErrHeld) {
 				t.Errorf("Acquire: %v", err)
 			}
-			if err := first.giveUp(); err != context.Canceled {
-				t.Errorf("the waiter that outlived the outage: %v", err)
-			}
+			equal(t, "the waiter that outlived the outage", first.giveUp(), context.Canceled)
 		})
 	})
 }
@@ -248,12 +244,8 @@ func TestFirstContactIsShared(t *testing.T) {
 					}
 				}
 				// RetryTimeout, and a command's timeout that begins at its end.
-				if d := time.Since(began); d > 5*time.Second+100*time.Millisecond {
-					t.Errorf("%d callers are told after %s", callers, d)
-				}
-				if n := d.probes.Load(); n > callers {
-					t.Errorf("%d probes", n)
-				}
+				inBounds(t, "after how long all are told", time.Since(began), 0, 5100*time.Millisecond)
+				inBounds(t, "probes", d.probes.Load(), 0, callers)
 			})
 		})
 	}
@@ -264,11 +256,7 @@ func TestCloseEndsTheFirstContact(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
 		d := &absent{swallows: true}
 		c := client(t, srv, d.wrap)
-		over := make(chan error)
-		go func() {
-			_, err := c.Mutex("m").Acquire(t.Context())
-			over <- err
-		}()
+		over := async(func() error { return errOf(c.Mutex("m").Acquire(t.Context())) })
 		time.Sleep(100 * time.Millisecond)
 		began := time.Now()
 		go func() { _ = c.Close(t.Context()) }()
@@ -312,9 +300,7 @@ func TestCallersThatDoNotWaitForAServerThatRefuses(t *testing.T) {
 				}
 				began := time.Now()
 				told(4*time.Second, c.Mutex("m").Acquire)
-				if took := time.Since(began); took < time.Second {
-					t.Errorf("a caller that waits has tried for %s", took)
-				}
+				inBounds(t, "how long a caller that waits tries", time.Since(began), time.Second, 4*time.Second)
 			})
 		})
 	}

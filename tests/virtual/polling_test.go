@@ -94,12 +94,8 @@ func TestManyWaitersWhomTheServerDoesNotKnow(t *testing.T) {
 				time.Sleep(minutes * time.Minute)
 				// A second between two polls, less a tenth for jitter, and three attempts to be heard every 30 s, once more
 				// than fit into these minutes.
-				if most := int64(locks * minutes * 60 * 5 / 4); scripts.Load() > most {
-					t.Errorf("%d scripts in %d minutes; %d polls a second are at most %d", scripts.Load(), minutes, locks, most)
-				}
-				if n, most := d.subscriptions.Load(), int64((2*minutes+1)*3); n > most {
-					t.Errorf("%d subscriptions in %d minutes, want %d at most", n, minutes, most)
-				}
+				inBounds(t, "scripts", scripts.Load(), 0, int64(locks*minutes*60*5/4))
+				inBounds(t, "subscriptions", d.subscriptions.Load(), 0, int64((2*minutes+1)*3))
 				for i, lease := range held {
 					release(t, lease)
 					waits[i].served(t, 2*time.Second)
@@ -175,13 +171,11 @@ func TestAKeyUnderOnePrefixIsNotPolled(t *testing.T) {
 				waiter := locks.waiter(configured(t, srv, one, counted("acquire", &asked)))
 				// The value is written by the holder's request first, and then by hand-overs.
 				lease := acquire(t, holder)
-				for turn := range 3 {
+				for range 3 {
 					asked.Store(0)
 					w := wait(t, waiter)
 					time.Sleep(20 * time.Second)
-					if n := asked.Load(); n > 4 {
-						t.Errorf("turn %d: the waiter has asked %d times in 20 s", turn, n)
-					}
+					inBounds(t, "how often the waiter asks in 20 s", asked.Load(), 0, 4)
 					release(t, lease)
 					w.served(t, 100*time.Millisecond)
 					lease = acquire(t, holder)
@@ -202,14 +196,10 @@ func TestAHolderThatDoesNotNameItsQueue(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
 		rdb := server(t, srv)
 		value := fmt.Sprintf(`hf2:AAAAAAAAAAAAAAAAAAAAAA:1:%d:0@%[1]d:{"o":"earlier"}`, time.Now().UnixMilli())
-		if err := rdb.Set(t.Context(), "k", value, time.Minute).Err(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, rdb.Set(t.Context(), "k", value, time.Minute).Err())
 		w := wait(t, client(t, srv).MutexKey("k"))
 		time.Sleep(20 * time.Second)
-		if got := rdb.Get(t.Context(), "k").Val(); got != value+"+" {
-			t.Errorf("the value became %q", got)
-		}
+		equal(t, "the value", rdb.Get(t.Context(), "k").Val(), value+"+")
 		rdb.Del(t.Context(), "k")
 		w.served(t, 400*time.Millisecond)
 	})

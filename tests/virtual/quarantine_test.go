@@ -45,9 +45,7 @@ func TestAContextEndsInAQuarantine(t *testing.T) {
 					ctx, cancel := context.WithTimeout(t.Context(), patience)
 					_, err := form.lock(c).Acquire(ctx)
 					cancel()
-					if took := time.Since(began); took != patience {
-						t.Errorf("it returns after %s, and not %s", took, patience)
-					}
+					equal(t, "the acquire's time", time.Since(began), patience)
 					inQuarantine(t, err, context.DeadlineExceeded)
 					if first != nil {
 						first.giveUp()
@@ -65,9 +63,7 @@ func TestAQuarantineBeginsWhileAWaiterPolls(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
 		strict := holdfast.Config{Strict: true}
 		other := configured(t, srv, strict)
-		if err := inspect.New(other).ForceAdmit(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, inspect.New(other).ForceAdmit(t.Context()))
 		held := acquire(t, other.Mutex("a"))
 		waits := wait(t, configured(t, srv, strict, new(unheard).wrap).Mutex("a"))
 		srv.Restart(false)
@@ -85,9 +81,7 @@ func inQuarantine(t *testing.T, err, ended error) {
 		!errors.As(err, &server) {
 		t.Fatalf("Acquire: %v", err)
 	}
-	if left := server.RetryAfter; left < 30*time.Second || left > time.Minute {
-		t.Errorf("the server grants nothing for %s: %v", left, err)
-	}
+	inBounds(t, "for how long the server grants nothing", server.RetryAfter, 30*time.Second, time.Minute)
 	if text := err.Error(); !strings.HasPrefix(text, "holdfast: acquire ") ||
 		!strings.Contains(text, ended.Error()+"; server is in quarantine: it may have lost locks, and grants none for another ") {
 		t.Errorf("the error says %s", text)
@@ -100,9 +94,7 @@ func TestAContextEndsAfterAQuarantine(t *testing.T) {
 		strict := holdfast.Config{Strict: true}
 		one, other := configured(t, srv, strict), configured(t, srv, strict)
 		first, second := wait(t, one.Mutex("a")), wait(t, one.Mutex("a"))
-		if err := inspect.New(other).ForceAdmit(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, inspect.New(other).ForceAdmit(t.Context()))
 		<-first.done
 		second.cancel() // at once
 		<-second.done
@@ -126,9 +118,7 @@ func TestAQuarantineIsNotAskedForAtEachTurn(t *testing.T) {
 		bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
 			one, other := configured(t, srv, cfg, counted("acquire", &n)), configured(t, srv, cfg, counted("acquire", &n))
 			if cfg.Strict {
-				if err := inspect.New(one).ForceAdmit(t.Context()); err != nil {
-					t.Fatal(err)
-				}
+				must(t, inspect.New(one).ForceAdmit(t.Context()))
 			}
 			held := acquire(t, one.Mutex("a"))
 			for turn := range 20 {
@@ -143,9 +133,8 @@ func TestAQuarantineIsNotAskedForAtEachTurn(t *testing.T) {
 		return n.Load()
 	}
 	// The turns take two seconds. Each client asks when it begins to wait, and not more than once a second after that.
-	if plain, strict := acquires(holdfast.Config{}), acquires(holdfast.Config{Strict: true}); strict > plain+6 {
-		t.Errorf("20 turns take %d acquires in Strict mode, and %d otherwise", strict, plain)
-	}
+	plain, strict := acquires(holdfast.Config{}), acquires(holdfast.Config{Strict: true})
+	inBounds(t, "acquires of 20 turns in Strict mode", strict, 0, plain+6)
 }
 
 // As on a real server, a key does not expire while a script runs. Otherwise a script that has read the key
@@ -166,7 +155,5 @@ return redis.call('GET', KEYS[1]) or 'gone'`
 		took = time.Since(began)
 	}
 	time.Sleep(50 * time.Millisecond)
-	if n := rdb.Exists(t.Context(), "k").Val(); n != 0 {
-		t.Error("it has not expired after the script")
-	}
+	equal(t, "keys after the script", rdb.Exists(t.Context(), "k").Val(), 0)
 }

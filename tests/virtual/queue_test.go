@@ -109,9 +109,7 @@ func TestAStandbyDoesNotPutOffALook(t *testing.T) {
 			}
 			token, channel := tokenOf(waiters[0])
 			now, err := observer.Time(t.Context()).Result()
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			message := fmt.Sprintf("hf2 standby %s %d %d", token, now.UnixMicro(), now.Add(25*time.Second).UnixMicro())
 			if n := observer.Publish(t.Context(), channel, message).Val(); n != 1 {
 				t.Fatalf("%d have heard it", n)
@@ -186,9 +184,8 @@ func TestAWaiterKeepsItsPromise(t *testing.T) {
 					d.mu.Unlock()
 					synctest.Wait()
 				}
-				if looks, _ := d.counted(); looks != early {
-					t.Errorf("it looked %d times", looks)
-				}
+				looks, _ := d.counted()
+				equal(t, "looks", looks, early)
 				release(t, holder)
 				<-next.done
 				doomed.kill()
@@ -369,9 +366,8 @@ func TestAWaiterLooksOnlyIfItMayHaveMissedSomething(t *testing.T) {
 			d.counted()
 			lease := acquire(t, holder)
 			w := wait(t, l)
-			if looks, _ := d.counted(); looks != c.looks {
-				t.Errorf("%s: it looked %d times, not %d", c.what, looks, c.looks)
-			}
+			looks, _ := d.counted()
+			equal(t, c.what+": looks", looks, c.looks)
 			release(t, lease)
 			w.served(t, time.Second)
 		}

@@ -76,12 +76,9 @@ func TestLockHandedOverBehindALostReplyIsAWholeLease(t *testing.T) {
 			if lasts := next.lease.Deadline().Sub(released); lasts < ttl/2 {
 				t.Errorf("the lease lasts for %s of %s", lasts, ttl)
 			}
-			if own, left := time.Until(next.lease.Deadline()), left(t, srv, "a"); own > left {
-				t.Errorf("the lease lasts for %s, the lock for %s", own, left)
-			}
-			if time.Sleep(2 * ttl); (next.lease.Err() == nil) != renew {
-				t.Errorf("it is renewed: %t; later it is %v", renew, next.lease.Err())
-			}
+			inBounds(t, "how long the lease lasts, at most like the lock", time.Until(next.lease.Deadline()), 0, left(t, srv, "a"))
+			time.Sleep(2 * ttl)
+			equal(t, "it is renewed", next.lease.Err() == nil, renew)
 			_ = next.lease.Release(t.Context())
 		})
 	}
@@ -100,19 +97,14 @@ func TestExtendAnsweredAfterALaterRenewalCounts(t *testing.T) {
 			return r.send()
 		})).Mutex("a", holdfast.TTL(6*time.Second), holdfast.MaxRenewals(1)))
 		first, began := lease.Deadline(), time.Now()
-		extended := make(chan error, 1)
-		go func() { extended <- lease.Extend(t.Context(), time.Hour) }()
+		extended := async(func() error { return lease.Extend(t.Context(), time.Hour) })
 		time.Sleep(3 * time.Second)
 		if at := lease.Deadline(); !at.After(first) || at.Sub(began) > time.Minute {
 			t.Errorf("the renewal was not answered first: the lease lasts for %s", at.Sub(began))
 		}
-		if err := <-extended; err != nil {
-			t.Fatal(err)
-		}
+		must(t, <-extended)
 		own, left := time.Until(lease.Deadline()), left(t, srv, "a")
-		if own < 59*time.Minute || own > left {
-			t.Errorf("after an Extend by an hour the lease lasts for %s, the lock for %s", own, left)
-		}
+		inBounds(t, "how long the lease lasts, at most like the lock", own, 59*time.Minute, left)
 		release(t, lease)
 	})
 }
@@ -162,12 +154,8 @@ func TestAReleaseIsOfItsOwnLeaseOnly(t *testing.T) {
 		first = acquire(t, l)
 		server(t, srv).Del(t.Context(), "holdfast:{a}")
 		next, err := l.TryAcquire(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := first.Release(t.Context()); !errors.Is(err, holdfast.ErrLost) {
-			t.Errorf("Release of the lost lease: %v", err)
-		}
+		must(t, err)
+		wantErr(t, "Release of the lost lease", first.Release(t.Context()), holdfast.ErrLost)
 		intact(next)
 		release(t, next)
 	})
@@ -191,20 +179,16 @@ func TestNothingIsRenewedAfterTheEnd(t *testing.T) {
 			release(t, lease)
 		}
 		renewed.Store(0)
-		if time.Sleep(time.Minute); renewed.Load() != 0 {
-			t.Errorf("%d renewals after the releases", renewed.Load())
-		}
+		time.Sleep(time.Minute)
+		equal(t, "renewals after the releases", renewed.Load(), 0)
 		lease := acquire(t, c.Mutex("a", holdfast.TTL(ttl)))
 		server(t, srv).Set(t.Context(), "holdfast:{a}", "theirs", time.Hour)
 		<-lease.Done()
 		lostBy(t, lease.Err(), holdfast.LossTaken)
 		renewed.Store(0)
-		if time.Sleep(time.Minute); renewed.Load() != 0 {
-			t.Errorf("%d renewals after the loss", renewed.Load())
-		}
-		if value := server(t, srv).Get(t.Context(), "holdfast:{a}").Val(); value != "theirs" {
-			t.Errorf("the other's value became %v", value)
-		}
+		time.Sleep(time.Minute)
+		equal(t, "renewals after the loss", renewed.Load(), 0)
+		equal(t, "the other's value", server(t, srv).Get(t.Context(), "holdfast:{a}").Val(), "theirs")
 	})
 }
 
@@ -216,9 +200,7 @@ func TestADeadHeadCostsNoCommands(t *testing.T) {
 		holder := acquire(t, client(t, srv).Mutex("a", holdfast.TTL(time.Minute), holdfast.NoRenew()))
 		// The dead one has just come: one that came long ago is dropped by the next that comes.
 		dead := redis.Z{Score: float64(time.Now().UnixMicro()), Member: "dead\n1500\nholdfast:c:dead\n{}"}
-		if err := server(t, srv).ZAdd(t.Context(), "holdfast:{a}:q", dead).Err(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, server(t, srv).ZAdd(t.Context(), "holdfast:{a}:q", dead).Err())
 		var asked atomic.Int64
 		var waits []*waiting
 		for range 3 {
@@ -298,9 +280,7 @@ func TestLateRenewal(t *testing.T) {
 				})), holdfast.TTL(5*time.Second))
 				lease := acquire(t, l)
 				late := <-copies
-				if err := lease.Extend(t.Context(), time.Minute); err != nil {
-					t.Fatal(err)
-				}
+				must(t, lease.Extend(t.Context(), time.Minute))
 				if reply, err := late.anyhow(); err != nil || !strings.HasPrefix(reply, "kept ") && !strings.HasPrefix(reply, "renewed ") {
 					t.Errorf("the late copy is answered %q, %v", reply, err)
 				}

@@ -31,13 +31,9 @@ func TestCloseAfterManyLeasesWereLostInSilence(t *testing.T) {
 			<-lease.Done()
 		}
 		began := time.Now()
-		if err := c.Close(context.Background()); err != nil {
-			t.Error(err)
-		}
+		wantErr(t, "Close", c.Close(context.Background()), nil)
 		// Requests that are under way then last for another CommandTimeout.
-		if d := time.Since(began); d > ttl+2*time.Second+100*time.Millisecond {
-			t.Errorf("Close takes %s after leases of %s were lost", d, ttl)
-		}
+		inBounds(t, "how long Close takes", time.Since(began), 0, ttl+2100*time.Millisecond)
 	})
 }
 
@@ -58,9 +54,7 @@ func TestRenewalsToAServerThatRefuses(t *testing.T) {
 		time.Sleep(8 * time.Second)
 		d.refuse(nil)
 		// A single one that is left over is sent by itself.
-		if n := d.singles.Load(); n > 10 {
-			t.Errorf("%d renewals by themselves", n)
-		}
+		inBounds(t, "renewals by themselves", d.singles.Load(), 0, 10)
 		time.Sleep(20 * time.Second)
 		alive(t, leases)
 	})
@@ -93,18 +87,14 @@ func TestReleaseWithADeadline(t *testing.T) {
 				began, released := time.Now(), make(chan error)
 				go func() { released <- lease.Release(ctx) }()
 				synctest.Wait()
-				if err := lease.Err(); !errors.Is(err, holdfast.ErrReleased) {
-					t.Errorf("Err during Release: %v", err)
-				}
+				wantErr(t, "Err during Release", lease.Err(), holdfast.ErrReleased)
 				err := <-released
 				if !errors.Is(err, holdfast.ErrUnavailable) || !errors.Is(err, context.DeadlineExceeded) || time.Since(began) != 100*time.Millisecond {
 					t.Errorf("Release after %s: %v", time.Since(began), err)
 				}
 				sure := &holdfast.ServerError{Op: "acquire", Name: "b"}
 				for _, err := range []error{err, errors.Join(sure, err), errors.Join(err, sure), fmt.Errorf("twice: %w, %w", sure, err)} {
-					if !errors.Is(err, holdfast.ErrAmbiguous) {
-						t.Errorf("not ambiguous: %v", err)
-					}
+					wantErr(t, "not ambiguous", err, holdfast.ErrAmbiguous)
 				}
 				if errors.Is(errors.Join(sure, sure), holdfast.ErrAmbiguous) {
 					t.Error("what is not ambiguous is so twice")
@@ -137,19 +127,13 @@ func TestReleaseDoesNotWaitForARenewalThatHangs(t *testing.T) {
 			begun := time.Now()
 			ctx := lasting(t, patience)
 			err := first.lease.Release(ctx)
-			if over := first.lease.Err(); !errors.Is(over, holdfast.ErrReleased) {
-				t.Errorf("after Release, Err: %v", over)
-			}
+			wantErr(t, "Err after Release", first.lease.Err(), holdfast.ErrReleased)
 			if soon := patience < time.Second; errors.Is(err, context.DeadlineExceeded) != soon || (err == nil) == soon {
 				t.Errorf("Release within %s: %v", patience, err)
 			}
 			second.served(t, 50*time.Millisecond)
-			if took := time.Since(begun); took > 50*time.Millisecond {
-				t.Errorf("both releases took %s", took)
-			}
-			if second.lease.Fence() <= first.lease.Fence() {
-				t.Errorf("fence %d follows %d", second.lease.Fence(), first.lease.Fence())
-			}
+			inBounds(t, "both releases", time.Since(begun), 0, 50*time.Millisecond)
+			rises(t, first.lease.Fence(), second.lease.Fence())
 			close(hangs.letGo)
 		})
 	}
@@ -168,14 +152,10 @@ func TestReleasesAtOnceInAnOutage(t *testing.T) {
 			go func() { errs <- lease.Release(t.Context()) }()
 		}
 		for range calls {
-			if err := <-errs; !errors.Is(err, holdfast.ErrUnavailable) {
-				t.Errorf("Release: %v", err)
-			}
+			wantErr(t, "Release", <-errs, holdfast.ErrUnavailable)
 		}
 		// RetryTimeout, and a command's timeout that begins at its end.
-		if d := time.Since(began); d > 5*time.Second+100*time.Millisecond {
-			t.Errorf("%d calls take %s", calls, d)
-		}
+		inBounds(t, "all calls", time.Since(began), 0, 5100*time.Millisecond)
 		d.hangs.Store(false)
 		release(t, acquire(t, client(t, srv).Mutex("a")))
 	})
@@ -214,14 +194,10 @@ func TestManyAreCancelledInSilence(t *testing.T) {
 					}
 				}
 				// Calls without an answer last for a CommandTimeout.
-				if n := backend.Goroutines() - before; n > 1000 {
-					t.Errorf("%d goroutines after %d acquires that were cancelled", n, names*each)
-				}
+				inBounds(t, "goroutines", backend.Goroutines(), 0, before+1000)
 				d.hangs.Store(false)
 				time.Sleep(10 * time.Second)
-				if n := backend.Goroutines() - before; n > 100 {
-					t.Errorf("%d goroutines are left", n)
-				}
+				inBounds(t, "goroutines that are left", backend.Goroutines(), 0, before+100)
 				release(t, held)
 				for i := range locks {
 					release(t, acquire(t, other.Mutex(fmt.Sprint(i))))
@@ -236,18 +212,13 @@ func TestManyAreCancelledInSilence(t *testing.T) {
 					cancel()
 				}
 				began := time.Now()
-				if err := c.Close(context.Background()); err != nil {
-					t.Error(err)
-				}
-				if took := time.Since(began); took > 5*time.Second {
-					t.Errorf("Close takes %s", took)
-				}
+				wantErr(t, "Close", c.Close(context.Background()), nil)
+				inBounds(t, "how long Close takes", time.Since(began), 0, 5*time.Second)
 			})
 		})
 	}
 }
 
-// If many leases are lost together, all of them are taken back, a few at a time.
 func TestLostLeasesAreTakenBackFewAtATime(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
 		var flying, most, all atomic.Int64

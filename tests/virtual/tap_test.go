@@ -154,14 +154,10 @@ func (w *tap) deliver(t *testing.T) {
 		t.Fatal("nothing was held")
 	}
 	conn, err := w.srv.Dial(t.Context(), "tcp", "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer conn.Close()
 	go func() { _, _ = io.Copy(io.Discard, conn) }()
-	if _, err := conn.Write(held); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errOf(conn.Write(held)))
 	synctest.Wait()
 }
 
@@ -300,8 +296,6 @@ func (c *tappedConn) Read(b []byte) (n int, err error) {
 func exists(t *testing.T, srv *holdfasttest.Server, name string) bool {
 	t.Helper()
 	n, err := server(t, srv).Exists(t.Context(), "holdfast:{"+name+"}").Result()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return n == 1
 }

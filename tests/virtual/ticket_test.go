@@ -3,6 +3,7 @@ package virtual
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -60,9 +61,7 @@ var errNoAnswer = context.DeadlineExceeded // as a driver returns it: the reques
 func detach(t *testing.T, l *holdfast.Lease, ttl time.Duration) holdfast.Ticket {
 	t.Helper()
 	ticket, err := l.Detach(t.Context(), ttl)
-	if err != nil {
-		t.Fatalf("Detach: %v", err)
-	}
+	must(t, err)
 	return ticket
 }
 
@@ -70,27 +69,21 @@ func detach(t *testing.T, l *holdfast.Lease, ttl time.Duration) holdfast.Ticket 
 func adopt(t *testing.T, c *holdfast.Client, ticket holdfast.Ticket) *holdfast.Lease {
 	t.Helper()
 	heir, err := c.Adopt(t.Context(), ticket)
-	if err != nil {
-		t.Fatalf("Adopt: %v", err)
-	}
+	must(t, err)
 	return heir
 }
 
 // free requires that nobody holds the lock "a".
 func free(t *testing.T, srv *holdfasttest.Server) {
 	t.Helper()
-	if isHeld(t, client(t, srv)) {
-		t.Error("the lock is held still")
-	}
+	equal(t, "the lock is held", isHeld(t, client(t, srv)), false)
 }
 
 // isHeld reports whether the lock "a" is held.
 func isHeld(t *testing.T, c *holdfast.Client) bool {
 	t.Helper()
 	held, err := backend.IsHeld(t.Context(), c.Mutex("a"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return held
 }
 
@@ -111,22 +104,14 @@ func TestADetachedLeaseIsLeftAlone(t *testing.T) {
 		release(t, handed.lease)
 		d.since()
 		time.Sleep(59 * time.Minute)
-		if calls := d.since(); len(calls) > 0 {
-			t.Errorf("the process of a detached lease ran %v", calls)
-		}
-		if !isHeld(t, c) {
-			t.Error("the lock is free before the ticket has expired")
-		}
+		equal(t, "what the process of a detached lease runs", fmt.Sprint(d.since()), "[]")
+		equal(t, "the lock is held", isHeld(t, c), true)
 		<-here.done
 		if here.err != nil || here.at.Sub(began) < time.Hour || here.at.Sub(began) > time.Hour+2*time.Second {
 			t.Errorf("a waiter got the lock after %s: %v", here.at.Sub(began), here.err)
 		}
-		if here.lease.Fence() <= handed.lease.Fence() {
-			t.Errorf("it has fence %d after %d", here.lease.Fence(), handed.lease.Fence())
-		}
-		if _, err := c.Adopt(t.Context(), ticket); !errors.Is(err, holdfast.ErrLost) {
-			t.Errorf("Adopt: %v", err)
-		}
+		rises(t, handed.lease.Fence(), here.lease.Fence())
+		wantErr(t, "Adopt", errOf(c.Adopt(t.Context(), ticket)), holdfast.ErrLost)
 		release(t, here.lease)
 	})
 }
@@ -147,9 +132,7 @@ func TestALeaseThatWasPassedOnIsDetached(t *testing.T) {
 			t.Fatalf("it was not passed on: %q", value)
 		}
 		heir := adopt(t, client(t, srv), detach(t, second.lease, time.Minute))
-		if heir.Fence() <= second.lease.Fence() {
-			t.Errorf("it is adopted with fence %d, after %d", heir.Fence(), second.lease.Fence())
-		}
+		rises(t, second.lease.Fence(), heir.Fence())
 		release(t, heir)
 	})
 }
@@ -182,9 +165,7 @@ func TestALeaseIsDetachedAfterALossOfData(t *testing.T) {
 		server(t, srv).FlushAll(t.Context())
 		ticket := detach(t, lease, time.Minute)
 		heir := adopt(t, client(t, srv), ticket)
-		if heir.Fence() <= lease.Fence() {
-			t.Errorf("it is adopted with fence %d, after %d", heir.Fence(), lease.Fence())
-		}
+		rises(t, lease.Fence(), heir.Fence())
 		release(t, heir)
 
 		// With an exact key another program may have had it.
@@ -203,9 +184,7 @@ func TestAnAdoptionEndsAnEarlierLease(t *testing.T) {
 		c, other := configured(t, srv, cfg), client(t, srv)
 		for _, get := range []func(context.Context) (*holdfast.Lease, error){c.Mutex("a").Acquire, c.Mutex("a").TryAcquire} {
 			earlier, err := get(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			server(t, srv).Del(t.Context(), "holdfast:{a}")
 			heir := adopt(t, c, detach(t, acquire(t, other.Mutex("a")), time.Minute))
 			if earlier.Err() == nil || heir.Err() != nil {
@@ -318,14 +297,10 @@ func TestALeaseThatEndsWhileItIsDetached(t *testing.T) {
 			if ticket, err := lease.Detach(t.Context(), time.Hour); !errors.Is(err, c.want) || ticket != (holdfast.Ticket{}) {
 				t.Errorf("%s: Detach: %v, %v", what, ticket, err)
 			}
-			if err := lease.Err(); !errors.Is(err, c.want) {
-				t.Errorf("%s: %v", what, err)
-			}
+			wantErr(t, what, lease.Err(), c.want)
 			d.handle(nil)
 			time.Sleep(time.Second)
-			if isHeld(t, client(t, srv)) {
-				t.Errorf("%s: the lock is held still", what)
-			}
+			equal(t, "the lock is held", isHeld(t, client(t, srv)), false)
 		}
 	})
 }
@@ -350,15 +325,9 @@ func TestALeaseIsDetachedOnce(t *testing.T) {
 			tickets <- ticket
 		}()
 		synctest.Wait()
-		if _, err := lease.Detach(t.Context(), time.Minute); !errors.Is(err, holdfast.ErrInvalid) {
-			t.Errorf("Detach of a lease that is being detached: %v", err)
-		}
-		if _, err := l.TryAcquire(lease.Context(t.Context())); !errors.Is(err, holdfast.ErrInvalid) {
-			t.Errorf("TryAcquire within it: %v", err)
-		}
-		if err := lease.Err(); err != nil {
-			t.Errorf("before there is a ticket: %v", err)
-		}
+		wantErr(t, "Detach of a lease that is being detached", errOf(lease.Detach(t.Context(), time.Minute)), holdfast.ErrInvalid)
+		wantErr(t, "TryAcquire within it", errOf(l.TryAcquire(lease.Context(t.Context()))), holdfast.ErrInvalid)
+		wantErr(t, "before there is a ticket", lease.Err(), nil)
 		heir := adopt(t, c, <-tickets)
 		release(t, heir)
 	})
@@ -441,9 +410,7 @@ func TestAnAdoptionThatIsGivenUp(t *testing.T) {
 				d.handle(nil)
 				if c.carriedOut {
 					free(t, srv)
-					if _, err := adopter.Adopt(t.Context(), ticket); !errors.Is(err, holdfast.ErrLost) {
-						t.Errorf("Adopt: %v", err)
-					}
+					wantErr(t, "Adopt", errOf(adopter.Adopt(t.Context(), ticket)), holdfast.ErrLost)
 					return
 				}
 				if reply := <-late; !strings.HasPrefix(reply, "gone ") {
@@ -489,15 +456,11 @@ func TestALateAcquireOfADetachedLock(t *testing.T) {
 		},
 		"it was deleted": func(t *testing.T, c *holdfast.Client, srv *holdfasttest.Server, ticket holdfast.Ticket) {
 			server(t, srv).Del(t.Context(), "holdfast:{a}")
-			if _, err := c.Adopt(t.Context(), ticket); !errors.Is(err, holdfast.ErrLost) {
-				t.Errorf("Adopt: %v", err)
-			}
+			wantErr(t, "Adopt", errOf(c.Adopt(t.Context(), ticket)), holdfast.ErrLost)
 		},
 		"the ticket is not used": func(t *testing.T, c *holdfast.Client, _ *holdfasttest.Server, _ holdfast.Ticket) {
 			time.Sleep(time.Second)
-			if !isHeld(t, c) {
-				t.Error("the lock is free, though a copy of its acquire may come")
-			}
+			equal(t, "the lock is held", isHeld(t, c), true)
 		},
 	} {
 		t.Run(what, func(t *testing.T) {
@@ -523,13 +486,11 @@ func TestALateAcquireOfADetachedLock(t *testing.T) {
 				ticket := detach(t, lease, time.Millisecond)
 				c := client(t, srv)
 				use(t, c, srv, ticket)
-				reply := <-late
+				t.Logf("a late copy of the acquire was answered %q", <-late)
 				if what == "the ticket is not used" {
 					time.Sleep(10 * time.Second) // until the ticket has expired
 				}
-				if isHeld(t, c) {
-					t.Errorf("a late copy of the acquire has taken the lock: it was answered %q", reply)
-				}
+				equal(t, "the lock is held", isHeld(t, c), false)
 			})
 		})
 	}

@@ -3,6 +3,7 @@
 package virtual
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net"
@@ -70,15 +71,11 @@ func opened(t *testing.T, dial dialer, cfg holdfast.Config, change func(*redis.O
 		d = f(d)
 	}
 	c, err := holdfast.New(d, &cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Hour)
 		defer cancel()
-		if err := c.Close(ctx); err != nil {
-			t.Errorf("Close: %v", err)
-		}
+		wantErr(t, "Close", c.Close(ctx), nil)
 	})
 	return c
 }
@@ -87,9 +84,7 @@ func opened(t *testing.T, dial dialer, cfg holdfast.Config, change func(*redis.O
 func alive(t *testing.T, leases []*holdfast.Lease) {
 	t.Helper()
 	for _, lease := range leases {
-		if err := lease.Err(); err != nil {
-			t.Errorf("%s: %v", lease.Name(), err)
-		}
+		wantErr(t, lease.Name(), lease.Err(), nil)
 		release(t, lease)
 	}
 }
@@ -188,17 +183,63 @@ func left(t *testing.T, srv *holdfasttest.Server, name string) time.Duration {
 func acquire(t *testing.T, l *holdfast.Lock) *holdfast.Lease {
 	t.Helper()
 	lease, err := l.Acquire(t.Context())
-	if err != nil {
-		t.Fatalf("Acquire: %v", err)
-	}
+	must(t, err)
 	return lease
 }
 
 func release(t *testing.T, l *holdfast.Lease) {
 	t.Helper()
-	if err := l.Release(context.Background()); err != nil {
-		t.Errorf("Release: %v", err)
+	wantErr(t, "Release", l.Release(context.Background()), nil)
+}
+
+// must ends the test if there is an error.
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
+}
+
+// wantErr requires that err matches target; if that is nil, that there is no error.
+func wantErr(t *testing.T, what string, err, target error) {
+	t.Helper()
+	if !errors.Is(err, target) {
+		t.Errorf("%s: %v; want %v", what, err, target)
+	}
+}
+
+// equal requires that what was got is what was wanted.
+func equal[T comparable](t *testing.T, what string, got, want T) {
+	t.Helper()
+	if got != want {
+		t.Errorf("%s: %v; want %v", what, got, want)
+	}
+}
+
+// rises requires that one fence is above another that was granted before it.
+func rises(t testing.TB, before, fence uint64) {
+	t.Helper()
+	if fence <= before {
+		t.Errorf("fence %d follows %d", fence, before)
+	}
+}
+
+// inBounds requires that what was got is within bounds.
+func inBounds[T cmp.Ordered](t testing.TB, what string, got, least, most T) {
+	t.Helper()
+	if got < least || got > most {
+		t.Errorf("%s: %v; want %v to %v", what, got, least, most)
+	}
+}
+
+// errOf returns the error of a call that also returns something else.
+func errOf[T any](_ T, err error) error { return err }
+
+// async calls f in a goroutine, and returns where its result will be.
+func async[T any](f func() T) <-chan T {
+	over := make(chan T, 1)
+	go func() { over <- f() }()
+	return over
 }
 
 // A waiter is told to look when the lock may expire, because the one before it leaves. It must look before
@@ -213,9 +254,7 @@ func TestWaiterWhoMovesUpStaysInTheQueue(t *testing.T) {
 		second := wait(t, client(t, srv).Mutex("a", ttl))
 		first.cancel()
 		<-first.done
-		if first.err != context.Canceled {
-			t.Errorf("Acquire: %v", first.err)
-		}
+		equal(t, "Acquire", first.err, context.Canceled)
 		time.Sleep(5 * time.Minute)
 		release(t, lease)
 		second.served(t, time.Second)
@@ -254,9 +293,7 @@ func TestBackgroundReleaseOutlivesALongRefusal(t *testing.T) {
 				if err := lease.Release(t.Context()); !errors.Is(err, holdfast.ErrAmbiguous) || errors.Is(err, holdfast.ErrLost) {
 					t.Errorf("Release again: %v", err)
 				}
-				if err := lease.Release(t.Context()); err != nil {
-					t.Errorf("Release once more: %v", err)
-				}
+				wantErr(t, "Release once more", lease.Release(t.Context()), nil)
 			})
 		})
 	}
@@ -277,30 +314,20 @@ func TestAnIdleSubscriptionIsClosed(t *testing.T) {
 		for range 2 { // it is opened again when it is needed
 			lease := acquire(t, client(t, srv).Mutex("a"))
 			next := wait(t, c.Mutex("a"))
-			if n := channels(); n != 1 {
-				t.Fatalf("%d channels while somebody waits", n)
-			}
+			equal(t, "channels while somebody waits", channels(), 1)
 			release(t, lease)
 			next.served(t, time.Second)
 			time.Sleep(50 * time.Second)
-			if n := channels(); n != 1 {
-				t.Errorf("%d channels soon after", n)
-			}
+			equal(t, "channels soon after", channels(), 1)
 			time.Sleep(15 * time.Second)
-			if n := channels(); n != 0 {
-				t.Errorf("%d channels after a minute", n)
-			}
+			equal(t, "channels after a minute", channels(), 0)
 		}
 		lease := acquire(t, c.Mutex("a"))
 		time.Sleep(5 * time.Minute)
 		heard := func() int64 { return observer.PubSubNumSub(t.Context(), "holdfast:c:h").Val()["holdfast:c:h"] }
-		if n := heard(); n != 1 {
-			t.Errorf("%d listen for what operators do while a lock is held", n)
-		}
+		equal(t, "those who hear operators while a lock is held", heard(), 1)
 		release(t, lease)
 		time.Sleep(2 * time.Minute)
-		if n := heard(); n != 0 {
-			t.Errorf("%d listen for what operators do when no lock is held", n)
-		}
+		equal(t, "those who hear operators when no lock is held", heard(), 0)
 	})
 }

@@ -3,6 +3,7 @@ package virtual
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -103,15 +104,11 @@ func TestWaitEndsWhileTheLockIsHeld(t *testing.T) {
 						if !slices.Contains(names, held.Name) || held.Holder.Identity != who || !strings.Contains(err.Error(), who) {
 							t.Errorf("turn %d: %v names %q, held by %+v", turn, err, held.Name, held.Holder)
 						}
-						if took < of.limit || took > of.limit+of.slack {
-							t.Errorf("turn %d: it waited for %s; want %s", turn, took, of.limit)
-						}
+						inBounds(t, fmt.Sprintf("turn %d: how long it waited", turn), took, of.limit, of.limit+of.slack)
 						if first == nil {
 							continue
 						}
-						if err := first.giveUp(); err != context.Canceled {
-							t.Errorf("canceled: %v", err)
-						}
+						equal(t, "canceled", first.giveUp(), context.Canceled)
 					}
 					time.Sleep(time.Millisecond) // it leaves in the background
 					if s, err := lock(client(t, srv)).Status(t.Context()); err != nil || len(s.Waiters) != 0 {
@@ -139,13 +136,9 @@ func TestAGrantThatWasNotHeardIsFoundWhenTimeIsUp(t *testing.T) {
 				time.Sleep(1500 * time.Millisecond)
 				release(t, lease)
 				got.granted(t)
-				if got.lease.Fence() <= lease.Fence() {
-					t.Errorf("fence %d follows %d", got.lease.Fence(), lease.Fence())
-				}
+				rises(t, lease.Fence(), got.lease.Fence())
 				time.Sleep(time.Minute)
-				if err := got.lease.Err(); err != nil {
-					t.Errorf("a minute later: %v", err)
-				}
+				wantErr(t, "a minute later", got.lease.Err(), nil)
 				release(t, got.lease)
 			})
 		})

@@ -50,15 +50,15 @@ func (q *Quorum) Init(ctx context.Context, force bool) error {
 			}
 		}
 		// A majority may have come back with older counters, so the clocks count, too.
-		counter = max(counter, reply.Counter, reply.Now)
+		counter = max(counter, reply.Count, reply.Now)
 	}
 	// The second pass includes the counters of nodes that the first one raised.
 	for range 2 {
 		if failed(errs) {
 			return q.tooFew("init", name, errs)
 		}
-		var raised []codec.NodeRaiseReply
-		raised, errs = askNodes(ctx, l, timeout, "raise", func(i int, p *engine.NodeLock) codec.Request[codec.NodeRaiseReply] {
+		var raised []codec.Reply
+		raised, errs = askNodes(ctx, l, timeout, "raise", func(i int, p *engine.NodeLock) codec.Request[codec.Reply] {
 			stands, wanted := behind[i]
 			if !wanted {
 				return nil
@@ -69,7 +69,7 @@ func (q *Quorum) Init(ctx context.Context, force bool) error {
 			if errs[i] == nil && reply.Word != codec.Raised {
 				errs[i] = q.refusal("init", l, i, reply.Refusal)
 			}
-			counter = max(counter, reply.Counter)
+			counter = max(counter, reply.Count)
 		}
 	}
 	if failed(errs) {

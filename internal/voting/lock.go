@@ -122,7 +122,7 @@ func (l *mutex) holders(ctx context.Context) ([]lock.Holder, error) {
 	}
 	q := l.q
 	for timeout := max(q.timeout(l), 100*time.Millisecond); ; {
-		replies, errs := askNodes(ctx, l, timeout, "inspect", func(_ int, p *engine.NodeLock) codec.Request[codec.HolderReply] {
+		replies, errs := askNodes(ctx, l, timeout, "inspect", func(_ int, p *engine.NodeLock) codec.Request[codec.Reply] {
 			return &codec.WhoHolds{Lock: p.Ref()}
 		})
 		if err := ctx.Err(); err != nil {
@@ -131,7 +131,7 @@ func (l *mutex) holders(ctx context.Context) ([]lock.Holder, error) {
 		named := make([]*lock.Holder, len(replies))
 		for i, reply := range replies {
 			if errs[i] == nil && reply.Word == codec.Held {
-				h := l.parts[i].HolderOf(&reply.Holder)
+				h := l.parts[i].HolderOf(reply.Holder)
 				named[i] = &h
 			}
 		}

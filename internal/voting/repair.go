@@ -24,15 +24,15 @@ func (q *Quorum) repair(ctx context.Context, l *mutex, behind []vote) error {
 		case errs[i] != nil:
 		case reply.Word == codec.CounterIs:
 			good++
-			counter = max(counter, reply.Counter)
+			counter = max(counter, reply.Count)
 		case reply.Word == codec.Behind:
 			lost = append(lost, i)
-			emptied = emptied || reply.Counter == 0 || !reply.Refusal.KeptData()
+			emptied = emptied || reply.Count == 0 || !reply.Refusal.KeptData()
 		default:
 			errs[i] = q.refusal("acquire", l, i, reply.Refusal)
 			resting = true
 		}
-		highest = max(highest, reply.Counter, reply.Now)
+		highest = max(highest, reply.Count, reply.Now)
 	}
 	switch {
 	// good nodes include one of every majority, whichever nodes are behind now.
@@ -54,7 +54,7 @@ func (q *Quorum) repair(ctx context.Context, l *mutex, behind []vote) error {
 		}
 		return q.tooFew("acquire", l.name, errs)
 	}
-	raised, errs := askNodes(ctx, l, timeout, "raise", func(i int, p *engine.NodeLock) codec.Request[codec.NodeRaiseReply] {
+	raised, errs := askNodes(ctx, l, timeout, "raise", func(i int, p *engine.NodeLock) codec.Request[codec.Reply] {
 		for _, v := range behind {
 			if v.node == i {
 				return &codec.NodeRaise{Lock: p.Ref(), Counter: counter, Stands: v.behind}
@@ -75,6 +75,6 @@ func (q *Quorum) repair(ctx context.Context, l *mutex, behind []vote) error {
 }
 
 // counterOf returns the request for a node's fence counter.
-func counterOf(_ int, p *engine.NodeLock) codec.Request[codec.NodeCounterReply] {
+func counterOf(_ int, p *engine.NodeLock) codec.Request[codec.Reply] {
 	return &codec.NodeCounter{Lock: p.Ref()}
 }

@@ -120,7 +120,7 @@ func (q *Quorum) agree(ctx context.Context, l *mutex, timeout time.Duration, gra
 	if known >= q.need {
 		return fence, nil
 	}
-	replies, errs := askNodes(ctx, l, timeout, "acquire", func(i int, p *engine.NodeLock) codec.Request[codec.NodeFenceReply] {
+	replies, errs := askNodes(ctx, l, timeout, "acquire", func(i int, p *engine.NodeLock) codec.Request[codec.Reply] {
 		token, wanted := ours[i]
 		if !wanted {
 			return nil

@@ -41,7 +41,7 @@ func (q *Quorum) vote(ctx context.Context, l *mutex, i int, round string, terms 
 // askByScript asks a node for the lock by node_acquire.lua.
 func (q *Quorum) askByScript(ctx context.Context, l *mutex, v vote, terms terms) vote {
 	p := l.parts[v.node]
-	var reply codec.NodeAcquireReply
+	var reply codec.Reply
 	var sent clock.Instant
 	// A request that was late is repeated, since what is known of the node's clock is as old as its latest answer.
 	for n := 0; n < 2 && (n == 0 || reply.Word == codec.Late); n++ {
@@ -60,15 +60,15 @@ func (q *Quorum) askByScript(ctx context.Context, l *mutex, v vote, terms terms)
 	}
 	switch reply.Word {
 	case codec.Granted:
-		v.take(engine.NodeGrant{Sent: sent, Heard: clock.Now(), Now: reply.Now, TTL: reply.Grant.TTL, Fence: reply.Grant.Fence, Block: reply.Grant.Block})
+		v.take(engine.NodeGrant{Sent: sent, Heard: clock.Now(), Now: reply.Now, TTL: reply.TTL, Fence: reply.Fence, Block: 1})
 	case codec.Held:
-		v.said, v.ahead = true, reply.Ahead
+		v.said, v.ahead = true, reply.Holder.Waiters
 		if token := reply.Holder.Value.Token; !q.isReturning(token) {
-			h := p.HolderOf(&reply.Holder)
+			h := p.HolderOf(reply.Holder)
 			v.holder, v.theirs = &h, engine.RoundOf(token)
 		}
 	case codec.Wanted:
-		v.said, v.ahead = true, reply.Ahead
+		v.said, v.ahead = true, int(reply.Count)
 	case codec.Quarantined, codec.Behind:
 		return q.declined(l, v, reply.Refusal)
 	case codec.Late, codec.Gone:

@@ -1,5 +1,6 @@
-// Package codec gives each script a typed request and a typed reply. The headers of the scripts, in internal/script, say what their fields
-// mean.
+// Package codec gives each script a typed request and a typed reply. Its files are named after the folders of internal/script, and each
+// request is followed by the replies that it can get. One that also has a script for locks with several holders is in mutex.go. The headers
+// of the scripts say what the fields mean.
 //
 // A reply that the script cannot give to the request is wire.ErrMalformed. A reply in which the script reports an error is a
 // wire.ScriptError. Nothing that a server sends makes a parser panic.

@@ -69,19 +69,6 @@ func (q *Survey) Parse(text string) (SurveyReply, error) {
 	return finish(&r, reply)
 }
 
-// Announce makes watchers of a lock look who holds it: announce.lua.
-type Announce struct {
-	Lock    Lock
-	Channel string
-}
-
-func (q *Announce) Call() driver.Call { return urgent(q.Lock.byKey(script.Announce(), "", q.Channel)) }
-
-// The count is that of connections that were told.
-var announced = forms{{Told, []field{count}}}
-
-func (q *Announce) Parse(text string) (Reply, error) { return announced.parse(text) }
-
 // What a lock's key holds, if that is not one of the kinds of locks with several holders.
 const (
 	HoldsNothing  = "nothing"

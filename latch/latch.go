@@ -113,11 +113,11 @@ func (l *Latch) CountDown(ctx context.Context) error {
 	if err := l.lock.Ready(ctx); err != nil {
 		return access.Error(err)
 	}
-	reply, err := engine.Change(ctx, l.lock, "count down", func(id string, notAfter int64) codec.Request[codec.CountReply] {
+	reply, err := engine.Change(ctx, l.lock, "count down", func(id string, notAfter int64) codec.Request[codec.Reply] {
 		return &codec.CountDown{Lock: l.lock.Ref(), ID: id, Parties: l.lock.Set.Limit, NotAfter: notAfter}
 	})
 	if err == nil && reply.Word == codec.Taken {
-		return fmt.Errorf("%w: latch %.64q: the remaining parties, %d, have all registered and count down themselves", holdfast.ErrHeld, l.Name(), reply.Left)
+		return fmt.Errorf("%w: latch %.64q: the remaining parties, %d, have all registered and count down themselves", holdfast.ErrHeld, l.Name(), reply.Count)
 	}
 	return access.Error(err)
 }
@@ -174,7 +174,7 @@ func (l *Latch) reset(ctx context.Context, op string, parties int) error {
 	if err := l.lock.Ready(ctx); err != nil {
 		return access.Error(err)
 	}
-	_, err := engine.Change(ctx, l.lock, op, func(id string, notAfter int64) codec.Request[codec.ResetReply] {
+	_, err := engine.Change(ctx, l.lock, op, func(id string, notAfter int64) codec.Request[codec.Reply] {
 		return &codec.ResetLatch{Lock: l.lock.Ref(), ID: id, Parties: parties, NotAfter: notAfter}
 	})
 	return access.Error(err)

@@ -200,9 +200,9 @@ func (j *Job) begin(work context.Context, lease *holdfast.Lease) (Completion, er
 	}
 	switch reply.Word {
 	case codec.Done:
-		return completion(&reply.Run), nil
+		return completion(reply.Run), nil
 	case codec.Spent:
-		return Completion{}, fmt.Errorf("%w: job %q: %d runs in this window have begun, and none was completed", ErrExhausted, j.Name(), reply.Tries)
+		return Completion{}, fmt.Errorf("%w: job %q: %d runs in this window have begun, and none was completed", ErrExhausted, j.Name(), reply.Count)
 	case codec.Used:
 		return Completion{}, fmt.Errorf("%w: job %q: a run was completed under this lease", holdfast.ErrInvalid, j.Name())
 	case codec.Gone, codec.Absent:
@@ -235,12 +235,12 @@ func (j *Job) complete(ctx context.Context, lease *holdfast.Lease, result string
 		return Completion{}, access.ErrorOf(lease, j.lock.Missing(reply.Word))
 	}
 	return Completion{
-		Here: true, Current: true, Time: time.UnixMicro(reply.Completed), Result: result, Identity: lease.Identity(), Host: j.lock.Of.Host,
-		PID: os.Getpid(), Fence: lease.Fence(), Try: reply.Try,
+		Here: true, Current: true, Time: time.UnixMicro(reply.Run.Completed), Result: result, Identity: lease.Identity(), Host: j.lock.Of.Host,
+		PID: os.Getpid(), Fence: lease.Fence(), Try: reply.Run.Try,
 	}, tooLong
 }
 
-func (j *Job) insist(ctx context.Context, lease *holdfast.Lease, q *codec.CompleteRun) (codec.CompleteReply, error) {
+func (j *Job) insist(ctx context.Context, lease *holdfast.Lease, q *codec.CompleteRun) (codec.Reply, error) {
 	unanswered := false
 	for {
 		reply, err := engine.Ask(ctx, j.lock, "complete", true, q)
@@ -285,7 +285,7 @@ func (j *Job) look(ctx context.Context) (Completion, error) {
 	if err != nil || reply.Word != codec.Done {
 		return Completion{}, err
 	}
-	return completion(&reply.Run), nil
+	return completion(reply.Run), nil
 }
 
 func completion(r *codec.Run) Completion {

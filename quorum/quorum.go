@@ -6,16 +6,15 @@
 package quorum
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/internal/access"
 	"github.com/holdfast-go/holdfast/internal/engine"
-	"github.com/holdfast-go/holdfast/internal/exec"
 	"github.com/holdfast-go/holdfast/internal/kind"
 	"github.com/holdfast-go/holdfast/internal/option"
 	"github.com/holdfast-go/holdfast/internal/printable"
@@ -114,30 +113,16 @@ type Error struct {
 	Of    int    // how many nodes there are
 	Nodes []*NodeError
 
-	of    error  // the error of internal/voting, which knows whether an election may go on
-	task  string // as in exec.Failure
-	ended error  // the error of the caller's context, if it ended before a majority answered
+	of *voting.Error // the error that this one translates: it knows whether an election may go on, and whether the caller's context ended
 }
 
 func (e *Error) Error() string {
-	text := fmt.Sprintf("holdfast: %s: too few nodes answered as they should; %d of %d have to", exec.TaskOf(e.task, e.Op, e.Name), e.Need, e.Of)
-	before := ": "
-	for _, n := range e.Nodes {
-		text += before + strings.TrimPrefix(n.Error(), "holdfast: ")
-		before = "; "
-	}
-	if e.ended != nil {
-		text += before + e.ended.Error()
-	}
-	return text
+	return voting.TextOf(cmp.Or(e.of, &voting.Error{Op: e.Op, Name: e.Name, Need: e.Need, Of: e.Of}), e.Nodes)
 }
 
 // Unwrap returns the nodes' errors and, if the caller's context has ended, its error.
 func (e *Error) Unwrap() []error {
 	var all []error
-	if e.ended != nil {
-		all = append(all, e.ended)
-	}
 	for _, n := range e.Nodes {
 		all = append(all, n)
 	}
@@ -170,7 +155,7 @@ func (e *NodeError) Unwrap() error { return e.Err }
 func init() {
 	access.Quorum = func(q any) *voting.Quorum { return q.(*Quorum).e() }
 	access.QuorumError = func(of *voting.Error) error {
-		e := &Error{Op: of.Op, Name: of.Name, Need: of.Need, Of: of.Of, of: of, task: of.Task, ended: of.Ended()}
+		e := &Error{Op: of.Op, Name: of.Name, Need: of.Need, Of: of.Of, of: of}
 		for _, n := range of.Nodes {
 			e.Nodes = append(e.Nodes, &NodeError{n.Server, access.Error(n.Err)})
 		}

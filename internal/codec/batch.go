@@ -80,11 +80,16 @@ func (b *BatchRenew) Call() driver.Call {
 	return renewing(driver.Call{Script: script.BatchRenew(), Keys: b.keys, Args: args})
 }
 
+// Parse reads the script's reply, which numbers the items from 1.
 func (b *BatchRenew) Parse(text string) (BatchReply, error) {
-	head, r, err := begin(text)
-	if err != nil {
-		return BatchReply{}, err
+	r := begin(text)
+	reply := BatchReply{Head: r.Head}
+	r.bad = r.Word != Kept
+	for last := int64(0); r.rest != "" && !r.bad; {
+		i := r.number(last + 1)
+		r.bad = r.bad || i > int64(b.n)
+		reply.Left = append(reply.Left, int(i-1))
+		last = i
 	}
-	r.bad = head.Word != Kept
-	return finish(&r, BatchReply{Head: head, Left: r.left(b.n)})
+	return finish(&r, reply)
 }

@@ -1,5 +1,6 @@
-// Package codec gives each script a typed request and a typed reply. The headers of the scripts, in internal/script, say what their fields
-// mean.
+// Package codec gives each script a typed request and a typed reply. Its files are named after the folders of internal/script, and each
+// request is followed by the replies that it can get. One that also has a script for locks with several holders is in mutex.go. The headers
+// of the scripts say what the fields mean.
 //
 // A reply that the script cannot give to the request is wire.ErrMalformed. A reply in which the script reports an error is a
 // wire.ScriptError. Nothing that a server sends makes a parser panic.
@@ -38,8 +39,6 @@ func Strict(quarantine, lag time.Duration) Flags {
 	return Flags("s" + milliseconds(quarantine) + "+" + milliseconds(lag))
 }
 
-func (f Flags) in(mode string) string { return mode + string(f) }
-
 // Keys are the keys that scripts take. Which ones a lock has depends on its kind and its client's mode.
 type Keys struct {
 	Lock, Queue, Fence string
@@ -57,6 +56,9 @@ type Lock struct {
 
 // maxKeys bounds how many keys of one lock a script takes.
 const maxKeys = 5
+
+// room returns an empty slice for the keys of a lock, flags and that many arguments.
+func room(args int) []string { return make([]string, 0, maxKeys+1+args) }
 
 // appendOwn appends the keys of the lock, without the server's mark.
 func (k *Keys) appendOwn(words []string) []string {
@@ -76,23 +78,30 @@ func (k *Keys) appendAll(words []string) []string {
 	return words
 }
 
-// appendNode appends the keys that scripts of nodes take after the lock's key and queue.
-func (k *Keys) appendNode(words []string) []string {
-	return append(words, k.Fence, k.CaughtUp, k.Mark)
-}
-
-// appendLeast appends the keys that exist whenever the lock is held.
-func (k *Keys) appendLeast(words []string) []string {
-	words = append(words, k.Lock)
-	if k.Holds != "" {
-		words = append(words, k.Holds)
-	}
-	return words
-}
-
 // call makes a call of words, of which the first keys are keys.
 func call(s driver.Script, words []string, keys int) driver.Call {
 	return driver.Call{Script: s, Keys: words[:keys:keys], Args: words[keys:]}
+}
+
+// onKeys makes a call of a script that takes these keys, the flags, and args. It appends to keys.
+func onKeys(s driver.Script, keys []string, f Flags, args ...string) driver.Call {
+	return call(s, append(append(keys, string(f)), args...), len(keys))
+}
+
+// onLock makes a call of a script that takes all keys of the lock, the flags, and args.
+func (l *Lock) onLock(s driver.Script, args ...string) driver.Call {
+	return onKeys(s, l.Keys.appendAll(room(len(args))), l.Flags, args...)
+}
+
+// onNode makes a call of a script of nodes.
+func (l *Lock) onNode(s driver.Script, args ...string) driver.Call {
+	k := &l.Keys
+	return onKeys(s, append(room(len(args)), k.Lock, k.Queue, k.Fence, k.CaughtUp, k.Mark), l.Flags, args...)
+}
+
+// byKey makes a call of a script that takes the lock's key only.
+func (l *Lock) byKey(s driver.Script, args ...string) driver.Call {
+	return onKeys(s, append(room(len(args)), l.Keys.Lock), l.Flags, args...)
 }
 
 // urgent marks a call that does not wait for a connection behind other commands: a renewal, a release, or a request that others wait for.
@@ -107,94 +116,12 @@ func renewing(c driver.Call) driver.Call {
 	return urgent(c)
 }
 
-// onLock makes a call of a script that takes all keys of the lock, the flags, and args.
-func (l *Lock) onLock(s driver.Script, args ...string) driver.Call {
-	words := l.Keys.appendAll(make([]string, 0, maxKeys+1+len(args)))
-	n := len(words)
-	return call(s, append(append(words, string(l.Flags)), args...), n)
-}
+func decimal(n int64) string   { return strconv.FormatInt(n, 10) }
+func unsigned(n uint64) string { return strconv.FormatUint(n, 10) }
 
-// onNode makes a call of a script of nodes.
-func (l *Lock) onNode(s driver.Script, args ...string) driver.Call {
-	words := append(make([]string, 0, maxKeys+1+len(args)), l.Keys.Lock, l.Keys.Queue)
-	words = l.Keys.appendNode(words)
-	n := len(words)
-	return call(s, append(append(words, string(l.Flags)), args...), n)
-}
-
-// byKey makes a call of a script that takes the lock's key only.
-func (l *Lock) byKey(s driver.Script, args ...string) driver.Call {
-	words := append(make([]string, 0, 2+len(args)), l.Keys.Lock, string(l.Flags))
-	return call(s, append(words, args...), 1)
-}
-
-// Word is the first word of a reply. It says what happened.
-type Word string
-
-// The words of replies. Each script's header says what they mean there.
-const (
-	Absent      Word = "absent"
-	Adopted     Word = "adopted"
-	Begun       Word = "begun"
-	Behind      Word = "behind"
-	Broken      Word = "broken"
-	Changed     Word = "changed"
-	Completed   Word = "completed"
-	Counted     Word = "counted"
-	CountIs     Word = "count"
-	CounterIs   Word = "counter"
-	Deep        Word = "deep"
-	Done        Word = "done"
-	Fenced      Word = "fenced"
-	Free        Word = "free"
-	Freed       Word = "freed"
-	Gone        Word = "gone"
-	Granted     Word = "granted"
-	Held        Word = "held"
-	HoldersAre  Word = "holders"
-	KeyHolds    Word = "holds"
-	Kept        Word = "kept"
-	KeysAre     Word = "keys"
-	Known       Word = "known"
-	Late        Word = "late"
-	LeftQueue   Word = "left"
-	NeverDone   Word = "none"
-	Noted       Word = "noted"
-	NotesAre    Word = "notes"
-	Opened      Word = "opened"
-	Quarantined Word = "quarantined"
-	Queued      Word = "queued"
-	Raised      Word = "raised"
-	Ready       Word = "ready"
-	Released    Word = "released"
-	Renewed     Word = "renewed"
-	Reset       Word = "reset"
-	Resized     Word = "resized"
-	SettingsAre Word = "settings"
-	Spent       Word = "spent"
-	Stale       Word = "stale"
-	StatusIs    Word = "status"
-	Superseded  Word = "superseded"
-	Taken       Word = "taken"
-	Told        Word = "told"
-	Tripped     Word = "tripped"
-	Unmarked    Word = "new"
-	Used        Word = "used"
-	Waiting     Word = "waiting"
-	Wanted      Word = "wanted"
-	Weighed     Word = "weighed"
-	Withdrawn   Word = "withdrawn"
-)
-
-// Achieves reports whether a script's reply says that it has achieved its purpose. A request that has to be durable needs confirmation only
-// of such a reply.
-func Achieves(text string) bool {
-	word, _, _ := strings.Cut(text, " ")
-	switch Word(word) {
-	case Granted, Adopted, Renewed, Weighed, Begun, Completed, Counted, Released, Reset, Tripped, Waiting:
-		return true
-	}
-	return false
+// milliseconds formats a duration for a script, rounded up, since a server counts whole ms.
+func milliseconds(d time.Duration) string {
+	return strconv.FormatInt(int64((d+time.Millisecond-1)/time.Millisecond), 10)
 }
 
 // Head is the beginning of a reply.
@@ -206,8 +133,25 @@ type Head struct {
 // Is reports whether a reply's first word is word.
 func (h Head) Is(word Word) bool { return h.Word == word }
 
-// Time returns the server's time in µs, or 0 if the reply does not contain it.
+// Time returns the server's time in µs, or 0 if there was no reply.
 func (h Head) Time() int64 { return h.Now }
+
+// Reply is the reply to most requests. Its word says which fields are set: the forms beside each request list them.
+type Reply struct {
+	Head
+	Grant
+	Refusal
+	Count  int64   // what it counts depends on the word
+	Holder *Holder // a pointer, since Holder is large and most replies have none
+	Run    *Run
+}
+
+// Grant describes a grant.
+type Grant struct {
+	TTL   time.Duration // negative if the lock has no expiry
+	Fence uint64        // the first of the reserved fences
+	Block int64         // how many fences are reserved
+}
 
 // Refusal says why a server grants nothing now. It is zero if the server does grant.
 type Refusal struct {
@@ -228,31 +172,110 @@ type Holder struct {
 	Value   wire.Value    // if Ours
 }
 
-// maxDuration bounds durations from a server, which can exceed a time.Duration.
-const maxDuration = 100 * 365 * 24 * time.Hour
-
-// duration converts a server's ms. It returns the same for all negative numbers, which stand for no time.
-func duration(ms int64) time.Duration {
-	return time.Duration(min(max(ms, -1), maxDuration.Milliseconds())) * time.Millisecond
+// Hold is one holder's share of a lock.
+type Hold struct {
+	Token  string
+	TTL    time.Duration
+	Weight int
+	Ours   bool       // Value could be read
+	Value  wire.Value // as in a mutex
 }
 
-// milliseconds formats a duration for a script, rounded up, since a server counts whole ms.
-func milliseconds(d time.Duration) string {
-	return strconv.FormatInt(int64((d+time.Millisecond-1)/time.Millisecond), 10)
+// forms are the replies that a request can get: the word of each, and the fields after the server's time.
+type forms []form
+
+type form struct {
+	word   Word
+	fields []field
 }
 
-func decimal(n int64) string   { return strconv.FormatInt(n, 10) }
-func unsigned(n uint64) string { return strconv.FormatUint(n, 10) }
+// field is what a reply says in one place.
+type field byte
+
+const (
+	ttl       field = iota // Grant.TTL
+	fence                  // Grant.Fence
+	block                  // Grant.Block
+	reserved               // Grant.Fence and Grant.Block, which are 0 if no fences were reserved
+	rest                   // Refusal.Quarantine
+	stands                 // Refusal.Stands
+	count                  // Count, at most MaxInt32
+	some                   // Count, which is not 0
+	counter                // Count of any size
+	holder                 // Holder
+	lastRun                // Run
+	completed              // Run.Completed and Run.Try
+)
+
+// parse reads a reply in one of these forms.
+func (all forms) parse(text string) (Reply, error) {
+	r := begin(text)
+	reply := Reply{Head: r.Head}
+	if at := slices.IndexFunc(all, func(f form) bool { return f.word == r.Word }); at >= 0 {
+		r.read(&reply, all[at].fields...)
+	} else {
+		r.bad = true
+	}
+	return finish(&r, reply)
+}
 
 // reader reads the fields of a reply from left to right. Once a field is malformed, bad is set and later results are meaningless.
 type reader struct {
+	Head
 	rest string
 	bad  bool
+	err  error // the script's, or that of a malformed head
 }
 
-func begin(text string) (Head, reader, error) {
+func begin(text string) reader {
 	r, err := wire.ParseReply(text)
-	return Head{Word(r.Word), r.Now}, reader{rest: r.Rest()}, err
+	return reader{Head: Head{Word(r.Word), r.Now}, rest: r.Rest, err: err}
+}
+
+// finish returns the reply. It is malformed if a field was, or if something was left unread.
+func finish[R any](r *reader, reply R) (R, error) {
+	err := r.err
+	if err == nil && (r.bad || r.rest != "") {
+		err = wire.ErrMalformed
+	}
+	if err != nil {
+		reply = *new(R)
+	}
+	return reply, err
+}
+
+// read reads fields into the reply.
+func (r *reader) read(to *Reply, fields ...field) {
+	for _, f := range fields {
+		switch f {
+		case ttl:
+			to.TTL = r.ttl()
+		case fence:
+			to.Fence = r.fence(1)
+		case block:
+			to.Block = r.number(1)
+		case reserved:
+			to.Fence, to.Block = r.fence(0), r.number(0)
+			r.bad = r.bad || to.Block > 0 && to.Fence == 0
+		case rest:
+			to.Quarantine = r.ttl()
+		case stands:
+			to.Stands = r.text()
+		case count:
+			to.Count = int64(r.count(0))
+		case some:
+			to.Count = int64(r.count(1))
+		case counter:
+			to.Count = r.number(0)
+		case holder:
+			h := r.holder()
+			to.Holder = &h
+		case lastRun:
+			to.Run = r.lastRun()
+		case completed:
+			to.Run = &Run{Completed: r.number(1), Try: r.count(0)}
+		}
+	}
 }
 
 // field reads up to the next space.
@@ -277,11 +300,16 @@ func (r *reader) count(least int64) int { return int(min(r.number(least), math.M
 // fence reads a fence, at least least.
 func (r *reader) fence(least int64) uint64 { return uint64(r.number(least)) }
 
-// ttl reads the ms that are left, or a negative number.
-func (r *reader) ttl() time.Duration { return duration(r.number(math.MinInt64)) }
+// maxDuration bounds durations from a server, which can exceed a time.Duration.
+const maxDuration = 100 * 365 * 24 * time.Hour
 
-// is reads a field that must be one of two words, and reports whether it is the first.
-func (r *reader) is(word, other string) bool {
+// ttl reads the ms that are left. It returns the same for all negative numbers, which stand for no time.
+func (r *reader) ttl() time.Duration {
+	return time.Duration(min(max(r.number(math.MinInt64), -1), maxDuration.Milliseconds())) * time.Millisecond
+}
+
+// oneOf reads a field that must be one of two words, and reports whether it is the first.
+func (r *reader) oneOf(word, other string) bool {
 	field := r.field()
 	r.bad = r.bad || field != word && field != other
 	return field == word
@@ -301,21 +329,14 @@ func (r *reader) all() string {
 	return rest
 }
 
-// left reads the rest of a reply to a batch of n items: the items left out, which the reply numbers from 1. It returns them numbered from
-// 0, ascending.
-func (r *reader) left(n int) []int {
-	var all []int
-	for last := int64(0); r.rest != "" && !r.bad; {
-		i := r.number(last + 1)
-		r.bad = r.bad || i > int64(n)
-		all = append(all, int(i-1))
-		last = i
-	}
-	if r.bad {
-		return nil
-	}
-	return all
+// otherLines takes away and returns everything after the first line.
+func (r *reader) otherLines() (lines string) {
+	r.rest, lines, _ = strings.Cut(r.rest, "\n")
+	return lines
 }
+
+// endLine makes the reply malformed if something of the line was left unread.
+func (r *reader) endLine() { r.bad = r.bad || r.rest != "" }
 
 // holder reads how long the lock lasts, the number of waiters, and the lock's value.
 func (r *reader) holder() Holder {
@@ -324,34 +345,11 @@ func (r *reader) holder() Holder {
 	return h
 }
 
-// refusal reads why nothing is granted. A reply with another word than Quarantined or Behind is malformed.
-func (r *reader) refusal(word Word) (refused Refusal) {
-	switch word {
-	case Quarantined:
-		refused.Quarantine = r.ttl()
-	case Behind:
-		refused.Stands = r.text()
-	default:
-		r.bad = true
-	}
-	return refused
-}
-
-// finish returns the reply. It is malformed if a field was, or if something was left unread.
-func finish[R any](r *reader, reply R) (R, error) {
-	if r.bad || r.rest != "" {
-		var none R
-		return none, wire.ErrMalformed
-	}
-	return reply, nil
-}
-
-// parseWord reads a reply that consists of one of these words.
-func parseWord(text string, of ...Word) (Head, error) {
-	head, r, err := begin(text)
-	if err != nil {
-		return Head{}, err
-	}
-	r.bad = !slices.Contains(of, head.Word)
-	return finish(&r, head)
+// hold reads how long a holder's share lasts, its weight, and its value.
+func (r *reader) hold() Hold {
+	h := Hold{TTL: r.ttl(), Weight: r.count(0)}
+	value := r.all()
+	h.Value, h.Ours = wire.ParseValue(value)
+	h.Token = wire.TokenOf(value)
+	return h
 }

@@ -31,12 +31,11 @@ func (q *MultiAcquire) Call() driver.Call {
 	if q.Mark != "" {
 		words = append(words, q.Mark)
 	}
-	n := len(words)
-	words = append(words, string(q.Flags), q.Locks[0].Token, milliseconds(q.TTL), decimal(q.NotAfter), q.Info)
+	c := onKeys(script.MultiAcquire(), words, q.Flags, q.Locks[0].Token, milliseconds(q.TTL), decimal(q.NotAfter), q.Info)
 	for _, l := range q.Locks[1:] {
-		words = append(words, l.Token)
+		c.Args = append(c.Args, l.Token)
 	}
-	return call(script.MultiAcquire(), words, n)
+	return c
 }
 
 // MultiReply is the reply to a request for several locks. Its word says which fields are set:
@@ -46,21 +45,15 @@ func (q *MultiAcquire) Call() driver.Call {
 //	Queued, Late  none; after Queued, ask for each lock by itself
 //	Quarantined   Refusal
 type MultiReply struct {
-	Head
-	TTL     time.Duration
-	Fences  []uint64
-	Index   int
-	Holder  Holder
-	Refusal Refusal
+	Reply
+	Fences []uint64
+	Index  int
 }
 
 func (q *MultiAcquire) Parse(text string) (MultiReply, error) {
-	head, r, err := begin(text)
-	if err != nil {
-		return MultiReply{}, err
-	}
-	reply := MultiReply{Head: head}
-	switch head.Word {
+	r := begin(text)
+	reply := MultiReply{Reply: Reply{Head: r.Head}}
+	switch r.Word {
 	case Granted:
 		reply.TTL, reply.Fences = r.ttl(), make([]uint64, len(q.Locks))
 		for i := range reply.Fences {
@@ -69,12 +62,11 @@ func (q *MultiAcquire) Parse(text string) (MultiReply, error) {
 	case Held:
 		reply.Index = r.count(1) - 1
 		r.bad = r.bad || reply.Index >= len(q.Locks)
-		reply.Holder = r.holder()
-	case Queued, Late:
+		r.read(&reply.Reply, holder)
 	case Quarantined:
-		reply.Refusal = r.refusal(head.Word)
+		r.read(&reply.Reply, rest)
 	default:
-		r.bad = true
+		r.bad = r.Word != Queued && r.Word != Late
 	}
 	return finish(&r, reply)
 }

@@ -1,7 +1,6 @@
 package codec
 
 import (
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -19,9 +18,10 @@ const (
 	Look Mode = "l" // a waiter's check
 )
 
-// Acquire asks for a mutex: acquire.lua.
+// Acquire asks for a mutex, or for a share of a lock: acquire.lua or share_acquire.lua.
 type Acquire struct {
 	Lock     Lock
+	Share    Share // zero for a mutex
 	Mode     Mode
 	Token    string
 	TTL      time.Duration
@@ -36,23 +36,20 @@ type Acquire struct {
 	Score   int64 // of the entry that this one replaces, or of the waiter's own; 0 for none
 }
 
-func (q *Acquire) Call() driver.Call { return q.call(script.Acquire(), nil) }
-
-func (q *Acquire) call(s driver.Script, share *Share) driver.Call {
-	words := q.Lock.Keys.appendAll(make([]string, 0, maxKeys+12))
-	n := len(words)
-	words = append(words, q.Lock.Flags.in(string(q.Mode)), q.Token, milliseconds(q.TTL), decimal(q.NotAfter), strconv.Itoa(q.Fences), q.Info)
-	if share != nil {
-		words = append(words, share.Kind, strconv.Itoa(share.Limit), share.wanted())
+func (q *Acquire) Call() driver.Call {
+	s := script.Acquire
+	args := append(make([]string, 0, 11), q.Token, milliseconds(q.TTL), decimal(q.NotAfter), strconv.Itoa(q.Fences), q.Info)
+	if q.Share.Kind != "" {
+		s, args = script.ShareAcquire, append(args, q.Share.Kind, strconv.Itoa(q.Share.Limit), q.Share.wanted())
 	}
 	if q.Mode != Try {
 		score := ""
 		if q.Score != 0 {
 			score = decimal(q.Score)
 		}
-		words = append(words, q.claim(), q.Channel, score)
+		args = append(args, q.claim(), q.Channel, score)
 	}
-	return call(s, words, n)
+	return onKeys(s(), q.Lock.Keys.appendAll(room(len(args))), Flags(q.Mode)+q.Lock.Flags, args...)
 }
 
 // claim returns the waiter's claim, with its promise if it makes one.
@@ -64,15 +61,12 @@ func (q *Acquire) claim() string {
 }
 
 // Member returns the waiter's member of the queue.
-func (q *Acquire) Member() string { return q.member("") }
-
-// member returns the member of a waiter. wanted, if not "", says how much of the lock it asks for.
-func (q *Acquire) member(wanted string) string {
-	fields := []string{q.Token, q.claim(), q.Channel, wanted, q.Info}
-	if wanted == "" {
-		fields = append(fields[:3], q.Info)
+func (q *Acquire) Member() string {
+	fields := append(make([]string, 0, 5), q.Token, q.claim(), q.Channel)
+	if q.Share.Kind != "" {
+		fields = append(fields, q.Share.wanted())
 	}
-	return strings.Join(fields, "\n")
+	return strings.Join(append(fields, q.Info), "\n")
 }
 
 // AcquireReply is the reply to a request for a lock. Its word says which fields are set:
@@ -80,23 +74,12 @@ func (q *Acquire) member(wanted string) string {
 //	Granted      Grant
 //	Held         Holder; to Try
 //	Queued       Place; to Wait and Look
-//	Deep         Holds; to ShareAcquire
+//	Deep         Count: how many holds the owner has; of a share
 //	Gone, Late   none
 //	Quarantined  Refusal; to Try
 type AcquireReply struct {
-	Head
-	Grant   Grant
-	Holder  *Holder // a pointer, since Holder is large and a free lock has none
-	Place   Place
-	Holds   int // of the owner
-	Refusal Refusal
-}
-
-// Grant describes a grant.
-type Grant struct {
-	TTL   time.Duration // negative if the lock has no expiry
-	Fence uint64        // the first of the reserved fences
-	Block int64         // how many fences are reserved
+	Reply
+	Place Place
 }
 
 // Place is a waiter's place in the queue.
@@ -109,75 +92,76 @@ type Place struct {
 	Foreign bool
 }
 
+func (r *reader) place() Place {
+	return Place{TTL: r.ttl(), Score: r.number(0), Rank: r.count(1), Receivers: r.count(0)}
+}
+
 func (q *Acquire) Parse(text string) (AcquireReply, error) {
-	head, r, err := begin(text)
-	if err != nil {
-		return AcquireReply{}, err
-	}
-	reply := AcquireReply{Head: head}
-	switch word, waits := head.Word, q.Mode != Try; {
-	case word == Granted:
-		reply.Grant = Grant{TTL: r.ttl(), Fence: r.fence(1), Block: r.number(1)}
-	case word == Held && !waits:
-		holder := r.holder()
-		reply.Holder = &holder
-	case word == Queued && waits:
-		reply.Place = Place{TTL: r.ttl(), Score: r.number(0), Rank: r.count(1), Receivers: r.count(0), Foreign: r.is("foreign", "ours")}
-	case word == Gone, word == Late:
-	case word == Quarantined && !waits:
-		reply.Refusal = r.refusal(word)
+	r := begin(text)
+	reply := AcquireReply{Reply: Reply{Head: r.Head}}
+	switch waits := q.Mode != Try; {
+	case r.Word == Granted:
+		r.read(&reply.Reply, ttl, fence, block)
+	case r.Word == Held && !waits:
+		r.read(&reply.Reply, holder)
+	case r.Word == Queued && waits:
+		reply.Place = r.place()
+		reply.Place.Foreign = r.oneOf("foreign", "ours")
+	case r.Word == Deep && q.Share.Kind != "":
+		r.read(&reply.Reply, count)
+	case r.Word == Quarantined && !waits:
+		r.read(&reply.Reply, rest)
 	default:
-		r.bad = true
+		r.bad = r.Word != Gone && r.Word != Late
 	}
 	return finish(&r, reply)
 }
 
-// Release gives up what a token has: release.lua.
+// Release gives up what a token has: release.lua or, if the lock can have several holders, share_release.lua.
 type Release struct {
 	Lock      Lock
 	Token     string
 	Member    string // the token's entry of the queue, or ""
 	Tombstone int64  // server time, µs, until which an acquire of the token may still arrive; 0 if none can
-	// Next, if not nil, is a waiter's request for the same lock. If the lock is handed to another waiter, Next may be queued behind all
+	// Next, if not nil, is a waiter's request for the same mutex. If the lock is handed to another waiter, Next may be queued behind all
 	// others.
-	Next *Acquire
+	Next   *Acquire
+	Ending Ending // for a party of a latch or barrier; else ""
 }
 
-func (q *Release) Call() driver.Call { return q.call(script.Release(), "") }
-
-func (q *Release) call(s driver.Script, how Ending) driver.Call {
-	words := q.Lock.Keys.appendAll(make([]string, 0, maxKeys+5))
-	n := len(words)
-	words = append(words, string(q.Lock.Flags), q.Token, q.Member, decimal(q.Tombstone))
-	if how != "" {
-		words = append(words, string(how))
-	} else if q.Next != nil {
-		words = append(words, decimal(q.Next.NotAfter), q.Next.Member(), q.Next.Channel)
+func (q *Release) Call() driver.Call {
+	s := script.Release
+	args := append(make([]string, 0, 6), q.Token, q.Member, decimal(q.Tombstone))
+	if q.Lock.Keys.Holds != "" {
+		s = script.ShareRelease
 	}
-	return urgent(call(s, words, n))
+	if q.Ending != Unaware {
+		args = append(args, string(q.Ending))
+	} else if q.Next != nil {
+		args = append(args, decimal(q.Next.NotAfter), q.Next.Member(), q.Next.Channel)
+	}
+	return urgent(q.Lock.onLock(s(), args...))
 }
 
-// ReleaseReply is the reply to a release: Released, LeftQueue, Gone or Absent. ShareRelease can also get Superseded. ReleaseByKey gets
-// Released or Kept.
+// ReleaseReply is the reply to a release: Released, LeftQueue, Gone or Absent, of a share also Superseded. ReleaseByKey gets Released or
+// Kept.
 type ReleaseReply struct {
 	Head
 	Place *Place // Next's, if it was queued
 }
 
 func (q *Release) Parse(text string) (ReleaseReply, error) {
-	head, r, err := begin(text)
-	if err != nil {
-		return ReleaseReply{}, err
-	}
-	reply := ReleaseReply{Head: head}
-	switch head.Word {
+	r := begin(text)
+	reply := ReleaseReply{Head: r.Head}
+	switch r.Word {
 	case Released:
 		if q.Next != nil && r.rest != "" {
-			reply.Place = &Place{TTL: r.ttl(), Score: r.number(0), Rank: r.count(1), Receivers: r.count(0)}
+			place := r.place()
+			reply.Place = &place
 		}
 	case LeftQueue, Gone, Absent:
 	default:
-		r.bad = true
+		r.bad = r.Word != Superseded || q.Lock.Keys.Holds == ""
 	}
 	return finish(&r, reply)
 }
@@ -193,78 +177,58 @@ func (q *ReleaseByKey) Call() driver.Call {
 }
 
 func (q *ReleaseByKey) Parse(text string) (ReleaseReply, error) {
-	head, err := parseWord(text, Released, Kept)
-	return ReleaseReply{Head: head}, err
+	r := begin(text)
+	r.bad = r.Word != Released && r.Word != Kept
+	return finish(&r, ReleaseReply{Head: r.Head})
 }
 
-// Renew makes a lease of a mutex last for at least its TTL: renew.lua.
+// Renew makes a lease of a mutex, or of a share of a lock, last for at least its TTL: renew.lua or share_renew.lua.
 type Renew struct {
 	Lock   Lock
 	Token  string
 	TTL    time.Duration
 	Fence  uint64 // of the grant
 	Fences int    // wanted
-	// FencesAlone is how many fences are wanted if only the caller's process has waiters, which listen on Channel; 0 if other processes'
-	// waiters make no difference.
+	// FencesAlone is how many fences of a mutex are wanted if only the caller's process has waiters, which listen on Channel; 0 if other
+	// processes' waiters make no difference.
 	FencesAlone int
 	Channel     string
 }
 
+// Call returns the script's call. If no fences are wanted, its keys are only those that exist while the lock is held, since a missing key
+// makes a script fail in a slot that is on the move.
 func (q *Renew) Call() driver.Call {
-	words, n := q.words()
+	s, k := script.Renew, &q.Lock.Keys
+	args := append(make([]string, 0, 6), q.Token, milliseconds(q.TTL), strconv.Itoa(q.Fences), unsigned(q.Fence))
 	if q.Fences > 0 && q.FencesAlone > 0 {
-		words = append(words, strconv.Itoa(q.FencesAlone), q.Channel)
+		args = append(args, strconv.Itoa(q.FencesAlone), q.Channel)
 	}
-	return renewing(call(script.Renew(), words, n))
-}
-
-// words returns the keys and arguments of any renewal, and the number of keys. If no fences are wanted, the keys are only those that exist
-// while the lock is held, since a missing key makes a script fail in a slot that is on the move.
-func (q *Renew) words() (words []string, keys int) {
-	words = make([]string, 0, maxKeys+7)
-	if q.Fences == 0 && q.Lock.Keys.Mark == "" {
-		words = q.Lock.Keys.appendLeast(words)
+	words := room(len(args))
+	if q.Fences > 0 || k.Mark != "" {
+		words = k.appendAll(words)
 	} else {
-		words = q.Lock.Keys.appendAll(words)
+		words = append(words, k.Lock)
+		if k.Holds != "" {
+			words = append(words, k.Holds)
+		}
 	}
-	keys = len(words)
-	return append(words, string(q.Lock.Flags), q.Token, milliseconds(q.TTL), strconv.Itoa(q.Fences), unsigned(q.Fence)), keys
+	if k.Holds != "" {
+		s = script.ShareRenew
+	}
+	return renewing(onKeys(s(), words, q.Lock.Flags, args...))
 }
 
-// RenewReply is the reply to a renewal. Its word says which fields are set:
-//
-//	Renewed       Grant, with the fences that were reserved; none if Block is 0
-//	Gone, Absent  none
-//	Superseded    none; of ShareRenew
-//	Late          none; of Reassert
-//	Quarantined   Refusal; not of Reassert
-type RenewReply struct {
-	Head
-	Grant   Grant
-	Refusal Refusal
-}
+// The replies to a renewal, and to that of a share.
+var (
+	renewed      = forms{{Renewed, []field{ttl, reserved}}, {Quarantined, []field{rest}}, {Gone, nil}, {Absent, nil}}
+	shareRenewed = append(forms{{Superseded, nil}}, renewed...)
+)
 
-func (q *Renew) Parse(text string) (RenewReply, error) {
-	return parseRenewal(text, Gone, Absent, Quarantined)
-}
-
-// parseRenewal reads the reply to a renewal: Renewed, or one of the other words given.
-func parseRenewal(text string, others ...Word) (RenewReply, error) {
-	head, r, err := begin(text)
-	if err != nil {
-		return RenewReply{}, err
+func (q *Renew) Parse(text string) (Reply, error) {
+	if q.Lock.Keys.Holds != "" {
+		return shareRenewed.parse(text)
 	}
-	reply := RenewReply{Head: head}
-	switch word := head.Word; {
-	case word == Renewed:
-		reply.Grant = Grant{TTL: r.ttl(), Fence: r.fence(0), Block: r.number(0)}
-		r.bad = r.bad || reply.Grant.Block > 0 && reply.Grant.Fence == 0
-	case !slices.Contains(others, word):
-		r.bad = true
-	case word == Quarantined:
-		reply.Refusal = r.refusal(word)
-	}
-	return finish(&r, reply)
+	return renewed.parse(text)
 }
 
 // Reassert asks for a mutex that the server may have lost with its other data: reassert.lua.
@@ -286,9 +250,9 @@ func (q *Reassert) Call() driver.Call {
 		unsigned(q.Fence), unsigned(q.Reserved), q.Info, decimal(q.GrantedAt), decimal(q.Age.Microseconds()), decimal(q.Asked)))
 }
 
-func (q *Reassert) Parse(text string) (RenewReply, error) {
-	return parseRenewal(text, Gone, Absent, Late)
-}
+var reasserted = forms{{Renewed, []field{ttl, reserved}}, {Gone, nil}, {Absent, nil}, {Late, nil}}
+
+func (q *Reassert) Parse(text string) (Reply, error) { return reasserted.parse(text) }
 
 // Adopt takes over a mutex that its holder has detached, for the holder of the ticket: adopt.lua.
 type Adopt struct {
@@ -308,60 +272,79 @@ func (q *Adopt) Call() driver.Call {
 		q.Detached, unsigned(q.Fence), decimal(q.Tombstone))
 }
 
-// AdoptReply is the reply to an adoption. Its word says which fields are set:
-//
-//	Adopted             TTL and a new Fence
-//	Gone, Absent, Late  none: another holds the lock; nobody does; or the request was late
-//	Quarantined         Refusal
-type AdoptReply struct {
-	Head
-	TTL     time.Duration
-	Fence   uint64
-	Refusal Refusal
+var adopted = forms{
+	{Adopted, []field{ttl, fence}}, // a new fence
+	{Quarantined, []field{rest}},
+	{Gone, nil},   // another holds the lock
+	{Absent, nil}, // nobody does
+	{Late, nil},
 }
 
-func (q *Adopt) Parse(text string) (AdoptReply, error) {
-	head, r, err := begin(text)
-	if err != nil {
-		return AdoptReply{}, err
-	}
-	reply := AdoptReply{Head: head}
-	switch head.Word {
-	case Adopted:
-		reply.TTL, reply.Fence = r.ttl(), r.fence(1)
-	case Gone, Absent, Late:
-	case Quarantined:
-		reply.Refusal = r.refusal(head.Word)
-	default:
-		r.bad = true
-	}
-	return finish(&r, reply)
-}
+func (q *Adopt) Parse(text string) (Reply, error) { return adopted.parse(text) }
 
 // WhoHolds asks who holds a mutex: holder.lua.
 type WhoHolds struct{ Lock Lock }
 
 func (q *WhoHolds) Call() driver.Call { return q.Lock.onLock(script.Holder(), "") }
 
-// HolderReply says who holds a mutex: Held with Holder, or Free with Waiters.
-type HolderReply struct {
-	Head
-	Holder  Holder
-	Waiters int
+// The count is that of waiters.
+var holders = forms{{Held, []field{holder}}, {Free, []field{count}}}
+
+func (q *WhoHolds) Parse(text string) (Reply, error) { return holders.parse(text) }
+
+// Break takes a lock from the holder with a grant id: break.lua or share_break.lua.
+type Break struct {
+	Lock     Lock
+	Journal  Journal
+	Kind     string // of the lock, as in StatusReply
+	ID       string // of the request: the same in its repetitions
+	Grant    string // the holder's
+	NotAfter int64  // server time, µs
+	Note     string // by and for the operator, without line feeds
 }
 
-func (q *WhoHolds) Parse(text string) (HolderReply, error) {
-	head, r, err := begin(text)
-	if err != nil {
-		return HolderReply{}, err
+func (q *Break) Call() driver.Call {
+	s, k := script.Break, &q.Lock.Keys
+	if k.Holds != "" {
+		s = script.ShareBreak
 	}
-	reply := HolderReply{Head: head}
-	switch head.Word {
-	case Held:
+	words := k.appendOwn(make([]string, 0, maxKeys+8))
+	if !strings.Contains(string(q.Lock.Flags), string(Cluster)) {
+		words = append(words, q.Journal.Key)
+	}
+	if k.Mark != "" {
+		words = append(words, k.Mark)
+	}
+	return urgent(onKeys(s(), words, q.Lock.Flags, q.ID, q.Grant, decimal(q.NotAfter), q.Kind, q.Note, q.Journal.Channel))
+}
+
+// BreakReply is the reply to Break. Its word says which fields are set:
+//
+//	Broken      Raised, Text, and Hold, whose token is cut down to the grant id
+//	Changed     Holder, whose grant id is another
+//	Free, Late  none
+type BreakReply struct {
+	Head
+	Raised uint64 // the lock's fence since the break
+	Hold   Hold   // the hold that the break ended
+	Text   string // Hold as the journal records it
+	Holder Holder
+}
+
+func (q *Break) Parse(text string) (BreakReply, error) {
+	r := begin(text)
+	reply := BreakReply{Head: r.Head}
+	switch r.Word {
+	case Broken:
+		reply.Text = r.otherLines()
+		reply.Raised = r.fence(1)
+		r.endLine()
+		r.bad = r.bad || strings.Contains(reply.Text, "\n")
+		r.rest = reply.Text
+		reply.Hold = r.hold()
+	case Changed:
 		reply.Holder = r.holder()
-		reply.Waiters = reply.Holder.Waiters
-	case Free:
-		reply.Waiters = r.count(0)
+	case Free, Late:
 	default:
 		r.bad = true
 	}

@@ -19,8 +19,7 @@ type Job struct {
 
 // call makes a call of a script that takes the job's keys, the flags, and args.
 func (j *Job) call(s driver.Script, args ...string) driver.Call {
-	words := append(make([]string, 0, 3+len(args)), j.Lock, j.Record, string(j.Flags))
-	return call(s, append(words, args...), 2)
+	return onKeys(s, append(room(len(args)), j.Lock, j.Record), j.Flags, args...)
 }
 
 // Run is a completed run of a job.
@@ -33,8 +32,8 @@ type Run struct {
 	Result    string
 }
 
-func (r *reader) run() Run {
-	run := Run{Completed: r.number(1), Fence: r.fence(1), Try: r.count(0), Counts: r.is("counts", "over")}
+func (r *reader) lastRun() *Run {
+	run := &Run{Completed: r.number(1), Fence: r.fence(1), Try: r.count(0), Counts: r.oneOf("counts", "over")}
 	info, result, _ := strings.Cut(r.all(), "\n")
 	run.Info, run.Result = wire.ParseInfo(info), result
 	return run
@@ -50,29 +49,10 @@ func (q *LookAtJob) Call() driver.Call {
 	return q.Job.call(script.OnceLook(), "", milliseconds(q.Window))
 }
 
-// LastRunReply says when a job was last completed: Done with Run, or NeverDone with the number of runs begun.
-type LastRunReply struct {
-	Head
-	Run   Run
-	Begun int
-}
+// If no run was completed, the count is that of runs begun.
+var lookedAtJob = forms{{Done, []field{lastRun}}, {NeverDone, []field{count}}}
 
-func (q *LookAtJob) Parse(text string) (LastRunReply, error) {
-	head, r, err := begin(text)
-	if err != nil {
-		return LastRunReply{}, err
-	}
-	reply := LastRunReply{Head: head}
-	switch head.Word {
-	case Done:
-		reply.Run = r.run()
-	case NeverDone:
-		reply.Begun = r.count(0)
-	default:
-		r.bad = true
-	}
-	return finish(&r, reply)
-}
+func (q *LookAtJob) Parse(text string) (Reply, error) { return lookedAtJob.parse(text) }
 
 // BeginRun asks whether the holder of a job's lock should run the job: once_begin.lua.
 type BeginRun struct {
@@ -88,36 +68,15 @@ func (q *BeginRun) Call() driver.Call {
 	return q.Job.call(script.OnceBegin(), q.Token, milliseconds(q.Window), milliseconds(q.Keep), unsigned(q.Fence), strconv.Itoa(q.MaxTries))
 }
 
-// BeginReply says whether to run a job. Its word says which fields are set:
-//
-//	Begun       Tries, including this one
-//	Done        Run
-//	Spent       Tries: as many as are allowed, none completed
-//	Used        none: a run under this lease was completed in an earlier window
-//	Gone, Absent  none
-type BeginReply struct {
-	Head
-	Tries int
-	Run   Run
+var begun = forms{
+	{Begun, []field{count}}, // how many tries, including this one
+	{Done, []field{lastRun}},
+	{Spent, []field{count}}, // as many tries as are allowed, none completed
+	{Used, nil},             // a run under this lease was completed in an earlier window
+	{Gone, nil}, {Absent, nil},
 }
 
-func (q *BeginRun) Parse(text string) (BeginReply, error) {
-	head, r, err := begin(text)
-	if err != nil {
-		return BeginReply{}, err
-	}
-	reply := BeginReply{Head: head}
-	switch head.Word {
-	case Begun, Spent:
-		reply.Tries = r.count(0)
-	case Done:
-		reply.Run = r.run()
-	case Used, Gone, Absent:
-	default:
-		r.bad = true
-	}
-	return finish(&r, reply)
-}
+func (q *BeginRun) Parse(text string) (Reply, error) { return begun.parse(text) }
 
 // CompleteRun records that a job was completed: once_complete.lua.
 type CompleteRun struct {
@@ -133,25 +92,6 @@ func (q *CompleteRun) Call() driver.Call {
 	return q.Job.call(script.OnceComplete(), q.Token, milliseconds(q.Keep), unsigned(q.Fence), q.Info, q.Result)
 }
 
-// CompleteReply says whether a run counts: Completed with the time and the number of the try in its window, or Gone or Absent.
-type CompleteReply struct {
-	Head
-	Completed int64 // server time, µs
-	Try       int
-}
+var jobCompleted = forms{{Completed, []field{completed}}, {Gone, nil}, {Absent, nil}}
 
-func (q *CompleteRun) Parse(text string) (CompleteReply, error) {
-	head, r, err := begin(text)
-	if err != nil {
-		return CompleteReply{}, err
-	}
-	reply := CompleteReply{Head: head}
-	switch head.Word {
-	case Completed:
-		reply.Completed, reply.Try = r.number(1), r.count(0)
-	case Gone, Absent:
-	default:
-		r.bad = true
-	}
-	return finish(&r, reply)
-}
+func (q *CompleteRun) Parse(text string) (Reply, error) { return jobCompleted.parse(text) }

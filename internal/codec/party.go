@@ -9,6 +9,16 @@ import (
 	"github.com/holdfast-go/holdfast/internal/wire"
 )
 
+// Ending says how a party of a latch or barrier ends.
+type Ending string
+
+const (
+	Unaware     Ending = "" // the party never learned that it was one
+	Left        Ending = "left"
+	Died        Ending = "died"
+	CountedDown Ending = "done"
+)
+
 // CountDown counts down for a party of a latch that has not joined: latch_count.lua.
 type CountDown struct {
 	Lock     Lock
@@ -21,27 +31,10 @@ func (q *CountDown) Call() driver.Call {
 	return q.Lock.onLock(script.LatchCount(), q.ID, strconv.Itoa(q.Parties), decimal(q.NotAfter))
 }
 
-// CountReply is the reply to a CountDown: Counted or Taken, with how many parties are left, or Late.
-type CountReply struct {
-	Head
-	Left int
-}
+// The count is that of parties that are left.
+var countedDown = forms{{Counted, []field{count}}, {Taken, []field{count}}, {Late, nil}}
 
-func (q *CountDown) Parse(text string) (CountReply, error) {
-	head, r, err := begin(text)
-	if err != nil {
-		return CountReply{}, err
-	}
-	reply := CountReply{Head: head}
-	switch head.Word {
-	case Counted, Taken:
-		reply.Left = r.count(0)
-	case Late:
-	default:
-		r.bad = true
-	}
-	return finish(&r, reply)
-}
+func (q *CountDown) Parse(text string) (Reply, error) { return countedDown.parse(text) }
 
 // LookAtLatch asks for a latch's count: latch_look.lua.
 type LookAtLatch struct {
@@ -69,19 +62,15 @@ type LatchReply struct {
 }
 
 func (q *LookAtLatch) Parse(text string) (LatchReply, error) {
-	head, r, err := begin(text)
-	if err != nil {
-		return LatchReply{}, err
-	}
-	reply := LatchReply{Head: head}
-	switch word, asked := head.Word, q.Since != 0; {
-	case word == CountIs:
+	r := begin(text)
+	reply := LatchReply{Head: r.Head}
+	switch asked := q.Since != 0; {
+	case r.Word == CountIs:
 		reply.Since, reply.Left, reply.Missing, reply.TTL = r.number(1), r.count(0), r.count(0), r.ttl()
-	case word == Opened && asked:
+	case r.Word == Opened && asked:
 		reply.Missing = r.count(0)
-	case word == Reset && asked:
 	default:
-		r.bad = true
+		r.bad = r.Word != Reset || !asked
 	}
 	return finish(&r, reply)
 }
@@ -98,13 +87,9 @@ func (q *ResetLatch) Call() driver.Call {
 	return q.Lock.onLock(script.LatchReset(), q.ID, strconv.Itoa(q.Parties), decimal(q.NotAfter))
 }
 
-// ResetReply is the reply to a reset: Reset or Late.
-type ResetReply struct{ Head }
+var reset = forms{{Reset, nil}, {Late, nil}}
 
-func (q *ResetLatch) Parse(text string) (ResetReply, error) {
-	head, err := parseWord(text, Reset, Late)
-	return ResetReply{head}, err
-}
+func (q *ResetLatch) Parse(text string) (Reply, error) { return reset.parse(text) }
 
 // Await makes a party arrive at a barrier, or asks whether it may go on: barrier_await.lua.
 type Await struct {
@@ -137,12 +122,9 @@ type AwaitReply struct {
 }
 
 func (q *Await) Parse(text string) (AwaitReply, error) {
-	head, r, err := begin(text)
-	if err != nil {
-		return AwaitReply{}, err
-	}
-	reply := AwaitReply{Head: head}
-	switch head.Word {
+	r := begin(text)
+	reply := AwaitReply{Head: r.Head}
+	switch r.Word {
 	case Waiting:
 		reply.TTL, reply.Phase, reply.Arrived = r.ttl(), r.fence(1), r.count(0)
 	case Tripped:
@@ -150,7 +132,7 @@ func (q *Await) Parse(text string) (AwaitReply, error) {
 	case Broken:
 		reply.Phase, reply.Present = r.fence(1), r.fence(1)
 		r.bad = r.bad || reply.Present <= reply.Phase
-		reply.Died = r.is("died", "left")
+		reply.Died = r.oneOf("died", "left")
 		reply.Info = wire.ParseInfo(r.all())
 	case Gone, Absent, Stale:
 	default:
@@ -170,10 +152,6 @@ func (q *Withdraw) Call() driver.Call {
 	return urgent(q.Lock.onLock(script.BarrierWithdraw(), q.Token, unsigned(q.Number)))
 }
 
-// WithdrawReply is the reply to a withdrawal: Withdrawn, Stale or Gone.
-type WithdrawReply struct{ Head }
+var withdrawn = forms{{Withdrawn, nil}, {Stale, nil}, {Gone, nil}}
 
-func (q *Withdraw) Parse(text string) (WithdrawReply, error) {
-	head, err := parseWord(text, Withdrawn, Stale, Gone)
-	return WithdrawReply{head}, err
-}
+func (q *Withdraw) Parse(text string) (Reply, error) { return withdrawn.parse(text) }

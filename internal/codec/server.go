@@ -2,9 +2,11 @@ package codec
 
 import (
 	"strconv"
+	"strings"
 
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/script"
+	"github.com/holdfast-go/holdfast/internal/wire"
 )
 
 // Init admits a server to Strict mode, or asks whether it was admitted: init.lua.
@@ -24,29 +26,19 @@ const (
 )
 
 func (q *Init) Call() driver.Call {
-	return call(script.Init(), []string{q.Mark, q.Flags.in(string(q.Mode)), ""}, 1)
+	return onKeys(script.Init(), append(room(1), q.Mark), Flags(q.Mode)+q.Flags, "")
 }
 
-// InitReply describes a server in Strict mode: Ready, or Quarantined with Refusal; in reply to LookAtMark, Known or Unmarked.
-type InitReply struct {
-	Head
-	Refusal Refusal
-}
+var (
+	admitted     = forms{{Ready, nil}, {Quarantined, []field{rest}}}
+	lookedAtMark = forms{{Known, nil}, {Unmarked, nil}}
+)
 
-func (q *Init) Parse(text string) (InitReply, error) {
-	head, r, err := begin(text)
-	if err != nil {
-		return InitReply{}, err
+func (q *Init) Parse(text string) (Reply, error) {
+	if q.Mode == LookAtMark {
+		return lookedAtMark.parse(text)
 	}
-	reply := InitReply{Head: head}
-	switch word, looks := head.Word, q.Mode == LookAtMark; {
-	case word == Ready && !looks, (word == Known || word == Unmarked) && looks:
-	case word == Quarantined && !looks:
-		reply.Refusal = r.refusal(word)
-	default:
-		r.bad = true
-	}
-	return finish(&r, reply)
+	return admitted.parse(text)
 }
 
 // Survey asks a server for the settings that decide whether locks are safe: survey.lua.
@@ -63,22 +55,29 @@ type SurveyReply struct {
 }
 
 func (q *Survey) Parse(text string) (SurveyReply, error) {
-	head, r, err := begin(text)
-	if err != nil {
-		return SurveyReply{}, err
-	}
+	r := begin(text)
 	told := func() string {
 		if field := r.text(); field != "-" {
 			return field
 		}
 		return ""
 	}
-	reply := SurveyReply{Head: head}
+	reply := SurveyReply{Head: r.Head}
 	reply.MaxMemory, _ = strconv.ParseUint(told(), 10, 64)
 	reply.Policy, reply.Role = told(), told()
-	r.bad = r.bad || head.Word != SettingsAre
+	r.bad = r.bad || r.Word != SettingsAre
 	return finish(&r, reply)
 }
+
+// What a lock's key holds, if that is not one of the kinds of locks with several holders.
+const (
+	HoldsNothing  = "nothing"
+	HoldsMutex    = "mutex"
+	HoldsRedisson = "redisson"
+	HoldsForeign  = "foreign" // a lock that this library did not write; only in a StatusReply
+	HoldsOther    = "other"   // no lock of this library's
+	HoldsUnknown  = "unknown" // the server's user may not look
+)
 
 // WhatIs asks what the key of a lock holds: whatis.lua.
 type WhatIs struct{ Lock Lock }
@@ -88,47 +87,216 @@ func (q *WhatIs) Call() driver.Call { return q.Lock.byKey(script.WhatIs(), "") }
 // WhatIsReply says what a lock's key holds: KeyHolds.
 type WhatIsReply struct {
 	Head
-	// What is HoldsNothing, HoldsMutex, HoldsRedisson, a kind of lock with several holders, HoldsOther, or HoldsUnknown. It can be any
-	// other text, if another program wrote that into the key.
-	What string
+	What string // any text is possible, if another program wrote that into the key
 }
-
-const (
-	HoldsNothing  = "nothing"
-	HoldsMutex    = "mutex"
-	HoldsRedisson = "redisson"
-	HoldsOther    = "other"   // no lock of this library's
-	HoldsUnknown  = "unknown" // the server's user may not look
-)
 
 func (q *WhatIs) Parse(text string) (WhatIsReply, error) {
-	head, r, err := begin(text)
-	if err != nil {
-		return WhatIsReply{}, err
-	}
-	r.bad = head.Word != KeyHolds || r.rest == ""
-	return finish(&r, WhatIsReply{Head: head, What: r.all()})
+	r := begin(text)
+	r.bad = r.Word != KeyHolds || r.rest == ""
+	return finish(&r, WhatIsReply{Head: r.Head, What: r.all()})
 }
 
-// Announce makes watchers of a lock look who holds it: announce.lua.
-type Announce struct {
+// Page is one of the pages of a long reply.
+type Page struct{ Next string } // the cursor for the next page; "0" on the last
+
+// IsLast reports whether this was the last page.
+func (p Page) IsLast() bool { return p.Next == "0" }
+
+// Status asks for a page of a lock's holders, and who waits for it: status.lua.
+type Status struct {
 	Lock    Lock
-	Channel string
+	Kind    string  // of the lock, as in WhatIsReply; "" for any kind, and then Waiters is ignored
+	Others  []Queue // if the lock may be of other kinds, too
+	Cursor  string  // "0", or Next of the previous reply
+	Holds   int     // about how many holders to return
+	Waiters int     // how many waiters to return at most
 }
 
-func (q *Announce) Call() driver.Call { return urgent(q.Lock.byKey(script.Announce(), "", q.Channel)) }
+// Queue is the queue for locks of a kind.
+type Queue struct{ Kind, Key string }
 
-// AnnounceReply says how many connections were told: Told.
-type AnnounceReply struct {
-	Head
-	Receivers int
-}
-
-func (q *Announce) Parse(text string) (AnnounceReply, error) {
-	head, r, err := begin(text)
-	if err != nil {
-		return AnnounceReply{}, err
+func (q *Status) Call() driver.Call {
+	kinds, words := q.Kind, append(make([]string, 0, 8+len(q.Others)), q.Lock.Keys.Lock, q.Lock.Keys.Queue)
+	for _, other := range q.Others {
+		words, kinds = append(words, other.Key), kinds+" "+other.Kind
 	}
-	r.bad = head.Word != Told
-	return finish(&r, AnnounceReply{Head: head, Receivers: r.count(0)})
+	return onKeys(script.Status(), words, q.Lock.Flags, "", kinds, q.Cursor, strconv.Itoa(q.Holds), strconv.Itoa(q.Waiters))
+}
+
+// StatusReply is a page of a lock's holders and, on the first page, its first waiters.
+type StatusReply struct {
+	Head
+	Page
+	// Kind is HoldsNothing, HoldsMutex, HoldsRedisson, a kind of lock with several holders, or HoldsForeign. With Others, the kind of a
+	// free lock is that for which somebody waits.
+	Kind    string
+	Fence   uint64 // of the latest grant; 0 if only the holds contain it
+	Limit   int    // of the sum of all weights; 0 if the server has no limit
+	Count   int    // parties of a latch that have not counted down; -1 if the server has no count
+	Queued  int    // how many wait
+	Holds   []Hold
+	Waiters []Waiter // the first ones
+}
+
+// Waiter is a waiter in a lock's queue.
+type Waiter struct {
+	Since  int64 // server time, µs
+	Weight int   // 0 if the lock has one holder
+	Info   wire.Info
+}
+
+// Parse reads the script's reply. It refuses more waiters than were asked for.
+func (q *Status) Parse(text string) (StatusReply, error) {
+	r := begin(text)
+	lines := r.otherLines()
+	reply := StatusReply{
+		Head: r.Head, Kind: r.text(), Fence: r.fence(0), Limit: r.count(0), Count: r.count(-1), Queued: r.count(0), Page: Page{r.text()},
+	}
+	holds := r.count(0)
+	r.bad = r.bad || r.Word != StatusIs
+	r.endLine()
+	for lines != "" && !r.bad {
+		r.rest, lines, _ = strings.Cut(lines, "\n")
+		switch {
+		case len(reply.Holds) < holds:
+			reply.Holds = append(reply.Holds, r.hold())
+		case len(reply.Waiters) < q.Waiters:
+			reply.Waiters = append(reply.Waiters, Waiter{min(r.number(0), wire.MaxTime), r.count(0), wire.ParseInfo(r.all())})
+		default:
+			r.bad = true
+		}
+	}
+	r.bad = r.bad || len(reply.Holds) < holds || len(reply.Waiters) > reply.Queued
+	return finish(&r, reply)
+}
+
+// Scan asks a server for a page of keys that may be those of locks: scan.lua.
+type Scan struct {
+	Flags  Flags
+	On     string   // any key on the server
+	Cursor string   // "0", or Next of the previous reply
+	Count  int      // about how many keys to look at
+	Match  string   // a pattern, as SCAN takes it
+	Begin  []string // prefixes: wanted keys have one of these
+}
+
+func (q *Scan) Call() driver.Call {
+	return call(script.Scan(), append([]string{q.On, string(q.Flags), "", q.Cursor, strconv.Itoa(q.Count), q.Match}, q.Begin...), 1)
+}
+
+// ScanReply is a page of a server's keys: KeysAre.
+type ScanReply struct {
+	Head
+	Page
+	Keys []string
+}
+
+func (q *Scan) Parse(text string) (ScanReply, error) {
+	r := begin(text)
+	lines := r.otherLines()
+	reply := ScanReply{Head: r.Head, Page: Page{r.text()}}
+	r.bad = r.bad || r.Word != KeysAre
+	if lines != "" {
+		reply.Keys = strings.Split(lines, "\n")
+	}
+	return finish(&r, reply)
+}
+
+// Journal is the record of what operators did to holders.
+type Journal struct {
+	Key     string
+	Channel string // announces new entries
+}
+
+// What an operator did to a holder.
+const (
+	WasBroken  = "broken"
+	WasRevoked = "revoked" // asked to let go
+)
+
+// Note writes an entry of the journal: note.lua.
+type Note struct {
+	Flags   Flags
+	Journal Journal
+	Entry   Entry
+}
+
+// Entry is an entry of the journal.
+type Entry struct {
+	What   string // WasBroken or WasRevoked
+	ID     string
+	Grant  string // the holder's
+	Fence  uint64 // the holder's; 0 if unknown
+	Raised uint64 // the lock's fence since the break; 0 if the lock was not broken
+	Kind   string // of the lock, as in StatusReply
+	Key    string // the lock's
+	Note   string
+	Holder string // BreakReply.Text; "" if the lock was not broken
+
+	// Set only in entries that were read:
+	Time int64 // server time, µs
+	Hold Hold  // parsed from Holder
+}
+
+func (q *Note) Call() driver.Call {
+	e := &q.Entry
+	return urgent(call(script.Note(), []string{
+		q.Journal.Key, string(q.Flags), e.ID, q.Journal.Channel, e.What, e.Grant, unsigned(e.Fence), unsigned(e.Raised), e.Kind, e.Key, e.Note, e.Holder,
+	}, 1))
+}
+
+var noted = forms{{Noted, nil}}
+
+func (q *Note) Parse(text string) (Reply, error) { return noted.parse(text) }
+
+// Notes asks for entries of the journal, latest first: notes.lua.
+type Notes struct {
+	Flags   Flags
+	Journal Journal
+	Skip    int // how many entries to skip
+	Count   int // how many entries to look at, at most
+}
+
+func (q *Notes) Call() driver.Call {
+	return call(script.Notes(), []string{q.Journal.Key, string(q.Flags), "", strconv.Itoa(q.Skip), strconv.Itoa(q.Count)}, 1)
+}
+
+// NotesReply has entries of the journal: NotesAre.
+type NotesReply struct {
+	Head
+	Seen    int // how many entries were looked at: fewer than Count if there are no more
+	Entries []Entry
+}
+
+// Parse reads the script's reply. It skips entries that it cannot read, which another program may have written.
+func (q *Notes) Parse(text string) (NotesReply, error) {
+	r := begin(text)
+	lines := r.otherLines()
+	reply := NotesReply{Head: r.Head, Seen: r.count(0)}
+	r.bad = r.bad || r.Word != NotesAre
+	r.endLine()
+	if lines == "" {
+		return finish(&r, reply)
+	}
+	all := strings.Split(lines, "\n")
+	r.bad = r.bad || len(all)%4 != 0 || len(all)/4 > q.Count
+	for ; len(all) >= 4 && !r.bad; all = all[4:] {
+		if e, ok := parseEntry(all[0], all[1], all[2], all[3]); ok {
+			reply.Entries = append(reply.Entries, e)
+		}
+	}
+	return finish(&r, reply)
+}
+
+func parseEntry(at, head, note, holder string) (Entry, bool) {
+	r := reader{rest: at}
+	e := Entry{Time: r.number(0), Note: note, Holder: holder}
+	r.rest = head
+	r.bad = r.bad || r.field() != "hf2"
+	e.What, e.ID, e.Grant, e.Fence, e.Raised, e.Kind, e.Key = r.text(), r.text(), r.text(), r.fence(0), r.fence(0), r.text(), r.all()
+	if holder != "" {
+		r.rest = holder
+		e.Hold = r.hold()
+	}
+	return e, !r.bad && wire.IsGrant(e.Grant) && e.Key != ""
 }

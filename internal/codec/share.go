@@ -3,11 +3,9 @@ package codec
 import (
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/script"
-	"github.com/holdfast-go/holdfast/internal/wire"
 )
 
 // The kinds of locks that can have several holders, as scripts and messages name them.
@@ -35,60 +33,6 @@ func (s *Share) wanted() string {
 	return strconv.Itoa(s.Weight)
 }
 
-// ShareAcquire asks for a share of a lock: share_acquire.lua. The lock's keys include Holds.
-type ShareAcquire struct {
-	Acquire
-	Share Share
-}
-
-func (q *ShareAcquire) Call() driver.Call { return q.call(script.ShareAcquire(), &q.Share) }
-
-// Member returns the waiter's member of the queue.
-func (q *ShareAcquire) Member() string { return q.member(q.Share.wanted()) }
-
-func (q *ShareAcquire) Parse(text string) (AcquireReply, error) {
-	head, r, err := begin(text)
-	if err != nil || head.Word != Deep {
-		return q.Acquire.Parse(text)
-	}
-	return finish(&r, AcquireReply{Head: head, Holds: r.count(0)})
-}
-
-// ShareRelease gives up what a token has of a lock: share_release.lua.
-type ShareRelease struct {
-	Release
-	Ending Ending // for a party of a latch or barrier; else ""
-}
-
-// Ending says how a party of a latch or barrier ends.
-type Ending string
-
-const (
-	Unaware     Ending = "" // the party never learned that it was one
-	Left        Ending = "left"
-	Died        Ending = "died"
-	CountedDown Ending = "done"
-)
-
-func (q *ShareRelease) Call() driver.Call { return q.call(script.ShareRelease(), q.Ending) }
-
-func (q *ShareRelease) Parse(text string) (ReleaseReply, error) {
-	head, err := parseWord(text, Released, LeftQueue, Gone, Absent, Superseded)
-	return ReleaseReply{Head: head}, err
-}
-
-// ShareRenew makes a hold last for at least its TTL: share_renew.lua. It ignores FencesAlone.
-type ShareRenew struct{ Renew }
-
-func (q *ShareRenew) Call() driver.Call {
-	words, n := q.words()
-	return renewing(call(script.ShareRenew(), words, n))
-}
-
-func (q *ShareRenew) Parse(text string) (RenewReply, error) {
-	return parseRenewal(text, Gone, Absent, Superseded, Quarantined)
-}
-
 // Weigh changes the weight of a hold: share_weigh.lua.
 type Weigh struct {
 	Lock       Lock
@@ -102,36 +46,14 @@ func (q *Weigh) Call() driver.Call {
 	return urgent(q.Lock.onLock(script.ShareWeigh(), q.Token, strconv.Itoa(q.Weight), unsigned(q.Fence), unsigned(q.LeaseFence)))
 }
 
-// WeighReply is the reply to a change of weight. Its word says which fields are set:
-//
-//	Weighed      TTL and Fence
-//	Held         none: nothing has changed
-//	Gone, Absent none
-//	Quarantined  Refusal
-type WeighReply struct {
-	Head
-	TTL     time.Duration
-	Fence   uint64
-	Refusal Refusal
+var weighed = forms{
+	{Weighed, []field{ttl, fence}},
+	{Held, nil}, // nothing has changed
+	{Quarantined, []field{rest}},
+	{Gone, nil}, {Absent, nil},
 }
 
-func (q *Weigh) Parse(text string) (WeighReply, error) {
-	head, r, err := begin(text)
-	if err != nil {
-		return WeighReply{}, err
-	}
-	reply := WeighReply{Head: head}
-	switch head.Word {
-	case Weighed:
-		reply.TTL, reply.Fence = r.ttl(), r.fence(1)
-	case Held, Gone, Absent:
-	case Quarantined:
-		reply.Refusal = r.refusal(head.Word)
-	default:
-		r.bad = true
-	}
-	return finish(&r, reply)
-}
+func (q *Weigh) Parse(text string) (Reply, error) { return weighed.parse(text) }
 
 // Holders asks for a page of a lock's holders: share_holders.lua.
 type Holders struct {
@@ -152,52 +74,26 @@ func (q *Holders) Call() driver.Call {
 // HoldersReply is a page of a lock's holders: HoldersAre.
 type HoldersReply struct {
 	Head
+	Page
 	Waiters int
 	Used    int64 // the weight of all holds, including expired ones that have not been removed yet
 	Limit   int64 // 0 if the next user sets it
-	Next    string
 	Holds   []Hold
 }
 
-// IsLast reports whether this was the last page.
-func (r *HoldersReply) IsLast() bool { return r.Next == "0" }
-
-// Hold is one holder's share of a lock.
-type Hold struct {
-	Token  string
-	TTL    time.Duration
-	Weight int
-	Ours   bool       // Value could be read
-	Value  wire.Value // as in a mutex
-}
-
 func (q *Holders) Parse(text string) (HoldersReply, error) {
-	head, r, err := begin(text)
-	if err != nil {
-		return HoldersReply{}, err
-	}
-	var lines string
-	r.rest, lines, _ = strings.Cut(r.rest, "\n")
-	r.bad = head.Word != HoldersAre
-	reply, err := finish(&r, HoldersReply{Head: head, Waiters: r.count(0), Used: r.number(0), Limit: r.number(0), Next: r.text()})
+	r := begin(text)
+	lines := r.otherLines()
+	reply := HoldersReply{Head: r.Head, Waiters: r.count(0), Used: r.number(0), Limit: r.number(0), Page: Page{r.text()}}
+	r.bad = r.bad || r.Word != HoldersAre
+	r.endLine()
 	for line := range strings.SplitSeq(lines, "\n") {
-		if err == nil && line != "" {
+		if !r.bad && line != "" {
 			r.rest = line
 			reply.Holds = append(reply.Holds, r.hold())
 		}
 	}
-	if err != nil {
-		return HoldersReply{}, err
-	}
 	return finish(&r, reply)
-}
-
-func (r *reader) hold() Hold {
-	h := Hold{TTL: r.ttl(), Weight: r.count(0)}
-	value := r.all()
-	h.Value, h.Ours = wire.ParseValue(value)
-	h.Token = wire.TokenOf(value)
-	return h
 }
 
 // Resize sets how many permits a semaphore has: share_resize.lua.
@@ -211,21 +107,10 @@ func (q *Resize) Call() driver.Call {
 	return q.Lock.onLock(script.ShareResize(), "", q.Kind, strconv.Itoa(q.Limit))
 }
 
-// ResizeReply is the reply to a Resize: Resized.
-type ResizeReply struct {
-	Head
-	Limit int // 0 if the semaphore's users set it
-	Used  int64
-}
+// The reply says how many permits there are, and how many are in use.
+var resized = forms{{Resized, []field{count, count}}}
 
-func (q *Resize) Parse(text string) (ResizeReply, error) {
-	head, r, err := begin(text)
-	if err != nil {
-		return ResizeReply{}, err
-	}
-	r.bad = head.Word != Resized
-	return finish(&r, ResizeReply{Head: head, Limit: r.count(0), Used: r.number(0)})
-}
+func (q *Resize) Parse(text string) (Reply, error) { return resized.parse(text) }
 
 // Disown ends one hold of an owned lock: share_disown.lua.
 type Disown struct {
@@ -239,31 +124,10 @@ func (q *Disown) Call() driver.Call {
 	return urgent(q.Lock.onLock(script.ShareDisown(), q.ID, q.Owner, decimal(q.NotAfter)))
 }
 
-// DisownReply is the reply to a Disown. Its word says which fields are set:
-//
-//	Released    Left
-//	Held        Holder: another owner
-//	Free, Late  none
-type DisownReply struct {
-	Head
-	Left   int // how many holds the owner still has
-	Holder Holder
+var disowned = forms{
+	{Released, []field{count}}, // how many holds the owner still has
+	{Held, []field{holder}},    // another owner
+	{Free, nil}, {Late, nil},
 }
 
-func (q *Disown) Parse(text string) (DisownReply, error) {
-	head, r, err := begin(text)
-	if err != nil {
-		return DisownReply{}, err
-	}
-	reply := DisownReply{Head: head}
-	switch head.Word {
-	case Released:
-		reply.Left = r.count(0)
-	case Held:
-		reply.Holder = r.holder()
-	case Free, Late:
-	default:
-		r.bad = true
-	}
-	return finish(&r, reply)
-}
+func (q *Disown) Parse(text string) (Reply, error) { return disowned.parse(text) }

@@ -139,18 +139,12 @@ func (a *attempt) notify(m wire.Message) {
 	}
 }
 
-// acquireRequest asks for a lock, or for a share of one.
-type acquireRequest interface {
-	codec.Request[codec.AcquireReply]
-	Member() string
-}
-
 // request completes a request for the lock with the fields that are the same in all of the attempt's requests.
-func (a *attempt) request(q codec.Acquire) acquireRequest {
+func (a *attempt) request(q codec.Acquire) *codec.Acquire {
 	q.Token, q.TTL, q.Info = a.token(), a.l.Set.Term(), a.l.Set.Info
 	q.Claim, q.By, q.Channel, q.Score = a.claim, a.by, a.channel, a.score
 	if a.l.Set.Kind.IsShared() {
-		return &codec.ShareAcquire{Acquire: q, Share: a.l.Set.Kind.Share(a.l.Set)}
+		q.Share = a.l.Set.Kind.Share(a.l.Set)
 	}
 	return &q
 }
@@ -417,9 +411,11 @@ func (c *Client) release(ctx context.Context, l *Target, token, member string, t
 func (c *Client) releaseSince(began time.Time, ctx context.Context, l *Target, q codec.Release, how ending) (reply codec.ReleaseReply, unanswered bool, err error) {
 	rq := lock.Request{Op: exec.OpRelease, Lock: &l.Lock, Durable: how == hasCountedDown}
 	q.Lock = l.Ref()
-	release := releaseRequest(l, q, how)
+	if l.Set.Kind.HasParties {
+		q.Ending = how.word()
+	}
 	return exec.PersistSince(began, ctx, c.Server, rq.Op, l.Name(), func(ctx context.Context) (codec.ReleaseReply, error) {
-		a, err := lock.AskOnce(ctx, rq, release)
+		a, err := lock.AskOnce(ctx, rq, &q)
 		if !exec.IsDivided(err) || q.Tombstone != 0 || l.Set.Kind.IsShared() {
 			return a.Reply, err
 		}
@@ -432,18 +428,6 @@ func (c *Client) releaseSince(began time.Time, ctx context.Context, l *Target, q
 		}
 		return a.Reply, err
 	})
-}
-
-// releaseRequest returns the request that releases the lock, or the share of it.
-func releaseRequest(l *Target, q codec.Release, how ending) codec.Request[codec.ReleaseReply] {
-	if !l.Set.Kind.IsShared() {
-		return &q
-	}
-	share := &codec.ShareRelease{Release: q}
-	if l.Set.Kind.HasParties {
-		share.Ending = how.word()
-	}
-	return share
 }
 
 // duration converts milliseconds from a script. It caps them, since a server can name more than a time.Duration holds.

@@ -246,7 +246,7 @@ func (l *multi) askAtOnce(ctx context.Context, attempts []*attempt) (grants []*h
 			return nil, true, c.QuarantineError("acquire", l.name, r.Reply.Refusal.Quarantine)
 		case codec.Held:
 			p := l.parts[r.Reply.Index]
-			return nil, true, &lock.HeldError{Name: p.Name(), Holder: p.HolderOf(&r.Reply.Holder)}
+			return nil, true, &lock.HeldError{Name: p.Name(), Holder: p.HolderOf(r.Reply.Holder)}
 		}
 	}
 	return nil, false, l.parts[0].ClockJumps("acquire")

@@ -19,7 +19,7 @@ func (l *Target) ReleaseOwner(ctx context.Context) (left int, err error) {
 	if err := l.Ready(ctx); err != nil {
 		return 0, err
 	}
-	reply, err := lock.Change(ctx, lock.Request{Op: "release", Lock: &l.Lock}, func(id string, notAfter int64) codec.Request[codec.DisownReply] {
+	reply, err := lock.Change(ctx, lock.Request{Op: "release", Lock: &l.Lock}, func(id string, notAfter int64) codec.Request[codec.Reply] {
 		return &codec.Disown{Lock: l.Ref(), ID: id, Owner: l.Set.Owner, NotAfter: notAfter}
 	})
 	switch {
@@ -28,9 +28,9 @@ func (l *Target) ReleaseOwner(ctx context.Context) (left int, err error) {
 	case reply.Word == codec.Free:
 		return 0, fmt.Errorf("%w: lock %q has no lease that %q could release", lock.ErrNotHeld, l.Name(), l.Set.Owner)
 	case reply.Word == codec.Held:
-		return 0, &lock.NotOwnerError{Name: l.Name(), Owner: l.Set.Owner, Holder: l.HolderOf(&reply.Holder)}
+		return 0, &lock.NotOwnerError{Name: l.Name(), Owner: l.Set.Owner, Holder: l.HolderOf(reply.Holder)}
 	}
-	return reply.Left, nil
+	return int(reply.Count), nil
 }
 
 // tooDeep returns the error for an owner that has as many leases as MaxDepth allows.

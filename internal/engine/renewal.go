@@ -221,9 +221,9 @@ func (h *hold) renewalAfter(sent clock.Instant, term time.Duration) clock.Instan
 	return at
 }
 
-func (h *hold) sendOnce(q codec.Request[codec.RenewReply]) (lock.Answer[codec.RenewReply], error) {
+func (h *hold) sendOnce(q codec.Request[codec.Reply]) (lock.Answer[codec.Reply], error) {
 	c := h.l.c
-	return exec.Try(context.Background(), c.Server, c.Config.CommandTimeout, func(ctx context.Context) (lock.Answer[codec.RenewReply], error) {
+	return exec.Try(context.Background(), c.Server, c.Config.CommandTimeout, func(ctx context.Context) (lock.Answer[codec.Reply], error) {
 		return lock.AskOnce(ctx, lock.Request{Op: "renew", Lock: &h.l.Lock, Durable: true}, q)
 	})
 }
@@ -232,7 +232,7 @@ func (h *hold) sendOnce(q codec.Request[codec.RenewReply]) (lock.Answer[codec.Re
 // returns nil if that must not be sent: in Strict mode, which has its quarantine; and for a key shared with other programs, since one of
 // them may have held the lock meanwhile without leaving a trace. While the hold is being detached, only detach sends it: the token of a
 // detached lease claims nothing.
-func (h *hold) reassertion(a lock.Answer[codec.RenewReply], err error, ttl time.Duration, detaching bool) codec.Request[codec.RenewReply] {
+func (h *hold) reassertion(a lock.Answer[codec.Reply], err error, ttl time.Duration, detaching bool) codec.Request[codec.Reply] {
 	if err != nil || a.Reply.Word != codec.Absent {
 		return nil
 	}
@@ -281,21 +281,18 @@ func (h *hold) endRenewal() {
 }
 
 // renewal returns the request that renews the hold for ttl and reserves that many fences.
-func (h *hold) renewal(ttl time.Duration, fences int) codec.Request[codec.RenewReply] {
+func (h *hold) renewal(ttl time.Duration, fences int) codec.Request[codec.Reply] {
 	h.attempt.forgetSet()
 	q := codec.Renew{Lock: h.l.Ref(), Token: h.attempt.token(), TTL: ttl, Fence: h.fence(), Fences: fences}
 	if fences > 0 && h.l.Set.Kind.Reserves {
 		q.FencesAlone, q.Channel = h.queue.fencesIfAlone(h.l), h.attempt.channel
-	}
-	if h.l.Set.Kind.IsShared() {
-		return &codec.ShareRenew{Renew: q}
 	}
 	return &q
 }
 
 // apply applies the reply to a renewal. It uses the fences that the reply reserves only if fences is true. It returns how much of the hold
 // was left, or the loss if the reply says that the lock is lost. The caller holds h.mu.
-func (h *hold) apply(a lock.Answer[codec.RenewReply], final, fences bool) (slack time.Duration, lost *lock.LostError, err error) {
+func (h *hold) apply(a lock.Answer[codec.Reply], final, fences bool) (slack time.Duration, lost *lock.LostError, err error) {
 	switch a.Reply.Word {
 	case codec.Gone, codec.Absent, codec.Late, codec.Superseded:
 		return 0, h.missing(a.Reply.Word), nil

@@ -172,7 +172,7 @@ func (l *holdLease) abortChange(err error) error {
 }
 
 // finishChange ends the lease and returns one in the other mode, which takes over its hold on the server.
-func (l *holdLease) finishChange(as *Target, a lock.Answer[codec.WeighReply]) (*holdLease, error) {
+func (l *holdLease) finishChange(as *Target, a lock.Answer[codec.Reply]) (*holdLease, error) {
 	h := l.g
 	from := h.attempt
 	from.l = as

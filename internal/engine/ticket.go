@@ -112,7 +112,7 @@ func (c *Client) untilTombstone(l *Target, tombstone int64) time.Duration {
 }
 
 // finishDetach ends the lease if the server keeps the lock, and makes the ticket.
-func (l *holdLease) finishDetach(a lock.Answer[codec.RenewReply]) (*Ticket, error) {
+func (l *holdLease) finishDetach(a lock.Answer[codec.Reply]) (*Ticket, error) {
 	h, c := l.g, l.g.l.c
 	t, err := l.leaveBehind(a)
 	if t == nil {
@@ -131,7 +131,7 @@ func (l *holdLease) finishDetach(a lock.Answer[codec.RenewReply]) (*Ticket, erro
 
 // leaveBehind ends the lease and its hold without releasing the lock, and returns the ticket. It returns nil if the server does not keep
 // the lock, or if the lease had ended earlier.
-func (l *holdLease) leaveBehind(a lock.Answer[codec.RenewReply]) (*Ticket, error) {
+func (l *holdLease) leaveBehind(a lock.Answer[codec.Reply]) (*Ticket, error) {
 	h, c := l.g, l.g.l.c
 	h.queue.lock()
 	defer h.queue.unlock()

@@ -8,6 +8,14 @@ type Option func(*Settings)
 // Refuse makes every use of the lock fail with ErrInvalid and this reason.
 func Refuse(why error) Option { return func(s *Settings) { s.wrong = why } }
 
+// positive returns n or, if n is not positive, a negative number, which Settings.Check refuses: 0 would stand for the default.
+func positive[N ~int | ~int64](n N) N {
+	if n <= 0 {
+		return -1
+	}
+	return n
+}
+
 // TTL is holdfast.TTL.
 func TTL(d time.Duration) Option { return func(s *Settings) { s.TTL = d } }
 
@@ -16,28 +24,14 @@ func TTL(d time.Duration) Option { return func(s *Settings) { s.TTL = d } }
 func Renew(on bool) Option { return func(s *Settings) { s.Renew = on } }
 
 // MaxHold is holdfast.MaxHold.
-func MaxHold(d time.Duration) Option {
-	return func(s *Settings) {
-		if d <= 0 {
-			d = -1
-		}
-		s.MaxHold = d
-	}
-}
+func MaxHold(d time.Duration) Option { return func(s *Settings) { s.MaxHold = positive(d) } }
 
 // MaxRenewals is holdfast.MaxRenewals.
-func MaxRenewals(n int) Option {
-	return func(s *Settings) { s.MaxRenewals = max(n, 0) }
-}
+func MaxRenewals(n int) Option { return func(s *Settings) { s.MaxRenewals = max(n, 0) } }
 
 // Poll is holdfast.Poll.
 func Poll(interval time.Duration) Option {
-	return func(s *Settings) {
-		if interval <= 0 {
-			interval = -1
-		}
-		s.PollInterval = interval
-	}
+	return func(s *Settings) { s.PollInterval = positive(interval) }
 }
 
 // Owner sets the holder's name, for people who ask who holds the lock. Default: Config.Identity.
@@ -84,14 +78,7 @@ func Reentrant(on bool) Option { return func(s *Settings) { s.Reentrant = on } }
 
 // MaxDepth bounds how many leases of a Reentrant lock are nested, at least 1: one more gets ErrDepth. For a lock with an Owner it also
 // bounds how many leases the owner has on the server at a time, including those being released in the background. Default: no bound.
-func MaxDepth(n int) Option {
-	return func(s *Settings) {
-		if n <= 0 {
-			n = -1
-		}
-		s.MaxDepth = n
-	}
-}
+func MaxDepth(n int) Option { return func(s *Settings) { s.MaxDepth = positive(n) } }
 
 // Weight sets how many permits of a semaphore an acquire takes. If that is more than there are, the acquire gets ErrPermits. The server
 // decides that, since Resize may have overruled the caller's number. Default 1.

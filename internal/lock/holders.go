@@ -44,7 +44,7 @@ func (l *Lock) Holder(ctx context.Context) (Holder, error) {
 	case a.Reply.Word == codec.Free:
 		return Holder{}, ErrNotHeld
 	}
-	return l.HolderOf(&a.Reply.Holder), nil
+	return l.HolderOf(a.Reply.Holder), nil
 }
 
 // AwaitDepartures waits until waiters of this client that gave up have left the server's queue, so that a waiter whose Acquire has returned

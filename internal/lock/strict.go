@@ -32,18 +32,18 @@ func (k *Keyspace) IsNew(ctx context.Context) (bool, error) {
 	return reply.Word == codec.Unmarked, err
 }
 
-func (k *Keyspace) askInit(ctx context.Context, mode codec.InitMode) (codec.InitReply, error) {
+func (k *Keyspace) askInit(ctx context.Context, mode codec.InitMode) (codec.Reply, error) {
 	if k.IsClosing() {
-		return codec.InitReply{}, exec.ErrClosed
+		return codec.Reply{}, exec.ErrClosed
 	}
 	mark := k.Space.Incarnation()
 	if err := k.Server.Connect(ctx, mark); err != nil {
-		return codec.InitReply{}, err
+		return codec.Reply{}, err
 	}
 	q := codec.Init{Flags: k.strict, Mark: mark, Mode: mode}
 	a, _, err := k.Server.Do(ctx, exec.Request{Op: "init", Name: mark, Call: q.Call()})
 	if err != nil {
-		return codec.InitReply{}, err
+		return codec.Reply{}, err
 	}
 	reply, err := q.Parse(a.Text)
 	if err != nil {

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/internal/engine"
-	"github.com/holdfast-go/holdfast/internal/exec"
 )
 
 // ballot is one round of votes. A vote by a node's own commands needs no goroutine: whichever goroutine reads the answer counts the vote.
@@ -58,10 +57,8 @@ func (b *bid) poll(ctx context.Context) *ballot {
 
 // ask asks one node for its vote.
 func (p *ballot) ask(ctx context.Context, i int) {
-	l := p.l.parts[i]
-	v := vote{node: i, a: l.Attempt(p.round)}
-	if !p.q.answers(wish{i, l.Key()}) {
-		v.err = exec.Unsent(errHangs)
+	v := p.q.newVote(p.l, i, p.round)
+	if v.err != nil {
 		p.count(v)
 		return
 	}
@@ -102,15 +99,11 @@ func (p *ballot) count(v vote) {
 		p.inGrace = true
 		p.timer.Reset(p.l.first().SlowNodeGrace(p.begun))
 	}
-	if p.open == 0 || p.isEnough() {
-		p.tell()
-	}
-}
-
-func (p *ballot) tell() {
-	select {
-	case p.news <- struct{}{}:
-	default:
+	if p.isEnough() {
+		select {
+		case p.news <- struct{}{}:
+		default:
+		}
 	}
 }
 

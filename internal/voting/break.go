@@ -39,12 +39,7 @@ func (in *Inspector) Revoke(ctx context.Context, name, grant, reason string) err
 // onGrant calls f for each node. f does something to a grant of a lock. A node that, according to f, does not have that grant counts as
 // done if another node has it.
 func (in *Inspector) onGrant(ctx context.Context, op, name string, f func(node *inspector.Inspector) error) error {
-	errs := make([]error, len(in.nodes))
-	var doing sync.WaitGroup
-	for i, node := range in.nodes {
-		doing.Go(func() { errs[i] = f(node) })
-	}
-	doing.Wait()
+	errs := together(in.nodes, func(i int) error { return f(in.nodes[i]) })
 	var done bool
 	var otherwise error // of nodes without the grant; preferably that of one that names another holder
 	for i, err := range errs {
@@ -71,19 +66,16 @@ func (in *Inspector) onGrant(ctx context.Context, op, name string, f func(node *
 // History calls yield with each break and revocation that some node has on record, latest first, until yield returns false. If too few
 // nodes have answered, the last call has an error.
 func (in *Inspector) History(ctx context.Context, yield func(inspector.Broken, error) bool) {
-	found, errs := make([][]inspector.Broken, len(in.nodes)), make([]error, len(in.nodes))
-	var asking sync.WaitGroup
-	for i, node := range in.nodes {
-		asking.Go(func() {
-			node.History(ctx, func(b inspector.Broken, err error) bool {
-				if errs[i] = err; err == nil {
-					found[i] = append(found[i], b)
-				}
-				return true
-			})
+	found := make([][]inspector.Broken, len(in.nodes))
+	errs := together(in.nodes, func(i int) (failed error) {
+		in.nodes[i].History(ctx, func(b inspector.Broken, err error) bool {
+			if failed = err; err == nil {
+				found[i] = append(found[i], b)
+			}
+			return true
 		})
-	}
-	asking.Wait()
+		return failed
+	})
 	all := slices.Concat(found...)
 	slices.SortStableFunc(all, func(a, b inspector.Broken) int { return b.Time.Compare(a.Time) })
 	known := map[string]bool{}

@@ -32,7 +32,7 @@ const (
 )
 
 // acquire acquires the lock, and waits while others have it.
-func (q *Quorum) acquire(ctx context.Context, l *mutex, end time.Time) (*lease, error) {
+func (q *Quorum) acquire(ctx context.Context, l *mutex, end time.Time) (engine.Lease, error) {
 	key := l.key()
 	switch err := q.take(ctx, key, end, func() { l.first().Waits(ctx, 0, nil) }); err {
 	case nil:
@@ -48,30 +48,24 @@ func (q *Quorum) acquire(ctx context.Context, l *mutex, end time.Time) (*lease, 
 	return lease, err
 }
 
-// try acquires the lock unless someone has it.
-func (q *Quorum) try(ctx context.Context, l *mutex) (*lease, error) {
-	return q.contend(ctx, l, false, time.Time{}, nil)
-}
-
 // contend acquires the lock round by round. A caller that waits goes on until ctx ends or limit passes. A caller that does not goes on
 // until a majority of nodes names a holder, or RetryTimeout has passed. While no majority answers, both try for RetryTimeout.
 //
 // When no contender gets a majority, all give back what they got. From then on they have tickets, which nodes remember. A node grants the
 // lock only to the earliest ticket it knows, so the lock goes to that contender once all nodes know its ticket.
-func (q *Quorum) contend(ctx context.Context, l *mutex, waits bool, limit time.Time, onEnd func()) (*lease, error) {
+func (q *Quorum) contend(ctx context.Context, l *mutex, waits bool, limit time.Time, onEnd func()) (engine.Lease, error) {
 	b := &bid{q: q, l: l, onEnd: onEnd, terms: terms{timeout: q.timeout(l)}}
+	defer b.withdraw()
 	end := time.Now().Add(l.c.Config.RetryTimeout)
 	var why *Error // of the latest rounds, if no majority answered or quarantines keep a majority from granting
 	var last error // of the latest round
 	for pause := shortPause; ; pause *= 2 {
 		lease, err := b.try(ctx)
 		if lease != nil {
-			b.withdraw()
 			return lease, nil
 		}
 		held := errors.Is(err, lock.ErrHeld)
 		if ctx.Err() != nil && !(held && engine.IsOver(limit)) {
-			b.withdraw()
 			return nil, endedBy(ctx, why, last)
 		}
 		last = err
@@ -86,7 +80,6 @@ func (q *Quorum) contend(ctx context.Context, l *mutex, waits bool, limit time.T
 			b.timeout = q.longer(l, b.timeout)
 		}
 		if !held && !q.curable(err) || answered && !b.said && !waits || held && !waits || engine.IsOver(limit) || time.Now().After(end) {
-			b.withdraw()
 			return nil, err
 		}
 		if waits && answered {
@@ -107,7 +100,6 @@ func (q *Quorum) contend(ctx context.Context, l *mutex, waits bool, limit time.T
 		select {
 		case <-time.After(rest):
 		case <-ctx.Done():
-			b.withdraw()
 			return nil, endedBy(ctx, why, last)
 		}
 	}
@@ -115,7 +107,7 @@ func (q *Quorum) contend(ctx context.Context, l *mutex, waits bool, limit time.T
 
 // try acquires the lock if a majority of nodes grants it in one round, or in a second one after repair has told nodes the other nodes'
 // fences.
-func (b *bid) try(ctx context.Context) (*lease, error) {
+func (b *bid) try(ctx context.Context) (engine.Lease, error) {
 	q := b.q
 	b.said = false
 	if err := q.ready(ctx, b.l); err != nil {
@@ -123,17 +115,20 @@ func (b *bid) try(ctx context.Context) (*lease, error) {
 	}
 	lease, votes, err := b.round(ctx)
 	b.note(votes)
-	var behind []vote
+	var behind marks
 	for _, v := range votes {
 		if v.behind != "" {
-			behind = append(behind, v)
+			if behind == nil {
+				behind = marks{}
+			}
+			behind[v.node] = v.behind
 		}
 	}
 	switch {
 	case len(behind) == 0:
 	case err == nil:
 		if q.repairing.CompareAndSwap(false, true) { // another bid may have met the same nodes
-			q.clients[behind[0].node].Tasks.Run(func() {
+			b.l.c.Tasks.Run(func() {
 				defer q.repairing.Store(false)
 				_ = q.repair(context.Background(), b.l, behind)
 			})

@@ -10,7 +10,7 @@ import (
 	"github.com/holdfast-go/holdfast/internal/schedule"
 )
 
-// AsElection implements engine.Electoral. Leaders announce nothing: watchers look once a second.
+// AsElection implements engine.Electoral. Leaders announce nothing.
 func (l *mutex) AsElection() engine.Electorate {
 	own := *l
 	own.parts = make([]*engine.NodeLock, len(l.parts))
@@ -20,37 +20,31 @@ func (l *mutex) AsElection() engine.Electorate {
 	return elected{&own}
 }
 
-// elected is a lock whose holders are leaders.
+// elected is a lock whose holders are leaders. Those who follow them look once a second.
 type elected struct{ *mutex }
 
 func (l elected) Ready(ctx context.Context) error { return l.ready(ctx) }
 
 func (l elected) MayPass(err error) bool { return l.q.curable(err) }
 
-// Announce does nothing, since watchers look once a second.
-func (l elected) Announce() {}
+func (elected) Announce() {}
 
 // Differ ignores fences, since each node has its own.
-func (l elected) Differ(a, b *lock.Holder) bool {
-	return a.Owner != b.Owner || a.Host != b.Host || a.PID != b.PID || a.Foreign != b.Foreign
-}
-
-func (l elected) Follow() (engine.Follower, error) { return secondly{l}, nil }
+func (elected) Differ(a, b *lock.Holder) bool { return !isSameProcess(a, b) }
 
 func (l elected) Closing() <-chan struct{} { return l.c.Closing }
 
-// secondly is a follower that looks once a second.
-type secondly struct{ elected }
+func (l elected) Follow() (engine.Follower, error) { return l, nil }
 
-func (f secondly) Wait(ctx context.Context, _ bool, _ time.Duration) error {
+func (l elected) Wait(ctx context.Context, _ bool, _ time.Duration) error {
 	select {
 	case <-time.After(schedule.Jitter(time.Second, 10)):
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
-	case <-f.Closing():
+	case <-l.c.Closing:
 		return exec.ErrClosed
 	}
 }
 
-func (secondly) Leave() {}
+func (elected) Leave() {}

@@ -33,20 +33,26 @@ type NodeError struct {
 }
 
 func (e *Error) Error() string {
-	var all []string
-	for _, n := range e.Nodes {
-		all = append(all, strings.TrimPrefix(n.Err.Error(), "holdfast: "))
+	errs := make([]error, len(e.Nodes))
+	for i, n := range e.Nodes {
+		errs[i] = n.Err
 	}
-	text := fmt.Sprintf("holdfast: %s: too few nodes answered as they should; %d of %d have to: %s",
-		exec.TaskOf(e.Task, e.Op, e.Name), e.Need, e.Of, strings.Join(all, "; "))
+	return TextOf(e, errs)
+}
+
+// TextOf returns the text of e with these errors of its nodes.
+func TextOf[E error](e *Error, nodes []E) string {
+	text := fmt.Sprintf("holdfast: %s: too few nodes answered as they should; %d of %d have to", exec.TaskOf(e.Task, e.Op, e.Name), e.Need, e.Of)
+	before := ": "
+	for _, err := range nodes {
+		text += before + strings.TrimPrefix(err.Error(), "holdfast: ")
+		before = "; "
+	}
 	if e.ended != nil {
-		text += "; " + e.ended.Error()
+		text += before + e.ended.Error()
 	}
 	return text
 }
-
-// Ended returns the error of the caller's context, if it ended before a majority answered.
-func (e *Error) Ended() error { return e.ended }
 
 // endedBy returns the error of an acquire whose context has ended. why is the error of the latest rounds if too few nodes answered; last is
 // the error of the latest round. Both may be nil.
@@ -79,17 +85,13 @@ func (e *Error) Unwrap() []error {
 }
 
 // tooFew returns the error of a round in which too few nodes answered. errs are the errors by node.
-func (q *Quorum) tooFew(op, name string, errs []error) error { return q.errorOf(op, name, errs) }
-
-// errorOf returns the error of a round, which includes the nodes' errors.
-func (q *Quorum) errorOf(op, name string, errs []error) *Error {
+func (q *Quorum) tooFew(op, name string, errs []error) *Error {
 	e := &Error{Op: op, Name: name, Need: q.need, Of: len(q.clients)}
 	for i, err := range errs {
 		if err == nil || err == errUnasked {
 			continue
 		}
-		var known *exec.Failure
-		if !errors.As(err, &known) && !errors.Is(err, exec.ErrClosed) {
+		if !errors.As(err, new(*exec.Failure)) && !errors.Is(err, exec.ErrClosed) {
 			err = q.clients[i].NodeFailure(op, name, err)
 		}
 		e.Nodes = append(e.Nodes, NodeError{q.clients[i].Server.Addr(), err})
@@ -147,18 +149,19 @@ func (q *Quorum) quarantined(err error) bool {
 // refusal returns the error of a node that grants nothing at present.
 func (q *Quorum) refusal(op string, l *mutex, i int, why codec.Refusal) error {
 	if why.Stands != "" {
-		return q.isBehind(op, i, l, exec.ErrQuarantine, errBehind)
+		return q.failure(op, l.name, i, exec.ErrQuarantine, errBehind)
 	}
-	return q.isBehind(op, i, l, exec.ErrQuarantine, &exec.Quarantine{Left: why.Quarantine})
+	return q.failure(op, l.name, i, exec.ErrQuarantine, &exec.Quarantine{Left: why.Quarantine})
 }
 
-func (q *Quorum) isBehind(op string, i int, l *mutex, kind, err error) error {
-	return &exec.Failure{Op: op, Name: l.name, Server: q.clients[i].Server.Addr(), Kind: kind, Err: err}
+// failure returns the error of node i. kind may be nil.
+func (q *Quorum) failure(op, name string, i int, kind, err error) error {
+	return &exec.Failure{Op: op, Name: name, Server: q.clients[i].Server.Addr(), Kind: kind, Err: err}
 }
 
 // late returns the error of a round that took longer than its grants last.
 func (q *Quorum) late(l *mutex) error {
-	return &Error{Op: "acquire", Name: l.name, Need: q.need, Of: len(q.clients), Nodes: []NodeError{{l.c.Server.Addr(), l.first().LateError()}}}
+	return q.tooFew("acquire", l.name, []error{l.first().LateError()})
 }
 
 // refused returns why too few nodes granted the lock: a majority names its holder, or too few nodes answer or agree.
@@ -171,7 +174,7 @@ func (q *Quorum) refused(l *mutex, votes []vote) error {
 	for _, v := range votes {
 		errs[v.node] = v.err
 		if v.said && !v.a.IsGranted() {
-			errs[v.node] = contested("acquire", q.clients[v.node], l.name, v.holder)
+			errs[v.node] = q.contested("acquire", l.name, v.node, v.holder)
 		}
 	}
 	return q.tooFew("acquire", l.name, errs)
@@ -186,7 +189,8 @@ func (e contestedError) Error() string { return e.text }
 // Is matches ErrUnavailable, not ErrHeld, since perhaps nobody holds the lock.
 func (contestedError) Is(target error) bool { return target == exec.ErrUnavailable }
 
-func contested(op string, c *engine.Client, name string, holder *lock.Holder) error {
+// contested returns the error of node i, which names this holder or, if holder is nil, none.
+func (q *Quorum) contested(op, name string, i int, holder *lock.Holder) error {
 	text := "others want the lock, too, and no majority has it yet"
 	switch {
 	case holder == nil:
@@ -195,7 +199,7 @@ func contested(op string, c *engine.Client, name string, holder *lock.Holder) er
 	default:
 		text = fmt.Sprintf("it names %s as the holder, and too few others do", holder.Who())
 	}
-	return &exec.Failure{Op: op, Name: name, Server: c.Server.Addr(), Err: contestedError{text}}
+	return q.failure(op, name, i, nil, contestedError{text})
 }
 
 // errUnconnected is the error of a node that has not been reached yet.

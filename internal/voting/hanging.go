@@ -31,26 +31,14 @@ func (q *Quorum) noteHanging(w wish, n int) {
 func (q *Quorum) giveBack(v vote) {
 	if v.a.IsOwed() {
 		token := v.a.Token()
-		q.noteReturning(token, true)
-		v.a.WhenSettled(func() { q.noteReturning(token, false) })
+		q.returning.Store(token, nil)
+		v.a.WhenSettled(func() { q.returning.Delete(token) })
 	}
 	v.a.Abandon()
 }
 
-// noteReturning notes whether the grant with this token is being given back.
-func (q *Quorum) noteReturning(token string, is bool) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if is {
-		q.given[token] = struct{}{}
-	} else {
-		delete(q.given, token)
-	}
-}
-
+// isReturning reports whether the grant with this token is being given back.
 func (q *Quorum) isReturning(token string) bool {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	_, is := q.given[token]
+	_, is := q.returning.Load(token)
 	return is
 }

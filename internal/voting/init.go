@@ -35,7 +35,7 @@ func (q *Quorum) Init(ctx context.Context, force bool) error {
 	timeout := q.clients[0].Config.CommandTimeout
 	replies, errs := askNodes(ctx, l, timeout, "init", counterOf)
 	var counter int64
-	behind := map[int]string{}
+	behind := marks{}
 	for i, reply := range replies {
 		switch {
 		case errs[i] != nil:
@@ -50,27 +50,14 @@ func (q *Quorum) Init(ctx context.Context, force bool) error {
 			}
 		}
 		// A majority may have come back with older counters, so the clocks count, too.
-		counter = max(counter, reply.Counter, reply.Now)
+		counter = max(counter, reply.Count, reply.Now)
 	}
 	// The second pass includes the counters of nodes that the first one raised.
 	for range 2 {
 		if failed(errs) {
 			return q.tooFew("init", name, errs)
 		}
-		var raised []codec.NodeRaiseReply
-		raised, errs = askNodes(ctx, l, timeout, "raise", func(i int, p *engine.NodeLock) codec.Request[codec.NodeRaiseReply] {
-			stands, wanted := behind[i]
-			if !wanted {
-				return nil
-			}
-			return &codec.NodeRaise{Lock: p.Ref(), Counter: counter, Stands: stands}
-		})
-		for i, reply := range raised {
-			if errs[i] == nil && reply.Word != codec.Raised {
-				errs[i] = q.refusal("init", l, i, reply.Refusal)
-			}
-			counter = max(counter, reply.Counter)
-		}
+		counter, errs = l.raise(ctx, "init", timeout, counter, behind)
 	}
 	if failed(errs) {
 		return q.tooFew("init", name, errs)

@@ -3,7 +3,6 @@ package voting
 import (
 	"context"
 	"slices"
-	"sync"
 	"sync/atomic"
 
 	"github.com/holdfast-go/holdfast/internal/codec"
@@ -64,7 +63,7 @@ func (in *Inspector) List(ctx context.Context, p inspector.Pattern, yield func(l
 	defer func() {
 		if ctx.Err() == nil {
 			var absent []error
-			for _, n := range in.q.errorOf("list", p.Text, errs).Nodes {
+			for _, n := range in.q.tooFew("list", p.Text, errs).Nodes {
 				absent = append(absent, exec.InTask(p.Task, n.Err))
 			}
 			in.absent.Store(&absent)
@@ -139,13 +138,12 @@ type verdict struct {
 // verdicts asks all nodes about these locks. It notes in down which nodes cannot be asked.
 func (in *Inspector) verdicts(ctx context.Context, batch []inspector.Found, down []error) []verdict {
 	answers, refusals := make([][]lock.Status, len(in.nodes)), make([][]error, len(in.nodes))
-	var asking sync.WaitGroup
-	for i, node := range in.nodes {
-		if down[i] == nil {
-			asking.Go(func() { answers[i], refusals[i], down[i] = node.GetAll(ctx, batch) })
+	copy(down, together(in.nodes, func(i int) (err error) {
+		if err = down[i]; err == nil {
+			answers[i], refusals[i], err = in.nodes[i].GetAll(ctx, batch)
 		}
-	}
-	asking.Wait()
+		return err
+	}))
 	all := make([]verdict, len(batch))
 	for n, found := range batch {
 		named, errs := make([]*lock.Holder, len(in.nodes)), make([]error, len(in.nodes))

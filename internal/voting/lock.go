@@ -62,7 +62,7 @@ func (l *mutex) acquire(ctx context.Context, end time.Time) (engine.Lease, error
 	if l.first().IsPolled() {
 		return l.first().Poll(ctx, end, l.try)
 	}
-	return leased(l.q.acquire(ctx, l, end))
+	return l.q.acquire(ctx, l, end)
 }
 
 func (l *mutex) TryAcquire(ctx context.Context) (engine.Lease, error) {
@@ -91,7 +91,10 @@ func (l *mutex) mayAcquire(ctx context.Context) error {
 	return nil
 }
 
-func (l *mutex) try(ctx context.Context) (engine.Lease, error) { return leased(l.q.try(ctx, l)) }
+// try acquires the lock unless someone has it.
+func (l *mutex) try(ctx context.Context) (engine.Lease, error) {
+	return l.q.contend(ctx, l, false, time.Time{}, nil)
+}
 
 // Status returns who holds the lock on a majority of nodes, or an error if that is not known. Nodes have no waiters.
 func (l *mutex) Status(ctx context.Context) (lock.Status, error) {
@@ -122,7 +125,7 @@ func (l *mutex) holders(ctx context.Context) ([]lock.Holder, error) {
 	}
 	q := l.q
 	for timeout := max(q.timeout(l), 100*time.Millisecond); ; {
-		replies, errs := askNodes(ctx, l, timeout, "inspect", func(_ int, p *engine.NodeLock) codec.Request[codec.HolderReply] {
+		replies, errs := askNodes(ctx, l, timeout, "inspect", func(_ int, p *engine.NodeLock) codec.Request[codec.Reply] {
 			return &codec.WhoHolds{Lock: p.Ref()}
 		})
 		if err := ctx.Err(); err != nil {
@@ -131,7 +134,7 @@ func (l *mutex) holders(ctx context.Context) ([]lock.Holder, error) {
 		named := make([]*lock.Holder, len(replies))
 		for i, reply := range replies {
 			if errs[i] == nil && reply.Word == codec.Held {
-				h := l.parts[i].HolderOf(&reply.Holder)
+				h := l.parts[i].HolderOf(reply.Holder)
 				named[i] = &h
 			}
 		}
@@ -172,7 +175,7 @@ func (q *Quorum) majority(name string, named []*lock.Holder, errs []error) ([]lo
 	errs = slices.Clone(errs)
 	for i, h := range named {
 		if h != nil {
-			errs[i] = contested("inspect", q.clients[i], name, h)
+			errs[i] = q.contested("inspect", name, i, h)
 		}
 	}
 	return nil, q.tooFew("inspect", name, errs)
@@ -199,12 +202,4 @@ type lease struct {
 	*engine.JointLease
 	l     *mutex
 	round string // in which the lease was acquired
-}
-
-// leased returns the lease as an engine.Lease, which is nil if there is an error.
-func leased(l *lease, err error) (engine.Lease, error) {
-	if err != nil {
-		return nil, err
-	}
-	return l, nil
 }

@@ -1,6 +1,7 @@
 package voting
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"sync"
@@ -104,43 +105,31 @@ func (q *Quorum) connect(i int, name string) <-chan struct{} {
 // probeTrips is how many round trips a probe takes on a new connection: TCP, a client's greeting, and two commands.
 const probeTrips = 4
 
-// reach waits until a node has been probed. Its vote may be needed even if a majority has been reached.
+// reach waits until node i can be asked: its vote may be needed even if a majority has been reached. Its error says that nothing was sent.
 func (q *Quorum) reach(ctx context.Context, i int, name string) error {
-	over := q.connect(i, name)
-	if over == nil {
-		return nil
+	c := q.clients[i]
+	if isDone(c.Closing) {
+		return exec.Unsent(exec.ErrClosed)
 	}
-	select {
-	case <-over:
-	case <-ctx.Done():
+	if over := q.connect(i, name); over != nil {
+		select {
+		case <-over:
+		case <-ctx.Done():
+		}
 	}
-	if q.clients[i].Server.Info() != nil {
+	if c.Server.Info() != nil {
 		return nil
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if err := q.nodes[i].err; err != nil {
-		return err
-	}
-	return errUnconnected
-}
-
-// mayAsk waits until a node can be asked. Its error says that nothing was sent.
-func (q *Quorum) mayAsk(ctx context.Context, i int, name string) error {
-	if isDone(q.clients[i].Closing) {
-		return exec.Unsent(exec.ErrClosed)
-	}
-	if err := q.reach(ctx, i, name); err != nil {
-		return exec.Unsent(err)
-	}
-	return nil
+	return exec.Unsent(cmp.Or(q.nodes[i].err, errUnconnected))
 }
 
 // askNode sends a request about a lock to node i, once. sent is when.
 func askNode[R any](ctx context.Context, l *mutex, i int, timeout time.Duration, op string, m codec.Request[R]) (reply R, sent clock.Instant, err error) {
 	waiting, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	if err := l.q.mayAsk(waiting, i, l.name); err != nil {
+	if err := l.q.reach(waiting, i, l.name); err != nil {
 		return reply, sent, err
 	}
 	return engine.AskNode(waiting, l.parts[i], timeout, op, m)
@@ -148,34 +137,32 @@ func askNode[R any](ctx context.Context, l *mutex, i int, timeout time.Duration,
 
 // askNodes sends, at the same time, each node the request that compose returns for it, if any, and returns the replies by node.
 func askNodes[R any](ctx context.Context, l *mutex, timeout time.Duration, op string, compose func(i int, p *engine.NodeLock) codec.Request[R]) ([]R, []error) {
-	q := l.q
-	replies, errs := slices.Repeat([]R{*new(R)}, len(q.clients)), slices.Repeat([]error{errUnasked}, len(q.clients))
-	var wg sync.WaitGroup
-	for i, p := range l.parts {
-		m := compose(i, p)
+	replies := make([]R, len(l.parts))
+	return replies, together(l.parts, func(i int) (err error) {
+		m := compose(i, l.parts[i])
 		if m == nil {
-			continue
+			return errUnasked
 		}
-		wg.Go(func() {
-			replies[i], _, errs[i] = askNode(ctx, l, i, timeout, op, m)
-		})
-	}
-	wg.Wait()
-	return replies, errs
+		replies[i], _, err = askNode(ctx, l, i, timeout, op, m)
+		return err
+	})
 }
 
 // onEach calls f for all nodes at the same time, and returns the errors by node.
 func (q *Quorum) onEach(f func(i int, c *engine.Client) error) []error {
-	errs := make([]error, len(q.clients))
-	var wg sync.WaitGroup
-	for i, c := range q.clients {
-		wg.Add(1)
-		c.Tasks.Run(func() {
-			defer wg.Done()
-			errs[i] = f(i, c)
-		})
+	q.beginTask()
+	defer q.endTask()
+	return together(q.clients, func(i int) error { return f(i, q.clients[i]) })
+}
+
+// together calls f for the index of each of all at the same time, and returns the errors by index.
+func together[T any](all []T, f func(i int) error) []error {
+	errs := make([]error, len(all))
+	var doing sync.WaitGroup
+	for i := range all {
+		doing.Go(func() { errs[i] = f(i) })
 	}
-	wg.Wait()
+	doing.Wait()
 	return errs
 }
 

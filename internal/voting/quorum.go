@@ -27,9 +27,10 @@ type Quorum struct {
 	mu      sync.Mutex
 	turns   map[string]*turn // by key, for the locks that this process wants
 	nodes   []node
-	settled chan struct{}       // closed when the next probe of a node ends
-	hanging map[wish]int        // counts votes that were neither answered nor taken back
-	given   map[string]struct{} // tokens of votes that are being given back
+	settled chan struct{} // closed when the next probe of a node ends
+	hanging map[wish]int  // counts votes that were neither answered nor taken back
+
+	returning sync.Map // has the tokens of votes that are being given back
 }
 
 // maxNodes bounds the nodes of a quorum.
@@ -45,8 +46,6 @@ func New(clients ...*engine.Client) (*Quorum, error) {
 	addresses := map[string]bool{}
 	for _, c := range clients {
 		switch {
-		case c == nil:
-			return nil, fmt.Errorf("%w: a client of the quorum is nil", lock.ErrInvalid)
 		case !c.Config.Strict:
 			return nil, fmt.Errorf("%w: the client of node %s is not Strict: it would grant at once after a restart that lost locks", lock.ErrInvalid, c.Server.Addr())
 		case c.Config.MaxTTL != clients[0].Config.MaxTTL:
@@ -57,7 +56,9 @@ func New(clients ...*engine.Client) (*Quorum, error) {
 		addresses[c.Server.Addr()] = true
 	}
 	// mutants: majority
-	return &Quorum{clients: slices.Clone(clients), need: n/2 + 1, turns: map[string]*turn{}, nodes: make([]node, n), settled: make(chan struct{}), hanging: map[wish]int{}, given: map[string]struct{}{}}, nil
+	q := &Quorum{clients: slices.Clone(clients), need: n/2 + 1}
+	q.turns, q.nodes, q.settled, q.hanging = map[string]*turn{}, make([]node, n), make(chan struct{}), map[wish]int{}
+	return q, nil
 }
 
 func (q *Quorum) Mutex(name string, opts ...kind.Option) engine.Lock { return q.newLock(name, opts) }

@@ -49,9 +49,12 @@ func (q *Quorum) missing(b *lease) []int {
 func (q *Quorum) refillNode(b *lease, i int) {
 	q.beginTask()
 	defer q.endTask()
-	v := q.vote(b.Context(), b.l, i, b.round, terms{&holdersTicket, q.timeout(b.l)})
+	v := q.newVote(b.l, i, b.round)
+	if v.err == nil {
+		v = q.askByScript(b.Context(), b.l, v, terms{&holdersTicket, q.timeout(b.l)})
+	}
 	if v.behind != "" {
-		_ = q.repair(b.Context(), b.l, []vote{v})
+		_ = q.repair(b.Context(), b.l, marks{i: v.behind})
 	}
 	if !v.a.IsGranted() {
 		q.giveBack(v)

@@ -2,6 +2,7 @@ package voting
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/holdfast-go/holdfast/internal/codec"
@@ -12,7 +13,7 @@ import (
 // repair raises the fence counters of nodes that have restarted to the highest counter of a majority of the others, read after the
 // quarantine. If a majority has restarted, and all nodes answer and have kept their data, it raises them to the highest of all counters and
 // clocks, as Init does.
-func (q *Quorum) repair(ctx context.Context, l *mutex, behind []vote) error {
+func (q *Quorum) repair(ctx context.Context, l *mutex, behind marks) error {
 	timeout := max(q.timeout(l), 100*time.Millisecond)
 	replies, errs := askNodes(ctx, l, timeout, "raise", counterOf)
 	counter, good := int64(0), 0 // of nodes that are not behind
@@ -24,15 +25,15 @@ func (q *Quorum) repair(ctx context.Context, l *mutex, behind []vote) error {
 		case errs[i] != nil:
 		case reply.Word == codec.CounterIs:
 			good++
-			counter = max(counter, reply.Counter)
+			counter = max(counter, reply.Count)
 		case reply.Word == codec.Behind:
 			lost = append(lost, i)
-			emptied = emptied || reply.Counter == 0 || !reply.Refusal.KeptData()
+			emptied = emptied || reply.Count == 0 || !reply.Refusal.KeptData()
 		default:
 			errs[i] = q.refusal("acquire", l, i, reply.Refusal)
 			resting = true
 		}
-		highest = max(highest, reply.Counter, reply.Now)
+		highest = max(highest, reply.Count, reply.Now)
 	}
 	switch {
 	// good nodes include one of every majority, whichever nodes are behind now.
@@ -50,31 +51,39 @@ func (q *Quorum) repair(ctx context.Context, l *mutex, behind []vote) error {
 			kind, err = exec.ErrUnavailable, errTogether
 		}
 		for _, i := range lost {
-			errs[i] = q.isBehind("acquire", i, l, kind, err)
+			errs[i] = q.failure("acquire", l.name, i, kind, err)
 		}
 		return q.tooFew("acquire", l.name, errs)
 	}
-	raised, errs := askNodes(ctx, l, timeout, "raise", func(i int, p *engine.NodeLock) codec.Request[codec.NodeRaiseReply] {
-		for _, v := range behind {
-			if v.node == i {
-				return &codec.NodeRaise{Lock: p.Ref(), Counter: counter, Stands: v.behind}
-			}
-		}
-		return nil
-	})
-	for i, reply := range raised {
-		switch {
-		case errs[i] != nil:
-		case reply.Word == codec.Raised:
-			return nil // another round may succeed now
-		default: // the node may have restarted again
-			errs[i] = q.refusal("acquire", l, i, reply.Refusal)
-		}
+	_, errs = l.raise(ctx, "acquire", timeout, counter, behind)
+	if slices.Contains(errs, nil) {
+		return nil // another round may succeed now
 	}
 	return q.tooFew("acquire", l.name, errs)
 }
 
+// raise raises the fence counters of the nodes that are behind to counter. It returns the highest counter that they then have, at least
+// counter, and the errors by node.
+func (l *mutex) raise(ctx context.Context, op string, timeout time.Duration, counter int64, behind marks) (int64, []error) {
+	replies, errs := askNodes(ctx, l, timeout, "raise", func(i int, p *engine.NodeLock) codec.Request[codec.Reply] {
+		if stands, is := behind[i]; is {
+			return &codec.NodeRaise{Lock: p.Ref(), Counter: counter, Stands: stands}
+		}
+		return nil
+	})
+	for i, reply := range replies {
+		if errs[i] == nil && reply.Word != codec.Raised { // the node may have restarted again
+			errs[i] = l.q.refusal(op, l, i, reply.Refusal)
+		}
+		counter = max(counter, reply.Count)
+	}
+	return counter, errs
+}
+
+// marks are the caught-up marks of nodes whose fence counters have to be raised.
+type marks map[int]string
+
 // counterOf returns the request for a node's fence counter.
-func counterOf(_ int, p *engine.NodeLock) codec.Request[codec.NodeCounterReply] {
+func counterOf(_ int, p *engine.NodeLock) codec.Request[codec.Reply] {
 	return &codec.NodeCounter{Lock: p.Ref()}
 }

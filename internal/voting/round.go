@@ -14,7 +14,7 @@ import (
 )
 
 // round asks every node once.
-func (b *bid) round(ctx context.Context) (*lease, []vote, error) {
+func (b *bid) round(ctx context.Context) (engine.Lease, []vote, error) {
 	q, l := b.q, b.l
 	q.beginTask() // a vote may bring a grant, which has to be held or taken back
 	defer q.endTask()
@@ -51,7 +51,7 @@ func (b *bid) round(ctx context.Context) (*lease, []vote, error) {
 }
 
 // elect makes a lease from the votes of a round, if enough nodes granted.
-func (b *bid) elect(ctx context.Context, round string, votes, granted []vote) (*lease, error) {
+func (b *bid) elect(ctx context.Context, round string, votes, granted []vote) (engine.Lease, error) {
 	q, l := b.q, b.l
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -120,7 +120,7 @@ func (q *Quorum) agree(ctx context.Context, l *mutex, timeout time.Duration, gra
 	if known >= q.need {
 		return fence, nil
 	}
-	replies, errs := askNodes(ctx, l, timeout, "acquire", func(i int, p *engine.NodeLock) codec.Request[codec.NodeFenceReply] {
+	replies, errs := askNodes(ctx, l, timeout, "acquire", func(i int, p *engine.NodeLock) codec.Request[codec.Reply] {
 		token, wanted := ours[i]
 		if !wanted {
 			return nil

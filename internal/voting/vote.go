@@ -23,25 +23,19 @@ type vote struct {
 	unsettled bool                // the request was not answered; the node may carry it out until it has been given back
 }
 
-// take makes the node's answer a grant.
-func (v *vote) take(g engine.NodeGrant) {
-	v.err = v.a.Take(g)
-	v.said = v.a.IsGranted()
-}
-
-func (q *Quorum) vote(ctx context.Context, l *mutex, i int, round string, terms terms) vote {
+// newVote returns a vote that is still to be asked for. It has an error if the node must not be asked.
+func (q *Quorum) newVote(l *mutex, i int, round string) vote {
 	v := vote{node: i, a: l.parts[i].Attempt(round)}
-	if !q.answers(wish{i, l.parts[i].Key()}) {
+	if !q.answers(wish{i, l.key()}) {
 		v.err = exec.Unsent(errHangs)
-		return v
 	}
-	return q.askByScript(ctx, l, v, terms)
+	return v
 }
 
 // askByScript asks a node for the lock by node_acquire.lua.
 func (q *Quorum) askByScript(ctx context.Context, l *mutex, v vote, terms terms) vote {
 	p := l.parts[v.node]
-	var reply codec.NodeAcquireReply
+	var reply codec.Reply
 	var sent clock.Instant
 	// A request that was late is repeated, since what is known of the node's clock is as old as its latest answer.
 	for n := 0; n < 2 && (n == 0 || reply.Word == codec.Late); n++ {
@@ -60,17 +54,18 @@ func (q *Quorum) askByScript(ctx context.Context, l *mutex, v vote, terms terms)
 	}
 	switch reply.Word {
 	case codec.Granted:
-		v.take(engine.NodeGrant{Sent: sent, Heard: clock.Now(), Now: reply.Now, TTL: reply.Grant.TTL, Fence: reply.Grant.Fence, Block: reply.Grant.Block})
+		v.err = v.a.Take(engine.NodeGrant{Sent: sent, Heard: clock.Now(), Now: reply.Now, TTL: reply.TTL, Fence: reply.Fence, Block: 1})
+		v.said = v.a.IsGranted()
 	case codec.Held:
-		v.said, v.ahead = true, reply.Ahead
+		v.said, v.ahead = true, reply.Holder.Waiters
 		if token := reply.Holder.Value.Token; !q.isReturning(token) {
-			h := p.HolderOf(&reply.Holder)
+			h := p.HolderOf(reply.Holder)
 			v.holder, v.theirs = &h, engine.RoundOf(token)
 		}
 	case codec.Wanted:
-		v.said, v.ahead = true, reply.Ahead
+		v.said, v.ahead = true, int(reply.Count)
 	case codec.Quarantined, codec.Behind:
-		return q.declined(l, v, reply.Refusal)
+		v.behind, v.err = reply.Stands, q.refusal("acquire", l, v.node, reply.Refusal)
 	case codec.Late, codec.Gone:
 		v.err = p.ClockJumpsError()
 	}
@@ -115,19 +110,12 @@ func (q *Quorum) afterFree(ctx context.Context, l *mutex, v vote, terms terms, f
 func (q *Quorum) unanswered(l *mutex, v vote, err error, notAfter int64) vote {
 	if outcome, _ := exec.Classify(err); outcome == exec.Unknown {
 		v.unsettled = true
-		w := wish{v.node, l.parts[v.node].Key()}
+		w := wish{v.node, l.key()}
 		v.a.NoteUnanswered(notAfter)
 		q.noteHanging(w, 1)
 		v.a.WhenSettled(func() { q.noteHanging(w, -1) })
 	}
 	v.err = err
-	return v
-}
-
-// declined returns the vote of a node that grants nothing at present.
-func (q *Quorum) declined(l *mutex, v vote, why codec.Refusal) vote {
-	v.behind = why.Stands
-	v.err = q.refusal("acquire", l, v.node, why)
 	return v
 }
 

@@ -45,14 +45,15 @@ func ParseNotice(s string) (Notice, error) {
 	if len(s) > maxMessage+maxRemark || len(parts) != 3 || parts[0] != "hf2" || parts[1] != "broken" && parts[1] != "revoked" {
 		return Notice{}, ErrMalformed
 	}
-	n, r, fence := Notice{Broken: parts[1] == "broken", Note: ParseRemark(note)}, Reply{rest: parts[2]}, int64(0)
-	err1 := r.ints(&n.Now)
-	n.Grant, r.rest, _ = strings.Cut(r.rest, " ")
-	err2 := r.ints(&fence)
-	if err1 != nil || err2 != nil || !sane(n.Now) || !IsGrant(n.Grant) || fence < 0 || r.rest == "" {
+	n := Notice{Broken: parts[1] == "broken", Note: ParseRemark(note)}
+	var fence int64
+	rest, err1 := ints(parts[2], &n.Now)
+	n.Grant, rest, _ = strings.Cut(rest, " ")
+	rest, err2 := ints(rest, &fence)
+	if err1 != nil || err2 != nil || !sane(n.Now) || !IsGrant(n.Grant) || fence < 0 || rest == "" {
 		return Notice{}, ErrMalformed
 	}
-	n.Fence, n.Lock = uint64(fence), r.rest
+	n.Fence, n.Lock = uint64(fence), rest
 	return n, nil
 }
 
@@ -62,7 +63,6 @@ func ParseMessage(s string) (Message, error) {
 	if len(s) > maxMessage || len(parts) != 4 || parts[0] != "hf2" || parts[2] == "" {
 		return Message{}, ErrMalformed
 	}
-	r := Reply{rest: parts[3]}
 	m := Message{Token: parts[2]}
 	switch parts[1] {
 	case "grant", "redisson", "rw", "sem", "own", "bar":
@@ -71,14 +71,15 @@ func ParseMessage(s string) (Message, error) {
 		if g.Kind == "grant" {
 			g.Kind = ""
 		}
-		if err := r.ints(&g.Now, &g.Claim, &fence); err != nil || !sane(g.Now) || g.Claim <= 0 || fence <= 0 || r.rest == "" {
+		rest, err := ints(parts[3], &g.Now, &g.Claim, &fence)
+		if err != nil || !sane(g.Now) || g.Claim <= 0 || fence <= 0 || rest == "" {
 			return Message{}, ErrMalformed
 		}
-		g.Fence, g.Lock = uint64(fence), r.rest
+		g.Fence, g.Lock = uint64(fence), rest
 		m.Grant = g
 	case "standby":
 		b := &Standby{}
-		if err := r.ints(&b.Now, &b.Due); err != nil || !sane(b.Now) || !sane(b.Due) {
+		if _, err := ints(parts[3], &b.Now, &b.Due); err != nil || !sane(b.Now) || !sane(b.Due) {
 			return Message{}, ErrMalformed
 		}
 		m.Standby = b

@@ -2,7 +2,7 @@ package wire
 
 import (
 	"encoding/json"
-	"errors"
+	"fmt"
 	"strconv"
 	"strings"
 )
@@ -68,13 +68,16 @@ type Info struct {
 const maxInfo = 1024
 
 // Encode returns i as it appears in values: one line of JSON.
-func (i Info) Encode() (string, error) {
-	text, err := json.Marshal(i)
+func (i Info) Encode() (string, error) { return encode(i, "owner and meta", maxInfo) }
+
+// encode returns v as JSON of at most that many bytes. parts are what can make it longer.
+func encode(v any, parts string, most int) (string, error) {
+	text, err := json.Marshal(v)
+	if err == nil && len(text) > most {
+		err = fmt.Errorf("%s take %d bytes; the limit is %d", parts, len(text), most)
+	}
 	if err != nil {
 		return "", err
-	}
-	if len(text) > maxInfo {
-		return "", errors.New("owner and meta take " + strconv.Itoa(len(text)) + " bytes; the limit is " + strconv.Itoa(maxInfo))
 	}
 	return string(text), nil
 }
@@ -113,16 +116,7 @@ type Remark struct {
 const maxRemark = 2048
 
 // Encode returns r as one line of JSON.
-func (r Remark) Encode() (string, error) {
-	text, err := json.Marshal(r)
-	if err != nil {
-		return "", err
-	}
-	if len(text) > maxRemark {
-		return "", errors.New("owner and reason take " + strconv.Itoa(len(text)) + " bytes; the limit is " + strconv.Itoa(maxRemark))
-	}
-	return string(text), nil
-}
+func (r Remark) Encode() (string, error) { return encode(r, "owner and reason", maxRemark) }
 
 // ParseRemark parses an encoded Remark. If it cannot, it returns an empty one.
 func ParseRemark(text string) Remark {

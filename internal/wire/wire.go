@@ -22,7 +22,7 @@ func sane(t int64) bool { return t > 0 && t <= MaxTime }
 type Reply struct {
 	Word string
 	Now  int64  // server time, µs
-	rest string // the fields not read yet
+	Rest string // the further fields
 }
 
 // ScriptError is an error that a script caught and returned.
@@ -42,30 +42,17 @@ func ParseReply(s string) (Reply, error) {
 	if err != nil || !sane(t) {
 		return Reply{}, ErrMalformed
 	}
-	return Reply{Word: word, Now: t, rest: rest}, nil
+	return Reply{Word: word, Now: t, Rest: rest}, nil
 }
 
-// ints reads the next fields as numbers, one for each pointer.
-func (r *Reply) ints(into ...*int64) error {
+// ints reads the first fields of a text as numbers, one for each pointer. It returns the rest of the text.
+func ints(text string, into ...*int64) (rest string, err error) {
 	for _, p := range into {
-		field, rest, _ := strings.Cut(r.rest, " ")
-		n, err := strconv.ParseInt(field, 10, 64)
-		if err != nil {
-			return ErrMalformed
+		field, rest, _ := strings.Cut(text, " ")
+		if *p, err = strconv.ParseInt(field, 10, 64); err != nil {
+			return "", ErrMalformed
 		}
-		*p, r.rest = n, rest
+		text = rest
 	}
-	return nil
+	return text, nil
 }
-
-// ParseTimeless is ParseReply for a reply without the server's time.
-func ParseTimeless(s string) (Reply, error) {
-	word, rest, _ := strings.Cut(s, " ")
-	if word == "error" {
-		return Reply{}, ScriptError(rest)
-	}
-	return Reply{Word: word, rest: rest}, nil
-}
-
-// Rest returns the fields not read yet, as text.
-func (r *Reply) Rest() string { return r.rest }

@@ -32,14 +32,16 @@ func FuzzParse(f *testing.F) {
 			if r.Now <= 0 || r.Now > MaxTime {
 				t.Errorf("ParseReply(%q) has the time %d", s, r.Now)
 			}
-			for before := len(s); r.ints(new(int64)) == nil; before = len(r.Rest()) {
-				if len(r.Rest()) >= before {
+			for text := r.Rest; ; {
+				rest, err := ints(text, new(int64))
+				if err != nil {
+					break
+				}
+				if len(rest) >= len(text) {
 					t.Fatalf("ints does not consume fields of %q", s)
 				}
+				text = rest
 			}
-		}
-		if r, err := ParseTimeless(s); err == nil && (r.Word == "error" || strings.Contains(r.Word, " ")) {
-			t.Errorf("ParseTimeless(%q) has the word %q", s, r.Word)
 		}
 		if n, err := ParseNotice(s); err == nil && (!IsGrant(n.Grant) || n.Lock == "") {
 			t.Errorf("ParseNotice(%q) = %+v", s, n)

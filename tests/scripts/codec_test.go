@@ -106,7 +106,8 @@ func TestValuesAreBuiltAlike(t *testing.T) {
 			}
 
 			// A hold has the form of a value.
-			h := codec.ShareAcquire{Acquire: acquireOf(shareOf("s"), codec.Try, "A", info), Share: codec.Share{Kind: codec.Semaphore, Limit: 3, Weight: 2}}
+			h := acquireOf(shareOf("s"), codec.Try, "A", info)
+			h.Share = codec.Share{Kind: codec.Semaphore, Limit: 3, Weight: 2}
 			hold := ask(b, codec.Granted, &h)
 			k := shareOf("s").Keys
 			text := b.rdb.Eval(t.Context(), (&codec.Holders{}).Call().Script.Source, []string{k.Lock, k.Queue, k.Fence, k.Holds}, "", "", "0", 500).Val().(string)
@@ -125,7 +126,7 @@ func TestValuesOnNodesAreBuiltAlike(t *testing.T) {
 			b.rdb.FlushAll(t.Context())
 			ask(b, codec.Ready, &codec.Init{Flags: l.Flags, Mark: l.Keys.Mark})
 			behind := ask(b, codec.Behind, &codec.NodeCounter{Lock: l})
-			ask(b, codec.Raised, &codec.NodeRaise{Lock: l, Counter: behind.Counter, Stands: behind.Refusal.Stands})
+			ask(b, codec.Raised, &codec.NodeRaise{Lock: l, Counter: behind.Count, Stands: behind.Refusal.Stands})
 			got := ask(b, codec.Granted, &codec.NodeAcquire{Lock: l, Token: "A", TTL: time.Minute, NotAfter: b.later(time.Minute), Info: info})
 			b.expectValue("node", b.valueOf(l), head.Value(got.Grant.Fence, got.Now/1000, info))
 		}
@@ -144,8 +145,9 @@ func TestMembersAreBuiltAlike(t *testing.T) {
 			var all []waiter
 			for _, token := range []string{"A", "B"} {
 				m := acquireOf(mutexOf("m"), codec.Wait, token, info)
-				s := codec.ShareAcquire{Acquire: acquireOf(shareOf("s"), codec.Wait, token, info), Share: codec.Share{Kind: codec.Semaphore, Limit: 1, Weight: 1}}
-				o := codec.ShareAcquire{Acquire: acquireOf(shareOf("o"), codec.Wait, token, info), Share: codec.Share{Kind: codec.Owned, Limit: 9, Weight: 1, Owner: "owner of " + token}}
+				s, o := acquireOf(shareOf("s"), codec.Wait, token, info), acquireOf(shareOf("o"), codec.Wait, token, info)
+				s.Share = codec.Share{Kind: codec.Semaphore, Limit: 1, Weight: 1}
+				o.Share = codec.Share{Kind: codec.Owned, Limit: 9, Weight: 1, Owner: "owner of " + token}
 				all = append(all, waiter{&m, m.Lock.Keys.Queue, m.Member()}, waiter{&s, s.Lock.Keys.Queue, s.Member()}, waiter{&o, o.Lock.Keys.Queue, o.Member()})
 			}
 			for _, w := range all[:3] {

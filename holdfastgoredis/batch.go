@@ -13,56 +13,43 @@ import (
 // RunAll sends the calls in one pipeline to the node that has the first one's keys. Calls that the node does not run,
 // because it does not have the script or the keys, are then sent one by one with Run.
 func (d *adapter) RunAll(ctx context.Context, calls []driver.Call, tell func(i int, reply string, err error)) {
-	refuse := func(err error) {
-		for i := range calls {
-			tell(i, "", err)
-		}
-	}
-	key := calls[0].Keys[0]
-	if calls[0].Renews && d.isClientClosed(key) {
-		refuse(errClientClosed)
-		return
-	}
-	rdb := d.clientFor(&calls[0])
+	rdb, key := d.clientFor(&calls[0]), calls[0].Keys[0]
 	node, err := nodeOf(ctx, rdb, key)
-	if err != nil {
+	switch err = convert(err); {
+	case calls[0].Renews && d.isClientClosed(key):
+		err = errClientClosed
+	case err != nil:
 		d.judge(err, rdb)
-		refuse(d.convertFor(key, err))
+	}
+	if err != nil {
+		for i := range calls {
+			tell(i, "", d.orClosed(key, err))
+		}
 		return
 	}
-	cmds := make([]once, len(calls))
-	pipe := node.Pipeline()
-	for i := range calls {
-		cmds[i] = command(ctx, resp.First(calls[i]))
-		_ = pipe.Process(ctx, cmds[i])
+	commands := make([]resp.Command, len(calls))
+	for i, c := range calls {
+		commands[i] = resp.First(c)
 	}
-	_, pipeErr := pipe.Exec(ctx)
 	var single sync.WaitGroup
 	var suspect error
-	for i, cmd := range cmds {
-		answer := replyTo(cmd)
-		if answer.Value == nil && answer.Err == nil {
-			answer.Err = pipeErr // go-redis 9.20 does not set it on each command if the server refuses a connection
-		}
-		if answer.Err != nil && hasCode(answer.Err, notRun) {
+	for i, reply := range sending(node)(ctx, commands...) {
+		if resp.Is(reply.Err, "NOSCRIPT", "MOVED", "ASK") { // the server does not have the script or the keys
 			single.Go(func() {
-				reply, err := d.Run(ctx, calls[i])
-				tell(i, reply, err)
+				text, err := d.Run(ctx, calls[i])
+				tell(i, text, err)
 			})
 			continue
 		}
-		reply, err := answer.Text()
+		text, err := reply.Text()
 		if suspicious(err) {
 			suspect = err
 		}
-		tell(i, reply, d.convertFor(key, err))
+		tell(i, text, d.orClosed(key, err))
 	}
 	d.judge(suspect, rdb)
 	single.Wait()
 }
-
-// notRun has the codes of errors of a server that does not have the script or the keys.
-var notRun = []string{"NOSCRIPT", "MOVED", "ASK"}
 
 // ended is a context that has ended, so that go-redis answers from memory or not at all.
 var ended = func() context.Context {

@@ -14,12 +14,12 @@ import (
 // still carry them, but then leases that the program has forgotten would be renewed until it ends.
 var errClientClosed = fmt.Errorf("%w: %w", driver.ErrNotSent, driver.ErrClientClosed)
 
-// convertFor is convert for calls that may go through the program's client. key is the call's first, or "".
-func (d *adapter) convertFor(key string, err error) error {
+// orClosed returns err, or errClientClosed if that is why a call has failed. key is the call's first, or "".
+func (d *adapter) orClosed(key string, err error) error {
 	if errors.Is(err, redis.ErrClosed) && d.isClientClosed(key) {
 		return errClientClosed
 	}
-	return convert(err)
+	return err
 }
 
 // isClientClosed reports whether the program has closed its client, in a Cluster by the node that has the key. Nothing is sent.
@@ -27,11 +27,10 @@ func (d *adapter) isClientClosed(key string) bool {
 	if d.ownsUser {
 		return false
 	}
-	user, err := nodeOf(ended, d.user, key)
+	node, err := nodeOf(ended, d.user, key)
 	if err != nil {
 		return errors.Is(err, redis.ErrClosed)
 	}
-	node := user.(*redis.Client)
 	if node.PoolStats().TotalConns > 0 {
 		return false // Close has closed and forgotten all connections
 	}
@@ -44,15 +43,15 @@ func (d *adapter) isClientClosed(key string) bool {
 // openPeriod is how long Ready assumes that an open client stays open. A check for each call would be slow.
 const openPeriod = 100 * time.Millisecond
 
-// wasOpen reports whether the program's client is open, or was within openPeriod. It is not for Clusters.
-func (d *adapter) wasOpen() bool {
+// Ready implements driver.Connector.
+func (d *adapter) Ready() error {
 	now := time.Now().UnixNano()
 	if since := now - d.openAt.Load(); since >= 0 && since < int64(openPeriod) {
-		return true
+		return nil
 	}
 	if d.isClientClosed("") {
-		return false
+		return errClientClosed
 	}
 	d.openAt.Store(now)
-	return true
+	return nil
 }

@@ -73,25 +73,5 @@ func (d *adapter) noting(newClient func(*redis.Options) *redis.Client) func(*red
 // Connects implements driver.Connector.
 func (d *adapter) Connects() driver.Driver { return d }
 
-// Ready implements driver.Connector.
-func (d *adapter) Ready() error {
-	if d.wasOpen() {
-		return nil
-	}
-	return errClientClosed
-}
-
 // Failed implements driver.Connector.
-func (d *adapter) Failed(err error) {
-	var refused driver.ReplyError
-	if errors.As(err, &refused) {
-		err = refusal{refused}
-	}
-	d.judge(err, d.urgent.get())
-}
-
-// refusal is an error reply in the form in which go-redis returns one.
-type refusal struct{ driver.ReplyError }
-
-// RedisError marks refusal as a redis.Error.
-func (refusal) RedisError() {}
+func (d *adapter) Failed(err error) { d.judge(err, d.urgent.get()) }

@@ -26,7 +26,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -147,17 +146,14 @@ type once struct{ *redis.Cmd }
 // NoRetry switches retries off (go-redis 9.19).
 func (once) NoRetry() bool { return true }
 
-func (d *adapter) Run(ctx context.Context, c driver.Call) (string, error) {
+func (d *adapter) Run(ctx context.Context, c driver.Call) (text string, err error) {
 	if c.Renews && d.isClientClosed(firstKey(&c)) {
 		return "", errClientClosed
 	}
 	rdb := d.clientFor(&c)
-	reply, err := send(ctx, rdb, resp.First(c))
-	if err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") {
-		reply, err = send(ctx, rdb, resp.Whole(c))
-	}
+	resp.RunAll(ctx, sending(rdb), []driver.Call{c}, func(_ int, t string, e error) { text, err = t, e })
 	d.judge(err, rdb)
-	return reply, d.convertFor(firstKey(&c), err)
+	return text, d.orClosed(firstKey(&c), err)
 }
 
 // firstKey returns the call's first key, or "".
@@ -190,11 +186,7 @@ func (d *adapter) judge(err error, rdb redis.UniversalClient) {
 
 // suspicious reports whether err suggests that another server has the locks now.
 func suspicious(err error) bool {
-	if err == nil {
-		return false
-	}
-	var reply redis.Error
-	return !errors.As(err, &reply) || hasCode(err, notOwner)
+	return err != nil && (!resp.Is(err) || resp.Is(err, "CLUSTERDOWN", "LOADING", "MASTERDOWN", "MOVED", "READONLY"))
 }
 
 // spawn calls f in a goroutine, or returns false if the driver is closing.
@@ -208,18 +200,33 @@ func (d *adapter) spawn(f func()) bool {
 	return true
 }
 
-// notOwner has the codes of errors of servers that do not have the locks, at least not now.
-var notOwner = []string{"CLUSTERDOWN", "LOADING", "MASTERDOWN", "MOVED", "READONLY"}
-
-// hasCode reports whether err is a server's error with one of the codes.
-func hasCode(err error, codes []string) bool {
-	return slices.ContainsFunc(codes, func(code string) bool { return redis.HasErrorPrefix(err, code) })
-}
-
-func send(ctx context.Context, rdb redis.UniversalClient, c resp.Command) (string, error) {
-	cmd := command(ctx, c)
-	_ = rdb.Process(ctx, cmd)
-	return replyTo(cmd).Text()
+// sending returns what sends commands, several of them in a pipeline, to a server. To a Cluster it can send one at a time.
+func sending(rdb interface {
+	Process(context.Context, redis.Cmder) error
+	Pipeline() redis.Pipeliner
+}) resp.Sender {
+	return func(ctx context.Context, commands ...resp.Command) []resp.Reply {
+		cmds, replies := make([]once, len(commands)), make([]resp.Reply, len(commands))
+		for i, c := range commands {
+			cmds[i] = command(ctx, c)
+		}
+		var err error
+		if len(cmds) == 1 {
+			_ = rdb.Process(ctx, cmds[0])
+		} else {
+			pipe := rdb.Pipeline()
+			for _, cmd := range cmds {
+				_ = pipe.Process(ctx, cmd)
+			}
+			_, err = pipe.Exec(ctx)
+		}
+		for i, cmd := range cmds {
+			if replies[i] = replyTo(cmd); replies[i].Value == nil && replies[i].Err == nil {
+				replies[i].Err = convert(err) // go-redis 9.20 does not set it on each command if the server refuses a connection
+			}
+		}
+		return replies
+	}
 }
 
 // command returns a command in the form of go-redis.
@@ -234,7 +241,7 @@ func command(ctx context.Context, c resp.Command) once {
 	return once{redis.NewCmd(ctx, words...)}
 }
 
-// replyTo returns the reply to a command. Its error is go-redis's.
+// replyTo returns the reply to a command.
 func replyTo(cmd interface {
 	Val() any
 	Err() error
@@ -242,23 +249,22 @@ func replyTo(cmd interface {
 	if errors.Is(cmd.Err(), redis.Nil) {
 		return resp.Reply{}
 	}
-	return resp.Reply{Value: cmd.Val(), Err: cmd.Err()}
+	return resp.Reply{Value: cmd.Val(), Err: convert(cmd.Err())}
 }
 
 // convert returns an error of go-redis as driver.Driver's Run returns it.
 func convert(err error) error {
-	if err == nil {
-		return nil
-	}
-	var reply redis.Error
-	if errors.As(err, &reply) && !errors.Is(err, redis.Nil) {
-		return driver.ReplyError(reply.Error())
-	}
-	if errors.Is(err, driver.ErrNotSent) { // as the follower's dialer reports
-		return err
-	}
+	var refused redis.Error
+	var reply driver.ReplyError
 	var op *net.OpError
-	if errors.As(err, &op) && op.Op == "dial" || errors.Is(err, redis.ErrPoolTimeout) || errors.Is(err, redis.ErrClosed) {
+	switch {
+	case errors.As(err, &refused) && !errors.Is(err, redis.Nil):
+		return driver.ReplyError(refused.Error())
+	case errors.Is(err, driver.ErrNotSent): // as the follower's dialer reports
+		return err
+	case errors.As(err, &reply): // as the follower found while it connected
+		return reply
+	case errors.As(err, &op) && op.Op == "dial", errors.Is(err, redis.ErrPoolTimeout), errors.Is(err, redis.ErrClosed):
 		return fmt.Errorf("%w: %w", driver.ErrNotSent, err)
 	}
 	return err
@@ -276,16 +282,7 @@ func (d *adapter) Probe(ctx context.Context) (driver.ServerInfo, error) {
 	if err != nil {
 		return driver.ServerInfo{}, convert(err)
 	}
-	pipe := node.Pipeline()
-	hello, now := pipe.Do(ctx, "hello"), pipe.Do(ctx, "time")
-	_, err = pipe.Exec(ctx)
-	if resp.Fields(hello.Val())["mode"] == "sentinel" {
-		return driver.ServerInfo{}, sentinel.ErrSentinel
-	}
-	if err != nil {
-		return driver.ServerInfo{}, convert(err)
-	}
-	info, err := resp.Info(replyTo(hello), replyTo(now))
+	info, err := sentinel.Probe(ctx, sending(node))
 	info.Sentinel, info.Mistakes = d.follower != nil, d.follower.mistakes()
 	return info, err
 }
@@ -315,8 +312,8 @@ func (d *adapter) Close() error {
 	if d.ownsUser {
 		err = errors.Join(err, d.user.Close())
 	}
-	if d.follower != nil && d.follower.sentinels != nil {
-		d.follower.sentinels.Close()
+	if d.follower != nil && d.follower.group != nil {
+		d.follower.group.Close()
 	}
 	d.subs.Wait()
 	d.background.Wait()

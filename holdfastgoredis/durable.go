@@ -45,40 +45,26 @@ func (d *adapter) RunDurably(ctx context.Context, c driver.Call, want driver.Dur
 }
 
 // nodeOf returns a client for the server that has the key.
-func nodeOf(ctx context.Context, rdb redis.UniversalClient, key string) (redis.UniversalClient, error) {
+func nodeOf(ctx context.Context, rdb redis.UniversalClient, key string) (*redis.Client, error) {
 	if cluster, ok := rdb.(*redis.ClusterClient); ok {
 		return cluster.MasterForKey(ctx, key)
 	}
-	return rdb, nil
+	return rdb.(*redis.Client), nil
 }
 
 // runDurably is RunDurably on a node.
-func runDurably(ctx context.Context, node redis.UniversalClient, asking bool, c driver.Call, want driver.Durability) (string, driver.Confirmation, error) {
-	conn := node.(*redis.Client).Conn()
+func runDurably(ctx context.Context, node *redis.Client, asking bool, c driver.Call, want driver.Durability) (string, driver.Confirmation, error) {
+	conn := node.Conn()
 	defer func() { _ = conn.Close() }()
-	return resp.Durably(ctx, func(ctx context.Context, commands ...resp.Command) []resp.Reply {
-		pipe, cmds, replies := conn.Pipeline(), make([]once, len(commands)), make([]resp.Reply, len(commands))
-		for i, c := range commands {
-			cmds[i] = command(ctx, c)
-			_ = pipe.Process(ctx, cmds[i])
-		}
-		_, err := pipe.Exec(ctx)
-		for i, cmd := range cmds {
-			if replies[i] = replyTo(cmd); replies[i].Value == nil && replies[i].Err == nil {
-				replies[i].Err = err // go-redis 9.20 does not set it on each command if the server refuses a connection
-			}
-			replies[i].Err = convert(replies[i].Err)
-		}
-		return replies
-	}, c, want, asking)
+	return resp.Durably(ctx, sending(conn), c, want, asking)
 }
 
 // runAsking is RunDurably on the node that an ASK redirection names. The slot is being moved, and the keys are on that
 // node already. WAIT must follow the script on the same connection, but go-redis follows an ASK with one command only
 // and does not expose its client of a node that has no slots yet, so runAsking makes a client for the one call.
-func runAsking(ctx context.Context, from redis.UniversalClient, redirection error, c driver.Call, want driver.Durability) (string, driver.Confirmation, error) {
+func runAsking(ctx context.Context, from *redis.Client, redirection error, c driver.Call, want driver.Durability) (string, driver.Confirmation, error) {
 	addr := redirection.Error()[strings.LastIndexByte(redirection.Error(), ' ')+1:]
-	o := *from.(*redis.Client).Options()
+	o := *from.Options()
 	if host, port, err := net.SplitHostPort(addr); err == nil && host == "" { // the redirecting node's own host
 		host, _, _ = net.SplitHostPort(o.Addr)
 		addr = net.JoinHostPort(host, port)

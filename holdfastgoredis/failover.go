@@ -1,7 +1,6 @@
 package holdfastgoredis
 
 import (
-	"context"
 	"errors"
 
 	"github.com/redis/go-redis/v9"
@@ -41,20 +40,15 @@ func NewFailoverDriver(o *redis.FailoverOptions) (driver.Driver, error) {
 	own := ownOptions(user)
 	d := newAdapter(nil, "")
 	f := newFollower(d, boundingOr(o.Dialer, o.DialTimeout, o.TLSConfig))
-	f.sentinels = &sentinel.Asker{Name: o.MasterName, Dial: func(addr string) (resp.Sender, func(), error) {
-		client := redis.NewSentinelClient(&redis.Options{
+	f.group = sentinel.New(o.MasterName, o.SentinelAddrs, func(addr string) (resp.Sender, func(), error) {
+		client := redis.NewClient(&redis.Options{
 			Addr: addr, ClientName: o.ClientName, Protocol: o.Protocol, Dialer: o.Dialer, OnConnect: o.OnConnect, TLSConfig: o.TLSConfig,
 			Username: o.SentinelUsername, Password: o.SentinelPassword, DisableIdentity: o.DisableIdentity,
 			MaxRetries: -1, PoolSize: 2, ContextTimeoutEnabled: true,
 			MaintNotificationsConfig: noNotifications(),
 		})
-		return func(ctx context.Context, commands ...resp.Command) []resp.Reply {
-			cmd := command(ctx, commands[0])
-			_ = client.Process(ctx, cmd)
-			return []resp.Reply{replyTo(cmd)}
-		}, func() { _ = client.Close() }, nil
-	}}
-	f.group = sentinel.New(o.SentinelAddrs, f.sentinels.Ask)
+		return sending(client), func() { _ = client.Close() }, nil
+	})
 	f.install(user)
 	f.install(own)
 	d.user, d.ownsUser = redis.NewClient(user), true

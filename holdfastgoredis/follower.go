@@ -25,9 +25,8 @@ type follower struct {
 	d      *adapter
 	dialer connect.Dialer
 
-	// With NewFailover. Otherwise they are nil, and the dialer asks the sentinel that go-redis has chosen.
-	group     *sentinel.Group
-	sentinels *sentinel.Asker
+	// group has the sentinels, with NewFailover. Otherwise it is nil, and the dialer asks the sentinel that go-redis has chosen.
+	group *sentinel.Group
 
 	mu     sync.Mutex // guards the fields below
 	master string     // the server that the latest connection leads to

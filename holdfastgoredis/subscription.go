@@ -49,7 +49,7 @@ func (s subscriber) CheckMaster(ctx context.Context, server string) error {
 	if !is {
 		return errNoNode
 	}
-	return convert(resp.CheckMaster(replyTo(node.(*redis.Client).Do(ctx, "hello"))))
+	return resp.CheckMaster(replyTo(node.(*redis.Client).Do(ctx, "hello")))
 }
 
 var errNoNode = errors.New("go-redis does not know the Cluster node")

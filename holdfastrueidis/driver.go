@@ -25,7 +25,6 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/connect"
 	"github.com/holdfast-go/holdfast/internal/pipelined"
-	"github.com/holdfast-go/holdfast/internal/resp"
 )
 
 // New returns a holdfast.Client that uses the options with which the program makes its own rueidis.Client. It connects on
@@ -57,15 +56,9 @@ func NewDriver(o rueidis.ClientOption) (driver.Driver, error) {
 	}
 	o.Standalone.ReplicaAddress = nil
 	o.ConnLifetime = 0 // rueidis repeats calls in flight on a connection that reaches it
-	if o.Dialer.KeepAlive == 0 {
-		o.Dialer.KeepAlive = time.Second
-	}
-	if o.ConnWriteTimeout == 0 {
-		o.ConnWriteTimeout = 2 * time.Second
-	}
-	if o.PipelineMultiplex == 0 {
-		o.PipelineMultiplex = -1
-	}
+	o.Dialer.KeepAlive = cmp.Or(o.Dialer.KeepAlive, time.Second)
+	o.ConnWriteTimeout = cmp.Or(o.ConnWriteTimeout, 2*time.Second)
+	o.PipelineMultiplex = cmp.Or(o.PipelineMultiplex, -1)
 	lib := pipelined.Library{
 		Name: "rueidis", Addrs: slices.Clone(o.InitAddress),
 		Dial: pipelined.Dialer(o.DialCtxFn, o.DialFn, o.DisableTCPNoDelay), NetDialer: &o.Dialer, TLSConfig: o.TLSConfig,
@@ -115,19 +108,5 @@ func open(o rueidis.ClientOption) (*pipelined.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	return pipelined.NewClient(c, c.Mode() == rueidis.ClientModeCluster, build), nil
-}
-
-// build makes a command. It marks only the first key as one, because rueidis panics if keys are in different slots. The server refuses
-// such a call.
-func build(b rueidis.Builder, c resp.Command) rueidis.Completed {
-	head := cmp.Or(c.Key, len(c.Words))
-	command := b.Arbitrary(c.Words[:head]...)
-	if c.Key > 0 {
-		command = command.Keys(c.Words[head]).Args(c.Words[head+1:]...)
-	}
-	if c.Blocks {
-		return command.Blocking()
-	}
-	return command.Build()
+	return pipelined.NewClient(c, c.Mode() == rueidis.ClientModeCluster), nil
 }

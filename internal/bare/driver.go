@@ -11,6 +11,7 @@ import (
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/pubsub"
 	"github.com/holdfast-go/holdfast/internal/resp"
+	"github.com/holdfast-go/holdfast/internal/sentinel"
 )
 
 // Driver is a driver.Driver for a server. It uses a connection for each call under way, and one for subscriptions.
@@ -52,58 +53,42 @@ func (d *Driver) Close() error {
 func (d *Driver) Subscribe(sub driver.Subscription) (cancel func()) { return d.subs.Subscribe(sub) }
 
 // Probe asks the server what it is.
-func (d *Driver) Probe(ctx context.Context) (info driver.ServerInfo, err error) {
-	err = d.use(ctx, func(c *Conn) error {
-		hello, now := c.reply(ctx, resp.New("HELLO", "2")), c.reply(ctx, resp.New("TIME"))
-		info, err = resp.Info(hello, now)
-		return err
-	})
-	return info, err
+func (d *Driver) Probe(ctx context.Context) (driver.ServerInfo, error) {
+	c, err := d.take(ctx)
+	if err != nil {
+		return driver.ServerInfo{}, err
+	}
+	defer d.give(c)
+	return sentinel.Probe(ctx, c.send)
 }
 
 // Run sends a script or a command.
 func (d *Driver) Run(ctx context.Context, call driver.Call) (text string, err error) {
-	err = d.use(ctx, func(c *Conn) error {
-		text, err = c.reply(ctx, resp.First(call)).Text()
-		if resp.Is(err, "NOSCRIPT") {
-			text, err = c.reply(ctx, resp.Whole(call)).Text()
-		}
-		return err
-	})
+	d.RunAll(ctx, []driver.Call{call}, func(_ int, t string, e error) { text, err = t, e })
 	return text, err
 }
 
-// RunAll sends several calls together, and then repeats those whose scripts the server did not know.
+// RunAll sends several calls together.
 func (d *Driver) RunAll(ctx context.Context, calls []driver.Call, tell func(i int, reply string, err error)) {
-	replies, errs := make([]string, len(calls)), make([]error, len(calls))
-	answered := 0
-	err := d.use(ctx, func(c *Conn) error {
-		commands := make([][]string, len(calls))
-		for i, call := range calls {
-			commands[i] = resp.First(call).Words
-		}
-		if err := c.send(ctx, commands...); err != nil {
-			return err
-		}
+	c, err := d.take(ctx)
+	if err != nil {
 		for i := range calls {
-			reply, err := c.receive()
-			if isBroken(err) {
-				return err
-			}
-			replies[i], errs[i] = text(reply), err
-			answered++
+			tell(i, "", err)
 		}
-		return nil
-	})
-	for i, call := range calls {
-		switch {
-		case i >= answered:
-			errs[i] = err
-		case resp.Is(errs[i], "NOSCRIPT"):
-			replies[i], errs[i] = d.Run(ctx, call)
-		}
-		tell(i, replies[i], errs[i])
+		return
 	}
+	defer d.give(c)
+	resp.RunAll(ctx, c.send, calls, tell)
+}
+
+// RunDurably sends a script and waits for replicas or disks on the same connection.
+func (d *Driver) RunDurably(ctx context.Context, call driver.Call, want driver.Durability) (string, driver.Confirmation, error) {
+	c, err := d.take(ctx)
+	if err != nil {
+		return "", driver.Confirmation{}, err
+	}
+	defer d.give(c)
+	return resp.Durably(ctx, c.send, call, want, false)
 }
 
 // Connect opens a connection.
@@ -133,25 +118,10 @@ func (d *Driver) Refresh(context.Context, pubsub.Channel, error) error { return 
 // CheckMaster implements pubsub.Client.
 func (d *Driver) CheckMaster(context.Context, string) error { return nil }
 
-// RunDurably sends a script and waits for replicas or disks on the same connection.
-func (d *Driver) RunDurably(ctx context.Context, call driver.Call, want driver.Durability) (text string, reached driver.Confirmation, err error) {
-	err = d.use(ctx, func(c *Conn) error {
-		text, reached, err = resp.Durably(ctx, func(ctx context.Context, commands ...resp.Command) []resp.Reply {
-			replies := make([]resp.Reply, len(commands))
-			for i, command := range commands {
-				replies[i] = c.reply(ctx, command)
-			}
-			return replies
-		}, call, want, false)
-		return err
-	})
-	return text, reached, err
-}
-
-// use calls f with a connection, which is kept for reuse unless f returns an error that the server did not send.
-func (d *Driver) use(ctx context.Context, f func(c *Conn) error) error {
+// take returns a connection for the caller alone, who gives it back.
+func (d *Driver) take(ctx context.Context) (*Conn, error) {
 	if err := ctx.Err(); err != nil {
-		return fmt.Errorf("%w: %w", driver.ErrNotSent, err)
+		return nil, fmt.Errorf("%w: %w", driver.ErrNotSent, err)
 	}
 	d.mu.Lock()
 	var c *Conn
@@ -159,32 +129,20 @@ func (d *Driver) use(ctx context.Context, f func(c *Conn) error) error {
 		c, d.idle = d.idle[n-1], d.idle[:n-1]
 	}
 	d.mu.Unlock()
-	if c == nil {
-		var err error
-		if c, err = d.dial.open(ctx); err != nil {
-			return fmt.Errorf("%w: %w", driver.ErrNotSent, err)
-		}
+	if c != nil {
+		return c, nil
 	}
-	err := f(c)
-	if isBroken(err) {
+	conn, err := d.Connect(ctx, "")
+	return NewConn(conn.Conn), err
+}
+
+// give keeps a connection for reuse unless it is broken.
+func (d *Driver) give(c *Conn) {
+	if c.err != nil {
 		c.Close()
-		return err
+		return
 	}
-	c.rest()
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.idle = append(d.idle, c)
-	return err
-}
-
-// reply sends a command and returns its reply.
-func (c *Conn) reply(ctx context.Context, command resp.Command) resp.Reply {
-	value, err := c.do(ctx, command.Words...)
-	return resp.Reply{Value: value, Err: err}
-}
-
-// isBroken reports whether a connection must not be used after this error.
-func isBroken(err error) bool {
-	_, refused := err.(driver.ReplyError)
-	return err != nil && !refused
 }

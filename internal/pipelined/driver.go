@@ -145,30 +145,7 @@ func (d *Driver) RunAll(ctx context.Context, calls []driver.Call, tell func(i in
 		}
 		return
 	}
-	commands := make([]resp.Command, len(calls))
-	for i, c := range calls {
-		commands[i] = resp.First(c)
-	}
-	var again []int
-	for i, reply := range client.Send(ctx, commands...) {
-		if resp.Is(reply.Err, "NOSCRIPT") {
-			again = append(again, i)
-			continue
-		}
-		text, err := reply.Text()
-		tell(i, text, d.judge(client, err))
-	}
-	if len(again) == 0 {
-		return
-	}
-	commands = commands[:0]
-	for _, i := range again {
-		commands = append(commands, resp.Whole(calls[i]))
-	}
-	for n, reply := range client.Send(ctx, commands...) {
-		text, err := reply.Text()
-		tell(again[n], text, d.judge(client, err))
-	}
+	resp.RunAll(ctx, client.Send, calls, func(i int, text string, err error) { tell(i, text, d.judge(client, err)) })
 }
 
 // judge returns an error of the client as Run returns it. If a call has timed out, judge closes connections that hang, since the
@@ -238,11 +215,7 @@ func (d *Driver) Probe(ctx context.Context) (driver.ServerInfo, error) {
 			break
 		}
 	}
-	replies := asked.Send(ctx, resp.New("hello"), resp.New("time"))
-	if resp.Fields(replies[0].Value)["mode"] == "sentinel" {
-		return driver.ServerInfo{}, sentinel.ErrSentinel
-	}
-	info, err := resp.Info(replies[0], replies[1])
+	info, err := sentinel.Probe(ctx, asked.Send)
 	if err == nil && d.follower != nil {
 		info.Sentinel, info.Mistakes = true, d.follower.group.Mistakes()
 	}
@@ -306,7 +279,7 @@ func (d *Driver) Close() error {
 		client.Close()
 	}
 	if d.follower != nil {
-		d.follower.sentinels.Close()
+		d.follower.group.Close()
 	}
 	d.conns.close(true)
 	d.background.Wait()

@@ -1,6 +1,7 @@
 package pipelined
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"net"
@@ -44,23 +45,23 @@ type Client struct {
 	Close     func()
 }
 
-// NewClient returns a library's client as a Client. build makes the library's commands, of type K, with its builder, of type B.
+// NewClient returns a library's client as a Client. The library's builder, of type B, makes commands of type K by way of type A.
 func NewClient[C interface {
 	sender[B, K, R]
 	Dedicate() (D, func())
 	Nodes() map[string]C
 	Close()
-}, D sender[B, K, R], B, K any, R result](c C, isCluster bool, build func(B, resp.Command) K) *Client {
+}, D sender[B, K, R], B builder[A], A arbitrary[A, K], K any, R result](c C, isCluster bool) *Client {
 	return &Client{
-		Send: sending(c, build),
+		Send: sending(c),
 		Dedicate: func() (resp.Sender, func()) {
 			one, release := c.Dedicate()
-			return sending(one, build), release
+			return sending(one), release
 		},
 		Nodes: func() map[string]*Client {
 			nodes := map[string]*Client{}
 			for addr, node := range c.Nodes() {
-				nodes[addr] = NewClient(node, false, build)
+				nodes[addr] = NewClient(node, false)
 			}
 			return nodes
 		},
@@ -76,7 +77,16 @@ type sender[B, K, R any] interface {
 	DoMulti(context.Context, ...K) []R
 }
 
-func sending[S sender[B, K, R], B, K any, R result](s S, build func(B, resp.Command) K) resp.Sender {
+type builder[A any] interface{ Arbitrary(words ...string) A }
+
+type arbitrary[A, K any] interface {
+	Keys(...string) A
+	Args(...string) A
+	Build() K
+	Blocking() K
+}
+
+func sending[S sender[B, K, R], B builder[A], A arbitrary[A, K], K any, R result](s S) resp.Sender {
 	return func(ctx context.Context, commands ...resp.Command) []resp.Reply {
 		replies := make([]resp.Reply, len(commands))
 		if len(commands) == 1 {
@@ -92,6 +102,20 @@ func sending[S sender[B, K, R], B, K any, R result](s S, build func(B, resp.Comm
 		}
 		return replies
 	}
+}
+
+// build makes a command. It marks only the first key as one, because the libraries panic if keys are in different slots. The server
+// refuses such a call.
+func build[B builder[A], A arbitrary[A, K], K any](b B, c resp.Command) K {
+	head := cmp.Or(c.Key, len(c.Words))
+	command := b.Arbitrary(c.Words[:head]...)
+	if c.Key > 0 {
+		command = command.Keys(c.Words[head]).Args(c.Words[head+1:]...)
+	}
+	if c.Blocks {
+		return command.Blocking()
+	}
+	return command.Build()
 }
 
 // result is a library's result of a command.

@@ -13,9 +13,8 @@ import (
 // master may stay alive and accept writes for ten seconds, until a sentinel makes it a replica; its answers are
 // worthless. The libraries follow only one sentinel, which can hang or miss a failover.
 type follower struct {
-	d         *Driver
-	group     *sentinel.Group
-	sentinels sentinel.Asker
+	d     *Driver
+	group *sentinel.Group
 
 	mu       sync.Mutex
 	watching bool
@@ -26,15 +25,13 @@ type follower struct {
 const watchPeriod = time.Second
 
 func newFollower(d *Driver) *follower {
-	f := &follower{d: d, sentinels: sentinel.Asker{Name: d.lib.Master, Dial: func(addr string) (resp.Sender, func(), error) {
+	return &follower{d: d, group: sentinel.New(d.lib.Master, d.lib.Addrs, func(addr string) (resp.Sender, func(), error) {
 		client, err := d.lib.Sentinel(addr, bounded(d.lib.Dial))
 		if err != nil {
 			return nil, nil, convert(err)
 		}
 		return client.Send, client.Close, nil
-	}}}
-	f.group = sentinel.New(d.lib.Addrs, f.sentinels.Ask)
-	return f
+	})}
 }
 
 // connect makes a client for the master.

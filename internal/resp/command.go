@@ -43,7 +43,34 @@ func withKeys(c driver.Call, head ...string) Command {
 // Sender sends commands together and returns their replies.
 type Sender func(ctx context.Context, commands ...Command) []Reply
 
-// Durably runs a call and waits until the write is as durable as wanted, as driver.Durable says, on the one connection that send uses. If asking is set, the server takes the call only after ASKING.
+// RunAll runs calls as driver.Batcher says. Scripts that the server does not have are sent once more, by their source.
+func RunAll(ctx context.Context, send Sender, calls []driver.Call, tell func(i int, text string, err error)) {
+	commands := make([]Command, len(calls))
+	for i, c := range calls {
+		commands[i] = First(c)
+	}
+	replies := send(ctx, commands...)
+	commands = commands[:0]
+	var unknown []int
+	for i, reply := range replies {
+		if Is(reply.Err, "NOSCRIPT") {
+			unknown, commands = append(unknown, i), append(commands, Whole(calls[i]))
+			continue
+		}
+		text, err := reply.Text()
+		tell(i, text, err)
+	}
+	if len(unknown) == 0 {
+		return
+	}
+	for n, reply := range send(ctx, commands...) {
+		text, err := reply.Text()
+		tell(unknown[n], text, err)
+	}
+}
+
+// Durably runs a call and waits until the write is as durable as wanted, as driver.Durable says, on the one connection that send uses. If
+// asking is set, the server takes the call only after ASKING.
 func Durably(ctx context.Context, send Sender, c driver.Call, want driver.Durability, asking bool) (text string, reached driver.Confirmation, err error) {
 	replicas, timeout := strconv.Itoa(want.Replicas), strconv.FormatInt(max(want.Timeout.Milliseconds(), 1), 10) // 0 means forever
 	wait := Command{Words: []string{"wait", replicas, timeout}, Blocks: true}

@@ -17,8 +17,7 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/driver"
-	"github.com/holdfast-go/holdfast/internal/connect"
-	"github.com/holdfast-go/holdfast/internal/pipelined"
+	"github.com/holdfast-go/holdfast/internal/adapter"
 )
 
 // New returns a holdfast.Client that uses the options with which the program makes its own valkey.Client. It connects on
@@ -32,7 +31,7 @@ import (
 // If the options cannot be used for locks, the error says why and matches holdfast.ErrInvalid.
 func New(o valkey.ClientOption, cfg *holdfast.Config) (*holdfast.Client, error) {
 	d, err := NewDriver(o)
-	return connect.Client(d, err, cfg)
+	return adapter.Open(d, err, cfg)
 }
 
 // NewDriver returns the driver of New's client, for programs that wrap a driver or use one without a client.
@@ -57,20 +56,20 @@ func NewDriver(o valkey.ClientOption) (driver.Driver, error) {
 	o.Dialer.KeepAlive = cmp.Or(o.Dialer.KeepAlive, time.Second)
 	o.ConnWriteTimeout = cmp.Or(o.ConnWriteTimeout, 2*time.Second)
 	o.PipelineMultiplex = cmp.Or(o.PipelineMultiplex, -1)
-	lib := pipelined.Library{
+	lib := adapter.Library{
 		Name: "valkey", Addrs: slices.Clone(o.InitAddress),
-		Dial: pipelined.Dialer(o.DialCtxFn, o.DialFn, o.DisableTCPNoDelay), NetDialer: &o.Dialer, TLSConfig: o.TLSConfig,
+		Dial: adapter.Dialer(o.DialCtxFn, o.DialFn, o.DisableTCPNoDelay), NetDialer: &o.Dialer, TLSConfig: o.TLSConfig,
 		ErrClosing: valkey.ErrClosing, ErrNoSlot: valkey.ErrNoSlot,
 	}
 	o.DialFn = nil
-	lib.New = func(_ string, dial pipelined.Dial) (*pipelined.Client, error) {
+	lib.New = func(_ string, dial adapter.Dial) (*adapter.Client, error) {
 		own := o
 		own.DialCtxFn = dial
 		own.InitAddress = slices.Clone(own.InitAddress) // with ShuffleInit, valkey-go shuffles it in place
 		return open(own)
 	}
 	lib.Changes = o.AuthCredentialsFn != nil
-	lib.Greet = func(addr string, dial pipelined.Dial) (*pipelined.Client, error) {
+	lib.Greet = func(addr string, dial adapter.Dial) (*adapter.Client, error) {
 		own := o
 		own.InitAddress, own.ForceSingleClient, own.SendToReplicas = []string{addr}, true, nil
 		own.DialCtxFn, own.PipelineMultiplex = dial, -1
@@ -79,14 +78,14 @@ func NewDriver(o valkey.ClientOption) (driver.Driver, error) {
 		own.Dialer.KeepAlive = -1                              // otherwise it would send PINGs
 		return open(own)
 	}
-	return pipelined.New(lib), nil
+	return adapter.New(lib), nil
 }
 
 // open makes a client.
-func open(o valkey.ClientOption) (*pipelined.Client, error) {
+func open(o valkey.ClientOption) (*adapter.Client, error) {
 	c, err := valkey.NewClient(o)
 	if err != nil {
 		return nil, err
 	}
-	return pipelined.NewClient(c, c.Mode() == valkey.ClientModeCluster), nil
+	return adapter.NewClient(c, c.Mode() == valkey.ClientModeCluster), nil
 }

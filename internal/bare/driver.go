@@ -78,7 +78,7 @@ func (d *Driver) RunAll(ctx context.Context, calls []driver.Call, tell func(i in
 		return
 	}
 	defer d.give(c)
-	resp.RunAll(ctx, c.send, calls, tell)
+	resp.RunAll(ctx, c.send, calls, d.Run, tell)
 }
 
 // RunDurably sends a script and waits for replicas or disks on the same connection.

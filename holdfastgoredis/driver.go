@@ -29,6 +29,7 @@ import (
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/adapter"
+	"github.com/holdfast-go/holdfast/internal/connect"
 )
 
 // New returns a holdfast.Client over the program's go-redis client, a *redis.Client or a *redis.ClusterClient. The
@@ -39,7 +40,7 @@ import (
 // remote addresses of connections.
 func New(rdb redis.UniversalClient, cfg *holdfast.Config) (*holdfast.Client, error) {
 	d, err := NewDriver(rdb)
-	return adapter.Open(d, err, cfg)
+	return connect.Client(d, err, cfg)
 }
 
 // NewDriver returns the driver of New's client, for programs that wrap a driver or use one without a client.
@@ -78,7 +79,7 @@ func NewDriver(rdb redis.UniversalClient) (driver.Driver, error) {
 // If the options cannot be used for locks, the error says why and matches holdfast.ErrInvalid.
 func NewFailover(o *redis.FailoverOptions, cfg *holdfast.Config) (*holdfast.Client, error) {
 	d, err := NewFailoverDriver(o)
-	return adapter.Open(d, err, cfg)
+	return connect.Client(d, err, cfg)
 }
 
 // NewFailoverDriver returns the driver of NewFailover's client.

@@ -24,6 +24,7 @@ import (
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/adapter"
+	"github.com/holdfast-go/holdfast/internal/connect"
 )
 
 // New returns a holdfast.Client that uses the options with which the program makes its own rueidis.Client. It connects on
@@ -37,7 +38,7 @@ import (
 // If the options cannot be used for locks, the error says why and matches holdfast.ErrInvalid.
 func New(o rueidis.ClientOption, cfg *holdfast.Config) (*holdfast.Client, error) {
 	d, err := NewDriver(o)
-	return adapter.Open(d, err, cfg)
+	return connect.Client(d, err, cfg)
 }
 
 // NewDriver returns the driver of New's client, for programs that wrap a driver or use one without a client.

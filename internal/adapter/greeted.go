@@ -4,24 +4,8 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
-	"fmt"
 	"net"
-
-	"github.com/holdfast-go/holdfast"
-	"github.com/holdfast-go/holdfast/driver"
 )
-
-// Open returns a client of Holdfast's that uses d. An adapter passes on what its NewDriver returned.
-func Open(d driver.Driver, err error, cfg *holdfast.Config) (*holdfast.Client, error) {
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", holdfast.ErrInvalid, err)
-	}
-	c, err := holdfast.New(d, cfg)
-	if err != nil {
-		_ = d.Close() // it has no connections yet
-	}
-	return c, err
-}
 
 // greeted returns a connection on which a client library has greeted the server. greet must make the library dial exactly once,
 // with the Dial that it is given, and must return only after the server has replied to the greeting. When ctx ends, greeted

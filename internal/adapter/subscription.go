@@ -28,7 +28,7 @@ func (s subscriber) Locate(c pubsub.Channel) (string, bool) {
 
 // Refresh refreshes the slot map. Before that it runs a script with a key of the slot: if the library is wrong about the
 // slot, the node redirects the script, and the library learns of the right one.
-func (s subscriber) Refresh(ctx context.Context, c pubsub.Channel, _ error) error {
+func (s subscriber) Refresh(ctx context.Context, c pubsub.Channel) error {
 	client, err := s.d.connect(ctx)
 	if err != nil {
 		return err

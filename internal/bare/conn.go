@@ -24,7 +24,11 @@ type Conn struct {
 func NewConn(c net.Conn) *Conn { return &Conn{net: c, in: bufio.NewReader(c)} }
 
 // Close closes the connection.
-func (c *Conn) Close() { _ = c.net.Close() }
+func (c *Conn) Close() {
+	if c.net != nil {
+		_ = c.net.Close()
+	}
+}
 
 // Do sends a command and returns its reply as text; that of several items has one on a line.
 func (c *Conn) Do(ctx context.Context, words ...string) (string, error) {
@@ -34,31 +38,34 @@ func (c *Conn) Do(ctx context.Context, words ...string) (string, error) {
 
 // send is a resp.Sender. ctx's deadline bounds it. After an error that the server did not send, all further commands fail.
 func (c *Conn) send(ctx context.Context, commands ...resp.Command) []resp.Reply {
-	deadline, _ := ctx.Deadline()
-	c.fail(c.net.SetDeadline(deadline))
 	var request []byte
 	for _, command := range commands {
 		request = resp.Append(request, command.Words...)
 	}
 	if c.err == nil {
+		deadline, _ := ctx.Deadline()
+		_ = c.net.SetDeadline(deadline)
 		_, err := c.net.Write(request)
 		c.fail(err)
 	}
 	replies := make([]resp.Reply, len(commands))
 	for i := range replies {
-		var value any
 		if c.err == nil {
-			var err error
-			value, err = resp.Read(c.in)
+			value, err := resp.Read(c.in)
 			c.fail(err)
+			replies[i].Value = value
 		}
-		if refused, is := value.(driver.ReplyError); is {
-			replies[i].Err = refused
-			continue
+		refused, is := replies[i].Value.(driver.ReplyError)
+		switch {
+		case c.err != nil:
+			replies[i] = resp.Reply{Err: c.err}
+		case is:
+			replies[i] = resp.Reply{Err: refused}
 		}
-		replies[i] = resp.Reply{Value: value, Err: c.err}
 	}
-	_ = c.net.SetDeadline(time.Time{}) // whose timer would otherwise run on
+	if c.err == nil {
+		_ = c.net.SetDeadline(time.Time{}) // whose timer would otherwise run on
+	}
 	return replies
 }
 

@@ -46,7 +46,10 @@ type Sender func(ctx context.Context, commands ...Command) []Reply
 
 // RunAll sends calls together, as driver.Batcher says. Those that the server did not run, because it does not have the script or the keys,
 // are then run alone, with run. A script that is called alone is sent by its source if the server does not have it.
-func RunAll(ctx context.Context, send Sender, calls []driver.Call, run func(context.Context, driver.Call) (string, error), tell func(i int, text string, err error)) {
+func RunAll(
+	ctx context.Context, send Sender, calls []driver.Call,
+	run func(context.Context, driver.Call) (string, error), tell func(i int, text string, err error),
+) {
 	commands := make([]Command, len(calls))
 	for i, c := range calls {
 		commands[i] = First(c)

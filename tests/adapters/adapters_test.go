@@ -95,7 +95,8 @@ var adapters = map[string]adapter{
 	},
 	"rueidis": func(_ *testing.T, o options) drivertest.Driver {
 		own := rueidis.ClientOption{
-			InitAddress: o.addrs, ShuffleInit: o.shuffle, AlwaysRESP2: o.protocol == 2, Password: o.password, TLSConfig: o.tls, DialCtxFn: o.dialing(),
+			InitAddress: o.addrs, ShuffleInit: o.shuffle, AlwaysRESP2: o.protocol == 2, Password: o.password,
+			TLSConfig: o.tls, DialCtxFn: o.dialing(),
 			Sentinel: rueidis.SentinelOption{MasterSet: o.master},
 		}
 		if o.protocol != 0 {
@@ -105,7 +106,8 @@ var adapters = map[string]adapter{
 	},
 	"valkey": func(_ *testing.T, o options) drivertest.Driver {
 		own := valkey.ClientOption{
-			InitAddress: o.addrs, ShuffleInit: o.shuffle, AlwaysRESP2: o.protocol == 2, Password: o.password, TLSConfig: o.tls, DialCtxFn: o.dialing(),
+			InitAddress: o.addrs, ShuffleInit: o.shuffle, AlwaysRESP2: o.protocol == 2, Password: o.password,
+			TLSConfig: o.tls, DialCtxFn: o.dialing(),
 		}
 		if o.protocol != 0 {
 			own.ConnWriteTimeout = patience

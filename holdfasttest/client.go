@@ -9,6 +9,7 @@ import (
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/access"
+	"github.com/holdfast-go/holdfast/internal/adapter"
 	"github.com/holdfast-go/holdfast/internal/bare"
 	"github.com/holdfast-go/holdfast/internal/clock"
 	"github.com/holdfast-go/holdfast/internal/engine"
@@ -29,7 +30,6 @@ type Client struct {
 	Server *Server // the server that the client uses; Server.NewClient makes another process
 
 	t       TB
-	prefix  string // Config.Prefix; "" is the default
 	engine  *engine.Client
 	network network.Network
 	asleep  network.Gate // shut while the process is paused
@@ -51,9 +51,6 @@ func New(t TB) *Client {
 func (s *Server) NewClient(t TB, cfg *holdfast.Config) *Client {
 	t.Helper()
 	c := &Client{Server: s, t: t}
-	if cfg != nil {
-		c.prefix = cfg.Prefix
-	}
 	locks, err := holdfast.New(process{bare.New("holdfasttest", c.dial), &c.asleep}, cfg)
 	if err != nil {
 		t.Fatalf("%v", err)
@@ -169,7 +166,7 @@ func (c *Client) end() {
 
 // process is the driver of a Client, whose calls neither begin nor return while the process is paused.
 type process struct {
-	*bare.Driver
+	*adapter.Driver
 	asleep *network.Gate
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/fence"
 	"github.com/holdfast-go/holdfast/holdfasttest"
+	"github.com/holdfast-go/holdfast/inspect"
 )
 
 // process is a process that runs a Biller.
@@ -180,6 +181,17 @@ func TestTheServerRestarts(t *testing.T) {
 	})
 }
 
+// operator returns what an operator uses, and the holder of the lock that it shows.
+func operator(t *testing.T, srv *holdfasttest.Server) (*inspect.Inspector, holdfast.Holder) {
+	t.Helper()
+	in := inspect.New(srv.NewClient(t, &holdfast.Config{Identity: "operator"}).Client)
+	status, err := in.Get(t.Context(), "billing")
+	if err != nil || len(status.Holders) != 1 {
+		t.Fatalf("holders: %v, %v", status.Holders, err)
+	}
+	return in, status.Holders[0]
+}
+
 // A process whose lock an operator breaks stops at once, and not when it next renews its lease.
 func TestTheLockIsBroken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -190,7 +202,10 @@ func TestTheLockIsBroken(t *testing.T) {
 		posts(t, &ledger, "one")
 		time.Sleep(30 * time.Second) // it has posted, and posts again in half a minute
 		before := ledger.Posted("one")
-		one.Break("billing")
+		in, holder := operator(t, srv)
+		if _, err := in.Break(t.Context(), holder, "it hangs"); err != nil {
+			t.Fatal(err)
+		}
 		one.lost(t, holdfast.LossBroken)
 		posts(t, &ledger, "other")
 		if n := ledger.Posted("one") - before; n != 0 {
@@ -207,7 +222,10 @@ func TestTheHolderIsAskedToLetGo(t *testing.T) {
 		one := start(t, srv, "one", &ledger)
 		start(t, srv, "other", &ledger)
 		posts(t, &ledger, "one")
-		one.Revoke("billing")
+		in, holder := operator(t, srv)
+		if err := in.Revoke(t.Context(), holder, "maintenance"); err != nil {
+			t.Fatal(err)
+		}
 		if err := <-one.ended; err != nil {
 			t.Errorf("it ended with %v", err)
 		}

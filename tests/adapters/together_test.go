@@ -13,15 +13,10 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
-	"github.com/redis/rueidis"
-	"github.com/valkey-io/valkey-go"
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/driver/drivertest"
-	"github.com/holdfast-go/holdfast/holdfastgoredis"
-	"github.com/holdfast-go/holdfast/holdfastrueidis"
-	"github.com/holdfast-go/holdfast/holdfastvalkey"
 	"github.com/holdfast-go/holdfast/internal/keys"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
 	"github.com/holdfast-go/holdfast/tests/internal/machine"
@@ -440,14 +435,9 @@ func TestMasterThatHangsHoldsUpNoOther(t *testing.T) {
 func TestRunAllOfAClusterThatWasNeverReached(t *testing.T) {
 	t.Parallel()
 	const nobody = "127.0.0.1:1"
-	rdb := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{nobody}})
-	t.Cleanup(func() { _ = rdb.Close() })
-	for name, d := range map[string]drivertest.Driver{
-		"go-redis": drivertest.Of(holdfastgoredis.NewDriver(rdb)),
-		"rueidis":  drivertest.Of(holdfastrueidis.NewDriver(rueidis.ClientOption{InitAddress: []string{nobody}})),
-		"valkey":   drivertest.Of(holdfastvalkey.NewDriver(valkey.ClientOption{InitAddress: []string{nobody}})),
-	} {
+	for name, a := range adapters {
 		t.Run(name, func(t *testing.T) {
+			d := a(t, options{addrs: []string{nobody}, isCluster: true})
 			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 			defer cancel()
 			for i, told := range evalAll(t, ctx, d, counts([]string{"{a}1", "{a}2"}), false) {

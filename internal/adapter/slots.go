@@ -1,4 +1,4 @@
-package pipelined
+package adapter
 
 import (
 	"cmp"
@@ -31,6 +31,13 @@ const (
 
 // Node returns the address of a key's master.
 func (d *Driver) Node(key string) string {
+	client := d.current()
+	switch {
+	case client == nil || !client.IsCluster:
+		return ""
+	case client.Node != nil:
+		return client.Node(key)
+	}
 	m := d.slots.Load()
 	if (m == nil || time.Since(m.asked) > slotMapPeriod) && d.refreshing.CompareAndSwap(false, true) {
 		if !d.spawn(func() {
@@ -62,6 +69,7 @@ func (d *Driver) refreshSlots(ctx context.Context) error {
 	}
 	client, err := d.connect(ctx)
 	if err == nil {
+		defer client.calls.Done()
 		err = errNoNodes
 		for addr, node := range client.Nodes() {
 			nodeCtx, cancel := context.WithTimeout(ctx, nodeTimeout)

@@ -1,4 +1,4 @@
-package pipelined
+package adapter
 
 import (
 	"context"
@@ -13,9 +13,9 @@ import (
 // master may stay alive and accept writes for ten seconds, until a sentinel makes it a replica; its answers are
 // worthless. The libraries follow only one sentinel, which can hang or miss a failover.
 type follower struct {
-	d         *Driver
-	group     *sentinel.Group
-	sentinels sentinel.Asker
+	d     *Driver
+	group *sentinel.Group // nil if the library asks sentinels itself
+	find  func(ctx context.Context) (addr string, err error)
 
 	mu       sync.Mutex
 	watching bool
@@ -26,34 +26,40 @@ type follower struct {
 const watchPeriod = time.Second
 
 func newFollower(d *Driver) *follower {
-	f := &follower{d: d, sentinels: sentinel.Asker{Name: d.lib.Master, Dial: func(addr string) (resp.Sender, func(), error) {
-		client, err := d.lib.Sentinel(addr, bounded(d.lib.Dial))
-		if err != nil {
-			return nil, nil, convert(err)
-		}
-		return client.Send, client.Close, nil
-	}}}
-	f.group = sentinel.New(d.lib.Addrs, f.sentinels.Ask)
+	f := &follower{d: d, find: d.lib.Find}
+	if d.lib.Sentinel != nil {
+		f.group = sentinel.New(d.lib.Master, d.lib.Addrs, func(addr string) (resp.Sender, func(), error) {
+			client, err := d.lib.Sentinel(addr, bounded(d.lib.Dial))
+			if err != nil {
+				return nil, nil, convert(err)
+			}
+			return client.Send, client.Close, nil
+		})
+		f.find = f.group.Master
+	}
 	return f
 }
 
-// connect makes a client for the master.
+// connect makes a client for the master. It is called while the driver has none.
 func (f *follower) connect() (*Client, error) {
 	f.mu.Lock()
 	if !f.watching {
 		f.watching = f.d.spawn(f.watch)
 	}
 	f.mu.Unlock()
+	master, err := f.find(f.d.ctx)
+	if err != nil {
+		return nil, err
+	}
+	if old := f.addr(); old != "" && old != master {
+		f.d.conns.close(true) // those that open has made since the last client was dropped
+	}
+	client, err := f.d.lib.New(master, f.d.dial(f.d.conns.now()))
+	if err != nil {
+		return nil, err
+	}
 	ctx, cancel := context.WithTimeout(f.d.ctx, 4*sentinel.Timeout)
 	defer cancel()
-	master, err := f.group.Master(ctx)
-	if err != nil {
-		return nil, err
-	}
-	client, err := f.d.lib.New(master, f.d.dial)
-	if err != nil {
-		return nil, err
-	}
 	if err := resp.CheckMaster(client.Send(ctx, resp.New("hello"))[0]); err != nil { // sentinels that missed a failover still name the old master
 		client.Close()
 		return nil, err
@@ -74,25 +80,25 @@ func (f *follower) watch() {
 		case <-f.d.ctx.Done():
 			return
 		}
-		master, err := f.group.Master(f.d.ctx)
-		f.d.mu.Lock()
-		client := f.d.client
-		f.d.mu.Unlock()
-		f.mu.Lock()
-		replaced := err == nil && master != f.master
-		f.mu.Unlock()
-		if replaced {
-			f.d.drop(client, 0)
+		master, err := f.find(f.d.ctx)
+		client := f.d.current() // before addr, which changes before there is another client
+		if err == nil && master != f.addr() {
+			f.d.drop(client, 0, true)
 		}
 	}
 }
 
-// addr names the master in error messages.
+// addr returns the master's address, or "" if it is not known yet.
 func (f *follower) addr() string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.master == "" {
-		return "the master that Sentinel names"
-	}
 	return f.master
+}
+
+// mistakes returns the faults of the sentinels' addresses.
+func (f *follower) mistakes() string {
+	if f.group == nil {
+		return ""
+	}
+	return f.group.Mistakes()
 }

@@ -30,6 +30,7 @@ type Client struct {
 	Server *Server // the server that the client uses; Server.NewClient makes another process
 
 	t       TB
+	prefix  string // Config.Prefix; "" is the default
 	engine  *engine.Client
 	network network.Network
 	asleep  network.Gate // shut while the process is paused
@@ -51,6 +52,9 @@ func New(t TB) *Client {
 func (s *Server) NewClient(t TB, cfg *holdfast.Config) *Client {
 	t.Helper()
 	c := &Client{Server: s, t: t}
+	if cfg != nil {
+		c.prefix = cfg.Prefix
+	}
 	locks, err := holdfast.New(process{bare.New("holdfasttest", c.dial), &c.asleep}, cfg)
 	if err != nil {
 		t.Fatalf("%v", err)

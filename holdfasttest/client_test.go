@@ -138,18 +138,22 @@ func TestExpireServesWaiters(t *testing.T) {
 	})
 }
 
-// Expire fails the test if the client does not hold the lock.
-func TestExpireOfALockThatIsNotHeld(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := &recorder{T: t}
-		c := holdfasttest.Run(t).NewClient(r, nil)
-		lease := acquire(t, c.Mutex("a"))
-		c.Expire("b")
-		if !r.failed {
-			t.Error("it did not fail the test")
-		}
-		release(t, lease)
-	})
+// A method that acts on a lock's holder fails the test if there is none.
+func TestALockThatIsNotHeldFailsTheTest(t *testing.T) {
+	for what, do := range map[string]func(c *holdfasttest.Client, name string){
+		"Expire": (*holdfasttest.Client).Expire, "Break": (*holdfasttest.Client).Break,
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			r := &recorder{T: t}
+			c := holdfasttest.Run(t).NewClient(r, nil)
+			lease := acquire(t, c.Mutex("a"))
+			do(c, "b")
+			if !r.failed {
+				t.Errorf("%s did not fail the test", what)
+			}
+			release(t, lease)
+		})
+	}
 }
 
 // recorder notes that a test would have failed.

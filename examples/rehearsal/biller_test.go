@@ -181,17 +181,6 @@ func TestTheServerRestarts(t *testing.T) {
 	})
 }
 
-// operator returns what an operator uses, and the holder of the lock that it shows.
-func operator(t *testing.T, srv *holdfasttest.Server) (*inspect.Inspector, holdfast.Holder) {
-	t.Helper()
-	in := inspect.New(srv.NewClient(t, &holdfast.Config{Identity: "operator"}).Client)
-	status, err := in.Get(t.Context(), "billing")
-	if err != nil || len(status.Holders) != 1 {
-		t.Fatalf("holders: %v, %v", status.Holders, err)
-	}
-	return in, status.Holders[0]
-}
-
 // A process whose lock an operator breaks stops at once, and not when it next renews its lease.
 func TestTheLockIsBroken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -202,10 +191,7 @@ func TestTheLockIsBroken(t *testing.T) {
 		posts(t, &ledger, "one")
 		time.Sleep(30 * time.Second) // it has posted, and posts again in half a minute
 		before := ledger.Posted("one")
-		in, holder := operator(t, srv)
-		if _, err := in.Break(t.Context(), holder, "it hangs"); err != nil {
-			t.Fatal(err)
-		}
+		one.Break("billing")
 		one.lost(t, holdfast.LossBroken)
 		posts(t, &ledger, "other")
 		if n := ledger.Posted("one") - before; n != 0 {
@@ -222,8 +208,12 @@ func TestTheHolderIsAskedToLetGo(t *testing.T) {
 		one := start(t, srv, "one", &ledger)
 		start(t, srv, "other", &ledger)
 		posts(t, &ledger, "one")
-		in, holder := operator(t, srv)
-		if err := in.Revoke(t.Context(), holder, "maintenance"); err != nil {
+		operator := inspect.New(srv.NewClient(t, nil).Client)
+		status, err := operator.Get(t.Context(), "billing")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := operator.Revoke(t.Context(), status.Holders[0], "maintenance"); err != nil {
 			t.Fatal(err)
 		}
 		if err := <-one.ended; err != nil {

@@ -245,25 +245,47 @@ func runAll(t *testing.T, ctx context.Context, d driver.Batcher, calls []driver.
 // does not have the command must say so and change nothing.
 func testCommand(t *testing.T, ctx context.Context, d driver.Driver, peer Peer) {
 	const key, value = "{k}1", "a\r\n:b "
-	for _, urgent := range []bool{false, true} {
-		if _, err := peer.Do("SET", key, value); err != nil {
+	do := func(command ...string) string {
+		t.Helper()
+		reply, err := peer.Do(command...)
+		if err != nil {
 			t.Fatal(err)
 		}
+		return reply
+	}
+	for _, urgent := range []bool{false, true} {
+		run := func(ctx context.Context, value string) (string, error) {
+			return d.Run(ctx, driver.Call{Script: driver.Script{Name: "delifeq", Command: "delifeq"}, Keys: []string{key}, Args: []string{value}, Urgent: urgent})
+		}
+		do("SET", key, value)
+		known := true
 		for _, step := range []struct{ value, want, exists string }{{value + "+", "0", "1"}, {value, "1", "0"}, {value, "0", "0"}} {
-			got, err := d.Run(ctx, driver.Call{Script: driver.Script{Name: "delifeq", Command: "delifeq"}, Keys: []string{key}, Args: []string{step.value}, Urgent: urgent})
+			got, err := run(ctx, step.value)
 			var reply driver.ReplyError
 			if errors.As(err, &reply) && strings.HasPrefix(string(reply), "ERR unknown command") {
 				if info, err := d.Probe(ctx); err != nil || info.Server == "valkey" && !strings.HasPrefix(info.Version, "7.") && !strings.HasPrefix(info.Version, "8.") {
 					t.Errorf("%+v, %v: %v", info, err, reply)
 				}
-				step.exists = "1"
+				step.exists, known = "1", false
 			} else if got != step.want || err != nil {
 				t.Errorf("DELIFEQ of %q returns %q, %v; want %s", step.value, got, err, step.want)
 			}
-			if n, err := peer.Do("EXISTS", key); n != step.exists || err != nil {
-				t.Errorf("EXISTS after DELIFEQ of %q returns %s, %v; want %s", step.value, n, err, step.exists)
+			if n := do("EXISTS", key); n != step.exists {
+				t.Errorf("EXISTS after DELIFEQ of %q returns %s; want %s", step.value, n, step.exists)
 			}
 		}
+		do("DEL", key)
+		do("HSET", key, "field", value)
+		var reply driver.ReplyError
+		if got, err := run(ctx, value); known && (!errors.As(err, &reply) || !strings.HasPrefix(string(reply), "WRONGTYPE")) {
+			t.Errorf("DELIFEQ of a hash returns %q, %v", got, err)
+		}
+		ended, stop := context.WithCancel(ctx)
+		stop()
+		if got, err := run(ended, value); err == nil {
+			t.Errorf("Run with a context that has ended returns %q", got)
+		}
+		do("DEL", key)
 	}
 }
 

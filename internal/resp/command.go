@@ -75,7 +75,9 @@ func RunAll(
 
 // Durably runs a call and waits until the write is as durable as wanted, as driver.Durable says, on the one connection that send uses. If
 // asking is set, the server takes the call only after ASKING.
-func Durably(ctx context.Context, send Sender, c driver.Call, want driver.Durability, asking bool) (text string, reached driver.Confirmation, err error) {
+func Durably(
+	ctx context.Context, send Sender, c driver.Call, want driver.Durability, asking bool,
+) (text string, reached driver.Confirmation, err error) {
 	replicas, timeout := strconv.Itoa(want.Replicas), strconv.FormatInt(max(want.Timeout.Milliseconds(), 1), 10) // 0 means forever
 	wait := Command{Words: []string{"wait", replicas, timeout}, Blocks: true}
 	if want.Fsync {

@@ -61,7 +61,8 @@ func NewDriver(rdb redis.UniversalClient) (driver.Driver, error) {
 		}
 		return adapter.New(cluster(*rdb.Options(), rdb)), nil
 	case *redis.Ring:
-		return nil, errors.New("a redis.Ring cannot be used for locks: if a shard is down, the Ring moves its keys to another, which grants the same locks again; use the client of one server, or a quorum")
+		return nil, errors.New("a redis.Ring cannot be used for locks: if a shard is down, the Ring moves its keys to another, " +
+			"which grants the same locks again; use the client of one server, or a quorum")
 	case nil:
 	default:
 		return nil, fmt.Errorf("a %T cannot be used for locks; use a *redis.Client or a *redis.ClusterClient", rdb)
@@ -88,7 +89,8 @@ func NewFailoverDriver(o *redis.FailoverOptions) (driver.Driver, error) {
 	case o == nil || len(o.SentinelAddrs) == 0:
 		return nil, errors.New("redis.FailoverOptions has no SentinelAddrs")
 	case o.ReplicaOnly || o.RouteByLatency || o.RouteRandomly:
-		return nil, errors.New("redis.FailoverOptions.ReplicaOnly, RouteByLatency and RouteRandomly cannot be used for locks: replicas do not grant them")
+		return nil, errors.New("redis.FailoverOptions.ReplicaOnly, RouteByLatency and RouteRandomly cannot be used for locks: " +
+			"replicas do not grant them")
 	}
 	return adapter.New(failover(*o)), nil
 }

@@ -27,8 +27,8 @@ func single(o redis.Options, user *redis.Client) adapter.Library {
 		Changes: o.Limiter != nil || o.StreamingCredentialsProvider != nil, // which know only what goes through a pool
 		MaxIdle: o.ConnMaxIdleTime, MaxAge: o.ConnMaxLifetime,
 		Dial: dialOf(o.Dialer, o.Network),
-		Greet: func(addr string, dial adapter.Dial) (*adapter.Client, error) {
-			return greet(ownOptions(o, addr, dial), dial)
+		Greet: func(ctx context.Context, addr string, dial adapter.Dial) (*adapter.Client, error) {
+			return greet(ctx, ownOptions(o, addr, dial), dial)
 		},
 		GreetTimeout: o.DialTimeout + patience,
 		New: func(addr string, dial adapter.Dial) (*adapter.Client, error) {
@@ -40,7 +40,9 @@ func single(o redis.Options, user *redis.Client) adapter.Library {
 			if user != nil {
 				client.Shared.Send = sharing(sending(user))
 			} else {
-				shared = redis.NewClient(ownOptions(o, addr, dial))
+				options := ownOptions(o, addr, dial)
+				options.MaxActiveConns, options.MinIdleConns = o.MaxActiveConns, o.MinIdleConns
+				shared = redis.NewClient(options)
 				client.Shared.Send = sending(shared)
 			}
 			client.Close = func() {
@@ -114,12 +116,12 @@ func cluster(o redis.ClusterOptions, user *redis.ClusterClient) adapter.Library 
 		Changes: o.StreamingCredentialsProvider != nil,
 		MaxIdle: o.ConnMaxIdleTime, MaxAge: o.ConnMaxLifetime,
 		Dial: dialOf(dialerOr(o.Dialer, o.DialTimeout, o.TLSConfig), "tcp"),
-		Greet: func(addr string, dial adapter.Dial) (*adapter.Client, error) {
+		Greet: func(ctx context.Context, addr string, dial adapter.Dial) (*adapter.Client, error) {
 			node, is := nodes.Load(addr)
 			if !is {
 				return nil, errors.New("go-redis does not know the Cluster node")
 			}
-			return greet(node.(*redis.Client).Options(), dial)
+			return greet(ctx, node.(*redis.Client).Options(), dial)
 		},
 		GreetTimeout: cmp.Or(o.DialTimeout, patience) + patience,
 		Closed: func(key string) bool {
@@ -176,10 +178,12 @@ func cluster(o redis.ClusterOptions, user *redis.ClusterClient) adapter.Library 
 	}
 }
 
-// greet makes a client that greets a server on its only connection.
-func greet(o *redis.Options, dial adapter.Dial) (*adapter.Client, error) {
+// greet makes a client that greets a server on its only connection. It returns when ctx ends, even if a dialer goes on, as go-redis's own
+// does with TLS.
+func greet(ctx context.Context, o *redis.Options, dial adapter.Dial) (*adapter.Client, error) {
 	own := *o
 	own.PoolSize = 2 // with 1, go-redis would keep dialing after a failure
+	own.MaxRetries = -1
 	own.Protocol = 2 // in RESP3 servers can push
 	own.Dialer = dialing(dial)
 	client := redis.NewClient(&own)
@@ -187,7 +191,7 @@ func greet(o *redis.Options, dial adapter.Dial) (*adapter.Client, error) {
 	return &adapter.Client{Close: func() {
 		_ = sticky.Close()
 		_ = client.Close()
-	}}, convert(sticky.Do(context.Background(), "hello").Err())
+	}}, convert(sticky.Do(ctx, "hello").Err())
 }
 
 // durablePools has the sizes of the pools for calls that wait for replicas or disks: acquires, and urgent calls. Such a
@@ -203,9 +207,9 @@ type pools struct {
 	all map[pool]*redis.Client
 }
 
-// pool is a pool of a server's.
+// pool is a pool of a node's.
 type pool struct {
-	addr   string
+	node   *redis.Client
 	urgent bool
 }
 
@@ -220,10 +224,16 @@ func (p *pools) client(node *redis.Client) *adapter.Client {
 func (p *pools) of(node *redis.Client, urgent bool) *redis.Client {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	at := pool{node.Options().Addr, urgent}
+	at := pool{node, urgent}
 	if p.all[at] == nil {
+		for other, client := range p.all {
+			if isClosed(other.node) { // it has left the Cluster
+				_ = client.Close()
+				delete(p.all, other)
+			}
+		}
 		o := *node.Options()
-		o.PoolSize, o.MaxIdleConns = durablePools[urgent], idleDurable
+		o.PoolSize, o.MaxIdleConns, o.MaxRetries = durablePools[urgent], idleDurable, -1
 		if p.all == nil {
 			p.all = map[pool]*redis.Client{}
 		}

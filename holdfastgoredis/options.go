@@ -48,6 +48,12 @@ func ownClusterOptions(o redis.ClusterOptions, dial adapter.Dial, nodes *sync.Ma
 	}
 	o.NewClient = func(o *redis.Options) *redis.Client {
 		client := newClient(o)
+		nodes.Range(func(addr, node any) bool {
+			if isClosed(node.(*redis.Client)) { // it has left the Cluster
+				nodes.Delete(addr)
+			}
+			return true
+		})
 		nodes.Store(o.Addr, client)
 		return client
 	}

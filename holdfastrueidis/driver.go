@@ -15,6 +15,7 @@ package holdfastrueidis
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"slices"
 	"time"
@@ -75,7 +76,7 @@ func NewDriver(o rueidis.ClientOption) (driver.Driver, error) {
 		return open(own)
 	}
 	lib.Changes = o.AuthCredentialsFn != nil || o.Standalone.EnableRedirect
-	lib.Greet = func(addr string, dial adapter.Dial) (*adapter.Client, error) {
+	lib.Greet = func(_ context.Context, addr string, dial adapter.Dial) (*adapter.Client, error) {
 		own := singleServer(o, addr)
 		own.DialCtxFn, own.PipelineMultiplex = dial, -1
 		own.AlwaysRESP2 = true                                 // in RESP3 replies have other forms, and servers can push

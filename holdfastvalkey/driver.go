@@ -9,6 +9,7 @@ package holdfastvalkey
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"slices"
 	"time"
@@ -70,7 +71,7 @@ func NewDriver(o valkey.ClientOption) (driver.Driver, error) {
 		return open(own)
 	}
 	lib.Changes = o.AuthCredentialsFn != nil
-	lib.Greet = func(addr string, dial adapter.Dial) (*adapter.Client, error) {
+	lib.Greet = func(_ context.Context, addr string, dial adapter.Dial) (*adapter.Client, error) {
 		own := o
 		own.InitAddress, own.ForceSingleClient, own.SendToReplicas = []string{addr}, true, nil
 		own.DialCtxFn, own.PipelineMultiplex = dial, -1

@@ -43,9 +43,11 @@ type conns struct {
 	mu sync.Mutex
 	// all has weak pointers, because go-redis before 9.23 does not close a connection whose server did not answer HELLO, and leaves it
 	// to the garbage collector.
-	all        map[weak.Pointer[conn]]struct{}
-	addr       string // of the latest
-	generation int    // how often all have been closed
+	all  map[weak.Pointer[conn]]struct{}
+	addr string // of the latest
+	// era ends when all connections are closed. Those of an earlier one, which are still being made, are not added any more.
+	era    context.Context // nil at first
+	endEra context.CancelFunc
 }
 
 // conn is a connection that knows how long its server has been silent.
@@ -87,18 +89,21 @@ func bounded(dial Dial) Dial {
 	}
 }
 
-// dial returns what opens connections that are of conns, until all of that generation have been closed, or the driver closes.
-func (d *Driver) dial(generation int) Dial {
+// dial returns what opens connections that are of conns, until that era ends.
+func (d *Driver) dial(era context.Context) Dial {
 	return bounded(func(ctx context.Context, addr string, dialer *net.Dialer, config *tls.Config) (net.Conn, error) {
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
-		defer context.AfterFunc(d.ctx, cancel)()
+		defer context.AfterFunc(era, cancel)()
 		raw, err := d.lib.Dial(ctx, addr, dialer, config)
+		if era.Err() != nil && err != nil {
+			err = errReplaced // and not that of ctx, which looks as if the caller had given up
+		}
 		if err != nil {
 			return nil, &dialError{err}
 		}
 		c := &conn{Conn: raw, owner: &d.conns}
-		if d.ctx.Err() != nil || !d.conns.add(c, addr, generation) {
+		if !d.conns.add(c, addr, era) {
 			_ = raw.Close()
 			return nil, &dialError{errReplaced}
 		}
@@ -109,18 +114,22 @@ func (d *Driver) dial(generation int) Dial {
 	})
 }
 
-// now returns the generation of connections that are opened now.
-func (s *conns) now() int {
+// era returns the era of connections that are opened now. It also ends with the driver.
+func (d *Driver) era() context.Context {
+	s := &d.conns
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.generation
+	if s.era == nil || s.era.Err() != nil {
+		s.era, s.endEra = context.WithCancel(d.ctx)
+	}
+	return s.era
 }
 
-// add adds a connection, or returns false if those of its generation have been closed.
-func (s *conns) add(c *conn, addr string, generation int) bool {
+// add adds a connection, or returns false if its era has ended.
+func (s *conns) add(c *conn, addr string, era context.Context) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.generation != generation {
+	if era.Err() != nil {
 		return false
 	}
 	if s.all == nil {
@@ -145,15 +154,22 @@ func (s *conns) latest() string {
 	return s.addr
 }
 
-// close closes all connections, or those whose servers have been silent for too long.
-func (s *conns) close(all bool) {
+// closeAll closes all connections, and ends their era.
+func (s *conns) closeAll() {
 	s.mu.Lock()
-	if all {
-		s.generation++
+	if s.endEra != nil {
+		s.endEra()
 	}
+	s.mu.Unlock()
+	s.closeIf(func(*conn) bool { return true })
+}
+
+// closeIf closes the connections for which f returns true.
+func (s *conns) closeIf(f func(c *conn) bool) {
+	s.mu.Lock()
 	var matching []*conn
 	for ref := range s.all {
-		if c := ref.Value(); c != nil && (all || c.isSilent()) {
+		if c := ref.Value(); c != nil && f(c) {
 			matching = append(matching, c)
 		}
 	}

@@ -19,7 +19,7 @@ func TestForgottenConnectionsAreClosed(t *testing.T) {
 	d := New(Library{Dial: func(ctx context.Context, addr string, d *net.Dialer, _ *tls.Config) (net.Conn, error) {
 		return d.DialContext(ctx, "tcp", addr)
 	}})
-	if _, err := d.dial(0)(t.Context(), l.Addr().String(), &net.Dialer{}, nil); err != nil {
+	if _, err := d.dial(d.era())(t.Context(), l.Addr().String(), &net.Dialer{}, nil); err != nil {
 		t.Fatal(err)
 	}
 	peer, err := l.Accept()
@@ -56,10 +56,10 @@ func TestADialThatIsOvertakenFails(t *testing.T) {
 	defer server.Close()
 	var d *Driver
 	d = New(Library{Dial: func(context.Context, string, *net.Dialer, *tls.Config) (net.Conn, error) {
-		d.conns.close(true)
+		d.conns.closeAll()
 		return client, nil
 	}})
-	if _, err := d.dial(d.conns.now())(t.Context(), "", nil, nil); err == nil {
+	if _, err := d.dial(d.era())(t.Context(), "", nil, nil); err == nil {
 		t.Error("it is a connection")
 	}
 	if err := client.SetDeadline(time.Now()); err == nil {

@@ -98,7 +98,7 @@ func (d *Driver) make(a *attempt) {
 	if d.follower != nil {
 		client, a.err = d.follower.connect()
 	} else {
-		client, a.err = d.lib.New("", d.dial(d.conns.now()))
+		client, a.err = d.lib.New("", d.dial(d.era()))
 	}
 	if a.err = convert(a.err); a.err != nil && !resp.Is(a.err) && !errors.Is(a.err, driver.ErrNotSent) {
 		a.err = notSent(a.err) // calls are sent only after that
@@ -120,16 +120,20 @@ func (d *Driver) current() *Client {
 const dropPeriod = time.Second
 
 // drop gives up a client, unless it is younger than age. The next one asks again where the master is. If replaced is set, the client's
-// server is no longer the master, and all connections are closed; otherwise its calls may end first.
+// server is no longer the master, and all connections are closed; otherwise its calls may end first. A nil client stands for none: there
+// may be connections nevertheless, such as those that open has made before the client was dropped.
 func (d *Driver) drop(client *Client, age time.Duration, replaced bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if client == nil || d.client != client || time.Since(d.made) < age || d.ctx.Err() != nil {
+	if d.client != client || time.Since(d.made) < age || d.ctx.Err() != nil {
 		return
 	}
 	d.client = nil
 	if replaced {
-		d.conns.close(true)
+		d.conns.closeAll()
+	}
+	if client == nil {
+		return
 	}
 	d.background.Go(func() {
 		if !replaced {
@@ -200,7 +204,7 @@ func (d *Driver) judge(client *Client, err error) error {
 		return notSent(err)
 	}
 	if isTimeout(err) && !client.Pools {
-		d.conns.close(false)
+		d.conns.closeIf((*conn).isSilent)
 	}
 	d.suspect(client, err)
 	return err
@@ -250,7 +254,11 @@ func (d *Driver) RunDurably(ctx context.Context, c driver.Call, want driver.Dura
 	text, reached, err := on(client, false)
 	// On a dedicated connection the library does not follow redirections.
 	if addr, asking := redirection(err); client.IsCluster && text == "" && addr != "" {
-		if node := client.Nodes()[addr]; node != nil {
+		node := client.Nodes()[addr]
+		if node == nil && client.route(ctx, c.Keys[0]) == nil { // the library has learned of it
+			node = client.Nodes()[addr]
+		}
+		if node != nil {
 			text, reached, err = on(node, asking)
 		}
 		if addr, _ := redirection(err); text == "" && addr != "" {
@@ -313,7 +321,7 @@ func (d *Driver) open(ctx context.Context, node string) (conn driver.Connection,
 		return conn, err
 	}
 	client.calls.Done()
-	dial := d.dial(d.conns.now()) // before addr: if the master changes now, the connection is closed
+	dial := d.dial(d.era()) // before addr: if the master changes now, the connection is closed
 	if d.follower != nil {
 		node = d.follower.addr()
 	}
@@ -330,7 +338,7 @@ func (d *Driver) open(ctx context.Context, node string) (conn driver.Connection,
 	conn.Conn, err = greeted(ctx, func(ctx context.Context, addr string, _ *net.Dialer, _ *tls.Config) (net.Conn, error) {
 		return dial(ctx, addr, d.lib.NetDialer, d.lib.TLSConfig)
 	}, func(dial Dial) error {
-		client, err := d.lib.Greet(addr, dial)
+		client, err := d.lib.Greet(ctx, addr, dial)
 		if client != nil {
 			conn.Free = client.Close
 		}
@@ -395,14 +403,14 @@ func (d *Driver) Close() error {
 	if d.follower != nil && d.follower.group != nil {
 		d.follower.group.Close()
 	}
-	d.conns.close(true)
+	d.conns.closeAll()
 	d.background.Wait()
 	d.subs.Wait()
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.client != nil && d.client != client { // made meanwhile
 		d.client.Close()
-		d.conns.close(true)
+		d.conns.closeAll()
 	}
 	return nil
 }

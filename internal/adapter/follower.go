@@ -19,7 +19,7 @@ type follower struct {
 
 	mu       sync.Mutex
 	watching bool
-	master   string // the server that the latest client leads to; "" before the first
+	master   string // the server that the latest client leads to, or the one being made; "" before the first
 }
 
 // watchPeriod is the time between two looks for the master.
@@ -51,22 +51,24 @@ func (f *follower) connect() (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	if old := f.addr(); old != "" && old != master {
-		f.d.conns.close(true) // those that open has made since the last client was dropped
+	f.mu.Lock()
+	old := f.master
+	f.master = master
+	f.mu.Unlock()
+	if old != master { // open asks for the era before the address
+		f.d.conns.closeAll() // those that it has made since the last client was dropped
 	}
-	client, err := f.d.lib.New(master, f.d.dial(f.d.conns.now()))
+	client, err := f.d.lib.New(master, f.d.dial(f.d.era()))
 	if err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(f.d.ctx, 4*sentinel.Timeout)
 	defer cancel()
-	if err := resp.CheckMaster(client.Send(ctx, resp.New("hello"))[0]); err != nil { // sentinels that missed a failover still name the old master
+	// Sentinels that missed a failover still name the old master.
+	if err := resp.CheckMaster(client.Send(ctx, resp.New("hello"))[0]); err != nil {
 		client.Close()
 		return nil, err
 	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.master = master
 	return client, nil
 }
 

@@ -20,8 +20,8 @@ type Library struct {
 	// New makes a client that opens its connections with dial: of the server at addr alone, or, if addr is "", of what the program named.
 	New func(addr string, dial Dial) (*Client, error)
 	// Greet makes a client of the server at addr, which opens exactly one connection, with dial, and uses it only to greet the server, in
-	// version 2 of the protocol. If the library does not bound that, GreetTimeout does.
-	Greet        func(addr string, dial Dial) (*Client, error)
+	// version 2 of the protocol. If the library does not bound that, GreetTimeout does, by ctx, which libraries may ignore.
+	Greet        func(ctx context.Context, addr string, dial Dial) (*Client, error)
 	GreetTimeout time.Duration
 	// Changes says that the credentials, or the server behind the addresses, can change while a connection is open, or that the program
 	// wants to be asked about each call. Then only subscriptions use connections made by Greet.

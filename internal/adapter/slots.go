@@ -4,11 +4,13 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"slices"
 	"strconv"
 	"time"
 
+	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/keys"
 	"github.com/holdfast-go/holdfast/internal/resp"
 )
@@ -125,6 +127,17 @@ func parseSlots(reply any, addr string) (*slotMap, error) {
 		}
 	}
 	return m, nil
+}
+
+// route runs a script with that key. If the library is wrong about the key's node, the node redirects the script, and the library learns
+// of the right one.
+func (c *Client) route(ctx context.Context, key string) error {
+	const source = "return 'master'"
+	text, err := c.Send(ctx, resp.Whole(driver.Call{Script: driver.Script{Source: source}, Keys: []string{key}}))[0].Text()
+	if err != nil || text != "master" {
+		return fmt.Errorf("the script %q returned %q, %w", source, text, err)
+	}
+	return nil
 }
 
 var (

@@ -26,8 +26,7 @@ func (s subscriber) Locate(c pubsub.Channel) (string, bool) {
 	return addr, addr != ""
 }
 
-// Refresh refreshes the slot map. Before that it runs a script with a key of the slot: if the library is wrong about the
-// slot, the node redirects the script, and the library learns of the right one.
+// Refresh refreshes the slot map, after the library has learned who has the slot.
 func (s subscriber) Refresh(ctx context.Context, c pubsub.Channel) error {
 	client, err := s.d.connect(ctx)
 	if err != nil {
@@ -40,13 +39,11 @@ func (s subscriber) Refresh(ctx context.Context, c pubsub.Channel) error {
 	case client.Refresh != nil:
 		return client.Refresh(ctx, c.Name)
 	}
-	if text, err := client.Send(ctx, resp.Whole(driver.Call{Script: routed, Keys: []string{c.Name}}))[0].Text(); err != nil || text != "master" {
-		return fmt.Errorf("a script that returns %q returned %q, %w", "master", text, err)
+	if err := client.route(ctx, c.Name); err != nil {
+		return err
 	}
 	return s.d.refreshSlots(ctx)
 }
-
-var routed = driver.Script{Name: "master", Source: "return 'master'"}
 
 func (s subscriber) Connect(ctx context.Context, server string) (driver.Connection, error) {
 	return s.d.open(ctx, server)

@@ -17,8 +17,9 @@ func New(addr string, dial func(ctx context.Context) (net.Conn, error)) *adapter
 	return adapter.New(adapter.Library{
 		Name: "test", Addrs: []string{addr}, ErrClosing: net.ErrClosed,
 		Dial: func(ctx context.Context, _ string, _ *net.Dialer, _ *tls.Config) (net.Conn, error) { return dial(ctx) },
-		Greet: func(addr string, dial adapter.Dial) (*adapter.Client, error) { // servers begin with version 2 of the protocol
-			_, err := dial(context.Background(), addr, nil, nil)
+		Greet: func(ctx context.Context, addr string, dial adapter.Dial) (*adapter.Client, error) {
+			// Servers begin with version 2 of the protocol.
+			_, err := dial(ctx, addr, nil, nil)
 			return nil, err
 		},
 		New: func(addr string, dial adapter.Dial) (*adapter.Client, error) {

@@ -173,6 +173,42 @@ func TestRunDurablyWhileASlotMoves(t *testing.T) {
 	})
 }
 
+// Fault: A slot moves to a node that has no slots yet, which the driver does not know. A script that waits for replicas runs there, too.
+func TestRunDurablyOnANodeWithoutSlots(t *testing.T) {
+	t.Parallel()
+	long(t)
+	each(t, func(t *testing.T, a adapter) {
+		bin := server.One(t)
+		c := server.StartReplicatedCluster(t, bin, 3)
+		empty := server.Start(t, bin, server.Conf("cluster-enabled", "yes"), server.Conf("cluster-announce-ip", "127.0.0.1"))
+		d := a.cluster(t, c.Addrs(), direct)
+		warm(t, d)
+		key := keysOf(0, 1)[0]
+		if _, err := c.Nodes[0].Do("SET", key, "0"); err != nil {
+			t.Fatal(err)
+		}
+		host, port, _ := net.SplitHostPort(empty.Addr())
+		if _, err := c.Nodes[0].Do("CLUSTER", "MEET", host, port); err != nil {
+			t.Fatal(err)
+		}
+		backend.Eventually(t, "the nodes know each other", func() bool {
+			known := func(s *server.Server, other string) bool {
+				nodes, err := s.Do("CLUSTER", "NODES")
+				return err == nil && strings.Contains(fmt.Sprint(nodes), other+"@") && !strings.Contains(fmt.Sprint(nodes), "handshake")
+			}
+			state, _ := empty.Do("CLUSTER", "INFO")
+			return known(c.Nodes[0], empty.Addr()) && known(empty, c.Nodes[0].Addr()) && strings.Contains(fmt.Sprint(state), "cluster_state:ok")
+		})
+		c.StartMove(int(keys.Slot(key)), empty).Key(key)
+		for n := range 2 {
+			call, want := driver.Call{Script: count, Keys: []string{key}}, driver.Durability{Timeout: time.Second}
+			if reply, _, err := d.RunDurably(t.Context(), call, want); reply != fmt.Sprint("run ", n+1) || err != nil {
+				t.Errorf("%q, %v", reply, err)
+			}
+		}
+	})
+}
+
 // Fault: Of several scripts that are sent together one is not loaded, one fails, and some have keys that have moved
 // or are about to. Each runs at most once, and each caller is told of its own.
 func TestRunAllWhileSlotsMove(t *testing.T) {

@@ -240,6 +240,7 @@ func (acq *acquirer) step() *hold {
 	}
 	got, err := acq.ask(mode)
 	replaces := a.predecessor != nil
+	behindOwn := replaces && a.predecessor.enqueued
 	a.abandonPredecessor()
 	if err != nil && replaces && errors.Is(err, lock.ErrDepth) {
 		// If the predecessor was handed the lock, it counts as one of the owner's leases until it is taken back.
@@ -257,6 +258,7 @@ func (acq *acquirer) step() *hold {
 	switch got.Word {
 	case codec.Gone:
 		// The server skipped the attempt as dead, or lost its queue.
+		a.enqueued = false
 		acq.renewAttempt(a.l)
 		if mode == codec.Wait {
 			// The server does not know a token that it was just sent. Do not hammer it.
@@ -265,6 +267,11 @@ func (acq *acquirer) step() *hold {
 		return nil
 	case codec.Queued:
 		place := got.Place
+		// mutants: place-taken
+		if behindOwn && place.Rank > 1 {
+			// The predecessor was counted, and its departure is news to nobody if it stands behind this attempt: both have the same score.
+			place.Rank--
+		}
 		// mutants: subscription-seen
 		if place.Receivers == 0 {
 			acq.subscriptionUnknown = up

@@ -173,6 +173,11 @@ var waiting = []Mutant{
 		Tests: []Test{{"virtual", "TestAWaiterKeepsItsPromise"}},
 	},
 	{
+		Name: "place-behind-itself", About: "a waiter that takes another's place counts that one before it, and looks as seldom as a second does",
+		Edits: []overlay.Edit{part("place-taken", "place.Rank > 1", "false")},
+		Tests: []Test{{"virtual", "TestAFirstWaiterForAnotherProgramsKeyIsReplaced"}},
+	},
+	{
 		Name: "grant-unread", About: "a waiter whose look fails asks again, and does not notice that it was handed the lock",
 		Edits: []overlay.Edit{part("grant-beside-failures", "len(a.inbox) > 0", "false")},
 		Tests: []Test{{"virtual", "TestALockIsHandedToAWaiterWhoseLooksAreRefused"}},

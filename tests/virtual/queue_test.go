@@ -63,6 +63,24 @@ func TestTheFirstWaitersDieWhileAnotherProgramHasTheKey(t *testing.T) {
 	})
 }
 
+// Fault: The first waiter for a key that another program holds gives up. Another goroutine of its process, which wants another lease, takes
+// its place and looks as often as a first waiter does, whichever of their two entries the server sorts first.
+func TestAFirstWaiterForAnotherProgramsKeyIsReplaced(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *holdfasttest.Server) {
+		other, c := server(t, srv), client(t, srv)
+		for i := range 16 {
+			key := fmt.Sprint("k", i)
+			other.Set(t.Context(), key, "theirs", 0)
+			first := wait(t, c.MutexKey(key))
+			next := wait(t, c.MutexKey(key, holdfast.TTL(5*time.Second)))
+			first.giveUp()
+			time.Sleep(time.Second)
+			other.Del(t.Context(), key)
+			next.served(t, 400*time.Millisecond)
+		}
+	})
+}
+
 // Fault: A waiter finds the lock free when it looks, acquires it without a hand-over, and dies. The next in the queue
 // has been told when to look, and is served.
 func TestFirstWaiterIsServedAfterAHolderThatFoundTheLockAndDied(t *testing.T) {

@@ -221,6 +221,8 @@ func (d *Driver) suspect(client *Client, err error) {
 			d.spawn(func() { _ = client.Refresh(d.ctx, "") })
 		}
 	case client.IsCluster:
+	case d.follower != nil && errors.Is(err, driver.ErrNotSent):
+		d.follower.look()
 	case isTimeout(err) && client.Pools:
 		d.drop(client, dropPeriod, false)
 	case resp.Is(err, "READONLY", "MASTERDOWN"):

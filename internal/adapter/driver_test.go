@@ -24,40 +24,64 @@ func answering(reply resp.Reply) *Client {
 	}}
 }
 
+// following returns a driver that follows master, and a connection of it.
+func following(t *testing.T, master *atomic.Value) (*Driver, net.Conn) {
+	d := New(Library{
+		Find: func(context.Context) (string, error) { return master.Load().(string), nil },
+		New:  func(string, Dial) (*Client, error) { return answering(resp.Reply{Value: "hello"}), nil },
+		Dial: func(context.Context, string, *net.Dialer, *tls.Config) (net.Conn, error) {
+			ours, _ := net.Pipe()
+			return ours, nil
+		},
+		Greet: func(ctx context.Context, addr string, dial Dial) (*Client, error) {
+			_, err := dial(ctx, addr, nil, nil)
+			return nil, err
+		},
+	})
+	t.Cleanup(func() { _ = d.Close() })
+	master.Store("one")
+	conn, err := d.Connect(t.Context(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d, conn
+}
+
+func isOpen(c net.Conn) bool { return c.SetDeadline(time.Time{}) == nil }
+
 // A connection that calls go past the client on must not stay on a master that was replaced, even if the driver has no client any more: the
 // old master may go on granting locks.
 func TestConnectionsOfAReplacedMasterAreClosedWithoutAClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var master atomic.Value
-		master.Store("one")
-		d := New(Library{
-			Find: func(context.Context) (string, error) { return master.Load().(string), nil },
-			New:  func(string, Dial) (*Client, error) { return answering(resp.Reply{Value: "hello"}), nil },
-			Dial: func(context.Context, string, *net.Dialer, *tls.Config) (net.Conn, error) {
-				ours, _ := net.Pipe()
-				return ours, nil
-			},
-			Greet: func(ctx context.Context, addr string, dial Dial) (*Client, error) {
-				_, err := dial(ctx, addr, nil, nil)
-				return nil, err
-			},
-		})
-		defer d.Close()
-		conn, err := d.Connect(t.Context(), "")
-		if err != nil {
-			t.Fatal(err)
-		}
+		d, conn := following(t, &master)
 		time.Sleep(dropPeriod)
 		d.Failed(context.DeadlineExceeded)
-		if d.current() != nil {
-			t.Fatal("the client was not given up")
-		}
-		if err := conn.SetDeadline(time.Time{}); err != nil {
-			t.Fatalf("the connection is closed although the master is the same: %v", err)
+		time.Sleep(2 * watchPeriod)
+		if d.current() != nil || !isOpen(conn) {
+			t.Fatal("the client was not given up, or the connection was closed although the master is the same")
 		}
 		master.Store("other")
 		time.Sleep(2 * watchPeriod)
-		if err := conn.SetDeadline(time.Time{}); err == nil {
+		if isOpen(conn) {
+			t.Error("the connection is open")
+		}
+	})
+}
+
+// After a dial that failed, the driver looks for the master soon.
+func TestAFailedDialHurriesTheLookForTheMaster(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var master atomic.Value
+		d, conn := following(t, &master)
+		master.Store("other")
+		time.Sleep(watchPeriod / 2)
+		if !isOpen(conn) {
+			t.Fatal("it has looked already")
+		}
+		d.Failed(notSent(net.ErrClosed))
+		time.Sleep(2 * hurryPeriod)
+		if isOpen(conn) {
 			t.Error("the connection is open")
 		}
 	})

@@ -16,17 +16,21 @@ type follower struct {
 	d     *Driver
 	group *sentinel.Group // nil if the library asks sentinels itself
 	find  func(ctx context.Context) (addr string, err error)
+	hurry chan struct{} // holds an item if the master is to be looked for soon
 
 	mu       sync.Mutex
 	watching bool
 	master   string // the server that the latest client leads to, or the one being made; "" before the first
 }
 
-// watchPeriod is the time between two looks for the master.
-const watchPeriod = time.Second
+// watchPeriod is the time between two looks for the master, and hurryPeriod that between a failed dial and the look that it causes.
+const (
+	watchPeriod = time.Second
+	hurryPeriod = 100 * time.Millisecond
+)
 
 func newFollower(d *Driver) *follower {
-	f := &follower{d: d, find: d.lib.Find}
+	f := &follower{d: d, find: d.lib.Find, hurry: make(chan struct{}, 1)}
 	if d.lib.Sentinel != nil {
 		f.group = sentinel.New(d.lib.Master, d.lib.Addrs, func(addr string) (resp.Sender, func(), error) {
 			client, err := d.lib.Sentinel(addr, bounded(d.lib.Dial))
@@ -72,6 +76,14 @@ func (f *follower) connect() (*Client, error) {
 	return client, nil
 }
 
+// look has watch look for the master soon.
+func (f *follower) look() {
+	select {
+	case f.hurry <- struct{}{}:
+	default:
+	}
+}
+
 // watch looks for the master regularly, until the driver closes.
 func (f *follower) watch() {
 	tick := time.NewTicker(watchPeriod)
@@ -79,6 +91,12 @@ func (f *follower) watch() {
 	for {
 		select {
 		case <-tick.C:
+		case <-f.hurry:
+			select {
+			case <-time.After(hurryPeriod):
+			case <-f.d.ctx.Done():
+				return
+			}
 		case <-f.d.ctx.Done():
 			return
 		}

@@ -46,7 +46,9 @@ func (s subscriber) Refresh(ctx context.Context, c pubsub.Channel) error {
 }
 
 func (s subscriber) Connect(ctx context.Context, server string) (driver.Connection, error) {
-	return s.d.open(ctx, server)
+	conn, err := s.d.open(ctx, server)
+	s.d.Failed(err)
+	return conn, err
 }
 
 func (s subscriber) CheckMaster(ctx context.Context, server string) error {

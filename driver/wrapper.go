@@ -23,8 +23,6 @@ package driver
 //
 // A wrapper without Unwrap has only the optional interfaces that it implements itself. If it has none, all calls go through its
 // Run, locks are slower, and Durability is refused.
-//
-// drivertest.RunWrapper tests that a wrapper hides nothing.
 type Wrapper interface {
 	Driver
 	// Unwrap returns the driver to which the wrapper passes calls on. It always returns the same one.

@@ -21,25 +21,15 @@
 package holdfastgoredis
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
-	"net"
-	"slices"
-	"strconv"
-	"strings"
-	"sync"
-	"sync/atomic"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/adapter"
 	"github.com/holdfast-go/holdfast/internal/connect"
-	"github.com/holdfast-go/holdfast/internal/pubsub"
-	"github.com/holdfast-go/holdfast/internal/resp"
-	"github.com/holdfast-go/holdfast/internal/sentinel"
 )
 
 // New returns a holdfast.Client over the program's go-redis client, a *redis.Client or a *redis.ClusterClient. The
@@ -60,43 +50,19 @@ func NewDriver(rdb redis.UniversalClient) (driver.Driver, error) {
 		if rdb == nil {
 			break
 		}
-		d := newAdapter(bounded(rdb), rdb.Options().Addr)
-		o := ownOptions(rdb.Options())
-		if o.Addr == "FailoverClient" { // made by redis.NewFailoverClient
-			d.follower = newFollower(d, o.Dialer)
-			d.follower.install(o)
-			d.refresh = d.follower.look
+		lib := single(*rdb.Options(), bounded(rdb))
+		if rdb.Options().Addr == "FailoverClient" { // made by redis.NewFailoverClient
+			follow(&lib)
 		}
-		d.makeClients(o)
-		d.limited = rdb.Options().Limiter != nil // go-redis asks it about each command, and so about acquires
-		return d, nil
+		return adapter.New(lib), nil
 	case *redis.ClusterClient:
 		if rdb == nil {
 			break
 		}
-		d := newAdapter(rdb, strings.Join(rdb.Options().Addrs, ","))
-		o := ownClusterOptions(rdb.Options())
-		noting := *o
-		noting.NewClient = d.noting(o.NewClient)
-		own := redis.NewClusterClient(&noting)
-		d.urgent.client = own
-		for i, size := range durablePools {
-			o := *o
-			o.PoolSize, o.MaxIdleConns = size, idleDurable
-			d.durable[i] = redis.NewClusterClient(&o)
-		}
-		// go-redis asks again who has which slots every ten seconds and after a redirection, but not when a master is dead,
-		// and not for subscriptions.
-		d.refresh = func() {
-			rdb.ReloadState(d.ctx)
-			own.ReloadState(d.ctx)
-			for _, durable := range d.durable {
-				durable.(*redis.ClusterClient).ReloadState(d.ctx)
-			}
-		}
-		return d, nil
+		return adapter.New(cluster(*rdb.Options(), rdb)), nil
 	case *redis.Ring:
-		return nil, errors.New("a redis.Ring cannot be used for locks: if a shard is down, the Ring moves its keys to another, which grants the same locks again; use the client of one server, or a quorum")
+		return nil, errors.New("a redis.Ring cannot be used for locks: if a shard is down, the Ring moves its keys to another, " +
+			"which grants the same locks again; use the client of one server, or a quorum")
 	case nil:
 	default:
 		return nil, fmt.Errorf("a %T cannot be used for locks; use a *redis.Client or a *redis.ClusterClient", rdb)
@@ -104,221 +70,27 @@ func NewDriver(rdb redis.UniversalClient) (driver.Driver, error) {
 	return nil, errors.New("the go-redis client is nil")
 }
 
-// makeClients makes the driver's own clients for a single server.
-func (d *adapter) makeClients(o *redis.Options) {
-	for i, size := range durablePools {
-		o := *o
-		o.PoolSize, o.MaxIdleConns = size, idleDurable
-		d.durable[i] = redis.NewClient(&o)
-	}
-	d.urgent.client, d.urgent.options = redis.NewClient(o), o
+// NewFailover returns a holdfast.Client for the master that sentinels watch. It takes the options of
+// redis.NewFailoverClient and makes go-redis clients of its own.
+//
+// To find the master it asks all sentinels at once, for at most half a second, and follows the majority. If there is no
+// majority, the sentinel with the latest configuration decides. If fewer than three sentinels are given, it asks them
+// for others.
+//
+// If the options cannot be used for locks, the error says why and matches holdfast.ErrInvalid.
+func NewFailover(o *redis.FailoverOptions, cfg *holdfast.Config) (*holdfast.Client, error) {
+	d, err := NewFailoverDriver(o)
+	return connect.Client(d, err, cfg)
 }
 
-// adapter is the driver.Driver over several go-redis clients for the same server.
-type adapter struct {
-	user     redis.UniversalClient // for acquires; shared with the application unless ownsUser
-	ownsUser bool
-	urgent   urgentClient
-	durable  [len(durablePools)]redis.UniversalClient // for acquires, and for urgent calls
-	limited  bool                                     // the user's client has a Limiter, so the library uses no connections of its own for calls
-	nodes    sync.Map                                 // of a Cluster: the client of urgent for each node, by its address
-	addr     string
-	openAt   atomic.Int64 // when user was last seen open, by Ready, ns
-	subs     *pubsub.Pool
-	refresh  func()    // finds out which server has the locks now; nil if that cannot change
-	follower *follower // nil without Sentinel
-
-	background sync.WaitGroup
-	ctx        context.Context // ends with Close
-	stop       context.CancelFunc
-	closing    sync.Mutex // held to call stop, and to add to background while ctx has not ended
-}
-
-func newAdapter(user redis.UniversalClient, addr string) *adapter {
-	d := &adapter{user: user, addr: addr}
-	d.ctx, d.stop = context.WithCancel(context.Background())
-	d.subs = pubsub.New(subscriber{d}, d.Run)
-	return d
-}
-
-// once is a command that go-redis does not retry, since it could be carried out twice.
-type once struct{ *redis.Cmd }
-
-// NoRetry switches retries off (go-redis 9.19).
-func (once) NoRetry() bool { return true }
-
-func (d *adapter) Run(ctx context.Context, c driver.Call) (string, error) {
-	if c.Renews && d.isClientClosed(firstKey(&c)) {
-		return "", errClientClosed
+// NewFailoverDriver returns the driver of NewFailover's client.
+func NewFailoverDriver(o *redis.FailoverOptions) (driver.Driver, error) {
+	switch {
+	case o == nil || len(o.SentinelAddrs) == 0:
+		return nil, errors.New("redis.FailoverOptions has no SentinelAddrs")
+	case o.ReplicaOnly || o.RouteByLatency || o.RouteRandomly:
+		return nil, errors.New("redis.FailoverOptions.ReplicaOnly, RouteByLatency and RouteRandomly cannot be used for locks: " +
+			"replicas do not grant them")
 	}
-	rdb := d.clientFor(&c)
-	reply, err := send(ctx, rdb, resp.First(c))
-	if err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") {
-		reply, err = send(ctx, rdb, resp.Whole(c))
-	}
-	d.judge(err, rdb)
-	return reply, d.convertFor(firstKey(&c), err)
-}
-
-// firstKey returns the call's first key, or "".
-func firstKey(c *driver.Call) string {
-	if len(c.Keys) == 0 {
-		return ""
-	}
-	return c.Keys[0]
-}
-
-// clientFor returns the client for a call.
-func (d *adapter) clientFor(c *driver.Call) redis.UniversalClient {
-	if c.Urgent {
-		return d.urgent.get()
-	}
-	return d.user
-}
-
-// judge draws the consequences of a call's error: if rdb is the urgent client and the call has timed out, it is replaced; if another server
-// may have the locks now, the clients find out which.
-func (d *adapter) judge(err error, rdb redis.UniversalClient) {
-	var netErr net.Error
-	if errors.As(err, &netErr) && netErr.Timeout() || errors.Is(err, context.DeadlineExceeded) {
-		d.replaceUrgent(rdb)
-	}
-	if d.refresh != nil && suspicious(err) {
-		d.spawn(d.refresh)
-	}
-}
-
-// suspicious reports whether err suggests that another server has the locks now.
-func suspicious(err error) bool {
-	if err == nil {
-		return false
-	}
-	var reply redis.Error
-	return !errors.As(err, &reply) || hasCode(err, notOwner)
-}
-
-// spawn calls f in a goroutine, or returns false if the driver is closing.
-func (d *adapter) spawn(f func()) bool {
-	d.closing.Lock()
-	defer d.closing.Unlock()
-	if d.ctx.Err() != nil {
-		return false
-	}
-	d.background.Go(f)
-	return true
-}
-
-// notOwner has the codes of errors of servers that do not have the locks, at least not now.
-var notOwner = []string{"CLUSTERDOWN", "LOADING", "MASTERDOWN", "MOVED", "READONLY"}
-
-// hasCode reports whether err is a server's error with one of the codes.
-func hasCode(err error, codes []string) bool {
-	return slices.ContainsFunc(codes, func(code string) bool { return redis.HasErrorPrefix(err, code) })
-}
-
-func send(ctx context.Context, rdb redis.UniversalClient, c resp.Command) (string, error) {
-	cmd := command(ctx, c)
-	_ = rdb.Process(ctx, cmd)
-	return replyTo(cmd).Text()
-}
-
-// command returns a command in the form of go-redis.
-func command(ctx context.Context, c resp.Command) once {
-	words := make([]any, len(c.Words))
-	for i := range c.Words {
-		words[i] = &c.Words[i] // saves an allocation
-		if i <= c.Key {
-			words[i] = c.Words[i] // go-redis reads these: it finds a Cluster's node by the key
-		}
-	}
-	return once{redis.NewCmd(ctx, words...)}
-}
-
-// replyTo returns the reply to a command. Its error is go-redis's.
-func replyTo(cmd interface {
-	Val() any
-	Err() error
-}) resp.Reply {
-	if errors.Is(cmd.Err(), redis.Nil) {
-		return resp.Reply{}
-	}
-	return resp.Reply{Value: cmd.Val(), Err: cmd.Err()}
-}
-
-// convert returns an error of go-redis as driver.Driver's Run returns it.
-func convert(err error) error {
-	if err == nil {
-		return nil
-	}
-	var reply redis.Error
-	if errors.As(err, &reply) && !errors.Is(err, redis.Nil) {
-		return driver.ReplyError(reply.Error())
-	}
-	if errors.Is(err, driver.ErrNotSent) { // as the follower's dialer reports
-		return err
-	}
-	var op *net.OpError
-	if errors.As(err, &op) && op.Op == "dial" || errors.Is(err, redis.ErrPoolTimeout) || errors.Is(err, redis.ErrClosed) {
-		return fmt.Errorf("%w: %w", driver.ErrNotSent, err)
-	}
-	return err
-}
-
-// Probe uses HELLO, which every user may send, and TIME, which every script sends, in one round trip. In a Cluster it
-// asks a master chosen at random, so that one that is down does not fail every attempt. It uses the driver's own
-// connections: the program's client dials several times, and hides why it could not connect.
-func (d *adapter) Probe(ctx context.Context) (driver.ServerInfo, error) {
-	key := strconv.Itoa(rand.Int())
-	if d.isClientClosed(key) {
-		return driver.ServerInfo{}, errClientClosed
-	}
-	node, err := nodeOf(ctx, d.urgent.get(), key)
-	if err != nil {
-		return driver.ServerInfo{}, convert(err)
-	}
-	pipe := node.Pipeline()
-	hello, now := pipe.Do(ctx, "hello"), pipe.Do(ctx, "time")
-	_, err = pipe.Exec(ctx)
-	if resp.Fields(hello.Val())["mode"] == "sentinel" {
-		return driver.ServerInfo{}, sentinel.ErrSentinel
-	}
-	if err != nil {
-		return driver.ServerInfo{}, convert(err)
-	}
-	info, err := resp.Info(replyTo(hello), replyTo(now))
-	info.Sentinel, info.Mistakes = d.follower != nil, d.follower.mistakes()
-	return info, err
-}
-
-func (d *adapter) Addr() string {
-	if d.follower != nil {
-		return d.follower.addr()
-	}
-	return d.addr
-}
-
-// String returns the type and the server. Without it, fmt would print the options, which contain the password.
-func (d *adapter) String() string { return fmt.Sprintf("holdfastgoredis.Driver(%s)", d.Addr()) }
-
-// Format prints String for every verb.
-func (d *adapter) Format(s fmt.State, _ rune) { _, _ = fmt.Fprint(s, d.String()) }
-
-func (d *adapter) Close() error {
-	d.closing.Lock()
-	d.stop()
-	d.closing.Unlock()
-	d.subs.Stop()
-	err := d.urgent.get().Close()
-	for _, durable := range d.durable {
-		err = errors.Join(err, durable.Close())
-	}
-	if d.ownsUser {
-		err = errors.Join(err, d.user.Close())
-	}
-	if d.follower != nil && d.follower.sentinels != nil {
-		d.follower.sentinels.Close()
-	}
-	d.subs.Wait()
-	d.background.Wait()
-	return err
+	return adapter.New(failover(*o)), nil
 }

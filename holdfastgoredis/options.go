@@ -5,13 +5,13 @@ import (
 	"context"
 	"crypto/tls"
 	"net"
+	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
 
-	"github.com/holdfast-go/holdfast/internal/bounds"
-	"github.com/holdfast-go/holdfast/internal/connect"
+	"github.com/holdfast-go/holdfast/internal/adapter"
 )
 
 // bounded returns a client over the same pool whose commands end: rdb itself or, if that waits for replies without a limit, one that keeps
@@ -26,18 +26,46 @@ func bounded(rdb *redis.Client) *redis.Client {
 	return same
 }
 
-// ownOptions returns the options for the driver's own connections to the server that o leads to.
-func ownOptions(o *redis.Options) *redis.Options {
-	own := *o
-	own.Dialer = bounding(o.Dialer)
-	own.ContextTimeoutEnabled = true
-	own.MaxActiveConns = 0
-	own.MaxRetries = -1
-	own.DialerRetries = 1 // the engine retries, and needs the error
-	own.MinIdleConns = 0
-	own.Limiter = nil // what is refused to the program must not cost a lease
-	own.MaintNotificationsConfig = noNotifications()
-	return &own
+// ownOptions returns the options for the driver's own connections, to the server at addr, or if that is "", to the one that o leads to.
+func ownOptions(o redis.Options, addr string, dial adapter.Dial) *redis.Options {
+	o.Addr = cmp.Or(addr, o.Addr)
+	o.Dialer = dialing(dial)
+	o.ContextTimeoutEnabled = true
+	o.MaxActiveConns = 0
+	o.MaxRetries = -1
+	o.DialerRetries = 1 // the engine retries, and needs the error
+	o.MinIdleConns = 0
+	o.Limiter = nil // what is refused to the program must not cost a lease
+	o.MaintNotificationsConfig = noNotifications()
+	return &o
+}
+
+// ownClusterOptions returns the same for a Cluster, whose nodes' clients are noted in nodes.
+func ownClusterOptions(o redis.ClusterOptions, dial adapter.Dial, nodes *sync.Map) *redis.ClusterOptions {
+	newClient := o.NewClient
+	if newClient == nil {
+		newClient = redis.NewClient
+	}
+	o.NewClient = func(o *redis.Options) *redis.Client {
+		client := newClient(o)
+		nodes.Range(func(addr, node any) bool {
+			if isClosed(node.(*redis.Client)) { // it has left the Cluster
+				nodes.Delete(addr)
+			}
+			return true
+		})
+		nodes.Store(o.Addr, client)
+		return client
+	}
+	o.Dialer = dialing(dial)
+	o.ContextTimeoutEnabled = true
+	o.MaxActiveConns = 0
+	o.MaxRetries = -1
+	o.DialerRetries = 1 // the engine retries, and needs the error
+	o.MinIdleConns = 0
+	o.ReadOnly, o.RouteByLatency, o.RouteRandomly = false, false, false
+	o.MaintNotificationsConfig = noNotifications()
+	return &o
 }
 
 // noNotifications switches off notifications of maintenance, and the lookup of the server's name with which each client would
@@ -46,39 +74,28 @@ func noNotifications() *maintnotifications.Config {
 	return &maintnotifications.Config{Mode: maintnotifications.ModeDisabled, EndpointType: maintnotifications.EndpointTypeNone}
 }
 
-// bounding returns a dialer whose connections close when the server sends what go-redis could not survive.
-func bounding(dial connect.Dialer) connect.Dialer {
-	return func(ctx context.Context, network, addr string) (net.Conn, error) {
-		conn, err := dial(ctx, network, addr)
-		if err != nil {
-			return nil, err
-		}
-		return bounds.Wrap(conn), nil
+// dialer is go-redis's form of a dialer.
+type dialer = func(ctx context.Context, network, addr string) (net.Conn, error)
+
+// dialOf and dialing turn a dialer into the driver's form, and back.
+func dialOf(dial dialer, network string) adapter.Dial {
+	return func(ctx context.Context, addr string, _ *net.Dialer, _ *tls.Config) (net.Conn, error) {
+		return dial(ctx, network, addr)
 	}
 }
 
-// boundingOr returns bounding of dial or, if that is nil, of one like go-redis's, whose TLS handshakes end with their contexts.
-func boundingOr(dial connect.Dialer, timeout time.Duration, config *tls.Config) connect.Dialer {
+func dialing(dial adapter.Dial) dialer {
+	return func(ctx context.Context, _, addr string) (net.Conn, error) { return dial(ctx, addr, nil, nil) }
+}
+
+// dialerOr returns dial or, if that is nil, a dialer like go-redis's, whose TLS handshakes end with their contexts.
+func dialerOr(dial dialer, timeout time.Duration, config *tls.Config) dialer {
 	if dial != nil {
-		return bounding(dial)
+		return dial
 	}
-	const usual = 5 * time.Second
-	d := &net.Dialer{Timeout: cmp.Or(timeout, usual), KeepAlive: 5 * time.Minute}
+	d := &net.Dialer{Timeout: cmp.Or(timeout, patience), KeepAlive: 5 * time.Minute}
 	if config == nil {
-		return bounding(d.DialContext)
+		return d.DialContext
 	}
-	return bounding((&tls.Dialer{NetDialer: d, Config: config}).DialContext)
-}
-
-func ownClusterOptions(o *redis.ClusterOptions) *redis.ClusterOptions {
-	own := *o
-	own.Dialer = boundingOr(o.Dialer, o.DialTimeout, o.TLSConfig)
-	own.ContextTimeoutEnabled = true
-	own.MaxActiveConns = 0
-	own.MaxRetries = -1
-	own.DialerRetries = 1 // the engine retries, and needs the error
-	own.MinIdleConns = 0
-	own.ReadOnly, own.RouteByLatency, own.RouteRandomly = false, false, false
-	own.MaintNotificationsConfig = noNotifications()
-	return &own
+	return (&tls.Dialer{NetDialer: d, Config: config}).DialContext
 }

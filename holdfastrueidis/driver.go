@@ -9,12 +9,13 @@
 // A rueidis.Client does not reveal its options, and all its users share its connections. So the driver takes the options
 // and makes a client of its own, so that a renewal is not stuck behind a reply of a hundred megabytes. Almost all calls share one more
 // connection to each server, which rueidis makes, and on which the library itself speaks to the server; holdfast.Config.ViaClient says
-// when not. There is none with Sentinel, with AuthCredentialsFn, with Standalone.EnableRedirect, and for several addresses of one server.
+// when not. There is none with AuthCredentialsFn, with Standalone.EnableRedirect, and for several addresses of one server.
 // Each command is sent once: rueidis's own retries do not apply.
 package holdfastrueidis
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"slices"
 	"time"
@@ -23,9 +24,8 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/adapter"
 	"github.com/holdfast-go/holdfast/internal/connect"
-	"github.com/holdfast-go/holdfast/internal/pipelined"
-	"github.com/holdfast-go/holdfast/internal/resp"
 )
 
 // New returns a holdfast.Client that uses the options with which the program makes its own rueidis.Client. It connects on
@@ -57,22 +57,16 @@ func NewDriver(o rueidis.ClientOption) (driver.Driver, error) {
 	}
 	o.Standalone.ReplicaAddress = nil
 	o.ConnLifetime = 0 // rueidis repeats calls in flight on a connection that reaches it
-	if o.Dialer.KeepAlive == 0 {
-		o.Dialer.KeepAlive = time.Second
-	}
-	if o.ConnWriteTimeout == 0 {
-		o.ConnWriteTimeout = 2 * time.Second
-	}
-	if o.PipelineMultiplex == 0 {
-		o.PipelineMultiplex = -1
-	}
-	lib := pipelined.Library{
+	o.Dialer.KeepAlive = cmp.Or(o.Dialer.KeepAlive, time.Second)
+	o.ConnWriteTimeout = cmp.Or(o.ConnWriteTimeout, 2*time.Second)
+	o.PipelineMultiplex = cmp.Or(o.PipelineMultiplex, -1)
+	lib := adapter.Library{
 		Name: "rueidis", Addrs: slices.Clone(o.InitAddress),
-		Dial: pipelined.Dialer(o.DialCtxFn, o.DialFn, o.DisableTCPNoDelay), NetDialer: &o.Dialer, TLSConfig: o.TLSConfig,
+		Dial: adapter.Dialer(o.DialCtxFn, o.DialFn, o.DisableTCPNoDelay), NetDialer: &o.Dialer, TLSConfig: o.TLSConfig,
 		ErrClosing: rueidis.ErrClosing, ErrNoSlot: rueidis.ErrNoSlot,
 	}
 	o.DialFn = nil
-	lib.New = func(addr string, dial pipelined.Dial) (*pipelined.Client, error) {
+	lib.New = func(addr string, dial adapter.Dial) (*adapter.Client, error) {
 		own := o
 		own.DialCtxFn = dial
 		if addr != "" {
@@ -82,7 +76,7 @@ func NewDriver(o rueidis.ClientOption) (driver.Driver, error) {
 		return open(own)
 	}
 	lib.Changes = o.AuthCredentialsFn != nil || o.Standalone.EnableRedirect
-	lib.Greet = func(addr string, dial pipelined.Dial) (*pipelined.Client, error) {
+	lib.Greet = func(_ context.Context, addr string, dial adapter.Dial) (*adapter.Client, error) {
 		own := singleServer(o, addr)
 		own.DialCtxFn, own.PipelineMultiplex = dial, -1
 		own.AlwaysRESP2 = true                                 // in RESP3 replies have other forms, and servers can push
@@ -92,14 +86,14 @@ func NewDriver(o rueidis.ClientOption) (driver.Driver, error) {
 	}
 	if o.Sentinel.MasterSet != "" {
 		lib.Master = o.Sentinel.MasterSet
-		lib.Sentinel = func(addr string, dial pipelined.Dial) (*pipelined.Client, error) {
+		lib.Sentinel = func(addr string, dial adapter.Dial) (*adapter.Client, error) {
 			own, s := singleServer(o, addr), o.Sentinel
 			own.DialCtxFn, own.SelectDB = dial, 0
 			own.Username, own.Password, own.ClientName, own.Dialer, own.TLSConfig = s.Username, s.Password, s.ClientName, s.Dialer, s.TLSConfig
 			return open(own)
 		}
 	}
-	return pipelined.New(lib), nil
+	return adapter.New(lib), nil
 }
 
 // singleServer returns the options for the server at addr alone.
@@ -110,24 +104,10 @@ func singleServer(o rueidis.ClientOption, addr string) rueidis.ClientOption {
 }
 
 // open makes a client.
-func open(o rueidis.ClientOption) (*pipelined.Client, error) {
+func open(o rueidis.ClientOption) (*adapter.Client, error) {
 	c, err := rueidis.NewClient(o)
 	if err != nil {
 		return nil, err
 	}
-	return pipelined.NewClient(c, c.Mode() == rueidis.ClientModeCluster, build), nil
-}
-
-// build makes a command. It marks only the first key as one, because rueidis panics if keys are in different slots. The server refuses
-// such a call.
-func build(b rueidis.Builder, c resp.Command) rueidis.Completed {
-	head := cmp.Or(c.Key, len(c.Words))
-	command := b.Arbitrary(c.Words[:head]...)
-	if c.Key > 0 {
-		command = command.Keys(c.Words[head]).Args(c.Words[head+1:]...)
-	}
-	if c.Blocks {
-		return command.Blocking()
-	}
-	return command.Build()
+	return adapter.NewClient(c, c.Mode() == rueidis.ClientModeCluster), nil
 }

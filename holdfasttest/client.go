@@ -9,6 +9,7 @@ import (
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/access"
+	"github.com/holdfast-go/holdfast/internal/adapter"
 	"github.com/holdfast-go/holdfast/internal/bare"
 	"github.com/holdfast-go/holdfast/internal/clock"
 	"github.com/holdfast-go/holdfast/internal/engine"
@@ -169,7 +170,7 @@ func (c *Client) end() {
 
 // process is the driver of a Client, whose calls neither begin nor return while the process is paused.
 type process struct {
-	*bare.Driver
+	*adapter.Driver
 	asleep *network.Gate
 }
 

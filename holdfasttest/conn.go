@@ -11,86 +11,69 @@ import (
 // conn is one end of a connection in memory. Like a socket's, and unlike a net.Pipe's, its writes do not wait for the other end to read:
 // a client may send one request after another before it reads the replies, and a subscriber that reads nothing holds up nobody. What is
 // written and not read yet is kept, without a bound.
-type conn struct {
-	in, out *stream
-	mu      sync.Mutex
-	until   time.Time // the deadline of writes; zero for none
-}
+type conn struct{ in, out *stream }
 
 // newConns returns both ends of a connection.
 func newConns() (*conn, *conn) {
-	a, b := &stream{news: make(chan struct{})}, &stream{news: make(chan struct{})}
+	a, b := newStream(), newStream()
 	return &conn{in: a, out: b}, &conn{in: b, out: a}
 }
 
 // stream is one direction of a connection.
 type stream struct {
-	mu     sync.Mutex
-	data   []byte
-	ended  bool          // the writing end was closed
-	left   bool          // the reading end was closed
-	late   bool          // the deadline of reads has passed
-	latest *time.Timer   // at the deadline
-	news   chan struct{} // closed and replaced when something has changed for the reader
+	mu          sync.Mutex
+	changed     *sync.Cond // for the reader
+	data        []byte
+	ended       bool        // the writing end was closed
+	left        bool        // the reading end was closed
+	read, write time.Time   // deadlines; zero for none
+	alarm       *time.Timer // wakes the reader at its deadline
 }
 
-// change calls f, and wakes the reader.
-func (s *stream) change(f func()) {
+func newStream() *stream {
+	s := &stream{}
+	s.changed = sync.NewCond(&s.mu)
+	return s
+}
+
+func isPast(deadline time.Time) bool { return !deadline.IsZero() && !time.Now().Before(deadline) }
+
+func (c *conn) Read(p []byte) (int, error) {
+	s := c.in
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	f()
-	close(s.news)
-	s.news = make(chan struct{})
+	for {
+		switch {
+		case s.left:
+			return 0, net.ErrClosed
+		case isPast(s.read):
+			return 0, os.ErrDeadlineExceeded
+		case len(s.data) > 0 || len(p) == 0:
+			n := copy(p, s.data)
+			s.data = s.data[n:]
+			return n, nil
+		case s.ended:
+			return 0, io.EOF
+		}
+		s.changed.Wait()
+	}
 }
 
-// take reads what is there. If it returns 0 and nil, it has to be called again after news.
-func (s *stream) take(p []byte) (n int, news <-chan struct{}, err error) {
+func (c *conn) Write(p []byte) (int, error) {
+	s := c.out
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
-	case s.left:
-		err = net.ErrClosed
-	case s.late:
-		err = os.ErrDeadlineExceeded
-	case len(s.data) > 0:
-		n = copy(p, s.data)
-		s.data = s.data[n:]
 	case s.ended:
-		err = io.EOF
-	}
-	return n, s.news, err
-}
-
-func (c *conn) Read(p []byte) (int, error) {
-	for len(p) > 0 {
-		n, news, err := c.in.take(p)
-		if n > 0 || err != nil {
-			return n, err
-		}
-		<-news
-	}
-	return 0, nil
-}
-
-func (c *conn) Write(p []byte) (n int, err error) {
-	c.mu.Lock()
-	until := c.until
-	c.mu.Unlock()
-	if !until.IsZero() && !time.Now().Before(until) {
+		return 0, net.ErrClosed
+	case isPast(s.write):
 		return 0, os.ErrDeadlineExceeded
+	case s.left:
+		return 0, io.ErrClosedPipe
 	}
-	c.out.change(func() {
-		switch {
-		case c.out.ended:
-			err = net.ErrClosed
-		case c.out.left:
-			err = io.ErrClosedPipe
-		default:
-			c.out.data = append(c.out.data, p...)
-			n = len(p)
-		}
-	})
-	return n, err
+	s.data = append(s.data, p...)
+	s.changed.Signal()
+	return len(p), nil
 }
 
 // Close closes the connection. The other end still reads what was written.
@@ -98,6 +81,14 @@ func (c *conn) Close() error {
 	c.out.change(func() { c.out.ended = true })
 	c.in.change(func() { c.in.left = true })
 	return c.SetReadDeadline(time.Time{}) // which stops the timer
+}
+
+// change calls f and wakes the reader.
+func (s *stream) change(f func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f()
+	s.changed.Broadcast()
 }
 
 // SetDeadline sets the deadlines of reads and writes.
@@ -108,28 +99,19 @@ func (c *conn) SetDeadline(t time.Time) error {
 
 // SetWriteDeadline sets when writes begin to fail. They never wait.
 func (c *conn) SetWriteDeadline(t time.Time) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.until = t
+	c.out.change(func() { c.out.write = t })
 	return nil
 }
 
 func (c *conn) SetReadDeadline(t time.Time) error {
 	s := c.in
 	s.change(func() {
-		if s.latest != nil {
-			s.latest.Stop()
+		if s.alarm != nil {
+			s.alarm.Stop()
 		}
-		s.latest = nil
-		left := time.Until(t)
-		if s.late = !t.IsZero() && left <= 0; s.late || t.IsZero() {
-			return
+		if s.read = t; !t.IsZero() {
+			s.alarm = time.AfterFunc(time.Until(t), func() { s.change(func() {}) })
 		}
-		var timer *time.Timer
-		timer = time.AfterFunc(left, func() {
-			s.change(func() { s.late = s.late || s.latest == timer })
-		})
-		s.latest = timer
 	})
 	return nil
 }

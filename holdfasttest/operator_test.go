@@ -71,35 +71,14 @@ func TestBreakDuringAPartition(t *testing.T) {
 	})
 }
 
-func TestRevoke(t *testing.T) {
-	for kind, lock := range kinds {
-		t.Run(kind, func(t *testing.T) {
-			bubble(t, func(t *testing.T, one, other *holdfasttest.Client) {
-				lease := acquire(t, lock(one))
-				one.Revoke("a")
-				asked := time.Now()
-				<-lease.Revoked()
-				if took := time.Since(asked); took > 2*time.Second {
-					t.Errorf("the holder was asked after %s", took)
-				}
-				time.Sleep(time.Minute)
-				kept(t, lease)
-				release(t, lease)
-				release(t, acquire(t, lock(other)))
-			})
-		})
-	}
-}
-
-// The operator uses the client's prefix.
-func TestOperatorOfAPrefix(t *testing.T) {
+// Break breaks the lock that has the client's prefix.
+func TestBreakOfAPrefix(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := holdfasttest.Run(t)
 		one := srv.NewClient(t, &holdfast.Config{Prefix: "app:"})
 		lease := acquire(t, one.Mutex("a"))
-		one.Revoke("a")
-		<-lease.Revoked()
 		one.Break("a")
+		time.Sleep(1500 * time.Millisecond)
 		lost(t, lease, holdfast.LossBroken)
 	})
 }

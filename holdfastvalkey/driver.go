@@ -9,6 +9,7 @@ package holdfastvalkey
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"slices"
 	"time"
@@ -17,9 +18,8 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/adapter"
 	"github.com/holdfast-go/holdfast/internal/connect"
-	"github.com/holdfast-go/holdfast/internal/pipelined"
-	"github.com/holdfast-go/holdfast/internal/resp"
 )
 
 // New returns a holdfast.Client that uses the options with which the program makes its own valkey.Client. It connects on
@@ -55,29 +55,23 @@ func NewDriver(o valkey.ClientOption) (driver.Driver, error) {
 	}
 	o.Standalone = valkey.StandaloneOption{}
 	o.ConnLifetime = 0 // valkey-go repeats calls in flight on a connection that reaches it
-	if o.Dialer.KeepAlive == 0 {
-		o.Dialer.KeepAlive = time.Second
-	}
-	if o.ConnWriteTimeout == 0 {
-		o.ConnWriteTimeout = 2 * time.Second
-	}
-	if o.PipelineMultiplex == 0 {
-		o.PipelineMultiplex = -1
-	}
-	lib := pipelined.Library{
+	o.Dialer.KeepAlive = cmp.Or(o.Dialer.KeepAlive, time.Second)
+	o.ConnWriteTimeout = cmp.Or(o.ConnWriteTimeout, 2*time.Second)
+	o.PipelineMultiplex = cmp.Or(o.PipelineMultiplex, -1)
+	lib := adapter.Library{
 		Name: "valkey", Addrs: slices.Clone(o.InitAddress),
-		Dial: pipelined.Dialer(o.DialCtxFn, o.DialFn, o.DisableTCPNoDelay), NetDialer: &o.Dialer, TLSConfig: o.TLSConfig,
+		Dial: adapter.Dialer(o.DialCtxFn, o.DialFn, o.DisableTCPNoDelay), NetDialer: &o.Dialer, TLSConfig: o.TLSConfig,
 		ErrClosing: valkey.ErrClosing, ErrNoSlot: valkey.ErrNoSlot,
 	}
 	o.DialFn = nil
-	lib.New = func(_ string, dial pipelined.Dial) (*pipelined.Client, error) {
+	lib.New = func(_ string, dial adapter.Dial) (*adapter.Client, error) {
 		own := o
 		own.DialCtxFn = dial
 		own.InitAddress = slices.Clone(own.InitAddress) // with ShuffleInit, valkey-go shuffles it in place
 		return open(own)
 	}
 	lib.Changes = o.AuthCredentialsFn != nil
-	lib.Greet = func(addr string, dial pipelined.Dial) (*pipelined.Client, error) {
+	lib.Greet = func(_ context.Context, addr string, dial adapter.Dial) (*adapter.Client, error) {
 		own := o
 		own.InitAddress, own.ForceSingleClient, own.SendToReplicas = []string{addr}, true, nil
 		own.DialCtxFn, own.PipelineMultiplex = dial, -1
@@ -86,28 +80,14 @@ func NewDriver(o valkey.ClientOption) (driver.Driver, error) {
 		own.Dialer.KeepAlive = -1                              // otherwise it would send PINGs
 		return open(own)
 	}
-	return pipelined.New(lib), nil
+	return adapter.New(lib), nil
 }
 
 // open makes a client.
-func open(o valkey.ClientOption) (*pipelined.Client, error) {
+func open(o valkey.ClientOption) (*adapter.Client, error) {
 	c, err := valkey.NewClient(o)
 	if err != nil {
 		return nil, err
 	}
-	return pipelined.NewClient(c, c.Mode() == valkey.ClientModeCluster, build), nil
-}
-
-// build makes a command. It marks only the first key as one, because valkey-go panics if keys are in different slots. The server refuses
-// such a call.
-func build(b valkey.Builder, c resp.Command) valkey.Completed {
-	head := cmp.Or(c.Key, len(c.Words))
-	command := b.Arbitrary(c.Words[:head]...)
-	if c.Key > 0 {
-		command = command.Keys(c.Words[head]).Args(c.Words[head+1:]...)
-	}
-	if c.Blocks {
-		return command.Blocking()
-	}
-	return command.Build()
+	return adapter.NewClient(c, c.Mode() == valkey.ClientModeCluster), nil
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/fence"
 	"github.com/holdfast-go/holdfast/holdfasttest"
+	"github.com/holdfast-go/holdfast/inspect"
 )
 
 // process is a process that runs a Biller.
@@ -207,7 +208,14 @@ func TestTheHolderIsAskedToLetGo(t *testing.T) {
 		one := start(t, srv, "one", &ledger)
 		start(t, srv, "other", &ledger)
 		posts(t, &ledger, "one")
-		one.Revoke("billing")
+		operator := inspect.New(srv.NewClient(t, nil).Client)
+		status, err := operator.Get(t.Context(), "billing")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := operator.Revoke(t.Context(), status.Holders[0], "maintenance"); err != nil {
+			t.Fatal(err)
+		}
 		if err := <-one.ended; err != nil {
 			t.Errorf("it ended with %v", err)
 		}

@@ -13,83 +13,72 @@ import (
 	"github.com/holdfast-go/holdfast/internal/resp"
 )
 
-// Conn is a connection that speaks version 2 of the Redis protocol.
+// Conn is a connection that speaks version 2 of the Redis protocol. One goroutine at a time may use it.
 type Conn struct {
 	net net.Conn
 	in  *bufio.Reader
+	err error // why it can no longer be used
 }
 
 // NewConn returns the protocol's side of a connection.
-func NewConn(c net.Conn) *Conn { return &Conn{c, bufio.NewReader(c)} }
-
-// open opens a connection.
-func (dial Dial) open(ctx context.Context) (*Conn, error) {
-	c, err := dial(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return NewConn(c), nil
-}
+func NewConn(c net.Conn) *Conn { return &Conn{net: c, in: bufio.NewReader(c)} }
 
 // Close closes the connection.
 func (c *Conn) Close() {
-	c.rest()
-	_ = c.net.Close()
+	if c.net != nil {
+		_ = c.net.Close()
+	}
 }
-
-// rest removes the deadline, whose timer would otherwise run on.
-func (c *Conn) rest() { _ = c.net.SetDeadline(time.Time{}) }
 
 // Do sends a command and returns its reply as text; that of several items has one on a line.
-func (c *Conn) Do(ctx context.Context, args ...string) (string, error) {
-	reply, err := c.do(ctx, args...)
-	if err != nil {
-		return "", err
-	}
-	return text(reply), nil
+func (c *Conn) Do(ctx context.Context, words ...string) (string, error) {
+	reply := c.send(ctx, resp.New(words...))[0]
+	return text(reply.Value), reply.Err
 }
 
-// do sends a command and returns its reply. After an error that is not a driver.ReplyError the connection must not be used.
-func (c *Conn) do(ctx context.Context, args ...string) (any, error) {
-	if err := c.send(ctx, args); err != nil {
-		return nil, err
+// send is a resp.Sender. ctx's deadline bounds it. After an error that the server did not send, all further commands fail.
+func (c *Conn) send(ctx context.Context, commands ...resp.Command) []resp.Reply {
+	var request []byte
+	for _, command := range commands {
+		request = resp.Append(request, command.Words...)
 	}
-	return c.receive()
+	if c.err == nil {
+		deadline, _ := ctx.Deadline()
+		_ = c.net.SetDeadline(deadline)
+		_, err := c.net.Write(request)
+		c.fail(err)
+	}
+	replies := make([]resp.Reply, len(commands))
+	for i := range replies {
+		if c.err == nil {
+			value, err := resp.Read(c.in)
+			c.fail(err)
+			replies[i].Value = value
+		}
+		refused, is := replies[i].Value.(driver.ReplyError)
+		switch {
+		case c.err != nil:
+			replies[i] = resp.Reply{Err: c.err}
+		case is:
+			replies[i] = resp.Reply{Err: refused}
+		}
+	}
+	if c.err == nil {
+		_ = c.net.SetDeadline(time.Time{}) // whose timer would otherwise run on
+	}
+	return replies
 }
 
-// send writes commands. ctx's deadline bounds that and the reading of the replies.
-func (c *Conn) send(ctx context.Context, commands ...[]string) error {
-	deadline, _ := ctx.Deadline()
-	if err := c.net.SetDeadline(deadline); err != nil {
-		return err
-	}
-	var b []byte
-	for _, args := range commands {
-		b = resp.Append(b, args...)
-	}
-	_, err := c.net.Write(b)
-	return inTime(err)
-}
-
-// receive returns the next reply, or the error that the server sent.
-func (c *Conn) receive() (any, error) {
-	reply, err := resp.Read(c.in)
-	if err != nil {
-		return nil, inTime(err)
-	}
-	if refused, is := reply.(driver.ReplyError); is {
-		return nil, refused
-	}
-	return reply, nil
-}
-
-// inTime turns the error of a passed deadline into context.DeadlineExceeded.
-func inTime(err error) error {
+// fail notes an error, if it is the first one. That of a passed deadline is context.DeadlineExceeded, too.
+func (c *Conn) fail(err error) {
 	var timeout net.Error
-	if errors.As(err, &timeout) && timeout.Timeout() {
-		return fmt.Errorf("%w: %w", context.DeadlineExceeded, err)
+	switch {
+	case c.err != nil:
+	case errors.As(err, &timeout) && timeout.Timeout():
+		c.err = fmt.Errorf("%w: %w", context.DeadlineExceeded, err)
+	default:
+		c.err = err
 	}
-	return err
 }
 
 // text returns a reply as text, with a line for each item of an array.

@@ -1,3 +1,4 @@
+// Package connect makes the clients that adapters return.
 package connect
 
 import (

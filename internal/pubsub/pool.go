@@ -25,9 +25,8 @@ type Client interface {
 	// Locate returns the name of the server that has the channel, or false if it is not known. It must not block, since
 	// it is called with the pool's lock held.
 	Locate(c Channel) (server string, ok bool)
-	// Refresh asks again which server has which channels. Either Locate does not know c, or cause suggests that what
-	// Locate returns is out of date.
-	Refresh(ctx context.Context, c Channel, cause error) error
+	// Refresh asks again which server has which channels. Either Locate does not know c, or what it returns may be out of date.
+	Refresh(ctx context.Context, c Channel) error
 	// Connect opens a connection to a server on which the client library has greeted it, as driver.Connector does.
 	Connect(ctx context.Context, server string) (driver.Connection, error)
 	// CheckMaster returns an error if the server is a replica, which accepts subscriptions on which nothing arrives. It sends nothing if
@@ -136,7 +135,7 @@ func (p *Pool) attachAll(channels []*channel, cause error, pause time.Duration) 
 			return
 		}
 		if cause != nil {
-			cause = p.client.Refresh(p.ctx, channels[0].Channel, cause)
+			cause = p.client.Refresh(p.ctx, channels[0].Channel)
 		}
 		var unlocated []*channel
 		var subs []*subscription
@@ -169,7 +168,7 @@ func (p *Pool) attachAll(channels []*channel, cause error, pause time.Duration) 
 	}
 }
 
-// errUnknown is the cause passed to Refresh if nothing failed, but Locate does not know the channel.
+// errUnknown is the cause if nothing failed, but Locate does not know the channel.
 var errUnknown = errors.New("the channel's server is not known")
 
 // sleep returns false if the pool is stopped before d has passed.

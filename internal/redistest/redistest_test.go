@@ -8,7 +8,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/driver/drivertest"
-	"github.com/holdfast-go/holdfast/internal/bare"
+	"github.com/holdfast-go/holdfast/internal/adapter"
 	"github.com/holdfast-go/holdfast/internal/redistest"
 )
 
@@ -53,7 +53,7 @@ func TestALateReplyIsNobodys(t *testing.T) {
 
 // A server ends with its test, and calls for it are then known not to have been sent.
 func TestAServerEndsWithItsTest(t *testing.T) {
-	var d *bare.Driver
+	var d *adapter.Driver
 	t.Run("", func(t *testing.T) { d = redistest.Start(t).Driver() })
 	if d == nil {
 		t.Skip("SKIPPED: there is no server")

@@ -5,9 +5,10 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/holdfast-go/holdfast/internal/resp"
 )
 
 // Sentinel is a fake sentinel with fixed answers.
@@ -42,35 +43,20 @@ func (s *Sentinel) Serve(conn net.Conn) {
 	defer conn.Close()
 	requests := bufio.NewReader(conn)
 	for {
-		words, err := readRequest(requests)
-		if err != nil {
+		request, err := resp.Read(requests)
+		words, is := request.([]any)
+		if err != nil || !is {
 			return
 		}
-		if _, err := io.WriteString(conn, s.answer(append(words, "", "", "")...)); err != nil {
+		if _, err := io.WriteString(conn, s.answer(append(words, "", "", ""))); err != nil {
 			return
 		}
 	}
 }
 
-// readRequest reads a command whose words have no line feeds.
-func readRequest(r *bufio.Reader) (words []string, err error) {
-	line := func() string {
-		text, failed := r.ReadString('\n')
-		if failed != nil {
-			err = failed
-		}
-		return strings.TrimSpace(text)
-	}
-	count, _ := strconv.Atoi(strings.TrimPrefix(line(), "*"))
-	for range count {
-		line() // the length
-		words = append(words, line())
-	}
-	return words, err
-}
-
-func (s *Sentinel) answer(words ...string) string {
-	command, sub, name := strings.ToLower(words[0]), strings.ToLower(words[1]), words[2]
+func (s *Sentinel) answer(words []any) string {
+	name := fmt.Sprint(words[2])
+	command, sub := strings.ToLower(fmt.Sprint(words[0])), strings.ToLower(fmt.Sprint(words[1]))
 	addr, known := s.Masters[name]
 	switch {
 	case s.Denies:
@@ -104,10 +90,9 @@ func (s *Sentinel) answer(words ...string) string {
 
 // list returns an array of bulk strings.
 func list(items ...any) string {
-	all := fmt.Sprintf("*%d\r\n", len(items))
-	for _, item := range items {
-		text := fmt.Sprint(item)
-		all += fmt.Sprintf("$%d\r\n%s\r\n", len(text), text)
+	words := make([]string, len(items))
+	for i, item := range items {
+		words[i] = fmt.Sprint(item)
 	}
-	return all
+	return string(resp.Append(nil, words...))
 }

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/holdfast-go/holdfast/internal/adapter"
 	"github.com/holdfast-go/holdfast/internal/bare"
 )
 
@@ -112,7 +113,7 @@ func (s *Server) socket() string { return filepath.Join(s.dir, "socket") }
 func (s *Server) log() string    { return filepath.Join(s.dir, "log") }
 
 // Driver returns a new driver for the server. Nothing is sent.
-func (s *Server) Driver() *bare.Driver { return bare.New(s.socket(), s.dial) }
+func (s *Server) Driver() *adapter.Driver { return bare.New(s.socket(), s.dial) }
 
 func (s *Server) dial(ctx context.Context) (net.Conn, error) {
 	var d net.Dialer

@@ -4,12 +4,12 @@ import (
 	"context"
 
 	"github.com/holdfast-go/holdfast/driver"
-	"github.com/holdfast-go/holdfast/internal/bare"
+	"github.com/holdfast-go/holdfast/internal/adapter"
 )
 
 // Tap is a driver whose calls a test can watch, delay, fail and answer.
 type Tap struct {
-	*bare.Driver
+	*adapter.Driver
 	// On is called in place of Run, which is next.
 	On func(ctx context.Context, call driver.Call, next Run) (string, error)
 }

@@ -24,14 +24,18 @@ const (
 	maxLine  = 1 << 20
 	maxBulk  = 64 << 20
 	maxDepth = 32
+	maxItems = 1 << 20 // in all arrays of a reply together
 )
 
 var errMalformed = errors.New("the server sent what is no reply")
 
 // Read reads a reply in version 2 of the protocol: a string, an int64, nil, a driver.ReplyError, or a []any of these.
-func Read(in *bufio.Reader) (any, error) { return read(in, maxDepth) }
+func Read(in *bufio.Reader) (any, error) {
+	left := int64(maxItems)
+	return read(in, maxDepth, &left)
+}
 
-func read(in *bufio.Reader, depth int) (any, error) {
+func read(in *bufio.Reader, depth int, left *int64) (any, error) {
 	line, err := readLine(in)
 	if err != nil {
 		return nil, err
@@ -54,10 +58,11 @@ func read(in *bufio.Reader, depth int) (any, error) {
 		body := make([]byte, n+2)
 		_, err := io.ReadFull(in, body)
 		return string(body[:n]), err
-	case line[0] == '*' && depth > 0:
+	case line[0] == '*' && depth > 0 && n <= *left:
+		*left -= n
 		items := []any{}
 		for range n {
-			item, err := read(in, depth-1)
+			item, err := read(in, depth-1, left)
 			if err != nil {
 				return nil, err
 			}

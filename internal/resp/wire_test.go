@@ -36,6 +36,7 @@ func TestReadRefusesWhatIsNoReply(t *testing.T) {
 		"nested arrays":      strings.Repeat("*1\r\n", maxDepth+1) + ":1",
 		"an endless line":    "+" + strings.Repeat("x", maxLine+4096),
 		"too long a string":  "$99999999999\r\n",
+		"too many items":     strings.Repeat("*600000\r\n", 2) + ":1",
 		"no number":          "*x\r\n",
 		"an empty line":      "\r\n",
 		"a bare line feed":   "+OK\n",

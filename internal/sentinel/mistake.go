@@ -90,13 +90,13 @@ func IsMistake(err error) bool {
 func (g *Group) Mistakes() string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	var found []blame
+	found := faults{}
 	for _, m := range g.members {
 		if m.mistake != "" {
-			found = append(found, blame{m.addr, m.mistake})
+			found[m.mistake] = append(found[m.mistake], m.addr)
 		}
 	}
-	return text(found)
+	return found.String()
 }
 
 // noMaster is the error of a round in which no sentinel named the master.
@@ -106,11 +106,11 @@ type noMaster struct {
 }
 
 func (e *noMaster) Error() string {
-	var found []blame
+	found := faults{}
 	for _, r := range e.failed {
-		found = append(found, blame{r.from.addr, r.err.Error()})
+		found[r.err.Error()] = append(found[r.err.Error()], r.from.addr)
 	}
-	all := text(found)
+	all := found.String()
 	switch {
 	case all == "":
 		all = fmt.Sprintf("none answered within %s", Timeout)
@@ -139,18 +139,13 @@ func IsHopeless(err error) bool {
 	return errors.As(err, &e) && !e.silent && !slices.ContainsFunc(e.failed, func(r reply) bool { return !IsMistake(r.err) })
 }
 
-// blame is what is wrong with an address.
-type blame struct{ addr, what string }
+// faults has the addresses with which something is wrong, by what it is.
+type faults map[string][]string
 
-// text lists what is wrong with the addresses. Those with the same fault are listed together.
-func text(found []blame) string {
-	addrs := map[string][]string{}
-	for _, b := range found {
-		addrs[b.what] = append(addrs[b.what], b.addr)
-	}
+func (f faults) String() string {
 	var all []string
-	for what, at := range addrs {
-		all = append(all, strings.Join(slices.Sorted(slices.Values(at)), ", ")+": "+what)
+	for what, addrs := range f {
+		all = append(all, strings.Join(slices.Sorted(slices.Values(addrs)), ", ")+": "+what)
 	}
 	return strings.Join(slices.Sorted(slices.Values(all)), "; ") // they have answered in any order
 }

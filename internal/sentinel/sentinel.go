@@ -10,17 +10,6 @@ import (
 	"time"
 )
 
-// Answer is what a sentinel says about a master.
-type Answer struct {
-	Addr   string
-	Epoch  int64    // of the sentinel's configuration; 0 if not known
-	Others []string // addresses of other sentinels, if asked for
-}
-
-// Ask asks the sentinel at an address for the master, and, if others is set, for the addresses of other sentinels. It
-// may return after ctx has ended.
-type Ask func(ctx context.Context, sentinel string, others bool) (Answer, error)
-
 // Timeout is how long Master waits for the sentinels. After a majority has answered, it waits only for grace.
 const (
 	Timeout = 500 * time.Millisecond
@@ -35,14 +24,18 @@ const minPeriod = 100 * time.Millisecond
 // they are asked for others.
 const minConfigured = 3
 
-// Group is the group of sentinels that watch one master.
+// Group is the group of sentinels that watch one master. It keeps a client of each.
 type Group struct {
-	ask      Ask
-	discover bool // fewer than minConfigured sentinels are configured
+	name     string // the master's
+	dial     Dial
+	askOne   func(ctx context.Context, m *member, others bool) (Answer, error) // Group.ask
+	discover bool                                                              // fewer than minConfigured sentinels are configured
 
 	mu      sync.Mutex
 	members []*member
-	latest  *round // nil before the first
+	latest  *round   // nil before the first
+	ends    []func() // close the clients
+	closed  bool
 }
 
 // round is one question to all sentinels. Calls of Master share its answer until the next round starts.
@@ -62,16 +55,10 @@ func (r *round) isOver() bool {
 	}
 }
 
-type member struct {
-	addr       string
-	configured bool   // not discovered
-	asking     bool   // guarded by Group.mu
-	mistake    string // what its latest answer shows to be wrong, or ""; guarded by Group.mu
-}
-
-// New returns the group of the sentinels at these addresses.
-func New(sentinels []string, ask Ask) *Group {
-	g := &Group{ask: ask, discover: len(sentinels) < minConfigured}
+// New returns the group of the sentinels at these addresses that watch the master of that name.
+func New(master string, sentinels []string, dial Dial) *Group {
+	g := &Group{name: master, dial: dial, discover: len(sentinels) < minConfigured}
+	g.askOne = g.ask
 	for _, addr := range sentinels {
 		g.members = append(g.members, &member{addr: addr, configured: true})
 	}
@@ -150,7 +137,7 @@ func (g *Group) begin() (replies chan reply, asked, size int) {
 			// Longer than the round, so that a sentinel that is slow to connect to can answer in the next one.
 			ctx, cancel := context.WithTimeout(context.Background(), 4*Timeout)
 			defer cancel()
-			answer, err := g.ask(ctx, m.addr, g.discover)
+			answer, err := g.askOne(ctx, m, g.discover)
 			g.mu.Lock()
 			m.asking, m.mistake = false, ""
 			if IsMistake(err) {

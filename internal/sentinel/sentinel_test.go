@@ -11,8 +11,18 @@ import (
 	"time"
 )
 
-// scripted returns an Ask that answers with an address's Answer or error. A sentinel that has neither hangs.
-func scripted(answers map[string]any) Ask {
+// ask asks the sentinel at an address.
+type ask = func(ctx context.Context, addr string, others bool) (Answer, error)
+
+// newGroup returns a group of sentinels that are asked by ask.
+func newGroup(sentinels []string, ask ask) *Group {
+	g := New("main", sentinels, nil)
+	g.askOne = func(ctx context.Context, m *member, others bool) (Answer, error) { return ask(ctx, m.addr, others) }
+	return g
+}
+
+// scripted returns an ask that answers with an address's Answer or error. A sentinel that has neither hangs.
+func scripted(answers map[string]any) ask {
 	return func(ctx context.Context, addr string, others bool) (Answer, error) {
 		switch answer := answers[addr].(type) {
 		case Answer:
@@ -49,7 +59,7 @@ func TestTheMajorityDecides(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				g := New([]string{"1", "2", "3"}, scripted(c.answers))
+				g := newGroup([]string{"1", "2", "3"}, scripted(c.answers))
 				defer time.Sleep(time.Minute) // until no sentinel is being asked
 				began := time.Now()
 				got, err := g.Master(t.Context())
@@ -65,7 +75,7 @@ func TestASentinelThatHangsIsNotAskedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var asked atomic.Int64
 		defer time.Sleep(time.Minute)
-		g := New([]string{"1", "2", "3"}, func(ctx context.Context, addr string, _ bool) (Answer, error) {
+		g := newGroup([]string{"1", "2", "3"}, func(ctx context.Context, addr string, _ bool) (Answer, error) {
 			if addr != "1" {
 				return Answer{Addr: "a"}, nil
 			}
@@ -95,7 +105,7 @@ func TestSentinelsAreNotAskedAsOftenAsDialsFail(t *testing.T) {
 				defer time.Sleep(time.Minute)
 				var asked atomic.Int64
 				ask := scripted(map[string]any{"1": answer, "2": answer, "3": answer})
-				g := New([]string{"1", "2", "3"}, func(ctx context.Context, addr string, others bool) (Answer, error) {
+				g := newGroup([]string{"1", "2", "3"}, func(ctx context.Context, addr string, others bool) (Answer, error) {
 					asked.Add(1)
 					return ask(ctx, addr, others)
 				})
@@ -126,7 +136,7 @@ func TestOtherSentinelsAreDiscovered(t *testing.T) {
 			"2": Answer{Addr: "a", Others: []string{"9"}},
 			"3": Answer{Addr: "a"},
 		}
-		g := New([]string{"1"}, scripted(answers))
+		g := newGroup([]string{"1"}, scripted(answers))
 		if got, err := g.Master(t.Context()); got != "a" {
 			t.Errorf("Master = %q, %v; want %q", got, err, "a")
 		}
@@ -162,7 +172,7 @@ func TestMistakesAreNamed(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				defer time.Sleep(time.Minute)
-				g := New([]string{"1", "2", "3"}, scripted(c.answers))
+				g := newGroup([]string{"1", "2", "3"}, scripted(c.answers))
 				_, err := g.Master(t.Context())
 				var named *noMaster
 				if errors.As(err, &named) != (c.says != "") {
@@ -197,7 +207,7 @@ func TestAWrongNameIsToBeCorrectedFirst(t *testing.T) {
 func TestMistakesAreForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		answers := map[string]any{"1": Answer{Addr: "a"}, "2": Answer{Addr: "a"}, "3": errServer}
-		g := New([]string{"1", "2", "3"}, scripted(answers))
+		g := newGroup([]string{"1", "2", "3"}, scripted(answers))
 		for _, want := range []bool{true, false} {
 			if got, err := g.Master(t.Context()); got != "a" || (g.Mistakes() != "") != want {
 				t.Errorf("Master = %q, %v; mistakes: %q", got, err, g.Mistakes())

@@ -36,68 +36,83 @@ type dialer func(ctx context.Context) (net.Conn, error)
 // wires makes a connection to one of several servers, by its address.
 type wires func(ctx context.Context, addr string) (net.Conn, error)
 
+// options are what the options of all client libraries have.
+type options struct {
+	addrs      []string
+	protocol   int
+	password   string
+	tls        *tls.Config
+	dial       wires // nil: as usual
+	isCluster  bool
+	shuffle    bool   // only rueidis and valkey-go have it
+	master     string // the addresses are those of sentinels
+	ownClients bool   // with a master: over go-redis, the driver makes the clients, as it always does over rueidis
+}
+
+// dialing returns the dialer of rueidis and valkey-go.
+func (o options) dialing() func(context.Context, string, *net.Dialer, *tls.Config) (net.Conn, error) {
+	if o.dial == nil {
+		return nil
+	}
+	return func(ctx context.Context, addr string, _ *net.Dialer, _ *tls.Config) (net.Conn, error) {
+		return o.dial(ctx, addr)
+	}
+}
+
 // adapter makes drivers with clients as a program would make them.
-type adapter struct {
-	single   func(t *testing.T, protocol int, dial dialer) drivertest.Driver
-	cluster  func(t *testing.T, addrs []string, dial wires) drivertest.Driver
-	sentinel func(t *testing.T, master, sentinel string) drivertest.Driver // nil if it does not support Sentinel
+type adapter func(t *testing.T, o options) drivertest.Driver
+
+func (a adapter) single(t *testing.T, protocol int, dial dialer) drivertest.Driver {
+	return a(t, options{addrs: []string{"the server"}, protocol: protocol, dial: func(ctx context.Context, _ string) (net.Conn, error) { return dial(ctx) }})
+}
+
+func (a adapter) cluster(t *testing.T, addrs []string, dial wires) drivertest.Driver {
+	return a(t, options{addrs: addrs, dial: dial, isCluster: true})
 }
 
 // patience is how long a client waits for a running server, on a machine that may stand still for seconds.
 const patience = 10 * time.Second
 
 var adapters = map[string]adapter{
-	"go-redis": {
-		single: func(t *testing.T, protocol int, dial dialer) drivertest.Driver {
-			return goRedis(t, redis.NewClient(&redis.Options{
-				Addr: "the server", Protocol: protocol, MaxRetries: 5, ReadTimeout: patience, WriteTimeout: patience,
-				Dialer: func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx) },
-			}))
-		},
-		cluster: func(t *testing.T, addrs []string, dial wires) drivertest.Driver {
-			return goRedis(t, redis.NewClusterClient(&redis.ClusterOptions{
-				Addrs: addrs, MaxRetries: 5,
-				Dialer: func(ctx context.Context, _, addr string) (net.Conn, error) { return dial(ctx, addr) },
-			}))
-		},
-		sentinel: func(t *testing.T, master, sentinel string) drivertest.Driver {
-			return goRedis(t, redis.NewFailoverClient(&redis.FailoverOptions{MasterName: master, SentinelAddrs: []string{sentinel}}))
-		},
+	"go-redis": func(t *testing.T, o options) drivertest.Driver {
+		var dial func(ctx context.Context, _, addr string) (net.Conn, error)
+		if o.dial != nil {
+			dial = func(ctx context.Context, _, addr string) (net.Conn, error) { return o.dial(ctx, addr) }
+		}
+		failover := &redis.FailoverOptions{MasterName: o.master, SentinelAddrs: o.addrs}
+		switch {
+		case o.ownClients:
+			return drivertest.Of(holdfastgoredis.NewFailoverDriver(failover))
+		case o.master != "":
+			return goRedis(t, redis.NewFailoverClient(failover))
+		case o.isCluster:
+			return goRedis(t, redis.NewClusterClient(&redis.ClusterOptions{Addrs: o.addrs, MaxRetries: 5, Dialer: dial}))
+		}
+		return goRedis(t, redis.NewClient(&redis.Options{
+			Addr: o.addrs[0], Protocol: o.protocol, Password: o.password, TLSConfig: o.tls, Dialer: dial,
+			MaxRetries: 5, ReadTimeout: patience, WriteTimeout: patience,
+		}))
 	},
-	"rueidis": {
-		single: func(_ *testing.T, protocol int, dial dialer) drivertest.Driver {
-			return drivertest.Of(holdfastrueidis.NewDriver(rueidis.ClientOption{
-				InitAddress: []string{"the server"}, AlwaysRESP2: protocol == 2, ConnWriteTimeout: patience,
-				DialCtxFn: func(ctx context.Context, _ string, _ *net.Dialer, _ *tls.Config) (net.Conn, error) { return dial(ctx) },
-			}))
-		},
-		cluster: func(_ *testing.T, addrs []string, dial wires) drivertest.Driver {
-			return drivertest.Of(holdfastrueidis.NewDriver(rueidis.ClientOption{
-				InitAddress: addrs,
-				DialCtxFn: func(ctx context.Context, addr string, _ *net.Dialer, _ *tls.Config) (net.Conn, error) {
-					return dial(ctx, addr)
-				},
-			}))
-		},
-		sentinel: func(_ *testing.T, master, sentinel string) drivertest.Driver {
-			return drivertest.Of(holdfastrueidis.NewDriver(rueidis.ClientOption{InitAddress: []string{sentinel}, Sentinel: rueidis.SentinelOption{MasterSet: master}}))
-		},
+	"rueidis": func(_ *testing.T, o options) drivertest.Driver {
+		own := rueidis.ClientOption{
+			InitAddress: o.addrs, ShuffleInit: o.shuffle, AlwaysRESP2: o.protocol == 2, Password: o.password,
+			TLSConfig: o.tls, DialCtxFn: o.dialing(),
+			Sentinel: rueidis.SentinelOption{MasterSet: o.master},
+		}
+		if o.protocol != 0 {
+			own.ConnWriteTimeout = patience
+		}
+		return drivertest.Of(holdfastrueidis.NewDriver(own))
 	},
-	"valkey": {
-		single: func(_ *testing.T, protocol int, dial dialer) drivertest.Driver {
-			return drivertest.Of(holdfastvalkey.NewDriver(valkey.ClientOption{
-				InitAddress: []string{"the server"}, AlwaysRESP2: protocol == 2, ConnWriteTimeout: patience,
-				DialCtxFn: func(ctx context.Context, _ string, _ *net.Dialer, _ *tls.Config) (net.Conn, error) { return dial(ctx) },
-			}))
-		},
-		cluster: func(_ *testing.T, addrs []string, dial wires) drivertest.Driver {
-			return drivertest.Of(holdfastvalkey.NewDriver(valkey.ClientOption{
-				InitAddress: addrs,
-				DialCtxFn: func(ctx context.Context, addr string, _ *net.Dialer, _ *tls.Config) (net.Conn, error) {
-					return dial(ctx, addr)
-				},
-			}))
-		},
+	"valkey": func(_ *testing.T, o options) drivertest.Driver {
+		own := valkey.ClientOption{
+			InitAddress: o.addrs, ShuffleInit: o.shuffle, AlwaysRESP2: o.protocol == 2, Password: o.password,
+			TLSConfig: o.tls, DialCtxFn: o.dialing(),
+		}
+		if o.protocol != 0 {
+			own.ConnWriteTimeout = patience
+		}
+		return drivertest.Of(holdfastvalkey.NewDriver(own))
 	},
 }
 
@@ -201,24 +216,15 @@ func TestOptionsThatAreRefused(t *testing.T) {
 // place.
 func TestAddressesStayInTheirOrder(t *testing.T) {
 	t.Parallel()
-	fail := func(context.Context, string, *net.Dialer, *tls.Config) (net.Conn, error) {
-		return nil, io.ErrClosedPipe
-	}
-	for name, open := range map[string]func(given []string) drivertest.Driver{
-		"rueidis": func(given []string) drivertest.Driver {
-			return drivertest.Of(holdfastrueidis.NewDriver(rueidis.ClientOption{InitAddress: given, ShuffleInit: true, DialCtxFn: fail}))
-		},
-		"valkey": func(given []string) drivertest.Driver {
-			return drivertest.Of(holdfastvalkey.NewDriver(valkey.ClientOption{InitAddress: given, ShuffleInit: true, DialCtxFn: fail}))
-		},
-	} {
+	fail := func(context.Context, string) (net.Conn, error) { return nil, io.ErrClosedPipe }
+	for _, name := range []string{"rueidis", "valkey"} {
 		t.Run(name, func(t *testing.T) {
 			var addrs []string
 			for port := range 12 {
 				addrs = append(addrs, fmt.Sprint("nobody:", port+1))
 			}
 			given, joined := slices.Clone(addrs), strings.Join(addrs, ",")
-			d := open(given)
+			d := adapters[name](t, options{addrs: given, shuffle: true, dial: fail})
 			defer d.Close()
 			for range 3 {
 				if _, err := d.Run(t.Context(), driver.Call{Script: driver.NewScript("test", "return ''"), Keys: []string{"a"}}); !errors.Is(err, driver.ErrNotSent) {
@@ -293,18 +299,18 @@ func addrsOf(nodes []*server.Server) (addrs []string) {
 func TestSentinel(t *testing.T) {
 	t.Parallel()
 	long(t)
-	each(t, func(t *testing.T, a adapter) {
-		if a.sentinel == nil {
-			t.Skip("SKIPPED: the adapter does not support Sentinel")
-		}
-		g := server.StartSentinel(t, server.One(t))
-		c := client(t, a.sentinel(t, g.Name, g.Sentinel.Addr()))
-		lease := backend.Acquire(t, c.Mutex("a"))
-		if _, err := g.Master.Do("GET", "holdfast:{a}"); err != nil {
-			t.Error(err)
-		}
-		backend.Release(t, lease)
-	})
+	for _, name := range []string{"go-redis", "rueidis"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			g := server.StartSentinel(t, server.One(t))
+			c := client(t, adapters[name](t, options{addrs: []string{g.Sentinel.Addr()}, master: g.Name}))
+			lease := backend.Acquire(t, c.Mutex("a"))
+			if _, err := g.Master.Do("GET", "holdfast:{a}"); err != nil {
+				t.Error(err)
+			}
+			backend.Release(t, lease)
+		})
+	}
 }
 
 // Fault: A connection leads to a server that has become a replica, by a proxy or a name that has moved, or a sentinel

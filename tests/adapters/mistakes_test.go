@@ -9,26 +9,18 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-	"github.com/redis/rueidis"
-
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/driver/drivertest"
-	"github.com/holdfast-go/holdfast/holdfastgoredis"
-	"github.com/holdfast-go/holdfast/holdfastrueidis"
 	"github.com/holdfast-go/holdfast/internal/redistest"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
-// followers make drivers that ask all sentinels for a master.
-var followers = map[string]func(master string, sentinels []string) drivertest.Driver{
-	"go-redis": func(master string, sentinels []string) drivertest.Driver {
-		return drivertest.Of(holdfastgoredis.NewFailoverDriver(&redis.FailoverOptions{MasterName: master, SentinelAddrs: sentinels}))
-	},
-	"rueidis": func(master string, sentinels []string) drivertest.Driver {
-		return drivertest.Of(holdfastrueidis.NewDriver(rueidis.ClientOption{InitAddress: sentinels, Sentinel: rueidis.SentinelOption{MasterSet: master}}))
-	},
+// followers are the adapters that ask all sentinels for a master.
+var followers = []string{"go-redis", "rueidis"}
+
+func follower(t *testing.T, adapter, master string, sentinels []string) drivertest.Driver {
+	return adapters[adapter](t, options{addrs: sentinels, master: master, ownClients: true})
 }
 
 // patient returns a client that retries for an hour.
@@ -82,10 +74,10 @@ func TestSentinelsThatCannotNameTheMaster(t *testing.T) {
 		"a server, and a name": {[]string{s.Addr(), one}, []string{s.Addr() + ": a Redis server, not a sentinel", one + ": no master is called"}, false},
 		"no password":          {[]string{denying}, []string{denying + ": NOAUTH", "(check the user and password for sentinels, "}, true},
 	} {
-		for adapter, follower := range followers {
+		for _, adapter := range followers {
 			t.Run(what+", "+adapter, func(t *testing.T) {
 				t.Parallel()
-				err := toldAtOnce(t, patient(t, follower("mian", c.sentinels), holdfast.Config{}))
+				err := toldAtOnce(t, patient(t, follower(t, adapter, "mian", c.sentinels), holdfast.Config{}))
 				kind := holdfast.ErrUnavailable
 				if c.denied {
 					kind = holdfast.ErrDenied
@@ -110,14 +102,14 @@ func TestWrongAddressesAmongSentinelsAreLogged(t *testing.T) {
 	s := server.Start(t, server.One(t))
 	good := &redistest.Sentinel{Masters: map[string]string{"main": s.Addr()}}
 	stranger := (&redistest.Sentinel{Masters: map[string]string{"other": s.Addr()}}).Listen(t)
-	for adapter, follower := range followers {
+	for _, adapter := range followers {
 		t.Run(adapter, func(t *testing.T) {
 			t.Parallel()
 			sentinels := []string{good.Listen(t), s.Addr(), stranger, good.Listen(t), good.Listen(t)}
 			// If the machine stands still, a client's first contact can end before all have answered. The next client asks again.
 			backend.Eventually(t, "both are named", func() bool {
 				var log bytes.Buffer
-				c := patient(t, follower("main", sentinels), holdfast.Config{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+				c := patient(t, follower(t, adapter, "main", sentinels), holdfast.Config{Logger: slog.New(slog.NewTextHandler(&log, nil))})
 				for range 2 {
 					backend.Release(t, backend.Acquire(t, c.Mutex("a")))
 				}

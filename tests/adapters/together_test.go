@@ -13,15 +13,10 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
-	"github.com/redis/rueidis"
-	"github.com/valkey-io/valkey-go"
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/driver/drivertest"
-	"github.com/holdfast-go/holdfast/holdfastgoredis"
-	"github.com/holdfast-go/holdfast/holdfastrueidis"
-	"github.com/holdfast-go/holdfast/holdfastvalkey"
 	"github.com/holdfast-go/holdfast/internal/keys"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
 	"github.com/holdfast-go/holdfast/tests/internal/machine"
@@ -174,6 +169,42 @@ func TestRunDurablyWhileASlotMoves(t *testing.T) {
 					return err == nil && reply == "run 10"
 				})
 			})
+		}
+	})
+}
+
+// Fault: A slot moves to a node that has no slots yet, which the driver does not know. A script that waits for replicas runs there, too.
+func TestRunDurablyOnANodeWithoutSlots(t *testing.T) {
+	t.Parallel()
+	long(t)
+	each(t, func(t *testing.T, a adapter) {
+		bin := server.One(t)
+		c := server.StartReplicatedCluster(t, bin, 3)
+		empty := server.Start(t, bin, server.Conf("cluster-enabled", "yes"), server.Conf("cluster-announce-ip", "127.0.0.1"))
+		d := a.cluster(t, c.Addrs(), direct)
+		warm(t, d)
+		key := keysOf(0, 1)[0]
+		if _, err := c.Nodes[0].Do("SET", key, "0"); err != nil {
+			t.Fatal(err)
+		}
+		host, port, _ := net.SplitHostPort(empty.Addr())
+		if _, err := c.Nodes[0].Do("CLUSTER", "MEET", host, port); err != nil {
+			t.Fatal(err)
+		}
+		backend.Eventually(t, "the nodes know each other", func() bool {
+			known := func(s *server.Server, other string) bool {
+				nodes, err := s.Do("CLUSTER", "NODES")
+				return err == nil && strings.Contains(fmt.Sprint(nodes), other+"@") && !strings.Contains(fmt.Sprint(nodes), "handshake")
+			}
+			state, _ := empty.Do("CLUSTER", "INFO")
+			return known(c.Nodes[0], empty.Addr()) && known(empty, c.Nodes[0].Addr()) && strings.Contains(fmt.Sprint(state), "cluster_state:ok")
+		})
+		c.StartMove(int(keys.Slot(key)), empty).Key(key)
+		for n := range 2 {
+			call, want := driver.Call{Script: count, Keys: []string{key}}, driver.Durability{Timeout: time.Second}
+			if reply, _, err := d.RunDurably(t.Context(), call, want); reply != fmt.Sprint("run ", n+1) || err != nil {
+				t.Errorf("%q, %v", reply, err)
+			}
 		}
 	})
 }
@@ -440,14 +471,9 @@ func TestMasterThatHangsHoldsUpNoOther(t *testing.T) {
 func TestRunAllOfAClusterThatWasNeverReached(t *testing.T) {
 	t.Parallel()
 	const nobody = "127.0.0.1:1"
-	rdb := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{nobody}})
-	t.Cleanup(func() { _ = rdb.Close() })
-	for name, d := range map[string]drivertest.Driver{
-		"go-redis": drivertest.Of(holdfastgoredis.NewDriver(rdb)),
-		"rueidis":  drivertest.Of(holdfastrueidis.NewDriver(rueidis.ClientOption{InitAddress: []string{nobody}})),
-		"valkey":   drivertest.Of(holdfastvalkey.NewDriver(valkey.ClientOption{InitAddress: []string{nobody}})),
-	} {
+	for name, a := range adapters {
 		t.Run(name, func(t *testing.T) {
+			d := a(t, options{addrs: []string{nobody}, isCluster: true})
 			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 			defer cancel()
 			for i, told := range evalAll(t, ctx, d, counts([]string{"{a}1", "{a}2"}), false) {

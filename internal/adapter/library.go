@@ -1,10 +1,13 @@
-package pipelined
+package adapter
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"net"
 	"strings"
+	"sync"
+	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/resp"
@@ -17,50 +20,68 @@ type Library struct {
 	// New makes a client that opens its connections with dial: of the server at addr alone, or, if addr is "", of what the program named.
 	New func(addr string, dial Dial) (*Client, error)
 	// Greet makes a client of the server at addr, which opens exactly one connection, with dial, and uses it only to greet the server, in
-	// version 2 of the protocol.
-	Greet func(addr string, dial Dial) (*Client, error)
-	// Changes says that the credentials, or the server behind the addresses, can change while a connection is open. Then only
-	// subscriptions use connections made by Greet.
+	// version 2 of the protocol. If the library does not bound that, GreetTimeout does, by ctx, which libraries may ignore.
+	Greet        func(ctx context.Context, addr string, dial Dial) (*Client, error)
+	GreetTimeout time.Duration
+	// Changes says that the credentials, or the server behind the addresses, can change while a connection is open, or that the program
+	// wants to be asked about each call. Then only subscriptions use connections made by Greet.
 	Changes bool
-	// Sentinel makes a client of the sentinel at addr. It is nil if there are no sentinels, and Master then "".
+	// MaxIdle and MaxAge are those of driver.Connection.
+	MaxIdle, MaxAge time.Duration
+	// Closed reports whether the program has closed the client that it passed to the driver, by the node that has the key; nothing is sent.
+	// It is nil if there is no such client.
+	Closed func(key string) bool
+	// Sentinel makes a client of the sentinel at addr. It is nil if the driver does not ask sentinels, and Master then "".
 	Sentinel func(addr string, dial Dial) (*Client, error)
 	Master   string // the name by which sentinels know the master
+	// Find returns the address of the master, if the library itself asks sentinels. Otherwise it is nil.
+	Find func(ctx context.Context) (addr string, err error)
 	// Dial opens connections as the library does with the program's options.
 	Dial      Dial
 	NetDialer *net.Dialer // for Greet's Dial
 	TLSConfig *tls.Config // the same
 
 	ErrClosing error // of a client that is closed
-	ErrNoSlot  error // of a slot that no node of a Cluster has
+	ErrNoSlot  error // of a slot that no node of a Cluster has, or nil
 }
 
 // Client is a library's client of a server, or of a Cluster.
 type Client struct {
 	Send resp.Sender
 	// Dedicate returns a connection that only the caller uses, and a function to give it back. In a Cluster, commands choose the node.
-	Dedicate  func() (conn resp.Sender, release func())
-	Nodes     func() map[string]*Client // of a Cluster, by their addresses
+	// Calls that are not urgent leave connections to those that are.
+	Dedicate  func(urgent bool) (conn resp.Sender, release func())
+	Shared    *Client // the program's own client, for calls that are not urgent; nil: this one
+	Pools     bool    // each call has a connection to itself, and others are idle
 	IsCluster bool
 	Close     func()
+
+	// Of a Cluster: its nodes, by their addresses; the address of the master that has a key, or ""; and what asks again which master has
+	// which keys. The latter are nil if the library does not offer them.
+	Nodes   func() map[string]*Client
+	Node    func(key string) string
+	Refresh func(ctx context.Context, key string) error
+
+	calls sync.WaitGroup // that use the client
 }
 
-// NewClient returns a library's client as a Client. build makes the library's commands, of type K, with its builder, of type B.
+// NewClient returns a library's client as a Client. The library's builder, of type B, makes commands of type K by way of type A.
 func NewClient[C interface {
 	sender[B, K, R]
 	Dedicate() (D, func())
 	Nodes() map[string]C
 	Close()
-}, D sender[B, K, R], B, K any, R result](c C, isCluster bool, build func(B, resp.Command) K) *Client {
+}, D sender[B, K, R], B builder[A], A arbitrary[A, K], K any, R result](c C, isCluster bool) *Client {
 	return &Client{
-		Send: sending(c, build),
-		Dedicate: func() (resp.Sender, func()) {
+		Send: sending(c),
+		Dedicate: func(bool) (resp.Sender, func()) {
 			one, release := c.Dedicate()
-			return sending(one, build), release
+			return sending(one), release
 		},
 		Nodes: func() map[string]*Client {
 			nodes := map[string]*Client{}
 			for addr, node := range c.Nodes() {
-				nodes[addr] = NewClient(node, false, build)
+				nodes[addr] = NewClient(node, false)
 			}
 			return nodes
 		},
@@ -76,7 +97,16 @@ type sender[B, K, R any] interface {
 	DoMulti(context.Context, ...K) []R
 }
 
-func sending[S sender[B, K, R], B, K any, R result](s S, build func(B, resp.Command) K) resp.Sender {
+type builder[A any] interface{ Arbitrary(words ...string) A }
+
+type arbitrary[A, K any] interface {
+	Keys(...string) A
+	Args(...string) A
+	Build() K
+	Blocking() K
+}
+
+func sending[S sender[B, K, R], B builder[A], A arbitrary[A, K], K any, R result](s S) resp.Sender {
 	return func(ctx context.Context, commands ...resp.Command) []resp.Reply {
 		replies := make([]resp.Reply, len(commands))
 		if len(commands) == 1 {
@@ -92,6 +122,20 @@ func sending[S sender[B, K, R], B, K any, R result](s S, build func(B, resp.Comm
 		}
 		return replies
 	}
+}
+
+// build makes a command. It marks only the first key as one, because the libraries panic if keys are in different slots. The server
+// refuses such a call.
+func build[B builder[A], A arbitrary[A, K], K any](b B, c resp.Command) K {
+	head := cmp.Or(c.Key, len(c.Words))
+	command := b.Arbitrary(c.Words[:head]...)
+	if c.Key > 0 {
+		command = command.Keys(c.Words[head]).Args(c.Words[head+1:]...)
+	}
+	if c.Blocks {
+		return command.Blocking()
+	}
+	return command.Build()
 }
 
 // result is a library's result of a command.

@@ -1,11 +1,15 @@
-package pipelined
+package adapter
 
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"net"
+	"runtime"
 	"sync"
+	"syscall"
 	"time"
+	"weak"
 
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/bounds"
@@ -36,9 +40,14 @@ func Dialer(withContext Dial, without func(addr string, d *net.Dialer, config *t
 
 // conns is the set of a driver's connections. The libraries offer no way to close one of them.
 type conns struct {
-	mu   sync.Mutex
-	all  map[*conn]struct{}
+	mu sync.Mutex
+	// all has weak pointers, because go-redis before 9.23 does not close a connection whose server did not answer HELLO, and leaves it
+	// to the garbage collector.
+	all  map[weak.Pointer[conn]]struct{}
 	addr string // of the latest
+	// era ends when all connections are closed. Those of an earlier one, which are still being made, are not added any more.
+	era    context.Context // nil at first
+	endEra context.CancelFunc
 }
 
 // conn is a connection that knows how long its server has been silent.
@@ -48,6 +57,12 @@ type conn struct {
 
 	mu           sync.Mutex
 	waitingSince time.Time // the first write since the last read; zero if nothing was written since
+}
+
+// syscallConn is a conn of which go-redis can find out that it is broken.
+type syscallConn struct {
+	*conn
+	syscall.Conn
 }
 
 // maxSilence is how long a server may leave requests unanswered before a call that times out closes the connection. A
@@ -61,6 +76,8 @@ func (e *dialError) Unwrap() error { return e.error }
 
 func (e *dialError) Is(target error) bool { return target == driver.ErrNotSent }
 
+var errReplaced = errors.New("the client was given up while it connected")
+
 // bounded returns what opens connections that close when the server sends what the libraries could not survive.
 func bounded(dial Dial) Dial {
 	return func(ctx context.Context, addr string, d *net.Dialer, config *tls.Config) (net.Conn, error) {
@@ -72,28 +89,62 @@ func bounded(dial Dial) Dial {
 	}
 }
 
-// dial opens a connection that is one of conns, until the driver closes.
-func (d *Driver) dial(ctx context.Context, addr string, dialer *net.Dialer, config *tls.Config) (net.Conn, error) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	defer context.AfterFunc(d.ctx, cancel)()
-	raw, err := d.lib.Dial(ctx, addr, dialer, config)
-	if err != nil {
-		return nil, &dialError{err}
+// dial returns what opens connections that are of conns, until that era ends.
+func (d *Driver) dial(era context.Context) Dial {
+	return bounded(func(ctx context.Context, addr string, dialer *net.Dialer, config *tls.Config) (net.Conn, error) {
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		defer context.AfterFunc(era, cancel)()
+		raw, err := d.lib.Dial(ctx, addr, dialer, config)
+		if era.Err() != nil && err != nil {
+			err = errReplaced // and not that of ctx, which looks as if the caller had given up
+		}
+		if err != nil {
+			return nil, &dialError{err}
+		}
+		c := &conn{Conn: raw, owner: &d.conns}
+		if !d.conns.add(c, addr, era) {
+			_ = raw.Close()
+			return nil, &dialError{errReplaced}
+		}
+		if sys, is := raw.(syscall.Conn); is {
+			return syscallConn{c, sys}, nil
+		}
+		return c, nil
+	})
+}
+
+// era returns the era of connections that are opened now. It also ends with the driver.
+func (d *Driver) era() context.Context {
+	s := &d.conns
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.era == nil || s.era.Err() != nil {
+		s.era, s.endEra = context.WithCancel(d.ctx)
 	}
-	c := &conn{Conn: raw, owner: &d.conns}
-	d.conns.mu.Lock()
-	if d.conns.all == nil {
-		d.conns.all = map[*conn]struct{}{}
+	return s.era
+}
+
+// add adds a connection, or returns false if its era has ended.
+func (s *conns) add(c *conn, addr string, era context.Context) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if era.Err() != nil {
+		return false
 	}
-	d.conns.all[c] = struct{}{}
-	d.conns.addr = addr
-	d.conns.mu.Unlock()
-	if err := d.ctx.Err(); err != nil { // Close may have missed c
-		_ = c.Close()
-		return nil, &dialError{err}
+	if s.all == nil {
+		s.all = map[weak.Pointer[conn]]struct{}{}
 	}
-	return bounds.Wrap(c), nil
+	ref := weak.Make(c)
+	s.all[ref], s.addr = struct{}{}, addr
+	runtime.AddCleanup(c, s.remove, ref)
+	return true
+}
+
+func (s *conns) remove(ref weak.Pointer[conn]) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.all, ref)
 }
 
 // latest returns the address that was dialed last: that of the server, unless there are several.
@@ -103,12 +154,22 @@ func (s *conns) latest() string {
 	return s.addr
 }
 
-// close closes all connections, or those whose servers have been silent for too long.
-func (s *conns) close(all bool) {
+// closeAll closes all connections, and ends their era.
+func (s *conns) closeAll() {
+	s.mu.Lock()
+	if s.endEra != nil {
+		s.endEra()
+	}
+	s.mu.Unlock()
+	s.closeIf(func(*conn) bool { return true })
+}
+
+// closeIf closes the connections for which f returns true.
+func (s *conns) closeIf(f func(c *conn) bool) {
 	s.mu.Lock()
 	var matching []*conn
-	for c := range s.all {
-		if all || c.isSilent() {
+	for ref := range s.all {
+		if c := ref.Value(); c != nil && f(c) {
 			matching = append(matching, c)
 		}
 	}
@@ -147,8 +208,6 @@ func (c *conn) Read(p []byte) (int, error) {
 func (c *conn) NetConn() net.Conn { return c.Conn }
 
 func (c *conn) Close() error {
-	c.owner.mu.Lock()
-	delete(c.owner.all, c)
-	c.owner.mu.Unlock()
+	c.owner.remove(weak.Make(c))
 	return c.Conn.Close()
 }

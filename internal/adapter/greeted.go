@@ -1,19 +1,16 @@
-// Package connect is what adapters share: they make clients, and have client libraries open connections for others to use.
-package connect
+package adapter
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"net"
 )
 
-// Dialer makes a connection, as net.Dialer's DialContext does.
-type Dialer func(ctx context.Context, network, addr string) (net.Conn, error)
-
-// Greeted returns a connection on which a client library has greeted the server. greet must make the library dial exactly once,
-// with the Dialer that it is given, and must return only after the server has replied to the greeting. When ctx ends, Greeted
+// greeted returns a connection on which a client library has greeted the server. greet must make the library dial exactly once,
+// with the Dial that it is given, and must return only after the server has replied to the greeting. When ctx ends, greeted
 // closes the connection, because libraries would go on waiting for the server.
-func Greeted(ctx context.Context, dial Dialer, greet func(dial Dialer) error) (net.Conn, error) {
+func greeted(ctx context.Context, dial Dial, greet func(dial Dial) error) (net.Conn, error) {
 	dialed := make(chan net.Conn, 1)
 	end := func() {
 		select {
@@ -23,11 +20,11 @@ func Greeted(ctx context.Context, dial Dialer, greet func(dial Dialer) error) (n
 		}
 	}
 	stop := context.AfterFunc(ctx, end)
-	err := greet(func(dialing context.Context, network, addr string) (net.Conn, error) {
+	err := greet(func(dialing context.Context, addr string, d *net.Dialer, config *tls.Config) (net.Conn, error) {
 		dialing, cancel := context.WithCancel(dialing)
 		defer cancel()
 		defer context.AfterFunc(ctx, cancel)()
-		conn, err := dial(dialing, network, addr)
+		conn, err := dial(dialing, addr, d, config)
 		if err != nil {
 			return nil, err
 		}

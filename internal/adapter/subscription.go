@@ -1,7 +1,6 @@
-package pipelined
+package adapter
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 
@@ -19,50 +18,48 @@ type subscriber struct{ d *Driver }
 
 // Locate returns the address of the Cluster node that has the channel's slot. Outside Cluster mode it returns "".
 func (s subscriber) Locate(c pubsub.Channel) (string, bool) {
-	s.d.mu.Lock()
-	client := s.d.client
-	s.d.mu.Unlock()
-	switch {
-	case client == nil:
-		return "", false
-	case !client.IsCluster:
-		return "", true
+	client := s.d.current()
+	if client == nil || !client.IsCluster {
+		return "", client != nil
 	}
-	addr := s.d.slots.Load().master(c.Name)
+	addr := s.d.Node(c.Name)
 	return addr, addr != ""
 }
 
-// Refresh refreshes the slot map. Before that it runs a script with a key of the slot: if the library is wrong about the
-// slot, the node redirects the script, and the library learns of the right one.
-func (s subscriber) Refresh(ctx context.Context, c pubsub.Channel, _ error) error {
+// Refresh refreshes the slot map, after the library has learned who has the slot.
+func (s subscriber) Refresh(ctx context.Context, c pubsub.Channel) error {
 	client, err := s.d.connect(ctx)
-	if err != nil || !client.IsCluster {
+	if err != nil {
 		return err
 	}
-	if text, err := client.Send(ctx, resp.Whole(driver.Call{Script: routed, Keys: []string{c.Name}}))[0].Text(); err != nil || text != "master" {
-		return fmt.Errorf("a script that returns %q returned %q, %w", "master", text, err)
+	defer client.calls.Done()
+	switch {
+	case !client.IsCluster:
+		return nil
+	case client.Refresh != nil:
+		return client.Refresh(ctx, c.Name)
+	}
+	if err := client.route(ctx, c.Name); err != nil {
+		return err
 	}
 	return s.d.refreshSlots(ctx)
 }
 
-var routed = driver.Script{Name: "master", Source: "return 'master'"}
-
-// Connect opens a connection to that node of a Cluster, or to the server that the client is connected to.
 func (s subscriber) Connect(ctx context.Context, server string) (driver.Connection, error) {
-	if _, err := s.d.connect(ctx); err != nil {
-		return driver.Connection{}, err
-	}
-	if s.d.follower != nil {
-		server = s.d.follower.addr()
-	}
-	return s.d.greet(ctx, cmp.Or(server, s.d.conns.latest()))
+	conn, err := s.d.open(ctx, server)
+	s.d.Failed(err)
+	return conn, err
 }
 
 func (s subscriber) CheckMaster(ctx context.Context, server string) error {
+	if server == "" {
+		return nil
+	}
 	client, err := s.d.connect(ctx)
-	if err != nil || server == "" {
+	if err != nil {
 		return err
 	}
+	defer client.calls.Done()
 	node := client.Nodes()[server]
 	if node == nil {
 		return notSent(fmt.Errorf("%s does not know the Cluster node %s yet", s.d.lib.Name, server))

@@ -1,14 +1,16 @@
-package pipelined
+package adapter
 
 import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"slices"
 	"strconv"
 	"time"
 
+	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/keys"
 	"github.com/holdfast-go/holdfast/internal/resp"
 )
@@ -31,6 +33,13 @@ const (
 
 // Node returns the address of a key's master.
 func (d *Driver) Node(key string) string {
+	client := d.current()
+	switch {
+	case client == nil || !client.IsCluster:
+		return ""
+	case client.Node != nil:
+		return client.Node(key)
+	}
 	m := d.slots.Load()
 	if (m == nil || time.Since(m.asked) > slotMapPeriod) && d.refreshing.CompareAndSwap(false, true) {
 		if !d.spawn(func() {
@@ -62,6 +71,7 @@ func (d *Driver) refreshSlots(ctx context.Context) error {
 	}
 	client, err := d.connect(ctx)
 	if err == nil {
+		defer client.calls.Done()
 		err = errNoNodes
 		for addr, node := range client.Nodes() {
 			nodeCtx, cancel := context.WithTimeout(ctx, nodeTimeout)
@@ -117,6 +127,17 @@ func parseSlots(reply any, addr string) (*slotMap, error) {
 		}
 	}
 	return m, nil
+}
+
+// route runs a script with that key. If the library is wrong about the key's node, the node redirects the script, and the library learns
+// of the right one.
+func (c *Client) route(ctx context.Context, key string) error {
+	const source = "return 'master'"
+	text, err := c.Send(ctx, resp.Whole(driver.Call{Script: driver.Script{Source: source}, Keys: []string{key}}))[0].Text()
+	if err != nil || text != "master" {
+		return fmt.Errorf("the script %q returned %q, %w", source, text, err)
+	}
+	return nil
 }
 
 var (

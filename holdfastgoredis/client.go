@@ -1,0 +1,163 @@
+package holdfastgoredis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/resp"
+)
+
+// once is a command that go-redis does not retry, since it could be carried out twice.
+type once struct{ *redis.Cmd }
+
+// NoRetry switches retries off (go-redis 9.19).
+func (once) NoRetry() bool { return true }
+
+// sending returns what sends commands to a server, several of them in a pipeline, or single ones to a Cluster.
+func sending(rdb interface {
+	Process(context.Context, redis.Cmder) error
+	Pipeline() redis.Pipeliner
+}) resp.Sender {
+	return func(ctx context.Context, commands ...resp.Command) []resp.Reply {
+		cmds, replies := make([]once, len(commands)), make([]resp.Reply, len(commands))
+		for i, c := range commands {
+			cmds[i] = command(ctx, c)
+		}
+		var err error
+		if len(cmds) == 1 {
+			_ = rdb.Process(ctx, cmds[0])
+		} else {
+			pipe := rdb.Pipeline()
+			for _, cmd := range cmds {
+				_ = pipe.Process(ctx, cmd)
+			}
+			_, err = pipe.Exec(ctx)
+		}
+		for i, cmd := range cmds {
+			replies[i] = resp.Reply{Value: cmd.Val(), Err: convert(cmd.Err())}
+			if replies[i].Value == nil && cmd.Err() == nil {
+				replies[i].Err = convert(err) // go-redis 9.20 does not set it on each command if the server refuses a connection
+			}
+		}
+		return replies
+	}
+}
+
+// routing returns what sends commands to a Cluster. Several go to the node that has the first one's key.
+func routing(rdb *redis.ClusterClient) resp.Sender {
+	one := sending(rdb)
+	return func(ctx context.Context, commands ...resp.Command) []resp.Reply {
+		if len(commands) == 1 {
+			return one(ctx, commands...)
+		}
+		node, err := rdb.MasterForKey(ctx, keyOf(commands))
+		if err != nil {
+			return failed(commands, err)
+		}
+		return sending(node)(ctx, commands...)
+	}
+}
+
+// sharing returns what sends with the program's client, which the program may close.
+func sharing(send resp.Sender) resp.Sender {
+	return func(ctx context.Context, commands ...resp.Command) []resp.Reply {
+		replies := send(ctx, commands...)
+		for i, reply := range replies {
+			if errors.Is(reply.Err, redis.ErrClosed) {
+				replies[i].Err = fmt.Errorf("%w: %w", driver.ErrNotSent, driver.ErrClientClosed)
+			}
+		}
+		return replies
+	}
+}
+
+// dedicated returns what sends all commands on one connection to the server that nodeOf finds by the first ones' key, and a function
+// that gives the connection back.
+func dedicated(nodeOf func(ctx context.Context, key string) (*redis.Client, error)) (send resp.Sender, release func()) {
+	var conn *redis.Conn
+	return func(ctx context.Context, commands ...resp.Command) []resp.Reply {
+			if conn == nil {
+				node, err := nodeOf(ctx, keyOf(commands))
+				if err != nil {
+					return failed(commands, err)
+				}
+				conn = node.Conn()
+			}
+			return sending(conn)(ctx, commands...)
+		}, func() {
+			if conn != nil {
+				_ = conn.Close()
+			}
+		}
+}
+
+// keyOf returns the key of the first command that has one.
+func keyOf(commands []resp.Command) string {
+	for _, c := range commands {
+		if c.Key > 0 {
+			return c.Words[c.Key]
+		}
+	}
+	return ""
+}
+
+// failed returns the replies to commands for which there is no node.
+func failed(commands []resp.Command, err error) []resp.Reply {
+	replies := make([]resp.Reply, len(commands))
+	for i := range replies {
+		replies[i].Err = convert(err)
+	}
+	return replies
+}
+
+// command returns a command in the form of go-redis.
+func command(ctx context.Context, c resp.Command) once {
+	words := make([]any, len(c.Words))
+	for i := range c.Words {
+		words[i] = &c.Words[i] // saves an allocation
+		if i <= c.Key {
+			words[i] = c.Words[i] // go-redis reads these: it finds a Cluster's node by the key
+		}
+	}
+	return once{redis.NewCmd(ctx, words...)}
+}
+
+// convert returns an error of go-redis as driver.Driver's Run returns it. A reply that is nil is an error of go-redis.
+func convert(err error) error {
+	var refused redis.Error
+	var op *net.OpError
+	switch {
+	case errors.Is(err, redis.Nil):
+		return nil
+	case errors.As(err, &refused):
+		return driver.ReplyError(refused.Error())
+	case errors.Is(err, driver.ErrNotSent): // as the driver's dialer reports
+		return err
+	case errors.As(err, &op) && op.Op == "dial", errors.Is(err, redis.ErrPoolTimeout), errors.Is(err, redis.ErrClosed):
+		return fmt.Errorf("%w: %w", driver.ErrNotSent, err)
+	}
+	return err
+}
+
+// ended is a context that has ended, so that go-redis answers from memory or not at all.
+var ended = func() context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	return ctx
+}()
+
+// isClosed reports whether the program has closed its client of a server. Nothing is sent.
+func isClosed(node *redis.Client) bool {
+	if node.PoolStats().TotalConns > 0 {
+		return false // Close has closed and forgotten all connections
+	}
+	// The context has ended, so the pool refuses the command. Hooks and the Limiter do not see it.
+	pool := node.WithTimeout(0)
+	pool.Options().Limiter = nil
+	return errors.Is(pool.Process(ended, redis.NewCmd(ended, "ping")), redis.ErrClosed)
+}

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -14,23 +16,19 @@ import (
 	"github.com/holdfast-go/holdfast/election"
 
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/console"
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/output"
 )
 
 // Sidecar is a candidate. Its exported fields are set before Run.
 type Sidecar struct {
 	Election *election.Election
-	Server   string // names the server, without credentials
-	Key      string // of the leader's lock
-	Hosts    []string
+	Hosts    []string // that are served, besides addresses and localhost
 	// Drain is how long, after a signal, the leader denies that it leads before it resigns.
 	Drain   time.Duration
 	Console *console.Console
 
-	mu     sync.Mutex
-	term   *holdfast.Lease // nil unless it leads
-	since  time.Time       // when the term began
-	status holdfast.Status // as last seen
-	seen   time.Time       // when that was; zero if never
+	mu   sync.Mutex
+	term *holdfast.Lease // nil unless it leads
 }
 
 // ErrServe says that requests could not be served.
@@ -46,25 +44,23 @@ func (s *Sidecar) Run(ctx context.Context, listener net.Listener) error {
 	}
 	campaign, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	var parts sync.WaitGroup
-	parts.Go(func() {
+	var serving sync.WaitGroup
+	serving.Go(func() {
 		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
 			cancel(fmt.Errorf("%w %s: %w", ErrServe, listener.Addr(), err))
 		}
 	})
-	parts.Go(func() { s.watch(campaign) })
 	err := s.Election.Run(campaign, s.lead)
 	if served := context.Cause(campaign); ctx.Err() == nil && served != nil {
 		err = served
 	}
-	cancel(nil)
 	// Requests are answered at once, so that it does not take long.
 	ending, stop := context.WithTimeout(context.Background(), 2*time.Second)
 	defer stop()
 	if server.Shutdown(ending) != nil {
 		_ = server.Close()
 	}
-	parts.Wait()
+	serving.Wait()
 	if ctx.Err() != nil {
 		return nil
 	}
@@ -73,14 +69,10 @@ func (s *Sidecar) Run(ctx context.Context, listener net.Listener) error {
 
 // lead leads for a term.
 func (s *Sidecar) lead(ctx context.Context, term *holdfast.Lease) error {
-	s.mu.Lock()
-	s.term, s.since = term, time.Now()
-	s.mu.Unlock()
+	s.set(term)
 	s.Console.Notef("leading %q, fence %d", s.Election.Name(), term.Fence())
 	<-ctx.Done()
-	s.mu.Lock()
-	s.term = nil
-	s.mu.Unlock()
+	s.set(nil)
 	if err := term.Err(); err != nil {
 		s.Console.Warnf("%v; campaigning again", err)
 		return err
@@ -95,16 +87,10 @@ func (s *Sidecar) lead(ctx context.Context, term *holdfast.Lease) error {
 	return ctx.Err()
 }
 
-// watch notes who leads.
-func (s *Sidecar) watch(ctx context.Context) {
-	for status, err := range s.Election.Watch(ctx) {
-		if err != nil {
-			return // The campaign fails, too.
-		}
-		s.mu.Lock()
-		s.status, s.seen = status, time.Now()
-		s.mu.Unlock()
-	}
+func (s *Sidecar) set(term *holdfast.Lease) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.term = term
 }
 
 // leading returns the term, if this process leads, and how long it may still believe so.
@@ -118,4 +104,61 @@ func (s *Sidecar) leading() (term *holdfast.Lease, left time.Duration) {
 		return nil, 0
 	}
 	return s.term, left
+}
+
+// Answer is the answer to /leader: whether this process leads.
+type Answer struct {
+	Name    string `json:"name"`
+	Leading bool   `json:"leading"`
+	Fence   uint64 `json:"fence,omitempty"`  // of its term
+	TTL     int64  `json:"ttl_ms,omitempty"` // how long it leads even if the server does not answer any more
+}
+
+// answerTime bounds the time in which a client takes an answer.
+const answerTime = 10 * time.Second
+
+// ServeHTTP answers 200 if this process leads, and otherwise 503.
+func (s *Sidecar) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	h := w.Header()
+	h.Set("Cache-Control", "no-store")
+	h.Set("X-Content-Type-Options", "nosniff")
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(answerTime)) // not possible in tests
+	switch {
+	case !s.isOurs(r.Host):
+		http.Error(w, "this host name is not served: see --http-host of holdfast elect", http.StatusMisdirectedRequest)
+		return
+	case r.URL.Path != "/leader":
+		http.Error(w, "ask for /leader", http.StatusNotFound)
+		return
+	case r.Method != http.MethodGet && r.Method != http.MethodHead:
+		h.Set("Allow", "GET, HEAD")
+		http.Error(w, "only GET and HEAD are served", http.StatusMethodNotAllowed)
+		return
+	}
+	answer, code := Answer{Name: s.Election.Name()}, http.StatusServiceUnavailable
+	if term, left := s.leading(); term != nil {
+		code = http.StatusOK
+		answer.Leading, answer.Fence, answer.TTL = true, term.Fence(), left.Milliseconds()
+		// If this process is stopped here until after the term, the answer is not sent.
+		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(min(left, answerTime)))
+	}
+	text, err := output.JSON(answer)
+	if err != nil {
+		http.Error(w, "the answer cannot be written", http.StatusInternalServerError)
+		return
+	}
+	h.Set("Content-Type", "application/json")
+	w.WriteHeader(code)
+	_, _ = w.Write(text) // The client does not listen any more, or asks too late.
+}
+
+// isOurs reports whether requests for this host are answered. A web page that makes its own name lead here, to read what
+// this machine says, sends that name; nobody can do so with an address. Browsers always send one of both.
+func (s *Sidecar) isOurs(host string) bool {
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	host = strings.TrimSuffix(strings.ToLower(strings.Trim(host, "[]")), ".")
+	return host == "" || host == "localhost" || net.ParseIP(host) != nil ||
+		slices.ContainsFunc(s.Hosts, func(allowed string) bool { return strings.EqualFold(allowed, host) })
 }

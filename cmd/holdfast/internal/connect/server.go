@@ -83,9 +83,6 @@ func runID(ctx context.Context, client redis.Cmdable) string {
 	return id
 }
 
-// Secrets returns the passwords that no text may show.
-func (s *Server) Secrets() []string { return s.secrets }
-
 // hidePasswords notes the passwords of a URL. Those of Sentinel are parameters.
 func (s *Server) hidePasswords(u *url.URL) {
 	var passwords []string

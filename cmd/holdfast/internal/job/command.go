@@ -37,14 +37,13 @@ func (c *Command) find() error {
 		c.path = "/bin/sh"
 		return nil
 	}
-	path, err := exec.LookPath(c.Args[0])
-	if err == nil {
-		c.path = path
+	var err error
+	if c.path, err = exec.LookPath(c.Args[0]); err == nil {
 		return nil
 	}
-	if errors.Is(err, exec.ErrDot) { // anybody may be able to write to the working directory
-		return &exitcode.Error{Code: exitcode.NotFound, Err: fmt.Errorf("%s: command not found, except in the working directory, "+
-			"through an empty or relative element of PATH: use .%c%[1]s if that is what you mean", c.Args[0], filepath.Separator)}
+	if errors.Is(err, exec.ErrDot) {
+		c.path, err = findOutsideWorkingDirectory(c.Args[0])
+		return err
 	}
 	if errors.Is(err, exec.ErrNotFound) || errors.Is(err, fs.ErrNotExist) {
 		return &exitcode.Error{Code: exitcode.NotFound, Err: fmt.Errorf("%s: command not found", c.Args[0])}
@@ -54,6 +53,21 @@ func (c *Command) find() error {
 		err = lookup.Err
 	}
 	return &exitcode.Error{Code: exitcode.NotRunnable, Err: fmt.Errorf("%s: cannot be executed: %w", c.Args[0], err)}
+}
+
+// findOutsideWorkingDirectory searches the absolute directories of PATH. Others depend on the working directory, which
+// anybody may be able to write to; an empty element of PATH means that directory, most often by mistake.
+func findOutsideWorkingDirectory(name string) (string, error) {
+	for _, dir := range filepath.SplitList(os.Getenv("PATH")) {
+		if !filepath.IsAbs(dir) {
+			continue
+		}
+		if path, err := exec.LookPath(filepath.Join(dir, name)); err == nil {
+			return path, nil
+		}
+	}
+	return "", &exitcode.Error{Code: exitcode.NotFound, Err: fmt.Errorf("%s: command not found, except in the working directory, "+
+		"through an empty or relative element of PATH: use .%c%[1]s if that is what you mean", name, filepath.Separator)}
 }
 
 // environment returns the command's environment: with what it may know about its lock, and without the URL of the

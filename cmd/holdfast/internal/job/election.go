@@ -24,6 +24,9 @@ func (r *Run) InElection(ctx context.Context, j *Job, election *election.Electio
 	if _, err := election.Status(ctx); err != nil {
 		return r.Failure(err)
 	}
+	if exit := r.reserve(); exit != nil {
+		return exit
+	}
 	c := newCandidate(ctx, r, election)
 	defer c.withdraw()
 	for {

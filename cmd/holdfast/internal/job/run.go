@@ -39,7 +39,8 @@ type Run struct {
 	signals   chan os.Signal
 	revoked   chan holdfast.LeaseEvent // receives a request to let go
 	closeTime time.Duration            // for which the library may release what it holds when the run ends
-	outlasted bool                     // the lock was still held after the command had ended
+	reserved  []*os.File
+	outlasted bool // the lock was still held after the command had ended
 }
 
 // Streams are the standard streams.
@@ -186,9 +187,26 @@ func (r *Run) tellf(format string, args ...any) {
 	}
 }
 
+// reserve opens a file for each server. They are closed before the lease is released, so that the release can connect even if the
+// keeper did not start because too many files are open.
+func (r *Run) reserve() *exitcode.Error {
+	for range r.Servers.All {
+		f, err := os.Open(os.DevNull)
+		if err != nil {
+			return &exitcode.Error{Code: exitcode.System, Err: fmt.Errorf("no room for a job: %w; raise the limit of open files (ulimit -n)", err)}
+		}
+		r.reserved = append(r.reserved, f)
+	}
+	return nil
+}
+
 // release releases a lease, and prints if it had been lost. If the server does not answer, release says until when the lock lasts:
 // in exit's error or, if there is none, in a note.
 func (r *Run) release(s source, lease *holdfast.Lease, exit *exitcode.Error) {
+	for _, f := range r.reserved {
+		f.Close()
+	}
+	r.reserved = nil
 	deadline := lease.Deadline().Format(time.TimeOnly)
 	err := s.release(lease)
 	switch {
@@ -245,6 +263,9 @@ func (r *Run) Once(ctx context.Context, j *Job, o *OnceLock) *exitcode.Error {
 
 // underLease runs the job under one lease. began is when the wait for it began.
 func (r *Run) underLease(ctx context.Context, j *Job, s source, began time.Time) *exitcode.Error {
+	if exit := r.reserve(); exit != nil {
+		return exit
+	}
 	lease, exit := r.obtain(ctx, s, j.TTL, began)
 	if exit != nil {
 		return exit

@@ -17,7 +17,7 @@ import (
 // checkHTTP refuses what cannot be used with --http, and completes its address: without a host it is loopback.
 func (o *electFlags) checkHTTP() error {
 	if o.leader || o.watch {
-		return exitcode.Usagef("--http cannot be used with --leader or --watch: ask /leader")
+		return exitcode.Usagef("--http cannot be used with --leader or --watch: ask /leader or /status")
 	}
 	if err := o.takeNameToAsk("--http", "holdfast elect NAME --http HOST:PORT",
 		"again", "terms", "max-runtime", "on-lost", "kill-after", "lost-exit-code", "shell", "json"); err != nil {
@@ -63,7 +63,9 @@ func (o *electFlags) serve(ctx context.Context, stdout, stderr io.Writer) error 
 			q.Console.Warnf("everyone who can reach %s can read who leads", addr)
 		}
 		q.Console.Notef("campaigning for %q; http://%s/leader says whether it leads", o.name, listener.Addr())
-		s := &sidecar.Sidecar{Election: candidacy, Hosts: o.httpHosts, Drain: o.drain, Console: q.Console}
+		s := &sidecar.Sidecar{
+			Election: candidacy, Server: q.Servers.Addr(), Key: o.keyOf(o.name), Hosts: o.httpHosts, Drain: o.drain, Console: q.Console,
+		}
 		err := s.Run(ctx, listener)
 		switch {
 		case err == nil:

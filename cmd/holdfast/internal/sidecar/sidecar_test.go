@@ -20,7 +20,10 @@ import (
 // begin runs a candidate, whose listener nobody connects to, and returns how to end it.
 func begin(t *testing.T, client *holdfasttest.Client, drain time.Duration) (s *Sidecar, end func()) {
 	t.Helper()
-	s = &Sidecar{Election: election.New(client.Mutex("office")), Drain: drain, Console: console.New(io.Discard, console.Normal)}
+	s = &Sidecar{
+		Election: election.New(client.Mutex("office")), Server: "here", Key: "key", Drain: drain,
+		Console: console.New(io.Discard, console.Normal),
+	}
 	ctx, cancel := context.WithCancel(t.Context())
 	over := make(chan error, 1)
 	go func() { over <- s.Run(ctx, &nobody{closed: make(chan struct{})}) }()
@@ -52,12 +55,12 @@ func (n *nobody) Close() error {
 
 func (n *nobody) Addr() net.Addr { return &net.TCPAddr{} }
 
-// ask asks whether a candidate leads, and returns the code and the answer.
-func ask(t *testing.T, s *Sidecar) (int, Answer) {
+// ask asks for a path, and returns the code and the answer.
+func ask(t *testing.T, s *Sidecar, path string) (int, Status) {
 	t.Helper()
 	w := httptest.NewRecorder()
-	s.ServeHTTP(w, httptest.NewRequest("GET", "http://127.0.0.1:4040/leader", nil))
-	var answer Answer
+	s.ServeHTTP(w, httptest.NewRequest("GET", "http://127.0.0.1:4040"+path, nil))
+	var answer Status
 	if err := json.Unmarshal(w.Body.Bytes(), &answer); err != nil {
 		t.Fatalf("%s: %v", w.Body, err)
 	}
@@ -72,28 +75,37 @@ func TestOneOfTwoLeads(t *testing.T) {
 		second, endSecond := begin(t, server.NewClient(t, nil), 0)
 		defer endSecond()
 		time.Sleep(time.Second)
-		code, answer := ask(t, first)
+		code, answer := ask(t, first, "/leader")
 		if code != http.StatusOK || !answer.Leading || answer.Name != "office" || answer.Fence == 0 || answer.TTL <= 0 || answer.TTL > 15_000 {
 			t.Errorf("the first: %d, %+v", code, answer)
 		}
-		if code, answer := ask(t, second); code != http.StatusServiceUnavailable || answer.Leading || answer.Fence != 0 {
+		if code, answer := ask(t, second, "/leader"); code != http.StatusServiceUnavailable || answer.Leading || answer.Fence != 0 {
 			t.Errorf("the second: %d, %+v", code, answer)
+		}
+
+		code, status := ask(t, second, "/status")
+		if code != http.StatusOK || status.Leading || status.Leader == nil || status.Leader.Fence != answer.Fence || status.Seen.IsZero() ||
+			!status.Since.IsZero() || status.Key != "key" || status.Server != "here" {
+			t.Errorf("the second: %d, %+v", code, status)
+		}
+		if _, status := ask(t, first, "/status"); !status.Leading || status.Fence != answer.Fence || status.Since.IsZero() {
+			t.Errorf("the first: %+v", status)
 		}
 
 		// The first says that it does not lead before the second leads.
 		go end()
 		synctest.Wait()
 		for range 29 {
-			if code, _ := ask(t, first); code != http.StatusServiceUnavailable {
+			if code, _ := ask(t, first, "/leader"); code != http.StatusServiceUnavailable {
 				t.Fatalf("the first, told to end: %d", code)
 			}
-			if code, _ := ask(t, second); code != http.StatusServiceUnavailable {
+			if code, _ := ask(t, second, "/leader"); code != http.StatusServiceUnavailable {
 				t.Fatalf("the second, while the first drains: %d", code)
 			}
 			time.Sleep(100 * time.Millisecond)
 		}
 		time.Sleep(2 * time.Second)
-		if code, later := ask(t, second); code != http.StatusOK || later.Fence <= answer.Fence {
+		if code, later := ask(t, second, "/leader"); code != http.StatusOK || later.Fence <= answer.Fence {
 			t.Errorf("the second, in the end: %d, %+v", code, later)
 		}
 	})
@@ -114,7 +126,7 @@ func TestNobodyLeadsAfterTheDeadline(t *testing.T) {
 		}
 		server.Close()
 		for led, lost := 0, 0; lost < 100; time.Sleep(20 * time.Millisecond) {
-			code, answer := ask(t, s)
+			code, answer := ask(t, s, "/leader")
 			left := time.Until(term.Deadline())
 			switch {
 			case code == http.StatusOK && (left <= 0 || answer.TTL > left.Milliseconds()):
@@ -137,26 +149,24 @@ func TestRequestsThatAreRefused(t *testing.T) {
 		s, end := begin(t, holdfasttest.New(t), 0)
 		defer end()
 		s.Hosts = []string{"Sidecar.internal"}
-		time.Sleep(time.Second) // until it leads
 		for _, c := range []struct {
 			method, host, path string
 			code               int
 		}{
-			{"GET", "127.0.0.1:4040", "/leader", 200},
-			{"HEAD", "[::1]:4040", "/leader", 200},
-			{"GET", "10.2.3.4", "/leader", 200},
-			{"GET", "localhost:4040", "/leader", 200},
-			{"GET", "LOCALHOST.", "/leader", 200},
-			{"GET", "sidecar.internal:80", "/leader", 200},
-			{"GET", "", "/leader", 200}, // HTTP/1.0
-			{"GET", "evil.example", "/leader", 421},
+			{"GET", "127.0.0.1:4040", "/status", 200},
+			{"HEAD", "[::1]:4040", "/status", 200},
+			{"GET", "10.2.3.4", "/status", 200},
+			{"GET", "localhost:4040", "/status", 200},
+			{"GET", "LOCALHOST.", "/status", 200},
+			{"GET", "sidecar.internal:80", "/status", 200},
+			{"GET", "", "/status", 200}, // HTTP/1.0
+			{"GET", "evil.example", "/status", 421},
 			{"GET", "evil.example:4040", "/leader", 421},
 			{"GET", "127.0.0.1.evil.example", "/leader", 421},
 			{"GET", "localhost.evil.example:4040", "/leader", 421},
 			{"POST", "localhost", "/leader", 405},
 			{"GET", "localhost", "/", 404},
 			{"GET", "localhost", "/leader/", 404},
-			{"GET", "localhost", "/status", 404},
 		} {
 			w, r := httptest.NewRecorder(), httptest.NewRequest(c.method, "http://x"+c.path, nil)
 			r.Host = c.host

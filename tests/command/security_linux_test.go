@@ -60,6 +60,9 @@ func TestCommandOverTLS(t *testing.T) {
 				if code != c.code || !strings.Contains(stderr, c.says) || c.says == "" && stderr != "" {
 					t.Errorf("%s: exit code %d, want %d; said %q, want %q", c.what, code, c.code, stderr, c.says)
 				}
+				if strings.HasPrefix(c.what, "another ") && strings.Contains(stderr, "begin the URL") {
+					t.Errorf("%s: the URL is right, but %q", c.what, stderr)
+				}
 			})
 		}
 		wg.Wait()

@@ -114,9 +114,13 @@ func withoutPath(err error) error {
 // explainTLS adds to the error of a first contact what to do if the URL is wrong about TLS. The error itself does not say so: a server
 // without TLS does not answer a handshake, and one with TLS closes a connection without one.
 func (s *Server) explainTLS(err error, server *holdfast.ServerError) error {
-	var dial *net.OpError
+	var op *net.OpError
+	var untrusted *tls.CertificateVerificationError
 	o := s.client.(*redis.Client).Options()
-	if !errors.Is(server, holdfast.ErrUnavailable) || server.Code != "" || errors.As(err, &dial) && dial.Op == "dial" || o.Network == "unix" {
+	switch {
+	case !errors.Is(server, holdfast.ErrUnavailable), server.Code != "", o.Network == "unix":
+		return err
+	case errors.As(err, &untrusted), errors.As(err, &op) && (op.Op == "dial" || op.Op == "remote error"): // it speaks TLS, or nothing
 		return err
 	}
 	if o.TLSConfig != nil {

@@ -105,6 +105,7 @@ func TestDoctorThroughSomethingElse(t *testing.T) {
 	s, other := server.Start(t, server.One(t)), server.Start(t, server.One(t))
 	one := func() string { return s.Addr() }
 	var turn atomic.Int64
+	subscribe := []byte("*2\r\n$9\r\nsubscribe\r\n")
 	change := regexp.MustCompile(`(?i)^\*\d+\r\n\$\d\r\n(evalsha|delifeq|multi)\r\n`)
 	old := regexp.MustCompile(`(\$7\r\nversion\r\n\$\d+\r\n)\d`)
 	kind := regexp.MustCompile(`(\$6\r\nserver\r\n\$\d+\r\n)[rv]`) // the first letter of redis or valkey
@@ -120,6 +121,17 @@ func TestDoctorThroughSomethingElse(t *testing.T) {
 					d.complain("%+v", f)
 				}
 			},
+		},
+		"a proxy that keeps subscriptions": {
+			addr: between(t, one, func(client net.Conn, raw []byte) []byte {
+				channel, is := bytes.CutPrefix(raw, subscribe)
+				if !is {
+					return raw
+				}
+				_, _ = fmt.Fprintf(client, "*3\r\n$9\r\nsubscribe\r\n%s:1\r\n", channel)
+				return nil
+			}, nil),
+			judge: func(d *diagnosis) { d.expect("pubsub", isWarning, "the server does not have it: a proxy keeps it") },
 		},
 		"a slow way": { // A lock is acquired and released in 180 ms at least, which is more than a third of the TTL.
 			addr: between(t, one, func(_ net.Conn, raw []byte) []byte {

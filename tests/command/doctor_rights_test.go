@@ -46,11 +46,12 @@ func TestDoctorWithTheLeastRights(t *testing.T) {
 				d.complain("the worst is %s, exit code %d", d.Worst, d.ExitCode)
 			}
 			for id, command := range map[string]string{
-				"acl": "ACL WHOAMI", "eviction": "CONFIG GET", "identity": "INFO", "persistence": "CONFIG GET", "replication": "INFO",
+				"acl": "ACL WHOAMI", "eviction": "CONFIG GET", "identity": "INFO", "native": "COMMAND DOCS", "persistence": "CONFIG GET",
+				"replication": "INFO",
 			} {
 				d.expect(id, isUnchecked, "NOPERM for "+command)
 			}
-			for _, id := range []string{"version", "trial", "clock", "latency"} {
+			for _, id := range []string{"version", "trial", "clock", "pubsub", "latency"} {
 				d.expect(id, isOK, "")
 			}
 		})
@@ -89,10 +90,12 @@ func TestDoctorWithMissingRights(t *testing.T) {
 		}},
 		"channels": {[]any{"~*", "resetchannels", "+@all"}, func(d *diagnosis, user string) {
 			d.expect("acl", isWarning, user+" may not: publish on its channels, subscribe on its channels")
+			d.expect("pubsub", isWarning, "NOPERM for SUBSCRIBE")
 			d.expect("trial", isOK, "") // by polling
 		}},
 		"publish": {[]any{"~*", "&*", "+@all", "-publish"}, func(d *diagnosis, user string) {
 			d.expect("acl", isWarning, user+" may not: publish")
+			d.expect("pubsub", isWarning, "NOPERM for PUBLISH")
 			d.expect("trial", isWarning, "waiters got a released lock only after")
 		}},
 		"a command of scripts for many locks": {[]any{"~*", "&*", "+@all", "-mget"}, func(d *diagnosis, user string) {
@@ -125,7 +128,7 @@ func TestDoctorWithoutDeletingByValue(t *testing.T) {
 		}
 		order(t, b.Server, "ACL", "SETUSER", "u", "on", ">"+canary, "~*", "&*", "+@all", "-delifeq")
 		doctor(t, as("u", b.Server), func(d *diagnosis) {
-			d.expect("acl", isWarning, "user u may not: delifeq")
+			d.expect("acl", isNote, "user u may not: delifeq")
 			d.expect("trial", isOK, "")
 		})
 	})

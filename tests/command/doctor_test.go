@@ -32,6 +32,14 @@ func TestDoctorOfAHealthyServer(t *testing.T) {
 				}
 			}
 			d.expect("version", isOK, map[bool]string{true: "valkey ", false: "redis "}[bin.Valkey])
+			native := "has none"
+			switch {
+			case bin.Valkey && bin.Major >= 9:
+				native = "has DELIFEQ, SET IFEQ"
+			case bin.Valkey:
+				native = "has SET IFEQ"
+			}
+			d.expect("native", isOK, native)
 			if all := left(t, b.Server); len(all) != 1 || !strings.HasPrefix(all[0], "holdfast:fences for ") {
 				d.complain("left behind: %q", all)
 			}

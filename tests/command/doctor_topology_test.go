@@ -70,7 +70,7 @@ func TestDoctorOfACluster(t *testing.T) {
 				passed[f.ID] += len(f.Servers)
 			}
 		}
-		for _, id := range []string{"trial", "latency", "clock"} {
+		for _, id := range []string{"trial", "pubsub", "latency", "clock"} {
 			if passed[id] != 3 {
 				d.complain("%s: good on %d of 3 servers", id, passed[id])
 			}

@@ -41,12 +41,14 @@ Checks, by their ids in --json:
   topology       are all slots served (Cluster); do sentinels have a quorum (Sentinel)
   failover       does the TTL outlast a failover (Sentinel, Cluster)
   identity       do all connections lead to the same server
-  quorum         several servers: how many, separate, admitted, not in quarantine
+  quorum         several servers: how many, separate, admitted, not in quarantine, near
   eviction       can the server delete locks when its memory is full
   persistence    what does a restart forget; do saves fail
   clock          does its clock jump, differ between servers
+  pubsub         does a notification arrive; does the server know its subscribers
   acl            may this user send all commands that locks need
-  latency        acquire and release, compared with the TTL
+  latency        round trip; acquire and release, compared with the TTL
+  native         commands that compare: DELEX, DELIFEQ, SET IFEQ
 
 Report (--json): server, mode (server, sentinel, cluster or quorum), servers, worst,
   exit_code, unchecked (the checks that make it 3), and findings, the worst first: each

@@ -7,7 +7,8 @@ import (
 	"strings"
 )
 
-// needed are commands without which locks do not work, with words for keys and channels; optional are the others in docs/acl.
+// needed are commands without which locks do not work, with words for keys and channels. Without the optional ones some locks do not, or
+// waiters get them late; without the sparing ones locks only cost the server more. These are the commands in docs/acl.
 var (
 	needed = []string{
 		"eval return 1 LOCK", "evalsha 0000000000000000000000000000000000000000 3 LOCK QUEUE FENCE", "time", "get LOCK", "set LOCK x px 1",
@@ -16,19 +17,19 @@ var (
 	}
 	optional = []string{
 		"mget LOCK", "ping", "hget LOCK last", "hmget LOCK kind", "hscan LOCK 0", "hset LOCK kind sem", "hdel LOCK fixed", "persist LOCK",
-		"multi", "exec", "delifeq LOCK x",
 	}
+	sparing     = []string{"multi", "exec", "delifeq LOCK x"}
 	onlyServer  = [2][]string{{"xrevrange FENCE + -", "pubsub numsub CHANNEL"}, {"publish CHANNEL x", "subscribe CHANNEL"}}
 	onlyCluster = [2][]string{{"xinfo stream FENCE", "pubsub shardnumsub CHANNEL"}, {"spublish CHANNEL x", "ssubscribe CHANNEL"}}
 )
 
-// rights returns the commands that this server needs, and the optional ones.
-func rights(cluster bool) [2][]string {
+// rights returns the commands that this server needs, the optional ones, and the sparing ones.
+func rights(cluster bool) [3][]string {
 	own := onlyServer
 	if cluster {
 		own = onlyCluster
 	}
-	return [2][]string{slices.Concat(needed, own[0]), slices.Concat(own[1], optional)}
+	return [3][]string{slices.Concat(needed, own[0]), slices.Concat(own[1], optional), sparing}
 }
 
 // checkACL asks the server whether this user may send what locks need.
@@ -38,7 +39,7 @@ func (s *server) checkACL(ctx context.Context) Finding {
 		return unchecked("acl", "ACL WHOAMI", err)
 	}
 	word := map[string]string{"LOCK": s.keys.Lock, "QUEUE": s.keys.Queue, "FENCE": s.fence, "CHANNEL": s.channel}
-	var denied [2][]string
+	var denied [3][]string
 	for i, commands := range rights(s.e.mode == "cluster") {
 		for _, command := range commands {
 			words := []any{"acl", "dryrun", user}
@@ -57,7 +58,7 @@ func (s *server) checkACL(ctx context.Context) Finding {
 			}
 		}
 	}
-	saw := "user " + user + " may not: " + strings.Join(slices.Concat(denied[0], denied[1]), ", ")
+	saw := "user " + user + " may not: " + strings.Join(slices.Concat(denied[:]...), ", ")
 	remedy := "ACL SETUSER " + user + " with the list in docs/SECURITY.md"
 	switch {
 	case denied[0] != nil:
@@ -65,6 +66,8 @@ func (s *server) checkACL(ctx context.Context) Finding {
 	case denied[1] != nil:
 		return warning("acl", saw, "mutexes work, but with more requests, or waiters get them late; read-write locks and semaphores need the "+
 			"commands on hashes: docs/SECURITY.md says what each is for", remedy)
+	case denied[2] != nil:
+		return note("acl", saw, "locks work, but cost the server more: clients are refused once, or once a minute, and then send scripts", remedy)
 	}
 	return fine("acl", "user "+user+" may send all commands that locks need")
 }

@@ -3,6 +3,7 @@ package doctor
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -62,6 +63,12 @@ func (e *examination) checkClocks(ctx context.Context) []Finding {
 			return []Finding{unchecked("clock", "TIME", err)}
 		}
 		w := estimate(samples)
+		trips := make([]time.Duration, len(samples))
+		for i, one := range samples {
+			trips[i] = one.received - one.sent
+		}
+		slices.Sort(trips)
+		s.roundTrip = trips[len(trips)/2]
 		mu.Lock()
 		defer mu.Unlock()
 		watches[s.addr] = w

@@ -84,7 +84,7 @@ func examine(ctx context.Context, cfg Config) (*examination, error) {
 		e.add(problem("version", unsupported.Error(), "Holdfast refuses to use this server", "upgrade it to a supported version").on(e.addrs...))
 	}
 	e.add(each(e.servers, func(s *server) []Finding {
-		return []Finding{s.checkVersion(ctx), s.checkEviction(), s.checkPersistence(), s.checkReplication()}
+		return []Finding{s.checkVersion(ctx), s.checkNative(ctx), s.checkEviction(), s.checkPersistence(), s.checkReplication()}
 	})...)
 	found, complete := e.checkTopology(ctx)
 	e.add(found...)
@@ -93,7 +93,7 @@ func examine(ctx context.Context, cfg Config) (*examination, error) {
 	e.add(e.checkClocks(ctx)...)
 	e.add(each(e.masters(), func(s *server) []Finding { return []Finding{s.checkACL(ctx)} })...)
 	if unsupported == nil && complete {
-		e.add(each(e.masters(), func(s *server) []Finding { return s.checkTrial(ctx) })...)
+		e.add(each(e.masters(), func(s *server) []Finding { return append(s.checkTrial(ctx), s.checkPubSub(ctx)) })...)
 	}
 	if outer.Err() != nil {
 		return nil, context.Cause(outer)

@@ -72,7 +72,7 @@ func TestEmbeddedServer(t *testing.T) {
 		if r.Worst != Unchecked || r.ExitCode != 3 {
 			t.Errorf("the worst is %s, exit code %d", r.Worst, r.ExitCode)
 		}
-		for _, id := range []string{"trial", "latency", "clock", "version"} {
+		for _, id := range []string{"trial", "pubsub", "latency", "clock", "version"} {
 			expect(t, r, id, OK, "")
 		}
 	})
@@ -83,7 +83,7 @@ func TestLatency(t *testing.T) {
 		time.Millisecond: OK, 499 * time.Millisecond: OK, 501 * time.Millisecond: Warning,
 		4999 * time.Millisecond: Warning, 5001 * time.Millisecond: Problem,
 	} {
-		f := judgeLatency([]time.Duration{took}, 15*time.Second)
+		f := judgeLatency(time.Microsecond, []time.Duration{took}, 15*time.Second)
 		if f.Severity != want || (want != OK) != (f.Remedy != "") {
 			t.Errorf("%s: %+v", took, f)
 		}

@@ -34,6 +34,26 @@ func (s *server) checkVersion(ctx context.Context) Finding {
 	return fine("version", saw)
 }
 
+// checkNative looks for commands that make compare-and-delete and compare-and-set cheap. Holdfast works without them.
+func (s *server) checkNative(ctx context.Context) Finding {
+	var has []string
+	for _, c := range []struct{ command, word, name string }{
+		{"delex", "delex", "DELEX"}, {"delifeq", "delifeq", "DELIFEQ"}, {"set", "ifeq", "SET IFEQ"},
+	} {
+		about, err := s.client.Do(ctx, "command", "docs", c.command).Result()
+		if err != nil {
+			return unchecked("native", "COMMAND DOCS", err)
+		}
+		if strings.Contains(strings.ToLower(fmt.Sprint(about)), c.word) {
+			has = append(has, c.name)
+		}
+	}
+	if has == nil {
+		return fine("native", "has none of DELEX, DELIFEQ, SET IFEQ; scripts do the same")
+	}
+	return fine("native", "has "+strings.Join(has, ", "))
+}
+
 func (s *server) checkEviction() Finding {
 	policy, err := s.setting("maxmemory-policy", "maxmemory_policy")
 	limit, err2 := s.setting("maxmemory", "maxmemory")

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/format"
 )
 
 // ExamineQuorum examines the nodes of a quorum, each by itself and all together. Its error says that none can be
@@ -109,7 +111,7 @@ func (q *quorum) checkSeparate() (found []Finding) {
 // server grants nothing.
 var incarnationMark = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^hf2:([^:]*):(\d+):\d+$`) })
 
-// checkAdmitted checks that nodes grant locks, by reading their marks. It sends nothing that begins a quarantine.
+// checkAdmitted checks that nodes grant locks, and in time, by reading their marks. It sends nothing that begins a quarantine.
 func (q *quorum) checkAdmitted(ctx context.Context) (found []Finding) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -123,7 +125,7 @@ func (q *quorum) checkAdmitted(ctx context.Context) (found []Finding) {
 		case why == "":
 			admitted = append(admitted, n.addr)
 		default:
-			idle = append(idle, warning("quorum", why, "it grants nothing: the others must agree without it", remedy).on(n.addr))
+			idle = append(idle, warning("quorum", why, "it does not count: the others must agree without it", remedy).on(n.addr))
 		}
 	}
 	if len(admitted) > 0 {
@@ -138,7 +140,7 @@ func (q *quorum) checkAdmitted(ctx context.Context) (found []Finding) {
 	return found
 }
 
-// whyIdle says why a node grants nothing, and what to do; why is "" if it does grant locks.
+// whyIdle says why a node grants nothing, or too late, and what to do; why is "" if it does grant locks.
 func (s *server) whyIdle(ctx context.Context) (why, remedy string, err error) {
 	if s.infoErr != nil {
 		return "", "", s.infoErr
@@ -172,5 +174,16 @@ func (s *server) whyIdle(ctx context.Context) (why, remedy string, err error) {
 			"if a majority of the others can be reached; if a majority has restarted: once all nodes answer; " +
 			"if nodes are new, or have lost their data: holdfast init with all nodes", nil
 	}
+	if s.isLate() {
+		return fmt.Sprintf("a round trip takes %s, and with a TTL of %s the library waits for a node for at most %s",
+			format.Duration(s.roundTrip), s.e.TTL, nodeTimeout(s.e.TTL)), "a longer TTL, or nearer nodes", nil
+	}
 	return "", "", nil
 }
+
+// nodeTimeout is the longest that the library waits for a node without the option NodeTimeout. Within that, it adapts to the round trips
+// that it measures.
+func nodeTimeout(ttl time.Duration) time.Duration { return min(ttl/4, 2*time.Second) }
+
+// isLate reports whether a node's votes arrive when nobody waits for them any more.
+func (s *server) isLate() bool { return s.roundTrip > nodeTimeout(s.e.TTL) }

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 // Quorums have 3 to 31 nodes. An even number is no problem, but does not let more nodes fail.
@@ -18,6 +19,23 @@ func TestNumbersOfNodes(t *testing.T) {
 		}
 		if got := severities(found); !slices.Equal(got, want) {
 			t.Errorf("%d nodes: %v, want %v: %+v", n, got, want, found)
+		}
+	}
+}
+
+// The vote of a node does not count if its round trip takes longer than the library waits: a quarter of the TTL, or 2 s.
+func TestNodesThatAreTooFarAway(t *testing.T) {
+	for _, c := range []struct {
+		ttl, roundTrip time.Duration
+		late           bool
+	}{
+		{200 * time.Millisecond, 0, false}, {200 * time.Millisecond, 50 * time.Millisecond, false},
+		{200 * time.Millisecond, 60 * time.Millisecond, true},
+		{time.Hour, 2 * time.Second, false}, {time.Hour, 2100 * time.Millisecond, true},
+	} {
+		n := &server{e: &examination{Config: Config{TTL: c.ttl}}, roundTrip: c.roundTrip}
+		if n.isLate() != c.late {
+			t.Errorf("TTL %s, round trip %s: late is %t", c.ttl, c.roundTrip, !c.late)
 		}
 	}
 }

@@ -32,8 +32,8 @@ func (s Severity) rank() int {
 // reported. Without the vital ones a server is not known to be safe for locks: what the others look at shows in vital ones, or is good
 // to know.
 var (
-	checks = append(vital, "failover", "acl", "latency")
-	vital  = []string{"version", "trial", "replication", "topology", "identity", "quorum", "eviction", "persistence", "clock"}
+	checks = append(vital, "failover", "acl", "latency", "native")
+	vital  = []string{"version", "trial", "replication", "topology", "identity", "quorum", "eviction", "persistence", "clock", "pubsub"}
 )
 
 // Finding is the result of a check, on one server or on several alike.

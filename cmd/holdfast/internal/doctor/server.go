@@ -30,6 +30,7 @@ type server struct {
 	infoErr   error
 	config    map[string]string // CONFIG GET
 	configErr error
+	roundTrip time.Duration // the median; 0 if it is not known
 
 	name    string // of the lock
 	keys    keys.Set

@@ -59,7 +59,7 @@ func (s *server) checkTrial(ctx context.Context) []Finding {
 	if err != nil {
 		return []Finding{s.failedTrial(err)}
 	}
-	latency := judgeLatency(took, s.e.TTL)
+	latency := judgeLatency(s.roundTrip, took, s.e.TTL)
 	handed, err := handOver(ctx, locks)
 	if err != nil {
 		return []Finding{latency, s.failedTrial(err)}
@@ -67,10 +67,42 @@ func (s *server) checkTrial(ctx context.Context) []Finding {
 	if late := len(handed) - 2; late >= 0 && handed[late] > slow {
 		return []Finding{latency, warning("trial", fmt.Sprintf("waiters got a released lock only after %s", format.Duration(handed[late])),
 			"waiters are not notified: they try when the lease may have expired, or poll",
-			"see acl and latency; if a proxy is between here and the server, connect without it")}
+			"see pubsub, acl and latency")}
 	}
 	return []Finding{latency, fine("trial", fmt.Sprintf("%s acquired and released; handed over in %s",
 		Count(int64(len(took)), "lock"), format.Duration(handed[len(handed)/2])))}
+}
+
+// messageTime is how long a message may take to arrive.
+const messageTime = 3 * time.Second
+
+// checkPubSub subscribes to a channel and publishes a message, as happens for a waiter and by a release. The trial does not show whether
+// that works: waiters that are not notified poll.
+func (s *server) checkPubSub(ctx context.Context) Finding {
+	subscribe, publish := s.client.Subscribe, s.client.Publish
+	if s.e.mode == "cluster" {
+		subscribe, publish = s.client.SSubscribe, s.client.SPublish
+	}
+	failed := func(saw string) Finding {
+		return warning("pubsub", saw, "waiters are not notified: they poll, and get the lock late and out of order",
+			"connect to the server without a proxy; give the user the commands and channels that docs/SECURITY.md lists")
+	}
+	ps := subscribe(ctx, s.channel)
+	defer ps.Close()
+	if _, err := ps.ReceiveTimeout(ctx, messageTime); err != nil { // the confirmation
+		return failed(because("SUBSCRIBE", err))
+	}
+	sent := time.Now()
+	switch subscribers, err := publish(ctx, s.channel, "message").Result(); {
+	case err != nil:
+		return failed(because("PUBLISH", err))
+	case subscribers == 0:
+		return failed("the subscription is confirmed, but the server does not have it: a proxy keeps it")
+	}
+	if _, err := ps.ReceiveTimeout(ctx, messageTime); err != nil {
+		return failed(because("the server has the subscription, but a message does not arrive", err))
+	}
+	return fine("pubsub", "a message arrives after "+format.Duration(time.Since(sent)))
 }
 
 // handOver makes one client wait for a lock that the other holds, several times. It returns how long it took from the
@@ -147,10 +179,11 @@ var trialRemedies = map[string]string{
 }
 
 // judgeLatency compares how long an acquire and a release take with the TTL of a lease.
-func judgeLatency(took []time.Duration, ttl time.Duration) Finding {
+func judgeLatency(roundTrip time.Duration, took []time.Duration, ttl time.Duration) Finding {
 	slices.Sort(took)
 	slowest := took[len(took)*99/100]
-	saw := fmt.Sprintf("acquire and release %s, p99 %s", format.Duration(took[len(took)/2]), format.Duration(slowest))
+	saw := fmt.Sprintf("round trip %s; acquire and release %s, p99 %s",
+		format.Duration(roundTrip), format.Duration(took[len(took)/2]), format.Duration(slowest))
 	const remedy = "SLOWLOG GET and LATENCY DOCTOR on the server; a longer TTL; a nearer server"
 	// A renewal is sent after a third of the TTL, and retried until the deadline.
 	switch {

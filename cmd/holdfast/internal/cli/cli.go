@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/console"
-	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/demo/worker"
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/demo"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/exitcode"
 )
 
@@ -82,8 +82,8 @@ func dispatch(ctx context.Context, args []string, stdin io.Reader, stdout, stder
 		return &exitcode.Error{Code: exitcode.Usage}
 	}
 	switch args[0] {
-	case worker.Arg:
-		return worker.Main(stdin, stdout, openDemo)
+	case demo.WorkerArg:
+		return demo.Worker(args[1:], stdin, stdout)
 	case "help", "-h", "--help":
 		text, err := helpFor(args[1:])
 		if err != nil {

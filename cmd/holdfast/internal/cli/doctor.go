@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"bytes"
 	"context"
 	"io"
 	"time"
@@ -10,7 +9,6 @@ import (
 
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/console"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/doctor"
-	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/doctor/report"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/exitcode"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/signals"
 )
@@ -43,19 +41,13 @@ Checks, by their ids in --json:
   topology       are all slots served (Cluster); do sentinels have a quorum (Sentinel)
   failover       does the TTL outlast a failover (Sentinel, Cluster)
   identity       do all connections lead to the same server
-  quorum         several servers: how many, separate, admitted, not in quarantine
+  quorum         several servers: how many, separate, admitted, not in quarantine, near
   eviction       can the server delete locks when its memory is full
-  memory         is it nearly full
   persistence    what does a restart forget; do saves fail
-  clock          does its clock jump, run at another rate, differ between servers
+  clock          does its clock jump, differ between servers
   pubsub         does a notification arrive; does the server know its subscribers
   acl            may this user send all commands that locks need
-  latency        PING, and acquire and release, compared with the TTL
-  busy-limit     when is a script that hangs reported as BUSY
-  connections    is maxclients near
-  pubsub-buffer  are slow subscribers disconnected early
-  transport      is the connection encrypted, and the server's certificate verified
-  password       can anybody use the server without a password
+  latency        round trip; acquire and release, compared with the TTL
   native         commands that compare: DELEX, DELIFEQ, SET IFEQ
 
 Report (--json): server, mode (server, sentinel, cluster or quorum), servers, worst,
@@ -98,18 +90,14 @@ func examine(f *pflag.FlagSet) action {
 			return &exitcode.Error{Code: codeOf(err)}
 		}
 		found.Redact(o.console.Redact)
-		var text bytes.Buffer
-		if err := found.Write(&text, console.HasStyles(stdout)); err != nil {
-			return err
-		}
-		if err := printResult(stdout, o.json, found, text.String()); err != nil || found.ExitCode == 0 {
+		if err := printResult(stdout, o.json, found, found.Text(console.HasStyles(stdout))); err != nil || found.ExitCode == 0 {
 			return err
 		}
 		return &exitcode.Error{Code: found.ExitCode}
 	}
 }
 
-func (o *doctorFlags) examine(ctx context.Context) (*report.Report, error) {
+func (o *doctorFlags) examine(ctx context.Context) (*doctor.Report, error) {
 	var nodes []doctor.Config
 	for _, one := range o.servers.All {
 		nodes = append(nodes, doctor.Config{Client: one.Client(), Addr: one.Addr, Sentinel: one.Sentinel, Prefix: o.prefix, TTL: o.ttl, Watch: o.watch})

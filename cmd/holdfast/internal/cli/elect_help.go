@@ -51,10 +51,10 @@ HTTP:
   With --http, holdfast campaigns for a program beside it, in any language, or for a
   readiness probe, until a signal ends it. GET /leader answers 200 while it leads, and 503
   otherwise, and never 200 after the term: JSON with name, leading, fence and ttl_ms, how
-  long it leads even if the server no longer answers. GET /status answers 200,
-  and adds time, key, server, since, leader, candidates (as for --leader) and seen, when
-  it last heard of these. An answer may be out of date when it is read: ask before each
-  step, take less than ttl_ms for it, and give resources the fence.
+  long it leads even if the server no longer answers. GET /status answers 200, and adds
+  time, key, server, since, leader, candidates (as for --leader) and seen, when it last
+  heard of these. An answer may be out of date when it is read: ask before each step, take
+  less than ttl_ms for it, and give resources the fence.
   Without a host in ADDRESS it is 127.0.0.1. Anybody who can reach the address can ask; it
   says nothing secret and changes nothing. Requests for another host name than localhost
   are refused (421), unless --http-host allows the name: otherwise a web page could ask

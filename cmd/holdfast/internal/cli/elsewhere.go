@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/connect"
-	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/doctor/report"
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/doctor"
 )
 
 const (
@@ -33,7 +33,7 @@ func (o *lookFlags) elsewhere(ctx context.Context, name string, tell func(format
 		case name != "":
 			tell("%q is in use under %q: holdfast show --prefix %s %s", name, prefix, shellWord(prefix), shellWord(name))
 		default:
-			tell("%s under %q: holdfast ls --prefix %s", report.Count(n, "lock"), prefix, shellWord(prefix))
+			tell("%s under %q: holdfast ls --prefix %s", doctor.Count(n, "lock"), prefix, shellWord(prefix))
 		}
 	}
 }

@@ -229,7 +229,6 @@ func (o *runFlags) run(ctx context.Context, streams job.Streams) error {
 			Kind:   o.kind(),
 			Option: o.option(),
 			KeyOf:  o.keyOf,
-			Key:    o.lockKey,
 			Wait:   o.patience(),
 			OnBusy: job.OnBusy{Skip: o.ifBusy == "skip", Code: o.busyCode, Quiet: o.quiet},
 			Began:  began,

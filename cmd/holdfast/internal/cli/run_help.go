@@ -66,8 +66,7 @@ Other programs:
   Redisson, in Java. All programs that share a lock must use the same form.
   A run with --key or --redisson holds that lock instead of the lock of NAME; NAME is only
   used in messages. So it runs beside runs of NAME without that flag, or with another KEY,
-  and beside the leader of an election NAME. It warns if the lock of NAME is held when it
-  begins; runs without the flag look only at their own lock.
+  and beside the leader of an election NAME.
 
 Once:
   With --once 12h, CMD runs only if no run of NAME with --once has succeeded, with exit

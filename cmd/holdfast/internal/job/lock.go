@@ -8,7 +8,6 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/internal/exec"
-	"github.com/holdfast-go/holdfast/internal/printable"
 
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/connect"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/exitcode"
@@ -50,7 +49,6 @@ type Lock struct {
 	Kind   Kind
 	Option holdfast.Option
 	KeyOf  func(name string) string // returns the key of the lock of a name, which is another one if Kind is foreign; "" if there is none
-	Key    string                   // the key that a foreign lock was given; "" if none
 	Wait   Wait
 	OnBusy OnBusy
 	Began  time.Time // when the wait began
@@ -85,10 +83,6 @@ func (l *Lock) acquire(ctx context.Context) (*holdfast.Lease, error) {
 }
 
 func (l *Lock) release(lease *holdfast.Lease) error { return lease.Release(context.Background()) }
-
-func (l *Lock) complete(*holdfast.Lease, int) (exit *exitcode.Error, recorded bool) {
-	return nil, false
-}
 
 func (l *Lock) waiting() string {
 	return fmt.Sprintf("waiting for %s; the command was not run", l.Run.title())
@@ -193,32 +187,6 @@ func (l *Lock) failure(err error) *exitcode.Error {
 		exit.Err = fmt.Errorf("%w; all programs that share a lock use one form: --key is for a string, --redisson for the hash of Redisson's RLock", err)
 	}
 	return exit
-}
-
-// namesakeTime is how long warnOfNamesake waits for the server.
-const namesakeTime = 500 * time.Millisecond
-
-// warnOfNamesake warns if the lock of the run's name is held while the run is about to take a foreign one: people may
-// think that they are the same. It ignores errors.
-func (l *Lock) warnOfNamesake(ctx context.Context) {
-	r := l.Run
-	own := l.KeyOf(r.Name)
-	if l.Kind.Foreign == "" || own == l.Key {
-		return
-	}
-	ctx, cancel := context.WithTimeout(ctx, namesakeTime)
-	defer cancel()
-	status, err := r.Locks.Client().Mutex(r.Name).Status(ctx)
-	by := ""
-	switch holder, held := status.Holder(); {
-	case errors.Is(err, holdfast.ErrMismatch): // by runs with --shared and the like
-	case err != nil, !held:
-		return
-	default:
-		by = " by " + Describe(holder, own)
-	}
-	r.Console.Warnf("%s (key %s) is held%s; with %s, this run takes another lock, and the two do not exclude each other",
-		r.title(), printable.Line(own, MaxShown), by, l.Kind.Foreign)
 }
 
 // nested refuses a plain run that would wait for a lock of a job that it is in, because that job waits for the run. The fence tells

@@ -253,7 +253,6 @@ func (r *Run) UnderLock(ctx context.Context, j *Job, l *Lock) *exitcode.Error {
 	if exit := l.nested(ctx); exit != nil {
 		return exit
 	}
-	l.warnOfNamesake(ctx)
 	return r.underLease(ctx, j, l, l.Began)
 }
 
@@ -287,11 +286,11 @@ func (r *Run) hold(j *Job, s source, lease *holdfast.Lease) (exit *exitcode.Erro
 	defer x.awaitKeeper()
 	held := time.Now()
 	defer func() { r.report.Held = time.Since(held).Milliseconds() }()
-	stopWatch := r.watchNodes(lease)
+	noteNodes := r.tellNodes(lease)
 	started := time.Now()
 	x.keptUntil = started.Add(j.MinHold)
 	result, err := x.execute(environment(os.Environ(), r, j.TTL, outerFences(), fences))
-	stopWatch()
+	noteNodes()
 	if err != nil {
 		exit = &exitcode.Error{Code: exitcode.System, Err: err}
 		r.release(s, lease, exit)
@@ -302,8 +301,8 @@ func (r *Run) hold(j *Job, s source, lease *holdfast.Lease) (exit *exitcode.Erro
 	r.report.Ran = over.Sub(started).Milliseconds()
 	exit = r.verdict(j, result, x.lost)
 	if exit.Code == 0 && exit.Err == nil {
-		if completed, recorded := s.complete(lease, j.LostCode); recorded {
-			return completed, x.told
+		if o, is := s.(*OnceLock); is {
+			return o.complete(lease, j.LostCode), x.told
 		}
 	}
 	if kept := r.linger(lease, j.TTL, x.keptUntil); !kept {

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/demo/format"
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/format"
 )
 
 // grace is how much longer than the TTL a takeover may take on a busy machine.
@@ -21,27 +21,28 @@ type Check struct {
 
 // Check checks every invariant that the history should keep. ttl is the TTL of its leases.
 func (h *History) Check(ttl time.Duration) []Check {
+	exclusion, fences := h.checkGrants()
 	checks := []Check{
-		check("10 draws, 10 different winners", h.checkDraws),
-		check("never two holders at once", h.checkExclusion),
-		check("fences strictly increasing", h.checkFences),
+		h.checkDraws().check("10 draws, 10 different winners"),
+		exclusion.check("never two holders at once"),
+		fences.check("fences strictly increasing"),
 	}
 	if !h.Locked {
 		return checks // the demo ended after the lottery
 	}
 	checks = append(checks,
-		check("no update lost", h.checkLedger),
-		check("next holder in time after SIGKILL", func(r *result) { h.checkTakeover(r, Killed, ttl) }))
+		h.checkLedger().check("no update lost"),
+		h.checkTakeover(Killed, ttl).check("next holder in time after SIGKILL"))
 	if h.Pauses {
 		checks = append(checks,
-			check("next holder in time after SIGSTOP", func(r *result) { h.checkTakeover(r, Paused, ttl) }),
-			check("woken holder told by its lease", h.checkStaleLease),
-			check("late write refused by the fence", h.checkStaleWrite))
+			h.checkTakeover(Paused, ttl).check("next holder in time after SIGSTOP"),
+			h.checkStaleLease().check("woken holder told by its lease"),
+			h.checkStaleWrite().check("late write refused by the fence"))
 	}
 	return checks
 }
 
-// result collects what a check finds.
+// result is what a check finds.
 type result struct {
 	evidence string
 	problems []string
@@ -51,9 +52,7 @@ func (r *result) problem(format string, args ...any) {
 	r.problems = append(r.problems, fmt.Sprintf(format, args...))
 }
 
-func check(name string, run func(*result)) Check {
-	var r result
-	run(&r)
+func (r result) check(name string) Check {
 	if len(r.problems) == 0 {
 		return Check{name, true, r.evidence}
 	}
@@ -65,7 +64,7 @@ func check(name string, run func(*result)) Check {
 	return Check{name, false, detail}
 }
 
-func (h *History) checkDraws(r *result) {
+func (h *History) checkDraws() (r result) {
 	draws := h.Of(Drew)
 	winners := map[string]bool{}
 	byPlace := map[int][]string{}
@@ -78,7 +77,7 @@ func (h *History) checkDraws(r *result) {
 	}
 	for place := 1; place <= Places; place++ {
 		if drawn := byPlace[place]; len(drawn) != 1 {
-			r.problem("place %d was drawn %d times%s", place, len(drawn), list(drawn))
+			r.problem("place %d was drawn %d times: %s", place, len(drawn), strings.Join(drawn, ", "))
 		}
 	}
 	if len(winners) != Places {
@@ -93,69 +92,46 @@ func (h *History) checkDraws(r *result) {
 		r.problem("the list has %d winners", len(h.Winners))
 	}
 	r.evidence = "the list in Redis has the same"
+	return r
 }
 
-func list(names []string) string {
-	if len(names) == 0 {
-		return ""
-	}
-	return ": " + strings.Join(names, ", ")
-}
-
-// checkExclusion goes through the grants in order, and compares each with the one that ended last until then.
-func (h *History) checkExclusion(r *result) {
+// checkGrants goes through the grants in order. It compares each with the one that ended last until then, and with the highest fence.
+func (h *History) checkGrants() (exclusion, fences result) {
 	count := 0
 	for _, lock := range []string{Lottery, Ledger} {
-		var latest Grant
+		var latest, highest Grant
 		for _, g := range h.Grants(lock) {
 			if !g.held() {
 				continue
 			}
 			count++
 			if g.At.Add(clockError) < latest.End() {
-				r.problem("%s: worker %d got the lock %s before worker %d gave it up",
+				exclusion.problem("%s: worker %d got the lock %s before worker %d gave it up",
 					lock, g.Worker, format.Duration(latest.End().Sub(g.At)), latest.Worker)
 			}
 			if g.End() > latest.End() {
 				latest = g
 			}
-		}
-	}
-	if count == 0 {
-		r.problem("nobody ever held a lock")
-	}
-	r.evidence = fmt.Sprintf("%s intervals compared", format.Count(count))
-}
-
-func (h *History) checkFences(r *result) {
-	count := 0
-	for _, lock := range []string{Lottery, Ledger} {
-		var highest Grant
-		for _, g := range h.Grants(lock) {
-			if !g.held() {
-				continue
-			}
-			count++
 			switch {
 			case g.Fence == 0:
-				r.problem("%s: worker %d worked without a fence", lock, g.Worker)
-				continue
+				fences.problem("%s: worker %d worked without a fence", lock, g.Worker)
 			case g.Fence <= highest.Fence:
-				r.problem("%s: worker %d got fence %d after worker %d had got %d",
-					lock, g.Worker, g.Fence, highest.Worker, highest.Fence)
-				continue
+				fences.problem("%s: worker %d got fence %d after worker %d had got %d", lock, g.Worker, g.Fence, highest.Worker, highest.Fence)
+			default:
+				highest = g
 			}
-			highest = g
 		}
 	}
 	if count == 0 {
-		r.problem("no fence was ever issued")
+		exclusion.problem("nobody ever held a lock")
+		fences.problem("no fence was ever issued")
 	}
-	r.evidence = fmt.Sprintf("%s fences in order", format.Count(count))
+	exclusion.evidence, fences.evidence = fmt.Sprintf("%d intervals compared", count), fmt.Sprintf("%d fences in order", count)
+	return exclusion, fences
 }
 
 // checkLedger compares the total with the number of accepted writes, each of which wrote one more than it had read.
-func (h *History) checkLedger(r *result) {
+func (h *History) checkLedger() (r result) {
 	accepted := 0
 	for _, e := range h.Of(Wrote) {
 		if !e.Refused {
@@ -166,12 +142,13 @@ func (h *History) checkLedger(r *result) {
 		r.problem("nothing was ever written")
 	}
 	if h.Total != accepted {
-		r.problem("%s writes were accepted, but the ledger has %s", format.Count(accepted), format.Count(h.Total))
+		r.problem("%d writes were accepted, but the ledger has %d", accepted, h.Total)
 	}
-	r.evidence = fmt.Sprintf("%s writes, ledger at %s", format.Count(accepted), format.Count(h.Total))
+	r.evidence = fmt.Sprintf("%d writes, ledger at %d", accepted, h.Total)
+	return r
 }
 
-func (h *History) checkTakeover(r *result, k Kind, ttl time.Duration) {
+func (h *History) checkTakeover(k Kind, ttl time.Duration) (r result) {
 	idle := h.Takeovers(k)
 	if len(idle) == 0 {
 		r.problem("it did not happen")
@@ -183,11 +160,12 @@ func (h *History) checkTakeover(r *result, k Kind, ttl time.Duration) {
 		case d > ttl+grace+h.Stood:
 			r.problem("it took %s, but the TTL is %s", format.Duration(d), format.Duration(ttl))
 		}
-		r.evidence = fmt.Sprintf("after %s; the TTL is %s", format.Duration(d.Truncate(time.Millisecond)), format.Duration(ttl))
+		r.evidence = fmt.Sprintf("after %s; the TTL is %s", format.Duration(d), format.Duration(ttl))
 	}
+	return r
 }
 
-func (h *History) checkStaleLease(r *result) {
+func (h *History) checkStaleLease() (r result) {
 	woken := h.Of(Woke)
 	if len(woken) == 0 {
 		r.problem("nobody woke up")
@@ -198,9 +176,10 @@ func (h *History) checkStaleLease(r *result) {
 		}
 	}
 	r.evidence = "ErrLost at its first call of Err"
+	return r
 }
 
-func (h *History) checkStaleWrite(r *result) {
+func (h *History) checkStaleWrite() (r result) {
 	late := 0
 	for _, e := range h.Of(Wrote) {
 		if !e.Late {
@@ -210,9 +189,10 @@ func (h *History) checkStaleWrite(r *result) {
 		if !e.Refused {
 			r.problem("worker %d wrote with fence %d, and it was accepted", e.Worker, e.Fence)
 		}
-		r.evidence = fmt.Sprintf("%s is below %s", format.Fence(e.Fence), format.Fence(e.Highest))
+		r.evidence = fmt.Sprintf("%s is below %s", Fence(e.Fence), Fence(e.Highest))
 	}
 	if late == 0 {
 		r.problem("nobody wrote late")
 	}
+	return r
 }

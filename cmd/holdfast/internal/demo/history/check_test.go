@@ -62,7 +62,7 @@ func TestBrokenHistoryFails(t *testing.T) {
 		{"no draw at all", func(h *history.History) { historytest.Drop(history.Drew)(h); h.Winners = nil }, []string{draws}, "0 draws were made"},
 
 		{"granted before the release", historytest.Change(history.Granted, 3, func(e *history.Event) { e.At -= 2 * historytest.MS }),
-			[]string{exclusion}, "worker 2 got the lock 1.0 ms before worker 1 gave it up"},
+			[]string{exclusion}, "worker 2 got the lock 1ms before worker 1 gave it up"},
 		{"granted before the deadline of a paused holder", historytest.Change(history.Released, 13, func(e *history.Event) { e.Deadline += 30 * historytest.MS }),
 			[]string{exclusion}, "before worker 2 gave it up"},
 		{"granted while a killed holder lived", historytest.Change(history.Gone, 0, func(e *history.Event) { e.At += 1600 * historytest.MS }),
@@ -76,14 +76,14 @@ func TestBrokenHistoryFails(t *testing.T) {
 		{"an update of nobody", func(h *history.History) { h.Total++ }, []string{updates}, "the ledger has 5"},
 
 		{"nobody killed", historytest.Drop(history.Killed), []string{killed}, "it did not happen"},
-		{"taken over late after a kill", historytest.DelayAfter(history.Gone), []string{killed}, "it took 2.59 s, but the TTL is 1.5 s"},
+		{"taken over late after a kill", historytest.DelayAfter(history.Gone), []string{killed}, "it took 2.6s, but the TTL is 1.5s"},
 		{"nobody takes over", func(h *history.History) {
 			i := slices.IndexFunc(h.Events, func(e history.Event) bool { return e.Kind == history.Paused })
 			h.Events = h.Events[:i+1]
 			h.Total = 2
 		}, []string{paused, lease, write}, "nobody got the lock afterwards"},
 		{"nobody paused", historytest.Drop(history.Paused), []string{paused}, "it did not happen"},
-		{"taken over late after a pause", historytest.DelayAfter(history.Paused), []string{paused}, "it took 2.59 s, but the TTL is 1.5 s"},
+		{"taken over late after a pause", historytest.DelayAfter(history.Paused), []string{paused}, "it took 2.59s, but the TTL is 1.5s"},
 
 		{"a lease that does not know", historytest.Change(history.Woke, 0, func(e *history.Event) { e.Lost = false }), []string{lease}, "still holds the lock"},
 		{"nobody woke up", historytest.Drop(history.Woke), []string{lease}, "nobody woke up"},

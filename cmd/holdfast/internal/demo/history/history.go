@@ -3,6 +3,7 @@ package history
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"time"
 )
@@ -63,6 +64,10 @@ type Event struct {
 
 	Text string `json:"text,omitempty"` // for people
 }
+
+// Fence writes the last 10 digits of a fence. A fence is close to a time in microseconds, so these digits differ within a run, and
+// rise as the fences do.
+func Fence(f uint64) string { return fmt.Sprintf("…%010d", f%1e10) }
 
 // Grant is one time that a worker had a lock.
 type Grant struct {

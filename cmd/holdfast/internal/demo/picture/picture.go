@@ -12,8 +12,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/demo/format"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/demo/history"
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/format"
 )
 
 // Sizes, in pixels.
@@ -24,7 +24,7 @@ const (
 	lane       = 24
 	top        = 50 // of the first scene
 	heading    = 44 // of a scene
-	footing    = 54 // of a scene: times and the moment
+	footing    = 30 // of a scene: times
 )
 
 // How long it plays, in percent of a cycle. The rest shows the end.
@@ -37,65 +37,66 @@ const (
 // Write draws the second act of a history whose leases had this TTL. If nothing happened that could be drawn, it writes nothing and
 // returns an error.
 func Write(w io.Writer, h *history.History, ttl time.Duration) error {
-	if len(h.Events) == 0 {
-		return errors.New("nothing has happened that could be drawn")
-	}
-	scenes := scenesOf(h, ttl)
-	if len(scenes) == 0 {
+	a := newAct(h, ttl)
+	if len(a.scenes) == 0 {
 		return errors.New("nothing has happened that could be drawn: no hand-over and no accident")
 	}
-	workers := 0
+	p := &painter{act: a}
 	for _, e := range h.Events {
-		workers = max(workers, e.Worker)
+		p.workers = max(p.workers, e.Worker)
 	}
-	p := &painter{workers: workers, scenes: scenes}
-	p.paint()
-	_, err := w.Write(p.body.Bytes())
+	var told []string
+	for i, s := range a.scenes {
+		p.scene(i, s)
+		told = append(told, s.title+": "+s.caption)
+	}
+	_, err := fmt.Fprintf(w, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" width="%[1]d" height="%[2]d"
+ role="img" aria-labelledby="title told">
+<title id="title">holdfast demo: what the processes recorded</title>
+<desc id="told">%[3]s</desc>
+<style>%[4]s%[5]s}</style>
+<defs><pattern id="hatch" width="6" height="6" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">`+
+		`<rect class="holds" width="2.5" height="6"/></pattern></defs>
+<rect class="ground" width="%[1]d" height="%[2]d" rx="8"/>
+%[6]s%[7]s</svg>
+`, width, top+len(a.scenes)*p.sceneHeight(), html.EscapeString(strings.Join(told, " ")), style, &p.rules, legend, &p.body)
 	return err
 }
 
 // painter draws scenes below each other.
 type painter struct {
+	*act
 	workers int
-	scenes  []*scene
 	body    bytes.Buffer
 	rules   bytes.Buffer // of style, for what moves
 }
 
 func (p *painter) printf(format string, args ...any) { fmt.Fprintf(&p.body, format, args...) }
 
+func (p *painter) text(class string, x float64, y int, text string) {
+	p.printf("<text class=%q x=\"%.1f\" y=\"%d\">%s</text>\n", class, x, y, html.EscapeString(text))
+}
+
+func (p *painter) line(attributes string, x1 float64, y1 int, x2 float64, y2 int) {
+	p.printf("<line %s x1=\"%.1f\" y1=\"%d\" x2=\"%.1f\" y2=\"%d\"/>\n", attributes, x1, y1, x2, y2)
+}
+
+func (p *painter) rect(attributes string, x float64, y int, width float64, height int) {
+	p.printf("<rect %s x=\"%.1f\" y=\"%d\" width=\"%.1f\" height=\"%d\"/>\n", attributes, x, y, width, height)
+}
+
 // sceneHeight is that of a scene and the space below it.
 func (p *painter) sceneHeight() int { return heading + p.workers*lane + footing }
 
-func (p *painter) paint() {
-	var all bytes.Buffer
-	var told []string
-	for i, s := range p.scenes {
-		p.scene(i, s)
-		told = append(told, s.title+": "+s.caption)
-	}
-	height := top + len(p.scenes)*p.sceneHeight()
-	fmt.Fprintf(&all, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" width="%d" height="%d" role="img" aria-labelledby="title told">
-<title id="title">holdfast demo: what the processes recorded</title>
-<desc id="told">%s</desc>
-<style>%s%s}</style>
-<defs><pattern id="hatch" width="6" height="6" patternUnits="userSpaceOnUse" patternTransform="rotate(45)"><rect class="holds" width="2.5" height="6"/></pattern></defs>
-<rect class="ground" width="%[1]d" height="%[2]d" rx="8"/>
-`, width, height, width, height, html.EscapeString(strings.Join(told, " ")), style, p.rules.String())
-	fmt.Fprint(&all, legend)
-	all.Write(p.body.Bytes())
-	all.WriteString("</svg>\n")
-	p.body = all
-}
-
-// Rules for what moves are within a media query that paint closes.
+// Rules for what moves are within a media query that Write closes.
 const style = `
 text{font:13px ui-sans-serif,system-ui,-apple-system,"Segoe UI",sans-serif;fill:#1f2328}
 .ground{fill:#fff;stroke:#d1d9e0}.curtain{fill:#fff}
-.title{font-weight:600;font-size:15px}.dim{fill:#59636e}.tick{fill:#59636e;font-size:11px}.line{stroke:#d1d9e0}
-.fence{fill:#fff;font-size:11px}.bad{fill:#cf222e}.good{fill:#1a7f37}.bad,.good{font-weight:600;stroke:#fff;stroke-width:4px;stroke-linejoin:round;paint-order:stroke}
+.title{font-weight:600;font-size:15px}.dim{fill:#59636e}.tick{fill:#59636e;font-size:11px;text-anchor:middle}.line{stroke:#d1d9e0}
+.fence{fill:#fff;font-size:11px}.bad{fill:#cf222e}.good{fill:#1a7f37}
+.bad,.good{font-weight:600;stroke:#fff;stroke-width:4px;stroke-linejoin:round;paint-order:stroke}.end{text-anchor:end}
 .holds{fill:#0969da}.waits{fill:#afb8c1}.lease{fill:url(#hatch);stroke:#0969da}.dead{fill:#cf222e}.paused{fill:#bf8700}
-.head{stroke:#cf222e;stroke-width:1.5;opacity:0}.moment{opacity:0}.last{opacity:1}
+.head{stroke:#cf222e;stroke-width:1.5;opacity:0}
 .curtain{transform:scaleX(0);transform-box:fill-box;transform-origin:100% 50%}
 @media (prefers-color-scheme:dark){
 text{fill:#f0f6fc}.ground{fill:#0d1117;stroke:#3d444d}.curtain{fill:#0d1117}
@@ -112,30 +113,34 @@ const legend = `<rect class="holds" x="20" y="18" width="26" height="14" rx="2"/
 <rect class="paused" x="744" y="23" width="26" height="4"/><text x="776" y="30">paused</text>
 `
 
-func (p *painter) scene(i int, s *scene) {
+func (p *painter) scene(i int, s scene) {
 	y := top + i*p.sceneHeight()
 	lanes := y + heading
 	bottom := lanes + p.workers*lane
 	x := func(at history.Instant) float64 {
 		return left + lanesWidth*float64(at.Sub(s.from))/float64(s.to.Sub(s.from))
 	}
-	p.printf("<text class=\"title\" x=\"20\" y=\"%d\">%s</text><text class=\"dim\" x=\"20\" y=\"%d\">%s</text>\n", y+14, s.title, y+33, html.EscapeString(s.caption))
+	p.text("title", 20, y+14, s.title)
+	p.text("dim", 20, y+33, s.caption)
 	for n := 1; n <= p.workers; n++ {
 		middle := lanes + n*lane - lane/2
-		p.printf("<text class=\"dim\" x=\"20\" y=\"%d\">worker %d</text><line class=\"line\" x1=\"%d\" y1=\"%d\" x2=\"%d\" y2=\"%[4]d\"/>\n", middle+4, n, left, middle, left+lanesWidth)
+		p.text("dim", 20, middle+4, fmt.Sprint("worker ", n))
+		p.line(`class="line"`, left, middle, left+lanesWidth, middle)
 	}
 	p.times(s, bottom, x)
 	for _, k := range []kind{waits, holds, lease, dead, paused} { // the later ones are drawn over the earlier
-		for _, one := range s.spans {
-			if one.kind == k {
+		for _, one := range p.spans {
+			if one, shown := s.within(one); shown && one.kind == k {
 				p.span(one, lanes, x)
 			}
 		}
 	}
-	for _, m := range s.marks {
-		p.mark(m, lanes, x(m.at))
+	for _, m := range p.marks {
+		if s.from <= m.at && m.at <= s.to {
+			p.mark(m, lanes, x(m.at))
+		}
 	}
-	p.motion(i, s, lanes, bottom)
+	p.motion(i, lanes, bottom)
 }
 
 // span draws what a worker does for some time.
@@ -149,38 +154,33 @@ func (p *painter) span(s span, lanes int, x func(history.Instant) float64) {
 	case dead, paused:
 		middle += 10
 	}
-	p.printf("<rect class=\"%s\" x=\"%.1f\" y=\"%d\" width=\"%.1f\" height=\"%d\"", s.kind, from, middle-high/2, long, high)
-	if s.kind != holds {
-		p.printf("/>\n")
-		return
-	}
-	p.printf("><title>worker %d, fence %d, %s</title></rect>\n", s.worker, s.fence, format.Duration(s.to.Sub(s.from)))
-	if long >= 84 {
-		p.printf("<text class=\"fence\" x=\"%.1f\" y=\"%d\">%s</text>\n", from+5, middle+4, format.Fence(s.fence))
+	p.rect(fmt.Sprintf("class=%q", s.kind), from, middle-high/2, long, high)
+	if s.kind == holds && long >= 84 {
+		p.text("fence", from+5, middle+4, history.Fence(s.fence))
 	}
 }
 
 func (p *painter) mark(m mark, lanes int, x float64) {
-	class, anchor, by := "good", "start", 4.0
+	class, by := "good", 4.0
 	if m.bad {
 		class = "bad"
 	}
 	if m.left {
-		anchor, by = "end", -4
+		class, by = class+" end", -4
 	}
-	p.printf("<text class=\"%s\" text-anchor=\"%s\" x=\"%.1f\" y=\"%d\">%s</text>\n", class, anchor, x+by, lanes+m.worker*lane-lane/2+5, html.EscapeString(m.text))
+	p.text(class, x+by, lanes+m.worker*lane-lane/2+5, m.text)
 }
 
 // times draws an axis with about eight times, counted from the scene's begin.
-func (p *painter) times(s *scene, y int, x func(history.Instant) float64) {
+func (p *painter) times(s scene, y int, x func(history.Instant) float64) {
 	step := stepFor(s.to.Sub(s.from))
 	for t := time.Duration(0); t <= s.to.Sub(s.from); t += step {
 		at, text := x(s.from.Add(t)), "0"
 		if t > 0 {
 			text = format.Duration(t)
 		}
-		p.printf("<line class=\"line\" x1=\"%.1f\" y1=\"%d\" x2=\"%.1[1]f\" y2=\"%[3]d\"/><text class=\"tick\" text-anchor=\"middle\" x=\"%.1[1]f\" y=\"%[4]d\">%[5]s</text>\n",
-			at, y, y+4, y+16, text)
+		p.line(`class="line"`, at, y, at, y+4)
+		p.text("tick", at, y+16, text)
 	}
 }
 
@@ -195,33 +195,17 @@ func stepFor(whole time.Duration) time.Duration {
 	}
 }
 
-// motion animates a scene: a curtain opens from left to right, and below it one moment is described after another.
-func (p *painter) motion(i int, s *scene, lanes, bottom int) {
+// motion animates a scene: a curtain opens from left to right.
+func (p *painter) motion(i, lanes, bottom int) {
 	part := playsFor / float64(len(p.scenes))
 	begins, ends := float64(i)*part, float64(i+1)*part-sceneRest
-	p.printf("<rect class=\"curtain\" id=\"curtain%d\" x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\"/>\n", i, left, lanes-2, lanesWidth+18, bottom-lanes+2)
-	p.printf("<line class=\"head\" id=\"head%d\" x1=\"%d\" y1=\"%d\" x2=\"%[2]d\" y2=\"%[4]d\"/>\n", i, left, lanes-2, bottom)
-	wide := float64(lanesWidth)
-	p.rule("curtain", i, "linear", fmt.Sprintf("0%%,%.2f%%{transform:scaleX(1)}%.2f%%,100%%{transform:scaleX(0)}", begins, ends))
-	p.rule("head", i, "linear", fmt.Sprintf("0%%,%.2f%%{opacity:0;transform:translateX(0)}%.2f%%{opacity:1;transform:translateX(0)}%.2f%%{opacity:1;transform:translateX(%.0[4]fpx)}%.2f%%,100%%{opacity:0;transform:translateX(%.0[4]fpx)}",
-		begins, begins+0.01, ends, wide, ends+0.01))
-	all := s.moments()
-	for n, m := range all {
-		at := func(t history.Instant) float64 {
-			return begins + (ends-begins)*float64(t.Sub(s.from))/float64(s.to.Sub(s.from))
-		}
-		last, until := "", ""
-		if n+1 == len(all) {
-			last = " last"
-		} else {
-			until = fmt.Sprintf("%.2f%%{opacity:0}", at(all[n+1].at))
-		}
-		p.printf("<text class=\"moment%s\" id=\"moment%d_%d\" x=\"%d\" y=\"%d\">%s</text>\n", last, i, n, left, bottom+34, html.EscapeString(m.text))
-		p.rule(fmt.Sprintf("moment%d_", i), n, "step-end", fmt.Sprintf("0%%{opacity:0}%.2f%%{opacity:1}%s", at(m.at), until))
+	p.rect(fmt.Sprintf(`class="curtain" id="curtain%d"`, i), left, lanes-2, lanesWidth+18, bottom-lanes+2)
+	p.line(fmt.Sprintf(`class="head" id="head%d"`, i), left, lanes-2, left, bottom)
+	rule := func(name, keyframes string) {
+		fmt.Fprintf(&p.rules, "#%s%d{animation:%[1]s%[2]d %.0[3]fs linear infinite}@keyframes %[1]s%[2]d{%[4]s}\n",
+			name, i, cycle.Seconds(), keyframes)
 	}
-}
-
-// rule gives an element its animation.
-func (p *painter) rule(name string, i int, timing, keyframes string) {
-	fmt.Fprintf(&p.rules, "#%s%d{animation:%[1]s%[2]d %.0[3]fs %[4]s infinite}@keyframes %[1]s%[2]d{%[5]s}\n", name, i, cycle.Seconds(), timing, keyframes)
+	rule("curtain", fmt.Sprintf("0%%,%.2f%%{transform:scaleX(1)}%.2f%%,100%%{transform:scaleX(0)}", begins, ends))
+	rule("head", fmt.Sprintf("0%%,%.2f%%{opacity:0}%.2f%%{opacity:1;transform:translateX(0)}%.2f%%{opacity:1;transform:translateX(%[4]dpx)}"+
+		"%.2[5]f%%,100%%{opacity:0;transform:translateX(%[4]dpx)}", begins, begins+0.01, ends, lanesWidth, ends+0.01))
 }

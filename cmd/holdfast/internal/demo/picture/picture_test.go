@@ -42,7 +42,7 @@ func TestPicture(t *testing.T) {
 	if elsewhere := regexp.MustCompile(`<script|<foreignObject|href| on\w+=|url\(http|@import`).FindString(got); elsewhere != "" {
 		t.Errorf("the picture has %s", elsewhere)
 	}
-	// Without animations all is seen: nothing is covered, and the last moment of each scene is shown.
+	// Without animations all is seen: nothing is covered.
 	still, _, found := strings.Cut(got, "@media (prefers-reduced-motion:no-preference){")
 	if !found || strings.Contains(still, "animation") || !strings.Contains(still, ".curtain{transform:scaleX(0)") {
 		t.Errorf("without animations it looks different: %s", still)

@@ -1,15 +1,22 @@
 package connect
 
 import (
+	"cmp"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
+	"net"
 	"net/url"
 	"os"
 	"syscall"
 	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/holdfast-go/holdfast"
 
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/exitcode"
 )
@@ -54,25 +61,15 @@ func takeTLSParameters(u *url.URL, source string) (p tlsParameters, err error) {
 		return p, exitcode.Configf("tls_cert and tls_key in %s: one needs the other", source)
 	}
 	if hasCert {
-		pair, err := readKeyPair(cert, key)
-		if err != nil {
+		certText, err := readFile(cert)
+		keyText, err2 := readFile(key)
+		pair, err3 := tls.X509KeyPair(certText, keyText)
+		if err := cmp.Or(err, err2, err3); err != nil {
 			return p, exitcode.Configf("tls_cert and tls_key in %s: %w", source, withoutPath(err))
 		}
 		p.own = append(p.own, pair)
 	}
 	return p, nil
-}
-
-func readKeyPair(cert, key string) (tls.Certificate, error) {
-	certText, err := readFile(cert)
-	if err != nil {
-		return tls.Certificate{}, err
-	}
-	keyText, err := readFile(key)
-	if err != nil {
-		return tls.Certificate{}, err
-	}
-	return tls.X509KeyPair(certText, keyText)
 }
 
 const (
@@ -112,4 +109,22 @@ func withoutPath(err error) error {
 		return path.Err
 	}
 	return err
+}
+
+// explainTLS adds to the error of a first contact what to do if the URL is wrong about TLS. The error itself does not say so: a server
+// without TLS does not answer a handshake, and one with TLS closes a connection without one.
+func (s *Server) explainTLS(err error, server *holdfast.ServerError) error {
+	var op *net.OpError
+	var untrusted *tls.CertificateVerificationError
+	o := s.client.(*redis.Client).Options()
+	switch {
+	case !errors.Is(server, holdfast.ErrUnavailable), server.Code != "", o.Network == "unix":
+		return err
+	case errors.As(err, &untrusted), errors.As(err, &op) && (op.Op == "dial" || op.Op == "remote error"): // it speaks TLS, or nothing
+		return err
+	}
+	if o.TLSConfig != nil {
+		return fmt.Errorf("%w; if this port does not speak TLS, begin the URL with redis://", err)
+	}
+	return fmt.Errorf("%w; if this port speaks TLS, begin the URL with rediss://", err)
 }

@@ -28,9 +28,7 @@ type benchFlags struct {
 	json    bool
 }
 
-const benchHelp = `Usage: holdfast bench [flags]
-
-Measures what locks cost on your server, beside the two bare commands of the usual
+const benchHelp = `Measures what locks cost on your server, beside the two bare commands of the usual
 lock (SET NX PX, and a script that compares and deletes) through the same client:
 
   free       goroutines lock and unlock names of their own: cycles/s, latency, CPU
@@ -50,10 +48,6 @@ with bench: and a random part, and deletes their keys, even after ^C (a second ^
 it at once). If it is killed, some keys remain for a minute. It uses the prefix's fence
 counters, as every lock does, and leaves them.
 
-Flags:
-{flags}
-
-The server is the first of --redis, HOLDFAST_REDIS, REDIS_URL, redis://127.0.0.1:6379.
 ?pool_size=N in its URL makes go-redis use more than 10 connections per processor.
 The user needs the rights that docs/SECURITY.md lists for a locker, and INFO for the
 server's CPU, which is not reported for a Cluster.
@@ -72,7 +66,7 @@ Exit codes:
 func runBench(f *pflag.FlagSet) action {
 	o := &benchFlags{runtime: time.Minute}
 	o.lacks = "but holdfast bench measures one server at a time: name one with --redis"
-	o.define(f, "`URL` of the server, as for holdfast run; only one")
+	o.define(f)
 	f.Var((*seconds)(&o.runtime), "for", "take about `DUR` in all")
 	f.IntSliceVar(&o.levels, "goroutines", []int{1, 8, 64, 512}, "`LIST` of the numbers of goroutines in free")
 	f.IntVar(&o.leases, "leases", 5000, "hold `N` leases; 0 leaves out held")

@@ -21,9 +21,7 @@ import (
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/signals"
 )
 
-const conformanceHelp = `Usage: holdfast conformance [flags] -- CLIENT [ARGS...]
-
-Judges a client of the protocol (docs/PROTOCOL.md) that you wrote, in any language. It
+const conformanceText = `Judges a client of the protocol (docs/PROTOCOL.md) that you wrote, in any language. It
 takes locks beside Holdfast's own client, on one server, and its network fails.
 
 CLIENT is started several times for each scenario, with two more arguments: the HOST:PORT
@@ -53,9 +51,6 @@ the end of its input it exits within 5 seconds; it need not release the lock.
 
 Scenarios:
 {scenarios}
-Flags:
-{flags}
-
 Report (--json): ok, passed, skipped, not_judged and verdicts. Each verdict has scenario,
   shows and ok. If the client failed, it has problem and dialogue, the end of what was
   said; if the scenario was not judged, skipped says why.
@@ -64,6 +59,8 @@ Exit codes: 0 all judged scenarios passed, 1 some failed or none was judged,
 64 wrong usage, 69 server unavailable, 127 the client was not found,
 130 interrupted (INT; also 129, 131, 143).
 `
+
+func conformanceHelp() string { return strings.Replace(conformanceText, "{scenarios}", scenarios(), 1) }
 
 // scenarios lists the scenarios for the help.
 func scenarios() string {

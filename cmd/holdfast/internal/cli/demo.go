@@ -25,15 +25,10 @@ import (
 // HOLDFAST_REDIS unless it is told to: people who only look around may not want to work on that server.
 const fromEnvironment = "env"
 
-const demoHelp = `Usage: holdfast demo [flags]
-
-Shows in about 10 seconds what the lock does, with processes of its own. They compete to
+const demoHelp = `Shows in about 10 seconds what the lock does, with processes of its own. They compete to
 draw 10 winners, each exactly once. Then all of them keep a ledger, while one that holds
 the lock is killed with -9, and another is paused for longer than its lease and woken.
 At the end, the demo checks what all of them recorded.
-
-Flags:
-{flags}
 
 On a server of yours, its keys begin with holdfast:demo: and a random part, and are
 deleted at the end, even after ^C.

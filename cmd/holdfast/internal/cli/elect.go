@@ -2,7 +2,10 @@ package cli
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"io"
+	"net"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -10,71 +13,79 @@ import (
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/election"
 
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/connect"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/exitcode"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/job"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/keeper"
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/sidecar"
 )
 
-// electFlags are the flags and arguments of holdfast elect.
+const electHelp = `Campaigns in the election NAME, and runs CMD while it leads: one CMD at a time on all
+machines. Candidates wait in a queue; the next one leads when the leader resigns, dies,
+or cannot reach the server. holdfast show NAME says who leads.
+
+  holdfast elect scheduler -- ./scheduler            # lead, or stand by
+  holdfast elect --again scheduler -- ./scheduler    # start it again after it has ended
+  holdfast elect scheduler --http 127.0.0.1:4040     # for a program that asks
+
+A term begins with the election. CMD has the environment that holdfast run describes: the
+fence rises from term to term. If the term cannot be renewed, CMD and all of its processes
+are ended before another candidate can lead, as with holdfast run. Then holdfast campaigns
+again, even while the server cannot be reached. Only a server that it has never reached is
+an error. With --terms N it exits after N terms, with the exit code of the last.
+
+When CMD has ended by itself, holdfast resigns, and exits with CMD's exit code. With --again
+it campaigns again, behind other candidates and at least a second after the term began,
+unless INT or QUIT, as from ^C, ended CMD, or CMD could not be executed. INT, TERM, HUP and
+QUIT are passed on to CMD; when it has ended, holdfast resigns and exits.
+
+With --http, holdfast campaigns for a program beside it, in any language, or for a readiness
+probe, until a signal ends it. GET /leader answers 200 while it leads, and 503 otherwise,
+and never 200 after the term: JSON with name, leading, fence and ttl_ms, how long it leads
+even if the server no longer answers. GET /status answers 200, and adds who leads and waits.
+An answer may be out of date when it is read: ask before each step, take less than ttl_ms
+for it, and give resources the fence. Anybody who can reach the address can ask. When told
+to end, it answers 503 for a second, and then resigns: ask more often than that.
+`
+
+// electFlags are the flags of holdfast elect.
 type electFlags struct {
 	jobFlags
 
-	again  bool
-	terms  count
-	leader bool
-	watch  bool
-
-	http      string // the address
-	httpHosts []string
-	drain     time.Duration
+	again bool
+	terms count
+	http  string   // the address
+	hosts []string // that are served there, besides addresses and localhost
 }
 
 func elect(f *pflag.FlagSet) action {
-	o := &electFlags{drain: time.Second}
-	f.BoolVar(&o.leader, "leader", false, "say who leads, and run nothing")
-	f.BoolVar(&o.watch, "watch", false, "say who leads, now and after every change, and run nothing")
+	o := &electFlags{}
 	f.BoolVar(&o.again, "again", false, "campaign again also after the command has ended by itself")
-	f.Var(&o.terms, "terms", "lead at most `N` times (default: no limit)")
-	f.StringVar(&o.http, "http", "", "run nothing, and say over HTTP at `ADDRESS`, such as 127.0.0.1:4040, whether this\nprocess leads")
-	f.StringArrayVar(&o.httpHosts, "http-host", nil, "with --http, also serve the host `NAME`, besides addresses and localhost; may be\nrepeated")
-	f.Var((*seconds)(&o.drain), "drain", "with --http, when told to end, say for `DUR` that it does not lead, and then resign")
-	o.defineJob(f, "`ACTION` if the term is lost: terminate, or kill, which sends no TERM")
+	f.Var(&o.terms, "terms", "lead at most `N` times (default no limit)")
+	f.StringVar(&o.http, "http", "", "run nothing, and say over HTTP at `ADDRESS`, such as 127.0.0.1:4040, whether this process leads")
+	f.StringArrayVar(&o.hosts, "http-host", nil, "with --http, also serve the host `NAME`, besides addresses and localhost; may be repeated")
+	o.defineJob(f, "terminate, or kill, which sends no TERM")
 	return func(ctx context.Context, stdin io.Reader, stdout, stderr io.Writer) error {
-		if err := o.check(); err != nil {
+		switch {
+		case f.Changed("http"):
+			return o.serve(ctx, stderr)
+		case f.Changed("http-host"):
+			return exitcode.Usagef("--http-host needs --http")
+		}
+		if err := o.takeCommand(); err != nil {
 			return err
 		}
-		switch {
-		case o.http != "":
-			return o.serve(ctx, stdout, stderr)
-		case o.leader, o.watch:
-			return o.tellLeader(ctx, stdout, stderr)
+		if err := o.checkJob(keeper.Terminate, keeper.Kill); err != nil {
+			return err
 		}
 		return o.run(ctx, job.Streams{In: stdin, Out: stdout, Err: stderr})
 	}
 }
 
-func (o *electFlags) check() error {
-	switch {
-	case o.flags.Changed("http"):
-		return o.checkHTTP()
-	case o.flags.Changed("http-host"), o.flags.Changed("drain"):
-		return exitcode.Usagef("--http-host and --drain need --http")
-	case o.leader || o.watch:
-		return o.checkLeader()
-	}
-	if err := o.takeCommand(); err != nil {
-		return err
-	}
-	if err := o.checkJob(keeper.Terminate, keeper.Kill); err != nil {
-		return err
-	}
-	return o.checkTimes()
-}
-
 func (o *electFlags) run(ctx context.Context, streams job.Streams) error {
-	r := &job.Run{Name: o.name, Prefix: o.prefix, Streams: streams, Advice: o.advice}
-	return job.Main(r, o.level(), o.json, func() *exitcode.Error {
-		closeAll, err := o.openFor(r, o.checkStrict)
+	r := &job.Run{Name: o.name, Prefix: o.prefix, Streams: streams, Advice: advice}
+	return job.Main(r, o.level, o.report, func() *exitcode.Error {
+		closeAll, err := o.openFor(r)
 		if err != nil {
 			return exitcode.As(err)
 		}
@@ -87,5 +98,55 @@ func (o *electFlags) run(ctx context.Context, streams job.Streams) error {
 			return exit
 		}
 		return r.InElection(ctx, &o.job, candidacy, job.Terms{Again: o.again, Most: int(o.terms)})
+	})
+}
+
+// serve campaigns without a command, and says over HTTP whether it leads.
+func (o *electFlags) serve(ctx context.Context, stderr io.Writer) error {
+	f := o.flags
+	for _, other := range []string{"again", "terms", "max-runtime", "on-lost", "kill-after", "json"} {
+		if err := chooseOne(f, "http", other); err != nil {
+			return err
+		}
+	}
+	if f.NArg() != 1 || f.Arg(0) == "" {
+		return exitcode.Usagef("want one NAME and no command: holdfast elect NAME --http HOST:PORT")
+	}
+	address, _, err := listenAddress("http", o.http, "127.0.0.1:4040")
+	if err != nil {
+		return err
+	}
+	if err := o.checkHolder(); err != nil {
+		return err
+	}
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
+	if err != nil {
+		return &exitcode.Error{Code: exitcode.System, Err: fmt.Errorf("%w; choose another address with --http", err)}
+	}
+	defer listener.Close()
+	return o.use(ctx, stderr, func(ctx context.Context, locks *connect.Locks) error {
+		if exit := (&job.Run{Servers: o.servers}).CheckAdmitted(ctx, o.prefix, 0); exit != nil {
+			return exit
+		}
+		candidacy := election.New(locks.Mutex(f.Arg(0), o.option(), holdfast.Options()))
+		// A server that cannot be reached now is an error; later, it is an outage to be waited out.
+		if _, err := candidacy.Status(ctx); err != nil {
+			return err
+		}
+		if addr, ok := listener.Addr().(*net.TCPAddr); ok && !addr.IP.IsLoopback() {
+			o.console.Warnf("everyone who can reach %s can read who leads", addr)
+		}
+		o.console.Notef("campaigning for %q; http://%s/leader says whether it leads", f.Arg(0), listener.Addr())
+		s := &sidecar.Sidecar{
+			Election: candidacy, Server: o.servers.Addr(), Key: o.keyOf(f.Arg(0)), Hosts: o.hosts, Drain: time.Second, Console: o.console,
+		}
+		err := s.Run(ctx, listener)
+		switch {
+		case errors.Is(err, sidecar.ErrServe):
+			return &exitcode.Error{Code: exitcode.System, Err: err}
+		case err == nil:
+			return ctx.Err()
+		}
+		return err
 	})
 }

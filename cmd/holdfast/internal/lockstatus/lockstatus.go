@@ -4,6 +4,7 @@ package lockstatus
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -63,10 +64,9 @@ func NewReport(s holdfast.Status, quorum bool) *Report {
 	for _, h := range s.Holders {
 		r.Holders = append(r.Holders, NewHolder(h))
 	}
-	if quorum {
-		return r
+	if !quorum {
+		r.Waiting, r.Waiters = &s.Waiting, NewWaiters(s.Waiters)
 	}
-	r.Waiting, r.Waiters = &s.Waiting, NewWaiters(s.Waiters)
 	return r
 }
 
@@ -74,7 +74,7 @@ func NewReport(s holdfast.Status, quorum bool) *Report {
 func NewWaiters(waiters []holdfast.Waiter) []Waiter {
 	all := []Waiter{}
 	for _, w := range waiters {
-		all = append(all, Waiter{Identity: w.Identity, Host: w.Host, PID: w.PID, Meta: w.Meta, Mode: w.Mode, Permits: w.Permits, Since: w.Since})
+		all = append(all, Waiter{w.Identity, w.Host, w.PID, w.Meta, w.Mode, w.Permits, w.Since})
 	}
 	return all
 }
@@ -91,7 +91,7 @@ func NewHolder(h holdfast.Holder) Holder {
 	return own
 }
 
-// Summary is what a table says of a lock.
+// Summary is a lock in one line.
 type Summary struct {
 	Name    string
 	Kind    string
@@ -99,23 +99,25 @@ type Summary struct {
 	Age     time.Duration // of the oldest holder; negative if there is none, or it is not known
 	TTL     time.Duration // of the holder that would expire first; negative if there is none, or it has no expiry
 	Waiting int
-	Standby int    // candidates of an election that has a leader
+	Standby int    // candidates of an election that has a leader: they wait for as long as all is well
 	Grant   string // of the only holder
 }
 
 const (
-	// maxName bounds what a table shows of a name, in bytes; a name has 512 at most.
-	maxName = 512
-	// maxOwner bounds what it shows of an owner.
+	// maxShown bounds what is shown of a text that others wrote, in bytes; a name has as many at most.
+	maxShown = 512
+	// maxOwner bounds what is shown of an owner.
 	maxOwner = 64
-	// named is how many holders it names.
+	// named is how many holders a Summary names.
 	named = 3
 )
 
 // Summarize returns the summary of a lock.
 func Summarize(s holdfast.Status) Summary {
-	sum := Summary{Name: printable.Line(s.Name, maxName), Kind: string(s.Kind), Holders: holders(s), Age: -1, TTL: -1}
-	sum.Waiting, sum.Standby = Waiting(s)
+	sum := Summary{Name: printable.Line(s.Name, maxShown), Kind: string(s.Kind), Holders: holders(s), Age: -1, TTL: -1, Waiting: s.Waiting}
+	if s.Kind == holdfast.KindElection && s.Held() {
+		sum.Waiting, sum.Standby = 0, s.Waiting
+	}
 	if len(s.Holders) == 1 {
 		sum.Grant = s.Holders[0].Grant
 	}
@@ -130,13 +132,15 @@ func Summarize(s holdfast.Status) Summary {
 	return sum
 }
 
-// Waiting returns how many processes wait for a lock. While an election has a leader, its candidates stand by instead: they wait for as
-// long as all is well.
-func Waiting(s holdfast.Status) (waiting, standby int) {
-	if s.Kind == holdfast.KindElection && s.Held() {
-		return 0, s.Waiting
+// Awaited says how many wait for the lock, or stand by; "" if nobody does.
+func (s Summary) Awaited() string {
+	switch {
+	case s.Waiting > 0:
+		return strconv.Itoa(s.Waiting)
+	case s.Standby > 0:
+		return fmt.Sprintf("%d standby", s.Standby)
 	}
-	return s.Waiting, 0
+	return ""
 }
 
 // holders says in a few words who holds a lock.

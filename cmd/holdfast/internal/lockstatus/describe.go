@@ -40,19 +40,19 @@ func Text(s holdfast.Status, quorum bool) string {
 		line("held by", "%s", sum.Holders)
 	}
 	for i, h := range s.Holders {
-		parts := []string{who(OwnerOf(h), h.Host, h.PID)}
-		parts = append(parts, modeOf(h.Mode, h.Permits)...)
+		about := []string{}
 		if h.Grant != "" {
-			parts = append(parts, GrantOf(h))
+			about = append(about, GrantOf(h))
 		}
 		if !h.Since.IsZero() {
-			parts = append(parts, since(h.Since, s.Time))
+			about = append(about, since(h.Since, s.Time))
 		}
-		expiry := "no expiry"
-		if h.TTL >= 0 {
-			expiry = fmt.Sprintf("expires in %s unless renewed", h.TTL.Round(100*time.Millisecond))
+		if h.TTL < 0 {
+			about = append(about, "no expiry")
+		} else {
+			about = append(about, fmt.Sprintf("expires in %s unless renewed", h.TTL.Round(100*time.Millisecond)))
 		}
-		writePerson(&b, i, append(parts, expiry), h.Meta)
+		writeProcess(&b, i, OwnerOf(h), NewHolder(h).Process, about)
 	}
 	switch awaited := sum.Awaited(); {
 	case awaited != "":
@@ -60,9 +60,8 @@ func Text(s holdfast.Status, quorum bool) string {
 	case quorum && s.Kind != "":
 		line("awaited", "not known of a lock of a quorum")
 	}
-	for i, w := range s.Waiters {
-		parts := []string{who(OwnerOf(holdfast.Holder{Identity: w.Identity}), w.Host, w.PID)}
-		writePerson(&b, i, append(append(parts, modeOf(w.Mode, w.Permits)...), since(w.Since, s.Time)), w.Meta)
+	for i, w := range NewWaiters(s.Waiters) {
+		writeProcess(&b, i, OwnerOf(holdfast.Holder{Identity: w.Identity}), w.Process, []string{since(w.Since, s.Time)})
 	}
 	if left := s.Waiting - len(s.Waiters); left > 0 && len(s.Waiters) > 0 {
 		fmt.Fprintf(&b, "    and %d more\n", left)
@@ -70,19 +69,21 @@ func Text(s holdfast.Status, quorum bool) string {
 	return b.String()
 }
 
-// writePerson writes what is known of a holder or a waiter, and its notes.
-func writePerson(b *strings.Builder, i int, parts []string, meta map[string]string) {
-	fmt.Fprintf(b, "    %d. %s\n", i+1, strings.Join(parts, ", "))
-	for _, k := range slices.Sorted(maps.Keys(meta)) {
-		fmt.Fprintf(b, "       %s=%s\n", printable.Word(k, maxShown), printable.Word(meta[k], maxShown))
+// writeProcess writes what is known of a holder or a waiter, and its notes.
+func writeProcess(b *strings.Builder, i int, owner string, p Process, about []string) {
+	if where := Where(p.Host, p.PID); where != "" {
+		owner += " (" + where + ")"
 	}
-}
-
-func who(owner, host string, pid int) string {
-	if where := Where(host, pid); where != "" {
-		return owner + " (" + where + ")"
+	switch p.Mode {
+	case holdfast.ModeReader, holdfast.ModeWriter:
+		owner += ", " + string(p.Mode)
+	case holdfast.ModePermits:
+		owner += fmt.Sprintf(", permits: %d", p.Permits)
 	}
-	return owner
+	fmt.Fprintf(b, "    %d. %s, %s\n", i+1, owner, strings.Join(about, ", "))
+	for _, k := range slices.Sorted(maps.Keys(p.Meta)) {
+		fmt.Fprintf(b, "       %s=%s\n", printable.Word(k, maxShown), printable.Word(p.Meta[k], maxShown))
+	}
 }
 
 // Where says in which process a holder or waiter is; "" if it is not known.
@@ -95,17 +96,6 @@ func Where(host string, pid int) string {
 		parts = append(parts, "on "+printable.Word(host, maxOwner))
 	}
 	return strings.Join(parts, " ")
-}
-
-// modeOf says how a lock is held or wanted, if that does not go without saying.
-func modeOf(mode holdfast.Mode, permits int) []string {
-	switch mode {
-	case holdfast.ModeReader, holdfast.ModeWriter:
-		return []string{string(mode)}
-	case holdfast.ModePermits:
-		return []string{fmt.Sprintf("permits: %d", permits)}
-	}
-	return nil
 }
 
 func since(t, now time.Time) string {

@@ -27,30 +27,30 @@ type Report struct {
 	Waiters []Waiter      `json:"waiters"` // the first; null if they are not known
 }
 
-// Holder is a holder of a lock.
-type Holder struct {
+// Process is who holds a lock or waits for it, and how.
+type Process struct {
 	Identity string            `json:"identity,omitempty"`
 	Host     string            `json:"host,omitempty"`
 	PID      int               `json:"pid,omitempty"`
 	Meta     map[string]string `json:"meta,omitempty"`
 	Mode     holdfast.Mode     `json:"mode,omitempty"`
 	Permits  int               `json:"permits,omitempty"`
-	Grant    string            `json:"grant,omitempty"`
-	Fence    uint64            `json:"fence,omitempty"`
-	Since    *time.Time        `json:"since,omitempty"`
-	TTL      *int64            `json:"ttl_ms"` // null: no expiry
-	Foreign  bool              `json:"foreign,omitempty"`
+}
+
+// Holder is a holder of a lock.
+type Holder struct {
+	Process
+	Grant   string     `json:"grant,omitempty"`
+	Fence   uint64     `json:"fence,omitempty"`
+	Since   *time.Time `json:"since,omitempty"`
+	TTL     *int64     `json:"ttl_ms"` // null: no expiry
+	Foreign bool       `json:"foreign,omitempty"`
 }
 
 // Waiter is a process that waits for a lock.
 type Waiter struct {
-	Identity string            `json:"identity,omitempty"`
-	Host     string            `json:"host,omitempty"`
-	PID      int               `json:"pid,omitempty"`
-	Meta     map[string]string `json:"meta,omitempty"`
-	Mode     holdfast.Mode     `json:"mode,omitempty"`
-	Permits  int               `json:"permits,omitempty"`
-	Since    time.Time         `json:"since"`
+	Process
+	Since time.Time `json:"since"`
 }
 
 // NewReport returns the report of a lock. Of a quorum's lock it is not known who waits.
@@ -74,14 +74,14 @@ func NewReport(s holdfast.Status, quorum bool) *Report {
 func NewWaiters(waiters []holdfast.Waiter) []Waiter {
 	all := []Waiter{}
 	for _, w := range waiters {
-		all = append(all, Waiter{w.Identity, w.Host, w.PID, w.Meta, w.Mode, w.Permits, w.Since})
+		all = append(all, Waiter{Process{w.Identity, w.Host, w.PID, w.Meta, w.Mode, w.Permits}, w.Since})
 	}
 	return all
 }
 
 // NewHolder returns the report of a holder.
 func NewHolder(h holdfast.Holder) Holder {
-	own := Holder{Identity: h.Identity, Host: h.Host, PID: h.PID, Meta: h.Meta, Mode: h.Mode, Permits: h.Permits, Grant: h.Grant, Fence: h.Fence, Foreign: h.Foreign}
+	own := Holder{Process: Process{h.Identity, h.Host, h.PID, h.Meta, h.Mode, h.Permits}, Grant: h.Grant, Fence: h.Fence, Foreign: h.Foreign}
 	if !h.Since.IsZero() {
 		own.Since = &h.Since
 	}

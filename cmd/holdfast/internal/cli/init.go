@@ -10,11 +10,9 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/holdfast-go/holdfast"
-	"github.com/holdfast-go/holdfast/quorum"
 
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/connect"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/exitcode"
-	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/job"
 )
 
 const initHelp = `Admits a new server to Strict mode (Config.Strict, holdfast run --strict), so that it
@@ -42,8 +40,13 @@ func initServers(f *pflag.FlagSet) action {
 					return err
 				}
 			}
-			if err := locks.Admit(ctx, *force); err != nil {
-				return o.notAdmitted(err)
+			switch err := locks.Admit(ctx, *force); {
+			case errors.Is(err, holdfast.ErrQuarantine):
+				return &exitcode.Error{Code: exitcode.Busy, Err: fmt.Errorf("%w; locks that it may have lost can still be held until then; --force ends that", err)}
+			case err != nil && s.AreQuorum():
+				return fmt.Errorf("%w; all nodes must be running to be admitted; a quorum that is in use needs no init", err)
+			case err != nil:
+				return err
 			}
 			if s.AreQuorum() {
 				return printText(stdout, fmt.Sprintf("%s are ready: a quorum of %d nodes, %d of which must agree\n",
@@ -52,37 +55,4 @@ func initServers(f *pflag.FlagSet) action {
 			return printText(stdout, s.Addr()+" is ready for Strict mode\n")
 		})
 	}
-}
-
-// notAdmitted says why the server, or which nodes of a quorum, were not admitted, and returns how to exit.
-func (o *serverFlags) notAdmitted(err error) error {
-	var nodes *quorum.Error
-	if !errors.As(err, &nodes) {
-		if text := inQuarantine(o.servers.Addr(), err); text != "" {
-			return &exitcode.Error{Code: exitcode.Busy, Err: errors.New(text)}
-		}
-		return err
-	}
-	code := exitcode.Busy
-	for _, n := range nodes.Nodes {
-		text := inQuarantine("node "+n.Server, n.Err)
-		if text == "" {
-			code = exitcode.OfLibrary(err).Code
-			text = fmt.Sprintf("node %s: %s", n.Server, job.NodeReason(n.Err))
-		}
-		o.console.Error(errors.New(text))
-	}
-	if code == exitcode.Busy {
-		return &exitcode.Error{Code: code}
-	}
-	return &exitcode.Error{Code: code, Err: errors.New("all nodes must be running to be admitted; a quorum that is in use needs no init")}
-}
-
-// inQuarantine says that a server is in quarantine. It returns "" if that is not the error.
-func inQuarantine(server string, err error) string {
-	var quarantined *holdfast.ServerError
-	if !errors.Is(err, holdfast.ErrQuarantine) || !errors.As(err, &quarantined) {
-		return ""
-	}
-	return fmt.Sprintf("%s is in quarantine for another %s: it may have lost locks that are still held; --force ends that", server, quarantined.RetryAfter)
 }

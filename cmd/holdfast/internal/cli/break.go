@@ -85,7 +85,7 @@ func (o *breakFlags) act(ctx context.Context, stderr io.Writer, f func(context.C
 		case errors.Is(err, holdfast.ErrNotHeld):
 			return &exitcode.Error{Code: exitcode.None, Err: err}
 		case errors.Is(err, inspect.ErrChanged):
-			return &exitcode.Error{Code: exitcode.Busy, Err: fmt.Errorf("%w; holdfast show %s says all about it", err, shellWord(name))}
+			return exitcode.Errorf(exitcode.Busy, "%w; holdfast show %s says all about it", err, shellWord(name))
 		case errors.Is(err, holdfast.ErrAmbiguous):
 			return fmt.Errorf("%w; holdfast breaks says what was broken", err)
 		}
@@ -131,7 +131,8 @@ func revoke(f *pflag.FlagSet) action {
 				return err
 			}
 			done := map[string]string{"name": holder.Name, "grant": o.grant, "by": o.by, "reason": o.reason}
-			return printResult(stdout, o.json, done, fmt.Sprintf("the holder of %q with grant %s is asked to let go\n", holder.Name, o.grant))
+			text := fmt.Sprintf("the holder of %q with grant %s is asked to let go\n", holder.Name, o.grant)
+			return printResult(stdout, o.json, done, text)
 		})
 	}
 }

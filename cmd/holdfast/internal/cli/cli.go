@@ -1,4 +1,4 @@
-// Package cli is the command line of holdfast: a file for each command, with its flags, its help, and what it prints.
+// Package cli is the command line of holdfast: a file for each command, or a few, with its flags, its help, and what it prints.
 package cli
 
 import (

@@ -35,7 +35,7 @@ func dev(f *pflag.FlagSet) action {
 		defer stop()
 		server, err := holdfasttest.NewServer(&holdfasttest.ServerConfig{Listen: addr})
 		if err != nil {
-			return &exitcode.Error{Code: exitcode.System, Err: fmt.Errorf("%w; choose another address with --listen", err)}
+			return exitcode.Errorf(exitcode.System, "%w; choose another address with --listen", err)
 		}
 		defer server.Close()
 		if err := printText(stdout, fmt.Sprintf(`holdfast dev: an embedded server, for development only: it stores nothing on disk.

@@ -100,7 +100,9 @@ func examine(f *pflag.FlagSet) action {
 func (o *doctorFlags) examine(ctx context.Context) (*report.Report, error) {
 	var nodes []doctor.Config
 	for _, one := range o.servers.All {
-		nodes = append(nodes, doctor.Config{Client: one.Client(), Addr: one.Addr, Sentinel: one.Sentinel, Prefix: o.prefix, TTL: o.lease, Watch: o.watch})
+		nodes = append(nodes, doctor.Config{
+			Client: one.Client(), Addr: one.Addr, Sentinel: one.Sentinel, Prefix: o.prefix, TTL: o.lease, Watch: o.watch,
+		})
 	}
 	if o.servers.AreQuorum() {
 		return doctor.ExamineQuorum(ctx, nodes)

@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"net"
 	"time"
@@ -63,7 +62,7 @@ func elect(f *pflag.FlagSet) action {
 	f.BoolVar(&o.again, "again", false, "campaign again also after the command has ended by itself")
 	f.Var(&o.terms, "terms", "lead at most `N` times (default no limit)")
 	f.StringVar(&o.http, "http", "", "run nothing, and say over HTTP at `ADDRESS`, such as 127.0.0.1:4040, whether this process leads")
-	f.StringArrayVar(&o.hosts, "http-host", nil, "with --http, also serve the host `NAME`, besides addresses and localhost; may be repeated")
+	f.StringArrayVar(&o.hosts, "http-host", nil, "with --http, also serve the host `NAME`, besides addresses and localhost")
 	o.defineJob(f, "terminate, or kill, which sends no TERM")
 	return func(ctx context.Context, stdin io.Reader, stdout, stderr io.Writer) error {
 		switch {
@@ -121,7 +120,7 @@ func (o *electFlags) serve(ctx context.Context, stderr io.Writer) error {
 	}
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
 	if err != nil {
-		return &exitcode.Error{Code: exitcode.System, Err: fmt.Errorf("%w; choose another address with --http", err)}
+		return exitcode.Errorf(exitcode.System, "%w; choose another address with --http", err)
 	}
 	defer listener.Close()
 	return o.use(ctx, stderr, func(ctx context.Context, locks *connect.Locks) error {

@@ -101,8 +101,8 @@ func (o *serverFlags) defineJSON() {
 }
 
 func (o *serverFlags) defineStrict() {
-	o.flags.BoolVar(&o.strict, "strict", false, "Strict mode, for servers that holdfast init has admitted: no two holders even if the server "+
-		"loses its data; afterwards it grants nothing for --max-ttl. The same for all who use NAME")
+	o.flags.BoolVar(&o.strict, "strict", false, "Strict mode, for servers that holdfast init has admitted: no two holders even if "+
+		"the server loses its data; afterwards it grants nothing for --max-ttl. The same for all who use NAME")
 	o.flags.Var((*seconds)(&o.maxTTL), "max-ttl", "with --strict, the longest lease `DUR` of any program that uses the server")
 }
 
@@ -131,14 +131,14 @@ func (o *serverFlags) open(stderr io.Writer) (err error) {
 
 // checkServers refuses a quorum where it lacks something, and --max-ttl without Strict mode or out of bounds.
 func (o *serverFlags) checkServers() error {
-	strict := o.strict || o.servers.AreQuorum()
+	strict, least := o.strict || o.servers.AreQuorum(), max(o.ttl, minTTL)
 	switch {
 	case o.lacks != "" && o.servers.AreQuorum():
 		return exitcode.Configf("%s names %d servers, a quorum, %s", o.servers.Source, len(o.servers.All), o.lacks)
 	case o.flags.Changed("max-ttl") && !strict:
 		return exitcode.Configf("--max-ttl needs --strict, or several servers")
-	case strict && (o.maxTTL < max(o.ttl, minTTL) || o.maxTTL > maxTTL):
-		return exitcode.Configf("--max-ttl %s: want at least %s, the longest lease of this command, and at most %s", o.maxTTL, max(o.ttl, minTTL), maxTTL)
+	case strict && (o.maxTTL < least || o.maxTTL > maxTTL):
+		return exitcode.Configf("--max-ttl %s: want %s, the longest lease of this command, to %s", o.maxTTL, least, maxTTL)
 	}
 	return nil
 }

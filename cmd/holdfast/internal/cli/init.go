@@ -42,7 +42,7 @@ func initServers(f *pflag.FlagSet) action {
 			}
 			switch err := locks.Admit(ctx, *force); {
 			case errors.Is(err, holdfast.ErrQuarantine):
-				return &exitcode.Error{Code: exitcode.Busy, Err: fmt.Errorf("%w; locks that it may have lost can still be held until then; --force ends that", err)}
+				return exitcode.Errorf(exitcode.Busy, "%w; until then, lost locks can still be held; --force ends that", err)
 			case err != nil && s.AreQuorum():
 				return fmt.Errorf("%w; all nodes must be running to be admitted; a quorum that is in use needs no init", err)
 			case err != nil:

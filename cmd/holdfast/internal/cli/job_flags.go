@@ -77,7 +77,7 @@ func (o *jobFlags) takeCommand() error {
 func (o *jobFlags) checkJob(policies ...keeper.Policy) error {
 	j := &o.job
 	if !slices.Contains(policies, j.OnLost) {
-		return exitcode.Usagef("--on-lost %q: want one of %s", j.OnLost, strings.Trim(strings.ReplaceAll(fmt.Sprint(policies), " ", ", "), "[]"))
+		return exitcode.Usagef("--on-lost %q: want one of %s", j.OnLost, strings.Trim(fmt.Sprint(policies), "[]"))
 	}
 	if err := o.checkHolder(); err != nil {
 		return err

@@ -104,8 +104,8 @@ func (o *latchFlags) failed(err error, verb string, r *outcome) error {
 	case errors.Is(err, latch.ErrIncomplete), errors.Is(err, latch.ErrReset):
 		return &exitcode.Error{Code: exitcode.Broken, Err: err}
 	case errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, holdfast.ErrUnavailable):
-		return &exitcode.Error{Code: exitcode.Busy, Err: fmt.Errorf("after --wait %s, latch %q on %s is not open yet; holdfast show %s says who is missing",
-			o.wait, r.Name, r.Server, shellWord(r.Name))}
+		return exitcode.Errorf(exitcode.Busy, "after --wait %s, latch %q on %s is not open yet; holdfast show %s says who is missing",
+			o.wait, r.Name, r.Server, shellWord(r.Name))
 	case errors.Is(err, holdfast.ErrAmbiguous) && verb != "wait":
 		return fmt.Errorf("%w; holdfast show %s says whether it was done", err, shellWord(r.Name))
 	}

@@ -126,8 +126,8 @@ func (o *lsFlags) list(ctx context.Context, in *inspect.Inspector, stdout io.Wri
 		return nil
 	}
 	if !o.json {
-		o.console.Notef("no lock is listed of those under the prefix %q; --prefix or HOLDFAST_PREFIX names another, and in a pattern * stands for "+
-			"any characters but /", cmp.Or(o.prefix, "holdfast:"))
+		o.console.Notef("no lock is listed of those under the prefix %q; --prefix or HOLDFAST_PREFIX names another, and in a pattern * "+
+			"stands for any characters but /", cmp.Or(o.prefix, "holdfast:"))
 	}
 	return &exitcode.Error{Code: exitcode.None}
 }

@@ -40,11 +40,12 @@ func printResult(w io.Writer, asJSON bool, value any, text string) error {
 	return printText(w, text)
 }
 
-// outcome is what --json prints of a command that does one thing with one lock.
+// outcome is what --json prints of a command that does one thing with one lock. Outcome says what was done; if it failed, it is busy,
+// lost, broken, interrupted or failed.
 type outcome struct {
 	Name     string             `json:"name,omitempty"`
 	Server   string             `json:"server"`
-	Outcome  string             `json:"outcome"` // acquired, renewed, released, open, counted or reset; busy, lost, broken, interrupted or failed
+	Outcome  string             `json:"outcome"`
 	ExitCode int                `json:"exit_code"`
 	Parties  int                `json:"parties,omitempty"`
 	Fence    uint64             `json:"fence,omitempty"`

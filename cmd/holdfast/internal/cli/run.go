@@ -39,14 +39,9 @@ Server:
   holdfast init has admitted. A quorum has only plain runs.
 
 Kinds of runs:
-  A plain run is the only run of NAME. Runs with --shared run beside each other, runs with
-  --exclusive alone; with --slots N, at most N run at once. With --owner ID, steps of one
-  job run beside each other. Runs are served in the order in which they come. All runs of a
-  NAME are of one kind: another one is refused (exit code 78). Runs with --key or
+  A plain run is the only run of NAME. Runs are served in the order in which they come. All
+  runs of a NAME are of one kind: another one is refused (exit code 78). Runs with --key or
   --redisson hold a lock that they share with other programs, and not that of NAME.
-  With --once, a run that was completed counts on all machines: CMD runs only if none was
-  completed in DUR by the server's clock, or with the same --once-key, and holdfast exits
-  with 0 otherwise. holdfast once NAME says which run counts.
 
 Environment of CMD:
   HOLDFAST_NAME, HOLDFAST_FENCE (the fencing token, a number that rises with every grant),

@@ -68,5 +68,6 @@ func (o *serverFlags) next(s holdfast.Status) string {
 	}
 	words = append(words, shellWord(s.Name))
 	arguments := strings.Join(words, " ") + "\n"
-	return "To ask the first holder to let go, or to take the lock and hand it on:\n    holdfast revoke " + arguments + "    holdfast break " + arguments
+	return "To ask the first holder to let go, or to take the lock and hand it on:\n" +
+		"    holdfast revoke " + arguments + "    holdfast break " + arguments
 }

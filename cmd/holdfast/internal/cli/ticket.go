@@ -162,7 +162,7 @@ func (o *acquireFlags) refused(r *outcome, err error) error {
 		holder := lockstatus.NewHolder(h)
 		r.Holder = &holder
 	}
-	return &exitcode.Error{Code: exitcode.Busy, Err: fmt.Errorf("%w, on %s; holdfast show %s says more", err, r.Server, shellWord(r.Name))}
+	return exitcode.Errorf(exitcode.Busy, "%w, on %s; holdfast show %s says more", err, r.Server, shellWord(r.Name))
 }
 
 // kept adds to an error that the lock could not be released either.
@@ -220,7 +220,7 @@ func release(f *pflag.FlagSet) action {
 
 func (o *ticketFlags) remove() error {
 	if err := os.Remove(o.file); err != nil {
-		return &exitcode.Error{Code: exitcode.CannotCreate, Err: fmt.Errorf("the ticket was not removed: %w", err)}
+		return exitcode.Errorf(exitcode.CannotCreate, "the ticket was not removed: %w", err)
 	}
 	return nil
 }
@@ -230,8 +230,8 @@ func (o *ticketFlags) lost(r *outcome, err error) error {
 	if !errors.Is(err, holdfast.ErrLost) {
 		return err
 	}
-	return &exitcode.Error{Code: exitcode.Lost, Err: fmt.Errorf("lock %q on %s is lost: the ticket has expired, or was released, or is of another server; "+
-		"somebody else may hold the lock", r.Name, r.Server)}
+	return exitcode.Errorf(exitcode.Lost, "lock %q on %s is lost: the ticket has expired, or was released, or is of another server; "+
+		"somebody else may hold the lock", r.Name, r.Server)
 }
 
 // withTicket returns an action that reads the ticket and calls f, which completes the outcome.
@@ -263,13 +263,13 @@ func checkFree(name string) error {
 	_, err := os.Lstat(name)
 	switch {
 	case err == nil:
-		err = fmt.Errorf("%s exists: if it is the ticket of a lock, holdfast release --ticket FILE releases the lock and removes the file", name)
+		err = fmt.Errorf("%s exists: if it is a ticket, holdfast release --ticket FILE releases the lock and removes the file", name)
 	case errors.Is(err, fs.ErrNotExist):
 		if _, err = os.Stat(filepath.Dir(name)); err == nil {
 			return nil
 		}
 	}
-	return &exitcode.Error{Code: exitcode.CannotCreate, Err: fmt.Errorf("the ticket cannot be written: %w", err)}
+	return exitcode.Errorf(exitcode.CannotCreate, "the ticket cannot be written: %w", err)
 }
 
 // writeTicket writes a new file, which only its owner can read. After an error there is none.

@@ -53,11 +53,11 @@ func serveUI(f *pflag.FlagSet) action {
 			return err
 		}
 		if !ip.IsLoopback() {
-			return exitcode.Usagef("--http %s: others can reach it: listen on 127.0.0.1, with a proxy before it that asks for a password", address)
+			return exitcode.Usagef("--http %s: others can reach it: listen on 127.0.0.1, behind a proxy that asks for passwords", address)
 		}
 		listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
 		if err != nil {
-			return &exitcode.Error{Code: exitcode.System, Err: fmt.Errorf("%w; choose another address with --http", err)}
+			return exitcode.Errorf(exitcode.System, "%w; choose another address with --http", err)
 		}
 		defer listener.Close()
 		o.by = operator()
@@ -98,7 +98,7 @@ func serveUntil(ctx context.Context, listener net.Listener, handler *ui.Handler)
 	go func() { ended <- server.Serve(listener) }()
 	select {
 	case err := <-ended:
-		return &exitcode.Error{Code: exitcode.System, Err: fmt.Errorf("cannot serve: %w", err)}
+		return exitcode.Errorf(exitcode.System, "cannot serve: %w", err)
 	case <-ctx.Done():
 	}
 	handler.Close()

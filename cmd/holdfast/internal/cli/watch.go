@@ -62,7 +62,8 @@ func (o *serverFlags) follow(ctx context.Context, in *inspect.Inspector, stdout 
 			if awaited := s.Awaited(); awaited != "" {
 				text += ", awaited by " + awaited
 			}
-			if err := printResult(stdout, o.json, change{e.Type, lockstatus.NewReport(e.Status, o.servers.AreQuorum())}, text+"\n"); err != nil {
+			report := lockstatus.NewReport(e.Status, o.servers.AreQuorum())
+			if err := printResult(stdout, o.json, change{e.Type, report}, text+"\n"); err != nil {
 				return err
 			}
 		case e.Status.Name != "":

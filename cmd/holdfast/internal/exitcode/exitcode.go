@@ -74,15 +74,16 @@ func (e *Error) Error() string {
 
 func (e *Error) Unwrap() error { return e.Err }
 
-// Usagef returns an error for a wrong command line.
-func Usagef(format string, args ...any) *Error {
-	return &Error{Usage, fmt.Errorf(format, args...)}
+// Errorf returns an error with an exit code.
+func Errorf(code int, format string, args ...any) *Error {
+	return &Error{code, fmt.Errorf(format, args...)}
 }
 
+// Usagef returns an error for a wrong command line.
+func Usagef(format string, args ...any) *Error { return Errorf(Usage, format, args...) }
+
 // Configf returns an error for values that cannot be used, or not together.
-func Configf(format string, args ...any) *Error {
-	return &Error{Config, fmt.Errorf(format, args...)}
-}
+func Configf(format string, args ...any) *Error { return Errorf(Config, format, args...) }
 
 // As returns err as an *Error: it is Internal if err carries no other code.
 func As(err error) *Error {

@@ -81,7 +81,8 @@ func NewWaiters(waiters []holdfast.Waiter) []Waiter {
 
 // NewHolder returns the report of a holder.
 func NewHolder(h holdfast.Holder) Holder {
-	own := Holder{Process: Process{h.Identity, h.Host, h.PID, h.Meta, h.Mode, h.Permits}, Grant: h.Grant, Fence: h.Fence, Foreign: h.Foreign}
+	own := Holder{Grant: h.Grant, Fence: h.Fence, Foreign: h.Foreign}
+	own.Process = Process{h.Identity, h.Host, h.PID, h.Meta, h.Mode, h.Permits}
 	if !h.Since.IsZero() {
 		own.Since = &h.Since
 	}

@@ -62,7 +62,8 @@ func PublishFile(name string, text []byte) error {
 
 // rename writes another file, and renames it. A mode of 0 leaves it to the umask who may read the file.
 func rename(name string, text []byte, mode fs.FileMode) error {
-	f, err := os.OpenFile(filepath.Join(filepath.Dir(name), "."+filepath.Base(name)+"."+rand.Text()), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	next := filepath.Join(filepath.Dir(name), "."+filepath.Base(name)+"."+rand.Text())
+	f, err := os.OpenFile(next, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 	if err != nil {
 		return err
 	}
@@ -71,10 +72,10 @@ func rename(name string, text []byte, mode fs.FileMode) error {
 		err = errors.Join(err, f.Chmod(mode))
 	}
 	if err = errors.Join(err, f.Close()); err == nil {
-		err = os.Rename(f.Name(), name)
+		err = os.Rename(next, name)
 	}
 	if err != nil {
-		_ = os.Remove(f.Name())
+		_ = os.Remove(next)
 	}
 	return err
 }

@@ -41,6 +41,8 @@ func (o *jobFlags) defineJob(f *pflag.FlagSet, policies string) {
 	f.Var((*seconds)(&j.MaxRuntime), "max-runtime", "end the command after `DUR`; exit code 124")
 	f.StringVar((*string)(&j.OnLost), "on-lost", string(keeper.Terminate), "`ACTION` if the lock is lost: "+policies)
 	f.Var((*seconds)(&j.KillAfter), "kill-after", "time `DUR` from TERM to KILL")
+	f.IntVar(&j.LostCode, "lost-exit-code", exitcode.Lost, "exit code `N` if the command was ended because the lock was lost")
+	f.BoolVarP(&j.Shell, "shell", "c", false, "join the arguments of the command, and give them to sh -c")
 	f.StringArrayVar(&o.notes, "meta", nil, "a note `K=V` that is shown with the holder; may be repeated (default command=FILE)")
 	f.StringVar(&o.report, "json", "", "write a report, one JSON object, to `FILE`; without =FILE, to stderr")
 	f.Lookup("json").NoOptDefVal = job.ToStderr
@@ -79,12 +81,23 @@ func (o *jobFlags) checkJob(policies ...keeper.Policy) error {
 	if !slices.Contains(policies, j.OnLost) {
 		return exitcode.Usagef("--on-lost %q: want one of %s", j.OnLost, strings.Trim(fmt.Sprint(policies), "[]"))
 	}
+	if err := checkCode("lost-exit-code", j.LostCode); err != nil {
+		return err
+	}
 	if err := o.checkHolder(); err != nil {
 		return err
 	}
 	if j.TTL < 3*j.KillAfter {
 		return exitcode.Configf("--ttl %s is under 3 × --kill-after %s: the command could not be ended in time if the lock is lost; "+
 			"give a longer --ttl or a shorter --kill-after", j.TTL, j.KillAfter)
+	}
+	return nil
+}
+
+// checkCode refuses what is no exit code.
+func checkCode(flag string, code int) error {
+	if code < 0 || code > 255 {
+		return exitcode.Usagef("--%s %d: want 0 to 255", flag, code)
 	}
 	return nil
 }
@@ -159,7 +172,7 @@ func (o *jobFlags) option() holdfast.Option {
 }
 
 // keyOf returns the key of the lock of a name; "" if the name is not valid.
-func (o *jobFlags) keyOf(name string) string {
+func (o *serverFlags) keyOf(name string) string {
 	space, err := keys.NewSpace(cmp.Or(o.prefix, "holdfast:"))
 	if err != nil {
 		return ""

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"io"
 	"strings"
@@ -18,8 +19,8 @@ import (
 )
 
 const runHelp = `Runs CMD while holding the lock NAME, and releases the lock when all processes of CMD
-have ended. CMD runs without a shell: -- sh -c 'a && b' gives it one. Write -- before a NAME
-that begins with a dash. Times are written 90s or 1m30s; a plain number means seconds.
+have ended. CMD runs without a shell, unless -c is given. Write -- before a NAME that begins
+with a dash. Times are written 90s or 1m30s; a plain number means seconds.
 
   holdfast run nightly -- ./draw.sh
   holdfast run --try --if-busy=skip nightly -- ./draw.sh
@@ -53,7 +54,7 @@ When the lock is lost:
   If the lock cannot be renewed, CMD is ended before anybody else can get the lock: TERM to
   all of its processes --kill-after before the lease expires, and KILL just before it
   expires. --on-lost=kill sends only KILL, notify sends USR1 instead of TERM and lets CMD
-  continue, ignore only prints a message. The exit code is 79.
+  continue, ignore only prints a message. The exit code is 79, or --lost-exit-code.
 
 Processes:
   On Linux no process that CMD started survives it, even if it called setsid, or if
@@ -71,6 +72,7 @@ type runFlags struct {
 
 	try       bool
 	wait      time.Duration
+	busyCode  int
 	ifBusy    string
 	shared    bool
 	exclusive bool
@@ -94,7 +96,8 @@ func run(f *pflag.FlagSet) action {
 	f.BoolVarP(&o.try, "try", "n", false, "do not wait if the lock is held")
 	f.VarP((*seconds)(&o.wait), "wait", "w", "wait at most `DUR` for the lock, and up to 1s longer for a server that does not answer; "+
 		"0 is the same as --try (default no limit for the lock, 3s for the server)")
-	f.StringVar(&o.ifBusy, "if-busy", "fail", "`ACTION` if the lock is held: fail (exit code 75), or skip (0)")
+	f.StringVar(&o.ifBusy, "if-busy", "fail", "`ACTION` if the lock is held: fail, or skip, which exits with 0")
+	f.IntVarP(&o.busyCode, "conflict-exit-code", "E", exitcode.Busy, "exit code `N` if the lock is held")
 	f.BoolVar(&o.shared, "shared", false, "run beside other runs with --shared, but not beside one with --exclusive")
 	f.BoolVar(&o.exclusive, "exclusive", false, "run alone among runs with --shared and --exclusive")
 	f.Var(&o.slots, "slots", "run if fewer than `N` runs with --slots do; all of them name the same N")
@@ -132,7 +135,7 @@ func (o *runFlags) check() error {
 			return err
 		}
 	}
-	if err := checkOnce(f, o.once, o.onceKey); err != nil {
+	if err := cmp.Or(checkOnce(f, o.once, o.onceKey), checkCode("conflict-exit-code", o.busyCode)); err != nil {
 		return err
 	}
 	switch {
@@ -229,7 +232,7 @@ func (o *runFlags) run(ctx context.Context, streams job.Streams) error {
 			KeyOf:  o.keyOf,
 			Key:    o.lockKey,
 			Wait:   o.patience(),
-			OnBusy: job.OnBusy{Skip: o.ifBusy == "skip", Quiet: o.quiet},
+			OnBusy: job.OnBusy{Skip: o.ifBusy == "skip", Code: o.busyCode, Quiet: o.quiet},
 			Began:  began,
 		}
 		if exit := r.CheckAdmitted(ctx, o.prefix, o.nodeTimeout); exit != nil {

@@ -21,15 +21,22 @@ import (
 // Command is what runs under the lock.
 type Command struct {
 	Args       []string
+	Shell      bool          // Args are joined and given to sh -c
 	OnLost     keeper.Policy // what happens to it if the lock is lost
 	KillAfter  time.Duration // from TERM to KILL
 	MaxRuntime time.Duration // 0: no bound
+	LostCode   int           // the exit code if it was ended because the lock was lost
 
 	path string // of the program
 }
 
 // find finds the program.
 func (c *Command) find() error {
+	if c.Shell {
+		c.Args = []string{"sh", "-c", strings.Join(c.Args, " ")}
+		c.path = "/bin/sh"
+		return nil
+	}
 	var err error
 	if c.path, err = exec.LookPath(c.Args[0]); err == nil {
 		return nil

@@ -137,7 +137,7 @@ func (c *candidate) acquire(ctx context.Context) (*holdfast.Lease, error) {
 
 func (c *candidate) release(lease *holdfast.Lease) error { return lease.Release(context.Background()) }
 
-func (c *candidate) complete(*holdfast.Lease) (exit *exitcode.Error, recorded bool) {
+func (c *candidate) complete(*holdfast.Lease, int) (exit *exitcode.Error, recorded bool) {
 	return nil, false
 }
 

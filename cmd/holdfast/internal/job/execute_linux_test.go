@@ -51,7 +51,7 @@ func jobOf(t *testing.T, script string, policy keeper.Policy) (*Run, *Job) {
 		Streams: Streams{os.Stdin, os.Stdout, os.Stderr},
 	}
 	j := &Job{TTL: 15 * time.Second, Command: Command{
-		Args: []string{"sh", "-c", script}, OnLost: policy, KillAfter: 50 * time.Millisecond,
+		Args: []string{script}, Shell: true, OnLost: policy, KillAfter: 50 * time.Millisecond, LostCode: exitcode.Lost,
 	}}
 	if exit := j.Prepare(); exit != nil {
 		t.Fatal(exit)

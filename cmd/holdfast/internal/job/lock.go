@@ -40,6 +40,7 @@ func (w Wait) option(began time.Time) holdfast.WaitOption {
 // OnBusy is what a run does if somebody else holds the lock.
 type OnBusy struct {
 	Skip  bool // exit with 0
+	Code  int  // otherwise, the exit code
 	Quiet bool // say nothing
 }
 
@@ -85,7 +86,7 @@ func (l *Lock) acquire(ctx context.Context) (*holdfast.Lease, error) {
 
 func (l *Lock) release(lease *holdfast.Lease) error { return lease.Release(context.Background()) }
 
-func (l *Lock) complete(*holdfast.Lease) (exit *exitcode.Error, recorded bool) {
+func (l *Lock) complete(*holdfast.Lease, int) (exit *exitcode.Error, recorded bool) {
 	return nil, false
 }
 
@@ -172,9 +173,9 @@ func (l *Lock) busy(holders []holdfast.Holder, waiting int, heldBy string) *exit
 	}
 	r.report.Outcome = Busy
 	if l.OnBusy.Quiet {
-		return &exitcode.Error{Code: exitcode.Busy}
+		return &exitcode.Error{Code: l.OnBusy.Code}
 	}
-	return &exitcode.Error{Code: exitcode.Busy, Err: fmt.Errorf("%s %s; the command was not run", heldBy, l.describe(holders))}
+	return &exitcode.Error{Code: l.OnBusy.Code, Err: fmt.Errorf("%s %s; the command was not run", heldBy, l.describe(holders))}
 }
 
 // failure is Run.Failure, with advice about foreign locks.

@@ -91,7 +91,7 @@ func (o *OnceLock) refused(ctx context.Context, err error) *exitcode.Error {
 }
 
 // complete tries until the lease ends, or until a signal asks holdfast to end.
-func (o *OnceLock) complete(lease *holdfast.Lease) (exit *exitcode.Error, recorded bool) {
+func (o *OnceLock) complete(lease *holdfast.Lease, lostCode int) (exit *exitcode.Error, recorded bool) {
 	r, a := o.Run, o.attempt
 	ctx, stop := signals.Context(context.Background())
 	defer stop()
@@ -105,7 +105,7 @@ func (o *OnceLock) complete(lease *holdfast.Lease) (exit *exitcode.Error, record
 		return &exitcode.Error{}, true
 	case errors.As(a.err, &lost):
 		r.report.Outcome = Lost
-		return &exitcode.Error{Code: exitcode.Lost, Err: fmt.Errorf("%w; the command succeeded, but too late to count, so it may run again", lost)}, true
+		return &exitcode.Error{Code: lostCode, Err: fmt.Errorf("%w; the command succeeded, but too late to count, so it may run again", lost)}, true
 	}
 	return &exitcode.Error{Code: exitcode.OfLibrary(a.err).Code, Err: fmt.Errorf("the command succeeded, but this could not be recorded, so it may run again: %w", a.err)}, true
 }

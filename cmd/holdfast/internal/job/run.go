@@ -302,7 +302,7 @@ func (r *Run) hold(j *Job, s source, lease *holdfast.Lease) (exit *exitcode.Erro
 	r.report.Ran = over.Sub(started).Milliseconds()
 	exit = r.verdict(j, result, x.lost)
 	if exit.Code == 0 && exit.Err == nil {
-		if completed, recorded := s.complete(lease); recorded {
+		if completed, recorded := s.complete(lease, j.LostCode); recorded {
 			return completed, x.told
 		}
 	}
@@ -332,7 +332,7 @@ func (r *Run) verdict(j *Job, result keeper.Event, lost error) *exitcode.Error {
 		if result.Cause == keeper.CauseNotRun {
 			what = "not run"
 		}
-		return &exitcode.Error{Code: exitcode.Lost, Err: fmt.Errorf("%w; the command was %s", lost, what)}
+		return &exitcode.Error{Code: j.LostCode, Err: fmt.Errorf("%w; the command was %s", lost, what)}
 	case result.Cause == keeper.CauseMaxRuntime:
 		r.report.Outcome = Overtime
 		return &exitcode.Error{Code: exitcode.Overtime, Err: fmt.Errorf("the command ran for longer than --max-runtime %s, and was ended", j.MaxRuntime)}

@@ -22,7 +22,7 @@ type source interface {
 	release(lease *holdfast.Lease) error
 	// complete records that the command has succeeded, releases the lease, and returns how to exit. A source that keeps
 	// no record does nothing, and returns false.
-	complete(lease *holdfast.Lease) (exit *exitcode.Error, recorded bool)
+	complete(lease *holdfast.Lease, lostCode int) (exit *exitcode.Error, recorded bool)
 	// refused returns how to exit after acquire has failed.
 	refused(ctx context.Context, err error) *exitcode.Error
 	// tellWaiting says who holds what the run waits for.

@@ -22,3 +22,24 @@ exec holdfast run --json=$DIR/pipe "$0" -- sh -c 'touch $DIR/up; exit 3'`, t.Nam
 	r.exits(3)
 	r.says("the report was not written: interrupted")
 }
+
+// Fault: Nobody reads the pipe to which holdfast acquire writes its ticket. A signal ends holdfast, and the lock is released.
+func TestASignalEndsTheWaitForTheReadersOfATicket(t *testing.T) {
+	t.Parallel()
+	redis := server.Start(t, server.One(t))
+	r := launch(t, t.Name(), redis, "sh", "-c", `until [ -e $DIR/ready ]; do sleep 0.02; done
+exec holdfast acquire --ttl 1h --ticket-fd 3 "$0" 3>$DIR/pipe`, t.Name())
+	r.clog("pipe")
+	r.write("ready")
+	r.until("the lock is held by a ticket", func() bool {
+		n, _ := redis.Do("PTTL", r.key())
+		left, _ := n.(int64)
+		return left > 60_000 // more than the lease that is renewed until there is a ticket
+	})
+	r.signal(r.cmd.Process.Pid, unix.SIGTERM)
+	r.exits(143)
+	r.says("the lock was released")
+	if n, err := redis.Do("EXISTS", r.key()); n != int64(0) {
+		t.Errorf("the lock's key exists: %v, %v", n, err)
+	}
+}

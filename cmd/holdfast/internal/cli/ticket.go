@@ -5,12 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
-	"os"
-	"path/filepath"
-	"runtime"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -20,6 +15,7 @@ import (
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/connect"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/exitcode"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/lockstatus"
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/signals"
 )
 
 const acquireHelp = `Acquires the lock NAME for a shell script, writes a ticket that stands for it, prints the
@@ -35,9 +31,14 @@ ends the job if the lock is lost, so use it if the job can be one command.
   ./second.sh
 
 Whoever has the ticket can release the lock, or take it: keep it secret. Only the owner of
-the file can read it. It never replaces another file. If the exit code is not 0, there is no
-ticket, and the lock is not held. If holdfast is killed with -9, or the machine dies, the
-lock stays held for --ttl at most.
+the file can read it. It never replaces another file. A file descriptor may be a pipe or a
+file, but not a terminal; with --ticket-fd 1 the fence is not printed:
+
+  ticket=$(holdfast acquire --ticket-fd 1 orders)
+  holdfast release --ticket-fd 3 3<<<"$ticket"
+
+If the exit code is not 0, there is no ticket, and the lock is not held. If holdfast is
+killed with -9, or the machine dies, the lock stays held for --ttl at most.
 `
 
 const renewHelp = `Keeps a lock that holdfast acquire has acquired for at least --ttl from now. Run it well
@@ -54,30 +55,45 @@ removes the ticket. The server and the prefix must be those of holdfast acquire.
   trap 'holdfast release --ticket "$ticket"' EXIT
 
 If the lock was lost before, the ticket is removed, too, and the exit code is 79: somebody
-else may have held the lock while the script still worked. After another error the ticket
-stays, unless it is used up: run the command again. If only the reply was lost, the second
+else may have held the lock while the script still worked. The ticket stays if it still
+lasts, and another server may be the one that gave it: the message names that one. After
+another error it stays, unless it is used up: run the command again. If only the reply was lost, the second
 run may report a lost lock that the first one released.
 `
 
-// ticketFlags are the flags of acquire, renew and release, between which a ticket in a file stands for the lock.
+// ticketFlags are the flags of acquire, renew and release, between which a ticket stands for the lock.
 type ticketFlags struct {
 	serverFlags
-	file string
+	place  ticketPlace
+	origin *ticketOrigin // of the ticket that was read; nil if it is not known
 }
 
 // defineTicket defines the flags that all three have. about is the text of --ticket.
 func (o *ticketFlags) defineTicket(f *pflag.FlagSet, about string) {
 	o.ttl, o.role = time.Minute, "locker"
 	o.lacks = "whose locks have no tickets: name one server, or use holdfast run"
-	f.StringVar(&o.file, "ticket", "", about)
+	f.StringVar(&o.place.file, "ticket", "", about)
+	f.IntVar(&o.place.fd, "ticket-fd", 0, "the same, with the open file descriptor `N`")
 	o.define(f)
 	o.defineJSON()
 	o.defineStrict()
 }
 
-func (o *ticketFlags) check() error {
-	if o.file == "" {
-		return exitcode.Usagef("want --ticket FILE: where the ticket is; see holdfast help %s", o.flags.Name())
+// check refuses flags that make no sense, and takes the file descriptor.
+func (o *ticketFlags) check(forWriting bool) error {
+	switch fd := o.place.fd; {
+	case o.flags.Changed("ticket") == o.flags.Changed("ticket-fd"):
+		return exitcode.Usagef("want --ticket FILE or --ticket-fd N: where the ticket is; see holdfast help %s", o.flags.Name())
+	case o.flags.Changed("ticket") && o.place.file == "":
+		return exitcode.Usagef("--ticket is empty")
+	case o.flags.Changed("ticket"):
+	case fd < 0 || fd == 2 || forWriting && fd == 0 || !forWriting && fd == 1:
+		return exitcode.Usagef("--ticket-fd %d: choose another file descriptor", fd)
+	case fd == 1 && o.json:
+		return exitcode.Usagef("--ticket-fd 1 and --json: both go to standard output")
+	}
+	if err := o.place.claim(forWriting); err != nil {
+		return exitcode.Usagef("--ticket-fd: %w", err)
 	}
 	return checkTTL(o.ttl)
 }
@@ -104,10 +120,10 @@ func acquire(f *pflag.FlagSet) action {
 		if err := checkMeta(o.meta); err != nil {
 			return err
 		}
-		if err := o.check(); err != nil {
+		if err := o.check(true); err != nil {
 			return err
 		}
-		r := &outcome{Name: f.Arg(0), Ticket: o.file}
+		r := &outcome{Name: f.Arg(0), Ticket: o.place.file}
 		return o.do(ctx, stdout, stderr, r, func(ctx context.Context, locks *connect.Locks) error {
 			return o.acquire(ctx, stdout, locks.Client(), r)
 		})
@@ -116,33 +132,51 @@ func acquire(f *pflag.FlagSet) action {
 
 // acquire acquires the lock, detaches it, and writes the ticket. If it fails, the lock is released.
 func (o *acquireFlags) acquire(ctx context.Context, stdout io.Writer, client *holdfast.Client, r *outcome) error {
-	if err := checkFree(o.file); err != nil { // rather than after a long wait
-		return err
+	if err := o.place.checkFree(); err != nil { // rather than after a long wait
+		return exitcode.Errorf(exitcode.CannotCreate, "the ticket cannot be written: %w", err)
 	}
 	// The lock is renewed until there is a ticket.
 	lock := client.Mutex(r.Name, holdfast.TTL(min(15*time.Second, o.ttl)), meta(o.meta), o.patience())
 	lease, err := lock.Acquire(ctx)
 	if err != nil {
-		return o.refused(r, err)
+		return whenInterrupted(ctx, o.refused(r, err), "%s while waiting for lock %q; there is no ticket", r.Name)
 	}
+	from := &ticketOrigin{Server: r.Server, RunID: o.runID(ctx, r.Name)}
 	began := time.Now()
 	ticket, err := lease.Detach(ctx, o.ttl)
 	if err != nil {
 		return o.kept(err, lease.Release(context.Background()))
 	}
-	if err := ctx.Err(); err != nil {
-		return o.kept(err, giveBack(client, ticket))
+	from.Expires = began.Add(o.ttl)
+	if err = ctx.Err(); err == nil {
+		err = o.place.write(ctx, ticket, from)
 	}
-	if err := writeTicket(o.file, ticket); err != nil {
-		err = fmt.Errorf("the ticket of lock %q was not written: %w", r.Name, err)
-		return &exitcode.Error{Code: exitcode.CannotCreate, Err: o.kept(err, giveBack(client, ticket))}
+	if err != nil {
+		return o.unwritten(ctx, r, err, giveBack(client, ticket))
 	}
 	r.Outcome, r.Fence = "acquired", lease.Fence()
 	r.keepsFor(o.ttl, began)
-	if err := o.print(stdout, r, strconv.FormatUint(r.Fence, 10)+"\n"); err != nil {
-		return errors.Join(err, giveBack(client, ticket), os.Remove(o.file))
+	text := strconv.FormatUint(r.Fence, 10) + "\n"
+	if o.flags.Changed("ticket-fd") && o.place.fd == 1 {
+		text = ""
+	}
+	if err := o.print(stdout, r, text); err != nil {
+		return errors.Join(err, giveBack(client, ticket), o.place.remove())
 	}
 	return nil
+}
+
+// unwritten says that the ticket was not written; kept is the error of releasing the lock.
+func (o *acquireFlags) unwritten(ctx context.Context, r *outcome, err, kept error) error {
+	what := "the lock was released"
+	if kept != nil && !errors.Is(kept, holdfast.ErrLost) {
+		what = fmt.Sprintf("the lock was not released, and expires within %s: %v", o.ttl, kept)
+	}
+	code := exitcode.CannotCreate
+	if exit := interrupted(ctx); exit != nil {
+		code = exit.Code
+	}
+	return exitcode.Errorf(code, "the ticket of lock %q was not written to %s: %w; %s", r.Name, &o.place, err, what)
 }
 
 func (o *acquireFlags) patience() holdfast.WaitOption {
@@ -163,6 +197,15 @@ func (o *acquireFlags) refused(r *outcome, err error) error {
 		r.Holder = &holder
 	}
 	return exitcode.Errorf(exitcode.Busy, "%w, on %s; holdfast show %s says more", err, r.Server, shellWord(r.Name))
+}
+
+// whenInterrupted returns, in place of err, what the signal means that has ended ctx, if that is all that is known.
+func whenInterrupted(ctx context.Context, err error, format, arg string) error {
+	var sig signals.Error
+	if !errors.As(context.Cause(ctx), &sig) || !errors.Is(err, context.Canceled) {
+		return err
+	}
+	return exitcode.Errorf(exitcode.OfLibrary(sig).Code, format, sig.Signal, arg)
 }
 
 // kept adds to an error that the lock could not be released either.
@@ -191,10 +234,17 @@ func renew(f *pflag.FlagSet) action {
 	return o.withTicket(func(ctx context.Context, client *holdfast.Client, t holdfast.Ticket, r *outcome) error {
 		began := time.Now()
 		if err := client.ExtendTicket(ctx, t, o.ttl); err != nil {
-			return o.lost(r, err)
+			err, _ = o.lost(ctx, r, err)
+			return err
 		}
 		r.Outcome = "renewed"
 		r.keepsFor(o.ttl, began)
+		if o.origin != nil && r.Expires.After(o.origin.Expires) {
+			o.origin.Expires = *r.Expires
+			if err := o.place.update(t, o.origin); err != nil {
+				o.console.Warnf("the lock is renewed, but the ticket does not say so: %v", err)
+			}
+		}
 		return nil
 	})
 }
@@ -204,108 +254,84 @@ func release(f *pflag.FlagSet) action {
 	o.defineTicket(f, "read the ticket from `FILE`, and remove the file")
 	return o.withTicket(func(ctx context.Context, client *holdfast.Client, t holdfast.Ticket, r *outcome) error {
 		lease, err := client.Adopt(ctx, t)
+		certain := true
 		switch {
 		case err == nil:
 			// The ticket is used up: from here on a signal would only leave the lock to expire.
 			if err = lease.Release(context.Background()); err != nil && !errors.Is(err, holdfast.ErrLost) {
 				err = fmt.Errorf("%w; the lock expires by itself", err)
 			}
-		case !errors.Is(err, holdfast.ErrLost):
+		case errors.Is(err, holdfast.ErrLost):
+			err, certain = o.lost(ctx, r, err)
+		default:
 			return err
 		}
-		r.Outcome = "released"
-		return errors.Join(o.lost(r, err), o.remove())
+		if r.Outcome = "released"; certain {
+			return errors.Join(err, o.remove())
+		}
+		if o.place.file != "" {
+			err = exitcode.Errorf(exitcode.Lost, "%w; the ticket %s is kept: remove it if the lock is lost", err, &o.place)
+		}
+		return err
 	})
 }
 
 func (o *ticketFlags) remove() error {
-	if err := os.Remove(o.file); err != nil {
+	if err := o.place.remove(); err != nil {
 		return exitcode.Errorf(exitcode.CannotCreate, "the ticket was not removed: %w", err)
 	}
 	return nil
 }
 
-// lost says what it means if the server does not know the ticket.
-func (o *ticketFlags) lost(r *outcome, err error) error {
+// runID returns the run id of the server that has the lock, or "".
+func (o *ticketFlags) runID(ctx context.Context, name string) string {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	return o.servers.All[0].RunID(ctx, o.keyOf(name))
+}
+
+// lost says what it means if the server does not know the ticket, and reports whether the lock is lost beyond doubt. Until a ticket
+// expires, only the server that gave it knows, and a server with another run id may be a different one, or the same one after a restart.
+func (o *ticketFlags) lost(ctx context.Context, r *outcome, err error) (_ error, certain bool) {
 	if !errors.Is(err, holdfast.ErrLost) {
-		return err
+		return err, false
 	}
-	return exitcode.Errorf(exitcode.Lost, "lock %q on %s is lost: the ticket has expired, or was released, or is of another server; "+
-		"somebody else may hold the lock", r.Name, r.Server)
+	because, from := "the ticket has expired, or was released", o.origin
+	switch {
+	case from == nil:
+		because += ", or is of another server"
+	case time.Now().Before(from.Expires) && (from.RunID == "" || from.RunID != o.runID(ctx, r.Name)):
+		until := from.Expires.Local().Format(time.DateTime)
+		doubt := fmt.Sprintf("which lasts until %s: if that address is now another server's than when the ticket was written, reach that one", until)
+		if from.Server != r.Server {
+			doubt = fmt.Sprintf("which is of %s and lasts until %s: if that is another server, name it with --redis", from.Server, until)
+		}
+		return exitcode.Errorf(exitcode.Lost, "%s does not have lock %q under this ticket, %s; if not, the lock is lost, and somebody else may hold it",
+			r.Server, r.Name, doubt), false
+	}
+	return exitcode.Errorf(exitcode.Lost, "lock %q on %s is lost: %s; somebody else may hold the lock", r.Name, r.Server, because), true
 }
 
 // withTicket returns an action that reads the ticket and calls f, which completes the outcome.
 func (o *ticketFlags) withTicket(f func(context.Context, *holdfast.Client, holdfast.Ticket, *outcome) error) action {
 	return func(ctx context.Context, _ io.Reader, stdout, stderr io.Writer) error {
-		if err := o.check(); err != nil {
+		if err := o.check(false); err != nil {
 			return err
 		}
-		r := &outcome{Ticket: o.file}
+		r := &outcome{Ticket: o.place.file}
 		return o.do(ctx, stdout, stderr, r, func(ctx context.Context, locks *connect.Locks) error {
-			t, exposed, err := readTicket(o.file)
+			t, from, exposed, err := o.place.read()
 			if err != nil {
 				return &exitcode.Error{Code: exitcode.NoInput, Err: err}
 			}
 			if exposed {
-				o.console.Warnf("other users can read the ticket %s, and whoever has it can take the lock: chmod 600 it", o.file)
+				o.console.Warnf("other users can read the ticket %s, and whoever has it can take the lock: chmod 600 it", o.place.file)
 			}
-			r.Name = t.Name()
+			r.Name, o.origin = t.Name(), from
 			if err := f(ctx, locks.Client(), t, r); err != nil {
-				return err
+				return whenInterrupted(ctx, err, "%s before the server answered; run holdfast %s again", o.flags.Name())
 			}
 			return o.print(stdout, r, "")
 		})
 	}
-}
-
-// checkFree refuses to write a ticket over a file, whatever it is, or into a folder that does not exist.
-func checkFree(name string) error {
-	_, err := os.Lstat(name)
-	switch {
-	case err == nil:
-		err = fmt.Errorf("%s exists: if it is a ticket, holdfast release --ticket FILE releases the lock and removes the file", name)
-	case errors.Is(err, fs.ErrNotExist):
-		if _, err = os.Stat(filepath.Dir(name)); err == nil {
-			return nil
-		}
-	}
-	return exitcode.Errorf(exitcode.CannotCreate, "the ticket cannot be written: %w", err)
-}
-
-// writeTicket writes a new file, which only its owner can read. After an error there is none.
-func writeTicket(name string, t holdfast.Ticket) error {
-	text, err := t.MarshalText()
-	if err != nil {
-		return err
-	}
-	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(append(text, '\n'))
-	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
-		_ = os.Remove(name)
-	}
-	return err
-}
-
-// readTicket reads a ticket, and reports whether other users can read it.
-func readTicket(name string) (t holdfast.Ticket, exposed bool, err error) {
-	info, err := os.Lstat(name)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return t, false, fmt.Errorf("there is no ticket %s: it was released, or never acquired", name)
-	case err != nil:
-		return t, false, err
-	case !info.Mode().IsRegular():
-		return t, false, fmt.Errorf("%s is not a regular file", name)
-	}
-	text, err := os.ReadFile(name)
-	if err != nil {
-		return t, false, err
-	}
-	if t.UnmarshalText([]byte(strings.TrimSpace(string(text)))) != nil {
-		return t, false, fmt.Errorf("%s has no ticket", name)
-	}
-	return t, runtime.GOOS != "windows" && info.Mode().Perm()&0o077 != 0, nil
 }

@@ -63,7 +63,19 @@ func (s *Server) locks(cfg *holdfast.Config) (*holdfast.Client, error) {
 	return holdfastgoredis.New(s.client, cfg)
 }
 
-// runID returns the run id of a server, or "" if the server does not say. No two servers have the same one.
+// RunID returns the run id of the server that has a key, or "" if the server does not say. No two servers have the same one, and a
+// server gets a new one when it restarts.
+func (s *Server) RunID(ctx context.Context, key string) string {
+	if cluster, is := s.client.(*redis.ClusterClient); is {
+		master, err := cluster.MasterForKey(ctx, key)
+		if err != nil {
+			return ""
+		}
+		return runID(ctx, master)
+	}
+	return runID(ctx, s.client)
+}
+
 func runID(ctx context.Context, client redis.Cmdable) string {
 	text, _ := client.Info(ctx, "server").Result()
 	_, rest, _ := strings.Cut(text, "run_id:")

@@ -177,6 +177,9 @@ func (term *terminal) tell(command, pattern, poke string) {
 // foremost is a shell command that succeeds if the shell is in the terminal's foreground.
 const foremost = "{ read -r _ _ _ _ group _ _ front _ </proc/$$/stat; [ $group = $front ]; }"
 
+// held is the value of a lock that somebody holds.
+const held = `hf2:AAAAAAAAAAAAAAAAAAAAAA:17:1700000000000:0:{"o":"somebody"}`
+
 // holds makes the shell hold a lock in the background until a file named go exists.
 func (term *terminal) holds(run string) {
 	term.t.Helper()
@@ -195,6 +198,54 @@ func TestTerminal(t *testing.T) {
 			term.expect("one line\n(.*\n)*one line\n") // the echo, and cat's
 			term.send("\x04")
 			term.exits(0)
+		},
+		"watching fills the screen": func(term *terminal) {
+			for _, i := range []string{"1", "2", "3", "4", "5", "6"} {
+				order(term.t, redis, "SET", "watched:{lock/"+i+"}", held)
+			}
+			term.send("export TERM=xterm; stty cols 60 rows 6; holdfast watch --prefix watched:; echo rc=$?\n")
+			term.expect(`\x1b\[\?1049h\x1b\[\?25l\x1b\[H\x1b\[K\x1b\[1mall locks on [^\n]{1,47} \d\d:\d\d:\d\d\x1b\[0m\n\x1b\[K\x1b\[2mNAME +KIND +HOLDER +AGE +TTL +WAITING +GRANT\x1b\[0m\n(\x1b\[Klock/\d +mutex +somebody [^\n]*\n){3}\x1b\[K\x1b\[2mand 3 more\x1b\[0m`)
+			if err := pty.Setsize(term.file, &pty.Winsize{Rows: 20, Cols: 40}); err != nil {
+				term.t.Fatal(err)
+			}
+			term.expect(`NAME +KIND +HOLDER +AGE +WAITING\x1b\[0m\n(\x1b\[Klock/\d +mutex +somebody [^\n]*\n){6}\x1b\[J`)
+			order(term.t, redis, "DEL", "watched:{lock/4}")
+			term.expect(`lock/3[^\n]*\n\x1b\[Klock/5`)
+			term.send("\x03")
+			term.expect(`\x1b\[\?25h\x1b\[\?1049l(.*\n)*rc=130\n`)
+		},
+		"watching a quorum": func(term *terminal) {
+			nodes := startNodes(t, 3)
+			for _, s := range nodes {
+				order(term.t, s, "SET", "holdfast:{nightly}", held, "PX", "3600000")
+			}
+			term.send("export TERM=xterm; stty cols 200 rows 6; export HOLDFAST_REDIS='" + nodes.url() + "'; holdfast watch; echo rc=$?\n")
+			term.expect(`all locks on [^\n]*: 1, 1 held, waiters not known +\d\d:\d\d:\d\d\x1b\[0m\n[^\n]*WAITING[^\n]*\n\x1b\[Knightly +mutex +somebody +\d+d +\d+m +- +AAAAAAAA\n`)
+			term.send("\x03")
+			term.expect(`rc=130\n`)
+		},
+		"watching stops and goes on": func(term *terminal) {
+			term.send("export TERM=xterm; stty cols 60 rows 6; holdfast watch --prefix stopped:\n")
+			term.expect(`\x1b\[\?1049h\x1b\[\?25l\x1b\[H\x1b\[K\x1b\[1mall locks on`)
+			term.send("\x1a")
+			term.expect(`\x1b\[\?25h\x1b\[\?1049l[^\x1b]*Stopped`)
+			term.expectPrompt()
+			term.background("Stopped") // it wants the screen
+			term.expectPrompt()
+			term.foreground(`holdfast watch[^\x1b]*\x1b\[\?1049h\x1b\[\?25l\x1b\[H\x1b\[K\x1b\[1mall locks on`)
+			term.send("\x03")
+			term.expect(`\x1b\[\?25h\x1b\[\?1049l`)
+			term.expectPrompt()
+			term.exits(130)
+		},
+		"a list fits": func(term *terminal) {
+			for _, i := range []string{"1", "2"} {
+				order(term.t, redis, "SET", "listed:{a/long/name/of/a/lock/number/"+i+"}", strings.Replace(held, "body", "body-with-a-long-name", 1))
+			}
+			term.send("export TERM=xterm; stty cols 50; holdfast ls --prefix listed:\n")
+			term.expect(`\x1b\[1mNAME +KIND +HOLDER +AGE +WAITING\x1b\[0m\n(a/long/n[^ ]*… +mutex +somebody[^ ]*… +\d+d +-\n){2}`)
+			term.send("stty cols 200; NO_COLOR=1 holdfast ls --prefix listed:\n")
+			term.expect(`\nNAME +KIND +HOLDER +AGE +TTL +WAITING +GRANT\n(a/long/name/of/a/lock/number/\d +mutex +somebody-with-a-long-name +\d+d +- +- +AAAAAAAA\n){2}`)
 		},
 		"the command is in the foreground": func(term *terminal) {
 			term.script("which", foremost+" && echo front''most")

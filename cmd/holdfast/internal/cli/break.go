@@ -83,7 +83,11 @@ func (o *breakFlags) act(ctx context.Context, stderr io.Writer, f func(context.C
 		err := f(ctx, in, holdfast.Holder{Name: name, Grant: o.grant})
 		switch {
 		case errors.Is(err, holdfast.ErrNotHeld):
-			return &exitcode.Error{Code: exitcode.None, Err: err}
+			o.console.Error(err)
+			if !o.json {
+				o.elsewhere(ctx, name, o.console.Notef)
+			}
+			return &exitcode.Error{Code: exitcode.None}
 		case errors.Is(err, inspect.ErrChanged):
 			return exitcode.Errorf(exitcode.Busy, "%w; holdfast show %s says all about it", err, shellWord(name))
 		case errors.Is(err, holdfast.ErrAmbiguous):

@@ -3,11 +3,10 @@ package cli
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"io"
+	"os"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -16,8 +15,11 @@ import (
 	"github.com/holdfast-go/holdfast/inspect"
 	"github.com/holdfast-go/holdfast/internal/access"
 
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/console"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/exitcode"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/lockstatus"
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/table"
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/tty"
 )
 
 const lsHelp = `Lists the locks whose names match PATTERN, of every kind, with who holds them, for how
@@ -34,12 +36,13 @@ listed, the exit code is 1.
 
 A lock is listed if somebody holds it or waits for it. One with an exact key (holdfast run
 --key, --redisson) is listed if PATTERN is that key, without wildcards; otherwise only while
-somebody waits for it. If a master of a Cluster is down, the locks of the others are listed,
-and the exit code is 69.
+somebody waits for it. With --sort none, or -n, the list needs the same memory however long
+it is. If a master of a Cluster is down, the locks of the others are listed, and the exit
+code is 69. If the prefix has no locks, a line names each other prefix that has some.
 
 AGE is how long the oldest holder has held the lock, TTL what is left until the first would
 lose it without a renewal, WAITING how many processes wait, GRANT the holder's grant id, for
-holdfast break and revoke. While an election has a leader, its candidates stand by: they do
+holdfast break and revoke. On a terminal, columns are cut or left out to fit. While an election has a leader, its candidates stand by: they do
 not count as waiting, and --older-than and --sort age leave elections out or last. Of a
 quorum it is not known who waits.
 `
@@ -53,24 +56,36 @@ type lsFlags struct {
 	limit   int
 }
 
+// The orders of a list.
+const (
+	byName    = "name"
+	byAge     = "age"
+	byWaiters = "waiters"
+	unsorted  = "none"
+)
+
 func ls(f *pflag.FlagSet) action {
 	o := &lsFlags{}
 	o.role = "inspector"
 	f.BoolVar(&o.waiting, "waiting", false, "only locks that somebody waits for")
 	f.Var((*seconds)(&o.older), "older-than", "only locks held for longer than `DUR`")
-	f.StringVar(&o.sort, "sort", "name", "`ORDER`: name, age (the oldest first), or waiters (the most first)")
+	f.StringVar(&o.sort, "sort", "", "`ORDER`: name, age (the oldest first), waiters (the most first), or none, as they are found "+
+		"(default name; with --json none)")
 	f.IntVarP(&o.limit, "limit", "n", 0, "only the first `N` in that order")
 	o.define(f)
 	o.defineJSON()
 	return func(ctx context.Context, _ io.Reader, stdout, stderr io.Writer) error {
+		if o.sort == "" && o.json {
+			o.sort = unsorted
+		}
 		switch {
-		case !slices.Contains([]string{"name", "age", "waiters"}, o.sort):
-			return exitcode.Usagef("--sort %q: want name, age or waiters", o.sort)
+		case !slices.Contains([]string{"", byName, byAge, byWaiters, unsorted}, o.sort):
+			return exitcode.Usagef("--sort %q: want name, age, waiters or none", o.sort)
 		case o.limit < 0 || o.limit == 0 && f.Changed("limit"):
 			return exitcode.Usagef("--limit %d: want at least 1", o.limit)
 		}
 		return o.inspect(ctx, stderr, func(ctx context.Context, in *inspect.Inspector) error {
-			if o.servers.AreQuorum() && (o.waiting || o.sort == "waiters") {
+			if o.servers.AreQuorum() && (o.waiting || o.sort == byWaiters) {
 				return exitcode.Usagef("it is not known who waits for a lock of a quorum: leave out --waiting and --sort waiters")
 			}
 			return o.list(ctx, in, stdout)
@@ -78,16 +93,12 @@ func ls(f *pflag.FlagSet) action {
 	}
 }
 
-// listed is a lock of the list.
-type listed struct {
-	lockstatus.Summary
-	report *lockstatus.Report // nil without --json
-}
-
 // list prints the locks, also those before an error. Locks that the server does not show it reports on the console.
 func (o *lsFlags) list(ctx context.Context, in *inspect.Inspector, stdout io.Writer) error {
-	var locks []listed
+	locks := ranking{order: o.sort, limit: o.limit}
+	to := &listWriter{w: stdout, json: o.json}
 	var denied, failed error
+	n, found := 0, false
 	for s, err := range in.List(ctx, o.flags.Arg(0)) {
 		l := listed{Summary: lockstatus.Summarize(s)}
 		switch {
@@ -98,20 +109,26 @@ func (o *lsFlags) list(ctx context.Context, in *inspect.Inspector, stdout io.Wri
 			o.console.Error(err)
 			denied = cmp.Or(denied, err)
 			continue
-		case o.waiting && l.Waiting == 0, o.older > 0 && (s.Kind == holdfast.KindElection || l.Age <= o.older):
+		}
+		found = true
+		if o.waiting && l.Waiting == 0 || o.older > 0 && (s.Kind == holdfast.KindElection || l.Age <= o.older) {
 			continue
-		case o.json:
+		}
+		if o.json {
 			l.report = lockstatus.NewReport(s, o.servers.AreQuorum())
 		}
-		locks = append(locks, l)
+		n++
+		locks.add(l)
+		if o.sort == unsorted && (len(locks.all) == atOnce || n == o.limit) {
+			if err := to.write(locks.all); err != nil {
+				return err
+			}
+			if locks.all = locks.all[:0]; n == o.limit {
+				break
+			}
+		}
 	}
-	slices.SortFunc(locks, func(a, b listed) int {
-		return cmp.Or(cmp.Compare(o.rank(b), o.rank(a)), strings.Compare(a.Name, b.Name))
-	})
-	if o.limit > 0 {
-		locks = locks[:min(len(locks), o.limit)]
-	}
-	if err := o.write(stdout, locks); err != nil {
+	if err := to.write(locks.sorted()); err != nil {
 		return err
 	}
 	for _, err := range access.Absent(in) {
@@ -122,22 +139,59 @@ func (o *lsFlags) list(ctx context.Context, in *inspect.Inspector, stdout io.Wri
 		return failed
 	case denied != nil:
 		return &exitcode.Error{Code: exitcode.OfLibrary(denied).Code}
-	case len(locks) > 0:
+	case n > 0:
 		return nil
 	}
 	if !o.json {
 		o.console.Notef("no lock is listed of those under the prefix %q; --prefix or HOLDFAST_PREFIX names another, and in a pattern * "+
 			"stands for any characters but /", cmp.Or(o.prefix, "holdfast:"))
 	}
+	if !found && isPattern(o.flags.Arg(0)) { // listing a single name needs fewer rights
+		o.elsewhere(ctx, "", o.console.Notef)
+	}
 	return &exitcode.Error{Code: exitcode.None}
 }
 
+// listed is a lock of a list.
+type listed struct {
+	lockstatus.Summary
+	report *lockstatus.Report // nil without --json
+}
+
+// ranking keeps locks, up to a limit if that is not 0, until all are known.
+type ranking struct {
+	order string
+	limit int
+	all   []listed
+}
+
+func (r *ranking) add(l listed) {
+	r.all = append(r.all, l)
+	if r.limit > 0 && len(r.all) >= 2*r.limit+atOnce { // so that no more than that is kept
+		r.sorted()
+	}
+}
+
+// sorted returns the first in order, and forgets the others.
+func (r *ranking) sorted() []listed {
+	if r.order != unsorted {
+		slices.SortFunc(r.all, func(a, b listed) int {
+			return cmp.Or(cmp.Compare(r.rank(b), r.rank(a)), strings.Compare(a.Name, b.Name))
+		})
+	}
+	if r.limit > 0 && len(r.all) > r.limit {
+		clear(r.all[r.limit:])
+		r.all = r.all[:r.limit]
+	}
+	return r.all
+}
+
 // rank decides on the place of a lock. The highest comes first.
-func (o *lsFlags) rank(l listed) int64 {
+func (r *ranking) rank(l listed) int64 {
 	switch {
-	case o.sort == "waiters":
+	case r.order == byWaiters:
 		return int64(l.Waiting)
-	case o.sort != "age":
+	case r.order != byAge:
 		return 0
 	case l.Kind == string(holdfast.KindElection):
 		return -1 // a leader leads for as long as all is well
@@ -145,26 +199,53 @@ func (o *lsFlags) rank(l listed) int64 {
 	return int64(l.Age)
 }
 
-// write prints the locks: as a table, unless there are none, or a line of JSON each.
-func (o *lsFlags) write(stdout io.Writer, locks []listed) error {
-	if o.json {
-		for _, l := range locks {
-			if err := printJSON(stdout, l.report); err != nil {
-				return err
-			}
+// lockColumns are the columns of a list of locks.
+var lockColumns = []table.Column{
+	{Title: "NAME", Least: 12}, {Title: "KIND", Expendable: true}, {Title: "HOLDER", Least: 10}, {Title: "AGE", Right: true},
+	{Title: "TTL", Right: true, Expendable: true}, {Title: "WAITING", Right: true}, {Title: "GRANT", Expendable: true},
+}
+
+func lockRow(l listed) []string {
+	return []string{l.Name, l.Kind, l.Holders, lockstatus.Age(l.Age), lockstatus.Age(l.TTL), cmp.Or(l.Awaited(), "-"), cmp.Or(l.Grant, "-")}
+}
+
+// atOnce is how many locks are written at once if they are not sorted. The first decide on the widths of the columns.
+const atOnce = 100
+
+// listWriter writes locks: as a table that fits the terminal, or a line of JSON each.
+type listWriter struct {
+	w      io.Writer
+	json   bool
+	layout *table.Layout // nil before the first
+}
+
+func (to *listWriter) write(locks []listed) error {
+	var rows [][]string
+	for _, l := range locks {
+		if !to.json {
+			rows = append(rows, lockRow(l))
+		} else if err := printJSON(to.w, l.report); err != nil {
+			return err
 		}
-		return nil
 	}
-	if len(locks) == 0 {
+	if len(rows) == 0 {
 		return nil
 	}
 	var text strings.Builder
-	table := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "NAME\tKIND\tHOLDER\tAGE\tTTL\tWAITING\tGRANT")
-	for _, l := range locks {
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n",
-			l.Name, l.Kind, l.Holders, lockstatus.Age(l.Age), lockstatus.Age(l.TTL), cmp.Or(l.Awaited(), "-"), cmp.Or(l.Grant, "-"))
+	if to.layout == nil {
+		columns := 0
+		if f, is := to.w.(*os.File); is {
+			columns, _, _ = tty.Size(f)
+		}
+		to.layout = table.Fit(lockColumns, rows, columns)
+		header := to.layout.Header()
+		if console.HasStyles(to.w) {
+			header = "\x1b[1m" + header + "\x1b[0m"
+		}
+		text.WriteString(header + "\n")
 	}
-	table.Flush()
-	return printText(stdout, text.String())
+	for _, row := range rows {
+		text.WriteString(to.layout.Line(row) + "\n")
+	}
+	return printText(to.w, text.String())
 }

@@ -17,7 +17,8 @@ import (
 const showHelp = `Says all that the server knows about the lock NAME, of whatever kind: who holds it, since
 when, until when, by which grant and with which fence and notes, and who waits for it, in
 order. If there is no lock of that name, it looks at the one with that exact key (holdfast
-run --key, --redisson). If nobody holds it or waits for it, the exit code is 1.
+run --key, --redisson). If nobody holds it or waits for it, the exit code is 1, and a line
+names each other prefix under which somebody does.
 
   holdfast show orders/42
   holdfast show --json orders/42 | jq .waiting
@@ -41,6 +42,9 @@ func show(f *pflag.FlagSet) action {
 			err = printResult(stdout, o.json, lockstatus.NewReport(s, quorum), lockstatus.Text(s, quorum)+o.next(s))
 			if err != nil || s.Held() || s.Waiting > 0 {
 				return err
+			}
+			if !o.json {
+				o.elsewhere(ctx, f.Arg(0), o.console.Notef)
 			}
 			return &exitcode.Error{Code: exitcode.None}
 		})

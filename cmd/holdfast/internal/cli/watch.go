@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -12,31 +14,64 @@ import (
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/inspect"
 	"github.com/holdfast-go/holdfast/internal/access"
+	"github.com/holdfast-go/holdfast/internal/printable"
 
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/exitcode"
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/fullscreen"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/lockstatus"
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/table"
 )
 
-const watchHelp = `Prints a line for each change of the locks whose names match PATTERN, as for holdfast ls, or
-of all, until ^C. For a table that is drawn anew there is watch -n 1 holdfast ls, or
-holdfast ui.
+const watchHelp = `Shows the locks whose names match PATTERN, as for holdfast ls, or all, until ^C: on a
+terminal as a table that fills it and is renewed every second; otherwise, and with --json,
+as a line of JSON for each change.
 
   holdfast watch
-  holdfast watch --json nightly | jq -r '.event + " " + .holders[0].identity'
+  holdfast watch 'orders/*' --sort waiters
+  holdfast watch nightly | jq -r '.event + " " + .holders[0].identity'
 
 The changes are present (the lock was there at first), granted, queued (somebody waits who
 did not before), released (or broken: see holdfast breaks) and expired; the rest of a line is
-what is so after the change. The locks are looked at once a second, so what comes and goes
-in between is not seen. While the server does not answer, watching goes on; only a server
-that has never answered is an error. Of a quorum it is not known who waits.
+what is so after the change, as in holdfast ls --json. The locks are looked at once a second,
+so what comes and goes in between is not seen. While the server does not answer, watching
+goes on; only a server that has never answered is an error. Of a quorum it is not known who
+waits. If the prefix has no locks in the beginning, a line names each other prefix that has.
 `
 
+// watchFlags are the flags of holdfast watch.
+type watchFlags struct {
+	serverFlags
+	sort string
+}
+
 func watch(f *pflag.FlagSet) action {
-	o := &serverFlags{role: "inspector"}
+	o := &watchFlags{}
+	o.role = "inspector"
+	f.StringVar(&o.sort, "sort", byName, "`ORDER` of the table: name, age (the oldest first), or waiters (the most first)")
 	o.define(f)
 	o.defineJSON()
 	return func(ctx context.Context, _ io.Reader, stdout, stderr io.Writer) error {
-		return o.inspect(ctx, stderr, func(ctx context.Context, in *inspect.Inspector) error { return o.follow(ctx, in, stdout) })
+		if !slices.Contains([]string{byName, byAge, byWaiters}, o.sort) {
+			return exitcode.Usagef("--sort %q: want name, age or waiters", o.sort)
+		}
+		return o.inspect(ctx, stderr, func(ctx context.Context, in *inspect.Inspector) error {
+			if o.servers.AreQuorum() && o.sort == byWaiters {
+				return exitcode.Usagef("it is not known who waits for a lock of a quorum: leave out --sort waiters")
+			}
+			if screen := fullscreen.Of(stdout); screen != nil && !o.json {
+				return o.fill(ctx, in, screen)
+			}
+			return o.follow(ctx, in, stdout)
+		})
 	}
+}
+
+// name is the name of the one lock that is watched, or "".
+func (o *watchFlags) name() string {
+	if isPattern(o.flags.Arg(0)) {
+		return ""
+	}
+	return o.flags.Arg(0)
 }
 
 // change is a change as JSON.
@@ -46,24 +81,19 @@ type change struct {
 }
 
 // follow prints each change, until ctx ends.
-func (o *serverFlags) follow(ctx context.Context, in *inspect.Inspector, stdout io.Writer) error {
+func (o *watchFlags) follow(ctx context.Context, in *inspect.Inspector, stdout io.Writer) error {
 	pattern := o.flags.Arg(0)
 	// Watching waits for a server that does not answer. Asking first tells of a wrong address.
 	if err := access.Reach(ctx, in, "watch", pattern); err != nil {
 		return err
 	}
+	go o.elsewhere(ctx, o.name(), o.console.Notef)
 	outage := false
 	for e, err := range in.Watch(ctx, pattern) {
 		switch {
 		case err == nil:
 			outage = false
-			s := lockstatus.Summarize(e.Status)
-			text := fmt.Sprintf("%s  %-8s  %s  %s", time.Now().Format(time.TimeOnly), e.Type, s.Name, s.Holders)
-			if awaited := s.Awaited(); awaited != "" {
-				text += ", awaited by " + awaited
-			}
-			report := lockstatus.NewReport(e.Status, o.servers.AreQuorum())
-			if err := printResult(stdout, o.json, change{e.Type, report}, text+"\n"); err != nil {
+			if err := printJSON(stdout, change{e.Type, lockstatus.NewReport(e.Status, o.servers.AreQuorum())}); err != nil {
 				return err
 			}
 		case e.Status.Name != "":
@@ -76,4 +106,129 @@ func (o *serverFlags) follow(ctx context.Context, in *inspect.Inspector, stdout 
 		}
 	}
 	return ctx.Err()
+}
+
+// fill fills the terminal with a table, until ctx ends.
+func (o *watchFlags) fill(ctx context.Context, in *inspect.Inspector, screen *fullscreen.Screen) error {
+	b := &board{o: o}
+	if err := b.look(ctx, in); err != nil {
+		return err
+	}
+	hints := make(chan string, mostPrefixes)
+	go o.elsewhere(ctx, o.name(), func(format string, args ...any) { hints <- fmt.Sprintf(format, args...) })
+	screen.Begin()
+	defer screen.End()
+	for {
+		screen.Draw(b.draw)
+		pause := time.NewTimer(max(time.Second-b.took, b.took))
+		select {
+		case <-pause.C:
+			// What was seen before stays, with the error above it.
+			b.err = b.look(ctx, in)
+		case hint := <-hints:
+			b.hints = append(b.hints, hint)
+		case <-screen.Resized():
+		case <-screen.Suspended():
+			screen.Suspend(ctx)
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		pause.Stop()
+		if ctx.Err() == nil && b.err != nil && !errors.Is(b.err, holdfast.ErrUnavailable) {
+			return b.err
+		}
+	}
+}
+
+// board is what the table shows.
+type board struct {
+	o       *watchFlags
+	rows    []listed // the first
+	locks   int
+	held    int
+	waiting int // processes
+	standby int // candidates of elections that have a leader
+	seen    time.Time
+	took    time.Duration // the latest look
+	err     error         // of the latest look
+	hints   []string      // at other prefixes, for when there are no locks
+}
+
+// look looks at all locks. It keeps the first 1,000, whatever the size of the terminal.
+func (b *board) look(ctx context.Context, in *inspect.Inspector) error {
+	began := time.Now()
+	defer func() { b.took = time.Since(began) }()
+	next := board{o: b.o, hints: b.hints}
+	first := ranking{order: b.o.sort, limit: 1000}
+	for s, err := range in.List(ctx, b.o.flags.Arg(0)) {
+		if err != nil && s.Name != "" {
+			continue // holdfast ls says why
+		}
+		if err != nil {
+			return err
+		}
+		l := listed{Summary: lockstatus.Summarize(s)}
+		next.locks++
+		next.waiting += l.Waiting
+		next.standby += l.Standby
+		if s.Held() {
+			next.held++
+		}
+		first.add(l)
+	}
+	next.rows, next.seen = first.sorted(), time.Now()
+	*b = next
+	return nil
+}
+
+// maxTitle bounds what is shown of a text that is no row, in bytes.
+const maxTitle = 1024
+
+// draw returns the lines for a terminal of that size.
+func (b *board) draw(s *fullscreen.Screen, columns, rows int) []string {
+	what := "all locks"
+	if pattern := b.o.flags.Arg(0); pattern != "" {
+		what = printable.Line(pattern, maxTitle)
+	}
+	waiting := fmt.Sprintf("%d waiting", b.waiting)
+	switch {
+	case b.o.servers.AreQuorum():
+		waiting = "waiters not known"
+	case b.standby > 0:
+		waiting += fmt.Sprintf(", %d standby", b.standby)
+	}
+	head := fmt.Sprintf("%s on %s: %d, %d held, %s", what, printable.Line(b.o.servers.Addr(), maxTitle), b.locks, b.held, waiting)
+	at := b.seen.Format(time.TimeOnly)
+	if room := columns - len(at) - 1; room > 20 {
+		head = table.Cut(head, room)
+		head += strings.Repeat(" ", room-table.Width(head)+1) + at
+	}
+	lines := []string{s.Bold(table.Cut(head, columns))}
+	if b.err != nil {
+		text := strings.TrimPrefix(b.o.console.Redact(b.err.Error()), "holdfast: ")
+		lines = append(lines, s.Red(table.Cut(printable.Line("as of "+at+": "+text, maxTitle), columns)))
+	}
+	shown := b.rows[:min(len(b.rows), max(rows-len(lines)-2, 0))]
+	var cells [][]string
+	for _, l := range shown {
+		cells = append(cells, lockRow(l))
+	}
+	layout := table.Fit(lockColumns, cells, columns)
+	lines = append(lines, s.Dim(table.Cut(layout.Header(), columns)))
+	for i, l := range shown {
+		line := table.Cut(layout.Line(cells[i]), columns)
+		if l.Waiting > 0 {
+			line = s.Yellow(line)
+		}
+		lines = append(lines, line)
+	}
+	if b.locks == 0 {
+		for _, hint := range b.hints {
+			lines = append(lines, table.Cut(printable.Line(hint, maxTitle), columns))
+		}
+	}
+	if left := b.locks - len(shown); left > 0 {
+		lines = append(lines, s.Dim(fmt.Sprintf("and %d more", left)))
+	}
+	return lines[:min(len(lines), rows)]
 }

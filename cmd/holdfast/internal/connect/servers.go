@@ -101,6 +101,35 @@ func (s *Servers) NeverAdmitted(ctx context.Context, prefix string, timeout time
 	return addrs
 }
 
+// Prefixes returns at most limit prefixes, other than own, under which locks may be held. It scans for their fence counters until ctx
+// ends, and finds none if the user may not scan. Of a quorum it asks one node.
+func (s *Servers) Prefixes(ctx context.Context, own string, limit int) []string {
+	var mu sync.Mutex
+	var found []string
+	scan := func(ctx context.Context, client *redis.Client, counters string, prefixOf func(key string) string) {
+		keys := client.ScanType(ctx, 0, counters, 250, "stream").Iterator() // few keys at a time, because other clients wait meanwhile
+		for keys.Next(ctx) {
+			prefix := prefixOf(keys.Val())
+			mu.Lock()
+			if prefix != "" && prefix != own && len(found) < limit && !slices.Contains(found, prefix) {
+				found = append(found, prefix)
+			}
+			mu.Unlock()
+		}
+	}
+	switch client := s.All[0].client.(type) {
+	case *redis.ClusterClient:
+		_ = client.ForEachMaster(ctx, func(ctx context.Context, master *redis.Client) error {
+			scan(ctx, master, "*f{*}", func(key string) string { return key[:strings.LastIndex(key, "f{")] })
+			return nil
+		})
+	case *redis.Client:
+		scan(ctx, client, "*fences", func(key string) string { return strings.TrimSuffix(key, "fences") })
+	}
+	slices.Sort(found)
+	return found
+}
+
 // Explain adds to the error of a first contact what is wrong with the URL, if the error does not say so itself.
 func (s *Servers) Explain(err error) error {
 	var server *holdfast.ServerError

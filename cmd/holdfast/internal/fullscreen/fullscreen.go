@@ -1,0 +1,130 @@
+// Package fullscreen draws on the whole terminal.
+package fullscreen
+
+import (
+	"context"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"time"
+
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/signals"
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/tty"
+)
+
+// Screen is a terminal that is drawn on as a whole. What it showed before comes back in the end.
+type Screen struct {
+	f         *os.File
+	colors    bool
+	resized   <-chan os.Signal
+	suspended <-chan os.Signal
+	stop      func()
+}
+
+// Escape sequences that take the terminal and give it back.
+const (
+	take     = "\x1b[?1049h\x1b[?25l" // another screen, no cursor
+	giveBack = "\x1b[?25h\x1b[?1049l"
+)
+
+// Of returns the screen of a terminal; nil if w is none that can be drawn on.
+func Of(w io.Writer) *Screen {
+	f, ok := w.(*os.File)
+	if !ok || os.Getenv("TERM") == "dumb" {
+		return nil
+	}
+	if _, _, ok := tty.Size(f); !ok {
+		return nil
+	}
+	return &Screen{f: f, colors: os.Getenv("NO_COLOR") == ""}
+}
+
+// Begin takes the terminal.
+func (s *Screen) Begin() {
+	resized, ignoreSizes := tty.Resized()
+	suspended, ignoreSuspensions := receive(signals.Suspends)
+	s.resized, s.suspended = resized, suspended
+	s.stop = func() {
+		ignoreSizes()
+		ignoreSuspensions()
+	}
+	s.write(take)
+}
+
+// End gives the terminal back.
+func (s *Screen) End() {
+	s.write(giveBack)
+	s.stop()
+}
+
+// Resized returns a channel that receives a value when the terminal has another size.
+func (s *Screen) Resized() <-chan os.Signal { return s.resized }
+
+// Suspended returns a channel that receives a value when ^Z asks the program to stop: call Suspend.
+func (s *Screen) Suspended() <-chan os.Signal { return s.suspended }
+
+// Suspend gives the terminal back, stops this program's job, and takes the terminal again when the job goes on in the
+// foreground, or ctx has ended.
+func (s *Screen) Suspend(ctx context.Context) {
+	s.write(giveBack)
+	continued, ignore := receive(signals.Continues)
+	defer ignore()
+	terminal := tty.Open()
+	defer terminal.Close()
+	for ctx.Err() == nil {
+		signals.StopGroup()
+		select {
+		case <-continued:
+		case <-time.After(time.Second): // it has not stopped: nobody could continue a job without a shell
+		case <-ctx.Done():
+		}
+		if terminal == nil || terminal.Foreground(tty.OwnGroup()) {
+			break
+		}
+	}
+	s.write(take)
+}
+
+// receive returns a channel of the signals of a kind, until stop is called.
+func receive(kind func(os.Signal) bool) (received <-chan os.Signal, stop func()) {
+	c := make(chan os.Signal, 1)
+	for _, sig := range signals.Handled() {
+		if kind(sig) {
+			signal.Notify(c, sig)
+		}
+	}
+	return c, func() { signal.Stop(c) }
+}
+
+// Draw replaces everything by the lines that draw returns for a terminal of this size, which must fit it.
+func (s *Screen) Draw(draw func(s *Screen, columns, rows int) []string) {
+	columns, rows, _ := tty.Size(s.f)
+	if columns <= 0 || rows <= 0 {
+		columns, rows = 80, 24
+	}
+	// Each line is replaced where it stands, so that nothing flickers. It is erased before, since behind a line that fills
+	// the terminal the cursor is still on its last character. A line feed behind the last row would scroll.
+	lines := draw(s, columns, rows)
+	text := "\x1b[H\x1b[K" + strings.Join(lines, "\r\n\x1b[K")
+	if len(lines) < rows {
+		text += "\r\n\x1b[J"
+	}
+	s.write(text)
+}
+
+// Bold, Dim, Red and Yellow return a text in that style, if the screen has styles.
+func (s *Screen) Bold(text string) string   { return s.style("1", text) }
+func (s *Screen) Dim(text string) string    { return s.style("2", text) }
+func (s *Screen) Red(text string) string    { return s.style("1;31", text) }
+func (s *Screen) Yellow(text string) string { return s.style("33", text) }
+
+func (s *Screen) style(code, text string) string {
+	if !s.colors {
+		return text
+	}
+	return "\x1b[" + code + "m" + text + "\x1b[0m"
+}
+
+// write writes everything at once. Errors are ignored: a terminal that was hung up is noticed by its signal.
+func (s *Screen) write(text string) { _, _ = io.WriteString(s.f, text) }

@@ -1,0 +1,171 @@
+// Package table writes tables that fit the terminal.
+package table
+
+import (
+	"strings"
+	"unicode"
+)
+
+// Column is a column of a table.
+type Column struct {
+	Title string
+	Right bool // aligned to the right
+	// Least is the width to which it may be cut if the table is too wide; 0: it is never cut.
+	Least int
+	// Expendable says that it may be left out if the table is still too wide. The last such column goes first.
+	Expendable bool
+}
+
+// gap is the space between two columns.
+const gap = 2
+
+// Layout says how wide each column of a table is.
+type Layout struct {
+	columns []Column
+	widths  []int // -1: it is left out
+}
+
+// Fit returns the layout of a table with these rows on a terminal that is so wide; 0 means that any width is fine.
+func Fit(columns []Column, rows [][]string, terminal int) *Layout {
+	l := &Layout{columns: columns}
+	for i, c := range columns {
+		width := Width(c.Title)
+		for _, row := range rows {
+			width = max(width, Width(row[i]))
+		}
+		l.widths = append(l.widths, width)
+	}
+	if terminal <= 0 {
+		return l
+	}
+	for i := len(columns) - 1; i >= 0 && l.least() > terminal; i-- {
+		if columns[i].Expendable {
+			l.widths[i] = -1
+		}
+	}
+	for l.total() > terminal {
+		widest := -1
+		for i, c := range columns {
+			if c.Least > 0 && l.widths[i] > c.Least && (widest < 0 || l.widths[i] > l.widths[widest]) {
+				widest = i
+			}
+		}
+		if widest < 0 {
+			break
+		}
+		l.widths[widest]--
+	}
+	return l
+}
+
+// least is the width of the table if all columns that may be cut are.
+func (l *Layout) least() int {
+	sum := -gap
+	for i, w := range l.widths {
+		if w < 0 {
+			continue
+		}
+		if least := l.columns[i].Least; least > 0 {
+			w = min(w, least)
+		}
+		sum += w + gap
+	}
+	return sum
+}
+
+func (l *Layout) total() int {
+	sum := -gap
+	for _, w := range l.widths {
+		if w >= 0 {
+			sum += w + gap
+		}
+	}
+	return sum
+}
+
+// Header returns the line with the titles.
+func (l *Layout) Header() string {
+	var titles []string
+	for _, c := range l.columns {
+		titles = append(titles, c.Title)
+	}
+	return l.Line(titles)
+}
+
+// Line returns a row as a line, without spaces at its end.
+func (l *Layout) Line(row []string) string {
+	var b strings.Builder
+	for i, cell := range row {
+		width := l.widths[i]
+		if width < 0 {
+			continue
+		}
+		if b.Len() > 0 {
+			b.WriteString(strings.Repeat(" ", gap))
+		}
+		if l.columns[i].Least > 0 {
+			cell = Cut(cell, width)
+		}
+		padding := strings.Repeat(" ", max(width-Width(cell), 0))
+		if l.columns[i].Right {
+			b.WriteString(padding + cell)
+		} else {
+			b.WriteString(cell + padding)
+		}
+	}
+	return strings.TrimRight(b.String(), " ")
+}
+
+// Cut shortens a text to a width. An ellipsis is part of it if something was cut off.
+func Cut(text string, width int) string {
+	if Width(text) <= width {
+		return text
+	}
+	taken := 0
+	for i, r := range text {
+		if taken+runeWidth(r) > width-1 {
+			return text[:i] + "…"
+		}
+		taken += runeWidth(r)
+	}
+	return text
+}
+
+// Width returns how many columns of a terminal a text takes that has no control characters.
+func Width(text string) (n int) {
+	for _, r := range text {
+		n += runeWidth(r)
+	}
+	return n
+}
+
+func runeWidth(r rune) int {
+	switch {
+	case r < 0x300:
+		return 1
+	case unicode.In(r, unicode.Mn, unicode.Me, unicode.Cf):
+		return 0
+	case unicode.Is(wide, r):
+		return 2
+	}
+	return 1
+}
+
+// wide has the characters that take two columns, as Unicode's EastAsianWidth has them, in coarse ranges.
+var wide = &unicode.RangeTable{
+	R16: []unicode.Range16{
+		{Lo: 0x1100, Hi: 0x115f, Stride: 1},
+		{Lo: 0x2e80, Hi: 0xa4cf, Stride: 1},
+		{Lo: 0xac00, Hi: 0xd7a3, Stride: 1},
+		{Lo: 0xf900, Hi: 0xfaff, Stride: 1},
+		{Lo: 0xfe30, Hi: 0xfe6f, Stride: 1},
+		{Lo: 0xff00, Hi: 0xff60, Stride: 1},
+		{Lo: 0xffe0, Hi: 0xffe6, Stride: 1},
+	},
+	R32: []unicode.Range32{
+		{Lo: 0x1f300, Hi: 0x1f64f, Stride: 1},
+		{Lo: 0x1f680, Hi: 0x1f6ff, Stride: 1},
+		{Lo: 0x1f900, Hi: 0x1faff, Stride: 1},
+		{Lo: 0x20000, Hi: 0x3fffd, Stride: 1},
+	},
+}

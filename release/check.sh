@@ -40,7 +40,7 @@ knows() {
 mkdir "$scratch/archive"
 tar -xzf "holdfast_${version}_linux_$host.tar.gz" -C "$scratch/archive" --strip-components=1
 knows "$scratch/archive/holdfast"
-for file in LICENSE CHANGELOG.md completions/holdfast.bash systemd/holdfast-ui.service; do
+for file in LICENSE CHANGELOG.md man/holdfast-run.1.gz completions/holdfast.bash systemd/holdfast-ui.service; do
   [ -s "$scratch/archive/$file" ] || fail "the archive has no $file"
 done
 if command -v chroot >/dev/null && [ "$(id -u)" = 0 ]; then
@@ -56,7 +56,8 @@ holds() {
   local pattern
   for pattern in '-rwxr-xr-x .*/usr/bin/holdfast' '-rw------- .*/etc/holdfast/holdfast.env' '-rw------- .*/etc/holdfast/ui.env' 'drwxr-xr-x .*/etc/holdfast/jobs/?' \
     '/usr/lib/systemd/system/holdfast@.service' '/usr/lib/systemd/system/holdfast@.timer' '/usr/lib/systemd/system/holdfast-ui.service' \
-    '/usr/share/bash-completion/completions/holdfast' '/usr/share/doc/holdfast/copyright'; do
+    '/usr/share/man/man1/holdfast.1.gz' '/usr/share/man/man1/holdfast-run.1.gz' '/usr/share/bash-completion/completions/holdfast' \
+    '/usr/share/zsh/[a-z-]*/_holdfast' '/usr/share/fish/vendor_completions.d/holdfast.fish' '/usr/share/doc/holdfast/copyright'; do
     grep -Eq -- "^.*$pattern\$" "$1" || fail "$1 has no $pattern"
   done
 }
@@ -73,6 +74,7 @@ if command -v dpkg-deb >/dev/null; then
     grep -qx /etc/holdfast/ui.env "$scratch/control-$arch/conffiles" || fail "$deb would overwrite /etc/holdfast/ui.env"
   done
   bash -n "$scratch/deb/usr/share/bash-completion/completions/holdfast"
+  gunzip -c "$scratch/deb/usr/share/man/man1/holdfast.1.gz" | grep -q "\"holdfast ${version//-/.}" || fail "the manual is of another version"
 else
   echo "NOT CHECKED: the debs, since there is no dpkg-deb"
 fi

@@ -54,10 +54,15 @@ var attempts = []attempt{
 	},
 	{page: "docs/guides/jobs.md", begins: "install", with: []string{"/etc/holdfast", "$work/etc"}, after: `test -x etc/jobs/nightly`},
 	{
+		page: "docs/guides/jobs.md", begins: "holdfast barrier", with: []string{"3 wait ", "3 wait & a=$!; holdfast barrier v7-loaded 3 wait & b=$!; holdfast barrier v7-loaded 3 wait"},
+		after: `wait $a && wait $b`,
+	},
+	{
 		page: "docs/guides/jobs.md", begins: "holdfast elect",
 		before: `leads() { until grep -q "$1" said; do kill -0 $! || exit; sleep 0.1; done; }`,
 		with: []string{
-			"./scheduler ", "sleep 600 & leader=$!; until holdfast show scheduler >shown; do sleep 0.1; done ",
+			"./scheduler ", "sleep 600 & leader=$!; until holdfast elect scheduler --leader; do sleep 0.1; done ",
+			"--json", `--json >said & leads '"fence"'; kill $!; wait $! || true`,
 			":4040", `:0 2>said & leads campaigning; kill $!; wait $! || true; kill $leader; wait $leader || true`,
 		},
 	},

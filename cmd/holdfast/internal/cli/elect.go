@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"time"
@@ -11,20 +12,25 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/election"
+	"github.com/holdfast-go/holdfast/internal/printable"
 
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/connect"
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/console"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/exitcode"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/job"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/keeper"
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/lockstatus"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/sidecar"
 )
 
 const electHelp = `Campaigns in the election NAME, and runs CMD while it leads: one CMD at a time on all
 machines. Candidates wait in a queue; the next one leads when the leader resigns, dies,
-or cannot reach the server. holdfast show NAME says who leads.
+or cannot reach the server.
 
   holdfast elect scheduler -- ./scheduler            # lead, or stand by
   holdfast elect --again scheduler -- ./scheduler    # start it again after it has ended
+  holdfast elect scheduler --leader                  # who leads?
+  holdfast elect scheduler --watch --json            # a line for each change
   holdfast elect scheduler --http 127.0.0.1:4040     # for a program that asks
 
 A term begins with the election. CMD has the environment that holdfast run describes: the
@@ -38,38 +44,57 @@ it campaigns again, behind other candidates and at least a second after the term
 unless INT or QUIT, as from ^C, ended CMD, or CMD could not be executed. INT, TERM, HUP and
 QUIT are passed on to CMD; when it has ended, holdfast resigns and exits.
 
+--leader prints who leads; the exit code is 1 if nobody does. --watch prints it now and after
+every change: leaders announce changes, so nothing is polled, except that the nodes of a
+quorum are asked once a second. What is printed may already be out of date; only CMD knows
+that it leads. If a leader dies, this is noticed when its term ends, after --ttl at most.
+They look at the lock of NAME: a run with --key or --redisson holds another one.
+
 With --http, holdfast campaigns for a program beside it, in any language, or for a readiness
 probe, until a signal ends it. GET /leader answers 200 while it leads, and 503 otherwise,
 and never 200 after the term: JSON with name, leading, fence and ttl_ms, how long it leads
 even if the server no longer answers. GET /status answers 200, and adds who leads and waits.
 An answer may be out of date when it is read: ask before each step, take less than ttl_ms
 for it, and give resources the fence. Anybody who can reach the address can ask. When told
-to end, it answers 503 for a second, and then resigns: ask more often than that.
+to end, it answers 503 for --drain, and then resigns: ask more often than that.
 `
 
 // electFlags are the flags of holdfast elect.
 type electFlags struct {
 	jobFlags
 
-	again bool
-	terms count
-	http  string   // the address
-	hosts []string // that are served there, besides addresses and localhost
+	again  bool
+	terms  count
+	leader bool
+	watch  bool
+	http   string   // the address
+	hosts  []string // that are served there, besides addresses and localhost
+	drain  time.Duration
 }
 
 func elect(f *pflag.FlagSet) action {
-	o := &electFlags{}
+	o := &electFlags{drain: time.Second}
+	f.BoolVar(&o.leader, "leader", false, "say who leads, and run nothing")
+	f.BoolVar(&o.watch, "watch", false, "say who leads, now and after every change, and run nothing")
 	f.BoolVar(&o.again, "again", false, "campaign again also after the command has ended by itself")
 	f.Var(&o.terms, "terms", "lead at most `N` times (default no limit)")
 	f.StringVar(&o.http, "http", "", "run nothing, and say over HTTP at `ADDRESS`, such as 127.0.0.1:4040, whether this process leads")
 	f.StringArrayVar(&o.hosts, "http-host", nil, "with --http, also serve the host `NAME`, besides addresses and localhost")
+	f.Var((*seconds)(&o.drain), "drain", "with --http, when told to end, say for `DUR` that it does not lead, and then resign")
 	o.defineJob(f, "terminate, or kill, which sends no TERM")
 	return func(ctx context.Context, stdin io.Reader, stdout, stderr io.Writer) error {
+		if err := chooseOne(f, "leader", "watch", "http"); err != nil {
+			return err
+		}
 		switch {
 		case f.Changed("http"):
 			return o.serve(ctx, stderr)
-		case f.Changed("http-host"):
-			return exitcode.Usagef("--http-host needs --http")
+		case f.Changed("http-host"), f.Changed("drain"):
+			return exitcode.Usagef("--http-host and --drain need --http")
+		case o.leader:
+			return o.tellLeader(ctx, "leader", stdout, stderr)
+		case o.watch:
+			return o.tellLeader(ctx, "watch", stdout, stderr)
 		}
 		if err := o.takeCommand(); err != nil {
 			return err
@@ -100,16 +125,89 @@ func (o *electFlags) run(ctx context.Context, streams job.Streams) error {
 	})
 }
 
-// serve campaigns without a command, and says over HTTP whether it leads.
-func (o *electFlags) serve(ctx context.Context, stderr io.Writer) error {
+// checkAlone refuses a command, and the flags that have no use without one.
+func (o *electFlags) checkAlone(question string, unused ...string) error {
 	f := o.flags
-	for _, other := range []string{"again", "terms", "max-runtime", "on-lost", "kill-after", "json"} {
-		if err := chooseOne(f, "http", other); err != nil {
+	for _, other := range append(unused, "again", "terms", "max-runtime", "on-lost", "kill-after", "lost-exit-code", "shell") {
+		if err := chooseOne(f, question, other); err != nil {
 			return err
 		}
 	}
 	if f.NArg() != 1 || f.Arg(0) == "" {
-		return exitcode.Usagef("want one NAME and no command: holdfast elect NAME --http HOST:PORT")
+		return exitcode.Usagef("want one NAME and no command: holdfast elect NAME --%s", question)
+	}
+	return nil
+}
+
+// leadership is the answer to --leader and --watch.
+type leadership struct {
+	Time       time.Time           `json:"time"`
+	Name       string              `json:"name"`
+	Key        string              `json:"key"` // of the lock that a leader holds
+	Server     string              `json:"server"`
+	Leader     *job.Holder         `json:"leader"`               // null if nobody leads
+	Candidates []lockstatus.Waiter `json:"candidates,omitempty"` // the first that wait, in their order
+}
+
+// tellLeader answers --leader and --watch.
+func (o *electFlags) tellLeader(ctx context.Context, question string, stdout, stderr io.Writer) error {
+	if err := o.checkAlone(question, "ttl", "meta"); err != nil {
+		return err
+	}
+	if o.report != "" && o.report != job.ToStderr {
+		return exitcode.Usagef("with --%s, --json goes to standard output: leave out =FILE", question)
+	}
+	if err := o.checkHolder(); err != nil {
+		return err
+	}
+	o.ttl = 0
+	return o.use(ctx, stderr, func(ctx context.Context, locks *connect.Locks) error {
+		candidacy := election.New(locks.Mutex(o.flags.Arg(0), holdfast.Options(), holdfast.Options()))
+		// Watching waits for a server that cannot be reached. Asking first tells of a wrong address.
+		status, err := candidacy.Status(ctx)
+		if err != nil {
+			return err
+		}
+		if o.leader {
+			if err := o.show(stdout, status); err != nil || status.Held() {
+				return err
+			}
+			return &exitcode.Error{Code: exitcode.None}
+		}
+		for status, err := range candidacy.Watch(ctx) {
+			if err != nil {
+				return err
+			}
+			if err := o.show(stdout, status); err != nil {
+				return err
+			}
+		}
+		return ctx.Err()
+	})
+}
+
+// show prints who leads, if anybody does.
+func (o *electFlags) show(stdout io.Writer, status holdfast.Status) error {
+	name := o.flags.Arg(0)
+	answer := leadership{
+		Time: time.Now(), Name: name, Key: o.keyOf(name), Server: o.servers.Addr(), Candidates: lockstatus.NewWaiters(status.Waiters),
+	}
+	text := fmt.Sprintf("nobody leads %q (key %s)", name, printable.Line(answer.Key, job.MaxShown))
+	if leader, leads := status.Holder(); leads {
+		answer.Leader = job.NewHolder(leader, status.Waiting)
+		text = fmt.Sprintf("%s leads %q", job.Describe(leader, answer.Key), name)
+	}
+	if len(status.Waiters) > 0 {
+		text += fmt.Sprintf("; %d waiting, first %s", status.Waiting, job.DescribeWaiter(status.Waiters[0]))
+	}
+	return printResult(stdout, o.report != "", answer, answer.Time.Format(console.TimeFormat)+"  "+text+"\n")
+}
+
+// serve campaigns without a command, and says over HTTP whether it leads.
+func (o *electFlags) serve(ctx context.Context, stderr io.Writer) error {
+	f := o.flags
+	if err := o.checkAlone("http", "json"); err != nil {
+		return err
 	}
 	address, _, err := listenAddress("http", o.http, "127.0.0.1:4040")
 	if err != nil {
@@ -137,7 +235,7 @@ func (o *electFlags) serve(ctx context.Context, stderr io.Writer) error {
 		}
 		o.console.Notef("campaigning for %q; http://%s/leader says whether it leads", f.Arg(0), listener.Addr())
 		s := &sidecar.Sidecar{
-			Election: candidacy, Server: o.servers.Addr(), Key: o.keyOf(f.Arg(0)), Hosts: o.hosts, Drain: time.Second, Console: o.console,
+			Election: candidacy, Server: o.servers.Addr(), Key: o.keyOf(f.Arg(0)), Hosts: o.hosts, Drain: o.drain, Console: o.console,
 		}
 		err := s.Run(ctx, listener)
 		switch {

@@ -5,12 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/barrier"
 	"github.com/holdfast-go/holdfast/latch"
 
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/connect"
@@ -44,41 +47,102 @@ number on one machine after another:
     holdfast resize render 0                      # last: all runs give 4
 `
 
-// latchFlags are the flags of holdfast latch.
-type latchFlags struct {
+const barrierHelp = `Waits until N parties wait at the barrier NAME, on all machines together, and goes on with
+all of them. All that use NAME give the same N. If one of them is interrupted or dies, or
+--wait is over for it, the barrier is broken for all that wait at that time (exit code 81),
+and they may begin again.
+
+  ./load.sh && holdfast barrier "release-$version-loaded" 3 wait && ./switch.sh
+
+Give each step of a job a NAME of its own: a party leaves when it goes on, and one that is
+slow to leave breaks the barrier for those that already wait for the next step there.
+`
+
+// partyFlags are the flags of latch and barrier, at which a number of parties meet.
+type partyFlags struct {
 	serverFlags
 	wait time.Duration
+	r    outcome
 }
 
-func latchAction(f *pflag.FlagSet) action {
-	o := &latchFlags{}
-	o.lacks, o.role = "which has no latches: name one server", "locker"
+func (o *partyFlags) defineParties(f *pflag.FlagSet) {
+	o.lacks, o.role = "which has no "+f.Name()+": name one server", "locker"
 	f.VarP((*seconds)(&o.wait), "wait", "w", "with wait, wait at most `DUR` (default no limit)")
 	o.define(f)
 	o.defineJSON()
 	o.defineStrict()
+}
+
+// meet calls use with one of the verbs, if there are at most so many parties.
+func (o *partyFlags) meet(most int, verbs []string, use func(context.Context, *holdfast.Client, string) error) action {
 	return func(ctx context.Context, _ io.Reader, stdout, stderr io.Writer) error {
+		f := o.flags
 		parties, err := strconv.Atoi(f.Arg(1))
 		verb := f.Arg(2)
 		switch {
-		case err != nil || parties < 1 || parties > maxSlots:
-			return exitcode.Usagef("%q is not a number of parties: want 1 to %d", f.Arg(1), maxSlots)
-		case verb != "wait" && verb != "count-down" && verb != "reset":
-			return exitcode.Usagef("%q: want wait or count-down or reset", verb)
+		case err != nil || parties < 1 || parties > most:
+			return exitcode.Usagef("%q is not a number of parties: want 1 to %d", f.Arg(1), most)
+		case !slices.Contains(verbs, verb):
+			return exitcode.Usagef("%q: want %s", verb, strings.Join(verbs, " or "))
 		case verb != "wait" && f.Changed("wait"):
 			return exitcode.Usagef("--wait is for wait, not for %s", verb)
-		}
-		r := &outcome{Name: f.Arg(0), Parties: parties}
-		return o.do(ctx, stdout, stderr, r, func(ctx context.Context, locks *connect.Locks) error {
-			if err := o.useLatch(ctx, latch.New(locks.Client(), r.Name, parties), verb, r); err != nil {
-				return o.failed(err, verb, r)
+		case f.Lookup("ttl") == nil:
+		case f.Changed("wait") && o.wait == 0:
+			return exitcode.Usagef("--wait 0: the others need time to come")
+		default:
+			if err := checkTTL(o.ttl); err != nil {
+				return err
 			}
-			return o.print(stdout, r, "")
+		}
+		o.r.Name, o.r.Parties = f.Arg(0), parties
+		return o.do(ctx, stdout, stderr, &o.r, func(ctx context.Context, locks *connect.Locks) error {
+			if err := use(ctx, locks.Client(), verb); err != nil {
+				return o.failed(ctx, err, verb)
+			}
+			return o.print(stdout, &o.r, "")
 		})
 	}
 }
 
-func (o *latchFlags) useLatch(ctx context.Context, l *latch.Latch, verb string, r *outcome) error {
+// waiting returns a context that ends when --wait is over.
+func (o *partyFlags) waiting(ctx context.Context) (context.Context, context.CancelFunc) {
+	if !o.flags.Changed("wait") {
+		return context.WithCancel(ctx)
+	}
+	return context.WithTimeout(ctx, o.wait)
+}
+
+func latchAction(f *pflag.FlagSet) action {
+	o := &partyFlags{}
+	o.defineParties(f)
+	return o.meet(maxSlots, []string{"wait", "count-down", "reset"}, func(ctx context.Context, c *holdfast.Client, verb string) error {
+		return o.useLatch(ctx, latch.New(c, o.r.Name, o.r.Parties), verb, &o.r)
+	})
+}
+
+func barrierAction(f *pflag.FlagSet) action {
+	o := &partyFlags{}
+	o.ttl = 15 * time.Second
+	f.Var((*seconds)(&o.ttl), "ttl", "lease time `DUR`: how long a party whose machine dies is waited for")
+	o.defineParties(f)
+	return o.meet(10_000, []string{"wait"}, func(ctx context.Context, c *holdfast.Client, _ string) error {
+		ctx, cancel := o.waiting(ctx)
+		defer cancel()
+		party, err := barrier.New(c, o.r.Name, o.r.Parties, holdfast.TTL(o.ttl)).Join(ctx)
+		if err != nil {
+			return err
+		}
+		o.r.Outcome = "passed"
+		o.r.Phase, err = party.Await(ctx)
+		// One that fails to leave is taken for dead after --ttl, which harms nobody that has gone on.
+		if left := party.Leave(context.Background()); left != nil && !errors.Is(left, holdfast.ErrLost) {
+			o.console.Notef("barrier %q was not left, and another party can come in %s: %v", o.r.Name, o.ttl, left)
+		}
+		return err
+	})
+}
+
+func (o *partyFlags) useLatch(ctx context.Context, l *latch.Latch, verb string, r *outcome) error {
 	switch verb {
 	case "count-down":
 		r.Outcome = "counted"
@@ -88,24 +152,29 @@ func (o *latchFlags) useLatch(ctx context.Context, l *latch.Latch, verb string, 
 		return l.Reset(ctx)
 	}
 	r.Outcome = "open"
-	if !o.flags.Changed("wait") {
-		return l.Wait(ctx)
+	if o.flags.Changed("wait") {
+		if n, err := l.Count(ctx); err != nil || n == 0 {
+			return err
+		}
 	}
-	if n, err := l.Count(ctx); err != nil || n == 0 {
-		return err
-	}
-	ctx, cancel := context.WithTimeout(ctx, o.wait)
+	ctx, cancel := o.waiting(ctx)
 	defer cancel()
 	return l.Wait(ctx)
 }
 
-func (o *latchFlags) failed(err error, verb string, r *outcome) error {
+// failed says what an error means. ctx ends by a signal only.
+func (o *partyFlags) failed(ctx context.Context, err error, verb string) error {
+	r, what := &o.r, o.flags.Name()
+	var server *holdfast.ServerError
 	switch {
-	case errors.Is(err, latch.ErrIncomplete), errors.Is(err, latch.ErrReset):
+	case ctx.Err() != nil:
+	case errors.Is(err, latch.ErrIncomplete), errors.Is(err, latch.ErrReset), errors.Is(err, barrier.ErrBroken):
 		return &exitcode.Error{Code: exitcode.Broken, Err: err}
+	case what == "barrier" && errors.As(err, &server) && server.Code == "BADPARTIES":
+		return exitcode.Configf("%w; give the N that the other parties give", err)
 	case errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, holdfast.ErrUnavailable):
-		return exitcode.Errorf(exitcode.Busy, "after --wait %s, latch %q on %s is not open yet; holdfast show %s says who is missing",
-			o.wait, r.Name, r.Server, shellWord(r.Name))
+		return exitcode.Errorf(exitcode.Busy, "after --wait %s, %s %q on %s is not open yet; holdfast show %s says who is missing",
+			o.wait, what, r.Name, r.Server, shellWord(r.Name))
 	case errors.Is(err, holdfast.ErrAmbiguous) && verb != "wait":
 		return fmt.Errorf("%w; holdfast show %s says whether it was done", err, shellWord(r.Name))
 	}

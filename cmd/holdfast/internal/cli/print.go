@@ -48,6 +48,7 @@ type outcome struct {
 	Outcome  string             `json:"outcome"`
 	ExitCode int                `json:"exit_code"`
 	Parties  int                `json:"parties,omitempty"`
+	Phase    uint64             `json:"phase,omitempty"` // of a barrier
 	Fence    uint64             `json:"fence,omitempty"`
 	TTL      int64              `json:"ttl_ms,omitempty"`
 	Expires  *time.Time         `json:"expires,omitempty"` // not before, by this machine's clock

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -25,15 +26,18 @@ address. With PATTERN, as for holdfast ls, it lists only locks whose names match
 
   holdfast ui
   holdfast ui --http :8080 'orders/*'
+  holdfast ui --http 10.1.2.3:4041 --auth-file /etc/holdfast/users --allow-break
 
-Every user of this machine can see the pages, and nobody else: it listens on loopback only.
-To let others in, put a proxy with TLS and passwords before it, and name the proxy's host
-with --http-host. Requests for other host names are refused (421): otherwise a web page
-could read the locks through its visitor's browser. The pages load nothing from elsewhere.
+Everyone who can reach ADDRESS can see the pages, or with --auth-file the users it names. On
+an address that is not loopback, --auth-file is required. Passwords are sent in clear: put a
+proxy with TLS before it, on loopback, and name the proxy's host with --http-host. Requests
+for other host names are refused (421): otherwise a web page could read the locks through
+its visitor's browser. The pages load nothing from elsewhere.
 
 Without --allow-break the pages only look. With it, the page of a lock can take it from the
 holder whose grant id the operator types. The server's user then needs the role breaker in
-docs/SECURITY.md instead of inspector.
+docs/SECURITY.md instead of inspector. On loopback without --auth-file, every user of this
+machine can do it.
 
 /metrics has the numbers of locks, holders and waiters, the oldest hold and the longest
 wait, by kind, for Prometheus. Of a quorum it is not known who waits.
@@ -43,17 +47,26 @@ func serveUI(f *pflag.FlagSet) action {
 	const example = "127.0.0.1:4041"
 	o := &serverFlags{role: "inspector"}
 	opts := &ui.Options{}
-	listen := f.String("http", example, "serve on this loopback `ADDRESS`: HOST:PORT, or :PORT; port 0 is a free one")
+	listen := f.String("http", example, "serve on this `ADDRESS`: HOST:PORT, or :PORT on 127.0.0.1; port 0 is a free one")
+	authFile := f.String("auth-file", "", "ask for a name and password, from this `FILE` with a line user:password for each user, "+
+		"which others may not read")
 	f.BoolVar(&opts.AllowBreak, "allow-break", false, "let those who see the pages break and revoke locks")
 	f.StringArrayVar(&opts.Hosts, "http-host", nil, "also answer requests for this host `NAME`, such as a proxy's; may be repeated")
+	f.StringVar(&opts.Prefix, "path", "", "serve below this `PATH`, such as /locks, if a proxy does not remove it")
 	o.define(f)
 	return func(ctx context.Context, _ io.Reader, stdout, stderr io.Writer) error {
 		address, ip, err := listenAddress("http", *listen, example)
 		if err != nil {
 			return err
 		}
-		if !ip.IsLoopback() {
-			return exitcode.Usagef("--http %s: others can reach it: listen on 127.0.0.1, behind a proxy that asks for passwords", address)
+		if *authFile != "" {
+			users, err := readUsers(*authFile)
+			if err != nil {
+				return exitcode.Configf("--auth-file: %w", err)
+			}
+			opts.Authenticate = users.has
+		} else if !ip.IsLoopback() {
+			return exitcode.Usagef("--http %s: others can reach it: name users with --auth-file, or listen on 127.0.0.1", address)
 		}
 		listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
 		if err != nil {
@@ -73,11 +86,14 @@ func serveUI(f *pflag.FlagSet) action {
 			if err := access.Reach(ctx, in, "list", opts.Pattern); err != nil {
 				return err
 			}
-			if err := printText(stdout, fmt.Sprintf("http://%s/\n", listener.Addr())); err != nil {
+			if err := printText(stdout, fmt.Sprintf("http://%s%s/\n", listener.Addr(), strings.TrimSuffix(opts.Prefix, "/"))); err != nil {
 				return err
 			}
-			if opts.AllowBreak {
-				o.console.Warnf("every user of this machine can break locks")
+			switch {
+			case !ip.IsLoopback():
+				o.console.Warnf("passwords are sent to %s as they are: put a proxy with TLS before it", listener.Addr())
+			case opts.AllowBreak && *authFile == "":
+				o.console.Warnf("every user of this machine can break locks: --auth-file names those who may")
 			}
 			return serveUntil(ctx, listener, handler)
 		})

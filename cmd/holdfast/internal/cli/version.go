@@ -29,6 +29,15 @@ type build struct {
 	Arch     string `json:"arch"`
 }
 
+// thisBuild is the build that runs.
+func thisBuild() build {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		info = &debug.BuildInfo{}
+	}
+	return buildOf(info, stampedVersion, stampedCommit)
+}
+
 // buildOf puts together what the linker and Go know of a build. A stamp counts for more.
 func buildOf(info *debug.BuildInfo, stampedVersion, stampedCommit string) build {
 	b := build{Version: next + "-dev", Go: runtime.Version(), OS: runtime.GOOS, Arch: runtime.GOARCH}
@@ -75,11 +84,7 @@ build that is not of a release has the version that comes next, with -dev.
 func version(f *pflag.FlagSet) action {
 	json := f.Bool("json", false, "print it as one line of JSON")
 	return func(_ context.Context, _ io.Reader, stdout, _ io.Writer) error {
-		info, ok := debug.ReadBuildInfo()
-		if !ok {
-			info = &debug.BuildInfo{}
-		}
-		b := buildOf(info, stampedVersion, stampedCommit)
+		b := thisBuild()
 		return printResult(stdout, *json, b, b.String()+"\n")
 	}
 }

@@ -27,7 +27,7 @@ const (
 	Config       = 78
 	Lost         = 79
 	Tries        = 80
-	Broken       = 81 // a latch, by a party that left or a reset
+	Broken       = 81 // a latch or a barrier, by a party that left or a reset
 	Overtime     = 124
 	NotRunnable  = 126
 	NotFound     = 127
@@ -52,7 +52,7 @@ const Help = `The exit code of run and elect is that of the command, or 128+N if
    78  wrong configuration, or another kind of lock
    79  the lock was lost
    80  run: --max-tries runs have failed
-   81  latch: a party left or died, or the latch was reset
+   81  latch, barrier: a party left or died, or the latch was reset
   124  run, elect: --max-runtime was over
   126  run, elect, conformance: the command cannot be executed
   127  run, elect, conformance: the command was not found

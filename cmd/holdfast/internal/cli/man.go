@@ -1,0 +1,161 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/connect"
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/exitcode"
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/output"
+)
+
+const manHelp = `Prints the manual page of holdfast, or of one of its commands, for man(1), or writes all of
+them, with the names that man looks for.
+
+  holdfast man run | man -l -
+  holdfast man --dir /usr/local/share/man/man1 && man holdfast-run
+`
+
+func man(f *pflag.FlagSet) action {
+	dir := f.String("dir", "", "write all pages into `DIR`, which must exist, in place of older ones")
+	return func(_ context.Context, _ io.Reader, stdout, _ io.Writer) error {
+		switch {
+		case f.NArg() == 1 && f.Changed("dir"):
+			return exitcode.Usagef("want one COMMAND, or --dir DIR; see holdfast help man")
+		case f.Changed("dir"):
+			return writePages(*dir)
+		case f.NArg() == 0:
+			return printText(stdout, mainPage())
+		}
+		c, err := find(f.Arg(0))
+		if err != nil {
+			return err
+		}
+		return printText(stdout, c.page())
+	}
+}
+
+// writePages writes all pages into a folder.
+func writePages(dir string) error {
+	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
+		return exitcode.Errorf(exitcode.CannotCreate, "%s is not a folder: make it first", dir)
+	}
+	pages := map[string]string{"holdfast.1": mainPage()}
+	for _, c := range commands() {
+		pages["holdfast-"+c.name+".1"] = c.page()
+	}
+	for name, page := range pages {
+		if err := output.PublishFile(filepath.Join(dir, name), []byte(page)); err != nil {
+			return &exitcode.Error{Code: exitcode.CannotCreate, Err: err}
+		}
+	}
+	return nil
+}
+
+// mainPage is the manual page of holdfast, for man(1), in the language of troff.
+func mainPage() string {
+	var list strings.Builder
+	for _, c := range commands() {
+		fmt.Fprintf(&list, ".TP\n.BR holdfast\\-%s (1)\n%s\n", troff(c.name), troff(c.summary))
+	}
+	return pageOf("holdfast", "distributed locks on Redis and Valkey", "holdfast COMMAND [flags] [arguments]") +
+		".SH COMMANDS\n" + list.String() +
+		".SH ENVIRONMENT\n.TP\n.BR HOLDFAST_REDIS \", \" REDIS_URL\n" + troff("URL of the server, if there is no --redis: the first of them counts; "+
+		"otherwise it is "+connect.Default+". In a job of holdfast itself, only HOLDFAST_REDIS counts, and there is no default.") + "\n" +
+		".TP\n.B HOLDFAST_PREFIX\n" + troff("what keys begin with, if there is no --prefix") + "\n" +
+		".TP\n.B NO_COLOR\nIf it is set, terminals are written to without colors and bold type.\n" +
+		".SH \"EXIT STATUS\"\n" + body(exitcode.Help)
+}
+
+// page is the manual page of a command: what its help says.
+func (c *command) page() string {
+	text := pageOf("holdfast-"+c.name, c.summary, c.usage()) + ".SH DESCRIPTION\n" + body(c.help) + ".SH OPTIONS\n"
+	f, _ := c.flags()
+	f.VisitAll(func(f *pflag.Flag) {
+		value, about := unquote(f)
+		text += ".TP\n.B "
+		if f.Shorthand != "" {
+			text += `\-` + f.Shorthand + ", "
+		}
+		text += `\-\-` + troff(f.Name)
+		switch {
+		case value != "" && f.NoOptDefVal != "":
+			text += `[=\fI` + troff(value) + `\fP]`
+		case value != "":
+			text += ` \fI` + troff(value) + `\fP`
+		}
+		text += "\n" + troff(about) + "\n"
+	})
+	return text + ".TP\n.B \\-h, \\-\\-help\nprint what this page says\n.SH \"SEE ALSO\"\n.BR holdfast (1)\n"
+}
+
+// unquote returns what stands for a flag's value, which is "" if it has none, and what the flag does.
+func unquote(f *pflag.Flag) (value, text string) {
+	value, text = pflag.UnquoteUsage(f)
+	if f.DefValue != "" && f.DefValue != "0" && f.DefValue != "false" && f.DefValue != "[]" {
+		text += " (default " + f.DefValue + ")"
+	}
+	return value, text
+}
+
+func pageOf(name, summary, usage string) string {
+	return fmt.Sprintf(".TH %s 1 \"\" \"holdfast %s\" \"Holdfast\"\n.SH NAME\n%s \\- %s\n.SH SYNOPSIS\n%s\n",
+		strings.ToUpper(troff(name)), thisBuild().Version, troff(name), troff(summary), troff(usage))
+}
+
+// body writes paragraphs, sections, and as they are the lines of tables and examples, which are indented or have columns.
+func body(help string) string {
+	titleLine, columned := regexp.MustCompile(`^([A-Z][^:.]*):$`), regexp.MustCompile(`^ |\S {2,}\S`)
+	var b strings.Builder
+	indent, asIs, gap := "", false, false
+	end := func() {
+		if asIs {
+			b.WriteString(".fi\n")
+		}
+		asIs = false
+	}
+	for _, line := range strings.Split(strings.TrimSpace(help), "\n") {
+		if title := titleLine.FindStringSubmatch(line); title != nil {
+			end()
+			fmt.Fprintf(&b, ".SH \"%s\"\n", troff(strings.ToUpper(title[1])))
+			indent, gap = "  ", false
+			continue
+		}
+		if line == "" {
+			gap = true
+			continue
+		}
+		line = strings.TrimPrefix(line, indent)
+		if table := columned.MatchString(line); gap || table != asIs {
+			end()
+			if gap {
+				b.WriteString(".PP\n")
+			}
+			if table {
+				b.WriteString(".nf\n")
+			}
+			asIs, gap = table, false
+		}
+		b.WriteString(troff(line) + "\n")
+	}
+	end()
+	return b.String()
+}
+
+var troffEscapes = strings.NewReplacer(`\`, `\e`, "-", `\-`, "'", `\(aq`, "`", `\(ga`, "^", `\(ha`, "~", `\(ti`, `"`, `\(dq`)
+
+// troff escapes a text.
+func troff(text string) string {
+	text = troffEscapes.Replace(text)
+	if strings.HasPrefix(text, ".") {
+		text = `\&` + text
+	}
+	return text
+}

@@ -16,18 +16,11 @@ import (
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/signals"
 )
 
-const demoHelp = `Usage: holdfast demo [flags]
-
-Shows in about 10 seconds what the lock does, with a server and processes of its own.
+const demoHelp = `Shows in about 10 seconds what the lock does, with a server and processes of its own.
 They compete to draw 10 winners, each exactly once. Then all of them keep a ledger, while
 one that holds the lock is killed with -9, and another is paused for longer than its lease
-and woken. At the end, the demo checks what all of them recorded.
-
-Flags:
-{flags}
-
-Exit codes: 0 every check passed, 1 a check failed, 64 wrong usage, 73 FILE cannot be
-written, 130 interrupted.
+and woken. At the end, the demo checks what all of them recorded, and exits with 1 if a
+check fails.
 `
 
 func runDemo(f *pflag.FlagSet) action {

@@ -2,10 +2,13 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"io"
 	"time"
 
 	"github.com/spf13/pflag"
+
+	"github.com/holdfast-go/holdfast"
 
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/console"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/doctor"
@@ -13,26 +16,11 @@ import (
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/signals"
 )
 
-// doctorFlags are the flags of holdfast doctor.
-type doctorFlags struct {
-	serverFlags
-	ttl   time.Duration
-	watch time.Duration
-	json  bool
-}
-
-const doctorHelp = `Usage: holdfast doctor [flags]
-
-Examines a server, or all servers of a Cluster or behind sentinels, or the nodes of a
+const doctorHelp = `Examines a server, or all servers of a Cluster or behind sentinels, or the nodes of a
 quorum (--redis for each), and says what about them endangers locks: what it saw, what
 that means for locks, and what to do. It takes locks on a throwaway name, and leaves
 nothing behind but the fence counter. What this user may not ask is reported as not
 checked.
-
-Flags:
-{flags}
-
-The server is the first of --redis, HOLDFAST_REDIS, REDIS_URL, redis://127.0.0.1:6379.
 
 Checks, by their ids in --json:
   version        is the server's version known, and supported
@@ -50,29 +38,29 @@ Checks, by their ids in --json:
   latency        round trip; acquire and release, compared with the TTL
   native         commands that compare: DELEX, DELIFEQ, SET IFEQ
 
-Report (--json): server, mode (server, sentinel, cluster or quorum), servers, worst,
-  exit_code, unchecked (the checks that make it 3), and findings, the worst first: each
-  has id, severity (problem, warning, note, not checked or ok), servers, saw,
-  consequence and remedy.
-
-Exit codes:
-    0  nothing worse than a note        64  wrong usage
-    1  warnings: locks work, but a      69  server unavailable
-       fault can break their promise    77  credentials refused
-    2  problems: locks do not work,     78  wrong configuration
-       or do not hold                  130  interrupted (INT; also 129, 131, 143)
+Exit codes of its own:
+    0  nothing worse than a note
+    1  warnings: locks work, but a fault can break their promise
+    2  problems: locks do not work, or do not hold
     3  none of these, but a check was impossible without which the server is not
        known to be safe: ask as a user that may send INFO and CONFIG GET
 `
 
+// doctorFlags are the flags of holdfast doctor.
+type doctorFlags struct {
+	serverFlags
+	lease time.Duration
+	watch time.Duration
+}
+
 func examine(f *pflag.FlagSet) action {
-	o := &doctorFlags{ttl: 15 * time.Second, watch: time.Second}
-	o.define(f, oneOrMore)
-	f.Var((*seconds)(&o.ttl), "ttl", "lease time `DUR` that the server must be good for")
+	o := &doctorFlags{lease: 15 * time.Second, watch: time.Second}
+	o.define(f)
+	f.Var((*seconds)(&o.lease), "ttl", "lease time `DUR` that the server must be good for")
 	f.Var((*seconds)(&o.watch), "clock", "watch the server's clock for `DUR`")
-	f.BoolVar(&o.json, "json", false, "print only the report, as one JSON object")
+	o.defineJSON()
 	return func(ctx context.Context, _ io.Reader, stdout, stderr io.Writer) error {
-		if err := checkTTL(o.ttl); err != nil {
+		if err := checkTTL(o.lease); err != nil {
 			return err
 		}
 		if o.watch > time.Hour {
@@ -100,10 +88,20 @@ func examine(f *pflag.FlagSet) action {
 func (o *doctorFlags) examine(ctx context.Context) (*doctor.Report, error) {
 	var nodes []doctor.Config
 	for _, one := range o.servers.All {
-		nodes = append(nodes, doctor.Config{Client: one.Client(), Addr: one.Addr, Sentinel: one.Sentinel, Prefix: o.prefix, TTL: o.ttl, Watch: o.watch})
+		nodes = append(nodes, doctor.Config{
+			Client: one.Client(), Addr: one.Addr, Sentinel: one.Sentinel, Prefix: o.prefix, TTL: o.lease, Watch: o.watch,
+		})
 	}
 	if o.servers.AreQuorum() {
 		return doctor.ExamineQuorum(ctx, nodes)
 	}
 	return doctor.Examine(ctx, nodes[0])
+}
+
+// codeOf is the exit code after an error of a command that names no lock: what is invalid then is the prefix.
+func codeOf(err error) int {
+	if errors.Is(err, holdfast.ErrInvalid) {
+		return exitcode.Config
+	}
+	return exitcode.OfLibrary(err).Code
 }

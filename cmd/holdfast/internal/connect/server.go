@@ -63,8 +63,8 @@ func (s *Server) locks(cfg *holdfast.Config) (*holdfast.Client, error) {
 	return holdfastgoredis.New(s.client, cfg)
 }
 
-// RunID returns the run id of the server that has a key; in a Cluster, that of the key's master. No two servers have the same
-// one, and a server gets a new one when it restarts. It is "" if the server does not say.
+// RunID returns the run id of the server that has a key, or "" if the server does not say. No two servers have the same one, and a
+// server gets a new one when it restarts.
 func (s *Server) RunID(ctx context.Context, key string) string {
 	if cluster, is := s.client.(*redis.ClusterClient); is {
 		master, err := cluster.MasterForKey(ctx, key)

@@ -1,11 +1,9 @@
 //go:build unix
 
-package ticketfile
+package cli
 
 import (
-	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 
 	"golang.org/x/sys/unix"
@@ -40,15 +38,3 @@ func duplicate(fd int, forWriting bool) (*os.File, error) {
 	}
 	return os.NewFile(uintptr(own), "ticket"), nil
 }
-
-// openUnlinked opens an existing file, and does not follow a symbolic link. It does not wait for the other end of a pipe.
-func openUnlinked(name string, flag int) (*os.File, error) {
-	f, err := os.OpenFile(name, flag|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
-	if errors.Is(err, unix.ELOOP) || errors.Is(err, unix.EMLINK) {
-		return nil, fmt.Errorf("%s is a symbolic link: name the file itself", name)
-	}
-	return f, err
-}
-
-// isExposed reports whether other users may read a file.
-func isExposed(info fs.FileInfo) bool { return info.Mode().Perm()&0o077 != 0 }

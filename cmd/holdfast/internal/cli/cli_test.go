@@ -149,8 +149,11 @@ COMP_CWORD=$((${#COMP_WORDS[@]} - 1)); _holdfast; echo "${COMPREPLY[@]}"`, "bash
 
 func TestExitCodesAreDocumentedInOnePlace(t *testing.T) {
 	text := printed(t, "help", "exit-codes")
-	for _, code := range []int{exitcode.None, exitcode.Usage, exitcode.NoInput, exitcode.Unavailable, exitcode.Internal, exitcode.System, exitcode.CannotCreate,
-		exitcode.Busy, exitcode.Denied, exitcode.Config, exitcode.Lost, exitcode.Tries, exitcode.Broken, exitcode.Overtime, exitcode.NotRunnable, exitcode.NotFound} {
+	for _, code := range []int{
+		exitcode.None, exitcode.Usage, exitcode.NoInput, exitcode.Unavailable, exitcode.Internal, exitcode.System, exitcode.CannotCreate,
+		exitcode.Busy, exitcode.Denied, exitcode.Config, exitcode.Lost, exitcode.Tries, exitcode.Broken, exitcode.Overtime,
+		exitcode.NotRunnable, exitcode.NotFound,
+	} {
 		if !strings.Contains(text, fmt.Sprintf("\n%5d  ", code)) {
 			t.Errorf("%d has no meaning", code)
 		}

@@ -111,11 +111,33 @@ func zshCompletion() string {
 		}
 		cases += " \\\n\t\t\t" + arguments + "\n\t\t;;\n"
 	}
-	return "#compdef holdfast\n# Completion of holdfast for zsh: _holdfast in a folder of fpath.\n_holdfast() {\n\tlocal -a commands\n\tcommands=(\n" + names +
-		"\t\t'help:describe a command'\n\t)\n\tif ((CURRENT == 2)); then\n\t\t_describe command commands\n\t\treturn\n\tfi\n" +
-		"\tlocal command=$words[2]\n\tshift words\n\t((CURRENT--))\n\tcase $command in\n\thelp)\n\t\t_describe command commands\n\t\t;;\n" + cases +
-		"\tesac\n}\n_holdfast \"$@\"\n"
+	return strings.NewReplacer("NAMES\n", names, "CASES\n", cases).Replace(zshScript)
 }
+
+const zshScript = `#compdef holdfast
+# Completion of holdfast for zsh: _holdfast in a folder of fpath.
+_holdfast() {
+	local -a commands
+	commands=(
+NAMES
+		'help:describe a command'
+	)
+	if ((CURRENT == 2)); then
+		_describe command commands
+		return
+	fi
+	local command=$words[2]
+	shift words
+	((CURRENT--))
+	case $command in
+	help)
+		_describe command commands
+		;;
+CASES
+	esac
+}
+_holdfast "$@"
+`
 
 // fishText escapes a text within single quotes.
 var fishText = strings.NewReplacer(`\`, `\\`, "'", `\'`)

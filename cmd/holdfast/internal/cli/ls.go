@@ -42,9 +42,10 @@ code is 69. If the prefix has no locks, a line names each other prefix that has 
 
 AGE is how long the oldest holder has held the lock, TTL what is left until the first would
 lose it without a renewal, WAITING how many processes wait, GRANT the holder's grant id, for
-holdfast break and revoke. On a terminal, columns are cut or left out to fit. While an election has a leader, its candidates stand by: they do
-not count as waiting, and --older-than and --sort age leave elections out or last. Of a
-quorum it is not known who waits.
+holdfast break and revoke. On a terminal, columns are cut or left out to fit. While an
+election has a leader, its candidates stand by: they do not count as waiting, and
+--older-than and --sort age leave elections out or last. Of a quorum it is not known who
+waits.
 `
 
 // lsFlags are the flags of holdfast ls.

@@ -67,8 +67,9 @@ func mainPage() string {
 	}
 	return pageOf("holdfast", "distributed locks on Redis and Valkey", "holdfast COMMAND [flags] [arguments]") +
 		".SH COMMANDS\n" + list.String() +
-		".SH ENVIRONMENT\n.TP\n.BR HOLDFAST_REDIS \", \" REDIS_URL\n" + troff("URL of the server, if there is no --redis: the first of them counts; "+
-		"otherwise it is "+connect.Default+". In a job of holdfast itself, only HOLDFAST_REDIS counts, and there is no default.") + "\n" +
+		".SH ENVIRONMENT\n.TP\n.BR HOLDFAST_REDIS \", \" REDIS_URL\n" + troff("URL of the server, if there is no --redis: "+
+		"the first of them counts; otherwise it is "+connect.Default+". In a job of holdfast itself, "+
+		"only HOLDFAST_REDIS counts, and there is no default.") + "\n" +
 		".TP\n.B HOLDFAST_PREFIX\n" + troff("what keys begin with, if there is no --prefix") + "\n" +
 		".TP\n.B NO_COLOR\nIf it is set, terminals are written to without colors and bold type.\n" +
 		".SH \"EXIT STATUS\"\n" + body(exitcode.Help)

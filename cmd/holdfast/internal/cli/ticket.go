@@ -302,12 +302,13 @@ func (o *ticketFlags) lost(ctx context.Context, r *outcome, err error) (_ error,
 		because += ", or is of another server"
 	case time.Now().Before(from.Expires) && (from.RunID == "" || from.RunID != o.runID(ctx, r.Name)):
 		until := from.Expires.Local().Format(time.DateTime)
-		doubt := fmt.Sprintf("which lasts until %s: if that address is now another server's than when the ticket was written, reach that one", until)
+		doubt := fmt.Sprintf("which lasts until %s: if that address is now another server's than when the ticket was written, reach that one",
+			until)
 		if from.Server != r.Server {
 			doubt = fmt.Sprintf("which is of %s and lasts until %s: if that is another server, name it with --redis", from.Server, until)
 		}
-		return exitcode.Errorf(exitcode.Lost, "%s does not have lock %q under this ticket, %s; if not, the lock is lost, and somebody else may hold it",
-			r.Server, r.Name, doubt), false
+		return exitcode.Errorf(exitcode.Lost, "%s does not have lock %q under this ticket, %s; "+
+			"if not, the lock is lost, and somebody else may hold it", r.Server, r.Name, doubt), false
 	}
 	return exitcode.Errorf(exitcode.Lost, "lock %q on %s is lost: %s; somebody else may hold the lock", r.Name, r.Server, because), true
 }

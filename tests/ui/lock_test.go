@@ -26,10 +26,8 @@ func TestThePageOfALock(t *testing.T) {
 	page.until("the grant id", `document.querySelector(".holders .grant").textContent === %s`, quote(s.grant("nightly")))
 	page.until("the fence", `[...document.querySelectorAll(".holders code")].at(-1).textContent === "%d"`, lease.Fence())
 	page.until("the waiters, in order", `[...document.querySelectorAll(".waiters strong")].map((e) => e.textContent).join() === "bob,cat"`)
-	eval[bool](page, `(navigator.clipboard.writeText = async (text) => { window.copied = text; }, true)`)
-	page.click(".holders button")
-	page.sees("Copied")
-	page.until("the grant id is copied", `window.copied === %s`, quote(s.grant("nightly")))
+	page.click(".holders .grant")
+	page.until("the grant id is marked, to be copied", `getSelection().toString() === %s`, quote(s.grant("nightly")))
 	left := eval[string](page, `document.querySelector(".holders .facts").innerText`)
 	page.until("time passes", `document.querySelector(".holders .facts").innerText !== %s`, quote(left))
 	backend.Release(t, lease)
@@ -95,24 +93,6 @@ func TestAPageConnectsAgain(t *testing.T) {
 	page.until("it is live", `document.querySelector("#live").dataset.state === "live"`)
 }
 
-func TestContention(t *testing.T) {
-	t.Parallel()
-	s := newStage(t, nil)
-	s.hold(s.client.Mutex("long"))
-	s.wait("w1", mutex("long"))
-	backend.Waiters(t, s.client.Mutex("long"), 1)
-	s.hold(s.client.Mutex("broad"))
-	s.wait("w2", mutex("broad"))
-	s.wait("w3", mutex("broad"))
-	s.hold(s.client.Mutex("calm"))
-	page := open(t, s.url+"?view=contention", 1280, 800)
-	page.until("the most waiters first", `[...document.querySelectorAll("#by-waiters a")].map((a) => a.textContent).join() === "broad,long"`)
-	page.until("the longest wait first", `[...document.querySelectorAll("#by-wait a")].map((a) => a.textContent).join() === "long,broad"`)
-	page.until("the one that was held longest first", `[...document.querySelectorAll("#by-hold a")].map((a) => a.textContent).join() === "long,broad,calm"`)
-	page.click("#by-wait a")
-	page.until("its page is open", `document.querySelector("#lock-name")?.textContent === "long"`)
-}
-
 // The candidates of an election stand by while somebody leads. They wait if nobody does.
 func TestAnElectionIsNoContention(t *testing.T) {
 	t.Parallel()
@@ -125,13 +105,11 @@ func TestAnElectionIsNoContention(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	list, contention, lock := open(t, s.url, 1280, 800), open(t, s.url+"?view=contention", 1280, 800), open(t, s.url+"?lock=boss", 1280, 800)
+	list, lock := open(t, s.url, 1280, 800), open(t, s.url+"?lock=boss", 1280, 800)
 	list.lists("boss")
 	list.sees("leader · ann")
 	list.sees("1 standby")
 	list.until("nobody waits", `document.querySelector("#n-waiting").textContent === "0" && document.querySelector("#n-longest").textContent === "–"`)
-	contention.sees("Nobody waits.")
-	contention.sees("Nobody holds a lock.")
 	lock.sees("Standing by (1 process)")
 	lock.sees("Leader")
 	if err := rdb.Del(t.Context(), "holdfast:{boss}").Err(); err != nil {
@@ -139,7 +117,6 @@ func TestAnElectionIsNoContention(t *testing.T) {
 	}
 	list.sees("no leader")
 	list.until("it waits", `document.querySelector("#n-waiting").textContent === "1" && document.querySelector("#n-longest").textContent === "–"`)
-	contention.until("it waits", `document.querySelector("#by-waiters a")?.textContent === "boss" && document.querySelector("#by-wait a") === null`)
 	lock.sees("Waiting (1 process)")
 	lock.sees("Nobody leads at the moment.")
 }

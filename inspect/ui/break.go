@@ -14,12 +14,6 @@ import (
 	"github.com/holdfast-go/holdfast/inspect"
 )
 
-// breaker breaks and revokes locks.
-type breaker interface {
-	Break(ctx context.Context, h holdfast.Holder, reason string) (inspect.Broken, error)
-	Revoke(ctx context.Context, h holdfast.Holder, reason string) error
-}
-
 // order is what a page asks for: to break or revoke the grant with this id, which the operator has typed.
 type order struct {
 	Name   string `json:"name"`
@@ -39,7 +33,7 @@ const (
 func (h *Handler) serveVerb(w http.ResponseWriter, r *http.Request, verb string) {
 	kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	switch {
-	case h.breaker == nil:
+	case !h.opts.AllowBreak:
 		refuse(w, http.StatusForbidden, "this inspector only looks: see ui.Options.AllowBreak, or holdfast ui --allow-break")
 		return
 	case r.Method != http.MethodPost:
@@ -65,10 +59,11 @@ func (h *Handler) serveVerb(w http.ResponseWriter, r *http.Request, verb string)
 	holder := holdfast.Holder{Name: o.Name, Grant: o.Grant}
 	var broken inspect.Broken
 	if verb == "break" {
-		broken, err = h.breaker.Break(ctx, holder, o.Reason)
+		broken, err = h.in.Break(ctx, holder, o.Reason)
 	} else {
-		err = h.breaker.Revoke(ctx, holder, o.Reason)
+		err = h.in.Revoke(ctx, holder, o.Reason)
 	}
+	h.record.Store(&record{}) // to be read anew
 	log := h.opts.Logger.With("lock", o.Name, "grant", o.Grant, "user", user, "address", r.RemoteAddr, "reason", o.Reason)
 	if err == nil {
 		log.Info("holdfast: inspector: " + verb)

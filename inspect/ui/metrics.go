@@ -1,7 +1,6 @@
 package ui
 
 import (
-	"bytes"
 	"cmp"
 	"maps"
 	"net/http"
@@ -27,13 +26,9 @@ type tally struct {
 
 // serveMetrics answers in Prometheus' format. A server that does not answer is a value, not a failed scrape.
 func (h *Handler) serveMetrics(w http.ResponseWriter, r *http.Request) {
-	var text bytes.Buffer
-	if err := prometheus.Write(&text, h.latest(r.Context(), fresh, scrapeTime).metrics(!h.quorum)...); err != nil {
-		http.Error(w, err.Error(), http.StatusInternalServerError)
-		return
-	}
+	l := h.latest(r.Context(), fresh, scrapeTime)
 	w.Header().Set("Content-Type", prometheus.ContentType)
-	_, _ = w.Write(text.Bytes()) // The client does not listen any more.
+	_ = prometheus.Write(w, l.metrics(!h.quorum)...) // The client does not listen any more.
 }
 
 // metrics returns the values. Without queues, it is not known who waits.

@@ -30,14 +30,10 @@ type metrics struct {
 
 	group func(name string) string
 
-	*table
+	// all are the series by subject. The map is replaced when a series is added, so that acquires can read it without a mutex.
+	all    *atomic.Pointer[map[subject]*series]
 	mu     sync.Mutex      // held while series are added
 	groups map[string]bool // those that have series
-}
-
-// table has the series by subject. The map is replaced when a series is added, so that acquires can read it without a mutex.
-type table struct {
-	series atomic.Pointer[map[subject]*series]
 }
 
 // newMetrics makes the instruments.
@@ -60,7 +56,7 @@ func newMetrics(m metric.Meter, group func(string) string) (*metrics, error) {
 	}
 	held, err := m.Int64ObservableUpDownCounter("holdfast.held", metric.WithDescription("Leases that are held."), metric.WithUnit("{lease}"))
 	errs = append(errs, err)
-	all := &metrics{
+	made := &metrics{
 		acquire:   histogram("holdfast.acquire.duration", "How long acquires took, granted or not.", acquireBounds),
 		hold:      histogram("holdfast.hold.duration", "How long leases were held.", holdBounds),
 		slack:     histogram("holdfast.renew.slack", "How much was left of leases when their renewals were confirmed.", slackBounds),
@@ -70,21 +66,21 @@ func newMetrics(m metric.Meter, group func(string) string) (*metrics, error) {
 		waiting:   gauge("holdfast.waiting", "{acquire}", "Acquires that wait for other holders."),
 		servers:   gauge("holdfast.server.unavailable", "{server}", "Servers that do not answer."),
 		group:     group,
-		table:     &table{},
+		all:       &atomic.Pointer[map[subject]*series]{},
 		groups:    map[string]bool{"": true},
 	}
-	all.series.Store(&map[subject]*series{})
-	errs = append(errs, all.watchHeld(m, held))
-	return all, errors.Join(errs...)
+	made.all.Store(&map[subject]*series{})
+	errs = append(errs, made.watchHeld(m, held))
+	return made, errors.Join(errs...)
 }
 
 // watchHeld lets the meter ask how many leases are held whenever metrics are read. Since an observer is never closed, the
-// callback must not keep the metrics alive: it refers to the table only, and is unregistered once the metrics are garbage.
+// callback must not keep the metrics alive: it refers to the series only, and is unregistered once the metrics are garbage.
 func (m *metrics) watchHeld(meter metric.Meter, held metric.Int64Observable) error {
-	t := m.table
+	all := m.all
 	watch, err := meter.RegisterCallback(func(_ context.Context, o metric.Observer) error {
-		for _, s := range *t.series.Load() {
-			o.ObserveInt64(held, s.held.n.Load(), s.observe...)
+		for _, s := range *all.Load() {
+			o.ObserveInt64(held, s.held.Load(), s.observe...)
 		}
 		return nil
 	}, held)
@@ -114,34 +110,24 @@ type series struct {
 	record     []metric.RecordOption
 	observe    []metric.ObserveOption
 
-	free                    []metric.RecordOption                       // of granted acquires without a hand-over
-	handed                  map[holdfast.Handover][]metric.RecordOption // of granted acquires with one
-	failures                map[outcome][]metric.RecordOption           // of acquires that failed
-	endByRelease, endByLoss []metric.RecordOption                       // of holds
-	handovers               map[holdfast.Handover][]metric.AddOption
-	losses                  map[holdfast.LossReason][]metric.AddOption
+	acquired  map[ending][]metric.RecordOption
+	ended     map[outcome][]metric.RecordOption // holds
+	handovers map[holdfast.Handover][]metric.AddOption
+	losses    map[holdfast.LossReason][]metric.AddOption
 
-	held *count
+	held *atomic.Int64 // by itself, so that changing it does not slow down those who read what is beside it
 }
 
-// count is a counter with a cache line of its own, so that changing it does not slow down those who read what is beside it.
-type count struct {
-	n atomic.Int64
-	_ [120]byte
-}
-
-// granted returns the attributes of an acquire that was granted.
-func (s *series) granted(by holdfast.Handover) []metric.RecordOption {
-	if by == holdfast.HandoverNone {
-		return s.free
-	}
-	return s.handed[by]
+// ending is how an acquire ended. The handover is that of a granted one.
+type ending struct {
+	outcome  outcome
+	handover holdfast.Handover
 }
 
 // seriesOf returns the series of a lock.
 func (m *metrics) seriesOf(name string, kind holdfast.Kind, mode holdfast.Mode) *series {
 	of := subject{kind, mode, m.group(name)}
-	if s, known := (*m.series.Load())[of]; known {
+	if s, known := (*m.all.Load())[of]; known {
 		return s
 	}
 	return m.addSeries(of)
@@ -163,20 +149,15 @@ func (m *metrics) addSeries(of subject) *series {
 			m.groups[of.group] = true
 		}
 	}
-	all := *m.series.Load()
+	all := *m.all.Load()
 	if s, known := all[of]; known {
 		return s
 	}
 	s := newSeries(of)
-	m.begin(s)
 	all = maps.Clone(all)
 	all[of] = s
-	m.series.Store(&all)
-	return s
-}
-
-// begin sets the counters of new series to 0: Prometheus takes the first value of a series for no increase.
-func (m *metrics) begin(s *series) {
+	m.all.Store(&all)
+	// Counters begin with 0: Prometheus takes the first value of a series for no increase.
 	ctx := context.Background()
 	m.waiting.Add(ctx, 0, s.add...)
 	m.failures.Add(ctx, 0, s.add...)
@@ -186,31 +167,35 @@ func (m *metrics) begin(s *series) {
 	for _, of := range s.handovers {
 		m.handovers.Add(ctx, 0, of...)
 	}
+	return s
 }
 
 func newSeries(of subject) *series {
 	s := &series{
 		attributes: []attribute.KeyValue{attribute.String("holdfast.kind", string(of.kind)), attribute.String("holdfast.mode", string(of.mode))},
-		handed:     map[holdfast.Handover][]metric.RecordOption{},
-		failures:   map[outcome][]metric.RecordOption{},
+		acquired:   map[ending][]metric.RecordOption{},
+		ended:      map[outcome][]metric.RecordOption{},
 		handovers:  map[holdfast.Handover][]metric.AddOption{},
 		losses:     map[holdfast.LossReason][]metric.AddOption{},
-		held:       &count{},
+		held:       &atomic.Int64{},
 	}
 	if of.group != "" {
 		s.attributes = append(s.attributes, attribute.String("holdfast.lock", of.group))
 	}
 	s.span = []trace.SpanStartOption{trace.WithAttributes(s.attributes...)}
 	s.add, s.record, s.observe = []metric.AddOption{s.with()}, []metric.RecordOption{s.with()}, []metric.ObserveOption{s.with()}
-	s.free = []metric.RecordOption{s.with(granted.attribute(), handoverAttribute(holdfast.HandoverNone))}
-	for _, h := range []holdfast.Handover{holdfast.HandoverServer, holdfast.HandoverLocal} {
-		s.handed[h] = []metric.RecordOption{s.with(granted.attribute(), handoverAttribute(h))}
-		s.handovers[h] = []metric.AddOption{s.with(handoverAttribute(h))}
+	for _, h := range []holdfast.Handover{holdfast.HandoverNone, holdfast.HandoverServer, holdfast.HandoverLocal} {
+		s.acquired[ending{granted, h}] = []metric.RecordOption{s.with(granted.attribute(), handoverAttribute(h))}
+		if h != holdfast.HandoverNone {
+			s.handovers[h] = []metric.AddOption{s.with(handoverAttribute(h))}
+		}
 	}
 	for _, o := range []outcome{held, canceled, unavailable, lost, closed, refused} {
-		s.failures[o] = []metric.RecordOption{s.with(o.attribute())}
+		s.acquired[ending{outcome: o}] = []metric.RecordOption{s.with(o.attribute())}
 	}
-	s.endByRelease, s.endByLoss = []metric.RecordOption{s.with(released.attribute())}, []metric.RecordOption{s.with(lost.attribute())}
+	for _, o := range []outcome{released, lost} {
+		s.ended[o] = []metric.RecordOption{s.with(o.attribute())}
+	}
 	for _, r := range []holdfast.LossReason{
 		holdfast.LossExpired, holdfast.LossUnreachable, holdfast.LossDeleted, holdfast.LossTaken, holdfast.LossBroken, holdfast.LossBound, holdfast.LossSuperseded,
 	} {

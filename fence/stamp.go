@@ -104,26 +104,3 @@ func (s Stamp) within(maxLead time.Duration) error {
 	}
 	return nil
 }
-
-// sharing returns, for the script of a Redis, "shared" if others may hold the lock with the same fence, and otherwise "alone".
-func (s Stamp) sharing() string {
-	if s.Shared {
-		return "shared"
-	}
-	return "alone"
-}
-
-// Mark is the highest fence that a resource has seen, with its owner. The zero Mark belongs to a resource that has seen
-// none.
-type Mark struct {
-	Fence uint64
-	Owner string
-}
-
-// mark returns the mark that s leaves.
-func (s Stamp) mark() Mark { return Mark{s.Fence, s.Owner} }
-
-// refuses reports whether a resource with this mark refuses s.
-func (m Mark) refuses(s Stamp) bool {
-	return s.Fence < m.Fence || s.Fence == m.Fence && s.Owner != m.Owner && !s.Shared
-}

@@ -126,8 +126,8 @@ func (h *Handler) serveList(w http.ResponseWriter, r *http.Request) {
 type row struct {
 	Name    string        `json:"name"`
 	Kind    holdfast.Kind `json:"kind,omitempty"`
-	Mode    holdfast.Mode `json:"mode,omitempty"`  // of the first holder, as are the next five
-	Owner   string        `json:"owner,omitempty"` //
+	Mode    holdfast.Mode `json:"mode,omitempty"` // of the first holder, as is all up to Foreign
+	Owner   string        `json:"owner,omitempty"`
 	Host    string        `json:"host,omitempty"`
 	Notes   string        `json:"notes,omitempty"`
 	Grant   string        `json:"grant,omitempty"`

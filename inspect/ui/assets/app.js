@@ -56,10 +56,11 @@ async function poll() {
   if (document.hidden) return;
   const own = (asking = new AbortController());
   const of = page;
+  const limit = setTimeout(() => own.abort(), silence);
   let wait = again;
   try {
     // Not relative: if the page's address has a password in it, fetch refuses what is made of that.
-    const response = await fetch(new URL(of.source, location.origin + location.pathname), { signal: AbortSignal.any([own.signal, AbortSignal.timeout(silence)]) });
+    const response = await fetch(new URL(of.source, location.origin + location.pathname), { signal: own.signal });
     if (!response.ok) throw new Error(response.statusText);
     const answer = await response.json();
     if (own !== asking) return;
@@ -70,6 +71,8 @@ async function poll() {
     if (own !== asking) return;
     connected = false;
     wait = retry;
+  } finally {
+    clearTimeout(limit);
   }
   draw();
   timer = setTimeout(poll, wait);

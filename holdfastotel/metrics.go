@@ -5,6 +5,7 @@ import (
 	"errors"
 	"maps"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -80,7 +81,7 @@ func (m *metrics) watchHeld(meter metric.Meter, held metric.Int64Observable) err
 	all := m.all
 	watch, err := meter.RegisterCallback(func(_ context.Context, o metric.Observer) error {
 		for _, s := range *all.Load() {
-			o.ObserveInt64(held, s.held.Load(), s.observe...)
+			o.ObserveInt64(held, s.held.Load(), s.by[tag{}].observe...)
 		}
 		return nil
 	}, held)
@@ -104,24 +105,39 @@ type subject struct {
 
 // series has the ready-made attributes of the locks of one subject, and how many of their leases are held.
 type series struct {
-	attributes []attribute.KeyValue
-	span       []trace.SpanStartOption
-	add        []metric.AddOption
-	record     []metric.RecordOption
-	observe    []metric.ObserveOption
-
-	acquired  map[ending][]metric.RecordOption
-	ended     map[outcome][]metric.RecordOption // holds
-	handovers map[holdfast.Handover][]metric.AddOption
-	losses    map[holdfast.LossReason][]metric.AddOption
-
+	span []trace.SpanStartOption
+	by   map[tag]options
 	held *atomic.Int64 // by itself, so that changing it does not slow down those who read what is beside it
 }
 
-// ending is how an acquire ended. The handover is that of a granted one.
-type ending struct {
-	outcome  outcome
-	handover holdfast.Handover
+// tag is what else a measurement says. The zero tag adds nothing.
+type tag struct {
+	outcome  outcome           // of an acquire or a hold
+	handover holdfast.Handover // of a hand-over, or of an acquire that was granted
+	reason   holdfast.LossReason
+}
+
+func (t tag) attributes() (all []attribute.KeyValue) {
+	if t.outcome != "" {
+		all = append(all, attribute.String("holdfast.outcome", string(t.outcome)))
+	}
+	switch {
+	case t.handover != holdfast.HandoverNone:
+		all = append(all, attribute.String("holdfast.handover", string(t.handover)))
+	case t.outcome == granted:
+		all = append(all, attribute.String("holdfast.handover", "none"))
+	}
+	if t.reason != "" {
+		all = append(all, attribute.String("holdfast.reason", string(t.reason)))
+	}
+	return all
+}
+
+// options are attributes as the instruments take them.
+type options struct {
+	add     []metric.AddOption
+	record  []metric.RecordOption
+	observe []metric.ObserveOption
 }
 
 // seriesOf returns the series of a lock.
@@ -159,67 +175,46 @@ func (m *metrics) addSeries(of subject) *series {
 	m.all.Store(&all)
 	// Counters begin with 0: Prometheus takes the first value of a series for no increase.
 	ctx := context.Background()
-	m.waiting.Add(ctx, 0, s.add...)
-	m.failures.Add(ctx, 0, s.add...)
-	for _, of := range s.losses {
-		m.lost.Add(ctx, 0, of...)
+	m.waiting.Add(ctx, 0, s.by[tag{}].add...)
+	m.failures.Add(ctx, 0, s.by[tag{}].add...)
+	for _, r := range reasons {
+		m.lost.Add(ctx, 0, s.by[tag{reason: r}].add...)
 	}
-	for _, of := range s.handovers {
-		m.handovers.Add(ctx, 0, of...)
+	for _, h := range handovers {
+		m.handovers.Add(ctx, 0, s.by[tag{handover: h}].add...)
 	}
 	return s
 }
+
+// What tags have.
+var (
+	outcomes  = []outcome{granted, held, canceled, unavailable, lost, closed, refused, released}
+	handovers = []holdfast.Handover{holdfast.HandoverServer, holdfast.HandoverLocal}
+	reasons   = []holdfast.LossReason{
+		holdfast.LossExpired, holdfast.LossUnreachable, holdfast.LossDeleted, holdfast.LossTaken, holdfast.LossBroken, holdfast.LossBound,
+		holdfast.LossSuperseded,
+	}
+)
 
 func newSeries(of subject) *series {
-	s := &series{
-		attributes: []attribute.KeyValue{attribute.String("holdfast.kind", string(of.kind)), attribute.String("holdfast.mode", string(of.mode))},
-		acquired:   map[ending][]metric.RecordOption{},
-		ended:      map[outcome][]metric.RecordOption{},
-		handovers:  map[holdfast.Handover][]metric.AddOption{},
-		losses:     map[holdfast.LossReason][]metric.AddOption{},
-		held:       &atomic.Int64{},
-	}
+	attributes := []attribute.KeyValue{attribute.String("holdfast.kind", string(of.kind)), attribute.String("holdfast.mode", string(of.mode))}
 	if of.group != "" {
-		s.attributes = append(s.attributes, attribute.String("holdfast.lock", of.group))
+		attributes = append(attributes, attribute.String("holdfast.lock", of.group))
 	}
-	s.span = []trace.SpanStartOption{trace.WithAttributes(s.attributes...)}
-	s.add, s.record, s.observe = []metric.AddOption{s.with()}, []metric.RecordOption{s.with()}, []metric.ObserveOption{s.with()}
-	for _, h := range []holdfast.Handover{holdfast.HandoverNone, holdfast.HandoverServer, holdfast.HandoverLocal} {
-		s.acquired[ending{granted, h}] = []metric.RecordOption{s.with(granted.attribute(), handoverAttribute(h))}
-		if h != holdfast.HandoverNone {
-			s.handovers[h] = []metric.AddOption{s.with(handoverAttribute(h))}
-		}
+	tags := []tag{{}}
+	for _, o := range outcomes {
+		tags = append(tags, tag{outcome: o})
 	}
-	for _, o := range []outcome{held, canceled, unavailable, lost, closed, refused} {
-		s.acquired[ending{outcome: o}] = []metric.RecordOption{s.with(o.attribute())}
+	for _, h := range handovers {
+		tags = append(tags, tag{handover: h}, tag{outcome: granted, handover: h})
 	}
-	for _, o := range []outcome{released, lost} {
-		s.ended[o] = []metric.RecordOption{s.with(o.attribute())}
+	for _, r := range reasons {
+		tags = append(tags, tag{reason: r})
 	}
-	for _, r := range []holdfast.LossReason{
-		holdfast.LossExpired, holdfast.LossUnreachable, holdfast.LossDeleted, holdfast.LossTaken, holdfast.LossBroken, holdfast.LossBound, holdfast.LossSuperseded,
-	} {
-		s.losses[r] = []metric.AddOption{s.with(reasonAttribute(r))}
+	s := &series{span: []trace.SpanStartOption{trace.WithAttributes(attributes...)}, by: map[tag]options{}, held: &atomic.Int64{}}
+	for _, t := range tags {
+		o := metric.WithAttributeSet(attribute.NewSet(slices.Concat(attributes, t.attributes())...))
+		s.by[t] = options{[]metric.AddOption{o}, []metric.RecordOption{o}, []metric.ObserveOption{o}}
 	}
 	return s
-}
-
-// with returns the attributes of the series, and more, as an option of a measurement.
-func (s *series) with(more ...attribute.KeyValue) metric.MeasurementOption {
-	return metric.WithAttributeSet(attribute.NewSet(append(s.attributes[:len(s.attributes):len(s.attributes)], more...)...))
-}
-
-func (o outcome) attribute() attribute.KeyValue {
-	return attribute.String("holdfast.outcome", string(o))
-}
-
-func handoverAttribute(h holdfast.Handover) attribute.KeyValue {
-	if h == holdfast.HandoverNone {
-		h = "none"
-	}
-	return attribute.String("holdfast.handover", string(h))
-}
-
-func reasonAttribute(r holdfast.LossReason) attribute.KeyValue {
-	return attribute.String("holdfast.reason", string(r))
 }

@@ -170,7 +170,7 @@ func (o *observer) acquireQueued(ctx context.Context, e holdfast.AcquireEvent) {
 		return
 	}
 	a.queued = true
-	o.metrics.waiting.Add(ctx, 1, a.in.add...)
+	o.metrics.waiting.Add(ctx, 1, a.in.by[tag{}].add...)
 	if a.recording {
 		a.span.AddEvent("holdfast.queued", trace.WithAttributes(attribute.Int("holdfast.ahead", e.Ahead)))
 	}
@@ -183,21 +183,21 @@ func (o *observer) acquireEnd(ctx context.Context, e holdfast.AcquireEvent) {
 	}
 	m := o.metrics
 	if a.queued {
-		m.waiting.Add(ctx, -1, a.in.add...)
+		m.waiting.Add(ctx, -1, a.in.by[tag{}].add...)
 	}
-	how := ending{outcome: outcomeOf(e.Err)}
+	how := tag{outcome: outcomeOf(e.Err)}
 	if e.Err == nil {
 		how.handover = e.Handover
 		a.in.held.Add(1)
 		if e.Handover != holdfast.HandoverNone {
-			m.handovers.Add(ctx, 1, a.in.handovers[e.Handover]...)
+			m.handovers.Add(ctx, 1, a.in.by[tag{handover: e.Handover}].add...)
 		}
 	}
-	m.acquire.Record(ctx, e.Waited.Seconds(), a.in.acquired[how]...)
+	m.acquire.Record(ctx, e.Waited.Seconds(), a.in.by[how].record...)
 	if a.recording {
-		a.span.SetAttributes(how.outcome.attribute())
+		a.span.SetAttributes(how.attributes()...)
 		if e.Err == nil {
-			a.span.SetAttributes(handoverAttribute(e.Handover), attribute.Int64("holdfast.fence", int64(e.Fence)))
+			a.span.SetAttributes(attribute.Int64("holdfast.fence", int64(e.Fence)))
 		}
 		if e.Err != nil && how.outcome != held && how.outcome != canceled { // those two are no failures
 			a.span.SetStatus(codes.Error, string(how.outcome))
@@ -208,13 +208,13 @@ func (o *observer) acquireEnd(ctx context.Context, e holdfast.AcquireEvent) {
 
 func (o *observer) renewed(ctx context.Context, e holdfast.LeaseEvent) {
 	if a, ctx := o.of(ctx); a != nil {
-		o.metrics.slack.Record(ctx, e.Slack.Seconds(), a.in.record...)
+		o.metrics.slack.Record(ctx, e.Slack.Seconds(), a.in.by[tag{}].record...)
 	}
 }
 
 func (o *observer) renewFailed(ctx context.Context, _ holdfast.LeaseEvent) {
 	if a, ctx := o.of(ctx); a != nil {
-		o.metrics.failures.Add(ctx, 1, a.in.add...)
+		o.metrics.failures.Add(ctx, 1, a.in.by[tag{}].add...)
 	}
 }
 
@@ -223,10 +223,11 @@ func (o *observer) lost(ctx context.Context, e holdfast.LeaseEvent) {
 	if a == nil {
 		return
 	}
-	o.metrics.lost.Add(ctx, 1, a.in.losses[e.Reason]...)
+	o.metrics.lost.Add(ctx, 1, a.in.by[tag{reason: e.Reason}].add...)
 	o.end(ctx, a, e, lost)
 	if caller := trace.SpanFromContext(a.caller); caller.IsRecording() {
-		caller.AddEvent("holdfast.lost", trace.WithAttributes(reasonAttribute(e.Reason), attribute.Int64("holdfast.fence", int64(e.Fence))))
+		what := append(tag{reason: e.Reason}.attributes(), attribute.Int64("holdfast.fence", int64(e.Fence)))
+		caller.AddEvent("holdfast.lost", trace.WithAttributes(what...))
 	}
 }
 
@@ -239,7 +240,7 @@ func (o *observer) released(ctx context.Context, e holdfast.LeaseEvent) {
 // end counts the end of a lease.
 func (o *observer) end(ctx context.Context, a *acquire, e holdfast.LeaseEvent, how outcome) {
 	a.in.held.Add(-1)
-	o.metrics.hold.Record(ctx, e.Held.Seconds(), a.in.ended[how]...)
+	o.metrics.hold.Record(ctx, e.Held.Seconds(), a.in.by[tag{outcome: how}].record...)
 }
 
 // outcome says how an acquire or a hold ended.

@@ -1,5 +1,6 @@
 // Package inspect shows who holds which locks, since when and for how long, and who waits, and breaks a lock whose holder
-// hangs. It also admits servers to Strict mode. It is for programs that look after locks; programs that use locks need only package holdfast.
+// hangs. It also admits servers to Strict mode. It is for programs that look after locks; programs that use locks need only
+// package holdfast.
 package inspect
 
 import (
@@ -103,9 +104,9 @@ func (i *Inspector) list(ctx context.Context, p engine.Pattern, yield func(holdf
 const maxWaiters = 100
 
 // Admit admits a new server to Strict mode, so that it grants locks at once. Run it before the first acquire,
-// which puts a new server in quarantine. Run it once for a server, by hand: a server that lost its data looks like a new one, so do not run it whenever a
-// server starts. A server in quarantine makes it return [holdfast.ErrQuarantine], which says for how long. A client whose
-// [holdfast.Config.Strict] is false gets [holdfast.ErrInvalid].
+// which puts a new server in quarantine. Run it once for a server, by hand: a server that lost its data looks like a new one, so
+// do not run it whenever a server starts. A server in quarantine makes it return [holdfast.ErrQuarantine], which says for how
+// long. A client whose [holdfast.Config.Strict] is false gets [holdfast.ErrInvalid].
 //
 // Of a quorum it admits new nodes: all of them have to be there. Run it once for a new quorum, and again after a majority has
 // restarted and lost its data, for which the others cannot vouch. A node that is replaced, or comes back empty, while a

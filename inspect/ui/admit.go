@@ -25,7 +25,8 @@ func (h *Handler) admit(w http.ResponseWriter, r *http.Request) bool {
 	header.Set("X-Content-Type-Options", "nosniff")
 	header.Set("X-Frame-Options", "DENY")
 	if !h.serves(r.Host) {
-		http.Error(w, "this host name is not served: allow it by ui.Options.Hosts, or holdfast ui --http-host NAME", http.StatusMisdirectedRequest)
+		const text = "this host name is not served: allow it by ui.Options.Hosts, or holdfast ui --http-host NAME"
+		http.Error(w, text, http.StatusMisdirectedRequest)
 		return false
 	}
 	if h.opts.Authenticate != nil {

@@ -54,7 +54,8 @@ func (h *Handler) serveVerb(w http.ResponseWriter, r *http.Request, verb string)
 		user, _, _ = r.BasicAuth()
 		o.Reason = user + ": " + o.Reason
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), verbTime) // It is done, or not, whether or not the page is still open.
+	// It is done, or not, whether or not the page is still open.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), verbTime)
 	defer cancel()
 	holder := holdfast.Holder{Name: o.Name, Grant: o.Grant}
 	var broken inspect.Broken
@@ -82,7 +83,8 @@ func (h *Handler) serveVerb(w http.ResponseWriter, r *http.Request, verb string)
 		w.Header().Set("Content-Type", "application/json")
 		_ = json.NewEncoder(w).Encode(answer) // The client does not listen any more.
 	case errors.Is(err, inspect.ErrChanged):
-		refuse(w, http.StatusConflict, fmt.Sprintf("grant %s of %q is gone, and another holder has the lock; look again at who holds it", o.Grant, o.Name))
+		refuse(w, http.StatusConflict,
+			fmt.Sprintf("grant %s of %q is gone, and another holder has the lock; look again at who holds it", o.Grant, o.Name))
 	case errors.Is(err, holdfast.ErrNotHeld):
 		refuse(w, http.StatusConflict, fmt.Sprintf("nobody holds %q any more", o.Name))
 	case errors.Is(err, holdfast.ErrInvalid):

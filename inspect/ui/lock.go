@@ -93,7 +93,9 @@ func newReport(s *holdfast.Status, err error) report {
 		r.Holders = append(r.Holders, newHolder(&s.Holders[i], s.Time))
 	}
 	for _, w := range s.Waiters[:min(len(s.Waiters), mostWaiters)] {
-		r.Waiters = append(r.Waiters, person{Owner: w.Identity, Host: w.Host, PID: w.PID, Meta: w.Meta, Mode: w.Mode, Permits: w.Permits, Since: millis(w.Since)})
+		r.Waiters = append(r.Waiters, person{
+			Owner: w.Identity, Host: w.Host, PID: w.PID, Meta: w.Meta, Mode: w.Mode, Permits: w.Permits, Since: millis(w.Since),
+		})
 	}
 	return r
 }

@@ -23,6 +23,7 @@ const (
 
 // look is what is known of all locks after a look at them. A page gets it as JSON.
 type look struct {
+	ID     int64    `json:"id"`               // 0: no look has ended
 	Locks  []row    `json:"locks"`            // by key
 	Hidden int      `json:"hidden,omitempty"` // locks that the server does not show to this user
 	Open   int      `json:"open,omitempty"`   // locks of a quorum of which too few nodes said who holds them
@@ -33,7 +34,7 @@ type look struct {
 	Absent []string `json:"absent,omitempty"` // why nodes of a quorum did not answer; the others are a majority
 
 	byKey map[string]row
-	ended time.Time // zero: no look has ended
+	ended time.Time
 	took  time.Duration
 	ahead time.Duration // of the server's clock
 }
@@ -86,6 +87,7 @@ func (h *Handler) look() {
 		}
 	}
 	l.ended = time.Now()
+	l.ID = l.ended.UnixMilli()
 	l.took = l.ended.Sub(began)
 	if failed != nil {
 		l.Error, l.Why, l.Partly = errorText(failed), whyOf(failed), len(l.byKey) > 0
@@ -112,9 +114,14 @@ func (h *Handler) look() {
 // now returns the time by the server's clock.
 func (l *look) now() time.Time { return time.Now().Add(l.ahead) }
 
-// serveList answers with all locks.
+// serveList answers with all locks, unless the page has seen the latest look. If there are very many locks, pages ask more often than
+// the handler looks.
 func (h *Handler) serveList(w http.ResponseWriter, r *http.Request) {
 	l := h.latest(r.Context(), lookPeriod, patience)
+	if r.URL.Query().Get("seen") == strconv.FormatInt(l.ID, 10) {
+		w.WriteHeader(http.StatusNoContent)
+		return
+	}
 	answer(w, r, struct {
 		About about `json:"about"`
 		Time  int64 `json:"t"` // by the server's clock, in Unix milliseconds

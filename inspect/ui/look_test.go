@@ -179,8 +179,12 @@ func TestASlowLook(t *testing.T) {
 		list(t, h)
 		time.Sleep(2 * time.Second)
 		in.set(heldLock("a", "bob", 2, 0))
-		if l := list(t, h); l.names() != "a ann 0" || in.count() != 1 {
+		l := list(t, h)
+		if l.names() != "a ann 0" || in.count() != 1 {
 			t.Errorf("%s after %d looks", l.names(), in.count())
+		}
+		if w := ask(h, "GET", fmt.Sprint("http://localhost/list?seen=", l.ID), nil); w.Code != http.StatusNoContent || w.Body.Len() > 0 {
+			t.Errorf("who has seen it is answered %d: %s", w.Code, w.Body)
 		}
 		time.Sleep(time.Second)
 		in.takes = time.Minute

@@ -58,13 +58,15 @@ func (l *look) metrics(queues bool) []prometheus.Metric {
 		gauge("look_duration_seconds", "How long the latest look at all locks took.", prometheus.Sample{Value: l.took.Seconds()}),
 		gauge("hidden", "Locks that are not shown: the server does not let this user see them, or too few nodes of a quorum answer.",
 			prometheus.Sample{Value: float64(l.Hidden + l.Open)}))
-	byKind("locks", "Locks that somebody holds or waits for, or whose number of permits or parties is set.", func(t *tally) float64 { return float64(t.locks) })
+	byKind("locks", "Locks that somebody holds or waits for, or whose number of permits or parties is set.",
+		func(t *tally) float64 { return float64(t.locks) })
 	byKind("held", "Locks that somebody holds.", func(t *tally) float64 { return float64(t.held) })
 	byKind("holders", "Leases: several of a semaphore or of readers.", func(t *tally) float64 { return float64(t.holders) })
 	byKind("oldest_hold_seconds", "How long the oldest holder has held a lock.", func(t *tally) float64 { return t.oldest.Seconds() })
 	if queues {
 		byKind("waiting", "Processes that wait for locks.", func(t *tally) float64 { return float64(t.waiting) })
-		byKind("longest_wait_seconds", "How long the process has waited that has waited longest.", func(t *tally) float64 { return t.longest.Seconds() })
+		byKind("longest_wait_seconds", "How long the process has waited that has waited longest.",
+			func(t *tally) float64 { return t.longest.Seconds() })
 	}
 	return all
 }

@@ -62,11 +62,13 @@ async function poll() {
     // Not relative: if the page's address has a password in it, fetch refuses what is made of that.
     const response = await fetch(new URL(of.source, location.origin + location.pathname), { signal: own.signal });
     if (!response.ok) throw new Error(response.statusText);
-    const answer = await response.json();
+    const answer = response.status === 204 ? null : await response.json(); // null: nothing is new
     if (own !== asking) return;
     connected = true;
-    setText($("label"), answer.about.label ?? "");
-    of.show(answer);
+    if (answer) {
+      setText($("label"), answer.about.label ?? "");
+      of.show(answer);
+    }
   } catch {
     if (own !== asking) return;
     connected = false;

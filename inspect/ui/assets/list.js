@@ -15,8 +15,6 @@ const columns = {
 };
 
 export class List {
-  source = "list";
-
   // open is called with the name of the lock that is to be shown, changed when filter or order has changed.
   constructor(open, changed) {
     this.open = open;
@@ -60,6 +58,10 @@ export class List {
       this.openActive();
     });
     new ResizeObserver(() => this.draw()).observe(this.grid);
+  }
+
+  get source() {
+    return this.report ? `list?seen=${this.report.id}` : "list";
   }
 
   // show takes what is known now. A first look may be under way.

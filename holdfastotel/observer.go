@@ -40,8 +40,9 @@
 //
 // A span holdfast.acquire lasts for as long as an acquire. It is a child of the span in the caller's context, and has the
 // attributes of holdfast.acquire.duration, holdfast.permits of a semaphore and, if the lock was granted, holdfast.fence. An
-// event holdfast.queued says when the acquire began to wait for others. When a lease is lost, the caller's span gets an event
-// holdfast.lost, if it has not ended.
+// event holdfast.queued says when the acquire began to wait for others. If the holder is known then, and acquired the lock with
+// the same Observer, the span has a link to the holder's span; one Observer may serve several clients. Holders of a Multi or
+// Quorum are not linked. When a lease is lost, the caller's span gets an event holdfast.lost, if it has not ended.
 //
 // Errors' texts have names of locks in them, and are in neither metrics nor spans.
 package holdfastotel
@@ -50,6 +51,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
@@ -121,7 +123,11 @@ func New(opts ...Option) (*holdfast.Observer, error) {
 type observer struct {
 	tracer  trace.Tracer
 	metrics *metrics
+	holders sync.Map // from holder to *acquire; of leases whose acquire was sampled, so that others can link to it
 }
+
+// holder identifies a lease by what those who wait for its lock know.
+type holder struct{ name, grant string }
 
 // acquire is one acquire and its lease, as the observer sees them. It is also the context that all functions get, in which
 // they find it.
@@ -135,6 +141,7 @@ type acquire struct {
 	recording bool // the span is recorded
 	sampled   bool
 	queued    bool
+	linked    bool // the span has a link to that of the holder
 }
 
 func (a *acquire) Value(key any) any {
@@ -173,6 +180,18 @@ func (o *observer) acquireQueued(ctx context.Context, e holdfast.AcquireEvent) {
 	o.metrics.waiting.Add(ctx, 1, a.in.by[tag{}].add...)
 	if a.recording {
 		a.span.AddEvent("holdfast.queued", trace.WithAttributes(attribute.Int("holdfast.ahead", e.Ahead)))
+		o.link(a, e.Name, e.Holder)
+	}
+}
+
+// link links the span to the holder's, once, if the holder is known and is one of ours.
+func (o *observer) link(a *acquire, name string, h holdfast.Holder) {
+	if a.linked || h.Grant == "" {
+		return
+	}
+	var other any
+	if other, a.linked = o.holders.Load(holder{name, h.Grant}); a.linked {
+		a.span.AddLink(trace.Link{SpanContext: other.(*acquire).span.SpanContext()})
 	}
 }
 
@@ -198,9 +217,14 @@ func (o *observer) acquireEnd(ctx context.Context, e holdfast.AcquireEvent) {
 		a.span.SetAttributes(how.attributes()...)
 		if e.Err == nil {
 			a.span.SetAttributes(attribute.Int64("holdfast.fence", int64(e.Fence)))
-		}
-		if e.Err != nil && how.outcome != held && how.outcome != canceled { // those two are no failures
-			a.span.SetStatus(codes.Error, string(how.outcome))
+			if a.sampled && e.Grant != "" {
+				o.holders.Store(holder{e.Name, e.Grant}, a)
+			}
+		} else {
+			o.link(a, e.Name, e.Holder)
+			if how.outcome != held && how.outcome != canceled { // those two are no failures
+				a.span.SetStatus(codes.Error, string(how.outcome))
+			}
 		}
 	}
 	a.span.End()
@@ -241,6 +265,9 @@ func (o *observer) released(ctx context.Context, e holdfast.LeaseEvent) {
 func (o *observer) end(ctx context.Context, a *acquire, e holdfast.LeaseEvent, how outcome) {
 	a.in.held.Add(-1)
 	o.metrics.hold.Record(ctx, e.Held.Seconds(), a.in.by[tag{outcome: how}].record...)
+	if a.sampled {
+		o.holders.CompareAndDelete(holder{e.Name, e.Grant}, a) // a nested lease may have taken its place
+	}
 }
 
 // outcome says how an acquire or a hold ended.

@@ -223,6 +223,9 @@ func TestTelemetryOfAWaiter(t *testing.T) {
 		if len(spans) != 2 {
 			t.Fatalf("%d spans have ended", len(spans))
 		}
+		if links := spans[1].Links(); len(links) != 1 || links[0].SpanContext.SpanID() != spans[0].SpanContext().SpanID() {
+			t.Errorf("the waiter's span has links %v", links)
+		}
 		if took := spans[1].EndTime().Sub(spans[1].StartTime()); took < 61*time.Second || took > 62*time.Second {
 			t.Errorf("the waiter's span took %s", took)
 		}

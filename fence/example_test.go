@@ -77,7 +77,7 @@ func ExampleGuard() {
 	// Output:
 	// 200 served under fence 33
 	// 200 served under fence 34
-	// 412 holdfast: resource "ledger" refused fence 33 of lock "ledger" from a: it has seen fence 34 from a
+	// 412 holdfast: resource "ledger" refused fence 33 of lock "ledger" from a: it has seen fence 34 from a; do not repeat the request
 	// 428 holdfast: request without a lease: this request needs a lease of lock "ledger"
 }
 

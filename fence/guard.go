@@ -68,7 +68,7 @@ func (g *Guard) Handler(next http.Handler) http.Handler {
 		case errors.As(err, &stale):
 			w.Header().Set(HeaderMark, strconv.FormatUint(stale.Mark.Fence, 10))
 			w.Header().Set(HeaderMarkOwner, url.PathEscape(stale.Mark.Owner))
-			status, text = http.StatusPreconditionFailed, err.Error()
+			status, text = http.StatusPreconditionFailed, err.Error()+"; do not repeat the request"
 		case errors.Is(err, ErrNoLease):
 			status, text = http.StatusPreconditionRequired, err.Error()
 		case errors.Is(err, ErrAhead), errors.Is(err, errHeader):

@@ -82,7 +82,8 @@ func TestAFenceIsServedUntilALaterOneArrives(t *testing.T) {
 	if late := (Stamp{Lock: "ledger / ä", Fence: 7, Owner: "a\r\nX: y"}); stale.Stamp != late || stale.Mark != (Mark{8, "b 100%"}) || stale.Resource != s.URL {
 		t.Errorf("ResponseError = %+v", stale)
 	}
-	want := `holdfast: resource "ledger / ä" refused fence 7 of lock "ledger / ä" from "a\r\nX: y": it has seen fence 8 from "b 100%"` + "\n"
+	want := `holdfast: resource "ledger / ä" refused fence 7 of lock "ledger / ä" from "a\r\nX: y": it has seen fence 8 from "b 100%"` +
+		"; do not repeat the request\n"
 	if got := body(t, r); got != want {
 		t.Errorf("the body is %q, want %q", got, want)
 	}

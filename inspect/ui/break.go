@@ -65,6 +65,7 @@ func (h *Handler) serveVerb(w http.ResponseWriter, r *http.Request, verb string)
 		err = h.in.Revoke(ctx, holder, o.Reason)
 	}
 	h.record.Store(&record{}) // to be read anew
+	h.forget(o.Name)
 	log := h.opts.Logger.With("lock", o.Name, "grant", o.Grant, "user", user, "address", r.RemoteAddr, "reason", o.Reason)
 	if err == nil {
 		log.Info("holdfast: inspector: " + verb)

@@ -64,20 +64,62 @@ type entry struct {
 
 // serveLock answers with what is known of one lock.
 func (h *Handler) serveLock(w http.ResponseWriter, r *http.Request) {
-	ctx, cancel := context.WithTimeout(r.Context(), lookTime)
-	defer cancel()
-	defer context.AfterFunc(h.ctx, cancel)()
 	name := r.URL.Query().Get("name")
-	s, err := h.in.Get(ctx, name)
-	show := newReport(&s, err)
+	l := h.single(name)
+	select {
+	case <-l.done:
+	case <-r.Context().Done():
+		return
+	}
+	show := newReport(&l.status, l.err)
 	show.About = h.about(r)
-	if err == nil {
-		show.Record = h.recorded(ctx, name)
+	if l.err == nil {
+		show.Record = l.record
 	}
 	if h.quorum {
-		show.Absent = h.latest(ctx, lookPeriod, 0).Absent
+		show.Absent = h.latest(r.Context(), lookPeriod, 0).Absent
 	}
 	answer(w, r, show)
+}
+
+// single is a look at one lock, which all its pages share.
+type single struct {
+	done   chan struct{} // closed when the look has ended
+	status holdfast.Status
+	record []entry
+	err    error
+}
+
+// single returns a look that has begun within the last second, or is under way.
+func (h *Handler) single(name string) *single {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if l := h.singles[name]; l != nil {
+		return l
+	}
+	l, began := &single{done: make(chan struct{})}, time.Now()
+	h.singles[name] = l
+	go func() {
+		ctx, cancel := context.WithTimeout(h.ctx, lookTime)
+		defer cancel()
+		if l.status, l.err = h.in.Get(ctx, name); l.err == nil {
+			l.record = h.recorded(ctx, name)
+		}
+		if left := lookPeriod - time.Since(began); left > 0 {
+			time.AfterFunc(left, func() { h.forget(name) })
+		} else {
+			h.forget(name)
+		}
+		close(l.done)
+	}()
+	return l
+}
+
+// forget lets the next page look anew.
+func (h *Handler) forget(name string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.singles, name)
 }
 
 // newReport returns the report of a lock, or of the error that kept it from being read.

@@ -236,6 +236,36 @@ func TestOneLockIsShown(t *testing.T) {
 	}
 }
 
+// However many pages of a lock are open, the server is asked once a second.
+func TestPagesOfALockShareLooks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		in := newLocks(heldLock("a", "ann", 1, 0))
+		h := newTestHandler(t, in, &Options{AllowBreak: true})
+		sees := func(owner string, gets int) {
+			t.Helper()
+			var all sync.WaitGroup
+			for range 3 {
+				all.Go(func() {
+					if r := show(t, h, "a"); len(r.Holders) != 1 || r.Holders[0].Owner != owner {
+						t.Errorf("%+v, want %s", r.Holders, owner)
+					}
+				})
+			}
+			if all.Wait(); in.gets != gets {
+				t.Errorf("%d looks, want %d", in.gets, gets)
+			}
+		}
+		sees("ann", 1)
+		in.set(heldLock("a", "bob", 2, 0))
+		sees("ann", 1)
+		time.Sleep(lookPeriod + 1)
+		sees("bob", 2)
+		in.set(heldLock("a", "eve", 3, 0))
+		demand(h, "break", strings.ReplaceAll(goodOrder, "orders/1", "a"), nil)
+		sees("eve", 3) // the operator sees at once what came of the break
+	})
+}
+
 func TestALookAtALockIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newTestHandler(t, &slowLocks{locks: newLocks()}, nil)

@@ -51,7 +51,7 @@ type Options struct {
 }
 
 // Handler serves the inspector. It is safe for concurrent use. It asks the server only while somebody looks: at most once a second
-// for all locks, however many look, and once a second for each page of a single lock. It remembers the latest list.
+// for all locks, and once a second for each lock whose page is open, however many look. It remembers the latest list.
 type Handler struct {
 	opts   Options
 	in     source
@@ -65,7 +65,8 @@ type Handler struct {
 
 	mu      sync.Mutex
 	last    *look
-	looking chan struct{} // closed when the look that is under way has ended; nil if none is
+	looking chan struct{}      // closed when the look that is under way has ended; nil if none is
+	singles map[string]*single // looks at single locks of the last second, by name
 }
 
 // source is what the handler needs of an inspect.Inspector.
@@ -94,7 +95,10 @@ func New(in *inspect.Inspector, opts *Options) (*Handler, error) {
 }
 
 func newHandler(in source, opts *Options) (*Handler, error) {
-	h := &Handler{in: in, origin: http.NewCrossOriginProtection(), last: &look{Locks: []row{}}, absent: func() []string { return nil }}
+	h := &Handler{
+		in: in, origin: http.NewCrossOriginProtection(), absent: func() []string { return nil },
+		last: &look{Locks: []row{}}, singles: map[string]*single{},
+	}
 	h.record.Store(&record{})
 	if opts != nil {
 		h.opts = *opts

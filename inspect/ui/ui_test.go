@@ -24,6 +24,7 @@ type locks struct {
 	all   map[string]holdfast.Status
 	err   error
 	looks int
+	gets  int // looks at single locks
 
 	record []inspect.Broken
 	asked  int // for it
@@ -76,6 +77,7 @@ func (l *locks) List(context.Context, string) iter.Seq2[holdfast.Status, error] 
 func (l *locks) Get(_ context.Context, name string) (holdfast.Status, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.gets++
 	s, is := l.all[name]
 	if !is {
 		s = holdfast.Status{Name: name, Time: now()}

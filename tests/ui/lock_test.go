@@ -26,8 +26,10 @@ func TestThePageOfALock(t *testing.T) {
 	page.until("the grant id", `document.querySelector(".holders .grant").textContent === %s`, quote(s.grant("nightly")))
 	page.until("the fence", `[...document.querySelectorAll(".holders code")].at(-1).textContent === "%d"`, lease.Fence())
 	page.until("the waiters, in order", `[...document.querySelectorAll(".waiters strong")].map((e) => e.textContent).join() === "bob,cat"`)
-	page.click(".holders .grant")
-	page.until("the grant id is marked, to be copied", `getSelection().toString() === %s`, quote(s.grant("nightly")))
+	eval[bool](page, `(navigator.clipboard.writeText = async (text) => { window.copied = text; }, true)`)
+	page.click(".holders button")
+	page.sees("Copied")
+	page.until("the grant id is copied", `window.copied === %s`, quote(s.grant("nightly")))
 	left := eval[string](page, `document.querySelector(".holders .facts").innerText`)
 	page.until("time passes", `document.querySelector(".holders .facts").innerText !== %s`, quote(left))
 	backend.Release(t, lease)
@@ -93,6 +95,45 @@ func TestAPageConnectsAgain(t *testing.T) {
 	page.until("it is live", `document.querySelector("#live").dataset.state === "live"`)
 }
 
+// The list ranks the locks under contention by what it is sorted by.
+func TestContention(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, nil)
+	s.hold(s.client.Mutex("long"))
+	s.wait("w1", mutex("long"))
+	backend.Waiters(t, s.client.Mutex("long"), 1)
+	s.hold(s.client.Mutex("broad"))
+	s.wait("w2", mutex("broad"))
+	s.wait("w3", mutex("broad"))
+	s.hold(s.client.Mutex("calm"))
+	page := open(t, s.url+"?sort=waiting", 1280, 800)
+	page.lists("broad", "long", "calm")
+	page.press("7") // by the longest wait
+	page.lists("long", "broad", "calm")
+	page.until("the wait is told", `/^\d+s$/.test(document.querySelector("#rows .waited").textContent)`)
+	page.press("4") // by how long it is held
+	page.lists("long", "broad", "calm")
+	page.press("6")
+	page.lists("broad", "long", "calm")
+}
+
+// What happened to a lock while the list was shown is on its page, once.
+func TestTheTimelineBeginsWithTheList(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, nil)
+	page := open(t, s.url, 1280, 800)
+	page.sees("No locks")
+	lease := s.hold(s.newClient("ann").Mutex("nightly"))
+	page.lists("nightly")
+	s.wait("bob", mutex("nightly"))
+	page.until("bob waits", `document.querySelector("#rows .badge")?.textContent === "1"`)
+	backend.Release(t, lease)
+	page.sees("bob")
+	page.click("#rows a")
+	page.sees("from ann, who had it for")
+	page.until("each is told once", `[...document.querySelectorAll(".timeline b")].map((e) => e.textContent).join() === "bob,ann"`)
+}
+
 // The candidates of an election stand by while somebody leads. They wait if nobody does.
 func TestAnElectionIsNoContention(t *testing.T) {
 	t.Parallel()
@@ -110,6 +151,7 @@ func TestAnElectionIsNoContention(t *testing.T) {
 	list.sees("leader · ann")
 	list.sees("1 standby")
 	list.until("nobody waits", `document.querySelector("#n-waiting").textContent === "0" && document.querySelector("#n-longest").textContent === "–"`)
+	list.until("nor for how long", `document.querySelector("#rows .waited").textContent === "–"`)
 	lock.sees("Standing by (1 process)")
 	lock.sees("Leader")
 	if err := rdb.Del(t.Context(), "holdfast:{boss}").Err(); err != nil {

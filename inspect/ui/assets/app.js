@@ -147,6 +147,7 @@ function keys(e) {
   if (page !== list) return e.target.matches("input") ? { Escape: () => go(listAddress) } : { Escape: () => go(listAddress), "?": () => help.showModal() };
   if (e.target === $("filter")) return { Escape: () => list.clear(), ArrowDown: () => move(1), Enter: () => move(1) };
   const all = { Escape: () => list.clear(), "/": () => $("filter").select(), "?": () => help.showModal(), j: () => move(1), k: () => move(-1) };
+  document.querySelectorAll("[data-column] button").forEach((button, i) => { all[i + 1] = () => button.click(); });
   if (e.target !== $("grid")) return all;
   return { ...all, ArrowDown: () => move(1), ArrowUp: () => move(-1), Home: () => move(-Infinity), End: () => move(Infinity), Enter: () => list.openActive() };
 }

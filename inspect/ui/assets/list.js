@@ -1,6 +1,7 @@
 // The list of locks. Only the rows that are seen exist, however many locks there are.
 
 import { $, candidates, count, duration, el, notKnown, owner, setAttribute, setText, shown, titleOf, waits } from "./text.js";
+import { gap, note } from "./timeline.js";
 
 const overscan = 6; // rows above and below those that are seen
 
@@ -12,7 +13,9 @@ const columns = {
   held: { key: (l) => (l.since ? -l.since : -Infinity) },
   lease: { key: (l) => l.until || Infinity, text: true },
   waiting: { key: (l) => l.waiting },
+  waited: { key: (l) => (l.waited ? -l.waited : -Infinity) },
 };
+const ofQueues = ["waiting", "waited"]; // which a quorum has none of
 
 export class List {
   // open is called with the name of the lock that is to be shown, changed when filter or order has changed.
@@ -68,14 +71,17 @@ export class List {
   show(answer) {
     this.quorum = answer.about.quorum ?? false;
     this.offset = answer.t - Date.now();
+    const before = this.locks;
+    const follows = this.report && answer.t - this.report.t < gap; // else more has happened than can be told
     if (answer.seen || answer.error) this.report = answer;
-    this.locks.clear();
+    this.locks = new Map();
     for (const values of answer.locks) {
       const lock = { kind: "", owner: "", host: "", notes: "", grant: "", used: 0, limit: 0, since: 0, until: 0, waited: 0, ...values };
       for (lock.id = lock.name; this.locks.has(lock.id); ) lock.id += "'";
       lock.text = `${lock.name}\n${lock.owner}\n${lock.host}\n${lock.kind}\n${lock.notes}`.toLowerCase();
       this.locks.set(lock.id, Object.assign(lock, candidates(lock)));
     }
+    if (follows) for (const id of new Set([...before.keys(), ...this.locks.keys()])) compare(before.get(id), this.locks.get(id), answer.t);
     this.arrange();
   }
 
@@ -127,7 +133,7 @@ export class List {
     const { quorum } = this;
     const figures = { held: 0, waiting: 0, longest: 0 };
     const found = [];
-    const sort = quorum && this.sort === "waiting" ? "name" : this.sort;
+    const sort = quorum && ofQueues.includes(this.sort) ? "name" : this.sort;
     for (const lock of this.locks.values()) {
       if (lock.holders > 0) figures.held++;
       figures.waiting += lock.waiting;
@@ -150,7 +156,7 @@ export class List {
       if (sorted) header.setAttribute("aria-sort", direction > 0 ? "ascending" : "descending");
       else header.removeAttribute("aria-sort");
     }
-    for (const control of document.querySelectorAll("[data-column=waiting] button, input[value=waiting]")) {
+    for (const control of document.querySelectorAll("[data-column^=wait] button, input[value=waiting]")) {
       control.disabled = quorum;
       setAttribute(control.parentElement, "title", quorum ? notKnown : "");
     }
@@ -241,6 +247,16 @@ export class List {
   }
 }
 
+// compare notes what has happened to a lock, unless it has several holders: of those, the list knows but one.
+function compare(before, after, t) {
+  if (before?.holders > 1 || after?.holders > 1) return;
+  if (before?.grant === after?.grant && before?.owner === after?.owner && before?.since === after?.since) return;
+  const report = (lock) => ({ t, waiting: lock ? lock.waiting + lock.standby : 0, holders: lock?.holders ? [holderOf(lock)] : [] });
+  note((after ?? before).name, report(before), report(after));
+}
+
+const holderOf = ({ owner, host, mode, grant, since, until, foreign }) => ({ owner, host, mode, grant, since, until, foreign });
+
 // rowHeight reads the style sheet: on a phone, a row has two lines.
 function rowHeight() {
   return parseFloat(getComputedStyle(document.documentElement).getPropertyValue("--row")) || 44;
@@ -250,8 +266,8 @@ function newLine() {
   const cell = (name, ...children) => el("div", { role: "gridcell", class: name }, ...children);
   const link = el("a", { tabindex: "-1" });
   const badge = el("span");
-  const line = { link, badge, name: cell("name", el("span", { class: "dot", "aria-hidden": "true" }), link), kind: cell("kind"), holder: cell("holder"), held: cell("held"), lease: cell("lease"), waiting: cell("waiting", badge) };
-  line.root = el("div", { role: "row", class: "line" }, line.name, line.kind, line.holder, line.held, line.lease, line.waiting);
+  const line = { link, badge, name: cell("name", el("span", { class: "dot", "aria-hidden": "true" }), link), kind: cell("kind"), holder: cell("holder"), held: cell("held"), lease: cell("lease"), waiting: cell("waiting", badge), waited: cell("waited") };
+  line.root = el("div", { role: "row", class: "line" }, line.name, line.kind, line.holder, line.held, line.lease, line.waiting, line.waited);
   return line;
 }
 
@@ -277,6 +293,7 @@ function fill(line, lock, now, index, height, active, quorum) {
   setText(line.badge, text);
   setAttribute(line.badge, "class", style);
   setAttribute(line.badge, "title", title);
+  setText(line.waited, lock.waited ? duration(now - lock.waited) : "–");
 }
 
 // holderText says in a few words who holds a lock.

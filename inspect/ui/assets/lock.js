@@ -1,8 +1,7 @@
-// The page of one lock: who holds it, who waits, and what has happened to it while the page was open.
+// The page of one lock: who holds it, who waits, and what has happened to it.
 
 import { $, candidates, clock, count, dayAndClock, duration, el, notKnown, owner, plural, setText, shown, titleOf, waits } from "./text.js";
-
-const longest = 100; // lines of the timeline
+import { longest, note, timelineOf } from "./timeline.js";
 
 export class LockPage {
   constructor(name) {
@@ -11,7 +10,6 @@ export class LockPage {
     this.report = null; // the latest answer
     this.good = { holders: [], waiting: 0, record: [] }; // the latest without an error
     this.seen = 0; // when that came
-    this.happened = []; // the latest last
     this.drawn = {}; // what each part shows, as text
     this.ticking = {}; // of each part, what changes once a second
     const part = (tag, style) => el(tag, { class: style });
@@ -43,8 +41,7 @@ export class LockPage {
       setText(problem, `${titleOf(report.why, report.about.quorum)}: ${report.error}` + (first ? "" : `. This is as of ${clock(this.seen)}.`));
       return;
     }
-    const changes = changesBetween(this.good, report).filter((h) => !first || h.since);
-    this.happened = [...this.happened, ...changes].slice(-longest);
+    note(this.name, this.good, first ? { ...report, holders: report.holders.filter((h) => h.since) } : report);
     this.good = report;
     this.seen = Date.now();
     this.offset = report.t - this.seen;
@@ -53,7 +50,8 @@ export class LockPage {
     this.part("head", [report.kind, report.fence, report.limit, report.count, report.waiting, report.key, holders], () => this.showHead(report));
     this.part("holders", [report.kind, holders, report.waiting > 0], () => this.showHolders(report));
     this.part("waiters", [report.waiting, report.waiters, report.kind, report.holders.length], () => this.showWaiters(report));
-    this.part("timeline", [this.happened, report.record], () => this.showTimeline(report.record));
+    const happened = timelineOf(this.name);
+    this.part("timeline", [happened, report.record], () => this.showTimeline(happened, report.record));
     this.tick();
   }
 
@@ -100,7 +98,7 @@ export class LockPage {
     setText(this.parts.holdersTitle, r.holders.length > 1 ? `${title} (${count(r.holders.length)})` : title);
     const nobody = r.kind === "election" ? "Nobody leads at the moment." : r.waiting ? "Nobody holds it at the moment." : "Nobody holds it. It is free.";
     const holders = r.holders.map((h, i) => this.person("article", h, h.mode !== "exclusive" && h.mode !== "permits" && h.mode, null, facts({
-      Grant: h.grant && el("code", { class: "grant" }, h.grant),
+      Grant: h.grant && el("span", {}, el("code", { class: "grant" }, h.grant), copyButton(h.grant)),
       Fence: h.fence && el("code", {}, h.fence),
       "Held for": h.since && this.live((now) => duration(now - h.since), { title: `since ${dayAndClock(h.since)}` }),
       "Lease left": h.until ? this.live((now) => (this.until[i] < now ? "over" : duration(this.until[i] - now + 999))) : "no expiry",
@@ -131,10 +129,10 @@ export class LockPage {
   }
 
   // showTimeline shows what has happened, with what is on record. A break replaces the release that it looked like.
-  showTimeline(record) {
-    const seen = this.happened.filter((h) => h.what !== "released" || !record.some((b) => b.what === "broken" && b.grant === h.grant));
+  showTimeline(happened, record) {
+    const seen = happened.filter((h) => h.what !== "released" || !record.some((b) => b.what === "broken" && b.grant === h.grant));
     const known = record.map((b) => {
-      const by = this.happened.find((h) => h.grant === b.grant);
+      const by = happened.find((h) => h.grant === b.grant);
       return b.owner || !by ? b : { ...b, owner: by.owner, host: by.host, pid: by.pid }; // a revocation does not say whose it is
     });
     const all = [...seen, ...known].sort((a, b) => b.t - a.t).slice(0, longest);
@@ -142,7 +140,7 @@ export class LockPage {
       el("span", { class: "dot", "aria-hidden": "true" }),
       el("time", { title: dayAndClock(h.t) + (h.grant ? `, grant ${h.grant}` : "") + (h.fence ? `, fence ${h.fence}` : "") }, clock(h.t)),
       el("span", { class: "what" }, words[h.what].replace("%", h.mode === "reader" || h.mode === "writer" ? ` (${h.mode})` : ""), " ", el("b", {}, owner(h)), el("span", { class: "more" }, said(h)))));
-    const nothing = el("li", { class: "nobody" }, "Nothing has been seen to happen yet. What happens while this page is open is shown here.");
+    const nothing = el("li", { class: "nobody" }, "Nothing has been seen to happen yet. What happens while these pages are open is shown here.");
     this.parts.timeline.replaceChildren(...(lines.length > 0 ? lines : [nothing]));
   }
 
@@ -174,6 +172,15 @@ export class LockPage {
   }
 }
 
+// copyButton returns a button that copies a grant id. Browsers allow this only on pages from this machine or over TLS.
+function copyButton(grant) {
+  const button = el("button", { type: "button", class: "button quiet", "aria-label": "Copy the grant id", onclick: async () => {
+    button.textContent = (await navigator.clipboard?.writeText(grant).then(() => "Copied", () => "")) || "Not allowed";
+    setTimeout(() => { button.textContent = "Copy"; }, 1500);
+  } }, "Copy");
+  return button;
+}
+
 // order asks for a break or a revocation, and returns whether that failed and what to say of it. Of a quorum, where each node
 // counts fences for itself, it names none: that of the next holder may be below it.
 async function order(verb, quorum, body) {
@@ -192,32 +199,12 @@ async function order(verb, quorum, body) {
   }
 }
 
-// changesBetween returns what must have happened to a lock between two reports.
-function changesBetween(before, after) {
-  const id = (h) => JSON.stringify([h.owner, h.host, h.pid, h.mode, h.permits, h.grant, h.since, h.foreign]);
-  const without = (all, others) => all.filter((h) => !others.some((o) => id(o) === id(h)));
-  const gone = without(before.holders, after.holders);
-  const came = without(after.holders, before.holders);
-  const ended = came.length > 0 && came.length === after.holders.length && came[0].since ? Math.min(after.t, came[0].since) : after.t; // at the latest
-  const age = (h) => (h.since ? Math.max(0, ended - h.since) : 0);
-  const handed = gone.length > 0 && before.waiting > 0;
-  const changes = [];
-  for (const h of gone) {
-    const expired = h.until > 0 && h.until <= after.t;
-    if (!expired && handed && gone.length === 1 && came.length === 1) continue; // the hand-over says it all
-    changes.push({ ...h, what: expired ? "expired" : "released", t: ended, held: age(h) });
-  }
-  for (const h of came) {
-    changes.push({ ...h, t: h.since || after.t, ...(handed ? { what: "handed over", from: owner(gone[0]), held: age(gone[0]) } : { what: "granted" }) });
-  }
-  return changes;
-}
-
 const words = {
   granted: "Granted% to",
   "handed over": "Handed over% to", // to a waiter, when the holder before let go
   released: "Released by",
   expired: "The lease ran out of", // the holder died, hung, or could not renew it
+  gone: "Not held any more by", // while nobody looked
   broken: "Broken, and taken from",
   revoked: "Asked to let go:",
 };

@@ -302,7 +302,7 @@ func TestBreaksAreOnRecord(t *testing.T) {
 		if show(t, h, "b"); in.asked != 1 {
 			t.Errorf("the record was read %d times", in.asked)
 		}
-		if demand(h, "break", goodOrder, nil); len(show(t, h, "b").Record) != 1 || in.asked != 2 {
+		if demand(h, "break", strings.ReplaceAll(goodOrder, "orders/1", "b"), nil); len(show(t, h, "b").Record) != 1 || in.asked != 2 {
 			t.Errorf("after a break, the record was read %d times", in.asked)
 		}
 		if time.Sleep(2 * recordPeriod); len(show(t, h, "b").Record) != 1 || in.asked != 3 {

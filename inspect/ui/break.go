@@ -14,12 +14,6 @@ import (
 	"github.com/holdfast-go/holdfast/inspect"
 )
 
-// breaker breaks and revokes locks.
-type breaker interface {
-	Break(ctx context.Context, h holdfast.Holder, reason string) (inspect.Broken, error)
-	Revoke(ctx context.Context, h holdfast.Holder, reason string) error
-}
-
 // order is what a page asks for: to break or revoke the grant with this id, which the operator has typed.
 type order struct {
 	Name   string `json:"name"`
@@ -39,7 +33,7 @@ const (
 func (h *Handler) serveVerb(w http.ResponseWriter, r *http.Request, verb string) {
 	kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	switch {
-	case h.breaker == nil:
+	case !h.opts.AllowBreak:
 		refuse(w, http.StatusForbidden, "this inspector only looks: see ui.Options.AllowBreak, or holdfast ui --allow-break")
 		return
 	case r.Method != http.MethodPost:
@@ -60,15 +54,18 @@ func (h *Handler) serveVerb(w http.ResponseWriter, r *http.Request, verb string)
 		user, _, _ = r.BasicAuth()
 		o.Reason = user + ": " + o.Reason
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), verbTime) // It is done, or not, whether or not the page is still open.
+	// It is done, or not, whether or not the page is still open.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), verbTime)
 	defer cancel()
 	holder := holdfast.Holder{Name: o.Name, Grant: o.Grant}
 	var broken inspect.Broken
 	if verb == "break" {
-		broken, err = h.breaker.Break(ctx, holder, o.Reason)
+		broken, err = h.in.Break(ctx, holder, o.Reason)
 	} else {
-		err = h.breaker.Revoke(ctx, holder, o.Reason)
+		err = h.in.Revoke(ctx, holder, o.Reason)
 	}
+	h.record.Store(&record{}) // to be read anew
+	h.forget(o.Name)
 	log := h.opts.Logger.With("lock", o.Name, "grant", o.Grant, "user", user, "address", r.RemoteAddr, "reason", o.Reason)
 	if err == nil {
 		log.Info("holdfast: inspector: " + verb)
@@ -87,7 +84,8 @@ func (h *Handler) serveVerb(w http.ResponseWriter, r *http.Request, verb string)
 		w.Header().Set("Content-Type", "application/json")
 		_ = json.NewEncoder(w).Encode(answer) // The client does not listen any more.
 	case errors.Is(err, inspect.ErrChanged):
-		refuse(w, http.StatusConflict, fmt.Sprintf("grant %s of %q is gone, and another holder has the lock; look again at who holds it", o.Grant, o.Name))
+		refuse(w, http.StatusConflict,
+			fmt.Sprintf("grant %s of %q is gone, and another holder has the lock; look again at who holds it", o.Grant, o.Name))
 	case errors.Is(err, holdfast.ErrNotHeld):
 		refuse(w, http.StatusConflict, fmt.Sprintf("nobody holds %q any more", o.Name))
 	case errors.Is(err, holdfast.ErrInvalid):

@@ -1,9 +1,7 @@
 package ui
 
 import (
-	"context"
 	"encoding/json"
-	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -12,23 +10,6 @@ import (
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/inspect"
 )
-
-// pretender is a breaker that does nothing.
-type pretender struct {
-	did    []string
-	broken inspect.Broken
-	err    error
-}
-
-func (p *pretender) Break(_ context.Context, h holdfast.Holder, reason string) (inspect.Broken, error) {
-	p.did = append(p.did, fmt.Sprint("break ", h.Name, " ", h.Grant, " ", reason))
-	return p.broken, p.err
-}
-
-func (p *pretender) Revoke(_ context.Context, h holdfast.Holder, reason string) error {
-	p.did = append(p.did, fmt.Sprint("revoke ", h.Name, " ", h.Grant, " ", reason))
-	return p.err
-}
 
 // demand sends an order as the page does, changed by change.
 func demand(h http.Handler, verb, body string, change func(r *http.Request)) *httptest.ResponseRecorder {
@@ -46,18 +27,21 @@ func demand(h http.Handler, verb, body string, change func(r *http.Request)) *ht
 const goodOrder = `{"name":"orders/1","grant":"k3v9x2ab","reason":"hung"}`
 
 func TestNothingIsBrokenUnlessItIsAllowed(t *testing.T) {
-	h := newTestHandler(t, newLocks(), nil)
+	p := newLocks()
+	h := newTestHandler(t, p, nil)
 	for _, verb := range []string{"break", "revoke"} {
 		if w := demand(h, verb, goodOrder, nil); w.Code != http.StatusForbidden {
 			t.Errorf("%s: %d", verb, w.Code)
 		}
 	}
+	if len(p.did) > 0 {
+		t.Errorf("%q", p.did)
+	}
 }
 
 func TestOnlyTheInspectorsOwnPageCanBreak(t *testing.T) {
-	p := &pretender{}
-	h := newTestHandler(t, newLocks(), nil)
-	h.breaker = p
+	p := newLocks()
+	h := newTestHandler(t, p, &Options{AllowBreak: true})
 	for name, c := range map[string]struct {
 		code   int
 		change func(r *http.Request)
@@ -83,9 +67,8 @@ func TestOnlyTheInspectorsOwnPageCanBreak(t *testing.T) {
 }
 
 func TestOrdersAreChecked(t *testing.T) {
-	p := &pretender{}
-	h := newTestHandler(t, newLocks(), nil)
-	h.breaker = p
+	p := newLocks()
+	h := newTestHandler(t, p, &Options{AllowBreak: true})
 	for _, body := range []string{
 		"", "[]", `{"name":"a","grant":"","reason":"x"}`, `{"name":"a","reason":"x"}`, `{"name":"a","grant":7,"reason":"x"}`,
 		`{"name":"","grant":"k3v9x2ab","reason":"x"}`, `{"name":"a","grant":"k3v9x2ab","reason":""}`,
@@ -104,9 +87,8 @@ func TestOrdersAreChecked(t *testing.T) {
 }
 
 func TestWhoOrderedItIsOnRecord(t *testing.T) {
-	p := &pretender{}
-	h := newTestHandler(t, newLocks(), &Options{Authenticate: func(string, string) bool { return true }})
-	h.breaker = p
+	p := newLocks()
+	h := newTestHandler(t, p, &Options{AllowBreak: true, Authenticate: func(string, string) bool { return true }})
 	w := demand(h, "revoke", goodOrder, func(r *http.Request) { r.SetBasicAuth("ann", "x") })
 	if said := w.Body.String(); said != `{"grant":"k3v9x2ab"}`+"\n" {
 		t.Errorf("the answer is %s", said)
@@ -117,9 +99,8 @@ func TestWhoOrderedItIsOnRecord(t *testing.T) {
 }
 
 func TestWhatFailedIsAnswered(t *testing.T) {
-	p := &pretender{}
-	h := newTestHandler(t, newLocks(), nil)
-	h.breaker = p
+	p := newLocks()
+	h := newTestHandler(t, p, &Options{AllowBreak: true})
 	for _, c := range []struct {
 		err  error
 		code int
@@ -128,7 +109,7 @@ func TestWhatFailedIsAnswered(t *testing.T) {
 		{inspect.ErrChanged, 409, "grant k3v9x2ab of"}, {holdfast.ErrNotHeld, 409, "nobody holds"}, {holdfast.ErrDenied, 403, "role breaker"},
 		{holdfast.ErrInvalid, 400, "invalid"}, {holdfast.ErrUnavailable, 502, "unavailable"},
 	} {
-		p.err = c.err
+		p.refuse = c.err
 		if w := demand(h, "break", goodOrder, nil); w.Code != c.code || !strings.Contains(w.Body.String(), c.text) {
 			t.Errorf("%v: %d, %s", c.err, w.Code, w.Body)
 		}
@@ -137,9 +118,9 @@ func TestWhatFailedIsAnswered(t *testing.T) {
 
 // In a Cluster the record of a break may fail though it was done.
 func TestABreakThatIsNotOnRecordIsDone(t *testing.T) {
-	p := &pretender{broken: inspect.Broken{Name: "orders/1", Fence: 43}, err: holdfast.ErrUnavailable}
-	h := newTestHandler(t, newLocks(), nil)
-	h.breaker = p
+	p := newLocks()
+	p.broken, p.refuse = inspect.Broken{Name: "orders/1", Fence: 43}, holdfast.ErrUnavailable
+	h := newTestHandler(t, p, &Options{AllowBreak: true})
 	w := demand(h, "break", goodOrder, nil)
 	var answer struct{ Fence, Warning string }
 	if err := json.Unmarshal(w.Body.Bytes(), &answer); err != nil || w.Code != 200 || answer.Fence != "43" || answer.Warning == "" {

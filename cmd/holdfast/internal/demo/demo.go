@@ -14,8 +14,6 @@ import (
 
 	"github.com/holdfast-go/holdfast/holdfasttest"
 
-	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/demo/history"
-	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/demo/picture"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/demo/screen"
 )
 
@@ -76,7 +74,7 @@ func Run(ctx context.Context, cfg Config) error {
 	if err != nil {
 		return err
 	}
-	s := summarize(cfg, &d.history, history.Now().Sub(d.began))
+	s := summarize(cfg, &d.history, Now().Sub(d.began))
 	s.show(d.Screen)
 	if cfg.JSON {
 		if err := json.NewEncoder(cfg.Out).Encode(s); err != nil {
@@ -89,7 +87,7 @@ func Run(ctx context.Context, cfg Config) error {
 		}
 	}
 	if cfg.Picture != nil {
-		if err := picture.Write(cfg.Picture, &d.history, ttl); err != nil {
+		if err := writePicture(cfg.Picture, &d.history); err != nil {
 			return err
 		}
 	}

@@ -11,7 +11,6 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/demo/history"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/demo/screen"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/format"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/standstill"
@@ -33,9 +32,9 @@ type director struct {
 	err       error
 	cfg       Config
 	processes *processes
-	history   history.History
-	began     history.Instant
-	secondAct history.Instant // when that began
+	history   History
+	began     Instant
+	secondAct Instant // when that began
 	rng       *rand.Rand
 	ending    map[int]bool // the workers that are to end
 }
@@ -46,8 +45,8 @@ func newDirector(ctx context.Context, cfg Config, s *screen.Screen, a assignment
 		ctx:       ctx,
 		cfg:       cfg,
 		processes: newProcesses(a),
-		history:   history.History{Pauses: canPause, Locked: !cfg.NoLock},
-		began:     history.Now(),
+		history:   History{Pauses: canPause, Locked: !cfg.NoLock},
+		began:     Now(),
 		rng:       rand.New(rand.NewPCG(cfg.Seed, 0)),
 		ending:    map[int]bool{},
 	}
@@ -65,7 +64,7 @@ func (d *director) direct() error {
 	for n := 1; n <= d.cfg.Workers; n++ {
 		d.try(func() error { return d.processes.start(n) })
 	}
-	if !d.awaitAll(history.Ready, 15*time.Second) {
+	if !d.awaitAll(Ready, 15*time.Second) {
 		d.try(func() error { return errors.New("the worker processes did not start in time") })
 	}
 	d.lottery()
@@ -89,16 +88,16 @@ func (d *director) lottery() {
 		title, end = "The lottery, without a lock", "Redis, takes its time, and writes it back, over what others wrote meanwhile."
 	}
 	d.introduce(title, fmt.Sprintf("%d processes race to draw %d winners from %d entrants. A draw reads a list in",
-		d.cfg.Workers, history.Places, len(entrants)), end)
+		d.cfg.Workers, Places, len(entrants)), end)
 	d.processes.orderAll(drawLottery)
-	d.awaitAll(history.Finished, 10*time.Second)
+	d.awaitAll(Finished, 10*time.Second)
 }
 
 // ledger is the second act: all workers work, and two of them have accidents.
 func (d *director) ledger() {
 	d.introduce("2  The ledger, and two accidents", "Again and again, each worker reads a total, adds one, and writes it back.",
 		"Each grant has a higher fence than the last; the ledger refuses lower ones.")
-	d.secondAct = history.Now()
+	d.secondAct = Now()
 	d.sayf("%d workers at work", d.cfg.Workers)
 	d.processes.orderAll(keepLedger)
 	d.wait(workTime)
@@ -111,7 +110,7 @@ func (d *director) ledger() {
 		d.sayf("this system cannot pause a process: that part is left out")
 	}
 	d.processes.orderAll(stop)
-	d.awaitAll(history.Finished, patience)
+	d.awaitAll(Finished, patience)
 }
 
 // introduce introduces an act.
@@ -130,7 +129,7 @@ func (d *director) introduce(title string, about ...string) {
 // sayf says what happens in the second act, and when.
 func (d *director) sayf(format string, args ...any) {
 	if d.err == nil {
-		d.Line(fmt.Sprintf("   %s  %s", d.Dim(fmt.Sprintf("%4.1f s", history.Now().Sub(d.secondAct).Seconds())), fmt.Sprintf(format, args...)))
+		d.Line(fmt.Sprintf("   %s  %s", d.Dim(fmt.Sprintf("%4.1f s", Now().Sub(d.secondAct).Seconds())), fmt.Sprintf(format, args...)))
 	}
 }
 
@@ -142,16 +141,16 @@ func (d *director) killHolder() {
 	}
 	d.sayf("%s to worker %d, which holds the lock in the middle of its work", d.Red("kill -9"), victim)
 	d.ending[victim] = true
-	killed := d.record(victim, history.Killed)
+	killed := d.record(victim, Killed)
 	d.try(func() error { return d.processes.kill(victim) })
 	d.awaitTakeover(killed, victim, ": the dead worker's lease expired")
 	d.wait(restartTime)
 	if d.processes.running[victim] != nil {
-		d.await(patience, func(e history.Event) bool { return e.Kind == history.Gone && e.Worker == victim })
+		d.await(patience, func(e Event) bool { return e.Kind == Gone && e.Worker == victim })
 	}
 	delete(d.ending, victim)
 	d.try(func() error { return d.processes.start(victim) })
-	d.await(patience, func(e history.Event) bool { return e.Kind == history.Ready && e.Worker == victim })
+	d.await(patience, func(e Event) bool { return e.Kind == Ready && e.Worker == victim })
 	d.sayf("worker %d is started again, as a supervisor would do", victim)
 	d.processes.order(victim, keepLedger)
 }
@@ -164,25 +163,25 @@ func (d *director) pauseHolder() {
 		return
 	}
 	d.sayf("%s to worker %d: it holds the lock, and sleeps past its lease", d.Yellow("kill -STOP"), victim)
-	paused := d.record(victim, history.Paused)
+	paused := d.record(victim, Paused)
 	d.try(func() error { return d.processes.pause(victim) })
 	d.awaitTakeover(paused, victim, ", and the ledger notes its fence")
 	d.wait(sleepTime)
 	d.processes.order(victim, goOn) // the first thing that it reads when it wakes
-	d.record(victim, history.Resumed)
+	d.record(victim, Resumed)
 	d.try(func() error { return d.processes.resume(victim) })
 	d.sayf("%s to worker %d: it wakes up, and believes it has the lock", d.Yellow("kill -CONT"), victim)
-	d.await(patience, func(e history.Event) bool {
+	d.await(patience, func(e Event) bool {
 		switch {
 		case e.Worker != victim:
-		case e.Kind == history.Woke && e.Lost:
+		case e.Kind == Woke && e.Lost:
 			d.sayf("  it asks its lease: %s", d.Green(e.Text))
-		case e.Kind == history.Woke:
+		case e.Kind == Woke:
 			d.sayf("  it asks its lease: %s", d.Red("still held"))
-		case e.Kind == history.Wrote && e.Late && e.Refused:
-			d.sayf("  it writes anyway: %s, fence %s is below %s", d.Green("refused"), history.Fence(e.Fence), history.Fence(e.Highest))
+		case e.Kind == Wrote && e.Late && e.Refused:
+			d.sayf("  it writes anyway: %s, fence %s is below %s", d.Green("refused"), Fence(e.Fence), Fence(e.Highest))
 			return true
-		case e.Kind == history.Wrote && e.Late:
+		case e.Kind == Wrote && e.Late:
 			d.sayf("  it writes anyway: %s", d.Red("accepted"))
 			return true
 		}
@@ -195,7 +194,7 @@ func (d *director) pauseHolder() {
 func (d *director) stallWorker() (victim int) {
 	victim = 1 + d.rng.IntN(d.cfg.Workers)
 	d.processes.order(victim, stall)
-	if !d.await(patience, func(e history.Event) bool { return e.Kind == history.Stalled && e.Worker == victim }) {
+	if !d.await(patience, func(e Event) bool { return e.Kind == Stalled && e.Worker == victim }) {
 		return 0
 	}
 	d.wait(stallTime + time.Duration(d.rng.Int64N(int64(2*stallTime))))
@@ -203,34 +202,34 @@ func (d *director) stallWorker() (victim int) {
 }
 
 // awaitTakeover waits until another worker has the lock, and has read the ledger.
-func (d *director) awaitTakeover(since history.Instant, victim int, why string) {
+func (d *director) awaitTakeover(since Instant, victim int, why string) {
 	granted := false
-	d.await(4*ttl, func(e history.Event) bool {
+	d.await(4*ttl, func(e Event) bool {
 		if e.Worker == victim || e.At < since {
 			return false
 		}
-		if e.Kind == history.Granted && !granted {
+		if e.Kind == Granted && !granted {
 			granted = true
 			d.sayf("worker %d takes over after %s%s", e.Worker, d.Green(format.Duration(e.At.Sub(since))), why)
 		}
-		return e.Kind == history.Read
+		return e.Kind == Read
 	})
 }
 
 // record records what the demo is about to do to a worker.
-func (d *director) record(n int, k history.Kind) history.Instant {
-	e := history.Event{At: history.Now(), Worker: n, Kind: k, Lock: history.Ledger}
+func (d *director) record(n int, k Kind) Instant {
+	e := Event{At: Now(), Worker: n, Kind: k, Lock: Ledger}
 	d.history.Add(e)
 	return e.At
 }
 
 // wait lets time pass.
-func (d *director) wait(t time.Duration) { d.await(t, func(history.Event) bool { return false }) }
+func (d *director) wait(t time.Duration) { d.await(t, func(Event) bool { return false }) }
 
 // awaitAll waits until every running worker has reported an event of a kind.
-func (d *director) awaitAll(k history.Kind, limit time.Duration) bool {
+func (d *director) awaitAll(k Kind, limit time.Duration) bool {
 	reported := map[int]bool{}
-	return d.await(limit, func(e history.Event) bool {
+	return d.await(limit, func(e Event) bool {
 		if e.Kind == k {
 			reported[e.Worker] = true
 		}
@@ -239,8 +238,8 @@ func (d *director) awaitAll(k history.Kind, limit time.Duration) bool {
 }
 
 // await handles events until done returns true. After the limit it returns false.
-func (d *director) await(limit time.Duration, done func(history.Event) bool) bool {
-	timeout := time.NewTimer(min(limit, d.began.Add(maxTime).Sub(history.Now())))
+func (d *director) await(limit time.Duration, done func(Event) bool) bool {
+	timeout := time.NewTimer(min(limit, d.began.Add(maxTime).Sub(Now())))
 	defer timeout.Stop()
 	for d.err == nil {
 		select {
@@ -259,17 +258,17 @@ func (d *director) await(limit time.Duration, done func(history.Event) bool) boo
 }
 
 // handle handles an event of a worker. Its error, or its end unless that was intended, ends the demo.
-func (d *director) handle(e history.Event) error {
+func (d *director) handle(e Event) error {
 	d.history.Add(e)
 	switch e.Kind {
-	case history.Failed:
+	case Failed:
 		return fmt.Errorf("worker %d: %s", e.Worker, e.Text)
-	case history.Gone:
+	case Gone:
 		delete(d.processes.running, e.Worker)
 		if !d.ending[e.Worker] {
 			return fmt.Errorf("worker %d ended unexpectedly: %s", e.Worker, e.Text)
 		}
-	case history.Drew:
+	case Drew:
 		d.Line(fmt.Sprintf("   %2d  %-22s %s", e.Place, e.Winner, d.Dim(fmt.Sprintf("drawn by worker %d", e.Worker))))
 	}
 	return nil
@@ -277,12 +276,12 @@ func (d *director) handle(e history.Event) error {
 
 // readRegisters adds to the history what the registers have at the end.
 func (d *director) readRegisters(rdb *redis.Client) error {
-	names, err := readRegister(d.ctx, rdb, history.Lottery)
+	names, err := readRegister(d.ctx, rdb, Lottery)
 	if err != nil {
 		return err
 	}
 	d.history.Winners = splitNames(names)
-	total, err := readRegister(d.ctx, rdb, history.Ledger)
+	total, err := readRegister(d.ctx, rdb, Ledger)
 	if err != nil || total == "" {
 		return err
 	}

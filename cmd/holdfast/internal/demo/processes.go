@@ -10,16 +10,14 @@ import (
 	"os/exec"
 	"strings"
 	"time"
-
-	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/demo/history"
 )
 
 // processes are the worker processes.
 type processes struct {
 	assignment assignment
-	events     chan history.Event // of all of them
-	running    map[int]*process   // until their end has been handled
-	patience   time.Duration      // of end, with processes that are to end by themselves
+	events     chan Event       // of all of them
+	running    map[int]*process // until their end has been handled
+	patience   time.Duration    // of end, with processes that are to end by themselves
 }
 
 // process is a worker process.
@@ -31,7 +29,7 @@ type process struct {
 }
 
 func newProcesses(a assignment) *processes {
-	return &processes{assignment: a, events: make(chan history.Event, 256), running: map[int]*process{}, patience: 2 * time.Second}
+	return &processes{assignment: a, events: make(chan Event, 256), running: map[int]*process{}, patience: 2 * time.Second}
 }
 
 // start starts worker n. On Linux it dies with the thread that calls start.
@@ -71,7 +69,7 @@ func (p *processes) start(n int) error {
 func (p *processes) listen(n int, w *process, stdout io.Reader) {
 	lines := bufio.NewScanner(stdout)
 	for lines.Scan() {
-		var e history.Event
+		var e Event
 		if json.Unmarshal(lines.Bytes(), &e) == nil { // a killed worker may leave half a line
 			p.events <- e
 		}
@@ -81,7 +79,7 @@ func (p *processes) listen(n int, w *process, stdout io.Reader) {
 	if said := strings.TrimSpace(w.stderr.String()); said != "" {
 		text += ": " + said
 	}
-	p.events <- history.Event{At: history.Now(), Worker: n, Kind: history.Gone, Text: text}
+	p.events <- Event{At: Now(), Worker: n, Kind: Gone, Text: text}
 }
 
 // order gives a worker an order. One that is gone does not read it.
@@ -117,7 +115,7 @@ func (p *processes) resume(n int) error {
 
 // end ends all workers, and passes on what they still report. It kills those that are paused at once, and the others
 // if they do not end by themselves.
-func (p *processes) end(last func(history.Event)) {
+func (p *processes) end(last func(Event)) {
 	for _, w := range p.running {
 		_ = w.stdin.Close()
 		if w.paused {
@@ -129,7 +127,7 @@ func (p *processes) end(last func(history.Event)) {
 		select {
 		case e := <-p.events:
 			last(e)
-			if e.Kind == history.Gone {
+			if e.Kind == Gone {
 				delete(p.running, e.Worker)
 			}
 		case <-impatient:

@@ -13,8 +13,6 @@ import (
 
 	"github.com/holdfast-go/holdfast/holdfasttest"
 
-	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/demo/history"
-	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/demo/history/historytest"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/demo/screen"
 )
 
@@ -79,25 +77,25 @@ func TestPausedWorkersAreEndedAtOnce(t *testing.T) {
 	if err := p.start(1); err != nil {
 		t.Fatal(err)
 	}
-	if e := <-p.events; e.Kind != history.Ready {
+	if e := <-p.events; e.Kind != Ready {
 		t.Fatalf("the worker's first event is %+v", e)
 	}
 	if err := p.pause(1); err != nil {
 		t.Fatal(err)
 	}
 	p.patience = time.Hour
-	var last history.Event
+	var last Event
 	gone := make(chan struct{})
 	go func() {
 		defer close(gone)
-		p.end(func(e history.Event) { last = e })
+		p.end(func(e Event) { last = e })
 	}()
 	select {
 	case <-gone:
 	case <-time.After(time.Minute):
 		t.Fatal("the demo waits for the paused worker to end by itself")
 	}
-	if last.Kind != history.Gone {
+	if last.Kind != Gone {
 		t.Errorf("the last event is %+v", last)
 	}
 }
@@ -107,7 +105,7 @@ func TestWorkerThatFails(t *testing.T) {
 	t.Parallel()
 	d := newDirector(context.Background(), Config{Workers: 2}, screen.New(io.Discard), assignment{Locked: true, Addr: "127.0.0.1:0"})
 	err := d.direct()
-	d.processes.end(func(history.Event) {})
+	d.processes.end(func(Event) {})
 	if err == nil || !strings.Contains(err.Error(), "server is unavailable") {
 		t.Errorf("error %v", err)
 	}
@@ -116,18 +114,18 @@ func TestWorkerThatFails(t *testing.T) {
 func TestSummary(t *testing.T) {
 	for _, test := range []struct {
 		name  string
-		spoil func(*history.History)
+		spoil func(*History)
 		fails string // "" if nothing does
 		says  string
 	}{
-		{"sound", func(*history.History) {}, "", "\nAll 8 hold, in 9s."},
-		{"overlap", historytest.Change(history.Granted, 3, func(e *history.Event) { e.At -= 2 * historytest.MS }), "1 of 8 checks failed: never two holders at once",
+		{"sound", func(*History) {}, "", "\nAll 8 hold, in 9s."},
+		{"overlap", Change(Granted, 3, func(e *Event) { e.At -= 2 * MS }), "1 of 8 checks failed: never two holders at once",
 			"\n   FAILED  never two holders at once\n           lottery: worker 2 got the lock 1ms before worker 1 gave it up\n"},
-		{"two", func(h *history.History) { h.Total--; h.Winners = nil }, "2 of 8 checks failed: 10 draws, 10 different winners; no update lost",
+		{"two", func(h *History) { h.Total--; h.Winners = nil }, "2 of 8 checks failed: 10 draws, 10 different winners; no update lost",
 			"\n   FAILED  no update lost\n           4 writes were accepted, but the ledger has 3\n"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			h := historytest.Sound()
+			h := Sound()
 			test.spoil(h)
 			s := summarize(Config{Workers: 4}, h, 9*time.Second)
 			if err := s.failed(); (err == nil) != (test.fails == "") || err != nil && err.Error() != test.fails {
@@ -138,7 +136,7 @@ func TestSummary(t *testing.T) {
 				t.Errorf("it says:\n%s", &out)
 			}
 			if s.OK != (test.fails == "") || len(s.Checks) != 8 || len(s.AfterKillMillis) != 1 || len(s.AfterPauseMillis) != 1 ||
-				s.StaleLeasesRefused != 1 || s.StaleWritesRefused != 1 || s.Draws != history.Places {
+				s.StaleLeasesRefused != 1 || s.StaleWritesRefused != 1 || s.Draws != Places {
 				t.Errorf("summary %+v", s)
 			}
 		})

@@ -6,43 +6,42 @@ import (
 	"strings"
 	"time"
 
-	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/demo/history"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/demo/screen"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/format"
 )
 
 // Summary sums up a run of the demo.
 type Summary struct {
-	Workers            int             `json:"workers"`
-	Seed               uint64          `json:"seed"`
-	TTLMillis          int64           `json:"ttl_ms"`
-	TookMillis         int64           `json:"took_ms"`
-	Draws              int             `json:"draws"`
-	Grants             int             `json:"grants"`
-	Handovers          int             `json:"handovers"`
-	HandoverMicros     int64           `json:"handover_us"` // the median, from the call of Release to the next holder's first step
-	AfterKillMillis    []int64         `json:"takeover_after_kill_ms"`
-	AfterPauseMillis   []int64         `json:"takeover_after_pause_ms"`
-	StaleLeasesRefused int             `json:"stale_leases_refused"`
-	StaleWritesRefused int             `json:"stale_writes_refused"`
-	Checks             []history.Check `json:"checks"`
-	OK                 bool            `json:"ok"`
+	Workers            int     `json:"workers"`
+	Seed               uint64  `json:"seed"`
+	TTLMillis          int64   `json:"ttl_ms"`
+	TookMillis         int64   `json:"took_ms"`
+	Draws              int     `json:"draws"`
+	Grants             int     `json:"grants"`
+	Handovers          int     `json:"handovers"`
+	HandoverMicros     int64   `json:"handover_us"` // the median, from the call of Release to the next holder's first step
+	AfterKillMillis    []int64 `json:"takeover_after_kill_ms"`
+	AfterPauseMillis   []int64 `json:"takeover_after_pause_ms"`
+	StaleLeasesRefused int     `json:"stale_leases_refused"`
+	StaleWritesRefused int     `json:"stale_writes_refused"`
+	Checks             []Check `json:"checks"`
+	OK                 bool    `json:"ok"`
 }
 
-func summarize(cfg Config, h *history.History, took time.Duration) *Summary {
+func summarize(cfg Config, h *History, took time.Duration) *Summary {
 	s := &Summary{
 		Workers:          cfg.Workers,
 		Seed:             cfg.Seed,
 		TTLMillis:        ttl.Milliseconds(),
 		TookMillis:       took.Milliseconds(),
-		Draws:            len(h.Of(history.Drew)),
-		AfterKillMillis:  survived(h.Takeovers(history.Killed)),
-		AfterPauseMillis: survived(h.Takeovers(history.Paused)),
-		Checks:           h.Check(ttl),
+		Draws:            len(h.Of(Drew)),
+		AfterKillMillis:  survived(h.Takeovers(Killed)),
+		AfterPauseMillis: survived(h.Takeovers(Paused)),
+		Checks:           h.Check(),
 	}
-	s.OK = !slices.ContainsFunc(s.Checks, func(c history.Check) bool { return !c.OK })
+	s.OK = !slices.ContainsFunc(s.Checks, func(c Check) bool { return !c.OK })
 	if h.Locked {
-		s.Grants = len(h.Of(history.Granted))
+		s.Grants = len(h.Of(Granted))
 		handovers := h.Handovers()
 		slices.Sort(handovers)
 		if s.Handovers = len(handovers); s.Handovers > 0 {
@@ -51,9 +50,9 @@ func summarize(cfg Config, h *history.History, took time.Duration) *Summary {
 	}
 	for _, e := range h.Events {
 		switch {
-		case e.Kind == history.Woke && e.Lost:
+		case e.Kind == Woke && e.Lost:
 			s.StaleLeasesRefused++
-		case e.Kind == history.Wrote && e.Refused:
+		case e.Kind == Wrote && e.Refused:
 			s.StaleWritesRefused++
 		}
 	}

@@ -22,8 +22,6 @@ import (
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/fence"
 	"github.com/holdfast-go/holdfast/holdfastgoredis"
-
-	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/demo/history"
 )
 
 // WorkerArg makes the program a worker of the demo. See Worker.
@@ -92,7 +90,7 @@ func Worker(args []string, stdin io.Reader, stdout io.Writer) error {
 	if ctx.Err() != nil {
 		return nil // the input has ended, and nobody reads the output
 	}
-	w.report(history.Event{Kind: history.Failed, Text: err.Error()})
+	w.report(Event{Kind: Failed, Text: err.Error()})
 	return err
 }
 
@@ -121,7 +119,7 @@ func (w *worker) serve(ctx context.Context) error {
 	if err := w.locks.Ping(ctx); err != nil {
 		return err
 	}
-	w.report(history.Event{Kind: history.Ready})
+	w.report(Event{Kind: Ready})
 	for {
 		select {
 		case <-ctx.Done():
@@ -129,22 +127,22 @@ func (w *worker) serve(ctx context.Context) error {
 		case o := <-w.orders:
 			switch o {
 			case drawLottery:
-				err = w.repeat(ctx, history.Lottery, w.draw)
+				err = w.repeat(ctx, Lottery, w.draw)
 			case keepLedger:
-				err = w.repeat(ctx, history.Ledger, w.addToLedger)
+				err = w.repeat(ctx, Ledger, w.addToLedger)
 			}
 			if err != nil {
 				return err
 			}
-			w.report(history.Event{Kind: history.Finished})
+			w.report(Event{Kind: Finished})
 		}
 	}
 }
 
 // report reports an event, which happens now unless it has a time.
-func (w *worker) report(e history.Event) {
+func (w *worker) report(e Event) {
 	if e.At == 0 {
-		e.At = history.Now()
+		e.At = Now()
 	}
 	e.Worker = w.Worker
 	_ = w.out.Encode(e) // if nobody reads, the input will end, too
@@ -179,13 +177,13 @@ type turn struct {
 // begin acquires a lock.
 func (w *worker) begin(ctx context.Context, lock string) (*turn, error) {
 	t := &turn{w: w, lock: lock}
-	e := history.Event{Kind: history.Granted, Lock: lock, Asked: history.Now(), At: history.Now(), Deadline: history.Now().Add(time.Hour)}
+	e := Event{Kind: Granted, Lock: lock, Asked: Now(), At: Now(), Deadline: Now().Add(time.Hour)}
 	if w.Locked {
 		lease, err := w.locks.Mutex(lock).Acquire(ctx)
 		if err != nil {
 			return nil, err
 		}
-		e.At, e.Fence, e.Deadline = history.Now(), lease.Fence(), history.At(lease.Deadline())
+		e.At, e.Fence, e.Deadline = Now(), lease.Fence(), At(lease.Deadline())
 		t.lease, t.stamp = lease, fence.Stamp{Lock: lock, Fence: lease.Fence(), Owner: lease.Identity()}
 	}
 	w.report(e)
@@ -195,11 +193,11 @@ func (w *worker) begin(ctx context.Context, lock string) (*turn, error) {
 // end releases the lock. A lost lease is not an error: processes that were paused lose theirs, and the registers refuse
 // their fences.
 func (t *turn) end(ctx context.Context) error {
-	e := history.Event{Kind: history.Released, Lock: t.lock, At: history.Now()}
+	e := Event{Kind: Released, Lock: t.lock, At: Now()}
 	e.Deadline = e.At
 	var err error
 	if t.lease != nil {
-		e.Deadline = history.At(t.lease.Deadline())
+		e.Deadline = At(t.lease.Deadline())
 		err = t.lease.Release(ctx)
 	}
 	t.w.report(e)
@@ -246,7 +244,7 @@ func (w *worker) draw(ctx context.Context, t *turn) (full bool, err error) {
 		return false, err
 	}
 	winners := splitNames(text)
-	if len(winners) >= history.Places {
+	if len(winners) >= Places {
 		return true, nil
 	}
 	if err := sleep(ctx, drawTime); err != nil {
@@ -256,7 +254,7 @@ func (w *worker) draw(ctx context.Context, t *turn) (full bool, err error) {
 	if err := t.write(ctx, strings.Join(append(winners, winner), ",")); err != nil {
 		return false, err
 	}
-	w.report(history.Event{Kind: history.Drew, Lock: t.lock, Fence: t.stamp.Fence, Place: len(winners) + 1, Winner: winner})
+	w.report(Event{Kind: Drew, Lock: t.lock, Fence: t.stamp.Fence, Place: len(winners) + 1, Winner: winner})
 	return false, nil
 }
 
@@ -293,7 +291,7 @@ func (w *worker) addToLedger(ctx context.Context, t *turn) (stopped bool, err er
 			return stopped, fmt.Errorf("the ledger has the total %q", text)
 		}
 	}
-	w.report(history.Event{Kind: history.Read, Lock: t.lock, Fence: t.stamp.Fence})
+	w.report(Event{Kind: Read, Lock: t.lock, Fence: t.stamp.Fence})
 	if stalls {
 		err = t.stall(ctx)
 	} else {
@@ -302,7 +300,7 @@ func (w *worker) addToLedger(ctx context.Context, t *turn) (stopped bool, err er
 	if err != nil {
 		return stopped, err
 	}
-	e := history.Event{Kind: history.Wrote, Lock: t.lock, Fence: t.stamp.Fence, Value: total + 1, Late: stalls}
+	e := Event{Kind: Wrote, Lock: t.lock, Fence: t.stamp.Fence, Value: total + 1, Late: stalls}
 	err = t.write(ctx, strconv.Itoa(total+1))
 	var stale *fence.StaleError
 	if errors.As(err, &stale) {
@@ -329,7 +327,7 @@ func (w *worker) newOrders() (stalls, stops bool) {
 
 // stall waits for the order to go on, and then asks the lease whether it is lost.
 func (t *turn) stall(ctx context.Context) error {
-	t.w.report(history.Event{Kind: history.Stalled, Lock: t.lock, Fence: t.stamp.Fence})
+	t.w.report(Event{Kind: Stalled, Lock: t.lock, Fence: t.stamp.Fence})
 	for {
 		select {
 		case <-ctx.Done():
@@ -338,7 +336,7 @@ func (t *turn) stall(ctx context.Context) error {
 			if o != goOn {
 				continue
 			}
-			e := history.Event{Kind: history.Woke, Lock: t.lock, Fence: t.stamp.Fence}
+			e := Event{Kind: Woke, Lock: t.lock, Fence: t.stamp.Fence}
 			var lost *holdfast.LostError
 			if errors.As(t.lease.Err(), &lost) {
 				said := *lost

@@ -1,18 +1,17 @@
-package picture
+package demo
 
 import (
 	"fmt"
 	"slices"
 	"time"
 
-	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/demo/history"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/format"
 )
 
 // act is the second act: what each worker did, and the parts that are drawn.
 type act struct {
-	h      *history.History
-	grants []history.Grant
+	h      *History
+	grants []Grant
 	scenes []scene
 	spans  []span
 	marks  []mark
@@ -21,7 +20,7 @@ type act struct {
 // A scene is a part of the act.
 type scene struct {
 	title, caption string
-	from, to       history.Instant
+	from, to       Instant
 }
 
 // kind says what a worker does in a span.
@@ -39,33 +38,33 @@ const (
 type span struct {
 	kind     kind
 	worker   int
-	from, to history.Instant
+	from, to Instant
 	fence    uint64
 }
 
 // mark is a word about an instant. It stands left of it if left is set.
 type mark struct {
 	worker int
-	at     history.Instant
+	at     Instant
 	text   string
 	bad    bool
 	left   bool
 }
 
 // newAct finds a hand-over, a crash and a pause in the history, and leaves out what did not happen.
-func newAct(h *history.History, ttl time.Duration) *act {
-	a := &act{h: h, grants: h.Grants(history.Ledger)}
-	ends := map[int]history.Instant{} // of a grant, by its index, which an accident befell
+func newAct(h *History) *act {
+	a := &act{h: h, grants: h.Grants(Ledger)}
+	ends := map[int]Instant{} // of a grant, by its index, which an accident befell
 	a.handover()
 	for _, e := range h.Events {
 		switch e.Kind {
-		case history.Killed:
-			a.crash(e, ttl, ends)
-		case history.Paused:
+		case Killed:
+			a.crash(e, ends)
+		case Paused:
 			a.pause(e, ends)
 		}
 	}
-	free := map[int]history.Instant{} // since when each worker has not had the lock
+	free := map[int]Instant{} // since when each worker has not had the lock
 	for i, g := range a.grants {
 		until := g.End()
 		if at, befell := ends[i]; befell {
@@ -88,8 +87,8 @@ func (a *act) handover() {
 	follows := func(i int) bool {
 		return 0 < i && i < len(a.grants) && a.grants[i].FollowsDirectly(a.grants[i-1]) && a.grants[i].Worker != a.grants[i-1].Worker
 	}
-	accident := slices.IndexFunc(a.h.Events, func(e history.Event) bool { return e.Kind == history.Stalled })
-	calm := slices.IndexFunc(a.grants, func(g history.Grant) bool { return accident >= 0 && g.End() >= a.h.Events[accident].At })
+	accident := slices.IndexFunc(a.h.Events, func(e Event) bool { return e.Kind == Stalled })
+	calm := slices.IndexFunc(a.grants, func(g Grant) bool { return accident >= 0 && g.End() >= a.h.Events[accident].At })
 	i := max(calm, 0) / 2
 	for ; i < len(a.grants) && !follows(i); i++ {
 	}
@@ -113,7 +112,7 @@ func (a *act) handover() {
 }
 
 // crash shows what follows when a holder is killed.
-func (a *act) crash(e history.Event, ttl time.Duration, ends map[int]history.Instant) {
+func (a *act) crash(e Event, ends map[int]Instant) {
 	held, next := a.around(e)
 	if held < 0 || next < 0 {
 		return
@@ -122,17 +121,18 @@ func (a *act) crash(e history.Event, ttl time.Duration, ends map[int]history.Ins
 	ends[held] = e.At
 	a.spans = append(a.spans,
 		span{lease, e.Worker, e.At, after.At, g.Fence},
-		span{dead, e.Worker, e.At, a.first(history.Ready, e).At, 0})
+		span{dead, e.Worker, e.At, a.first(Ready, e).At, 0})
 	a.marks = append(a.marks, mark{worker: e.Worker, at: e.At, text: "kill -9", bad: true})
 	a.add("A crash", fmt.Sprintf("Worker %d is killed while it holds the lock. Its lease of %s ends, "+
-		"and worker %d has the lock %s after the kill.", e.Worker, format.Duration(ttl), after.Worker, format.Duration(after.At.Sub(e.At))), g.At, after.At)
+		"and worker %d has the lock %s after the kill.",
+		e.Worker, format.Duration(ttl), after.Worker, format.Duration(after.At.Sub(e.At))), g.At, after.At)
 }
 
 // pause shows a holder that sleeps past its lease, and writes when it wakes.
-func (a *act) pause(e history.Event, ends map[int]history.Instant) {
+func (a *act) pause(e Event, ends map[int]Instant) {
 	held, next := a.around(e)
-	resumed := a.first(history.Resumed, e)
-	woken, wrote := a.first(history.Woke, resumed), a.first(history.Wrote, resumed)
+	resumed := a.first(Resumed, e)
+	woken, wrote := a.first(Woke, resumed), a.first(Wrote, resumed)
 	if held < 0 || next < 0 || woken.Fence == 0 || wrote.Fence == 0 {
 		return
 	}
@@ -141,7 +141,7 @@ func (a *act) pause(e history.Event, ends map[int]history.Instant) {
 		said = "lost"
 	}
 	if wrote.Refused {
-		verdict, why = "refused", fmt.Sprintf(": %s < %s", history.Fence(wrote.Fence), history.Fence(wrote.Highest))
+		verdict, why = "refused", fmt.Sprintf(": %s < %s", Fence(wrote.Fence), Fence(wrote.Highest))
 	}
 	ends[held] = e.At
 	a.spans = append(a.spans,
@@ -155,28 +155,28 @@ func (a *act) pause(e history.Event, ends map[int]history.Instant) {
 }
 
 // add adds a scene from one instant to another, and a little on both sides.
-func (a *act) add(title, caption string, from, to history.Instant) {
+func (a *act) add(title, caption string, from, to Instant) {
 	margin := to.Sub(from) / 20
 	a.scenes = append(a.scenes, scene{title, caption, from.Add(-margin), to.Add(margin)})
 }
 
 // around returns the indices of the grant that an accident befell, and of the first one after it; -1 if there is none.
-func (a *act) around(e history.Event) (held, next int) {
+func (a *act) around(e Event) (held, next int) {
 	held = -1
 	for i, g := range a.grants {
 		if g.Worker == e.Worker && g.At <= e.At {
 			held = i
 		}
 	}
-	return held, slices.IndexFunc(a.grants, func(g history.Grant) bool { return g.Worker != e.Worker && g.At > e.At })
+	return held, slices.IndexFunc(a.grants, func(g Grant) bool { return g.Worker != e.Worker && g.At > e.At })
 }
 
 // first returns the first event of a kind, from the same worker, after another. If there is none, it never happens.
-func (a *act) first(k history.Kind, after history.Event) history.Event {
+func (a *act) first(k Kind, after Event) Event {
 	for _, e := range a.h.Events {
 		if e.Kind == k && e.Worker == after.Worker && e.At >= after.At {
 			return e
 		}
 	}
-	return history.Event{Worker: after.Worker, At: history.At(time.Now().Add(24 * time.Hour))}
+	return Event{Worker: after.Worker, At: At(time.Now().Add(24 * time.Hour))}
 }

@@ -1,6 +1,6 @@
 //go:build !linux
 
-package history
+package demo
 
 import "time"
 

@@ -1,4 +1,4 @@
-package picture
+package demo
 
 import (
 	"bytes"
@@ -10,15 +10,12 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-
-	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/demo/history"
-	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/demo/history/historytest"
 )
 
-func draw(t *testing.T, h *history.History) string {
+func draw(t *testing.T, h *History) string {
 	t.Helper()
 	var out bytes.Buffer
-	if err := Write(&out, h, historytest.TTL); err != nil {
+	if err := writePicture(&out, h); err != nil {
 		t.Fatal(err)
 	}
 	return out.String()
@@ -28,7 +25,7 @@ func draw(t *testing.T, h *history.History) string {
 // one and it is right, remove the old one: the test writes it.
 func TestPicture(t *testing.T) {
 	const file = "testdata/picture.svg"
-	got := draw(t, historytest.Sound())
+	got := draw(t, Sound())
 	want, err := os.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
 		err = os.WriteFile(file, []byte(got), 0o644)
@@ -51,19 +48,19 @@ func TestPicture(t *testing.T) {
 
 // What did not happen is left out, and nothing at all is an error.
 func TestPictureLeavesOut(t *testing.T) {
-	h := historytest.Sound()
-	historytest.Drop(history.Paused)(h)
+	h := Sound()
+	Drop(Paused)(h)
 	if text := draw(t, h); strings.Contains(text, ">A pause<") || !strings.Contains(text, ">A crash<") {
 		t.Error(text)
 	}
-	h = historytest.Sound()
-	historytest.Change(history.Wrote, 3, func(e *history.Event) { e.Refused = false })(h)
+	h = Sound()
+	Change(Wrote, 3, func(e *Event) { e.Refused = false })(h)
 	if text := draw(t, h); !strings.Contains(text, ">write accepted<") {
 		t.Error(text)
 	}
-	historytest.Drop(history.Granted)(h)
-	for _, h := range []*history.History{h, {}} {
-		if err := Write(io.Discard, h, historytest.TTL); err == nil {
+	Drop(Granted)(h)
+	for _, h := range []*History{h, {}} {
+		if err := writePicture(io.Discard, h); err == nil {
 			t.Error("it draws nothing")
 		}
 	}

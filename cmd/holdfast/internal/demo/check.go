@@ -1,4 +1,4 @@
-package history
+package demo
 
 import (
 	"fmt"
@@ -19,8 +19,8 @@ type Check struct {
 	Detail string `json:"detail"` // evidence, or what is wrong
 }
 
-// Check checks every invariant that the history should keep. ttl is the TTL of its leases.
-func (h *History) Check(ttl time.Duration) []Check {
+// Check checks every invariant that the history should keep.
+func (h *History) Check() []Check {
 	exclusion, fences := h.checkGrants()
 	checks := []Check{
 		h.checkDraws().check("10 draws, 10 different winners"),
@@ -32,10 +32,10 @@ func (h *History) Check(ttl time.Duration) []Check {
 	}
 	checks = append(checks,
 		h.checkLedger().check("no update lost"),
-		h.checkTakeover(Killed, ttl).check("next holder in time after SIGKILL"))
+		h.checkTakeover(Killed).check("next holder in time after SIGKILL"))
 	if h.Pauses {
 		checks = append(checks,
-			h.checkTakeover(Paused, ttl).check("next holder in time after SIGSTOP"),
+			h.checkTakeover(Paused).check("next holder in time after SIGSTOP"),
 			h.checkStaleLease().check("woken holder told by its lease"),
 			h.checkStaleWrite().check("late write refused by the fence"))
 	}
@@ -148,7 +148,7 @@ func (h *History) checkLedger() (r result) {
 	return r
 }
 
-func (h *History) checkTakeover(k Kind, ttl time.Duration) (r result) {
+func (h *History) checkTakeover(k Kind) (r result) {
 	idle := h.Takeovers(k)
 	if len(idle) == 0 {
 		r.problem("it did not happen")

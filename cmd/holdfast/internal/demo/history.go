@@ -1,5 +1,4 @@
-// Package history has what the processes of a demo recorded, and checks whether locks kept their promises.
-package history
+package demo
 
 import (
 	"cmp"

@@ -1,7 +1,4 @@
-// Package picture draws what happened in a demo: a hand-over, a crash and a pause, with who held the lock, who waited for it, and
-// with which fences. It is an SVG that plays by itself, without scripts. Where animations are not wanted, and at the end, all of it is
-// seen at once.
-package picture
+package demo
 
 import (
 	"bytes"
@@ -12,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/demo/history"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/format"
 )
 
@@ -34,10 +30,11 @@ const (
 	sceneRest = 3.0 // after each scene
 )
 
-// Write draws the second act of a history whose leases had this TTL. If nothing happened that could be drawn, it writes nothing and
-// returns an error.
-func Write(w io.Writer, h *history.History, ttl time.Duration) error {
-	a := newAct(h, ttl)
+// writePicture draws what happened in the second act: a hand-over, a crash and a pause, with who held the lock, who waited for it, and
+// with which fences. It writes an SVG that plays by itself, without scripts. Where animations are not wanted, and at the end, all of it
+// is seen at once. If nothing happened that could be drawn, it writes nothing and returns an error.
+func writePicture(w io.Writer, h *History) error {
+	a := newAct(h)
 	if len(a.scenes) == 0 {
 		return errors.New("nothing has happened that could be drawn: no hand-over and no accident")
 	}
@@ -88,7 +85,7 @@ func (p *painter) rect(attributes string, x float64, y int, width float64, heigh
 // sceneHeight is that of a scene and the space below it.
 func (p *painter) sceneHeight() int { return heading + p.workers*lane + footing }
 
-// Rules for what moves are within a media query that Write closes.
+// Rules for what moves are within a media query that writePicture closes.
 const style = `
 text{font:13px ui-sans-serif,system-ui,-apple-system,"Segoe UI",sans-serif;fill:#1f2328}
 .ground{fill:#fff;stroke:#d1d9e0}.curtain{fill:#fff}
@@ -117,7 +114,7 @@ func (p *painter) scene(i int, s scene) {
 	y := top + i*p.sceneHeight()
 	lanes := y + heading
 	bottom := lanes + p.workers*lane
-	x := func(at history.Instant) float64 {
+	x := func(at Instant) float64 {
 		return left + lanesWidth*float64(at.Sub(s.from))/float64(s.to.Sub(s.from))
 	}
 	p.text("title", 20, y+14, s.title)
@@ -144,7 +141,7 @@ func (p *painter) scene(i int, s scene) {
 }
 
 // span draws what a worker does for some time.
-func (p *painter) span(s span, lanes int, x func(history.Instant) float64) {
+func (p *painter) span(s span, lanes int, x func(Instant) float64) {
 	middle := lanes + s.worker*lane - lane/2
 	high, from := 4, x(s.from)
 	long := max(x(s.to)-from, 0.6)
@@ -156,7 +153,7 @@ func (p *painter) span(s span, lanes int, x func(history.Instant) float64) {
 	}
 	p.rect(fmt.Sprintf("class=%q", s.kind), from, middle-high/2, long, high)
 	if s.kind == holds && long >= 84 {
-		p.text("fence", from+5, middle+4, history.Fence(s.fence))
+		p.text("fence", from+5, middle+4, Fence(s.fence))
 	}
 }
 
@@ -172,7 +169,7 @@ func (p *painter) mark(m mark, lanes int, x float64) {
 }
 
 // times draws an axis with about eight times, counted from the scene's begin.
-func (p *painter) times(s scene, y int, x func(history.Instant) float64) {
+func (p *painter) times(s scene, y int, x func(Instant) float64) {
 	step := stepFor(s.to.Sub(s.from))
 	for t := time.Duration(0); t <= s.to.Sub(s.from); t += step {
 		at, text := x(s.from.Add(t)), "0"

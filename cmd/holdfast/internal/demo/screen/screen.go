@@ -3,10 +3,9 @@ package screen
 
 import (
 	"io"
-	"os"
 	"regexp"
 
-	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/tty"
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/console"
 )
 
 // Screen writes lines, with colors if it is a terminal.
@@ -18,8 +17,7 @@ type Screen struct {
 
 // New returns a screen that writes to out.
 func New(out io.Writer) *Screen {
-	f, ok := out.(*os.File)
-	return &Screen{out: out, colors: ok && tty.IsTerminal(f) && os.Getenv("TERM") != "dumb" && os.Getenv("NO_COLOR") == ""}
+	return &Screen{out: out, colors: console.HasStyles(out)}
 }
 
 // Record returns a recording of what the screen shows from now on.

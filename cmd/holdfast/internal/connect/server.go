@@ -114,10 +114,12 @@ func (s *Server) exposed() bool {
 // Warnings returns what is unsafe about the connections to servers. remedy completes "put the URL into HOLDFAST_REDIS".
 func Warnings(remedy string, servers ...*Server) (warnings []string) {
 	if slices.ContainsFunc(servers, (*Server).exposed) {
-		warnings = append(warnings, "every user of this machine can read the password on the command line; put the URL into HOLDFAST_REDIS "+remedy)
+		warnings = append(warnings, "every user of this machine can read the password on the command line; "+
+			"put the URL into HOLDFAST_REDIS "+remedy)
 	}
 	if slices.ContainsFunc(servers, func(s *Server) bool { return s.unverified }) {
-		warnings = append(warnings, "the server's certificate is not verified (skip_verify): anybody between here and the server can read the password and grant locks")
+		warnings = append(warnings, "the server's certificate is not verified (skip_verify): "+
+			"anybody between here and the server can read the password and grant locks")
 	}
 	return warnings
 }

@@ -120,7 +120,8 @@ func Open(source, text string) (*Server, error) {
 	}
 	if err != nil {
 		return nil, exitcode.Configf("the URL in %s is not that of a Redis server: want redis://, rediss://, unix://, redis+cluster:// or "+
-			"redis+sentinel://HOST:PORT?master_name=NAME, after a slash only the number of a database, and parameters that holdfast help run or go-redis lists", source)
+			"redis+sentinel://HOST:PORT?master_name=NAME, after a slash only the number of a database, "+
+			"and parameters that holdfast help run or go-redis lists", source)
 	}
 	if s.client == nil {
 		return nil, exitcode.Configf("the URL in %s names no master: add ?master_name=NAME", source)

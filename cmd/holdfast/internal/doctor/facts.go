@@ -180,7 +180,8 @@ func (s *server) checkReplica() Finding {
 	link := s.info["master_link_status"]
 	switch {
 	case !s.replica:
-		return problem("replication", saw, "it refuses writes, so no lock can be acquired", "connect to the master, or through Sentinel or Cluster")
+		return problem("replication", saw, "it refuses writes, so no lock can be acquired",
+			"connect to the master, or through Sentinel or Cluster")
 	case link != "up":
 		return warning("replication", saw+", link "+link, "it falls behind: if it is promoted, all locks since then are lost",
 			"see its log, and check that it can reach its master")

@@ -101,7 +101,8 @@ func (l *Lock) tellWaiting(ctx context.Context) {
 	case r.isQuorum(): // does not know its waiters
 		r.Console.Notef("waiting for %s, held by %s", r.title(), l.describe(status.Holders))
 	default:
-		r.Console.Notef("waiting for %s, held by %s; %d waiting", r.title(), l.describe(status.Holders), max(status.Waiting, 1)) // this one may not be queued yet
+		waiting := max(status.Waiting, 1) // this one may not be queued yet
+		r.Console.Notef("waiting for %s, held by %s; %d waiting", r.title(), l.describe(status.Holders), waiting)
 	}
 }
 
@@ -123,7 +124,8 @@ func (l *Lock) refused(ctx context.Context, err error) *exitcode.Error {
 	}
 	holders, waiting := l.holders(ctx, held)
 	if l.Wait > 0 {
-		return l.busy(holders, waiting, fmt.Sprintf("after --wait %s, %s on %s is still held by", time.Duration(l.Wait), r.title(), r.report.Server))
+		return l.busy(holders, waiting,
+			fmt.Sprintf("after --wait %s, %s on %s is still held by", time.Duration(l.Wait), r.title(), r.report.Server))
 	}
 	name := held.Name
 	if l.Kind.Foreign != "" { // such a lock is named by its key
@@ -169,7 +171,7 @@ func (l *Lock) busy(holders []holdfast.Holder, waiting int, heldBy string) *exit
 	if l.OnBusy.Quiet {
 		return &exitcode.Error{Code: l.OnBusy.Code}
 	}
-	return &exitcode.Error{Code: l.OnBusy.Code, Err: fmt.Errorf("%s %s; the command was not run", heldBy, l.describe(holders))}
+	return exitcode.Errorf(l.OnBusy.Code, "%s %s; the command was not run", heldBy, l.describe(holders))
 }
 
 // failure is Run.Failure, with advice about foreign locks.
@@ -184,7 +186,8 @@ func (l *Lock) failure(err error) *exitcode.Error {
 	var server *holdfast.ServerError
 	aboutKey := errors.Is(err, holdfast.ErrMismatch) && !(errors.As(err, &server) && server.Code == "BADFENCE")
 	if aboutKey && l.Kind.Foreign != "" {
-		exit.Err = fmt.Errorf("%w; all programs that share a lock use one form: --key is for a string, --redisson for the hash of Redisson's RLock", err)
+		exit.Err = fmt.Errorf("%w; all programs that share a lock use one form: "+
+			"--key is for a string, --redisson for the hash of Redisson's RLock", err)
 	}
 	return exit
 }
@@ -208,8 +211,8 @@ func (l *Lock) nested(ctx context.Context) *exitcode.Error {
 			status, err := r.Locks.Mutex(name, holdfast.Options(), holdfast.Options()).Status(ctx)
 			holder, _ := status.Holder()
 			if holder.Fence == fence {
-				return &exitcode.Error{Code: exitcode.Usage, Err: fmt.Errorf("lock %q on %s is held for the job that this run is in, so the run would wait for "+
-					"itself; give both runs the same --owner ID, or this one another NAME", name, r.report.Server)}
+				return exitcode.Errorf(exitcode.Usage, "lock %q on %s is held for the job that this run is in, so the run would wait for "+
+					"itself; give both runs the same --owner ID, or this one another NAME", name, r.report.Server)
 			}
 			if known = err != nil || holder.Grant == "" || holder.Fence != 0; !known {
 				time.Sleep(100 * time.Millisecond) // the job has begun just now

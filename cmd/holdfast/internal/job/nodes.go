@@ -67,7 +67,8 @@ func quorumFailure(err error) error {
 	for _, n := range quorum.Nodes {
 		nodes = append(nodes, n.Server+": "+NodeReason(n.Err))
 	}
-	text := fmt.Sprintf("%s %q: %d of %d nodes must agree, but too few did: %s", quorum.Op, quorum.Name, quorum.Need, quorum.Of, strings.Join(nodes, "; "))
+	text := fmt.Sprintf("%s %q: %d of %d nodes must agree, but too few did: %s",
+		quorum.Op, quorum.Name, quorum.Need, quorum.Of, strings.Join(nodes, "; "))
 	switch {
 	case errors.Is(err, holdfast.ErrDenied), errors.Is(err, holdfast.ErrUnsupported), errors.Is(err, holdfast.ErrMismatch):
 	case errors.Is(err, holdfast.ErrNotAdmitted):

@@ -65,7 +65,7 @@ func (o *OnceLock) refused(ctx context.Context, err error) *exitcode.Error {
 		return &exitcode.Error{}
 	case errors.Is(err, once.ErrExhausted):
 		r.report.Outcome = Tries
-		return &exitcode.Error{Code: exitcode.Tries, Err: fmt.Errorf("%w (--max-tries); the command was not run", err)}
+		return exitcode.Errorf(exitcode.Tries, "%w (--max-tries); the command was not run", err)
 	}
 	return o.Lock.refused(ctx, err)
 }
@@ -87,9 +87,10 @@ func (o *OnceLock) complete(lease *holdfast.Lease, lostCode int) *exitcode.Error
 		return &exitcode.Error{}
 	case errors.As(o.err, &lost):
 		r.report.Outcome = Lost
-		return &exitcode.Error{Code: lostCode, Err: fmt.Errorf("%w; the command succeeded, but too late to count, so it may run again", lost)}
+		return exitcode.Errorf(lostCode, "%w; the command succeeded, but too late to count, so it may run again", lost)
 	}
-	return &exitcode.Error{Code: exitcode.OfLibrary(o.err).Code, Err: fmt.Errorf("the command succeeded, but this could not be recorded, so it may run again: %w", o.err)}
+	return exitcode.Errorf(exitcode.OfLibrary(o.err).Code,
+		"the command succeeded, but this could not be recorded, so it may run again: %w", o.err)
 }
 
 // DescribeRun says when a run was completed, and by whom.

@@ -3,7 +3,6 @@ package job
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"time"
 
@@ -75,14 +74,15 @@ func (r *Run) acquire(ctx context.Context, s source) (*holdfast.Lease, *exitcode
 		case got := <-acquired:
 			if interrupt != nil {
 				r.report.Outcome = Interrupted
-				exit := &exitcode.Error{Code: exitcode.Signal + signals.Number(interrupt), Err: fmt.Errorf("%s while %s", interrupt, s.waiting())}
+				exit := exitcode.Errorf(exitcode.Signal+signals.Number(interrupt), "%s while %s", interrupt, s.waiting())
 				if got.lease != nil {
 					r.release(s, got.lease, exit)
 				}
 				return nil, exit
 			}
 			if got.err != nil {
-				if errors.Is(got.err, holdfast.ErrUnavailable) && !errors.Is(got.err, holdfast.ErrQuarantine) && !errors.Is(got.err, holdfast.ErrReplicas) {
+				if errors.Is(got.err, holdfast.ErrUnavailable) &&
+					!errors.Is(got.err, holdfast.ErrQuarantine) && !errors.Is(got.err, holdfast.ErrReplicas) {
 					r.closeTime = time.Second // the server is not likely to answer soon
 				}
 				return nil, s.refused(ctx, got.err)

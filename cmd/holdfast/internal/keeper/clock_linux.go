@@ -70,7 +70,8 @@ func (c wakingClock) newAlarm() (alarm, error) {
 	}
 	event := sigevent{signal: int32(unix.SIGCONT)}
 	w := &wakingAlarm{alarm: a}
-	if _, _, errno := unix.Syscall(unix.SYS_TIMER_CREATE, unix.CLOCK_BOOTTIME, uintptr(unsafe.Pointer(&event)), uintptr(unsafe.Pointer(&w.id))); errno != 0 {
+	if _, _, errno := unix.Syscall(unix.SYS_TIMER_CREATE, unix.CLOCK_BOOTTIME,
+		uintptr(unsafe.Pointer(&event)), uintptr(unsafe.Pointer(&w.id))); errno != 0 {
 		a.close()
 		return nil, os.NewSyscallError("timer_create", errno)
 	}

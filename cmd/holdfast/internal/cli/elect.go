@@ -107,20 +107,9 @@ func elect(f *pflag.FlagSet) action {
 }
 
 func (o *electFlags) run(ctx context.Context, streams job.Streams) error {
-	r := &job.Run{Name: o.name, Prefix: o.prefix, Streams: streams, Advice: advice}
-	return job.Main(r, o.level, o.report, func() *exitcode.Error {
-		closeAll, err := o.openFor(r)
-		if err != nil {
-			return exitcode.As(err)
-		}
-		defer closeAll()
-		if exit := o.job.Prepare(); exit != nil {
-			return exit
-		}
+	r := &job.Run{}
+	return o.start(ctx, streams, r, func() *exitcode.Error {
 		candidacy := election.New(r.Locks.Mutex(o.name, o.option(), holdfast.Options()))
-		if exit := r.CheckAdmitted(ctx, o.prefix, 0); exit != nil {
-			return exit
-		}
 		return r.InElection(ctx, &o.job, candidacy, job.Terms{Again: o.again, Most: int(o.terms)})
 	})
 }

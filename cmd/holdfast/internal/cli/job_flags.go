@@ -2,6 +2,7 @@ package cli
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -138,6 +139,25 @@ func meta(notes []string) holdfast.Option {
 		options = append(options, holdfast.Meta(k, v))
 	}
 	return holdfast.Options(options...)
+}
+
+// start completes r, opens the servers, prepares the command, and calls do, which runs it.
+func (o *jobFlags) start(ctx context.Context, streams job.Streams, r *job.Run, do func() *exitcode.Error) error {
+	r.Name, r.Prefix, r.Streams, r.Advice = o.name, o.prefix, streams, advice
+	return job.Main(r, o.level, o.report, func() *exitcode.Error {
+		closeAll, err := o.openFor(r)
+		if err != nil {
+			return exitcode.As(err)
+		}
+		defer closeAll()
+		if exit := o.job.Prepare(); exit != nil {
+			return exit
+		}
+		if exit := r.CheckAdmitted(ctx, o.prefix, o.nodeTimeout); exit != nil {
+			return exit
+		}
+		return do()
+	})
 }
 
 // openFor opens the servers of a run.

@@ -116,7 +116,7 @@ func latchAction(f *pflag.FlagSet) action {
 	o := &partyFlags{}
 	o.defineParties(f)
 	return o.meet(maxSlots, []string{"wait", "count-down", "reset"}, func(ctx context.Context, c *holdfast.Client, verb string) error {
-		return o.useLatch(ctx, latch.New(c, o.r.Name, o.r.Parties), verb, &o.r)
+		return o.useLatch(ctx, latch.New(c, o.r.Name, o.r.Parties), verb)
 	})
 }
 
@@ -142,16 +142,16 @@ func barrierAction(f *pflag.FlagSet) action {
 	})
 }
 
-func (o *partyFlags) useLatch(ctx context.Context, l *latch.Latch, verb string, r *outcome) error {
+func (o *partyFlags) useLatch(ctx context.Context, l *latch.Latch, verb string) error {
 	switch verb {
 	case "count-down":
-		r.Outcome = "counted"
+		o.r.Outcome = "counted"
 		return l.CountDown(ctx)
 	case "reset":
-		r.Outcome = "reset"
+		o.r.Outcome = "reset"
 		return l.Reset(ctx)
 	}
-	r.Outcome = "open"
+	o.r.Outcome = "open"
 	if o.flags.Changed("wait") {
 		if n, err := l.Count(ctx); err != nil || n == 0 {
 			return err

@@ -215,16 +215,8 @@ func (o *runFlags) patience() job.Wait {
 
 func (o *runFlags) run(ctx context.Context, streams job.Streams) error {
 	began := time.Now()
-	r := &job.Run{Name: o.name, Also: o.also, Prefix: o.prefix, Metrics: o.metrics, Streams: streams, Advice: advice}
-	return job.Main(r, o.level, o.report, func() *exitcode.Error {
-		closeAll, err := o.openFor(r)
-		if err != nil {
-			return exitcode.As(err)
-		}
-		defer closeAll()
-		if exit := o.job.Prepare(); exit != nil {
-			return exit
-		}
+	r := &job.Run{Also: o.also, Metrics: o.metrics}
+	return o.start(ctx, streams, r, func() *exitcode.Error {
 		lock := &job.Lock{
 			Run:    r,
 			Kind:   o.kind(),
@@ -233,9 +225,6 @@ func (o *runFlags) run(ctx context.Context, streams job.Streams) error {
 			Wait:   o.patience(),
 			OnBusy: job.OnBusy{Skip: o.ifBusy == "skip", Code: o.busyCode, Quiet: o.quiet},
 			Began:  began,
-		}
-		if exit := r.CheckAdmitted(ctx, o.prefix, o.nodeTimeout); exit != nil {
-			return exit
 		}
 		if o.once != 0 {
 			return r.Once(ctx, &o.job, &job.OnceLock{Lock: lock, MakeOnce: o.onceJob})

@@ -77,8 +77,8 @@ func ExampleGuard() {
 	// Output:
 	// 200 served under fence 33
 	// 200 served under fence 34
-	// 412 Fence 33 of the lock "ledger" is stale: fence 34 has been seen. The lease is over; do not repeat this request.
-	// 428 This request needs a lease of the lock "ledger", with its fence in the header.
+	// 412 holdfast: resource "ledger" refused fence 33 of lock "ledger" from a: it has seen fence 34 from a; do not repeat the request
+	// 428 holdfast: request without a lease: this request needs a lease of lock "ledger"
 }
 
 // The client's requests carry the fence of the lease in their context.

@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
+	"sync"
 	"time"
 )
 
@@ -29,7 +31,8 @@ type Guard struct {
 	// Report, if not nil, is called for each request that is refused, with the reason.
 	Report func(r *http.Request, err error)
 
-	active activeRequests
+	mu     sync.Mutex
+	active map[string][]*activeRequest // by lock; a request enters before it raises the mark
 }
 
 // Handler returns a handler that guards next. It refuses a request with one of these statuses:
@@ -52,55 +55,103 @@ func (g *Guard) Handler(next http.Handler) http.Handler {
 			next.ServeHTTP(w, r)
 			return
 		}
-		s, found, err := readStamp(r.Header)
-		switch {
-		case err != nil:
-			g.refuse(w, r, http.StatusBadRequest, err, "The fence in the request's header is invalid: "+err.Error()+".")
-			return
-		case !found:
-			g.refuse(w, r, http.StatusPreconditionRequired, fmt.Errorf("%w of lock %q", ErrNoLease, lock),
-				fmt.Sprintf("This request needs a lease of the lock %q, with its fence in the header.", lock))
-			return
-		case s.Lock != lock:
-			g.refuse(w, r, http.StatusPreconditionRequired, fmt.Errorf("%w of lock %q: its fence is of lock %q", ErrNoLease, lock, s.Lock),
-				fmt.Sprintf("This request needs a lease of the lock %q, not of %q.", lock, s.Lock))
-			return
-		}
-		ctx, cancel := context.WithCancelCause(context.WithValue(r.Context(), stampKey{}, s))
-		defer cancel(nil)
-		a := g.active.enter(lock, s, func(later Stamp) {
-			cancel(&StaleError{Resource: lock, Stamp: s, Mark: later.mark()})
-			// If the deadline cannot be set, the server's own timeouts must do.
-			_ = http.NewResponseController(w).SetReadDeadline(time.Now())
-		})
-		defer g.active.leave(a)
-		err = g.Marks.Raise(r.Context(), s, lock)
+		err := g.serve(w, r, lock, next)
 		if err == nil {
-			err = g.active.endOlder(r.Context(), a)
+			return
 		}
+		if g.Report != nil {
+			g.Report(r, err)
+		}
+		status, text := http.StatusServiceUnavailable, "The fence cannot be checked now." // the error may name internal servers
 		var stale *StaleError
 		switch {
 		case errors.As(err, &stale):
 			w.Header().Set(HeaderMark, strconv.FormatUint(stale.Mark.Fence, 10))
 			w.Header().Set(HeaderMarkOwner, url.PathEscape(stale.Mark.Owner))
-			g.refuse(w, r, http.StatusPreconditionFailed, err,
-				fmt.Sprintf("Fence %d of the lock %q is stale: fence %d has been seen. The lease is over; do not repeat this request.", s.Fence, lock, stale.Mark.Fence))
-		case errors.Is(err, ErrAhead):
-			g.refuse(w, r, http.StatusBadRequest, err, fmt.Sprintf("Fence %d of the lock %q is too far ahead of the clock.", s.Fence, lock))
-		case err != nil:
-			// The error is not for the client, since it may name internal servers.
-			g.refuse(w, r, http.StatusServiceUnavailable, err, "The fence cannot be checked now.")
-		default:
-			next.ServeHTTP(w, r.WithContext(ctx))
+			status, text = http.StatusPreconditionFailed, err.Error()+"; do not repeat the request"
+		case errors.Is(err, ErrNoLease):
+			status, text = http.StatusPreconditionRequired, err.Error()
+		case errors.Is(err, ErrAhead), errors.Is(err, errHeader):
+			status, text = http.StatusBadRequest, err.Error()
 		}
+		http.Error(w, text, status)
 	})
 }
 
-func (g *Guard) refuse(w http.ResponseWriter, r *http.Request, status int, err error, text string) {
-	if g.Report != nil {
-		g.Report(r, err)
+// serve calls the handler if the request may pass, and otherwise returns why not.
+func (g *Guard) serve(w http.ResponseWriter, r *http.Request, lock string, next http.Handler) error {
+	s, err := readStamp(r.Header)
+	if err != nil {
+		return fmt.Errorf("%w: this request needs a lease of lock %q", err, lock)
 	}
-	http.Error(w, text, status)
+	if s.Lock != lock {
+		return fmt.Errorf("%w: this request needs a lease of lock %q, not of %q", ErrNoLease, lock, s.Lock)
+	}
+	ctx, cancel := context.WithCancelCause(context.WithValue(r.Context(), stampKey{}, s))
+	defer cancel(nil)
+	a := &activeRequest{s, func(later Stamp) {
+		cancel(&StaleError{Resource: lock, Stamp: s, Mark: Mark{later.Fence, later.Owner}})
+		// If the deadline cannot be set, the server's own timeouts must do.
+		_ = http.NewResponseController(w).SetReadDeadline(time.Now())
+	}, make(chan struct{})}
+	g.enter(a)
+	defer g.leave(a)
+	if err := g.Marks.Raise(r.Context(), s, lock); err != nil {
+		return err
+	}
+	if err := g.endOlder(r.Context(), s); err != nil {
+		return err
+	}
+	next.ServeHTTP(w, r.WithContext(ctx))
+	return nil
+}
+
+// activeRequest is a request inside a Guard.
+type activeRequest struct {
+	stamp Stamp
+	end   func(later Stamp) // makes the handler end because of a later stamp; does not block
+	done  chan struct{}     // closed when the request has left
+}
+
+func (g *Guard) enter(a *activeRequest) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.active == nil {
+		g.active = map[string][]*activeRequest{}
+	}
+	g.active[a.stamp.Lock] = append(g.active[a.stamp.Lock], a)
+}
+
+func (g *Guard) leave(a *activeRequest) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	others := slices.DeleteFunc(g.active[a.stamp.Lock], func(other *activeRequest) bool { return other == a })
+	if g.active[a.stamp.Lock] = others; len(others) == 0 {
+		delete(g.active, a.stamp.Lock)
+	}
+	close(a.done)
+}
+
+// endOlder ends the requests with lower fences than that of s and waits until they have left. Only later requests wait for
+// earlier ones, so there is no deadlock.
+func (g *Guard) endOlder(ctx context.Context, s Stamp) error {
+	g.mu.Lock()
+	var older []*activeRequest
+	for _, a := range g.active[s.Lock] {
+		if a.stamp.Fence < s.Fence {
+			a.end(s) // with mu held, so that its handler has not returned
+			older = append(older, a)
+		}
+	}
+	g.mu.Unlock()
+	for _, a := range older {
+		select {
+		case <-a.done:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
 }
 
 type stampKey struct{}

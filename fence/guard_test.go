@@ -79,10 +79,12 @@ func TestAFenceIsServedUntilALaterOneArrives(t *testing.T) {
 	if err := ResponseError(r); !errors.Is(err, ErrStale) || !errors.As(err, &stale) {
 		t.Fatalf("the late request is answered %s, %v; want ErrStale", r.Status, err)
 	}
-	if want := (Stamp{Lock: "ledger / ä", Fence: 7, Owner: "a\r\nX: y"}); stale.Stamp != want || stale.Mark != (Mark{8, "b 100%"}) || stale.Resource != s.URL {
+	if late := (Stamp{Lock: "ledger / ä", Fence: 7, Owner: "a\r\nX: y"}); stale.Stamp != late || stale.Mark != (Mark{8, "b 100%"}) || stale.Resource != s.URL {
 		t.Errorf("ResponseError = %+v", stale)
 	}
-	if want, got := "Fence 7 of the lock \"ledger / ä\" is stale: fence 8 has been seen. The lease is over; do not repeat this request.\n", body(t, r); got != want {
+	want := `holdfast: resource "ledger / ä" refused fence 7 of lock "ledger / ä" from "a\r\nX: y": it has seen fence 8 from "b 100%"` +
+		"; do not repeat the request\n"
+	if got := body(t, r); got != want {
 		t.Errorf("the body is %q, want %q", got, want)
 	}
 	if len(served) != 3 || served[0] != stale.Stamp || served[2].Fence != 8 {
@@ -106,7 +108,7 @@ func TestAGuardRefusesInvalidRequests(t *testing.T) {
 		want   error // passed to Report; nil for any
 		text   string
 	}{
-		"no fence":          {&Memory{}, nil, 428, ErrNoLease, `lease of the lock "ledger"`},
+		"no fence":          {&Memory{}, nil, 428, ErrNoLease, `lease of lock "ledger"`},
 		"another lock":      {&Memory{}, h(Stamp{Lock: "other", Fence: 7, Owner: "a"}), 428, ErrNoLease, `"ledger", not of "other"`},
 		"no owner":          {&Memory{}, h(s)[:4], 400, nil, "Holdfast-Owner appears 0 times"},
 		"two fences":        {&Memory{}, append(h(s), HeaderFence, "8"), 400, nil, "Holdfast-Fence appears 2 times"},
@@ -215,8 +217,8 @@ func TestALaterRequestWaitsForEarlierHandlers(t *testing.T) {
 		if r := serve(handler, t.Context(), Stamp{Lock: "ledger", Fence: 9, Owner: "a"}); r.StatusCode != 412 {
 			t.Errorf("9, after 10, is answered %d, want 412", r.StatusCode)
 		}
-		if len(g.active.byLock) != 0 {
-			t.Errorf("requests are still active: %v", g.active.byLock)
+		if len(g.active) != 0 {
+			t.Errorf("requests are still active: %v", g.active)
 		}
 	})
 }

@@ -1,6 +1,7 @@
 package fence
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -41,67 +42,62 @@ func (s Stamp) write(h http.Header) {
 	}
 }
 
-// readStamp reads the stamp from a request's header. found is false if the request has none of the headers. A stamp that
-// is incomplete or invalid is an error.
-func readStamp(h http.Header) (s Stamp, found bool, err error) {
+// errHeader says that the headers of a stamp are incomplete or invalid.
+var errHeader = errors.New("holdfast: invalid fence in the request's header")
+
+// readStamp reads the stamp from a request's header. If the request has none of the headers, the error is ErrNoLease.
+func readStamp(h http.Header) (Stamp, error) {
 	if len(h.Values(HeaderFence))+len(h.Values(HeaderLock))+len(h.Values(HeaderOwner))+len(h.Values(HeaderShared)) == 0 {
-		return Stamp{}, false, nil
+		return Stamp{}, ErrNoLease
 	}
-	fence, err := single(h, HeaderFence)
+	s, err := parseStamp(h)
+	if err == nil {
+		err = s.check()
+	}
 	if err != nil {
-		return Stamp{}, true, err
+		return Stamp{}, fmt.Errorf("%w: %w", errHeader, err)
 	}
-	if s.Fence, err = parseFence(fence); err != nil {
-		return Stamp{}, true, fmt.Errorf("%s: %w", HeaderFence, err)
+	return s, nil
+}
+
+func parseStamp(h http.Header) (s Stamp, err error) {
+	fail := func(format string, args ...any) {
+		if err == nil {
+			err = fmt.Errorf(format, args...)
+		}
 	}
-	if s.Lock, err = name(h, HeaderLock, maxLock); err != nil {
-		return Stamp{}, true, err
+	single := func(key string) string {
+		values := h.Values(key)
+		if len(values) != 1 {
+			fail("%s appears %d times, not once", key, len(values))
+			return ""
+		}
+		return values[0]
 	}
+	name := func(key string, limit int) string {
+		text, invalid := url.PathUnescape(single(key))
+		switch {
+		case invalid != nil:
+			fail("%s is not percent-encoded", key)
+		case text == "" || len(text) > limit:
+			fail("%s has %d bytes, not 1 to %d", key, len(text), limit)
+		case !utf8.ValidString(text):
+			fail("%s is not UTF-8", key)
+		}
+		return text
+	}
+	fence, invalid := parseFence(single(HeaderFence))
+	if invalid != nil {
+		fail("%s: %w", HeaderFence, invalid)
+	}
+	s = Stamp{Lock: name(HeaderLock, maxLock), Fence: fence, Owner: name(HeaderOwner, maxOwner), Shared: len(h.Values(HeaderShared)) > 0}
 	if strings.ContainsFunc(s.Lock, unicode.IsControl) {
-		return Stamp{}, true, fmt.Errorf("%s contains control characters", HeaderLock)
+		fail("%s contains control characters", HeaderLock)
 	}
-	if s.Owner, err = name(h, HeaderOwner, maxOwner); err != nil {
-		return Stamp{}, true, err
-	}
-	if len(h.Values(HeaderShared)) > 0 {
-		shared, err := single(h, HeaderShared)
-		if err == nil && shared != isShared {
-			err = fmt.Errorf("%s is %.32q, not %q", HeaderShared, shared, isShared)
+	if s.Shared {
+		if shared := single(HeaderShared); shared != isShared {
+			fail("%s is %.32q, not %q", HeaderShared, shared, isShared)
 		}
-		if err != nil {
-			return Stamp{}, true, err
-		}
-		s.Shared = true
 	}
-	if err := s.check(); err != nil {
-		return Stamp{}, true, err
-	}
-	return s, true, nil
-}
-
-// single returns the value of a header that must appear once.
-func single(h http.Header, key string) (string, error) {
-	values := h.Values(key)
-	if len(values) != 1 {
-		return "", fmt.Errorf("%s appears %d times, not once", key, len(values))
-	}
-	return values[0], nil
-}
-
-// name returns the percent-decoded value of a header that must appear once.
-func name(h http.Header, key string, limit int) (string, error) {
-	escaped, err := single(h, key)
-	if err != nil {
-		return "", err
-	}
-	text, err := url.PathUnescape(escaped)
-	switch {
-	case err != nil:
-		return "", fmt.Errorf("%s is not percent-encoded", key)
-	case text == "" || len(text) > limit:
-		return "", fmt.Errorf("%s has %d bytes, not 1 to %d", key, len(text), limit)
-	case !utf8.ValidString(text):
-		return "", fmt.Errorf("%s is not UTF-8", key)
-	}
-	return text, nil
+	return s, err
 }

@@ -2,6 +2,7 @@ package fence
 
 import (
 	"context"
+	"embed"
 	"errors"
 	"fmt"
 	"strconv"
@@ -62,7 +63,7 @@ func NewRedis(d driver.Driver, cfg *RedisConfig) *Redis {
 // Raise raises the mark of a key, and so shuts out all earlier holders. A new holder calls it before it reads anything.
 // It returns a *StaleError if the key has seen a later holder.
 func (r *Redis) Raise(ctx context.Context, s Stamp, key string) error {
-	_, err := r.eval(ctx, raise, s, key, nil, nil)
+	_, err := r.Run(ctx, raise, s, key, nil, nil)
 	return err
 }
 
@@ -73,7 +74,7 @@ func (r *Redis) Set(ctx context.Context, s Stamp, key, value string, ttl time.Du
 	if ttl != 0 && ttl < time.Millisecond {
 		return fmt.Errorf("%w: ttl is %s; it must be at least 1ms, or 0 for a value that never expires", holdfast.ErrInvalid, ttl)
 	}
-	_, err := r.eval(ctx, set, s, key, []string{key}, []string{value, milliseconds(ttl)})
+	_, err := r.Run(ctx, set, s, key, []string{key}, []string{value, milliseconds(ttl)})
 	return err
 }
 
@@ -82,27 +83,6 @@ func (r *Redis) Set(ctx context.Context, s Stamp, key, value string, ttl time.Du
 // and the script does not run. If the script fails, what it wrote until then stays, as with any script. After a network
 // error it may have run; whether it can be repeated depends on the script.
 func (r *Redis) Run(ctx context.Context, script *Script, s Stamp, resource string, keys, args []string) (string, error) {
-	return r.eval(ctx, script.guarded, s, resource, keys, args)
-}
-
-// MarkKey returns the key of a resource's mark.
-func (r *Redis) MarkKey(resource string) (string, error) {
-	if r.configErr != nil {
-		return "", r.configErr
-	}
-	mark := r.cfg.Prefix + "{" + resource + "}"
-	if strings.Contains(resource, "}") {
-		// The resource has a hash tag, which must decide the mark's slot too.
-		mark = r.cfg.Prefix + "tagged:" + resource
-	}
-	if resource == "" || keys.Slot(mark) != keys.Slot(resource) {
-		return "", fmt.Errorf("%w: resource %q is empty or has braces that are not a Cluster hash tag, so its mark would be in another slot",
-			holdfast.ErrInvalid, resource)
-	}
-	return mark, nil
-}
-
-func (r *Redis) eval(ctx context.Context, script driver.Script, s Stamp, resource string, keys, args []string) (string, error) {
 	mark, err := r.MarkKey(resource)
 	if err == nil {
 		err = s.within(r.cfg.MaxLead)
@@ -110,9 +90,13 @@ func (r *Redis) eval(ctx context.Context, script driver.Script, s Stamp, resourc
 	if err != nil {
 		return "", err
 	}
+	sharing := "alone"
+	if s.Shared {
+		sharing = "shared"
+	}
 	keys = append(keys[:len(keys):len(keys)], mark)
-	args = append(args[:len(args):len(args)], strconv.FormatUint(s.Fence, 10), s.Owner, s.sharing(), milliseconds(r.cfg.MarkTTL))
-	reply, err := r.driver.Run(ctx, driver.Call{Script: script, Keys: keys, Args: args})
+	args = append(args[:len(args):len(args)], strconv.FormatUint(s.Fence, 10), s.Owner, sharing, milliseconds(r.cfg.MarkTTL))
+	reply, err := r.driver.Run(ctx, driver.Call{Script: script.guarded, Keys: keys, Args: args})
 	if err == nil {
 		return reply, nil
 	}
@@ -130,6 +114,23 @@ func (r *Redis) eval(ctx context.Context, script driver.Script, s Stamp, resourc
 		}
 	}
 	return "", fmt.Errorf("holdfast: guarded write to %q on %s: %w", resource, r.driver.Addr(), err)
+}
+
+// MarkKey returns the key of a resource's mark.
+func (r *Redis) MarkKey(resource string) (string, error) {
+	if r.configErr != nil {
+		return "", r.configErr
+	}
+	mark := r.cfg.Prefix + "{" + resource + "}"
+	if strings.Contains(resource, "}") {
+		// The resource has a hash tag, which must decide the mark's slot too.
+		mark = r.cfg.Prefix + "tagged:" + resource
+	}
+	if resource == "" || keys.Slot(mark) != keys.Slot(resource) {
+		return "", fmt.Errorf("%w: resource %q is empty or has braces that are not a Cluster hash tag, so its mark would be in another slot",
+			holdfast.ErrInvalid, resource)
+	}
+	return mark, nil
 }
 
 // parseMark parses a mark as guard.lua stores it.
@@ -158,4 +159,36 @@ func milliseconds(d time.Duration) string {
 		ms++
 	}
 	return strconv.FormatInt(ms, 10)
+}
+
+//go:embed lua/*.lua
+var files embed.FS
+
+// Lua is the guard to put before a script that is run without Redis.Run, for example with another client or from another
+// language. Its header says which KEYS and ARGV it takes; MarkKey returns the key. The script after it may return
+// anything. A refusal is an error reply that begins with STALE.
+var Lua = text("guard.lua")
+
+// Script is a guarded Lua script: it runs only if its resource has not seen a later lease.
+type Script struct{ guarded driver.Script }
+
+var (
+	raise = NewScript("")
+	set   = NewScript(text("set.lua"))
+)
+
+// NewScript returns a guarded script with this source, which finds its own KEYS and ARGV as usual. Redis.Run returns its
+// reply as text: a string, number or status as it is, no reply as "", and other tables as JSON.
+func NewScript(source string) *Script {
+	whole := Lua + text("begin.lua") + strings.TrimSuffix(source, "\n") + "\n" + text("end.lua")
+	return &Script{driver.NewScript("guarded", whole)}
+}
+
+// text returns the contents of an embedded file.
+func text(file string) string {
+	b, err := files.ReadFile("lua/" + file)
+	if err != nil {
+		panic("fence: " + err.Error())
+	}
+	return string(b)
 }

@@ -3,7 +3,10 @@ package fence
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/holdfast-go/holdfast"
@@ -22,6 +25,19 @@ const (
 	Question Placeholders = iota // ?: SQLite
 	Dollar                       // $1, $2: PostgreSQL
 )
+
+// in returns a query whose placeholders are question marks in this style.
+func (p Placeholders) in(query string) string {
+	if p == Question {
+		return query
+	}
+	parts := strings.Split(query, "?")
+	var b strings.Builder
+	for i, part := range parts[:len(parts)-1] {
+		b.WriteString(part + "$" + strconv.Itoa(i+1))
+	}
+	return b.String() + parts[len(parts)-1]
+}
 
 // SQL keeps marks in a table of a database:
 //
@@ -79,19 +95,14 @@ func (m *SQL) RaiseIn(ctx context.Context, tx DB, s Stamp, resource string) erro
 	if err := s.within(m.MaxLead); err != nil {
 		return err
 	}
-	table := m.table()
-	raise := statement{style: m.Placeholders}
-	raise.add("INSERT INTO ", table, " AS mark (resource, fence, owner) VALUES (",
-		raise.arg(resource), ", ", raise.arg(int64(s.Fence)), ", ", raise.arg(s.Owner), ")",
-		" ON CONFLICT (resource) DO UPDATE SET fence = excluded.fence, owner = excluded.owner",
-		" WHERE mark.fence < excluded.fence OR (mark.fence = excluded.fence")
+	raise := "INSERT INTO " + m.table() + " AS mark (resource, fence, owner) VALUES (?, ?, ?)" +
+		" ON CONFLICT (resource) DO UPDATE SET fence = excluded.fence, owner = excluded.owner" +
+		" WHERE mark.fence < excluded.fence OR (mark.fence = excluded.fence"
 	if !s.Shared {
-		raise.add(" AND mark.owner = excluded.owner")
+		raise += " AND mark.owner = excluded.owner"
 	}
-	raise.add(")")
-	read := statement{style: m.Placeholders}
-	read.add("SELECT fence, owner FROM ", table, " WHERE resource = ", read.arg(resource))
-	return writeGuarded(ctx, tx, s, resource, &raise, &read)
+	return m.Placeholders.write(ctx, tx, s, resource, raise+")", []any{resource, int64(s.Fence), s.Owner},
+		"SELECT fence, owner FROM "+m.table()+" WHERE resource = ?", []any{resource})
 }
 
 // Raise raises the mark of a resource at once, outside any transaction: before reading, or only to find out whether the
@@ -112,9 +123,8 @@ func (m *SQL) Prune(ctx context.Context, age time.Duration) (int64, error) {
 	if age < time.Hour {
 		return 0, fmt.Errorf("%w: an age of %s is not possible for Prune; an hour or more is", holdfast.ErrInvalid, age)
 	}
-	prune := statement{style: m.Placeholders}
-	prune.add("DELETE FROM ", m.table(), " WHERE fence > ", prune.arg(int64(firstTime)), " AND fence < ", prune.arg(time.Now().Add(-age).UnixMicro()))
-	result, err := m.DB.ExecContext(ctx, prune.text.String(), prune.args...)
+	prune := m.Placeholders.in("DELETE FROM " + m.table() + " WHERE fence > ? AND fence < ?")
+	result, err := m.DB.ExecContext(ctx, prune, int64(firstTime), time.Now().Add(-age).UnixMicro())
 	if err != nil {
 		return 0, fmt.Errorf("holdfast: pruning marks: %w", err)
 	}
@@ -126,4 +136,44 @@ func (m *SQL) table() string {
 		return "holdfast_marks"
 	}
 	return m.Table
+}
+
+// maxTries bounds how often write starts over because a row appeared or disappeared between its two statements.
+const maxTries = 5
+
+// write runs a statement that writes one row unless the row's mark refuses the stamp. If it wrote none, write finds out
+// why with read, which selects the mark's fence and owner.
+func (p Placeholders) write(ctx context.Context, db DB, s Stamp, resource, write string, args []any, read string, readArgs []any) error {
+	failed := func(format string, args ...any) error {
+		return fmt.Errorf("holdfast: guarded write to %q: "+format, append([]any{resource}, args...)...)
+	}
+	for range maxTries {
+		result, err := db.ExecContext(ctx, p.in(write), args...)
+		if err != nil {
+			return failed("%w", err)
+		}
+		n, err := result.RowsAffected()
+		switch {
+		case err != nil:
+			return failed("counting rows: %w", err)
+		case n == 1:
+			return nil
+		case n != 0:
+			return failed("wrote %d rows, not 1; the key must identify one row", n)
+		}
+		var fence sql.NullInt64
+		var owner sql.NullString
+		switch err := db.QueryRowContext(ctx, p.in(read), readArgs...).Scan(&fence, &owner); {
+		case errors.Is(err, sql.ErrNoRows):
+			return failed("the row does not exist: %w", err)
+		case err != nil:
+			return failed("%w", err)
+		case !fence.Valid || fence.Int64 < 0 || !owner.Valid:
+			return fmt.Errorf("%w: resource %q has NULL or a negative fence", ErrBadMark, resource)
+		}
+		if mark := (Mark{uint64(fence.Int64), owner.String}); mark.refuses(s) {
+			return &StaleError{Resource: resource, Stamp: s, Mark: mark}
+		}
+	}
+	return failed("the row or its mark changed during each of %d tries", maxTries)
 }

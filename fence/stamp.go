@@ -24,8 +24,8 @@ type Lease interface {
 type Stamp struct {
 	Lock  string // the lock's name; for messages, not compared
 	Fence uint64 // the lease's fence, from 1 to math.MaxInt64
-	// Owner is the identity of the lease's holder. It tells apart two leases with the same fence, which can exist after a server has lost its data and its clock
-	// went back. It has at most 1024 bytes of UTF-8 without NUL.
+	// Owner is the identity of the lease's holder. It tells apart two leases with the same fence, which can exist after a server
+	// has lost its data and its clock went back. It has at most 1024 bytes of UTF-8 without NUL.
 	Owner string
 	// Shared says that others may hold the lock with the same fence, because the lease is a reader's. A mark with this
 	// fence accepts the stamp, whatever the mark's owner.
@@ -42,7 +42,8 @@ func Of(l Lease) (Stamp, error) {
 		return Stamp{}, err
 	}
 	if n := len(l.Fences()); n > 1 {
-		return Stamp{}, fmt.Errorf("%w: a lease of %d locks has no fence of its own; choose the lock that guards the resource with Part", holdfast.ErrInvalid, n)
+		return Stamp{}, fmt.Errorf("%w: a lease of %d locks has no fence of its own; choose the lock that guards the resource with Part",
+			holdfast.ErrInvalid, n)
 	}
 	s := Stamp{Lock: l.Name(), Fence: l.Fence(), Owner: l.Identity(), Shared: l.IsShared()}
 	return s, s.check()
@@ -99,31 +100,8 @@ func (s Stamp) within(maxLead time.Duration) error {
 		return err
 	}
 	if lead := time.Until(time.UnixMicro(int64(s.Fence))); lead > maxLead {
-		return fmt.Errorf("%w: fence %d of lock %.64q is %s ahead, and MaxLead is %s; check this clock, the lock server's clock, and who may write its fence counter",
-			ErrAhead, s.Fence, s.Lock, lead.Round(time.Second), maxLead)
+		return fmt.Errorf("%w: fence %d of lock %.64q is %s ahead, and MaxLead is %s; "+
+			"check this clock, the lock server's clock, and who may write its fence counter", ErrAhead, s.Fence, s.Lock, lead.Round(time.Second), maxLead)
 	}
 	return nil
-}
-
-// sharing returns, for the script of a Redis, "shared" if others may hold the lock with the same fence, and otherwise "alone".
-func (s Stamp) sharing() string {
-	if s.Shared {
-		return "shared"
-	}
-	return "alone"
-}
-
-// Mark is the highest fence that a resource has seen, with its owner. The zero Mark belongs to a resource that has seen
-// none.
-type Mark struct {
-	Fence uint64
-	Owner string
-}
-
-// mark returns the mark that s leaves.
-func (s Stamp) mark() Mark { return Mark{s.Fence, s.Owner} }
-
-// refuses reports whether a resource with this mark refuses s.
-func (m Mark) refuses(s Stamp) bool {
-	return s.Fence < m.Fence || s.Fence == m.Fence && s.Owner != m.Owner && !s.Shared
 }

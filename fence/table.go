@@ -31,8 +31,6 @@ type Columns map[string]any
 type Table struct {
 	// Name is the table's name, as it is put into statements.
 	Name string
-	// Fence and Owner are the mark's columns. The defaults are "fence" and "fence_owner".
-	Fence, Owner string
 	// Placeholders is the style of the database's driver. The default is Question.
 	Placeholders Placeholders
 	// MaxLead is as in RedisConfig.
@@ -49,47 +47,35 @@ func (t *Table) Update(ctx context.Context, db DB, s Stamp, key, set Columns) er
 	if t.Name == "" || len(key) == 0 {
 		return fmt.Errorf("%w: a guarded write needs a table name and a key", holdfast.ErrInvalid)
 	}
-	fence, owner := t.Fence, t.Owner
-	if fence == "" {
-		fence = "fence"
-	}
-	if owner == "" {
-		owner = "fence_owner"
-	}
-	for column := range set {
+	update, args := "UPDATE "+t.Name+" SET fence = ?, fence_owner = ?", []any{int64(s.Fence), s.Owner}
+	for _, column := range slices.Sorted(maps.Keys(set)) {
 		// SQLite would use the last of two assignments to a column.
-		if strings.EqualFold(column, fence) || strings.EqualFold(column, owner) {
+		if strings.EqualFold(column, "fence") || strings.EqualFold(column, "fence_owner") {
 			return fmt.Errorf("%w: column %s belongs to the mark; it cannot be set", holdfast.ErrInvalid, column)
 		}
+		update += ", " + column + " = ?"
+		args = append(args, set[column])
 	}
-	value := int64(s.Fence)
-	write := statement{style: t.Placeholders}
-	write.add("UPDATE ", t.Name, " SET ", fence, " = ", write.arg(value), ", ", owner, " = ", write.arg(s.Owner))
-	for _, column := range slices.Sorted(maps.Keys(set)) {
-		write.add(", ", column, " = ", write.arg(set[column]))
+	var conditions, described []string
+	var values []any
+	for _, column := range slices.Sorted(maps.Keys(key)) {
+		conditions = append(conditions, column+" = ?")
+		described = append(described, fmt.Sprintf("%s=%v", column, key[column]))
+		values = append(values, key[column])
 	}
-	write.add(" WHERE ", write.equal(key), " AND (", fence, " < ", write.arg(value), " OR (", fence, " = ", write.arg(value))
+	where := " WHERE " + strings.Join(conditions, " AND ")
+	update += where + " AND (fence < ? OR (fence = ?"
+	args = append(append(args, values...), int64(s.Fence), int64(s.Fence))
 	if !s.Shared {
-		write.add(" AND ", owner, " = ", write.arg(s.Owner))
+		update += " AND fence_owner = ?"
+		args = append(args, s.Owner)
 	}
-	write.add("))")
-
-	read := statement{style: t.Placeholders}
-	read.add("SELECT ", fence, ", ", owner, " FROM ", t.Name, " WHERE ", read.equal(key))
-	return writeGuarded(ctx, db, s, t.describe(key), &write, &read)
+	return t.Placeholders.write(ctx, db, s, t.Name+" "+strings.Join(described, " "), update+"))", args,
+		"SELECT fence, fence_owner FROM "+t.Name+where, values)
 }
 
 // Raise raises the mark of the row with this key, and so shuts out all earlier holders. A new holder calls it before it
 // reads the row. In a transaction it guards all later statements about the row, such as total = total + 1.
 func (t *Table) Raise(ctx context.Context, db DB, s Stamp, key Columns) error {
 	return t.Update(ctx, db, s, key, nil)
-}
-
-// describe returns a row's name for errors.
-func (t *Table) describe(key Columns) string {
-	var parts []string
-	for _, column := range slices.Sorted(maps.Keys(key)) {
-		parts = append(parts, fmt.Sprintf("%s=%v", column, key[column]))
-	}
-	return t.Name + " " + strings.Join(parts, " ")
 }

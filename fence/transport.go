@@ -69,7 +69,7 @@ func ResponseError(r *http.Response) error {
 	}
 	e := &StaleError{}
 	if r.Request != nil {
-		e.Stamp, _, _ = readStamp(r.Request.Header)
+		e.Stamp, _ = readStamp(r.Request.Header)
 		e.Resource = r.Request.URL.Redacted()
 	}
 	// A refusal counts even if its details are invalid.

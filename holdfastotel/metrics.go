@@ -5,6 +5,7 @@ import (
 	"errors"
 	"maps"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -30,14 +31,10 @@ type metrics struct {
 
 	group func(name string) string
 
-	*table
+	// all are the series by subject. The map is replaced when a series is added, so that acquires can read it without a mutex.
+	all    *atomic.Pointer[map[subject]*series]
 	mu     sync.Mutex      // held while series are added
 	groups map[string]bool // those that have series
-}
-
-// table has the series by subject. The map is replaced when a series is added, so that acquires can read it without a mutex.
-type table struct {
-	series atomic.Pointer[map[subject]*series]
 }
 
 // newMetrics makes the instruments.
@@ -60,7 +57,7 @@ func newMetrics(m metric.Meter, group func(string) string) (*metrics, error) {
 	}
 	held, err := m.Int64ObservableUpDownCounter("holdfast.held", metric.WithDescription("Leases that are held."), metric.WithUnit("{lease}"))
 	errs = append(errs, err)
-	all := &metrics{
+	made := &metrics{
 		acquire:   histogram("holdfast.acquire.duration", "How long acquires took, granted or not.", acquireBounds),
 		hold:      histogram("holdfast.hold.duration", "How long leases were held.", holdBounds),
 		slack:     histogram("holdfast.renew.slack", "How much was left of leases when their renewals were confirmed.", slackBounds),
@@ -70,21 +67,21 @@ func newMetrics(m metric.Meter, group func(string) string) (*metrics, error) {
 		waiting:   gauge("holdfast.waiting", "{acquire}", "Acquires that wait for other holders."),
 		servers:   gauge("holdfast.server.unavailable", "{server}", "Servers that do not answer."),
 		group:     group,
-		table:     &table{},
+		all:       &atomic.Pointer[map[subject]*series]{},
 		groups:    map[string]bool{"": true},
 	}
-	all.series.Store(&map[subject]*series{})
-	errs = append(errs, all.watchHeld(m, held))
-	return all, errors.Join(errs...)
+	made.all.Store(&map[subject]*series{})
+	errs = append(errs, made.watchHeld(m, held))
+	return made, errors.Join(errs...)
 }
 
 // watchHeld lets the meter ask how many leases are held whenever metrics are read. Since an observer is never closed, the
-// callback must not keep the metrics alive: it refers to the table only, and is unregistered once the metrics are garbage.
+// callback must not keep the metrics alive: it refers to the series only, and is unregistered once the metrics are garbage.
 func (m *metrics) watchHeld(meter metric.Meter, held metric.Int64Observable) error {
-	t := m.table
+	all := m.all
 	watch, err := meter.RegisterCallback(func(_ context.Context, o metric.Observer) error {
-		for _, s := range *t.series.Load() {
-			o.ObserveInt64(held, s.held.n.Load(), s.observe...)
+		for _, s := range *all.Load() {
+			o.ObserveInt64(held, s.held.Load(), s.by[tag{}].observe...)
 		}
 		return nil
 	}, held)
@@ -108,40 +105,45 @@ type subject struct {
 
 // series has the ready-made attributes of the locks of one subject, and how many of their leases are held.
 type series struct {
-	attributes []attribute.KeyValue
-	span       []trace.SpanStartOption
-	add        []metric.AddOption
-	record     []metric.RecordOption
-	observe    []metric.ObserveOption
-
-	free                    []metric.RecordOption                       // of granted acquires without a hand-over
-	handed                  map[holdfast.Handover][]metric.RecordOption // of granted acquires with one
-	failures                map[outcome][]metric.RecordOption           // of acquires that failed
-	endByRelease, endByLoss []metric.RecordOption                       // of holds
-	handovers               map[holdfast.Handover][]metric.AddOption
-	losses                  map[holdfast.LossReason][]metric.AddOption
-
-	held *count
+	span []trace.SpanStartOption
+	by   map[tag]options
+	held *atomic.Int64 // by itself, so that changing it does not slow down those who read what is beside it
 }
 
-// count is a counter with a cache line of its own, so that changing it does not slow down those who read what is beside it.
-type count struct {
-	n atomic.Int64
-	_ [120]byte
+// tag is what else a measurement says. The zero tag adds nothing.
+type tag struct {
+	outcome  outcome           // of an acquire or a hold
+	handover holdfast.Handover // of a hand-over, or of an acquire that was granted
+	reason   holdfast.LossReason
 }
 
-// granted returns the attributes of an acquire that was granted.
-func (s *series) granted(by holdfast.Handover) []metric.RecordOption {
-	if by == holdfast.HandoverNone {
-		return s.free
+func (t tag) attributes() (all []attribute.KeyValue) {
+	if t.outcome != "" {
+		all = append(all, attribute.String("holdfast.outcome", string(t.outcome)))
 	}
-	return s.handed[by]
+	switch {
+	case t.handover != holdfast.HandoverNone:
+		all = append(all, attribute.String("holdfast.handover", string(t.handover)))
+	case t.outcome == granted:
+		all = append(all, attribute.String("holdfast.handover", "none"))
+	}
+	if t.reason != "" {
+		all = append(all, attribute.String("holdfast.reason", string(t.reason)))
+	}
+	return all
+}
+
+// options are attributes as the instruments take them.
+type options struct {
+	add     []metric.AddOption
+	record  []metric.RecordOption
+	observe []metric.ObserveOption
 }
 
 // seriesOf returns the series of a lock.
 func (m *metrics) seriesOf(name string, kind holdfast.Kind, mode holdfast.Mode) *series {
 	of := subject{kind, mode, m.group(name)}
-	if s, known := (*m.series.Load())[of]; known {
+	if s, known := (*m.all.Load())[of]; known {
 		return s
 	}
 	return m.addSeries(of)
@@ -163,78 +165,56 @@ func (m *metrics) addSeries(of subject) *series {
 			m.groups[of.group] = true
 		}
 	}
-	all := *m.series.Load()
+	all := *m.all.Load()
 	if s, known := all[of]; known {
 		return s
 	}
 	s := newSeries(of)
-	m.begin(s)
 	all = maps.Clone(all)
 	all[of] = s
-	m.series.Store(&all)
+	m.all.Store(&all)
+	// Counters begin with 0: Prometheus takes the first value of a series for no increase.
+	ctx := context.Background()
+	m.waiting.Add(ctx, 0, s.by[tag{}].add...)
+	m.failures.Add(ctx, 0, s.by[tag{}].add...)
+	for _, r := range reasons {
+		m.lost.Add(ctx, 0, s.by[tag{reason: r}].add...)
+	}
+	for _, h := range handovers {
+		m.handovers.Add(ctx, 0, s.by[tag{handover: h}].add...)
+	}
 	return s
 }
 
-// begin sets the counters of new series to 0: Prometheus takes the first value of a series for no increase.
-func (m *metrics) begin(s *series) {
-	ctx := context.Background()
-	m.waiting.Add(ctx, 0, s.add...)
-	m.failures.Add(ctx, 0, s.add...)
-	for _, of := range s.losses {
-		m.lost.Add(ctx, 0, of...)
+// What tags have.
+var (
+	outcomes  = []outcome{granted, held, canceled, unavailable, lost, closed, refused, released}
+	handovers = []holdfast.Handover{holdfast.HandoverServer, holdfast.HandoverLocal}
+	reasons   = []holdfast.LossReason{
+		holdfast.LossExpired, holdfast.LossUnreachable, holdfast.LossDeleted, holdfast.LossTaken, holdfast.LossBroken, holdfast.LossBound,
+		holdfast.LossSuperseded,
 	}
-	for _, of := range s.handovers {
-		m.handovers.Add(ctx, 0, of...)
-	}
-}
+)
 
 func newSeries(of subject) *series {
-	s := &series{
-		attributes: []attribute.KeyValue{attribute.String("holdfast.kind", string(of.kind)), attribute.String("holdfast.mode", string(of.mode))},
-		handed:     map[holdfast.Handover][]metric.RecordOption{},
-		failures:   map[outcome][]metric.RecordOption{},
-		handovers:  map[holdfast.Handover][]metric.AddOption{},
-		losses:     map[holdfast.LossReason][]metric.AddOption{},
-		held:       &count{},
-	}
+	attributes := []attribute.KeyValue{attribute.String("holdfast.kind", string(of.kind)), attribute.String("holdfast.mode", string(of.mode))}
 	if of.group != "" {
-		s.attributes = append(s.attributes, attribute.String("holdfast.lock", of.group))
+		attributes = append(attributes, attribute.String("holdfast.lock", of.group))
 	}
-	s.span = []trace.SpanStartOption{trace.WithAttributes(s.attributes...)}
-	s.add, s.record, s.observe = []metric.AddOption{s.with()}, []metric.RecordOption{s.with()}, []metric.ObserveOption{s.with()}
-	s.free = []metric.RecordOption{s.with(granted.attribute(), handoverAttribute(holdfast.HandoverNone))}
-	for _, h := range []holdfast.Handover{holdfast.HandoverServer, holdfast.HandoverLocal} {
-		s.handed[h] = []metric.RecordOption{s.with(granted.attribute(), handoverAttribute(h))}
-		s.handovers[h] = []metric.AddOption{s.with(handoverAttribute(h))}
+	tags := []tag{{}}
+	for _, o := range outcomes {
+		tags = append(tags, tag{outcome: o})
 	}
-	for _, o := range []outcome{held, canceled, unavailable, lost, closed, refused} {
-		s.failures[o] = []metric.RecordOption{s.with(o.attribute())}
+	for _, h := range handovers {
+		tags = append(tags, tag{handover: h}, tag{outcome: granted, handover: h})
 	}
-	s.endByRelease, s.endByLoss = []metric.RecordOption{s.with(released.attribute())}, []metric.RecordOption{s.with(lost.attribute())}
-	for _, r := range []holdfast.LossReason{
-		holdfast.LossExpired, holdfast.LossUnreachable, holdfast.LossDeleted, holdfast.LossTaken, holdfast.LossBroken, holdfast.LossBound, holdfast.LossSuperseded,
-	} {
-		s.losses[r] = []metric.AddOption{s.with(reasonAttribute(r))}
+	for _, r := range reasons {
+		tags = append(tags, tag{reason: r})
+	}
+	s := &series{span: []trace.SpanStartOption{trace.WithAttributes(attributes...)}, by: map[tag]options{}, held: &atomic.Int64{}}
+	for _, t := range tags {
+		o := metric.WithAttributeSet(attribute.NewSet(slices.Concat(attributes, t.attributes())...))
+		s.by[t] = options{[]metric.AddOption{o}, []metric.RecordOption{o}, []metric.ObserveOption{o}}
 	}
 	return s
-}
-
-// with returns the attributes of the series, and more, as an option of a measurement.
-func (s *series) with(more ...attribute.KeyValue) metric.MeasurementOption {
-	return metric.WithAttributeSet(attribute.NewSet(append(s.attributes[:len(s.attributes):len(s.attributes)], more...)...))
-}
-
-func (o outcome) attribute() attribute.KeyValue {
-	return attribute.String("holdfast.outcome", string(o))
-}
-
-func handoverAttribute(h holdfast.Handover) attribute.KeyValue {
-	if h == holdfast.HandoverNone {
-		h = "none"
-	}
-	return attribute.String("holdfast.handover", string(h))
-}
-
-func reasonAttribute(r holdfast.LossReason) attribute.KeyValue {
-	return attribute.String("holdfast.reason", string(r))
 }

@@ -50,7 +50,10 @@ package holdfastotel
 import (
 	"context"
 	"errors"
+	"fmt"
+	"sync"
 
+	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/metric"
@@ -62,14 +65,45 @@ import (
 // scope is the name of the meter and of the tracer.
 const scope = "github.com/holdfast-go/holdfast/holdfastotel"
 
+// Option is an option of New.
+type Option func(*settings)
+
+type settings struct {
+	meters  metric.MeterProvider
+	tracers trace.TracerProvider
+	group   func(name string) string
+}
+
+// MeterProvider sets where metrics go. Default: the global MeterProvider.
+func MeterProvider(p metric.MeterProvider) Option { return func(s *settings) { s.meters = p } }
+
+// TracerProvider sets where spans go. Default: the global TracerProvider. The one of package
+// go.opentelemetry.io/otel/trace/noop turns them off.
+func TracerProvider(p trace.TracerProvider) Option { return func(s *settings) { s.tracers = p } }
+
+// Names adds the attribute holdfast.lock to metrics and spans. Its value is what group returns for the name of a lock; if
+// that is "", there is no attribute. The name of a Multi is all names, with commas between them. Without this option, neither
+// metrics nor spans say which lock they are about.
+//
+// Each value makes new time series, so group must return few different values: "order", say, for "order:8139" and all other
+// orders. The first 1000 count; the attribute of all others is "other". group is called by each acquire and must not block.
+func Names(group func(name string) string) Option { return func(s *settings) { s.group = group } }
+
 // New returns an Observer that reports to OpenTelemetry, for holdfast.Config.Observers. It may serve several clients; observers
 // that share a MeterProvider add to the same metrics. An error is the MeterProvider's, or matches holdfast.ErrInvalid.
 func New(opts ...Option) (*holdfast.Observer, error) {
-	s, err := resolve(opts)
-	if err != nil {
-		return nil, err
+	s := settings{meters: otel.GetMeterProvider(), tracers: otel.GetTracerProvider(), group: func(string) string { return "" }}
+	for _, set := range opts {
+		if set == nil {
+			return nil, fmt.Errorf("holdfastotel: %w: an option is nil", holdfast.ErrInvalid)
+		}
+		set(&s)
+	}
+	if s.meters == nil || s.tracers == nil || s.group == nil {
+		return nil, fmt.Errorf("holdfastotel: %w: the MeterProvider, the TracerProvider or the function of Names is nil", holdfast.ErrInvalid)
 	}
 	o := &observer{tracer: s.tracers.Tracer(scope)}
+	var err error
 	if o.metrics, err = newMetrics(s.meters.Meter(scope), s.group); err != nil {
 		return nil, err
 	}
@@ -81,16 +115,19 @@ func New(opts ...Option) (*holdfast.Observer, error) {
 		RenewFailed:   o.renewFailed,
 		Lost:          o.lost,
 		Released:      o.released,
-		ServerLost:    o.serverLost,
-		ServerFound:   o.serverFound,
+		ServerLost:    func(e holdfast.ServerEvent) { o.metrics.server(e.Server, 1) },
+		ServerFound:   func(e holdfast.ServerEvent) { o.metrics.server(e.Server, -1) },
 	}, nil
 }
 
 type observer struct {
 	tracer  trace.Tracer
 	metrics *metrics
-	holders holders
+	holders sync.Map // from holder to *acquire; of leases whose acquire was sampled, so that others can link to it
 }
+
+// holder identifies a lease by what those who wait for its lock know.
+type holder struct{ name, grant string }
 
 // acquire is one acquire and its lease, as the observer sees them. It is also the context that all functions get, in which
 // they find it.
@@ -105,7 +142,6 @@ type acquire struct {
 	sampled   bool
 	queued    bool
 	linked    bool // the span has a link to that of the holder
-	listed    bool // it is one of the observer's holders
 }
 
 func (a *acquire) Value(key any) any {
@@ -141,10 +177,21 @@ func (o *observer) acquireQueued(ctx context.Context, e holdfast.AcquireEvent) {
 		return
 	}
 	a.queued = true
-	o.metrics.waiting.Add(ctx, 1, a.in.add...)
+	o.metrics.waiting.Add(ctx, 1, a.in.by[tag{}].add...)
 	if a.recording {
 		a.span.AddEvent("holdfast.queued", trace.WithAttributes(attribute.Int("holdfast.ahead", e.Ahead)))
 		o.link(a, e.Name, e.Holder)
+	}
+}
+
+// link links the span to the holder's, once, if the holder is known and is one of ours.
+func (o *observer) link(a *acquire, name string, h holdfast.Holder) {
+	if a.linked || h.Grant == "" {
+		return
+	}
+	var other any
+	if other, a.linked = o.holders.Load(holder{name, h.Grant}); a.linked {
+		a.span.AddLink(trace.Link{SpanContext: other.(*acquire).span.SpanContext()})
 	}
 }
 
@@ -155,61 +202,43 @@ func (o *observer) acquireEnd(ctx context.Context, e holdfast.AcquireEvent) {
 	}
 	m := o.metrics
 	if a.queued {
-		m.waiting.Add(ctx, -1, a.in.add...)
+		m.waiting.Add(ctx, -1, a.in.by[tag{}].add...)
 	}
-	what := outcomeOf(e.Err)
+	how := tag{outcome: outcomeOf(e.Err)}
 	if e.Err == nil {
-		a.in.held.n.Add(1)
-		m.acquire.Record(ctx, e.Waited.Seconds(), a.in.granted(e.Handover)...)
+		how.handover = e.Handover
+		a.in.held.Add(1)
 		if e.Handover != holdfast.HandoverNone {
-			m.handovers.Add(ctx, 1, a.in.handovers[e.Handover]...)
+			m.handovers.Add(ctx, 1, a.in.by[tag{handover: e.Handover}].add...)
 		}
-	} else {
-		m.acquire.Record(ctx, e.Waited.Seconds(), a.in.failures[what]...)
 	}
+	m.acquire.Record(ctx, e.Waited.Seconds(), a.in.by[how].record...)
 	if a.recording {
-		o.describe(a, e, what)
+		a.span.SetAttributes(how.attributes()...)
+		if e.Err == nil {
+			a.span.SetAttributes(attribute.Int64("holdfast.fence", int64(e.Fence)))
+			if a.sampled && e.Grant != "" {
+				o.holders.Store(holder{e.Name, e.Grant}, a)
+			}
+		} else {
+			o.link(a, e.Name, e.Holder)
+			if how.outcome != held && how.outcome != canceled { // those two are no failures
+				a.span.SetStatus(codes.Error, string(how.outcome))
+			}
+		}
 	}
 	a.span.End()
 }
 
-// describe adds to the span how the acquire ended.
-func (o *observer) describe(a *acquire, e holdfast.AcquireEvent, what outcome) {
-	if e.Err == nil {
-		a.span.SetAttributes(what.attribute(), handoverAttribute(e.Handover), attribute.Int64("holdfast.fence", int64(e.Fence)))
-		if a.sampled && e.Grant != "" {
-			a.listed = true
-			o.holders.add(holder{e.Name, e.Grant}, a)
-		}
-		return
-	}
-	a.span.SetAttributes(what.attribute())
-	o.link(a, e.Name, e.Holder)
-	if what.isError() {
-		a.span.SetStatus(codes.Error, string(what))
-	}
-}
-
-// link links the span to the holder's, once, if the holder is known and is one of ours.
-func (o *observer) link(a *acquire, name string, h holdfast.Holder) {
-	if a.linked || h.Grant == "" {
-		return
-	}
-	if other := o.holders.find(holder{name, h.Grant}); other != nil {
-		a.linked = true
-		a.span.AddLink(trace.Link{SpanContext: other.span.SpanContext()})
-	}
-}
-
 func (o *observer) renewed(ctx context.Context, e holdfast.LeaseEvent) {
 	if a, ctx := o.of(ctx); a != nil {
-		o.metrics.slack.Record(ctx, e.Slack.Seconds(), a.in.record...)
+		o.metrics.slack.Record(ctx, e.Slack.Seconds(), a.in.by[tag{}].record...)
 	}
 }
 
 func (o *observer) renewFailed(ctx context.Context, _ holdfast.LeaseEvent) {
 	if a, ctx := o.of(ctx); a != nil {
-		o.metrics.failures.Add(ctx, 1, a.in.add...)
+		o.metrics.failures.Add(ctx, 1, a.in.by[tag{}].add...)
 	}
 }
 
@@ -218,31 +247,28 @@ func (o *observer) lost(ctx context.Context, e holdfast.LeaseEvent) {
 	if a == nil {
 		return
 	}
-	o.metrics.lost.Add(ctx, 1, a.in.losses[e.Reason]...)
-	o.end(ctx, a, e, a.in.endByLoss)
+	o.metrics.lost.Add(ctx, 1, a.in.by[tag{reason: e.Reason}].add...)
+	o.end(ctx, a, e, lost)
 	if caller := trace.SpanFromContext(a.caller); caller.IsRecording() {
-		caller.AddEvent("holdfast.lost", trace.WithAttributes(reasonAttribute(e.Reason), attribute.Int64("holdfast.fence", int64(e.Fence))))
+		what := append(tag{reason: e.Reason}.attributes(), attribute.Int64("holdfast.fence", int64(e.Fence)))
+		caller.AddEvent("holdfast.lost", trace.WithAttributes(what...))
 	}
 }
 
 func (o *observer) released(ctx context.Context, e holdfast.LeaseEvent) {
 	if a, ctx := o.of(ctx); a != nil {
-		o.end(ctx, a, e, a.in.endByRelease)
+		o.end(ctx, a, e, released)
 	}
 }
 
 // end counts the end of a lease.
-func (o *observer) end(ctx context.Context, a *acquire, e holdfast.LeaseEvent, how []metric.RecordOption) {
-	a.in.held.n.Add(-1)
-	o.metrics.hold.Record(ctx, e.Held.Seconds(), how...)
-	if a.listed {
-		o.holders.remove(holder{e.Name, e.Grant}, a)
+func (o *observer) end(ctx context.Context, a *acquire, e holdfast.LeaseEvent, how outcome) {
+	a.in.held.Add(-1)
+	o.metrics.hold.Record(ctx, e.Held.Seconds(), a.in.by[tag{outcome: how}].record...)
+	if a.sampled {
+		o.holders.CompareAndDelete(holder{e.Name, e.Grant}, a) // a nested lease may have taken its place
 	}
 }
-
-func (o *observer) serverLost(e holdfast.ServerEvent) { o.metrics.server(e.Server, 1) }
-
-func (o *observer) serverFound(e holdfast.ServerEvent) { o.metrics.server(e.Server, -1) }
 
 // outcome says how an acquire or a hold ended.
 type outcome string
@@ -275,13 +301,4 @@ func outcomeOf(err error) outcome {
 		return canceled
 	}
 	return refused
-}
-
-// isError reports whether an acquire with this outcome has failed: one that found the lock held, or was canceled, has not.
-func (o outcome) isError() bool {
-	switch o {
-	case granted, held, canceled:
-		return false
-	}
-	return true
 }

@@ -1,5 +1,6 @@
 // Package inspect shows who holds which locks, since when and for how long, and who waits, and breaks a lock whose holder
-// hangs. It also admits servers to Strict mode. It is for programs that look after locks; programs that use locks need only package holdfast.
+// hangs. It also admits servers to Strict mode. It is for programs that look after locks; programs that use locks need only
+// package holdfast.
 package inspect
 
 import (
@@ -91,29 +92,34 @@ func (i *Inspector) list(ctx context.Context, p inspector.Pattern, yield func(ho
 		i.of.List(ctx, p, func(s lock.Status, err error) bool { return yield(statusOf(&s), access.Error(err)) })
 		return
 	}
-	i.lookup(ctx, name, func(s holdfast.Status, err error) bool {
+	i.of.Lookup(ctx, name, func(found lock.Status, err error) bool {
+		if err != nil {
+			return yield(holdfast.Status{}, access.Error(err))
+		}
+		s := statusOf(&found)
 		s.Waiters = s.Waiters[:min(len(s.Waiters), maxWaiters)]
-		return err == nil && !isInUse(s) || yield(s, err)
+		inUse := s.Held() || s.Waiting > 0 || s.Kind == holdfast.KindLatch && s.Count > 0 || s.Kind == holdfast.KindSemaphore && s.Limit > 0
+		return !inUse || yield(s, nil)
 	})
 }
 
 // maxWaiters is how many waiters of a lock List names.
 const maxWaiters = 100
 
-// lookup yields the lock of that name and the one with that exact key, in use or not. An error is the last, and comes alone.
-func (i *Inspector) lookup(ctx context.Context, name string, yield func(holdfast.Status, error) bool) {
-	i.of.Lookup(ctx, name, func(s lock.Status, err error) bool {
-		if err != nil {
-			return yield(holdfast.Status{}, access.Error(err))
-		}
-		return yield(statusOf(&s), nil)
-	})
-}
+// Admit admits a new server to Strict mode, so that it grants locks at once. Run it before the first acquire,
+// which puts a new server in quarantine. Run it once for a server, by hand: a server that lost its data looks like a new one, so
+// do not run it whenever a server starts. A server in quarantine makes it return [holdfast.ErrQuarantine], which says for how
+// long. A client whose [holdfast.Config.Strict] is false gets [holdfast.ErrInvalid].
+//
+// Of a quorum it admits new nodes: all of them have to be there. Run it once for a new quorum, and again after a majority has
+// restarted and lost its data, for which the others cannot vouch. A node that is replaced, or comes back empty, while a
+// majority goes on, needs a quarantine, but no Admit. If another node was admitted earlier, a node that looks new may have lost its
+// locks. Admit leaves it in quarantine, does not wait for the end of that, and returns a [*quorum.Error] that matches ErrQuarantine
+// and names the node: call it again then.
+func (i *Inspector) Admit(ctx context.Context) error { return access.Error(i.of.Init(ctx, false)) }
 
-// isInUse reports whether List lists a lock.
-func isInUse(s holdfast.Status) bool {
-	return s.Held() || s.Waiting > 0 || s.Kind == holdfast.KindLatch && s.Count > 0 || s.Kind == holdfast.KindSemaphore && s.Limit > 0
-}
+// ForceAdmit is Admit, and ends a quarantine: use it only if no holder can still rely on an earlier lease.
+func (i *Inspector) ForceAdmit(ctx context.Context) error { return access.Error(i.of.Init(ctx, true)) }
 
 func init() {
 	access.Reach = func(ctx context.Context, inspector any, verb, pattern string) error {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"hash/maphash"
 	"iter"
+	"slices"
 	"time"
 
 	"github.com/holdfast-go/holdfast"
@@ -104,7 +105,7 @@ func (w *watch) look(ctx context.Context) (goOn bool) {
 	w.looks++
 	whole := true
 	goOn = true
-	w.each(ctx, func(s holdfast.Status, err error) bool {
+	w.in.list(ctx, w.pattern, func(s holdfast.Status, err error) bool {
 		switch {
 		case err != nil && s.Name != "":
 			if old := w.locks[s.Key]; old != nil {
@@ -116,7 +117,7 @@ func (w *watch) look(ctx context.Context) (goOn bool) {
 			goOn = ctx.Err() == nil && w.yield(Event{}, err) && errors.Is(err, holdfast.ErrUnavailable)
 		default:
 			w.server, w.local = s.Time, time.Now()
-			goOn = w.compare(s)
+			goOn = w.tell(s, w.changes(s))
 		}
 		return goOn
 	})
@@ -130,31 +131,24 @@ func (w *watch) look(ctx context.Context) (goOn bool) {
 		}
 		delete(w.locks, key)
 		gone := holdfast.Status{Name: old.name, Key: key, Kind: old.kind, Time: w.server.Add(time.Since(w.local))}
-		if !w.lost(old.holders, gone) {
+		if !w.tell(gone, losses(old.holders, gone.Time)) {
 			return false
 		}
 	}
 	return true
 }
 
-// each calls f with each lock that is in use, or an error, as List yields them.
-func (w *watch) each(ctx context.Context, f func(holdfast.Status, error) bool) {
-	name, is := literal(w.pattern.Text)
-	if !is {
-		w.in.list(ctx, w.pattern, f)
-		return
-	}
-	w.in.lookup(ctx, name, func(s holdfast.Status, err error) bool {
-		if err == nil && !isInUse(s) {
-			w.server, w.local = s.Time, time.Now()
-			return true
+func (w *watch) tell(s holdfast.Status, changes []EventType) (goOn bool) {
+	for _, change := range changes {
+		if !w.yield(Event{change, s.Time, s}, nil) {
+			return false
 		}
-		return f(s, err)
-	})
+	}
+	return true
 }
 
-// compare yields what has changed about a lock.
-func (w *watch) compare(s holdfast.Status) (goOn bool) {
+// changes returns what has changed about a lock, and remembers it as it is now.
+func (w *watch) changes(s holdfast.Status) []EventType {
 	old := w.locks[s.Key]
 	now := &watched{name: s.Name, kind: s.Kind, look: w.looks, seen: s.Time, waiting: s.Waiting}
 	for _, h := range s.Holders {
@@ -162,33 +156,41 @@ func (w *watch) compare(s holdfast.Status) (goOn bool) {
 	}
 	w.locks[s.Key] = now
 	if old == nil && !w.settled {
-		return w.tell(EventPresent, s)
+		return []EventType{EventPresent}
 	}
 	if old == nil {
 		old = &watched{}
 	}
-	var gone []held
-	for _, h := range old.holders {
-		if !now.has(h) {
-			gone = append(gone, h)
-		}
+	changes := losses(without(old.holders, now.holders), s.Time)
+	if len(without(now.holders, old.holders)) > 0 {
+		changes = append(changes, EventGranted)
 	}
-	if !w.lost(gone, s) {
-		return false
+	if now.isQueued(old, s) {
+		changes = append(changes, EventQueued)
 	}
-	for _, h := range now.holders {
-		if !old.has(h) {
-			if !w.tell(EventGranted, s) {
-				return false
-			}
-			break
-		}
-	}
-	return !now.isQueued(old, s) || w.tell(EventQueued, s)
+	return changes
 }
 
-func (w *watch) tell(what EventType, s holdfast.Status) bool {
-	return w.yield(Event{what, s.Time, s}, nil)
+// losses returns how these holders have lost a lock.
+func losses(gone []held, now time.Time) (how []EventType) {
+	hasExpired := func(h held) bool { return !h.expiry.IsZero() && !h.expiry.After(now) }
+	if slices.ContainsFunc(gone, func(h held) bool { return !hasExpired(h) }) {
+		how = append(how, EventReleased)
+	}
+	if slices.ContainsFunc(gone, hasExpired) {
+		how = append(how, EventExpired)
+	}
+	return how
+}
+
+// without returns the holders that are not among others.
+func without(all, others []held) (rest []held) {
+	for _, h := range all {
+		if !slices.ContainsFunc(others, func(o held) bool { return o.id == h.id }) {
+			rest = append(rest, h)
+		}
+	}
+	return rest
 }
 
 // held returns what is kept of a holder.
@@ -208,15 +210,6 @@ func (w *watch) held(h holdfast.Holder, now time.Time) held {
 	return own
 }
 
-func (l *watched) has(h held) bool {
-	for _, own := range l.holders {
-		if own.id == h.id {
-			return true
-		}
-	}
-	return false
-}
-
 // isQueued reports whether somebody waits who did not at the last look. Whoever waits has the server's time of its
 // arrival; of a long queue, only the first are named.
 func (l *watched) isQueued(old *watched, s holdfast.Status) bool {
@@ -226,23 +219,4 @@ func (l *watched) isQueued(old *watched, s holdfast.Status) bool {
 		}
 	}
 	return s.Waiting > len(s.Waiters) && s.Waiting > old.waiting
-}
-
-// lost yields how holders have lost a lock.
-func (w *watch) lost(gone []held, s holdfast.Status) (goOn bool) {
-	how := map[EventType]bool{}
-	for _, h := range gone {
-		switch {
-		case !h.expiry.IsZero() && !h.expiry.After(s.Time):
-			how[EventExpired] = true
-		default:
-			how[EventReleased] = true
-		}
-	}
-	for _, what := range []EventType{EventReleased, EventExpired} {
-		if how[what] && !w.tell(what, s) {
-			return false
-		}
-	}
-	return true
 }

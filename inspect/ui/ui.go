@@ -6,13 +6,20 @@
 package ui
 
 import (
+	"compress/gzip"
 	"context"
+	"embed"
+	"encoding/json"
 	"fmt"
+	"io"
 	"iter"
 	"log/slog"
 	"net/http"
 	"path"
 	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/inspect"
@@ -35,8 +42,6 @@ type Options struct {
 	Label string
 	// Logger is told who broke or revoked which lock. Default slog.Default().
 	Logger *slog.Logger
-	// MaxViewers bounds how many pages are kept up to date at a time; one more gets 503. Default 100.
-	MaxViewers int
 	// Pattern selects the locks that the pages list, by their names, as inspect's List does. It hides nothing: the page of any
 	// lock can be opened. Default "": all.
 	Pattern string
@@ -45,20 +50,23 @@ type Options struct {
 	Prefix string
 }
 
-// Handler serves the inspector. It is safe for concurrent use. It asks the server while somebody looks, and for half a minute
-// longer: once a second for all locks, however many look. Close ends that.
+// Handler serves the inspector. It is safe for concurrent use. It asks the server only while somebody looks: at most once a second
+// for all locks, and once a second for each lock whose page is open, however many look. It remembers the latest list.
 type Handler struct {
-	opts    Options
-	in      source
-	breaker breaker // nil unless breaking is allowed
-	quorum  bool    // of a quorum, it is not known who waits
-	board   *board
-	guard   guard
-	scrapes scrapes
-	details details
+	opts   Options
+	in     source
+	quorum bool            // of a quorum, it is not known who waits
+	absent func() []string // of a quorum: why nodes did not answer the latest List
+	origin *http.CrossOriginProtection
+	record atomic.Pointer[record]
 
 	ctx  context.Context // ends with Close
 	stop context.CancelFunc
+
+	mu      sync.Mutex
+	last    *look
+	looking chan struct{}      // closed when the look that is under way has ended; nil if none is
+	singles map[string]*single // looks at single locks of the last second, by name
 }
 
 // source is what the handler needs of an inspect.Inspector.
@@ -66,6 +74,8 @@ type source interface {
 	Get(ctx context.Context, name string) (holdfast.Status, error)
 	List(ctx context.Context, pattern string) iter.Seq2[holdfast.Status, error]
 	History(ctx context.Context) iter.Seq2[inspect.Broken, error]
+	Break(ctx context.Context, h holdfast.Holder, reason string) (inspect.Broken, error)
+	Revoke(ctx context.Context, h holdfast.Holder, reason string) error
 }
 
 // New returns a handler. Nothing is sent before somebody looks. An option that makes no sense is [holdfast.ErrInvalid].
@@ -74,27 +84,27 @@ func New(in *inspect.Inspector, opts *Options) (*Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	if h.opts.AllowBreak {
-		h.breaker = in
-	}
 	h.quorum = access.IsOfQuorum(in)
-	h.board.absent = func() []error { return access.Absent(in) }
+	h.absent = func() (all []string) {
+		for _, err := range access.Absent(in) {
+			all = append(all, errorText(err))
+		}
+		return all
+	}
 	return h, nil
 }
 
 func newHandler(in source, opts *Options) (*Handler, error) {
-	h := &Handler{in: in}
+	h := &Handler{
+		in: in, origin: http.NewCrossOriginProtection(), absent: func() []string { return nil },
+		last: &look{Locks: []row{}}, singles: map[string]*single{},
+	}
+	h.record.Store(&record{})
 	if opts != nil {
 		h.opts = *opts
 	}
 	if h.opts.Logger == nil {
 		h.opts.Logger = slog.Default()
-	}
-	switch {
-	case h.opts.MaxViewers == 0:
-		h.opts.MaxViewers = 100
-	case h.opts.MaxViewers < 0:
-		return nil, fmt.Errorf("%w: MaxViewers is negative: %d", holdfast.ErrInvalid, h.opts.MaxViewers)
 	}
 	if _, err := path.Match(h.opts.Pattern, ""); err != nil {
 		return nil, fmt.Errorf("%w: Pattern %.64q: %w", holdfast.ErrInvalid, h.opts.Pattern, err)
@@ -108,23 +118,24 @@ func newHandler(in source, opts *Options) (*Handler, error) {
 			return nil, fmt.Errorf("%w: Hosts has %.64q: want a name without a port", holdfast.ErrInvalid, host)
 		}
 	}
-	h.guard = newGuard(&h.opts)
 	h.ctx, h.stop = context.WithCancel(context.Background())
-	h.board = newBoard(h.ctx, in, h.opts.Pattern, h.opts.MaxViewers)
-	h.details.in, h.details.of = in, map[string]*detail{}
 	return h, nil
 }
 
-// Close ends all streams to browsers, and stops asking the server. From then on requests get 503.
-// http.Server.Shutdown waits for pages that are kept up to date: call Close before it, or by RegisterOnShutdown.
+// Close ends what the handler asks the server. From then on requests get 503.
 func (h *Handler) Close() { h.stop() }
+
+// serveTime bounds an answer: the wait for it, and how slowly the client may read it.
+const serveTime = time.Minute
 
 // ServeHTTP answers a request.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if !h.guard.admit(w, r) {
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(serveTime)) // not possible in tests
+	if !h.admit(w, r) {
 		return
 	}
 	place, ours := strings.CutPrefix(r.URL.Path, h.opts.Prefix)
+	file, isFile := strings.CutPrefix(place, "/assets/")
 	switch {
 	case h.ctx.Err() != nil:
 		http.Error(w, "the inspector is closed", http.StatusServiceUnavailable)
@@ -140,17 +151,64 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Allow", "GET, HEAD")
 		http.Error(w, "only GET and HEAD are served here", http.StatusMethodNotAllowed)
 	case place == "/" || place == "":
-		serveAsset(w, r, "index.html")
-	case place == "/events" && r.Method == http.MethodGet:
-		h.serveEvents(w, r)
+		serveFile(w, r, "index.html")
+	case place == "/list":
+		h.serveList(w, r)
+	case place == "/lock":
+		h.serveLock(w, r)
 	case place == "/metrics":
 		h.serveMetrics(w, r)
+	case isFile:
+		serveFile(w, r, file)
 	default:
-		name, is := strings.CutPrefix(place, "/assets/")
-		if !is {
-			http.NotFound(w, r)
-			return
-		}
-		serveAsset(w, r, name)
+		http.NotFound(w, r)
 	}
+}
+
+//go:embed assets
+var files embed.FS
+
+// mediaTypes are set here because what the system says of them differs.
+var mediaTypes = map[string]string{
+	".css": "text/css; charset=utf-8", ".html": "text/html; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml",
+}
+
+// serveFile answers with a file of the pages.
+func serveFile(w http.ResponseWriter, r *http.Request, name string) {
+	text, err := files.ReadFile("assets/" + name)
+	if err != nil {
+		http.NotFound(w, r)
+		return
+	}
+	w.Header().Set("Content-Type", mediaTypes[path.Ext(name)])
+	_, _ = w.Write(text) // The client does not listen any more.
+}
+
+// about is what a page has to know of the handler.
+type about struct {
+	Label  string `json:"label,omitempty"`
+	Breaks bool   `json:"breaks,omitempty"` // locks can be broken
+	Quorum bool   `json:"quorum,omitempty"` // it is not known who waits
+	User   string `json:"user,omitempty"`
+}
+
+func (h *Handler) about(r *http.Request) about {
+	a := about{Label: h.opts.Label, Breaks: h.opts.AllowBreak, Quorum: h.quorum}
+	if h.opts.Authenticate != nil {
+		a.User, _, _ = r.BasicAuth()
+	}
+	return a
+}
+
+// answer answers with a value as JSON, which it compresses if the browser allows that.
+func answer(w http.ResponseWriter, r *http.Request, value any) {
+	w.Header().Set("Content-Type", "application/json")
+	to := io.Writer(w)
+	if strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
+		w.Header().Set("Content-Encoding", "gzip")
+		zip, _ := gzip.NewWriterLevel(w, gzip.BestSpeed) // the level exists
+		defer zip.Close()
+		to = zip
+	}
+	_ = json.NewEncoder(to).Encode(value) // The client does not listen any more.
 }

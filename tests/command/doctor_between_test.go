@@ -105,7 +105,7 @@ func TestDoctorThroughSomethingElse(t *testing.T) {
 	s, other := server.Start(t, server.One(t)), server.Start(t, server.One(t))
 	one := func() string { return s.Addr() }
 	var turn atomic.Int64
-	subscribe, ping := []byte("*2\r\n$9\r\nsubscribe\r\n"), []byte("*1\r\n$4\r\nping\r\n")
+	subscribe := []byte("*2\r\n$9\r\nsubscribe\r\n")
 	change := regexp.MustCompile(`(?i)^\*\d+\r\n\$\d\r\n(evalsha|delifeq|multi)\r\n`)
 	old := regexp.MustCompile(`(\$7\r\nversion\r\n\$\d+\r\n)\d`)
 	kind := regexp.MustCompile(`(\$6\r\nserver\r\n\$\d+\r\n)[rv]`) // the first letter of redis or valkey
@@ -143,18 +143,6 @@ func TestDoctorThroughSomethingElse(t *testing.T) {
 			judge: func(d *diagnosis) { d.expect("latency", isProblem, "p99") },
 			flags: []string{"--ttl", "500ms"},
 		},
-		"a server that answers no more": {
-			addr: between(t, one, func(client net.Conn, raw []byte) []byte {
-				if bytes.HasPrefix(raw, ping) {
-					_ = client.Close()
-				}
-				return raw
-			}, nil),
-			judge: func(d *diagnosis) {
-				d.expect("latency", isUnchecked, "PING: ")
-				d.expect("trial", isProblem, "PING: ")
-			},
-		},
 		"an old version": {
 			addr:  between(t, one, nil, func(p []byte) []byte { return old.ReplaceAll(p, []byte("${1}2")) }),
 			judge: func(d *diagnosis) { d.expect("version", isProblem, "or later is needed") },
@@ -187,7 +175,7 @@ func TestDoctorReportsWhatServersSayEscaped(t *testing.T) {
 		return nil
 	}, nil)
 	doctor(t, "redis://default:"+password+"@"+addr, func(d *diagnosis) {
-		d.expect("busy-limit", isUnchecked, `CONFIG GET: ERR unknown \x1b[31m\a\u202e command`)
+		d.expect("persistence", isWarning, `snapshots unknown (CONFIG GET: ERR unknown \x1b[31m\a\u202e command`)
 		for _, f := range d.Findings {
 			if text := f.Saw + f.Consequence + f.Remedy; strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) }) {
 				d.complain("%s: it is shown as %q", f.ID, text)

@@ -158,13 +158,6 @@ func (d *diagnosis) expect(id, severity, saw string) finding {
 	return finding{}
 }
 
-// consequence requires that a finding's consequence for locks begins like this.
-func (d *diagnosis) consequence(f finding, begins string) {
-	if !strings.HasPrefix(f.Consequence, begins) {
-		d.complain("%s: the consequence is %q, want %q", f.ID, f.Consequence, begins)
-	}
-}
-
 // on requires that these are the finding's servers.
 func (d *diagnosis) on(f finding, servers ...string) {
 	if !slices.Equal(f.Servers, servers) {

@@ -38,7 +38,7 @@ func TestTheInspectorsPagesOfAQuorum(t *testing.T) {
 						return false
 					}
 				}
-				return len(l.Locks) == len(want) && l.State.Error == ""
+				return len(l.Locks) == len(want) && l.Error == ""
 			}
 		}
 		list.Until("what a majority holds is listed", shows("a worker", "b worker"))
@@ -60,7 +60,7 @@ func TestTheInspectorsPagesOfAQuorum(t *testing.T) {
 		}
 		s.nodes[1].Kill()
 		s.nodes[2].Kill()
-		list.Until("the list says that it is out of date", func(l pages.List) bool { return l.State.Why == "silent" && len(l.Locks) == 2 })
+		list.Until("the list says that it is out of date", func(l pages.List) bool { return l.Why == "silent" && len(l.Locks) == 2 })
 		page.Until("the page says so", func(l pages.Lock) bool { return l.Why == "silent" })
 		for _, verb := range []string{"break", "revoke"} {
 			if a := in.Order(verb, "b", grant, "no majority"); a.Code != http.StatusBadGateway || a.Error == "" {

@@ -95,6 +95,7 @@ func TestAPageConnectsAgain(t *testing.T) {
 	page.until("it is live", `document.querySelector("#live").dataset.state === "live"`)
 }
 
+// The list ranks the locks under contention by what it is sorted by.
 func TestContention(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, nil)
@@ -105,12 +106,32 @@ func TestContention(t *testing.T) {
 	s.wait("w2", mutex("broad"))
 	s.wait("w3", mutex("broad"))
 	s.hold(s.client.Mutex("calm"))
-	page := open(t, s.url+"?view=contention", 1280, 800)
-	page.until("the most waiters first", `[...document.querySelectorAll("#by-waiters a")].map((a) => a.textContent).join() === "broad,long"`)
-	page.until("the longest wait first", `[...document.querySelectorAll("#by-wait a")].map((a) => a.textContent).join() === "long,broad"`)
-	page.until("the one that was held longest first", `[...document.querySelectorAll("#by-hold a")].map((a) => a.textContent).join() === "long,broad,calm"`)
-	page.click("#by-wait a")
-	page.until("its page is open", `document.querySelector("#lock-name")?.textContent === "long"`)
+	page := open(t, s.url+"?sort=waiting", 1280, 800)
+	page.lists("broad", "long", "calm")
+	page.press("7") // by the longest wait
+	page.lists("long", "broad", "calm")
+	page.until("the wait is told", `/^\d+s$/.test(document.querySelector("#rows .waited").textContent)`)
+	page.press("4") // by how long it is held
+	page.lists("long", "broad", "calm")
+	page.press("6")
+	page.lists("broad", "long", "calm")
+}
+
+// What happened to a lock while the list was shown is on its page, once.
+func TestTheTimelineBeginsWithTheList(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, nil)
+	page := open(t, s.url, 1280, 800)
+	page.sees("No locks")
+	lease := s.hold(s.newClient("ann").Mutex("nightly"))
+	page.lists("nightly")
+	s.wait("bob", mutex("nightly"))
+	page.until("bob waits", `document.querySelector("#rows .badge")?.textContent === "1"`)
+	backend.Release(t, lease)
+	page.sees("bob")
+	page.click("#rows a")
+	page.sees("from ann, who had it for")
+	page.until("each is told once", `[...document.querySelectorAll(".timeline b")].map((e) => e.textContent).join() === "bob,ann"`)
 }
 
 // The candidates of an election stand by while somebody leads. They wait if nobody does.
@@ -125,13 +146,12 @@ func TestAnElectionIsNoContention(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	list, contention, lock := open(t, s.url, 1280, 800), open(t, s.url+"?view=contention", 1280, 800), open(t, s.url+"?lock=boss", 1280, 800)
+	list, lock := open(t, s.url, 1280, 800), open(t, s.url+"?lock=boss", 1280, 800)
 	list.lists("boss")
 	list.sees("leader · ann")
 	list.sees("1 standby")
 	list.until("nobody waits", `document.querySelector("#n-waiting").textContent === "0" && document.querySelector("#n-longest").textContent === "–"`)
-	contention.sees("Nobody waits.")
-	contention.sees("Nobody holds a lock.")
+	list.until("nor for how long", `document.querySelector("#rows .waited").textContent === "–"`)
 	lock.sees("Standing by (1 process)")
 	lock.sees("Leader")
 	if err := rdb.Del(t.Context(), "holdfast:{boss}").Err(); err != nil {
@@ -139,7 +159,6 @@ func TestAnElectionIsNoContention(t *testing.T) {
 	}
 	list.sees("no leader")
 	list.until("it waits", `document.querySelector("#n-waiting").textContent === "1" && document.querySelector("#n-longest").textContent === "–"`)
-	contention.until("it waits", `document.querySelector("#by-waiters a")?.textContent === "boss" && document.querySelector("#by-wait a") === null`)
 	lock.sees("Waiting (1 process)")
 	lock.sees("Nobody leads at the moment.")
 }

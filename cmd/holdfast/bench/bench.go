@@ -52,7 +52,7 @@ Flags:
 
 // run runs the bench with these arguments, and returns its exit code.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	b := &bench{progress: console.NewProgress(stderr)}
+	b := &bench{progress: newProgress(stderr)}
 	b.console = console.New(b.progress, console.Normal)
 	return b.console.Exit(b.main(ctx, args, stdout))
 }
@@ -106,7 +106,7 @@ func (b *bench) main(ctx context.Context, args []string, stdout io.Writer) error
 	ctx, stop := signals.Context(ctx)
 	defer stop()
 	r, err := b.measure(ctx, servers[:])
-	b.progress.Show("")
+	b.progress.show("")
 	if r == nil {
 		return err
 	}

@@ -28,7 +28,7 @@ func (b *bench) held(ctx context.Context) error {
 	if b.leases == 0 {
 		return nil
 	}
-	b.progress.Show(fmt.Sprintf("held: %d leases", b.leases))
+	b.progress.show(fmt.Sprintf("held: %d leases", b.leases))
 	share := b.time * 3 / 10
 	takes := make([]acquire, b.leases)
 	for i := range takes {

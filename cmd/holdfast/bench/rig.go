@@ -31,7 +31,7 @@ type bench struct {
 	time     time.Duration
 	leases   int // in held
 	console  *console.Console
-	progress *console.Progress
+	progress *progress
 
 	clients []*client // the first is for free and held, all of them are for contended
 	id      string    // begins the names of all locks
@@ -119,7 +119,7 @@ func (b *bench) compare(rounds int, results []*result, turn func(i, way int) (va
 	}()
 	for round := range rounds {
 		for i, r := range results {
-			b.progress.Show(fmt.Sprintf("%s: round %d of %d", r.name(), round+1, rounds))
+			b.progress.show(fmt.Sprintf("%s: round %d of %d", r.name(), round+1, rounds))
 			var both [2]values
 			for n := range both {
 				way := (n + round) % len(both)

@@ -41,7 +41,7 @@ func (t *trial) start() *client {
 		}
 	}
 	if err != nil {
-		exit := &exitcode.Error{Code: exitcode.NotRunnable, Err: fmt.Errorf("the client cannot be started: %w", err)}
+		exit := exitcode.Errorf(exitcode.NotRunnable, "the client cannot be started: %w", err)
 		if errors.Is(err, exec.ErrNotFound) || errors.Is(err, fs.ErrNotExist) {
 			exit.Code = exitcode.NotFound
 		}

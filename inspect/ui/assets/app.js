@@ -1,21 +1,13 @@
-// The pages, their addresses, and the keyboard.
+// The pages, what they are told, and the keyboard.
 
-import { $, setText } from "./dom.js";
-import { clock, plural, shown } from "./format.js";
-import { drawContention } from "./contention.js";
-import { List, titleOf } from "./list.js";
+import { $, clock, plural, setText, shown, titleOf } from "./text.js";
+import { List } from "./list.js";
 import { LockPage } from "./lock.js";
-import { Store } from "./store.js";
-import { Stream } from "./stream.js";
 
-const store = new Store();
-const list = new List(store, (name) => go(`?lock=${encodeURIComponent(name)}`), remember);
-let hello = null;
+const list = new List((name) => go(`?lock=${encodeURIComponent(name)}`), remember);
+let page = null; // what is shown: list, or the page of a lock
 let connected = null; // null before the first answer
-let stream = null;
-let page = null; // of one lock
 let listAddress = "./"; // where Esc leads
-let view = "";
 
 function go(address) {
   history.pushState(null, "", address);
@@ -24,95 +16,93 @@ function go(address) {
 
 // remember keeps filter and order in the address.
 function remember() {
-  const query = new URLSearchParams();
-  list.save(query);
-  const text = query.toString();
-  history.replaceState(null, "", text ? `?${text}` : "./");
+  const text = list.query().toString();
   listAddress = text ? `?${text}` : "./";
+  history.replaceState(null, "", listAddress);
 }
 
 function route() {
   const query = new URLSearchParams(location.search);
   const name = query.get("lock");
-  const next = name !== null ? "lock" : query.get("view") === "contention" ? "contention" : "locks";
-  const needs = next === "lock" ? `events?lock=${encodeURIComponent(name)}` : "events";
-  const came = view;
-  view = next;
-  for (const id of ["locks", "contention", "lock"]) $(id).hidden = id !== view;
-  for (const a of document.querySelectorAll(".tabs a")) {
-    if (a.dataset.view === view) a.setAttribute("aria-current", "page");
-    else a.removeAttribute("aria-current");
-  }
-  if (view === "locks") {
+  const before = page;
+  if (name === null) {
     listAddress = location.search || "./";
     list.restore(query);
+    page = list;
+  } else {
+    page = new LockPage(name);
   }
-  document.title = name !== null ? `${shown(name)} – Holdfast` : view === "contention" ? "Contention – Holdfast" : "Locks – Holdfast";
-  page = null;
-  if (view === "lock") {
-    page = new LockPage(name, hello);
-    if (came) $("main").focus();
-  } else if (came === "lock") {
-    (view === "locks" ? $("grid") : $("main")).focus();
-  }
-  if (stream?.url !== needs || view === "lock") follow(needs);
+  $("locks").hidden = page !== list;
+  $("lock").hidden = page === list;
+  document.title = name === null ? "Locks – Holdfast" : `${shown(name)} – Holdfast`;
+  if (before && page !== before) (page === list ? $("grid") : $("main")).focus();
+  poll();
   draw();
 }
 
-// follow listens to what a page needs.
-function follow(url) {
-  stream?.close();
-  stream = new Stream(url, {
-    hello: (value) => {
-      const first = hello === null || hello.breaks !== value.breaks || hello.quorum !== value.quorum;
-      hello = value;
-      store.quorum = value.quorum ?? false;
-      if (first) list.update("order");
-      store.tell(value.now); // until the server's own time is known
-      setText($("label"), value.label);
-      if (first && page) page = new LockPage(page.name, value);
-    },
-    reset: () => store.reset(),
-    changes: (value) => {
-      list.update(store.apply(value));
-      draw();
-    },
-    beat: (value) => page?.hear(value.t),
-    lock: (value) => {
-      page?.show(value);
-      draw();
-    },
-  }, (is) => {
-    if (connected === is) return;
-    connected = is;
-    draw();
-  });
-}
+// What the pages are told.
 
-// draw says how things are, and draws what does not draw itself.
+const again = 1000; // ms from an answer to the next question
+const retry = 3000; // ms from a failure
+const silence = 25000; // ms without an answer that count as a failure
+let asking = null; // ends the question that is under way
+let timer = 0;
+
+// poll asks for what the page shows, again and again while it is seen.
+async function poll() {
+  clearTimeout(timer);
+  asking?.abort();
+  asking = null;
+  if (document.hidden) return;
+  const own = (asking = new AbortController());
+  const of = page;
+  const limit = setTimeout(() => own.abort(), silence);
+  let wait = again;
+  try {
+    // Not relative: if the page's address has a password in it, fetch refuses what is made of that.
+    const response = await fetch(new URL(of.source, location.origin + location.pathname), { signal: own.signal });
+    if (!response.ok) throw new Error(response.statusText);
+    const answer = response.status === 204 ? null : await response.json(); // null: nothing is new
+    if (own !== asking) return;
+    connected = true;
+    if (answer) {
+      setText($("label"), answer.about.label ?? "");
+      of.show(answer);
+    }
+  } catch {
+    if (own !== asking) return;
+    connected = false;
+    wait = retry;
+  } finally {
+    clearTimeout(limit);
+  }
+  draw();
+  timer = setTimeout(poll, wait);
+}
+document.addEventListener("visibilitychange", poll);
+
+// draw says how things are.
 function draw() {
-  const error = page ? page.problem : (store.state?.error ?? "");
+  const error = page.report?.error ?? "";
   const live = $("live");
-  const [state, text] = connected === false ? ["down", "No connection"] : error ? ["down", !page && store.state.partly ? "Not all" : "No answer"] : connected === null ? ["wait", "Connecting"] : ["live", "Live"];
+  const [state, text] = connected === false ? ["down", "No connection"] : error ? ["down", page.report.partly ? "Not all" : "No answer"] : connected === null ? ["wait", "Connecting"] : ["live", "Live"];
   live.dataset.state = state;
   setText(live.querySelector(".text"), text);
   const banner = $("banner");
   let words = "";
   if (connected === false) words = "The connection to the inspector is lost. It is tried again every few seconds; what you see may be out of date.";
-  else if (!page && error && store.locks.size > 0) {
-    words = `${asOf(store.state)}: ${error}`;
-  } else if (!error) words = notes(page ? page.report : store.state);
+  else if (error && page === list && list.locks.size > 0) words = `${asOf(list.report)}: ${error}`;
+  else if (!error) words = notes(page.report);
   setText(banner, words);
   banner.hidden = words === "";
   banner.dataset.kind = connected === false || error ? "down" : "note";
   document.body.classList.toggle("outdated", connected === false || error !== "");
-  if (view === "contention") drawContention(store);
 }
 
 // asOf says what is seen although the latest look has failed.
 function asOf(state) {
   const earlier = state.seen ? clock(state.seen) : "an earlier look";
-  if (!state.partly) return `${titleOf(state.why, store.quorum)}. What you see is as of ${earlier}`;
+  if (!state.partly) return `${titleOf(state.why, state.about.quorum)}. What you see is as of ${earlier}`;
   return state.seen ? `Only some of the locks can be looked at. What you see of the others is as of ${earlier}` : "Only some of the locks can be looked at. The others are not listed";
 }
 
@@ -127,41 +117,15 @@ function notes(state) {
   return parts.join(" ");
 }
 
-setInterval(() => {
-  if (document.hidden) return;
-  if (view === "locks") list.update("");
-  else if (view === "contention") drawContention(store);
-  else page?.tick();
-}, 1000);
-
-// Colours.
-
-const dark = matchMedia("(prefers-color-scheme: dark)");
-
-const isDark = () => (document.documentElement.dataset.theme ?? (dark.matches ? "dark" : "light")) === "dark";
-
-function nameTheme() {
-  $("theme").setAttribute("aria-label", isDark() ? "Switch to light colours" : "Switch to dark colours");
-}
-
-function switchTheme() {
-  const next = isDark() ? "light" : "dark";
-  document.documentElement.dataset.theme = next;
-  try { localStorage.setItem("holdfast.theme", next); } catch { /* storage is forbidden: it lasts as long as the page */ }
-  nameTheme();
-}
-
-$("theme").addEventListener("click", switchTheme);
-dark.addEventListener("change", nameTheme);
-nameTheme();
+setInterval(() => page.tick(), 1000);
 
 // Links within the inspector, and the keyboard.
 
 document.addEventListener("click", (e) => {
-  const a = e.target.closest("a[data-view], a[data-lock]");
-  if (!a || e.defaultPrevented || e.ctrlKey || e.metaKey || e.shiftKey || e.button !== 0) return;
+  const a = e.target.closest("a[data-list]");
+  if (!a || e.ctrlKey || e.metaKey || e.shiftKey || e.button !== 0) return;
   e.preventDefault();
-  go(a.dataset.view === "back" ? listAddress : a.getAttribute("href"));
+  go(a.dataset.list === "back" ? listAddress : "./");
 });
 addEventListener("popstate", route);
 
@@ -171,38 +135,21 @@ $("help-close").addEventListener("click", () => help.close());
 
 document.addEventListener("keydown", (e) => {
   if (e.ctrlKey || e.metaKey || e.altKey || help.open) return;
-  const typing = e.target.matches("input, textarea, select") && e.target.type !== "radio";
-  if (e.key === "Escape") return escape();
-  if (typing) {
-    if (e.target === $("filter") && (e.key === "ArrowDown" || e.key === "Enter")) {
-      e.preventDefault();
-      list.move(1);
-    }
-    return;
-  }
-  const act = {
-    "/": () => { if (view === "locks") $("filter").select(); },
-    "?": () => help.showModal(),
-    t: switchTheme,
-    c: () => go(view === "contention" ? "./" : "?view=contention"),
-    j: () => { if (view === "locks") list.move(1); },
-    k: () => { if (view === "locks") list.move(-1); },
-  }[e.key];
-  if (act) {
-    e.preventDefault();
-    act();
-  } else if (view === "locks" && /^[1-6]$/.test(e.key)) {
-    list.sortByNumber(Number(e.key));
-  }
+  const act = keys(e)[e.key];
+  if (!act) return;
+  e.preventDefault();
+  act();
 });
 
-function escape() {
-  if (view === "lock") go(listAddress);
-  else if (view === "contention") go("./");
-  else if ($("filter").value !== "") {
-    $("filter").value = "";
-    list.choose();
-  } else $("grid").focus();
+// keys returns what keys do where one was pressed. Radio buttons take the arrows themselves.
+function keys(e) {
+  const { move } = list;
+  if (page !== list) return e.target.matches("input") ? { Escape: () => go(listAddress) } : { Escape: () => go(listAddress), "?": () => help.showModal() };
+  if (e.target === $("filter")) return { Escape: () => list.clear(), ArrowDown: () => move(1), Enter: () => move(1) };
+  const all = { Escape: () => list.clear(), "/": () => $("filter").select(), "?": () => help.showModal(), j: () => move(1), k: () => move(-1) };
+  document.querySelectorAll("[data-column] button").forEach((button, i) => { all[i + 1] = () => button.click(); });
+  if (e.target !== $("grid")) return all;
+  return { ...all, ArrowDown: () => move(1), ArrowUp: () => move(-1), Home: () => move(-Infinity), End: () => move(Infinity), Enter: () => list.openActive() };
 }
 
 route();

@@ -1,8 +1,7 @@
 // The list of locks. Only the rows that are seen exist, however many locks there are.
 
-import { $, el, setAttribute, setText } from "./dom.js";
-import { count, duration, notKnown, owner, plural, shown } from "./format.js";
-import { stateOf } from "./store.js";
+import { $, candidates, count, duration, el, notKnown, owner, setAttribute, setText, shown, titleOf, waits } from "./text.js";
+import { gap, note } from "./timeline.js";
 
 const overscan = 6; // rows above and below those that are seen
 
@@ -14,29 +13,31 @@ const columns = {
   held: { key: (l) => (l.since ? -l.since : -Infinity) },
   lease: { key: (l) => l.until || Infinity, text: true },
   waiting: { key: (l) => l.waiting },
+  waited: { key: (l) => (l.waited ? -l.waited : -Infinity) },
 };
-const order = Object.keys(columns);
+const ofQueues = ["waiting", "waited"]; // which a quorum has none of
 
 export class List {
   // open is called with the name of the lock that is to be shown, changed when filter or order has changed.
-  constructor(store, open, changed) {
-    this.store = store;
+  constructor(open, changed) {
     this.open = open;
     this.changed = changed;
+    this.report = null; // the latest answer, once a look has ended
+    this.locks = new Map(); // by name, and for another lock of the same name something like it
+    this.quorum = false; // it is not known who waits
+    this.offset = 0; // of the server's clock to this browser's, in ms
     this.grid = $("grid");
     this.rows = $("rows");
     this.filter = $("filter");
     this.sort = "name";
     this.down = false; // against the natural order
-    this.show = "all";
+    this.which = "all";
     this.words = [];
     this.view = []; // the locks that match, in order
-    this.active = 0; // id of the lock that the keyboard is at
-    this.pool = new Map(); // rows by the id of their lock
-    this.free = [];
-    this.stale = "order";
+    this.active = ""; // id of the lock that the keyboard is at
+    this.lines = []; // the rows that exist
     this.frame = 0;
-    this.height = rowHeight(); // of a row, in px
+    this.move = this.move.bind(this);
     this.listen();
   }
 
@@ -44,7 +45,7 @@ export class List {
     this.filter.addEventListener("input", () => this.choose());
     for (const radio of document.getElementsByName("show")) {
       radio.addEventListener("change", () => {
-        this.show = radio.value;
+        this.which = radio.value;
         this.choose();
       });
     }
@@ -52,17 +53,36 @@ export class List {
       header.firstElementChild.addEventListener("click", () => this.sortBy(header.dataset.column));
     }
     this.grid.addEventListener("scroll", () => this.draw(), { passive: true });
-    this.grid.addEventListener("keydown", (e) => this.onKey(e));
     this.rows.addEventListener("click", (e) => {
       const line = e.target.closest("[role=row]");
       if (!line || e.ctrlKey || e.metaKey || e.shiftKey || e.button !== 0) return;
       e.preventDefault();
-      this.openLock(Number(line.dataset.id));
+      this.active = line.dataset.id;
+      this.openActive();
     });
-    new ResizeObserver(() => {
-      this.height = rowHeight();
-      this.draw();
-    }).observe(this.grid);
+    new ResizeObserver(() => this.draw()).observe(this.grid);
+  }
+
+  get source() {
+    return this.report ? `list?seen=${this.report.id}` : "list";
+  }
+
+  // show takes what is known now. A first look may be under way.
+  show(answer) {
+    this.quorum = answer.about.quorum ?? false;
+    this.offset = answer.t - Date.now();
+    const before = this.locks;
+    const follows = this.report && answer.t - this.report.t < gap; // else more has happened than can be told
+    if (answer.seen || answer.error) this.report = answer;
+    this.locks = new Map();
+    for (const values of answer.locks) {
+      const lock = { kind: "", owner: "", host: "", notes: "", grant: "", used: 0, limit: 0, since: 0, until: 0, waited: 0, ...values };
+      for (lock.id = lock.name; this.locks.has(lock.id); ) lock.id += "'";
+      lock.text = `${lock.name}\n${lock.owner}\n${lock.host}\n${lock.kind}\n${lock.notes}`.toLowerCase();
+      this.locks.set(lock.id, Object.assign(lock, candidates(lock)));
+    }
+    if (follows) for (const id of new Set([...before.keys(), ...this.locks.keys()])) compare(before.get(id), this.locks.get(id), answer.t);
+    this.arrange();
   }
 
   // choose takes what the tools say.
@@ -70,19 +90,21 @@ export class List {
     this.words = this.filter.value.toLowerCase().split(/\s+/).filter(Boolean);
     this.grid.scrollTop = 0;
     this.changed();
-    this.update("order");
+    this.arrange();
+  }
+
+  // clear empties the filter, or else takes the focus to the list.
+  clear() {
+    if (this.filter.value === "") return this.grid.focus();
+    this.filter.value = "";
+    this.choose();
   }
 
   sortBy(column) {
-    if (column === "waiting" && this.store.quorum) return;
     this.down = this.sort === column && !this.down;
     this.sort = column;
     this.changed();
-    this.update("order");
-  }
-
-  sortByNumber(n) {
-    if (order[n - 1]) this.sortBy(order[n - 1]);
+    this.arrange();
   }
 
   // restore takes filter and order from an address.
@@ -92,178 +114,148 @@ export class List {
     const sort = query.get("sort") ?? "name";
     this.down = sort.startsWith("-");
     this.sort = columns[sort.replace("-", "")] ? sort.replace("-", "") : "name";
-    this.show = ["held", "waiting"].includes(query.get("show")) ? query.get("show") : "all";
-    for (const radio of document.getElementsByName("show")) radio.checked = radio.value === this.show;
-    this.update("order");
+    this.which = ["held", "waiting"].includes(query.get("show")) ? query.get("show") : "all";
+    for (const radio of document.getElementsByName("show")) radio.checked = radio.value === this.which;
+    this.arrange();
   }
 
-  // save puts them into one.
-  save(query) {
+  // query returns them as an address has them.
+  query() {
+    const query = new URLSearchParams();
     if (this.filter.value) query.set("q", this.filter.value);
     if (this.sort !== "name" || this.down) query.set("sort", (this.down ? "-" : "") + this.sort);
-    if (this.show !== "all") query.set("show", this.show);
+    if (this.which !== "all") query.set("show", this.which);
+    return query;
   }
 
-  // update draws anew with the next frame. what is what Store.apply returns.
-  update(what) {
-    if (what === "order" || (what === "lease" && this.sort === "lease")) this.stale = "order";
-    if (this.frame) return;
-    this.frame = requestAnimationFrame(() => {
-      this.frame = 0;
-      if (this.stale) this.arrange();
-      this.draw();
-    });
-  }
-
-  // arrange finds the locks that match, and sorts them.
+  // arrange finds the locks that match, sorts them, and draws.
   arrange() {
-    this.stale = "";
-    let held = 0;
-    let waiting = 0;
-    let longest = 0;
+    const { quorum } = this;
+    const figures = { held: 0, waiting: 0, longest: 0 };
     const found = [];
-    const { quorum } = this.store;
-    const sort = quorum && this.sort === "waiting" ? "name" : this.sort;
-    for (const lock of this.store.locks.values()) {
-      if (lock.holders > 0) held++;
-      waiting += lock.waiting;
-      if (lock.waited && (!longest || lock.waited < longest)) longest = lock.waited;
-      if (this.show === "held" && lock.holders === 0) continue;
-      if (this.show === "waiting" && lock.waiting === 0) continue;
-      if (this.words.every((word) => lock.text.includes(word) || word === lock.grant)) found.push([columns[sort].key(lock), lock]);
+    const sort = quorum && ofQueues.includes(this.sort) ? "name" : this.sort;
+    for (const lock of this.locks.values()) {
+      if (lock.holders > 0) figures.held++;
+      figures.waiting += lock.waiting;
+      if (lock.waited && (!figures.longest || lock.waited < figures.longest)) figures.longest = lock.waited;
+      if (this.which === "held" && lock.holders === 0) continue;
+      if (this.which === "waiting" && lock.waiting === 0) continue;
+      if (this.words.every((word) => lock.text.includes(word) || word === lock.grant.toLowerCase())) found.push([columns[sort].key(lock), lock]);
     }
+    this.figures = figures;
     const natural = columns[sort].text ? 1 : -1;
     const direction = this.down && sort === this.sort ? -natural : natural;
     found.sort(([a, l], [b, m]) => {
       if (a < b) return -direction;
       if (a > b) return direction;
-      return l.name < m.name ? -1 : 1;
+      return l.id < m.id ? -1 : 1;
     });
     this.view = found.map(([, lock]) => lock);
-    this.figures = { locks: this.store.locks.size, held, waiting, longest };
     for (const header of this.grid.querySelectorAll("[data-column]")) {
       const sorted = header.dataset.column === sort;
       if (sorted) header.setAttribute("aria-sort", direction > 0 ? "ascending" : "descending");
       else header.removeAttribute("aria-sort");
     }
-    for (const button of document.querySelectorAll("[data-column=waiting] button, input[value=waiting]")) {
-      button.disabled = quorum;
-      setAttribute(button.parentElement, "title", quorum ? notKnown : "");
+    for (const control of document.querySelectorAll("[data-column^=wait] button, input[value=waiting]")) {
+      control.disabled = quorum;
+      setAttribute(control.parentElement, "title", quorum ? notKnown : "");
     }
-    const some = this.words.length > 0 || this.show !== "all";
-    setText($("found"), some ? `${count(this.view.length)} of ${count(this.store.locks.size)}` : "");
+    setText($("found"), this.words.length > 0 || this.which !== "all" ? `${count(this.view.length)} of ${count(this.locks.size)}` : "");
+    this.draw();
   }
 
-  // draw lays out the rows that are seen.
+  tick() {
+    if (!document.hidden) this.draw();
+  }
+
+  // draw lays out the rows that are seen, with the next frame.
   draw() {
-    if (this.grid.offsetParent === null) return;
-    const now = this.store.now();
+    this.frame ||= requestAnimationFrame(() => {
+      this.frame = 0;
+      if (this.grid.offsetParent !== null) this.drawNow();
+    });
+  }
+
+  drawNow() {
+    const now = Date.now() + this.offset;
+    const height = rowHeight();
     this.drawFigures(now);
-    const { height } = this;
     this.rows.style.height = `${this.view.length * height}px`;
     setAttribute(this.grid, "aria-rowcount", String(this.view.length + 1));
     const first = Math.max(0, Math.floor(this.grid.scrollTop / height) - overscan);
     const last = Math.min(this.view.length, Math.ceil((this.grid.scrollTop + this.grid.clientHeight) / height) + overscan);
-    const needed = new Set();
-    for (let i = first; i < last; i++) needed.add(this.view[i].id);
-    for (const [id, line] of this.pool) {
-      if (needed.has(id)) continue;
-      this.pool.delete(id);
-      this.free.push(line);
+    const seen = Math.max(0, last - first);
+    while (this.lines.length > seen) this.lines.pop().root.remove();
+    while (this.lines.length < seen) {
+      this.lines.push(newLine());
+      this.rows.append(this.lines.at(-1).root);
     }
-    for (let i = first; i < last; i++) {
-      const lock = this.view[i];
-      let line = this.pool.get(lock.id);
-      if (!line) {
-        line = this.free.pop() ?? newLine();
-        this.pool.set(lock.id, line);
-        this.rows.append(line.root);
-      }
-      fill(line, lock, now, i, i * height, lock.id === this.active, this.store.quorum);
-    }
-    for (const line of this.free) line.root.remove();
-    this.free.length = Math.min(this.free.length, 50);
-    if (this.pool.has(this.active)) setAttribute(this.grid, "aria-activedescendant", `row-${this.active}`);
-    else this.grid.removeAttribute("aria-activedescendant");
+    this.grid.removeAttribute("aria-activedescendant");
+    this.lines.forEach((line, i) => {
+      const lock = this.view[first + i];
+      const active = lock.id === this.active;
+      fill(line, lock, now, first + i, height, active, this.quorum);
+      if (active) this.grid.setAttribute("aria-activedescendant", line.root.id);
+    });
     this.drawEmpty();
   }
 
   drawFigures(now) {
-    if (!this.figures || this.store.state === null) return;
-    setText($("n-locks"), count(this.figures.locks));
-    setText($("n-held"), count(this.figures.held));
-    setText($("n-waiting"), this.store.quorum ? "–" : count(this.figures.waiting));
-    for (const id of ["n-waiting", "n-longest"]) setAttribute($(id), "title", this.store.quorum ? notKnown : "");
-    setText($("n-longest"), this.figures.longest ? duration(now - this.figures.longest) : "–");
+    if (this.report === null) return;
+    const { held, waiting, longest } = this.figures;
+    setText($("n-locks"), count(this.locks.size));
+    setText($("n-held"), count(held));
+    setText($("n-waiting"), this.quorum ? "–" : count(waiting));
+    setText($("n-longest"), longest ? duration(now - longest) : "–");
+    for (const id of ["n-waiting", "n-longest"]) setAttribute($(id), "title", this.quorum ? notKnown : "");
   }
 
   // drawEmpty says why there is nothing to see. That the server does not answer looks different from that there are no locks.
   drawEmpty() {
     const empty = $("empty");
     empty.hidden = this.view.length > 0;
-    if (!empty.hidden) {
-      const state = this.store.state;
-      const [kind, title, text] = this.show === "waiting" && this.store.quorum ? ["none", notKnown, "Show all locks, or those that are held."] : why(state, this.store.locks.size, this.store.quorum);
-      if (empty.dataset.kind !== kind + text) {
-        empty.dataset.kind = kind + text;
-        empty.className = `empty ${kind}`;
-        empty.replaceChildren(el("strong", {}, title), el("p", {}, text));
-      }
-    }
-  }
-
-  onKey(e) {
-    if (e.ctrlKey || e.metaKey || e.altKey) return;
-    const page = Math.max(1, Math.floor(this.grid.clientHeight / this.height) - 2);
-    const steps = { ArrowDown: 1, j: 1, ArrowUp: -1, k: -1, PageDown: page, PageUp: -page, Home: -Infinity, End: Infinity };
-    if (e.key in steps) this.move(steps[e.key]);
-    else if (e.key === "Enter" && e.target === this.grid && this.active) this.openLock(this.active);
-    else return;
-    e.preventDefault();
-    e.stopPropagation();
+    if (empty.hidden) return;
+    let [kind, title, text] = ["none", "No locks", "Nobody holds a lock or waits for one. They appear here as soon as somebody does."];
+    if (this.which === "waiting" && this.quorum) [title, text] = [notKnown, "Show all locks, or those that are held."];
+    else if (this.locks.size > 0) [title, text] = ["No lock matches", "Change the filter, or press Esc to clear it."];
+    else if (this.report === null) [title, text] = ["Looking at the locks …", ""];
+    else if (this.report.error) [kind, title, text] = ["down", titleOf(this.report.why, this.quorum), this.report.error];
+    empty.className = `empty ${kind}`;
+    setText(empty.firstElementChild, title);
+    setText(empty.lastElementChild, text);
   }
 
   // move goes to another row, and takes the focus to the list.
   move(step) {
-    if (this.stale) { // a key came before the frame that shows what was chosen
-      this.arrange();
-      this.draw();
-    }
     if (this.view.length === 0) return;
     const at = this.view.findIndex((l) => l.id === this.active);
-    const from = at < 0 && step > 0 ? -1 : at;
-    const to = Math.min(this.view.length - 1, Math.max(0, from + step));
+    const to = Math.min(this.view.length - 1, Math.max(0, (at < 0 && step < 0 ? 0 : at) + step));
     this.active = this.view[to].id;
-    const { height } = this;
+    const height = rowHeight();
     const head = this.grid.firstElementChild.offsetHeight;
     const top = to * height;
+    this.rows.style.height = `${this.view.length * height}px`; // keys may come before the frame that shows what was chosen
     if (top < this.grid.scrollTop) this.grid.scrollTop = top;
     else if (top + height + head > this.grid.scrollTop + this.grid.clientHeight) this.grid.scrollTop = top + height + head - this.grid.clientHeight;
     this.grid.focus({ preventScroll: true });
     this.draw();
   }
 
-  openLock(id) {
-    const lock = this.store.locks.get(id);
-    if (!lock) return;
-    this.active = id;
-    this.open(lock.name);
+  openActive() {
+    const lock = this.locks.get(this.active);
+    if (lock) this.open(lock.name);
   }
 }
 
-// titleOf says what is the matter.
-export function titleOf(why, quorum) {
-  return { silent: quorum ? "Too few nodes of the quorum answer" : "The server does not answer", denied: "The server refuses to show this" }[why] ?? "This cannot be looked at";
+// compare notes what has happened to a lock, unless it has several holders: of those, the list knows but one.
+function compare(before, after, t) {
+  if (before?.holders > 1 || after?.holders > 1) return;
+  if (before?.grant === after?.grant && before?.owner === after?.owner && before?.since === after?.since) return;
+  const report = (lock) => ({ t, waiting: lock ? lock.waiting + lock.standby : 0, holders: lock?.holders ? [holderOf(lock)] : [] });
+  note((after ?? before).name, report(before), report(after));
 }
 
-function why(state, locks, quorum) {
-  if (state === null) return ["loading", "Looking at the locks …", ""];
-  if (state.error && locks === 0) {
-    return ["down", titleOf(state.why, quorum), state.error];
-  }
-  if (locks > 0) return ["none", "No lock matches", "Change the filter, or press Esc to clear it."];
-  return ["none", "No locks", "Nobody holds a lock or waits for one. They appear here as soon as somebody does."];
-}
+const holderOf = ({ owner, host, mode, grant, since, until, foreign }) => ({ owner, host, mode, grant, since, until, foreign });
 
 // rowHeight reads the style sheet: on a phone, a row has two lines.
 function rowHeight() {
@@ -273,19 +265,18 @@ function rowHeight() {
 function newLine() {
   const cell = (name, ...children) => el("div", { role: "gridcell", class: name }, ...children);
   const link = el("a", { tabindex: "-1" });
-  const line = { link, name: cell("name", el("span", { class: "dot", "aria-hidden": "true" }), link), kind: cell("kind"), holder: cell("holder"), held: cell("held"), lease: cell("lease"), waiting: cell("waiting") };
-  line.badge = el("span");
-  line.waiting.append(line.badge);
-  line.root = el("div", { role: "row", class: "line" }, line.name, line.kind, line.holder, line.held, line.lease, line.waiting);
+  const badge = el("span");
+  const line = { link, badge, name: cell("name", el("span", { class: "dot", "aria-hidden": "true" }), link), kind: cell("kind"), holder: cell("holder"), held: cell("held"), lease: cell("lease"), waiting: cell("waiting", badge), waited: cell("waited") };
+  line.root = el("div", { role: "row", class: "line" }, line.name, line.kind, line.holder, line.held, line.lease, line.waiting, line.waited);
   return line;
 }
 
-function fill(line, lock, now, index, top, active, quorum) {
+function fill(line, lock, now, index, height, active, quorum) {
   const { root } = line;
-  root.style.transform = `translateY(${top}px)`;
+  root.style.transform = `translateY(${index * height}px)`;
   root.dataset.id = lock.id;
-  root.dataset.state = stateOf(lock);
-  setAttribute(root, "id", `row-${lock.id}`);
+  root.dataset.state = lock.waiting > 0 ? "waiting" : lock.holders > 0 ? "held" : "idle";
+  root.id = `row-${index}`;
   setAttribute(root, "aria-rowindex", String(index + 2));
   setAttribute(root, "aria-selected", String(active));
   setText(line.link, shown(lock.name));
@@ -297,13 +288,16 @@ function fill(line, lock, now, index, top, active, quorum) {
   setText(line.held, lock.since ? duration(now - lock.since) : "–");
   setText(line.lease, leaseText(lock, now));
   line.lease.dataset.late = String(lock.until > 0 && lock.until < now);
-  setText(line.badge, lock.waiting ? count(lock.waiting) : lock.standby ? `${count(lock.standby)} standby` : "–");
-  setAttribute(line.badge, "class", lock.waiting ? "badge" : lock.standby ? "standby" : "nobody");
-  setAttribute(line.badge, "title", lock.waiting ? plural(lock.waiting, "process waits", "processes wait") : lock.standby ? "candidates of an election that has a leader" : quorum ? notKnown : "");
+  const [style, text, title] = lock.waiting ? ["badge", count(lock.waiting), waits(lock.waiting) + (lock.waited ? `, the first for ${duration(now - lock.waited)}` : "")]
+    : lock.standby ? ["standby", `${count(lock.standby)} standby`, "candidates of an election that has a leader"] : ["nobody", "–", quorum ? notKnown : ""];
+  setText(line.badge, text);
+  setAttribute(line.badge, "class", style);
+  setAttribute(line.badge, "title", title);
+  setText(line.waited, lock.waited ? duration(now - lock.waited) : "–");
 }
 
 // holderText says in a few words who holds a lock.
-export function holderText(lock) {
+function holderText(lock) {
   const more = lock.holders > 1 ? ` +${count(lock.holders - 1)}` : "";
   const who = lock.holders > 0 ? owner(lock) + more : "–";
   if (lock.kind === "semaphore") return `${lock.used} of ${lock.limit}` + (lock.holders ? ` · ${who}` : "");

@@ -3,16 +3,12 @@
 package pages
 
 import (
-	"bufio"
 	"bytes"
 	"encoding/json"
-	"fmt"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
-	"strings"
-	"sync"
 	"testing"
 
 	"github.com/holdfast-go/holdfast/inspect"
@@ -66,101 +62,65 @@ func (i *Inspector) Order(verb, name, grant, reason string) Answer {
 	return a
 }
 
-// Page is a page that is kept up to date. T is what it shows.
+// Page is a page that is open. T is what it shows.
 type Page[T any] struct {
-	tb testing.TB
-
-	mu   sync.Mutex
-	show T
-	end  error // why it is not kept up to date any more
+	in   *Inspector
+	path string
 }
 
 // Until waits until the page shows what f asks for.
-func (p *Page[T]) Until(what string, f func(T) bool) {
-	p.tb.Helper()
+func (p Page[T]) Until(what string, f func(T) bool) {
+	tb := p.in.tb
+	tb.Helper()
+	var show T
 	defer func() {
-		if p.tb.Failed() {
-			p.mu.Lock()
-			defer p.mu.Unlock()
-			p.tb.Logf("the page shows %+v; %v", p.show, p.end)
+		if tb.Failed() {
+			tb.Logf("the page shows %+v", show)
 		}
 	}()
-	backend.Eventually(p.tb, what, func() bool {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		return f(p.show)
+	backend.Eventually(tb, what, func() bool {
+		resp, err := http.Get(p.in.url + p.path)
+		if err != nil {
+			tb.Fatal(err)
+		}
+		defer resp.Body.Close()
+		show = *new(T)
+		if err := json.NewDecoder(resp.Body).Decode(&show); err != nil {
+			tb.Fatalf("%s: %s: %v", p.path, resp.Status, err)
+		}
+		return f(show)
 	})
 }
 
-// open follows the events of a path until the test ends. hear changes what the page shows.
-func open[T any](i *Inspector, path string, show T, hear func(show *T, event string, data []byte) error) *Page[T] {
-	i.tb.Helper()
-	resp, err := http.Get(i.url + path)
-	if err != nil {
-		i.tb.Fatal(err)
-	}
-	if resp.StatusCode != http.StatusOK {
-		i.tb.Fatalf("%s: %s", path, resp.Status)
-	}
-	p := &Page[T]{tb: i.tb, show: show}
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		lines, event := bufio.NewScanner(resp.Body), ""
-		lines.Buffer(nil, 16<<20)
-		for lines.Scan() {
-			if name, is := strings.CutPrefix(lines.Text(), "event: "); is {
-				event = name
-			}
-			if data, is := strings.CutPrefix(lines.Text(), "data: "); is {
-				p.mu.Lock()
-				if err := hear(&p.show, event, []byte(data)); err != nil {
-					p.end = fmt.Errorf("%s %s: %w", event, data, err)
-				}
-				p.mu.Unlock()
-			}
-		}
-	}()
-	i.tb.Cleanup(func() {
-		_ = resp.Body.Close() // ends the scan
-		<-ended
-		if p.end != nil {
-			i.tb.Error(p.end)
-		}
-	})
-	return p
+// List is what the list shows. Error and Why say how the latest look at all locks ended.
+type List struct {
+	Locks      []Row
+	Error, Why string
 }
+
+// Row is a lock in the list.
+type Row struct{ Name, Kind, Owner, Grant string }
+
+// List opens the list.
+func (i *Inspector) List() Page[List] { return Page[List]{i, "/list"} }
 
 // Lock is what the page of a lock shows.
 type Lock struct {
-	Key, Kind, Fence string
-	Holders          []struct{ Owner, Grant, Fence string }
-	Waiting          int
-	Timeline         []struct{ What, Owner, Grant, Fence, By, Reason string }
-	Error, Why       string
+	Key        string
+	Holders    []struct{ Owner, Grant string }
+	Record     []struct{ What, Reason string }
+	Error, Why string
 }
 
 // Lock opens the page of a lock.
-func (i *Inspector) Lock(name string) *Page[Lock] {
-	i.tb.Helper()
-	return open(i, "/events?lock="+url.QueryEscape(name), Lock{}, func(l *Lock, event string, data []byte) error {
-		if event != "lock" {
-			return nil
-		}
-		*l = Lock{}
-		return json.Unmarshal(data, l)
-	})
+func (i *Inspector) Lock(name string) Page[Lock] {
+	return Page[Lock]{i, "/lock?name=" + url.QueryEscape(name)}
 }
 
-// IsHeldBy reports whether an owner is the only holder, by that grant and with that fence.
-func (l Lock) IsHeldBy(owner, grant, fence string) bool {
-	return l.Error == "" && len(l.Holders) == 1 && l.Holders[0].Owner == owner && l.Holders[0].Grant == grant && l.Holders[0].Fence == fence
-}
-
-// IsBroken reports whether a break for this reason is in the timeline.
+// IsBroken reports whether a break for this reason is on record.
 func (l Lock) IsBroken(reason string) bool {
-	for _, h := range l.Timeline {
-		if h.What == "broken" && h.Reason == reason {
+	for _, b := range l.Record {
+		if b.What == "broken" && b.Reason == reason {
 			return true
 		}
 	}

@@ -1,4 +1,4 @@
-// Package cli is the command line of holdfast: a file for each command, with its flags, its help, and what it prints.
+// Package cli is the command line of holdfast: a file for each command, or a few, with its flags, its help, and what it prints.
 package cli
 
 import (
@@ -11,33 +11,32 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/console"
-	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/demo/worker"
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/demo"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/exitcode"
 )
 
 // command is one of holdfast's commands.
 type command struct {
 	name, summary string
-	// args are the names of its arguments, as in "NAME N"; one in brackets may be left out. See anyArgs.
-	args   string
-	help   string // begins with the usage; {flags} stands for the flags
-	define func(f *pflag.FlagSet) action
+	args          string // the names of its arguments, as the help shows them; one in brackets may be left out
+	help          string // what it does; the usage, the flags and the exit codes are added
+	define        func(f *pflag.FlagSet) action
 }
-
-// anyArgs says that the command checks its arguments itself.
-const anyArgs = "..."
 
 // An action carries out a command once its flags and arguments have been read. An error that is no *exitcode.Error exits with 1.
 type action func(ctx context.Context, stdin io.Reader, stdout, stderr io.Writer) error
 
+// jobArgs are the arguments of commands that run a command. They check them themselves.
+const jobArgs = "NAME -- CMD [ARG...]"
+
 func commands() []command {
 	return []command{
 		{"demo", "see locks at work in 10 seconds, without a server", "", demoHelp, runDemo},
-		{"run", "run a command while holding a lock", anyArgs, runHelp, run},
+		{"run", "run a command while holding a lock", jobArgs, runHelp, run},
 		{"acquire", "acquire a lock for a shell script", "NAME", acquireHelp, acquire},
 		{"renew", "keep the lock of a script for longer", "", renewHelp, renew},
 		{"release", "release the lock of a script", "", releaseHelp, release},
-		{"elect", "run a command while leading, or say who leads", anyArgs, electHelp, elect},
+		{"elect", "run a command while leading, or say who leads", jobArgs, electHelp, elect},
 		{"ls", "list the locks, who holds them and who waits", "[PATTERN]", lsHelp, ls},
 		{"watch", "show the locks as they change", "[PATTERN]", watchHelp, watch},
 		{"show", "say all about one lock", "NAME", showHelp, show},
@@ -82,8 +81,8 @@ func dispatch(ctx context.Context, args []string, stdin io.Reader, stdout, stder
 		return &exitcode.Error{Code: exitcode.Usage}
 	}
 	switch args[0] {
-	case worker.Arg:
-		return worker.Main(stdin, stdout, openDemo)
+	case demo.WorkerArg:
+		return demo.Worker(args[1:], stdin, stdout)
 	case "help", "-h", "--help":
 		text, err := helpFor(args[1:])
 		if err != nil {
@@ -126,23 +125,25 @@ func (c *command) flags() (*pflag.FlagSet, action) {
 	return f, c.define(f)
 }
 
+func (c *command) usage() string {
+	return strings.TrimSpace("holdfast " + c.name + " [flags] " + c.args)
+}
+
 // text is the command's help.
 func (c *command) text() string {
 	f, _ := c.flags()
-	return strings.Replace(c.help, "{flags}", strings.TrimSuffix(f.FlagUsages(), "\n"), 1)
-}
-
-// usage is the first line of the help, without "Usage: ".
-func (c *command) usage() string {
-	line, _, _ := strings.Cut(c.help, "\n")
-	return strings.TrimPrefix(line, "Usage: ")
+	text := "Usage: " + c.usage() + "\n\n" + c.help
+	if f.HasFlags() {
+		text += "\nFlags:\n" + f.FlagUsagesWrapped(100)
+	}
+	return text + "\nSee holdfast help exit-codes for the exit codes.\n"
 }
 
 func (c *command) checkArgs(f *pflag.FlagSet) error {
 	names := strings.Fields(c.args)
 	optional := strings.HasPrefix(c.args, "[")
 	switch n := f.NArg(); {
-	case c.args == anyArgs || n == 0 && optional:
+	case strings.Contains(c.args, "--") || n == 0 && optional:
 	case len(names) == 0 && n > 0:
 		return exitcode.Usagef("holdfast %s takes no arguments; see holdfast help %[1]s", c.name)
 	case n != len(names):
@@ -160,19 +161,12 @@ func (c *command) checkArgs(f *pflag.FlagSet) error {
 	return nil
 }
 
-// exitCodesTopic is what help describes besides commands.
-const exitCodesTopic = "exit-codes"
-
 func helpFor(args []string) (string, error) {
-	if len(args) == 0 {
+	switch {
+	case len(args) == 0:
 		return overview(), nil
-	}
-	if args[0] == exitCodesTopic {
-		var text strings.Builder
-		for _, code := range exitcode.All {
-			fmt.Fprintf(&text, "%10s  %s\n", code.Text(), code.Meaning)
-		}
-		return text.String(), nil
+	case args[0] == "exit-codes":
+		return exitcode.Help, nil
 	}
 	c, err := find(args[0])
 	if err != nil {

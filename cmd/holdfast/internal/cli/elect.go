@@ -2,20 +2,64 @@ package cli
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"io"
+	"net"
 	"time"
 
 	"github.com/spf13/pflag"
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/election"
+	"github.com/holdfast-go/holdfast/internal/printable"
 
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/connect"
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/console"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/exitcode"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/job"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/keeper"
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/lockstatus"
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/sidecar"
 )
 
-// electFlags are the flags and arguments of holdfast elect.
+const electHelp = `Campaigns in the election NAME, and runs CMD while it leads: one CMD at a time on all
+machines. Candidates wait in a queue; the next one leads when the leader resigns, dies,
+or cannot reach the server.
+
+  holdfast elect scheduler -- ./scheduler            # lead, or stand by
+  holdfast elect --again scheduler -- ./scheduler    # start it again after it has ended
+  holdfast elect scheduler --leader                  # who leads?
+  holdfast elect scheduler --watch --json            # a line for each change
+  holdfast elect scheduler --http 127.0.0.1:4040     # for a program that asks
+
+A term begins with the election. CMD has the environment that holdfast run describes: the
+fence rises from term to term. If the term cannot be renewed, CMD and all of its processes
+are ended before another candidate can lead, as with holdfast run. Then holdfast campaigns
+again, even while the server cannot be reached. Only a server that it has never reached is
+an error. With --terms N it exits after N terms, with the exit code of the last.
+
+When CMD has ended by itself, holdfast resigns, and exits with CMD's exit code. With --again
+it campaigns again, behind other candidates and at least a second after the term began,
+unless INT or QUIT, as from ^C, ended CMD, or CMD could not be executed. INT, TERM, HUP and
+QUIT are passed on to CMD; when it has ended, holdfast resigns and exits.
+
+--leader prints who leads; the exit code is 1 if nobody does. --watch prints it now and after
+every change: leaders announce changes, so nothing is polled, except that the nodes of a
+quorum are asked once a second. What is printed may already be out of date; only CMD knows
+that it leads. If a leader dies, this is noticed when its term ends, after --ttl at most.
+They look at the lock of NAME: a run with --key or --redisson holds another one.
+
+With --http, holdfast campaigns for a program beside it, in any language, or for a readiness
+probe, until a signal ends it. GET /leader answers 200 while it leads, and 503 otherwise,
+and never 200 after the term: JSON with name, leading, fence and ttl_ms, how long it leads
+even if the server no longer answers. GET /status answers 200, and adds who leads and waits.
+An answer may be out of date when it is read: ask before each step, take less than ttl_ms
+for it, and give resources the fence. Anybody who can reach the address can ask. When told
+to end, it answers 503 for --drain, and then resigns: ask more often than that.
+`
+
+// electFlags are the flags of holdfast elect.
 type electFlags struct {
 	jobFlags
 
@@ -23,10 +67,9 @@ type electFlags struct {
 	terms  count
 	leader bool
 	watch  bool
-
-	http      string // the address
-	httpHosts []string
-	drain     time.Duration
+	http   string   // the address
+	hosts  []string // that are served there, besides addresses and localhost
+	drain  time.Duration
 }
 
 func elect(f *pflag.FlagSet) action {
@@ -34,58 +77,162 @@ func elect(f *pflag.FlagSet) action {
 	f.BoolVar(&o.leader, "leader", false, "say who leads, and run nothing")
 	f.BoolVar(&o.watch, "watch", false, "say who leads, now and after every change, and run nothing")
 	f.BoolVar(&o.again, "again", false, "campaign again also after the command has ended by itself")
-	f.Var(&o.terms, "terms", "lead at most `N` times (default: no limit)")
-	f.StringVar(&o.http, "http", "", "run nothing, and say over HTTP at `ADDRESS`, such as 127.0.0.1:4040, whether this\nprocess leads")
-	f.StringArrayVar(&o.httpHosts, "http-host", nil, "with --http, also serve the host `NAME`, besides addresses and localhost; may be\nrepeated")
+	f.Var(&o.terms, "terms", "lead at most `N` times (default no limit)")
+	f.StringVar(&o.http, "http", "", "run nothing, and say over HTTP at `ADDRESS`, such as 127.0.0.1:4040, whether this process leads")
+	f.StringArrayVar(&o.hosts, "http-host", nil, "with --http, also serve the host `NAME`, besides addresses and localhost")
 	f.Var((*seconds)(&o.drain), "drain", "with --http, when told to end, say for `DUR` that it does not lead, and then resign")
-	o.defineJob(f, "`ACTION` if the term is lost: terminate, or kill, which sends no TERM")
+	o.defineJob(f, "terminate, or kill, which sends no TERM")
 	return func(ctx context.Context, stdin io.Reader, stdout, stderr io.Writer) error {
-		if err := o.check(); err != nil {
+		if err := chooseOne(f, "leader", "watch", "http"); err != nil {
 			return err
 		}
 		switch {
-		case o.http != "":
-			return o.serve(ctx, stdout, stderr)
-		case o.leader, o.watch:
-			return o.tellLeader(ctx, stdout, stderr)
+		case f.Changed("http"):
+			return o.serve(ctx, stderr)
+		case f.Changed("http-host"), f.Changed("drain"):
+			return exitcode.Usagef("--http-host and --drain need --http")
+		case o.leader:
+			return o.tellLeader(ctx, "leader", stdout, stderr)
+		case o.watch:
+			return o.tellLeader(ctx, "watch", stdout, stderr)
+		}
+		if err := o.takeCommand(); err != nil {
+			return err
+		}
+		if err := o.checkJob(keeper.Terminate, keeper.Kill); err != nil {
+			return err
 		}
 		return o.run(ctx, job.Streams{In: stdin, Out: stdout, Err: stderr})
 	}
 }
 
-func (o *electFlags) check() error {
-	switch {
-	case o.flags.Changed("http"):
-		return o.checkHTTP()
-	case o.flags.Changed("http-host"), o.flags.Changed("drain"):
-		return exitcode.Usagef("--http-host and --drain need --http")
-	case o.leader || o.watch:
-		return o.checkLeader()
-	}
-	if err := o.takeCommand(); err != nil {
-		return err
-	}
-	if err := o.checkJob(keeper.Terminate, keeper.Kill); err != nil {
-		return err
-	}
-	return o.checkTimes()
+func (o *electFlags) run(ctx context.Context, streams job.Streams) error {
+	r := &job.Run{}
+	return o.start(ctx, streams, r, func() *exitcode.Error {
+		candidacy := election.New(r.Locks.Mutex(o.name, o.option(), holdfast.Options()))
+		return r.InElection(ctx, &o.job, candidacy, job.Terms{Again: o.again, Most: int(o.terms)})
+	})
 }
 
-func (o *electFlags) run(ctx context.Context, streams job.Streams) error {
-	r := &job.Run{Name: o.name, Prefix: o.prefix, Streams: streams, Advice: o.advice}
-	return job.Main(r, o.level(), o.json, func() *exitcode.Error {
-		closeAll, err := o.openFor(r, o.checkStrict)
+// checkAlone refuses a command, and the flags that have no use without one.
+func (o *electFlags) checkAlone(question string, unused ...string) error {
+	f := o.flags
+	for _, other := range append(unused, "again", "terms", "max-runtime", "on-lost", "kill-after", "lost-exit-code", "shell") {
+		if err := chooseOne(f, question, other); err != nil {
+			return err
+		}
+	}
+	if f.NArg() != 1 || f.Arg(0) == "" {
+		return exitcode.Usagef("want one NAME and no command: holdfast elect NAME --%s", question)
+	}
+	return nil
+}
+
+// leadership is the answer to --leader and --watch.
+type leadership struct {
+	Time       time.Time           `json:"time"`
+	Name       string              `json:"name"`
+	Key        string              `json:"key"` // of the lock that a leader holds
+	Server     string              `json:"server"`
+	Leader     *job.Holder         `json:"leader"`               // null if nobody leads
+	Candidates []lockstatus.Waiter `json:"candidates,omitempty"` // the first that wait, in their order
+}
+
+// tellLeader answers --leader and --watch.
+func (o *electFlags) tellLeader(ctx context.Context, question string, stdout, stderr io.Writer) error {
+	if err := o.checkAlone(question, "ttl", "meta"); err != nil {
+		return err
+	}
+	if o.report != "" && o.report != job.ToStderr {
+		return exitcode.Usagef("with --%s, --json goes to standard output: leave out =FILE", question)
+	}
+	if err := o.checkHolder(); err != nil {
+		return err
+	}
+	o.ttl = 0
+	return o.use(ctx, stderr, func(ctx context.Context, locks *connect.Locks) error {
+		candidacy := election.New(locks.Mutex(o.flags.Arg(0), holdfast.Options(), holdfast.Options()))
+		// Watching waits for a server that cannot be reached. Asking first tells of a wrong address.
+		status, err := candidacy.Status(ctx)
 		if err != nil {
-			return exitcode.As(err)
+			return err
 		}
-		defer closeAll()
-		if exit := o.job.Prepare(); exit != nil {
+		if o.leader {
+			if err := o.show(stdout, status); err != nil || status.Held() {
+				return err
+			}
+			return &exitcode.Error{Code: exitcode.None}
+		}
+		for status, err := range candidacy.Watch(ctx) {
+			if err != nil {
+				return err
+			}
+			if err := o.show(stdout, status); err != nil {
+				return err
+			}
+		}
+		return ctx.Err()
+	})
+}
+
+// show prints who leads, if anybody does.
+func (o *electFlags) show(stdout io.Writer, status holdfast.Status) error {
+	name := o.flags.Arg(0)
+	answer := leadership{
+		Time: time.Now(), Name: name, Key: o.keyOf(name), Server: o.servers.Addr(), Candidates: lockstatus.NewWaiters(status.Waiters),
+	}
+	text := fmt.Sprintf("nobody leads %q (key %s)", name, printable.Line(answer.Key, job.MaxShown))
+	if leader, leads := status.Holder(); leads {
+		answer.Leader = job.NewHolder(leader, status.Waiting)
+		text = fmt.Sprintf("%s leads %q", job.Describe(leader, answer.Key), name)
+	}
+	if len(status.Waiters) > 0 {
+		text += fmt.Sprintf("; %d waiting, first %s", status.Waiting, job.DescribeWaiter(status.Waiters[0]))
+	}
+	return printResult(stdout, o.report != "", answer, answer.Time.Format(console.TimeFormat)+"  "+text+"\n")
+}
+
+// serve campaigns without a command, and says over HTTP whether it leads.
+func (o *electFlags) serve(ctx context.Context, stderr io.Writer) error {
+	f := o.flags
+	if err := o.checkAlone("http", "json"); err != nil {
+		return err
+	}
+	address, _, err := listenAddress("http", o.http, "127.0.0.1:4040")
+	if err != nil {
+		return err
+	}
+	if err := o.checkHolder(); err != nil {
+		return err
+	}
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
+	if err != nil {
+		return exitcode.Errorf(exitcode.System, "%w; choose another address with --http", err)
+	}
+	defer listener.Close()
+	return o.use(ctx, stderr, func(ctx context.Context, locks *connect.Locks) error {
+		if exit := (&job.Run{Servers: o.servers}).CheckAdmitted(ctx, o.prefix, 0); exit != nil {
 			return exit
 		}
-		candidacy := election.New(r.Locks.Mutex(o.name, o.option(), holdfast.Options()))
-		if exit := r.CheckAdmitted(ctx, o.prefix, 0); exit != nil {
-			return exit
+		candidacy := election.New(locks.Mutex(f.Arg(0), o.option(), holdfast.Options()))
+		// A server that cannot be reached now is an error; later, it is an outage to be waited out.
+		if _, err := candidacy.Status(ctx); err != nil {
+			return err
 		}
-		return r.InElection(ctx, &o.job, candidacy, job.Terms{Again: o.again, Most: int(o.terms)})
+		if addr, ok := listener.Addr().(*net.TCPAddr); ok && !addr.IP.IsLoopback() {
+			o.console.Warnf("everyone who can reach %s can read who leads", addr)
+		}
+		o.console.Notef("campaigning for %q; http://%s/leader says whether it leads", f.Arg(0), listener.Addr())
+		s := &sidecar.Sidecar{
+			Election: candidacy, Server: o.servers.Addr(), Key: o.keyOf(f.Arg(0)), Hosts: o.hosts, Drain: o.drain, Console: o.console,
+		}
+		err := s.Run(ctx, listener)
+		switch {
+		case errors.Is(err, sidecar.ErrServe):
+			return &exitcode.Error{Code: exitcode.System, Err: err}
+		case err == nil:
+			return ctx.Err()
+		}
+		return err
 	})
 }

@@ -9,16 +9,17 @@ import (
 	"net/netip"
 	"os"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/inspect"
 
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/connect"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/console"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/exitcode"
-	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/output"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/signals"
 )
 
@@ -43,63 +44,66 @@ func withoutValue(err error) error {
 	return err
 }
 
-// serverFlags are the flags of commands that use servers.
-type serverFlags struct {
-	redis  []string
-	prefix string
-	strict bool
-	maxTTL time.Duration
-	lacks  string // why the command refuses a quorum; "" if it accepts one
-	flags  *pflag.FlagSet
-
-	servers *connect.Servers
-	console *console.Console
+// chooseOne refuses two of these flags at once.
+func chooseOne(f *pflag.FlagSet, names ...string) error {
+	var given []string
+	for _, name := range names {
+		if f.Changed(name) {
+			given = append(given, "--"+name)
+		}
+	}
+	if len(given) > 1 {
+		return exitcode.Usagef("%s: choose one", strings.Join(given, " and "))
+	}
+	return nil
 }
-
-// define defines the flags. about is the text of --redis.
-func (o *serverFlags) define(f *pflag.FlagSet, about string) {
-	o.flags, o.maxTTL = f, defaultStrictTTL
-	f.StringArrayVar(&o.redis, "redis", nil, about)
-	f.StringVar(&o.prefix, "prefix", "", "`TEXT` that keys begin with; env: HOLDFAST_PREFIX (default holdfast:)")
-	o.prefix = os.Getenv("HOLDFAST_PREFIX")
-}
-
-// The texts of --redis for commands that also use a quorum, and for those that do not.
-const (
-	oneOrMore = "`URL` of the server, as for holdfast run; repeated for the nodes of a quorum"
-	onlyOne   = "`URL` of the server, as for holdfast run; only one, a Cluster, or a master\nbehind Sentinel"
-)
 
 const (
 	maxTTL = 24 * time.Hour
 	// minTTL leaves time for a renewal, and for the keeper's margins, on a busy machine.
 	minTTL = 500 * time.Millisecond
-	// defaultStrictTTL is the longest lease in Strict mode unless --max-ttl says otherwise, as in the library.
-	defaultStrictTTL = time.Minute
 )
 
-// defineStrict defines the flags of Strict mode. about is the text of --strict.
-func (o *serverFlags) defineStrict(about string) {
-	o.flags.BoolVar(&o.strict, "strict", false, about)
-	o.flags.Var((*seconds)(&o.maxTTL), "max-ttl", "with --strict, the longest lease `DUR` of any program that uses the server")
+// serverFlags are the flags of commands that use servers.
+type serverFlags struct {
+	lacks string        // why the command refuses a quorum; "" if it accepts one. Set it before define
+	role  string        // in docs/SECURITY.md, which has the rights that the command needs
+	by    string        // who acts, for the record; "" for the library's default
+	ttl   time.Duration // the longest lease of the command
+	level console.Level
+
+	flags  *pflag.FlagSet
+	redis  []string
+	prefix string
+	strict bool
+	maxTTL time.Duration
+	json   bool
+
+	servers *connect.Servers
+	console *console.Console
 }
 
-// checkMaxTTL refuses --max-ttl without Strict mode, and one that is below ttl or too long.
-func (o *serverFlags) checkMaxTTL(s *connect.Servers, ttl time.Duration) error {
-	strict, of, or := o.strict || s.AreQuorum(), "", ""
-	if o.flags.Lookup("ttl") != nil {
-		of = " (--ttl)"
+// define defines the flags that name the servers.
+func (o *serverFlags) define(f *pflag.FlagSet) {
+	o.flags, o.maxTTL = f, time.Minute // as in the library
+	which := "repeated for the nodes of a quorum"
+	if o.lacks != "" {
+		which = "only one"
 	}
-	if o.lacks == "" {
-		or = ", or several servers"
-	}
-	switch {
-	case o.flags.Changed("max-ttl") && !strict:
-		return exitcode.Configf("--max-ttl needs --strict%s", or)
-	case strict && (o.maxTTL < ttl || o.maxTTL > maxTTL):
-		return exitcode.Configf("--max-ttl %s: want %s%s to %s", o.maxTTL, ttl, of, maxTTL)
-	}
-	return nil
+	f.StringArrayVar(&o.redis, "redis", nil,
+		"`URL` of the server, as in holdfast help run; "+which+" (default HOLDFAST_REDIS, REDIS_URL, or "+connect.Default+")")
+	f.StringVar(&o.prefix, "prefix", "", "`TEXT` that keys begin with (default HOLDFAST_PREFIX, or holdfast:)")
+	o.prefix = os.Getenv("HOLDFAST_PREFIX")
+}
+
+func (o *serverFlags) defineJSON() {
+	o.flags.BoolVar(&o.json, "json", false, "print JSON, one object a line")
+}
+
+func (o *serverFlags) defineStrict() {
+	o.flags.BoolVar(&o.strict, "strict", false, "Strict mode, for servers that holdfast init has admitted: no two holders even if "+
+		"the server loses its data; afterwards it grants nothing for --max-ttl. The same for all who use NAME")
+	o.flags.Var((*seconds)(&o.maxTTL), "max-ttl", "with --strict, the longest lease `DUR` of any program that uses the server")
 }
 
 // checkTTL refuses a --ttl that is too short or too long.
@@ -110,46 +114,51 @@ func checkTTL(ttl time.Duration) error {
 	return nil
 }
 
-// open makes clients of the servers, and a console that hides their passwords.
+// open makes clients of the servers, and a console that hides their passwords. It does no I/O.
 func (o *serverFlags) open(stderr io.Writer) (err error) {
 	if o.servers, err = connect.OpenAll(o.redis); err != nil {
 		return err
 	}
-	if err := o.checkOne(o.servers); err != nil {
+	if err := o.checkServers(); err != nil {
 		o.servers.Close()
 		return err
 	}
-	o.console = console.New(stderr, console.Normal)
+	o.console = console.New(stderr, o.level)
 	o.console.Hide(o.servers.Secrets()...)
 	warnOf(o.console, "instead", o.servers.All...)
 	return nil
 }
 
-// checkOne refuses a quorum where it lacks something.
-func (o *serverFlags) checkOne(s *connect.Servers) error {
-	if o.lacks == "" || !s.AreQuorum() {
-		return nil
+// checkServers refuses a quorum where it lacks something, and --max-ttl without Strict mode or out of bounds.
+func (o *serverFlags) checkServers() error {
+	strict, least := o.strict || o.servers.AreQuorum(), max(o.ttl, minTTL)
+	switch {
+	case o.lacks != "" && o.servers.AreQuorum():
+		return exitcode.Configf("%s names %d servers, a quorum, %s", o.servers.Source, len(o.servers.All), o.lacks)
+	case o.flags.Changed("max-ttl") && !strict:
+		return exitcode.Configf("--max-ttl needs --strict, or several servers")
+	case strict && (o.maxTTL < least || o.maxTTL > maxTTL):
+		return exitcode.Configf("--max-ttl %s: want %s, the longest lease of this command, to %s", o.maxTTL, least, maxTTL)
 	}
-	return refuseQuorum(s, o.lacks)
+	return nil
 }
 
-// refuseQuorum says that several servers are named, and what a quorum lacks.
-func refuseQuorum(s *connect.Servers, lacks string) error {
-	return exitcode.Configf("%s names %d servers, a quorum, %s", s.Source, len(s.All), lacks)
-}
-
-// config is the configuration with which to use the locks of a prefix.
-func (o *serverFlags) config(s *connect.Servers, prefix string) *holdfast.Config {
-	if !o.strict && !s.AreQuorum() {
-		return &holdfast.Config{MaxTTL: maxTTL, Prefix: prefix}
+// config is the configuration with which to use the locks.
+func (o *serverFlags) config() *holdfast.Config {
+	if !o.strict && !o.servers.AreQuorum() {
+		return &holdfast.Config{MaxTTL: maxTTL, Prefix: o.prefix, Identity: o.by}
 	}
-	return &holdfast.Config{Strict: true, MaxTTL: o.maxTTL, TTL: min(15*time.Second, o.maxTTL), Prefix: prefix}
+	return &holdfast.Config{Strict: true, MaxTTL: o.maxTTL, TTL: min(15*time.Second, o.maxTTL), Prefix: o.prefix, Identity: o.by}
 }
 
-// use makes clients of the library for the servers that open has opened, and calls f, whose context a signal ends. It returns how to
-// exit, and has told the user of errors of f without an exit code. It closes the servers.
-func (o *serverFlags) use(ctx context.Context, cfg *holdfast.Config, f func(context.Context, *connect.Locks) error) error {
+// use opens the servers, makes clients of the library, and calls f, whose context a signal ends. It tells the user of f's error, and
+// returns how to exit.
+func (o *serverFlags) use(ctx context.Context, stderr io.Writer, f func(context.Context, *connect.Locks) error) error {
+	if err := o.open(stderr); err != nil {
+		return err
+	}
 	defer o.servers.Close()
+	cfg := o.config()
 	cfg.Logger = o.console.Logger()
 	locks, err := o.servers.Locks(cfg, 0)
 	if err != nil {
@@ -159,15 +168,52 @@ func (o *serverFlags) use(ctx context.Context, cfg *holdfast.Config, f func(cont
 	ctx, stop := signals.Context(ctx)
 	defer stop()
 	err = f(ctx, locks)
+	if err == nil {
+		return nil
+	}
+	exit := o.exit(ctx, err)
+	if exit.Err != nil {
+		o.console.Error(exit.Err)
+	}
+	return &exitcode.Error{Code: exit.Code}
+}
+
+// inspect is use for commands that look at locks, of whatever kind.
+func (o *serverFlags) inspect(ctx context.Context, stderr io.Writer, f func(context.Context, *inspect.Inspector) error) error {
+	return o.use(ctx, stderr, func(ctx context.Context, locks *connect.Locks) error { return f(ctx, locks.Inspector()) })
+}
+
+// exit returns how to exit after an error, and says what to do about it.
+func (o *serverFlags) exit(ctx context.Context, err error) *exitcode.Error {
 	var exit *exitcode.Error
-	if err == nil || errors.As(err, &exit) {
-		return err
+	if errors.As(err, &exit) {
+		return exit
 	}
 	if exit = interrupted(ctx); exit != nil {
 		return exit
 	}
-	o.console.Error(o.servers.Explain(err))
-	return &exitcode.Error{Code: exitcode.OfLibrary(err).Code}
+	exit = exitcode.OfLibrary(err)
+	exit.Err = o.servers.Explain(err)
+	var server *holdfast.ServerError
+	if errors.As(err, &server) && server.Code == "NOPERM" && o.role != "" {
+		exit.Err = fmt.Errorf("%w; the role %s in docs/SECURITY.md has what this needs", exit.Err, o.role)
+	} else if next := advice(err); next != "" {
+		exit.Err = fmt.Errorf("%w; %s", exit.Err, next)
+	}
+	return exit
+}
+
+// advice says what to do after an error, in the words of the command. It returns "" for those that say so themselves.
+func advice(err error) string {
+	var server *holdfast.ServerError
+	switch {
+	case !errors.As(err, &server):
+	case server.Code == "BADLIMIT":
+		return "give --slots the number that the other runs give, or change it for all with holdfast resize"
+	case server.Code == "BADPARTIES":
+		return "give the N that the others give, or start the latch over with another: holdfast latch NAME N reset"
+	}
+	return ""
 }
 
 // interrupted returns how to exit if a signal has ended ctx, or nil.
@@ -190,39 +236,6 @@ func listenAddress(flag, address, example string) (string, netip.Addr, error) {
 		return "", ip, exitcode.Usagef("--%s: want HOST:PORT, such as %s", flag, example)
 	}
 	return net.JoinHostPort(host, port), ip.Unmap(), nil
-}
-
-// codeOf is the exit code after an error of a command that names no lock: what is invalid then is the prefix.
-func codeOf(err error) int {
-	if errors.Is(err, holdfast.ErrInvalid) {
-		return exitcode.Config
-	}
-	return exitcode.OfLibrary(err).Code
-}
-
-// printText writes a text. It returns how to exit if it cannot.
-func printText(w io.Writer, text string) error {
-	if _, err := io.WriteString(w, text); err != nil {
-		return exitcode.OfOutput(err)
-	}
-	return nil
-}
-
-// printJSON writes a value as one line of JSON. It returns how to exit if it cannot.
-func printJSON(w io.Writer, value any) error {
-	line, err := output.JSON(value)
-	if err != nil {
-		return err
-	}
-	return printText(w, string(line))
-}
-
-// printResult writes a text or, if asJSON, a value. It returns how to exit if it cannot.
-func printResult(w io.Writer, asJSON bool, value any, text string) error {
-	if asJSON {
-		return printJSON(w, value)
-	}
-	return printText(w, text)
 }
 
 // warnOf warns of what is unsafe about the connections to servers. See connect.Warnings.
@@ -259,7 +272,7 @@ func (s *seconds) Set(text string) error {
 // count is a number from 1 to maxSlots; 0 if it was not given.
 type count int
 
-// maxSlots is the most permits that a semaphore has.
+// maxSlots is the most permits that a semaphore has, and the most parties that a latch has.
 const maxSlots = 1_000_000
 
 func (c *count) String() string { return strconv.Itoa(int(*c)) }

@@ -2,6 +2,8 @@ package cli
 
 import (
 	"cmp"
+	"context"
+	"fmt"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -24,31 +26,31 @@ type jobFlags struct {
 	serverFlags
 	name    string
 	job     job.Job
-	meta    []string
-	json    string // the file of the report
+	notes   []string
+	report  string // the file of --json
 	quiet   bool
 	verbose bool
 
 	nodeTimeout time.Duration // of a quorum; 0 is the default
 }
 
-// defineJob defines the flags. onLost is the text of --on-lost.
-func (o *jobFlags) defineJob(f *pflag.FlagSet, onLost string) {
+// defineJob defines the flags. policies are those of --on-lost.
+func (o *jobFlags) defineJob(f *pflag.FlagSet, policies string) {
 	j := &o.job
 	j.KillAfter, j.TTL, j.OnLost = 5*time.Second, 15*time.Second, keeper.Terminate
 	f.Var((*seconds)(&j.TTL), "ttl", "lease time `DUR`: how long the lock outlives a machine that dies")
 	f.Var((*seconds)(&j.MaxRuntime), "max-runtime", "end the command after `DUR`; exit code 124")
-	f.StringVar((*string)(&j.OnLost), "on-lost", string(keeper.Terminate), onLost)
+	f.StringVar((*string)(&j.OnLost), "on-lost", string(keeper.Terminate), "`ACTION` if the lock is lost: "+policies)
 	f.Var((*seconds)(&j.KillAfter), "kill-after", "time `DUR` from TERM to KILL")
 	f.IntVar(&j.LostCode, "lost-exit-code", exitcode.Lost, "exit code `N` if the command was ended because the lock was lost")
-	f.StringArrayVar(&o.meta, "meta", nil, "a note `K=V` that is shown with the holder; may be repeated (default command=FILE,\nthe name of the command's file)")
-	f.StringVar(&o.json, "json", "", "write a report, one JSON object, to `FILE`; without =FILE, to stderr")
+	f.BoolVarP(&j.Shell, "shell", "c", false, "join the arguments of the command, and give them to sh -c")
+	f.StringArrayVar(&o.notes, "meta", nil, "a note `K=V` that is shown with the holder; may be repeated (default command=FILE)")
+	f.StringVar(&o.report, "json", "", "write a report, one JSON object, to `FILE`; without =FILE, to stderr")
 	f.Lookup("json").NoOptDefVal = job.ToStderr
-	f.BoolVarP(&j.Shell, "shell", "c", false, "join the arguments and give them to sh -c")
 	f.BoolVarP(&o.quiet, "quiet", "q", false, "print only errors, and nothing if the lock is held")
 	f.BoolVarP(&o.verbose, "verbose", "v", false, "print what happens to the lock")
-	o.define(f, "`URL` of the server: redis://, rediss:// (TLS), unix://, and redis+cluster://\nor redis+sentinel://HOST?master_name=NAME, with &addr=HOST for further hosts;\nrepeated for the nodes of a quorum")
-	o.defineStrict("Strict mode: no two holders even if the server loses its data; afterwards it\ngrants nothing for --max-ttl. For servers that holdfast init has admitted")
+	o.define(f)
+	o.defineStrict()
 }
 
 // takeCommand takes the lock's name from before --, and the command from after it. A name that begins with a dash has a -- of its
@@ -67,33 +69,57 @@ func (o *jobFlags) takeCommand() error {
 		return exitcode.Usagef("want one NAME before --, not %d arguments: %s", dash, usage)
 	case len(args) == 1:
 		return exitcode.Usagef("there is no command after --: %s", usage)
+	case args[0] == "":
+		return exitcode.Usagef("NAME is empty")
 	}
 	o.name, o.job.Args = args[0], args[1:]
 	return nil
 }
 
-// checkJob refuses flags that make no sense, and policies other than these.
+// checkJob refuses flags that make no sense, policies other than these, and times that do not fit together.
 func (o *jobFlags) checkJob(policies ...keeper.Policy) error {
 	j := &o.job
-	switch {
-	case o.name == "":
-		return exitcode.Usagef("NAME is empty")
-	case o.quiet && o.verbose:
-		return exitcode.Usagef("--quiet and --verbose: choose one")
-	case !slices.Contains(policies, j.OnLost):
-		var names []string
-		for _, p := range policies {
-			names = append(names, string(p))
-		}
-		return exitcode.Usagef("--on-lost %q: want one of %s", j.OnLost, strings.Join(names, ", "))
-	case j.LostCode < 0 || j.LostCode > 255:
-		return exitcode.Usagef("--lost-exit-code %d: want 0 to 255", j.LostCode)
+	if !slices.Contains(policies, j.OnLost) {
+		return exitcode.Usagef("--on-lost %q: want one of %s", j.OnLost, strings.Trim(fmt.Sprint(policies), "[]"))
 	}
-	return checkMeta(o.meta)
+	if err := checkCode("lost-exit-code", j.LostCode); err != nil {
+		return err
+	}
+	if err := o.checkHolder(); err != nil {
+		return err
+	}
+	if j.TTL < 3*j.KillAfter {
+		return exitcode.Configf("--ttl %s is under 3 × --kill-after %s: the command could not be ended in time if the lock is lost; "+
+			"give a longer --ttl or a shorter --kill-after", j.TTL, j.KillAfter)
+	}
+	return nil
 }
 
-// advice implements job.Run.Advice.
-func (o *jobFlags) advice(err error) string { return mismatchAdvice(o.flags.Name(), err) }
+// checkCode refuses what is no exit code.
+func checkCode(flag string, code int) error {
+	if code < 0 || code > 255 {
+		return exitcode.Usagef("--%s %d: want 0 to 255", flag, code)
+	}
+	return nil
+}
+
+// checkHolder refuses flags that make no sense even if no command is run.
+func (o *jobFlags) checkHolder() error {
+	if err := chooseOne(o.flags, "quiet", "verbose"); err != nil {
+		return err
+	}
+	switch {
+	case o.quiet:
+		o.level = console.Quiet
+	case o.verbose:
+		o.level = console.Verbose
+	}
+	if err := checkMeta(o.notes); err != nil {
+		return err
+	}
+	o.ttl = max(o.job.TTL, o.job.MinHold) // if interrupted, holdfast leaves the lock to expire after --min-hold
+	return checkTTL(o.job.TTL)
+}
 
 // checkMeta refuses notes that are not KEY=VALUE.
 func checkMeta(notes []string) error {
@@ -105,79 +131,68 @@ func checkMeta(notes []string) error {
 	return nil
 }
 
-// checkTimes refuses times that do not fit together.
-func (o *jobFlags) checkTimes() error {
-	if err := checkTTL(o.job.TTL); err != nil {
-		return err
-	}
-	if j := &o.job; j.TTL < 3*j.KillAfter {
-		return exitcode.Configf("--ttl %s is under 3 × --kill-after %s: the command could not be ended in time if the lock is lost; give a longer --ttl or a shorter --kill-after", j.TTL, j.KillAfter)
-	}
-	return nil
-}
-
-// checkStrict refuses values that do not fit the servers' longest lease.
-func (o *jobFlags) checkStrict(s *connect.Servers) error {
-	if err := o.checkMaxTTL(s, o.job.TTL); err != nil {
-		return err
-	}
-	if (o.strict || s.AreQuorum()) && o.job.MinHold > o.maxTTL {
-		return exitcode.Configf("--min-hold %s is longer than --max-ttl %s: if interrupted, holdfast could not leave the lock to expire then", o.job.MinHold, o.maxTTL)
-	}
-	return nil
-}
-
-// level is the level of the console.
-func (o *jobFlags) level() console.Level {
-	switch {
-	case o.quiet:
-		return console.Quiet
-	case o.verbose:
-		return console.Verbose
-	}
-	return console.Normal
-}
-
-// openFor opens the servers of a run, after check has accepted them.
-func (o *jobFlags) openFor(r *job.Run, check func(*connect.Servers) error) (closeAll func(), err error) {
-	s, err := connect.OpenAll(o.redis)
-	if err != nil {
-		return nil, err
-	}
-	return r.Use(s, func() (*connect.Locks, error) {
-		if err := check(s); err != nil {
-			return nil, err
-		}
-		cfg := o.config(s, o.prefix)
-		cfg.Logger, cfg.Observers = r.Console.Logger(), []*holdfast.Observer{r.Observer()}
-		return s.Locks(cfg, o.nodeTimeout)
-	})
-}
-
-// option has the options of locks and elections.
-func (o *jobFlags) option() holdfast.Option {
-	options := []holdfast.Option{holdfast.TTL(o.job.TTL)}
-	for _, m := range o.notes() {
+// meta returns notes as options of a lock.
+func meta(notes []string) holdfast.Option {
+	var options []holdfast.Option
+	for _, m := range notes {
 		k, v, _ := strings.Cut(m, "=")
 		options = append(options, holdfast.Meta(k, v))
 	}
 	return holdfast.Options(options...)
 }
 
-// notes returns the notes that are shown with the holder. They leave out the command's arguments and what a shell is given, which may
+// start completes r, opens the servers, prepares the command, and calls do, which runs it.
+func (o *jobFlags) start(ctx context.Context, streams job.Streams, r *job.Run, do func() *exitcode.Error) error {
+	r.Name, r.Prefix, r.Streams, r.Advice = o.name, o.prefix, streams, advice
+	return job.Main(r, o.level, o.report, func() *exitcode.Error {
+		closeAll, err := o.openFor(r)
+		if err != nil {
+			return exitcode.As(err)
+		}
+		defer closeAll()
+		if exit := o.job.Prepare(); exit != nil {
+			return exit
+		}
+		if exit := r.CheckAdmitted(ctx, o.prefix, o.nodeTimeout); exit != nil {
+			return exit
+		}
+		return do()
+	})
+}
+
+// openFor opens the servers of a run.
+func (o *jobFlags) openFor(r *job.Run) (closeAll func(), err error) {
+	if o.servers, err = connect.OpenAll(o.redis); err != nil {
+		return nil, err
+	}
+	return r.Use(o.servers, func() (*connect.Locks, error) {
+		if err := o.checkServers(); err != nil {
+			return nil, err
+		}
+		if o.nodeTimeout != 0 && !o.servers.AreQuorum() {
+			return nil, exitcode.Configf("--node-timeout needs several servers")
+		}
+		cfg := o.config()
+		cfg.Logger, cfg.Observers = r.Console.Logger(), []*holdfast.Observer{r.Observer()}
+		return o.servers.Locks(cfg, o.nodeTimeout)
+	})
+}
+
+// option has the options of locks and elections. The notes that are shown with the holder leave out the command's arguments, which may
 // have secrets. They include --min-hold, because a run that keeps the lock after its command has ended looks as if it hangs.
-func (o *jobFlags) notes() (all []string) {
+func (o *jobFlags) option() holdfast.Option {
+	notes := o.notes
+	if len(notes) == 0 && len(o.job.Args) > 0 {
+		notes = []string{"command=" + filepath.Base(o.job.Args[0])}
+	}
 	if o.job.MinHold > 0 {
-		all = []string{"min-hold=" + o.job.MinHold.String()}
+		notes = append([]string{"min-hold=" + o.job.MinHold.String()}, notes...)
 	}
-	if len(o.meta) > 0 || o.job.Shell || len(o.job.Args) == 0 {
-		return append(all, o.meta...)
-	}
-	return append(all, "command="+filepath.Base(o.job.Args[0]))
+	return holdfast.Options(holdfast.TTL(o.job.TTL), meta(notes))
 }
 
 // keyOf returns the key of the lock of a name; "" if the name is not valid.
-func (o *jobFlags) keyOf(name string) string {
+func (o *serverFlags) keyOf(name string) string {
 	space, err := keys.NewSpace(cmp.Or(o.prefix, "holdfast:"))
 	if err != nil {
 		return ""

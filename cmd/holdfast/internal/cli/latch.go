@@ -1,24 +1,26 @@
 package cli
 
 import (
-	"cmp"
 	"context"
+	"errors"
+	"fmt"
 	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
 
 	"github.com/spf13/pflag"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/barrier"
 	"github.com/holdfast-go/holdfast/latch"
+
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/connect"
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/exitcode"
 )
 
-// maxLatch is the most parties of a latch.
-const maxLatch = 1_000_000
-
-const latchHelp = `Usage: holdfast latch [flags] NAME N wait
-       holdfast latch [flags] NAME N count-down
-       holdfast latch [flags] NAME N reset
-
-A latch counts N parties that have something to do before others go on. wait waits until
+const latchHelp = `A latch counts N parties that have something to do before others go on. wait waits until
 all N have counted down, count-down lowers the count by one, and reset starts it over.
 All that use NAME give the same N. Programs that use the library's Latch share it.
 
@@ -29,49 +31,175 @@ An open latch stays open until it is reset, or until nobody has used it for a da
 count-down counts, so run it once for each party. A party of this command has no lease: if
 its machine dies, others wait for it all the same, unless they use --wait.
 
-Flags:
-{flags}
-
-The server is the first of --redis, HOLDFAST_REDIS, REDIS_URL, redis://127.0.0.1:6379.
-
-JSON: name, server, parties, action, outcome (open, counted, reset, incomplete, waited,
-  held, interrupted or failed), exit_code, waited_ms, error.
-
-Exit codes:
-    0  done; for wait, all have counted      69  server unavailable
-       down                                  77  credentials or ACL refused
-   75  for wait, not open after --wait;     78  another N, or another kind of lock
-       for count-down, all parties that     81  the latch was reset meanwhile, or is
-       are left count down themselves            open though a party died or left
-   64  wrong usage                         130  interrupted (INT; also 129, 131, 143)
+wait exits with 75 if the latch is not open after --wait, and with 81 if it was reset
+meanwhile, or is open because a party died or left.
 `
 
-func latchAction(f *pflag.FlagSet) action {
-	o := &partyFlags{}
-	o.defineParty(f)
+const resizeHelp = `Sets the number of slots of NAME, for runs with --slots and for programs that use it as
+a semaphore: from then on there are N slots, whatever number they give. With N = 0 the
+server forgets N, and the number that they give counts again. Nobody loses a slot: if
+more are taken than N, none is granted until enough of them are free.
+
+A run that gives another number than those that are running is refused. To change the
+number on one machine after another:
+    holdfast resize render 4                      # first: runs may now give 3 or 4
+    holdfast run --slots 4 render -- ./render.sh  # on one machine after another
+    holdfast resize render 0                      # last: all runs give 4
+`
+
+const barrierHelp = `Waits until N parties wait at the barrier NAME, on all machines together, and goes on with
+all of them. All that use NAME give the same N. If one of them is interrupted or dies, or
+--wait is over for it, the barrier is broken for all that wait at that time (exit code 81),
+and they may begin again.
+
+  ./load.sh && holdfast barrier "release-$version-loaded" 3 wait && ./switch.sh
+
+Give each step of a job a NAME of its own: a party leaves when it goes on, and one that is
+slow to leave breaks the barrier for those that already wait for the next step there.
+`
+
+// partyFlags are the flags of latch and barrier, at which a number of parties meet.
+type partyFlags struct {
+	serverFlags
+	wait time.Duration
+	r    outcome
+}
+
+func (o *partyFlags) defineParties(f *pflag.FlagSet) {
+	o.lacks, o.role = "which has no "+f.Name()+": name one server", "locker"
+	f.VarP((*seconds)(&o.wait), "wait", "w", "with wait, wait at most `DUR` (default no limit)")
+	o.define(f)
+	o.defineJSON()
+	o.defineStrict()
+}
+
+// meet calls use with one of the verbs, if there are at most so many parties.
+func (o *partyFlags) meet(most int, verbs []string, use func(context.Context, *holdfast.Client, string) error) action {
 	return func(ctx context.Context, _ io.Reader, stdout, stderr io.Writer) error {
-		if err := o.parse(maxLatch, "wait", "count-down", "reset"); err != nil {
-			return err
+		f := o.flags
+		parties, err := strconv.Atoi(f.Arg(1))
+		verb := f.Arg(2)
+		switch {
+		case err != nil || parties < 1 || parties > most:
+			return exitcode.Usagef("%q is not a number of parties: want 1 to %d", f.Arg(1), most)
+		case !slices.Contains(verbs, verb):
+			return exitcode.Usagef("%q: want %s", verb, strings.Join(verbs, " or "))
+		case verb != "wait" && f.Changed("wait"):
+			return exitcode.Usagef("--wait is for wait, not for %s", verb)
+		case f.Lookup("ttl") == nil:
+		case f.Changed("wait") && o.wait == 0:
+			return exitcode.Usagef("--wait 0: the others need time to come")
+		default:
+			if err := checkTTL(o.ttl); err != nil {
+				return err
+			}
 		}
-		return o.with(ctx, stdout, stderr, minTTL, o.useLatch)
+		o.r.Name, o.r.Parties = f.Arg(0), parties
+		return o.do(ctx, stdout, stderr, &o.r, func(ctx context.Context, locks *connect.Locks) error {
+			if err := use(ctx, locks.Client(), verb); err != nil {
+				return o.failed(ctx, err, verb)
+			}
+			return o.print(stdout, &o.r, "")
+		})
 	}
 }
 
-func (o *partyFlags) useLatch(ctx context.Context, c *holdfast.Client, r *partyReport) error {
-	l := latch.New(c, o.name, o.parties)
-	switch o.action {
+// waiting returns a context that ends when --wait is over.
+func (o *partyFlags) waiting(ctx context.Context) (context.Context, context.CancelFunc) {
+	if !o.flags.Changed("wait") {
+		return context.WithCancel(ctx)
+	}
+	return context.WithTimeout(ctx, o.wait)
+}
+
+func latchAction(f *pflag.FlagSet) action {
+	o := &partyFlags{}
+	o.defineParties(f)
+	return o.meet(maxSlots, []string{"wait", "count-down", "reset"}, func(ctx context.Context, c *holdfast.Client, verb string) error {
+		return o.useLatch(ctx, latch.New(c, o.r.Name, o.r.Parties), verb)
+	})
+}
+
+func barrierAction(f *pflag.FlagSet) action {
+	o := &partyFlags{}
+	o.ttl = 15 * time.Second
+	f.Var((*seconds)(&o.ttl), "ttl", "lease time `DUR`: how long a party whose machine dies is waited for")
+	o.defineParties(f)
+	return o.meet(10_000, []string{"wait"}, func(ctx context.Context, c *holdfast.Client, _ string) error {
+		ctx, cancel := o.waiting(ctx)
+		defer cancel()
+		party, err := barrier.New(c, o.r.Name, o.r.Parties, holdfast.TTL(o.ttl)).Join(ctx)
+		if err != nil {
+			return err
+		}
+		o.r.Outcome = "passed"
+		o.r.Phase, err = party.Await(ctx)
+		// One that fails to leave is taken for dead after --ttl, which harms nobody that has gone on.
+		if left := party.Leave(context.Background()); left != nil && !errors.Is(left, holdfast.ErrLost) {
+			o.console.Notef("barrier %q was not left, and another party can come in %s: %v", o.r.Name, o.ttl, left)
+		}
+		return err
+	})
+}
+
+func (o *partyFlags) useLatch(ctx context.Context, l *latch.Latch, verb string) error {
+	switch verb {
 	case "count-down":
-		r.Outcome = "counted"
+		o.r.Outcome = "counted"
 		return l.CountDown(ctx)
 	case "reset":
-		r.Outcome = "reset"
+		o.r.Outcome = "reset"
 		return l.Reset(ctx)
 	}
-	if o.flags.Changed("wait") && o.wait == 0 {
-		if n, err := l.Count(ctx); err != nil || n > 0 {
-			return cmp.Or(err, errNotOpen)
+	o.r.Outcome = "open"
+	if o.flags.Changed("wait") {
+		if n, err := l.Count(ctx); err != nil || n == 0 {
+			return err
 		}
 	}
-	r.Outcome = "open"
+	ctx, cancel := o.waiting(ctx)
+	defer cancel()
 	return l.Wait(ctx)
+}
+
+// failed says what an error means. ctx ends by a signal only.
+func (o *partyFlags) failed(ctx context.Context, err error, verb string) error {
+	r, what := &o.r, o.flags.Name()
+	var server *holdfast.ServerError
+	switch {
+	case ctx.Err() != nil:
+	case errors.Is(err, latch.ErrIncomplete), errors.Is(err, latch.ErrReset), errors.Is(err, barrier.ErrBroken):
+		return &exitcode.Error{Code: exitcode.Broken, Err: err}
+	case what == "barrier" && errors.As(err, &server) && server.Code == "BADPARTIES":
+		return exitcode.Configf("%w; give the N that the other parties give", err)
+	case errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, holdfast.ErrUnavailable):
+		return exitcode.Errorf(exitcode.Busy, "after --wait %s, %s %q on %s is not open yet; holdfast show %s says who is missing",
+			o.wait, what, r.Name, r.Server, shellWord(r.Name))
+	case errors.Is(err, holdfast.ErrAmbiguous) && verb != "wait":
+		return fmt.Errorf("%w; holdfast show %s says whether it was done", err, shellWord(r.Name))
+	}
+	return err
+}
+
+func resize(f *pflag.FlagSet) action {
+	o := &serverFlags{lacks: "which has no slots: name one server", role: "locker"}
+	o.define(f)
+	return func(ctx context.Context, _ io.Reader, stdout, stderr io.Writer) error {
+		slots, err := strconv.Atoi(f.Arg(1))
+		if err != nil || slots < 0 {
+			return exitcode.Usagef("%q is not a number of slots", f.Arg(1))
+		}
+		return o.use(ctx, stderr, func(ctx context.Context, locks *connect.Locks) error {
+			ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+			defer cancel()
+			// A semaphore needs a number of permits, but Resize does not send it.
+			if err := locks.Client().Semaphore(f.Arg(0), max(slots, 1)).Resize(ctx, slots); err != nil {
+				return err
+			}
+			if slots == 0 {
+				return printText(stdout, fmt.Sprintf("%q has as many slots as its users say\n", f.Arg(0)))
+			}
+			return printText(stdout, fmt.Sprintf("%q has %d slots\n", f.Arg(0), slots))
+		})
+	}
 }

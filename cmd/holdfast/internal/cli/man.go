@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -9,7 +8,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
-	"sync"
 
 	"github.com/spf13/pflag"
 
@@ -18,19 +16,11 @@ import (
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/output"
 )
 
-const manHelp = `Usage: holdfast man [COMMAND]
-       holdfast man --dir DIR
-
-Prints the manual page of holdfast, or of one of its commands, for man(1), or writes all of
+const manHelp = `Prints the manual page of holdfast, or of one of its commands, for man(1), or writes all of
 them, with the names that man looks for.
 
   holdfast man run | man -l -
   holdfast man --dir /usr/local/share/man/man1 && man holdfast-run
-
-Flags:
-{flags}
-
-Exit codes: 0 done, 64 wrong usage, 73 a page cannot be written.
 `
 
 func man(f *pflag.FlagSet) action {
@@ -42,165 +32,123 @@ func man(f *pflag.FlagSet) action {
 		case f.Changed("dir"):
 			return writePages(*dir)
 		case f.NArg() == 0:
-			return printText(stdout, string(mainPage()))
+			return printText(stdout, mainPage())
 		}
 		c, err := find(f.Arg(0))
 		if err != nil {
 			return err
 		}
-		return printText(stdout, string(manualOf(c).page()))
+		return printText(stdout, c.page())
 	}
 }
 
 // writePages writes all pages into a folder.
 func writePages(dir string) error {
 	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
-		return &exitcode.Error{Code: exitcode.CannotCreate, Err: fmt.Errorf("%s is not a folder: make it first", dir)}
+		return exitcode.Errorf(exitcode.CannotCreate, "%s is not a folder: make it first", dir)
 	}
-	pages := map[string][]byte{"holdfast.1": mainPage()}
-	for _, m := range manuals() {
-		pages["holdfast-"+m.name+".1"] = m.page()
+	pages := map[string]string{"holdfast.1": mainPage()}
+	for _, c := range commands() {
+		pages["holdfast-"+c.name+".1"] = c.page()
 	}
 	for name, page := range pages {
-		if err := output.ReplaceFile(filepath.Join(dir, name), page); err != nil {
+		if err := output.PublishFile(filepath.Join(dir, name), []byte(page)); err != nil {
 			return &exitcode.Error{Code: exitcode.CannotCreate, Err: err}
 		}
 	}
 	return nil
 }
 
-// mainPage is the manual page of holdfast.
-func mainPage() []byte {
-	p := newPage("holdfast", "distributed locks on Redis and Valkey")
-	p.section("Synopsis")
-	p.printf(".B holdfast\n.I command\n.RI [ flags ]\n.RI [ arguments ]\n")
-	p.section("Commands")
-	all := manuals()
-	for _, m := range all {
-		p.printf(".TP\n.BR holdfast\\-%s (1)\n%s\n", troff(m.name), troff(m.summary))
+// mainPage is the manual page of holdfast, for man(1), in the language of troff.
+func mainPage() string {
+	var list strings.Builder
+	for _, c := range commands() {
+		fmt.Fprintf(&list, ".TP\n.BR holdfast\\-%s (1)\n%s\n", troff(c.name), troff(c.summary))
 	}
-	p.section("Environment")
-	p.printf(".TP\n.BR HOLDFAST_REDIS \", \" REDIS_URL\nURL of the server, if there is no\n.BR \\-\\-redis :\nthe first of them counts; otherwise it is %s.\nIn a job of holdfast itself, only HOLDFAST_REDIS counts, and there is no default.\n", troff(connect.Default))
-	p.printf(".TP\n.B HOLDFAST_PREFIX\nwhat keys begin with, if there is no\n.BR \\-\\-prefix .\n")
-	p.printf(".TP\n.B NO_COLOR\nIf it is set, terminals are written to without colors and bold type.\n")
-	p.section("Exit status")
-	p.printf("The commands that holdfast runs have codes of their own, which it exits with.\n")
-	for _, code := range exitcode.All {
-		p.printf(".TP\n.B %s\n%s\n", troff(code.Text()), troff(code.Meaning))
-	}
-	p.section("See also")
-	var see []string
-	for _, m := range all {
-		see = append(see, ".BR holdfast\\-"+troff(m.name)+" (1)")
-	}
-	p.printf("%s\n", strings.Join(see, ",\n"))
-	return p.Bytes()
+	return pageOf("holdfast", "distributed locks on Redis and Valkey", "holdfast COMMAND [flags] [arguments]") +
+		".SH COMMANDS\n" + list.String() +
+		".SH ENVIRONMENT\n.TP\n.BR HOLDFAST_REDIS \", \" REDIS_URL\n" + troff("URL of the server, if there is no --redis: "+
+		"the first of them counts; otherwise it is "+connect.Default+". In a job of holdfast itself, "+
+		"only HOLDFAST_REDIS counts, and there is no default.") + "\n" +
+		".TP\n.B HOLDFAST_PREFIX\n" + troff("what keys begin with, if there is no --prefix") + "\n" +
+		".TP\n.B NO_COLOR\nIf it is set, terminals are written to without colors and bold type.\n" +
+		".SH \"EXIT STATUS\"\n" + body(exitcode.Help)
 }
 
-// page is the manual page of a command.
-func (m *manual) page() []byte {
-	p := newPage("holdfast-"+m.name, m.summary)
-	p.section("Synopsis")
-	p.verbatim(m.usage)
-	p.section("Description")
-	for i, s := range m.sections {
+// page is the manual page of a command: what its help says.
+func (c *command) page() string {
+	text := pageOf("holdfast-"+c.name, c.summary, c.usage()) + ".SH DESCRIPTION\n" + body(c.help) + ".SH OPTIONS\n"
+	f, _ := c.flags()
+	f.VisitAll(func(f *pflag.Flag) {
+		value, about := unquote(f)
+		text += ".TP\n.B "
+		if f.Shorthand != "" {
+			text += `\-` + f.Shorthand + ", "
+		}
+		text += `\-\-` + troff(f.Name)
 		switch {
-		case s.title == flagsTitle:
-			p.section("Options")
-			p.options(m.flags)
-			continue
-		case s.title != "":
-			p.section(s.title)
-		case i > 0:
-			p.section("Notes")
+		case value != "" && f.NoOptDefVal != "":
+			text += `[=\fI` + troff(value) + `\fP]`
+		case value != "":
+			text += ` \fI` + troff(value) + `\fP`
 		}
-		p.body(s)
+		text += "\n" + troff(about) + "\n"
+	})
+	return text + ".TP\n.B \\-h, \\-\\-help\nprint what this page says\n.SH \"SEE ALSO\"\n.BR holdfast (1)\n"
+}
+
+// unquote returns what stands for a flag's value, which is "" if it has none, and what the flag does.
+func unquote(f *pflag.Flag) (value, text string) {
+	value, text = pflag.UnquoteUsage(f)
+	if f.DefValue != "" && f.DefValue != "0" && f.DefValue != "false" && f.DefValue != "[]" {
+		text += " (default " + f.DefValue + ")"
 	}
-	p.section("See also")
-	p.printf(".BR holdfast (1)\n")
-	return p.Bytes()
+	return value, text
 }
 
-// manPage is a page for man(1), in the language of troff.
-type manPage struct{ bytes.Buffer }
-
-func newPage(name, summary string) *manPage {
-	p := &manPage{}
-	p.printf(".TH %s 1 \"\" \"holdfast %s\" \"Holdfast\"\n.SH NAME\n%s \\- %s\n", strings.ToUpper(troff(name)), thisBuild().Version, troff(name), troff(summary))
-	return p
+func pageOf(name, summary, usage string) string {
+	return fmt.Sprintf(".TH %s 1 \"\" \"holdfast %s\" \"Holdfast\"\n.SH NAME\n%s \\- %s\n.SH SYNOPSIS\n%s\n",
+		strings.ToUpper(troff(name)), thisBuild().Version, troff(name), troff(summary), troff(usage))
 }
 
-func (p *manPage) printf(format string, args ...any) { fmt.Fprintf(&p.Buffer, format, args...) }
-
-func (p *manPage) section(title string) { p.printf(".SH \"%s\"\n", troff(strings.ToUpper(title))) }
-
-// verbatim writes lines as they are.
-func (p *manPage) verbatim(lines []string) {
-	p.printf(".nf\n")
-	for _, line := range lines {
-		p.printf("%s\n", troff(line))
-	}
-	p.printf(".fi\n")
-}
-
-func (p *manPage) options(flags []flagText) {
-	for _, f := range flags {
-		p.printf(".TP\n.B ")
-		if f.short != "" {
-			p.printf("\\-%s, ", f.short)
-		}
-		p.printf("\\-\\-%s", troff(f.long))
-		switch {
-		case f.optional:
-			p.printf("[=\\fI%s\\fP]", troff(f.value))
-		case f.value != "":
-			p.printf(" \\fI%s\\fP", troff(f.value))
-		}
-		p.printf("\n%s\n", troff(f.text))
-	}
-}
-
-// columns matches lines that are parts of a table, or examples.
-var columns = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^ {4,}|\S {2,}\S`) })
-
-// body writes paragraphs, and what is a table or an example as it is.
-func (p *manPage) body(s section) {
-	var group []string
-	first := true
+// body writes paragraphs, sections, and as they are the lines of tables and examples, which are indented or have columns.
+func body(help string) string {
+	titleLine, columned := regexp.MustCompile(`^([A-Z][^:.]*):$`), regexp.MustCompile(`^ |\S {2,}\S`)
+	var b strings.Builder
+	indent, asIs, gap := "", false, false
 	end := func() {
-		if len(group) == 0 {
-			return
-		}
-		if !first {
-			p.printf(".PP\n")
-		}
-		first = false
-		asIs := s.title == "" && strings.HasPrefix(group[0], " ") // an example
-		for _, line := range group {
-			asIs = asIs || columns().MatchString(line)
-		}
 		if asIs {
-			p.verbatim(group)
-		} else {
-			for _, line := range group {
-				p.printf("%s\n", troff(strings.TrimSpace(line)))
-			}
+			b.WriteString(".fi\n")
 		}
-		group = nil
+		asIs = false
 	}
-	for _, line := range s.lines {
-		// An example begins where the indentation changes.
-		if line == "" || len(group) > 0 && isExample(line) != isExample(group[len(group)-1]) && !columns().MatchString(strings.TrimSpace(line)) {
+	for _, line := range strings.Split(strings.TrimSpace(help), "\n") {
+		if title := titleLine.FindStringSubmatch(line); title != nil {
 			end()
+			fmt.Fprintf(&b, ".SH \"%s\"\n", troff(strings.ToUpper(title[1])))
+			indent, gap = "  ", false
+			continue
 		}
-		if line != "" {
-			group = append(group, line)
+		if line == "" {
+			gap = true
+			continue
 		}
+		line = strings.TrimPrefix(line, indent)
+		if table := columned.MatchString(line); gap || table != asIs {
+			end()
+			if gap {
+				b.WriteString(".PP\n")
+			}
+			if table {
+				b.WriteString(".nf\n")
+			}
+			asIs, gap = table, false
+		}
+		b.WriteString(troff(line) + "\n")
 	}
 	end()
+	return b.String()
 }
-
-func isExample(line string) bool { return strings.HasPrefix(line, "    ") }
 
 var troffEscapes = strings.NewReplacer(`\`, `\e`, "-", `\-`, "'", `\(aq`, "`", `\(ga`, "^", `\(ha`, "~", `\(ti`, `"`, `\(dq`)
 

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"io"
 	"strings"
@@ -17,7 +18,55 @@ import (
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/keeper"
 )
 
-// runFlags are the flags and arguments of holdfast run.
+const runHelp = `Runs CMD while holding the lock NAME, and releases the lock when all processes of CMD
+have ended. CMD runs without a shell, unless -c is given. Write -- before a NAME that begins
+with a dash. Times are written 90s or 1m30s; a plain number means seconds.
+
+  holdfast run nightly -- ./draw.sh
+  holdfast run --try --if-busy=skip nightly -- ./draw.sh
+  holdfast run --once 1440h --once-key "$(date +%F)" nightly -- ./draw.sh
+
+Server:
+  The URL is redis://, rediss:// (TLS), unix://, redis+cluster:// or
+  redis+sentinel://HOST?master_name=NAME, with &addr=HOST for further hosts. Other users can
+  read a password on a command line: put it into HOLDFAST_REDIS. Parameters of rediss:// are
+    tls_ca=FILE           trust these authorities, in PEM, instead of the system's
+    tls_cert=FILE         this client's certificate, in PEM, if the server requires one,
+    tls_key=FILE          and its key
+    tls_server_name=NAME  the name in the server's certificate, if it is not HOST
+    skip_verify=true      do not verify the certificate, and warn about it
+  --redis for each server, or a list of URLs in HOLDFAST_REDIS, makes a quorum, in Strict
+  mode: the lock is held while a majority of 3 or 5 standalone servers agree, which
+  holdfast init has admitted. A quorum has only plain runs.
+
+Kinds of runs:
+  A plain run is the only run of NAME. Runs are served in the order in which they come. All
+  runs of a NAME are of one kind: another one is refused (exit code 78). Runs with --key or
+  --redisson hold a lock that they share with other programs, and not that of NAME.
+
+Environment of CMD:
+  HOLDFAST_NAME, HOLDFAST_FENCE (the fencing token, a number that rises with every grant),
+  HOLDFAST_TTL_MS, with --also HOLDFAST_FENCES (JSON) and, with a prefix, HOLDFAST_PREFIX
+  are set. HOLDFAST_REDIS is removed, and so is REDIS_URL if holdfast uses it: a holdfast
+  in CMD is refused (exit code 78) unless it is given one of these.
+
+When the lock is lost:
+  If the lock cannot be renewed, CMD is ended before anybody else can get the lock: TERM to
+  all of its processes --kill-after before the lease expires, and KILL just before it
+  expires. --on-lost=kill sends only KILL, notify sends USR1 instead of TERM and lets CMD
+  continue, ignore only prints a message. The exit code is 79, or --lost-exit-code.
+
+Processes:
+  On Linux no process that CMD started survives it, even if it called setsid, or if
+  holdfast is killed with -9. Processes that still run after CMD has ended get TERM, and
+  KILL after --kill-after; the lock is held until then. On other Unix systems this holds for
+  CMD's process group while holdfast lives; on Windows only for CMD. INT, TERM, HUP, QUIT,
+  USR1, USR2 and WINCH are passed on to CMD, which also gets TERM after holdfast revoke.
+
+The exit code is CMD's own, or 128+N if signal N killed it.
+`
+
+// runFlags are the flags of holdfast run.
 type runFlags struct {
 	jobFlags
 
@@ -39,9 +88,34 @@ type runFlags struct {
 	metrics   string // the file for node_exporter
 }
 
+// kinds are the flags that ask for another run than a plain one.
+var kinds = []string{"shared", "exclusive", "slots", "owner", "once", "also", "key", "redisson"}
+
 func run(f *pflag.FlagSet) action {
 	o := &runFlags{}
-	o.defineRun(f)
+	f.BoolVarP(&o.try, "try", "n", false, "do not wait if the lock is held")
+	f.VarP((*seconds)(&o.wait), "wait", "w", "wait at most `DUR` for the lock, and up to 1s longer for a server that does not answer; "+
+		"0 is the same as --try (default no limit for the lock, 3s for the server)")
+	f.StringVar(&o.ifBusy, "if-busy", "fail", "`ACTION` if the lock is held: fail, or skip, which exits with 0")
+	f.IntVarP(&o.busyCode, "conflict-exit-code", "E", exitcode.Busy, "exit code `N` if the lock is held")
+	f.BoolVar(&o.shared, "shared", false, "run beside other runs with --shared, but not beside one with --exclusive")
+	f.BoolVar(&o.exclusive, "exclusive", false, "run alone among runs with --shared and --exclusive")
+	f.Var(&o.slots, "slots", "run if fewer than `N` runs with --slots do; all of them name the same N")
+	f.Var(&o.weight, "weight", "with --slots, take `N` of the slots (default 1)")
+	f.StringVar(&o.owner, "owner", "", "run beside other runs of NAME with the same `ID`, ahead of waiters, and beside no others")
+	f.Var((*seconds)(&o.once), "once", "run only if no run with --once was completed in the last `DUR`; failed runs do not count")
+	f.StringVar(&o.onceKey, "once-key", "", "with --once, run only if none was completed with the same `KEY`, such as the date; "+
+		"it is remembered for the DUR of --once")
+	f.Var(&o.maxTries, "max-tries", "with --once, run at most `N` times until one is completed (then exit code 80)")
+	f.StringArrayVar(&o.also, "also", nil, "also hold the lock `NAME`, all or none; may be repeated")
+	f.StringVar(&o.lockKey, "key", "", "exact `KEY` of the lock, to share it with programs that use SET NX PX")
+	f.StringVar(&o.redisson, "redisson", "", "`NAME` of the lock in Java, to share it with Redisson's getLock(NAME)")
+	f.Var((*seconds)(&o.job.MinHold), "min-hold", "keep the lock, and run, for at least `DUR` from the start of the command, so that "+
+		"a host whose clock is behind does not run the job again")
+	f.StringVar(&o.metrics, "metrics-file", "", "write metrics of the run to `FILE` for node_exporter; it ends in .prom")
+	f.Var((*seconds)(&o.nodeTimeout), "node-timeout", "with several servers, wait at most `DUR` for each in a round (default a 200th "+
+		"of --ttl, 5ms to 50ms, or longer if the nodes are far away)")
+	o.defineJob(f, "terminate, kill, notify or ignore")
 	return func(ctx context.Context, stdin io.Reader, stdout, stderr io.Writer) error {
 		if err := o.check(); err != nil {
 			return err
@@ -50,110 +124,40 @@ func run(f *pflag.FlagSet) action {
 	}
 }
 
-func (o *runFlags) defineRun(f *pflag.FlagSet) {
-	f.BoolVarP(&o.try, "try", "n", false, "do not wait if the lock is held")
-	f.VarP((*seconds)(&o.wait), "wait", "w", "wait at most `DUR` for the lock, and up to 1s longer for a server that does not\nanswer; 0 is the same as --try (default: no limit for the lock, 3s for the\nserver)")
-	f.IntVarP(&o.busyCode, "conflict-exit-code", "E", exitcode.Busy, "exit code `N` if the lock is held")
-	f.StringVar(&o.ifBusy, "if-busy", "fail", "`ACTION` if the lock is held: fail, or skip, which exits with 0")
-	f.StringArrayVar(&o.also, "also", nil, "also hold the lock `NAME`, all or none; may be repeated")
-	f.BoolVar(&o.shared, "shared", false, "run beside other runs with --shared, but not beside one with --exclusive")
-	f.BoolVar(&o.exclusive, "exclusive", false, "run alone among runs with --shared and --exclusive")
-	f.Var(&o.slots, "slots", "run if fewer than `N` runs with --slots do; all of them name the same N")
-	f.Var(&o.weight, "weight", "with --slots, take `N` of the slots (default 1)")
-	f.Var((*seconds)(&o.once), "once", "run only if no run with --once was completed in the last `DUR`; failed runs do\nnot count")
-	f.StringVar(&o.onceKey, "once-key", "", "with --once, run only if none was completed with the same `KEY`, such as the\ndate; it is remembered for the DUR of --once")
-	f.Var(&o.maxTries, "max-tries", "with --once, run at most `N` times until one is completed")
-	f.Var((*seconds)(&o.job.MinHold), "min-hold", "keep the lock, and run, for at least `DUR` from the start of the command, so that\na host whose clock is behind does not run the job again; with --strict, or\nseveral servers, at most --max-ttl; a note with the holder says so")
-	f.StringVar(&o.owner, "owner", "", "run beside other runs of NAME with the same `ID`, ahead of waiters, and beside\nno others")
-	f.StringVar(&o.lockKey, "key", "", "exact `KEY` of the lock, to share it with other programs")
-	f.StringVar(&o.redisson, "redisson", "", "`NAME` of the lock in Java, to share it with Redisson's getLock(NAME)")
-	f.StringVar(&o.metrics, "metrics-file", "", "write metrics of the run to `FILE` for node_exporter; it ends in .prom")
-	f.Var((*seconds)(&o.nodeTimeout), "node-timeout", "with several servers, wait at most `DUR` for each in a round (default: a 200th\nof --ttl, 5ms to 50ms, or longer if the nodes are far away)")
-	o.defineJob(f, "`ACTION` if the lock is lost: terminate, kill, notify or ignore; see below")
-}
-
 // check takes NAME and CMD. Its errors have exit code 64, or 78 for values that do not fit together.
 func (o *runFlags) check() error {
 	if err := o.takeCommand(); err != nil {
 		return err
 	}
-	if err := o.checkUsage(); err != nil {
+	f := o.flags
+	for _, names := range [][]string{{"try", "wait"}, kinds, {"min-hold", "shared"}, {"min-hold", "owner"}, {"min-hold", "once"}} {
+		if err := chooseOne(f, names...); err != nil {
+			return err
+		}
+	}
+	if err := cmp.Or(checkOnce(f, o.once, o.onceKey), checkCode("conflict-exit-code", o.busyCode)); err != nil {
 		return err
 	}
-	if o.job.MinHold > maxTTL {
-		return exitcode.Configf("--min-hold %s: want at most %s", o.job.MinHold, maxTTL)
-	}
-	return o.checkTimes()
-}
-
-func (o *runFlags) checkUsage() error {
-	changed, kind := o.flags.Changed, o.kind()
-	modes := o.shared || o.exclusive
 	switch {
-	case o.try && changed("wait"):
-		return exitcode.Usagef("--try and --wait: choose one")
 	case o.ifBusy != "fail" && o.ifBusy != "skip":
 		return exitcode.Usagef("--if-busy %q: want fail or skip", o.ifBusy)
-	case o.shared && o.exclusive:
-		return exitcode.Usagef("--shared and --exclusive: choose one")
-	case modes && o.slots != 0:
-		return exitcode.Usagef("--slots cannot be used with --shared or --exclusive: choose one")
 	case o.weight != 0 && o.slots == 0:
 		return exitcode.Usagef("--weight needs --slots")
-	case changed("owner") && o.owner == "":
+	case f.Changed("owner") && o.owner == "":
 		return exitcode.Usagef("--owner is empty")
-	case o.owner != "" && (modes || o.slots != 0 || o.once != 0):
-		return exitcode.Usagef("--owner cannot be used with --shared, --exclusive, --slots or --once: choose one")
-	case kind.Several && kind.Foreign != "":
-		return exitcode.Usagef("--key and --redisson are for plain runs: other programs cannot read locks with --shared, --exclusive, --slots or --owner")
-	case changed("key") && changed("redisson"):
-		return exitcode.Usagef("--key and --redisson: choose one; they are two forms of a lock")
-	case o.once != 0 && kind.Foreign != "":
-		return exitcode.Usagef("--once cannot be used with --key or --redisson: other programs do not know which runs were completed")
-	case o.once != 0 && o.job.MinHold != 0:
-		return exitcode.Usagef("--min-hold and --once: choose one; a job that is completed is not run again in its window")
-	case o.shared && o.job.MinHold != 0:
-		return exitcode.Usagef("--min-hold and --shared: choose one; a shared run does not keep another shared run from starting")
-	case o.owner != "" && o.job.MinHold != 0:
-		return exitcode.Usagef("--min-hold and --owner: choose one; a run does not keep another run of its owner from starting")
-	case o.once != 0 && kind.Several:
-		return exitcode.Usagef("--once cannot be used with --shared, --exclusive or --slots: its runs follow one another")
-	case changed("once") && o.once < time.Millisecond:
-		return exitcode.Usagef("--once %s: want at least 1ms", o.once)
 	case o.once == 0 && (o.onceKey != "" || o.maxTries != 0):
 		return exitcode.Usagef("--once-key and --max-tries need --once")
-	case changed("once-key") && o.onceKey == "":
-		return exitcode.Usagef("--once-key is empty")
-	case len(o.also) > 0 && (modes || o.slots != 0 || o.owner != "" || o.once != 0 || kind.Foreign != ""):
-		return exitcode.Usagef("--also is for plain runs: it cannot be used with --shared, --exclusive, --slots, --owner, --once, --key or --redisson")
-	case changed("metrics-file") && !strings.HasSuffix(o.metrics, ".prom"):
+	case f.Changed("metrics-file") && !strings.HasSuffix(o.metrics, ".prom"):
 		return exitcode.Usagef("--metrics-file %q: want a name that ends in .prom; node_exporter reads no others", o.metrics)
-	case o.busyCode < 0 || o.busyCode > 255:
-		return exitcode.Usagef("--conflict-exit-code %d: want 0 to 255", o.busyCode)
+	case o.job.MinHold > maxTTL:
+		return exitcode.Configf("--min-hold %s: want at most %s", o.job.MinHold, maxTTL)
+	}
+	for _, name := range kinds {
+		if f.Changed(name) {
+			o.lacks = "which has only plain runs: name one server for --" + name
+		}
 	}
 	return o.checkJob(keeper.Terminate, keeper.Kill, keeper.Notify, keeper.Ignore)
-}
-
-// checkServers refuses what these servers do not allow.
-func (o *runFlags) checkServers(s *connect.Servers) error {
-	kind := o.kind()
-	if !s.AreQuorum() {
-		if o.nodeTimeout != 0 {
-			return exitcode.Configf("--node-timeout needs several servers")
-		}
-		return o.checkStrict(s)
-	}
-	switch {
-	case kind.Several:
-		return refuseQuorum(s, "which has no locks for --shared, --exclusive, --slots or --owner: name one server for these")
-	case o.once != 0:
-		return refuseQuorum(s, "which keeps no record of jobs: name one server for --once")
-	case len(o.also) > 0:
-		return refuseQuorum(s, "whose locks have one name each: name one server for --also")
-	case kind.Foreign != "":
-		return refuseQuorum(s, "whose locks other programs cannot read: name one server for --key and --redisson")
-	}
-	return o.checkStrict(s)
 }
 
 // kind is the kind of lock that the flags ask for.
@@ -203,10 +207,7 @@ func (o *runFlags) onceJob(l *connect.Locks, wait holdfast.WaitOption) *once.Job
 }
 
 func (o *runFlags) patience() job.Wait {
-	switch {
-	case o.try:
-		return 0
-	case o.flags.Changed("wait"):
+	if o.try || o.flags.Changed("wait") {
 		return job.Wait(o.wait)
 	}
 	return job.Forever
@@ -214,28 +215,16 @@ func (o *runFlags) patience() job.Wait {
 
 func (o *runFlags) run(ctx context.Context, streams job.Streams) error {
 	began := time.Now()
-	r := &job.Run{Name: o.name, Also: o.also, Prefix: o.prefix, Metrics: o.metrics, Streams: streams, Advice: o.advice}
-	return job.Main(r, o.level(), o.json, func() *exitcode.Error {
-		closeAll, err := o.openFor(r, o.checkServers)
-		if err != nil {
-			return exitcode.As(err)
-		}
-		defer closeAll()
-		if exit := o.job.Prepare(); exit != nil {
-			return exit
-		}
+	r := &job.Run{Also: o.also, Metrics: o.metrics}
+	return o.start(ctx, streams, r, func() *exitcode.Error {
 		lock := &job.Lock{
 			Run:    r,
 			Kind:   o.kind(),
 			Option: o.option(),
 			KeyOf:  o.keyOf,
-			Key:    o.lockKey,
 			Wait:   o.patience(),
 			OnBusy: job.OnBusy{Skip: o.ifBusy == "skip", Code: o.busyCode, Quiet: o.quiet},
 			Began:  began,
-		}
-		if exit := r.CheckAdmitted(ctx, o.prefix, o.nodeTimeout); exit != nil {
-			return exit
 		}
 		if o.once != 0 {
 			return r.Once(ctx, &o.job, &job.OnceLock{Lock: lock, MakeOnce: o.onceJob})

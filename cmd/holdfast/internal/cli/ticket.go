@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
+	"strconv"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -14,200 +14,325 @@ import (
 
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/connect"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/exitcode"
-	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/job"
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/lockstatus"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/signals"
-	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/ticketfile"
 )
+
+const acquireHelp = `Acquires the lock NAME for a shell script, writes a ticket that stands for it, prints the
+fence, and exits. The lock is held for --ttl, and for longer if holdfast renew is run in
+time; holdfast release gives it up. Nobody renews it in between: holdfast run does, and
+ends the job if the lock is lost, so use it if the job can be one command.
+
+  ticket=$(mktemp -du)                             # a name, and no file
+  fence=$(holdfast acquire --wait 1m --ttl 10m --ticket "$ticket" orders) || exit
+  trap 'holdfast release --ticket "$ticket"' EXIT
+  ./first.sh
+  holdfast renew --ttl 10m --ticket "$ticket" || exit   # 79: it is lost
+  ./second.sh
+
+Whoever has the ticket can release the lock, or take it: keep it secret. Only the owner of
+the file can read it. It never replaces another file. A file descriptor may be a pipe or a
+file, but not a terminal; with --ticket-fd 1 the fence is not printed:
+
+  ticket=$(holdfast acquire --ticket-fd 1 orders)
+  holdfast release --ticket-fd 3 3<<<"$ticket"
+
+If the exit code is not 0, there is no ticket, and the lock is not held. If holdfast is
+killed with -9, or the machine dies, the lock stays held for --ttl at most.
+`
+
+const renewHelp = `Keeps a lock that holdfast acquire has acquired for at least --ttl from now. Run it well
+before the time is over. If the lock is lost, the exit code is 79: somebody else may hold
+it, so stop working with what it guards. After another error, try again while there is time.
+The server and the prefix must be those of holdfast acquire.
+
+  holdfast renew --ttl 10m --ticket "$ticket" || exit
+`
+
+const releaseHelp = `Releases a lock that holdfast acquire has acquired, hands it to the next waiter, and
+removes the ticket. The server and the prefix must be those of holdfast acquire.
+
+  trap 'holdfast release --ticket "$ticket"' EXIT
+
+If the lock was lost before, the ticket is removed, too, and the exit code is 79: somebody
+else may have held the lock while the script still worked. The ticket stays if it still
+lasts, and another server may be the one that gave it: the message names that one. After
+another error it stays, unless it is used up: run the command again. If only the reply was lost, the second
+run may report a lost lock that the first one released.
+`
 
 // ticketFlags are the flags of acquire, renew and release, between which a ticket stands for the lock.
 type ticketFlags struct {
-	jobFlags
-	ticket ticketfile.Place
-	origin *ticketfile.Origin // of the ticket that was read, if that is known
-	ttl    time.Duration      // for which the ticket keeps the lock
-	asJSON bool
+	serverFlags
+	place  ticketPlace
+	origin *ticketOrigin // of the ticket that was read; nil if it is not known
 }
 
-// defaultTicketTTL is how long a lock is kept for a script that does not say so.
-const defaultTicketTTL = time.Minute
-
-// defineTicket defines the flags that all three have. ticket and fd are the texts of --ticket and --ticket-fd.
-func (o *ticketFlags) defineTicket(f *pflag.FlagSet, ticket, fd string) {
-	f.StringVar(&o.ticket.File, "ticket", "", ticket)
-	f.IntVar(&o.ticket.FD, "ticket-fd", 0, fd)
-	f.BoolVar(&o.asJSON, "json", false, "print the outcome as one line of JSON on standard output")
-	f.BoolVarP(&o.quiet, "quiet", "q", false, "print only errors")
+// defineTicket defines the flags that all three have. about is the text of --ticket.
+func (o *ticketFlags) defineTicket(f *pflag.FlagSet, about string) {
+	o.ttl, o.role = time.Minute, "locker"
 	o.lacks = "whose locks have no tickets: name one server, or use holdfast run"
-	o.define(f, onlyOne)
-	o.defineStrict("Strict mode, as for holdfast run; the same for all that use the lock")
+	f.StringVar(&o.place.file, "ticket", "", about)
+	f.IntVar(&o.place.fd, "ticket-fd", 0, "the same, with the open file descriptor `N`")
+	o.define(f)
+	o.defineJSON()
+	o.defineStrict()
 }
 
-// checkTicket refuses flags that make no sense. forWriting says that the ticket is to be written.
-func (o *ticketFlags) checkTicket(forWriting bool) error {
-	changed := o.flags.Changed
-	switch {
-	case changed("ticket") == changed("ticket-fd"):
+// check refuses flags that make no sense, and takes the file descriptor.
+func (o *ticketFlags) check(forWriting bool) error {
+	switch fd := o.place.fd; {
+	case o.flags.Changed("ticket") == o.flags.Changed("ticket-fd"):
 		return exitcode.Usagef("want --ticket FILE or --ticket-fd N: where the ticket is; see holdfast help %s", o.flags.Name())
-	case changed("ticket") && o.ticket.File == "":
+	case o.flags.Changed("ticket") && o.place.file == "":
 		return exitcode.Usagef("--ticket is empty")
-	case changed("ticket"):
-	case o.ticket.FD < 0 || o.ticket.FD > 1<<20:
-		return exitcode.Usagef("--ticket-fd %d: want the number of an open file descriptor", o.ticket.FD)
-	case o.ticket.FD == 2:
-		return exitcode.Usagef("--ticket-fd 2: the ticket is a secret, and standard error is for messages")
-	case forWriting && o.ticket.FD == 0, !forWriting && o.ticket.FD == 1:
-		return exitcode.Usagef("--ticket-fd %d: choose another file descriptor", o.ticket.FD)
-	case forWriting && o.ticket.FD == 1 && o.asJSON:
+	case o.flags.Changed("ticket"):
+	case fd < 0 || fd == 2 || forWriting && fd == 0 || !forWriting && fd == 1:
+		return exitcode.Usagef("--ticket-fd %d: choose another file descriptor", fd)
+	case fd == 1 && o.json:
 		return exitcode.Usagef("--ticket-fd 1 and --json: both go to standard output")
+	}
+	if err := o.place.claim(forWriting); err != nil {
+		return exitcode.Usagef("--ticket-fd: %w", err)
 	}
 	return checkTTL(o.ttl)
 }
 
-// checkTicketServers refuses servers and times that tickets do not allow.
-func (o *ticketFlags) checkTicketServers(s *connect.Servers) error {
-	if err := o.checkOne(s); err != nil {
-		return err
+// acquireFlags are the flags of holdfast acquire.
+type acquireFlags struct {
+	ticketFlags
+	try  bool
+	wait time.Duration
+	meta []string
+}
+
+func acquire(f *pflag.FlagSet) action {
+	o := &acquireFlags{}
+	o.defineTicket(f, "write the ticket to `FILE`, which must not exist")
+	f.Var((*seconds)(&o.ttl), "ttl", "keep the lock for `DUR` unless it is renewed")
+	f.BoolVarP(&o.try, "try", "n", false, "do not wait if the lock is held")
+	f.VarP((*seconds)(&o.wait), "wait", "w", "wait at most `DUR`; 0 is the same as --try (default no limit)")
+	f.StringArrayVar(&o.meta, "meta", nil, "a note `K=V` that is shown with the holder; may be repeated")
+	return func(ctx context.Context, _ io.Reader, stdout, stderr io.Writer) error {
+		if err := chooseOne(f, "try", "wait"); err != nil {
+			return err
+		}
+		if err := checkMeta(o.meta); err != nil {
+			return err
+		}
+		if err := o.check(true); err != nil {
+			return err
+		}
+		r := &outcome{Name: f.Arg(0), Ticket: o.place.file}
+		return o.do(ctx, stdout, stderr, r, func(ctx context.Context, locks *connect.Locks) error {
+			return o.acquire(ctx, stdout, locks.Client(), r)
+		})
 	}
-	return o.checkMaxTTL(s, o.ttl)
 }
 
-// ticketReport is what --json prints: how it went.
-type ticketReport struct {
-	Name     string      `json:"name,omitempty"`
-	Server   string      `json:"server,omitempty"` // empty if no server was asked
-	Outcome  string      `json:"outcome"`          // acquired, renewed, released, busy, lost, interrupted or failed
-	ExitCode int         `json:"exit_code"`
-	Fence    uint64      `json:"fence,omitempty"`
-	TTL      int64       `json:"ttl_ms,omitempty"`
-	Expires  *time.Time  `json:"expires,omitempty"` // not before, by this machine's clock
-	Ticket   string      `json:"ticket,omitempty"`  // the file
-	Waited   int64       `json:"waited_ms,omitempty"`
-	Holder   *job.Holder `json:"holder,omitempty"` // who holds the lock instead
-	Error    string      `json:"error,omitempty"`
-}
-
-// keepsFor notes that the ticket keeps the lock for ttl, counted from began.
-func (r *ticketReport) keepsFor(ttl time.Duration, began time.Time) {
-	expires := began.Add(ttl)
-	r.TTL, r.Expires = ttl.Milliseconds(), &expires
-}
-
-// with opens the servers and calls f, whose context a signal ends, and reports how it went. If f succeeds, a signal changes
-// nothing any more.
-func (o *ticketFlags) with(ctx context.Context, stdout, stderr io.Writer, f func(context.Context, *question, *ticketReport) *exitcode.Error) error {
-	q := newQuestion(&o.jobFlags, stdout, stderr)
-	closeAll, err := o.openFor(q.Run, o.checkTicketServers)
+// acquire acquires the lock, detaches it, and writes the ticket. If it fails, the lock is released.
+func (o *acquireFlags) acquire(ctx context.Context, stdout io.Writer, client *holdfast.Client, r *outcome) error {
+	if err := o.place.checkFree(); err != nil { // rather than after a long wait
+		return exitcode.Errorf(exitcode.CannotCreate, "the ticket cannot be written: %w", err)
+	}
+	// The lock is renewed until there is a ticket.
+	lock := client.Mutex(r.Name, holdfast.TTL(min(15*time.Second, o.ttl)), meta(o.meta), o.patience())
+	lease, err := lock.Acquire(ctx)
 	if err != nil {
+		return whenInterrupted(ctx, o.refused(r, err), "%s while waiting for lock %q; there is no ticket", r.Name)
+	}
+	from := &ticketOrigin{Server: r.Server, RunID: o.runID(ctx, r.Name)}
+	began := time.Now()
+	ticket, err := lease.Detach(ctx, o.ttl)
+	if err != nil {
+		return o.kept(err, lease.Release(context.Background()))
+	}
+	from.Expires = began.Add(o.ttl)
+	if err = ctx.Err(); err == nil {
+		err = o.place.write(ctx, ticket, from)
+	}
+	if err != nil {
+		return o.unwritten(ctx, r, err, giveBack(client, ticket))
+	}
+	r.Outcome, r.Fence = "acquired", lease.Fence()
+	r.keepsFor(o.ttl, began)
+	text := strconv.FormatUint(r.Fence, 10) + "\n"
+	if o.flags.Changed("ticket-fd") && o.place.fd == 1 {
+		text = ""
+	}
+	if err := o.print(stdout, r, text); err != nil {
+		return errors.Join(err, giveBack(client, ticket), o.place.remove())
+	}
+	return nil
+}
+
+// unwritten says that the ticket was not written; kept is the error of releasing the lock.
+func (o *acquireFlags) unwritten(ctx context.Context, r *outcome, err, kept error) error {
+	what := "the lock was released"
+	if kept != nil && !errors.Is(kept, holdfast.ErrLost) {
+		what = fmt.Sprintf("the lock was not released, and expires within %s: %v", o.ttl, kept)
+	}
+	code := exitcode.CannotCreate
+	if exit := interrupted(ctx); exit != nil {
+		code = exit.Code
+	}
+	return exitcode.Errorf(code, "the ticket of lock %q was not written to %s: %w; %s", r.Name, &o.place, err, what)
+}
+
+func (o *acquireFlags) patience() holdfast.WaitOption {
+	if o.try || o.flags.Changed("wait") {
+		return holdfast.Wait(o.wait)
+	}
+	return holdfast.Options()
+}
+
+// refused says who holds the lock.
+func (o *acquireFlags) refused(r *outcome, err error) error {
+	var held *holdfast.HeldError
+	if !errors.As(err, &held) {
 		return err
 	}
-	defer closeAll()
-	r := &ticketReport{Name: o.name, Server: q.Servers.Addr(), Ticket: o.ticket.File}
-	ctx, stop := signals.Context(ctx)
-	defer stop()
-	exit := f(ctx, q, r)
-	if exit == nil {
-		return nil
+	if h := held.Holder; !h.IsZero() {
+		holder := lockstatus.NewHolder(h)
+		r.Holder = &holder
 	}
+	return exitcode.Errorf(exitcode.Busy, "%w, on %s; holdfast show %s says more", err, r.Server, shellWord(r.Name))
+}
+
+// whenInterrupted returns, in place of err, what the signal means that has ended ctx, if that is all that is known.
+func whenInterrupted(ctx context.Context, err error, format, arg string) error {
 	var sig signals.Error
-	if errors.As(context.Cause(ctx), &sig) && exit.Code != exitcode.Lost {
-		exit.Code, r.Outcome = exitcode.OfLibrary(sig).Code, "interrupted"
-		if exit.Err == context.Canceled { // and nothing is known besides
-			exit.Err = fmt.Errorf("%s before the server answered; run holdfast %s again", sig.Signal, o.flags.Name())
-		}
-	}
-	return o.report(q, r, exit)
-}
-
-// report tells of a failure, and returns how to exit.
-func (o *ticketFlags) report(q *question, r *ticketReport, exit *exitcode.Error) error {
-	if exit.Err != nil {
-		q.Console.Error(exit.Err)
-		r.Error = q.Console.Redact(exit.Err.Error())
-	}
-	if r.ExitCode = exit.Code; r.Outcome == "" {
-		r.Outcome = "failed"
-		if exit.Code == exitcode.Lost {
-			r.Outcome = "lost"
-		}
-	}
-	if o.asJSON {
-		_ = printJSON(q.Streams.Out, r) // what failed first decides on the exit code
-	}
-	return &exitcode.Error{Code: exit.Code}
-}
-
-// withoutTicket reports that the ticket cannot be read, or has no place, before a server is asked.
-func (o *ticketFlags) withoutTicket(stdout, stderr io.Writer, err error) error {
-	var exit *exitcode.Error
-	if !errors.As(err, &exit) || exit.Code == exitcode.Usage {
+	if !errors.As(context.Cause(ctx), &sig) || !errors.Is(err, context.Canceled) {
 		return err
 	}
-	return o.report(newQuestion(&o.jobFlags, stdout, stderr), &ticketReport{Name: o.name, Ticket: o.ticket.File}, exit)
+	return exitcode.Errorf(exitcode.OfLibrary(sig).Code, format, sig.Signal, arg)
 }
 
-// claim opens the ticket's file descriptor, and refuses to write over a file.
-func (o *ticketFlags) claim(forWriting bool) error {
-	err := o.ticket.Claim(forWriting)
-	switch {
-	case err == nil:
+// kept adds to an error that the lock could not be released either.
+func (o *ticketFlags) kept(err, release error) error {
+	if release == nil || errors.Is(release, holdfast.ErrLost) {
+		return err
+	}
+	return fmt.Errorf("%w; the lock was not released, and expires within %s: %v", err, o.ttl, release)
+}
+
+// giveBack releases a lock whose ticket nobody else has.
+func giveBack(client *holdfast.Client, t holdfast.Ticket) error {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	lease, err := client.Adopt(ctx, t)
+	if err == nil {
+		err = lease.Release(ctx)
+	}
+	return err
+}
+
+func renew(f *pflag.FlagSet) action {
+	o := &ticketFlags{}
+	o.defineTicket(f, "read the ticket from `FILE`")
+	f.Var((*seconds)(&o.ttl), "ttl", "keep the lock for at least `DUR` from now; never for less than before")
+	return o.withTicket(func(ctx context.Context, client *holdfast.Client, t holdfast.Ticket, r *outcome) error {
+		began := time.Now()
+		if err := client.ExtendTicket(ctx, t, o.ttl); err != nil {
+			err, _ = o.lost(ctx, r, err)
+			return err
+		}
+		r.Outcome = "renewed"
+		r.keepsFor(o.ttl, began)
+		if o.origin != nil && r.Expires.After(o.origin.Expires) {
+			o.origin.Expires = *r.Expires
+			if err := o.place.update(t, o.origin); err != nil {
+				o.console.Warnf("the lock is renewed, but the ticket does not say so: %v", err)
+			}
+		}
 		return nil
-	case o.ticket.File == "":
-		return exitcode.Usagef("--ticket-fd: %w", err)
-	}
-	return &exitcode.Error{Code: exitcode.CannotCreate, Err: fmt.Errorf("the ticket cannot be written: %w", err)}
+	})
 }
 
-// read returns the ticket, and notes its origin. It is called before a server is asked.
-func (o *ticketFlags) read(stderr io.Writer) (holdfast.Ticket, error) {
-	if err := o.claim(false); err != nil {
-		return holdfast.Ticket{}, err
-	}
-	c, exposed, err := o.ticket.Read()
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		err = fmt.Errorf("there is no ticket %s: it was released, or never acquired", o.ticket.File)
-	case err == nil && exposed:
-		newQuestion(&o.jobFlags, nil, stderr).Console.Warnf("other users can read the ticket %s, and whoever has it can take the lock: chmod 600 it", o.ticket.File)
-	}
-	if err != nil {
-		return holdfast.Ticket{}, &exitcode.Error{Code: exitcode.NoInput, Err: err}
-	}
-	o.name, o.origin = c.Ticket.Name(), c.Origin
-	return c.Ticket, nil
+func release(f *pflag.FlagSet) action {
+	o := &ticketFlags{}
+	o.defineTicket(f, "read the ticket from `FILE`, and remove the file")
+	return o.withTicket(func(ctx context.Context, client *holdfast.Client, t holdfast.Ticket, r *outcome) error {
+		lease, err := client.Adopt(ctx, t)
+		certain := true
+		switch {
+		case err == nil:
+			// The ticket is used up: from here on a signal would only leave the lock to expire.
+			if err = lease.Release(context.Background()); err != nil && !errors.Is(err, holdfast.ErrLost) {
+				err = fmt.Errorf("%w; the lock expires by itself", err)
+			}
+		case errors.Is(err, holdfast.ErrLost):
+			err, certain = o.lost(ctx, r, err)
+		default:
+			return err
+		}
+		if r.Outcome = "released"; certain {
+			return errors.Join(err, o.remove())
+		}
+		if o.place.file != "" {
+			err = exitcode.Errorf(exitcode.Lost, "%w; the ticket %s is kept: remove it if the lock is lost", err, &o.place)
+		}
+		return err
+	})
 }
 
-// originTime bounds how long the command waits for the server's run id.
-const originTime = 5 * time.Second
+func (o *ticketFlags) remove() error {
+	if err := o.place.remove(); err != nil {
+		return exitcode.Errorf(exitcode.CannotCreate, "the ticket was not removed: %w", err)
+	}
+	return nil
+}
 
 // runID returns the run id of the server that has the lock, or "".
-func (o *ticketFlags) runID(ctx context.Context, q *question) string {
-	ctx, cancel := context.WithTimeout(ctx, originTime)
+func (o *ticketFlags) runID(ctx context.Context, name string) string {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	return q.Servers.All[0].RunID(ctx, o.keyOf(o.name))
+	return o.servers.All[0].RunID(ctx, o.keyOf(name))
 }
 
-// ticketFailure is Run.Failure with advice about the ticket. If the server says that the lock is lost, certain reports whether
-// that is beyond doubt, so that the ticket is of no more use. Until a ticket expires, only the server that issued it knows, and
-// a server with another run id may be a different one, or the same one after a restart.
-func (o *ticketFlags) ticketFailure(ctx context.Context, q *question, err error) (exit *exitcode.Error, certain bool) {
-	exit = q.Failure(err)
+// lost says what it means if the server does not know the ticket, and reports whether the lock is lost beyond doubt. Until a ticket
+// expires, only the server that gave it knows, and a server with another run id may be a different one, or the same one after a restart.
+func (o *ticketFlags) lost(ctx context.Context, r *outcome, err error) (_ error, certain bool) {
 	if !errors.Is(err, holdfast.ErrLost) {
-		return exit, false
+		return err, false
 	}
-	lost := fmt.Sprintf("lock %q on %s is lost: the ticket has expired, or was released", o.name, q.Servers.Addr())
-	switch from := o.origin; {
+	because, from := "the ticket has expired, or was released", o.origin
+	switch {
 	case from == nil:
-		exit.Err = fmt.Errorf("%s, or is of another server; somebody else may hold the lock", lost)
-	case !time.Now().Before(from.Expires), from.RunID != "" && from.RunID == o.runID(ctx, q):
-		exit.Err = fmt.Errorf("%s; somebody else may hold the lock", lost)
-	case from.Server != q.Servers.Addr():
-		exit.Err = fmt.Errorf("%s does not have lock %q under this ticket, which is of %s and lasts until %s: if that is another server, name it with --redis; "+
-			"if not, the lock is lost, and somebody else may hold it", q.Servers.Addr(), o.name, from.Server, from.Expires.Local().Format(time.DateTime))
-		return exit, false
-	default:
-		exit.Err = fmt.Errorf("%s does not have lock %q under this ticket, which lasts until %s: if that address is now another server's than when the ticket was written, "+
-			"reach that one; if not, the lock is lost, and somebody else may hold it", q.Servers.Addr(), o.name, from.Expires.Local().Format(time.DateTime))
-		return exit, false
+		because += ", or is of another server"
+	case time.Now().Before(from.Expires) && (from.RunID == "" || from.RunID != o.runID(ctx, r.Name)):
+		until := from.Expires.Local().Format(time.DateTime)
+		doubt := fmt.Sprintf("which lasts until %s: if that address is now another server's than when the ticket was written, reach that one",
+			until)
+		if from.Server != r.Server {
+			doubt = fmt.Sprintf("which is of %s and lasts until %s: if that is another server, name it with --redis", from.Server, until)
+		}
+		return exitcode.Errorf(exitcode.Lost, "%s does not have lock %q under this ticket, %s; "+
+			"if not, the lock is lost, and somebody else may hold it", r.Server, r.Name, doubt), false
 	}
-	return exit, true
+	return exitcode.Errorf(exitcode.Lost, "lock %q on %s is lost: %s; somebody else may hold the lock", r.Name, r.Server, because), true
+}
+
+// withTicket returns an action that reads the ticket and calls f, which completes the outcome.
+func (o *ticketFlags) withTicket(f func(context.Context, *holdfast.Client, holdfast.Ticket, *outcome) error) action {
+	return func(ctx context.Context, _ io.Reader, stdout, stderr io.Writer) error {
+		if err := o.check(false); err != nil {
+			return err
+		}
+		r := &outcome{Ticket: o.place.file}
+		return o.do(ctx, stdout, stderr, r, func(ctx context.Context, locks *connect.Locks) error {
+			t, from, exposed, err := o.place.read()
+			if err != nil {
+				return &exitcode.Error{Code: exitcode.NoInput, Err: err}
+			}
+			if exposed {
+				o.console.Warnf("other users can read the ticket %s, and whoever has it can take the lock: chmod 600 it", o.place.file)
+			}
+			r.Name, o.origin = t.Name(), from
+			if err := f(ctx, locks.Client(), t, r); err != nil {
+				return whenInterrupted(ctx, err, "%s before the server answered; run holdfast %s again", o.flags.Name())
+			}
+			return o.print(stdout, r, "")
+		})
+	}
 }

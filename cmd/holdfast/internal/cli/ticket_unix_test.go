@@ -6,29 +6,35 @@ import (
 	"bytes"
 	"context"
 	"io"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
 
 	"github.com/spf13/pflag"
 
-	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/exitcode"
+	"github.com/holdfast-go/holdfast"
 )
 
 // A signal that comes before the server has answered is named, and what to do about the ticket.
 func TestASignalBeforeTheServerAnswersIsNamed(t *testing.T) {
-	o := &ticketFlags{ttl: defaultTicketTTL}
-	o.defineTicket(pflag.NewFlagSet("release", pflag.ContinueOnError), "", "")
-	o.redis = []string{"redis://127.0.0.1:1"}
+	o, f := &ticketFlags{}, pflag.NewFlagSet("release", pflag.ContinueOnError)
+	o.defineTicket(f, "")
+	name := filepath.Join(t.TempDir(), "t")
+	if err := f.Parse([]string{"--redis", "redis://127.0.0.1:1", "--ticket", name}); err != nil {
+		t.Fatal(err)
+	}
+	if err := o.place.write(t.Context(), newTicket(t), nil); err != nil {
+		t.Fatal(err)
+	}
 	var stderr bytes.Buffer
-	err := o.with(t.Context(), io.Discard, &stderr, func(ctx context.Context, q *question, _ *ticketReport) *exitcode.Error {
+	err := o.withTicket(func(ctx context.Context, _ *holdfast.Client, _ holdfast.Ticket, _ *outcome) error {
 		if err := syscall.Kill(syscall.Getpid(), syscall.SIGTERM); err != nil {
 			t.Error(err)
 		}
 		<-ctx.Done()
-		exit, _ := o.ticketFailure(ctx, q, ctx.Err())
-		return exit
-	})
+		return ctx.Err()
+	})(t.Context(), nil, io.Discard, &stderr)
 	const want = "holdfast: terminated before the server answered; run holdfast release again"
 	if got := strings.TrimSpace(stderr.String()); got != want || err == nil {
 		t.Errorf("got  %s (%v)\nwant %s", got, err, want)

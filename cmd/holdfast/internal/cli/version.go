@@ -8,7 +8,6 @@ import (
 	"runtime"
 	"runtime/debug"
 	"strings"
-	"sync"
 
 	"github.com/spf13/pflag"
 )
@@ -62,11 +61,9 @@ func buildOf(info *debug.BuildInfo, stampedVersion, stampedCommit string) build 
 	return b
 }
 
-// pseudo matches the version that Go gives to a commit without a tag, or with changes.
-var pseudo = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`[.-]\d{14}-[0-9a-f]{12}(\+.*)?$`) })
-
+// isPseudo reports whether Go gave the version to a commit without a tag, or with changes.
 func isPseudo(version string) bool {
-	return pseudo().MatchString(version) || strings.Contains(version, "+")
+	return strings.Contains(version, "+") || regexp.MustCompile(`[.-]\d{14}-[0-9a-f]{12}$`).MatchString(version)
 }
 
 func (b build) String() string {
@@ -80,18 +77,8 @@ func (b build) String() string {
 	return text + ")"
 }
 
-const versionHelp = `Usage: holdfast version [flags]
-
-Prints the version, the version of Go, the system it was built for, and the commit. A
+const versionHelp = `Prints the version, the version of Go, the system it was built for, and the commit. A
 build that is not of a release has the version that comes next, with -dev.
-
-Flags:
-{flags}
-
-JSON: version, commit (empty if it is not known), modified (there were changes beside the
-  commit), go, os, arch.
-
-Exit codes: 0 done, 64 wrong usage.
 `
 
 func version(f *pflag.FlagSet) action {

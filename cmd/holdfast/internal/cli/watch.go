@@ -22,54 +22,39 @@ import (
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/table"
 )
 
-// watchFlags are the flags and arguments of holdfast watch.
-type watchFlags struct {
-	lookFlags
-	pattern string
-	sort    string
-}
-
-const watchHelp = `Usage: holdfast watch [flags] [PATTERN]
-
-Shows the locks whose names match PATTERN, as for holdfast ls, or all: on a terminal as
-a table that fills it and is renewed every second, until ^C; otherwise, and with --json,
+const watchHelp = `Shows the locks whose names match PATTERN, as for holdfast ls, or all, until ^C: on a
+terminal as a table that fills it and is renewed every second; otherwise, and with --json,
 as a line of JSON for each change.
 
   holdfast watch
   holdfast watch 'orders/*' --sort waiters
-  holdfast watch nightly | jq -r '.event + " " + .holders[0].owner'
+  holdfast watch nightly | jq -r '.event + " " + .holders[0].identity'
 
-Flags:
-{flags}
-
-The server is the first of --redis, HOLDFAST_REDIS, REDIS_URL, redis://127.0.0.1:6379.
-
-Changes: event is present (the lock was there at first), granted, queued (somebody
-  waits who did not before), released (or broken: see holdfast breaks) or expired; the
-  other fields, as holdfast ls --json has them, are those of the lock after it. The
-  locks are looked at once a second, so what comes and goes in between is not seen. If
-  there are so many that a look takes longer, the next begins after a pause as long.
-  While the server does not answer, watching goes on; only a server that has never
-  answered is an error. Of a quorum it is not known who waits: nothing is queued, and
-  --sort waiters is refused.
-
-If the prefix has no locks in the beginning, a line on standard error, or below the table,
-names each other prefix that has some.
-
-Exit codes: 64 wrong usage, 69 unavailable, 77 refused, 78 wrong configuration,
-130 interrupted (INT; also 129, 131, 143), 141 if nobody reads the lines any more.
+The changes are present (the lock was there at first), granted, queued (somebody waits who
+did not before), released (or broken: see holdfast breaks) and expired; the rest of a line is
+what is so after the change, as in holdfast ls --json. The locks are looked at once a second,
+so what comes and goes in between is not seen. While the server does not answer, watching
+goes on; only a server that has never answered is an error. Of a quorum it is not known who
+waits. If the prefix has no locks in the beginning, a line names each other prefix that has.
 `
+
+// watchFlags are the flags of holdfast watch.
+type watchFlags struct {
+	serverFlags
+	sort string
+}
 
 func watch(f *pflag.FlagSet) action {
 	o := &watchFlags{}
+	o.role = "inspector"
 	f.StringVar(&o.sort, "sort", byName, "`ORDER` of the table: name, age (the oldest first), or waiters (the most first)")
-	o.define(f, "a line of JSON for each change, also on a terminal")
+	o.define(f)
+	o.defineJSON()
 	return func(ctx context.Context, _ io.Reader, stdout, stderr io.Writer) error {
-		o.pattern = f.Arg(0)
 		if !slices.Contains([]string{byName, byAge, byWaiters}, o.sort) {
 			return exitcode.Usagef("--sort %q: want name, age or waiters", o.sort)
 		}
-		return o.look(ctx, stderr, func(ctx context.Context, in *inspect.Inspector) error {
+		return o.inspect(ctx, stderr, func(ctx context.Context, in *inspect.Inspector) error {
 			if o.servers.AreQuorum() && o.sort == byWaiters {
 				return exitcode.Usagef("it is not known who waits for a lock of a quorum: leave out --sort waiters")
 			}
@@ -83,10 +68,10 @@ func watch(f *pflag.FlagSet) action {
 
 // name is the name of the one lock that is watched, or "".
 func (o *watchFlags) name() string {
-	if isPattern(o.pattern) {
+	if isPattern(o.flags.Arg(0)) {
 		return ""
 	}
-	return o.pattern
+	return o.flags.Arg(0)
 }
 
 // change is a change as JSON.
@@ -97,17 +82,18 @@ type change struct {
 
 // follow prints each change, until ctx ends.
 func (o *watchFlags) follow(ctx context.Context, in *inspect.Inspector, stdout io.Writer) error {
+	pattern := o.flags.Arg(0)
 	// Watching waits for a server that does not answer. Asking first tells of a wrong address.
-	if err := access.Reach(ctx, in, "watch", o.pattern); err != nil {
+	if err := access.Reach(ctx, in, "watch", pattern); err != nil {
 		return err
 	}
 	go o.elsewhere(ctx, o.name(), o.console.Notef)
 	outage := false
-	for e, err := range in.Watch(ctx, o.pattern) {
+	for e, err := range in.Watch(ctx, pattern) {
 		switch {
 		case err == nil:
 			outage = false
-			if err := printJSON(stdout, change{e.Type, o.report(e.Status)}); err != nil {
+			if err := printJSON(stdout, change{e.Type, lockstatus.NewReport(e.Status, o.servers.AreQuorum())}); err != nil {
 				return err
 			}
 		case e.Status.Name != "":
@@ -122,13 +108,6 @@ func (o *watchFlags) follow(ctx context.Context, in *inspect.Inspector, stdout i
 	return ctx.Err()
 }
 
-const (
-	// watchPeriod is the time between the beginnings of two looks.
-	watchPeriod = time.Second
-	// mostWatched bounds how many locks the table has, whatever the size of the terminal.
-	mostWatched = 1000
-)
-
 // fill fills the terminal with a table, until ctx ends.
 func (o *watchFlags) fill(ctx context.Context, in *inspect.Inspector, screen *fullscreen.Screen) error {
 	b := &board{o: o}
@@ -141,23 +120,20 @@ func (o *watchFlags) fill(ctx context.Context, in *inspect.Inspector, screen *fu
 	defer screen.End()
 	for {
 		screen.Draw(b.draw)
-		pause := time.NewTimer(max(watchPeriod-b.took, b.took))
+		pause := time.NewTimer(max(time.Second-b.took, b.took))
 		select {
 		case <-pause.C:
 			// What was seen before stays, with the error above it.
 			b.err = b.look(ctx, in)
 		case hint := <-hints:
-			pause.Stop()
 			b.hints = append(b.hints, hint)
 		case <-screen.Resized():
-			pause.Stop()
 		case <-screen.Suspended():
-			pause.Stop()
 			screen.Suspend(ctx)
 		case <-ctx.Done():
-			pause.Stop()
 			return ctx.Err()
 		}
+		pause.Stop()
 		if ctx.Err() == nil && b.err != nil && !errors.Is(b.err, holdfast.ErrUnavailable) {
 			return b.err
 		}
@@ -167,7 +143,7 @@ func (o *watchFlags) fill(ctx context.Context, in *inspect.Inspector, screen *fu
 // board is what the table shows.
 type board struct {
 	o       *watchFlags
-	rows    []ranked // the first
+	rows    []listed // the first
 	locks   int
 	held    int
 	waiting int // processes
@@ -178,38 +154,41 @@ type board struct {
 	hints   []string      // at other prefixes, for when there are no locks
 }
 
-// look looks at all locks.
+// look looks at all locks. It keeps the first 1,000, whatever the size of the terminal.
 func (b *board) look(ctx context.Context, in *inspect.Inspector) error {
 	began := time.Now()
 	defer func() { b.took = time.Since(began) }()
 	next := board{o: b.o, hints: b.hints}
-	first := ranking{order: b.o.sort, limit: mostWatched}
-	for s, err := range in.List(ctx, b.o.pattern) {
+	first := ranking{order: b.o.sort, limit: 1000}
+	for s, err := range in.List(ctx, b.o.flags.Arg(0)) {
 		if err != nil && s.Name != "" {
 			continue // holdfast ls says why
 		}
 		if err != nil {
 			return err
 		}
+		l := listed{Summary: lockstatus.Summarize(s)}
 		next.locks++
-		waiting, standby := lockstatus.Waiting(s)
-		next.waiting += waiting
-		next.standby += standby
+		next.waiting += l.Waiting
+		next.standby += l.Standby
 		if s.Held() {
 			next.held++
 		}
-		first.add(ranked{Summary: lockstatus.Summarize(s)})
+		first.add(l)
 	}
 	next.rows, next.seen = first.sorted(), time.Now()
 	*b = next
 	return nil
 }
 
+// maxTitle bounds what is shown of a text that is no row, in bytes.
+const maxTitle = 1024
+
 // draw returns the lines for a terminal of that size.
 func (b *board) draw(s *fullscreen.Screen, columns, rows int) []string {
 	what := "all locks"
-	if b.o.pattern != "" {
-		what = printable.Line(b.o.pattern, maxPattern)
+	if pattern := b.o.flags.Arg(0); pattern != "" {
+		what = printable.Line(pattern, maxTitle)
 	}
 	waiting := fmt.Sprintf("%d waiting", b.waiting)
 	switch {
@@ -218,7 +197,7 @@ func (b *board) draw(s *fullscreen.Screen, columns, rows int) []string {
 	case b.standby > 0:
 		waiting += fmt.Sprintf(", %d standby", b.standby)
 	}
-	head := fmt.Sprintf("%s on %s: %d, %d held, %s", what, printable.Line(b.o.servers.Addr(), maxPattern), b.locks, b.held, waiting)
+	head := fmt.Sprintf("%s on %s: %d, %d held, %s", what, printable.Line(b.o.servers.Addr(), maxTitle), b.locks, b.held, waiting)
 	at := b.seen.Format(time.TimeOnly)
 	if room := columns - len(at) - 1; room > 20 {
 		head = table.Cut(head, room)
@@ -227,25 +206,25 @@ func (b *board) draw(s *fullscreen.Screen, columns, rows int) []string {
 	lines := []string{s.Bold(table.Cut(head, columns))}
 	if b.err != nil {
 		text := strings.TrimPrefix(b.o.console.Redact(b.err.Error()), "holdfast: ")
-		lines = append(lines, s.Red(table.Cut(printable.Line("as of "+at+": "+text, maxPattern), columns)))
+		lines = append(lines, s.Red(table.Cut(printable.Line("as of "+at+": "+text, maxTitle), columns)))
 	}
 	shown := b.rows[:min(len(b.rows), max(rows-len(lines)-2, 0))]
 	var cells [][]string
-	for _, r := range shown {
-		cells = append(cells, lockRow(r.Summary))
+	for _, l := range shown {
+		cells = append(cells, lockRow(l))
 	}
 	layout := table.Fit(lockColumns, cells, columns)
 	lines = append(lines, s.Dim(table.Cut(layout.Header(), columns)))
-	for i, r := range shown {
+	for i, l := range shown {
 		line := table.Cut(layout.Line(cells[i]), columns)
-		if r.Waiting > 0 {
+		if l.Waiting > 0 {
 			line = s.Yellow(line)
 		}
 		lines = append(lines, line)
 	}
 	if b.locks == 0 {
 		for _, hint := range b.hints {
-			lines = append(lines, table.Cut(printable.Line(hint, maxPattern), columns))
+			lines = append(lines, table.Cut(printable.Line(hint, maxTitle), columns))
 		}
 	}
 	if left := b.locks - len(shown); left > 0 {
@@ -253,6 +232,3 @@ func (b *board) draw(s *fullscreen.Screen, columns, rows int) []string {
 	}
 	return lines[:min(len(lines), rows)]
 }
-
-// maxPattern bounds what is shown of a text above the table, in bytes.
-const maxPattern = 1024

@@ -63,8 +63,8 @@ func (s *Server) locks(cfg *holdfast.Config) (*holdfast.Client, error) {
 	return holdfastgoredis.New(s.client, cfg)
 }
 
-// RunID returns the run id of the server that has a key; in a Cluster, that of the key's master. No two servers have the same
-// one, and a server gets a new one when it restarts. It is "" if the server does not say.
+// RunID returns the run id of the server that has a key, or "" if the server does not say. No two servers have the same one, and a
+// server gets a new one when it restarts.
 func (s *Server) RunID(ctx context.Context, key string) string {
 	if cluster, is := s.client.(*redis.ClusterClient); is {
 		master, err := cluster.MasterForKey(ctx, key)
@@ -114,10 +114,12 @@ func (s *Server) exposed() bool {
 // Warnings returns what is unsafe about the connections to servers. remedy completes "put the URL into HOLDFAST_REDIS".
 func Warnings(remedy string, servers ...*Server) (warnings []string) {
 	if slices.ContainsFunc(servers, (*Server).exposed) {
-		warnings = append(warnings, "every user of this machine can read the password on the command line; put the URL into HOLDFAST_REDIS "+remedy)
+		warnings = append(warnings, "every user of this machine can read the password on the command line; "+
+			"put the URL into HOLDFAST_REDIS "+remedy)
 	}
 	if slices.ContainsFunc(servers, func(s *Server) bool { return s.unverified }) {
-		warnings = append(warnings, "the server's certificate is not verified (skip_verify): anybody between here and the server can read the password and grant locks")
+		warnings = append(warnings, "the server's certificate is not verified (skip_verify): "+
+			"anybody between here and the server can read the password and grant locks")
 	}
 	return warnings
 }

@@ -38,7 +38,8 @@ func OpenAll(flags []string) (*Servers, error) {
 		if err == nil {
 			s.All = append(s.All, one)
 			if len(urls) > 1 && one.Mode != Single {
-				err = exitcode.Configf("%s names %d servers, a quorum, but %s is a Cluster or behind Sentinel: a node is a single server", source, len(urls), one.Addr)
+				err = exitcode.Configf("%s names %d servers, a quorum, but %s is a Cluster or behind Sentinel: a node is a single server",
+					source, len(urls), one.Addr)
 			}
 		}
 		if err != nil {

@@ -109,12 +109,8 @@ func Open(source, text string) (*Server, error) {
 		return nil, err
 	}
 	switch kind {
-	case "":
-		err = s.openSingle(u, tls)
-	case "cluster":
-		err = s.openCluster(u, tls)
-	case "sentinel":
-		err = s.openSentinel(u, tls)
+	case "", "cluster", "sentinel":
+		err = s.open(kind, u, tls)
 	default:
 		return nil, exitcode.Configf("the URL in %s does not begin with redis://, rediss:// or unix://, "+
 			"with +cluster or +sentinel before the colon for these", source)
@@ -124,7 +120,8 @@ func Open(source, text string) (*Server, error) {
 	}
 	if err != nil {
 		return nil, exitcode.Configf("the URL in %s is not that of a Redis server: want redis://, rediss://, unix://, redis+cluster:// or "+
-			"redis+sentinel://HOST:PORT?master_name=NAME, after a slash only the number of a database, and parameters that holdfast help run or go-redis lists", source)
+			"redis+sentinel://HOST:PORT?master_name=NAME, after a slash only the number of a database, "+
+			"and parameters that holdfast help run or go-redis lists", source)
 	}
 	if s.client == nil {
 		return nil, exitcode.Configf("the URL in %s names no master: add ?master_name=NAME", source)
@@ -132,40 +129,35 @@ func Open(source, text string) (*Server, error) {
 	return s, nil
 }
 
-func (s *Server) openSingle(u *url.URL, tls tlsParameters) error {
-	o, err := redis.ParseURL(u.String())
-	if err != nil {
-		return err
+// open makes the client. It leaves it nil if a URL for Sentinel names no master.
+func (s *Server) open(kind string, u *url.URL, tls tlsParameters) error {
+	var err error
+	switch kind {
+	case "":
+		var o *redis.Options
+		if o, err = redis.ParseURL(u.String()); err == nil {
+			s.unverified = tls.apply(o.TLSConfig)
+			o.Dialer = bounding(o.DialTimeout, o.TLSConfig)
+			o.DialerRetries = max(o.DialerRetries, 1) // the library retries, and says why
+			s.client, s.Addr, s.Mode = redis.NewClient(o), o.Addr, Single
+		}
+	case "cluster":
+		var o *redis.ClusterOptions
+		if o, err = redis.ParseClusterURL(u.String()); err == nil {
+			s.unverified = tls.apply(o.TLSConfig)
+			o.Dialer = bounding(o.DialTimeout, o.TLSConfig)
+			o.DialerRetries = max(o.DialerRetries, 1)
+			s.client, s.Addr, s.Mode = redis.NewClusterClient(o), strings.Join(o.Addrs, ","), Cluster
+		}
+	case "sentinel":
+		var o *redis.FailoverOptions
+		if o, err = redis.ParseFailoverURL(u.String()); err == nil && o.MasterName != "" {
+			s.unverified = tls.apply(o.TLSConfig)
+			o.Dialer = bounding(o.DialTimeout, o.TLSConfig)
+			s.client, s.Addr, s.Mode, s.Sentinel = redis.NewFailoverClient(o), strings.Join(o.SentinelAddrs, ","), Sentinel, o
+		}
 	}
-	s.unverified = tls.apply(o.TLSConfig)
-	o.Dialer = bounding(o.DialTimeout, o.TLSConfig)
-	o.DialerRetries = max(o.DialerRetries, 1) // the library retries, and says why
-	s.client, s.Addr, s.Mode = redis.NewClient(o), o.Addr, Single
-	return nil
-}
-
-func (s *Server) openCluster(u *url.URL, tls tlsParameters) error {
-	o, err := redis.ParseClusterURL(u.String())
-	if err != nil {
-		return err
-	}
-	s.unverified = tls.apply(o.TLSConfig)
-	o.Dialer = bounding(o.DialTimeout, o.TLSConfig)
-	o.DialerRetries = max(o.DialerRetries, 1) // the library retries, and says why
-	s.client, s.Addr, s.Mode = redis.NewClusterClient(o), strings.Join(o.Addrs, ","), Cluster
-	return nil
-}
-
-// openSentinel leaves the client nil if the URL names no master.
-func (s *Server) openSentinel(u *url.URL, tls tlsParameters) error {
-	o, err := redis.ParseFailoverURL(u.String())
-	if err != nil || o.MasterName == "" {
-		return err
-	}
-	s.unverified = tls.apply(o.TLSConfig)
-	o.Dialer = bounding(o.DialTimeout, o.TLSConfig)
-	s.client, s.Addr, s.Mode, s.Sentinel = redis.NewFailoverClient(o), strings.Join(o.SentinelAddrs, ","), Sentinel, o
-	return nil
+	return err
 }
 
 // bounding returns the dialer that go-redis would use, whose connections close when the server sends more than this process

@@ -7,8 +7,6 @@ import (
 	"regexp"
 	"strings"
 	"sync"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/holdfast-go/holdfast/internal/printable"
 
@@ -49,7 +47,7 @@ func (c *Console) Hide(secrets ...string) { c.secrets = append(c.secrets, secret
 
 // Error writes an error.
 func (c *Console) Error(err error) {
-	c.write(strings.TrimPrefix(err.Error(), "holdfast: "))
+	c.write(err.Error())
 }
 
 // Exit writes what err, the error with which a program ends, has to tell, and returns the program's exit code.
@@ -67,7 +65,7 @@ func (c *Console) Exit(err error) int {
 // Notef writes a message that everybody should read.
 func (c *Console) Notef(format string, args ...any) {
 	if c.level >= Normal {
-		c.write(sprintf(format, args))
+		c.write(fmt.Sprintf(format, args...))
 	}
 }
 
@@ -77,26 +75,15 @@ func (c *Console) Warnf(format string, args ...any) { c.Notef("warning: "+format
 // Detailf writes a message for those who want to follow what happens.
 func (c *Console) Detailf(format string, args ...any) {
 	if c.level >= Verbose {
-		c.write(sprintf(format, args))
+		c.write(fmt.Sprintf(format, args...))
 	}
-}
-
-// sprintf is fmt.Sprintf, but leaves out the name with which errors of the library begin: every message begins with it.
-func sprintf(format string, args []any) string {
-	texts := make([]any, len(args))
-	for i, arg := range args {
-		texts[i] = arg
-		if err, is := arg.(error); is {
-			texts[i] = strings.TrimPrefix(err.Error(), "holdfast: ")
-		}
-	}
-	return fmt.Sprintf(format, texts...)
 }
 
 func (c *Console) write(text string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	text = strings.ReplaceAll(c.Redact(text), "\n", "; ") // in joined errors
+	text = strings.ReplaceAll(text, "holdfast: ", "")     // with which errors of the library begin, and every message
 	// An error cannot be reported: this is where errors are reported.
 	_, _ = fmt.Fprintf(c.w, "holdfast: %s\n", printable.Line(text, maxMessage))
 }
@@ -115,36 +102,7 @@ func (c *Console) Redact(text string) string {
 	text = credentials().ReplaceAllString(text, "://")
 	text = passwordParameters().ReplaceAllString(text, "$1[redacted]")
 	for _, s := range c.secrets {
-		if len(s) >= 4 {
-			text = strings.ReplaceAll(text, s, "[redacted]")
-		} else { // many words contain one so short
-			text = replaceWord(text, s, "[redacted]")
-		}
+		text = strings.ReplaceAll(text, s, "[redacted]")
 	}
 	return text
 }
-
-// replaceWord replaces a word where it is not part of a longer one.
-func replaceWord(text, word, by string) string {
-	var b strings.Builder
-	for begin := 0; ; {
-		i := strings.Index(text[begin:], word)
-		if i < 0 {
-			b.WriteString(text[begin:])
-			return b.String()
-		}
-		i += begin
-		end := i + len(word)
-		before, _ := utf8.DecodeLastRuneInString(text[:i])
-		after, _ := utf8.DecodeRuneInString(text[end:])
-		b.WriteString(text[begin:i])
-		if inWord(before) || inWord(after) {
-			b.WriteString(word)
-		} else {
-			b.WriteString(by)
-		}
-		begin = end
-	}
-}
-
-func inWord(r rune) bool { return unicode.IsLetter(r) || unicode.IsDigit(r) }

@@ -51,7 +51,7 @@ func TestRedact(t *testing.T) {
 		"nothing":                               "nothing",
 		"WRONGPASS hunter2":                     "WRONGPASS [redacted]",
 		"PING abc":                              "PING [redacted]",
-		"'abc' in abcde is abc.":                "'[redacted]' in abcde is [redacted].",
+		"'abc' in abcde is abc.":                "'[redacted]' in [redacted]de is [redacted].",
 		"redis://a?master_name=m&password=xyz1": "redis://a?master_name=m&password=[redacted]",
 		"?sentinel_password=x&db=1":             "?sentinel_password=[redacted]&db=1",
 		`parse "redis://user:p@ss@host": x`:     `parse "redis://host": x`,

@@ -11,9 +11,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/demo/format"
-	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/demo/history"
-	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/demo/worker"
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/demo/screen"
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/format"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/standstill"
 )
 
@@ -23,222 +22,214 @@ const (
 	restartTime = 700 * time.Millisecond  // from a takeover until the killed worker is started again
 	stallTime   = 200 * time.Millisecond  // from a holder's stall to its accident: this, and up to twice more
 	sleepTime   = 500 * time.Millisecond  // from a takeover until the paused worker is woken
+	patience    = 5 * time.Second         // for what a worker does at once
 )
 
-// director makes the demo happen, and records it.
+// director makes the demo happen, says what happens, and records it. After its first error its methods do nothing.
 type director struct {
+	*screen.Screen
+	ctx       context.Context
+	err       error
 	cfg       Config
-	narrator  *narrator
 	processes *processes
-	history   history.History
-	began     history.Instant
+	history   History
+	began     Instant
+	secondAct Instant // when that began
 	rng       *rand.Rand
 	ending    map[int]bool // the workers that are to end
 }
 
-func newDirector(cfg Config, n *narrator, p *processes) *director {
+func newDirector(ctx context.Context, cfg Config, s *screen.Screen, a assignment) *director {
 	return &director{
+		Screen:    s,
+		ctx:       ctx,
 		cfg:       cfg,
-		narrator:  n,
-		processes: p,
-		history:   history.History{Pauses: canPause, Locked: !cfg.NoLock},
-		began:     history.Now(),
+		processes: newProcesses(a),
+		history:   History{Pauses: canPause, Locked: !cfg.NoLock},
+		began:     Now(),
 		rng:       rand.New(rand.NewPCG(cfg.Seed, 0)),
 		ending:    map[int]bool{},
 	}
 }
 
 // direct directs both acts.
-func (d *director) direct(ctx context.Context) error {
-	watching, stop := context.WithCancel(ctx)
+func (d *director) direct() error {
+	watching, stopWatching := context.WithCancel(d.ctx)
 	var watch sync.WaitGroup
 	watch.Go(func() { d.history.Stood = standstill.Until(watching) })
 	defer watch.Wait()
-	defer stop()
+	defer stopWatching()
 
+	d.Line(fmt.Sprintf("%s  %d processes, embedded server, lease time %s", d.Bold("Holdfast demo"), d.cfg.Workers, ttl))
 	for n := 1; n <= d.cfg.Workers; n++ {
-		if err := d.processes.start(n); err != nil {
-			return err
-		}
+		d.try(func() error { return d.processes.start(n) })
 	}
-	if ready, err := d.awaitAll(ctx, history.Ready, 15*time.Second); err != nil {
-		return err
-	} else if !ready {
-		return errors.New("the worker processes did not start in time")
+	if !d.awaitAll(Ready, 15*time.Second) {
+		d.try(func() error { return errors.New("the worker processes did not start in time") })
 	}
-	if err := d.lottery(ctx); err != nil || d.cfg.NoLock {
-		return err
+	d.lottery()
+	if !d.cfg.NoLock {
+		d.ledger()
 	}
-	return d.ledger(ctx)
+	return d.err
+}
+
+// try takes a step, unless an earlier one has failed.
+func (d *director) try(step func() error) {
+	if d.err == nil {
+		d.err = step()
+	}
 }
 
 // lottery is the first act.
-func (d *director) lottery(ctx context.Context) error {
-	d.narrator.lottery(d.cfg)
-	d.processes.orderAll(worker.DrawLottery)
-	_, err := d.awaitAll(ctx, history.Finished, 10*time.Second)
-	return err
+func (d *director) lottery() {
+	title, end := "1  The lottery", "Redis, takes its time, and writes it back: without a lock, draws collide."
+	if d.cfg.NoLock {
+		title, end = "The lottery, without a lock", "Redis, takes its time, and writes it back, over what others wrote meanwhile."
+	}
+	d.introduce(title, fmt.Sprintf("%d processes race to draw %d winners from %d entrants. A draw reads a list in",
+		d.cfg.Workers, Places, len(entrants)), end)
+	d.processes.orderAll(drawLottery)
+	d.awaitAll(Finished, 10*time.Second)
 }
 
 // ledger is the second act: all workers work, and two of them have accidents.
-func (d *director) ledger(ctx context.Context) error {
-	d.narrator.ledger(&d.history, d.cfg.Workers)
-	d.processes.orderAll(worker.KeepLedger)
-	if err := d.wait(ctx, workTime); err != nil {
-		return err
+func (d *director) ledger() {
+	d.introduce("2  The ledger, and two accidents", "Again and again, each worker reads a total, adds one, and writes it back.",
+		"Each grant has a higher fence than the last; the ledger refuses lower ones.")
+	d.secondAct = Now()
+	d.sayf("%d workers at work", d.cfg.Workers)
+	d.processes.orderAll(keepLedger)
+	d.wait(workTime)
+	d.killHolder()
+	d.wait(workTime)
+	if canPause {
+		d.pauseHolder()
+		d.wait(workTime)
+	} else {
+		d.sayf("this system cannot pause a process: that part is left out")
 	}
-	accidents := []func(context.Context) error{d.killHolder, d.pauseHolder}
-	if !canPause {
-		accidents = accidents[:1]
+	d.processes.orderAll(stop)
+	d.awaitAll(Finished, patience)
+}
+
+// introduce introduces an act.
+func (d *director) introduce(title string, about ...string) {
+	if d.err != nil {
+		return
 	}
-	for _, accident := range accidents {
-		if err := accident(ctx); err != nil {
-			return err
-		}
-		if err := d.wait(ctx, workTime); err != nil {
-			return err
-		}
+	d.Line("")
+	d.Line(d.Bold(title))
+	for _, line := range about {
+		d.Line(d.Dim("   " + line))
 	}
-	if !canPause {
-		d.narrator.sayf("this system cannot pause a process: that part is left out")
+	d.Line("")
+}
+
+// sayf says what happens in the second act, and when.
+func (d *director) sayf(format string, args ...any) {
+	if d.err == nil {
+		d.Line(fmt.Sprintf("   %s  %s", d.Dim(fmt.Sprintf("%4.1f s", Now().Sub(d.secondAct).Seconds())), fmt.Sprintf(format, args...)))
 	}
-	d.processes.orderAll(worker.Stop)
-	_, err := d.awaitAll(ctx, history.Finished, 5*time.Second)
-	return err
 }
 
 // killHolder kills a worker that holds the lock, and starts it again after another has taken over.
-func (d *director) killHolder(ctx context.Context) error {
-	victim, err := d.stallWorker(ctx)
-	if err != nil || victim == 0 {
-		return err
+func (d *director) killHolder() {
+	victim := d.stallWorker()
+	if victim == 0 {
+		return
 	}
-	d.narrator.sayf("%s to worker %d, which holds the lock in the middle of its work", d.narrator.Red("kill -9"), victim)
+	d.sayf("%s to worker %d, which holds the lock in the middle of its work", d.Red("kill -9"), victim)
 	d.ending[victim] = true
-	killed := d.record(victim, history.Killed)
-	if err := d.processes.kill(victim); err != nil {
-		return err
-	}
-	if err := d.awaitTakeover(ctx, killed, victim, ": the dead worker's lease expired"); err != nil {
-		return err
-	}
-	if err := d.wait(ctx, restartTime); err != nil {
-		return err
-	}
+	killed := d.record(victim, Killed)
+	d.try(func() error { return d.processes.kill(victim) })
+	d.awaitTakeover(killed, victim, ": the dead worker's lease expired")
+	d.wait(restartTime)
 	if d.processes.running[victim] != nil {
-		if err := d.awaitOne(ctx, history.Gone, victim); err != nil {
-			return err
-		}
+		d.await(patience, func(e Event) bool { return e.Kind == Gone && e.Worker == victim })
 	}
 	delete(d.ending, victim)
-	if err := d.processes.start(victim); err != nil {
-		return err
-	}
-	if err := d.awaitOne(ctx, history.Ready, victim); err != nil {
-		return err
-	}
-	d.narrator.sayf("worker %d is started again, as a supervisor would do", victim)
-	d.processes.order(victim, worker.KeepLedger)
-	return nil
+	d.try(func() error { return d.processes.start(victim) })
+	d.await(patience, func(e Event) bool { return e.Kind == Ready && e.Worker == victim })
+	d.sayf("worker %d is started again, as a supervisor would do", victim)
+	d.processes.order(victim, keepLedger)
 }
 
 // pauseHolder pauses a worker that holds the lock for longer than its lease, and wakes it after another has begun to
 // work.
-func (d *director) pauseHolder(ctx context.Context) error {
-	victim, err := d.stallWorker(ctx)
-	if err != nil || victim == 0 {
-		return err
+func (d *director) pauseHolder() {
+	victim := d.stallWorker()
+	if victim == 0 {
+		return
 	}
-	d.narrator.sayf("%s to worker %d: it holds the lock, and sleeps past its lease", d.narrator.Yellow("kill -STOP"), victim)
-	paused := d.record(victim, history.Paused)
-	if err := d.processes.pause(victim); err != nil {
-		return err
-	}
-	if err := d.awaitTakeover(ctx, paused, victim, ", and the ledger notes its fence"); err != nil {
-		return err
-	}
-	if err := d.wait(ctx, sleepTime); err != nil {
-		return err
-	}
-	d.processes.order(victim, worker.GoOn) // the first thing that it reads when it wakes
-	d.record(victim, history.Resumed)
-	if err := d.processes.resume(victim); err != nil {
-		return err
-	}
-	d.narrator.sayf("%s to worker %d: it wakes up, and believes it has the lock", d.narrator.Yellow("kill -CONT"), victim)
-	_, err = d.await(ctx, 5*time.Second, func(e history.Event) bool {
-		if e.Worker != victim {
-			return false
-		}
+	d.sayf("%s to worker %d: it holds the lock, and sleeps past its lease", d.Yellow("kill -STOP"), victim)
+	paused := d.record(victim, Paused)
+	d.try(func() error { return d.processes.pause(victim) })
+	d.awaitTakeover(paused, victim, ", and the ledger notes its fence")
+	d.wait(sleepTime)
+	d.processes.order(victim, goOn) // the first thing that it reads when it wakes
+	d.record(victim, Resumed)
+	d.try(func() error { return d.processes.resume(victim) })
+	d.sayf("%s to worker %d: it wakes up, and believes it has the lock", d.Yellow("kill -CONT"), victim)
+	d.await(patience, func(e Event) bool {
 		switch {
-		case e.Kind == history.Woke && e.Lost:
-			d.narrator.sayf("  it asks its lease: %s", d.narrator.Green(e.Text))
-		case e.Kind == history.Woke:
-			d.narrator.sayf("  it asks its lease: %s", d.narrator.Red("still held"))
-		case e.Kind == history.Wrote && e.Late && e.Refused:
-			d.narrator.sayf("  it writes anyway: %s, fence %s is below %s",
-				d.narrator.Green("refused"), format.Fence(e.Fence), format.Fence(e.Highest))
+		case e.Worker != victim:
+		case e.Kind == Woke && e.Lost:
+			d.sayf("  it asks its lease: %s", d.Green(e.Text))
+		case e.Kind == Woke:
+			d.sayf("  it asks its lease: %s", d.Red("still held"))
+		case e.Kind == Wrote && e.Late && e.Refused:
+			d.sayf("  it writes anyway: %s, fence %s is below %s", d.Green("refused"), Fence(e.Fence), Fence(e.Highest))
 			return true
-		case e.Kind == history.Wrote && e.Late:
-			d.narrator.sayf("  it writes anyway: %s", d.narrator.Red("accepted"))
+		case e.Kind == Wrote && e.Late:
+			d.sayf("  it writes anyway: %s", d.Red("accepted"))
 			return true
 		}
 		return false
 	})
-	return err
 }
 
 // stallWorker makes a worker stop in the middle of its work while it holds the lock. It returns 0 if that does not
 // happen in time.
-func (d *director) stallWorker(ctx context.Context) (victim int, err error) {
+func (d *director) stallWorker() (victim int) {
 	victim = 1 + d.rng.IntN(d.cfg.Workers)
-	d.processes.order(victim, worker.Stall)
-	stalled, err := d.await(ctx, 5*time.Second, func(e history.Event) bool { return e.Kind == history.Stalled && e.Worker == victim })
-	if err != nil || !stalled {
-		return 0, err
+	d.processes.order(victim, stall)
+	if !d.await(patience, func(e Event) bool { return e.Kind == Stalled && e.Worker == victim }) {
+		return 0
 	}
-	return victim, d.wait(ctx, stallTime+time.Duration(d.rng.Int64N(int64(2*stallTime))))
+	d.wait(stallTime + time.Duration(d.rng.Int64N(int64(2*stallTime))))
+	return victim
 }
 
 // awaitTakeover waits until another worker has the lock, and has read the ledger.
-func (d *director) awaitTakeover(ctx context.Context, since history.Instant, victim int, why string) error {
-	var granted history.Event
-	_, err := d.await(ctx, 4*ttl, func(e history.Event) bool {
+func (d *director) awaitTakeover(since Instant, victim int, why string) {
+	granted := false
+	d.await(4*ttl, func(e Event) bool {
 		if e.Worker == victim || e.At < since {
 			return false
 		}
-		if e.Kind == history.Granted && granted.At == 0 {
-			granted = e
-			d.narrator.sayf("worker %d takes over after %s%s", e.Worker, d.narrator.Green(format.Duration(e.At.Sub(since))), why)
+		if e.Kind == Granted && !granted {
+			granted = true
+			d.sayf("worker %d takes over after %s%s", e.Worker, d.Green(format.Duration(e.At.Sub(since))), why)
 		}
-		return e.Kind == history.Read
+		return e.Kind == Read
 	})
-	return err
 }
 
 // record records what the demo is about to do to a worker.
-func (d *director) record(n int, k history.Kind) history.Instant {
-	e := history.Event{At: history.Now(), Worker: n, Kind: k, Lock: history.Ledger}
+func (d *director) record(n int, k Kind) Instant {
+	e := Event{At: Now(), Worker: n, Kind: k, Lock: Ledger}
 	d.history.Add(e)
 	return e.At
 }
 
 // wait lets time pass.
-func (d *director) wait(ctx context.Context, t time.Duration) error {
-	_, err := d.await(ctx, t, func(history.Event) bool { return false })
-	return err
-}
-
-// awaitOne waits up to 5 s for an event of a kind from one worker.
-func (d *director) awaitOne(ctx context.Context, k history.Kind, n int) error {
-	_, err := d.await(ctx, 5*time.Second, func(e history.Event) bool { return e.Kind == k && e.Worker == n })
-	return err
-}
+func (d *director) wait(t time.Duration) { d.await(t, func(Event) bool { return false }) }
 
 // awaitAll waits until every running worker has reported an event of a kind.
-func (d *director) awaitAll(ctx context.Context, k history.Kind, limit time.Duration) (bool, error) {
+func (d *director) awaitAll(k Kind, limit time.Duration) bool {
 	reported := map[int]bool{}
-	return d.await(ctx, limit, func(e history.Event) bool {
+	return d.await(limit, func(e Event) bool {
 		if e.Kind == k {
 			reported[e.Worker] = true
 		}
@@ -247,63 +238,50 @@ func (d *director) awaitAll(ctx context.Context, k history.Kind, limit time.Dura
 }
 
 // await handles events until done returns true. After the limit it returns false.
-func (d *director) await(ctx context.Context, limit time.Duration, done func(history.Event) bool) (bool, error) {
-	limit = min(limit, d.began.Add(maxTime).Sub(history.Now()))
-	timeout := time.NewTimer(limit)
+func (d *director) await(limit time.Duration, done func(Event) bool) bool {
+	timeout := time.NewTimer(min(limit, d.began.Add(maxTime).Sub(Now())))
 	defer timeout.Stop()
-	frames := time.NewTicker(100 * time.Millisecond)
-	defer frames.Stop()
-	for {
+	for d.err == nil {
 		select {
-		case <-ctx.Done():
-			return false, ctx.Err()
+		case <-d.ctx.Done():
+			d.err = d.ctx.Err()
 		case <-timeout.C:
-			return false, nil
-		case <-frames.C:
-			d.narrator.Redraw()
+			return false
 		case e := <-d.processes.events:
-			if err := d.handle(e); err != nil {
-				return false, err
-			}
-			if done(e) {
-				return true, nil
+			d.err = d.handle(e)
+			if d.err == nil && done(e) {
+				return true
 			}
 		}
 	}
+	return false
 }
 
 // handle handles an event of a worker. Its error, or its end unless that was intended, ends the demo.
-func (d *director) handle(e history.Event) error {
+func (d *director) handle(e Event) error {
 	d.history.Add(e)
 	switch e.Kind {
-	case history.Failed:
+	case Failed:
 		return fmt.Errorf("worker %d: %s", e.Worker, e.Text)
-	case history.Gone:
+	case Gone:
 		delete(d.processes.running, e.Worker)
 		if !d.ending[e.Worker] {
 			return fmt.Errorf("worker %d ended unexpectedly: %s", e.Worker, e.Text)
 		}
-	case history.Drew:
-		d.narrator.winner(e)
+	case Drew:
+		d.Line(fmt.Sprintf("   %2d  %-22s %s", e.Place, e.Winner, d.Dim(fmt.Sprintf("drawn by worker %d", e.Worker))))
 	}
 	return nil
 }
 
 // readRegisters adds to the history what the registers have at the end.
-func (d *director) readRegisters(ctx context.Context, rdb redis.UniversalClient) error {
-	read := func(lock string) (string, error) {
-		text, err := rdb.HGet(ctx, worker.RegisterKey(d.processes.assignment.Prefix, lock), "value").Result()
-		if errors.Is(err, redis.Nil) {
-			err = nil // nobody wrote
-		}
-		return text, err
-	}
-	names, err := read(history.Lottery)
+func (d *director) readRegisters(rdb *redis.Client) error {
+	names, err := readRegister(d.ctx, rdb, Lottery)
 	if err != nil {
 		return err
 	}
-	d.history.Winners = worker.SplitNames(names)
-	total, err := read(history.Ledger)
+	d.history.Winners = splitNames(names)
+	total, err := readRegister(d.ctx, rdb, Ledger)
 	if err != nil || total == "" {
 		return err
 	}

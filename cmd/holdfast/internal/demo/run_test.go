@@ -4,37 +4,39 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
+	"os"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/holdfast-go/holdfast/holdfasttest"
 
-	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/demo/history"
-	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/demo/history/historytest"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/demo/screen"
-	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/demo/worker"
 )
 
-// If it is interrupted during the second act, the demo leaves nothing behind.
+// TestMain makes the test binary a worker if the demo starts it as one.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == WorkerArg {
+		if err := Worker(os.Args[2:], os.Stdin, os.Stdout); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+// If it is interrupted during the second act, the demo ends with the cause.
 func TestRunInterrupted(t *testing.T) {
 	t.Parallel()
-	s, err := holdfasttest.NewServer(&holdfasttest.ServerConfig{Listen: "127.0.0.1:0"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
-	rdb := redis.NewClient(&redis.Options{Addr: s.Addr()})
-	defer rdb.Close()
 	reason := errors.New("the test wants no more")
 	stopped := false
 	for attempt := 0; attempt < 5 && !stopped; attempt++ { // on a slow machine there may be no time for the accident
 		ctx, cancel := context.WithCancelCause(context.Background())
 		out := &trigger{at: "kill -9", then: func() { stopped = true; cancel(reason) }}
-		err = Run(ctx, Config{URL: "redis://" + s.Addr(), Open: openURL, Workers: 2, Seed: 3, Out: out})
+		err := Run(ctx, Config{Workers: 2, Seed: 3, Out: out})
 		cancel(nil)
 		if errors.Is(err, reason) != stopped {
 			t.Errorf("%v\n%s", err, &out.seen)
@@ -42,9 +44,6 @@ func TestRunInterrupted(t *testing.T) {
 	}
 	if !stopped {
 		t.Error("nobody was killed in any of five runs")
-	}
-	if left, unknown := rdb.Keys(context.Background(), "*").Result(); unknown != nil || len(left) > 0 {
-		t.Errorf("keys are left: %q, %v; the demo ended with %v", left, unknown, err)
 	}
 }
 
@@ -74,29 +73,29 @@ func TestPausedWorkersAreEndedAtOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	p := newProcesses(worker.Assignment{URL: "redis://" + s.Addr(), Prefix: newPrefix(), TTL: ttl, Locked: true})
+	p := newProcesses(assignment{Addr: s.Addr(), Locked: true})
 	if err := p.start(1); err != nil {
 		t.Fatal(err)
 	}
-	if e := <-p.events; e.Kind != history.Ready {
+	if e := <-p.events; e.Kind != Ready {
 		t.Fatalf("the worker's first event is %+v", e)
 	}
 	if err := p.pause(1); err != nil {
 		t.Fatal(err)
 	}
 	p.patience = time.Hour
-	var last history.Event
+	var last Event
 	gone := make(chan struct{})
 	go func() {
 		defer close(gone)
-		p.end(func(e history.Event) { last = e })
+		p.end(func(e Event) { last = e })
 	}()
 	select {
 	case <-gone:
 	case <-time.After(time.Minute):
 		t.Fatal("the demo waits for the paused worker to end by itself")
 	}
-	if last.Kind != history.Gone {
+	if last.Kind != Gone {
 		t.Errorf("the last event is %+v", last)
 	}
 }
@@ -104,10 +103,10 @@ func TestPausedWorkersAreEndedAtOnce(t *testing.T) {
 // A worker that ends unexpectedly ends the demo with its error.
 func TestWorkerThatFails(t *testing.T) {
 	t.Parallel()
-	d := newDirector(Config{Workers: 2}, newNarrator(screen.New(io.Discard)), newProcesses(worker.Assignment{Locked: true, URL: "gopher://"}))
-	err := d.direct(context.Background())
-	d.processes.end(func(history.Event) {})
-	if err == nil || !strings.Contains(err.Error(), "invalid URL scheme") {
+	d := newDirector(context.Background(), Config{Workers: 2}, screen.New(io.Discard), assignment{Locked: true, Addr: "127.0.0.1:0"})
+	err := d.direct()
+	d.processes.end(func(Event) {})
+	if err == nil || !strings.Contains(err.Error(), "server is unavailable") {
 		t.Errorf("error %v", err)
 	}
 }
@@ -115,34 +114,29 @@ func TestWorkerThatFails(t *testing.T) {
 func TestSummary(t *testing.T) {
 	for _, test := range []struct {
 		name  string
-		spoil func(*history.History)
+		spoil func(*History)
 		fails string // "" if nothing does
 		says  string
 	}{
-		{"sound", func(*history.History) {}, "", "\nAll 8 hold, in 9 s."},
-		{"overlap", historytest.Change(history.Granted, 3, func(e *history.Event) { e.At -= 2 * historytest.MS }), "1 of 8 checks failed: never two holders at once",
-			"\n   FAILED  never two holders at once\n           lottery: worker 2 got the lock 1.0 ms before worker 1 gave it up\n"},
-		{"two", func(h *history.History) { h.Total--; h.Winners = nil }, "2 of 8 checks failed: 10 draws, 10 different winners; no update lost",
+		{"sound", func(*History) {}, "", "\nAll 8 hold, in 9s."},
+		{"overlap", Change(Granted, 3, func(e *Event) { e.At -= 2 * MS }), "1 of 8 checks failed: never two holders at once",
+			"\n   FAILED  never two holders at once\n           lottery: worker 2 got the lock 1ms before worker 1 gave it up\n"},
+		{"two", func(h *History) { h.Total--; h.Winners = nil }, "2 of 8 checks failed: 10 draws, 10 different winners; no update lost",
 			"\n   FAILED  no update lost\n           4 writes were accepted, but the ledger has 3\n"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			h := historytest.Sound()
+			h := Sound()
 			test.spoil(h)
-			s := summarize(Config{Workers: 4}, "somewhere", h, 9*time.Second)
-			err := s.failed()
-			var failed *FailedError
-			switch {
-			case test.fails == "" && err != nil:
-				t.Error(err)
-			case test.fails != "" && (!errors.As(err, &failed) || err.Error() != test.fails):
+			s := summarize(Config{Workers: 4}, h, 9*time.Second)
+			if err := s.failed(); (err == nil) != (test.fails == "") || err != nil && err.Error() != test.fails {
 				t.Errorf("error %v", err)
 			}
 			var out bytes.Buffer
 			if s.show(screen.New(&out)); !strings.Contains(out.String(), test.says) {
 				t.Errorf("it says:\n%s", &out)
 			}
-			if s.OK != (test.fails == "") || len(s.Checks) != 8 || s.KillsSurvived != 1 || s.PausesSurvived != 1 ||
-				s.StaleLeasesRefused != 1 || s.StaleWritesRefused != 1 || s.Draws != history.Places {
+			if s.OK != (test.fails == "") || len(s.Checks) != 8 || len(s.AfterKillMillis) != 1 || len(s.AfterPauseMillis) != 1 ||
+				s.StaleLeasesRefused != 1 || s.StaleWritesRefused != 1 || s.Draws != Places {
 				t.Errorf("summary %+v", s)
 			}
 		})

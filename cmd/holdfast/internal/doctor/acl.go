@@ -1,139 +1,83 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"strings"
-
-	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/doctor/report"
 )
 
-// need is a command that locks need, with keys and channels as they use them.
-type need struct {
-	command []any
-	purpose purpose
-}
-
-// purpose is what a command is needed for.
-type purpose int
-
-const (
-	locking   purpose = iota // any lock
-	batching                 // releases and renewals go one by one without it
-	notifying                // waiters poll without it
-	sharing                  // read-write locks and semaphores
-	native                   // mutexes that are free are acquired by scripts without it
-	deleting                 // they are released by scripts without it
+// needed are commands without which locks do not work, with words for keys and channels. Without the optional ones some locks do not, or
+// waiters get them late; without the sparing ones locks only cost the server more. These are the commands in docs/acl.
+var (
+	needed = []string{
+		"eval return 1 LOCK", "evalsha 0000000000000000000000000000000000000000 3 LOCK QUEUE FENCE", "time", "get LOCK", "set LOCK x px 1",
+		"del LOCK", "append LOCK x", "exists QUEUE", "pttl LOCK", "pexpire LOCK 1", "zadd QUEUE 1 x", "zcount QUEUE 0 1", "zrange QUEUE 0 0",
+		"zrangebyscore QUEUE 0 1", "zrem QUEUE x", "zremrangebyscore QUEUE 0 1", "zscore QUEUE x", "xadd FENCE * g x",
+	}
+	optional = []string{
+		"mget LOCK", "ping", "hget LOCK last", "hmget LOCK kind", "hscan LOCK 0", "hset LOCK kind sem", "hdel LOCK fixed", "persist LOCK",
+	}
+	sparing     = []string{"multi", "exec", "delifeq LOCK x"}
+	onlyServer  = [2][]string{{"xrevrange FENCE + -", "pubsub numsub CHANNEL"}, {"publish CHANNEL x", "subscribe CHANNEL"}}
+	onlyCluster = [2][]string{{"xinfo stream FENCE", "pubsub shardnumsub CHANNEL"}, {"spublish CHANNEL x", "ssubscribe CHANNEL"}}
 )
 
-// needs lists what docs/acl lists.
-func (s *subject) needs() []need {
-	lock, queue := s.keys.Lock, s.keys.Queue
-	lastFence := []any{"xrevrange", s.fence, "+", "-"}
-	if s.mode == "cluster" {
-		lastFence = []any{"xinfo", "stream", s.fence}
+// rights returns the commands that this server needs, the optional ones, and the sparing ones.
+func rights(cluster bool) [3][]string {
+	own := onlyServer
+	if cluster {
+		own = onlyCluster
 	}
-	all := []need{
-		{[]any{"eval", "return 1", "1", lock}, locking},
-		{[]any{"evalsha", strings.Repeat("0", 40), "3", lock, queue, s.fence}, locking},
-		{[]any{"time"}, locking},
-		{[]any{"multi"}, native},
-		{[]any{"exec"}, native},
-		{[]any{"get", lock}, locking},
-		{[]any{"mget", lock}, batching},
-		{[]any{"set", lock, "x", "px", "1"}, locking},
-		{[]any{"del", lock}, locking},
-		{[]any{"append", lock, "x"}, locking},
-		{[]any{"exists", queue}, locking},
-		{[]any{"pttl", lock}, locking},
-		{[]any{"pexpire", lock, "1"}, locking},
-		{[]any{"zadd", queue, "1", "x"}, locking},
-		{[]any{"zcount", queue, "0", "1"}, locking},
-		{[]any{"zrange", queue, "0", "0"}, locking},
-		{[]any{"zrangebyscore", queue, "0", "1"}, locking},
-		{[]any{"zrem", queue, "x"}, locking},
-		{[]any{"zremrangebyscore", queue, "0", "1"}, locking},
-		{[]any{"zscore", queue, "x"}, locking},
-		{[]any{"xadd", s.fence, "*", "g", ""}, locking},
-		{lastFence, locking},
-		{[]any{"pubsub", s.words.countSubscribers, s.channel}, locking},
-		{[]any{s.words.publish, s.channel, "x"}, notifying},
-		{[]any{s.words.subscribe, s.channel}, notifying},
-		{[]any{"ping"}, notifying},
-		{[]any{"hget", lock, "last"}, sharing},
-		{[]any{"hmget", lock, "kind"}, sharing},
-		{[]any{"hscan", lock, "0"}, sharing},
-		{[]any{"hset", lock, "kind", "sem"}, sharing},
-		{[]any{"hdel", lock, "fixed"}, sharing},
-		{[]any{"persist", lock}, sharing},
-	}
-	if s.hasDelifeq {
-		all = append(all, need{[]any{"delifeq", lock, "x"}, deleting})
-	}
-	return all
+	return [3][]string{slices.Concat(needed, own[0]), slices.Concat(own[1], optional), sparing}
 }
 
 // checkACL asks the server whether this user may send what locks need.
-func (s *subject) checkACL(ctx context.Context) []report.Finding {
-	user, err := s.Client.Do(ctx, "acl", "whoami").Text()
+func (s *server) checkACL(ctx context.Context) Finding {
+	user, err := s.client.Do(ctx, "acl", "whoami").Text()
 	if err != nil {
-		return []report.Finding{report.ACL.Unchecked("ACL WHOAMI", err)}
+		return unchecked("acl", "ACL WHOAMI", err)
 	}
-	denied := map[purpose][]string{}
-	for _, need := range s.needs() {
-		reply, err := s.Client.Do(ctx, append([]any{"acl", "dryrun", user}, need.command...)...).Text()
-		if err != nil {
-			f := report.ACL.Unchecked("ACL DRYRUN", err)
-			f.Saw += "; the trial shows what fails"
-			return []report.Finding{f}
+	word := map[string]string{"LOCK": s.keys.Lock, "QUEUE": s.keys.Queue, "FENCE": s.fence, "CHANNEL": s.channel}
+	var denied [3][]string
+	for i, commands := range rights(s.e.mode == "cluster") {
+		for _, command := range commands {
+			words := []any{"acl", "dryrun", user}
+			for _, w := range strings.Fields(command) {
+				words = append(words, cmp.Or(word[w], w))
+			}
+			reply, err := s.client.Do(ctx, words...).Text()
+			switch {
+			case err != nil && strings.HasPrefix(err.Error(), "ERR Command"): // not found: an older server does not have the command
+			case err != nil:
+				f := unchecked("acl", "ACL DRYRUN", err)
+				f.Saw += "; the trial shows what fails"
+				return f
+			case reply != "OK":
+				denied[i] = append(denied[i], nameOf(command, reply))
+			}
 		}
-		if reply != "OK" {
-			denied[need.purpose] = append(denied[need.purpose], need.name(reply))
-		}
 	}
-	return []report.Finding{judgeACL(user, denied)}
-}
-
-// judgeACL says what follows from the commands that a user may not send.
-func judgeACL(user string, denied map[purpose][]string) report.Finding {
-	if len(denied) == 0 {
-		return report.ACL.OK("user " + user + " may send all commands that locks need")
-	}
-	var consequences []string
-	if denied[locking] != nil {
-		consequences = append(consequences, "locks cannot be acquired, renewed, released or handed over, depending on the command")
-	} else if denied[notifying] != nil {
-		consequences = append(consequences, "waiters are not notified: they poll, and get the lock late")
-	}
-	if denied[batching] != nil {
-		consequences = append(consequences, "locks of many goroutines are released and renewed one by one, after being refused together")
-	}
-	if denied[sharing] != nil {
-		consequences = append(consequences, "read-write locks and semaphores cannot be used; mutexes do not need the commands on hashes")
-	}
-	if denied[native] != nil {
-		consequences = append(consequences, "each client is refused once a minute, and else sends scripts for mutexes that are free, too, which cost the server more")
-	}
-	if denied[deleting] != nil {
-		consequences = append(consequences, "each client has one release refused, and then releases by scripts")
-	}
-	finding := report.ACL.Warning
+	saw := "user " + user + " may not: " + strings.Join(slices.Concat(denied[:]...), ", ")
+	remedy := "ACL SETUSER " + user + " with the list in docs/SECURITY.md"
 	switch {
-	case denied[locking] != nil:
-		finding = report.ACL.Problem
-	case len(denied) == 1 && (denied[native] != nil || denied[deleting] != nil):
-		finding = report.ACL.Note
+	case denied[0] != nil:
+		return problem("acl", saw, "locks cannot be acquired, renewed, released or handed over, depending on the command", remedy)
+	case denied[1] != nil:
+		return warning("acl", saw, "mutexes work, but with more requests, or waiters get them late; read-write locks and semaphores need the "+
+			"commands on hashes: docs/SECURITY.md says what each is for", remedy)
+	case denied[2] != nil:
+		return note("acl", saw, "locks work, but cost the server more: clients are refused once, or once a minute, and then send scripts", remedy)
 	}
-	commands := slices.Concat(denied[locking], denied[batching], denied[notifying], denied[sharing], denied[native], denied[deleting])
-	return finding("user "+user+" may not: "+strings.Join(commands, ", "), strings.Join(consequences, "; "),
-		"ACL SETUSER "+user+" with the list in docs/SECURITY.md")
+	return fine("acl", "user "+user+" may send all commands that locks need")
 }
 
-// name names what was denied, given the server's reason.
-func (c need) name(reason string) string {
-	name := c.command[0].(string)
+// nameOf names the command that was denied, given the server's reason.
+func nameOf(command, reason string) string {
+	words := strings.Fields(command)
+	name := words[0]
 	if name == "pubsub" || name == "xinfo" {
-		name += "|" + c.command[1].(string)
+		name += "|" + words[1]
 	}
 	for _, what := range []string{"key", "channel"} {
 		if strings.Contains(reason, " "+what) {

@@ -5,8 +5,6 @@ import (
 	"slices"
 	"testing"
 	"time"
-
-	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/doctor/report"
 )
 
 // simulate reads a server's clock 20 times within a second, over a connection with random delays of at most delay.
@@ -26,18 +24,15 @@ func TestEstimate(t *testing.T) {
 		server  func(time.Duration) time.Duration
 		offset  time.Duration // at the beginning; the estimate may differ by its doubt and by drifted
 		jump    time.Duration // to be found, less what is not certain
-		rate    float64
-		saw     report.Severity
+		saw     Severity
 		drifted time.Duration
 	}{
-		"the same":      {func(t time.Duration) time.Duration { return t }, 0, 0, 0, report.OK, 0},
-		"ahead":         {func(t time.Duration) time.Duration { return t + 300*time.Millisecond }, 300 * time.Millisecond, 0, 0, report.OK, 0},
-		"hours behind":  {func(t time.Duration) time.Duration { return t - 2*time.Hour }, -2 * time.Hour, 0, 0, report.Note, 0},
-		"jumps forward": {jump(200 * time.Millisecond), 0, 200 * time.Millisecond, 0, report.Problem, 200 * time.Millisecond},
-		"jumps back":    {jump(-time.Minute), 0, -time.Minute, 0, report.Warning, time.Minute},
-		"slewed a bit":  {func(t time.Duration) time.Duration { return t + t/2000 }, 0, 0, 0.0005, report.OK, time.Millisecond},
-		"too fast":      {func(t time.Duration) time.Duration { return t + t/20 }, 0, 0, 0.05, report.Problem, 100 * time.Millisecond},
-		"too slow":      {func(t time.Duration) time.Duration { return t - t/20 }, 0, 0, -0.05, report.Problem, 100 * time.Millisecond},
+		"the same":      {func(t time.Duration) time.Duration { return t }, 0, 0, OK, 0},
+		"ahead":         {func(t time.Duration) time.Duration { return t + 300*time.Millisecond }, 300 * time.Millisecond, 0, OK, 0},
+		"hours behind":  {func(t time.Duration) time.Duration { return t - 2*time.Hour }, -2 * time.Hour, 0, Note, 0},
+		"jumps forward": {jump(200 * time.Millisecond), 0, 200 * time.Millisecond, Problem, 200 * time.Millisecond},
+		"jumps back":    {jump(-time.Minute), 0, -time.Minute, Warning, time.Minute},
+		"slewed a bit":  {func(t time.Duration) time.Duration { return t + t/2000 }, 0, 0, OK, time.Millisecond},
 	} {
 		for seed := range uint64(200) {
 			samples := simulate(rand.New(rand.NewPCG(seed, 1)), 3*time.Millisecond, c.server)
@@ -51,9 +46,6 @@ func TestEstimate(t *testing.T) {
 			// What is certain is less than the jump, by what round trips and slewing may explain.
 			if c.jump != 0 && (w.jump.Abs() > c.jump.Abs() || (w.jump-c.jump).Abs() > uncertain(samples)) {
 				t.Errorf("%s, seed %d: jump %s, want %s less %s at most", name, seed, w.jump, c.jump, uncertain(samples))
-			}
-			if abs(w.rate-c.rate) > w.rateDoubt+1e-9 {
-				t.Errorf("%s, seed %d: rate %f ± %f, want %f", name, seed, w.rate, w.rateDoubt, c.rate)
 			}
 			if got := judgeClock(w); got.Severity != c.saw {
 				t.Errorf("%s, seed %d: %+v", name, seed, got)
@@ -85,7 +77,7 @@ func jump(d time.Duration) func(time.Duration) time.Duration {
 func TestEstimateOverASlowConnection(t *testing.T) {
 	for seed := range uint64(500) {
 		w := estimate(simulate(rand.New(rand.NewPCG(seed, 2)), 200*time.Millisecond, func(t time.Duration) time.Duration { return t }))
-		if f := judgeClock(w); f.Severity != report.OK || w.offset.Abs() > w.doubt {
+		if f := judgeClock(w); f.Severity != OK || w.offset.Abs() > w.doubt {
 			t.Errorf("seed %d: %+v, offset %s ± %s", seed, f, w.offset, w.doubt)
 		}
 	}
@@ -94,7 +86,7 @@ func TestEstimateOverASlowConnection(t *testing.T) {
 // A single reading gives only an offset.
 func TestEstimateOfOneSample(t *testing.T) {
 	w := estimate([]sample{{0, 2 * time.Millisecond, 5 * time.Millisecond}})
-	if w.offset != 4*time.Millisecond || w.doubt < time.Millisecond || w.jump != 0 || w.rate != 0 {
+	if w.offset != 4*time.Millisecond || w.doubt < time.Millisecond || w.jump != 0 {
 		t.Errorf("%+v", w)
 	}
 }
@@ -107,7 +99,7 @@ func TestCompareClocks(t *testing.T) {
 	}
 	far := map[string]watch{"a": {offset: -100e6, doubt: 1e6}, "b": {offset: 100e6, doubt: 1e6}, "c": {}}
 	found := compareClocks(far, ttl)
-	if len(found) != 1 || found[0].Severity != report.Warning || !slices.Equal(found[0].Servers, []string{"b", "a"}) {
+	if len(found) != 1 || found[0].Severity != Warning || !slices.Equal(found[0].Servers, []string{"b", "a"}) {
 		t.Errorf("%+v", found)
 	}
 	vague := map[string]watch{"a": {offset: -100e6, doubt: 50e6}, "b": {offset: 100e6, doubt: 50e6}}

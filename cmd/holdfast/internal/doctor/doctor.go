@@ -18,9 +18,6 @@ import (
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/holdfastgoredis"
 	"github.com/holdfast-go/holdfast/internal/keys"
-
-	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/doctor/report"
-	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/doctor/target"
 )
 
 // Config says what to examine.
@@ -39,27 +36,31 @@ const limit = 30 * time.Second
 
 // Examine examines a deployment. Its error is the library's if the server is unavailable, or the cause if ctx has
 // ended. Everything else is a finding.
-func Examine(ctx context.Context, cfg Config) (*report.Report, error) {
-	d, err := diagnose(ctx, cfg)
+func Examine(ctx context.Context, cfg Config) (*Report, error) {
+	e, err := examine(ctx, cfg)
 	if err != nil {
 		return nil, err
 	}
-	return report.New(cfg.Addr, d.mode, d.addrs, d.findings), nil
+	return newReport(cfg.Addr, e.mode, e.addrs, e.findings), nil
 }
 
-// diagnosis is what was found about one deployment.
-type diagnosis struct {
-	mode     string
-	addrs    []string   // of all servers
-	subjects []*subject // the servers that could be reached
-	findings []report.Finding
+// examination is that of one deployment: one server, those of a Cluster, or a master and its replicas behind sentinels.
+type examination struct {
+	Config
+	space     keys.Space
+	id        string // a random part of locks' names
+	mode      string // as in a Report
+	sentinels []*sentinelAnswer
+	servers   []*server // those that can be reached, masters first
+	addrs     []string  // of all servers
+	findings  []Finding
 }
 
 // add adds findings.
-func (d *diagnosis) add(found ...report.Finding) { d.findings = append(d.findings, found...) }
+func (e *examination) add(found ...Finding) { e.findings = append(e.findings, found...) }
 
-// diagnose runs all checks that are about a single deployment.
-func diagnose(ctx context.Context, cfg Config) (*diagnosis, error) {
+// examine runs all checks that are about a single deployment.
+func examine(ctx context.Context, cfg Config) (*examination, error) {
 	if cfg.Prefix == "" {
 		cfg.Prefix = "holdfast:"
 	}
@@ -69,8 +70,8 @@ func diagnose(ctx context.Context, cfg Config) (*diagnosis, error) {
 	}
 	var id [6]byte
 	_, _ = rand.Read(id[:]) // never fails, since Go 1.24
-	p := &probe{Config: cfg, space: space, id: hex.EncodeToString(id[:])}
-	unsupported, err := p.reach(ctx)
+	e := &examination{Config: cfg, space: space, id: hex.EncodeToString(id[:])}
+	unsupported, err := e.reach(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -78,93 +79,60 @@ func diagnose(ctx context.Context, cfg Config) (*diagnosis, error) {
 	ctx, cancel := context.WithTimeout(ctx, limit+cfg.Watch)
 	defer cancel()
 
-	deployment := target.New(cfg.Client, cfg.Addr, cfg.Sentinel)
-	defer deployment.Close()
-	d := &diagnosis{mode: deployment.Mode}
-	d.add(deployment.Discover(ctx)...)
-	d.addrs = target.Addrs(deployment.Servers)
-	d.add(load(ctx, deployment)...)
+	defer e.discover(ctx)()
 	if unsupported != nil {
-		d.add(report.Version.Problem(unsupported.Error(), "Holdfast refuses to use this server", "upgrade it to a supported version").On(target.Addrs(deployment.Servers)...))
+		e.add(problem("version", unsupported.Error(), "Holdfast refuses to use this server", "upgrade it to a supported version").on(e.addrs...))
 	}
-	for _, s := range deployment.Servers {
-		d.subjects = append(d.subjects, p.subject(ctx, s, deployment))
-	}
-	d.add(each(d.subjects, func(s *subject) []report.Finding { return s.checkFacts(ctx) })...)
-	found, complete := checkTopology(ctx, deployment)
-	d.add(found...)
-	d.add(checkFailover(deployment, cfg.TTL)...)
-	d.add(checkIdentity(ctx, deployment)...)
-	d.add(checkClocks(ctx, d.subjects, cfg.TTL, cfg.Watch)...)
-	masters := slices.DeleteFunc(slices.Clone(d.subjects), func(s *subject) bool { return s.Replica })
-	d.add(each(masters, func(s *subject) []report.Finding { return s.checkACL(ctx) })...)
+	e.add(each(e.servers, func(s *server) []Finding {
+		return []Finding{s.checkVersion(ctx), s.checkNative(ctx), s.checkEviction(), s.checkPersistence(), s.checkReplication()}
+	})...)
+	found, complete := e.checkTopology(ctx)
+	e.add(found...)
+	e.add(e.checkFailover()...)
+	e.add(e.checkIdentity(ctx)...)
+	e.add(e.checkClocks(ctx)...)
+	e.add(each(e.masters(), func(s *server) []Finding { return []Finding{s.checkACL(ctx)} })...)
 	if unsupported == nil && complete {
-		d.add(each(masters, func(s *subject) []report.Finding { return s.checkPubSub(ctx) })...)
-		d.add(each(masters, func(s *subject) []report.Finding { return s.checkTrial(ctx) })...)
+		e.add(each(e.masters(), func(s *server) []Finding { return append(s.checkTrial(ctx), s.checkPubSub(ctx)) })...)
 	}
 	if outer.Err() != nil {
 		return nil, context.Cause(outer)
 	}
-	return d, nil
+	return e, nil
 }
 
-// load loads what the servers say about themselves, and removes those that cannot be reached.
-func load(ctx context.Context, d *target.Deployment) (found []report.Finding) {
-	lost := map[*target.Server]bool{}
-	var mu sync.Mutex // guards lost and found
-	var loading sync.WaitGroup
-	for _, s := range d.Servers {
-		loading.Go(func() {
-			if err := s.Load(ctx); err != nil {
-				mu.Lock()
-				defer mu.Unlock()
-				lost[s] = true
-				found = append(found, report.Topology.Warning("cannot be reached from here: "+report.Because("INFO", err),
-					"nothing else about it was examined", checkReachable).On(s.Addr))
-			}
-		})
-	}
-	loading.Wait()
-	d.Servers = slices.DeleteFunc(d.Servers, func(s *target.Server) bool { return lost[s] })
-	return found
+// masters returns the servers that are not known to be replicas.
+func (e *examination) masters() []*server {
+	return slices.DeleteFunc(slices.Clone(e.servers), func(s *server) bool { return s.replica })
 }
-
-const checkReachable = "check that it runs, and that programs that take locks can reach it"
 
 // each runs a check on several servers at once. It returns the findings in the order of the servers, and says on which
 // server each was made.
-func each(subjects []*subject, check func(*subject) []report.Finding) (all []report.Finding) {
-	found := make([][]report.Finding, len(subjects))
+func each(servers []*server, check func(*server) []Finding) (all []Finding) {
+	found := make([][]Finding, len(servers))
 	var checking sync.WaitGroup
-	for i, s := range subjects {
+	for i, s := range servers {
 		checking.Go(func() { found[i] = check(s) })
 	}
 	checking.Wait()
-	for i, s := range subjects {
+	for i, s := range servers {
 		for _, f := range found[i] {
-			all = append(all, f.On(s.Addr))
+			all = append(all, f.on(s.addr))
 		}
 	}
 	return all
 }
 
-// probe is what an examination uses to try out locks.
-type probe struct {
-	Config
-	space keys.Space
-	id    string // a random part of names
-}
-
 // name returns the nth name for a lock.
-func (p *probe) name(n int) string { return fmt.Sprintf("doctor:%s:%d", p.id, n) }
+func (e *examination) name(n int) string { return fmt.Sprintf("doctor:%s:%d", e.id, n) }
 
 // reach makes the library find out what the server is. unsupported says that it can be reached, but not used.
-func (p *probe) reach(ctx context.Context) (unsupported, err error) {
-	locks, err := p.locks()
+func (e *examination) reach(ctx context.Context) (unsupported, err error) {
+	locks, err := e.locks()
 	if err != nil {
 		return nil, err
 	}
-	defer closeAll(context.WithoutCancel(ctx), locks)
+	defer closeAll(ctx, locks)
 	err = locks.Ping(ctx)
 	var server *holdfast.ServerError
 	switch {
@@ -181,25 +149,25 @@ func (p *probe) reach(ctx context.Context) (unsupported, err error) {
 }
 
 // locks returns a client of the library that logs nothing.
-func (p *probe) locks() (*holdfast.Client, error) {
+func (e *examination) locks() (*holdfast.Client, error) {
 	cfg := &holdfast.Config{
 		CommandTimeout:    10 * time.Second, // a server that stands still for a while is not a problem yet
 		Logger:            slog.New(slog.DiscardHandler),
 		MaxLocalHandovers: -1,
 		Identity:          "holdfast doctor",
-		Prefix:            p.Prefix,
+		Prefix:            e.Prefix,
 		RetryTimeout:      time.Second,
 		TTL:               trialTTL,
 	}
-	if p.Sentinel != nil { // like other commands, with the same errors
-		return holdfastgoredis.NewFailover(p.Sentinel, cfg)
+	if e.Sentinel != nil { // like other commands, with the same errors
+		return holdfastgoredis.NewFailover(e.Sentinel, cfg)
 	}
-	return holdfastgoredis.New(p.Client, cfg)
+	return holdfastgoredis.New(e.Client, cfg)
 }
 
 // closeAll closes clients of the library, and gives them time to release what they hold.
 func closeAll(ctx context.Context, clients ...*holdfast.Client) {
-	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 3*time.Second)
 	defer cancel()
 	for _, c := range clients {
 		_ = c.Close(ctx)

@@ -11,8 +11,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/holdfast-go/holdfast/internal/clock"
-
-	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/doctor/report"
 )
 
 func TestMain(m *testing.M) {
@@ -26,8 +24,8 @@ type noLogger struct{}
 
 func (noLogger) Printf(context.Context, string, ...any) {}
 
-// examine examines a server, with a short watch of its clock.
-func examine(t *testing.T, cfg Config) *report.Report {
+// examined examines a server, with a short watch of its clock.
+func examined(t *testing.T, cfg Config) *Report {
 	t.Helper()
 	r, err := tryToExamine(t, cfg)
 	if err != nil {
@@ -37,14 +35,14 @@ func examine(t *testing.T, cfg Config) *report.Report {
 		if f.Servers == nil || f.Saw == "" {
 			t.Errorf("%+v says too little", f)
 		}
-		if f.Severity != report.OK && f.Severity != report.Unchecked && (f.Consequence == "" || f.Remedy == "") {
+		if f.Severity != OK && f.Severity != Unchecked && (f.Consequence == "" || f.Remedy == "") {
 			t.Errorf("%+v lacks its consequence or remedy", f)
 		}
 	}
 	return r
 }
 
-func tryToExamine(t *testing.T, cfg Config) (*report.Report, error) {
+func tryToExamine(t *testing.T, cfg Config) (*Report, error) {
 	t.Helper()
 	t.Cleanup(func() { _ = cfg.Client.Close() })
 	if cfg.TTL == 0 {
@@ -59,16 +57,13 @@ func tryToExamine(t *testing.T, cfg Config) (*report.Report, error) {
 		if err != nil {
 			t.Error(err)
 		}
-		var printed strings.Builder
-		if err := r.Write(&printed, false); err != nil {
-			t.Error(err)
-		}
-		if all := string(text) + printed.String(); strings.Contains(all, "canary") {
+		printed := r.Text(false)
+		if all := string(text) + printed; strings.Contains(all, "canary") {
 			t.Errorf("the report shows the password: %s", all)
 		}
 		t.Cleanup(func() {
 			if t.Failed() {
-				t.Logf("the report:\n%s", &printed)
+				t.Logf("the report:\n%s", printed)
 			}
 		})
 	}
@@ -84,13 +79,8 @@ func serverAt(addr string, change ...func(*redis.Options)) Config {
 	return Config{Client: redis.NewClient(o), Addr: addr}
 }
 
-// as logs in as a user.
-func as(user string) func(*redis.Options) {
-	return func(o *redis.Options) { o.Username, o.Password = user, "canary" }
-}
-
 // expect looks for a finding by its check, its severity and a part of what was seen.
-func expect(t *testing.T, r *report.Report, id string, severity report.Severity, saw string) report.Finding {
+func expect(t *testing.T, r *Report, id string, severity Severity, saw string) Finding {
 	t.Helper()
 	var all []string
 	for _, f := range r.Findings {
@@ -103,5 +93,5 @@ func expect(t *testing.T, r *report.Report, id string, severity report.Severity,
 		all = append(all, fmt.Sprintf("%s: %s", f.Severity, f.Saw))
 	}
 	t.Errorf("%s: found %q, want %s: %s", id, all, severity, saw)
-	return report.Finding{}
+	return Finding{}
 }

@@ -1,27 +1,19 @@
 package doctor
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/doctor/report"
-	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/doctor/target"
 )
 
 // Quorums have 3 to 31 nodes. An even number is no problem, but does not let more nodes fail.
 func TestNumbersOfNodes(t *testing.T) {
-	const problem, note = report.Problem, report.Note
-	for n, want := range map[int][]report.Severity{2: {problem}, 3: nil, 4: {note}, 5: nil, 30: {note}, 31: nil, 32: {problem}} {
-		nodes := make([]Config, n)
-		for i := range nodes {
-			nodes[i].Addr = fmt.Sprintf("h%d:1", i)
-		}
-		found := newQuorum(nodes).checkSize()
+	for n, want := range map[int][]Severity{2: {Problem}, 3: nil, 4: {Note}, 5: nil, 30: {Note}, 31: nil, 32: {Problem}} {
+		q := &quorum{addrs: make([]string, n), need: n/2 + 1}
+		found := q.checkSize()
 		for _, f := range found {
-			if refused := strings.Contains(f.Consequence, "refuses"); refused != (f.Severity == problem) {
+			if refused := strings.Contains(f.Consequence, "refuses"); refused != (f.Severity == Problem) {
 				t.Errorf("%d nodes: %+v", n, f)
 			}
 		}
@@ -31,34 +23,24 @@ func TestNumbersOfNodes(t *testing.T) {
 	}
 }
 
-// The vote of a node does not count if its round trip takes longer than the library waits.
+// The vote of a node does not count if its round trip takes longer than the library waits: a quarter of the TTL, or 2 s.
 func TestNodesThatAreTooFarAway(t *testing.T) {
 	for _, c := range []struct {
-		trips []int // in ms
-		want  []report.Severity
+		ttl, roundTrip time.Duration
+		late           bool
 	}{
-		{[]int{1, 1, 1}, nil},
-		{[]int{1, 30, 1}, []report.Severity{report.Note}},
-		{[]int{1, 1, 60}, []report.Severity{report.Warning}},
-		{[]int{1, 60, 60}, []report.Severity{report.Problem}},
-		{[]int{1, 30, 30, 60, 1}, []report.Severity{report.Warning, report.Note}},
+		{200 * time.Millisecond, 0, false}, {200 * time.Millisecond, 50 * time.Millisecond, false},
+		{200 * time.Millisecond, 60 * time.Millisecond, true},
+		{time.Hour, 2 * time.Second, false}, {time.Hour, 2100 * time.Millisecond, true},
 	} {
-		var nodes []Config
-		var reachable []*subject
-		for i, ms := range c.trips {
-			addr := fmt.Sprint("n", i)
-			nodes = append(nodes, Config{Addr: addr, TTL: 200 * time.Millisecond}) // the library waits for 50 ms
-			reachable = append(reachable, &subject{Server: &target.Server{Addr: addr}, pings: []time.Duration{time.Duration(ms) * time.Millisecond}})
-		}
-		q := newQuorum(nodes)
-		q.reachable = reachable
-		if found := q.checkNear(); !slices.Equal(severities(found), c.want) {
-			t.Errorf("%+v, want %v", found, c.want)
+		n := &server{e: &examination{Config: Config{TTL: c.ttl}}, roundTrip: c.roundTrip}
+		if n.isLate() != c.late {
+			t.Errorf("TTL %s, round trip %s: late is %t", c.ttl, c.roundTrip, !c.late)
 		}
 	}
 }
 
-func severities(found []report.Finding) (all []report.Severity) {
+func severities(found []Finding) (all []Severity) {
 	for _, f := range found {
 		all = append(all, f.Severity)
 	}

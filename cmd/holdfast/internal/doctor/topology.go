@@ -4,115 +4,178 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
-	"strings"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/doctor/report"
-	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/doctor/target"
+	"github.com/holdfast-go/holdfast/internal/sentinel"
 )
 
 // checkTopology checks what connects the servers. It reports whether they are all servers that locks are on.
-func checkTopology(ctx context.Context, d *target.Deployment) (found []report.Finding, complete bool) {
-	switch d.Mode {
-	case "sentinel":
-		return checkSentinels(d.Sentinels), true
-	case "cluster":
-		return checkSlots(ctx, d), true
+func (e *examination) checkTopology(ctx context.Context) (found []Finding, complete bool) {
+	if e.mode == "sentinel" {
+		return checkSentinels(e.sentinels), true
 	}
-	return checkPart(ctx, d)
-}
-
-// checkPart checks that a single server is not one of several in a Cluster.
-func checkPart(ctx context.Context, d *target.Deployment) (found []report.Finding, complete bool) {
-	for _, s := range d.Servers {
-		field, err := s.ClusterInfo(ctx)
-		if size, _ := strconv.Atoi(field["cluster_size"]); err == nil && size > 1 {
-			return []report.Finding{report.Topology.Problem("the server is part of a Cluster, but the URL is that of a single server",
-				"only locks whose slots it has can be acquired", "begin the URL with redis+cluster:// or rediss+cluster://").On(s.Addr)}, false
+	if len(e.servers) == 0 {
+		return nil, true // it is reported that they cannot be reached
+	}
+	first := e.servers[0]
+	text, err := first.client.ClusterInfo(ctx).Result()
+	field := fields(text)
+	if e.mode == "server" {
+		if size, _ := strconv.Atoi(field["cluster_size"]); size > 1 {
+			return []Finding{problem("topology", "the server is part of a Cluster, but the URL is that of a single server",
+				"only locks whose slots it has can be acquired", "begin the URL with redis+cluster:// or rediss+cluster://").on(first.addr)}, false
 		}
+		return nil, true
 	}
-	return nil, true
-}
-
-// checkSlots checks that a Cluster serves all slots.
-func checkSlots(ctx context.Context, d *target.Deployment) []report.Finding {
-	if len(d.Servers) == 0 {
-		return nil // it is reported that they cannot be reached
-	}
-	field, err := d.Servers[0].ClusterInfo(ctx)
 	if err != nil {
-		return []report.Finding{report.Topology.Unchecked("CLUSTER INFO", err).On(d.Servers[0].Addr)}
+		return []Finding{unchecked("topology", "CLUSTER INFO", err).on(first.addr)}, true
 	}
-	masters := len(d.Masters())
-	f := report.Topology.OK(fmt.Sprintf("%s, %s, all slots served", report.Count(int64(masters), "master"), report.Count(int64(len(d.Servers)-masters), "replica")))
+	masters := len(e.masters())
+	f := fine("topology", fmt.Sprintf("%s, %s, all slots served",
+		Count(int64(masters), "master"), Count(int64(len(e.servers)-masters), "replica")))
 	if field["cluster_state"] != "ok" || field["cluster_slots_ok"] != "16384" {
-		f = report.Topology.Problem(fmt.Sprintf("cluster_state %s, %s of 16384 slots served", field["cluster_state"], field["cluster_slots_ok"]),
+		f = problem("topology", fmt.Sprintf("cluster_state %s, %s of 16384 slots served", field["cluster_state"], field["cluster_slots_ok"]),
 			"locks in the other slots, or all locks, can be neither acquired nor renewed",
 			"CLUSTER NODES shows which nodes have failed; bring them back, or move their slots")
 	}
-	return []report.Finding{f.On(target.Addrs(d.Servers)...)}
+	return []Finding{f.on(addrs(e.servers)...)}, true
 }
 
 // checkSentinels checks that sentinels can agree on a failover, and that programs can learn of it.
-func checkSentinels(all []*target.Sentinel) (found []report.Finding) {
+func checkSentinels(all []*sentinelAnswer) (found []Finding) {
 	var answering []string // the addresses of the sentinels that answer
-	problem, why := "", ""
+	trouble, why := "", ""
 	for _, s := range all {
-		if s.IsMistaken() {
-			found = append(found, report.Topology.Warning(s.Addr+": "+s.Err.Error(), "programs with this URL ask fewer sentinels for the master, and may not learn of a failover",
-				"correct the URL, or what this sentinel watches").On(s.Addr))
-			continue
-		}
-		if s.Err == nil {
-			answering = append(answering, s.Addr)
-			problem = cmp.Or(s.Problem, problem)
-		} else {
-			why += fmt.Sprintf("; %s: %s", s.Addr, report.Because("SENTINEL", s.Err))
+		switch {
+		case sentinel.IsMistake(s.err):
+			found = append(found, warning("topology", s.addr+": "+s.err.Error(),
+				"programs with this URL ask fewer sentinels for the master, and may not learn of a failover",
+				"correct the URL, or what this sentinel watches").on(s.addr))
+		case s.err == nil:
+			answering = append(answering, s.addr)
+			trouble = cmp.Or(s.problem, trouble)
+		default:
+			why += fmt.Sprintf("; %s: %s", s.addr, because("SENTINEL", s.err))
 		}
 	}
-	saw := fmt.Sprintf("%d of %s in the URL answer", len(answering), report.Count(int64(len(all)), "sentinel"))
-	f := report.Topology.OK(saw)
+	saw := fmt.Sprintf("%d of %s in the URL answer", len(answering), Count(int64(len(all)), "sentinel"))
+	f := fine("topology", saw)
 	switch {
-	case problem != "":
-		f = report.Topology.Warning(saw+"; "+problem, "if the master fails, no replica is promoted: locks can be neither acquired nor renewed",
+	case trouble != "":
+		f = warning("topology", saw+"; "+trouble, "if the master fails, no replica is promoted: locks can be neither acquired nor renewed",
 			"bring the other sentinels back")
 	case why != "":
-		f = report.Topology.Warning(saw+why, "with fewer sentinels, a failover may not happen, or programs may not learn of it",
+		f = warning("topology", saw+why, "with fewer sentinels, a failover may not happen, or programs may not learn of it",
 			"bring the other sentinels back, or correct the URL")
 	case len(answering) == 1:
-		f = report.Topology.Note(saw, "while this one is down, programs cannot find the master", "add the others to the URL, with &addr=HOST:PORT")
+		f = note("topology", saw, "while this one is down, programs cannot find the master", "add the others to the URL, with &addr=HOST:PORT")
 	}
-	return append(found, f.On(answering...))
+	return append(found, f.on(answering...))
 }
 
 // checkIdentity checks that all connections lead to the same server. Through a load balancer they may not.
-func checkIdentity(ctx context.Context, d *target.Deployment) []report.Finding {
-	if d.Mode != "server" || len(d.Servers) == 0 {
+func (e *examination) checkIdentity(ctx context.Context) []Finding {
+	if e.mode != "server" || len(e.servers) == 0 {
 		return nil
 	}
-	s := d.Servers[0]
-	if err := s.InfoErr(); err != nil {
-		return []report.Finding{report.Identity.Unchecked("INFO", err).On(s.Addr)}
+	s := e.servers[0]
+	if s.infoErr != nil {
+		return []Finding{unchecked("identity", "INFO", s.infoErr).on(s.addr)}
 	}
 	const more = 4
-	ids := map[string]bool{s.ID(): true}
+	ids := map[string]bool{s.runID(): true}
 	for range more {
-		rdb := redis.NewClient(target.SameOptions(s.Client))
+		rdb := redis.NewClient(sameOptions(s.client))
 		text, err := rdb.Info(ctx, "server").Result()
 		_ = rdb.Close()
 		if err != nil {
-			return []report.Finding{report.Identity.Unchecked("INFO", err).On(s.Addr)}
+			return []Finding{unchecked("identity", "INFO", err).on(s.addr)}
 		}
-		_, rest, _ := strings.Cut(text, "run_id:")
-		id, _, _ := strings.Cut(rest, "\r\n")
-		ids[id] = true
+		ids[fields(text)["run_id"]] = true
 	}
-	f := report.Identity.OK(fmt.Sprintf("%d connections lead to one server", more+1))
+	f := fine("identity", fmt.Sprintf("%d connections lead to one server", more+1))
 	if len(ids) > 1 {
-		f = report.Identity.Problem(fmt.Sprintf("%d connections lead to %d servers", more+1, len(ids)), "each of them grants the same lock",
+		f = problem("identity", fmt.Sprintf("%d connections lead to %d servers", more+1, len(ids)), "each of them grants the same lock",
 			"connect to one server, or through Sentinel or Cluster, without a load balancer")
 	}
-	return []report.Finding{f.On(s.Addr)}
+	return []Finding{f.on(s.addr)}
+}
+
+const (
+	// takeover is the time, with a margin, from when a master is considered down until programs renew their leases on the next one.
+	// TestALeaseOutlastsFailoversWithOneReplica in tests/topology measures it.
+	takeover = 5 * time.Second
+	// killAfter is the default of --kill-after.
+	killAfter = 5 * time.Second
+	// longRetry is the longest time between two attempts at a failover that needs no note.
+	longRetry = time.Minute
+)
+
+// checkFailover checks that leases outlast a failover.
+func (e *examination) checkFailover() (found []Finding) {
+	var down, timeout time.Duration
+	var told []string
+	if e.mode == "cluster" {
+		masters := e.masters()
+		if !slices.ContainsFunc(masters, func(s *server) bool { return s.number("connected_slaves") > 0 }) {
+			return nil
+		}
+		for _, s := range masters {
+			text, err := s.setting("cluster-node-timeout", "")
+			if err != nil {
+				return []Finding{unchecked("failover", "CONFIG GET", err).on(s.addr)}
+			}
+			down = max(down, milliseconds(text))
+		}
+		f := judgeFailover("cluster-node-timeout", "on each node, CONFIG SET cluster-node-timeout", down, e.TTL)
+		return []Finding{f.on(addrs(masters)...)}
+	}
+	for _, s := range e.sentinels {
+		switch {
+		case s.err != nil:
+		case s.timesErr != nil:
+			found = append(found, unchecked("failover", "SENTINEL MASTER", s.timesErr).on(s.addr))
+		default:
+			down, timeout = max(down, s.downAfter), max(timeout, s.failoverTimeout)
+			told = append(told, s.addr)
+		}
+	}
+	if told == nil {
+		return found
+	}
+	set := fmt.Sprintf("on each sentinel, SENTINEL SET %s ", e.Sentinel.MasterName)
+	found = append(found, judgeFailover("down-after-milliseconds", set+"down-after-milliseconds", down, e.TTL).on(told...))
+	if 2*timeout > longRetry {
+		found = append(found, note("failover", fmt.Sprintf("failover-timeout %d", timeout.Milliseconds()),
+			fmt.Sprintf("if a failover fails, the next attempt may begin only %s later: "+
+				"until then no lock is acquired or renewed, whatever its TTL", 2*timeout),
+			set+"failover-timeout 20000").on(told...))
+	}
+	return found
+}
+
+// judgeFailover compares a TTL with the time until a failed master is considered down. A third of the TTL may have passed since the
+// latest renewal when the master fails.
+func judgeFailover(setting, set string, down, ttl time.Duration) Finding {
+	const step = 500 * time.Millisecond // of a setting that is recommended
+	needs := func(more time.Duration) time.Duration { return (down + takeover + more) * 3 / 2 }
+	saw := fmt.Sprintf("%s %d, TTL %s", setting, down.Milliseconds(), ttl)
+	switch {
+	case ttl < needs(0):
+		remedy := fmt.Sprintf("a TTL of %s would do, or %s for holdfast run with its --kill-after of %s", needs(0), needs(killAfter), killAfter)
+		if fits := (ttl*2/3 - takeover).Truncate(step); fits >= time.Second {
+			remedy += fmt.Sprintf("; or %s %d", set, fits.Milliseconds())
+		}
+		return warning("failover", saw,
+			fmt.Sprintf("a replica may take over as late as %s after the master has failed: leases end before that", down+takeover), remedy)
+	case ttl < needs(killAfter):
+		return note("failover", saw,
+			fmt.Sprintf("leases outlast a failover, but holdfast run ends its command %s before its lease expires", killAfter),
+			fmt.Sprintf("for holdfast run, --ttl %s, or a shorter --kill-after", needs(killAfter)))
+	}
+	return fine("failover", saw+": leases outlast a failover")
 }

@@ -10,10 +10,8 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast"
-	"github.com/holdfast-go/holdfast/driver"
 
-	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/doctor/report"
-	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/doctor/target"
+	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/format"
 )
 
 const (
@@ -29,66 +27,82 @@ const (
 )
 
 // checkTrial takes a lock through all that it can go through, and times it.
-func (s *subject) checkTrial(ctx context.Context) []report.Finding {
-	pings, err := timed(ctx, func() error { return s.Client.Ping(ctx).Err() })
-	if err != nil && !isAnswer(err) {
-		return []report.Finding{report.Latency.Unchecked("PING", err), s.failedTrial(errors.New(report.Because("PING", err)))}
-	}
-	s.pings = pings
-	holder, err := s.probe.locks()
+func (s *server) checkTrial(ctx context.Context) []Finding {
+	holder, err := s.e.locks()
 	if err != nil {
 		return nil // impossible: reach made a client in the same way
 	}
-	waiter, err := s.probe.locks()
+	waiter, err := s.e.locks()
 	if err != nil {
 		return nil
 	}
-	defer closeAll(context.WithoutCancel(ctx), holder, waiter)
+	defer closeAll(ctx, holder, waiter)
 
 	locks := [2]*holdfast.Lock{holder.Mutex(s.name), waiter.Mutex(s.name)}
-	cycle := func() error {
+	cycle := func(extend bool) error {
 		lease, err := locks[0].TryAcquire(ctx)
 		if err != nil {
 			return err
 		}
-		return lease.Release(ctx)
+		if extend {
+			err = lease.Extend(ctx, trialTTL)
+		}
+		return errors.Join(err, lease.Release(ctx))
 	}
-	err = cycle() // connects, and loads the scripts
+	err = cycle(true) // connects, and loads the scripts
 	var took []time.Duration
-	if err == nil {
-		took, err = timed(ctx, cycle)
-	}
-	if err == nil {
-		err = extend(ctx, locks[0])
+	for began := time.Now(); err == nil && len(took) < timings && time.Since(began) < timingTime; {
+		sent := time.Now()
+		err = cycle(false)
+		took = append(took, time.Since(sent))
 	}
 	if err != nil {
-		return []report.Finding{s.failedTrial(err)}
+		return []Finding{s.failedTrial(err)}
 	}
-	latency := judgeLatency(pings, took, s.ttl)
+	latency := judgeLatency(s.roundTrip, took, s.e.TTL)
 	handed, err := handOver(ctx, locks)
 	if err != nil {
-		return []report.Finding{latency, s.failedTrial(err)}
+		return []Finding{latency, s.failedTrial(err)}
 	}
 	if late := len(handed) - 2; late >= 0 && handed[late] > slow {
-		return []report.Finding{latency, report.Trial.Warning(fmt.Sprintf("waiters got a released lock only after %s", short(handed[late])),
-			"waiters are not notified: they try when the lease may have expired, or poll", "see pubsub, acl and latency")}
+		return []Finding{latency, warning("trial", fmt.Sprintf("waiters got a released lock only after %s", format.Duration(handed[late])),
+			"waiters are not notified: they try when the lease may have expired, or poll",
+			"see pubsub, acl and latency")}
 	}
-	return []report.Finding{latency, report.Trial.OK(fmt.Sprintf("%s acquired and released; handed over in %s",
-		report.Count(int64(len(took)), "lock"), short(median(handed))))}
+	return []Finding{latency, fine("trial", fmt.Sprintf("%s acquired and released; handed over in %s",
+		Count(int64(len(took)), "lock"), format.Duration(handed[len(handed)/2])))}
 }
 
-// isAnswer reports whether an error is an answer of the server.
-func isAnswer(err error) bool {
-	var reply driver.ReplyError
-	return target.IsAnswer(err) || errors.As(err, &reply)
-}
+// messageTime is how long a message may take to arrive.
+const messageTime = 3 * time.Second
 
-func extend(ctx context.Context, l *holdfast.Lock) error {
-	lease, err := l.TryAcquire(ctx)
-	if err != nil {
-		return err
+// checkPubSub subscribes to a channel and publishes a message, as happens for a waiter and by a release. The trial does not show whether
+// that works: waiters that are not notified poll.
+func (s *server) checkPubSub(ctx context.Context) Finding {
+	subscribe, publish := s.client.Subscribe, s.client.Publish
+	if s.e.mode == "cluster" {
+		subscribe, publish = s.client.SSubscribe, s.client.SPublish
 	}
-	return errors.Join(lease.Extend(ctx, trialTTL), lease.Release(ctx))
+	failed := func(saw string) Finding {
+		return warning("pubsub", saw, "waiters are not notified: they poll, and get the lock late and out of order",
+			"connect to the server without a proxy; give the user the commands and channels that docs/SECURITY.md lists")
+	}
+	ps := subscribe(ctx, s.channel)
+	defer ps.Close()
+	if _, err := ps.ReceiveTimeout(ctx, messageTime); err != nil { // the confirmation
+		return failed(because("SUBSCRIBE", err))
+	}
+	sent := time.Now()
+	switch subscribers, err := publish(ctx, s.channel, "message").Result(); {
+	case err != nil:
+		return failed(because("PUBLISH", err))
+	case subscribers == 0:
+		return failed("the subscription is confirmed, but the server does not have it: a proxy keeps it")
+	}
+	if _, err := ps.ReceiveTimeout(ctx, messageTime); err != nil {
+		return failed(because("the server has the subscription, but a message does not arrive", err))
+	}
+	return fine("pubsub", "a message arrives after "+format.Duration(time.Since(sent)))
 }
 
 // handOver makes one client wait for a lock that the other holds, several times. It returns how long it took from the
@@ -140,7 +154,7 @@ func awaitWaiter(ctx context.Context, l *holdfast.Lock) {
 }
 
 // failedTrial returns the finding of a trial that failed. It leaves out the name of the trial's lock, which says nothing to people.
-func (s *subject) failedTrial(err error) report.Finding {
+func (s *server) failedTrial(err error) Finding {
 	remedy := "see the server's log, and the other findings"
 	var server *holdfast.ServerError
 	switch {
@@ -150,7 +164,7 @@ func (s *subject) failedTrial(err error) report.Finding {
 		remedy = trialRemedies[server.Code]
 	}
 	saw := strings.ReplaceAll(strings.TrimPrefix(err.Error(), "holdfast: "), strconv.Quote(s.name), "a throwaway lock")
-	return report.Trial.Problem(saw, "programs that take locks here fail in the same way", remedy)
+	return problem("trial", saw, "programs that take locks here fail in the same way", remedy)
 }
 
 // trialRemedies are what to do about a failed trial, by the server's error code.
@@ -164,40 +178,20 @@ var trialRemedies = map[string]string{
 	"MISCONF":    "check the server's disk",
 }
 
-// timed calls f repeatedly, and returns how long each call took, sorted.
-func timed(ctx context.Context, f func() error) (took []time.Duration, err error) {
-	began := time.Now()
-	for range timings {
-		sent := time.Now()
-		if err := f(); err != nil {
-			return took, err
-		}
-		took = append(took, time.Since(sent))
-		if time.Since(began) > timingTime || ctx.Err() != nil {
-			break
-		}
-	}
+// judgeLatency compares how long an acquire and a release take with the TTL of a lease.
+func judgeLatency(roundTrip time.Duration, took []time.Duration, ttl time.Duration) Finding {
 	slices.Sort(took)
-	return took, nil
-}
-
-// judgeLatency compares how long operations take with the TTL of a lease.
-func judgeLatency(pings, cycles []time.Duration, ttl time.Duration) report.Finding {
-	saw := fmt.Sprintf("acquire and release %s, p99 %s", short(median(cycles)), short(p99(cycles)))
-	if len(pings) > 0 {
-		saw = fmt.Sprintf("PING %s, p99 %s; ", short(median(pings)), short(p99(pings))) + saw
-	}
+	slowest := took[len(took)*99/100]
+	saw := fmt.Sprintf("round trip %s; acquire and release %s, p99 %s",
+		format.Duration(roundTrip), format.Duration(took[len(took)/2]), format.Duration(slowest))
 	const remedy = "SLOWLOG GET and LATENCY DOCTOR on the server; a longer TTL; a nearer server"
 	// A renewal is sent after a third of the TTL, and retried until the deadline.
-	switch slowest := p99(cycles); {
+	switch {
 	case slowest > ttl/3:
-		return report.Latency.Problem(saw, fmt.Sprintf("a renewal takes about as long as a lease with a TTL of %s has left: leases are lost", ttl), remedy)
+		return problem("latency", saw,
+			fmt.Sprintf("a renewal takes about as long as a lease with a TTL of %s has left: leases are lost", ttl), remedy)
 	case slowest > ttl/30:
-		return report.Latency.Warning(saw, fmt.Sprintf("if a renewal fails, few retries fit into the rest of a TTL of %s", ttl), remedy)
+		return warning("latency", saw, fmt.Sprintf("if a renewal fails, few retries fit into the rest of a TTL of %s", ttl), remedy)
 	}
-	return report.Latency.OK(saw)
+	return fine("latency", saw)
 }
-
-func median(sorted []time.Duration) time.Duration { return sorted[len(sorted)/2] }
-
-func p99(sorted []time.Duration) time.Duration { return sorted[len(sorted)*99/100] }

@@ -4,7 +4,6 @@ package exitcode
 import (
 	"errors"
 	"fmt"
-	"strconv"
 	"syscall"
 
 	"github.com/holdfast-go/holdfast"
@@ -28,51 +27,37 @@ const (
 	Config       = 78
 	Lost         = 79
 	Tries        = 80
-	Broken       = 81 // a latch or a barrier, by a party that left
+	Broken       = 81 // a latch or a barrier, by a party that left or a reset
 	Overtime     = 124
 	NotRunnable  = 126
 	NotFound     = 127
 	Signal       = 128 // plus the signal's number
 )
 
-// Code is an exit code, or several in a row, and what it means.
-type Code struct {
-	First, Last int
-	Meaning     string
-}
-
-// Text returns the code as people write it.
-func (c Code) Text() string {
-	if c.Last > c.First {
-		return fmt.Sprintf("%d to %d", c.First, c.Last)
-	}
-	return strconv.Itoa(c.First)
-}
-
-func code(n int, meaning string) Code { return Code{n, n, meaning} }
-
-// All are the exit codes of holdfast. They do not change; new ones may be added.
-var All = []Code{
-	code(0, "done; of a question, yes"),
-	code(None, "the answer to a question is nobody, or nothing; of demo and doctor, something failed or is wrong"),
-	{2, 3, "of doctor, problems, or checks that were impossible"},
-	code(Usage, "wrong usage"),
-	code(NoInput, "renew, release: there is no ticket"),
-	code(Unavailable, "the server cannot be reached, or grants nothing at present"),
-	code(Internal, "the keeper process died, or the output could not be written"),
-	code(System, "the system cannot start processes, or listen on an address"),
-	code(CannotCreate, "a ticket or a page cannot be written"),
-	code(Busy, "the lock is held, or what was waited for has not happened in time"),
-	code(Denied, "credentials or ACL refused"),
-	code(Config, "wrong configuration, or another kind of lock"),
-	code(Lost, "the lock was lost"),
-	code(Tries, "run: --max-tries runs have failed"),
-	code(Broken, "latch, barrier: a party left or died, or the latch was reset"),
-	code(Overtime, "run, elect: --max-runtime was over"),
-	code(NotRunnable, "run, elect: the command cannot be executed"),
-	code(NotFound, "run, elect: the command was not found"),
-	{Signal + 1, Signal + 15, "128 and the number of the signal that ended holdfast, or the command: 129 HUP, 130 INT, 131 QUIT, 141 PIPE, 143 TERM"},
-}
+// Help says what the exit codes mean. They do not change; new ones may be added.
+const Help = `The exit code of run and elect is that of the command, or 128+N if signal N killed it. Otherwise:
+    0  done; of a question, yes
+    1  the answer to a question is nobody, or nothing; of demo and doctor, something
+       failed or is wrong
+    2  of doctor: problems
+    3  of doctor: checks that were impossible
+   64  wrong usage
+   66  renew, release: there is no ticket
+   69  the server cannot be reached, or grants nothing at present
+   70  the keeper process died, or the output could not be written
+   71  the system cannot start processes, or listen on an address
+   73  a ticket or a file cannot be written
+   75  the lock is held, or what was waited for has not happened in time
+   77  credentials or ACL refused
+   78  wrong configuration, or another kind of lock
+   79  the lock was lost
+   80  run: --max-tries runs have failed
+   81  latch, barrier: a party left or died, or the latch was reset
+  124  run, elect: --max-runtime was over
+  126  run, elect: the command cannot be executed
+  127  run, elect: the command was not found
+  129  HUP, 130 INT, 131 QUIT, 141 PIPE, 143 TERM: a signal ended holdfast
+`
 
 // Error is an error that ends holdfast with an exit code. If Err is nil, the user has been told everything.
 type Error struct {
@@ -89,15 +74,16 @@ func (e *Error) Error() string {
 
 func (e *Error) Unwrap() error { return e.Err }
 
-// Usagef returns an error for a wrong command line.
-func Usagef(format string, args ...any) *Error {
-	return &Error{Usage, fmt.Errorf(format, args...)}
+// Errorf returns an error with an exit code.
+func Errorf(code int, format string, args ...any) *Error {
+	return &Error{code, fmt.Errorf(format, args...)}
 }
 
+// Usagef returns an error for a wrong command line.
+func Usagef(format string, args ...any) *Error { return Errorf(Usage, format, args...) }
+
 // Configf returns an error for values that cannot be used, or not together.
-func Configf(format string, args ...any) *Error {
-	return &Error{Config, fmt.Errorf(format, args...)}
-}
+func Configf(format string, args ...any) *Error { return Errorf(Config, format, args...) }
 
 // As returns err as an *Error: it is Internal if err carries no other code.
 func As(err error) *Error {
@@ -117,8 +103,8 @@ func Of(err error) *Error {
 	return OfLibrary(err)
 }
 
-// OfLibrary gives an error of the library, or of a signal, its exit code. ErrHeld and the errors of contexts have codes that depend on
-// the command; they get Unavailable.
+// OfLibrary gives an error of the library, or of a signal, its exit code. The errors of contexts have codes that depend on the command;
+// they get Unavailable.
 func OfLibrary(err error) *Error {
 	code := Unavailable
 	var sig signals.Error
@@ -133,6 +119,8 @@ func OfLibrary(err error) *Error {
 		code = Config
 	case errors.Is(err, holdfast.ErrLost):
 		code = Lost
+	case errors.Is(err, holdfast.ErrHeld):
+		code = Busy
 	}
 	return &Error{code, err}
 }

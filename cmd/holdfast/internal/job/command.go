@@ -3,7 +3,6 @@ package job
 import (
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io/fs"
 	"maps"
 	"os"
@@ -46,13 +45,13 @@ func (c *Command) find() error {
 		return err
 	}
 	if errors.Is(err, exec.ErrNotFound) || errors.Is(err, fs.ErrNotExist) {
-		return &exitcode.Error{Code: exitcode.NotFound, Err: fmt.Errorf("%s: command not found", c.Args[0])}
+		return exitcode.Errorf(exitcode.NotFound, "%s: command not found", c.Args[0])
 	}
 	var lookup *exec.Error
 	if errors.As(err, &lookup) {
 		err = lookup.Err
 	}
-	return &exitcode.Error{Code: exitcode.NotRunnable, Err: fmt.Errorf("%s: cannot be executed: %w", c.Args[0], err)}
+	return exitcode.Errorf(exitcode.NotRunnable, "%s: cannot be executed: %w", c.Args[0], err)
 }
 
 // findOutsideWorkingDirectory searches the absolute directories of PATH. Others depend on the working directory, which
@@ -66,8 +65,8 @@ func findOutsideWorkingDirectory(name string) (string, error) {
 			return path, nil
 		}
 	}
-	return "", &exitcode.Error{Code: exitcode.NotFound, Err: fmt.Errorf("%s: command not found, except in the working directory, "+
-		"through an empty or relative element of PATH: use .%c%[1]s if that is what you mean", name, filepath.Separator)}
+	return "", exitcode.Errorf(exitcode.NotFound, "%s: command not found, except in the working directory, "+
+		"through an empty or relative element of PATH: use .%c%[1]s if that is what you mean", name, filepath.Separator)
 }
 
 // environment returns the command's environment: with what it may know about its lock, and without the URL of the

@@ -61,53 +61,28 @@ func (t Terms) continues(outcome Outcome, code int) bool {
 	return t.Again && !interrupted && code != exitcode.NotRunnable && code != exitcode.NotFound
 }
 
-// candidate is a source of terms. Election.Run holds a term while a function runs, so the function passes the term on
-// and waits until the term is given up.
+// candidate is a source of terms.
 type candidate struct {
+	*borrowed
 	run      *Run
 	election *election.Election
-
-	cancel  context.CancelFunc
-	terms   chan *holdfast.Lease
-	results chan error    // what the function returns
-	over    chan struct{} // closed when Election.Run has returned err
-	err     error
-
-	leading bool      // the function waits for its result
-	elected time.Time // when the last term began
+	cancel   context.CancelFunc // ends the campaign
+	elected  time.Time          // when the last term began
 }
 
 // newCandidate begins to campaign.
 func newCandidate(ctx context.Context, r *Run, e *election.Election) *candidate {
-	c := &candidate{run: r, election: e, terms: make(chan *holdfast.Lease), results: make(chan error), over: make(chan struct{})}
+	c := &candidate{run: r, election: e}
 	ctx, c.cancel = context.WithCancel(ctx)
-	go func() {
-		defer close(c.over)
-		c.err = e.Run(ctx, func(ctx context.Context, term *holdfast.Lease) error {
-			select {
-			case c.terms <- term:
-				return <-c.results
-			case <-ctx.Done():
-				return ctx.Err()
-			}
-		})
-	}()
+	c.borrowed = borrow(func(use func(context.Context, *holdfast.Lease) error) error { return e.Run(ctx, use) })
 	return c
 }
 
 // withdraw ends the campaign.
 func (c *candidate) withdraw() {
 	c.cancel()
-	c.resign()
+	c.giveBack(election.ErrResign)
 	<-c.over
-}
-
-// resign ends the current term, if there is one.
-func (c *candidate) resign() {
-	if c.leading {
-		c.leading = false
-		c.results <- election.ErrResign
-	}
 }
 
 // termPause is the least time between the starts of two terms, so that a command that fails at once is not restarted
@@ -116,30 +91,20 @@ const termPause = time.Second
 
 // acquire resigns, and returns the next term.
 func (c *candidate) acquire(ctx context.Context) (*holdfast.Lease, error) {
-	if c.leading {
+	if c.lent {
 		select {
 		case <-time.After(time.Until(c.elected.Add(termPause))):
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}
-		c.resign()
+		c.giveBack(election.ErrResign)
 	}
-	select {
-	case term := <-c.terms:
-		c.leading, c.elected = true, time.Now()
-		return term, nil
-	case <-c.over:
-		return nil, c.err
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
+	term, err := c.next(ctx)
+	c.elected = time.Now()
+	return term, err
 }
 
 func (c *candidate) release(lease *holdfast.Lease) error { return lease.Release(context.Background()) }
-
-func (c *candidate) complete(*holdfast.Lease, int) (exit *exitcode.Error, recorded bool) {
-	return nil, false
-}
 
 func (c *candidate) refused(_ context.Context, err error) *exitcode.Error { return c.run.Failure(err) }
 

@@ -8,7 +8,6 @@ import (
 
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/internal/exec"
-	"github.com/holdfast-go/holdfast/internal/printable"
 
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/connect"
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/exitcode"
@@ -50,7 +49,6 @@ type Lock struct {
 	Kind   Kind
 	Option holdfast.Option
 	KeyOf  func(name string) string // returns the key of the lock of a name, which is another one if Kind is foreign; "" if there is none
-	Key    string                   // the key that a foreign lock was given; "" if none
 	Wait   Wait
 	OnBusy OnBusy
 	Began  time.Time // when the wait began
@@ -86,10 +84,6 @@ func (l *Lock) acquire(ctx context.Context) (*holdfast.Lease, error) {
 
 func (l *Lock) release(lease *holdfast.Lease) error { return lease.Release(context.Background()) }
 
-func (l *Lock) complete(*holdfast.Lease, int) (exit *exitcode.Error, recorded bool) {
-	return nil, false
-}
-
 func (l *Lock) waiting() string {
 	return fmt.Sprintf("waiting for %s; the command was not run", l.Run.title())
 }
@@ -107,7 +101,8 @@ func (l *Lock) tellWaiting(ctx context.Context) {
 	case r.isQuorum(): // does not know its waiters
 		r.Console.Notef("waiting for %s, held by %s", r.title(), l.describe(status.Holders))
 	default:
-		r.Console.Notef("waiting for %s, held by %s; %d waiting", r.title(), l.describe(status.Holders), max(status.Waiting, 1)) // this one may not be queued yet
+		waiting := max(status.Waiting, 1) // this one may not be queued yet
+		r.Console.Notef("waiting for %s, held by %s; %d waiting", r.title(), l.describe(status.Holders), waiting)
 	}
 }
 
@@ -129,7 +124,8 @@ func (l *Lock) refused(ctx context.Context, err error) *exitcode.Error {
 	}
 	holders, waiting := l.holders(ctx, held)
 	if l.Wait > 0 {
-		return l.busy(holders, waiting, fmt.Sprintf("after --wait %s, %s on %s is still held by", time.Duration(l.Wait), r.title(), r.report.Server))
+		return l.busy(holders, waiting,
+			fmt.Sprintf("after --wait %s, %s on %s is still held by", time.Duration(l.Wait), r.title(), r.report.Server))
 	}
 	name := held.Name
 	if l.Kind.Foreign != "" { // such a lock is named by its key
@@ -175,7 +171,7 @@ func (l *Lock) busy(holders []holdfast.Holder, waiting int, heldBy string) *exit
 	if l.OnBusy.Quiet {
 		return &exitcode.Error{Code: l.OnBusy.Code}
 	}
-	return &exitcode.Error{Code: l.OnBusy.Code, Err: fmt.Errorf("%s %s; the command was not run", heldBy, l.describe(holders))}
+	return exitcode.Errorf(l.OnBusy.Code, "%s %s; the command was not run", heldBy, l.describe(holders))
 }
 
 // failure is Run.Failure, with advice about foreign locks.
@@ -190,35 +186,10 @@ func (l *Lock) failure(err error) *exitcode.Error {
 	var server *holdfast.ServerError
 	aboutKey := errors.Is(err, holdfast.ErrMismatch) && !(errors.As(err, &server) && server.Code == "BADFENCE")
 	if aboutKey && l.Kind.Foreign != "" {
-		exit.Err = fmt.Errorf("%w; all programs that share a lock use one form: --key is for a string, --redisson for the hash of Redisson's RLock", err)
+		exit.Err = fmt.Errorf("%w; all programs that share a lock use one form: "+
+			"--key is for a string, --redisson for the hash of Redisson's RLock", err)
 	}
 	return exit
-}
-
-// namesakeTime is how long warnOfNamesake waits for the server.
-const namesakeTime = 500 * time.Millisecond
-
-// warnOfNamesake warns if the lock of the run's name is held while the run is about to take a foreign one: people may
-// think that they are the same. It ignores errors.
-func (l *Lock) warnOfNamesake(ctx context.Context) {
-	r := l.Run
-	own := l.KeyOf(r.Name)
-	if l.Kind.Foreign == "" || own == l.Key {
-		return
-	}
-	ctx, cancel := context.WithTimeout(ctx, namesakeTime)
-	defer cancel()
-	status, err := r.Locks.Client().Mutex(r.Name).Status(ctx)
-	by := ""
-	switch holder, held := status.Holder(); {
-	case errors.Is(err, holdfast.ErrMismatch): // by runs with --shared and the like
-	case err != nil, !held:
-		return
-	default:
-		by = " by " + Describe(holder, own)
-	}
-	r.Console.Warnf("%s (key %s) is held%s; with %s, this run takes another lock, and the two do not exclude each other",
-		r.title(), printable.Line(own, MaxShown), by, l.Kind.Foreign)
 }
 
 // nested refuses a plain run that would wait for a lock of a job that it is in, because that job waits for the run. The fence tells
@@ -240,8 +211,8 @@ func (l *Lock) nested(ctx context.Context) *exitcode.Error {
 			status, err := r.Locks.Mutex(name, holdfast.Options(), holdfast.Options()).Status(ctx)
 			holder, _ := status.Holder()
 			if holder.Fence == fence {
-				return &exitcode.Error{Code: exitcode.Usage, Err: fmt.Errorf("lock %q on %s is held for the job that this run is in, so the run would wait for "+
-					"itself; give both runs the same --owner ID, or this one another NAME", name, r.report.Server)}
+				return exitcode.Errorf(exitcode.Usage, "lock %q on %s is held for the job that this run is in, so the run would wait for "+
+					"itself; give both runs the same --owner ID, or this one another NAME", name, r.report.Server)
 			}
 			if known = err != nil || holder.Grant == "" || holder.Fence != 0; !known {
 				time.Sleep(100 * time.Millisecond) // the job has begun just now

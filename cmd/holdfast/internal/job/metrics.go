@@ -30,38 +30,37 @@ func (r *Report) writeMetrics(file string) error {
 }
 
 // metrics are those of a run that ended now, under which the file before had the others.
-func (r *Report) metrics(lock prometheus.Label, before string, now time.Time) []prometheus.Metric {
-	gauge := func(name, help string, value float64) prometheus.Metric {
-		return prometheus.Metric{Name: name, Help: help, Type: prometheus.Gauge,
-			Samples: []prometheus.Sample{{Labels: []prometheus.Label{lock}, Value: value}}}
+func (r *Report) metrics(lock prometheus.Label, before string, now time.Time) (all []prometheus.Metric) {
+	gauge := func(name, help string, samples ...prometheus.Sample) {
+		all = append(all, prometheus.Metric{Name: name, Help: help, Type: prometheus.Gauge, Samples: samples})
 	}
-	lost := 0.0
-	if r.lost || r.Outcome == Lost {
-		lost = 1
+	of := func(value float64) prometheus.Sample {
+		return prometheus.Sample{Labels: []prometheus.Label{lock}, Value: value}
 	}
-	outcomes := prometheus.Metric{Name: "holdfast_run_outcome", Help: "How the last run ended: 1 for its outcome, 0 for the others.", Type: prometheus.Gauge}
-	for _, o := range []Outcome{Ran, Busy, Skipped, Lost, Overtime, Interrupted, Failed, Done, Tries} {
-		sample := prometheus.Sample{Labels: []prometheus.Label{lock, {Name: "outcome", Value: string(o)}}}
-		if r.Outcome == o {
-			sample.Value = 1
+	is := func(yes bool) float64 {
+		if yes {
+			return 1
 		}
-		outcomes.Samples = append(outcomes.Samples, sample)
+		return 0
 	}
-	all := []prometheus.Metric{
-		gauge("holdfast_run_end_time_seconds", "When the last run ended, as a Unix time.", unix(now)),
-		gauge("holdfast_run_exit_code", "The exit code of holdfast at the end of the last run.", float64(r.ExitCode)),
-		outcomes,
-		gauge("holdfast_run_lost", "1 if the lock was lost during the last run, else 0.", lost),
-		gauge("holdfast_run_wait_seconds", "How long the last run waited for the lock.", seconds(r.Waited)),
-		gauge("holdfast_run_hold_seconds", "How long the last run held the lock; 0 if it did not.", seconds(r.Held)),
-		gauge("holdfast_run_command_seconds", "How long the command of the last run took; 0 if it was not run.", seconds(r.Ran)),
+	var outcomes []prometheus.Sample
+	for _, o := range []Outcome{Ran, Busy, Skipped, Lost, Overtime, Interrupted, Failed, Done, Tries} {
+		labels := []prometheus.Label{lock, {Name: "outcome", Value: string(o)}}
+		outcomes = append(outcomes, prometheus.Sample{Labels: labels, Value: is(r.Outcome == o)})
 	}
+	gauge("holdfast_run_end_time_seconds", "When the last run ended, as a Unix time.", of(unix(now)))
+	gauge("holdfast_run_exit_code", "The exit code of holdfast at the end of the last run.", of(float64(r.ExitCode)))
+	gauge("holdfast_run_outcome", "How the last run ended: 1 for its outcome, 0 for the others.", outcomes...)
+	gauge("holdfast_run_lost", "1 if the lock was lost during the last run, else 0.", of(is(r.lost || r.Outcome == Lost)))
+	gauge("holdfast_run_wait_seconds", "How long the last run waited for the lock.", of(seconds(r.Waited)))
+	gauge("holdfast_run_hold_seconds", "How long the last run held the lock; 0 if it did not.", of(seconds(r.Held)))
+	gauge("holdfast_run_command_seconds", "How long the command of the last run took; 0 if it was not run.", of(seconds(r.Ran)))
 	succeeded, known := r.succeeded()
 	if !known {
 		succeeded, known = prometheus.Read(before, successTime, lock)
 	}
 	if known {
-		all = append(all, gauge(successTime, "When a run last succeeded, as a Unix time. With --once, on any machine.", succeeded))
+		gauge(successTime, "When a run last succeeded, as a Unix time. With --once, on any machine.", of(succeeded))
 	}
 	return all
 }

@@ -20,22 +20,8 @@ type OnceLock struct {
 	*Lock
 	MakeOnce func(locks *connect.Locks, wait holdfast.WaitOption) *once.Job
 
-	attempt *attempt // under whose lease the command runs; nil if there is none
-}
-
-// attempt is a call of Once.Do. The function that it calls passes the lease on, and lasts for as long as the command.
-type attempt struct {
-	leases  chan *holdfast.Lease
-	results chan error    // what the function returns
-	over    chan struct{} // closed when Once.Do has returned run and err
-	run     once.Completion
-	err     error
-}
-
-// end makes the function return result, and waits for Once.Do, which releases the lease if it is not released yet.
-func (a *attempt) end(result error) {
-	a.results <- result
-	<-a.over
+	*borrowed // by the attempt under whose lease the command runs
+	run       once.Completion
 }
 
 // errNotCompleted is the result of a function whose command did not succeed.
@@ -47,30 +33,24 @@ type completedError struct{ run once.Completion }
 func (completedError) Error() string { return "the job is completed already" }
 
 func (o *OnceLock) acquire(ctx context.Context) (*holdfast.Lease, error) {
-	a := &attempt{leases: make(chan *holdfast.Lease), results: make(chan error), over: make(chan struct{})}
-	once := o.MakeOnce(o.Run.Locks, o.Wait.option(o.Began))
-	go func() {
-		defer close(a.over)
-		a.run, a.err = once.Do(ctx, func(_ context.Context, lease *holdfast.Lease) (string, error) {
-			a.leases <- lease
-			return "", <-a.results
+	job := o.MakeOnce(o.Run.Locks, o.Wait.option(o.Began))
+	o.borrowed = borrow(func(use func(context.Context, *holdfast.Lease) error) (err error) {
+		o.run, err = job.Do(ctx, func(_ context.Context, lease *holdfast.Lease) (string, error) {
+			return "", use(context.Background(), lease) // a lease that is lost already is taken, and the run asks for another
 		})
-	}()
-	select {
-	case lease := <-a.leases:
-		o.attempt = a
-		return lease, nil
-	case <-a.over:
-		if a.err == nil {
-			return nil, completedError{a.run}
-		}
-		return nil, a.err
+		return err
+	})
+	lease, err := o.next(context.Background()) // when ctx ends, Do returns
+	if lease == nil && err == nil {
+		err = completedError{o.run}
 	}
+	return lease, err
 }
 
 func (o *OnceLock) release(lease *holdfast.Lease) error {
 	err := o.Lock.release(lease)
-	o.attempt.end(errNotCompleted)
+	o.giveBack(errNotCompleted)
+	<-o.over
 	return err
 }
 
@@ -85,29 +65,32 @@ func (o *OnceLock) refused(ctx context.Context, err error) *exitcode.Error {
 		return &exitcode.Error{}
 	case errors.Is(err, once.ErrExhausted):
 		r.report.Outcome = Tries
-		return &exitcode.Error{Code: exitcode.Tries, Err: fmt.Errorf("%w (--max-tries); the command was not run", err)}
+		return exitcode.Errorf(exitcode.Tries, "%w (--max-tries); the command was not run", err)
 	}
 	return o.Lock.refused(ctx, err)
 }
 
-// complete tries until the lease ends, or until a signal asks holdfast to end.
-func (o *OnceLock) complete(lease *holdfast.Lease, lostCode int) (exit *exitcode.Error, recorded bool) {
-	r, a := o.Run, o.attempt
+// complete records that the command has succeeded, and releases the lease. It tries until the lease ends, or until a signal asks holdfast
+// to end. It returns how to exit.
+func (o *OnceLock) complete(lease *holdfast.Lease, lostCode int) *exitcode.Error {
+	r := o.Run
 	ctx, stop := signals.Context(context.Background())
 	defer stop()
 	defer context.AfterFunc(ctx, func() { _ = lease.Release(context.Background()) })()
-	a.end(nil)
+	o.giveBack(nil)
+	<-o.over
 	var lost *holdfast.LostError
 	switch {
-	case a.err == nil || a.run.Here:
-		r.report.Run = NewPastRun(a.run)
-		r.Console.Detailf("job %q is completed, on try %d", r.Name, a.run.Try)
-		return &exitcode.Error{}, true
-	case errors.As(a.err, &lost):
+	case o.err == nil || o.run.Here:
+		r.report.Run = NewPastRun(o.run)
+		r.Console.Detailf("job %q is completed, on try %d", r.Name, o.run.Try)
+		return &exitcode.Error{}
+	case errors.As(o.err, &lost):
 		r.report.Outcome = Lost
-		return &exitcode.Error{Code: lostCode, Err: fmt.Errorf("%w; the command succeeded, but too late to count, so it may run again", lost)}, true
+		return exitcode.Errorf(lostCode, "%w; the command succeeded, but too late to count, so it may run again", lost)
 	}
-	return &exitcode.Error{Code: exitcode.OfLibrary(a.err).Code, Err: fmt.Errorf("the command succeeded, but this could not be recorded, so it may run again: %w", a.err)}, true
+	return exitcode.Errorf(exitcode.OfLibrary(o.err).Code,
+		"the command succeeded, but this could not be recorded, so it may run again: %w", o.err)
 }
 
 // DescribeRun says when a run was completed, and by whom.

@@ -146,8 +146,8 @@ func (r *Run) CheckAdmitted(ctx context.Context, prefix string, nodeTimeout time
 	if len(never) == 0 {
 		return nil
 	}
-	return &exitcode.Error{Code: exitcode.Unavailable, Err: fmt.Errorf("nodes %s have never been admitted to the quorum: if they are new, run holdfast init "+
-		"with all nodes, once; if they lost their data, do so when all earlier leases have expired", strings.Join(never, ", "))}
+	return exitcode.Errorf(exitcode.Unavailable, "nodes %s have never been admitted to the quorum: if they are new, run holdfast init "+
+		"with all nodes, once; if they lost their data, do so when all earlier leases have expired", strings.Join(never, ", "))
 }
 
 // title names the locks: lock "a", or locks "a", "b".
@@ -193,7 +193,7 @@ func (r *Run) reserve() *exitcode.Error {
 	for range r.Servers.All {
 		f, err := os.Open(os.DevNull)
 		if err != nil {
-			return &exitcode.Error{Code: exitcode.System, Err: fmt.Errorf("no room for a job: %w; raise the limit of open files (ulimit -n)", err)}
+			return exitcode.Errorf(exitcode.System, "no room for a job: %w; raise the limit of open files (ulimit -n)", err)
 		}
 		r.reserved = append(r.reserved, f)
 	}
@@ -253,7 +253,6 @@ func (r *Run) UnderLock(ctx context.Context, j *Job, l *Lock) *exitcode.Error {
 	if exit := l.nested(ctx); exit != nil {
 		return exit
 	}
-	l.warnOfNamesake(ctx)
 	return r.underLease(ctx, j, l, l.Began)
 }
 
@@ -287,11 +286,11 @@ func (r *Run) hold(j *Job, s source, lease *holdfast.Lease) (exit *exitcode.Erro
 	defer x.awaitKeeper()
 	held := time.Now()
 	defer func() { r.report.Held = time.Since(held).Milliseconds() }()
-	stopWatch := r.watchNodes(lease)
+	noteNodes := r.tellNodes(lease)
 	started := time.Now()
 	x.keptUntil = started.Add(j.MinHold)
 	result, err := x.execute(environment(os.Environ(), r, j.TTL, outerFences(), fences))
-	stopWatch()
+	noteNodes()
 	if err != nil {
 		exit = &exitcode.Error{Code: exitcode.System, Err: err}
 		r.release(s, lease, exit)
@@ -302,8 +301,8 @@ func (r *Run) hold(j *Job, s source, lease *holdfast.Lease) (exit *exitcode.Erro
 	r.report.Ran = over.Sub(started).Milliseconds()
 	exit = r.verdict(j, result, x.lost)
 	if exit.Code == 0 && exit.Err == nil {
-		if completed, recorded := s.complete(lease, j.LostCode); recorded {
-			return completed, x.told
+		if o, is := s.(*OnceLock); is {
+			return o.complete(lease, j.LostCode), x.told
 		}
 	}
 	if kept := r.linger(lease, j.TTL, x.keptUntil); !kept {
@@ -322,7 +321,7 @@ func (r *Run) verdict(j *Job, result keeper.Event, lost error) *exitcode.Error {
 	switch {
 	case result.Err != "":
 		r.report.Outcome = Failed
-		return &exitcode.Error{Code: exitcode.Internal, Err: fmt.Errorf("%s; the command and its processes were killed", result.Err)}
+		return exitcode.Errorf(exitcode.Internal, "%s; the command and its processes were killed", result.Err)
 	case result.Cause == keeper.CauseLost, result.Cause == keeper.CauseNotRun:
 		r.report.Outcome = Lost
 		if lost == nil {
@@ -332,10 +331,10 @@ func (r *Run) verdict(j *Job, result keeper.Event, lost error) *exitcode.Error {
 		if result.Cause == keeper.CauseNotRun {
 			what = "not run"
 		}
-		return &exitcode.Error{Code: j.LostCode, Err: fmt.Errorf("%w; the command was %s", lost, what)}
+		return exitcode.Errorf(j.LostCode, "%w; the command was %s", lost, what)
 	case result.Cause == keeper.CauseMaxRuntime:
 		r.report.Outcome = Overtime
-		return &exitcode.Error{Code: exitcode.Overtime, Err: fmt.Errorf("the command ran for longer than --max-runtime %s, and was ended", j.MaxRuntime)}
+		return exitcode.Errorf(exitcode.Overtime, "the command ran for longer than --max-runtime %s, and was ended", j.MaxRuntime)
 	}
 	if lost != nil {
 		r.report.Error, r.report.lost = lost.Error(), true

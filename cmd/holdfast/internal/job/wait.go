@@ -3,7 +3,6 @@ package job
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"time"
 
@@ -20,9 +19,6 @@ import (
 type source interface {
 	acquire(ctx context.Context) (*holdfast.Lease, error)
 	release(lease *holdfast.Lease) error
-	// complete records that the command has succeeded, releases the lease, and returns how to exit. A source that keeps
-	// no record does nothing, and returns false.
-	complete(lease *holdfast.Lease, lostCode int) (exit *exitcode.Error, recorded bool)
 	// refused returns how to exit after acquire has failed.
 	refused(ctx context.Context, err error) *exitcode.Error
 	// tellWaiting says who holds what the run waits for.
@@ -78,14 +74,15 @@ func (r *Run) acquire(ctx context.Context, s source) (*holdfast.Lease, *exitcode
 		case got := <-acquired:
 			if interrupt != nil {
 				r.report.Outcome = Interrupted
-				exit := &exitcode.Error{Code: exitcode.Signal + signals.Number(interrupt), Err: fmt.Errorf("%s while %s", interrupt, s.waiting())}
+				exit := exitcode.Errorf(exitcode.Signal+signals.Number(interrupt), "%s while %s", interrupt, s.waiting())
 				if got.lease != nil {
 					r.release(s, got.lease, exit)
 				}
 				return nil, exit
 			}
 			if got.err != nil {
-				if errors.Is(got.err, holdfast.ErrUnavailable) && !errors.Is(got.err, holdfast.ErrQuarantine) && !errors.Is(got.err, holdfast.ErrReplicas) {
+				if errors.Is(got.err, holdfast.ErrUnavailable) &&
+					!errors.Is(got.err, holdfast.ErrQuarantine) && !errors.Is(got.err, holdfast.ErrReplicas) {
 					r.closeTime = time.Second // the server is not likely to answer soon
 				}
 				return nil, s.refused(ctx, got.err)

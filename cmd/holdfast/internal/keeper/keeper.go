@@ -97,11 +97,12 @@ type Job struct {
 
 // link is what a parent has of its keeper.
 type link struct {
-	conn    io.ReadWriteCloser
-	kill    func()                   // kills the keeper; nil if it is not a process
-	wake    func()                   // continues a stopped keeper; nil if kill is
-	wait    func() error             // waits for the keeper's end
-	cleanUp func(denied func([]int)) // ends the processes of a dead keeper's job, and waits for those that it may not end, after telling denied about them
+	conn io.ReadWriteCloser
+	kill func()       // kills the keeper; nil if it is not a process
+	wake func()       // continues a stopped keeper; nil if kill is
+	wait func() error // waits for the keeper's end
+	// cleanUp ends the processes of a dead keeper's job, and waits for those that it may not end, after telling denied about them.
+	cleanUp func(denied func([]int))
 }
 
 // order is what a parent tells its keeper.

@@ -13,68 +13,55 @@ import (
 	"github.com/holdfast-go/holdfast/cmd/holdfast/internal/console"
 )
 
-// maxShown bounds what is shown of a text that others wrote, in bytes.
-const maxShown = 512
-
 // Text says all that is known of a lock, for people. Of a quorum's lock it is not known who waits.
 func Text(s holdfast.Status, quorum bool) string {
 	var b strings.Builder
-	kind := string(s.Kind)
+	sum := Summarize(s)
+	kind := sum.Kind
 	if kind == "" {
 		kind = "lock"
 	}
-	fmt.Fprintf(&b, "%s %s\n", kind, printable.Line(s.Name, maxName))
+	fmt.Fprintf(&b, "%s %s\n", kind, sum.Name)
 	line := func(what, format string, args ...any) {
 		fmt.Fprintf(&b, "  %-9s %s\n", what, fmt.Sprintf(format, args...))
 	}
 	line("key", "%s", printable.Line(s.Key, maxShown))
-	switch s.Kind {
-	case holdfast.KindSemaphore:
-		used := 0
-		for _, h := range s.Holders {
-			used += h.Permits
-		}
-		line("permits", "%d of %d are taken", used, s.Limit)
-	case holdfast.KindLatch:
-		line("count", "%d of %d parties have not counted down", s.Count, s.Limit)
-	case holdfast.KindBarrier:
-		line("parties", "%d of %d have joined", len(s.Holders), s.Limit)
-	}
 	if s.Fence > 0 {
 		line("fence", "%d", s.Fence)
 	}
-	switch n := len(s.Holders); {
-	case n > 0 && s.Kind == holdfast.KindLatch, n > 0 && s.Kind == holdfast.KindBarrier:
-		line("parties", "%d", n)
-	case s.Kind == holdfast.KindElection && n > 0:
-		line("led by", "%d", n)
-	case n > 0:
-		line("held by", "%d", n)
+	switch {
 	case s.Kind == "":
 		line("free", "the server has no lock of this name")
-	case s.Kind == holdfast.KindElection:
-		line("led by", "nobody")
-	case s.Kind != holdfast.KindLatch && s.Kind != holdfast.KindBarrier:
+	case sum.Holders == "-":
 		line("free", "nobody holds it")
+	case s.Kind == holdfast.KindLatch || s.Kind == holdfast.KindBarrier || s.Kind == holdfast.KindElection:
+		line("state", "%s", sum.Holders)
+	default:
+		line("held by", "%s", sum.Holders)
 	}
 	for i, h := range s.Holders {
-		fmt.Fprintf(&b, "    %d. %s\n", i+1, describeHolder(h, s.Time))
-		writeMeta(&b, h.Meta)
+		about := []string{}
+		if h.Grant != "" {
+			about = append(about, GrantOf(h))
+		}
+		if !h.Since.IsZero() {
+			about = append(about, since(h.Since, s.Time))
+		}
+		if h.TTL < 0 {
+			about = append(about, "no expiry")
+		} else {
+			about = append(about, fmt.Sprintf("expires in %s unless renewed", h.TTL.Round(100*time.Millisecond)))
+		}
+		writeProcess(&b, i, OwnerOf(h), NewHolder(h).Process, about)
 	}
-	switch waiting, standby := Waiting(s); {
-	case standby > 0:
-		line("standby", "%d, in this order", standby)
-	case waiting > 0:
-		line("awaited", "by %d, in this order", waiting)
-	case s.Kind == holdfast.KindLatch || s.Kind == "":
-	case quorum:
+	switch awaited := sum.Awaited(); {
+	case awaited != "":
+		line("awaited", "by %s, in this order", awaited)
+	case quorum && s.Kind != "":
 		line("awaited", "not known of a lock of a quorum")
-	default:
-		line("awaited", "by nobody")
 	}
-	for i, waiter := range s.Waiters {
-		fmt.Fprintf(&b, "    %d. %s\n", i+1, describeWaiter(waiter, s.Time))
-		writeMeta(&b, waiter.Meta)
+	for i, w := range NewWaiters(s.Waiters) {
+		writeProcess(&b, i, OwnerOf(holdfast.Holder{Identity: w.Identity}), w.Process, []string{since(w.Since, s.Time)})
 	}
 	if left := s.Waiting - len(s.Waiters); left > 0 && len(s.Waiters) > 0 {
 		fmt.Fprintf(&b, "    and %d more\n", left)
@@ -82,40 +69,21 @@ func Text(s holdfast.Status, quorum bool) string {
 	return b.String()
 }
 
-func writeMeta(b *strings.Builder, meta map[string]string) {
-	for _, k := range slices.Sorted(maps.Keys(meta)) {
-		fmt.Fprintf(b, "       %s=%s\n", printable.Word(k, maxShown), printable.Word(meta[k], maxShown))
+// writeProcess writes what is known of a holder or a waiter, and its notes.
+func writeProcess(b *strings.Builder, i int, owner string, p Process, about []string) {
+	if where := Where(p.Host, p.PID); where != "" {
+		owner += " (" + where + ")"
 	}
-}
-
-func describeHolder(h holdfast.Holder, now time.Time) string {
-	parts := []string{who(OwnerOf(h), h.Host, h.PID)}
-	parts = append(parts, modeOf(h.Mode, h.Permits)...)
-	if h.Grant != "" {
-		parts = append(parts, GrantOf(h))
+	switch p.Mode {
+	case holdfast.ModeReader, holdfast.ModeWriter:
+		owner += ", " + string(p.Mode)
+	case holdfast.ModePermits:
+		owner += fmt.Sprintf(", permits: %d", p.Permits)
 	}
-	if !h.Since.IsZero() {
-		parts = append(parts, since(h.Since, now))
+	fmt.Fprintf(b, "    %d. %s, %s\n", i+1, owner, strings.Join(about, ", "))
+	for _, k := range slices.Sorted(maps.Keys(p.Meta)) {
+		fmt.Fprintf(b, "       %s=%s\n", printable.Word(k, maxShown), printable.Word(p.Meta[k], maxShown))
 	}
-	if h.TTL < 0 {
-		parts = append(parts, "no expiry")
-	} else {
-		parts = append(parts, fmt.Sprintf("expires in %s unless renewed", h.TTL.Round(100*time.Millisecond)))
-	}
-	return strings.Join(parts, ", ")
-}
-
-func describeWaiter(w holdfast.Waiter, now time.Time) string {
-	parts := []string{who(OwnerOf(holdfast.Holder{Identity: w.Identity}), w.Host, w.PID)}
-	parts = append(parts, modeOf(w.Mode, w.Permits)...)
-	return strings.Join(append(parts, since(w.Since, now)), ", ")
-}
-
-func who(owner, host string, pid int) string {
-	if where := Where(host, pid); where != "" {
-		return owner + " (" + where + ")"
-	}
-	return owner
 }
 
 // Where says in which process a holder or waiter is; "" if it is not known.
@@ -128,20 +96,6 @@ func Where(host string, pid int) string {
 		parts = append(parts, "on "+printable.Word(host, maxOwner))
 	}
 	return strings.Join(parts, " ")
-}
-
-// modeOf says how a lock is held or wanted, if that does not go without saying.
-func modeOf(mode holdfast.Mode, permits int) []string {
-	switch mode {
-	case holdfast.ModeReader, holdfast.ModeWriter:
-		return []string{string(mode)}
-	case holdfast.ModePermits:
-		if permits == 1 {
-			return []string{"1 permit"}
-		}
-		return []string{fmt.Sprintf("%d permits", permits)}
-	}
-	return nil
 }
 
 func since(t, now time.Time) string {

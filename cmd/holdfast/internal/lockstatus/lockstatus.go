@@ -4,6 +4,7 @@ package lockstatus
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -26,30 +27,30 @@ type Report struct {
 	Waiters []Waiter      `json:"waiters"` // the first; null if they are not known
 }
 
-// Holder is a holder of a lock.
-type Holder struct {
+// Process is who holds a lock or waits for it, and how.
+type Process struct {
 	Identity string            `json:"identity,omitempty"`
 	Host     string            `json:"host,omitempty"`
 	PID      int               `json:"pid,omitempty"`
 	Meta     map[string]string `json:"meta,omitempty"`
 	Mode     holdfast.Mode     `json:"mode,omitempty"`
 	Permits  int               `json:"permits,omitempty"`
-	Grant    string            `json:"grant,omitempty"`
-	Fence    uint64            `json:"fence,omitempty"`
-	Since    *time.Time        `json:"since,omitempty"`
-	TTL      *int64            `json:"ttl_ms"` // null: no expiry
-	Foreign  bool              `json:"foreign,omitempty"`
+}
+
+// Holder is a holder of a lock.
+type Holder struct {
+	Process
+	Grant   string     `json:"grant,omitempty"`
+	Fence   uint64     `json:"fence,omitempty"`
+	Since   *time.Time `json:"since,omitempty"`
+	TTL     *int64     `json:"ttl_ms"` // null: no expiry
+	Foreign bool       `json:"foreign,omitempty"`
 }
 
 // Waiter is a process that waits for a lock.
 type Waiter struct {
-	Identity string            `json:"identity,omitempty"`
-	Host     string            `json:"host,omitempty"`
-	PID      int               `json:"pid,omitempty"`
-	Meta     map[string]string `json:"meta,omitempty"`
-	Mode     holdfast.Mode     `json:"mode,omitempty"`
-	Permits  int               `json:"permits,omitempty"`
-	Since    time.Time         `json:"since"`
+	Process
+	Since time.Time `json:"since"`
 }
 
 // NewReport returns the report of a lock. Of a quorum's lock it is not known who waits.
@@ -63,10 +64,9 @@ func NewReport(s holdfast.Status, quorum bool) *Report {
 	for _, h := range s.Holders {
 		r.Holders = append(r.Holders, NewHolder(h))
 	}
-	if quorum {
-		return r
+	if !quorum {
+		r.Waiting, r.Waiters = &s.Waiting, NewWaiters(s.Waiters)
 	}
-	r.Waiting, r.Waiters = &s.Waiting, NewWaiters(s.Waiters)
 	return r
 }
 
@@ -74,14 +74,15 @@ func NewReport(s holdfast.Status, quorum bool) *Report {
 func NewWaiters(waiters []holdfast.Waiter) []Waiter {
 	all := []Waiter{}
 	for _, w := range waiters {
-		all = append(all, Waiter{Identity: w.Identity, Host: w.Host, PID: w.PID, Meta: w.Meta, Mode: w.Mode, Permits: w.Permits, Since: w.Since})
+		all = append(all, Waiter{Process{w.Identity, w.Host, w.PID, w.Meta, w.Mode, w.Permits}, w.Since})
 	}
 	return all
 }
 
 // NewHolder returns the report of a holder.
 func NewHolder(h holdfast.Holder) Holder {
-	own := Holder{Identity: h.Identity, Host: h.Host, PID: h.PID, Meta: h.Meta, Mode: h.Mode, Permits: h.Permits, Grant: h.Grant, Fence: h.Fence, Foreign: h.Foreign}
+	own := Holder{Grant: h.Grant, Fence: h.Fence, Foreign: h.Foreign}
+	own.Process = Process{h.Identity, h.Host, h.PID, h.Meta, h.Mode, h.Permits}
 	if !h.Since.IsZero() {
 		own.Since = &h.Since
 	}
@@ -91,7 +92,7 @@ func NewHolder(h holdfast.Holder) Holder {
 	return own
 }
 
-// Summary is what a table says of a lock.
+// Summary is a lock in one line.
 type Summary struct {
 	Name    string
 	Kind    string
@@ -99,23 +100,25 @@ type Summary struct {
 	Age     time.Duration // of the oldest holder; negative if there is none, or it is not known
 	TTL     time.Duration // of the holder that would expire first; negative if there is none, or it has no expiry
 	Waiting int
-	Standby int    // candidates of an election that has a leader
+	Standby int    // candidates of an election that has a leader: they wait for as long as all is well
 	Grant   string // of the only holder
 }
 
 const (
-	// maxName bounds what a table shows of a name, in bytes; a name has 512 at most.
-	maxName = 512
-	// maxOwner bounds what it shows of an owner.
+	// maxShown bounds what is shown of a text that others wrote, in bytes; a name has as many at most.
+	maxShown = 512
+	// maxOwner bounds what is shown of an owner.
 	maxOwner = 64
-	// named is how many holders it names.
+	// named is how many holders a Summary names.
 	named = 3
 )
 
 // Summarize returns the summary of a lock.
 func Summarize(s holdfast.Status) Summary {
-	sum := Summary{Name: printable.Line(s.Name, maxName), Kind: string(s.Kind), Holders: holders(s), Age: -1, TTL: -1}
-	sum.Waiting, sum.Standby = Waiting(s)
+	sum := Summary{Name: printable.Line(s.Name, maxShown), Kind: string(s.Kind), Holders: holders(s), Age: -1, TTL: -1, Waiting: s.Waiting}
+	if s.Kind == holdfast.KindElection && s.Held() {
+		sum.Waiting, sum.Standby = 0, s.Waiting
+	}
 	if len(s.Holders) == 1 {
 		sum.Grant = s.Holders[0].Grant
 	}
@@ -130,13 +133,15 @@ func Summarize(s holdfast.Status) Summary {
 	return sum
 }
 
-// Waiting returns how many processes wait for a lock. While an election has a leader, its candidates stand by instead: they wait for as
-// long as all is well.
-func Waiting(s holdfast.Status) (waiting, standby int) {
-	if s.Kind == holdfast.KindElection && s.Held() {
-		return 0, s.Waiting
+// Awaited says how many wait for the lock, or stand by; "" if nobody does.
+func (s Summary) Awaited() string {
+	switch {
+	case s.Waiting > 0:
+		return strconv.Itoa(s.Waiting)
+	case s.Standby > 0:
+		return fmt.Sprintf("%d standby", s.Standby)
 	}
-	return s.Waiting, 0
+	return ""
 }
 
 // holders says in a few words who holds a lock.

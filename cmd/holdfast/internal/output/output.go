@@ -4,7 +4,6 @@ package output
 import (
 	"bytes"
 	"crypto/rand"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -29,43 +28,48 @@ func JSON(value any) ([]byte, error) {
 	return printable.JSON(text.Bytes()), nil
 }
 
-// ReplaceFile writes a file completely or not at all, and does not follow a symbolic link, which somebody else may
-// have put there: it writes another file and renames it. It writes directly to what is not a regular file, such as a
-// pipe or a terminal. A pipe that nobody reads is an error; one whose reader does not read is waited for.
-func ReplaceFile(name string, text []byte) error { return replaceFile(name, text, 0) }
-
-// PublishFile is ReplaceFile for a file that everybody may read, whatever the umask is and the file was. A reader never sees a
-// part of it: without the right to rename in its folder, or if it is not a regular file, it fails.
-func PublishFile(name string, text []byte) error { return replaceFile(name, text, 0o644) }
-
-// replaceFile gives the file the permissions, if they are not 0.
-func replaceFile(name string, text []byte, permissions fs.FileMode) error {
-	mode := fs.FileMode(0o644) // before umask
-	target, err := os.Stat(name)
-	if err == nil && !target.Mode().IsRegular() || isDevice(name) {
-		if permissions != 0 {
-			return notRegular(name)
+// ReplaceFile writes a file completely or not at all, and does not follow a symbolic link, which somebody else may have put there: it
+// writes another file and renames it. It writes directly to what is not a regular file, such as a pipe or a terminal. A pipe that
+// nobody reads is an error; one whose reader does not read is waited for.
+func ReplaceFile(name string, text []byte) error {
+	if !isRegular(name) {
+		// Without O_NONBLOCK a pipe that nobody reads would be waited for.
+		f, err := os.OpenFile(name, os.O_WRONLY|syscall.O_NONBLOCK, 0)
+		if errors.Is(err, syscall.ENXIO) {
+			return fmt.Errorf("%w: it is a pipe that nobody reads, or a socket", err)
 		}
-		return writeDirectly(name, text, mode)
+		if err != nil {
+			return err
+		}
+		_, err = f.Write(text)
+		return errors.Join(err, f.Close())
 	}
-	var random [6]byte
-	_, _ = rand.Read(random[:]) // never fails, since Go 1.24
-	next := filepath.Join(filepath.Dir(name), "."+filepath.Base(name)+"."+hex.EncodeToString(random[:]))
-	old, oldErr := os.Lstat(name)
-	replaces := oldErr == nil && old.Mode().IsRegular()
-	f, err := os.OpenFile(next, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
+	var mode fs.FileMode
+	if old, err := os.Lstat(name); err == nil && old.Mode().IsRegular() {
+		mode = old.Mode().Perm()
+	}
+	return rename(name, text, mode)
+}
+
+// PublishFile is ReplaceFile for a file that everybody may read, whatever the umask is and the file was. A reader never sees a part of
+// it: if it is not a regular file, PublishFile fails.
+func PublishFile(name string, text []byte) error {
+	if !isRegular(name) {
+		return notRegular(name)
+	}
+	return rename(name, text, 0o644)
+}
+
+// rename writes another file, and renames it. A mode of 0 leaves it to the umask who may read the file.
+func rename(name string, text []byte, mode fs.FileMode) error {
+	next := filepath.Join(filepath.Dir(name), "."+filepath.Base(name)+"."+rand.Text())
+	f, err := os.OpenFile(next, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 	if err != nil {
-		if replaces && permissions == 0 { // in a directory that we may not write to
-			return writeDirectly(name, text, mode)
-		}
 		return err
 	}
 	_, err = f.Write(text)
-	switch {
-	case permissions != 0:
-		err = errors.Join(err, f.Chmod(permissions))
-	case replaces:
-		err = errors.Join(err, f.Chmod(old.Mode().Perm()))
+	if mode != 0 {
+		err = errors.Join(err, f.Chmod(mode))
 	}
 	if err = errors.Join(err, f.Close()); err == nil {
 		err = os.Rename(next, name)
@@ -74,20 +78,6 @@ func replaceFile(name string, text []byte, permissions fs.FileMode) error {
 		_ = os.Remove(next)
 	}
 	return err
-}
-
-// writeDirectly overwrites a file, or writes to a device or pipe.
-func writeDirectly(name string, text []byte, mode fs.FileMode) error {
-	// Otherwise a pipe that nobody reads would be waited for.
-	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_TRUNC|syscall.O_NONBLOCK, mode)
-	if errors.Is(err, syscall.ENXIO) {
-		return fmt.Errorf("%w: it is a pipe that nobody reads, or a socket", err)
-	}
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(text)
-	return errors.Join(err, f.Close())
 }
 
 // ReadRegular reads a regular file. Anything else, such as a pipe, is an error; ReadRegular does not wait for it.
@@ -109,8 +99,12 @@ func ReadRegular(name string) ([]byte, error) {
 
 func notRegular(name string) error { return fmt.Errorf("%s is not a regular file", name) }
 
-// isDevice reports whether the system provides a file with this name, such as /dev/stdout.
-func isDevice(name string) bool {
-	path, err := filepath.Abs(name)
-	return err == nil && (strings.HasPrefix(path, "/dev/") && !strings.HasPrefix(path, "/dev/shm/") || strings.HasPrefix(path, "/proc/"))
+// isRegular reports whether a file is regular, or does not exist, and is none that the system provides, such as /dev/stdout.
+func isRegular(name string) bool {
+	if path, err := filepath.Abs(name); err == nil && !strings.HasPrefix(path, "/dev/shm/") &&
+		(strings.HasPrefix(path, "/dev/") || strings.HasPrefix(path, "/proc/")) {
+		return false
+	}
+	info, err := os.Stat(name)
+	return err != nil || info.Mode().IsRegular()
 }

@@ -20,7 +20,10 @@ import (
 // begin runs a candidate, whose listener nobody connects to, and returns how to end it.
 func begin(t *testing.T, client *holdfasttest.Client, drain time.Duration) (s *Sidecar, end func()) {
 	t.Helper()
-	s = &Sidecar{Election: election.New(client.Mutex("office")), Server: "here", Key: "key", Drain: drain, Console: console.New(io.Discard, console.Normal)}
+	s = &Sidecar{
+		Election: election.New(client.Mutex("office")), Server: "here", Key: "key", Drain: drain,
+		Console: console.New(io.Discard, console.Normal),
+	}
 	ctx, cancel := context.WithCancel(t.Context())
 	over := make(chan error, 1)
 	go func() { over <- s.Run(ctx, &nobody{closed: make(chan struct{})}) }()
@@ -73,15 +76,20 @@ func TestOneOfTwoLeads(t *testing.T) {
 		defer endSecond()
 		time.Sleep(time.Second)
 		code, answer := ask(t, first, "/leader")
-		if code != http.StatusOK || !answer.Leading.Leading || answer.Name != "office" || answer.Fence == 0 || answer.TTL <= 0 || answer.TTL > 15_000 {
+		if code != http.StatusOK || !answer.Leading || answer.Name != "office" || answer.Fence == 0 || answer.TTL <= 0 || answer.TTL > 15_000 {
 			t.Errorf("the first: %d, %+v", code, answer)
 		}
-		if code, answer := ask(t, second, "/leader"); code != http.StatusServiceUnavailable || answer.Leading.Leading || answer.Fence != 0 {
+		if code, answer := ask(t, second, "/leader"); code != http.StatusServiceUnavailable || answer.Leading || answer.Fence != 0 {
 			t.Errorf("the second: %d, %+v", code, answer)
 		}
+
 		code, status := ask(t, second, "/status")
-		if code != http.StatusOK || status.Leader == nil || status.Leader.Fence != answer.Fence || status.Seen == nil || status.Key != "key" || status.Server != "here" {
+		if code != http.StatusOK || status.Leading || status.Leader == nil || status.Leader.Fence != answer.Fence || status.Seen.IsZero() ||
+			!status.Since.IsZero() || status.Key != "key" || status.Server != "here" {
 			t.Errorf("the second: %d, %+v", code, status)
+		}
+		if _, status := ask(t, first, "/status"); !status.Leading || status.Fence != answer.Fence || status.Since.IsZero() {
+			t.Errorf("the first: %+v", status)
 		}
 
 		// The first says that it does not lead before the second leads.

@@ -10,65 +10,24 @@ import (
 	"unicode/utf8"
 )
 
-// Recording is what a screen showed, and when. A nil Recording records nothing.
+// Recording is what a screen showed, and when.
 type Recording struct {
-	began   time.Time  // when the first line appeared
-	lines   []string   // the lines that stay
-	frames  [][]string // the picture, each time that it was recorded
-	framed  time.Time  // when the last frame appeared
-	frame   int        // the frame that is shown, counted from 1; 0 for none
-	changes []change   // at most one per instant
+	began time.Time // when the first line appeared
+	lines []string
+	times []time.Duration // since then, of each line
 }
 
-// change is what a recording shows from an instant on: a number of lines, and a frame below them.
-type change struct {
-	at           time.Duration
-	lines, frame int
-}
-
-// frameTime is the shortest time between two frames. A terminal shows more frames, which would make a large file.
-const frameTime = 250 * time.Millisecond
-
-func (r *Recording) addLine(text string) {
-	if r == nil {
-		return
-	}
+func (r *Recording) add(text string) {
 	if r.lines == nil {
 		r.began = time.Now()
 	}
-	r.lines = append(r.lines, text)
-	r.changed()
-}
-
-func (r *Recording) addFrame(s *Screen) {
-	if r == nil || time.Since(r.framed) < frameTime {
-		return
-	}
-	r.frames = append(r.frames, s.picture.Draw(s, plainColumns))
-	r.framed, r.frame = time.Now(), len(r.frames)
-	r.changed()
-}
-
-// finish turns the picture's rows into lines that stay.
-func (r *Recording) finish(rows []string) {
-	if r == nil {
-		return
-	}
-	r.lines, r.frame = append(r.lines, rows...), 0
-	r.changed()
-}
-
-func (r *Recording) changed() {
-	at := time.Since(r.began).Truncate(10 * time.Millisecond)
-	if n := len(r.changes); n > 0 && r.changes[n-1].at == at {
-		r.changes = r.changes[:n-1]
-	}
-	r.changes = append(r.changes, change{at, len(r.lines), r.frame})
+	r.lines, r.times = append(r.lines, text), append(r.times, time.Since(r.began).Truncate(10*time.Millisecond))
 }
 
 // Sizes in an SVG, in pixels.
 const (
 	cell    = 8.4 // the width of a character
+	columns = 80  // at least
 	row     = 18
 	padding = 16
 	bar     = 36 // the height of the window's title
@@ -80,63 +39,45 @@ const restTime = 8 * time.Second
 
 // WriteSVG writes an SVG that plays the recording in a loop, without scripts. If the viewer prefers reduced motion, it shows the end.
 //
-// The lines move up together, as in a terminal that scrolls. A cover hides the lines that have not appeared yet, and moves down. The
-// frames are side by side on the cover, which moves left to show the next one. So each line is in the SVG once, and each change is one
-// keyframe.
+// The lines move up together, as in a terminal that scrolls. A cover hides the lines that have not appeared yet, and moves down.
 func (r *Recording) WriteSVG(w io.Writer) error {
-	columns, last := plainColumns, r.changes[len(r.changes)-1]
+	width, rows := columns, min(window, len(r.lines))
 	for _, line := range r.lines {
-		columns = max(columns, length(line))
+		width = max(width, length(line))
 	}
-	width, rows := int(float64(columns)*cell+1), min(window, len(r.lines))
-	scroll := func(c change) string {
-		below := 0
-		if c.frame > 0 {
-			below = len(r.frames[c.frame-1])
-		}
-		return fmt.Sprintf("transform:translateY(%dpx)", -row*max(0, c.lines+below-rows))
-	}
-	cover := func(c change) string {
-		return fmt.Sprintf("transform:translate(%dpx,%dpx)", -c.frame*width, c.lines*row)
-	}
-	cycle := last.at + restTime
-	animation := func(name string, state func(change) string) string {
-		var keyframes strings.Builder
-		before := ""
-		for _, c := range r.changes {
-			if now := state(c); now != before {
-				fmt.Fprintf(&keyframes, "%.2f%%{%s}", 100*c.at.Seconds()/cycle.Seconds(), now)
+	width = int(float64(width)*cell + 1)
+	cycle := (r.times[len(r.times)-1] + restTime).Seconds()
+	scroll := func(lines int) string { return fmt.Sprintf("transform:translateY(%dpx)", -row*max(0, lines-rows)) }
+	cover := func(lines int) string { return fmt.Sprintf("transform:translateY(%dpx)", lines*row) }
+	animation := func(name string, state func(lines int) string) string {
+		keyframes, before := "", ""
+		for i, at := range r.times {
+			if i+1 < len(r.times) && r.times[i+1] == at {
+				continue // lines that appear together
+			}
+			if now := state(i + 1); now != before {
+				keyframes += fmt.Sprintf("%.2f%%{%s}", 100*at.Seconds()/cycle, now)
 				before = now
 			}
 		}
-		return fmt.Sprintf("#%s{animation:%[1]s %.2[2]fs step-end infinite}@keyframes %[1]s{%[3]s}\n", name, cycle.Seconds(), &keyframes)
+		return fmt.Sprintf("#%s{animation:%[1]s %.2[2]fs step-end infinite}@keyframes %[1]s{%[3]s}\n", name, cycle, keyframes)
 	}
 
 	var b bytes.Buffer
 	outerWidth, outerHeight := width+2*padding, bar+rows*row+2*padding
-	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" width="%[1]d" height="%[2]d" role="img" aria-labelledby="title">
+	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" width="%[1]d" height="%[2]d"
+ role="img" aria-labelledby="title">
 <title id="title">holdfast demo in a terminal</title>
 <style>%[3]s#scroll{%[4]s}#cover{%[5]s}
 @media (prefers-reduced-motion:no-preference){
 %[6]s%[7]s}</style>
 <rect class="window" x=".5" y=".5" width="%[8]d" height="%[9]d" rx="10"/>
-<circle cx="22" cy="19" r="6"/><circle cx="42" cy="19" r="6"/><circle cx="62" cy="19" r="6"/><text class="s2" x="%[10]d" y="24" text-anchor="middle">holdfast demo</text>
+<circle cx="22" cy="19" r="6"/><circle cx="42" cy="19" r="6"/><circle cx="62" cy="19" r="6"/>`+
+		`<text class="s2" x="%[10]d" y="24" text-anchor="middle">holdfast demo</text>
 <svg x="%[11]d" y="%[12]d" width="%[13]d" height="%[14]d"><g id="scroll">
-`, outerWidth, outerHeight, style, scroll(last), cover(last), animation("scroll", scroll), animation("cover", cover),
+`, outerWidth, outerHeight, style, scroll(len(r.lines)), cover(len(r.lines)), animation("scroll", scroll), animation("cover", cover),
 		outerWidth-1, outerHeight-1, outerWidth/2, padding, bar+padding, width, rows*row)
-	writeRows(&b, 0, r.lines)
-	fmt.Fprintf(&b, "<g id=\"cover\"><rect class=\"ground\" width=\"%d\" height=\"%d\"/>\n", width*(len(r.frames)+1), row*len(r.lines))
-	for i, f := range r.frames {
-		writeRows(&b, width*(i+1), f)
-	}
-	b.WriteString("</g></g></svg></svg>\n")
-	_, err := w.Write(b.Bytes())
-	return err
-}
-
-// writeRows writes lines one below the other.
-func writeRows(b *bytes.Buffer, x int, lines []string) {
-	for i, line := range lines {
+	for i, line := range r.lines {
 		if line == "" {
 			continue
 		}
@@ -145,8 +86,11 @@ func writeRows(b *bytes.Buffer, x int, lines []string) {
 			return fmt.Sprintf(`<tspan class="s%s">%s</tspan>`, strings.ReplaceAll(part[1], ";", " s"), part[2])
 		})
 		// textLength keeps the columns of a table aligned, whatever the font.
-		fmt.Fprintf(b, "<text x=\"%d\" y=\"%d\" textLength=\"%.1f\">%s</text>\n", x, i*row+13, cell*float64(length(line)), text)
+		fmt.Fprintf(&b, "<text y=\"%d\" textLength=\"%.1f\">%s</text>\n", i*row+13, cell*float64(length(line)), text)
 	}
+	fmt.Fprintf(&b, "<rect id=\"cover\" class=\"ground\" width=\"%d\" height=\"%d\"/></g></svg></svg>\n", width, row*len(r.lines))
+	_, err := w.Write(b.Bytes())
+	return err
 }
 
 // length returns the number of visible characters of a line.

@@ -1,0 +1,120 @@
+package cli
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/holdfasttest"
+)
+
+// newTicket returns a ticket of a lock.
+func newTicket(t *testing.T) holdfast.Ticket {
+	t.Helper()
+	lease, err := holdfasttest.New(t).Mutex("orders").TryAcquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ticket, err := lease.Detach(t.Context(), time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ticket
+}
+
+// A file that appears while the lock is waited for stays as it is, as does the target of a link.
+func TestATicketReplacesNothing(t *testing.T) {
+	ticket, dir := newTicket(t), t.TempDir()
+	target := filepath.Join(dir, "target")
+	for name, put := range map[string]func(string) error{
+		"file": func(name string) error { return os.WriteFile(name, []byte("mine"), 0o644) },
+		"link": func(name string) error { return os.Symlink(target, name) },
+	} {
+		file := ticketPlace{file: filepath.Join(dir, name)}
+		if err := put(file.file); err != nil {
+			t.Fatal(err)
+		}
+		if err := file.checkFree(); err == nil {
+			t.Errorf("%s: it counts as free", name)
+		}
+		if err := file.write(t.Context(), ticket, nil); !errors.Is(err, fs.ErrExist) {
+			t.Errorf("%s: written: %v", name, err)
+		}
+	}
+	if got, err := os.ReadFile(filepath.Join(dir, "file")); err != nil || string(got) != "mine" {
+		t.Errorf("%q, %v", got, err)
+	}
+	file := ticketPlace{file: target}
+	if err := file.write(t.Context(), ticket, nil); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, _, err := (&ticketPlace{file: filepath.Join(dir, "link")}).read(); err == nil {
+		t.Error("a link was followed")
+	}
+	if got, _, exposed, err := file.read(); err != nil || exposed || got.Name() != "orders" {
+		t.Errorf("%s, %v, %v", got, exposed, err)
+	}
+}
+
+// A ticket is read from a file whose line ends a shell has changed, too. If the line that says where it is from is missing or torn,
+// only that is not known.
+func TestATicketSaysWhereItIsFrom(t *testing.T) {
+	ticket := newTicket(t)
+	from := ticketOrigin{Server: "redis:6379", RunID: "f00d", Expires: time.Date(2026, 11, 27, 2, 0, 0, 0, time.UTC)}
+	written := from
+	written.Expires = written.Expires.Add(999) // fractions of a second are left out
+	p := &ticketPlace{file: filepath.Join(t.TempDir(), "t")}
+	if err := p.write(t.Context(), ticket, &written); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(p.file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	kept := string(text)
+	first, _, _ := strings.Cut(kept, "\n")
+	for content, want := range map[string]*ticketOrigin{
+		kept:                                   &from,
+		strings.ReplaceAll(kept, "\n", " "):    &from,
+		strings.ReplaceAll(kept, "\n", "\r\n"): &from,
+		strings.TrimSpace(kept):                &from,
+		first + "\n":                           nil,
+		first + "\n{\"server\":\"re":           nil,
+		first + "\nx\ny\n":                     nil,
+	} {
+		if err := os.WriteFile(p.file, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		got, origin, _, err := p.read()
+		if err != nil || got.Name() != "orders" || !reflect.DeepEqual(origin, want) {
+			t.Errorf("%q: %+v, %v", content, origin, err)
+		}
+	}
+}
+
+// A file that is gone, or has another ticket by now, is left as it is.
+func TestOnlyTheTicketsOwnFileIsUpdated(t *testing.T) {
+	from, p := &ticketOrigin{Server: "redis:6379"}, &ticketPlace{file: filepath.Join(t.TempDir(), "t")}
+	if err := p.update(newTicket(t), from); !errors.Is(err, fs.ErrNotExist) {
+		t.Error(err)
+	}
+	if err := p.write(t.Context(), newTicket(t), nil); err != nil {
+		t.Fatal(err)
+	}
+	was, err := os.ReadFile(p.file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.update(newTicket(t), from); err == nil {
+		t.Error("another ticket's file was updated")
+	}
+	if got, err := os.ReadFile(p.file); err != nil || string(got) != string(was) {
+		t.Error("another ticket's file has changed: ", err)
+	}
+}

@@ -1,0 +1,262 @@
+package doctor
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/holdfast-go/holdfast/internal/printable"
+)
+
+// Severity says how much a finding matters to locks.
+type Severity string
+
+// The severities, the mildest first.
+const (
+	OK        Severity = "ok"
+	Unchecked Severity = "not checked" // the server does not answer, or not to this user
+	Note      Severity = "note"        // good to know; a fault would show it
+	Warning   Severity = "warning"     // locks work, but a fault can break what they promise
+	Problem   Severity = "problem"     // locks do not work, or do not hold
+)
+
+func (s Severity) rank() int {
+	return slices.Index([]Severity{OK, Unchecked, Note, Warning, Problem}, s)
+}
+
+// checks are the IDs of all checks, which do not change between versions, in the order in which findings of the same severity are
+// reported. Without the vital ones a server is not known to be safe for locks: what the others look at shows in vital ones, or is good
+// to know.
+var (
+	checks = append(vital, "failover", "acl", "latency", "native")
+	vital  = []string{"version", "trial", "replication", "topology", "identity", "quorum", "eviction", "persistence", "clock", "pubsub"}
+)
+
+// Finding is the result of a check, on one server or on several alike.
+type Finding struct {
+	ID          string   `json:"id"` // of the check
+	Severity    Severity `json:"severity"`
+	Servers     []string `json:"servers"`
+	Saw         string   `json:"saw"`
+	Consequence string   `json:"consequence,omitempty"` // for locks
+	Remedy      string   `json:"remedy,omitempty"`
+}
+
+func fine(id, saw string) Finding { return Finding{ID: id, Severity: OK, Saw: saw} }
+
+func note(id, saw, consequence, remedy string) Finding {
+	return Finding{ID: id, Severity: Note, Saw: saw, Consequence: consequence, Remedy: remedy}
+}
+
+func warning(id, saw, consequence, remedy string) Finding {
+	return Finding{ID: id, Severity: Warning, Saw: saw, Consequence: consequence, Remedy: remedy}
+}
+
+func problem(id, saw, consequence, remedy string) Finding {
+	return Finding{ID: id, Severity: Problem, Saw: saw, Consequence: consequence, Remedy: remedy}
+}
+
+// unchecked returns a finding that the check was impossible, because a command failed.
+func unchecked(id, command string, err error) Finding {
+	return Finding{ID: id, Severity: Unchecked, Saw: because(command, err)}
+}
+
+// on returns the finding with the addresses of the servers that it is about.
+func (f Finding) on(servers ...string) Finding {
+	f.Servers = append([]string{}, servers...)
+	return f
+}
+
+// Report has the findings of an examination, the worst first.
+type Report struct {
+	Server    string    `json:"server"` // without credentials
+	Mode      string    `json:"mode"`   // "server", "sentinel", "cluster" or "quorum"
+	Servers   []string  `json:"servers"`
+	Worst     Severity  `json:"worst"`
+	ExitCode  int       `json:"exit_code"`
+	Unchecked []string  `json:"unchecked,omitempty"` // the IDs of vital checks that were impossible
+	Findings  []Finding `json:"findings"`
+}
+
+// newReport returns the report of these findings about servers. Findings that differ only by their servers become one.
+func newReport(server, mode string, servers []string, findings []Finding) *Report {
+	r := &Report{Server: shown(server), Mode: mode, Worst: OK}
+	for _, addr := range servers {
+		r.Servers = append(r.Servers, shown(addr))
+	}
+	slices.SortStableFunc(findings, func(a, b Finding) int {
+		return cmp.Or(b.Severity.rank()-a.Severity.rank(), slices.Index(checks, a.ID)-slices.Index(checks, b.ID))
+	})
+	for _, f := range findings {
+		r.add(f.mapTexts(shown))
+	}
+	for _, f := range r.Findings {
+		slices.SortFunc(f.Servers, func(a, b string) int { return slices.Index(r.Servers, a) - slices.Index(r.Servers, b) })
+	}
+	switch {
+	case r.Worst == Problem:
+		r.ExitCode = 2
+	case r.Worst == Warning:
+		r.ExitCode = 1
+	case len(r.Unchecked) > 0:
+		r.ExitCode = 3
+	}
+	return r
+}
+
+func (r *Report) add(f Finding) {
+	if f.Severity == Unchecked && slices.Contains(vital, f.ID) && !slices.Contains(r.Unchecked, f.ID) {
+		r.Unchecked = append(r.Unchecked, f.ID)
+	}
+	if f.Severity.rank() > r.Worst.rank() {
+		r.Worst = f.Severity
+	}
+	i := slices.IndexFunc(r.Findings, func(g Finding) bool {
+		return f.ID == g.ID && f.Severity == g.Severity && f.Saw == g.Saw && f.Consequence == g.Consequence && f.Remedy == g.Remedy
+	})
+	if i < 0 {
+		r.Findings = append(r.Findings, f)
+		return
+	}
+	r.Findings[i].Servers = append(r.Findings[i].Servers, f.Servers...)
+}
+
+// maxShown bounds each text of a finding, in bytes.
+const maxShown = 2000
+
+// shown returns a text that can be shown. Servers, or programs that pose as one, choose what is in INFO, in settings, in
+// errors and in addresses.
+func shown(text string) string {
+	return printable.Line(strings.ReplaceAll(text, "\n", "; "), maxShown) // joined errors have line feeds
+}
+
+// mapTexts returns the finding with all its texts changed.
+func (f Finding) mapTexts(change func(string) string) Finding {
+	servers := []string{}
+	for _, addr := range f.Servers {
+		servers = append(servers, change(addr))
+	}
+	f.Saw, f.Consequence, f.Remedy, f.Servers = change(f.Saw), change(f.Consequence), change(f.Remedy), servers
+	return f
+}
+
+// Redact changes all texts that servers may have contributed to. It is called before the report is broken into lines
+// or becomes JSON, so that passwords are still whole.
+func (r *Report) Redact(change func(string) string) {
+	for i, f := range r.Findings {
+		r.Findings[i] = f.mapTexts(change)
+	}
+}
+
+// A report is columns wide. Its text begins at indent.
+const (
+	columns = 80
+	indent  = 28
+)
+
+var styles = map[Severity]string{OK: "32", Unchecked: "2", Note: "36", Warning: "1;33", Problem: "1;31"}
+
+// Text returns the report for people.
+func (r *Report) Text(colors bool) string {
+	style := func(code, text string) string {
+		if !colors {
+			return text
+		}
+		return "\x1b[" + code + "m" + text + "\x1b[0m"
+	}
+	var b strings.Builder
+	kind := map[string]string{"cluster": "Cluster, ", "sentinel": "behind sentinels, ", "quorum": "quorum, "}[r.Mode]
+	fmt.Fprintf(&b, "holdfast doctor: %s (%s%s)\n", r.Server, kind, Count(int64(len(r.Servers)), "server"))
+	counts, above := map[Severity]int64{}, Problem
+	for _, f := range r.summarized() {
+		// A blank line separates what has to be read from what is fine.
+		if above.rank() > Unchecked.rank() {
+			b.WriteString("\n")
+		}
+		above = f.Severity
+		counts[f.Severity]++
+		about := [][3]string{{"0", "", f.Saw}, {"0", "- ", f.Consequence}, {"1", "> ", f.Remedy}}
+		if f.Severity != OK && 0 < len(f.Servers) && len(f.Servers) < len(r.Servers) {
+			about = slices.Insert(about, 1, [3]string{"2", "on ", strings.Join(f.Servers, ", ")})
+		}
+		start := fmt.Sprintf("%s  %-13s  ", style(styles[f.Severity], fmt.Sprintf("%-11s", f.Severity)), f.ID)
+		for _, part := range about {
+			mark := part[1]
+			for _, line := range wrap(part[2]) {
+				b.WriteString(start + style(part[0], mark+line) + "\n")
+				start, mark = strings.Repeat(" ", indent), strings.Repeat(" ", len(mark))
+			}
+		}
+	}
+	fmt.Fprintf(&b, "\n%s, %s, %s; %d ok, %d not checked.\n",
+		Count(counts[Problem], "problem"), Count(counts[Warning], "warning"), Count(counts[Note], "note"), counts[OK], counts[Unchecked])
+	if len(r.Unchecked) > 0 {
+		fmt.Fprintf(&b, "Not known to be safe, because this was not checked: %s.\n", strings.Join(r.Unchecked, ", "))
+	}
+	return b.String()
+}
+
+// summarized returns the findings. A check that several servers passed with different findings has one finding here.
+func (r *Report) summarized() (all []Finding) {
+	for _, f := range r.Findings {
+		if n := len(all); f.Severity == OK && n > 0 && all[n-1].ID == f.ID && all[n-1].Severity == OK {
+			servers := slices.Concat(all[n-1].Servers, f.Servers)
+			all[n-1].Servers, all[n-1].Saw = servers, fmt.Sprintf("fine on %d servers", len(servers))
+			continue
+		}
+		all = append(all, f)
+	}
+	return all
+}
+
+// wrap breaks a text into lines that fit behind the indent and a mark.
+func wrap(text string) (lines []string) {
+	const width = columns - indent - 3
+	for _, word := range strings.Fields(text) {
+		if last := len(lines) - 1; last >= 0 && len(lines[last])+1+len(word) <= width {
+			lines[last] += " " + word
+		} else {
+			lines = append(lines, word)
+		}
+	}
+	return lines
+}
+
+// Count returns a number of things, in words.
+func Count(n int64, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+// errNotTold is the error of a server that answers a command, but without what was asked for, as an embedded server
+// does.
+var errNotTold = errors.New("the server does not tell")
+
+// because says in a few words why a command gave no answer.
+func because(command string, err error) string {
+	text := serverText(err)
+	switch {
+	case errors.Is(err, errNotTold):
+		return command + ": " + text
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled), errors.Is(err, os.ErrDeadlineExceeded):
+		return command + ": no answer in time"
+	case strings.HasPrefix(text, "NOPERM"):
+		return "NOPERM for " + command
+	case strings.HasPrefix(text, "ERR unknown command"), strings.HasPrefix(text, "ERR unknown subcommand"):
+		return "the server does not know " + command
+	}
+	return fmt.Sprintf("%s: %.120s", command, text)
+}
+
+// serverText returns the text of an error without the arguments that a server repeats of an unknown command. The
+// command may be AUTH, and the arguments are cut off, so that a password in them may not be recognised.
+func serverText(err error) string {
+	text, _, _ := strings.Cut(err.Error(), ", with args beginning with")
+	return text
+}

@@ -143,7 +143,7 @@ func (o options) takesAny(of func(contestant) bool) bool {
 
 // compare measures, and prints the results.
 func compare(ctx context.Context, o options, stdout, stderr io.Writer) error {
-	h := &harness.TB{}
+	h := harness.New()
 	defer h.Close()
 	var r, between results
 	var err error

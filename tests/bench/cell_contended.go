@@ -3,9 +3,12 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"sync"
 	"time"
+
+	"github.com/holdfast-go/holdfast/cmd/holdfast/bench/measure"
 )
 
 // contended has all goroutines compete for one lock, until the first process finds that the turn is over. It is also the
@@ -133,5 +136,55 @@ func (r *rivalry) note(cycles int, reads bool, err error) {
 	r.outcome.Grants = append(r.outcome.Grants, cycles)
 	if err != nil {
 		r.outcome.fail(err)
+	}
+}
+
+// startsAtOnce is how many processes of a turn may be started before the first of them is ready: hundreds that start
+// together take so long that clients give up.
+const startsAtOnce = 16
+
+// watchCrowd lets the processes of a crowd work, and tells them to stop. It measures neither how they come nor how they
+// go: only the time in between, when all are there. It returns figures that replace those of the whole turn.
+func watchCrowd(ctx context.Context, s servers, c contestant, of cell, b *board, workers []*worker) (figures, error) {
+	if err := pause(ctx, of.lead); err != nil {
+		return nil, err
+	}
+	cycles := b.cycles.Load()
+	cpu, sent, err := usage(s, c.sends)
+	if err != nil {
+		return nil, err
+	}
+	began := time.Now()
+	if err := pause(ctx, of.time); err != nil {
+		return nil, err
+	}
+	done := float64(b.cycles.Load() - cycles)
+	cpuThen, sentThen, err := usage(s, c.sends)
+	if err != nil {
+		return nil, err
+	}
+	took := time.Since(began)
+	b.over.Store(1) // before anything is cancelled
+	for _, w := range workers {
+		if _, err := io.WriteString(w.in, "stop\n"); err != nil {
+			return nil, err
+		}
+	}
+	if done == 0 {
+		return nil, fmt.Errorf("nobody had the lock in %v", took)
+	}
+	return figures{
+		"rate":     done / took.Seconds(),
+		"redis_us": measure.Micros(cpuThen-cpu) / done,
+		"commands": float64(sentThen-sent) / done,
+	}, nil
+}
+
+func pause(ctx context.Context, d time.Duration) error {
+	select {
+	case <-time.After(d):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
 	}
 }

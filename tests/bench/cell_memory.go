@@ -6,23 +6,18 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/holdfast-go/holdfast/cmd/holdfast/bench/measure"
 )
 
 // memory takes many locks, and asks the server, which nobody else uses, what they take in its memory.
-func memory(ctx context.Context, l locker, j job, _ *board, start func() error) (outcome, error) {
-	ready := make([]lock, j.Goroutines)
-	for g := range ready {
-		ready[g] = l.lock(fmt.Sprintf("%s-ready-%d", j.Names, g))
+func memory(ctx context.Context, l locker, j job, _ *board, start func() error) (o outcome, err error) {
+	if _, err := readied(ctx, l, j); err != nil { // scripts and the fence counter do not count as part of locks
+		return o, err
 	}
-	o := spin(ctx, ready, 200*time.Millisecond, false) // scripts and the fence counter do not count as part of locks
-	if o.Errors > 0 {
-		return o, errors.New(o.Error)
-	}
-	o = outcome{}
 	rdb := redis.NewClient(&redis.Options{Addr: j.Addrs[0]})
 	defer rdb.Close()
 	if err := start(); err != nil {
@@ -35,15 +30,13 @@ func memory(ctx context.Context, l locker, j job, _ *board, start func() error) 
 	read := meter()
 	began := time.Now()
 	locks := make([]lock, j.Leases)
-	var mu sync.Mutex // guards o
-	inParallel(j, func(i int) {
+	err = measure.InParallel(j.Goroutines, j.Leases, func(i int) error {
 		locks[i] = l.lock(fmt.Sprintf("order-%06d", i))
-		if err := locks[i].acquire(ctx); err != nil {
-			mu.Lock()
-			o.fail(err)
-			mu.Unlock()
-		}
+		return locks[i].acquire(ctx)
 	})
+	if err != nil {
+		return o, err
+	}
 	after, err := settledMemory(ctx, rdb)
 	if err != nil {
 		return o, err
@@ -52,13 +45,9 @@ func memory(ctx context.Context, l locker, j job, _ *board, start func() error) 
 	if err != nil {
 		return o, err
 	}
-	inParallel(j, func(i int) {
-		if err := locks[i].release(); err != nil {
-			mu.Lock()
-			o.fail(err)
-			mu.Unlock()
-		}
-	})
+	if err := measure.InParallel(j.Goroutines, j.Leases, func(i int) error { return locks[i].release() }); err != nil {
+		return o, err
+	}
 	o.Cycles, o.Took = j.Leases, time.Since(began)
 	read(&o)
 	n := float64(j.Leases)

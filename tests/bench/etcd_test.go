@@ -1,11 +1,6 @@
 package main
 
 import (
-	"fmt"
-	"net/http"
-	"net/http/httptest"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -48,34 +43,5 @@ func TestAMissingEtcdIsLeftOutLoudly(t *testing.T) {
 	}
 	if f := r["held"]["holdfast-goredis"]; f["rate"] == 0 || len(r["held"]) != 1 {
 		t.Errorf("got %v", r["held"])
-	}
-}
-
-// Members that do not start are an error of the turn, with what they wrote, and leave no folder.
-func TestAnEtcdThatDoesNotStartFails(t *testing.T) {
-	dir := t.TempDir()
-	program := filepath.Join(dir, "etcd")
-	if err := os.WriteFile(program, []byte("#!/bin/sh\necho no room >&2\nexit 1\n"), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	_, err := startEtcd(t.Context(), program, dir, 3)
-	if err == nil || !strings.Contains(err.Error(), "no room") {
-		t.Errorf("got %v", err)
-	}
-	if left, _ := filepath.Glob(filepath.Join(dir, "etcd-*")); len(left) > 0 {
-		t.Errorf("%v is left", left)
-	}
-}
-
-// A metric is added up over its labels; others that begin like it do not count.
-func TestScrape(t *testing.T) {
-	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		fmt.Fprint(w, "# TYPE n counter\nn{a=\"x y\"} 3\nn{a=\"z\"} 1.5e+01\nn_total 100\nm 7\n")
-	}))
-	defer s.Close()
-	for metric, want := range map[string]float64{"n": 18, "m": 7, "absent": 0} {
-		if got, err := scrape(s.URL, metric); got != want || err != nil {
-			t.Errorf("%s: got %v, %v; want %v", metric, got, err, want)
-		}
 	}
 }

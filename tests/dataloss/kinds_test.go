@@ -28,7 +28,7 @@ type loss struct {
 func eachLoss(t *testing.T, losses map[string]opener, f func(t *testing.T, l loss)) {
 	for how, open := range losses {
 		t.Run(how, func(t *testing.T) {
-			eachServer(t, func(t *testing.T, bin server.Binary) {
+			server.Each(t, func(t *testing.T, bin server.Binary) {
 				f(t, open(t, bin))
 			})
 		})

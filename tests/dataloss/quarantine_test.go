@@ -181,7 +181,7 @@ func TestRenewalsGoOnInQuarantine(t *testing.T) {
 // master. Leases end by their deadlines, and there is a quarantine.
 func TestTheFirstReplicaEndsLeases(t *testing.T) {
 	t.Parallel()
-	eachServer(t, func(t *testing.T, bin server.Binary) {
+	server.Each(t, func(t *testing.T, bin server.Binary) {
 		b := &backend.Backend{Name: bin.Name, Server: server.Start(t, bin)}
 		c := b.Client(t, strict(term))
 		initialise(t, c)
@@ -197,7 +197,7 @@ func TestTheFirstReplicaEndsLeases(t *testing.T) {
 // Fault: A replica was made writable, in Strict mode. It grants nothing: its master does not see those writes.
 func TestStrictGrantsNothingOnAReplica(t *testing.T) {
 	t.Parallel()
-	eachServer(t, func(t *testing.T, bin server.Binary) {
+	server.Each(t, func(t *testing.T, bin server.Binary) {
 		master := &backend.Backend{Name: bin.Name, Server: server.Start(t, bin)}
 		replica := &backend.Backend{Name: bin.Name, Server: server.StartReplica(t, bin, master.Server)}
 		do(t, master.Server, "CONFIG", "SET", "min-replicas-to-write", "1")

@@ -175,7 +175,7 @@ func alone(t *testing.T, clients func() *holdfast.Client, lose func()) {
 // holder is told if another had its lock, and goes on if nobody had.
 func TestAHolderAfterWhomTheClockWentBack(t *testing.T) {
 	t.Parallel()
-	eachServer(t, func(t *testing.T, bin server.Binary) {
+	server.Each(t, func(t *testing.T, bin server.Binary) {
 		clock := clockshim.New(t)
 		b := backend.Real(t, bin, clock.Option())
 		clients := func() *holdfast.Client { return b.Client(t, nil) }
@@ -198,7 +198,7 @@ func TestAHolderAfterWhomTheClockWentBack(t *testing.T) {
 // holder's request for its lock takes far longer to arrive. The holder does not take the lock again.
 func TestAReassertionThatTakesLongToArrive(t *testing.T) {
 	t.Parallel()
-	eachServer(t, func(t *testing.T, bin server.Binary) {
+	server.Each(t, func(t *testing.T, bin server.Binary) {
 		clock := clockshim.New(t)
 		b := backend.Real(t, bin, clock.Option())
 		p := proxy.New(t, b.Server.Addr())
@@ -255,7 +255,7 @@ func TestAHolderWhoseFenceLedTheClock(t *testing.T) {
 // lock, and goes on if nobody had.
 func TestAHolderWhoseNextServersClockIsSlow(t *testing.T) {
 	t.Parallel()
-	eachServer(t, func(t *testing.T, bin server.Binary) {
+	server.Each(t, func(t *testing.T, bin server.Binary) {
 		for what, with := range map[string]func(*testing.T, func() *holdfast.Client, func()){"between": between, "alone": alone} {
 			t.Run(what, func(t *testing.T) {
 				t.Parallel()

@@ -35,7 +35,7 @@ func inSoShortATime[T any](t *testing.T, f func(context.Context) (T, error)) (go
 // not count.
 func TestMinReplicas(t *testing.T) {
 	t.Parallel()
-	eachServer(t, func(t *testing.T, bin server.Binary) {
+	server.Each(t, func(t *testing.T, bin server.Binary) {
 		p := startPair(t, bin)
 		master, replica := p.servers[0], p.servers[1]
 		do(t, master, "CONFIG", "SET", "min-replicas-to-write", "0")
@@ -173,7 +173,7 @@ func TestFsync(t *testing.T) {
 func TestFsyncOnceASecond(t *testing.T) {
 	long(t)
 	t.Parallel()
-	eachServer(t, func(t *testing.T, bin server.Binary) {
+	server.Each(t, func(t *testing.T, bin server.Binary) {
 		if !bin.AtLeast(7, 2) {
 			t.Skipf("SKIPPED: %s has no WAITAOF; Redis 7.2 or Valkey has", bin.Name)
 		}

@@ -184,7 +184,7 @@ func (s *site) tickets() (n int) {
 // Fault: A process asks again as soon as it has released the lock. It does not overtake a waiter.
 func TestNobodyPassesAWaiter(t *testing.T) {
 	t.Parallel()
-	onEach(t, func(t *testing.T, bin server.Binary) {
+	server.Each(t, func(t *testing.T, bin server.Binary) {
 		// A ticket lasts for a second after its owner's latest request.
 		machine.UndisturbedTest(t, func(tb testing.TB) {
 			s := open(t, bin, 3, age)

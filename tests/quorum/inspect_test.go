@@ -1,15 +1,23 @@
 package quorum
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/election"
 	"github.com/holdfast-go/holdfast/inspect"
 	"github.com/holdfast-go/holdfast/quorum"
+	"github.com/holdfast-go/holdfast/tests/internal/backend"
+	"github.com/holdfast-go/holdfast/tests/internal/recorder"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
 
@@ -97,5 +105,207 @@ func TestInspectorListsWhatAMajoritySays(t *testing.T) {
 				t.Errorf("without a majority, %q: %v", pattern, err)
 			}
 		}
+	})
+}
+
+// What a majority has granted is taken from its holder, which is told, and is on record once. Some node may be down.
+func TestBreakOnAQuorum(t *testing.T) {
+	t.Parallel()
+	each(t, 3, age, func(t *testing.T, s *site) {
+		q, other := s.quorum(), s.quorum()
+		lease := acquire(t, q.Mutex("a", holdfast.Identity("hung")))
+		agree(t, lease, 3)
+		next := make(chan *holdfast.Lease, 1)
+		go func() {
+			l, err := other.Mutex("a", holdfast.Identity("next")).Acquire(t.Context())
+			if err != nil {
+				t.Error(err)
+			}
+			next <- l
+		}()
+		s.heard()
+		if !testing.Short() { // each call would wait for it
+			s.nodes[2].Kill()
+		}
+		in := inspect.NewQuorum(s.quorum())
+		seen, err := in.Get(t.Context(), "a")
+		if err != nil || len(seen.Holders) != 1 {
+			t.Fatalf("Get: %+v, %v", seen, err)
+		}
+		holder := seen.Holders[0]
+		if _, err := in.Break(t.Context(), holdfast.Holder{Name: "a", Grant: "k3v9x2ab"}, ""); !errors.Is(err, inspect.ErrChanged) {
+			t.Errorf("Break of another grant: %v", err)
+		}
+		if _, err := in.Break(t.Context(), holdfast.Holder{Name: "a"}, ""); !errors.Is(err, holdfast.ErrInvalid) {
+			t.Errorf("Break of no grant: %v", err)
+		}
+		if err := in.Revoke(t.Context(), holder, "test"); err != nil {
+			t.Fatal(err)
+		}
+		backend.Told(t, "the holder is asked", lease.Revoked())
+		broken, err := in.Break(t.Context(), holder, "it hung")
+		if err != nil || broken.Holder.Identity != "hung" || broken.Holder.Grant != holder.Grant || broken.Fence <= broken.Holder.Fence {
+			t.Fatalf("Break: %+v, %v", broken, err)
+		}
+		backend.Told(t, "the holder is told of the loss", lease.Done())
+		var lost *holdfast.LostError
+		if !errors.As(lease.Err(), &lost) || lost.Reason != holdfast.LossBroken || lost.By != broken.By || lost.Note != "it hung" {
+			t.Errorf("the holder: %v", lease.Err())
+		}
+		if l := <-next; l != nil {
+			_ = l.Release(t.Context())
+		}
+		var onRecord []string
+		for b, err := range in.History(t.Context()) {
+			onRecord = append(onRecord, fmt.Sprint(b.Name, " ", b.Holder.Identity, " ", b.Reason, " ", b.Revoked, " ", err))
+		}
+		if want := []string{"a hung it hung false <nil>", "a  test true <nil>"}; !slices.Equal(onRecord, want) {
+			t.Errorf("%q are on record, want %q", onRecord, want)
+		}
+		for _, node := range s.nodes[:2] {
+			entry, err := node.Do("ZRANGE", "holdfast:journal", "-1", "-1")
+			if want := fmt.Sprintf(`{"b":%q,`, broken.By); err != nil || !strings.Contains(fmt.Sprint(entry), want) {
+				t.Errorf("a node has on record %q, %v; want %s", entry, err, want)
+			}
+		}
+		for _, node := range s.nodes[:2] {
+			s.do(node, "SET", "free", "no lock of a quorum, though it has the name as its exact key")
+		}
+		if _, err := in.Break(t.Context(), holdfast.Holder{Name: "free", Grant: "k3v9x2ab"}, ""); !errors.Is(err, holdfast.ErrNotHeld) {
+			t.Errorf("Break of a free lock: %v", err)
+		}
+	})
+}
+
+// A node on which an operator has broken the lock does not get it back, though a majority goes on.
+func TestABrokenVoteIsNotCastAgain(t *testing.T) {
+	t.Parallel()
+	each(t, 3, age, func(t *testing.T, s *site) {
+		lease := acquire(t, s.quorum().Mutex("a"))
+		agree(t, lease, 3)
+		s.heard()
+		in := inspect.New(backend.Open(t, &holdfast.Config{Strict: true, MaxTTL: age, TTL: age}, &redis.Options{Addr: s.nodes[0].Addr()}))
+		st, err := in.Get(t.Context(), "a")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := in.Break(t.Context(), st.Holders[0], ""); err != nil {
+			t.Fatal(err)
+		}
+		agree(t, lease, 2)
+		time.Sleep(2 * time.Second) // a vote would take some ms
+		if nodes := nodesOf(lease); len(nodes) != 2 {
+			t.Errorf("%q have the lock after it was broken on one", nodes)
+		}
+		if err := lease.Err(); err != nil {
+			t.Errorf("the lease, which a majority still has: %v", err)
+		}
+		_ = lease.Release(t.Context())
+	})
+}
+
+// A lock of a quorum is one acquire and one lease to observers, also if one of its nodes loses it.
+func TestObservers(t *testing.T) {
+	t.Parallel()
+	each(t, 3, age, func(t *testing.T, s *site) {
+		var r recorder.Recorder
+		t.Cleanup(func() { r.Check(t) })
+		other := s.quorum(10 * time.Second)
+		s.observers = []*holdfast.Observer{r.Observer()}
+		q := s.quorum(10 * time.Second)
+		held := backend.Acquire(t, other.Mutex("q", holdfast.Identity("other")))
+		if _, err := q.Mutex("q").TryAcquire(t.Context()); !errors.Is(err, holdfast.ErrHeld) {
+			t.Error(err)
+		}
+		leases := backend.Start(t, q.Mutex("q"))
+		backend.Eventually(t, "the acquire waits", func() bool { return r.Latest(t).Queued != nil })
+		backend.Release(t, held)
+		lease := backend.Receive(t, leases)
+		if err := lease.Extend(t.Context(), age); err != nil {
+			t.Error(err)
+		}
+		backend.Release(t, lease)
+		err := election.New(q.Mutex("q")).Run(t.Context(), func(_ context.Context, term *holdfast.Lease) error { return nil })
+		if err != nil {
+			t.Error(err)
+		}
+
+		all := r.Acquires()
+		if len(all) != 3 {
+			t.Fatalf("%d acquires were observed", len(all))
+		}
+		if a := all[0]; !a.Start.Try || a.Start.Kind != holdfast.KindQuorum || !errors.Is(a.End.Err, holdfast.ErrHeld) || a.End.Holder.Identity != "other" {
+			t.Errorf("of the first, told was %+v, %+v", a.Start, *a.End)
+		}
+		if a := all[1]; a.Start.Try || a.Queued.Holder.Identity != "other" || a.End.Err != nil || a.End.Fence != lease.Fence() || a.Last == nil || a.Lost || a.Last.Kind != holdfast.KindQuorum {
+			t.Errorf("of the second, told was %v", a.Events)
+		} else if !slices.Contains(a.Events, "Renewed") {
+			t.Errorf("the extension was not told: %v", a.Events)
+		}
+		if a := all[2]; a.Start.Kind != holdfast.KindElection || a.Last == nil {
+			t.Errorf("of the third, told was %+v, %v", a.Start, a.Events)
+		}
+	})
+}
+
+// The observers of the first client are told of renewals on all nodes, and of a lease that expires after the clients were
+// closed, even if the first node has no part in it.
+func TestObserversWithoutTheFirstNode(t *testing.T) {
+	t.Parallel()
+	each(t, 3, term, func(t *testing.T, s *site) {
+		var r recorder.Recorder
+		t.Cleanup(func() { r.Check(t) })
+		s.observers = []*holdfast.Observer{r.Observer()}
+		q := s.quorum(time.Second)
+		s.nodes[0].Kill()
+		lease := backend.Acquire(t, q.Mutex("q", holdfast.NoRenew()))
+		if err := lease.Extend(t.Context(), term); err != nil {
+			t.Error(err)
+		}
+		backend.Eventually(t, "a renewal", func() bool { return slices.Contains(r.Latest(t).Events, "Renewed") })
+		for _, c := range s.clients {
+			go func() { _ = c.Close(context.Background()) }()
+		}
+		<-lease.Done()
+		backend.Eventually(t, "the end", func() bool { return r.Latest(t).Last != nil })
+		if a := r.Latest(t); !a.Lost {
+			t.Errorf("told was %v", a.Events)
+		}
+	})
+}
+
+// An acquire that would wait for the caller's own lease of the quorum's lock fails at once; so does one of the lock that a
+// node grants by itself.
+func TestAnAcquireWithinItsOwnLeaseFailsAtOnce(t *testing.T) {
+	t.Parallel()
+	each(t, 3, age, func(t *testing.T, s *site) {
+		const patience = 10 * time.Second
+		q := s.quorum(patience)
+		l, other := q.Mutex("q"), s.quorum(patience).Mutex("q")
+		lease := acquire(t, l)
+		ctx := lease.Context(t.Context())
+		for what, try := range map[string]func() error{
+			"Acquire":                     func() error { _, err := l.Acquire(ctx); return err },
+			"Acquire, with a limit":       func() error { _, err := q.Mutex("q", holdfast.Wait(time.Minute)).Acquire(ctx); return err },
+			"TryAcquire":                  func() error { _, err := l.TryAcquire(ctx); return err },
+			"an election's":               func() error { return election.New(q.Mutex("q")).Run(ctx, nil) },
+			"Do":                          func() error { return l.Do(ctx, nil) },
+			"Acquire, by another lease's": func() error { _, err := l.Acquire(lease.Context(ctx)); return err },
+		} {
+			if err := try(); !errors.Is(err, holdfast.ErrDeadlock) || !strings.Contains(err.Error(), `"q"`) {
+				t.Errorf("%s: %v; want ErrDeadlock of %q", what, err, "q")
+			}
+		}
+		if _, err := other.TryAcquire(ctx); !errors.Is(err, holdfast.ErrHeld) {
+			t.Errorf("another quorum's: %v; want ErrHeld", err)
+		}
+		if err := lease.Release(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		next, err := l.Acquire(context.WithoutCancel(ctx))
+		if err != nil {
+			t.Fatalf("within a lease that was released: %v", err)
+		}
+		_ = next.Release(t.Context())
 	})
 }

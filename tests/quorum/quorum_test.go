@@ -21,7 +21,6 @@ import (
 	"github.com/holdfast-go/holdfast"
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/driver/drivertest"
-	"github.com/holdfast-go/holdfast/holdfastgoredis"
 	"github.com/holdfast-go/holdfast/inspect"
 	"github.com/holdfast-go/holdfast/internal/script"
 	"github.com/holdfast-go/holdfast/quorum"
@@ -99,11 +98,7 @@ func start(t *testing.T, bin server.Binary, n int, opts ...server.Option) *site 
 // quorum returns the quorum of a new process, with the node timeout if one is given.
 func (s *site) quorum(nodeTimeout ...time.Duration) *quorum.Quorum {
 	s.t.Helper()
-	var addrs []string
-	for _, node := range s.nodes {
-		addrs = append(addrs, node.Addr())
-	}
-	return s.quorumOf(addrs, nodeTimeout...)
+	return s.quorumOf(addrsOf(s.nodes), nodeTimeout...)
 }
 
 // links returns a proxy for each node.
@@ -118,11 +113,14 @@ func (s *site) links() (links []*proxy.Proxy) {
 // through returns the quorum of a process that reaches each node through a proxy.
 func (s *site) through(links []*proxy.Proxy, nodeTimeout ...time.Duration) *quorum.Quorum {
 	s.t.Helper()
-	var addrs []string
-	for _, link := range links {
-		addrs = append(addrs, link.Addr())
+	return s.quorumOf(addrsOf(links), nodeTimeout...)
+}
+
+func addrsOf[T interface{ Addr() string }](all []T) (addrs []string) {
+	for _, one := range all {
+		addrs = append(addrs, one.Addr())
 	}
-	return s.quorumOf(addrs, nodeTimeout...)
+	return addrs
 }
 
 func (s *site) quorumOf(addrs []string, nodeTimeout ...time.Duration) *quorum.Quorum {
@@ -137,12 +135,7 @@ func (s *site) quorumOf(addrs []string, nodeTimeout ...time.Duration) *quorum.Qu
 		if i == 0 {
 			cfg.Observers = s.observers
 		}
-		c, err := holdfast.New(d, cfg)
-		if err != nil {
-			s.t.Fatal(err)
-		}
-		backend.CloseWith(s.t, c)
-		clients = append(clients, c)
+		clients = append(clients, backend.New(s.t, cfg, d))
 	}
 	s.clients = clients
 	return s.waiting(nodeTimeout...)
@@ -199,19 +192,13 @@ func (s *site) lockWaiting(nodeTimeout time.Duration, opts ...quorum.Option) *ho
 // acquire acquires the lock, again if nodes were too slow to answer.
 func acquire(t *testing.T, l *holdfast.Lock) *holdfast.Lease {
 	t.Helper()
-	lease, err := acquired(t, l)
-	if err != nil {
-		t.Fatalf("Acquire: %v", err)
-	}
-	return lease
-}
-
-func acquired(t *testing.T, l *holdfast.Lock) (*holdfast.Lease, error) {
-	t.Helper()
 	for limit := time.Now().Add(30 * time.Second); ; {
 		lease, err := l.Acquire(t.Context())
-		if err == nil || !errors.Is(err, holdfast.ErrUnavailable) || time.Now().After(limit) {
-			return lease, err
+		if err == nil {
+			return lease
+		}
+		if !errors.Is(err, holdfast.ErrUnavailable) || time.Now().After(limit) {
+			t.Fatalf("Acquire: %v", err)
 		}
 	}
 }
@@ -269,43 +256,23 @@ func acquireOn(t *testing.T, l *holdfast.Lock, n int) *holdfast.Lease {
 // each runs a test with n nodes of every kind of server.
 func each(t *testing.T, n int, ttl time.Duration, f func(t *testing.T, s *site)) {
 	t.Helper()
-	onEach(t, func(t *testing.T, bin server.Binary) { f(t, open(t, bin, n, ttl)) })
-}
-
-// onEach runs a test with every kind of server.
-func onEach(t *testing.T, f func(t *testing.T, bin server.Binary)) {
-	t.Helper()
-	for _, bin := range server.Binaries(t) {
-		t.Run(bin.Name, func(t *testing.T) {
-			t.Parallel()
-			f(t, bin)
-		})
-	}
+	server.Each(t, func(t *testing.T, bin server.Binary) { f(t, open(t, bin, n, ttl)) })
 }
 
 // eachWithClock runs a test with three nodes of every kind of server, and lets it move their clock.
 func eachWithClock(t *testing.T, f func(t *testing.T, s *site, clock *clockshim.Clock)) {
 	t.Helper()
-	onEach(t, func(t *testing.T, bin server.Binary) {
+	server.Each(t, func(t *testing.T, bin server.Binary) {
 		clock := clockshim.New(t)
 		f(t, open(t, bin, 3, age, clock.Option()), clock)
 	})
-}
-
-func (s *site) addrs() []string {
-	var all []string
-	for _, node := range s.nodes {
-		all = append(all, node.Addr())
-	}
-	slices.Sort(all)
-	return all
 }
 
 // eachUnhurried runs a test with n nodes of every kind of server, whose leases last for term. A slow machine
 // may lose them; then f returns an error, and is called again with longer leases.
 func eachUnhurried(t *testing.T, n int, f func(t *testing.T, s *site) error) {
 	t.Helper()
-	onEach(t, func(t *testing.T, bin server.Binary) {
+	server.Each(t, func(t *testing.T, bin server.Binary) {
 		machine.Unhurried(t, term, func(unit time.Duration) error { return f(t, open(t, bin, n, unit)) })
 	})
 }
@@ -348,8 +315,8 @@ func TestOneHolderAtATime(t *testing.T) {
 	each(t, 3, age, func(t *testing.T, s *site) {
 		lease := acquire(t, s.lock()) // its client makes up an owner's name
 		agree(t, lease, 3)
-		if got := nodesOf(lease); !slices.Equal(got, s.addrs()) {
-			t.Errorf("Nodes: %q, want %q", got, s.addrs())
+		if got, want := nodesOf(lease), slices.Sorted(slices.Values(addrsOf(s.nodes))); !slices.Equal(got, want) {
+			t.Errorf("Nodes: %q, want %q", got, want)
 		}
 		other := s.lock()
 		wantHeld(t, other)
@@ -818,7 +785,7 @@ func dialed(t *testing.T, node *server.Server) *redis.Client {
 // Nodes that nobody has admitted grant nothing, and are named in the error.
 func TestUninitialisedNodes(t *testing.T) {
 	t.Parallel()
-	onEach(t, func(t *testing.T, bin server.Binary) {
+	server.Each(t, func(t *testing.T, bin server.Binary) {
 		s := start(t, bin, 3)
 		if _, err := s.lock().TryAcquire(t.Context()); !errors.Is(err, holdfast.ErrQuarantine) {
 			t.Errorf("TryAcquire on new nodes: %v", err)
@@ -1255,7 +1222,7 @@ func TestGoroutinesOfOneProcessAreServedInOrder(t *testing.T) {
 // A server that is named by two addresses counts once.
 func TestOneServerByTwoAddresses(t *testing.T) {
 	t.Parallel()
-	onEach(t, func(t *testing.T, bin server.Binary) {
+	server.Each(t, func(t *testing.T, bin server.Binary) {
 		s := start(t, bin, 2)
 		a, b := s.nodes[0].Addr(), s.nodes[1].Addr()
 		q := s.quorumOf([]string{a, strings.Replace(a, "127.0.0.1", "localhost", 1), b}, term/4)
@@ -1277,14 +1244,7 @@ func TestQuorumRefuses(t *testing.T) {
 	t.Parallel()
 	var many []*holdfast.Client
 	for i := range 32 {
-		rdb := redis.NewClient(&redis.Options{Addr: fmt.Sprint("127.0.0.1:", i+1)})
-		t.Cleanup(func() { _ = rdb.Close() })
-		c, err := holdfastgoredis.New(rdb, &holdfast.Config{Strict: true})
-		if err != nil {
-			t.Fatal(err)
-		}
-		backend.CloseWith(t, c)
-		many = append(many, c)
+		many = append(many, backend.Open(t, &holdfast.Config{Strict: true}, &redis.Options{Addr: fmt.Sprint("127.0.0.1:", i+1)}))
 	}
 	if _, err := quorum.New(many, nil); !errors.Is(err, holdfast.ErrInvalid) {
 		t.Errorf("32 nodes: %v", err)

@@ -23,7 +23,7 @@ import (
 // One of four nodes may be away. Two processes with two nodes each have no majority; three nodes are one.
 func TestFourNodes(t *testing.T) {
 	t.Parallel()
-	onEach(t, func(t *testing.T, bin server.Binary) {
+	server.Each(t, func(t *testing.T, bin server.Binary) {
 		// Only the last step is repeated: a node that restarts is in quarantine for as long as a lease may
 		// last.
 		machine.Unhurried(t, term, func(unit time.Duration) error {
@@ -74,20 +74,10 @@ func asks(s driver.Script) bool {
 	return s.SHA1 == script.NodeAcquire().SHA1
 }
 
-// known returns the lock of a new process, which is not renewed, after a lease from all nodes: they are asked by their own commands.
-func (s *site) known(nodeTimeout time.Duration) *holdfast.Lock {
+// known returns the quorum's lock, which is not renewed, after two leases from all nodes: they are asked by their own commands.
+func (s *site) known(q *quorum.Quorum) *holdfast.Lock {
 	s.t.Helper()
-	return s.askedBefore(s.quorum(nodeTimeout).Mutex("q", holdfast.NoRenew()))
-}
-
-// knownThrough is known for a process that reaches each node through a proxy.
-func (s *site) knownThrough(links []*proxy.Proxy) *holdfast.Lock {
-	s.t.Helper()
-	return s.askedBefore(s.through(links, 10*time.Second).Mutex("q", holdfast.NoRenew()))
-}
-
-func (s *site) askedBefore(l *holdfast.Lock) *holdfast.Lock {
-	s.t.Helper()
+	l := q.Mutex("q", holdfast.NoRenew())
 	for range 2 {
 		backend.Release(s.t, acquireOn(s.t, l, len(s.nodes)))
 	}
@@ -163,7 +153,7 @@ func TestAVoteThatDoesNotCount(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
 			each(t, 3, age, func(t *testing.T, s *site) {
-				l := s.known(10 * time.Second)
+				l := s.known(s.quorum(10 * time.Second))
 				s.do(s.nodes[2], c.loses...)
 				lease := acquire(t, l)
 				if nodes := nodesOf(lease); len(nodes) != 2 || slices.Contains(nodes, s.nodes[2].Addr()) {
@@ -186,7 +176,7 @@ func TestAVoteComesAfterItsRelease(t *testing.T) {
 	t.Parallel()
 	each(t, 3, age, func(t *testing.T, s *site) {
 		links := s.links()
-		l := s.knownThrough(links)
+		l := s.known(s.through(links, 10*time.Second))
 		held := links[1].Hold(proxy.Containing("MULTI"), proxy.Cut)
 		lease := acquire(t, l)
 		held.Wait(t)
@@ -208,7 +198,7 @@ func TestAClientClosesWhileANodeHangs(t *testing.T) {
 	t.Parallel()
 	each(t, 3, age, func(t *testing.T, s *site) {
 		s.commandTimeout, s.retryTimeout = 500*time.Millisecond, 500*time.Millisecond // after which Close gives up
-		l := s.known(100 * time.Millisecond)
+		l := s.known(s.quorum(100 * time.Millisecond))
 		before := s.nodes[1].CommandStats()["set"]
 		s.nodes[1].Pause()
 		backend.Release(t, acquire(t, l))
@@ -241,7 +231,7 @@ func TestVotesWhoseFencesDoNotFit(t *testing.T) {
 	t.Parallel()
 	each(t, 3, age, func(t *testing.T, s *site) {
 		s.commandTimeout, s.retryTimeout = 20*time.Second, 10*time.Second
-		l := s.known(10 * time.Second)
+		l := s.known(s.quorum(10 * time.Second))
 		for _, node := range s.nodes {
 			s.do(node, "XADD", "holdfast:fences", fmt.Sprint(time.Now().Add(time.Hour).UnixMilli(), "-999"), "g", "")
 		}
@@ -259,7 +249,7 @@ func TestANodeThatRefusesVotes(t *testing.T) {
 	t.Parallel()
 	each(t, 3, age, func(t *testing.T, s *site) {
 		links := s.links()
-		l := s.knownThrough(links)
+		l := s.known(s.through(links, 10*time.Second))
 		s.do(s.nodes[1], "ACL", "SETUSER", "default", "-mget")
 		var votes atomic.Int64
 		links[1].Hold(func(request []byte) bool {

@@ -22,6 +22,7 @@ import (
 	"github.com/valkey-io/valkey-go"
 
 	"github.com/holdfast-go/holdfast"
+	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/driver/drivertest"
 	"github.com/holdfast-go/holdfast/holdfastgoredis"
 	"github.com/holdfast-go/holdfast/holdfastrueidis"
@@ -76,12 +77,7 @@ func Each(t *testing.T, f func(t *testing.T, b *Backend)) {
 // EachReal runs f as a subtest on every real server, all at once. Each server is started with the given
 // options. The subtests begin when the calling test function has returned.
 func EachReal(t *testing.T, f func(t *testing.T, b *Backend), opts ...server.Option) {
-	for _, bin := range server.Binaries(t) {
-		t.Run(bin.Name, func(t *testing.T) {
-			t.Parallel()
-			f(t, Real(t, bin, opts...))
-		})
-	}
+	server.Each(t, func(t *testing.T, bin server.Binary) { f(t, Real(t, bin, opts...)) })
 }
 
 // EachLong is Each for tests that wait until leases expire or are renewed. With -short, real servers are skipped: there such
@@ -224,7 +220,7 @@ func Open(tb testing.TB, cfg *holdfast.Config, o *redis.Options) *holdfast.Clien
 }
 
 // New returns a new holdfast client with a driver, closed with the test.
-func New(tb testing.TB, cfg *holdfast.Config, d drivertest.Driver) *holdfast.Client {
+func New(tb testing.TB, cfg *holdfast.Config, d driver.Driver) *holdfast.Client {
 	tb.Helper()
 	c, err := holdfast.New(d, patient(cfg))
 	if err != nil {
@@ -462,3 +458,11 @@ func Receive(tb testing.TB, leases <-chan *holdfast.Lease) *holdfast.Lease {
 		}
 	}
 }
+
+// quiet is a logger for go-redis, which logs every dial that fails. Errors that matter are returned anyway, and
+// a test's own log would be lost among these lines.
+type quiet struct{}
+
+func (quiet) Printf(context.Context, string, ...any) {}
+
+func init() { redis.SetLogger(quiet{}) }

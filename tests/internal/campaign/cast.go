@@ -223,10 +223,8 @@ func (c *cast) member(i int) *member {
 }
 
 func (c *cast) order(i int, o worker.Order) { c.member(i).send(o) }
-
-func (c *cast) pause(i int) { c.signal(i, syscall.SIGSTOP) }
-
-func (c *cast) resume(i int) { c.signal(i, syscall.SIGCONT) }
+func (c *cast) pause(i int)                 { c.signal(i, syscall.SIGSTOP) }
+func (c *cast) resume(i int)                { c.signal(i, syscall.SIGCONT) }
 
 func (c *cast) signal(i int, s os.Signal) {
 	if err := c.member(i).cmd.Process.Signal(s); err != nil {

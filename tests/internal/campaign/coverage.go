@@ -1,6 +1,7 @@
 package campaign
 
 import (
+	"cmp"
 	"math/rand/v2"
 	"slices"
 )
@@ -8,95 +9,65 @@ import (
 // coverage counts how often kinds of faults happened, alone and in pairs, and chooses what comes next.
 // Histories under way count.
 type coverage struct {
-	kinds  []*Kind
-	alone  []int
-	pairs  map[[2]int]int // the lower index first
-	random *rand.Rand
+	kinds        []*Kind
+	alone, pairs []*combination
+	random       *rand.Rand
+}
+
+// combination is the kinds of faults of a history.
+type combination struct {
+	kinds []*Kind
+	times int // that it was drawn
 }
 
 func newCoverage(kinds []*Kind, seed uint64) *coverage {
-	c := &coverage{kinds: kinds, alone: make([]int, len(kinds)), pairs: map[[2]int]int{}, random: rand.New(rand.NewPCG(seed, 3))}
-	for i := range kinds {
-		for j := range i {
-			c.pairs[[2]int{j, i}] = 0
+	c := &coverage{kinds: kinds, random: rand.New(rand.NewPCG(seed, 3))}
+	for i, k := range kinds {
+		c.alone = append(c.alone, &combination{kinds: []*Kind{k}})
+		for _, other := range kinds[:i] {
+			c.pairs = append(c.pairs, &combination{kinds: []*Kind{other, k}})
 		}
 	}
 	return c
 }
 
-// draw chooses the kinds of the next history: mostly pairs, the least covered ones, and now and then none.
+// draw chooses the kinds of the next history: mostly pairs, any of the least covered ones, and now and then none.
 func (c *coverage) draw(aloneFirst bool) []*Kind {
 	if len(c.kinds) == 0 {
 		return nil
 	}
-	i, n := c.leastAlone()
+	next := rarest(c.alone)
 	switch x := c.random.IntN(100); {
-	case n == 0 || aloneFirst:
+	case next.times == 0 || aloneFirst:
 	case x < 3:
 		return nil
-	case x < 8 || len(c.kinds) == 1:
-	default:
-		pair, _ := c.leastPair()
-		c.pairs[pair]++
-		return []*Kind{c.kinds[pair[0]], c.kinds[pair[1]]}
+	case x >= 8 && len(c.pairs) > 0:
+		c.random.Shuffle(len(c.pairs), func(i, j int) { c.pairs[i], c.pairs[j] = c.pairs[j], c.pairs[i] })
+		next = rarest(c.pairs)
 	}
-	c.alone[i]++
-	return []*Kind{c.kinds[i]}
+	next.times++
+	return next.kinds
 }
 
-func (c *coverage) leastAlone() (kind, n int) {
-	for i, m := range c.alone {
-		if i == 0 || m < n {
-			kind, n = i, m
-		}
+// rarest returns the first of the combinations that were drawn least; one that never was if there are none.
+func rarest(all []*combination) *combination {
+	if len(all) == 0 {
+		return &combination{}
 	}
-	return kind, n
-}
-
-// leastPair chooses among the pairs that were covered least.
-func (c *coverage) leastPair() (pair [2]int, n int) {
-	alike := 0
-	for i := range c.kinds {
-		for j := range i {
-			p := [2]int{j, i}
-			m := c.pairs[p]
-			switch {
-			case alike == 0 || m < n:
-				pair, n, alike = p, m, 1
-			case m == n:
-				alike++
-				if c.random.IntN(alike) == 0 {
-					pair = p
-				}
-			}
-		}
-	}
-	return pair, n
+	return slices.MinFunc(all, func(a, b *combination) int { return cmp.Compare(a.times, b.times) })
 }
 
 // void undoes the count of draw for a history that does not count.
 func (c *coverage) void(kinds []*Kind) {
-	var at []int
-	for _, k := range kinds {
-		at = append(at, slices.Index(c.kinds, k))
-	}
-	switch len(at) {
-	case 1:
-		c.alone[at[0]]--
-	case 2:
-		c.pairs[[2]int{min(at[0], at[1]), max(at[0], at[1])}]--
+	for _, x := range slices.Concat(c.alone, c.pairs) {
+		if slices.Equal(x.kinds, kinds) {
+			x.times--
+		}
 	}
 }
 
 // complete reports whether every kind happened alone.
-func (c *coverage) complete() bool {
-	_, alone := c.leastAlone()
-	return alone > 0 || len(c.kinds) == 0
-}
+func (c *coverage) complete() bool { return len(c.kinds) == 0 || rarest(c.alone).times > 0 }
 
 // least returns how often the least covered pair and kind happened.
-func (c *coverage) least() (pair, alone int) {
-	_, pair = c.leastPair()
-	_, alone = c.leastAlone()
-	return pair, alone
-}
+func (c *coverage) least() (pair, alone int) { return rarest(c.pairs).times, rarest(c.alone).times }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/holdfast-go/holdfast/tests/internal/campaign/worker"
 	"github.com/holdfast-go/holdfast/tests/internal/history"
@@ -156,5 +157,130 @@ func TestJudgeCounts(t *testing.T) {
 	want := Verdict{Operations: 9, Grants: 3, Overlaps: 1, StaleWrites: 1, StaleRefused: 1}
 	if fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("got %+v; want %+v", got, want)
+	}
+}
+
+// shares sets how much of its lock the latest hold is.
+func (r *Record) shares(n int) *Record {
+	r.Events[len(r.Events)-1].Share = n
+	return r
+}
+
+func TestJudgeOfShares(t *testing.T) {
+	readers := func(second uint64) *Record {
+		return tell().holds(1, 10, 100, 200, 300).shares(1).holds(2, second, 150, 210, 400).shares(1)
+	}
+	for name, c := range map[string]struct {
+		subject Subject
+		record  *Record
+		want    []Rule
+	}{
+		"two readers":             {ReadWrite{}, readers(10), nil},
+		"a writer after readers":  {ReadWrite{}, readers(10).holds(3, 20, 220, 410, 500), nil},
+		"readers after a writer":  {ReadWrite{}, tell().holds(3, 5, 50, 60, 90).holds(1, 10, 100, 200, 300).shares(1).holds(2, 10, 150, 210, 400).shares(1), nil},
+		"three permits of three":  {Permits{}, tell().holds(1, 10, 100, 200, 300).shares(2).holds(2, 11, 150, 210, 400).shares(1), nil},
+		"permits one after other": {Permits{}, tell().holds(1, 10, 100, 200, 300).shares(2).holds(2, 11, 150, 310, 400).shares(2), nil},
+		"a late permit":           {Permits{}, tell().holds(1, 11, 100, 200, 300).shares(1).holds(2, 10, 250, 310, 400).shares(1), nil},
+
+		"a reader joins one that a server has brought back": {ReadWrite{}, tell("older-restart").holds(1, 10, 100, 200, 300).shares(1).
+			holds(2, 20, 310, 320, 400).shares(1).holds(3, 10, 410, 420, 500).shares(1), nil},
+		"a late write before a reader joins one that a server has brought back": {ReadWrite{}, tell("older-restart").holds(1, 10, 100, 200, 300).shares(1).
+			holds(2, 20, 310, 320, 400).holds(3, 10, 330, 340, 500).shares(1).access(3, 10, read, 0, true, 350).access(2, 20, write, 7, true, 360), nil},
+
+		"a write after a reader that has joined again what was deleted": {ReadWrite{}, tell("lock-deleted").holds(1, 10, 100, 200, 300).shares(1).access(1, 10, read, 0, true, 210).
+			holds(2, 20, 310, 320, 400).access(2, 20, read, 0, true, 325).holds(1, 10, 330, 340, 500).shares(1).since(100).access(1, 10, read, 0, false, 345).access(2, 20, write, 7, true, 360), nil},
+		"a write after an access of a reader that has joined what was deleted": {ReadWrite{}, tell("lock-deleted").holds(1, 10, 100, 200, 400).shares(1).
+			holds(2, 20, 210, 220, 400).holds(1, 10, 230, 240, 400).shares(1).since(100).access(1, 10, read, 0, true, 250).access(2, 20, write, 7, true, 260), nil},
+
+		"an owner's holds": {Owned{}, tell().holds(1, 10, 100, 200, 300).shares(1).holds(2, 10, 150, 210, 400).shares(1).holds(3, 11, 250, 410, 500).shares(2), nil},
+		"an owner's turns": {Owned{}, tell().holds(1, 10, 100, 200, 300).shares(1).holds(2, 11, 250, 310, 400).shares(1), nil},
+
+		"a reader joins one that is gone": {ReadWrite{}, tell("flushall").holds(1, 10, 100, 200, 300).shares(1).
+			holds(2, 20, 310, 320, 400).shares(1).holds(3, 10, 410, 420, 500).shares(1), []Rule{Fences}},
+		"a stale write after a reader that joins what is gone": {ReadWrite{}, tell("lock-deleted").holds(1, 10, 100, 200, 300).shares(1).access(1, 10, read, 0, true, 210).
+			holds(2, 20, 310, 320, 400).holds(1, 10, 330, 340, 500).shares(1).access(1, 10, read, 0, true, 345).access(2, 20, write, 7, true, 360), []Rule{Fences, StaleWrite}},
+		"a reader's fence goes back after a restart": {ReadWrite{}, tell("older-restart").holds(1, 10, 100, 200, 300).shares(1).
+			holds(2, 20, 310, 320, 400).shares(1).holds(3, 15, 410, 420, 500).shares(1), []Rule{Fences}},
+		"a late write before a reader comes anew after a restart": {ReadWrite{}, tell("older-restart").holds(1, 10, 100, 200, 300).shares(1).
+			holds(2, 20, 310, 320, 400).holds(3, 15, 330, 340, 500).shares(1).access(3, 15, read, 0, true, 350).access(2, 20, write, 7, true, 360), []Rule{Fences, StaleWrite}},
+		"a writer's fence goes back after a restart": {ReadWrite{}, tell("older-restart").holds(1, 10, 100, 200, 300).shares(1).
+			holds(2, 20, 310, 320, 400).holds(3, 15, 410, 420, 500), []Rule{Fences}},
+
+		"two owners":                           {Owned{}, tell().holds(1, 10, 100, 200, 300).shares(1).holds(2, 11, 150, 210, 400).shares(2), []Rule{Overlap, Sequential}},
+		"two owners with one fence":            {Owned{}, tell().holds(1, 10, 100, 200, 300).shares(1).holds(2, 10, 250, 310, 400).shares(2), []Rule{Fences, Sequential}},
+		"an owner's fence goes back":           {Owned{}, tell().holds(1, 11, 100, 200, 300).shares(1).holds(2, 10, 320, 330, 400).shares(2), []Rule{Fences, Sequential}},
+		"a writer beside a reader":             {ReadWrite{}, readers(10).holds(3, 20, 220, 390, 500), []Rule{Overlap, Sequential}},
+		"a reader beside a writer":             {ReadWrite{}, tell().holds(1, 10, 100, 200, 300).holds(2, 20, 150, 290, 400).shares(1), []Rule{Overlap, Sequential}},
+		"two writers":                          {ReadWrite{}, tell().holds(1, 10, 100, 200, 300).holds(2, 20, 150, 290, 400), []Rule{Overlap, Sequential}},
+		"a writer's fence goes back":           {ReadWrite{}, tell().holds(1, 20, 100, 200, 300).holds(2, 10, 150, 310, 400), []Rule{Fences, Sequential}},
+		"a reader has the writer's fence":      {ReadWrite{}, tell().holds(1, 10, 100, 200, 300).holds(2, 10, 150, 310, 400).shares(1), []Rule{Fences, Sequential}},
+		"a reader's fence is below a writer's": {ReadWrite{}, tell().holds(1, 20, 100, 200, 300).holds(2, 10, 320, 330, 400).shares(1), []Rule{Fences, Sequential}},
+		"four permits of three":                {Permits{}, tell().holds(1, 10, 100, 200, 300).shares(2).holds(2, 11, 150, 210, 400).shares(2), []Rule{Overlap, Sequential}},
+		"one fence for two permits":            {Permits{}, tell().holds(1, 10, 100, 200, 300).shares(1).holds(2, 10, 150, 210, 400).shares(1), []Rule{Fences}},
+	} {
+		judges(t, name, c.record, c.subject, c.want...)
+	}
+}
+
+// call adds what calls of Do reported.
+func (r *Record) call(calls ...worker.Call) *Record {
+	for _, c := range calls {
+		c.ID, c.Name = uint64(len(r.records.calls)), "a"
+		r.records.calls = append(r.records.calls, c)
+	}
+	return r
+}
+
+// ran is a call that ran the job, from held to finished, and was told at returned that its run counts.
+func ran(slot string, fence uint64, held, finished, returned int64) worker.Call {
+	c := worker.Call{Slot: slot, Window: 100 * time.Microsecond, Fence: fence, Held: held, Finished: finished, Result: fmt.Sprint(fence)}
+	return told(c, fence, returned)
+}
+
+// told makes a call be told that a run counts, whose time is its fence.
+func told(c worker.Call, fence uint64, returned int64) worker.Call {
+	c.Returned = returned
+	c.Done = &worker.Done{Fence: fence, Result: fmt.Sprint(fence), At: int64(fence), Here: c.Fence == fence}
+	return c
+}
+
+// failed is a call whose run failed, or ended with its process.
+func failed(slot string, fence uint64, held int64) worker.Call {
+	return worker.Call{Slot: slot, Window: 100 * time.Microsecond, Fence: fence, Held: held, Result: fmt.Sprint(fence), Error: "it failed"}
+}
+
+// unsure is a call that ran the job, but does not know whether its run counts.
+func unsure(slot string, fence uint64, held, finished int64) worker.Call {
+	return worker.Call{Slot: slot, Fence: fence, Held: held, Finished: finished, Result: fmt.Sprint(fence)}
+}
+
+func TestJudgeOfJobs(t *testing.T) {
+	waited := worker.Call{Slot: "s"}
+	for name, c := range map[string]struct {
+		record *Record
+		want   int // findings
+	}{
+		"one runs it, another is told":          {tell().call(ran("s", 10, 1, 2, 3), told(waited, 10, 4)), 0},
+		"it fails, and another completes it":    {tell().call(failed("s", 10, 1), ran("s", 11, 5, 6, 7)), 0},
+		"in two windows":                        {tell().call(ran("s", 10, 1, 2, 3), ran("t", 11, 4, 5, 6)), 0},
+		"nobody heard that it was completed":    {tell().call(unsure("s", 10, 1, 2), told(waited, 10, 4)), 0},
+		"it may have been completed, and was":   {tell().call(unsure("s", 10, 1, 2), ran("s", 11, 5, 6, 7)), 0},
+		"it begins before the other is told":    {tell().call(ran("s", 10, 1, 2, 30), failed("s", 11, 20)), 0},
+		"a window lies between":                 {tell().call(ran("", 10, 1, 2, 3), ran("", 110, 5, 6, 7)), 0},
+		"a loss of data":                        {tell("flushall").call(ran("s", 10, 1, 2, 3), ran("s", 11, 5, 6, 7)), 0},
+		"it began when its lease was over":      {tell().call(ran("s", 10, 1, 2, 3), failed("s", 9, 0)), 0},
+		"two complete it":                       {tell().call(ran("s", 10, 1, 2, 3), ran("s", 11, 2, 6, 7)), 1},
+		"two complete it, as a third was told":  {tell().call(ran("s", 10, 1, 2, 3), unsure("s", 11, 2, 3), told(waited, 11, 8)), 1},
+		"one that failed counts":                {tell().call(failed("s", 10, 1), told(waited, 10, 4)), 1},
+		"one that nobody ran counts":            {tell().call(told(waited, 10, 4)), 1},
+		"one of another window counts":          {tell().call(ran("t", 10, 1, 2, 3), told(waited, 10, 4)), 1},
+		"it is run again":                       {tell().call(ran("s", 10, 1, 2, 3), failed("s", 11, 5)), 1},
+		"it is run again, and that counts, too": {tell().call(ran("s", 10, 1, 2, 3), ran("s", 11, 5, 6, 7)), 2},
+		"no window lies between":                {tell().call(ran("", 10, 1, 2, 3), ran("", 109, 5, 6, 7)), 1},
+		"another's result": {tell().call(ran("s", 10, 1, 2, 3), worker.Call{Slot: "s", Returned: 9,
+			Done: &worker.Done{Fence: 10, Result: "another"}}), 1},
+		"two say so at different times": {tell().call(told(waited, 10, 9), ran("s", 10, 1, 2, 3), ran("s", 11, 5, 6, 4)), 2},
+	} {
+		judges(t, name, c.record, Once{}, slices.Repeat([]Rule{Counting}, c.want)...)
 	}
 }

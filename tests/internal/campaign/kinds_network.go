@@ -31,7 +31,7 @@ var networkKinds = []*Kind{
 		held := s.link().Hold(s.request(), s.after())
 		s.sleep(s.plan.CommandTimeout + s.aWhile())
 		go func() {
-			h := &harness.TB{} // for failures that do not matter: nothing was held, or the history has ended
+			h := harness.New() // for failures that do not matter: nothing was held, or the history has ended
 			h.Guard(func() { held.Forward(h) })
 		}()
 	}},

@@ -53,7 +53,7 @@ func (l *lane) open() error {
 		return nil
 	}
 	l.close()
-	h := &harness.TB{}
+	h := harness.New()
 	l.harness, l.nodes, l.played = h, nil, 0
 	h.Guard(func() {
 		for range l.cfg.Subject.Nodes() {
@@ -115,7 +115,7 @@ func (l *lane) play(ctx context.Context, p *Plan) (*Record, error) {
 		return nil, err
 	}
 	l.played++
-	h := &harness.TB{} // of this history
+	h := harness.New() // of this history
 	r := &Record{Plan: p}
 	h.Guard(func() { l.perform(ctx, h, r) })
 	h.Close()

@@ -14,23 +14,13 @@ func TestPlansFollowFromTheirSeed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	text := func(seed uint64) string {
-		b, err := json.Marshal(NewPlan(seed, "some", Default, Mutex{}, pair))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return string(b)
-	}
 	seen := map[string]bool{}
-	for seed := range uint64(50) {
-		first, again := text(seed), text(seed)
-		if first != again {
-			t.Fatalf("seed %d gives two plans", seed)
+	for n := range uint64(100) {
+		text, err := json.Marshal(NewPlan(n/2, "some", Default, Mutex{}, pair))
+		if seen[string(text)] != (n%2 == 1) || err != nil {
+			t.Errorf("seed %d: no plan of its own, or two: %v", n/2, err)
 		}
-		seen[first] = true
-	}
-	if len(seen) != 50 {
-		t.Errorf("50 seeds give %d plans", len(seen))
+		seen[string(text)] = true
 	}
 }
 
@@ -125,5 +115,40 @@ func TestKinds(t *testing.T) {
 		if _, err := Kinds(&Config{}, name); err == nil {
 			t.Errorf("%s can be had", name)
 		}
+	}
+}
+
+// A campaign begins with every kind alone, if it is to, and goes on with the pairs that happened least.
+func TestCoverage(t *testing.T) {
+	once := newCoverage(kinds, 1)
+	for range kinds {
+		if drawn := once.draw(true); len(drawn) != 1 {
+			t.Fatalf("drew %d kinds", len(drawn))
+		}
+	}
+	if !once.complete() {
+		t.Error("some kind was not drawn")
+	}
+	c := newCoverage(kinds[:8], 1) // 28 pairs
+	calm := 0
+	for pair, alone := 0, 0; pair < 3 || alone < 1; pair, alone = c.least() {
+		drawn := c.draw(false)
+		if len(drawn) == 0 {
+			calm++
+		}
+		if calm > 100 {
+			t.Fatal("nothing but calm")
+		}
+	}
+	for _, pair := range c.pairs {
+		if pair.times < 3 || pair.times > 4 {
+			t.Errorf("%s and %s happened %d times", pair.kinds[0].Name, pair.kinds[1].Name, pair.times)
+		}
+	}
+	// A void history is drawn again.
+	c.void([]*Kind{kinds[1], kinds[3]})
+	c.void([]*Kind{kinds[1], kinds[3]})
+	if pair, _ := c.least(); len(c.pairs) != 28 || pair > 2 {
+		t.Errorf("with two void histories, each of %d pairs happened %d times", len(c.pairs), pair)
 	}
 }

@@ -61,20 +61,13 @@ func hasExactKeys(s Subject) bool { return s == Mutex{} || s == Carried{} }
 type alone struct{}
 
 func (alone) ShareFence(_, _ history.Event) bool { return false }
-
-func (alone) FencesTellTurns() bool { return true }
-
-func (alone) HasQueue() bool { return true }
-
-func (alone) Nodes() int { return 1 }
-
-func (alone) Prepare(*Plan) {}
-
-func (alone) Finally(*Plan) []worker.Want { return nil }
-
-func (alone) Judge(*Verdict, *Record) {}
-
-func (alone) Stays() bool { return false }
+func (alone) FencesTellTurns() bool              { return true }
+func (alone) HasQueue() bool                     { return true }
+func (alone) Nodes() int                         { return 1 }
+func (alone) Prepare(*Plan)                      {}
+func (alone) Finally(*Plan) []worker.Want        { return nil }
+func (alone) Judge(*Verdict, *Record)            {}
+func (alone) Stays() bool                        { return false }
 
 // Mutex is the exclusive lock.
 type Mutex struct{ alone }
@@ -168,4 +161,148 @@ func ofRule(violations []history.Violation, rule history.Rule) []history.Violati
 		}
 	}
 	return some
+}
+
+// Redisson is the mutex in Redisson's form. Programs that know only SET do not share it. Other tests have
+// Redisson's own clients.
+type Redisson struct{ Mutex }
+
+func (Redisson) Name() string { return "redisson" }
+
+// Prepare gives each lock an exact key.
+func (Redisson) Prepare(p *Plan) {
+	for i := range p.Names {
+		n := &p.Names[i]
+		n.share()
+		n.Queue = Redisson{}.Queue(n.Key)
+	}
+}
+
+func (Redisson) Draw(random *rand.Rand, p *Plan, n Name) []worker.Want {
+	wants := Mutex{}.Draw(random, p, n)
+	for i := range wants {
+		wants[i].Redisson = true
+	}
+	return wants
+}
+
+func (Redisson) Queue(key string) string { return "holdfast:{" + key + "}:key:redisson" }
+
+// Carried is the mutex, half of whose leases are detached and adopted by other processes.
+type Carried struct{ Mutex }
+
+func (Carried) Name() string { return "carried" }
+
+func (Carried) Draw(random *rand.Rand, p *Plan, n Name) []worker.Want {
+	wants := Mutex{}.Draw(random, p, n)
+	for i := range wants {
+		wants[i].Share = worker.Carried
+	}
+	return wants
+}
+
+// Multi is several mutexes that are held as one. Each is judged as a mutex, together with holders that want it
+// alone. If one lock were kept when the others are not granted, or if callers waited for each other, some
+// waiter would wait forever.
+type Multi struct{ Mutex }
+
+func (Multi) Name() string { return "multi" }
+
+// Prepare ensures that there is more than one lock.
+func (Multi) Prepare(p *Plan) {
+	if len(p.Names) == 1 {
+		p.Names = append(p.Names, Name{Name: "b", Key: "holdfast:{b}", Queue: "holdfast:{b}:q"})
+	}
+}
+
+// Draw returns ways to hold the lock together with others, in any order, and sometimes a way to hold it alone.
+func (Multi) Draw(random *rand.Rand, p *Plan, n Name) []worker.Want {
+	var wants []worker.Want
+	for range 1 + random.IntN(2) {
+		wants = append(wants, together(drawWant(random, p, n), random, p.Names))
+	}
+	if random.IntN(2) == 0 {
+		w := drawWant(random, p, n)
+		w.Weight = 1
+		wants = append(wants, w)
+	}
+	return wants
+}
+
+// together turns a want of one lock into one of that lock and others.
+func together(w worker.Want, random *rand.Rand, names []Name) worker.Want {
+	w.Share = worker.Together
+	for _, i := range random.Perm(len(names)) {
+		if other := names[i].Name; other != w.Name {
+			w.With = append(w.With, other)
+		}
+	}
+	w.With = w.With[:1+random.IntN(len(w.With))]
+	w.Again = random.IntN(3) == 0
+	return w
+}
+
+// Finally returns a want of all locks at once.
+func (Multi) Finally(p *Plan) []worker.Want {
+	w := worker.Want{Name: p.Names[0].Name, Share: worker.Together, TTL: p.LongestTTL}
+	for _, n := range p.Names[1:] {
+		w.With = append(w.With, n.Name)
+	}
+	return []worker.Want{w}
+}
+
+// Election has terms in place of grants. A term begins when the leader's function is called. It ends when that
+// function returns or when the term's deadline passes. There is one leader at a time, the fences of terms rise,
+// and after the faults each process leads once more.
+type Election struct{ Mutex }
+
+func (Election) Name() string { return "election" }
+
+func (Election) Draw(random *rand.Rand, p *Plan, n Name) []worker.Want {
+	return drawWants(random, p, n, 2, func(w *worker.Want) { w.Share, w.Try = worker.Leading, false })
+}
+
+func (Election) Finally(p *Plan) []worker.Want {
+	return ofEach(p, func(w *worker.Want, _ Name) { w.Share = worker.Leading })
+}
+
+// Quorum is the lock over several independent servers. A fault strikes one of them, or sometimes all; two
+// faults may strike two. Fences rise from grant to grant. A majority that restarted must be admitted again: the
+// first process does that once the faults are over and no earlier lease is believed in. Then each process is
+// granted each lock.
+type Quorum struct{ Mutex }
+
+// nodes is the number of nodes of a quorum.
+const nodes = 3
+
+func (Quorum) Name() string   { return "quorum" }
+func (Quorum) HasQueue() bool { return false }
+func (Quorum) Nodes() int     { return nodes }
+
+// Prepare gives nodes time to answer, up to a quarter of the TTL, and to return from their quarantine before
+// the history ends. Connections are not given up soon: on a busy machine, processes that keep opening new ones
+// to three servers get nothing else done.
+func (Quorum) Prepare(p *Plan) {
+	p.CommandTimeout += 1500 * time.Millisecond
+	p.ShortTTL += 600 * time.Millisecond
+	p.LongestTTL = p.ShortTTL
+	p.Active *= 3
+}
+
+func (Quorum) Draw(random *rand.Rand, p *Plan, n Name) []worker.Want {
+	w := drawWant(random, p, n)
+	w.Share, w.Poll = worker.Agreed, 0
+	if random.IntN(4) > 0 { // otherwise it is the default
+		w.NodeTimeout = w.TTL / 4
+	}
+	if random.IntN(3) == 0 { // for so long that it is still held when most nodes lose it
+		w.Hold = w.TTL / 2
+	}
+	return []worker.Want{w}
+}
+
+func (Quorum) Finally(p *Plan) []worker.Want {
+	return ofEach(p, func(w *worker.Want, _ Name) {
+		w.Share, w.TTL, w.NodeTimeout = worker.Agreed, 2*p.LongestTTL, p.LongestTTL/2
+	})
 }

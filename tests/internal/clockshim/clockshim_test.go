@@ -27,45 +27,42 @@ func shown(t *testing.T, s *server.Server, command ...any) time.Duration {
 }
 
 func TestEveryServersClockMoves(t *testing.T) {
-	for _, bin := range server.Binaries(t) {
-		t.Run(bin.Name, func(t *testing.T) {
-			t.Parallel()
-			c := New(t)
-			s := server.Start(t, bin, c.Option())
-			inScript := []any{"EVAL", "return redis.call('TIME')", 0}
-			for _, offset := range []time.Duration{0, 2 * time.Minute, -time.Hour} {
-				c.Jump(offset - c.offset)
-				for _, command := range [][]any{{"TIME"}, inScript} {
-					// A busy machine takes its time to answer.
-					if got := shown(t, s, command...); got > offset+time.Second || got < offset-10*time.Second {
-						t.Errorf("%v: the clock is off by %s, not by %s", command[0], got, offset)
-					}
+	server.Each(t, func(t *testing.T, bin server.Binary) {
+		c := New(t)
+		s := server.Start(t, bin, c.Option())
+		inScript := []any{"EVAL", "return redis.call('TIME')", 0}
+		for _, offset := range []time.Duration{0, 2 * time.Minute, -time.Hour} {
+			c.Jump(offset - c.offset)
+			for _, command := range [][]any{{"TIME"}, inScript} {
+				// A busy machine takes its time to answer.
+				if got := shown(t, s, command...); got > offset+time.Second || got < offset-10*time.Second {
+					t.Errorf("%v: the clock is off by %s, not by %s", command[0], got, offset)
 				}
 			}
-			c.Jump(-c.offset)
+		}
+		c.Jump(-c.offset)
 
-			// Expiries follow the same clock.
-			for _, jump := range []time.Duration{-2 * time.Minute, 4 * time.Minute} {
-				if _, err := s.Do("SET", "key", "value", "PX", 60_000); err != nil {
-					t.Fatal(err)
-				}
-				c.Jump(jump)
-				reply, err := s.Do("PTTL", "key")
-				if err != nil {
-					t.Fatal(err)
-				}
-				pttl := time.Duration(reply.(int64)) * time.Millisecond
-				if jump < 0 && pttl < 2*time.Minute || jump > 0 && reply != int64(-2) {
-					t.Errorf("after a jump by %s a key of a minute has %s left", jump, pttl)
-				}
+		// Expiries follow the same clock.
+		for _, jump := range []time.Duration{-2 * time.Minute, 4 * time.Minute} {
+			if _, err := s.Do("SET", "key", "value", "PX", 60_000); err != nil {
+				t.Fatal(err)
 			}
+			c.Jump(jump)
+			reply, err := s.Do("PTTL", "key")
+			if err != nil {
+				t.Fatal(err)
+			}
+			pttl := time.Duration(reply.(int64)) * time.Millisecond
+			if jump < 0 && pttl < 2*time.Minute || jump > 0 && reply != int64(-2) {
+				t.Errorf("after a jump by %s a key of a minute has %s left", jump, pttl)
+			}
+		}
 
-			c.JumpAtEveryLook(time.Minute)
-			before := shown(t, s, inScript...)
-			time.Sleep(2 * lookInterval)
-			if after := shown(t, s, inScript...); after < before+time.Minute-20*time.Second { // the answer may take some of that
-				t.Errorf("off by %s, and at the next look by %s", before, after)
-			}
-		})
-	}
+		c.JumpAtEveryLook(time.Minute)
+		before := shown(t, s, inScript...)
+		time.Sleep(2 * lookInterval)
+		if after := shown(t, s, inScript...); after < before+time.Minute-20*time.Second { // the answer may take some of that
+			t.Errorf("off by %s, and at the next look by %s", before, after)
+		}
+	})
 }

@@ -1,46 +1,67 @@
-// Package harness lets programs that are not tests use the tests' servers and proxies.
+// Package harness has a testing.TB for programs that are not tests, and for attempts of a test.
 package harness
 
 import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime"
+	"strings"
 	"sync"
 	"testing"
 )
 
-// TB is the testing.TB of servers and proxies in a program. It collects the failures that they report, which
-// are the machine's and not the locks'.
+// TB is a testing.TB with failures and cleanups of its own. In a program it is that of servers and proxies, whose failures are the
+// machine's and not the locks'.
 type TB struct {
-	testing.TB // nil: methods that TB lacks are not called
+	testing.TB // has what is not here
 
 	mu       sync.Mutex
-	trouble  []error
+	failures []error
 	cleanups []func()
 }
 
-// fatal is the panic with which Fatal leaves; Guard catches it.
-type fatal struct{ error }
+// New returns the TB of a program.
+func New() *TB { return &TB{TB: program{}} }
 
-func (h *TB) Helper() {}
+// program has what TB needs of a test in a program. Methods that it lacks are not called.
+type program struct{ testing.TB }
 
-func (h *TB) Error(args ...any) { h.note(errors.New(fmt.Sprint(args...))) }
+func (program) Helper()             {}
+func (program) Log(...any)          {}
+func (program) Logf(string, ...any) {}
+func (program) Failed() bool        { return false }
+func (program) Name() string        { return "holdfast" }
 
+func (h *TB) Fail()                             { h.Error("failed") }
+func (h *TB) FailNow()                          { h.Fatal("failed") }
+func (h *TB) Error(args ...any)                 { h.note(errors.New(strings.TrimSpace(fmt.Sprintln(args...)))) }
 func (h *TB) Errorf(format string, args ...any) { h.note(fmt.Errorf(format, args...)) }
 
-func (h *TB) Fatal(args ...any) { panic(fatal{errors.New(fmt.Sprint(args...))}) }
+// Fatal ends the goroutine, as that of a test does.
+func (h *TB) Fatal(args ...any) {
+	h.Error(args...)
+	runtime.Goexit()
+}
 
-func (h *TB) Fatalf(format string, args ...any) { panic(fatal{fmt.Errorf(format, args...)}) }
+func (h *TB) Fatalf(format string, args ...any) {
+	h.Errorf(format, args...)
+	runtime.Goexit()
+}
 
-func (h *TB) Skipf(format string, args ...any) { h.Fatalf(format, args...) }
+// Skipf fails in a program.
+func (h *TB) Skipf(format string, args ...any) {
+	if _, is := h.TB.(program); is {
+		h.Fatalf(format, args...)
+	}
+	h.TB.Skipf(format, args...)
+}
 
-func (h *TB) Log(...any) {}
-
-func (h *TB) Logf(string, ...any) {}
-
-func (h *TB) Failed() bool { return false }
-
-func (h *TB) Name() string { return "holdfast" }
+func (h *TB) Failed() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return len(h.failures) > 0 || h.TB.Failed()
+}
 
 func (h *TB) Cleanup(f func()) {
 	h.mu.Lock()
@@ -60,28 +81,24 @@ func (h *TB) TempDir() string {
 func (h *TB) note(err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.trouble = append(h.trouble, err)
+	h.failures = append(h.failures, err)
 }
 
-// Guard calls f and records a fatal failure that it reports.
+// Guard calls f on a goroutine, which Fatal may end, and waits for it.
 func (h *TB) Guard(f func()) {
-	defer func() {
-		switch p := recover().(type) {
-		case nil:
-		case fatal:
-			h.note(p.error)
-		default:
-			panic(p)
-		}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		f()
 	}()
-	f()
+	<-done
 }
 
-// Err returns what was reported.
+// Err returns the failures.
 func (h *TB) Err() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return errors.Join(h.trouble...)
+	return errors.Join(h.failures...)
 }
 
 // Close runs the cleanups, the latest first.

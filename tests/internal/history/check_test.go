@@ -2,8 +2,6 @@ package history
 
 import (
 	"fmt"
-	"math/rand/v2"
-	"strings"
 	"testing"
 )
 
@@ -72,67 +70,6 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-func TestViolationsSayWhoAndWhen(t *testing.T) {
-	for _, c := range []struct {
-		events []Event
-		want   string
-	}{
-		{[]Event{grant(1, 4, 10, 5020, 9000), grant(2, 5, 20, 30, 60)},
-			`lock "lock": process 2 goroutine 2 with fence 5 got it 5µs before process 1 goroutine 1 with fence 4 had let go of it`},
-		{[]Event{grant(1, 4, 10, 20, 9000), grant(2, 4, 2010, 3000, 9000)},
-			`lock "lock": process 1 goroutine 1 got fence 4, and 2µs later process 2 goroutine 2 got fence 4`},
-		{[]Event{grant(1, 4, 10, 9, 50)},
-			`lock "lock": process 1 goroutine 1: impossible record {`},
-	} {
-		violations := Check(c.events)
-		if len(violations) != 1 || !strings.HasPrefix(violations[0].String(), c.want) {
-			t.Errorf("got %v; want %s", violations, c.want)
-		}
-	}
-}
-
-// The sweep finds exactly the events that a comparison of every pair finds.
-func TestSweepAgreesWithAllPairs(t *testing.T) {
-	random := rand.New(rand.NewPCG(1, 2))
-	clean := 0
-	for range 3000 {
-		var events []Event
-		for i := range 1 + random.IntN(6) {
-			granted := 1 + random.Int64N(40)
-			events = append(events, grant(i, uint64(granted)<<8+uint64(i), granted,
-				granted+random.Int64N(8), granted+random.Int64N(8)-2))
-		}
-		want := make(map[uint64]bool)
-		for _, a := range events {
-			for _, b := range events {
-				later := a.Granted < b.Granted || a.Granted == b.Granted && a.Process < b.Process
-				if later && a.held() && b.held() && b.Granted < a.end() {
-					want[b.Fence] = true
-				}
-			}
-		}
-		got := make(map[uint64]bool)
-		for _, v := range Check(events) {
-			if v.Rule != Exclusion {
-				continue
-			}
-			got[v.Second.Fence] = true
-			if v.Second.Granted >= v.First.end() {
-				t.Fatalf("no overlap: %v", v)
-			}
-		}
-		if fmt.Sprint(got) != fmt.Sprint(want) {
-			t.Fatalf("of %+v overlap %v; reported are %v", events, want, got)
-		}
-		if len(want) == 0 {
-			clean++
-		}
-	}
-	if clean < 100 || clean > 2900 {
-		t.Errorf("%d of 3000 histories have no overlap: the comparison proves little", clean)
-	}
-}
-
 // sharing is an event of process p with such a share.
 func sharing(p, share int, fence uint64, granted, released int64) Event {
 	e := grant(p, fence, granted, released, 1000)
@@ -148,40 +85,60 @@ func rules(violations []Violation) []Rule {
 	return got
 }
 
-func TestStrangers(t *testing.T) {
+// Locks that several may hold: shares of 2, owners, and those of one fence.
+func TestChecksOfShares(t *testing.T) {
+	crowding := func(e []Event) []Violation { return Crowding(e, 2) }
+	readers := func(a, b Event) bool { return a.Share != 0 && b.Share != 0 }
+	rising := func(e []Event) []Violation { return SharedFences(e, true, readers) }
+	falling := func(e []Event) []Violation { return SharedFences(e, false, readers) }
+	late := Event{Name: "lock", Share: 1, Fence: 4, Asked: 5, Granted: 40, Deadline: 35}
 	for name, c := range map[string]struct {
+		check  func([]Event) []Violation
 		events []Event
 		want   []Rule
 	}{
-		"one after other":       {[]Event{sharing(1, 1, 5, 10, 20), sharing(2, 2, 6, 20, 30)}, nil},
-		"one's own":             {[]Event{sharing(1, 1, 5, 10, 30), sharing(2, 1, 5, 15, 40), sharing(1, 1, 5, 39, 50)}, nil},
-		"another's":             {[]Event{sharing(1, 1, 5, 10, 30), sharing(2, 2, 6, 29, 40)}, []Rule{Exclusion}},
-		"within the longer one": {[]Event{sharing(1, 1, 5, 10, 50), sharing(1, 1, 5, 15, 20), sharing(2, 2, 6, 40, 45)}, []Rule{Exclusion}},
-		"of another lock":       {[]Event{sharing(1, 1, 5, 10, 30), named(sharing(2, 2, 6, 15, 20), "other")}, nil},
+		"two of two":            {crowding, []Event{sharing(1, 1, 5, 10, 30), sharing(2, 1, 6, 15, 40)}, nil},
+		"three of two":          {crowding, []Event{sharing(1, 1, 5, 10, 30), sharing(2, 1, 6, 15, 40), sharing(3, 1, 7, 29, 40)}, []Rule{Exclusion}},
+		"two, and one by one":   {crowding, []Event{sharing(1, 2, 5, 10, 30), sharing(2, 1, 6, 30, 40), sharing(3, 1, 7, 30, 40)}, nil},
+		"all beside a part":     {crowding, []Event{sharing(1, 0, 5, 10, 30), sharing(2, 1, 6, 29, 40)}, []Rule{Exclusion}},
+		"one after other":       {Strangers, []Event{sharing(1, 1, 5, 10, 20), sharing(2, 2, 6, 20, 30)}, nil},
+		"one's own":             {Strangers, []Event{sharing(1, 1, 5, 10, 30), sharing(2, 1, 5, 15, 40), sharing(1, 1, 5, 39, 50)}, nil},
+		"another's":             {Strangers, []Event{sharing(1, 1, 5, 10, 30), sharing(2, 2, 6, 29, 40)}, []Rule{Exclusion}},
+		"within the longer one": {Strangers, []Event{sharing(1, 1, 5, 10, 50), sharing(1, 1, 5, 15, 20), sharing(2, 2, 6, 40, 45)}, []Rule{Exclusion}},
+		"of another lock":       {Strangers, []Event{sharing(1, 1, 5, 10, 30), named(sharing(2, 2, 6, 15, 20), "other")}, nil},
+
+		"readers":                  {rising, []Event{sharing(1, 1, 5, 10, 30), sharing(2, 1, 5, 15, 40), sharing(3, 0, 6, 50, 60)}, nil},
+		"a writer with theirs":     {rising, []Event{sharing(1, 1, 5, 10, 30), sharing(3, 0, 5, 50, 60)}, []Rule{Fencing}},
+		"a reader with a writer's": {rising, []Event{sharing(1, 0, 5, 10, 30), sharing(3, 1, 5, 50, 60)}, []Rule{Fencing}},
+		"one that goes back":       {rising, []Event{sharing(1, 1, 5, 10, 30), sharing(3, 1, 4, 50, 60)}, []Rule{Fencing}},
+		"one that may go back":     {falling, []Event{sharing(1, 1, 5, 10, 30), sharing(3, 1, 4, 50, 60)}, nil},
+		"heard of too late":        {rising, []Event{sharing(1, 1, 5, 10, 30), late}, nil},
+		"an impossible record":     {rising, []Event{{Name: "lock", Share: 1, Fence: 4, Asked: 50, Granted: 40, Deadline: 60}}, []Rule{Sense}},
+		"twins":                    {Twins, []Event{sharing(1, 1, 5, 10, 30), sharing(2, 1, 5, 15, 40)}, []Rule{Fencing}},
 	} {
-		if got := rules(Strangers(c.events)); fmt.Sprint(got) != fmt.Sprint(c.want) {
+		if got := rules(c.check(c.events)); fmt.Sprint(got) != fmt.Sprint(c.want) {
 			t.Errorf("%s: %v, want %v", name, got, c.want)
 		}
 	}
 }
 
-func TestSharedFences(t *testing.T) {
-	readers := func(a, b Event) bool { return a.Share != 0 && b.Share != 0 }
+func TestLater(t *testing.T) {
+	asked := func(e Event, asked, since int64) Event {
+		e.Asked, e.Since = asked, since
+		return e
+	}
 	for name, c := range map[string]struct {
 		events []Event
-		rise   bool
-		want   []Rule
+		wrong  int
 	}{
-		"readers":                  {[]Event{sharing(1, 1, 5, 10, 30), sharing(2, 1, 5, 15, 40), sharing(3, 0, 6, 50, 60)}, true, nil},
-		"a writer with theirs":     {[]Event{sharing(1, 1, 5, 10, 30), sharing(3, 0, 5, 50, 60)}, true, []Rule{Fencing}},
-		"a reader with a writer's": {[]Event{sharing(1, 0, 5, 10, 30), sharing(3, 1, 5, 50, 60)}, true, []Rule{Fencing}},
-		"one that goes back":       {[]Event{sharing(1, 1, 5, 10, 30), sharing(3, 1, 4, 50, 60)}, true, []Rule{Fencing}},
-		"one that may go back":     {[]Event{sharing(1, 1, 5, 10, 30), sharing(3, 1, 4, 50, 60)}, false, nil},
-		"heard of too late":        {[]Event{sharing(1, 1, 5, 10, 30), {Name: "lock", Share: 1, Fence: 4, Asked: 5, Granted: 40, Deadline: 35}}, true, nil},
-		"an impossible record":     {[]Event{{Name: "lock", Share: 1, Fence: 4, Asked: 50, Granted: 40, Deadline: 60}}, true, []Rule{Sense}},
+		"one after other":              {[]Event{grant(1, 1, 10, 20, 90), grant(2, 2, 20, 30, 90)}, 0},
+		"asked for at the same time":   {[]Event{asked(grant(1, 2, 10, 20, 90), 1, 0), asked(grant(2, 1, 20, 30, 90), 5, 0)}, 0},
+		"asked for after it was heard": {[]Event{asked(grant(1, 2, 10, 20, 90), 1, 0), asked(grant(2, 1, 20, 30, 90), 11, 0)}, 1},
+		"passed on":                    {[]Event{asked(grant(1, 2, 10, 20, 90), 1, 0), asked(grant(2, 1, 20, 30, 90), 11, 5)}, 0},
+		"of two locks":                 {[]Event{grant(1, 5, 10, 20, 90), named(grant(2, 4, 20, 30, 90), "other")}, 0},
 	} {
-		if got := rules(SharedFences(c.events, c.rise, readers)); fmt.Sprint(got) != fmt.Sprint(c.want) {
-			t.Errorf("%s: %v, want %v", name, got, c.want)
+		if got := Later(c.events); len(got) != c.wrong {
+			t.Errorf("%s: %v", name, got)
 		}
 	}
 }

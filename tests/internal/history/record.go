@@ -135,20 +135,3 @@ func Read(in io.Reader) ([]Event, error) {
 		return cmp.Or(cmp.Compare(a.Process, b.Process), cmp.Compare(a.ID, b.ID))
 	}), nil
 }
-
-// ReadFiles reads and merges the files of several processes.
-func ReadFiles(paths ...string) ([]Event, error) {
-	var all []Event
-	for _, path := range paths {
-		data, err := os.ReadFile(path)
-		if err != nil {
-			return nil, err
-		}
-		events, err := Read(bytes.NewReader(data))
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", path, err)
-		}
-		all = append(all, events...)
-	}
-	return all, nil
-}

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"os"
 	"os/exec"
+	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -54,57 +56,51 @@ func TestOnlyAProcessThatStoodStillIsExcused(t *testing.T) {
 	t.Error("the process is seen to stand still, and did not")
 }
 
-// failing is a test that fails and continues.
-type failing struct {
+// judged is a test whose verdict another test looks at.
+type judged struct {
 	testing.TB
-	fatal  bool
-	failed bool
+	fails bool
 }
 
-func (f *failing) Errorf(string, ...any) { f.failed = true }
-
-func (f *failing) Helper()               {}
-func (f *failing) Logf(string, ...any)   {}
-func (f *failing) Fatalf(string, ...any) { f.fatal = true; panic(f) }
-
-// judged reports whether Unhurried fails a test, and the units that it tried.
-func judged(unit time.Duration, f func(unit time.Duration) error) (fails bool, units []time.Duration) {
-	tb := &failing{}
-	defer func() {
-		if p := recover(); p != nil && p != any(tb) {
-			panic(p)
-		}
-		fails = tb.fatal
-	}()
-	Unhurried(tb, unit, func(unit time.Duration) error {
-		units = append(units, unit)
-		return f(unit)
-	})
-	return
-}
+func (j *judged) Helper()               {}
+func (j *judged) Logf(string, ...any)   {}
+func (j *judged) Fatalf(string, ...any) { j.fails = true; runtime.Goexit() }
 
 func TestUnhurriedRepeatsOnlyWhatWasHeldUp(t *testing.T) {
 	nightly(t)
-	fails, units := judged(time.Second, func(unit time.Duration) error {
-		if unit == time.Second {
+	for _, c := range []struct {
+		what     string
+		unit     time.Duration
+		f        func(unit time.Duration) error
+		fails    bool
+		attempts int
+	}{
+		{"held up once", time.Second, func(unit time.Duration) error {
+			if unit > time.Second {
+				return nil
+			}
 			standStill(t)
 			return errors.New("too late")
+		}, false, 2},
+		{"not held up", time.Hour, func(time.Duration) error { return errors.New("wrong on any machine") }, true, 1},
+		{"always held up", time.Microsecond, func(time.Duration) error {
+			standStill(t)
+			return errors.New("late at any length")
+		}, true, 6},
+	} {
+		var units []time.Duration
+		verdict, over := &judged{}, make(chan struct{})
+		go func() {
+			defer close(over)
+			Unhurried(verdict, c.unit, func(unit time.Duration) error {
+				units = append(units, unit)
+				return c.f(unit)
+			})
+		}()
+		<-over
+		if verdict.fails != c.fails || len(units) != c.attempts || units[len(units)-1] != c.unit<<(c.attempts-1) {
+			t.Errorf("%s: fails %v, with units of %v", c.what, verdict.fails, units)
 		}
-		return nil
-	})
-	if fails || len(units) != 2 || units[1] != 2*time.Second {
-		t.Errorf("held up once: fails %v, with units of %v", fails, units)
-	}
-	fails, units = judged(time.Hour, func(time.Duration) error { return errors.New("wrong on any machine") })
-	if !fails || len(units) != 1 {
-		t.Errorf("not held up: fails %v, with units of %v", fails, units)
-	}
-	fails, units = judged(time.Microsecond, func(unit time.Duration) error {
-		standStill(t)
-		return errors.New("late at any length")
-	})
-	if !fails || len(units) != 6 {
-		t.Errorf("always held up: fails %v, with units of %v", fails, units)
 	}
 }
 
@@ -117,4 +113,36 @@ func TestVirtualTimeExcusesNothing(t *testing.T) {
 			t.Error("a delay of the real machine is seen in virtual time")
 		}
 	})
+}
+
+// An attempt has a context and cleanups of its own. FailNow ends only the attempt, also if a goroutine that it
+// started calls it.
+func TestAnAttemptIsATestOfItsOwn(t *testing.T) {
+	var order []string
+	err := try(t, 2, func(t testing.TB) {
+		t.Cleanup(func() { order = append(order, "first") })
+		t.Cleanup(func() {
+			order = append(order, "last")
+			if t.Context().Err() == nil {
+				t.Error("the context outlives the attempt")
+			}
+		})
+		done, fatal := make(chan struct{}), t.Fatalf
+		go func() {
+			defer close(done)
+			fatal("from %s", "a goroutine")
+		}()
+		<-done
+		t.Fatal("at the end")
+		order = append(order, "never")
+	})
+	if err == nil || err.Error() != "from a goroutine\nat the end" {
+		t.Errorf("it fails with %q", err)
+	}
+	if !slices.Equal(order, []string{"last", "first"}) {
+		t.Errorf("the cleanups ran as %q", order)
+	}
+	if err := try(t, 1, func(t testing.TB) { t.Log(t.Name()) }); err != nil || t.Failed() {
+		t.Errorf("one that does not fail: %v", err)
+	}
 }

@@ -1,7 +1,6 @@
 package overlay
 
 import (
-	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
@@ -70,86 +69,40 @@ func TestEditsChangeTheLinesThatAreNamed(t *testing.T) {
 	}
 }
 
-func TestWrongEditsAreRefused(t *testing.T) {
-	dir := tree(t, "a.go", goFile)
-	for _, test := range []struct {
-		edit Edit
-		want []string // in the error
-	}{
-		{Line("limit", "if true {"), []string{"no line", "mutants: limit"}},
-		{Part("bound", "x < 1", "true"), []string{"a.go:6", `"bound"`, "0 of", "if x > 1 {"}},
-		{Part("sum", "x", "y"), []string{"a.go:8", `"sum"`, "2 of", "x = x + 1"}},
-		{Part("sum", "", "y"), []string{"a.go:8", `"sum"`}},
-		{Line("bound", "if x > 1 {"), []string{"a.go:6", `"bound"`, "as it is", "if x > 1 {"}},
-		{Part("sum", "x +", "x +"), []string{"a.go:8", `"sum"`, "as it is"}},
-	} {
-		_, err := files(dir, test.edit)
-		refused(t, test.edit.Place, err, test.want...)
-	}
-}
-
-func TestWrongMarkersAreRefused(t *testing.T) {
+func TestWrongEditsAndMarkersAreRefused(t *testing.T) {
 	const end = "package b\n\nfunc b() {\n"
+	sound := Line("bound", "if true {")
 	for _, test := range []struct {
 		about, file, text string
+		edit              Edit
 		want              []string // in the error
 	}{
-		{"twice in a file", "b.go", end + "\t// mutants: one\n\tb()\n\t// mutants: one\n\tb()\n}\n", []string{`"one"`, "twice", "b.go:5", "b.go:7"}},
-		{"twice in the library, in both languages", "internal/b.lua", "-- mutants: bound\nreturn 1\n", []string{`"bound"`, "twice", "a.go:6", "internal/b.lua:2"}},
-		{"beside code", "b.go", end + "\tb() // mutants: one\n}\n", []string{"b.go:4", "alone on its line", "b() // mutants: one"}},
-		{"misspelled", "b.go", end + "\t// mutant: one\n\tb()\n}\n", []string{"b.go:4", "// mutant: one"}},
-		{"with capitals", "b.lua", "-- mutants: One\nreturn 1\n", []string{"b.lua:1", "One"}},
-		{"above nothing", "b.go", end + "\t// mutants: one\n\n\tb()\n}\n", []string{"b.go:5", `"one"`, "no code"}},
-		{"above a comment", "b.go", end + "\t// mutants: one\n\t// Why.\n\tb()\n}\n", []string{`"one"`, "no code"}},
-		{"above the end of a block", "b.go", end + "\t// mutants: one\n}\n", []string{`"one"`, "no code"}},
-		{"at the end of a file", "b.lua", "return 1\n-- mutants: one", []string{`"one"`, "no code"}},
+		{"no such place", "", "", Line("limit", "if true {"), []string{"no line", "mutants: limit"}},
+		{"no such part", "", "", Part("bound", "x < 1", "true"), []string{"a.go:6", `"bound"`, "0 of", "if x > 1 {"}},
+		{"two such parts", "", "", Part("sum", "x", "y"), []string{"a.go:8", `"sum"`, "2 of", "x = x + 1"}},
+		{"an empty part", "", "", Part("sum", "", "y"), []string{"a.go:8", `"sum"`}},
+		{"the same line", "", "", Line("bound", "if x > 1 {"), []string{"a.go:6", `"bound"`, "as it is", "if x > 1 {"}},
+		{"the same part", "", "", Part("sum", "x +", "x +"), []string{"a.go:8", `"sum"`, "as it is"}},
+
+		{"twice in a file", "b.go", end + "\t// mutants: one\n\tb()\n\t// mutants: one\n\tb()\n}\n", sound, []string{`"one"`, "twice", "b.go:5", "b.go:7"}},
+		{"twice, in both languages", "internal/b.lua", "-- mutants: bound\nreturn 1\n", sound, []string{`"bound"`, "twice", "a.go:6", "internal/b.lua:2"}},
+		{"beside code", "b.go", end + "\tb() // mutants: one\n}\n", sound, []string{"b.go:4", "alone on its line", "b() // mutants: one"}},
+		{"misspelled", "b.go", end + "\t// mutant: one\n\tb()\n}\n", sound, []string{"b.go:4", "// mutant: one"}},
+		{"with capitals", "b.lua", "-- mutants: One\nreturn 1\n", sound, []string{"b.lua:1", "One"}},
+		{"above nothing", "b.go", end + "\t// mutants: one\n\n\tb()\n}\n", sound, []string{"b.go:5", `"one"`, "no code"}},
+		{"above a comment", "b.go", end + "\t// mutants: one\n\t// Why.\n\tb()\n}\n", sound, []string{`"one"`, "no code"}},
+		{"above the end of a block", "b.go", end + "\t// mutants: one\n}\n", sound, []string{`"one"`, "no code"}},
+		{"at the end of a file", "b.lua", "return 1\n-- mutants: one", sound, []string{`"one"`, "no code"}},
 	} {
-		_, err := files(tree(t, "a.go", goFile, test.file, test.text), Line("bound", "if true {"))
-		refused(t, test.about, err, test.want...)
-	}
-}
-
-// Tests have no places; this package's tests would be full of them.
-func TestOnlyTheLibrarysSourcesAreSearched(t *testing.T) {
-	dir := tree(t, "a.go", goFile, "a_test.go", goFile, "tests/b.go", goFile, ".soak/c.go", goFile, "testdata/d.lua", luaFile, "docs/e.md", goFile, "tests.go", "package a\n\n// mutants: more\nvar a = 1\n")
-	found, err := find(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(found) != 3 || found["bound"].String() != "a.go:6" || found["sum"].String() != "a.go:8" || found["more"].String() != "tests.go:4" {
-		t.Errorf("found %v", found)
-	}
-}
-
-func TestTheListNamesTheEditedFiles(t *testing.T) {
-	places, err := Places()
-	if err != nil {
-		t.Fatal(err)
-	}
-	name, err := Write(t.TempDir(), Line("minted", "return 5, n"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	text, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var list struct{ Replace map[string]string }
-	if err := json.Unmarshal(text, &list); err != nil {
-		t.Fatal(err)
-	}
-	where, _, _ := strings.Cut(places["minted"], ":")
-	edited, err := os.ReadFile(list.Replace[filepath.Join(root(), filepath.FromSlash(where))])
-	if err != nil || len(list.Replace) != 1 || !strings.Contains(string(edited), "\n  return 5, n\n") {
-		t.Errorf("the list is %s; %s, %v", text, edited, err)
-	}
-}
-
-func refused(t *testing.T, about string, err error, want ...string) {
-	t.Helper()
-	for _, w := range want {
-		if err == nil || !strings.Contains(err.Error(), w) {
-			t.Errorf("%s: the error %v lacks %q", about, err, w)
+		library := []string{"a.go", goFile}
+		if test.file != "" {
+			library = append(library, test.file, test.text)
+		}
+		_, err := files(tree(t, library...), test.edit)
+		for _, w := range test.want {
+			if err == nil || !strings.Contains(err.Error(), w) {
+				t.Errorf("%s: the error %v lacks %q", test.about, err, w)
+			}
 		}
 	}
 }

@@ -67,10 +67,7 @@ func WriteReplay(dir string) (list string, err error) {
 	if err != nil {
 		return "", fmt.Errorf("go env GOROOT: %w", err)
 	}
-	return writeReplay(dir, filepath.Join(strings.TrimSpace(string(out)), "src"))
-}
-
-func writeReplay(dir, src string) (list string, err error) {
+	src := filepath.Join(strings.TrimSpace(string(out)), "src")
 	edited := map[string]string{}
 	for _, e := range repeating {
 		text := edited[e.file]

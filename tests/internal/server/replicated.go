@@ -26,13 +26,10 @@ func StartReplicatedCluster(tb testing.TB, bin Binary, masters int, opts ...Opti
 	c := &Cluster{Nodes: startNodes(tb, bin, 2*masters, masters, opts), tb: tb}
 	for i, replica := range c.Nodes[masters:] {
 		id := c.id(c.Nodes[i])
-		err := replica.awaitFor(agreeTimeout, "replication", func() error {
+		replica.agree("replication", func() error {
 			_, err := replica.Do("CLUSTER", "REPLICATE", id)
 			return err
 		})
-		if err != nil {
-			tb.Fatal(err)
-		}
 	}
 	c.AwaitReplicas()
 	return c
@@ -44,7 +41,7 @@ func (c *Cluster) AwaitReplicas() {
 	c.tb.Helper()
 	masters := len(c.Nodes) / 2
 	for _, s := range c.running() {
-		err := s.awaitFor(agreeTimeout, "a replica in step", func() error {
+		s.agree("a replica in step", func() error {
 			nodes, err := c.view(s)
 			if err != nil {
 				return err
@@ -63,9 +60,6 @@ func (c *Cluster) AwaitReplicas() {
 			}
 			return err
 		})
-		if err != nil {
-			c.tb.Fatal(err)
-		}
 	}
 }
 
@@ -84,7 +78,7 @@ func (c *Cluster) Owner(slot int, except ...*Server) *Server {
 	c.tb.Helper()
 	asked := slices.DeleteFunc(c.running(), func(s *Server) bool { return slices.Contains(except, s) })
 	var owner *Server
-	err := asked[0].awaitFor(agreeTimeout, "an owner of the slot", func() error {
+	asked[0].agree("an owner of the slot", func() error {
 		owner = nil
 		for _, s := range asked {
 			nodes, err := c.view(s)
@@ -103,9 +97,6 @@ func (c *Cluster) Owner(slot int, except ...*Server) *Server {
 		}
 		return hasRole(owner, "master")
 	})
-	if err != nil {
-		c.tb.Fatal(err)
-	}
 	return owner
 }
 
@@ -173,11 +164,7 @@ func (c *Cluster) at(addr string) *Server {
 
 func (c *Cluster) id(s *Server) string {
 	c.tb.Helper()
-	reply, err := s.Do("CLUSTER", "MYID")
-	if err != nil {
-		c.tb.Fatal(err)
-	}
-	return fmt.Sprint(reply)
+	return fmt.Sprint(must(c.tb, s, "CLUSTER", "MYID"))
 }
 
 // clusterNode is a line of CLUSTER NODES.

@@ -248,6 +248,14 @@ func (s *Server) await(what string, probe func() error) error {
 	return s.awaitFor(readyTimeout, what, probe)
 }
 
+// agree waits until several servers agree, or fails the test.
+func (s *Server) agree(what string, probe func() error) {
+	s.tb.Helper()
+	if err := s.awaitFor(agreeTimeout, what, probe); err != nil {
+		s.tb.Fatal(err)
+	}
+}
+
 func (s *Server) awaitFor(limit time.Duration, what string, probe func() error) error {
 	deadline := time.Now().Add(limit)
 	for {

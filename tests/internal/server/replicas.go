@@ -37,9 +37,7 @@ func StartSentinels(tb testing.TB, bin Binary, replicas, sentinels int, opts ...
 		))
 	}
 	for _, w := range g.Watchers {
-		if err := w.awaitFor(agreeTimeout, "sight of the others", func() error { return g.sees(w, replicas, sentinels-1) }); err != nil {
-			tb.Fatal(err)
-		}
+		w.agree("sight of the others", func() error { return g.sees(w, replicas, sentinels-1) })
 	}
 	return g
 }
@@ -72,7 +70,7 @@ func (g *Sentinels) Addrs() []string {
 func (g *Sentinels) Failover() {
 	g.tb.Helper()
 	w, old := g.Watchers[0], ""
-	err := w.awaitFor(agreeTimeout, "failover", func() error {
+	w.agree("failover", func() error {
 		master, err := g.named(w)
 		switch {
 		case err != nil:
@@ -87,9 +85,6 @@ func (g *Sentinels) Failover() {
 		}
 		return fmt.Errorf("the sentinel names %s still", old)
 	})
-	if err != nil {
-		g.tb.Fatal(err)
-	}
 }
 
 // named returns the address of the master that a sentinel names.
@@ -103,7 +98,7 @@ func (g *Sentinels) named(w *Server) (string, error) {
 func (g *Sentinels) NextMaster(old *Server) *Server {
 	g.tb.Helper()
 	var master *Server
-	err := g.Watchers[0].awaitFor(agreeTimeout, "failover", func() error {
+	g.Watchers[0].agree("failover", func() error {
 		for _, w := range g.Watchers {
 			addr, err := g.named(w)
 			if err != nil {
@@ -117,9 +112,6 @@ func (g *Sentinels) NextMaster(old *Server) *Server {
 		}
 		return hasRole(master, "master")
 	})
-	if err != nil {
-		g.tb.Fatal(err)
-	}
 	return master
 }
 
@@ -127,7 +119,7 @@ func (g *Sentinels) NextMaster(old *Server) *Server {
 // considered its master down, and made s the next; then they are told to choose another.
 func (g *Sentinels) AwaitReplica(s *Server) {
 	g.tb.Helper()
-	err := s.awaitFor(agreeTimeout, "role of a replica", func() error {
+	s.agree("role of a replica", func() error {
 		err := hasRole(s, "slave")
 		if err == nil {
 			return nil
@@ -137,9 +129,6 @@ func (g *Sentinels) AwaitReplica(s *Server) {
 		}
 		return err
 	})
-	if err != nil {
-		g.tb.Fatal(err)
-	}
 }
 
 // hasRole returns an error if a server has another role or, for a replica, no link to its master.
@@ -178,4 +167,67 @@ func Forsake(master *Server, replicas ...*Server) {
 	if err != nil || reply != int64(len(replicas)) {
 		master.tb.Fatalf("%s: links of replicas killed: %v, %v", master.bin.Name, reply, err)
 	}
+}
+
+// StartReplica starts a replica of master and waits until the master
+// sends it every write.
+func StartReplica(tb testing.TB, bin Binary, master *Server, opts ...Option) *Server {
+	tb.Helper()
+	opts = append([]Option{Conf("replicaof", fmt.Sprintf("127.0.0.1 %d", master.port))}, opts...)
+	replica := Start(tb, bin, opts...)
+	err := replica.await("link to its master", func() error {
+		// The replica reports the link as up earlier than the master, which holds its writes back until it
+		// knows that the replica has loaded.
+		info, err := master.info("replication")
+		if err != nil {
+			return err
+		}
+		for _, value := range info {
+			if strings.Contains(value, fmt.Sprintf("port=%d,state=online", replica.port)) {
+				return nil
+			}
+		}
+		return fmt.Errorf("its master says %v", info)
+	})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return replica
+}
+
+// AwaitInStep waits until a master's replicas have everything that it has written.
+func (s *Server) AwaitInStep() {
+	s.tb.Helper()
+	s.agree("replicas in step", func() error {
+		info, err := s.info("replication")
+		if err != nil {
+			return err
+		}
+		for i := 0; ; i++ {
+			replica, ok := info[fmt.Sprint("slave", i)]
+			if !ok && i > 0 {
+				return nil
+			}
+			// One that still waits for its first copy is at 0, and so is a master that has written nothing since.
+			online := strings.Contains(replica, ",state=online,")
+			if !online || !strings.Contains(replica, ",offset="+info["master_repl_offset"]+",") {
+				return fmt.Errorf("replica %d is %q, the master at %s", i, replica, info["master_repl_offset"])
+			}
+		}
+	})
+}
+
+// SentinelGroup is a master with a replica and a sentinel that watches both.
+type SentinelGroup struct {
+	Name     string // of the master, by which clients ask the sentinel for it
+	Master   *Server
+	Replica  *Server
+	Sentinel *Server
+}
+
+// StartSentinel is StartSentinels with one replica and one sentinel.
+func StartSentinel(tb testing.TB, bin Binary, opts ...Option) *SentinelGroup {
+	tb.Helper()
+	g := StartSentinels(tb, bin, 1, 1, opts...)
+	return &SentinelGroup{g.Name, g.Servers[0], g.Servers[1], g.Watchers[0]}
 }

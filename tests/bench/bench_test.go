@@ -2,12 +2,16 @@ package main
 
 import (
 	"bytes"
+	"encoding/json"
 	"encoding/xml"
 	"fmt"
 	"io"
+	"maps"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/holdfast-go/holdfast/cmd/holdfast/bench/measure"
 )
@@ -177,5 +181,92 @@ func TestRedisson(t *testing.T) {
 	}
 	if !strings.Contains(tables, java.redisson) {
 		t.Errorf("%q is not in %s", java.redisson, tables)
+	}
+}
+
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && (os.Args[1] == workerArgument || os.Args[1] == delayerArgument) {
+		main()
+	}
+	os.Exit(m.Run())
+}
+
+// medians runs the bench, which has to succeed, and returns its medians, and all that it wrote.
+func medians(t *testing.T, args ...string) (r results, tables, said string) {
+	t.Helper()
+	t.Setenv("GORACE", "atexit_sleep_ms=0")
+	var out, log bytes.Buffer
+	if code := bench(t.Context(), args, nil, &out, &log); code != 0 {
+		t.Fatalf("code %d: %s", code, &log)
+	}
+	tables, line, ok := strings.Cut(out.String(), "\n{")
+	var all struct{ Medians results }
+	if err := json.Unmarshal([]byte("{"+line), &all); !ok || err != nil {
+		t.Fatalf("%v in %s", err, &out)
+	}
+	return all.Medians, tables, log.String()
+}
+
+// A bad round does not change medians, but an overlap in a single round shows.
+func TestSummary(t *testing.T) {
+	got := summary([]figures{
+		{"rate": 10, "overlaps": 0, "errors": 1},
+		{"rate": 1000, "overlaps": 2, "errors": 0},
+		{"rate": 12, "overlaps": 0, "errors": 3},
+	})
+	want := figures{"rate": 12, "overlaps": 2, "errors": 4}
+	if !maps.Equal(got, want) {
+		t.Errorf("got %v; want %v", got, want)
+	}
+}
+
+// Cycles and costs of several processes add up; their samples are joined.
+func TestAccount(t *testing.T) {
+	ms := time.Millisecond
+	got := account([]outcome{
+		{Cycles: 3, Took: 2 * time.Second, CPU: 6 * ms, Mallocs: 10, Handovers: []time.Duration{ms, 2 * ms}, Waits: []time.Duration{ms, 5 * ms}, Grants: []int{3, 0}},
+		{Cycles: 1, Took: time.Second, CPU: 2 * ms, Mallocs: 30, Handovers: []time.Duration{9 * ms}, Waits: []time.Duration{7 * ms}, Grants: []int{1, 0}, Errors: 1},
+	}, 4*ms, 12, 5)
+	want := figures{
+		"rate": 2, "redis_us": 1000, "client_us": 2000, "commands": 3, "allocs": 10,
+		"handover_us": 2000, "handover99_us": 9000, "wait99_us": 7000, "longest_us": 7000, "jain": 0.4,
+		"overlaps": 5, "errors": 1, "lost": 0,
+	}
+	if !maps.Equal(got, want) {
+		t.Errorf("got  %v\nwant %v", got, want)
+	}
+}
+
+// The ratios are those of rounds, not of medians over all rounds: a machine that slows down halfway changes nothing.
+func TestRatiosAreOfRounds(t *testing.T) {
+	this := []figures{{"rate": 200, "p50_us": 4}, {"rate": 20, "p50_us": 40}, {"rate": 0}}
+	other := []figures{{"rate": 100, "p50_us": 8}, {"rate": 10, "p50_us": 80}, {"rate": 100, "p50_us": 8}}
+	if got, want := ratios(this, other), (figures{"rate": 2, "p50_us": 0.5}); !maps.Equal(got, want) {
+		t.Errorf("got %v; want %v", got, want)
+	}
+}
+
+// The other build is this one, too, behind a script that leaves a trace.
+func TestAgainst(t *testing.T) {
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	trace, other := filepath.Join(t.TempDir(), "trace"), filepath.Join(t.TempDir(), "other")
+	if err := os.WriteFile(other, fmt.Appendf(nil, "#!/bin/sh\necho >>'%s'\nexec '%s' \"$@\"\n", trace, self), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	r, tables, _ := medians(t, "-quick", "-for", "50ms", "-cells", "free", "-only", "holdfast-goredis,bare-goredis", "-against", other)
+	if !strings.Contains(tables, "| this build over the other | ") {
+		t.Errorf("the builds are not compared in %s", tables)
+	}
+	for name, want := range map[string]bool{"holdfast-goredis-other": true, "bare-goredis-other": false} {
+		if _, is := r["free/1"][name]; is != want {
+			t.Errorf("%s has a turn: %t", name, is)
+		}
+	}
+	ran, err := os.ReadFile(trace)
+	if turns := bytes.Count(ran, []byte("\n")); err != nil || turns != len(levels) {
+		t.Errorf("the other build had %d turns, want %d: %v", turns, len(levels), err)
 	}
 }

@@ -87,7 +87,7 @@ func TestAFailedDialHurriesTheLookForTheMaster(t *testing.T) {
 	})
 }
 
-// Fault: The slot of a lock moves to a node that has no slots yet, which the library does not know.
+// If a slot moves to a node that has no slots yet, the library does not know the node before it has followed a redirection there.
 func TestRunDurablyOnANodeWithoutSlots(t *testing.T) {
 	var known atomic.Bool
 	node := answering(resp.Reply{Value: int64(1)})

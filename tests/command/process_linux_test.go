@@ -399,7 +399,7 @@ func TestTheJobEndsWithHoldfast(t *testing.T) {
 		code   int
 	}{
 		"obedient": {`trap 'touch $DIR/term $DIR/term-session; exit' TERM; touch $DIR/up; while :; do sleep 0.1; done`, time.Hour, holdfast, -1},
-		"stubborn": {stubborn, 100 * time.Millisecond, holdfast, -1},
+		"stubborn": {stubborn, 500 * time.Millisecond, holdfast, -1}, // long enough for its trap on a busy machine
 		"group":    {stubborn, 500 * time.Millisecond, func(r *trial) { r.signal(-r.cmd.Process.Pid, unix.SIGKILL) }, -1},
 		"keeper":   {stubborn, time.Hour, keeper, 70},
 		"keeper while holdfast is stopped": {stubborn, time.Hour, func(r *trial) {

@@ -82,6 +82,13 @@ func NewDriver(o rueidis.ClientOption) (driver.Driver, error) {
 		own.AlwaysRESP2 = true                                 // in RESP3 replies have other forms, and servers can push
 		own.AlwaysPipelining, own.OnInvalidations = false, nil // otherwise rueidis would read our replies
 		own.Dialer.KeepAlive = -1                              // otherwise it would send PINGs
+		if credentials := o.AuthCredentialsFn; credentials != nil {
+			own.AuthCredentialsFn = func(of rueidis.AuthCredentialsContext) (rueidis.AuthCredentials, error) {
+				c, err := credentials(of)
+				c.RefreshAfter = time.Time{} // otherwise rueidis would send AUTH, and read our replies
+				return c, err
+			}
+		}
 		return open(own)
 	}
 	if o.Sentinel.MasterSet != "" {

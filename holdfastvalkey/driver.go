@@ -78,6 +78,13 @@ func NewDriver(o valkey.ClientOption) (driver.Driver, error) {
 		own.AlwaysRESP2 = true                                 // in RESP3 replies have other forms, and servers can push
 		own.AlwaysPipelining, own.OnInvalidations = false, nil // otherwise valkey-go would read our replies
 		own.Dialer.KeepAlive = -1                              // otherwise it would send PINGs
+		if credentials := o.AuthCredentialsFn; credentials != nil {
+			own.AuthCredentialsFn = func(of valkey.AuthCredentialsContext) (valkey.AuthCredentials, error) {
+				c, err := credentials(of)
+				c.RefreshAfter = time.Time{} // otherwise valkey-go would send AUTH, and read our replies
+				return c, err
+			}
+		}
 		return open(own)
 	}
 	return adapter.New(lib), nil

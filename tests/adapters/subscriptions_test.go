@@ -9,8 +9,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/rueidis"
+	"github.com/valkey-io/valkey-go"
+
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/driver/drivertest"
+	"github.com/holdfast-go/holdfast/holdfastrueidis"
+	"github.com/holdfast-go/holdfast/holdfastvalkey"
 	"github.com/holdfast-go/holdfast/tests/internal/backend"
 	"github.com/holdfast-go/holdfast/tests/internal/server"
 )
@@ -165,4 +170,42 @@ func TestSubscriptionFollowsAnAddress(t *testing.T) {
 		for next(t, u.messages) != "hello" {
 		}
 	})
+}
+
+// Credentials that the client library renews leave subscriptions alone: on their connections it must neither send nor read.
+func TestRenewedCredentialsLeaveSubscriptionsAlone(t *testing.T) {
+	t.Parallel()
+	long(t)
+	const password = "pw"
+	s := server.Start(t, server.One(t), server.Conf("requirepass", password))
+	var asked atomic.Int64
+	soon := func() time.Time {
+		asked.Add(1)
+		return time.Now().Add(10 * time.Millisecond)
+	}
+	for name, d := range map[string]drivertest.Driver{
+		"rueidis": drivertest.Of(holdfastrueidis.NewDriver(rueidis.ClientOption{
+			InitAddress: []string{s.Addr()},
+			AuthCredentialsFn: func(rueidis.AuthCredentialsContext) (rueidis.AuthCredentials, error) {
+				return rueidis.AuthCredentials{Password: password, RefreshAfter: soon()}, nil
+			},
+		})),
+		"valkey": drivertest.Of(holdfastvalkey.NewDriver(valkey.ClientOption{
+			InitAddress: []string{s.Addr()},
+			AuthCredentialsFn: func(valkey.AuthCredentialsContext) (valkey.AuthCredentials, error) {
+				return valkey.AuthCredentials{Password: password, RefreshAfter: soon()}, nil
+			},
+		})),
+	} {
+		t.Run(name, func(t *testing.T) {
+			defer d.Close()
+			u := newUps()
+			sub := u.of("a", false)
+			sub.Down = func(err error) { t.Errorf("it is interrupted: %v", err) }
+			defer d.Subscribe(sub)()
+			next(t, u.up)
+			before := asked.Load()
+			backend.Eventually(t, "the library has asked for new credentials often", func() bool { return asked.Load() > before+20 })
+		})
+	}
 }

@@ -30,23 +30,20 @@ func orphans() (all []process) {
 	return all
 }
 
-// ReapOrphans reaps children that nobody waits for, as the first process of a container has them, until it is ended.
+// ReapOrphans reaps children that nobody waits for, as the first process of a container has them, until end has returned.
 func ReapOrphans() (end func()) {
-	changed, over := make(chan os.Signal, 1), make(chan struct{})
+	changed := make(chan os.Signal, 1)
 	signal.Notify(changed, unix.SIGCHLD)
-	go func() {
-		for {
+	var reaping sync.WaitGroup
+	reaping.Go(func() {
+		for more := true; more; _, more = <-changed {
 			reapOrphans()
-			select {
-			case <-changed:
-			case <-over:
-				return
-			}
 		}
-	}()
+	})
 	return func() {
 		signal.Stop(changed)
-		close(over)
+		close(changed)
+		reaping.Wait() // so that it does not reap what the caller starts next
 	}
 }
 

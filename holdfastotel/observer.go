@@ -81,12 +81,12 @@ func MeterProvider(p metric.MeterProvider) Option { return func(s *settings) { s
 // go.opentelemetry.io/otel/trace/noop turns them off.
 func TracerProvider(p trace.TracerProvider) Option { return func(s *settings) { s.tracers = p } }
 
-// Names adds the attribute holdfast.lock to metrics and spans. Its value is what group returns for the name of a lock; if
-// that is "", there is no attribute. The name of a Multi is all names, with commas between them. Without this option, neither
+// Names adds the attribute holdfast.lock to metrics and spans. Its value is what group returns for the lock's name, which for a
+// Multi is all names, with commas between them. If group returns "", the attribute is left out. Without this option, neither
 // metrics nor spans say which lock they are about.
 //
-// Each value makes new time series, so group must return few different values: "order", say, for "order:8139" and all other
-// orders. The first 1000 count; the attribute of all others is "other". group is called by each acquire and must not block.
+// Each value adds time series, so group must return only a few: for example "order" for "order:8139" and every other order.
+// After 1000 values, further ones are reported as "other". Every acquire calls group, which must not block.
 func Names(group func(name string) string) Option { return func(s *settings) { s.group = group } }
 
 // New returns an Observer that reports to OpenTelemetry, for holdfast.Config.Observers. It may serve several clients; observers

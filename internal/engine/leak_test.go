@@ -28,7 +28,7 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// wantErr requires that err matches target; if that is nil, that there is no error.
+// wantErr requires that err matches target, or is nil if target is nil.
 func wantErr(t testing.TB, what string, err, target error) {
 	t.Helper()
 	if !errors.Is(err, target) {

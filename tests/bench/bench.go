@@ -252,8 +252,8 @@ func (o options) contestants() []contestant {
 // builtIn is the contestant's name in the build that it comes from.
 func (c contestant) builtIn() string { return strings.TrimSuffix(c.name, otherBuild) }
 
-// ratios returns the medians, over the rounds, of a contestant's figures in this build over those in the other. Both
-// had their turns in the same round, so that what slowed a round slowed both.
+// ratios divides a contestant's figures in this build by those in the other, round by round, and returns the medians. Both
+// builds take a turn in each round, so whatever slows a round slows both.
 func ratios(this, other []figures) figures {
 	all := map[string][]float64{}
 	for round := range min(len(this), len(other)) {

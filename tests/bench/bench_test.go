@@ -237,7 +237,7 @@ func TestAccount(t *testing.T) {
 	}
 }
 
-// The ratios are those of rounds, not of medians over all rounds: a machine that slows down halfway changes nothing.
+// Ratios are taken round by round, not from medians over all rounds, so a machine that slows down halfway changes nothing.
 func TestRatiosAreOfRounds(t *testing.T) {
 	this := []figures{{"rate": 200, "p50_us": 4}, {"rate": 20, "p50_us": 40}, {"rate": 0}}
 	other := []figures{{"rate": 100, "p50_us": 8}, {"rate": 10, "p50_us": 80}, {"rate": 100, "p50_us": 8}}

@@ -44,7 +44,7 @@ func competes(t *trial) {
 					from := time.Since(began)
 					time.Sleep(turnLasts)
 					to := time.Since(began)
-					// A holder that stood still may have lost the lock during its turn, which is then not judged.
+					// A holder that stood still may have lost the lock during its turn. Such a turn is not judged.
 					if kept := release(); kept {
 						mu.Lock()
 						turns = append(turns, turn{who, from, to, fence, lock == t.reader})

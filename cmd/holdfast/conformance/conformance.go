@@ -206,8 +206,8 @@ func (r *report) add(v verdict, feature string) {
 // atOnce is how many scenarios run side by side, each with a lock of its own: most of them mostly wait.
 const atOnce = 8
 
-// judge runs scenarios, and passes each verdict to tell. It returns an error if there can be none, for example because the client or the
-// server does not exist.
+// judge runs scenarios and passes each verdict to tell. It returns an error if it cannot judge, for example because the client or the server
+// does not exist.
 func (k *kit) judge(ctx context.Context, chosen []scenario, tell func(verdict)) (*report, error) {
 	if k.server == "" {
 		own, err := holdfasttest.NewServer(&holdfasttest.ServerConfig{Listen: "127.0.0.1:0"})

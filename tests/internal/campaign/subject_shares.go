@@ -139,7 +139,7 @@ func (Owned) Model() porcupine.Model {
 			switch op := input.(type) {
 			case Taken:
 				if s.holds > 0 && s.owner == op.Share {
-					// The fence may also be one of holds that were never reported.
+					// The fence may be higher: the owner may have held the lock in between, without a report.
 					return op.Fence >= s.fence, ownedState{s.owner, s.holds + 1, op.Fence}
 				}
 				// The previous owner may have held it again meanwhile, without any report.

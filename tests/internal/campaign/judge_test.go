@@ -160,7 +160,7 @@ func TestJudgeCounts(t *testing.T) {
 	}
 }
 
-// shares sets how many permits the latest hold takes.
+// shares sets the latest hold's Share.
 func (r *Record) shares(n int) *Record {
 	r.Events[len(r.Events)-1].Share = n
 	return r

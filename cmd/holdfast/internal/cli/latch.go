@@ -48,9 +48,9 @@ number on one machine after another:
 `
 
 const barrierHelp = `Waits until N parties wait at the barrier NAME, on all machines together, and goes on with
-all of them. All that use NAME give the same N. If one of them is interrupted or dies, or
---wait is over for it, the barrier is broken for all that wait at that time (exit code 81),
-and they may begin again.
+all of them. All that use NAME give the same N. If one of them is interrupted, dies, or has
+waited for as long as --wait allows, the barrier is broken for all that wait at that time
+(exit code 81), and they may begin again.
 
   ./load.sh && holdfast barrier "release-$version-loaded" 3 wait && ./switch.sh
 

@@ -34,7 +34,6 @@ type hold struct {
 	entry schedule.Entry
 
 	mu            sync.Mutex
-	more          *more         // nil until some of it is needed
 	anchor        clock.Instant // when the latest request that counts was sent; valid, renewAfter and age are relative to it
 	valid         time.Duration // how long the hold lasts
 	renewAfter    time.Duration // when to renew; 0 for never. Until firstLease: when the grant was heard
@@ -43,30 +42,25 @@ type hold struct {
 	renewalQueued bool          // one of them has not been sent yet
 
 	state    state
-	unqueued bool // the hold is in Client.unqueued
-	counted  bool // the hold is in Client.holds, which Close waits for
-	final    bool // the server keeps the lock for as long as MaxHold allows
-	extended bool // Extend asked for more than the lock's TTL
-	kept     bool // the hold has a reference to its wait queue; guarded by queue.mu
+	before   state // the state that the hold had before it was changing
+	unqueued bool  // the hold is in Client.unqueued
+	counted  bool  // the hold is in Client.holds, which Close waits for
+	final    bool  // the server keeps the lock for as long as MaxHold allows
+	extended bool  // Extend asked for more than the lock's TTL
+	kept     bool  // the hold has a reference to its wait queue; guarded by queue.mu
 
-	first holdLease // not a pointer, since every hold needs one: one allocation instead of two
-}
+	renewals     int32 // how many renewals countRenewal has counted
+	reassertions int32 // how often the lock was claimed again after the server lost data
+	passed       int32 // how often the lock was passed on within the process
+	mostPasses   int32 // bound on passed
 
-// more is the state that only some holds need.
-type more struct {
-	failure *exec.Failure // the latest renewal's error; nil after a success
+	lease     *holdLease    // the current lease
+	first     holdLease     // not a pointer, since every hold needs one: one allocation instead of two
+	others    []*holdLease  // all leases besides the current one: other readers', or the same holder's
+	nextFence uint64        // fence of the lease that gets the lock next
+	fenceEnd  uint64        // end of the fences reserved for passing on, exclusive; 0 if none ever were
+	failure   *exec.Failure // the latest renewal's error; nil after a success
 
-	renewals     int   // how many renewals countRenewal has counted
-	reassertions int   // how often the lock was claimed again after the server lost data
-	before       state // the state that the hold had before it was changing
-
-	lease      *holdLease // the current lease; nil if that is hold.first
-	nextFence  uint64     // fence of the lease that gets the lock next
-	fenceEnd   uint64     // end of the fences reserved for passing on, exclusive; 0 if none ever were
-	passed     int32      // how often the lock was passed on within the process
-	mostPasses int32      // bound on passed, if it is above the client's configuration
-
-	leases []*holdLease  // all leases besides hold.lease(): other readers', or the same holder's
 	landed chan struct{} // closed when flying drops to 0; nil if nobody waits for that
 	bounds *bounds       // nil means those of the lock's options, counted from the grant
 
@@ -93,7 +87,7 @@ func (s state) takesRenewals() bool { return s != changing && s != over }
 
 // isClaim reports whether no renewal has confirmed the hold yet. The caller holds h.mu.
 func (h *hold) isClaim() bool {
-	return h.state == claimed || h.state == changing && h.more.before == claimed
+	return h.state == claimed || h.state == changing && h.before == claimed
 }
 
 // newHold returns a hold that lasts for valid from anchor on, and has block fences, of which fence is the first. age is how long before
@@ -102,8 +96,10 @@ func newHold(a *attempt, anchor clock.Instant, age, valid time.Duration, fence u
 	a.l.c.Server.HasWritten()
 	h := &hold{attempt: *a, state: held, anchor: anchor, age: age, valid: valid}
 	h.first = holdLease{g: h, fence: fence}
+	h.lease = &h.first
+	h.mostPasses = int32(min(a.l.c.Config.LocalHandovers, math.MaxInt32/aloneFactor))
 	if block > 1 {
-		h.more = &more{nextFence: fence + 1, fenceEnd: fence + uint64(block)}
+		h.nextFence, h.fenceEnd = fence+1, fence+uint64(block)
 	}
 	h.final = a.l.Set.MaxHold > 0 && a.l.Set.MaxHold <= a.l.Set.TTL
 	h.capHold()
@@ -118,7 +114,7 @@ func (h *hold) noteHeard(now clock.Instant) (late bool) {
 
 // isPassable is kind.Settings.Passable for the hold, which may have bounds of its own.
 func (h *hold) isPassable() bool {
-	return (h.more == nil || h.more.bounds == nil) && h.l.Set.Passable()
+	return h.bounds == nil && h.l.Set.Passable()
 }
 
 // firstLease starts the renewals and returns the first lease. That lease has ended already if the hold is over because the server has
@@ -162,102 +158,47 @@ func (h *hold) firstLease() *holdLease {
 // fence returns the fence in the lock's value, which is the first lease's.
 func (h *hold) fence() uint64 { return h.first.fence }
 
-// lease returns the current lease. The caller holds h.mu.
-func (h *hold) lease() *holdLease {
-	if h.more != nil && h.more.lease != nil {
-		return h.more.lease
-	}
-	return &h.first
-}
-
 // nextLease makes the lease that has the lock from now on, with the next reserved fence. The caller holds h.mu.
 func (h *hold) nextLease() *holdLease {
-	h.more.lease = &holdLease{g: h, fence: h.more.nextFence}
+	h.lease = &holdLease{g: h, fence: h.nextFence}
 	// mutants: next-fence
-	h.more.nextFence++
-	return h.more.lease
+	h.nextFence++
+	return h.lease
 }
 
 // join makes another lease, with that fence, that shares the lock. The caller holds h.mu.
 func (h *hold) join(fence uint64) *holdLease {
 	lease := &holdLease{g: h, fence: fence}
-	h.needMore().leases = append(h.more.leases, lease)
+	h.others = append(h.others, lease)
 	return lease
 }
 
-// needMore returns h.more, and makes it if it is nil. The caller holds h.mu.
-func (h *hold) needMore() *more {
-	if h.more == nil {
-		h.more = &more{}
-	}
-	return h.more
-}
-
 // hasFence reports whether a fence is reserved for passing the lock on.
-func (h *hold) hasFence() bool { return h.more != nil && h.more.nextFence < h.more.fenceEnd }
+func (h *hold) hasFence() bool { return h.nextFence < h.fenceEnd }
 
 // lastFence returns the highest fence that was ever reserved for the hold.
 func (h *hold) lastFence() uint64 {
-	if h.more == nil || h.more.fenceEnd == 0 {
+	if h.fenceEnd == 0 {
 		return h.fence()
 	}
-	return h.more.fenceEnd - 1
-}
-
-func (h *hold) passed() int32 {
-	if h.more == nil {
-		return 0
-	}
-	return h.more.passed
-}
-
-func (h *hold) mostPasses() int32 {
-	most := int32(min(h.l.c.Config.LocalHandovers, math.MaxInt32/aloneFactor))
-	if h.more == nil {
-		return most
-	}
-	return max(most, h.more.mostPasses)
-}
-
-// failure returns the error of the latest renewal; nil after a success.
-func (h *hold) failure() *exec.Failure {
-	if h.more == nil {
-		return nil
-	}
-	return h.more.failure
-}
-
-func (h *hold) noteSuccess() {
-	if h.more != nil {
-		h.more.failure = nil
-	}
-}
-
-func (h *hold) isJoined() bool { return len(h.joinedLeases()) > 0 }
-
-// joinedLeases returns the leases besides h.lease().
-func (h *hold) joinedLeases() []*holdLease {
-	if h.more == nil {
-		return nil
-	}
-	return h.more.leases
+	return h.fenceEnd - 1
 }
 
 // removeLease removes l if the hold has other leases, and reports whether it did. The caller holds h.mu.
 func (h *hold) removeLease(l *holdLease) bool {
 	// mutants: joined-release
-	if !h.isJoined() {
+	if len(h.others) == 0 {
 		return false
 	}
-	others := h.more.leases
+	others := h.others
 	last := others[len(others)-1]
-	if h.lease() == l {
-		h.more.lease = last
+	if h.lease == l {
+		h.lease = last
 	} else {
 		others[slices.Index(others, l)] = last
 	}
 	// mutants: joined-uncounted
-	h.more.leases = others[:len(others)-1]
+	h.others = others[:len(others)-1]
 	return true
 }
 
@@ -285,21 +226,41 @@ func (h *hold) retireIfIdle() {
 	h.plan()
 }
 
+// leases yields the current lease and the others. The caller holds h.mu.
+func (h *hold) leases(yield func(*holdLease) bool) {
+	if !yield(h.lease) {
+		return
+	}
+	for _, l := range h.others {
+		if !yield(l) {
+			return
+		}
+	}
+}
+
 // hasLease reports whether the hold has a lease that has not ended. The caller holds h.mu.
 func (h *hold) hasLease() bool {
-	return !h.lease().over || slices.ContainsFunc(h.joinedLeases(), func(l *holdLease) bool { return !l.over })
+	for l := range h.leases {
+		if !l.over {
+			return true
+		}
+	}
+	return false
 }
 
 // hasBeliever reports whether the hold has a lease that has not ended and is not part of a JointLease. The caller holds h.mu.
 func (h *hold) hasBeliever() bool {
-	relies := func(l *holdLease) bool { return !l.over && !l.part }
-	return relies(h.lease()) || slices.ContainsFunc(h.joinedLeases(), relies)
+	for l := range h.leases {
+		if !l.over && !l.part {
+			return true
+		}
+	}
+	return false
 }
 
 // endLeases ends all leases with err. The caller holds h.mu.
 func (h *hold) endLeases(err error) {
-	h.lease().end(err)
-	for _, l := range h.joinedLeases() {
+	for l := range h.leases {
 		l.end(err)
 	}
 }
@@ -336,8 +297,8 @@ func (h *hold) capHold() {
 func (h *hold) expiry() *lock.LostError {
 	e := &lock.LostError{Name: h.l.Name(), Reason: lock.LossExpired}
 	switch b, late := h.bound(), h.late(clock.Now()); {
-	case h.failure() != nil:
-		e.Reason, e.Err = lock.LossUnreachable, h.failure()
+	case h.failure != nil:
+		e.Reason, e.Err = lock.LossUnreachable, h.failure
 	case b.renew && (b.maxHold > 0 || b.maxRenewals >= 0) && !h.canRenew():
 		e.Reason = lock.LossBound
 	case late > 0:
@@ -358,7 +319,7 @@ func (h *hold) late(now clock.Instant) time.Duration {
 	if h.missed() {
 		return held - h.renewAfter
 	}
-	unsent := h.state.isSteady() && (h.flying == 1 && h.renewalQueued || h.flying == 0 && h.failure() != nil)
+	unsent := h.state.isSteady() && (h.flying == 1 && h.renewalQueued || h.flying == 0 && h.failure != nil)
 	due := min(h.l.Set.TTL, h.valid) / 3 // roughly
 	if h.isClaim() {
 		due = confirmAfter
@@ -393,7 +354,7 @@ func (h *hold) lose(err *lock.LostError) {
 	// mutants: tell-loss
 	h.observeLoss(err)
 	c := h.l.c
-	subject, fence := h.l.subject(), h.lease().fence
+	subject, fence := h.l.subject(), h.lease.fence
 	end := time.Now().Add(h.l.Set.Term()) // by then the lock has expired on the server
 	c.Tasks.Run(func() {
 		h.queue.release(h)

@@ -372,11 +372,11 @@ func (m *JointLease) WhenOver(f func(error)) (forget func()) {
 		f(m.ended)
 		return func() {}
 	}
-	number := m.calls.add(f)
+	m.calls.add(&f)
 	return func() {
 		m.mu.Lock()
 		defer m.mu.Unlock()
-		delete(m.calls.all, number)
+		delete(m.calls, &f)
 	}
 }
 

@@ -22,27 +22,14 @@ type holdLease struct {
 	fence uint64
 
 	// Guarded by g.mu.
-	extra     *leaseExtra // nil until some of it is needed
-	depth     int32       // how many leases of this lock it is nested in
-	over      bool        // the lease has ended
-	released  bool        // nothing is left to release
-	releasing bool        // the release is under way
-	part      bool        // the lease is part of a JointLease
-}
-
-// leaseExtra is the state that only some leases need.
-type leaseExtra struct {
-	loss    error    // why the lease ended; nil if it has not, or if it was released
-	trouble *trouble // trouble with the release; nil if there is none
-	scope            // who is told when it ends
-}
-
-// needExtra returns l.extra, and makes it if it is nil. The caller holds l.g.mu.
-func (l *holdLease) needExtra() *leaseExtra {
-	if l.extra == nil {
-		l.extra = &leaseExtra{}
-	}
-	return l.extra
+	depth     int32    // how many leases of this lock it is nested in
+	over      bool     // the lease has ended
+	released  bool     // nothing is left to release
+	releasing bool     // the release is under way
+	part      bool     // the lease is part of a JointLease
+	loss      error    // why the lease ended; nil if it has not, or if it was released
+	trouble   *trouble // trouble with the release; nil if there is none
+	scope              // who is told when it ends
 }
 
 // ended returns nil while the lease is held, and then why it ended. The caller holds l.g.mu.
@@ -50,8 +37,8 @@ func (l *holdLease) ended() error {
 	switch {
 	case !l.over:
 		return nil
-	case l.extra != nil && l.extra.loss != nil:
-		return l.extra.loss
+	case l.loss != nil:
+		return l.loss
 	}
 	return lock.ErrReleased
 }
@@ -65,14 +52,6 @@ type scope struct {
 	observed *observation      // what observers are told of the lease; nil if there are none
 }
 
-// observed returns what observers are told of the lease; nil if nobody is told. The caller holds l.g.mu.
-func (l *holdLease) observed() *observation {
-	if l.extra == nil {
-		return nil
-	}
-	return l.extra.observed
-}
-
 // trouble is the state of a release that is called twice, or fails.
 type trouble struct {
 	leaving  bool          // the release has ended the lease, and may still pass the lock on
@@ -82,25 +61,17 @@ type trouble struct {
 	missed   error         // the release's error if the server no longer knew the lease
 }
 
-// trouble returns the trouble with the lease's release; nil if there is none. The caller holds l.g.mu.
-func (l *holdLease) trouble() *trouble {
-	if l.extra == nil {
-		return nil
-	}
-	return l.extra.trouble
-}
-
-// troubled is trouble, but makes one if there is none. The caller holds l.g.mu.
+// troubled returns l.trouble, and makes it if it is nil. The caller holds l.g.mu.
 func (l *holdLease) troubled() *trouble {
-	if l.needExtra().trouble == nil {
-		l.extra.trouble = &trouble{}
+	if l.trouble == nil {
+		l.trouble = &trouble{}
 	}
-	return l.extra.trouble
+	return l.trouble
 }
 
 // isLeaving reports whether a release has ended the lease and waits for a renewal, after which it may pass the lock on. The caller holds
 // l.g.mu.
-func (l *holdLease) isLeaving() bool { return l.trouble() != nil && l.trouble().leaving }
+func (l *holdLease) isLeaving() bool { return l.trouble != nil && l.trouble.leaving }
 
 // Name returns the lock's name.
 func (l *holdLease) Name() string { return l.lock().Name() }
@@ -167,15 +138,14 @@ func (l *holdLease) checkAt(now clock.Instant) {
 func (l *holdLease) Context() context.Context {
 	l.g.mu.Lock()
 	defer l.g.mu.Unlock()
-	x := l.needExtra()
-	if x.ctx == nil {
-		x.ctx, x.cancel = context.WithCancelCause(l.Within(context.Background()))
+	if l.ctx == nil {
+		l.ctx, l.cancel = context.WithCancelCause(l.Within(context.Background()))
 		l.check()
 		if l.over {
-			x.cancel(l.ended())
+			l.cancel(l.ended())
 		}
 	}
-	return x.ctx
+	return l.ctx
 }
 
 // whenEnded calls f with the lease's error when the lease ends, or now if it has ended, and revoked when the holder is asked to let go. f
@@ -188,7 +158,7 @@ func (l *holdLease) whenEnded(f context.CancelCauseFunc, revoked func(wire.Remar
 		f(l.ended())
 		return
 	}
-	l.needExtra().cancel, l.extra.revoked = f, revoked
+	l.cancel, l.revoked = f, revoked
 }
 
 // end ends the lease; further calls do nothing. The caller holds l.g.mu.
@@ -201,15 +171,12 @@ func (l *holdLease) end(err error) {
 	}
 	l.over = true
 	if err != lock.ErrReleased {
-		l.needExtra().loss = err
+		l.loss = err
 	}
-	if l.extra == nil {
-		return
+	if l.cancel != nil {
+		l.cancel(err)
 	}
-	if l.extra.cancel != nil {
-		l.extra.cancel(err)
-	}
-	l.extra.calls.make(err)
+	l.calls.make(err)
 }
 
 // checkExtension returns an error if no lease can have this TTL.
@@ -283,27 +250,22 @@ func (l *holdLease) Extend(ctx context.Context, ttl time.Duration) error {
 }
 
 // calls are functions to be called when a lease ends.
-type calls struct {
-	last int
-	all  map[int]func(error)
-}
+type calls map[*func(error)]struct{}
 
-// add adds a function and returns its number.
-func (c *calls) add(f func(error)) int {
-	if c.all == nil {
-		c.all = map[int]func(error){}
+// add adds a function.
+func (c *calls) add(f *func(error)) {
+	if *c == nil {
+		*c = calls{}
 	}
-	c.last++
-	c.all[c.last] = f
-	return c.last
+	(*c)[f] = struct{}{}
 }
 
 // make calls all functions, and forgets them.
 func (c *calls) make(err error) {
-	for _, f := range c.all {
-		f(err)
+	for f := range *c {
+		(*f)(err)
 	}
-	c.all = nil
+	*c = nil
 }
 
 // WhenOver implements Lease.
@@ -315,11 +277,11 @@ func (l *holdLease) WhenOver(f func(error)) (forget func()) {
 		f(l.ended())
 		return func() {}
 	}
-	number := l.needExtra().calls.add(f)
+	l.calls.add(&f)
 	return func() {
 		l.g.mu.Lock()
 		defer l.g.mu.Unlock()
-		delete(l.extra.calls.all, number)
+		delete(l.calls, &f)
 	}
 }
 

@@ -110,7 +110,7 @@ func (c *Client) tellHolds(n wire.Notice) (concerned bool) {
 		if n.Broken {
 			h.mu.Lock()
 			// mutants: notice-only-asks
-			h.needMore().rumour = &n.Note
+			h.rumour = &n.Note
 			h.mu.Unlock()
 		}
 	}
@@ -244,12 +244,12 @@ func (h *hold) heed(e codec.Entry) {
 }
 
 // hasRumour reports whether a notice said that the lock was broken.
-func (h *hold) hasRumour() bool { return h.more != nil && h.more.rumour != nil }
+func (h *hold) hasRumour() bool { return h.rumour != nil }
 
 // explained returns the error of a loss, which says that the lock was broken if a notice said so.
 func (h *hold) explained(err *lock.LostError) *lock.LostError {
 	if !h.hasRumour() || err.Reason != lock.LossTaken && err.Reason != lock.LossDeleted {
 		return err
 	}
-	return &lock.LostError{Name: err.Name, Reason: lock.LossBroken, By: h.more.rumour.By, Note: h.more.rumour.Reason, Err: err.Err}
+	return &lock.LostError{Name: err.Name, Reason: lock.LossBroken, By: h.rumour.By, Note: h.rumour.Reason, Err: err.Err}
 }

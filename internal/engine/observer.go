@@ -20,8 +20,7 @@ import (
 // An event of a lease is added while the mutexes that guard the lease are held. After they are unlocked, flush tells the events, unless
 // another goroutine is doing so. So a lease's events are told one at a time and in order, usually by the goroutine that caused them.
 //
-// Every acquire makes an observation, so it is small, and one allocation: it includes the extra that its lease needs, and room for the
-// event that ends the lease.
+// Every acquire makes an observation, so it is small, and one allocation: it has room for the event that ends the lease.
 type observation struct {
 	context.Context
 
@@ -33,7 +32,6 @@ type observation struct {
 	fence uint64
 	grant string
 	joint *JointLease // nil if the lease is a hold's, or not granted yet
-	extra leaseExtra  // the extra of a hold's lease that has none
 
 	mu   sync.Mutex
 	news *queuedNews // events not told yet
@@ -291,10 +289,7 @@ func (l *holdLease) observeBy(o *observation) {
 	l.g.mu.Lock()
 	defer l.g.mu.Unlock()
 	o.of, o.fence, o.grant = l.lock(), l.fence, l.g.grant().id
-	if l.extra == nil {
-		l.extra = &o.extra
-	}
-	l.extra.observed = o
+	l.observed = o
 	// The lease may have ended already.
 	if lost, is := l.ended().(*lock.LostError); is {
 		o.lost(lost)
@@ -303,7 +298,7 @@ func (l *holdLease) observeBy(o *observation) {
 
 // endObserved queues the event that the lease was released, unless it is part of a JointLease. The caller holds g.mu.
 func (l *holdLease) endObserved(to lock.Handover, err error) {
-	if o := l.observed(); o != nil && o.joint == nil {
+	if o := l.observed; o != nil && o.joint == nil {
 		o.released(to, err)
 	}
 }
@@ -314,7 +309,7 @@ func (l *holdLease) flush() {
 		return
 	}
 	l.g.mu.Lock()
-	o := l.observed()
+	o := l.observed
 	l.g.mu.Unlock()
 	o.flush()
 }
@@ -328,12 +323,9 @@ func (h *hold) observations() (all []*observation) {
 	if !h.isObserved() {
 		return nil
 	}
-	if o := h.lease().observed(); o != nil {
-		all = append(all, o)
-	}
-	for _, l := range h.joinedLeases() {
-		if o := l.observed(); o != nil {
-			all = append(all, o)
+	for l := range h.leases {
+		if l.observed != nil {
+			all = append(all, l.observed)
 		}
 	}
 	return all
@@ -413,7 +405,7 @@ func (m *JointLease) observeBy(o *observation) {
 func (l *holdLease) observeAsPart(o *observation) {
 	l.g.mu.Lock()
 	defer l.g.mu.Unlock()
-	l.needExtra().observed = o
+	l.observed = o
 }
 
 // partOver queues the event that the lease was lost, if the client was closed earlier: the lease then went on until a part expired.

@@ -176,7 +176,7 @@ func (l *holdLease) noteOutcome(reply codec.ReleaseReply, unanswered bool, err e
 	defer h.mu.Unlock()
 	defer func() { l.endObserved(lock.HandoverNone, outcome) }()
 	l.releasing = false
-	if t := l.trouble(); t != nil && t.answered != nil {
+	if t := l.trouble; t != nil && t.answered != nil {
 		close(t.answered)
 		t.answered = nil
 	}
@@ -235,8 +235,8 @@ func (l *holdLease) giveUp(patient bool, how ending) (first prior, done bool, er
 		return prior{}, true, nil
 	case l.released && h.attempt.ending != hasCountedDown:
 		return prior{}, true, lock.ErrReleased
-	case l.released && l.trouble() != nil:
-		return prior{}, true, l.trouble().missed
+	case l.released && l.trouble != nil:
+		return prior{}, true, l.trouble.missed
 	case l.released:
 		return prior{}, true, nil
 	}
@@ -261,16 +261,16 @@ func (l *holdLease) giveUp(patient bool, how ending) (first prior, done bool, er
 			// The reply to a renewal under way must not reach the next lease.
 			l.troubled().leaving = true
 			l.end(lock.ErrReleased)
-			if h.needMore().landed == nil {
-				h.more.landed = make(chan struct{})
+			if h.landed == nil {
+				h.landed = make(chan struct{})
 			}
-			return prior{landed: h.more.landed}, false, nil
+			return prior{landed: h.landed}, false, nil
 		}
 		if next != nil && h.flying == 0 {
 			l.end(lock.ErrReleased)
 			l.endObserved(lock.HandoverLocal, nil)
 			l.released = true
-			h.more.passed++ // more is not nil, since a fence is reserved
+			h.passed++ // more is not nil, since a fence is reserved
 			h.queue.pass(next, h.nextLease())
 			return prior{}, true, nil
 		}

@@ -24,8 +24,8 @@ type bounds struct {
 
 // bound returns the hold's own bounds, or else those of the lock's options.
 func (h *hold) bound() bounds {
-	if h.more != nil && h.more.bounds != nil {
-		return *h.more.bounds
+	if h.bounds != nil {
+		return *h.bounds
 	}
 	s := h.l.Set
 	return bounds{s.Renew, s.MaxHold, s.MaxRenewals, h.since()}
@@ -39,7 +39,7 @@ func (h *hold) setBounds(b bounds) {
 		return
 	}
 	before := h.valid
-	h.needMore().bounds, h.more.renewals = &b, 0
+	h.bounds, h.renewals = &b, 0
 	h.capHold()
 	h.final = h.valid < before
 	if !h.canRenew() {
@@ -57,15 +57,8 @@ func (h *hold) countRenewal(sent clock.Instant) {
 	}
 	// mutants: renewals-before-all
 	if sent.Sub(b.since) >= 0 {
-		h.needMore().renewals++
+		h.renewals++
 	}
-}
-
-func (h *hold) renewals() int {
-	if h.more == nil {
-		return 0
-	}
-	return h.more.renewals
 }
 
 // canRenew reports whether a renewal would make the hold last longer.
@@ -74,7 +67,7 @@ func (h *hold) canRenew() bool {
 	switch {
 	case h.isClaim():
 		return true
-	case !b.renew, b.maxRenewals >= 0 && h.renewals() >= b.maxRenewals:
+	case !b.renew, b.maxRenewals >= 0 && int(h.renewals) >= b.maxRenewals:
 		return false
 	}
 	return !h.final
@@ -141,7 +134,7 @@ func (h *hold) renew() {
 	h.mu.Lock()
 	h.renewalQueued = false
 	ttl, final := h.renewTTL(h.l.Set.TTL)
-	fences, reassertions := h.fencesWanted(), h.reassertions()
+	fences, reassertions := h.fencesWanted(), h.reassertions
 	if !h.state.takesRenewals() || !h.canRenew() {
 		defer h.mu.Unlock()
 		h.endRenewal()
@@ -173,7 +166,7 @@ func (h *hold) renew() {
 		// If the lock was claimed again after this renewal was sent, the server has lost its data. It may then grant to others the fences
 		// that this renewal reserved.
 		// mutants: block-from-before
-		if slack, lost, err = h.apply(a, final, h.reassertions() == reassertions); lost != nil {
+		if slack, lost, err = h.apply(a, final, h.reassertions == reassertions); lost != nil {
 			h.lose(lost)
 			return
 		}
@@ -188,7 +181,7 @@ func (h *hold) renewed(sent, now clock.Instant, slack time.Duration, err error) 
 	if err != nil {
 		failure := h.l.c.Server.Failure("renew", h.l.Name(), err)
 		if !h.expired(now) || !h.missed() { // otherwise this process has stood still, which expiry reports
-			h.needMore().failure = failure
+			h.failure = failure
 			h.renewAt(now.Add(min(max(h.remainingAt(now)/8, 25*time.Millisecond), time.Second)))
 		}
 		h.observeRenewal(now, 0, failure)
@@ -248,19 +241,12 @@ func (h *hold) reassertion(a lock.Answer[codec.Reply], err error, ttl time.Durat
 	// From now on a release leaves a tombstone, in case this request arrives after it.
 	notAfter := c.Server.Time(h.l.Slot()) + remaining.Microseconds()
 	h.attempt.own().unanswered = max(h.attempt.unanswered, notAfter)
-	h.needMore().reassertions++
+	h.reassertions++
 	age := now.Sub(h.notHeldBefore())
 	return &codec.Reassert{
 		Lock: h.l.Ref(), Token: h.attempt.token(), TTL: ttl, NotAfter: notAfter,
 		Fence: h.fence(), Reserved: h.lastFence(), Info: h.l.Set.Info, GrantedAt: h.at, Age: age + drift(age), Asked: a.Reply.Time(),
 	}
-}
-
-func (h *hold) reassertions() int {
-	if h.more == nil {
-		return 0
-	}
-	return h.more.reassertions
 }
 
 // notHeldBefore returns a time at which the lock had not yet been granted to this hold.
@@ -274,9 +260,9 @@ func (h *hold) notHeldBefore() clock.Instant {
 // endRenewal notes that one renewal is no longer under way. The caller holds h.mu.
 func (h *hold) endRenewal() {
 	h.flying--
-	if h.flying == 0 && h.more != nil && h.more.landed != nil {
-		close(h.more.landed)
-		h.more.landed = nil
+	if h.flying == 0 && h.landed != nil {
+		close(h.landed)
+		h.landed = nil
 	}
 }
 
@@ -299,14 +285,13 @@ func (h *hold) apply(a lock.Answer[codec.Reply], final, fences bool) (slack time
 	case codec.Quarantined:
 		return 0, nil, &exec.Quarantine{Left: a.Reply.Refusal.Quarantine}
 	}
-	h.noteSuccess()
+	h.failure = nil
 	h.final = h.final || final
 	grant := a.Reply.Grant
 	if block := uint64(grant.Block); fences && block > 0 && !h.hasFence() && believable(grant.Fence+block, a.Reply.Now) {
-		most := h.mostPasses()
-		m := h.needMore()
-		m.nextFence, m.fenceEnd = grant.Fence, grant.Fence+block
-		m.mostPasses = max(most, int32(min(grant.Block, aloneFactor*int64(most))))
+		most := h.mostPasses
+		h.nextFence, h.fenceEnd = grant.Fence, grant.Fence+block
+		h.mostPasses = max(most, int32(min(grant.Block, aloneFactor*int64(most))))
 	}
 	return h.prolong(a.Sent, clock.Now(), min(grant.TTL, h.l.c.Config.MaxTTL)), nil, nil
 }
@@ -333,7 +318,7 @@ func (h *hold) prolong(sent, now clock.Instant, term time.Duration) (slack time.
 // fencesWanted returns how many fences a renewal should reserve: one for each goroutine of this process that waits for the lock. The caller
 // holds h.mu.
 func (h *hold) fencesWanted() int {
-	if h.queue == nil || !h.isPassable() || h.hasFence() || h.failure() != nil {
+	if h.queue == nil || !h.isPassable() || h.hasFence() || h.failure != nil {
 		return 0 // after a failure only the renewal itself matters
 	}
 	return h.queue.fences(h.l)
@@ -439,7 +424,7 @@ func (c *Client) applyRenewals(holds []*hold, r exec.Outcome[codec.BatchReply]) 
 		if h.state.takesRenewals() {
 			var slack time.Duration
 			if r.Err == nil {
-				h.noteSuccess()
+				h.failure = nil
 				// mutants: kept-from
 				slack = h.prolong(r.Sent, now, h.l.Set.TTL)
 			}

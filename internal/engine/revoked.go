@@ -42,13 +42,13 @@ func (r *revocation) ask() bool {
 func (l *holdLease) Revoked() <-chan struct{} {
 	l.g.mu.Lock()
 	defer l.g.mu.Unlock()
-	return l.g.needMore().revocation.channel()
+	return l.g.revocation.channel()
 }
 
 // revoke asks the holder to let go, and tells observers and the log.
 func (h *hold) revoke(said wire.Remark) {
 	h.mu.Lock()
-	if h.state == over || !h.hasLease() || !h.needMore().revocation.ask() {
+	if h.state == over || !h.hasLease() || !h.revocation.ask() {
 		h.mu.Unlock()
 		return
 	}
@@ -59,12 +59,12 @@ func (h *hold) revoke(said wire.Remark) {
 		}
 	}
 	believed := h.hasBeliever()
-	for _, l := range append([]*holdLease{h.lease()}, h.joinedLeases()...) {
-		if !l.over && l.extra != nil && l.extra.revoked != nil {
-			joint = append(joint, l.extra.revoked)
+	for l := range h.leases {
+		if !l.over && l.revoked != nil {
+			joint = append(joint, l.revoked)
 		}
 	}
-	subject, fence := h.l.subject(), h.lease().fence
+	subject, fence := h.l.subject(), h.lease.fence
 	h.mu.Unlock()
 	h.flush()
 	for _, tell := range joint {

@@ -118,9 +118,9 @@ func (l *holdLease) beginChange(as *Target) error {
 		return l.ended()
 	case h.state == changing:
 		return fmt.Errorf("%w: lock %q: the lease is being changed already", lock.ErrInvalid, as.Name())
-	case h.isJoined() && as.Set.Kind == &kind.Reader:
+	case len(h.others) > 0 && as.Set.Kind == &kind.Reader:
 		return fmt.Errorf("%w: lock %q: it was acquired again within the lease, and cannot be downgraded before that is released", lock.ErrInvalid, as.Name())
-	case h.isJoined():
+	case len(h.others) > 0:
 		return &lock.HeldError{Name: as.Name(), Holder: lock.Holder{Owner: as.Set.Owner, Host: as.c.Host, PID: os.Getpid(), Grant: h.grant().id}}
 	}
 	if as.Set.Kind == &kind.Reader {
@@ -128,7 +128,7 @@ func (l *holdLease) beginChange(as *Target) error {
 		l.endObserved(lock.HandoverNone, nil)
 		l.released = true
 	}
-	h.needMore().before, h.state, h.renewAfter = h.state, changing, 0
+	h.before, h.state, h.renewAfter = h.state, changing, 0
 	h.plan()
 	return nil
 }
@@ -139,7 +139,7 @@ func (l *holdLease) undoChange(why error) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.state == changing {
-		h.state = h.more.before
+		h.state = h.before
 		if !h.hasLease() {
 			h.state = retired
 		}
@@ -189,9 +189,9 @@ func (l *holdLease) finishChange(as *Target, a lock.Answer[codec.Reply]) (*holdL
 		return nil, l.ended()
 	}
 	next := newHold(&from, a.Sent, clock.Between(h.since(), a.Sent), term-drift(term), a.Reply.Fence, 1)
-	next.state = h.more.before
-	if next.needMore().renewals = h.renewals(); !h.isClaim() {
-		next.more.renewals += int(h.flying) // those under way count, although nobody waits for their replies
+	next.state = h.before
+	if next.renewals = h.renewals; !h.isClaim() {
+		next.renewals += int32(h.flying) // those under way count, although nobody waits for their replies
 	}
 	if next.noteHeard(clock.Now()) {
 		defer h.mu.Unlock()

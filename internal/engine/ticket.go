@@ -89,7 +89,7 @@ func (l *holdLease) beginDetach(ttl time.Duration) (term time.Duration, err erro
 	case h.state == changing:
 		return 0, fmt.Errorf("%w: lock %q: the lease is being detached already", lock.ErrInvalid, l.Name())
 	// mutants: detach-nested
-	case h.isJoined():
+	case len(h.others) > 0:
 		return 0, fmt.Errorf("%w: lock %q: it was acquired again within the lease, and cannot be detached before that is released", lock.ErrInvalid, l.Name())
 	}
 	// While the lock is the token's, a late copy of its acquire changes nothing.
@@ -98,7 +98,7 @@ func (l *holdLease) beginDetach(ttl time.Duration) (term time.Duration, err erro
 	// Even if no ticket is made, the server may keep the lock for that long.
 	h.extended = h.extended || term > h.l.Set.TTL
 	// mutants: detach-freezes
-	h.needMore().before, h.state, h.renewAfter = h.state, changing, 0
+	h.before, h.state, h.renewAfter = h.state, changing, 0
 	h.plan()
 	return term, nil
 }

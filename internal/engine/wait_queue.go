@@ -276,8 +276,8 @@ func (wq *waitQueue) joinReaders(l *Target) *holdLease {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	now := clock.Now()
-	if !h.state.isSteady() || h.extended || h.failure() != nil || h.expired(now) || now.Sub(h.since()) > maxPassing ||
-		h.lease().over || wq.l.c.Config.LocalHandovers < 0 || !h.l.Set.Unbounded() || wq.l.c.IsClosing() {
+	if !h.state.isSteady() || h.extended || h.failure != nil || h.expired(now) || now.Sub(h.since()) > maxPassing ||
+		h.lease.over || wq.l.c.Config.LocalHandovers < 0 || !h.l.Set.Unbounded() || wq.l.c.IsClosing() {
 		return nil
 	}
 	return h.join(h.fence())
@@ -309,7 +309,7 @@ func (wq *waitQueue) releaseLocked(h *hold) {
 		return
 	}
 	h.kept = false
-	wq.passedLast.Store(h.passed())
+	wq.passedLast.Store(h.passed)
 	if wq.readers == h {
 		wq.readers = nil
 	}

@@ -226,7 +226,7 @@ func (wq *waitQueue) successor(h *hold, now clock.Instant) *waiter {
 		return nil
 	}
 	// mutants: passing-time
-	if h.passed() >= h.mostPasses() || now.Sub(h.since()) > maxPassing || !h.isPassable() {
+	if h.passed >= h.mostPasses || now.Sub(h.since()) > maxPassing || !h.isPassable() {
 		return nil
 	}
 	w := wq.head()

@@ -269,7 +269,7 @@ func (m *JointLease) each(parts []*holdLease, f func(*holdLease) error) error {
 
 // Extend extends all parts at once.
 func (m *JointLease) Extend(ctx context.Context, ttl time.Duration) error {
-	if err := m.of.c.checkExtension(m.of.name, ttl); err != nil {
+	if err := m.of.c.checkTerm("Extend by", m.of.name, ttl); err != nil {
 		return err
 	}
 	if err := m.Err(); err != nil {

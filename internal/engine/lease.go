@@ -73,47 +73,32 @@ func (l *holdLease) troubled() *trouble {
 // l.g.mu.
 func (l *holdLease) isLeaving() bool { return l.trouble != nil && l.trouble.leaving }
 
-// Name returns the lock's name.
+// Name implements Lease.
 func (l *holdLease) Name() string { return l.lock().Name() }
 
-// Owner returns the owner's name, as set by Owner or Config.Identity.
+// Owner implements Lease.
 func (l *holdLease) Owner() string { return l.lock().Set.Owner }
 
-func (l *holdLease) lock() *Target {
-	return l.g.l
-}
+func (l *holdLease) lock() *Target { return l.g.l }
 
-// Token returns the fence: a number above those of all earlier leases of this lock. Readers that hold the lock at the same time have the
-// same fence (see RWMutex), and so do an owner's leases (see Reentrant). Fences go on rising after the server has lost its data, unless its
-// clock went back, too.
-func (l *holdLease) Token() uint64 {
-	return l.fence
-}
+// Token implements Lease.
+func (l *holdLease) Token() uint64 { return l.fence }
 
-// Tokens returns the fence of each lock of the lease, by the lock's name.
-func (l *holdLease) Tokens() map[string]uint64 {
-	return map[string]uint64{l.Name(): l.fence}
-}
+// Tokens implements Lease.
+func (l *holdLease) Tokens() map[string]uint64 { return map[string]uint64{l.Name(): l.fence} }
 
-// IsShared reports whether other holders may have the same fence, as readers of an RWMutex do. An owner's leases (see Reentrant) have the
-// same fence, too, but only one owner.
+// IsShared implements Lease. An owner's leases have the same fence, too, but only one owner.
 func (l *holdLease) IsShared() bool { return l.lock().Set.Kind.Joinable }
 
-// Deadline returns the local time until which the lease is certainly held, unless it is renewed or released: when the last successful
-// request for it was sent, plus its TTL, less 1% and 2 ms for drift. It has a monotonic reading. A lock that was handed over begins with a
-// claim of about 1.5 s; the first renewal, after 5 ms, or a call of Extend prolongs that to a TTL.
+// Deadline implements Lease.
 func (l *holdLease) Deadline() time.Time {
 	l.g.mu.Lock()
 	defer l.g.mu.Unlock()
 	return l.g.deadline(clock.Now()).Time()
 }
 
-// Err returns nil while the lease is held, and then ErrReleased, ErrClosed, or a *LostError, which matches ErrLost. It compares the clocks
-// itself, so it is right even in a process that was paused past the deadline and, on Linux, after the machine was suspended. It sends
-// nothing.
-func (l *holdLease) Err() error {
-	return l.errAt(clock.Now())
-}
+// Err implements Lease.
+func (l *holdLease) Err() error { return l.errAt(clock.Now()) }
 
 // errAt is Err at now, a reading of the clocks from a moment ago.
 func (l *holdLease) errAt(now clock.Instant) error {
@@ -133,8 +118,7 @@ func (l *holdLease) checkAt(now clock.Instant) {
 	}
 }
 
-// Context returns a context that ends when the lease does, with Err's error as its cause: at the deadline at the latest, and earlier if the
-// server says that the lock is lost. It carries the lease, and no other values.
+// Context implements Lease.
 func (l *holdLease) Context() context.Context {
 	l.g.mu.Lock()
 	defer l.g.mu.Unlock()
@@ -179,11 +163,6 @@ func (l *holdLease) end(err error) {
 	l.calls.make(err)
 }
 
-// checkExtension returns an error if no lease can have this TTL.
-func (c *Client) checkExtension(name string, ttl time.Duration) error {
-	return c.checkTerm("Extend by", name, ttl)
-}
-
 // checkTerm returns an error if ttl is not between 1 ms and MaxTTL. what names the operation in that error.
 func (c *Client) checkTerm(what, name string, ttl time.Duration) error {
 	if most := c.Config.MaxTTL; ttl < time.Millisecond || ttl > most {
@@ -192,10 +171,9 @@ func (c *Client) checkTerm(what, name string, ttl time.Duration) error {
 	return nil
 }
 
-// Extend makes the lease last at least ttl from now. It never shortens the lease, and never extends it beyond MaxHold. Renewals go on as
-// before. After ErrLost the lease is over; after another error it lasts as long as before, or longer.
+// Extend implements Lease.
 func (l *holdLease) Extend(ctx context.Context, ttl time.Duration) error {
-	if err := l.g.l.c.checkExtension(l.Name(), ttl); err != nil {
+	if err := l.g.l.c.checkTerm("Extend by", l.Name(), ttl); err != nil {
 		return err
 	}
 	h := l.g
@@ -288,7 +266,7 @@ func (l *holdLease) WhenOver(f func(error)) (forget func()) {
 // FenceOf implements Lease.
 func (l *holdLease) FenceOf(string) uint64 { return l.fence }
 
-// String names the lease's lock and its fence.
+// String implements Lease.
 func (l *holdLease) String() string {
-	return fmt.Sprintf("holdfast.Lease(%q, fence %d)", l.Name(), l.Token())
+	return fmt.Sprintf("holdfast.Lease(%q, fence %d)", l.Name(), l.fence)
 }

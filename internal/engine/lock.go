@@ -24,13 +24,14 @@ type Lock interface {
 	// granted yet, an error that matches exec.ErrQuarantine; if the server has not answered the last request, one that matches
 	// exec.ErrUnavailable. A lock that is granted while the waiter leaves is returned.
 	AcquireBy(ctx context.Context, end time.Time) (Lease, error)
-	// TryAcquire takes the lock if it is free and nobody is queued for it.
+	// TryAcquire takes the lock if it is free and nobody is queued for it. Otherwise it returns a *HeldError; in Strict mode, if nothing is
+	// granted yet, an error that matches exec.ErrQuarantine. Other errors are those of Acquire.
 	TryAcquire(ctx context.Context) (Lease, error)
 	// Status returns who holds the lock and who waits for it. It changes nothing.
 	Status(ctx context.Context) (lock.Status, error)
 }
 
-// Lease is one lock that is held, or several that are held as one.
+// Lease is one lock that is held, or several that are held as one. holdfast.Lease documents the methods that are not documented here.
 type Lease interface {
 	Name() string
 	Owner() string
@@ -182,8 +183,7 @@ func (l *Target) acquire(ctx context.Context, end time.Time) (*holdLease, error)
 	return l.queue().acquire(ctx, l, end)
 }
 
-// TryAcquire takes the lock if it is free and nobody is queued for it. Otherwise it returns a *HeldError, which matches ErrHeld. In Strict
-// mode it returns ErrQuarantine if the server grants nothing yet. Other errors are those of Acquire.
+// TryAcquire implements Lock.
 func (l *Target) TryAcquire(ctx context.Context) (Lease, error) { return leased(l.tryAcquire(ctx)) }
 
 func (l *Target) tryAcquire(ctx context.Context) (*holdLease, error) {

@@ -257,7 +257,8 @@ func (d *Driver) RunDurably(ctx context.Context, c driver.Call, want driver.Dura
 	// On a dedicated connection the library does not follow redirections.
 	if addr, asking := redirection(err); client.IsCluster && text == "" && addr != "" {
 		node := client.Nodes()[addr]
-		if node == nil && client.route(ctx, c.Keys[0]) == nil { // the library has learned of it
+		// The library learns of a node without slots from a redirection, and forgets it when it next asks for the slots.
+		for tries := 0; node == nil && tries < 3 && client.route(ctx, c.Keys[0]) == nil; tries++ {
 			node = client.Nodes()[addr]
 		}
 		if node != nil {

@@ -62,7 +62,7 @@ func TestReentrantCostsNoRoundTrip(t *testing.T) {
 	eachReal(t, func(t *testing.T, b *backend.Backend) {
 		c := b.Client(t, nil)
 		settled(t, b, c)
-		l := c.Mutex("a", holdfast.Reentrant(), holdfast.TTL(time.Hour)) // not renewed meanwhile
+		l := c.Mutex("a", holdfast.Reentrant(), holdfast.TTL(time.Hour), holdfast.NoRenew())
 		first := backend.Acquire(t, l)
 		before := asked(b.Server)
 		for range 100 {

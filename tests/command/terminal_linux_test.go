@@ -325,7 +325,7 @@ func TestTerminal(t *testing.T) {
 			term.send("holdfast run --once 1h once -- true && holdfast run --once 1h once -- false\n")
 			term.expect(`\nholdfast: job "once" was completed at .*; the command was not run\n`)
 			term.holds("--meta who=me busy")
-			term.send("holdfast run -w 1 busy -- false\n")
+			term.send("holdfast run -w 3 busy -- false\n")
 			term.expect(`waiting for lock "busy", held by .*who=me`)
 			term.expectPrompt()
 			term.send("holdfast run -n --if-busy=skip busy -- false\n")

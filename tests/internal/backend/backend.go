@@ -150,7 +150,8 @@ func (b *Backend) options(change ...func(*redis.Options)) *redis.Options {
 // Redis returns a new client of the server, closed with the test.
 func (b *Backend) Redis(tb testing.TB, change ...func(*redis.Options)) *redis.Client {
 	tb.Helper()
-	rdb := redis.NewClient(b.options(change...))
+	patient := func(o *redis.Options) { o.ReadTimeout, o.WriteTimeout = 30*time.Second, 30*time.Second } // for a busy machine
+	rdb := redis.NewClient(b.options(append([]func(*redis.Options){patient}, change...)...))
 	tb.Cleanup(func() { _ = rdb.Close() })
 	return rdb
 }

@@ -114,3 +114,16 @@ func TestUpwards(t *testing.T) {
 		t.Error("a file without a place is accepted")
 	}
 }
+
+func TestTheStoryOfAnAcquire(t *testing.T) {
+	const walked = "walk functions\npassed github.com/holdfast-go/holdfast/lock.go:1: *Lock.Acquire 100.0%\n" +
+		"passed github.com/holdfast-go/holdfast/internal/pipe/line.go:2:\tline.send\t 50.0%\nacquire 2 2 2 2\n"
+	for told, want := range map[string]int{
+		"`holdfast.Lock.Acquire` (see `Config`) and `pipe.line.send`": 0,
+		"`holdfast.Lock.Acquire`, `pipe.line.send`, `pipe.gone`":      1,
+	} {
+		if wrong := story(told, walked); len(wrong) != want {
+			t.Errorf("%s: %v", told, wrong)
+		}
+	}
+}

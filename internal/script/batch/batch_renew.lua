@@ -9,8 +9,7 @@
 --
 -- Invariants: nothing shortens an expiry; a renewal creates nothing. A value that has no fence yet is given that of the grant.
 
--- requires request
--- requires answer
+-- requires request, answer
 
 local function main()
   local values = redis.call('MGET', unpack(KEYS))

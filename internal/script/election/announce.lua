@@ -5,9 +5,7 @@
 -- Returns 'told NOW RECEIVERS'
 --         'error MESSAGE'
 
--- requires prelude
--- requires channel
--- requires answer
+-- requires prelude, channel, answer
 
 local function main()
   on_master()

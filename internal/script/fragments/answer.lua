@@ -9,8 +9,8 @@ local function answer(main)
     return reply
   end
   reply = error_text(reply)
-  -- The client's connection pool must see this one. Otherwise the next request on the connection goes to
-  -- the same replica, although the master is elsewhere.
+  -- The client's connection pool must see this one. Otherwise the next request on the connection goes to the same replica,
+  -- although the master is elsewhere.
   if string.sub(reply, 1, 9) == 'READONLY ' then
     return { err = reply }
   end

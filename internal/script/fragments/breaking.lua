@@ -3,10 +3,7 @@
 -- KEYS[4], or of a lock that several may hold KEYS[5], is the journal. In Cluster mode it is in another slot: then there is
 -- no such key, and whoever breaks the lock writes the entry (note.lua).
 --
--- requires prelude
--- requires queue
--- requires tombstone
--- requires journal
+-- requires prelude, queue, tombstone, journal
 
 local broken_grant, not_after = ARGV[3], tonumber(ARGV[4])
 
@@ -26,9 +23,9 @@ local function replied_before()
   end
 end
 
--- Does what the server may refuse, before anything has changed: it asks whether the first waiter is alive, looks at the
--- journal, which may be another program's key, and tells the holder. Then it removes nothing: this is allowed if the server
--- is out of memory, and so is everything after a script's first write. fence is the holder's.
+-- Does what the server may refuse, before anything has changed: it asks whether the first waiter is alive, looks at the journal,
+-- which may be another program's key, and tells the holder. Then it removes nothing: this is allowed if the server is out of
+-- memory, and so is everything after a script's first write. fence is the holder's.
 local function prepare(fence, journal)
   hearers({ first_waiter() })
   if not cluster then
@@ -45,8 +42,8 @@ local function grave_until(pttl)
   return now + math.max(pttl, 60000) * 1000
 end
 
--- Records the break and returns the reply. raised is the lock's new fence. fence is the broken holder's, and holder the line
--- that describes it.
+-- Records the break and returns the reply. raised is the lock's new fence. fence is the broken holder's, and holder the line that
+-- describes it.
 local function record_break(raised, fence, holder, journal)
   local reply = whole(raised) .. '\n' .. holder
   remember('d:' .. token .. '\n' .. reply, not_after)

@@ -2,8 +2,8 @@
 --
 -- requires request
 
--- Returns how many connections hear the first channel on this node, and how many hear the second. The count of
--- PUBLISH would include subscribers to patterns.
+-- Returns how many connections hear the first channel on this node, and how many hear the second. PUBLISH would also count
+-- subscribers to patterns.
 local function receivers(...)
   local reply = redis.call('PUBSUB', cluster and 'SHARDNUMSUB' or 'NUMSUB', ...)
   return reply[2], reply[4]

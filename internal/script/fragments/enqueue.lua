@@ -1,18 +1,16 @@
 -- enqueue.lua: enters the queue of a lock.
 --
--- requires prelude
--- requires queue
+-- requires prelude, queue
 
--- A waiter that has been in the queue for so many µs may be dead: by then every live one has checked and
--- subscribed again.
+-- A waiter that has been in the queue for so many µs may be dead: by then every live one has checked and subscribed again.
 local old_age = 60000000
 
--- The first waiter, or the caller if the queue is empty; nil if it is not known. It is known only if it is the first entry of
--- the queue and not old. Then there are no tombstones, and no old waiters.
+-- The first waiter, or the caller if the queue is empty; nil if it is not known. It is known only if it is the first entry of the
+-- queue and not old. Then there are no tombstones, and no old waiters.
 local head
 
--- Reads the first entry of the queue, which saves several other commands. Code that removes waiters afterwards must set head
--- to nil.
+-- Reads the first entry of the queue, which saves several other commands. Code that removes waiters afterwards must set head to
+-- nil.
 local function read_head(member)
   local entry = redis.call('ZRANGE', KEYS[2], '0', '0', 'WITHSCORES')
   -- mutants: head-of-queue
@@ -21,8 +19,8 @@ local function read_head(member)
   end
 end
 
--- Removes some old waiters that are dead, wherever they stand. Without this a queue would grow while a lock is
--- held, if processes enter it and die.
+-- Removes some old waiters that are dead, wherever they stand. Without this a queue would grow while a lock is held, if processes
+-- enter it and die.
 local function drop_old(self)
   if head then
     return
@@ -53,8 +51,8 @@ local function enqueue(member, earlier)
     redis.call('ZADD', KEYS[2], whole(score), member)
     drop_old(member)
   end
-  -- The queue lasts longer than the longest time between two checks of a waiter. It gets more than
-  -- that, so that few requests have to set it. A tombstone may need the queue for longer.
+  -- The queue lasts longer than the longest time between two checks of a waiter. It gets more than that, so that few requests
+  -- have to set it. A tombstone may need the queue for longer.
   if redis.call('PTTL', KEYS[2]) < 60000 then
     redis.call('PEXPIRE', KEYS[2], 70000)
   end
@@ -65,8 +63,8 @@ local function enqueue(member, earlier)
   return score
 end
 
--- Returns a waiter's position in the queue, from 1, and how many connections hear its channel. Dead waiters at the head do
--- not count.
+-- Returns a waiter's position in the queue, from 1, and how many connections hear its channel. Dead waiters at the head do not
+-- count.
 local function rank(member, score, channel)
   local n = redis.call('ZCOUNT', KEYS[2], '0', whole(score))
   if n <= 1 then

@@ -1,11 +1,6 @@
 -- give.lua: passes on a mutex whose hold has ended.
 --
--- requires prelude
--- requires lock
--- requires queue
--- requires chain
--- requires hand_over
--- requires incarnation
+-- requires prelude, lock, queue, chain, hand_over, incarnation
 
 -- Returns the chain of the next holder after the one with that value, or nil if it is time for a gap.
 local function next_chain(value)

@@ -8,8 +8,7 @@
 -- If the mark is missing or names another incarnation, locks may have been lost whose holders still believe
 -- in them. Then nothing is granted until they have expired: the quarantine.
 --
--- requires request
--- requires error_text
+-- requires request, error_text
 
 local quarantine_time, replica_lag = string.match(flags, 's(%d+)%+(%d+)')
 
@@ -19,8 +18,8 @@ local function told(info, name, pattern)
   return last and string.match(info, pattern, last + 1)
 end
 
--- Reports whether another master may have granted locks meanwhile: if this server has replicas, or was one, the
--- master before it may go on for a while.
+-- Reports whether another master may have granted locks meanwhile: if this server has replicas, or was one, the master before it
+-- may go on for a while.
 local function replicated(info)
   local replicas = tonumber(told(info, 'connected_slaves:', '^%d+') or 0)
   if replicas > 0 and not string.find(info, 'min_slaves_good_slaves:', 1, true) then
@@ -51,9 +50,8 @@ local function read_mark(text)
   return id, tonumber(ready or 0), tonumber(longest or 0)
 end
 
--- Returns for how many ms nothing may be granted yet (0 without the flag), whether other masters may have
--- granted locks meanwhile, and the present incarnation, to which it sets the mark. text is the mark if
--- it was read already.
+-- Returns for how many ms nothing may be granted yet (0 without the flag), whether other masters may have granted locks
+-- meanwhile, and the present incarnation, to which it sets the mark. text is the mark if it was read already.
 local function quarantine(text)
   if not quarantine_time then
     return 0

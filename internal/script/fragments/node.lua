@@ -10,9 +10,7 @@
 -- restart, and a counter read before such a loss is not enough. A '+' at the end says that the node still had its
 -- mark when it was found to be behind, so that it has its data, though perhaps not the latest.
 --
--- requires request
--- requires incarnation
--- requires fence_counter
+-- requires request, incarnation, fence_counter
 
 local counter, caught_up = KEYS[#KEYS - 2], KEYS[#KEYS - 1]
 
@@ -20,8 +18,7 @@ local function resting(rest)
   return 'quarantined ' .. whole(now) .. ' ' .. rest
 end
 
--- Returns the node's caught-up mark, brought up to date. id is the present incarnation; known is
--- the mark if it was read already.
+-- Returns the node's caught-up mark, brought up to date. id is the present incarnation; known is the mark if it was read already.
 local function standing(id, known)
   known = known or redis.call('GET', caught_up)
   if known ~= id and string.sub(known or '', 1, #id + 1) ~= id .. '?' then
@@ -36,8 +33,8 @@ local function behind(stands)
   return 'behind ' .. whole(now) .. ' ' .. stands
 end
 
--- Returns the reply of a node that counts for nothing now, and its caught-up mark if it is behind; nil if the node
--- counts. mark and known are the incarnation mark and the caught-up mark if they were read already.
+-- Returns the reply of a node that counts for nothing now, and its caught-up mark if it is behind; nil if the node counts. mark
+-- and known are the incarnation mark and the caught-up mark if they were read already.
 local function refusal(mark, known)
   -- mutants: node-refusal
   local rest, _, id = quarantine(mark)

@@ -1,7 +1,6 @@
 -- once_latest.lua: the reply about the latest completed run of a job.
 --
--- requires request
--- requires once_record
+-- requires request, once_record
 
 -- Reports whether a run that was completed at that time still counts. window is in ms; 0 is forever.
 local function counts(done, window)

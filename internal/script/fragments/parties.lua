@@ -14,11 +14,9 @@
 --          @TOKEN   a party's latest await: 'NUMBER PHASE in', or 'out' if it was withdrawn. NUMBER is 0
 --                   for a party that has only joined
 --
--- requires prelude
--- requires channel
+-- requires prelude, channel
 
--- How long a latch is kept after its last use, in ms: a day. And a deleted latch: for longer than those who
--- wait for it sleep.
+-- How long a latch is kept after its last use, in ms: a day. And a deleted latch: for longer than those who wait for it sleep.
 local latch_ttl, deleted_latch_ttl = 86400000, 60000
 
 -- Makes a latch last for that time from now on, or for as long as its holds.
@@ -36,8 +34,8 @@ local function tell(kind)
   pcall(send, channel, 'hf2 changed ' .. whole(now))
 end
 
--- Writes to the latch, for a script that confirms what an earlier request has done. Without a write of its own
--- connection WAIT would confirm nothing.
+-- Writes to the latch, for a script that confirms what an earlier request has done. Without a write of its own connection WAIT
+-- would confirm nothing.
 local function touch_latch()
   on_master()
   pcall(keep_latch)
@@ -68,8 +66,7 @@ local function enter(party)
   redis.call('HSET', KEYS[1], '@' .. party, '0 ' .. (redis.call('HGET', KEYS[1], 'phase') or '1') .. ' out')
 end
 
--- Records that n parties have ended: 'done' if they have counted down, otherwise 'left' or 'died'. info is
--- that of one of them.
+-- Records that n parties have ended: 'done' if they have counted down, otherwise 'left' or 'died'. info is that of one of them.
 local function depart(kind, n, how, info)
   if kind == 'latch' then
     local f = redis.call('HMGET', KEYS[1], 'count', 'missing')

@@ -2,15 +2,14 @@
 -- the caller's next waiter, if there is one. It leaves every other case to the rest of the script. Making the functions of the rest takes
 -- as long as all commands of a hand-over, so this file has few of its own.
 --
--- requires request
--- requires short_fence
--- requires value
+-- requires request, short_fence, value
 
 -- The lock's value before it was handed to a waiter that turned out not to listen. The rest of the script then serves the next.
 local unheard
 
--- Gives the lock to that waiter, as serve of hand_over.lua does, and tells the waiter behind it when to look, unless that has promised
--- to look by then. joins says that the caller's next waiter is about to be queued. Returns how many subscribers received the grant.
+-- Gives the lock to that waiter, as serve of hand_over.lua does, and tells the waiter behind it when to look, unless that has
+-- promised to look by then. joins says that the caller's next waiter is about to be queued. Returns how many subscribers received
+-- the grant.
 local function pass_to(member, waiter, claim, channel, info, follower, by, behind, joins, fence)
   local publish = cluster and 'SPUBLISH' or 'PUBLISH'
   redis.call('ZREM', KEYS[2], member)

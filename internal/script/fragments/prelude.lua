@@ -13,8 +13,7 @@
 -- member is 'x:' and a token; its score is the negated time (µs) at which it ends. A member that
 -- begins with 'd:' instead says that a request that may be done only once was done.
 --
--- requires request
--- requires error_text
+-- requires request, error_text
 
 local token = ARGV[2]
 local mine = 'hf2:' .. token .. ':'
@@ -25,10 +24,9 @@ local function is_mine(value)
   return value and string.sub(value, 1, #mine) == mine
 end
 
--- Fails on a replica, and changes nothing. A script that replies without writing calls it: a replica knows only
--- what was, and a client that it answers keeps asking it. The expiry is an hour in the past, before that of any
--- key. One in the next ms could lengthen the last moment of a key: Redis 7.0 counts it from a clock that
--- advances while the script runs.
+-- Fails on a replica, and changes nothing. A script that replies without writing calls it: a replica knows only what was, and a
+-- client that it answers keeps asking it. The expiry is an hour in the past, before that of any key. One in the next ms could
+-- lengthen the last moment of a key: Redis 7.0 counts it from a clock that advances while the script runs.
 local function on_master()
   -- mutants: master-asked
   local ok, err = pcall(redis.call, 'PEXPIRE', KEYS[1], -3600000, 'GT')
@@ -37,9 +35,9 @@ local function on_master()
   end
 end
 
--- Is redis.call for reading a key that this script may have deleted; nil if it did. While a Cluster's slot
--- moves, a key that does not exist on this node counts as the other node's, and reading it is
--- an error. But a key that was here when the script began, and is not now, exists nowhere.
+-- Is redis.call for reading a key that this script may have deleted; nil if it did. While a Cluster's slot moves, a key that does
+-- not exist on this node counts as the other node's, and reading it is an error. But a key that was here when the script began,
+-- and is not now, exists nowhere.
 local function look_at(...)
   local ok, reply = pcall(redis.call, ...)
   if ok then

@@ -1,12 +1,9 @@
 -- queue.lua: waiters that are dead, and messages to those that are alive. A waiter is alive if its channel has a
 -- receiver.
 --
--- requires prelude
--- requires waiters
--- requires channel
+-- requires prelude, waiters, channel
 
--- How many dead waiters, or expired holds (shares.lua), a script removes. While it runs, every other client of
--- the server waits.
+-- How many dead waiters, or expired holds (shares.lua), a script removes. While it runs, every other client of the server waits.
 local most_removed = 500
 
 -- Ends a script that has removed that many and done nothing else. Its client sends it again.
@@ -78,8 +75,8 @@ local function latest_alive()
   end
 end
 
--- Returns the first waiter that is alive. first is the first of all, and count is as in is_dead. If a hundred are dead
--- before it, the latest that is alive does as well: whoever looks serves the first.
+-- Returns the first waiter that is alive. first is the first of all, and count is as in is_dead. If a hundred are dead before it,
+-- the latest that is alive does as well: whoever looks serves the first.
 local function first_alive(first, count)
   if not is_dead(first, count) then
     return first
@@ -94,8 +91,8 @@ local function stand_by(first, due, count)
   notify(ok and member or first, due)
 end
 
--- Removes the dead waiters at the head of the queue. If there are too many, it ends the script, and tells a
--- live waiter to look: a release is not sent again for their sake.
+-- Removes the dead waiters at the head of the queue. If there are too many, it ends the script, and tells a live waiter to look:
+-- a release is not sent again for their sake.
 local function drop_dead(self)
   for _ = 1, most_removed, 100 do
     local n, first = dead_ahead(100, self)

@@ -2,8 +2,8 @@
 --
 -- requires shares
 
--- Reports whether the caller's hold was ended by share_disown.lua or latch_reset.lua. If the index is not here, no: that
--- word is a reason for people, and worth no error.
+-- Reports whether the caller's hold was ended by share_disown.lua or latch_reset.lua. If the index is not here, no: that word is
+-- a reason for people, and worth no error.
 local function is_superseded()
   if kind == 'latch' then
     return tonumber(look_at('ZSCORE', expiries, token) or 0) > now
@@ -11,8 +11,8 @@ local function is_superseded()
   return look_at('ZSCORE', expiries, 's:' .. token)
 end
 
--- Returns the reply that the caller's hold does not exist: 'superseded NOW' if it was ended by one of these scripts,
--- 'absent NOW' if nobody has the lock, and 'gone NOW' if others have it.
+-- Returns the reply that the caller's hold does not exist: 'superseded NOW' if it was ended by one of these scripts, 'absent NOW'
+-- if nobody has the lock, and 'gone NOW' if others have it.
 local function missing()
   if is_superseded() then
     return 'superseded ' .. whole(now)

@@ -1,10 +1,9 @@
 -- share_sample.lua: one of the holds of a lock that several may hold, for people.
 --
--- requires shares
--- requires value
+-- requires shares, value
 
--- Returns for how many ms some hold lasts, and the hold as a mutex's value is written; nil if there is none. It
--- is a recent hold, or the one that lasts longest.
+-- Returns for how many ms some hold lasts, and the hold as a mutex's value is written; nil if there is none. It is a recent hold,
+-- or the one that lasts longest.
 local function sample()
   local hold_token = redis.call('HGET', KEYS[1], 'last')
   local hold = hold_token and redis.call('HGET', KEYS[1], hold_token)

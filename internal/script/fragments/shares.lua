@@ -21,10 +21,7 @@
 --   fixed  1 if the limit was set for good (share_resize.lua). Then the hash stays
 --   TOKEN  a hold: EXPIRY:WEIGHT:FENCE:GRANTED:INFO, EXPIRY in µs, GRANTED in ms
 --
--- requires prelude
--- requires mint
--- requires queue
--- requires parties
+-- requires prelude, mint, queue, parties
 
 local kind, limit, used, holds, next_expiry, fixed, common_fence, lock_owner
 local expiries = KEYS[4] or KEYS[2]
@@ -38,8 +35,8 @@ local function parse_hold(value)
   return tonumber(expiry), tonumber(weight), tonumber(fence)
 end
 
--- Lets the script write although the server is out of memory: HDEL works then, and so does
--- everything after a script's first write.
+-- Lets the script write although the server is out of memory: HDEL works then, and so does everything after a script's first
+-- write.
 local function insist()
   redis.call('HDEL', KEYS[1], '')
 end
@@ -61,8 +58,8 @@ local function in_parts(command, key, arguments)
   end
 end
 
--- Rebuilds the index and the sums from the holds if the index lacks some: it was evicted, or deleted by
--- hand. An index that has too many does no harm.
+-- Rebuilds the index and the sums from the holds if the index lacks some: it was evicted, or deleted by hand. An index that has
+-- too many does no harm.
 local function complete_index()
   if redis.call('ZCOUNT', expiries, '0', '+inf') >= holds then
     return
@@ -147,8 +144,8 @@ local function sweep()
   end
 end
 
--- Reads the lock. Returns the hold of the caller's token, and whether the lock is of this form or does not
--- exist. expected and wanted are the kind and the limit of a lock that does not exist.
+-- Reads the lock. Returns the hold of the caller's token, and whether the lock is of this form or does not exist. expected and
+-- wanted are the kind and the limit of a lock that does not exist.
 local function read(expected, wanted)
   local f = redis.call('HMGET', KEYS[1], 'kind', 'limit', 'used', 'next', 'fixed', 'fence', token, 'owner', 'holds')
   kind, limit, used, next_expiry, fixed = f[1] or expected, tonumber(f[2] or wanted), tonumber(f[3] or 0), tonumber(f[4] or 9e15), f[5]
@@ -171,15 +168,13 @@ local function refuse_limit(why)
     .. (kind == 'sem' and ' permits' or '') .. why, 0)
 end
 
--- Returns the hold if it is one and has not expired. A client chooses its token, which may be the name
--- of another field.
+-- Returns the hold if it is one and has not expired. A client chooses its token, which may be the name of another field.
 local function live(hold)
   local expiry = hold and parse_hold(hold)
   return expiry and expiry > now and hold
 end
 
--- Reads the lock for a script that concerns only the caller's hold, and returns that. Expired holds stay,
--- and are counted.
+-- Reads the lock for a script that concerns only the caller's hold, and returns that. Expired holds stay, and are counted.
 local function load_own()
   local hold, known = read()
   if not known then
@@ -188,9 +183,8 @@ local function load_own()
   return live(hold)
 end
 
--- Reads the lock, and returns the caller's hold if there is one. expected and wanted are the kind and the limit
--- that the caller believes the lock to have, if it knows. Afterwards no hold is expired; if more are
--- than a script may remove, it ends.
+-- Reads the lock, and returns the caller's hold if there is one. expected and wanted are the kind and the limit that the caller
+-- believes the lock to have, if it knows. Afterwards no hold is expired; if more are than a script may remove, it ends.
 local function load(expected, wanted)
   local hold, known = read(expected, wanted)
   if known and now >= next_expiry then
@@ -236,8 +230,7 @@ local function room(weight, owner)
   return used + weight <= limit
 end
 
--- Parses what a waiter asks for. Returns its weight, its info and, for an owned lock, the owner, which
--- follows the weight.
+-- Parses what a waiter asks for. Returns its weight, its info and, for an owned lock, the owner, which follows the weight.
 local function parse_request(rest)
   local weight, info = string.match(rest or '', '^(%d+)\n(.*)$')
   local owner
@@ -247,8 +240,8 @@ local function parse_request(rest)
   return info and tonumber(weight), info, owner
 end
 
--- Makes the keys last for as long as a hold of ttl ms. The index of a hash that stays need not last as
--- long as the hash, because it can be rebuilt.
+-- Makes the keys last for as long as a hold of ttl ms. The index of a hash that stays need not last as long as the hash, because
+-- it can be rebuilt.
 local function extend_keys(ttl)
   -- mutants: outlast-shares
   if not fixed and redis.call('PTTL', KEYS[1]) < ttl then
@@ -276,9 +269,8 @@ end
 local function admit(hold_token, weight, info, ttl, block, owner)
   local fence, n
   if (owned_by(owner) or kind == 'rw' and weight < limit) and common_fence then
-    -- An owner's holds are one grant. Readers share one fence: if each had its own, a resource that a later
-    -- reader has used would refuse the earlier ones. It is above the last writer's, which cannot write
-    -- any more.
+    -- An owner's holds are one grant. Readers share one fence: if each had its own, a resource that a later reader has used would
+    -- refuse the earlier ones. It is above the last writer's, which cannot write any more.
     fence, n = common_fence, 1
   else
     fence, n = mint(block)
@@ -295,8 +287,8 @@ local function admit(hold_token, weight, info, ttl, block, owner)
   return fence, n
 end
 
--- Removes a hold. The keys stay until tidy: in a Cluster's slot that moves, a key that was deleted could not
--- be created again for the next holder.
+-- Removes a hold. The keys stay until tidy: in a Cluster's slot that moves, a key that was deleted could not be created again for
+-- the next holder.
 local function dismiss(hold_token, hold)
   local _, weight = parse_hold(hold)
   redis.call('HDEL', KEYS[1], hold_token, '@' .. hold_token)
@@ -332,8 +324,8 @@ local function prolong_hold(hold, ttl)
   return pttl
 end
 
--- Tells the waiters of the lock's new owner to look: the lock is theirs, too, if they may have that many
--- holds (share_acquire.lua). Waiters too far back find out by themselves.
+-- Tells the waiters of the lock's new owner to look: the lock is theirs, too, if they may have that many holds
+-- (share_acquire.lua). Waiters too far back find out by themselves.
 local function notify_owned()
   for _, member in ipairs(redis.call('ZRANGEBYSCORE', KEYS[2], '0', '+inf', 'LIMIT', '0', '100')) do
     local _, _, _, rest = parse_waiter(member)
@@ -344,12 +336,10 @@ local function notify_owned()
   end
 end
 
--- Serves the waiters in their order for as long as there is room; readers that stand together are served
--- together. A waiter that is dead is passed, even if there is no room for it, which can last
--- long. Returns fence and block if self, a member of the queue that is
--- answered directly, for ttl ms, was served.
--- As in serve of hand_over.lua, entries are removed before anything else, and nothing is
--- announced before it is true.
+-- Serves the waiters in their order for as long as there is room; readers that stand together are served together. A waiter that
+-- is dead is passed, even if there is no room for it, which can last long. Returns fence and block if self, a member of the queue
+-- that is answered directly, for ttl ms, was served. As in serve of hand_over.lua, entries are removed before anything else, and
+-- nothing is announced before it is true.
 local function serve(self, ttl, block)
   local fence, n
   local opened = false -- the lock has a new owner

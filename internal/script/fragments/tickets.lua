@@ -5,8 +5,7 @@
 -- keeps the node from giving a free lock to a later one. It stays after its owner was granted the lock,
 -- because the owner may miss the majority, give the lock back, and come again.
 --
--- requires prelude
--- requires tombstone
+-- requires prelude, tombstone
 
 -- How many tickets a script looks at.
 local most_tickets = 1000

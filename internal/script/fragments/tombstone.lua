@@ -1,7 +1,6 @@
 -- tombstone.lua: entries of a queue that outlive the request that left them.
 --
--- requires prelude
--- requires waiters
+-- requires prelude, waiters
 
 -- Keeps an entry in the queue until that server time (µs).
 local function remember(what, until_time)

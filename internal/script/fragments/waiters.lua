@@ -25,8 +25,7 @@ end
 local function settle()
   local last = (look_at('ZRANGE', KEYS[2], '0', '0', 'WITHSCORES') or {})[2]
   if last and not first_waiter() then
-    -- 0 comes first, because math.ceil gives -0 for a tombstone that ended just now, which the server does
-    -- not take for a number.
+    -- 0 comes first, because math.ceil gives -0 for a tombstone that ended just now, which the server does not take for a number.
     redis.call('PEXPIRE', KEYS[2], math.max(0, math.ceil((-last - now) / 1000)))
   end
 end

@@ -14,18 +14,13 @@
 --
 -- Invariants: all or none; and those of acquire.lua.
 
--- requires prelude
--- requires mint
--- requires grant
--- requires chain
--- requires incarnation
--- requires answer
+-- requires prelude, mint, grant, chain, incarnation, answer
 
 local ttl, not_after, info = tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5]
 local tokens = { token, unpack(ARGV, 6) }
 
--- Reads all the locks. Returns the fences of those that are the caller's, which are all if the request is
--- a repetition, and how many locks are free; or, third, the reply.
+-- Reads all the locks. Returns the fences of those that are the caller's, which are all if the request is a repetition, and how
+-- many locks are free; or, third, the reply.
 local function read_all()
   local fences, free = {}, 0
   for i, lock_token in ipairs(tokens) do

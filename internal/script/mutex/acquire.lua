@@ -23,18 +23,7 @@
 -- times, and with a full TTL if the first had been handed the lock for a claim;
 -- nobody passes a live waiter.
 
--- requires queue_up
--- requires prelude
--- requires lock
--- requires mint
--- requires queue
--- requires grant
--- requires chain
--- requires hand_over
--- requires incarnation
--- requires enqueue
--- requires prolong
--- requires answer
+-- requires queue_up, prelude, lock, mint, queue, grant, chain, hand_over, incarnation, enqueue, prolong, answer
 
 local try, look = string.find(flags, 't', 1, true), string.find(flags, 'l', 1, true)
 local ttl, not_after, block, info = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5]), ARGV[6]
@@ -92,8 +81,8 @@ local function main()
     if try then
       return quarantined(rest)
     end
-    -- The waiter may not have heard that it was handed the lock, and must not be told before all earlier
-    -- grants are over. Or it has heard, and this is a late copy. The lock stays in both cases.
+    -- The waiter may not have heard that it was handed the lock, and must not be told before all earlier grants are over. Or it
+    -- has heard, and this is a late copy. The lock stays in both cases.
     -- mutants: quarantined-own
     return queued(math.min(redis.call('PTTL', KEYS[1]), rest), tonumber(ARGV[9]) or now, 'ours')
   end

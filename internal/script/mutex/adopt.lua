@@ -19,15 +19,7 @@
 -- waiters keep their mark, so that the adopter's release serves them; sent twice, the second
 -- run gives the first one's fence with its own times.
 
--- requires prelude
--- requires lock
--- requires mint
--- requires prolong
--- requires grant
--- requires chain
--- requires incarnation
--- requires tombstone
--- requires answer
+-- requires prelude, lock, mint, prolong, grant, chain, incarnation, tombstone, answer
 
 local ttl, not_after, info = tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5]
 local detached, until_time = ARGV[6], tonumber(ARGV[8])

@@ -15,12 +15,7 @@
 -- Invariants: only a grant with that id is broken; sent twice, the second run gives the first one's reply; the holder is
 -- told before the next one is granted the lock; it works when the server is out of memory.
 
--- requires prelude
--- requires lock
--- requires mint
--- requires give
--- requires breaking
--- requires answer
+-- requires prelude, lock, mint, give, breaking, answer
 
 local function main()
   -- mutants: break-once

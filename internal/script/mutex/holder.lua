@@ -6,9 +6,7 @@
 --         'free NOW WAITERS'
 --         'error MESSAGE'
 
--- requires prelude
--- requires lock
--- requires answer
+-- requires prelude, lock, answer
 
 local function main()
   local value = read_lock()

@@ -18,23 +18,16 @@
 -- fence. An operator who deletes a lock leaves the counter alone; another holder
 -- since then has raised it to at least the time of its grant, rounded down to a ms. Fences keep rising.
 
--- requires prelude
--- requires lock
--- requires mint
--- requires waiters
--- requires prolong
--- requires grant
--- requires chain
--- requires answer
+-- requires prelude, lock, mint, waiters, prolong, grant, chain, answer
 
 local ttl, not_after, fence, reserved, info = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6]), ARGV[7]
 
 local granted_at, age, asked = tonumber(ARGV[8]), tonumber(ARGV[9]), tonumber(ARGV[10])
 
--- A counter of at least this may be that of a later grant, which raised it to its time by the clock of the server
--- that granted. If that clock runs as before, its time is after granted_at. If this server is another, or its clock was
--- set back, its time is after what this clock showed, or would have shown, when the request was sent. The age counts
--- back from the answer: it does not include the time that this request took to arrive.
+-- A counter of at least this may be that of a later grant, which raised it to its time by the clock of the server that granted.
+-- If that clock runs as before, its time is after granted_at. If this server is another, or its clock was set back, its time is
+-- after what this clock showed, or would have shown, when the request was sent. The age counts back from the answer: it does not
+-- include the time that this request took to arrive.
 -- mutants: had-between
 local later = math.min(fence, granted_at, asked - age)
 
@@ -82,8 +75,8 @@ local function main()
     on_master()
     return (value and 'gone ' or 'absent ') .. whole(now)
   end
-  -- The next fence is at least the server's time, rounded down to a ms, so the counter has to be
-  -- restored only if it led that time.
+  -- The next fence is at least the server's time, rounded down to a ms, so the counter has to be restored only if it led that
+  -- time.
   if reserved >= now - now % 1000 then
     raise_to(KEYS[3], reserved)
   end

@@ -19,13 +19,7 @@
 -- it would ask again, and pass the waiter.) Only the token's own lock is touched; a token that has
 -- ended stays ended.
 
--- requires pass_on
--- requires prelude
--- requires lock
--- requires queue
--- requires give
--- requires tombstone
--- requires answer
+-- requires pass_on, prelude, lock, queue, give, tombstone, answer
 
 local member, until_time = ARGV[3], tonumber(ARGV[4])
 

@@ -11,9 +11,7 @@
 --
 -- Invariants: only the token's own lock is touched; a lock that somebody waits for is not.
 
--- requires prelude
--- requires lock
--- requires answer
+-- requires prelude, lock, answer
 
 local function main()
   local value = read_lock()

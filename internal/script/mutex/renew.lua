@@ -17,13 +17,7 @@
 -- Invariants: nothing shortens an expiry; a renewal creates nothing. PEXPIRE, unlike
 -- SET, works when the server is out of memory.
 
--- requires prelude
--- requires lock
--- requires mint
--- requires waiters
--- requires prolong
--- requires incarnation
--- requires answer
+-- requires prelude, lock, mint, waiters, prolong, incarnation, answer
 
 local ttl, block, node = tonumber(ARGV[3]), tonumber(ARGV[4]), string.find(flags, 'n', 1, true)
 
@@ -45,8 +39,8 @@ end
 local function main()
   local rest, others = quarantine()
   if rest > 0 and (others or node) then
-    -- The old master may have let the lease expire and granted another. And a node of a
-    -- quorum may have lost a later lock, which others rely on.
+    -- The old master may have let the lease expire and granted another. And a node of a quorum may have lost a later lock, which
+    -- others rely on.
     return 'quarantined ' .. whole(now) .. ' ' .. rest
   end
   local value = read_lock()

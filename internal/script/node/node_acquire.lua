@@ -17,12 +17,7 @@
 -- Invariants: fences of a node rise while it lives; if the request is sent twice, the second run replies
 -- with the fence of the first; a ticket only ever makes a node refuse.
 
--- requires prelude
--- requires grant
--- requires prolong
--- requires tickets
--- requires node
--- requires answer
+-- requires prelude, grant, prolong, tickets, node, answer
 
 local ttl, not_after, info = tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5]
 local ticket, ticket_time = ARGV[6], tonumber(ARGV[7])
@@ -53,8 +48,7 @@ local function main()
   if before > 0 then
     return 'wanted ' .. whole(now) .. ' ' .. before
   end
-  -- The time counts only if there is no counter: otherwise the fences of nodes whose clocks differ would
-  -- drift apart.
+  -- The time counts only if there is no counter: otherwise the fences of nodes whose clocks differ would drift apart.
   local fence = (read_counter() or now) + 1
   raise_to(counter, fence)
   redis.call('SET', KEYS[1], new_value(token, fence, '0', info, false), 'PX', ttl)

@@ -7,8 +7,7 @@
 --         'quarantined NOW REST'  as node_acquire.lua
 --         'error MESSAGE'
 
--- requires node
--- requires answer
+-- requires node, answer
 
 local function main()
   local refused, stands = refusal()

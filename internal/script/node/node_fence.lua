@@ -10,9 +10,7 @@
 --
 -- Invariants: a node that restarted since it granted does not count.
 
--- requires prelude
--- requires node
--- requires answer
+-- requires prelude, node, answer
 
 local function main()
   local refused = refusal()

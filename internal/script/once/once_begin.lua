@@ -14,10 +14,7 @@
 -- Invariants: only a holder begins; a completed run that counts is not begun again; a lease completes
 -- one run; sent twice, it counts one try.
 
--- requires prelude
--- requires once_record
--- requires once_latest
--- requires answer
+-- requires prelude, once_record, once_latest, answer
 
 local window, keep, fence, most = tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5], tonumber(ARGV[6])
 

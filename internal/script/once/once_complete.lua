@@ -11,9 +11,7 @@
 --
 -- Invariants: a run whose lock was lost does not count; sent twice, it is recorded once.
 
--- requires prelude
--- requires once_record
--- requires answer
+-- requires prelude, once_record, answer
 
 local keep, fence, info, result = tonumber(ARGV[3]), ARGV[4], ARGV[5], ARGV[6]
 
@@ -33,8 +31,8 @@ local function main()
     on_master()
     return (value and 'gone ' or 'absent ') .. whole(now)
   end
-  -- The next try is the first of another window. HDEL comes first, because it works even if the server
-  -- is out of memory, and so does everything after a script's first write.
+  -- The next try is the first of another window. HDEL comes first, because it works even if the server is out of memory, and so
+  -- does everything after a script's first write.
   redis.call('HDEL', record, 'tries', 'first')
   -- A record that was lost after the job was begun has no tries.
   local count = f[5] == fence and f[4] or '1'

@@ -6,10 +6,7 @@
 --         'none NOW TRIES'  it never was; it was begun so many times
 --         'error MESSAGE'
 
--- requires prelude
--- requires once_record
--- requires once_latest
--- requires answer
+-- requires prelude, once_record, once_latest, answer
 
 local function main()
   local f = redis.call('HMGET', record, 'done', 'tries')

@@ -22,13 +22,7 @@
 -- it knows the outcome of the one before. A phase that a party knows to be over stays over, even
 -- if the server has lost that.
 
--- requires prelude
--- requires queue
--- requires parties
--- requires shares
--- requires serve_or_notify
--- requires barrier_phase
--- requires answer
+-- requires prelude, queue, parties, shares, serve_or_notify, barrier_phase, answer
 
 local function main()
   local hold = load('bar', tonumber(ARGV[5]))

@@ -8,10 +8,7 @@
 --         'gone NOW'       the token is no party's
 --         'error MESSAGE'
 
--- requires prelude
--- requires shares
--- requires barrier_phase
--- requires answer
+-- requires prelude, shares, barrier_phase, answer
 
 local function main()
   local hold = load('bar')

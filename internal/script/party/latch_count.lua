@@ -12,11 +12,7 @@
 -- a late copy does not count either, even after a reset; the count is never below 0,
 -- nor below the number of parties that have joined.
 
--- requires prelude
--- requires parties
--- requires shares
--- requires tombstone
--- requires answer
+-- requires prelude, parties, shares, tombstone, answer
 
 local parties, not_after = tonumber(ARGV[3]), tonumber(ARGV[4])
 

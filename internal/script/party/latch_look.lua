@@ -10,10 +10,7 @@
 --         'reset NOW'           another count has begun, and that one may not have come to 0
 --         'error MESSAGE'
 
--- requires prelude
--- requires parties
--- requires shares
--- requires answer
+-- requires prelude, parties, shares, answer
 
 local parties, asked = tonumber(ARGV[3]), ARGV[4]
 

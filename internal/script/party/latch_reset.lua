@@ -10,11 +10,7 @@
 --
 -- Invariants: sent twice, it resets once.
 
--- requires prelude
--- requires parties
--- requires shares
--- requires tombstone
--- requires answer
+-- requires prelude, parties, shares, tombstone, answer
 
 local parties, not_after = tonumber(ARGV[3]), tonumber(ARGV[4])
 
@@ -32,8 +28,8 @@ local function main()
   complete_index()
   in_parts('HDEL', KEYS[1], redis.call('ZRANGE', expiries, '0', '-1'))
   if parties > 0 then
-    -- The index keeps the tokens for as long as their holds would have lasted: share_missing.lua tells by it that
-    -- the latch was reset.
+    -- The index keeps the tokens for as long as their holds would have lasted: share_missing.lua tells by it that the latch was
+    -- reset.
     redis.call('ZREMRANGEBYSCORE', expiries, '-inf', at)
     let_index_end()
     begin_count(parties)

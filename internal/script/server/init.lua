@@ -10,8 +10,7 @@
 --
 -- Invariants: only a server without a mark, or any with 'f', is admitted at once.
 
--- requires incarnation
--- requires answer
+-- requires incarnation, answer
 
 local function main()
   local new = redis.call('EXISTS', KEYS[1]) == 0

@@ -9,9 +9,7 @@
 --
 -- Invariants: sent twice, it leaves one entry.
 
--- requires request
--- requires journal
--- requires answer
+-- requires request, journal, answer
 
 local function main()
   write_journal(KEYS[1], ARGV[4], ARGV[2], ARGV[5], ARGV[6], ARGV[7], ARGV[8], ARGV[9], ARGV[10], ARGV[11])

@@ -6,8 +6,7 @@
 --             line feed and its time (µs), and its three lines (journal.lua), each after a line feed
 --         'error MESSAGE'
 
--- requires request
--- requires answer
+-- requires request, answer
 
 local function main()
   local left = math.max(redis.call('ZCOUNT', KEYS[1], '-inf', '+inf') - ARGV[3], 0)

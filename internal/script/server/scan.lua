@@ -12,8 +12,7 @@
 -- Invariants: a key that exists from the first call to the last is told at least once, if it is in the form of
 -- the key of a lock, or of the queue of one.
 
--- requires request
--- requires answer
+-- requires request, answer
 
 -- Ends of keys that stand for locks, besides the brace behind a name.
 local companions = { q = true, rw = true, sem = true, own = true, bar = true, redisson = true }

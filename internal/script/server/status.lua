@@ -24,10 +24,7 @@
 -- Invariants: waiters are told in the order in which they are served; a hold that exists from the first call
 -- to the last is told at least once; a line holds what one holder or waiter wrote, and no more than 2 KiB of it.
 
--- requires prelude
--- requires waiters
--- requires value
--- requires answer
+-- requires prelude, waiters, value, answer
 
 local wanted, queue = ARGV[3], KEYS[2]
 local weighed = { rw = true, sem = true, own = true, latch = true, bar = true }
@@ -108,8 +105,8 @@ local function waiting(key)
   return redis.call('ZCOUNT', key, '0', '+inf')
 end
 
--- Chooses among the queues of several kinds that of the lock's kind or, if it has none of them, the first in
--- which somebody waits. Returns the kind.
+-- Chooses among the queues of several kinds that of the lock's kind or, if it has none of them, the first in which somebody
+-- waits. Returns the kind.
 local function choose(kind)
   local kinds = {}
   for word in string.gmatch(wanted, '%S+') do

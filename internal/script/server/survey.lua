@@ -7,8 +7,7 @@
 --         has them; '-' for what the server does not tell, or not to this user
 --         'error MESSAGE'
 
--- requires request
--- requires answer
+-- requires request, answer
 
 -- Permission is asked for first, because a refusal would stand in the server's ACL LOG.
 local function info(section, field)

@@ -7,9 +7,7 @@
 --         (shares.lua); redisson; other, which is not ours; or unknown
 --         'error MESSAGE'
 
--- requires request
--- requires error_text
--- requires answer
+-- requires request, error_text, answer
 
 local function main()
   local what = 'other'

@@ -22,15 +22,7 @@
 -- run replies with the fence of the first and its own times; nobody passes a live waiter, except an
 -- owner that has the lock already: it would wait for itself.
 
--- requires prelude
--- requires mint
--- requires queue
--- requires parties
--- requires shares
--- requires share_held
--- requires incarnation
--- requires enqueue
--- requires answer
+-- requires prelude, mint, queue, parties, shares, share_held, incarnation, enqueue, answer
 
 local try, look = string.find(flags, 't', 1, true), string.find(flags, 'l', 1, true)
 local ttl, not_after, block, info = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5]), ARGV[6]

@@ -14,15 +14,7 @@
 --
 -- Invariants: as break.lua. A broken party of a latch or a barrier counts as dead.
 
--- requires prelude
--- requires mint
--- requires queue
--- requires parties
--- requires shares
--- requires share_sample
--- requires serve_or_notify
--- requires breaking
--- requires answer
+-- requires prelude, mint, queue, parties, shares, share_sample, serve_or_notify, breaking, answer
 
 -- Returns the token and the hold that are meant; nil if nobody has that grant.
 local function the_meant()

@@ -15,12 +15,7 @@
 -- none if the first run ended none: until not-after the queue has a tombstone of the request's token,
 -- written before anything else. The hold's client is told that it was ended on purpose, as shares.lua says.
 
--- requires prelude
--- requires shares
--- requires share_held
--- requires tombstone
--- requires serve_or_notify
--- requires answer
+-- requires prelude, shares, share_held, tombstone, serve_or_notify, answer
 
 local owner, not_after = ARGV[3], tonumber(ARGV[4])
 

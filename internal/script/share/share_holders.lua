@@ -12,9 +12,7 @@
 --
 -- Invariants: a hold that exists from the first call to the last is told at least once.
 
--- requires prelude
--- requires value
--- requires answer
+-- requires prelude, value, answer
 
 local function main()
   local f = redis.call('HMGET', KEYS[1], 'limit', 'used', 'kind')

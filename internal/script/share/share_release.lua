@@ -18,14 +18,7 @@
 -- Invariants: as release.lua: only the token's own hold is touched, and a release never fails because of
 -- the waiters.
 
--- requires prelude
--- requires queue
--- requires parties
--- requires shares
--- requires share_missing
--- requires tombstone
--- requires serve_or_notify
--- requires answer
+-- requires prelude, queue, parties, shares, share_missing, tombstone, serve_or_notify, answer
 
 local member, until_time, ending = ARGV[3], tonumber(ARGV[4]), ARGV[5] or ''
 

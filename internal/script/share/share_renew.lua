@@ -14,12 +14,7 @@
 -- Invariants: nothing shortens an expiry; a renewal creates nothing; it works when the
 -- server is out of memory.
 
--- requires prelude
--- requires mint
--- requires shares
--- requires share_missing
--- requires incarnation
--- requires answer
+-- requires prelude, mint, shares, share_missing, incarnation, answer
 
 local ttl, block = tonumber(ARGV[3]), tonumber(ARGV[4])
 

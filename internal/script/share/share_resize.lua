@@ -10,11 +10,7 @@
 -- Invariants: nobody loses a hold: if more is held than the new limit allows, nothing is
 -- granted until enough was given back.
 
--- requires prelude
--- requires queue
--- requires shares
--- requires incarnation
--- requires answer
+-- requires prelude, queue, shares, incarnation, answer
 
 local wanted = tonumber(ARGV[4])
 

@@ -17,11 +17,7 @@
 -- if the request is sent twice, the second run changes nothing and replies as the first; a copy that comes
 -- after the next change of weight changes nothing.
 
--- requires prelude
--- requires mint
--- requires shares
--- requires incarnation
--- requires answer
+-- requires prelude, mint, shares, incarnation, answer
 
 local wanted, had, leased = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
 

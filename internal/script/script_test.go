@@ -73,7 +73,7 @@ func TestHeadersSayWhatScriptsReturn(t *testing.T) {
 	for _, s := range scripts {
 		_, returns, _ := strings.Cut(header(t, s.Name), "\n Returns ")
 		for _, m := range regexp.MustCompile(`return \(?'([a-z]+) ?'`).FindAllStringSubmatch(s.Source, -1) {
-			if !strings.Contains(returns, "'"+m[1]+" ") {
+			if m[1] != "error" && !strings.Contains(returns, "'"+m[1]+" ") { // every script may reply error: answer.lua
 				t.Errorf("%s returns %q, which its header does not state", s.Name, m[1])
 			}
 		}

@@ -1,10 +1,7 @@
 -- announce.lua: tells those who watch a lock to look who holds it. Changes nothing.
---
 -- KEYS    [1] lock  ([2] is not used)
--- ARGV    [1] flags as in prelude.lua  [2] any token  [3] channel
+-- ARGV    [1] flags  [2] any token  [3] channel
 -- Returns 'told NOW RECEIVERS'
---         'error MESSAGE'
-
 -- requires prelude, channel, answer
 
 local function main()

@@ -1,5 +1,5 @@
--- answer.lua: the last line of a script is "return answer(main)".
---
+-- answer.lua: the last line of a script is "return answer(main)". So every script may also reply 'error MESSAGE'; PROTOCOL.md says what
+-- each may have done by then.
 -- requires error_text
 
 -- Returns what main returns, or the error that it raised.

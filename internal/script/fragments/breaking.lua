@@ -1,8 +1,6 @@
--- breaking.lua: what the scripts that break locks share.
---
--- KEYS[4], or of a lock that several may hold KEYS[5], is the journal. In Cluster mode it is in another slot: then there is
--- no such key, and whoever breaks the lock writes the entry (note.lua).
---
+-- breaking.lua: what the scripts that break locks share. ARGV as break.lua.
+-- KEYS[4], or of a lock that several may hold KEYS[5], is the journal. In Cluster mode it is in another slot: then there is no such key,
+-- and whoever breaks the lock writes the entry (note.lua).
 -- requires prelude, queue, tombstone, journal
 
 local broken_grant, not_after = ARGV[3], tonumber(ARGV[4])

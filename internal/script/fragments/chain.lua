@@ -1,9 +1,6 @@
 -- chain.lua: what a value says of the hand-overs before it.
---
--- Programs that poll a shared key see it free only if nobody is handed it. So its value counts the hand-overs in
--- a row, in its CHAIN. After too many, release.lua deletes the lock, and a gap begins, during which no client of
--- ours acquires it.
---
+-- Programs that poll a shared key see it free only if nobody is handed it. So its value counts the hand-overs in a row, in its CHAIN. After
+-- too many, release.lua deletes the lock, and a gap begins, during which no client of ours acquires it.
 -- requires prelude
 
 -- Names the queue that the lock's holder serves, for the end of a chain: clients with another prefix have another queue for the

@@ -1,5 +1,4 @@
 -- channel.lua: messages to clients.
---
 -- requires request
 
 -- Returns how many connections hear the first channel on this node, and how many hear the second. PUBLISH would also count

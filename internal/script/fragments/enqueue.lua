@@ -1,5 +1,4 @@
 -- enqueue.lua: enters the queue of a lock.
---
 -- requires prelude, queue
 
 -- A waiter that has been in the queue for so many µs may be dead: by then every live one has checked and subscribed again.

@@ -1,9 +1,9 @@
--- fence_counter.lua: the fence counter, a stream. An entry's id MS-SEQ stands for the fence MS * 1000 + SEQ, and the last
--- entry's for the last fence. The server gives the next entry its time as MS, or the last MS and the next SEQ if it has
--- reached that time already, so fences still rise after the counter was lost.
---
--- A counter leads the clock if reserved fences were not used, or the clock went back. If it leads by a day or
--- more, somebody has set it: a resource that saw a fence from it would refuse every later holder, for good.
+-- fence_counter.lua: the fence counter, a stream. An entry's id MS-SEQ stands for the fence MS * 1000 + SEQ, and the last entry's for the
+-- last fence. The server gives the next entry its time as MS, or the last MS and the next SEQ if it has reached that time already, so
+-- fences still rise after the counter was lost.
+
+-- A counter leads the clock if reserved fences were not used, or the clock went back. If it leads by a day or more, somebody has set it: a
+-- resource that saw a fence from it would refuse every later holder, for good.
 local longest_lead = 86400000000
 
 -- How many entries a counter keeps at least. One entry tells the last id, but takes 4 KB, and a Cluster has thousands of

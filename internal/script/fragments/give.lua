@@ -1,5 +1,4 @@
 -- give.lua: passes on a mutex whose hold has ended.
---
 -- requires prelude, lock, queue, chain, hand_over, incarnation
 
 -- Returns the chain of the next holder after the one with that value, or nil if it is time for a gap.

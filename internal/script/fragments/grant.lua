@@ -1,5 +1,4 @@
 -- grant.lua: the value of a lock that is granted now.
---
 -- requires request, value
 
 -- marked says that somebody waits.

@@ -1,5 +1,4 @@
 -- hand_over.lua: gives a mutex to the next waiter in its queue.
---
 -- requires prelude, lock, mint, queue, grant
 
 -- Gives the lock, which is free or the caller's to give, to the first waiter that is alive. Returns fence and block if that is

@@ -1,13 +1,9 @@
--- incarnation.lua: whether this server may have lost locks (Strict mode).
---
--- With the flag 's' the last of KEYS is the incarnation mark: hf2:RUN/REPL:READY:LONGEST. RUN is
--- the server's run_id, new after every restart; REPL its replication id, new after every promotion. READY is
--- the server time (µs) before which nothing may be granted, LONGEST the longest quarantine (ms)
--- that a client has asked for.
---
--- If the mark is missing or names another incarnation, locks may have been lost whose holders still believe
--- in them. Then nothing is granted until they have expired: the quarantine.
---
+-- incarnation.lua: whether this server may have lost locks (Strict mode, the flag 's'). Then scripts that require this have one more key,
+-- the last, which their headers do not list: the incarnation mark, hf2:RUN/REPL:READY:LONGEST. RUN is the server's run_id, new after every
+-- restart; REPL its replication id, new after every promotion. READY is the server time (µs) before which nothing may be granted, LONGEST
+-- the longest quarantine (ms) that a client has asked for.
+-- If the mark is missing or names another incarnation, locks may have been lost whose holders still believe in them. Then nothing is
+-- granted until they have expired: the quarantine.
 -- requires request, error_text
 
 local quarantine_time, replica_lag = string.match(flags, 's(%d+)%+(%d+)')

@@ -1,14 +1,11 @@
--- journal.lua: records what operators did to holders. Holders learn of it from this record.
---
--- The journal is a sorted set, scored by server time (µs). An entry is three lines:
+-- journal.lua: records what operators did to holders. Holders learn of it from this record, a sorted set, scored by server time (µs). An
+-- entry is three lines:
 --   hf2 WHAT ID GRANT FENCE RAISED KIND KEY
 --   NOTE
 --   PTTL WEIGHT VALUE
--- WHAT is 'broken' or 'revoked'. ID names the request. GRANT is the holder's grant id, and FENCE its fence, or 0 if that is
--- not known. RAISED is the lock's fence after a break, or 0. KIND and KEY are the lock's. NOTE is JSON: who the operator is,
--- and why. The last line is the broken holder, as status.lua writes one, but with GRANT in place of its token. It is empty if
--- the holder was only asked.
---
+-- WHAT is 'broken' or 'revoked'. ID names the request. GRANT is the holder's grant id, FENCE its fence, or 0 if that is not known. RAISED
+-- is the lock's fence after a break, or 0. KIND and KEY are the lock's. NOTE is JSON: who the operator is, and why. The last line is the
+-- broken holder, as status.lua tells one, but with GRANT in place of its token; it is empty if the holder was only asked.
 -- requires request
 
 -- How many entries are kept at least.

@@ -1,10 +1,7 @@
 -- lock.lua: where a mutex keeps its value.
---
--- The value is the key's string. With the flag 'r' it is the field 'holdfast' of a hash,
--- the form that Redisson gives its RLock: each holder has a field ID:THREAD that counts how
--- often it has the lock. Ours is TOKEN:1, and counts 1. A hash without the field 'holdfast' is the
--- lock of a Redisson client. Redisson clients never add a field to the hash of another holder.
---
+-- The value is the key's string. With the flag 'r' it is the field 'holdfast' of a hash, the form that Redisson gives its RLock: each
+-- holder has a field ID:THREAD that counts how often it has the lock. Ours is TOKEN:1, and counts 1. A hash without the field 'holdfast'
+-- is the lock of a Redisson client. Redisson clients never add a field to the hash of another holder.
 -- requires prelude
 
 local redisson = string.find(flags, 'r', 1, true)

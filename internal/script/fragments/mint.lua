@@ -1,5 +1,4 @@
 -- mint.lua: issues fences. A fence is above all earlier ones and not below the server's time in µs, rounded down to a ms.
---
 -- requires request, fence_counter
 
 local counter = KEYS[3]

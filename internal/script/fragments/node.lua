@@ -1,15 +1,10 @@
--- node.lua: a node, one of the servers of a quorum. The last of KEYS are the fence counter, the
--- caught-up mark, and the incarnation mark.
---
--- A node's counter must not be below any fence that a majority has granted, or fences would repeat. A node that
--- restarted may have lost part of its counter. It grants nothing until its counter was raised to that of a
--- majority of the others, read after its quarantine.
---
--- The caught-up mark names the incarnation for which that was done. Otherwise it is ID?SINCE: the incarnation,
--- and the time at which the node was found to be behind. The time matters because data can also be lost without a
--- restart, and a counter read before such a loss is not enough. A '+' at the end says that the node still had its
--- mark when it was found to be behind, so that it has its data, though perhaps not the latest.
---
+-- node.lua: a node, one of the servers of a quorum.
+-- A node's counter must not be below any fence that a majority has granted, or fences would repeat. A node that restarted may have lost
+-- part of its counter. It grants nothing until its counter was raised to that of a majority of the others, read after its quarantine. The
+-- caught-up mark names the incarnation for which that was done. Otherwise it is ID?SINCE: the incarnation, and the time at which the node
+-- was found to be behind. The time matters because data can also be lost without a restart, and a counter read before such a loss is not
+-- enough. A '+' at the end says that the node still had its mark when it was found to be behind, so that it has its data, though perhaps
+-- not the latest.
 -- requires request, incarnation, fence_counter
 
 local counter, caught_up = KEYS[#KEYS - 2], KEYS[#KEYS - 1]

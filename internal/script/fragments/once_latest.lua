@@ -1,5 +1,4 @@
 -- once_latest.lua: the reply about the latest completed run of a job.
---
 -- requires request, once_record
 
 -- Reports whether a run that was completed at that time still counts. window is in ms; 0 is forever.

@@ -1,6 +1,4 @@
--- once_record.lua: what the server knows of a job's runs.
---
--- KEYS[2] the record, a hash:
+-- once_record.lua: what the server knows of a job's runs. KEYS[2] is the record, a hash:
 --   tries   runs begun in the latest window, of which none was completed
 --   first   server time (µs) of the first of them
 --   last    the fence of the latest

@@ -1,19 +1,14 @@
--- parties.lua: latches and barriers, and what the end of a party does to them.
---
--- They are locks that several may hold (shares.lua), of the kinds latch and bar: each party has a hold, and
--- the limit is the number of parties. Their hash has more fields.
+-- parties.lua: latches and barriers, and what the end of a party does to them. They are locks that several may hold (shares.lua), of the
+-- kinds latch and bar: each party has a hold, and the limit is the number of parties. Their hash has more fields.
 --   latch: count    how many parties have not ended yet
 --          missing  how many of the others ended without counting down
---          since    names this count: the server time (µs) of its beginning, later than that of
---                   every count before
+--          since    names this count: the server time (µs) of its beginning, later than that of every count before
 --          opened   the latest earlier count that came to 0, and opened_missing
 --   bar:   phase    the phase at which parties arrive now, from 1
 --          arrived  how many have arrived
 --          tripped  the latest phase at which all arrived, or 0
 --          broken   how the party ended that broke a phase last: 'left INFO' or 'died INFO'
---          @TOKEN   a party's latest await: 'NUMBER PHASE in', or 'out' if it was withdrawn. NUMBER is 0
---                   for a party that has only joined
---
+--          @TOKEN   a party's latest await: 'NUMBER PHASE in', or 'out' if it was withdrawn or, with NUMBER 0, has only joined
 -- requires prelude, channel
 
 -- How long a latch is kept after its last use, in ms: a day. And a deleted latch: for longer than those who wait for it sleep.

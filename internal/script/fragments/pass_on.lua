@@ -1,7 +1,6 @@
--- pass_on.lua: the short way of release.lua, which requires it first. In the usual case it hands a lock to the first waiter and queues
--- the caller's next waiter, if there is one. It leaves every other case to the rest of the script. Making the functions of the rest takes
--- as long as all commands of a hand-over, so this file has few of its own.
---
+-- pass_on.lua: the short way of release.lua, which requires it first. In the usual case it hands a lock to the first waiter and queues the
+-- caller's next waiter, if there is one. It leaves every other case to the rest of the script. Making the functions of the rest takes as
+-- long as all commands of a hand-over, so this file has few of its own.
 -- requires request, short_fence, value
 
 -- The lock's value before it was handed to a waiter that turned out not to listen. The rest of the script then serves the next.

@@ -1,18 +1,12 @@
 -- prelude.lua: what scripts that concern one lock begin with.
---
--- KEYS[1] the lock, KEYS[2] its queue, KEYS[3] the fence counter.
--- ARGV[1] flags: 'c' the server runs in Cluster mode, 'k' the key is shared with other
---         programs, 'r' the lock has Redisson's form (lock.lua), 'sMS+MS' Strict mode
---         (incarnation.lua). Some scripts know more.
--- ARGV[2] the caller's token.
---
--- The lock has a value (value.lua): hf2:TOKEN:FENCE:GRANTED:CHAIN:INFO, and '+' at its end
--- while somebody waits. GRANTED is the server's time of the grant in ms. CHAIN is 0; on a
--- shared key it is N@MS, for N hand-overs in a row since MS, or N@MS@QUEUE (chain.lua).
--- The queue is a sorted set. Waiters score above 0, in the order of their arrival. A tombstone's
--- member is 'x:' and a token; its score is the negated time (µs) at which it ends. A member that
--- begins with 'd:' instead says that a request that may be done only once was done.
---
+-- KEYS[1] the lock  KEYS[2] its queue  KEYS[3] the fence counter  ARGV[1] flags: 'c' the server runs in Cluster mode, 'k' the key is shared
+-- with other programs, 'r' the lock has Redisson's form (lock.lua), 'sMS+MS' Strict mode (incarnation.lua); some scripts know more
+-- ARGV[2] the caller's token
+-- The lock has a value (value.lua): hf2:TOKEN:FENCE:GRANTED:CHAIN:INFO, and '+' at its end while somebody waits. GRANTED is the server's
+-- time of the grant in ms. CHAIN is 0; on a shared key it is N@MS, for N hand-overs in a row since MS, or N@MS@QUEUE (chain.lua).
+-- The queue is a sorted set. Waiters score above 0, in the order of their arrival. A tombstone's member is 'x:' and a token; its score is
+-- the negated time (µs) at which it ends. A member that begins with 'd:' instead says that a request that may be done only once was done.
+-- In replies NOW is the server's time in µs. PTTL is in ms, and negative if the key has no expiry.
 -- requires request, error_text
 
 local token = ARGV[2]

@@ -1,6 +1,4 @@
--- queue.lua: waiters that are dead, and messages to those that are alive. A waiter is alive if its channel has a
--- receiver.
---
+-- queue.lua: waiters that are dead, and messages to those that are alive. A waiter is alive if its channel has a receiver.
 -- requires prelude, waiters, channel
 
 -- How many dead waiters, or expired holds (shares.lua), a script removes. While it runs, every other client of the server waits.

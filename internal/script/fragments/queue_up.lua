@@ -1,7 +1,5 @@
--- queue_up.lua: the short way of acquire.lua, which requires it first. It enters the queue of a held lock in the usual case, and
--- leaves every other case to the rest of the script. To make the functions of the rest takes as long as all commands of an
--- enqueue, so this file has few of its own.
---
+-- queue_up.lua: the short way of acquire.lua, which requires it first. It enters the queue of a held lock in the usual case, and leaves
+-- every other case to the rest of the script, as pass_on.lua does and for the same reason.
 -- requires request
 
 -- Returns the reply, or nil to leave the acquire to the rest of the script. Until then it has written nothing that a repeated

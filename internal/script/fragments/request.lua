@@ -1,6 +1,5 @@
 -- request.lua: the flags of the request and the server's time.
---
--- ARGV[1] flags: 'c' if the server runs in Cluster mode; prelude.lua has the others.
+
 local flags = ARGV[1]
 local cluster = string.find(flags, 'c', 1, true)
 

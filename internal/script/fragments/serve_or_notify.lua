@@ -1,5 +1,4 @@
 -- serve_or_notify.lua: what follows the end of a hold.
---
 -- requires shares, queue, incarnation
 
 -- Serves the waiters, or tells the first of them when to look.

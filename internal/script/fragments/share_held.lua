@@ -1,5 +1,4 @@
 -- share_held.lua: the reply that others hold a lock that several may hold.
---
 -- requires share_sample
 
 -- Returns the reply that others hold the lock.

@@ -1,5 +1,4 @@
 -- share_missing.lua: the reply that the caller's hold does not exist.
---
 -- requires shares
 
 -- Reports whether the caller's hold was ended by share_disown.lua or latch_reset.lua. If the index is not here, no: that word is

@@ -1,5 +1,4 @@
 -- share_sample.lua: one of the holds of a lock that several may hold, for people.
---
 -- requires shares, value
 
 -- Returns for how many ms some hold lasts, and the hold as a mutex's value is written; nil if there is none. It is a recent hold,

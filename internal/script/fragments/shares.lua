@@ -1,26 +1,20 @@
 -- shares.lua: a lock that several may hold at once.
---
--- KEYS[4], or the second of two KEYS, is the index of its holds: a sorted set of their tokens,
--- scored by their expiries. Of an owned lock, a member 's:TOKEN' says that share_disown.lua has ended that hold. Its score
--- is the negated expiry of the hold, until which it is kept. Of a latch, the index keeps the tokens of parties that
--- latch_reset.lua has ended.
---
--- Each hold has a weight and its own expiry. The weights of all holds stay within the limit. A writer of a
--- read-write lock weighs the whole limit; a semaphore's limit is the number of its permits; an owned
--- lock may have any number of holds, all of one owner; and a party of a latch or a barrier
--- has a hold, too (parties.lua). The lock is a hash:
+-- KEYS[4], or the second of two KEYS, is the index of its holds: a sorted set of their tokens, scored by their expiries. Of an owned
+-- lock, a member 's:TOKEN' says that share_disown.lua has ended that hold. Its score is the negated expiry of the hold, until which it is
+-- kept. Of a latch, the index keeps the tokens of parties that latch_reset.lua has ended.
+-- Each hold has a weight and its own expiry. The weights of all holds stay within the limit. A writer of a read-write lock weighs the whole
+-- limit; a semaphore's limit is the number of its permits; an owned lock may have any number of holds, all of one owner; and a party of a
+-- latch or a barrier has a hold, too (parties.lua). The lock is a hash:
 --   kind   rw, sem, own, latch or bar
 --   limit  of the weights; 0 if the next user sets it
 --   used   the sum of the weights; of an owned lock, the number of holds
 --   holds  the number of holds
 --   next   server time (µs) before which no hold expires. At that time the expired ones are swept out
 --   last   the token of a recent hold, to show to people
---   fence  of the latest grant. Readers that hold the lock at the same time share it, and so do the holds
---          of an owner
+--   fence  of the latest grant. Readers that hold the lock at the same time share it, and so do the holds of an owner
 --   owner  of an owned lock: '=' and the owner's id, so that no id looks like a hold
 --   fixed  1 if the limit was set for good (share_resize.lua). Then the hash stays
 --   TOKEN  a hold: EXPIRY:WEIGHT:FENCE:GRANTED:INFO, EXPIRY in µs, GRANTED in ms
---
 -- requires prelude, mint, queue, parties
 
 local kind, limit, used, holds, next_expiry, fixed, common_fence, lock_owner

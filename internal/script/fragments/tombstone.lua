@@ -1,5 +1,4 @@
 -- tombstone.lua: entries of a queue that outlive the request that left them.
---
 -- requires prelude, waiters
 
 -- Keeps an entry in the queue until that server time (µs).

@@ -1,5 +1,5 @@
--- value.lua: the value of a lock, as docs/PROTOCOL.md describes it. Every script that writes a value, or
--- replies with one in its form, builds it here.
+-- value.lua: the value of a lock, as prelude.lua describes it. Every script that writes a value, or replies with one in its form, builds it
+-- here.
 
 -- head is 'hf2:TOKEN:', granted the server's time of the grant in ms, chain '0' unless the key is shared with other programs
 -- (chain.lua). While somebody waits, a '+' follows the value.

@@ -1,9 +1,7 @@
 -- waiters.lua: the waiters in the queue of a lock.
---
--- A waiter's member is TOKEN \n CLAIM \n CHANNEL \n INFO. CLAIM is the time in ms for which a grant that is pushed to
--- it lasts unless it renews; it is CLAIM@BY if the waiter promises to look at the server time BY, in ms (pass_on.lua).
--- INFO begins with WEIGHT \n if several may hold the lock (shares.lua).
---
+-- A waiter's member is TOKEN \n CLAIM \n CHANNEL \n INFO. CLAIM is the time in ms for which a grant that is pushed to it lasts unless it
+-- renews; it is CLAIM@BY if the waiter promises to look at the server time BY, in ms (pass_on.lua). INFO begins with WEIGHT \n if several
+-- may hold the lock (shares.lua).
 -- requires prelude
 
 -- Returns the first n waiters.

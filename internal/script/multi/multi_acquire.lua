@@ -1,19 +1,11 @@
--- multi_acquire.lua: acquires several locks at once, if each is free and nobody waits for it;
--- otherwise none.
---
--- KEYS    [1] lock  [2] queue  [3] fence counter of the first, and so on for each; in Strict
---         mode the incarnation mark after those
--- ARGV    [1] flags as in prelude.lua  [2] token of the first lock  [3] TTL, ms
---         [4] not-after, server time in µs  [5] info  and then the tokens of the other locks
--- Returns 'granted NOW PTTL FENCE...'  a fence for each lock; PTTL of the one that expires first
+-- multi_acquire.lua: acquires several locks at once, if each is free and nobody waits for it; otherwise none.
+-- KEYS    [1] lock  [2] queue  [3] fence counter of the first, and so on for each
+-- ARGV    [1] flags  [2] token of the first lock  [3] TTL, ms  [4] not-after, server time in µs  [5] info, then the tokens of the others
+-- Returns 'granted NOW PTTL FENCE...'      a fence for each lock; PTTL of the one that expires first
 --         'held NOW I PTTL WAITERS VALUE'  the Ith lock is another's
---         'queued NOW'      somebody waits for a free lock, or a tombstone stands for a token: each
---             lock has to be acquired by acquire.lua
---         'late NOW', 'quarantined NOW REST': as acquire.lua
---         'error MESSAGE': nothing was acquired
---
+--         'queued NOW'                     somebody waits for a free lock, or a token has a tombstone: acquire.lua has to acquire each
+--         'late NOW', 'quarantined NOW REST'  as acquire.lua
 -- Invariants: all or none; and those of acquire.lua.
-
 -- requires prelude, mint, grant, chain, incarnation, answer
 
 local ttl, not_after, info = tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5]

@@ -1,28 +1,17 @@
--- acquire.lua: acquires a lock, queues for it, or checks on behalf of a waiter.
---
--- KEYS    [1] lock  [2] queue  [3] fence counter, in Strict mode [4] incarnation mark
--- ARGV    [1] flags: one of 't' try, 'w' wait: queue if the lock cannot be granted, 'l' look: a
---             waiter's check, which creates nothing; and those of prelude.lua
---         [2] token  [3] TTL, ms  [4] not-after, server time in µs, 0 for none
---         [5] fences wanted  [6] info
---         [7] claim, ms  [8] channel  [9] score of an earlier entry, or ''  (w, l)
+-- acquire.lua: acquires a lock, queues for it, or checks on behalf of a waiter. Its short way is queue_up.lua.
+-- KEYS    [1] lock  [2] queue  [3] fence counter
+-- ARGV    [1] flags, and 't' try, 'w' wait: queue if the lock cannot be granted, or 'l' look: a waiter's check, which creates nothing
+--         [2] token  [3] TTL, ms  [4] not-after, server time in µs, 0 for none  [5] fences wanted  [6] info
+--         and with 'w' and 'l' [7] claim, ms  [8] channel  [9] score of an earlier entry, or ''
 -- Returns 'granted NOW PTTL FENCE BLOCK'
---         'held NOW PTTL WAITERS VALUE'        (t) VALUE is '' if a Redisson client has the
---             lock, or if the lock is left to other programs just now
---         'queued NOW PTTL SCORE RANK RECEIVERS ours|foreign'     (w, l)
---         'gone NOW': a tombstone stands for this token, or (l) it is not queued
---         'late NOW': not-after has come
---         'quarantined NOW REST'  (t) Strict mode: nothing is granted for so many ms.
---             A waiter is queued instead, with REST as PTTL. If it was handed the lock already,
---             it is told that it is queued until the quarantine is over
---         'error MESSAGE': nothing was acquired
--- NOW and SCORE are in µs, PTTL in ms (negative: no expiry).
---
--- Invariants: a grant is written after its fence; a lock that is set while somebody waits is
--- marked; if the request is sent twice, the second run replies with the fence of the first and its own
--- times, and with a full TTL if the first had been handed the lock for a claim;
--- nobody passes a live waiter.
-
+--         'held NOW PTTL WAITERS VALUE'  (t) VALUE is '' if a Redisson client has the lock, or if it is left to other programs just now
+--         'queued NOW PTTL SCORE RANK RECEIVERS ours|foreign'  (w, l)
+--         'gone NOW'              a tombstone stands for this token, or (l) it is not queued
+--         'late NOW'              not-after has come
+--         'quarantined NOW REST'  (t) Strict mode: nothing is granted for so many ms. A waiter is queued instead, with REST as PTTL,
+--                                 even if it was handed the lock already
+-- Invariants: a grant is written after its fence; a lock that is set while somebody waits is marked; nobody passes a live waiter. If
+-- the request is sent twice, the second run replies with the first one's fence and its own times, and with a full TTL.
 -- requires queue_up, prelude, lock, mint, queue, grant, chain, hand_over, incarnation, enqueue, prolong, answer
 
 local try, look = string.find(flags, 't', 1, true), string.find(flags, 'l', 1, true)

@@ -1,24 +1,16 @@
 -- adopt.lua: takes over a lock that its holder has detached, for whoever has the ticket.
---
--- KEYS    [1] lock  [2] queue  [3] fence counter, in Strict mode [4] incarnation mark
--- ARGV    [1] flags as in prelude.lua  [2] token, new for this request  [3] TTL, ms
---         [4] not-after, server time in µs, 0 for none  [5] info
+-- KEYS    [1] lock  [2] queue  [3] fence counter
+-- ARGV    [1] flags  [2] token, new for this request  [3] TTL, ms  [4] not-after, server time in µs, 0 for none  [5] info
 --         [6] the ticket's token  [7] the ticket's fence: that in the lock's value, unless it has none yet
---         [8] tombstone: server time in µs until which an acquire of the ticket's token may
---             still arrive, 0 when none can
+--         [8] tombstone: server time in µs until which an acquire of the ticket's token may still arrive, 0 if none can
 -- Returns 'adopted NOW PTTL FENCE'  the lock is the token's, with a new fence
---         'gone NOW'                the lock is another's: it was adopted already, or the ticket
---                                   had expired; or a tombstone stands for the token
+--         'gone NOW'                another has the lock: it was adopted already, or the ticket had expired; or the token has a tombstone
 --         'absent NOW'              there is no lock
 --         'late NOW'                not-after has come: nothing was done
 --         'quarantined NOW REST'    Strict mode: nothing is granted for so many ms
---         'error MESSAGE'           nothing was adopted
---
--- Invariants: one token at most adopts what a ticket stands for; a lock that is not the
--- ticket's stays as it is; the fence is written before the lock; nothing shortens an expiry;
--- waiters keep their mark, so that the adopter's release serves them; sent twice, the second
--- run gives the first one's fence with its own times.
-
+-- Invariants: at most one token adopts what a ticket stands for; a lock that is not the ticket's stays as it is; the fence is written
+-- before the lock; nothing shortens an expiry; waiters keep their mark, so that the adopter's release serves them. If the request is
+-- sent twice, the second run replies with the first one's fence and its own times.
 -- requires prelude, lock, mint, prolong, grant, chain, incarnation, tombstone, answer
 
 local ttl, not_after, info = tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5]

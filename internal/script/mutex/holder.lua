@@ -1,11 +1,7 @@
 -- holder.lua: tells who holds a lock. Changes nothing.
---
 -- KEYS    [1] lock  [2] queue  [3] fence counter
--- ARGV    [1] flags as in prelude.lua  [2] any token
--- Returns 'held NOW PTTL WAITERS VALUE'
---         'free NOW WAITERS'
---         'error MESSAGE'
-
+-- ARGV    [1] flags  [2] any token
+-- Returns 'held NOW PTTL WAITERS VALUE', 'free NOW WAITERS'
 -- requires prelude, lock, answer
 
 local function main()

@@ -1,33 +1,26 @@
 -- reassert.lua: restores a lock that its holder had when the server lost its data.
---
 -- KEYS    [1] lock  [2] queue  [3] fence counter
--- ARGV    [1] flags as in prelude.lua  [2] token  [3] TTL, ms
---         [4] not-after, server time in µs  [5] the fence of the grant
---         [6] the last fence that the grant has reserved  [7] info
---         [8] the server's time, µs, in the reply that granted the lock
---         [9] for how many µs, at most, that reply's request had been sent when
---         the holder heard that the lock is absent  [10] the server's time, µs, in
---         the answer that said so
+-- ARGV    [1] flags  [2] token  [3] TTL, ms  [4] not-after, server time in µs
+--         [5] the fence of the grant  [6] the last fence that the grant has reserved  [7] info
+--         [8] NOW of the reply that granted the lock
+--         [9] how long before the holder heard that the lock is absent that reply's request was sent, at most, in µs
+--         [10] NOW of the answer that said so
 -- Returns 'renewed NOW PTTL 0 0'  the lock is the token's, with its fence
 --         'gone NOW'              another has the lock
 --         'absent NOW'            nobody has the lock, but no data was lost, or another may have had the lock since
 --         'late NOW'              not-after has come: nothing was done
---         'error MESSAGE'
---
--- Invariants: data was lost if the fence counter is missing or below the grant's
--- fence. An operator who deletes a lock leaves the counter alone; another holder
--- since then has raised it to at least the time of its grant, rounded down to a ms. Fences keep rising.
-
+-- Invariants: data was lost if the fence counter is missing or below the grant's fence. An operator who deletes a lock leaves the
+-- counter alone; another holder since then has raised it to at least the time of its grant, rounded down to a ms. Fences keep rising.
 -- requires prelude, lock, mint, waiters, prolong, grant, chain, answer
 
 local ttl, not_after, fence, reserved, info = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6]), ARGV[7]
 
 local granted_at, age, asked = tonumber(ARGV[8]), tonumber(ARGV[9]), tonumber(ARGV[10])
 
--- A counter of at least this may be that of a later grant, which raised it to its time by the clock of the server that granted.
--- If that clock runs as before, its time is after granted_at. If this server is another, or its clock was set back, its time is
--- after what this clock showed, or would have shown, when the request was sent. The age counts back from the answer: it does not
--- include the time that this request took to arrive.
+-- A counter of at least this may be that of a later grant, which raised it to its time by the clock of the server that granted. If that
+-- clock runs as before, its time is after granted_at. If this server is another, or its clock was set back, its time is after what this
+-- clock showed, or would have shown, when the request was sent. The age counts back from the answer, and so leaves out the time that
+-- this request took to arrive.
 -- mutants: had-between
 local later = math.min(fence, granted_at, asked - age)
 

@@ -1,22 +1,12 @@
--- renew.lua: renews a lease, and reserves fences for hand-overs within the process that
--- holds it.
---
--- KEYS    [1] lock; if fences are wanted also [2] queue  [3] fence counter: in a
---         slot that moves, a script fails if a key does not exist. In
---         Strict mode all three, and [4] incarnation mark
--- ARGV    [1] flags: 'n' one node of a quorum; and those of prelude.lua  [2] token  [3] TTL, ms
---         [4] fences wanted, or 0  [5] the fence of the grant; and of a plain mutex, if fences are
---         wanted: [6] fences wanted if no other process waits  [7] the channel of the caller's
---         waiters
+-- renew.lua: renews a lease, and reserves fences for hand-overs within the process that holds it.
+-- KEYS    [1] lock; if fences are wanted, and in Strict mode, also [2] queue  [3] fence counter: in a slot that moves, a script fails if
+--         one of its keys does not exist
+-- ARGV    [1] flags; 'n' for a node of a quorum  [2] token  [3] TTL, ms  [4] fences wanted, or 0  [5] the fence of the grant
+--         and perhaps [6] fences wanted if no other process waits  [7] the channel of the caller's waiters
 -- Returns 'renewed NOW PTTL FENCE BLOCK'  the first fence and how many there are
---         'gone NOW'                      the lock is another's
---         'absent NOW'                    the lock does not exist
+--         'gone NOW', 'absent NOW'        the lock is another's, or does not exist
 --         'quarantined NOW REST'          Strict mode: nothing is renewed for so many ms
---         'error MESSAGE'
---
--- Invariants: nothing shortens an expiry; a renewal creates nothing. PEXPIRE, unlike
--- SET, works when the server is out of memory.
-
+-- Invariants: nothing shortens an expiry; a renewal creates nothing. PEXPIRE, unlike SET, works when the server is out of memory.
 -- requires prelude, lock, mint, waiters, prolong, incarnation, answer
 
 local ttl, block, node = tonumber(ARGV[3]), tonumber(ARGV[4]), string.find(flags, 'n', 1, true)

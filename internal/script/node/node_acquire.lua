@@ -1,22 +1,14 @@
--- node_acquire.lua: acquires a lock on one node of a quorum, if it is free and nobody with an earlier
--- ticket waits for it.
---
--- KEYS    [1] lock  [2] queue, for tombstones and tickets  [3] fence counter  [4] caught-up mark, node.lua
---         [5] incarnation mark
--- ARGV    [1] flags as in prelude.lua  [2] token  [3] TTL, ms
---         [4] not-after, server time in µs  [5] info
---         [6] ticket, tickets.lua; '' for none, '0' for one that comes before all others
---         [7] for how many ms the ticket is kept
--- Returns 'granted NOW PTTL FENCE'   FENCE is this node's; it is stored in its counter
+-- node_acquire.lua: acquires a lock on one node of a quorum, if it is free and nobody with an earlier ticket waits for it.
+-- KEYS    [1] lock  [2] queue, for tombstones and tickets  [3] fence counter  [4] caught-up mark, node.lua  [5] incarnation mark
+-- ARGV    [1] flags  [2] token  [3] TTL, ms  [4] not-after, server time in µs  [5] info
+--         [6] ticket, tickets.lua; '' for none, '0' for one that comes before all others  [7] for how many ms the ticket is kept
+-- Returns 'granted NOW PTTL FENCE'     FENCE is this node's; it is stored in its counter
 --         'held NOW PTTL AHEAD VALUE'  AHEAD is how many tickets come before this one
 --         'wanted NOW AHEAD'           the lock is free, and is kept for those
---         'gone NOW', 'late NOW', 'quarantined NOW REST': as acquire.lua
---         'behind NOW STANDS'  its counter has to be raised first: node_raise.lua
---         'error MESSAGE': nothing was acquired
---
--- Invariants: fences of a node rise while it lives; if the request is sent twice, the second run replies
--- with the fence of the first; a ticket only ever makes a node refuse.
-
+--         'gone NOW', 'late NOW', 'quarantined NOW REST'  as acquire.lua
+--         'behind NOW STANDS'          its counter has to be raised first: node_raise.lua
+-- Invariants: fences of a node rise while it lives; if the request is sent twice, the second run replies with the fence of the first;
+-- a ticket only ever makes a node refuse.
 -- requires prelude, grant, prolong, tickets, node, answer
 
 local ttl, not_after, info = tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5]

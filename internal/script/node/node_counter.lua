@@ -1,12 +1,8 @@
 -- node_counter.lua: reads the fence counter of a node of a quorum.
---
 -- KEYS    [1] any  [2] any  [3] fence counter  [4] caught-up mark, node.lua  [5] incarnation mark
--- ARGV    [1] flags as in prelude.lua  [2] any token
--- Returns 'counter NOW COUNTER'  the node has lost nothing since it began to grant
---         'behind NOW COUNTER STANDS'  as node_acquire.lua; COUNTER is 0 if there is none
---         'quarantined NOW REST'  as node_acquire.lua
---         'error MESSAGE'
-
+-- ARGV    [1] flags  [2] any token
+-- Returns 'counter NOW COUNTER'        the node has lost nothing since it began to grant
+--         'behind NOW COUNTER STANDS', 'quarantined NOW REST'  as node_acquire.lua; COUNTER is 0 if there is none
 -- requires node, answer
 
 local function main()

@@ -1,15 +1,10 @@
--- node_fence.lua: tells a node of a quorum the fence of a grant, while the lock is still
--- the token's.
---
+-- node_fence.lua: tells a node of a quorum the fence of a grant, while the lock is still the token's.
 -- KEYS    [1] lock  [2] queue  [3] fence counter  [4] caught-up mark, node.lua  [5] incarnation mark
--- ARGV    [1] flags as in prelude.lua  [2] token  [3] fence
+-- ARGV    [1] flags  [2] token  [3] fence
 -- Returns 'fenced NOW PTTL'   the counter is at least the fence
 --         'gone NOW'          the lock is not the token's
 --         'quarantined NOW REST', 'behind NOW STANDS'  as node_acquire.lua
---         'error MESSAGE'
---
 -- Invariants: a node that restarted since it granted does not count.
-
 -- requires prelude, node, answer
 
 local function main()

@@ -1,14 +1,9 @@
--- node_raise.lua: raises the fence counter of a node of a quorum to that of a majority of the
--- others, after which the node may grant.
---
+-- node_raise.lua: raises the fence counter of a node of a quorum to that of a majority of the others, after which the node may grant.
 -- KEYS    [1] any  [2] any  [3] fence counter  [4] caught-up mark, node.lua  [5] incarnation mark
--- ARGV    [1] flags as in prelude.lua  [2] any token  [3] counter
---         [4] STANDS of the reply that the node was behind, from before the others were read
+-- ARGV    [1] flags  [2] any token  [3] counter  [4] STANDS of the reply that the node was behind, from before the others were read
 -- Returns 'raised NOW COUNTER'
---         'behind NOW STANDS'  the node has lost its data again since
+--         'behind NOW STANDS'     the node has lost its data again since
 --         'quarantined NOW REST'  as node_acquire.lua
---         'error MESSAGE'
-
 -- requires node, answer
 
 local function main()

@@ -1,19 +1,14 @@
 -- once_begin.lua: tells the holder of a job's lock whether to run the job, and counts the try.
---
 -- KEYS    [1] the job's lock  [2] its record, once_record.lua
--- ARGV    [1] flags as in prelude.lua  [2] token  [3] window, ms; 0 is forever
---         [4] for how many ms to keep the record  [5] the lease's fence  [6] tries allowed; 0 for any number
+-- ARGV    [1] flags  [2] token  [3] window, ms; 0 is forever  [4] for how many ms to keep the record
+--         [5] the lease's fence  [6] tries allowed; 0 for any number
 -- Returns 'begun NOW TRY'     the job is to be run, for the TRYth time in this window
 --         'done NOW COMPLETED FENCE TRY counts INFO\nRESULT'  it was completed already
 --         'spent NOW TRIES'   as many tries have failed as are allowed
 --         'used NOW'          a run under this lease was completed, in a window that is over
---         'gone NOW'          the lock is another's
---         'absent NOW'        nobody has the lock
---         'error MESSAGE'
---
--- Invariants: only a holder begins; a completed run that counts is not begun again; a lease completes
--- one run; sent twice, it counts one try.
-
+--         'gone NOW', 'absent NOW'  the lock is another's, or nobody's
+-- Invariants: only a holder begins; a completed run that counts is not begun again; a lease completes one run; sent twice, it counts
+-- one try.
 -- requires prelude, once_record, once_latest, answer
 
 local window, keep, fence, most = tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5], tonumber(ARGV[6])

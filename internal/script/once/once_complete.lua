@@ -1,16 +1,9 @@
 -- once_complete.lua: records that a job was completed by the holder of its lock.
---
 -- KEYS    [1] the job's lock  [2] its record, once_record.lua
--- ARGV    [1] flags as in prelude.lua  [2] token  [3] for how many ms to keep the record
---         [4] the lease's fence  [5] info  [6] result
--- Returns 'completed NOW COMPLETED TRY'  COMPLETED is the server's time (µs) when it was
---             recorded
---         'gone NOW'    the lock is another's, who may have begun
---         'absent NOW'  nobody has the lock: another may have begun and ended
---         'error MESSAGE'
---
+-- ARGV    [1] flags  [2] token  [3] for how many ms to keep the record  [4] the lease's fence  [5] info  [6] result
+-- Returns 'completed NOW COMPLETED TRY'  COMPLETED is when it was recorded, in µs
+--         'gone NOW', 'absent NOW'       the lock is another's, who may have begun; or nobody's: another may have begun and ended
 -- Invariants: a run whose lock was lost does not count; sent twice, it is recorded once.
-
 -- requires prelude, once_record, answer
 
 local keep, fence, info, result = tonumber(ARGV[3]), ARGV[4], ARGV[5], ARGV[6]

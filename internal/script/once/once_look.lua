@@ -1,11 +1,8 @@
 -- once_look.lua: tells when a job was completed last. Changes nothing.
---
 -- KEYS    [1] the job's lock  [2] its record, once_record.lua
--- ARGV    [1] flags as in prelude.lua  [2] any token  [3] window, ms; 0 is forever
+-- ARGV    [1] flags  [2] any token  [3] window, ms; 0 is forever
 -- Returns 'done NOW COMPLETED FENCE TRY counts|over INFO\nRESULT'  COMPLETED in µs
 --         'none NOW TRIES'  it never was; it was begun so many times
---         'error MESSAGE'
-
 -- requires prelude, once_record, once_latest, answer
 
 local function main()

@@ -1,27 +1,17 @@
 -- barrier_await.lua: lets a party arrive at a barrier, or look whether it may go on.
---
--- KEYS    [1] lock  [2] queue  [3] fence counter  [4] index of holds, in Strict mode
---         [5] incarnation mark
--- ARGV    [1] flags as in prelude.lua  [2] the party's token
---         [3] number of the await, from 1; later awaits of a party have higher numbers
---         [4] phase at which it arrives; 0 for that of its previous await, or of
---             its joining
+-- KEYS    [1] lock  [2] queue  [3] fence counter  [4] index of holds
+-- ARGV    [1] flags  [2] the party's token  [3] number of the await, from 1; later awaits of a party have higher numbers
+--         [4] phase at which it arrives; 0 for that of its previous await, or of its joining
 --         [5] parties  [6] the latest phase that the party knows to have tripped, or 0
--- Returns 'waiting NOW PTTL PHASE ARRIVED'  it has arrived, with those before it; PTTL is
---             what is left until some party may have died, in ms
---         'tripped NOW PHASE'        all parties have arrived at that phase
---         'broken NOW PHASE PRESENT left|died INFO'  a party ended before it had arrived at
---             that phase, or before all others had; INFO is of the last that did so
---         'gone NOW'   the token is no party's
---         'absent NOW'  nor is any other
---         'stale NOW'  the await was withdrawn, or the party is at a later one
---         'error MESSAGE'
---
--- Invariants: a party counts once for each phase, however often this is sent; a phase trips
--- when all parties that there can be have arrived and are alive; nobody arrives at a phase before
--- it knows the outcome of the one before. A phase that a party knows to be over stays over, even
--- if the server has lost that.
-
+-- Returns 'waiting NOW PTTL PHASE ARRIVED'  it has arrived; PTTL is what is left until some party may have died
+--         'tripped NOW PHASE'               all parties have arrived at that phase
+--         'broken NOW PHASE PRESENT left|died INFO'  a party ended before it had arrived at that phase, or before all others had; INFO is
+--                                           of the last that did so
+--         'gone NOW', 'absent NOW'          the token is no party's; there are others, or there are none
+--         'stale NOW'                       the await was withdrawn, or the party is at a later one
+-- Invariants: a party counts once for each phase, however often this is sent; a phase trips when all parties that there can be have
+-- arrived and are alive; nobody arrives at a phase before it knows the outcome of the one before. A phase that a party knows to be
+-- over stays over, even if the server has lost that.
 -- requires prelude, queue, parties, shares, serve_or_notify, barrier_phase, answer
 
 local function main()

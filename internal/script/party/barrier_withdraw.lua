@@ -1,13 +1,9 @@
--- barrier_withdraw.lua: takes back an await of a barrier, and all earlier ones of its party. A phase that
--- has tripped stays so.
---
+-- barrier_withdraw.lua: takes back an await of a barrier, and all earlier ones of its party. A phase that has tripped stays so.
 -- KEYS    [1] lock  [2] queue  [3] fence counter  [4] index of holds
--- ARGV    [1] flags as in prelude.lua  [2] the party's token  [3] number of the await
+-- ARGV    [1] flags  [2] the party's token  [3] number of the await
 -- Returns 'withdrawn NOW'  the await does not count, and no copy of it will
 --         'stale NOW'      the party is at a later await
 --         'gone NOW'       the token is no party's
---         'error MESSAGE'
-
 -- requires prelude, shares, barrier_phase, answer
 
 local function main()

@@ -1,17 +1,11 @@
 -- latch_count.lua: counts down one party of a latch that has not joined it.
---
 -- KEYS    [1] lock  [2] queue  [3] fence counter  [4] index of holds
--- ARGV    [1] flags as in prelude.lua  [2] id of the count-down, as a token
---         [3] parties  [4] not-after, server time in µs
+-- ARGV    [1] flags  [2] id of the count-down, as a token  [3] parties  [4] not-after, server time in µs
 -- Returns 'counted NOW COUNT'  so many parties are left
 --         'taken NOW COUNT'    all that are left have joined: nothing was counted
 --         'late NOW'           not-after has come: nothing was counted
---         'error MESSAGE'
---
--- Invariants: sent twice, it counts once; if it was answered 'taken', or found the count at 0,
--- a late copy does not count either, even after a reset; the count is never below 0,
--- nor below the number of parties that have joined.
-
+-- Invariants: sent twice, it counts once; if it was answered 'taken', or found the count at 0, a late copy does not count either, even
+-- after a reset; the count is never below 0, nor below the number of parties that have joined.
 -- requires prelude, parties, shares, tombstone, answer
 
 local parties, not_after = tonumber(ARGV[3]), tonumber(ARGV[4])

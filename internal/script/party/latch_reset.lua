@@ -1,15 +1,9 @@
--- latch_reset.lua: begins a latch's count again, or deletes the latch. Parties that have joined no longer
--- count.
---
+-- latch_reset.lua: begins a latch's count again, or deletes the latch. Parties that have joined no longer count.
 -- KEYS    [1] lock  [2] queue  [3] fence counter  [4] index of holds
--- ARGV    [1] flags as in prelude.lua  [2] id of the reset, as a token
---         [3] parties, 0 to delete the latch  [4] not-after, server time in µs
+-- ARGV    [1] flags  [2] id of the reset, as a token  [3] parties, 0 to delete the latch  [4] not-after, server time in µs
 -- Returns 'reset NOW'
 --         'late NOW'  not-after has come: nothing was done
---         'error MESSAGE'
---
 -- Invariants: sent twice, it resets once.
-
 -- requires prelude, parties, shares, tombstone, answer
 
 local parties, not_after = tonumber(ARGV[3]), tonumber(ARGV[4])

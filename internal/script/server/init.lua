@@ -1,15 +1,10 @@
 -- init.lua: admits a server to Strict mode.
---
 -- KEYS    [1] incarnation mark
--- ARGV    [1] flags as in prelude.lua and incarnation.lua; 'f' ends a quarantine, 'l' looks
---         [2] any text
+-- ARGV    [1] flags of incarnation.lua; 'f' ends a quarantine, 'l' looks  [2] any text
 -- Returns 'ready NOW'             locks are granted
 --         'quarantined NOW REST'  nothing is granted for so many ms
 --         'new NOW', 'known NOW'  for 'l': whether the server has a mark; nothing is changed
---         'error MESSAGE'
---
 -- Invariants: only a server without a mark, or any with 'f', is admitted at once.
-
 -- requires incarnation, answer
 
 local function main()

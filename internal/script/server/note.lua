@@ -1,14 +1,9 @@
 -- note.lua: writes an entry of the journal: that a holder is asked to let go or, in Cluster mode, that a lock was broken.
---
 -- KEYS    [1] journal
--- ARGV    [1] flags as in request.lua  [2] names the request: the same in its repetitions  [3] the channel of the journal
---         [4] WHAT  [5] GRANT  [6] FENCE  [7] RAISED  [8] KIND  [9] KEY  [10] NOTE  [11] PTTL WEIGHT VALUE, or '', as in
---         journal.lua
+-- ARGV    [1] flags  [2] id of the request  [3] the channel of the journal  [4] WHAT  [5] GRANT  [6] FENCE  [7] RAISED  [8] KIND  [9] KEY
+--         [10] NOTE  [11] PTTL WEIGHT VALUE, or '', as in journal.lua
 -- Returns 'noted NOW'
---         'error MESSAGE'
---
 -- Invariants: sent twice, it leaves one entry.
-
 -- requires request, journal, answer
 
 local function main()

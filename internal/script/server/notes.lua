@@ -1,11 +1,8 @@
 -- notes.lua: tells what the journal has, the latest entries first. Changes nothing.
---
 -- KEYS    [1] journal
--- ARGV    [1] flags as in request.lua  [2] ''  [3] how many entries to leave out  [4] how many to look at, at most
--- Returns 'notes NOW N', N being how many entries were looked at; then for each of them, unless it is in another form, a
---             line feed and its time (µs), and its three lines (journal.lua), each after a line feed
---         'error MESSAGE'
-
+-- ARGV    [1] flags  [2] any text  [3] how many entries to leave out  [4] how many to look at, at most
+-- Returns 'notes NOW N', N being how many entries were looked at; then for each of them, unless it is in another form, a line feed and its
+--             time (µs), and its three lines (journal.lua), each after a line feed
 -- requires request, answer
 
 local function main()

@@ -1,16 +1,13 @@
 -- status.lua: tells who holds a lock of any kind, and who waits for it, in order. Changes nothing.
---
 -- KEYS    [1] lock  [2] queue; if the kind of lock is not known, the queues of several kinds
--- ARGV    [1] flags as in prelude.lua  [2] any token
---         [3] the kind of lock that the queue is for, in the words of KIND; of several queues the kinds in
---             their order, with a space between them; or '' for any, and then no waiters can be told
---         [4] 0, or the CURSOR of the reply before  [5] about how many holds to read
---         [6] how many waiters to read at most
--- Returns 'status NOW KIND FENCE LIMIT COUNT WAITERS CURSOR HOLDS', then for each of HOLDS holds a line feed
---         and 'PTTL WEIGHT VALUE', and for each waiter a line feed and 'SCORE WEIGHT INFO'
---             KIND     nothing; mutex; redisson; the kind of a lock that several may hold (shares.lua); or
---                      foreign: Holdfast did not write it. With several queues, a lock that does not exist
---                      is of the first kind for which somebody waits
+-- ARGV    [1] flags  [2] any token
+--         [3] the kind of lock that the queue is for, in the words of KIND; of several queues the kinds in their order, with a space
+--             between them; or '' for any, and then no waiters can be told
+--         [4] 0, or the CURSOR of the reply before  [5] about how many holds to read  [6] how many waiters to read at most
+-- Returns 'status NOW KIND FENCE LIMIT COUNT WAITERS CURSOR HOLDS', then for each of HOLDS holds a line feed and 'PTTL WEIGHT VALUE', and
+--         for each waiter a line feed and 'SCORE WEIGHT INFO'
+--             KIND     nothing; mutex; redisson; the kind of a lock that several may hold (shares.lua); or foreign: Holdfast did not write
+--                      it. With several queues, a lock that does not exist is of the first kind for which somebody waits
 --             FENCE    of the latest grant; 0 if only VALUE says it
 --             LIMIT    of all weights; 0 if the server has none
 --             COUNT    of a latch: how many parties have not counted down. -1 if the server has none
@@ -19,11 +16,9 @@
 --             VALUE    in the form of a mutex's; '' if another program holds the lock
 --             WEIGHT   0 of a lock with one holder
 --             SCORE    in µs
---         'error MESSAGE': BADKIND if the lock is of another kind of Holdfast's than the one in [3]
---
--- Invariants: waiters are told in the order in which they are served; a hold that exists from the first call
--- to the last is told at least once; a line holds what one holder or waiter wrote, and no more than 2 KiB of it.
-
+--         'error BADKIND ...' if the lock is of another kind of Holdfast's than the one in [3]
+-- Invariants: waiters are told in the order in which they are served; a hold that exists from the first call to the last is told at
+-- least once; a line holds what one holder or waiter wrote, and no more than 2 KiB of it.
 -- requires prelude, waiters, value, answer
 
 local wanted, queue = ARGV[3], KEYS[2]

@@ -1,12 +1,8 @@
--- survey.lua: reports the settings of a server that decide whether locks are safe on it.
--- Changes nothing.
---
+-- survey.lua: tells the settings of a server that decide whether locks are safe on it. Changes nothing.
 -- KEYS    [1] any key of the server
--- ARGV    [1] flags as in prelude.lua  [2] any token
--- Returns 'settings NOW MAXMEMORY POLICY ROLE': bytes, 0 for no limit; words as INFO
---         has them; '-' for what the server does not tell, or not to this user
---         'error MESSAGE'
-
+-- ARGV    [1] flags  [2] any token
+-- Returns 'settings NOW MAXMEMORY POLICY ROLE': bytes, 0 for no limit; words as INFO has them; '-' for what the server does not tell, or
+--         not to this user
 -- requires request, answer
 
 -- Permission is asked for first, because a refusal would stand in the server's ACL LOG.

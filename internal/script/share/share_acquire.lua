@@ -1,27 +1,16 @@
--- share_acquire.lua: acquires a hold of a lock that several may hold, queues for it, or checks on behalf
--- of a waiter. It is acquire.lua for such locks.
---
--- KEYS    [1] lock  [2] queue  [3] fence counter  [4] index of holds, in Strict mode
---         [5] incarnation mark
--- ARGV    [1] flags: one of 't' try, 'w' wait: queue if the lock cannot be granted, 'l' look: a
---             waiter's check, which creates nothing; and those of prelude.lua
---         [2] token  [3] TTL, ms  [4] not-after, server time in µs, 0 for none
---         [5] fences wanted  [6] info  [7] kind
+-- share_acquire.lua: acquires a hold of a lock that several may hold, queues for it, or checks on behalf of a waiter.
+-- KEYS    [1] lock  [2] queue  [3] fence counter  [4] index of holds
+-- ARGV    [1] to [6] as acquire.lua  [7] kind
 --         [8] limit; of an owned lock, how many holds the owner may have at a time
 --         [9] weight; of an owned lock, followed by a line feed and the owner's id
---         [10] claim, ms  [11] channel  [12] score of an earlier entry, or ''  (w, l)
--- Returns 'granted NOW PTTL FENCE BLOCK': PTTL of the caller's hold
---         'held NOW PTTL WAITERS VALUE'   (t) of some hold; 'hf2:-:0:0:0:' if there is none
---         'queued NOW PTTL SCORE RANK RECEIVERS ours'     (w, l) PTTL is what is left until
---             a hold may expire
---         'deep NOW HOLDS'  the owner has that many holds already; nothing was acquired
---         'gone NOW', 'late NOW', 'quarantined NOW REST': as acquire.lua
---         'error MESSAGE': nothing was acquired
---
--- Invariants: the weights of all holds stay within the limit; if the request is sent twice, the second
--- run replies with the fence of the first and its own times; nobody passes a live waiter, except an
--- owner that has the lock already: it would wait for itself.
-
+--         and with 'w' and 'l' [10] claim, ms  [11] channel  [12] score of an earlier entry, or ''
+-- Returns 'granted NOW PTTL FENCE BLOCK'  PTTL of the caller's hold
+--         'held NOW PTTL WAITERS VALUE'   (t) of some hold; VALUE is 'hf2:-:0:0:0:' if there is none
+--         'queued NOW PTTL SCORE RANK RECEIVERS ours'  (w, l) PTTL is what is left until a hold may expire
+--         'deep NOW HOLDS'                the owner has that many holds already; nothing was acquired
+--         'gone NOW', 'late NOW', 'quarantined NOW REST'  as acquire.lua
+-- Invariants: the weights of all holds stay within the limit; a request that is sent twice, as acquire.lua; nobody passes a live
+-- waiter, except an owner that has the lock already: it would wait for itself.
 -- requires prelude, mint, queue, parties, shares, share_held, incarnation, enqueue, answer
 
 local try, look = string.find(flags, 't', 1, true), string.find(flags, 'l', 1, true)

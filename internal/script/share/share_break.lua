@@ -1,19 +1,12 @@
--- share_break.lua: takes a lock that several may hold from the holder with that grant id, and serves the waiters. It is
--- break.lua for such locks.
---
--- KEYS    [1] lock  [2] queue  [3] fence counter  [4] index of holds, outside Cluster mode [5] journal, in Strict mode the
---         last: incarnation mark
--- ARGV    [1] flags as in prelude.lua  [2] names the request  [3] GRANT, the id of the grant  [4] not-after, server time in µs
+-- share_break.lua: is break.lua for a lock that several may hold: it ends the hold with that grant id, and serves the waiters.
+-- KEYS    [1] lock  [2] queue  [3] fence counter  [4] index of holds, outside Cluster mode [5] journal
+-- ARGV    [1] flags  [2] id of the request  [3] GRANT, the id of the grant  [4] not-after, server time in µs
 --         [5] the kind of the lock  [6] a note  [7] the channel of the journal
--- Returns 'broken NOW RAISED', a line feed and 'PTTL WEIGHT VALUE', as break.lua. RAISED is above the fences of all grants
---             until then. Readers that join others, and an owner's later leases, get the fence of those that are there
+-- Returns 'broken NOW RAISED', a line feed and 'PTTL WEIGHT VALUE', as break.lua. RAISED is above the fences of all grants until then.
+--             Readers that join others, and an owner's later leases, get the fence of those that are there
 --         'changed NOW PTTL WAITERS VALUE'  others hold the lock; VALUE as of one of their holds, WAITERS is 0
---         'free NOW'           nobody has the lock
---         'late NOW'           not-after has come: nothing was done
---         'error MESSAGE'      nothing was done
---
+--         'free NOW', 'late NOW'            as break.lua
 -- Invariants: as break.lua. A broken party of a latch or a barrier counts as dead.
-
 -- requires prelude, mint, queue, parties, shares, share_sample, serve_or_notify, breaking, answer
 
 -- Returns the token and the hold that are meant; nil if nobody has that grant.

@@ -1,20 +1,14 @@
--- share_disown.lua: ends one hold of an owned lock for its owner, whichever token the hold has. It ends the
--- one that would expire first, which most likely belongs to a process that is gone.
---
--- KEYS    [1] lock  [2] queue  [3] fence counter  [4] index of holds, in Strict mode
---         [5] incarnation mark
--- ARGV    [1] flags as in prelude.lua  [2] a token for this request  [3] the owner's id
---         [4] not-after, server time in µs
+-- share_disown.lua: ends one hold of an owned lock for its owner, whichever token the hold has. It ends the one that would expire first,
+-- which most likely belongs to a process that is gone.
+-- KEYS    [1] lock  [2] queue  [3] fence counter  [4] index of holds
+-- ARGV    [1] flags  [2] a token for this request  [3] the owner's id  [4] not-after, server time in µs
 -- Returns 'released NOW LEFT'  the owner has so many holds left
---         'free NOW'           nobody has the lock: it has expired, or was released
+--         'free NOW'           nobody has the lock
 --         'held NOW PTTL WAITERS VALUE'  another owner has it; VALUE as of one of its holds
 --         'late NOW'           not-after has come: nothing was done
---         'error MESSAGE'      the owner may still have the hold
---
--- Invariants: another owner's holds are not touched; if the request is sent twice, one hold is ended, or
--- none if the first run ended none: until not-after the queue has a tombstone of the request's token,
--- written before anything else. The hold's client is told that it was ended on purpose, as shares.lua says.
-
+-- Invariants: another owner's holds are not touched. If the request is sent twice, at most one hold is ended: until not-after the
+-- queue has an entry of the request's token, written before anything else. The hold's client is told that it was ended on purpose, as
+-- shares.lua says.
 -- requires prelude, shares, share_held, tombstone, serve_or_notify, answer
 
 local owner, not_after = ARGV[3], tonumber(ARGV[4])

@@ -1,19 +1,12 @@
--- share_renew.lua: renews a hold. It is renew.lua for locks that several may hold.
---
--- KEYS    [1] lock  [2] index of holds; or, if fences are wanted, and in Strict mode, [1] lock
---         [2] queue  [3] fence counter  [4] index of holds, in Strict mode [5] incarnation mark
--- ARGV    [1] flags as in prelude.lua  [2] token  [3] TTL, ms  [4] fences wanted, or 0
---         [5] the fence of the grant
+-- share_renew.lua: renews a hold.
+-- KEYS    [1] lock  [2] index of holds; or, if fences are wanted, and in Strict mode, [1] lock  [2] queue  [3] fence counter
+--         [4] index of holds
+-- ARGV    [1] flags  [2] token  [3] TTL, ms  [4] fences wanted, or 0  [5] the fence of the grant
 -- Returns 'renewed NOW PTTL FENCE BLOCK'  the first fence and how many there are
---         'gone NOW'                      the hold does not exist; others have the lock
---         'absent NOW'                    the hold does not exist; nobody has the lock
+--         'gone NOW', 'absent NOW'        the hold does not exist; others have the lock, or nobody has it
 --         'superseded NOW'                share_disown.lua or latch_reset.lua has ended the hold
 --         'quarantined NOW REST'          Strict mode: nothing is renewed for so many ms
---         'error MESSAGE'
---
--- Invariants: nothing shortens an expiry; a renewal creates nothing; it works when the
--- server is out of memory.
-
+-- Invariants: nothing shortens an expiry; a renewal creates nothing; it works when the server is out of memory.
 -- requires prelude, mint, shares, share_missing, incarnation, answer
 
 local ttl, block = tonumber(ARGV[3]), tonumber(ARGV[4])

@@ -1,15 +1,8 @@
--- share_resize.lua: sets the number of permits of a semaphore for good, or leaves it to its
--- users again.
---
--- KEYS    [1] lock  [2] queue  [3] fence counter  [4] index of holds, in Strict mode
---         [5] incarnation mark
--- ARGV    [1] flags as in prelude.lua  [2] any token  [3] kind  [4] limit, or 0
+-- share_resize.lua: sets the number of permits of a semaphore for good, or leaves it to its users again.
+-- KEYS    [1] lock  [2] queue  [3] fence counter  [4] index of holds
+-- ARGV    [1] flags  [2] any token  [3] kind  [4] limit, or 0
 -- Returns 'resized NOW LIMIT USED'
---         'error MESSAGE'
---
--- Invariants: nobody loses a hold: if more is held than the new limit allows, nothing is
--- granted until enough was given back.
-
+-- Invariants: nobody loses a hold: if more is held than the new limit allows, nothing is granted until enough was given back.
 -- requires prelude, queue, shares, incarnation, answer
 
 local wanted = tonumber(ARGV[4])

@@ -51,6 +51,17 @@ local function error_text(err)
   end
   return (string.gsub(tostring(err), '^[^ ]*:%d+: ', ''))
 end
+local function answer(main)
+  local ok, reply = pcall(main)
+  if ok then
+    return reply
+  end
+  reply = error_text(reply)
+  if string.sub(reply, 1, 9) == 'READONLY ' then
+    return { err = reply }
+  end
+  return 'error ' .. reply
+end
 local token = ARGV[2]
 local mine = 'hf2:' .. token .. ':'
 local shared = string.find(flags, 'k', 1, true)
@@ -61,6 +72,15 @@ local function on_master()
   local ok, err = pcall(redis.call, 'PEXPIRE', KEYS[1], -3600000, 'GT')
   if not ok and string.sub(error_text(err), 1, 9) == 'READONLY ' then
     error(error_text(err), 0)
+  end
+end
+local function refuse(word, rest)
+  on_master()
+  return word .. ' ' .. at .. (rest and ' ' .. rest or '')
+end
+local function last_for(key, ms)
+  if redis.call('PTTL', key) < ms then
+    redis.call('PEXPIRE', key, whole(ms))
   end
 end
 local function look_at(...)
@@ -111,44 +131,40 @@ local function free_lock()
   end
   pcall(redis.call, 'PUBLISH', channel, '0')
 end
+local counter = KEYS[3]
 local longest_lead = 86400000000
-local kept = string.find(ARGV[1], 'c', 1, true) and '0' or '1'
+local kept = cluster and '0' or '1'
 local function checked(reply)
   if reply.err then
     error(string.find(reply.err, 'WRONGTYPE', 1, true) and 'BADFENCE the fence counter is not a stream' or reply.err, 0)
   end
   return reply
 end
-local function believed(key, fence, time)
-  if fence - time >= longest_lead then
-    error('BADFENCE the fence counter ' .. key .. " leads the server's clock by more than a day: set that clock right if it is behind; if the counter was set by somebody, delete it, and fences follow the clock again", 0)
+local function believed(fence)
+  if fence - now >= longest_lead then
+    error('BADFENCE the fence counter ' .. counter .. " leads the server's clock by more than a day: set that clock right if it is behind; if the counter was set by somebody, delete it, and fences follow the clock again", 0)
   end
   return fence
 end
-local function raise_to(key, fence)
-  checked(redis.pcall('XADD', key, 'MAXLEN', '~', kept, string.format('%d-%d', math.floor(fence / 1000), fence % 1000), 'g', ''))
+local function raise_to(fence)
+  checked(redis.pcall('XADD', counter, 'MAXLEN', '~', kept, string.format('%d-%d', math.floor(fence / 1000), fence % 1000), 'g', ''))
 end
 local function fence_of(id)
   local ms, seq = string.match(id, '^(%d+)-(%d+)$')
   return ms * 1000 + seq, seq
 end
-local function next_fence(key, time)
-  local id = checked(redis.pcall('XADD', key, 'MAXLEN', '~', kept, '*', 'g', ''))
-  local fence, seq = fence_of(id)
-  believed(key, fence, time)
-  if #seq > 3 then
-    raise_to(key, fence)
-  end
-  return fence
-end
-local counter = KEYS[3]
 local function mint(n)
-  local fence = next_fence(counter, now)
+  local id = checked(redis.pcall('XADD', counter, 'MAXLEN', '~', kept, '*', 'g', ''))
+  local fence, seq = fence_of(id)
+  believed(fence)
+  if #seq > 3 then
+    raise_to(fence)
+  end
   if fence - now > 1000000 then
     n = 1
   end
   if n > 1 then
-    raise_to(counter, fence + n - 1)
+    raise_to(fence + n - 1)
   end
   return fence, n
 end
@@ -202,7 +218,7 @@ end
 local function notify(member, due)
   local ok, waiter_token, _, channel = pcall(parse_waiter, member)
   if ok and waiter_token then
-    pcall(send, channel, 'hf2 standby ' .. waiter_token .. ' ' .. whole(now) .. ' ' .. whole(due))
+    pcall(send, channel, 'hf2 standby ' .. waiter_token .. ' ' .. at .. ' ' .. whole(due))
   end
 end
 local function is_dead(member, count)
@@ -307,7 +323,7 @@ local function serve(chain, self, ttl, block)
     elseif waiter_token and counts[1] > 0 then
       local fence = mint(1)
       write_lock(waiter_token, new_value(waiter_token, fence, chain, info, follower), claim)
-      local heard = send(channel, 'hf2 ' .. (redisson and 'redisson ' or 'grant ') .. waiter_token .. ' ' .. whole(now) .. ' ' .. claim .. ' ' .. whole(fence) .. ' ' .. KEYS[1])
+      local heard = send(channel, 'hf2 ' .. (redisson and 'redisson ' or 'grant ') .. waiter_token .. ' ' .. at .. ' ' .. claim .. ' ' .. whole(fence) .. ' ' .. KEYS[1])
       if not cluster or heard > 0 then
         if follower then
           stand_by(follower, now + claim * 1000, counts[2])
@@ -354,11 +370,11 @@ end
 local function write_mark(id, ready, longest)
   redis.call('SET', KEYS[#KEYS], 'hf2:' .. id .. ':' .. whole(ready) .. ':' .. whole(longest))
 end
-local function read_mark(text)
-  local id, ready, longest = string.match(text or redis.call('GET', KEYS[#KEYS]) or '', '^hf2:([^:]*):(%d+):(%d+)$')
+local function read_mark()
+  local id, ready, longest = string.match(redis.call('GET', KEYS[#KEYS]) or '', '^hf2:([^:]*):(%d+):(%d+)$')
   return id, tonumber(ready or 0), tonumber(longest or 0)
 end
-local function quarantine(text)
+local function quarantine()
   if not quarantine_time then
     return 0
   end
@@ -368,7 +384,7 @@ local function quarantine(text)
   end
   local self, others = incarnation(info), replicated(info)
   local wanted = quarantine_time + (others and replica_lag or 0)
-  local id, ready, longest = read_mark(text)
+  local id, ready, longest = read_mark()
   if id ~= self then
     longest = math.max(wanted, longest)
     ready = now + longest * 1000
@@ -381,6 +397,17 @@ local function quarantine(text)
     write_mark(self, ready, longest)
   end
   return math.max(0, math.ceil((ready - now) / 1000)), others, self
+end
+local function quarantined(rest)
+  return 'quarantined ' .. at .. ' ' .. rest
+end
+local try, look = string.find(flags, 't', 1, true), string.find(flags, 'l', 1, true)
+local ttl, not_after, block, info = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5]), ARGV[6]
+local function granted(pttl, fence, n)
+  return 'granted ' .. at .. ' ' .. pttl .. ' ' .. whole(fence) .. ' ' .. n
+end
+local function is_late()
+  return not look and not_after > 0 and now >= not_after
 end
 local old_age = 60000000
 local head
@@ -437,35 +464,16 @@ local function rank(member, score, channel)
   end
   return math.max(n, 1), own
 end
+local function queued(member, channel, pttl, score, kind)
+  local position, own = rank(member, score, channel)
+  return 'queued ' .. at .. ' ' .. whole(pttl) .. ' ' .. whole(score) .. ' ' .. position .. ' ' .. own .. ' ' .. kind
+end
 local function prolong(ttl)
   local pttl = math.max(redis.call('PTTL', KEYS[1]), ttl)
   redis.call('PEXPIRE', KEYS[1], pttl)
   return pttl
 end
-local function answer(main)
-  local ok, reply = pcall(main)
-  if ok then
-    return reply
-  end
-  reply = error_text(reply)
-  if string.sub(reply, 1, 9) == 'READONLY ' then
-    return { err = reply }
-  end
-  return 'error ' .. reply
-end
-local try, look = string.find(flags, 't', 1, true), string.find(flags, 'l', 1, true)
-local ttl, not_after, block, info = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5]), ARGV[6]
 local member = not try and token .. '\n' .. ARGV[7] .. '\n' .. ARGV[8] .. '\n' .. info
-local function granted(pttl, fence, n)
-  return 'granted ' .. whole(now) .. ' ' .. pttl .. ' ' .. whole(fence) .. ' ' .. n
-end
-local function quarantined(rest)
-  return 'quarantined ' .. whole(now) .. ' ' .. rest
-end
-local function queued(pttl, score, kind)
-  local position, own = rank(member, score, ARGV[8])
-  return 'queued ' .. whole(now) .. ' ' .. pttl .. ' ' .. whole(score) .. ' ' .. position .. ' ' .. own .. ' ' .. kind
-end
 local function take()
   local fence, n = mint(block)
   write_lock(token, new_value(token, fence, new_chain(), info, false), ttl)
@@ -481,11 +489,9 @@ end
 local function main()
   local rest = quarantine()
   local value = read_lock()
-  local late = not look and not_after > 0 and now >= not_after
   if rest == 0 and not value and not look and redis.call('EXISTS', KEYS[2]) == 0 then
-    if late then
-      on_master()
-      return 'late ' .. whole(now)
+    if is_late() then
+      return refuse('late')
     end
     return take()
   end
@@ -497,18 +503,15 @@ local function main()
     if try then
       return quarantined(rest)
     end
-    return queued(math.min(redis.call('PTTL', KEYS[1]), rest), tonumber(ARGV[9]) or now, 'ours')
+    return queued(member, ARGV[8], math.min(redis.call('PTTL', KEYS[1]), rest), tonumber(ARGV[9]) or now, 'ours')
   end
   if not try then
     read_head(member)
   end
   if not head and redis.call('ZSCORE', KEYS[2], 'x:' .. token) then
-    on_master()
-    return 'gone ' .. whole(now)
-  end
-  if late then
-    on_master()
-    return 'late ' .. whole(now)
+    return refuse('gone')
+  elseif is_late() then
+    return refuse('late')
   end
   local left = not value and rest == 0 and gap() or 0
   if try then
@@ -522,13 +525,11 @@ local function main()
         return take()
       end
     end
-    on_master()
-    local waiters = redis.call('ZCOUNT', KEYS[2], '0', '+inf')
-    return 'held ' .. whole(now) .. ' ' .. (value and redis.call('PTTL', KEYS[1]) or left) .. ' ' .. waiters .. ' ' .. (value or '')
+    local pttl = value and redis.call('PTTL', KEYS[1]) or left
+    return refuse('held', pttl .. ' ' .. redis.call('ZCOUNT', KEYS[2], '0', '+inf') .. ' ' .. (value or ''))
   end
   if look and not redis.call('ZSCORE', KEYS[2], member) then
-    on_master()
-    return 'gone ' .. whole(now)
+    return refuse('gone')
   end
   local score = enqueue(member, ARGV[9])
   if not value and rest == 0 and left == 0 then
@@ -553,6 +554,6 @@ local function main()
       mark_lock(value)
     end
   end
-  return queued(pttl, score, kind)
+  return queued(member, ARGV[8], pttl, score, kind)
 end
 return answer(main)

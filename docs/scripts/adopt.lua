@@ -12,6 +12,17 @@ local function error_text(err)
   end
   return (string.gsub(tostring(err), '^[^ ]*:%d+: ', ''))
 end
+local function answer(main)
+  local ok, reply = pcall(main)
+  if ok then
+    return reply
+  end
+  reply = error_text(reply)
+  if string.sub(reply, 1, 9) == 'READONLY ' then
+    return { err = reply }
+  end
+  return 'error ' .. reply
+end
 local token = ARGV[2]
 local mine = 'hf2:' .. token .. ':'
 local shared = string.find(flags, 'k', 1, true)
@@ -22,6 +33,15 @@ local function on_master()
   local ok, err = pcall(redis.call, 'PEXPIRE', KEYS[1], -3600000, 'GT')
   if not ok and string.sub(error_text(err), 1, 9) == 'READONLY ' then
     error(error_text(err), 0)
+  end
+end
+local function refuse(word, rest)
+  on_master()
+  return word .. ' ' .. at .. (rest and ' ' .. rest or '')
+end
+local function last_for(key, ms)
+  if redis.call('PTTL', key) < ms then
+    redis.call('PEXPIRE', key, whole(ms))
   end
 end
 local function look_at(...)
@@ -72,44 +92,40 @@ local function free_lock()
   end
   pcall(redis.call, 'PUBLISH', channel, '0')
 end
+local counter = KEYS[3]
 local longest_lead = 86400000000
-local kept = string.find(ARGV[1], 'c', 1, true) and '0' or '1'
+local kept = cluster and '0' or '1'
 local function checked(reply)
   if reply.err then
     error(string.find(reply.err, 'WRONGTYPE', 1, true) and 'BADFENCE the fence counter is not a stream' or reply.err, 0)
   end
   return reply
 end
-local function believed(key, fence, time)
-  if fence - time >= longest_lead then
-    error('BADFENCE the fence counter ' .. key .. " leads the server's clock by more than a day: set that clock right if it is behind; if the counter was set by somebody, delete it, and fences follow the clock again", 0)
+local function believed(fence)
+  if fence - now >= longest_lead then
+    error('BADFENCE the fence counter ' .. counter .. " leads the server's clock by more than a day: set that clock right if it is behind; if the counter was set by somebody, delete it, and fences follow the clock again", 0)
   end
   return fence
 end
-local function raise_to(key, fence)
-  checked(redis.pcall('XADD', key, 'MAXLEN', '~', kept, string.format('%d-%d', math.floor(fence / 1000), fence % 1000), 'g', ''))
+local function raise_to(fence)
+  checked(redis.pcall('XADD', counter, 'MAXLEN', '~', kept, string.format('%d-%d', math.floor(fence / 1000), fence % 1000), 'g', ''))
 end
 local function fence_of(id)
   local ms, seq = string.match(id, '^(%d+)-(%d+)$')
   return ms * 1000 + seq, seq
 end
-local function next_fence(key, time)
-  local id = checked(redis.pcall('XADD', key, 'MAXLEN', '~', kept, '*', 'g', ''))
-  local fence, seq = fence_of(id)
-  believed(key, fence, time)
-  if #seq > 3 then
-    raise_to(key, fence)
-  end
-  return fence
-end
-local counter = KEYS[3]
 local function mint(n)
-  local fence = next_fence(counter, now)
+  local id = checked(redis.pcall('XADD', counter, 'MAXLEN', '~', kept, '*', 'g', ''))
+  local fence, seq = fence_of(id)
+  believed(fence)
+  if #seq > 3 then
+    raise_to(fence)
+  end
   if fence - now > 1000000 then
     n = 1
   end
   if n > 1 then
-    raise_to(counter, fence + n - 1)
+    raise_to(fence + n - 1)
   end
   return fence, n
 end
@@ -168,11 +184,11 @@ end
 local function write_mark(id, ready, longest)
   redis.call('SET', KEYS[#KEYS], 'hf2:' .. id .. ':' .. whole(ready) .. ':' .. whole(longest))
 end
-local function read_mark(text)
-  local id, ready, longest = string.match(text or redis.call('GET', KEYS[#KEYS]) or '', '^hf2:([^:]*):(%d+):(%d+)$')
+local function read_mark()
+  local id, ready, longest = string.match(redis.call('GET', KEYS[#KEYS]) or '', '^hf2:([^:]*):(%d+):(%d+)$')
   return id, tonumber(ready or 0), tonumber(longest or 0)
 end
-local function quarantine(text)
+local function quarantine()
   if not quarantine_time then
     return 0
   end
@@ -182,7 +198,7 @@ local function quarantine(text)
   end
   local self, others = incarnation(info), replicated(info)
   local wanted = quarantine_time + (others and replica_lag or 0)
-  local id, ready, longest = read_mark(text)
+  local id, ready, longest = read_mark()
   if id ~= self then
     longest = math.max(wanted, longest)
     ready = now + longest * 1000
@@ -195,6 +211,9 @@ local function quarantine(text)
     write_mark(self, ready, longest)
   end
   return math.max(0, math.ceil((ready - now) / 1000)), others, self
+end
+local function quarantined(rest)
+  return 'quarantined ' .. at .. ' ' .. rest
 end
 local function waiters(n)
   return look_at('ZRANGEBYSCORE', KEYS[2], '0', '+inf', 'LIMIT', '0', n) or {}
@@ -217,31 +236,17 @@ local function remember(what, until_time)
   end
   redis.call('ZREMRANGEBYSCORE', KEYS[2], '(' .. whole(-now), '(0')
   redis.call('ZADD', KEYS[2], whole(-until_time), what)
-  local rest = math.ceil((until_time - now) / 1000)
-  if redis.call('PTTL', KEYS[2]) < rest then
-    redis.call('PEXPIRE', KEYS[2], rest)
-  end
+  last_for(KEYS[2], math.ceil((until_time - now) / 1000))
   settle()
 end
 local function leave_tombstone(until_time)
   remember('x:' .. token, until_time)
 end
-local function answer(main)
-  local ok, reply = pcall(main)
-  if ok then
-    return reply
-  end
-  reply = error_text(reply)
-  if string.sub(reply, 1, 9) == 'READONLY ' then
-    return { err = reply }
-  end
-  return 'error ' .. reply
-end
 local ttl, not_after, info = tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5]
 local detached, until_time = ARGV[6], tonumber(ARGV[8])
 local ticket, fresh = 'hf2:' .. detached .. ':' .. ARGV[7] .. ':', 'hf2:' .. detached .. ':0:'
 local function adopted(pttl, fence)
-  return 'adopted ' .. whole(now) .. ' ' .. pttl .. ' ' .. whole(fence)
+  return 'adopted ' .. at .. ' ' .. pttl .. ' ' .. whole(fence)
 end
 local function kept_chain(value)
   local chain = shared and string.match(value, '^hf2:[^:]*:%d+:%d+:(%d+@%d+)[@:]')
@@ -250,27 +255,23 @@ end
 local function main()
   local rest = quarantine()
   if rest > 0 then
-    return 'quarantined ' .. whole(now) .. ' ' .. rest
+    return quarantined(rest)
   end
   local value = read_lock()
   if value and string.sub(value, 1, #mine) == mine then
     return adopted(prolong(ttl), tonumber(string.match(value, '^%d+', #mine + 1)))
   end
   if redis.call('ZSCORE', KEYS[2], 'x:' .. token) then
-    on_master()
-    return 'gone ' .. whole(now)
+    return refuse('gone')
   end
   if not_after > 0 and now >= not_after then
-    on_master()
-    return 'late ' .. whole(now)
+    return refuse('late')
   end
   if not value then
-    on_master()
-    return 'absent ' .. whole(now)
+    return refuse('absent')
   end
   if string.sub(value, 1, #ticket) ~= ticket and string.sub(value, 1, #fresh) ~= fresh then
-    on_master()
-    return 'gone ' .. whole(now)
+    return refuse('gone')
   end
   local pttl = math.max(redis.call('PTTL', KEYS[1]), ttl)
   local fence = mint(1)

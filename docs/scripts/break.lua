@@ -12,6 +12,17 @@ local function error_text(err)
   end
   return (string.gsub(tostring(err), '^[^ ]*:%d+: ', ''))
 end
+local function answer(main)
+  local ok, reply = pcall(main)
+  if ok then
+    return reply
+  end
+  reply = error_text(reply)
+  if string.sub(reply, 1, 9) == 'READONLY ' then
+    return { err = reply }
+  end
+  return 'error ' .. reply
+end
 local token = ARGV[2]
 local mine = 'hf2:' .. token .. ':'
 local shared = string.find(flags, 'k', 1, true)
@@ -22,6 +33,15 @@ local function on_master()
   local ok, err = pcall(redis.call, 'PEXPIRE', KEYS[1], -3600000, 'GT')
   if not ok and string.sub(error_text(err), 1, 9) == 'READONLY ' then
     error(error_text(err), 0)
+  end
+end
+local function refuse(word, rest)
+  on_master()
+  return word .. ' ' .. at .. (rest and ' ' .. rest or '')
+end
+local function last_for(key, ms)
+  if redis.call('PTTL', key) < ms then
+    redis.call('PEXPIRE', key, whole(ms))
   end
 end
 local function look_at(...)
@@ -72,44 +92,40 @@ local function free_lock()
   end
   pcall(redis.call, 'PUBLISH', channel, '0')
 end
+local counter = KEYS[3]
 local longest_lead = 86400000000
-local kept = string.find(ARGV[1], 'c', 1, true) and '0' or '1'
+local kept = cluster and '0' or '1'
 local function checked(reply)
   if reply.err then
     error(string.find(reply.err, 'WRONGTYPE', 1, true) and 'BADFENCE the fence counter is not a stream' or reply.err, 0)
   end
   return reply
 end
-local function believed(key, fence, time)
-  if fence - time >= longest_lead then
-    error('BADFENCE the fence counter ' .. key .. " leads the server's clock by more than a day: set that clock right if it is behind; if the counter was set by somebody, delete it, and fences follow the clock again", 0)
+local function believed(fence)
+  if fence - now >= longest_lead then
+    error('BADFENCE the fence counter ' .. counter .. " leads the server's clock by more than a day: set that clock right if it is behind; if the counter was set by somebody, delete it, and fences follow the clock again", 0)
   end
   return fence
 end
-local function raise_to(key, fence)
-  checked(redis.pcall('XADD', key, 'MAXLEN', '~', kept, string.format('%d-%d', math.floor(fence / 1000), fence % 1000), 'g', ''))
+local function raise_to(fence)
+  checked(redis.pcall('XADD', counter, 'MAXLEN', '~', kept, string.format('%d-%d', math.floor(fence / 1000), fence % 1000), 'g', ''))
 end
 local function fence_of(id)
   local ms, seq = string.match(id, '^(%d+)-(%d+)$')
   return ms * 1000 + seq, seq
 end
-local function next_fence(key, time)
-  local id = checked(redis.pcall('XADD', key, 'MAXLEN', '~', kept, '*', 'g', ''))
-  local fence, seq = fence_of(id)
-  believed(key, fence, time)
-  if #seq > 3 then
-    raise_to(key, fence)
-  end
-  return fence
-end
-local counter = KEYS[3]
 local function mint(n)
-  local fence = next_fence(counter, now)
+  local id = checked(redis.pcall('XADD', counter, 'MAXLEN', '~', kept, '*', 'g', ''))
+  local fence, seq = fence_of(id)
+  believed(fence)
+  if #seq > 3 then
+    raise_to(fence)
+  end
   if fence - now > 1000000 then
     n = 1
   end
   if n > 1 then
-    raise_to(counter, fence + n - 1)
+    raise_to(fence + n - 1)
   end
   return fence, n
 end
@@ -163,7 +179,7 @@ end
 local function notify(member, due)
   local ok, waiter_token, _, channel = pcall(parse_waiter, member)
   if ok and waiter_token then
-    pcall(send, channel, 'hf2 standby ' .. waiter_token .. ' ' .. whole(now) .. ' ' .. whole(due))
+    pcall(send, channel, 'hf2 standby ' .. waiter_token .. ' ' .. at .. ' ' .. whole(due))
   end
 end
 local function is_dead(member, count)
@@ -268,7 +284,7 @@ local function serve(chain, self, ttl, block)
     elseif waiter_token and counts[1] > 0 then
       local fence = mint(1)
       write_lock(waiter_token, new_value(waiter_token, fence, chain, info, follower), claim)
-      local heard = send(channel, 'hf2 ' .. (redisson and 'redisson ' or 'grant ') .. waiter_token .. ' ' .. whole(now) .. ' ' .. claim .. ' ' .. whole(fence) .. ' ' .. KEYS[1])
+      local heard = send(channel, 'hf2 ' .. (redisson and 'redisson ' or 'grant ') .. waiter_token .. ' ' .. at .. ' ' .. claim .. ' ' .. whole(fence) .. ' ' .. KEYS[1])
       if not cluster or heard > 0 then
         if follower then
           stand_by(follower, now + claim * 1000, counts[2])
@@ -315,11 +331,11 @@ end
 local function write_mark(id, ready, longest)
   redis.call('SET', KEYS[#KEYS], 'hf2:' .. id .. ':' .. whole(ready) .. ':' .. whole(longest))
 end
-local function read_mark(text)
-  local id, ready, longest = string.match(text or redis.call('GET', KEYS[#KEYS]) or '', '^hf2:([^:]*):(%d+):(%d+)$')
+local function read_mark()
+  local id, ready, longest = string.match(redis.call('GET', KEYS[#KEYS]) or '', '^hf2:([^:]*):(%d+):(%d+)$')
   return id, tonumber(ready or 0), tonumber(longest or 0)
 end
-local function quarantine(text)
+local function quarantine()
   if not quarantine_time then
     return 0
   end
@@ -329,7 +345,7 @@ local function quarantine(text)
   end
   local self, others = incarnation(info), replicated(info)
   local wanted = quarantine_time + (others and replica_lag or 0)
-  local id, ready, longest = read_mark(text)
+  local id, ready, longest = read_mark()
   if id ~= self then
     longest = math.max(wanted, longest)
     ready = now + longest * 1000
@@ -342,6 +358,9 @@ local function quarantine(text)
     write_mark(self, ready, longest)
   end
   return math.max(0, math.ceil((ready - now) / 1000)), others, self
+end
+local function quarantined(rest)
+  return 'quarantined ' .. at .. ' ' .. rest
 end
 local function next_chain(value)
   if not shared then
@@ -359,9 +378,7 @@ end
 local function open_gap()
   pcall(function()
     redis.call('ZADD', KEYS[2], whole(-now - gap_length * 1000), 'gap')
-    if redis.call('PTTL', KEYS[2]) < gap_length then
-      redis.call('PEXPIRE', KEYS[2], gap_length)
-    end
+    last_for(KEYS[2], gap_length)
   end)
 end
 local function free_and_notify(ms)
@@ -388,10 +405,7 @@ local function remember(what, until_time)
   end
   redis.call('ZREMRANGEBYSCORE', KEYS[2], '(' .. whole(-now), '(0')
   redis.call('ZADD', KEYS[2], whole(-until_time), what)
-  local rest = math.ceil((until_time - now) / 1000)
-  if redis.call('PTTL', KEYS[2]) < rest then
-    redis.call('PEXPIRE', KEYS[2], rest)
-  end
+  last_for(KEYS[2], math.ceil((until_time - now) / 1000))
   settle()
 end
 local function leave_tombstone(until_time)
@@ -441,38 +455,23 @@ local function record_break(raised, fence, holder, journal)
   if not cluster then
     write_journal(journal, 'broken', token, broken_grant, fence, whole(raised), ARGV[5], KEYS[1], ARGV[6], holder)
   end
-  return 'broken ' .. whole(now) .. ' ' .. reply
-end
-local function nothing(reply)
-  on_master()
-  return reply
-end
-local function answer(main)
-  local ok, reply = pcall(main)
-  if ok then
-    return reply
-  end
-  reply = error_text(reply)
-  if string.sub(reply, 1, 9) == 'READONLY ' then
-    return { err = reply }
-  end
-  return 'error ' .. reply
+  return 'broken ' .. at .. ' ' .. reply
 end
 local function main()
   local reply = replied_before()
   if reply then
-    return nothing('broken ' .. whole(now) .. ' ' .. reply)
+    return refuse('broken', reply)
   elseif now >= not_after then
-    return nothing('late ' .. whole(now))
+    return refuse('late')
   end
   local value = read_lock()
   if not value then
-    return nothing('free ' .. whole(now))
+    return refuse('free')
   end
   local pttl = redis.call('PTTL', KEYS[1])
   local holder_token, fence = string.match(value, '^hf2:([^:]*):(%d+):')
   if not is_meant(holder_token) then
-    return nothing('changed ' .. whole(now) .. ' ' .. pttl .. ' 0 ' .. value)
+    return refuse('changed', pttl .. ' 0 ' .. value)
   end
   prepare(fence, KEYS[4])
   local raised = mint(1)

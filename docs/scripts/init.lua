@@ -12,6 +12,17 @@ local function error_text(err)
   end
   return (string.gsub(tostring(err), '^[^ ]*:%d+: ', ''))
 end
+local function answer(main)
+  local ok, reply = pcall(main)
+  if ok then
+    return reply
+  end
+  reply = error_text(reply)
+  if string.sub(reply, 1, 9) == 'READONLY ' then
+    return { err = reply }
+  end
+  return 'error ' .. reply
+end
 local quarantine_time, replica_lag = string.match(flags, 's(%d+)%+(%d+)')
 local function told(info, name, pattern)
   local _, last = string.find(info, name, 1, true)
@@ -37,11 +48,11 @@ end
 local function write_mark(id, ready, longest)
   redis.call('SET', KEYS[#KEYS], 'hf2:' .. id .. ':' .. whole(ready) .. ':' .. whole(longest))
 end
-local function read_mark(text)
-  local id, ready, longest = string.match(text or redis.call('GET', KEYS[#KEYS]) or '', '^hf2:([^:]*):(%d+):(%d+)$')
+local function read_mark()
+  local id, ready, longest = string.match(redis.call('GET', KEYS[#KEYS]) or '', '^hf2:([^:]*):(%d+):(%d+)$')
   return id, tonumber(ready or 0), tonumber(longest or 0)
 end
-local function quarantine(text)
+local function quarantine()
   if not quarantine_time then
     return 0
   end
@@ -51,7 +62,7 @@ local function quarantine(text)
   end
   local self, others = incarnation(info), replicated(info)
   local wanted = quarantine_time + (others and replica_lag or 0)
-  local id, ready, longest = read_mark(text)
+  local id, ready, longest = read_mark()
   if id ~= self then
     longest = math.max(wanted, longest)
     ready = now + longest * 1000
@@ -65,21 +76,13 @@ local function quarantine(text)
   end
   return math.max(0, math.ceil((ready - now) / 1000)), others, self
 end
-local function answer(main)
-  local ok, reply = pcall(main)
-  if ok then
-    return reply
-  end
-  reply = error_text(reply)
-  if string.sub(reply, 1, 9) == 'READONLY ' then
-    return { err = reply }
-  end
-  return 'error ' .. reply
+local function quarantined(rest)
+  return 'quarantined ' .. at .. ' ' .. rest
 end
 local function main()
   local new = redis.call('EXISTS', KEYS[1]) == 0
   if string.find(flags, 'l', 1, true) then
-    return (new and 'new ' or 'known ') .. whole(now)
+    return (new and 'new ' or 'known ') .. at
   end
   if new or string.find(flags, 'f', 1, true) then
     quarantine() -- refuses a server that cannot be used
@@ -88,8 +91,8 @@ local function main()
   end
   local rest = quarantine()
   if rest > 0 then
-    return 'quarantined ' .. whole(now) .. ' ' .. rest
+    return quarantined(rest)
   end
-  return 'ready ' .. whole(now)
+  return 'ready ' .. at
 end
 return answer(main)

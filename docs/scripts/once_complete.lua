@@ -12,6 +12,17 @@ local function error_text(err)
   end
   return (string.gsub(tostring(err), '^[^ ]*:%d+: ', ''))
 end
+local function answer(main)
+  local ok, reply = pcall(main)
+  if ok then
+    return reply
+  end
+  reply = error_text(reply)
+  if string.sub(reply, 1, 9) == 'READONLY ' then
+    return { err = reply }
+  end
+  return 'error ' .. reply
+end
 local token = ARGV[2]
 local mine = 'hf2:' .. token .. ':'
 local shared = string.find(flags, 'k', 1, true)
@@ -22,6 +33,15 @@ local function on_master()
   local ok, err = pcall(redis.call, 'PEXPIRE', KEYS[1], -3600000, 'GT')
   if not ok and string.sub(error_text(err), 1, 9) == 'READONLY ' then
     error(error_text(err), 0)
+  end
+end
+local function refuse(word, rest)
+  on_master()
+  return word .. ' ' .. at .. (rest and ' ' .. rest or '')
+end
+local function last_for(key, ms)
+  if redis.call('PTTL', key) < ms then
+    redis.call('PEXPIRE', key, whole(ms))
   end
 end
 local function look_at(...)
@@ -36,25 +56,17 @@ local function look_at(...)
   return nil
 end
 local record = KEYS[2]
-local function keep_record(keep)
-  if redis.call('PTTL', record) < keep then
-    redis.call('PEXPIRE', record, keep)
-  end
+local function counts(done, window)
+  return done and (window == 0 or now < done + window * 1000)
 end
-local function answer(main)
-  local ok, reply = pcall(main)
-  if ok then
-    return reply
-  end
-  reply = error_text(reply)
-  if string.sub(reply, 1, 9) == 'READONLY ' then
-    return { err = reply }
-  end
-  return 'error ' .. reply
+local function latest(done, window)
+  local f = redis.call('HMGET', record, 'fence', 'count', 'info', 'result')
+  return 'done ' .. at .. ' ' .. whole(done) .. ' ' .. f[1] .. ' ' .. f[2] .. ' '
+    .. (counts(done, window) and 'counts ' or 'over ') .. f[3] .. '\n' .. f[4]
 end
 local keep, fence, info, result = tonumber(ARGV[3]), ARGV[4], ARGV[5], ARGV[6]
 local function completed(done, count)
-  return 'completed ' .. whole(now) .. ' ' .. done .. ' ' .. count
+  return 'completed ' .. at .. ' ' .. done .. ' ' .. count
 end
 local function main()
   local f = redis.call('HMGET', record, 'done', 'fence', 'count', 'tries', 'last')
@@ -64,13 +76,12 @@ local function main()
   end
   local value = redis.call('GET', KEYS[1])
   if not is_mine(value) then
-    on_master()
-    return (value and 'gone ' or 'absent ') .. whole(now)
+    return refuse(value and 'gone' or 'absent')
   end
   redis.call('HDEL', record, 'tries', 'first')
   local count = f[5] == fence and f[4] or '1'
-  redis.call('HSET', record, 'done', whole(now), 'fence', fence, 'info', info, 'result', result, 'count', count)
-  keep_record(keep)
-  return completed(whole(now), count)
+  redis.call('HSET', record, 'done', at, 'fence', fence, 'info', info, 'result', result, 'count', count)
+  last_for(record, keep)
+  return completed(at, count)
 end
 return answer(main)

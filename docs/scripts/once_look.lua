@@ -12,6 +12,17 @@ local function error_text(err)
   end
   return (string.gsub(tostring(err), '^[^ ]*:%d+: ', ''))
 end
+local function answer(main)
+  local ok, reply = pcall(main)
+  if ok then
+    return reply
+  end
+  reply = error_text(reply)
+  if string.sub(reply, 1, 9) == 'READONLY ' then
+    return { err = reply }
+  end
+  return 'error ' .. reply
+end
 local token = ARGV[2]
 local mine = 'hf2:' .. token .. ':'
 local shared = string.find(flags, 'k', 1, true)
@@ -22,6 +33,15 @@ local function on_master()
   local ok, err = pcall(redis.call, 'PEXPIRE', KEYS[1], -3600000, 'GT')
   if not ok and string.sub(error_text(err), 1, 9) == 'READONLY ' then
     error(error_text(err), 0)
+  end
+end
+local function refuse(word, rest)
+  on_master()
+  return word .. ' ' .. at .. (rest and ' ' .. rest or '')
+end
+local function last_for(key, ms)
+  if redis.call('PTTL', key) < ms then
+    redis.call('PEXPIRE', key, whole(ms))
   end
 end
 local function look_at(...)
@@ -36,35 +56,19 @@ local function look_at(...)
   return nil
 end
 local record = KEYS[2]
-local function keep_record(keep)
-  if redis.call('PTTL', record) < keep then
-    redis.call('PEXPIRE', record, keep)
-  end
-end
 local function counts(done, window)
   return done and (window == 0 or now < done + window * 1000)
 end
 local function latest(done, window)
   local f = redis.call('HMGET', record, 'fence', 'count', 'info', 'result')
-  return 'done ' .. whole(now) .. ' ' .. whole(done) .. ' ' .. f[1] .. ' ' .. f[2] .. ' '
+  return 'done ' .. at .. ' ' .. whole(done) .. ' ' .. f[1] .. ' ' .. f[2] .. ' '
     .. (counts(done, window) and 'counts ' or 'over ') .. f[3] .. '\n' .. f[4]
-end
-local function answer(main)
-  local ok, reply = pcall(main)
-  if ok then
-    return reply
-  end
-  reply = error_text(reply)
-  if string.sub(reply, 1, 9) == 'READONLY ' then
-    return { err = reply }
-  end
-  return 'error ' .. reply
 end
 local function main()
   local f = redis.call('HMGET', record, 'done', 'tries')
   if f[1] then
     return latest(tonumber(f[1]), tonumber(ARGV[3]))
   end
-  return 'none ' .. whole(now) .. ' ' .. (f[2] or 0)
+  return 'none ' .. at .. ' ' .. (f[2] or 0)
 end
 return answer(main)

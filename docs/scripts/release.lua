@@ -6,11 +6,6 @@ local now = tonumber(at)
 local function whole(n)
   return n == now and at or string.format('%d', n)
 end
-local function short_fence(key, at)
-  local id = redis.pcall('XADD', key, 'MAXLEN', '~', string.find(ARGV[1], 'c', 1, true) and '0' or '1', '*', 'g', '')
-  local ms, seq = string.match(id.err and '' or id, '^(%d+)-(%d?%d?%d)$')
-  return ms and ms * 1000 - at < 86400000000 and ms .. string.sub('00' .. seq, -3)
-end
 local function lock_value(head, fence, granted, chain, info)
   return head .. fence .. ':' .. granted .. ':' .. chain .. ':' .. info
 end
@@ -51,6 +46,11 @@ local function join()
     redis.call('PEXPIRE', KEYS[2], 70000)
   end
 end
+local function short_fence()
+  local id = redis.pcall('XADD', KEYS[3], 'MAXLEN', '~', cluster and '0' or '1', '*', 'g', '')
+  local ms, seq = string.match(id.err and '' or id, '^(%d+)-(%d?%d?%d)$')
+  return ms and ms * 1000 - now < 86400000000 and ms .. string.sub('00' .. seq, -3)
+end
 local function pass_on()
   local value, mine = redis.call('GET', KEYS[1]), 'hf2:' .. ARGV[2] .. ':'
   if not value or string.sub(value, 1, #mine) ~= mine or string.sub(value, -1) ~= '+' then
@@ -68,7 +68,7 @@ local function pass_on()
   if heard[2] == 0 or heard[4] == 0 then
     return nil
   end
-  local fence = short_fence(KEYS[3], at)
+  local fence = short_fence()
   if not fence then
     return nil
   end
@@ -97,6 +97,17 @@ local function error_text(err)
   end
   return (string.gsub(tostring(err), '^[^ ]*:%d+: ', ''))
 end
+local function answer(main)
+  local ok, reply = pcall(main)
+  if ok then
+    return reply
+  end
+  reply = error_text(reply)
+  if string.sub(reply, 1, 9) == 'READONLY ' then
+    return { err = reply }
+  end
+  return 'error ' .. reply
+end
 local token = ARGV[2]
 local mine = 'hf2:' .. token .. ':'
 local shared = string.find(flags, 'k', 1, true)
@@ -107,6 +118,15 @@ local function on_master()
   local ok, err = pcall(redis.call, 'PEXPIRE', KEYS[1], -3600000, 'GT')
   if not ok and string.sub(error_text(err), 1, 9) == 'READONLY ' then
     error(error_text(err), 0)
+  end
+end
+local function refuse(word, rest)
+  on_master()
+  return word .. ' ' .. at .. (rest and ' ' .. rest or '')
+end
+local function last_for(key, ms)
+  if redis.call('PTTL', key) < ms then
+    redis.call('PEXPIRE', key, whole(ms))
   end
 end
 local function look_at(...)
@@ -207,7 +227,7 @@ end
 local function notify(member, due)
   local ok, waiter_token, _, channel = pcall(parse_waiter, member)
   if ok and waiter_token then
-    pcall(send, channel, 'hf2 standby ' .. waiter_token .. ' ' .. whole(now) .. ' ' .. whole(due))
+    pcall(send, channel, 'hf2 standby ' .. waiter_token .. ' ' .. at .. ' ' .. whole(due))
   end
 end
 local function is_dead(member, count)
@@ -281,44 +301,40 @@ local function gap()
   local left = due and math.ceil((-due - now) / 1000) or 0
   return left > 0 and left <= gap_length and left or 0
 end
+local counter = KEYS[3]
 local longest_lead = 86400000000
-local kept = string.find(ARGV[1], 'c', 1, true) and '0' or '1'
+local kept = cluster and '0' or '1'
 local function checked(reply)
   if reply.err then
     error(string.find(reply.err, 'WRONGTYPE', 1, true) and 'BADFENCE the fence counter is not a stream' or reply.err, 0)
   end
   return reply
 end
-local function believed(key, fence, time)
-  if fence - time >= longest_lead then
-    error('BADFENCE the fence counter ' .. key .. " leads the server's clock by more than a day: set that clock right if it is behind; if the counter was set by somebody, delete it, and fences follow the clock again", 0)
+local function believed(fence)
+  if fence - now >= longest_lead then
+    error('BADFENCE the fence counter ' .. counter .. " leads the server's clock by more than a day: set that clock right if it is behind; if the counter was set by somebody, delete it, and fences follow the clock again", 0)
   end
   return fence
 end
-local function raise_to(key, fence)
-  checked(redis.pcall('XADD', key, 'MAXLEN', '~', kept, string.format('%d-%d', math.floor(fence / 1000), fence % 1000), 'g', ''))
+local function raise_to(fence)
+  checked(redis.pcall('XADD', counter, 'MAXLEN', '~', kept, string.format('%d-%d', math.floor(fence / 1000), fence % 1000), 'g', ''))
 end
 local function fence_of(id)
   local ms, seq = string.match(id, '^(%d+)-(%d+)$')
   return ms * 1000 + seq, seq
 end
-local function next_fence(key, time)
-  local id = checked(redis.pcall('XADD', key, 'MAXLEN', '~', kept, '*', 'g', ''))
-  local fence, seq = fence_of(id)
-  believed(key, fence, time)
-  if #seq > 3 then
-    raise_to(key, fence)
-  end
-  return fence
-end
-local counter = KEYS[3]
 local function mint(n)
-  local fence = next_fence(counter, now)
+  local id = checked(redis.pcall('XADD', counter, 'MAXLEN', '~', kept, '*', 'g', ''))
+  local fence, seq = fence_of(id)
+  believed(fence)
+  if #seq > 3 then
+    raise_to(fence)
+  end
   if fence - now > 1000000 then
     n = 1
   end
   if n > 1 then
-    raise_to(counter, fence + n - 1)
+    raise_to(fence + n - 1)
   end
   return fence, n
 end
@@ -350,7 +366,7 @@ local function serve(chain, self, ttl, block)
     elseif waiter_token and counts[1] > 0 then
       local fence = mint(1)
       write_lock(waiter_token, new_value(waiter_token, fence, chain, info, follower), claim)
-      local heard = send(channel, 'hf2 ' .. (redisson and 'redisson ' or 'grant ') .. waiter_token .. ' ' .. whole(now) .. ' ' .. claim .. ' ' .. whole(fence) .. ' ' .. KEYS[1])
+      local heard = send(channel, 'hf2 ' .. (redisson and 'redisson ' or 'grant ') .. waiter_token .. ' ' .. at .. ' ' .. claim .. ' ' .. whole(fence) .. ' ' .. KEYS[1])
       if not cluster or heard > 0 then
         if follower then
           stand_by(follower, now + claim * 1000, counts[2])
@@ -397,11 +413,11 @@ end
 local function write_mark(id, ready, longest)
   redis.call('SET', KEYS[#KEYS], 'hf2:' .. id .. ':' .. whole(ready) .. ':' .. whole(longest))
 end
-local function read_mark(text)
-  local id, ready, longest = string.match(text or redis.call('GET', KEYS[#KEYS]) or '', '^hf2:([^:]*):(%d+):(%d+)$')
+local function read_mark()
+  local id, ready, longest = string.match(redis.call('GET', KEYS[#KEYS]) or '', '^hf2:([^:]*):(%d+):(%d+)$')
   return id, tonumber(ready or 0), tonumber(longest or 0)
 end
-local function quarantine(text)
+local function quarantine()
   if not quarantine_time then
     return 0
   end
@@ -411,7 +427,7 @@ local function quarantine(text)
   end
   local self, others = incarnation(info), replicated(info)
   local wanted = quarantine_time + (others and replica_lag or 0)
-  local id, ready, longest = read_mark(text)
+  local id, ready, longest = read_mark()
   if id ~= self then
     longest = math.max(wanted, longest)
     ready = now + longest * 1000
@@ -424,6 +440,9 @@ local function quarantine(text)
     write_mark(self, ready, longest)
   end
   return math.max(0, math.ceil((ready - now) / 1000)), others, self
+end
+local function quarantined(rest)
+  return 'quarantined ' .. at .. ' ' .. rest
 end
 local function next_chain(value)
   if not shared then
@@ -441,9 +460,7 @@ end
 local function open_gap()
   pcall(function()
     redis.call('ZADD', KEYS[2], whole(-now - gap_length * 1000), 'gap')
-    if redis.call('PTTL', KEYS[2]) < gap_length then
-      redis.call('PEXPIRE', KEYS[2], gap_length)
-    end
+    last_for(KEYS[2], gap_length)
   end)
 end
 local function free_and_notify(ms)
@@ -470,25 +487,11 @@ local function remember(what, until_time)
   end
   redis.call('ZREMRANGEBYSCORE', KEYS[2], '(' .. whole(-now), '(0')
   redis.call('ZADD', KEYS[2], whole(-until_time), what)
-  local rest = math.ceil((until_time - now) / 1000)
-  if redis.call('PTTL', KEYS[2]) < rest then
-    redis.call('PEXPIRE', KEYS[2], rest)
-  end
+  last_for(KEYS[2], math.ceil((until_time - now) / 1000))
   settle()
 end
 local function leave_tombstone(until_time)
   remember('x:' .. token, until_time)
-end
-local function answer(main)
-  local ok, reply = pcall(main)
-  if ok then
-    return reply
-  end
-  reply = error_text(reply)
-  if string.sub(reply, 1, 9) == 'READONLY ' then
-    return { err = reply }
-  end
-  return 'error ' .. reply
 end
 local member, until_time = ARGV[3], tonumber(ARGV[4])
 local function leave()
@@ -533,13 +536,13 @@ local function main()
       end
     end
     pcall(leave_tombstone, until_time)
-    return 'released ' .. whole(now)
+    return 'released ' .. at
   end
   local left = member ~= '' and leave()
   if not left then
     on_master()
   end
   leave_tombstone(until_time)
-  return (left and 'left ' or value and 'gone ' or 'absent ') .. whole(now)
+  return (left and 'left ' or value and 'gone ' or 'absent ') .. at
 end
 return answer(main)

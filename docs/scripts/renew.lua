@@ -12,6 +12,17 @@ local function error_text(err)
   end
   return (string.gsub(tostring(err), '^[^ ]*:%d+: ', ''))
 end
+local function answer(main)
+  local ok, reply = pcall(main)
+  if ok then
+    return reply
+  end
+  reply = error_text(reply)
+  if string.sub(reply, 1, 9) == 'READONLY ' then
+    return { err = reply }
+  end
+  return 'error ' .. reply
+end
 local token = ARGV[2]
 local mine = 'hf2:' .. token .. ':'
 local shared = string.find(flags, 'k', 1, true)
@@ -22,6 +33,15 @@ local function on_master()
   local ok, err = pcall(redis.call, 'PEXPIRE', KEYS[1], -3600000, 'GT')
   if not ok and string.sub(error_text(err), 1, 9) == 'READONLY ' then
     error(error_text(err), 0)
+  end
+end
+local function refuse(word, rest)
+  on_master()
+  return word .. ' ' .. at .. (rest and ' ' .. rest or '')
+end
+local function last_for(key, ms)
+  if redis.call('PTTL', key) < ms then
+    redis.call('PEXPIRE', key, whole(ms))
   end
 end
 local function look_at(...)
@@ -72,44 +92,40 @@ local function free_lock()
   end
   pcall(redis.call, 'PUBLISH', channel, '0')
 end
+local counter = KEYS[3]
 local longest_lead = 86400000000
-local kept = string.find(ARGV[1], 'c', 1, true) and '0' or '1'
+local kept = cluster and '0' or '1'
 local function checked(reply)
   if reply.err then
     error(string.find(reply.err, 'WRONGTYPE', 1, true) and 'BADFENCE the fence counter is not a stream' or reply.err, 0)
   end
   return reply
 end
-local function believed(key, fence, time)
-  if fence - time >= longest_lead then
-    error('BADFENCE the fence counter ' .. key .. " leads the server's clock by more than a day: set that clock right if it is behind; if the counter was set by somebody, delete it, and fences follow the clock again", 0)
+local function believed(fence)
+  if fence - now >= longest_lead then
+    error('BADFENCE the fence counter ' .. counter .. " leads the server's clock by more than a day: set that clock right if it is behind; if the counter was set by somebody, delete it, and fences follow the clock again", 0)
   end
   return fence
 end
-local function raise_to(key, fence)
-  checked(redis.pcall('XADD', key, 'MAXLEN', '~', kept, string.format('%d-%d', math.floor(fence / 1000), fence % 1000), 'g', ''))
+local function raise_to(fence)
+  checked(redis.pcall('XADD', counter, 'MAXLEN', '~', kept, string.format('%d-%d', math.floor(fence / 1000), fence % 1000), 'g', ''))
 end
 local function fence_of(id)
   local ms, seq = string.match(id, '^(%d+)-(%d+)$')
   return ms * 1000 + seq, seq
 end
-local function next_fence(key, time)
-  local id = checked(redis.pcall('XADD', key, 'MAXLEN', '~', kept, '*', 'g', ''))
-  local fence, seq = fence_of(id)
-  believed(key, fence, time)
-  if #seq > 3 then
-    raise_to(key, fence)
-  end
-  return fence
-end
-local counter = KEYS[3]
 local function mint(n)
-  local fence = next_fence(counter, now)
+  local id = checked(redis.pcall('XADD', counter, 'MAXLEN', '~', kept, '*', 'g', ''))
+  local fence, seq = fence_of(id)
+  believed(fence)
+  if #seq > 3 then
+    raise_to(fence)
+  end
   if fence - now > 1000000 then
     n = 1
   end
   if n > 1 then
-    raise_to(counter, fence + n - 1)
+    raise_to(fence + n - 1)
   end
   return fence, n
 end
@@ -158,11 +174,11 @@ end
 local function write_mark(id, ready, longest)
   redis.call('SET', KEYS[#KEYS], 'hf2:' .. id .. ':' .. whole(ready) .. ':' .. whole(longest))
 end
-local function read_mark(text)
-  local id, ready, longest = string.match(text or redis.call('GET', KEYS[#KEYS]) or '', '^hf2:([^:]*):(%d+):(%d+)$')
+local function read_mark()
+  local id, ready, longest = string.match(redis.call('GET', KEYS[#KEYS]) or '', '^hf2:([^:]*):(%d+):(%d+)$')
   return id, tonumber(ready or 0), tonumber(longest or 0)
 end
-local function quarantine(text)
+local function quarantine()
   if not quarantine_time then
     return 0
   end
@@ -172,7 +188,7 @@ local function quarantine(text)
   end
   local self, others = incarnation(info), replicated(info)
   local wanted = quarantine_time + (others and replica_lag or 0)
-  local id, ready, longest = read_mark(text)
+  local id, ready, longest = read_mark()
   if id ~= self then
     longest = math.max(wanted, longest)
     ready = now + longest * 1000
@@ -186,16 +202,8 @@ local function quarantine(text)
   end
   return math.max(0, math.ceil((ready - now) / 1000)), others, self
 end
-local function answer(main)
-  local ok, reply = pcall(main)
-  if ok then
-    return reply
-  end
-  reply = error_text(reply)
-  if string.sub(reply, 1, 9) == 'READONLY ' then
-    return { err = reply }
-  end
-  return 'error ' .. reply
+local function quarantined(rest)
+  return 'quarantined ' .. at .. ' ' .. rest
 end
 local ttl, block, node = tonumber(ARGV[3]), tonumber(ARGV[4]), string.find(flags, 'n', 1, true)
 local function reserve()
@@ -214,19 +222,17 @@ end
 local function main()
   local rest, others = quarantine()
   if rest > 0 and (others or node) then
-    return 'quarantined ' .. whole(now) .. ' ' .. rest
+    return quarantined(rest)
   end
   local value = read_lock()
   local granted, fresh = mine .. ARGV[5] .. ':', mine .. '0:'
   if not value then
-    on_master()
-    return 'absent ' .. whole(now)
+    return refuse('absent')
   end
   if string.sub(value, 1, #fresh) == fresh then
     pcall(redis.call, 'SET', KEYS[1], granted .. string.sub(value, #fresh + 1), 'KEEPTTL')
   elseif string.sub(value, 1, #granted) ~= granted then
-    on_master()
-    return 'gone ' .. whole(now)
+    return refuse('gone')
   end
   local pttl = prolong(ttl)
   local fence, n = 0, 0
@@ -236,6 +242,6 @@ local function main()
       fence, n = f, reserved
     end
   end
-  return 'renewed ' .. whole(now) .. ' ' .. pttl .. ' ' .. whole(fence) .. ' ' .. n
+  return 'renewed ' .. at .. ' ' .. pttl .. ' ' .. whole(fence) .. ' ' .. n
 end
 return answer(main)

@@ -12,6 +12,17 @@ local function error_text(err)
   end
   return (string.gsub(tostring(err), '^[^ ]*:%d+: ', ''))
 end
+local function answer(main)
+  local ok, reply = pcall(main)
+  if ok then
+    return reply
+  end
+  reply = error_text(reply)
+  if string.sub(reply, 1, 9) == 'READONLY ' then
+    return { err = reply }
+  end
+  return 'error ' .. reply
+end
 local token = ARGV[2]
 local mine = 'hf2:' .. token .. ':'
 local shared = string.find(flags, 'k', 1, true)
@@ -22,6 +33,15 @@ local function on_master()
   local ok, err = pcall(redis.call, 'PEXPIRE', KEYS[1], -3600000, 'GT')
   if not ok and string.sub(error_text(err), 1, 9) == 'READONLY ' then
     error(error_text(err), 0)
+  end
+end
+local function refuse(word, rest)
+  on_master()
+  return word .. ' ' .. at .. (rest and ' ' .. rest or '')
+end
+local function last_for(key, ms)
+  if redis.call('PTTL', key) < ms then
+    redis.call('PEXPIRE', key, whole(ms))
   end
 end
 local function look_at(...)
@@ -38,17 +58,6 @@ end
 local function lock_value(head, fence, granted, chain, info)
   return head .. fence .. ':' .. granted .. ':' .. chain .. ':' .. info
 end
-local function answer(main)
-  local ok, reply = pcall(main)
-  if ok then
-    return reply
-  end
-  reply = error_text(reply)
-  if string.sub(reply, 1, 9) == 'READONLY ' then
-    return { err = reply }
-  end
-  return 'error ' .. reply
-end
 local function main()
   local f = redis.call('HMGET', KEYS[1], 'limit', 'used', 'kind')
   if ARGV[5] and f[3] and f[3] ~= ARGV[5] then
@@ -63,7 +72,7 @@ local function main()
         .. ' ' .. lock_value('hf2:' .. all[i] .. ':', fence, granted, '0', info)
     end
   end
-  return 'holders ' .. whole(now) .. ' ' .. redis.call('ZCOUNT', KEYS[2], '0', '+inf') .. ' ' .. (f[2] or '0') .. ' ' .. (f[1] or '0')
+  return 'holders ' .. at .. ' ' .. redis.call('ZCOUNT', KEYS[2], '0', '+inf') .. ' ' .. (f[2] or '0') .. ' ' .. (f[1] or '0')
     .. ' ' .. page[1] .. table.concat(lines)
 end
 return answer(main)

@@ -12,6 +12,17 @@ local function error_text(err)
   end
   return (string.gsub(tostring(err), '^[^ ]*:%d+: ', ''))
 end
+local function answer(main)
+  local ok, reply = pcall(main)
+  if ok then
+    return reply
+  end
+  reply = error_text(reply)
+  if string.sub(reply, 1, 9) == 'READONLY ' then
+    return { err = reply }
+  end
+  return 'error ' .. reply
+end
 local token = ARGV[2]
 local mine = 'hf2:' .. token .. ':'
 local shared = string.find(flags, 'k', 1, true)
@@ -22,6 +33,15 @@ local function on_master()
   local ok, err = pcall(redis.call, 'PEXPIRE', KEYS[1], -3600000, 'GT')
   if not ok and string.sub(error_text(err), 1, 9) == 'READONLY ' then
     error(error_text(err), 0)
+  end
+end
+local function refuse(word, rest)
+  on_master()
+  return word .. ' ' .. at .. (rest and ' ' .. rest or '')
+end
+local function last_for(key, ms)
+  if redis.call('PTTL', key) < ms then
+    redis.call('PEXPIRE', key, whole(ms))
   end
 end
 local function look_at(...)
@@ -52,17 +72,6 @@ local function settle()
 end
 local function lock_value(head, fence, granted, chain, info)
   return head .. fence .. ':' .. granted .. ':' .. chain .. ':' .. info
-end
-local function answer(main)
-  local ok, reply = pcall(main)
-  if ok then
-    return reply
-  end
-  reply = error_text(reply)
-  if string.sub(reply, 1, 9) == 'READONLY ' then
-    return { err = reply }
-  end
-  return 'error ' .. reply
 end
 local wanted, queue = ARGV[3], KEYS[2]
 local weighed = { rw = true, sem = true, own = true, latch = true, bar = true }
@@ -165,7 +174,7 @@ local function main()
   if wanted ~= '' then
     add_waiters(ARGV[6])
   end
-  return 'status ' .. whole(now) .. ' ' .. kind .. ' ' .. number(f[5]) .. ' ' .. number(f[3]) .. ' ' .. count .. ' '
+  return 'status ' .. at .. ' ' .. kind .. ' ' .. number(f[5]) .. ' ' .. number(f[3]) .. ' ' .. count .. ' '
     .. queued .. ' ' .. cursor .. ' ' .. holds .. table.concat(lines)
 end
 return answer(main)

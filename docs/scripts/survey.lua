@@ -34,7 +34,7 @@ local function info(section, field)
   return string.match('\n' .. text, '\n' .. field .. ':(%S+)') or '-'
 end
 local function main()
-  return 'settings ' .. whole(now) .. ' ' .. info('memory', 'maxmemory') .. ' '
+  return 'settings ' .. at .. ' ' .. info('memory', 'maxmemory') .. ' '
     .. info('memory', 'maxmemory_policy') .. ' ' .. info('replication', 'role')
 end
 return answer(main)

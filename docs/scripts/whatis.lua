@@ -38,6 +38,6 @@ local function main()
       what = 'unknown' -- this user may not read hashes
     end
   end
-  return 'holds ' .. whole(now) .. ' ' .. what
+  return 'holds ' .. at .. ' ' .. what
 end
 return answer(main)

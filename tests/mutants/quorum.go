@@ -56,7 +56,7 @@ var quorum = []Mutant{
 	},
 	{
 		Name: "counter-forgotten", About: "a node that lost its fence counter is not told the others' counters",
-		Edits: []overlay.Edit{line("raise-counter", "local counter = read_counter() or 0")},
+		Edits: []overlay.Edit{line("raise-counter", "local raised = read_counter() or 0")},
 		Tests: []Test{{"scripts", "TestNodes"}},
 	},
 	{

@@ -35,7 +35,7 @@ var still = fmt.Sprintf("{'%d', '%d'}", standstill/1_000_000, standstill%1_000_0
 func atStandstill(t *testing.T, s script.Script) script.Script {
 	t.Helper()
 	s = swap(t, s, "redis.call('TIME')", still)
-	s = driver.NewScript(s.Name, strings.ReplaceAll(strings.ReplaceAll(s.Source, "and '0' or '1'", "and '1' or '1'"), "'*', 'g'", "next_id(key), 'g'"))
+	s = driver.NewScript(s.Name, strings.ReplaceAll(strings.ReplaceAll(s.Source, "and '0' or '1'", "and '1' or '1'"), "'*', 'g'", "next_id(KEYS[3]), 'g'"))
 	return driver.NewScript(s.Name, fmt.Sprintf(`local function next_id(key)
   local last = redis.pcall('XREVRANGE', key, '+', '-', 'COUNT', '1')
   local ms, seq = string.match(last[1] and last[1][1] or '0-0', '^(%%d+)-(%%d+)$')

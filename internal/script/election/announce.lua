@@ -6,7 +6,7 @@
 
 local function main()
   on_master()
-  return 'told ' .. whole(now) .. ' ' .. send(ARGV[3], 'hf2 changed ' .. whole(now))
+  return 'told ' .. at .. ' ' .. send(ARGV[3], 'hf2 changed ' .. at)
 end
 
 return answer(main)

@@ -48,11 +48,5 @@ local function record_break(raised, fence, holder, journal)
   if not cluster then
     write_journal(journal, 'broken', token, broken_grant, fence, whole(raised), ARGV[5], KEYS[1], ARGV[6], holder)
   end
-  return 'broken ' .. whole(now) .. ' ' .. reply
-end
-
--- Returns the reply of a request that changes nothing.
-local function nothing(reply)
-  on_master()
-  return reply
+  return 'broken ' .. at .. ' ' .. reply
 end

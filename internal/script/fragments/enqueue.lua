@@ -1,5 +1,17 @@
--- enqueue.lua: enters the queue of a lock.
+-- enqueue.lua: what acquire.lua and share_acquire.lua have in common: arguments, replies, and how to enter the queue of a lock.
 -- requires prelude, queue
+
+local try, look = string.find(flags, 't', 1, true), string.find(flags, 'l', 1, true)
+local ttl, not_after, block, info = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5]), ARGV[6]
+
+local function granted(pttl, fence, n)
+  return 'granted ' .. at .. ' ' .. pttl .. ' ' .. whole(fence) .. ' ' .. n
+end
+
+-- Reports whether an acquire comes too late. A tombstone ends at not-after, so a request that arrives at that time is late.
+local function is_late()
+  return not look and not_after > 0 and now >= not_after
+end
 
 -- A waiter that has been in the queue for so many µs may be dead: by then every live one has checked and subscribed again.
 local old_age = 60000000
@@ -62,8 +74,7 @@ local function enqueue(member, earlier)
   return score
 end
 
--- Returns a waiter's position in the queue, from 1, and how many connections hear its channel. Dead waiters at the head do not
--- count.
+-- Returns a waiter's position in the queue, from 1, and how many connections hear its channel. Dead waiters at the head do not count.
 local function rank(member, score, channel)
   local n = redis.call('ZCOUNT', KEYS[2], '0', whole(score))
   if n <= 1 then
@@ -75,4 +86,10 @@ local function rank(member, score, channel)
     n = n - dead_ahead(100, member)
   end
   return math.max(n, 1), own
+end
+
+-- Returns the reply that the waiter is queued.
+local function queued(member, channel, pttl, score, kind)
+  local position, own = rank(member, score, channel)
+  return 'queued ' .. at .. ' ' .. whole(pttl) .. ' ' .. whole(score) .. ' ' .. position .. ' ' .. own .. ' ' .. kind
 end

@@ -20,9 +20,7 @@ local function open_gap()
   pcall(function()
     redis.call('ZADD', KEYS[2], whole(-now - gap_length * 1000), 'gap')
     -- The queue may have ended with its last waiter.
-    if redis.call('PTTL', KEYS[2]) < gap_length then
-      redis.call('PEXPIRE', KEYS[2], gap_length)
-    end
+    last_for(KEYS[2], gap_length)
   end)
 end
 

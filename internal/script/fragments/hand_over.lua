@@ -31,7 +31,7 @@ local function serve(chain, self, ttl, block)
       local fence = mint(1)
       write_lock(waiter_token, new_value(waiter_token, fence, chain, info, follower), claim)
       -- mutants: tell-of-grant
-      local heard = send(channel, 'hf2 ' .. (redisson and 'redisson ' or 'grant ') .. waiter_token .. ' ' .. whole(now) .. ' ' .. claim .. ' ' .. whole(fence) .. ' ' .. KEYS[1])
+      local heard = send(channel, 'hf2 ' .. (redisson and 'redisson ' or 'grant ') .. waiter_token .. ' ' .. at .. ' ' .. claim .. ' ' .. whole(fence) .. ' ' .. KEYS[1])
       if not cluster or heard > 0 then
         if follower then
           stand_by(follower, now + claim * 1000, counts[2])

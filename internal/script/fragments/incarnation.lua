@@ -4,7 +4,7 @@
 -- the longest quarantine (ms) that a client has asked for.
 -- If the mark is missing or names another incarnation, locks may have been lost whose holders still believe in them. Then nothing is
 -- granted until they have expired: the quarantine.
--- requires request, error_text
+-- requires request, answer
 
 local quarantine_time, replica_lag = string.match(flags, 's(%d+)%+(%d+)')
 
@@ -40,15 +40,14 @@ local function write_mark(id, ready, longest)
   redis.call('SET', KEYS[#KEYS], 'hf2:' .. id .. ':' .. whole(ready) .. ':' .. whole(longest))
 end
 
--- Parses the mark. text is the mark if it was read already.
-local function read_mark(text)
-  local id, ready, longest = string.match(text or redis.call('GET', KEYS[#KEYS]) or '', '^hf2:([^:]*):(%d+):(%d+)$')
+local function read_mark()
+  local id, ready, longest = string.match(redis.call('GET', KEYS[#KEYS]) or '', '^hf2:([^:]*):(%d+):(%d+)$')
   return id, tonumber(ready or 0), tonumber(longest or 0)
 end
 
--- Returns for how many ms nothing may be granted yet (0 without the flag), whether other masters may have granted locks
--- meanwhile, and the present incarnation, to which it sets the mark. text is the mark if it was read already.
-local function quarantine(text)
+-- Returns for how many ms nothing may be granted yet (0 without the flag), whether other masters may have granted locks meanwhile, and the
+-- present incarnation, to which it sets the mark.
+local function quarantine()
   if not quarantine_time then
     return 0
   end
@@ -59,7 +58,7 @@ local function quarantine(text)
   local self, others = incarnation(info), replicated(info)
   -- mutants: replicas-wait
   local wanted = quarantine_time + (others and replica_lag or 0)
-  local id, ready, longest = read_mark(text)
+  local id, ready, longest = read_mark()
   if id ~= self then
     longest = math.max(wanted, longest)
     ready = now + longest * 1000
@@ -75,4 +74,8 @@ local function quarantine(text)
     write_mark(self, ready, longest)
   end
   return math.max(0, math.ceil((ready - now) / 1000)), others, self
+end
+
+local function quarantined(rest)
+  return 'quarantined ' .. at .. ' ' .. rest
 end

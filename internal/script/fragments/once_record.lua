@@ -7,9 +7,14 @@
 
 local record = KEYS[2]
 
--- Makes the record last for at least keep ms.
-local function keep_record(keep)
-  if redis.call('PTTL', record) < keep then
-    redis.call('PEXPIRE', record, keep)
-  end
+-- Reports whether a run that was completed at that time still counts. window is in ms; 0 is forever.
+local function counts(done, window)
+  return done and (window == 0 or now < done + window * 1000)
+end
+
+-- Returns the reply about the latest completed run.
+local function latest(done, window)
+  local f = redis.call('HMGET', record, 'fence', 'count', 'info', 'result')
+  return 'done ' .. at .. ' ' .. whole(done) .. ' ' .. f[1] .. ' ' .. f[2] .. ' '
+    .. (counts(done, window) and 'counts ' or 'over ') .. f[3] .. '\n' .. f[4]
 end

@@ -26,7 +26,7 @@ local function tell(kind)
   if cluster then
     channel = KEYS[1] .. ':' .. kind .. ':w'
   end
-  pcall(send, channel, 'hf2 changed ' .. whole(now))
+  pcall(send, channel, 'hf2 changed ' .. at)
 end
 
 -- Writes to the latch, for a script that confirms what an earlier request has done. Without a write of its own connection WAIT

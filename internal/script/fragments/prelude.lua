@@ -7,7 +7,7 @@
 -- The queue is a sorted set. Waiters score above 0, in the order of their arrival. A tombstone's member is 'x:' and a token; its score is
 -- the negated time (µs) at which it ends. A member that begins with 'd:' instead says that a request that may be done only once was done.
 -- In replies NOW is the server's time in µs. PTTL is in ms, and negative if the key has no expiry.
--- requires request, error_text
+-- requires request, answer
 
 local token = ARGV[2]
 local mine = 'hf2:' .. token .. ':'
@@ -26,6 +26,19 @@ local function on_master()
   local ok, err = pcall(redis.call, 'PEXPIRE', KEYS[1], -3600000, 'GT')
   if not ok and string.sub(error_text(err), 1, 9) == 'READONLY ' then
     error(error_text(err), 0)
+  end
+end
+
+-- Returns the reply of a script that changes nothing: a word, NOW and perhaps more. Fails on a replica.
+local function refuse(word, rest)
+  on_master()
+  return word .. ' ' .. at .. (rest and ' ' .. rest or '')
+end
+
+-- Makes a key last for at least so many ms.
+local function last_for(key, ms)
+  if redis.call('PTTL', key) < ms then
+    redis.call('PEXPIRE', key, whole(ms))
   end
 end
 

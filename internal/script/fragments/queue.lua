@@ -38,7 +38,7 @@ end
 local function notify(member, due)
   local ok, waiter_token, _, channel = pcall(parse_waiter, member)
   if ok and waiter_token then
-    pcall(send, channel, 'hf2 standby ' .. waiter_token .. ' ' .. whole(now) .. ' ' .. whole(due))
+    pcall(send, channel, 'hf2 standby ' .. waiter_token .. ' ' .. at .. ' ' .. whole(due))
   end
 end
 

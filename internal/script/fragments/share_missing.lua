@@ -14,8 +14,8 @@ end
 -- if nobody has the lock, and 'gone NOW' if others have it.
 local function missing()
   if is_superseded() then
-    return 'superseded ' .. whole(now)
+    return 'superseded ' .. at
   end
   -- mutants: share-absent
-  return (used == 0 and 'absent ' or 'gone ') .. whole(now)
+  return (used == 0 and 'absent ' or 'gone ') .. at
 end

@@ -25,19 +25,14 @@ local unlimited = 1000000000 -- the limit of a lock that has none
 local head_changed = false -- the queue has another first waiter, which must be told
 
 local function parse_hold(value)
-  local expiry, weight, fence = string.match(value, '^(%d+):(%d+):(%d+):')
-  return tonumber(expiry), tonumber(weight), tonumber(fence)
+  local expiry, weight, fence, granted, info = string.match(value, '^(%d+):(%d+):(%d+):(%d+):(.*)$')
+  return tonumber(expiry), tonumber(weight), tonumber(fence), granted, info
 end
 
 -- Lets the script write although the server is out of memory: HDEL works then, and so does everything after a script's first
 -- write.
 local function insist()
   redis.call('HDEL', KEYS[1], '')
-end
-
--- Returns the info of a hold.
-local function info_of(hold)
-  return string.match(hold, '^%d+:%d+:%d+:%d+:(.*)$')
 end
 
 -- Reports whether the hash is kept after the last hold.
@@ -101,16 +96,16 @@ local function sweep()
   insist()
   complete_index()
   local over = redis.call('ZRANGEBYSCORE', expiries, '0', at, 'LIMIT', '0', most_removed)
-  local gone, marks, dead = {}, {}, nil
+  local gone, marks, info_of_dead = {}, {}, nil
   for i = 1, #over, 200 do
     local last = math.min(i + 199, #over)
     for j, hold in ipairs(redis.call('HMGET', KEYS[1], unpack(over, i, last))) do
-      local expiry, weight = parse_hold(hold or '')
+      local expiry, weight, _, _, info = parse_hold(hold or '')
       -- mutants: share-expired
       if expiry and expiry <= now then
         gone[#gone + 1] = over[i + j - 1]
         marks[#marks + 1] = '@' .. over[i + j - 1]
-        used, dead = used - weight, hold
+        used, info_of_dead = used - weight, info
       end
     end
   end
@@ -127,11 +122,11 @@ local function sweep()
   end
   next_expiry = tonumber(redis.call('ZRANGEBYSCORE', expiries, '0', '+inf', 'WITHSCORES', 'LIMIT', '0', '1')[2] or 9e15)
   redis.call('HSET', KEYS[1], 'used', whole(used), 'holds', whole(holds), 'next', whole(next_expiry))
-  if dead then
+  if info_of_dead then
     if kind == 'bar' then
       in_parts('HDEL', KEYS[1], marks)
     end
-    depart(kind, #gone, 'died', info_of(dead))
+    depart(kind, #gone, 'died', info_of_dead)
   end
   if next_expiry <= now then
     ask_again()
@@ -238,13 +233,12 @@ end
 -- it can be rebuilt.
 local function extend_keys(ttl)
   -- mutants: outlast-shares
-  if not fixed and redis.call('PTTL', KEYS[1]) < ttl then
-    redis.call('PEXPIRE', KEYS[1], ttl)
+  if not fixed then
+    last_for(KEYS[1], ttl)
   end
   -- The index by itself: one that was evicted, and begins again here, has no expiry.
-  local kept = stays() and math.max(ttl, latch_ttl) or ttl
-  if holds > 0 and redis.call('PTTL', expiries) < kept then
-    redis.call('PEXPIRE', expiries, whole(kept))
+  if holds > 0 then
+    last_for(expiries, stays() and math.max(ttl, latch_ttl) or ttl)
   end
 end
 
@@ -281,10 +275,9 @@ local function admit(hold_token, weight, info, ttl, block, owner)
   return fence, n
 end
 
--- Removes a hold. The keys stay until tidy: in a Cluster's slot that moves, a key that was deleted could not be created again for
+-- Removes a hold of that weight. The keys stay until tidy: in a Cluster's slot that moves, a key that was deleted could not be created again for
 -- the next holder.
-local function dismiss(hold_token, hold)
-  local _, weight = parse_hold(hold)
+local function dismiss(hold_token, weight)
   redis.call('HDEL', KEYS[1], hold_token, '@' .. hold_token)
   removed[#removed + 1] = hold_token
   used, holds = used - weight, holds - 1
@@ -308,8 +301,7 @@ end
 
 -- Makes the caller's hold last for at least ttl ms, and returns how long it lasts.
 local function prolong_hold(hold, ttl)
-  local expiry, weight, fence = parse_hold(hold)
-  local granted, info = string.match(hold, '^%d+:%d+:%d+:(%d+):(.*)$')
+  local expiry, weight, fence, granted, info = parse_hold(hold)
   expiry = math.max(expiry, now + ttl * 1000)
   local pttl = math.floor((expiry - now) / 1000)
   insist()
@@ -363,9 +355,9 @@ local function serve(self, ttl, block)
       fence, n = admit(waiter_token, weight, info, ttl, block, owner)
     elseif receivers(channel) > 0 then
       local f = admit(waiter_token, weight, info, tonumber(claim), 1, owner)
-      local heard = send(channel, 'hf2 ' .. kind .. ' ' .. waiter_token .. ' ' .. whole(now) .. ' ' .. claim .. ' ' .. whole(f) .. ' ' .. KEYS[1])
+      local heard = send(channel, 'hf2 ' .. kind .. ' ' .. waiter_token .. ' ' .. at .. ' ' .. claim .. ' ' .. whole(f) .. ' ' .. KEYS[1])
       if cluster and heard == 0 then
-        dismiss(waiter_token, whole(now) .. ':' .. whole(weight) .. ':0:')
+        dismiss(waiter_token, weight)
       end
     else
       drop_dead(self)

@@ -9,10 +9,7 @@ local function remember(what, until_time)
   end
   redis.call('ZREMRANGEBYSCORE', KEYS[2], '(' .. whole(-now), '(0')
   redis.call('ZADD', KEYS[2], whole(-until_time), what)
-  local rest = math.ceil((until_time - now) / 1000)
-  if redis.call('PTTL', KEYS[2]) < rest then
-    redis.call('PEXPIRE', KEYS[2], rest)
-  end
+  last_for(KEYS[2], math.ceil((until_time - now) / 1000))
   settle()
 end
 

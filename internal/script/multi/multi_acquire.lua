@@ -22,10 +22,10 @@ local function read_all()
     if value and string.sub(value, 1, #own) == own then
       fences[#fences + 1] = string.match(value, '^%d+', #own + 1)
     elseif value then
-      return nil, nil, 'held ' .. whole(now) .. ' ' .. i .. ' ' .. redis.call('PTTL', lock) .. ' '
+      return nil, nil, 'held ' .. at .. ' ' .. i .. ' ' .. redis.call('PTTL', lock) .. ' '
         .. redis.call('ZCOUNT', queue, 0, '+inf') .. ' ' .. value
     elseif redis.call('ZCOUNT', queue, 0, '+inf') > 0 or redis.call('ZSCORE', queue, 'x:' .. lock_token) then
-      return nil, nil, 'queued ' .. whole(now)
+      return nil, nil, 'queued ' .. at
     else
       free = free + 1
     end
@@ -34,7 +34,7 @@ local function read_all()
 end
 
 local function granted(pttl, fences)
-  return 'granted ' .. whole(now) .. ' ' .. whole(pttl) .. ' ' .. table.concat(fences, ' ')
+  return 'granted ' .. at .. ' ' .. whole(pttl) .. ' ' .. table.concat(fences, ' ')
 end
 
 -- Makes locks that an earlier sending has acquired last for at least ttl ms.
@@ -62,7 +62,7 @@ local function main()
   local rest = quarantine()
   local fences, free, reply = read_all()
   if rest > 0 then
-    return 'quarantined ' .. whole(now) .. ' ' .. rest
+    return quarantined(rest)
   elseif reply then
     on_master()
     return reply
@@ -70,11 +70,9 @@ local function main()
     return prolong_all(fences)
   elseif #fences > 0 then
     -- Some have expired since an earlier sending.
-    on_master()
-    return 'queued ' .. whole(now)
+    return refuse('queued')
   elseif now >= not_after then
-    on_master()
-    return 'late ' .. whole(now)
+    return refuse('late')
   end
   local ok, taken = pcall(take)
   if not ok then

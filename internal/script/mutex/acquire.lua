@@ -14,22 +14,7 @@
 -- the request is sent twice, the second run replies with the first one's fence and its own times, and with a full TTL.
 -- requires queue_up, prelude, lock, mint, queue, grant, chain, hand_over, incarnation, enqueue, prolong, answer
 
-local try, look = string.find(flags, 't', 1, true), string.find(flags, 'l', 1, true)
-local ttl, not_after, block, info = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5]), ARGV[6]
 local member = not try and token .. '\n' .. ARGV[7] .. '\n' .. ARGV[8] .. '\n' .. info
-
-local function granted(pttl, fence, n)
-  return 'granted ' .. whole(now) .. ' ' .. pttl .. ' ' .. whole(fence) .. ' ' .. n
-end
-
-local function quarantined(rest)
-  return 'quarantined ' .. whole(now) .. ' ' .. rest
-end
-
-local function queued(pttl, score, kind)
-  local position, own = rank(member, score, ARGV[8])
-  return 'queued ' .. whole(now) .. ' ' .. pttl .. ' ' .. whole(score) .. ' ' .. position .. ' ' .. own .. ' ' .. kind
-end
 
 local function take()
   local fence, n = mint(block)
@@ -49,14 +34,10 @@ end
 local function main()
   local rest = quarantine()
   local value = read_lock()
-  -- A tombstone ends at not-after, so a request that arrives at that time is late.
-  local late = not look and not_after > 0 and now >= not_after
-
   -- mutants: nobody-waits
   if rest == 0 and not value and not look and redis.call('EXISTS', KEYS[2]) == 0 then
-    if late then
-      on_master()
-      return 'late ' .. whole(now)
+    if is_late() then
+      return refuse('late')
     end
     return take()
   end
@@ -73,19 +54,16 @@ local function main()
     -- The waiter may not have heard that it was handed the lock, and must not be told before all earlier grants are over. Or it
     -- has heard, and this is a late copy. The lock stays in both cases.
     -- mutants: quarantined-own
-    return queued(math.min(redis.call('PTTL', KEYS[1]), rest), tonumber(ARGV[9]) or now, 'ours')
+    return queued(member, ARGV[8], math.min(redis.call('PTTL', KEYS[1]), rest), tonumber(ARGV[9]) or now, 'ours')
   end
 
   if not try then
     read_head(member)
   end
   if not head and redis.call('ZSCORE', KEYS[2], 'x:' .. token) then
-    on_master()
-    return 'gone ' .. whole(now)
-  end
-  if late then
-    on_master()
-    return 'late ' .. whole(now)
+    return refuse('gone')
+  elseif is_late() then
+    return refuse('late')
   end
 
   local left = not value and rest == 0 and gap() or 0
@@ -100,14 +78,12 @@ local function main()
         return take()
       end
     end
-    on_master()
-    local waiters = redis.call('ZCOUNT', KEYS[2], '0', '+inf')
-    return 'held ' .. whole(now) .. ' ' .. (value and redis.call('PTTL', KEYS[1]) or left) .. ' ' .. waiters .. ' ' .. (value or '')
+    local pttl = value and redis.call('PTTL', KEYS[1]) or left
+    return refuse('held', pttl .. ' ' .. redis.call('ZCOUNT', KEYS[2], '0', '+inf') .. ' ' .. (value or ''))
   end
 
   if look and not redis.call('ZSCORE', KEYS[2], member) then
-    on_master()
-    return 'gone ' .. whole(now)
+    return refuse('gone')
   end
   local score = enqueue(member, ARGV[9])
 
@@ -134,7 +110,7 @@ local function main()
       mark_lock(value)
     end
   end
-  return queued(pttl, score, kind)
+  return queued(member, ARGV[8], pttl, score, kind)
 end
 
 return answer(main)

@@ -18,7 +18,7 @@ local detached, until_time = ARGV[6], tonumber(ARGV[8])
 local ticket, fresh = 'hf2:' .. detached .. ':' .. ARGV[7] .. ':', 'hf2:' .. detached .. ':0:'
 
 local function adopted(pttl, fence)
-  return 'adopted ' .. whole(now) .. ' ' .. pttl .. ' ' .. whole(fence)
+  return 'adopted ' .. at .. ' ' .. pttl .. ' ' .. whole(fence)
 end
 
 -- The chain goes on: programs that poll have not seen the key free.
@@ -32,7 +32,7 @@ local function main()
   local rest = quarantine()
   -- mutants: adopt-quarantined
   if rest > 0 then
-    return 'quarantined ' .. whole(now) .. ' ' .. rest
+    return quarantined(rest)
   end
   local value = read_lock()
   -- mutants: adopt-own
@@ -41,24 +41,20 @@ local function main()
   end
   -- mutants: adopt-given-up
   if redis.call('ZSCORE', KEYS[2], 'x:' .. token) then
-    on_master()
-    return 'gone ' .. whole(now)
+    return refuse('gone')
   end
   -- A tombstone ends at not-after, so what arrives just then is late.
   -- mutants: adopt-late
   if not_after > 0 and now >= not_after then
-    on_master()
-    return 'late ' .. whole(now)
+    return refuse('late')
   end
   if not value then
-    on_master()
-    return 'absent ' .. whole(now)
+    return refuse('absent')
   end
   -- The fence, too: a late copy of the acquire could have brought back a lock that was deleted.
   -- mutants: adopt-compare
   if string.sub(value, 1, #ticket) ~= ticket and string.sub(value, 1, #fresh) ~= fresh then
-    on_master()
-    return 'gone ' .. whole(now)
+    return refuse('gone')
   end
   -- mutants: adopt-expiry
   local pttl = math.max(redis.call('PTTL', KEYS[1]), ttl)

@@ -15,19 +15,19 @@ local function main()
   -- mutants: break-once
   local reply = replied_before()
   if reply then
-    return nothing('broken ' .. whole(now) .. ' ' .. reply)
+    return refuse('broken', reply)
   elseif now >= not_after then
-    return nothing('late ' .. whole(now))
+    return refuse('late')
   end
   local value = read_lock()
   if not value then
-    return nothing('free ' .. whole(now))
+    return refuse('free')
   end
   local pttl = redis.call('PTTL', KEYS[1])
   local holder_token, fence = string.match(value, '^hf2:([^:]*):(%d+):')
   -- mutants: break-compare
   if not is_meant(holder_token) then
-    return nothing('changed ' .. whole(now) .. ' ' .. pttl .. ' 0 ' .. value)
+    return refuse('changed', pttl .. ' 0 ' .. value)
   end
   prepare(fence, KEYS[4])
   -- mutants: break-raise

@@ -8,9 +8,9 @@ local function main()
   local value = read_lock()
   local waiters = redis.call('ZCOUNT', KEYS[2], '0', '+inf')
   if not value then
-    return 'free ' .. whole(now) .. ' ' .. waiters
+    return 'free ' .. at .. ' ' .. waiters
   end
-  return 'held ' .. whole(now) .. ' ' .. redis.call('PTTL', KEYS[1]) .. ' ' .. waiters .. ' ' .. value
+  return 'held ' .. at .. ' ' .. redis.call('PTTL', KEYS[1]) .. ' ' .. waiters .. ' ' .. value
 end
 
 return answer(main)

@@ -27,10 +27,10 @@ local later = math.min(fence, granted_at, asked - age)
 -- Returns the id of the counter's last entry, or nil if there is no counter.
 local function last_id()
   if not cluster then
-    return (checked(redis.pcall('XREVRANGE', KEYS[3], '+', '-', 'COUNT', '1'))[1] or {})[1]
+    return (checked(redis.pcall('XREVRANGE', counter, '+', '-', 'COUNT', '1'))[1] or {})[1]
   end
   -- There it has no entries.
-  local info = redis.call('EXISTS', KEYS[3]) == 1 and checked(redis.pcall('XINFO', 'STREAM', KEYS[3])) or {}
+  local info = redis.call('EXISTS', counter) == 1 and checked(redis.pcall('XINFO', 'STREAM', counter)) or {}
   for i = 1, #info, 2 do
     if info[i] == 'last-generated-id' then
       return info[i + 1]
@@ -50,13 +50,12 @@ local function another_had_it()
 end
 
 local function renewed(pttl)
-  return 'renewed ' .. whole(now) .. ' ' .. pttl .. ' 0 0'
+  return 'renewed ' .. at .. ' ' .. pttl .. ' 0 0'
 end
 
 local function main()
   if now >= not_after then
-    on_master()
-    return 'late ' .. whole(now)
+    return refuse('late')
   end
   local value = read_lock()
   local granted, fresh = mine .. ARGV[5] .. ':', mine .. '0:'
@@ -65,13 +64,12 @@ local function main()
     return renewed(prolong(ttl))
   end
   if value or another_had_it() or redis.call('ZSCORE', KEYS[2], 'x:' .. token) then
-    on_master()
-    return (value and 'gone ' or 'absent ') .. whole(now)
+    return refuse(value and 'gone' or 'absent')
   end
   -- The next fence is at least the server's time, rounded down to a ms, so the counter has to be restored only if it led that
   -- time.
   if reserved >= now - now % 1000 then
-    raise_to(KEYS[3], reserved)
+    raise_to(reserved)
   end
   write_lock(token, new_value(token, fence, new_chain(), info, first_waiter()), ttl)
   return renewed(ttl)

@@ -62,14 +62,14 @@ local function main()
       end
     end
     pcall(leave_tombstone, until_time)
-    return 'released ' .. whole(now)
+    return 'released ' .. at
   end
   local left = member ~= '' and leave()
   if not left then
     on_master()
   end
   leave_tombstone(until_time)
-  return (left and 'left ' or value and 'gone ' or 'absent ') .. whole(now)
+  return (left and 'left ' or value and 'gone ' or 'absent ') .. at
 end
 
 return answer(main)

@@ -9,11 +9,10 @@
 local function main()
   local value = read_lock()
   if not is_mine(value) or string.sub(value, -1) == '+' then
-    on_master()
-    return 'kept ' .. whole(now)
+    return refuse('kept')
   end
   free_lock()
-  return 'released ' .. whole(now)
+  return 'released ' .. at
 end
 
 return answer(main)

@@ -31,7 +31,7 @@ local function main()
   if rest > 0 and (others or node) then
     -- The old master may have let the lease expire and granted another. And a node of a quorum may have lost a later lock, which
     -- others rely on.
-    return 'quarantined ' .. whole(now) .. ' ' .. rest
+    return quarantined(rest)
   end
   local value = read_lock()
   -- With the fence, because a late copy of the acquire may have brought back a lock that was deleted. A lock that the server's
@@ -39,8 +39,7 @@ local function main()
   local granted, fresh = mine .. ARGV[5] .. ':', mine .. '0:'
   -- mutants: renew-absent
   if not value then
-    on_master()
-    return 'absent ' .. whole(now)
+    return refuse('absent')
   end
   -- mutants: renew-own
   if string.sub(value, 1, #fresh) == fresh then
@@ -48,8 +47,7 @@ local function main()
     -- mutants: renew-fresh
     pcall(redis.call, 'SET', KEYS[1], granted .. string.sub(value, #fresh + 1), 'KEEPTTL')
   elseif string.sub(value, 1, #granted) ~= granted then
-    on_master()
-    return 'gone ' .. whole(now)
+    return refuse('gone')
   end
   local pttl = prolong(ttl)
   local fence, n = 0, 0
@@ -60,7 +58,7 @@ local function main()
       fence, n = f, reserved
     end
   end
-  return 'renewed ' .. whole(now) .. ' ' .. pttl .. ' ' .. whole(fence) .. ' ' .. n
+  return 'renewed ' .. at .. ' ' .. pttl .. ' ' .. whole(fence) .. ' ' .. n
 end
 
 return answer(main)

@@ -15,7 +15,7 @@ local ttl, not_after, info = tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5]
 local ticket, ticket_time = ARGV[6], tonumber(ARGV[7])
 
 local function granted(pttl, fence)
-  return 'granted ' .. whole(now) .. ' ' .. pttl .. ' ' .. whole(fence)
+  return 'granted ' .. at .. ' ' .. pttl .. ' ' .. whole(fence)
 end
 
 local function main()
@@ -27,22 +27,22 @@ local function main()
   if is_mine(value) then
     return granted(prolong(ttl), tonumber(string.match(value, '^%d+', #mine + 1)))
   elseif redis.call('ZSCORE', KEYS[2], 'x:' .. token) then
-    return 'gone ' .. whole(now)
+    return 'gone ' .. at
   elseif now >= not_after then
-    return 'late ' .. whole(now)
+    return 'late ' .. at
   end
   local before = ahead(ticket)
   keep(ticket, ticket_time)
   if value then
-    return 'held ' .. whole(now) .. ' ' .. redis.call('PTTL', KEYS[1]) .. ' ' .. before .. ' ' .. value
+    return 'held ' .. at .. ' ' .. redis.call('PTTL', KEYS[1]) .. ' ' .. before .. ' ' .. value
   end
   -- mutants: ticket-kept
   if before > 0 then
-    return 'wanted ' .. whole(now) .. ' ' .. before
+    return 'wanted ' .. at .. ' ' .. before
   end
   -- The time counts only if there is no counter: otherwise the fences of nodes whose clocks differ would drift apart.
   local fence = (read_counter() or now) + 1
-  raise_to(counter, fence)
+  raise_to(fence)
   redis.call('SET', KEYS[1], new_value(token, fence, '0', info, false), 'PX', ttl)
   return granted(ttl, fence)
 end

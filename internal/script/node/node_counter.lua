@@ -12,7 +12,7 @@ local function main()
   elseif refused then
     return refused
   end
-  return 'counter ' .. whole(now) .. ' ' .. whole(read_counter() or 0)
+  return 'counter ' .. at .. ' ' .. whole(read_counter() or 0)
 end
 
 return answer(main)

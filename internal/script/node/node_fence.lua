@@ -15,10 +15,10 @@ local function main()
   local value = redis.call('GET', KEYS[1])
   -- mutants: node-fence-owner
   if not is_mine(value) then
-    return 'gone ' .. whole(now)
+    return 'gone ' .. at
   end
   raise_counter(tonumber(ARGV[3]))
-  return 'fenced ' .. whole(now) .. ' ' .. redis.call('PTTL', KEYS[1])
+  return 'fenced ' .. at .. ' ' .. redis.call('PTTL', KEYS[1])
 end
 
 return answer(main)

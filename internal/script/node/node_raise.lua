@@ -9,7 +9,7 @@
 local function main()
   local rest, _, id = quarantine()
   if rest > 0 then
-    return resting(rest)
+    return quarantined(rest)
   end
   local stands = standing(id)
   if stands ~= id and stands ~= ARGV[4] then
@@ -18,9 +18,9 @@ local function main()
   -- If no node has a counter yet, the first fence is made of the time.
   local known = tonumber(ARGV[3])
   -- mutants: raise-counter
-  local counter = known > 0 and raise_counter(known) or read_counter() or 0
+  local raised = known > 0 and raise_counter(known) or read_counter() or 0
   redis.call('SET', caught_up, id)
-  return 'raised ' .. whole(now) .. ' ' .. whole(counter)
+  return 'raised ' .. at .. ' ' .. whole(raised)
 end
 
 return answer(main)

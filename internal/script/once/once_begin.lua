@@ -9,15 +9,14 @@
 --         'gone NOW', 'absent NOW'  the lock is another's, or nobody's
 -- Invariants: only a holder begins; a completed run that counts is not begun again; a lease completes one run; sent twice, it counts
 -- one try.
--- requires prelude, once_record, once_latest, answer
+-- requires prelude, once_record, answer
 
 local window, keep, fence, most = tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5], tonumber(ARGV[6])
 
 local function main()
   local value = redis.call('GET', KEYS[1])
   if not is_mine(value) then
-    on_master()
-    return (value and 'gone ' or 'absent ') .. whole(now)
+    return refuse(value and 'gone' or 'absent')
   end
   local f = redis.call('HMGET', record, 'done', 'tries', 'first', 'last', 'fence')
   local done, tries, first = f[1] and tonumber(f[1]), tonumber(f[2] or 0), f[3] and tonumber(f[3])
@@ -26,24 +25,21 @@ local function main()
     return latest(done, window)
   end
   if f[5] == fence then
-    on_master()
-    return 'used ' .. whole(now)
+    return refuse('used')
   end
   if f[4] == fence then
-    on_master()
-    return 'begun ' .. whole(now) .. ' ' .. tries
+    return refuse('begun', tries)
   end
   if not first or window > 0 and now >= first + window * 1000 then
     tries, first = 0, now
   end
   if most > 0 and tries >= most then
-    on_master()
-    return 'spent ' .. whole(now) .. ' ' .. tries
+    return refuse('spent', tries)
   end
   -- mutants: count-try
   redis.call('HSET', record, 'tries', tries + 1, 'first', whole(first), 'last', fence)
-  keep_record(keep)
-  return 'begun ' .. whole(now) .. ' ' .. (tries + 1)
+  last_for(record, keep)
+  return 'begun ' .. at .. ' ' .. (tries + 1)
 end
 
 return answer(main)

@@ -9,7 +9,7 @@
 local keep, fence, info, result = tonumber(ARGV[3]), ARGV[4], ARGV[5], ARGV[6]
 
 local function completed(done, count)
-  return 'completed ' .. whole(now) .. ' ' .. done .. ' ' .. count
+  return 'completed ' .. at .. ' ' .. done .. ' ' .. count
 end
 
 local function main()
@@ -21,17 +21,16 @@ local function main()
   local value = redis.call('GET', KEYS[1])
   -- mutants: completion-owner
   if not is_mine(value) then
-    on_master()
-    return (value and 'gone ' or 'absent ') .. whole(now)
+    return refuse(value and 'gone' or 'absent')
   end
   -- The next try is the first of another window. HDEL comes first, because it works even if the server is out of memory, and so
   -- does everything after a script's first write.
   redis.call('HDEL', record, 'tries', 'first')
   -- A record that was lost after the job was begun has no tries.
   local count = f[5] == fence and f[4] or '1'
-  redis.call('HSET', record, 'done', whole(now), 'fence', fence, 'info', info, 'result', result, 'count', count)
-  keep_record(keep)
-  return completed(whole(now), count)
+  redis.call('HSET', record, 'done', at, 'fence', fence, 'info', info, 'result', result, 'count', count)
+  last_for(record, keep)
+  return completed(at, count)
 end
 
 return answer(main)

@@ -17,52 +17,50 @@
 local function main()
   local hold = load('bar', tonumber(ARGV[5]))
   if not hold then
-    on_master()
-    return (used == 0 and 'absent ' or 'gone ') .. whole(now)
+    return refuse(used == 0 and 'absent' or 'gone')
   end
   load_phase()
   -- The waiter for a place that is free now may be dead, too.
   if used < limit then
     pcall(serve_or_notify)
   end
-  local at = tonumber(ARGV[4])
-  if at == 0 then
-    at = last_phase or phase
+  local target = tonumber(ARGV[4])
+  if target == 0 then
+    target = last_phase or phase
   end
   if number < last_number or number == last_number and not inside then
-    on_master()
-    return 'stale ' .. whole(now)
+    return refuse('stale')
   end
   local known = tonumber(ARGV[6])
-  if at > phase or known >= phase then
+  if target > phase or known >= phase then
     -- A failover has lost what this party was told.
     insist()
-    phase, arrived, tripped = math.max(at, known + 1), 0, math.max(tripped, known)
+    phase, arrived, tripped = math.max(target, known + 1), 0, math.max(tripped, known)
     redis.call('HSET', KEYS[1], 'phase', whole(phase), 'arrived', '0', 'tripped', whole(tripped))
     tell(kind)
   end
-  if at == phase then
+  if target == phase then
     insist()
     -- mutants: arrive-once
-    if last_phase ~= at or not inside then
+    if last_phase ~= target or not inside then
       arrived = arrived + 1
     end
     -- mutants: all-arrived
     if arrived < limit then
-      redis.call('HSET', KEYS[1], 'phase', whole(phase), 'arrived', whole(arrived), '@' .. token, whole(number) .. ' ' .. whole(at) .. ' in')
-      return 'waiting ' .. whole(now) .. ' ' .. whole(math.max(math.ceil((next_expiry - now) / 1000), 0)) .. ' ' .. whole(at) .. ' ' .. whole(arrived)
+      redis.call('HSET', KEYS[1], 'phase', whole(phase), 'arrived', whole(arrived), '@' .. token, whole(number) .. ' ' .. whole(target) .. ' in')
+      return 'waiting ' .. at .. ' ' .. whole(math.max(math.ceil((next_expiry - now) / 1000), 0)) .. ' ' .. whole(target) .. ' ' .. whole(arrived)
     end
     -- mutants: next-phase
-    redis.call('HSET', KEYS[1], 'phase', whole(phase + 1), 'arrived', '0', 'tripped', whole(at), '@' .. token, whole(number) .. ' ' .. whole(at) .. ' in')
+    redis.call('HSET', KEYS[1], 'phase', whole(phase + 1), 'arrived', '0', 'tripped', whole(target), '@' .. token, whole(number) .. ' ' .. whole(target) .. ' in')
     tell(kind)
-    return 'tripped ' .. whole(now) .. ' ' .. whole(at)
+    return 'tripped ' .. at .. ' ' .. whole(target)
   end
   on_master()
   -- No later phase can have tripped, since this party has not arrived there.
-  if at == tripped then
-    return 'tripped ' .. whole(now) .. ' ' .. whole(at)
+  if target == tripped then
+    return 'tripped ' .. at .. ' ' .. whole(target)
   end
-  return 'broken ' .. whole(now) .. ' ' .. whole(at) .. ' ' .. whole(phase) .. ' ' .. broken
+  return 'broken ' .. at .. ' ' .. whole(target) .. ' ' .. whole(phase) .. ' ' .. broken
 end
 
 return answer(main)

@@ -9,13 +9,11 @@
 local function main()
   local hold = load('bar')
   if not hold then
-    on_master()
-    return 'gone ' .. whole(now)
+    return refuse('gone')
   end
   load_phase()
   if number < last_number then
-    on_master()
-    return 'stale ' .. whole(now)
+    return refuse('stale')
   end
   insist()
   if inside and last_phase == phase then
@@ -23,7 +21,7 @@ local function main()
     arrived = arrived - 1
   end
   redis.call('HSET', KEYS[1], 'phase', whole(phase), 'arrived', whole(arrived), '@' .. token, whole(number) .. ' ' .. whole(last_phase or phase) .. ' out')
-  return 'withdrawn ' .. whole(now)
+  return 'withdrawn ' .. at
 end
 
 return answer(main)

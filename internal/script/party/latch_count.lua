@@ -15,15 +15,14 @@ local function main()
   local known = redis.call('ZSCORE', KEYS[2], 'd:' .. token)
   local refused = redis.call('ZSCORE', KEYS[2], 'x:' .. token)
   if not known and not refused and now >= not_after then
-    on_master()
-    return 'late ' .. whole(now)
+    return refuse('late')
   end
   load('latch', parties)
   -- mutants: seats-taken
   if refused or not known and seats > 0 and used >= seats then
     insist()
     leave_tombstone(not_after)
-    return 'taken ' .. whole(now) .. ' ' .. whole(seats)
+    return 'taken ' .. at .. ' ' .. whole(seats)
   elseif not known then
     insist()
     if seats > 0 then
@@ -34,7 +33,7 @@ local function main()
   else
     touch_latch()
   end
-  return 'counted ' .. whole(now) .. ' ' .. whole(seats)
+  return 'counted ' .. at .. ' ' .. whole(seats)
 end
 
 return answer(main)

@@ -22,11 +22,11 @@ local function main()
     if used > 0 then
       rest = math.max(math.ceil((next_expiry - now) / 1000), 0)
     end
-    return 'count ' .. whole(now) .. ' ' .. f[1] .. ' ' .. whole(seats) .. ' ' .. f[2] .. ' ' .. whole(rest)
+    return 'count ' .. at .. ' ' .. f[1] .. ' ' .. whole(seats) .. ' ' .. f[2] .. ' ' .. whole(rest)
   elseif asked == f[3] then
-    return 'opened ' .. whole(now) .. ' ' .. f[4]
+    return 'opened ' .. at .. ' ' .. f[4]
   end
-  return 'reset ' .. whole(now)
+  return 'reset ' .. at
 end
 
 return answer(main)

@@ -11,11 +11,10 @@ local parties, not_after = tonumber(ARGV[3]), tonumber(ARGV[4])
 local function main()
   if redis.call('ZSCORE', KEYS[2], 'd:' .. token) then
     touch_latch()
-    return 'reset ' .. whole(now)
+    return 'reset ' .. at
   end
   if now >= not_after then
-    on_master()
-    return 'late ' .. whole(now)
+    return refuse('late')
   end
   load('latch')
   insist()
@@ -35,7 +34,7 @@ local function main()
   end
   remember('d:' .. token, not_after)
   tell('latch')
-  return 'reset ' .. whole(now)
+  return 'reset ' .. at
 end
 
 return answer(main)

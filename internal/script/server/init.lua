@@ -10,7 +10,7 @@
 local function main()
   local new = redis.call('EXISTS', KEYS[1]) == 0
   if string.find(flags, 'l', 1, true) then
-    return (new and 'new ' or 'known ') .. whole(now)
+    return (new and 'new ' or 'known ') .. at
   end
   if new or string.find(flags, 'f', 1, true) then
     quarantine() -- refuses a server that cannot be used
@@ -19,9 +19,9 @@ local function main()
   end
   local rest = quarantine()
   if rest > 0 then
-    return 'quarantined ' .. whole(now) .. ' ' .. rest
+    return quarantined(rest)
   end
-  return 'ready ' .. whole(now)
+  return 'ready ' .. at
 end
 
 return answer(main)

@@ -9,7 +9,7 @@
 local function main()
   write_journal(KEYS[1], ARGV[4], ARGV[2], ARGV[5], ARGV[6], ARGV[7], ARGV[8], ARGV[9], ARGV[10], ARGV[11])
   announce(ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARGV[9], ARGV[10])
-  return 'noted ' .. whole(now)
+  return 'noted ' .. at
 end
 
 return answer(main)

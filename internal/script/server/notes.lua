@@ -15,7 +15,7 @@ local function main()
       lines[#lines + 1] = '\n' .. whole(tonumber(all[i + 1])) .. '\n' .. all[i]
     end
   end
-  return 'notes ' .. whole(now) .. ' ' .. #all / 2 .. table.concat(lines)
+  return 'notes ' .. at .. ' ' .. #all / 2 .. table.concat(lines)
 end
 
 return answer(main)

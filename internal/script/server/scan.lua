@@ -35,7 +35,7 @@ local function main()
       text, lines = text .. table.concat(lines), {}
     end
   end
-  return 'keys ' .. whole(now) .. ' ' .. page[1] .. text .. table.concat(lines)
+  return 'keys ' .. at .. ' ' .. page[1] .. text .. table.concat(lines)
 end
 
 return answer(main)

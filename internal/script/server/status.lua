@@ -138,7 +138,7 @@ local function main()
   if wanted ~= '' then
     add_waiters(ARGV[6])
   end
-  return 'status ' .. whole(now) .. ' ' .. kind .. ' ' .. number(f[5]) .. ' ' .. number(f[3]) .. ' ' .. count .. ' '
+  return 'status ' .. at .. ' ' .. kind .. ' ' .. number(f[5]) .. ' ' .. number(f[3]) .. ' ' .. count .. ' '
     .. queued .. ' ' .. cursor .. ' ' .. holds .. table.concat(lines)
 end
 

@@ -18,7 +18,7 @@ local function info(section, field)
 end
 
 local function main()
-  return 'settings ' .. whole(now) .. ' ' .. info('memory', 'maxmemory') .. ' '
+  return 'settings ' .. at .. ' ' .. info('memory', 'maxmemory') .. ' '
     .. info('memory', 'maxmemory_policy') .. ' ' .. info('replication', 'role')
 end
 

@@ -3,7 +3,7 @@
 -- ARGV    [1] flags  [2] any token
 -- Returns 'holds NOW WHAT': nothing; mutex; the kind of a lock that several may hold (shares.lua); redisson; other, which is not ours; or
 --         unknown
--- requires request, error_text, answer
+-- requires request, answer
 
 local function main()
   local what = 'other'
@@ -20,7 +20,7 @@ local function main()
       what = 'unknown' -- this user may not read hashes
     end
   end
-  return 'holds ' .. whole(now) .. ' ' .. what
+  return 'holds ' .. at .. ' ' .. what
 end
 
 return answer(main)

@@ -13,22 +13,7 @@
 -- waiter, except an owner that has the lock already: it would wait for itself.
 -- requires prelude, mint, queue, parties, shares, share_held, incarnation, enqueue, answer
 
-local try, look = string.find(flags, 't', 1, true), string.find(flags, 'l', 1, true)
-local ttl, not_after, block, info = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5]), ARGV[6]
 local member = not try and token .. '\n' .. ARGV[10] .. '\n' .. ARGV[11] .. '\n' .. ARGV[9] .. '\n' .. info
-
-local function granted(pttl, fence, n)
-  return 'granted ' .. whole(now) .. ' ' .. pttl .. ' ' .. whole(fence) .. ' ' .. n
-end
-
-local function quarantined(rest)
-  return 'quarantined ' .. whole(now) .. ' ' .. rest
-end
-
-local function queued(pttl, score)
-  local position, own = rank(member, score, ARGV[11])
-  return 'queued ' .. whole(now) .. ' ' .. whole(pttl) .. ' ' .. whole(score) .. ' ' .. position .. ' ' .. own .. ' ours'
-end
 
 local function take(weight, owner)
   local fence, n = admit(token, weight, info, ttl, block, owner)
@@ -38,8 +23,7 @@ end
 -- Adds a hold for the owner that has the lock.
 local function take_again(member, owner)
   if used >= tonumber(ARGV[8]) then
-    on_master()
-    return 'deep ' .. whole(now) .. ' ' .. whole(used)
+    return refuse('deep', whole(used))
   end
   head_changed = member and first_waiter() == member
   if member then
@@ -59,26 +43,20 @@ local function main()
   local rest = quarantine()
   local hold = load(ARGV[7], ARGV[7] ~= 'own' and tonumber(ARGV[8]) or unlimited)
   local weight, _, owner = parse_request(ARGV[9] .. '\n' .. info)
-  -- A tombstone ends at not-after, so a request that arrives at that time is late.
-  local late = not look and not_after > 0 and now >= not_after
-
   if hold then
+    local expiry, _, fence = parse_hold(hold)
     if rest == 0 then
-      local _, _, fence = parse_hold(hold)
       return granted(prolong_hold(hold, ttl), fence, 1)
     end
     if try then
       return quarantined(rest)
     end
     -- As in acquire.lua.
-    local expiry = parse_hold(hold)
-    return queued(math.min(math.ceil((expiry - now) / 1000), rest), tonumber(ARGV[12]) or now)
+    return queued(member, ARGV[11], math.min(math.ceil((expiry - now) / 1000), rest), tonumber(ARGV[12]) or now, 'ours')
   elseif redis.call('ZSCORE', KEYS[2], 'x:' .. token) then
-    on_master()
-    return 'gone ' .. whole(now)
-  elseif late then
-    on_master()
-    return 'late ' .. whole(now)
+    return refuse('gone')
+  elseif is_late() then
+    return refuse('late')
   elseif weight > limit then
     refuse_limit(', and ' .. whole(weight) .. ' are wanted at once')
   end
@@ -94,13 +72,11 @@ local function main()
     if not first_waiter() and room(weight, owner) then
       return take(weight, owner)
     end
-    on_master()
-    return held()
+    return refuse('held', some_hold(redis.call('ZCOUNT', KEYS[2], '0', '+inf')))
   end
 
   if look and not redis.call('ZSCORE', KEYS[2], member) then
-    on_master()
-    return 'gone ' .. whole(now)
+    return refuse('gone')
   end
   if rest == 0 and owned_by(owner) then
     return take_again(member, owner)
@@ -117,7 +93,7 @@ local function main()
     end
     rest = math.ceil((next_expiry - now) / 1000)
   end
-  return queued(rest, score)
+  return queued(member, ARGV[11], rest, score, 'ours')
 end
 
 return answer(main)

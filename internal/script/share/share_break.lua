@@ -7,7 +7,7 @@
 --         'changed NOW PTTL WAITERS VALUE'  others hold the lock; VALUE as of one of their holds, WAITERS is 0
 --         'free NOW', 'late NOW'            as break.lua
 -- Invariants: as break.lua. A broken party of a latch or a barrier counts as dead.
--- requires prelude, mint, queue, parties, shares, share_sample, serve_or_notify, breaking, answer
+-- requires prelude, mint, queue, parties, shares, share_held, serve_or_notify, breaking, answer
 
 -- Returns the token and the hold that are meant; nil if nobody has that grant.
 local function the_meant()
@@ -25,26 +25,26 @@ local function main()
   load()
   local reply = replied_before()
   if reply then
-    return nothing('broken ' .. whole(now) .. ' ' .. reply)
+    return refuse('broken', reply)
   elseif now >= not_after then
-    return nothing('late ' .. whole(now))
+    return refuse('late')
   elseif holds == 0 then
-    return nothing('free ' .. whole(now))
+    return refuse('free')
   end
   insist()
   local hold_token, hold = the_meant()
   if not hold then
-    local pttl, value = sample()
-    return nothing('changed ' .. whole(now) .. ' ' .. (pttl or 0) .. ' 0 ' .. (value or 'hf2:-:0:0:0:'))
+    return refuse('changed', some_hold(0))
   end
-  local expiry, weight, fence, granted, info = string.match(hold, '^(%d+):(%d+):(%d+):(%d+):(.*)$')
+  local expiry, weight, fence, granted, info = parse_hold(hold)
   local pttl = math.floor((expiry - now) / 1000)
+  fence = whole(fence)
   prepare(fence, KEYS[5])
   local raised = mint(1)
-  dismiss(hold_token, hold)
+  dismiss(hold_token, weight)
   remember('x:' .. hold_token, grave_until(pttl))
   depart(kind, 1, 'died', info)
-  reply = record_break(raised, fence, whole(pttl) .. ' ' .. weight .. ' ' .. lock_value('hf2:' .. broken_grant .. ':', fence, granted, '0', info), KEYS[5])
+  reply = record_break(raised, fence, whole(pttl) .. ' ' .. whole(weight) .. ' ' .. lock_value('hf2:' .. broken_grant .. ':', fence, granted, '0', info), KEYS[5])
   pcall(serve_or_notify)
   tidy()
   return reply

@@ -30,7 +30,7 @@ end
 local nothing = 'x:' .. token .. ':nothing'
 
 local function released()
-  return 'released ' .. whole(now) .. ' ' .. whole(owned_by(owner) and used or 0)
+  return 'released ' .. at .. ' ' .. whole(owned_by(owner) and used or 0)
 end
 
 local function main()
@@ -40,29 +40,28 @@ local function main()
     return released()
   end
   if redis.call('ZSCORE', KEYS[2], nothing) then
-    on_master()
-    return 'free ' .. whole(now)
+    return refuse('free')
   end
   if now >= not_after then
-    on_master()
-    return 'late ' .. whole(now)
+    return refuse('late')
   end
   if used == 0 then
     remember(nothing, not_after)
-    return 'free ' .. whole(now)
+    return 'free ' .. at
   end
   if not owned_by(owner) then
     remember(nothing, not_after)
-    return held()
+    return 'held ' .. at .. ' ' .. some_hold(redis.call('ZCOUNT', KEYS[2], '0', '+inf'))
   end
   insist()
   leave_tombstone(not_after)
   local ended, hold = soonest()
-  dismiss(ended, hold)
+  local expiry, weight = parse_hold(hold)
+  dismiss(ended, weight)
   -- Of holds that would have expired by now, nobody asks.
   redis.call('ZREMRANGEBYSCORE', expiries, '(' .. whole(-now), '(0')
   -- mutants: superseded-noted
-  redis.call('ZADD', expiries, '-' .. string.match(hold, '^%d+'), 's:' .. ended)
+  redis.call('ZADD', expiries, whole(-expiry), 's:' .. ended)
   local reply = released()
   pcall(serve_or_notify)
   tidy()

@@ -22,7 +22,7 @@ local function main()
         .. ' ' .. lock_value('hf2:' .. all[i] .. ':', fence, granted, '0', info)
     end
   end
-  return 'holders ' .. whole(now) .. ' ' .. redis.call('ZCOUNT', KEYS[2], '0', '+inf') .. ' ' .. (f[2] or '0') .. ' ' .. (f[1] or '0')
+  return 'holders ' .. at .. ' ' .. redis.call('ZCOUNT', KEYS[2], '0', '+inf') .. ' ' .. (f[2] or '0') .. ' ' .. (f[1] or '0')
     .. ' ' .. page[1] .. table.concat(lines)
 end
 

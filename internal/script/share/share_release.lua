@@ -15,10 +15,11 @@ local member, until_time, ending = ARGV[3], tonumber(ARGV[4]), ARGV[5] or ''
 local function main()
   local hold = load()
   if hold then
+    local _, weight, _, _, info = parse_hold(hold)
     -- mutants: release-share
-    dismiss(token, hold)
+    dismiss(token, weight)
     if ending ~= '' then
-      depart(kind, 1, ending, info_of(hold))
+      depart(kind, 1, ending, info)
     end
     if ending == 'done' then
       remember('d:' .. token, until_time)
@@ -26,10 +27,10 @@ local function main()
     pcall(serve_or_notify)
     tidy()
     pcall(leave_tombstone, until_time)
-    return 'released ' .. whole(now)
+    return 'released ' .. at
   elseif ending == 'done' and redis.call('ZSCORE', KEYS[2], 'd:' .. token) then
     touch_latch()
-    return 'released ' .. whole(now)
+    return 'released ' .. at
   end
   local left = false
   if member ~= '' then
@@ -46,7 +47,7 @@ local function main()
   end
   leave_tombstone(until_time)
   if left then
-    return 'left ' .. whole(now)
+    return 'left ' .. at
   end
   local reply = missing()
   if kind ~= 'latch' and is_superseded() then

@@ -15,7 +15,7 @@ local function main()
   local rest, others = quarantine()
   if rest > 0 and others then
     -- The old master may have let the lease expire and granted another.
-    return 'quarantined ' .. whole(now) .. ' ' .. rest
+    return quarantined(rest)
   end
   local hold = load_own()
   if not hold or string.match(hold, '^%d+:%d+:(%d+):') ~= ARGV[5] then
@@ -31,7 +31,7 @@ local function main()
       fence, n = f, reserved
     end
   end
-  return 'renewed ' .. whole(now) .. ' ' .. pttl .. ' ' .. whole(fence) .. ' ' .. n
+  return 'renewed ' .. at .. ' ' .. pttl .. ' ' .. whole(fence) .. ' ' .. n
 end
 
 return answer(main)

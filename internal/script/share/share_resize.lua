@@ -32,7 +32,7 @@ local function main()
   elseif first then
     stand_by(first, now) -- its client sets the limit
   end
-  return 'resized ' .. whole(now) .. ' ' .. whole(limit or 0) .. ' ' .. whole(used)
+  return 'resized ' .. at .. ' ' .. whole(limit or 0) .. ' ' .. whole(used)
 end
 
 return answer(main)

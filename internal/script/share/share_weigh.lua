@@ -18,21 +18,18 @@ local function main()
   local rest = quarantine()
   local hold = load()
   if not hold then
-    on_master()
-    return (used == 0 and 'absent ' or 'gone ') .. whole(now)
+    return refuse(used == 0 and 'absent' or 'gone')
   end
-  local expiry, weight, fence = parse_hold(hold)
+  local expiry, weight, fence, granted, info = parse_hold(hold)
   if fence ~= had and not (fence > had and weight == wanted) then
-    on_master()
-    return 'gone ' .. whole(now)
+    return refuse('gone')
   end
   if wanted > weight then
     if rest > 0 then
-      return 'quarantined ' .. whole(now) .. ' ' .. rest
+      return quarantined(rest)
     end
     if not room(wanted - weight) then
-      on_master()
-      return 'held ' .. whole(now)
+      return refuse('held')
     end
     fence = mint(1)
   else
@@ -40,13 +37,12 @@ local function main()
     fence = math.max(fence, leased)
   end
   common_fence = fence
-  local granted, info = string.match(hold, '^%d+:%d+:%d+:(%d+):(.*)$')
   used = used + wanted - weight
   write_hold(token, expiry, wanted, fence, granted, info)
   if wanted < weight and rest == 0 then
     pcall(serve)
   end
-  return 'weighed ' .. whole(now) .. ' ' .. whole(math.floor((expiry - now) / 1000)) .. ' ' .. whole(fence)
+  return 'weighed ' .. at .. ' ' .. whole(math.floor((expiry - now) / 1000)) .. ' ' .. whole(fence)
 end
 
 return answer(main)

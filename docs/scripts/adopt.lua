@@ -7,20 +7,14 @@ local function whole(n)
   return n == now and at or string.format('%d', n)
 end
 local function error_text(err)
-  if type(err) == 'table' then
-    return err.err
-  end
+  if type(err) == 'table' then return err.err end
   return (string.gsub(tostring(err), '^[^ ]*:%d+: ', ''))
 end
 local function answer(main)
   local ok, reply = pcall(main)
-  if ok then
-    return reply
-  end
+  if ok then return reply end
   reply = error_text(reply)
-  if string.sub(reply, 1, 9) == 'READONLY ' then
-    return { err = reply }
-  end
+  if string.sub(reply, 1, 9) == 'READONLY ' then return { err = reply } end
   return 'error ' .. reply
 end
 local token = ARGV[2]
@@ -31,9 +25,7 @@ local function is_mine(value)
 end
 local function on_master()
   local ok, err = pcall(redis.call, 'PEXPIRE', KEYS[1], -3600000, 'GT')
-  if not ok and string.sub(error_text(err), 1, 9) == 'READONLY ' then
-    error(error_text(err), 0)
-  end
+  if not ok and string.sub(error_text(err), 1, 9) == 'READONLY ' then error(error_text(err), 0) end
 end
 local function refuse(word, rest)
   on_master()
@@ -46,21 +38,15 @@ local function last_for(key, ms)
 end
 local function look_at(...)
   local ok, reply = pcall(redis.call, ...)
-  if ok then
-    return reply
-  end
+  if ok then return reply end
   reply = error_text(reply)
-  if not string.find(reply, 'non local key', 1, true) then
-    error(reply, 0)
-  end
+  if not string.find(reply, 'non local key', 1, true) then error(reply, 0) end
   return nil
 end
 local redisson = string.find(flags, 'r', 1, true)
 local function read_lock(command)
   command = command or redis.call
-  if not redisson then
-    return command('GET', KEYS[1])
-  end
+  if not redisson then return command('GET', KEYS[1]) end
   return command('HGET', KEYS[1], 'holdfast') or command('EXISTS', KEYS[1]) == 1 and ''
 end
 local function write_lock(holder, value, ttl)
@@ -82,9 +68,7 @@ local function write_lock(holder, value, ttl)
   end
 end
 local function free_lock()
-  if redis.call('DEL', KEYS[1]) == 0 or not redisson then
-    return
-  end
+  if redis.call('DEL', KEYS[1]) == 0 or not redisson then return end
   local tagged = string.find(KEYS[1], '{', 1, true) and KEYS[1] or '{' .. KEYS[1] .. '}'
   local channel = 'redisson_lock__channel:' .. tagged
   if cluster then
@@ -142,9 +126,7 @@ local function new_value(holder, fence, chain, info, marked)
   return marked and value .. '+' or value
 end
 local function queue_name()
-  if string.match(KEYS[2], '^(.*):') == KEYS[1] then
-    return ''
-  end
+  if string.match(KEYS[2], '^(.*):') == KEYS[1] then return '' end
   return '@' .. string.sub(redis.sha1hex(KEYS[2]), 1, 8)
 end
 local function serves_others(value)
@@ -172,9 +154,7 @@ local function replicated(info)
   return replicas > 0 or not told(info, 'master_replid2:', '^0+%s')
 end
 local function incarnation(info)
-  if string.find(info, 'role:slave', 1, true) then
-    error('READONLY this server is a replica', 0)
-  end
+  if string.find(info, 'role:slave', 1, true) then error('READONLY this server is a replica', 0) end
   local run, repl = told(info, 'run_id:', '^%w+'), told(info, 'master_replid:', '^%w+')
   if not run or not repl then
     error('NOSTRICT this server does not tell its run_id and replication id, so that a loss of data could not be noticed', 0)
@@ -189,9 +169,7 @@ local function read_mark()
   return id, tonumber(ready or 0), tonumber(longest or 0)
 end
 local function quarantine()
-  if not quarantine_time then
-    return 0
-  end
+  if not quarantine_time then return 0 end
   local known, info = pcall(redis.call, 'INFO', 'server', 'replication')
   if not known then
     error('NOSTRICT INFO, by which a loss of data is noticed, is not to be had: ' .. error_text(info), 0)
@@ -231,9 +209,7 @@ local function settle()
   end
 end
 local function remember(what, until_time)
-  if until_time <= now then
-    return
-  end
+  if until_time <= now then return end
   redis.call('ZREMRANGEBYSCORE', KEYS[2], '(' .. whole(-now), '(0')
   redis.call('ZADD', KEYS[2], whole(-until_time), what)
   last_for(KEYS[2], math.ceil((until_time - now) / 1000))
@@ -254,22 +230,14 @@ local function kept_chain(value)
 end
 local function main()
   local rest = quarantine()
-  if rest > 0 then
-    return quarantined(rest)
-  end
+  if rest > 0 then return quarantined(rest) end
   local value = read_lock()
   if value and string.sub(value, 1, #mine) == mine then
     return adopted(prolong(ttl), tonumber(string.match(value, '^%d+', #mine + 1)))
   end
-  if redis.call('ZSCORE', KEYS[2], 'x:' .. token) then
-    return refuse('gone')
-  end
-  if not_after > 0 and now >= not_after then
-    return refuse('late')
-  end
-  if not value then
-    return refuse('absent')
-  end
+  if redis.call('ZSCORE', KEYS[2], 'x:' .. token) then return refuse('gone') end
+  if not_after > 0 and now >= not_after then return refuse('late') end
+  if not value then return refuse('absent') end
   if string.sub(value, 1, #ticket) ~= ticket and string.sub(value, 1, #fresh) ~= fresh then
     return refuse('gone')
   end

@@ -7,20 +7,14 @@ local function whole(n)
   return n == now and at or string.format('%d', n)
 end
 local function error_text(err)
-  if type(err) == 'table' then
-    return err.err
-  end
+  if type(err) == 'table' then return err.err end
   return (string.gsub(tostring(err), '^[^ ]*:%d+: ', ''))
 end
 local function answer(main)
   local ok, reply = pcall(main)
-  if ok then
-    return reply
-  end
+  if ok then return reply end
   reply = error_text(reply)
-  if string.sub(reply, 1, 9) == 'READONLY ' then
-    return { err = reply }
-  end
+  if string.sub(reply, 1, 9) == 'READONLY ' then return { err = reply } end
   return 'error ' .. reply
 end
 local token = ARGV[2]
@@ -31,9 +25,7 @@ local function is_mine(value)
 end
 local function on_master()
   local ok, err = pcall(redis.call, 'PEXPIRE', KEYS[1], -3600000, 'GT')
-  if not ok and string.sub(error_text(err), 1, 9) == 'READONLY ' then
-    error(error_text(err), 0)
-  end
+  if not ok and string.sub(error_text(err), 1, 9) == 'READONLY ' then error(error_text(err), 0) end
 end
 local function refuse(word, rest)
   on_master()
@@ -46,13 +38,9 @@ local function last_for(key, ms)
 end
 local function look_at(...)
   local ok, reply = pcall(redis.call, ...)
-  if ok then
-    return reply
-  end
+  if ok then return reply end
   reply = error_text(reply)
-  if not string.find(reply, 'non local key', 1, true) then
-    error(reply, 0)
-  end
+  if not string.find(reply, 'non local key', 1, true) then error(reply, 0) end
   return nil
 end
 local counter = KEYS[3]
@@ -133,9 +121,7 @@ end
 local function dead_ahead(n, self)
   local first = waiters(n)
   for i, count in ipairs(hearers(first)) do
-    if count > 0 or first[i] == self then
-      return i - 1, first
-    end
+    if count > 0 or first[i] == self then return i - 1, first end
   end
   return #first, first
 end
@@ -147,16 +133,12 @@ local function notify(member, due)
 end
 local function is_dead(member, count)
   local ok, counts = true, { count }
-  if not count then
-    ok, counts = pcall(hearers, { member })
-  end
+  if not count then ok, counts = pcall(hearers, { member }) end
   return ok and counts[1] == 0
 end
 local function leads(member)
   local first = first_waiter()
-  if not first or first == member or not is_dead(first) then
-    return first == member
-  end
+  if not first or first == member or not is_dead(first) then return first == member end
   local n, ahead = dead_ahead(100, member)
   return ahead[n + 1] == member
 end
@@ -164,15 +146,11 @@ local function latest_alive()
   local latest = look_at('ZRANGE', KEYS[2], '-100', '-1') or {}
   local counts = hearers(latest)
   for i = #latest, 1, -1 do
-    if counts[i] > 0 then
-      return latest[i]
-    end
+    if counts[i] > 0 then return latest[i] end
   end
 end
 local function first_alive(first, count)
-  if not is_dead(first, count) then
-    return first
-  end
+  if not is_dead(first, count) then return first end
   local n, ahead = dead_ahead(100)
   return ahead[n + 1] or latest_alive()
 end
@@ -186,9 +164,7 @@ local function drop_dead(self)
     if n > 0 then
       redis.call('ZREM', KEYS[2], unpack(first, 1, n))
     end
-    if n < 100 then
-      return
-    end
+    if n < 100 then return end
   end
   if dead_ahead(1, self) > 0 then
     local latest = latest_alive()
@@ -205,9 +181,7 @@ local function keep_latch()
 end
 local function tell(kind)
   local channel = string.match(KEYS[1], '^[^{]*') .. 'c:w:' .. KEYS[1]
-  if cluster then
-    channel = KEYS[1] .. ':' .. kind .. ':w'
-  end
+  if cluster then channel = KEYS[1] .. ':' .. kind .. ':w' end
   pcall(send, channel, 'hf2 changed ' .. at)
 end
 local function touch_latch()
@@ -273,9 +247,7 @@ local function in_parts(command, key, arguments)
   end
 end
 local function complete_index()
-  if redis.call('ZCOUNT', expiries, '0', '+inf') >= holds then
-    return
-  end
+  if redis.call('ZCOUNT', expiries, '0', '+inf') >= holds then return end
   local cursor, scores, known = '0', {}, {}
   used, holds = 0, 0
   repeat
@@ -343,9 +315,7 @@ local function sweep()
     end
     depart(kind, #gone, 'died', info_of_dead)
   end
-  if next_expiry <= now then
-    ask_again()
-  end
+  if next_expiry <= now then ask_again() end
 end
 local function read(expected, wanted)
   local f = redis.call('HMGET', KEYS[1], 'kind', 'limit', 'used', 'next', 'fixed', 'fence', token, 'owner', 'holds')
@@ -353,9 +323,7 @@ local function read(expected, wanted)
   common_fence = f[6] and tonumber(f[6])
   lock_owner = f[8] and string.sub(f[8], 2)
   holds = tonumber(f[9] or 0)
-  if limit == 0 then
-    limit = wanted
-  end
+  if limit == 0 then limit = wanted end
   return f[7], f[1] or redis.call('EXISTS', KEYS[1]) == 0
 end
 local function of_another_kind()
@@ -371,9 +339,7 @@ local function live(hold)
 end
 local function load_own()
   local hold, known = read()
-  if not known then
-    of_another_kind()
-  end
+  if not known then of_another_kind() end
   return live(hold)
 end
 local function load(expected, wanted)
@@ -384,9 +350,7 @@ local function load(expected, wanted)
       kind, limit = expected or kind, wanted or limit
     end
   end
-  if not known or expected and kind ~= expected then
-    of_another_kind()
-  end
+  if not known or expected and kind ~= expected then of_another_kind() end
   if wanted and not fixed and limit ~= wanted then
     if kind == 'latch' or kind == 'bar' then
       error('BADPARTIES it has ' .. whole(limit) .. ' parties now, not ' .. whole(wanted), 0)
@@ -407,11 +371,8 @@ local function owned_by(owner)
   return kind == 'own' and used > 0 and owner == lock_owner
 end
 local function room(weight, owner)
-  if kind == 'own' then
-    return used == 0 or owned_by(owner)
-  elseif seats then
-    return used + weight <= seats
-  end
+  if kind == 'own' then return used == 0 or owned_by(owner) end
+  if seats then return used + weight <= seats end
   return used + weight <= limit
 end
 local function parse_request(rest)
@@ -460,9 +421,7 @@ local function dismiss(hold_token, weight)
   redis.call('HDEL', KEYS[1], hold_token, '@' .. hold_token)
   removed[#removed + 1] = hold_token
   used, holds = used - weight, holds - 1
-  if used == 0 then
-    next_expiry, common_fence = 9e15, nil
-  end
+  if used == 0 then next_expiry, common_fence = 9e15, nil end
   redis.call('HSET', KEYS[1], 'used', whole(used), 'holds', whole(holds), 'next', whole(next_expiry))
 end
 local function tidy()
@@ -542,13 +501,9 @@ local function load_phase()
 end
 local function main()
   local hold = load('bar')
-  if not hold then
-    return refuse('gone')
-  end
+  if not hold then return refuse('gone') end
   load_phase()
-  if number < last_number then
-    return refuse('stale')
-  end
+  if number < last_number then return refuse('stale') end
   insist()
   if inside and last_phase == phase then
     arrived = arrived - 1

@@ -7,20 +7,14 @@ local function whole(n)
   return n == now and at or string.format('%d', n)
 end
 local function error_text(err)
-  if type(err) == 'table' then
-    return err.err
-  end
+  if type(err) == 'table' then return err.err end
   return (string.gsub(tostring(err), '^[^ ]*:%d+: ', ''))
 end
 local function answer(main)
   local ok, reply = pcall(main)
-  if ok then
-    return reply
-  end
+  if ok then return reply end
   reply = error_text(reply)
-  if string.sub(reply, 1, 9) == 'READONLY ' then
-    return { err = reply }
-  end
+  if string.sub(reply, 1, 9) == 'READONLY ' then return { err = reply } end
   return 'error ' .. reply
 end
 local token = ARGV[2]
@@ -31,9 +25,7 @@ local function is_mine(value)
 end
 local function on_master()
   local ok, err = pcall(redis.call, 'PEXPIRE', KEYS[1], -3600000, 'GT')
-  if not ok and string.sub(error_text(err), 1, 9) == 'READONLY ' then
-    error(error_text(err), 0)
-  end
+  if not ok and string.sub(error_text(err), 1, 9) == 'READONLY ' then error(error_text(err), 0) end
 end
 local function refuse(word, rest)
   on_master()
@@ -46,13 +38,9 @@ local function last_for(key, ms)
 end
 local function look_at(...)
   local ok, reply = pcall(redis.call, ...)
-  if ok then
-    return reply
-  end
+  if ok then return reply end
   reply = error_text(reply)
-  if not string.find(reply, 'non local key', 1, true) then
-    error(reply, 0)
-  end
+  if not string.find(reply, 'non local key', 1, true) then error(reply, 0) end
   return nil
 end
 local counter = KEYS[3]
@@ -100,9 +88,7 @@ local function new_value(holder, fence, chain, info, marked)
   return marked and value .. '+' or value
 end
 local function queue_name()
-  if string.match(KEYS[2], '^(.*):') == KEYS[1] then
-    return ''
-  end
+  if string.match(KEYS[2], '^(.*):') == KEYS[1] then return '' end
   return '@' .. string.sub(redis.sha1hex(KEYS[2]), 1, 8)
 end
 local function serves_others(value)
@@ -130,9 +116,7 @@ local function replicated(info)
   return replicas > 0 or not told(info, 'master_replid2:', '^0+%s')
 end
 local function incarnation(info)
-  if string.find(info, 'role:slave', 1, true) then
-    error('READONLY this server is a replica', 0)
-  end
+  if string.find(info, 'role:slave', 1, true) then error('READONLY this server is a replica', 0) end
   local run, repl = told(info, 'run_id:', '^%w+'), told(info, 'master_replid:', '^%w+')
   if not run or not repl then
     error('NOSTRICT this server does not tell its run_id and replication id, so that a loss of data could not be noticed', 0)
@@ -147,9 +131,7 @@ local function read_mark()
   return id, tonumber(ready or 0), tonumber(longest or 0)
 end
 local function quarantine()
-  if not quarantine_time then
-    return 0
-  end
+  if not quarantine_time then return 0 end
   local known, info = pcall(redis.call, 'INFO', 'server', 'replication')
   if not known then
     error('NOSTRICT INFO, by which a loss of data is noticed, is not to be had: ' .. error_text(info), 0)
@@ -184,10 +166,10 @@ local function read_all()
     if value and string.sub(value, 1, #own) == own then
       fences[#fences + 1] = string.match(value, '^%d+', #own + 1)
     elseif value then
-      return nil, nil, 'held ' .. at .. ' ' .. i .. ' ' .. redis.call('PTTL', lock) .. ' '
-        .. redis.call('ZCOUNT', queue, 0, '+inf') .. ' ' .. value
+      local waiters = redis.call('ZCOUNT', queue, 0, '+inf')
+      return nil, nil, 'held', i .. ' ' .. redis.call('PTTL', lock) .. ' ' .. waiters .. ' ' .. value
     elseif redis.call('ZCOUNT', queue, 0, '+inf') > 0 or redis.call('ZSCORE', queue, 'x:' .. lock_token) then
-      return nil, nil, 'queued ' .. at
+      return nil, nil, 'queued'
     else
       free = free + 1
     end
@@ -217,19 +199,12 @@ local function take()
 end
 local function main()
   local rest = quarantine()
-  local fences, free, reply = read_all()
-  if rest > 0 then
-    return quarantined(rest)
-  elseif reply then
-    on_master()
-    return reply
-  elseif free == 0 then
-    return prolong_all(fences)
-  elseif #fences > 0 then
-    return refuse('queued')
-  elseif now >= not_after then
-    return refuse('late')
-  end
+  local fences, free, word, fields = read_all()
+  if rest > 0 then return quarantined(rest) end
+  if word then return refuse(word, fields) end
+  if free == 0 then return prolong_all(fences) end
+  if #fences > 0 then return refuse('queued') end
+  if now >= not_after then return refuse('late') end
   local ok, taken = pcall(take)
   if not ok then
     for i in ipairs(tokens) do

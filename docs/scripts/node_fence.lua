@@ -7,20 +7,14 @@ local function whole(n)
   return n == now and at or string.format('%d', n)
 end
 local function error_text(err)
-  if type(err) == 'table' then
-    return err.err
-  end
+  if type(err) == 'table' then return err.err end
   return (string.gsub(tostring(err), '^[^ ]*:%d+: ', ''))
 end
 local function answer(main)
   local ok, reply = pcall(main)
-  if ok then
-    return reply
-  end
+  if ok then return reply end
   reply = error_text(reply)
-  if string.sub(reply, 1, 9) == 'READONLY ' then
-    return { err = reply }
-  end
+  if string.sub(reply, 1, 9) == 'READONLY ' then return { err = reply } end
   return 'error ' .. reply
 end
 local token = ARGV[2]
@@ -31,9 +25,7 @@ local function is_mine(value)
 end
 local function on_master()
   local ok, err = pcall(redis.call, 'PEXPIRE', KEYS[1], -3600000, 'GT')
-  if not ok and string.sub(error_text(err), 1, 9) == 'READONLY ' then
-    error(error_text(err), 0)
-  end
+  if not ok and string.sub(error_text(err), 1, 9) == 'READONLY ' then error(error_text(err), 0) end
 end
 local function refuse(word, rest)
   on_master()
@@ -46,13 +38,9 @@ local function last_for(key, ms)
 end
 local function look_at(...)
   local ok, reply = pcall(redis.call, ...)
-  if ok then
-    return reply
-  end
+  if ok then return reply end
   reply = error_text(reply)
-  if not string.find(reply, 'non local key', 1, true) then
-    error(reply, 0)
-  end
+  if not string.find(reply, 'non local key', 1, true) then error(reply, 0) end
   return nil
 end
 local quarantine_time, replica_lag = string.match(flags, 's(%d+)%+(%d+)')
@@ -68,9 +56,7 @@ local function replicated(info)
   return replicas > 0 or not told(info, 'master_replid2:', '^0+%s')
 end
 local function incarnation(info)
-  if string.find(info, 'role:slave', 1, true) then
-    error('READONLY this server is a replica', 0)
-  end
+  if string.find(info, 'role:slave', 1, true) then error('READONLY this server is a replica', 0) end
   local run, repl = told(info, 'run_id:', '^%w+'), told(info, 'master_replid:', '^%w+')
   if not run or not repl then
     error('NOSTRICT this server does not tell its run_id and replication id, so that a loss of data could not be noticed', 0)
@@ -85,9 +71,7 @@ local function read_mark()
   return id, tonumber(ready or 0), tonumber(longest or 0)
 end
 local function quarantine()
-  if not quarantine_time then
-    return 0
-  end
+  if not quarantine_time then return 0 end
   local known, info = pcall(redis.call, 'INFO', 'server', 'replication')
   if not known then
     error('NOSTRICT INFO, by which a loss of data is noticed, is not to be had: ' .. error_text(info), 0)
@@ -163,13 +147,9 @@ local function behind(stands)
 end
 local function refusal()
   local rest, _, id = quarantine()
-  if rest > 0 then
-    return quarantined(rest)
-  end
+  if rest > 0 then return quarantined(rest) end
   local stands = standing(id)
-  if stands ~= id then
-    return behind(stands), stands
-  end
+  if stands ~= id then return behind(stands), stands end
 end
 local function read_counter()
   local last = checked(redis.pcall('XREVRANGE', counter, '+', '-', 'COUNT', '1'))[1]
@@ -184,13 +164,9 @@ local function raise_counter(n)
 end
 local function main()
   local refused = refusal()
-  if refused then
-    return refused
-  end
+  if refused then return refused end
   local value = redis.call('GET', KEYS[1])
-  if not is_mine(value) then
-    return 'gone ' .. at
-  end
+  if not is_mine(value) then return 'gone ' .. at end
   raise_counter(tonumber(ARGV[3]))
   return 'fenced ' .. at .. ' ' .. redis.call('PTTL', KEYS[1])
 end

@@ -7,20 +7,14 @@ local function whole(n)
   return n == now and at or string.format('%d', n)
 end
 local function error_text(err)
-  if type(err) == 'table' then
-    return err.err
-  end
+  if type(err) == 'table' then return err.err end
   return (string.gsub(tostring(err), '^[^ ]*:%d+: ', ''))
 end
 local function answer(main)
   local ok, reply = pcall(main)
-  if ok then
-    return reply
-  end
+  if ok then return reply end
   reply = error_text(reply)
-  if string.sub(reply, 1, 9) == 'READONLY ' then
-    return { err = reply }
-  end
+  if string.sub(reply, 1, 9) == 'READONLY ' then return { err = reply } end
   return 'error ' .. reply
 end
 local token = ARGV[2]
@@ -31,9 +25,7 @@ local function is_mine(value)
 end
 local function on_master()
   local ok, err = pcall(redis.call, 'PEXPIRE', KEYS[1], -3600000, 'GT')
-  if not ok and string.sub(error_text(err), 1, 9) == 'READONLY ' then
-    error(error_text(err), 0)
-  end
+  if not ok and string.sub(error_text(err), 1, 9) == 'READONLY ' then error(error_text(err), 0) end
 end
 local function refuse(word, rest)
   on_master()
@@ -46,13 +38,9 @@ local function last_for(key, ms)
 end
 local function look_at(...)
   local ok, reply = pcall(redis.call, ...)
-  if ok then
-    return reply
-  end
+  if ok then return reply end
   reply = error_text(reply)
-  if not string.find(reply, 'non local key', 1, true) then
-    error(reply, 0)
-  end
+  if not string.find(reply, 'non local key', 1, true) then error(reply, 0) end
   return nil
 end
 local record = KEYS[2]
@@ -67,27 +55,19 @@ end
 local window, keep, fence, most = tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5], tonumber(ARGV[6])
 local function main()
   local value = redis.call('GET', KEYS[1])
-  if not is_mine(value) then
-    return refuse(value and 'gone' or 'absent')
-  end
+  if not is_mine(value) then return refuse(value and 'gone' or 'absent') end
   local f = redis.call('HMGET', record, 'done', 'tries', 'first', 'last', 'fence')
   local done, tries, first = f[1] and tonumber(f[1]), tonumber(f[2] or 0), f[3] and tonumber(f[3])
   if counts(done, window) then
     on_master()
     return latest(done, window)
   end
-  if f[5] == fence then
-    return refuse('used')
-  end
-  if f[4] == fence then
-    return refuse('begun', tries)
-  end
+  if f[5] == fence then return refuse('used') end
+  if f[4] == fence then return refuse('begun', tries) end
   if not first or window > 0 and now >= first + window * 1000 then
     tries, first = 0, now
   end
-  if most > 0 and tries >= most then
-    return refuse('spent', tries)
-  end
+  if most > 0 and tries >= most then return refuse('spent', tries) end
   redis.call('HSET', record, 'tries', tries + 1, 'first', whole(first), 'last', fence)
   last_for(record, keep)
   return 'begun ' .. at .. ' ' .. (tries + 1)

@@ -30,13 +30,9 @@ local function expire_queue()
   end
 end
 local function joining()
-  if not ARGV[6] or now >= tonumber(ARGV[5]) then
-    return nil
-  end
+  if not ARGV[6] or now >= tonumber(ARGV[5]) then return nil end
   local two = redis.call('ZRANGE', KEYS[2], '0', '1', 'WITHSCORES')
-  if not two[1] or tonumber(two[2]) <= now - 60000000 then
-    return nil
-  end
+  if not two[1] or tonumber(two[2]) <= now - 60000000 then return nil end
   local last = redis.call('ZRANGE', KEYS[2], '-1', '-1', 'WITHSCORES')
   return tonumber(last[2]) < now and {two[1], two[3]} or nil
 end
@@ -53,25 +49,17 @@ local function short_fence()
 end
 local function pass_on()
   local value, mine = redis.call('GET', KEYS[1]), 'hf2:' .. ARGV[2] .. ':'
-  if not value or string.sub(value, 1, #mine) ~= mine or string.sub(value, -1) ~= '+' then
-    return nil
-  end
+  if not value or string.sub(value, 1, #mine) ~= mine or string.sub(value, -1) ~= '+' then return nil end
   local first = joining()
   local joins = first and first[1] ~= ARGV[6] and first
   first = first or redis.call('ZRANGEBYSCORE', KEYS[2], '0', '+inf', 'LIMIT', '0', '2')
   local waiter, claim, channel, info = string.match(first[1] or '', '^([^\n]*)\n(%d+)@?%d*\n([^\n]*)\n(.*)$')
   local follower, by, behind = string.match(first[2] or '', '^([^\n]*)\n%d+@?(%d*)\n([^\n]*)\n')
-  if not waiter or first[2] and not follower then
-    return nil
-  end
+  if not waiter or first[2] and not follower then return nil end
   local heard = redis.call('PUBSUB', cluster and 'SHARDNUMSUB' or 'NUMSUB', channel, behind or channel, joins and ARGV[7] or channel)
-  if heard[2] == 0 or heard[4] == 0 then
-    return nil
-  end
+  if heard[2] == 0 or heard[4] == 0 then return nil end
   local fence = short_fence()
-  if not fence then
-    return nil
-  end
+  if not fence then return nil end
   local ok, told = pcall(pass_to, first[1], waiter, claim, channel, info, follower, by, behind, joins, fence)
   if not ok then
     redis.call('DEL', KEYS[1])
@@ -87,25 +75,17 @@ local function pass_on()
 end
 if (flags == '' or flags == 'c') and ARGV[4] == '0' then
   local ok, reply = pcall(pass_on)
-  if ok and reply then
-    return reply
-  end
+  if ok and reply then return reply end
 end
 local function error_text(err)
-  if type(err) == 'table' then
-    return err.err
-  end
+  if type(err) == 'table' then return err.err end
   return (string.gsub(tostring(err), '^[^ ]*:%d+: ', ''))
 end
 local function answer(main)
   local ok, reply = pcall(main)
-  if ok then
-    return reply
-  end
+  if ok then return reply end
   reply = error_text(reply)
-  if string.sub(reply, 1, 9) == 'READONLY ' then
-    return { err = reply }
-  end
+  if string.sub(reply, 1, 9) == 'READONLY ' then return { err = reply } end
   return 'error ' .. reply
 end
 local token = ARGV[2]
@@ -116,9 +96,7 @@ local function is_mine(value)
 end
 local function on_master()
   local ok, err = pcall(redis.call, 'PEXPIRE', KEYS[1], -3600000, 'GT')
-  if not ok and string.sub(error_text(err), 1, 9) == 'READONLY ' then
-    error(error_text(err), 0)
-  end
+  if not ok and string.sub(error_text(err), 1, 9) == 'READONLY ' then error(error_text(err), 0) end
 end
 local function refuse(word, rest)
   on_master()
@@ -131,21 +109,15 @@ local function last_for(key, ms)
 end
 local function look_at(...)
   local ok, reply = pcall(redis.call, ...)
-  if ok then
-    return reply
-  end
+  if ok then return reply end
   reply = error_text(reply)
-  if not string.find(reply, 'non local key', 1, true) then
-    error(reply, 0)
-  end
+  if not string.find(reply, 'non local key', 1, true) then error(reply, 0) end
   return nil
 end
 local redisson = string.find(flags, 'r', 1, true)
 local function read_lock(command)
   command = command or redis.call
-  if not redisson then
-    return command('GET', KEYS[1])
-  end
+  if not redisson then return command('GET', KEYS[1]) end
   return command('HGET', KEYS[1], 'holdfast') or command('EXISTS', KEYS[1]) == 1 and ''
 end
 local function write_lock(holder, value, ttl)
@@ -167,9 +139,7 @@ local function write_lock(holder, value, ttl)
   end
 end
 local function free_lock()
-  if redis.call('DEL', KEYS[1]) == 0 or not redisson then
-    return
-  end
+  if redis.call('DEL', KEYS[1]) == 0 or not redisson then return end
   local tagged = string.find(KEYS[1], '{', 1, true) and KEYS[1] or '{' .. KEYS[1] .. '}'
   local channel = 'redisson_lock__channel:' .. tagged
   if cluster then
@@ -218,9 +188,7 @@ end
 local function dead_ahead(n, self)
   local first = waiters(n)
   for i, count in ipairs(hearers(first)) do
-    if count > 0 or first[i] == self then
-      return i - 1, first
-    end
+    if count > 0 or first[i] == self then return i - 1, first end
   end
   return #first, first
 end
@@ -232,16 +200,12 @@ local function notify(member, due)
 end
 local function is_dead(member, count)
   local ok, counts = true, { count }
-  if not count then
-    ok, counts = pcall(hearers, { member })
-  end
+  if not count then ok, counts = pcall(hearers, { member }) end
   return ok and counts[1] == 0
 end
 local function leads(member)
   local first = first_waiter()
-  if not first or first == member or not is_dead(first) then
-    return first == member
-  end
+  if not first or first == member or not is_dead(first) then return first == member end
   local n, ahead = dead_ahead(100, member)
   return ahead[n + 1] == member
 end
@@ -249,15 +213,11 @@ local function latest_alive()
   local latest = look_at('ZRANGE', KEYS[2], '-100', '-1') or {}
   local counts = hearers(latest)
   for i = #latest, 1, -1 do
-    if counts[i] > 0 then
-      return latest[i]
-    end
+    if counts[i] > 0 then return latest[i] end
   end
 end
 local function first_alive(first, count)
-  if not is_dead(first, count) then
-    return first
-  end
+  if not is_dead(first, count) then return first end
   local n, ahead = dead_ahead(100)
   return ahead[n + 1] or latest_alive()
 end
@@ -271,9 +231,7 @@ local function drop_dead(self)
     if n > 0 then
       redis.call('ZREM', KEYS[2], unpack(first, 1, n))
     end
-    if n < 100 then
-      return
-    end
+    if n < 100 then return end
   end
   if dead_ahead(1, self) > 0 then
     local latest = latest_alive()
@@ -284,9 +242,7 @@ local function drop_dead(self)
   end
 end
 local function queue_name()
-  if string.match(KEYS[2], '^(.*):') == KEYS[1] then
-    return ''
-  end
+  if string.match(KEYS[2], '^(.*):') == KEYS[1] then return '' end
   return '@' .. string.sub(redis.sha1hex(KEYS[2]), 1, 8)
 end
 local function serves_others(value)
@@ -401,9 +357,7 @@ local function replicated(info)
   return replicas > 0 or not told(info, 'master_replid2:', '^0+%s')
 end
 local function incarnation(info)
-  if string.find(info, 'role:slave', 1, true) then
-    error('READONLY this server is a replica', 0)
-  end
+  if string.find(info, 'role:slave', 1, true) then error('READONLY this server is a replica', 0) end
   local run, repl = told(info, 'run_id:', '^%w+'), told(info, 'master_replid:', '^%w+')
   if not run or not repl then
     error('NOSTRICT this server does not tell its run_id and replication id, so that a loss of data could not be noticed', 0)
@@ -418,9 +372,7 @@ local function read_mark()
   return id, tonumber(ready or 0), tonumber(longest or 0)
 end
 local function quarantine()
-  if not quarantine_time then
-    return 0
-  end
+  if not quarantine_time then return 0 end
   local known, info = pcall(redis.call, 'INFO', 'server', 'replication')
   if not known then
     error('NOSTRICT INFO, by which a loss of data is noticed, is not to be had: ' .. error_text(info), 0)
@@ -445,16 +397,10 @@ local function quarantined(rest)
   return 'quarantined ' .. at .. ' ' .. rest
 end
 local function next_chain(value)
-  if not shared then
-    return '0'
-  end
+  if not shared then return '0' end
   local n, since = string.match(value or '', '^hf2:[^:]*:%d+:%d+:(%d+)@(%d+)[@:]')
-  if not n then
-    return new_chain()
-  end
-  if n + 1 > 8 or now / 1000 - since > 50 then
-    return nil
-  end
+  if not n then return new_chain() end
+  if n + 1 > 8 or now / 1000 - since > 50 then return nil end
   return whole(n + 1) .. '@' .. since .. queue_name()
 end
 local function open_gap()
@@ -482,9 +428,7 @@ local function give(value)
   end
 end
 local function remember(what, until_time)
-  if until_time <= now then
-    return
-  end
+  if until_time <= now then return end
   redis.call('ZREMRANGEBYSCORE', KEYS[2], '(' .. whole(-now), '(0')
   redis.call('ZADD', KEYS[2], whole(-until_time), what)
   last_for(KEYS[2], math.ceil((until_time - now) / 1000))
@@ -496,9 +440,7 @@ end
 local member, until_time = ARGV[3], tonumber(ARGV[4])
 local function leave()
   local led = leads(member)
-  if redis.call('ZREM', KEYS[2], member) == 0 then
-    return false
-  end
+  if redis.call('ZREM', KEYS[2], member) == 0 then return false end
   local first = led and first_waiter()
   if not first then
     settle()
@@ -531,9 +473,7 @@ local function main()
       if not given and is_mine(read_lock(look_at)) then
         free_lock()
       end
-      if not given and string.sub(value, -1) ~= '+' then
-        error(error_text(failure), 0)
-      end
+      if not given and string.sub(value, -1) ~= '+' then error(error_text(failure), 0) end
     end
     pcall(leave_tombstone, until_time)
     return 'released ' .. at

@@ -78,8 +78,8 @@ func enclosing(source string) string {
 func TestHeadersSayWhatScriptsReturn(t *testing.T) {
 	for _, s := range scripts {
 		_, returns, _ := strings.Cut(header(t, s.Name), "\n Returns ")
-		for _, m := range regexp.MustCompile(`(?:return \(?|refuse\()'([a-z]+) ?'`).FindAllStringSubmatchIndex(s.Source, -1) {
-			word, function := s.Source[m[2]:m[3]], enclosing(s.Source[:m[0]])
+		for _, m := range regexp.MustCompile(`return \(?'([a-z]+) ?' \.\.|refuse\('([a-z]+)'`).FindAllStringSubmatchIndex(s.Source, -1) {
+			word, function := s.Source[max(m[2], m[4]):max(m[3], m[5])], enclosing(s.Source[:m[0]])
 			calls := strings.Count(s.Source, function+"(") - 1
 			if word == "error" || calls == 0 && function != "main" {
 				continue // every script may reply error (answer.lua), and none calls all functions of its fragments

@@ -3,17 +3,15 @@
 -- too many, release.lua deletes the lock, and a gap begins, during which no client of ours acquires it.
 -- requires prelude
 
--- Names the queue that the lock's holder serves, for the end of a chain: clients with another prefix have another queue for the
--- same exact key. Empty if the queue's key is the lock's key and one word more.
+-- Names the queue that the lock's holder serves, for the end of a chain: clients with another prefix have another queue for the same exact
+-- key. Empty if the queue's key is the lock's key and one word more.
 local function queue_name()
-  if string.match(KEYS[2], '^(.*):') == KEYS[1] then
-    return ''
-  end
+  if string.match(KEYS[2], '^(.*):') == KEYS[1] then return '' end
   return '@' .. string.sub(redis.sha1hex(KEYS[2]), 1, 8)
 end
 
--- Reports whether the holder with that value, of ours, may serve another queue than this one: when it releases, it tells nobody
--- here. Values of earlier versions do not name the queue.
+-- Reports whether the holder with that value, of ours, may serve another queue than this one: when it releases, it tells nobody here.
+-- Values of earlier versions do not name the queue.
 local function serves_others(value)
   return (string.match(value, '^hf2:[^:]*:%d+:%d+:%d+@%d+(@%x+):') or '') ~= queue_name()
 end

@@ -3,16 +3,10 @@
 
 -- Returns the chain of the next holder after the one with that value, or nil if it is time for a gap.
 local function next_chain(value)
-  if not shared then
-    return '0'
-  end
+  if not shared then return '0' end
   local n, since = string.match(value or '', '^hf2:[^:]*:%d+:%d+:(%d+)@(%d+)[@:]')
-  if not n then
-    return new_chain()
-  end
-  if n + 1 > 8 or now / 1000 - since > 50 then
-    return nil
-  end
+  if not n then return new_chain() end
+  if n + 1 > 8 or now / 1000 - since > 50 then return nil end
   return whole(n + 1) .. '@' .. since .. queue_name()
 end
 

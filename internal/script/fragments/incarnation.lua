@@ -14,8 +14,7 @@ local function told(info, name, pattern)
   return last and string.match(info, pattern, last + 1)
 end
 
--- Reports whether another master may have granted locks meanwhile: if this server has replicas, or was one, the master before it
--- may go on for a while.
+-- Reports whether another master may have granted locks meanwhile: if this server has replicas, or was one, its master may go on.
 local function replicated(info)
   local replicas = tonumber(told(info, 'connected_slaves:', '^%d+') or 0)
   if replicas > 0 and not string.find(info, 'min_slaves_good_slaves:', 1, true) then
@@ -26,9 +25,7 @@ end
 
 local function incarnation(info)
   -- A replica may accept writes, which its master does not see.
-  if string.find(info, 'role:slave', 1, true) then
-    error('READONLY this server is a replica', 0)
-  end
+  if string.find(info, 'role:slave', 1, true) then error('READONLY this server is a replica', 0) end
   local run, repl = told(info, 'run_id:', '^%w+'), told(info, 'master_replid:', '^%w+')
   if not run or not repl then
     error('NOSTRICT this server does not tell its run_id and replication id, so that a loss of data could not be noticed', 0)
@@ -48,9 +45,7 @@ end
 -- Returns for how many ms nothing may be granted yet (0 without the flag), whether other masters may have granted locks meanwhile, and the
 -- present incarnation, to which it sets the mark.
 local function quarantine()
-  if not quarantine_time then
-    return 0
-  end
+  if not quarantine_time then return 0 end
   local known, info = pcall(redis.call, 'INFO', 'server', 'replication')
   if not known then
     error('NOSTRICT INFO, by which a loss of data is noticed, is not to be had: ' .. error_text(info), 0)

@@ -11,18 +11,15 @@
 -- How many entries are kept at least.
 local journal_length = 1000
 
--- Publishes that there is an entry, or will be one at the end of this script. Clients that miss the message read the journal when
--- they are subscribed again.
+-- Publishes an entry that is written in this script. Clients that miss the message read the journal when they are subscribed again.
 local function announce(channel, what, grant, fence, key, note)
   redis.call(cluster and 'SPUBLISH' or 'PUBLISH', channel, table.concat({ 'hf2', what, at, grant, fence, key }, ' ') .. '\n' .. note)
 end
 
--- An entry that is later than now by more µs than this was written by somebody else. If the clock went back, our own may be later
--- than now, too.
+-- An entry that leads the clock by more µs than this is another program's. After the clock went back, ours may lead it, too.
 local longest_ahead = 86400000000
 
--- Adds an entry after all others. This works even if the server is out of memory: removing is allowed then, and so is everything
--- after a script's first write.
+-- Adds an entry after all others. It removes first: that, and so all that follows, works even if the server is out of memory.
 local function write_journal(journal, what, id, grant, fence, raised, kind, key, note, holder)
   redis.call('ZREMRANGEBYSCORE', journal, whole(now + longest_ahead), '+inf')
   local last = redis.call('ZRANGE', journal, '-1', '-1', 'WITHSCORES')[2]

@@ -9,8 +9,7 @@ local counter = KEYS[3]
 -- resource that saw a fence from it would refuse every later holder, for good.
 local longest_lead = 86400000000
 
--- How many entries a counter keeps at least. One entry tells the last id, but takes 4 KB, and a Cluster has thousands of
--- counters. A stream without entries knows its last id, too.
+-- How many entries a counter keeps at least. Without any, it still knows its last id, and takes less than 4 KB: a Cluster has thousands.
 local kept = cluster and '0' or '1'
 
 -- Returns the reply to a command on the counter. Raises it if it is an error.
@@ -41,8 +40,7 @@ local function fence_of(id)
   return ms * 1000 + seq, seq
 end
 
--- Issues up to n fences, and returns the first and their number. A counter that leads the clock by more than a second gives one at a time,
--- so that the clock can catch up.
+-- Issues up to n fences, and returns the first and their number. That is 1 while the counter leads the clock by more than a second.
 local function mint(n)
   -- mutants: fence-floor
   local id = checked(redis.pcall('XADD', counter, 'MAXLEN', '~', kept, '*', 'g', ''))

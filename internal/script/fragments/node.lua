@@ -28,13 +28,9 @@ end
 local function refusal()
   -- mutants: node-refusal
   local rest, _, id = quarantine()
-  if rest > 0 then
-    return quarantined(rest)
-  end
+  if rest > 0 then return quarantined(rest) end
   local stands = standing(id)
-  if stands ~= id then
-    return behind(stands), stands
-  end
+  if stands ~= id then return behind(stands), stands end
 end
 
 -- Returns the counter as a number, or nil if there is none.

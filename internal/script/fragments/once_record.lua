@@ -4,6 +4,7 @@
 --   last    the fence of the latest
 --   done    server time (µs) of the latest completion
 --   fence, info, result  of the completed run, and count, which of the window's tries it was
+-- requires request
 
 local record = KEYS[2]
 

@@ -23,14 +23,11 @@ end
 -- Tells those who wait to look. Errors are ignored: they look from time to time anyway.
 local function tell(kind)
   local channel = string.match(KEYS[1], '^[^{]*') .. 'c:w:' .. KEYS[1]
-  if cluster then
-    channel = KEYS[1] .. ':' .. kind .. ':w'
-  end
+  if cluster then channel = KEYS[1] .. ':' .. kind .. ':w' end
   pcall(send, channel, 'hf2 changed ' .. at)
 end
 
--- Writes to the latch, for a script that confirms what an earlier request has done. Without a write of its own connection WAIT
--- would confirm nothing.
+-- Writes to the latch, for a script that confirms an earlier request: WAIT confirms only writes of its own connection.
 local function touch_latch()
   on_master()
   pcall(keep_latch)

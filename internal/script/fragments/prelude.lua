@@ -18,15 +18,13 @@ local function is_mine(value)
   return value and string.sub(value, 1, #mine) == mine
 end
 
--- Fails on a replica, and changes nothing. A script that replies without writing calls it: a replica knows only what was, and a
--- client that it answers keeps asking it. The expiry is an hour in the past, before that of any key. One in the next ms could
--- lengthen the last moment of a key: Redis 7.0 counts it from a clock that advances while the script runs.
+-- Fails on a replica, and changes nothing. A script that replies without writing calls it: a replica knows only what was, and a client that
+-- it answers keeps asking it. The expiry is an hour in the past, before that of any key. One in the next ms could lengthen the last moment
+-- of a key: Redis 7.0 counts it from a clock that advances while the script runs.
 local function on_master()
   -- mutants: master-asked
   local ok, err = pcall(redis.call, 'PEXPIRE', KEYS[1], -3600000, 'GT')
-  if not ok and string.sub(error_text(err), 1, 9) == 'READONLY ' then
-    error(error_text(err), 0)
-  end
+  if not ok and string.sub(error_text(err), 1, 9) == 'READONLY ' then error(error_text(err), 0) end
 end
 
 -- Returns the reply of a script that changes nothing: a word, NOW and perhaps more. Fails on a replica.
@@ -42,17 +40,13 @@ local function last_for(key, ms)
   end
 end
 
--- Is redis.call for reading a key that this script may have deleted; nil if it did. While a Cluster's slot moves, a key that does
--- not exist on this node counts as the other node's, and reading it is an error. But a key that was here when the script began,
--- and is not now, exists nowhere.
+-- Is redis.call for reading a key that this script may have deleted; nil if it did. While a Cluster's slot moves, a key that does not exist
+-- on this node counts as the other node's, and reading it is an error. But a key that was here when the script began, and is not now,
+-- exists nowhere.
 local function look_at(...)
   local ok, reply = pcall(redis.call, ...)
-  if ok then
-    return reply
-  end
+  if ok then return reply end
   reply = error_text(reply)
-  if not string.find(reply, 'non local key', 1, true) then
-    error(reply, 0)
-  end
+  if not string.find(reply, 'non local key', 1, true) then error(reply, 0) end
   return nil
 end

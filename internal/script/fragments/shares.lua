@@ -29,8 +29,7 @@ local function parse_hold(value)
   return tonumber(expiry), tonumber(weight), tonumber(fence), granted, info
 end
 
--- Lets the script write although the server is out of memory: HDEL works then, and so does everything after a script's first
--- write.
+-- Lets the script write although the server is out of memory: HDEL works then, and so does everything after a script's first write.
 local function insist()
   redis.call('HDEL', KEYS[1], '')
 end
@@ -47,12 +46,9 @@ local function in_parts(command, key, arguments)
   end
 end
 
--- Rebuilds the index and the sums from the holds if the index lacks some: it was evicted, or deleted by hand. An index that has
--- too many does no harm.
+-- Rebuilds the index and the sums from the holds if the index lacks some, because it was evicted. One that has too many does no harm.
 local function complete_index()
-  if redis.call('ZCOUNT', expiries, '0', '+inf') >= holds then
-    return
-  end
+  if redis.call('ZCOUNT', expiries, '0', '+inf') >= holds then return end
   local cursor, scores, known = '0', {}, {}
   used, holds = 0, 0
   repeat
@@ -82,8 +78,7 @@ local function delete_lock()
   end
 end
 
--- Makes an index without holds, which may have tokens of parties that a reset has ended, last until their holds would have
--- expired.
+-- Makes an index without holds, which may have tokens of parties that a reset has ended, last until their holds would have expired.
 local function let_index_end()
   local last = (look_at('ZRANGE', expiries, '-1', '-1', 'WITHSCORES') or {})[2]
   if last then
@@ -128,22 +123,18 @@ local function sweep()
     end
     depart(kind, #gone, 'died', info_of_dead)
   end
-  if next_expiry <= now then
-    ask_again()
-  end
+  if next_expiry <= now then ask_again() end
 end
 
--- Reads the lock. Returns the hold of the caller's token, and whether the lock is of this form or does not exist. expected and
--- wanted are the kind and the limit of a lock that does not exist.
+-- Reads the lock. Returns the hold of the caller's token, and whether the lock is of this form or does not exist. expected and wanted are
+-- the kind and the limit of a lock that does not exist.
 local function read(expected, wanted)
   local f = redis.call('HMGET', KEYS[1], 'kind', 'limit', 'used', 'next', 'fixed', 'fence', token, 'owner', 'holds')
   kind, limit, used, next_expiry, fixed = f[1] or expected, tonumber(f[2] or wanted), tonumber(f[3] or 0), tonumber(f[4] or 9e15), f[5]
   common_fence = f[6] and tonumber(f[6])
   lock_owner = f[8] and string.sub(f[8], 2)
   holds = tonumber(f[9] or 0)
-  if limit == 0 then
-    limit = wanted
-  end
+  if limit == 0 then limit = wanted end
   return f[7], f[1] or redis.call('EXISTS', KEYS[1]) == 0
 end
 
@@ -166,14 +157,12 @@ end
 -- Reads the lock for a script that concerns only the caller's hold, and returns that. Expired holds stay, and are counted.
 local function load_own()
   local hold, known = read()
-  if not known then
-    of_another_kind()
-  end
+  if not known then of_another_kind() end
   return live(hold)
 end
 
--- Reads the lock, and returns the caller's hold if there is one. expected and wanted are the kind and the limit that the caller
--- believes the lock to have, if it knows. Afterwards no hold is expired; if more are than a script may remove, it ends.
+-- Reads the lock, and returns the caller's hold if there is one. expected and wanted are the kind and the limit that the caller believes
+-- the lock to have, if it knows. Afterwards no hold is expired; if more are than a script may remove, it ends.
 local function load(expected, wanted)
   local hold, known = read(expected, wanted)
   if known and now >= next_expiry then
@@ -182,9 +171,7 @@ local function load(expected, wanted)
       kind, limit = expected or kind, wanted or limit
     end
   end
-  if not known or expected and kind ~= expected then
-    of_another_kind()
-  end
+  if not known or expected and kind ~= expected then of_another_kind() end
   if wanted and not fixed and limit ~= wanted then
     if kind == 'latch' or kind == 'bar' then
       error('BADPARTIES it has ' .. whole(limit) .. ' parties now, not ' .. whole(wanted), 0)
@@ -210,11 +197,8 @@ end
 
 -- Reports whether there is room for that weight, of that owner if the lock is owned.
 local function room(weight, owner)
-  if kind == 'own' then
-    return used == 0 or owned_by(owner)
-  elseif seats then
-    return used + weight <= seats
-  end
+  if kind == 'own' then return used == 0 or owned_by(owner) end
+  if seats then return used + weight <= seats end
   -- mutants: room
   return used + weight <= limit
 end
@@ -229,8 +213,7 @@ local function parse_request(rest)
   return info and tonumber(weight), info, owner
 end
 
--- Makes the keys last for as long as a hold of ttl ms. The index of a hash that stays need not last as long as the hash, because
--- it can be rebuilt.
+-- Makes the keys last for as long as a hold of ttl ms. The index can be rebuilt, and need not last as long as a hash that stays.
 local function extend_keys(ttl)
   -- mutants: outlast-shares
   if not fixed then
@@ -257,8 +240,8 @@ end
 local function admit(hold_token, weight, info, ttl, block, owner)
   local fence, n
   if (owned_by(owner) or kind == 'rw' and weight < limit) and common_fence then
-    -- An owner's holds are one grant. Readers share one fence: if each had its own, a resource that a later reader has used would
-    -- refuse the earlier ones. It is above the last writer's, which cannot write any more.
+    -- An owner's holds are one grant. Readers share one fence: if each had its own, a resource that a later reader has used would refuse
+    -- the earlier ones. It is above the last writer's, which cannot write any more.
     fence, n = common_fence, 1
   else
     fence, n = mint(block)
@@ -275,15 +258,12 @@ local function admit(hold_token, weight, info, ttl, block, owner)
   return fence, n
 end
 
--- Removes a hold of that weight. The keys stay until tidy: in a Cluster's slot that moves, a key that was deleted could not be created again for
--- the next holder.
+-- Removes a hold of that weight. The keys stay until tidy: in a Cluster's slot that moves, a deleted key cannot be created again.
 local function dismiss(hold_token, weight)
   redis.call('HDEL', KEYS[1], hold_token, '@' .. hold_token)
   removed[#removed + 1] = hold_token
   used, holds = used - weight, holds - 1
-  if used == 0 then
-    next_expiry, common_fence = 9e15, nil
-  end
+  if used == 0 then next_expiry, common_fence = 9e15, nil end
   redis.call('HSET', KEYS[1], 'used', whole(used), 'holds', whole(holds), 'next', whole(next_expiry))
 end
 
@@ -310,8 +290,7 @@ local function prolong_hold(hold, ttl)
   return pttl
 end
 
--- Tells the waiters of the lock's new owner to look: the lock is theirs, too, if they may have that many holds
--- (share_acquire.lua). Waiters too far back find out by themselves.
+-- Tells the waiters of the lock's new owner to look: it may be theirs, too. Waiters too far back find out by themselves.
 local function notify_owned()
   for _, member in ipairs(redis.call('ZRANGEBYSCORE', KEYS[2], '0', '+inf', 'LIMIT', '0', '100')) do
     local _, _, _, rest = parse_waiter(member)
@@ -322,10 +301,10 @@ local function notify_owned()
   end
 end
 
--- Serves the waiters in their order for as long as there is room; readers that stand together are served together. A waiter that
--- is dead is passed, even if there is no room for it, which can last long. Returns fence and block if self, a member of the queue
--- that is answered directly, for ttl ms, was served. As in serve of hand_over.lua, entries are removed before anything else, and
--- nothing is announced before it is true.
+-- Serves the waiters in their order for as long as there is room; readers that stand together are served together. A waiter that is dead is
+-- passed, even if there is no room for it, which can last long. Returns fence and block if self, a member of the queue that is answered
+-- directly, for ttl ms, was served. As in serve of hand_over.lua, entries are removed before anything else, and nothing is announced before
+-- it is true.
 local function serve(self, ttl, block)
   local fence, n
   local opened = false -- the lock has a new owner

@@ -4,9 +4,7 @@
 -- Keeps an entry in the queue until that server time (µs).
 local function remember(what, until_time)
   -- mutants: tombstone
-  if until_time <= now then
-    return
-  end
+  if until_time <= now then return end
   redis.call('ZREMRANGEBYSCORE', KEYS[2], '(' .. whole(-now), '(0')
   redis.call('ZADD', KEYS[2], whole(-until_time), what)
   last_for(KEYS[2], math.ceil((until_time - now) / 1000))

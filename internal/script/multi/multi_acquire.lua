@@ -11,8 +11,7 @@
 local ttl, not_after, info = tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5]
 local tokens = { token, unpack(ARGV, 6) }
 
--- Reads all the locks. Returns the fences of those that are the caller's, which are all if the request is a repetition, and how
--- many locks are free; or, third, the reply.
+-- Returns the fences of the locks that the caller has, all if this is a repetition, and how many are free; or nils, and a refusal.
 local function read_all()
   local fences, free = {}, 0
   for i, lock_token in ipairs(tokens) do
@@ -22,10 +21,10 @@ local function read_all()
     if value and string.sub(value, 1, #own) == own then
       fences[#fences + 1] = string.match(value, '^%d+', #own + 1)
     elseif value then
-      return nil, nil, 'held ' .. at .. ' ' .. i .. ' ' .. redis.call('PTTL', lock) .. ' '
-        .. redis.call('ZCOUNT', queue, 0, '+inf') .. ' ' .. value
+      local waiters = redis.call('ZCOUNT', queue, 0, '+inf')
+      return nil, nil, 'held', i .. ' ' .. redis.call('PTTL', lock) .. ' ' .. waiters .. ' ' .. value
     elseif redis.call('ZCOUNT', queue, 0, '+inf') > 0 or redis.call('ZSCORE', queue, 'x:' .. lock_token) then
-      return nil, nil, 'queued ' .. at
+      return nil, nil, 'queued'
     else
       free = free + 1
     end
@@ -60,20 +59,13 @@ end
 
 local function main()
   local rest = quarantine()
-  local fences, free, reply = read_all()
-  if rest > 0 then
-    return quarantined(rest)
-  elseif reply then
-    on_master()
-    return reply
-  elseif free == 0 then
-    return prolong_all(fences)
-  elseif #fences > 0 then
-    -- Some have expired since an earlier sending.
-    return refuse('queued')
-  elseif now >= not_after then
-    return refuse('late')
-  end
+  local fences, free, word, fields = read_all()
+  if rest > 0 then return quarantined(rest) end
+  if word then return refuse(word, fields) end
+  if free == 0 then return prolong_all(fences) end
+  -- Some have expired since an earlier sending.
+  if #fences > 0 then return refuse('queued') end
+  if now >= not_after then return refuse('late') end
   local ok, taken = pcall(take)
   if not ok then
     for i in ipairs(tokens) do

@@ -36,9 +36,7 @@ local function main()
   local value = read_lock()
   -- mutants: nobody-waits
   if rest == 0 and not value and not look and redis.call('EXISTS', KEYS[2]) == 0 then
-    if is_late() then
-      return refuse('late')
-    end
+    if is_late() then return refuse('late') end
     return take()
   end
 
@@ -48,11 +46,9 @@ local function main()
       local pttl = prolong(ttl)
       return granted(pttl, tonumber(string.match(value, '^%d+', #mine + 1)), 1)
     end
-    if try then
-      return quarantined(rest)
-    end
-    -- The waiter may not have heard that it was handed the lock, and must not be told before all earlier grants are over. Or it
-    -- has heard, and this is a late copy. The lock stays in both cases.
+    if try then return quarantined(rest) end
+    -- The waiter may not have heard that it was handed the lock, and must not be told before all earlier grants are over. Or it has heard,
+    -- and this is a late copy. The lock stays in both cases.
     -- mutants: quarantined-own
     return queued(member, ARGV[8], math.min(redis.call('PTTL', KEYS[1]), rest), tonumber(ARGV[9]) or now, 'ours')
   end
@@ -60,51 +56,36 @@ local function main()
   if not try then
     read_head(member)
   end
-  if not head and redis.call('ZSCORE', KEYS[2], 'x:' .. token) then
-    return refuse('gone')
-  elseif is_late() then
-    return refuse('late')
-  end
+  if not head and redis.call('ZSCORE', KEYS[2], 'x:' .. token) then return refuse('gone') end
+  if is_late() then return refuse('late') end
 
   local left = not value and rest == 0 and gap() or 0
   if try then
-    if not value and rest > 0 then
-      return quarantined(rest)
-    end
+    if not value and rest > 0 then return quarantined(rest) end
     if not value and left == 0 then
       hand_over(new_chain())
       value = read_lock()
-      if not value then
-        return take()
-      end
+      if not value then return take() end
     end
     local pttl = value and redis.call('PTTL', KEYS[1]) or left
     return refuse('held', pttl .. ' ' .. redis.call('ZCOUNT', KEYS[2], '0', '+inf') .. ' ' .. (value or ''))
   end
 
-  if look and not redis.call('ZSCORE', KEYS[2], member) then
-    return refuse('gone')
-  end
+  if look and not redis.call('ZSCORE', KEYS[2], member) then return refuse('gone') end
   local score = enqueue(member, ARGV[9])
 
   if not value and rest == 0 and left == 0 then
     head = nil
     local fence, n = hand_over(new_chain(), member, ttl, block)
-    if fence then
-      return granted(ttl, fence, n)
-    end
+    if fence then return granted(ttl, fence, n) end
     value = read_lock()
   end
   local kind, pttl = 'ours', math.max(rest, left)
   if value then
     pttl = redis.call('PTTL', KEYS[1])
-    if pttl >= 0 then
-      pttl = math.max(pttl, rest)
-    end
+    if pttl >= 0 then pttl = math.max(pttl, rest) end
     local ours = string.sub(value, 1, 4) == 'hf2:'
-    if not ours or serves_others(value) then
-      kind = 'foreign'
-    end
+    if not ours or serves_others(value) then kind = 'foreign' end
     if ours and string.sub(value, -1) ~= '+' then
       -- mutants: mark-lock
       mark_lock(value)

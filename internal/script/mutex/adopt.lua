@@ -5,8 +5,7 @@
 --         [8] tombstone: server time in µs until which an acquire of the ticket's token may still arrive, 0 if none can
 -- Returns 'adopted NOW PTTL FENCE'  the lock is the token's, with a new fence
 --         'gone NOW'                another has the lock: it was adopted already, or the ticket had expired; or the token has a tombstone
---         'absent NOW'              there is no lock
---         'late NOW'                not-after has come: nothing was done
+--         'absent NOW', 'late NOW'  there is no lock; not-after has come
 --         'quarantined NOW REST'    Strict mode: nothing is granted for so many ms
 -- Invariants: at most one token adopts what a ticket stands for; a lock that is not the ticket's stays as it is; the fence is written
 -- before the lock; nothing shortens an expiry; waiters keep their mark, so that the adopter's release serves them. If the request is
@@ -31,26 +30,18 @@ local function main()
   -- A server that lost data may have the lock as it was before an adoption, in which somebody believes still.
   local rest = quarantine()
   -- mutants: adopt-quarantined
-  if rest > 0 then
-    return quarantined(rest)
-  end
+  if rest > 0 then return quarantined(rest) end
   local value = read_lock()
   -- mutants: adopt-own
   if value and string.sub(value, 1, #mine) == mine then
     return adopted(prolong(ttl), tonumber(string.match(value, '^%d+', #mine + 1)))
   end
   -- mutants: adopt-given-up
-  if redis.call('ZSCORE', KEYS[2], 'x:' .. token) then
-    return refuse('gone')
-  end
+  if redis.call('ZSCORE', KEYS[2], 'x:' .. token) then return refuse('gone') end
   -- A tombstone ends at not-after, so what arrives just then is late.
   -- mutants: adopt-late
-  if not_after > 0 and now >= not_after then
-    return refuse('late')
-  end
-  if not value then
-    return refuse('absent')
-  end
+  if not_after > 0 and now >= not_after then return refuse('late') end
+  if not value then return refuse('absent') end
   -- The fence, too: a late copy of the acquire could have brought back a lock that was deleted.
   -- mutants: adopt-compare
   if string.sub(value, 1, #ticket) ~= ticket and string.sub(value, 1, #fresh) ~= fresh then

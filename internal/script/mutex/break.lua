@@ -5,8 +5,7 @@
 -- Returns 'broken NOW RAISED', a line feed and 'PTTL WEIGHT VALUE': RAISED is a fence above all of the broken holder's and below the next
 --             holder's; VALUE is the lock's value before, with GRANT in place of its token; WEIGHT is 0
 --         'changed NOW PTTL WAITERS VALUE'  the lock's holder has another grant id, or none; WAITERS is 0
---         'free NOW'                        nobody has the lock
---         'late NOW'                        not-after has come: nothing was done
+--         'free NOW', 'late NOW'            nobody has the lock; not-after has come: nothing was done
 -- Invariants: only a grant with that id is broken; sent twice, the second run gives the first one's reply; the holder is told before
 -- the next one is granted the lock; it works when the server is out of memory.
 -- requires prelude, lock, mint, give, breaking, answer
@@ -14,21 +13,14 @@
 local function main()
   -- mutants: break-once
   local reply = replied_before()
-  if reply then
-    return refuse('broken', reply)
-  elseif now >= not_after then
-    return refuse('late')
-  end
+  if reply then return refuse('broken', reply) end
+  if now >= not_after then return refuse('late') end
   local value = read_lock()
-  if not value then
-    return refuse('free')
-  end
+  if not value then return refuse('free') end
   local pttl = redis.call('PTTL', KEYS[1])
   local holder_token, fence = string.match(value, '^hf2:([^:]*):(%d+):')
   -- mutants: break-compare
-  if not is_meant(holder_token) then
-    return refuse('changed', pttl .. ' 0 ' .. value)
-  end
+  if not is_meant(holder_token) then return refuse('changed', pttl .. ' 0 ' .. value) end
   prepare(fence, KEYS[4])
   -- mutants: break-raise
   local raised = mint(1)

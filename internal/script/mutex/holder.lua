@@ -7,9 +7,7 @@
 local function main()
   local value = read_lock()
   local waiters = redis.call('ZCOUNT', KEYS[2], '0', '+inf')
-  if not value then
-    return 'free ' .. at .. ' ' .. waiters
-  end
+  if not value then return 'free ' .. at .. ' ' .. waiters end
   return 'held ' .. at .. ' ' .. redis.call('PTTL', KEYS[1]) .. ' ' .. waiters .. ' ' .. value
 end
 

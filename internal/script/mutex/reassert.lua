@@ -19,22 +19,18 @@ local granted_at, age, asked = tonumber(ARGV[8]), tonumber(ARGV[9]), tonumber(AR
 
 -- A counter of at least this may be that of a later grant, which raised it to its time by the clock of the server that granted. If that
 -- clock runs as before, its time is after granted_at. If this server is another, or its clock was set back, its time is after what this
--- clock showed, or would have shown, when the request was sent. The age counts back from the answer, and so leaves out the time that
--- this request took to arrive.
+-- clock showed, or would have shown, when the request was sent. The age counts back from the answer, and so leaves out the time that this
+-- request took to arrive.
 -- mutants: had-between
 local later = math.min(fence, granted_at, asked - age)
 
 -- Returns the id of the counter's last entry, or nil if there is no counter.
 local function last_id()
-  if not cluster then
-    return (checked(redis.pcall('XREVRANGE', counter, '+', '-', 'COUNT', '1'))[1] or {})[1]
-  end
+  if not cluster then return (checked(redis.pcall('XREVRANGE', counter, '+', '-', 'COUNT', '1'))[1] or {})[1] end
   -- There it has no entries.
   local info = redis.call('EXISTS', counter) == 1 and checked(redis.pcall('XINFO', 'STREAM', counter)) or {}
   for i = 1, #info, 2 do
-    if info[i] == 'last-generated-id' then
-      return info[i + 1]
-    end
+    if info[i] == 'last-generated-id' then return info[i + 1] end
   end
 end
 
@@ -54,9 +50,7 @@ local function renewed(pttl)
 end
 
 local function main()
-  if now >= not_after then
-    return refuse('late')
-  end
+  if now >= not_after then return refuse('late') end
   local value = read_lock()
   local granted, fresh = mine .. ARGV[5] .. ':', mine .. '0:'
   -- mutants: reassert-own
@@ -66,8 +60,7 @@ local function main()
   if value or another_had_it() or redis.call('ZSCORE', KEYS[2], 'x:' .. token) then
     return refuse(value and 'gone' or 'absent')
   end
-  -- The next fence is at least the server's time, rounded down to a ms, so the counter has to be restored only if it led that
-  -- time.
+  -- The next fence is at least the server's time, rounded down to a ms, so the counter has to be restored only if it led that time.
   if reserved >= now - now % 1000 then
     raise_to(reserved)
   end

@@ -16,9 +16,7 @@ local member, until_time = ARGV[3], tonumber(ARGV[4])
 
 local function leave()
   local led = leads(member)
-  if redis.call('ZREM', KEYS[2], member) == 0 then
-    return false
-  end
+  if redis.call('ZREM', KEYS[2], member) == 0 then return false end
   local first = led and first_waiter()
   if not first then
     settle()
@@ -57,9 +55,7 @@ local function main()
         free_lock()
       end
       -- mutants: release-barger
-      if not given and string.sub(value, -1) ~= '+' then
-        error(error_text(failure), 0)
-      end
+      if not given and string.sub(value, -1) ~= '+' then error(error_text(failure), 0) end
     end
     pcall(leave_tombstone, until_time)
     return 'released ' .. at

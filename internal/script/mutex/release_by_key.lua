@@ -8,9 +8,7 @@
 
 local function main()
   local value = read_lock()
-  if not is_mine(value) or string.sub(value, -1) == '+' then
-    return refuse('kept')
-  end
+  if not is_mine(value) or string.sub(value, -1) == '+' then return refuse('kept') end
   free_lock()
   return 'released ' .. at
 end

@@ -19,9 +19,7 @@ local function reserve()
       local _, _, channel = parse_waiter(member)
       alone = alone and channel == ARGV[7]
     end
-    if alone then
-      return mint(tonumber(ARGV[6]))
-    end
+    if alone then return mint(tonumber(ARGV[6])) end
   end
   return mint(block)
 end
@@ -29,18 +27,15 @@ end
 local function main()
   local rest, others = quarantine()
   if rest > 0 and (others or node) then
-    -- The old master may have let the lease expire and granted another. And a node of a quorum may have lost a later lock, which
-    -- others rely on.
+    -- The old master may have let the lease expire and granted another; a quorum's node may have lost a later lock of others.
     return quarantined(rest)
   end
   local value = read_lock()
-  -- With the fence, because a late copy of the acquire may have brought back a lock that was deleted. A lock that the server's
-  -- own SET gave the token has none yet: such a SET is sent once.
+  -- With the fence, because a late copy of the acquire may have brought back a lock that was deleted. A lock that the server's own SET gave
+  -- the token has none yet: such a SET is sent once.
   local granted, fresh = mine .. ARGV[5] .. ':', mine .. '0:'
   -- mutants: renew-absent
-  if not value then
-    return refuse('absent')
-  end
+  if not value then return refuse('absent') end
   -- mutants: renew-own
   if string.sub(value, 1, #fresh) == fresh then
     -- If the server is out of memory, a later renewal does it.
@@ -54,9 +49,7 @@ local function main()
   if block > 0 then
     -- Without fences the lease is as good; it is only not passed on within the process.
     local ok, f, reserved = pcall(reserve)
-    if ok then
-      fence, n = f, reserved
-    end
+    if ok then fence, n = f, reserved end
   end
   return 'renewed ' .. at .. ' ' .. pttl .. ' ' .. whole(fence) .. ' ' .. n
 end

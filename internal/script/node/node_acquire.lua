@@ -7,8 +7,8 @@
 --         'wanted NOW AHEAD'           the lock is free, and is kept for those
 --         'gone NOW', 'late NOW', 'quarantined NOW REST'  as acquire.lua
 --         'behind NOW STANDS'          its counter has to be raised first: node_raise.lua
--- Invariants: fences of a node rise while it lives; if the request is sent twice, the second run replies with the fence of the first;
--- a ticket only ever makes a node refuse.
+-- Invariants: fences of a node rise while it lives; if the request is sent twice, the second run replies with its fence; a ticket
+-- only ever makes a node refuse.
 -- requires prelude, grant, prolong, tickets, node, answer
 
 local ttl, not_after, info = tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5]
@@ -20,26 +20,16 @@ end
 
 local function main()
   local refused = refusal()
-  if refused then
-    return refused
-  end
+  if refused then return refused end
   local value = redis.call('GET', KEYS[1])
-  if is_mine(value) then
-    return granted(prolong(ttl), tonumber(string.match(value, '^%d+', #mine + 1)))
-  elseif redis.call('ZSCORE', KEYS[2], 'x:' .. token) then
-    return 'gone ' .. at
-  elseif now >= not_after then
-    return 'late ' .. at
-  end
+  if is_mine(value) then return granted(prolong(ttl), tonumber(string.match(value, '^%d+', #mine + 1))) end
+  if redis.call('ZSCORE', KEYS[2], 'x:' .. token) then return 'gone ' .. at end
+  if now >= not_after then return 'late ' .. at end
   local before = ahead(ticket)
   keep(ticket, ticket_time)
-  if value then
-    return 'held ' .. at .. ' ' .. redis.call('PTTL', KEYS[1]) .. ' ' .. before .. ' ' .. value
-  end
+  if value then return 'held ' .. at .. ' ' .. redis.call('PTTL', KEYS[1]) .. ' ' .. before .. ' ' .. value end
   -- mutants: ticket-kept
-  if before > 0 then
-    return 'wanted ' .. at .. ' ' .. before
-  end
+  if before > 0 then return 'wanted ' .. at .. ' ' .. before end
   -- The time counts only if there is no counter: otherwise the fences of nodes whose clocks differ would drift apart.
   local fence = (read_counter() or now) + 1
   raise_to(fence)

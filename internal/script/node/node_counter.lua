@@ -7,11 +7,8 @@
 
 local function main()
   local refused, stands = refusal()
-  if stands then
-    return behind(whole(read_counter() or 0) .. ' ' .. stands)
-  elseif refused then
-    return refused
-  end
+  if stands then return behind(whole(read_counter() or 0) .. ' ' .. stands) end
+  if refused then return refused end
   return 'counter ' .. at .. ' ' .. whole(read_counter() or 0)
 end
 

@@ -9,14 +9,10 @@
 
 local function main()
   local refused = refusal()
-  if refused then
-    return refused
-  end
+  if refused then return refused end
   local value = redis.call('GET', KEYS[1])
   -- mutants: node-fence-owner
-  if not is_mine(value) then
-    return 'gone ' .. at
-  end
+  if not is_mine(value) then return 'gone ' .. at end
   raise_counter(tonumber(ARGV[3]))
   return 'fenced ' .. at .. ' ' .. redis.call('PTTL', KEYS[1])
 end

@@ -8,13 +8,9 @@
 
 local function main()
   local rest, _, id = quarantine()
-  if rest > 0 then
-    return quarantined(rest)
-  end
+  if rest > 0 then return quarantined(rest) end
   local stands = standing(id)
-  if stands ~= id and stands ~= ARGV[4] then
-    return behind(stands)
-  end
+  if stands ~= id and stands ~= ARGV[4] then return behind(stands) end
   -- If no node has a counter yet, the first fence is made of the time.
   local known = tonumber(ARGV[3])
   -- mutants: raise-counter

@@ -7,35 +7,26 @@
 --         'spent NOW TRIES'   as many tries have failed as are allowed
 --         'used NOW'          a run under this lease was completed, in a window that is over
 --         'gone NOW', 'absent NOW'  the lock is another's, or nobody's
--- Invariants: only a holder begins; a completed run that counts is not begun again; a lease completes one run; sent twice, it counts
--- one try.
+-- Invariants: only a holder begins; a completed run that counts is not begun again; a lease completes one run; a copy counts no try.
 -- requires prelude, once_record, answer
 
 local window, keep, fence, most = tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5], tonumber(ARGV[6])
 
 local function main()
   local value = redis.call('GET', KEYS[1])
-  if not is_mine(value) then
-    return refuse(value and 'gone' or 'absent')
-  end
+  if not is_mine(value) then return refuse(value and 'gone' or 'absent') end
   local f = redis.call('HMGET', record, 'done', 'tries', 'first', 'last', 'fence')
   local done, tries, first = f[1] and tonumber(f[1]), tonumber(f[2] or 0), f[3] and tonumber(f[3])
   if counts(done, window) then
     on_master()
     return latest(done, window)
   end
-  if f[5] == fence then
-    return refuse('used')
-  end
-  if f[4] == fence then
-    return refuse('begun', tries)
-  end
+  if f[5] == fence then return refuse('used') end
+  if f[4] == fence then return refuse('begun', tries) end
   if not first or window > 0 and now >= first + window * 1000 then
     tries, first = 0, now
   end
-  if most > 0 and tries >= most then
-    return refuse('spent', tries)
-  end
+  if most > 0 and tries >= most then return refuse('spent', tries) end
   -- mutants: count-try
   redis.call('HSET', record, 'tries', tries + 1, 'first', whole(first), 'last', fence)
   last_for(record, keep)

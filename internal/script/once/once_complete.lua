@@ -20,11 +20,8 @@ local function main()
   end
   local value = redis.call('GET', KEYS[1])
   -- mutants: completion-owner
-  if not is_mine(value) then
-    return refuse(value and 'gone' or 'absent')
-  end
-  -- The next try is the first of another window. HDEL comes first, because it works even if the server is out of memory, and so
-  -- does everything after a script's first write.
+  if not is_mine(value) then return refuse(value and 'gone' or 'absent') end
+  -- The next try is the first of another window. HDEL comes first: it, and so all after it, works even if the server is out of memory.
   redis.call('HDEL', record, 'tries', 'first')
   -- A record that was lost after the job was begun has no tries.
   local count = f[5] == fence and f[4] or '1'

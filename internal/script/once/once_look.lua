@@ -7,9 +7,7 @@
 
 local function main()
   local f = redis.call('HMGET', record, 'done', 'tries')
-  if f[1] then
-    return latest(tonumber(f[1]), tonumber(ARGV[3]))
-  end
+  if f[1] then return latest(tonumber(f[1]), tonumber(ARGV[3])) end
   return 'none ' .. at .. ' ' .. (f[2] or 0)
 end
 

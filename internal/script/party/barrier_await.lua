@@ -16,21 +16,15 @@
 
 local function main()
   local hold = load('bar', tonumber(ARGV[5]))
-  if not hold then
-    return refuse(used == 0 and 'absent' or 'gone')
-  end
+  if not hold then return refuse(used == 0 and 'absent' or 'gone') end
   load_phase()
   -- The waiter for a place that is free now may be dead, too.
   if used < limit then
     pcall(serve_or_notify)
   end
   local target = tonumber(ARGV[4])
-  if target == 0 then
-    target = last_phase or phase
-  end
-  if number < last_number or number == last_number and not inside then
-    return refuse('stale')
-  end
+  if target == 0 then target = last_phase or phase end
+  if number < last_number or number == last_number and not inside then return refuse('stale') end
   local known = tonumber(ARGV[6])
   if target > phase or known >= phase then
     -- A failover has lost what this party was told.
@@ -57,9 +51,7 @@ local function main()
   end
   on_master()
   -- No later phase can have tripped, since this party has not arrived there.
-  if target == tripped then
-    return 'tripped ' .. at .. ' ' .. whole(target)
-  end
+  if target == tripped then return 'tripped ' .. at .. ' ' .. whole(target) end
   return 'broken ' .. at .. ' ' .. whole(target) .. ' ' .. whole(phase) .. ' ' .. broken
 end
 

@@ -14,9 +14,7 @@ local function main()
   -- mutants: counted-before
   local known = redis.call('ZSCORE', KEYS[2], 'd:' .. token)
   local refused = redis.call('ZSCORE', KEYS[2], 'x:' .. token)
-  if not known and not refused and now >= not_after then
-    return refuse('late')
-  end
+  if not known and not refused and now >= not_after then return refuse('late') end
   load('latch', parties)
   -- mutants: seats-taken
   if refused or not known and seats > 0 and used >= seats then

@@ -19,9 +19,7 @@ local function main()
   on_master()
   if asked == '0' or asked == f[1] then
     local rest = -1
-    if used > 0 then
-      rest = math.max(math.ceil((next_expiry - now) / 1000), 0)
-    end
+    if used > 0 then rest = math.max(math.ceil((next_expiry - now) / 1000), 0) end
     return 'count ' .. at .. ' ' .. f[1] .. ' ' .. whole(seats) .. ' ' .. f[2] .. ' ' .. whole(rest)
   elseif asked == f[3] then
     return 'opened ' .. at .. ' ' .. f[4]

@@ -1,8 +1,7 @@
 -- latch_reset.lua: begins a latch's count again, or deletes the latch. Parties that have joined no longer count.
 -- KEYS    [1] lock  [2] queue  [3] fence counter  [4] index of holds
 -- ARGV    [1] flags  [2] id of the reset, as a token  [3] parties, 0 to delete the latch  [4] not-after, server time in µs
--- Returns 'reset NOW'
---         'late NOW'  not-after has come: nothing was done
+-- Returns 'reset NOW', or 'late NOW': not-after has come, and nothing was done
 -- Invariants: sent twice, it resets once.
 -- requires prelude, parties, shares, tombstone, answer
 
@@ -13,16 +12,13 @@ local function main()
     touch_latch()
     return 'reset ' .. at
   end
-  if now >= not_after then
-    return refuse('late')
-  end
+  if now >= not_after then return refuse('late') end
   load('latch')
   insist()
   complete_index()
   in_parts('HDEL', KEYS[1], redis.call('ZRANGE', expiries, '0', '-1'))
   if parties > 0 then
-    -- The index keeps the tokens for as long as their holds would have lasted: share_missing.lua tells by it that the latch was
-    -- reset.
+    -- The index keeps the tokens for as long as their holds would have lasted: share_missing.lua tells by it that the latch was reset.
     redis.call('ZREMRANGEBYSCORE', expiries, '-inf', at)
     let_index_end()
     begin_count(parties)

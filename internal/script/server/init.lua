@@ -9,18 +9,14 @@
 
 local function main()
   local new = redis.call('EXISTS', KEYS[1]) == 0
-  if string.find(flags, 'l', 1, true) then
-    return (new and 'new ' or 'known ') .. at
-  end
+  if string.find(flags, 'l', 1, true) then return (new and 'new ' or 'known ') .. at end
   if new or string.find(flags, 'f', 1, true) then
     quarantine() -- refuses a server that cannot be used
     local id, _, longest = read_mark()
     write_mark(id, now, longest)
   end
   local rest = quarantine()
-  if rest > 0 then
-    return quarantined(rest)
-  end
+  if rest > 0 then return quarantined(rest) end
   return 'ready ' .. at
 end
 

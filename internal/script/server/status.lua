@@ -41,28 +41,20 @@ end
 
 -- Returns the lock's kind; and its value if it has one holder, or fields of its hash if several may hold it.
 local function look()
-  local kind = 'foreign'
   local is_string, value = pcall(redis.call, 'GET', KEYS[1])
   if is_string then
-    if not value then
-      kind = 'nothing'
-    elseif string.sub(value, 1, 4) == 'hf2:' then
-      kind = 'mutex'
-    end
-    return kind, value and (kind == 'mutex' and value or '')
+    if not value then return 'nothing' end
+    if string.sub(value, 1, 4) == 'hf2:' then return 'mutex', value end
+    return 'foreign', ''
   end
   local is_hash, f = false, value
   if is_wrong_type(value) then
     is_hash, f = pcall(redis.call, 'HMGET', KEYS[1], 'kind', 'holdfast', 'limit', 'count', 'fence')
   end
-  if not is_hash and not is_wrong_type(f) then
-    error(error_text(f), 0)
-  elseif is_hash and weighed[f[1]] then
-    return f[1], nil, f
-  elseif is_hash and (f[2] or string.find(flags, 'r', 1, true)) then
-    kind = 'redisson'
-  end
-  return kind, is_hash and kind == 'redisson' and f[2] or ''
+  if not is_hash and not is_wrong_type(f) then error(error_text(f), 0) end
+  if is_hash and weighed[f[1]] then return f[1], nil, f end
+  if is_hash and (f[2] or string.find(flags, 'r', 1, true)) then return 'redisson', f[2] or '' end
+  return 'foreign', ''
 end
 
 -- Adds holds of a lock that several may hold. Returns the cursor for the next.
@@ -89,9 +81,7 @@ local function add_waiters(n)
     if weighed[wanted] then
       weight, info = string.match(info or '', '^(%d+)\n(.*)$')
     end
-    if wanted == 'own' then
-      info = string.match(info or '', '^[^\n]*\n(.*)$')
-    end
+    if wanted == 'own' then info = string.match(info or '', '^[^\n]*\n(.*)$') end
     add(number(all[i + 1]) .. ' ' .. number(weight) .. ' ' .. string.sub(info or '', 1, 2048))
   end
 end
@@ -100,8 +90,7 @@ local function waiting(key)
   return redis.call('ZCOUNT', key, '0', '+inf')
 end
 
--- Chooses among the queues of several kinds that of the lock's kind or, if it has none of them, the first in which somebody
--- waits. Returns the kind.
+-- Chooses the queue of the lock's kind or, if there is none, the first in which somebody waits. Returns the kind.
 local function choose(kind)
   local kinds = {}
   for word in string.gmatch(wanted, '%S+') do
@@ -120,9 +109,7 @@ end
 
 local function main()
   local kind, value, f = look()
-  if string.find(wanted, ' ', 1, true) then
-    kind = choose(kind)
-  end
+  if string.find(wanted, ' ', 1, true) then kind = choose(kind) end
   if wanted ~= '' and kind ~= wanted and kind ~= 'nothing' and kind ~= 'foreign' then
     error('BADKIND the key holds another kind of lock, or something else', 0)
   end

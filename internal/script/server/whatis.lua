@@ -1,8 +1,7 @@
 -- whatis.lua: tells what the key of a lock holds, for people whose script was refused because it holds something else. Changes nothing.
 -- KEYS    [1] lock
 -- ARGV    [1] flags  [2] any token
--- Returns 'holds NOW WHAT': nothing; mutex; the kind of a lock that several may hold (shares.lua); redisson; other, which is not ours; or
---         unknown
+-- Returns 'holds NOW WHAT': nothing; mutex; the kind of a lock that several may hold (shares.lua); redisson; other; or unknown
 -- requires request, answer
 
 local function main()

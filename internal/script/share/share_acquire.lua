@@ -22,9 +22,7 @@ end
 
 -- Adds a hold for the owner that has the lock.
 local function take_again(member, owner)
-  if used >= tonumber(ARGV[8]) then
-    return refuse('deep', whole(used))
-  end
+  if used >= tonumber(ARGV[8]) then return refuse('deep', whole(used)) end
   head_changed = member and first_waiter() == member
   if member then
     redis.call('ZREM', KEYS[2], member)
@@ -45,12 +43,8 @@ local function main()
   local weight, _, owner = parse_request(ARGV[9] .. '\n' .. info)
   if hold then
     local expiry, _, fence = parse_hold(hold)
-    if rest == 0 then
-      return granted(prolong_hold(hold, ttl), fence, 1)
-    end
-    if try then
-      return quarantined(rest)
-    end
+    if rest == 0 then return granted(prolong_hold(hold, ttl), fence, 1) end
+    if try then return quarantined(rest) end
     -- As in acquire.lua.
     return queued(member, ARGV[11], math.min(math.ceil((expiry - now) / 1000), rest), tonumber(ARGV[12]) or now, 'ours')
   elseif redis.call('ZSCORE', KEYS[2], 'x:' .. token) then
@@ -62,35 +56,21 @@ local function main()
   end
 
   if try then
-    if rest > 0 then
-      return quarantined(rest)
-    end
+    if rest > 0 then return quarantined(rest) end
     serve()
-    if owned_by(owner) then
-      return take_again(nil, owner)
-    end
-    if not first_waiter() and room(weight, owner) then
-      return take(weight, owner)
-    end
+    if owned_by(owner) then return take_again(nil, owner) end
+    if not first_waiter() and room(weight, owner) then return take(weight, owner) end
     return refuse('held', some_hold(redis.call('ZCOUNT', KEYS[2], '0', '+inf')))
   end
 
-  if look and not redis.call('ZSCORE', KEYS[2], member) then
-    return refuse('gone')
-  end
-  if rest == 0 and owned_by(owner) then
-    return take_again(member, owner)
-  end
+  if look and not redis.call('ZSCORE', KEYS[2], member) then return refuse('gone') end
+  if rest == 0 and owned_by(owner) then return take_again(member, owner) end
   -- mutants: share-nobody-waits
-  if rest == 0 and not look and not first_waiter() and room(weight, owner) then
-    return take(weight, owner)
-  end
+  if rest == 0 and not look and not first_waiter() and room(weight, owner) then return take(weight, owner) end
   local score = enqueue(member, ARGV[12])
   if rest == 0 then
     local fence, n = serve(member, ttl, block)
-    if fence then
-      return granted(ttl, fence, n)
-    end
+    if fence then return granted(ttl, fence, n) end
     rest = math.ceil((next_expiry - now) / 1000)
   end
   return queued(member, ARGV[11], rest, score, 'ours')

@@ -15,27 +15,19 @@ local function the_meant()
   for _, hold_token in ipairs(redis.call('ZRANGEBYSCORE', expiries, '0', '+inf')) do
     -- mutants: share-break-compare
     local hold = is_meant(hold_token) and live(redis.call('HGET', KEYS[1], hold_token))
-    if hold then
-      return hold_token, hold
-    end
+    if hold then return hold_token, hold end
   end
 end
 
 local function main()
   load()
   local reply = replied_before()
-  if reply then
-    return refuse('broken', reply)
-  elseif now >= not_after then
-    return refuse('late')
-  elseif holds == 0 then
-    return refuse('free')
-  end
+  if reply then return refuse('broken', reply) end
+  if now >= not_after then return refuse('late') end
+  if holds == 0 then return refuse('free') end
   insist()
   local hold_token, hold = the_meant()
-  if not hold then
-    return refuse('changed', some_hold(0))
-  end
+  if not hold then return refuse('changed', some_hold(0)) end
   local expiry, weight, fence, granted, info = parse_hold(hold)
   local pttl = math.floor((expiry - now) / 1000)
   fence = whole(fence)

@@ -3,12 +3,10 @@
 -- KEYS    [1] lock  [2] queue  [3] fence counter  [4] index of holds
 -- ARGV    [1] flags  [2] a token for this request  [3] the owner's id  [4] not-after, server time in µs
 -- Returns 'released NOW LEFT'  the owner has so many holds left
---         'free NOW'           nobody has the lock
 --         'held NOW PTTL WAITERS VALUE'  another owner has it; VALUE as of one of its holds
---         'late NOW'           not-after has come: nothing was done
+--         'free NOW', 'late NOW'         nobody has it; not-after has come: nothing was done
 -- Invariants: another owner's holds are not touched. If the request is sent twice, at most one hold is ended: until not-after the
--- queue has an entry of the request's token, written before anything else. The hold's client is told that it was ended on purpose, as
--- shares.lua says.
+-- queue has an entry of the request's token, written before anything else. The hold's client is told that it was ended on purpose.
 -- requires prelude, shares, share_held, tombstone, serve_or_notify, answer
 
 local owner, not_after = ARGV[3], tonumber(ARGV[4])
@@ -19,9 +17,7 @@ local function soonest()
   while true do
     local hold_token = redis.call('ZRANGEBYSCORE', expiries, '0', '+inf', 'LIMIT', '0', '1')[1]
     local hold = hold_token and redis.call('HGET', KEYS[1], hold_token)
-    if not hold_token or hold then
-      return hold_token, hold
-    end
+    if not hold_token or hold then return hold_token, hold end
     redis.call('ZREM', expiries, hold_token)
   end
 end
@@ -39,12 +35,8 @@ local function main()
     on_master()
     return released()
   end
-  if redis.call('ZSCORE', KEYS[2], nothing) then
-    return refuse('free')
-  end
-  if now >= not_after then
-    return refuse('late')
-  end
+  if redis.call('ZSCORE', KEYS[2], nothing) then return refuse('free') end
+  if now >= not_after then return refuse('late') end
   if used == 0 then
     remember(nothing, not_after)
     return 'free ' .. at

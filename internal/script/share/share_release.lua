@@ -46,9 +46,7 @@ local function main()
     on_master()
   end
   leave_tombstone(until_time)
-  if left then
-    return 'left ' .. at
-  end
+  if left then return 'left ' .. at end
   local reply = missing()
   if kind ~= 'latch' and is_superseded() then
     redis.call('ZREM', expiries, 's:' .. token) -- the holder knows now

@@ -27,9 +27,7 @@ local function main()
   if block > 0 then
     -- Without fences the lease is as good; it is only not passed on within the process.
     local ok, f, reserved = pcall(mint, block)
-    if ok then
-      fence, n = f, reserved
-    end
+    if ok then fence, n = f, reserved end
   end
   return 'renewed ' .. at .. ' ' .. pttl .. ' ' .. whole(fence) .. ' ' .. n
 end

@@ -17,20 +17,12 @@ local wanted, had, leased = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[
 local function main()
   local rest = quarantine()
   local hold = load()
-  if not hold then
-    return refuse(used == 0 and 'absent' or 'gone')
-  end
+  if not hold then return refuse(used == 0 and 'absent' or 'gone') end
   local expiry, weight, fence, granted, info = parse_hold(hold)
-  if fence ~= had and not (fence > had and weight == wanted) then
-    return refuse('gone')
-  end
+  if fence ~= had and not (fence > had and weight == wanted) then return refuse('gone') end
   if wanted > weight then
-    if rest > 0 then
-      return quarantined(rest)
-    end
-    if not room(wanted - weight) then
-      return refuse('held')
-    end
+    if rest > 0 then return quarantined(rest) end
+    if not room(wanted - weight) then return refuse('held') end
     fence = mint(1)
   else
     insist()

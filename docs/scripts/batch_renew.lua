@@ -7,20 +7,14 @@ local function whole(n)
   return n == now and at or string.format('%d', n)
 end
 local function error_text(err)
-  if type(err) == 'table' then
-    return err.err
-  end
+  if type(err) == 'table' then return err.err end
   return (string.gsub(tostring(err), '^[^ ]*:%d+: ', ''))
 end
 local function answer(main)
   local ok, reply = pcall(main)
-  if ok then
-    return reply
-  end
+  if ok then return reply end
   reply = error_text(reply)
-  if string.sub(reply, 1, 9) == 'READONLY ' then
-    return { err = reply }
-  end
+  if string.sub(reply, 1, 9) == 'READONLY ' then return { err = reply } end
   return 'error ' .. reply
 end
 local function main()

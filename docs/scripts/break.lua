@@ -7,10 +7,15 @@ local function whole(n)
   return n == now and at or string.format('%d', n)
 end
 local function error_text(err)
-  if type(err) == 'table' then
-    return err.err
-  end
+  if type(err) == 'table' then return err.err end
   return (string.gsub(tostring(err), '^[^ ]*:%d+: ', ''))
+end
+local function answer(main)
+  local ok, reply = pcall(main)
+  if ok then return reply end
+  reply = error_text(reply)
+  if string.sub(reply, 1, 9) == 'READONLY ' then return { err = reply } end
+  return 'error ' .. reply
 end
 local token = ARGV[2]
 local mine = 'hf2:' .. token .. ':'
@@ -20,27 +25,28 @@ local function is_mine(value)
 end
 local function on_master()
   local ok, err = pcall(redis.call, 'PEXPIRE', KEYS[1], -3600000, 'GT')
-  if not ok and string.sub(error_text(err), 1, 9) == 'READONLY ' then
-    error(error_text(err), 0)
+  if not ok and string.sub(error_text(err), 1, 9) == 'READONLY ' then error(error_text(err), 0) end
+end
+local function refuse(word, rest)
+  on_master()
+  return word .. ' ' .. at .. (rest and ' ' .. rest or '')
+end
+local function last_for(key, ms)
+  if redis.call('PTTL', key) < ms then
+    redis.call('PEXPIRE', key, whole(ms))
   end
 end
 local function look_at(...)
   local ok, reply = pcall(redis.call, ...)
-  if ok then
-    return reply
-  end
+  if ok then return reply end
   reply = error_text(reply)
-  if not string.find(reply, 'non local key', 1, true) then
-    error(reply, 0)
-  end
+  if not string.find(reply, 'non local key', 1, true) then error(reply, 0) end
   return nil
 end
 local redisson = string.find(flags, 'r', 1, true)
 local function read_lock(command)
   command = command or redis.call
-  if not redisson then
-    return command('GET', KEYS[1])
-  end
+  if not redisson then return command('GET', KEYS[1]) end
   return command('HGET', KEYS[1], 'holdfast') or command('EXISTS', KEYS[1]) == 1 and ''
 end
 local function write_lock(holder, value, ttl)
@@ -62,9 +68,7 @@ local function write_lock(holder, value, ttl)
   end
 end
 local function free_lock()
-  if redis.call('DEL', KEYS[1]) == 0 or not redisson then
-    return
-  end
+  if redis.call('DEL', KEYS[1]) == 0 or not redisson then return end
   local tagged = string.find(KEYS[1], '{', 1, true) and KEYS[1] or '{' .. KEYS[1] .. '}'
   local channel = 'redisson_lock__channel:' .. tagged
   if cluster then
@@ -72,44 +76,40 @@ local function free_lock()
   end
   pcall(redis.call, 'PUBLISH', channel, '0')
 end
+local counter = KEYS[3]
 local longest_lead = 86400000000
-local kept = string.find(ARGV[1], 'c', 1, true) and '0' or '1'
+local kept = cluster and '0' or '1'
 local function checked(reply)
   if reply.err then
     error(string.find(reply.err, 'WRONGTYPE', 1, true) and 'BADFENCE the fence counter is not a stream' or reply.err, 0)
   end
   return reply
 end
-local function believed(key, fence, time)
-  if fence - time >= longest_lead then
-    error('BADFENCE the fence counter ' .. key .. " leads the server's clock by more than a day: set that clock right if it is behind; if the counter was set by somebody, delete it, and fences follow the clock again", 0)
+local function believed(fence)
+  if fence - now >= longest_lead then
+    error('BADFENCE the fence counter ' .. counter .. " leads the server's clock by more than a day: set that clock right if it is behind; if the counter was set by somebody, delete it, and fences follow the clock again", 0)
   end
   return fence
 end
-local function raise_to(key, fence)
-  checked(redis.pcall('XADD', key, 'MAXLEN', '~', kept, string.format('%d-%d', math.floor(fence / 1000), fence % 1000), 'g', ''))
+local function raise_to(fence)
+  checked(redis.pcall('XADD', counter, 'MAXLEN', '~', kept, string.format('%d-%d', math.floor(fence / 1000), fence % 1000), 'g', ''))
 end
 local function fence_of(id)
   local ms, seq = string.match(id, '^(%d+)-(%d+)$')
   return ms * 1000 + seq, seq
 end
-local function next_fence(key, time)
-  local id = checked(redis.pcall('XADD', key, 'MAXLEN', '~', kept, '*', 'g', ''))
-  local fence, seq = fence_of(id)
-  believed(key, fence, time)
-  if #seq > 3 then
-    raise_to(key, fence)
-  end
-  return fence
-end
-local counter = KEYS[3]
 local function mint(n)
-  local fence = next_fence(counter, now)
+  local id = checked(redis.pcall('XADD', counter, 'MAXLEN', '~', kept, '*', 'g', ''))
+  local fence, seq = fence_of(id)
+  believed(fence)
+  if #seq > 3 then
+    raise_to(fence)
+  end
   if fence - now > 1000000 then
     n = 1
   end
   if n > 1 then
-    raise_to(counter, fence + n - 1)
+    raise_to(fence + n - 1)
   end
   return fence, n
 end
@@ -154,30 +154,24 @@ end
 local function dead_ahead(n, self)
   local first = waiters(n)
   for i, count in ipairs(hearers(first)) do
-    if count > 0 or first[i] == self then
-      return i - 1, first
-    end
+    if count > 0 or first[i] == self then return i - 1, first end
   end
   return #first, first
 end
 local function notify(member, due)
   local ok, waiter_token, _, channel = pcall(parse_waiter, member)
   if ok and waiter_token then
-    pcall(send, channel, 'hf2 standby ' .. waiter_token .. ' ' .. whole(now) .. ' ' .. whole(due))
+    pcall(send, channel, 'hf2 standby ' .. waiter_token .. ' ' .. at .. ' ' .. whole(due))
   end
 end
 local function is_dead(member, count)
   local ok, counts = true, { count }
-  if not count then
-    ok, counts = pcall(hearers, { member })
-  end
+  if not count then ok, counts = pcall(hearers, { member }) end
   return ok and counts[1] == 0
 end
 local function leads(member)
   local first = first_waiter()
-  if not first or first == member or not is_dead(first) then
-    return first == member
-  end
+  if not first or first == member or not is_dead(first) then return first == member end
   local n, ahead = dead_ahead(100, member)
   return ahead[n + 1] == member
 end
@@ -185,15 +179,11 @@ local function latest_alive()
   local latest = look_at('ZRANGE', KEYS[2], '-100', '-1') or {}
   local counts = hearers(latest)
   for i = #latest, 1, -1 do
-    if counts[i] > 0 then
-      return latest[i]
-    end
+    if counts[i] > 0 then return latest[i] end
   end
 end
 local function first_alive(first, count)
-  if not is_dead(first, count) then
-    return first
-  end
+  if not is_dead(first, count) then return first end
   local n, ahead = dead_ahead(100)
   return ahead[n + 1] or latest_alive()
 end
@@ -207,9 +197,7 @@ local function drop_dead(self)
     if n > 0 then
       redis.call('ZREM', KEYS[2], unpack(first, 1, n))
     end
-    if n < 100 then
-      return
-    end
+    if n < 100 then return end
   end
   if dead_ahead(1, self) > 0 then
     local latest = latest_alive()
@@ -220,9 +208,7 @@ local function drop_dead(self)
   end
 end
 local function queue_name()
-  if string.match(KEYS[2], '^(.*):') == KEYS[1] then
-    return ''
-  end
+  if string.match(KEYS[2], '^(.*):') == KEYS[1] then return '' end
   return '@' .. string.sub(redis.sha1hex(KEYS[2]), 1, 8)
 end
 local function serves_others(value)
@@ -268,7 +254,7 @@ local function serve(chain, self, ttl, block)
     elseif waiter_token and counts[1] > 0 then
       local fence = mint(1)
       write_lock(waiter_token, new_value(waiter_token, fence, chain, info, follower), claim)
-      local heard = send(channel, 'hf2 ' .. (redisson and 'redisson ' or 'grant ') .. waiter_token .. ' ' .. whole(now) .. ' ' .. claim .. ' ' .. whole(fence) .. ' ' .. KEYS[1])
+      local heard = send(channel, 'hf2 ' .. (redisson and 'redisson ' or 'grant ') .. waiter_token .. ' ' .. at .. ' ' .. claim .. ' ' .. whole(fence) .. ' ' .. KEYS[1])
       if not cluster or heard > 0 then
         if follower then
           stand_by(follower, now + claim * 1000, counts[2])
@@ -303,9 +289,7 @@ local function replicated(info)
   return replicas > 0 or not told(info, 'master_replid2:', '^0+%s')
 end
 local function incarnation(info)
-  if string.find(info, 'role:slave', 1, true) then
-    error('READONLY this server is a replica', 0)
-  end
+  if string.find(info, 'role:slave', 1, true) then error('READONLY this server is a replica', 0) end
   local run, repl = told(info, 'run_id:', '^%w+'), told(info, 'master_replid:', '^%w+')
   if not run or not repl then
     error('NOSTRICT this server does not tell its run_id and replication id, so that a loss of data could not be noticed', 0)
@@ -315,21 +299,19 @@ end
 local function write_mark(id, ready, longest)
   redis.call('SET', KEYS[#KEYS], 'hf2:' .. id .. ':' .. whole(ready) .. ':' .. whole(longest))
 end
-local function read_mark(text)
-  local id, ready, longest = string.match(text or redis.call('GET', KEYS[#KEYS]) or '', '^hf2:([^:]*):(%d+):(%d+)$')
+local function read_mark()
+  local id, ready, longest = string.match(redis.call('GET', KEYS[#KEYS]) or '', '^hf2:([^:]*):(%d+):(%d+)$')
   return id, tonumber(ready or 0), tonumber(longest or 0)
 end
-local function quarantine(text)
-  if not quarantine_time then
-    return 0
-  end
+local function quarantine()
+  if not quarantine_time then return 0 end
   local known, info = pcall(redis.call, 'INFO', 'server', 'replication')
   if not known then
     error('NOSTRICT INFO, by which a loss of data is noticed, is not to be had: ' .. error_text(info), 0)
   end
   local self, others = incarnation(info), replicated(info)
   local wanted = quarantine_time + (others and replica_lag or 0)
-  local id, ready, longest = read_mark(text)
+  local id, ready, longest = read_mark()
   if id ~= self then
     longest = math.max(wanted, longest)
     ready = now + longest * 1000
@@ -343,25 +325,20 @@ local function quarantine(text)
   end
   return math.max(0, math.ceil((ready - now) / 1000)), others, self
 end
+local function quarantined(rest)
+  return 'quarantined ' .. at .. ' ' .. rest
+end
 local function next_chain(value)
-  if not shared then
-    return '0'
-  end
+  if not shared then return '0' end
   local n, since = string.match(value or '', '^hf2:[^:]*:%d+:%d+:(%d+)@(%d+)[@:]')
-  if not n then
-    return new_chain()
-  end
-  if n + 1 > 8 or now / 1000 - since > 50 then
-    return nil
-  end
+  if not n then return new_chain() end
+  if n + 1 > 8 or now / 1000 - since > 50 then return nil end
   return whole(n + 1) .. '@' .. since .. queue_name()
 end
 local function open_gap()
   pcall(function()
     redis.call('ZADD', KEYS[2], whole(-now - gap_length * 1000), 'gap')
-    if redis.call('PTTL', KEYS[2]) < gap_length then
-      redis.call('PEXPIRE', KEYS[2], gap_length)
-    end
+    last_for(KEYS[2], gap_length)
   end)
 end
 local function free_and_notify(ms)
@@ -383,15 +360,10 @@ local function give(value)
   end
 end
 local function remember(what, until_time)
-  if until_time <= now then
-    return
-  end
+  if until_time <= now then return end
   redis.call('ZREMRANGEBYSCORE', KEYS[2], '(' .. whole(-now), '(0')
   redis.call('ZADD', KEYS[2], whole(-until_time), what)
-  local rest = math.ceil((until_time - now) / 1000)
-  if redis.call('PTTL', KEYS[2]) < rest then
-    redis.call('PEXPIRE', KEYS[2], rest)
-  end
+  last_for(KEYS[2], math.ceil((until_time - now) / 1000))
   settle()
 end
 local function leave_tombstone(until_time)
@@ -419,9 +391,7 @@ end
 local function replied_before()
   local begin, at_end = 'd:' .. token .. '\n', whole(-not_after)
   for _, member in ipairs(redis.call('ZRANGEBYSCORE', KEYS[2], at_end, at_end)) do
-    if string.sub(member, 1, #begin) == begin then
-      return string.sub(member, #begin + 1)
-    end
+    if string.sub(member, 1, #begin) == begin then return string.sub(member, #begin + 1) end
   end
 end
 local function prepare(fence, journal)
@@ -441,39 +411,17 @@ local function record_break(raised, fence, holder, journal)
   if not cluster then
     write_journal(journal, 'broken', token, broken_grant, fence, whole(raised), ARGV[5], KEYS[1], ARGV[6], holder)
   end
-  return 'broken ' .. whole(now) .. ' ' .. reply
-end
-local function nothing(reply)
-  on_master()
-  return reply
-end
-local function answer(main)
-  local ok, reply = pcall(main)
-  if ok then
-    return reply
-  end
-  reply = error_text(reply)
-  if string.sub(reply, 1, 9) == 'READONLY ' then
-    return { err = reply }
-  end
-  return 'error ' .. reply
+  return 'broken ' .. at .. ' ' .. reply
 end
 local function main()
   local reply = replied_before()
-  if reply then
-    return nothing('broken ' .. whole(now) .. ' ' .. reply)
-  elseif now >= not_after then
-    return nothing('late ' .. whole(now))
-  end
+  if reply then return refuse('broken', reply) end
+  if now >= not_after then return refuse('late') end
   local value = read_lock()
-  if not value then
-    return nothing('free ' .. whole(now))
-  end
+  if not value then return refuse('free') end
   local pttl = redis.call('PTTL', KEYS[1])
   local holder_token, fence = string.match(value, '^hf2:([^:]*):(%d+):')
-  if not is_meant(holder_token) then
-    return nothing('changed ' .. whole(now) .. ' ' .. pttl .. ' 0 ' .. value)
-  end
+  if not is_meant(holder_token) then return refuse('changed', pttl .. ' 0 ' .. value) end
   prepare(fence, KEYS[4])
   local raised = mint(1)
   remember('x:' .. holder_token, grave_until(pttl))

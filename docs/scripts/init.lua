@@ -7,10 +7,15 @@ local function whole(n)
   return n == now and at or string.format('%d', n)
 end
 local function error_text(err)
-  if type(err) == 'table' then
-    return err.err
-  end
+  if type(err) == 'table' then return err.err end
   return (string.gsub(tostring(err), '^[^ ]*:%d+: ', ''))
+end
+local function answer(main)
+  local ok, reply = pcall(main)
+  if ok then return reply end
+  reply = error_text(reply)
+  if string.sub(reply, 1, 9) == 'READONLY ' then return { err = reply } end
+  return 'error ' .. reply
 end
 local quarantine_time, replica_lag = string.match(flags, 's(%d+)%+(%d+)')
 local function told(info, name, pattern)
@@ -25,9 +30,7 @@ local function replicated(info)
   return replicas > 0 or not told(info, 'master_replid2:', '^0+%s')
 end
 local function incarnation(info)
-  if string.find(info, 'role:slave', 1, true) then
-    error('READONLY this server is a replica', 0)
-  end
+  if string.find(info, 'role:slave', 1, true) then error('READONLY this server is a replica', 0) end
   local run, repl = told(info, 'run_id:', '^%w+'), told(info, 'master_replid:', '^%w+')
   if not run or not repl then
     error('NOSTRICT this server does not tell its run_id and replication id, so that a loss of data could not be noticed', 0)
@@ -37,21 +40,19 @@ end
 local function write_mark(id, ready, longest)
   redis.call('SET', KEYS[#KEYS], 'hf2:' .. id .. ':' .. whole(ready) .. ':' .. whole(longest))
 end
-local function read_mark(text)
-  local id, ready, longest = string.match(text or redis.call('GET', KEYS[#KEYS]) or '', '^hf2:([^:]*):(%d+):(%d+)$')
+local function read_mark()
+  local id, ready, longest = string.match(redis.call('GET', KEYS[#KEYS]) or '', '^hf2:([^:]*):(%d+):(%d+)$')
   return id, tonumber(ready or 0), tonumber(longest or 0)
 end
-local function quarantine(text)
-  if not quarantine_time then
-    return 0
-  end
+local function quarantine()
+  if not quarantine_time then return 0 end
   local known, info = pcall(redis.call, 'INFO', 'server', 'replication')
   if not known then
     error('NOSTRICT INFO, by which a loss of data is noticed, is not to be had: ' .. error_text(info), 0)
   end
   local self, others = incarnation(info), replicated(info)
   local wanted = quarantine_time + (others and replica_lag or 0)
-  local id, ready, longest = read_mark(text)
+  local id, ready, longest = read_mark()
   if id ~= self then
     longest = math.max(wanted, longest)
     ready = now + longest * 1000
@@ -65,31 +66,19 @@ local function quarantine(text)
   end
   return math.max(0, math.ceil((ready - now) / 1000)), others, self
 end
-local function answer(main)
-  local ok, reply = pcall(main)
-  if ok then
-    return reply
-  end
-  reply = error_text(reply)
-  if string.sub(reply, 1, 9) == 'READONLY ' then
-    return { err = reply }
-  end
-  return 'error ' .. reply
+local function quarantined(rest)
+  return 'quarantined ' .. at .. ' ' .. rest
 end
 local function main()
   local new = redis.call('EXISTS', KEYS[1]) == 0
-  if string.find(flags, 'l', 1, true) then
-    return (new and 'new ' or 'known ') .. whole(now)
-  end
+  if string.find(flags, 'l', 1, true) then return (new and 'new ' or 'known ') .. at end
   if new or string.find(flags, 'f', 1, true) then
     quarantine() -- refuses a server that cannot be used
     local id, _, longest = read_mark()
     write_mark(id, now, longest)
   end
   local rest = quarantine()
-  if rest > 0 then
-    return 'quarantined ' .. whole(now) .. ' ' .. rest
-  end
-  return 'ready ' .. whole(now)
+  if rest > 0 then return quarantined(rest) end
+  return 'ready ' .. at
 end
 return answer(main)

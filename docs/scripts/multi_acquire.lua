@@ -7,10 +7,15 @@ local function whole(n)
   return n == now and at or string.format('%d', n)
 end
 local function error_text(err)
-  if type(err) == 'table' then
-    return err.err
-  end
+  if type(err) == 'table' then return err.err end
   return (string.gsub(tostring(err), '^[^ ]*:%d+: ', ''))
+end
+local function answer(main)
+  local ok, reply = pcall(main)
+  if ok then return reply end
+  reply = error_text(reply)
+  if string.sub(reply, 1, 9) == 'READONLY ' then return { err = reply } end
+  return 'error ' .. reply
 end
 local token = ARGV[2]
 local mine = 'hf2:' .. token .. ':'
@@ -20,59 +25,58 @@ local function is_mine(value)
 end
 local function on_master()
   local ok, err = pcall(redis.call, 'PEXPIRE', KEYS[1], -3600000, 'GT')
-  if not ok and string.sub(error_text(err), 1, 9) == 'READONLY ' then
-    error(error_text(err), 0)
+  if not ok and string.sub(error_text(err), 1, 9) == 'READONLY ' then error(error_text(err), 0) end
+end
+local function refuse(word, rest)
+  on_master()
+  return word .. ' ' .. at .. (rest and ' ' .. rest or '')
+end
+local function last_for(key, ms)
+  if redis.call('PTTL', key) < ms then
+    redis.call('PEXPIRE', key, whole(ms))
   end
 end
 local function look_at(...)
   local ok, reply = pcall(redis.call, ...)
-  if ok then
-    return reply
-  end
+  if ok then return reply end
   reply = error_text(reply)
-  if not string.find(reply, 'non local key', 1, true) then
-    error(reply, 0)
-  end
+  if not string.find(reply, 'non local key', 1, true) then error(reply, 0) end
   return nil
 end
+local counter = KEYS[3]
 local longest_lead = 86400000000
-local kept = string.find(ARGV[1], 'c', 1, true) and '0' or '1'
+local kept = cluster and '0' or '1'
 local function checked(reply)
   if reply.err then
     error(string.find(reply.err, 'WRONGTYPE', 1, true) and 'BADFENCE the fence counter is not a stream' or reply.err, 0)
   end
   return reply
 end
-local function believed(key, fence, time)
-  if fence - time >= longest_lead then
-    error('BADFENCE the fence counter ' .. key .. " leads the server's clock by more than a day: set that clock right if it is behind; if the counter was set by somebody, delete it, and fences follow the clock again", 0)
+local function believed(fence)
+  if fence - now >= longest_lead then
+    error('BADFENCE the fence counter ' .. counter .. " leads the server's clock by more than a day: set that clock right if it is behind; if the counter was set by somebody, delete it, and fences follow the clock again", 0)
   end
   return fence
 end
-local function raise_to(key, fence)
-  checked(redis.pcall('XADD', key, 'MAXLEN', '~', kept, string.format('%d-%d', math.floor(fence / 1000), fence % 1000), 'g', ''))
+local function raise_to(fence)
+  checked(redis.pcall('XADD', counter, 'MAXLEN', '~', kept, string.format('%d-%d', math.floor(fence / 1000), fence % 1000), 'g', ''))
 end
 local function fence_of(id)
   local ms, seq = string.match(id, '^(%d+)-(%d+)$')
   return ms * 1000 + seq, seq
 end
-local function next_fence(key, time)
-  local id = checked(redis.pcall('XADD', key, 'MAXLEN', '~', kept, '*', 'g', ''))
-  local fence, seq = fence_of(id)
-  believed(key, fence, time)
-  if #seq > 3 then
-    raise_to(key, fence)
-  end
-  return fence
-end
-local counter = KEYS[3]
 local function mint(n)
-  local fence = next_fence(counter, now)
+  local id = checked(redis.pcall('XADD', counter, 'MAXLEN', '~', kept, '*', 'g', ''))
+  local fence, seq = fence_of(id)
+  believed(fence)
+  if #seq > 3 then
+    raise_to(fence)
+  end
   if fence - now > 1000000 then
     n = 1
   end
   if n > 1 then
-    raise_to(counter, fence + n - 1)
+    raise_to(fence + n - 1)
   end
   return fence, n
 end
@@ -84,9 +88,7 @@ local function new_value(holder, fence, chain, info, marked)
   return marked and value .. '+' or value
 end
 local function queue_name()
-  if string.match(KEYS[2], '^(.*):') == KEYS[1] then
-    return ''
-  end
+  if string.match(KEYS[2], '^(.*):') == KEYS[1] then return '' end
   return '@' .. string.sub(redis.sha1hex(KEYS[2]), 1, 8)
 end
 local function serves_others(value)
@@ -114,9 +116,7 @@ local function replicated(info)
   return replicas > 0 or not told(info, 'master_replid2:', '^0+%s')
 end
 local function incarnation(info)
-  if string.find(info, 'role:slave', 1, true) then
-    error('READONLY this server is a replica', 0)
-  end
+  if string.find(info, 'role:slave', 1, true) then error('READONLY this server is a replica', 0) end
   local run, repl = told(info, 'run_id:', '^%w+'), told(info, 'master_replid:', '^%w+')
   if not run or not repl then
     error('NOSTRICT this server does not tell its run_id and replication id, so that a loss of data could not be noticed', 0)
@@ -126,21 +126,19 @@ end
 local function write_mark(id, ready, longest)
   redis.call('SET', KEYS[#KEYS], 'hf2:' .. id .. ':' .. whole(ready) .. ':' .. whole(longest))
 end
-local function read_mark(text)
-  local id, ready, longest = string.match(text or redis.call('GET', KEYS[#KEYS]) or '', '^hf2:([^:]*):(%d+):(%d+)$')
+local function read_mark()
+  local id, ready, longest = string.match(redis.call('GET', KEYS[#KEYS]) or '', '^hf2:([^:]*):(%d+):(%d+)$')
   return id, tonumber(ready or 0), tonumber(longest or 0)
 end
-local function quarantine(text)
-  if not quarantine_time then
-    return 0
-  end
+local function quarantine()
+  if not quarantine_time then return 0 end
   local known, info = pcall(redis.call, 'INFO', 'server', 'replication')
   if not known then
     error('NOSTRICT INFO, by which a loss of data is noticed, is not to be had: ' .. error_text(info), 0)
   end
   local self, others = incarnation(info), replicated(info)
   local wanted = quarantine_time + (others and replica_lag or 0)
-  local id, ready, longest = read_mark(text)
+  local id, ready, longest = read_mark()
   if id ~= self then
     longest = math.max(wanted, longest)
     ready = now + longest * 1000
@@ -154,16 +152,8 @@ local function quarantine(text)
   end
   return math.max(0, math.ceil((ready - now) / 1000)), others, self
 end
-local function answer(main)
-  local ok, reply = pcall(main)
-  if ok then
-    return reply
-  end
-  reply = error_text(reply)
-  if string.sub(reply, 1, 9) == 'READONLY ' then
-    return { err = reply }
-  end
-  return 'error ' .. reply
+local function quarantined(rest)
+  return 'quarantined ' .. at .. ' ' .. rest
 end
 local ttl, not_after, info = tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5]
 local tokens = { token, unpack(ARGV, 6) }
@@ -176,10 +166,10 @@ local function read_all()
     if value and string.sub(value, 1, #own) == own then
       fences[#fences + 1] = string.match(value, '^%d+', #own + 1)
     elseif value then
-      return nil, nil, 'held ' .. whole(now) .. ' ' .. i .. ' ' .. redis.call('PTTL', lock) .. ' '
-        .. redis.call('ZCOUNT', queue, 0, '+inf') .. ' ' .. value
+      local waiters = redis.call('ZCOUNT', queue, 0, '+inf')
+      return nil, nil, 'held', i .. ' ' .. redis.call('PTTL', lock) .. ' ' .. waiters .. ' ' .. value
     elseif redis.call('ZCOUNT', queue, 0, '+inf') > 0 or redis.call('ZSCORE', queue, 'x:' .. lock_token) then
-      return nil, nil, 'queued ' .. whole(now)
+      return nil, nil, 'queued'
     else
       free = free + 1
     end
@@ -187,7 +177,7 @@ local function read_all()
   return fences, free
 end
 local function granted(pttl, fences)
-  return 'granted ' .. whole(now) .. ' ' .. whole(pttl) .. ' ' .. table.concat(fences, ' ')
+  return 'granted ' .. at .. ' ' .. whole(pttl) .. ' ' .. table.concat(fences, ' ')
 end
 local function prolong_all(fences)
   local least = 9e15
@@ -209,21 +199,12 @@ local function take()
 end
 local function main()
   local rest = quarantine()
-  local fences, free, reply = read_all()
-  if rest > 0 then
-    return 'quarantined ' .. whole(now) .. ' ' .. rest
-  elseif reply then
-    on_master()
-    return reply
-  elseif free == 0 then
-    return prolong_all(fences)
-  elseif #fences > 0 then
-    on_master()
-    return 'queued ' .. whole(now)
-  elseif now >= not_after then
-    on_master()
-    return 'late ' .. whole(now)
-  end
+  local fences, free, word, fields = read_all()
+  if rest > 0 then return quarantined(rest) end
+  if word then return refuse(word, fields) end
+  if free == 0 then return prolong_all(fences) end
+  if #fences > 0 then return refuse('queued') end
+  if now >= not_after then return refuse('late') end
   local ok, taken = pcall(take)
   if not ok then
     for i in ipairs(tokens) do

@@ -7,10 +7,15 @@ local function whole(n)
   return n == now and at or string.format('%d', n)
 end
 local function error_text(err)
-  if type(err) == 'table' then
-    return err.err
-  end
+  if type(err) == 'table' then return err.err end
   return (string.gsub(tostring(err), '^[^ ]*:%d+: ', ''))
+end
+local function answer(main)
+  local ok, reply = pcall(main)
+  if ok then return reply end
+  reply = error_text(reply)
+  if string.sub(reply, 1, 9) == 'READONLY ' then return { err = reply } end
+  return 'error ' .. reply
 end
 local token = ARGV[2]
 local mine = 'hf2:' .. token .. ':'
@@ -20,19 +25,22 @@ local function is_mine(value)
 end
 local function on_master()
   local ok, err = pcall(redis.call, 'PEXPIRE', KEYS[1], -3600000, 'GT')
-  if not ok and string.sub(error_text(err), 1, 9) == 'READONLY ' then
-    error(error_text(err), 0)
+  if not ok and string.sub(error_text(err), 1, 9) == 'READONLY ' then error(error_text(err), 0) end
+end
+local function refuse(word, rest)
+  on_master()
+  return word .. ' ' .. at .. (rest and ' ' .. rest or '')
+end
+local function last_for(key, ms)
+  if redis.call('PTTL', key) < ms then
+    redis.call('PEXPIRE', key, whole(ms))
   end
 end
 local function look_at(...)
   local ok, reply = pcall(redis.call, ...)
-  if ok then
-    return reply
-  end
+  if ok then return reply end
   reply = error_text(reply)
-  if not string.find(reply, 'non local key', 1, true) then
-    error(reply, 0)
-  end
+  if not string.find(reply, 'non local key', 1, true) then error(reply, 0) end
   return nil
 end
 local function lock_value(head, fence, granted, chain, info)
@@ -63,15 +71,10 @@ local function settle()
   end
 end
 local function remember(what, until_time)
-  if until_time <= now then
-    return
-  end
+  if until_time <= now then return end
   redis.call('ZREMRANGEBYSCORE', KEYS[2], '(' .. whole(-now), '(0')
   redis.call('ZADD', KEYS[2], whole(-until_time), what)
-  local rest = math.ceil((until_time - now) / 1000)
-  if redis.call('PTTL', KEYS[2]) < rest then
-    redis.call('PEXPIRE', KEYS[2], rest)
-  end
+  last_for(KEYS[2], math.ceil((until_time - now) / 1000))
   settle()
 end
 local function leave_tombstone(until_time)
@@ -105,9 +108,7 @@ local function replicated(info)
   return replicas > 0 or not told(info, 'master_replid2:', '^0+%s')
 end
 local function incarnation(info)
-  if string.find(info, 'role:slave', 1, true) then
-    error('READONLY this server is a replica', 0)
-  end
+  if string.find(info, 'role:slave', 1, true) then error('READONLY this server is a replica', 0) end
   local run, repl = told(info, 'run_id:', '^%w+'), told(info, 'master_replid:', '^%w+')
   if not run or not repl then
     error('NOSTRICT this server does not tell its run_id and replication id, so that a loss of data could not be noticed', 0)
@@ -117,21 +118,19 @@ end
 local function write_mark(id, ready, longest)
   redis.call('SET', KEYS[#KEYS], 'hf2:' .. id .. ':' .. whole(ready) .. ':' .. whole(longest))
 end
-local function read_mark(text)
-  local id, ready, longest = string.match(text or redis.call('GET', KEYS[#KEYS]) or '', '^hf2:([^:]*):(%d+):(%d+)$')
+local function read_mark()
+  local id, ready, longest = string.match(redis.call('GET', KEYS[#KEYS]) or '', '^hf2:([^:]*):(%d+):(%d+)$')
   return id, tonumber(ready or 0), tonumber(longest or 0)
 end
-local function quarantine(text)
-  if not quarantine_time then
-    return 0
-  end
+local function quarantine()
+  if not quarantine_time then return 0 end
   local known, info = pcall(redis.call, 'INFO', 'server', 'replication')
   if not known then
     error('NOSTRICT INFO, by which a loss of data is noticed, is not to be had: ' .. error_text(info), 0)
   end
   local self, others = incarnation(info), replicated(info)
   local wanted = quarantine_time + (others and replica_lag or 0)
-  local id, ready, longest = read_mark(text)
+  local id, ready, longest = read_mark()
   if id ~= self then
     longest = math.max(wanted, longest)
     ready = now + longest * 1000
@@ -145,112 +144,94 @@ local function quarantine(text)
   end
   return math.max(0, math.ceil((ready - now) / 1000)), others, self
 end
+local function quarantined(rest)
+  return 'quarantined ' .. at .. ' ' .. rest
+end
+local counter = KEYS[3]
 local longest_lead = 86400000000
-local kept = string.find(ARGV[1], 'c', 1, true) and '0' or '1'
+local kept = cluster and '0' or '1'
 local function checked(reply)
   if reply.err then
     error(string.find(reply.err, 'WRONGTYPE', 1, true) and 'BADFENCE the fence counter is not a stream' or reply.err, 0)
   end
   return reply
 end
-local function believed(key, fence, time)
-  if fence - time >= longest_lead then
-    error('BADFENCE the fence counter ' .. key .. " leads the server's clock by more than a day: set that clock right if it is behind; if the counter was set by somebody, delete it, and fences follow the clock again", 0)
+local function believed(fence)
+  if fence - now >= longest_lead then
+    error('BADFENCE the fence counter ' .. counter .. " leads the server's clock by more than a day: set that clock right if it is behind; if the counter was set by somebody, delete it, and fences follow the clock again", 0)
   end
   return fence
 end
-local function raise_to(key, fence)
-  checked(redis.pcall('XADD', key, 'MAXLEN', '~', kept, string.format('%d-%d', math.floor(fence / 1000), fence % 1000), 'g', ''))
+local function raise_to(fence)
+  checked(redis.pcall('XADD', counter, 'MAXLEN', '~', kept, string.format('%d-%d', math.floor(fence / 1000), fence % 1000), 'g', ''))
 end
 local function fence_of(id)
   local ms, seq = string.match(id, '^(%d+)-(%d+)$')
   return ms * 1000 + seq, seq
 end
-local function next_fence(key, time)
-  local id = checked(redis.pcall('XADD', key, 'MAXLEN', '~', kept, '*', 'g', ''))
+local function mint(n)
+  local id = checked(redis.pcall('XADD', counter, 'MAXLEN', '~', kept, '*', 'g', ''))
   local fence, seq = fence_of(id)
-  believed(key, fence, time)
+  believed(fence)
   if #seq > 3 then
-    raise_to(key, fence)
+    raise_to(fence)
   end
-  return fence
+  if fence - now > 1000000 then
+    n = 1
+  end
+  if n > 1 then
+    raise_to(fence + n - 1)
+  end
+  return fence, n
 end
-local counter, caught_up = KEYS[#KEYS - 2], KEYS[#KEYS - 1]
-local function resting(rest)
-  return 'quarantined ' .. whole(now) .. ' ' .. rest
-end
-local function standing(id, known)
-  known = known or redis.call('GET', caught_up)
+local caught_up = KEYS[4]
+local function standing(id)
+  local known = redis.call('GET', caught_up)
   if known ~= id and string.sub(known or '', 1, #id + 1) ~= id .. '?' then
     local kept = known and (string.sub(known, -1) == '+' or not string.find(known, '?', 1, true))
-    known = id .. '?' .. whole(now) .. (kept and '+' or '')
+    known = id .. '?' .. at .. (kept and '+' or '')
     redis.call('SET', caught_up, known)
   end
   return known
 end
 local function behind(stands)
-  return 'behind ' .. whole(now) .. ' ' .. stands
+  return 'behind ' .. at .. ' ' .. stands
 end
-local function refusal(mark, known)
-  local rest, _, id = quarantine(mark)
-  if rest > 0 then
-    return resting(rest)
-  end
-  local stands = standing(id, known)
-  if stands ~= id then
-    return behind(stands), stands
-  end
+local function refusal()
+  local rest, _, id = quarantine()
+  if rest > 0 then return quarantined(rest) end
+  local stands = standing(id)
+  if stands ~= id then return behind(stands), stands end
 end
 local function read_counter()
   local last = checked(redis.pcall('XREVRANGE', counter, '+', '-', 'COUNT', '1'))[1]
-  return last and believed(counter, fence_of(last[1]), now)
+  return last and believed((fence_of(last[1])))
 end
 local function raise_counter(n)
   local last = read_counter() or 0
-  if last < believed(counter, n, now) then
-    raise_to(counter, n)
+  if last < believed(n) then
+    raise_to(n)
   end
   return math.max(last, n)
-end
-local function answer(main)
-  local ok, reply = pcall(main)
-  if ok then
-    return reply
-  end
-  reply = error_text(reply)
-  if string.sub(reply, 1, 9) == 'READONLY ' then
-    return { err = reply }
-  end
-  return 'error ' .. reply
 end
 local ttl, not_after, info = tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5]
 local ticket, ticket_time = ARGV[6], tonumber(ARGV[7])
 local function granted(pttl, fence)
-  return 'granted ' .. whole(now) .. ' ' .. pttl .. ' ' .. whole(fence)
+  return 'granted ' .. at .. ' ' .. pttl .. ' ' .. whole(fence)
 end
 local function main()
   local refused = refusal()
-  if refused then
-    return refused
-  end
+  if refused then return refused end
   local value = redis.call('GET', KEYS[1])
-  if is_mine(value) then
-    return granted(prolong(ttl), tonumber(string.match(value, '^%d+', #mine + 1)))
-  elseif redis.call('ZSCORE', KEYS[2], 'x:' .. token) then
-    return 'gone ' .. whole(now)
-  elseif now >= not_after then
-    return 'late ' .. whole(now)
-  end
+  if is_mine(value) then return granted(prolong(ttl), tonumber(string.match(value, '^%d+', #mine + 1))) end
+  if redis.call('ZSCORE', KEYS[2], 'x:' .. token) then return 'gone ' .. at end
+  if now >= not_after then return 'late ' .. at end
   local before = ahead(ticket)
   keep(ticket, ticket_time)
-  if value then
-    return 'held ' .. whole(now) .. ' ' .. redis.call('PTTL', KEYS[1]) .. ' ' .. before .. ' ' .. value
-  end
-  if before > 0 then
-    return 'wanted ' .. whole(now) .. ' ' .. before
-  end
+  if value then return 'held ' .. at .. ' ' .. redis.call('PTTL', KEYS[1]) .. ' ' .. before .. ' ' .. value end
+  if before > 0 then return 'wanted ' .. at .. ' ' .. before end
   local fence = (read_counter() or now) + 1
-  raise_to(counter, fence)
+  raise_to(fence)
   redis.call('SET', KEYS[1], new_value(token, fence, '0', info, false), 'PX', ttl)
   return granted(ttl, fence)
 end

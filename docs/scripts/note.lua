@@ -22,25 +22,19 @@ local function write_journal(journal, what, id, grant, fence, raised, kind, key,
   end
 end
 local function error_text(err)
-  if type(err) == 'table' then
-    return err.err
-  end
+  if type(err) == 'table' then return err.err end
   return (string.gsub(tostring(err), '^[^ ]*:%d+: ', ''))
 end
 local function answer(main)
   local ok, reply = pcall(main)
-  if ok then
-    return reply
-  end
+  if ok then return reply end
   reply = error_text(reply)
-  if string.sub(reply, 1, 9) == 'READONLY ' then
-    return { err = reply }
-  end
+  if string.sub(reply, 1, 9) == 'READONLY ' then return { err = reply } end
   return 'error ' .. reply
 end
 local function main()
   write_journal(KEYS[1], ARGV[4], ARGV[2], ARGV[5], ARGV[6], ARGV[7], ARGV[8], ARGV[9], ARGV[10], ARGV[11])
   announce(ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARGV[9], ARGV[10])
-  return 'noted ' .. whole(now)
+  return 'noted ' .. at
 end
 return answer(main)

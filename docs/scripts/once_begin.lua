@@ -7,10 +7,15 @@ local function whole(n)
   return n == now and at or string.format('%d', n)
 end
 local function error_text(err)
-  if type(err) == 'table' then
-    return err.err
-  end
+  if type(err) == 'table' then return err.err end
   return (string.gsub(tostring(err), '^[^ ]*:%d+: ', ''))
+end
+local function answer(main)
+  local ok, reply = pcall(main)
+  if ok then return reply end
+  reply = error_text(reply)
+  if string.sub(reply, 1, 9) == 'READONLY ' then return { err = reply } end
+  return 'error ' .. reply
 end
 local token = ARGV[2]
 local mine = 'hf2:' .. token .. ':'
@@ -20,76 +25,51 @@ local function is_mine(value)
 end
 local function on_master()
   local ok, err = pcall(redis.call, 'PEXPIRE', KEYS[1], -3600000, 'GT')
-  if not ok and string.sub(error_text(err), 1, 9) == 'READONLY ' then
-    error(error_text(err), 0)
+  if not ok and string.sub(error_text(err), 1, 9) == 'READONLY ' then error(error_text(err), 0) end
+end
+local function refuse(word, rest)
+  on_master()
+  return word .. ' ' .. at .. (rest and ' ' .. rest or '')
+end
+local function last_for(key, ms)
+  if redis.call('PTTL', key) < ms then
+    redis.call('PEXPIRE', key, whole(ms))
   end
 end
 local function look_at(...)
   local ok, reply = pcall(redis.call, ...)
-  if ok then
-    return reply
-  end
+  if ok then return reply end
   reply = error_text(reply)
-  if not string.find(reply, 'non local key', 1, true) then
-    error(reply, 0)
-  end
+  if not string.find(reply, 'non local key', 1, true) then error(reply, 0) end
   return nil
 end
 local record = KEYS[2]
-local function keep_record(keep)
-  if redis.call('PTTL', record) < keep then
-    redis.call('PEXPIRE', record, keep)
-  end
-end
 local function counts(done, window)
   return done and (window == 0 or now < done + window * 1000)
 end
 local function latest(done, window)
   local f = redis.call('HMGET', record, 'fence', 'count', 'info', 'result')
-  return 'done ' .. whole(now) .. ' ' .. whole(done) .. ' ' .. f[1] .. ' ' .. f[2] .. ' '
+  return 'done ' .. at .. ' ' .. whole(done) .. ' ' .. f[1] .. ' ' .. f[2] .. ' '
     .. (counts(done, window) and 'counts ' or 'over ') .. f[3] .. '\n' .. f[4]
-end
-local function answer(main)
-  local ok, reply = pcall(main)
-  if ok then
-    return reply
-  end
-  reply = error_text(reply)
-  if string.sub(reply, 1, 9) == 'READONLY ' then
-    return { err = reply }
-  end
-  return 'error ' .. reply
 end
 local window, keep, fence, most = tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5], tonumber(ARGV[6])
 local function main()
   local value = redis.call('GET', KEYS[1])
-  if not is_mine(value) then
-    on_master()
-    return (value and 'gone ' or 'absent ') .. whole(now)
-  end
+  if not is_mine(value) then return refuse(value and 'gone' or 'absent') end
   local f = redis.call('HMGET', record, 'done', 'tries', 'first', 'last', 'fence')
   local done, tries, first = f[1] and tonumber(f[1]), tonumber(f[2] or 0), f[3] and tonumber(f[3])
   if counts(done, window) then
     on_master()
     return latest(done, window)
   end
-  if f[5] == fence then
-    on_master()
-    return 'used ' .. whole(now)
-  end
-  if f[4] == fence then
-    on_master()
-    return 'begun ' .. whole(now) .. ' ' .. tries
-  end
+  if f[5] == fence then return refuse('used') end
+  if f[4] == fence then return refuse('begun', tries) end
   if not first or window > 0 and now >= first + window * 1000 then
     tries, first = 0, now
   end
-  if most > 0 and tries >= most then
-    on_master()
-    return 'spent ' .. whole(now) .. ' ' .. tries
-  end
+  if most > 0 and tries >= most then return refuse('spent', tries) end
   redis.call('HSET', record, 'tries', tries + 1, 'first', whole(first), 'last', fence)
-  keep_record(keep)
-  return 'begun ' .. whole(now) .. ' ' .. (tries + 1)
+  last_for(record, keep)
+  return 'begun ' .. at .. ' ' .. (tries + 1)
 end
 return answer(main)

@@ -7,10 +7,15 @@ local function whole(n)
   return n == now and at or string.format('%d', n)
 end
 local function error_text(err)
-  if type(err) == 'table' then
-    return err.err
-  end
+  if type(err) == 'table' then return err.err end
   return (string.gsub(tostring(err), '^[^ ]*:%d+: ', ''))
+end
+local function answer(main)
+  local ok, reply = pcall(main)
+  if ok then return reply end
+  reply = error_text(reply)
+  if string.sub(reply, 1, 9) == 'READONLY ' then return { err = reply } end
+  return 'error ' .. reply
 end
 local token = ARGV[2]
 local mine = 'hf2:' .. token .. ':'
@@ -20,41 +25,36 @@ local function is_mine(value)
 end
 local function on_master()
   local ok, err = pcall(redis.call, 'PEXPIRE', KEYS[1], -3600000, 'GT')
-  if not ok and string.sub(error_text(err), 1, 9) == 'READONLY ' then
-    error(error_text(err), 0)
+  if not ok and string.sub(error_text(err), 1, 9) == 'READONLY ' then error(error_text(err), 0) end
+end
+local function refuse(word, rest)
+  on_master()
+  return word .. ' ' .. at .. (rest and ' ' .. rest or '')
+end
+local function last_for(key, ms)
+  if redis.call('PTTL', key) < ms then
+    redis.call('PEXPIRE', key, whole(ms))
   end
 end
 local function look_at(...)
   local ok, reply = pcall(redis.call, ...)
-  if ok then
-    return reply
-  end
+  if ok then return reply end
   reply = error_text(reply)
-  if not string.find(reply, 'non local key', 1, true) then
-    error(reply, 0)
-  end
+  if not string.find(reply, 'non local key', 1, true) then error(reply, 0) end
   return nil
 end
 local record = KEYS[2]
-local function keep_record(keep)
-  if redis.call('PTTL', record) < keep then
-    redis.call('PEXPIRE', record, keep)
-  end
+local function counts(done, window)
+  return done and (window == 0 or now < done + window * 1000)
 end
-local function answer(main)
-  local ok, reply = pcall(main)
-  if ok then
-    return reply
-  end
-  reply = error_text(reply)
-  if string.sub(reply, 1, 9) == 'READONLY ' then
-    return { err = reply }
-  end
-  return 'error ' .. reply
+local function latest(done, window)
+  local f = redis.call('HMGET', record, 'fence', 'count', 'info', 'result')
+  return 'done ' .. at .. ' ' .. whole(done) .. ' ' .. f[1] .. ' ' .. f[2] .. ' '
+    .. (counts(done, window) and 'counts ' or 'over ') .. f[3] .. '\n' .. f[4]
 end
 local keep, fence, info, result = tonumber(ARGV[3]), ARGV[4], ARGV[5], ARGV[6]
 local function completed(done, count)
-  return 'completed ' .. whole(now) .. ' ' .. done .. ' ' .. count
+  return 'completed ' .. at .. ' ' .. done .. ' ' .. count
 end
 local function main()
   local f = redis.call('HMGET', record, 'done', 'fence', 'count', 'tries', 'last')
@@ -63,14 +63,11 @@ local function main()
     return completed(f[1], f[3])
   end
   local value = redis.call('GET', KEYS[1])
-  if not is_mine(value) then
-    on_master()
-    return (value and 'gone ' or 'absent ') .. whole(now)
-  end
+  if not is_mine(value) then return refuse(value and 'gone' or 'absent') end
   redis.call('HDEL', record, 'tries', 'first')
   local count = f[5] == fence and f[4] or '1'
-  redis.call('HSET', record, 'done', whole(now), 'fence', fence, 'info', info, 'result', result, 'count', count)
-  keep_record(keep)
-  return completed(whole(now), count)
+  redis.call('HSET', record, 'done', at, 'fence', fence, 'info', info, 'result', result, 'count', count)
+  last_for(record, keep)
+  return completed(at, count)
 end
 return answer(main)

@@ -7,10 +7,15 @@ local function whole(n)
   return n == now and at or string.format('%d', n)
 end
 local function error_text(err)
-  if type(err) == 'table' then
-    return err.err
-  end
+  if type(err) == 'table' then return err.err end
   return (string.gsub(tostring(err), '^[^ ]*:%d+: ', ''))
+end
+local function answer(main)
+  local ok, reply = pcall(main)
+  if ok then return reply end
+  reply = error_text(reply)
+  if string.sub(reply, 1, 9) == 'READONLY ' then return { err = reply } end
+  return 'error ' .. reply
 end
 local token = ARGV[2]
 local mine = 'hf2:' .. token .. ':'
@@ -20,27 +25,28 @@ local function is_mine(value)
 end
 local function on_master()
   local ok, err = pcall(redis.call, 'PEXPIRE', KEYS[1], -3600000, 'GT')
-  if not ok and string.sub(error_text(err), 1, 9) == 'READONLY ' then
-    error(error_text(err), 0)
+  if not ok and string.sub(error_text(err), 1, 9) == 'READONLY ' then error(error_text(err), 0) end
+end
+local function refuse(word, rest)
+  on_master()
+  return word .. ' ' .. at .. (rest and ' ' .. rest or '')
+end
+local function last_for(key, ms)
+  if redis.call('PTTL', key) < ms then
+    redis.call('PEXPIRE', key, whole(ms))
   end
 end
 local function look_at(...)
   local ok, reply = pcall(redis.call, ...)
-  if ok then
-    return reply
-  end
+  if ok then return reply end
   reply = error_text(reply)
-  if not string.find(reply, 'non local key', 1, true) then
-    error(reply, 0)
-  end
+  if not string.find(reply, 'non local key', 1, true) then error(reply, 0) end
   return nil
 end
 local redisson = string.find(flags, 'r', 1, true)
 local function read_lock(command)
   command = command or redis.call
-  if not redisson then
-    return command('GET', KEYS[1])
-  end
+  if not redisson then return command('GET', KEYS[1]) end
   return command('HGET', KEYS[1], 'holdfast') or command('EXISTS', KEYS[1]) == 1 and ''
 end
 local function write_lock(holder, value, ttl)
@@ -62,9 +68,7 @@ local function write_lock(holder, value, ttl)
   end
 end
 local function free_lock()
-  if redis.call('DEL', KEYS[1]) == 0 or not redisson then
-    return
-  end
+  if redis.call('DEL', KEYS[1]) == 0 or not redisson then return end
   local tagged = string.find(KEYS[1], '{', 1, true) and KEYS[1] or '{' .. KEYS[1] .. '}'
   local channel = 'redisson_lock__channel:' .. tagged
   if cluster then
@@ -72,44 +76,40 @@ local function free_lock()
   end
   pcall(redis.call, 'PUBLISH', channel, '0')
 end
+local counter = KEYS[3]
 local longest_lead = 86400000000
-local kept = string.find(ARGV[1], 'c', 1, true) and '0' or '1'
+local kept = cluster and '0' or '1'
 local function checked(reply)
   if reply.err then
     error(string.find(reply.err, 'WRONGTYPE', 1, true) and 'BADFENCE the fence counter is not a stream' or reply.err, 0)
   end
   return reply
 end
-local function believed(key, fence, time)
-  if fence - time >= longest_lead then
-    error('BADFENCE the fence counter ' .. key .. " leads the server's clock by more than a day: set that clock right if it is behind; if the counter was set by somebody, delete it, and fences follow the clock again", 0)
+local function believed(fence)
+  if fence - now >= longest_lead then
+    error('BADFENCE the fence counter ' .. counter .. " leads the server's clock by more than a day: set that clock right if it is behind; if the counter was set by somebody, delete it, and fences follow the clock again", 0)
   end
   return fence
 end
-local function raise_to(key, fence)
-  checked(redis.pcall('XADD', key, 'MAXLEN', '~', kept, string.format('%d-%d', math.floor(fence / 1000), fence % 1000), 'g', ''))
+local function raise_to(fence)
+  checked(redis.pcall('XADD', counter, 'MAXLEN', '~', kept, string.format('%d-%d', math.floor(fence / 1000), fence % 1000), 'g', ''))
 end
 local function fence_of(id)
   local ms, seq = string.match(id, '^(%d+)-(%d+)$')
   return ms * 1000 + seq, seq
 end
-local function next_fence(key, time)
-  local id = checked(redis.pcall('XADD', key, 'MAXLEN', '~', kept, '*', 'g', ''))
-  local fence, seq = fence_of(id)
-  believed(key, fence, time)
-  if #seq > 3 then
-    raise_to(key, fence)
-  end
-  return fence
-end
-local counter = KEYS[3]
 local function mint(n)
-  local fence = next_fence(counter, now)
+  local id = checked(redis.pcall('XADD', counter, 'MAXLEN', '~', kept, '*', 'g', ''))
+  local fence, seq = fence_of(id)
+  believed(fence)
+  if #seq > 3 then
+    raise_to(fence)
+  end
   if fence - now > 1000000 then
     n = 1
   end
   if n > 1 then
-    raise_to(counter, fence + n - 1)
+    raise_to(fence + n - 1)
   end
   return fence, n
 end
@@ -141,9 +141,7 @@ local function new_value(holder, fence, chain, info, marked)
   return marked and value .. '+' or value
 end
 local function queue_name()
-  if string.match(KEYS[2], '^(.*):') == KEYS[1] then
-    return ''
-  end
+  if string.match(KEYS[2], '^(.*):') == KEYS[1] then return '' end
   return '@' .. string.sub(redis.sha1hex(KEYS[2]), 1, 8)
 end
 local function serves_others(value)
@@ -158,29 +156,14 @@ local function gap()
   local left = due and math.ceil((-due - now) / 1000) or 0
   return left > 0 and left <= gap_length and left or 0
 end
-local function answer(main)
-  local ok, reply = pcall(main)
-  if ok then
-    return reply
-  end
-  reply = error_text(reply)
-  if string.sub(reply, 1, 9) == 'READONLY ' then
-    return { err = reply }
-  end
-  return 'error ' .. reply
-end
 local ttl, not_after, fence, reserved, info = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6]), ARGV[7]
 local granted_at, age, asked = tonumber(ARGV[8]), tonumber(ARGV[9]), tonumber(ARGV[10])
 local later = math.min(fence, granted_at, asked - age)
 local function last_id()
-  if not cluster then
-    return (checked(redis.pcall('XREVRANGE', KEYS[3], '+', '-', 'COUNT', '1'))[1] or {})[1]
-  end
-  local info = redis.call('EXISTS', KEYS[3]) == 1 and checked(redis.pcall('XINFO', 'STREAM', KEYS[3])) or {}
+  if not cluster then return (checked(redis.pcall('XREVRANGE', counter, '+', '-', 'COUNT', '1'))[1] or {})[1] end
+  local info = redis.call('EXISTS', counter) == 1 and checked(redis.pcall('XINFO', 'STREAM', counter)) or {}
   for i = 1, #info, 2 do
-    if info[i] == 'last-generated-id' then
-      return info[i + 1]
-    end
+    if info[i] == 'last-generated-id' then return info[i + 1] end
   end
 end
 local function another_had_it()
@@ -191,24 +174,20 @@ local function another_had_it()
   return id and fence_of(id) >= later - later % 1000
 end
 local function renewed(pttl)
-  return 'renewed ' .. whole(now) .. ' ' .. pttl .. ' 0 0'
+  return 'renewed ' .. at .. ' ' .. pttl .. ' 0 0'
 end
 local function main()
-  if now >= not_after then
-    on_master()
-    return 'late ' .. whole(now)
-  end
+  if now >= not_after then return refuse('late') end
   local value = read_lock()
   local granted, fresh = mine .. ARGV[5] .. ':', mine .. '0:'
   if value and (string.sub(value, 1, #granted) == granted or string.sub(value, 1, #fresh) == fresh) then
     return renewed(prolong(ttl))
   end
   if value or another_had_it() or redis.call('ZSCORE', KEYS[2], 'x:' .. token) then
-    on_master()
-    return (value and 'gone ' or 'absent ') .. whole(now)
+    return refuse(value and 'gone' or 'absent')
   end
   if reserved >= now - now % 1000 then
-    raise_to(KEYS[3], reserved)
+    raise_to(reserved)
   end
   write_lock(token, new_value(token, fence, new_chain(), info, first_waiter()), ttl)
   return renewed(ttl)

@@ -7,10 +7,15 @@ local function whole(n)
   return n == now and at or string.format('%d', n)
 end
 local function error_text(err)
-  if type(err) == 'table' then
-    return err.err
-  end
+  if type(err) == 'table' then return err.err end
   return (string.gsub(tostring(err), '^[^ ]*:%d+: ', ''))
+end
+local function answer(main)
+  local ok, reply = pcall(main)
+  if ok then return reply end
+  reply = error_text(reply)
+  if string.sub(reply, 1, 9) == 'READONLY ' then return { err = reply } end
+  return 'error ' .. reply
 end
 local token = ARGV[2]
 local mine = 'hf2:' .. token .. ':'
@@ -20,27 +25,28 @@ local function is_mine(value)
 end
 local function on_master()
   local ok, err = pcall(redis.call, 'PEXPIRE', KEYS[1], -3600000, 'GT')
-  if not ok and string.sub(error_text(err), 1, 9) == 'READONLY ' then
-    error(error_text(err), 0)
+  if not ok and string.sub(error_text(err), 1, 9) == 'READONLY ' then error(error_text(err), 0) end
+end
+local function refuse(word, rest)
+  on_master()
+  return word .. ' ' .. at .. (rest and ' ' .. rest or '')
+end
+local function last_for(key, ms)
+  if redis.call('PTTL', key) < ms then
+    redis.call('PEXPIRE', key, whole(ms))
   end
 end
 local function look_at(...)
   local ok, reply = pcall(redis.call, ...)
-  if ok then
-    return reply
-  end
+  if ok then return reply end
   reply = error_text(reply)
-  if not string.find(reply, 'non local key', 1, true) then
-    error(reply, 0)
-  end
+  if not string.find(reply, 'non local key', 1, true) then error(reply, 0) end
   return nil
 end
 local redisson = string.find(flags, 'r', 1, true)
 local function read_lock(command)
   command = command or redis.call
-  if not redisson then
-    return command('GET', KEYS[1])
-  end
+  if not redisson then return command('GET', KEYS[1]) end
   return command('HGET', KEYS[1], 'holdfast') or command('EXISTS', KEYS[1]) == 1 and ''
 end
 local function write_lock(holder, value, ttl)
@@ -62,9 +68,7 @@ local function write_lock(holder, value, ttl)
   end
 end
 local function free_lock()
-  if redis.call('DEL', KEYS[1]) == 0 or not redisson then
-    return
-  end
+  if redis.call('DEL', KEYS[1]) == 0 or not redisson then return end
   local tagged = string.find(KEYS[1], '{', 1, true) and KEYS[1] or '{' .. KEYS[1] .. '}'
   local channel = 'redisson_lock__channel:' .. tagged
   if cluster then
@@ -72,24 +76,10 @@ local function free_lock()
   end
   pcall(redis.call, 'PUBLISH', channel, '0')
 end
-local function answer(main)
-  local ok, reply = pcall(main)
-  if ok then
-    return reply
-  end
-  reply = error_text(reply)
-  if string.sub(reply, 1, 9) == 'READONLY ' then
-    return { err = reply }
-  end
-  return 'error ' .. reply
-end
 local function main()
   local value = read_lock()
-  if not is_mine(value) or string.sub(value, -1) == '+' then
-    on_master()
-    return 'kept ' .. whole(now)
-  end
+  if not is_mine(value) or string.sub(value, -1) == '+' then return refuse('kept') end
   free_lock()
-  return 'released ' .. whole(now)
+  return 'released ' .. at
 end
 return answer(main)

@@ -7,20 +7,14 @@ local function whole(n)
   return n == now and at or string.format('%d', n)
 end
 local function error_text(err)
-  if type(err) == 'table' then
-    return err.err
-  end
+  if type(err) == 'table' then return err.err end
   return (string.gsub(tostring(err), '^[^ ]*:%d+: ', ''))
 end
 local function answer(main)
   local ok, reply = pcall(main)
-  if ok then
-    return reply
-  end
+  if ok then return reply end
   reply = error_text(reply)
-  if string.sub(reply, 1, 9) == 'READONLY ' then
-    return { err = reply }
-  end
+  if string.sub(reply, 1, 9) == 'READONLY ' then return { err = reply } end
   return 'error ' .. reply
 end
 local companions = { q = true, rw = true, sem = true, own = true, bar = true, redisson = true }
@@ -29,9 +23,7 @@ local function is_wanted(key)
     return false
   end
   for i = 6, #ARGV do
-    if string.sub(key, 1, #ARGV[i]) == ARGV[i] then
-      return true
-    end
+    if string.sub(key, 1, #ARGV[i]) == ARGV[i] then return true end
   end
   return false
 end
@@ -42,10 +34,8 @@ local function main()
     if is_wanted(key) then
       lines[#lines + 1] = '\n' .. key
     end
-    if #lines == 1000 then
-      text, lines = text .. table.concat(lines), {}
-    end
+    if #lines == 1000 then text, lines = text .. table.concat(lines), {} end
   end
-  return 'keys ' .. whole(now) .. ' ' .. page[1] .. text .. table.concat(lines)
+  return 'keys ' .. at .. ' ' .. page[1] .. text .. table.concat(lines)
 end
 return answer(main)

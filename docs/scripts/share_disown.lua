@@ -7,10 +7,15 @@ local function whole(n)
   return n == now and at or string.format('%d', n)
 end
 local function error_text(err)
-  if type(err) == 'table' then
-    return err.err
-  end
+  if type(err) == 'table' then return err.err end
   return (string.gsub(tostring(err), '^[^ ]*:%d+: ', ''))
+end
+local function answer(main)
+  local ok, reply = pcall(main)
+  if ok then return reply end
+  reply = error_text(reply)
+  if string.sub(reply, 1, 9) == 'READONLY ' then return { err = reply } end
+  return 'error ' .. reply
 end
 local token = ARGV[2]
 local mine = 'hf2:' .. token .. ':'
@@ -20,59 +25,58 @@ local function is_mine(value)
 end
 local function on_master()
   local ok, err = pcall(redis.call, 'PEXPIRE', KEYS[1], -3600000, 'GT')
-  if not ok and string.sub(error_text(err), 1, 9) == 'READONLY ' then
-    error(error_text(err), 0)
+  if not ok and string.sub(error_text(err), 1, 9) == 'READONLY ' then error(error_text(err), 0) end
+end
+local function refuse(word, rest)
+  on_master()
+  return word .. ' ' .. at .. (rest and ' ' .. rest or '')
+end
+local function last_for(key, ms)
+  if redis.call('PTTL', key) < ms then
+    redis.call('PEXPIRE', key, whole(ms))
   end
 end
 local function look_at(...)
   local ok, reply = pcall(redis.call, ...)
-  if ok then
-    return reply
-  end
+  if ok then return reply end
   reply = error_text(reply)
-  if not string.find(reply, 'non local key', 1, true) then
-    error(reply, 0)
-  end
+  if not string.find(reply, 'non local key', 1, true) then error(reply, 0) end
   return nil
 end
+local counter = KEYS[3]
 local longest_lead = 86400000000
-local kept = string.find(ARGV[1], 'c', 1, true) and '0' or '1'
+local kept = cluster and '0' or '1'
 local function checked(reply)
   if reply.err then
     error(string.find(reply.err, 'WRONGTYPE', 1, true) and 'BADFENCE the fence counter is not a stream' or reply.err, 0)
   end
   return reply
 end
-local function believed(key, fence, time)
-  if fence - time >= longest_lead then
-    error('BADFENCE the fence counter ' .. key .. " leads the server's clock by more than a day: set that clock right if it is behind; if the counter was set by somebody, delete it, and fences follow the clock again", 0)
+local function believed(fence)
+  if fence - now >= longest_lead then
+    error('BADFENCE the fence counter ' .. counter .. " leads the server's clock by more than a day: set that clock right if it is behind; if the counter was set by somebody, delete it, and fences follow the clock again", 0)
   end
   return fence
 end
-local function raise_to(key, fence)
-  checked(redis.pcall('XADD', key, 'MAXLEN', '~', kept, string.format('%d-%d', math.floor(fence / 1000), fence % 1000), 'g', ''))
+local function raise_to(fence)
+  checked(redis.pcall('XADD', counter, 'MAXLEN', '~', kept, string.format('%d-%d', math.floor(fence / 1000), fence % 1000), 'g', ''))
 end
 local function fence_of(id)
   local ms, seq = string.match(id, '^(%d+)-(%d+)$')
   return ms * 1000 + seq, seq
 end
-local function next_fence(key, time)
-  local id = checked(redis.pcall('XADD', key, 'MAXLEN', '~', kept, '*', 'g', ''))
-  local fence, seq = fence_of(id)
-  believed(key, fence, time)
-  if #seq > 3 then
-    raise_to(key, fence)
-  end
-  return fence
-end
-local counter = KEYS[3]
 local function mint(n)
-  local fence = next_fence(counter, now)
+  local id = checked(redis.pcall('XADD', counter, 'MAXLEN', '~', kept, '*', 'g', ''))
+  local fence, seq = fence_of(id)
+  believed(fence)
+  if #seq > 3 then
+    raise_to(fence)
+  end
   if fence - now > 1000000 then
     n = 1
   end
   if n > 1 then
-    raise_to(counter, fence + n - 1)
+    raise_to(fence + n - 1)
   end
   return fence, n
 end
@@ -117,30 +121,24 @@ end
 local function dead_ahead(n, self)
   local first = waiters(n)
   for i, count in ipairs(hearers(first)) do
-    if count > 0 or first[i] == self then
-      return i - 1, first
-    end
+    if count > 0 or first[i] == self then return i - 1, first end
   end
   return #first, first
 end
 local function notify(member, due)
   local ok, waiter_token, _, channel = pcall(parse_waiter, member)
   if ok and waiter_token then
-    pcall(send, channel, 'hf2 standby ' .. waiter_token .. ' ' .. whole(now) .. ' ' .. whole(due))
+    pcall(send, channel, 'hf2 standby ' .. waiter_token .. ' ' .. at .. ' ' .. whole(due))
   end
 end
 local function is_dead(member, count)
   local ok, counts = true, { count }
-  if not count then
-    ok, counts = pcall(hearers, { member })
-  end
+  if not count then ok, counts = pcall(hearers, { member }) end
   return ok and counts[1] == 0
 end
 local function leads(member)
   local first = first_waiter()
-  if not first or first == member or not is_dead(first) then
-    return first == member
-  end
+  if not first or first == member or not is_dead(first) then return first == member end
   local n, ahead = dead_ahead(100, member)
   return ahead[n + 1] == member
 end
@@ -148,15 +146,11 @@ local function latest_alive()
   local latest = look_at('ZRANGE', KEYS[2], '-100', '-1') or {}
   local counts = hearers(latest)
   for i = #latest, 1, -1 do
-    if counts[i] > 0 then
-      return latest[i]
-    end
+    if counts[i] > 0 then return latest[i] end
   end
 end
 local function first_alive(first, count)
-  if not is_dead(first, count) then
-    return first
-  end
+  if not is_dead(first, count) then return first end
   local n, ahead = dead_ahead(100)
   return ahead[n + 1] or latest_alive()
 end
@@ -170,9 +164,7 @@ local function drop_dead(self)
     if n > 0 then
       redis.call('ZREM', KEYS[2], unpack(first, 1, n))
     end
-    if n < 100 then
-      return
-    end
+    if n < 100 then return end
   end
   if dead_ahead(1, self) > 0 then
     local latest = latest_alive()
@@ -189,10 +181,8 @@ local function keep_latch()
 end
 local function tell(kind)
   local channel = string.match(KEYS[1], '^[^{]*') .. 'c:w:' .. KEYS[1]
-  if cluster then
-    channel = KEYS[1] .. ':' .. kind .. ':w'
-  end
-  pcall(send, channel, 'hf2 changed ' .. whole(now))
+  if cluster then channel = KEYS[1] .. ':' .. kind .. ':w' end
+  pcall(send, channel, 'hf2 changed ' .. at)
 end
 local function touch_latch()
   on_master()
@@ -242,14 +232,11 @@ local seats -- of a latch: how many parties are left
 local unlimited = 1000000000 -- the limit of a lock that has none
 local head_changed = false -- the queue has another first waiter, which must be told
 local function parse_hold(value)
-  local expiry, weight, fence = string.match(value, '^(%d+):(%d+):(%d+):')
-  return tonumber(expiry), tonumber(weight), tonumber(fence)
+  local expiry, weight, fence, granted, info = string.match(value, '^(%d+):(%d+):(%d+):(%d+):(.*)$')
+  return tonumber(expiry), tonumber(weight), tonumber(fence), granted, info
 end
 local function insist()
   redis.call('HDEL', KEYS[1], '')
-end
-local function info_of(hold)
-  return string.match(hold, '^%d+:%d+:%d+:%d+:(.*)$')
 end
 local function stays()
   return fixed or kind == 'latch'
@@ -260,9 +247,7 @@ local function in_parts(command, key, arguments)
   end
 end
 local function complete_index()
-  if redis.call('ZCOUNT', expiries, '0', '+inf') >= holds then
-    return
-  end
+  if redis.call('ZCOUNT', expiries, '0', '+inf') >= holds then return end
   local cursor, scores, known = '0', {}, {}
   used, holds = 0, 0
   repeat
@@ -299,15 +284,15 @@ local function sweep()
   insist()
   complete_index()
   local over = redis.call('ZRANGEBYSCORE', expiries, '0', at, 'LIMIT', '0', most_removed)
-  local gone, marks, dead = {}, {}, nil
+  local gone, marks, info_of_dead = {}, {}, nil
   for i = 1, #over, 200 do
     local last = math.min(i + 199, #over)
     for j, hold in ipairs(redis.call('HMGET', KEYS[1], unpack(over, i, last))) do
-      local expiry, weight = parse_hold(hold or '')
+      local expiry, weight, _, _, info = parse_hold(hold or '')
       if expiry and expiry <= now then
         gone[#gone + 1] = over[i + j - 1]
         marks[#marks + 1] = '@' .. over[i + j - 1]
-        used, dead = used - weight, hold
+        used, info_of_dead = used - weight, info
       end
     end
   end
@@ -324,15 +309,13 @@ local function sweep()
   end
   next_expiry = tonumber(redis.call('ZRANGEBYSCORE', expiries, '0', '+inf', 'WITHSCORES', 'LIMIT', '0', '1')[2] or 9e15)
   redis.call('HSET', KEYS[1], 'used', whole(used), 'holds', whole(holds), 'next', whole(next_expiry))
-  if dead then
+  if info_of_dead then
     if kind == 'bar' then
       in_parts('HDEL', KEYS[1], marks)
     end
-    depart(kind, #gone, 'died', info_of(dead))
+    depart(kind, #gone, 'died', info_of_dead)
   end
-  if next_expiry <= now then
-    ask_again()
-  end
+  if next_expiry <= now then ask_again() end
 end
 local function read(expected, wanted)
   local f = redis.call('HMGET', KEYS[1], 'kind', 'limit', 'used', 'next', 'fixed', 'fence', token, 'owner', 'holds')
@@ -340,9 +323,7 @@ local function read(expected, wanted)
   common_fence = f[6] and tonumber(f[6])
   lock_owner = f[8] and string.sub(f[8], 2)
   holds = tonumber(f[9] or 0)
-  if limit == 0 then
-    limit = wanted
-  end
+  if limit == 0 then limit = wanted end
   return f[7], f[1] or redis.call('EXISTS', KEYS[1]) == 0
 end
 local function of_another_kind()
@@ -358,9 +339,7 @@ local function live(hold)
 end
 local function load_own()
   local hold, known = read()
-  if not known then
-    of_another_kind()
-  end
+  if not known then of_another_kind() end
   return live(hold)
 end
 local function load(expected, wanted)
@@ -371,9 +350,7 @@ local function load(expected, wanted)
       kind, limit = expected or kind, wanted or limit
     end
   end
-  if not known or expected and kind ~= expected then
-    of_another_kind()
-  end
+  if not known or expected and kind ~= expected then of_another_kind() end
   if wanted and not fixed and limit ~= wanted then
     if kind == 'latch' or kind == 'bar' then
       error('BADPARTIES it has ' .. whole(limit) .. ' parties now, not ' .. whole(wanted), 0)
@@ -394,11 +371,8 @@ local function owned_by(owner)
   return kind == 'own' and used > 0 and owner == lock_owner
 end
 local function room(weight, owner)
-  if kind == 'own' then
-    return used == 0 or owned_by(owner)
-  elseif seats then
-    return used + weight <= seats
-  end
+  if kind == 'own' then return used == 0 or owned_by(owner) end
+  if seats then return used + weight <= seats end
   return used + weight <= limit
 end
 local function parse_request(rest)
@@ -410,12 +384,11 @@ local function parse_request(rest)
   return info and tonumber(weight), info, owner
 end
 local function extend_keys(ttl)
-  if not fixed and redis.call('PTTL', KEYS[1]) < ttl then
-    redis.call('PEXPIRE', KEYS[1], ttl)
+  if not fixed then
+    last_for(KEYS[1], ttl)
   end
-  local kept = stays() and math.max(ttl, latch_ttl) or ttl
-  if holds > 0 and redis.call('PTTL', expiries) < kept then
-    redis.call('PEXPIRE', expiries, whole(kept))
+  if holds > 0 then
+    last_for(expiries, stays() and math.max(ttl, latch_ttl) or ttl)
   end
 end
 local function write_hold(hold_token, expiry, weight, fence, granted, info)
@@ -444,14 +417,11 @@ local function admit(hold_token, weight, info, ttl, block, owner)
   extend_keys(ttl)
   return fence, n
 end
-local function dismiss(hold_token, hold)
-  local _, weight = parse_hold(hold)
+local function dismiss(hold_token, weight)
   redis.call('HDEL', KEYS[1], hold_token, '@' .. hold_token)
   removed[#removed + 1] = hold_token
   used, holds = used - weight, holds - 1
-  if used == 0 then
-    next_expiry, common_fence = 9e15, nil
-  end
+  if used == 0 then next_expiry, common_fence = 9e15, nil end
   redis.call('HSET', KEYS[1], 'used', whole(used), 'holds', whole(holds), 'next', whole(next_expiry))
 end
 local function tidy()
@@ -465,8 +435,7 @@ local function tidy()
   end
 end
 local function prolong_hold(hold, ttl)
-  local expiry, weight, fence = parse_hold(hold)
-  local granted, info = string.match(hold, '^%d+:%d+:%d+:(%d+):(.*)$')
+  local expiry, weight, fence, granted, info = parse_hold(hold)
   expiry = math.max(expiry, now + ttl * 1000)
   local pttl = math.floor((expiry - now) / 1000)
   insist()
@@ -512,9 +481,9 @@ local function serve(self, ttl, block)
       fence, n = admit(waiter_token, weight, info, ttl, block, owner)
     elseif receivers(channel) > 0 then
       local f = admit(waiter_token, weight, info, tonumber(claim), 1, owner)
-      local heard = send(channel, 'hf2 ' .. kind .. ' ' .. waiter_token .. ' ' .. whole(now) .. ' ' .. claim .. ' ' .. whole(f) .. ' ' .. KEYS[1])
+      local heard = send(channel, 'hf2 ' .. kind .. ' ' .. waiter_token .. ' ' .. at .. ' ' .. claim .. ' ' .. whole(f) .. ' ' .. KEYS[1])
       if cluster and heard == 0 then
-        dismiss(waiter_token, whole(now) .. ':' .. whole(weight) .. ':0:')
+        dismiss(waiter_token, weight)
       end
     else
       drop_dead(self)
@@ -524,34 +493,22 @@ end
 local function lock_value(head, fence, granted, chain, info)
   return head .. fence .. ':' .. granted .. ':' .. chain .. ':' .. info
 end
-local function sample()
+local function some_hold(waiters)
   local hold_token = redis.call('HGET', KEYS[1], 'last')
   local hold = hold_token and redis.call('HGET', KEYS[1], hold_token)
   if not hold then
     hold_token = redis.call('ZRANGE', expiries, '-1', '-1')[1]
     hold = hold_token and redis.call('HGET', KEYS[1], hold_token)
   end
-  if not hold then
-    return nil
-  end
-  local expiry, _, fence = parse_hold(hold)
-  local granted, info = string.match(hold, '^%d+:%d+:%d+:(%d+):(.*)$')
-  return math.floor((expiry - now) / 1000), lock_value('hf2:' .. hold_token .. ':', whole(fence), granted, '0', info)
-end
-local function held()
-  local pttl, value = sample()
-  return 'held ' .. whole(now) .. ' ' .. (pttl or 0) .. ' ' .. redis.call('ZCOUNT', KEYS[2], '0', '+inf') .. ' ' .. (value or 'hf2:-:0:0:0:')
+  if not hold then return '0 ' .. waiters .. ' hf2:-:0:0:0:' end
+  local expiry, _, fence, granted, info = parse_hold(hold)
+  return math.floor((expiry - now) / 1000) .. ' ' .. waiters .. ' ' .. lock_value('hf2:' .. hold_token .. ':', whole(fence), granted, '0', info)
 end
 local function remember(what, until_time)
-  if until_time <= now then
-    return
-  end
+  if until_time <= now then return end
   redis.call('ZREMRANGEBYSCORE', KEYS[2], '(' .. whole(-now), '(0')
   redis.call('ZADD', KEYS[2], whole(-until_time), what)
-  local rest = math.ceil((until_time - now) / 1000)
-  if redis.call('PTTL', KEYS[2]) < rest then
-    redis.call('PEXPIRE', KEYS[2], rest)
-  end
+  last_for(KEYS[2], math.ceil((until_time - now) / 1000))
   settle()
 end
 local function leave_tombstone(until_time)
@@ -570,9 +527,7 @@ local function replicated(info)
   return replicas > 0 or not told(info, 'master_replid2:', '^0+%s')
 end
 local function incarnation(info)
-  if string.find(info, 'role:slave', 1, true) then
-    error('READONLY this server is a replica', 0)
-  end
+  if string.find(info, 'role:slave', 1, true) then error('READONLY this server is a replica', 0) end
   local run, repl = told(info, 'run_id:', '^%w+'), told(info, 'master_replid:', '^%w+')
   if not run or not repl then
     error('NOSTRICT this server does not tell its run_id and replication id, so that a loss of data could not be noticed', 0)
@@ -582,21 +537,19 @@ end
 local function write_mark(id, ready, longest)
   redis.call('SET', KEYS[#KEYS], 'hf2:' .. id .. ':' .. whole(ready) .. ':' .. whole(longest))
 end
-local function read_mark(text)
-  local id, ready, longest = string.match(text or redis.call('GET', KEYS[#KEYS]) or '', '^hf2:([^:]*):(%d+):(%d+)$')
+local function read_mark()
+  local id, ready, longest = string.match(redis.call('GET', KEYS[#KEYS]) or '', '^hf2:([^:]*):(%d+):(%d+)$')
   return id, tonumber(ready or 0), tonumber(longest or 0)
 end
-local function quarantine(text)
-  if not quarantine_time then
-    return 0
-  end
+local function quarantine()
+  if not quarantine_time then return 0 end
   local known, info = pcall(redis.call, 'INFO', 'server', 'replication')
   if not known then
     error('NOSTRICT INFO, by which a loss of data is noticed, is not to be had: ' .. error_text(info), 0)
   end
   local self, others = incarnation(info), replicated(info)
   local wanted = quarantine_time + (others and replica_lag or 0)
-  local id, ready, longest = read_mark(text)
+  local id, ready, longest = read_mark()
   if id ~= self then
     longest = math.max(wanted, longest)
     ready = now + longest * 1000
@@ -609,6 +562,9 @@ local function quarantine(text)
     write_mark(self, ready, longest)
   end
   return math.max(0, math.ceil((ready - now) / 1000)), others, self
+end
+local function quarantined(rest)
+  return 'quarantined ' .. at .. ' ' .. rest
 end
 local function serve_or_notify()
   local known, rest = pcall(quarantine)
@@ -623,32 +579,19 @@ local function serve_or_notify()
     serve()
   end
 end
-local function answer(main)
-  local ok, reply = pcall(main)
-  if ok then
-    return reply
-  end
-  reply = error_text(reply)
-  if string.sub(reply, 1, 9) == 'READONLY ' then
-    return { err = reply }
-  end
-  return 'error ' .. reply
-end
 local owner, not_after = ARGV[3], tonumber(ARGV[4])
 local function soonest()
   complete_index()
   while true do
     local hold_token = redis.call('ZRANGEBYSCORE', expiries, '0', '+inf', 'LIMIT', '0', '1')[1]
     local hold = hold_token and redis.call('HGET', KEYS[1], hold_token)
-    if not hold_token or hold then
-      return hold_token, hold
-    end
+    if not hold_token or hold then return hold_token, hold end
     redis.call('ZREM', expiries, hold_token)
   end
 end
 local nothing = 'x:' .. token .. ':nothing'
 local function released()
-  return 'released ' .. whole(now) .. ' ' .. whole(owned_by(owner) and used or 0)
+  return 'released ' .. at .. ' ' .. whole(owned_by(owner) and used or 0)
 end
 local function main()
   load('own')
@@ -656,28 +599,23 @@ local function main()
     on_master()
     return released()
   end
-  if redis.call('ZSCORE', KEYS[2], nothing) then
-    on_master()
-    return 'free ' .. whole(now)
-  end
-  if now >= not_after then
-    on_master()
-    return 'late ' .. whole(now)
-  end
+  if redis.call('ZSCORE', KEYS[2], nothing) then return refuse('free') end
+  if now >= not_after then return refuse('late') end
   if used == 0 then
     remember(nothing, not_after)
-    return 'free ' .. whole(now)
+    return 'free ' .. at
   end
   if not owned_by(owner) then
     remember(nothing, not_after)
-    return held()
+    return 'held ' .. at .. ' ' .. some_hold(redis.call('ZCOUNT', KEYS[2], '0', '+inf'))
   end
   insist()
   leave_tombstone(not_after)
   local ended, hold = soonest()
-  dismiss(ended, hold)
+  local expiry, weight = parse_hold(hold)
+  dismiss(ended, weight)
   redis.call('ZREMRANGEBYSCORE', expiries, '(' .. whole(-now), '(0')
-  redis.call('ZADD', expiries, '-' .. string.match(hold, '^%d+'), 's:' .. ended)
+  redis.call('ZADD', expiries, whole(-expiry), 's:' .. ended)
   local reply = released()
   pcall(serve_or_notify)
   tidy()

@@ -7,10 +7,15 @@ local function whole(n)
   return n == now and at or string.format('%d', n)
 end
 local function error_text(err)
-  if type(err) == 'table' then
-    return err.err
-  end
+  if type(err) == 'table' then return err.err end
   return (string.gsub(tostring(err), '^[^ ]*:%d+: ', ''))
+end
+local function answer(main)
+  local ok, reply = pcall(main)
+  if ok then return reply end
+  reply = error_text(reply)
+  if string.sub(reply, 1, 9) == 'READONLY ' then return { err = reply } end
+  return 'error ' .. reply
 end
 local token = ARGV[2]
 local mine = 'hf2:' .. token .. ':'
@@ -20,19 +25,22 @@ local function is_mine(value)
 end
 local function on_master()
   local ok, err = pcall(redis.call, 'PEXPIRE', KEYS[1], -3600000, 'GT')
-  if not ok and string.sub(error_text(err), 1, 9) == 'READONLY ' then
-    error(error_text(err), 0)
+  if not ok and string.sub(error_text(err), 1, 9) == 'READONLY ' then error(error_text(err), 0) end
+end
+local function refuse(word, rest)
+  on_master()
+  return word .. ' ' .. at .. (rest and ' ' .. rest or '')
+end
+local function last_for(key, ms)
+  if redis.call('PTTL', key) < ms then
+    redis.call('PEXPIRE', key, whole(ms))
   end
 end
 local function look_at(...)
   local ok, reply = pcall(redis.call, ...)
-  if ok then
-    return reply
-  end
+  if ok then return reply end
   reply = error_text(reply)
-  if not string.find(reply, 'non local key', 1, true) then
-    error(reply, 0)
-  end
+  if not string.find(reply, 'non local key', 1, true) then error(reply, 0) end
   return nil
 end
 local function waiters(n)
@@ -53,17 +61,6 @@ end
 local function lock_value(head, fence, granted, chain, info)
   return head .. fence .. ':' .. granted .. ':' .. chain .. ':' .. info
 end
-local function answer(main)
-  local ok, reply = pcall(main)
-  if ok then
-    return reply
-  end
-  reply = error_text(reply)
-  if string.sub(reply, 1, 9) == 'READONLY ' then
-    return { err = reply }
-  end
-  return 'error ' .. reply
-end
 local wanted, queue = ARGV[3], KEYS[2]
 local weighed = { rw = true, sem = true, own = true, latch = true, bar = true }
 local lines = {}
@@ -78,28 +75,20 @@ local function add(line)
   lines[#lines + 1] = '\n' .. string.gsub(line, '\n', ' ')
 end
 local function look()
-  local kind = 'foreign'
   local is_string, value = pcall(redis.call, 'GET', KEYS[1])
   if is_string then
-    if not value then
-      kind = 'nothing'
-    elseif string.sub(value, 1, 4) == 'hf2:' then
-      kind = 'mutex'
-    end
-    return kind, value and (kind == 'mutex' and value or '')
+    if not value then return 'nothing' end
+    if string.sub(value, 1, 4) == 'hf2:' then return 'mutex', value end
+    return 'foreign', ''
   end
   local is_hash, f = false, value
   if is_wrong_type(value) then
     is_hash, f = pcall(redis.call, 'HMGET', KEYS[1], 'kind', 'holdfast', 'limit', 'count', 'fence')
   end
-  if not is_hash and not is_wrong_type(f) then
-    error(error_text(f), 0)
-  elseif is_hash and weighed[f[1]] then
-    return f[1], nil, f
-  elseif is_hash and (f[2] or string.find(flags, 'r', 1, true)) then
-    kind = 'redisson'
-  end
-  return kind, is_hash and kind == 'redisson' and f[2] or ''
+  if not is_hash and not is_wrong_type(f) then error(error_text(f), 0) end
+  if is_hash and weighed[f[1]] then return f[1], nil, f end
+  if is_hash and (f[2] or string.find(flags, 'r', 1, true)) then return 'redisson', f[2] or '' end
+  return 'foreign', ''
 end
 local function add_holds()
   local page = redis.call('HSCAN', KEYS[1], ARGV[4], 'COUNT', ARGV[5])
@@ -121,9 +110,7 @@ local function add_waiters(n)
     if weighed[wanted] then
       weight, info = string.match(info or '', '^(%d+)\n(.*)$')
     end
-    if wanted == 'own' then
-      info = string.match(info or '', '^[^\n]*\n(.*)$')
-    end
+    if wanted == 'own' then info = string.match(info or '', '^[^\n]*\n(.*)$') end
     add(number(all[i + 1]) .. ' ' .. number(weight) .. ' ' .. string.sub(info or '', 1, 2048))
   end
 end
@@ -147,9 +134,7 @@ local function choose(kind)
 end
 local function main()
   local kind, value, f = look()
-  if string.find(wanted, ' ', 1, true) then
-    kind = choose(kind)
-  end
+  if string.find(wanted, ' ', 1, true) then kind = choose(kind) end
   if wanted ~= '' and kind ~= wanted and kind ~= 'nothing' and kind ~= 'foreign' then
     error('BADKIND the key holds another kind of lock, or something else', 0)
   end
@@ -165,7 +150,7 @@ local function main()
   if wanted ~= '' then
     add_waiters(ARGV[6])
   end
-  return 'status ' .. whole(now) .. ' ' .. kind .. ' ' .. number(f[5]) .. ' ' .. number(f[3]) .. ' ' .. count .. ' '
+  return 'status ' .. at .. ' ' .. kind .. ' ' .. number(f[5]) .. ' ' .. number(f[3]) .. ' ' .. count .. ' '
     .. queued .. ' ' .. cursor .. ' ' .. holds .. table.concat(lines)
 end
 return answer(main)

@@ -7,34 +7,24 @@ local function whole(n)
   return n == now and at or string.format('%d', n)
 end
 local function error_text(err)
-  if type(err) == 'table' then
-    return err.err
-  end
+  if type(err) == 'table' then return err.err end
   return (string.gsub(tostring(err), '^[^ ]*:%d+: ', ''))
 end
 local function answer(main)
   local ok, reply = pcall(main)
-  if ok then
-    return reply
-  end
+  if ok then return reply end
   reply = error_text(reply)
-  if string.sub(reply, 1, 9) == 'READONLY ' then
-    return { err = reply }
-  end
+  if string.sub(reply, 1, 9) == 'READONLY ' then return { err = reply } end
   return 'error ' .. reply
 end
 local function info(section, field)
-  if redis.acl_check_cmd and not redis.acl_check_cmd('INFO', section) then
-    return '-'
-  end
+  if redis.acl_check_cmd and not redis.acl_check_cmd('INFO', section) then return '-' end
   local ok, text = pcall(redis.call, 'INFO', section)
-  if not ok or type(text) ~= 'string' then
-    return '-'
-  end
+  if not ok or type(text) ~= 'string' then return '-' end
   return string.match('\n' .. text, '\n' .. field .. ':(%S+)') or '-'
 end
 local function main()
-  return 'settings ' .. whole(now) .. ' ' .. info('memory', 'maxmemory') .. ' '
+  return 'settings ' .. at .. ' ' .. info('memory', 'maxmemory') .. ' '
     .. info('memory', 'maxmemory_policy') .. ' ' .. info('replication', 'role')
 end
 return answer(main)

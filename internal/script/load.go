@@ -16,9 +16,9 @@ const fragmentDir = "fragments"
 // Assemble returns the sources of the scripts in a tree of Lua files, by their names. FOLDER/NAME.lua is the script NAME;
 // fragments/NAME.lua is a fragment, which a file includes by a line
 //
-//	-- requires NAME
+//	-- requires NAME, ANOTHER
 //
-// A script begins with its fragments in the order of these lines, each once, and after the fragments that it requires itself. Comments are
+// A script begins with its fragments in the order of these names, each once, and after the fragments that it requires itself. Comments are
 // left out, because a server that has lost its script cache is sent the whole source.
 //
 // It is an error if a fragment does not exist, requires itself, directly or through others, or is required by no script.
@@ -62,11 +62,13 @@ func parse(file, text string) (code string, requires []string, err error) {
 		switch {
 		case ok && likeRequirement(comment):
 			line = strings.TrimRight(line, "\n")
-			name, ok := strings.CutPrefix(line, "-- requires ")
-			if !ok || strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789_") != "" {
-				return "", nil, fmt.Errorf("%s: %q is not a line \"-- requires NAME\"", file, line)
+			names, ok := strings.CutPrefix(line, "-- requires ")
+			for name := range strings.SplitSeq(names, ", ") {
+				if !ok || name == "" || strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789_") != "" {
+					return "", nil, fmt.Errorf("%s: %q is not a line \"-- requires NAME, ANOTHER\"", file, line)
+				}
+				requires = append(requires, name)
 			}
-			requires = append(requires, name)
 		case !ok && bare != "":
 			b.WriteString(line)
 		}

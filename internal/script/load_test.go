@@ -16,7 +16,7 @@ func tree(pairs ...string) fstest.MapFS {
 
 func TestFragmentsComeBeforeWhatRequiresThem(t *testing.T) {
 	sources, err := Assemble(tree(
-		"x/one.lua", "-- one.lua: a script.\n\n-- requires c\n-- requires a\n\nreturn 1\n",
+		"x/one.lua", "-- one.lua: a script.\n\n-- requires c, a\n\nreturn 1\n",
 		"y/two.lua", "-- requires b\nreturn 2\n",
 		"y/three.lua", "return 3\n",
 		"fragments/a.lua", "-- a.lua: a fragment.\n--\n-- requires b\n-- requires c\n\nlocal a = b + c\n",
@@ -47,11 +47,12 @@ func TestBrokenTreesAreRefused(t *testing.T) {
 		`x/s.lua: it requires "r", but fragments has no such file`:               tree("x/s.lua", "-- requires r\n", "x/r.lua", "return 1\n"),
 		"fragments/a.lua: it requires itself: a -> b -> c -> a": tree("x/s.lua", "-- requires d\n-- requires a\n", "fragments/a.lua", "-- requires b\n",
 			"fragments/b.lua", "-- requires d\n-- requires c\n", "fragments/c.lua", "-- requires a\n", "fragments/d.lua", ""),
-		"fragments/b.lua: no script requires it":                      tree("x/s.lua", "-- requires a\n", "fragments/a.lua", "", "fragments/b.lua", "-- requires a\n"),
-		"y/s.lua: x/s.lua has the same name":                          tree("x/s.lua", "return 1\n", "y/s.lua", "return 2\n"),
-		`x/s.lua: "-- requires a b" is not a line "-- requires NAME"`: tree("x/s.lua", "-- requires a b\n", "fragments/a.lua", ""),
-		`x/s.lua: "  --require a" is not a line "-- requires NAME"`:   tree("x/s.lua", "  --require a\n", "fragments/a.lua", ""),
-		`x/s.lua: "-- include a" is not a line "-- requires NAME"`:    tree("x/s.lua", "-- include a\n", "fragments/a.lua", ""),
+		"fragments/b.lua: no script requires it":                               tree("x/s.lua", "-- requires a\n", "fragments/a.lua", "", "fragments/b.lua", "-- requires a\n"),
+		"y/s.lua: x/s.lua has the same name":                                   tree("x/s.lua", "return 1\n", "y/s.lua", "return 2\n"),
+		`x/s.lua: "-- requires a b" is not a line "-- requires NAME, ANOTHER"`: tree("x/s.lua", "-- requires a b\n", "fragments/a.lua", ""),
+		`x/s.lua: "-- requires a, " is not a line "-- requires NAME, ANOTHER"`: tree("x/s.lua", "-- requires a, \n", "fragments/a.lua", ""),
+		`x/s.lua: "  --require a" is not a line "-- requires NAME, ANOTHER"`:   tree("x/s.lua", "  --require a\n", "fragments/a.lua", ""),
+		`x/s.lua: "-- include a" is not a line "-- requires NAME, ANOTHER"`:    tree("x/s.lua", "-- include a\n", "fragments/a.lua", ""),
 	} {
 		if _, err := Assemble(broken); err == nil || err.Error() != want {
 			t.Errorf("the error is %v, want %s", err, want)

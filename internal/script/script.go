@@ -11,6 +11,9 @@
 //	election  the watchers of an election
 //	server    a server's settings, and the state of a lock of any kind
 //
+// Headers leave out what is the same for all scripts: the reply 'error MESSAGE' (answer.lua), the flags and the meaning of NOW and PTTL
+// (prelude.lua), and the key that Strict mode adds (incarnation.lua).
+//
 // The folder fragments contains the code that scripts share. A script begins with the fragments that it names (see Assemble).
 //
 // docs/scripts contains the scripts as they are sent, for clients in other languages: go generate writes them.

@@ -6,7 +6,7 @@ import "github.com/holdfast-go/holdfast/tests/internal/overlay"
 var breaks = []Mutant{
 	{
 		Name: "breaks-anybodys", About: "a break takes the lock from whoever has it by now",
-		Edits: []overlay.Edit{line("break-compare", "if false then")},
+		Edits: []overlay.Edit{line("break-compare", "")},
 		Tests: []Test{{"scripts", "TestBreak"}},
 	},
 	{

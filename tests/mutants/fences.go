@@ -6,7 +6,7 @@ import (
 )
 
 // nextOfLast is the id after the last one of a counter, whatever the time.
-const nextOfLast = "string.gsub((redis.call('XREVRANGE', key, '+', '-', 'COUNT', '1')[1] or {'0-0'})[1], '%d+$', function(n) return n + 1 end)"
+const nextOfLast = "string.gsub((redis.call('XREVRANGE', KEYS[3], '+', '-', 'COUNT', '1')[1] or {'0-0'})[1], '%d+$', function(n) return n + 1 end)"
 
 // The fence counter.
 var fences = []Mutant{
@@ -33,12 +33,12 @@ var fences = []Mutant{
 	},
 	{
 		Name: "counter-expires", About: "the fence counter of all locks expires",
-		Edits: []overlay.Edit{insert("counter-stays", "redis.call('EXPIRE', key, 86400)")},
+		Edits: []overlay.Edit{insert("counter-stays", "redis.call('EXPIRE', KEYS[3], 86400)")},
 		Tests: []Test{{"virtual", "TestTheFenceCounterStays"}},
 	},
 	{
 		Name: "short-counter-expires", About: "the fence counter of all locks expires after a grant in a short way",
-		Edits: []overlay.Edit{insert("short-fence-believed", "redis.call('EXPIRE', key, 86400)")},
+		Edits: []overlay.Edit{insert("short-fence-believed", "redis.call('EXPIRE', KEYS[3], 86400)")},
 		Tests: []Test{{"virtual", "TestTheFenceCounterStays"}},
 	},
 	{
@@ -48,7 +48,7 @@ var fences = []Mutant{
 	},
 	{
 		Name: "fences-beyond-belief", About: "fences follow a counter that somebody has set to far ahead of the clock",
-		Edits: []overlay.Edit{line("fence-believed", "if false {"), line("counter-believed", "if false then"), part("short-fence-believed", "ms * 1000 - at < 86400000000 and ", "")},
+		Edits: []overlay.Edit{line("fence-believed", "if false {"), line("counter-believed", "if false then"), part("short-fence-believed", "ms * 1000 - now < 86400000000 and ", "")},
 		Tests: []Test{{"behaviour", "TestACounterThatSomebodyHasSet"}, {"virtual", "TestFencesBeyondBelief"}},
 	},
 }

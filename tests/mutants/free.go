@@ -341,7 +341,7 @@ var free = []Mutant{
 	},
 	{
 		Name: "passed-in-silence", About: "a release that cannot serve the waiter that its SET has passed says that all is well",
-		Edits: []overlay.Edit{line("release-barger", "if false then")},
+		Edits: []overlay.Edit{line("release-barger", "")},
 		Tests: []Test{{"scripts", "TestBatchScripts"}},
 	},
 	{

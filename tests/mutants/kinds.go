@@ -47,7 +47,7 @@ var kinds = []Mutant{
 	},
 	{
 		Name: "completed-unlocked", About: "a run counts although its lock was lost, and another has run the job since",
-		Edits: []overlay.Edit{line("completion-owner", "if false then"), line("job-locked", "if err := error(nil); err != nil {")},
+		Edits: []overlay.Edit{line("completion-owner", ""), line("job-locked", "if err := error(nil); err != nil {")},
 		Tests: []Test{{"scripts", "TestOnce"}},
 	},
 	{

@@ -24,12 +24,12 @@ var tickets = []Mutant{
 	},
 	{
 		Name: "adopted-after-giving-up", About: "an adoption that was given up is carried out if it comes late",
-		Edits: []overlay.Edit{line("adopt-given-up", "if false then")},
+		Edits: []overlay.Edit{line("adopt-given-up", "")},
 		Tests: []Test{{"scripts", "TestAdopt"}},
 	},
 	{
 		Name: "adopted-too-late", About: "an adoption is carried out after its not-after",
-		Edits: []overlay.Edit{line("adopt-late", "if false then")},
+		Edits: []overlay.Edit{line("adopt-late", "")},
 		Tests: []Test{{"scripts", "TestAdopt"}},
 	},
 	{
@@ -54,7 +54,7 @@ var tickets = []Mutant{
 	},
 	{
 		Name: "adopted-in-quarantine", About: "a lock is adopted in quarantine, when another process may hold it",
-		Edits: []overlay.Edit{line("adopt-quarantined", "if false then")},
+		Edits: []overlay.Edit{line("adopt-quarantined", "")},
 		Tests: []Test{{"scripts", "TestNothingIsAdoptedInQuarantine"}},
 	},
 	{

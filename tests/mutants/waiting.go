@@ -24,7 +24,7 @@ var waiting = []Mutant{
 	},
 	{
 		Name: "no-tombstone", About: "a token that was given up still acquires if its request comes late",
-		Edits: []overlay.Edit{line("tombstone", "if true then")},
+		Edits: []overlay.Edit{line("tombstone", "if true then return end")},
 		Tests: []Test{{"scripts", "TestScripts"}},
 		Kinds: []string{"late-copy", "delayed-requests"}, Rules: []campaign.Rule{campaign.Leak, campaign.Wakeup},
 	},
@@ -109,12 +109,12 @@ var waiting = []Mutant{
 	},
 	{
 		Name: "short-acquire-out-of-order", About: "the short way of an acquire passes waiters that came when the clock was ahead",
-		Edits: []overlay.Edit{line("queue-up-order", "if false then")},
+		Edits: []overlay.Edit{line("queue-up-order", "")},
 		Tests: []Test{{"scripts", "TestTheHeadOfAQueueTellsTheSame"}},
 	},
 	{
 		Name: "short-acquire-behind-the-dead", About: "the short way of an acquire counts dead waiters in the rank",
-		Edits: []overlay.Edit{line("queue-up-dead", "if false then")},
+		Edits: []overlay.Edit{line("queue-up-dead", "")},
 		Tests: []Test{{"scripts", "TestTheHeadOfAQueueTellsTheSame"}},
 	},
 	{

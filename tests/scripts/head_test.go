@@ -35,7 +35,7 @@ var still = fmt.Sprintf("{'%d', '%d'}", standstill/1_000_000, standstill%1_000_0
 func atStandstill(t *testing.T, s script.Script) script.Script {
 	t.Helper()
 	s = swap(t, s, "redis.call('TIME')", still)
-	s = driver.NewScript(s.Name, strings.ReplaceAll(strings.ReplaceAll(s.Source, "and '0' or '1'", "and '1' or '1'"), "'*', 'g'", "next_id(key), 'g'"))
+	s = driver.NewScript(s.Name, strings.ReplaceAll(strings.ReplaceAll(s.Source, "and '0' or '1'", "and '1' or '1'"), "'*', 'g'", "next_id(KEYS[3]), 'g'"))
 	return driver.NewScript(s.Name, fmt.Sprintf(`local function next_id(key)
   local last = redis.pcall('XREVRANGE', key, '+', '-', 'COUNT', '1')
   local ms, seq = string.match(last[1] and last[1][1] or '0-0', '^(%%d+)-(%%d+)$')
@@ -280,7 +280,7 @@ func TestTheHeadOfAQueueTellsTheSame(t *testing.T) {
 		short := atStandstill(t, script.Acquire())
 		reads := swap(t, short, "pcall(queue_up)", "false")
 		asks := swap(t, reads, "    read_head(member)\n", "")
-		shortOnly := swap(t, short, "    return reply\n  end\nend\nlocal function error_text", "    return reply\n  end\nend\nif true then return 'rest' end\nlocal function error_text")
+		shortOnly := swap(t, short, "  if ok and reply then return reply end\nend\nlocal function error_text", "  if ok and reply then return reply end\nend\nif true then return 'rest' end\nlocal function error_text")
 
 		replies, ways := map[string]int{}, map[bool]int{}
 		for _, seed := range seeds(600, 3185195530182039914) {
@@ -404,7 +404,7 @@ func TestTheShortWayOfAReleaseDoesTheSame(t *testing.T) {
 		}
 		short := atStandstill(t, staged(script.Release()))
 		long := swap(t, short, "pcall(pass_on)", "false")
-		shortOnly := swap(t, short, "    return reply\n  end\nend\nlocal function error_text", "    return reply\n  end\nend\nif true then return 'rest' end\nlocal function error_text")
+		shortOnly := swap(t, short, "  if ok and reply then return reply end\nend\nlocal function error_text", "  if ok and reply then return reply end\nend\nif true then return 'rest' end\nlocal function error_text")
 
 		ways, heard, untold := map[bool]int{}, map[string]int{}, 0
 		for _, seed := range seeds(500, 1118488073030354853) {

@@ -1,13 +1,9 @@
 -- batch_release.lua: releases those of many locks that nobody waits for.
---
 -- KEYS    the locks
 -- ARGV    'hf2:TOKEN:' of each lock
--- Returns 'freed I ...'    all but the locks of these numbers were released. release.lua releases
---             such a lock, hands it over, or tells why it cannot
---         'error MESSAGE'  no lock was released
---
--- Invariants: only a token's own lock is touched; a lock that somebody waits for is not.
-
+-- Returns 'freed I ...'  all but the locks of these numbers were released. release.lua releases such a lock, hands it over, or tells why
+--         it cannot
+-- Invariants: only a token's own lock is touched; a lock that somebody waits for is not; after an error no lock was released.
 -- requires answer
 
 local function main()

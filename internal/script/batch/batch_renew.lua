@@ -1,16 +1,9 @@
 -- batch_renew.lua: renews the leases of many locks.
---
 -- KEYS    the locks
--- ARGV    [1] flags as in request.lua; then 'hf2:TOKEN:FENCE:' of each lock; then TTL, ms, of all of
---         them or, if they differ, of each
--- Returns 'kept NOW I ...'  all but the locks of these numbers last for the TTL. renew.lua tells
---             what became of such a lock
---         'error MESSAGE'   some may last longer now
---
+-- ARGV    [1] flags; then 'hf2:TOKEN:FENCE:' of each lock; then TTL, ms, of all of them or, if they differ, of each
+-- Returns 'kept NOW I ...'  all but the locks of these numbers last for the TTL. renew.lua tells what became of such a lock
 -- Invariants: nothing shortens an expiry; a renewal creates nothing. A value that has no fence yet is given that of the grant.
-
--- requires request
--- requires answer
+-- requires request, answer
 
 local function main()
   local values = redis.call('MGET', unpack(KEYS))

@@ -1,17 +1,12 @@
 -- announce.lua: tells those who watch a lock to look who holds it. Changes nothing.
---
 -- KEYS    [1] lock  ([2] is not used)
--- ARGV    [1] flags as in prelude.lua  [2] any token  [3] channel
+-- ARGV    [1] flags  [2] any token  [3] channel
 -- Returns 'told NOW RECEIVERS'
---         'error MESSAGE'
-
--- requires prelude
--- requires channel
--- requires answer
+-- requires prelude, channel, answer
 
 local function main()
   on_master()
-  return 'told ' .. whole(now) .. ' ' .. send(ARGV[3], 'hf2 changed ' .. whole(now))
+  return 'told ' .. at .. ' ' .. send(ARGV[3], 'hf2 changed ' .. at)
 end
 
 return answer(main)

@@ -1,18 +1,17 @@
--- answer.lua: the last line of a script is "return answer(main)".
---
--- requires error_text
+-- answer.lua: what a script ends with, so that each may reply 'error MESSAGE'. PROTOCOL.md says what it may have done by then.
+
+-- Returns the text of an error. Servers raise those of redis.call as tables, or as strings that may begin with a position in the script.
+local function error_text(err)
+  if type(err) == 'table' then return err.err end
+  return (string.gsub(tostring(err), '^[^ ]*:%d+: ', ''))
+end
 
 -- Returns what main returns, or the error that it raised.
 local function answer(main)
   local ok, reply = pcall(main)
-  if ok then
-    return reply
-  end
+  if ok then return reply end
   reply = error_text(reply)
-  -- The client's connection pool must see this one. Otherwise the next request on the connection goes to
-  -- the same replica, although the master is elsewhere.
-  if string.sub(reply, 1, 9) == 'READONLY ' then
-    return { err = reply }
-  end
+  -- The client's connection pool must see this one, or the next request on the connection goes to the same replica.
+  if string.sub(reply, 1, 9) == 'READONLY ' then return { err = reply } end
   return 'error ' .. reply
 end

@@ -1,7 +1,4 @@
--- barrier_phase.lua: the phase of a barrier, and the caller's latest await.
---
--- ARGV[3] the number of the await.
---
+-- barrier_phase.lua: the phase of a barrier, and the caller's latest await. ARGV[3] is the number of the await.
 -- requires prelude
 
 local number = tonumber(ARGV[3])

@@ -1,12 +1,7 @@
--- breaking.lua: what the scripts that break locks share.
---
--- KEYS[4], or of a lock that several may hold KEYS[5], is the journal. In Cluster mode it is in another slot: then there is
--- no such key, and whoever breaks the lock writes the entry (note.lua).
---
--- requires prelude
--- requires queue
--- requires tombstone
--- requires journal
+-- breaking.lua: what the scripts that break locks share. ARGV as break.lua.
+-- KEYS[4], or of a lock that several may hold KEYS[5], is the journal. In Cluster mode it is in another slot: then there is no such key,
+-- and whoever breaks the lock writes the entry (note.lua).
+-- requires prelude, queue, tombstone, journal
 
 local broken_grant, not_after = ARGV[3], tonumber(ARGV[4])
 
@@ -15,20 +10,17 @@ local function is_meant(holder_token)
   return holder_token and string.sub(holder_token, 1, 8) == broken_grant
 end
 
--- Returns the reply, from behind its time, of an earlier copy of the request that has broken the lock; nil if there was none. All
--- copies have the same not-after.
+-- Returns the reply, from behind its time, of an earlier copy of the request that has broken the lock. All copies have the same not-after.
 local function replied_before()
   local begin, at_end = 'd:' .. token .. '\n', whole(-not_after)
   for _, member in ipairs(redis.call('ZRANGEBYSCORE', KEYS[2], at_end, at_end)) do
-    if string.sub(member, 1, #begin) == begin then
-      return string.sub(member, #begin + 1)
-    end
+    if string.sub(member, 1, #begin) == begin then return string.sub(member, #begin + 1) end
   end
 end
 
--- Does what the server may refuse, before anything has changed: it asks whether the first waiter is alive, looks at the
--- journal, which may be another program's key, and tells the holder. Then it removes nothing: this is allowed if the server
--- is out of memory, and so is everything after a script's first write. fence is the holder's.
+-- Does what the server may refuse, before anything has changed: it asks whether the first waiter is alive, looks at the journal, which may
+-- be another program's key, and tells the holder. Then it removes nothing: this is allowed if the server is out of memory, and so is
+-- everything after a script's first write. fence is the holder's.
 local function prepare(fence, journal)
   hearers({ first_waiter() })
   if not cluster then
@@ -39,25 +31,18 @@ local function prepare(fence, journal)
   redis.call('ZREM', KEYS[2], '')
 end
 
--- Returns until when to refuse a late copy of a broken holder's acquire. Only the holder knows its not-after, so this is the end
--- of its lease, or a minute from now if that is later.
+-- Returns until when to refuse a late copy of a broken holder's acquire. Only the holder knows its not-after, so this is the end of its
+-- lease, or a minute from now if that is later.
 local function grave_until(pttl)
   return now + math.max(pttl, 60000) * 1000
 end
 
--- Records the break and returns the reply. raised is the lock's new fence. fence is the broken holder's, and holder the line
--- that describes it.
+-- Records the break and returns the reply. raised is the lock's new fence, fence the broken holder's, holder the line that describes it.
 local function record_break(raised, fence, holder, journal)
   local reply = whole(raised) .. '\n' .. holder
   remember('d:' .. token .. '\n' .. reply, not_after)
   if not cluster then
     write_journal(journal, 'broken', token, broken_grant, fence, whole(raised), ARGV[5], KEYS[1], ARGV[6], holder)
   end
-  return 'broken ' .. whole(now) .. ' ' .. reply
-end
-
--- Returns the reply of a request that changes nothing.
-local function nothing(reply)
-  on_master()
-  return reply
+  return 'broken ' .. at .. ' ' .. reply
 end

@@ -1,9 +1,7 @@
 -- channel.lua: messages to clients.
---
 -- requires request
 
--- Returns how many connections hear the first channel on this node, and how many hear the second. The count of
--- PUBLISH would include subscribers to patterns.
+-- Returns how many connections hear each of two channels on this node. PUBLISH would also count subscribers to patterns.
 local function receivers(...)
   local reply = redis.call('PUBSUB', cluster and 'SHARDNUMSUB' or 'NUMSUB', ...)
   return reply[2], reply[4]

@@ -1,24 +1,12 @@
 -- give.lua: passes on a mutex whose hold has ended.
---
--- requires prelude
--- requires lock
--- requires queue
--- requires chain
--- requires hand_over
--- requires incarnation
+-- requires prelude, lock, queue, chain, hand_over, incarnation
 
 -- Returns the chain of the next holder after the one with that value, or nil if it is time for a gap.
 local function next_chain(value)
-  if not shared then
-    return '0'
-  end
+  if not shared then return '0' end
   local n, since = string.match(value or '', '^hf2:[^:]*:%d+:%d+:(%d+)@(%d+)[@:]')
-  if not n then
-    return new_chain()
-  end
-  if n + 1 > 8 or now / 1000 - since > 50 then
-    return nil
-  end
+  if not n then return new_chain() end
+  if n + 1 > 8 or now / 1000 - since > 50 then return nil end
   return whole(n + 1) .. '@' .. since .. queue_name()
 end
 
@@ -26,9 +14,7 @@ local function open_gap()
   pcall(function()
     redis.call('ZADD', KEYS[2], whole(-now - gap_length * 1000), 'gap')
     -- The queue may have ended with its last waiter.
-    if redis.call('PTTL', KEYS[2]) < gap_length then
-      redis.call('PEXPIRE', KEYS[2], gap_length)
-    end
+    last_for(KEYS[2], gap_length)
   end)
 end
 

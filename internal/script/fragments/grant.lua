@@ -1,7 +1,5 @@
 -- grant.lua: the value of a lock that is granted now.
---
--- requires request
--- requires value
+-- requires request, value
 
 -- marked says that somebody waits.
 local function new_value(holder, fence, chain, info, marked)

@@ -1,16 +1,9 @@
 -- hand_over.lua: gives a mutex to the next waiter in its queue.
---
--- requires prelude
--- requires lock
--- requires mint
--- requires queue
--- requires grant
+-- requires prelude, lock, mint, queue, grant
 
--- Gives the lock, which is free or the caller's to give, to the first waiter that is
--- alive. Returns fence and block if that is self, a member of the queue that is
--- answered directly, for ttl ms. If nobody waits, the lock is deleted.
--- An entry is removed before anything else, so that one that cannot be served is
--- not tried forever; and a grant is announced only after the lock was set.
+-- Gives the lock, which is free or the caller's to give, to the first waiter that is alive. Returns fence and block if that is self, a
+-- member of the queue that is answered directly, for ttl ms. If nobody waits, the lock is deleted. An entry is removed before anything
+-- else, so that one that cannot be served is not tried forever; and a grant is announced only after the lock was set.
 local function serve(chain, self, ttl, block)
   while true do
     local first = waiters(2)
@@ -37,7 +30,7 @@ local function serve(chain, self, ttl, block)
       local fence = mint(1)
       write_lock(waiter_token, new_value(waiter_token, fence, chain, info, follower), claim)
       -- mutants: tell-of-grant
-      local heard = send(channel, 'hf2 ' .. (redisson and 'redisson ' or 'grant ') .. waiter_token .. ' ' .. whole(now) .. ' ' .. claim .. ' ' .. whole(fence) .. ' ' .. KEYS[1])
+      local heard = send(channel, 'hf2 ' .. (redisson and 'redisson ' or 'grant ') .. waiter_token .. ' ' .. at .. ' ' .. claim .. ' ' .. whole(fence) .. ' ' .. KEYS[1])
       if not cluster or heard > 0 then
         if follower then
           stand_by(follower, now + claim * 1000, counts[2])
@@ -52,8 +45,7 @@ local function serve(chain, self, ttl, block)
   end
 end
 
--- Is serve, but deletes the lock if that fails: a lock that cannot be handed over is free, and the
--- waiters find it at their next check. Raises what serve raised.
+-- Is serve, but deletes the lock if that fails. Then it is free, the waiters find it at their next check, and the error is raised anew.
 local function hand_over(chain, self, ttl, block)
   local ok, fence, n = pcall(serve, chain, self, ttl, block)
   if not ok then

@@ -1,24 +1,17 @@
--- parties.lua: latches and barriers, and what the end of a party does to them.
---
--- They are locks that several may hold (shares.lua), of the kinds latch and bar: each party has a hold, and
--- the limit is the number of parties. Their hash has more fields.
+-- parties.lua: latches and barriers, and what the end of a party does to them. They are locks that several may hold (shares.lua), of the
+-- kinds latch and bar: each party has a hold, and the limit is the number of parties. Their hash has more fields.
 --   latch: count    how many parties have not ended yet
 --          missing  how many of the others ended without counting down
---          since    names this count: the server time (µs) of its beginning, later than that of
---                   every count before
+--          since    names this count: the server time (µs) of its beginning, later than that of every count before
 --          opened   the latest earlier count that came to 0, and opened_missing
 --   bar:   phase    the phase at which parties arrive now, from 1
 --          arrived  how many have arrived
 --          tripped  the latest phase at which all arrived, or 0
 --          broken   how the party ended that broke a phase last: 'left INFO' or 'died INFO'
---          @TOKEN   a party's latest await: 'NUMBER PHASE in', or 'out' if it was withdrawn. NUMBER is 0
---                   for a party that has only joined
---
--- requires prelude
--- requires channel
+--          @TOKEN   a party's latest await: 'NUMBER PHASE in', or 'out' if it was withdrawn or, with NUMBER 0, has only joined
+-- requires prelude, channel
 
--- How long a latch is kept after its last use, in ms: a day. And a deleted latch: for longer than those who
--- wait for it sleep.
+-- How long a latch is kept after its last use, in ms: a day. And a deleted latch: for longer than those who wait for it sleep.
 local latch_ttl, deleted_latch_ttl = 86400000, 60000
 
 -- Makes a latch last for that time from now on, or for as long as its holds.
@@ -30,14 +23,11 @@ end
 -- Tells those who wait to look. Errors are ignored: they look from time to time anyway.
 local function tell(kind)
   local channel = string.match(KEYS[1], '^[^{]*') .. 'c:w:' .. KEYS[1]
-  if cluster then
-    channel = KEYS[1] .. ':' .. kind .. ':w'
-  end
-  pcall(send, channel, 'hf2 changed ' .. whole(now))
+  if cluster then channel = KEYS[1] .. ':' .. kind .. ':w' end
+  pcall(send, channel, 'hf2 changed ' .. at)
 end
 
--- Writes to the latch, for a script that confirms what an earlier request has done. Without a write of its own
--- connection WAIT would confirm nothing.
+-- Writes to the latch, for a script that confirms an earlier request: WAIT confirms only writes of its own connection.
 local function touch_latch()
   on_master()
   pcall(keep_latch)
@@ -68,8 +58,7 @@ local function enter(party)
   redis.call('HSET', KEYS[1], '@' .. party, '0 ' .. (redis.call('HGET', KEYS[1], 'phase') or '1') .. ' out')
 end
 
--- Records that n parties have ended: 'done' if they have counted down, otherwise 'left' or 'died'. info is
--- that of one of them.
+-- Records that n parties have ended: 'done' if they have counted down, otherwise 'left' or 'died'. info is that of one of them.
 local function depart(kind, n, how, info)
   if kind == 'latch' then
     local f = redis.call('HMGET', KEYS[1], 'count', 'missing')

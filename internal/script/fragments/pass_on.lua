@@ -1,16 +1,13 @@
--- pass_on.lua: the short way of release.lua, which requires it first. In the usual case it hands a lock to the first waiter and queues
--- the caller's next waiter, if there is one. It leaves every other case to the rest of the script. Making the functions of the rest takes
--- as long as all commands of a hand-over, so this file has few of its own.
---
--- requires request
--- requires short_fence
--- requires value
+-- pass_on.lua: the short way of release.lua, which requires it first. In the usual case it hands a lock to the first waiter and queues the
+-- caller's next waiter, if there is one. It leaves every other case to the rest of the script. Making the functions of the rest takes as
+-- long as all commands of a hand-over, so this file has few of its own.
+-- requires request, value
 
 -- The lock's value before it was handed to a waiter that turned out not to listen. The rest of the script then serves the next.
 local unheard
 
--- Gives the lock to that waiter, as serve of hand_over.lua does, and tells the waiter behind it when to look, unless that has promised
--- to look by then. joins says that the caller's next waiter is about to be queued. Returns how many subscribers received the grant.
+-- Gives the lock to that waiter, as serve of hand_over.lua does, and tells the waiter behind it when to look, unless that has promised to
+-- look by then. joins says that the caller's next waiter is about to be queued. Returns how many subscribers received the grant.
 local function pass_to(member, waiter, claim, channel, info, follower, by, behind, joins, fence)
   local publish = cluster and 'SPUBLISH' or 'PUBLISH'
   redis.call('ZREM', KEYS[2], member)
@@ -39,18 +36,13 @@ local function expire_queue()
   end
 end
 
--- Returns the first two waiters if the caller's next one can be queued here, as by queue_up.lua: there are no tombstones and no
--- old waiters, and it comes last.
+-- Returns the first two waiters if the caller's next one can be queued here: it comes last, behind no tombstones and no old waiters.
 local function joining()
   -- mutants: join-late
-  if not ARGV[6] or now >= tonumber(ARGV[5]) then
-    return nil
-  end
+  if not ARGV[6] or now >= tonumber(ARGV[5]) then return nil end
   local two = redis.call('ZRANGE', KEYS[2], '0', '1', 'WITHSCORES')
   -- mutants: join-head
-  if not two[1] or tonumber(two[2]) <= now - 60000000 then
-    return nil
-  end
+  if not two[1] or tonumber(two[2]) <= now - 60000000 then return nil end
   local last = redis.call('ZRANGE', KEYS[2], '-1', '-1', 'WITHSCORES')
   -- mutants: join-order
   return tonumber(last[2]) < now and {two[1], two[3]} or nil
@@ -65,12 +57,19 @@ local function join()
   end
 end
 
+-- Returns the next fence, as text; nil or false if only mint.lua can issue it, or tell what is wrong with the counter.
+local function short_fence()
+  -- mutants: short-fence
+  local id = redis.pcall('XADD', KEYS[3], 'MAXLEN', '~', cluster and '0' or '1', '*', 'g', '')
+  local ms, seq = string.match(id.err and '' or id, '^(%d+)-(%d?%d?%d)$')
+  -- mutants: short-fence-believed
+  return ms and ms * 1000 - now < 86400000000 and ms .. string.sub('00' .. seq, -3)
+end
+
 -- Returns the reply, or nil to leave the release to the rest of the script.
 local function pass_on()
   local value, mine = redis.call('GET', KEYS[1]), 'hf2:' .. ARGV[2] .. ':'
-  if not value or string.sub(value, 1, #mine) ~= mine or string.sub(value, -1) ~= '+' then
-    return nil
-  end
+  if not value or string.sub(value, 1, #mine) ~= mine or string.sub(value, -1) ~= '+' then return nil end
   local first = joining()
   -- A late copy of the request may find that waiter in the queue.
   -- mutants: join-first
@@ -79,19 +78,13 @@ local function pass_on()
   first = first or redis.call('ZRANGEBYSCORE', KEYS[2], '0', '+inf', 'LIMIT', '0', '2')
   local waiter, claim, channel, info = string.match(first[1] or '', '^([^\n]*)\n(%d+)@?%d*\n([^\n]*)\n(.*)$')
   local follower, by, behind = string.match(first[2] or '', '^([^\n]*)\n%d+@?(%d*)\n([^\n]*)\n')
-  if not waiter or first[2] and not follower then
-    return nil
-  end
+  if not waiter or first[2] and not follower then return nil end
   local heard = redis.call('PUBSUB', cluster and 'SHARDNUMSUB' or 'NUMSUB', channel, behind or channel, joins and ARGV[7] or channel)
   -- mutants: pass-on-dead
-  if heard[2] == 0 or heard[4] == 0 then
-    return nil
-  end
+  if heard[2] == 0 or heard[4] == 0 then return nil end
   -- mutants: pass-on-fence
-  local fence = short_fence(KEYS[3], at)
-  if not fence then
-    return nil
-  end
+  local fence = short_fence()
+  if not fence then return nil end
   local ok, told = pcall(pass_to, first[1], waiter, claim, channel, info, follower, by, behind, joins, fence)
   if not ok then
     redis.call('DEL', KEYS[1])
@@ -110,7 +103,5 @@ end
 -- mutants: short-release
 if (flags == '' or flags == 'c') and ARGV[4] == '0' then
   local ok, reply = pcall(pass_on)
-  if ok and reply then
-    return reply
-  end
+  if ok and reply then return reply end
 end

@@ -1,12 +1,7 @@
--- queue.lua: waiters that are dead, and messages to those that are alive. A waiter is alive if its channel has a
--- receiver.
---
--- requires prelude
--- requires waiters
--- requires channel
+-- queue.lua: waiters that are dead, and messages to those that are alive. A waiter is alive if its channel has a receiver.
+-- requires prelude, waiters, channel
 
--- How many dead waiters, or expired holds (shares.lua), a script removes. While it runs, every other client of
--- the server waits.
+-- How many dead waiters, or expired holds (shares.lua), a script removes. While it runs, every other client of the server waits.
 local most_removed = 500
 
 -- Ends a script that has removed that many and done nothing else. Its client sends it again.
@@ -32,9 +27,7 @@ end
 local function dead_ahead(n, self)
   local first = waiters(n)
   for i, count in ipairs(hearers(first)) do
-    if count > 0 or first[i] == self then
-      return i - 1, first
-    end
+    if count > 0 or first[i] == self then return i - 1, first end
   end
   return #first, first
 end
@@ -43,16 +36,14 @@ end
 local function notify(member, due)
   local ok, waiter_token, _, channel = pcall(parse_waiter, member)
   if ok and waiter_token then
-    pcall(send, channel, 'hf2 standby ' .. waiter_token .. ' ' .. whole(now) .. ' ' .. whole(due))
+    pcall(send, channel, 'hf2 standby ' .. waiter_token .. ' ' .. at .. ' ' .. whole(due))
   end
 end
 
 -- Reports whether that waiter is known to be dead. count is how many connections hear its channel, if that is known already.
 local function is_dead(member, count)
   local ok, counts = true, { count }
-  if not count then
-    ok, counts = pcall(hearers, { member })
-  end
+  if not count then ok, counts = pcall(hearers, { member }) end
   -- mutants: known-dead
   return ok and counts[1] == 0
 end
@@ -60,9 +51,7 @@ end
 -- Reports whether every waiter before that one is dead.
 local function leads(member)
   local first = first_waiter()
-  if not first or first == member or not is_dead(first) then
-    return first == member
-  end
+  if not first or first == member or not is_dead(first) then return first == member end
   local n, ahead = dead_ahead(100, member)
   return ahead[n + 1] == member
 end
@@ -72,18 +61,14 @@ local function latest_alive()
   local latest = look_at('ZRANGE', KEYS[2], '-100', '-1') or {}
   local counts = hearers(latest)
   for i = #latest, 1, -1 do
-    if counts[i] > 0 then
-      return latest[i]
-    end
+    if counts[i] > 0 then return latest[i] end
   end
 end
 
--- Returns the first waiter that is alive. first is the first of all, and count is as in is_dead. If a hundred are dead
--- before it, the latest that is alive does as well: whoever looks serves the first.
+-- Returns the first waiter that is alive. first is the first of all, and count is as in is_dead. If a hundred are dead before it, the
+-- latest that is alive does as well: whoever looks serves the first.
 local function first_alive(first, count)
-  if not is_dead(first, count) then
-    return first
-  end
+  if not is_dead(first, count) then return first end
   local n, ahead = dead_ahead(100)
   return ahead[n + 1] or latest_alive()
 end
@@ -94,17 +79,15 @@ local function stand_by(first, due, count)
   notify(ok and member or first, due)
 end
 
--- Removes the dead waiters at the head of the queue. If there are too many, it ends the script, and tells a
--- live waiter to look: a release is not sent again for their sake.
+-- Removes the dead waiters at the head of the queue. If there are too many, it ends the script, and tells a live waiter to look: a release
+-- is not sent again for their sake.
 local function drop_dead(self)
   for _ = 1, most_removed, 100 do
     local n, first = dead_ahead(100, self)
     if n > 0 then
       redis.call('ZREM', KEYS[2], unpack(first, 1, n))
     end
-    if n < 100 then
-      return
-    end
+    if n < 100 then return end
   end
   if dead_ahead(1, self) > 0 then
     local latest = latest_alive()

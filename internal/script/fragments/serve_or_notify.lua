@@ -1,8 +1,5 @@
 -- serve_or_notify.lua: what follows the end of a hold.
---
--- requires shares
--- requires queue
--- requires incarnation
+-- requires shares, queue, incarnation
 
 -- Serves the waiters, or tells the first of them when to look.
 local function serve_or_notify()

@@ -1,30 +1,21 @@
 -- shares.lua: a lock that several may hold at once.
---
--- KEYS[4], or the second of two KEYS, is the index of its holds: a sorted set of their tokens,
--- scored by their expiries. Of an owned lock, a member 's:TOKEN' says that share_disown.lua has ended that hold. Its score
--- is the negated expiry of the hold, until which it is kept. Of a latch, the index keeps the tokens of parties that
--- latch_reset.lua has ended.
---
--- Each hold has a weight and its own expiry. The weights of all holds stay within the limit. A writer of a
--- read-write lock weighs the whole limit; a semaphore's limit is the number of its permits; an owned
--- lock may have any number of holds, all of one owner; and a party of a latch or a barrier
--- has a hold, too (parties.lua). The lock is a hash:
+-- KEYS[4], or the second of two KEYS, is the index of its holds: a sorted set of their tokens, scored by their expiries. Of an owned
+-- lock, a member 's:TOKEN' says that share_disown.lua has ended that hold. Its score is the negated expiry of the hold, until which it is
+-- kept. Of a latch, the index keeps the tokens of parties that latch_reset.lua has ended.
+-- Each hold has a weight and its own expiry. The weights of all holds stay within the limit. A writer of a read-write lock weighs the whole
+-- limit; a semaphore's limit is the number of its permits; an owned lock may have any number of holds, all of one owner; and a party of a
+-- latch or a barrier has a hold, too (parties.lua). The lock is a hash:
 --   kind   rw, sem, own, latch or bar
 --   limit  of the weights; 0 if the next user sets it
 --   used   the sum of the weights; of an owned lock, the number of holds
 --   holds  the number of holds
 --   next   server time (µs) before which no hold expires. At that time the expired ones are swept out
 --   last   the token of a recent hold, to show to people
---   fence  of the latest grant. Readers that hold the lock at the same time share it, and so do the holds
---          of an owner
+--   fence  of the latest grant. Readers that hold the lock at the same time share it, and so do the holds of an owner
 --   owner  of an owned lock: '=' and the owner's id, so that no id looks like a hold
 --   fixed  1 if the limit was set for good (share_resize.lua). Then the hash stays
 --   TOKEN  a hold: EXPIRY:WEIGHT:FENCE:GRANTED:INFO, EXPIRY in µs, GRANTED in ms
---
--- requires prelude
--- requires mint
--- requires queue
--- requires parties
+-- requires prelude, mint, queue, parties
 
 local kind, limit, used, holds, next_expiry, fixed, common_fence, lock_owner
 local expiries = KEYS[4] or KEYS[2]
@@ -34,19 +25,13 @@ local unlimited = 1000000000 -- the limit of a lock that has none
 local head_changed = false -- the queue has another first waiter, which must be told
 
 local function parse_hold(value)
-  local expiry, weight, fence = string.match(value, '^(%d+):(%d+):(%d+):')
-  return tonumber(expiry), tonumber(weight), tonumber(fence)
+  local expiry, weight, fence, granted, info = string.match(value, '^(%d+):(%d+):(%d+):(%d+):(.*)$')
+  return tonumber(expiry), tonumber(weight), tonumber(fence), granted, info
 end
 
--- Lets the script write although the server is out of memory: HDEL works then, and so does
--- everything after a script's first write.
+-- Lets the script write although the server is out of memory: HDEL works then, and so does everything after a script's first write.
 local function insist()
   redis.call('HDEL', KEYS[1], '')
-end
-
--- Returns the info of a hold.
-local function info_of(hold)
-  return string.match(hold, '^%d+:%d+:%d+:%d+:(.*)$')
 end
 
 -- Reports whether the hash is kept after the last hold.
@@ -61,12 +46,9 @@ local function in_parts(command, key, arguments)
   end
 end
 
--- Rebuilds the index and the sums from the holds if the index lacks some: it was evicted, or deleted by
--- hand. An index that has too many does no harm.
+-- Rebuilds the index and the sums from the holds if the index lacks some, because it was evicted. One that has too many does no harm.
 local function complete_index()
-  if redis.call('ZCOUNT', expiries, '0', '+inf') >= holds then
-    return
-  end
+  if redis.call('ZCOUNT', expiries, '0', '+inf') >= holds then return end
   local cursor, scores, known = '0', {}, {}
   used, holds = 0, 0
   repeat
@@ -96,8 +78,7 @@ local function delete_lock()
   end
 end
 
--- Makes an index without holds, which may have tokens of parties that a reset has ended, last until their holds would have
--- expired.
+-- Makes an index without holds, which may have tokens of parties that a reset has ended, last until their holds would have expired.
 local function let_index_end()
   local last = (look_at('ZRANGE', expiries, '-1', '-1', 'WITHSCORES') or {})[2]
   if last then
@@ -110,16 +91,16 @@ local function sweep()
   insist()
   complete_index()
   local over = redis.call('ZRANGEBYSCORE', expiries, '0', at, 'LIMIT', '0', most_removed)
-  local gone, marks, dead = {}, {}, nil
+  local gone, marks, info_of_dead = {}, {}, nil
   for i = 1, #over, 200 do
     local last = math.min(i + 199, #over)
     for j, hold in ipairs(redis.call('HMGET', KEYS[1], unpack(over, i, last))) do
-      local expiry, weight = parse_hold(hold or '')
+      local expiry, weight, _, _, info = parse_hold(hold or '')
       -- mutants: share-expired
       if expiry and expiry <= now then
         gone[#gone + 1] = over[i + j - 1]
         marks[#marks + 1] = '@' .. over[i + j - 1]
-        used, dead = used - weight, hold
+        used, info_of_dead = used - weight, info
       end
     end
   end
@@ -136,28 +117,24 @@ local function sweep()
   end
   next_expiry = tonumber(redis.call('ZRANGEBYSCORE', expiries, '0', '+inf', 'WITHSCORES', 'LIMIT', '0', '1')[2] or 9e15)
   redis.call('HSET', KEYS[1], 'used', whole(used), 'holds', whole(holds), 'next', whole(next_expiry))
-  if dead then
+  if info_of_dead then
     if kind == 'bar' then
       in_parts('HDEL', KEYS[1], marks)
     end
-    depart(kind, #gone, 'died', info_of(dead))
+    depart(kind, #gone, 'died', info_of_dead)
   end
-  if next_expiry <= now then
-    ask_again()
-  end
+  if next_expiry <= now then ask_again() end
 end
 
--- Reads the lock. Returns the hold of the caller's token, and whether the lock is of this form or does not
--- exist. expected and wanted are the kind and the limit of a lock that does not exist.
+-- Reads the lock. Returns the hold of the caller's token, and whether the lock is of this form or does not exist. expected and wanted are
+-- the kind and the limit of a lock that does not exist.
 local function read(expected, wanted)
   local f = redis.call('HMGET', KEYS[1], 'kind', 'limit', 'used', 'next', 'fixed', 'fence', token, 'owner', 'holds')
   kind, limit, used, next_expiry, fixed = f[1] or expected, tonumber(f[2] or wanted), tonumber(f[3] or 0), tonumber(f[4] or 9e15), f[5]
   common_fence = f[6] and tonumber(f[6])
   lock_owner = f[8] and string.sub(f[8], 2)
   holds = tonumber(f[9] or 0)
-  if limit == 0 then
-    limit = wanted
-  end
+  if limit == 0 then limit = wanted end
   return f[7], f[1] or redis.call('EXISTS', KEYS[1]) == 0
 end
 
@@ -171,26 +148,21 @@ local function refuse_limit(why)
     .. (kind == 'sem' and ' permits' or '') .. why, 0)
 end
 
--- Returns the hold if it is one and has not expired. A client chooses its token, which may be the name
--- of another field.
+-- Returns the hold if it is one and has not expired. A client chooses its token, which may be the name of another field.
 local function live(hold)
   local expiry = hold and parse_hold(hold)
   return expiry and expiry > now and hold
 end
 
--- Reads the lock for a script that concerns only the caller's hold, and returns that. Expired holds stay,
--- and are counted.
+-- Reads the lock for a script that concerns only the caller's hold, and returns that. Expired holds stay, and are counted.
 local function load_own()
   local hold, known = read()
-  if not known then
-    of_another_kind()
-  end
+  if not known then of_another_kind() end
   return live(hold)
 end
 
--- Reads the lock, and returns the caller's hold if there is one. expected and wanted are the kind and the limit
--- that the caller believes the lock to have, if it knows. Afterwards no hold is expired; if more are
--- than a script may remove, it ends.
+-- Reads the lock, and returns the caller's hold if there is one. expected and wanted are the kind and the limit that the caller believes
+-- the lock to have, if it knows. Afterwards no hold is expired; if more are than a script may remove, it ends.
 local function load(expected, wanted)
   local hold, known = read(expected, wanted)
   if known and now >= next_expiry then
@@ -199,9 +171,7 @@ local function load(expected, wanted)
       kind, limit = expected or kind, wanted or limit
     end
   end
-  if not known or expected and kind ~= expected then
-    of_another_kind()
-  end
+  if not known or expected and kind ~= expected then of_another_kind() end
   if wanted and not fixed and limit ~= wanted then
     if kind == 'latch' or kind == 'bar' then
       error('BADPARTIES it has ' .. whole(limit) .. ' parties now, not ' .. whole(wanted), 0)
@@ -227,17 +197,13 @@ end
 
 -- Reports whether there is room for that weight, of that owner if the lock is owned.
 local function room(weight, owner)
-  if kind == 'own' then
-    return used == 0 or owned_by(owner)
-  elseif seats then
-    return used + weight <= seats
-  end
+  if kind == 'own' then return used == 0 or owned_by(owner) end
+  if seats then return used + weight <= seats end
   -- mutants: room
   return used + weight <= limit
 end
 
--- Parses what a waiter asks for. Returns its weight, its info and, for an owned lock, the owner, which
--- follows the weight.
+-- Parses what a waiter asks for. Returns its weight, its info and, for an owned lock, the owner, which follows the weight.
 local function parse_request(rest)
   local weight, info = string.match(rest or '', '^(%d+)\n(.*)$')
   local owner
@@ -247,17 +213,15 @@ local function parse_request(rest)
   return info and tonumber(weight), info, owner
 end
 
--- Makes the keys last for as long as a hold of ttl ms. The index of a hash that stays need not last as
--- long as the hash, because it can be rebuilt.
+-- Makes the keys last for as long as a hold of ttl ms. The index can be rebuilt, and need not last as long as a hash that stays.
 local function extend_keys(ttl)
   -- mutants: outlast-shares
-  if not fixed and redis.call('PTTL', KEYS[1]) < ttl then
-    redis.call('PEXPIRE', KEYS[1], ttl)
+  if not fixed then
+    last_for(KEYS[1], ttl)
   end
   -- The index by itself: one that was evicted, and begins again here, has no expiry.
-  local kept = stays() and math.max(ttl, latch_ttl) or ttl
-  if holds > 0 and redis.call('PTTL', expiries) < kept then
-    redis.call('PEXPIRE', expiries, whole(kept))
+  if holds > 0 then
+    last_for(expiries, stays() and math.max(ttl, latch_ttl) or ttl)
   end
 end
 
@@ -276,9 +240,8 @@ end
 local function admit(hold_token, weight, info, ttl, block, owner)
   local fence, n
   if (owned_by(owner) or kind == 'rw' and weight < limit) and common_fence then
-    -- An owner's holds are one grant. Readers share one fence: if each had its own, a resource that a later
-    -- reader has used would refuse the earlier ones. It is above the last writer's, which cannot write
-    -- any more.
+    -- An owner's holds are one grant. Readers share one fence: if each had its own, a resource that a later reader has used would refuse
+    -- the earlier ones. It is above the last writer's, which cannot write any more.
     fence, n = common_fence, 1
   else
     fence, n = mint(block)
@@ -295,16 +258,12 @@ local function admit(hold_token, weight, info, ttl, block, owner)
   return fence, n
 end
 
--- Removes a hold. The keys stay until tidy: in a Cluster's slot that moves, a key that was deleted could not
--- be created again for the next holder.
-local function dismiss(hold_token, hold)
-  local _, weight = parse_hold(hold)
+-- Removes a hold of that weight. The keys stay until tidy: in a Cluster's slot that moves, a deleted key cannot be created again.
+local function dismiss(hold_token, weight)
   redis.call('HDEL', KEYS[1], hold_token, '@' .. hold_token)
   removed[#removed + 1] = hold_token
   used, holds = used - weight, holds - 1
-  if used == 0 then
-    next_expiry, common_fence = 9e15, nil
-  end
+  if used == 0 then next_expiry, common_fence = 9e15, nil end
   redis.call('HSET', KEYS[1], 'used', whole(used), 'holds', whole(holds), 'next', whole(next_expiry))
 end
 
@@ -322,8 +281,7 @@ end
 
 -- Makes the caller's hold last for at least ttl ms, and returns how long it lasts.
 local function prolong_hold(hold, ttl)
-  local expiry, weight, fence = parse_hold(hold)
-  local granted, info = string.match(hold, '^%d+:%d+:%d+:(%d+):(.*)$')
+  local expiry, weight, fence, granted, info = parse_hold(hold)
   expiry = math.max(expiry, now + ttl * 1000)
   local pttl = math.floor((expiry - now) / 1000)
   insist()
@@ -332,8 +290,7 @@ local function prolong_hold(hold, ttl)
   return pttl
 end
 
--- Tells the waiters of the lock's new owner to look: the lock is theirs, too, if they may have that many
--- holds (share_acquire.lua). Waiters too far back find out by themselves.
+-- Tells the waiters of the lock's new owner to look: it may be theirs, too. Waiters too far back find out by themselves.
 local function notify_owned()
   for _, member in ipairs(redis.call('ZRANGEBYSCORE', KEYS[2], '0', '+inf', 'LIMIT', '0', '100')) do
     local _, _, _, rest = parse_waiter(member)
@@ -344,12 +301,10 @@ local function notify_owned()
   end
 end
 
--- Serves the waiters in their order for as long as there is room; readers that stand together are served
--- together. A waiter that is dead is passed, even if there is no room for it, which can last
--- long. Returns fence and block if self, a member of the queue that is
--- answered directly, for ttl ms, was served.
--- As in serve of hand_over.lua, entries are removed before anything else, and nothing is
--- announced before it is true.
+-- Serves the waiters in their order for as long as there is room; readers that stand together are served together. A waiter that is dead is
+-- passed, even if there is no room for it, which can last long. Returns fence and block if self, a member of the queue that is answered
+-- directly, for ttl ms, was served. As in serve of hand_over.lua, entries are removed before anything else, and nothing is announced before
+-- it is true.
 local function serve(self, ttl, block)
   local fence, n
   local opened = false -- the lock has a new owner
@@ -379,9 +334,9 @@ local function serve(self, ttl, block)
       fence, n = admit(waiter_token, weight, info, ttl, block, owner)
     elseif receivers(channel) > 0 then
       local f = admit(waiter_token, weight, info, tonumber(claim), 1, owner)
-      local heard = send(channel, 'hf2 ' .. kind .. ' ' .. waiter_token .. ' ' .. whole(now) .. ' ' .. claim .. ' ' .. whole(f) .. ' ' .. KEYS[1])
+      local heard = send(channel, 'hf2 ' .. kind .. ' ' .. waiter_token .. ' ' .. at .. ' ' .. claim .. ' ' .. whole(f) .. ' ' .. KEYS[1])
       if cluster and heard == 0 then
-        dismiss(waiter_token, whole(now) .. ':' .. whole(weight) .. ':0:')
+        dismiss(waiter_token, weight)
       end
     else
       drop_dead(self)

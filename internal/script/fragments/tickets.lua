@@ -1,12 +1,8 @@
 -- tickets.lua: the order of those who wait for a lock of a quorum.
---
--- A ticket is digits; of two tickets the later one is the greater text. The queue has it as 't:' and the ticket,
--- scored like a tombstone with the negated server time (µs) at which it ends. A ticket never grants anything: it only
--- keeps the node from giving a free lock to a later one. It stays after its owner was granted the lock,
--- because the owner may miss the majority, give the lock back, and come again.
---
--- requires prelude
--- requires tombstone
+-- A ticket is digits; of two tickets the later one is the greater text. The queue has it as 't:' and the ticket, scored like a tombstone
+-- with the negated server time (µs) at which it ends. A ticket never grants anything: it only keeps the node from giving a free lock to a
+-- later one. It stays after its owner was granted the lock, because the owner may miss the majority, give the lock back, and come again.
+-- requires prelude, tombstone
 
 -- How many tickets a script looks at.
 local most_tickets = 1000

@@ -1,20 +1,13 @@
 -- tombstone.lua: entries of a queue that outlive the request that left them.
---
--- requires prelude
--- requires waiters
+-- requires prelude, waiters
 
 -- Keeps an entry in the queue until that server time (µs).
 local function remember(what, until_time)
   -- mutants: tombstone
-  if until_time <= now then
-    return
-  end
+  if until_time <= now then return end
   redis.call('ZREMRANGEBYSCORE', KEYS[2], '(' .. whole(-now), '(0')
   redis.call('ZADD', KEYS[2], whole(-until_time), what)
-  local rest = math.ceil((until_time - now) / 1000)
-  if redis.call('PTTL', KEYS[2]) < rest then
-    redis.call('PEXPIRE', KEYS[2], rest)
-  end
+  last_for(KEYS[2], math.ceil((until_time - now) / 1000))
   settle()
 end
 

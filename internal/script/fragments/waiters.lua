@@ -1,9 +1,7 @@
 -- waiters.lua: the waiters in the queue of a lock.
---
--- A waiter's member is TOKEN \n CLAIM \n CHANNEL \n INFO. CLAIM is the time in ms for which a grant that is pushed to
--- it lasts unless it renews; it is CLAIM@BY if the waiter promises to look at the server time BY, in ms (pass_on.lua).
--- INFO begins with WEIGHT \n if several may hold the lock (shares.lua).
---
+-- A waiter's member is TOKEN \n CLAIM \n CHANNEL \n INFO. CLAIM is the time in ms for which a grant that is pushed to it lasts unless it
+-- renews; it is CLAIM@BY if the waiter promises to look at the server time BY, in ms (pass_on.lua). INFO begins with WEIGHT \n if several
+-- may hold the lock (shares.lua).
 -- requires prelude
 
 -- Returns the first n waiters.
@@ -25,8 +23,7 @@ end
 local function settle()
   local last = (look_at('ZRANGE', KEYS[2], '0', '0', 'WITHSCORES') or {})[2]
   if last and not first_waiter() then
-    -- 0 comes first, because math.ceil gives -0 for a tombstone that ended just now, which the server does
-    -- not take for a number.
+    -- 0 comes first, because math.ceil gives -0 for a tombstone that ended just now, which the server does not take for a number.
     redis.call('PEXPIRE', KEYS[2], math.max(0, math.ceil((-last - now) / 1000)))
   end
 end

@@ -1,31 +1,17 @@
--- multi_acquire.lua: acquires several locks at once, if each is free and nobody waits for it;
--- otherwise none.
---
--- KEYS    [1] lock  [2] queue  [3] fence counter of the first, and so on for each; in Strict
---         mode the incarnation mark after those
--- ARGV    [1] flags as in prelude.lua  [2] token of the first lock  [3] TTL, ms
---         [4] not-after, server time in µs  [5] info  and then the tokens of the other locks
--- Returns 'granted NOW PTTL FENCE...'  a fence for each lock; PTTL of the one that expires first
+-- multi_acquire.lua: acquires several locks at once, if each is free and nobody waits for it; otherwise none.
+-- KEYS    [1] lock  [2] queue  [3] fence counter of the first, and so on for each
+-- ARGV    [1] flags  [2] token of the first lock  [3] TTL, ms  [4] not-after, server time in µs  [5] info, then the tokens of the others
+-- Returns 'granted NOW PTTL FENCE...'      a fence for each lock; PTTL of the one that expires first
 --         'held NOW I PTTL WAITERS VALUE'  the Ith lock is another's
---         'queued NOW'      somebody waits for a free lock, or a tombstone stands for a token: each
---             lock has to be acquired by acquire.lua
---         'late NOW', 'quarantined NOW REST': as acquire.lua
---         'error MESSAGE': nothing was acquired
---
+--         'queued NOW'                     somebody waits for a free lock, or a token has a tombstone: acquire.lua has to acquire each
+--         'late NOW', 'quarantined NOW REST'  as acquire.lua
 -- Invariants: all or none; and those of acquire.lua.
-
--- requires prelude
--- requires mint
--- requires grant
--- requires chain
--- requires incarnation
--- requires answer
+-- requires prelude, mint, grant, chain, incarnation, answer
 
 local ttl, not_after, info = tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5]
 local tokens = { token, unpack(ARGV, 6) }
 
--- Reads all the locks. Returns the fences of those that are the caller's, which are all if the request is
--- a repetition, and how many locks are free; or, third, the reply.
+-- Returns the fences of the locks that the caller has, all if this is a repetition, and how many are free; or nils, and a refusal.
 local function read_all()
   local fences, free = {}, 0
   for i, lock_token in ipairs(tokens) do
@@ -35,10 +21,10 @@ local function read_all()
     if value and string.sub(value, 1, #own) == own then
       fences[#fences + 1] = string.match(value, '^%d+', #own + 1)
     elseif value then
-      return nil, nil, 'held ' .. whole(now) .. ' ' .. i .. ' ' .. redis.call('PTTL', lock) .. ' '
-        .. redis.call('ZCOUNT', queue, 0, '+inf') .. ' ' .. value
+      local waiters = redis.call('ZCOUNT', queue, 0, '+inf')
+      return nil, nil, 'held', i .. ' ' .. redis.call('PTTL', lock) .. ' ' .. waiters .. ' ' .. value
     elseif redis.call('ZCOUNT', queue, 0, '+inf') > 0 or redis.call('ZSCORE', queue, 'x:' .. lock_token) then
-      return nil, nil, 'queued ' .. whole(now)
+      return nil, nil, 'queued'
     else
       free = free + 1
     end
@@ -47,7 +33,7 @@ local function read_all()
 end
 
 local function granted(pttl, fences)
-  return 'granted ' .. whole(now) .. ' ' .. whole(pttl) .. ' ' .. table.concat(fences, ' ')
+  return 'granted ' .. at .. ' ' .. whole(pttl) .. ' ' .. table.concat(fences, ' ')
 end
 
 -- Makes locks that an earlier sending has acquired last for at least ttl ms.
@@ -73,22 +59,13 @@ end
 
 local function main()
   local rest = quarantine()
-  local fences, free, reply = read_all()
-  if rest > 0 then
-    return 'quarantined ' .. whole(now) .. ' ' .. rest
-  elseif reply then
-    on_master()
-    return reply
-  elseif free == 0 then
-    return prolong_all(fences)
-  elseif #fences > 0 then
-    -- Some have expired since an earlier sending.
-    on_master()
-    return 'queued ' .. whole(now)
-  elseif now >= not_after then
-    on_master()
-    return 'late ' .. whole(now)
-  end
+  local fences, free, word, fields = read_all()
+  if rest > 0 then return quarantined(rest) end
+  if word then return refuse(word, fields) end
+  if free == 0 then return prolong_all(fences) end
+  -- Some have expired since an earlier sending.
+  if #fences > 0 then return refuse('queued') end
+  if now >= not_after then return refuse('late') end
   local ok, taken = pcall(take)
   if not ok then
     for i in ipairs(tokens) do

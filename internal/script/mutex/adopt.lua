@@ -1,40 +1,23 @@
 -- adopt.lua: takes over a lock that its holder has detached, for whoever has the ticket.
---
--- KEYS    [1] lock  [2] queue  [3] fence counter, in Strict mode [4] incarnation mark
--- ARGV    [1] flags as in prelude.lua  [2] token, new for this request  [3] TTL, ms
---         [4] not-after, server time in µs, 0 for none  [5] info
+-- KEYS    [1] lock  [2] queue  [3] fence counter
+-- ARGV    [1] flags  [2] token, new for this request  [3] TTL, ms  [4] not-after, server time in µs, 0 for none  [5] info
 --         [6] the ticket's token  [7] the ticket's fence: that in the lock's value, unless it has none yet
---         [8] tombstone: server time in µs until which an acquire of the ticket's token may
---             still arrive, 0 when none can
+--         [8] tombstone: server time in µs until which an acquire of the ticket's token may still arrive, 0 if none can
 -- Returns 'adopted NOW PTTL FENCE'  the lock is the token's, with a new fence
---         'gone NOW'                the lock is another's: it was adopted already, or the ticket
---                                   had expired; or a tombstone stands for the token
---         'absent NOW'              there is no lock
---         'late NOW'                not-after has come: nothing was done
+--         'gone NOW'                another has the lock: it was adopted already, or the ticket had expired; or the token has a tombstone
+--         'absent NOW', 'late NOW'  there is no lock; not-after has come
 --         'quarantined NOW REST'    Strict mode: nothing is granted for so many ms
---         'error MESSAGE'           nothing was adopted
---
--- Invariants: one token at most adopts what a ticket stands for; a lock that is not the
--- ticket's stays as it is; the fence is written before the lock; nothing shortens an expiry;
--- waiters keep their mark, so that the adopter's release serves them; sent twice, the second
--- run gives the first one's fence with its own times.
-
--- requires prelude
--- requires lock
--- requires mint
--- requires prolong
--- requires grant
--- requires chain
--- requires incarnation
--- requires tombstone
--- requires answer
+-- Invariants: at most one token adopts what a ticket stands for; a lock that is not the ticket's stays as it is; the fence is written
+-- before the lock; nothing shortens an expiry; waiters keep their mark, so that the adopter's release serves them. If the request is
+-- sent twice, the second run replies with the first one's fence and its own times.
+-- requires prelude, lock, mint, prolong, grant, chain, incarnation, tombstone, answer
 
 local ttl, not_after, info = tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5]
 local detached, until_time = ARGV[6], tonumber(ARGV[8])
 local ticket, fresh = 'hf2:' .. detached .. ':' .. ARGV[7] .. ':', 'hf2:' .. detached .. ':0:'
 
 local function adopted(pttl, fence)
-  return 'adopted ' .. whole(now) .. ' ' .. pttl .. ' ' .. whole(fence)
+  return 'adopted ' .. at .. ' ' .. pttl .. ' ' .. whole(fence)
 end
 
 -- The chain goes on: programs that poll have not seen the key free.
@@ -47,34 +30,22 @@ local function main()
   -- A server that lost data may have the lock as it was before an adoption, in which somebody believes still.
   local rest = quarantine()
   -- mutants: adopt-quarantined
-  if rest > 0 then
-    return 'quarantined ' .. whole(now) .. ' ' .. rest
-  end
+  if rest > 0 then return quarantined(rest) end
   local value = read_lock()
   -- mutants: adopt-own
   if value and string.sub(value, 1, #mine) == mine then
     return adopted(prolong(ttl), tonumber(string.match(value, '^%d+', #mine + 1)))
   end
   -- mutants: adopt-given-up
-  if redis.call('ZSCORE', KEYS[2], 'x:' .. token) then
-    on_master()
-    return 'gone ' .. whole(now)
-  end
+  if redis.call('ZSCORE', KEYS[2], 'x:' .. token) then return refuse('gone') end
   -- A tombstone ends at not-after, so what arrives just then is late.
   -- mutants: adopt-late
-  if not_after > 0 and now >= not_after then
-    on_master()
-    return 'late ' .. whole(now)
-  end
-  if not value then
-    on_master()
-    return 'absent ' .. whole(now)
-  end
+  if not_after > 0 and now >= not_after then return refuse('late') end
+  if not value then return refuse('absent') end
   -- The fence, too: a late copy of the acquire could have brought back a lock that was deleted.
   -- mutants: adopt-compare
   if string.sub(value, 1, #ticket) ~= ticket and string.sub(value, 1, #fresh) ~= fresh then
-    on_master()
-    return 'gone ' .. whole(now)
+    return refuse('gone')
   end
   -- mutants: adopt-expiry
   local pttl = math.max(redis.call('PTTL', KEYS[1]), ttl)

@@ -1,39 +1,22 @@
--- release.lua: releases a lock and hands it over, or leaves its queue. Ends whatever
--- its token has.
---
--- KEYS    [1] lock  [2] queue  [3] fence counter, in Strict mode [4] incarnation mark
--- ARGV    [1] flags as in prelude.lua  [2] token  [3] member of the queue, or ''
---         [4] tombstone: server time in µs until which an acquire of this token may
---             still arrive, 0 if none can
---         [5] not-after, [6] member and [7] channel of the caller's next waiter, which may be queued if the lock
---             is handed to another; or none of these
--- Returns 'released NOW'  the lock was the token's
---         'released NOW PTTL SCORE RANK RECEIVERS'  it was, and the next waiter is queued: as acquire.lua says
---         'left NOW'      the token was queued
---         'gone NOW'      neither; another has the lock
---         'absent NOW'    neither; nobody has the lock
---         'error MESSAGE' the lock may still be the token's
---
--- Invariants: a release never fails because of the hand-over: if that fails, the lock
--- is deleted. (If the server's own SET took the lock past a waiter, the client is told. Otherwise
--- it would ask again, and pass the waiter.) Only the token's own lock is touched; a token that has
--- ended stays ended.
-
--- requires pass_on
--- requires prelude
--- requires lock
--- requires queue
--- requires give
--- requires tombstone
--- requires answer
+-- release.lua: releases a lock and hands it over, or leaves its queue: ends whatever its token has. Its short way is pass_on.lua.
+-- KEYS    [1] lock  [2] queue  [3] fence counter
+-- ARGV    [1] flags  [2] token  [3] member of the queue, or ''
+--         [4] tombstone: server time in µs until which an acquire of this token may still arrive, 0 if none can
+--         and perhaps, of the caller's next waiter, to be queued if the lock is handed to another: [5] not-after  [6] member  [7] channel
+-- Returns 'released NOW'            the lock was the token's
+--         'released NOW PTTL SCORE RANK RECEIVERS'  it was, and the next waiter is queued, as acquire.lua tells
+--         'left NOW'                the token was queued
+--         'gone NOW', 'absent NOW'  neither; another has the lock, or nobody has it
+-- Invariants: only the token's own lock is touched; a token that has ended stays ended. A release never fails because of the hand-
+-- over: if that fails, the lock is deleted. (If the server's own SET took the lock past a waiter, the client is told. Otherwise it
+-- would ask again, and pass the waiter.)
+-- requires pass_on, prelude, lock, queue, give, tombstone, answer
 
 local member, until_time = ARGV[3], tonumber(ARGV[4])
 
 local function leave()
   local led = leads(member)
-  if redis.call('ZREM', KEYS[2], member) == 0 then
-    return false
-  end
+  if redis.call('ZREM', KEYS[2], member) == 0 then return false end
   local first = led and first_waiter()
   if not first then
     settle()
@@ -72,19 +55,17 @@ local function main()
         free_lock()
       end
       -- mutants: release-barger
-      if not given and string.sub(value, -1) ~= '+' then
-        error(error_text(failure), 0)
-      end
+      if not given and string.sub(value, -1) ~= '+' then error(error_text(failure), 0) end
     end
     pcall(leave_tombstone, until_time)
-    return 'released ' .. whole(now)
+    return 'released ' .. at
   end
   local left = member ~= '' and leave()
   if not left then
     on_master()
   end
   leave_tombstone(until_time)
-  return (left and 'left ' or value and 'gone ' or 'absent ') .. whole(now)
+  return (left and 'left ' or value and 'gone ' or 'absent ') .. at
 end
 
 return answer(main)

@@ -1,32 +1,22 @@
--- node_raise.lua: raises the fence counter of a node of a quorum to that of a majority of the
--- others, after which the node may grant.
---
+-- node_raise.lua: raises the fence counter of a node of a quorum to that of a majority of the others, after which the node may grant.
 -- KEYS    [1] any  [2] any  [3] fence counter  [4] caught-up mark, node.lua  [5] incarnation mark
--- ARGV    [1] flags as in prelude.lua  [2] any token  [3] counter
---         [4] STANDS of the reply that the node was behind, from before the others were read
+-- ARGV    [1] flags  [2] any token  [3] counter  [4] STANDS of the reply that the node was behind, from before the others were read
 -- Returns 'raised NOW COUNTER'
---         'behind NOW STANDS'  the node has lost its data again since
+--         'behind NOW STANDS'     the node has lost its data again since
 --         'quarantined NOW REST'  as node_acquire.lua
---         'error MESSAGE'
-
--- requires node
--- requires answer
+-- requires node, answer
 
 local function main()
   local rest, _, id = quarantine()
-  if rest > 0 then
-    return resting(rest)
-  end
+  if rest > 0 then return quarantined(rest) end
   local stands = standing(id)
-  if stands ~= id and stands ~= ARGV[4] then
-    return behind(stands)
-  end
+  if stands ~= id and stands ~= ARGV[4] then return behind(stands) end
   -- If no node has a counter yet, the first fence is made of the time.
   local known = tonumber(ARGV[3])
   -- mutants: raise-counter
-  local counter = known > 0 and raise_counter(known) or read_counter() or 0
+  local raised = known > 0 and raise_counter(known) or read_counter() or 0
   redis.call('SET', caught_up, id)
-  return 'raised ' .. whole(now) .. ' ' .. whole(counter)
+  return 'raised ' .. at .. ' ' .. whole(raised)
 end
 
 return answer(main)

@@ -1,24 +1,15 @@
 -- once_complete.lua: records that a job was completed by the holder of its lock.
---
 -- KEYS    [1] the job's lock  [2] its record, once_record.lua
--- ARGV    [1] flags as in prelude.lua  [2] token  [3] for how many ms to keep the record
---         [4] the lease's fence  [5] info  [6] result
--- Returns 'completed NOW COMPLETED TRY'  COMPLETED is the server's time (µs) when it was
---             recorded
---         'gone NOW'    the lock is another's, who may have begun
---         'absent NOW'  nobody has the lock: another may have begun and ended
---         'error MESSAGE'
---
+-- ARGV    [1] flags  [2] token  [3] for how many ms to keep the record  [4] the lease's fence  [5] info  [6] result
+-- Returns 'completed NOW COMPLETED TRY'  COMPLETED is when it was recorded, in µs
+--         'gone NOW', 'absent NOW'       the lock is another's, who may have begun; or nobody's: another may have begun and ended
 -- Invariants: a run whose lock was lost does not count; sent twice, it is recorded once.
-
--- requires prelude
--- requires once_record
--- requires answer
+-- requires prelude, once_record, answer
 
 local keep, fence, info, result = tonumber(ARGV[3]), ARGV[4], ARGV[5], ARGV[6]
 
 local function completed(done, count)
-  return 'completed ' .. whole(now) .. ' ' .. done .. ' ' .. count
+  return 'completed ' .. at .. ' ' .. done .. ' ' .. count
 end
 
 local function main()
@@ -29,18 +20,14 @@ local function main()
   end
   local value = redis.call('GET', KEYS[1])
   -- mutants: completion-owner
-  if not is_mine(value) then
-    on_master()
-    return (value and 'gone ' or 'absent ') .. whole(now)
-  end
-  -- The next try is the first of another window. HDEL comes first, because it works even if the server
-  -- is out of memory, and so does everything after a script's first write.
+  if not is_mine(value) then return refuse(value and 'gone' or 'absent') end
+  -- The next try is the first of another window. HDEL comes first: it, and so all after it, works even if the server is out of memory.
   redis.call('HDEL', record, 'tries', 'first')
   -- A record that was lost after the job was begun has no tries.
   local count = f[5] == fence and f[4] or '1'
-  redis.call('HSET', record, 'done', whole(now), 'fence', fence, 'info', info, 'result', result, 'count', count)
-  keep_record(keep)
-  return completed(whole(now), count)
+  redis.call('HSET', record, 'done', at, 'fence', fence, 'info', info, 'result', result, 'count', count)
+  last_for(record, keep)
+  return completed(at, count)
 end
 
 return answer(main)

@@ -1,19 +1,11 @@
--- latch_look.lua: tells where a latch's count is. If it is asked about the present count and there is
--- none, it begins one.
---
+-- latch_look.lua: tells a latch's count. If it is asked about the present count and there is none, it begins one.
 -- KEYS    [1] lock  [2] queue  [3] fence counter  [4] index of holds
--- ARGV    [1] flags as in prelude.lua  [2] any token  [3] parties
---         [4] the count that is asked about: its SINCE, or 0 for the present one
--- Returns 'count NOW SINCE COUNT MISSING PTTL'  so many parties are left; PTTL is what is left
---             until a party that has joined may have died, in ms, -1 if none has joined
+-- ARGV    [1] flags  [2] any token  [3] parties  [4] the count that is asked about: its SINCE, or 0 for the present one
+-- Returns 'count NOW SINCE COUNT MISSING PTTL'  so many parties are left; PTTL is what is left until a party that has joined may have
+--                               died, -1 if none has joined
 --         'opened NOW MISSING'  that count has come to 0, and another has begun since
 --         'reset NOW'           another count has begun, and that one may not have come to 0
---         'error MESSAGE'
-
--- requires prelude
--- requires parties
--- requires shares
--- requires answer
+-- requires prelude, parties, shares, answer
 
 local parties, asked = tonumber(ARGV[3]), ARGV[4]
 
@@ -27,14 +19,12 @@ local function main()
   on_master()
   if asked == '0' or asked == f[1] then
     local rest = -1
-    if used > 0 then
-      rest = math.max(math.ceil((next_expiry - now) / 1000), 0)
-    end
-    return 'count ' .. whole(now) .. ' ' .. f[1] .. ' ' .. whole(seats) .. ' ' .. f[2] .. ' ' .. whole(rest)
+    if used > 0 then rest = math.max(math.ceil((next_expiry - now) / 1000), 0) end
+    return 'count ' .. at .. ' ' .. f[1] .. ' ' .. whole(seats) .. ' ' .. f[2] .. ' ' .. whole(rest)
   elseif asked == f[3] then
-    return 'opened ' .. whole(now) .. ' ' .. f[4]
+    return 'opened ' .. at .. ' ' .. f[4]
   end
-  return 'reset ' .. whole(now)
+  return 'reset ' .. at
 end
 
 return answer(main)

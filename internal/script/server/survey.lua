@@ -1,29 +1,19 @@
--- survey.lua: reports the settings of a server that decide whether locks are safe on it.
--- Changes nothing.
---
+-- survey.lua: tells the settings of a server that decide whether locks are safe on it. Changes nothing.
 -- KEYS    [1] any key of the server
--- ARGV    [1] flags as in prelude.lua  [2] any token
--- Returns 'settings NOW MAXMEMORY POLICY ROLE': bytes, 0 for no limit; words as INFO
---         has them; '-' for what the server does not tell, or not to this user
---         'error MESSAGE'
-
--- requires request
--- requires answer
+-- ARGV    [1] flags  [2] any token
+-- Returns 'settings NOW MAXMEMORY POLICY ROLE': bytes, 0 for no limit; words as INFO has them; '-' for what this user is not told
+-- requires request, answer
 
 -- Permission is asked for first, because a refusal would stand in the server's ACL LOG.
 local function info(section, field)
-  if redis.acl_check_cmd and not redis.acl_check_cmd('INFO', section) then
-    return '-'
-  end
+  if redis.acl_check_cmd and not redis.acl_check_cmd('INFO', section) then return '-' end
   local ok, text = pcall(redis.call, 'INFO', section)
-  if not ok or type(text) ~= 'string' then
-    return '-'
-  end
+  if not ok or type(text) ~= 'string' then return '-' end
   return string.match('\n' .. text, '\n' .. field .. ':(%S+)') or '-'
 end
 
 local function main()
-  return 'settings ' .. whole(now) .. ' ' .. info('memory', 'maxmemory') .. ' '
+  return 'settings ' .. at .. ' ' .. info('memory', 'maxmemory') .. ' '
     .. info('memory', 'maxmemory_policy') .. ' ' .. info('replication', 'role')
 end
 

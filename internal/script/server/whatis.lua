@@ -1,15 +1,8 @@
--- whatis.lua: tells what the key of a lock holds, for people whose script was refused because it
--- holds something else. Changes nothing.
---
+-- whatis.lua: tells what the key of a lock holds, for people whose script was refused because it holds something else. Changes nothing.
 -- KEYS    [1] lock
--- ARGV    [1] flags as in prelude.lua  [2] any token
--- Returns 'holds NOW WHAT': nothing; mutex; the kind of a lock that several may hold
---         (shares.lua); redisson; other, which is not ours; or unknown
---         'error MESSAGE'
-
--- requires request
--- requires error_text
--- requires answer
+-- ARGV    [1] flags  [2] any token
+-- Returns 'holds NOW WHAT': nothing; mutex; the kind of a lock that several may hold (shares.lua); redisson; other; or unknown
+-- requires request, answer
 
 local function main()
   local what = 'other'
@@ -26,7 +19,7 @@ local function main()
       what = 'unknown' -- this user may not read hashes
     end
   end
-  return 'holds ' .. whole(now) .. ' ' .. what
+  return 'holds ' .. at .. ' ' .. what
 end
 
 return answer(main)

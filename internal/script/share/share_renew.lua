@@ -1,25 +1,13 @@
--- share_renew.lua: renews a hold. It is renew.lua for locks that several may hold.
---
--- KEYS    [1] lock  [2] index of holds; or, if fences are wanted, and in Strict mode, [1] lock
---         [2] queue  [3] fence counter  [4] index of holds, in Strict mode [5] incarnation mark
--- ARGV    [1] flags as in prelude.lua  [2] token  [3] TTL, ms  [4] fences wanted, or 0
---         [5] the fence of the grant
+-- share_renew.lua: renews a hold.
+-- KEYS    [1] lock  [2] index of holds; or, if fences are wanted, and in Strict mode, [1] lock  [2] queue  [3] fence counter
+--         [4] index of holds
+-- ARGV    [1] flags  [2] token  [3] TTL, ms  [4] fences wanted, or 0  [5] the fence of the grant
 -- Returns 'renewed NOW PTTL FENCE BLOCK'  the first fence and how many there are
---         'gone NOW'                      the hold does not exist; others have the lock
---         'absent NOW'                    the hold does not exist; nobody has the lock
+--         'gone NOW', 'absent NOW'        the hold does not exist; others have the lock, or nobody has it
 --         'superseded NOW'                share_disown.lua or latch_reset.lua has ended the hold
 --         'quarantined NOW REST'          Strict mode: nothing is renewed for so many ms
---         'error MESSAGE'
---
--- Invariants: nothing shortens an expiry; a renewal creates nothing; it works when the
--- server is out of memory.
-
--- requires prelude
--- requires mint
--- requires shares
--- requires share_missing
--- requires incarnation
--- requires answer
+-- Invariants: nothing shortens an expiry; a renewal creates nothing; it works when the server is out of memory.
+-- requires prelude, mint, shares, share_missing, incarnation, answer
 
 local ttl, block = tonumber(ARGV[3]), tonumber(ARGV[4])
 
@@ -27,7 +15,7 @@ local function main()
   local rest, others = quarantine()
   if rest > 0 and others then
     -- The old master may have let the lease expire and granted another.
-    return 'quarantined ' .. whole(now) .. ' ' .. rest
+    return quarantined(rest)
   end
   local hold = load_own()
   if not hold or string.match(hold, '^%d+:%d+:(%d+):') ~= ARGV[5] then
@@ -39,11 +27,9 @@ local function main()
   if block > 0 then
     -- Without fences the lease is as good; it is only not passed on within the process.
     local ok, f, reserved = pcall(mint, block)
-    if ok then
-      fence, n = f, reserved
-    end
+    if ok then fence, n = f, reserved end
   end
-  return 'renewed ' .. whole(now) .. ' ' .. pttl .. ' ' .. whole(fence) .. ' ' .. n
+  return 'renewed ' .. at .. ' ' .. pttl .. ' ' .. whole(fence) .. ' ' .. n
 end
 
 return answer(main)

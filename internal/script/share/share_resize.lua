@@ -1,20 +1,9 @@
--- share_resize.lua: sets the number of permits of a semaphore for good, or leaves it to its
--- users again.
---
--- KEYS    [1] lock  [2] queue  [3] fence counter  [4] index of holds, in Strict mode
---         [5] incarnation mark
--- ARGV    [1] flags as in prelude.lua  [2] any token  [3] kind  [4] limit, or 0
+-- share_resize.lua: sets the number of permits of a semaphore for good, or leaves it to its users again.
+-- KEYS    [1] lock  [2] queue  [3] fence counter  [4] index of holds
+-- ARGV    [1] flags  [2] any token  [3] kind  [4] limit, or 0
 -- Returns 'resized NOW LIMIT USED'
---         'error MESSAGE'
---
--- Invariants: nobody loses a hold: if more is held than the new limit allows, nothing is
--- granted until enough was given back.
-
--- requires prelude
--- requires queue
--- requires shares
--- requires incarnation
--- requires answer
+-- Invariants: nobody loses a hold: if more is held than the new limit allows, nothing is granted until enough was given back.
+-- requires prelude, queue, shares, incarnation, answer
 
 local wanted = tonumber(ARGV[4])
 
@@ -43,7 +32,7 @@ local function main()
   elseif first then
     stand_by(first, now) -- its client sets the limit
   end
-  return 'resized ' .. whole(now) .. ' ' .. whole(limit or 0) .. ' ' .. whole(used)
+  return 'resized ' .. at .. ' ' .. whole(limit or 0) .. ' ' .. whole(used)
 end
 
 return answer(main)

@@ -219,7 +219,7 @@ func (p *Party) withdraw(number uint64) {
 	l, lease := p.lock, access.Lease(p.Lease())
 	l.Of.Tasks.Run(func() {
 		for pause := 250 * time.Millisecond; lease.Err() == nil; pause = min(2*pause, 5*time.Second) {
-			_, err := engine.Ask(lease.Context(), l, "withdraw from", true, &codec.Withdraw{Lock: l.Ref(), Token: engine.TokenOf(lease), Number: number})
+			_, err := engine.Ask(lease.Context(), l, "withdraw from", true, codec.Withdraw(l.Ref(), engine.TokenOf(lease), number))
 			if err == nil || errors.Is(access.Error(err), holdfast.ErrMismatch) {
 				return
 			}

@@ -114,7 +114,7 @@ func (l *Latch) CountDown(ctx context.Context) error {
 		return access.Error(err)
 	}
 	reply, err := engine.Change(ctx, l.lock, "count down", func(id string, notAfter int64) codec.Request[codec.Reply] {
-		return &codec.CountDown{Lock: l.lock.Ref(), ID: id, Parties: l.lock.Set.Limit, NotAfter: notAfter}
+		return codec.CountDown(l.lock.Ref(), id, l.lock.Set.Limit, notAfter)
 	})
 	if err == nil && reply.Word == codec.Taken {
 		return fmt.Errorf("%w: latch %.64q: the remaining parties, %d, have all registered and count down themselves", holdfast.ErrHeld, l.Name(), reply.Count)
@@ -175,7 +175,7 @@ func (l *Latch) reset(ctx context.Context, op string, parties int) error {
 		return access.Error(err)
 	}
 	_, err := engine.Change(ctx, l.lock, op, func(id string, notAfter int64) codec.Request[codec.Reply] {
-		return &codec.ResetLatch{Lock: l.lock.Ref(), ID: id, Parties: parties, NotAfter: notAfter}
+		return codec.ResetLatch(l.lock.Ref(), id, parties, notAfter)
 	})
 	return access.Error(err)
 }

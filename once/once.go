@@ -281,7 +281,7 @@ func (j *Job) look(ctx context.Context) (Completion, error) {
 	if err := j.lock.Ready(ctx); err != nil {
 		return Completion{}, err
 	}
-	reply, err := engine.Ask(ctx, j.lock, "look up", false, &codec.LookAtJob{Job: j.job(), Window: j.window.length})
+	reply, err := engine.Ask(ctx, j.lock, "look up", false, codec.LookAtJob(j.job(), j.window.length))
 	if err != nil || reply.Word != codec.Done {
 		return Completion{}, err
 	}

@@ -219,6 +219,15 @@ func (all forms) parse(text string) (Reply, error) {
 	return finish(&r, reply)
 }
 
+// simple is a request whose reply has one of a few forms.
+type simple struct {
+	call driver.Call
+	forms
+}
+
+func (q simple) Call() driver.Call                { return q.call }
+func (q simple) Parse(text string) (Reply, error) { return q.parse(text) }
+
 // reader reads the fields of a reply from left to right. Once a field is malformed, bad is set and later results are meaningless.
 type reader struct {
 	Head

@@ -181,7 +181,7 @@ var samples = []sample{
 	of("reassertion", &Reassert{Lock: mutexLock, Token: "A", TTL: time.Minute, NotAfter: 16, Fence: 7, Reserved: 9, Info: info, GrantedAt: 15, Age: time.Second, Asked: 17}).renewing().
 		sends(script.Reassert(), "k q f", "ck", "A", "60000", "16", "7", "9", info, "15", "1000000", "17").reads(renewReplies).
 		reads(map[string]any{"late " + now: Reply{Head: head(Late)}, "absent " + now: Reply{Head: head(Absent)}}).refuses("superseded "+now, "quarantined "+now+" 5"),
-	of("who holds", &WhoHolds{mutexLock}).sends(script.Holder(), "k q f", "ck", "").
+	of("who holds", WhoHolds(mutexLock)).sends(script.Holder(), "k q f", "ck", "").
 		reads(map[string]any{
 			"held " + now + " 5 2 " + value: Reply{Head: head(Held), Holder: &Holder{TTL: 5 * time.Millisecond, Waiters: 2, Ours: true, Value: held}},
 			"free " + now + " 2":            Reply{Head: head(Free), Count: 2},
@@ -212,7 +212,7 @@ var samples = []sample{
 		b.Add("c", "hf2:C:", 9, time.Minute)
 	}).renewing().sends(script.BatchRenew(), "a b c", "", "hf2:A:7:", "hf2:B:8:", "hf2:C:9:", "60000", "1000", "60000"),
 
-	of("change of weight", &Weigh{Lock: shareLock, Token: "A", Weight: 1, Fence: 7, LeaseFence: 9}).urgently().
+	of("change of weight", Weigh(shareLock, "A", 1, 7, 9)).urgently().
 		sends(script.ShareWeigh(), "k q f e", "", "A", "1", "7", "9").
 		reads(map[string]any{
 			"weighed " + now + " 60000 9": Reply{Head: head(Weighed), Grant: Grant{TTL: time.Minute, Fence: 9}},
@@ -262,9 +262,9 @@ var samples = []sample{
 			"keys " + now + " 0":               ScanReply{Head: head(KeysAre), Page: Page{"0"}},
 			"keys " + now + " 9\np:{a b}\np:c": ScanReply{Head: head(KeysAre), Page: Page{"9"}, Keys: []string{"p:{a b}", "p:c"}},
 		}).refuses("keys "+now, "keys "+now+" ", "keys "+now+" 0 x", "holds "+now+" 0"),
-	of("number of permits", &Resize{Lock: shareLock, Kind: Semaphore, Limit: 9}).sends(script.ShareResize(), "k q f e", "", "", "sem", "9").
+	of("number of permits", Resize(shareLock, Semaphore, 9)).sends(script.ShareResize(), "k q f e", "", "", "sem", "9").
 		reads(map[string]any{"resized " + now + " 9 4": Reply{Head: head(Resized), Count: 4}}).refuses("resized "+now+" 9", "gone "+now),
-	of("release of an owner", &Disown{Lock: shareLock, ID: "id", Owner: "o", NotAfter: 16}).urgently().
+	of("release of an owner", Disown(shareLock, "id", "o", 16)).urgently().
 		sends(script.ShareDisown(), "k q f e", "", "id", "o", "16").
 		reads(map[string]any{
 			"released " + now + " 2":        Reply{Head: head(Released), Count: 2},
@@ -288,7 +288,7 @@ var samples = []sample{
 		reads(map[string]any{"broken " + now + " 9\n5 0 " + cut: BreakReply{Head: head(Broken), Raised: 9, Text: "5 0 " + cut, Hold: broken}}),
 	of("break in Strict mode", &Break{Lock: strictLock, Journal: journal, Kind: HoldsMutex, ID: "id", Grant: "k3v9x2ab", NotAfter: 16, Note: "{}"}).urgently().
 		sends(script.Break(), "k q f j m", string(strictLock.Flags), "id", "k3v9x2ab", "16", "mutex", "{}", "c"),
-	of("note", &Note{Flags: Cluster, Journal: journal, Entry: Entry{What: WasRevoked, ID: "id", Grant: "k3v9x2ab", Fence: 7, Kind: HoldsMutex, Key: "k", Note: "{}"}}).urgently().
+	of("note", Note(Cluster, journal, &Entry{What: WasRevoked, ID: "id", Grant: "k3v9x2ab", Fence: 7, Kind: HoldsMutex, Key: "k", Note: "{}"})).urgently().
 		sends(script.Note(), "j", "c", "id", "c", "revoked", "k3v9x2ab", "7", "0", "mutex", "k", "{}", "").
 		reads(map[string]any{"noted " + now: Reply{Head: head(Noted)}}).refuses("noted", "told "+now),
 	of("notes", &Notes{Flags: Cluster, Journal: journal, Skip: 100, Count: 3}).sends(script.Notes(), "j", "c", "", "100", "3").
@@ -303,7 +303,7 @@ var samples = []sample{
 			"notes " + now + " 1\n16\nhf2 broken id k3v9x2a 7 0 mutex k\n{}\n":  NotesReply{Head: head(NotesAre), Seen: 1},
 		}).refuses("notes "+now, "notes "+now+" 1\n16\nhf2", "notes "+now+" -1", "keys "+now+" 0"),
 
-	of("count-down", &CountDown{Lock: shareLock, ID: "id", Parties: 3, NotAfter: 16}).sends(script.LatchCount(), "k q f e", "", "id", "3", "16").
+	of("count-down", CountDown(shareLock, "id", 3, 16)).sends(script.LatchCount(), "k q f e", "", "id", "3", "16").
 		reads(map[string]any{"counted " + now + " 2": Reply{Head: head(Counted), Count: 2}, "taken " + now + " 2": Reply{Head: head(Taken), Count: 2}, "late " + now: Reply{Head: head(Late)}}).
 		refuses("counted "+now+" -1", "gone "+now),
 	of("look at a latch", &LookAtLatch{Lock: shareLock, Parties: 3}).sends(script.LatchLook(), "k q f e", "", "", "3", "0").
@@ -314,7 +314,7 @@ var samples = []sample{
 	of("look at a count", &LookAtLatch{Lock: shareLock, Parties: 3, Since: 16}).sends(script.LatchLook(), "k q f e", "", "", "3", "16").
 		reads(map[string]any{"opened " + now + " 1": LatchReply{Head: head(Opened), Missing: 1}, "reset " + now: LatchReply{Head: head(Reset)}}).
 		refuses("opened " + now + " -1"),
-	of("reset", &ResetLatch{Lock: shareLock, ID: "id", Parties: 3, NotAfter: 16}).sends(script.LatchReset(), "k q f e", "", "id", "3", "16").
+	of("reset", ResetLatch(shareLock, "id", 3, 16)).sends(script.LatchReset(), "k q f e", "", "id", "3", "16").
 		reads(map[string]any{"reset " + now: Reply{Head: head(Reset)}, "late " + now: Reply{Head: head(Late)}}).refuses("gone " + now),
 	of("await", &Await{Lock: shareLock, Token: "A", Number: 1, Phase: 2, Parties: 3, Passed: 4}).sends(script.BarrierAwait(), "k q f e", "", "A", "1", "2", "3", "4").
 		reads(map[string]any{
@@ -325,11 +325,11 @@ var samples = []sample{
 			"gone " + now:                           AwaitReply{Head: head(Gone)},
 			"stale " + now:                          AwaitReply{Head: head(Stale)},
 		}).refuses("waiting "+now+" 5 0 1", "tripped "+now+" 0", "broken "+now+" 2 2 left {}", "broken "+now+" 0 2 left {}", "broken "+now+" 2 3 done {}"),
-	of("withdrawal", &Withdraw{Lock: shareLock, Token: "A", Number: 1}).urgently().sends(script.BarrierWithdraw(), "k q f e", "", "A", "1").
+	of("withdrawal", Withdraw(shareLock, "A", 1)).urgently().sends(script.BarrierWithdraw(), "k q f e", "", "A", "1").
 		reads(map[string]any{"withdrawn " + now: Reply{Head: head(Withdrawn)}, "stale " + now: Reply{Head: head(Stale)}, "gone " + now: Reply{Head: head(Gone)}}).
 		refuses("released " + now),
 
-	of("look at a job", &LookAtJob{Job: Job{"k", "r", Cluster}, Window: time.Hour}).sends(script.OnceLook(), "k r", "c", "", "3600000").
+	of("look at a job", LookAtJob(Job{"k", "r", Cluster}, time.Hour)).sends(script.OnceLook(), "k r", "c", "", "3600000").
 		reads(map[string]any{
 			"done " + now + " 16 7 2 counts " + info + "\none\ntwo three": Reply{Head: head(Done), Run: &aRun},
 			"done " + now + " 16 7 2 over not JSON":                       Reply{Head: head(Done), Run: &Run{Completed: 16, Fence: 7, Try: 2}},
@@ -360,14 +360,14 @@ var samples = []sample{
 			"quarantined " + now + " 5":     Reply{Head: head(Quarantined), Refusal: Refusal{Quarantine: 5 * time.Millisecond}},
 			"behind " + now + " r/i?5":      Reply{Head: head(Behind), Refusal: Refusal{Stands: "r/i?5"}},
 		}).refuses("granted "+now+" 60000 7 1", "granted "+now+" 60000 0", "wanted "+now+" 0", "queued "+now, "behind "+now+" a b"),
-	of("fence of a grant", &NodeFence{Lock: nodeLock, Token: "A", Fence: 7}).sends(script.NodeFence(), "k q f u m", "ns60000+0", "A", "7").
+	of("fence of a grant", NodeFence(nodeLock, "A", 7)).sends(script.NodeFence(), "k q f u m", "ns60000+0", "A", "7").
 		reads(map[string]any{
 			"fenced " + now + " 5":      Reply{Head: head(Fenced), Grant: Grant{TTL: 5 * time.Millisecond}},
 			"gone " + now:               Reply{Head: head(Gone)},
 			"quarantined " + now + " 5": Reply{Head: head(Quarantined), Refusal: Refusal{Quarantine: 5 * time.Millisecond}},
 			"behind " + now + " r/i?5":  Reply{Head: head(Behind), Refusal: Refusal{Stands: "r/i?5"}},
 		}).refuses("fenced "+now, "late "+now),
-	of("counter of a node", &NodeCounter{nodeLock}).sends(script.NodeCounter(), "k q f u m", "ns60000+0", "").
+	of("counter of a node", NodeCounter(nodeLock)).sends(script.NodeCounter(), "k q f u m", "ns60000+0", "").
 		reads(map[string]any{
 			"counter " + now + " 7":        Reply{Head: head(CounterIs), Count: 7},
 			"behind " + now + " 7 r/i?5+":  Reply{Head: head(Behind), Count: 7, Refusal: Refusal{Stands: "r/i?5+"}},
@@ -375,7 +375,7 @@ var samples = []sample{
 			"counter 1700000000000000 0":   Reply{Head: head(CounterIs)},
 			"behind 1700000000000000 0 r?": Reply{Head: head(Behind), Refusal: Refusal{Stands: "r?"}},
 		}).refuses("counter "+now+" -1", "counter "+now, "behind "+now+" r/i?5", "raised "+now+" 7"),
-	of("raised counter", &NodeRaise{Lock: nodeLock, Counter: 9, Stands: "r/i?5"}).sends(script.NodeRaise(), "k q f u m", "ns60000+0", "", "9", "r/i?5").
+	of("raised counter", NodeRaise(nodeLock, 9, "r/i?5")).sends(script.NodeRaise(), "k q f u m", "ns60000+0", "", "9", "r/i?5").
 		reads(map[string]any{
 			"raised " + now + " 9":      Reply{Head: head(Raised), Count: 9},
 			"behind " + now + " r/i?6":  Reply{Head: head(Behind), Refusal: Refusal{Stands: "r/i?6"}},
@@ -392,10 +392,10 @@ var samples = []sample{
 			"quarantined " + now + " 5":    Reply{Head: head(Quarantined), Refusal: Refusal{Quarantine: 5 * time.Millisecond}},
 		}).refuses("adopted "+now+" 60000 0", "adopted "+now+" 60000", "granted "+now+" 60000 43 1"),
 
-	of("init", &Init{Flags: strictLock.Flags, Mark: "m", Mode: AdmitKnown}).sends(script.Init(), "m", "fs60000+13000", "").
+	of("init", Init(strictLock.Flags, "m", AdmitKnown)).sends(script.Init(), "m", "fs60000+13000", "").
 		reads(map[string]any{"ready " + now: Reply{Head: head(Ready)}, "quarantined " + now + " 5": Reply{Head: head(Quarantined), Refusal: Refusal{Quarantine: 5 * time.Millisecond}}}).
 		refuses("known "+now, "new "+now, "behind "+now+" x"),
-	of("look at a mark", &Init{Flags: strictLock.Flags, Mark: "m", Mode: LookAtMark}).sends(script.Init(), "m", "ls60000+13000", "").
+	of("look at a mark", Init(strictLock.Flags, "m", LookAtMark)).sends(script.Init(), "m", "ls60000+13000", "").
 		reads(map[string]any{"known " + now: Reply{Head: head(Known)}, "new " + now: Reply{Head: head(Unmarked)}}).refuses("ready " + now),
 	of("settings", &Survey{strictLock}).urgently().sends(script.Survey(), "k", "s60000+13000", "").
 		reads(map[string]any{
@@ -406,7 +406,7 @@ var samples = []sample{
 	of("what a key holds", &WhatIs{shareLock}).sends(script.WhatIs(), "k", "", "").
 		reads(map[string]any{"holds " + now + " mutex": WhatIsReply{head(KeyHolds), HoldsMutex}, "holds " + now + " any thing": WhatIsReply{head(KeyHolds), "any thing"}}).
 		refuses("holds "+now, "gone "+now),
-	of("announcement", &Announce{Lock: mutexLock, Channel: "c"}).urgently().sends(script.Announce(), "k", "ck", "", "c").
+	of("announcement", Announce(mutexLock, "c")).urgently().sends(script.Announce(), "k", "ck", "", "c").
 		reads(map[string]any{"told " + now + " 2": Reply{Head: head(Told), Count: 2}}).refuses("told "+now+" -1", "told "+now),
 }
 

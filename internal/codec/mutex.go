@@ -283,14 +283,10 @@ var adopted = forms{
 func (q *Adopt) Parse(text string) (Reply, error) { return adopted.parse(text) }
 
 // WhoHolds asks who holds a mutex: holder.lua.
-type WhoHolds struct{ Lock Lock }
-
-func (q *WhoHolds) Call() driver.Call { return q.Lock.onLock(script.Holder(), "") }
+func WhoHolds(l Lock) Request[Reply] { return simple{l.onLock(script.Holder(), ""), holders} }
 
 // The count is that of waiters.
 var holders = forms{{Held, []field{holder}}, {Free, []field{count}}}
-
-func (q *WhoHolds) Parse(text string) (Reply, error) { return holders.parse(text) }
 
 // Break takes a lock from the holder with a grant id: break.lua or share_break.lua.
 type Break struct {

@@ -44,14 +44,8 @@ var voted = forms{
 func (q *NodeAcquire) Parse(text string) (Reply, error) { return voted.parse(text) }
 
 // NodeFence tells a node the fence of a grant: node_fence.lua.
-type NodeFence struct {
-	Lock  Lock
-	Token string
-	Fence uint64
-}
-
-func (q *NodeFence) Call() driver.Call {
-	return q.Lock.onNode(script.NodeFence(), q.Token, unsigned(q.Fence))
+func NodeFence(l Lock, token string, fence uint64) Request[Reply] {
+	return simple{l.onNode(script.NodeFence(), token, unsigned(fence)), fenced}
 }
 
 var fenced = forms{
@@ -60,30 +54,17 @@ var fenced = forms{
 	{Quarantined, []field{rest}}, {Behind, []field{stands}},
 }
 
-func (q *NodeFence) Parse(text string) (Reply, error) { return fenced.parse(text) }
-
 // NodeCounter asks a node for its fence counter: node_counter.lua.
-type NodeCounter struct{ Lock Lock }
-
-func (q *NodeCounter) Call() driver.Call { return q.Lock.onNode(script.NodeCounter(), "") }
+func NodeCounter(l Lock) Request[Reply] { return simple{l.onNode(script.NodeCounter(), ""), counted} }
 
 // The counter is 0 if the node has none.
 var counted = forms{{CounterIs, []field{counter}}, {Behind, []field{counter, stands}}, {Quarantined, []field{rest}}}
 
-func (q *NodeCounter) Parse(text string) (Reply, error) { return counted.parse(text) }
-
-// NodeRaise raises the fence counter of a node that is behind: node_raise.lua.
-type NodeRaise struct {
-	Lock    Lock
-	Counter int64
-	Stands  string // from the node's Refusal, before the other nodes' counters were read
-}
-
-func (q *NodeRaise) Call() driver.Call {
-	return q.Lock.onNode(script.NodeRaise(), "", decimal(q.Counter), q.Stands)
+// NodeRaise raises the fence counter of a node that is behind: node_raise.lua. stands is from the node's Refusal, before the other nodes'
+// counters were read.
+func NodeRaise(l Lock, counter int64, stands string) Request[Reply] {
+	return simple{l.onNode(script.NodeRaise(), "", decimal(counter), stands), raised}
 }
 
 // The count is the node's counter.
 var raised = forms{{Raised, []field{counter}}, {Quarantined, []field{rest}}, {Behind, []field{stands}}}
-
-func (q *NodeRaise) Parse(text string) (Reply, error) { return raised.parse(text) }

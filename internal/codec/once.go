@@ -39,20 +39,13 @@ func (r *reader) lastRun() *Run {
 	return run
 }
 
-// LookAtJob asks for the latest completed run of a job: once_look.lua.
-type LookAtJob struct {
-	Job    Job
-	Window time.Duration // 0 means forever
-}
-
-func (q *LookAtJob) Call() driver.Call {
-	return q.Job.call(script.OnceLook(), "", milliseconds(q.Window))
+// LookAtJob asks for the latest completed run of a job, and whether it counts in a window, of which 0 means forever: once_look.lua.
+func LookAtJob(j Job, window time.Duration) Request[Reply] {
+	return simple{j.call(script.OnceLook(), "", milliseconds(window)), lookedAtJob}
 }
 
 // If no run was completed, the count is that of runs begun.
 var lookedAtJob = forms{{Done, []field{lastRun}}, {NeverDone, []field{count}}}
-
-func (q *LookAtJob) Parse(text string) (Reply, error) { return lookedAtJob.parse(text) }
 
 // BeginRun asks whether the holder of a job's lock should run the job: once_begin.lua.
 type BeginRun struct {

@@ -19,22 +19,14 @@ const (
 	CountedDown Ending = "done"
 )
 
-// CountDown counts down for a party of a latch that has not joined: latch_count.lua.
-type CountDown struct {
-	Lock     Lock
-	ID       string // of the request: the same in its repetitions
-	Parties  int
-	NotAfter int64 // server time, µs
-}
-
-func (q *CountDown) Call() driver.Call {
-	return q.Lock.onLock(script.LatchCount(), q.ID, strconv.Itoa(q.Parties), decimal(q.NotAfter))
+// CountDown counts down for a party of a latch that has not joined: latch_count.lua. id is that of the request, the same in its
+// repetitions, and notAfter server time, µs.
+func CountDown(l Lock, id string, parties int, notAfter int64) Request[Reply] {
+	return simple{l.onLock(script.LatchCount(), id, strconv.Itoa(parties), decimal(notAfter)), countedDown}
 }
 
 // The count is that of parties that are left.
 var countedDown = forms{{Counted, []field{count}}, {Taken, []field{count}}, {Late, nil}}
-
-func (q *CountDown) Parse(text string) (Reply, error) { return countedDown.parse(text) }
 
 // LookAtLatch asks for a latch's count: latch_look.lua.
 type LookAtLatch struct {
@@ -75,21 +67,12 @@ func (q *LookAtLatch) Parse(text string) (LatchReply, error) {
 	return finish(&r, reply)
 }
 
-// ResetLatch begins a latch's count again, or deletes the latch: latch_reset.lua.
-type ResetLatch struct {
-	Lock     Lock
-	ID       string // of the request: the same in its repetitions
-	Parties  int    // 0 deletes the latch
-	NotAfter int64  // server time, µs
-}
-
-func (q *ResetLatch) Call() driver.Call {
-	return q.Lock.onLock(script.LatchReset(), q.ID, strconv.Itoa(q.Parties), decimal(q.NotAfter))
+// ResetLatch begins a latch's count again, or deletes the latch if parties is 0: latch_reset.lua. id and notAfter are as in CountDown.
+func ResetLatch(l Lock, id string, parties int, notAfter int64) Request[Reply] {
+	return simple{l.onLock(script.LatchReset(), id, strconv.Itoa(parties), decimal(notAfter)), reset}
 }
 
 var reset = forms{{Reset, nil}, {Late, nil}}
-
-func (q *ResetLatch) Parse(text string) (Reply, error) { return reset.parse(text) }
 
 // Await makes a party arrive at a barrier, or asks whether it may go on: barrier_await.lua.
 type Await struct {
@@ -141,17 +124,9 @@ func (q *Await) Parse(text string) (AwaitReply, error) {
 	return finish(&r, reply)
 }
 
-// Withdraw takes back an await: barrier_withdraw.lua.
-type Withdraw struct {
-	Lock   Lock
-	Token  string // the party's
-	Number uint64 // of the await
-}
-
-func (q *Withdraw) Call() driver.Call {
-	return urgent(q.Lock.onLock(script.BarrierWithdraw(), q.Token, unsigned(q.Number)))
+// Withdraw takes back a party's await, by its number: barrier_withdraw.lua.
+func Withdraw(l Lock, token string, number uint64) Request[Reply] {
+	return simple{urgent(l.onLock(script.BarrierWithdraw(), token, unsigned(number))), withdrawn}
 }
 
 var withdrawn = forms{{Withdrawn, nil}, {Stale, nil}, {Gone, nil}}
-
-func (q *Withdraw) Parse(text string) (Reply, error) { return withdrawn.parse(text) }

@@ -9,13 +9,6 @@ import (
 	"github.com/holdfast-go/holdfast/internal/wire"
 )
 
-// Init admits a server to Strict mode, or asks whether it was admitted: init.lua.
-type Init struct {
-	Flags Flags // including Strict
-	Mark  string
-	Mode  InitMode
-}
-
 // InitMode is what Init does.
 type InitMode string
 
@@ -25,21 +18,19 @@ const (
 	LookAtMark InitMode = "l" // asks whether there is a mark
 )
 
-func (q *Init) Call() driver.Call {
-	return onKeys(script.Init(), append(room(1), q.Mark), Flags(q.Mode)+q.Flags, "")
+// Init admits a server to Strict mode, or asks whether it was admitted: init.lua. The flags include Strict.
+func Init(f Flags, mark string, mode InitMode) Request[Reply] {
+	replies := admitted
+	if mode == LookAtMark {
+		replies = lookedAtMark
+	}
+	return simple{onKeys(script.Init(), append(room(1), mark), Flags(mode)+f, ""), replies}
 }
 
 var (
 	admitted     = forms{{Ready, nil}, {Quarantined, []field{rest}}}
 	lookedAtMark = forms{{Known, nil}, {Unmarked, nil}}
 )
-
-func (q *Init) Parse(text string) (Reply, error) {
-	if q.Mode == LookAtMark {
-		return lookedAtMark.parse(text)
-	}
-	return admitted.parse(text)
-}
 
 // Survey asks a server for the settings that decide whether locks are safe: survey.lua.
 type Survey struct{ Lock Lock }
@@ -214,13 +205,6 @@ const (
 	WasRevoked = "revoked" // asked to let go
 )
 
-// Note writes an entry of the journal: note.lua.
-type Note struct {
-	Flags   Flags
-	Journal Journal
-	Entry   Entry
-}
-
 // Entry is an entry of the journal.
 type Entry struct {
 	What   string // WasBroken or WasRevoked
@@ -238,16 +222,14 @@ type Entry struct {
 	Hold Hold  // parsed from Holder
 }
 
-func (q *Note) Call() driver.Call {
-	e := &q.Entry
-	return urgent(call(script.Note(), []string{
-		q.Journal.Key, string(q.Flags), e.ID, q.Journal.Channel, e.What, e.Grant, unsigned(e.Fence), unsigned(e.Raised), e.Kind, e.Key, e.Note, e.Holder,
-	}, 1))
+// Note writes an entry of the journal: note.lua.
+func Note(f Flags, j Journal, e *Entry) Request[Reply] {
+	return simple{urgent(call(script.Note(), []string{
+		j.Key, string(f), e.ID, j.Channel, e.What, e.Grant, unsigned(e.Fence), unsigned(e.Raised), e.Kind, e.Key, e.Note, e.Holder,
+	}, 1)), noted}
 }
 
 var noted = forms{{Noted, nil}}
-
-func (q *Note) Parse(text string) (Reply, error) { return noted.parse(text) }
 
 // Notes asks for entries of the journal, latest first: notes.lua.
 type Notes struct {
@@ -300,3 +282,11 @@ func parseEntry(at, head, note, holder string) (Entry, bool) {
 	}
 	return e, !r.bad && wire.IsGrant(e.Grant) && e.Key != ""
 }
+
+// Announce makes watchers of a lock look who holds it: announce.lua.
+func Announce(l Lock, channel string) Request[Reply] {
+	return simple{urgent(l.byKey(script.Announce(), "", channel)), announced}
+}
+
+// The count is that of connections that were told.
+var announced = forms{{Told, []field{count}}}

@@ -33,17 +33,10 @@ func (s *Share) wanted() string {
 	return strconv.Itoa(s.Weight)
 }
 
-// Weigh changes the weight of a hold: share_weigh.lua.
-type Weigh struct {
-	Lock       Lock
-	Token      string
-	Weight     int
-	Fence      uint64 // of the grant
-	LeaseFence uint64 // later than Fence if the grant was passed on within the process
-}
-
-func (q *Weigh) Call() driver.Call {
-	return urgent(q.Lock.onLock(script.ShareWeigh(), q.Token, strconv.Itoa(q.Weight), unsigned(q.Fence), unsigned(q.LeaseFence)))
+// Weigh changes the weight of a hold: share_weigh.lua. fence is that of the grant; leaseFence is later if the grant was passed on within
+// the process.
+func Weigh(l Lock, token string, weight int, fence, leaseFence uint64) Request[Reply] {
+	return simple{urgent(l.onLock(script.ShareWeigh(), token, strconv.Itoa(weight), unsigned(fence), unsigned(leaseFence))), weighed}
 }
 
 var weighed = forms{
@@ -52,8 +45,6 @@ var weighed = forms{
 	{Quarantined, []field{rest}},
 	{Gone, nil}, {Absent, nil},
 }
-
-func (q *Weigh) Parse(text string) (Reply, error) { return weighed.parse(text) }
 
 // Holders asks for a page of a lock's holders: share_holders.lua.
 type Holders struct {
@@ -96,32 +87,18 @@ func (q *Holders) Parse(text string) (HoldersReply, error) {
 	return finish(&r, reply)
 }
 
-// Resize sets how many permits a semaphore has: share_resize.lua.
-type Resize struct {
-	Lock  Lock
-	Kind  string
-	Limit int // 0 leaves the number to the semaphore's users again
-}
-
-func (q *Resize) Call() driver.Call {
-	return q.Lock.onLock(script.ShareResize(), "", q.Kind, strconv.Itoa(q.Limit))
+// Resize sets how many permits a semaphore has: share_resize.lua. A limit of 0 leaves the number to the semaphore's users again.
+func Resize(l Lock, kind string, limit int) Request[Reply] {
+	return simple{l.onLock(script.ShareResize(), "", kind, strconv.Itoa(limit)), resized}
 }
 
 // The reply says how many permits there are, and how many are in use.
 var resized = forms{{Resized, []field{count, count}}}
 
-func (q *Resize) Parse(text string) (Reply, error) { return resized.parse(text) }
-
-// Disown ends one hold of an owned lock: share_disown.lua.
-type Disown struct {
-	Lock     Lock
-	ID       string // of the request: the same in its repetitions
-	Owner    string
-	NotAfter int64 // server time, µs
-}
-
-func (q *Disown) Call() driver.Call {
-	return urgent(q.Lock.onLock(script.ShareDisown(), q.ID, q.Owner, decimal(q.NotAfter)))
+// Disown ends one hold of an owned lock: share_disown.lua. id is that of the request, the same in its repetitions, and notAfter server
+// time, µs.
+func Disown(l Lock, id, owner string, notAfter int64) Request[Reply] {
+	return simple{urgent(l.onLock(script.ShareDisown(), id, owner, decimal(notAfter))), disowned}
 }
 
 var disowned = forms{
@@ -129,5 +106,3 @@ var disowned = forms{
 	{Held, []field{holder}},    // another owner
 	{Free, nil}, {Late, nil},
 }
-
-func (q *Disown) Parse(text string) (Reply, error) { return disowned.parse(text) }

@@ -414,7 +414,7 @@ func (c *Client) releaseSince(began time.Time, ctx context.Context, l *Target, q
 	if l.Set.Kind.HasParties {
 		q.Ending = how.word()
 	}
-	return exec.PersistSince(began, ctx, c.Server, rq.Op, l.Name(), func(ctx context.Context) (codec.ReleaseReply, error) {
+	return exec.Persist(ctx, c.Server, rq.Op, l.Name(), began, func(ctx context.Context) (codec.ReleaseReply, error) {
 		a, err := lock.AskOnce(ctx, rq, &q)
 		if !exec.IsDivided(err) || q.Tombstone != 0 || l.Set.Kind.IsShared() {
 			return a.Reply, err

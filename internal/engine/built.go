@@ -68,7 +68,7 @@ func (l *Target) Announce() {
 	channel := l.c.watchChannelOf(l).Name
 	l.c.Tasks.Run(func() {
 		_, _ = exec.Try(context.Background(), l.c.Server, l.c.Config.CommandTimeout, func(ctx context.Context) (lock.Answer[codec.Reply], error) {
-			return lock.AskOnce(ctx, lock.Request{Op: "announce", Lock: &l.Lock}, &codec.Announce{Lock: l.Ref(), Channel: channel})
+			return lock.AskOnce(ctx, lock.Request{Op: "announce", Lock: &l.Lock}, codec.Announce(l.Ref(), channel))
 		})
 	})
 }

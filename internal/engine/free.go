@@ -266,7 +266,7 @@ func (a *attempt) free(p *pipe.Pipe, fence uint64) (done, unanswered bool) {
 // deletion returns the call that deletes the lock: by a command if the server has it and the value is known, otherwise by a script.
 func (a *attempt) deletion(fence uint64) *pipe.Call {
 	granted := a.setAt(fence)
-	if granted == 0 || !a.l.c.Server.HasDeleteIfEqual() {
+	if granted == 0 || !a.l.c.Server.DeletesIfEqual.Load() {
 		return a.newCall(pipe.Release)
 	}
 	call := a.newCall(pipe.Delete)
@@ -279,7 +279,7 @@ func (a *attempt) deleted(call *pipe.Call, err error) (done, unanswered bool) {
 	c := a.l.c
 	if err != nil {
 		if call.Kind == pipe.Delete && exec.IsLacking(err) {
-			c.Server.LacksDeleteIfEqual()
+			c.Server.DeletesIfEqual.Store(false)
 		}
 		// mutants: release-unanswered
 		return false, exec.MayBeDone(err)

@@ -20,7 +20,7 @@ func (l *Target) ReleaseOwner(ctx context.Context) (left int, err error) {
 		return 0, err
 	}
 	reply, err := lock.Change(ctx, lock.Request{Op: "release", Lock: &l.Lock}, func(id string, notAfter int64) codec.Request[codec.Reply] {
-		return &codec.Disown{Lock: l.Ref(), ID: id, Owner: l.Set.Owner, NotAfter: notAfter}
+		return codec.Disown(l.Ref(), id, l.Set.Owner, notAfter)
 	})
 	switch {
 	case err != nil:

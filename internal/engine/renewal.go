@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/holdfast-go/holdfast/internal/clock"
@@ -387,11 +388,21 @@ func (c *Client) sendRenewals(holds []*hold) (answered bool) {
 	if len(live) == 0 {
 		return false
 	}
-	return exec.SendAll(c.Server, live, c.Server.InCluster(), c.renewBatch, c.applyRenewals)
+	n := len(live)
+	if c.Server.InCluster() { // each in a batch of its own
+		n = 1
+	}
+	parts := slices.Collect(slices.Chunk(live, n))
+	batches, requests := make([]codec.BatchRenew, len(parts)), make([]exec.Request, len(parts))
+	for i, part := range parts {
+		batches[i] = renewBatch(part)
+		requests[i] = exec.Request{Slot: part[0].l.Slot(), Call: batches[i].Call()}
+	}
+	return c.Server.SendAll(requests, func(i int, a exec.Answer, err error) { c.applyRenewals(parts[i], &batches[i], a, err) })
 }
 
 // renewBatch returns the batch that renews holds.
-func (c *Client) renewBatch(holds []*hold) exec.Batch[codec.BatchReply] {
+func renewBatch(holds []*hold) codec.BatchRenew {
 	l := holds[0].l
 	b := codec.NewBatchRenew(len(holds))
 	b.Flags = l.Flags()
@@ -400,21 +411,22 @@ func (c *Client) renewBatch(holds []*hold) exec.Batch[codec.BatchReply] {
 		b.Add(h.l.Keys.Lock, h.attempt.head, h.fence(), h.l.Set.TTL)
 		h.mu.Unlock()
 	}
-	return exec.Batch[codec.BatchReply]{Slot: l.Slot(), Script: &b}
+	return b
 }
 
 // applyRenewals gives each hold the outcome of the batch that renewed it.
-func (c *Client) applyRenewals(holds []*hold, r exec.Outcome[codec.BatchReply]) {
-	answered := r.Err == nil || !exec.MayBeDone(r.Err) && !exec.RefusesAll(r.Err)
-	now := r.Heard
-	if r.Err != nil {
-		now = clock.Now()
+func (c *Client) applyRenewals(holds []*hold, b *codec.BatchRenew, r exec.Answer, err error) {
+	now := clock.Now()
+	var reply codec.BatchReply
+	if err == nil {
+		reply, err = b.Parse(r.Text)
 	}
+	answered := err == nil || !exec.MayBeDone(err) && !exec.RefusesAll(err)
 	for i, h := range holds {
 		// A renewal that was refused in a batch may succeed by itself: the server's ACL may forbid this user the batch's script, or another
 		// hold's key.
 		h.mu.Lock()
-		if !r.Reply.Done(i) && answered {
+		if !reply.Done(i) && answered {
 			h.renewalQueued = true
 			c.renewersFor(h.l).Run(h.renew)
 			h.mu.Unlock()
@@ -423,12 +435,12 @@ func (c *Client) applyRenewals(holds []*hold, r exec.Outcome[codec.BatchReply]) 
 		h.endRenewal()
 		if h.state.takesRenewals() {
 			var slack time.Duration
-			if r.Err == nil {
+			if err == nil {
 				h.failure = nil
 				// mutants: kept-from
 				slack = h.prolong(r.Sent, now, h.l.Set.TTL)
 			}
-			h.renewed(r.Sent, now, slack, r.Err)
+			h.renewed(r.Sent, now, slack, err)
 		}
 		h.mu.Unlock()
 		h.flush()

@@ -83,9 +83,8 @@ func (l *holdLease) changeMode(ctx context.Context, as *Target) (*holdLease, err
 	if err := l.beginChange(as); err != nil {
 		return nil, err
 	}
-	a, unanswered, err := lock.Ask(ctx, lock.Request{Op: "weigh", Lock: &as.Lock, Durable: true}, &codec.Weigh{
-		Lock: as.Ref(), Token: h.attempt.token(), Weight: as.Set.Weight, Fence: h.fence(), LeaseFence: l.fence,
-	})
+	a, unanswered, err := lock.Ask(ctx, lock.Request{Op: "weigh", Lock: &as.Lock, Durable: true},
+		codec.Weigh(as.Ref(), h.attempt.token(), as.Set.Weight, h.fence(), l.fence))
 	if err != nil {
 		// A writer that becomes a reader has nothing to go back to: its lease has ended.
 		if fate, _ := exec.Classify(err); fate == exec.NeverSent && !unanswered && as.Set.Kind != &kind.Reader {

@@ -39,7 +39,7 @@ func (s *Semaphore) Resize(ctx context.Context, permits int) error {
 	if err := l.Ready(ctx); err != nil {
 		return err
 	}
-	_, _, err := lock.Ask(ctx, lock.Request{Op: "resize", Lock: &l.Lock}, &codec.Resize{Lock: l.Ref(), Kind: l.Set.Kind.Name, Limit: permits})
+	_, _, err := lock.Ask(ctx, lock.Request{Op: "resize", Lock: &l.Lock}, codec.Resize(l.Ref(), l.Set.Kind.Name, permits))
 	return err
 }
 

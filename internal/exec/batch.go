@@ -4,100 +4,97 @@ import (
 	"context"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/clock"
 )
 
-// BatchReply is the reply to a batch.
-type BatchReply interface {
-	Time() int64 // by the server's clock, µs
-}
-
-// BatchCall is a call for several items. Parse reads its reply.
-type BatchCall[R BatchReply] interface {
-	Call() driver.Call
-	Parse(text string) (R, error)
-}
-
-// Batch is one call for several items.
-type Batch[R BatchReply] struct {
-	Slot   uint16 // as in Request
-	Script BatchCall[R]
-}
-
-// Outcome is the outcome of a batch.
-type Outcome[R BatchReply] struct {
-	Reply R
-	Sent  clock.Instant
-	Heard clock.Instant // when it was answered
-	Err   error         // if not nil, only Sent is set besides
-}
-
-// SendAll sends all items in one batch or, if apart is set, each in a batch of its own at the same time. It calls tell once for each batch:
-// with its answer, or after CommandTimeout, even if the driver has not returned by then. answered reports whether all batches succeeded.
-func SendAll[T any, R BatchReply](s *Server, all []T, apart bool, compose func([]T) Batch[R], tell func([]T, Outcome[R])) (answered bool) {
+// SendAll sends requests to one server at the same time, once. It calls tell once for each, with its answer or error, and returns when
+// CommandTimeout has passed, even if the driver has not returned by then. answered reports whether all scripts have returned something,
+// if only an error.
+func (s *Server) SendAll(all []Request, tell func(i int, a Answer, err error)) (answered bool) {
 	work, cancel := context.WithTimeoutCause(context.Background(), s.cfg.CommandTimeout, errTimedOut)
 	defer cancel()
-	n := len(all)
-	if apart {
-		n = 1
+	return s.sendTogether(work, all, tell)
+}
+
+// Answered is the outcome of one of several requests: its answer, or the error with which the server refused it.
+type Answered struct {
+	Answer
+	Err error
+}
+
+// DoTogether sends requests that change nothing to one server, together if the driver can do that, until each is answered or refused. It
+// retries temporary failures as Do does. op and name are for the error that it returns if it gives up.
+func (s *Server) DoTogether(ctx context.Context, op, name string, all []Request) ([]Answered, error) {
+	var mu sync.Mutex // an attempt that was given up may go on beside the next one
+	answers, known := make([]Answered, len(all)), make([]bool, len(all))
+	_, _, err := Persist(ctx, s, op, name, time.Time{}, func(ctx context.Context) (struct{}, error) {
+		var open []Request
+		var which []int
+		mu.Lock()
+		for i, rq := range all {
+			if !known[i] {
+				open, which = append(open, rq), append(which, i)
+			}
+		}
+		mu.Unlock()
+		var met error
+		s.sendTogether(ctx, open, func(n int, a Answer, err error) {
+			mu.Lock()
+			defer mu.Unlock()
+			i := which[n]
+			fate, kind := Classify(err)
+			switch {
+			case known[i]:
+			case err == nil:
+				answers[i].Answer, known[i] = a, true
+			case fate == NeverSent || Temporary(kind):
+				met = err
+			default:
+				answers[i].Err, known[i] = s.Failure(all[i].Op, all[i].Name, err), true
+			}
+		})
+		mu.Lock()
+		defer mu.Unlock()
+		return struct{}{}, met
+	})
+	if err != nil {
+		return nil, err
 	}
-	var parts [][]T
-	var batches []Batch[R]
-	var calls []driver.Call
-	for i := 0; i < len(all); i += n {
-		b := compose(all[i : i+n])
-		parts, batches, calls = append(parts, all[i:i+n]), append(batches, b), append(calls, b.Script.Call())
+	return answers, nil
+}
+
+// sendTogether sends requests to one server once: on its pipe or, if it has none, several by the driver's Batcher. Without either it sends
+// each by itself, at the same time. It calls tell once for each, and returns when ctx ends. answered is as in SendAll.
+func (s *Server) sendTogether(ctx context.Context, all []Request, tell func(i int, a Answer, err error)) (answered bool) {
+	if len(all) == 0 {
+		return true
 	}
-	told := make([]atomic.Bool, len(batches))
-	var failed atomic.Bool
 	sent := clock.Now()
+	told := make([]atomic.Bool, len(all))
+	var failed atomic.Bool
 	conclude := func(i int, text string, err error) {
+		if told[i].Swap(true) {
+			return
+		}
 		if err != nil {
 			failed.Store(true)
+		} else {
+			err = s.heard(all[i].Slot, sent, text)
 		}
-		if !told[i].Swap(true) {
-			tell(parts[i], outcome(s, &batches[i], sent, text, err))
+		tell(i, Answer{text, sent}, err)
+	}
+	if len(all) > 1 && s.batcher != nil && s.pipeFor(&all[0].Call) == nil {
+		calls := make([]driver.Call, len(all))
+		for i, rq := range all {
+			calls[i] = rq.Call
 		}
-	}
-	stop := context.AfterFunc(work, func() {
-		for i := range batches {
-			conclude(i, "", work.Err())
-		}
-	})
-	defer stop()
-	if len(calls) == 1 {
-		text, err := s.runCall(work, calls[0])
-		conclude(0, text, err)
-	} else {
-		s.runAll(work, calls, conclude)
-	}
-	return !failed.Load()
-}
-
-// outcome reads the reply to a batch that was sent at sent.
-func outcome[R BatchReply](s *Server, b *Batch[R], sent clock.Instant, text string, err error) Outcome[R] {
-	o := Outcome[R]{Sent: sent, Err: err}
-	if err == nil {
-		o.Reply, o.Err = b.Script.Parse(text)
-	}
-	if o.Err == nil {
-		o.Heard = clock.Now()
-		s.RTT.observe(o.Heard.Mono.Sub(sent.Mono))
-		s.clocks.heard(b.Slot, sent, o.Reply.Time())
-	}
-	return o
-}
-
-// runAll runs calls to one server together: on its pipe or, if it has none, by the driver's Batcher. Without either it runs each call by
-// itself.
-func (s *Server) runAll(ctx context.Context, calls []driver.Call, tell func(i int, reply string, err error)) {
-	if s.batcher != nil && s.pipeFor(&calls[0]) == nil {
 		_, _ = shielded(ctx, s, func(ctx context.Context) (_ struct{}, met error) {
 			var mu sync.Mutex
-			s.batcher.RunAll(ctx, calls, func(i int, reply string, err error) {
-				tell(i, reply, err)
+			s.batcher.RunAll(ctx, calls, func(i int, text string, err error) {
+				conclude(i, text, err)
 				mu.Lock()
 				defer mu.Unlock()
 				if err != nil {
@@ -106,16 +103,22 @@ func (s *Server) runAll(ctx context.Context, calls []driver.Call, tell func(i in
 			})
 			return struct{}{}, met
 		})
-		return
+		for i := range all {
+			conclude(i, "", ctx.Err()) // unless the driver has told it
+		}
+		return !failed.Load()
 	}
-	var all sync.WaitGroup
-	for i, call := range calls {
-		all.Go(func() {
-			reply, err := s.runCall(ctx, call)
-			tell(i, reply, err)
-		})
+	send := func(i int) {
+		text, err := s.runCall(ctx, all[i].Call)
+		conclude(i, text, err)
 	}
-	all.Wait()
+	var others sync.WaitGroup
+	for i := range all[1:] {
+		others.Go(func() { send(i + 1) })
+	}
+	send(0)
+	others.Wait()
+	return !failed.Load()
 }
 
 // Node returns the driver's name for the server of a Cluster that has the key, or "" if it is not known.

@@ -48,6 +48,7 @@ func TestWhichServersHaveDelifeq(t *testing.T) {
 		{"redis", "9.0.0", false},
 		{"", "9.0.0", false},
 	} {
-		equal(t, s.server+" "+s.version, has(driver.ServerInfo{Server: s.server, Version: s.version}, delifeq), s.has)
+		is, known := isAsNew(driver.ServerInfo{Server: s.server, Version: s.version}, delifeq)
+		equal(t, s.server+" "+s.version, is && known, s.has)
 	}
 }

@@ -1,6 +1,7 @@
 package exec
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -12,7 +13,9 @@ import (
 
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/bounds"
+	"github.com/holdfast-go/holdfast/internal/pipe"
 	"github.com/holdfast-go/holdfast/internal/printable"
+	"github.com/holdfast-go/holdfast/internal/resp"
 	"github.com/holdfast-go/holdfast/internal/sentinel"
 	"github.com/holdfast-go/holdfast/internal/wire"
 )
@@ -79,8 +82,8 @@ func InTask(task string, err error) error {
 		own := *e
 		own.Task = task
 		return &own
-	case NotSent:
-		return NotSent{InTask(task, e.error)}
+	case pipe.NotSent:
+		return Unsent(InTask(task, e.Err))
 	}
 	return err
 }
@@ -144,15 +147,10 @@ func (e *Quarantine) Error() string {
 	return fmt.Sprintf("it may have lost locks, and grants none for another %s", e.Left)
 }
 
-// Adviser is an error that knows the next step better than its kind does.
-type Adviser interface {
-	error
-	Advice() string // in parentheses, after a space; "" if the error says everything
-}
-
-// Advice returns the next step, or "" if none is obvious.
+// Advice returns the next step in parentheses, after a space, or "" if none is obvious or the error says everything. An error with such a
+// method knows the next step better than its kind does.
 func (e *Failure) Advice() string {
-	var adviser Adviser
+	var adviser interface{ Advice() string }
 	var dns *net.DNSError
 	var addr *net.AddrError
 	var plain tls.RecordHeaderError
@@ -182,14 +180,7 @@ func (e *Failure) Advice() string {
 	case e.Kind == ErrPermission && strings.Contains(e.Err.Error(), "can't run this command"):
 		return " (Redis 7.0 does not say which command; ACL LOG on the server does. docs/SECURITY.md has the ACL that locks need)"
 	}
-	if isReply {
-		for _, r := range refusals {
-			if strings.HasPrefix(string(reply), r.prefix) {
-				return r.advice
-			}
-		}
-	}
-	return advice[e.Kind]
+	return cmp.Or(refusalOf(string(reply)).advice, advice[e.Kind])
 }
 
 // advice has the next step for each kind of error.
@@ -210,18 +201,6 @@ var advice = map[error]string{
 	ErrClientClosed:  " (close the holdfast.Client first)",
 }
 
-// refusals has the next step for errors of servers that run, but cannot serve, or lack what the client asks for.
-var refusals = []struct{ prefix, advice string }{
-	{"CLUSTERDOWN", " (it runs, but its Cluster has no master for this slot, or too few: CLUSTER INFO, CLUSTER NODES)"},
-	{"MASTERDOWN", " (it runs, but has lost its master: INFO replication)"},
-	{tryAgain, " (the slot is on the move; try again)"},
-	{nonLocal, " (the slot is on the move; try again)"},
-	{"ERR max number of clients", " (it runs: raise maxclients, or open fewer connections)"},
-	{noCluster, " (it is a single server: leave out +cluster, or use a client for one server)"},
-	{noDatabase, " (name a database that it has: CONFIG GET databases)"},
-	{onlyDatabase, " (it is part of a Cluster, which has only database 0)"},
-}
-
 // Fate says what is known of an attempt that failed.
 type Fate int
 
@@ -240,16 +219,16 @@ func Classify(err error) (fate Fate, kind error) {
 	switch {
 	case errors.As(err, &short):
 		// The server may have refused to wait after it had carried out the script.
-		if errors.As(short.err, &reply) && kindOf(string(reply)) != nil {
-			return Unknown, kindOf(string(reply))
+		if errors.As(short.err, &reply) && refusalOf(string(reply)).kind != nil {
+			return Unknown, refusalOf(string(reply)).kind
 		}
 		return Unknown, ErrReplicas
 	case errors.As(err, &reply):
-		return Refused, kindOf(string(reply))
+		return Refused, refusalOf(string(reply)).kind
 	case errors.As(err, &quarantine):
 		return Refused, ErrQuarantine
 	case errors.As(err, &caught):
-		return Refused, kindOf(string(caught))
+		return Refused, refusalOf(string(caught)).kind
 	case errors.Is(err, driver.ErrClientClosed):
 		return NeverSent, ErrClientClosed
 	case errors.Is(err, driver.ErrNotSent):
@@ -276,76 +255,73 @@ func IsLacking(err error) bool {
 	}
 	if fate, kind := Classify(err); fate == Refused {
 		// mutants: lacking-elsewhere
-		return !isElsewhere(err) && (kind == nil || kind == ErrPermission || kind == ErrUnsupported)
+		return !resp.Is(err, elsewhere...) && (kind == nil || kind == ErrPermission || kind == ErrUnsupported)
 	}
 	return false
 }
 
-// kinds maps prefixes of servers' errors to kinds.
-var kinds = []struct {
+// refusal is an error that servers send, by its prefix. advice is the next step, or "" if it is that of the kind.
+type refusal struct {
 	prefix string
 	kind   error
-}{
-	{"NOAUTH", ErrAuth},
-	{"WRONGPASS", ErrAuth},
-	{"ERR invalid password", ErrAuth},
-	{"ERR Client sent AUTH", ErrAuth},
-	{"ERR AUTH", ErrAuth},
-	{"NOPERM", ErrPermission},
-	{"WRONGTYPE", ErrWrongType},
-	{"BADFENCE", ErrWrongType},
-	{"BADKIND", ErrWrongType},
-	{"BADLIMIT", ErrPermits},
-	{"BADPARTIES", ErrParties},
-	{"READONLY", ErrReadOnly},
-	{"LOADING", ErrLoading},
-	{"OOM", ErrOutOfMemory},
-	{"BUSY", ErrBusy},
-	{again, ErrBusy},
-	{"NOREPLICAS", ErrWritesRefused},
-	{"MISCONF", ErrWritesRefused},
-	{"MASTERDOWN", ErrUnavailable},
-	{"CLUSTERDOWN", ErrUnavailable},
-	{tryAgain, ErrUnavailable},
-	{nonLocal, ErrUnavailable}, // its slot is on the move
-	{"ERR max number of clients", ErrUnavailable},
-	{"ERR unknown command", ErrUnsupported},
-	{"NOSTRICT", ErrUnsupported},
-	{"MOVED", ErrUnsupported}, // a client for one server met a Cluster
-	{noCluster, ErrUnsupported},
-	{noDatabase, ErrUnsupported},
-	{onlyDatabase, ErrUnsupported},
+	advice string
+}
+
+var refusals = []refusal{
+	{"NOAUTH", ErrAuth, ""},
+	{"WRONGPASS", ErrAuth, ""},
+	{"ERR invalid password", ErrAuth, ""},
+	{"ERR Client sent AUTH", ErrAuth, ""},
+	{"ERR AUTH", ErrAuth, ""},
+	{"NOPERM", ErrPermission, ""},
+	{"WRONGTYPE", ErrWrongType, ""},
+	{"BADFENCE", ErrWrongType, ""},
+	{"BADKIND", ErrWrongType, ""},
+	{"BADLIMIT", ErrPermits, ""},
+	{"BADPARTIES", ErrParties, ""},
+	{"READONLY", ErrReadOnly, ""},
+	{"LOADING", ErrLoading, ""},
+	{"OOM", ErrOutOfMemory, ""},
+	{"BUSY", ErrBusy, ""},
+	{again, ErrBusy, ""},
+	{"NOREPLICAS", ErrWritesRefused, ""},
+	{"MISCONF", ErrWritesRefused, ""},
+	{"MASTERDOWN", ErrUnavailable, " (it runs, but has lost its master: INFO replication)"},
+	{"CLUSTERDOWN", ErrUnavailable, " (it runs, but its Cluster has no master for this slot, or too few: CLUSTER INFO, CLUSTER NODES)"},
+	{tryAgain, ErrUnavailable, " (the slot is on the move; try again)"},
+	{nonLocal, ErrUnavailable, " (the slot is on the move; try again)"},
+	{"ERR max number of clients", ErrUnavailable, " (it runs: raise maxclients, or open fewer connections)"},
+	{"ERR unknown command", ErrUnsupported, ""},
+	{"NOSTRICT", ErrUnsupported, ""},
+	{"MOVED", ErrUnsupported, ""}, // a client for one server met a Cluster
+	{"ERR This instance has cluster support disabled", ErrUnsupported, " (it is a single server: leave out +cluster, or use a client for one server)"},
+	{"ERR DB index is out of range", ErrUnsupported, " (name a database that it has: CONFIG GET databases)"},
+	{"ERR SELECT is not allowed in cluster mode", ErrUnsupported, " (it is part of a Cluster, which has only database 0)"},
 }
 
 const (
 	tryAgain = "TRYAGAIN"
 	nonLocal = "ERR Script attempted to access a non local key"
-
-	noCluster    = "ERR This instance has cluster support disabled"
-	noDatabase   = "ERR DB index is out of range"
-	onlyDatabase = "ERR SELECT is not allowed in cluster mode"
 )
 
-func kindOf(text string) error {
+// refusalOf returns which refusal a server's error is; zero if none.
+func refusalOf(text string) refusal {
 	text = strings.TrimPrefix(text, "-")
 	text = strings.TrimPrefix(text, "EXECABORT Transaction discarded because of: ") // EXEC repeats the error of one of its commands
 	// ACL errors inside scripts begin with ERR. Redis up to 7.0 has one text, later versions another.
 	if strings.Contains(text, "The user executing the script can't") || strings.Contains(text, "ERR ACL failure in script") {
-		return ErrPermission
+		return refusal{kind: ErrPermission}
 	}
-	for _, k := range kinds {
-		if strings.HasPrefix(text, k.prefix) {
-			return k.kind
+	for _, r := range refusals {
+		if strings.HasPrefix(text, r.prefix) {
+			return r
 		}
 	}
-	return nil
+	return refusal{}
 }
 
 // IsDivided reports whether a server says that it does not have all keys of a request, because their slot is on the move.
-func IsDivided(err error) bool {
-	reply, is := as[driver.ReplyError](err)
-	return is && strings.HasPrefix(string(reply), tryAgain)
-}
+func IsDivided(err error) bool { return resp.Is(err, tryAgain) }
 
 // RefusesAll reports whether any other request to the same server would now fail in the same way.
 func RefusesAll(err error) bool {
@@ -353,10 +329,7 @@ func RefusesAll(err error) bool {
 	if fate == NeverSent {
 		return true
 	}
-	if reply, is := as[driver.ReplyError](err); is && kind == ErrUnavailable { // but not an error about the keys
-		return !IsDivided(err) && !strings.HasPrefix(string(reply), nonLocal)
-	}
-	return fate == Refused && Temporary(kind)
+	return fate == Refused && Temporary(kind) && !resp.Is(err, tryAgain, nonLocal) // which are about the keys
 }
 
 // Temporary reports whether a request that failed in this way is worth trying again at once.

@@ -78,7 +78,7 @@ func TestNothingIsSentAgainOnceTheClientIsClosed(t *testing.T) {
 		s, _, _ := watched(&fake{})
 		closed := fmt.Errorf("%w: %w", driver.ErrNotSent, driver.ErrClientClosed)
 		tries := 0
-		_, unanswered, err := Persist(t.Context(), s, "acquire", "a", func(context.Context) (int, error) {
+		_, unanswered, err := Persist(t.Context(), s, "acquire", "a", time.Time{}, func(context.Context) (int, error) {
 			tries++
 			return 0, closed
 		})

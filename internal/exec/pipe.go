@@ -3,13 +3,13 @@ package exec
 import (
 	"context"
 	"errors"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
 	"github.com/holdfast-go/holdfast/internal/pipe"
+	"github.com/holdfast-go/holdfast/internal/resp"
 )
 
 // pipes are the pipes to a server, or to the masters of a Cluster.
@@ -30,8 +30,8 @@ func (s *Server) Pipe(key string) *pipe.Pipe {
 	if s.pipes.connector == nil || s.pipes.refused.Load() {
 		return nil
 	}
-	node := ""
-	if s.InCluster() {
+	node, inCluster := "", s.InCluster()
+	if inCluster {
 		if node = s.Node(key); node == "" {
 			return nil
 		}
@@ -51,7 +51,7 @@ func (s *Server) Pipe(key string) *pipe.Pipe {
 	p = &pipe.Pipe{
 		Open:        func(ctx context.Context) (driver.Connection, error) { return s.pipes.connector.Connect(ctx, node) },
 		OpenTimeout: openTimeout, Timeout: s.cfg.CommandTimeout, Go: s.pipes.tasks.Run,
-		InCluster: s.InCluster(),
+		InCluster: inCluster,
 	}
 	if s.pipes.all == nil {
 		s.pipes.all = map[string]*pipe.Pipe{}
@@ -59,12 +59,6 @@ func (s *Server) Pipe(key string) *pipe.Pipe {
 	s.pipes.all[node] = p
 	return p
 }
-
-// LacksDeleteIfEqual notes that the server refuses DELIFEQ.
-func (s *Server) LacksDeleteIfEqual() { s.native.Store(false) }
-
-// HasDeleteIfEqual reports whether the server is known to have DELIFEQ.
-func (s *Server) HasDeleteIfEqual() bool { return s.native.Load() }
 
 // openTimeout bounds opening a connection.
 const openTimeout = 10 * time.Second
@@ -116,8 +110,7 @@ func (s *Server) answered(c *pipe.Call, slot uint16, before int64, err error) {
 	if err != nil {
 		s.pipes.connector.Failed(err)
 	} else if c.Now != 0 {
-		s.RTT.observe(c.Heard.Mono.Sub(c.Sent.Mono))
-		s.clocks.heard(slot, c.Sent, c.Now)
+		s.note(slot, c.Sent, c.Heard.Mono, c.Now)
 	}
 }
 
@@ -146,7 +139,7 @@ func (s *Server) runCall(ctx context.Context, c driver.Call) (string, error) {
 	case errors.Is(err, errors.ErrUnsupported):
 		s.pipes.refused.Store(true)
 		return s.runByDriver(ctx, c)
-	case isElsewhere(err):
+	case resp.Is(err, elsewhere...):
 		return s.runByDriver(ctx, c)
 	case err != nil && ctx.Err() != nil && errors.Is(err, ctx.Err()):
 		return "", err // the pipe reports the outcome later
@@ -162,17 +155,5 @@ func (s *Server) runByDriver(ctx context.Context, c driver.Call) (string, error)
 	return shielded(ctx, s, func(ctx context.Context) (string, error) { return s.driver.Run(ctx, c) })
 }
 
-// isElsewhere reports whether a server of a Cluster says that another one has the key. The driver finds out which.
-func isElsewhere(err error) bool {
-	refused, is := as[driver.ReplyError](err)
-	return is && (strings.HasPrefix(string(refused), "MOVED ") || strings.HasPrefix(string(refused), "ASK "))
-}
-
-func (p *pipes) close() {
-	p.mu.Lock()
-	for _, one := range p.all {
-		one.Close()
-	}
-	p.mu.Unlock()
-	p.tasks.Wait()
-}
+// elsewhere has the prefixes of the errors by which a server of a Cluster says that another one has the key. The driver finds out which.
+var elsewhere = []string{"MOVED ", "ASK "}

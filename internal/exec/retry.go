@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/pipe"
 )
 
 // Operations that are treated in a special way.
@@ -18,13 +19,8 @@ const (
 )
 
 // Persist calls f, which sends something once, until it succeeds, by the same rules as Server.Do. Each attempt ends after CommandTimeout,
-// and at once when ctx ends, even if f has not returned by then.
-func Persist[T any](ctx context.Context, s *Server, op, name string, f func(context.Context) (T, error)) (result T, unanswered bool, err error) {
-	return PersistSince(time.Time{}, ctx, s, op, name, f)
-}
-
-// PersistSince is Persist for something that has been tried since start, unless that is zero.
-func PersistSince[T any](start time.Time, ctx context.Context, s *Server, op, name string, f func(context.Context) (T, error)) (result T, unanswered bool, err error) {
+// and at once when ctx ends, even if f has not returned by then. The first attempt began at start; zero means now.
+func Persist[T any](ctx context.Context, s *Server, op, name string, start time.Time, f func(context.Context) (T, error)) (result T, unanswered bool, err error) {
 	if start.IsZero() {
 		start = time.Now()
 	}
@@ -40,7 +36,7 @@ func PersistSince[T any](start time.Time, ctx context.Context, s *Server, op, na
 		}
 		fate, kind := Classify(err)
 		unanswered = unanswered || fate == Unknown
-		if over := ctx.Err(); over != nil && (err == over || err == NotSent{over}) {
+		if over := ctx.Err(); over != nil && (err == over || err == Unsent(over)) {
 			if failure == nil {
 				return result, unanswered, s.Unheard(ctx, op, name, start)
 			}
@@ -91,7 +87,7 @@ func isRefused(err error) bool { return errors.Is(err, syscall.ECONNREFUSED) }
 func Try[T any](ctx context.Context, s *Server, timeout time.Duration, f func(context.Context) (T, error)) (T, error) {
 	var none T
 	if err := ctx.Err(); err != nil {
-		return none, NotSent{err}
+		return none, Unsent(err)
 	}
 	work, cancel := context.WithTimeoutCause(ctx, timeout, errTimedOut)
 	defer cancel()
@@ -101,7 +97,7 @@ func Try[T any](ctx context.Context, s *Server, timeout time.Duration, f func(co
 		return value, err
 	// mutants: left-before-sent
 	case errors.Is(err, driver.ErrNotSent):
-		return none, NotSent{over}
+		return none, Unsent(over)
 	default:
 		return none, over
 	}
@@ -173,14 +169,5 @@ func (s *Server) staysReadOnly() bool {
 	return info != nil && !info.Cluster && !info.Sentinel && !s.written.Load()
 }
 
-// NotSent is the error of a request that was certainly not sent.
-type NotSent struct{ error }
-
 // Unsent returns err as the error of a request that was certainly not sent.
-func Unsent(err error) error { return NotSent{err} }
-
-// Is makes a NotSent match driver.ErrNotSent.
-func (e NotSent) Is(target error) bool { return target == driver.ErrNotSent }
-
-// Unwrap returns the reason.
-func (e NotSent) Unwrap() error { return e.error }
+func Unsent(err error) error { return pipe.NotSent{Err: err} }

@@ -240,8 +240,8 @@ func TestScriptsThatClearAwayAreSentAgain(t *testing.T) {
 }
 
 func TestWhatWasAchievedHasToBeConfirmed(t *testing.T) {
-	durability := func() *Durability {
-		return &Durability{Durability: driver.Durability{Replicas: 2, Timeout: time.Second}, Achieves: func(text string) bool { return strings.HasPrefix(text, "granted ") }}
+	durability := func() *driver.Durability {
+		return &driver.Durability{Replicas: 2, Timeout: time.Second, Counts: func(text string) bool { return strings.HasPrefix(text, "granted ") }}
 	}
 	for reply, want := range map[string]error{"granted": ErrReplicas, "held": nil} {
 		d := &durable{fake: fake{answer: func(int) (string, error) { return reply + " 1700000000000000", nil }}, replicas: 1}
@@ -282,8 +282,8 @@ func TestConnectIsShared(t *testing.T) {
 		}
 		f.probe = nil
 		f.info = driver.ServerInfo{Server: "valkey", Version: "9.0.0", Cluster: true}
-		if err := w.Connect(t.Context(), "a"); err != nil || !w.InCluster() || !w.HasDeleteIfEqual() || w.Time(3) == 0 {
-			t.Errorf("%v, %+v, native %v, its clock %d", err, w.Info(), w.HasDeleteIfEqual(), w.Time(3))
+		if err := w.Connect(t.Context(), "a"); err != nil || !w.InCluster() || !w.DeletesIfEqual.Load() || w.Time(3) == 0 {
+			t.Errorf("%v, %+v, native %v, its clock %d", err, w.Info(), w.DeletesIfEqual.Load(), w.Time(3))
 		}
 		probes := f.probes
 		if err := w.Connect(t.Context(), "a"); err != nil || f.probes != probes {
@@ -311,12 +311,12 @@ func TestTheServersClock(t *testing.T) {
 		early := clock.Now()
 		time.Sleep(time.Second)
 		late := clock.Now()
-		w.clocks.heard(0, late, 5_000_000)
-		w.clocks.heard(0, early, 1_000_000)
+		w.note(0, late, clock.Mono(), 5_000_000)
+		w.note(0, early, clock.Mono(), 1_000_000)
 		time.Sleep(time.Second)
 		equal(t, "it shows", w.Time(0), 6_000_000)
 		equal(t, "that of a slot which was never asked shows", w.Time(77), 6_000_000)
-		w.clocks.heard(77, clock.Now(), 9_000_000)
+		w.note(77, clock.Now(), clock.Mono(), 9_000_000)
 		equal(t, "that of a slot shows", w.Time(77), 9_000_000)
 	})
 }
@@ -358,7 +358,7 @@ func TestWhatWasGivenUpBeforeItWasSent(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 		defer cancel()
 		s := New(&fake{}, Config{CommandTimeout: time.Second, RetryTimeout: time.Second, Tasks: &Tasks{}})
-		_, unanswered, err := Persist(ctx, s, "acquire", "a", func(work context.Context) (int, error) {
+		_, unanswered, err := Persist(ctx, s, "acquire", "a", time.Time{}, func(work context.Context) (int, error) {
 			<-work.Done()
 			return 0, Unsent(work.Err())
 		})

@@ -34,6 +34,11 @@ func (p *pipeline) RunAll(_ context.Context, calls []driver.Call, tell func(i in
 	}
 }
 
+func (p *pipeline) Run(ctx context.Context, c driver.Call) (reply string, err error) {
+	p.RunAll(ctx, []driver.Call{c}, func(_ int, r string, e error) { reply, err = r, e })
+	return reply, err
+}
+
 func named(names ...string) (all []Request) {
 	for _, name := range names {
 		all = append(all, Request{Op: "look", Name: name, Call: driver.Call{Script: driver.Script{Name: name}}})

@@ -3,6 +3,7 @@ package exec
 import (
 	"context"
 	"testing"
+	"time"
 
 	"github.com/holdfast-go/holdfast/driver"
 )
@@ -47,9 +48,9 @@ func TestADriverThatCannotBeComparedHasNoPipe(t *testing.T) {
 
 func TestAServerSeesThroughWrappers(t *testing.T) {
 	inner := &able{}
-	s := New(wrapper{wrapper{inner}}, Config{Tasks: &Tasks{}})
+	s := New(wrapper{wrapper{inner}}, Config{Tasks: &Tasks{}, CommandTimeout: time.Minute})
 	told := 0
-	s.runAll(t.Context(), make([]driver.Call, 3), func(int, string, error) { told++ })
+	s.SendAll(make([]Request, 3), func(int, Answer, error) { told++ })
 	if inner.together != 1 || told != 3 || !s.CanConfirm() || s.Node("k") != "node of k" {
 		t.Errorf("%d RunAll with %d replies; confirms: %t; node: %q", inner.together, told, s.CanConfirm(), s.Node("k"))
 	}

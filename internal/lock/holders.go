@@ -37,7 +37,7 @@ func (l *Lock) Holder(ctx context.Context) (Holder, error) {
 		return Holder{}, err
 	}
 	l.AwaitDepartures(ctx)
-	a, _, err := Ask(ctx, Request{Op: "inspect", Lock: l}, &codec.WhoHolds{Lock: l.Ref()})
+	a, _, err := Ask(ctx, Request{Op: "inspect", Lock: l}, codec.WhoHolds(l.Ref()))
 	switch {
 	case err != nil:
 		return Holder{}, err

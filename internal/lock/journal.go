@@ -25,7 +25,7 @@ func (k *Keyspace) aboutJournal(op string) Request {
 // Record writes an entry of the journal. Errors name the operation op.
 func (k *Keyspace) Record(ctx context.Context, op string, e codec.Entry) error {
 	rq := k.aboutJournal(op)
-	_, _, err := Ask(ctx, rq, &codec.Note{Flags: rq.Lock.Flags(), Journal: k.Journal(), Entry: e})
+	_, _, err := Ask(ctx, rq, codec.Note(rq.Lock.Flags(), k.Journal(), &e))
 	return err
 }
 

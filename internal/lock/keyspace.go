@@ -102,7 +102,7 @@ func (k *Keyspace) Ping(ctx context.Context) error {
 	known := k.Server.Info() != nil
 	err := k.Server.Connect(ctx, "")
 	if err == nil && known {
-		_, _, err = exec.Persist(ctx, k.Server, exec.OpReach, "", k.Server.Probe)
+		_, _, err = exec.Persist(ctx, k.Server, exec.OpReach, "", time.Time{}, k.Server.Probe)
 	}
 	return exec.InTask("reach the server", err)
 }

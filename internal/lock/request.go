@@ -71,7 +71,9 @@ func AskOnce[R any](ctx context.Context, rq Request, q codec.Request[R]) (Answer
 func (rq Request) Addressed(call driver.Call) exec.Request {
 	out := exec.Request{Op: rq.Op, Name: rq.Lock.Name(), Slot: rq.Lock.Slot(), Call: call, Began: rq.Began, Met: rq.OnFailure}
 	if rq.Durable && rq.Lock.Set.IsDurable() {
-		out.Durability = &exec.Durability{Durability: rq.Lock.Set.Durability(rq.Lock.Of.Config.CommandTimeout), Achieves: codec.Achieves}
+		d := rq.Lock.Set.Durability(rq.Lock.Of.Config.CommandTimeout)
+		d.Counts = codec.Achieves
+		out.Durability = &d
 	}
 	return out
 }

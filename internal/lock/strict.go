@@ -40,7 +40,7 @@ func (k *Keyspace) askInit(ctx context.Context, mode codec.InitMode) (codec.Repl
 	if err := k.Server.Connect(ctx, mark); err != nil {
 		return codec.Reply{}, err
 	}
-	q := codec.Init{Flags: k.strict, Mark: mark, Mode: mode}
+	q := codec.Init(k.strict, mark, mode)
 	a, _, err := k.Server.Do(ctx, exec.Request{Op: "init", Name: mark, Call: q.Call()})
 	if err != nil {
 		return codec.Reply{}, err

@@ -51,7 +51,7 @@ type Call struct {
 
 	use      uint // counts uses
 	deadline time.Time
-	self     [1]*Call
+	self     [1]*Call      // the call as the only one of a packet
 	wake     chan struct{} // receives a value when the call is done, or its caller has to write or read
 	sent     bool          // the call may have left this process
 	done     atomic.Bool   // set after the answer
@@ -103,9 +103,6 @@ func (c *Call) IsSettled() bool {
 	_, refused := c.err.(driver.ReplyError)
 	return c.err == nil || refused
 }
-
-// alone returns the call as the only one of a packet.
-func (c *Call) alone() []*Call { return c.self[:] }
 
 func (c *Call) awaken() {
 	select {

@@ -12,11 +12,20 @@ import (
 
 // packet is a group of calls that share commands and are answered together.
 type packet struct {
-	calls   []*Call
-	end     int // line.wrote once all of the packet is written
-	replies int // still to come
-	read    func(l *line, r replies, calls []*Call)
+	calls    []*Call
+	end      int // line.wrote once all of the packet is written
+	commands int // of the transaction, between MULTI and EXEC
+	replies  int // still to come
 }
+
+// serverClock estimates a server's clock from replies on one connection. After a failover, the new server's clock counts.
+type serverClock struct {
+	read   clock.Instant
+	server int64 // server time at read, µs
+}
+
+// at returns the server's time at t, in µs.
+func (c *serverClock) at(t clock.Instant) int64 { return c.server + t.Sub(c.read).Microseconds() }
 
 // compose turns the queue into the bytes to write next.
 func (l *line) compose() {
@@ -26,22 +35,28 @@ func (l *line) compose() {
 	}
 	b := l.buffer
 	for i, c := range l.queue {
-		switch {
 		// mutants: left-unsent
-		case c.left || c.sent:
-		case c.Kind == Command:
-			c.sent = true
-			b = appendCommand(b, c.Words)
-			l.flight = append(l.flight, packet{c.alone(), l.wrote + len(b), 1, readCommand})
-		case c.Kind == Delete:
-			c.sent = true
-			b = appendValue(appendWords(appendArray(b, 3), "DELIFEQ", c.Lock), c)
-			l.flight = append(l.flight, packet{c.alone(), l.wrote + len(b), 1, readDeleted})
-		case c.Kind == Release:
-			b = l.composeReleases(b, l.gather(i))
-		default:
-			b = l.composeAcquires(b, l.gather(i))
+		if c.left || c.sent {
+			continue
 		}
+		p := packet{calls: l.gather(i), replies: 1}
+		switch c.Kind {
+		case Command:
+			b = appendWords(b, len(c.Words), c.Words...)
+		case Delete:
+			b = appendValue(appendWords(b, 3, "DELIFEQ", c.Lock), c)
+		case Release:
+			b = l.composeReleases(b, p.calls)
+		default:
+			p.commands = len(p.calls) + 3
+			if c.Kind == Vote {
+				p.commands += 2
+			}
+			p.replies = p.commands + 2
+			b = l.composeAcquires(b, p.calls)
+		}
+		p.end = l.wrote + len(b)
+		l.flight = append(l.flight, p)
 	}
 	clear(l.queue)
 	l.queue = l.queue[:0]
@@ -51,11 +66,14 @@ func (l *line) compose() {
 // maxShared bounds how many calls share commands, and so how long the server does nothing else.
 const maxShared = 128
 
-// gather returns the queued call at that index, and later ones that share its commands.
+// gather returns the queued call at that index, and later ones that share its commands. They count as sent.
 func (l *line) gather(at int) []*Call {
 	first := l.queue[at]
 	first.sent = true
-	calls, ahead := first.alone(), l.queue[at+1:]
+	calls, ahead := first.self[:], l.queue[at+1:]
+	if first.Kind == Command || first.Kind == Delete {
+		return calls
+	}
 	// mutants: sharers-ahead
 	if l.pipe.InCluster { // most calls belong to other groups, and searching all of them for each call would take too long
 		ahead = ahead[:min(len(ahead), maxShared)]
@@ -74,20 +92,17 @@ func (l *line) gather(at int) []*Call {
 }
 
 func (l *line) composeReleases(b []byte, calls []*Call) []byte {
-	b = appendArray(b, 3+2*len(calls))
+	command, source := "EVAL", script.BatchRelease().Source
 	if l.knows {
-		b = appendWords(b, "EVALSHA", script.BatchRelease().SHA1)
-	} else {
-		b = appendWords(b, "EVAL", script.BatchRelease().Source)
+		command, source = "EVALSHA", script.BatchRelease().SHA1
 	}
-	b = appendNumber(b, int64(len(calls)))
+	b = appendNumber(appendWords(b, 3+2*len(calls), command, source), int64(len(calls)))
 	for _, c := range calls {
 		b = appendWord(b, c.Lock)
 	}
 	for _, c := range calls {
 		b = appendWord(b, c.Head)
 	}
-	l.flight = append(l.flight, packet{calls, l.wrote + len(b), 1, readReleased})
 	return b
 }
 
@@ -105,49 +120,27 @@ func (l *line) composeAcquires(b []byte, calls []*Call) []byte {
 		b = appendNumber(b, c.Expiry)
 	}
 	// mutants: vote-counter
-	if calls[0].Kind == Vote {
-		b = append(appendWord(append(b, "*9\r\n$4\r\nXADD\r\n"...), calls[0].Fences), noCounter...)
+	if calls[0].Kind == Vote { // NOMKSTREAM keeps XADD from creating a counter: a missing one shows that a node has lost it
+		b = append(appendWord(append(b, "*9\r\n$4\r\nXADD\r\n"...), calls[0].Fences), "$10\r\nNOMKSTREAM\r\n"...)
 	} else {
 		b = appendWord(append(b, "*8\r\n$4\r\nXADD\r\n"...), calls[0].Fences)
 	}
-	b = append(b, l.pipe.trim()...)
+	entries := byte('1') // so that scripts can read its id
+	if l.pipe.InCluster {
+		entries = '0' // there are many counters
+	}
+	b = append(append(append(b, "$6\r\nMAXLEN\r\n$1\r\n~\r\n$1\r\n"...), entries), "\r\n$1\r\n*\r\n$1\r\ng\r\n$0\r\n\r\n"...)
 	// mutants: queues-asked
-	b = appendWord(appendArray(b, 1+len(calls)), "EXISTS")
+	b = appendWords(b, 1+len(calls), "EXISTS")
 	for _, c := range calls {
 		// mutants: queue-asked
 		b = appendWord(b, c.Queue)
 	}
 	if calls[0].Kind == Vote {
-		b = appendWords(appendArray(b, 3), "MGET", calls[0].CaughtUp, calls[0].Mark)
+		b = appendWords(b, 3, "MGET", calls[0].CaughtUp, calls[0].Mark)
 		b = append(b, "*2\r\n$4\r\nINFO\r\n$11\r\nreplication\r\n"...)
 	}
-	b = append(b, "*1\r\n$4\r\nTIME\r\n*1\r\n$4\r\nEXEC\r\n"...)
-	l.flight = append(l.flight, packet{calls, l.wrote + len(b), commandsOf(calls) + 2, readAcquired})
-	return b
-}
-
-// commandsOf returns how many commands the transaction of these calls has between MULTI and EXEC.
-func commandsOf(calls []*Call) int {
-	if calls[0].Kind == Vote {
-		return len(calls) + 5
-	}
-	return len(calls) + 3
-}
-
-// In a Cluster, which has many counters, a counter keeps no entry. Otherwise it keeps one, so that scripts can read its id.
-const (
-	trimToOne  = "$6\r\nMAXLEN\r\n$1\r\n~\r\n$1\r\n1\r\n$1\r\n*\r\n$1\r\ng\r\n$0\r\n\r\n"
-	trimToNone = "$6\r\nMAXLEN\r\n$1\r\n~\r\n$1\r\n0\r\n$1\r\n*\r\n$1\r\ng\r\n$0\r\n\r\n"
-)
-
-// noCounter keeps XADD from creating a counter: a missing counter shows that a node has lost it.
-const noCounter = "$10\r\nNOMKSTREAM\r\n"
-
-func (p *Pipe) trim() string {
-	if p.InCluster {
-		return trimToNone
-	}
-	return trimToOne
+	return append(b, "*1\r\n$4\r\nTIME\r\n*1\r\n$4\r\nEXEC\r\n"...)
 }
 
 // appendValue adds the value of a new lock, which has no fence yet.
@@ -160,15 +153,9 @@ func appendValue(b []byte, c *Call) []byte {
 	return append(append(append(b, end...), c.Info...), "\r\n"...)
 }
 
-func appendCommand(b []byte, words []string) []byte {
-	return appendWords(appendArray(b, len(words)), words...)
-}
-
-func appendArray(b []byte, n int) []byte {
-	return append(strconv.AppendInt(append(b, '*'), int64(n), 10), "\r\n"...)
-}
-
-func appendWords(b []byte, words ...string) []byte {
+// appendWords begins an array of n elements, of which words are the first.
+func appendWords(b []byte, n int, words ...string) []byte {
+	b = append(strconv.AppendInt(append(b, '*'), int64(n), 10), "\r\n"...)
 	for _, word := range words {
 		b = appendWord(b, word)
 	}
@@ -185,42 +172,35 @@ func appendNumber(b []byte, n int64) []byte {
 	return appendWord(b, string(strconv.AppendInt(digits[:0], n, 10)))
 }
 
-func readCommand(_ *line, r replies, calls []*Call) {
-	switch kind, text := r.next(); kind {
-	case '-':
-		calls[0].err = driver.ReplyError(text)
-	case '*', 0:
-		calls[0].err = errForm
-	default:
-		calls[0].Text = string(text)
-	}
-}
-
-func readDeleted(_ *line, r replies, calls []*Call) {
+// readOne reads the reply to a Command or a Delete.
+func readOne(r replies, c *Call) {
 	kind, text := r.next()
+	if kind == '-' || kind == '*' || kind == 0 || c.Kind == Delete && kind != ':' {
+		c.err = errorOf(kind, text)
+		return
+	}
+	c.Text = string(text)
 	// mutants: deleted-answer
-	calls[0].Done, calls[0].err = string(text) == "1", unless(kind == ':', kind, text)
+	c.Done = string(text) == "1"
 }
 
-// unless returns nil if a reply fits, or its error.
-func unless(fits bool, kind byte, text []byte) error {
-	switch {
-	case fits:
-		return nil
-	case kind == '-':
+// errorOf returns the error of a reply that does not fit.
+func errorOf(kind byte, text []byte) error {
+	if kind == '-' {
 		return driver.ReplyError(text)
 	}
 	return errForm
 }
 
 // readReleased reads "freed", followed by the numbers of the locks, from 1, that were not freed.
-func readReleased(l *line, r replies, calls []*Call) {
+func (l *line) readReleased(r replies, calls []*Call) {
 	kind, text := r.next()
 	left, fits := bytes.CutPrefix(text, []byte("freed"))
-	err := unless(kind == '$' && fits, kind, text)
 	l.knows = kind != '-' // after NOSCRIPT, or any other error, the source is sent next time
 	for _, c := range calls {
-		c.Done, c.err = err == nil, err
+		if c.Done = kind == '$' && fits; !c.Done {
+			c.err = errorOf(kind, text)
+		}
 	}
 	for _, field := range bytes.Fields(left) {
 		if i, err := strconv.Atoi(string(field)); err == nil && 0 < i && i <= len(calls) {
@@ -230,11 +210,11 @@ func readReleased(l *line, r replies, calls []*Call) {
 	}
 }
 
-func readAcquired(l *line, r replies, calls []*Call) {
-	commands, isVote := commandsOf(calls), calls[0].Kind == Vote
+func (l *line) readAcquired(r replies, p *packet) {
+	calls, isVote := p.calls, p.calls[0].Kind == Vote
 	multi, refused := r.next()
-	begun := multi == '+'     // without MULTI, each command was carried out by itself
-	for i := range commands { // each reply is QUEUED or an error; the first error counts
+	begun := multi == '+'       // without MULTI, each command was carried out by itself
+	for i := range p.commands { // each reply is QUEUED or an error; the first error counts
 		kind, text := r.skip()
 		// mutants: set-alone
 		if i < len(calls) {
@@ -245,7 +225,7 @@ func readAcquired(l *line, r replies, calls []*Call) {
 		}
 	}
 	kind, text := r.next()
-	if kind != '*' || string(text) != strconv.Itoa(commands) {
+	if kind != '*' || string(text) != strconv.Itoa(p.commands) {
 		// A server without EXEC would queue all that it is sent.
 		// mutants: no-exec
 		l.queues = begun && (kind == '+' || bytes.HasPrefix(text, []byte("ERR unknown command")))
@@ -256,23 +236,30 @@ func readAcquired(l *line, r replies, calls []*Call) {
 		for _, c := range calls {
 			// A server that goes on without the refused command may have set the locks.
 			// mutants: transaction-in-part
-			c.Done, c.err = c.Done || executed, unless(false, kind, text)
+			c.Done, c.err = c.Done || executed, errorOf(kind, text)
 		}
 		return
 	}
 	for _, c := range calls {
 		kind, text := r.skip()
 		// mutants: set-answer
-		c.Done, c.err = kind == '+', unless(kind == '+' || kind == 0, kind, text)
+		if c.Done = kind == '+'; kind != '+' && kind != 0 {
+			c.err = errorOf(kind, text)
+		}
 	}
-	idKind, idText := r.skip()
-	id, fits := parseID(idText)
-	counted := !isVote || idKind != 0
-	err := unless(idKind == '$' && fits || !counted, idKind, idText)
-	existKind, existText := r.skip()
-	queues, wrong := strconv.Atoi(string(existText))
-	if err == nil {
-		err = unless(existKind == ':' && wrong == nil, existKind, existText)
+	var err error
+	kind, text = r.skip() // the id of the stream's entry
+	counted := !isVote || kind != 0
+	ms, seq, _ := bytes.Cut(text, []byte("-"))
+	m, err1 := strconv.ParseUint(string(ms), 10, 63)
+	s, err2 := strconv.ParseUint(string(seq), 10, 63)
+	if counted && (kind != '$' || err1 != nil || err2 != nil) {
+		err = errorOf(kind, text)
+	}
+	kind, text = r.skip()
+	queues, wrong := strconv.Atoi(string(text))
+	if err == nil && (kind != ':' || wrong != nil) {
+		err = errorOf(kind, text)
 	}
 	var node standing
 	if isVote {
@@ -282,24 +269,17 @@ func readAcquired(l *line, r replies, calls []*Call) {
 	if err == nil && now == 0 {
 		err = errForm
 	}
-	heard := clock.Now()
-	if now != 0 {
-		l.clock.heard(calls[0].Sent, heard, now)
+	sent, heard := calls[0].Sent, clock.Now()
+	if now != 0 { // the server has read its clock between sent and heard
+		// mutants: pipe-clock
+		l.clock = serverClock{heard, min(max(l.clock.at(heard), now), now+heard.Sub(sent).Microseconds())}
 	}
 	// mutants: vote-counts
 	counts := isVote && counted && node.counts(now, calls[0].Quarantine)
 	for _, c := range calls {
-		c.Fence, c.Queues, c.Counts, c.Now, c.Heard = id, queues, counts, now, heard
+		c.Fence, c.Queues, c.Counts, c.Now, c.Heard = ID{m, s}, queues, counts, now, heard
 		if c.err == nil {
 			c.err = err
 		}
 	}
-}
-
-// parseID parses the id of a stream's entry.
-func parseID(text []byte) (ID, bool) {
-	ms, seq, _ := bytes.Cut(text, []byte("-"))
-	m, err1 := strconv.ParseUint(string(ms), 10, 63)
-	s, err2 := strconv.ParseUint(string(seq), 10, 63)
-	return ID{m, s}, err1 == nil && err2 == nil
 }

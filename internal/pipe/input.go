@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"strconv"
 )
 
@@ -23,13 +24,13 @@ var (
 type input struct {
 	b    []byte
 	from int // where the next reply to take begins
-	seen int // the end of the replies scanned so far
+	seen int // the end of the replies seen so far
 	used use // of b
-	open int // how many elements of arrays are still to be scanned in the reply at seen
+	open int // how many elements of arrays are still to be seen in the reply at seen
 }
 
-// room returns the free part of the buffer, to read into.
-func (in *input) room() []byte {
+// fill reads from a connection.
+func (in *input) fill(conn io.Reader) (n int, err error) {
 	if in.from == len(in.b) {
 		in.b, in.from, in.seen = in.used.kept(in.b), 0, 0
 	}
@@ -42,31 +43,24 @@ func (in *input) room() []byte {
 			in.b = append(make([]byte, 0, max(minBuffer, 2*cap(in.b))), in.b...)
 		}
 	}
-	return in.b[len(in.b):cap(in.b)]
+	n, err = conn.Read(in.b[len(in.b):cap(in.b)])
+	in.b = in.b[:len(in.b)+n]
+	return n, err
 }
 
-func (in *input) grew(n int)    { in.b = in.b[:len(in.b)+n] }
-func (in *input) isEmpty() bool { return in.from == len(in.b) }
-
-// take returns the scanned replies. They are valid until room is called.
-func (in *input) take() replies {
-	r := replies{in.b[in.from:in.seen]}
-	in.from = in.seen
-	return r
-}
-
-// scan reports whether the next reply has arrived in full.
-func (in *input) scan() (whole bool, err error) {
-	for {
+// take returns replies that have arrived in full, or false. missing is how many were not seen yet in an earlier call. The replies are valid
+// until fill is called.
+func (in *input) take(missing *int) (r replies, whole bool, err error) {
+	for *missing > 0 {
 		end := bytes.IndexByte(in.b[in.seen:], '\n')
 		if end < 0 {
 			if len(in.b)-in.seen > maxLine {
-				return false, errLong
+				return r, false, errLong
 			}
-			return false, nil
+			return r, false, nil
 		}
 		if end < 2 {
-			return false, errForm
+			return r, false, errForm
 		}
 		elements := 0
 		line := in.b[in.seen : in.seen+end-1]
@@ -77,26 +71,29 @@ func (in *input) scan() (whole bool, err error) {
 			n, err := strconv.Atoi(string(line[1:]))
 			switch {
 			case err != nil || n < -1:
-				return false, fmt.Errorf("%w: %.20q", errForm, line)
+				return r, false, fmt.Errorf("%w: %.20q", errForm, line)
 			case n > maxBulk:
-				return false, errLong
+				return r, false, errLong
 			case line[0] == '$' && n >= 0:
 				next += n + 2
 				if len(in.b) < next {
-					return false, nil
+					return r, false, nil
 				}
 			case line[0] == '*' && n > 0:
 				elements = n
 			}
 		default:
-			return false, fmt.Errorf("%w: %.20q", errForm, line)
+			return r, false, fmt.Errorf("%w: %.20q", errForm, line)
 		}
 		in.seen = next
 		in.open = max(in.open-1, 0) + elements
 		if in.open == 0 {
-			return true, nil
+			*missing--
 		}
 	}
+	r = replies{in.b[in.from:in.seen]}
+	in.from = in.seen
+	return r, true, nil
 }
 
 // replies are whole replies, read in order.

@@ -8,11 +8,10 @@ import (
 	"os"
 	"runtime"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
-	"github.com/holdfast-go/holdfast/driver"
+	"github.com/holdfast-go/holdfast/internal/resp"
 )
 
 // line is a connection that calls share. It has no goroutine of its own: the first caller that finds no writer writes for all, and one of
@@ -80,7 +79,7 @@ func (l *line) send(ctx context.Context, c *Call, now time.Time) error {
 		}
 	}()
 	for !c.done.Load() && ctx.Err() == nil {
-		writes := l.writer == nil && l.hasUnwritten()
+		writes := l.writer == nil && len(l.out)+len(l.queue) > 0
 		if writes || c.sent && l.reader == nil {
 			if stop == nil && ctx.Done() != nil {
 				use := c.use
@@ -122,7 +121,7 @@ func (l *line) send(ctx context.Context, c *Call, now time.Time) error {
 		return c.err
 	// mutants: never-sent
 	case !c.sent:
-		return notSent(ctx.Err())
+		return NotSent{ctx.Err()}
 	}
 	return ctx.Err()
 }
@@ -148,7 +147,7 @@ func (l *line) drive(c *Call) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for !c.done.Load() && (c.sent || !c.left) {
-		if l.writer == nil && l.hasUnwritten() {
+		if l.writer == nil && len(l.out)+len(l.queue) > 0 {
 			l.write(ctx, c)
 		} else if c.sent && l.reader == nil {
 			l.read(ctx, c)
@@ -210,8 +209,6 @@ func (l *line) interrupt(c *Call, use uint) {
 
 var longAgo = time.Unix(1, 0)
 
-func (l *line) hasUnwritten() bool { return len(l.out) > 0 || len(l.queue) > 0 }
-
 // passOn wakes a caller to write or to read, if nobody does.
 func (l *line) passOn() {
 	if l.err != nil || l.writer != nil && l.reader != nil {
@@ -223,25 +220,16 @@ func (l *line) passOn() {
 	if l.reader != nil && len(l.out) == 0 {
 		return
 	}
+	flight, but := l.flight[l.head:], cmp.Or(l.writer, l.reader)
 	switch {
-	case l.wakeInFlight(cmp.Or(l.writer, l.reader)):
+	case slices.ContainsFunc(flight, func(p packet) bool { return l.wakeOne(p.calls, but) }):
 	// mutants: reader-recalled
-	case l.reader != nil && l.isUnwritten(l.reader):
+	case l.reader != nil && slices.ContainsFunc(flight, func(p packet) bool { return p.end > l.wrote && slices.Contains(p.calls, l.reader) }):
 		l.recalled = true
 		_ = l.conn.SetReadDeadline(longAgo)
 	case l.reader == nil && l.writer == nil && l.ending: // nobody waits any more
 		l.fail(errDeadline)
 	}
-}
-
-// wakeInFlight wakes the first call in flight that somebody waits for, except but.
-func (l *line) wakeInFlight(but *Call) bool {
-	return slices.ContainsFunc(l.flight[l.head:], func(p packet) bool { return l.wakeOne(p.calls, but) })
-}
-
-// isUnwritten reports whether a call in flight has not been written in full.
-func (l *line) isUnwritten(c *Call) bool {
-	return slices.ContainsFunc(l.flight[l.head:], func(p packet) bool { return p.end > l.wrote && slices.Contains(p.calls, c) })
 }
 
 // wakeOne wakes the first of the calls that somebody waits for, except but.
@@ -264,12 +252,12 @@ func (l *line) write(ctx context.Context, own *Call) {
 		runtime.Gosched()
 		l.mu.Lock()
 	}
-	for l.err == nil && l.hasUnwritten() && !own.done.Load() && ctx.Err() == nil {
+	for l.err == nil && len(l.out)+len(l.queue) > 0 && !own.done.Load() && ctx.Err() == nil {
 		if len(l.out) == 0 {
 			l.compose()
 		}
 		if l.reader == nil && !l.buffers {
-			l.wakeInFlight(own)
+			l.passOn() // the server may have to be read from
 		}
 		_ = l.conn.SetWriteDeadline(own.deadline) // if this fails, so does Write
 		rest := l.out
@@ -290,14 +278,20 @@ func (l *line) read(ctx context.Context, own *Call) {
 	for l.err == nil && !own.done.Load() && ctx.Err() == nil && !l.recalled {
 		// mutants: first-deadline
 		_ = l.conn.SetReadDeadline(l.flight[l.head].calls[0].deadline) // if this fails, so does Read
-		room := l.in.room()
 		l.mu.Unlock()
-		n, err := l.conn.Read(room)
+		n, err := l.in.fill(l.conn) // only the reader uses l.in
 		l.mu.Lock()
-		l.in.grew(n)
 		if n > 0 {
 			err = l.deliver()
-			l.tell()
+		}
+		if len(l.ended) > 0 { // only the reader adds calls
+			l.mu.Unlock()
+			for _, c := range l.ended {
+				c.then(c.err)
+			}
+			l.mu.Lock()
+			clear(l.ended)
+			l.ended = l.ended[:0]
 		}
 		// mutants: reader-breaks
 		if err != nil && !(isTimeout(err) && (ctx.Err() != nil || l.recalled)) {
@@ -312,15 +306,21 @@ func (l *line) deliver() error {
 	l.used = time.Now()
 	for l.head < len(l.flight) {
 		p := &l.flight[l.head]
-		for ; p.replies > 0; p.replies-- {
-			if whole, err := l.in.scan(); err != nil || !whole {
-				return err
-			}
+		r, whole, err := l.in.take(&p.replies)
+		if !whole {
+			return err
 		}
-		p.read(l, l.in.take(), p.calls)
+		switch p.calls[0].Kind {
+		case Command, Delete:
+			readOne(r, p.calls[0])
+		case Release:
+			l.readReleased(r, p.calls)
+		default:
+			l.readAcquired(r, p)
+		}
 		for _, c := range p.calls {
 			// mutants: concerns-server
-			l.ending = l.ending || concernsServer(c.err)
+			l.ending = l.ending || c.err != nil && concernsServer(c.err)
 			if c.finish(c.err) {
 				l.ended = append(l.ended, c)
 			}
@@ -332,7 +332,7 @@ func (l *line) deliver() error {
 		}
 	}
 	l.flight, l.head = l.flight[:0], 0
-	if !l.in.isEmpty() {
+	if l.in.from < len(l.in.b) {
 		// mutants: surplus
 		return errSurplus
 	}
@@ -342,28 +342,10 @@ func (l *line) deliver() error {
 	return nil
 }
 
-// tell calls the functions of started calls that are done, without holding the mutex.
-func (l *line) tell() {
-	if len(l.ended) == 0 {
-		return
-	}
-	l.mu.Unlock()
-	for _, c := range l.ended { // only the reader adds calls
-		c.then(c.err)
-	}
-	l.mu.Lock()
-	clear(l.ended)
-	l.ended = l.ended[:0]
-}
-
-// oneCall lists the prefixes of error replies that concern one call, not the server or the connection.
-var oneCall = []string{"WRONGTYPE ", "NOPERM ", "NOSCRIPT ", "OOM ", "MOVED ", "ASK ", "EXECABORT ", "ERR unknown command"}
-
 // concernsServer reports whether err is an error reply after which the connection should not be used: it may lead to a server that is no
-// longer a master.
+// longer a master. Other errors concern one call.
 func concernsServer(err error) bool {
-	refused, is := err.(driver.ReplyError)
-	return is && !slices.ContainsFunc(oneCall, func(prefix string) bool { return strings.HasPrefix(string(refused), prefix) })
+	return resp.Is(err) && !resp.Is(err, "WRONGTYPE ", "NOPERM ", "NOSCRIPT ", "OOM ", "MOVED ", "ASK ", "EXECABORT ", "ERR unknown command")
 }
 
 // fail breaks the line. Calls that were written fail as unanswered, the others as not sent.
@@ -394,7 +376,7 @@ func (l *line) fail(err error) {
 		}
 	}
 	for _, c := range l.queue {
-		finish(c, notSent(err))
+		finish(c, NotSent{err})
 	}
 	l.flight, l.queue, l.out = nil, nil, nil
 	// mutants: started-broken

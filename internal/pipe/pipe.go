@@ -84,7 +84,7 @@ func (p *Pipe) Send(ctx context.Context, c *Call) error {
 		case <-wait.over:
 			timer.Stop()
 			if wait.err != nil {
-				return notSent(wait.err)
+				return NotSent{wait.err}
 			}
 		case <-ctx.Done():
 			timer.Stop()
@@ -94,9 +94,9 @@ func (p *Pipe) Send(ctx context.Context, c *Call) error {
 					c.Late(wait.err)
 				})
 			}
-			return notSent(ctx.Err())
+			return NotSent{ctx.Err()}
 		case <-timer.C:
-			return notSent(errDeadline)
+			return NotSent{errDeadline}
 		}
 		now = time.Now()
 	}
@@ -265,7 +265,7 @@ func (l *line) askTime(ctx context.Context) error {
 		return err
 	}
 	now := r.time()
-	if now == 0 || !l.in.isEmpty() {
+	if now == 0 || l.in.from < len(l.in.b) {
 		return errForm
 	}
 	l.clock = serverClock{clock.Now(), now}
@@ -276,22 +276,17 @@ func (l *line) askTime(ctx context.Context) error {
 }
 
 // ask sends a command on a line that is not in use yet, and returns the reply.
-func (l *line) ask(words ...string) (replies, error) {
-	if _, err := l.conn.Write(appendCommand(nil, words)); err != nil {
-		return replies{}, err
-	}
-	for {
-		n, err := l.conn.Read(l.in.room())
-		if err != nil {
-			return replies{}, err
-		}
-		l.in.grew(n)
-		if whole, err := l.in.scan(); err != nil {
-			return replies{}, err
-		} else if whole {
-			return l.in.take(), nil
+func (l *line) ask(words ...string) (r replies, err error) {
+	_, err = l.conn.Write(appendWords(nil, len(words), words...))
+	for missing := 1; err == nil; {
+		if _, err = l.in.fill(l.conn); err == nil {
+			var whole bool
+			if r, whole, err = l.in.take(&missing); whole {
+				return r, nil
+			}
 		}
 	}
+	return r, err
 }
 
 // Close fails the calls under way. Later calls fail without being sent.
@@ -312,13 +307,12 @@ func (l *line) close(err error) {
 	l.fail(err)
 }
 
-// notSentError is the error of a call that was certainly not sent.
-type notSentError struct{ error }
+// NotSent is the error of a request that was certainly not sent. It matches driver.ErrNotSent.
+type NotSent struct{ Err error }
 
-func (e notSentError) Is(target error) bool { return target == driver.ErrNotSent }
-func (e notSentError) Unwrap() error        { return e.error }
-
-func notSent(err error) error { return notSentError{err} }
+func (e NotSent) Error() string        { return e.Err.Error() }
+func (e NotSent) Is(target error) bool { return target == driver.ErrNotSent }
+func (e NotSent) Unwrap() error        { return e.Err }
 
 // hangUp closes a connection at once. The Close of a tls.Conn first sends an alert, which takes up to 5 s if the server does not read, but
 // fails immediately once the connection below is closed.

@@ -2,6 +2,7 @@ package pipe
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -1140,15 +1141,14 @@ func FuzzReplies(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text []byte, piece uint8) {
 		var in input
 		for len(text) > 0 {
-			n := copy(in.room(), text[:min(len(text), int(piece)+1)])
-			in.grew(n)
+			n, _ := in.fill(bytes.NewReader(text[:min(len(text), int(piece)+1)]))
 			text = text[n:]
-			whole, err := in.scan()
+			missing := 1
+			r, whole, err := in.take(&missing)
 			if err != nil {
 				return
 			}
 			if whole {
-				r := in.take()
 				r.skip()
 				if len(r.rest) != 0 {
 					t.Errorf("%q is left of a reply", r.rest)

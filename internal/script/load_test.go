@@ -1,6 +1,9 @@
 package script
 
 import (
+	"io/fs"
+	"regexp"
+	"strings"
 	"testing"
 	"testing/fstest"
 )
@@ -15,7 +18,7 @@ func tree(pairs ...string) fstest.MapFS {
 }
 
 func TestFragmentsComeBeforeWhatRequiresThem(t *testing.T) {
-	sources, err := Assemble(tree(
+	files := tree(
 		"x/one.lua", "-- one.lua: a script.\n\n-- requires c, a\n\nreturn 1\n",
 		"y/two.lua", "-- requires b\nreturn 2\n",
 		"y/three.lua", "return 3\n",
@@ -23,39 +26,55 @@ func TestFragmentsComeBeforeWhatRequiresThem(t *testing.T) {
 		"fragments/b.lua", "-- requires d\nlocal b = d\n",
 		"fragments/c.lua", "-- requires d\n  -- why\n\nlocal c = d -- said here\n",
 		"fragments/d.lua", "local d\n",
-	))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name, want := range map[string]string{
-		"one":   "local d\nlocal c = d -- said here\nlocal b = d\nlocal a = b + c\nreturn 1\n",
-		"two":   "local d\nlocal b = d\nreturn 2\n",
-		"three": "return 3\n",
+	)
+	for file, want := range map[string]string{
+		"x/one.lua":   "local d\nlocal c = d -- said here\nlocal b = d\nlocal a = b + c\nreturn 1\n",
+		"y/two.lua":   "local d\nlocal b = d\nreturn 2\n",
+		"y/three.lua": "return 3\n",
 	} {
-		if got := sources[name]; got != want {
-			t.Errorf("%s is\n%s\nwant\n%s", name, got, want)
+		if got, err := Assemble(files, file); err != nil || got != want {
+			t.Errorf("%s is\n%s\n%v; want\n%s", file, got, err, want)
 		}
-	}
-	if len(sources) != 3 {
-		t.Errorf("there are %d scripts, want 3", len(sources))
 	}
 }
 
-func TestBrokenTreesAreRefused(t *testing.T) {
-	for want, broken := range map[string]fstest.MapFS{
-		`fragments/a.lua: it requires "nowhere", but fragments has no such file`: tree("x/s.lua", "-- requires a\n", "fragments/a.lua", "-- requires nowhere\n"),
-		`x/s.lua: it requires "r", but fragments has no such file`:               tree("x/s.lua", "-- requires r\n", "x/r.lua", "return 1\n"),
-		"fragments/a.lua: it requires itself: a -> b -> c -> a": tree("x/s.lua", "-- requires d\n-- requires a\n", "fragments/a.lua", "-- requires b\n",
-			"fragments/b.lua", "-- requires d\n-- requires c\n", "fragments/c.lua", "-- requires a\n", "fragments/d.lua", ""),
-		"fragments/b.lua: no script requires it":                               tree("x/s.lua", "-- requires a\n", "fragments/a.lua", "", "fragments/b.lua", "-- requires a\n"),
-		"y/s.lua: x/s.lua has the same name":                                   tree("x/s.lua", "return 1\n", "y/s.lua", "return 2\n"),
-		`x/s.lua: "-- requires a b" is not a line "-- requires NAME, ANOTHER"`: tree("x/s.lua", "-- requires a b\n", "fragments/a.lua", ""),
-		`x/s.lua: "-- requires a, " is not a line "-- requires NAME, ANOTHER"`: tree("x/s.lua", "-- requires a, \n", "fragments/a.lua", ""),
-		`x/s.lua: "  --require a" is not a line "-- requires NAME, ANOTHER"`:   tree("x/s.lua", "  --require a\n", "fragments/a.lua", ""),
-		`x/s.lua: "-- include a" is not a line "-- requires NAME, ANOTHER"`:    tree("x/s.lua", "-- include a\n", "fragments/a.lua", ""),
-	} {
-		if _, err := Assemble(broken); err == nil || err.Error() != want {
-			t.Errorf("the error is %v, want %s", err, want)
+func TestAMissingFragmentIsNamed(t *testing.T) {
+	_, err := Assemble(tree("x/s.lua", "-- requires a\n", "fragments/a.lua", "-- requires nowhere\n"), "x/s.lua")
+	if want := `x/s.lua requires "a": fragments/a.lua requires "nowhere"`; err == nil || !strings.HasPrefix(err.Error(), want) {
+		t.Errorf("the error is %v, want %s", err, want)
+	}
+}
+
+// A misspelled requirement would pass for a comment.
+func TestRequirementsAreInOneForm(t *testing.T) {
+	paths, err := fs.Glob(files, "*/*.lua")
+	if err != nil {
+		t.Fatal(err)
+	}
+	unused := map[string]bool{}
+	for _, file := range paths {
+		if name, is := strings.CutPrefix(file, "fragments/"); is {
+			unused[strings.TrimSuffix(name, ".lua")] = true
 		}
+	}
+	like := regexp.MustCompile(`(?i)^\s*--\s*(require|include)s?\b`)
+	for _, file := range paths {
+		text, err := files.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(string(text)) {
+			line = strings.TrimSuffix(line, "\n")
+			names, is := strings.CutPrefix(line, "-- requires ")
+			if !is && like.MatchString(line) {
+				t.Errorf("%s: %q is not a line \"-- requires NAME, ANOTHER\"", file, line)
+			}
+			for name := range strings.SplitSeq(names, ", ") {
+				delete(unused, name)
+			}
+		}
+	}
+	for name := range unused {
+		t.Errorf("no script requires the fragment %s", name)
 	}
 }

@@ -35,10 +35,12 @@ var files embed.FS
 // Script is a script in the form that a driver runs. Its source has no comments.
 type Script = driver.Script
 
-// The scripts of mutexes and of servers.
+// The scripts of mutexes and of servers. Those for many mutexes in one call handle the common case, and leave the rest to the others.
 var (
 	Acquire      = load("mutex/acquire")
 	MultiAcquire = load("multi/multi_acquire")
+	BatchRelease = load("batch/batch_release")
+	BatchRenew   = load("batch/batch_renew")
 	Release      = load("mutex/release")
 	ReleaseByKey = load("mutex/release_by_key")
 	Break        = load("mutex/break")
@@ -48,7 +50,6 @@ var (
 	Holder       = load("mutex/holder")
 	Init         = load("server/init")
 	Survey       = load("server/survey")
-	Announce     = load("election/announce")
 	WhatIs       = load("server/whatis")
 	Status       = load("server/status")
 	Scan         = load("server/scan")
@@ -56,13 +57,7 @@ var (
 	Notes        = load("server/notes")
 )
 
-// The scripts for many mutexes in one call. They handle the common case, and leave the rest to the scripts for one mutex.
-var (
-	BatchRelease = load("batch/batch_release")
-	BatchRenew   = load("batch/batch_renew")
-)
-
-// The scripts of locks that can have several holders.
+// The scripts of locks that can have several holders, of jobs that run once, and of elections.
 var (
 	ShareAcquire = load("share/share_acquire")
 	ShareRelease = load("share/share_release")
@@ -72,50 +67,46 @@ var (
 	ShareResize  = load("share/share_resize")
 	ShareDisown  = load("share/share_disown")
 	ShareBreak   = load("share/share_break")
-)
-
-// The scripts of jobs that run once.
-var (
 	OnceLook     = load("once/once_look")
 	OnceBegin    = load("once/once_begin")
 	OnceComplete = load("once/once_complete")
+	Announce     = load("election/announce")
 )
 
-// The scripts of latches and barriers. Their parties also have holds, for which the scripts above are.
+// The scripts of latches and barriers, whose parties also have holds, for which the scripts above are, and of a quorum's nodes.
 var (
 	LatchCount      = load("party/latch_count")
 	LatchLook       = load("party/latch_look")
 	LatchReset      = load("party/latch_reset")
 	BarrierAwait    = load("party/barrier_await")
 	BarrierWithdraw = load("party/barrier_withdraw")
+	NodeAcquire     = load("node/node_acquire")
+	NodeFence       = load("node/node_fence")
+	NodeCounter     = load("node/node_counter")
+	NodeRaise       = load("node/node_raise")
 )
 
-// The scripts of a quorum's nodes.
-var (
-	NodeAcquire = load("node/node_acquire")
-	NodeFence   = load("node/node_fence")
-	NodeCounter = load("node/node_counter")
-	NodeRaise   = load("node/node_raise")
-)
+var loaded []func() Script
 
+// All returns all scripts.
 func All() []Script {
-	return []Script{
-		Acquire(), MultiAcquire(), BatchRelease(), BatchRenew(), Release(), ReleaseByKey(), Break(), Renew(), Reassert(), Adopt(), Holder(), Init(), Survey(), WhatIs(), Status(), Scan(), Note(), Notes(),
-		ShareAcquire(), ShareRelease(), ShareRenew(), ShareWeigh(), ShareHolders(), ShareResize(), ShareDisown(), ShareBreak(),
-		OnceLook(), OnceBegin(), OnceComplete(), Announce(),
-		LatchCount(), LatchLook(), LatchReset(), BarrierAwait(), BarrierWithdraw(),
-		NodeAcquire(), NodeFence(), NodeCounter(), NodeRaise(),
+	var all []Script
+	for _, script := range loaded {
+		all = append(all, script())
 	}
+	return all
 }
 
 // load returns a function that returns the script FOLDER/NAME. A program assembles a script when it first needs it, since it uses few of
 // them, and holdfast run starts often. A missing file is a build error, which All shows.
 func load(file string) func() Script {
-	return sync.OnceValue(func() Script {
-		a, err := assemble(files, file+".lua")
+	script := sync.OnceValue(func() Script {
+		source, err := Assemble(files, file+".lua")
 		if err != nil {
 			panic("holdfast: internal/script: " + err.Error())
 		}
-		return driver.NewScript(path.Base(file), a.source.String())
+		return driver.NewScript(path.Base(file), source)
 	})
+	loaded = append(loaded, script)
+	return script
 }

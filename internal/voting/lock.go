@@ -126,7 +126,7 @@ func (l *mutex) holders(ctx context.Context) ([]lock.Holder, error) {
 	q := l.q
 	for timeout := max(q.timeout(l), 100*time.Millisecond); ; {
 		replies, errs := askNodes(ctx, l, timeout, "inspect", func(_ int, p *engine.NodeLock) codec.Request[codec.Reply] {
-			return &codec.WhoHolds{Lock: p.Ref()}
+			return codec.WhoHolds(p.Ref())
 		})
 		if err := ctx.Err(); err != nil {
 			return nil, err

@@ -67,7 +67,7 @@ func (q *Quorum) repair(ctx context.Context, l *mutex, behind marks) error {
 func (l *mutex) raise(ctx context.Context, op string, timeout time.Duration, counter int64, behind marks) (int64, []error) {
 	replies, errs := askNodes(ctx, l, timeout, "raise", func(i int, p *engine.NodeLock) codec.Request[codec.Reply] {
 		if stands, is := behind[i]; is {
-			return &codec.NodeRaise{Lock: p.Ref(), Counter: counter, Stands: stands}
+			return codec.NodeRaise(p.Ref(), counter, stands)
 		}
 		return nil
 	})
@@ -85,5 +85,5 @@ type marks map[int]string
 
 // counterOf returns the request for a node's fence counter.
 func counterOf(_ int, p *engine.NodeLock) codec.Request[codec.Reply] {
-	return &codec.NodeCounter{Lock: p.Ref()}
+	return codec.NodeCounter(p.Ref())
 }

@@ -125,7 +125,7 @@ func (q *Quorum) agree(ctx context.Context, l *mutex, timeout time.Duration, gra
 		if !wanted {
 			return nil
 		}
-		return &codec.NodeFence{Lock: p.Ref(), Token: token, Fence: fence}
+		return codec.NodeFence(p.Ref(), token, fence)
 	})
 	for i, reply := range replies {
 		switch {

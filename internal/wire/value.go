@@ -144,9 +144,6 @@ const (
 // Head is the beginning of the values of all locks that a token holds: the format and the token, each followed by a colon.
 type Head string
 
-// NewHead returns the head of a token.
-func NewHead(token string) Head { return Head(HeadBegin + token + HeadEnd) }
-
 // Token returns the head's token.
 func (h Head) Token() string { return string(h[len(HeadBegin) : len(h)-len(HeadEnd)]) }
 
@@ -154,15 +151,6 @@ func (h Head) Token() string { return string(h[len(HeadBegin) : len(h)-len(HeadE
 func (h Head) AppendGrant(text []byte, fence uint64) []byte {
 	text = strconv.AppendUint(append(text, h...), fence, 10)
 	return append(text, ':')
-}
-
-// Value returns the value of a lock granted with that fence, at that server time in ms, for which nobody waits. info is encoded. The lock's
-// key is not shared with other programs, so the value has no chain of hand-overs.
-func (h Head) Value(fence uint64, granted int64, info string) string {
-	const numbers = 40 // the longest fence and time, with the colons and the chain
-	text := h.AppendGrant(make([]byte, 0, len(h)+numbers+len(info)), fence)
-	text = append(strconv.AppendInt(text, granted, 10), ":0:"...)
-	return string(append(text, info...))
 }
 
 // TokenOf returns the token in a value, whatever else the value contains. In another program's value it returns the text at that place.

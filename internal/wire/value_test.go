@@ -15,8 +15,8 @@ func TestAValueContainsItsInfo(t *testing.T) {
 	if strings.ContainsAny(text, "\n") {
 		t.Errorf("Encode = %q, more than one line", text)
 	}
-	of := NewHead("token")
-	for _, value := range []string{"hf2:token:42:1700000000000:3@1700000000000:" + text, of.Value(42, 1700000000000, text), of.Value(42, 1700000000000, text) + "+"} {
+	of := Head("hf2:token:")
+	for _, value := range []string{"hf2:token:42:1700000000000:3@1700000000000:" + text, "hf2:token:42:1700000000000:0:" + text, "hf2:token:42:1700000000000:0:" + text + "+"} {
 		v, ok := ParseValue(value)
 		want := Value{Token: "token", Fence: 42, Granted: 1700000000000, Info: info}
 		if !ok || !reflect.DeepEqual(v, want) || !strings.HasPrefix(value, string(of)) || of.Token() != "token" {

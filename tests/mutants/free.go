@@ -68,7 +68,7 @@ var free = []Mutant{
 	},
 	{
 		Name: "broken-counts-as-unsent", About: "what was under way when its connection broke counts as never sent",
-		Edits: []overlay.Edit{line("broken-in-flight", "c.finish(notSent(err))")},
+		Edits: []overlay.Edit{line("broken-in-flight", "c.finish(NotSent{err})")},
 		Tests: []Test{{"../internal/pipe", "TestAServerThatCloses"}, {"virtual", "TestASetThatIsNotAnswered"}},
 	},
 	{
@@ -138,7 +138,7 @@ var free = []Mutant{
 	},
 	{
 		Name: "clock-never-corrected", About: "a connection keeps its first estimate of the server's clock",
-		Edits: []overlay.Edit{line("pipe-clock", "_, _ = sent, now")},
+		Edits: []overlay.Edit{line("pipe-clock", "_ = sent")},
 		Tests: []Test{{"virtual", "TestAMisjudgedServerClock"}},
 	},
 	{
@@ -184,14 +184,14 @@ var free = []Mutant{
 	{
 		Name: "slot-on-the-move-taken-for-a-proxy", About: "a master that sends the client to another for one lock counts as one without transactions",
 		Edits: []overlay.Edit{
-			part("lacking-elsewhere", "!isElsewhere(err) && ", ""),
+			part("lacking-elsewhere", "!resp.Is(err, elsewhere...) && ", ""),
 			part("transaction-refused", `(strings.HasPrefix(err.Error(), "ERR ") || strings.Contains(err.Error(), "command"))`, `strings.Contains(err.Error(), " ")`),
 		},
 		Tests: []Test{{"topology", "TestLocksInASlotOnTheMove"}},
 	},
 	{
 		Name: "slot-on-the-move-taken-for-a-lack", About: "a master that sends the client to another for one release counts as one without DELIFEQ",
-		Edits: []overlay.Edit{part("lacking-elsewhere", "!isElsewhere(err) && ", "")},
+		Edits: []overlay.Edit{part("lacking-elsewhere", "!resp.Is(err, elsewhere...) && ", "")},
 		Tests: []Test{{"../internal/exec", "TestACommandThatIsLacking"}},
 	},
 	{
@@ -391,7 +391,7 @@ var free = []Mutant{
 	},
 	{
 		Name: "unsent-is-unanswered", About: "a request that was given up before it was sent counts as one that may be carried out",
-		Edits: []overlay.Edit{line("left-before-sent", "case false:")},
+		Edits: []overlay.Edit{part("left-before-sent", "errors.Is", "false && errors.Is")},
 		Tests: []Test{{"../internal/exec", "TestWhatWasGivenUpBeforeItWasSent"}},
 	},
 	{

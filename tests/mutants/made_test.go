@@ -198,9 +198,16 @@ func (s scripts) assembled(t *testing.T) map[string]string {
 	for file, text := range s {
 		tree[strings.TrimPrefix(file, scriptFolder)] = &fstest.MapFile{Data: []byte(text)}
 	}
-	sources, err := script.Assemble(tree)
-	if err != nil {
-		t.Fatal(err)
+	sources := map[string]string{}
+	for file := range tree {
+		if path.Dir(file) == "fragments" {
+			continue
+		}
+		source, err := script.Assemble(tree, file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sources[strings.TrimSuffix(path.Base(file), ".lua")] = source
 	}
 	return sources
 }

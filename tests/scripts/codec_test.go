@@ -1,13 +1,13 @@
 package scripts
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/holdfast-go/holdfast/internal/codec"
-	"github.com/holdfast-go/holdfast/internal/wire"
 )
 
 // ask sends a request, and returns its reply, whose first word must be want.
@@ -68,14 +68,18 @@ func (b bench) expectValue(about, got string, want ...string) {
 	}
 }
 
+// valueOf returns the value of a lock granted at that server time, in µs, as package pipe builds it, with its fence.
+func valueOf(token string, fence uint64, now int64, info string) string {
+	return fmt.Sprintf("hf2:%s:%d:%d:0:%s", token, fence, now/1000, info)
+}
+
 // The scripts build a lock's value, and so does the library, which deletes by it. Both are the same, byte for
 // byte.
 func TestValuesAreBuiltAlike(t *testing.T) {
 	onEach(t, func(t *testing.T, b bench) {
-		head := wire.NewHead("A")
 		for _, info := range infos {
 			b.rdb.FlushAll(t.Context())
-			value := func(fence uint64, now int64) string { return head.Value(fence, now/1000, info) }
+			value := func(fence uint64, now int64) string { return valueOf("A", fence, now, info) }
 
 			l := mutexOf("one")
 			q := acquireOf(l, codec.Try, "A", info)
@@ -89,7 +93,7 @@ func TestValuesAreBuiltAlike(t *testing.T) {
 			// The lock is handed over.
 			released := ask(b, codec.Released, &codec.Release{Lock: l, Token: "A"})
 			fence := uint64(number(strings.Split(b.valueOf(l), ":")[2]))
-			b.expectValue("hand-over", b.valueOf(l), wire.NewHead("B").Value(fence, released.Now/1000, info))
+			b.expectValue("hand-over", b.valueOf(l), valueOf("B", fence, released.Now, info))
 
 			// The server has lost the lock together with its fence counter.
 			b.rdb.FlushAll(t.Context())
@@ -120,15 +124,15 @@ func TestValuesAreBuiltAlike(t *testing.T) {
 
 func TestValuesOnNodesAreBuiltAlike(t *testing.T) {
 	onEachReal(t, func(t *testing.T, b bench) {
-		head, l := wire.NewHead("A"), mutexOf("k")
+		l := mutexOf("k")
 		l.Keys.CaughtUp, l.Keys.Mark, l.Flags = "caught", "mark", codec.Node+codec.Strict(time.Minute, 0)
 		for _, info := range infos {
 			b.rdb.FlushAll(t.Context())
-			ask(b, codec.Ready, &codec.Init{Flags: l.Flags, Mark: l.Keys.Mark})
-			behind := ask(b, codec.Behind, &codec.NodeCounter{Lock: l})
-			ask(b, codec.Raised, &codec.NodeRaise{Lock: l, Counter: behind.Count, Stands: behind.Refusal.Stands})
+			ask(b, codec.Ready, codec.Init(l.Flags, l.Keys.Mark, codec.Admit))
+			behind := ask(b, codec.Behind, codec.NodeCounter(l))
+			ask(b, codec.Raised, codec.NodeRaise(l, behind.Count, behind.Refusal.Stands))
 			got := ask(b, codec.Granted, &codec.NodeAcquire{Lock: l, Token: "A", TTL: time.Minute, NotAfter: b.later(time.Minute), Info: info})
-			b.expectValue("node", b.valueOf(l), head.Value(got.Grant.Fence, got.Now/1000, info))
+			b.expectValue("node", b.valueOf(l), valueOf("A", got.Grant.Fence, got.Now, info))
 		}
 	})
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/internal/clock"
+	"github.com/holdfast-go/holdfast/internal/codec"
 )
 
 // However many locks have been contended, those that are contended now are known.
@@ -32,10 +33,9 @@ func TestContendedLocksAreRememberedForAsLongAsTheyAreAskedFor(t *testing.T) {
 func TestAVoteThatIsGrantedIsContendedNoMore(t *testing.T) {
 	c := open(t, &fake{}, nil)
 	n := c.NodeLock("a", "me", nil)
-	c.contended.add(n.Key())
-	now := clock.Now()
-	must(t, n.Attempt(NewRound()).Take(NodeGrant{Sent: now, Heard: now, Now: time.Now().UnixMicro(), TTL: time.Minute, Fence: 1, Block: 1}))
-	if c.contended.has(n.Key()) {
+	c.contended.add(n.Keys.Lock)
+	must(t, n.Attempt(NewRound()).Take(clock.Now(), codec.Reply{Head: codec.Head{Now: time.Now().UnixMicro()}, Grant: codec.Grant{TTL: time.Minute, Fence: 1}}))
+	if c.contended.has(n.Keys.Lock) {
 		t.Error("it is contended still")
 	}
 }

@@ -39,12 +39,12 @@ type JointLease struct {
 
 // JoinNodes makes one lease, with that fence, from the grants of a quorum's nodes. The lease lasts while need of the grants do. of is the
 // lock on one of the nodes. If onLoss is not nil, it is called when a node loses the lock while the lease is still held.
-func JoinNodes(of *NodeLock, need int, fence uint64, granted []*NodeAttempt, onLoss func(*JointLease)) *JointLease {
+func JoinNodes(of *Target, need int, fence uint64, granted []*NodeAttempt, onLoss func(*JointLease)) *JointLease {
 	parts := make([]*holdLease, len(granted))
 	for i, v := range granted {
 		parts[i] = v.h.firstLease()
 	}
-	m := &JointLease{of: &several{c: of.l.c, name: of.l.Name(), set: of.l.Set}, need: need, voted: true, fence: fence, onLoss: onLoss}
+	m := &JointLease{of: &several{c: of.c, name: of.Name(), set: of.Set}, need: need, voted: true, fence: fence, onLoss: onLoss}
 	return m.joinParts(parts)
 }
 

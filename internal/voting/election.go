@@ -6,6 +6,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/internal/engine"
 	"github.com/holdfast-go/holdfast/internal/exec"
+	"github.com/holdfast-go/holdfast/internal/kind"
 	"github.com/holdfast-go/holdfast/internal/lock"
 	"github.com/holdfast-go/holdfast/internal/schedule"
 )
@@ -13,9 +14,9 @@ import (
 // AsElection implements engine.Electoral. Leaders announce nothing.
 func (l *mutex) AsElection() engine.Electorate {
 	own := *l
-	own.parts = make([]*engine.NodeLock, len(l.parts))
+	own.parts = make([]*engine.Target, len(l.parts))
 	for i, p := range l.parts {
-		own.parts[i] = p.AsElection()
+		own.parts[i] = p.With(kind.Apart(kind.SeenAsElection))
 	}
 	return elected{&own}
 }

@@ -136,7 +136,7 @@ func askNode[R any](ctx context.Context, l *mutex, i int, timeout time.Duration,
 }
 
 // askNodes sends, at the same time, each node the request that compose returns for it, if any, and returns the replies by node.
-func askNodes[R any](ctx context.Context, l *mutex, timeout time.Duration, op string, compose func(i int, p *engine.NodeLock) codec.Request[R]) ([]R, []error) {
+func askNodes[R any](ctx context.Context, l *mutex, timeout time.Duration, op string, compose func(i int, p *engine.Target) codec.Request[R]) ([]R, []error) {
 	replies := make([]R, len(l.parts))
 	return replies, together(l.parts, func(i int) (err error) {
 		m := compose(i, l.parts[i])

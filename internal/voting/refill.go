@@ -12,7 +12,7 @@ import (
 // the lock meanwhile: a majority of nodes holds it for the lease until its deadlines.
 func (q *Quorum) refill(b *lease, refilling *atomic.Bool) {
 	l := b.l
-	for pause := 50 * time.Millisecond; ; pause = min(2*pause, l.first().TTL()/3) {
+	for pause := 50 * time.Millisecond; ; pause = min(2*pause, l.first().Set.TTL/3) {
 		select {
 		case <-time.After(schedule.Jitter(pause, 20)):
 		case <-b.Context().Done():

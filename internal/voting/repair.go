@@ -65,9 +65,9 @@ func (q *Quorum) repair(ctx context.Context, l *mutex, behind marks) error {
 // raise raises the fence counters of the nodes that are behind to counter. It returns the highest counter that they then have, at least
 // counter, and the errors by node.
 func (l *mutex) raise(ctx context.Context, op string, timeout time.Duration, counter int64, behind marks) (int64, []error) {
-	replies, errs := askNodes(ctx, l, timeout, "raise", func(i int, p *engine.NodeLock) codec.Request[codec.Reply] {
+	replies, errs := askNodes(ctx, l, timeout, "raise", func(i int, p *engine.Target) codec.Request[codec.Reply] {
 		if stands, is := behind[i]; is {
-			return &codec.NodeRaise{Lock: p.Ref(), Counter: counter, Stands: stands}
+			return &codec.NodeRaise{Lock: p.NodeRef(), Counter: counter, Stands: stands}
 		}
 		return nil
 	})
@@ -84,6 +84,6 @@ func (l *mutex) raise(ctx context.Context, op string, timeout time.Duration, cou
 type marks map[int]string
 
 // counterOf returns the request for a node's fence counter.
-func counterOf(_ int, p *engine.NodeLock) codec.Request[codec.Reply] {
-	return &codec.NodeCounter{Lock: p.Ref()}
+func counterOf(_ int, p *engine.Target) codec.Request[codec.Reply] {
+	return &codec.NodeCounter{Lock: p.NodeRef()}
 }

@@ -75,7 +75,7 @@ func (b *bid) elect(ctx context.Context, round string, votes, granted []vote) (e
 	}
 	var refilling atomic.Bool
 	var refill func(*engine.JointLease)
-	if l.first().IsUnbounded() {
+	if l.first().Set.Unbounded() {
 		refill = func(joint *engine.JointLease) {
 			if refilling.CompareAndSwap(false, true) {
 				l.c.Tasks.Run(func() { q.refill(&lease{joint, l, round}, &refilling) })
@@ -120,12 +120,12 @@ func (q *Quorum) agree(ctx context.Context, l *mutex, timeout time.Duration, gra
 	if known >= q.need {
 		return fence, nil
 	}
-	replies, errs := askNodes(ctx, l, timeout, "acquire", func(i int, p *engine.NodeLock) codec.Request[codec.Reply] {
+	replies, errs := askNodes(ctx, l, timeout, "acquire", func(i int, p *engine.Target) codec.Request[codec.Reply] {
 		token, wanted := ours[i]
 		if !wanted {
 			return nil
 		}
-		return &codec.NodeFence{Lock: p.Ref(), Token: token, Fence: fence}
+		return &codec.NodeFence{Lock: p.NodeRef(), Token: token, Fence: fence}
 	})
 	for i, reply := range replies {
 		switch {

@@ -70,7 +70,7 @@ func (b *bid) withdraw() {
 			// A node that cannot be reached forgets the ticket after a second or two.
 			p := b.l.parts[i]
 			_, _, _ = askNode(context.Background(), b.l, i, b.timeout, exec.OpRelease,
-				&codec.Release{Lock: p.Ref(), Token: p.Attempt(engine.NewRound()).Token(), Member: b.ticket.place.Member()})
+				&codec.Release{Lock: p.NodeRef(), Token: p.Attempt(engine.NewRound()).Token(), Member: b.ticket.place.Member()})
 		})
 	}
 }

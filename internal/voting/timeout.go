@@ -5,8 +5,8 @@ import "time"
 // timeout returns how long to wait for a node at first: NodeTimeout, or several times as long as the slowest node takes to answer, which
 // leaves time for a new connection and for a script that the node does not know.
 func (q *Quorum) timeout(l *mutex) time.Duration {
-	base, given := l.first().Timeout()
-	if given {
+	base := l.first().Set.NodeWait()
+	if l.first().Set.NodeTimeout > 0 {
 		return base
 	}
 	q.mu.Lock()
@@ -20,7 +20,7 @@ func (q *Quorum) timeout(l *mutex) time.Duration {
 
 // longer returns how long to wait for a node after a round for which timeout was too short.
 func (q *Quorum) longer(l *mutex, timeout time.Duration) time.Duration {
-	if _, given := l.first().Timeout(); given {
+	if l.first().Set.NodeTimeout > 0 {
 		return timeout
 	}
 	return max(timeout, min(2*timeout, longestTimeout(l)))
@@ -28,7 +28,7 @@ func (q *Quorum) longer(l *mutex, timeout time.Duration) time.Duration {
 
 // longestTimeout bounds how long to wait for a node without NodeTimeout.
 func longestTimeout(l *mutex) time.Duration {
-	return min(l.first().TTL()/4, l.c.Config.CommandTimeout)
+	return min(l.first().Set.TTL/4, l.c.Config.CommandTimeout)
 }
 
 // observe notes how long a node took to answer. A time far longer than before hardly counts, since it is most likely no round trip.

@@ -26,7 +26,7 @@ type acquirer struct {
 	attempt             *attempt // nil between attempts
 	sub                 *notify.Listener
 	overheard           []*notify.Listener // on Redisson's channels; nil until a client of Redisson has held the lock
-	wakeups             chan struct{}      // holds an item if the wait queue or a subscription has changed
+	wakeups             wakeups            // when the wait queue or a subscription has changed
 	subscriptionUnknown bool               // at the last check the server did not have the subscription
 	polls               int                // polls answered in a row while no subscription was confirmed
 	pollingSince        time.Time          // when polling began; zero if the server had the subscription at the last check
@@ -72,19 +72,21 @@ const maxSleepRedisson = time.Second
 // startAcquirer starts an acquirer unless one is running. If a is not nil, it is queued already, and the acquirer begins with it. answered
 // reports that the server has answered a request for this queue. The caller holds wq.mu.
 func (wq *waitQueue) startAcquirer(a *attempt, answered bool) {
-	if wq.acquirer() != nil {
+	if wq.contention.acquirer != nil {
 		return
 	}
-	acq := &acquirer{queue: wq, attempt: a, wakeups: make(chan struct{}, 1), began: time.Now(), answered: answered}
+	acq := &acquirer{queue: wq, attempt: a, wakeups: make(wakeups, 1), began: time.Now(), answered: answered}
 	wq.needContention().acquirer = acq
 	wq.ref()
 	wq.l.c.Tasks.Run(acq.run)
 }
 
-// wake tells the acquirer that the wait queue or a subscription has changed.
-func (acq *acquirer) wake() {
+// wakeups holds an item if whoever waits for it has a reason to look again.
+type wakeups chan struct{}
+
+func (w wakeups) wake() {
 	select {
-	case acq.wakeups <- struct{}{}:
+	case w <- struct{}{}:
 	default:
 	}
 }
@@ -93,7 +95,7 @@ func (acq *acquirer) wake() {
 func (acq *acquirer) join(l *Target) {
 	if l.Set.Kind.ByOwner {
 		acq.ownerJoined.Store(true)
-		acq.wake()
+		acq.wakeups.wake()
 	}
 }
 
@@ -116,14 +118,13 @@ func (acq *acquirer) run() {
 			continue
 		}
 		if acq.sub == nil {
-			acq.sub = acq.queue.l.c.notifier.Hear(acq.queue.l.c.channelOf(l), acq.queue.l.c.notified, acq.wake)
+			acq.sub = acq.queue.l.c.notifier.Hear(acq.queue.l.c.channelOf(l), acq.queue.l.c.notified, acq.wakeups.wake)
 			defer acq.sub.Leave()
 		}
 		if a := acq.attempt; a != nil && !a.l.interchangeable(l) {
 			acq.renewAttempt(l)
 		} else if a == nil {
-			acq.attempt = l.newAttempt()
-			acq.listen()
+			acq.begin(l)
 			acq.began = time.Now()
 		}
 		switch h := acq.step(); {
@@ -170,14 +171,13 @@ func (acq *acquirer) next() *Target {
 // then: if it left first, the next process would move up.
 func (acq *acquirer) renewAttempt(l *Target) {
 	old := acq.attempt
-	acq.attempt = l.newAttempt()
-	acq.listen()
-	acq.attempt.score = old.score
-	acq.attempt.predecessor = old
+	acq.begin(l)
+	acq.attempt.score, acq.attempt.predecessor = old.score, old
 }
 
-// listen lets the attempt be queued and notified.
-func (acq *acquirer) listen() {
+// begin begins an attempt that can be queued and notified.
+func (acq *acquirer) begin(l *Target) {
+	acq.attempt = l.newAttempt()
 	acq.attempt.listen(acq.sub.Channel())
 }
 
@@ -281,7 +281,7 @@ func (acq *acquirer) step() *hold {
 		acq.subscriptionUnknown, acq.pollingSince = false, time.Time{}
 		acq.sub.Heard()
 		if place.Foreign && place.Rank == 1 && acq.overheard == nil {
-			acq.overheard = acq.queue.l.c.overhear(a.l, acq.wake)
+			acq.overheard = acq.queue.l.c.overhear(a.l, acq.wakeups.wake)
 		}
 		return acq.sleep(a, place)
 	}
@@ -478,7 +478,9 @@ func (acq *acquirer) poll(up bool) *hold {
 		return got.hold
 	}
 	if got.Word == codec.Quarantined {
-		acq.queue.noteQuarantineLocking(got.Refusal.Quarantine)
+		acq.queue.mu.Lock()
+		acq.queue.noteQuarantine(got.quarantine())
+		acq.queue.mu.Unlock()
 	}
 	acq.pause(schedule.Jitter(min(max(time.Since(acq.began)/8, 50*time.Millisecond), time.Second), 20))
 	return nil
@@ -490,7 +492,7 @@ func (acq *acquirer) lookOnceMore() <-chan struct{} {
 	if acq.lastLook == nil {
 		acq.lastLook = make(chan struct{})
 	}
-	acq.wake()
+	acq.wakeups.wake()
 	return acq.lastLook
 }
 

@@ -117,8 +117,8 @@ func (m *JointLease) add(p *holdLease) bool {
 	return true
 }
 
-// snapshot returns all parts, including those that have ended.
-func (m *JointLease) snapshot() []*holdLease {
+// singles returns all parts, including those that have ended.
+func (m *JointLease) singles() []*holdLease {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return slices.Clone(m.parts)
@@ -127,7 +127,7 @@ func (m *JointLease) snapshot() []*holdLease {
 // heldParts returns the parts that are held.
 func (m *JointLease) heldParts() []*holdLease {
 	now := clock.Now()
-	return slices.DeleteFunc(m.snapshot(), func(p *holdLease) bool { return p.errAt(now) != nil })
+	return slices.DeleteFunc(m.singles(), func(p *holdLease) bool { return p.errAt(now) != nil })
 }
 
 func (m *JointLease) errAt(now clock.Instant) error {
@@ -203,7 +203,7 @@ func (m *JointLease) tellLoss(lost *lock.LostError) {
 func (m *JointLease) Deadline() time.Time {
 	for {
 		over := m.Err() != nil
-		parts := m.snapshot()
+		parts := m.singles()
 		if !over {
 			parts = m.heldParts()
 		}
@@ -229,7 +229,7 @@ func (m *JointLease) Tokens() map[string]uint64 {
 		return map[string]uint64{m.of.name: m.fence}
 	}
 	all := map[string]uint64{}
-	for _, p := range m.snapshot() {
+	for _, p := range m.singles() {
 		all[p.Name()] = p.fence
 	}
 	return all
@@ -275,7 +275,7 @@ func (m *JointLease) Extend(ctx context.Context, ttl time.Duration) error {
 	if err := m.Err(); err != nil {
 		return err
 	}
-	err := m.each(m.snapshot(), func(p *holdLease) error { return p.Extend(ctx, ttl) })
+	err := m.each(m.singles(), func(p *holdLease) error { return p.Extend(ctx, ttl) })
 	if over := m.Err(); over != nil {
 		return over
 	}
@@ -284,8 +284,8 @@ func (m *JointLease) Extend(ctx context.Context, ttl time.Duration) error {
 
 // Release releases all parts; after a loss, those that are left.
 func (m *JointLease) Release(ctx context.Context) error {
-	m.of.c.beginTelling()
-	defer m.of.c.endTelling()
+	m.of.c.Tasks.Begin() // Close waits until observers are told
+	defer m.of.c.Tasks.End()
 	now := clock.Now()
 	lost := m.errAt(now)
 	m.mu.Lock()

@@ -232,8 +232,8 @@ func (l *holdLease) Extend(ctx context.Context, ttl time.Duration) error {
 		return err
 	}
 	h := l.g
-	h.l.c.beginTelling()
-	defer h.l.c.endTelling()
+	h.l.c.Tasks.Begin() // Close waits until observers are told
+	defer h.l.c.Tasks.End()
 	if err := l.Err(); err != nil {
 		return err
 	}
@@ -322,6 +322,8 @@ func (l *holdLease) WhenOver(f func(error)) (forget func()) {
 		delete(l.extra.calls.all, number)
 	}
 }
+
+func (l *holdLease) singles() []*holdLease { return []*holdLease{l} }
 
 // FenceOf implements Lease.
 func (l *holdLease) FenceOf(string) uint64 { return l.fence }

@@ -54,6 +54,8 @@ type Lease interface {
 	// Revoked returns a channel that is closed when an operator asks the holder to let go.
 	Revoked() <-chan struct{}
 
+	// singles returns the leases of single locks that it is made of, including those that have ended.
+	singles() []*holdLease
 	// observeBy makes o the lease's observation.
 	observeBy(o *observation)
 }

@@ -2,7 +2,6 @@ package engine
 
 import (
 	"context"
-	"maps"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -39,9 +38,9 @@ type notices struct {
 	again   bool  // read the journal once more
 	read    int64 // server time, µs, until which the journal was read; 0 if it was not
 
-	// unmatched has the time of each recent notice about a grant that the client does not have: the reply that grants it may be on the way.
-	unmatched    map[grant]time.Time
-	hasUnmatched atomic.Bool
+	// unmatched has the grants of recent notices that the client does not have: the reply that grants one may be on the way.
+	unmatched      recent[grant]
+	unmatchedUntil atomic.Int64 // the clock.Reading until which that may be so; 0 if there was no such notice
 }
 
 // grant is a lock's key and a holder's grant id.
@@ -92,7 +91,8 @@ func (c *Client) noticed(payload string) {
 		return // a notice of an unknown version
 	}
 	if !c.tellHolds(n) {
-		c.notices.miss(grant{n.Lock, n.Grant})
+		c.notices.unmatched.add(grant{n.Lock, n.Grant})
+		c.notices.unmatchedUntil.Store(int64(clock.Mono().Add(missedFor)))
 		if !c.tellHolds(n) { // no such hold has begun meanwhile
 			return
 		}
@@ -117,44 +117,14 @@ func (c *Client) tellHolds(n wire.Notice) (concerned bool) {
 	return concerned
 }
 
-const (
-	// missedFor is the longest time by which a notice may precede the reply that grants the lock.
-	missedFor = 10 * time.Second
-	// mostMissed bounds how many notices are remembered: anyone who may publish can send any number.
-	mostMissed = 256
-)
-
-// miss remembers a notice for which there is no hold.
-func (n *notices) miss(of grant) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.forgetMissed()
-	if n.unmatched == nil {
-		n.unmatched = map[grant]time.Time{}
-	}
-	if len(n.unmatched) < mostMissed {
-		n.unmatched[of] = time.Now()
-	}
-	n.hasUnmatched.Store(true)
-}
-
-// forgetMissed forgets notices that are too old to concern a hold that begins now. The caller holds n.mu.
-func (n *notices) forgetMissed() {
-	maps.DeleteFunc(n.unmatched, func(_ grant, heard time.Time) bool { return time.Since(heard) > missedFor })
-	n.hasUnmatched.Store(len(n.unmatched) > 0)
-}
+// missedFor is the longest time by which a notice may precede the reply that grants the lock.
+const missedFor = 10 * time.Second
 
 // catchUpWithMissed reads the journal if a notice about the hold came before the hold began.
 func (h *hold) catchUpWithMissed() {
 	n := &h.l.c.notices
-	if !n.hasUnmatched.Load() {
-		return
-	}
-	n.mu.Lock()
-	n.forgetMissed()
-	_, missed := n.unmatched[h.grant()]
-	n.mu.Unlock()
-	if missed {
+	until := n.unmatchedUntil.Load()
+	if until != 0 && until > int64(clock.Mono()) && n.unmatched.has(h.grant()) {
 		h.l.c.catchUpWithNotices()
 	}
 }

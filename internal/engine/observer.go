@@ -117,20 +117,6 @@ func (o *observation) event() lock.AcquireEvent {
 	return lock.AcquireEvent{Subject: o.of.subject(), Try: o.try, Start: o.at, Handover: o.handover.word(), Fence: o.fence, Grant: o.grant}
 }
 
-// beginTelling is called before observers may be told of anything. Close then waits until endTelling is called. Without observers both do
-// nothing.
-func (c *Client) beginTelling() {
-	if c.Config.Observer != nil {
-		c.Tasks.Begin()
-	}
-}
-
-func (c *Client) endTelling() {
-	if c.Config.Observer != nil {
-		c.Tasks.End()
-	}
-}
-
 // within returns the context for the acquire: the observation, or ctx itself if nobody observes.
 func (o *observation) within(ctx context.Context) context.Context {
 	if o == nil {

@@ -57,13 +57,13 @@ func TestAnObservationIsOneAllocation(t *testing.T) {
 	n := testing.AllocsPerRun(cycles, func() {
 		lease := &leases[told/2]
 		lease.g, h.more.lease = h, lease
-		c.beginTelling()
+		c.Tasks.Begin()
 		o := c.observe(ctx, l, false)
 		equal(t, "the observation", c.observing(o.within(ctx)), o)
 		_, _ = o.end(lease, nil)
 		lease.endObserved(lock.HandoverNone, nil)
 		lease.flush()
-		c.endTelling()
+		c.Tasks.End()
 	})
 	if n != 1 || told != 2*len(leases) {
 		t.Errorf("%v allocations, %d events of %d leases", n, told, len(leases))

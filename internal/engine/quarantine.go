@@ -39,10 +39,10 @@ func (wq *waitQueue) lookForQuarantine(l *Target) {
 			return
 		}
 		a = &got.hold.attempt
-	case got.Word == codec.Quarantined:
-		wq.noteQuarantineLocking(got.Refusal.Quarantine)
 	default:
-		wq.noteQuarantineLocking(0)
+		wq.mu.Lock()
+		wq.noteQuarantine(got.quarantine())
+		wq.mu.Unlock()
 	}
 	a.abandon()
 }
@@ -58,22 +58,23 @@ func (wq *waitQueue) noteQuarantine(left time.Duration) {
 	case left > 0:
 		grantingAt = 0
 		wq.needContention().restsUntil = time.Now().Add(left)
-	case wq.contention != nil:
+	case wq.contention != &noContention:
 		wq.contention.restsUntil = time.Time{}
 	}
 	wq.l.c.grantingAt.Store(int64(grantingAt))
 }
 
-// noteQuarantineLocking is noteQuarantine for a caller that does not hold wq.mu.
-func (wq *waitQueue) noteQuarantineLocking(left time.Duration) {
-	wq.mu.Lock()
-	defer wq.mu.Unlock()
-	wq.noteQuarantine(left)
+// quarantine returns for how much longer the server grants nothing, as it has replied.
+func (g grantOrReply) quarantine() time.Duration {
+	if g.Word != codec.Quarantined {
+		return 0
+	}
+	return g.Refusal.Quarantine
 }
 
 // quarantineLeft returns for how much longer the server grants nothing; 0 if the queue knows of no quarantine. The caller holds wq.mu.
 func (wq *waitQueue) quarantineLeft() time.Duration {
-	if wq.contention == nil || wq.contention.restsUntil.IsZero() {
+	if wq.contention.restsUntil.IsZero() {
 		return 0
 	}
 	return max(time.Until(wq.contention.restsUntil).Round(time.Millisecond), 0)

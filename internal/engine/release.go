@@ -24,8 +24,8 @@ func (l *holdLease) Release(ctx context.Context) error {
 // release is Release, with how a party ends. It ends the lease before it waits for anything.
 func (l *holdLease) release(ctx context.Context, how ending) error {
 	c := l.g.l.c
-	c.beginTelling()
-	defer c.endTelling()
+	c.Tasks.Begin() // Close waits until observers are told
+	defer c.Tasks.End()
 	first, done, err := l.giveUp(true, how)
 	if done {
 		l.flush()

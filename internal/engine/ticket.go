@@ -37,8 +37,8 @@ func Detach(ctx context.Context, lease Lease, ttl time.Duration) (*Ticket, error
 	if !single || !l.lock().Set.Carriable() {
 		return nil, fmt.Errorf("%w: lock %q: only a lease of a Mutex or MutexKey can be detached", lock.ErrInvalid, lease.Name())
 	}
-	l.g.l.c.beginTelling()
-	defer l.g.l.c.endTelling()
+	l.g.l.c.Tasks.Begin() // Close waits until observers are told
+	defer l.g.l.c.Tasks.End()
 	t, err := l.detach(ctx, ttl)
 	l.flush()
 	return t, err
@@ -172,34 +172,25 @@ func (l *holdLease) leaveBehind(a lock.Answer[codec.Reply]) (*Ticket, error) {
 // detachments are the tokens that waited for their locks in this process and have since been detached. A late message that grants such a
 // token its lock must not make the client release the lock, which belongs to the ticket.
 type detachments struct {
-	mu            sync.Mutex
-	recent, older map[string]struct{}
-	dropped       int64 // server time, µs, by which all tokens dropped from both maps had been detached
+	mu      sync.Mutex
+	tokens  recent[string]
+	dropped int64 // server time, µs, by which all tokens that were forgotten had been detached
 }
-
-// maxDetached bounds how many tokens are remembered.
-const maxDetached = 1000
 
 // add notes that a token had been detached by that server time, in µs.
 func (d *detachments) add(token string, now int64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.recent == nil || len(d.recent) >= maxDetached/2 {
-		if len(d.older) > 0 {
-			d.dropped = max(d.dropped, now)
-		}
-		d.older, d.recent = d.recent, map[string]struct{}{}
+	if d.tokens.add(token) {
+		d.dropped = max(d.dropped, now)
 	}
-	d.recent[token] = struct{}{}
 }
 
 // mayHave reports whether the token of a message, sent at that server time in µs, may have been detached since.
 func (d *detachments) mayHave(token string, sent int64) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	_, recent := d.recent[token]
-	_, older := d.older[token]
-	return recent || older || sent <= d.dropped
+	return d.tokens.has(token) || sent <= d.dropped
 }
 
 // carried returns the lock that a ticket is for, with these options.

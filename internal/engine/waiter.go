@@ -13,8 +13,7 @@ import (
 type waiter struct {
 	ctx          context.Context
 	l            *Target
-	queued       bool // true until the waiter leaves the queue; it then gets a result, unless it left by itself
-	ahead, after *waiter
+	ahead, after *waiter // nil once the waiter has left the queue; it then gets a result, unless it left by itself
 	results      chan result
 }
 
@@ -46,7 +45,7 @@ func (wq *waitQueue) await(ctx context.Context, w *waiter, end time.Time) (*hold
 		}
 	}
 	wq.mu.Lock()
-	served := !w.queued
+	served := w.after == nil
 	err := wq.unheard(ctx, w.l)
 	if !served {
 		wq.withdraw(w)
@@ -72,7 +71,7 @@ func (wq *waitQueue) await(ctx context.Context, w *waiter, end time.Time) (*hold
 func (wq *waitQueue) awaitLast(ctx context.Context, w *waiter) (*holdLease, error) {
 	wq.mu.Lock()
 	var looked <-chan struct{}
-	if acq := wq.acquirer(); acq != nil && wq.head() == w {
+	if acq := wq.contention.acquirer; acq != nil && wq.head() == w {
 		looked = acq.lookOnceMore()
 	}
 	wq.mu.Unlock()
@@ -85,15 +84,15 @@ func (wq *waitQueue) awaitLast(ctx context.Context, w *waiter) (*holdLease, erro
 		}
 	}
 	wq.mu.Lock()
-	if !w.queued {
+	if w.after == nil {
 		wq.mu.Unlock()
 		return w.take(<-w.results)
 	}
 	defer wq.mu.Unlock()
 	wq.withdraw(w)
 	switch {
-	case wq.lastFailure() != nil:
-		return nil, wq.lastFailure()
+	case wq.contention.lastFailure != nil:
+		return nil, wq.contention.lastFailure
 	case wq.unansweredSince != 0 && ctx.Err() != nil:
 		return nil, wq.l.c.Server.Unheard(ctx, "acquire", w.l.Name(), wq.unansweredSince.Time())
 	}
@@ -125,7 +124,7 @@ func (wq *waitQueue) noteOutcome(err error) {
 		return
 	}
 	wq.unansweredSince = 0
-	if wq.contention != nil {
+	if wq.contention.lastFailure != nil {
 		wq.contention.lastFailure = nil
 	}
 }
@@ -134,8 +133,8 @@ func (wq *waitQueue) noteOutcome(err error) {
 // quarantine; otherwise nil. The caller holds wq.mu.
 func (wq *waitQueue) unheard(ctx context.Context, l *Target) error {
 	switch {
-	case wq.lastFailure() != nil:
-		return exec.EndedBy(ctx, wq.lastFailure())
+	case wq.contention.lastFailure != nil:
+		return exec.EndedBy(ctx, wq.contention.lastFailure)
 	case wq.unansweredSince != 0 && wq.l.c.Server.IsSilent(wq.unansweredSince.Time()):
 		return wq.l.c.Server.Unheard(ctx, "acquire", l.Name(), wq.unansweredSince.Time())
 	}
@@ -162,59 +161,30 @@ func (w *waiter) recycle() {
 	pool.Put(w)
 }
 
-// pushBack adds a waiter at the back of the queue. The caller holds wq.mu.
-func (wq *waitQueue) pushBack(w *waiter) {
-	line := wq.needContention()
-	w.queued, w.ahead = true, line.last
-	if line.last == nil {
-		line.first = w
-	} else {
-		line.last.after = w
-	}
-	line.last = w
-	wq.count.Add(1)
-}
-
-// pushFront adds a waiter at the front of the queue. The caller holds wq.mu.
-func (wq *waitQueue) pushFront(w *waiter) {
-	line := wq.needContention()
-	w.queued, w.after = true, line.first
-	if line.first == nil {
-		line.last = w
-	} else {
-		line.first.ahead = w
-	}
-	line.first = w
+// insert adds a waiter behind another, or behind the line at the front of the queue. The caller holds wq.mu.
+func (wq *waitQueue) insert(w, behind *waiter) {
+	w.ahead, w.after = behind, behind.after
+	behind.after.ahead, behind.after = w, w
 	wq.count.Add(1)
 }
 
 // remove takes w out of the queue. The caller holds wq.mu.
 func (wq *waitQueue) remove(w *waiter) {
-	line := wq.contention
-	if w.ahead == nil {
-		line.first = w.after
-	} else {
-		w.ahead.after = w.after
-	}
-	if w.after == nil {
-		line.last = w.ahead
-	} else {
-		w.after.ahead = w.ahead
-	}
-	w.queued, w.ahead, w.after = false, nil, nil
+	w.ahead.after, w.after.ahead = w.after, w.ahead
+	w.ahead, w.after = nil, nil
 	wq.count.Add(-1)
 	// The acquirer need not notice a new head that wants the same lease.
-	if head := wq.head(); line.acquirer != nil && (head == nil || !head.l.interchangeable(w.l)) {
-		line.acquirer.wake()
+	if head, acq := wq.head(), wq.contention.acquirer; acq != nil && (head == nil || !head.l.interchangeable(w.l)) {
+		acq.wakeups.wake()
 	}
 }
 
 // head returns the first waiter, or nil. The caller holds wq.mu.
 func (wq *waitQueue) head() *waiter {
-	if wq.contention == nil {
-		return nil
+	if first := wq.contention.line.after; first != &wq.contention.line {
+		return first
 	}
-	return wq.contention.first
+	return nil
 }
 
 // successor returns the waiter to which a lease of h may be passed on now, or nil. The waiter must want just what the holder has. A fence
@@ -286,7 +256,7 @@ func (wq *waitQueue) failHead(l *Target, err error) {
 // withdraw takes a waiter that has not been served out of the queue. The caller holds wq.mu.
 func (wq *waitQueue) withdraw(w *waiter) {
 	wq.remove(w)
-	if acq := wq.acquirer(); acq != nil && acq.leaving == nil && wq.waiting() == 0 {
+	if acq := wq.contention.acquirer; acq != nil && acq.leaving == nil && wq.waiting() == 0 {
 		acq.leaving = wq.l.c.Departing.Add(w.l.Keys.Queue)
 	}
 }

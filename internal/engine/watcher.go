@@ -13,7 +13,7 @@ import (
 type Watcher struct {
 	c       *Client
 	sub     *notify.Listener
-	wakeups chan struct{} // holds an item if there is a reason to check again
+	wakeups wakeups
 }
 
 // Watch starts watching the lock. The caller must call Leave in the end. Watch fails if the client is closing.
@@ -23,20 +23,13 @@ func (l *Target) Watch() (*Watcher, error) {
 	if c.IsClosing() {
 		return nil, exec.ErrClosed
 	}
-	w := &Watcher{c: c, wakeups: make(chan struct{}, 1)}
-	w.sub = c.notifier.Watch(c.watchChannelOf(l), "", w.wake)
+	w := &Watcher{c: c, wakeups: make(wakeups, 1)}
+	w.sub = c.notifier.Watch(c.watchChannelOf(l), "", w.wakeups.wake)
 	return w, nil
 }
 
 // Leave ends watching.
 func (w *Watcher) Leave() { w.sub.Leave() }
-
-func (w *Watcher) wake() {
-	select {
-	case w.wakeups <- struct{}{}:
-	default:
-	}
-}
 
 // maxWatchSleep is the longest time between two checks. It is maxDeafSleep while the watcher is not subscribed, or if the last check
 // failed.

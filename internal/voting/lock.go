@@ -49,7 +49,7 @@ func (l *mutex) Acquire(ctx context.Context) (engine.Lease, error) {
 
 func (l *mutex) AcquireBy(ctx context.Context, end time.Time) (engine.Lease, error) {
 	return l.first().Observed(ctx, false, func(ctx context.Context) (engine.Lease, error) {
-		return l.first().AcquireVotes(ctx, end, func(asking context.Context) (engine.Lease, error) { return l.acquire(asking, end) }, l.holders)
+		return l.first().AcquireVotes(ctx, end, func(asking context.Context) (engine.Lease, error) { return l.acquire(asking, end) }, l.holder)
 	})
 }
 
@@ -91,6 +91,19 @@ func (l *mutex) mayAcquire(ctx context.Context) error {
 	return nil
 }
 
+// AsElection implements engine.Lock. Differ ignores fences, since each node has its own.
+func (l *mutex) AsElection() *engine.Electorate {
+	own := *l
+	own.parts = make([]*engine.Target, len(l.parts))
+	for i, p := range l.parts {
+		own.parts[i] = p.With(kind.Apart(kind.SeenAsElection))
+	}
+	return &engine.Electorate{
+		Lock: &own, Client: l.c, Ready: own.ready, MayPass: l.q.curable,
+		Differ: func(a, b *lock.Holder) bool { return !isSameProcess(a, b) },
+	}
+}
+
 // try acquires the lock unless someone has it.
 func (l *mutex) try(ctx context.Context) (engine.Lease, error) {
 	return l.q.contend(ctx, l, false, time.Time{}, nil)
@@ -103,6 +116,15 @@ func (l *mutex) Status(ctx context.Context) (lock.Status, error) {
 		return lock.Status{}, err
 	}
 	return l.q.status(l.name, l.key(), holders), nil
+}
+
+// holder returns who holds the lock on a majority of nodes, or a zero Holder.
+func (l *mutex) holder(ctx context.Context) (h lock.Holder, err error) {
+	holders, err := l.holders(ctx)
+	if len(holders) > 0 {
+		h = holders[0]
+	}
+	return h, err
 }
 
 // status returns the status of a lock with these holders.

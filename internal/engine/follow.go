@@ -145,11 +145,8 @@ func (wq *waitQueue) dismissFollower(h *hold) {
 	}
 }
 
-// request returns what the release asks for on behalf of f; nil if f is nil or has left.
+// request returns what the release asks for on behalf of f; nil if f has left.
 func (f *follower) request() *codec.Acquire {
-	if f == nil {
-		return nil
-	}
 	a, wq := f.a, f.after.queue
 	notAfter := a.l.NotAfter()
 	// mutants: follower-asked
@@ -164,11 +161,8 @@ func (f *follower) request() *codec.Acquire {
 	return &codec.Acquire{Token: a.token(), Info: a.l.Set.Info, NotAfter: notAfter, Claim: a.claim, By: a.by, Channel: a.channel}
 }
 
-// settle notes the outcome of the release that carried f, which was not sent before began. It does nothing if f is nil.
+// settle notes the outcome of the release that carried f, which was not sent before began.
 func (f *follower) settle(q *codec.Acquire, began clock.Instant, reply codec.ReleaseReply, unanswered bool, err error) {
-	if f == nil {
-		return
-	}
 	wq := f.after.queue
 	wq.mu.Lock()
 	defer wq.mu.Unlock()

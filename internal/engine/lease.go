@@ -212,6 +212,13 @@ func (l *holdLease) end(err error) {
 	l.extra.calls.make(err)
 }
 
+// leave ends the lease as released: nothing is left to release. to is how the lock was handed over. The caller holds l.g.mu.
+func (l *holdLease) leave(to lock.Handover) {
+	l.end(lock.ErrReleased)
+	l.endObserved(to, nil)
+	l.released = true
+}
+
 // checkExtension returns an error if no lease can have this TTL.
 func (c *Client) checkExtension(name string, ttl time.Duration) error {
 	return c.checkTerm("Extend by", name, ttl)
@@ -250,11 +257,7 @@ func (l *holdLease) Extend(ctx context.Context, ttl time.Duration) error {
 	// mutants: extension-asked
 	h.extended = h.extended || ttl > h.l.Set.TTL
 	h.mu.Unlock()
-	rq := lock.Request{Op: "renew", Lock: &h.l.Lock, Durable: true}
-	a, _, err := lock.Ask(ctx, rq, h.renewal(ttl, 0))
-	if again := h.reassertion(a, err, ttl, false); again != nil {
-		a, _, err = lock.Ask(ctx, rq, again)
-	}
+	a, err := h.keepFor(ctx, "renew", ttl, false)
 	if err != nil {
 		return err
 	}

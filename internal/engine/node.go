@@ -23,8 +23,8 @@ func (c *Client) NodeLock(name, owner string, opts []kind.Option) *Target {
 
 // Observed calls f, and tells observers of that as an acquire of the quorum's lock. f must pass its context to Waits.
 func (l *Target) Observed(ctx context.Context, try bool, f func(context.Context) (Lease, error)) (Lease, error) {
-	o := l.c.observe(ctx, l, try)
-	return o.end(f(o.within(ctx)))
+	o, ctx := l.c.observe(ctx, l, try)
+	return o.end(f(ctx))
 }
 
 // Waits tells observers, once, that the acquire with that context has to wait. refused is nil or the error of a try, which may name the
@@ -52,13 +52,10 @@ func (l *Target) Poll(ctx context.Context, end time.Time, try func(context.Conte
 	return poll(ctx, l.c, l.Set, end, try)
 }
 
-// AcquireVotes implements Lock.AcquireBy for the quorum's lock. When acquire returns ErrTimeUp, at end, holders returns who has the lock.
-func (l *Target) AcquireVotes(ctx context.Context, end time.Time, acquire func(asking context.Context) (Lease, error), holders func(asking context.Context) ([]lock.Holder, error)) (Lease, error) {
-	if end.IsZero() {
-		return acquire(ctx)
-	}
+// AcquireVotes implements Lock.AcquireBy for the quorum's lock. When acquire returns ErrTimeUp, at end, holder returns who has the lock.
+func (l *Target) AcquireVotes(ctx context.Context, end time.Time, acquire func(asking context.Context) (Lease, error), holder func(asking context.Context) (lock.Holder, error)) (Lease, error) {
 	return acquireBy(ctx, l.c, l.Name(), end, acquire, func(asking context.Context) (Lease, error) {
-		return nil, heldBy(l.Name())(first(holders(asking)))
+		return nil, heldBy(l.Name())(holder(asking))
 	})
 }
 

@@ -248,9 +248,7 @@ func (l *holdLease) giveUp(patient bool, how ending) (first prior, done bool, er
 		return prior{released: t.answered}, false, nil
 	}
 	if h.state != over && h.removeLease(l) { // also if the client closes
-		l.end(lock.ErrReleased)
-		l.endObserved(lock.HandoverNone, nil)
-		l.released = true
+		l.leave(lock.HandoverNone)
 		h.retireIfIdle()
 		return prior{}, true, nil
 	}
@@ -267,9 +265,7 @@ func (l *holdLease) giveUp(patient bool, how ending) (first prior, done bool, er
 			return prior{landed: h.more.landed}, false, nil
 		}
 		if next != nil && h.flying == 0 {
-			l.end(lock.ErrReleased)
-			l.endObserved(lock.HandoverLocal, nil)
-			l.released = true
+			l.leave(lock.HandoverLocal)
 			h.more.passed++ // more is not nil, since a fence is reserved
 			h.queue.pass(next, h.nextLease())
 			return prior{}, true, nil

@@ -94,13 +94,6 @@ func (wq *waitQueue) needContention() *contention {
 	return wq.contention
 }
 
-// isHeld reports whether the queue has a hold that is not over.
-func (wq *waitQueue) isHeld() bool {
-	wq.mu.Lock()
-	defer wq.mu.Unlock()
-	return wq.current.isLive()
-}
-
 func (wq *waitQueue) waiting() int { return int(wq.count.Load()) }
 
 // acquire waits until it has the lock, ctx ends or, unless end is zero, end comes. It uses up one reference to the queue.
@@ -135,7 +128,9 @@ func (wq *waitQueue) enter(ctx context.Context, l *Target) (*waiter, *lock.Holde
 	wq.insert(w, wq.needContention().line.ahead)
 	if !wq.asking {
 		wq.startAcquirer(nil, false)
-		wq.contention.acquirer.join(l)
+		if l.Set.Kind.ByOwner {
+			wq.contention.acquirer.lookOnceMore()
+		}
 	}
 	return w, wq.holderHere(l)
 }

@@ -26,17 +26,15 @@ func fakeMutex(t *testing.T) (*Target, *Client) {
 }
 
 // If the TTL is short and the process slow, or if the server has lost its data, a process can be granted a lock a second time
-// before the first grant has become a lease. The first lease is then lost from the start.
+// before the first grant has become a lease. The first lease is then lost.
 func TestAHoldThatIsReplacedBeforeItBegins(t *testing.T) {
 	l, c := fakeMutex(t)
 	first := granted(l, 1)
-	l.noteUnqueued(first)
-	second := granted(l, 2)
-	l.noteUnqueued(second)
-	if lease := first.firstLease(); !errors.Is(lease.Err(), lock.ErrLost) {
-		t.Errorf("the first lease: %v", lease.Err())
+	early := l.keep(first)
+	lease := l.keep(granted(l, 2))
+	if !errors.Is(early.Err(), lock.ErrLost) {
+		t.Errorf("the first lease: %v", early.Err())
 	}
-	lease := second.firstLease()
 	equal(t, "the end of the second lease", lease.Err(), nil)
 	if _, _, err := lease.giveUp(true, hasLeft); err != nil {
 		t.Error(err)
@@ -52,8 +50,7 @@ func TestAHoldThatIsReplacedBeforeItBegins(t *testing.T) {
 func TestAGrantIsAnsweredAfterALaterOne(t *testing.T) {
 	for way, take := range map[string]func(l *Target, h *hold) *holdLease{
 		"by a try": func(l *Target, h *hold) *holdLease {
-			l.noteUnqueued(h)
-			return h.firstLease()
+			return l.keep(h)
 		},
 		"by the wait queue": func(l *Target, h *hold) *holdLease {
 			wq := l.queue()
@@ -65,8 +62,7 @@ func TestAGrantIsAnsweredAfterALaterOne(t *testing.T) {
 		t.Run(way, func(t *testing.T) {
 			l, c := fakeMutex(t)
 			h := granted(l, 2)
-			l.noteUnqueued(h)
-			later := h.firstLease()
+			later := l.keep(h)
 			earlier := take(l, granted(l, 1))
 			for name, lease := range map[string]*holdLease{"later": later, "earlier": earlier} {
 				var lost *lock.LostError

@@ -188,13 +188,9 @@ func (l *Target) acquire(ctx context.Context, end time.Time) (*holdLease, error)
 
 // TryAcquire takes the lock if it is free and nobody is queued for it. Otherwise it returns a *HeldError, which matches ErrHeld. In Strict
 // mode it returns ErrQuarantine if the server grants nothing yet. Other errors are those of Acquire.
-func (l *Target) TryAcquire(ctx context.Context) (Lease, error) { return leased(l.tryAcquire(ctx)) }
-
-func (l *Target) tryAcquire(ctx context.Context) (*holdLease, error) {
+func (l *Target) TryAcquire(ctx context.Context) (Lease, error) {
 	o, ctx := l.c.observe(ctx, l, true)
-	lease, err := l.tryUnseen(ctx)
-	_, _ = o.end(leased(lease, err))
-	return lease, err
+	return o.end(leased(l.tryUnseen(ctx)))
 }
 
 // tryUnseen is TryAcquire without telling observers.

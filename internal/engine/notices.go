@@ -66,14 +66,11 @@ func (c *Client) heedUntilIdle(l *notify.Listener) {
 	c.schedule.Set(&c.notices.idle, clock.Mono().Add(idleAfter), schedule.Func(func() {
 		// A lease that begins from now on makes the client listen again.
 		c.notices.listening.Store(false)
-		switch {
-		case len(c.scheduledHolds()) == 0:
+		if len(c.scheduledHolds()) == 0 || c.notices.listening.Swap(true) { // true if another listener has come
 			l.Leave()
-		case c.notices.listening.Swap(true): // another listener has come
-			l.Leave()
-		default:
-			c.heedUntilIdle(l)
+			return
 		}
+		c.heedUntilIdle(l)
 	}))
 }
 

@@ -66,16 +66,14 @@ func (l *mutex) acquire(ctx context.Context, end time.Time) (engine.Lease, error
 }
 
 func (l *mutex) TryAcquire(ctx context.Context) (engine.Lease, error) {
-	return l.first().Observed(ctx, true, l.tryAcquire)
-}
-
-func (l *mutex) tryAcquire(ctx context.Context) (engine.Lease, error) {
-	l.c.Tasks.Begin()
-	defer l.c.Tasks.End()
-	if err := l.mayAcquire(ctx); err != nil {
-		return nil, err
-	}
-	return l.try(ctx)
+	return l.first().Observed(ctx, true, func(ctx context.Context) (engine.Lease, error) {
+		l.c.Tasks.Begin()
+		defer l.c.Tasks.End()
+		if err := l.mayAcquire(ctx); err != nil {
+			return nil, err
+		}
+		return l.try(ctx)
+	})
 }
 
 // mayAcquire is ready for an acquire: it also refuses one that would wait for a lease that ctx carries.

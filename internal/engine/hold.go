@@ -43,6 +43,7 @@ type hold struct {
 	renewalQueued bool          // one of them has not been sent yet
 
 	state    state
+	unqueued bool // the hold is in Client.unqueued
 	counted  bool // the hold is in Client.holds, which Close waits for
 	final    bool // the server keeps the lock for as long as MaxHold allows
 	extended bool // Extend asked for more than the lock's TTL
@@ -459,6 +460,13 @@ func (h *hold) isLive() bool {
 // stop marks the hold as over and cancels its renewals. The caller holds h.mu.
 func (h *hold) stop() {
 	h.state = over
+	if c := h.l.c; h.unqueued {
+		c.mu.Lock()
+		if key := h.l.queueKey(); c.unqueued.Get(key) == h {
+			c.unqueued.Delete(key)
+		}
+		c.mu.Unlock()
+	}
 	h.l.c.schedule.Cancel(&h.entry)
 }
 

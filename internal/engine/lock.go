@@ -205,14 +205,15 @@ func (l *Target) tryUnseen(ctx context.Context) (*holdLease, error) {
 	return l.try(ctx)
 }
 
-// try takes the lock if it is free. It does not wait in the local wait queue.
+// try takes the lock if it is free. It does not enter the local wait queue.
 func (l *Target) try(ctx context.Context) (*holdLease, error) {
 	free, began, err := l.takeFree(ctx)
 	if err != nil {
 		return nil, err
 	}
 	if free != nil {
-		return l.keep(free), nil
+		l.noteUnqueued(free)
+		return free.firstLease(), nil
 	}
 	a := l.newAttempt()
 	got, err := a.askSince(began, ctx, codec.Try, 1)
@@ -222,7 +223,8 @@ func (l *Target) try(ctx context.Context) (*holdLease, error) {
 	}
 	if got.hold != nil {
 		l.c.contended.remove(l.Keys.Lock)
-		return l.keep(got.hold), nil
+		l.noteUnqueued(got.hold)
+		return got.hold.firstLease(), nil
 	}
 	a.abandon()
 	switch got.Word {
@@ -234,15 +236,26 @@ func (l *Target) try(ctx context.Context) (*holdLease, error) {
 	return nil, l.Malformed("acquire")
 }
 
-// keep makes h, which was acquired past the local wait queue, the queue's hold, and returns its first lease.
-func (l *Target) keep(h *hold) *holdLease {
-	wq := l.queue()
-	defer wq.unref()
-	wq.mu.Lock()
-	defer wq.mu.Unlock()
-	lease := wq.keep(h)
-	wq.admitReaders()
-	return lease
+// noteUnqueued records a hold that was acquired past the wait queue. If this process still believes in an earlier hold of the lock, that
+// one is lost.
+//
+// From now on h can itself be replaced in the same way, even before firstLease is called. In that case its first lease has ended.
+func (l *Target) noteUnqueued(h *hold) {
+	if l.Set.Kind.IsShared() {
+		return
+	}
+	key := l.queueKey()
+	l.c.mu.Lock()
+	wq, tried := l.c.queues.Get(key), l.c.unqueued.Get(key)
+	l.c.unqueued.Set(key, h)
+	h.unqueued = true
+	l.c.mu.Unlock()
+	tried.replacedBy(h)
+	if wq != nil {
+		wq.mu.Lock()
+		defer wq.mu.Unlock()
+		wq.current.replacedBy(h)
+	}
 }
 
 // poll is acquire for a lock whose waiters poll.

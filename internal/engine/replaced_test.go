@@ -26,15 +26,17 @@ func fakeMutex(t *testing.T) (*Target, *Client) {
 }
 
 // If the TTL is short and the process slow, or if the server has lost its data, a process can be granted a lock a second time
-// before the first grant has become a lease. The first lease is then lost.
+// before the first grant has become a lease. The first lease is then lost from the start.
 func TestAHoldThatIsReplacedBeforeItBegins(t *testing.T) {
 	l, c := fakeMutex(t)
 	first := granted(l, 1)
-	early := l.keep(first)
-	lease := l.keep(granted(l, 2))
-	if !errors.Is(early.Err(), lock.ErrLost) {
-		t.Errorf("the first lease: %v", early.Err())
+	l.noteUnqueued(first)
+	second := granted(l, 2)
+	l.noteUnqueued(second)
+	if lease := first.firstLease(); !errors.Is(lease.Err(), lock.ErrLost) {
+		t.Errorf("the first lease: %v", lease.Err())
 	}
+	lease := second.firstLease()
 	equal(t, "the end of the second lease", lease.Err(), nil)
 	if _, _, err := lease.giveUp(true, hasLeft); err != nil {
 		t.Error(err)
@@ -50,7 +52,8 @@ func TestAHoldThatIsReplacedBeforeItBegins(t *testing.T) {
 func TestAGrantIsAnsweredAfterALaterOne(t *testing.T) {
 	for way, take := range map[string]func(l *Target, h *hold) *holdLease{
 		"by a try": func(l *Target, h *hold) *holdLease {
-			return l.keep(h)
+			l.noteUnqueued(h)
+			return h.firstLease()
 		},
 		"by the wait queue": func(l *Target, h *hold) *holdLease {
 			wq := l.queue()
@@ -62,7 +65,8 @@ func TestAGrantIsAnsweredAfterALaterOne(t *testing.T) {
 		t.Run(way, func(t *testing.T) {
 			l, c := fakeMutex(t)
 			h := granted(l, 2)
-			later := l.keep(h)
+			l.noteUnqueued(h)
+			later := h.firstLease()
 			earlier := take(l, granted(l, 1))
 			for name, lease := range map[string]*holdLease{"later": later, "earlier": earlier} {
 				var lost *lock.LostError

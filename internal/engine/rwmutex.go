@@ -198,8 +198,13 @@ func (l *holdLease) finishChange(as *Target, a lock.Answer[codec.Reply]) (*holdL
 	h.stop()
 	h.mu.Unlock()
 
-	lease := h.queue.keep(next)
-	h.queue.admitReaders()
+	var lease *holdLease
+	if h.queue == nil {
+		lease = next.firstLease()
+	} else {
+		lease = h.queue.keep(next)
+		h.queue.admitReaders()
+	}
 	h.mu.Lock()
 	h.queue.releaseLocked(h)
 	h.mu.Unlock()

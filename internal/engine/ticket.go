@@ -198,7 +198,8 @@ func (l *Target) adopt(ctx context.Context, t *Ticket) (*holdLease, error) {
 		return nil, a.adoptionFailed(ctx, err)
 	}
 	// mutants: adopted-noted
-	return l.keep(h), nil
+	l.noteUnqueued(h)
+	return h.firstLease(), nil
 }
 
 // adopt asks the server for the lock of a ticket.

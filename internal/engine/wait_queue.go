@@ -238,6 +238,7 @@ func (wq *waitQueue) keep(h *hold) *holdLease {
 	h.queue, h.kept = wq, true
 	if !h.l.Set.Kind.IsShared() {
 		wq.current.replacedBy(h)
+		wq.l.unqueued().replacedBy(h)
 		wq.current = h
 	}
 	wq.readers = nil // a writer may have held the lock since then: nobody may join the earlier readers
@@ -299,4 +300,11 @@ func (wq *waitQueue) releaseLocked(h *hold) {
 		wq.current = nil
 	}
 	wq.unref()
+}
+
+// unqueued returns the latest hold that was acquired past the lock's wait queue, or nil.
+func (l *Target) unqueued() *hold {
+	l.c.mu.Lock()
+	defer l.c.mu.Unlock()
+	return l.c.unqueued.Get(l.queueKey())
 }
